@@ -84,7 +84,7 @@ weft_status struct_read(void *to, size_t size, const void *from, const char *nam
 typedef struct Block {
   struct Block *next;
   size_t size, used;
-  bool own; /* of one growing array */
+  bool own; /* holds one growing array */
   _Alignas(16) char data[];
 } Block;
 
@@ -156,8 +156,7 @@ bool arena_try(Arena *a, void (*fn)(void *ud), void *ud) {
   return true;
 }
 
-/* A block with room for n bytes: one that a reset left, else a new one of at least so
- * many bytes. */
+/* A block with room for n bytes: one kept by a reset, or a new one (at least `least`). */
 static Block *take_block(Arena *a, size_t n, size_t least) {
   for (Block **at = &a->spare; *at; at = &(*at)->next) {
     Block *b = *at;
@@ -221,8 +220,8 @@ char *arena_printf(Arena *a, const char *fmt, ...) {
   return p;
 }
 
-/* Growing arrays that are large have blocks of their own, behind the first one, so that
- * the allocator can resize them. Returns the link to that of `p`. */
+/* Large growing arrays have blocks of their own, behind the first one, so that the
+ * allocator can resize them. Returns the link to the block of `p`. */
 static Block **own_block(Arena *a, const void *p) {
   Block **at = a->head ? &a->head->next : NULL;
   while (at && *at && (*at)->data != (const char *)p) at = &(*at)->next;
@@ -386,8 +385,8 @@ static int common_prefix(const char *a, const char *b) {
   return n;
 }
 
-/* Of two names that are as near, the one that begins alike. The order of the list does
- * not decide: it may be that of a table of Lua, which is another one in every run. */
+/* Of two equally near names prefers the one with the same beginning. The order of the
+ * list must not decide: a Lua table's order differs between runs. */
 static bool nearer(const char *s, const char *name, const char *best) {
   int a = common_prefix(s, name), b = common_prefix(s, best);
   return a != b ? a > b : strcmp(name, best) < 0;
@@ -398,7 +397,7 @@ const char *str_nearest(const char *s, const char *const *names, int n) {
   int least = MAX(2, (int)strlen(s) / 3) + 1;
   for (int i = 0; i < n; i++) {
     int d = str_distance(s, names[i]);
-    /* A name of which no letter is right is no guess, however short it is. */
+    /* A name without a single matching letter is no suggestion, however short. */
     if (d >= (int)MAX(strlen(s), strlen(names[i]))) continue;
     bool tie = d == least && best && nearer(s, names[i], best);
     if (d < least || tie) least = d, best = names[i];

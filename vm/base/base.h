@@ -1,8 +1,8 @@
 /* base.h - what every file of weft may use: statuses, arenas, vectors, strings.
  *
- * An Arena owns everything that one compile makes and is dropped at once. An
- * allocation that fails unwinds to the arena's owner (see arena_guard), so code
- * between them never tests for NULL. */
+ * An Arena owns everything of one compile and is freed at once. An allocation that fails
+ * jumps to the arena's owner (see arena_guard), so code between them never tests for
+ * NULL. */
 #ifndef WEFT_BASE_H
 #define WEFT_BASE_H
 
@@ -20,14 +20,14 @@
 #define MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define MAX(a, b)    ((a) > (b) ? (a) : (b))
 #define PRINTF(f, a) __attribute__((format(printf, f, a)))
-/* A status that no caller may leave unread. */
+/* A status that callers must check. */
 #define CHECKED __attribute__((warn_unused_result))
 
 /* ---- errors ---- */
 
-/* Fills `e` (may be NULL) with the first error only, returns `code`. */
+/* Fills `e` (may be NULL) unless it has an error already; returns `code`. */
 weft_status err_set(weft_error *e, weft_status code, const char *fmt, ...) PRINTF(3, 4);
-/* The same with the file (and line, or 0) that the error is about. */
+/* The same with the file (and line, or 0) of the error. */
 weft_status err_file(weft_error *e, weft_status code, const char *file, int line,
                      const char *fmt, ...) PRINTF(5, 6);
 void err_clear(weft_error *e);
@@ -45,7 +45,7 @@ void err_clear(weft_error *e);
 
 /* ---- interruption ---- set by a signal handler or any thread, polled by long work */
 
-#ifdef __cplusplus /* GPU kernels include this and never look at it */
+#ifdef __cplusplus /* not for GPU kernels, which include this header */
 typedef int StopFlag;
 #else
 typedef _Atomic int StopFlag;
@@ -58,10 +58,10 @@ void *mem_resize(const weft_alloc *a, void *p, size_t old, size_t n);
 void *mem_new(const weft_alloc *a, size_t n); /* zeroed; NULL when out */
 void mem_free(const weft_alloc *a, void *p, size_t n);
 
-/* ---- structs of weft.h ---- they begin with their size: an older one is shorter */
+/* ---- structs of weft.h ---- they begin with their size: an older caller's is shorter */
 
-/* Zeroes `to`, then copies what the caller has of it; `from` NULL: nothing. WEFT_EUSAGE
- * if its size is wrong, or if it sets members that this version does not know. */
+/* Zeroes `to`, then copies as many bytes as the caller's struct has; `from` NULL: none.
+ * WEFT_EUSAGE if its size is wrong, or if it sets members unknown to this version. */
 weft_status struct_read(void *to, size_t size, const void *from, const char *name,
                         weft_error *e);
 
@@ -70,13 +70,13 @@ weft_status struct_read(void *to, size_t size, const void *from, const char *nam
 typedef struct Arena Arena;
 Arena *arena_new(const weft_alloc *a); /* NULL when out of memory */
 void arena_free(Arena *a);             /* NULL is allowed */
-/* Drops what is in it, but keeps the memory for what comes. */
+/* Empties the arena but keeps its memory for reuse. */
 void arena_reset(Arena *a);
-size_t arena_bytes(const Arena *a); /* all that it has taken from its allocator */
-size_t arena_least(void);           /* so much once it has given anything */
-const weft_alloc *arena_allocator(const Arena *a);      /* of arena_new: for scratch */
-void *arena_alloc(Arena *a, size_t n);                  /* zeroed, 16-aligned */
-void *arena_raw(Arena *a, size_t n);                    /* the same, not zeroed */
+size_t arena_bytes(const Arena *a); /* all bytes taken from its allocator */
+size_t arena_least(void);           /* the least of these after one allocation */
+const weft_alloc *arena_allocator(const Arena *a); /* the one of arena_new: for scratch */
+void *arena_alloc(Arena *a, size_t n);             /* zeroed, 16-aligned */
+void *arena_raw(Arena *a, size_t n);               /* the same, not zeroed */
 void *arena_copy(Arena *a, const void *from, size_t n); /* `from` may be NULL if n is 0 */
 char *arena_str(Arena *a, const char *s);               /* copies; NULL stays NULL */
 char *arena_strn(Arena *a, const char *s, size_t n);
@@ -86,8 +86,8 @@ char *arena_vprintf(Arena *a, const char *fmt, va_list ap) PRINTF(2, 0)
 /* Where a failed allocation jumps to. The owner writes
  *   if (setjmp(*arena_guard(a))) { arena_free(a); return WEFT_ENOMEM; } */
 jmp_buf *arena_guard(Arena *a);
-/* Runs fn(ud); false if an allocation in the arena failed meanwhile. For code that has
- * more to give back than the arena; the owner's guard is in force again afterwards. */
+/* Runs fn(ud); false if an allocation in the arena failed. For code that owns more than
+ * the arena; restores the owner's guard. */
 bool arena_try(Arena *a, void (*fn)(void *ud), void *ud);
 
 #define NEW(arena, T)      ((T *)arena_alloc((arena), sizeof(T)))
@@ -114,13 +114,13 @@ typedef struct Names {
 } Names;
 /* The number of a name, or -1. */
 int names_find(const Names *t, const char *name);
-/* Adds a name that is not there; it must outlive the table. */
+/* Adds a new name; its string must outlive the table. */
 void names_add(Arena *a, Names *t, const char *name, int number);
 
-/* Seconds of a clock that only grows (clock.c). */
+/* Monotonic time in seconds (clock.c). */
 double now_s(void);
 
-/* ---- text ---- a growing buffer on the heap; never fails loudly: `oom` is sticky */
+/* ---- text ---- a growing string on the heap; never fails loudly: `oom` is sticky */
 typedef struct Text {
   const weft_alloc *alloc; /* NULL: the C library's */
   char *s;                 /* always NUL-terminated once something was added */
@@ -131,17 +131,16 @@ void text_add(Text *t, const char *s);
 void text_addn(Text *t, const char *s, size_t n);
 void text_printf(Text *t, const char *fmt, ...) PRINTF(2, 3);
 void text_free(Text *t);
-/* What is in it as a string of the arena, "" if it is empty. The text is freed, also
- * where there is no memory for the copy: an arena's failure leaves no text behind. */
+/* Copies the text's string to the arena ("" if empty) and frees the text, even if there
+ * is no memory for the copy. */
 char *arena_take(Arena *a, Text *t);
 
-/* ---- bounded text ---- in a buffer of the caller's, which always ends with NUL; what
- * does not fit is left out, and `cut` says so. What snprintf returns is the length that a
- * text would have had: as an offset it leads behind the buffer, so nobody else adds it
- * up. */
+/* ---- bounded text ---- in a caller's buffer, always NUL-terminated; what does not fit
+ * is left out and sets `cut`. Use it instead of adding up results of snprintf, which are
+ * the untruncated lengths and lead behind the buffer. */
 typedef struct TextBuf {
   char *s;
-  size_t size, n; /* n: bytes that are in it */
+  size_t size, n; /* n: bytes written */
   bool cut;
 } TextBuf;
 TextBuf textbuf(char *buf, size_t size); /* empty; size > 0 */
@@ -149,7 +148,7 @@ void textbuf_printf(TextBuf *t, const char *fmt, ...) PRINTF(2, 3);
 
 /* Levenshtein distance, case-insensitive. */
 int str_distance(const char *a, const char *b);
-/* The nearest of `n` names to `s`, or NULL when none is near enough to offer. */
+/* The nearest of `n` names to `s`, or NULL if none is near enough to suggest. */
 const char *str_nearest(const char *s, const char *const *names, int n);
 bool str_eq(const char *a, const char *b); /* both may be NULL */
 bool str_ieq(const char *a, const char *b);

@@ -34,8 +34,8 @@ BF16_INLINE bf16 bf16_from_f32(float f) {
   return (bf16)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16) | 0x40 : rounded);
 }
 
-/* Rounds up or down by chance, with the nearer one as much likelier as it is nearer: the
- * mean is right. `random` has 16 even bits. */
+/* Stochastic rounding: up or down with a probability that makes the mean exact. `random`
+ * has 16 uniform bits. */
 BF16_INLINE bf16 bf16_by_chance(float f, uint32_t random) {
   uint32_t u = bits_of_float(f), up = (u + (random & 0xffff)) >> 16;
   return (u & 0x7f800000) == 0x7f800000 ? bf16_from_f32(f) : (bf16)up;

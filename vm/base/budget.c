@@ -1,5 +1,4 @@
-/* budget.c - an allocator that refuses more than a limit and counts by part; see
- * budget.h. */
+/* budget.c - an allocator that enforces a limit and counts by part; see budget.h. */
 #include "budget.h"
 
 #include <stdlib.h>
@@ -34,7 +33,7 @@ Budget *budget_of(const Arena *a) {
   return alloc->fn == take ? alloc->ud : NULL;
 }
 
-/* A compile inside of another one has a budget of its own on top of that one's. */
+/* A nested compile has a budget of its own on top of the outer one's. */
 const weft_alloc *budget_below(const Arena *a) {
   const weft_alloc *alloc = arena_allocator(a);
   while (alloc->fn == take) alloc = &((const Budget *)alloc->ud)->from;
@@ -49,7 +48,7 @@ void budget_part(const Arena *a, const char *what) {
   if (i == BUDGET_PARTS) return;
   b->part[i].what = what;
   b->part[i].before = b->used;
-  b->nparts = i + 1; /* a step that is taken again begins anew */
+  b->nparts = i + 1; /* a part that is repeated starts over */
 }
 
 /* "1.35 GiB", "12 MiB" */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 typedef struct Find {
-  uintptr_t self; /* an address in what is looked for */
+  uintptr_t self; /* an address inside the object to find */
   char *out;
   size_t n;
 } Find;
@@ -24,7 +24,7 @@ static void write_id(const Find *f, const unsigned char *id, size_t n) {
     snprintf(f->out + 2 * i, 3, "%02x", id[i]);
 }
 
-/* Notes are a header, a name and a text, each on 4 bytes. */
+/* A note is a header, a name and a descriptor, each aligned to 4 bytes. */
 static void read_notes(const Find *f, const char *at, size_t size) {
   ElfW(Nhdr) h;
   for (size_t i = 0; i + sizeof h <= size;) {

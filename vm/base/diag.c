@@ -39,8 +39,7 @@ Diag *diag_warn(Diags *d, const char *code, const char *path, const char *fmt, .
   return at;
 }
 
-/* Entries whose place is unknown come after those of a file, and within a file after
- * those with a line: they are about the whole. */
+/* Entries without a file come last, and within a file those without a line. */
 static bool after(const Diag *a, const Diag *b) {
   if (!a->file || !b->file) {
     if (a->file || b->file) return !a->file;
@@ -53,7 +52,7 @@ static bool after(const Diag *a, const Diag *b) {
   return la > lb;
 }
 
-/* Merge sort, because the order of arrival must survive and qsort is not stable. */
+/* Merge sort: equal entries must keep their order, and qsort is not stable. */
 void diag_sort(Diags *d) {
   int n = d->list.n;
   Diag *from = d->list.at, *to = n > 1 ? NEW_N(d->arena, Diag, n) : NULL;

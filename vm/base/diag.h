@@ -1,7 +1,7 @@
 /* diag.h - the diagnostics of a plan: every error and warning, not just the first.
  *
- * A check adds a diagnostic with the path of the field it is about ("mesh.tp",
- * "tp_plan[\"lm_head\"]", "" for the whole plan) and goes on. The bindings turn paths
+ * A check adds a diagnostic with the path of its field ("mesh.tp",
+ * "tp_plan[\"lm_head\"]", "" for the whole plan) and continues. The bindings turn paths
  * into lines of the plan file. */
 #ifndef WEFT_DIAG_H
 #define WEFT_DIAG_H
@@ -15,7 +15,7 @@ typedef struct Diag {
   const char *code; /* stable: "unknown-field", "type", "divisibility", ... */
   const char *path; /* without the leading "plan." */
   const char *summary;
-  const char *suggestion; /* NULL, or what would be right: did you mean "cp"? */
+  const char *suggestion; /* NULL, or a correction: did you mean "cp"? */
   const char *file;       /* filled by the bindings; NULL if unknown */
   int line;               /* 0 if unknown */
 } Diag;
@@ -26,13 +26,13 @@ typedef struct Diags {
   int errors, warnings;
 } Diags;
 
-/* Returns the new entry so that a caller can add a suggestion or a line; it is valid
- * until the next call. */
+/* Returns the new entry, for a suggestion or a line to be added; valid until the next
+ * call. */
 Diag *diag_error(Diags *d, const char *code, const char *path, const char *fmt, ...)
     PRINTF(4, 5);
 Diag *diag_warn(Diags *d, const char *code, const char *path, const char *fmt, ...)
-    PRINTF(4, 5); /* one that is there already is not added again */
-/* By file, line, then order of arrival; what has no place comes last. */
+    PRINTF(4, 5); /* an equal warning is added once only */
+/* By file, line, then order of arrival; entries without a file come last. */
 void diag_sort(Diags *d);
 
 #endif

@@ -10,7 +10,7 @@
 typedef uint16_t f16;
 
 /* Exact. The bits of a half, moved to those of a float, are its value times 2^-112, also
- * if it is subnormal; infinity and NaN have a mark of their own. */
+ * if it is subnormal; infinity and NaN get their exponent separately. */
 F16_INLINE float f16_to_f32(f16 x) {
   uint32_t u = (uint32_t)(x & 0x7fff) << 13, sign = (uint32_t)(x & 0x8000) << 16;
   uint32_t finite = bits_of_float(float_of_bits(u) * 0x1p112f);

@@ -10,7 +10,7 @@
 
 /* ---- strings ---- */
 
-/* What a terminal would obey is escaped, too, as JSON is also read there. */
+/* Also escapes what a terminal would interpret, as JSON is printed there, too. */
 static void escape(Text *t, uint32_t code) {
   if (code >= 0x10000)
     text_printf(t, "\\u%04x\\u%04x", 0xd7c0 + (code >> 10), 0xdc00 + (code & 0x3ff));
@@ -40,9 +40,9 @@ static void quote(Text *t, const char *s) {
 
 /* ---- numbers ---- */
 
-/* The least number of digits that reads back as the same double. A normal double that
- * has a form of at most 15 digits has it padded with zeros at 15, so the search starts
- * there; a subnormal one has fewer true digits. */
+/* The fewest digits that read back as the same double. If at most 15 digits suffice for a
+ * normal double, %.15 gives them padded with zeros, so the search starts there; a
+ * subnormal one has fewer significant digits. */
 static void shortest(double v, char *out, size_t size) {
   for (int p = fabs(v) < DBL_MIN ? 1 : 15; p <= 17; p++) {
     snprintf(out, size, "%.*e", p - 1, v);
@@ -71,7 +71,7 @@ static void number(Text *t, double v) {
   int n = 0, i = 0;
   shortest(v, raw, sizeof raw);
   if (raw[0] == '-') text_add(t, "-");
-  /* The decimal point is whatever the locale says: everything but digits is passed. */
+  /* The locale's decimal point is skipped: only digits are copied. */
   for (; raw[i] && raw[i] != 'e'; i++)
     if (raw[i] >= '0' && raw[i] <= '9') digit[n++] = raw[i];
   while (n > 1 && digit[n - 1] == '0') n--;
@@ -86,7 +86,7 @@ static void newline(Json *j) {
   for (int i = 0; i < j->depth; i++) text_add(j->out, "  ");
 }
 
-/* What stands before a value: the comma, the line break, the key. */
+/* Writes what precedes a value: comma, line break, key. */
 static void lead(Json *j, const char *key) {
   if (j->depth > 0) {
     if (j->comma[j->depth]) text_add(j->out, ",");

@@ -1,6 +1,5 @@
-/* json.h - writes JSON into a string buffer. Keys come in the order they are written;
- * callers write them sorted. NaN and infinities, which JSON does not have, become null.
- */
+/* json.h - writes JSON into a string buffer. Keys appear in the order they are written;
+ * callers sort them. NaN and infinities become null. */
 #ifndef WEFT_JSON_H
 #define WEFT_JSON_H
 
@@ -11,7 +10,7 @@ typedef struct Json {
   int depth;
   bool comma[64];
   bool pretty; /* two-space indent; otherwise one line */
-  bool point;  /* json_num writes 1 as 1.0, for readers that tell types by it */
+  bool point;  /* json_num writes 1 as 1.0, for readers that infer types */
 } Json;
 
 /* `bracket` is '{' or '['; within a list every key is NULL. */

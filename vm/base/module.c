@@ -1,6 +1,6 @@
-/* module.c - where modules are, and how they are opened: in a build folder beside the
- * binary, after an installation in LIBDIR/weft. Paths are relative to the program and the
- * library, so an installed tree may be moved. */
+/* module.c - finds and opens modules: in a build folder beside the binary, after an
+ * installation in LIBDIR/weft. Paths are relative to the program and the library, so an
+ * installed tree may be moved. */
 #include "module.h"
 
 #include <dlfcn.h>
@@ -27,7 +27,7 @@ static bool program_folder(char dir[FOLDER]) {
   return cut_name(dir);
 }
 
-/* Of the shared library or program that this function was linked into. */
+/* The folder of the shared library or program that contains this function. */
 static bool library_folder(char dir[FOLDER]) {
   Dl_info info;
   if (!dladdr((void *)library_folder, &info) || !info.dli_fname) return false;
@@ -49,7 +49,7 @@ bool module_find(const char *file, char *path, size_t size) {
   if (has_program && there(program, "", file, path, size)) return true;
   if (has_library && there(library, "", file, path, size)) return true;
   if (has_library && there(library, "weft/", file, path, size)) return true;
-  /* From LIBDIR/lua/5.4, where modules of Lua lie. */
+  /* From LIBDIR/lua/5.4, the folder of Lua modules. */
   if (has_library && there(library, "../../weft/", file, path, size)) return true;
   if (has_program && there(program, WEFT_MODULES_FROM_BIN "/", file, path, size))
     return true;

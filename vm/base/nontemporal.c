@@ -18,7 +18,7 @@ static void widen(float *to, const char *from, size_t n) {
 
 enum { LINE = 64 };
 
-/* Bytes to the next line, at most `n`. */
+/* Bytes to the next cache line, at most `n`. */
 static size_t to_line(const void *p, size_t n) {
   size_t k = -(uintptr_t)p & (LINE - 1);
   return k < n ? k : n;

@@ -1,6 +1,6 @@
-/* nontemporal.h - non-temporal stores for data that is not read soon. They bypass the
- * caches, since an ordinary store first reads the cache line that it overwrites. The
- * writing thread sees its data at once; call nt_done before another thread is told. */
+/* nontemporal.h - non-temporal stores for data that is not read soon: they bypass the
+ * caches, whereas an ordinary store first reads the cache line. The writing thread sees
+ * its data at once; call nt_done before another thread reads it. */
 #ifndef WEFT_BASE_NONTEMPORAL_H
 #define WEFT_BASE_NONTEMPORAL_H
 

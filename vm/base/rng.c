@@ -46,7 +46,7 @@ Rng rng_make(uint64_t seed, const char *name) {
   return (Rng){{(uint32_t)k, (uint32_t)(k >> 32)}};
 }
 
-/* The third counter word keeps the uses of one stream apart. */
+/* The third counter word separates the uses of one stream. */
 enum { USE_BITS, USE_NORMAL, USE_PERMUTE };
 
 static void draw(const Rng *r, uint64_t index, uint32_t use, uint32_t sub,

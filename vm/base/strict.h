@@ -1,7 +1,7 @@
-/* strict.h - what finds mistakes of weft itself and costs time: graphs are checked
- * between the passes of a compile, memory of devices begins as junk, and a step that a
- * device replays is looked at each time. On where the environment says WEFT_STRICT=1, as
- * all tests do. */
+/* strict.h - expensive checks of weft itself: graphs are checked between the passes of a
+ * compile, device memory begins as junk, and every replayed step is compared with what
+ * would have been launched. Enabled by WEFT_STRICT=1 in the environment, as in all
+ * tests. */
 #ifndef WEFT_STRICT_H
 #define WEFT_STRICT_H
 

@@ -48,8 +48,8 @@ static bool stays(const unsigned char *s, size_t n, ShownLines lines) {
 
 enum { WIDEST = 16 };
 
-/* How the character at s is shown; *len: its bytes, 0 if it is cut off. False: as it is.
- */
+/* The escape for the character at s; *len: its bytes, 0 if it is incomplete. False:
+ * none. */
 static bool escape(const char *text, size_t n, ShownLines lines, int *len, char *out) {
   const unsigned char *s = (const unsigned char *)text;
   uint32_t code = 0;
@@ -73,7 +73,7 @@ static bool escape(const char *text, size_t n, ShownLines lines, int *len, char 
 /* ---- texts ---- */
 
 size_t text_add_shown(Text *t, const char *s, size_t n, ShownLines lines, bool end) {
-  size_t at = 0, plain = 0; /* [plain, at) stays as it is */
+  size_t at = 0, plain = 0; /* [plain, at) needs no escape */
   while (at < n) {
     char out[WIDEST];
     int len;
@@ -104,7 +104,7 @@ static bool clean(const char *s, ShownLines lines) {
   return true;
 }
 
-/* Writes s, which may not lie in `to`; a character that does not fit ends it. */
+/* Writes s, which may not overlap `to`; ends at a character that does not fit. */
 static void show(const char *s, char *to, size_t room, ShownLines lines) {
   size_t n = strlen(s), at = 0;
   while (n > 0) {
@@ -136,7 +136,7 @@ void show_in(char *s, size_t room, ShownLines lines) {
 
 char *arena_shown(Arena *a, char *s, ShownLines lines) {
   if (clean(s, lines)) return s;
-  size_t room = 10 * strlen(s) + 1; /* \u{e007f} is the longest, of four bytes */
+  size_t room = 10 * strlen(s) + 1; /* \u{e007f} is the longest, for four bytes */
   char *to = arena_alloc(a, room);
   show(s, to, room, lines);
   return to;

@@ -30,9 +30,8 @@ typedef struct CommNeeds {
   const int *peer; /* world ranks that it exchanges data with, each once */
   int npeer;
   int nhandle;
-  void *memory;   /* device memory that holds the operands of collectives, for libraries
-                     that */
-  uint64_t bytes; /* register it; NULL: unknown */
+  void *memory;   /* device memory with the operands of collectives, for */
+  uint64_t bytes; /* libraries that register it; NULL: unknown */
 } CommNeeds;
 
 typedef struct CommOp {
@@ -123,8 +122,7 @@ struct Comm {
 weft_status comm_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
                        weft_error *e);
 weft_status comm_wait(Comm *c, int handle, weft_error *e);
-/* Forgets operations that were started and never ran, because the capture of a graph
- * failed. */
+/* Forgets operations that were started and never ran, because a graph capture failed. */
 void comm_drop(Comm *c);
 const CommCount *comm_count(const Comm *c, int group); /* -1: pairs */
 CommInside comm_inside(const Comm *c);

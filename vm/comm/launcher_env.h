@@ -22,8 +22,7 @@ typedef struct LaunchInfo {
   int master_port;         /* LAUNCH_ENV: 0 if not given */
 } LaunchInfo;
 
-/* Looks a variable up; NULL if it is not set. getenv with a `ud`, so that tests need no
- * environment. */
+/* Looks a variable up; NULL if it is not set. getenv with a `ud`, for tests. */
 typedef const char *(*LaunchGetenv)(void *ud, const char *name);
 
 /* The innermost launcher wins, in the order of LaunchKind; outer ones are ignored.

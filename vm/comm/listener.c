@@ -14,8 +14,7 @@ typedef struct Pending {
   char message[LISTENER_MESSAGE];
 } Pending;
 
-/* A connection younger than this is not evicted for another: its message may be on its
- * way. */
+/* A connection younger than this is not evicted: its message may be on its way. */
 static const double MOMENT_S = 0.25;
 /* poll() returns at this interval to close connections that are too old. */
 enum { LOOK_MS = 200 };
@@ -159,8 +158,7 @@ static void take(Listener *l, int i, Accepted *out) {
   forget(l, i);
 }
 
-/* poll[i + 1] belongs to slot i. Goes backwards, because the last one fills the gap of a
- * removed one. */
+/* poll[i + 1] belongs to slot i. Backwards, because the last slot fills a gap. */
 static bool read_all(Listener *l, Accepted *out) {
   for (int i = l->n - 1; i >= 0; i--) {
     if (!l->poll[i + 1].revents) continue;

@@ -2,8 +2,8 @@
  *
  * A caller loads the first member's block, adds the others in group order and stores the
  * result: the order is fixed, so the bits are too. bf16 and f16 accumulate in f32 and are
- * rounded once, by reduce_store. A NaN on any member makes the result NaN, for max as
- * well. */
+ * rounded once, by reduce_store. A NaN on any member makes the result NaN, also for
+ * max. */
 #ifndef WEFT_REDUCE_H
 #define WEFT_REDUCE_H
 

@@ -119,8 +119,7 @@ static int connect_to(const struct addrinfo *a, Until u) {
   return -1;
 }
 
-/* A firewall may drop the SYN without an answer, so an attempt is limited to five
- * seconds. */
+/* A firewall may drop the SYN without an answer, so an attempt gets five seconds. */
 int net_reach(const char *host, int port, Until u, char why[NET_TEXT]) {
   for (;;) {
     int bad, fd = -1;

@@ -6,8 +6,7 @@
 
 enum { NET_HOST = 128, NET_TEXT = 640 };
 
-/* When a wait ends: at a time of now_s(), or soon after *stop is set (NULL: not
- * checked). */
+/* When a wait ends: at a time of now_s(), or soon after *stop is set (may be NULL). */
 typedef struct Until {
   double deadline;
   const StopFlag *stop;
@@ -20,8 +19,7 @@ int until_ms(Until u);
 /* A listening socket; port 0: any; `host` NULL: all addresses. -1 with errno. */
 int net_listen(const char *host, int port);
 int net_port(int fd); /* the port of a listening socket */
-/* Connects; retries until the deadline, since the peer may not listen yet. -1 with
- * `why`. */
+/* Connects; retries, since the peer may not listen yet. -1 with `why`. */
 int net_reach(const char *host, int port, Until u, char why[NET_TEXT]);
 /* Waits for `events` of poll(); false: the wait is over. */
 bool net_ready(int fd, short events, Until u);

@@ -153,8 +153,7 @@ static World *carrier(World *w) { return w->under ? w->under : w; }
 
 enum { HEAD_MAGIC = 0x74666577, HEAD_ROOM = 1008 };
 
-/* The header of a message, with as much of its data as fits: most messages are small and
- * need one call. */
+/* The header of a message, with as much of its data as fits: most messages fit. */
 typedef struct Head {
   uint32_t magic;
   int32_t from;
@@ -164,8 +163,8 @@ typedef struct Head {
 
 static size_t head_size(size_t first) { return offsetof(Head, first) + first; }
 
-/* Called before each message. After a failure the others may be at another message than
- * this rank. */
+/* Called before each message. After a failure the ranks no longer agree on the
+ * message. */
 static weft_status begin(World *w, const char *what, int peer, weft_error *e) {
   if (w->broken)
     return err_set(e, WEFT_ERUN,

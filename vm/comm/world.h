@@ -29,18 +29,16 @@ enum { WORLD_VERSION = 2 };
 typedef struct WorldVtable {
   const char *name;
   int version; /* WORLD_VERSION */
-  /* Finds the other ranks and sets all members of World but `alloc`. Holds nothing after
-   * a failure. */
+  /* Finds the other ranks and sets all of World but `alloc`. Holds nothing after a
+   * failure. */
   weft_status (*start)(World *w, weft_error *e);
   /* Connects `rank` with the members of its groups; operands lie in memory of `d`. Groups
    * with the same members, given in the same order by all of them, are one group; a rank
-   * that lists the same members twice gets two. Allocates everything that later
-   * operations need. */
+   * that lists the same members twice gets two. Later operations allocate nothing. */
   weft_status (*join)(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,
                       weft_error *e);
   /* Host messages between processes, called by one thread per process; all NULL in a
-   * world of one process. A message that does not arrive whole is an error that names the
-   * sending rank. */
+   * world of one process. An incomplete message is an error that names its sender. */
   CHECKED weft_status (*barrier)(World *w, weft_error *e);
   CHECKED weft_status (*bcast)(World *w, void *p, size_t n, int root, weft_error *e);
   CHECKED weft_status (*send)(World *w, const void *p, size_t n, int peer, weft_error *e);
@@ -78,8 +76,8 @@ typedef struct WorldKind {
                      * `meets` if there is a rendezvous address, else without */
   int most;         /* ranks; 0: any number */
   const WorldBytes *bytes; /* NULL: the library allocates its own */
-  /* The backend; opens its shared object if it has one. NULL with an error that names
-   * what is missing. */
+  /* The backend; opens its shared object if it has one. NULL with an error: what is
+   * missing. */
   const WorldVtable *(*load)(weft_error *e);
 } WorldKind;
 
@@ -103,7 +101,7 @@ struct World {
 
 /* NULL with an error that lists the backends. */
 const WorldKind *world_kind(const char *name, weft_error *e);
-/* The first row with threads or processes, with or without rendezvous, for host or device
+/* The first row with threads or processes, with or without rendezvous, for this kind of
  * memory. */
 const WorldKind *world_default(bool processes, bool meets, bool host);
 /* "local, mpi, tcp or nccl" */
@@ -126,12 +124,10 @@ CHECKED weft_status world_bcast(World *w, void *p, size_t n, int root, weft_erro
 CHECKED weft_status world_send(World *w, const void *p, size_t n, int peer,
                                weft_error *e);
 CHECKED weft_status world_recv(World *w, void *p, size_t n, int peer, weft_error *e);
-/* From now on the supervisor ends all waits; until then each wait has a deadline of its
- * own. */
+/* From now on the supervisor ends all waits; until then each has a deadline. */
 void world_watched(World *w);
 weft_status world_poll(World *w, weft_error *e);
-/* address_exchange.c: opens listening sockets where there are none yet. All processes
- * call it. */
+/* address_exchange.c: opens listening sockets; all processes call it. */
 weft_status world_has_addresses(World *w, struct Net *n, weft_error *e);
 void world_abort(World *w, int rank, weft_status code, const char *why);
 void world_close(World *w); /* one that was never started is fine */

@@ -4,7 +4,7 @@
 
 #include "vm/base/strict.h"
 
-/* Whether this is the call that a test wants to fail. */
+/* True if this is the call that a test wants to fail. */
 static bool fails(Device *d) { return d->fail_in > 0 && --d->fail_in == 0; }
 
 weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
@@ -29,7 +29,7 @@ void device_close(Device *d) {
   d->vt = NULL;
 }
 
-/* What numbers of every type are not: nan, or -1. */
+/* Fills with bytes that no type's valid numbers have: NaN, or -1. */
 static void fill_with_junk(Device *d, char *p, size_t bytes) {
   char junk[1 << 14];
   memset(junk, 0xff, sizeof junk);

@@ -5,15 +5,14 @@
  * interpreter must not rely on it. Calls go through the device_* wrappers below.
  *
  * A step is upload, main, download. Between device_main(d, true) and (d, false) there are
- * launches, events and waits only: no allocation, no copy to or from the host and no
- * sync, and from step to step all addresses are the same. */
+ * only launches, events and waits: no allocation, no copy to or from the host and no
+ * sync, and all addresses are the same in every step. */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 
 #include "vm/graph/graph.h"
 
-/* What alloc aligns to, for which it may take as many bytes more: GPU kernels and
- * transfers want no less. */
+/* Alignment of alloc, which may take as many bytes more; GPU kernels need it. */
 enum { DEVICE_ALIGN = 256 };
 
 enum { KERNEL_MAX_IN = 10, KERNEL_MAX_OUT = 8 };
@@ -31,51 +30,50 @@ typedef struct KernelArgs {
   int nin, nout;
   bool accumulate; /* add to out[0] (and out[1]...) instead of overwriting */
   int index;       /* coordinate over attr->cut */
-  void *work;      /* scratch, of any content: DeviceKind.work bytes or NULL */
-  void *state;     /* DeviceKind.state bytes that prepare filled, or NULL */
+  void *work;      /* scratch, uninitialized: DeviceKind.work bytes or NULL */
+  void *state;     /* DeviceKind.state bytes, filled by prepare, or NULL */
 } KernelArgs;
 
 typedef struct Device Device;
 
-/* One op of one device. None of these allocates: what a kernel keeps is args->state, its
- * scratch args->work, and what a library takes for itself `release` gives back. `prepare`
- * (may be NULL) runs at load time with all shapes set, operands without address, and the
- * state zeroed. */
+/* One op on one device. None of these functions allocates: what a kernel keeps is in
+ * args->state, its scratch is args->work; `release` frees what a library has allocated.
+ * `prepare` (may be NULL) runs at load time with all shapes set, operands without
+ * addresses, and the state zeroed. */
 typedef struct Kernel {
   weft_status (*prepare)(Device *d, KernelArgs *a, weft_error *e);
   void (*run)(Device *d, const KernelArgs *a);
   void (*release)(Device *d, KernelArgs *a);
 } Kernel;
 
-/* 0: none, which is not waited for. */
+/* 0: no event; a wait for it returns at once. */
 typedef struct DeviceEvent {
   uint64_t id;
 } DeviceEvent;
 
-/* A step that a device keeps, to enqueue it again as one. What is kept is what is
- * enqueued from `begin` to `end`, on the compute queue and on queues that come to wait
- * for it, and runs when it is replayed; so what differs from step to step is read from
- * memory that upload fills. */
+/* A step captured by a device (CUDA graph), to be replayed as one launch. It holds what
+ * is enqueued from `begin` to `end`, on the compute queue and on queues that wait for it.
+ * Data that differs between steps has to come from memory that upload fills. */
 typedef struct DeviceCapture {
   weft_status (*begin)(Device *d, weft_error *e);
-  weft_status (*goes_on)(Device *d, weft_error *e); /* an error: it cannot be kept */
+  weft_status (*goes_on)(Device *d, weft_error *e); /* an error: it cannot be captured */
   /* *kept is NULL after an error. */
   weft_status (*end)(Device *d, void **kept, weft_error *e);
   void (*replay)(Device *d, void *kept);
   void (*forget)(Device *d, void *kept);
-  /* Forgets all and keeps nothing more: what is kept holds communicators, which are about
-   * to end. May be called by another thread; waits for the end of what is being kept. */
+  /* Releases all captured steps and captures no more: they hold communicators, which are
+   * about to be destroyed. Any thread may call it; waits for a capture in progress. */
   void (*give_up)(Device *d);
-  /* A number of all that launches were given since the last call, kernels, grids and
-   * arguments: another one, another launch. */
+  /* A fingerprint of all launches since the last call: kernels, grids and arguments.
+   * Other launches have another fingerprint. */
   uint64_t (*print)(Device *d);
 } DeviceCapture;
 
-/* Ranks of one process that a device joins at most. */
+/* The most ranks of one process that a device can connect. */
 enum { DEVICE_RANKS = 128 };
 
-/* out[..][i] = in[0][i] (+) in[1][i] ..., in that order and rounded once; all of them are
- * read before one is written, so an output may be an input. */
+/* out[..][i] = in[0][i] (+) in[1][i] ..., in that order and rounded once. All inputs of
+ * an element are read before an output is written, so an output may be an input. */
 typedef struct DeviceMerge {
   DType dtype;
   bool most; /* the maximum instead of the sum */
@@ -88,41 +86,40 @@ typedef struct DeviceMerge {
 typedef struct DeviceVtable {
   const char *name;
   int version; /* 1 */
-  /* How many of this kind the machine shows to a process; NULL: it is the machine. */
+  /* Number of such devices that the process can see; NULL: the machine itself. */
   weft_status (*count)(int *n, weft_error *e);
   weft_status (*open)(Device *d, int rank, int threads, weft_error *e);
   void (*close)(Device *d);
-  /* Memory of any content. */
+  /* Uninitialized memory. */
   weft_status (*alloc)(Device *d, size_t bytes, void **p, weft_error *e);
   void (*free)(Device *d, void *p, size_t bytes);
-  /* Memory of the host, of any content, that kernels and copies of the device reach. */
+  /* Uninitialized host memory that kernels and copies can access (pinned). */
   weft_status (*alloc_host)(Device *d, size_t bytes, void **p, weft_error *e);
   void (*free_host)(Device *d, void *p, size_t bytes);
   const Kernel *(*kernel)(Device *d, int op, const KernelArgs *a); /* NULL: no kernel */
   void (*launch)(Device *d, const Kernel *k, const KernelArgs *a);
-  /* upload is ordered on the queue: what alloc_host gave must stay as it is until sync,
-   * any other source need not. download is complete on return. */
+  /* upload is ordered on the queue: memory of alloc_host must not change until sync, any
+   * other source may. download is complete on return. */
   void (*upload)(Device *d, void *dst, const void *src, size_t n);
   void (*download)(Device *d, void *dst, const void *src, size_t n);
   DeviceEvent (*record)(Device *d);        /* marks the compute queue */
   void (*wait)(Device *d, DeviceEvent ev); /* compute queue waits for ev */
   weft_status (*sync)(Device *d, weft_error *e);
-  /* What the ranks of one process exchange runs on queues beside the compute queue,
-   * behind the events of all members: `beside` chooses the queue, `merge` is work on it,
-   * and `beside_end` marks its end. NULL where the memory is the host's. */
+  /* Exchanges between ranks of one process run on queues beside the compute queue, after
+   * the events of all members: `beside` selects the queue, `merge` is work on it,
+   * `beside_end` marks its end. NULL where device memory is host memory. */
   void (*beside)(Device *d, const DeviceEvent *after, int n);
   void (*merge)(Device *d, const DeviceMerge *m);
   DeviceEvent (*beside_end)(Device *d);
-  /* Work on a queue of a backend, which counts what it does there: *n, in memory of the
-   * device, grows by one if it `begins` something, and *to, in memory of the host,
-   * becomes *n in the upper half and `name` in the lower one. NULL where there are no
-   * such queues. */
+  /* Progress word on a backend's queue: increments *n (device memory) if an operation
+   * `begins`, then writes *n to the upper half of *to (host memory) and `name` to its
+   * lower half. NULL without such queues. */
   void (*tell)(Device *d, void *queue, uint64_t *n, uint64_t *to, bool begins,
                uint32_t name);
-  const DeviceCapture *keeper; /* NULL: each step is launched anew */
+  const DeviceCapture *keeper; /* NULL: every step is launched anew */
 } DeviceVtable;
 
-/* What went through the wrappers. */
+/* Calls that went through the wrappers. */
 typedef struct DeviceCounts {
   uint64_t allocs, frees, launches, copies, syncs, replays;
 } DeviceCounts;
@@ -131,51 +128,48 @@ struct Device {
   const DeviceVtable *vt;
   const weft_alloc *alloc;
   int rank;
-  int place;   /* of its process among those of this machine */
-  int threads; /* the rank's share of the machine */
-  /* Asked again and again while a sync or download takes its time; an error ends it. */
+  int place;   /* index of its process among those of this machine */
+  int threads; /* the rank's share of the machine's cores */
+  /* Called repeatedly while a sync or download waits; an error ends the wait. */
   weft_status (*look)(void *ud, weft_error *e);
   void *look_ud;
   void *ctx;
   DeviceCounts count;
   bool main;   /* see device_main */
-  bool times;  /* prepare may choose by time how a library computes */
+  bool times;  /* prepare may time algorithms to choose one */
   bool strict; /* see vm/base/strict.h */
-  bool dry;    /* launches are looked at (DeviceCapture.print), and nothing is enqueued */
-  /* Tests: the n-th call from now on (n >= 1) that can fail does; 0: none. */
+  bool dry;    /* launches are only fingerprinted (DeviceCapture.print), not enqueued */
+  /* Tests: the n-th fallible call from now on (n >= 1) fails; 0: none. */
   uint64_t fail_in;
 };
 
 enum { DEVICE_WAY = 160 };
 
-/* A row of the table of devices (device_table.c). */
+/* A row of device_table.c. */
 typedef struct DeviceKind {
   const char *name; /* "cpu" */
-  bool host;        /* its memory is the host's */
-  bool f16;         /* computes in f16, as all do in f32 and bf16 */
+  bool host;        /* its memory is host memory */
+  bool f16;         /* computes in f16, too; all compute in f32 and bf16 */
   bool keeps;       /* has a DeviceCapture */
-  /* Bytes of scratch of one launch: by op, attr, shapes and types alone, so that a plan
-   * is compiled to the byte on a machine that has no such device. */
+  /* Scratch bytes of one launch, by op, attr, shapes and types alone, so that a plan is
+   * sized exactly on a machine without such a device. */
   uint64_t (*work)(int op, const KernelArgs *a);
-  /* Bytes of the host that a prepared kernel keeps, likewise; it begins at a multiple of
-   * 64. */
+  /* Host bytes of a prepared kernel's state, likewise; it is aligned to 64 bytes. */
   uint64_t (*state)(int op, const KernelArgs *a);
-  /* Whether a library beside the device's own kernels computes an op, by the same: NULL
-   * if so, else why not; the member is NULL where there is no such library. */
+  /* NULL if a library can compute an op instead of the device's own kernels, by the same
+   * arguments; else the reason why not. The member is NULL without such a library. */
   const char *(*refuses)(int op, const KernelArgs *a);
-  /* What decides the bits of its results on this machine, beside the program:
-   * instructions and libraries. NULL where nothing is known of that before it is opened.
-   */
+  /* What determines the bits of results on this machine beside the program: instruction
+   * set and libraries. NULL if that is unknown before the device is opened. */
   weft_status (*way)(char text[DEVICE_WAY], weft_error *e);
-  /* The device itself; opens its shared object if it has one. NULL with an error that
-   * says what is missing. */
+  /* The device's functions; opens its shared object if it has one. NULL with an error
+   * that names what is missing. */
   const DeviceVtable *(*load)(weft_error *e);
 } DeviceKind;
 
-/* NULL is the first row. NULL with an error that lists what is there. */
+/* name NULL: the first row. NULL with an error that lists the devices. */
 const DeviceKind *device_kind(const char *name, weft_error *e);
-/* Whether ranks of one process cannot reach each other's memory but through the device.
- */
+/* True if ranks of one process can exchange data only through the device. */
 static inline bool device_apart(const Device *d) { return d && d->vt && d->vt->merge; }
 
 weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,
@@ -190,7 +184,7 @@ void device_launch(Device *d, const Kernel *k, const KernelArgs *a);
 void device_upload(Device *d, void *dst, const void *src, size_t n);
 void device_download(Device *d, void *dst, const void *src, size_t n);
 void device_main(Device *d, bool begins);
-/* Of what the device has kept. */
+/* Replays a captured step. */
 void device_replay(Device *d, void *kept);
 DeviceEvent device_record(Device *d);
 void device_wait(Device *d, DeviceEvent ev);

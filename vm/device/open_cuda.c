@@ -1,4 +1,4 @@
-/* open_cuda.c - opens the CUDA device, a shared object of its own. */
+/* open_cuda.c - opens the CUDA device, a shared object. */
 #include "device.h"
 #include "vm/base/module.h"
 

@@ -1,5 +1,5 @@
-/* timeline_svg.c - a timeline as one self-contained SVG. All cells of one look are one
- * path, so large schedules are small files too. */
+/* timeline_svg.c - a timeline as one self-contained SVG. All cells of one kind and tint
+ * are one path, so large schedules give small files. */
 #include "timeline_draw.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ enum {
   RIGHT = 92,     /* room for the peaks */
   TOP = 60,       /* of the first row */
   TINTS = 4,      /* chunks that can be told apart; then the tints repeat */
-  CELL_MOST = 26, /* pixels of a unit */
+  CELL_MOST = 26, /* most pixels per unit */
   SWATCH = 16,    /* of the legend */
   FONT = 11,      /* of numbers in cells */
   FONT_HALF = 9,  /* in halves of cells */
@@ -67,7 +67,7 @@ static void add_escaped(Text *out, const char *s) {
 
 /* At most two decimals, none where it has none. */
 static void add_number(Text *out, double v) {
-  char buf[400]; /* of any double */
+  char buf[400]; /* room for any double */
   TextBuf t = textbuf(buf, sizeof buf);
   textbuf_printf(&t, "%.2f", v);
   while (t.s[t.n - 1] == '0') t.n--;
@@ -77,7 +77,7 @@ static void add_number(Text *out, double v) {
 
 /* ---- cells ---- */
 
-/* A part of an action in a row. The halves of a pair are one above the other. */
+/* A rectangle for a part of an action. The halves of a pair are one above the other. */
 typedef struct Box {
   double x, width;
   int y, height;
@@ -93,8 +93,7 @@ static Box box_of(const Picture *p, int rank, const TimelineSlot *slot, int half
 
 typedef void PartFn(Picture *p, const Box *b, int mb);
 
-/* Calls fn for every part that is of `kind` on a chunk of tint `tint`; returns how many
- * there are. */
+/* Calls fn for every part of this kind on chunks of this tint; returns their number. */
 static int each_part(Picture *p, DrawKind kind, int tint, PartFn *fn) {
   int n = 0;
   for (int r = 0; r < p->t->ranks; r++)
@@ -123,14 +122,14 @@ static void add_cell(Picture *p, const Box *b, int mb) {
   text_add(p->out, "z");
 }
 
-/* The font with which the number of any microbatch fits into so many pixels; digits are a
- * little more than half as wide as they are high. 0: none that can be read. */
+/* Font size at which any microbatch number fits into this many pixels (a digit is a
+ * little more than half as wide as high). 0: too small to read. */
 static double font_for(const Picture *p, double width) {
   double font = (width - 2) / (0.6 * draw_digits(p->s->microbatches - 1));
   return font < FONT_LEAST ? 0 : MIN(font, FONT);
 }
 
-/* All cells of a width have a number, or none of them has. */
+/* Either all cells of one width have a number, or none. */
 static void add_label(Picture *p, const Box *b, int mb) {
   double font = font_for(p, b->width);
   if (b->height < BAR) font = MIN(font, FONT_HALF);
@@ -158,7 +157,7 @@ static void add_cells(Picture *p) {
     }
 }
 
-/* ---- around the cells ---- */
+/* ---- axes, names, legend ---- */
 
 static void add_rows(Picture *p) {
   text_add(p->out, "<g class=\"r\">");
@@ -210,7 +209,7 @@ static int swatch(Picture *p, int x, int y, const char *fill, const char *name) 
   return x + SWATCH + 5 + 7 * (int)strlen(name) + 16;
 }
 
-/* The two halves of a pair, then its name. */
+/* The two halves of a pair, then the label. */
 static int swatch_pair(Picture *p, int x, int y) {
   text_printf(p->out,
               "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"6\" fill=\"%s\"/>"
@@ -272,7 +271,7 @@ void timeline_svg(const Schedule *s, const Timeline *t, Text *out) {
   Picture p = {.s = s, .t = t, .out = out, .bottom = TOP + t->ranks * ROW};
   int64_t units = MAX(t->makespan, 1);
   p.unit = MIN((double)WIDTH / (double)units, CELL_MOST);
-  /* Whole pixels look sharper, where they are not too coarse. */
+  /* Whole pixels look sharper, unless rounding would distort too much. */
   if (p.unit >= 8) p.unit = (double)(int)p.unit;
   p.unit = MAX(p.unit, 1);
   p.width = (double)units * p.unit;

@@ -8,10 +8,10 @@ enum {
   TINTS = 2         /* the first chunk and the others */
 };
 
-/* How much of an action is seen. */
+/* How much detail of an action is shown. */
 typedef enum { DETAIL_NUMBERS, DETAIL_LETTERS, DETAIL_SCALED } Detail;
 
-/* A column of a row: what stands there, and what it is a part of. */
+/* A column of a row: its character, and the part of an action it belongs to. */
 typedef struct Cell {
   char c;
   uint8_t kind, tint;
@@ -23,10 +23,10 @@ typedef struct Canvas {
   Text *out;
   bool colour;
   Detail detail;
-  int label;     /* columns of a rank's name */
-  int unit;      /* columns of a unit; 1 if scaled */
-  int64_t scale; /* units of a column; 1 unless scaled */
-  int64_t block; /* units in one row of the drawing */
+  int label;     /* columns for a rank's name */
+  int unit;      /* columns per unit; 1 if scaled */
+  int64_t scale; /* units per column; 1 unless scaled */
+  int64_t block; /* units per row of the drawing */
   Cell *cell;    /* one row */
 } Canvas;
 
@@ -86,7 +86,7 @@ static void part_label(const Canvas *v, DrawKind kind, int chunk, int mb, TextBu
   if (v->detail == DETAIL_NUMBERS) textbuf_printf(out, "%d", mb);
 }
 
-/* Columns from..to of the row, as far as they are on it; the label is at `from`. */
+/* Paints columns from..to as far as they are on the row; the label is at `from`. */
 static void paint(Canvas *v, int64_t from, int64_t to, const char *label, DrawKind kind,
                   int chunk) {
   int64_t end = v->block * v->unit, n = (int64_t)strlen(label);
@@ -97,7 +97,7 @@ static void paint(Canvas *v, int64_t from, int64_t to, const char *label, DrawKi
                         (uint8_t)kind, (uint8_t)(chunk > 0)};
 }
 
-/* The halves of a pair stand side by side, "F3/b1": they share the time of both. */
+/* The halves of a pair are side by side, "F3/b1", and share the time of both. */
 static void paint_slot(Canvas *v, const Action *a, int64_t from, int64_t to) {
   DrawKind kind = draw_kind(a);
   char text[2][16];
@@ -126,8 +126,8 @@ static void row_exact(Canvas *v, int rank, int64_t begin) {
   }
 }
 
-/* One column, of which so many units went to each kind: what took most of the time in
- * which the rank was busy, or = if forward and backward took turns. */
+/* One column from the number of its units per kind: the most frequent kind, or = if
+ * forward and backward alternate. */
 static Cell scaled_cell(const int64_t units[DRAW_N], int64_t scale) {
   int64_t back = units[DRAW_I] + units[DRAW_W] + units[DRAW_B];
   int64_t busy = units[DRAW_F] + back + units[DRAW_PAIR];
@@ -150,7 +150,7 @@ static void row_scaled(Canvas *v, int rank) {
     for (; i < v->s->n[rank] && slot[i].start < to; i++) {
       units[draw_kind(&v->s->list[rank][i])] +=
           MIN(slot[i].end, to) - MAX(slot[i].start, from);
-      if (slot[i].end > to) break; /* the rest of it is in the next column */
+      if (slot[i].end > to) break; /* the rest belongs to the next column */
     }
     v->cell[x] = scaled_cell(units, to - from);
   }
@@ -193,7 +193,7 @@ static int64_t tick(const Canvas *v) {
     }
 }
 
-/* Scaled columns have numbers where they are: a round one need not begin a column. */
+/* A scaled drawing numbers its columns: a round number need not begin one. */
 static void put_ruler(Canvas *v, int64_t begin, int64_t units) {
   int64_t step = v->detail == DETAIL_SCALED ? 10 * v->scale : tick(v), at = 0;
   text_printf(v->out, "%*s ", v->label, "rank");
@@ -223,7 +223,7 @@ static void put_block(Canvas *v, int64_t begin) {
   }
 }
 
-/* ---- what stands below ---- */
+/* ---- legend ---- */
 
 static unsigned kinds(const Canvas *v) {
   unsigned used = 0;

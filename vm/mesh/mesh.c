@@ -1,7 +1,7 @@
 /* mesh.c - ranks, coordinates and groups of a resolved mesh.
  *
- * A rank is pp first, then its index in the other factors in mesh order. Each axis of
- * either mesh is then a size and a stride, a set of axes is a list of those, and all
+ * A rank is its pp coordinate, then its index in the other factors in mesh order. So each
+ * axis of either mesh is a size and a stride, a set of axes is a list of those, and all
  * groups come from one walk over such a list. */
 #include "mesh.h"
 
@@ -12,7 +12,7 @@ static const char *const axis_names[AXIS_ALL_END] = {
 #include "axes.def"
 };
 
-/* Sets with a name of their own, besides the single axes. */
+/* Named sets, besides the single axes. */
 static const struct View {
   const char *name;
   AxisSet set;
@@ -21,7 +21,7 @@ static const struct View {
 #include "axes.def"
 };
 
-/* The factor that a part is of. */
+/* The factor that each part belongs to. */
 static const Axis part_of[AXIS_ALL_END] = {
 #define PART(id, name, of) [AXIS_##id] = AXIS_##of,
 #include "axes.def"
@@ -128,7 +128,7 @@ AxisSet axes_parse(const char *name) {
   }
 }
 
-/* Sets without a name are joined from the axes in it, "dp" standing for its two. */
+/* Other sets are named by their axes, with "dp" for its two. */
 const char *axes_name(AxisSet s, char buf[64]) {
   for (int a = 0; a < AXIS_ALL_END; a++)
     if (s == AXIS_BIT(a)) return axis_names[a];
@@ -149,7 +149,7 @@ const char *axes_name(AxisSet s, char buf[64]) {
 /* ---- places ---- */
 
 typedef struct Factor {
-  int size, stride; /* places between neighbours */
+  int size, stride; /* ranks between neighbours */
 } Factor;
 
 static int row_length(const Mesh *m) { return m->world / m->size[AXIS_PP]; }
@@ -174,7 +174,7 @@ static int rank_at(const Mesh *m, int place) {
   return rank + place * m->stride[AXIS_PP];
 }
 
-/* Neighbours on a part are so many times as far apart as those on its factor. */
+/* The distance between neighbours on a part, in units of the factor's stride. */
 static int part_stride(const Mesh *m, int part) {
   int stride = 1;
   for (int a = part + 1; a < AXIS_ALL_END; a++)

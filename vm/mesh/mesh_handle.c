@@ -95,7 +95,7 @@ int weft_mesh_group(const weft_mesh *m, const char *axis, int rank, int *ranks,
   if (!ranks) room = 0;
   int n = mesh_size(&m->mesh, set);
   if (n <= room) return mesh_group(&m->mesh, set, rank, ranks);
-  /* Not all fit: those that belong to the first places. */
+  /* Too many for the buffer: it holds the ranks with the lowest indices. */
   for (int r = 0; r < m->mesh.world; r++) {
     int at = mesh_index(&m->mesh, set, r);
     if (at < room && mesh_index(&m->mesh, rest, r) == mesh_index(&m->mesh, rest, rank))

@@ -9,7 +9,7 @@ struct weft_mesh {
   weft_alloc alloc;
 };
 
-/* A pointer that a call cannot do without is missing: WEFT_EUSAGE. */
+/* WEFT_EUSAGE if a required pointer is NULL. */
 static inline weft_status need(const void *p, const char *what, weft_error *err) {
   return p ? WEFT_OK : err_set(err, WEFT_EUSAGE, "%s is missing: NULL was given", what);
 }

@@ -1,6 +1,6 @@
-/* mesh_resolve.c - from the sizes that a user wrote to a Mesh, or to one diagnostic for
- * every rule they break. A size that is itself wrong counts as unknown (-1), and rules
- * that need it are skipped, so that no message is the consequence of another. */
+/* mesh_resolve.c - from the sizes that a user wrote to a Mesh, or to one diagnostic per
+ * broken rule. A size that is itself wrong becomes unknown (-1) and rules that need it
+ * are skipped, so no message is a consequence of another. */
 #include "mesh.h"
 
 enum { UNKNOWN = -1 };
@@ -100,7 +100,7 @@ static void read_sizes(Diags *d, const MeshSpec *spec, int64_t world, Sizes *s) 
 
 /* ---- rules ---- */
 
-/* The one size that is to blame for tp * pp * cp, or the mesh. */
+/* The one size for which tp * pp * cp does not divide the world, or "mesh". */
 static const char *blame(const Sizes *s) {
   static const char *const path[] = {"mesh.tp", "mesh.pp", "mesh.cp"};
   int64_t size[] = {s->tp, s->pp, s->cp};
@@ -113,7 +113,7 @@ static const char *blame(const Sizes *s) {
   return ncuts == 1 ? path[cuts] : "mesh";
 }
 
-/* `n`, or UNKNOWN with a message if no mesh has so many ranks. */
+/* `n`, or UNKNOWN with a diagnostic if that is more ranks than a mesh can have. */
 static int64_t limit(Diags *d, const char *what, int64_t n) {
   if (n <= INT32_MAX) return n;
   diag_error(d, "range", "mesh", "%s is more than the %d ranks that a mesh can have",
@@ -121,7 +121,7 @@ static int64_t limit(Diags *d, const char *what, int64_t n) {
   return UNKNOWN;
 }
 
-/* With the world open, dp is the least that satisfies the other rules. */
+/* Without a world size, dp is the least that satisfies the other rules. */
 static void least_dp(Diags *d, Sizes *s) {
   int64_t experts = product(s->ep, s->etp), inner = product(s->cp, s->tp);
   if (!s->dp_given && experts > 0 && inner > 0 && s->rep > 0)
@@ -160,8 +160,8 @@ static void check_replicate(Diags *d, const Sizes *s) {
   e->suggestion = arena_printf(d->arena, "%s would", mesh_divisors(d->arena, s->dp));
 }
 
-/* The message speaks of what the user wrote: without etp, tp cancels on both sides. More
- * ranks than a mesh can have are reported elsewhere. */
+/* The message names the fields that the user wrote: without etp, tp cancels on both
+ * sides. Too many ranks are reported elsewhere. */
 static void check_experts(Diags *d, const Sizes *s) {
   int64_t dp_cp = product(s->dp, s->cp), all = product(dp_cp, s->tp);
   int64_t experts = product(s->ep, s->etp);
@@ -184,7 +184,7 @@ static void check_experts(Diags *d, const Sizes *s) {
 
 /* ---- order ---- */
 
-/* What an order may name: the axes that ranks are made of, and "dp" for its two. */
+/* Names that an order may contain: the dense axes, and "dp" for its two. */
 static const char *const order_names[] = {
 #define FACTOR(id, name, keeps) name,
 #include "axes.def"
@@ -208,7 +208,7 @@ static const char *list_axes(Arena *arena, AxisSet set, const char *last) {
   return list;
 }
 
-/* Returns the axes that the user probably meant, so that they are not missed as well. */
+/* Returns the axes that the user probably meant, which then do not count as missing. */
 static AxisSet unknown_axis(Diags *d, const char *name) {
   const char *all = list_axes(d->arena, AXES_ALL, " and ");
   if (axes_expert(axes_parse(name))) {
@@ -225,8 +225,8 @@ static AxisSet unknown_axis(Diags *d, const char *name) {
   return near ? axes_parse(near) : 0;
 }
 
-/* "dp" stands for dp_replicate, dp_shard. Every axis must be named, also one of size 1:
- * an order then holds for every size. */
+/* "dp" means dp_replicate, dp_shard. Every axis must be named, even of size 1: the order
+ * then holds for all sizes. */
 static void read_order(Diags *d, const char *const name[AXIS_N + 1], int order[AXIS_N]) {
   AxisSet seen = 0, meant = 0;
   int n = 0;

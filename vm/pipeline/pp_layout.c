@@ -8,15 +8,15 @@ enum { DEPTH_MAX = 16, STEPS_MAX = 1000000, REPEAT_MAX = 1000000 };
 
 typedef struct Reader {
   const char *text;
-  int at; /* of the next character */
+  int at; /* index of the next character */
   int depth, steps;
-  bool embedding, loss; /* seen */
+  bool embedding, loss; /* already seen */
   VEC(int) layers;      /* of each stage so far */
   Arena *a;
   const char *wrong;
 } Reader;
 
-/* Notes the first thing that is wrong, at character `at`. */
+/* Records the first error, at character `at`. */
 static bool wrong(Reader *r, int at, const char *what) {
   if (!r->wrong)
     r->wrong = arena_printf(r->a, "column %d of \"%s\": %s", at + 1, r->text, what);
@@ -54,7 +54,7 @@ static bool group(Reader *r) {
   return true;
 }
 
-/* A symbol or a group, once. */
+/* Reads a symbol or a group, without repeats. */
 static bool primary(Reader *r) {
   char c = r->text[r->at];
   if (++r->steps > STEPS_MAX)
@@ -90,7 +90,7 @@ static int repeats(Reader *r) {
   return -1;
 }
 
-/* What is repeated is read again, so that every copy is checked where it stands. */
+/* A repeated group is parsed again for each copy, which checks each in its context. */
 static bool element(Reader *r) {
   int start = r->at;
   if (!primary(r)) return false;

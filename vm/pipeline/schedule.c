@@ -1,12 +1,11 @@
 /* schedule.c - checks the actions of a schedule: every F, I, W of every microbatch once
- * and in order, parameters unsharded when they are needed. Problems are collected with
- * rank and step and reported in that order. schedule_deadlock.c then looks at all ranks
- * together. */
+ * and in order, parameters unsharded when needed. Problems are collected with rank and
+ * step and reported in that order. schedule_deadlock.c then checks all ranks together. */
 #include "schedule_int.h"
 
 #include <stdlib.h>
 
-/* ---- telling ---- */
+/* ---- reporting ---- */
 
 const char *schedule_place(const ScheduleCheck *c, int rank, int step) {
   const Action *a = &c->s->list[rank][step];
@@ -21,8 +20,8 @@ static const char *name_of(const ScheduleCheck *c, int rank, int step) {
   return arena_str(c->a, action_name(c->s, rank, &c->s->list[rank][step], buf));
 }
 
-/* "rank 1, step 7: B of microbatch 2", then the text. The message names the line; empty
- * cells and transfers of a table are no steps, so its cell is named, too. */
+/* "rank 1, step 7: B of microbatch 2", then the text. The message names the line. In a
+ * table, empty cells and transfers are not steps, so the cell is named, too. */
 static void problem(ScheduleCheck *c, int rank, int step, const char *text) {
   int cell = c->s->list[rank][step].cell;
   const char *all = arena_printf(c->a, "rank %d, step %d%s: %s %s", rank, step,
@@ -31,7 +30,7 @@ static void problem(ScheduleCheck *c, int rank, int step, const char *text) {
   *VEC_PUSH(c->a, c->problem) = (Problem){rank, step, c->problem.n, all};
 }
 
-/* About what is not there: it belongs to no step and is told after those. */
+/* For a missing action: it has no step, so it is reported after those that have one. */
 static void absent(ScheduleCheck *c, int rank, const char *text) {
   const char *all = arena_printf(c->a, "rank %d: %s", rank, text);
   *VEC_PUSH(c->a, c->problem) = (Problem){rank, c->s->n[rank], c->problem.n, all};
@@ -77,7 +76,7 @@ static bool part_exists(ScheduleCheck *c, int rank, int step, const ActionPart *
   return chunk && mb;
 }
 
-/* B is an I and a W at one step. */
+/* B is an I and a W at the same step. */
 static bool is_whole(const Parts *p) {
   return p->step[1] > 0 && p->step[1] == p->step[2];
 }
@@ -104,7 +103,7 @@ static void note_part(ScheduleCheck *c, int rank, int step, const ActionPart *pa
   }
 }
 
-/* False if some are about what is not there: then no other one is missing. */
+/* False if some name chunks or microbatches that do not exist; then none is missing. */
 static bool note_parts(ScheduleCheck *c, int rank) {
   const Schedule *s = c->s;
   bool all = true;
@@ -156,13 +155,13 @@ static void check_missing(ScheduleCheck *c, int rank, int chunk, int mb, const P
     problem(c, rank, i, "has no W");
 }
 
-/* The B of a pair can use the F of the same pair only where the loss lies between. */
+/* The B of a pair (OVERLAP) can use its own F only on the stage with the loss. */
 static bool pair_on_loss(const ScheduleCheck *c, int rank, int chunk) {
   int stage = schedule_stage(c->s, rank, chunk);
   return stage == c->s->ranks * c->s->virtual_stages - 1;
 }
 
-/* A W without its I, or the other way round, that is part of a B: told before. */
+/* True if a W or I without its counterpart is part of a B, which was reported before. */
 static bool mixed(const ScheduleCheck *c, int rank, int i, int w) {
   const Action *list = c->s->list[rank];
   return i != w && (list[i].kind != ACT_I || list[w].kind != ACT_W);

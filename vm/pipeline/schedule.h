@@ -5,24 +5,24 @@
 #include "timeline.h"
 #include "vm/plan/plan.h"
 
-/* schedule.c: every action once, in an order that its own rank and the others can follow.
- * Problems become diagnostics that name rank, step (the index in the rank's list) and the
- * actions; at most a screen of them. */
+/* schedule.c: every action once, in an order that its own rank and all others can
+ * execute. Problems become diagnostics that name rank, step (the index in the rank's
+ * list) and actions; at most a screenful. */
 bool schedule_check(const Schedule *s, Diags *d);
-/* The same, and when its actions run; texts on the way lie in `a`. */
+/* schedule_check, and when the actions run; strings are allocated in `a`. */
 bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *when);
-/* schedule_forward.c: what is left of a table without backward, in the same order. What
- * it says of parameters is between forward and backward and left out. */
+/* schedule_forward.c: a schedule without its backward actions, in the same order. Actions
+ * on parameters are left out, too. */
 Schedule schedule_forward(const Schedule *s, Arena *a);
-/* For ranks that have their parameters whole: what it says of these does nothing. */
+/* Warns about actions on parameters where these are replicated: they have no effect. */
 void schedule_warn_of_parameters(const Schedule *s, Diags *d);
 
 /* stage_layers.c: the layers of each of ranks * chunks stages, by all fields of pp_plan
- * but `modules` and `by_cost`; every problem becomes a diagnostic. With layers = -1
- * (unknown) only whether a list has one entry per stage is looked at. */
+ * except `modules` and `by_cost`; every problem becomes a diagnostic. With layers = -1
+ * (unknown) only checks that a list has one entry per stage. */
 bool stage_layers(const PpPlan *pp, int ranks, int chunks, int layers, int *out,
                   Diags *d);
-/* How many stages layers_per_stage asks for. */
+/* The number of stages that layers_per_stage results in. */
 int64_t stage_count_asked(const PpPlan *pp, int64_t layers);
 
 #endif

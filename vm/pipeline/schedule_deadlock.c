@@ -1,21 +1,21 @@
 /* schedule_deadlock.c - names the actions of a schedule whose ranks wait for each other,
- * from how far the clock of timeline.c came. Each rank's own order has passed schedule.c.
- */
+ * from the point where the clock of timeline.c stopped. schedule.c has checked each
+ * rank's own order before. */
 #include "schedule_int.h"
 
 #include "vm/program/walk.h"
 
 typedef struct Stuck {
   ScheduleCheck *c;
-  const int *at; /* [rank]: the action that it cannot begin */
+  const int *at; /* [rank]: the action that cannot begin */
 } Stuck;
 
-/* What an action waits for on another stage. */
+/* The action on another stage that one waits for. */
 typedef struct Need {
-  int rank, step; /* who does it, and when */
+  int rank, step; /* its rank, and its step there */
 } Need;
 
-/* True if the part can begin; else who is to do something before. */
+/* True if the part can begin; else *need is the action that has to run first. */
 static bool may_begin(const Stuck *k, int rank, const ActionPart *p, Need *need) {
   const Schedule *s = k->c->s;
   int stage = schedule_stage(s, rank, p->chunk);

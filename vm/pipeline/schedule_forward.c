@@ -1,5 +1,5 @@
-/* schedule_forward.c - the forward actions of a schedule, for evaluation. Leaving the
- * backward out of an order that can run leaves an order that can run. */
+/* schedule_forward.c - the forward actions of a schedule, for evaluation. Without its
+ * backward, an order that can run still can. */
 #include "schedule.h"
 
 Schedule schedule_forward(const Schedule *from, Arena *a) {

@@ -4,8 +4,8 @@
 
 #include "schedule.h"
 
-/* Where F, I and W of a chunk's microbatch stand in its rank's list: step + 1, 0 if they
- * are missing. */
+/* Positions of F, I and W of a chunk's microbatch in its rank's list: step + 1; 0:
+ * none. */
 typedef struct Parts {
   int32_t step[3];
 } Parts;
@@ -18,7 +18,7 @@ typedef struct Problem {
 typedef struct ScheduleCheck {
   const Schedule *s;
   Diags *d;
-  Arena *a;     /* texts on the way */
+  Arena *a;     /* for strings */
   Parts *parts; /* [(rank * chunks + chunk) * microbatches + mb] */
   VEC(Problem) problem;
 } ScheduleCheck;
@@ -28,7 +28,7 @@ static inline Parts *schedule_parts(const ScheduleCheck *c, int rank, int chunk,
   return &c->parts[at * (size_t)c->s->microbatches + (size_t)mb];
 }
 
-/* "step 7 (line 12)"; the line only where it is known, with the cell of a table. */
+/* "step 7 (line 12)"; the line if it is known, and the cell of a table. */
 const char *schedule_place(const ScheduleCheck *c, int rank, int step);
 
 /* schedule_parameters.c: UNSHARD before the use of a chunk, RESHARD after it, REDUCE_GRAD
@@ -37,7 +37,7 @@ void schedule_parameters(ScheduleCheck *c, int rank,
                          void (*problem)(ScheduleCheck *c, int rank, int step,
                                          const char *text));
 
-/* schedule_deadlock.c: of a schedule that cannot run, which actions wait for which. */
+/* schedule_deadlock.c: which actions of a schedule that cannot run wait for which. */
 void schedule_deadlock(ScheduleCheck *c, const Timeline *t);
 
 #endif

@@ -4,8 +4,8 @@
 
 typedef struct Chunk {
   bool named;  /* the schedule unshards it somewhere */
-  bool open;   /* it is unsharded now */
-  bool told;   /* one problem of its use is enough */
+  bool open;   /* it is unsharded at this step */
+  bool told;   /* one of its problems was reported already */
   int changed; /* step of its last UNSHARD or RESHARD, -1: none yet */
   int reduced; /* step of its REDUCE_GRAD, -1: none yet */
   int last_w;

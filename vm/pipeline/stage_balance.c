@@ -9,10 +9,11 @@ enum { WORK_BITS = 52, SQUARE_BITS = 31 };
 
 typedef struct Cutter {
   int units, stages;
-  uint64_t *before; /* [units + 1]: work of the units before this one */
+  uint64_t *before; /* [units + 1]: work of all earlier units */
   int shift;        /* before >> shift has SQUARE_BITS */
-  uint64_t *best;   /* [(stages + 1) * (units + 1)]: of the first s stages, u units */
-  int *from;        /* where the last of these stages begins */
+  uint64_t
+      *best; /* [(stages + 1) * (units + 1)]: optimum for the first u units in s stages */
+  int *from; /* where the last of these stages begins */
 } Cutter;
 
 static uint64_t work(const Cutter *c, int from, int to) {
@@ -24,8 +25,9 @@ static uint64_t square(const Cutter *c, int from, int to) {
   return x * x;
 }
 
-/* Fills the table: of the longest stages, or, with stages of at most `limit`, of the sums
- * of squares. Every stage has a unit. Returns the value for all stages and units. */
+/* Fills the table: with the cost of the longest stage, or, with stages of at most
+ * `limit`, with sums of squares. Every stage has a unit. Returns the optimum for all
+ * stages and units. */
 static uint64_t fill(Cutter *c, bool squares, uint64_t limit) {
   int wide = c->units + 1;
   for (int i = 0; i < (c->stages + 1) * wide; i++) c->best[i] = UINT64_MAX;
@@ -43,7 +45,7 @@ static uint64_t fill(Cutter *c, bool squares, uint64_t limit) {
   return c->best[c->stages * wide + c->units];
 }
 
-/* Whole numbers below 2^WORK_BITS; costs that are smaller stay what they are. */
+/* Scales costs to integers below 2^WORK_BITS; smaller costs are not scaled. */
 static void count_work(Cutter *c, const double *cost) {
   double all = 0, scale = 1;
   for (int u = 0; u < c->units; u++) all += cost[u];

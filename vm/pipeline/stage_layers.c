@@ -1,10 +1,9 @@
 /* stage_layers.c - layers per stage by the fields of pp_plan that count layers: an
- * explicit list or layout, layers_per_stage with fewer at the ends, or none of them.
- * Needs only the number of layers, so that a plan is checked before its model is built.
- */
+ * explicit list or layout, or layers_per_stage, or an even split, with fewer at the ends.
+ * Needs only the number of layers, so a plan is checked before its model is built. */
 #include "schedule.h"
 
-/* Equal, the smaller ones at the ends, last first. */
+/* An even split; stages with one layer less are at the ends, the last stage first. */
 static void even(int layers, int stages, int *out) {
   int small = stages - layers % stages;
   for (int s = 0; s < stages; s++) out[s] = layers / stages + (layers % stages > 0);
@@ -24,7 +23,7 @@ static const char *counted(const Split *s) {
                       s->stages == 1 ? "" : "s", s->ranks, s->chunks);
 }
 
-/* The plan names `have` stages, which is another number than there are. */
+/* Reports that the plan lists `have` stages although there is another number of them. */
 static bool miscounted(const Split *s, const char *path, const char *what, int64_t have) {
   Diag *g = diag_error(s->d, "stages", path, "%s %lld stage%s, but there %s %s", what,
                        (long long)have, have == 1 ? "" : "s",
@@ -63,8 +62,8 @@ int64_t stage_count_asked(const PpPlan *pp, int64_t layers) {
   return (all + pp->layers_per_stage - 1) / pp->layers_per_stage;
 }
 
-/* The embedding counts as first_less layers and the head as last_less; what stages have
- * then is equal, the larger ones first. */
+/* Counts the embedding as first_less layers and the head as last_less, and splits evenly;
+ * earlier stages take the remainder. */
 static bool with_less(const Split *s, int *out) {
   const PpPlan *pp = s->pp;
   int all = s->layers + pp->first_less + pp->last_less;

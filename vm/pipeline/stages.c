@@ -32,7 +32,7 @@ static int unit_named(const Units *g, const char *name) {
   return -1;
 }
 
-/* The unit that entry i of stage s names; -1 if the model has none, which is told. */
+/* The unit that entry i of stage s names; -1 and a diagnostic if the model has none. */
 static int listed_unit(const Cutter *c, int s, int i, const char *path) {
   const Units *g = c->u;
   Diags *d = c->d;
@@ -57,7 +57,7 @@ static void out_of_order(const Units *g, const char *path, int u, int next, Diag
     diag_error(d, "stages", path, "\"%s\" is listed twice", name);
 }
 
-/* After a name that is wrong the order is taken up again wherever the list goes on. */
+/* After a wrong name the check of the order restarts at the next entry. */
 static bool by_modules(const Cutter *c) {
   const Units *g = c->u;
   const PpPlan *pp = c->pp;
@@ -82,8 +82,8 @@ static bool by_modules(const Cutter *c) {
   return d->errors == errors;
 }
 
-/* Finds where each stage begins. A stage without units only passes on what it receives;
- * a layout may ask for that, elsewhere it is more likely a mistake. */
+/* Finds the first unit of each stage. A stage without units only forwards what it
+ * receives: a layout may ask for one, elsewhere it is an error. */
 static bool find_first(const Cutter *c) {
   int u = 0, n = c->u->n;
   const PpPlan *pp = c->pp;
@@ -135,7 +135,7 @@ static bool cut(Cutter *c) {
   return find_first(c);
 }
 
-/* ---- where stages lie ---- */
+/* ---- ranks of stages ---- */
 
 static void place_stages(Cutter *c, const Schedule *shape) {
   Stages *st = c->st;
@@ -148,7 +148,7 @@ static void place_stages(Cutter *c, const Schedule *shape) {
   }
 }
 
-/* ---- what crosses from stage to stage ---- */
+/* ---- tensors between stages ---- */
 
 static void add_cross(Arena *a, Cross *c, int32_t edge) {
   for (int i = 0; i < c->n; i++)
@@ -173,7 +173,7 @@ static void add_reads(Cutter *c, int u, Phase ph) {
   }
 }
 
-/* In the order in which bodies run: what is needed first crosses first. */
+/* In the order in which bodies run, so what is needed first is sent first. */
 static void find_crossings(Cutter *c) {
   Stages *st = c->st;
   st->fwd = NEW_N(c->a, Cross, st->n);
@@ -188,7 +188,7 @@ const Cross *entering(const Stages *st, int stage, bool forward) {
   return stage + 1 < st->n ? &st->bwd[stage] : NULL;
 }
 
-/* ---- who holds parameters ---- */
+/* ---- ranks of parameters ---- */
 
 static void add_holder(Arena *a, Holders *h, int rank) {
   for (int i = 0; i < h->npp; i++)

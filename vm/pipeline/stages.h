@@ -1,4 +1,4 @@
-/* stages.h - which units each stage of the pipeline runs, on which rank, what crosses
+/* stages.h - which units each pipeline stage runs, on which rank, which tensors cross
  * between stages, and which ranks hold a parameter. */
 #ifndef WEFT_STAGES_H
 #define WEFT_STAGES_H
@@ -6,7 +6,7 @@
 #include "schedule.h"
 #include "vm/code/units.h"
 
-/* Tensors that cross a boundary between two stages: numbers of Units.edge. */
+/* Tensors that cross the boundary between two stages: indices into Units.edge. */
 typedef struct Cross {
   int32_t *at;
   int n;
@@ -22,18 +22,18 @@ typedef struct Stages {
   int n, ranks, chunks; /* n = ranks * chunks; chunks: of each rank */
   int *first;           /* [n + 1]: units first[s] .. first[s+1]-1 */
   int *of_unit;         /* unit -> stage */
-  int *rank, *chunk;    /* where each stage lies: see schedule_where */
+  int *rank, *chunk;    /* the rank and chunk of each stage: see schedule_where */
   int *at;              /* [rank * chunks + chunk]: the stage there */
   Cross *fwd, *bwd;     /* of the boundary between stages s and s + 1 */
   Holders *holders;     /* of each parameter */
 } Stages;
 
-/* requires units; establishes a stage for each. Of `shape` only ranks, virtual_stages
- * and v_placement are read. Problems go to `d`. */
+/* requires units; establishes a stage for each. Of `shape` only ranks, virtual_stages and
+ * v_placement are read. Problems become diagnostics in `d`. */
 bool stages(const Units *u, const PpPlan *pp, const Schedule *shape, Arena *a,
             Stages *out, Diags *d);
-/* stage_balance.c: first[0 .. stages] such that the dearest stage costs least; there are
- * at least as many units as stages. */
+/* stage_balance.c: first[0 .. stages] such that the most expensive stage is as cheap as
+ * possible; there are at least as many units as stages. */
 void stage_balance(Arena *a, const double *cost, int units, int stages, int *first);
 
 static inline int unit_rank(const Stages *st, int unit) {

@@ -1,7 +1,6 @@
-/* timeline.c - runs a schedule on a clock in units, by the same walk that proves
- * programs, with actions for instructions. An action waits for F or I of a stage and
- * microbatch on another rank, so each is visited once, plus once for each time its rank
- * was woken. */
+/* timeline.c - executes a schedule on a clock in units, with the same walk that proves
+ * programs, but actions for instructions. An action waits for F or I of a stage and
+ * microbatch on another rank, so it is visited once, plus once per wake-up. */
 #include "timeline.h"
 
 #include "vm/program/walk.h"
@@ -10,8 +9,8 @@ typedef struct Clock {
   const Schedule *s;
   TimelineCost cost;
   Timeline *t;
-  Walk walk;    /* a rank needs a cell of `end` */
-  int64_t *end; /* of F and of I, plus 1; 0: not yet */
+  Walk walk;    /* a rank waits for a cell of `end` */
+  int64_t *end; /* end of F and of I, plus 1; 0: not yet known */
   int *alive;   /* [rank] */
 } Clock;
 
@@ -22,8 +21,8 @@ static int64_t cell(const Clock *c, int of, int stage, int mb) {
 
 static int last_stage(const Clock *c) { return c->s->ranks * c->s->virtual_stages - 1; }
 
-/* Moves *start to the end of what is needed; false, and the rank waits, if that is not
- * known. */
+/* Moves *start to the end of the dependency; if not known yet, false, and the rank
+ * waits. */
 static bool ready(Clock *c, int rank, int of, int stage, int mb, int64_t *start) {
   int64_t at = cell(c, of, stage, mb), end = c->end[at];
   if (end == 0) walk_block(&c->walk, rank, at);
@@ -40,7 +39,7 @@ static bool backward_ready(Clock *c, int rank, int stage, int mb, int64_t *start
   return stage == last_stage(c) || ready(c, rank, OF_I, stage + 1, mb, start);
 }
 
-/* A pair is one slot without a gap, its forward first. */
+/* A pair is one slot without a gap, forward first. */
 static bool pair_ready(Clock *c, int rank, const Action *a, int64_t *start) {
   int stage = schedule_stage(c->s, rank, a->chunk);
   int back = schedule_stage(c->s, rank, a->chunk2), last = last_stage(c);
@@ -52,7 +51,7 @@ static bool pair_ready(Clock *c, int rank, const Action *a, int64_t *start) {
   return true;
 }
 
-/* F or I of a stage has ended, which its neighbour may have waited for. */
+/* F or I of a stage has ended: wakes a neighbour that waits for it. */
 static void done(Clock *c, int of, int stage, int mb, int64_t end) {
   int64_t at = cell(c, of, stage, mb);
   int to = of == OF_F ? stage + 1 : stage - 1, rank, chunk;
@@ -122,7 +121,7 @@ static bool part_exists(const Schedule *s, int chunk, int mb, bool per_mb) {
          (!per_mb || (mb >= 0 && mb < s->microbatches));
 }
 
-/* Nothing below indexes with what a schedule made up. */
+/* Later code indexes with these, so they are checked first. */
 static weft_status check_range(const Schedule *s, weft_error *e) {
   for (int r = 0; r < s->ranks; r++)
     for (int i = 0; i < s->n[r]; i++) {

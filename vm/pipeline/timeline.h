@@ -1,17 +1,16 @@
-/* timeline.h - when each action of a schedule runs if every rank works through its list
- * as soon as it can.
+/* timeline.h - when each action of a schedule runs if every rank executes its list as
+ * early as possible.
  *
  * A model in units, not a prediction: transfers take no time, and chunks cost the same on
- * every rank. Bubble and peak of activations in flight come from here. A schedule that
- * has not passed schedule_check is refused or gives numbers for what is there, never a
- * crash. */
+ * every rank. It gives the bubble and the peak of activations in flight. A schedule that
+ * has not passed schedule_check is refused or gives wrong numbers, never a crash. */
 #ifndef WEFT_TIMELINE_H
 #define WEFT_TIMELINE_H
 
 #include "vm/program/action.h"
 
-/* What a chunk of one microbatch costs. B is i + w, OVERLAP f + i + w (one slot, the
- * forward part first), and UNSHARD, RESHARD and REDUCE_GRAD take no time. */
+/* Cost per chunk and microbatch. B is i + w, OVERLAP f + i + w (one slot, forward first),
+ * and UNSHARD, RESHARD and REDUCE_GRAD take no time. */
 typedef struct TimelineCost {
   int f, i, w;
 } TimelineCost;
@@ -25,22 +24,22 @@ typedef struct Timeline {
   int ranks;
   int64_t makespan;      /* end of the last slot; the first one starts at 0 */
   TimelineSlot **slot;   /* [rank][action], as in Schedule.list */
-  int64_t *busy;         /* [rank] time in which it works */
-  int64_t *first, *last; /* [rank] its own span: first start, last end */
-  int *ran;              /* [rank] actions that could run: all, unless it was refused */
-  int *peak;             /* [rank] most (chunk, microbatch) pairs at a time whose F has
-                            begun and whose B or W has not ended */
+  int64_t *busy;         /* [rank] time spent in actions */
+  int64_t *first, *last; /* [rank] start of its first action, end of its last */
+  int *ran;  /* [rank] actions that ran: all, unless the schedule was refused */
+  int *peak; /* [rank] peak number of (chunk, microbatch) pairs whose F has
+              * begun and whose B or W has not ended */
 } Timeline;
 
-/* Linear in the number of actions. WEFT_EPLAN if the ranks wait for each other for ever
- * or if an action names a chunk or a microbatch that is not there. */
+/* Linear in the number of actions. WEFT_EPLAN if ranks wait for each other for ever or an
+ * action names a chunk or microbatch that does not exist. */
 weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
                          Timeline *out, weft_error *e);
 
-/* Idle share of ranks x makespan: what counts if the step ends for all at once. */
+/* Idle share of ranks x makespan: right if the step ends for all ranks at once. */
 double timeline_bubble(const Timeline *t);
-/* Idle share within each rank's own span, summed: what counts if the next step begins
- * on each rank as soon as it is done. */
+/* Idle share within each rank's own span, summed: right if each rank begins the next step
+ * as soon as it is done. */
 double timeline_bubble_own(const Timeline *t);
 
 #endif

@@ -1,10 +1,10 @@
-/* transfers.c - plans all transfers between pp ranks: what each rank sends to each other
- * one, in the order of its actions, and when the receive of each is posted.
+/* transfers.c - plans all transfers between pp ranks: what each rank sends to each
+ * neighbour, in the order of its actions, and when each receive is posted.
  *
- * A rank posts its receives from a peer in the sender's order, one action ahead of use. A
- * wait for a send stands where, on the clock of the timeline, the receive is posted
- * before: every wait then depends only on what is earlier on that clock, so that no order
- * of actions that can run at all is blocked by its transfers. */
+ * A rank posts its receives from a peer in the sender's order, one action ahead of use.
+ * The wait for a send comes after the point where, on the timeline's clock, its receive
+ * is posted: every wait then depends only on earlier points of that clock, so transfers
+ * cannot block an order of actions that can run. */
 #include "transfers.h"
 
 static int32_t *arrives(const Transfers *t, int stage, int mb, bool forward) {
@@ -21,8 +21,8 @@ bool inlet(const Transfers *t, int stage, int mb, bool forward, Inlet *in) {
   return true;
 }
 
-/* Stages that follow each other lie on ranks that do, in a loop as in a V. Of two ranks
- * each is the one after the other. */
+/* Consecutive stages lie on neighbouring ranks, in a loop as in a V. With two ranks each
+ * is both neighbours of the other. */
 int send_side(const Transfers *t, int src, int dst) {
   int ranks = t->s->ranks;
   assert((src + 1) % ranks == dst || (dst + 1) % ranks == src);
@@ -35,7 +35,7 @@ Sends *sends_to(const Transfers *t, int src, int dst) {
 
 /* ---- the order of sends ---- */
 
-/* Adds what leaves `stage`; the first time only counts. */
+/* Adds the tensors that leave `stage`; the first pass only counts them. */
 static void leave(Transfers *t, int rank, int stage, int mb, bool forward) {
   int to = forward ? stage + 1 : stage - 1;
   if (to < 0 || to >= t->st->n || t->st->rank[to] == rank) return;
@@ -61,9 +61,9 @@ static void add_sends(Transfers *t) {
       }
 }
 
-/* ---- when receives are there ---- */
+/* ---- when receives are posted ---- */
 
-/* What is needed by the action after next is posted now. */
+/* Posts now the receives that the action after the next one needs. */
 static void post_times(Transfers *t, int rank) {
   const Schedule *s = t->s;
   int posted[2] = {0, 0};    /* by the source's send_side */

@@ -1,5 +1,5 @@
-/* holes.h - best fit: a range of bytes that grows at its end, with the holes in it. The
- * smallest hole that fits is taken, of equal ones the first. */
+/* holes.h - best-fit allocator for a range of bytes that grows at its end: takes the
+ * smallest hole that fits, of equal ones the first. */
 #ifndef WEFT_HOLES_H
 #define WEFT_HOLES_H
 
@@ -15,7 +15,7 @@ typedef struct Holes {
   uint64_t top;   /* the end of the range */
 } Holes;
 
-/* Sizes are aligned by the caller and not 0. */
+/* The caller aligns sizes; a size is not 0. */
 uint64_t holes_take(Holes *h, uint64_t size);
 void holes_give(Holes *h, uint64_t off, uint64_t size);
 

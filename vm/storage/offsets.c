@@ -1,16 +1,16 @@
-/* offsets.c - packs buffers with known lifetimes into one range of bytes, in two ways, of
- * which the smaller result counts.
+/* offsets.c - packs buffers with known lifetimes into one range of bytes, in two ways,
+ * and takes the smaller result.
  *
  * Slots: each size has as many slots as buffers of that size are alive at once, and a
- * buffer takes any free one. Microbatches use the same few sizes again and again, so this
- * rarely wastes a byte. Holes: buffers go into the smallest hole that fits, as in an
- * allocator; better where different sizes take turns, but holes fragment. */
+ * buffer takes any free one. Microbatches reuse the same few sizes, so this rarely wastes
+ * a byte. Holes: best fit into the smallest hole; better where different sizes alternate,
+ * but holes fragment. */
 #include "holes.h"
 #include "offsets.h"
 
 typedef struct SlotSize {
   uint64_t size, base;
-  int used, most; /* slots */
+  int used, most; /* slots in use; most so far */
   VEC(int) free;
 } SlotSize;
 
@@ -22,13 +22,13 @@ typedef struct Packer {
   Holes holes;
   VEC(SlotSize) size;
   int *size_of, *slot; /* of each interval: index into `size`, -1: no bytes; its slot */
-  int full;            /* sizes that use as many slots as they ever did */
-  bool tight;          /* all of them did at once, since the last one got another slot */
+  int full;            /* number of sizes with all their slots in use */
+  bool tight;          /* all sizes were full at once since the last one got a slot */
 } Packer;
 
 /* ---- steps ---- */
 
-/* Numbers of intervals in the order of a position of theirs, equal ones as they come. */
+/* Indices of intervals sorted by start or end; equal ones keep their order. */
 static int32_t *sorted(const Interval *v, int n, bool by_end, int last, Arena *scratch) {
   int32_t *at = NEW_N(scratch, int32_t, last + 2);
   int32_t *out = arena_raw(scratch, sizeof *out * (size_t)n);
@@ -38,7 +38,7 @@ static int32_t *sorted(const Interval *v, int n, bool by_end, int last, Arena *s
   return out;
 }
 
-/* Most lists begin in the order of their numbers. */
+/* Most lists are already in the order of their starts. */
 static int32_t *by_start(const Interval *v, int n, int last, Arena *scratch) {
   for (int i = 1; i < n; i++)
     if (v[i].start < v[i - 1].start) return sorted(v, n, false, last, scratch);
@@ -59,7 +59,7 @@ int buffer_steps(const Interval *v, int n, Arena *scratch, int32_t *step) {
   return nstep;
 }
 
-/* Gives every buffer to `take` when it is taken and to `give` when it is given back. */
+/* Calls `take` for each buffer at its start and `give` after its end. */
 static void walk(Packer *p, void (*take)(Packer *p, int x),
                  void (*give)(Packer *p, int x)) {
   for (int i = 0; i < p->nstep; i++) {
@@ -112,7 +112,7 @@ static uint64_t by_slots(Packer *p, int n) {
   uint64_t end = 0;
   for (int i = 0; i < n; i++)
     p->size_of[i] = p->v[i].size ? size_index(p, align_up(p->v[i].size)) : -1;
-  p->full = p->size.n; /* without a slot all are full */
+  p->full = p->size.n; /* a size without a slot counts as full */
   walk(p, take_slot, give_slot);
   for (int i = 0; i < p->size.n; i++) {
     p->size.at[i].base = end;

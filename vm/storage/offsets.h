@@ -10,12 +10,13 @@ typedef struct Interval {
   int32_t what; /* of actions(): 3 * unit + frame class, or 3 * units + tensor */
 } Interval;
 /* Gives every interval an offset such that no two that overlap in time overlap in space.
- * Best fit in order of start; returns the bytes that are needed. */
+ * Returns the bytes that are needed. */
 uint64_t offsets(Arena *a, Interval *v, int n);
-/* What happens to buffers in order: i >= 0: buffer v[i] is taken; ~i: it is given back,
- * before those of a later start are taken. Returns how many there are; step[2 * n]. */
+/* The allocations and frees of buffers in order: i >= 0: buffer v[i] is allocated; ~i: it
+ * is freed, before those with a later start are allocated. Returns how many; step[2 *
+ * n]. */
 int buffer_steps(const Interval *v, int n, Arena *scratch, int32_t *step);
-/* Every place in an arena. */
+/* Alignment of every offset in an arena. */
 enum { ALIGN = DEVICE_ALIGN };
 static inline uint64_t align_up(uint64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
 

@@ -8,8 +8,8 @@
 
 /* ---- which elements ---- */
 
-/* The axes that cut dimension d do so one after the other; where a cut does not come out
- * even the last ranks have less, and what they miss is padding. */
+/* Axes that shard dimension d do so one after the other. Where a split is uneven the last
+ * ranks have less, and the missing elements are padding. */
 static PieceDim dim_piece(const Mesh *m, const CompiledParam *p, int d, int rank) {
   int64_t parts = MAX(p->parts[d], 1), size = p->dim[d] / parts, end = size;
   PieceDim c = {.parts = parts, .size = size, .slice = size};
@@ -45,7 +45,7 @@ Piece piece_make(const Mesh *m, const CompiledParam *p, const Regions *s,
   int64_t here = b->first + (r->flat ? mesh_index(m, r->flat, rank) * shard : 0);
   int64_t from = MAX(at->at, here), to = MIN(at->at + at->count, here + shard);
   if (to <= from) return c;
-  /* In the region: the shards of the blocks before come first, or all of them. */
+  /* In the region, earlier blocks' shards (or whole blocks) come first. */
   bool whole = r->count == r->whole;
   c.at = whole ? from - r->first : (b->first - r->first) / r->ways + from - here;
   c.from = from - at->at;
@@ -64,7 +64,7 @@ bool piece_gives(const Mesh *m, const CompiledParam *p, const Region *r, int ran
 
 /* ---- spans ---- */
 
-/* The last dimension that is cut, or the first one: what comes after it is whole. */
+/* The last dimension that is sharded, or the first; those after it are whole. */
 static int last_cut(const Piece *p) {
   for (int d = p->ndim - 1; d > 0; d--)
     if (p->dim[d].valid < p->dim[d].size || p->dim[d].parts > 1) return d;
@@ -79,14 +79,14 @@ static int64_t span_length(const Piece *p) {
   return n;
 }
 
-/* Spans that the flat cut leaves nothing of are passed over. */
+/* Without the spans that the flat cut leaves empty. */
 int64_t piece_spans(const Piece *p) {
   int64_t n = span_length(p);
   return p->count ? (p->from + p->count - 1) / n - p->from / n + 1 : 0;
 }
 
-/* Number `i` of all spans of the box: where it begins in the whole parameter, in units of
- * what follows the last cut dimension; false if it is in the padding of another one. */
+/* Where span `i` of the box begins in the whole parameter, in units of what follows the
+ * last sharded dimension; false if it lies in an earlier dimension's padding. */
 static bool span_place(const Piece *p, int64_t i, int64_t *at) {
   int last = last_cut(p);
   int64_t part = i % p->dim[last].parts, stride = p->dim[last].parts * p->dim[last].size;
@@ -118,7 +118,7 @@ Span piece_span(const Piece *p, int64_t i) {
                 .padding = hi - filled};
 }
 
-/* Rows of the dimension before the last cut one, while they are whole. */
+/* A run of whole rows along the dimension before the last sharded one. */
 SpanRun piece_run(const Piece *p, int64_t i) {
   int last = last_cut(p);
   int64_t length = span_length(p), number = p->from / length + i;
@@ -132,8 +132,8 @@ SpanRun piece_run(const Piece *p, int64_t i) {
   return r;
 }
 
-/* Elements of the box before element `x` of the parameter, with the padding that follows
- * them. */
+/* How many elements of the box lie before element `x` of the parameter, with their
+ * padding. */
 static int64_t box_before(const Piece *p, int64_t x) {
   int64_t n = 0, whole = 1, box = 1;
   for (int d = 0; d < p->ndim; d++) {

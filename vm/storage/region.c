@@ -47,14 +47,14 @@ uint64_t region_at(const Region *r, int64_t at) {
 
 /* ---- stretches ---- */
 
-/* Whether the shards of neighbouring blocks lie next to each other. */
+/* True if the shards of neighbouring buckets are adjacent. */
 static bool is_packed(const Region *r) { return r->flat && !r->spread; }
 
 /* The regions of some kinds that hold a parameter, and how they are cut. */
 typedef struct Where {
   const Region *of[REGION_N];
-  const Region *flat; /* one that is, or NULL */
-  bool packed;        /* all are flat and keep shards together */
+  const Region *flat; /* one of them that is cut flat, or NULL */
+  bool packed;        /* all are flat and their shards are adjacent */
 } Where;
 
 static Where where(const Regions *s, unsigned kinds, const Stored *p) {
@@ -77,7 +77,7 @@ static bool same_regions(const Where *w, const Stored *p) {
   return true;
 }
 
-/* From the parameters that a stretch has to its elements. */
+/* Sets the element range of a stretch from its range of parameters. */
 static void measure(const Regions *s, Stretch *r, const Region *cut) {
   const Stored *first = &s->param[r->first], *last = &s->param[r->first + r->n - 1];
   const Block *end = &s->block[last->block];

@@ -1,18 +1,16 @@
 /* region.h - where the parameters of a pp rank live, as a value.
  *
  * All parameters of a pp rank form one flat buffer, the *row* (Megatron: param-and-grad
- * buffer; FSDP1: FlatParameter). Everything that is kept of them - the copy that ops
- * read, master weights, gradients, moments - is a *region*: elements [first, first +
- * whole) of the row in one dtype, at one offset of the arena. Ranks that differ in
- * anything but pp have equal regions; what of a parameter a rank holds in one is a Piece
- * (piece.h).
+ * buffer; FSDP1: FlatParameter). Each kind of state (the copy that ops read, master
+ * weights, gradients, moments) is a *region*: elements [first, first + whole) of the row
+ * in one dtype, at one offset of the arena. Ranks that differ in anything but pp have
+ * equal regions; the part of a parameter that a rank holds in one is a Piece (piece.h).
  *
- * The row is cut into *blocks*, which are buckets: parameters that are gathered, reduced
- * and stepped together. A region is replicated, or cut flat over some axes: each of its
- * blocks into equal shards, of which a rank has one, with padding where that needs it. A
- * rank's shards are contiguous in the region, so that parameters that are treated alike
- * are one range there too. A parameter lies in at most one region of each kind, and so
- * does a block. */
+ * The row is cut into *blocks* (buckets): parameters that are gathered, reduced and
+ * stepped together. A region is replicated, or cut flat over some axes: each block into
+ * equal shards, one per rank, with padding where needed. A rank's shards are contiguous
+ * in the region, so neighbouring parameters with the same treatment are one range there
+ * too. A parameter lies in at most one region of each kind, and so does a block. */
 #ifndef WEFT_REGION_H
 #define WEFT_REGION_H
 
@@ -32,7 +30,7 @@ typedef struct CompiledParam {
   int ndim;
   int64_t dim[MAX_DIM];   /* global */
   uint8_t parts[MAX_DIM]; /* see Dim.parts */
-  Place place;            /* the cuts of its dimensions, before any flat one */
+  Place place;            /* how its dimensions are sharded, before any flat cut */
   uint8_t init;           /* InitKind */
   float std, share;       /* share: see Param */
   bool decay;
@@ -41,16 +39,16 @@ typedef struct CompiledParam {
 } CompiledParam;
 int64_t param_count(const CompiledParam *p); /* global elements */
 
-/* A parameter in the row: elements [at, at + count), as its dimensions are cut. */
+/* A parameter in the row: elements [at, at + count), the local shape. */
 typedef struct Stored {
   int32_t param; /* Compiled.param */
   int32_t block; /* Regions.block */
-  bool owner;    /* counts in the norm and is gathered here (tied weights: one) */
+  bool owner; /* counts in the norm and is gathered from here (tied weights: one owner) */
   int64_t at, count;
 } Stored;
 
-/* Elements [first, first + whole) of the row, with the padding behind the last of its
- * parameters, param[at] .. param[at + n - 1]. */
+/* Elements [first, first + whole) of the row, including the padding behind the last of
+ * the parameters param[at] .. param[at + n - 1]. */
 typedef struct Block {
   int64_t first, whole;
   int at, n;
@@ -59,17 +57,16 @@ typedef struct Block {
 typedef struct Region {
   uint8_t kind;         /* RegionKind */
   uint8_t dtype;        /* DType */
-  bool spread;          /* flat, but stored whole: shards lie in their places, and what is
-                           between them means nothing once the step is over */
-  AxisSet flat;         /* blocks are cut over these axes; 0: whole */
-  int ways;             /* into so many shards; 1: whole */
-  int64_t first, whole; /* in the row, from the first of a block to the end of one */
+  bool spread;          /* flat, but stored whole: shards lie at their places, and the
+                         * rest is undefined after the step */
+  AxisSet flat;         /* axes over which blocks are cut; 0: replicated */
+  int ways;             /* number of shards; 1: replicated */
+  int64_t first, whole; /* in the row: from the start of a block to the end of one */
   int64_t count;        /* elements on each rank: whole, or whole / ways */
-  uint64_t off;         /* in the arena, or that of the host */
+  uint64_t off;         /* in the arena, or in the host arena: see HOST_BASE */
 } Region;
 
-/* Offsets from here on are into the second arena of a rank, in the memory of the host,
- * where what is offloaded lies. */
+/* Offsets from here on are in the rank's host arena, which holds what is offloaded. */
 #define HOST_BASE ((uint64_t)1 << 60)
 static inline bool on_host(uint64_t off) { return off >= HOST_BASE; }
 
@@ -82,18 +79,18 @@ typedef struct Regions {
   int nregion;
 } Regions;
 
-/* This pp rank's entry of a parameter; NULL if it has none. */
+/* This pp rank's entry of a parameter, or NULL. */
 const Stored *regions_param(const Regions *s, int param);
 /* The region of this kind that holds a parameter, or NULL. */
 const Region *regions_find(const Regions *s, RegionKind kind, const Stored *p);
-/* The region with its f32 value: master, or work where there is none. */
+/* The region with a parameter's f32 value: master, or work where there is no master. */
 const Region *regions_value(const Regions *s, const Stored *p);
 uint64_t region_bytes(const Region *r);
-/* Where element `at` of the row lies in the arena; the region is stored whole. */
+/* Offset in the arena of element `at` of the row; the region is stored whole. */
 uint64_t region_at(const Region *r, int64_t at);
 
-/* Parameters next to each other in the row that are alike, with the padding between. If
- * it is cut, it is of whole blocks and stands for a rank's shards of them. */
+/* Neighbouring parameters of the row with the same treatment, including the padding
+ * between them. If cut, it consists of whole blocks and means a rank's shards of them. */
 typedef struct Stretch {
   int first, n;      /* in Regions.param */
   int64_t at, count; /* elements of the row */
@@ -101,16 +98,16 @@ typedef struct Stretch {
   int ways;
 } Stretch;
 typedef bool (*Alike)(const CompiledParam *all, const Stored *a, const Stored *b);
-/* The run after *r, which is {0} at the start; false at the end. Parameters of a run lie
- * in the same regions of these kinds (a set of 1 << RegionKind). If one of them is flat
- * the run is cut, and is a single block if not all of them keep shards together. */
+/* The stretch after *r, which is {0} at the start; false at the end. Its parameters lie
+ * in the same regions of these kinds (a set of 1 << RegionKind). If one of the regions is
+ * flat the stretch is cut, and is one block unless all keep shards adjacent. */
 bool regions_stretch(const Regions *s, const CompiledParam *all, unsigned kinds,
                      Alike alike, Stretch *r);
-/* A block, cut as a region is or not at all. */
+/* A block as a stretch, cut like the region `cut`, or whole if that is NULL. */
 Stretch regions_block(const Regions *s, int block, const Region *cut);
 
-/* What a rank works on in a region: `n` elements at `off`, or, with `shard`, at the place
- * of its shard over these axes from `off` on: see Operand.shard. */
+/* The part of a region that a rank works on: `n` elements at `off`, or, with `shard`, at
+ * the rank's shard over these axes from `off` on: see Operand.shard. */
 typedef struct Extent {
   uint64_t off;
   int64_t n;

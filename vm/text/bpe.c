@@ -1,5 +1,5 @@
-/* bpe.c - byte-pair merges of a word: of all adjacent pairs that may merge, the one of
- * lowest rank first, leftmost first, as `tokenizers` does it. */
+/* bpe.c - byte-pair merges of a word: of all adjacent pairs with a merge, the one of
+ * lowest rank first, leftmost first, like `tokenizers`. */
 #include "tokenizer_int.h"
 
 /* ---- the table of merges ---- */
@@ -61,7 +61,7 @@ typedef struct Symbol {
   int32_t prev, next; /* -1: none */
 } Symbol;
 
-/* That a symbol may merge with the next. */
+/* A possible merge of a symbol with the next. */
 typedef struct Chance {
   int32_t rank, at, id;
 } Chance;
@@ -69,7 +69,7 @@ typedef struct Chance {
 typedef struct Word {
   const Tokenizer *t;
   Symbol *symbol;
-  Chance *heap; /* the first is the best */
+  Chance *heap; /* a heap; the first is the best */
   int32_t nheap;
 } Word;
 
@@ -109,7 +109,7 @@ static void merge_all(Word *w) {
     if (s->id < 0 || s->next < 0) continue;
     Symbol *right = &w->symbol[s->next];
     const Merge *m = merge_find(w->t, s->id, right->id);
-    if (!m || m->id != c.id) continue; /* something else is there by now */
+    if (!m || m->id != c.id) continue; /* a symbol has changed meanwhile */
     s->id = c.id;
     right->id = -1;
     s->next = right->next;
@@ -119,7 +119,7 @@ static void merge_all(Word *w) {
   }
 }
 
-/* The whole word as a token, as the file would write it. */
+/* The whole word as a token, in the file's alphabet. */
 static weft_status whole(const Tokenizer *t, const char *s, size_t n, int32_t *id,
                          weft_error *e) {
   uint16_t letter[256];
@@ -160,7 +160,7 @@ weft_status bpe_word(const Tokenizer *t, const char *s, size_t n, TokenIds *out,
                      weft_error *e) {
   enum { SHORT = 64 };
   Symbol symbol[SHORT];
-  Chance heap[3 * SHORT]; /* n - 1 at first, and two for each merge */
+  Chance heap[3 * SHORT]; /* n - 1 at first, and two more per merge */
   Word w = {t, symbol, heap, 0};
   int32_t id = -1;
   if (n == 0) return WEFT_OK;

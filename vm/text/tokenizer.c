@@ -62,7 +62,7 @@ int32_t tokenizer_find(const Tokenizer *t, const char *token) {
 
 /* ---- cutting ---- */
 
-/* The pieces of s go through the steps from `i` on. */
+/* Applies the split steps from `i` on to s; the last step's pieces are merged. */
 static weft_status cut(const Tokenizer *t, int i, const char *s, size_t n, TokenIds *out,
                        weft_error *e);
 
@@ -84,7 +84,7 @@ static weft_status cut_at_matches(const Tokenizer *t, int i, const char *s, size
     TRY(search(t, p, s, n, at, &begin, &end, e));
     if (begin > n) break;
     at = end;
-    if (begin == end) { /* of nothing: on with the next letter */
+    if (begin == end) { /* an empty match: continue after the next character */
       for (at++; at < n && ((unsigned char)s[at] & 0xc0) == 0x80;) at++;
       continue;
     }
@@ -117,7 +117,7 @@ static weft_status cut(const Tokenizer *t, int i, const char *s, size_t n, Token
 
 /* ---- added tokens ---- */
 
-/* The longest of the list that s begins with. */
+/* The longest token of the list that is a prefix of s. */
 static const AddedToken *added_at(const AddedTokens *list, const char *s, size_t n) {
   const AddedToken *best = NULL;
   for (int i = 0; i < list->n; i++) {
@@ -181,7 +181,7 @@ weft_status tokenizer_encode(const Tokenizer *t, const char *s, size_t n, bool s
   return WEFT_OK;
 }
 
-/* ---- back ---- */
+/* ---- decoding ---- */
 
 weft_status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n,
                              bool special, Text *out, weft_error *e) {

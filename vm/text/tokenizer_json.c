@@ -1,5 +1,5 @@
-/* tokenizer_json.c - reads tokenizer.json. A part that is not known is refused by name:
- * skipping it would silently give other ids. */
+/* tokenizer_json.c - reads tokenizer.json. An unknown part is refused by name: skipping
+ * it would silently give other ids. */
 #include "tokenizer_int.h"
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"
@@ -8,7 +8,7 @@
 
 enum { IDS_MAX = 1 << 21 };
 
-/* GPT-2's words, which ByteLevel cuts at if it is not told otherwise. */
+/* GPT-2's split pattern, the default of ByteLevel. */
 static const char gpt2_words[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
                                  "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -29,7 +29,7 @@ static bool flag(const json_t *v, const char *key, bool missing) {
   return json_is_boolean(x) ? json_is_true(x) : missing;
 }
 
-/* An integer that can be an id; -1 if it is none. */
+/* An integer that can be an id; else -1. */
 static int32_t id_of(const json_t *v) {
   json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
   return id >= 0 && id < IDS_MAX ? (int32_t)id : -1;
@@ -37,7 +37,7 @@ static int32_t id_of(const json_t *v) {
 
 /* ---- bytes as letters ---- */
 
-/* Printable bytes of Latin-1 stand for themselves, the others for U+0100 and on. */
+/* GPT-2's byte alphabet: printable Latin-1 stays, other bytes are U+0100 and on. */
 void byte_letters(uint16_t letter[256]) {
   uint16_t next = 256;
   for (int b = 0; b < 256; b++) {
@@ -46,8 +46,8 @@ void byte_letters(uint16_t letter[256]) {
   }
 }
 
-/* The bytes that a token's letters stand for; a token with another letter is its own
- * text, as it is for who decodes. */
+/* The bytes that a token's letters represent. A token with other letters is taken as
+ * plain UTF-8, like in the library's decoder. */
 static Token bytes_of(Arena *a, const char *s) {
   uint16_t letter[256];
   int16_t byte[1024];
@@ -212,7 +212,7 @@ static weft_status read_normalizer(Tokenizer *t, const json_t *v, weft_error *e)
   return WEFT_OK;
 }
 
-/* ---- how text is cut ---- */
+/* ---- splitting ---- */
 
 static weft_status add_step(Tokenizer *t, SplitStep step, const char *pattern,
                             weft_error *e) {
@@ -223,7 +223,7 @@ static weft_status add_step(Tokenizer *t, SplitStep step, const char *pattern,
   FAIL("the pattern %.200s cannot be used: %s", pattern, why);
 }
 
-/* A pattern that matches the text itself. */
+/* A pattern that matches the string literally. */
 static const char *literal(Arena *a, const char *s) {
   char *out = arena_alloc(a, 2 * strlen(s) + 1), *p = out;
   for (; *s; s++) {
@@ -248,7 +248,7 @@ static weft_status read_split(Tokenizer *t, const json_t *v, weft_error *e) {
   return add_step(t, step, regex ? regex : literal(t->arena, plain), e);
 }
 
-/* *bytes: texts are bytes from here on, and nothing may follow. */
+/* *bytes: from here on strings are bytes, and no further step may follow. */
 static weft_status read_cut(Tokenizer *t, const json_t *v, bool *bytes, weft_error *e) {
   const char *type = text_of(v, "type");
   SplitStep step = {.matches = true, .gaps = true};
@@ -272,7 +272,7 @@ static weft_status read_cut(Tokenizer *t, const json_t *v, bool *bytes, weft_err
   return add_step(t, step, flag(v, "use_regex", true) ? gpt2_words : NULL, e);
 }
 
-/* ---- what is put around a text ---- */
+/* ---- special tokens around a text ---- */
 
 static weft_status add_special(Tokenizer *t, const json_t *v, const char *name,
                                bool before, weft_error *e) {
@@ -323,7 +323,7 @@ static weft_status read_around(Tokenizer *t, const json_t *v, weft_error *e) {
   return WEFT_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole file ---- */
 
 static weft_status read_document(Tokenizer *t, const json_t *doc, weft_error *e) {
   bool bytes = false;
@@ -337,7 +337,7 @@ static weft_status read_document(Tokenizer *t, const json_t *doc, weft_error *e)
   return read_around(t, json_object_get(doc, "post_processor"), e);
 }
 
-/* What reads the document may run out of the arena, which has no other guard here. */
+/* Reading may run out of arena memory, for which there is no other guard here. */
 typedef struct Reading {
   Tokenizer *t;
   const json_t *doc;

@@ -1,8 +1,8 @@
 /* local.c - virtual ranks: creating the world, joining, waiting, aborting.
  *
  * A waiting rank sleeps on a counter of its own endpoint (a futex); the rank that
- * completes its operation increments the counter and wakes it. Ranks spin first only if
- * each has a core. */
+ * completes its operation increments it and wakes the owner. Ranks spin first if each has
+ * a core. */
 #include "local_int.h"
 
 #include <linux/futex.h>

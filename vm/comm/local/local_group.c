@@ -97,7 +97,7 @@ static void copy(void *out, const void *in, size_t n) {
 }
 
 /* Reduces elements [a, a+n) of the members' inputs into each of `nto` outputs at byte
- * `at`. All inputs of a block are read before any output of it is written, so out may be
+ * `at`. All inputs of a block are read before an output of it is written: out may be
  * in. */
 static void reduce(const LocalSlot *s, int nin, uint64_t a, uint64_t n, const Part *to,
                    int nto, size_t at) {
@@ -217,8 +217,8 @@ static weft_status mismatch(Endpoint *p, LocalGroup *g, const LocalSlot *s,
   return refuse(p, g, why, e);
 }
 
-/* Ends the world (and unlocks the group) unless every member takes as many rows as it is
- * given. */
+/* Ends the world (and unlocks the group) unless all members take as many rows as they
+ * get. */
 static weft_status agree_on_rows(Endpoint *p, LocalGroup *g, const LocalSlot *s,
                                  weft_error *e) {
   for (int i = 0; i < g->n * g->n; i++) {
@@ -236,8 +236,7 @@ static weft_status agree_on_rows(Endpoint *p, LocalGroup *g, const LocalSlot *s,
   return WEFT_OK;
 }
 
-/* The slot of a member's next operation. On a device the whole operation is one
- * segment. */
+/* The slot of a member's next operation. On a device it has one segment. */
 static LocalSlot *slot_of(LocalGroup *g, uint64_t seq, const CommOp *op,
                           const Endpoint *p) {
   LocalSlot **open = &g->open[seq % (uint64_t)g->in_flight], *s = *open;

@@ -106,12 +106,11 @@ struct LocalWorld {
   char why[768];
 };
 
-/* Other ranks' buffers and handles are accessed only between these two. enter fails after
- * an abort. */
+/* Other ranks' buffers and handles are accessed between these two only. enter fails once
+ * aborted. */
 bool local_enter(LocalWorld *w);
 void local_leave(LocalWorld *w);
-/* Waits until no thread is between them, then returns the reason for which the world
- * ended. */
+/* Waits until no thread is between them, then returns why the world ended. */
 weft_status local_gave_up(LocalWorld *w, weft_error *e);
 /* Ends the world on behalf of `rank` (or -1). Only the first reason is kept. */
 void local_end(LocalWorld *w, int rank, weft_status code, const char *why);
@@ -127,7 +126,7 @@ weft_status local_collective(Endpoint *p, LocalRec *r, weft_error *e);
 /* Moves one segment of an operation if one is free; false if there is nothing to do. */
 bool local_help(Endpoint *p, LocalRec *r);
 
-/* local_device.c: on the device of `p`, the last member to start; sets `after` of all
+/* local_device.c: on the device of `p`, the last to start; sets `after` of all
  * members. */
 void local_device_move(Endpoint *p, const LocalSlot *s, int n);
 void local_device_copy(Endpoint *p, LocalRec *from, LocalRec *to);

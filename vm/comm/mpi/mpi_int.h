@@ -1,4 +1,4 @@
-/* mpi_int.h - shared by the files of the MPI backend: operations, and weft's own large
+/* mpi_int.h - shared by the files of the MPI backend: operations, and its own large
  * sums. */
 #ifndef WEFT_MPI_INT_H
 #define WEFT_MPI_INT_H
@@ -45,8 +45,7 @@ enum { MPI_SUM_LEAST = 1 << 17 };
 
 /* True if large sums of this group may be made here; such a group needs room for them. */
 bool mpi_sum_serves(const CommGroup *g);
-/* `most`: queued operations at once. False: no memory; mpi_sum_free is needed all the
- * same. */
+/* `most`: queued operations at once. False: no memory; mpi_sum_free is needed, too. */
 bool mpi_sum_new(MpiSum *s, const weft_alloc *a, MPI_Comm comm, int n, int me, int most);
 void mpi_sum_free(MpiSum *s, const weft_alloc *a);
 /* Both return an MPI error code and never block; *done is set inside one of them. */
@@ -58,9 +57,9 @@ int mpi_sum_move(MpiSum *s);
 typedef struct MpiWorld {
   const weft_alloc *alloc;
   int rank, size;
-  bool mine;    /* this backend initialized MPI */
-  MPI_Comm all; /* duplicates of the world communicator, so that messages of other code
-                   cannot match: */
+  bool mine; /* this backend initialized MPI */
+  MPI_Comm
+      all; /* duplicates of the world communicator, apart from messages of other code: */
   MPI_Comm p2p, raw; /* send and recv operations; host messages */
   MPI_Op half[2][2]; /* bf16, f16; by RedOp */
   uint64_t limit;    /* elements per MPI call */

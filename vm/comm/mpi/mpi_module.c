@@ -51,8 +51,7 @@ static weft_status host_call(const MpiWorld *w, int rc, const char *what, int pe
 
 /* ---- operations ---- */
 
-/* Sums make progress inside start and wait: a wait for one operation moves all of
- * them. */
+/* Sums make progress inside start and wait: a wait for one moves all of them. */
 static weft_status move_sums(MpiEndpoint *p, weft_error *e) {
   for (int i = 0; i < p->ngroup; i++)
     if (p->group[i].sums && p->group[i].sum.waiting)
@@ -149,8 +148,8 @@ static weft_status wait(Comm *c, int handle, weft_error *e) {
   return mpi_report_op(rc, c->rank, h, e);
 }
 
-/* Freeing a communicator is collective: all ranks do it in the order of their creation,
- * see join. */
+/* Freeing a communicator is collective: all ranks do it in order of creation, see
+ * join. */
 static void leave(Comm *c) {
   MpiEndpoint *p = c->ctx;
   const weft_alloc *a = p->w->alloc;

@@ -96,8 +96,7 @@ static weft_status alone(const NcclEndpoint *p, const NcclLine *l, const CommOp 
   return WEFT_OK;
 }
 
-/* A send of a rank to itself is copied once its receive has started, too, in order of
- * starts. */
+/* A send of a rank to itself is copied once its receive has started, too. */
 static weft_status meet_self(NcclEndpoint *p, const CommOp *op, int handle,
                              weft_error *e) {
   bool send = op->coll == COLL_SEND;

@@ -21,8 +21,7 @@ typedef struct NetGuest {
 
 static const char magic[MAGIC] = "weft-l2";
 
-/* A rank has one connection per member of each of its groups, so the soft limit may be
- * too low. */
+/* One connection per member of each group may exceed the soft limit. */
 static void allow_many_files(void) {
   struct rlimit r;
   if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur == r.rlim_max) return;

@@ -4,8 +4,7 @@
  * addresses of all ranks. A link is a connection of two ranks with a tag. The higher rank
  * connects, which needs no accept to be pending; the lower one picks the link out of the
  * connections that have arrived. So links may be made in any order that both sides agree
- * on. The connecting side names its rank and proves that it has the key; nothing is
- * encrypted. */
+ * on. The connecting side proves that it has the key; nothing is encrypted. */
 #ifndef WEFT_NET_H
 #define WEFT_NET_H
 

@@ -179,8 +179,7 @@ static weft_status admit_all(Host *h, Listener *door, weft_error *e) {
 static weft_status serve(Host *h, weft_error *e) {
   const Rendezvous *m = h->m;
   int door = m->door >= 0 ? m->door : net_listen(m->addr, m->port);
-  /* MASTER_ADDR may name this machine without being one of its addresses, as behind
-   * NAT. */
+  /* MASTER_ADDR may reach this machine through NAT and not be an address of it. */
   if (door < 0 && errno == EADDRNOTAVAIL) door = net_listen(NULL, m->port);
   if (door < 0)
     return err_set(e, WEFT_EUSAGE,
@@ -283,8 +282,8 @@ static weft_status try_join(const Rendezvous *m, int fd, Until u, Net *n, bool *
   return send_answer(m, fd, &q, n, gone, e);
 }
 
-/* Retries until the deadline; but once rank 0 has answered and then stopped listening, it
- * has ended. */
+/* Retries until the deadline; but a rank 0 that answered and then stopped listening has
+ * ended. */
 static weft_status join(const Rendezvous *m, Net *n, weft_error *e) {
   char why[NET_TEXT] = "";
   Until u = {now_s() + m->seconds, m->stop};

@@ -10,8 +10,7 @@ typedef struct Rendezvous {
   int rank, size;
   const char *addr; /* where rank 0 listens: MASTER_ADDR */
   int port;
-  int door; /* rank 0: a socket that listens there already (owned by the callee); else -1
-             */
+  int door;             /* rank 0: a socket that listens there (taken over), or -1 */
   const char *host;     /* host name or address at which other ranks reach this process;
                          * NULL: the address of its connection to rank 0 */
   const char *secret;   /* not empty */

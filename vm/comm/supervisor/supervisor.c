@@ -13,18 +13,17 @@
 #include <unistd.h>
 
 enum { HUBS = 2, WHY = 900, PERIOD_MS = 200 };
-/* From the first sign of a failure to the message: other ranks block and report where,
- * and a failed rank reports its own reason before its peers report the lost
+/* From the first sign of a failure to the message: time for blocked ranks to report where
+ * they are, and for the failed one to report its reason before its peers report a lost
  * connection. */
 static const double SETTLE_S = 0.5;
-/* For CAUSE_MISSED: a peer notices a lost connection before the failed rank's reason, or
- * the close of its connection to this hub, arrives. A busy machine needs longer for
- * that. */
+/* For CAUSE_MISSED: a peer may notice the lost connection long before the failed rank's
+ * reason, or the close of its connection, reaches this hub on a busy machine. */
 static const double MISSED_S = 3;
 /* For the acting hub to report who has failed. */
 static const double ANSWER_S = 5;
-/* A process that was suspended received nothing meanwhile: one check counts at most this
- * much silence. */
+/* A process that was suspended received nothing meanwhile: a check counts at most
+ * this. */
 static const double CHECK_MAX_S = 1;
 
 typedef enum { LINE_HERE, LINE_FAILED, LINE_END, LINE_LEAVES } LineKind;
@@ -43,8 +42,7 @@ typedef struct Conn {
   Line in; /* the first `got` bytes of it */
 } Conn;
 
-/* Ordered by authority: a rank that reports its own failure outranks a peer that lost the
- * connection. */
+/* Ordered by authority: a rank's own report outranks a peer's lost connection. */
 typedef enum {
   CAUSE_NONE,
   CAUSE_MISSED,

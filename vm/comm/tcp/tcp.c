@@ -88,8 +88,8 @@ static weft_status raw_late(TcpWorld *w, int peer, weft_error *e) {
   return tcp_why(w, e);
 }
 
-/* Waits until the connection is ready or the world has ended; a start that is interrupted
- * ends it, too. */
+/* Waits until the connection is ready or the world has ended; an interrupted start ends
+ * it, too. */
 static weft_status raw_wait(const World *world, int peer, short events, weft_error *e) {
   TcpWorld *w = world->ctx;
   struct pollfd p[2] = {{.fd = w->raw[peer], .events = events},

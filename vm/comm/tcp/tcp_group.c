@@ -5,9 +5,8 @@
  * group order. Then it sends finished data (`pass`) to the members that store it
  * (`take`). all_reduce cuts the buffer into one slice per member and uses both halves,
  * reduce_scatter the first, the others the second. A small all_reduce is reduced by every
- * member, which needs one trip only. Input is still read while results are written, so
- * where they share memory a result may only arrive once the slice it overwrites has been
- * sent. */
+ * member, in one trip. Input is still read while results are written, so where they share
+ * memory a result may only arrive once the slice it overwrites has been sent. */
 #include "vm/comm/reduce.h"
 #include "tcp_int.h"
 
@@ -109,8 +108,7 @@ static bool push(const Exchange *x, TcpGroup *g, int k, bool *waits) {
   }
 }
 
-/* Receives parts to be reduced first, up to the end of the staging buffer, then
- * results. */
+/* Receives parts to be reduced first, within the staging buffer, then results. */
 static bool pull(const Exchange *x, TcpGroup *g, int k, bool *waits) {
   TcpPeer *p = &g->peer[k];
   Span from = take(x, g, k);

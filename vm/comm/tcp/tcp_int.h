@@ -3,8 +3,7 @@
  * Every group and every pair of ranks has its own connections, on which operations run in
  * the order of their starts, so no unexpected data can arrive. All data moves inside
  * start and wait: a wait for one operation makes progress on all operations that this
- * rank has started. Sums are made in group order, so they have the same bits as with
- * virtual ranks. */
+ * rank has started. Sums are made in group order and have the bits of virtual ranks. */
 #ifndef WEFT_TCP_INT_H
 #define WEFT_TCP_INT_H
 
