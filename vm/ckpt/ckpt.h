@@ -1,8 +1,8 @@
 /* ckpt.h - checkpoints as folders of files, readable on any mesh.
  *
- * A checkpoint is a folder step-00000100 with one file for each rank that writes a share
- * of the state, and a manifest. A reader asks for pieces (vm/storage/piece.h), which are
- * put together from the pieces in the files. Each part is checked against its checksum
+ * A checkpoint is a folder step-00000100 with a manifest and a file for each rank that
+ * writes a share of the state. A reader asks for pieces (vm/storage/piece.h), which are
+ * assembled from the pieces in the files. Each part is verified against its checksum
  * before it is used. */
 #ifndef WEFT_CKPT_CKPT_H
 #define WEFT_CKPT_CKPT_H
@@ -10,20 +10,20 @@
 #include "manifest.h"
 #include "vm/io/io.h"
 
-/* Checksums are of so many bytes of a tensor each. */
+/* Bytes of a tensor per checksum. */
 enum { CKPT_BLOCK = 1 << 20 };
-enum { CKPT_KINDS = 3 }; /* of state: names by number, "param", "exp_avg", "exp_avg_sq" */
+enum { CKPT_KINDS = 3 }; /* kinds of state by number: "param", "exp_avg", "exp_avg_sq" */
 extern const char *const ckpt_kind_name[CKPT_KINDS];
 int ckpt_kind(StateKind k);
 
-/* A tensor of a file. */
+/* A tensor of a rank file. */
 typedef struct CkptPiece {
   int kind, param; /* in Manifest.param */
   DType dtype;
   Piece piece;           /* without a region */
   int file;              /* in Manifest.file */
   uint64_t at, bytes;    /* in the file */
-  const uint64_t *block; /* checksums */
+  const uint64_t *block; /* checksums of its blocks */
 } CkptPiece;
 
 typedef struct Ckpt {
@@ -31,41 +31,41 @@ typedef struct Ckpt {
   const char *dir;
   Manifest m;
   Names names;      /* of parameters */
-  File *file;       /* as Manifest.file */
-  CkptPiece *piece; /* in the order of tensors */
+  File *file;       /* in the order of Manifest.file */
+  CkptPiece *piece; /* sorted by tensor */
   int npiece;
-  int *first; /* [kinds * nparam + 1]: of each tensor */
+  int *first; /* [kinds * nparam + 1]: first piece of each tensor */
 } Ckpt;
-/* Reads the manifest and the headers of all files, and sees that together they have every
- * element of every tensor once. Data are read later. */
+/* Reads the manifest and the headers of all files, and checks that they have every
+ * element of every tensor exactly once. Data are read later. */
 weft_status ckpt_open(const char *dir, Ckpt **out, weft_error *e);
 void ckpt_close(Ckpt *c);
 /* The number of a parameter, or -1. */
 int ckpt_param(const Ckpt *c, const char *name);
 const char *ckpt_tensor_name(const Ckpt *c, const CkptPiece *p, char *buf, size_t n);
 
-/* One thread's way of reading. */
+/* The state of one reading thread. */
 typedef struct CkptRead {
   const Ckpt *c;
-  char *block; /* CKPT_BLOCK bytes: the part of `in` from `at` on */
+  char *block; /* CKPT_BLOCK bytes: the verified block at `at` of piece `in` */
   const CkptPiece *in;
   uint64_t at;
-  uint64_t read; /* bytes in all */
+  uint64_t read; /* total bytes read */
 } CkptRead;
 weft_status ckpt_read_begin(const Ckpt *c, CkptRead *r, weft_error *e);
 void ckpt_read_end(CkptRead *r);
-/* What `want` has of a tensor, as f32; paddings stay as they are. */
+/* Fills the piece `want` of a tensor, as f32; padding is not written. */
 weft_status ckpt_read(CkptRead *r, int kind, int param, const Piece *want, float *local,
                       weft_error *e);
 /* Elements [from, from + n) of the whole tensor. */
 weft_status ckpt_read_part(CkptRead *r, int kind, int param, int64_t from, int64_t n,
                            float *to, weft_error *e);
 
-/* Whether the parameters are those of the programs; lists what differs. */
+/* Compares the parameters with those of the programs; the error lists what differs. */
 weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e);
-/* Fills a run: parameters, moments, loss scale. */
+/* Loads a run's parameters, moments and loss scale. */
 weft_status ckpt_load(const Ckpt *c, Run *r, weft_error *e);
-/* Reads all data of all files. */
+/* Reads and verifies all data of all files. */
 weft_status ckpt_verify(const Ckpt *c, uint64_t *bytes, weft_error *e);
 
 #endif

@@ -15,7 +15,7 @@ static bool same_shape(const CkptParam *a, const CkptParam *b) {
          memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->ndim) == 0;
 }
 
-/* NaN and infinities differ by infinity unless they are the same bits. */
+/* NaN and infinities count as infinitely different unless the bits are equal. */
 static void add(CompareRow *row, float x, float y) {
   if (memcmp(&x, &y, sizeof x) == 0) return;
   double d = fabs((double)x - y), most = fmax(fabs(x), fabs(y));

@@ -15,11 +15,11 @@ typedef enum {
 typedef struct CompareRow {
   const char *name; /* of the parameter */
   int kind;
-  TensorDiff is;             /* ONE, OTHER: only that checkpoint has it */
-  int64_t elements, differ;  /* those with other bits */
-  double most_abs, most_rel; /* largest |a - b|, and of it by max(|a|, |b|) */
+  TensorDiff is;             /* ONE, OTHER: only that checkpoint has the tensor */
+  int64_t elements, differ;  /* elements; those whose bits differ */
+  double most_abs, most_rel; /* largest |a - b|, and largest |a - b| / max(|a|, |b|) */
 } CompareRow;
-/* Calls `fn` for each tensor; those that only the other one has come last. */
+/* Calls `fn` for each tensor; those that only `b` has come last. */
 weft_status ckpt_compare(const Ckpt *a, const Ckpt *b,
                          void (*fn)(void *ud, const CompareRow *row), void *ud,
                          const StopFlag *stop, weft_error *e);

@@ -11,7 +11,7 @@ typedef struct Convert {
   const Compiled *to;
   CkptRead read;
   RankFile disk;
-  Dir in, into; /* the folder, and the temporary one in it */
+  Dir in, into; /* the folder; the temporary folder in it */
   float part[PART];
 } Convert;
 

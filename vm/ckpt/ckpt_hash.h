@@ -8,7 +8,7 @@ uint64_t ckpt_hash(const void *p, size_t n);
 enum { HASH_TEXT = 17 };
 /* 16 hexadecimal digits. */
 const char *hash_text(uint64_t h, char out[HASH_TEXT]);
-/* False if the text is not that. */
+/* False if the string is not 16 hexadecimal digits. */
 bool hash_parse(const char *s, uint64_t *h);
 
 #endif

@@ -1,8 +1,8 @@
-/* ckpt_load.c - fills a run from a checkpoint. Every rank reads the pieces that it holds
- * and nothing else. */
+/* ckpt_load.c - loads a run from a checkpoint. Every rank reads only the pieces that it
+ * holds. */
 #include "ckpt.h"
 
-/* ---- whether it fits ---- */
+/* ---- comparing parameters ---- */
 
 enum { SHOWN = 10 };
 
@@ -18,7 +18,7 @@ static void shape(Text *t, const int64_t *dim, int n) {
   text_add(t, "]");
 }
 
-/* Lists a difference; the first ten are shown. */
+/* Adds a difference to the list, which shows the first ten. */
 static void differs(Text *t, int *n, const char *name, const CkptParam *has,
                     const CompiledParam *want) {
   if ((*n)++ >= SHOWN) return;
@@ -78,7 +78,7 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
 typedef struct Load {
   const Ckpt *c;
   const Compiled *to;
-  CkptRead *reader; /* of each of the run's readers */
+  CkptRead *reader; /* one for each reading thread of the run */
 } Load;
 
 static weft_status source(void *ud, int reader, StateKind k, int param, const Piece *p,

@@ -1,11 +1,11 @@
-/* ckpt_open.c - opens a checkpoint and checks everything that can be known without
- * reading its data: manifest, files, sizes, headers. */
+/* ckpt_open.c - opens a checkpoint and checks everything but its data: files, sizes,
+ * headers. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "rank_file.h"
 
-/* ---- whether the pieces of a tensor are all of it ---- */
+/* ---- whether the pieces of a tensor cover it ---- */
 
 static int by_place(const void *x, const void *y) {
   const CkptPiece *a = x, *b = y;
@@ -20,8 +20,8 @@ static bool same_box(const Piece *a, const Piece *b) {
   return memcmp(a->dim, b->dim, sizeof a->dim) == 0;
 }
 
-/* Boxes of one mesh: some dimension has them apart. */
-static bool apart(const Piece *a, const Piece *b) {
+/* True for different boxes of one mesh: they differ in some dimension. */
+static bool boxes_disjoint(const Piece *a, const Piece *b) {
   for (int d = 0; d < a->ndim; d++) {
     const PieceDim *x = &a->dim[d], *y = &b->dim[d];
     if (!x->valid || !y->valid) return true;
@@ -37,14 +37,13 @@ static int64_t elements(const Piece *p) {
   return n;
 }
 
-static int64_t stretch(const Piece *p) {
+static int64_t piece_elements(const Piece *p) {
   int64_t n = 1;
   for (int d = 0; d < p->ndim; d++) n *= p->dim[d].parts * p->dim[d].slice;
   return n;
 }
 
-/* The stretches of one box follow each other to its end; returns how many there are, 0 if
- * they do not. */
+/* The number of pieces of one box, if they are consecutive and cover it; else 0. */
 static int whole_box(const CkptPiece *p, int n) {
   int64_t at = 0;
   int i = 0;
@@ -52,7 +51,7 @@ static int whole_box(const CkptPiece *p, int n) {
     if (p[i].piece.from != at) return 0;
     at += p[i].piece.count;
   }
-  return at == stretch(&p[0].piece) ? i : 0;
+  return at == piece_elements(&p[0].piece) ? i : 0;
 }
 
 static weft_status check_tensor(const Ckpt *c, int kind, int param, const CkptPiece *p,
@@ -65,7 +64,7 @@ static weft_status check_tensor(const Ckpt *c, int kind, int param, const CkptPi
     boxed = whole_box(p + i, n - i);
     ok = boxed > 0 && !__builtin_add_overflow(sum, elements(&p[i].piece), &sum);
     for (int k = 0; k < i && ok; k++)
-      ok = same_box(&p[k].piece, &p[i].piece) || apart(&p[k].piece, &p[i].piece);
+      ok = same_box(&p[k].piece, &p[i].piece) || boxes_disjoint(&p[k].piece, &p[i].piece);
   }
   if (ok && sum == all) return WEFT_OK;
   return err_file(e, WEFT_EFILE, c->dir, 0,

@@ -1,6 +1,5 @@
-/* ckpt_read.c - assembles a piece from the pieces in the files, whatever meshes they are
- * of. Both are lists of spans in ascending order of the whole tensor, so reading is a
- * merge. */
+/* ckpt_read.c - assembles a piece from the pieces in the files, of any meshes. Both are
+ * lists of spans in ascending order of the whole tensor, so reading is a merge. */
 #include <stdio.h>
 
 #include "ckpt.h"
@@ -17,10 +16,11 @@ void ckpt_read_end(CkptRead *r) {
   *r = (CkptRead){0};
 }
 
-/* ---- data that were checked ---- */
+/* ---- verified blocks ---- */
 
-/* Brings the block that has byte `at` of the tensor. */
-static weft_status bring(CkptRead *r, const CkptPiece *p, uint64_t at, weft_error *e) {
+/* Reads and verifies the block with byte `at` of the tensor. */
+static weft_status load_block(CkptRead *r, const CkptPiece *p, uint64_t at,
+                              weft_error *e) {
   uint64_t begin = at / CKPT_BLOCK * CKPT_BLOCK, n = MIN(p->bytes - begin, CKPT_BLOCK);
   const File *f = &r->c->file[p->file];
   char name[200];
@@ -50,13 +50,13 @@ static void widen(DType t, const char *from, int64_t n, float *restrict to) {
     for (int64_t i = 0; i < n; i++) to[i] = f16_to_f32(half[i]);
 }
 
-/* Elements [at, at + n) of a piece in a file. */
+/* Copies elements [at, at + n) of a piece in a file. */
 static weft_status copy_out(CkptRead *r, const CkptPiece *p, int64_t at, int64_t n,
                             float *to, weft_error *e) {
   int64_t size = dtype_size(p->dtype), each = CKPT_BLOCK / size;
   for (int64_t some; n > 0; at += some, to += some, n -= some) {
     some = MIN(n, each - at % each);
-    TRY(bring(r, p, (uint64_t)(at * size), e));
+    TRY(load_block(r, p, (uint64_t)(at * size), e));
     widen(p->dtype, r->block + at % each * size, some, to);
   }
   return WEFT_OK;
@@ -64,8 +64,8 @@ static weft_status copy_out(CkptRead *r, const CkptPiece *p, int64_t at, int64_t
 
 /* ---- merging ---- */
 
-/* Whether the boxes cannot have an element in common: a quick look. */
-static bool far(const Piece *a, const Piece *b) {
+/* Quick test: true if the boxes have no element in common. */
+static bool boxes_disjoint(const Piece *a, const Piece *b) {
   for (int d = 0; d < a->ndim; d++) {
     const PieceDim *x = &a->dim[d], *y = &b->dim[d];
     if (x->parts == y->parts &&
@@ -75,7 +75,7 @@ static bool far(const Piece *a, const Piece *b) {
   return false;
 }
 
-/* The first span of a piece that ends behind element `at` of the whole tensor. */
+/* The first span of a piece that ends past element `at` of the whole tensor. */
 static int64_t span_behind(const Piece *p, int64_t at, int64_t spans) {
   int64_t lo = 0, hi = spans;
   while (lo < hi) {
@@ -89,7 +89,7 @@ static int64_t span_behind(const Piece *p, int64_t at, int64_t spans) {
   return lo;
 }
 
-/* What `want` has in common with a piece of a file; *found grows by it. */
+/* Copies what `want` and a piece of a file have in common; adds to *found. */
 static weft_status take(CkptRead *r, const CkptPiece *p, const Piece *want, float *local,
                         int64_t *found, weft_error *e) {
   int64_t ni = piece_spans(want), nk = piece_spans(&p->piece), i = 0;
@@ -124,7 +124,7 @@ weft_status ckpt_read(CkptRead *r, int kind, int param, const Piece *want, float
   int t = kind * c->m.nparam + param;
   int64_t found = 0;
   for (int i = c->first[t]; i < c->first[t + 1]; i++)
-    if (!far(want, &c->piece[i].piece))
+    if (!boxes_disjoint(want, &c->piece[i].piece))
       TRY(take(r, &c->piece[i], want, local, &found, e));
   if (found == wanted(want)) return WEFT_OK;
   return err_file(e, WEFT_EINTERNAL, c->dir, 0, "%s/%s: %lld elements of %lld were found",
@@ -141,7 +141,7 @@ weft_status ckpt_read_part(CkptRead *r, int kind, int param, int64_t from, int64
   return ckpt_read(r, kind, param, &want, to, e);
 }
 
-/* ---- all of it ---- */
+/* ---- reading a piece ---- */
 
 weft_status ckpt_verify(const Ckpt *c, uint64_t *bytes, weft_error *e) {
   CkptRead r;
@@ -149,7 +149,7 @@ weft_status ckpt_verify(const Ckpt *c, uint64_t *bytes, weft_error *e) {
   weft_status st = WEFT_OK;
   for (int i = 0; i < c->npiece && st == WEFT_OK; i++)
     for (uint64_t at = 0; at < c->piece[i].bytes && st == WEFT_OK; at += CKPT_BLOCK)
-      st = bring(&r, &c->piece[i], at, e);
+      st = load_block(&r, &c->piece[i], at, e);
   *bytes = r.read;
   ckpt_read_end(&r);
   return st;

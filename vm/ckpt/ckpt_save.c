@@ -1,5 +1,5 @@
-/* ckpt_save.c - see ckpt_save.h. A save goes through phases: its files are written on
- * every process, then its manifest on the first one. */
+/* ckpt_save.c - see ckpt_save.h. A save has two phases: every process writes its files,
+ * then the first one writes the manifest. */
 #include "ckpt_save.h"
 
 #include <errno.h>
@@ -21,36 +21,36 @@ struct Saver {
   Run *run;
   SaverOptions o;
   const Compiled *c;
-  Arena *arena; /* of what stays */
+  Arena *arena; /* lives as long as the saver */
   RankFile disk;
-  Dir dir; /* of the checkpoints; closed while it cannot be opened */
+  Dir dir; /* the folder of checkpoints; closed while it cannot be opened */
   char run_id[HASH_TEXT];
   StopFlag stop;
-  int64_t saved; /* the step of the last save that began; -1: none */
+  int64_t saved; /* step of the last save that began; -1: none */
   double paused;
 
   SavePhase phase;
   pthread_t thread;
   bool has_thread;
-  _Atomic bool done; /* the thread is through with its phase */
-  Manifest m;        /* of the save that is under way */
+  _Atomic bool done; /* the thread has finished its phase */
+  Manifest m;        /* manifest of the save in progress */
   CkptFile *file;    /* of all ranks */
   Dir into;          /* its temporary folder */
   double begun;
-  weft_status st; /* what the thread met */
+  weft_status st; /* result of the thread */
   weft_error e;
-  weft_error weights; /* ... when it wrote weights for others */
-  weft_error old;     /* ... when it removed old checkpoints */
-  bool lost;          /* the last save has left no checkpoint: */
+  weft_error weights; /* ... of its export of weights */
+  weft_error old;     /* ... of its removal of old checkpoints */
+  bool lost;          /* the last save failed: */
   char why[WHY];
 };
 
-/* What a process knows after a step. */
+/* What all processes know after exchange(). */
 typedef struct News {
-  int signal;    /* the highest of all */
-  int busy;      /* a thread still writes */
-  int good;      /* no thread that is through has failed */
-  char why[WHY]; /* else: of the lowest rank whose thread has */
+  int signal;    /* the highest signal that any of them received */
+  int busy;      /* threads that are still writing */
+  int good;      /* no finished thread has failed */
+  char why[WHY]; /* else: the reason, of the lowest rank with one */
 } News;
 
 static void fold_news(void *mine, const void *other, size_t n) {
@@ -90,7 +90,7 @@ static bool wants_weights(const Saver *s) {
                           (when == CONSOLIDATED_FINAL && s->m.step == s->o.end));
 }
 
-/* From the files that are there now. Without it the checkpoint is what it is. */
+/* Exports weights from the files just written. The checkpoint stays if it fails. */
 static void write_weights(Saver *s) {
   char from[PATH_MAX], to[STORE_NAME];
   snprintf(from, sizeof from, "%s/step-%08lld", s->o.plan->checkpoint.dir,
@@ -106,7 +106,7 @@ static weft_status write_manifest(Saver *s) {
   return WEFT_OK;
 }
 
-/* It gives way to the threads of the steps. */
+/* Runs at low priority, behind the threads of the steps. */
 static void *save_main(void *ud) {
   Saver *s = ud;
   setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
@@ -118,7 +118,7 @@ static void *save_main(void *ud) {
   return NULL;
 }
 
-/* Signals belong to the thread that runs the steps. */
+/* Blocks all signals: they belong to the thread that runs the steps. */
 static void start_phase(Saver *s, SavePhase p) {
   sigset_t all, old;
   s->phase = p;
@@ -151,16 +151,16 @@ static void fold_files(void *mine, const void *other, size_t n) {
     if (!a[i].bytes) a[i] = b[i];
 }
 
-/* Closes the temporary folder; one that has not become a checkpoint is removed. */
+/* Closes the temporary folder, and removes it if it has not become a checkpoint. */
 static void leave_folder(Saver *s, bool remove) {
   if (remove && run_rank(s->run) == 0 && s->dir.fd >= 0) store_drop(&s->dir, s->m.step);
   dir_close(&s->into);
 }
 
-/* With the save that is under way. */
+/* True if the run ends with the save in progress. */
 static bool ends(const Saver *s) { return s->stop || s->m.step == s->o.end; }
 
-/* All processes are through with a phase. */
+/* Called when all processes have finished a phase. */
 static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
   join(s);
   if (news->good && s->phase == PHASE_FILES && !run_is_alone(s->run)) {
@@ -190,13 +190,13 @@ static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
   return WEFT_OK;
 }
 
-/* What all processes know now; takes the save under way a phase further if it can. */
+/* Exchanges News between all processes; starts the save's next phase when one is over. */
 static weft_status exchange(Saver *s, int *signal, weft_error *e) {
   News n = {.signal = *signal, .good = true};
   if (s->phase != PHASE_NONE) {
     n.busy = !atomic_load(&s->done);
     if (!n.busy) n.good = s->st == WEFT_OK;
-    if (!n.good) /* until it is done the thread may be filling `e` */
+    if (!n.good) /* the thread may be filling `e` until it is done */
       snprintf(n.why, sizeof n.why, "%s%s%s", s->e.file, s->e.file[0] ? ": " : "",
                s->e.text);
   }
@@ -248,7 +248,7 @@ static weft_status begin(Saver *s, int64_t next, weft_error *e) {
   return WEFT_OK;
 }
 
-/* A step without a finite loss is not worth keeping. */
+/* A step with a loss that is not finite is not saved. */
 static bool due(const Saver *s, const StepResult *r, int64_t next, int signal) {
   int64_t every = s->o.plan->checkpoint.every;
   if (!isfinite(r->loss) || next == s->saved) return false;
@@ -287,7 +287,7 @@ RankFile *saver_disk(Saver *s) { return &s->disk; }
 
 /* ---- opening ---- */
 
-/* Checkpoints of a run that this one does not go on from. */
+/* The folder must not have checkpoints of a run that this one does not resume. */
 static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
   StoreList list;
   TRY(store_list(s->arena, dir, &list, e));
@@ -299,8 +299,8 @@ static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
       (long long)list.at[0].step);
 }
 
-/* Each process holds the folder open. That nothing can be written is no error here, but a
- * link that is not followed is. */
+/* Each process holds the folder open. A folder that cannot be written is no error yet,
+ * but a link that may not be followed is. */
 static weft_status open_folder(Saver *s, weft_error *e) {
   weft_error why;
   err_clear(&why);
@@ -313,7 +313,7 @@ static weft_status open_folder(Saver *s, weft_error *e) {
   return WEFT_OK;
 }
 
-/* The first process's part. */
+/* Done by the first process only. */
 static weft_status take_folder(Saver *s, weft_error *e) {
   const char *dir = s->o.plan->checkpoint.dir;
   TRY(open_folder(s, e));
@@ -326,7 +326,7 @@ static weft_status take_folder(Saver *s, weft_error *e) {
 
 static void keep_first(void *mine, const void *other, size_t n) {}
 
-/* Texts and lists that every manifest has in common. */
+/* Fills in the strings and lists that all manifests of the run share. */
 static void make_manifest(Saver *s) {
   const Compiled *c = s->c;
   const SaverOptions *o = &s->o;

@@ -1,5 +1,5 @@
-/* ckpt_store.c - see ckpt_store.h. A checkpoint appears by the rename of its folder and
- * disappears by one, so that under its own name it is always whole. */
+/* ckpt_store.c - see ckpt_store.h. A checkpoint appears and disappears by a rename of its
+ * folder, so under its own name it is always whole. */
 #include "ckpt_store.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ const char *store_path(Arena *a, const char *dir, int64_t step, bool temporary) 
   return arena_printf(a, "%s/%s", dir, step_name(name, step, temporary));
 }
 
-/* What is left of a folder of weights whose writing or removing was interrupted:
+/* A temporary folder of an interrupted export or removal of weights:
  * "weights-00000100.1234-0.tmp". */
 static bool is_weights_part(const char *name) {
   size_t n = strlen(WEIGHTS_NAME), stem = dir_temporary_of(name);
@@ -37,13 +37,13 @@ static bool is_weights_part(const char *name) {
   return strspn(name + n, "0123456789") == stem - n;
 }
 
-/* What file_write leaves behind if it is killed: "latest.1234-0.tmp". */
+/* A temporary file of file_write.c whose process was killed: "latest.1234-0.tmp". */
 static bool is_latest_part(const char *name) {
   size_t n = strlen(LATEST_NAME);
   return strncmp(name, LATEST_NAME, n) == 0 && dir_temporary_of(name) == n;
 }
 
-/* A checkpoint has no folders, and no other files. */
+/* The files of a checkpoint; it has no folders. */
 static bool is_own(const char *name) {
   return str_eq(name, MANIFEST_NAME) || shard_owns(name);
 }
@@ -86,14 +86,14 @@ bool store_holds(const Dir *in, const char *ckpt) {
   return both && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* ---- removing ---- what is not ours stays, so nothing is said of it */
+/* ---- removing ---- files that weft did not write stay, without an error */
 
 void store_drop(const Dir *in, int64_t step) {
   char name[STORE_NAME];
   (void)dir_remove(in, step_name(name, step, true), is_own, NULL);
 }
 
-/* Moves a folder away and then removes it, if it has nothing that is not ours. */
+/* Renames a folder and then removes it, if all its files are weft's. */
 static weft_status remove_whole(const Dir *in, const char *name, const char *away,
                                 DirOwns *owns, weft_error *e) {
   Dir d;
@@ -125,7 +125,7 @@ static bool clean_one(void *ud, const char *name) {
 
 void store_clean(const Dir *in) { (void)dir_each(in, clean_one, (void *)in, NULL); }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 weft_status store_make(RankFile *d, const Dir *in, int64_t step, Dir *out,
                        weft_error *e) {
@@ -138,10 +138,10 @@ weft_status store_make(RankFile *d, const Dir *in, int64_t step, Dir *out,
   return st;
 }
 
-/* ---- the end of a save ---- */
+/* ---- committing a save ---- */
 
-/* The folder takes its name. One that has it already is of steps that were taken again:
- * they change places, so that there is always one, and the old one goes. */
+/* Renames the folder to its final name. If a checkpoint of a repeated step has that name
+ * they are exchanged, so that there is always one, and the old one is removed. */
 static weft_status take_name(const Dir *in, const char *from, const char *to,
                              weft_error *e) {
   Dir old;
@@ -173,8 +173,7 @@ static weft_status file_is_other(const Dir *from, const CkptFile *f, weft_error 
       0, e);
 }
 
-/* What perhaps another process wrote must be seen here, with its size and the checksum of
- * its header. */
+/* A file of another process has to be visible here, with its size and checksum. */
 static weft_status check_file(const Dir *from, const CkptFile *f, weft_error *e) {
   weft_error ignored = {.rank = -1};
   File file;
@@ -236,7 +235,7 @@ typedef struct Prune {
   weft_status st;
 } Prune;
 
-/* Whether its files are there and have their sizes. */
+/* True if its files exist with their sizes. */
 static bool is_whole(Prune *p, const char *name) {
   weft_error ignored = {.rank = -1};
   Manifest m;
@@ -250,8 +249,8 @@ static bool is_whole(Prune *p, const char *name) {
   return whole;
 }
 
-/* The first thing that is in the way is told; the others go all the same. One that is not
- * whole takes no other one's place. */
+/* Reports the first failure but removes the others. A checkpoint that is not whole does
+ * not count among those kept. */
 static weft_status prune(Prune *p) {
   StoreList list;
   weft_status st = WEFT_OK;
@@ -261,7 +260,7 @@ static weft_status prune(Prune *p) {
   for (int i = 0; i < list.n; i++) {
     const char *name = list.at[i].name;
     char away[STORE_NAME];
-    /* What a link names is somebody else's. */
+    /* A link's target belongs to someone else. */
     if (dir_entry(p->in, name) != ENTRY_FOLDER) continue;
     if (kept < p->keep || str_eq(name, latest)) {
       kept += is_whole(p, name);

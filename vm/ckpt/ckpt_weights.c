@@ -1,7 +1,7 @@
 /* ckpt_weights.c - see ckpt_weights.h. */
 #include "ckpt_weights.h"
 
-enum { BLOCK = 1 << 18 }; /* elements on their way */
+enum { BLOCK = 1 << 18 }; /* elements per buffer */
 
 static weft_status copy(CkptRead *read, const Compiled *c, const WeightsOut *out,
                         float *block, weft_error *e) {

@@ -1,5 +1,5 @@
-/* manifest.c - see manifest.h. What it says is believed only as far as it was checked:
- * the checksum finds damage, everything else what somebody made up. */
+/* manifest.c - see manifest.h. The checksum detects damage; everything else is checked
+ * because the content may be forged. */
 #include "manifest.h"
 
 #include <math.h>
@@ -119,7 +119,7 @@ static weft_status get_hash(const Reader *r, const char *key, const json_t *in,
   return WEFT_OK;
 }
 
-/* A plain name, so that no manifest reaches out of its folder. */
+/* A plain file name, so that a manifest cannot lead out of its folder. */
 static bool plain_name(const char *s, size_t most) {
   size_t n = s ? strlen(s) : 0;
   const char *end = ".safetensors";
@@ -213,7 +213,8 @@ static weft_status read_members(const Reader *r, Manifest *m) {
   int64_t version, world;
   uint64_t id;
   TRY(get_int(r, r->doc, "version", 0, INT32_MAX, &version));
-  if (version != CKPT_VERSION) /* it may be whole, so nobody goes back behind it */
+  if (version !=
+      CKPT_VERSION) /* it may be intact, so no older checkpoint is used instead */
     return err_file(r->e, WEFT_EUSAGE, r->path, 0,
                     "is of version %lld; this weft reads version %d", (long long)version,
                     CKPT_VERSION);

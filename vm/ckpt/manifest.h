@@ -1,5 +1,5 @@
-/* manifest.h - what a checkpoint says about itself: docs/checkpoints.md lists the
- * members. It is written last, and ends with a checksum of all that is before it. */
+/* manifest.h - the metadata of a checkpoint: docs/checkpoints.md lists the members. It is
+ * written last, and ends with a checksum of everything before it. */
 #ifndef WEFT_CKPT_MANIFEST_H
 #define WEFT_CKPT_MANIFEST_H
 
@@ -11,8 +11,8 @@ enum { CKPT_VERSION = 1 };
 
 typedef struct CkptFile {
   char name[32];   /* "rank-00003.safetensors" */
-  uint64_t bytes;  /* 0: the rank writes none */
-  uint64_t header; /* checksum of its header, which has those of its data */
+  uint64_t bytes;  /* 0: the rank has no file */
+  uint64_t header; /* checksum of the file's header, which has those of its data */
 } CkptFile;
 
 typedef struct CkptParam {
@@ -22,17 +22,17 @@ typedef struct CkptParam {
 } CkptParam;
 
 typedef struct Manifest {
-  char id[HASH_TEXT]; /* of this checkpoint, in each of its files */
-  int64_t step;       /* the next one of the run */
+  char id[HASH_TEXT]; /* of this checkpoint, repeated in each of its files */
+  int64_t step;       /* the step that a resumed run takes next */
   int64_t saved_at;   /* nanoseconds since 1970 */
-  int64_t samples;    /* of the data that the run has seen */
+  int64_t samples;    /* training samples that the run has used */
   int64_t seed;
   double lr;     /* of the next step */
-  Scaler scaler; /* on, scale, good, patience, skipped */
+  Scaler scaler; /* loss scaler: on, scale, good, patience, skipped */
   const char *weft, *name, *mesh;
   int world;
-  const char *plan, *plan_hash; /* the text of the plan's file, and its checksum */
-  const RunFact *fact;          /* what it was trained with, field by field */
+  const char *plan, *plan_hash; /* content of the plan's file, and its checksum */
+  const RunFact *fact;          /* what a resuming run has to share, field by field */
   int nfact;
   const CkptParam *param;
   int nparam;
@@ -41,7 +41,7 @@ typedef struct Manifest {
 } Manifest;
 
 void manifest_write(const Manifest *m, Text *out);
-/* `path` is the manifest's; all texts lie in the arena. */
+/* Reads the manifest at `path`; all strings are in the arena. */
 weft_status manifest_read(Arena *a, const char *path, Manifest *out, weft_error *e);
 /* The value of a fact, or NULL. */
 const char *manifest_fact(const Manifest *m, const char *what);

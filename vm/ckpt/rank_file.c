@@ -16,7 +16,7 @@ weft_status disk_step(RankFile *d, const char *path, weft_error *e) {
   return err_file(e, WEFT_EFILE, path, 0, "cannot be written: %s", strerror(ENOSPC));
 }
 
-/* ---- a header's checksum ---- */
+/* ---- checksum of a header ---- */
 
 weft_status shard_header(const File *f, uint64_t *hash, weft_error *e) {
   uint64_t n = 0;
@@ -66,7 +66,7 @@ static int64_t box_elements(const Piece *p) {
   return n;
 }
 
-/* As the box where it is all of it, else as a row. */
+/* With the shape of the box if it is the whole box, else flat. */
 static StWrite tensor_of(const char *name, const Saved *s) {
   const Piece *p = &s->piece;
   StWrite t = {.name = name, .dtype = (DType)p->region->dtype};
@@ -184,8 +184,8 @@ static bool int_at(const json_t *list, int i, int64_t lo, int64_t hi, int64_t *o
   return json_is_integer(v) && *out >= lo && *out <= hi;
 }
 
-/* False where that is more elements than bytes are counted for. */
-static bool times(int64_t *all, int64_t n) {
+/* *all *= n; false if that exceeds the number of elements that fit. */
+static bool multiply(int64_t *all, int64_t n) {
   return !__builtin_mul_overflow(*all, n, all) && *all <= INT64_MAX / 16;
 }
 
@@ -198,13 +198,13 @@ static bool read_box(const json_t *box, const CkptParam *of, Piece *p) {
     const json_t *row = json_array_get(box, (size_t)d);
     PieceDim *x = &p->dim[d];
     int64_t most = of->dim[d], whole = 1;
-    /* With padding, the last slice may begin behind the end. */
+    /* With padding, the last slice may begin past the end. */
     if (!int_at(row, 0, 1, most, &x->parts) || !int_at(row, 1, 1, most, &x->size) ||
         !int_at(row, 2, 0, 2 * most, &x->first) || !int_at(row, 3, 1, most, &x->slice) ||
-        !int_at(row, 4, 0, x->slice, &x->valid) || !times(&whole, x->parts) ||
-        !times(&whole, x->size) || whole != most ||
-        (x->valid && x->first + x->valid > x->size) || !times(&all, x->parts) ||
-        !times(&all, x->slice))
+        !int_at(row, 4, 0, x->slice, &x->valid) || !multiply(&whole, x->parts) ||
+        !multiply(&whole, x->size) || whole != most ||
+        (x->valid && x->first + x->valid > x->size) || !multiply(&all, x->parts) ||
+        !multiply(&all, x->slice))
       return false;
   }
   return true;
@@ -238,7 +238,7 @@ static weft_status read_place(Arena *a, const json_t *place, const CkptParam *of
   return read_blocks(a, json_object_get(place, "blocks"), t, p, e);
 }
 
-/* "exp_avg/NAME": which tensor it is a part of. */
+/* Parses "exp_avg/NAME": the tensor that the piece belongs to. */
 static bool read_name(const Ckpt *c, const char *name, CkptPiece *p) {
   const char *slash = strchr(name, '/');
   p->kind = -1;

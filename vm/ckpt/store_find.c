@@ -1,5 +1,5 @@
-/* store_find.c - which checkpoints a folder has, which of them is the latest, and which
- * one a run goes on from: ckpt_store.h. Nothing is written here. */
+/* store_find.c - lists the checkpoints of a folder, and finds the latest and the one to
+ * resume from; see ckpt_store.h. Writes nothing. */
 #include "ckpt_store.h"
 
 #include <dirent.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* "step-00000100", with .tmp behind it or not. */
+/* "step-00000100"; with .tmp if it is temporary. */
 bool store_is_step(const char *name, bool temporary) {
   const char *s = name + 5;
   if (strncmp(name, "step-", 5) != 0) return false;
@@ -21,7 +21,7 @@ static int by_time(const void *x, const void *y) {
   return a->step > b->step ? -1 : a->step < b->step;
 }
 
-/* Without its manifest: what the name says, and when the folder was last changed. */
+/* For a checkpoint without a readable manifest: its step and time by the folder. */
 static bool guess(Arena *a, const char *dir, const char *name, StoreEntry *out) {
   struct stat st;
   if (stat(arena_printf(a, "%s/%s", dir, name), &st) != 0) return false;
@@ -30,7 +30,7 @@ static bool guess(Arena *a, const char *dir, const char *name, StoreEntry *out) 
   return true;
 }
 
-/* A manifest may be large, and a list keeps two numbers of it. */
+/* Reads a manifest in a temporary arena: the list keeps two numbers of it. */
 static bool look(Arena *a, const char *dir, const char *name, StoreEntry *out) {
   weft_error ignored;
   Manifest m;
@@ -46,7 +46,7 @@ static bool look(Arena *a, const char *dir, const char *name, StoreEntry *out) {
   return ok;
 }
 
-/* `broken`: also those whose manifest cannot be read. */
+/* `broken`: also lists those with an unreadable manifest. */
 static weft_status list_steps(Arena *a, const char *dir, bool broken, StoreList *out,
                               weft_error *e) {
   VEC(StoreEntry) list = {0};
@@ -74,7 +74,7 @@ static bool has_manifest(Arena *a, const char *path) {
   return stat(arena_printf(a, "%s/" MANIFEST_NAME, path), &st) == 0;
 }
 
-/* The name in the file `latest`, if it is that of a checkpoint. */
+/* The checkpoint named in the file `latest`, if that has a valid name. */
 static const char *latest_name(Arena *a, const char *dir) {
   char *s;
   size_t n;
@@ -92,8 +92,7 @@ const char *store_latest(Arena *a, const char *dir) {
   return name && has_manifest(a, arena_printf(a, "%s/%s", dir, name)) ? name : NULL;
 }
 
-/* That of `latest` may have been saved before others, of steps that are taken again, or
- * not be there at all. */
+/* Moves `latest` to the front. It may be missing, or older than repeated steps. */
 static void latest_first(Arena *a, const char *dir, StoreList *list) {
   const char *name = latest_name(a, dir);
   StoreEntry *at = NEW_N(a, StoreEntry, list->n + 1);

@@ -1,14 +1,14 @@
-/* blend.c - whose turn it is when samples come from several streams by weight. As
- * Megatron does it: each sample is of the stream that lags most behind its share. Here
- * that order is made for one cycle, in which every stream gets its share exactly, and
- * repeated, so that any sample is found at once. */
+/* blend.c - the order of samples from several weighted streams. As in Megatron, each
+ * sample comes from the stream that lags most behind its share. Here the order is made
+ * for one cycle, in which every stream gets its exact share, and repeated, so that any
+ * sample is found in constant time. */
 #include <math.h>
 
 #include "source.h"
 
 enum { CYCLE_MOST = 1 << 16 };
 
-/* Whether a cycle of this length gives all of them whole samples. */
+/* True if a cycle of this length gives every stream a whole number of samples. */
 static bool fits(const double *weight, int n, double sum, int64_t cycle) {
   for (int i = 0; i < n; i++) {
     double x = weight[i] / sum * (double)cycle;
@@ -17,8 +17,8 @@ static bool fits(const double *weight, int n, double sum, int64_t cycle) {
   return true;
 }
 
-/* Rounds the shares of a cycle so that their sum is right: down, then up those that lost
- * most, the first of equals. None is left without a sample. */
+/* Rounds the shares of a cycle so that their sum is right: down, then up for those that
+ * lost most, the first of equals. Every stream gets a sample. */
 static void round_shares(const double *weight, int n, double sum, int64_t cycle,
                          int64_t *share) {
   int64_t left = cycle;
@@ -51,8 +51,7 @@ int64_t blend_cycle(const double *weight, int n, int64_t *share) {
   return cycle;
 }
 
-/* The stream whose share of the samples up to and with `at` is furthest above what it
- * had; the first of equals. */
+/* The stream furthest behind its share of the samples up to `at`; the first of equals. */
 static int next_turn(const Blend *b, int64_t at, const int64_t *had) {
   int best = 0;
   int64_t most = INT64_MIN;

@@ -1,5 +1,5 @@
 /* data.c - token data: the stream of a source, cut into samples. Sample i of epoch k is a
- * window of the stream that depends on (seed, k, i) alone. */
+ * window of the stream that depends on (seed, k, i) only. */
 
 #include "source.h"
 #include "vm/base/rng.h"
@@ -9,7 +9,7 @@ static const Source *const sources[DATA_N] = {
 #include "vm/plan/sources.def"
 };
 
-/* What a stream is opened for. */
+/* The purpose for which a stream is opened. */
 typedef struct Want {
   int64_t seq, vocab;
   uint64_t seed;
@@ -22,7 +22,7 @@ static weft_status open_part(const weft_alloc *a, const DataSpec *spec, const Wa
 
 /* ---- one stream ---- */
 
-/* The first id for validation. Documents that are packed whole are not cut. */
+/* The first id for validation. Packed documents are not cut. */
 static weft_status find_cut(Data *d, const DataSpec *spec, int64_t *cut, weft_error *e) {
   Documents w;
   int64_t n;
@@ -34,7 +34,7 @@ static weft_status find_cut(Data *d, const DataSpec *spec, int64_t *cut, weft_er
   return WEFT_OK;
 }
 
-/* Cuts the stream in two where a part of it is for validation. */
+/* Splits the stream if part of it is for validation. */
 static weft_status take_part(Data *d, const DataSpec *spec, weft_error *e) {
   int64_t cut, n, least = d->packed.size ? 1 : d->seq + 1;
   const char *of = d->val ? "validation" : "training";
@@ -70,7 +70,7 @@ static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
   return WEFT_OK;
 }
 
-/* ---- several by weight ---- */
+/* ---- blends ---- */
 
 static const char *blend_text(Data *d, const double *weight) {
   const char *s = "";
@@ -182,7 +182,7 @@ int64_t data_tokens(const Data *d) {
   return n;
 }
 
-/* The label of the last token of a window is the first token of the next. */
+/* The label of a window's last token is the first token of the next window. */
 static int64_t windows(const Data *d) {
   if (d->rows) return d->rows->n;
   return d->total ? (d->end - d->begin - 1) / d->seq : 0;
@@ -198,7 +198,7 @@ const char *data_describe(const Data *d) { return d->described; }
 
 /* ---- samples ---- */
 
-/* The k-th of n in the order of an epoch. */
+/* The k-th of n in the epoch's order. */
 static int64_t shuffled(const Data *d, uint64_t epoch, uint64_t k, uint64_t n) {
   char name[64];
   TextBuf t = textbuf(name, sizeof name);
@@ -227,12 +227,13 @@ weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labe
   int64_t at = d->begin + window(d, i) * d->seq;
   TRY(d->source->ids(d, at, d->seq, tokens, e));
   memcpy(labels, tokens + 1, (size_t)(d->seq - 1) * sizeof *labels);
-  labels[d->seq - 1] = LABEL_DOCUMENT_END; /* tokens without an end: rows are documents */
+  labels[d->seq - 1] =
+      LABEL_DOCUMENT_END; /* the last label of a packed row; windows overwrite it below */
   if (d->packed.size) return WEFT_OK;
   return d->source->ids(d, at + d->seq, 1, labels + d->seq - 1, e);
 }
 
-/* ---- a look at the whole ---- */
+/* ---- fingerprint ---- */
 
 static weft_status look_at_blend(const Data *d, uint64_t *print, weft_error *e) {
   const Blend *b = d->blend;
@@ -245,7 +246,7 @@ static weft_status look_at_blend(const Data *d, uint64_t *print, weft_error *e) 
   return WEFT_OK;
 }
 
-/* At the begin and the end of every part, or the begin of an endless stream. */
+/* Reads at the begin and the end of every part, or the begin of an endless stream. */
 weft_status data_look(const Data *d, uint64_t *print, weft_error *e) {
   enum { LOOK = 1024 };
   int32_t id[LOOK];

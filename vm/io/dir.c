@@ -12,7 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* A step on the way to a folder: nothing is read of it. */
+/* Flags to open a folder on the way to another; it is not read. */
 enum { STEP = O_PATH | O_DIRECTORY | O_CLOEXEC };
 
 /* ---- looking ---- */
@@ -68,7 +68,7 @@ bool dir_is_system(const Dir *d) {
 
 /* ---- errors ---- */
 
-/* What errno does not say well. */
+/* Better reasons than strerror's. */
 static const char *reason(const Dir *in, int why) {
   struct stat st;
   if (why == ENOENT && in->fd >= 0 && fstat(in->fd, &st) == 0 && !st.st_nlink)
@@ -115,7 +115,7 @@ void dir_close(Dir *d) {
   *d = DIR_CLOSED;
 }
 
-/* The next folder of a way, made if it is not there. */
+/* Opens the next folder of a path, or creates it. */
 static int step_into(int from, const char *name, unsigned make, int follow) {
   int fd = openat(from, name, STEP | follow);
   if (fd >= 0 || errno != ENOENT || !make) return fd;
@@ -123,7 +123,7 @@ static int step_into(int from, const char *name, unsigned make, int follow) {
   return openat(from, name, STEP | follow);
 }
 
-/* Links that the user names are followed; one may lead to no folder. */
+/* The error of a step; the user's links are followed, and one may be dangling. */
 static weft_status step_fails(const Dir *here, const char *name, const char *what,
                               int follow, int why, weft_error *e) {
   if (follow) return dir_fails(here, name, what, why, e);
@@ -133,8 +133,8 @@ static weft_status step_fails(const Dir *here, const char *name, const char *wha
   return fails_plainly(here, name, what, why, e);
 }
 
-/* What is read and synced is opened for that; a folder that may only be entered and
- * written is held as it is. */
+/* Opens for reading and syncing; a folder with execute and write permission only keeps
+ * the O_PATH descriptor. */
 static int hold(int step) {
   int fd = openat(step, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 && errno == EACCES) return step;
@@ -144,8 +144,8 @@ static int hold(int step) {
   return fd;
 }
 
-/* Goes along `way` from a folder, which it closes. An error names the folder that it is
- * about: `shown` is the path of the first one. */
+/* Opens the folder `way` below folder `at`, which it closes. An error names the folder it
+ * occurred in: `shown` is the path of the first. */
 static weft_status walk(int at, const char *shown, const char *way, unsigned make,
                         int follow, Dir *out, weft_error *e) {
   Dir here = {at, strdup(shown)};
@@ -206,7 +206,7 @@ weft_status dir_above(const char *path, const char *what, Dir *out, const char *
   err_clear(&why);
   weft_status st = dir_open(above, 0, out, &why);
   free(above);
-  /* The user named the file. */
+  /* The user named the file, so the error is about its path. */
   if (st == WEFT_EFILE || st == WEFT_EUSAGE) {
     const char *text = strstr(why.text, ": ");
     return err_file(e, st, path, 0, "%s: %s", what, text ? text + 2 : why.text);
@@ -326,7 +326,7 @@ weft_status dir_check_own(const Dir *d, DirOwns *owns, weft_error *e) {
 static weft_status remove_all(const Dir *d, DirOwns *owns, weft_error *e) {
   Own o = {.d = d, .owns = owns};
   TRY(dir_check_own(d, owns, e));
-  /* Names may be passed over while others go. */
+  /* readdir may skip names while others are removed. */
   do {
     o.removed = 0;
     TRY(dir_each(d, remove_own, &o, e));

@@ -1,5 +1,5 @@
-/* documents.c - where documents end: in the parts that have an index as it says,
- * elsewhere at the separators among the ids. */
+/* documents.c - where documents end: by the index of a part that has one, else at
+ * separators. */
 #include "source.h"
 
 /* The part that holds the id at `at`. */
@@ -15,7 +15,7 @@ static int part_of(const Data *d, int64_t at) {
   return lo;
 }
 
-/* The first document of a part that begins after `at`; p->documents: none does. */
+/* The first document of a part that begins after `at`; p->documents: none. */
 static weft_status document_after(const Part *p, int64_t at, int64_t *k, weft_error *e) {
   int64_t lo = 0, hi = p->documents, first;
   while (lo < hi) {
@@ -30,8 +30,8 @@ static weft_status document_after(const Part *p, int64_t at, int64_t *k, weft_er
   return WEFT_OK;
 }
 
-/* Up to where one way of finding ends goes: the end of a part with an index, or of the
- * row of parts without one. */
+/* Sets the range in which ends are found the same way: a part with an index, or
+ * consecutive parts without one. */
 static weft_status enter(Documents *w, weft_error *e) {
   const Data *d = w->data;
   int i = part_of(d, w->at);
@@ -55,7 +55,7 @@ weft_status documents_begin(Documents *w, const Data *d, int64_t at, weft_error 
   return at < d->end ? enter(w, e) : WEFT_OK;
 }
 
-/* The next begin of a document that the index knows. */
+/* The next document begin in the index. */
 static weft_status indexed_end(Documents *w, int64_t *end, weft_error *e) {
   const Part *p = w->indexed;
   for (*end = w->at; *end <= w->at && *end < w->limit;) {
@@ -72,7 +72,7 @@ static weft_status indexed_end(Documents *w, int64_t *end, weft_error *e) {
   return WEFT_OK;
 }
 
-/* Behind the next separator that ends a document, or at the next that begins one. */
+/* After the next separator that ends a document, or at the next one that begins one. */
 static weft_status separated_end(Documents *w, int64_t *end, weft_error *e) {
   const Packed *p = &w->data->packed;
   for (int64_t at = w->at; at < w->limit; at++) {

@@ -1,5 +1,5 @@
-/* file.c - regular files, as wholes or in pieces. Folders, pipes, devices and what cannot
- * be read are errors that say so. */
+/* file.c - regular files, read as a whole or in parts. Folders, pipes, devices and
+ * unreadable files give errors that say so. */
 #include "file.h"
 
 #include <errno.h>
@@ -16,10 +16,10 @@ static const char *kind_of(mode_t mode) {
   return "a device";
 }
 
-/* Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever. */
+/* Without O_NONBLOCK, opening a pipe without a writer would block for ever. */
 enum { READ = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
 
-/* Takes the descriptor of an open, with its errno. */
+/* Checks the result of open, with its errno; on an error closes *fd. */
 static weft_status check_regular(const char *path, int *fd, struct stat *st,
                                  weft_error *e) {
   if (*fd < 0)
@@ -42,7 +42,7 @@ static weft_status open_regular(const char *path, int *fd, struct stat *st,
   return check_regular(path, fd, st, e);
 }
 
-/* ---- pieces ---- */
+/* ---- reading parts ---- */
 
 static int64_t modified(const struct stat *st) {
   return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
@@ -66,7 +66,7 @@ weft_status file_open_in(const Dir *in, const char *path, File *out, weft_error 
   return take(openat(in->fd, slash ? slash + 1 : path, READ | O_NOFOLLOW), path, out, e);
 }
 
-/* What was read of a file and what is still to come must be of one file. */
+/* All reads have to be of the same, unchanged file. */
 static weft_status unchanged(const File *f, const struct stat *st, weft_error *e) {
   unsigned long long was = f->size, is = (unsigned long long)st->st_size;
   if (is < was)
@@ -127,14 +127,14 @@ weft_status file_at(const File *f, uint64_t at, void *to, size_t n, weft_error *
   return st;
 }
 
-/* ---- wholes ---- */
+/* ---- reading whole files ---- */
 
 static weft_status too_large(const char *path, size_t most, weft_error *e) {
   return err_file(e, WEFT_EFILE, path, 0, "is larger than the %zu MiB that are read here",
                   most >> 20);
 }
 
-/* To the end, which need not be where it was when the file was opened. */
+/* Reads to the end, which may have moved since the file was opened. */
 static weft_status slurp(int fd, const char *path, size_t most, Text *t, weft_error *e) {
   char chunk[16384];
   for (;;) {

@@ -1,7 +1,7 @@
 /* file_write.c - writes files that appear whole or not at all. The bytes go to a
  * temporary file in the same folder, which is synced and renamed over the target, so that
- * a crash or a full disk leaves the target as it was. A device or a pipe is written as it
- * is. Also files that grow at their end, which are logs. */
+ * a crash or a full disk leaves the target as it was. Devices and pipes are written
+ * directly. Also files that are appended to (logs). */
 #include "file.h"
 
 #include <errno.h>
@@ -19,16 +19,16 @@ static weft_status fails(const FileOut *f, int why, weft_error *e) {
   return dir_fails(folder_of(f), f->name, "cannot be written", why, e);
 }
 
-/* Finds the folder of a path that the user gives. */
+/* Finds the folder of a path given by the user. */
 static weft_status place(const Dir *in, const char *name, FileOut *out, weft_error *e) {
   *out = (FileOut){.in = in, .own = DIR_CLOSED, .name = name, .fd = -1};
   return in ? WEFT_OK : dir_above(name, "cannot be written", &out->own, &out->name, e);
 }
 
-/* ---- at places of one's choice ---- */
+/* ---- writing at any offset ---- */
 
-/* A new file next to the target. Others may be writing the same target, and an earlier
- * run may have left its file behind: the first free name is it. */
+/* Creates a file next to the target, under the first free temporary name: other processes
+ * may be writing the same target, and a killed run may have left its file. */
 static bool open_temporary(FileOut *f, unsigned mode) {
   for (int i = 0; i < 100; i++) {
     dir_temporary(&f->temporary, f->name, i);
@@ -42,8 +42,8 @@ static bool open_temporary(FileOut *f, unsigned mode) {
   return false;
 }
 
-/* Takes the space now, so that a full disk is found before anything was computed; where
- * the file system cannot, it is found when the bytes are written. */
+/* Reserves the space now, so that a full disk is found before the work begins; where the
+ * file system cannot, it is found by the writes. */
 static bool take_space(int fd, uint64_t size) {
   if (size > INT64_MAX) {
     errno = EFBIG;
@@ -61,7 +61,7 @@ static weft_status create(FileOut *f, uint64_t size, unsigned mode, weft_error *
   return st;
 }
 
-/* Only a file, or nothing yet, is replaced. */
+/* Only a regular file, or no file, may be replaced. */
 static weft_status check_target(const FileOut *f, bool only_new, weft_error *e) {
   EntryKind kind = dir_entry(folder_of(f), f->name);
   if (kind == ENTRY_NONE || (kind == ENTRY_FILE && !only_new)) return WEFT_OK;
@@ -79,8 +79,8 @@ weft_status file_create(const Dir *in, const char *name, uint64_t size, FileOut 
   return st;
 }
 
-/* Of what is open already, as /dev/stdout leads to, the descriptor that is: two of one
- * file would write over each other. */
+/* If the file is open already, as behind /dev/stdout, a duplicate of that descriptor: two
+ * independent offsets would overwrite each other. */
 static int shared(int fd) {
   struct stat is, own;
   for (int k = STDOUT_FILENO; k <= STDERR_FILENO && fstat(fd, &is) == 0; k++)
@@ -91,8 +91,8 @@ static int shared(int fd) {
   return fd;
 }
 
-/* What is no file of its own takes bytes as they come, and has no end to wait for: a pipe
- * without a reader is an error. Links of the system are followed. */
+/* Opens a device or a pipe for appending; a pipe without a reader is an error. Links of
+ * the system are followed. */
 static int open_plain(const Dir *in, const char *name, EntryKind kind) {
   int follow = kind == ENTRY_LINK ? O_NOFOLLOW : 0;
   int fd = openat(in->fd, name, (FLAGS & ~follow) | O_WRONLY | O_APPEND | O_NONBLOCK);
@@ -168,7 +168,7 @@ weft_status file_finish(FileOut *f, weft_error *e) {
   if (f->first && !why && !dir_rename(in, f->temporary.s, f->name)) why = errno;
   if (f->first && !why) {
     dir_sync(in);
-    f->first = false; /* there is no temporary file any more */
+    f->first = false; /* the temporary file has been renamed */
   }
   if (why) st = fails(f, why, e);
   file_drop(f);
@@ -183,7 +183,7 @@ void file_drop(FileOut *f) {
   *f = (FileOut){.own = DIR_CLOSED, .fd = -1};
 }
 
-/* ---- wholes ---- */
+/* ---- whole files ---- */
 
 static weft_status put_parts(FileOut *f, const FilePart *part, int n, weft_error *e) {
   uint64_t at = 0;
@@ -216,7 +216,7 @@ weft_status file_write_as(const Dir *in, const char *name, const FilePart *part,
   return put_parts(&f, part, n, e);
 }
 
-/* ---- files that grow ---- */
+/* ---- appending ---- */
 
 static int open_end(const Dir *in, const char *name, unsigned mode, bool only_new) {
   EntryKind kind = dir_entry(in, name);

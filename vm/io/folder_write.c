@@ -1,11 +1,11 @@
-/* folder_write.c - folders that appear whole or not at all, by the rename of a temporary
- * folder beside them. */
+/* folder_write.c - folders that appear whole or not at all: a temporary folder beside the
+ * target is renamed. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "file.h"
 
-/* ---- whether there is room for it ---- */
+/* ---- checking the target ---- */
 
 static bool found_one(void *ud, const char *name) {
   *(bool *)ud = true;
@@ -29,7 +29,7 @@ static weft_status check_target(const Dir *in, const char *name, weft_error *e) 
       in, name, "exists and is not empty; give another name, or remove it first", 0, e);
 }
 
-/* The folder that has it; a path may end in slashes. */
+/* Finds the parent folder and the name; a path may end in slashes. */
 static weft_status place(const Dir *in, const char *name, FolderOut *out, weft_error *e) {
   *out = (FolderOut){.in = DIR_CLOSED, .dir = DIR_CLOSED};
   const char *last = name;
@@ -54,7 +54,7 @@ weft_status folder_free(const char *path, weft_error *e) {
   return st;
 }
 
-/* ---- making it ---- */
+/* ---- creating ---- */
 
 static bool make_temporary(FolderOut *f) {
   for (int i = 0; i < 100; i++) {
@@ -85,7 +85,7 @@ weft_status folder_join(const Dir *in, const char *name, const char *temporary,
   return st;
 }
 
-/* ---- the end ---- */
+/* ---- finishing ---- */
 
 weft_status folder_finish(FolderOut *f, weft_error *e) {
   weft_status st = WEFT_OK;

@@ -1,5 +1,5 @@
-/* folders.c - where the files that a plan names may lie: below its own folder or below
- * one that the user named, whatever symlinks say. */
+/* folders.c - where files named by a plan may be: below its own folder or below one that
+ * the user named, with all symlinks resolved. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -44,9 +44,9 @@ weft_status folders_hold(const Folders *f, const char *path, weft_error *e) {
                   leads ? "leads to " : "", leads ? leads : "", leads ? ", which " : "");
 }
 
-/* ---- what a plan writes ---- */
+/* ---- folders that a plan writes to ---- */
 
-/* What is left of an absolute path below a folder, or NULL. */
+/* The rest of an absolute path below a folder, or NULL. */
 static const char *rest_below(const char *path, const char *folder) {
   size_t n = strlen(folder);
   while (n && folder[n - 1] == '/') n--;

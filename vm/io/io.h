@@ -5,49 +5,48 @@
 #include "file.h"
 #include "vm/plan/plan.h"
 
-/* A source of samples. Sample i is the same for every mesh: `seq` tokens and, shifted by
- * one, their labels. Windows do not overlap within an epoch; with shuffle their order is
- * a permutation keyed by (seed, epoch). */
+/* A source of samples. Sample i is the same on every mesh: `seq` tokens and their labels,
+ * shifted by one. Windows do not overlap within an epoch; shuffling is a permutation
+ * keyed by (seed, epoch). */
 typedef struct Data Data;
-/* The source is found by spec->kind; sources.def lists them. `vocab` is the model's:
- * every id must be below it (checked on read; the error names file and offset, counted in
- * ids). Errors: no file matches, outside of the folders that the spec allows, unreadable,
- * of another form, fewer than seq+1 tokens. */
+/* Selects the source by spec->kind; sources.def lists them. `vocab` is the model's: every
+ * id must be below it (checked on read; errors name file and offset). Errors: no file
+ * matches, outside the allowed folders, unreadable, another format, fewer than seq+1
+ * tokens. */
 weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
                       int64_t vocab, uint64_t seed, Data **out, weft_error *e);
-/* The data for validation: what spec->val says, or the last val_fraction of the stream,
- * none of which is in a sample of data_open. Never shuffled. *out is NULL if the spec has
- * neither. */
+/* The validation data: spec->val, or the last val_fraction of the stream, which data_open
+ * leaves out. Never shuffled. *out is NULL if the spec has neither. */
 weft_status data_open_val(const weft_alloc *a, const DataSpec *spec, int64_t seq,
                           int64_t vocab, uint64_t seed, Data **out, weft_error *e);
 bool data_has_val(const DataSpec *spec);
 void data_close(Data *d);
-/* What data_open allocates, unless there are hundreds of files. */
+/* Bytes that data_open allocates, for less than hundreds of files. */
 size_t data_bytes(const DataSpec *spec);
 /* tokens[seq], labels[seq] of sample i >= 0. Thread-safe. */
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
                         weft_error *e);
-int64_t data_tokens(const Data *d);       /* of this part; 0 = endless */
+int64_t data_tokens(const Data *d);       /* without the other split; 0 = endless */
 int64_t data_windows(const Data *d);      /* samples of an epoch; 0 = endless */
 const char *data_describe(const Data *d); /* "3 files, 1.2 M bytes" */
-/* Looks at a little of every file: ids must be below the vocabulary. *print is the same
- * for the same data: it depends on sizes and on what was seen, not on names. */
+/* Checks some ids of every file against the vocabulary. *print fingerprints sizes and
+ * sampled ids, not names. */
 weft_status data_look(const Data *d, uint64_t *print, weft_error *e);
 
-/* safetensors (header JSON + raw little-endian data). Accepts one file, an index
- * (*.json), or a folder with model.safetensors or model.safetensors.index.json; each file
- * must lie within `in`, which may be NULL. Tensors are sorted by name. A file whose
- * header does not describe every byte of its data once is an error. */
+/* safetensors (header JSON + raw little-endian data). Opens one file, an index (*.json),
+ * or a folder with model.safetensors or model.safetensors.index.json; each file must be
+ * within `in`, if that is not NULL. Tensors are sorted by name. An error unless a file's
+ * header describes every byte of its data once. */
 typedef struct SafeTensors SafeTensors;
 typedef struct SafeTensor {
   const char *name, *file;
   const char *type; /* as in the file: "F32", "BF16", "F16", "I64", ... */
-  DType dtype;      /* f32, bf16, f16, f64, i32 as stored; else f32, the
-                       type that st_read_f32 converts to */
+  DType
+      dtype; /* f32, bf16, f16, f64, i32 as stored; else f32, converted by st_read_f32 */
   int ndim;
   int64_t dim[8];
   const File *in;
-  uint64_t at; /* where its bytes begin; little-endian */
+  uint64_t at; /* byte offset of its data; little-endian */
   size_t bytes;
 } SafeTensor;
 weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
@@ -56,14 +55,14 @@ void st_close(SafeTensors *s);
 int st_count(const SafeTensors *s);
 const SafeTensor *st_at(const SafeTensors *s, int i);
 const SafeTensor *st_find(const SafeTensors *s, const char *name); /* NULL if absent */
-uint64_t st_bytes(const SafeTensors *s);                           /* of all tensors */
+uint64_t st_bytes(const SafeTensors *s); /* total bytes of all tensors */
 /* All elements as f32. */
 weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e);
 /* Elements [first, first + n). */
 weft_status st_read_part(const SafeTensor *t, int64_t first, int64_t n, float *out,
                          weft_error *e);
-/* A text of the header's "__metadata__"; NULL if the file has none of that key. Files are
- * counted in the order in which they were opened. */
+/* A string in "__metadata__" of a file's header; NULL if there is no such key. Files are
+ * numbered in the order in which they were opened. */
 int st_files(const SafeTensors *s);
 const char *st_file_path(const SafeTensors *s, int file);
 const char *st_metadata(const SafeTensors *s, int file, const char *key);
@@ -79,35 +78,35 @@ typedef struct StWrite {
 typedef struct StMeta {
   const char *key, *value;
 } StMeta;
-/* What a file holds: tensors, and texts for "__metadata__". In the file tensors are in
- * the order of the safetensors library: wide types first, then by name. */
+/* The content of a file: tensors, and strings for "__metadata__". The file orders tensors
+ * like the safetensors library: wide types first, then by name. */
 typedef struct StContent {
   const StWrite *tensor;
   int n;
   const StMeta *meta;
   int nmeta;
 } StContent;
-/* A file whose tensors are written piece by piece, by threads and processes together, in
- * any order. What is not written is zero. Until st_finish the target is untouched. It
- * lies in the folder `in`, which is borrowed, or without one the name is a path. */
+/* A file whose tensors are written in parts, in any order, by several threads and
+ * processes. What is not written is zero. The target is unchanged until st_finish. It is
+ * in the folder `in` (borrowed); if that is NULL the name is a path. */
 typedef struct StOut StOut;
 weft_status st_create(const weft_alloc *a, const Dir *in, const char *name,
                       const StContent *c, StOut **out, weft_error *e);
-/* The file that another process has begun, of the same content, under its st_name. */
+/* Joins a file of the same content that another process has created, by its st_name. */
 weft_status st_join(const weft_alloc *a, const Dir *in, const char *name,
                     const char *temporary, const StContent *c, StOut **out,
                     weft_error *e);
-const char *st_name(const StOut *o); /* the temporary file's, in its folder */
+const char *st_name(const StOut *o); /* name of the temporary file in its folder */
 uint64_t st_size(const StOut *o);    /* bytes of the whole file */
 /* Bytes [at, at + n) of tensor number `tensor` of the content. Thread-safe. */
 weft_status st_put(const StOut *o, int tensor, uint64_t at, const void *data, size_t n,
                    weft_error *e);
-/* Syncs, and in the process that created it renames it over the target; those that joined
- * finish before. Frees `o` also after an error, when the target is as it was. */
+/* Syncs; the process that created the file renames it over the target after those that
+ * joined have finished. Frees `o`, also after an error, and then keeps the target. */
 weft_status st_finish(StOut *o, weft_error *e);
-/* Gives the file up. May be NULL. */
+/* Discards the file. May be NULL. */
 void st_drop(StOut *o);
-/* All at once. */
+/* Writes a whole file. */
 weft_status st_write(const weft_alloc *a, const char *path, const StWrite *t, int n,
                      weft_error *e);
 

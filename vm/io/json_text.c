@@ -1,5 +1,5 @@
-/* json_text.c - parses JSON after a look at its size. A document in memory is up to 70
- * times as large as its text, so the text's length is no bound. */
+/* json_text.c - parses JSON after estimating its size. A parsed document takes up to 70
+ * times the memory of its text, so the text's length is no useful bound. */
 #include "json_text.h"
 
 enum { VALUES_MAX = 2000000, CONTAINERS_MAX = 600000, DEPTH_MAX = 32 };
@@ -16,8 +16,8 @@ static size_t skip_string(const char *s, size_t n, size_t i) {
   return i;
 }
 
-/* Every value but the first of its container follows a comma or a colon. Whether the text
- * is JSON is the parser's business. */
+/* Each value but the first of its container follows a comma or a colon, so these are
+ * counted. The parser checks the syntax. */
 static Count count(const char *s, size_t n) {
   Count c = {.values = 1};
   for (size_t i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* json_text.h - JSON from files that nobody vouches for. */
+/* json_text.h - JSON from untrusted files. */
 #ifndef WEFT_IO_JSON_TEXT_H
 #define WEFT_IO_JSON_TEXT_H
 
@@ -6,9 +6,9 @@
 
 #include "vm/base/base.h"
 
-/* The document, or NULL with an error about `path`, whose text begins with `what`. What
- * would take much memory or stack is refused before it is built: values and nesting are
- * counted first. */
+/* The document, or NULL with an error about `path` that begins with `what`. Refuses
+ * documents that would take much memory or stack before building them: values and nesting
+ * are counted first. */
 json_t *json_text(const char *path, const char *what, const char *s, size_t n,
                   weft_error *e);
 

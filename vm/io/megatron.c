@@ -1,5 +1,5 @@
-/* megatron.c - the index (.idx) beside Megatron's token files (.bin): how wide ids are
- * and where documents begin. It is read in pieces, since it can be as large as memory. */
+/* megatron.c - the index (.idx) beside Megatron's token files (.bin): the width of ids
+ * and the begin of documents. It is read in parts, since it can be as large as memory. */
 #include <unistd.h>
 
 #include "source.h"
@@ -7,14 +7,14 @@
 #define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
 
 /* "MMIDIDX\0\0", u64 version, u8 type, u64 sequences, u64 entries of the last table; then
- * i32 lengths of sequences, i64 where they begin in the .bin in bytes, and i64 with which
- * sequence each document begins; its last entry is the number of sequences. */
+ * i32 length of each sequence, i64 its byte offset in the .bin, and i64 the first
+ * sequence of each document; the last entry is the number of sequences. */
 enum { HEAD = 34, LOOK = 512 };
 static const char magic[9] = "MMIDIDX\0";
 
 static const struct {
   const char *name;
-  int width; /* 0: no ids */
+  int width; /* 0: not a type of ids */
   bool is_signed;
 } types[] = {{"none", 0, false}, {"u8", 1, false},  {"i8", 1, true},
              {"i16", 2, true},   {"i32", 4, true},  {"i64", 8, true},
@@ -30,7 +30,7 @@ static uint64_t documents_at(const Part *p, int64_t i) {
   return HEAD + 12 * (uint64_t)p->sequences + 8 * (uint64_t)i;
 }
 
-/* ---- what the file says of itself ---- */
+/* ---- header ---- */
 
 static weft_status read_head(Part *p, weft_error *e) {
   const File *f = &p->index;
@@ -71,8 +71,8 @@ static weft_status read_head(Part *p, weft_error *e) {
 
 /* ---- tables ---- */
 
-/* Sequences [i, i + n) follow each other, the first at byte `at`, which becomes the end
- * of the last. */
+/* Checks that sequences [i, i + n) are contiguous; `at` is the byte where the first
+ * begins, and then where the last ends. */
 static weft_status check_sequences(const Part *p, int64_t i, int64_t n, int64_t *at,
                                    weft_error *e) {
   int32_t length[LOOK];
@@ -95,7 +95,7 @@ static weft_status check_sequences(const Part *p, int64_t i, int64_t n, int64_t 
   return WEFT_OK;
 }
 
-/* Documents [i, i + n) begin with sequences that do not decrease. */
+/* Checks that the first sequences of documents [i, i + n) do not decrease. */
 static weft_status check_documents(const Part *p, int64_t i, int64_t n, weft_error *e) {
   int64_t first[LOOK], before = i == 0 ? 0 : -1;
   const File *f = &p->index;
@@ -112,7 +112,7 @@ static weft_status check_documents(const Part *p, int64_t i, int64_t n, weft_err
   return WEFT_OK;
 }
 
-/* The begin and the end of the tables; what is between is checked when it is used. */
+/* Checks both ends of the tables; the middle is checked when it is used. */
 static weft_status check_tables(const Part *p, weft_error *e) {
   int64_t S = p->sequences, D = p->documents + 1, n = MIN(S, (int64_t)LOOK), at = 0;
   int64_t nd = MIN(D, (int64_t)LOOK);
@@ -135,7 +135,7 @@ const char *megatron_index_of(Arena *a, const char *path) {
   return arena_printf(a, "%.*s.idx", (int)(n - 4), path);
 }
 
-/* A file of that name may be something else's. */
+/* A file of that name may be of another format. */
 static weft_status begins_as_index(const File *f, bool *is, weft_error *e) {
   char head[sizeof magic];
   *is = f->size >= sizeof head;
@@ -161,7 +161,7 @@ weft_status megatron_open(Arena *a, const Folders *in, Part *p, bool *is, weft_e
   return WEFT_OK;
 }
 
-/* Where in the .bin sequences begin, all of which follow each other or not. */
+/* The byte offsets of sequences in the .bin; one read per consecutive run. */
 static weft_status sequence_bytes(const Part *p, const int64_t *sequence, int64_t n,
                                   int64_t *byte, weft_error *e) {
   int64_t row = 1;

@@ -1,20 +1,18 @@
-/* packed_rows.c - whole documents packed into rows of equal length, in their order: a
- * document that does not fit into what is left of a row begins the next one. All rows are
- * counted when the data is opened; where each begins is known for some of them only, so
- * that memory does not grow with the data, and found for the others by walking on from
- * there.
- */
+/* packed_rows.c - whole documents packed into rows of equal length, in order: a document
+ * that does not fit into the rest of a row begins the next one. Rows are counted when the
+ * data is opened; the begin of only some of them is kept, so that memory does not grow
+ * with the data, and the others are found by walking on from those. */
 #include "source.h"
 
 enum { MARKS = 1 << 16 };
 
 size_t rows_bytes(void) { return MARKS * sizeof(int64_t); }
 
-/* ---- pieces ---- documents, or parts of them that fit */
+/* ---- pieces ---- documents, or row-sized parts of longer ones */
 
 typedef struct Pieces {
   Documents w;
-  int64_t left; /* of a document that is split */
+  int64_t left; /* ids left of a document that is split */
 } Pieces;
 
 static weft_status too_long(const Data *d, int64_t at, int64_t n, weft_error *e) {
@@ -25,7 +23,7 @@ static weft_status too_long(const Data *d, int64_t at, int64_t n, weft_error *e)
                  (long long)at, (long long)n, d->source->unit, (long long)d->seq);
 }
 
-/* Of at most a row; n = 0 at the end. */
+/* A piece has at most a row; n = 0 at the end of the data. */
 static weft_status piece_next(Pieces *p, int64_t *at, int64_t *n, weft_error *e) {
   const Data *d = p->w.data;
   while (p->left == 0) {
@@ -42,9 +40,9 @@ static weft_status piece_next(Pieces *p, int64_t *at, int64_t *n, weft_error *e)
   return WEFT_OK;
 }
 
-/* ---- marks ---- */
+/* ---- marks ---- where every stride-th row begins */
 
-/* Row r->n begins at `at`. When there is no room, every second mark goes. */
+/* Row r->n begins at `at`. When the marks are full, every second one is dropped. */
 static void add_row(Rows *r, int64_t at) {
   if (r->n / r->stride == MARKS) {
     for (int i = 0; i < MARKS / 2; i++) r->mark[i] = r->mark[2 * i];
@@ -81,7 +79,7 @@ void rows_close(const weft_alloc *a, Rows *r) { mem_free(a, r->mark, rows_bytes(
 
 /* ---- reading ---- */
 
-/* A document at place t of the row. */
+/* Copies a document to position t of the row. */
 static weft_status put(const Data *d, int64_t at, int64_t n, int64_t t, int32_t *tokens,
                        int32_t *labels, weft_error *e) {
   TRY(d->source->ids(d, at, n, tokens + t, e));

@@ -1,6 +1,6 @@
-/* safetensors.c - opens safetensors files, alone or as the shards of an index. Nothing in
- * a header is trusted: after st_open every tensor lies within its file, and its bytes are
- * those that its shape and type need. */
+/* safetensors.c - opens safetensors files, alone or as the shards of an index. Headers
+ * are not trusted: after st_open every tensor lies within its file and has exactly the
+ * bytes of its shape and type. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ enum {
   MAX_NDIM = LEN(((SafeTensor *)0)->dim)
 };
 
-/* A text that the header of file number `file` has in its "__metadata__". */
+/* A string in the "__metadata__" of file number `file`. */
 struct FileMeta {
   int file;
   const char *key, *value;
@@ -25,20 +25,20 @@ struct FileMeta {
 struct SafeTensors {
   weft_alloc alloc;
   Arena *arena;
-  const Folders *within; /* NULL: anywhere */
+  const Folders *within; /* folders that files must be in; NULL: any */
   VEC(File *) files;
   VEC(struct FileMeta) meta;
-  VEC(SafeTensor) t; /* by name once st_open is done */
+  VEC(SafeTensor) t; /* sorted by name after st_open */
   char *header_text; /* while a header is read */
   size_t header_bytes;
-  json_t *index, *header; /* while they are read; freed by st_close after an error */
+  json_t *index, *header; /* while being read; st_close frees them after an error */
 };
 
 #define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
 
 /* ---- one tensor ---- */
 
-/* Fills the shape and the bytes that it needs. */
+/* Fills the shape and its number of bytes. */
 static weft_status read_shape(SafeTensor *t, const json_t *shape, size_t size,
                               weft_error *e) {
   if (!json_is_array(shape))
@@ -60,7 +60,7 @@ static weft_status read_shape(SafeTensor *t, const json_t *shape, size_t size,
   return WEFT_OK;
 }
 
-/* The bytes of a file that tensors may lie in. */
+/* The byte range of a file for tensor data. */
 typedef struct Span {
   const File *in;
   uint64_t begin, size;
@@ -111,7 +111,7 @@ static int by_place(const void *x, const void *y) {
   return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
 }
 
-/* The n tensors of one file must follow each other and fill its data. */
+/* The n tensors of a file must be contiguous and fill its data. */
 static weft_status check_places(SafeTensor *t, int n, const char *path, const Span *data,
                                 weft_error *e) {
   uint64_t end = data->begin, last = data->begin + data->size;
@@ -137,7 +137,7 @@ static void free_header(SafeTensors *s) {
   s->header_text = NULL;
 }
 
-/* Parses the header into s->header; `data` becomes what follows it. */
+/* Parses the header into s->header; `data` becomes the range behind it. */
 static weft_status read_header(SafeTensors *s, const File *file, Span *data,
                                weft_error *e) {
   const char *path = file->path;
@@ -188,7 +188,7 @@ static weft_status read_metadata(SafeTensors *s, const char *path, const json_t 
   return WEFT_OK;
 }
 
-/* Adds the tensors of one file; `path` lives in the arena. */
+/* Adds the tensors of one file; `path` is in the arena. */
 static weft_status add_file(SafeTensors *s, const char *path, weft_error *e) {
   File *file;
   Span data = {0};
@@ -205,7 +205,7 @@ static weft_status add_file(SafeTensors *s, const char *path, weft_error *e) {
   }
   free_header(s);
   file_keep_few(file, s->files.n);
-  /* Without tensors there may be no array yet to point into. */
+  /* Without tensors s->t.at may be NULL. */
   SafeTensor *added = s->t.n > before ? s->t.at + before : NULL;
   return check_places(added, s->t.n - before, path, &data, e);
 }
@@ -233,7 +233,7 @@ static const char *folder_of(Arena *a, const char *path) {
   return slash ? arena_strn(a, path, (size_t)(slash - path) + 1) : "";
 }
 
-/* A shard is a plain name: an index may not reach out of its folder. */
+/* A shard is a plain name: an index must not lead out of its folder. */
 static weft_status add_shard(SafeTensors *s, const char *index, const char *folder,
                              const char *shard, weft_error *e) {
   if (!*shard || strchr(shard, '/') || str_eq(shard, "..") || str_eq(shard, "."))
@@ -249,8 +249,8 @@ static int by_text(const void *x, const void *y) {
   return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-/* Every name of the map must be found in the file that the map says, and every tensor in
- * the map. */
+/* The map and the files must agree: each name is in the file that the map says, each
+ * tensor in the map. */
 static weft_status check_map(SafeTensors *s, const char *index, const char *folder,
                              json_t *map, weft_error *e) {
   const char *name;

@@ -1,6 +1,6 @@
 /* safetensors_write.c - lays out a safetensors file, whose tensors are then written in
- * any order. The bytes of a file follow from its content alone, and are those that the
- * safetensors library writes. */
+ * any order. The bytes of a file depend on its content only, and equal those of the
+ * safetensors library. */
 #include <stdlib.h>
 
 #include "vm/base/json.h"
@@ -54,9 +54,9 @@ static void write_entry(Json *j, const StWrite *t, uint64_t at) {
   json_close(j, '}');
 }
 
-/* The header, padded with spaces so that data starts at a multiple of 8; gives every
- * tensor its place in the data. `sorted` has room for all tensors. Returns the bytes of
- * data. */
+/* Writes the header, padded with spaces so that data starts at a multiple of 8, and
+ * assigns every tensor its offset in the data. `sorted` has room for all tensors. Returns
+ * the bytes of data. */
 static uint64_t write_header(Text *out, const StContent *c, const StWrite **sorted,
                              struct Extent *tensor) {
   Json j = {.out = out};
@@ -103,7 +103,7 @@ static StOut *out_new(const weft_alloc *a, const char *name, int n) {
   return o;
 }
 
-/* Begins the file, or joins the one of this temporary name. */
+/* Creates the file, or joins the one with this temporary name. */
 static weft_status begin(StOut *o, const Dir *in, const char *temporary,
                          const Text *header, weft_error *e) {
   uint64_t n = header->n;

@@ -1,17 +1,17 @@
-/* source.h - what a source of data gives: a stream of ids. data.c cuts it into samples.
+/* source.h - interface of a data source: a stream of ids, which data.c cuts into samples.
  *
- * A source is a file source_NAME.c with a row in sources.def and one in schema.def. Those
- * that read files use stream.c, which sees many files as one stream. */
+ * A source is a file source_NAME.c with a row in sources.def and one in schema.def.
+ * Sources that read files use stream.c, which presents many files as one stream. */
 #ifndef WEFT_IO_SOURCE_H
 #define WEFT_IO_SOURCE_H
 
 #include "io.h"
 
-/* A part of the stream: `n` ids of `width` bytes, the first of them at `first`. */
+/* One file of the stream: `n` ids of `width` bytes; `first` is where they begin. */
 typedef struct Part {
   File file;
-  const char *form; /* what was recognised; NULL: nothing to say */
-  uint64_t begin;   /* of the ids in the file */
+  const char *form; /* detected format; NULL: nothing to report */
+  uint64_t begin;   /* byte offset of the ids in the file */
   int width;        /* 1, 2, 4 or 8 */
   bool is_signed;
   int64_t first, n;
@@ -24,24 +24,24 @@ struct Data {
   Arena *arena;
   const struct Source *source;
   int64_t seq, vocab; /* synthetic: of the data; else of the model */
-  int64_t total;      /* ids in all; 0 = endless */
-  int64_t begin, end; /* those that samples are cut from */
-  bool val;           /* for validation */
+  int64_t total;      /* ids in the stream; 0 = endless */
+  int64_t begin, end; /* range of ids that samples are cut from */
+  bool val;           /* this is validation data */
   uint64_t seed;
   bool shuffle;
   Part *part;
   int nparts;
   Packed packed;
   struct Rows *rows;   /* NULL: samples are windows */
-  struct Blend *blend; /* NULL: all is one stream */
-  int number;          /* of this stream in a blend, from 1; 0: in none */
+  struct Blend *blend; /* NULL: a single stream */
+  int number;          /* number of this stream in a blend, from 1; 0: no blend */
   const char *described;
 };
 
 typedef struct Source {
-  /* Fills total, described and what the source needs. */
+  /* Sets total and described, and prepares the source. */
   weft_status (*open)(Data *d, const DataSpec *spec, weft_error *e);
-  /* The ids [at, at + n) of the stream, each below d->vocab. Thread-safe. */
+  /* Reads ids [at, at + n) of the stream, each below d->vocab. Thread-safe. */
   weft_status (*ids)(const Data *d, int64_t at, int64_t n, int32_t *out, weft_error *e);
   const char *unit, *id; /* "bytes", "byte": for messages */
 } Source;
@@ -50,7 +50,7 @@ typedef struct Source {
 #include "vm/plan/sources.def"
 
 /* ---- stream.c ---- */
-/* Finds the files of the spec and opens each: `form` says where its ids lie. */
+/* Finds the files of the spec and opens each: `form` finds the ids in one. */
 weft_status stream_open(Data *d, const DataSpec *spec,
                         weft_status (*form)(const Data *d, const DataSpec *spec, Part *p,
                                             weft_error *e),
@@ -58,12 +58,12 @@ weft_status stream_open(Data *d, const DataSpec *spec,
 weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out, weft_error *e);
 
 /* ---- megatron.c ---- */
-/* The path of the index of x.bin; NULL: the path does not end like that. */
+/* The path of the index of x.bin; NULL if the path does not end in .bin. */
 const char *megatron_index_of(Arena *a, const char *path);
-/* Opens the index beside p->file, if there is one. */
+/* Opens the index beside p->file if there is one; *is says so. */
 weft_status megatron_open(Arena *a, const Folders *in, Part *p, bool *is, weft_error *e);
-/* Where documents [k, k + n) of a part begin, as numbers of ids in the part. Document
- * p->documents is its end. */
+/* The first ids of documents [k, k + n) of a part, counted in the part. Document
+ * p->documents means its end. */
 weft_status megatron_documents(const Part *p, int64_t k, int64_t n, int64_t *first,
                                weft_error *e);
 
@@ -71,10 +71,10 @@ weft_status megatron_documents(const Part *p, int64_t k, int64_t n, int64_t *fir
 typedef struct Documents {
   const Data *data;
   int64_t at;          /* where the next document begins */
-  int64_t limit;       /* how far what follows holds */
-  const Part *indexed; /* NULL: its ends are separators */
-  int64_t next;        /* document of the index that is not read yet */
-  int known, nknown;   /* of `first`, which is read ahead */
+  int64_t limit;       /* end of the range in which ends are found the same way */
+  const Part *indexed; /* the part whose index gives the ends; NULL: separators do */
+  int64_t next;        /* first document of the index that is not in `first` */
+  int known, nknown;   /* entries of `first`, which is read ahead, used and in all */
   int64_t first[256];
   int64_t read, nread; /* ids [read, read + nread) are in `id` */
   int32_t id[1024];
@@ -83,14 +83,14 @@ weft_status documents_begin(Documents *w, const Data *d, int64_t at, weft_error 
 /* The length of the next document; 0 at the end of the data. */
 weft_status documents_next(Documents *w, int64_t *n, weft_error *e);
 
-/* ---- packed_rows.c ---- whole documents in rows of d->seq */
+/* ---- packed_rows.c ---- whole documents in rows of d->seq ids */
 typedef struct Rows {
-  int64_t n, filled; /* rows; tokens in them */
+  int64_t n, filled; /* rows; ids in them */
   int64_t stride;    /* rows from one mark to the next */
   int64_t *mark;     /* where rows 0, stride, 2 * stride ... begin */
 } Rows;
 size_t rows_bytes(void);
-/* Walks over all of the data. */
+/* Reads all document ends once. */
 weft_status rows_open(Data *d, weft_error *e);
 void rows_close(const weft_alloc *a, Rows *r);
 weft_status rows_sample(const Data *d, int64_t k, int32_t *tokens, int32_t *labels,
@@ -101,12 +101,12 @@ typedef struct Blend {
   Data **of;
   int n;
   int64_t cycle;  /* samples after which the order of streams repeats */
-  int64_t *share; /* of each stream, in a cycle */
-  uint16_t *turn; /* of each sample of a cycle: whose it is */
-  uint16_t *nth;  /* ... and its number among theirs */
+  int64_t *share; /* samples of each stream per cycle */
+  uint16_t *turn; /* the stream of each sample of a cycle */
+  uint16_t *nth;  /* ... and its number among that stream's samples */
 } Blend;
-/* The shortest cycle that gives each weight its exact share, or the longest there is,
- * where each has at least one sample. `share` of n may be NULL. */
+/* The shortest cycle that gives each weight its exact share; or the longest allowed,
+ * where each stream has at least one sample. `share` of n may be NULL. */
 int64_t blend_cycle(const double *weight, int n, int64_t *share);
 /* Fills share, turn and nth. */
 weft_status blend_fill(const weft_alloc *a, const double *weight, Blend *b,

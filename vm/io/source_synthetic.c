@@ -1,4 +1,4 @@
-/* source_synthetic.c - tokens that are made up, without an end. */
+/* source_synthetic.c - random tokens without an end. */
 #include "source.h"
 #include "vm/base/rng.h"
 

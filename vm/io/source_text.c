@@ -1,4 +1,4 @@
-/* source_text.c - the bytes of files; every byte is an id. */
+/* source_text.c - the bytes of text files as ids. */
 #include "source.h"
 
 static weft_status bytes(const Data *d, const DataSpec *spec, Part *p, weft_error *e) {

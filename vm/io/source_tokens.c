@@ -1,12 +1,12 @@
-/* source_tokens.c - files of token ids: raw ones of 16 or 32 bits, those that begin with
- * a header which is known here, and Megatron's with an index beside them. What is known
- * to be something else is an error. */
+/* source_tokens.c - files of token ids: raw ones of 16 or 32 bits, those with a known
+ * header, and Megatron's with an index beside them. A file that is recognized as another
+ * format is an error. */
 #include "source.h"
 
 #define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
 
-/* Headers of 256 int32 that some writers of tokens use: [0] a magic number, [1] a
- * version, [2] the number of ids, [3] their width where `width` is 0. */
+/* Headers of 256 int32 that some token writers use: [0] a magic number, [1] a version,
+ * [2] the number of ids, [3] their width if `width` is 0. */
 enum { HEADER_INTS = 256, HEADER_BYTES = 4 * HEADER_INTS };
 static const struct {
   int32_t magic, version;
@@ -20,12 +20,12 @@ static const struct {
 };
 enum { LLMC_EVAL = 20240522 };
 
-/* First bytes of files that are no token files of these forms. */
+/* First bytes of files of other formats. */
 static const struct {
   const char *bytes;
   int n;
   const char *what;
-} strangers[] = {
+} other_formats[] = {
     {"\x93NUMPY", 6, "a NumPy array (.npy): write its ids alone, array.tofile(...)"},
     {"PK\x03\x04", 4, "a zip archive (.npz, .pt)"},
     {"MMIDIDX", 7, "the index of Megatron's token files (.idx)"},
@@ -54,8 +54,8 @@ static weft_status read_header(Part *p, const int32_t *h, int format, weft_error
   return WEFT_OK;
 }
 
-/* A raw file does not say how wide its ids are. As 16-bit ids, 32-bit ones below 65536
- * are zero in every other place; so many zeros are no text. */
+/* A raw file does not say how wide its ids are. Read as 16 bits, 32-bit ids below 65536
+ * have a zero in every other place; real 16-bit ids do not have that many zeros. */
 static weft_status check_width(const Part *p, weft_error *e) {
   uint16_t id[4096];
   uint64_t n = MIN(p->file.size / sizeof *id, (uint64_t)LEN(id)) / 2 * 2;
@@ -88,7 +88,7 @@ static weft_status raw_form(const Data *d, const DataSpec *spec, Part *p, weft_e
   return check_width(p, e);
 }
 
-/* The header that the file begins with, of those that may be; -1: none. */
+/* The known header that the file begins with, among the allowed ones; -1: none. */
 static int header_of(const File *f, TokenFormat said, const int32_t *h) {
   for (int i = 0; i < LEN(formats) && f->size >= HEADER_BYTES; i++)
     if (h[0] == formats[i].magic && (said == TOKENS_AUTO || said == formats[i].of))
@@ -96,7 +96,7 @@ static int header_of(const File *f, TokenFormat said, const int32_t *h) {
   return -1;
 }
 
-/* What the plan says that the file is, it must be. */
+/* The error for a file without the header of the format that the plan names. */
 static weft_status no_header(const Part *p, TokenFormat said, weft_error *e) {
   if (said == TOKENS_LLMC)
     FAIL(p->file.path, "does not begin with a header of llm.c (20240520 or 20240801), as "
@@ -105,11 +105,12 @@ static weft_status no_header(const Part *p, TokenFormat said, weft_error *e) {
                      "format = \"automodel\" says");
 }
 
-static weft_status no_stranger(const Part *p, const int32_t *h, size_t n, weft_error *e) {
-  for (int i = 0; i < LEN(strangers); i++)
-    if (n >= (size_t)strangers[i].n &&
-        memcmp(h, strangers[i].bytes, (size_t)strangers[i].n) == 0)
-      FAIL(p->file.path, "is no token file but %s", strangers[i].what);
+static weft_status check_other_formats(const Part *p, const int32_t *h, size_t n,
+                                       weft_error *e) {
+  for (int i = 0; i < LEN(other_formats); i++)
+    if (n >= (size_t)other_formats[i].n &&
+        memcmp(h, other_formats[i].bytes, (size_t)other_formats[i].n) == 0)
+      FAIL(p->file.path, "is no token file but %s", other_formats[i].what);
   if (p->file.size >= HEADER_BYTES && h[0] == LLMC_EVAL)
     FAIL(p->file.path, "is no token file but one of llm.c's questions for evaluation");
   return WEFT_OK;
@@ -131,7 +132,7 @@ static weft_status tokens(const Data *d, const DataSpec *spec, Part *p, weft_err
   int header = header_of(&p->file, said, h);
   if (header >= 0) return read_header(p, h, header, e);
   if (said != TOKENS_AUTO) return no_header(p, said, e);
-  TRY(no_stranger(p, h, n, e));
+  TRY(check_other_formats(p, h, n, e));
   return raw_form(d, spec, p, e);
 }
 

@@ -6,7 +6,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "safetensors data is read as the machine's own numbers");
 
-/* One loop per type: `x` is an element, `value` what it is as a float. */
+/* One loop per type: `x` is an element, `value` its value as a float. */
 #define CONVERT(name, T, value)                                                          \
   static void name(const unsigned char *from, size_t n, float *to) {                     \
     for (size_t i = 0; i < n; i++) {                                                     \

@@ -1,5 +1,4 @@
-/* st_type.h - the element types of safetensors that weft reads; shared by reader and
- * writer. */
+/* st_type.h - safetensors' element types that weft reads and writes. */
 #ifndef WEFT_IO_ST_TYPE_H
 #define WEFT_IO_ST_TYPE_H
 

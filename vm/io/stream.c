@@ -1,5 +1,5 @@
-/* stream.c - many files as one stream of ids: which files match, where they may lie, and
- * reading. Files are in the byte order of their paths; each counts once. */
+/* stream.c - many files as one stream of ids: which files match, where they may be, and
+ * reading. Files are in byte order of their paths; each counts once. */
 #include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ typedef VEC(const char *) Paths;
 
 /* ---- which files ---- */
 
-/* The pattern below `dir`, in whose own name *, ? and [ mean themselves. */
+/* The pattern below `dir`; *, ? and [ in the name of `dir` itself are escaped. */
 static const char *full_pattern(Arena *a, const char *dir, const char *pattern) {
   if (pattern[0] == '/' || !dir || !*dir) return pattern;
   char *s = arena_alloc(a, 2 * strlen(dir) + 1), *p = s;
@@ -23,7 +23,7 @@ static const char *full_pattern(Arena *a, const char *dir, const char *pattern) 
   return arena_printf(a, "%s%s%s", s, p[-1] == '/' ? "" : "/", pattern);
 }
 
-/* Copies what glob found; an arena that is full jumps past `g`, so it is guarded. */
+/* The results of glob to copy. A full arena jumps past `g`, so the copy runs guarded. */
 typedef struct Copy {
   Arena *arena;
   const glob_t *g;
@@ -36,7 +36,7 @@ static void copy_paths(void *ud) {
     *VEC_PUSH(c->arena, *c->out) = arena_str(c->arena, c->g->gl_pathv[i]);
 }
 
-/* Adds what matches; none is no error here. */
+/* Adds matching files; no match is not an error here. */
 static weft_status add_matches(Arena *a, const char *full, Paths *out, weft_error *e) {
   glob_t g = {0};
   int found = glob(full, GLOB_ERR | GLOB_NOSORT, NULL, &g), why = errno;
@@ -53,7 +53,7 @@ static bool has_index(const DataSpec *spec) {
          (spec->format == TOKENS_AUTO || spec->format == TOKENS_MEGATRON);
 }
 
-/* Files, or what Megatron calls a prefix: x for x.bin and x.idx. */
+/* Adds files, or a Megatron prefix: x for x.bin and x.idx. */
 static weft_status add_named(Arena *a, const DataSpec *spec, const char *full, Paths *out,
                              weft_error *e) {
   int before = out->n;
@@ -62,7 +62,7 @@ static weft_status add_named(Arena *a, const DataSpec *spec, const char *full, P
   return add_matches(a, arena_printf(a, "%s.idx", full), out, e);
 }
 
-/* An index stands for the file that it is of. */
+/* Replaces an index (.idx) by its .bin. */
 static void follow_indices(Arena *a, Paths *p) {
   for (int i = 0; i < p->n; i++) {
     size_t n = strlen(p->at[i]);
@@ -71,8 +71,8 @@ static void follow_indices(Arena *a, Paths *p) {
   }
 }
 
-/* A relative pattern is looked for in the plan's folder, then in those of --data, until
- * one has a match. */
+/* Tries a relative pattern in the plan's folder, then in those of --data until one
+ * matches. */
 static weft_status find(Arena *a, const DataSpec *spec, const char *pattern, Paths *out,
                         weft_error *e) {
   int before = out->n, more = pattern[0] == '/' ? 0 : spec->nfolders;
@@ -88,7 +88,7 @@ static int by_text(const void *x, const void *y) {
   return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-/* In byte order, not the locale's, every file once: the stream is the same everywhere. */
+/* In byte order, not the locale's, without duplicates: equal everywhere. */
 static void sort_paths(Paths *p) {
   int n = 0;
   qsort(p->at, (size_t)p->n, sizeof *p->at, by_text);
@@ -109,7 +109,7 @@ static const char *count_text(Arena *a, int64_t n) {
   return arena_printf(a, "%.1f %c", x, unit[u]);
 }
 
-/* " (raw u16, Megatron)": each form once, in the order of files. */
+/* " (raw u16, Megatron)": each format once, in the order of files. */
 static const char *forms_text(Data *d) {
   const char *s = "";
   for (int i = 0; i < d->nparts; i++) {
@@ -165,8 +165,8 @@ weft_status stream_open(Data *d, const DataSpec *spec,
 
 /* ---- reading ---- */
 
-/* The last part that starts at or before `at`; empty parts are passed over, since a part
- * that follows one starts at the same place. */
+/* The last part that starts at or before `at`; empty parts, which start where the next
+ * one does, are skipped. */
 static const Part *part_at(const Data *d, int64_t at) {
   int lo = 0, hi = d->nparts - 1;
   while (lo < hi) {
@@ -191,7 +191,7 @@ static int64_t id_of(const unsigned char *p, int width, bool is_signed) {
   }
 }
 
-/* The ids [i, i + n) of one part. */
+/* Reads the ids [i, i + n) of one part. */
 static weft_status read_part(const Data *d, const Part *p, int64_t i, int64_t n,
                              int32_t *out, weft_error *e) {
   unsigned char chunk[8192];
