@@ -53,9 +53,10 @@ at most batch.seq tokens.
 ]],
 
   import = [[
-Makes a plan of settings of another system: NeMo AutoModel recipes (YAML). The plan is
-printed, or written to -o, and what became of each setting is said: translated, no effect
-here, not expressible; and what was assumed. Nothing of a file is run. key=value behind the
+Makes a plan of settings of another system: NeMo AutoModel recipes (YAML), DeepSpeed
+(JSON), accelerate config (YAML), Hugging Face's config.json, or a folder with one. The
+plan is printed, or written to -o, and what became of each setting is said: translated, no
+effect here, not expressible; and what was assumed. Nothing of a file is run. key=value behind the
 file, or --set key=value, takes the place of what the file says.
 
   -o FILE            the plan; a file that is there is not replaced. The report then goes

@@ -4,9 +4,11 @@ local model_field = use "import/model_field"
 local quote = use "import/quote"
 local rules = use "import/automodel_rules"
 local scalar = use "import/scalar"
+local values = use "import/values"
 
 local automodel = { name = "NeMo AutoModel",
-                    describe = "a recipe of NeMo AutoModel (step_scheduler, distributed)" }
+                    describe = "a recipe of NeMo AutoModel (step_scheduler, distributed)",
+                    absent = { none = true, None = true } }
 
 -- Groups that other systems' settings do not have.
 local TOPS = { step_scheduler = true, recipe = true, dist_env = true, recipe_args = true,
@@ -23,64 +25,6 @@ function automodel.is(leaves)
   return false
 end
 
--- ---- values ----
-
--- An integer of at least `least`; else the setting is refused.
-local function whole(book, key, least)
-  local value = book:value(key)
-  if value == nil then return nil end
-  local n = scalar.integer(value)
-  if not n or n < least then
-    book:refuse(key, string.format("%s = %s: expected an integer, at least %d", quote.shown(key),
-                                   quote.shown(value), least))
-    return nil
-  end
-  return n
-end
-
-local function positive(book, key)
-  local value = book:value(key)
-  if value == nil then return nil end
-  local n = scalar.number(value)
-  if not n or n < 0 or n == math.huge then
-    book:refuse(key, string.format("%s = %s: expected a number, at least 0", quote.shown(key),
-                                   quote.shown(value)))
-    return nil
-  end
-  return n
-end
-
--- Sizes of groups: none, null and what is below 1 are 1 there.
-local function degree(book, key)
-  local value = book:value(key)
-  if value == nil then return 1, false end
-  local n = scalar.integer(value)
-  if not n then return whole(book, key, 1) or 1, false end
-  return math.max(n, 1), n >= 1
-end
-
-local function flag(book, key)
-  local value = book:value(key)
-  if value == nil or value == true or value == false then return value end
-  book:refuse(key, string.format("%s = %s: expected true or false", quote.shown(key),
-                                 quote.shown(value)))
-end
-
-local function put_flag(book, plan, key, field)
-  local value = flag(book, key)
-  if value == nil then return end
-  plan:put(field, tostring(value), book:leaf(key))
-  book:translated(key, field)
-end
-
-local function put_whole(book, plan, key, field, least)
-  local n = whole(book, key, least)
-  if not n then return end
-  plan:put(field, quote.value(n), book:leaf(key))
-  book:translated(key, field)
-  return n
-end
-
 -- ---- the model ----
 
 local CLASSES = { Qwen3MoeConfig = "qwen3_moe", Qwen3Config = "qwen3", Qwen2Config = "qwen2",
@@ -88,7 +32,7 @@ local CLASSES = { Qwen3MoeConfig = "qwen3_moe", Qwen3Config = "qwen3", Qwen2Conf
                   DeepseekV3Config = "deepseek_v3" }
 -- Keys of a config that change nothing that is trained, or that are told in the rules.
 local PLAIN = { _target_ = true, pretrained_model_name_or_path = true, name_or_path = true,
-                trust_remote_code = true, use_cache = true, num_nextn_predict_layers = true }
+                trust_remote_code = true, use_cache = true }
 
 -- Keys of the model's config that the recipe sets: { key = { value =, leaves = } }.
 local function changes_of(book)
@@ -168,16 +112,10 @@ local function said_world(book)
   end
 end
 
-local function lcm(a, b)
-  local x, y = a, b
-  while y ~= 0 do x, y = y, x % y end
-  return a // x * b
-end
-
 -- Ranks that the layout needs at least.
 local function least_world(m)
   local stage = m.tp * m.cp * math.max(m.dp or 1, m.dp_replicate)
-  return m.pp * lcm(stage, m.ep)
+  return m.pp * values.lcm(stage, m.ep)
 end
 
 -- Whether the batch is whole microbatches on every rank; true if the settings do not say.
@@ -190,7 +128,7 @@ end
 
 -- The ranks that a plan has if nobody says how many: one machine, or as few as the layout takes.
 local function usual_world(book, m, least)
-  local world = lcm(least, 8)
+  local world = values.lcm(least, 8)
   if world <= 4 * math.max(least, 8) and batch_fits(book, m, world) then return world end
   return least
 end
@@ -225,7 +163,7 @@ local function put_mesh(book, plan, options)
   for _, axis in ipairs { "tp", "pp", "cp", "ep" } do
     local key = "distributed." .. axis .. "_size"
     local given
-    m[axis], given = degree(book, key)
+    m[axis], given = values.degree(book, key)
     if given and m[axis] > 1 then
       plan:put("mesh." .. axis, quote.value(m[axis]), book:leaf(key))
     end
@@ -233,7 +171,7 @@ local function put_mesh(book, plan, options)
       book:translated(key, "mesh." .. axis .. (m[axis] == 1 and ", 1 as without it" or ""))
     end
   end
-  local dp, dp_given = degree(book, "distributed.dp_size")
+  local dp, dp_given = values.degree(book, "distributed.dp_size")
   if dp_given and options.world then
     book:no_effect("distributed.dp_size", "--world says how many ranks there are")
   elseif dp_given then
@@ -243,7 +181,7 @@ local function put_mesh(book, plan, options)
   else
     book:no_effect("distributed.dp_size", "dp is what is left of the world, here too")
   end
-  m.dp_replicate = degree(book, "distributed.dp_replicate_size")
+  m.dp_replicate = values.degree(book, "distributed.dp_replicate_size")
   m.world = put_world(book, plan, m, options)
   if m.dp_replicate > 1 then
     plan:put("mesh.dp_replicate", quote.value(m.dp_replicate),
@@ -281,11 +219,11 @@ local function strategy_of(book)
 end
 
 local function put_prefetch(book, plan)
-  local on = flag(book, "distributed.enable_fsdp2_prefetch")
+  local on = values.flag(book, "distributed.enable_fsdp2_prefetch")
   for _, side in ipairs { "forward", "backward" } do
     local key = "distributed.fsdp2_" .. side .. "_prefetch_depth"
     if on then
-      put_whole(book, plan, key, "strategy." .. side .. "_prefetch_depth", 0)
+      values.put_whole(book, plan, key, "strategy." .. side .. "_prefetch_depth", 0)
     else
       book:no_effect(key, "distributed.enable_fsdp2_prefetch is not set")
     end
@@ -299,7 +237,7 @@ local function put_reshard(book, plan)
   local value = book:value(key)
   if value == nil then return end
   local n = scalar.integer(value)
-  if type(value) ~= "boolean" and not n then return flag(book, key) end
+  if type(value) ~= "boolean" and not n then return values.flag(book, key) end
   plan:put("strategy.reshard_after_forward", quote.value(n or value), book:leaf(key))
   book:translated(key, "strategy.reshard_after_forward")
 end
@@ -317,7 +255,7 @@ end
 
 local function put_sequence_parallel(book, plan, strategy, m)
   local key = "distributed.sequence_parallel"
-  local on = flag(book, key)
+  local on = values.flag(book, key)
   if not on then return book:no_effect(key, "it is off") end
   if strategy ~= "fsdp2" then
     return book:refuse(key, "AutoModel's " .. strategy .. " has no sequence parallelism")
@@ -333,7 +271,7 @@ local function put_strategy(book, plan, m)
   put_sequence_parallel(book, plan, strategy, m)
   if strategy == "fsdp2" then
     for _, name in ipairs(FSDP2) do
-      put_flag(book, plan, "distributed." .. name, "strategy." .. name)
+      values.put_flag(book, plan, "distributed." .. name, "strategy." .. name)
     end
     put_prefetch(book, plan)
     put_reshard(book, plan)
@@ -347,7 +285,7 @@ local function put_strategy(book, plan, m)
       end
     end
   end
-  local mb = strategy == "ddp" and positive(book, "distributed.bucket_cap_mb")
+  local mb = strategy == "ddp" and values.positive(book, "distributed.bucket_cap_mb")
   if mb then
     plan:put("strategy.bucket_bytes", quote.value(math.max(1, math.floor(mb * 1048576))),
              book:leaf "distributed.bucket_cap_mb")
@@ -376,19 +314,6 @@ local function put_recompute(book, plan)
               .. "of attention again: other memory")
 end
 
-local TYPES = { bfloat16 = "bf16", bf16 = "bf16", float16 = "f16", fp16 = "f16", half = "f16",
-                float32 = "f32", fp32 = "f32", float = "f32" }
-local function type_of(book, key)
-  local value = book:value(key)
-  if value == nil then return nil end
-  local known = TYPES[string.gsub(string.lower(tostring(value)), "^torch%.", "")]
-  if not known then
-    book:refuse(key, string.format("%s = %s: the types here are f32, bf16 and f16",
-                                   quote.shown(key), quote.shown(value)))
-  end
-  return known
-end
-
 -- FSDP2 computes in bf16 and sums gradients in f32 unless it is told otherwise; DDP has the
 -- type of the weights.
 local function put_precision(book, plan, strategy)
@@ -396,7 +321,7 @@ local function put_precision(book, plan, strategy)
   if strategy == "fsdp2" then
     compute, from = "bf16", "AutoModel's default for fsdp2"
     for _, key in ipairs { "distributed.mp_policy.param_dtype", "distributed.autocast_dtype" } do
-      local known = type_of(book, key)
+      local known = values.type_of(book, key)
       if known then compute, from = known, book:leaf(key) end
       book:translated(key, "precision.param_dtype")
     end
@@ -405,7 +330,7 @@ local function put_precision(book, plan, strategy)
   if key and book:value(key) == "auto" then
     book:cannot(key, "weights have the type of their files; here master weights are f32")
   elseif key then
-    weights = type_of(book, key)
+    weights = values.type_of(book, key)
     if weights == "f32" then
       book:translated(key, "f32 master weights, as there are always")
     elseif weights then
@@ -416,7 +341,7 @@ local function put_precision(book, plan, strategy)
   compute = compute or weights or "bf16"
   plan:put("precision.param_dtype", quote.text(compute), from or key and book:leaf(key)
            or "the type of most public weights")
-  local reduce = type_of(book, "distributed.mp_policy.reduce_dtype")
+  local reduce = values.type_of(book, "distributed.mp_policy.reduce_dtype")
   if reduce == "f16" then
     book:refuse("distributed.mp_policy.reduce_dtype", "gradients are summed in f32 or bf16")
   elseif reduce then
@@ -454,7 +379,7 @@ end
 -- of pp; the first ones have one layer more where it does not divide.
 local function put_stages(book, plan, m, schedule, layers)
   local prefix = "distributed.pipeline."
-  local each = whole(book, prefix .. "layers_per_stage", 1)
+  local each = values.whole(book, prefix .. "layers_per_stage", 1)
   local round = book:value(prefix .. "round_virtual_stages_to_pp_multiple")
   local virtual = ONE_STAGE[schedule] and 1 or 2
   if each then
@@ -509,7 +434,7 @@ local function put_moe(book, plan, m)
   for _, name in ipairs { "ignore_router_for_ac", "reshard_after_forward" } do
     local key = "distributed.moe." .. name
     if m.ep > 1 then
-      put_flag(book, plan, key, "moe." .. name)
+      values.put_flag(book, plan, key, "moe." .. name)
     else
       book:no_effect(key, "experts are not cut: ep is 1")
     end
@@ -534,12 +459,12 @@ end
 local ASSUMED_SEQ = 2048
 
 local function sequence_of(book, config)
-  local size = whole(book, "packed_sequence.packed_sequence_size", 0)
+  local size = values.whole(book, "packed_sequence.packed_sequence_size", 0)
   if size and size > 0 then return size, "packed_sequence.packed_sequence_size" end
   for _, key in ipairs { "packed_sequence.pack_size", "dataset.seq_len", "dataset.seq_length",
                          "dataset.max_length", "dataloader.collate_fn.max_length",
                          "distributed.pipeline.pp_seq_len", "recipe_args.seq_length" } do
-    local n = whole(book, key, 1)
+    local n = values.whole(book, key, 1)
     if n then return n, key end
   end
   local most = scalar.integer(config.max_position_embeddings or ASSUMED_SEQ) or ASSUMED_SEQ
@@ -547,8 +472,8 @@ local function sequence_of(book, config)
 end
 
 local function put_batch(book, plan, m, config)
-  local global = put_whole(book, plan, "step_scheduler.global_batch_size", "batch.global", 1)
-  local locally = whole(book, "step_scheduler.local_batch_size", 1)
+  local global = values.put_whole(book, plan, "step_scheduler.global_batch_size", "batch.global", 1)
+  local locally = values.whole(book, "step_scheduler.local_batch_size", 1)
   local micro, micro_key = locally, "step_scheduler.local_batch_size"
   if not global then
     global = (locally or 1) * m.dp
@@ -556,7 +481,7 @@ local function put_batch(book, plan, m, config)
     book:assume("batch.global", string.format("%d sequences: one local batch on each rank", global))
   end
   if m.pp > 1 then
-    micro = whole(book, "distributed.pipeline.pp_microbatch_size", 1)
+    micro = values.whole(book, "distributed.pipeline.pp_microbatch_size", 1)
     micro_key = "distributed.pipeline.pp_microbatch_size"
     book:translated(micro_key, "batch.micro")
   end
@@ -610,25 +535,9 @@ local function put_kind(book, decay)
   end
 end
 
-local function put_betas(book, plan)
-  local leaf = book:leaf "optimizer.betas"
-  if not leaf or leaf.value == scalar.null then return end
-  local list = type(leaf.value) == "table" and leaf.value or {}
-  local a, b = scalar.number(list[1]), scalar.number(list[2])
-  if type(leaf.value) == "string" then
-    a, b = string.match(leaf.value, "^[%[(]%s*([%d.]+)%s*,%s*([%d.]+)%s*[%])]$")
-    a, b = a and tonumber(a), b and tonumber(b)
-  end
-  if not a or not b or #list > 2 then
-    return book:refuse(leaf.key, "optimizer.betas: expected two numbers")
-  end
-  plan:put("optimizer.betas", quote.value { a, b }, leaf)
-  book:translated(leaf.key, "optimizer.betas")
-end
-
 -- Steps of the rise to the full rate: as given, as a share of the run, or AutoModel's default.
 local function warmup_of(book, steps)
-  local n = whole(book, "lr_scheduler.lr_warmup_steps", 0)
+  local n = values.whole(book, "lr_scheduler.lr_warmup_steps", 0)
   if n then return n, "lr_scheduler.lr_warmup_steps" end
   return steps and math.min(1000, steps // 10) or 0
 end
@@ -651,11 +560,11 @@ local function put_rate(book, plan, lr, steps)
   book:translated(key, "optimizer.lr.max")
   local warmup, warmup_key = warmup_of(book, steps)
   if style ~= "constant" then
-    local least = positive(book, "lr_scheduler.min_lr")
+    local least = values.positive(book, "lr_scheduler.min_lr")
     plan:put("optimizer.lr.min", quote.value(least or tonumber(string.format("%.9g", lr / 100))),
              book:leaf "lr_scheduler.min_lr" or "AutoModel's default: 1 % of lr")
     book:translated("lr_scheduler.min_lr", "optimizer.lr.min")
-    if put_whole(book, plan, "lr_scheduler.lr_decay_steps", "optimizer.lr.steps", 1) == nil
+    if values.put_whole(book, plan, "lr_scheduler.lr_decay_steps", "optimizer.lr.steps", 1) == nil
       and steps then
       plan:put("optimizer.lr.steps", quote.value(steps), "AutoModel's default: all steps")
     end
@@ -665,7 +574,7 @@ local function put_rate(book, plan, lr, steps)
   plan:put("optimizer.lr.warmup", quote.value(warmup), warmup_key and book:leaf(warmup_key)
            or "AutoModel's default: a tenth of the steps, at most 1000")
   if warmup_key then book:translated(warmup_key, "optimizer.lr.warmup") end
-  local first = positive(book, "lr_scheduler.init_lr")
+  local first = values.positive(book, "lr_scheduler.init_lr")
   if warmup == 0 then
     book:no_effect("lr_scheduler.init_lr", "there is no warmup")
   elseif first == 0 then
@@ -681,15 +590,15 @@ local STATES = { ["torch.float32"] = "f32", ["torch.bfloat16"] = "bf16" }
 
 local function put_optimizer(book, plan, steps)
   plan:head("optimizer", "weft.adamw")
-  local lr = positive(book, "optimizer.lr")
+  local lr = values.positive(book, "optimizer.lr")
   if lr then put_rate(book, plan, lr, steps) end
-  put_betas(book, plan)
+  values.put_pair(book, plan, "optimizer.betas", "optimizer.betas")
   for _, key in ipairs { "optimizer.eps", "optimizer.epsilon" } do
-    local eps = positive(book, key)
+    local eps = values.positive(book, key)
     if eps then plan:put("optimizer.eps", quote.value(eps), book:leaf(key)) end
     book:translated(key, "optimizer.eps")
   end
-  local decay = positive(book, "optimizer.weight_decay") or 0
+  local decay = values.positive(book, "optimizer.weight_decay") or 0
   plan:put("optimizer.weight_decay", quote.value(decay), book:leaf "optimizer.weight_decay"
            or "Adam's default")
   if decay > 0 then
@@ -699,7 +608,7 @@ local function put_optimizer(book, plan, steps)
     book:translated("optimizer.weight_decay", "optimizer.weight_decay")
   end
   put_kind(book, decay)
-  local clip = positive(book, "clip_grad_norm.max_norm")
+  local clip = values.positive(book, "clip_grad_norm.max_norm")
   plan:put("optimizer.clip", quote.value(clip or 1.0), book:leaf "clip_grad_norm.max_norm"
            or "AutoModel's default")
   book:translated("clip_grad_norm.max_norm", "optimizer.clip")
@@ -746,7 +655,7 @@ local function put_data(book, plan)
 end
 
 local function put_train(book, plan)
-  local steps = put_whole(book, plan, "step_scheduler.max_steps", "train.steps", 1)
+  local steps = values.put_whole(book, plan, "step_scheduler.max_steps", "train.steps", 1)
   if steps then
     book:no_effect("step_scheduler.num_epochs", "step_scheduler.max_steps says how long")
   else
@@ -755,17 +664,11 @@ local function put_train(book, plan)
     book:assume("train.steps", "100, as without it: the settings count epochs, or nothing")
   end
   for _, key in ipairs { "rng.seed", "seed" } do
-    put_whole(book, plan, key, "train.seed", 0)
+    values.put_whole(book, plan, key, "train.seed", 0)
   end
   book:cannot("step_scheduler.val_every_steps",
               "there is no evaluation without data for it: see data.val and train.eval_every")
   return steps
-end
-
--- A folder below the plan's, as plans have it.
-local function folder_of(text)
-  return not string.find(text, "^[/~]") and not string.find(text, "%.%.")
-    and not string.find(text, "[%c\x7f-\xff$]") and #text > 0 and #text < 200
 end
 
 local function put_consolidated(book, plan)
@@ -787,7 +690,7 @@ local function put_checkpoint(book, plan)
     return book:no_effect(every, "checkpoint.enabled is false")
   end
   local key, dir = "checkpoint.checkpoint_dir", book:value "checkpoint.checkpoint_dir"
-  if dir ~= nil and type(dir) == "string" and folder_of(dir) then
+  if dir ~= nil and type(dir) == "string" and values.folder(dir) then
     plan:put("checkpoint.dir", quote.text(dir), book:leaf(key))
     book:translated(key, "checkpoint.dir")
   else
@@ -798,13 +701,13 @@ local function put_checkpoint(book, plan)
     end
   end
   book:translated("checkpoint.enabled", "checkpoint")
-  put_whole(book, plan, every, "checkpoint.every", 0)
-  put_flag(book, plan, "checkpoint.is_async", "checkpoint.async")
+  values.put_whole(book, plan, every, "checkpoint.every", 0)
+  values.put_flag(book, plan, "checkpoint.is_async", "checkpoint.async")
   put_consolidated(book, plan)
 end
 
 local function put_timeout(book, plan)
-  local minutes = positive(book, "dist_env.timeout_minutes")
+  local minutes = values.positive(book, "dist_env.timeout_minutes")
   if not minutes or minutes == 0 then return end
   plan:put("comm.timeout", quote.value(math.min(minutes * 60, 1000000)),
            book:leaf "dist_env.timeout_minutes")

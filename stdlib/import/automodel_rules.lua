@@ -1,33 +1,8 @@
 -- automodel_rules.lua - NeMo AutoModel's settings that do not take part in the plan: a row each,
 -- { key or prefix.*, what, text }; see ledger.lua. The others are in automodel.lua.
-local quote = use "import/quote"
-
-local function none(key, why) return { key, "no_effect", why } end
-local function cannot(key, change) return { key, "cannot", change } end
-
--- Without effect for one of these values; else `change`.
-local function unless(key, values, why, change)
-  return { key, function(book, leaf)
-    for _, value in ipairs(values) do
-      if leaf.value == value then return book:no_effect(leaf.key, why) end
-    end
-    book:cannot(leaf.key, change)
-  end }
-end
-local function off(key, change)
-  return unless(key, { false, 0, "0", "" }, "it is off", change)
-end
-
--- All of a group by its switch.
-local function switched(group, switch, why, change)
-  return { group .. ".*", function(book, leaf)
-    if book:value(group .. "." .. switch) then
-      book:cannot(leaf.key, change)
-    else
-      book:no_effect(leaf.key, why)
-    end
-  end }
-end
+local rule = use "import/rule"
+local none, cannot, unless, off, switched =
+  rule.none, rule.cannot, rule.unless, rule.off, rule.switched
 
 local KERNELS = "which kernels compute does not change the plan; on GPUs see attention_backend"
 local LORA = "LoRA trains small factors beside frozen weights: here all parameters train, with "
@@ -126,8 +101,8 @@ return {
   unless("freeze_config.freeze_embeddings", { false }, "they train",
          "embeddings train, with gradients and optimizer state"),
   none("freeze_config.*", "the plan has no such part"),
-  switched("quantization", "load_in_4bit", "it is off", "weights are not quantized"),
-  switched("fp8", "enabled", "it is off",
+  switched("quantization", "load_in_4bit", "weights are not quantized"),
+  switched("fp8", "enabled",
            "products are computed in the type of precision, not in fp8: other numbers, and less speed"),
   none("compile.*", "plans are compiled always"),
   none("autocast.*", "precision says it"),

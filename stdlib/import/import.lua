@@ -7,13 +7,18 @@ local quote = use "import/quote"
 local read_settings = use "read_settings"
 local tree = use "import/tree"
 
-local systems = { use "import/automodel" }
+local systems = { use "import/automodel", use "import/deepspeed", use "import/accelerate",
+                  use "import/huggingface" }
 
-local function settings_of(file)
-  if not string.find(file, "%.ya?ml$") and not string.find(file, "%.json$") then
-    fail(string.format("%s: weft import reads .yaml, .yml and .json files", quote.shown(file)))
+-- A folder is that of a model.
+local function settings_of(file, folder)
+  if folder then file = string.gsub(file, "/*$", "") .. "/config.json" end
+  local json = string.find(file, "%.json$") ~= nil
+  if not json and not string.find(file, "%.ya?ml$") then
+    fail(string.format("%s: weft import reads .yaml, .yml and .json files, and folders with a "
+                       .. "config.json", quote.shown(file)))
   end
-  return read_settings(file), string.find(file, "%.json$") ~= nil
+  return read_settings(file), json
 end
 
 local function system_of(leaves, file)
@@ -26,11 +31,11 @@ local function system_of(leaves, file)
                      quote.shown(file), table.concat(names, "; ")))
 end
 
-local function base_of(file) return string.match(file, "([^/]*)$") end
+local function base_of(file) return string.match(file, "([^/]*)/*$") end
 
 -- "recipe.yaml" -> "recipe": a name for a plan.
 local function name_of(file)
-  local name = string.gsub(base_of(file), "%.%w+$", "")
+  local name = string.gsub(string.gsub(base_of(file), "%.ya?ml$", ""), "%.json$", "")
   name = string.gsub(name, "[^%w_.-]", "_")
   return name ~= "" and string.sub(name, 1, 60) or "imported"
 end
@@ -130,15 +135,15 @@ local function json_of(book, system, file, text)
 end
 
 return function(args)
-  local node, json = settings_of(args.file)
+  local node, json = settings_of(args.file, args.folder)
   if node.kind ~= "map" then fail(quote.shown(args.file) .. ": is no table of settings") end
-  local leaves = tree.leaves(node, base_of(args.file), json)
+  local leaves = tree.leaves(node, args.folder and "config.json" or base_of(args.file), json)
   for _, word in ipairs(args.set) do tree.override(leaves, word) end
   for _, word in ipairs(args.words) do tree.override(leaves, word) end
   local system = system_of(leaves, args.file)
-  local book, plan = ledger.new(leaves), plan_text.new()
+  local book, plan = ledger.new(leaves, system.absent), plan_text.new()
   plan:put("name", quote.text(name_of(args.file)))
-  system.translate(book, plan, { world = args.world, model = args.model })
+  system.translate(book, plan, { world = args.world, model = args.model, node = node })
   local text = #book.refused == 0 and plan_of(book, plan, system, args.file) or nil
   return { ok = text ~= nil, plan = text, text = report_of(book, system, args.file),
            json = json_of(book, system, args.file, text) }

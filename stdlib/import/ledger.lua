@@ -12,16 +12,15 @@ ledger.lists = {
   { "not_expressible", "not expressible" },
 }
 
-function ledger.new(leaves)
-  return setmetatable({ leaves = leaves, assumed = {}, refused = {} }, ledger)
+-- `absent`: texts that mean the same as a setting that is not given.
+function ledger.new(leaves, absent)
+  return setmetatable({ leaves = leaves, absent = absent, assumed = {}, refused = {} }, ledger)
 end
 
--- The value of a key; nil: it is not given, or null, or "none", which mean the same.
+-- The value of a key; nil: it is not given, or null, or absent.
 function ledger:value(key)
   local leaf = self.leaves.at[key]
-  if not leaf or leaf.value == scalar.null or leaf.value == "none" or leaf.value == "None" then
-    return nil
-  end
+  if not leaf or leaf.value == scalar.null or self.absent[leaf.value] then return nil end
   return leaf.value
 end
 

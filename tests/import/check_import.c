@@ -13,16 +13,17 @@ static void put(const char *name, const char *text) {
   scratch_put(name, text, strlen(text));
 }
 
-/* Imports the recipe with more arguments; the plan must pass check. Returns the
- * report. */
-static const char *import(const char *more) {
+/* Imports a file with more arguments; the plan must pass check. Returns the report. */
+static const char *import_file(const char *file, const char *more) {
   process_run(SECONDS, "rm -f a.lua");
-  Outcome o = process_run(SECONDS, "$weft import a.yaml -o a.lua %s", more);
+  Outcome o = process_run(SECONDS, "$weft import %s -o a.lua %s", file, more);
   ck_assert_msg(o.code == 0, "%d: %s%s", o.code, o.out, o.err);
   Outcome c = process_run(SECONDS, "$weft check -q a.lua");
   ck_assert_msg(c.code == 0, "%s\n%s", c.err, scratch_get(scratch_path("a.lua")));
   return o.out;
 }
+
+static const char *import(const char *more) { return import_file("a.yaml", more); }
 
 static void has(const char *text, const char *what) {
   ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
@@ -212,6 +213,107 @@ START_TEST(wrong_values_are_refused) {
 }
 END_TEST
 
+/* ---- settings that name no model ---- */
+
+static const char ds[] =
+    "{\n\t\"train_batch_size\": 64,\n\t\"train_micro_batch_size_per_gpu\": 2,\n"
+    "\t\"gradient_accumulation_steps\": 4,\n"
+    "\t\"zero_optimization\": {\n\t\t\"stage\": 3,\n\t\t\"overlap_comm\": true,\n"
+    "\t\t\"reduce_bucket_size\": 5e7,\n"
+    "\t\t\"stage3_param_persistence_threshold\": \"auto\",\n"
+    "\t\t\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true},\n"
+    "\t\t\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"\\/x\"}\n\t},\n"
+    "\t\"fp16\": {\"enabled\": true, \"initial_scale_power\": 12, \"loss_scale_window\": "
+    "500},\n"
+    "\t\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 3e-5, \"betas\": [0.8, "
+    "0.999]}},\n"
+    "\t\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_num_steps\": "
+    "7,\n"
+    "\t\t\"warmup_max_lr\": 1e-4, \"total_num_steps\": 80}}\n}\n";
+
+START_TEST(deepspeed_becomes_a_plan) {
+  put("ds.json", ds);
+  const char *report = import_file("ds.json", "--model llama3.2-1b");
+  plan_has("world = 8,  -- the batches of all ranks are the step's");
+  plan_has("global = 64,  -- ds.json:2: train_batch_size");
+  plan_has("micro = 2,  -- ds.json:3");
+  plan_has("\"zero\",");
+  plan_has("stage = 3,  -- ds.json:6");
+  plan_has("overlap_grad_reduce = true,");
+  plan_has("reduce_bucket_size = 50000000,");
+  plan_has("param_persistence_threshold = 20480,  -- \"auto\" is 10 * hidden_size");
+  plan_has("offload_optimizer = \"cpu\",");
+  plan_has("offload_param = \"cpu\",");
+  plan_has("param_dtype = \"f16\",");
+  plan_has("init_scale = 4096,");
+  plan_has("growth_interval = 500,");
+  plan_has("lr = weft.linear {");
+  plan_has("max = 0.0001,");
+  plan_has("warmup = 7,");
+  plan_has("steps = 80,");
+  plan_has("betas = { 0.8, 0.999 },");
+  plan_has("clip = 0,  -- DeepSpeed's default");
+  has(report, "offload_param.device = nvme: nothing is offloaded to files");
+  import_file("ds.json", "--model llama3.2-1b --world 4 gradient_accumulation_steps=8");
+  plan_has("world = 4,  -- --world");
+  fails(1, "ds.json", "--model llama3.2-1b --world 16",
+        "ds.json:2: error: 64 is not 2 a rank times 4 accumulated times 16");
+  fails(1, "ds.json", "", "ds.json: error: the settings name no model");
+  fails(1, "ds.json", "--model llama3.2-1b zero_optimization.stage=4", "stage 4");
+}
+END_TEST
+
+START_TEST(accelerate_becomes_a_plan) {
+  put("acc.yaml",
+      "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n"
+      "num_processes: 16\nnum_machines: 2\nmixed_precision: bf16\n"
+      "main_training_function: main\nfsdp_config:\n"
+      "  fsdp_sharding_strategy: HYBRID_SHARD\n  fsdp_offload_params: false\n"
+      "  fsdp_activation_checkpointing: true\n  fsdp_use_orig_params: true\n");
+  const char *report = import_file("acc.yaml", "--model qwen3-8b");
+  plan_has("\"fsdp2\",  -- acc.yaml:8");
+  plan_has("reshard_after_forward = true,");
+  plan_has("world = 16,  -- acc.yaml:3");
+  plan_has("dp_replicate = 2,");
+  plan_has("precision = \"bf16\",");
+  plan_has("recompute = \"full\",");
+  has(report,
+      "acc.yaml:11: fsdp_config.fsdp_use_orig_params = true: the units of the model");
+  import_file("acc.yaml",
+              "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=3 num_machines=1");
+  plan_has("\"ddp\",");
+  import_file("acc.yaml", "--model qwen3-8b distributed_type=DEEPSPEED "
+                          "deepspeed_config.zero_stage=2 "
+                          "deepspeed_config.offload_optimizer_device=cpu");
+  plan_has("stage = 2,");
+  plan_has("offload_optimizer = \"cpu\",");
+  fails(1, "acc.yaml", "--model qwen3-8b distributed_type=XLA", "XLA: expected FSDP");
+  fails(1, "acc.yaml", "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=SOME",
+        "expected FULL_SHARD");
+}
+END_TEST
+
+START_TEST(a_folder_with_a_config_becomes_a_plan) {
+  process_run(SECONDS, "mkdir m.v2");
+  put("m.v2/config.json",
+      "{\"model_type\": \"qwen2\", \"hidden_size\": 64, \"num_hidden_layers\": 2,\n"
+      "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"intermediate_size\": "
+      "96,\n"
+      "\"vocab_size\": 320, \"torch_dtype\": \"float16\", \"sep_token_id\": null,\n"
+      "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2.0},\n"
+      "\"max_position_embeddings\": 512}");
+  const char *report = import_file("m.v2", "--world 2");
+  plan_has("\"qwen2\",  -- config.json:1: model_type");
+  plan_has("rope_scaling = { factor = 2.0, rope_type = \"yarn\" },");
+  plan_has("name = \"m.v2\",");
+  plan_has("precision = \"f16\",");
+  plan_has("seq = 512,");
+  has(report, "sep_token_id = null: null is as if it were not given");
+  put("m.v2/config.json", "{\"model_type\": \"t5\"}");
+  fails(1, "m.v2", "", "the architecture \"t5\" is not in weft");
+}
+END_TEST
+
 /* ---- what files may hold ---- */
 
 #define HEAD                                                                             \
@@ -366,6 +468,9 @@ Suite *import_suite(void) {
   tcase_add_test(c, words_behind_the_file_take_its_place);
   tcase_add_test(c, models_by_name_folder_and_class);
   tcase_add_loop_test(c, wrong_values_are_refused, 0, LEN(wrong));
+  tcase_add_test(c, deepspeed_becomes_a_plan);
+  tcase_add_test(c, accelerate_becomes_a_plan);
+  tcase_add_test(c, a_folder_with_a_config_becomes_a_plan);
   tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));
   tcase_add_test(c, bombs_are_refused);
   tcase_add_loop_test(c, values_stay_in_strings_and_comments, 0, LEN(tricks));

@@ -1,6 +1,7 @@
 /* import.c - weft import: takes settings of another system, gives a plan and says what
  * became of each setting. The translation is stdlib/import/import.lua. */
 #include <lauxlib.h>
+#include <sys/stat.h>
 
 #include "bindings/cli/cli.h"
 #include "bindings/import/settings.h"
@@ -38,6 +39,9 @@ static void push_arguments(lua_State *L, const Cli *cli) {
   lua_newtable(L);
   lua_pushstring(L, cli->arg[0]);
   lua_setfield(L, -2, "file");
+  struct stat st;
+  lua_pushboolean(L, stat(cli->arg[0], &st) == 0 && S_ISDIR(st.st_mode));
+  lua_setfield(L, -2, "folder");
   put_list(L, "words", cli->arg + 1, cli->narg - 1);
   put_list(L, "set", cli->set, cli->nset);
   lua_pushstring(L, cli->model);

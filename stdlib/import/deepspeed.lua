@@ -1,0 +1,369 @@
+-- deepspeed.lua - DeepSpeed's JSON as fields of a plan. It names no model (--model does). What is
+-- "auto" there is filled in by Hugging Face's Trainer, from arguments that are not in the file:
+-- then its defaults are assumed, and said.
+local model_field = use "import/model_field"
+local quote = use "import/quote"
+local rule = use "import/rule"
+local scalar = use "import/scalar"
+local values = use "import/values"
+
+local deepspeed = { name = "DeepSpeed", absent = { auto = true },
+                    describe = "a configuration of DeepSpeed (zero_optimization, train_batch_size)" }
+
+local TOPS = { zero_optimization = true, train_batch_size = true, gradient_clipping = true,
+               train_micro_batch_size_per_gpu = true, zero_allow_untested_optimizer = true,
+               steps_per_print = true, wall_clock_breakdown = true }
+
+function deepspeed.is(leaves)
+  for _, leaf in ipairs(leaves) do
+    if TOPS[string.match(leaf.key, "^[^.]*")] then return true end
+  end
+  return false
+end
+
+local COMPRESSED = "weights and activations are not quantized or pruned"
+local ALWAYS = "gradients and parameters lie in one flat buffer, and are cut as the stage says"
+
+local rules = {
+  rule.none("zero_optimization.contiguous_gradients", ALWAYS),
+  rule.none("zero_optimization.reduce_scatter", ALWAYS),
+  rule.none("zero_optimization.allgather_partitions", ALWAYS),
+  rule.none("zero_optimization.round_robin_gradients", ALWAYS),
+  rule.none("zero_optimization.sub_group_size", ALWAYS),
+  rule.none("zero_optimization.elastic_checkpoint", "checkpoints load on any mesh"),
+  rule.none("zero_optimization.allgather_bucket_size",
+            "parameters are gathered in the buckets in which gradients are reduced"),
+  rule.none("zero_optimization.stage3_prefetch_bucket_size",
+            "gathers start ahead by calls of units: strategy.forward_prefetch_depth"),
+  rule.none("zero_optimization.prefetch_bucket_size",
+            "gathers start ahead by calls of units: strategy.forward_prefetch_depth"),
+  rule.none("zero_optimization.stage3_max_live_parameters",
+            "whole at a time are the units that the prefetch depths allow"),
+  rule.none("zero_optimization.max_live_parameters",
+            "whole at a time are the units that the prefetch depths allow"),
+  rule.none("zero_optimization.stage3_max_reuse_distance",
+            "whole at a time are the units that the prefetch depths allow"),
+  rule.none("zero_optimization.max_reuse_distance",
+            "whole at a time are the units that the prefetch depths allow"),
+  rule.none("zero_optimization.stage3_gather_16bit_weights_on_model_save",
+            "weft ckpt export writes whole weights"),
+  rule.none("zero_optimization.gather_16bit_weights_on_model_save",
+            "weft ckpt export writes whole weights"),
+  rule.none("zero_optimization.ignore_unused_parameters", "which parameters a plan uses is known"),
+  rule.off("zero_optimization.stage3_model_persistence_threshold",
+           "a limit for all whole parameters together: strategy.param_persistence_threshold is one "
+           .. "for each"),
+  rule.off("zero_optimization.zero_quantized_weights", COMPRESSED),
+  rule.off("zero_optimization.zero_quantized_gradients", COMPRESSED),
+  rule.off("zero_optimization.zero_quantized_nontrainable_weights", COMPRESSED),
+  rule.off("zero_optimization.mics_shard_size",
+           "shards within groups: strategy.zero_hpz_partition_size, or fsdp2 with mesh.dp_replicate"),
+  rule.none("zero_optimization.offload_param.*", "buffers of the host are those that the plan needs"),
+  rule.none("zero_optimization.offload_optimizer.*",
+            "buffers of the host are those that the plan needs"),
+  rule.off("bf16.bf16_master_weights_and_grads",
+           "master weights and sums are f32 here: more memory, better sums"),
+  rule.off("bf16.bf16_optimizer_states", "averages in bf16 are optimizer.state_dtype = \"bf16\""),
+  rule.none("bf16.*", "precision says it"),
+  rule.none("fp16.auto_cast", "inputs are token ids"),
+  rule.none("fp16.*", "precision says it"),
+  rule.switched("torch_autocast", "enabled", "precision says which type computes: other ops may "
+                .. "keep f32 there"),
+  rule.none("activation_checkpointing.contiguous_memory_optimization", "memory is planned always"),
+  rule.off("activation_checkpointing.partition_activations",
+           "inputs of layers that run again are not cut over tp: sequence_parallel does that"),
+  rule.off("activation_checkpointing.cpu_checkpointing", "inputs of layers stay on the device"),
+  rule.none("activation_checkpointing.*",
+            "which layers run again is said by the model's code there, here by recompute"),
+  rule.cannot("compression_training.*", COMPRESSED), rule.cannot("quantize_training.*", COMPRESSED),
+  rule.cannot("eigenvalue.*", COMPRESSED), rule.cannot("weight_quantization.*", COMPRESSED),
+  rule.switched("data_efficiency", "enabled", "samples have all their tokens in all layers"),
+  rule.switched("curriculum_learning", "enabled", "sequences have one length"),
+  rule.switched("progressive_layer_drop", "enabled", "all layers run"),
+  rule.none("autotuning.*", "weft sweep judges many plans"),
+  rule.none("aio.*", "nothing is offloaded to files"),
+  rule.none("compile.*", "plans are compiled always"),
+  rule.none("prescale_gradients", "the loss is divided by the tokens of the step before backward"),
+  rule.none("gradient_predivide_factor",
+            "the loss is divided by the tokens of the step before backward"),
+  rule.none("disable_allgather", "how parameters are gathered is said by the strategy"),
+  rule.none("sparse_gradients", "gradients are dense"),
+  rule.none("wall_clock_breakdown", "weft run --trace writes what every rank did"),
+  rule.none("memory_breakdown", "weft show memory says it"),
+  rule.none("dump_state", "weft show says what a plan means"),
+  rule.none("zero_allow_untested_optimizer", "AdamW runs with every stage"),
+  rule.none("zero_force_ds_cpu_optimizer", "what is offloaded steps on the host"),
+  rule.none("tensorboard.*", "weft run --log and --tensorboard write every step"),
+  rule.none("wandb.*", "weft run --log and --tensorboard write every step"),
+  rule.none("csv_monitor.*", "weft run --log and --tensorboard write every step"),
+  rule.none("comms_logger.*", "weft show comm counts what goes over the network"),
+  rule.none("flops_profiler.*", "weft run prints how fast it is"),
+  rule.none("cuda_visible_devices", "which GPUs there are is said by the launcher"),
+  rule.none("checkpoint.*", "checkpoints are written as plan.checkpoint says"),
+  rule.cannot("optimizer.*", "an option of an optimizer that weft does not have: the plan has AdamW"),
+  rule.cannot("scheduler.*", "not a shape that weft's learning rates have"),
+}
+
+-- ---- batch and ranks ----
+
+-- One machine's, or as many as a step has microbatches for.
+local function usual_ranks(tp, most)
+  local dp = math.max(8 // tp, 1)
+  while most and dp > 1 and most % dp ~= 0 do dp = dp - 1 end
+  return dp
+end
+
+-- Each of the three sizes follows from the other two and the ranks.
+local function put_batch(book, plan, options, tp)
+  local global = values.whole(book, "train_batch_size", 1)
+  local micro = values.whole(book, "train_micro_batch_size_per_gpu", 1)
+  local each = values.whole(book, "gradient_accumulation_steps", 1)
+  local dp = options.world and options.world // tp
+  if not dp and global and micro and global % (micro * (each or 1)) == 0 then
+    dp = global // (micro * (each or 1))
+    if dp > 1024 then dp = nil end
+    if dp then
+      plan:put("mesh.world", quote.value(dp * tp), "the batches of all ranks are the step's")
+      book:assume("mesh.world", string.format("%d ranks, on which %d microbatches are accumulated; "
+        .. "--world N says another", dp * tp, each or 1))
+    end
+  elseif options.world then
+    plan:put("mesh.world", quote.value(options.world), "--world")
+    if options.world % tp ~= 0 then
+      book:refuse("tensor_parallel.autotp_size", string.format("%d ranks are no multiple of tp = %d",
+                                                               options.world, tp))
+      dp = 1
+    end
+  end
+  if not dp then
+    dp = usual_ranks(tp, global and global // (micro or 1) // (each or 1))
+    plan:put("mesh.world", quote.value(dp * tp), "assumed; --world N says another")
+    book:assume("mesh.world", string.format("%d ranks; --world N says another", dp * tp))
+  end
+  if global and micro and each and micro * each * dp ~= global then
+    book:refuse("train_batch_size", string.format("%d is not %d a rank times %d accumulated times "
+      .. "%d data-parallel ranks", global, micro, each, dp))
+  end
+  if not micro then
+    micro = global and math.max(global // ((each or 1) * dp), 1) or 1
+    if not (global and each) then
+      book:assume("batch.micro", micro .. ": the Trainer's argument is not in the file")
+    end
+  end
+  if not global then
+    global = micro * (each or 1) * dp
+    book:assume("batch.global", global .. ": what the ranks have together")
+  end
+  plan:put("batch.global", quote.value(global), book:leaf "train_batch_size" or "assumed")
+  plan:put("batch.micro", quote.value(micro), book:leaf "train_micro_batch_size_per_gpu" or "assumed")
+  book:translated("train_batch_size", "batch.global")
+  book:translated("train_micro_batch_size_per_gpu", "batch.micro")
+  book:translated("gradient_accumulation_steps", "batch.global / (batch.micro * dp)")
+end
+
+-- ---- zero ----
+
+local function put_offload(book, plan, stage)
+  local zero = "zero_optimization."
+  local state = book:value(zero .. "offload_optimizer.device")
+  if book:value(zero .. "cpu_offload") == true then state = state or "cpu" end
+  if state == "none" then state = nil end
+  local params = book:value(zero .. "offload_param.device")
+  if params == "none" then params = nil end
+  for _, name in ipairs { "offload_optimizer.device", "offload_param.device" } do
+    local value = book:value(zero .. name)
+    if value == "nvme" then
+      book:cannot(zero .. name, "nothing is offloaded to files: the plan offloads to the memory of "
+                  .. "the host")
+    elseif value == "none" then
+      book:no_effect(zero .. name, "it is off")
+    end
+  end
+  if state and stage >= 1 then
+    plan:put("strategy.offload_optimizer", quote.text "cpu",
+             book:leaf(zero .. "offload_optimizer.device") or book:leaf(zero .. "cpu_offload"))
+    book:translated(zero .. "offload_optimizer.device", "strategy.offload_optimizer")
+    book:translated(zero .. "cpu_offload", "strategy.offload_optimizer")
+  end
+  if not params then return end
+  if stage == 3 and state then
+    plan:put("strategy.offload_param", quote.text "cpu", book:leaf(zero .. "offload_param.device"))
+    book:translated(zero .. "offload_param.device", "strategy.offload_param")
+  else
+    book:cannot(zero .. "offload_param.device", "parameters are offloaded at stage 3 with the "
+                .. "optimizer (offload_optimizer): here they stay on the device")
+  end
+end
+
+local function put_threshold(book, plan, config)
+  local zero = "zero_optimization."
+  local key = book:leaf(zero .. "param_persistence_threshold") and zero .. "param_persistence_threshold"
+    or zero .. "stage3_param_persistence_threshold"
+  local n = values.whole(book, key, 0)
+  local field = "strategy.param_persistence_threshold"
+  if n then
+    plan:put(field, quote.value(n), book:leaf(key))
+  elseif book:leaf(key) then
+    plan:put(field, quote.value(10 * (scalar.integer(config.hidden_size) or 0)),
+             "\"auto\" is 10 * hidden_size")
+  else
+    plan:put(field, "100000", "DeepSpeed's default")
+  end
+  book:translated(key, field)
+end
+
+local function put_zero(book, plan, config)
+  local zero = "zero_optimization."
+  local stage = values.whole(book, zero .. "stage", 0) or 0
+  if stage > 3 then
+    return book:refuse(zero .. "stage", string.format("stage %d: there are 0 to 3", stage))
+  end
+  plan:put("strategy.#", quote.text "zero", "DeepSpeed")
+  plan:put("strategy.stage", quote.value(stage), book:leaf(zero .. "stage") or "DeepSpeed's default")
+  book:translated(zero .. "stage", "strategy.stage")
+  values.put_flag(book, plan, zero .. "overlap_comm", "strategy.overlap_grad_reduce")
+  values.put_whole(book, plan, zero .. "reduce_bucket_size", "strategy.reduce_bucket_size", 1)
+  book:no_effect(zero .. "reduce_bucket_size", "\"auto\": the default of strategy.bucket_bytes")
+  if stage == 3 then
+    put_threshold(book, plan, config)
+    local group = values.whole(book, zero .. "zero_hpz_partition_size", 1)
+    if group and group > 1 then
+      plan:put("strategy.zero_hpz_partition_size", quote.value(group),
+               book:leaf(zero .. "zero_hpz_partition_size"))
+    end
+    book:translated(zero .. "zero_hpz_partition_size", "strategy.zero_hpz_partition_size")
+  end
+  for _, name in ipairs { "stage3_param_persistence_threshold", "param_persistence_threshold",
+                          "zero_hpz_partition_size" } do
+    book:no_effect(zero .. name, "it is of stage 3")
+  end
+  put_offload(book, plan, stage)
+  for _, name in ipairs { "offload_optimizer.device", "offload_param.device", "cpu_offload" } do
+    book:no_effect(zero .. name, "without a stage there is nothing to offload")
+  end
+end
+
+-- ---- precision ----
+
+local function put_f16(book, plan)
+  plan:put("precision.param_dtype", quote.text "f16", book:leaf "fp16.enabled")
+  book:translated("fp16.enabled", "precision")
+  local power = values.whole(book, "fp16.initial_scale_power", 0)
+  if power and power <= 60 then
+    plan:put("precision.init_scale", quote.value(1 << power), book:leaf "fp16.initial_scale_power")
+    book:translated("fp16.initial_scale_power", "precision.init_scale")
+  end
+  values.put_whole(book, plan, "fp16.loss_scale_window", "precision.growth_interval", 1)
+  values.put_whole(book, plan, "fp16.hysteresis", "precision.hysteresis", 1)
+  values.put_positive(book, plan, "fp16.min_loss_scale", "precision.min_scale")
+  if (values.positive(book, "fp16.loss_scale") or 0) > 0 then
+    book:cannot("fp16.loss_scale", "the scale of the loss is found while training")
+  end
+end
+
+local function put_precision(book, plan)
+  if book:value "fp16.enabled" == true then return put_f16(book, plan) end
+  local key = book:value "bf16.enabled" == true and "bf16.enabled"
+  if not key and book:leaf "bf16.enabled" and book:value "bf16.enabled" == nil then
+    key = "bf16.enabled"
+    book:assume("precision", "bf16: the file says \"auto\"")
+  elseif not key and book:leaf "fp16.enabled" and book:value "fp16.enabled" == nil then
+    book:assume("precision", "f16: the file says \"auto\"")
+    return put_f16(book, plan)
+  end
+  plan:put("precision.param_dtype", quote.text(key and "bf16" or "f32"), key and book:leaf(key)
+           or "neither bf16 nor fp16")
+  if key then book:translated(key, "precision") end
+  local sums = values.type_of(book, "communication_data_type")
+  if sums == "f32" or sums == "bf16" then
+    plan:put("precision.reduce_dtype", quote.text(sums), book:leaf "communication_data_type")
+    book:translated("communication_data_type", "precision.reduce_dtype")
+  end
+end
+
+-- ---- the optimizer ----
+
+local SHAPES = { WarmupLR = "constant", WarmupDecayLR = "linear", WarmupCosineLR = "cosine" }
+
+local function put_rate(book, plan, lr)
+  local kind = book:value "scheduler.type"
+  local shape = SHAPES[kind]
+  if not shape then
+    if kind ~= nil then book:cannot("scheduler.type", "the plan has a constant rate") end
+    plan:put("optimizer.lr", quote.value(lr), book:leaf "optimizer.params.lr" or "assumed")
+    return
+  end
+  local params = "scheduler.params."
+  book:translated("scheduler.type", "optimizer.lr")
+  plan:head("optimizer.lr", "weft." .. shape)
+  local most = values.positive(book, params .. "warmup_max_lr")
+  plan:put("optimizer.lr.max", quote.value(most or lr), most and book:leaf(params .. "warmup_max_lr")
+           or book:leaf "optimizer.params.lr" or "assumed")
+  book:translated(params .. "warmup_max_lr", "optimizer.lr.max")
+  values.put_whole(book, plan, params .. "warmup_num_steps", "optimizer.lr.warmup", 0)
+  book:translated(params .. "warmup_num_steps", "optimizer.lr.warmup, 0 as \"auto\" without a Trainer")
+  if shape ~= "constant" then
+    values.put_whole(book, plan, params .. "total_num_steps", "optimizer.lr.steps", 1)
+    book:translated(params .. "total_num_steps", "optimizer.lr.steps, \"auto\": all steps")
+  end
+  if (values.positive(book, params .. "warmup_min_lr") or 0) > 0 then
+    book:cannot(params .. "warmup_min_lr", "the rate rises from 0")
+  else
+    book:no_effect(params .. "warmup_min_lr", "the rate rises from 0")
+  end
+  book:assume("optimizer.lr", "the warmup is linear; DeepSpeed's default is logarithmic")
+end
+
+local DEFAULTS = { lr = 5e-5, weight_decay = 0 }
+
+local function put_optimizer(book, plan)
+  plan:head("optimizer", "weft.adamw")
+  local params = "optimizer.params."
+  local kind = book:value "optimizer.type"
+  if kind ~= nil and kind ~= "Adam" and kind ~= "AdamW" then
+    book:cannot("optimizer.type", string.format("%s is not in weft: the plan has AdamW with these "
+      .. "numbers", quote.shown(kind)))
+  end
+  book:translated("optimizer.type", "optimizer")
+  local lr = values.positive(book, params .. "lr")
+  put_rate(book, plan, lr or DEFAULTS.lr)
+  book:translated(params .. "lr", "optimizer.lr")
+  if not lr then book:assume("optimizer.lr", "5e-05, the Trainer's default") end
+  values.put_pair(book, plan, params .. "betas", "optimizer.betas")
+  book:no_effect(params .. "betas", "\"auto\": the Trainer's default, which is that of the plan")
+  plan:put("optimizer.betas", "{ 0.9, 0.999 }", "Adam's default")
+  values.put_positive(book, plan, params .. "eps", "optimizer.eps")
+  local decay = values.positive(book, params .. "weight_decay")
+  plan:put("optimizer.weight_decay", quote.value(decay or DEFAULTS.weight_decay),
+           decay and book:leaf(params .. "weight_decay") or "Adam's default")
+  if decay and decay > 0 then
+    book:cannot(params .. "weight_decay",
+                "norms and biases decay there, too; here only what has more than one dimension")
+  end
+  book:translated(params .. "weight_decay", "optimizer.weight_decay")
+  for _, name in ipairs { "eps", "torch_adam", "adam_w_mode", "fused" } do
+    book:no_effect(params .. name, "AdamW's decay is apart from the gradient, as here")
+  end
+  local clip = values.positive(book, "gradient_clipping")
+  local auto = book:leaf "gradient_clipping" and not clip
+  plan:put("optimizer.clip", quote.value(clip or auto and 1.0 or 0), clip
+           and book:leaf "gradient_clipping" or auto and "the Trainer's default" or "DeepSpeed's default")
+  book:translated("gradient_clipping", "optimizer.clip")
+end
+
+function deepspeed.translate(book, plan, options)
+  local config = model_field.put(plan, book, { changes = {} }, options.model)
+  if not config then return book:apply(rules) end
+  local tp = values.whole(book, "tensor_parallel.autotp_size", 1) or 1
+  if tp > 1 then plan:put("mesh.tp", quote.value(tp), book:leaf "tensor_parallel.autotp_size") end
+  book:translated("tensor_parallel.autotp_size", "mesh.tp")
+  put_batch(book, plan, options, tp)
+  put_zero(book, plan, config)
+  put_precision(book, plan)
+  put_optimizer(book, plan)
+  values.put_whole(book, plan, "steps_per_print", "train.log_every", 1)
+  values.assume_rest(book, plan, config)
+  book:apply(rules)
+end
+
+return deepspeed
