@@ -222,7 +222,7 @@ typedef struct weft_step {
 } weft_step;
 
 /* A parameter, its gradient of the last step (the mean over tokens, before clipping), and
- * the optimizer's first and second moments. */
+ * the optimizer's states, as many as it has: of adamw its first and second moment. */
 typedef enum weft_state { WEFT_PARAM, WEFT_GRAD, WEFT_MOMENT1, WEFT_MOMENT2 } weft_state;
 
 /* Allocates all ranks of a compiled plan, which is borrowed until weft_run_close. With
@@ -235,7 +235,7 @@ WEFT_API void weft_run_close(weft_run *run);
 WEFT_API int weft_run_rank(const weft_run *run); /* 0 with "local"; -1: no run */
 
 /* Before the first step: the weights that the plan names (weft.hf), else initial values,
- * which depend on the seed but not on the mesh. Moments become zero. */
+ * which depend on the seed but not on the mesh. The optimizer's states become zero. */
 WEFT_API weft_status weft_run_init(weft_run *run, weft_error *err);
 /* The same from a safetensors file, its index, or a folder with one of them. WEFT_EFILE:
  * parameters that are missing, too many or of another shape, all in the error. */

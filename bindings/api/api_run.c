@@ -200,8 +200,8 @@ weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
 static const StateKind kinds[] = {
     [WEFT_PARAM] = STATE_PARAM,
     [WEFT_GRAD] = STATE_GRAD,
-    [WEFT_MOMENT1] = STATE_M,
-    [WEFT_MOMENT2] = STATE_V,
+    [WEFT_MOMENT1] = STATE_OPT1,
+    [WEFT_MOMENT2] = STATE_OPT2,
 };
 
 static weft_status find(const weft_run *r, weft_state what, const char *name,
@@ -210,6 +210,11 @@ static weft_status find(const weft_run *r, weft_state what, const char *name,
   TRY(need(r, "the run", err));
   if ((unsigned)what >= LEN(kinds))
     return err_set(err, WEFT_EUSAGE, "there is no weft_state %d", (int)what);
+  const OptimizerInfo *o = &optimizer_info[r->c->optimizer];
+  if (what >= WEFT_MOMENT1 && (int)(what - WEFT_MOMENT1) >= o->states)
+    return err_set(err, WEFT_EUSAGE, "weft.%s keeps %d state%s of a parameter, not %d",
+                   o->name, o->states, o->states == 1 ? "" : "s",
+                   what - WEFT_MOMENT1 + 1);
   *param = name ? api_find_param(r->c, name) : -1;
   if (*param < 0)
     return err_set(err, WEFT_EUSAGE, "there is no parameter \"%s\"", name ? name : "");

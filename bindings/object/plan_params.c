@@ -160,8 +160,9 @@ static const Region *flat_region(const Job *j, const CompiledParam *p, RegionKin
 
 /* Sets `flat` of the table on top: axis, ways, and what is kept so, as a list. */
 static void set_flat(lua_State *L, const Job *j, const CompiledParam *p) {
-  static const RegionKind kinds[] = {REGION_WORK, REGION_MASTER, REGION_GRAD, REGION_M};
-  const Region *m = flat_region(j, p, REGION_M);
+  static const RegionKind kinds[] = {REGION_WORK, REGION_MASTER, REGION_GRAD,
+                                     REGION_STATE1};
+  const Region *m = flat_region(j, p, REGION_STATE1);
   char buf[64];
   int n = 0;
   if (!m) return;
@@ -181,7 +182,7 @@ static void set_flat(lua_State *L, const Job *j, const CompiledParam *p) {
  * axes of the flat cut, elements of the shard and the ranks that keep them. */
 static void set_pieces(lua_State *L, const Job *j, const CompiledParam *p,
                        const int64_t *ranks, int n, int64_t *out) {
-  const Region *m = flat_region(j, p, REGION_M);
+  const Region *m = flat_region(j, p, REGION_STATE1);
   if (!m) return;
   lua_createtable(L, m->ways, 0);
   for (int k = 0; k < m->ways; k++) {
@@ -189,7 +190,8 @@ static void set_pieces(lua_State *L, const Job *j, const CompiledParam *p,
     int some = 0;
     for (int i = 0; i < n; i++)
       if (mesh_index(&j->mesh, m->flat, (int)ranks[i]) == k) out[some++] = ranks[i];
-    state_pieces(j->compiled, (int)out[0], STATE_M, (int)(p - j->compiled->param), piece);
+    state_pieces(j->compiled, (int)out[0], STATE_OPT1, (int)(p - j->compiled->param),
+                 piece);
     lua_createtable(L, 0, 3);
     set_integer(L, "first", piece->from);
     set_integer(L, "count", piece->count);

@@ -139,12 +139,14 @@ typedef struct Builder {
 
 static const Builder builder[] = {
     /* weft.plan is the first. */
-    {"plan", ARG_TABLE, NULL},       {"model", ARG_ANY, NULL},
-    {"hf", ARG_TEXT, NULL},          {"cluster", ARG_TEXT, NULL},
-    {"adamw", ARG_TABLE, NULL},      {"cosine", ARG_TABLE, NULL},
-    {"linear", ARG_TABLE, NULL},     {"constant", ARG_NUMBER, "max"},
-    {"at_most", ARG_NUMBER, "high"}, {"at_least", ARG_NUMBER, "low"},
-    {"between", ARG_PAIR, NULL},     {"schedule_csv", ARG_TEXT, NULL},
+    {"plan", ARG_TABLE, NULL},        {"model", ARG_ANY, NULL},
+    {"hf", ARG_TEXT, NULL},           {"cluster", ARG_TEXT, NULL},
+    {"cosine", ARG_TABLE, NULL},      {"linear", ARG_TABLE, NULL},
+    {"constant", ARG_NUMBER, "max"},  {"at_most", ARG_NUMBER, "high"},
+    {"at_least", ARG_NUMBER, "low"},  {"between", ARG_PAIR, NULL},
+    {"schedule_csv", ARG_TEXT, NULL},
+#define OPTIMIZER(ID, name, states, flops, changes, formula) {#name, ARG_TABLE, NULL},
+#include "vm/plan/optimizers.def"
 #define SOURCE(ID, name) {#name, ARG_TEXT, NULL},
 #include "vm/plan/sources.def"
 };

@@ -310,11 +310,15 @@ static void check_optimizer(Cross *c) {
   bool wide = o->state == DT_F32;
   if (wide && o->stochastic)
     diag_error(c->d, "option", "optimizer.stochastic_rounding",
-               "averages in f32 are not rounded; give state_dtype = \"bf16\", too");
+               "states in f32 are not rounded; give state_dtype = \"bf16\", too");
   if (!wide && o->post_validation)
     diag_error(c->d, "not-built", "optimizer.post_validation",
-               "keeps averages in f32 only: leave it out, or state_dtype = \"%s\"",
+               "keeps states in f32 only: leave it out, or state_dtype = \"%s\"",
                dtype_name(o->state));
+#define RULE(ID, wrong, field, message)                                                  \
+  if (o->kind == OPTIMIZER_##ID && (wrong))                                              \
+    diag_error(c->d, "option", "optimizer." field, message);
+#include "vm/plan/optimizers.def"
 }
 
 static void check_moe(Cross *c) {

@@ -12,7 +12,9 @@ static const struct {
   int is[3];
 } numbered[] = {{"precision", "param_dtype", {DT_F32, DT_BF16, DT_F16}},
                 {"precision", "reduce_dtype", {DT_F32, DT_BF16}},
-                {"adamw", "state_dtype", {DT_F32, DT_BF16}},
+#define OPTIMIZER(ID, name, states, flops, changes, formula)                             \
+  {#name, "state_dtype", {DT_F32, DT_BF16}},
+#include "vm/plan/optimizers.def"
                 {"moe", "drop_policy", {DROP_PROBS, DROP_POSITION}},
                 {"tokens", "dtype", {2, 4}}};
 
@@ -86,7 +88,7 @@ static void print_text(const Field *f, const char *s, Text *out) {
 
 void field_print(const Field *f, const Plan *p, Text *out) {
   FieldValue v = field_get(f, p);
-  bool name = f->type == FIELD_NAME || f->type == FIELD_NAMED;
+  bool name = f->type == FIELD_NAME || f->type == FIELD_NAMED || f->type == FIELD_BUILT;
   switch (f->stored) {
   case STORED_NOWHERE: break;
   case STORED_BOOL:

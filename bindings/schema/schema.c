@@ -1,6 +1,7 @@
 /* schema.c - checks the plan's table against schema.def and stores its values in Plan.
  * Every problem becomes a diagnostic; nothing stops the check. */
 #include "schema.h"
+#include "vm/plan/optimizer.h"
 
 #include <math.h>
 
@@ -37,8 +38,8 @@
   ROW(s, k, FIELD_NAME, to, names, 0, 0, NONE, at, doc)
 #define NAMED(s, k, to, at, names, doc)                                                  \
   ROW(s, k, FIELD_NAMED, to, names, 0, 0, NONE, at, doc)
-#define BUILT(s, k, to, names, doc)                                                      \
-  ROW(s, k, FIELD_BUILT, to, names, 0, 0, NONE, NOWHERE, doc)
+#define BUILT(s, k, to, at, names, doc)                                                  \
+  ROW(s, k, FIELD_BUILT, to, names, 0, 0, NONE, at, doc)
 #define TABLE(s, k, scope, def, doc)                                                     \
   ROW(s, k, FIELD_TABLE, NOTHING, scope, 0, 0, def, NOWHERE, doc)
 #define ALIAS(s, k, of) ROW(s, k, FIELD_ALIAS, NOTHING, of, 0, 0, NONE, NOWHERE, "alias")
@@ -52,7 +53,12 @@
 static const char data_sources[] =
 #include "vm/plan/sources.def"
     ;
-#define DATA_SOURCES (data_sources + 1)
+#define DATA_SOURCES                                         (data_sources + 1)
+#define OPTIMIZER(ID, name, states, flops, changes, formula) " " #name
+static const char optimizers[] =
+#include "vm/plan/optimizers.def"
+    ;
+#define OPTIMIZERS (optimizers + 1)
 
 const Field schema[] = {
 #include "schema.def"
@@ -112,9 +118,16 @@ bool schema_required(const Field *f) { return isinf(f->def); }
 
 /* ---- fields ---- */
 
+/* Where several rows lead to one place the first counts. */
 static void store_defaults(Check *c) {
-  for (const Field *f = schema; f->scope; f++)
+  for (const Field *f = schema + LEN(schema) - 1; f-- > schema;)
     if (isfinite(f->def)) field_set(c->arena, f, c->plan, f->def);
+}
+
+void schema_optimizer(Check *c, const char *name) {
+  optimizer_begin(&c->plan->opt, (OptimizerKind)optimizer_parse(name));
+  for (const Field *f = schema; f->scope; f++)
+    if (same(f->scope, name) && isfinite(f->def)) field_set(c->arena, f, c->plan, f->def);
 }
 
 static void check_alias(Check *c, int t, const Field *alias, const char *path) {
@@ -194,8 +207,7 @@ void check_scope(Check *c, int t, const char *scope, const char *path, int from)
 void schema_check(lua_State *L, LangPlan *lp, Diags *d) {
   Check c = {.L = L, .lp = lp, .plan = &lp->plan, .arena = d->arena, .d = d};
   store_defaults(&c);
-  c.plan->opt.beta1 = 0.9;
-  c.plan->opt.beta2 = 0.95;
+  schema_optimizer(&c, optimizer_info[0].name);
   c.plan->opt.lr = (LrSchedule){.kind = LR_CONSTANT, .max = 3e-4};
   c.plan->schedule = "1f1b";
   check_mark(&c, PLAN_INDEX, "");

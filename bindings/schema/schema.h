@@ -104,6 +104,10 @@ void field_set_range(const Field *f, Plan *p, ExpectRange r);
 /* The number that stands for a name of the row. */
 int field_name_number(const Field *f, const char *name);
 
+/* The optimizer that a plan has chosen, with its own defaults. */
+struct Check;
+void schema_optimizer(struct Check *c, const char *name);
+
 typedef struct Check {
   lua_State *L;
   LangPlan *lp;

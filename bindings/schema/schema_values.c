@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "schema.h"
+#include "vm/plan/optimizer.h"
 
 /* ---- messages ---- */
 
@@ -154,6 +155,7 @@ static void built_kind(Check *c, const char *kind) {
 #define SOURCE(ID, name)                                                                 \
   if (strcmp(kind, #name) == 0) c->plan->data.kind = DATA_##ID;
 #include "vm/plan/sources.def"
+  if (optimizer_parse(kind) >= 0) schema_optimizer(c, kind);
 }
 
 static void check_built(Check *c, const Field *f, int idx, const char *path);
@@ -191,7 +193,14 @@ static void check_val(Check *c, const Field *f, int idx, const char *path) {
   c->plan->data = train;
 }
 
-/* A table without a mark is accepted where only one builder fits. */
+static const char *first_name(Check *c, const char *names) {
+  NameWord w;
+  bool later = false;
+  return name_next(c->arena, &names, &later, &w) ? w.canon : NULL;
+}
+
+/* A table without a mark is accepted where only one builder fits, or where the plan has
+ * the first one if it says nothing. */
 static void check_built(Check *c, const Field *f, int idx, const char *path) {
   if (strcmp(f->key, "val") == 0) {
     check_val(c, f, idx, path);
@@ -200,6 +209,7 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
   const char *kind = mark_kind(c->L, idx);
   bool one = !strchr(f->names, ' ');
   if (!kind && one && lua_istable(c->L, idx)) kind = f->names;
+  if (!kind && f->stored && lua_istable(c->L, idx)) kind = first_name(c, f->names);
   if (strcmp(f->names, "cluster") == 0 && lua_type(c->L, idx) == LUA_TSTRING) {
     cluster_known(c->L, lua_tostring(c->L, idx), path, c->d);
     return;

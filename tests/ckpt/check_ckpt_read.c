@@ -49,8 +49,8 @@ static void put_pieces(Ckpt *c, int parts, int tp, const float *whole) {
   const char *path = scratch_put(name, data, at);
   c->file = NEW(scratch_arena, File);
   must(file_open(arena_str(scratch_arena, path), c->file, &scratch_error));
-  c->first = NEW_N(scratch_arena, int, CKPT_KINDS + 1);
-  for (int k = 1; k <= CKPT_KINDS; k++) c->first[k] = tp;
+  c->first = NEW_N(scratch_arena, int, CKPT_KINDS_MAX + 1);
+  for (int k = 1; k <= CKPT_KINDS_MAX; k++) c->first[k] = tp;
 }
 
 static void read_pieces(const Ckpt *c, int parts, int tp, const float *whole) {

@@ -158,17 +158,18 @@ static void add_piece(Text *t, const char *kind, int half, const float *data) {
 }
 
 static void make_half(FuzzFile *f, int half) {
-  static const float data[CKPT_KINDS * 5] = {1, 2, 3, 4, 5, 6, 7};
+  static const float data[CKPT_KINDS_MAX * 5] = {1, 2, 3, 4, 5, 6, 7};
   Text t = {0};
   text_printf(&t, "{\"__metadata__\":{\"id\":\"%s\"", shard_id);
-  for (int k = 0; k < CKPT_KINDS; k++)
-    add_piece(&t, ckpt_kind_name[k], half, data + 5 * k);
+  for (int k = 0; k < ckpt_kinds(OPTIMIZER_ADAMW); k++)
+    add_piece(&t, ckpt_kind_name(OPTIMIZER_ADAMW, k), half, data + 5 * k);
   text_add(&t, "}");
-  for (int k = 0; k < CKPT_KINDS; k++)
+  for (int k = 0; k < ckpt_kinds(OPTIMIZER_ADAMW); k++)
     for (int p = 0; p < LEN(shard_params); p++) {
       int at = 20 * k + 8 * p;
-      text_printf(&t, ",\"%s/%s\":{\"dtype\":\"F32\",\"shape\":%s,", ckpt_kind_name[k],
-                  shard_params[p].name, p ? "[1,3]" : "[2]");
+      text_printf(&t, ",\"%s/%s\":{\"dtype\":\"F32\",\"shape\":%s,",
+                  ckpt_kind_name(OPTIMIZER_ADAMW, k), shard_params[p].name,
+                  p ? "[1,3]" : "[2]");
       text_printf(&t, "\"data_offsets\":[%d,%d]}", at, at + (p ? 12 : 8));
     }
   text_add(&t, "}");
@@ -332,7 +333,7 @@ static weft_status read_pieces(const Ckpt *k, weft_error *e) {
   float all[6];
   TRY(ckpt_read_begin(k, &r, e));
   weft_status st = WEFT_OK;
-  for (int i = 0; i < CKPT_KINDS && st == WEFT_OK; i++)
+  for (int i = 0; i < ckpt_kinds(k->m.optimizer) && st == WEFT_OK; i++)
     for (int p = 0; p < LEN(shard_params) && st == WEFT_OK; p++)
       st = ckpt_read_part(&r, i, p, 1, p ? 5 : 3, all, e);
   ckpt_read_end(&r);

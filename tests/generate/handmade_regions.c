@@ -33,8 +33,8 @@ void stored_add(Arena *a, Regions *s, Stored p, DType dtype, StoredAt at) {
   add_region(s, &p, REGION_WORK, dtype, at.work);
   if (at.master != at.work) add_region(s, &p, REGION_MASTER, DT_F32, at.master);
   add_region(s, &p, REGION_GRAD, DT_F32, at.grad);
-  add_region(s, &p, REGION_M, DT_F32, at.m);
-  add_region(s, &p, REGION_V, DT_F32, at.v);
+  add_region(s, &p, REGION_STATE1, DT_F32, at.m);
+  add_region(s, &p, REGION_STATE2, DT_F32, at.v);
 }
 
 Mesh stored_mesh(int pp, int dp, int cp, int tp) {

@@ -9,7 +9,8 @@ enum { STEPS = 3 };
 
 typedef struct Trace {
   double loss[STEPS], norm[STEPS];
-  float *state[3]; /* parameters, moments: all of them, one after the other */
+  int kinds;
+  float *state[3]; /* parameters, states: all of them, one after the other */
   int64_t n;       /* elements of each */
 } Trace;
 

@@ -211,7 +211,7 @@ static weft_status step_again(Worker *w, void *arg, weft_error *e) {
 
 /* Parameters and moments of all local ranks, where they lie. */
 static float *pieces(Toy *t, const Run *r, int64_t *n) {
-  static const StateKind kind[] = {STATE_PARAM, STATE_M, STATE_V};
+  static const StateKind kind[] = {STATE_PARAM, STATE_OPT1, STATE_OPT2};
   *n = 0;
   float *all =
       NEW_N(t->arena, float, 3 * (uint64_t)r->nworker * t->compiled->params_total);
@@ -303,7 +303,7 @@ static uint64_t class_bytes(const Program *p, const char *name) {
 static uint64_t kept_bytes(const Program *p) {
   uint64_t n = 0;
   for (int i = 0; i < p->regions.nregion; i++)
-    if (p->regions.region[i].kind == REGION_M)
+    if (p->regions.region[i].kind == REGION_STATE1)
       n += 3 * region_bytes(&p->regions.region[i]);
   return n;
 }
@@ -380,7 +380,7 @@ static void drop_undo(Toy *t) {
   for (int k = 0; k < t->mesh.size[AXIS_PP]; k++) {
     Program *p = &t->compiled->prog[k];
     for (uint32_t i = 0; i < p->nmain; i++) {
-      if (p->code[i].code != I_KERNEL || p->code[i].op != OP_adamw_undo) continue;
+      if (p->code[i].code != I_KERNEL || p->code[i].op != OP_step_undo) continue;
       for (uint32_t j = 0; j < 8; j++)
         if (j != 3) p->operand[p->code[i].operand + j].dim[0] = 0;
       n++;

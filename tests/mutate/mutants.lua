@@ -445,7 +445,7 @@ return {
     to = "size_t n = strlen(x->until[i]), from = before;" },
 
   -- ---- kernels/cpu ----
-  { file = "kernels/cpu/adamw.c", suites = "kernels grad_kernels exec",
+  { file = "kernels/cpu/optimizer/adamw.c", suites = "kernels grad_kernels exec",
     from = "(1.0 / sqrt(scal[SC_BC2]))", to = "(1.0 / sqrt(scal[SC_BC1]))" },
   { file = "kernels/cpu/rmsnorm.c", suites = "kernels grad_kernels",
     from = "total[i] + (a->accumulate ? dw[c + i] : 0)", to = "total[i]" },

@@ -200,7 +200,8 @@ END_TEST
 
 /* Bodies write gradients where calls bind them, and no other region. */
 START_TEST(no_body_writes_state) {
-  static const RegionKind kind[] = {REGION_WORK, REGION_M, REGION_V, REGION_GRAD};
+  static const RegionKind kind[] = {REGION_WORK, REGION_STATE1, REGION_STATE2,
+                                    REGION_GRAD};
   Toy t;
   ToyOptions o = toys[_i]();
   toy_compiles(&t, &o);
@@ -297,7 +298,7 @@ START_TEST(copies_are_not_overwritten) {
   toy_compiles(&t, &o);
   Program *p = &t.compiled->prog[0];
   const Instr *a = main_kernel(p, OP_adamw_try, 0), *b = main_kernel(p, OP_adamw_try, 1);
-  const Instr *undo = main_kernel(p, OP_adamw_undo, 0);
+  const Instr *undo = main_kernel(p, OP_step_undo, 0);
   ck_assert(a && b && undo);
   Operand *kept = &p->operand[b->operand + (uint32_t)b->nin + 4], was = *kept;
   kept->off = p->operand[a->operand + (uint32_t)a->nin + 4].off;
@@ -318,9 +319,9 @@ START_TEST(an_undo_has_a_step) {
   toy_compiles(&t, &o);
   Program *p = &t.compiled->prog[0];
   main_kernel(p, OP_adamw_try, 0)->op = OP_adamw_try;
-  Instr *undo = main_kernel(p, OP_adamw_undo, 0);
+  Instr *undo = main_kernel(p, OP_step_undo, 0);
   p->operand[undo->operand + (uint32_t)undo->nin].off += 256;
-  ck_assert_msg(strstr(said(t.compiled), "no adamw_try before it") ||
+  ck_assert_msg(strstr(said(t.compiled), "no step before it keeps") ||
                     strstr(err.text, "lies over"),
                 "\"%s\"", err.text);
   toy_free(&t);

@@ -237,13 +237,13 @@ START_TEST(weights_are_loaded) {
   const StWrite t[] = {{"bias", DT_F32, 1, {3}, bias},
                        {"embed", DT_F32, 2, {5, 4}, embed}};
   open_run(two_params(DT_F32));
-  ck_assert_int_eq(run_set(run, STATE_M, 1, bias, &err), WEFT_OK);
+  ck_assert_int_eq(run_set(run, STATE_OPT1, 1, bias, &err), WEFT_OK);
   load(t, 2, WEFT_OK);
   ck_assert_int_eq(run_get(run, STATE_PARAM, 0, back, &err), WEFT_OK);
   ck_assert_mem_eq(back, embed, sizeof embed);
   ck_assert_int_eq(run_get(run, STATE_PARAM, 1, back, &err), WEFT_OK);
   ck_assert_mem_eq(back, bias, sizeof bias);
-  ck_assert_int_eq(run_get(run, STATE_M, 1, back, &err), WEFT_OK);
+  ck_assert_int_eq(run_get(run, STATE_OPT1, 1, back, &err), WEFT_OK);
   ck_assert(back[0] == 0 && back[1] == 0 && back[2] == 0);
 }
 END_TEST

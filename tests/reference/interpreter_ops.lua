@@ -715,9 +715,10 @@ function ops.adamw_try(k, p, g, m, v, scal)
   return p1, m1, v1, copy, p, m, v
 end
 
-function ops.adamw_undo(k, p, m, v, scal)
-  if reader(k, scal) "SC_UNDO" == 0 then return end
-  return p, m, v, p
+function ops.step_undo(k, p, ...)
+  local kept = { ... }
+  if reader(k, table.remove(kept)) "SC_UNDO" == 0 then return end
+  return p, p, table.unpack(kept)
 end
 
 return ops

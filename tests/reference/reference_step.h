@@ -124,12 +124,12 @@ static void adamw_try(RefArgs *a) {
   adamw(a);
 }
 
-static void adamw_undo(RefArgs *a) {
-  if (IN(3)[SC_UNDO] == 0) return;
+static void step_undo(RefArgs *a) {
+  int kept = a->nin - 1;
+  if (IN(kept)[SC_UNDO] == 0) return;
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
-    OUT(0)[i] = OUT(3)[i] = IN(0)[i];
-    OUT(1)[i] = IN(1)[i];
-    OUT(2)[i] = IN(2)[i];
+    OUT(0)[i] = OUT(1)[i] = IN(0)[i];
+    for (int k = 1; k < kept; k++) OUT(k + 1)[i] = IN(k)[i];
   }
 }
 

@@ -109,9 +109,9 @@ static bool set_and_get(Child *c) {
   for (int i = 0; i < p->nparam; i++) {
     int64_t n = param_count(&p->param[i]);
     for (int64_t k = 0; k < n; k++) c->a[k] = (float)(i + k);
-    if (run_set(c->run, STATE_V, i, c->local ? c->a : NULL, &c->err) != WEFT_OK)
+    if (run_set(c->run, STATE_OPT2, i, c->local ? c->a : NULL, &c->err) != WEFT_OK)
       return bad(c, "set");
-    if (run_get(c->run, STATE_V, i, c->local ? c->b : NULL, &c->err) != WEFT_OK)
+    if (run_get(c->run, STATE_OPT2, i, c->local ? c->b : NULL, &c->err) != WEFT_OK)
       return bad(c, "get");
     if (c->local && memcmp(c->a, c->b, (size_t)n * sizeof *c->a) != 0) return false;
   }
@@ -122,7 +122,7 @@ static bool trains(Child *c) {
   if (!same_state(c, STATE_PARAM, 0)) return false;
   for (int step = 0; step < 2; step++)
     if (!same_step(c, step)) return false;
-  return same_state(c, STATE_GRAD, 1e-4) && same_state(c, STATE_M, 1e-4) &&
+  return same_state(c, STATE_GRAD, 1e-4) && same_state(c, STATE_OPT1, 1e-4) &&
          set_and_get(c);
 }
 

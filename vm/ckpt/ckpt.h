@@ -12,8 +12,11 @@
 
 /* Bytes of a tensor per checksum. */
 enum { CKPT_BLOCK = 1 << 20 };
-enum { CKPT_KINDS = 3 }; /* kinds of state by number: "param", "exp_avg", "exp_avg_sq" */
-extern const char *const ckpt_kind_name[CKPT_KINDS];
+/* Kinds of tensors by number, as kept_kind: "param", then what optimizers.def calls the
+ * states of an optimizer. */
+enum { CKPT_KINDS_MAX = 1 + OPTIMIZER_STATES };
+int ckpt_kinds(int optimizer);
+const char *ckpt_kind_name(int optimizer, int kind);
 int ckpt_kind(StateKind k);
 
 /* A tensor of a rank file. */
@@ -61,9 +64,9 @@ weft_status ckpt_read(CkptRead *r, int kind, int param, const Piece *want, float
 weft_status ckpt_read_part(CkptRead *r, int kind, int param, int64_t from, int64_t n,
                            float *to, weft_error *e);
 
-/* Compares the parameters with those of the programs; the error lists what differs. */
+/* Whether parameters and optimizer are those of the programs; lists what differs. */
 weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e);
-/* Loads a run's parameters, moments and loss scale. */
+/* Fills a run: parameters, states of the optimizer, loss scale. */
 weft_status ckpt_load(const Ckpt *c, Run *r, weft_error *e);
 /* Reads and verifies all data of all files. */
 weft_status ckpt_verify(const Ckpt *c, uint64_t *bytes, weft_error *e);

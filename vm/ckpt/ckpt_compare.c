@@ -40,24 +40,35 @@ static weft_status compare_one(Compare *c, int kind, int p, int q, CompareRow *r
   return WEFT_OK;
 }
 
+/* States of other optimizers have nothing to do with each other unless they are called
+ * the same. */
+static bool has_kind(const Manifest *m, int kind, const char *name) {
+  return kind < ckpt_kinds(m->optimizer) &&
+         str_eq(ckpt_kind_name(m->optimizer, kind), name);
+}
+
 static weft_status compare_all(Compare *c, void (*fn)(void *ud, const CompareRow *row),
                                void *ud, const StopFlag *stop, weft_error *e) {
   const Manifest *a = &c->a.c->m, *b = &c->b.c->m;
-  for (int i = 0; i < a->nparam * CKPT_KINDS; i++) {
-    int p = i / CKPT_KINDS, q = ckpt_param(c->b.c, a->param[p].name);
-    CompareRow row = {.name = a->param[p].name, .kind = i % CKPT_KINDS, .is = TENSOR_ONE};
+  int of_a = ckpt_kinds(a->optimizer), of_b = ckpt_kinds(b->optimizer);
+  for (int i = 0; i < a->nparam * of_a; i++) {
+    int p = i / of_a, k = i % of_a, q = ckpt_param(c->b.c, a->param[p].name);
+    const char *kind = ckpt_kind_name(a->optimizer, k);
+    CompareRow row = {.name = a->param[p].name, .kind = kind, .is = TENSOR_ONE};
     if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
+    if (!has_kind(b, k, kind)) q = -1;
     if (q >= 0 && !same_shape(&a->param[p], &b->param[q]))
       row.is = TENSOR_SHAPE;
     else if (q >= 0)
-      TRY(compare_one(c, row.kind, p, q, &row, e));
+      TRY(compare_one(c, k, p, q, &row, e));
     fn(ud, &row);
   }
-  for (int i = 0; i < b->nparam * CKPT_KINDS; i++) {
-    CompareRow row = {.name = b->param[i / CKPT_KINDS].name,
-                      .kind = i % CKPT_KINDS,
+  for (int i = 0; i < b->nparam * of_b; i++) {
+    CompareRow row = {.name = b->param[i / of_b].name,
+                      .kind = ckpt_kind_name(b->optimizer, i % of_b),
                       .is = TENSOR_OTHER};
-    if (ckpt_param(c->a.c, row.name) < 0) fn(ud, &row);
+    if (ckpt_param(c->a.c, row.name) < 0 || !has_kind(a, i % of_b, row.kind))
+      fn(ud, &row);
   }
   return WEFT_OK;
 }

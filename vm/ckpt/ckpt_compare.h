@@ -13,11 +13,11 @@ typedef enum {
   TENSOR_OTHER
 } TensorDiff;
 typedef struct CompareRow {
-  const char *name; /* of the parameter */
-  int kind;
-  TensorDiff is;             /* ONE, OTHER: only that checkpoint has the tensor */
-  int64_t elements, differ;  /* elements; those whose bits differ */
-  double most_abs, most_rel; /* largest |a - b|, and largest |a - b| / max(|a|, |b|) */
+  const char *name;          /* of the parameter */
+  const char *kind;          /* ckpt_kind_name */
+  TensorDiff is;             /* ONE, OTHER: only that checkpoint has it */
+  int64_t elements, differ;  /* those with other bits */
+  double most_abs, most_rel; /* largest |a - b|, and of it by max(|a|, |b|) */
 } CompareRow;
 /* Calls `fn` for each tensor; those that only `b` has come last. */
 weft_status ckpt_compare(const Ckpt *a, const Ckpt *b,

@@ -47,6 +47,11 @@ static void know(void *ud) {
 
 weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
   Text t = {0};
+  if (!to->context && c->m.optimizer != to->optimizer)
+    return err_file(e, WEFT_EUSAGE, c->dir, 0,
+                    "has the states of weft.%s, the plan's optimizer is weft.%s",
+                    optimizer_info[c->m.optimizer].name,
+                    optimizer_info[to->optimizer].name);
   int n = 0;
   Known k = {.to = to, .arena = arena_new(NULL)};
   if (!k.arena || !arena_try(k.arena, know, &k)) {

@@ -69,21 +69,21 @@ static weft_status check_tensor(const Ckpt *c, int kind, int param, const CkptPi
   if (ok && sum == all) return WEFT_OK;
   return err_file(e, WEFT_EFILE, c->dir, 0,
                   "is not complete: the files do not have every element of %s/%s once",
-                  ckpt_kind_name[kind], of->name);
+                  ckpt_kind_name(c->m.optimizer, kind), of->name);
 }
 
 static weft_status check_tensors(Ckpt *c, weft_error *e) {
-  int at = 0;
+  int at = 0, tensors = ckpt_kinds(c->m.optimizer) * c->m.nparam;
   if (c->npiece) qsort(c->piece, (size_t)c->npiece, sizeof *c->piece, by_place);
-  c->first = NEW_N(c->arena, int, CKPT_KINDS * c->m.nparam + 1);
-  for (int t = 0; t < CKPT_KINDS * c->m.nparam; t++) {
+  c->first = NEW_N(c->arena, int, tensors + 1);
+  for (int t = 0; t < tensors; t++) {
     int kind = t / c->m.nparam, param = t % c->m.nparam;
     c->first[t] = at;
     while (at < c->npiece && c->piece[at].kind == kind && c->piece[at].param == param)
       at++;
     TRY(check_tensor(c, kind, param, c->piece + c->first[t], at - c->first[t], e));
   }
-  c->first[CKPT_KINDS * c->m.nparam] = at;
+  c->first[tensors] = at;
   return WEFT_OK;
 }
 
@@ -133,6 +133,7 @@ void ckpt_close(Ckpt *c) {
 int ckpt_param(const Ckpt *c, const char *name) { return names_find(&c->names, name); }
 
 const char *ckpt_tensor_name(const Ckpt *c, const CkptPiece *p, char *buf, size_t n) {
-  snprintf(buf, n, "%s/%s", ckpt_kind_name[p->kind], c->m.param[p->param].name);
+  snprintf(buf, n, "%s/%s", ckpt_kind_name(c->m.optimizer, p->kind),
+           c->m.param[p->param].name);
   return buf;
 }

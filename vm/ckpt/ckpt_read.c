@@ -128,8 +128,8 @@ weft_status ckpt_read(CkptRead *r, int kind, int param, const Piece *want, float
       TRY(take(r, &c->piece[i], want, local, &found, e));
   if (found == wanted(want)) return WEFT_OK;
   return err_file(e, WEFT_EINTERNAL, c->dir, 0, "%s/%s: %lld elements of %lld were found",
-                  ckpt_kind_name[kind], c->m.param[param].name, (long long)found,
-                  (long long)wanted(want));
+                  ckpt_kind_name(c->m.optimizer, kind), c->m.param[param].name,
+                  (long long)found, (long long)wanted(want));
 }
 
 weft_status ckpt_read_part(CkptRead *r, int kind, int param, int64_t from, int64_t n,

@@ -341,6 +341,7 @@ static void make_manifest(Saver *s) {
   s->m = (Manifest){.seed = (int64_t)o->plan->seed,
                     .weft = weft_version(),
                     .name = o->plan->name,
+                    .optimizer = c->optimizer,
                     .mesh = o->mesh,
                     .world = c->mesh.world,
                     .plan = o->plan_text,

@@ -62,6 +62,7 @@ void manifest_write(const Manifest *m, Text *out) {
   json_num(&j, "lr", m->lr);
   json_str(&j, "mesh", m->mesh);
   json_str(&j, "name", m->name);
+  json_str(&j, "optimizer", optimizer_info[m->optimizer].name);
   write_params(&j, m);
   json_str(&j, "plan", m->plan);
   json_str(&j, "plan_hash", m->plan_hash);
@@ -116,6 +117,16 @@ static weft_status get_hash(const Reader *r, const char *key, const json_t *in,
                             uint64_t *out) {
   const char *s = json_string_value(json_object_get(in, key));
   if (!s || !hash_parse(s, out)) FAIL(r, "\"%s\" is not a checksum", key);
+  return WEFT_OK;
+}
+
+/* Checkpoints of before there were others are AdamW's. */
+static weft_status get_optimizer(const Reader *r, int *out) {
+  const char *name = "adamw";
+  if (json_object_get(r->doc, "optimizer")) TRY(get_text(r, "optimizer", &name));
+  *out = optimizer_parse(name);
+  if (*out < 0)
+    FAIL(r, "has states of the optimizer \"%.60s\", which is not known", name);
   return WEFT_OK;
 }
 
@@ -232,6 +243,7 @@ static weft_status read_members(const Reader *r, Manifest *m) {
   TRY(get_text(r, "mesh", &m->mesh));
   TRY(get_text(r, "plan", &m->plan));
   TRY(get_text(r, "plan_hash", &m->plan_hash));
+  TRY(get_optimizer(r, &m->optimizer));
   TRY(read_scale(r, &m->scaler));
   TRY(read_facts(r, m));
   TRY(read_params(r, m));

@@ -28,6 +28,7 @@ typedef struct Manifest {
   int64_t samples;    /* training samples that the run has used */
   int64_t seed;
   double lr;     /* of the next step */
+  int optimizer; /* OptimizerKind, whose states it has */
   Scaler scaler; /* loss scaler: on, scale, good, patience, skipped */
   const char *weft, *name, *mesh;
   int world;

@@ -7,9 +7,13 @@
 #include "vm/base/json.h"
 #include "vm/io/json_text.h"
 
-const char *const ckpt_kind_name[CKPT_KINDS] = {"param", "exp_avg", "exp_avg_sq"};
+int ckpt_kinds(int optimizer) { return 1 + optimizer_info[optimizer].states; }
 
-int ckpt_kind(StateKind k) { return k == STATE_PARAM ? 0 : k == STATE_M ? 1 : 2; }
+const char *ckpt_kind_name(int optimizer, int kind) {
+  return kind ? optimizer_info[optimizer].state[kind - 1].saved : "param";
+}
+
+int ckpt_kind(StateKind k) { return k == STATE_PARAM ? 0 : 1 + k - STATE_OPT1; }
 
 weft_status disk_step(RankFile *d, const char *path, weft_error *e) {
   if (!d->fault || !d->fault(d->fault_ud)) return WEFT_OK;
@@ -104,8 +108,8 @@ static void describe(void *ud) {
     Text place = {0};
     write_place(&place, &p, s->data + p.at);
     const char *where = arena_take(s->arena, &place);
-    const char *name = arena_printf(s->arena, "%s/%s", ckpt_kind_name[ckpt_kind(p.kind)],
-                                    s->c->param[p.param].name);
+    const char *kind = ckpt_kind_name(s->c->optimizer, ckpt_kind(p.kind));
+    const char *name = arena_printf(s->arena, "%s/%s", kind, s->c->param[p.param].name);
     add_meta(s, name, where);
     *VEC_PUSH(s->arena, s->tensor) = tensor_of(name, &p);
     *VEC_PUSH(s->arena, s->at) = p.at;
@@ -242,10 +246,12 @@ static weft_status read_place(Arena *a, const json_t *place, const CkptParam *of
 static bool read_name(const Ckpt *c, const char *name, CkptPiece *p) {
   const char *slash = strchr(name, '/');
   p->kind = -1;
-  for (int k = 0; slash && k < CKPT_KINDS; k++)
-    if (strlen(ckpt_kind_name[k]) == (size_t)(slash - name) &&
-        strncmp(name, ckpt_kind_name[k], (size_t)(slash - name)) == 0)
+  for (int k = 0; slash && k < ckpt_kinds(c->m.optimizer); k++) {
+    const char *kind = ckpt_kind_name(c->m.optimizer, k);
+    if (strlen(kind) == (size_t)(slash - name) &&
+        strncmp(name, kind, (size_t)(slash - name)) == 0)
       p->kind = k;
+  }
   p->param = slash ? ckpt_param(c, slash + 1) : -1;
   return p->kind >= 0 && p->param >= 0;
 }

@@ -189,6 +189,7 @@ static void run_passes(void *ud) {
                   .microbatches = in->schedule->microbatches * rounds,
                   .micro = (int)in->plan->batch.micro,
                   .dtype = in->plan->dtype,
+                  .optimizer = in->plan->opt.kind,
                   .context = in->context,
                   .forward = in->context > 0,
                   .device = compile_device(in)};

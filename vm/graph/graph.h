@@ -138,8 +138,8 @@ typedef struct OpAttr {
   uint32_t axes;         /* collectives, slice: a bit for each ShardAxis */
   int32_t red;           /* all_reduce: RED_SUM or RED_MAX */
   int32_t parts;         /* slice, all_gather...: Dim.parts of the cut dimension */
-  int32_t kind;          /* gelu: 0 tanh approximation, 1 erf; adamw: 1 moments are
-                            rounded by chance */
+  int32_t kind;          /* gelu: 0 tanh approximation, 1 erf; steps of optimizers: 1
+                            states are rounded by chance */
   int32_t inverse;       /* rope: rotate back */
   int32_t backend;       /* attention, attention_dx: BACKEND_x, who computes it */
   int32_t step;          /* attention_part: how often keys and values were shifted */
@@ -159,11 +159,14 @@ typedef struct OpAttr {
   int32_t rope_original, yarn;
   float aux, z; /* router_loss: coefficients */
   /* What kernels compute with in f64 before anything becomes an f32. */
-  double capacity; /* permute: of rows that are as many for each expert; 0: all */
-  double bound;    /* permute: the same for each rank that has experts */
-  double clip;     /* clip_coef: maximal norm, 0 none */
-  double beta1, beta2, weight_decay; /* adamw */
-  uint64_t seed;                     /* adamw: of the rounding by chance; at most 2^53 */
+  double capacity;     /* permute: of rows that are as many for each expert; 0: all */
+  double bound;        /* permute: the same for each rank that has experts */
+  double clip;         /* clip_coef: maximal norm, 0 none */
+  double weight_decay; /* steps of optimizers, */
+#define NUMBER(name) double name; /* with numbers and switches of their own, */
+#define SWITCH(name) double name;
+#include "vm/plan/optimizers.def"
+  uint64_t seed; /* and that of the rounding by chance; at most 2^53 */
 } OpAttr;
 /* The size of a head of v and o. */
 static inline int attr_value_dim(const OpAttr *a) {

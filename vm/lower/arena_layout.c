@@ -10,11 +10,12 @@
  * projections follow each other in this order and are never parted by a block.
  *
  * A strategy over data-parallel ranks is three switches per parameter: shard the
- * optimizer state (master weights and moments), the gradients, the parameters that ops
+ * optimizer state (master weights and its states), the gradients, the parameters that ops
  * read (ZeRO 1, 2, 3). Experts have copies over ep_shard and are sharded over that. */
 #include <stdlib.h>
 
 #include "arena_layout.h"
+#include "vm/plan/optimizer.h"
 
 /* ---- the row ---- */
 
@@ -349,8 +350,9 @@ static void place_inputs(const Stages *st, int rank, int microbatches, Layout *l
 
 /* What the kernels of a step's end need, which run over stretches of the row, or a rank's
  * shards of them: no more than over all. */
-static uint64_t update_work(const DeviceKind *d, int64_t length) {
-  static const int ops[] = {OP_sqnorm, OP_adamw, OP_adamw_try, OP_adamw_undo};
+static uint64_t update_work(const DeviceKind *d, OptimizerKind kind, int64_t length) {
+  const OptimizerInfo *o = &optimizer_info[kind];
+  const int ops[] = {OP_sqnorm, o->step, o->attempt, OP_step_undo};
   KernelArgs a = {.attr = &(OpAttr){0}, .nin = KERNEL_MAX_IN, .nout = KERNEL_MAX_OUT};
   const KTensor row = {.dtype = DT_F32, .ndim = 1, .dim = {length}};
   uint64_t bytes = 0;
@@ -397,13 +399,13 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   if (u->dtype != DT_F32 || cuts.host_state)
     add_regions(l, &cuts, row, REGION_MASTER, DT_F32);
   add_regions(l, &cuts, row, REGION_GRAD, DT_F32);
-  add_regions(l, &cuts, row, REGION_M, state);
-  add_regions(l, &cuts, row, REGION_V, state);
+  for (int k = 0; k < optimizer_info[plan->opt.kind].states; k++)
+    add_regions(l, &cuts, row, region_state(k), state);
   fill_buckets(l, m, row, scratch);
   place_wires(l);
   place_inputs(st, rank, microbatches, l);
-  l->work_bytes = update_work(u->device, length);
+  l->work_bytes = update_work(u->device, plan->opt.kind, length);
   l->work = place_bytes(l, l->work_bytes);
   if (cuts.host_state) place_optimizer(l, u->dtype, length);
-  if (plan->opt.post_validation) l->kept = post_validation_bytes(&l->regions);
+  if (plan->opt.post_validation) l->kept = post_validation_bytes(&plan->opt, &l->regions);
 }

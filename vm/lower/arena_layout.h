@@ -60,7 +60,7 @@ BucketSum bucket_extent(const Layout *l, const Bucket *b, int step);
 /* Where a parameter of the rank begins in its region of this kind. */
 uint64_t layout_at(const Layout *l, RegionKind kind, int param);
 /* post_validation.c: the bytes that it keeps from the end of the static part on. */
-uint64_t post_validation_bytes(const Regions *s);
+uint64_t post_validation_bytes(const Optimizer *o, const Regions *s);
 /* The inputs that a rank reads, 1 << InputKind, and the bytes of each for a step. */
 uint64_t inputs_of(const Stages *st, int rank);
 uint64_t input_bytes(int64_t microbatches, int64_t micro, int64_t tokens);

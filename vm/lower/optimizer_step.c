@@ -4,6 +4,8 @@
  * parameter buffer (region.h). */
 #include "optimizer_step.h"
 
+#include "vm/plan/optimizer.h"
+
 /* ---- instructions ---- */
 
 void emit_kernel(Emit *e, int op, const OpAttr *attr, const char *what) {
@@ -242,36 +244,35 @@ static Extent new_work(const Emit *e, const Region *work, const Stretch *r) {
   return far ? as_long_as(r, e->l->host_work) : region_extent(work, r);
 }
 
-void update_results(Emit *e, const Stretch *r) {
+void update_results(Emit *e, const Stretch *r, bool undo) {
   const Regions *s = &e->l->regions;
   const Stored *p = &s->param[r->first];
   const Region *work = regions_find(s, REGION_WORK, p);
   emit_out(e, region_extent(regions_value(s, p), r), DT_F32);
-  emit_out(e, region_extent(regions_find(s, REGION_M, p), r), e->plan->opt.state);
-  emit_out(e, region_extent(regions_find(s, REGION_V, p), r), e->plan->opt.state);
-  emit_out(e, new_work(e, work, r), (DType)work->dtype);
+  if (undo) emit_out(e, new_work(e, work, r), (DType)work->dtype);
+  for (int k = 0; k < optimizer_info[e->plan->opt.kind].states; k++)
+    emit_out(e, region_extent(regions_find(s, region_state(k), p), r),
+             e->plan->opt.state);
+  if (!undo) emit_out(e, new_work(e, work, r), (DType)work->dtype);
 }
 
 void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   const Optimizer *o = &e->plan->opt;
   const Regions *s = &e->l->regions;
   const Stored *p = &s->param[r->first];
-  OpAttr attr = {.beta1 = o->beta1,
-                 .beta2 = o->beta2,
-                 .eps = (float)o->eps,
-                 .kind = o->stochastic,
-                 .seed = o->stochastic ? e->plan->seed : 0,
-                 .weight_decay = c->param[p->param].decay ? o->weight_decay : 0};
+  OpAttr attr = optimizer_attr(o);
+  attr.seed = o->stochastic ? e->plan->seed : 0;
+  attr.weight_decay = c->param[p->param].decay ? o->weight_decay : 0;
   emit_kernel(e, op, &attr, update_name(e, c, r));
   Extent grad = region_extent(gradients(e, r), r);
   emit_in(e, region_extent(regions_value(s, p), r), DT_F32);
   emit_in(e, e->l->offloads ? as_long_as(r, e->l->host_grad) : grad, DT_F32);
-  emit_in(e, region_extent(regions_find(s, REGION_M, p), r), e->plan->opt.state);
-  emit_in(e, region_extent(regions_find(s, REGION_V, p), r), e->plan->opt.state);
+  for (int k = 0; k < optimizer_info[o->kind].states; k++)
+    emit_in(e, region_extent(regions_find(s, region_state(k), p), r), o->state);
   Extent scalars = first_scalars(e, SC_ZERO_FROM);
   if (e->l->offloads) scalars.off = e->l->host_scalars;
   emit_in(e, scalars, DT_F64);
-  update_results(e, r);
+  update_results(e, r, false);
 }
 
 /* What adds up in the place of the gradient of a router's bias is how often each expert
@@ -305,7 +306,7 @@ static void step_on_host(Emit *e, const Compiled *c, const Stretch *r) {
   const char *what = update_name(e, c, r);
   emit_copy(e, region_extent(gradients(e, r), r), as_long_as(r, e->l->host_grad), DT_F32,
             what);
-  update_step(e, c, r, OP_adamw);
+  update_step(e, c, r, optimizer_info[e->plan->opt.kind].step);
   emit_work(e);
   if (!on_host(work->off))
     emit_copy(e, new_work(e, work, r), region_extent(work, r), (DType)work->dtype, what);
@@ -325,7 +326,7 @@ void update_last_step(Emit *e, const Compiled *c, MainList *t) {
     } else if (e->l->offloads) {
       step_on_host(e, c, &r);
     } else {
-      update_step(e, c, &r, OP_adamw);
+      update_step(e, c, &r, optimizer_info[e->plan->opt.kind].step);
       emit_work(e);
     }
     if (!emit_gather(e, &r, overlap ? t->handles : SCALAR_HANDLE, "parameters")) continue;

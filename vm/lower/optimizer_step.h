@@ -23,12 +23,12 @@ AxisSet update_loss_axes(const Units *u);
 void update_clip(Emit *e, int op, bool whole);
 /* The next run of parameters that the optimizer treats alike; see regions_stretch. */
 bool update_stretch(const Emit *e, const Compiled *c, Stretch *r);
-/* adamw, or an op with its operands, on one run. They read only the scalars before
- * SC_ZERO_FROM: the others may be on their way. */
+/* The optimizer's step, or an op with its operands, on one run. They read only the
+ * scalars before SC_ZERO_FROM: the others may be on their way. */
 void update_step(Emit *e, const Compiled *c, const Stretch *r, int op);
-/* The results that an op writes to the state of a run: value, moments, and the copy that
- * ops read. */
-void update_results(Emit *e, const Stretch *r);
+/* The results that an op writes to the state of a run: value, the optimizer's states, and
+ * the copy that ops read; of step_undo it is behind the value. */
+void update_results(Emit *e, const Stretch *r, bool undo);
 /* Whether a run is of biases that choose experts: no gradient is theirs, and no norm. */
 bool update_balances(const Compiled *c, const Emit *e, const Stretch *r);
 const char *update_name(Emit *e, const Compiled *c, const Stretch *r);

@@ -5,36 +5,41 @@
  * either way. */
 #include "optimizer_step.h"
 
-/* What the optimizer overwrites: value and both moments, as stretches of the row. */
-enum { KEPT = 3 };
+#include "vm/plan/optimizer.h"
 
-/* Copies of what a region of moments has, in f32: there may be several such regions, cut
- * in other ways, and each has a place for its copies. */
-static Region copies_of(const Region *moments, uint64_t off) {
-  Region copies = *moments;
+/* What the optimizer overwrites: value and states, as stretches of the row. */
+static int kept(const Optimizer *o) { return 1 + optimizer_info[o->kind].states; }
+
+/* Copies of what a region of its first state has, in f32: there may be several such
+ * regions, cut in other ways, and each has a place for its copies. */
+static Region copies_of(const Region *state, uint64_t off) {
+  Region copies = *state;
   copies.dtype = DT_F32, copies.off = off;
   return copies;
 }
 
-static uint64_t copy_bytes(const Region *moments) {
-  Region copies = copies_of(moments, 0);
+static uint64_t copy_bytes(const Region *state) {
+  Region copies = copies_of(state, 0);
   return align_up(region_bytes(&copies));
 }
 
 /* Bytes of the copies for the first n regions. */
-static uint64_t kept_before(const Regions *s, int n) {
+static uint64_t kept_before(const Optimizer *o, const Regions *s, int n) {
   uint64_t bytes = 0;
   for (int i = 0; i < n; i++)
-    if (s->region[i].kind == REGION_M) bytes += KEPT * copy_bytes(&s->region[i]);
+    if (s->region[i].kind == REGION_STATE1)
+      bytes += (uint64_t)kept(o) * copy_bytes(&s->region[i]);
   return bytes;
 }
 
-uint64_t post_validation_bytes(const Regions *s) { return kept_before(s, s->nregion); }
+uint64_t post_validation_bytes(const Optimizer *o, const Regions *s) {
+  return kept_before(o, s, s->nregion);
+}
 
 static Extent kept_at(const Emit *e, const Stretch *r, int k) {
   const Regions *s = &e->l->regions;
-  const Region *m = regions_find(s, REGION_M, &s->param[r->first]);
-  uint64_t first = e->l->end + kept_before(s, (int)(m - s->region));
+  const Region *m = regions_find(s, REGION_STATE1, &s->param[r->first]);
+  uint64_t first = e->l->end + kept_before(&e->plan->opt, s, (int)(m - s->region));
   Region copies = copies_of(m, first + (uint64_t)k * copy_bytes(m));
   return region_extent(&copies, r);
 }
@@ -42,8 +47,8 @@ static Extent kept_at(const Emit *e, const Stretch *r, int k) {
 static void step_keeping(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     if (update_balances(c, e, &r)) continue;
-    update_step(e, c, &r, OP_adamw_try);
-    for (int k = 0; k < KEPT; k++) emit_out(e, kept_at(e, &r, k), DT_F32);
+    update_step(e, c, &r, optimizer_info[e->plan->opt.kind].attempt);
+    for (int k = 0; k < kept(&e->plan->opt); k++) emit_out(e, kept_at(e, &r, k), DT_F32);
     emit_work(e);
   }
 }
@@ -51,10 +56,10 @@ static void step_keeping(Emit *e, const Compiled *c) {
 static void take_back(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     if (update_balances(c, e, &r)) continue;
-    emit_kernel(e, OP_adamw_undo, NULL, update_name(e, c, &r));
-    for (int k = 0; k < KEPT; k++) emit_in(e, kept_at(e, &r, k), DT_F32);
+    emit_kernel(e, OP_step_undo, NULL, update_name(e, c, &r));
+    for (int k = 0; k < kept(&e->plan->opt); k++) emit_in(e, kept_at(e, &r, k), DT_F32);
     emit_in(e, (Extent){.off = e->l->scalars, .n = SC_ZERO_FROM}, DT_F64);
-    update_results(e, &r);
+    update_results(e, &r, true);
     emit_work(e);
   }
 }

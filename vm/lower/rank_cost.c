@@ -63,8 +63,8 @@ static void add_reductions(const Layout *l, RankCost *x) {
 static void add_gathers(const Layout *l, RankCost *x) {
   for (int i = 0; i < l->regions.nregion; i++) {
     const Region *r = &l->regions.region[i];
-    if (r->kind == REGION_M) x->stepped += (uint64_t)r->count;
-    if (r->kind == REGION_M && r->flat) x->gathered += (uint64_t)r->whole;
+    if (r->kind == REGION_STATE1) x->stepped += (uint64_t)r->count;
+    if (r->kind == REGION_STATE1 && r->flat) x->gathered += (uint64_t)r->whole;
     if (r->kind == REGION_WORK && r->flat) x->gathered -= (uint64_t)r->whole;
   }
   x->gathered *= (uint64_t)dtype_size((DType)l->regions.region[0].dtype);

@@ -16,6 +16,7 @@
  * bytes (Estimate.ep) are those of full capacity. Nothing is fitted: real runs take
  * longer. */
 #include "rank_cost.h"
+#include "vm/plan/optimizer.h"
 #include "vm/code/body_time.h"
 
 /* What is counted for the first part of a factor is over all of it, or nearly so. */
@@ -47,13 +48,13 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
                   link_ring(&flat, (double)r->scattered, r->scattered > 0, false) +
                   link_ring(&tp, (double)r->reduced_tp, r->reduced_tp > 0, true);
   if (plan->strategy.overlap_grad_reduce) reduce = MAX(reduce - backward, 0);
-  /* Read: the gradient twice (norm, step), master and moments; written: the latter and
-   * the compute-type copy. */
-  double moved = 5 * 4 + 3 * 4 + dtype_size(plan->dtype);
   double gather = link_ring(&flat, (double)r->gathered, r->gathered > 0, false);
   bool away = plan->strategy.offload_state;
+  double moved = optimizer_bytes(&plan->opt, plan->dtype);
   double step =
       (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
+  if (!away)
+    step = MAX(step, (double)r->stepped * optimizer_info[plan->opt.kind].flops / k->f32);
   return reduce +
          (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
 }

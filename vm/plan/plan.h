@@ -97,11 +97,21 @@ typedef struct LrSchedule {
 /* lr at step k (from 0): max*(k+1)/warmup, then from max to min over `steps`. */
 double lr_at(const LrSchedule *lr, int64_t step);
 
+typedef enum {
+#define OPTIMIZER(ID, name, states, flops, changes, formula) OPTIMIZER_##ID,
+#include "optimizers.def"
+  OPTIMIZER_N
+} OptimizerKind;
+enum { OPTIMIZER_STATES = 2 }; /* of one, at most; as many regions hold them */
 typedef struct Optimizer {
+  OptimizerKind kind; /* see optimizer.h */
   LrSchedule lr;
-  double beta1, beta2, eps, weight_decay, clip; /* clip 0: none */
-  DType state;                                  /* of both moments: f32 or bf16 */
-  bool stochastic;                              /* bf16 moments are rounded by chance */
+#define NUMBER(name) double name;
+#define SWITCH(name) bool name;
+#include "optimizers.def"
+  double eps, weight_decay, clip; /* clip 0: none */
+  DType state;                    /* of its states: f32 or bf16 */
+  bool stochastic;                /* those in bf16 are rounded by chance */
   bool post_validation; /* steps before the check, see vm/lower/post_validation.c */
 } Optimizer;
 

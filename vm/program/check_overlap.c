@@ -4,6 +4,7 @@
  * anything that is written before they are read. What depends on when something happens
  * is the proof's (machine_bytes.c). */
 #include "program_check_int.h"
+#include "vm/plan/optimizer.h"
 
 #include <stdio.h>
 
@@ -211,11 +212,18 @@ static weft_status check_bodies(const Check *k, Arena *a) {
 
 /* ---- the optimizer's part ---- */
 
-/* The adamw_try before `pc` whose first result is at `p`; UINT32_MAX if there is none. */
+static bool is_attempt(int op) {
+  for (int i = 0; i < OPTIMIZER_N; i++)
+    if (optimizer_info[i].attempt == op) return true;
+  return false;
+}
+
+/* The attempt of an optimizer before `pc` whose first result is at `p`; UINT32_MAX if
+ * there is none. */
 static uint32_t step_of(const Check *k, uint32_t pc, Bytes p) {
   while (pc-- > 0) {
     const Instr *in = &k->p->code[pc];
-    if (in->code != I_KERNEL || in->op != OP_adamw_try) continue;
+    if (in->code != I_KERNEL || !is_attempt(in->op)) continue;
     Bytes at = bytes_of(k, &k->p->operand[in->operand + (uint32_t)in->nin], 0);
     if (at.lo == p.lo && at.hi == p.hi) return pc;
   }
@@ -234,21 +242,23 @@ static uint32_t writer_between(const Check *k, uint32_t from, uint32_t to, Bytes
   return UINT32_MAX;
 }
 
-/* What an adamw_undo puts back is what the adamw_try of the same parameters kept. */
+/* What a step_undo puts back is what the attempt at the same parameters kept. */
 static weft_status check_undo(const Check *k, uint32_t pc) {
-  enum { FIRST_KEPT = 4, COPIES = 3 };
   const Body *b = NULL;
   const Instr *in = &k->p->code[pc];
   const Operand *o = &k->p->operand[in->operand];
   Bytes back = bytes_of(k, &o[in->nin], 0);
   if (back.lo == back.hi) return WEFT_OK;
   uint32_t from = step_of(k, pc, back);
-  if (from == UINT32_MAX) FAIL("no adamw_try before it steps these parameters");
+  if (from == UINT32_MAX) FAIL("no step before it keeps what these parameters were");
   const Instr *step = &k->p->code[from];
-  for (int i = 0; i < COPIES; i++) {
+  int copies = in->nin - 1, first = step->nout - copies;
+  if (copies != in->nout - 1 || 2 * copies + 1 != step->nout)
+    FAIL("has %d copies, main[%u] keeps %d", copies, from, (step->nout - 1) / 2);
+  for (int i = 0; i < copies; i++) {
     Bytes at = bytes_of(k, &o[i], 0);
-    Bytes kept = bytes_of(
-        k, &k->p->operand[step->operand + (uint32_t)(step->nin + FIRST_KEPT + i)], 0);
+    Bytes kept =
+        bytes_of(k, &k->p->operand[step->operand + (uint32_t)(step->nin + first + i)], 0);
     if (at.lo != kept.lo || at.hi != kept.hi)
       FAIL("operand %d, bytes %llu..%llu, is not what main[%u] kept, bytes %llu..%llu", i,
            BYTES(at), from, BYTES(kept));
@@ -267,7 +277,7 @@ static weft_status check_main(const Check *k, Arena *a) {
     if (in->code != I_KERNEL) continue;
     TRY(check_must(k, pc, NULL));
     TRY(check_kernel_places(k, pc, NULL, NULL, a));
-    if (in->op == OP_adamw_undo) TRY(check_undo(k, pc));
+    if (in->op == OP_step_undo) TRY(check_undo(k, pc));
   }
   return WEFT_OK;
 }

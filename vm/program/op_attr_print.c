@@ -21,29 +21,67 @@ typedef enum { INT32, UINT32, UINT64, SINGLE, DOUBLE } Storage;
                  : DOUBLE)                                                               \
   }
 
-static const struct {
+typedef struct AttrField {
   const char *name;
   size_t at;
   Storage storage;
-} field[] = {
-    REAL(aux),          INT(axes),       INT(backend),
-    REAL(beta1),        REAL(beta2),     REAL(bound),
-    REAL(capacity),     REAL(clip),      INT(cut),
-    INT(dim),           INT(drop),       REAL(eps),
-    INT(experts),       INT(from),       INT(groups),
-    INT(head_dim),      INT(head_part),  INT(interleaved),
-    INT(inverse),       INT(kind),       INT(layout),
-    INT(mirror),        INT(n),          INT(norm_topk),
-    INT(parts),         INT(red),        REAL(rope_factor),
-    REAL(rope_high),    REAL(rope_low),  INT(rope_original),
-    REAL(rope_scale),   INT(rotary_dim), INT(rotary_from),
-    REAL(scale),        INT(score),      INT(seed),
-    INT(step),          REAL(theta),     INT(topk),
-    INT(topk_group),    INT(value_dim),  INT(vocab),
-    REAL(weight_decay), INT(yarn),       REAL(z),
+} AttrField;
+
+/* Both lists are in the order of names. */
+static const AttrField of_optimizers[] = {
+#define NUMBER(name) REAL(name),
+#define SWITCH(name) REAL(name),
+#include "vm/plan/optimizers.def"
 };
-/* Seven of them have eight bytes. */
-_Static_assert((sizeof field / sizeof *field + 7) * 4 == sizeof(OpAttr),
+static const AttrField of_ops[] = {
+    REAL(aux),
+    INT(axes),
+    INT(backend),
+    REAL(bound),
+    REAL(capacity),
+    REAL(clip),
+    INT(cut),
+    INT(dim),
+    INT(drop),
+    REAL(eps),
+    INT(experts),
+    INT(from),
+    INT(groups),
+    INT(head_dim),
+    INT(head_part),
+    INT(interleaved),
+    INT(inverse),
+    INT(kind),
+    INT(layout),
+    INT(mirror),
+    INT(n),
+    INT(norm_topk),
+    INT(parts),
+    INT(red),
+    REAL(rope_factor),
+    REAL(rope_high),
+    REAL(rope_low),
+    INT(rope_original),
+    REAL(rope_scale),
+    INT(rotary_dim),
+    INT(rotary_from),
+    REAL(scale),
+    INT(score),
+    INT(seed),
+    INT(step),
+    REAL(theta),
+    INT(topk),
+    INT(topk_group),
+    INT(value_dim),
+    INT(vocab),
+    REAL(weight_decay),
+    INT(yarn),
+    REAL(z),
+};
+/* Five of them, and those of optimizers, have eight bytes. */
+_Static_assert((sizeof of_ops + 2 * sizeof of_optimizers) / sizeof(AttrField) * 4 +
+                       5 * 4 ==
+                   sizeof(OpAttr),
                "a field has no row");
 
 static double value_of(const void *p, Storage storage) {
@@ -58,8 +96,11 @@ static double value_of(const void *p, Storage storage) {
 }
 
 void attr_each(const OpAttr *a, AttrFn *f, void *ud) {
-  for (int i = 0; i < LEN(field); i++) {
-    double v = value_of((const char *)a + field[i].at, field[i].storage);
-    if (v != 0) f(ud, field[i].name, v);
+  for (int i = 0, k = 0; i + k < LEN(of_ops) + LEN(of_optimizers);) {
+    bool op = k == LEN(of_optimizers) ||
+              (i < LEN(of_ops) && strcmp(of_ops[i].name, of_optimizers[k].name) < 0);
+    const AttrField *x = op ? &of_ops[i++] : &of_optimizers[k++];
+    double v = value_of((const char *)a + x->at, x->storage);
+    if (v != 0) f(ud, x->name, v);
   }
 }

@@ -138,7 +138,7 @@ enum {
   SC_CLIP,
   SC_NORM,
   SC_SKIP,                  /* results of clip_coef; the clip takes the scale out */
-  SC_HOLD,                  /* adamw does nothing; of clip_coef and clip_guess */
+  SC_HOLD,                  /* the optimizer does nothing; of clip_coef and clip_guess */
   SC_GUESS,                 /* the clip that was stepped with early; 0: none was */
   SC_UNDO,                  /* that step was wrong; result of clip_coef */
   SC_ZERO_FROM,             /* from here on zeroed at the start of a step */
@@ -214,6 +214,7 @@ typedef struct Compiled {
   bool zigzag, documents;   /* how cp cuts sequences: see sequence.h */
   int64_t vocab;            /* token ids and labels of the model are below it */
   DType dtype;              /* compute type */
+  int optimizer;            /* OptimizerKind */
   const DeviceKind *device; /* whose kernels the scratch is sized for */
   Schedule schedule;        /* what the programs do, for messages */
   uint64_t params_total;    /* logical elements */

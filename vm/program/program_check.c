@@ -3,6 +3,7 @@
  * (check_overlap.c). Input: a finished Compiled; it changes nothing and reports the first
  * violation, which is a bug of the compiler. */
 #include "program_check_int.h"
+#include "vm/plan/optimizer.h"
 
 #include <stdio.h>
 
@@ -224,8 +225,9 @@ static weft_status bad_param(const Check *k, const Stored *q, const char *why) {
                  (long long)q->at, why);
 }
 
-/* What is kept of every parameter that is trained, besides its value. */
-static const RegionKind kept[] = {REGION_GRAD, REGION_M, REGION_V};
+/* What is kept of every parameter that is trained, besides its value: the gradient, then
+ * the states of the optimizer. */
+static RegionKind kept(int i) { return i ? region_state(i - 1) : REGION_GRAD; }
 
 /* Blocks follow each other, and each parameter lies in its own. */
 static weft_status check_blocks(const Check *k) {
@@ -249,6 +251,7 @@ static weft_status check_blocks(const Check *k) {
 static weft_status check_params(const Check *k) {
   const Regions *s = &k->p->regions;
   int64_t end = 0;
+  int trained = k->c->context ? 0 : 1 + optimizer_info[k->c->optimizer].states;
   for (int i = 0; i < s->nparam; i++) {
     const Stored *q = &s->param[i];
     if (q->param < 0 || q->param >= k->c->nparam)
@@ -261,8 +264,8 @@ static weft_status check_params(const Check *k) {
     if (box != q->count)
       return bad(k, k->c->param[q->param].name, (uint64_t)q->count, (uint64_t)box);
     const Region *r = regions_value(s, q);
-    for (int j = 0; r && j < LEN(kept) && !k->c->context; j++)
-      if (q->at + q->count <= r->first + r->whole) r = regions_find(s, kept[j], q);
+    for (int j = 0; r && j < trained; j++)
+      if (q->at + q->count <= r->first + r->whole) r = regions_find(s, kept(j), q);
     if (!r || q->at + q->count > r->first + r->whole)
       return bad_param(k, q, "have no place in a region");
   }

@@ -4,6 +4,7 @@
 #define WEFT_RANK_H
 
 #include "vm/comm/comm.h"
+#include "vm/plan/optimizer.h"
 #include "vm/storage/piece.h"
 
 /* ---- one rank: rank_load.c, interp.c ---- */
@@ -64,7 +65,15 @@ typedef struct RankAt {
 RankAt rank_at(const Rank *r);
 
 /* ---- parameters and their state: rank_state.c ---- */
-typedef enum { STATE_PARAM, STATE_GRAD, STATE_M, STATE_V, STATE_N } StateKind;
+typedef enum { STATE_PARAM, STATE_GRAD, STATE_OPT1, STATE_OPT2, STATE_N } StateKind;
+/* State k of the optimizer, from 0 on. */
+static inline StateKind state_opt(int k) { return (StateKind)(STATE_OPT1 + k); }
+/* What is kept of a parameter from one step to the next, so many kinds: from 0 on the
+ * parameter itself and the states of the optimizer. */
+static inline int kept_kinds(const Compiled *c) {
+  return 1 + optimizer_info[c->optimizer].states;
+}
+static inline StateKind kept_kind(int i) { return i ? state_opt(i - 1) : STATE_PARAM; }
 
 /* Initial values of a piece by (seed, name, global index). */
 void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local);

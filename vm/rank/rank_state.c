@@ -31,8 +31,8 @@ void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *l
 int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[2]) {
   static const RegionKind kind[STATE_N] = {[STATE_PARAM] = REGION_WORK,
                                            [STATE_GRAD] = REGION_GRAD,
-                                           [STATE_M] = REGION_M,
-                                           [STATE_V] = REGION_V};
+                                           [STATE_OPT1] = REGION_STATE1,
+                                           [STATE_OPT2] = REGION_STATE2};
   const Regions *s = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)].regions;
   const Stored *at = regions_param(s, param);
   if (!at) return 0;

@@ -1,8 +1,6 @@
 /* saved_pieces.c - who writes what of a checkpoint, from the programs alone. */
 #include "saved_pieces.h"
 
-const StateKind saved_kinds[SAVED_KINDS] = {STATE_PARAM, STATE_M, STATE_V};
-
 static const Regions *regions_of(const SavedList *l) {
   return &l->c->prog[mesh_coord(&l->c->mesh, l->rank, AXIS_PP)].regions;
 }
@@ -15,7 +13,7 @@ static bool item_at(const SavedList *l, int i, Saved *out, uint64_t *bytes) {
   const CompiledParam *p = &l->c->param[at->param];
   Piece piece[2];
   if (p->pp[0] != mesh_coord(&l->c->mesh, l->rank, AXIS_PP)) return false;
-  StateKind k = saved_kinds[i / s->nparam];
+  StateKind k = kept_kind(i / s->nparam);
   if (!state_pieces(l->c, l->rank, k, at->param, piece)) return false;
   const Region *r = piece[0].region;
   *out = (Saved){.kind = k, .param = at->param, .piece = piece[0]};
@@ -41,7 +39,7 @@ SavedList saved_list(const Compiled *c, int rank) {
   SavedList l = {.c = c, .rank = rank};
   Saved s;
   uint64_t bytes;
-  for (int i = 0; i < regions_of(&l)->nparam * SAVED_KINDS; i++)
+  for (int i = 0; i < regions_of(&l)->nparam * kept_kinds(c); i++)
     if (item_at(&l, i, &s, &bytes)) copies_find(&l, copies_of(&l, &s))->total += bytes;
   return l;
 }
@@ -57,7 +55,7 @@ static uint64_t deal(const SavedList *l, struct SavedCopies *c, uint64_t bytes) 
 
 bool saved_next(SavedList *l, Saved *out) {
   uint64_t bytes;
-  for (int all = regions_of(l)->nparam * SAVED_KINDS; l->item < all;) {
+  for (int all = regions_of(l)->nparam * kept_kinds(l->c); l->item < all;) {
     if (!item_at(l, l->item++, out, &bytes)) continue;
     struct SavedCopies *c = copies_find(l, copies_of(l, out));
     uint64_t writer = deal(l, c, bytes);
@@ -111,7 +109,7 @@ uint64_t saved_most(const Compiled *c, int pp) {
   Most most[SAVED_COPIES] = {0};
   uint64_t bytes, sum = 0;
   Saved s;
-  for (int i = 0; i < regions_of(&l)->nparam * SAVED_KINDS; i++) {
+  for (int i = 0; i < regions_of(&l)->nparam * kept_kinds(c); i++) {
     if (!item_at(&l, i, &s, &bytes)) continue;
     struct SavedCopies *of = copies_find(&l, copies_of(&l, &s));
     add_item(&most[of - l.copies], &l, &s, deal(&l, of, bytes));

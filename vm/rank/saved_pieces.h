@@ -6,10 +6,6 @@
 
 #include "rank.h"
 
-/* The kinds of state that a checkpoint has. */
-enum { SAVED_KINDS = 3 };
-extern const StateKind saved_kinds[SAVED_KINDS];
-
 /* A piece that a rank writes, as its region holds it. */
 typedef struct Saved {
   StateKind kind; /* but for STATE_GRAD */

@@ -1,10 +1,11 @@
 /* verify.c - compares a parallel run with the run of one rank, step by step.
  *
- * Both start each step from the same parameters and moments, so differences do not
+ * Both start each step from the same parameters and states, so differences do not
  * accumulate. A tensor is judged norm-wise; one whose true value is (near) zero, such as
  * the gradient of a key bias, has only rounding noise for a norm and is judged on the
  * scale of its layer. Adam turns such noise into full steps: the difference of two
- * parameters must be explained by the difference of their moments, and the rest counts.
+ * parameters must be explained by the difference of what their steps were made of, as
+ * optimizer_info has it, and the rest counts.
  */
 #include "verify.h"
 #include "vm/base/budget.h"
@@ -24,15 +25,20 @@ typedef struct Norms {
   double diff, ref; /* L2 norms of many - one and of one */
 } Norms;
 
+/* Places of what is compared: that of many, that of one. */
+enum { B_PARAM = 0, B_GRAD = 2, B_STATE = 4, BUFS = B_STATE + 2 * OPTIMIZER_STATES };
+
 typedef struct Verify {
   const weft_alloc *alloc;
   const Plan *plan;
   const Compiled *c; /* of `many` */
   Run *many, *one;
-  int *layer;      /* [nparam] index of the first parameter of the same layer */
-  Norms *norm;     /* [nparam] */
-  float *buf[6];   /* each as large as the largest parameter */
-  int64_t largest; /* elements */
+  int *layer;       /* [nparam] index of the first parameter of the same layer */
+  Norms *norm;      /* [nparam] */
+  float *buf[BUFS]; /* each as large as the largest parameter */
+  int64_t largest;  /* elements */
+  float *before[OPTIMIZER_STATES]; /* of all parameters, where the optimizer's `changes`
+                                      wants that */
   int32_t *tokens, *labels;
   int64_t ids; /* of a step */
   int64_t vocab;
@@ -40,8 +46,14 @@ typedef struct Verify {
   VerifyReport *out;
 } Verify;
 
-static const char *const kind_name[STATE_N] = {"parameter", "gradient", "first moment",
-                                               "second moment"};
+static const OptimizerInfo *optimizer(const Verify *v) {
+  return &optimizer_info[v->plan->opt.kind];
+}
+
+static const char *kind_name(const Verify *v, StateKind k) {
+  if (k == STATE_PARAM) return "parameter";
+  return k == STATE_GRAD ? "gradient" : optimizer(v)->state[k - STATE_OPT1].title;
+}
 
 /* ---- data ---- */
 
@@ -145,7 +157,7 @@ static void judge_all(Verify *v, int64_t step, StateKind k, double *field) {
     bool near_zero = own < NEAR_ZERO * v->tolerance * scale;
     double root = sqrt((double)param_count(&v->c->param[i]));
     double ref = near_zero ? scale * root : v->norm[i].ref;
-    judge(v, step, kind_name[k], v->c->param[i].name, relative(v->norm[i].diff, ref),
+    judge(v, step, kind_name(v, k), v->c->param[i].name, relative(v->norm[i].diff, ref),
           field);
     v->out->tensors++;
   }
@@ -154,12 +166,15 @@ static void judge_all(Verify *v, int64_t step, StateKind k, double *field) {
 /* ---- state ---- */
 
 static weft_status copy_state(Verify *v, weft_error *e) {
-  static const StateKind kinds[] = {STATE_PARAM, STATE_M, STATE_V};
-  for (int k = 0; k < LEN(kinds); k++)
+  for (int k = 0; k < kept_kinds(v->c); k++) {
+    float *before = k ? v->before[k - 1] : NULL;
     for (int i = 0; i < v->c->nparam; i++) {
-      TRY(run_get(v->many, kinds[k], i, v->buf[0], e));
-      if (compares(v)) TRY(run_set(v->one, kinds[k], i, v->buf[0], e));
+      int64_t n = param_count(&v->c->param[i]);
+      TRY(run_get(v->many, kept_kind(k), i, v->buf[0], e));
+      if (compares(v)) TRY(run_set(v->one, kept_kind(k), i, v->buf[0], e));
+      if (before) memcpy(before, v->buf[0], (size_t)n * sizeof *before), before += n;
     }
+  }
   return WEFT_OK;
 }
 
@@ -174,7 +189,7 @@ static weft_status compare_kind(Verify *v, int64_t step, StateKind k, double *fi
     TRY(get_both(v, k, i, 0, e));
     v->norm[i] = norms(v->buf[0], v->buf[1], param_count(&v->c->param[i]));
     /* A square differs by twice as much as its root, and it is the root that counts. */
-    if (k == STATE_V) v->norm[i].diff /= 2;
+    if (k >= STATE_OPT1) v->norm[i].diff /= optimizer(v)->state[k - STATE_OPT1].power;
   }
   judge_all(v, step, k, field);
   return WEFT_OK;
@@ -193,42 +208,60 @@ static weft_status compare_initial(Verify *v, weft_error *e) {
   return WEFT_OK;
 }
 
-/* What AdamW takes from a parameter, but for decay, which is the same on both sides. */
-static double adam_update(const Optimizer *o, const StepResult *s, float m, float v) {
-  double t = (double)s->step + 1;
-  double mhat = m / (1 - pow(o->beta1, t)), vhat = v / (1 - pow(o->beta2, t));
-  if (m == 0) return 0;
-  return s->lr * mhat / (sqrt(vhat) + o->eps);
+/* What clipping leaves of a gradient. */
+static double clip_of(const Verify *v, const StepResult *s) {
+  double clip = v->plan->opt.clip;
+  return clip > 0 ? fmin(1, clip / (s->grad_norm + 1e-6)) : 1;
 }
 
-/* Takes the differences that the moments explain out of the parameters of `many`; returns
- * the L2 norm of what AdamW took from those of `one`. */
-static double explain_by_moments(Verify *v, const StepResult *s, int64_t n) {
-  const Optimizer *o = &v->plan->opt;
-  float *p = v->buf[0], *const *b = v->buf;
+/* What the step took from element i of `many` (side 0) or `one`, but for decay, which is
+ * the same on both sides. */
+static double taken(const Verify *v, const StepResult *s, int side, int64_t i,
+                    int64_t first, bool *either) {
+  const OptimizerInfo *o = optimizer(v);
+  Element x = {.grad = v->buf[B_GRAD + side][i] * clip_of(v, s)};
+  for (int k = 0; k < o->states; k++) {
+    x.after[k] = v->buf[B_STATE + 2 * k + side][i];
+    if (v->before[k]) x.before[k] = v->before[k][first + i];
+  }
+  return o->changes(&v->plan->opt, s->lr, (double)s->step + 1, &x, either);
+}
+
+/* Takes the differences that gradients and states explain out of the parameters of
+ * `many`; returns the L2 norm of what the optimizer took from those of `one`. Where
+ * rounding decides on the sign of a step either of both is explained. */
+static double explain(Verify *v, const StepResult *many, const StepResult *one,
+                      int64_t first, int64_t n) {
+  float *p = v->buf[B_PARAM], *q = v->buf[B_PARAM + 1];
   double norm = 0;
   for (int64_t i = 0; i < n; i++) {
-    double many = adam_update(o, s, b[2][i], b[4][i]);
-    double one = adam_update(o, s, b[3][i], b[5][i]);
-    p[i] = (float)(p[i] + many - one);
-    norm += one * one;
+    bool either = false;
+    double a = taken(v, many, 0, i, first, &either);
+    double b = taken(v, one, 1, i, first, &either);
+    p[i] = (float)(p[i] + a - b);
+    if (either && fabs(p[i] - q[i]) <= 2.1 * fabs(b)) p[i] = q[i];
+    norm += b * b;
   }
   return sqrt(norm);
 }
 
-static weft_status compare_params(Verify *v, const StepResult *s, weft_error *e) {
+static weft_status compare_params(Verify *v, const StepResult *many, const StepResult *s,
+                                  weft_error *e) {
+  int64_t first = 0;
   for (int i = 0; i < v->c->nparam; i++) {
     int64_t n = param_count(&v->c->param[i]);
-    TRY(get_both(v, STATE_PARAM, i, 0, e));
+    TRY(get_both(v, STATE_PARAM, i, B_PARAM, e));
     double apart = 0;
     TRY(run_apart(v->many, STATE_PARAM, i, v->buf[0], &apart, e));
-    TRY(get_both(v, STATE_M, i, 2, e));
-    TRY(get_both(v, STATE_V, i, 4, e));
-    double step = explain_by_moments(v, s, n);
+    TRY(get_both(v, STATE_GRAD, i, B_GRAD, e));
+    for (int k = 0; k < optimizer(v)->states; k++)
+      TRY(get_both(v, state_opt(k), i, B_STATE + 2 * k, e));
+    double step = compares(v) ? explain(v, many, s, first, n) : 0;
+    first += n;
     v->norm[i] = norms(v->buf[0], v->buf[1], n);
     /* A step may lead back to near 0; what it rounds is of its own size. */
     v->norm[i].ref = fmax(v->norm[i].ref, step);
-    judge(v, s->step, kind_name[STATE_PARAM], v->c->param[i].name,
+    judge(v, s->step, kind_name(v, STATE_PARAM), v->c->param[i].name,
           relative(v->norm[i].diff, v->norm[i].ref), &v->out->param);
     /* Bits that differ are no rounding, however little that is. */
     judge(v, s->step, "a replica", v->c->param[i].name,
@@ -268,9 +301,9 @@ static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
   judge(v, step, "gradient norm", "",
         relative(fabs(many.grad_norm - one.grad_norm), one.grad_norm),
         &v->out->grad_norm);
-  TRY(compare_kind(v, step, STATE_M, &v->out->grad, e));
-  TRY(compare_kind(v, step, STATE_V, &v->out->grad, e));
-  TRY(compare_params(v, &one, e));
+  for (int k = 0; k < optimizer(v)->states; k++)
+    TRY(compare_kind(v, step, state_opt(k), &v->out->grad, e));
+  TRY(compare_params(v, &many, &one, e));
   v->out->steps++;
   return WEFT_OK;
 }
@@ -290,6 +323,12 @@ static weft_status check_pair(const Compiled *many, const Compiled *one, weft_er
                  "verify: the one-rank program is not that of the same plan");
 }
 
+static size_t before_bytes(const Verify *v) {
+  int64_t n = 0;
+  for (int i = 0; i < v->c->nparam; i++) n += param_count(&v->c->param[i]);
+  return (size_t)n * sizeof(float);
+}
+
 static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
   size_t n = (size_t)v->c->nparam;
   for (int i = 0; i < v->c->nparam; i++)
@@ -302,6 +341,9 @@ static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
   ok = (v->labels = mem_new(v->alloc, (size_t)v->ids * sizeof *v->labels)) && ok;
   for (int i = 0; i < LEN(v->buf); i++)
     ok = (v->buf[i] = mem_new(v->alloc, (size_t)v->largest * sizeof *v->buf[i])) && ok;
+  for (int k = 0; k < optimizer(v)->states; k++)
+    if (optimizer(v)->state[k].before)
+      ok = (v->before[k] = mem_new(v->alloc, before_bytes(v))) && ok;
   if (!ok) return err_set(e, WEFT_ENOMEM, "out of memory");
   if (v->vocab == INT32_MAX)
     return err_set(e, WEFT_EUSAGE,
@@ -313,6 +355,8 @@ static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
 
 static void clean_up(Verify *v) {
   size_t n = (size_t)v->c->nparam;
+  for (int k = 0; k < LEN(v->before); k++)
+    if (v->before[k]) mem_free(v->alloc, v->before[k], before_bytes(v));
   for (int i = 0; i < LEN(v->buf); i++)
     mem_free(v->alloc, v->buf[i], (size_t)v->largest * sizeof *v->buf[i]);
   mem_free(v->alloc, v->labels, (size_t)v->ids * sizeof *v->labels);

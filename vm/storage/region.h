@@ -2,7 +2,7 @@
  *
  * All parameters of a pp rank form one flat buffer, the *row* (Megatron: param-and-grad
  * buffer; FSDP1: FlatParameter). Each kind of state (the copy that ops read, master
- * weights, gradients, moments) is a *region*: elements [first, first + whole) of the row
+ * weights, gradients, optimizer states) is a *region*: elements [first, first + whole) of the row
  * in one dtype, at one offset of the arena. Ranks that differ in anything but pp have
  * equal regions; the part of a parameter that a rank holds in one is a Piece (piece.h).
  *
@@ -21,6 +21,8 @@ typedef enum {
 #include "region.def"
   REGION_N
 } RegionKind;
+/* The region of state k of the optimizer, from 0 on. */
+static inline RegionKind region_state(int k) { return (RegionKind)(REGION_STATE1 + k); }
 extern const char *const region_name[REGION_N];  /* "work", ... */
 extern const char *const region_class[REGION_N]; /* "parameters", ... */
 

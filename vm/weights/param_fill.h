@@ -34,7 +34,7 @@ typedef weft_status (*BringValues)(const Lane *l, void *ud, int param, const Ran
                                    weft_error *e);
 /* What is filled: these kinds of state of the parameters [first, first + n). */
 typedef struct Filling {
-  StateKind kind[3];
+  StateKind kind[1 + OPTIMIZER_STATES];
   int nkind, first, n;
   const int *order;  /* NULL, or their numbers in the order of filling */
   BringValues bring; /* NULL: there is nothing that ranks can share */

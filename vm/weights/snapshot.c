@@ -40,8 +40,9 @@ int run_readers(const Run *r) { return run_lanes(r); }
 
 weft_status run_fill(Run *r, PieceSource source, void *ud, weft_error *e) {
   Source s = {.source = source, .ud = ud};
-  Filling f = {.nkind = SAVED_KINDS, .n = r->c->nparam, .values = from_source, .ud = &s};
-  memcpy(f.kind, saved_kinds, sizeof saved_kinds);
+  Filling f = {
+      .nkind = kept_kinds(r->c), .n = r->c->nparam, .values = from_source, .ud = &s};
+  for (int k = 0; k < f.nkind; k++) f.kind[k] = kept_kind(k);
   return run_pieces(r, &f, true, e);
 }
 

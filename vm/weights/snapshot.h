@@ -19,11 +19,12 @@ const Compiled *run_compiled(const Run *r);
 typedef weft_status (*PieceSource)(void *ud, int reader, StateKind k, int param,
                                    const Piece *p, float *to, weft_error *e);
 int run_readers(const Run *r);
-/* Parameters and moments of all ranks, from `source`; everything else becomes zero. */
+/* Parameters and the optimizer's states of all ranks, from `source`; everything else
+ * becomes zero. */
 weft_status run_fill(Run *r, PieceSource source, void *ud, weft_error *e);
 
 /* The loss scale and the steps that were skipped, beside the step all that a run knows
- * besides its parameters and moments. */
+ * besides its parameters and the optimizer's states. */
 Scaler run_scaler(const Run *r);
 void run_set_scaler(Run *r, const Scaler *s);
 

@@ -135,14 +135,14 @@ static int source_size(const Planned *p, StateKind k) {
   return dtype_size((DType)piece[0].region->dtype);
 }
 
-/* Every region that is filled is read once: of moments, of the value, and of the copy
+/* Every region that is filled is read once: of states, of the value, and of the copy
  * that ops read where it has other elements. */
 static uint64_t read_bytes(const Planned *p, const Regions *s) {
   uint64_t n = 0;
   for (int i = 0; i < s->nregion; i++) {
     const Region *r = &s->region[i];
-    if (r->kind == REGION_M) n += owned(r) * (uint64_t)source_size(p, STATE_M);
-    if (r->kind == REGION_V) n += owned(r) * (uint64_t)source_size(p, STATE_V);
+    if (r->kind >= REGION_STATE1 && r->kind < REGION_STATE1 + OPTIMIZER_STATES)
+      n += owned(r) * (uint64_t)source_size(p, state_opt(r->kind - REGION_STATE1));
     if (r->kind == REGION_MASTER || r->kind == REGION_WORK)
       n += owned(r) * (uint64_t)source_size(p, STATE_PARAM);
   }
@@ -150,14 +150,14 @@ static uint64_t read_bytes(const Planned *p, const Regions *s) {
 }
 
 static uint64_t written_bytes(const Compiled *c, int pp) {
-  static const StateKind kinds[] = {STATE_PARAM, STATE_M, STATE_V};
   const Regions *s = &c->prog[pp].regions;
   uint64_t n = 0;
   for (int i = 0; i < s->nparam; i++) {
     const CompiledParam *of = &c->param[s->param[i].param];
     Piece piece[2];
-    for (int k = 0; of->pp[0] == pp && k < LEN(kinds); k++) {
-      state_pieces(c, rank_on_pp(&c->mesh, 0, pp), kinds[k], s->param[i].param, piece);
+    for (int k = 0; of->pp[0] == pp && k < kept_kinds(c); k++) {
+      state_pieces(c, rank_on_pp(&c->mesh, 0, pp), kept_kind(k), s->param[i].param,
+                   piece);
       int boxes = mesh_size(&c->mesh, place_cuts(of->place));
       n += (uint64_t)s->param[i].count * (uint64_t)boxes *
            (uint64_t)dtype_size((DType)piece[0].region->dtype);

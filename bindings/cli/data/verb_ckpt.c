@@ -147,7 +147,7 @@ typedef struct Checked {
 static weft_status check_one(Checked *c, weft_error *e) {
   Ckpt *k;
   TRY(ckpt_open(c->path, &k, e));
-  c->files = k->m.nfile, c->tensors = CKPT_KINDS * k->m.nparam;
+  c->files = k->m.nfile, c->tensors = ckpt_kinds(k->m.optimizer) * k->m.nparam;
   weft_status st = ckpt_verify(k, &c->bytes, e);
   ckpt_close(k);
   return st;
@@ -205,7 +205,7 @@ static void diff_row(void *ud, const CompareRow *r) {
   d->most_abs = MAX(d->most_abs, r->most_abs);
   d->most_rel = MAX(d->most_rel, r->most_rel);
   if (!d->prints || r->is == TENSOR_SAME) return;
-  printf("%s/%s: ", ckpt_kind_name[r->kind], SHOWN(r->name));
+  printf("%s/%s: ", r->kind, SHOWN(r->name));
   if (r->is == TENSOR_DIFFERS)
     printf("%lld of %lld elements differ, by at most %.3g (relative %.3g)\n",
            (long long)r->differ, (long long)r->elements, r->most_abs, r->most_rel);

@@ -1,0 +1,110 @@
+/* step_kernels.cuh - what the steps of optimizers share; operands and results are those
+ * of kernels/cpu/optimizer/step_kernels.h, and bits of chance are the same. An optimizer
+ * is a rule: a type with a number of states, made of attributes, whose begin() reads the
+ * scalars and whose step() gives p of p and of a clipped gradient, and changes the
+ * states. The scalars are read on the device: the host never waits for them. */
+#ifndef WEFT_CUDA_STEP_KERNELS_CUH
+#define WEFT_CUDA_STEP_KERNELS_CUH
+
+#include "kernels/cuda/kernel.cuh"
+#include "vm/program/program.h"
+
+static __device__ uint32_t bits(float x) {
+  uint32_t u;
+  memcpy(&u, &x, sizeof u);
+  return u;
+}
+static __device__ uint32_t chance(float g, float m, uint32_t step, uint32_t seed) {
+  uint32_t x = bits(m) + bits(g) * 0x9e3779b9u + (step * 0x85ebca6bu ^ seed);
+  x = (x ^ x >> 16) * 0x7feb352du;
+  x = (x ^ x >> 15) * 0x846ca68bu;
+  return x ^ x >> 16;
+}
+
+/* Rounded up or down by 16 bits of chance: what is left has the bits of a bf16. */
+static __device__ float by_chance(float x, uint32_t r) {
+  uint32_t u = bits(x), up = (u + (r & 0xffff)) & 0xffff0000u;
+  if ((u & 0x7f800000) != 0x7f800000) memcpy(&x, &up, sizeof x);
+  return x;
+}
+
+static __device__ float average(float old, float x, double beta) {
+  float keep = (float)beta, add = (float)(1 - beta);
+  return add < 0.5f ? old + add * (x - old) : x + keep * (old - x);
+}
+
+template <typename S, int N> struct Stepped {
+  const float *p, *g;
+  const S *state[N];
+  float *p_out;
+  S *state_out[N];
+  float *kept[1 + N]; /* of p and the states; or NULL */
+  bool by_chance;
+  uint32_t seed;
+};
+
+template <typename Rule, typename T, typename S>
+__global__ void __launch_bounds__(BLOCK)
+    step_elements(Rule rule, Stepped<S, Rule::STATES> a, T *copy, const double *scal,
+                  int64_t n) {
+  constexpr int N = Rule::STATES;
+  bool hold = scal[SC_HOLD] != 0, copies = (const void *)copy != (const void *)a.p_out;
+  if (hold && !a.kept[0]) return;
+  rule.begin(scal);
+  float clip = (float)scal[SC_CLIP];
+  uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
+  int64_t by = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
+    float p = a.p[i], x = a.g[i] * clip, state[N];
+    for (int k = 0; k < N; k++) state[k] = load(a.state[k][i]);
+    if (a.kept[0]) {
+      a.kept[0][i] = p;
+      for (int k = 0; k < N; k++) a.kept[1 + k][i] = state[k];
+    }
+    if (hold) continue;
+    p = rule.step(p, x, state);
+    uint32_t r = a.by_chance ? chance(x, state[0], number, a.seed) : 0;
+    for (int k = 0; k < N; k++)
+      a.state_out[k][i] =
+          rounded<S>(a.by_chance ? by_chance(state[k], r >> 16 * k) : state[k]);
+    a.p_out[i] = p;
+    if (copies) copy[i] = rounded<T>(p);
+  }
+}
+
+template <typename Rule, typename S>
+static void step_of(Device *d, const KernelArgs *k, bool keeps) {
+  constexpr int N = Rule::STATES;
+  int64_t n = cuda_count(&k->in[0]);
+  uint64_t seed = k->attr->seed;
+  Stepped<S, N> a;
+  a.p = data<const float>(&k->in[0]), a.g = data<const float>(&k->in[1]);
+  a.p_out = data<float>(&k->out[0]);
+  a.by_chance = k->attr->kind != 0 && k->in[2].dtype == DT_BF16;
+  a.seed = (uint32_t)(seed ^ seed >> 32) * 0xc2b2ae35u;
+  for (int i = 0; i < N; i++) {
+    a.state[i] = data<const S>(&k->in[2 + i]);
+    a.state_out[i] = data<S>(&k->out[1 + i]);
+  }
+  for (int i = 0; i <= N; i++) a.kept[i] = keeps ? data<float>(&k->out[2 + N + i]) : NULL;
+  by_type(k->out[1 + N].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((step_elements<Rule, T, S>), blocks_for(n), BLOCK, cuda_stream(d),
+           Rule(k->attr), a, data<T>(&k->out[1 + N]), data<const double>(&k->in[2 + N]),
+           n);
+  });
+}
+
+template <typename Rule> static void step(Device *d, const KernelArgs *k, bool keeps) {
+  by_type(k->in[2].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) S;
+    step_of<Rule, S>(d, k, keeps);
+  });
+}
+
+/* The kernels of NAME and NAME_try. */
+#define OPTIMIZER_KERNELS(name, Rule)                                                    \
+  void cuda_##name(Device *d, const KernelArgs *a) { step<Rule>(d, a, false); }          \
+  void cuda_##name##_try(Device *d, const KernelArgs *a) { step<Rule>(d, a, true); }
+
+#endif

@@ -1,0 +1,52 @@
+/* optimizer.c - see optimizer.h. */
+#include "optimizer.h"
+
+#include <math.h>
+
+/* ---- what a step takes from an element ---- */
+
+static double adamw_changes(const Optimizer *o, double lr, double t, const Element *e,
+                            bool *either) {
+  double m = e->after[0] / (1 - pow(o->beta1, t)),
+         v = e->after[1] / (1 - pow(o->beta2, t));
+  if (e->after[0] == 0) return 0;
+  return lr * m / (sqrt(v) + o->eps);
+}
+
+/* ---- the table ---- */
+
+const OptimizerInfo optimizer_info[OPTIMIZER_N] = {
+#define OPTIMIZER(ID, name_, states_, flops_, changes_, formula)                         \
+  [OPTIMIZER_##ID].name = #name_, [OPTIMIZER_##ID].step = OP_##name_,                    \
+  [OPTIMIZER_##ID].attempt = OP_##name_##_try, [OPTIMIZER_##ID].states = states_,        \
+  [OPTIMIZER_##ID].flops = flops_, [OPTIMIZER_##ID].changes = changes_,
+#define STATE(ID, name_, number, saved_, title_, power_, before_)                        \
+  [OPTIMIZER_##ID].state[number - 1] = {saved_, title_, power_, before_},
+#include "optimizers.def"
+};
+
+int optimizer_parse(const char *name) {
+  for (int i = 0; i < OPTIMIZER_N; i++)
+    if (str_eq(optimizer_info[i].name, name)) return i;
+  return -1;
+}
+
+void optimizer_begin(Optimizer *o, OptimizerKind kind) {
+  *o = (Optimizer){.kind = kind, .lr = o->lr};
+#define DEFAULT(ID, name, value)                                                         \
+  if (kind == OPTIMIZER_##ID) o->name = value;
+#include "optimizers.def"
+}
+
+double optimizer_bytes(const Optimizer *o, DType compute) {
+  int states = optimizer_info[o->kind].states;
+  return 2 * 4 + 2 * 4 + 2 * states * dtype_size(o->state) + dtype_size(compute);
+}
+
+OpAttr optimizer_attr(const Optimizer *o) {
+  OpAttr a = {.eps = (float)o->eps, .kind = o->stochastic};
+#define NUMBER(name) a.name = o->name;
+#define SWITCH(name) a.name = o->name;
+#include "optimizers.def"
+  return a;
+}

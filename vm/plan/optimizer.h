@@ -1,0 +1,41 @@
+/* optimizer.h - the rows of optimizers.def as data. */
+#ifndef WEFT_OPTIMIZER_H
+#define WEFT_OPTIMIZER_H
+
+#include "plan.h"
+
+/* An element before and after a step, as verify sees it: the gradient times the clip
+ * factor, and the states; `before` as far as the rows ask for it. */
+typedef struct Element {
+  double grad, before[OPTIMIZER_STATES], after[OPTIMIZER_STATES];
+} Element;
+/* What step number t (from 1) takes from an element, but for decay, which only depends on
+ * the parameter. *either: it may as well be its opposite, as rounding decides. */
+typedef double OptimizerChanges(const Optimizer *o, double lr, double t, const Element *e,
+                                bool *either);
+
+typedef struct OptimizerInfo {
+  const char *name;
+  int step, attempt; /* OpCodes: NAME, NAME_try */
+  int states;
+  double flops;
+  OptimizerChanges *changes;
+  struct {
+    const char *saved, *title;
+    int power;
+    bool before;
+  } state[OPTIMIZER_STATES];
+} OptimizerInfo;
+extern const OptimizerInfo optimizer_info[OPTIMIZER_N];
+
+/* -1 if there is none of this name. */
+int optimizer_parse(const char *name);
+/* An optimizer of this kind: its own defaults, the rest 0. The learning rate stays. */
+void optimizer_begin(Optimizer *o, OptimizerKind kind);
+/* Bytes that a step of an element reads and writes: the gradient twice (norm, step), the
+ * f32 value and the states, the copy in the compute type. */
+double optimizer_bytes(const Optimizer *o, DType compute);
+/* The attributes of its step op but for seed and decay. */
+OpAttr optimizer_attr(const Optimizer *o);
+
+#endif
