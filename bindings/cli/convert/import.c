@@ -5,7 +5,7 @@
 
 #include "bindings/cli/cli.h"
 #include "bindings/import/settings.h"
-#include "bindings/lang/json_value.h"
+#include "bindings/plan_table/json_value.h"
 #include "bindings/script/library.h"
 #include "vm/base/terminal.h"
 #include "vm/io/file.h"
