@@ -74,7 +74,7 @@ INLINE void silu_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(silu_dx, in[0])
 
-/* A NaN passes through, so that it is found where it arose. */
+/* Propagates NaN, so that it is found where it arose. */
 INLINE void relu(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   const void *x = a->in[0].p;
   void *y = a->out[0].p;

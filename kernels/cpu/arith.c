@@ -46,7 +46,7 @@ INLINE void acc(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(acc, out[0])
 
-/* Of a sum over ranks that all of them know only the first has anything. */
+/* With attr.cut, to a partial sum: only the first rank keeps a replicated value. */
 INLINE void cast(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   const void *x = a->in[0].p;
   void *y = a->out[0].p;

@@ -23,8 +23,7 @@ INLINE float row_max(const void *l, int64_t n, DType t) {
   return most;
 }
 
-/* s of a row: its sum, and what the label has, which is column `label` here if it is any.
- */
+/* Sum of exponentials of a row, and the logit of column `label` if that is here. */
 INLINE void row_sum(const void *l, int64_t n, bool counts, int64_t label, float most,
                     float *s, DType t) {
   float sum = 0;
@@ -52,7 +51,7 @@ INLINE void ce_sum(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(ce_sum, in[0])
 
-/* Both while a row is in the cache. */
+/* Maximum and sum while a row is in the cache. */
 INLINE void ce_stats(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t v = last_dim(&a->in[0]), n = columns(a), first = first_column(a);
   const int32_t *labels = a->in[1].p;
@@ -65,7 +64,7 @@ INLINE void ce_stats(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(ce_stats, in[0])
 
-/* A rank without a true column has m = -inf and a sum of nothing. */
+/* A rank with padding columns only has m = -inf and an empty sum. */
 void cpu_ce_shift(Device *dev, const KernelArgs *a) {
   (void)dev;
   const float *s = a->in[0].p, *m = a->in[1].p, *most = a->in[2].p;

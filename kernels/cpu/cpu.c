@@ -24,12 +24,11 @@ weft_status cpu_way(char text[DEVICE_WAY], weft_error *e) {
 
 static void cpu_close(Device *d) {}
 
-/* The allocator's own address stands before a block, whose padding has room for it:
- * allocators give multiples of 16. */
+/* The allocator's own address is stored before a block, in its padding: those align to 16
+ * bytes. */
 enum { ALIGN = DEVICE_ALIGN, HUGE = 2 << 20 };
 
-/* Asks for huge pages before a large block is touched for the first time. It is advice
- * only: a kernel without them ignores it. */
+/* Advises huge pages before a large block is first touched; it may be ignored. */
 static void advise(char *p, size_t bytes) {
   uintptr_t lo = ((uintptr_t)p + HUGE - 1) & ~(uintptr_t)(HUGE - 1);
   uintptr_t hi = ((uintptr_t)p + bytes) & ~(uintptr_t)(HUGE - 1);

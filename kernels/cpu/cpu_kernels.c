@@ -1,6 +1,6 @@
-/* cpu_kernels.c - the CPU kernel of every op. Changes of placement other than slice are
- * communication and have none. Compiled once per set of instructions: CPU_SET is the
- * set's name, and cpu_set_<name> all that is seen of it from outside. */
+/* cpu_kernels.c - the table of CPU kernels by op. Conversions of placement other than
+ * slice are communication and have none. Compiled once per instruction set: CPU_SET is
+ * its name, and only cpu_set_<name> is exported. */
 #include "kernel.h"
 #include "kernels/cpu/gemm/gemm.h"
 #include "levels.h"

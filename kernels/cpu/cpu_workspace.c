@@ -1,10 +1,10 @@
-/* cpu_workspace.c - how much scratch the CPU kernels need, and how much they keep.
- * Compiled once and for any CPU: the bytes are those of the widest vectors, and of CPUs
- * without bf16 units, so that a plan has the same size everywhere. */
+/* cpu_workspace.c - sizes of the scratch and the state of CPU kernels. Compiled once, for
+ * any CPU: the sizes are for the widest vectors and for CPUs without bf16 units, so a
+ * plan has the same size everywhere. */
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/gemm/gemm.h"
 
-/* dq of all heads as f32, with rows of whole vectors, and one sum for each query; see
+/* dq of all heads as f32, in rows of whole vectors, and delta per query:
  * attention_dx.c. */
 static uint64_t attention_dx(const KernelArgs *a) {
   Heads s = heads_of(a, a->nin);
@@ -14,8 +14,7 @@ static uint64_t attention_dx(const KernelArgs *a) {
 }
 
 /* y(rows,O) = x(rows,I) w; dx(rows,I) = dy(rows,O) w^T; dW(O,I) = dy^T x for layout 0,
- * dW(I,O) = x^T dy for layout 1. Of grouped ones the product of an expert that has all
- * rows. */
+ * dW(I,O) = x^T dy for layout 1. Grouped: an expert that gets all rows. */
 GemmShape gemm_of(int op, const KernelArgs *a) {
   const KTensor *x = &a->in[0], *y = &a->out[0];
   GemmShape s = {.in = x->dtype, .out = y->dtype};
@@ -37,7 +36,7 @@ GemmShape gemm_of(int op, const KernelArgs *a) {
   return s;
 }
 
-/* Two operands and, unless it goes straight to its place, the result. */
+/* Two widened operands and, unless it is written directly, the result. */
 uint64_t gemm_work(const GemmShape *s) {
   if (s->in == DT_F32) return 0;
   GemmBlock b = gemm_block(s);

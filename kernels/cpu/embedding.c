@@ -2,7 +2,7 @@
  * rank holds the rows [index*V, index*V + V) of it. */
 #include "kernel.h"
 
-/* The row of the local table for an id, or -1 if it is not here. */
+/* The row of the local table for an id, or -1 if another rank has it. */
 static int64_t local_row(const KernelArgs *a, int64_t id, int64_t v) {
   int64_t r = id - (a->attr->cut ? a->index * v : 0);
   return r >= 0 && r < v ? r : -1;

@@ -39,7 +39,7 @@ INLINE float get(const void *p, DType t, int64_t i) {
                       : f16_to_f32(((const f16 *)p)[i]);
 }
 
-/* A value as the bits of a 16-bit type. */
+/* A value rounded to a 16-bit type, as bits. */
 INLINE uint16_t half_of(DType t, float v) {
   return t == DT_BF16 ? bf16_from_f32(v) : f16_from_f32(v);
 }
@@ -93,8 +93,8 @@ INLINE int64_t rows_of(const KTensor *t) {
 typedef void (*PartFn)(const KernelArgs *a, int64_t lo, int64_t hi);
 
 /* Runs fn over [0, n) in at most dev->threads contiguous parts whose bounds are multiples
- * of `grain`. Stays in the calling thread for one part: virtual ranks that run at the
- * same time must not start teams. */
+ * of `grain`. One part runs in the calling thread: virtual ranks that run at the same
+ * time must not start teams. */
 static inline void each_part(const Device *dev, const KernelArgs *a, int64_t n,
                              int64_t grain, PartFn fn) {
   int64_t grains = (n + grain - 1) / grain;
@@ -111,17 +111,17 @@ static inline void each_part(const Device *dev, const KernelArgs *a, int64_t n,
   }
 }
 
-/* A grain for rows of c elements: a thread is worth some 10,000 elements. */
+/* Grain for rows of c elements, such that a thread gets about 10,000 elements. */
 INLINE int64_t row_grain(int64_t c) { return MAX(1, 8192 / MAX(c, 1)); }
 enum { ELEMENT_GRAIN = 8192, COLUMN_GRAIN = 32 };
 
-/* A choice of an expert, as it is sorted by weight where some are dropped (permute.c). */
+/* A token's choice of an expert; sorted by weight to drop some (permute.c). */
 typedef struct Choice {
   float weight;
   int32_t at;
 } Choice;
 
-/* The gradient's norm is summed in at most so many blocks (step_scalars.c). */
+/* Most blocks for the sum of the gradient norm (step_scalars.c). */
 enum { SQNORM_BLOCKS = 256 };
 
 #endif

@@ -49,6 +49,6 @@ const CpuSet *cpu_set_of(CpuLevel l) { return levels[l].set; }
 
 const CpuSet *cpu_set_here(void) {
   CpuLevel l;
-  (void)cpu_level(&l, NULL); /* a wrong WEFT_CPU is said when a device is opened */
+  (void)cpu_level(&l, NULL); /* a wrong WEFT_CPU is reported when a device is opened */
   return levels[l].set;
 }

@@ -1,9 +1,8 @@
-/* levels.h - which instructions the CPU has, and the kernels that suit them.
+/* levels.h - detects the CPU's instruction set and selects the kernels for it.
  *
- * The kernels are compiled once per set of instructions; what is not a kernel is for any
- * CPU, so that a binary which was built here runs elsewhere. The environment variable
- * WEFT_CPU holds the level down, for oneDNN as well, so that one machine can test what
- * others run. */
+ * Kernels are compiled once per instruction set; all other code is for any CPU, so a
+ * binary runs on other machines. The environment variable WEFT_CPU limits the level, for
+ * oneDNN as well, so that one machine can test what others run. */
 #ifndef WEFT_LEVELS_H
 #define WEFT_LEVELS_H
 
@@ -18,7 +17,7 @@ typedef enum CpuLevel {
   CPU_LEVELS
 } CpuLevel;
 
-/* What is compiled per set of instructions. */
+/* Compiled once per instruction set. */
 typedef struct CpuSet {
   const char *name;
   const Kernel *kernel; /* indexed by OpCode; run == NULL where there is none */
@@ -30,11 +29,11 @@ typedef struct CpuSet {
 } CpuSet;
 
 CpuLevel cpu_best(void); /* of this machine */
-/* The one in use: the best, or WEFT_CPU. WEFT_EUSAGE if that names none or one that this
- * machine has not; then *out is the best. */
+/* The level in use: the best, or WEFT_CPU. WEFT_EUSAGE if that is unknown or not
+ * supported by this machine; then *out is the best. */
 weft_status cpu_level(CpuLevel *out, weft_error *e);
 const char *cpu_level_name(CpuLevel l);
-bool cpu_level_bf16(CpuLevel l); /* has units for products of bf16 */
+bool cpu_level_bf16(CpuLevel l); /* has bf16 product instructions */
 const CpuSet *cpu_set_of(CpuLevel l);
 const CpuSet *cpu_set_here(void); /* of the level in use */
 

@@ -3,7 +3,7 @@
  * loop. */
 #include "kernel.h"
 
-/* Of one group; returns its rstd. */
+/* Normalizes one group; returns its rstd. */
 INLINE float norm_group(const void *x, const void *w, void *y, int64_t g, float eps,
                         DType t) {
   float sum = 0;
@@ -24,7 +24,7 @@ INLINE void rmsnorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(rmsnorm, in[0])
 
-/* While a group of the sum is in the cache. */
+/* Adds and normalizes while a group of the sum is in the cache. */
 INLINE void add_rmsnorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t g = last_dim(&a->in[2]);
   float *rstd = a->out[2].p;
@@ -49,8 +49,8 @@ void cpu_rmsnorm(Device *dev, const KernelArgs *a) {
   each_part(dev, a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_part);
 }
 
-/* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd; plus d, if there is one.
- * It is the last result. */
+/* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd; plus the operand d, if
+ * there is one. dx is the last result. */
 INLINE void rmsnorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t g = last_dim(&a->in[1]);
   const void *w = a->in[1].p;
@@ -81,7 +81,7 @@ void cpu_rmsnorm_dx(Device *dev, const KernelArgs *a) {
   each_part(dev, a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_dx_part);
 }
 
-/* Threads own columns; sums in blocks of groups as in bias_dw. */
+/* Threads own columns; sums over blocks of groups as in bias_dw. */
 INLINE void rmsnorm_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   enum { TILE = 256, BLOCK = 64 };
   int64_t g = last_dim(&a->out[0]), n = count_of(&a->in[0]) / g;
@@ -109,7 +109,7 @@ void cpu_rmsnorm_dw(Device *dev, const KernelArgs *a) {
   each_part(dev, a, last_dim(&a->out[0]), COLUMN_GRAIN, rmsnorm_dw_part);
 }
 
-/* The gradient of w is summed by columns, that of x by rows: two passes, as apart. */
+/* dw is summed by columns, dx by rows: two passes, as in the separate ops. */
 void cpu_rmsnorm_back(Device *dev, const KernelArgs *a) {
   KernelArgs dw = {.in = {a->in[0], a->in[2], a->in[3]},
                    .out = {a->out[0]},

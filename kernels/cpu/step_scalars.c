@@ -3,7 +3,7 @@
 #include "kernel.h"
 #include "vm/program/program.h"
 
-/* The block is operand and result of these ops, at one address. */
+/* The f64 scalars are operand and result of these ops, at one address. */
 static double *scalars(const KernelArgs *a) {
   assert(a->nin == 0 || a->in[a->nin - 1].p == a->out[0].p);
   return a->out[0].p;
@@ -91,8 +91,8 @@ void cpu_clip_coef(Device *dev, const KernelArgs *a) {
   scal[SC_HOLD] = skip || (stepped && right);
 }
 
-/* A part of the norm that has to be clipped means that the whole has to be, too, by a
- * factor that nobody knows yet. */
+/* If a part of the norm exceeds the limit, the whole does, too, by a factor not known
+ * yet. */
 void cpu_clip_guess(Device *dev, const KernelArgs *a) {
   double *scal = scalars(a), scale = scal[SC_SCALE];
   double norm = sqrt(scal[SC_NORM2]) / scale;

@@ -1,5 +1,5 @@
-/* tile.h - products of small f32 matrices that lie in the caches, for attention and the
- * plain GEMM. The core keeps a block of the result in vector registers. */
+/* tile.h - products of small f32 matrices in cache, for attention and the plain GEMM. The
+ * core keeps a block of the result in vector registers. */
 #ifndef WEFT_TILE_H
 #define WEFT_TILE_H
 
@@ -12,11 +12,10 @@ enum { LANES = 8, TILE_ROWS = 4, TILE_VECS = 2 };
 #else
 enum { LANES = 4, TILE_ROWS = 4, TILE_VECS = 2 };
 #endif
-enum { LANES_MAX = 16 }; /* of all sets */
+enum { LANES_MAX = 16 }; /* of all instruction sets */
 typedef float Lanes __attribute__((vector_size(4 * LANES), aligned(4)));
 
-/* Keeps a vector in a register: otherwise each of its uses becomes a load of its own, and
- * the core is bound by loads. */
+/* Keeps a vector in a register: else each use becomes a load, which bounds the core. */
 #ifdef __x86_64__
 #define IN_REGISTER(v) __asm__("" : "+v"(v))
 #else

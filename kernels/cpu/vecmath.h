@@ -5,8 +5,8 @@
 
 #include "kernel.h"
 
-/* c where `wanted`, else x; by bits, because a branch on a constant would be split off
- * and keep the loop from becoming vectors. A NaN is never wanted away by a comparison. */
+/* c where `wanted`, else x; with bit operations, because a hoisted branch would keep the
+ * loop from vectorizing. A NaN is kept, as comparisons with it are false. */
 INLINE float replace_if(bool wanted, float c, float x) {
   uint32_t mask = -(uint32_t)wanted;
   return float_of_bits((bits_of_float(x) & ~mask) | (bits_of_float(c) & mask));

@@ -48,7 +48,7 @@ struct SiluDx {
     out[0] = in[1] * silu_slope(in[0], sigmoid(in[0]));
   }
 };
-/* A NaN passes through, so that it is found where it arose. */
+/* Propagates NaN, so that it is found where it arose. */
 struct Relu {
   __device__ void operator()(const float *in, float *out) const {
     out[0] = in[0] < 0 ? 0 : in[0];
@@ -83,14 +83,14 @@ void cuda_relu_dx(Device *d, const KernelArgs *a) { map<2, 1>(d, a, ReluDx{}); }
 void cuda_silu_mul(Device *d, const KernelArgs *a) { map<2, 1>(d, a, SiluMul{}); }
 void cuda_silu_mul_dx(Device *d, const KernelArgs *a) { map<3, 2>(d, a, SiluMulDx{}); }
 
-/* ---- swiglu ---- rows whose operands lie at distances of their own */
+/* ---- swiglu ---- each operand has its own distance between rows */
 
 template <typename T, int N> struct Rows {
   T *p[N];
-  int64_t by[N]; /* elements from one row to the next */
+  int64_t by[N]; /* distance between rows in elements */
 };
 
-/* Blocks: W elements of each row for every thread, rows. */
+/* Grid: blocks of W elements per thread along a row; rows. */
 template <typename T, int W, int IN, int OUT, typename F>
 __global__ void __launch_bounds__(BLOCK)
     map_rows(Rows<const T, IN> in, Rows<T, OUT> out, int64_t rows, int width, F f) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(BLOCK)
 template <typename T, int W, int IN, int OUT, typename F>
 static void launch_rows(Device *d, const Rows<const T, IN> &in, const Rows<T, OUT> &out,
                         int64_t rows, int width, F f) {
-  constexpr int ROWS_MAX = 65535; /* of a grid */
+  constexpr int ROWS_MAX = 65535; /* of a grid dimension */
   int threads = (width + W - 1) / W, warps = (threads + WARP - 1) / WARP;
   int block = threads < BLOCK ? warps * WARP : BLOCK;
   Dim3 grid((unsigned)((threads + block - 1) / block),
@@ -121,7 +121,7 @@ static void launch_rows(Device *d, const Rows<const T, IN> &in, const Rows<T, OU
          rows, width, f);
 }
 
-/* Sixteen bytes at a time where all rows begin on such a boundary. */
+/* Vectors of sixteen bytes if all rows are aligned to that. */
 template <typename T, int IN, int OUT, typename F>
 static void by_rows(Device *d, const Rows<const T, IN> &in, const Rows<T, OUT> &out,
                     int64_t rows, int64_t width, F f) {

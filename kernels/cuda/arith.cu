@@ -40,7 +40,7 @@ template <int N> static void acc_some(Device *d, const KernelArgs *a) {
 }
 void cuda_acc(Device *d, const KernelArgs *a) { acc_some<KERNEL_MAX_IN>(d, a); }
 
-/* ---- cast ---- of a sum over ranks that all of them know only the first has anything */
+/* ---- cast ---- to a partial sum only the first rank adds a replicated value */
 
 template <typename TI, typename TO>
 __global__ void __launch_bounds__(BLOCK)

@@ -1,12 +1,11 @@
-/* ce.cu - cross entropy in steps that work on a slice of the vocabulary: maximum, sum of
- * exponentials, loss, gradient. Columns at or past attr.vocab are padding. A block takes
- * a row. */
+/* ce.cu - cross entropy in steps over a slice of the vocabulary: maximum, sum of
+ * exponentials, loss, gradient. Columns from attr.vocab on are padding. A block per
+ * row. */
 #include "kernel.cuh"
 
 enum { IGNORED = -100 };
 
-/* The slice: global column of local column 0, local columns, those that are no padding.
- */
+/* The slice: global index of local column 0; local columns; those without padding. */
 struct Columns {
   int64_t first, all, n;
 };
@@ -46,8 +45,8 @@ __global__ void __launch_bounds__(BLOCK)
   s[2 * r + 1] = here ? load(l[label]) - most : 0;
 }
 
-/* Maximum and sum of some columns: each thread adds up with the largest that it has seen,
- * and scales what it had when there is a larger one. */
+/* Maximum and sum of exponentials, online: each thread rescales its sum at a larger
+ * value. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     stats_of_rows(const T *l, const int32_t *labels, float *m, float *s, Columns c) {
@@ -63,7 +62,7 @@ __global__ void __launch_bounds__(BLOCK)
     sum += x == mine && x == -INFINITY ? 0 : expf(x - mine);
   }
   float most = block_sum<BLOCK>(mine, true);
-  /* A thread without a column has -inf and adds nothing, also where nobody has one. */
+  /* A thread without a column has -inf and adds 0, even if all have none. */
   sum = block_sum<BLOCK>(mine == -INFINITY ? sum : sum * expf(mine - most));
   bool here = labels[r] != IGNORED && label >= 0 && label < c.n;
   if (threadIdx.x > 0) return;
@@ -83,7 +82,7 @@ __global__ void __launch_bounds__(BLOCK)
   to[2 * r + 1] = here ? s[2 * r + 1] + (m[r] - most[r]) : 0;
 }
 
-/* dl may be l: a thread reads what it writes, and nothing else. */
+/* dl may be l: each element is read and written by one thread. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     dx_rows(const T *l, const int32_t *labels, const float *m, const float *s,

@@ -6,7 +6,7 @@
 
 #include "kernel.cuh"
 
-/* to[k] of column c += term of rows [blockIdx.y * each, ...), in `part` (OUT, parts,
+/* to[k] of column c += term, of rows [blockIdx.y * each, ...), in part(OUT, parts,
  * width). */
 template <int OUT, typename F>
 __global__ void __launch_bounds__(BLOCK)
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(BLOCK)
   }
 }
 
-/* Results 0 to OUT-1 of a, each of `width`, from the parts in its scratch. */
+/* Results 0 to OUT-1 of a, each of `width`, summed from the parts in its scratch. */
 template <int OUT>
 static void add_parts(Device *d, const KernelArgs *a, int64_t parts, int64_t width) {
   Pointers<float, OUT> out;
@@ -43,7 +43,7 @@ static void add_parts(Device *d, const KernelArgs *a, int64_t parts, int64_t wid
          cuda_stream(d), (const float *)a->work, out, parts, width, a->accumulate);
 }
 
-/* The same of all rows; term(r, c, width, sums) adds one element. */
+/* Sums all rows in both stages; term(r, c, width, sums) adds one element. */
 template <int OUT, typename F>
 static void sum_columns(Device *d, const KernelArgs *a, int64_t rows, int64_t width,
                         F term) {

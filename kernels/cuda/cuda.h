@@ -21,16 +21,16 @@ void cuda_merge(void *stream, const DeviceMerge *m);
 /* progress_words.cu: DeviceVtable.tell. */
 void cuda_tell(Device *d, void *stream, uint64_t *n, uint64_t *to, bool begins,
                uint32_t name);
-/* Of linear and its gradients. */
+/* Workspace of linear and its gradients. */
 uint64_t cuda_gemm_work(const KernelArgs *a);
 enum { CUDA_LT_STATE = 128 };
 /* cuda_graph.c: hash_bytes, for C++. */
 uint64_t cuda_hash(uint64_t h, const void *p, size_t n);
-/* How sums over rows are cut: so many parts of so many rows each. */
+/* Sums over rows: rows per part, and parts at most. */
 enum { CUDA_PART_ROWS = 64, CUDA_PARTS_MAX = 256 };
 int64_t cuda_part_rows(int64_t rows);
 int64_t cuda_parts(int64_t rows);
-/* Blocks of a squared norm, at most. */
+/* Blocks of a squared norm at most. */
 enum { CUDA_NORM_BLOCKS = 256 };
 
 #ifdef __cplusplus
@@ -51,12 +51,12 @@ static inline int64_t cuda_rows(const KTensor *t) {
 
 /* What Device.ctx points to. */
 typedef struct CudaContext {
-  void *stream;                /* of the compute queue */
-  void *lt;                    /* cublasLtHandle_t, or NULL: own kernels multiply */
-  void *cudnn;                 /* of cudnn_plan.c; NULL: no plan was wanted yet */
+  void *stream; /* of the compute queue */
+  void *lt;     /* cublasLtHandle_t, or NULL: weft's own kernels multiply */
+  void *cudnn;  /* of cudnn_plan.c; NULL: not used yet */
   struct GemmChoices *choices; /* cublaslt_int.h; NULL: products are not timed */
-  int lt_failed;  /* cublasStatus_t of the first product that was refused, or 0 */
-  uint64_t print; /* DeviceCapture.print, of launches so far */
+  int lt_failed;               /* cublasStatus_t of the first product that failed, or 0 */
+  uint64_t print;              /* DeviceCapture.print: fingerprint of launches so far */
 } CudaContext;
 
 #ifdef __cplusplus

@@ -11,20 +11,20 @@
 enum { BESIDE = 4, EVENTS = 1024, KEPT = 4 };
 
 typedef struct CudaDevice {
-  CudaContext c; /* what kernels see; first */
+  CudaContext c; /* shared with the kernels; first member */
   cudaStream_t compute, beside[BESIDE];
   cudaEvent_t event[EVENTS];
   GemmChoices choices;
   int at_beside, at_event, nevent;
-  cudaError_t first; /* error of a call that gives none */
-  /* Held from begin to end of what is kept, and for each launch of it: of all below. */
+  cudaError_t first; /* first error of a call without a status */
+  /* Held during a capture, and for each launch of a graph: guards everything below. */
   pthread_mutex_t keeping;
   cudaGraphExec_t kept[KEPT];
   bool gave_up;
 } CudaDevice;
 
 /* ---- cuda_module.c ---- */
-/* Keeps the first error for the next sync. */
+/* Records the first error for the next sync. */
 void cuda_note(Device *d, cudaError_t r);
 weft_status cuda_failed(const Device *d, cudaError_t r, const char *what, weft_error *e);
 

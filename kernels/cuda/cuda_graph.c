@@ -1,9 +1,8 @@
 /* cuda_graph.c - CUDA graphs: captures a step from the device's streams and replays it.
  *
  * Capture is thread-local: a call that is illegal during capture fails in this thread, so
- * a step that copies or synchronizes in between is found, while calls of other threads
- * are allowed, as libraries have threads that allocate and poll, and NCCL launches
- * kernels from one. */
+ * a step that copies or synchronizes is detected, while calls of other threads are
+ * allowed: libraries' threads allocate and poll, and NCCL launches kernels. */
 #include "cuda_device.h"
 
 static CudaDevice *of(Device *d) { return d->ctx; }
@@ -19,13 +18,13 @@ uint64_t cuda_hash(uint64_t h, const void *p, size_t n) { return hash_bytes(h, p
 
 static weft_status cannot(Device *d, cudaError_t r, weft_error *e) {
   of(d)->first = cudaSuccess;
-  (void)cudaGetLastError(); /* these do not stay */
+  (void)cudaGetLastError(); /* clears the error */
   return cuda_failed(d, r, "the step cannot be captured", e);
 }
 
 static weft_status begin(Device *d, weft_error *e) {
   CudaDevice *c = of(d);
-  if (c->first != cudaSuccess) /* that the next sync says, too */
+  if (c->first != cudaSuccess) /* which the next sync reports, too */
     return cuda_failed(d, c->first, "a copy failed", e);
   pthread_mutex_lock(&c->keeping);
   cudaError_t r = c->gave_up ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
@@ -51,7 +50,7 @@ static cudaGraphExec_t *place_of(CudaDevice *c, cudaGraphExec_t kept) {
   return NULL;
 }
 
-/* The graph itself goes at once: what it holds the executable one holds, too. */
+/* The graph is destroyed at once: the executable graph holds everything. */
 static cudaError_t make(CudaDevice *c, cudaGraphExec_t *exec) {
   cudaGraph_t graph = NULL;
   cudaError_t r = cudaStreamEndCapture(c->compute, &graph);
@@ -76,7 +75,7 @@ static weft_status end(Device *d, void **kept, weft_error *e) {
   return r == cudaSuccess ? WEFT_OK : cannot(d, r, e);
 }
 
-/* After giving up there is nothing to launch: why the run ends the next sync says. */
+/* After an abort nothing is launched; the next sync reports why the run ends. */
 static void replay(Device *d, void *kept) {
   CudaDevice *c = of(d);
   pthread_mutex_lock(&c->keeping);
@@ -84,7 +83,7 @@ static void replay(Device *d, void *kept) {
   pthread_mutex_unlock(&c->keeping);
 }
 
-/* One that runs ends when it has run. */
+/* cudaGraphExecDestroy does not interrupt a running launch. */
 static void forget(Device *d, void *kept) {
   CudaDevice *c = of(d);
   pthread_mutex_lock(&c->keeping);

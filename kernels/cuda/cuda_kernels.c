@@ -1,5 +1,5 @@
-/* cuda_kernels.c - the CUDA kernel of every op. Changes of placement other than slice are
- * communication and have none. */
+/* cuda_kernels.c - the table of CUDA kernels by op. Conversions of placement other than
+ * slice are communication and have none. */
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/gemm/cublaslt.h"
 
@@ -10,7 +10,7 @@
 #define cuda_all_to_all_v   NULL
 #define cuda_shift          NULL
 
-/* What attention_shape.cuh has kernels for. */
+/* Refuses head sizes for which attention_shape.cuh has no kernels. */
 static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
   enum { HEAD_MAX = 256 };
   int most = MAX(a->attr->head_dim, a->attr->value_dim);
@@ -20,7 +20,7 @@ static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
   return WEFT_OK;
 }
 
-/* Own kernels, or, as the plan says, cuDNN's. */
+/* Prepares weft's own kernels or, if the plan says so, cuDNN's. */
 static weft_status prepare_forward(Device *d, KernelArgs *a, weft_error *e) {
   if (a->attr->backend == BACKEND_CUDNN) return cudnn_prepare(d, OP_attention, a, e);
   return prepare_attention(d, a, e);

@@ -1,10 +1,9 @@
-/* cuda_module.c - a GPU as a device: weft_cuda.so, through the CUDA runtime.
+/* cuda_module.c - the CUDA device: weft_cuda.so, through the CUDA runtime.
  *
- * A rank has a compute stream for everything of a step, and some streams beside it for
- * exchanges between ranks of this process. Events come from a ring: one that is recorded
- * again before it was waited for makes the wait longer, never shorter. Errors of
- * asynchronous work surface at the next sync, so calls without a status record the first
- * one. */
+ * A rank has a compute stream, and some streams beside it for exchanges between ranks of
+ * this process. Events come from a ring: reusing one before it was waited for makes the
+ * wait longer, never shorter. Errors of asynchronous work surface at the next sync, so
+ * calls without a status record the first one. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -66,8 +65,8 @@ static weft_status count_gpus(int *n, weft_error *e) {
   return r == cudaSuccess ? WEFT_OK : cannot_be_used(r, e);
 }
 
-/* Of the GPUs that CUDA_VISIBLE_DEVICES leaves the one of this process, whose ranks share
- * it. One alone is this process's own, as launchers give it, or that of all. */
+/* Selects this process's GPU among those that CUDA_VISIBLE_DEVICES leaves; its ranks
+ * share it. A single one is this process's own, as launchers assign it, or shared. */
 static weft_status find_gpu(int place, weft_error *e) {
   int n, major = 0, minor = 0;
   TRY(count_gpus(&n, e));
@@ -139,8 +138,8 @@ static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
   return cuda_failed(d, r, "its queues cannot be made", e);
 }
 
-/* Looks again and again: at first at once, so that a short step is seen to end, then
- * twenty thousand times a second; and now and then at what else may end the wait. */
+/* Polls: first continuously, so that the end of a short step is seen at once, then twenty
+ * thousand times a second; and now and then checks what else may end the wait. */
 static weft_status until_idle(Device *d, cudaError_t *r, weft_error *e) {
   enum { AT_ONCE = 2000, PAUSE_NS = 50000, LOOK = 32 };
   for (int i = 0; (*r = cudaStreamQuery(of(d)->compute)) == cudaErrorNotReady; i++) {
@@ -160,7 +159,7 @@ static weft_status no_memory(const Device *d, size_t bytes, cudaError_t r,
                              weft_error *e) {
   const double gib = 1 << 30;
   size_t left = 0, all = 0;
-  (void)cudaGetLastError(); /* this one does not stay */
+  (void)cudaGetLastError(); /* clears the error */
   if (r != cudaErrorMemoryAllocation) return cuda_failed(d, r, "memory cannot be had", e);
   (void)cudaMemGetInfo(&left, &all);
   return err_set(
@@ -177,7 +176,7 @@ static weft_status alloc(Device *d, size_t bytes, void **p, weft_error *e) {
   return WEFT_OK;
 }
 
-/* Waits for all queues that could still use it. */
+/* cudaFree waits for all streams that may still use the memory. */
 static void release(Device *d, void *p, size_t bytes) { cuda_note(d, cudaFree(p)); }
 
 static weft_status alloc_host(Device *d, size_t bytes, void **p, weft_error *e) {
@@ -201,11 +200,11 @@ static void download(Device *d, void *dst, const void *src, size_t n) {
   if (!n) return;
   cudaError_t r = cudaSuccess;
   cuda_note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
-  (void)until_idle(d, &r, NULL); /* why it ended early the next sync says */
+  (void)until_idle(d, &r, NULL); /* the next sync reports why it ended early */
   cuda_note(d, r == cudaErrorNotReady ? cudaSuccess : r);
 }
 
-/* ---- the compute queue ---- */
+/* ---- compute stream ---- */
 
 static bool has_type(const KTensor *t) { return t->dtype != DT_F16; }
 
@@ -251,7 +250,7 @@ static weft_status sync(Device *d, weft_error *e) {
   return r == cudaSuccess ? WEFT_OK : cuda_failed(d, r, "a kernel or copy failed", e);
 }
 
-/* ---- beside it ---- */
+/* ---- streams beside it ---- */
 
 static cudaStream_t side(Device *d) { return of(d)->beside[of(d)->at_beside]; }
 

@@ -12,12 +12,12 @@ int64_t cuda_parts(int64_t rows) {
   return MAX((rows + each - 1) / each, 1);
 }
 
-/* Sums of parts of the rows, f32, for each column of each result; see columns.cuh. */
+/* Partial sums over rows, f32, per column and result; see columns.cuh. */
 static uint64_t columns(int64_t rows, int64_t width, int results) {
   return (uint64_t)(cuda_parts(rows) * width * results) * sizeof(float);
 }
 
-/* What cuBLASLt is given where it can be of use: its own recommendation for Hopper. */
+/* Workspace for cuBLASLt if it may be used: NVIDIA's recommendation for Hopper. */
 uint64_t cuda_gemm_work(const KernelArgs *a) {
   enum { ROOM = 32 << 20, LARGE = 1 << 20 };
   bool large = cuda_count(&a->in[0]) >= LARGE && cuda_count(&a->in[1]) >= LARGE;
@@ -40,7 +40,7 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
   }
   case OP_sqnorm: return CUDA_NORM_BLOCKS * sizeof(double);
   case OP_attention_dx:
-  case OP_attention_part_dx: /* one sum for each query and head */
+  case OP_attention_part_dx: /* delta, for each query and head */
     return (uint64_t)(cuda_count(x) / a->attr->head_dim) * sizeof(float);
   default: return 0;
   }

@@ -2,7 +2,7 @@
  * rank holds the rows [index*V, index*V + V) of it. */
 #include "kernel.cuh"
 
-/* Elements are moved as they are, whatever they mean. */
+/* Copies elements as bits, whatever their type. */
 template <typename U>
 __global__ void __launch_bounds__(BLOCK)
     gather_rows(const int32_t *ids, const U *table, U *y, int64_t n, int64_t width,
@@ -37,15 +37,15 @@ __global__ void __launch_bounds__(BLOCK) zero_floats(float *y, int64_t n) {
     y[i] = 0;
 }
 
-/* Whether one of the ids [from, to) is `id`; the same for all threads. */
+/* True in all threads if `id` is among ids [from, to). */
 static __device__ bool among(const int32_t *ids, int64_t from, int64_t to, int32_t id) {
   int found = 0;
   for (int64_t i = from + threadIdx.x; i < to; i += BLOCK) found |= ids[i] == id;
   return block_sum<BLOCK>(found) > 0;
 }
 
-/* A block for each token. The first token of an id adds up the rows of all tokens of that
- * id, in their order; the others have nothing to do. */
+/* One block per token. The first token of an id sums the rows of all tokens with that id,
+ * in order; the other blocks have nothing to do. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     add_rows(const int32_t *ids, const T *dy, float *dtable, int64_t tokens,
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(BLOCK)
   float *to = dtable + r * width;
   while (k < tokens) {
     for (int64_t c = threadIdx.x; c < width; c += BLOCK) to[c] += load(dy[k * width + c]);
-    /* The next one of this id, a block's width of ids at a time. */
+    /* Finds the next token of this id, a block's width of ids at a time. */
     int64_t at = k + 1, found = tokens;
     for (; at < tokens && found == tokens; at += BLOCK) {
       int64_t mine = at + threadIdx.x;

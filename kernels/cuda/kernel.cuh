@@ -37,7 +37,7 @@ template <typename F> static void by_type(DType t, F f) {
   else
     f((bfloat *)0);
 }
-/* Inside of such a call: the type. */
+/* The type, inside of such a call. */
 #define TYPE_OF(p) typename type_of<decltype(p)>::type
 template <typename P> struct type_of;
 template <typename T> struct type_of<T *> { typedef T type; };
@@ -50,7 +50,7 @@ template <typename T> __device__ __forceinline__ T add_to(T a, T b, bool most) {
   return most ? (a > b ? a : b) : a + b;
 }
 
-/* Over `width` neighbouring lanes, a power of two; all of them get it. */
+/* Over `width` neighbouring lanes, a power of two; all lanes get the sum. */
 template <typename T>
 __device__ __forceinline__ T lanes_sum(T x, int width = WARP, bool most = false) {
   for (int o = width / 2; o > 0; o /= 2)
@@ -58,7 +58,7 @@ __device__ __forceinline__ T lanes_sum(T x, int width = WARP, bool most = false)
   return x;
 }
 
-/* Over a block of THREADS threads; all of them get it. With `most` the maximum. */
+/* Over a block of THREADS threads; all threads get it. `most`: the maximum. */
 template <int THREADS, typename T> __device__ T block_sum(T x, bool most = false) {
   __shared__ T part[THREADS / WARP];
   x = lanes_sum(x, WARP, most);
@@ -77,13 +77,13 @@ static inline unsigned blocks_for(int64_t n, int each = BLOCK) {
   return (unsigned)(blocks < 1 ? 1 : blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX);
 }
 
-/* Some elements that are read and written as one. */
+/* Elements that are loaded and stored as one vector. */
 template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T v[N]; };
 
 template <typename T, int N> struct Pointers { T *p[N]; };
 
-/* out[..][i] = f of in[..][i]: f(const float *in, float *out). Sixteen bytes at a time
- * where all operands are aligned (`wide`), the rest one by one. */
+/* out[..][i] = f of in[..][i]: f(const float *in, float *out). Vectors of sixteen bytes
+ * if all operands are aligned (`wide`), the rest one by one. */
 template <typename TI, typename TO, int IN, int OUT, typename F>
 __global__ void __launch_bounds__(BLOCK)
     map_elements(Pointers<const TI, IN> in, Pointers<TO, OUT> out, int64_t n, bool wide,
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(BLOCK)
 
 static inline bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
-/* Over the first IN operands and OUT results of a, all of out[0]'s size. */
+/* Over the first IN operands and OUT results of a, all of the size of out[0]. */
 template <typename TI, typename TO, int IN, int OUT, typename F>
 static void map_on(Device *d, const KernelArgs *a, F f) {
   Pointers<const TI, IN> in;

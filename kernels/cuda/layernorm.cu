@@ -1,5 +1,5 @@
 /* layernorm.cu - layernorm over rows and its gradients; stats: (mean, rstd) of a row. A
- * block takes a row. */
+ * block per row. */
 #include "columns.cuh"
 
 template <typename T>

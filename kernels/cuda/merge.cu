@@ -13,7 +13,7 @@ template <> struct Wide<bfloat> { typedef float type; };
 static __device__ __forceinline__ double load(double x) { return x; }
 static __device__ __forceinline__ int32_t load(int32_t x) { return x; }
 
-/* The sum of integers wraps; a NaN on any side is one of the result. */
+/* Integer sums wrap; a NaN operand gives NaN. */
 template <typename A> __device__ __forceinline__ A merged(A a, A x, bool most) {
   if (most) return x > a || x != x ? x : a;
   return a + x;

@@ -27,8 +27,9 @@ static __device__ __forceinline__ void mma_bf16(float (&c)[4], const uint32_t (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Four matrices of 8 x 8 numbers of 16 bits: lane l says where row l % 8 of matrix l / 8
- * lies in shared memory, and gets of each the pair at row group, column 2 * member. */
+/* ldmatrix: four 8 x 8 matrices of 16-bit elements. Lane l gives the address of row l % 8
+ * of matrix l / 8 in shared memory and gets of each the pair at row group, column 2 *
+ * member. */
 static __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const void *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -36,7 +37,7 @@ static __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const voi
                : "memory");
 }
 
-/* The same, turned: the pair at rows 2 * member and the next one, column group. */
+/* The same, transposed: the pair at rows 2 * member and 2 * member + 1, column group. */
 static __device__ __forceinline__ void load_turned(uint32_t (&r)[4], const void *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -44,8 +45,8 @@ static __device__ __forceinline__ void load_turned(uint32_t (&r)[4], const void 
                : "memory");
 }
 
-/* BYTES, 4 or 16 and aligned so, from global to shared memory, or zeros. They are there
- * for a thread after its copies_wait(), for the others after a barrier that follows. */
+/* cp.async: copies BYTES (4 or 16, aligned) from global to shared memory, or zeros.
+ * Complete for this thread after its copies_wait(), for others after the next barrier. */
 template <int BYTES>
 static __device__ __forceinline__ void copy_begin(void *to, const void *from, bool is) {
   static_assert(BYTES == 4 || BYTES == 16, "what the caches are asked for");
@@ -63,14 +64,14 @@ static __device__ __forceinline__ void copies_wait() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* 2^x within 2^-22; of -inf 0. */
+/* 2^x with relative error below 2^-22; 0 for -inf. */
 static __device__ __forceinline__ float exp2_of(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/* Two numbers in one word, the first one below. */
+/* Packs two numbers into a word, the first in the lower half. */
 static __device__ __forceinline__ uint32_t pair_of(float first, float second) {
   uint32_t r;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));

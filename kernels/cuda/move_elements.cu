@@ -1,5 +1,5 @@
 /* move_elements.cu - ops that only move elements: copy, split, concat, slice, pack,
- * unpack. A thread takes an element of the result and finds where it comes from. */
+ * unpack. One thread per element of the result, which computes its source. */
 #include "kernel.cuh"
 
 /* Calls f with a null pointer to an unsigned type of the element's size. */
@@ -12,7 +12,7 @@ template <typename F> static void by_size(DType t, F f) {
     f((uint32_t *)0);
 }
 
-/* ---- copy ---- the memory of the host is mapped, so that a kernel reaches it */
+/* ---- copy ---- host memory is mapped, so kernels can access it */
 
 template <typename U>
 __global__ void __launch_bounds__(BLOCK) copy_elements(const U *x, U *y, int64_t n) {
@@ -81,7 +81,7 @@ void cuda_concat(Device *d, const KernelArgs *a) {
  * of length `run` of each part, one after the other; what lies past a part's end is 0. */
 struct Runs {
   int64_t l0, l, part, run, inner;
-  bool mirror; /* of the second part the runs count from its end */
+  bool mirror; /* runs of the second part count from its end */
 };
 
 static Runs runs_of(const KernelArgs *a, int64_t l0, int64_t l, int64_t inner) {
@@ -90,7 +90,7 @@ static Runs runs_of(const KernelArgs *a, int64_t l0, int64_t l, int64_t inner) {
   return Runs{l0, l, l0 / parts, l / parts, inner, a->attr->mirror != 0};
 }
 
-/* Where element (outer, at, in) of piece p is in the whole; -1: padding. */
+/* The index in the whole of element (outer, at, in) of piece p; -1: padding. */
 static __device__ int64_t in_whole(Runs c, int64_t p, int64_t outer, int64_t at,
                                    int64_t in) {
   int64_t j = at / c.run;
@@ -99,7 +99,7 @@ static __device__ int64_t in_whole(Runs c, int64_t p, int64_t outer, int64_t at,
   return k < c.part ? (outer * c.l0 + j * c.part + k) * c.inner + in : -1;
 }
 
-/* Pieces [first, first + n / (outer * L * inner)) of the whole, one after the other. */
+/* Writes pieces [first, first + n / (outer * L * inner)) of the whole, in order. */
 template <typename U>
 __global__ void __launch_bounds__(BLOCK)
     cut_pieces(const U *whole, U *pieces, int64_t n, int64_t outer, int64_t first,
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(BLOCK)
   }
 }
 
-/* The inverse: every element of the whole is in one piece. */
+/* The inverse: every element of the whole is in exactly one piece. */
 template <typename U>
 __global__ void __launch_bounds__(BLOCK)
     join_pieces(U *whole, const U *pieces, int64_t n, int64_t outer, Runs c) {

@@ -1,6 +1,6 @@
-/* port.h - the one header of CUDA that the kernels include: CUDA's own for nvcc; for a
- * C++ compiler one that runs blocks on the CPU (tests/standin/emulate.h), so that the
- * same sources are tested where there is no GPU. */
+/* port.h - the only CUDA header of the kernels: CUDA's own for nvcc; for a C++ compiler
+ * one that runs blocks on the CPU (tests/standin/emulate.h), so that the same sources are
+ * tested without a GPU. */
 #ifndef WEFT_CUDA_PORT_H
 #define WEFT_CUDA_PORT_H
 
@@ -10,13 +10,13 @@
 #include <cuda_runtime.h>
 
 typedef dim3 Dim3;
-/* Before a loop: its turns are written out, so that arrays can be registers. */
+/* Unrolls the loop that follows, so that arrays can be registers. */
 #define UNROLL      _Pragma("unroll")
 #define UNROLL_BY_4 _Pragma("unroll 4")
 #define UNROLL_NOT  _Pragma("unroll 1")
-/* Shared memory as a launch asks for it, beside the variables of the kernel. */
+/* Dynamic shared memory, whose size the launch gives. */
 #define SHARED_ROOM(name) extern __shared__ __align__(128) unsigned char name[]
-/* More than 48 KiB of it have to be asked for. */
+/* More than 48 KiB have to be requested by an attribute. */
 #define START(kernel, grid, block, room, stream, ...)                                    \
   do {                                                                                   \
     if ((room) > (48 << 10))                                                             \
@@ -28,11 +28,11 @@ typedef dim3 Dim3;
 #include "tests/standin/emulate.h"
 #endif
 
-/* kernel is in brackets: LAUNCH((name<T>), grid, block, queue, arguments). All that it is
- * given the queue has looked at before (queue.h). */
+/* kernel is in brackets: LAUNCH((name<T>), grid, block, queue, arguments). The queue
+ * fingerprints all arguments (queue.h). */
 #define LAUNCH(kernel, grid, block, queue, ...)                                          \
   LAUNCH_ROOM(kernel, grid, block, 0, queue, __VA_ARGS__)
-/* With `room` bytes of shared memory, which follow from the kernel. */
+/* With `room` bytes of dynamic shared memory, which depend on the kernel only. */
 #define LAUNCH_ROOM(kernel, grid, block, room, queue, ...)                               \
   do {                                                                                   \
     auto launched_ = kernel;                                                             \

@@ -1,6 +1,6 @@
-/* progress_words.cu - a queue tells the host where it is: a counter in memory of the
- * device goes on, and its value with a name goes to memory of the host, as one word. The
- * count is the device's own, so that it also goes on when a step is replayed. */
+/* progress_words.cu - a stream reports its progress: increments a counter in device
+ * memory and writes it with a name to a word in host memory. The device counts, so that
+ * replayed steps count, too. */
 #include "kernel.cuh"
 
 __global__ void tell_host(uint64_t *n, uint64_t *to, bool begins, uint32_t name) {

@@ -14,8 +14,8 @@
 #define __has_builtin(x) 0
 #endif
 
-/* The value of x. Bytes between members are no part of it; where a compiler cannot clear
- * them, what may have some is left out. */
+/* Hashes x. Padding between members does not count; where a compiler cannot clear it,
+ * types with padding are left out. */
 template <typename T> static inline uint64_t print_of(uint64_t seed, const T &x) {
   if (std::is_empty<T>::value) return seed;
   alignas(T) char bytes[sizeof(T)];
@@ -32,13 +32,13 @@ template <typename T> static inline uint64_t print_of(uint64_t seed, const T &x)
 
 struct CudaQueue {
   cudaStream_t stream;
-  uint64_t *print; /* of all launches so far; NULL: nobody asks */
-  bool dry;        /* they are looked at only */
+  uint64_t *print; /* fingerprint of all launches so far; NULL: not wanted */
+  bool dry;        /* fingerprint only, no launch */
 
   CudaQueue(cudaStream_t s, uint64_t *print = NULL, bool dry = false)
       : stream(s), print(print), dry(dry) {}
 
-  /* Whether to launch it. */
+  /* Adds a launch to the fingerprint; true if it is to be made. */
   template <typename K, typename... A>
   bool takes(K kernel, Dim3 grid, Dim3 block, const A &...a) const {
     if (!print) return true;

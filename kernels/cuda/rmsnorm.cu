@@ -1,8 +1,8 @@
-/* rmsnorm.cu - rmsnorm over groups of G elements of a row, of a sum, too, and its
- * gradients. A group is a warp's work, or a block's where it is long. */
+/* rmsnorm.cu - RMSNorm over groups of G elements of a row, also of a sum (add_rmsnorm),
+ * and its gradients. A group is handled by a warp, or by a block if it is long. */
 #include "columns.cuh"
 
-/* Sum over the THREADS threads that share a group. */
+/* Sum over the THREADS threads of a group. */
 template <int THREADS> __device__ __forceinline__ float group_sum(float x) {
   if constexpr (THREADS == WARP)
     return lanes_sum(x);
@@ -10,8 +10,8 @@ template <int THREADS> __device__ __forceinline__ float group_sum(float x) {
     return block_sum<THREADS>(x);
 }
 
-/* THREADS threads a group, BLOCK / THREADS groups a block. With b, x + b is z, whose norm
- * it is: each thread reads what it wrote there. */
+/* THREADS threads per group, BLOCK / THREADS groups per block. With b, normalizes z = x +
+ * b; each thread reads only elements of z that it wrote. */
 template <typename T, int THREADS>
 __global__ void __launch_bounds__(BLOCK)
     rmsnorm_groups(const T *x, const T *b, T *z, const T *w, T *y, float *rstd, int64_t n,
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(BLOCK)
     y[i] = rounded<T>(load(x[i]) * s * load(w[i]));
 }
 
-/* What gradients are made of; d is added to dx if there is any. */
+/* Operands of the gradients; d is added to dx if present. */
 template <typename T> struct NormGrad {
   const T *x, *w;
   const float *rstd;
@@ -66,9 +66,8 @@ __global__ void __launch_bounds__(BLOCK) rmsnorm_dx_groups(NormGrad<T> a) {
   if (r < a.n) group_dx<T, THREADS>(a, r);
 }
 
-/* dx, and while x and dy are near, the part of dw of `each` groups. Those that share
- * columns of dw in a block add to rows of their own, which are added up in order at the
- * end. */
+/* dx, and while x and dy are at hand, a partial dw of `each` groups. Threads with equal
+ * columns add to rows of their own, which are summed in order at the end. */
 template <typename T, int THREADS>
 __global__ void __launch_bounds__(BLOCK)
     rmsnorm_back_groups(NormGrad<T> a, float *part, int64_t each) {
@@ -92,12 +91,12 @@ __global__ void __launch_bounds__(BLOCK)
   }
 }
 
-/* Groups up to this length are a warp's; up to that one dw of a block has room beside it.
- */
+/* Groups up to WARP_GROUP are handled by a warp; up to ROOM_GROUP a block has room for
+ * dw. */
 enum { WARP_GROUP = 1024, ROOM_GROUP = (48 << 10) / (int)sizeof(float) };
 template <int N> struct Threads { static constexpr int n = N; };
 
-/* f with the number of threads a group and the blocks of one launch over n groups. */
+/* Calls f with the threads per group and the number of blocks for n groups. */
 template <typename F> static void by_group(int64_t g, int64_t n, F f) {
   constexpr int SIDE = BLOCK / WARP;
   if (g <= WARP_GROUP)
@@ -132,7 +131,7 @@ void cuda_add_rmsnorm(Device *d, const KernelArgs *a) {
   });
 }
 
-/* Its operands are x, w, rstd, dy [, d]; dx is the last result. */
+/* Operands are x, w, rstd, dy [, d]; dx is the last result. */
 template <typename T> static NormGrad<T> grad_of(const KernelArgs *a) {
   int64_t g = cuda_last(&a->in[1]);
   return NormGrad<T>{data<const T>(&a->in[0]),

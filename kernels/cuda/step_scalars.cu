@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(BLOCK)
   if (threadIdx.x == 0) scal[SC_TOKENS] = (double)count;
 }
 
-/* Rows of experts are as many as 32 bits count. */
+/* 32 bits suffice to count expert rows. */
 __global__ void __launch_bounds__(BLOCK)
     count_expert_rows(const int32_t *ends, double *scal, int64_t experts) {
   int most = 0;
@@ -54,7 +54,7 @@ void cuda_count_labels(Device *d, const KernelArgs *a) {
          scalars(a), cuda_count(&a->in[0]));
 }
 
-/* The bounds of the blocks depend on the number of elements only. */
+/* The bounds of blocks depend on the number of elements only. */
 __global__ void __launch_bounds__(BLOCK)
     square_sums(const float *g, double *part, int64_t n, int64_t each) {
   int64_t from = blockIdx.x * each, to = from + each < n ? from + each : n;
@@ -115,8 +115,8 @@ struct ClipCoef {
     scal[SC_HOLD] = skip || (stepped && right);
   }
 };
-/* A part of the norm that has to be clipped means that the whole has to be, too, by a
- * factor that nobody knows yet. */
+/* If a part of the norm exceeds the limit, the whole does, too, by a factor not known
+ * yet. */
 struct ClipGuess {
   double max;
   bool whole;

@@ -1,11 +1,10 @@
 /* attention.c - causal attention forward, tile by tile with an online softmax (as in
  * FlashAttention, arXiv:2205.14135).
  *
- * Scores are transposed, (keys, queries): vector lanes are queries, so that maxima and
- * sums over keys need no work across lanes. One item is (batch, head, query tile).
+ * Scores are transposed, (keys, queries): vector lanes are queries, so maxima and sums
+ * over keys need no work across lanes. A work item is (batch, head, query tile).
  *
- * In ring attention this is one step: it continues from the result of the steps before.
- */
+ * In ring attention this is one step: it continues from the steps before. */
 #include "attention.h"
 
 enum { Q, K, V, O, LSE, STARTS, STARTS_FIRST = O }; /* operands */
@@ -14,7 +13,7 @@ typedef struct Running {
   float max[TILE], sum[TILE];
 } Running;
 
-/* lse as a maximum of which there is 1. */
+/* Continues from lse, taken as a maximum with a sum of 1. */
 INLINE void begin(const KernelArgs *a, const Heads *s, const Queries *q, int64_t h,
                   Running *run, float *o) {
   bool on = goes_on(a);
@@ -51,7 +50,7 @@ INLINE void softmax_step(float *s, const Heads *hd, const Queries *q, const KeyR
 #pragma omp simd
     for (int i = 0; i < TILE; i++) most[i] = row[i] > most[i] ? row[i] : most[i];
   }
-  float base[TILE]; /* a query that saw no key yet has maximum -inf */
+  float base[TILE]; /* the maximum is -inf for a query without a visible key so far */
 #pragma omp simd
   for (int i = 0; i < TILE; i++) {
     base[i] = replace_if(most[i] == -INFINITY, 0, most[i]);

@@ -10,10 +10,10 @@
 
 enum { TILE = 64, HEAD_MAX = 256 };
 typedef float TileHead[TILE * HEAD_MAX];   /* (TILE, D) with rows of Heads.ld */
-typedef float TileTurned[HEAD_MAX * TILE]; /* (D, TILE) */
+typedef float TileTurned[HEAD_MAX * TILE]; /* (D, TILE), transposed */
 typedef float TileScores[TILE * TILE];
 
-/* The size of a head, and rounded up to whole vectors. */
+/* The size of a head; and rounded up to whole vectors. */
 typedef struct Width {
   int d, ld;
 } Width;
@@ -24,13 +24,13 @@ typedef struct Heads {
   float scale;
   const int32_t *starts; /* (B, t) or NULL; with slots (B, T) */
   int64_t T;             /* tokens of the sequence */
-  int slots;             /* in whose order rows are, see sequence.h; 0: of positions */
-  SeqPiece query, key;   /* which of the sequence are here */
+  int slots; /* rows are in the order of so many slots, see sequence.h; 0: positions */
+  SeqPiece query, key; /* the rows of the sequence on this rank */
   int64_t tiles, key_tiles;
 } Heads;
 
-/* Rows [row, row + n) of a tile, and the position of the first of them. Tiles end with
- * the runs of a piece. */
+/* Rows [row, row + n) of a tile, and the position of the first. A tile stays within a
+ * run. */
 typedef struct Span {
   int64_t row, pos;
   int n;
@@ -43,10 +43,10 @@ INLINE Span span_of(const SeqPiece *p, int64_t tile) {
   return (Span){run * p->run + at, p->first[run] + at, (int)MIN(TILE, p->run - at)};
 }
 
-/* Whether the sums of earlier steps are among the operands. */
+/* True in later ring steps: the running sums are among the operands. */
 INLINE bool goes_on(const KernelArgs *a) { return a->attr->step > 0; }
 
-/* All keys, or those that were shifted here so often. */
+/* The keys of this ring step: all, or those shifted `ranks` times. */
 INLINE SeqPiece keys_here(const KernelArgs *a, int64_t T, int ranks) {
   int64_t rows = a->in[1].dim[1];
   if (rows == T) return seq_whole(T);
@@ -87,14 +87,14 @@ typedef struct Queries {
   int32_t at_min, at_max, start_min, start_max;
 } Queries;
 
-/* The keys of a tile. Positions past the end are beyond all. */
+/* The keys of a tile. Positions past the end are greater than all others. */
 typedef struct KeyRows {
   Span in;
   int32_t at[TILE];
   int32_t at_min, at_max;
 } KeyRows;
 
-/* What stands in row `y` of the sequence as it is cut. */
+/* The token of row `y` of the sharded sequence. */
 INLINE SeqToken token_of(const Heads *s, int64_t b, int64_t y) {
   return seq_token(s->starts + b * s->T, s->T, s->slots, y);
 }
@@ -133,20 +133,20 @@ INLINE void queries_of(const Heads *s, int64_t b, int64_t tile, Queries *q) {
   }
 }
 
-/* Whether some, and whether all, pairs of these queries and keys count. */
+/* True if some, or all, pairs of these queries and keys are visible. */
 INLINE bool sees_some(const Queries *q, const KeyRows *k) {
   return k->at_min <= q->at_max && k->at_max >= q->start_min;
 }
 INLINE bool sees_all(const Queries *q, const KeyRows *k) {
   return k->at_max <= q->at_min && k->at_min >= q->start_max;
 }
-/* Whether query i and key i are the same token, in the order of positions. */
+/* True if query i and key i are the same token, in position order. */
 INLINE bool on_diagonal(const Heads *s, const Queries *q, const KeyRows *k) {
   return !s->slots && k->in.pos == q->pos;
 }
 
 /* c += p b for a tile of probabilities. On the diagonal, row i of p is zero after column
- * i, or before it if `turned`; blocks of zeros are left out. */
+ * i, or before it if `turned` (transposed); zero blocks are skipped. */
 INLINE void mul_seen(bool diagonal, bool turned, int m, int n, int k, Strided p,
                      const float *b, int64_t ldb, float *c, int64_t ldc) {
   enum { BLOCK = 16 };
@@ -160,8 +160,8 @@ INLINE void mul_seen(bool diagonal, bool turned, int m, int n, int k, Strided p,
   }
 }
 
-/* Rows [r0, r0+n) of head h of x(B,T,heads*D) to a tile whose rows are padded with zeros
- * to whole vectors. */
+/* Loads rows [r0, r0+n) of head h of x(B,T,heads*D) to a tile, zero-padded to whole
+ * vectors. */
 INLINE void load_head(float *dst, const KTensor *x, DType t, Width w, int64_t b,
                       int64_t h, int64_t r0, int n) {
   int64_t width = last_dim(x);
@@ -175,7 +175,7 @@ INLINE void load_head(float *dst, const KTensor *x, DType t, Width w, int64_t b,
   }
 }
 
-/* The same tile turned: (D, TILE), columns past n are zero. */
+/* Transposes the tile: (D, TILE), columns past n are zero. */
 INLINE void turn_head(float *dst, const float *tile, Width w, int n) {
   for (int j = 0; j < w.d; j++) {
     for (int i = 0; i < n; i++) dst[j * TILE + i] = tile[i * w.ld + j];
@@ -183,7 +183,7 @@ INLINE void turn_head(float *dst, const float *tile, Width w, int n) {
   }
 }
 
-/* A tile of results, to rows [r0, r0+n) of head h of x. */
+/* Stores a tile to rows [r0, r0+n) of head h of x. */
 INLINE void store_head(const KTensor *x, DType t, const float *tile, Width w, int64_t b,
                        int64_t h, int64_t r0, int n) {
   int64_t width = last_dim(x);
@@ -195,7 +195,7 @@ INLINE void store_head(const KTensor *x, DType t, const float *tile, Width w, in
   }
 }
 
-/* Sums that are not complete are f32. */
+/* Like store_head; intermediate ring sums stay f32. */
 INLINE void store_sums(const KTensor *x, DType t, const float *tile, Width w, int64_t b,
                        int64_t h, int64_t r0, int n) {
   if (x->dtype == DT_F32)

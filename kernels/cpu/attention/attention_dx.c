@@ -1,17 +1,16 @@
-/* attention_dx.c - gradients of causal attention. Probabilities are computed again from
- * lse, with delta = sum(do * o) of a query and dS = P * (dP - delta) * scale:
- *   dq = dS k, dk = dS^T q, dv = P^T do
- * dq adds up over key tiles in the scratch, dk and dv over query tiles on the stack. A
- * thread takes whole kv heads if there are enough of them. Otherwise tiles are shared out
- * twice, query tiles for dq and then key tiles for dk and dv. Every sum runs in one
- * order, so both ways give the same bits.
+/* attention_dx.c - gradients of causal attention. Probabilities are recomputed from lse,
+ * with delta = sum(do * o) of a query and dS = P * (dP - delta) * scale: dq = dS k, dk =
+ * dS^T q, dv = P^T do. dq accumulates over key tiles in the scratch, dk and dv over query
+ * tiles on the stack. A thread takes whole kv heads if there are enough of them;
+ * otherwise there are two passes, over query tiles for dq and over key tiles for dk and
+ * dv. Every sum has one order, so both ways give the same bits.
  *
- * Of a ring this is one step: dq goes on from what the steps before gave. */
+ * In ring attention this is one step: dq continues from the step before. */
 #include "attention.h"
 
 enum { Q, K, V, O, LSE, DO, DQ, STARTS, STARTS_FIRST = DQ }; /* operands */
 
-/* The scratch of one (batch, head): a whole tile for each of the queries. */
+/* Scratch of one (batch, head): whole tiles for all queries. */
 typedef struct Room {
   float *dq;    /* (tiles * TILE, qk.ld) */
   float *delta; /* (tiles * TILE) */
@@ -25,14 +24,14 @@ INLINE Room room_of(const KernelArgs *a, const Heads *s, int64_t b, int64_t h) {
   return (Room){dq + i * rows * s->qk.ld, delta + i * rows};
 }
 
-/* What part of the work of a (batch, kv head) is asked for. */
+/* The part of a (batch, kv head) that a thread works on. */
 typedef struct Task {
   int64_t b, h0, h1, kv;  /* heads [h0, h1) */
   int64_t q0, q1, k0, k1; /* query tiles, key tiles */
   bool dq, dkv;
 } Task;
 
-/* For the queries of a tile: delta, and dq as it is so far. */
+/* Computes delta for a tile of queries, and loads dq so far. */
 INLINE void begin_queries(const KernelArgs *a, const Heads *s, int64_t b, int64_t h,
                           int64_t tile, DType t) {
   TileHead o, d;
@@ -71,7 +70,7 @@ INLINE void probabilities(float *p, float *ds, const KeyRows *k, const KernelArg
   }
 }
 
-/* A tile of keys with what belongs to it. */
+/* A tile of keys with its values and gradients. */
 typedef struct Keys {
   KeyRows rows;
   Span at;
@@ -104,7 +103,7 @@ INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, i
   }
 }
 
-/* Whether the last query of a tile comes after key position `pos`, or may do so. */
+/* True if the last query of a tile may come after key position `pos`. */
 INLINE bool reaches(const Heads *s, int64_t tile, int64_t pos) {
   Span q = span_of(&s->query, tile);
   return s->slots || q.pos + q.n > pos;
@@ -115,7 +114,8 @@ INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, int64_t
                      DType t) {
   Keys y;
   y.at = span_of(&s->key, tile);
-  if (!w->dkv && !reaches(s, w->q0, y.at.pos)) return; /* then w has one query tile */
+  if (!w->dkv && !reaches(s, w->q0, y.at.pos))
+    return; /* without dkv, w has one query tile */
   keys_of(s, w->b, tile, &y.rows);
   load_head(y.k, &a->in[K], t, s->qk, w->b, w->kv, y.at.row, y.at.n);
   load_head(y.v, &a->in[V], t, s->v, w->b, w->kv, y.at.row, y.at.n);
@@ -143,7 +143,7 @@ INLINE void work(const Task *w, const KernelArgs *a, const Heads *s, DType t) {
     }
 }
 
-/* The three ways to share out: whole kv heads, query tiles, key tiles. */
+/* Ways to split the work: whole kv heads, query tiles, key tiles. */
 typedef enum { WHOLE, QUERY_TILES, KEY_TILES } Share;
 
 static int64_t items_of(const Heads *s, Share share) {
@@ -178,7 +178,7 @@ static Task task_of(const Heads *s, Share share, int64_t i) {
                 .dkv = true};
 }
 
-/* Part `t` of `team` of the items. */
+/* Part `t` of `team` of the work items. */
 static void share_out(const KernelArgs *a, const Heads *s, Share share, int t, int team) {
   int64_t n = items_of(s, share);
   for (int64_t i = n * t / team; i < n * (t + 1) / team; i++) {

@@ -1,10 +1,10 @@
-/* attention_step.c - attention of one query over the cached keys and values of all
- * positions up to its own, after appending its own. One item is (batch, kv head) with all
- * query heads that share it, so that no two threads touch the same rows. */
+/* attention_step.c - attention of one query over the KV cache of all positions up to its
+ * own, after appending its own key and value. A work item is (batch, kv head) with all
+ * query heads that share it, so no two threads touch the same rows. */
 #include "attention.h"
 
 typedef struct Step {
-  int64_t b, h, k, rows; /* batch, heads, kv heads, rows of what is kept */
+  int64_t b, h, k, rows; /* batch, heads, kv heads, rows of the cache */
   int d[2];              /* sizes of a head: of q and k; of v and o */
   float scale;
 } Step;
@@ -20,7 +20,7 @@ INLINE Step step_of(const KernelArgs *a) {
                 .scale = a->attr->scale};
 }
 
-/* Head h of row r of sequence b of what is kept: of the keys (0) or the values (1). */
+/* Head h of row r of sequence b of the cache: keys (0) or values (1). */
 INLINE const void *row_of(const Step *s, const KernelArgs *a, int what, DType t,
                           int64_t b, int64_t r, int64_t h) {
   return at(a->out[1 + what].p, t, ((b * s->rows + r) * s->k + h) * s->d[what]);

@@ -1,6 +1,6 @@
-/* heads.c - heads that are made of two parts: a part of each, side by side with the other
- * one, or each part of all heads by itself. The second part may be one for all heads;
- * taken apart, it is the sum over them, in order. */
+/* heads.c - joins and splits heads that consist of two parts (as in latent attention):
+ * interleaved per head, or each part of all heads in a tensor of its own. The second part
+ * may be shared by all heads; its gradient is the sum over them, in order. */
 #include "kernels/cpu/kernel.h"
 
 /* Rows of `heads` heads: whole(rows,H*(p+q)), first(rows,H*p), second(rows,H*q) or, if it
@@ -31,7 +31,7 @@ static Parts join_of(const KernelArgs *a) {
   return parts_of(a, &a->out[0], &a->in[0], &a->in[1]);
 }
 
-/* Head h of row r: where the parts of it are in the whole and by themselves. */
+/* Head h of row r: its parts in the joined and in the separate tensors. */
 typedef struct At {
   char *whole[2], *alone[2];
 } At;

@@ -13,7 +13,7 @@ static double scaled(const OpAttr *at, double f) {
   return (1 - s) * f / at->rope_factor + s * f;
 }
 
-/* Those of YaRN: pairs past rope_high are slowed down, those from rope_low on blended. */
+/* YaRN: pairs past rope_high are slowed down, those from rope_low on blended. */
 static double ramped(const OpAttr *at, int pair, double f) {
   double s = (pair - at->rope_low) / ((double)at->rope_high - at->rope_low);
   s = s < 0 ? 0 : s > 1 ? 1 : s;
@@ -58,7 +58,7 @@ typedef struct Turns {
   float c[TILE], s[TILE];
 } Turns;
 
-/* Turns w pairs: elements i*step and i*step + other. */
+/* Rotates w pairs: elements i*step and i*step + other. */
 INLINE void turn(const void *x, void *y, DType t, const Turns *by, int w, int step,
                  int64_t other) {
   const void *x2 = at(x, t, other);
@@ -73,14 +73,13 @@ INLINE void turn(const void *x, void *y, DType t, const Turns *by, int w, int st
 
 INLINE size_t bytes_of(int64_t n, DType t) { return (size_t)n * (t == DT_F32 ? 4 : 2); }
 
-/* Rows of operand and result may lie in wider ones: the last dimension is their distance,
- * and the smaller one what they hold. */
+/* Rows of operand and result may lie in wider rows: the last dimension is the distance,
+ * and the smaller one the row. */
 INLINE int64_t held(const KernelArgs *a) {
   return MIN(last_dim(&a->in[0]), last_dim(&a->out[0]));
 }
 
-/* What of the heads of a row of n elements does not turn; there is nothing to do in
- * place. */
+/* Copies the elements of a row's heads that do not rotate; nothing to do in place. */
 INLINE void keep(const OpAttr *attr, const void *x, void *y, int64_t n, DType t) {
   int64_t d = attr->head_dim, from = attr->rotary_from;
   int64_t end = from + attr_rotary_dim(attr);
@@ -132,7 +131,7 @@ void cpu_rope(Device *dev, const KernelArgs *a) {
   each_part(dev, a, rows_of(&a->in[0]), row_grain(held(a)), rope_part);
 }
 
-/* Their parts have the same frequencies. */
+/* Rotates both operands with the same frequencies. */
 static void turn_part(Device *dev, const KernelArgs *a, KTensor x, KTensor y,
                       KTensor pos) {
   KernelArgs one = {.in = {x, pos},

@@ -1,5 +1,5 @@
-/* grouped_linear.c - products of the rows of each expert with its weight: one after the
- * other, each on all threads. The state is that of a product of any number of rows. */
+/* grouped_linear.c - multiplies the rows of each expert by its weight: one product after
+ * the other, each on all threads. The state serves any number of rows. */
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/kernel.h"
 
@@ -21,7 +21,7 @@ weft_status prepare_grouped_linear_dw(Device *dev, KernelArgs *a, weft_error *e)
   return prepare(dev, a, OP_grouped_linear_dw);
 }
 
-/* Rows past those of all experts are 0. */
+/* Rows after those of all experts become 0. */
 static void grouped(const KernelArgs *a, int op) {
   const KTensor *x = &a->in[0], *w = &a->in[1], *y = &a->out[0];
   const int32_t *ends = a->in[2].p;
@@ -46,7 +46,7 @@ void cpu_grouped_linear_dx(Device *dev, const KernelArgs *a) {
   grouped(a, OP_grouped_linear_dx);
 }
 
-/* The gradient of an expert that nobody chose is 0. */
+/* The weight gradient of an expert without rows is 0. */
 void cpu_grouped_linear_dw(Device *dev, const KernelArgs *a) {
   const KTensor *x = &a->in[0], *dy = &a->in[1];
   const int32_t *ends = a->in[2].p;

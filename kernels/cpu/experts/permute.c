@@ -1,19 +1,19 @@
-/* permute.c - rows of tokens to their experts and back: permute, combine and their
- * gradients; the step of a router's bias. Where a row goes is decided in the order of the
- * tokens, so every run puts it in the same place. */
+/* permute.c - MoE token dispatch on one rank: permute, combine and their gradients; the
+ * update of a router's bias. Destinations are assigned in token order, so they are the
+ * same in every run. */
 #include "kernels/cpu/kernel.h"
 #include "vm/program/program.h"
 
 /* ---- permute ---- */
 
-/* The local number of the expert of a choice, or -1 if it is not here. */
+/* The local index of a choice's expert, or -1 if it is on another rank. */
 static int64_t local_expert(const KernelArgs *a, int64_t i) {
   int64_t here = a->out[1].dim[0] - 1;
   int64_t e = ((const int32_t *)a->in[1].p)[i] - (a->attr->cut ? a->index * here : 0);
   return e >= 0 && e < here ? e : -1;
 }
 
-/* Whether x is to be dropped before y. */
+/* True if x is dropped before y. */
 static bool lighter(Choice x, Choice y) {
   return x.weight != y.weight ? x.weight < y.weight : x.at > y.at;
 }
@@ -27,8 +27,7 @@ static void sift(Choice *c, int64_t i, int64_t n) {
   }
 }
 
-/* Marks all but the `most` heaviest of n choices: the root of the heap is the lightest.
- */
+/* Marks all but the `most` heaviest of n choices, by a heap with the lightest as root. */
 static void drop_light(Choice *c, int64_t n, int64_t most, int32_t *rows) {
   for (int64_t i = n / 2; i-- > 0;) sift(c, i, n);
   for (; n > most; n--) {
@@ -38,13 +37,13 @@ static void drop_light(Choice *c, int64_t n, int64_t most, int32_t *rows) {
   }
 }
 
-/* ---- what is taken ---- */
+/* ---- capacity ---- */
 
-/* Choices that have a limit in common: those of the tokens of one rank for one expert or,
- * with attr.bound, for the experts of one rank. */
+/* Choices that share a capacity limit: those of one rank's tokens for one expert or, with
+ * attr.bound, for the experts of one rank. */
 typedef struct Limit {
-  int64_t choices, sender; /* all there are, those of a rank */
-  int64_t owner, owners;   /* experts with one limit, how many such there are here */
+  int64_t choices, sender; /* choices in all; choices of one rank */
+  int64_t owner, owners;   /* experts per limit; number of such groups of experts here */
   int64_t most;
 } Limit;
 
@@ -59,13 +58,14 @@ static Limit limit_of(const KernelArgs *a) {
   return l;
 }
 
-/* Which limit of its rank's tokens a choice has, or -1: its expert is not here. */
+/* The limit that applies to a choice of its rank's tokens; -1: its expert is
+ * elsewhere. */
 static int64_t group_of(const KernelArgs *a, const Limit *l, int64_t i) {
   int64_t e = local_expert(a, i);
   return e < 0 ? e : e / l->owner;
 }
 
-/* Of the choices of a rank's tokens, from `first` on. */
+/* Drops the lightest choices of one rank's tokens, from `first` on. */
 static void drop_by_weight(const KernelArgs *a, const Limit *l, int64_t first,
                            const int64_t *count) {
   Choice *c = a->work;
@@ -103,7 +103,8 @@ static bool take_rows_of(const KernelArgs *a, const Limit *l, int64_t first) {
   return a->attr->drop != DROP_NONE;
 }
 
-/* Which choices have a row here, and whether that is all that should. */
+/* Marks the choices that get a row here; false if one over capacity must not be
+ * dropped. */
 static bool take_rows(const KernelArgs *a) {
   Limit l = limit_of(a);
   bool right = true;
@@ -113,7 +114,7 @@ static bool take_rows(const KernelArgs *a) {
   return right;
 }
 
-/* rows: where each choice goes; offsets: where the rows of each expert begin. */
+/* rows: the row of each choice; offsets: the first row of each expert. */
 static void place_rows(const KernelArgs *a) {
   int64_t here = a->out[1].dim[0] - 1, choices = count_of(&a->in[1]);
   int32_t *offsets = a->out[1].p, *rows = a->out[2].p, next[EXPERTS_MAX];
@@ -142,7 +143,7 @@ static void permute_part(const KernelArgs *a, int64_t lo, int64_t hi) {
              (const char *)a->in[0].p + (size_t)(i / k) * row, row);
 }
 
-/* From row `used` on nobody wrote. */
+/* Clears the rows from `used` on. */
 static void clear_rows(const KTensor *x, int64_t used) {
   size_t row = row_bytes(x);
   memset((char *)x->p + (size_t)used * row, 0, (size_t)(x->dim[0] - used) * row);
@@ -158,9 +159,9 @@ void cpu_permute(Device *dev, const KernelArgs *a) {
   for (int64_t i = 0; !right && i < last_dim(y); i++) put(y->p, y->dtype, i, NAN);
 }
 
-/* ---- sums over the choices of a token ---- */
+/* ---- sums over a token's choices ---- */
 
-/* weight NULL: 1. */
+/* weight NULL: all 1. */
 INLINE void sum_choices(const KTensor *x, const KTensor *rows, const float *weight,
                         const KTensor *y, int64_t lo, int64_t hi, DType t) {
   enum { TILE = 256 };
@@ -203,7 +204,7 @@ void cpu_combine(Device *dev, const KernelArgs *a) {
   each_part(dev, a, a->out[0].dim[0], row_grain(row), combine_part);
 }
 
-/* Each row was chosen once, so tokens write to rows of their own. */
+/* Each row belongs to one choice, so tokens write to distinct rows. */
 INLINE void combine_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t k = last_dim(&a->in[1]), c = last_dim(&a->in[0]);
   const float *weight = a->in[1].p;
@@ -255,8 +256,8 @@ void cpu_expert_ends(Device *dev, const KernelArgs *a) {
   }
 }
 
-/* Where the rows of an expert begin that are of one rank: in its place, and in the order.
- */
+/* Where the rows of a block (rank, expert) begin: in the layout with a place per rank,
+ * and in the compact one. */
 static void block_at(const KernelArgs *a, int64_t block, int64_t *place, int64_t *row) {
   const KTensor *x = a->attr->inverse ? &a->out[0] : &a->in[0];
   const int32_t *n = a->in[1].p;
@@ -288,7 +289,7 @@ void cpu_regroup(Device *dev, const KernelArgs *a) {
   each_part(dev, a, count_of(&a->in[1]), 1, regroup_part);
 }
 
-/* ---- the bias of a router ---- */
+/* ---- router bias ---- */
 
 void cpu_bias_step(Device *dev, const KernelArgs *a) {
   const float *was = a->in[0].p;

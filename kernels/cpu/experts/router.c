@@ -93,7 +93,7 @@ static void scores_of(const OpAttr *at, const float *l, int64_t n, float *p) {
 
 /* ---- the choice ---- */
 
-/* The place of the largest, the first of equal ones; -1 if all are -inf. */
+/* Index of the largest element, the first of equal ones; -1 if all are -inf. */
 static int64_t largest(const float *key, int64_t n) {
   int64_t best = -1;
   float most = -INFINITY;
@@ -102,7 +102,7 @@ static int64_t largest(const float *key, int64_t n) {
   return best;
 }
 
-/* Keys of all but the best groups become -inf. */
+/* Sets the keys outside of the best groups to -inf. */
 static void keep_groups(const OpAttr *at, float *key, int64_t n) {
   int64_t size = n / at->groups;
   float sum[EXPERTS_MAX];
@@ -162,7 +162,7 @@ void cpu_route(Device *dev, const KernelArgs *a) {
   each_part(dev, a, a->in[0].dim[0], row_grain(row), route_rows);
 }
 
-/* Of weights that sum to 1 the gradient is that of a mean: `less` is taken off. */
+/* For weights normalized to 1, subtracts `less`, the mean of their gradients. */
 static void route_dx_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
   const OpAttr *at = a->attr;
   int64_t n = a->in[0].dim[1];
@@ -213,7 +213,7 @@ void cpu_expert_load(Device *dev, const KernelArgs *a) {
   add_choices(&a->in[0], a->out[0].p);
 }
 
-/* What each row adds: the coefficients of n[e] p[e] and of the squared logarithm. */
+/* Per-row coefficients of the losses: of n[e] p[e] and of the z loss. */
 typedef struct LossTerms {
   float balance, z;
 } LossTerms;
@@ -227,7 +227,7 @@ static LossTerms terms_of(const KernelArgs *a) {
       (float)(labels * at->z / tokens)};
 }
 
-/* The row's p, its softmax in `q`, and the sum of the scores that p is made of. */
+/* The row's p, its softmax in `q`, the scores' sum in *total; returns log-sum-exp. */
 static float row_of_loss(const OpAttr *at, const float *l, int64_t n, float *p, float *q,
                          float *total) {
   float lse = softmax_of(l, n, q);

@@ -1,5 +1,5 @@
-/* gemm.c - chooses who multiplies: a shared object (see vm/base/module.h), else plain C.
- * Small products stay in plain C, which beats the cost of a call into a library. */
+/* gemm.c - selects the backend of a product: a module (see vm/base/module.h), else plain
+ * C. Small products stay in plain C, since a library call costs more. */
 #include "gemm.h"
 
 #include "kernels/cpu/levels.h"
@@ -36,7 +36,7 @@ static const GemmApi *open_api(const char *file, void **module) {
   return NULL;
 }
 
-/* Where no unit multiplies the type, blocks are widened. */
+/* If the backend does not support the type, operands are widened in blocks. */
 static bool try_module(Gemm *g, const char *file) {
   CpuLevel level;
   const GemmApi *api = open_api(file, &g->module);

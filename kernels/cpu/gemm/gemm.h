@@ -13,17 +13,17 @@ typedef struct GemmShape {
   DType in, out;   /* of a and b; of c: f32, or the type of a and b */
 } GemmShape;
 
-/* What a shared object exports as weft_gemm_api. `make` fills a state of GEMM_STATE bytes
- * that the caller owns; a product that it does not take on is WEFT_EUSAGE. `free` gives
- * back what the library keeps for the state. run uses `threads` threads and is
- * bit-identical from call to call; one state is used by one thread at a time. multiply is
- * an f32 product that needs no state, to rows of c that are ldc apart. */
+/* What a module exports as weft_gemm_api. `make` fills the caller's state of GEMM_STATE
+ * bytes; WEFT_EUSAGE if it does not support the product. `free` releases what the library
+ * holds for the state. run uses `threads` threads and is bit-identical between calls; a
+ * state is used by one thread at a time. multiply is an f32 product without state, to
+ * rows of c that are ldc apart. */
 enum { GEMM_API_VERSION = 3, GEMM_STATE = 192 };
 typedef struct GemmApi {
   int version;
   const char *name;
   void (*describe)(char *text, size_t size); /* the library and its version */
-  /* Holds the library down to a level of levels.def; before its first product only. */
+  /* Limits the library to a level of levels.def; only before its first product. */
   void (*limit)(int level);
   weft_status (*make)(const GemmShape *s, int threads, void *state);
   void (*run)(void *state, const void *a, const void *b, void *c, bool accumulate);
@@ -32,24 +32,24 @@ typedef struct GemmApi {
                    int64_t ldc, bool accumulate);
 } GemmApi;
 
-/* A prepared product; it lies where the caller wants it and allocates nothing. */
+/* A prepared product, in memory of the caller; it allocates nothing. */
 typedef struct Gemm {
   GemmShape shape;
   int threads;
-  bool made, widens;  /* `state` is filled; it goes through f32 blocks */
+  bool made, widens;  /* `state` is filled; operands are widened to f32 */
   const GemmApi *api; /* NULL: plain */
   const struct CpuSet *set;
   void *module; /* open while this product lives */
   _Alignas(16) char state[GEMM_STATE];
 } Gemm;
 void gemm_init(Gemm *g, const GemmShape *s, int threads);
-/* The same through one named backend; it is an error if it is not here or refuses. */
+/* The same with one named backend; an error if that is missing or refuses. */
 weft_status gemm_init_from(Gemm *g, const char *backend, const GemmShape *s, int threads,
                            weft_error *e);
-/* Whether the backend is here; then `text` (may be NULL) names its library. */
+/* True if the backend is available; then `text` (may be NULL) names its library. */
 bool gemm_has(const char *backend, char *text, size_t size);
-/* For products of many shapes, the largest of which is `s`: gemm_run_as has work of
- * gemm_work(s) and allocates nothing, either. */
+/* For products of several shapes up to `s`: gemm_run_as takes gemm_work(s) bytes of
+ * scratch and allocates nothing. */
 void gemm_init_many(Gemm *g, const GemmShape *s, int threads);
 void gemm_run_as(Gemm *g, const GemmShape *s, const void *a, const void *b, void *c,
                  bool accumulate, void *work);
@@ -64,15 +64,15 @@ const char *gemm_backend(const Gemm *g); /* "onednn", "openblas", "plain" */
 GemmShape gemm_of(int op, const KernelArgs *a);
 uint64_t gemm_work(const GemmShape *s);
 
-/* Blocks of widened operands: they stay in the outer caches, and are large enough for the
- * library; rows whose length is a power of two would fall on each other in a cache. */
+/* Blocks of widened operands: they fit the outer caches, and are large enough for the
+ * library. Rows of a power of two bytes would map to the same cache sets. */
 typedef struct GemmBlock {
   int64_t m, n, k;
 } GemmBlock;
 static inline GemmBlock gemm_block(const GemmShape *s) {
   return (GemmBlock){MIN(s->m, 512), MIN(s->n, 768), MIN(s->k, 768)};
 }
-enum { GEMM_LINE = 64 }; /* bytes: each block begins at a multiple */
+enum { GEMM_LINE = 64 }; /* alignment of blocks in bytes */
 
 /* gemm_plain.c: allocates nothing. */
 void gemm_plain(const GemmShape *s, int threads, const void *a, const void *b, void *c,

@@ -1,6 +1,6 @@
-/* gemm_blocks.c - products of 16-bit types that no unit multiplies: blocks of operands
- * are widened to f32, a library multiplies those, and the sums are rounded once, at the
- * end. Sums for an f32 result go straight to it. */
+/* gemm_blocks.c - products of 16-bit types without hardware support: blocks of operands
+ * are widened to f32, a library multiplies those, and sums are rounded once, at the end.
+ * Sums for an f32 result go straight to it. */
 #include "kernels/cpu/kernel.h"
 #include "gemm.h"
 
@@ -20,7 +20,7 @@ typedef struct Move {
   bool accumulate;
 } Move;
 
-/* A matrix whose block in scratch is kept as long as the next product wants the same. */
+/* A matrix whose widened block is reused if the next product needs it, too. */
 typedef struct Operand {
   const uint16_t *p;
   DType t;
@@ -73,7 +73,7 @@ static void move(Move v, int64_t rows, int threads, PartFn fn) {
   each_part(&dev, &part, rows, row_grain(v.cols), fn);
 }
 
-/* Fetches the block of the operand, or of what is stored turned. */
+/* Widens the block of the operand, which may be stored transposed. */
 static void fetch(Operand *x, Block b, bool turned, int threads) {
   if (turned) b = (Block){b.col, b.row, b.cols, b.rows};
   if (memcmp(&x->now, &b, sizeof b) == 0) return;

@@ -27,7 +27,7 @@ _Static_assert(sizeof(Product) <= GEMM_STATE, "the state of a product has room")
 static dnnl_data_type_t type(DType t) { return t == DT_F32 ? dnnl_f32 : dnnl_bf16; }
 static int64_t width(DType t) { return t == DT_F32 ? 4 : 2; }
 
-/* A row-major (rows, cols) matrix, or one that is stored turned, with `all` rows. */
+/* Describes a row-major (rows, cols) matrix, or its transpose, with `all` rows. */
 static bool matrix(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, bool turned,
                    int64_t all, DType t) {
   dnnl_dims_t dim = {rows, cols}, stride = {cols, 1};
@@ -56,7 +56,7 @@ static bool make_primitive(dnnl_engine_t engine, const dnnl_memory_desc_t *a,
   return ok;
 }
 
-/* Adds the product of the rows [first, last) of the result. */
+/* Adds the primitives for rows [first, last) of the result. */
 static bool add_rows(Product *p, int64_t first, int64_t last) {
   const GemmShape *s = &p->s;
   Rows *r = &p->rows[p->nrows++];
@@ -72,8 +72,8 @@ static bool add_rows(Product *p, int64_t first, int64_t last) {
          (s->out != DT_F32 || make_primitive(p->engine, &a, &b, &c, true, &r->run[1]));
 }
 
-/* For a turned bf16 operand whose rows do not fill whole blocks, oneDNN takes a path that
- * is a quarter slower (the weights of a vocabulary of 50257); so the rest goes alone. */
+/* For a transposed bf16 operand whose rows do not fill whole blocks, oneDNN's path is a
+ * quarter slower (weights of a vocabulary of 50257), so the remaining rows go apart. */
 enum { ROW_BLOCK = 64 };
 
 static bool make_matmul(Product *p) {
@@ -99,8 +99,7 @@ static void release(void *state) {
   if (p->engine) dnnl_engine_destroy(p->engine);
 }
 
-/* oneDNN takes the number of threads from OpenMP's setting of the calling thread; the
- * caller's own setting is put back. */
+/* oneDNN takes the number of threads from OpenMP's setting, which is restored. */
 static weft_status make(const GemmShape *s, int threads, void *state) {
   Product *p = state;
   int before = omp_get_max_threads();
@@ -162,7 +161,7 @@ static void run(void *state, const void *a, const void *b, void *c, bool accumul
   dnnl_status_t st =
       p->sgemm ? sgemm(s, a, b, c, s->n, accumulate) : run_matmul(p, a, b, c, accumulate);
   restore(t);
-  /* A product that failed must not look like one: NaN stops the step and names the op. */
+  /* A failed product must not look valid: NaN stops the step and names the op. */
   if (st != dnnl_success) memset(c, 0xff, (size_t)(s->m * s->n * width(s->out)));
 }
 

@@ -6,14 +6,14 @@
 
 enum { O = 3, LSE, STARTS, STARTS_FIRST = O }; /* operands */
 
-/* The softmax of two rows of a lane, up to now: their largest score, in powers of two,
- * and the lane's part of the sum. */
+/* The running softmax of a lane's two rows: maximum score, in powers of two, and the
+ * lane's part of the sum. */
 struct Running {
   float most[2], sum[2];
 };
 
-/* Turns scores into probabilities relative to the new maximum; returns in `fade` what the
- * earlier ones are multiplied by. A query that saw no key yet has maximum -inf. */
+/* Turns scores into probabilities relative to the new maximum; returns in `fade` the
+ * factor of earlier ones. The maximum is -inf until a query has seen a key. */
 template <int NT>
 __device__ __forceinline__ void softmax(float (&x)[NT][4], Running &run,
                                         float (&fade)[2]) {
@@ -36,8 +36,8 @@ __device__ __forceinline__ void softmax(float (&x)[NT][4], Running &run,
   }
 }
 
-/* Grid: query tiles, those with most keys first; heads; batch. `o0`, `lse0`: of the steps
- * before, or NULL; `wide`: o is f32. */
+/* Grid: query tiles, longest first; heads; batch. `o0`, `lse0`: from earlier ring steps,
+ * or NULL; `wide`: o is f32. */
 template <typename T, int D>
 __global__ void __launch_bounds__(Shape<T, D>::threads)
     attend(Heads s, const T *q, const T *k, const T *v, const float *o0,
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   Running run = {{-INFINITY, -INFINITY}, {0, 0}};
   float out[CT][4] = {};
   for (int i = 0; i < 2 && lse0; i++) {
-    run.sum[i] = l.member == 0; /* of all four lanes one has it */
+    run.sum[i] = l.member == 0; /* one of the four lanes starts with it */
     if (t[i] < s.t) run.most[i] = lse0[(b * s.t + t[i]) * s.h + h] * LOG2E;
   }
   add_sums(out, slice(o0, b, s.t, h, s.h, s.dv), t, 0);

@@ -1,14 +1,13 @@
-/* attention_dx.cu - gradients of causal attention. Probabilities are computed again from
- * lse, with delta = sum(do * o) of a query and dS = P * (dP - delta) * scale:
- *   dq = dS k, dk = dS^T q, dv = P^T do
- * One kernel per delta, dq, and dk with dv; each result is summed by one block, in order.
- * Of a ring this is one step: dq goes on from what the steps before gave. */
+/* attention_dx.cu - gradients of causal attention. Probabilities are recomputed from lse,
+ * with delta = sum(do * o) of a query and dS = P * (dP - delta) * scale: dq = dS k, dk =
+ * dS^T q, dv = P^T do. One kernel each for delta, dq, and dk with dv; each result is
+ * summed by one block, in order. In ring attention this is one step. */
 #include "attention_tile.cuh"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
 enum { Q, K, V, O, LSE, DO, DQ, STARTS, STARTS_FIRST = DQ }; /* operands */
 
-/* delta(B, T, H): a warp for each. */
+/* delta(B, T, H): one warp each. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     deltas(const T *o, const T *d_o, float *delta, int64_t n, int d) {
@@ -21,7 +20,7 @@ __global__ void __launch_bounds__(BLOCK)
   if (threadIdx.x % WARP == 0) delta[i] = sum;
 }
 
-/* From scores and dP of a lane, and lse and delta, to P and dS / scale. */
+/* From a lane's scores and dP, and lse and delta, to P and dS / scale. */
 template <typename Hidden>
 __device__ __forceinline__ void probability(float &p, float &ds, float scale, float lse,
                                             float delta, Hidden hidden) {
@@ -29,8 +28,7 @@ __device__ __forceinline__ void probability(float &p, float &ds, float scale, fl
   ds = p * (ds - delta);
 }
 
-/* Grid: query tiles, those with most keys first; heads; batch. `dq0`: of the steps
- * before, or NULL. */
+/* Grid: query tiles, longest first; heads; batch. `dq0`: of earlier steps, or NULL. */
 template <typename T, int D>
 __global__ void __launch_bounds__(Shape<T, D>::threads)
     query_gradients(Heads s, const T *q, const T *k, const T *v, const T *d_o,
@@ -85,8 +83,8 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   store_sums<CT, T>(dq, wide, b, s.t, h, s.h, s.d, t, 0, out);
 }
 
-/* Grid: key tiles, each once for each part of the columns; kv heads; batch. A row is a
- * key here, a column a query. */
+/* Grid: key tiles by parts of columns; kv heads; batch. Rows are keys, columns
+ * queries. */
 template <typename T, int D>
 __global__ void __launch_bounds__(Shape<T, D>::threads)
     key_gradients(Heads s, const T *q, const T *k, const T *v, const T *d_o,
@@ -112,7 +110,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
 
   Range here = key_range(s, b, first, S::rows);
   Tiles tiles = query_tiles<N>(s, b, here);
-  int each = tiles.end - tiles.first; /* for one of the heads that share these keys */
+  int each = tiles.end - tiles.first; /* tiles per query head of these keys */
   int width = filled(s.d), width_v = filled(s.dv);
   float scale = s.scale * LOG2E;
   walk(

@@ -12,14 +12,14 @@ struct Heads {
   const int32_t
       *starts; /* (B, t): the first token of a document; or NULL; with slots (B, T) */
   int64_t T;   /* tokens of the sequence */
-  int slots;   /* in whose order rows are, see sequence.h; 0: of positions */
-  SeqPiece query, key; /* of the sequence, that are here */
+  int slots;   /* rows are in the order of so many slots, see sequence.h; 0: positions */
+  SeqPiece query, key; /* the rows of the sequence on this rank */
 };
 
-/* Whether the sums of earlier steps are among the operands. */
+/* True in later ring steps: the running sums are among the operands. */
 static inline bool goes_on(const KernelArgs *a) { return a->attr->step > 0; }
 
-/* All keys, or those that were shifted here so often. */
+/* The keys of this ring step: all, or those shifted `n` times. */
 static inline SeqPiece keys_here(const KernelArgs *a, int64_t T, int n) {
   if (a->in[1].dim[1] == T) return seq_whole(T);
   assert(a->in[1].dim[1] * n == T);
@@ -46,13 +46,13 @@ static inline Heads heads_of(const KernelArgs *a, int starts_at) {
                keys_here(a, T, n)};
 }
 
-/* ---- who sees whom ---- positions fit an int: document starts are such */
+/* ---- visibility ---- positions fit an int, as document starts do */
 
-/* The place of row `t` of a piece in the sequence as it is cut. */
+/* The index of row `t` of a piece in the sharded sequence. */
 static __device__ __forceinline__ int place(const SeqPiece &p, int t) {
   return (int)(t < p.run ? p.first[0] + t : p.first[1] + (t - p.run));
 }
-/* The rows of a piece, whose positions ascend, that stand before position `at`. */
+/* The number of rows of a piece, in ascending positions, before position `at`. */
 static __device__ __forceinline__ int rows_before(const SeqPiece &p, int at) {
   int64_t n = 0;
   for (int i = 0; i < p.runs; i++) {
@@ -68,8 +68,8 @@ static __device__ __forceinline__ int position(const Heads &s, const SeqPiece &p
   return s.slots ? (int)seq_token(s.starts + b * s.T, s.T, s.slots, y).at : y;
 }
 
-/* What a row is for those that see or are seen: of a query also the first position that
- * it sees. Past the end queries see nothing, and nobody sees keys. */
+/* A row as a query or a key: its position and, for a query, the first position it sees.
+ * Past the end queries see nothing and keys are seen by none. */
 struct Row {
   int at, start;
 };
@@ -87,9 +87,8 @@ static __device__ __forceinline__ bool sees(const Row &query, int key) {
   return key <= query.at && key >= query.start;
 }
 
-/* Bounds of what `n` rows from `first` on are. In a piece, or in a slot of it, positions
- * ascend and so do starts; of rows of several slots nothing is known. `whole`: none is
- * past the end. */
+/* Bounds of the positions and starts of `n` rows from `first` on. They ascend in a piece,
+ * or in a slot of it; across slots nothing is known. `whole`: none is past the end. */
 struct Range {
   Row lo, hi;
   bool whole;
@@ -112,8 +111,8 @@ static __device__ __forceinline__ Range key_range(const Heads &s, int64_t b, int
   return range_of(s, s.key, s.keys, first, n, [&](int t) { return key_row(s, b, t); });
 }
 
-/* Whether the queries of one range see keys of another: none, maybe some, or all. Of
- * these `walked` are those that a sum goes over, so all of them have to be there. */
+/* Whether the queries of a range see keys of another: none, maybe some, or all of them.
+ * ALL needs every row of the range that a sum runs over, `walked`, to exist. */
 enum Seen { NONE, SOME, ALL };
 static __device__ __forceinline__ Seen seen(const Range &q, const Range &k,
                                             const Range &walked) {
@@ -122,7 +121,7 @@ static __device__ __forceinline__ Seen seen(const Range &q, const Range &k,
   return all && walked.whole ? ALL : SOME;
 }
 
-/* Tiles of N rows, all that are of use for a range: of keys for one of queries. */
+/* The range of tiles of N keys that a range of queries may see. */
 struct Tiles {
   int first, end;
 };
@@ -132,7 +131,8 @@ static __device__ __forceinline__ Tiles key_tiles(const Heads &s, const Range &q
   return Tiles{rows_before(s.key, q.lo.start) / N,
                (rows_before(s.key, q.hi.at + 1) + N - 1) / N};
 }
-/* Of queries for one of keys: up to the first tile all of whose documents are later. */
+/* The range of tiles of N queries that may see a range of keys: up to the first tile
+ * whose documents all begin later. */
 template <int N>
 static __device__ __forceinline__ Tiles query_tiles(const Heads &s, int64_t b,
                                                     const Range &k) {
@@ -149,7 +149,7 @@ static __device__ __forceinline__ Tiles query_tiles(const Heads &s, int64_t b,
   return Tiles{first, end};
 }
 
-/* Calls f with the larger size of a head, rounded up to what there are kernels for. */
+/* Calls f with the larger head size, rounded up to one with kernels. */
 enum { CUDA_HEAD_MAX = 256 };
 template <int D> struct HeadSize { static constexpr int size = D; };
 template <typename F> static void by_head(const Heads &s, F f) {

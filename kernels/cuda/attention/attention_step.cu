@@ -1,12 +1,12 @@
-/* attention_step.cu - attention of one query over the keys and values of all positions up
- * to its own, to which its own are added. A block for each query head; that of the first
- * head of a kv head writes the new rows, and all read these where they come from. */
+/* attention_step.cu - attention of one query over the KV cache of all positions up to its
+ * own, to which its own row is appended. One block per query head; the block of a kv
+ * head's first query head writes the new row, and all read it from the operands. */
 #include "attention_shape.cuh"
 
 enum { KEYS = 128, HEAD_MOST = 256 };
 
-/* Grid: heads, batch. A tile of KEYS scores at a time; every thread sums them all, so
- * that none of them has to wait for a sum over the block. */
+/* Grid: heads, batch. Scores of KEYS keys at a time; every thread sums all of them, which
+ * avoids a block reduction. */
 template <typename T>
 __global__ void __launch_bounds__(KEYS)
     attend_step(Heads s, const T *q, const T *k, const T *v, const int32_t *positions,

@@ -32,13 +32,13 @@ template <typename T, int D> struct Shape {
   static constexpr int rows = bytes > 512 ? 32 : 64, threads = rows / 16 * WARP;
   static constexpr int forward = bytes > 256 ? (16 << 10) / bytes : 64;
   static constexpr int backward = bytes > 128 ? (8 << 10) / bytes : 64;
-  /* Of dk and of dv that one block sums: of more its threads have no registers. */
+  /* Columns of dk and dv per block: more do not fit its registers. */
   static constexpr int columns = bytes > 512 ? 64 : D < 128 ? D : 128;
   static constexpr int room_forward = (rows + 4 * forward) * bytes;
   static constexpr int room_backward = (2 * rows + 4 * backward) * bytes;
 };
 
-/* Where a lane's part of a tile is. */
+/* A lane's position in a tile. */
 struct Lane {
   int warp_row, group, member;
 };
@@ -47,8 +47,8 @@ static __device__ __forceinline__ Lane lane_here() {
   return Lane{(int)threadIdx.x / WARP * 16, lane / 4, lane % 4};
 }
 
-/* Rows of a tile in shared memory. The 16 bytes at one place of eight neighbouring rows,
- * which a warp reads at once, are in different banks. */
+/* A tile's rows in shared memory. The 16-byte chunks at one column of eight neighbouring
+ * rows, which a warp reads together, are in different banks (swizzled). */
 template <typename T, int D> struct Tile {
   T *p;
   static constexpr int EACH = 16 / (int)sizeof(T);
@@ -59,7 +59,7 @@ template <typename T, int D> struct Tile {
 
 /* ---- global memory ---- */
 
-/* What the sums go to 16 of: columns that a head is filled up to, with zeros. */
+/* Columns that a head is zero-padded to, since products sum 16 at a time. */
 static __device__ __forceinline__ int filled(int d) { return (d + 15) / 16 * 16; }
 
 /* Head h of n of x(B,rows,n*d). */
@@ -74,7 +74,7 @@ static __device__ __forceinline__ Slice<T> slice(T *x, int64_t b, int64_t rows, 
   return Slice<T>{x ? x + (b * rows * n + h) * d : x, n * d, (int)rows, d};
 }
 
-/* Begins to bring rows [first, first + ROWS) of a head to a tile. */
+/* Starts copying rows [first, first + ROWS) of a head to a tile. */
 template <int ROWS, int THREADS, typename T, int D>
 __device__ __forceinline__ void fetch(const Tile<T, D> &to, const Slice<const T> &x,
                                       int first) {
@@ -96,7 +96,7 @@ __device__ __forceinline__ void fetch(const Tile<T, D> &to, const Slice<const T>
   }
 }
 
-/* f(sum, i) of the sums of a lane, CT tiles of 8 columns from `col` on: of row t[i]. */
+/* Calls f(sum, i) for a lane's sums, CT tiles of 8 columns from `col` on, of row t[i]. */
 template <int CT, typename T, typename F>
 __device__ __forceinline__ void each_pair(const Slice<T> &x, const int (&t)[2], int col,
                                           F f) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ void store_sums(const Slice<T> &y, const int (&t)[2],
     if (both) to[1] = second;
   });
 }
-/* Sums that are not complete are f32. */
+/* Like store; intermediate ring sums stay f32. */
 template <int CT, typename T>
 __device__ __forceinline__ void store_sums(void *y, bool wide, int64_t b, int64_t rows,
                                            int64_t h, int64_t n, int d, const int (&t)[2],
@@ -132,7 +132,7 @@ __device__ __forceinline__ void store_sums(void *y, bool wide, int64_t b, int64_
   else
     store_sums<CT>(slice((T *)y, b, rows, h, n, d), t, col, v);
 }
-/* v += sums of earlier steps, if there are any. */
+/* v += sums of earlier ring steps, if any. */
 template <int CT>
 __device__ __forceinline__ void add_sums(float (&v)[CT][4], const Slice<const float> &x,
                                          const int (&t)[2], int col) {
@@ -145,7 +145,7 @@ __device__ __forceinline__ void add_sums(float (&v)[CT][4], const Slice<const fl
 
 /* ---- products ---- */
 
-/* c = 16 rows of a, times all rows of b: sums over d columns. */
+/* c = 16 rows of a times all rows of b (transposed), summed over d columns. */
 template <int NT, int D>
 __device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<bfloat, D> &a,
                                            const Tile<bfloat, D> &b, int d) {
@@ -194,7 +194,8 @@ __device__ __forceinline__ void times_rows(float (&c)[NT][4], const Tile<float, 
 }
 
 /* out += p times columns [col, col + 8 * CT) of b, whose first `rows` rows are p's
- * columns; none at `end` and after it. Of mma.sync's a the lane has what it has of c. */
+ * columns; rows from `end` on are skipped. mma.sync has one layout for a and c: no
+ * shuffle. */
 template <int CT, int NT, int D>
 __device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p)[NT][4],
                                             const Tile<bfloat, D> &b, int rows, int col,
@@ -244,22 +245,22 @@ __device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p
       }
     }
     UNROLL
-    for (int n = 0; n + 1 < NT; n++) /* registers have no index: the next come to 0 */
+    for (int n = 0; n + 1 < NT; n++) /* registers have no index: shift the next to 0 */
       for (int j = 0; j < 4; j++) x[n][j] = x[n + 1][j];
   }
 }
 
-/* ---- the walk ---- */
+/* ---- loop over tiles ---- */
 
-/* The rows of a tile of n from `first` on that are there. */
+/* How many of n rows from `first` on exist. */
 static __device__ __forceinline__ int rows_there(int64_t rows, int first, int n) {
   return first + n < rows ? n : (int)rows - first;
 }
 
-/* body(stage, i, all see all) for each of n tiles that some see, in order. sight(i) says
- * who sees it; fetch(i, stage) begins to bring it, while the one before is in work: when
- * all have come to the barrier, none reads that stage any more. What the block fetched
- * before is there, too, when a body runs. */
+/* Calls body(stage, i, all visible) for each of n tiles with visible rows, in order.
+ * sight(i) is its visibility; fetch(i, stage) starts its copy during the tile before:
+ * after the barrier no thread reads that stage any more. Copies that the block started
+ * before are complete, too, when a body runs. */
 template <typename Sight, typename Fetch, typename Body>
 __device__ __forceinline__ void walk(int n, Sight sight, Fetch fetch, Body body) {
   Seen now = NONE, then = NONE;
@@ -280,9 +281,9 @@ __device__ __forceinline__ void walk(int n, Sight sight, Fetch fetch, Body body)
   copies_wait();
 }
 
-/* The same over the keys that some queries `here` see. Keys and values come to
- * others(stage, 0 and 1), positions of keys to key_at; body(stage, first key, whether all
- * see all). */
+/* The same over the keys that some queries `here` see. Keys and values are copied to
+ * others(stage, 0 and 1), key positions to key_at; body(stage, first key, all
+ * visible). */
 template <int THREADS, int N, typename T, typename Others, typename Body>
 __device__ __forceinline__ void
 walk_keys(const Heads &s, int64_t b, const Range &here, const Slice<const T> &keys,

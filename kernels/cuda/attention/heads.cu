@@ -1,6 +1,6 @@
-/* heads.cu - heads that are made of two parts, put together and taken apart. A thread
- * takes an element of the whole; those of a second part that all heads share are summed
- * by one thread each, over the heads in order. */
+/* heads.cu - joins and splits heads that consist of two parts. One thread per element of
+ * the joined tensor; a second part shared by all heads is summed by one thread per
+ * element, over the heads in order. */
 #include "kernels/cuda/kernel.cuh"
 
 /* whole(rows,H*(p+q)), first(rows,H*p), second(rows,H*q); or, if it is shared,

@@ -1,6 +1,6 @@
 /* rope.cu - rotary position embedding: pairs of elements of each head, or of a part of
- * it, as one complex number each. An angle is found in f64, so that it is exact to f32 at
- * any position; a thread finds it once for all heads of its token. */
+ * it, as complex numbers. Angles are computed in f64, exact to f32 at any position, once
+ * per thread for all heads of its token. */
 #include "kernels/cuda/kernel.cuh"
 
 struct RopeScale {
@@ -8,18 +8,17 @@ struct RopeScale {
   int original, yarn;
 };
 
-/* Which pairs turn, and the place of the elements of pair i: first + i*step, and `other`
- * elements behind it. */
+/* Which pairs rotate: pair i is the elements first + i*step and `other` behind it. */
 struct Pairs {
   int count, head_dim, first, step, other;
-  int keep; /* what lies before the first and from here on stays as it is */
+  int keep; /* elements before `first` and from here on are copied */
 };
 
 /* Frequencies as in Llama 3: long wavelengths are slowed down by the factor, those in
  * between are blended. */
 static __device__ double scaled_frequency(double f, int pair, RopeScale s) {
   if (s.factor == 0) return f;
-  if (s.yarn) { /* pairs past high are slowed down, those from low on blended */
+  if (s.yarn) { /* pairs past `high` are slowed down, those from `low` on blended */
     double k = (pair - s.low) / ((double)s.high - s.low);
     k = k < 0 ? 0 : k > 1 ? 1 : k;
     return k * f / s.factor + (1 - k) * f;
@@ -31,14 +30,14 @@ static __device__ double scaled_frequency(double f, int pair, RopeScale s) {
   return (1 - k) * f / s.factor + k * f;
 }
 
-/* Rows of heads that turn, and where to, each with the distance of rows; y may be x. */
+/* Source and destination of the rotated heads, with their row distances; y may be x. */
 template <typename T> struct Turned {
   const T *x;
   T *y;
   int64_t x_by, y_by, width;
 };
 
-/* Pair i of all heads of row r, and its share of what does not turn. */
+/* Rotates pair i of all heads of row r, and copies a share of the other elements. */
 template <typename T>
 __device__ __forceinline__ void turn_row(Turned<T> a, int64_t r, int i, Pairs p, float c,
                                          float s) {
@@ -55,15 +54,14 @@ __device__ __forceinline__ void turn_row(Turned<T> a, int64_t r, int i, Pairs p,
   }
 }
 
-/* The share of pair i of a row that does not turn at all. */
+/* Pair i's share of copying a row that does not rotate. */
 template <typename T>
 __device__ __forceinline__ void copy_row(Turned<T> a, int64_t r, int i, Pairs p) {
   for (int64_t j = i; j < a.width; j += p.count)
     a.y[r * a.y_by + j] = a.x[r * a.x_by + j];
 }
 
-/* Grid: pairs of a head, tokens. The heads of one or of two operands have the same
- * angles; `same` is copied. */
+/* Grid: pairs of a head, tokens. One or two operands rotate alike; `same` is copied. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     rope_tokens(Turned<T> a, Turned<T> b, Turned<T> same, const int32_t *pos,
@@ -96,7 +94,7 @@ static Turned<T> part_of(const KTensor *x, int64_t from, const KTensor *y, int64
   return Turned<T>{data<const T>(x) + from, data<T>(y) + to, n, m, n < m ? n : m};
 }
 
-/* Of two operands that turn the second, and the one that is copied, may be none. */
+/* Rotates one or two operands; the second, and the one that is copied, are optional. */
 template <typename T>
 static void rope(Device *d, const KernelArgs *a, const KTensor *pos, Turned<T> first,
                  Turned<T> second, Turned<T> same) {

@@ -1,19 +1,18 @@
 /* attention_graph.c - the tables of attention_graph.h.
  *
- * Dimensions are letters: B sequences, H heads of queries, K heads of keys, T tokens, D
- * elements of a head of q and k, E of v and o. cuDNN knows these graphs by their shape:
- * which ops there are, in which order, what lies between them and in which type. So here
- * is no room for another way to write the same sum. */
+ * Dimensions are letters: B sequences, H query heads, K key heads, T tokens, D elements
+ * of a head of q and k, E of v and o. cuDNN's engines match a graph by its shape: ops,
+ * their order, intermediate tensors and types. So they cannot be written otherwise. */
 #include "attention_graph.h"
 
 #include <float.h>
 
 typedef enum { ONE, B, H, K, T, D, E, LETTERS } Letter;
 
-/* How rows follow each other in memory. */
+/* Memory layouts. */
 typedef enum {
-  STORED,        /* (B, T, heads, columns), as weft stores what belongs to tokens */
-  STORED_TURNED, /* the same memory with rows and columns exchanged */
+  STORED,        /* (B, T, heads, columns), as weft stores activations */
+  STORED_TURNED, /* the same memory with rows and columns transposed */
   DENSE,         /* in the order of the dimensions */
   DENSE_TURNED   /* with rows and columns exchanged */
 } Layout;
@@ -22,14 +21,13 @@ typedef struct Row {
   const char *name;
   AgType type;
   AgWhere where;
-  int index; /* of the operand or result; of numbers which one */
+  int index; /* of the operand, the result or the number */
   Layout layout;
   uint8_t dim[4];
 } Row;
 
-/* AG_NUMBER: the scale of scores; what a score becomes where the key comes later, which
- * is no infinity, as cuDNN subtracts from it; and what the sums of rows are multiplied
- * by. */
+/* AG_NUMBER: the scale of scores; the value of a masked score (finite, because cuDNN
+ * subtracts from it); and the factor of row sums. */
 typedef enum { SCALE, NEVER, KEEP_ALL } Number;
 
 #define SCORES                                                                           \
@@ -103,7 +101,7 @@ static const AgNode forward_node[] = {
     {AG_MATMUL, F_O, F_P, F_V, 0},
 };
 
-/* ---- its gradients: p again from lse, dS = p * (do v^T - delta) * scale ---- */
+/* ---- gradients: p recomputed from lse, dS = p * (do v^T - delta) * scale ---- */
 
 enum {
   G_Q,
@@ -209,7 +207,7 @@ _Static_assert(LEN(forward_tensor) <= AG_TENSORS && LEN(backward_tensor) <= AG_T
                    LEN(forward_node) <= AG_NODES && LEN(backward_node) <= AG_NODES,
                "what attention_graph.h says");
 
-/* ---- with sizes ---- */
+/* ---- filling in sizes ---- */
 
 bool ag_has_t(AgKind k) { return k == AG_SELECT; }
 

@@ -1,7 +1,7 @@
-/* attention_graph.h - attention and its gradients as small ops between tensors of four
- * dimensions, as cuDNN is told of them. There is one table and it has two readers:
- * cudnn_plan.c makes cuDNN's descriptors of it, and tests evaluate it as it stands, so
- * that what cuDNN is asked for is known to be what the kernels of attention compute. */
+/* attention_graph.h - attention and its gradients as a graph of small ops on tensors of
+ * four dimensions, in cuDNN's terms. The table has two readers: cudnn_graph.c turns it
+ * into cuDNN's descriptors, and tests evaluate it, which shows that it equals the
+ * attention kernels. */
 #ifndef WEFT_ATTENTION_GRAPH_H
 #define WEFT_ATTENTION_GRAPH_H
 
@@ -9,43 +9,43 @@
 
 typedef enum { AG_BF16, AG_F32, AG_I32, AG_BOOL } AgType;
 
-/* Where the elements of a tensor are: in an operand or a result, in the scratch, in a
- * number of the host, or nowhere but between two ops. */
+/* Where a tensor is: an operand, a result, scratch, a host constant, or virtual between
+ * two ops. */
 typedef enum { AG_IN, AG_OUT, AG_SCRATCH, AG_NUMBER, AG_BETWEEN } AgWhere;
 
 typedef struct AgTensor {
   const char *name;
   AgType type;
   AgWhere where;
-  int index;  /* of the operand, the result */
+  int index;  /* of the operand or result */
   int64_t at; /* AG_SCRATCH: byte of the scratch */
   float number;
   int64_t dim[4], stride[4]; /* batch, heads, rows, columns; in elements */
 } AgTensor;
 
-/* Where an operand has a smaller dimension than the result, one element of it serves
- * dim/smaller neighbours, as a head of keys serves its group of heads. */
+/* If an operand's dimension is smaller than the result's, each element is broadcast to
+ * dim/smaller neighbours, as a key head to its query heads (GQA). */
 typedef enum {
-  AG_MATMUL, /* y = x b, of each batch and head */
-  AG_MUL,    /* y = x * b, element by element, as those below */
+  AG_MATMUL, /* y = x b, per batch and head */
+  AG_MUL,    /* y = x * b, element-wise, like those below */
   AG_SUB,
   AG_ADD,
   AG_DIV,
   AG_EXP,
   AG_LOG,
   AG_COPY,
-  AG_ROW, /* y = the number of the row, of the column */
+  AG_ROW, /* y = row index, column index */
   AG_COLUMN,
   AG_NOT_LESS, /* y = x >= b */
   AG_SELECT,   /* y = t ? x : b */
-  AG_MOST,     /* y = the maximum, the sum of the elements of x that it serves */
+  AG_MOST,     /* y = maximum, sum over the elements of x broadcast from it */
   AG_SUM,
-  AG_VIEW /* y has the memory of x and other strides */
+  AG_VIEW /* y is x's memory with other strides */
 } AgKind;
 
 typedef struct AgNode {
   AgKind kind;
-  uint8_t y, x, b, t; /* numbers of tensors; those that a kind has not are 0 */
+  uint8_t y, x, b, t; /* tensor indices; unused ones are 0 */
 } AgNode;
 
 enum { AG_TENSORS = 40, AG_NODES = 24 };
@@ -54,13 +54,13 @@ typedef struct AttentionGraph {
   AgTensor tensor[AG_TENSORS];
   const AgNode *node;
   int ntensor, nnode;
-  int64_t scratch; /* bytes that its tensors take of the scratch */
+  int64_t scratch; /* bytes of scratch used by its tensors */
 } AttentionGraph;
 
-/* Of OP_attention or OP_attention_dx over whole sequences of equal length; a->work may
- * not be known yet. */
+/* For OP_attention or OP_attention_dx over whole sequences of equal length; a->work may
+ * be NULL. */
 void attention_graph(int op, const KernelArgs *a, AttentionGraph *g);
-/* The operands that a kind has besides x. */
+/* True for kinds with this operand besides x. */
 bool ag_has_b(AgKind k);
 bool ag_has_t(AgKind k);
 

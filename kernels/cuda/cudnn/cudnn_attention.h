@@ -1,4 +1,4 @@
-/* cudnn_attention.h - attention through cuDNN: scratch sizes and execution plans made
+/* cudnn_attention.h - attention through cuDNN: scratch sizes and execution plans built
  * from attention_graph.h. The library is opened with the first plan. */
 #ifndef WEFT_CUDNN_ATTENTION_H
 #define WEFT_CUDNN_ATTENTION_H
@@ -19,10 +19,10 @@ enum { CUDNN_STATE = 1024 };
 /* The plan of an op, made when a program is loaded and kept in KernelArgs.state. */
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e);
 void cudnn_release(Device *d, KernelArgs *a);
-/* False if the op is not cuDNN's: nothing was enqueued. */
+/* False if the op does not use cuDNN: nothing was enqueued. */
 bool cudnn_run(Device *d, const KernelArgs *a);
 void cudnn_close(Device *d);
-/* NULL, or what went wrong since the device was opened. */
+/* NULL, or the first failure since the device was opened. */
 const char *cudnn_failure(const Device *d);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* cudnn_lib.h - the functions of cuDNN that weft calls, through dlopen, so that the
- * device needs no cuDNN where no plan asks for it. */
+ * device needs no cuDNN unless a plan uses it. */
 #ifndef WEFT_CUDA_CUDNN_LIB_H
 #define WEFT_CUDA_CUDNN_LIB_H
 
@@ -38,7 +38,7 @@ typedef struct CudnnLib {
 #undef CUDNN_FIELD
 } CudnnLib;
 
-/* cudnn_open.c: fills in all of them; an error says what is missing. */
+/* cudnn_open.c: loads all functions; an error names what is missing. */
 weft_status cudnn_lib_open(CudnnLib *lib, weft_error *e);
 
 #ifdef __cplusplus

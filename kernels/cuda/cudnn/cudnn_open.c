@@ -1,10 +1,10 @@
-/* cudnn_open.c - opens libcudnn.so.9. It is found where the loader looks and where weft
- * found it when it was built. */
+/* cudnn_open.c - opens libcudnn.so.9 from the loader's path or its place at build
+ * time. */
 #include <dlfcn.h>
 
 #include "cudnn_lib.h"
 
-enum { LEAST_VERSION = 90600 }; /* since then it clears the sums of dq itself */
+enum { LEAST_VERSION = 90600 }; /* since this version it zeroes the sums of dq itself */
 
 static void *symbol_of(void *so, const char *name, const char **missing) {
   void *p = dlsym(so, name);

@@ -1,6 +1,5 @@
-/* cudnn_plan.c - makes cuDNN's plans of attention when a program is loaded, and runs
- * them: the descriptors lie in the state of the kernel, the handle belongs to the device.
- */
+/* cudnn_plan.c - builds cuDNN's plans of attention when a program is loaded, and runs
+ * them: the descriptors are in the kernel's state, the handle belongs to the device. */
 #include "cudnn_plan.h"
 
 #include <stdio.h>
@@ -19,7 +18,7 @@ _Static_assert(sizeof(Prepared) <= CUDNN_STATE, "what cudnn_attention.h says");
 typedef struct Cudnn {
   CudnnLib lib;
   cudnnHandle_t handle;
-  char failed[200]; /* the first plan that could not be run, or "" */
+  char failed[200]; /* the first plan that failed to run, or "" */
 } Cudnn;
 
 static Cudnn *of(const Device *d) {
@@ -44,7 +43,7 @@ int64_t cudnn_plan_work(const CudnnLib *lib, Desc plan) {
   return bytes;
 }
 
-/* Engines that cuDNN's own rule names, the best one first. */
+/* Engines taken from cuDNN's heuristic, the best first. */
 enum { PROPOSED = 4 };
 static int64_t propose(CudnnMaker *m, Desc graph, Desc config[PROPOSED]) {
   cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -66,7 +65,7 @@ static int64_t propose(CudnnMaker *m, Desc graph, Desc config[PROPOSED]) {
   return 0;
 }
 
-/* NULL if this engine makes none. */
+/* NULL if this engine supports no such plan. */
 static Desc plan_of(const CudnnTarget *t, Desc config) {
   const CudnnLib *lib = t->lib;
   Desc d = NULL;
@@ -131,7 +130,7 @@ void cudnn_plan_free(const CudnnLib *lib, CudnnPlan *p) {
   *p = (CudnnPlan){0};
 }
 
-/* ---- the device's ---- */
+/* ---- the device's handle ---- */
 
 static weft_status open_library(Device *d, weft_error *e) {
   CudaContext *ctx = d->ctx;
@@ -168,7 +167,7 @@ weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   Prepared *s = a->state;
   AttentionGraph g;
   if (!s || !d->ctx) return WEFT_OK;
-  const char *why = cudnn_refuses(op, a); /* as when the plan was compiled */
+  const char *why = cudnn_refuses(op, a); /* the same check as at compile time */
   if (why) return err_set(e, WEFT_EINTERNAL, "cuDNN: %s", why);
   TRY(open_library(d, e));
   Cudnn *c = of(d);
@@ -186,7 +185,7 @@ void cudnn_release(Device *d, KernelArgs *a) {
 
 /* ---- running ---- */
 
-/* What tensors with an address or a number have there. */
+/* A variant pack: addresses and values of the tensors that have one. */
 typedef struct Pack {
   int64_t identity[AG_TENSORS];
   void *at[AG_TENSORS];
@@ -208,7 +207,7 @@ static void pack_of(const AttentionGraph *g, const KernelArgs *a, Pack *p) {
   }
 }
 
-/* The addresses, the numbers and the plan: a pack of cuDNN holds no more than these. */
+/* Fingerprint of plan, addresses and values: a variant pack has no more. */
 static uint64_t print_of(uint64_t h, const Prepared *s, const AttentionGraph *g,
                          const Pack *p, const KernelArgs *a) {
   h = hash_bytes(h, &s, sizeof s);

@@ -1,13 +1,11 @@
-/* cudnn_plan.h - descriptors and the execution plan that cuDNN makes of an attention
- * graph. */
+/* cudnn_plan.h - cuDNN's descriptors and execution plan for an attention graph. */
 #ifndef WEFT_CUDA_CUDNN_PLAN_H
 #define WEFT_CUDA_CUDNN_PLAN_H
 
 #include "attention_graph.h"
 #include "cudnn_lib.h"
 
-/* For whom plans are made: the GPU of a handle, or, without one, one that is elsewhere.
- */
+/* The GPU that plans are made for: that of a handle or, without one, a described GPU. */
 typedef struct CudnnTarget {
   const CudnnLib *lib;
   cudnnHandle_t handle;
@@ -16,7 +14,7 @@ typedef struct CudnnTarget {
 
 enum { CUDNN_DESCRIPTORS = AG_TENSORS + 2 * AG_NODES + 8 };
 
-/* What was made, in order; it lives as long as the plan, which is the last one. */
+/* Descriptors in order of creation, which live as long as the plan, the last of them. */
 typedef struct CudnnPlan {
   cudnnBackendDescriptor_t made[CUDNN_DESCRIPTORS], plan;
   int n;
@@ -26,8 +24,8 @@ typedef struct CudnnPlan {
 typedef struct CudnnMaker {
   const CudnnTarget *target;
   CudnnPlan *plan;
-  cudnnStatus_t status; /* of the first call that failed; then nothing more is called */
-  const char *what;     /* and what it was to make */
+  cudnnStatus_t status; /* of the first failed call; later calls are skipped */
+  const char *what;     /* what that call should have made */
 } CudnnMaker;
 
 cudnnBackendDescriptor_t cudnn_new(CudnnMaker *m, cudnnBackendDescriptorType_t type,
@@ -38,16 +36,16 @@ void cudnn_set(CudnnMaker *m, cudnnBackendDescriptor_t d,
 void cudnn_put(CudnnMaker *m, cudnnBackendDescriptor_t d,
                cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value);
 void cudnn_finish(CudnnMaker *m, cudnnBackendDescriptor_t d);
-/* The graph as cuDNN has it. Tensor i has the identity i + 1. */
+/* The graph as a cuDNN descriptor. Tensor i has the identity i + 1. */
 cudnnBackendDescriptor_t cudnn_graph(CudnnMaker *m, const AttentionGraph *g);
 
 /* ---- cudnn_plan.c ---- */
-/* Of the plans that cuDNN proposes the first one that needs no more than `work` bytes for
- * itself. After an error nothing is left. */
+/* The first plan that cuDNN proposes with at most `work` bytes of workspace. Destroys
+ * everything on an error. */
 weft_status cudnn_plan(const CudnnTarget *t, const AttentionGraph *g, uint64_t work,
                        CudnnPlan *p, weft_error *e);
 void cudnn_plan_free(const CudnnLib *lib, CudnnPlan *p);
-/* Bytes that a plan needs for itself. */
+/* Workspace bytes of a plan. */
 int64_t cudnn_plan_work(const CudnnLib *lib, cudnnBackendDescriptor_t plan);
 
 #endif

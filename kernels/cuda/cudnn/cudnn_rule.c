@@ -1,5 +1,5 @@
-/* cudnn_rule.c - which attention cuDNN can compute and its scratch, by op, attributes and
- * shapes alone, so that a plan is checked where neither cuDNN nor a GPU is there. */
+/* cudnn_rule.c - which attention ops cuDNN supports, and their scratch, by op, attributes
+ * and shapes alone, so that a plan can be checked without cuDNN or a GPU. */
 #include "attention_graph.h"
 #include "cudnn_attention.h"
 
@@ -37,9 +37,8 @@ const char *cudnn_refuses(int op, const KernelArgs *a) {
   return NULL;
 }
 
-/* Beside the tensors of the graph: what its engines for GPUs of 8.0, 9.0 and 10.0 need at
- * most. For gradients that is Ampere's, sums of dk and dv of each head of queries in f32;
- * those of Hopper and Blackwell need half of it. */
+/* cuDNN's own workspace at most, on GPUs 8.0, 9.0 and 10.0. For gradients that is
+ * Ampere's: sums of dk and dv per query head in f32; Hopper and Blackwell need half. */
 static int64_t own_work(int op, const KernelArgs *a) {
   enum { SMALL = 256, ROWS = 8 };
   const KTensor *q = &a->in[Q];

@@ -1,9 +1,9 @@
-/* grouped_linear.cu - products of the rows of each expert with its weight, one launch for
- * all experts: how many rows each has is read on the device. */
+/* grouped_linear.cu - multiplies the rows of each expert by its weight, in one launch for
+ * all experts: their numbers of rows are read on the device. */
 #include "kernels/cuda/gemm/multiply.cuh"
 
-/* The expert and the first row of tile number y of the tiles of all experts, one after
- * the other; false past the last. */
+/* The expert and the first row of tile y, over the tiles of all experts; false past the
+ * last. */
 static __device__ bool tile_of(const int32_t *ends, int64_t experts, int64_t y,
                                int64_t *e, int64_t *m0) {
   for (int64_t i = 0; i < experts; i++) {
@@ -17,7 +17,7 @@ static __device__ bool tile_of(const int32_t *ends, int64_t experts, int64_t y,
   return false;
 }
 
-/* y(R,n) = x(R,k) @ w[e], the strides of which are w_row and w_col. */
+/* y(R,n) = x(R,k) @ w[e], where w has strides w_row and w_col. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     multiply_rows(const T *x, const T *w, const int32_t *ends, T *y, int64_t experts,
@@ -58,7 +58,7 @@ static void grouped(Device *d, const KernelArgs *a, bool forward) {
 void cuda_grouped_linear(Device *d, const KernelArgs *a) { grouped(d, a, true); }
 void cuda_grouped_linear_dx(Device *d, const KernelArgs *a) { grouped(d, a, false); }
 
-/* dW[e](m,n) = dy^T x over the rows of the expert. */
+/* dW[e](m,n) = dy^T x over the expert's rows. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     multiply_weights(const T *x, const T *dy, const int32_t *ends, float *dw, int64_t m,

@@ -1,10 +1,9 @@
-/* permute.cu - rows of tokens to their experts and back: permute, combine and their
- * gradients; the step of a router's bias. Where a row goes follows from the order of the
- * tokens alone. */
+/* permute.cu - MoE token dispatch on one rank: permute, combine and their gradients; the
+ * update of a router's bias. Destinations depend on the order of the tokens only. */
 #include "kernels/cuda/kernel.cuh"
 #include "vm/program/program.h"
 
-/* ---- the same elements with other dimensions ---- */
+/* ---- flatten ---- */
 
 template <typename U>
 __global__ void __launch_bounds__(BLOCK) copy_elements(const U *x, U *y, int64_t n) {
@@ -28,13 +27,13 @@ void cuda_unflatten(Device *d, const KernelArgs *a) { copy_all(d, a); }
 
 /* ---- permute ---- */
 
-/* As in the CPU's kernel: choices of one group have a limit in common. */
+/* As in the CPU kernel: choices of one group share a capacity limit. */
 struct Choices {
   const int32_t *id;
   const float *weight;
   int64_t n, first, here, most;
   int64_t sender, owner,
-      owners; /* choices of a rank, experts with one limit, such here */
+      owners; /* choices of a rank; experts per limit; number of such groups here */
   bool by_weight;
 };
 
@@ -60,7 +59,7 @@ static __device__ int64_t group_of(const Choices &c, int64_t i) {
   return i / c.sender * c.owners + e / c.owner;
 }
 
-/* How many choices of the same group come before choice i where some are dropped. */
+/* The number of choices of the same group that precede choice i when some are dropped. */
 static __device__ int64_t heavier(const Choices &c, int64_t i) {
   int64_t before = 0;
   for (int64_t j = 0; j < c.n; j++) {
@@ -70,7 +69,7 @@ static __device__ int64_t heavier(const Choices &c, int64_t i) {
   return before;
 }
 
-/* In each thread of a block the sum of `mine` up to it, in before[threadIdx.x]. */
+/* Inclusive prefix sum of `mine` over the block, in before[threadIdx.x]. */
 static __device__ void add_before(int *before, int mine) {
   before[threadIdx.x] = mine;
   __syncthreads();
@@ -82,14 +81,14 @@ static __device__ void add_before(int *before, int mine) {
   }
 }
 
-/* 0 in `rows` for what has a row here. */
+/* Writes 0 to `rows` for choices that get a row here. */
 __global__ void __launch_bounds__(BLOCK) take_all(Choices c, int32_t *rows) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
   for (; i < c.n; i += (int64_t)gridDim.x * BLOCK)
     rows[i] = group_of(c, i) < 0 ? ROW_ELSEWHERE : 0;
 }
 
-/* A block for each group goes over the choices in order, a block's width at a time. */
+/* One block per group walks the choices in order, a block's width at a time. */
 __global__ void __launch_bounds__(BLOCK) take_most(Choices c, int32_t *rows) {
   __shared__ int before[BLOCK];
   int64_t seen = 0;
@@ -104,7 +103,7 @@ __global__ void __launch_bounds__(BLOCK) take_most(Choices c, int32_t *rows) {
   }
 }
 
-/* A block for each expert: the rows that it takes, at offsets[e + 1]. */
+/* One block per expert counts its rows into offsets[e + 1]. */
 __global__ void __launch_bounds__(BLOCK)
     count_rows(Choices c, const int32_t *rows, int32_t *offsets) {
   int found = 0;
@@ -119,7 +118,7 @@ __global__ void add_up(int64_t experts, int32_t *offsets) {
   for (int64_t e = 0; e < experts; e++) offsets[e + 1] += offsets[e];
 }
 
-/* A block for each expert, as above. */
+/* One block per expert, as above. */
 __global__ void __launch_bounds__(BLOCK)
     place_rows(Choices c, const int32_t *offsets, int32_t *rows) {
   __shared__ int before[BLOCK];
@@ -153,8 +152,8 @@ __global__ void __launch_bounds__(BLOCK)
   for (; i < rows * width; i += step) y[i] = rounded<T>(0);
 }
 
-/* What was to be taken and was not: a step that begins with it ends as one that did not
- * come out finite. */
+/* Fills with NaN the rows of choices over capacity that must not be dropped: the step
+ * then ends as not finite. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     spoil(const int32_t *rows, T *y, int64_t n, int64_t width) {
@@ -191,9 +190,9 @@ void cuda_permute(Device *d, const KernelArgs *a) {
   });
 }
 
-/* ---- sums over the choices of a token ---- */
+/* ---- sums over a token's choices ---- */
 
-/* weight NULL: 1. */
+/* weight NULL: all 1. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     sum_choices(const T *x, const int32_t *rows, const float *weight, T *y, int64_t n,
@@ -225,7 +224,7 @@ void cuda_combine(Device *d, const KernelArgs *a) {
   sum_on(d, a, &a->in[2], data<const float>(&a->in[1]));
 }
 
-/* Rows that nobody chose come after the others: as many as there are choices. */
+/* Clears the rows that no choice uses, which are behind the others. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     clear_unused(const int32_t *rows, T *y, int64_t n, int64_t all, int64_t width) {
@@ -236,7 +235,7 @@ __global__ void __launch_bounds__(BLOCK)
   for (; i < all * width; i += (int64_t)gridDim.x * BLOCK) y[i] = rounded<T>(0);
 }
 
-/* A block for each choice; each has a row of its own. */
+/* One block per choice; each has a row of its own. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     combine_dx_row(const T *x, const float *weight, const int32_t *rows, const T *dy,
@@ -294,7 +293,7 @@ void cuda_expert_ends(Device *d, const KernelArgs *a) {
          data<int32_t>(&a->out[0]), a->in[0].dim[0], a->in[0].dim[1]);
 }
 
-/* How rows lie: see regroup in ops.def. */
+/* The order of rows: see regroup in ops.def. */
 struct Order {
   const int32_t *n;
   int64_t ranks, experts, place, row;
@@ -308,7 +307,7 @@ __global__ void __launch_bounds__(BLOCK) clear_all(T *y, int64_t n) {
     y[i] = rounded<T>(0.0f);
 }
 
-/* A block for the rows of an expert that are of one rank. */
+/* One block per expert and source rank. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK) move_blocks(const T *x, T *y, Order o) {
   int64_t block = blockIdx.x, p = block / o.experts, e = block % o.experts;
@@ -339,7 +338,7 @@ void cuda_regroup(Device *d, const KernelArgs *a) {
   });
 }
 
-/* ---- the bias of a router ---- */
+/* ---- router bias ---- */
 
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)

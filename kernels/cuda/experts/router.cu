@@ -1,5 +1,5 @@
 /* router.cu - MoE routing: logits, top-k choice and its gradient, load, auxiliary losses.
- * Sums and scores are in f32. A block takes a row of logits. */
+ * Sums and scores are f32. One block per row of logits. */
 #include "kernels/cuda/gemm/multiply.cuh"
 
 /* ---- logits ---- */
@@ -53,7 +53,7 @@ void cuda_router_logits_dw(Device *d, const KernelArgs *a) {
 
 static __device__ float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-/* What the attributes and shapes say. */
+/* Attributes and shapes of the routing. */
 struct Routing {
   int64_t experts, topk, groups, topk_group;
   bool sigmoid, norm;
@@ -71,7 +71,7 @@ static Routing routing_of(const KernelArgs *a) {
                  at->scale};
 }
 
-/* The softmax of a row to p, in shared memory; returns the logarithm of the sum. */
+/* Softmax of a row to p, in shared memory; returns the log of the sum. */
 static __device__ float softmax_row(const float *l, int64_t n, float *p) {
   float most = -INFINITY, sum = 0;
   for (int64_t i = threadIdx.x; i < n; i += BLOCK) most = l[i] > most ? l[i] : most;
@@ -94,8 +94,7 @@ static __device__ void scores_row(const Routing &r, const float *l, float *p) {
 
 /* ---- the choice ---- */
 
-/* The place of the largest, the first of equal ones; all threads get it, -1 if all are
- * -inf. */
+/* Index of the largest, the first of equal ones, in all threads; -1 if all are -inf. */
 static __device__ int largest(const float *key, int64_t n) {
   float most = -INFINITY;
   for (int64_t i = threadIdx.x; i < n; i += BLOCK) most = key[i] > most ? key[i] : most;
@@ -108,7 +107,7 @@ static __device__ int largest(const float *key, int64_t n) {
   return first == -EXPERTS_MAX ? -1 : -first;
 }
 
-/* Keys of all but the best groups become -inf. */
+/* Sets the keys outside of the best groups to -inf. */
 static __device__ void keep_groups(const Routing &r, float *key, float *sum, int *kept) {
   int64_t size = r.experts / r.groups;
   for (int64_t g = threadIdx.x; g < r.groups; g += BLOCK) {
@@ -167,7 +166,7 @@ void cuda_route(Device *d, const KernelArgs *a) {
   });
 }
 
-/* Of weights that sum to 1 the gradient is that of a mean: `less` is taken off. */
+/* For weights normalized to 1, subtracts `less`, the mean of their gradients. */
 __global__ void __launch_bounds__(BLOCK)
     route_dx_row(const float *l, const int32_t *id, const float *dw, float *dl,
                  Routing r) {
@@ -199,7 +198,7 @@ void cuda_route_dx(Device *d, const KernelArgs *a) {
 
 /* ---- load and auxiliary losses ---- */
 
-/* A block for each expert, which counts its choices. */
+/* One block per expert, which counts its choices. */
 __global__ void __launch_bounds__(BLOCK)
     count_choices(const int32_t *id, float *to, int64_t n, bool add) {
   int found = 0;
@@ -243,7 +242,7 @@ static LossOf loss_of(const KernelArgs *a) {
                 a->attr->aux,    a->attr->z};
 }
 
-/* The coefficients of n[e] p[e] and of the squared logarithm. */
+/* Per-row coefficients of the losses: of n[e] p[e] and of the z loss. */
 static __device__ void terms_of(const LossOf &k, const float *count, float *balance,
                                 float *z) {
   double tokens = (double)k.tokens, labels = count[k.experts];
@@ -252,7 +251,7 @@ static __device__ void terms_of(const LossOf &k, const float *count, float *bala
   *z = (float)(labels * k.z / tokens);
 }
 
-/* p, the softmax in q, the sum of the scores that p is made of, sum of count * p. */
+/* p; the softmax in q; the sum of the scores in p; the sum of count * p. */
 static __device__ float loss_row(const LossOf &k, const float *l, const float *count,
                                  float *p, float *q, float *total, float *load_sum) {
   float lse = softmax_row(l, k.experts, q), sum = 0, all = 0;

@@ -5,7 +5,7 @@
 
 _Static_assert(sizeof(Prepared) <= CUDA_LT_STATE, "what cuda_workspace.c says");
 
-/* ---- what is multiplied ---- */
+/* ---- operands ---- */
 
 Product cuda_product(int op, const KernelArgs *x) {
   const KTensor *in = x->in, *out = x->out;
@@ -29,14 +29,14 @@ Product cuda_product(int op, const KernelArgs *x) {
   }
   p.m = rows, p.k = cuda_last(&in[0]), p.n = cuda_last(&out[0]);
   p.a_row = p.k, p.a_col = 1;
-  /* The weight as (in, out), for its gradient of x as (out, in). */
+  /* The weight as (in, out); for its gradient with respect to x as (out, in). */
   int64_t width = in[1].dim[1];
   bool as_stored = (op == OP_linear) == (x->attr->layout != 0);
   p.b_row = as_stored ? width : 1, p.b_col = as_stored ? 1 : width;
   return p;
 }
 
-/* ---- preparing ---- */
+/* ---- preparation ---- */
 
 static weft_status failed(cublasStatus_t r, const char *what, weft_error *e) {
   return err_set(e, WEFT_ERUN, "cuBLASLt: %s: status %d", what, (int)r);
@@ -44,8 +44,7 @@ static weft_status failed(cublasStatus_t r, const char *what, weft_error *e) {
 
 static cudaDataType_t type_of(DType t) { return t == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-/* A matrix (rows, cols) with these strides as one of columns, transposed: (cols, rows).
- */
+/* A matrix (rows, cols) with these strides as column-major, transposed: (cols, rows). */
 static cublasStatus_t turned(cublasLtMatrixLayout_t *out, cublasOperation_t *op, DType t,
                              int64_t rows, int64_t cols, int64_t row, int64_t col) {
   uint64_t r = (uint64_t)rows, c = (uint64_t)cols;

@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* c(m,n) (+)= a(m,k) b(k,n) of the operands `a` and `b`; c is dense. One of the strides
- * of an operand is 1. */
+/* c(m,n) (+)= a(m,k) b(k,n) of operands `a` and `b`; c is dense. In each, rows or
+ * columns have stride 1. */
 typedef struct Product {
   int64_t m, n, k;
   int64_t a_row, a_col, b_row, b_col;
@@ -24,11 +24,10 @@ weft_status prepare_linear_lt(Device *d, KernelArgs *a, weft_error *e);
 weft_status prepare_linear_dx_lt(Device *d, KernelArgs *a, weft_error *e);
 weft_status prepare_linear_dw_lt(Device *d, KernelArgs *a, weft_error *e);
 void release_lt(Device *d, KernelArgs *a);
-/* False if nothing was enqueued: nothing was prepared, or an operand is not aligned as
- * cuBLASLt was told. */
+/* False if nothing was enqueued: not prepared, or an operand is not aligned. */
 bool cuda_multiply_lt(Device *d, const Product *p, const KernelArgs *a);
 
-/* cublasLtHandle_t; on a failure NULL and what is said about it. */
+/* cublasLtHandle_t; or NULL and the reason. */
 void *cuda_lt_open(const char **why);
 void cuda_lt_close(void *lt);
 

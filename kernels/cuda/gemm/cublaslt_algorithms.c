@@ -1,17 +1,16 @@
-/* cublaslt_algorithms.c - chooses cuBLASLt's algorithm for a GEMM. The library's
- * heuristic orders them by shapes and GPU: without timing the first one is taken. With
- * timing the first few are run when a program is loaded, on memory allocated for it, and
- * the one with the shortest median is taken. None of them uses split-K, so each gives the
- * same bits every time. */
+/* cublaslt_algorithms.c - selects cuBLASLt's algorithm for a GEMM. The library's
+ * heuristic orders them by shapes and GPU: without timing the first is taken. With timing
+ * the first few are run when a program is loaded, on temporary memory, and the one with
+ * the shortest median is taken. None uses split-K, so each is deterministic. */
 #include <float.h>
 
 #include "cublaslt_int.h"
 
 enum { CANDIDATES = 8, ROUNDS = 5, BLOCK = 256 };
-/* Of one product, in ms: no further round begins. */
+/* Time limit per product in ms: no round begins after it. */
 static const float patience = 100;
 
-/* ---- what the library proposes ---- */
+/* ---- candidates ---- */
 
 static cublasStatus_t limit(cublasLtMatmulPreference_t pref, uint64_t work) {
   static const cublasLtMatmulPreferenceAttributes_t sides[] = {
@@ -30,7 +29,7 @@ static cublasStatus_t limit(cublasLtMatmulPreference_t pref, uint64_t work) {
   return r;
 }
 
-/* Those that fit, the best first; their number goes to *n. */
+/* The candidates that fit, best first; their number in *n. */
 static cublasStatus_t propose(void *lt, const Prepared *s, uint64_t work,
                               cublasLtMatmulAlgo_t algo[CANDIDATES], int *n) {
   cublasLtMatmulPreference_t pref;
@@ -52,12 +51,12 @@ static cublasStatus_t propose(void *lt, const Prepared *s, uint64_t work,
 
 /* ---- timing ---- */
 
-/* What is multiplied meanwhile: zeros. */
+/* Operands of a timed run, all zeros. */
 typedef struct Trial {
   const CudaContext *c;
   const Prepared *s;
   char *x, *y, *out, *work;
-  size_t bytes; /* of work */
+  size_t bytes; /* of the workspace */
   bool add;
 } Trial;
 
@@ -90,7 +89,7 @@ static float median(float *x, int n) {
   return x[n / 2];
 }
 
-/* In turns, so that a GPU that slows down does so for all; the first round warms up. */
+/* In turns, so that throttling affects all alike; the first round is a warm-up. */
 static cudaError_t race(const Trial *t, const cublasLtMatmulAlgo_t *algo, int n,
                         int *best) {
   float ms[CANDIDATES][ROUNDS], spent = 0, first, least = FLT_MAX;
@@ -112,8 +111,7 @@ static cudaError_t race(const Trial *t, const cublasLtMatmulAlgo_t *algo, int n,
   return cudaSuccess;
 }
 
-/* Without room for its operands the first one stays, as on a device that does not time.
- */
+/* Keeps the first candidate if there is no memory for operands, as without timing. */
 static cudaError_t time_them(const CudaContext *c, const Prepared *s, const GemmKey *key,
                              const cublasLtMatmulAlgo_t *algo, int n, int *best) {
   size_t x = room(key->m * key->k, (DType)key->in),
@@ -123,7 +121,7 @@ static cudaError_t time_them(const CudaContext *c, const Prepared *s, const Gemm
   *best = 0;
   cudaError_t r = cudaMalloc(&p, all);
   if (r == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError(); /* this one does not stay */
+    (void)cudaGetLastError(); /* clears the error */
     return cudaSuccess;
   }
   if (r) return r;
@@ -142,7 +140,7 @@ static cudaError_t time_them(const CudaContext *c, const Prepared *s, const Gemm
   return r ? r : freed;
 }
 
-/* ---- what is known ---- */
+/* ---- cache of choices ---- */
 
 static const struct GemmChoice *known(const GemmChoices *g, const GemmKey *key) {
   for (int i = 0; i < MIN(g->n, GEMM_CHOICES); i++)

@@ -1,5 +1,5 @@
 /* cublaslt_int.h - shared by cublaslt.c, cublaslt_algorithms.c and the device, which
- * keeps what was chosen. */
+ * caches choices of algorithms. */
 #ifndef WEFT_CUDA_GEMM_INT_H
 #define WEFT_CUDA_GEMM_INT_H
 
@@ -8,7 +8,7 @@
 
 #include "cublaslt.h"
 
-enum { LT_ALIGNED = 16 }; /* bytes: operands begin at a multiple */
+enum { LT_ALIGNED = 16 }; /* required alignment of operands in bytes */
 
 /* The state of a product's kernel. */
 typedef struct Prepared {
@@ -17,7 +17,7 @@ typedef struct Prepared {
   cublasLtMatmulAlgo_t algo;
 } Prepared;
 
-/* All that times depend on. */
+/* Everything that timings depend on. */
 typedef struct GemmKey {
   int64_t m, n, k, a_row, a_col, b_row, b_col;
   uint64_t work;
@@ -25,7 +25,7 @@ typedef struct GemmKey {
   int32_t zero;
 } GemmKey;
 
-/* Products that were timed: equal ones are timed once. */
+/* Size of the cache of timed products. */
 enum { GEMM_CHOICES = 64 };
 typedef struct GemmChoices {
   cudaEvent_t begin, end;
@@ -33,18 +33,18 @@ typedef struct GemmChoices {
     GemmKey key;
     cublasLtMatmulAlgo_t algo;
   } at[GEMM_CHOICES];
-  int n; /* ever; the oldest go */
+  int n; /* number ever added; the oldest are replaced */
 } GemmChoices;
 
 /* ---- cublaslt.c ---- */
-/* out (+)= x y, of a product that was described. */
+/* out (+)= x y, for a prepared product. */
 cublasStatus_t lt_multiply(const CudaContext *c, const Prepared *s,
                            const cublasLtMatmulAlgo_t *algo, const void *x, const void *y,
                            void *out, bool add, void *work, size_t bytes);
 
 /* ---- cublaslt_algorithms.c ---- */
-/* Fills in the algorithm of a product that was described, with so many bytes of scratch;
- * `add`: it may be added to what is there. */
+/* Selects the algorithm of a prepared product, with this much workspace; `add`: the
+ * result may be accumulated. */
 weft_status choose_algorithm(Device *d, Prepared *s, const Product *p, bool add,
                              uint64_t work, weft_error *e);
 

@@ -1,6 +1,6 @@
-/* linear.cu - products of matrices: linear and its gradients, through cuBLASLt
- * (cublaslt.c) or, where that does not take an operand, by tiles in shared memory with
- * sums in f32: every shape and layout, and one order of sums. */
+/* linear.cu - linear and its gradients, through cuBLASLt (cublaslt.c) or, where that does
+ * not support an operand, by tiles in shared memory with f32 sums: any shape and layout,
+ * one order of sums. */
 #include "cublaslt.h"
 #include "multiply.cuh"
 
@@ -18,7 +18,7 @@ static void gemm(Device *d, Matrix<T> a, Matrix<T> b, TO *c, int64_t m, int64_t 
   LAUNCH((multiply<T, TO>), grid, BLOCK, cuda_stream(d), a, b, c, m, n, k, add);
 }
 
-/* Through cuBLASLt where that was prepared. */
+/* Uses cuBLASLt if that was prepared. */
 static void product(Device *d, int op, const KernelArgs *a) {
   Product p = cuda_product(op, a);
   if (cuda_multiply_lt(d, &p, a)) return;

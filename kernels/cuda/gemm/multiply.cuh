@@ -22,7 +22,7 @@ __device__ void multiply_tile(Matrix<TA> a, Matrix<TB> b, TO *c, int64_t m, int6
   float sum[EACH][EACH] = {};
   for (int64_t k0 = 0; k0 < k; k0 += TILE_K) {
     for (int i = threadIdx.x; i < TILE_M * TILE_K; i += BLOCK) {
-      /* Neighbouring threads read what lies side by side. */
+      /* Neighbouring threads read neighbouring elements (coalesced). */
       bool by_row = a.col == 1;
       int64_t y = by_row ? i / TILE_K : i % TILE_M, x = by_row ? i % TILE_K : i / TILE_M;
       bool in = m0 + y < m && k0 + x < k;
