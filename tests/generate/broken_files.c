@@ -129,7 +129,7 @@ static void make_manifest(FuzzFile *f, int form) {
   add_text(f, manifest_end);
 }
 
-/* What was changed is looked at only under its checksum. */
+/* Content is checked only after its checksum, so that is fixed. */
 static void repair_seal(FuzzFile *f) {
   size_t end = sizeof manifest_end - 1, digits = strcspn(manifest_end, "0");
   char hash[HASH_TEXT];
@@ -144,7 +144,7 @@ static void repair_seal(FuzzFile *f) {
 static const CkptParam shard_params[] = {{"a", 1, {4}}, {"b", 2, {2, 3}}};
 static const char shard_id[] = "0123456789abcdef";
 
-/* Of "a", cut flat, and of the rows of "b": the first half or the second one. */
+/* A piece of "a", cut flat, or of the rows of "b": the first or the second half. */
 static void add_piece(Text *t, const char *kind, int half, const float *data) {
   static const char *const boxes[] = {"[[1,4,0,4,4]]", "[[1,2,%d,1,1],[1,3,0,3,3]]"};
   char hash[HASH_TEXT], box[64];
@@ -187,7 +187,7 @@ static void make_shard(FuzzFile *f, int form) {
   make_half(f, 0);
 }
 
-/* A manifest that believes what the files say. */
+/* A manifest that matches the files. */
 static weft_status write_manifest(const FuzzFile *f, weft_error *e) {
   CkptFile file[2] = {{"rank-00000.safetensors", 0, 0}, {"rank-00001.safetensors", 0, 0}};
   Manifest m = {.weft = "", .name = "", .mesh = "", .plan = "", .plan_hash = ""};
@@ -213,7 +213,7 @@ static weft_status write_manifest(const FuzzFile *f, weft_error *e) {
   return WEFT_OK;
 }
 
-/* A header that was changed is looked into only if its length is right. */
+/* A header is parsed only if its length is right, so that is fixed. */
 static void repair_length(FuzzFile *f) {
   uint64_t n = f->n;
   if (f->n < 8) return;
@@ -244,7 +244,7 @@ static weft_status read_weights(const FuzzFile *f, weft_error *e) {
   return st;
 }
 
-/* What is right is written again, as an export does. */
+/* Writes valid content again, as an export does. */
 static weft_status write_config(Job *j) {
   Text out = {0};
   bool known;
@@ -292,11 +292,11 @@ static weft_status read_manifest(const FuzzFile *f, weft_error *e) {
   arena_free(a);
   if (st != WEFT_OK) return st;
   Ckpt *k;
-  st = ckpt_open(f->folder, &k, e); /* its files are not there */
+  st = ckpt_open(f->folder, &k, e); /* the checkpoint's files are missing */
   return st == WEFT_OK ? WEFT_EINTERNAL : st;
 }
 
-/* With whole documents, which ask the index for all of them. */
+/* Packs whole documents, which reads all of the index. */
 static weft_status read_token_index(const FuzzFile *f, weft_error *e) {
   int32_t t[8], l[8];
   Data *d;
@@ -366,7 +366,8 @@ const FuzzTarget *fuzz_target(int i) { return i < LEN(targets) ? &targets[i] : N
 
 static double seconds(void) {
   struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* others may have the machine */
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID,
+                &t); /* CPU time, as other processes may use the machine */
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 

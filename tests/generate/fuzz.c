@@ -1,7 +1,7 @@
 /* fuzz.c - `./dev fuzz`: random plans against one rank, as many as wanted, over as many
- * calls as it takes. What was done of a seed stands in fuzz-SEED.state beside the
- * program: the next number, how many agreed, each kind of refusal with its count, and
- * every plan that failed.
+ * calls as it takes. The progress of a seed is in fuzz-SEED.state beside the program: the
+ * next number, how many agreed, each kind of refusal with its count, and every plan that
+ * failed.
  *
  * Sums of f32 in another order differ, and where what is added up cancels they may differ
  * by more than the tolerance. A plan that is beyond it, but within ten times, is run with

@@ -18,7 +18,7 @@ static uint32_t below(Case *c, uint32_t n) {
   return (uint32_t)((uint64_t)rng_u32(&c->rng, c->drawn++) * n >> 32);
 }
 
-/* ---- changes ---- */
+/* ---- mutations ---- */
 
 static void cut(Case *c, size_t at, size_t n) {
   n = MIN(n, c->f.n - at);

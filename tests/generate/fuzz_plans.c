@@ -1,4 +1,4 @@
-/* fuzz_plans.c - runs strange plans in child processes and says what broke. */
+/* fuzz_plans.c - runs hostile plans in child processes and reports what broke. */
 #include <alloca.h>
 #include <lauxlib.h>
 #include <signal.h>
@@ -14,8 +14,8 @@
 #include "hostile_plan.h"
 
 enum {
-  BATCH = 200,   /* plans of a child: leaks are found when it ends */
-  PATIENCE = 60, /* seconds that a plan may take on a busy machine */
+  BATCH = 200,   /* plans per child; leaks are found at its end */
+  PATIENCE = 60, /* timeout of a plan in seconds, on a busy machine */
   INSTRUCTIONS = 300000
 };
 
@@ -24,8 +24,8 @@ enum {
 typedef struct Run {
   Arena *arena;
   const char *path;
-  Text said;   /* what it printed */
-  Text report; /* what was wrong with it */
+  Text said;   /* its output */
+  Text report; /* the errors found */
   weft_status st;
 } Run;
 
@@ -34,7 +34,7 @@ static void hear(void *ud, const char *line) {
   if (r->said.n < 1 << 20) text_printf(&r->said, "%s\n", line);
 }
 
-/* Larger ones take long for reasons that have nothing to do with the sandbox. */
+/* Larger plans are slow for reasons outside of the sandbox. */
 static bool is_small(const Plan *p, const Mesh *m) {
   return m->world <= 64 && p->batch.global <= 256 && p->batch.seq <= 4096;
 }
@@ -54,7 +54,8 @@ static void load(void *ud) {
   job_free(&j);
 }
 
-/* The seed of Lua's hashes comes from an address of the stack: `depth` makes another. */
+/* The seed of Lua's hashes depends on a stack address: another `depth` gives another
+ * seed. */
 static Run run_once(const char *path, int depth) {
   volatile char *room = alloca((size_t)depth + 1);
   room[0] = 0;
@@ -64,7 +65,7 @@ static Run run_once(const char *path, int depth) {
   return r;
 }
 
-/* What a script does with a plan: nothing of the plan may run in it. */
+/* A script that walks through a plan: no code of the plan may run in it. */
 static const char walk[] =
     "local weft = require 'weft'\n"
     "print = function() end\n"
@@ -85,7 +86,7 @@ static const char walk[] =
     "if ok then go(spec) pcall(weft.plan, spec) end\n"
     "p:close()\n";
 
-/* Returns what went wrong, or NULL. */
+/* Returns the failure, or NULL. */
 static const char *walk_through(const char *path, Text *why) {
   lua_State *L = script_new(NULL);
   int status = luaL_loadbuffer(L, walk, strlen(walk), "=walk");
@@ -102,7 +103,7 @@ static bool has_address(const char *s) {
   return false;
 }
 
-/* A report is lines that begin as they should; nothing in them acts on a terminal. */
+/* True if a report has a forged line or a character that a terminal interprets. */
 static bool acts(const char *report) {
   for (const char *p = report; *p; p++)
     if (((unsigned char)*p < ' ' && *p != '\n') || *p == 127) return true;
@@ -111,14 +112,14 @@ static bool acts(const char *report) {
 }
 
 static bool same_result(const Run *a, const Run *b) {
-  /* When garbage is collected is another instruction in every run. */
+  /* The garbage collector runs at another instruction in every run. */
   const char *weak = "weak tables are not available";
   if (a->st != b->st) return false;
   if (strstr(a->report.s, weak) && strstr(b->report.s, weak)) return true;
   return strcmp(a->said.s, b->said.s) == 0 && strcmp(a->report.s, b->report.s) == 0;
 }
 
-/* Returns what is wrong, or NULL. */
+/* Returns the failure, or NULL. */
 static const char *judge(const char *path, Text *why) {
   Run a = run_once(path, 0), b = run_once(path, 4321);
   const char *found = NULL;
@@ -149,7 +150,7 @@ static const char *judge(const char *path, Text *why) {
 /* ---- many ---- */
 
 typedef struct Shared {
-  uint64_t number; /* the plan that the child is at */
+  uint64_t number; /* the plan that the child is running */
 } Shared;
 
 static void run_batch(uint64_t seed, Shared *at, uint64_t end, const char *dir) {

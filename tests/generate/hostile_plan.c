@@ -1,10 +1,10 @@
-/* hostile_plan.c - texts of plans that a sandbox must survive. */
+/* hostile_plan.c - hostile plans as Lua code. */
 #include "hostile_plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- chance ---- */
+/* ---- random choice ---- */
 
 typedef struct Dice {
   uint64_t state;
@@ -24,7 +24,7 @@ static int below(Dice *d, int n) { return (int)(roll(d) % (uint64_t)n); }
 
 /* ---- generated Lua ---- */
 
-/* V holds values, also what calls gave; F functions; M metatables. */
+/* V holds values, also results of calls; F functions; M metatables. */
 static const char prelude[] =
     "local weft = require 'weft'\n"
     "local V, F, M = {}, {}, {}\n"
@@ -46,7 +46,8 @@ static const char prelude[] =
     "  for i = 1, r.n < 9 and r.n or 9 do clean(r[i]) if r[1] then keep(r[i]) end end\n"
     "  return r[2]\n"
     "end\n"
-    /* Tables whose holes Lua measures by the seed of its hashes, and keys of one hash. */
+    /* Tables with holes, whose length depends on Lua's hash seed, and keys with equal
+     * hashes. */
     "local function holes(n, step)\n"
     "  local t = {}\n"
     "  for i = 1, n do t['k' .. i] = i if i % step > 0 then t[i] = i end end\n"
@@ -326,7 +327,7 @@ static bool in_word(char c) {
          c == '_';
 }
 
-/* Copies the text with one change at a word. */
+/* Copies the text with one mutation at a word. */
 static void mutate(Dice *d, const char *s, size_t n, Text *out) {
   static const char *const instead[] = {
       "nil",

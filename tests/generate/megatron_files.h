@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-/* NAME.bin and NAME.idx in the scratch folder: sequences of these lengths, ids that count
- * up from `first`, of the type with this code (1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16).
- * Documents: how many sequences each has; NULL: one. */
+/* Writes NAME.bin and NAME.idx to the scratch folder: sequences of these lengths, with
+ * ids that count up from `first`, of the type with this code (1 u8, 2 i8, 3 i16, 4 i32, 5
+ * i64, 8 u16). Documents: number of sequences of each; NULL: one each. */
 typedef struct MegatronFile {
   int type, nlengths, first;
   const int32_t *lengths;

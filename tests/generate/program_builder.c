@@ -17,7 +17,7 @@ typedef struct Side {
   VEC(OpenBody) body;
   int open; /* body, or -1 */
   VEC(const char *) unit;
-  VEC(Range) range; /* per unit: what its calls bind */
+  VEC(Range) range; /* per unit: the parameter ranges that its calls bind */
   VEC(Bind) bind;
   VEC(uint64_t) dyn;
   VEC(Call) call;

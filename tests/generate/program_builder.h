@@ -13,7 +13,7 @@
 
 typedef struct Build Build;
 
-/* pp and tp ranks; `arena_bytes` of each. Scalars lie at 0, unit 0 is "none". */
+/* pp and tp ranks; `arena_bytes` per rank. Scalars are at offset 0, unit 0 is "none". */
 Build *build_new(Arena *a, int pp, int tp, uint64_t arena_bytes);
 Compiled *build_done(Build *b);
 
@@ -21,11 +21,11 @@ Compiled *build_done(Build *b);
 Operand f32_at(int slot, uint64_t off, int64_t n);
 Operand typed_at(DType t, int slot, uint64_t off, int64_t n);
 
-/* Adds to the list of all programs; npp 0: the whole group over `axes`. */
+/* Adds a communicator to all programs; npp 0: the whole group over `axes`. */
 int build_comm(Build *b, const char *name, AxisSet axes, int in_flight, const int *pp,
                int npp);
-/* A unit and where its parameters are stored, which its calls bind; build_bind says what
- * those that follow bind instead. */
+/* Adds a unit and the offsets of its parameters, which its calls bind; build_bind sets
+ * others for later calls. */
 int build_unit(Build *b, int pp, const char *name, const uint64_t *bind, int n);
 void build_bind(Build *b, int pp, int unit, const Bind *bind, int n);
 int build_body(Build *b, int pp, const char *name, Phase phase, int nslot);
@@ -41,7 +41,7 @@ Instr *build_op(Build *b, int pp, int op, const Operand *o, int nin, int nout,
                 const char *what);
 Instr *build_coll(Build *b, int pp, int comm, CollKind coll, int handle, Operand in,
                   Operand out, const char *what);
-/* Rows that are counted: places, counts given and taken, places. */
+/* Counted rows (all_to_all_v): place, counts sent, counts received, place. */
 Instr *build_rows(Build *b, int pp, int comm, int handle, const Operand o[4],
                   const char *what);
 Instr *build_send(Build *b, int pp, int peer, int handle, Operand o, const char *what);

@@ -48,7 +48,7 @@ bool schedule_takes(const SchedulePick *s, int ranks, int chunks, int m) {
   return false;
 }
 
-/* A schedule and a number of microbatches that it takes. */
+/* Draws a schedule and a legal number of microbatches for it. */
 static void draw_schedule(Draw *d, RandomPlan *p) {
   const SchedulePick *s = &schedule_picks[below(d, SCHEDULES)];
   p->schedule = s->name;
@@ -59,8 +59,8 @@ static void draw_schedule(Draw *d, RandomPlan *p) {
 
 static const char *const arch[] = {"llama", "qwen2", "qwen3", "gpt2"};
 
-/* Ranks that share sequences, and how; drawn apart, so that everything else of a plan
- * stays what it was. Not more than 16 ranks with those that there are. */
+/* The cp ranks and their strategy; with a generator of its own, so that the rest of a
+ * plan is unchanged. At most 16 ranks in all. */
 static void draw_context(uint64_t seed, uint64_t number, RandomPlan *p) {
   static const char *const comm[] = {"allgather", "ring", "a2a", "a2a+p2p"};
   char name[32];
@@ -76,7 +76,7 @@ static void draw_context(uint64_t seed, uint64_t number, RandomPlan *p) {
            below(&d, 4) ? "zigzag" : "none", heads);
 }
 
-/* The model as Lua text. Sizes are legal for tp; the vocabulary need not divide. */
+/* The model as Lua code. Sizes are legal for tp; the vocabulary need not be divisible. */
 static int draw_model(Draw *d, const RandomPlan *p, int which, char *s, size_t n) {
   int kv = p->tp * p->head_ranks * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
   if (below(d, 3) == 0 && p->head_ranks == 1)
@@ -110,8 +110,8 @@ static void draw_function(Draw *d, const RandomPlan *p, int key, char *s, size_t
            p->tp * PICK(d, 8, 12, 20, 32), PICK(d, 37, 48, 53));
 }
 
-/* Shards that groups of ranks keep after the forward (with whole sequences), and what
- * lies in the host's memory; drawn apart, too. */
+/* Groups of ranks that keep parameters after the forward (hybrid sharding), and what is
+ * offloaded to the host; with a generator of its own, too. */
 static void draw_storage(uint64_t seed, uint64_t number, int group, bool zero3, Text *t) {
   char name[40];
   snprintf(name, sizeof name, "storage %llu", (unsigned long long)number);
@@ -127,8 +127,8 @@ static void draw_storage(uint64_t seed, uint64_t number, int group, bool zero3, 
   if (host) text_add(t, "offload_optimizer = \"cpu\", offload_param = \"cpu\", ");
 }
 
-/* What is cut over dp, and which part of it holds copies; drawn apart, so that the rest
- * of a plan does not depend on it. */
+/* What is sharded over dp, and over which part; with a generator of its own, so that the
+ * rest of a plan does not depend on it. */
 static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p,
                           int *copies, Text *t) {
   char name[40];
@@ -155,8 +155,8 @@ static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p,
     draw_storage(seed, number, p->cp > 1 ? p->cp : p->dp / *copies, stage == 3, t);
 }
 
-/* What runs again in the backward, as Lua text. Drawn apart, so that everything else of a
- * plan stays what it was. */
+/* What is recomputed, as Lua code; with a generator of its own, so that the rest of a
+ * plan is unchanged. */
 static const char *draw_recompute(uint64_t seed, uint64_t number, bool *keep_gathered) {
   static const char *const list[] = {"\"none\"",
                                      "\"full\"",
@@ -223,7 +223,7 @@ static int draw_sizes(Draw *d, RandomPlan *p) {
   return PICK(d, 1, 1, 2);
 }
 
-/* A file of tests/generate as a value of the plan. */
+/* Embeds a file of tests/generate as a value of the plan. */
 static void add_library(Text *t, const char *name, const char *file) {
   char path[256], *s;
   size_t n;
@@ -234,7 +234,7 @@ static void add_library(Text *t, const char *name, const char *file) {
   mem_free(NULL, s, n + 1);
 }
 
-/* What all plans begin with. */
+/* The beginning of all plans. */
 static void add_head(Text *t) {
   text_add(t, "local weft = require \"weft\"\n");
   add_library(t, "new_draw", "random_draw");
@@ -298,7 +298,7 @@ static weft_status compare(Job *many, const char *path, const DeviceKind *device
                            double tolerance, Arena *a, VerifyReport *r) {
   Job one;
   TRY(job_load(many, a, &(LangOptions){0}, path));
-  /* The one rank has averages in f32. */
+  /* the single rank has f32 moving averages */
   many->plan.seed += data;
   if (many->plan.opt.state == DT_BF16) tolerance = MAX(tolerance, 2e-2);
   many->device = device;

@@ -6,7 +6,7 @@
 #include "vm/run/run.h"
 #include "vm/session/verify.h"
 
-/* The library's schedules, and what each wants of the number of microbatches. */
+/* The library's schedules, and the condition of each on the number of microbatches. */
 enum { NEEDS_NOTHING, NEEDS_RANKS, NEEDS_TWICE, NEEDS_ROUNDS };
 typedef struct SchedulePick {
   const char *name;
@@ -21,7 +21,7 @@ typedef struct RandomPlan {
   int tp, pp, dp, cp, micro, microbatches, virtual_stages;
   const char *schedule;
   bool sp;
-  int head_ranks;        /* of cp: that exchange heads */
+  int head_ranks;        /* cp ranks that exchange heads */
   char context[64];      /* the field cp */
   const char *recompute; /* as in the plan */
   char text[16384];      /* the plan file */
@@ -37,8 +37,8 @@ void styled_plan(uint64_t seed, uint64_t number, RandomPlan *out);
  * (random_experts.lua). */
 void experts_plan(uint64_t number, Text *t);
 
-/* Compiles the plan of a text and its one-rank twin and compares `steps` steps. What is
- * wrong with the plan, or differs first, is added to `report`. */
+/* Compiles the plan and its copy for one rank and compares `steps` steps. What is wrong
+ * with the plan, or differs first, is added to `report`. */
 weft_status plan_parity(const char *plan, int steps, double tolerance, VerifyReport *r,
                         Text *report);
 

@@ -30,7 +30,7 @@ static bool can_i(const Draw *w, int stage, int mb) {
   return x & DID_F && !(x & DID_I) && (last || *did(w, stage + 1, mb) & DID_I);
 }
 
-/* Everything that a rank can begin now. */
+/* Collects every action that a rank can begin now. */
 static int choices(const Draw *w, int rank) {
   int n = 0;
   for (int c = 0; c < w->s.virtual_stages; c++)
@@ -61,7 +61,7 @@ static void take(Draw *w, int rank, Action a) {
   w->s.list[rank][w->s.n[rank]++] = a;
 }
 
-/* A forward and a backward that both can begin may become a pair. */
+/* Joins a forward and a backward that can both begin into a pair, sometimes. */
 static bool take_pair(Draw *w, int rank, const Action *f, int n) {
   for (int i = 0; i < n; i++) {
     const Action *b = &w->can[i];
@@ -92,7 +92,7 @@ static bool writes_gradients(const Action *a, int chunk) {
   return false;
 }
 
-/* Some chunks get a REDUCE_GRAD, anywhere after their last W. */
+/* Adds REDUCE_GRAD to some chunks, anywhere after their last W. */
 static void add_reductions(Draw *w) {
   Schedule *s = &w->s;
   for (int r = 0; r < s->ranks; r++)

@@ -48,7 +48,7 @@ static void describe(const Case *c, Text *out) {
               c->pp, c->m, c->tp, c->dp);
 }
 
-/* True if the report offers what is legal and nothing legal is nearer. */
+/* True if the report suggests legal numbers and none is nearer. */
 static bool offers_nearest(const Case *c, const char *report) {
   const char *at = strstr(report, "(nearest: ");
   int low = 0, high = 0, distance = 1;
@@ -105,7 +105,7 @@ static weft_status load_schedule(const Case *c, Arena *a, Schedule *out) {
   return st;
 }
 
-/* One of three is a change of a random schedule, which has more kinds of actions. */
+/* Every third is a mutation of a random schedule, which has more kinds of actions. */
 static weft_status draw(Dice *d, Arena *a, Schedule *s) {
   if (throw_dice(d, 3) == 0) {
     *s = sched_random(a, d, 1 + throw_dice(d, 4), 2, 1 + throw_dice(d, 6),

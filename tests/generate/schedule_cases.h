@@ -1,5 +1,5 @@
 /* schedule_cases.h - every schedule of the library on small meshes, by number, and
- * changes of these schedules. */
+ * mutations of these. */
 #ifndef WEFT_TEST_SCHEDULE_CASES_H
 #define WEFT_TEST_SCHEDULE_CASES_H
 
@@ -14,18 +14,18 @@ typedef struct Case {
 } Case;
 Case schedule_case(int number);
 
-/* A legal case agrees with one rank, an illegal one is refused with numbers of
- * microbatches that are legal, none nearer. `report` says what it was; `worst` grows to
+/* Checks that a legal case agrees with one rank, and an illegal one is refused with the
+ * nearest legal numbers of microbatches. `report` describes the case; `worst` grows to
  * the largest relative difference. */
 bool case_holds(int number, double tolerance, double *worst, Text *report);
 
-/* Change `number` of a schedule: refused with a reason or proven; with `parity` a proven
- * one also agrees with one rank. */
+/* Runs mutation `number` of a schedule: refused with a reason, or proven; with `parity` a
+ * proven one also agrees with one rank. */
 typedef enum { MUTANT_BAD, MUTANT_REFUSED, MUTANT_PROVEN } MutantFate;
 MutantFate mutant_holds(uint64_t seed, int number, bool parity, double *worst,
                         Text *report);
 
-/* `weft-tests --schedules [mutations]`: all cases, then changes, all with parity. */
+/* `weft-tests --schedules [mutations]`: all cases, then mutations, all with parity. */
 int schedules_fuzz(int argc, char **argv);
 
 #endif

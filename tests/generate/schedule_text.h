@@ -5,8 +5,8 @@
 
 #include "vm/compile/compile.h"
 
-/* Rows end with a newline or the text. Any stage may stand on any rank: what does not
- * belong there gets chunk -1. */
+/* Rows end with a newline or the string. A stage may appear on any rank: where it does
+ * not belong its chunk is -1. */
 Schedule sched_text(Arena *a, const char *text, int virtual_stages, int microbatches,
                     bool v_placement);
 

@@ -66,7 +66,7 @@ static Tid mlp(B *b, int i, Tid h, Dim c, Dim ffn) {
   return linear(b, i, "mlp.down_proj", h, c, ffn, b->o->bias);
 }
 
-/* Gate and up of all experts: a weight each, or one. */
+/* Gate and up projections of all experts: separate weights or a fused one. */
 static Tid gated(B *b, int i, const Tid *rows, Dim e, Dim ffn, Dim c) {
   Tid both[8];
   if (b->o->fused) {
@@ -84,7 +84,7 @@ static Tid gated(B *b, int i, const Tid *rows, Dim e, Dim ffn, Dim c) {
   return OP(b, silu_mul, NULL, NONE, both[0], both[1]);
 }
 
-/* Experts of which each token has some; what the router's losses are adds to *loss. */
+/* Experts with top-k routing; adds the router's losses to *loss. */
 static Tid experts(B *b, int i, Tid h, Dim c, Dim ffn, Tid *loss) {
   const ToyOptions *o = b->o;
   Dim e = dim(TAG_EXPERT, o->experts, 1), any = {.size = o->experts};
@@ -202,7 +202,7 @@ ToyOptions toy_default(void) {
                       .clip = 1};
 }
 
-/* 1F1B, the executed order, unless there is another one. */
+/* 1F1B, in executed order, unless the options have another one. */
 static void make_schedule(Toy *t, const ToyOptions *o) {
   int m = o->microbatches;
   if (o->schedule) {

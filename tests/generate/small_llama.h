@@ -1,5 +1,5 @@
-/* small_llama.h - a small Llama-like model, plan and schedule made in C, for tests of the
- * compiler and of the machine below the language. */
+/* small_llama.h - a small Llama-like model, plan and schedule built in C, for tests of
+ * the compiler and of the runtime below the language. */
 #ifndef WEFT_TEST_TOY_H
 #define WEFT_TEST_TOY_H
 
@@ -7,7 +7,7 @@
 
 typedef struct ToyOptions {
   int layers, hidden, heads, kv_heads, ffn, vocab;
-  int value_dim; /* of a head of v; 0: as of q and k */
+  int value_dim; /* of v's heads; 0: like q and k */
   int tp, pp, dp;
   int cp;            /* 0: 1 */
   CpPlan how;        /* attention over cp */
@@ -16,11 +16,12 @@ typedef struct ToyOptions {
   MoeDispatcher dispatcher;
   float bound, capacity; /* of permute, as the next two */
   int drop;              /* DROP_x */
-  int senders, owners;   /* on one rank: as if so many had its tokens, and its experts */
-  bool keep_router;      /* moe.ignore_router_for_ac */
-  bool fused;            /* gate and up of an expert are one weight */
-  float aux, z;          /* coefficients of router_loss; both 0: there is none */
-  bool packed;           /* token 3 ends a document */
+  int senders,
+      owners;       /* on one rank: simulates this many source ranks, and expert ranks */
+  bool keep_router; /* moe.ignore_router_for_ac */
+  bool fused;       /* gate and up of an expert are one weight */
+  float aux, z;     /* coefficients of router_loss; both 0: there is none */
+  bool packed;      /* token 3 ends a document */
   int micro, microbatches, seq;
   int rounds;        /* 0: 1 */
   bool whole_logits; /* no loss_parallel */
@@ -31,9 +32,9 @@ typedef struct ToyOptions {
   Recompute recompute;
   int64_t bucket_bytes; /* 0: 16 KiB */
   int replicate;        /* mesh.dp_replicate; 0: 1 */
-  Strategy strategy;    /* but for sp, overlap and bucket_bytes */
+  Strategy strategy;    /* without sp, overlap and bucket_bytes */
   DType dtype;
-  DType reduce; /* of sums of gradients over dp */
+  DType reduce; /* dtype of gradient reductions over dp */
   double clip;
   DType state; /* of the moments */
   bool stochastic;
@@ -41,7 +42,7 @@ typedef struct ToyOptions {
   int64_t eval_every;
   const Schedule *schedule; /* NULL: 1F1B of pp and microbatches */
   const DeviceKind *device; /* NULL: the first row */
-  bool no_graph;            /* its steps are launched op by op */
+  bool no_graph;            /* steps are launched op by op, without graph capture */
   const TpRule *rules;      /* NULL: the usual Llama plan */
   int nrules;
 } ToyOptions;
@@ -61,7 +62,7 @@ typedef struct Toy {
   Text dump;
 } Toy;
 
-/* Compiles; the status is what compile() said. Free with toy_free in any case. */
+/* Compiles; returns compile()'s status. Free with toy_free in any case. */
 weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump);
 void toy_free(Toy *t);
 

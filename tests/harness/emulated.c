@@ -1,4 +1,4 @@
-/* emulated.c - what such a suite is where they are not run. */
+/* emulated.c - an emulated suite in builds without the emulator. */
 #include "emulated.h"
 
 #include <stdio.h>

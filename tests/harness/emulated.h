@@ -4,12 +4,12 @@
 
 #include <check.h>
 
-/* Why they are skipped. */
+/* Why they are skipped in this build. */
 #define EMULATED_SKIPPED                                                                 \
   "skipped: CUDA sources are run on the CPU where there is a C++ compiler, and not "     \
   "with the thread sanitizer\n"
 
-/* The suite where there is nothing to run them with: one test that says so. */
+/* The suite in builds without the emulator: one test that says so. */
 Suite *emulated_suite_without(const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* export_runs.h - a run whose weights are written out. Uses the folder, the arena and the
+/* export_runs.h - a run whose weights are exported. Uses the folder, the arena and the
  * error of scratch.h. */
 #ifndef WEFT_TESTS_EXPORTER_H
 #define WEFT_TESTS_EXPORTER_H
@@ -13,13 +13,13 @@ typedef struct Exporter {
   SafeTensors *weights;
 } Exporter;
 
-/* The test fails with `what` and the error unless `st` is WEFT_OK. */
+/* Fails the test with `what` and the error unless `st` is WEFT_OK. */
 void must(weft_status st, const weft_error *e, const char *what);
-/* Compiles and opens a run with its weights read or drawn. `model`: the field; `mesh`:
- * more fields. */
+/* Compiles and opens a run with weights loaded or initialized. `model`: the field model;
+ * `mesh`: more fields. */
 void exporter_start(Exporter *f, const char *model, const char *mesh);
 void exporter_end(Exporter *f);
-/* Writes the weights to the folder `name` of the scratch folder and returns its path. */
+/* Exports the weights to the folder `name` of the scratch folder; returns its path. */
 const char *exporter_write(Exporter *f, const char *name, WeightsOutOptions o);
 
 #endif

@@ -1,4 +1,4 @@
-/* lang_fixture.h - loads plans for tests: from files or from texts. */
+/* lang_fixture.h - loads plans for tests: from files or from strings. */
 #ifndef WEFT_TEST_LANG_FIXTURE_H
 #define WEFT_TEST_LANG_FIXTURE_H
 
@@ -11,10 +11,10 @@ typedef struct LangTest {
   LangOptions o;
   LangPlan *lp;
   weft_error e;
-  char printed[512]; /* what print() gave */
+  char printed[512]; /* output of print() */
 } LangTest;
 
-/* Fixtures; the scratch folder is made and removed with them. */
+/* Fixtures; they create and remove the scratch folder. */
 void lang_test_begin(LangTest *t);
 void lang_test_end(LangTest *t);
 /* Writes a file into the scratch folder. */
@@ -22,12 +22,12 @@ void lang_test_file(const char *name, const char *text);
 /* Loads `text` as plan.lua of the scratch folder. */
 weft_status lang_test_text(LangTest *t, const char *text);
 weft_status lang_test_path(LangTest *t, const char *path);
-/* The report, with `dir` and its slash left out; in the arena. */
+/* The report without `dir` and its slash; in the arena. */
 const char *lang_test_report(LangTest *t, const char *dir);
 
-/* Loads a plan that must be right; what is wrong is shown. */
+/* Loads a valid plan; fails the test with its errors. */
 const Plan *lang_test_good(LangTest *t, const char *text);
-/* Loads a plan that must be wrong in exactly this way. */
+/* Loads a plan that must have exactly this error report. */
 void lang_test_bad(LangTest *t, const char *text, const char *report);
 
 #define HEAD "local weft = require 'weft'\n"

@@ -1,4 +1,4 @@
-/* lua_run.h - runs Lua code of a test in a script's state. */
+/* lua_run.h - runs a test's Lua code in the state of a script. */
 #ifndef WEFT_TESTS_LUA_RUN_H
 #define WEFT_TESTS_LUA_RUN_H
 

@@ -1,11 +1,12 @@
-/* one_rank_pair.h - a toy and its run on one rank, for tests that compare the two. */
+/* one_rank_pair.h - a toy on its mesh and on one rank, for tests that compare both
+ * runs. */
 #ifndef WEFT_TEST_PAIR_H
 #define WEFT_TEST_PAIR_H
 
 #include "tests/generate/small_llama.h"
 #include "vm/session/verify.h"
 
-/* Compiles; the test fails if that does. */
+/* Compiles; fails the test if that fails. */
 void toy_compiles(Toy *t, const ToyOptions *o);
 
 typedef struct Pair {
@@ -13,17 +14,17 @@ typedef struct Pair {
   VerifyReport report;
 } Pair;
 
-/* Compiles both; the test fails if that does, or if the prover refuses a program. */
+/* Compiles both; fails the test if that fails, or if the prover refuses a program. */
 void pair_compile(Pair *p, const ToyOptions *o);
 /* The same logical microbatches on one rank. */
 ToyOptions pair_alone(const ToyOptions *o);
-/* Runs both and fills `report`; the test fails if they cannot run. */
+/* Runs both and fills `report`; fails the test if they cannot run. */
 void pair_verify(Pair *p, int steps, double tolerance);
 void pair_free(Pair *p);
-/* All of the above; the test fails unless the two agree within 1e-5 for two steps. */
+/* All of the above; fails the test unless both agree within 1e-5 for two steps. */
 void pair_agrees(const ToyOptions *o);
 
-/* Every diagnostic, one a line: "error tp-plan tp_plan: text; suggestion". */
+/* Every diagnostic, one per line: "error tp-plan tp_plan: text; suggestion". */
 const char *toy_diags(Toy *t);
 
 #endif

@@ -1,4 +1,4 @@
-/* plan_bits.h - what two steps of a plan give, to the bit. */
+/* plan_bits.h - the bits of a plan's results after two steps. */
 #ifndef WEFT_TESTS_PLAN_BITS_H
 #define WEFT_TESTS_PLAN_BITS_H
 
@@ -6,14 +6,14 @@
 
 typedef struct PlanBits {
   double loss[2], norm[2];
-  float *param; /* all of them, one after the other */
+  float *param; /* all parameters, concatenated */
   int64_t n;
 } PlanBits;
 
-/* Of the plan in this file with `n` settings, on virtual ranks. */
+/* Runs the plan of this file with `n` settings, on virtual ranks. */
 void plan_bits(Arena *a, const char *path, const char *const *set, int n, PlanBits *out);
-/* The plan of a text with the first n settings, and with the first more of them, gives
- * the same bits. */
+/* Checks that a plan with the first n settings, and with `more` of them, gives the same
+ * bits. */
 void plan_bits_same(Arena *a, const char *text, const char *const *set, int n, int more);
 
 #endif

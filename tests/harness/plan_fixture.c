@@ -12,7 +12,8 @@ static int count(const char *const *list) {
   return n;
 }
 
-/* Nothing guards the arena: running out of memory ends the test, which Check reports. */
+/* No guard is set: an arena that runs out of memory aborts the test, which Check
+ * reports. */
 weft_status fixture_open(PlanFixture *f, const char *file, const char *const *define,
                          const char *const *set) {
   static const weft_alloc libc_alloc;

@@ -1,5 +1,5 @@
 /* plan_fixture.h - loads a plan of tests/ with values from the test, in an arena that is
- * dropped with it. */
+ * freed with it. */
 #ifndef WEFT_TESTS_PLAN_FIXTURE_H
 #define WEFT_TESTS_PLAN_FIXTURE_H
 
@@ -19,7 +19,7 @@ weft_status fixture_open(PlanFixture *f, const char *file, const char *const *de
 void fixture_close(PlanFixture *f);
 /* Builds the graph for B sequences of T tokens. */
 weft_status fixture_graph(PlanFixture *f, int64_t B, int64_t T, Graph **g);
-/* All diagnostics and the error as text, in the arena: for messages of tests. */
+/* All diagnostics and the error as a string in the arena, for messages of tests. */
 const char *fixture_report(PlanFixture *f);
 
 #endif

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How much longer everything takes in this build. */
+/* Factor by which everything takes longer in this build. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SLOWER = 6 };
 #else
@@ -24,7 +24,7 @@ static double now(void) {
 
 static void nap(void) { usleep(2000); }
 
-/* What happens between fork and exec. */
+/* Runs in the child between fork and exec. */
 static void become(const Process *p) {
   setpgid(0, 0);
   signal(SIGINT, SIG_DFL);
@@ -37,7 +37,7 @@ static void become(const Process *p) {
 }
 
 static Process begin(double seconds, const char *fmt, va_list ap) {
-  static int number; /* of the test's processes: their files have different names */
+  static int number; /* makes the names of the processes' files unique */
   Process p = {.deadline = now() + seconds * SLOWER};
   char command[4096] = "exec ";
   vsnprintf(command + 5, sizeof command - 5, fmt, ap);

@@ -1,4 +1,4 @@
-/* proof_fixture.c - programs by hand that the prover passes or refuses. */
+/* proof_fixture.c - handmade programs that the prover passes or refuses. */
 #include "proof_fixture.h"
 
 #include <stdio.h>

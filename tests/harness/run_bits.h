@@ -1,5 +1,5 @@
-/* run_bits.h - runs a toy for a few steps and keeps all that it leaves behind, for tests
- * that compare runs bit by bit. */
+/* run_bits.h - runs a toy for a few steps and keeps its resulting state, for tests that
+ * compare runs bit by bit. */
 #ifndef WEFT_TEST_TRACE_H
 #define WEFT_TEST_TRACE_H
 
@@ -28,9 +28,9 @@ void open_toy(Toy *t, const ToyOptions *o, int threads, Run **r);
 /* The tokens and labels of step k. */
 void random_ids(const Toy *t, int64_t k, int32_t *tokens, int32_t *labels);
 void trace_step(Run *r, const Toy *t, int64_t k, StepResult *out);
-/* Everything that a step leaves behind, gathered; lies in the toy's arena. */
+/* Gathers the state after a step into the toy's arena. */
 void read_state(Run *r, Toy *t, Trace *x);
-/* All steps and what they leave; the toy is to be freed by the caller. */
+/* Runs all steps and keeps their state; the caller frees the toy. */
 void trace(Toy *t, const ToyOptions *o, int threads, Trace *x);
 void same_bits(const Trace *a, const Trace *b);
 /* Llama-like on tp x pp x dp ranks with four microbatches. */

@@ -5,12 +5,13 @@
 #include "bindings/schedule/schedule_csv.h"
 #include "lang_fixture.h"
 
-/* Loads a plan with this value of `schedule`, of two ranks and 64 layers, which the sizes
- * below are then tried on; 0: the schedule's own number of virtual stages. */
+/* Loads a plan with this value of `schedule`, two ranks and 64 layers, on which the sizes
+ * below are tried; 0: the schedule's own number of virtual stages. */
 void schedule_load(LangTest *t, const char *schedule, int virtual_stages);
-/* False if the schedule refuses these sizes; `d`, whose arena is given, says why. */
+/* False if the schedule refuses these sizes; `d`, with an arena from the caller, has the
+ * reason. */
 bool schedule_legal(LangTest *t, int ranks, int microbatches, Diags *d);
-/* The table for these sizes, whatever schedule_legal says. */
+/* The table for these sizes, without asking schedule_legal. */
 Schedule schedule_table(LangTest *t, Arena *a, int ranks, int microbatches);
 /* As --csv prints it. */
 const char *schedule_text(Arena *a, const Schedule *s, bool comms);

@@ -1,4 +1,4 @@
-/* scratch.c - what tests that touch files or run out of memory have in common. */
+/* scratch.c - helpers for tests that use files or run out of memory. */
 #include "scratch.h"
 
 #include <check.h>

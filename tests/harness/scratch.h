@@ -1,4 +1,4 @@
-/* scratch.h - a folder under /tmp for one test, files in it, and the error that the test
+/* scratch.h - a temporary folder for one test, its files, and the error that the test
  * expects. Use scratch_setup and scratch_teardown as a checked fixture. */
 #ifndef WEFT_TESTS_SCRATCH_H
 #define WEFT_TESTS_SCRATCH_H
@@ -17,12 +17,12 @@ const char *scratch_path(const char *name);
 const char *scratch_put(const char *name, const void *p, size_t n);
 /* Names in the folder, sorted, each followed by a space. */
 const char *scratch_list(void);
-/* `got` and scratch_error, which is cleared, are exactly this. */
+/* Checks `got`, and scratch_error, which it clears, against exactly these values. */
 void scratch_check_error(weft_status got, weft_status want, const char *file,
                          const char *text);
 
-/* An allocator, {scratch_alloc, &meter}, that gives `left` times and counts what is held.
- */
+/* An allocator, {scratch_alloc, &meter}, that succeeds `left` times and counts the bytes
+ * allocated. */
 typedef struct ScratchMeter {
   int left;
   int64_t held;

@@ -1,4 +1,4 @@
-/* terminal.c - see terminal.h: a pseudo-terminal and as much of a VT100 as libedit and
+/* terminal.c - see terminal.h: a pseudo-terminal and the part of a VT100 that libedit and
  * the prompt use. */
 #include "terminal.h"
 
@@ -58,7 +58,7 @@ static void delete_cells(Terminal *t, int n) {
   erase(t, t->row, TERMINAL_COLUMNS - n);
 }
 
-/* ESC [ numbers letter; false if this terminal does not know it. */
+/* ESC [ numbers letter; false if it is not supported. */
 static bool control(Terminal *t, const char *numbers, char letter) {
   int first = atoi(numbers), n = MAX(first, 1);
   switch (letter) {
@@ -87,7 +87,7 @@ static int utf8_length(unsigned char c) {
   return c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
 }
 
-/* True if the pending bytes are whole and were shown. */
+/* True if the pending bytes were complete, and have been shown. */
 static bool whole(Terminal *t) {
   const char *p = t->pending;
   int n = t->npending;
@@ -163,8 +163,7 @@ void terminal_type(Terminal *t, const char *keys) {
   ck_assert_int_eq(write(t->fd, keys, n), (ssize_t)n);
 }
 
-/* Shows what has come within a few milliseconds. Reading from a terminal whose program
- * has ended fails. */
+/* Shows the output of a few milliseconds. Reading fails once the program has ended. */
 static void look(Terminal *t) {
   struct pollfd p = {.fd = t->fd, .events = POLLIN};
   char buf[4096];
@@ -175,7 +174,7 @@ static void look(Terminal *t) {
 }
 
 static void give_up(Terminal *t, const char *what) {
-  /* The end of a long screen: a message of the checker has a limit. */
+  /* The end of a long screen: Check limits the length of messages. */
   const char *screen = terminal_rows(t, 0, t->row);
   size_t n = strlen(screen), most = 3000;
   ck_abort_msg("waited for %s; the screen:\n%s", what,

@@ -1,5 +1,5 @@
-/* terminal.h - a program on a terminal of its own, and the screen that its user sees.
- * Uses the folder and the arena of scratch.h. */
+/* terminal.h - runs a program on a pseudo-terminal and keeps the screen that its user
+ * would see. Uses the folder and the arena of scratch.h. */
 #ifndef WEFT_TESTS_TERMINAL_H
 #define WEFT_TESTS_TERMINAL_H
 
@@ -15,28 +15,28 @@ typedef struct Terminal {
   int fd;
   int row, column;
   char cell[TERMINAL_ROWS][TERMINAL_COLUMNS][5]; /* UTF-8, "" where nothing was written */
-  char pending[64]; /* an escape sequence or character that has not ended */
+  char pending[64]; /* an incomplete escape sequence or character */
   int npending;
-  int colours; /* changes of colour that came so far */
+  int colours; /* number of colour changes so far */
   bool ended;
 } Terminal;
 
-/* Runs `sh -c "exec COMMAND"` in the source folder, where $weft is the program that was
- * built; the history lies in the scratch folder. */
+/* Runs `sh -c "exec COMMAND"` in the source folder, where $weft is the built program; its
+ * history file is in the scratch folder. */
 Terminal *terminal_start(const char *command);
-/* Keys, as they are. */
+/* Sends keys unchanged. */
 void terminal_type(Terminal *t, const char *keys);
-/* Waits until the row with the cursor is `text` and below `row`, or (NULL) the program
+/* Waits until the cursor's row equals `text` and is below `row`, or (NULL) the program
  * has ended. Fails the test after some seconds. */
 void terminal_wait_row(Terminal *t, int row, const char *text);
-/* Waits until `text` stands anywhere on the screen. */
+/* Waits until `text` appears anywhere on the screen. */
 void terminal_wait(Terminal *t, const char *text);
-/* Types a line, waits for its echo, enters it and waits for the prompt `then`. */
+/* Types a line, waits for its echo, presses enter and waits for the prompt `then`. */
 void terminal_enter(Terminal *t, const char *line, const char *then);
 /* Rows from..to of the screen without blanks at their ends, in the scratch arena. */
 const char *terminal_rows(const Terminal *t, int from, int to);
 const char *terminal_row(const Terminal *t, int row);
-/* Waits for the end of the program; returns its exit code, 128 + n for signal n. */
+/* Waits for the program to end; returns its exit code, 128 + n for signal n. */
 int terminal_end(Terminal *t);
 
 #endif

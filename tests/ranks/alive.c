@@ -18,7 +18,7 @@ static int works_in(pid_t pid, const char *folder) {
   return n > 0 && strcmp(where, folder) == 0;
 }
 
-/* -1: no launcher has told it. */
+/* -1: not set by a launcher. */
 static int rank_of(pid_t pid) {
   static const char *const names[] = {"RANK=", "OMPI_COMM_WORLD_RANK="};
   char path[64], *text = calloc(1, ENVIRONMENT);
@@ -35,7 +35,7 @@ static int rank_of(pid_t pid) {
   return rank;
 }
 
-/* The next process that works in the folder; 0: there is no other one. */
+/* The next process whose working folder is `folder`; 0: none. */
 static pid_t next(DIR *proc, const char *folder) {
   for (struct dirent *x; proc && (x = readdir(proc));) {
     pid_t pid = atoi(x->d_name);

@@ -1,5 +1,5 @@
-/* collective_counts.h - tp_plans put together from the usual rules, and the collectives
- * that they become. */
+/* collective_counts.h - builds tp_plans from the usual rules and counts the collectives
+ * that result. */
 #ifndef WEFT_TESTS_PLACED_H
 #define WEFT_TESTS_PLACED_H
 
@@ -30,15 +30,16 @@ typedef struct CollCounts {
   int bodies;    /* that were looked at */
 } CollCounts;
 
-/* Adds those of n instructions from `first` on; comm NULL: on any communicator. */
+/* Adds the collectives of n instructions from `first` on; comm NULL: on any
+ * communicator. */
 void collectives_count(const Program *p, uint32_t first, uint32_t n, const char *comm,
                        CollCounts *c);
-/* Of the bodies with this name ("layer:F"). */
+/* Counts those in the bodies with this name ("layer:F"). */
 CollCounts collectives_in(const Program *p, const char *name, const char *comm);
-/* The test fails unless there are so many. */
+/* Fails the test unless there are so many. */
 void collectives_are(const CollCounts *c, const char *what, int reduce, int gather,
                      int scatter);
-/* The one body of this name on the first pp rank has them. */
+/* Checks the only body of this name on the first pp rank. */
 void body_has(const Toy *t, const char *name, int reduce, int gather, int scatter);
 
 #endif

@@ -1,4 +1,4 @@
-/* comm_cases.c - a reference for collectives, element by element, and the scenarios. */
+/* comm_cases.c - an element-wise reference for collectives, and the scenarios. */
 #include "comm_cases.h"
 
 #include <math.h>
@@ -6,17 +6,17 @@
 
 /* ---- reference ---- */
 
-/* Counts of a place's rows are sums of so many numbers. */
+/* Rows of a place are counted by the sum of so many numbers. */
 enum { EACH = 2, UNTOUCHED = 0x5a };
 
-/* Elements of a row: the count divides into several, or into one. */
+/* Elements of a row: the count is several rows, or one. */
 static uint64_t row_of(const Case *k) {
   for (uint64_t row = 2; row < k->count; row++)
     if (k->count % row == 0) return row;
   return MAX(k->count, 1);
 }
 
-/* Rows that one member gives another one: none, a whole place, and any number between. */
+/* Rows that one member sends to another: none, a full place, or any number between. */
 static uint64_t rows_between(const Case *k, int from, int to) {
   uint64_t room = k->count / row_of(k), key[2] = {(uint64_t)from, (uint64_t)to};
   switch ((from * 5 + to * 4) % 3) {
@@ -26,7 +26,7 @@ static uint64_t rows_between(const Case *k, int from, int to) {
   }
 }
 
-/* Nothing is moved to element i. */
+/* True if element i is not written. */
 static bool untouched(const Case *k, int member, uint64_t i) {
   return k->coll == COLL_ALL_TO_ALL_V &&
          i % k->count >= rows_between(k, (int)(i / k->count), member) * row_of(k);
@@ -40,7 +40,7 @@ static uint64_t out_count(const Case *k, int n) {
   return coll_info[k->coll].out ? k->count * (uint64_t)n : k->count;
 }
 
-/* A float whose sums are not exact, of either sign and of very different sizes. */
+/* A float with inexact sums, of either sign and very different magnitudes. */
 static float value(int member, uint64_t i) {
   uint64_t key[2] = {(uint64_t)member, i}, h = hash_bytes(7, key, sizeof key);
   return ldexpf((float)(int)(h >> 40 & 0xffff) - 32768.0f, -(int)(h & 15));
@@ -53,7 +53,7 @@ static float from_bf16(uint16_t b) {
   return f;
 }
 
-/* The nearer of the two neighbours, the even one of two equally near. */
+/* Rounds to nearest, ties to even. */
 static uint16_t to_bf16(float f) {
   uint32_t u;
   memcpy(&u, &f, 4);
@@ -62,7 +62,7 @@ static uint16_t to_bf16(float f) {
   return dl < dh || (dl == dh && lo % 2 == 0) ? lo : hi;
 }
 
-/* A half as the compiler has it. */
+/* The compiler's half. */
 static float from_f16(uint16_t b) {
   _Float16 h;
   memcpy(&h, &b, sizeof h);
@@ -76,7 +76,7 @@ static uint16_t to_f16(float f) {
   return b;
 }
 
-/* One value in all the forms that types need, and the sum of the terms' sizes. */
+/* A value in every type, and the sum of its terms' magnitudes. */
 typedef struct Num {
   double d;
   float f;
@@ -179,8 +179,8 @@ static bool case_at(int i, Case *k) {
   return true;
 }
 
-/* The piece of a member where it lies in the whole. For all_reduce, which has no pieces,
- * the members need not agree: it is in place on every other rank only. */
+/* Puts a member's piece at its place in the whole. all_reduce has no pieces, and members
+ * need not agree: it is in place on every other rank only. */
 static void put_in_place(const Peer *p, const Case *k, CommOp *op, char *whole) {
   char *piece = whole + (size_t)dtype_size(k->dtype) * k->count * (size_t)p->rank;
   if (k->coll == COLL_ALL_REDUCE && p->rank % 2) return;
@@ -193,7 +193,7 @@ static bool is_exact(const Peer *p, const Case *k) {
   return p->exact || (p->exact_from && bytes >= p->exact_from);
 }
 
-/* What this rank gives and takes; returns the elements that it gives. */
+/* Fills this rank's row counts; returns the elements that it sends. */
 static uint64_t put_counts(const Peer *p, const Case *k, CommOp *op,
                            int32_t counts[2][MAX_RANKS * EACH]) {
   uint64_t given = 0;
@@ -210,7 +210,7 @@ static uint64_t put_counts(const Peer *p, const Case *k, CommOp *op,
   return given;
 }
 
-/* Where the host sees no counts nothing is started. */
+/* all_to_all_v is refused where the host sees no counts. */
 static bool refuses(Peer *p, CommOp op) {
   bool said = !op_start(p, 0, op) && strstr(p->e.text, "counts that the host sees");
   err_clear(&p->e);
@@ -260,7 +260,7 @@ void all_cases(Peer *p) {
 
 enum { FLY = 4, ROUNDS = 40, PEERS = 8 };
 
-/* Each rank waits in an order of its own. */
+/* Each rank waits in its own order. */
 static void out_of_order(Peer *p) {
   int32_t x[FLY];
   for (int r = 0; r < ROUNDS; r++) {
@@ -273,12 +273,12 @@ static void out_of_order(Peer *p) {
   }
 }
 
-/* Rows that are counted, other messages between the same members, and sums, all under way
- * at once: rank r gives rank m r + m rows of two. */
+/* Counted rows, other messages between the same members, and sums, all in flight at once:
+ * rank r sends rank m r + m rows of two. */
 static void among_others(Peer *p) {
   enum { ROOM = 4 * PEERS };
   int32_t given[2][PEERS * ROOM], got[2][PEERS * ROOM], x[2], rows[PEERS];
-  if (!p->c.counts) return; /* all cases have seen it refused */
+  if (!p->c.counts) return; /* all_cases has seen it refused */
   for (int m = 0; m < p->n; m++) rows[m] = p->rank + m;
   for (int r = 0; r < ROUNDS; r++) {
     for (int i = 0; i < p->n * ROOM; i++)
@@ -317,7 +317,7 @@ static void among_others(Peer *p) {
   }
 }
 
-/* One operation stays in flight while many others come and go. */
+/* One operation stays in flight during many others. */
 static void held(Peer *p) {
   float kept = 1, x;
   NEED(op_start(p, 1, ALL_REDUCE(DT_F32, &kept, &kept, 1)));
@@ -330,8 +330,8 @@ static void held(Peer *p) {
   NEED(kept == (float)p->n);
 }
 
-/* Groups with equal members are two communicators: their operations need not be started
- * in the same order. */
+/* Groups with equal members are two communicators: their operations may start in
+ * different orders. */
 static void twins(Peer *p) {
   float x[2] = {1, 10};
   for (int i = 0; i < 2; i++) {
@@ -356,7 +356,7 @@ static int axis_members(int rank, int n, int group, int *out) {
 
 enum { AXES = 3, WIDE = 5000 };
 
-/* Starts all axes and an exchange with the far neighbour, waits in another order. */
+/* Starts all axes and an exchange with the farthest rank, waits in another order. */
 static bool mesh_round(Peer *p, int r, float *in, float *out, float *got) {
   static const int order[] = {4, 1, 3, 0, 2};
   float sent = (float)(p->rank * 7 + r);
@@ -415,8 +415,8 @@ static void ping_pong(Peer *p) {
 
 enum { DEEP = 6 };
 
-/* Every rank sends to all (itself too) before it waits; operations of one pair meet in
- * the order of their starts although the waits come in reverse. */
+/* Every rank sends to all (itself too) before it waits; operations of a pair match in the
+ * order of starts although the waits come in reverse. */
 static void fifo(Peer *p) {
   int32_t out[PEERS][DEEP], in[PEERS][DEEP];
   for (int peer = 0; peer < p->n; peer++)
@@ -432,10 +432,9 @@ static void fifo(Peer *p) {
     for (int k = 0; k < DEEP; k++) NEED(in[peer][k] == peer * 100 + p->rank * 10 + k);
 }
 
-/* ---- a start is enough for the others ---- */
+/* ---- progress without a wait ---- */
 
-/* Rank 0 starts and then waits for a message that rank 1 sends only after its own wait.
- */
+/* Rank 0 starts, then waits for a message that rank 1 sends only after its own wait. */
 static void start_is_enough(Peer *p, uint64_t n) {
   float *x = calloc(n, sizeof *x), note = 0, all = (float)p->n;
   for (uint64_t i = 0; i < n; i++) x[i] = 1;

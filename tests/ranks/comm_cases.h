@@ -1,4 +1,4 @@
-/* comm_cases.h - what every backend must do: scenarios that a rank of a world runs. */
+/* comm_cases.h - scenarios that every backend must pass, run by each rank of a world. */
 #ifndef WEFT_TESTS_COMM_CASES_H
 #define WEFT_TESTS_COMM_CASES_H
 
@@ -7,7 +7,7 @@
 typedef struct Scenario {
   const char *name;
   void (*fn)(Peer *p);
-  Setup setup; /* n is the caller's: a power of two, at least 2 */
+  Setup setup; /* the caller sets n: a power of two, at least 2 */
 } Scenario;
 
 enum { SCENARIOS = 10 };
@@ -24,7 +24,7 @@ typedef struct Case {
   bool in_place;
 } Case;
 void case_input(const Case *k, int n, int member, void *in);
-/* Whether all of the output is right: to the bit, or within the rounding of sums in any
+/* True if the whole output is right: bit-exact, or within the rounding of sums in any
  * order. */
 bool case_matches(const Case *k, int n, int member, const void *out, bool exact);
 

@@ -5,7 +5,7 @@
 
 #include "comm_cases.h"
 
-/* Joins, runs, closes. True if the scenario found nothing wrong. */
+/* Joins, runs, closes. True if the scenario found no error. */
 static bool scene(World *w, const Scenario *s) {
   Needs room;
   Peer p = {.rank = w->rank, .n = w->size, .exact = str_eq(w->vt->name, "tcp")};
@@ -30,13 +30,13 @@ static bool scenes(World *w) {
   return ok;
 }
 
-/* Operations larger than a call may be are cut into many. */
+/* Operations above the limit of a library call are split. */
 static bool cut(World *w) {
   if (w->vt->limit) w->vt->limit(w, 1000);
   return scene(w, &scenario[0]) && scene(w, &scenario[SCENARIOS - 1]);
 }
 
-/* State is gathered to rank 0 in raw bytes and comes back from there. */
+/* Gathers raw bytes to rank 0 and sends them back. */
 static bool raw(World *w) {
   enum { BYTES = 2500 };
   unsigned char b[BYTES];
@@ -57,7 +57,7 @@ static bool raw(World *w) {
   return ok && b[0] == 77 && b[BYTES - 1] == 77;
 }
 
-/* Never comes back: the backend ends all processes when rank 1 gives up. */
+/* Never returns: the backend ends all processes when rank 1 aborts. */
 static void gives_up(Peer *p) {
   float x = 0;
   if (p->rank == 1) comm_abort(&p->c, "the disk is on fire");

@@ -1,5 +1,5 @@
-/* comm_child.h - one process of a world, in which it is a rank: what the tests of every
- * backend of processes let it do. */
+/* comm_child.h - one process of a world that is one of its ranks, for the tests of all
+ * backends with processes. */
 #ifndef WEFT_TESTS_COMM_CHILD_H
 #define WEFT_TESTS_COMM_CHILD_H
 
@@ -7,8 +7,8 @@
 
 #include "vm/comm/world.h"
 
-/* Does what `what` names ("scenes", "cut", "raw", "abort", "die"); true if nothing was
- * wrong. */
+/* Runs the scenarios named `what` ("scenes", "cut", "raw", "abort", "die"); true if no
+ * error was found. */
 bool comm_child(World *w, const char *what);
 
 #endif

@@ -1,5 +1,4 @@
-/* comm_world.c - see comm_world.h; and a reference for collectives, element by element.
- */
+/* comm_world.c - see comm_world.h; and an element-wise reference for collectives. */
 #include "comm_world.h"
 
 #include <check.h>

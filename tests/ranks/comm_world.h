@@ -1,5 +1,5 @@
 /* comm_world.h - runs a function on every rank of a local world, one thread each, and
- * fails the test with what the first failing rank noted. Check's own assertions may only
+ * fails the test with the first rank's recorded failure. Check's own assertions may only
  * be used on the main thread. */
 #ifndef WEFT_TESTS_COMM_WORLD_H
 #define WEFT_TESTS_COMM_WORLD_H
@@ -11,7 +11,7 @@
 typedef struct Peer {
   int rank, n;
   bool exact;          /* sums have the bits of group order, */
-  uint64_t exact_from; /* or those of so many bytes and more; 0: no others */
+  uint64_t exact_from; /* or do from this many bytes on; 0: no */
   Comm c;
   weft_error e;
   void *arg;
@@ -19,11 +19,11 @@ typedef struct Peer {
 } Peer;
 
 typedef struct Setup {
-  int n, in_flight, nhandle, ngroup; /* every rank is a peer of all others */
-  /* Fills the world ranks of a group of `rank`, returns how many; NULL: all ranks. */
+  int n, in_flight, nhandle, ngroup; /* every rank exchanges data with all others */
+  /* Fills the world ranks of a group of `rank`, returns their number; NULL: all ranks. */
   int (*members)(int rank, int n, int group, int *out);
   const weft_alloc *alloc;
-  World **world; /* where to put the world for the function, or NULL */
+  World **world; /* where to store the world for the function, or NULL */
 } Setup;
 
 enum { MAX_RANKS = 64, MAX_GROUPS = 8 };
@@ -35,7 +35,7 @@ typedef struct Needs {
 const CommNeeds *setup_needs(const Setup *s, int rank, Needs *room);
 void comm_world(const Setup *s, void (*fn)(Peer *p), void *arg);
 
-/* Starts, waits, or both; true if all went well. */
+/* Start, wait, or both; true if all succeeded. */
 bool op_start(Peer *p, int handle, CommOp op);
 bool op_wait(Peer *p, int handle);
 bool op_run(Peer *p, CommOp op);

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The door is open as long as anybody has it. */
+/* The listening socket stays open as long as any process holds it. */
 static void child(const Rendezvous *m, int door, int out,
                   bool (*fn)(const Rendezvous *, const void *), const void *arg) {
   if (m->door < 0) close(door);
@@ -20,14 +20,14 @@ static void child(const Rendezvous *m, int door, int out,
   _exit(ok ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
-/* A process that was stopped ends when all others have. */
+/* Kills a stopped process when all others have ended. */
 static void kill_stopped(const pid_t *pid, int n) {
   siginfo_t info[FORKED_MOST] = {{0}};
   int left = 0;
   for (int i = 0; i < n; i++) {
     int options = WEXITED | WSTOPPED | WNOHANG | WNOWAIT;
     if (waitid(P_PID, (id_t)pid[i], &info[i], options)) info[i].si_pid = 0;
-    left += info[i].si_pid == 0; /* it still runs */
+    left += info[i].si_pid == 0; /* still running */
   }
   for (int i = 0; i < n && !left; i++)
     if (info[i].si_code == CLD_STOPPED) kill(pid[i], SIGKILL);

@@ -1,5 +1,5 @@
-/* forked_ranks.h - runs a function in processes of their own that meet on this machine,
- * and catches what they say. */
+/* forked_ranks.h - runs a function in child processes that rendezvous on this machine,
+ * and captures their output. */
 #ifndef WEFT_TESTS_FORKED_H
 #define WEFT_TESTS_FORKED_H
 
@@ -12,7 +12,8 @@ typedef struct Forked {
   char text[16384];      /* all that was printed */
 } Forked;
 
-/* `fn` gets where to meet, with the rank; true is exit code 0. Checks nothing. */
+/* `fn` gets the rendezvous and the rank; true gives exit code 0. Checks nothing
+ * itself. */
 Forked forked(int n, bool (*fn)(const Rendezvous *m, const void *arg), const void *arg);
 
 #endif

@@ -34,7 +34,7 @@ static const char plan[] =
 static const struct Way {
   const char *name;
   int ranks;          /* of the plan */
-  bool procs, mpirun; /* who starts them; neither: threads of one process */
+  bool procs, mpirun; /* launcher; neither: threads of one process */
 } ways[KILLED_WAYS] = {
     {"virtual ranks", 2, false, false}, {"--procs 2", 2, true, false},
     {"--procs 4", 4, true, false},      {"mpirun -n 2", 2, false, true},
@@ -53,8 +53,7 @@ typedef struct Killed {
   double longest;  /* seconds from a kill to the end of the last process */
 } Killed;
 
-/* After a kill, for all others to end: what processes promise, on a machine that does
- * other things. */
+/* Time for all other processes to end after a kill, on a busy machine. */
 static const double DEADLINE_S = 60;
 
 /* ---- processes ---- */
@@ -70,7 +69,7 @@ static int put(const char **args, int n, const char *const *more) {
 static pid_t start(const Killed *k, const char *const *more) {
   char ranks[16], dp[16];
   const char *args[WORDS] = {NULL};
-  /* What MPI keeps until the end is no leak of weft's. */
+  /* Memory that MPI keeps until exit is not a leak of weft. */
   const char *const mpirun[] = {
       "env", "ASAN_OPTIONS=detect_leaks=0", "mpirun", "--oversubscribe", "-n", ranks,
       NULL};
@@ -106,12 +105,12 @@ static int wait_for(pid_t pid) {
 
 typedef struct Losses {
   double *of; /* by step */
-  bool *has;  /* which of them there are */
+  bool *has;  /* which of them exist */
   int64_t n;  /* steps, at most LOSSES_MAX */
 } Losses;
 enum { LOSSES_MAX = 1 << 20 };
 
-/* Each line of a log that is whole; false if a step has two losses. */
+/* Reads the complete lines of a log; false if a step has two losses. */
 static bool read_losses(const Killed *k, const char *path, Losses *to) {
   char line[4096];
   FILE *f = fopen(path, "r");
@@ -135,7 +134,7 @@ static bool read_losses(const Killed *k, const char *path, Losses *to) {
   return ok;
 }
 
-/* ---- what may be left ---- */
+/* ---- files that may be left ---- */
 
 static bool clean(const Killed *k) {
   bool ok = true;
@@ -154,7 +153,7 @@ static void skipped(void *ud, const char *name, const weft_error *why) {
   text_printf(k->report, "%s is not whole: %s: %s\n", name, why->file, why->text);
 }
 
-/* The latest checkpoint, not an older one that a run may go back to. */
+/* The latest checkpoint must be whole; falling back to an older one does not count. */
 static bool latest_is_whole(Killed *k) {
   Arena *a = arena_new(NULL);
   Ckpt *c = NULL;
@@ -167,7 +166,7 @@ static bool latest_is_whole(Killed *k) {
   return st == WEFT_OK && k->report->n == said;
 }
 
-/* ---- moments ---- */
+/* ---- moments of kills ---- */
 
 static off_t size_of(const char *path) {
   struct stat st;
@@ -183,9 +182,8 @@ static bool writes(const Killed *k) {
   return found;
 }
 
-/* Some are killed wherever they are then, mostly while they begin or load; others are let
- * come to a step of their own; the rest is killed while files are written, or soon after.
- */
+/* A third is killed at random times, mostly during start or load; a third after a random
+ * step; the rest while files are written, or soon after. */
 static void wait_a_moment(const Killed *k, const Rng *rng, int i) {
   off_t before = size_of(k->log);
   uint32_t more = rng_u32(rng, (uint64_t)i);
@@ -205,7 +203,7 @@ static void write_plan(const Killed *k) {
   if (f) fputs(plan, f), fclose(f);
 }
 
-/* One that has not begun yet cannot be killed: it is the launcher then. */
+/* A rank that has not started yet cannot be killed: kills the launcher instead. */
 static Victim strike(Killed *k, pid_t launcher, const Rng *rng, int i) {
   bool ranks = k->way->procs || k->way->mpirun;
   Victim who = ranks ? (Victim)(i / 3 % VICTIMS) : LAUNCHER;
@@ -218,7 +216,7 @@ static Victim strike(Killed *k, pid_t launcher, const Rng *rng, int i) {
   return who;
 }
 
-/* All are gone, in time. */
+/* Waits until all processes have ended, in time. */
 static bool all_end(Killed *k, pid_t launcher, int *status) {
   double begun = now_s();
   bool gone = false;
@@ -257,7 +255,7 @@ static bool kill_one(Killed *k, const Rng *rng, int i) {
   return ok;
 }
 
-/* Goes on once more, so far that all that was taken is taken again or checked. */
+/* Resumes once more, so far that every step is repeated or checked. */
 static bool finish(const Killed *k, int64_t steps, const char *log, bool resume) {
   char number[32];
   snprintf(number, sizeof number, "%lld", (long long)steps);

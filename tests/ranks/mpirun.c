@@ -9,7 +9,7 @@
 
 #include "vm/comm/world.h"
 
-/* As root mpirun wants to be told twice. Sanitizers report the MPI library's own
+/* mpirun needs two options to run as root. Sanitizers report the MPI library's own
  * leaks. */
 MpirunOutcome mpirun(const char *child, const char *what) {
   MpirunOutcome o = {0};

@@ -1,4 +1,4 @@
-/* mpirun.h - runs this binary under mpirun and catches what it says. */
+/* mpirun.h - runs this binary under mpirun and captures its output. */
 #ifndef WEFT_TEST_MPIRUN_H
 #define WEFT_TEST_MPIRUN_H
 
@@ -13,8 +13,8 @@ typedef struct MpirunOutcome {
 
 /* All ranks get the arguments `child` (see main.c) and `what`. */
 MpirunOutcome mpirun(const char *child, const char *what);
-/* False, with the reason on stdout, if there is nothing to test. A module that is there
- * must open. */
+/* False, with the reason on stdout, if MPI is not built or installed. A module that
+ * exists must open. */
 bool mpirun_present(void);
 
 #endif

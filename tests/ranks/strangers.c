@@ -18,11 +18,11 @@ typedef struct Crowd {
   const void *message;
   size_t size;
   struct pollfd *fd;
-  size_t *heard; /* bytes */
+  size_t *heard; /* bytes received per connection */
 } Crowd;
 
-/* A question, and a reply that is a refusal, if it speaks as a rank does; who is let in
- * hears a table, too. */
+/* The most that may be received: a question, and a refusal if it sends a rank's message.
+ * An accepted rank would receive a table, too. */
 static size_t most_heard(Kind k) {
   bool speaks = k == HALF || k == FORGED;
   return sizeof(Question) + (speaks ? 4 + NET_TEXT + 2 * NONCE + 2 * SHA256_BYTES : 0);
@@ -35,10 +35,11 @@ static void fail(const char *what) {
 }
 
 static void say(int fd, const void *p, size_t n) {
-  if (send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return; /* it was sent away */
+  if (send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    return; /* the connection was closed */
 }
 
-/* What the i-th says at first. */
+/* Sends the first bytes of connection i. */
 static void begin(const Crowd *c, int i) {
   char garbage[300];
   int fd = c->fd[i].fd;
@@ -63,7 +64,7 @@ static void connect_one(const Crowd *c, int i) {
   begin(c, i);
 }
 
-/* One who is sent away stays away. */
+/* A closed connection is not opened again. */
 static void go_on(Crowd *c, int i) {
   static const char zeros[4096];
   char chunk[4096];

@@ -1,6 +1,6 @@
-/* strangers.h - a process that comes to a listening socket as no rank does: many
- * connections at a time that say nothing, something else, half of what is expected, or
- * never stop. */
+/* strangers.h - a process that connects to a listening socket without being a rank: many
+ * connections at a time that send nothing, garbage, half of a message, or endless
+ * data. */
 #ifndef WEFT_TESTS_STRANGERS_H
 #define WEFT_TESTS_STRANGERS_H
 
@@ -10,16 +10,16 @@
 
 typedef struct Strangers {
   pid_t pid;
-  int out; /* what the process tells */
+  int out; /* reads the process's result */
 } Strangers;
 
-/* As many connections to this port, which stay. Comes back when all are there. `message`:
- * a first message whose hash is wrong, of which some send a half. */
+/* Opens n connections to this port and keeps them; returns when all exist. `message`: a
+ * first message with a wrong HMAC, of which some send half. */
 Strangers strangers_begin(int port, int n, const void *message, size_t size);
-/* Ends them. False, with why, if one of them was told more than a question and a refusal.
- */
+/* Ends them. False, with the reason, if one of them received more than a question and a
+ * refusal. */
 bool strangers_end(Strangers *s, char why[NET_TEXT]);
-/* Whether one process may have so many connections here; says so if not. */
+/* True if a process may open this many connections here; prints a reason if not. */
 bool strangers_fit(int n);
 
 #endif

@@ -1,5 +1,5 @@
-/* attention_graph_eval.h - a table of kernels/cuda/cudnn/attention_graph.h on operands of
- * the reference. */
+/* attention_graph_eval.h - evaluates a table of kernels/cuda/cudnn/attention_graph.h on
+ * operands of the reference. */
 #ifndef WEFT_TESTS_GRAPH_EVAL_H
 #define WEFT_TESTS_GRAPH_EVAL_H
 

@@ -20,7 +20,7 @@ int64_t graph_count(const AgTensor *t) {
   return t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
 }
 
-/* The i-th place of a tensor in the order of its dimensions. */
+/* The index of element i of a tensor in dimension order. */
 static Index nth(const AgTensor *t, int64_t i) {
   Index x;
   for (int k = 3; k >= 0; k--) {
@@ -30,7 +30,7 @@ static Index nth(const AgTensor *t, int64_t i) {
   return x;
 }
 
-/* The element of m that belongs to place x of a tensor with the dimensions of `of`. */
+/* The element of m broadcast to index x of a tensor with the dimensions of `of`. */
 static double *element(const Memory *m, const AgTensor *of, Index x) {
   int64_t at = 0;
   for (int k = 0; k < 4; k++) at += x.at[k] * m->t->dim[k] / of->dim[k] * m->t->stride[k];
@@ -107,9 +107,9 @@ static void evaluate(const AgNode *n, Memory *m) {
   }
 }
 
-/* ---- all of it ---- */
+/* ---- the whole graph ---- */
 
-/* The nearest number that the type has. */
+/* Rounds to the type. */
 static double rounded(AgType type, double x) {
   if (type != AG_BF16 && type != AG_F32) return x;
   return type == AG_F32 ? (double)(float)x : (double)bf16_to_f32(bf16_from_f32((float)x));

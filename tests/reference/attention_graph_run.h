@@ -1,6 +1,5 @@
-/* attention_graph_run.h - evaluates a table of kernels/cuda/cudnn/attention_graph.h as it
- * stands, in f64, one element at a time: of the ops it knows what their names say and no
- * more. */
+/* attention_graph_run.h - evaluates a table of kernels/cuda/cudnn/attention_graph.h
+ * literally, in f64, element by element, from the meaning of the ops' names only. */
 #ifndef WEFT_TESTS_GRAPH_RUN_H
 #define WEFT_TESTS_GRAPH_RUN_H
 
@@ -13,9 +12,9 @@ extern "C" {
 enum { GRAPH_RIGHT = -1 };
 
 int64_t graph_count(const AgTensor *t);
-/* Each tensor has memory of its own, laid out by its strides: those that no op gives are
- * there, all others are written; with `rounds` as their types can hold them. What op
- * `wrong` gives is spoiled; with GRAPH_RIGHT none is. */
+/* Each tensor has memory of its own with its strides: graph inputs are filled, all others
+ * are written; `rounds`: rounded to their types. The result of op `wrong` is spoiled;
+ * GRAPH_RIGHT: none. */
 void graph_run(const AttentionGraph *g, double *const memory[], bool rounds, int wrong);
 
 #ifdef __cplusplus

@@ -30,13 +30,13 @@ static const KernelSet cpu = {.name = "cpu",
                               .device = {.vt = &device_cpu},
                               .threads = 1};
 
-/* The worst of the cases of an op. */
+/* The worst case of an op. */
 typedef struct Worst {
   double cuda, cpu; /* f32, norm-wise from f64 */
   double roundings; /* bf16, between them, or less than 0: no result is bf16 */
 } Worst;
 
-/* Of finite numbers; nothing of what is nothing. */
+/* Relative to the norm of finite numbers; 0 if that is 0. */
 static double norm_wise(const KTensor *t, const double *want, int64_t n) {
   double diff = 0, norm = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -64,7 +64,7 @@ static void look(Problem *p, bool adds, DType type, Worst *w) {
   kernel_free(p, &b);
 }
 
-/* Overwriting and adding, in both types, with several numbers. */
+/* Overwriting and accumulating, in both types, with several seeds. */
 static void case_of(const KernelCase *c, const GradCase *g, uint64_t seed, Worst *all) {
   static const DType types[] = {DT_F32, DT_BF16};
   for (int k = 0; k < 4 * SEEDS; k++) {
@@ -103,7 +103,7 @@ START_TEST(table) {
 }
 END_TEST
 
-/* A suite of its own: the margins of buffers are looked at by Check's means. */
+/* Runs as a suite of its own, because Check verifies the margins of buffers. */
 int exactness(void) {
   Suite *s = suite_create("exactness");
   TCase *tc = tcase_create("table");

@@ -1,4 +1,4 @@
-/* kernel_cases.c - the table of cases and how their numbers are made. */
+/* kernel_cases.c - the table of cases and the generation of their operands. */
 #include "kernel_cases.h"
 
 #include <ctype.h>
@@ -731,8 +731,8 @@ static int64_t value_count(const Value *x) {
   return n;
 }
 
-/* To the nearest number of the type: a bf16 has 8 significant bits, an f16 11 and nothing
- * below 2^-24. */
+/* Rounds to the nearest number of the type: a bf16 has 8 significant bits, an f16 11 and
+ * none below 2^-24. */
 static double rounded(double v, DType t) {
   if (t == DT_F32) return (float)v;
   if ((t != DT_BF16 && t != DT_F16) || v == 0 || !isfinite(v)) return v;
@@ -763,7 +763,7 @@ static void fill_starts(const Value *x, uint64_t *s) {
   }
 }
 
-/* Where the rows of each expert begin, and end; some have none. */
+/* Row offsets of the experts; some experts have no rows. */
 static void fill_offsets(Value *x, uint64_t *s) {
   int64_t n = value_count(x), each = 2 * x->limit / (n - 1);
   for (int64_t i = 1; i < n; i++) {
@@ -772,7 +772,7 @@ static void fill_offsets(Value *x, uint64_t *s) {
   }
 }
 
-/* Each choice in a row of its own from 0 on, in any order, elsewhere or nowhere. */
+/* A distinct row for each choice, in any order; some have none (elsewhere or dropped). */
 static void fill_rows(Value *x, uint64_t *s) {
   int64_t n = value_count(x), used = 0;
   for (int64_t i = 0; i < n; i++)
@@ -784,7 +784,7 @@ static void fill_rows(Value *x, uint64_t *s) {
   }
 }
 
-/* The same in the order of slots: place i of slot c is for position slots*(i+1)-1-c. */
+/* The same in slot order: index i of slot c has position slots*(i+1)-1-c. */
 static void fill_slots(Value *x, uint64_t *s) {
   int64_t T = x->dim[1], each = T / x->limit, n = value_count(x);
   double *to = calloc((size_t)n, sizeof *to);

@@ -52,7 +52,7 @@ typedef struct Problem {
   OpAttr attr;
   int index, nin, nout;
   Value in[KERNEL_MAX_IN], out[KERNEL_MAX_OUT];
-  bool adds; /* a result is a gradient of a parameter */
+  bool adds; /* a result is a parameter's gradient (accumulates) */
 } Problem;
 
 void problem_make(Problem *p, const KernelCase *c, DType dtype, uint64_t seed);
@@ -60,7 +60,7 @@ void problem_make(Problem *p, const KernelCase *c, DType dtype, uint64_t seed);
 void problem_grad(Problem *p, Problem *forward, const GradCase *g, const KernelCase *c,
                   DType dtype, uint64_t seed);
 void problem_free(Problem *p);
-/* The reference's view; results go to the problem's own arrays. */
+/* The problem as arguments of the reference; results go to the problem's own arrays. */
 RefArgs problem_ref(const Problem *p, bool accumulate);
 const char *op_title(int op);
 

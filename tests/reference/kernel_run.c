@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- typed buffers with a margin that nobody may touch ---- */
+/* ---- typed buffers with a guard margin ---- */
 
 enum { MARGIN = 64, MARK = 0xa5 };
 
@@ -20,7 +20,7 @@ void *kernel_typed(const Value *x) {
   return p;
 }
 
-/* Scratch of any content (here NaN) with a margin after it that stays as it is. */
+/* Scratch filled with NaN, with a guard margin behind it. */
 void *kernel_guarded(uint64_t bytes) {
   unsigned char *p = aligned_alloc(64, (bytes + 2 * MARGIN) / 64 * 64);
   memset(p, 0xff, bytes);
@@ -118,7 +118,8 @@ void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char
   double nothing = kernel_nothing(p);
   for (int i = 0; i < runs; i++) got[i] = kernel_run(set, p, 1 + i / 2, accumulate);
   if (set->like) like = kernel_run(set->like, p, 1, accumulate);
-  RefArgs ref = problem_ref(p, accumulate); /* may change operands: results in place */
+  RefArgs ref =
+      problem_ref(p, accumulate); /* evaluated first: results may overwrite operands */
   ref_ops[p->op](&ref);
   for (int i = 0; i < runs; i++) {
     snprintf(what, sizeof what, "%s: %s %s, %d thread(s)%s", set->name, op_title(p->op),
@@ -143,7 +144,7 @@ static bool same_shape(const Value *a, const Value *b) {
          memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->ndim) == 0;
 }
 
-/* All that may be, at once. */
+/* Puts all results in place that may be, at once. */
 static void hold_in_place(const KernelSet *set, const Problem *p, bool *tried) {
   Problem q = *p;
   int n = 0;
@@ -152,7 +153,8 @@ static void hold_in_place(const KernelSet *set, const Problem *p, bool *tried) {
     if (!op_place_is(r, p->op, &p->attr) || !place_is_free(r) || r->other >= p->nin)
       continue;
     if (!same_shape(&q.out[r->result], &q.in[r->other])) continue;
-    if (q.out[r->result].alias >= 0) continue; /* compared with the reference there */
+    if (q.out[r->result].alias >= 0)
+      continue; /* in place in the case itself: compared with the reference there */
     q.out[r->result].alias = r->other;
     tried[k] = true, n++;
   }
@@ -190,7 +192,7 @@ void kernel_places_hold(const KernelSet *set, const DType *types, int ntype) {
       }
     }
   for (int k = 0; k < op_places; k++) {
-    bool kernel = op_place[k].op != OP_all_reduce; /* which is no kernel */
+    bool kernel = op_place[k].op != OP_all_reduce; /* a collective, no kernel */
     ck_assert_msg(tried[k] || !kernel || !place_is_free(&op_place[k]),
                   "no case of %s has result %d over %d", op_title(op_place[k].op),
                   op_place[k].result, op_place[k].other);

@@ -53,7 +53,7 @@ KernelDifference kernel_difference(const KTensor *t, DType type, const double *w
       norm += want[j] * want[j];
       largest = fmax(largest, fabs(want[j]));
     }
-    if (same) continue; /* infinities too */
+    if (same) continue; /* also for infinities */
     if (!isfinite(got) || !isfinite(want[j])) {
       if (d.odd < 0) d.odd = j;
       continue;
@@ -68,7 +68,7 @@ KernelDifference kernel_difference(const KTensor *t, DType type, const double *w
   return d;
 }
 
-/* The distance of numbers of bf16 around x. */
+/* The spacing of bf16 numbers around x. */
 static double unit_at(double x) {
   int e;
   frexp(fmax(fabs(x), 0x1p-126), &e);
@@ -91,14 +91,14 @@ double kernel_roundings(const KTensor *a, const KTensor *b) {
   return most;
 }
 
-/* What attention sums in bf16 are products of probabilities that were rounded to it. */
+/* Attention in bf16 sums products of probabilities that are rounded to bf16. */
 bool kernel_cuda_coarse(const Problem *p, int result) {
   bool forward = p->op == OP_attention || p->op == OP_attention_part;
   bool back = p->op == OP_attention_dx || p->op == OP_attention_part_dx;
   return back || (forward && result == 0);
 }
 
-/* Of one token the difference that makes dq cancels, but for its rounding. */
+/* For a single token the difference in dq cancels up to rounding. */
 double kernel_nothing(const Problem *p) {
   bool cancels = p->op == OP_attention_dx || p->op == OP_attention_part_dx;
   return cancels ? 1e-6 : 0;

@@ -47,7 +47,7 @@ static double score(const RefArgs *a, const double *l, int64_t n, int64_t i) {
   return a->attr->score == SCORE_SIGMOID ? sigmoid(l[i]) : exp(l[i]) / exps(l, n);
 }
 
-/* How many of v[] come before v[i]: are larger, or equal and earlier. */
+/* The rank of v[i] in descending order; of equal ones the earlier is first. */
 static int64_t place_of(const double *v, int64_t n, int64_t i) {
   int64_t before = 0;
   for (int64_t j = 0; j < n; j++) before += v[j] > v[i] || (v[j] == v[i] && j < i);
@@ -140,7 +140,7 @@ static void router_loss(RefArgs *a) {
     OUT(0)[0] += row_loss(a, IN(0) + r * n, n);
 }
 
-/* By differences of high order: the formula stands in the kernels. */
+/* By high-order finite differences, independent of the kernels' formula. */
 static void router_loss_dx(RefArgs *a) {
   static const double at[] = {1, 2, 3}, by[] = {0.75, -0.15, 1.0 / 60};
   int64_t n = a->in[0].dim[1];
@@ -158,9 +158,9 @@ static void router_loss_dx(RefArgs *a) {
   }
 }
 
-/* ---- to the experts and back ---- */
+/* ---- dispatch and combine ---- */
 
-/* Whether two choices have a limit in common. */
+/* True if two choices share a capacity limit. */
 static bool share_limit(const RefArgs *a, int64_t i, int64_t j) {
   const OpAttr *at = a->attr;
   int64_t each = ref_count(&a->in[1]) / MAX(at->n, 1);
@@ -169,7 +169,7 @@ static bool share_limit(const RefArgs *a, int64_t i, int64_t j) {
   return i / each == j / each && floor(IN(1)[i] / of) == floor(IN(1)[j] / of);
 }
 
-/* The mean of those that have one in common, times the factor. */
+/* The mean number of choices per limit, times the factor. */
 static double limit(const RefArgs *a) {
   const OpAttr *at = a->attr;
   double n = (double)ref_count(&a->in[1]);
@@ -225,7 +225,7 @@ static void expert_ends(RefArgs *a) {
   }
 }
 
-/* Row by row, in the order in which they lie one after the other. */
+/* Moves rows one by one, in their order. */
 static void regroup(RefArgs *a) {
   bool inverse = a->attr->inverse;
   int64_t p = a->in[1].dim[0], e = a->in[1].dim[1], row = 0;

@@ -18,7 +18,7 @@ int64_t ref_count(const RefTensor *t) {
 static int64_t last(const RefTensor *t) { return t->dim[t->ndim - 1]; }
 static int64_t rows(const RefTensor *t) { return ref_count(t) / last(t); }
 
-/* Results that are gradients of parameters start from 0 or from what is there. */
+/* Gradients of parameters start from 0 or accumulate. */
 static void start(RefArgs *a, int out) {
   if (a->accumulate) return;
   for (int64_t i = 0; i < ref_count(&a->out[out]); i++) OUT(out)[i] = 0;
@@ -141,7 +141,8 @@ static void split(RefArgs *a) {
     OUT(i % n / c)[i / n * c + i % c] = IN(0)[i];
 }
 
-/* The angle per position of pair i of a head, with Llama 3's change of long waves. */
+/* The angle per position of pair i of a head, with Llama 3's scaling of long
+ * wavelengths. */
 static double frequency(const OpAttr *at, int i, int d) {
   double f = pow(at->theta, -2.0 * i / d);
   if (at->rope_factor == 0) return f;
@@ -150,7 +151,8 @@ static double frequency(const OpAttr *at, int i, int d) {
     slow = fmin(fmax(slow, 0), 1);
     return slow * (f / at->rope_factor) + (1 - slow) * f;
   }
-  double turns = at->rope_original * f / (2 * M_PI); /* in the original context */
+  double turns =
+      at->rope_original * f / (2 * M_PI); /* rotations within the original context */
   if (turns > at->rope_high) return f;
   if (turns < at->rope_low) return f / at->rope_factor;
   double keep = (turns - at->rope_low) / (at->rope_high - at->rope_low);
@@ -178,7 +180,7 @@ static void rope(RefArgs *a) {
         if (at->inverse) angle = -angle;
         int64_t p = r * n + h * d + at->rotary_from + (at->interleaved ? 2 * i : i);
         int64_t q = at->interleaved ? p + 1 : p + turn / 2;
-        double u = IN(0)[p], v = IN(0)[q]; /* the result may lie there */
+        double u = IN(0)[p], v = IN(0)[q]; /* read first: the result may be in place */
         OUT(0)[p] = scale * (u * cos(angle) - v * sin(angle));
         OUT(0)[q] = scale * (v * cos(angle) + u * sin(angle));
       }
@@ -192,7 +194,7 @@ static void rope_pair(RefArgs *a) {
   }
 }
 
-/* Between the columns of wide rows and rows of their own. */
+/* Copies between columns of wide rows and dense rows. */
 static void from_columns(const RefTensor *wide, int64_t column, const RefTensor *part) {
   for (int64_t i = 0, n = last(part); i < ref_count(part); i++)
     part->v[i] = wide->v[i / n * last(wide) + column + i % n];
@@ -228,8 +230,8 @@ static void rope_qkv_dx(RefArgs *a) {
   }
 }
 
-/* Element i of the whole is where in the first part, or (negative, from -1 on) in the
- * second, which may be the same for all heads. */
+/* Element i of the whole is at this index of the first part or, if negative (from -1 on),
+ * of the second, which may be shared by all heads. */
 static int64_t head_place(const OpAttr *at, int64_t heads, bool shared, int64_t i) {
   int64_t d = at->head_dim, p = at->head_part, head = i / d, c = i % d;
   if (c < p) return head * p + c;
@@ -258,7 +260,7 @@ static void join_heads(RefArgs *a) {
   }
 }
 
-/* One query of attention: where things lie, and the keys that it sees. */
+/* One query of attention: indices, and the range of keys that it sees. */
 typedef struct Query {
   int64_t d, e, H, K, T, keys, b, t, h, from, at; /* at: its position; T: queries */
   const int64_t *key_at;                          /* positions of the keys */
@@ -287,16 +289,17 @@ static bool sees(const Query *q, int64_t key) {
   return q->key_at[key] >= q->from && q->key_at[key] <= q->at;
 }
 
-/* The position of row i of `rows` of a sequence of T: of 2n runs piece p has the p-th
- * from the front and, behind it, the p-th from the back; without zigzag the p-th of n. */
+/* The position of row i of `rows` of a sequence of T: of 2n runs, piece p has the p-th
+ * from the front and then the p-th from the back (zigzag); without zigzag the p-th of
+ * n. */
 static int64_t position(const RefArgs *a, int64_t T, int64_t rows, int64_t p, int64_t i) {
   int64_t half = a->attr->mirror ? rows / 2 : rows;
   if (rows == T) return i;
   return i < half ? p * half + i : T - (p + 1) * half + i - half;
 }
 
-/* Documents that are cut by themselves: positions and starts of the rows of sequence b in
- * the order of slots, in which those of a document follow each other. */
+/* Documents with a zigzag of their own: positions and starts of the rows of sequence b in
+ * slot order, where a document's rows are contiguous. */
 static void map_documents(const RefArgs *a, int starts, int64_t b, int64_t T, int64_t *at,
                           int64_t *from) {
   for (int64_t y = 0; y < T; y++) {
@@ -366,7 +369,7 @@ static void attention(RefArgs *a) {
 }
 static void attention_part(RefArgs *a) { attention(a); }
 
-/* Head h, of size d, of row r of what is kept. */
+/* Head h, of size d, of row r of the KV cache. */
 static double *kept_row(RefArgs *a, int out, int64_t b, int64_t r, int64_t h, int64_t d) {
   int64_t rows = a->out[out].dim[1], width = a->out[out].dim[2];
   return OUT(out) + (b * rows + r) * width + h * d;
@@ -395,7 +398,7 @@ static void attention_step(RefArgs *a) {
   }
 }
 
-/* Whether column c of the logits of this rank is in the vocabulary; *global is its id. */
+/* True if column c of this rank's logits is in the vocabulary; *global is its id. */
 static bool is_word(const RefArgs *a, int64_t c, int64_t *global) {
   *global = c + (a->attr->cut ? a->index * last(&a->in[0]) : 0);
   return *global < a->attr->vocab;
@@ -430,7 +433,7 @@ static void ce_stats(RefArgs *a) {
   ce_sum(&sum);
 }
 
-/* Columns are attr.n, not those of an operand. */
+/* The number of columns is attr.n, not an operand's. */
 static void ce_shift(RefArgs *a) {
   for (int64_t r = 0; r < ref_count(&a->in[1]); r++) {
     int64_t first = a->attr->cut ? (int64_t)a->index * a->attr->n : 0;

@@ -1,5 +1,5 @@
 /* reference_ops.h - the reference of every op: plain loops in f64, written from the
- * formulas alone. Operands are arrays of double whatever their type is elsewhere. */
+ * formulas alone. Operands are arrays of double for every type. */
 #ifndef WEFT_TESTS_REF_H
 #define WEFT_TESTS_REF_H
 
@@ -11,8 +11,9 @@ typedef struct RefTensor {
   int64_t dim[MAX_DIM];
 } RefTensor;
 
-/* What the gradients of attention are: the sums; the sums of their terms' sizes; the same
- * with sizes also where terms are differences, on which rounding of f32 depends. */
+/* What the gradients of attention return: the sums; sums of their terms' magnitudes; or
+ * the same with magnitudes also for differences within terms, which bound the rounding in
+ * f32. */
 typedef enum { REF_SUMS, REF_SIZES, REF_PARTS } RefMode;
 
 typedef struct RefArgs {

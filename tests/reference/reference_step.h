@@ -1,9 +1,9 @@
-/* reference_step.h - a part of reference_ops.c: the reference of changes of placement,
- * and of what runs once a step. */
+/* reference_step.h - a part of reference_ops.c: conversions of placement, and the ops
+ * that run once a step. */
 #ifndef WEFT_TESTS_REF_STEP_H
 #define WEFT_TESTS_REF_STEP_H
 
-/* ---- changes of placement ---- */
+/* ---- conversions of placement ---- */
 
 /* Where element i of piece p of a dimension of length l0 comes from; -1: padding. */
 static int64_t source(const RefArgs *a, int64_t p, int64_t i, int64_t l0, int64_t l) {
