@@ -366,8 +366,7 @@ const FuzzTarget *fuzz_target(int i) { return i < LEN(targets) ? &targets[i] : N
 
 static double seconds(void) {
   struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID,
-                &t); /* CPU time, as other processes may use the machine */
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* others may use the machine */
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 

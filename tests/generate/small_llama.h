@@ -16,12 +16,11 @@ typedef struct ToyOptions {
   MoeDispatcher dispatcher;
   float bound, capacity; /* of permute, as the next two */
   int drop;              /* DROP_x */
-  int senders,
-      owners;       /* on one rank: simulates this many source ranks, and expert ranks */
-  bool keep_router; /* moe.ignore_router_for_ac */
-  bool fused;       /* gate and up of an expert are one weight */
-  float aux, z;     /* coefficients of router_loss; both 0: there is none */
-  bool packed;      /* token 3 ends a document */
+  int senders, owners;   /* on one rank: simulated source ranks, expert ranks */
+  bool keep_router;      /* moe.ignore_router_for_ac */
+  bool fused;            /* gate and up of an expert are one weight */
+  float aux, z;          /* coefficients of router_loss; both 0: there is none */
+  bool packed;           /* token 3 ends a document */
   int micro, microbatches, seq;
   int rounds;        /* 0: 1 */
   bool whole_logits; /* no loss_parallel */

@@ -35,8 +35,7 @@ static void fail(const char *what) {
 }
 
 static void say(int fd, const void *p, size_t n) {
-  if (send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-    return; /* the connection was closed */
+  if (send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return; /* it was closed */
 }
 
 /* Sends the first bytes of connection i. */

@@ -118,8 +118,7 @@ void kernel_agrees(const KernelSet *set, Problem *p, bool accumulate, const char
   double nothing = kernel_nothing(p);
   for (int i = 0; i < runs; i++) got[i] = kernel_run(set, p, 1 + i / 2, accumulate);
   if (set->like) like = kernel_run(set->like, p, 1, accumulate);
-  RefArgs ref =
-      problem_ref(p, accumulate); /* evaluated first: results may overwrite operands */
+  RefArgs ref = problem_ref(p, accumulate); /* first: results may overwrite operands */
   ref_ops[p->op](&ref);
   for (int i = 0; i < runs; i++) {
     snprintf(what, sizeof what, "%s: %s %s, %d thread(s)%s", set->name, op_title(p->op),
@@ -153,8 +152,7 @@ static void hold_in_place(const KernelSet *set, const Problem *p, bool *tried) {
     if (!op_place_is(r, p->op, &p->attr) || !place_is_free(r) || r->other >= p->nin)
       continue;
     if (!same_shape(&q.out[r->result], &q.in[r->other])) continue;
-    if (q.out[r->result].alias >= 0)
-      continue; /* in place in the case itself: compared with the reference there */
+    if (q.out[r->result].alias >= 0) continue; /* in place in the case itself */
     q.out[r->result].alias = r->other;
     tried[k] = true, n++;
   }

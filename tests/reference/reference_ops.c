@@ -151,8 +151,7 @@ static double frequency(const OpAttr *at, int i, int d) {
     slow = fmin(fmax(slow, 0), 1);
     return slow * (f / at->rope_factor) + (1 - slow) * f;
   }
-  double turns =
-      at->rope_original * f / (2 * M_PI); /* rotations within the original context */
+  double turns = at->rope_original * f / (2 * M_PI); /* in the original context */
   if (turns > at->rope_high) return f;
   if (turns < at->rope_low) return f / at->rope_factor;
   double keep = (turns - at->rope_low) / (at->rope_high - at->rope_low);

@@ -224,8 +224,7 @@ static weft_status read_members(const Reader *r, Manifest *m) {
   int64_t version, world;
   uint64_t id;
   TRY(get_int(r, r->doc, "version", 0, INT32_MAX, &version));
-  if (version !=
-      CKPT_VERSION) /* it may be intact, so no older checkpoint is used instead */
+  if (version != CKPT_VERSION) /* it may be intact: use no older checkpoint instead */
     return err_file(r->e, WEFT_EUSAGE, r->path, 0,
                     "is of version %lld; this weft reads version %d", (long long)version,
                     CKPT_VERSION);

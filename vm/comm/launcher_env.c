@@ -7,8 +7,7 @@
 
 typedef struct Launcher {
   const char *name, *rank, *size, *local;
-  const char
-      *only_if; /* the launcher counts only if this variable is set; NULL: no condition */
+  const char *only_if; /* counts only if this variable is set; or NULL */
 } Launcher;
 
 /* Under salloc a shell sees SLURM_NTASKS, and an sbatch script also SLURM_PROCID,

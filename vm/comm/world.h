@@ -17,8 +17,7 @@ typedef struct WorldSetting {
 typedef struct WorldOptions {
   const struct Rendezvous *meet; /* rendezvous.h; NULL: none */
   int group_ctas, pair_ctas;     /* thread blocks of a GPU per communicator; 0: chosen */
-  const WorldSetting
-      *setting; /* for the backend's library, unless the environment sets it */
+  const WorldSetting *setting;   /* for its library, unless the environment sets it */
   int nsetting;
   /* Tests: called before each host message; true makes it fail. */
   bool (*fault)(void *ud);

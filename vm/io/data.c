@@ -227,8 +227,7 @@ weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labe
   int64_t at = d->begin + window(d, i) * d->seq;
   TRY(d->source->ids(d, at, d->seq, tokens, e));
   memcpy(labels, tokens + 1, (size_t)(d->seq - 1) * sizeof *labels);
-  labels[d->seq - 1] =
-      LABEL_DOCUMENT_END; /* the last label of a packed row; windows overwrite it below */
+  labels[d->seq - 1] = LABEL_DOCUMENT_END; /* stays so in packed rows */
   if (d->packed.size) return WEFT_OK;
   return d->source->ids(d, at + d->seq, 1, labels + d->seq - 1, e);
 }

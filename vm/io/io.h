@@ -41,8 +41,7 @@ typedef struct SafeTensors SafeTensors;
 typedef struct SafeTensor {
   const char *name, *file;
   const char *type; /* as in the file: "F32", "BF16", "F16", "I64", ... */
-  DType
-      dtype; /* f32, bf16, f16, f64, i32 as stored; else f32, converted by st_read_f32 */
+  DType dtype;      /* f32, bf16, f16, f64, i32 as stored; else f32 (st_read_f32) */
   int ndim;
   int64_t dim[8];
   const File *in;

@@ -11,9 +11,8 @@ typedef struct Cutter {
   int units, stages;
   uint64_t *before; /* [units + 1]: work of all earlier units */
   int shift;        /* before >> shift has SQUARE_BITS */
-  uint64_t
-      *best; /* [(stages + 1) * (units + 1)]: optimum for the first u units in s stages */
-  int *from; /* where the last of these stages begins */
+  uint64_t *best;   /* [(stages + 1) * (units + 1)]: of the first u units in s stages */
+  int *from;        /* where the last of these stages begins */
 } Cutter;
 
 static uint64_t work(const Cutter *c, int from, int to) {

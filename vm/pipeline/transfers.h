@@ -11,8 +11,7 @@ typedef struct Sends {
     int32_t edge;      /* in Units.edge */
     int32_t stage, mb; /* receiving stage and microbatch */
     int32_t handle;    /* of its receive */
-    int64_t
-        posted; /* time at which the receive is posted, on the clock of the timeline */
+    int64_t posted;    /* when its receive is posted, on the clock of the timeline */
   } * at;
   int n;
 } Sends;

@@ -114,8 +114,7 @@ INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, int64_t
                      DType t) {
   Keys y;
   y.at = span_of(&s->key, tile);
-  if (!w->dkv && !reaches(s, w->q0, y.at.pos))
-    return; /* without dkv, w has one query tile */
+  if (!w->dkv && !reaches(s, w->q0, y.at.pos)) return; /* w has one query tile */
   keys_of(s, w->b, tile, &y.rows);
   load_head(y.k, &a->in[K], t, s->qk, w->b, w->kv, y.at.row, y.at.n);
   load_head(y.v, &a->in[V], t, s->v, w->b, w->kv, y.at.row, y.at.n);

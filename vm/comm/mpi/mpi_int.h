@@ -57,9 +57,8 @@ int mpi_sum_move(MpiSum *s);
 typedef struct MpiWorld {
   const weft_alloc *alloc;
   int rank, size;
-  bool mine; /* this backend initialized MPI */
-  MPI_Comm
-      all; /* duplicates of the world communicator, apart from messages of other code: */
+  bool mine;         /* this backend initialized MPI */
+  MPI_Comm all;      /* duplicates of the world, apart from other code: */
   MPI_Comm p2p, raw; /* send and recv operations; host messages */
   MPI_Op half[2][2]; /* bf16, f16; by RedOp */
   uint64_t limit;    /* elements per MPI call */

@@ -21,12 +21,11 @@
 typedef struct NcclLine {
   ncclComm_t comm; /* NULL: no other member, or aborted */
   cudaStream_t queue;
-  int n, me;     /* members; this rank's index */
-  uint64_t *nth; /* operations begun, counted by the stream; GPU memory */
-  _Atomic uint64_t
-      *at;          /* progress word of the stream, see nccl_op.c; pinned host memory */
-  void *registered; /* registration handle; NULL: none */
-  char name[48];    /* "tp", "rank 0 to rank 3" */
+  int n, me;            /* members; this rank's index */
+  uint64_t *nth;        /* operations begun, counted by the stream; GPU memory */
+  _Atomic uint64_t *at; /* progress word, see nccl_op.c; pinned host memory */
+  void *registered;     /* registration handle; NULL: none */
+  char name[48];        /* "tp", "rank 0 to rank 3" */
 } NcclLine;
 
 typedef struct NcclHandle {
