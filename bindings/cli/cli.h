@@ -11,87 +11,62 @@
 #include "vm/base/json.h"
 #include "vm/draw/timeline_draw.h"
 
-/* Which options a verb takes. */
+/* The verbs as bits: which of them have an option. */
 enum {
-  OPT_JSON = 1,
-  OPT_PLAN = 2 /* --set, -D, --data, --memory */,
-  OPT_STEPS = 4,
-  OPT_THREADS = 8,
-  OPT_COMM = 16,
-  OPT_LOG = 32,
-  OPT_SHOW = 64 /* --rank, --logical, --offsets */,
-  OPT_CSV = 128,
-  OPT_TOLERANCE = 256,
-  OPT_RANKS = 512,
-  OPT_QUIET = 1024,
-  OPT_DRAW = 2048 /* --svg, --width */,
-  OPT_SCRIPT = 4096 /* what follows the file belongs to the script */,
-  OPT_DEVICE = 1 << 20,
-  OPT_TOKENIZE = 1 << 19 /* --out, --eot, --format */,
-  OPT_SWEEP = 8192 /* --csv FILE, --jsonl, --resume */,
-  OPT_EXPORT = 1 << 14 /* --dtype, --shard-size */,
-  OPT_FROM = 1 << 16,
-  OPT_SAMPLE = 1 << 15 /* from --ckpt to --greedy */,
-  OPT_TRACE = 1 << 17 /* --trace, --procs */,
-  OPT_LAUNCH = 1 << 18 /* --slurm, --mpirun, --torchrun */,
-  OPT_OUTPUT = 1 << 21 /* -o */,
-  OPT_IMPORT = 1 << 22 /* --model, --world, --set */
+#define VERB(ID, ...) INDEX_OF_##ID,
+#include "verbs.def"
+};
+enum {
+#define VERB(ID, ...) ON_##ID = 1 << INDEX_OF_##ID,
+#include "verbs.def"
+  EVERY_VERB = ~0,
+  /* Those that load the plan of the command line. */
+  PLAN_VERBS =
+      ON_RUN | ON_CHECK | ON_SHOW | ON_VERIFY | ON_SAMPLE | ON_REPL | ON_CKPT | ON_LAUNCH
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 256 };
 
 typedef struct Cli {
   const struct Verb *verb;
-  bool json, csv, comms, quiet, help, append;
-  const char *set[CLI_LIST], *define[CLI_LIST], *data[CLI_LIST + 1];
-  int nset, ndefine, ndata;
+#define FLAG(member, ...)    bool member;
+#define INTEGER(member, ...) int64_t member;
+#define NUMBER(member, ...)  double member;
+#define WORD(member, ...)    const char *member;
+#define LIST(member, name, shorter, on, n)                                               \
+  const char *member[CLI_LIST + 1];                                                      \
+  int n;
+#include "options.def"
   const char *arg[CLI_ARGS]; /* what is not an option */
   int narg;
-  char **script_argv; /* with OPT_SCRIPT: what follows the file */
+  char **script_argv; /* of a verb that takes a script: what follows it */
   int script_argc;
-  int64_t procs;
-  int64_t steps, threads, rank, ranks, width;      /* -1: not given */
-  double tolerance, memory;                        /* memory: GiB, 0: not given */
-  const char *ckpt, *weights, *tokens, *tokenizer; /* of what is sampled */
-  const char *prompt[CLI_LIST], *until[CLI_LIST];
-  int nprompt, nuntil;
-  int64_t max_tokens, top_k, seed; /* -1: not given */
-  double temperature, top_p;       /* 0: not given */
-  bool greedy;
-  bool slurm, mpirun, torchrun;
-  const char *trace, *output;
-  const char *model; /* of settings that name none: a preset or a folder */
-  int64_t world;     /* of settings that name none; 0: not given */
-  const char *comm, *device, *log, *tensorboard, *svg;
-  const char *csv_file, *jsonl;   /* of the rows of a sweep */
-  const char *from;               /* a plan that has written checkpoints */
-  const char *resume;             /* rows, or a checkpoint */
-  const char *out, *eot, *format; /* of tokenize */
-  const char *export, *dtype, *shard_size;
-  bool offsets;          /* places in the arena, in programs */
-  bool logical;          /* the graph as the model wrote it */
   bool cut_short;        /* Ctrl-C has ended a sweep, whose rows were kept */
   StopFlag *stop;        /* set by SIGINT; the second one ends the process */
   void (*heed)(int sig); /* as Ctrl-C; *stop is the signal's number */
   void (*listen)(void);  /* clears it: the next SIGINT is the first again */
 } Cli;
 
+typedef enum {
+  TAKES_NONE,
+  TAKES_ONE,
+  TAKES_MORE,
+  TAKES_SCRIPT,             /* and all that follows is the script's */
+  TAKES_SCRIPT_THEN_OPTIONS /* of the verb, up to --; words are the script's */
+} TakesArguments;
+
 typedef struct Verb {
-  const char *name, *args, *summary; /* more is in stdlib/help.lua */
-  unsigned options;
+  unsigned bit; /* ON_RUN ... */
+  const char *name;
+  TakesArguments takes;
+  const char *needs, *args, *summary; /* more is in stdlib/help.lua */
   int (*run)(Cli *cli, Arena *arena); /* returns the exit code */
 } Verb;
 
+#define VERB(ID, name, ...) int verb_##name(Cli *cli, Arena *arena);
+#include "verbs.def"
+
 struct lua_State;
-int verb_ckpt(Cli *cli, Arena *arena);
-int verb_check(Cli *cli, Arena *arena);
-int verb_doctor(Cli *cli, Arena *arena);
-int verb_import(Cli *cli, Arena *arena);
-int verb_launch(Cli *cli, Arena *arena);
-int verb_lua(Cli *cli, Arena *arena);
-int verb_sweep(Cli *cli, Arena *arena);
-int verb_repl(Cli *cli, Arena *arena);
-int verb_run(Cli *cli, Arena *arena);
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
 int launched_ranks(void); /* of all processes, else 1 */
@@ -111,10 +86,6 @@ struct Rendezvous;
  * set. */
 weft_status rendezvous_of_env(const struct LaunchInfo *info, const StopFlag *stop,
                               struct Rendezvous *out, weft_error *e);
-int verb_show(Cli *cli, Arena *arena);
-int verb_tokenize(Cli *cli, Arena *arena);
-int verb_verify(Cli *cli, Arena *arena);
-int verb_sample(Cli *cli, Arena *arena);
 
 /* ---- options.c ---- */
 /* Reads argv after the verb. WEFT_EUSAGE with a message. */

@@ -30,35 +30,9 @@ static void listen_again(void) {
 }
 
 static const Verb verbs[] = {
-    {"run", "PLAN.lua", "train",
-     OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_THREADS | OPT_COMM | OPT_DEVICE | OPT_LOG |
-         OPT_QUIET | OPT_EXPORT | OPT_TRACE,
-     verb_run},
-    {"check", "PLAN.lua", "find everything that is wrong with a plan, without running it",
-     OPT_JSON | OPT_PLAN | OPT_DEVICE | OPT_QUIET, verb_check},
-    {"show", "PLAN.lua [TOPIC]", "print what a plan means",
-     OPT_JSON | OPT_PLAN | OPT_DEVICE | OPT_SHOW | OPT_CSV | OPT_DRAW, verb_show},
-    {"verify", "PLAN.lua", "run a small version on one rank and on all, and compare",
-     OPT_JSON | OPT_PLAN | OPT_STEPS | OPT_DEVICE | OPT_RANKS | OPT_TOLERANCE,
-     verb_verify},
-    {"sample", "PLAN.lua", "continue a text, or tokens, with a trained model",
-     OPT_JSON | OPT_PLAN | OPT_THREADS | OPT_DEVICE | OPT_QUIET | OPT_SAMPLE,
-     verb_sample},
-    {"sweep", "SCRIPT.lua [args]", "run a script that judges many plans",
-     OPT_SCRIPT | OPT_SWEEP, verb_sweep},
-    {"repl", "[PLAN.lua]", "explore meshes and plans", OPT_PLAN, verb_repl},
-    {"lua", "SCRIPT.lua [args]", "run a script with all of Lua and weft", OPT_SCRIPT,
-     verb_lua},
-    {"ckpt", "ls|verify|diff|convert|export|plan ...",
-     "look at checkpoints, check and convert them",
-     OPT_JSON | OPT_PLAN | OPT_FROM | OPT_EXPORT, verb_ckpt},
-    {"tokenize", "TOKENIZER FILE...", "make token files of text", OPT_TOKENIZE,
-     verb_tokenize},
-    {"launch", "PLAN.lua", "write a script that starts a plan on a cluster",
-     OPT_PLAN | OPT_LAUNCH | OPT_OUTPUT, verb_launch},
-    {"import", "FILE|DIR [key=value ...]", "make a plan of settings of another system",
-     OPT_JSON | OPT_QUIET | OPT_IMPORT | OPT_OUTPUT, verb_import},
-    {"doctor", "", "say what this machine can run", OPT_JSON, verb_doctor},
+#define VERB(ID, name, takes, needs, args, summary)                                      \
+  {ON_##ID, #name, takes, needs, args, summary, verb_##name},
+#include "verbs.def"
 };
 
 static void print_help(FILE *f) {
@@ -74,7 +48,7 @@ static int say_help(lua_State *L) {
   const Verb *v = lua_touserdata(L, 1);
   library_push(L, "help");
   lua_getfield(L, -1, v->name);
-  lua_getfield(L, -2, v->options & OPT_PLAN ? "plan" : "none");
+  lua_getfield(L, -2, v->bit & PLAN_VERBS ? "plan" : "none");
   lua_getfield(L, -3, "codes");
   printf("usage: weft %s %s\n\n%s%s\n%s", v->name, v->args, lua_tostring(L, -3),
          luaL_optstring(L, -2, ""), lua_tostring(L, -1));
@@ -120,6 +94,19 @@ static int usage_error(Cli *cli, Arena *arena, const weft_error *e) {
   return job_end(&j, cli, e->code, NULL, NULL);
 }
 
+static weft_status count_arguments(const Cli *cli, weft_error *e) {
+  const Verb *v = cli->verb;
+  if (v->takes != TAKES_NONE && v->args[0] != '[' && cli->narg == 0)
+    return err_set(e, WEFT_EUSAGE, "%s needs a %s: weft %s %s", v->name, v->needs,
+                   v->name, v->args);
+  if (v->takes == TAKES_NONE && cli->narg > 0)
+    return err_set(e, WEFT_EUSAGE, "%s takes no arguments, got %s", v->name, cli->arg[0]);
+  if (v->takes == TAKES_ONE && cli->narg > 1)
+    return err_set(e, WEFT_EUSAGE, "%s takes one plan, got %s and %s", v->name,
+                   cli->arg[0], cli->arg[1]);
+  return WEFT_OK;
+}
+
 static int run_verb(Cli *cli, int argc, char **argv) {
   weft_error e;
   err_clear(&e);
@@ -139,21 +126,7 @@ static int run_verb(Cli *cli, int argc, char **argv) {
   if (st == WEFT_OK && cli->help) {
     code = print_verb_help(cli->verb);
   } else {
-    if (st == WEFT_OK && cli->narg == 0 && cli->verb->args[0] &&
-        cli->verb->args[0] != '[')
-      st = err_set(&e, WEFT_EUSAGE, "%s needs a %s: weft %s %s", cli->verb->name,
-                   cli->verb->options & OPT_SCRIPT   ? "script"
-                   : cli->verb->options & OPT_IMPORT ? "file"
-                                                     : "plan",
-                   cli->verb->name, cli->verb->args);
-    if (st == WEFT_OK && cli->narg > 0 && !cli->verb->args[0])
-      st = err_set(&e, WEFT_EUSAGE, "%s takes no arguments, got %s", cli->verb->name,
-                   cli->arg[0]);
-    if (st == WEFT_OK && cli->narg > 1 && cli->verb->run != verb_show &&
-        cli->verb->run != verb_ckpt && cli->verb->run != verb_tokenize &&
-        cli->verb->run != verb_import)
-      st = err_set(&e, WEFT_EUSAGE, "%s takes one plan, got %s and %s", cli->verb->name,
-                   cli->arg[0], cli->arg[1]);
+    if (st == WEFT_OK) st = count_arguments(cli, &e);
     code = st == WEFT_OK ? cli->verb->run(cli, arena) : usage_error(cli, arena, &e);
   }
   arena_free(arena);

@@ -490,7 +490,7 @@ return {
   { file = "bindings/plan_table/replay.c", suites = "lang bad_input",
     from = "return b & 0xffffffff;", to = "return 0;" },
   { file = "bindings/cli/options.c", suites = "cli",
-    from = "o->takes != TAKES_LIST && *seen & bit", to = "o->takes == TAKES_LIST && *seen & bit" },
+    from = "o->value != VALUE_LIST && *seen & bit", to = "o->value == VALUE_LIST && *seen & bit" },
   { file = "bindings/api/advice.c", suites = "advice",
     from = "if (2 * whole <= all) return;", to = "if (whole <= all) return;" },
   { file = "bindings/api/advice.c", suites = "advice",

@@ -6,7 +6,7 @@
 
 /* Nothing said how the ranks are to be started. */
 static bool is_free(const Cli *cli) {
-  return cli->device && !cli->comm && !cli->procs && !getenv("WEFT_PROCS") &&
+  return cli->device && !cli->comm && cli->procs < 0 && !getenv("WEFT_PROCS") &&
          !is_launched();
 }
 

@@ -308,7 +308,7 @@ int verb_run(Cli *cli, Arena *arena) {
     report_error("%s", e.text);
     return weft_exit_code(e.code);
   }
-  if (cli->procs && !getenv("WEFT_PROCS")) return run_procs(cli, arena);
+  if (cli->procs > 0 && !getenv("WEFT_PROCS")) return run_procs(cli, arena);
   Training t = {.cli = cli, .first = is_rank0(cli)};
   t.ckpt = (RunCkpt){
       .cli = cli, .job = &t.job, .first = t.first, .make_room = clear_line, .ud = &t};
