@@ -8,6 +8,7 @@
 
 #include "bindings/api/job.h"
 #include "vm/base/rng.h"
+#include "vm/weights/param_gather.h"
 
 typedef struct Step {
   const Compiled *c;

@@ -4,7 +4,7 @@
 #define WEFT_BODY_TIME_H
 
 #include "body_code.h"
-#include "vm/plan/compile_input.h"
+#include "vm/program/compile_input.h"
 #include "vm/plan/link_speed.h"
 
 typedef struct BodyClock {

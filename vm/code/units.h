@@ -7,7 +7,7 @@
 #define WEFT_UNITS_H
 
 #include "body_code.h"
-#include "vm/plan/compile_input.h"
+#include "vm/program/compile_input.h"
 
 /* What one call of a body does. */
 typedef struct UnitWork {

@@ -3,7 +3,7 @@
 #ifndef WEFT_COMPILE_H
 #define WEFT_COMPILE_H
 
-#include "vm/plan/compile_input.h"
+#include "vm/program/compile_input.h"
 
 /* Everything that is wrong with the combination goes to `d`. Returns WEFT_EPLAN if
  * there was an error there; other codes come with `e`. */

@@ -1,4 +1,5 @@
-/* op_table.c - the table of op rules, from ops.def; which results may lie over operands. */
+/* op_table.c - the table of op rules, from ops.def; which results may lie over operands.
+ */
 #include "rules.h"
 
 const OpInfo op_info[OP_N] = {

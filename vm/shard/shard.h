@@ -3,7 +3,7 @@
 #ifndef WEFT_SHARD_H
 #define WEFT_SHARD_H
 
-#include "vm/plan/compile_input.h"
+#include "vm/program/compile_input.h"
 
 typedef struct Shard Shard;
 
@@ -35,8 +35,8 @@ struct Way {
  * too. */
 typedef void ExpandFn(Shard *s, Oid op, const Tid *in);
 
-/* shard_rules.c: the placement rule of each op, from ops.def; NULL: it has none. False: it
- * cannot be placed (reported). */
+/* shard_rules.c: the placement rule of each op, from ops.def; NULL: it has none. False:
+ * it cannot be placed (reported). */
 typedef bool ShardRule(Shard *s, Oid op);
 extern ShardRule *const shard_rule[OP_N];
 

@@ -2,9 +2,10 @@
  *
  * All parameters of a pp rank form one flat buffer, the *row* (Megatron: param-and-grad
  * buffer; FSDP1: FlatParameter). Each kind of state (the copy that ops read, master
- * weights, gradients, optimizer states) is a *region*: elements [first, first + whole) of the row
- * in one dtype, at one offset of the arena. Ranks that differ in anything but pp have
- * equal regions; the part of a parameter that a rank holds in one is a Piece (piece.h).
+ * weights, gradients, optimizer states) is a *region*: elements [first, first + whole) of
+ * the row in one dtype, at one offset of the arena. Ranks that differ in anything but pp
+ * have equal regions; the part of a parameter that a rank holds in one is a Piece
+ * (piece.h).
  *
  * The row is cut into *blocks* (buckets): parameters that are gathered, reduced and
  * stepped together. A region is replicated, or cut flat over some axes: each block into

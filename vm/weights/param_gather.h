@@ -1,4 +1,5 @@
-/* param_gather.h - parameters of a run as wholes: initial values, gathering, scattering. */
+/* param_gather.h - parameters of a run as wholes: initial values, gathering, scattering.
+ */
 #ifndef WEFT_PARAM_GATHER_H
 #define WEFT_PARAM_GATHER_H
 
