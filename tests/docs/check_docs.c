@@ -152,6 +152,15 @@ START_TEST(comments_name_what_is_there) {
 }
 END_TEST
 
+/* Each room has a README that names what is there, no two files have one name, no room is
+ * above itself. */
+START_TEST(rooms_are_in_order) {
+  Outcome o = process_run(
+      30, "sh -c 'cd " WEFT_SOURCE_DIR " && $weft lua tests/docs/rooms.lua'");
+  ck_assert_msg(o.code == 0, "rooms:\n%s%s", o.out, o.err);
+}
+END_TEST
+
 /* Files and functions, in C and in Lua, in strings not. */
 START_TEST(comments_are_read) {
   static const char c[] = "/* See gone.c, here.c and\n * was() or is(). */\n"
@@ -194,6 +203,7 @@ Suite *docs_suite(void) {
   tcase_add_test(t, schedules_have_their_pictures);
   tcase_add_test(t, mutants_are_of_this_source);
   tcase_add_test(t, comments_name_what_is_there);
+  tcase_add_test(t, rooms_are_in_order);
   tcase_add_test(t, comments_are_read);
   suite_add_tcase(s, t);
   return s;
