@@ -56,11 +56,35 @@ def cross_entropy(logits, labels):
 # ---- the decoders of the library ----
 
 
+class Choices:
+    """What routers chose, call by call, and by which scores: of a run that chooses itself, or
+    of one that is to choose as `made` says. `gaps`: per call the least distance of the last
+    choice of a token to the next one, and the token; (call, token) in `other` has that one."""
+
+    def __init__(self, made=None, other=()):
+        self.replay, self.other = made, set(other)
+        self.made, self.scores, self.gaps = [], [], []
+
+    def take(self, by, k):
+        call, rows = len(self.made), by.flatten(0, -2).double()
+        top = rows.topk(min(k + 1, by.shape[-1]), -1)
+        gap = top.values[:, k - 1] - top.values[:, -1]
+        chosen = top.indices[:, :k].clone()
+        for number, row in self.other:
+            if number == call:
+                chosen[row, k - 1], gap[row] = top.indices[row, -1], float("inf")
+        self.gaps.append((gap.min().item(), gap.argmin().item()))
+        self.scores.append(rows)
+        self.made.append(self.replay[call] if self.replay else chosen.view(*by.shape[:-1], k))
+        return self.made[-1]
+
+
 class Decoder:
     """Llama, Qwen2, Qwen3, their models with experts, and DeepSeek-V3."""
 
-    def __init__(self, config, weights, batch, moe, microbatches):
+    def __init__(self, config, weights, batch, moe, microbatches, choices):
         self.c, self.w, self.b, self.moe, self.groups = config, weights, batch, moe, microbatches
+        self.choices = choices
         self.theta = config["rope_parameters"]["rope_theta"]
         self.extra, self.load = 0, {}
 
@@ -110,7 +134,7 @@ class Decoder:
             best = groups.topk(2, -1).values.sum(-1).topk(self.c["topk_group"], -1).indices
             out = torch.ones(groups.shape[:-1], dtype=torch.bool).scatter(-1, best, False)
             by = groups.masked_fill(out[..., None], float("-inf")).flatten(-2)
-        chosen = by.topk(self.c["num_experts_per_tok"], -1).indices
+        chosen = self.choices.take(by, self.c["num_experts_per_tok"])
         return torch.zeros_like(scores).scatter(-1, chosen, 1.0)
 
     def experts(self, x, name):
@@ -124,8 +148,9 @@ class Decoder:
         weights = weights * c.get("routed_scaling_factor", 1.0)
         self.load[name] = chosen.sum((0, 1))
         self.add_losses(logits, scores, chosen)
-        gate, up = torch.einsum("btc,efc->btef", x, self.w[name + ".experts.gate_up_proj"]).chunk(2, -1)
-        y = torch.einsum("btef,ecf->btec", F.silu(gate) * up, self.w[name + ".experts.down_proj"])
+        gate_up, down = (self.w[f"{name}.experts.{p}_proj"] for p in ("gate_up", "down"))
+        gate, up = torch.einsum("btc,efc->btef", x, gate_up).chunk(2, -1)
+        y = torch.einsum("btef,ecf->btec", F.silu(gate) * up, down)
         return (y * weights[..., None]).sum(2)
 
     def add_losses(self, logits, scores, chosen):
@@ -221,12 +246,13 @@ def ops_loss(ops, weights, batch):
     return out
 
 
-def model_loss(plan, config, weights, batch):
+def model_loss(plan, config, weights, batch, choices):
     """The loss, and how often each expert of each layer was chosen, by the layer's name."""
     if plan["model"] == "function":
         return ops_loss(plan["ops"], weights, batch), {}
     if plan["model"] == "gpt2":
         return gpt2_loss(config, weights, batch), {}
     one = plan["batch"]["micro"] * plan["mesh"]["dp"]
-    decoder = Decoder(config, weights, batch, plan["moe"] or {}, plan["batch"]["global"] // one)
+    decoder = Decoder(config, weights, batch, plan["moe"] or {}, plan["batch"]["global"] // one,
+                      choices)
     return decoder.loss(), decoder.load

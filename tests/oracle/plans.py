@@ -3,7 +3,7 @@
     tests/oracle/plans.py N [SEED [FIRST]]     as ./dev oracle does, in the root of the sources
 
 A plan gets betas (0.9, 0.999), averages in f32 and tokens from a file. weft writes its initial
-weights (a step with a learning rate of 0) and, after twelve steps, losses, norms and weights.
+weights (a step with a learning rate of 0) and, after twelve steps, losses and weights.
 PyTorch takes the initial weights and the same twelve batches, whole, in f64: the models of
 plan_models.py, autograd, clip_grad_norm_, AdamW. What spec.lua reads of the plan, and the
 config.json of the weights, is all it knows of weft.
@@ -12,9 +12,12 @@ Compared are the loss of every step, relative, within 2e-6, and for every parame
 |weft - PyTorch| (a norm), which may be 2e-6 |all that the steps changed| and half a unit of f32
 for each time that the tensor was stored, 12 * 2^-24 |tensor|. What is beyond that is measured
 by what it is worth: by how far PyTorch itself in f32 is from the same numbers, from these
-weights and from three that differ by half a unit. Within four times the worst of them the
-plan counts as rounding (a gradient that is 0 but for rounding makes AdamW step all the same:
-biases of keys, routers of one expert), else it failed.
+weights and from three that differ by half a unit, with the same experts chosen. Within four
+times the worst of them the plan counts as `rounding` (a gradient that is 0 but for rounding
+makes AdamW step all the same: biases of keys). What is left may be a `tie`: with a choice of
+an expert made the other way, where two were no farther apart than these runs have their
+scores, it is as above. Or it is `chaos`: PyTorch in f32 whose routers choose by themselves is
+as far (a router of one expert, whose gradient is nothing but rounding). Else it failed.
 """
 import json
 import math
@@ -30,9 +33,10 @@ try:
 except ImportError as missing:
     print(f"skipped: {sys.executable} has no {missing.name} (PYTHON=... chooses another one)")
     sys.exit(0)
-from plan_models import Batch, model_loss
+from plan_models import Batch, Choices, model_loss
 
 STEPS, BETAS, TOLERANCE, ROUNDING, SHAKEN = 12, (0.9, 0.999), 2e-6, 4.0, 4
+TRIES = 4  # of ties, for one that explains a difference
 HALF_UNIT = 2.0 ** -24
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parent.parent / "build"
@@ -122,26 +126,27 @@ def move_biases(weights, load, rate):
             bias += rate * torch.sign(counts.mean() - counts)
 
 
-def pytorch(plan, config, initial, batches, dtype):
-    """Losses and norms of the steps, and the weights after them, in f64."""
+def pytorch(plan, config, initial, batches, dtype, choices):
+    """The losses of the steps and the weights after them, in f64; `choices` of routers are
+    taken from there, and kept there."""
     w = {n: p.to(dtype, copy=True) for n, p in initial.items()}
     trained = [p.requires_grad_() for n, p in w.items() if not n.endswith("correction_bias")]
     o, rate = plan["optimizer"], (plan["moe"] or {}).get("bias_update_rate")
-    optimizer, losses, norms = adamw(o, trained, dtype), [], []
+    optimizer, losses = adamw(o, trained, dtype), []
     for step, batch in enumerate(batches):
         optimizer.zero_grad()
-        loss, load = model_loss(plan, config, w, batch)
+        loss, load = model_loss(plan, config, w, batch, choices)
         loss.backward()
         for p in trained:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        norms.append(torch.nn.utils.clip_grad_norm_(trained, o["clip"] or math.inf).item())
+        torch.nn.utils.clip_grad_norm_(trained, o["clip"] or math.inf)
         losses.append(loss.item())
         for group in optimizer.param_groups:
             group["lr"] = rate_at(o["lr"], step)
         optimizer.step()
         with torch.no_grad():
             move_biases(w, load, rate)
-    return {"loss": losses, "norm": norms,
+    return {"loss": losses, "choices": choices,
             "weights": {n: p.detach().double() for n, p in w.items()}}
 
 
@@ -185,15 +190,68 @@ def pooled(apart):
     return out
 
 
-def judge(far, plan, config, initial, batches, want):
-    """Of what is farthest, first of all where rounding does not explain it: by how much more
-    than that it is, what it is, and how far PyTorch in f32 is there."""
-    others = [pooled(distances(pytorch(plan, config, shaken(initial, k), batches, torch.float32),
-                               want, initial)) for k in range(SHAKEN)]
-    apart = {k: max(o[k] for o in others) for k in far}
-    ratio = {k: d / max(1.0, ROUNDING * apart[k]) for k, d in far.items()}
-    where = max(far, key=lambda k: (ratio[k] > 1, far[k]))
-    return ratio[where], where, apart[where]
+class Judge:
+    """Of a plan that is beyond the limits, what that is worth."""
+
+    def __init__(self, plan, config, initial, batches, got):
+        self.of, self.initial, self.got = (plan, config), initial, got
+        self.batches = batches
+
+    def run(self, dtype, choices, number=0):
+        return pytorch(*self.of, shaken(self.initial, number), self.batches, dtype, choices)
+
+    def beyond(self, want, chosen):
+        """By how much more than rounding weft is from `want`, first of all where that is more
+        than 1: the ratio, what it is, how far it is, how far PyTorch in f32 is there, whose
+        routers choose as they did in `want` (`chosen`), or by themselves."""
+        far = distances(self.got, want, self.initial)
+        self.others = [self.run(torch.float32, Choices(chosen), k) for k in range(SHAKEN)]
+        others = [pooled(distances(o, want, self.initial)) for o in self.others]
+        apart = {k: max(o[k] for o in others) for k in far}
+        ratio = {k: d / max(1.0, ROUNDING * apart[k]) for k, d in far.items()}
+        where = max(far, key=lambda k: (ratio[k] > 1, far[k]))
+        return ratio[where], (f"{where} is {far[where]:.3g} times the limit, PyTorch's own "
+                              f"rounding {apart[where]:.3g} times")
+
+    def first_apart(self, want):
+        """The first step whose loss is beyond the limit."""
+        return next((i for i, (a, b) in enumerate(zip(self.got["loss"], want["loss"]))
+                     if abs(a - b) > TOLERANCE * abs(b)), STEPS)
+
+    def ties(self, want, until):
+        """The choices up to a step whose gap is within the rounding of scores, as the runs
+        of `beyond` have it: the nearest first."""
+        made, out = want["choices"], []
+        a_step = max(1, len(made.made) // STEPS)
+        for call, (gap, token) in enumerate(made.gaps[: (until + 1) * a_step]):
+            apart = max((o["choices"].scores[call] - made.scores[call]).abs().max().item()
+                        for o in self.others)
+            if gap <= ROUNDING * apart:
+                out.append((gap / apart, call, token))
+        return sorted(out)[:TRIES]
+
+    def other_choice(self, want):
+        """The same steps with one such choice made the other way, so that losses agree for
+        longer; None if there is none."""
+        until = self.first_apart(want)
+        for _, *choice in self.ties(want, until):
+            other = self.run(torch.float64,
+                             Choices(other=want["choices"].other ^ {tuple(choice)}))
+            if self.first_apart(other) > until:
+                return other
+        return None
+
+    def verdict(self, want):
+        ratio, text = self.beyond(want, want["choices"].made)
+        if ratio <= 1:
+            return "rounding", text
+        tied = want
+        while tied := self.other_choice(tied):
+            ratio, with_ties = self.beyond(tied, tied["choices"].made)
+            if ratio <= 1:
+                return "tie", f"{len(tied['choices'].other)} made the other way: {with_ties}"
+        ratio, by_itself = self.beyond(want, None)
+        return ("chaos", by_itself) if ratio <= 1 else ("FAILED", text)
 
 
 def overrides(plan):
@@ -218,22 +276,19 @@ def one(seed, number):
         records, weights, _ = weft(folder, "--steps", str(STEPS), *run)
     got = {"loss": [r["loss"] for r in records], "weights": weights}
     assert len(got["loss"]) == STEPS and weights.keys() == initial.keys(), plan["name"]
-    want = pytorch(plan, config, initial, batches, torch.float64)
+    want = pytorch(plan, config, initial, batches, torch.float64, Choices())
     far = distances(got, want, initial)
     loss = max(d for k, d in far.items() if k.startswith("loss of")) * TOLERANCE
     tensor = max(d for k, d in far.items() if not k.startswith("loss of"))
     if max(far.values()) <= 1:
         return "equal", "", loss, tensor
-    ratio, where, others = judge(far, plan, config, initial, batches, want)
-    verdict = "rounding" if ratio <= 1 else "FAILED"
-    return verdict, (f"{where} is {far[where]:.3g} times the limit, PyTorch's own rounding "
-                     f"{others:.3g} times"), loss, tensor
+    return *Judge(plan, config, initial, batches, got).verdict(want), loss, tensor
 
 
 def main(count, seed=1, number=0):
     torch.set_num_threads(1)
-    tally = dict.fromkeys(("equal", "rounding", "refused", "FAILED"), 0)
-    worst = {"equal": [0, 0], "rounding": [0, 0]}
+    tally = dict.fromkeys(("equal", "rounding", "tie", "chaos", "refused", "FAILED"), 0)
+    worst = {"equal": [0, 0], "rounding": [0, 0], "tie": [0, 0], "chaos": [0, 0]}
     while sum(tally.values()) - tally["refused"] < count:
         try:
             verdict, text, loss, tensor = one(seed, number)
@@ -249,7 +304,8 @@ def main(count, seed=1, number=0):
                   flush=True)
         number += 1
     for verdict, (loss, tensor) in worst.items():
-        print(f"{verdict}: losses within {loss:.1e}, tensors within {tensor:.2f} of the limit")
+        if tally[verdict]:
+            print(f"{verdict}: losses within {loss:.1e}, tensors within {tensor:.3g} limits")
     print(f"{number} plans:", ", ".join(f"{n} {v}" for v, n in tally.items()))
     return 1 if tally["FAILED"] else 0
 
