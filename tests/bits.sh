@@ -35,7 +35,7 @@ train() { # PROGRAM LOG PLAN
 equal=0 differ=0 refused=0
 for ((i = 0; i < count; i++)); do
   plan=$scratch/plan.lua
-  build/weft-tests --random-plan "$seed" "$i" >"$plan"
+  build/weft-tests --plan "$seed" "$i" >"$plan"
   train "$old" "$scratch/old" "$plan"
   train "$new" "$scratch/new" "$plan"
   if ! cmp -s "$scratch/old.numbers" "$scratch/new.numbers"; then

@@ -57,14 +57,6 @@ static int wanted(const char *name, int argc, char **argv) {
   return argc == 1;
 }
 
-/* SEED N: the text of a random plan. */
-static int print_random_plan(char **argv) {
-  static RandomPlan p;
-  random_plan(strtoull(argv[0], NULL, 10), strtoull(argv[1], NULL, 10), &p);
-  fputs(p.text, stdout);
-  return 0;
-}
-
 int main(int argc, char **argv) {
   /* Check's own limit of four seconds is short on a machine that is busy. */
   setenv("CK_DEFAULT_TIMEOUT", "60", 0);
@@ -86,8 +78,6 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--exactness") == 0) return exactness();
   if (argc > 1 && strcmp(argv[1], "--plans") == 0) return plans_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--suites") == 0) return print_suites();
-  if (argc > 3 && strcmp(argv[1], "--random-plan") == 0)
-    return print_random_plan(argv + 2);
   if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);
   if (argc > 1 && strcmp(argv[1], "--api") == 0) return print_page(api_doc_markdown);
   if (argc > 1 && strcmp(argv[1], "--ops") == 0) return print_page(graph_ops_markdown);

@@ -155,8 +155,8 @@ END_TEST
 /* Each room has a README that names what is there, no two files have one name, no room is
  * above itself. */
 START_TEST(rooms_are_in_order) {
-  Outcome o = process_run(
-      30, "sh -c 'cd " WEFT_SOURCE_DIR " && $weft lua tests/docs/rooms.lua'");
+  Outcome o =
+      process_run(30, "sh -c 'cd " WEFT_SOURCE_DIR " && $weft lua tests/docs/rooms.lua'");
   ck_assert_msg(o.code == 0, "rooms:\n%s%s", o.out, o.err);
 }
 END_TEST
