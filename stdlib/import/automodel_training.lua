@@ -1,0 +1,267 @@
+-- automodel_training.lua - what a NeMo AutoModel recipe says of training: batch and sequences, the
+-- optimizer, data, steps and checkpoints as fields of a plan.
+local quote = use "import/quote"
+local scalar = use "import/scalar"
+local values = use "import/values"
+
+-- ---- batch and sequences ----
+
+local ASSUMED_SEQ = 2048
+
+local function sequence_of(book, config)
+  local size = values.whole(book, "packed_sequence.packed_sequence_size", 0)
+  if size and size > 0 then return size, "packed_sequence.packed_sequence_size" end
+  for _, key in ipairs { "packed_sequence.pack_size", "dataset.seq_len", "dataset.seq_length",
+                         "dataset.max_length", "dataloader.collate_fn.max_length",
+                         "distributed.pipeline.pp_seq_len", "recipe_args.seq_length" } do
+    local n = values.whole(book, key, 1)
+    if n then return n, key end
+  end
+  local most = scalar.integer(config.max_position_embeddings or ASSUMED_SEQ) or ASSUMED_SEQ
+  return math.min(ASSUMED_SEQ, most)
+end
+
+local function put_batch(book, plan, m, config)
+  local global = values.put_whole(book, plan, "step_scheduler.global_batch_size", "batch.global", 1)
+  local locally = values.whole(book, "step_scheduler.local_batch_size", 1)
+  local micro, micro_key = locally, "step_scheduler.local_batch_size"
+  if not global then
+    global = (locally or 1) * m.dp
+    plan:put("batch.global", quote.value(global), "assumed")
+    book:assume("batch.global", string.format("%d sequences: one local batch on each rank", global))
+  end
+  if m.pp > 1 then
+    micro = values.whole(book, "distributed.pipeline.pp_microbatch_size", 1)
+    micro_key = "distributed.pipeline.pp_microbatch_size"
+    book:translated(micro_key, "batch.micro")
+  end
+  plan:put("batch.micro", quote.value(micro or 1), book:leaf(micro_key) or "AutoModel's default")
+  book:translated("step_scheduler.local_batch_size", m.pp > 1 and "batch.rounds" or "batch.micro")
+  local rounds = locally and global // math.max(locally * m.dp, 1) or 1
+  if m.pp > 1 and rounds > 1 and global % (locally * m.dp) == 0 then
+    plan:put("batch.rounds", quote.value(rounds), book:leaf "step_scheduler.local_batch_size")
+  end
+  local seq, key = sequence_of(book, config)
+  plan:put("batch.seq", quote.value(seq), key and book:leaf(key) or "assumed")
+  if key then return book:translated(key, "batch.seq"), seq end
+  book:assume("batch.seq", string.format("%d tokens: each batch is as long as its longest sample "
+    .. "there; dataset.seq_length=N behind the file says another", seq))
+end
+
+-- The token that ends a document: which one it is does not change sizes.
+local function put_packed(book, plan)
+  local key, size = book:first("packed_sequence.packed_sequence_size", "packed_sequence.pack_size")
+  size = size and scalar.integer(size)
+  if not size or size < 1 then
+    return book:no_effect("packed_sequence.packed_sequence_size", "sequences are not packed")
+  end
+  plan:put("packed.eot", "0", "assumed: the id of the tokenizer is not in the settings")
+  plan:put("packed.size", quote.value(size), book:leaf(key))
+  plan:put("packed.labels", quote.text "within", "labels do not cross documents")
+  book:translated(key, "packed.size and batch.seq")
+  book:assume("packed.eot", "0 is the token that ends a document; set the one of the tokenizer")
+  if book:value "packed_sequence.drop_long_samples" == true then
+    plan:put("packed.too_long", quote.text "drop", book:leaf "packed_sequence.drop_long_samples")
+    book:translated("packed_sequence.drop_long_samples", "packed.too_long")
+  end
+end
+
+-- ---- the optimizer ----
+
+local ADAM = { ["torch.optim.Adam"] = "L2", ["torch.optim.AdamW"] = "AdamW" }
+
+local function put_kind(book, decay)
+  local key = "optimizer._target_"
+  local value = book:value(key)
+  if value == nil then return end
+  local name = string.match(tostring(value), "([^.]*)$")
+  if name == "Adam" and decay > 0 then
+    book:cannot(key, "Adam adds decay to the gradient; AdamW, which the plan has, to the step")
+  elseif ADAM[value] or name == "FusedAdam" or name == "FlashAdamW" or name == "AdamW" then
+    book:translated(key, "optimizer")
+  else
+    book:cannot(key, string.format("%s is not in weft: the plan has AdamW with these numbers",
+                                   quote.shown(name)))
+  end
+end
+
+-- Steps of the rise to the full rate: as given, as a share of the run, or AutoModel's default.
+local function warmup_of(book, steps)
+  local n = values.whole(book, "lr_scheduler.lr_warmup_steps", 0)
+  if n then return n, "lr_scheduler.lr_warmup_steps" end
+  return steps and math.min(1000, steps // 10) or 0
+end
+
+local function put_rate(book, plan, lr, steps)
+  local key = "optimizer.lr"
+  if not book:has "lr_scheduler" then
+    plan:put("optimizer.lr", quote.value(lr), book:leaf(key))
+    return book:translated(key, "optimizer.lr")
+  end
+  local style_key, style = book:first("lr_scheduler.lr_decay_style", "lr_scheduler.schedule")
+  style = style or "cosine"
+  if style ~= "cosine" and style ~= "linear" and style ~= "constant" then
+    book:cannot(style_key, "the shapes of weft are cosine, linear and constant: the plan has cosine")
+    style = "cosine"
+  end
+  book:translated(style_key or key, "optimizer.lr")
+  plan:head("optimizer.lr", "weft." .. style)
+  plan:put("optimizer.lr.max", quote.value(lr), book:leaf(key))
+  book:translated(key, "optimizer.lr.max")
+  local warmup, warmup_key = warmup_of(book, steps)
+  if style ~= "constant" then
+    local least = values.positive(book, "lr_scheduler.min_lr")
+    plan:put("optimizer.lr.min", quote.value(least or tonumber(string.format("%.9g", lr / 100))),
+             book:leaf "lr_scheduler.min_lr" or "AutoModel's default: 1 % of lr")
+    book:translated("lr_scheduler.min_lr", "optimizer.lr.min")
+    if values.put_whole(book, plan, "lr_scheduler.lr_decay_steps", "optimizer.lr.steps", 1) == nil
+      and steps then
+      plan:put("optimizer.lr.steps", quote.value(steps), "AutoModel's default: all steps")
+    end
+  else
+    book:no_effect("lr_scheduler.min_lr", "the rate is constant")
+  end
+  plan:put("optimizer.lr.warmup", quote.value(warmup), warmup_key and book:leaf(warmup_key)
+           or "AutoModel's default: a tenth of the steps, at most 1000")
+  if warmup_key then book:translated(warmup_key, "optimizer.lr.warmup") end
+  local first = values.positive(book, "lr_scheduler.init_lr")
+  if warmup == 0 then
+    book:no_effect("lr_scheduler.init_lr", "there is no warmup")
+  elseif first == 0 then
+    book:translated("lr_scheduler.init_lr", "optimizer.lr, which rises from 0")
+  elseif first then
+    book:cannot("lr_scheduler.init_lr", "the rate rises from 0, not from this")
+  else
+    book:assume("optimizer.lr", "AutoModel's warmup rises from a tenth of lr, here it is from 0")
+  end
+end
+
+local STATES = { ["torch.float32"] = "f32", ["torch.bfloat16"] = "bf16" }
+
+local function put_optimizer(book, plan, steps)
+  plan:head("optimizer", "weft.adamw")
+  local lr = values.positive(book, "optimizer.lr")
+  if lr then put_rate(book, plan, lr, steps) end
+  values.put_pair(book, plan, "optimizer.betas", "optimizer.betas")
+  for _, key in ipairs { "optimizer.eps", "optimizer.epsilon" } do
+    local eps = values.positive(book, key)
+    if eps then plan:put("optimizer.eps", quote.value(eps), book:leaf(key)) end
+    book:translated(key, "optimizer.eps")
+  end
+  local decay = values.positive(book, "optimizer.weight_decay") or 0
+  plan:put("optimizer.weight_decay", quote.value(decay), book:leaf "optimizer.weight_decay"
+           or "Adam's default")
+  if decay > 0 then
+    book:cannot("optimizer.weight_decay",
+                "norms and biases decay there, too; here only what has more than one dimension")
+  else
+    book:translated("optimizer.weight_decay", "optimizer.weight_decay")
+  end
+  put_kind(book, decay)
+  local clip = values.positive(book, "clip_grad_norm.max_norm")
+  plan:put("optimizer.clip", quote.value(clip or 1.0), book:leaf "clip_grad_norm.max_norm"
+           or "AutoModel's default")
+  book:translated("clip_grad_norm.max_norm", "optimizer.clip")
+  local state = STATES[book:value "optimizer.exp_avg_dtype"]
+  if state and state == STATES[book:value "optimizer.exp_avg_sq_dtype"] then
+    plan:put("optimizer.state_dtype", quote.text(state), book:leaf "optimizer.exp_avg_dtype")
+    book:translated("optimizer.exp_avg_dtype", "optimizer.state_dtype")
+    book:translated("optimizer.exp_avg_sq_dtype", "optimizer.state_dtype")
+  end
+end
+
+-- ---- data, steps, checkpoints ----
+
+local SYNTHETIC = "MockIterableDataset$"
+local TOKEN_FILES = { NanogptDataset = "automodel", MegatronPretraining = "megatron" }
+
+local function files_of(book)
+  for _, key in ipairs { "dataset.file_pattern", "dataset.paths" } do
+    local value = book:value(key)
+    if type(value) == "string" then return key, { value } end
+    if type(value) == "table" and type(value[1]) == "string" then return key, value end
+  end
+end
+
+local function put_data(book, plan)
+  local class = tostring(book:value "dataset._target_" or "")
+  local kind = TOKEN_FILES[string.match(class, "([^.]*)$")]
+  local key, files = files_of(book)
+  if string.find(class, SYNTHETIC) then
+    book:translated("dataset._target_", "data = weft.synthetic")
+    for _, name in ipairs { "vocab_size", "num_samples", "batch_size" } do
+      book:no_effect("dataset." .. name, "made-up tokens come as long as steps are taken, of the "
+                     .. "model's vocabulary")
+    end
+  elseif kind and key then
+    book:cannot(key, string.format("a plan that names files needs them to be there: the plan has "
+      .. "weft.synthetic; data = weft.tokens { %s, format = \"%s\" } reads them",
+      quote.shown(quote.value(files)), kind))
+  elseif book:has "dataset" then
+    book:assume("data", "weft.synthetic, made-up tokens: the data of these settings cannot be read")
+  end
+  plan:put("data", "weft.synthetic {}", "made-up tokens")
+  book:no_effect("dataset.tokenizer.pretrained_model_name_or_path", "made-up tokens have no tokenizer")
+end
+
+local function put_train(book, plan)
+  local steps = values.put_whole(book, plan, "step_scheduler.max_steps", "train.steps", 1)
+  if steps then
+    book:no_effect("step_scheduler.num_epochs", "step_scheduler.max_steps says how long")
+  else
+    book:cannot("step_scheduler.num_epochs",
+                "how many steps an epoch has is not in the settings: train.steps is as without it")
+    book:assume("train.steps", "100, as without it: the settings count epochs, or nothing")
+  end
+  for _, key in ipairs { "rng.seed", "seed" } do
+    values.put_whole(book, plan, key, "train.seed", 0)
+  end
+  book:cannot("step_scheduler.val_every_steps",
+              "there is no evaluation without data for it: see data.val and train.eval_every")
+  return steps
+end
+
+local function put_consolidated(book, plan)
+  local key = "checkpoint.save_consolidated"
+  local value = book:value(key)
+  if value == nil then return end
+  if type(value) ~= "boolean" and value ~= "final" and value ~= "every" then
+    return book:refuse(key, string.format(
+      "%s = %s: expected true, false, \"final\" or \"every\"", key, quote.shown(value)))
+  end
+  plan:put(key, quote.value(value), book:leaf(key))
+  book:translated(key, key)
+end
+
+local function put_checkpoint(book, plan)
+  local every = "step_scheduler.ckpt_every_steps"
+  if book:value "checkpoint.enabled" == false then
+    book:no_effect("checkpoint.enabled", "it is off, as without it")
+    return book:no_effect(every, "checkpoint.enabled is false")
+  end
+  local key, dir = "checkpoint.checkpoint_dir", book:value "checkpoint.checkpoint_dir"
+  if dir ~= nil and type(dir) == "string" and values.folder(dir) then
+    plan:put("checkpoint.dir", quote.text(dir), book:leaf(key))
+    book:translated(key, "checkpoint.dir")
+  else
+    plan:put("checkpoint.dir", quote.text "checkpoints/", dir ~= nil and "a folder below the plan's"
+             or "AutoModel's default")
+    if dir ~= nil then
+      book:cannot(key, "a plan writes below its own folder: --set checkpoint.dir=DIR says another")
+    end
+  end
+  book:translated("checkpoint.enabled", "checkpoint")
+  values.put_whole(book, plan, every, "checkpoint.every", 0)
+  values.put_flag(book, plan, "checkpoint.is_async", "checkpoint.async")
+  put_consolidated(book, plan)
+end
+
+local function put_timeout(book, plan)
+  local minutes = values.positive(book, "dist_env.timeout_minutes")
+  if not minutes or minutes == 0 then return end
+  plan:put("comm.timeout", quote.value(math.min(minutes * 60, 1000000)),
+           book:leaf "dist_env.timeout_minutes")
+  book:translated("dist_env.timeout_minutes", "comm.timeout")
+end
+
+return { put_batch = put_batch, put_packed = put_packed, put_optimizer = put_optimizer, put_data = put_data, put_train = put_train, put_checkpoint = put_checkpoint, put_timeout = put_timeout }
