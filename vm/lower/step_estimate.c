@@ -53,7 +53,7 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
   double moved = optimizer_bytes(&plan->opt, plan->dtype);
   double step =
       (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
-  if (!away)
+  if (!away && k->f32 > 0)
     step = MAX(step, (double)r->stepped * optimizer_info[plan->opt.kind].flops / k->f32);
   return reduce +
          (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
