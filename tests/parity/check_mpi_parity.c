@@ -15,7 +15,9 @@
 #include "tests/generate/random_plan.h"
 
 enum { SEED = 2026, PLANS = 48, EVERY = 3, STEPS = 3, PATIENCE = 60 };
-static const double tolerance = 1e-6;
+/* A loss is a mean; a gradient norm has the rounding of a whole backward, which grows
+ * five times a step in some of these models: it has the tolerance of weft verify. */
+static const double of_losses = 1e-6, of_norms = 1e-5;
 
 /* ---- losses ---- */
 
@@ -37,7 +39,7 @@ static void read_log(const char *path, const char *key, double out[STEPS]) {
   ck_assert_str_eq(text, "");
 }
 
-static void agree(const char *key) {
+static void agree(const char *key, double tolerance) {
   double local[STEPS], mpi[STEPS];
   read_log(scratch_path("local"), key, local);
   read_log(scratch_path("mpi"), key, mpi);
@@ -56,8 +58,8 @@ static void both_ways(const char *plan, int ranks) {
       process_run(PATIENCE, MPIRUN " $weft run %s --steps %d --threads 1 --log mpi",
                   ranks, plan, STEPS);
   ck_assert_msg(b.code == 0, "mpirun: exit code %d: %s", b.code, b.err);
-  agree("loss");
-  agree("grad_norm");
+  agree("loss", of_losses);
+  agree("grad_norm", of_norms);
   for (const char *s = b.out; *s; s = strchr(s, '\n') + 1)
     ck_assert_msg(strncmp(s, "step ", 5) == 0 && strchr(s, '\n'), "%s", b.out);
   const char *once = strstr(b.out, "step      0");
