@@ -18,6 +18,15 @@ end
 local betas = { { 0.9, 0.999 }, { 0.9, 0.999 }, { 0.9, 0.95 }, { 0.95, 0.95 }, { 0.5, 0.9 },
                 { 0, 0.999 }, { 0, 0 }, { 0.9, 0.999999 }, { 0.999999, 0.999999 } }
 
+-- With what all optimizers have from `o`.
+local function sgd(weft, d, o)
+  o.betas, o.eps = nil, nil
+  o.momentum = d:pick { 0.9, 0.5, 0, 0.99, 1 }
+  o.nesterov = o.momentum > 0 and d:maybe(3) or nil
+  o.dampening = not o.nesterov and d:pick { 0, 0.1, 0.9, 1 } or nil
+  return weft.sgd(o)
+end
+
 return function(weft, new_draw, number, validates)
   local d = new_draw(number + 13)
   local small = d:maybe(10)       -- averages in 16 bits
@@ -31,5 +40,6 @@ return function(weft, new_draw, number, validates)
     stochastic_rounding = small and d:maybe(2) or nil,
   }
   o.post_validation = validates and not small and not d:maybe(4) or nil
+  if d:maybe(4) then return sgd(weft, d, o) end
   return weft.adamw(o)
 end

@@ -35,7 +35,8 @@ typedef struct ToyOptions {
   DType dtype;
   DType reduce; /* dtype of gradient reductions over dp */
   double clip;
-  DType state; /* of the moments */
+  int optimizer; /* OptimizerKind */
+  DType state;   /* of the optimizer's states */
   bool stochastic;
   bool post_validation;
   int64_t eval_every;

@@ -160,6 +160,29 @@ START_TEST(one_stage_guesses_right) {
 }
 END_TEST
 
+/* ---- other optimizers ---- */
+
+/* Where a step is taken back, and where it stands. */
+START_TEST(every_optimizer_takes_steps_back) {
+  ToyOptions o = meshed(1, 2, 2);
+  double norm[PP_MAX + 1];
+  Did d;
+  o.optimizer = _i / 2;
+  o.strategy.stage = _i % 2;
+  first_norms(o, norm);
+  o.post_validation = true;
+  o.clip = (largest(norm, 2) + norm[2]) / 2;
+  first_step(o, &d);
+  for (int k = 0; k < 2; k++) ck_assert(d.stepped[k] && d.undone[k] && !d.skipped[k]);
+  same_as_ordinary(o);
+  pair_agrees(&o);
+  o.clip = 0;
+  first_step(o, &d);
+  for (int k = 0; k < 2; k++) ck_assert(d.stepped[k] && !d.undone[k]);
+  same_as_ordinary(o);
+}
+END_TEST
+
 /* ---- meshes ---- */
 
 START_TEST(meshes_give_the_same_bits) {
@@ -425,6 +448,7 @@ Suite *post_validation_suite(void) {
   tcase_set_timeout(c, 60);
   for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
   tcase_add_loop_test(c, experts_are_kept_apart, 0, 4);
+  tcase_add_loop_test(c, every_optimizer_takes_steps_back, 0, 2 * OPTIMIZER_N);
   tcase_add_loop_test(c, meshes_give_the_same_bits, 0, 5);
   tcase_add_loop_test(c, a_gradient_that_is_not_finite, 0, 2);
   suite_add_tcase(s, c);

@@ -360,9 +360,10 @@ static const char moving[] =
 /* Every row is one that some program needs, or it would hide what it allows. */
 START_TEST(every_row_is_needed) {
   bool *needed = calloc((size_t)op_places, sizeof *needed);
-  for (int i = 0; i < LEN(toys); i++) {
-    ToyOptions o = toys[i]();
+  for (int i = 0; i < LEN(toys) * OPTIMIZER_N; i++) {
+    ToyOptions o = toys[i / OPTIMIZER_N]();
     Toy t;
+    o.optimizer = i % OPTIMIZER_N;
     toy_compiles(&t, &o);
     mark_needed(t.compiled, needed);
     toy_free(&t);

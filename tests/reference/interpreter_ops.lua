@@ -710,6 +710,25 @@ function ops.adamw(k, p, g, m, v, scal)
   return p1, m1, v1, p1
 end
 
+function ops.sgd(k, p, g, m, scal)
+  local s, a = reader(k, scal), k.attr
+  if s "SC_HOLD" ~= 0 then return p, m, p end
+  local momentum, add = a.momentum or 0, 1
+  if momentum ~= 0 and s "SC_STEP" ~= 1 then add = 1 - (a.dampening or 0) end
+  local p1, m1 = {}, {}
+  for i = 1, #p do
+    local x = g[i] * s "SC_CLIP" + (a.weight_decay or 0) * p[i]
+    m1[i] = momentum * m[i] + add * x
+    p1[i] = p[i] - s "SC_LR" * ((a.nesterov or 0) ~= 0 and x + momentum * m1[i] or m1[i])
+  end
+  return p1, m1, p1
+end
+
+function ops.sgd_try(k, p, g, m, scal)
+  local p1, m1, copy = ops.sgd(k, p, g, m, scal)
+  return p1, m1, copy, p, m
+end
+
 function ops.adamw_try(k, p, g, m, v, scal)
   local p1, m1, v1, copy = ops.adamw(k, p, g, m, v, scal)
   return p1, m1, v1, copy, p, m, v

@@ -655,6 +655,35 @@ const KernelCase kernel_case[] = {
      "=0 =2 =3 =0 f 33 f 33 f 33",
      {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6f},
      0},
+    {OP_sgd,
+     "f 37,501 f 37,501 f 37,501 g 32",
+     "=0 =2 x 37,501",
+     {.weight_decay = 0.1},
+     0},
+    {OP_sgd,
+     "f 37,501 f 37,501 f 37,501 g 32",
+     "=0 =2 x 37,501",
+     {.momentum = 0.9, .dampening = 0.3, .weight_decay = 0.1},
+     0},
+    {OP_sgd, "f 33 f 33 f 33 1 32", "=0 =2 =0", {.momentum = 0.9, .dampening = 0.3}, 0},
+    {OP_sgd,
+     "f 37,501 f 37,501 h 37,501 g 32",
+     "=0 =2 x 37,501",
+     {.momentum = 0.9, .nesterov = 1, .weight_decay = 0.1},
+     0},
+    {OP_sgd,
+     "f 37,501 f 37,501 h 37,501 g 32",
+     "=0 =2 =0",
+     {.momentum = 0.5, .kind = 1},
+     0},
+    {OP_sgd, "f 33 f 33 f 33 k 32", "=0 =2 x 33", {.momentum = 0.9}, 0},
+    {OP_sgd_try,
+     "f 37,501 f 37,501 f 37,501 g 32",
+     "=0 =2 x 37,501 f 37,501 f 37,501",
+     {.momentum = 0.9, .nesterov = 1, .weight_decay = 0.1},
+     0},
+    {OP_sgd_try, "f 33 f 33 f 33 k 32", "=0 =2 =0 f 33 f 33", {.momentum = 0.9}, 0},
+    {OP_step_undo, "f 613 v 613 u 32", "f 613 x 613 f 613", {0}, 0},
     {OP_step_undo,
      "f 37,501 f 37,501 v 37,501 u 32",
      "f 37,501 x 37,501 f 37,501 f 37,501",
@@ -745,6 +774,7 @@ static double rounded(double v, DType t) {
 static void fill_scalars(double *v, char kind) {
   for (int i = 0; i < SC_N; i++) v[i] = 0.25 * i;
   v[SC_LR] = 0.01;
+  v[SC_STEP] = kind == '1' ? 1 : 3;
   v[SC_BC1] = 0.19;
   v[SC_BC2] = 0.0975;
   v[SC_SCALE] = 4;
@@ -802,10 +832,10 @@ static void fill(Value *x, uint64_t *s) {
   x->v = calloc((size_t)n, sizeof(double));
   if (x->kind == 's') fill_starts(x, s);
   if (x->kind == 'z') fill_slots(x, s);
-  if (strchr("gkncu", x->kind)) fill_scalars(x->v, x->kind);
+  if (strchr("gkncu1", x->kind)) fill_scalars(x->v, x->kind);
   if (x->kind == 'o') fill_offsets(x, s);
   if (x->kind == 'r') fill_rows(x, s);
-  if (strchr("gkncusorz", x->kind)) return;
+  if (strchr("gkncu1sorz", x->kind)) return;
   for (int64_t i = 0; i < n; i++) {
     double v = strchr("til", x->kind)  ? floor(uniform(s) * (double)x->limit)
                : strchr("vp", x->kind) ? 0.01 + uniform(s)

@@ -115,6 +115,33 @@ static void adamw(RefArgs *a) {
   }
 }
 
+static void sgd(RefArgs *a) {
+  const double *sc = IN(3);
+  const OpAttr *at = a->attr;
+  if (sc[SC_HOLD] != 0) return;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double x = IN(1)[i] * sc[SC_CLIP] + at->weight_decay * IN(0)[i], m = x;
+    if (at->momentum != 0)
+      m = at->momentum * IN(2)[i] + (sc[SC_STEP] == 1 ? 1 : 1 - at->dampening) * x;
+    double by = at->nesterov != 0 ? x + at->momentum * m : m;
+    OUT(0)[i] = OUT(2)[i] = IN(0)[i] - sc[SC_LR] * by;
+    OUT(1)[i] = m;
+  }
+}
+
+/* What an optimizer of one state overwrites. */
+static void keep_state(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    OUT(3)[i] = IN(0)[i];
+    OUT(4)[i] = IN(2)[i];
+  }
+}
+
+static void sgd_try(RefArgs *a) {
+  keep_state(a);
+  sgd(a);
+}
+
 static void adamw_try(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
     OUT(4)[i] = IN(0)[i];

@@ -13,6 +13,12 @@ static double adamw_changes(const Optimizer *o, double lr, double t, const Eleme
   return lr * m / (sqrt(v) + o->eps);
 }
 
+static double sgd_changes(const Optimizer *o, double lr, double t, const Element *e,
+                          bool *either) {
+  if (o->nesterov) return lr * (e->grad + o->momentum * e->after[0]);
+  return lr * e->after[0];
+}
+
 /* ---- the table ---- */
 
 const OptimizerInfo optimizer_info[OPTIMIZER_N] = {
