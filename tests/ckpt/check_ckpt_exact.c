@@ -71,6 +71,20 @@ static ToyOptions post_validation(void) {
   return o;
 }
 
+static ToyOptions with(OptimizerKind kind, ToyOptions o) {
+  o.optimizer = kind;
+  return o;
+}
+static ToyOptions sgd_plain(void) { return with(OPTIMIZER_SGD, plain()); }
+static ToyOptions sgd_zero3(void) { return with(OPTIMIZER_SGD, zero3_bf16()); }
+static ToyOptions sgd_early(void) { return with(OPTIMIZER_SGD, post_validation()); }
+static ToyOptions sgd_f16(void) { return with(OPTIMIZER_SGD, f16()); }
+static ToyOptions lion_one_rank(void) { return with(OPTIMIZER_LION, one_rank()); }
+static ToyOptions lion_fsdp2(void) { return with(OPTIMIZER_LION, fsdp2()); }
+static ToyOptions lion_offload(void) { return with(OPTIMIZER_LION, offload()); }
+static ToyOptions lion_by_chance(void) { return with(OPTIMIZER_LION, by_chance()); }
+static ToyOptions lion_zero2(void) { return with(OPTIMIZER_LION, zero2()); }
+
 /* Heads that tp does not divide: padding. */
 static ToyOptions padded(void) {
   ToyOptions o = meshed(4, 1, 2);
@@ -106,6 +120,8 @@ static ToyOptions experts_in_shards(void) {
   o.strategy.kind = STRATEGY_FSDP2, o.strategy.stage = 3;
   return o;
 }
+static ToyOptions lion_experts(void) { return with(OPTIMIZER_LION, experts_of_both()); }
+static ToyOptions sgd_experts(void) { return with(OPTIMIZER_SGD, experts_in_shards()); }
 static ToyOptions experts_bf16(void) {
   ToyOptions o = shared(1, 2, 4, 2, 2);
   o.strategy.stage = 3, o.dtype = DT_BF16;
@@ -127,6 +143,15 @@ static ToyOptions (*const cases[])(void) = {plain,
                                             f16,
                                             post_validation,
                                             padded,
+                                            sgd_plain,
+                                            sgd_zero3,
+                                            sgd_early,
+                                            sgd_f16,
+                                            lion_one_rank,
+                                            lion_fsdp2,
+                                            lion_offload,
+                                            lion_by_chance,
+                                            lion_experts,
                                             experts_of_tp,
                                             experts_of_dp,
                                             experts_of_both,
@@ -185,7 +210,12 @@ static const struct Pair2 {
              {experts_of_dp, experts_in_shards},
              {experts_in_shards, experts_one_rank},
              {experts_one_rank, experts_of_both},
-             {experts_of_both, experts_of_tp}};
+             {experts_of_both, experts_of_tp},
+             {sgd_plain, sgd_early},
+             {sgd_early, sgd_plain},
+             {sgd_experts, sgd_experts},
+             {lion_zero2, lion_one_rank},
+             {lion_one_rank, lion_zero2}};
 
 /* What a mesh has loaded it writes again, and the first one reads that. */
 START_TEST(means_the_same_on_another_mesh) {
@@ -231,6 +261,32 @@ START_TEST(steps_on_another_mesh_agree) {
     ck_assert_double_le(fabs(loss[k] - there[k]), 1e-6 * fabs(loss[k]));
   ckpt_close(c);
   saved_close(&t), saved_close(&s);
+}
+END_TEST
+
+/* Its states would be those of another step. */
+START_TEST(another_optimizer_is_refused) {
+  static const OptimizerKind to[] = {OPTIMIZER_ADAMW, OPTIMIZER_LION};
+  ToyOptions a = with(OPTIMIZER_SGD, one_rank());
+  SavedToy s;
+  double loss[WHOLE];
+  saved_open(&s, &a, scratch_path("a"), NULL);
+  saved_steps(&s, 0, HALF, loss);
+  saved_save(&s, HALF);
+  Ckpt *c = saved_ckpt(scratch_path("a"), HALF);
+  for (int i = 0; i < LEN(to); i++) {
+    ToyOptions b = with(to[i], one_rank());
+    Toy t;
+    weft_error e = {.rank = -1};
+    ck_assert_int_eq(toy_compile(&t, &b, NULL), WEFT_OK);
+    ck_assert_int_eq(ckpt_fits(c, t.compiled, &e), WEFT_EUSAGE);
+    ck_assert_msg(
+        strstr(e.text, "has the states of weft.sgd, the plan's optimizer is weft."), "%s",
+        e.text);
+    toy_free(&t);
+  }
+  ckpt_close(c);
+  saved_close(&s);
 }
 END_TEST
 
@@ -282,6 +338,7 @@ Suite *ckpt_exact_suite(void) {
   tcase_add_loop_test(c, goes_on_bit_by_bit, 0, LEN(cases));
   tcase_add_loop_test(c, means_the_same_on_another_mesh, 0, LEN(pairs));
   tcase_add_loop_test(c, steps_on_another_mesh_agree, 0, LEN(onward));
+  tcase_add_test(c, another_optimizer_is_refused);
   tcase_add_test(c, means_the_same_in_another_format);
   tcase_add_loop_test(c, ranks_share_the_writing, 0, 2);
   suite_add_tcase(s, c);

@@ -27,6 +27,11 @@ local function sgd(weft, d, o)
   return weft.sgd(o)
 end
 
+local function lion(weft, d, o)
+  o.eps, o.betas = nil, d:pick { { 0.9, 0.99 }, { 0.95, 0.98 }, { 0.9, 0.99 }, { 0, 0.5 }, { 0.9, 0 } }
+  return weft.lion(o)
+end
+
 return function(weft, new_draw, number, validates)
   local d = new_draw(number + 13)
   local small = d:maybe(10)       -- averages in 16 bits
@@ -41,5 +46,6 @@ return function(weft, new_draw, number, validates)
   }
   o.post_validation = validates and not small and not d:maybe(4) or nil
   if d:maybe(4) then return sgd(weft, d, o) end
+  if d:maybe(4) then return lion(weft, d, o) end
   return weft.adamw(o)
 end

@@ -5,8 +5,8 @@
 A plan gets betas (0.9, 0.999), averages in f32 and tokens from a file. weft writes its initial
 weights (a step with a learning rate of 0) and, after twelve steps, losses and weights.
 PyTorch takes the initial weights and the same twelve batches, whole, in f64: the models of
-plan_models.py, autograd, clip_grad_norm_, AdamW. What spec.lua reads of the plan, and the
-config.json of the weights, is all it knows of weft.
+plan_models.py, autograd, clip_grad_norm_, AdamW, SGD or the Lion of optimizers.py. What
+spec.lua reads of the plan, and the config.json of the weights, is all it knows of weft.
 
 Compared are the loss of every step, relative, within 2e-6, and for every parameter tensor
 |weft - PyTorch| (a norm), which may be 2e-6 |all that the steps changed| and half a unit of f32
@@ -33,6 +33,7 @@ try:
 except ImportError as missing:
     print(f"skipped: {sys.executable} has no {missing.name} (PYTHON=... chooses another one)")
     sys.exit(0)
+from optimizers import Lion
 from plan_models import Batch, Choices, model_loss
 
 STEPS, BETAS, TOLERANCE, ROUNDING, SHAKEN = 12, (0.9, 0.999), 2e-6, 4.0, 4
@@ -109,13 +110,20 @@ def rate_at(lr, step):
     return low + (top - low) * left
 
 
-def adamw(o, weights, dtype):
+def optimizer_of(o, weights, dtype):
     """Decay is for what has more than one dimension. An element whose gradients were all 0
     does not move, without eps too: 0 / tiny."""
     groups = [{"params": [p for p in weights if (p.dim() > 1) == matrices],
                "weight_decay": o["weight_decay"] if matrices else 0.0}
               for matrices in (True, False)]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=0.0, betas=BETAS,
+    groups = [g for g in groups if g["params"]]
+    if o["kind"] == "sgd":
+        return torch.optim.SGD(groups, lr=0.0, momentum=o["momentum"], foreach=False,
+                               dampening=o.get("dampening") or 0.0,
+                               nesterov=bool(o.get("nesterov")))
+    if o["kind"] == "lion":
+        return Lion(groups, lr=0.0, betas=BETAS)
+    return torch.optim.AdamW(groups, lr=0.0, betas=BETAS,
                              eps=o["eps"] or torch.finfo(dtype).tiny, foreach=False)
 
 
@@ -132,7 +140,7 @@ def pytorch(plan, config, initial, batches, dtype, choices):
     w = {n: p.to(dtype, copy=True) for n, p in initial.items()}
     trained = [p.requires_grad_() for n, p in w.items() if not n.endswith("correction_bias")]
     o, rate = plan["optimizer"], (plan["moe"] or {}).get("bias_update_rate")
-    optimizer, losses = adamw(o, trained, dtype), []
+    optimizer, losses = optimizer_of(o, trained, dtype), []
     for step, batch in enumerate(batches):
         optimizer.zero_grad()
         loss, load = model_loss(plan, config, w, batch, choices)
@@ -256,8 +264,9 @@ class Judge:
 
 def overrides(plan):
     o, moe = plan["optimizer"], plan["moe"] or {}
-    run = ["--set", "optimizer.betas={%g,%g}" % BETAS, "--set", "optimizer.state_dtype=f32",
-           "--set", "optimizer.stochastic_rounding=false"]
+    betas = [] if o["kind"] == "sgd" else ["--set", "optimizer.betas={%g,%g}" % BETAS]
+    run = betas + ["--set", "optimizer.state_dtype=f32",
+                   "--set", "optimizer.stochastic_rounding=false"]
     still = ["--set", "moe.bias_update_rate=0"] if moe.get("bias_update_rate") else []
     return run, run + still + ["--set", "optimizer.lr=0"]
 

@@ -83,7 +83,7 @@ end
 local function same(x) return x end
 local function empty() return {} end
 
--- The kind of a learning rate is the name of its function.
+-- The kind of a learning rate or an optimizer is the name of its function.
 local function rate(kind)
   return function(t)
     t = type(t) == "table" and t or { max = t }
@@ -92,9 +92,17 @@ local function rate(kind)
   end
 end
 
+local function named(kind)
+  return function(t)
+    t.kind = kind
+    return t
+  end
+end
+
 package.preload.weft = function()
   return {
-    plan = same, model = same, adamw = same, tokens = same, synthetic = same,
+    plan = same, model = same, adamw = named "adamw",
+    sgd = named "sgd", lion = named "lion", tokens = same, synthetic = same,
     tp_plan = empty, extend = empty,
     constant = rate "constant", cosine = rate "cosine", linear = rate "linear",
   }

@@ -24,6 +24,25 @@ local function model(g)
   end)
 end
 
+-- optimizers.py has the same numbers.
+local optimizers = {
+  sgd = function() return weft.sgd { lr = 0.1, clip = 0.5 } end,
+  sgd_momentum = function()
+    return weft.sgd { lr = 0.05, momentum = 0.9, weight_decay = 0.01, clip = 0.5 }
+  end,
+  sgd_dampening = function()
+    return weft.sgd { lr = 0.1, momentum = 0.8, dampening = 0.4, weight_decay = 0.1, clip = 0.5 }
+  end,
+  sgd_nesterov = function()
+    return weft.sgd { lr = 0.05, momentum = 0.9, nesterov = true, weight_decay = 0.02, clip = 0.5 }
+  end,
+  lion = function() return weft.lion { lr = 1e-3, weight_decay = 0.1, clip = 0.5 } end,
+  lion_betas = function()
+    return weft.lion { lr = 3e-3, betas = { 0.95, 0.98 }, clip = 0.5 }
+  end,
+}
+local optimizer = optimizers[weft.vars.model]
+
 return weft.plan {
   model = model,
   mesh = { tp = 1, pp = 1, dp = 1 },
@@ -31,7 +50,7 @@ return weft.plan {
   tp_plan = { n = "sequence_parallel" },
   schedule = "1f1b",
   batch = { global = 8, micro = 1, seq = 16 },
-  optimizer = weft.adamw {
+  optimizer = optimizer and optimizer() or weft.adamw {
     lr = 1e-3, weight_decay = 0.1, clip = 0.5, betas = { 0.9, 0.95 }, eps = 1e-8,
   },
   data = weft.synthetic {},

@@ -316,6 +316,30 @@ START_TEST(steps_agree_with_fsdp2) {
 }
 END_TEST
 
+/* ---- other optimizers ---- */
+
+static const char *const other_optimizers[] = {
+    "sgd", "sgd_momentum", "sgd_dampening", "sgd_nesterov", "lion", "lion_betas"};
+static const char *const optimizer_meshes[][5] = {
+    {"mesh.dp=1"},
+    {"mesh.dp=2", "mesh.tp=2", "strategy.stage=1", "strategy.sequence_parallel=true"},
+    {"mesh.dp=4", "strategy=fsdp2"},
+    {"mesh.dp=2", "mesh.pp=2", "strategy.stage=2", "optimizer.post_validation=true"},
+    {"mesh.dp=4", "mesh.dp_replicate=2", "strategy.stage=3"},
+};
+
+START_TEST(steps_of_other_optimizers_agree) {
+  const char *name = other_optimizers[_i / LEN(optimizer_meshes)];
+  const char *const *set = optimizer_meshes[_i % LEN(optimizer_meshes)];
+  Oracle o = {0};
+  load_set(&o, "tests/oracle/uses.lua", name, set);
+  start_loaded(&o, oracles, "steps_optimizers");
+  (void)take_steps(&o, arena_printf(o.f.arena, ".%s", name),
+                   arena_printf(o.f.arena, "%s %s", name, set[0]));
+  finish(&o);
+}
+END_TEST
+
 /* ---- latents ---- */
 
 /* Attention through latents on meshes that models[] does not see. */
@@ -424,6 +448,8 @@ Suite *oracle_suite(void) {
   tcase_add_loop_test(t, latents_agree_with_pytorch, 0, LEN(latents));
   tcase_add_loop_test(t, experts_agree_with_pytorch, 0, LEN(sparse) * LEN(shared));
   tcase_add_loop_test(t, scales_as_gradscaler, 0, LEN(f16_set));
+  tcase_add_loop_test(t, steps_of_other_optimizers_agree, 0,
+                      LEN(other_optimizers) * LEN(optimizer_meshes));
   tcase_add_loop_test(t, steps_agree_with_pytorch, 0, LEN(stepped) * LEN(meshes));
   suite_add_tcase(s, t);
   return s;

@@ -729,6 +729,26 @@ function ops.sgd_try(k, p, g, m, scal)
   return p1, m1, copy, p, m
 end
 
+function ops.lion(k, p, g, m, scal)
+  local s, a = reader(k, scal), k.attr
+  if s "SC_HOLD" ~= 0 then return p, m, p end
+  local b1, b2, decay = a.beta1 or 0, a.beta2 or 0, a.weight_decay or 0
+  local p1, m1 = {}, {}
+  for i = 1, #p do
+    local x = g[i] * s "SC_CLIP"
+    local to = b1 * m[i] + (1 - b1) * x
+    local sign = to > 0 and 1 or to < 0 and -1 or 0
+    p1[i] = p[i] - s "SC_LR" * (sign + decay * p[i])
+    m1[i] = b2 * m[i] + (1 - b2) * x
+  end
+  return p1, m1, p1
+end
+
+function ops.lion_try(k, p, g, m, scal)
+  local p1, m1, copy = ops.lion(k, p, g, m, scal)
+  return p1, m1, copy, p, m
+end
+
 function ops.adamw_try(k, p, g, m, v, scal)
   local p1, m1, v1, copy = ops.adamw(k, p, g, m, v, scal)
   return p1, m1, v1, copy, p, m, v

@@ -142,6 +142,24 @@ static void sgd_try(RefArgs *a) {
   sgd(a);
 }
 
+static void lion(RefArgs *a) {
+  const double *sc = IN(3);
+  const OpAttr *at = a->attr;
+  if (sc[SC_HOLD] != 0) return;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double p = IN(0)[i], g = IN(1)[i] * sc[SC_CLIP], m = IN(2)[i];
+    double to = at->beta1 * m + (1 - at->beta1) * g;
+    double sign = to > 0 ? 1 : to < 0 ? -1 : 0;
+    OUT(0)[i] = OUT(2)[i] = p - sc[SC_LR] * (sign + at->weight_decay * p);
+    OUT(1)[i] = at->beta2 * m + (1 - at->beta2) * g;
+  }
+}
+
+static void lion_try(RefArgs *a) {
+  keep_state(a);
+  lion(a);
+}
+
 static void adamw_try(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
     OUT(4)[i] = IN(0)[i];

@@ -19,6 +19,14 @@ static double sgd_changes(const Optimizer *o, double lr, double t, const Element
   return lr * e->after[0];
 }
 
+/* Where both parts of the average cancel, rounding decides. */
+static double lion_changes(const Optimizer *o, double lr, double t, const Element *e,
+                           bool *either) {
+  double old = o->beta1 * e->before[0], x = (1 - o->beta1) * e->grad, to = old + x;
+  if (fabs(to) <= 1e-5 * (fabs(old) + fabs(x))) *either = true;
+  return to > 0 ? lr : to < 0 ? -lr : 0;
+}
+
 /* ---- the table ---- */
 
 const OptimizerInfo optimizer_info[OPTIMIZER_N] = {

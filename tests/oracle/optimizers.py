@@ -1,0 +1,98 @@
+"""Makes oracle data of the other optimizers: twelve steps on the model, the weights, the
+tokens and the labels of steps_uses, by torch.optim.SGD, and by Lion as its paper has it
+(Chen et al. 2023, algorithm 2), in f32 on the CPU, gradients clipped, decay on matrices only.
+
+By hand, with torch and safetensors installed:
+    python tests/oracle/optimizers.py
+
+steps_optimizers has the weights and expected.safetensors: tokens, labels, and of each plan
+of uses.lua (-D model=NAME) loss.NAME and norm.NAME.
+"""
+import pathlib
+
+import torch
+from safetensors.torch import load_file, save_file
+
+STEPS, CLIP = 12, 0.5
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Lion(torch.optim.Optimizer):
+    def __init__(self, groups, lr, betas):
+        super().__init__(groups, {"lr": lr, "betas": betas, "weight_decay": 0.0})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            b1, b2 = group["betas"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                update = (b1 * m + (1 - b1) * p.grad).sign()
+                p.sub_(group["lr"] * (update + group["weight_decay"] * p))
+                m.copy_(b2 * m + (1 - b2) * p.grad)
+
+
+def sgd(decay, **options):
+    def make(groups):
+        groups[0]["weight_decay"] = decay
+        return torch.optim.SGD(groups, foreach=False, **options)
+    return make
+
+
+def lion(decay, **options):
+    def make(groups):
+        groups[0]["weight_decay"] = decay
+        return Lion(groups, **options)
+    return make
+
+
+OPTIMIZERS = {
+    "sgd": sgd(0.0, lr=0.1),
+    "sgd_momentum": sgd(0.01, lr=0.05, momentum=0.9),
+    "sgd_dampening": sgd(0.1, lr=0.1, momentum=0.8, dampening=0.4),
+    "sgd_nesterov": sgd(0.02, lr=0.05, momentum=0.9, nesterov=True),
+    "lion": lion(0.1, lr=1e-3, betas=(0.9, 0.99)),
+    "lion_betas": lion(0.0, lr=3e-3, betas=(0.95, 0.98)),
+}
+
+
+def train(weights, data, make):
+    e, w, n = (torch.nn.Parameter(weights[k].clone())
+               for k in ("embed.weight", "w.weight", "n.weight"))
+
+    def norm(x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * n
+
+    def logits(tokens):
+        x = torch.nn.functional.embedding(tokens, e)
+        x = x + torch.nn.functional.silu(norm(x) @ w.T) @ w
+        x = x + n
+        x = x + norm(x) @ (w + 0.5 * w @ w.T).T
+        return norm(x) @ e.T
+
+    optimizer = make([{"params": [e, w]}, {"params": [n], "weight_decay": 0.0}])
+    losses, norms = [], []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(
+            logits(data["tokens"][step].long()).view(-1, e.shape[0]),
+            data["labels"][step].long().view(-1))
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_([e, w, n], CLIP).item())
+        losses.append(loss.item())
+        optimizer.step()
+    return torch.tensor(losses), torch.tensor(norms)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    weights = load_file(HERE / "steps_uses/model.safetensors")
+    data = load_file(HERE / "steps_uses/expected.safetensors")
+    out = {"tokens": data["tokens"], "labels": data["labels"]}
+    for name, make in OPTIMIZERS.items():
+        out[f"loss.{name}"], out[f"norm.{name}"] = train(weights, data, make)
+        print(f"{name}: loss {out[f'loss.{name}'][0]:.6f} to {out[f'loss.{name}'][-1]:.6f}")
+    folder = HERE / "steps_optimizers"
+    folder.mkdir(exist_ok=True)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(out, folder / "expected.safetensors")
