@@ -28,7 +28,7 @@ static __device__ float by_chance(float x, uint32_t r) {
   return x;
 }
 
-static __device__ float average(float old, float x, double beta) {
+static inline __device__ float average(float old, float x, double beta) {
   float keep = (float)beta, add = (float)(1 - beta);
   return add < 0.5f ? old + add * (x - old) : x + keep * (old - x);
 }
