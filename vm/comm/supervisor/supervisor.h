@@ -11,7 +11,7 @@
 
 #include "net.h"
 
-/* The state that a rank reports. The host (vm/watch) defines what the numbers mean. */
+/* The state that a rank reports. The host (vm/run) defines what the numbers mean. */
 typedef struct RankNote {
   int32_t state, part;
   uint32_t instr; /* index in its program */
