@@ -3,20 +3,25 @@
 
 struct AdamW {
   enum { STATES = 2 };
+  struct Rates {
+    float by, root, keep;
+  };
   double beta1, beta2, decay;
-  float eps, by, root, keep;
+  float eps;
 
   explicit AdamW(const OpAttr *a)
       : beta1(a->beta1), beta2(a->beta2), decay(a->weight_decay), eps(a->eps) {}
-  __device__ void begin(const double *scal) {
-    by = (float)(scal[SC_LR] / scal[SC_BC1]);
-    root = (float)(1.0 / sqrt(scal[SC_BC2]));
-    keep = (float)(1.0 - scal[SC_LR] * decay);
+  __device__ Rates rates(const double *scal) const {
+    Rates r;
+    r.by = (float)(scal[SC_LR] / scal[SC_BC1]);
+    r.root = (float)(1.0 / sqrt(scal[SC_BC2]));
+    r.keep = (float)(1.0 - scal[SC_LR] * decay);
+    return r;
   }
-  __device__ float step(float p, float x, float *state) const {
+  __device__ float step(const Rates &r, float p, float x, float *state) const {
     float m = state[0] = average(state[0], x, beta1);
     float v = state[1] = average(state[1], x * x, beta2);
-    return p * keep - (m == 0 ? 0 : by * m / (sqrtf(v) * root + eps));
+    return p * r.keep - (m == 0 ? 0 : r.by * m / (sqrtf(v) * r.root + eps));
   }
 };
 OPTIMIZER_KERNELS(adamw, AdamW)

@@ -4,23 +4,28 @@
 
 struct Sgd {
   enum { STATES = 1 };
+  struct Rates {
+    float lr, keep, add;
+  };
   double momentum, dampening;
-  float decay, lr, keep, add;
+  float decay;
   bool ahead;
 
   explicit Sgd(const OpAttr *a)
       : momentum(a->momentum), dampening(a->dampening), decay((float)a->weight_decay),
         ahead(a->nesterov != 0) {}
-  __device__ void begin(const double *scal) {
+  __device__ Rates rates(const double *scal) const {
     bool whole = momentum == 0 || scal[SC_STEP] == 1;
-    lr = (float)scal[SC_LR];
-    keep = (float)momentum;
-    add = whole ? 1 : (float)(1 - dampening);
+    Rates r;
+    r.lr = (float)scal[SC_LR];
+    r.keep = (float)momentum;
+    r.add = whole ? 1 : (float)(1 - dampening);
+    return r;
   }
-  __device__ float step(float p, float x, float *state) const {
+  __device__ float step(const Rates &r, float p, float x, float *state) const {
     x += decay * p;
-    float m = state[0] = keep * state[0] + add * x;
-    return p - lr * (ahead ? x + keep * m : m);
+    float m = state[0] = r.keep * state[0] + r.add * x;
+    return p - r.lr * (ahead ? x + r.keep * m : m);
   }
 };
 OPTIMIZER_KERNELS(sgd, Sgd)

@@ -1,8 +1,10 @@
 /* step_kernels.cuh - what the steps of optimizers share; operands and results are those
  * of kernels/cpu/optimizer/step_kernels.h, and bits of chance are the same. An optimizer
- * is a rule: a type with a number of states, made of attributes, whose begin() reads the
+ * is a rule: a type with a number of states, made of attributes, whose rates() reads the
  * scalars and whose step() gives p of p and of a clipped gradient, and changes the
- * states. The scalars are read on the device: the host never waits for them. */
+ * states. The scalars are read on the device: the host never waits for them. A rule is an
+ * argument of the launch, whose bytes are fingerprinted (queue.h): all of its members
+ * are set by the host, and what the scalars give is in Rates. */
 #ifndef WEFT_CUDA_STEP_KERNELS_CUH
 #define WEFT_CUDA_STEP_KERNELS_CUH
 
@@ -45,12 +47,12 @@ template <typename S, int N> struct Stepped {
 
 template <typename Rule, typename T, typename S>
 __global__ void __launch_bounds__(BLOCK)
-    step_elements(Rule rule, Stepped<S, Rule::STATES> a, T *copy, const double *scal,
-                  int64_t n) {
+    step_elements(const Rule rule, Stepped<S, Rule::STATES> a, T *copy,
+                  const double *scal, int64_t n) {
   constexpr int N = Rule::STATES;
   bool hold = scal[SC_HOLD] != 0, copies = (const void *)copy != (const void *)a.p_out;
   if (hold && !a.kept[0]) return;
-  rule.begin(scal);
+  const typename Rule::Rates rates = rule.rates(scal);
   float clip = (float)scal[SC_CLIP];
   uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
   int64_t by = (int64_t)gridDim.x * blockDim.x;
@@ -62,7 +64,7 @@ __global__ void __launch_bounds__(BLOCK)
       for (int k = 0; k < N; k++) a.kept[1 + k][i] = state[k];
     }
     if (hold) continue;
-    p = rule.step(p, x, state);
+    p = rule.step(rates, p, x, state);
     uint32_t r = a.by_chance ? chance(x, state[0], number, a.seed) : 0;
     for (int k = 0; k < N; k++)
       a.state_out[k][i] =
