@@ -135,17 +135,26 @@ static const char by_range[] =
     "  data = weft.synthetic {}, train = { steps = 3 },\n"
     "}\n";
 
-/* Large weights make scores of hundreds, whose last bit decides what attention does: the
- * ranks are farther from one rank than 1e-5, with any data, and rightly so. */
+/* Large weights make large scores, whose last bit decides what attention does: the ranks
+ * are farther from one rank than 1e-5, with any data, and rightly so. How far depends on
+ * the order of the CPU's sums, so several sizes are tried, and those that come out
+ * between the tolerance and ten times it are asked about. */
 START_TEST(fuzz_knows_what_rounds) {
-  VerifyReport r;
-  Text plan = {0}, why = {0};
-  text_printf(&plan, by_range, "0.6");
-  ck_assert_int_eq(plan_parity(plan.s, 3, 1e-5, &r, &why), WEFT_OK);
-  ck_assert_msg(!r.ok, "the plan is too good for this test: %g", r.grad);
-  ck_assert_msg(fuzz_only_rounds(plan.s, &r), "%s", why.s);
-  text_free(&plan);
-  text_free(&why);
+  static const char *const range[] = {"0.25", "0.3", "0.35", "0.4"};
+  int asked = 0;
+  for (int i = 0; i < LEN(range); i++) {
+    VerifyReport r;
+    Text plan = {0}, why = {0};
+    text_printf(&plan, by_range, range[i]);
+    ck_assert_int_eq(plan_parity(plan.s, 3, 1e-5, &r, &why), WEFT_OK);
+    if (!r.ok && fmax(r.grad, r.grad_norm) < 5e-5) {
+      ck_assert_msg(fuzz_only_rounds(plan.s, &r), "%s: %s", range[i], why.s);
+      asked++;
+    }
+    text_free(&plan);
+    text_free(&why);
+  }
+  ck_assert_int_ge(asked, 1);
 }
 END_TEST
 
