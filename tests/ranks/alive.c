@@ -44,6 +44,14 @@ static pid_t next(DIR *proc, const char *folder) {
   return 0;
 }
 
+int alive_ranks(const char *folder) {
+  DIR *proc = opendir("/proc");
+  int n = 0;
+  for (pid_t pid; (pid = next(proc, folder)) != 0;) n += rank_of(pid) >= 0;
+  if (proc) closedir(proc);
+  return n;
+}
+
 pid_t alive_rank(const char *folder, int rank) {
   DIR *proc = opendir("/proc");
   pid_t pid;
