@@ -42,43 +42,40 @@ typedef struct Making {
   CacheEntry *x;
   void (*make)(void *ud, CacheEntry *x);
   void *ud;
-  Arena *scratch;
+  Arena *const *temporary;
+  int n;
 } Making;
-
-static void run_make(void *ud) {
-  Making *m = ud;
-  m->make(m->ud, m->x);
-}
 
 /* However it ends, the entry becomes ready: others wait for it. */
 static void run_guarded(void *ud) {
   Making *m = ud;
-  if (!m->scratch)
-    run_make(m);
-  else if (!arena_try(m->scratch, run_make, m))
+  if (!m->n)
+    m->make(m->ud, m->x);
+  else if (m->n--, !arena_try(*m->temporary++, run_guarded, m))
     m->x->st = err_set(&m->x->e, WEFT_ENOMEM, "out of memory in a sweep");
 }
 
-CacheEntry *cache_get(Cache *c, const void *key, size_t n,
-                      void (*make)(void *ud, CacheEntry *x), void *ud, Arena *scratch) {
-  uint64_t hash = hash_bytes(0, key, n);
+CacheEntry *cache_get(Cache *c, const void *key, size_t size,
+                      void (*make)(void *ud, CacheEntry *x), void *ud,
+                      Arena *const temporary[], int n) {
+  uint64_t hash = hash_bytes(0, key, size);
   CacheEntry **slot = &c->bucket[hash % CACHE_BUCKETS], *x;
   pthread_mutex_lock(&c->lock);
   for (x = *slot; x; x = x->next)
-    if (x->hash == hash && x->n == n && memcmp(x->key, key, n) == 0) break;
+    if (x->hash == hash && x->n == size && memcmp(x->key, key, size) == 0) break;
   if (x) {
     while (!x->ready) pthread_cond_wait(&c->made, &c->lock);
     pthread_mutex_unlock(&c->lock);
     return x;
   }
-  if ((x = new_entry(hash, key, n))) {
+  if ((x = new_entry(hash, key, size))) {
     x->id = c->n++;
     x->next = *slot;
     *slot = x;
   }
   pthread_mutex_unlock(&c->lock);
   if (!x) return NULL;
-  Making m = {x, make, ud, scratch};
+  Making m = {x, make, ud, temporary, n};
   if (!arena_try(x->arena, run_guarded, &m))
     x->st = err_set(&x->e, WEFT_ENOMEM, "out of memory in a sweep");
   pthread_mutex_lock(&c->lock);

@@ -32,9 +32,10 @@ typedef struct Cache {
 void cache_init(Cache *c);
 void cache_free(Cache *c);
 /* The entry for a key; make(ud, entry) fills a new one, on this thread, and may run out
- * of `scratch` (NULL: not used), too. Others that ask for it meanwhile wait. NULL: out of
+ * of `n` temporary arenas, too. Others that ask for it meanwhile wait. NULL: out of
  * memory. */
-CacheEntry *cache_get(Cache *c, const void *key, size_t n,
-                      void (*make)(void *ud, CacheEntry *x), void *ud, Arena *scratch);
+CacheEntry *cache_get(Cache *c, const void *key, size_t size,
+                      void (*make)(void *ud, CacheEntry *x), void *ud,
+                      Arena *const temporary[], int n);
 
 #endif

@@ -4,10 +4,10 @@
  *
  *   units      and the mesh without pp, whether the schedule splits I and W
  *   schedule   and pp, virtual stages, microbatches: actions and bubble
- *   shares     and units, stages: what ranks hold and do
- *   lifetimes  shape of the units, stages, schedule: slots of buffers
+ *   stages     and units: what ranks hold and do
+ *   ranks      shape of the units, stages, schedule: lifetimes of buffers
  *
- * Only the bytes of the worst rank are put together for each point. */
+ * The passes and their order are the compiler's (passes.h). */
 #include "sweep_point.h"
 #include "bindings/model/model.h"
 #include "bindings/schedule/schedule_facts.h"
@@ -18,23 +18,6 @@
 #include <stdio.h>
 
 #include "vm/lower/arena_layout.h"
-#include "vm/lower/rank_cost.h"
-#include "vm/compile/build_units.h"
-#include "vm/compile/compile.h"
-
-/* ---- what is looked up ---- */
-
-typedef struct Scheduled {
-  Schedule s;
-  Timeline when;
-  bool splits;
-} Scheduled;
-
-typedef struct UnitsEntry {
-  Units *u;
-  BufferSizes sizes;
-  int shape; /* equal for units of equal shape */
-} UnitsEntry;
 
 typedef struct Point {
   Judge *j;
@@ -42,9 +25,10 @@ typedef struct Point {
   Vary vary;
   Diags d;
   Mesh mesh;
-  int rounds;
-  bool all_dp; /* the units are made for the real number of data-parallel ranks */
-  CacheEntry *units, *schedule, *shares, *lifetimes;
+  int microbatches; /* of the schedule */
+  bool all_dp;      /* the units are made for the real number of data-parallel ranks */
+  CacheEntry *of[PASS_N];
+  PointReason *why;
 } Point;
 
 static const Plan *plan_of(const Point *p) { return &p->lp->plan; }
@@ -68,26 +52,36 @@ static Mesh units_mesh(const Point *p) {
   return m;
 }
 
-/* ---- units ---- */
+/* ---- the schedule ---- */
 
-/* That of the point, if it is right. */
-static const Scheduled *scheduled(const Point *p) {
-  bool ok = p->schedule && p->schedule->st == WEFT_OK;
-  return ok ? p->schedule->value : NULL;
+static weft_status schedule_key(Point *p, const Passes *w, Text *k) {
+  text_printf(k, "%d %d %d|", p->mesh.size[AXIS_PP], plan_virtual(plan_of(p)),
+              p->microbatches);
+  return vary_key(p->lp, FOR_SCHEDULE, k, &p->j->e);
 }
 
-static weft_status units_key(Point *p, Text *k) {
+static void make_schedule(Point *p, Passes *w, PassResult *x) {
+  Schedule s;
+  x->st = lang_schedule(p->lp, &p->mesh, p->microbatches, &s, x->d, x->e);
+  if (x->st != WEFT_OK) return;
+  s = schedule_copy(&s, x->keep); /* that of a file lies in the arena of the point */
+  w->in.schedule = &s;
+  pass_make[PASS_SCHEDULE](w, x);
+}
+
+/* ---- units ---- */
+
+static weft_status units_key(Point *p, const Passes *w, Text *k) {
   Mesh m = units_mesh(p);
-  k->n = 0;
   text_addn(k, (const char *)m.size, sizeof m.size);
   text_addn(k, (const char *)m.order, sizeof m.order);
-  text_add(k, scheduled(p) && scheduled(p)->splits ? "IW" : "B");
+  text_add(k, w->schedule && w->schedule->splits ? "IW" : "B");
   return vary_key(p->lp, FOR_UNITS, k, &p->j->e);
 }
 
 /* Only the whole batch shows that a tensor is too large to be counted. */
 static bool too_wide(const Point *p) {
-  const UnitsEntry *f = p->units->value;
+  const BuiltUnits *f = p->of[PASS_UNITS]->value;
   double batch = (double)plan_of(p)->batch.micro * mesh_size(&p->mesh, AXES_DP);
   return f && f->u && f->u->widest * batch > (double)(1ull << ELEMENTS_LOG2);
 }
@@ -95,131 +89,54 @@ static bool too_wide(const Point *p) {
 /* A shape is nothing but its number. */
 static void make_shape(void *ud, CacheEntry *x) {}
 
-typedef struct UnitsJob {
-  Point *p;
-  CacheEntry *x;
-} UnitsJob;
-
-static weft_status find_shape(Point *p, UnitsEntry *f, weft_error *e) {
+static weft_status find_shape(Point *p, BuiltUnits *f, weft_error *e) {
   Text shape = {0};
   buffer_shape(f->u, &f->sizes, &shape);
   CacheEntry *same = shape.oom ? NULL
                                : cache_get(&p->j->caches->shape, shape.s, shape.n,
-                                           make_shape, NULL, NULL);
+                                           make_shape, NULL, NULL, 0);
   text_free(&shape);
   if (!same) return err_set(e, WEFT_ENOMEM, "out of memory in a sweep");
   f->shape = same->id;
   return WEFT_OK;
 }
 
-static void run_units(void *ud) {
-  const UnitsJob *job = ud;
-  Point *p = job->p;
-  CacheEntry *x = job->x;
+static void make_units(Point *p, Passes *w, PassResult *x) {
   Mesh m = units_mesh(p);
-  int64_t B = plan_of(p)->batch.micro * mesh_size(&m, AXES_DP);
-  Graph *g = graph_new(p->j->scratch, B, plan_of(p)->batch.seq);
-  x->st = lang_build_graph(p->lp, &plan_of(p)->moe, B, plan_of(p)->batch.seq, g, &x->d,
-                           &x->e);
+  const Plan *plan = plan_of(p);
+  int64_t B = plan->batch.micro * mesh_size(&m, AXES_DP);
+  Graph *g = graph_new(w->in.arena, B, plan->batch.seq);
+  x->st = lang_build_graph(p->lp, &plan->moe, B, plan->batch.seq, g, x->d, x->e);
   if (x->st != WEFT_OK) return;
-  CompileInput in = {.plan = plan_of(p),
-                     .mesh = &m,
-                     .graph = g,
-                     .schedule = scheduled(p) ? &scheduled(p)->s : NULL,
-                     .arena = p->j->scratch,
-                     .scratch = p->j->unit};
-  UnitsEntry *f = NEW(x->arena, UnitsEntry);
-  x->value = f;
-  x->st = compile_units(&in, false, x->arena, &f->u, &x->d, &x->e);
-  if (x->st != WEFT_OK) return;
-  buffer_sizes(f->u, x->arena, &f->sizes);
-  x->st = find_shape(p, f, &x->e);
-}
-
-static void make_units(void *ud, CacheEntry *x) {
-  UnitsJob job = {ud, x};
-  arena_reset(job.p->j->scratch);
-  arena_reset(job.p->j->unit);
-  if (!arena_try(job.p->j->unit, run_units, &job))
-    x->st = err_set(&x->e, WEFT_ENOMEM, "out of memory in a sweep");
-}
-
-/* ---- schedule ---- */
-
-static weft_status schedule_key(Point *p, Text *k, int microbatches) {
-  k->n = 0;
-  text_printf(k, "%d %d %d|", p->mesh.size[AXIS_PP], plan_virtual(plan_of(p)),
-              microbatches);
-  return vary_key(p->lp, FOR_SCHEDULE, k, &p->j->e);
-}
-
-typedef struct ScheduleJob {
-  Point *p;
-  int microbatches;
-} ScheduleJob;
-
-static void make_schedule(void *ud, CacheEntry *x) {
-  ScheduleJob *j = ud;
-  Point *p = j->p;
-  Scheduled *s = NEW(x->arena, Scheduled);
-  x->value = s;
-  x->st = lang_schedule(p->lp, &p->mesh, j->microbatches, &s->s, &x->d, &x->e);
-  if (x->st != WEFT_OK) return;
-  /* That of a file lies in the arena of the point. */
-  s->s = schedule_copy(&s->s, x->arena);
-  s->splits = schedule_splits(&s->s);
-  if (!schedule_ready(&s->s, &x->d, x->arena, &s->when)) x->st = WEFT_EPLAN;
+  w->in.graph = g;
+  w->in.mesh = &m;
+  pass_make[PASS_UNITS](w, x);
+  if (x->st == WEFT_OK) x->st = find_shape(p, x->value, x->e);
 }
 
 /* ---- stages ---- */
 
-static weft_status shares_key(Point *p, const Schedule *s, Text *k) {
-  k->n = 0;
-  text_printf(k, "%d %d %d %d %d %d|", p->units->id, s->ranks, s->virtual_stages,
-              s->v_placement, mesh_size(&p->mesh, flat_axes(plan_of(p), &p->mesh)),
-              p->mesh.size[AXIS_EP_SHARD]);
+static weft_status stages_key(Point *p, const Passes *w, Text *k) {
+  const Schedule *s = &w->schedule->s;
+  text_printf(k, "%d %d %d %d %d %d|", p->of[PASS_UNITS]->id, s->ranks, s->virtual_stages,
+              s->v_placement, mesh_size(&w->mesh, flat_axes(plan_of(p), &w->mesh)),
+              w->mesh.size[AXIS_EP_SHARD]);
   return vary_key(p->lp, FOR_SHARES, k, &p->j->e);
 }
 
-static void make_shares(void *ud, CacheEntry *x) {
-  Point *p = ud;
-  const UnitsEntry *f = p->units->value;
-  const Scheduled *s = p->schedule->value;
-  RankCosts *c = NEW(x->arena, RankCosts);
-  arena_reset(p->j->scratch);
-  x->value = c;
-  if (stages(f->u, &plan_of(p)->pp, &s->s, x->arena, &c->st, &x->d))
-    rank_costs(plan_of(p), &p->mesh, &f->sizes, p->j->scratch, x->arena, c);
-  else
-    x->st = WEFT_EPLAN;
-}
+/* ---- lifetimes ---- */
 
 /* Whatever the sizes of activations are they live equally long; of what else lives for a
  * while, the shares tell. */
-static void lifetimes_key(Point *p, Text *k) {
-  const UnitsEntry *f = p->units->value;
-  const RankCosts *c = p->shares->value;
+static weft_status lives_key(Point *p, const Passes *w, Text *k) {
+  const RankCosts *c = w->costs;
   bool held = false;
   for (int r = 0; r < c->st.ranks; r++) held |= c->rank[r].held.n > 0;
-  k->n = 0;
-  text_printf(k, "%d %d %d %d %d|", f->shape, p->schedule->id, p->rounds,
-              held ? p->shares->id : -1, plan_of(p)->eval_every > 0);
+  text_printf(k, "%d %d %d %d %d|", w->units->shape, p->of[PASS_SCHEDULE]->id,
+              w->microbatches, held ? p->of[PASS_STAGES]->id : -1,
+              plan_of(p)->eval_every > 0);
   for (int s = 0; s <= c->st.n; s++) text_printf(k, "%d,", c->st.first[s]);
-}
-
-typedef Lifetimes RankLives[AREA_N];
-
-/* Of all ranks under a schedule that can run. */
-static RankLives *lives_under(Point *p, const Schedule *s, const Timeline *when,
-                              Arena *a) {
-  const RankCosts *c = p->shares->value;
-  RankLives *l = (void *)arena_alloc(a, sizeof *l * (size_t)c->st.ranks);
-  Transfers t;
-  transfers(&c->st, s, when, s->microbatches * p->rounds, p->j->scratch, &t);
-  for (int r = 0; r < c->st.ranks; r++)
-    lifetimes(&t, &plan_of(p)->strategy, &c->rank[r].held, c->rank[r].sizes, r,
-              p->j->scratch, a, l[r]);
-  return l;
+  return WEFT_OK;
 }
 
 /* Of a step and of an evaluation; NULL: the plan makes none. */
@@ -227,18 +144,12 @@ typedef struct Lives {
   RankLives *step, *eval;
 } Lives;
 
-static void make_lifetimes(void *ud, CacheEntry *x) {
-  Point *p = ud;
-  const Scheduled *s = p->schedule->value;
-  Lives *l = NEW(x->arena, Lives);
-  arena_reset(p->j->scratch);
-  x->value = l;
-  l->step = lives_under(p, &s->s, &s->when, x->arena);
-  if (!plan_of(p)->eval_every) return;
-  Timeline when;
-  Schedule forward = schedule_forward(&s->s, p->j->scratch);
-  x->st = timeline_run(&forward, TIMELINE_UNIT, p->j->scratch, &when, &x->e);
-  if (x->st == WEFT_OK) l->eval = lives_under(p, &forward, &when, x->arena);
+static weft_status make_lives(Passes *w, const Transfers *t, bool eval, PassResult *x) {
+  if (!eval) x->value = NEW(x->keep, Lives);
+  Lives *l = x->value;
+  RankLives *made = rank_lives(w->costs, t, &w->in.plan->strategy, w->in.arena, x->keep);
+  *(eval ? &l->eval : &l->step) = made;
+  return WEFT_OK;
 }
 
 /* ---- the steps ---- */
@@ -258,68 +169,100 @@ void point_reason(const Diags *d, const weft_error *e, PointReason *why) {
   snprintf(why->text, sizeof why->text, "%s", e->text);
 }
 
-static weft_status look_up(Point *p, Cache *c, CacheEntry **out,
-                           void (*make)(void *ud, CacheEntry *x), void *ud) {
-  Text *k = &p->j->key;
-  CacheEntry *x = k->oom ? NULL : cache_get(c, k->s, k->n, make, ud, p->j->scratch);
-  if (!x) return err_set(&p->j->e, WEFT_ENOMEM, "out of memory in a sweep");
-  *out = x;
+/* ---- the cache ---- */
+
+/* By Pass: what its result is looked up by, and, where its inputs are Lua's, how it is
+ * made. */
+static const struct {
+  weft_status (*key)(Point *p, const Passes *w, Text *k);
+  void (*make)(Point *p, Passes *w, PassResult *x);
+} point_pass[PASS_N] = {[PASS_SCHEDULE] = {schedule_key, make_schedule},
+                        [PASS_UNITS] = {units_key, make_units},
+                        [PASS_STAGES] = {stages_key, NULL},
+                        [PASS_RANKS] = {lives_key, NULL}};
+
+typedef struct PassJob {
+  Passes *w;
+  Pass which;
+} PassJob;
+
+static void fill_entry(void *ud, CacheEntry *x) {
+  const PassJob *job = ud;
+  Passes *w = job->w;
+  PassResult r = {.keep = x->arena, .d = &x->d, .e = &x->e};
+  arena_reset(w->in.arena);
+  arena_reset(w->in.scratch);
+  if (point_pass[job->which].make)
+    point_pass[job->which].make(w->ud, w, &r);
+  else
+    pass_make[job->which](w, &r);
+  x->value = r.value;
+  x->st = r.st;
+}
+
+static weft_status look_up(Passes *w, Pass which) {
+  Point *p = w->ud;
+  Judge *j = p->j;
+  Text *k = &j->key;
+  Arena *const temporary[] = {w->in.arena, w->in.scratch};
+  PassJob job = {w, which};
+  k->n = 0;
+  weft_status st = point_pass[which].key(p, w, k);
+  if (st == WEFT_EPLAN) point_reason(NULL, &j->e, p->why);
+  TRY(st);
+  CacheEntry *x = k->oom ? NULL
+                         : cache_get(&j->caches->of[which], k->s, k->n, fill_entry, &job,
+                                     temporary, LEN(temporary));
+  if (!x) return err_set(&j->e, WEFT_ENOMEM, "out of memory in a sweep");
+  p->of[which] = x;
   return WEFT_OK;
 }
 
 /* An entry without a value says why. */
-static weft_status entry_status(Point *p, const CacheEntry *x, PointReason *why) {
+static weft_status entry_status(Point *p, const CacheEntry *x) {
   if (x->st == WEFT_EPLAN)
-    point_reason(&x->d, &x->e, why);
+    point_reason(&x->d, &x->e, p->why);
   else if (x->st != WEFT_OK)
     p->j->e = x->e;
   return x->st;
 }
 
-static weft_status prepare(Point *p, const int *choice, int n, PointReason *why) {
+static weft_status look_up_units(Passes *w) {
+  Point *p = w->ud;
+  do TRY(look_up(w, PASS_UNITS));
+  while (!p->all_dp && (p->all_dp = too_wide(p)));
+  return WEFT_OK;
+}
+
+/* Units depend on the schedule, but weft check calls the model function first: what is
+ * wrong there is told instead. */
+static weft_status model_first(Passes *w) {
+  Point *p = w->ud;
+  w->in.schedule = NULL;
+  TRY(look_up_units(w));
+  return p->of[PASS_UNITS]->value ? WEFT_OK : entry_status(p, p->of[PASS_UNITS]);
+}
+
+static weft_status find_pass(Passes *w, Pass which, const void **value) {
+  Point *p = w->ud;
+  TRY(which == PASS_UNITS ? look_up_units(w) : look_up(w, which));
+  const CacheEntry *x = p->of[which];
+  if (which == PASS_SCHEDULE && x->st != WEFT_OK) TRY(model_first(w));
+  *value = x->value;
+  return entry_status(p, x);
+}
+
+/* ---- the point ---- */
+
+static weft_status prepare(Point *p, const int *choice, int n) {
   Judge *j = p->j;
   weft_status st = vary_begin(j->lp, j->values, choice, n, &p->vary, &p->d, &j->e);
   p->lp = &p->vary.plan;
   if (st == WEFT_OK &&
       !mesh_resolve(&p->lp->plan.mesh, lang_cluster_ranks(p->lp), &p->mesh, &p->d))
     st = WEFT_EPLAN;
-  if (st == WEFT_EPLAN) point_reason(&p->d, &j->e, why);
+  if (st == WEFT_EPLAN) point_reason(&p->d, &j->e, p->why);
   return st;
-}
-
-/* Why there is no key. */
-static weft_status no_key(const Point *p, weft_status st, PointReason *why) {
-  if (st == WEFT_EPLAN) point_reason(NULL, &p->j->e, why);
-  return st;
-}
-
-static weft_status find_units(Point *p, PointReason *why) {
-  Judge *j = p->j;
-  do {
-    TRY(no_key(p, units_key(p, &j->key), why));
-    TRY(look_up(p, &j->caches->units, &p->units, make_units, p));
-  } while (!p->all_dp && (p->all_dp = too_wide(p)));
-  return WEFT_OK;
-}
-
-/* Units depend on the schedule. What is wrong is told in the order in which weft check
- * would find it: the model function, the schedule, the passes. */
-static weft_status find_parts(Point *p, int microbatches, PointReason *why) {
-  Judge *j = p->j;
-  ScheduleJob job = {p, microbatches};
-  TRY(no_key(p, schedule_key(p, &j->key, microbatches), why));
-  TRY(look_up(p, &j->caches->schedule, &p->schedule, make_schedule, &job));
-  TRY(find_units(p, why));
-  if (!p->units->value) TRY(entry_status(p, p->units, why));
-  TRY(entry_status(p, p->schedule, why));
-  TRY(entry_status(p, p->units, why));
-  mesh_split_tp(&p->mesh, ((const UnitsEntry *)p->units->value)->u->tp_copies);
-  mesh_split_cp(&p->mesh, plan_cp_heads(plan_of(p), &p->mesh));
-  mesh_split_dp(&p->mesh, plan_reshard_group(plan_of(p), &p->mesh));
-  const Scheduled *s = p->schedule->value;
-  TRY(no_key(p, shares_key(p, &s->s, &j->key), why));
-  TRY(look_up(p, &j->caches->shares, &p->shares, make_shares, p));
-  return entry_status(p, p->shares, why);
 }
 
 /* What a rank of the plan may hold: max_gib, else what the cluster's GPU has for it. */
@@ -328,41 +271,51 @@ static uint64_t limit_of(const Judge *j, const Plan *plan) {
   return j->limit == LIMIT_GPU && isfinite(room) ? (uint64_t)room : j->limit;
 }
 
-static weft_status judge(Point *p, const int *choice, int n, PointRow *row,
-                         PointReason *why) {
-  Judge *j = p->j;
-  TRY(prepare(p, choice, n, why));
-  const Plan *a = plan_of(p);
-  int microbatches = plan_microbatches(a, &p->mesh);
-  p->rounds = (int)MAX(a->batch.rounds, 1);
-  row->dp = mesh_size(&p->mesh, AXES_DP);
-  row->microbatches = microbatches * p->rounds;
-  TRY(find_parts(p, microbatches, why));
-  const RankCosts *c = p->shares->value;
-  const Scheduled *s = p->schedule->value;
-  row->bubble = timeline_bubble(&s->when);
-  uint64_t limit = limit_of(j, a);
-  const Lives *lives = NULL;
-  RankMemory size = rank_memory_floor(c, row->microbatches, limit);
+/* The bytes of the worst rank: only these are put together for each point. */
+static weft_status judge_memory(Passes *w, PointRow *row) {
+  Point *p = w->ud;
+  uint64_t limit = limit_of(p->j, plan_of(p));
+  RankMemory size = rank_memory_floor(w->costs, row->microbatches, limit);
   if (!size.over) {
-    lifetimes_key(p, &j->key);
-    TRY(look_up(p, &j->caches->lifetimes, &p->lifetimes, make_lifetimes, p));
-    TRY(entry_status(p, p->lifetimes, why));
-    arena_reset(j->scratch);
-    lives = p->lifetimes->value;
-    size = rank_memory(c, (const RankLives *)lives->step, (const RankLives *)lives->eval,
-                       row->microbatches, limit, j->scratch);
+    TRY(passes_ranks(w));
+    const Lives *l = w->made;
+    arena_reset(p->j->scratch);
+    size =
+        rank_memory(w->costs, l->step, l->eval, row->microbatches, limit, p->j->scratch);
   }
   row->state = size.over ? POINT_MEMORY : POINT_OK;
   row->bytes = (double)size.bytes;
   row->worst = size.rank;
-  if (size.over) return WEFT_OK;
-  Estimate e = estimate(c, (const RankLives *)lives->step, a, &p->mesh, row->microbatches,
-                        row->bubble);
+  return WEFT_OK;
+}
+
+static void judge_costs(const Passes *w, PointRow *row) {
+  const Lives *l = w->made;
+  Estimate e =
+      estimate(w->costs, l->step, w->in.plan, &w->mesh, row->microbatches, row->bubble);
   row->tp = e.tp, row->cp = e.cp, row->ep = e.ep, row->dp_bytes = e.dp, row->pp = e.pp;
   row->ep_even = e.ep_even;
   row->flops = e.flops, row->recomputed = e.recomputed;
   row->seconds = e.seconds;
+}
+
+static weft_status judge(Point *p, const int *choice, int n, PointRow *row) {
+  Judge *j = p->j;
+  TRY(prepare(p, choice, n));
+  const Plan *plan = plan_of(p);
+  p->microbatches = plan_microbatches(plan, &p->mesh);
+  row->dp = mesh_size(&p->mesh, AXES_DP);
+  row->microbatches = p->microbatches * (int)MAX(plan->batch.rounds, 1);
+  Passes w = {.in = {.plan = plan, .arena = j->scratch, .scratch = j->unit},
+              .mesh = p->mesh,
+              .costs_only = true,
+              .ranks = make_lives,
+              .find = find_pass,
+              .ud = p};
+  TRY(passes_stages(&w));
+  row->bubble = timeline_bubble(&w.schedule->when);
+  TRY(judge_memory(&w, row));
+  if (row->state == POINT_OK) judge_costs(&w, row);
   return WEFT_OK;
 }
 
@@ -373,13 +326,12 @@ typedef struct Guarded {
   const int *choice;
   int n;
   PointRow *row;
-  PointReason *why;
   weft_status st;
 } Guarded;
 
 static void run_judge(void *ud) {
   Guarded *g = ud;
-  g->st = judge(&g->p, g->choice, g->n, g->row, g->why);
+  g->st = judge(&g->p, g->choice, g->n, g->row);
 }
 
 static void run_scratch(void *ud) {
@@ -390,11 +342,10 @@ static void run_scratch(void *ud) {
 
 weft_status judge_point(Judge *j, const int *choice, int n, PointRow *row,
                         PointReason *why) {
-  Guarded g = {.p = {.j = j, .d = {.arena = j->arena}},
+  Guarded g = {.p = {.j = j, .d = {.arena = j->arena}, .why = why},
                .choice = choice,
                .n = n,
-               .row = row,
-               .why = why};
+               .row = row};
   *row = (PointRow){0};
   err_clear(&j->e);
   if (!arena_try(j->arena, run_scratch, &g))
@@ -425,11 +376,11 @@ void judge_close(Judge *j) {
 }
 
 void sweep_caches_init(SweepCaches *c) {
-  Cache *all[] = {&c->units, &c->shape, &c->schedule, &c->shares, &c->lifetimes};
-  for (int i = 0; i < LEN(all); i++) cache_init(all[i]);
+  for (int i = 0; i < PASS_N; i++) cache_init(&c->of[i]);
+  cache_init(&c->shape);
 }
 
 void sweep_caches_free(SweepCaches *c) {
-  Cache *all[] = {&c->lifetimes, &c->shares, &c->schedule, &c->shape, &c->units};
-  for (int i = 0; i < LEN(all); i++) cache_free(all[i]);
+  for (int i = 0; i < PASS_N; i++) cache_free(&c->of[i]);
+  cache_free(&c->shape);
 }

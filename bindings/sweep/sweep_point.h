@@ -6,10 +6,11 @@
 #include "bindings/lang/vary.h"
 #include "bindings/schema/schema.h"
 #include "sweep_cache.h"
+#include "vm/compile/passes.h"
 
-/* What all threads of a sweep share. */
+/* What all threads of a sweep share: results of passes, and shapes of units. */
 typedef struct SweepCaches {
-  Cache units, shape, schedule, shares, lifetimes;
+  Cache of[PASS_N], shape;
 } SweepCaches;
 void sweep_caches_init(SweepCaches *c);
 void sweep_caches_free(SweepCaches *c);

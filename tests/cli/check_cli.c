@@ -139,7 +139,7 @@ START_TEST(memory_limit) {
   expect(
       "check --memory 0.004 " PLANS "quickstart.lua --set model.num_hidden_layers=2000",
       3, "", "weft: the memory limit of 4.1 MiB is reached while making the graph (so");
-  expect("check --memory 0.01 " PLANS "quickstart.lua --set batch.global=160000", 3, "",
+  expect("check --memory 0.01 " PLANS "quickstart.lua --set batch.global=320000", 3, "",
          "is reached while making the schedule (so far: the graph ");
   expect("check --memory 0.02 --json " PLANS "quickstart.lua --set batch.global=30000", 3,
          "\"code\": \"limit\"", "");

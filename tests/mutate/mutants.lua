@@ -520,8 +520,8 @@ return {
     from = "i < batches && (!there || i * rows < there)", to = "i < batches" },
   { file = "vm/session/session.c", suites = "evaluate",
     from = "(s->step % s->eval_every == 0 || s->step == end)", to = "s->step % s->eval_every == 0" },
-  { file = "bindings/sweep/sweep_point.c", suites = "sweep",
-    from = "if (!plan_of(p)->eval_every) return;", to = "return;" },
+  { file = "vm/compile/passes.c", suites = "sweep evaluate",
+    from = "if (x->st != WEFT_OK || !p->in.plan->eval_every) return;", to = "return;" },
 
   -- ---- one token at a time ----
   { file = "vm/lower/main_list.c", suites = "decode",

@@ -1,15 +1,13 @@
-/* compile.c - the list of passes from a graph and a schedule to proven programs:
+/* compile.c - from a graph and a schedule to proven programs. The order of passes is
+ * passes.c; what follows on the order of sends, for each pp rank, is here:
  *
- *   graph --compile_units--> Units --stages--> Stages --transfers--> order of sends;
- *   for each pp rank
- *     --layout--> arena with parameters --actions--> main list --unshard--> with gathers
+ *   layout --> arena with parameters --actions--> main list --unshard--> with gathers
  *     --lower--> Program; all of them --prove-->
  *
- * A sweep takes the same passes except the last two (rank_cost.h). Temporaries live in
- * arenas of the compile, the result in the caller's arena. */
+ * Temporaries live in arenas of the compile, the result in the caller's arena. */
 #include "compile.h"
 
-#include "build_units.h"
+#include "passes.h"
 #include "vm/base/budget.h"
 #include "vm/lower/unsharded_buckets.h"
 
@@ -39,26 +37,29 @@ static void describe_params(const Stages *st, Compiled *c) {
   }
 }
 
-typedef struct Passes {
-  const CompileInput *in;
-  const Stages *st;
-  Comms *comms;
-  Diags *d;
-  weft_error *e;
+typedef struct Work {
+  CompileInput in; /* with arenas of its own */
+  Arena *result;
+  Compiled *c;
+  Comms comms;
   bool gathers; /* some rank gathers parameters */
-} Passes;
+  Diags *d;
+  weft_status st;
+  weft_error *e;
+} Work;
 
 /* requires units and stages; establishes the program of a pp rank in `c` */
-static weft_status rank_program(Passes *p, const Transfers *tr, ActionsInput *list, int r,
+static weft_status rank_program(Work *w, const Transfers *tr, ActionsInput *list, int r,
                                 Compiled *c) {
-  const CompileInput *in = p->in;
+  const CompileInput *in = &w->in;
+  const Stages *st = tr->st;
   Layout l;
   UnshardedList held;
   arena_reset(in->scratch);
-  layout(p->st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
-  TRY(layout_check(p->st, r, &l, p->e));
-  unsharded_buckets(p->st, &l, r, in->scratch, &held);
-  p->gathers |= held.bytes[FULL_PARAM] > 0;
+  layout(st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
+  TRY(layout_check(st, r, &l, w->e));
+  unsharded_buckets(st, &l, r, in->scratch, &held);
+  w->gathers |= held.bytes[FULL_PARAM] > 0;
   MainList t = {.steps = held.n > 0};
   actions(list, r, &l, &t);
   /* requires the main list; establishes when blocks are gathered, freed and reduced */
@@ -66,10 +67,10 @@ static weft_status rank_program(Passes *p, const Transfers *tr, ActionsInput *li
   /* requires bodies, layout and main list; establishes the program */
   Emit emit = {.plan = in->plan,
                .mesh = &c->mesh,
-               .st = p->st,
-               .u = p->st->u,
+               .st = st,
+               .u = st->u,
                .microbatches = c->microbatches,
-               .comms = p->comms,
+               .comms = &w->comms,
                .scratch = in->scratch,
                .p = &c->prog[r],
                .l = &l,
@@ -79,19 +80,15 @@ static weft_status rank_program(Passes *p, const Transfers *tr, ActionsInput *li
   return WEFT_OK;
 }
 
-/* The programs of all pp ranks under a schedule that can run. */
-static weft_status programs(Passes *p, const Schedule *s, const Timeline *when,
-                            Compiled *c) {
-  Transfers tr;
-  /* requires stages and the schedule; establishes the order of sends of all ranks */
-  transfers(p->st, s, when, c->microbatches, p->in->arena, &tr);
-  c->prog = NEW_N(c->arena, Program, s->ranks);
-  ActionsInput list = {.tr = &tr,
-                       .scratch = p->in->scratch,
-                       .d = p->d,
+/* Of all pp ranks. */
+static weft_status programs(Work *w, const Transfers *tr, Compiled *c) {
+  c->prog = NEW_N(c->arena, Program, tr->s->ranks);
+  ActionsInput list = {.tr = tr,
+                       .scratch = w->in.scratch,
+                       .d = w->d,
                        .keep_frames = c->context > 0,
-                       .overlap = p->in->plan->strategy.overlap_grad_reduce};
-  for (int r = 0; r < s->ranks; r++) TRY(rank_program(p, &tr, &list, r, c));
+                       .overlap = w->in.plan->strategy.overlap_grad_reduce};
+  for (int r = 0; r < tr->s->ranks; r++) TRY(rank_program(w, tr, &list, r, c));
   return WEFT_OK;
 }
 
@@ -111,18 +108,23 @@ static void share_arena(Arena *a, Program *p, Program *eval) {
 }
 
 /* requires the programs of a step; establishes those of an evaluation */
-static weft_status evaluation(Passes *p, Compiled *c, weft_error *e) {
-  Timeline when;
-  Compiled *v = c->eval = NEW(c->arena, Compiled);
+static weft_status evaluation(Work *w, const Transfers *tr) {
+  Compiled *c = w->c, *v = c->eval = NEW(c->arena, Compiled);
   *v = *c;
   v->eval = NULL;
   v->forward = true;
-  v->schedule = schedule_forward(p->in->schedule, c->arena);
-  TRY(timeline_run(&v->schedule, TIMELINE_UNIT, p->in->arena, &when, e));
-  TRY(programs(p, &v->schedule, &when, v));
+  v->schedule = schedule_copy(tr->s, c->arena);
+  TRY(programs(w, tr, v));
   for (int r = 0; r < v->schedule.ranks; r++)
     share_arena(c->arena, &c->prog[r], &v->prog[r]);
   return WEFT_OK;
+}
+
+/* What passes_ranks() is to make. */
+static weft_status all_programs(Passes *p, const Transfers *tr, bool eval,
+                                PassResult *x) {
+  Work *w = p->ud;
+  return eval ? evaluation(w, tr) : programs(w, tr, w->c);
 }
 
 /* All programs have the same list of communicators. */
@@ -142,62 +144,52 @@ static void share_comms(const Comms *comms, Compiled *c) {
   }
 }
 
-static weft_status passes(const CompileInput *in, const Timeline *when, Compiled *c,
-                          Diags *d, weft_error *e) {
-  Arena *a = in->arena;
-  Units *u;
-  Stages st;
-  Comms comms = {.arena = a, .mesh = &c->mesh};
-  TRY(compile_units(in, true, a, &u, d, e));
-  mesh_split_tp(&c->mesh, u->tp_copies);
-  mesh_split_cp(&c->mesh, plan_cp_heads(in->plan, &c->mesh));
-  mesh_split_dp(&c->mesh, plan_reshard_group(in->plan, &c->mesh));
-  c->seq = u->seq, c->tokens = u->tokens, c->vocab = u->vocab;
-  c->zigzag = c->mesh.size[AXIS_CP] > 1 && !in->plan->cp.in_order;
-  c->documents = plan_cuts_documents(in->plan, c->mesh.size[AXIS_CP]);
-  c->logits = u->logits, c->logits_cut = u->logits_cut;
-  for (int i = 0; i < u->ncomm; i++) comm_for(&comms, u->comm[i], NULL, 0);
-  budget_part(a, "the programs");
-  /* requires units; establishes a stage for each and what crosses between them */
-  if (!stages(u, &in->plan->pp, in->schedule, a, &st, d)) return WEFT_EPLAN;
-  describe_params(&st, c);
-  Passes p = {.in = in, .st = &st, .comms = &comms, .d = d, .e = e};
-  TRY(programs(&p, in->schedule, when, c));
-  if (in->plan->eval_every) TRY(evaluation(&p, c, e));
-  if (!p.gathers) schedule_warn_of_parameters(in->schedule, d);
-  share_comms(&comms, c);
+/* requires units and stages; establishes all of the result but programs */
+static void describe(Work *w, const Passes *p) {
+  const Plan *plan = p->in.plan;
+  const Units *u = p->units->u;
+  Compiled *c = w->c = NEW(w->result, Compiled);
+  *c = (Compiled){.arena = w->result,
+                  .mesh = p->mesh,
+                  .microbatches = p->microbatches,
+                  .micro = (int)plan->batch.micro,
+                  .dtype = plan->dtype,
+                  .optimizer = plan->opt.kind,
+                  .context = p->in.context,
+                  .forward = p->in.context > 0,
+                  .device = compile_device(&p->in),
+                  .seq = u->seq,
+                  .tokens = u->tokens,
+                  .vocab = u->vocab,
+                  .zigzag = p->mesh.size[AXIS_CP] > 1 && !plan->cp.in_order,
+                  .documents = plan_cuts_documents(plan, p->mesh.size[AXIS_CP]),
+                  .logits = u->logits,
+                  .logits_cut = u->logits_cut};
+  w->comms = (Comms){.arena = p->in.arena, .mesh = &c->mesh};
+  for (int i = 0; i < u->ncomm; i++) comm_for(&w->comms, u->comm[i], NULL, 0);
+  describe_params(&p->costs->st, c);
+}
+
+static weft_status compile_passes(Work *w) {
+  Passes p = {.in = w->in,
+              .mesh = *w->in.mesh,
+              .ranks = all_programs,
+              .ud = w,
+              .d = w->d,
+              .e = w->e};
+  TRY(passes_stages(&p));
+  describe(w, &p);
+  budget_part(w->in.arena, "the programs");
+  TRY(passes_ranks(&p));
+  if (!w->gathers) schedule_warn_of_parameters(w->in.schedule, w->d);
+  share_comms(&w->comms, w->c);
+  w->c->schedule = schedule_copy(w->in.schedule, w->result);
   return WEFT_OK;
 }
 
-typedef struct Work {
-  CompileInput in; /* with arenas of its own */
-  Arena *result;
-  Compiled *c;
-  Diags *d;
-  weft_status st;
-  weft_error *e;
-} Work;
-
 static void run_passes(void *ud) {
   Work *w = ud;
-  const CompileInput *in = &w->in;
-  Timeline when;
-  int rounds = (int)MAX(in->plan->batch.rounds, 1);
-  Compiled *c = w->c = NEW(w->result, Compiled);
-  *c = (Compiled){.arena = w->result,
-                  .mesh = *in->mesh,
-                  .microbatches = in->schedule->microbatches * rounds,
-                  .micro = (int)in->plan->batch.micro,
-                  .dtype = in->plan->dtype,
-                  .optimizer = in->plan->opt.kind,
-                  .context = in->context,
-                  .forward = in->context > 0,
-                  .device = compile_device(in)};
-  bool ready = in->context ? timeline_run(in->schedule, TIMELINE_UNIT, in->arena, &when,
-                                          w->e) == WEFT_OK
-                           : schedule_ready(in->schedule, w->d, in->arena, &when);
-  w->st = ready ? passes(in, &when, c, w->d, w->e) : WEFT_EPLAN;
-  if (w->st == WEFT_OK) c->schedule = schedule_copy(in->schedule, c->arena);
+  w->st = compile_passes(w);
 }
 
 /* Any of the three arenas may run out, and none may be lost then. */

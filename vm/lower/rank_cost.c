@@ -107,6 +107,14 @@ void rank_costs(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena
   }
 }
 
+RankLives *rank_lives(const RankCosts *c, const Transfers *t, const Strategy *how,
+                      Arena *scratch, Arena *a) {
+  RankLives *l = (void *)arena_alloc(a, sizeof *l * (size_t)c->st.ranks);
+  for (int r = 0; r < c->st.ranks; r++)
+    lifetimes(t, how, &c->rank[r].held, c->rank[r].sizes, r, scratch, a, l[r]);
+  return l;
+}
+
 /* Bytes of a rank besides its buffers. */
 static uint64_t fixed_bytes(const RankCosts *s, int r, int64_t microbatches) {
   uint64_t input = input_bytes(microbatches, s->st.u->micro, s->st.u->tokens);
@@ -179,9 +187,8 @@ static int by_bound(const void *x, const void *y) {
 }
 
 /* The largest come first, and spare the others the trouble of holes. */
-RankMemory rank_memory(const RankCosts *s, const Lifetimes (*l)[AREA_N],
-                       const Lifetimes (*eval)[AREA_N], int64_t microbatches,
-                       uint64_t limit, Arena *scratch) {
+RankMemory rank_memory(const RankCosts *s, const RankLives *l, const RankLives *eval,
+                       int64_t microbatches, uint64_t limit, Arena *scratch) {
   RankMemory worst = {0};
   int n = s->st.ranks;
   Bound *order = arena_raw(scratch, sizeof *order * (size_t)n);

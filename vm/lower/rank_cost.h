@@ -32,16 +32,21 @@ typedef struct RankCosts {
 void rank_costs(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *scratch,
                 Arena *a, RankCosts *out);
 
+/* Lifetimes of the buffers of a rank, by area. */
+typedef Lifetimes RankLives[AREA_N];
+/* requires the order of sends; establishes those of all ranks. */
+RankLives *rank_lives(const RankCosts *c, const Transfers *t, const Strategy *how,
+                      Arena *scratch, Arena *a);
+
 typedef struct RankMemory {
   uint64_t bytes; /* of the worst rank; a lower bound if over the limit */
   int rank;       /* which that is */
   bool over;      /* more than the limit */
 } RankMemory;
 /* Exactly Program.arena_bytes of the worst rank for `microbatches` in a step; `l` of each
- * rank and area, `eval` the same of the program that evaluates, or NULL. */
-RankMemory rank_memory(const RankCosts *s, const Lifetimes (*l)[AREA_N],
-                       const Lifetimes (*eval)[AREA_N], int64_t microbatches,
-                       uint64_t limit, Arena *scratch);
+ * rank, `eval` the same of the program that evaluates, or NULL. */
+RankMemory rank_memory(const RankCosts *s, const RankLives *l, const RankLives *eval,
+                       int64_t microbatches, uint64_t limit, Arena *scratch);
 /* Looks at what is there without any buffer: over, or nothing known. */
 RankMemory rank_memory_floor(const RankCosts *s, int64_t microbatches, uint64_t limit);
 
@@ -56,7 +61,7 @@ typedef struct Estimate {
   double seconds; /* of a step; 0 without the figures of a GPU */
 } Estimate;
 /* On the real mesh, with the idle share that the schedule has in units. */
-Estimate estimate(const RankCosts *s, const Lifetimes (*l)[AREA_N], const Plan *plan,
-                  const Mesh *m, int64_t microbatches, double bubble);
+Estimate estimate(const RankCosts *s, const RankLives *l, const Plan *plan, const Mesh *m,
+                  int64_t microbatches, double bubble);
 
 #endif

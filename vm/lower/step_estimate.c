@@ -83,8 +83,8 @@ static double unshard_seconds(const Plan *plan, const Mesh *m, const Lifetimes *
   return link_ring(&flat, all, all > 0, false) + link_ring(&group, kept, kept > 0, false);
 }
 
-static double step_seconds(const RankCosts *c, const Lifetimes (*l)[AREA_N],
-                           const Plan *plan, const Mesh *m, int64_t mbs, double bubble) {
+static double step_seconds(const RankCosts *c, const RankLives *l, const Plan *plan,
+                           const Mesh *m, int64_t mbs, double bubble) {
   const Cluster *k = &plan->cluster;
   double most = 0, tail = 0, sent = 0, held = 0;
   for (int r = 0; r < c->st.ranks; r++) {
@@ -123,8 +123,8 @@ static double empty_bytes(const RankCost *r, double mbs) {
   return bytes * mbs;
 }
 
-Estimate estimate(const RankCosts *c, const Lifetimes (*l)[AREA_N], const Plan *plan,
-                  const Mesh *m, int64_t microbatches, double bubble) {
+Estimate estimate(const RankCosts *c, const RankLives *l, const Plan *plan, const Mesh *m,
+                  int64_t microbatches, double bubble) {
   Estimate e = {0};
   double mbs = (double)microbatches, copies = (double)m->world / c->st.ranks;
   for (int r = 0; r < c->st.ranks; r++) {
