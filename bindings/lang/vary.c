@@ -354,7 +354,7 @@ static bool in_key(const Field *f, const KeyJob *j) {
   case FIELD_ALIAS:
   case FIELD_NOOP:
   case FIELD_REFUSED: return false;
-  case FIELD_OTHER: return !schema_place_told(f) && !is_scope(f->key);
+  case FIELD_OWN: return !f->stored && !is_scope(f->key);
   default: return !f->stored;
   }
 }

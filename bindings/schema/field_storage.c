@@ -77,7 +77,7 @@ FieldValue field_get(const Field *f, const Plan *p) {
 
 /* Of a number, a switch or a name, or what the user wrote. */
 static void print_text(const Field *f, const char *s, Text *out) {
-  bool own = f->type == FIELD_TEXT || f->type == FIELD_OTHER;
+  bool own = f->type == FIELD_TEXT || f->type == FIELD_OWN;
   if (!s)
     text_add(out, "-");
   else if (f->type == FIELD_BOOL)

@@ -46,7 +46,7 @@ static const char **text_list(Check *c, int idx, const char *path, const char *w
   return out;
 }
 
-static void mesh_order(Check *c, int idx, const char *path) {
+void field_mesh_order(Check *c, int idx, const char *path) {
   int n;
   const char **axes = text_list(c, idx, path, "a list of axes", &n);
   if (!axes) return;
@@ -57,7 +57,7 @@ static void mesh_order(Check *c, int idx, const char *path) {
   memcpy(c->plan->mesh.order, axes, sizeof *axes * (size_t)n);
 }
 
-static void pp_layers(Check *c, int idx, const char *path) {
+void field_pp_layers(Check *c, int idx, const char *path) {
   int n = field_list_length(c, idx, path, "a list with the layers of each stage");
   if (n < 0) return;
   int *layers = NEW_N(c->arena, int, n + 1);
@@ -72,7 +72,7 @@ static void pp_layers(Check *c, int idx, const char *path) {
   c->plan->pp.nlayers = n;
 }
 
-static void layout(Check *c, int idx, const char *path) {
+void field_pp_layout(Check *c, int idx, const char *path) {
   PpPlan *pp = &c->plan->pp;
   if (lua_type(c->L, idx) != LUA_TSTRING) {
     check_type(c, path, "a string such as \"Et*3|(tt|)*29,t|L\"", idx);
@@ -94,7 +94,7 @@ static void layout(Check *c, int idx, const char *path) {
   pp->nlayers = n;
 }
 
-static void pp_modules(Check *c, int idx, const char *path) {
+void field_pp_modules(Check *c, int idx, const char *path) {
   int n = field_list_length(c, idx, path, "a list with a list of units for each stage");
   if (n < 0) return;
   const char *const **stages = NEW_N(c->arena, const char *const *, n + 1);
@@ -109,7 +109,7 @@ static void pp_modules(Check *c, int idx, const char *path) {
   c->plan->pp.nmodules = n;
 }
 
-static void betas(Check *c, int idx, const char *path) {
+void field_betas(Check *c, int idx, const char *path) {
   double v[2] = {0, 0};
   int n = field_list_length(c, idx, path, "a list of two numbers");
   if (n < 0) return;
@@ -215,7 +215,7 @@ static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule,
   }
 }
 
-static void tp_plan(Check *c, int t, const char *path) {
+void field_tp_plan(Check *c, int t, const char *path) {
   lua_State *L = c->L;
   if (!lua_istable(L, t)) {
     check_type(c, path, "a table of pattern = style, such as weft.tp_plan \"llama\"", t);
@@ -253,7 +253,7 @@ static void tp_plan(Check *c, int t, const char *path) {
 
 /* ---- learning rate ---- */
 
-static void learning_rate(Check *c, int idx, const char *path) {
+void field_lr(Check *c, int idx, const char *path) {
   lua_State *L = c->L;
   LrSchedule *lr = &c->plan->opt.lr;
   if (lua_type(L, idx) == LUA_TNUMBER) {
@@ -295,7 +295,7 @@ static void scale_options(Check *c, int idx, const char *path) {
   }
 }
 
-static void precision(Check *c, int idx, const char *path) {
+void field_precision(Check *c, int idx, const char *path) {
   if (lua_istable(c->L, idx)) {
     check_scope(c, idx, "precision", path, 1);
     scale_options(c, idx, path);
@@ -309,7 +309,7 @@ static void precision(Check *c, int idx, const char *path) {
 }
 
 /* Of a strategy. */
-static void mp_policy(Check *c, int idx, const char *path) {
+void field_mp_policy(Check *c, int idx, const char *path) {
   int top = lua_gettop(c->L);
   bool both = field_push(c->L, PLAN_INDEX, "precision") != LUA_TNIL ||
               field_push(c->L, PLAN_INDEX, "mp_policy") != LUA_TNIL;
@@ -317,7 +317,7 @@ static void mp_policy(Check *c, int idx, const char *path) {
   if (both)
     diag_error(c->d, "alias", path,
                "is another name of plan.precision, which is given too");
-  precision(c, idx, path);
+  field_precision(c, idx, path);
 }
 
 /* What goes with `size` alone, and what does not go with it. */
@@ -336,7 +336,7 @@ static void packed_size(Check *c, int idx, const char *path) {
 
 /* packed = { eot = 2 } or { bos = 1 }: how the data separates documents; { size = 512 }:
  * they are not cut. */
-static void packed(Check *c, int idx, const char *path) {
+void field_packed(Check *c, int idx, const char *path) {
   Packed *p = &c->plan->packed;
   if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;
   if (!lua_istable(c->L, idx)) {
@@ -363,7 +363,7 @@ static void packed(Check *c, int idx, const char *path) {
 }
 
 /* files = "a.txt" or { "a.txt", "b/_.txt" }; weft.text "a.txt" gives item 1. */
-static void files(Check *c, int idx, const char *path) {
+void field_files(Check *c, int idx, const char *path) {
   DataSpec *data = &c->plan->data;
   if (lua_type(c->L, idx) == LUA_TSTRING) {
     const char **one = NEW_N(c->arena, const char *, 2);
@@ -381,7 +381,7 @@ static void files(Check *c, int idx, const char *path) {
 
 /* weights = { 0.7, 0.3 }: one for each of the files, which are counted when all fields
  * were seen. */
-static void blend_weights(Check *c, int idx, const char *path) {
+void field_weights(Check *c, int idx, const char *path) {
   DataSpec *data = &c->plan->data;
   int n = field_list_length(c, idx, path, "a list of numbers");
   if (n < 0) return;
@@ -398,7 +398,7 @@ static void blend_weights(Check *c, int idx, const char *path) {
 }
 
 /* The GPU of a cluster. */
-static void gpu_name(Check *c, int idx, const char *path) {
+void field_gpu(Check *c, int idx, const char *path) {
   if (lua_type(c->L, idx) != LUA_TSTRING)
     check_type(c, path, "the name of a GPU", idx);
   else
@@ -411,7 +411,7 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
   int n = (int)table_length(L, idx);
   if (strcmp(kind, "cluster") == 0 && n > 0) {
     lua_rawgeti(L, idx, 1);
-    gpu_name(c, -1, path);
+    field_gpu(c, -1, path);
     lua_pop(L, 1);
     return 1;
   }
@@ -439,7 +439,7 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
 }
 
 /* Of a plan it stays below the plan's folder, as what it reads does. */
-static void checkpoint_dir(Check *c, int idx, const char *path) {
+void field_checkpoint_dir(Check *c, int idx, const char *path) {
   const char *dir = lua_type(c->L, idx) == LUA_TSTRING ? lua_tostring(c->L, idx) : "";
   Checkpointing *to = &c->plan->checkpoint;
   if (!*dir) {
@@ -454,49 +454,4 @@ static void checkpoint_dir(Check *c, int idx, const char *path) {
                "\"%.100s\" is outside of the plan's folder; give the folder that it may "
                "be on the command line: --set checkpoint.dir=DIR",
                dir);
-}
-
-/* As NeMo AutoModel has it. */
-static void save_consolidated(Check *c, int idx, const char *path) {
-  Consolidated *to = &c->plan->checkpoint.consolidated;
-  int type = lua_type(c->L, idx);
-  if (type != LUA_TBOOLEAN && type != LUA_TSTRING) {
-    check_type(c, path, "\"final\", \"every\" or false", idx);
-    return;
-  }
-  const char *name = type == LUA_TBOOLEAN ? lua_toboolean(c->L, idx) ? "every" : "false"
-                                          : lua_tostring(c->L, idx);
-  name = check_name(c, "false final every", path, name);
-  if (name)
-    *to = name[0] == 'e'   ? CONSOLIDATED_EVERY
-          : name[1] == 'i' ? CONSOLIDATED_FINAL
-                           : CONSOLIDATED_NEVER;
-}
-
-/* model's value is looked at after all other fields, in model.c. */
-void field_other(Check *c, const Field *f, int idx, const char *path) {
-  static const FieldCheck own[] = {
-      {"tp_plan", tp_plan},
-      {"schedule", schedule_field},
-      {"precision", precision},
-      {"mp_policy", mp_policy},
-      {"packed", packed},
-      {"order", mesh_order},
-      {"layers", pp_layers},
-      {"modules", pp_modules},
-      {"lr", learning_rate},
-      {"betas", betas},
-      {"files", files},
-      {"weights", blend_weights},
-      {"gpu", gpu_name},
-      {"layout", layout},
-      {"dir", checkpoint_dir},
-      {"save_consolidated", save_consolidated},
-      {NULL, NULL},
-  };
-  const FieldCheck *const all[] = {own, strategy_fields};
-  idx = lua_absindex(c->L, idx);
-  for (int i = 0; i < LEN(all); i++)
-    for (const FieldCheck *x = all[i]; x->key; x++)
-      if (strcmp(f->key, x->key) == 0) x->check(c, idx, path);
 }

@@ -5,24 +5,6 @@
 #include "schema.h"
 #include "vm/io/io.h"
 
-/* ---- names ---- */
-
-/* All names and aliases; case, '-' and '_' do not matter. */
-const char schema_schedules[] =
-    "gpipe afab=gpipe all_forward_all_backward=gpipe schedule_gpipe=gpipe "
-    "1f1b one_forward_one_backward=1f1b train_schedule=1f1b schedule_1f1b=1f1b "
-    "interleaved_1f1b interleaved=interleaved_1f1b vpp=interleaved_1f1b "
-    "dfs=interleaved_1f1b schedule_interleaved_1f1b=interleaved_1f1b "
-    "looped_bfs bfs=looped_bfs schedule_looped_bfs=looped_bfs "
-    "zero_bubble zb=zero_bubble zb1p=zero_bubble zb_h1=zero_bubble "
-    "interleaved_zero_bubble=zero_bubble schedule_interleaved_zero_bubble=zero_bubble "
-    "zb_h2 zb2p=zb_h2 "
-    "zbv v_schedule=zbv zbv_zero_bubble=zbv schedule_zbv_zero_bubble=zbv "
-    "dualpipe_v schedule_dualpipe_v=dualpipe_v "
-    "v_half v_min "
-    "eager_1f1b "
-    "| dualpipe zbv_greedy 1f1b_v seq1f1b group_interleaved_1f1b";
-
 /* ---- the field ---- */
 
 /* The values that were given, under their own names: for run(s, options). */
@@ -138,14 +120,14 @@ static void csv(Check *c, int t, const char *path) {
 /* ---- the value ---- */
 
 static bool named(Check *c, int t, const char *path) {
-  const char *name = check_name(c, schema_schedules, path, lua_tostring(c->L, -1));
+  const char *name = check_name(c, SCHEDULE_NAMES, path, lua_tostring(c->L, -1));
   if (!name) return false;
   c->plan->schedule = name;
   if (t) check_options(c, t, path, name);
   return true;
 }
 
-void schedule_field(Check *c, int idx, const char *path) {
+void field_schedule(Check *c, int idx, const char *path) {
   lua_State *L = c->L;
   idx = lua_absindex(L, idx);
   int t = lua_istable(L, idx) ? idx : 0, top = lua_gettop(L);

@@ -13,7 +13,7 @@ static void reshard_to(Check *c, int idx, const char *path, const char *alone,
 }
 
 /* True, false, a number of ranks, or what the stages of the pipeline want. */
-static void reshard_after_forward(Check *c, int idx, const char *path) {
+void field_reshard(Check *c, int idx, const char *path) {
   if (lua_type(c->L, idx) == LUA_TNUMBER)
     reshard_to(c, idx, path,
                "a group of one rank keeps all of its parameters: the same as "
@@ -26,12 +26,12 @@ static void reshard_after_forward(Check *c, int idx, const char *path) {
 }
 
 /* As DeepSpeed counts: 1 is what there is without it. */
-static void zero_hpz_partition_size(Check *c, int idx, const char *path) {
+void field_hpz_partition(Check *c, int idx, const char *path) {
   reshard_to(c, idx, path, "1 is no partition", RESHARD_BY_PP);
 }
 
 /* reduce_bucket_size: elements of four bytes, the same as bucket_bytes. */
-static void reduce_bucket_size(Check *c, int idx, const char *path) {
+void field_reduce_bucket(Check *c, int idx, const char *path) {
   int64_t n;
   if (!check_int(c, idx, path, 1, 2.5e11, &n)) return;
   field_push(c->L, PLAN_INDEX, "strategy");
@@ -43,32 +43,15 @@ static void reduce_bucket_size(Check *c, int idx, const char *path) {
   c->plan->strategy.bucket_bytes = 4 * n;
 }
 
-/* "cpu" or "none", as DeepSpeed; true and false mean the same. */
-static bool offload(Check *c, int idx, const char *path) {
-  if (lua_isboolean(c->L, idx)) return lua_toboolean(c->L, idx);
-  const char *name = NULL;
-  if (lua_type(c->L, idx) == LUA_TSTRING)
-    name = check_name(c, "cpu none | nvme", path, lua_tostring(c->L, idx));
-  else
-    check_type(c, path, "\"cpu\" or \"none\"", idx);
-  return name && strcmp(name, "cpu") == 0;
-}
-
-static void offload_optimizer(Check *c, int idx, const char *path) {
-  c->plan->strategy.offload_state = offload(c, idx, path);
-}
-
-static void offload_param(Check *c, int idx, const char *path) {
-  c->plan->strategy.offload_params = offload(c, idx, path);
-}
-
-static void offload_policy(Check *c, int idx, const char *path) {
-  offload_param(c, idx, path);
-  c->plan->strategy.offload_state = c->plan->strategy.offload_params;
+/* Of FSDP2: both that ZeRO tells apart. */
+void field_offload_policy(Check *c, int idx, const char *path) {
+  Strategy *s = &c->plan->strategy;
+  check_value(c, schema_find("zero", "offload_param"), idx, path);
+  s->offload_state = s->offload_params;
 }
 
 /* 0 to 3 or a name of Megatron's. */
-static void zero_dp_strategy(Check *c, int idx, const char *path) {
+void field_zero_dp(Check *c, int idx, const char *path) {
   static const char names[] = "no_shard optim optim_grads optim_grads_params";
   static const char *const name[] = {"no_shard", "optim", "optim_grads",
                                      "optim_grads_params"};
@@ -83,7 +66,7 @@ static void zero_dp_strategy(Check *c, int idx, const char *path) {
 }
 
 /* Options of Megatron-FSDP that are always on here. */
-static void always_on(Check *c, int idx, const char *path) {
+void field_always_on(Check *c, int idx, const char *path) {
   if (!lua_isboolean(c->L, idx))
     check_type(c, path, "true or false", idx);
   else if (!lua_toboolean(c->L, idx))
@@ -97,21 +80,16 @@ static const char *names_of(const char *scope, const char *key) {
   return schema_find(scope, key)->names;
 }
 
-/* Logits have param_dtype, and the loss is computed from them in f32, so that casting
- * them to either changes no bit. What param_dtype is may not be known yet. */
-static void output_dtype(Check *c, int idx, const char *path) {
+/* Whether it fits to param_dtype is seen when that is known. */
+void field_autocast(Check *c, int idx, const char *path) {
+  if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;
   if (lua_type(c->L, idx) != LUA_TSTRING)
     check_type(c, path, "the name of a type", idx);
   else
     check_name(c, names_of("precision", "param_dtype"), path, lua_tostring(c->L, idx));
 }
 
-static void autocast_dtype(Check *c, int idx, const char *path) {
-  if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;
-  output_dtype(c, idx, path);
-}
-
-static void keep_fp8_transpose_cache(Check *c, int idx, const char *path) {
+void field_fp8_cache(Check *c, int idx, const char *path) {
   if (!lua_isboolean(c->L, idx))
     check_type(c, path, "true or false", idx);
   else if (lua_toboolean(c->L, idx))
@@ -122,7 +100,7 @@ static void keep_fp8_transpose_cache(Check *c, int idx, const char *path) {
               "has no effect: there are no fp8 weights whose transposes could be kept");
 }
 
-static void grad_reduce_in_fp32(Check *c, int idx, const char *path) {
+void field_switch(Check *c, int idx, const char *path) {
   if (!lua_isboolean(c->L, idx)) check_type(c, path, "true or false", idx);
 }
 
@@ -203,6 +181,8 @@ static void check_reduce(Check *c) {
     c->plan->reduce = t;
 }
 
+/* Logits have param_dtype, and the loss is computed from them in f32, so that casting
+ * them to either changes no bit. */
 static void check_output(Check *c) {
   const char *path;
   DType t;
@@ -309,7 +289,7 @@ static bool said_by_plan(Check *c, const char *path) {
 }
 
 /* true, "full", { "selective", "layers.*.mlp" } */
-static void recompute(Check *c, int idx, const char *path) {
+void field_recompute(Check *c, int idx, const char *path) {
   Recompute *r = &c->plan->recompute;
   if (said_by_plan(c, path)) {
     diag_error(c->d, "alias", path, "recompute is given twice");
@@ -327,23 +307,3 @@ static void recompute(Check *c, int idx, const char *path) {
                idx);
   }
 }
-
-const FieldCheck strategy_fields[] = {
-    {"reshard_after_forward", reshard_after_forward},
-    {"zero_hpz_partition_size", zero_hpz_partition_size},
-    {"reduce_bucket_size", reduce_bucket_size},
-    {"offload_optimizer", offload_optimizer},
-    {"offload_param", offload_param},
-    {"offload_policy", offload_policy},
-    {"zero_dp_strategy", zero_dp_strategy},
-    {"grad_reduce_in_fp32", grad_reduce_in_fp32},
-    {"keep_fp8_transpose_cache", keep_fp8_transpose_cache},
-    {"autocast_dtype", autocast_dtype},
-    {"output_dtype", output_dtype},
-    {"preserve_fp32_weights", always_on},
-    {"calculate_per_token_loss", always_on},
-    {"check_for_nan_in_grad", always_on},
-    {"recompute", recompute},
-    {"activation_checkpointing", recompute},
-    {NULL, NULL},
-};

@@ -23,12 +23,14 @@
       double: STORED_DOUBLE,                                                             \
       const char *: STORED_TEXT,                                                         \
       ExpectRange: STORED_RANGE)
-#define NOWHERE                       0, STORED_NOWHERE
-#define MUST                          INFINITY
-#define NONE                          NAN
-#define ROW(s, k, ...)                {#s, #k, __VA_ARGS__},
-#define OTHER(s, k, to, def, at, doc) ROW(s, k, FIELD_OTHER, to, NULL, 0, 0, def, at, doc)
-#define TEXT(s, k, to, at, doc)       ROW(s, k, FIELD_TEXT, to, NULL, 0, 0, NONE, at, doc)
+#define NOWHERE        0, STORED_NOWHERE
+#define MUST           INFINITY
+#define NONE           NAN
+#define ROW(s, k, ...) {#s, #k, __VA_ARGS__, NULL, NULL},
+#define LATER          NULL /* by model.c, when all other fields are known */
+#define OWN(s, k, to, form, check, scopes, def, at, doc)                                 \
+  {#s, #k, FIELD_OWN, to, scopes, 0, 0, def, at, doc, form, check},
+#define TEXT(s, k, to, at, doc) ROW(s, k, FIELD_TEXT, to, NULL, 0, 0, NONE, at, doc)
 #define INT(s, k, to, lo, hi, def, at, doc)                                              \
   ROW(s, k, FIELD_INT, to, NULL, lo, hi, def, at, doc)
 #define NUM(s, k, to, lo, hi, def, at, doc)                                              \
@@ -80,13 +82,9 @@ static bool selects(const Field *f, const char *scope) {
   case FIELD_NAMED:
   case FIELD_BUILT: return name_listed(f->names, scope);
   case FIELD_RANGE: return name_listed("at_most at_least between", scope);
-  case FIELD_OTHER: break;
+  case FIELD_OWN: return f->names && name_listed(f->names, scope);
   default: return false;
   }
-  if (same(f->key, "lr")) return name_listed("cosine linear constant", scope);
-  if (same(f->key, "schedule"))
-    return same(scope, "function") || name_listed(schema_schedules, scope);
-  return same(f->key, scope);
 }
 
 const Field *schema_parent(const Field *f) {
@@ -104,15 +102,19 @@ bool schema_influences(const Field *f, unsigned what) {
   return !f->influences || f->influences & what;
 }
 
+/* A row that has a form of its own only if no other leads there, of which field_print
+ * knows more; where it has a table, the fields of that tell. */
 static const Field *teller(const Field *f) {
-  for (const Field *g = schema; f->stored && g->scope; g++)
-    if (g->stored && g->type != FIELD_OTHER && g->at == f->at) return g;
-  return NULL;
+  const Field *own = NULL;
+  for (const Field *g = schema; f->stored && g->scope; g++) {
+    if (!g->stored || g->at != f->at) continue;
+    if (g->type != FIELD_OWN) return g;
+    if (!own && !g->names) own = g;
+  }
+  return own;
 }
 
 bool schema_tells(const Field *f) { return f->stored && teller(f) == f; }
-
-bool schema_place_told(const Field *f) { return teller(f) != NULL; }
 
 bool schema_required(const Field *f) { return isinf(f->def); }
 

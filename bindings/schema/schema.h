@@ -27,7 +27,7 @@ typedef enum {
   FIELD_RANGE,   /* a number, or one of the builders at_most, at_least, between */
   FIELD_NOOP,    /* taken, with a warning that says why nothing depends on it */
   FIELD_REFUSED, /* an error that says why it cannot be */
-  FIELD_OTHER    /* a function of fields.c */
+  FIELD_OWN      /* a form of its own, which `check` knows */
 } FieldType;
 
 /* How the member of Plan that a row fills is stored; a pointer to a text may also hold a
@@ -42,15 +42,21 @@ typedef enum {
   STORED_RANGE
 } Storage;
 
+struct Check;
+/* Stores the value at idx, or says what is wrong with it. */
+typedef void FieldCheck(struct Check *c, int idx, const char *path);
+
 typedef struct Field {
   const char *scope, *key;
   FieldType type;
   unsigned influences; /* FOR_UNITS ...; 0 is not known: all of them */
-  const char *names;   /* see schema.def; TABLE: the scope of its fields */
+  const char *names;   /* see schema.def; TABLE, OWN: scopes of its fields */
   double lo, hi, def;
   size_t at;      /* in Plan, */
   Storage stored; /* as this */
   const char *doc;
+  const char *form; /* of OWN: what it takes, for people, */
+  FieldCheck *check;
 } Field;
 
 /* Two fields of pp_plan contradict each other. */
@@ -70,16 +76,29 @@ const char *schema_path(Arena *a, const Field *f);
 /* Whether the field may change one of these (FOR_UNITS ...). */
 bool schema_influences(const Field *f, unsigned what);
 /* Whether the row is the one that tells what lies at its place of Plan: builders of one
- * kind share places, and several rows may lead to one. Rows of no own type (FIELD_OTHER)
- * tell nothing; what they leave open is told as it was written (vary_others). */
+ * kind share places, and several rows may lead to one. What lies at no place is told as
+ * it was written (vary_others). */
 bool schema_tells(const Field *f);
-bool schema_place_told(const Field *f); /* by this row or another */
 /* Checks the plan's table and stores its values in lp->plan. */
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);
 /* The tables of docs/plan.md. */
 void schema_markdown(Text *out);
-/* Names of schedules, as a list of names in schema.def. */
-extern const char schema_schedules[];
+/* Names of schedules, as a list of names in schema.def; case, '-' and '_' do not matter.
+ */
+#define SCHEDULE_NAMES                                                                   \
+  "gpipe afab=gpipe all_forward_all_backward=gpipe schedule_gpipe=gpipe "                \
+  "1f1b one_forward_one_backward=1f1b train_schedule=1f1b schedule_1f1b=1f1b "           \
+  "interleaved_1f1b interleaved=interleaved_1f1b vpp=interleaved_1f1b "                  \
+  "dfs=interleaved_1f1b schedule_interleaved_1f1b=interleaved_1f1b "                     \
+  "looped_bfs bfs=looped_bfs schedule_looped_bfs=looped_bfs "                            \
+  "zero_bubble zb=zero_bubble zb1p=zero_bubble zb_h1=zero_bubble "                       \
+  "interleaved_zero_bubble=zero_bubble schedule_interleaved_zero_bubble=zero_bubble "    \
+  "zb_h2 zb2p=zb_h2 "                                                                    \
+  "zbv v_schedule=zbv zbv_zero_bubble=zbv schedule_zbv_zero_bubble=zbv "                 \
+  "dualpipe_v schedule_dualpipe_v=dualpipe_v "                                           \
+  "v_half v_min "                                                                        \
+  "eager_1f1b "                                                                          \
+  "| dualpipe zbv_greedy 1f1b_v seq1f1b group_interleaved_1f1b"
 
 /* ---- field_storage.c: what lies in Plan, for all who read and write it ---- */
 typedef struct FieldValue {
@@ -105,7 +124,6 @@ void field_set_range(const Field *f, Plan *p, ExpectRange r);
 int field_name_number(const Field *f, const char *name);
 
 /* The optimizer that a plan has chosen, with its own defaults. */
-struct Check;
 void schema_optimizer(struct Check *c, const char *name);
 
 typedef struct Check {
@@ -153,14 +171,14 @@ bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_
 /* The list items of a builder's table (file names); returns how many there are, -1 if
  * they are wrong and say all about the table. */
 int field_items(Check *c, const char *kind, int idx, const char *path);
-/* A FIELD_OTHER. */
-void field_other(Check *c, const Field *f, int idx, const char *path);
-typedef struct FieldCheck {
-  const char *key; /* the same in every scope */
-  void (*check)(Check *c, int idx, const char *path);
-} FieldCheck;
-/* fields_strategy.c: ends with a NULL key. */
-extern const FieldCheck strategy_fields[];
+/* ---- of rows with a form of their own ---- */
+FieldCheck field_mesh_order, field_pp_layers, field_pp_layout, field_pp_modules,
+    field_betas, field_tp_plan, field_lr, field_precision, field_mp_policy, field_packed,
+    field_files, field_weights, field_gpu, field_checkpoint_dir; /* fields.c */
+FieldCheck field_reshard, field_hpz_partition, field_reduce_bucket, field_offload_policy,
+    field_zero_dp, field_switch, field_always_on, field_autocast, field_fp8_cache,
+    field_recompute;       /* fields_strategy.c */
+FieldCheck field_schedule; /* fields_schedule.c */
 /* Once all fields are checked: number formats that strategy and precision both name, and
  * options of other stages. */
 void strategy_rules(Check *c);
@@ -168,9 +186,6 @@ void strategy_rules(Check *c);
 int field_list_length(Check *c, int idx, const char *path, const char *want);
 /* "PATH[i]" */
 const char *field_item_path(Check *c, const char *path, int i);
-
-/* fields_schedule.c: a name with options, a function or weft.schedule_csv. */
-void schedule_field(Check *c, int idx, const char *path);
 
 /* ---- cluster.c ---- */
 /* Fills Plan.cluster from the plan's field, which has been checked. */

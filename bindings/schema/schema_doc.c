@@ -4,12 +4,12 @@
 #include <math.h>
 
 static const char *const type_name[] = {
-    [FIELD_TEXT] = "text",       [FIELD_INT] = "integer",
-    [FIELD_NUM] = "number",      [FIELD_BOOL] = "true, false",
-    [FIELD_NAME] = "name",       [FIELD_NAMED] = "name or { name, options }",
-    [FIELD_BUILT] = "builder",   [FIELD_TABLE] = "table",
-    [FIELD_ALIAS] = "alias",     [FIELD_RANGE] = "number or range",
-    [FIELD_OTHER] = "see there", [FIELD_NOOP] = "no effect",
+    [FIELD_TEXT] = "text",     [FIELD_INT] = "integer",
+    [FIELD_NUM] = "number",    [FIELD_BOOL] = "true, false",
+    [FIELD_NAME] = "name",     [FIELD_NAMED] = "name or { name, options }",
+    [FIELD_BUILT] = "builder", [FIELD_TABLE] = "table",
+    [FIELD_ALIAS] = "alias",   [FIELD_RANGE] = "number or range",
+    [FIELD_OWN] = "",          [FIELD_NOOP] = "no effect",
     [FIELD_REFUSED] = "error",
 };
 
@@ -50,11 +50,11 @@ void schema_default(const Field *f, Text *out) {
 }
 
 void schema_form(const Field *f, Text *out) {
-  text_add(out, type_name[f->type]);
+  text_add(out, f->type == FIELD_OWN ? f->form : type_name[f->type]);
   add_range(f, out);
   if (f->type == FIELD_NOOP)
     text_printf(out, "; %s", f->names);
-  else if (f->names && f->type != FIELD_TABLE)
+  else if (f->names && f->type != FIELD_TABLE && f->type != FIELD_OWN)
     add_names(f, out);
 }
 

@@ -74,12 +74,26 @@ static void check_text(Check *c, const Field *f, int idx, const char *path) {
   }
 }
 
+/* Whether `word` is a name of the list, or an alias. */
+static bool has_word(Check *c, const char *names, const char *word) {
+  NameWord w;
+  bool later = false;
+  while (name_next(c->arena, &names, &later, &w))
+    if (strncmp(w.s, word, w.n) == 0 && !word[w.n]) return true;
+  return false;
+}
+
+/* true and false are names in some rows. */
 static void check_name_field(Check *c, const Field *f, int idx, const char *path) {
-  if (lua_type(c->L, idx) != LUA_TSTRING) {
-    check_type(c, path, "a name", idx);
+  const char *s = lua_type(c->L, idx) == LUA_TSTRING ? lua_tostring(c->L, idx) : NULL;
+  bool switches = has_word(c, f->names, "true");
+  if (switches && lua_isboolean(c->L, idx))
+    s = lua_toboolean(c->L, idx) ? "true" : "false";
+  if (!s) {
+    check_type(c, path, switches ? "a name, true or false" : "a name", idx);
     return;
   }
-  const char *name = check_name(c, f->names, path, lua_tostring(c->L, idx));
+  const char *name = check_name(c, f->names, path, s);
   if (name && f->stored == STORED_TEXT)
     field_set_text(f, c->plan, arena_str(c->arena, name));
   else if (name)
@@ -278,7 +292,9 @@ void check_value(Check *c, const Field *f, int idx, const char *path) {
   case FIELD_NAME: check_name_field(c, f, idx, path); return;
   case FIELD_NAMED: check_named(c, f, idx, path); return;
   case FIELD_BUILT: check_built(c, f, idx, path); return;
-  case FIELD_OTHER: field_other(c, f, idx, path); return;
+  case FIELD_OWN:
+    if (f->check) f->check(c, lua_absindex(c->L, idx), path);
+    return;
   case FIELD_RANGE: check_range(c, f, idx, path); return;
   case FIELD_ALIAS: return;
   case FIELD_NOOP: check_noop(c, f, idx, path); return;

@@ -24,11 +24,8 @@ end
 function fields.below(scope, key)
   local f = fields.find(scope, key)
   if not f then return nil end
-  if f.other then
-    if f.key == "tp_plan" or f.key == "schedule" then return f.key end
-    -- The fields of "cosine" are those of every learning rate.
-    return f.key == "lr" and "cosine" or fields.known(f.key)
-  end
+  if f.key == "tp_plan" or f.key == "schedule" then return f.key end
+  -- Of several scopes the first: the fields of "cosine" are those of every learning rate.
   return f.tables and fields.known(match(f.tables, "^%S*"))
 end
 

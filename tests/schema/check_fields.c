@@ -413,6 +413,40 @@ START_TEST(the_hash_is_of_what_is_meant) {
 }
 END_TEST
 
+/* No code elsewhere knows a field by its key: its row has a type, or names who checks it
+ * and says what it takes. The model is looked at once all other fields are known. */
+START_TEST(every_row_has_a_type_or_a_checker) {
+  int own = 0;
+  for (const Field *f = schema; f->scope; f++) {
+    bool has = f->check || (str_eq(f->scope, "plan") && str_eq(f->key, "model"));
+    ck_assert_msg((f->type == FIELD_OWN) == (f->form != NULL), "%s.%s", f->scope, f->key);
+    ck_assert_msg(f->type != FIELD_OWN || has, "%s.%s", f->scope, f->key);
+    own += f->type == FIELD_OWN;
+  }
+  ck_assert_int_gt(own, 20);
+}
+END_TEST
+
+/* Options that are switches elsewhere and names here take both. */
+START_TEST(names_may_be_switches) {
+  static const char *const same[][2] = {{"'cpu'", "true"}, {"'none'", "false"}};
+  for (int i = 0; i < LEN(same); i++) {
+    uint64_t hash[2];
+    for (int k = 0; k < 2; k++)
+      hash[k] = hash_of(arena_printf(
+          scratch_arena,
+          MODEL BATCH "strategy = { 'zero', stage = 1, offload_optimizer = %s }",
+          same[i][k]));
+    ck_assert_msg(hash[0] == hash[1], "%s", same[i][0]);
+  }
+  Loaded l;
+  ck_assert(!load(MODEL BATCH "strategy = { 'zero', stage = 1, offload_optimizer = 3 }",
+                  NULL, &l));
+  ck_assert_str_eq(report(&l), "expected a name, true or false, got number 3");
+  unload(&l);
+}
+END_TEST
+
 /* ---- two processes ---- */
 
 #define ALSO "WEFT_FIELDS_TO"
@@ -486,6 +520,8 @@ Suite *fields_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_test(t, functions_are_told_by_code_and_what_they_hold);
   tcase_add_test(t, the_hash_is_of_what_is_meant);
+  tcase_add_test(t, every_row_has_a_type_or_a_checker);
+  tcase_add_test(t, names_may_be_switches);
   tcase_add_test(t, processes_agree_on_every_option_of_nccl);
   suite_add_tcase(s, t);
   return s;

@@ -1,8 +1,8 @@
 /* passes.h - the order of passes from a plan to what its pipeline ranks do, once for
  * compile(), which makes programs of it, and for sweeps, which want bytes and costs.
  *
- * Each pass has inputs that few fields of a plan decide. A sweep gives a hook, which finds
- * what a pass made before for equal inputs, or prepares these and has the pass run:
+ * Each pass has inputs that few fields of a plan decide. A sweep gives a hook, which
+ * finds what a pass made before for equal inputs, or prepares these and has the pass run:
  *
  *   PASS_SCHEDULE  in.schedule           -> when its actions run
  *   PASS_UNITS     in.graph, in.mesh     -> units
@@ -58,7 +58,7 @@ struct Passes {
   const ReadySchedule *schedule;
   const BuiltUnits *units;
   const RankCosts *costs; /* without costs_only the stages alone */
-  const void *made;          /* by `ranks` */
+  const void *made;       /* by `ranks` */
 };
 
 /* Up to what each rank holds and costs. */

@@ -55,8 +55,6 @@ static void push_field(lua_State *L, Arena *a, const Field *f) {
   }
   lua_pushboolean(L, named);
   lua_setfield(L, -2, "named");
-  lua_pushboolean(L, f->type == FIELD_OTHER);
-  lua_setfield(L, -2, "other");
 }
 
 static int push_schema(lua_State *L) {
@@ -218,7 +216,7 @@ void repl_provide(lua_State *L, Repl *r) {
                                    {NULL, NULL}};
   luaL_checkstack(L, 12, NULL);
   luaL_newlib(L, facts);
-  push_names(L, script_push_arena(L), schema_schedules);
+  push_names(L, script_push_arena(L), SCHEDULE_NAMES);
   lua_setfield(L, -3, "schedules");
   lua_pop(L, 1);
   push_list(L, tp_style_names());
