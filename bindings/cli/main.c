@@ -102,7 +102,7 @@ static weft_status count_arguments(const Cli *cli, weft_error *e) {
   if (v->takes == TAKES_NONE && cli->narg > 0)
     return err_set(e, WEFT_EUSAGE, "%s takes no arguments, got %s", v->name, cli->arg[0]);
   if (v->takes == TAKES_ONE && cli->narg > 1)
-    return err_set(e, WEFT_EUSAGE, "%s takes one plan, got %s and %s", v->name,
+    return err_set(e, WEFT_EUSAGE, "%s takes one %s, got %s and %s", v->name, v->needs,
                    cli->arg[0], cli->arg[1]);
   return WEFT_OK;
 }

@@ -97,6 +97,46 @@ START_TEST(usage_errors) {
 END_TEST
 
 /* What stands behind an option is not lost in it. */
+/* What each verb says to who gives it nothing. */
+START_TEST(verbs_without_arguments) {
+  static const struct {
+    const char *verb, *says; /* NULL: it needs nothing */
+  } all[] = {
+      {"run", "needs a plan: weft run PLAN.lua\n"},
+      {"check", "needs a plan: weft check PLAN.lua\n"},
+      {"show", "needs a plan: weft show PLAN.lua [TOPIC]\n"},
+      {"verify", "needs a plan: weft verify PLAN.lua\n"},
+      {"sample", "needs a plan: weft sample PLAN.lua\n"},
+      {"sweep", "needs a script: weft sweep SCRIPT.lua [args]\n"},
+      {"repl", NULL},
+      {"lua", "needs a script: weft lua SCRIPT.lua [args]\n"},
+      {"ckpt", "needs a verb: weft ckpt ls|verify|diff|convert|export|plan ...\n"},
+      {"tokenize",
+       "needs a tokenizer.json and files of text: weft tokenize TOKENIZER FILE...\n"},
+      {"launch", "needs a plan: weft launch PLAN.lua\n"},
+      {"import",
+       "needs a file or folder of settings: weft import FILE|DIR [key=value ...]\n"},
+      {"doctor", NULL},
+  };
+  static const char *const verbs[] = {
+#define VERB(ID, name, ...) #name,
+#include "bindings/cli/verbs.def"
+  };
+  for (int v = 0; v < LEN(verbs); v++) {
+    int i = 0;
+    while (i < LEN(all) && !str_eq(all[i].verb, verbs[v])) i++;
+    ck_assert_msg(i < LEN(all), "%s: what does it say without arguments?", verbs[v]);
+    if (!all[i].says) {
+      int code = weft(verbs[v]);
+      ck_assert_msg(code == 0 && !*err, "weft %s: exit %d\n%s", verbs[v], code, err);
+      continue;
+    }
+    expect(verbs[v], 2, "",
+           arena_printf(scratch_arena, "weft: %s %s", verbs[v], all[i].says));
+  }
+}
+END_TEST
+
 START_TEST(values_that_are_missing) {
   static const struct {
     const char *args, *said;
@@ -424,6 +464,7 @@ END_TEST
 Suite *cli_suite(void) {
   const TTest *tests[] = {help,
                           usage_errors,
+                          verbs_without_arguments,
                           values_that_are_missing,
                           check_good,
                           check_bad,

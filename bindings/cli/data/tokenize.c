@@ -144,7 +144,7 @@ static weft_status write_all(Writer *w, weft_error *e) {
 static weft_status check_options(const Cli *cli, weft_error *e) {
   size_t n = cli->out ? strlen(cli->out) : 0;
   if (cli->narg < 2)
-    return err_set(e, WEFT_EUSAGE, "tokenize needs a tokenizer.json and files of text");
+    return err_set(e, WEFT_EUSAGE, "tokenize needs a %s", cli->verb->needs);
   if (n < 5 || strcmp(cli->out + n - 4, ".bin") != 0)
     return err_set(e, WEFT_EUSAGE, "tokenize needs --out NAME.bin");
   if (cli->format && !is_llmc(cli) && strcmp(cli->format, "megatron") != 0)
