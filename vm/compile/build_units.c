@@ -22,7 +22,7 @@ static void dump(const CompileInput *in, char letter, const char *pass, const Gr
   graph_dump(g, in->dump_out);
 }
 
-/* Between passes, where that is asked for. */
+/* Checks the invariants of the graph between two passes, when strict checking is on. */
 static weft_status checked(const Graph *g, weft_error *e) {
   return strict_asked() ? graph_check(g, e) : WEFT_OK;
 }
@@ -34,7 +34,8 @@ static weft_status checked_places(const CompileInput *in, const Sharded *s,
 
 /* ---- sizes ---- */
 
-/* Bytes are counted in 64 bits: no tensor may come near, so that no sum goes over. */
+/* Element counts are limited so that byte counts of single tensors and their sums fit in
+ * 64 bits. */
 static bool sizes_fit(const CompileInput *in, Diags *d) {
   const Graph *g = in->graph;
   for (int i = 0; i < g->t.n; i++) {
@@ -53,7 +54,7 @@ static bool sizes_fit(const CompileInput *in, Diags *d) {
 
 /* ---- the passes ---- */
 
-/* Adds to in->graph. */
+/* The passes on one graph; they add to in->graph. */
 static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *out,
                          Diags *d, weft_error *e) {
   Sharded sh;
@@ -70,10 +71,11 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   TRY(shard(in, &sh, d, e));
   TRY(checked(sh.g, e));
   TRY(checked_places(in, &sh, e));
-  /* requires a sharded graph; leaves products to W where it runs apart from I */
+  /* requires a sharded graph; moves cheap weight gradients from W to I where the schedule
+   * splits them */
   if (splits) split_wgrads(in->graph, &sh);
   dump(in, 's', "shard", sh.g);
-  /* requires marks on ops; establishes copies of forward ops in I */
+  /* requires ops marked for recomputation; establishes copies of forward ops in I */
   recompute(sh.g, (RecomputeHow){.share = !splits || in->plan->strategy.keep_gathered,
                                  .apart = splits});
   TRY(checked(sh.g, e));
@@ -85,8 +87,9 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   return units_make(in, &sh, code, in->scratch, keep, out, d) ? WEFT_OK : WEFT_EPLAN;
 }
 
-/* With units that repeat compiled once; not *done if that cannot be or something is wrong
- * with the plan: then the whole graph tells more. */
+/* The same passes on the graph with equal layers folded. *done is false if nothing can be
+ * folded or an error was found: the passes are then run on the whole graph, whose errors
+ * name the real layers. */
 static weft_status folded(const CompileInput *in, bool code, Arena *keep, Units *out,
                           bool *done, Diags *d, weft_error *e) {
   Fold *f = in->dump ? NULL : fold_layers(in->graph, in->plan, in->arena);

@@ -1,14 +1,15 @@
-/* build_units.h - the passes before the pipeline. */
+/* build_units.h - the passes from a logical graph to units: everything before the
+ * pipeline. */
 #ifndef WEFT_BUILD_UNITS_H
 #define WEFT_BUILD_UNITS_H
 
 #include "vm/code/units.h"
 
-/* On a finished logical graph, which stays as it is; units that repeat are compiled once,
- * unless in->dump shows them all. The result lies in `keep`, everything temporary in
- * in->arena; bodies keep their code only if `code`. Axes of the mesh but pp are those of
- * the plan, except that any dp above 1 may be given as 2: a rank has the same bytes and
- * does the same work. */
+/* Takes a finished logical graph, which is not changed. Equal layers are compiled once,
+ * unless in->dump prints the graph of every layer. The result is allocated in `keep`,
+ * temporaries in in->arena; instructions of bodies are kept only if `code`. Axes of the
+ * mesh other than pp must be those of the plan, except that a dp above 1 may be given as
+ * 2: a rank then has the same bytes and the same work. */
 weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units **out,
                           Diags *d, weft_error *e);
 

@@ -42,13 +42,13 @@ typedef struct Work {
   Arena *result;
   Compiled *c;
   Comms comms;
-  bool gathers; /* some rank gathers parameters */
+  bool gathers; /* some rank gathers sharded parameters */
   Diags *d;
   weft_status st;
   weft_error *e;
 } Work;
 
-/* requires units and stages; establishes the program of a pp rank in `c` */
+/* requires units and stages; establishes the program of pp rank `r` in `c` */
 static weft_status rank_program(Work *w, const Transfers *tr, ActionsInput *list, int r,
                                 Compiled *c) {
   const CompileInput *in = &w->in;
@@ -62,7 +62,7 @@ static weft_status rank_program(Work *w, const Transfers *tr, ActionsInput *list
   w->gathers |= held.bytes[FULL_PARAM] > 0;
   MainList t = {.steps = held.n > 0};
   actions(list, r, &l, &t);
-  /* requires the main list; establishes when blocks are gathered, freed and reduced */
+  /* requires the main list; establishes when buckets are gathered, freed and reduced */
   unshard(&in->plan->strategy, tr->s->ranks > 1, &held, in->scratch, &t);
   /* requires bodies, layout and main list; establishes the program */
   Emit emit = {.plan = in->plan,
@@ -92,7 +92,7 @@ static weft_status programs(Work *w, const Transfers *tr, Compiled *c) {
   return WEFT_OK;
 }
 
-/* Both programs of a rank have one arena: the larger one's. */
+/* The training and the evaluation program of a rank share one arena of the larger size. */
 static void share_arena(Arena *a, Program *p, Program *eval) {
   if (eval->arena_bytes > p->arena_bytes) {
     MemClass *mem = NEW_N(a, MemClass, p->nmem + 1);
@@ -107,7 +107,7 @@ static void share_arena(Arena *a, Program *p, Program *eval) {
   eval->mem = p->mem, eval->nmem = p->nmem;
 }
 
-/* requires the programs of a step; establishes those of an evaluation */
+/* requires the training programs; establishes the evaluation programs */
 static weft_status evaluation(Work *w, const Transfers *tr) {
   Compiled *c = w->c, *v = c->eval = NEW(c->arena, Compiled);
   *v = *c;
@@ -127,7 +127,7 @@ static weft_status all_programs(Passes *p, const Transfers *tr, bool eval,
   return eval ? evaluation(w, tr) : programs(w, tr, w->c);
 }
 
-/* All programs have the same list of communicators. */
+/* All programs use one table of communicators. */
 static void share_comms(const Comms *comms, Compiled *c) {
   CommDesc *comm = NEW_N(c->arena, CommDesc, comms->list.n);
   for (int i = 0; i < comms->list.n; i++) {
@@ -140,7 +140,7 @@ static void share_comms(const Comms *comms, Compiled *c) {
   for (Compiled *x = c; x; x = x->eval) {
     for (int r = 0; r < c->mesh.size[AXIS_PP]; r++)
       x->prog[r].comm = comm, x->prog[r].ncomm = comms->list.n;
-    x->flow = NEW_N(c->arena, Flow, flow_room(x)); /* what prove() fills */
+    x->flow = NEW_N(c->arena, Flow, flow_room(x)); /* filled by prove() */
   }
 }
 
@@ -192,7 +192,8 @@ static void run_passes(void *ud) {
   w->st = compile_passes(w);
 }
 
-/* Any of the three arenas may run out, and none may be lost then. */
+/* Runs the passes with a guard against running out of memory: any of the three arenas
+ * may, and all of them are freed then. */
 static void run_in_scratch(void *ud) {
   Work *w = ud;
   if (!arena_try(w->in.scratch, run_passes, w)) w->st = WEFT_ENOMEM;
