@@ -1,12 +1,14 @@
-/* consensus.c - before a run of several processes begins, they compare what they were
- * given. Ranks that train with different learning rates, data or programs would do so
- * without a word, or wait for each other for ever. So would those that compute with
- * different instructions or libraries: what each of them holds of the same parameter is
- * stepped by each, and stays the same only as long as all get the same bits. Numbers of
- * threads may differ, as on machines with more or fewer ranks than others; that is told.
+/* consensus.c - the consensus check: before a run of several processes starts, they
+ * compare what they were given.
  *
- * Every rank sends its facts, texts in pairs, to rank 0; that compares and tells all of
- * them what it found. */
+ * Processes with different learning rates, data or programs would train wrongly without
+ * an error, or deadlock. So would processes with different CPU instructions or libraries:
+ * replicas of a parameter are stepped on each rank separately and stay equal only if
+ * every rank computes the same bits. Thread counts may differ, for machines with more or
+ * fewer ranks; then a warning is given.
+ *
+ * Every rank sends its facts, as pairs of strings, to rank 0, which compares them and
+ * sends its verdict to all. */
 #include <stdio.h>
 
 #include "run_int.h"
@@ -14,7 +16,7 @@
 
 enum { FACTS_MAX = 512, BYTES_MAX = 1 << 20, SHOWN = 6, WIDTH = 60 };
 
-/* What one rank knows: "what\0value\0" for each fact. */
+/* The facts of one rank, as "what\0value\0" for each. */
 typedef struct Known {
   char *s;
   uint64_t bytes;
@@ -25,19 +27,20 @@ typedef struct Agree {
   const weft_alloc *alloc;
   const RunFact *fact;
   int n;
-  Known *known; /* rank 0: of every rank */
+  Known *known; /* on rank 0: one for every rank */
   int world;
   weft_status st;
   struct Verdict {
     bool alike;
-    char differs[900]; /* in what, if they are not */
-  } verdict;           /* of rank 0, for all */
-  char told[400];      /* how they differ in what may; rank 0's */
+    char differs[900]; /* the facts that differ, as a message */
+  } verdict;           /* made by rank 0, sent to all */
+  char told[400];      /* on rank 0: the facts of kind FACT_TOLD that differ */
 } Agree;
 
 /* ---- comparing ---- */
 
-/* Finds the values in a rank's text; false if it does not list the same facts. */
+/* Points k->value into the received string; false if the rank does not list the same
+ * facts. */
 static bool read_facts(const Agree *a, Known *k) {
   const char *s = k->s, *end = s + k->bytes;
   for (int i = 0; i < a->n; i++) {
@@ -49,7 +52,7 @@ static bool read_facts(const Agree *a, Known *k) {
   return s == end;
 }
 
-/* "ranks 0-2, 5" */
+/* Appends the ranks that have this value: "ranks 0-2, 5". */
 static void add_ranks(const Agree *a, int fact, const char *value, Text *out) {
   int first = -1, n = 0;
   Text list = {0};
@@ -67,7 +70,7 @@ static void add_ranks(const Agree *a, int fact, const char *value, Text *out) {
   text_free(&list);
 }
 
-/* Has a rank before `rank` the same value? */
+/* Whether a rank below `rank` has the same value. */
 static bool seen_before(const Agree *a, int fact, int rank) {
   for (int r = 0; r < rank; r++)
     if (str_eq(a->known[r].value[fact], a->known[rank].value[fact])) return true;
@@ -94,7 +97,7 @@ static void add_difference(const Agree *a, int fact, Text *out) {
   if (a->fact[fact].why) text_printf(out, " (%s)", a->fact[fact].why);
 }
 
-/* What differs among the facts of a kind; returns how many do. */
+/* Appends the facts of one kind that differ; returns how many do. */
 static int add_differences(const Agree *a, FactKind kind, const char *lead, Text *out) {
   int found = 0;
   for (int i = 0; i < a->n; i++) {
@@ -142,8 +145,8 @@ static void unpack(const Agree *a, Known *k) {
   k->s = NULL;
 }
 
-/* Rank 0 takes what all others know; a rank that knows other things than this one was
- * built or called differently. */
+/* Rank 0 receives the facts of all other ranks. A rank that lists other facts than rank 0
+ * is another build or was called differently. */
 static weft_status collect(Worker *w, Agree *a, weft_error *e) {
   Run *r = w->run;
   for (int q = 1; q < a->world; q++) {
@@ -176,7 +179,7 @@ static weft_status job_agree(Worker *w, void *arg, weft_error *e) {
   if (!pack(a, k) || !read_facts(a, k)) return err_set(e, WEFT_ENOMEM, "out of memory");
   st = w->rank == 0 ? collect(w, a, e) : tell(w, k, e);
   unpack(a, &mine);
-  /* If rank 0 ran out of memory, its process ends, and with it the others. */
+  /* If rank 0 is out of memory it ends the run for all. */
   TRY(st);
   TRY(world_bcast(&r->world, &a->verdict, sizeof a->verdict, 0, e));
   return a->verdict.alike ? WEFT_OK : err_set(e, WEFT_EUSAGE, "%s", a->verdict.differs);
@@ -199,8 +202,8 @@ weft_status run_consensus(Run *r, const RunFact *fact, int n, weft_error *e) {
 
 /* ---- what every run compares ---- */
 
-/* Of all programs and of what is loaded into them: their listings, and what these leave
- * out. */
+/* Hash of all programs and of what is loaded into them: their listings, and the fields
+ * that a listing does not print. */
 static uint64_t hash_programs(const Compiled *c) {
   uint64_t h = 0;
   for (int i = 0; i < c->nparam; i++) {

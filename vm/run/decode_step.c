@@ -1,5 +1,6 @@
-/* decode_step.c - runs one token through programs with a cache of keys and values
- * (Compiled.context) and assembles the logits of all ranks. */
+/* decode_step.c - one step of decoding: runs one token through programs with a key-value
+ * cache (Compiled.context) and assembles the logits from the vocabulary shards of all
+ * ranks. */
 #include "run_int.h"
 
 #include "vm/base/f16.h"
@@ -9,7 +10,7 @@ typedef struct Decode {
   float *logits; /* [vocab] */
 } Decode;
 
-/* The first n columns of a rank's logits. */
+/* Reads the first n logits that this rank has. */
 static void read_columns(Worker *w, int64_t n, float *to) {
   const Compiled *c = w->run->c;
   const Program *p = &c->prog[mesh_coord(&c->mesh, w->rank, AXIS_PP)];
@@ -35,7 +36,7 @@ static weft_status job_decode(Worker *w, void *arg, weft_error *e) {
   for (int k = 0; k < IN_SEED; k++)
     if (rank_input(w->r, (InputKind)k)) *rank_input(w->r, (InputKind)k) = input[k];
   TRY(rank_step(w->r, false, w->run->stop, e));
-  /* The last piece may have columns past the vocabulary. */
+  /* The shard of the last rank may have padding columns beyond the vocabulary. */
   int64_t first =
       c->logits_cut ? mesh_index(&c->mesh, c->logits_cut, w->rank) * c->logits : 0;
   int64_t n = MIN(c->logits, c->vocab - first);

@@ -1,12 +1,13 @@
-/* evaluate.c - the loss on other data between two steps: the forward-only programs of the
- * same ranks, in the same arenas. They write activations and scalars, which each step
- * begins anew, and no region. */
+/* evaluate.c - the loss on validation data between two steps. Takes the forward-only
+ * programs of the same ranks, in the same arenas: they write activations and scalars,
+ * which every training step initialises anew, and no parameter or optimizer state. */
 #include "run_int.h"
 
 #include <math.h>
 
 static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
-  const bool *again = arg; /* with every value looked at */
+  const bool *again =
+      arg; /* check every value, to name the op of the first one that is not finite */
   Run *r = w->run;
   weft_error why = {.rank = -1};
   step_inputs(w, r->tokens, r->labels);
@@ -20,7 +21,7 @@ static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
   return st;
 }
 
-/* Samples [first, first + n) and, where a step has more rows, ones that do not count. */
+/* Reads samples [first, first + n); the remaining rows of the step get ignored labels. */
 static weft_status read_batch(Run *r, const Data *d, int64_t first, int64_t n,
                               weft_error *e) {
   int64_t T = r->c->seq, rows = run_rows(r);
@@ -29,7 +30,8 @@ static weft_status read_batch(Run *r, const Data *d, int64_t first, int64_t n,
   return step_read(r, d, first, n, e);
 }
 
-/* Experts that had no room for rows say so when they are asked. */
+/* A batch in which experts overflowed moe.most is run again with checks, which names the
+ * expert. */
 static weft_status evaluate_batch(Run *r, weft_error *e) {
   bool again = false;
   TRY(run_all(r, job_evaluate, &again, true, e));

@@ -1,6 +1,6 @@
-/* heartbeat.c - this process as the supervisor sees it (vm/comm/supervisor/supervisor.h):
- * what it reports of its rank several times a second, and what happens when the run has
- * ended for all. */
+/* heartbeat.c - this process as the supervisor (vm/comm/supervisor/supervisor.h) sees it:
+ * the state of its rank, reported several times a second, and what it does when the run
+ * has ended for all. */
 #include "run_int.h"
 
 static void here(void *ud, RankNote *out) {
@@ -19,7 +19,8 @@ static void others(void *ud, const RankSeen *rank, int culprit, Text *out) {
   stall_others(ud, rank, culprit, out);
 }
 
-/* What waits is woken; a library whose waits cannot be, ends the process. */
+/* Wakes every wait of this process; a communication library whose waits cannot be woken
+ * ends the process. */
 static void end(void *ud, int culprit, weft_status code, const char *why, bool speaks) {
   Run *r = ud;
   weft_error e = {.rank = -1};

@@ -12,17 +12,17 @@
 typedef struct Scaler {
   LossScale how;
   bool on;
-  double scale;     /* of the next step */
+  double scale;     /* for the next step */
   int64_t good;     /* steps without an overflow since the scale changed */
-  int64_t patience; /* overflows that are left before the scale shrinks */
-  int64_t skipped;  /* steps in all */
+  int64_t patience; /* overflows in a row that are allowed before training fails */
+  int64_t skipped;  /* skipped steps since the start */
 } Scaler;
 
 Scaler scaler_make(const Plan *p);
 /* After a step: its gradients were finite, or the step was skipped. */
 void scaler_after(Scaler *s, bool overflow);
-/* Whether a step whose gradients overflow at the scale of now can be skipped: a smaller
- * scale may help. */
+/* Whether a step whose gradients overflow at the current scale may be skipped, because a
+ * smaller scale may help. */
 bool scaler_can_skip(const Scaler *s);
 
 #endif

@@ -1,8 +1,8 @@
-/* packed_inputs.c - inputs of packed documents: where each begins, and which labels
- * count. */
+/* packed_inputs.c - inputs for sequences packed with several documents: the start of each
+ * token's document, positions within it, and labels masked at document ends. */
 #include "run_int.h"
 
-/* Does a document begin with `next`, which follows `id` with this label? */
+/* Whether token `next`, which follows `id` with this label, begins a document. */
 static bool begins(const Packed *p, int32_t id, int32_t label, int32_t next) {
   if (p->size) return label == LABEL_DOCUMENT_END;
   return p->on && (p->first ? next : id) == p->separator;
@@ -10,7 +10,7 @@ static bool begins(const Packed *p, int32_t id, int32_t label, int32_t next) {
 
 void packed_places(const Packed *p, const int32_t *row, const int32_t *labels,
                    const SeqPiece *piece, bool positions, int32_t *to) {
-  int64_t start = 0, seen = 1; /* positions whose beginning was looked at */
+  int64_t start = 0, seen = 1; /* positions checked so far for a document start */
   for (int64_t i = 0; i < piece->run * piece->runs; i++) {
     int64_t at = seq_at(piece, i);
     for (; seen <= at; seen++)
@@ -32,7 +32,7 @@ void packed_labels(const Packed *p, const int32_t *row, const int32_t *labels,
     to[i] = label_at(p, row, labels, seq_at(piece, i));
 }
 
-/* The chunk of a document at [a, b) in run k of a piece. */
+/* Writes the tokens of document [a, b) that run `k` of this rank's piece has. */
 static void take_chunk(const Packed *p, const int32_t *row, const int32_t *labels,
                        const SeqPiece *piece, int slots, int k, int64_t a, int64_t b,
                        InputKind kind, int32_t *to) {

@@ -1,9 +1,8 @@
 /* run.c - a run: one worker thread, device and communicator per local rank.
  *
- * run_open creates the workers and their ranks, run_all runs a job on all of them and
- * waits for the last one. The calling thread handles Ctrl-C and the stall detector while
- * it waits. In a backend of processes all calls come from the one worker of this process.
- */
+ * run_open creates workers and ranks; run_all runs a job on all of them and waits until
+ * the last one has finished, and meanwhile handles Ctrl-C and the stall detector. In a
+ * backend with processes, all calls are made by the one worker of the process. */
 #include "run_int.h"
 
 #include "vm/program/program_check.h"
@@ -47,7 +46,8 @@ static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
   weft_status st = j->job(w, j->arg, e);
   if (st == WEFT_OK) return WEFT_OK;
   if (e->rank < 0) e->rank = w->rank;
-  /* No rank waits for one that gave up. Processes agree on what is said of it first. */
+  /* No rank waits for one that failed. Processes agree on the reason that is reported
+   * first. */
   if (w->run->control) supervisor_fail(w->run->control, e->rank, e->code, e->text);
   job_failed(w->run, e);
   world_abort(&w->run->world, w->rank, e->code, e->text);
@@ -78,7 +78,7 @@ static void *worker_main(void *p) {
   return NULL;
 }
 
-/* Ends a step from outside of its ranks. */
+/* Aborts the current step from the thread that called run_all. */
 static void abort_run(Run *r, weft_status code, const char *what) {
   weft_error e = {.rank = -1};
   char why[900];
@@ -93,7 +93,8 @@ static void abort_run(Run *r, weft_status code, const char *what) {
   world_abort(&r->world, -1, code, why);
 }
 
-/* Called without the lock every tenth of a second of a watched job. */
+/* Polls for Ctrl-C, failures of other processes and stalls; called every tenth of a
+ * second while a job that communicates runs, without the lock. */
 static void look_after(Run *r, StallDetector *dog, bool *ended) {
   char why[800];
   weft_error side = {.rank = -1};
@@ -128,7 +129,7 @@ static void wait_done(Run *r, bool watched) {
   }
 }
 
-/* Waking a thread takes longer than to copy so many elements. */
+/* Below this many elements a copy takes less time than waking a worker thread. */
 enum { FEW = 1 << 14 };
 
 weft_status run_each(Run *r, Job job, void *arg, int64_t elements, weft_error *e) {
@@ -164,7 +165,7 @@ weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e) {
 
 /* ---- opening ---- */
 
-/* A signal belongs to the program that embeds weft, not to its workers. */
+/* Blocks signals in worker threads: they are for the program that embeds weft. */
 static int start_thread(Worker *w) {
   sigset_t block, old;
   sigemptyset(&block);
@@ -189,8 +190,9 @@ static weft_status start_workers(Run *r, int n, weft_error *e) {
   return WEFT_OK;
 }
 
-/* The first worker starts the world: what a library takes for its main thread is then the
- * one that calls it later, if each process has one rank. */
+/* Job that initialises the backend on the first worker: libraries such as MPI expect
+ * later calls from the thread that initialised them, which holds where each process has
+ * one rank. */
 static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   int size = r->c->mesh.world;
@@ -206,7 +208,7 @@ static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   return WEFT_OK;
 }
 
-/* The cores that this process may use, shared by the ranks of this machine. */
+/* The cores available to this process, divided by the ranks on this machine. */
 static int default_threads(int local_ranks) {
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   int threads = MAX((int)online / MAX(local_ranks, 1), 1);
@@ -216,14 +218,15 @@ static int default_threads(int local_ranks) {
   return threads;
 }
 
-/* A team smaller than it was asked for makes GEMM libraries compute a part of a product
- * only, without a word: never ask for more than OMP_THREAD_LIMIT allows. */
+/* GEMM libraries compute only part of a product, without an error, if OpenMP gives them
+ * fewer threads than they asked for. So never ask for more than OMP_THREAD_LIMIT allows.
+ */
 static int allowed_threads(int wanted) {
   return MAX(MIN(wanted, omp_get_thread_limit()), 1);
 }
 
-/* The system promises more memory than there is and kills who believes it; a run that
- * cannot fit is refused. `local`: ranks on this machine. */
+/* Linux overcommits memory and kills the process that uses it, so a run that cannot fit
+ * is refused here. `local`: ranks on this machine. */
 static weft_status check_memory(const Run *r, int local, weft_error *e) {
   double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE);
   double need = (double)run_memory(r) * local;
@@ -237,7 +240,8 @@ static weft_status check_memory(const Run *r, int local, weft_error *e) {
       machine / gib);
 }
 
-/* A device with memory of its own says itself what does not fit. */
+/* Only host memory is checked here; a device with its own memory reports what does not
+ * fit. */
 static weft_status open_device(Run *r, weft_error *e) {
   const DeviceKind *k = r->c->device;
   if (k->host) TRY(check_memory(r, r->world.node, e));
@@ -260,7 +264,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   return WEFT_OK;
 }
 
-/* What ends a wait for a device: that the run has ended, or is to. */
+/* Called while waiting for a device: fails if the run has been stopped or has ended. */
 static weft_status look_on(void *ud, weft_error *e) {
   Run *r = ud;
   if (r->stop && *r->stop) return err_set(e, WEFT_EINTR, "interrupted");
@@ -272,8 +276,8 @@ static size_t copy_bytes(const Worker *w) {
   return (size_t)saved_most(c, mesh_coord(&c->mesh, w->rank, AXIS_PP));
 }
 
-/* NULL, or why steps are not kept. What ranks of one process exchange goes from the
- * queues of one to those of another, and a capture is that of one rank. */
+/* NULL, or why steps are not captured as graphs. Ranks in one process exchange data
+ * between their device queues, while a capture covers the queue of one rank. */
 static const char *not_kept(const Run *r, char text[96]) {
   if (!r->plan->cuda_graph) return "cuda_graph = false";
   if (r->traces) return "a trace has each of them";
@@ -371,8 +375,8 @@ static weft_status open_run(Run *r, const RunOptions *o, weft_error *e) {
   TRY(new_batch(r, e));
   TRY(run_all(r, job_load, NULL, false, e));
   TRY(run_all(r, job_join, NULL, false, e));
-  /* A signal may mean from here on that the run ends with a checkpoint, which needs
-   * links. */
+  /* From here on a signal may ask for a last checkpoint, whose writing needs the
+   * connections: it no longer ends waits on them. */
   if (r->world.net) r->world.net->stop = NULL;
   return WEFT_OK;
 }
@@ -408,8 +412,8 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
 
 /* ---- closing ---- */
 
-/* A process that failed ends with its code; the launcher then ends the others, which may
- * never reach a common end. */
+/* Whether this process exits without closing communicators: after a failure the other
+ * ranks may never reach the collective close, and the launcher ends them. */
 static bool ends_alone(const Run *r) { return r->world.together && r->dead; }
 
 static weft_status job_close(Worker *w, void *arg, weft_error *e) {
@@ -430,7 +434,7 @@ static weft_status job_end(Worker *w, void *arg, weft_error *e) {
   return WEFT_OK;
 }
 
-/* If not all threads could be started, those that were have had no job yet. */
+/* If some threads could not be started, the others have not run any job yet. */
 static void stop_workers(Run *r) {
   bool all = r->nworker > 0;
   for (int i = 0; i < r->nworker; i++) all &= r->worker[i].has_thread;

@@ -1,5 +1,5 @@
-/* run_trace.c - the trace of a run (vm/rank/trace.h): rank 0 takes the events of all
- * ranks, whose clocks it compares with its own, and writes the file. */
+/* run_trace.c - the trace of a run (vm/rank/trace.h): rank 0 receives the events of all
+ * ranks, shifts their times to its own clock, and writes the file. */
 #include "run_int.h"
 #include "trace_json.h"
 #include "vm/io/file.h"
@@ -8,8 +8,8 @@
 
 enum { ROUNDS = 16 };
 
-/* What is to be added to the times of rank q: of several questions and answers the one
- * that took the least time says it best. */
+/* The offset from the clock of rank q to this one, from the round trip that took the
+ * least time. */
 static weft_status ask_clock(World *w, int q, int64_t *offset, weft_error *e) {
   int64_t best = INT64_MAX;
   for (int i = 0; i < ROUNDS; i++) {
@@ -38,7 +38,7 @@ static weft_status tell_clock(World *w, weft_error *e) {
 
 typedef struct Writing {
   FileOut file;
-  uint64_t at; /* bytes of it that are written */
+  uint64_t at; /* bytes written so far */
   Text text;
   TraceOut out;
   weft_status st;
@@ -58,7 +58,8 @@ static weft_status write_rank(Writing *x, int rank, const TraceEvent *event, uin
   return flush(x, e);
 }
 
-/* The events of a rank of another process, which sends them whatever becomes of them. */
+/* Receives and writes the events of a rank in another process. They are received even if
+ * writing has failed, because that rank sends them in any case. */
 static weft_status take_rank(Writing *x, Worker *w, int q, weft_error *e) {
   World *world = &w->run->world;
   uint32_t n = 0;
@@ -85,7 +86,8 @@ static weft_status give_rank(Worker *w, weft_error *e) {
   return world_send(world, t->event, t->whole * sizeof(TraceEvent), 0, e);
 }
 
-/* Threads have one clock, and what they wrote is here. */
+/* Writes the events of this process's ranks, which share one clock, then those of the
+ * others. */
 static weft_status job_write(Worker *w, void *arg, weft_error *e) {
   Writing *x = arg;
   Run *r = w->run;
@@ -101,7 +103,7 @@ static weft_status job_write(Worker *w, void *arg, weft_error *e) {
   return x->st;
 }
 
-/* How many whole steps fit. */
+/* Number of whole steps in the event buffer. */
 static int steps_of(const Tracer *t) {
   int n = 0;
   for (uint32_t i = 0; i < t->whole; i++) n += t->event[i].kind == TRACE_STEP;

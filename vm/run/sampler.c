@@ -1,5 +1,5 @@
-/* sampler.c - draws the next token: temperature first, then top-k, then top-p; see
- * sampler.h. */
+/* sampler.c - samples the next token from logits: temperature, then top-k, then top-p;
+ * see sampler.h. */
 #include "sampler.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static bool before(const float *x, int32_t a, int32_t b) {
   return x[a] > x[b] || (x[a] == x[b] && a < b);
 }
 
-/* Moves room[at] down the heap whose root comes last in the order of before(). */
+/* Heap sift-down of room[at]; the root is what comes last in the order of before(). */
 static void sift(const float *x, int32_t *room, int64_t at, int64_t n) {
   for (int64_t child; (child = 2 * at + 1) < n; at = child) {
     if (child + 1 < n && before(x, room[child], room[child + 1])) child++;
@@ -28,7 +28,7 @@ static void sift(const float *x, int32_t *room, int64_t at, int64_t n) {
   }
 }
 
-/* All ids, those of the largest logits first, equal ones by number. */
+/* Sorts all ids by falling logit, equal logits by id. */
 static void sort(const float *x, int32_t *room, int64_t n) {
   for (int64_t i = 0; i < n; i++) room[i] = (int32_t)i;
   for (int64_t i = n / 2 - 1; i >= 0; i--) sift(x, room, i, n);

@@ -5,14 +5,15 @@
 #include "vm/base/base.h"
 
 typedef struct SamplerOptions {
-  bool greedy;        /* the largest; of equal ones the first */
-  double temperature; /* logits are divided by it; 1 */
-  int64_t top_k;      /* only of the k largest; 0: of all */
-  double top_p;       /* only of the fewest that have this probability together; 1 */
+  bool greedy;        /* the largest logit; of equal ones the lowest id */
+  double temperature; /* logits are divided by it; 1: unchanged */
+  int64_t top_k;      /* only the k largest; 0: all */
+  double top_p;       /* only the fewest ids with this probability in sum; 1: all */
   uint64_t seed;
 } SamplerOptions;
 
-/* `room` has space for n numbers. The same for the same logits, seed and position. */
+/* Returns the id. `room` has space for n ids. Deterministic in logits, seed and position.
+ */
 int32_t sample_token(const SamplerOptions *c, const float *logits, int64_t n,
                      int64_t position, int32_t *room);
 

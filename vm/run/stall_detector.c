@@ -1,11 +1,11 @@
-/* stall_detector.c - notices that no rank makes progress and says what each waits for:
- * the ranks of this process, or of all processes where they report to each other. A rank
- * that computes is never stalled, however long its kernel takes. */
+/* stall_detector.c - notices that no rank makes progress and reports what each waits for,
+ * for the ranks of this process or, where processes report to each other, for all ranks.
+ * A rank that computes is never counted as stalled, however long its kernel takes. */
 #include "run_int.h"
 
 #include <stdio.h>
 
-/* ---- who is looked at ---- */
+/* ---- ranks that are looked at ---- */
 
 static int count(const Run *r, Ranks all) { return all ? r->c->mesh.world : r->nworker; }
 
@@ -19,7 +19,7 @@ static const Program *program_of(const Run *r, int rank, const RankNote *n) {
   return &programs_of(r, n)->prog[mesh_coord(&r->c->mesh, rank, AXIS_PP)];
 }
 
-/* A rank that is not loaded yet is nowhere. */
+/* State and position of a worker's rank; before it is loaded it is idle. */
 RankNote stall_note(const Worker *w) {
   RankNote note = {.state = RANK_IDLE, .instr = UINT32_MAX, .step = w->run->step};
   if (!w->r) return note;
@@ -37,9 +37,9 @@ static RankNote note_of(const Run *r, Ranks all, int i) {
   return all ? all[i].note : stall_note(&r->worker[i]);
 }
 
-/* ---- what is said of them ---- */
+/* ---- messages ---- */
 
-/* "all_reduce(tp) of layers.0.mlp, line 7" */
+/* Where a rank is in its program: "all_reduce(tp) of layers.0.mlp, line 7". */
 static void place(const Run *r, int rank, const RankNote *n, char *to, size_t size) {
   const Program *p = program_of(r, rank, n);
   const Instr *in = n->instr < p->ncode ? &p->code[n->instr] : NULL;
@@ -53,7 +53,7 @@ static void place(const Run *r, int rank, const RankNote *n, char *to, size_t si
   snprintf(to, size, "%s%s", name, line);
 }
 
-/* What a rank does, as it is said of one or of several. */
+/* The state of rank i as the end of a sentence whose subject is one rank or several. */
 static void doing(const Run *r, Ranks all, int i, bool several, char *to, size_t size) {
   RankNote n = note_of(r, all, i);
   char where[200], nth[48] = "";
@@ -84,7 +84,8 @@ static bool is_told(const Run *r, Ranks all, int culprit, int i) {
   return rank_of(r, all, i) != culprit && !(all && all[i].left);
 }
 
-/* The ranks that do what the i-th does, then that; nothing if one before it does so. */
+/* Appends one clause for rank i and all later ranks in the same state; nothing if an
+ * earlier rank is in that state, whose clause has it. */
 static void report_alike(const Run *r, Ranks all, int culprit, int i, Text *out) {
   char what[300];
   int n = 1, total = count(r, all);
@@ -110,7 +111,8 @@ void stall_others(const Run *r, Ranks all, int culprit, Text *out) {
     if (is_told(r, all, culprit, i)) report_alike(r, all, culprit, i, out);
 }
 
-/* A process that was stopped for a while has not been idle: no look counts for more. */
+/* Longest time between two polls that is counted: a process that was suspended was not
+ * idle for that time. */
 static const double LOOK_MAX = 1;
 
 double stall_patience(const Run *r) {

@@ -1,9 +1,10 @@
-/* trace_json.c - events as JSON: a process for each rank, in it a track for the compute
+/* trace_json.c - trace events as JSON: a process per rank, with a track for the compute
  * queue, one for each communicator and one for each direction to each other stage.
  *
- * A queue carries one transfer at a time, in the order of their starts. When it was done
- * is seen when somebody has waited for it, and for one after it on the same queue: so it
- * ends no later than either, and begins no earlier than the one before it ends. */
+ * A queue runs one transfer at a time, in the order of their starts. Its end is only
+ * observed by a WAIT, for it or for a later transfer of the same queue: so a transfer
+ * ends no later than the first of these WAITs, and begins no earlier than the one before
+ * it ends. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -47,7 +48,8 @@ static void comma(View *v) {
   v->o->any = true;
 }
 
-/* Names are those of plans: quotes and control characters are not printed. */
+/* Writes a JSON string. Names come from plans: quotes and control characters become "?".
+ */
 static void put_text(Text *out, const char *key, const char *s) {
   text_printf(out, "\"%s\":\"", key);
   for (; *s; s++)
@@ -152,7 +154,7 @@ static int by_start(const void *a, const void *b) {
   return (x->from > y->from) - (x->from < y->from);
 }
 
-/* `move` has room for all n events. */
+/* Places the transfers of one queue; `move` has room for all n events. */
 static void put_queue(View *v, int track, const TraceEvent *event, uint32_t n,
                       TraceEvent *move) {
   uint32_t k = 0;

@@ -9,10 +9,10 @@ typedef struct TraceOut {
   Text *out;
   const Compiled *c;
   const weft_alloc *alloc;
-  int64_t origin; /* ns that are 0 in the picture */
-  bool any;       /* something is written already */
+  int64_t origin; /* the time in ns that is 0 in the file */
+  bool any;       /* something was written */
 } TraceOut;
-/* `offset` is added to the times. */
+/* Writes the events of a rank; `offset` is added to their times. */
 weft_status trace_write(TraceOut *o, int rank, const TraceEvent *event, uint32_t n,
                         int64_t offset, weft_error *e);
 

@@ -1,7 +1,7 @@
 /* train_step.c - one training step: fills the inputs of every rank, runs all ranks and
- * reads the scalars that they download. A step whose loss or norm is not finite has
- * changed nothing (programs see to that), so it is run again with checks on, to name the
- * op where it began. */
+ * reads back the scalars. If loss or norm is not finite, programs have changed no state;
+ * the step is then repeated with a check after each op, so that the error names the op
+ * that made the first such value. */
 #include "run_int.h"
 
 #include <math.h>
@@ -11,18 +11,20 @@ typedef struct StepArg {
   const int32_t *tokens, *labels;
   int64_t step;
   double lr;
-  const char *wrong; /* when it is repeated: "loss is nan"; values are checked */
+  /* in a repetition with checks: what was wrong, "loss is nan"; else NULL */
+  const char *wrong;
 } StepArg;
 
 /* ---- inputs ---- */
 
-/* The row of the step's global arrays that is row i of the rank's own. */
+/* Row i of a rank, as a row of the step's global arrays. */
 static int64_t global_row(const Run *r, int dp_index, int64_t i) {
   int64_t micro = r->c->micro;
   return i / micro * micro * run_dp(r) + dp_index * micro + i % micro;
 }
 
-/* What a rank reads: its rows, and of each the tokens that it has. */
+/* Fills an input of a rank: its rows of the batch and, with cp, its tokens of each row.
+ */
 static void fill_input(const Worker *w, const int32_t *tokens, const int32_t *labels,
                        InputKind k, int32_t *to) {
   const Run *r = w->run;
@@ -52,12 +54,12 @@ void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels) {
   }
 }
 
-/* What the ranks of this process take to their devices first. */
+/* Fills the inputs and scalars of a rank for the step. */
 static void fill_step(Worker *w, const StepArg *s) {
   const Run *r = w->run;
   const Optimizer *opt = &r->plan->opt;
   double *scalars = rank_scalars(w->r);
-  double t = (double)(s->step + 1 - r->scaler.skipped); /* steps of the optimizer */
+  double t = (double)(s->step + 1 - r->scaler.skipped); /* optimizer steps taken */
   step_inputs(w, s->tokens, s->labels);
   scalars[SC_LR] = s->lr;
   scalars[SC_BC1] = 1 - pow(opt->beta1, t);
@@ -66,7 +68,7 @@ static void fill_step(Worker *w, const StepArg *s) {
   scalars[SC_STEP] = t;
 }
 
-/* Puts the step, and what was wrong with it, before the reason of a failure. */
+/* Prefixes the error of a failure with the step and, in a repetition, what was wrong. */
 static weft_status in_step(const Worker *w, const StepArg *s, const weft_error *why,
                            weft_error *e) {
   const Instr *bad = rank_bad(w->r, NULL);
@@ -101,8 +103,8 @@ static const char *value_name(double x) {
   return isnan(x) ? "nan" : x < 0 ? "-inf" : "inf";
 }
 
-/* Runs the step again with checks: the error then names the rank and the op that gave the
- * first value that is not finite. */
+/* Repeats the step with checks: the error names the rank and the op that made the first
+ * value that is not finite. */
 static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error *e) {
   char wrong[64];
   bool loss = !isfinite(res->loss);
@@ -114,7 +116,7 @@ static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error
                  (long long)s->step, wrong);
 }
 
-/* Ranks of etp have the same rows. */
+/* Reads the token counts of experts; ranks of etp count the same rows. */
 static void read_experts(const Run *r, const double *scalars, StepResult *res) {
   if (!(scalars[SC_ROWS_EXPERTS] > 0)) return;
   res->expert_max = scalars[SC_ROWS_MAX];
@@ -122,7 +124,7 @@ static void read_experts(const Run *r, const double *scalars, StepResult *res) {
   res->dropped = (int64_t)scalars[SC_DROPPED] / r->c->mesh.size[AXIS_ETP];
 }
 
-/* All ranks have the same scalars: the programs reduce them over all of them. */
+/* Reads the results from the first rank: the programs reduce scalars over all ranks. */
 static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *e) {
   const double *scalars = rank_scalars(r->worker[0].r);
   double tokens = scalars[SC_TOKENS];
@@ -168,7 +170,7 @@ weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels
   return st;
 }
 
-/* Whether a rank of this process has this data-parallel index. */
+/* Whether a local rank has this data-parallel index, so that its rows are needed. */
 static bool reads(const Run *r, int dp_index) {
   bool found = false;
   for (int i = 0; i < r->nworker && !found; i++)

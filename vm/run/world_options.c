@@ -1,4 +1,5 @@
-/* world_options.c - the plan's settings for the backend that carries its data. */
+/* world_options.c - the backend's options of a run: what the caller gave, and the plan's
+ * settings for the backend that carries its data. */
 #include "run_int.h"
 
 WorldOptions run_world_options(const Run *r, WorldSetting setting[RUN_SETTINGS]) {
