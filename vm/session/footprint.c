@@ -1,5 +1,5 @@
-/* footprint.c - host and library memory of a run besides its arenas, from the plan and
- * its programs alone. Each line is computed by the code that allocates it, or beside it.
+/* footprint.c - host memory of a run besides its arenas, from the plan and its programs
+ * alone. The size in each line comes from a function beside the code that allocates it.
  */
 #include "footprint.h"
 
@@ -11,7 +11,8 @@ uint64_t held_run(const Compiled *c) {
   return sizeof(Run) + (uint64_t)c->mesh.world * sizeof(Worker);
 }
 
-/* The groups of two and more: each is counted where its first member is. */
+/* Bytes of all communicators with two or more members; each is counted at its first
+ * member. */
 static uint64_t groups(const Compiled *c, const WorldBytes *w, int *member) {
   uint64_t bytes = 0;
   for (int rank = 0; rank < c->mesh.world; rank++) {
@@ -25,7 +26,7 @@ static uint64_t groups(const Compiled *c, const WorldBytes *w, int *member) {
   return bytes;
 }
 
-/* A world that this many ranks cannot have as threads holds nothing. */
+/* Bytes of the local backend; 0 if it cannot have so many ranks as threads. */
 static uint64_t virtual_ranks(const Compiled *c) {
   const WorldKind *k = world_default(false, false, true);
   int member[1 << 10];

@@ -6,18 +6,18 @@
 #include "vm/program/program.h"
 
 typedef enum { FOOTPRINT_RANK, FOOTPRINT_PROCESS, FOOTPRINT_LIBRARY } FootprintOwner;
-/* A line of footprint.def. The lines of all ranks and that of their process, with the
- * arenas, are to the byte the most that weft allocates in a run. */
+/* A line of footprint.def. The lines with `known` of all ranks and of their process, plus
+ * the arenas, are exactly the peak of what weft allocates in a run. */
 typedef struct FootprintLine {
   const char *name, *what;
   FootprintOwner by;
-  bool known; /* `bytes` says how many: what weft allocates */
+  bool known; /* allocated by weft, so `bytes` is exact */
   uint64_t bytes;
 } FootprintLine;
 enum { FOOTPRINT_MOST = 16 };
-/* The lines of each rank of a pp rank (FOOTPRINT_RANK), of a process with all ranks of
- * the mesh, or of the libraries below weft; returns their number. `with`: what not every
- * run has, a file of weights and a trace. */
+/* The lines of one owner, as the host memory of: each rank of pp rank `pp`, a process
+ * with all ranks of the mesh, or libraries. Returns their number. `with` adds lines that
+ * not every run has: reading weights, tracing. */
 enum { FOOTPRINT_WEIGHTS = 1, FOOTPRINT_TRACE = 2 };
 int footprint_lines(const Plan *p, const Compiled *c, unsigned with, FootprintOwner by,
                     int pp, FootprintLine out[FOOTPRINT_MOST]);

@@ -18,7 +18,8 @@ weft_status session_open(Session *s, const Plan *p, const Compiled *c,
   return session_fill(s, e);
 }
 
-/* Every so many steps, and at the end. `step` is the next one. */
+/* Whether the evaluation is due: every eval_every steps, and at the end. `step` is the
+ * next step. */
 static bool evaluates(const Session *s, int64_t end) {
   return s->val && s->eval_every && (s->step % s->eval_every == 0 || s->step == end);
 }

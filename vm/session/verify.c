@@ -1,12 +1,13 @@
-/* verify.c - compares a parallel run with the run of one rank, step by step.
+/* verify.c - compares a parallel run (`many`) with a run on one rank (`one`), step by
+ * step.
  *
  * Both start each step from the same parameters and states, so differences do not
- * accumulate. A tensor is judged norm-wise; one whose true value is (near) zero, such as
- * the gradient of a key bias, has only rounding noise for a norm and is judged on the
- * scale of its layer. Adam turns such noise into full steps: the difference of two
- * parameters must be explained by the difference of what their steps were made of, as
- * optimizer_info has it, and the rest counts.
- */
+ * accumulate. A tensor is compared by the L2 norm of its difference, relative to its own
+ * norm. If its true value is (near) zero, such as the gradient of a key bias, it consists
+ * of rounding noise, and the norm of its layer is taken instead. Adam turns such noise
+ * into steps of full size: so the part of a parameter's difference that follows from the
+ * differences of gradients and states, by optimizer_info, is subtracted, and only the
+ * rest counts. */
 #include "verify.h"
 #include "vm/base/budget.h"
 
@@ -17,15 +18,15 @@
 #include <math.h>
 #include <stdio.h>
 
-/* A tensor is near zero if its elements are this many tolerances of the largest in its
- * layer. A wrong one is noticed down to one tolerance. */
+/* A tensor is near zero if its largest element is below this many tolerances of the
+ * largest in its layer. A wrong gradient is still noticed down to one tolerance. */
 enum { NEAR_ZERO = 10 };
 
 typedef struct Norms {
-  double diff, ref; /* L2 norms of many - one and of one */
+  double diff, ref; /* L2 norms: of many - one, and of one */
 } Norms;
 
-/* Places of what is compared: that of many, that of one. */
+/* Indices of the buffers that are compared, each for `many`, then for `one`. */
 enum { B_PARAM = 0, B_GRAD = 2, B_STATE = 4, BUFS = B_STATE + 2 * OPTIMIZER_STATES };
 
 typedef struct Verify {
@@ -33,12 +34,13 @@ typedef struct Verify {
   const Plan *plan;
   const Compiled *c; /* of `many` */
   Run *many, *one;
-  int *layer;       /* [nparam] index of the first parameter of the same layer */
+  int *layer;       /* [nparam] index of the first parameter in the same layer */
   Norms *norm;      /* [nparam] */
-  float *buf[BUFS]; /* each as large as the largest parameter */
+  float *buf[BUFS]; /* each of the size of the largest parameter */
   int64_t largest;  /* elements */
-  float *before[OPTIMIZER_STATES]; /* of all parameters, where the optimizer's `changes`
-                                      wants that */
+  /* Parameters and states before the step, for optimizers whose row `changes` asks for
+   * them. */
+  float *before[OPTIMIZER_STATES];
   int32_t *tokens, *labels;
   int64_t ids; /* of a step */
   int64_t vocab;
@@ -57,8 +59,9 @@ static const char *kind_name(const Verify *v, StateKind k) {
 
 /* ---- data ---- */
 
-/* Random ids. One label in eight is ignored, so that microbatches and ranks differ in
- * their number of label tokens; in packed plans one token in sixteen ends a document. */
+/* Fills a step with random ids. One label in eight is ignored, so that microbatches and
+ * ranks have different numbers of label tokens; in packed plans one token in sixteen ends
+ * a document. */
 static void make_tokens(Verify *v, int64_t step) {
   Rng rng = rng_make(v->plan->seed, "verify");
   int64_t T = v->c->seq;
@@ -81,7 +84,7 @@ static void make_tokens(Verify *v, int64_t step) {
   }
 }
 
-/* ---- norms and judgement ---- */
+/* ---- norms and tolerance ---- */
 
 static Norms norms(const float *many, const float *one, int64_t n) {
   double d = 0, r = 0;
@@ -99,10 +102,11 @@ static double relative(double diff, double ref) {
   return ref > 0 ? diff / ref : INFINITY;
 }
 
-/* Of a run of processes the first one has what was gathered, and compares. */
+/* Whether this process compares: gathered tensors are on the process of rank 0. */
 static bool compares(const Verify *v) { return run_rank(v->many) == 0; }
 
-/* Notes one comparison; `field` is its place in the report. */
+/* Records one comparison; `field` points at the figure of the report that it belongs to.
+ */
 static void judge(Verify *v, int64_t step, const char *what, const char *name,
                   double difference, double *field) {
   VerifyReport *out = v->out;
@@ -119,8 +123,8 @@ static void judge(Verify *v, int64_t step, const char *what, const char *name,
            *name ? " of " : "", name, difference, v->tolerance);
 }
 
-/* "model.layers.3.self_attn.q_proj.bias" -> "model.layers.3"; a name without a number has
- * its module for a layer. */
+/* Length of the layer's prefix: "model.layers.3.self_attn.q_proj.bias" ->
+ * "model.layers.3". For a name without a number, that of its module. */
 static size_t layer_length(const char *name) {
   for (const char *s = name; (s = strchr(s, '.')); s++)
     if (isdigit((unsigned char)s[1])) {
@@ -146,9 +150,9 @@ static double per_element(const Verify *v, int param) {
   return v->norm[param].ref / sqrt((double)param_count(&v->c->param[param]));
 }
 
-/* Judges v->norm, the norms of all tensors of one kind. The backward pass makes the last
- * ones first and spreads an error to those before, so the first to be named is the one
- * nearest to its cause. */
+/* Compares v->norm, the norms of all tensors of one kind, from the last tensor to the
+ * first: the backward pass computes the last ones first, and an error spreads to those
+ * before, so the first difference that is reported is nearest to its cause. */
 static void judge_all(Verify *v, int64_t step, StateKind k, double *field) {
   for (int i = v->c->nparam - 1; i >= 0; i--) {
     double scale = 0, own = per_element(v, i);
@@ -188,14 +192,16 @@ static weft_status compare_kind(Verify *v, int64_t step, StateKind k, double *fi
   for (int i = 0; i < v->c->nparam; i++) {
     TRY(get_both(v, k, i, 0, e));
     v->norm[i] = norms(v->buf[0], v->buf[1], param_count(&v->c->param[i]));
-    /* A square differs by twice as much as its root, and it is the root that counts. */
+    /* The relative difference of a square is twice that of its root, which is what the
+     * step uses. */
     if (k >= STATE_OPT1) v->norm[i].diff /= optimizer(v)->state[k - STATE_OPT1].power;
   }
   judge_all(v, step, k, field);
   return WEFT_OK;
 }
 
-/* The same bits on both sides, whatever the mesh; checked before the first step. */
+/* Initial values must have the same bits on both sides, whatever the mesh; checked before
+ * the first step. */
 static weft_status compare_initial(Verify *v, weft_error *e) {
   for (int i = 0; i < v->c->nparam; i++) {
     int64_t n = param_count(&v->c->param[i]);
@@ -208,14 +214,14 @@ static weft_status compare_initial(Verify *v, weft_error *e) {
   return WEFT_OK;
 }
 
-/* What clipping leaves of a gradient. */
+/* The factor by which clipping scales gradients. */
 static double clip_of(const Verify *v, const StepResult *s) {
   double clip = v->plan->opt.clip;
   return clip > 0 ? fmin(1, clip / (s->grad_norm + 1e-6)) : 1;
 }
 
-/* What the step took from element i of `many` (side 0) or `one`, but for decay, which is
- * the same on both sides. */
+/* The change of element i by the step of `many` (side 0) or `one`, without weight decay,
+ * which is the same on both sides. */
 static double taken(const Verify *v, const StepResult *s, int side, int64_t i,
                     int64_t first, bool *either) {
   const OptimizerInfo *o = optimizer(v);
@@ -227,9 +233,9 @@ static double taken(const Verify *v, const StepResult *s, int side, int64_t i,
   return o->changes(&v->plan->opt, s->lr, (double)s->step + 1, &x, either);
 }
 
-/* Takes the differences that gradients and states explain out of the parameters of
- * `many`; returns the L2 norm of what the optimizer took from those of `one`. Where
- * rounding decides on the sign of a step either of both is explained. */
+/* Subtracts from the parameters of `many` the differences that follow from gradients and
+ * states; returns the L2 norm of the change of `one`. Where rounding decides the sign of
+ * a step, either sign is accepted. */
 static double explain(Verify *v, const StepResult *many, const StepResult *one,
                       int64_t first, int64_t n) {
   float *p = v->buf[B_PARAM], *q = v->buf[B_PARAM + 1];
@@ -259,11 +265,11 @@ static weft_status compare_params(Verify *v, const StepResult *many, const StepR
     double step = compares(v) ? explain(v, many, s, first, n) : 0;
     first += n;
     v->norm[i] = norms(v->buf[0], v->buf[1], n);
-    /* A step may lead back to near 0; what it rounds is of its own size. */
+    /* A step may end near 0; the rounding error is relative to the step then. */
     v->norm[i].ref = fmax(v->norm[i].ref, step);
     judge(v, s->step, kind_name(v, STATE_PARAM), v->c->param[i].name,
           relative(v->norm[i].diff, v->norm[i].ref), &v->out->param);
-    /* Bits that differ are no rounding, however little that is. */
+    /* Replicas must be equal bit by bit: no tolerance. */
     judge(v, s->step, "a replica", v->c->param[i].name,
           apart > 0 ? fmax(relative(apart, v->norm[i].ref), 2 * v->tolerance) : 0,
           &v->out->param);
@@ -272,7 +278,8 @@ static weft_status compare_params(Verify *v, const StepResult *many, const StepR
   return WEFT_OK;
 }
 
-/* A step that is skipped for its loss scale is taken again with a smaller one. */
+/* Runs the step of `many`; one that is skipped because of its loss scale is run again
+ * with the smaller scale. */
 static weft_status step_of_many(Verify *v, int64_t step, StepResult *out, weft_error *e) {
   enum { TRIES = 100 };
   TRY(run_step_tokens(v->many, v->tokens, v->labels, step, out, e));
