@@ -1,33 +1,34 @@
-/* arena_layout.c - the flat parameter buffer ("row") of a pp rank, its regions, inputs
- * and scalars in the arena, and the gradient buckets.
+/* arena_layout.c - the flat parameter buffer of a pp rank, its regions, inputs and
+ * scalars in the arena, and the gradient buckets.
  *
- * The row has all parameters with weight decay, then all without; in each, those that are
- * sharded over the same axes; then those that this rank counts in the norm; then those
- * whose gradients are partial over the same axes. Within such a class parameters are in
- * the order in which the backward completes them, last units first, so that a block
- * (bucket) is contiguous: norm and optimizer run over whole classes, however many blocks
- * there are, unless they meet shards of a region that is stored whole. Weights of fused
- * projections follow each other in this order and are never parted by a block.
+ * The buffer has all parameters with weight decay first, then all without; within these,
+ * parameters are grouped by the axes that shard them, then by whether this rank counts
+ * them in the norm, then by the axes over which their gradients are partial. Within such
+ * a class parameters are in the order in which the backward completes their gradients,
+ * last units first, so that a bucket (Block) is contiguous. Norm and optimizer run over
+ * whole classes, however many buckets there are, unless a region that is stored whole is
+ * stepped in shards. Weights of fused projections are adjacent in this order and never
+ * split between buckets.
  *
  * A strategy over data-parallel ranks is three switches per parameter: shard the
- * optimizer state (master weights and its states), the gradients, the parameters that ops
- * read (ZeRO 1, 2, 3). Experts have copies over ep_shard and are sharded over that. */
+ * optimizer state (master weights and moments), the gradients, the parameters that ops
+ * read (ZeRO 1, 2, 3). Experts have replicas over ep_shard and are sharded over that. */
 #include <stdlib.h>
 
 #include "arena_layout.h"
 #include "vm/plan/optimizer.h"
 
-/* ---- the row ---- */
+/* ---- the flat parameter buffer ---- */
 
-/* What a strategy cuts, and how. */
+/* What the strategy shards, and over which axes. */
 typedef struct Cuts {
   struct Flat {
-    AxisSet axes; /* over these axes; 0: not at all */
+    AxisSet axes; /* 0: not sharded */
     int ways;
-  } flat[2]; /* experts that ranks share; other parameters */
+  } flat[2]; /* [0]: parameters of experts; [1]: all others */
   const Mesh *mesh;
   bool grads, params;
-  int64_t persistence; /* parameters of fewer elements stay whole */
+  int64_t persistence; /* parameters with fewer elements are not sharded (stage 3) */
   bool host_state, host_params;
 } Cuts;
 
@@ -55,27 +56,29 @@ static Cuts cuts_of(const Plan *plan, const Mesh *m) {
       .persistence = s->persistence};
 }
 
-/* What decides where a parameter stands. */
+/* What decides the position of a parameter in the buffer. */
 typedef struct Rowed {
   Stored stored;
-  bool shared; /* an expert that ranks share */
+  bool shared; /* of experts, replicated over ep_shard */
   struct Flat flat;
-  bool grad, work; /* flat, as far as the strategy cuts them */
+  bool grad, work; /* gradient, parameter: stored as shards */
   bool decay;
   float share;
-  AxisSet cut, partial; /* partial: the axes over which its gradient is a part of a sum */
-  uint64_t chunks;      /* local chunks that use it, a bit each */
-  int use;              /* its number in the order of first use */
-  int unit;             /* that uses it first */
-  bool behind;          /* the one before it in the row, as one matrix */
-  int64_t together;     /* elements of it and of those that lie so behind it */
-  bool several, tied;   /* units, or pp ranks, that use it */
+  AxisSet cut, partial; /* axes that shard it by its style; axes over which its gradient
+                           is partial */
+  uint64_t chunks;      /* local chunks that use it, one bit each */
+  int use;              /* position in the order of first use */
+  int unit;             /* the first unit that uses it */
+  bool behind; /* adjacent to the parameter before it, with which it is one matrix */
+  /* elements of it and of the parameters adjacent to it in that sense */
+  int64_t together;
+  bool several, tied; /* used by several units; by several pp ranks */
 } Rowed;
 
 static bool cut_flat(const struct Flat *f) { return f->ways > 1; }
 
-/* Whether a gradient is a part of a sum over all ranks that it would be cut over; axes of
- * one rank say nothing. Else it is whole on every rank anyway. */
+/* Whether a gradient is partial over all axes with more than one rank that would shard
+ * it. If not, every rank has the whole gradient anyway. */
 static bool sums_over(const Mesh *m, AxisSet partial, AxisSet flat) {
   AxisSet cut = axes_split(mesh_axes(m, flat));
   return (axes_split(mesh_axes(m, partial)) & cut) == cut;
@@ -104,7 +107,8 @@ static Rowed rowed(const Stages *st, const Cuts *cuts, int rank, int param, int 
                  .tied = st->holders[param].npp > 1};
 }
 
-/* The parameters of the rank's units in the order of first use; returns their number. */
+/* Collects the parameters of the rank's units in the order of first use; returns their
+ * number. */
 static int collect(const Stages *st, const Cuts *cuts, int rank, Rowed *row, int *of) {
   int n = 0;
   for (int i = 0; i < st->u->nparam; i++) of[i] = -1;
@@ -143,8 +147,8 @@ static int by_row(const void *x, const void *y) {
   return class ? class : b->use - a->use;
 }
 
-/* Whether parameter i of the row goes into the block that begins with `first`. One that
- * several pp ranks hold has a block of its own: then they cut it alike. */
+/* Whether parameter i of the buffer goes into bucket `b`. A tied weight that several pp
+ * ranks hold is a bucket by itself, so that all of them cut it in the same way. */
 static bool joins(const Rowed *row, const Block *b, int i, const Cuts *cuts,
                   int64_t limit) {
   const Rowed *first = &row[b->at], *p = &row[i];
@@ -157,9 +161,10 @@ static bool joins(const Rowed *row, const Block *b, int i, const Cuts *cuts,
 
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-/* Every parameter begins at an aligned address in each region, and so do shards. A block
- * has at most `limit` elements, or one matrix, or those of a unit. Returns the length
- * of what a rank steps of the row. */
+/* Assigns positions and buckets. Every parameter and every shard begins at an aligned
+ * address in each region. A bucket has the parameters of one unit if parameters or
+ * gradients are sharded, else at most `limit` elements, or one matrix. Returns the
+ * elements that this rank steps. */
 static int64_t fill_row(Layout *l, Rowed *row, int n, DType dtype, const Cuts *cuts,
                         int64_t limit, Arena *a) {
   Regions *s = &l->regions;
@@ -218,7 +223,8 @@ static uint64_t place_on_host(Layout *l, uint64_t bytes) {
   return HOST_BASE + at;
 }
 
-/* What is offloaded: state, and shards of parameters, which a GATHER brings back. */
+/* Whether a region is offloaded: optimizer state, and shards of parameters, which a
+ * GATHER copies back. */
 static bool goes_to_host(const Cuts *cuts, const Region *r) {
   switch (r->kind) {
   case REGION_WORK: return cuts->host_params && r->flat;
@@ -227,7 +233,8 @@ static bool goes_to_host(const Cuts *cuts, const Region *r) {
   }
 }
 
-/* Ways in which parameters of a row may be kept: most regions of one kind. */
+/* At most this many regions of one kind: ways in which parameters of one buffer may be
+ * stored. */
 enum { CLASSES = 8 };
 typedef enum { KEPT_WHOLE, KEPT_SPREAD, KEPT_SHARD } Kept;
 
@@ -240,7 +247,8 @@ static Kept kept(const Rowed *p, RegionKind kind) {
   }
 }
 
-/* Of one kind: a region for each run of blocks that are kept alike. */
+/* Adds the regions of one kind: one for each run of buckets that are stored in the same
+ * way. */
 static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKind kind,
                         DType dtype) {
   Regions *s = &l->regions;
@@ -262,7 +270,8 @@ static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKin
   }
 }
 
-/* The sums of a gradient: over what state is or might be cut over, then over the rest. */
+/* The axes of the reductions of a gradient: first those that shard or might shard state,
+ * then the others. */
 static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
   int n = 0;
   partial = mesh_axes(m, partial);
@@ -273,7 +282,8 @@ static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
   if (rest) sum[n++] = rest;
 }
 
-/* Where shards of gradients are kept the first sum is that of unshard(). */
+/* Where gradients are sharded, the reduction over those axes is the reduce-scatter that
+ * unshard() places, and buckets have the rest. */
 static void fill_buckets(Layout *l, const Mesh *m, const Rowed *row, Arena *scratch) {
   for (int i = 0; i < l->regions.nblock; i++) {
     const Block *b = &l->regions.block[i];
@@ -291,7 +301,7 @@ DType bucket_type(const Layout *l, const Bucket *b, int step) {
   return b->sum[step] & AXES_OF_DATA ? l->reduce : DT_F32;
 }
 
-/* Where shards are kept a rank needs its own of the first sum. */
+/* Where a rank steps only its shard, it needs only that of the first reduction. */
 BucketSum bucket_extent(const Layout *l, const Bucket *b, int step) {
   const Regions *s = &l->regions;
   const Region *g = regions_find(s, REGION_GRAD, &s->param[b->first]);
@@ -301,7 +311,8 @@ BucketSum bucket_extent(const Layout *l, const Bucket *b, int step) {
   return x;
 }
 
-/* A sum is begun before the one before it is done, but not before the one before that. */
+/* Two buffers: a reduction may start while the one before it is in flight, but not the
+ * one before that. */
 static void place_wires(Layout *l) {
   for (int i = 0; i < l->bucket.n; i++)
     for (int k = 0; k < 2 && l->bucket.at[i].sum[k]; k++) {
@@ -348,8 +359,8 @@ static void place_inputs(const Stages *st, int rank, int microbatches, Layout *l
   l->seed = place_bytes(l, sizeof(float));
 }
 
-/* What the kernels of a step's end need, which run over stretches of the row, or a rank's
- * shards of them: no more than over all. */
+/* Scratch bytes of the kernels of the optimizer step. They run on ranges of the buffer,
+ * or a rank's shards of them, so the whole length is an upper bound. */
 static uint64_t update_work(const DeviceKind *d, OptimizerKind kind, int64_t length) {
   const OptimizerInfo *o = &optimizer_info[kind];
   const int ops[] = {OP_sqnorm, o->step, o->attempt, OP_step_undo};
@@ -362,7 +373,7 @@ static uint64_t update_work(const DeviceKind *d, OptimizerKind kind, int64_t len
   return bytes;
 }
 
-/* Where the optimizer runs on the host: room for the longest run there may be. */
+/* Where the optimizer runs on the host: host buffers for the longest range. */
 static void place_optimizer(Layout *l, DType dtype, int64_t length) {
   l->offloads = true;
   l->host_scalars = place_on_host(l, SC_N * sizeof(double));

@@ -1,67 +1,71 @@
-/* arena_layout.h - the static part of a pp rank's arena: parameters, state, inputs,
- * scalars. */
+/* arena_layout.h - the static part of a pp rank's arena: parameters, gradients, optimizer
+ * state, inputs, scalars. */
 #ifndef WEFT_LAYOUT_H
 #define WEFT_LAYOUT_H
 
 #include "vm/storage/offsets.h"
 #include "vm/pipeline/stages.h"
 
-/* A block whose gradients are partial. They are summed over sum[0], and where that leaves
- * a part of a sum over sum[1], too (0: it does not). */
+/* A gradient bucket: a Block whose gradients are partial. They are reduced over sum[0]
+ * and, if they are partial over more axes, then over sum[1] (0: they are not). */
 typedef struct Bucket {
-  int block; /* in Layout.regions */
+  int block; /* index in Layout.regions */
   AxisSet sum[2];
-  bool scattered;  /* what SCATTER left is summed, once it is complete; if anything */
-  uint64_t chunks; /* local chunks that write them, a bit each */
-  int first, n;    /* in Layout.regions.param */
+  bool scattered;  /* gradients are reduce-scattered by unshard(); sum[] has what is left
+                      after the last SCATTER */
+  uint64_t chunks; /* local chunks that write them, one bit each */
+  int first, n;    /* index in Layout.regions.param */
 } Bucket;
-/* Sums in another type than that of gradients go through places of their own. */
+/* Reductions in another type than f32 go through these buffers. */
 enum { WIRES = 2 };
 typedef struct Layout {
   Regions regions;
   int *of; /* Compiled.param -> index in regions.param, -1 */
   VEC(Bucket) bucket;
-  DType reduce; /* in which gradients are summed over data-parallel ranks */
-  uint64_t wire[WIRES], wire_bytes; /* for sums of buckets in that type, if not f32 */
-  int group;                        /* plan_reshard_group */
-  AxisSet group_axes;               /* over these axes */
+  DType reduce; /* type in which gradients are reduced over data-parallel ranks */
+  uint64_t wire[WIRES], wire_bytes; /* offsets and size of these buffers */
+  int group;          /* plan_reshard_group: ranks that share an unsharded copy */
+  AxisSet group_axes; /* the axes of such a group */
   uint64_t input[IN_N];
   uint64_t scalars, seed;
-  uint64_t work, work_bytes; /* scratch of what a rank does once a step */
-  bool offloads;             /* state lies on the host, where the optimizer runs: */
-  uint64_t host_scalars;     /* there it has the scalars, */
-  uint64_t host_grad;        /* the gradients of a run, */
-  uint64_t host_work;        /* and the parameters that come of it, on their way back */
-  uint64_t host_end;         /* bytes of the host's arena */
-  uint64_t end;              /* activations begin here */
-  uint64_t kept; /* bytes from `end` on that the optimizer keeps to undo a step,
-                    once the activations are dead */
+  uint64_t work, work_bytes; /* scratch of the optimizer step */
+  bool offloads; /* optimizer state is on the host, where the optimizer runs; then in the
+                    host arena: */
+  uint64_t host_scalars; /* copy of the scalars */
+  uint64_t host_grad;    /* gradients of a range */
+  uint64_t host_work;    /* new parameters of a range, copied back from there */
+  uint64_t host_end;     /* bytes of the host arena */
+  uint64_t end;          /* activations begin here */
+  uint64_t kept; /* bytes from `end` on that post-validation uses to undo a step, when
+                    activations are dead */
 } Layout;
-/* Axes over which ranks have different data, in sums of gradients. */
+/* Axes whose ranks have different data, in reductions of gradients. */
 enum { AXES_OF_DATA = AXES_DP_CP | AXIS_BIT(AXIS_EP_SHARD) };
-/* The axes over which the plan's strategy cuts state, gradients or parameters flat; 0 if
- * it does not or they have one rank. */
+/* The axes over which the plan's strategy shards optimizer state, gradients or
+ * parameters; 0 if it does not or these axes have one rank. */
 AxisSet flat_axes(const Plan *plan, const Mesh *m);
-/* The axes of a group of plan_reshard_group. */
+/* The axes of a group of plan_reshard_group ranks. */
 AxisSet group_axes(const Mesh *m);
-/* Regions lie in `keep`, the rest in `scratch`. */
+/* Regions are allocated in `keep`, the rest in `scratch`. */
 void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
             Arena *keep, Arena *scratch, Layout *l);
-/* Whether weights that ops see as one matrix (UnitCode.joined) are one in every region;
- * names two that are not. */
+/* Checks that weights which ops read as one matrix (UnitCode.joined) are adjacent in
+ * every region; the error names two that are not. */
 weft_status layout_check(const Stages *st, int rank, const Layout *l, weft_error *e);
-/* The type in which sum 0 or 1 of a bucket is made. */
+/* The type in which reduction 0 or 1 of a bucket is made. */
 DType bucket_type(const Layout *l, const Bucket *b, int step);
-/* What a rank gives to that sum, and what it needs of it: the same, or its shard. */
+/* The gradients that a rank contributes to that reduction, and the result that it needs:
+ * the same range, or its shard. */
 typedef struct BucketSum {
   Stretch from, to;
 } BucketSum;
 BucketSum bucket_extent(const Layout *l, const Bucket *b, int step);
-/* Where a parameter of the rank begins in its region of this kind. */
+/* The offset of a parameter in its region of this kind. */
 uint64_t layout_at(const Layout *l, RegionKind kind, int param);
-/* post_validation.c: the bytes that it keeps from the end of the static part on. */
+/* post_validation.c: bytes from the end of the static part on that it uses. */
 uint64_t post_validation_bytes(const Optimizer *o, const Regions *s);
-/* The inputs that a rank reads, 1 << InputKind, and the bytes of each for a step. */
+/* The inputs that a rank reads, as bits 1 << InputKind; and the bytes of an input for a
+ * step. */
 uint64_t inputs_of(const Stages *st, int rank);
 uint64_t input_bytes(int64_t microbatches, int64_t micro, int64_t tokens);
 /* The workspace of a rank. */

@@ -1,6 +1,6 @@
-/* grad_buckets.c - collectives of gradient buckets in the optimizer's part of a step:
- * gradients are reduced first over the axes that may shard state, then over the other
- * axes they are partial over; parameters that were stepped in shards are gathered. */
+/* grad_buckets.c - collectives of gradient buckets: gradients are reduced first over the
+ * axes that may shard state, then over the other axes they are partial over; and the
+ * all-gather of parameters that were stepped in shards. */
 #include "optimizer_step.h"
 
 static void start(Emit *e, CollKind coll, AxisSet axes, int handle, const char *what) {
@@ -11,7 +11,7 @@ static void start(Emit *e, CollKind coll, AxisSet axes, int handle, const char *
   x->handle = handle;
 }
 
-/* The same parameters, not cut. */
+/* The same range without sharding. */
 static Stretch uncut(const Stretch *r) {
   Stretch whole = *r;
   whole.flat = 0, whole.ways = 1;
@@ -23,19 +23,20 @@ static const Region *gradients_of(const Emit *e, const Bucket *b) {
   return regions_find(s, REGION_GRAD, &s->param[b->first]);
 }
 
-/* Elements of a stretch at a place of their own. */
+/* A range of elements in a reduce buffer of its own. */
 static Extent at_wire(uint64_t off, const Stretch *r) {
   return (Extent){off, r->count / r->ways, r->flat};
 }
 
-/* From gradients to a wire, or back. */
+/* Casts gradients into a reduce buffer, or back. */
 static void emit_cast(Emit *e, Extent from, DType t, Extent to, DType u) {
   emit_kernel(e, OP_cast, NULL, "gradients");
   emit_in(e, from, t);
   emit_out(e, to, u);
 }
 
-/* Waits for what uses a wire and takes its result to where gradients are kept. */
+/* Waits for the reduction that uses a reduce buffer and casts its result into the
+ * gradients. */
 static void settle(Emit *e, int wire) {
   Wire *w = &e->wire[wire];
   if (!w->bucket) return;
@@ -89,7 +90,8 @@ bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what) {
   return true;
 }
 
-/* A slice of nothing is zero. */
+/* Fills n elements with zeros: what a slice has beyond its input is zero, and here the
+ * input is empty. */
 static void clear(Emit *e, uint64_t at, int64_t n) {
   emit_kernel(e, OP_slice, &(OpAttr){.n = 1}, "gradients");
   emit_in(e, (Extent){.off = at}, DT_F32);

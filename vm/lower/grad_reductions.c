@@ -1,10 +1,10 @@
 /* grad_reductions.c - places gradient reductions in a rank's main list: with overlap, a
  * bucket is reduced once its last gradient is complete, or at the schedule's REDUCE_GRAD;
- * the rest after all actions. */
+ * all others after the last action. */
 #include "main_list_int.h"
 
-/* A bucket that is complete is reduced at once where that is wanted, or where the
- * schedule says so; what is left is reduced after the last action. */
+/* Starts the reduction of bucket k if it is complete and is to overlap, or the schedule
+ * asks for it here; what is left is reduced after the last action. */
 static void reduce(Walk *w, int k) {
   const struct Due *h = &w->bucket[k];
   bool wanted = (h->explicit || w->in->overlap) && !w->l->bucket.at[k].scattered;
@@ -19,7 +19,7 @@ static int bucket_of(const Walk *w, const CompiledUnit *x, int i) {
   return w->of_bucket[w->l->of[x->param[i]]];
 }
 
-/* A unit whose last W call is done may complete buckets. */
+/* After the last W of a unit: starts the reductions of buckets that this completes. */
 void reductions_finished(Walk *w, int u) {
   const CompiledUnit *x = &w->u->at[u];
   if (--w->w_left[w->local[u]] > 0 || w->l->bucket.n == 0) return;
@@ -37,7 +37,8 @@ void reductions_finished(Walk *w, int u) {
   }
 }
 
-/* Tied weights are written by several chunks: all of them come before the reduction. */
+/* Warns that the schedule reduces a tied weight before all chunks that use it have
+ * written their gradient: it is reduced after the last of them instead. */
 static void warn_late(Walk *w, const Bucket *bk, int chunk) {
   if (w->in->late) return;
   w->in->late = true;

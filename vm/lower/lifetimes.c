@@ -1,7 +1,7 @@
-/* lifetimes.c - allocation and release of a rank's buffers as one list of steps, and the
- * periodic part of it: most schedules reach a steady state. Packing goes through a few
- * periods; once holes and offsets are what they were some periods before, the remaining
- * ones cannot change anything and are skipped. */
+/* lifetimes.c - allocation and release of a rank's buffers as one list of steps. Most
+ * schedules reach a steady state, in which the list is periodic. Packing walks through a
+ * few periods; once holes and offsets repeat those of some periods before, the remaining
+ * periods cannot change the result and are skipped. */
 #include "lifetimes.h"
 
 #include "vm/storage/holes.h"
@@ -60,8 +60,9 @@ void buffer_shape(const Units *u, const BufferSizes *s, Text *out) {
 typedef struct Steps {
   Lifetimes *l;
   Arena *scratch;
-  int32_t *same; /* of each step, comparable: what is taken, or ~ how many buffers
-                    ago the one that is given back was taken */
+  /* each step in a form that can be compared: the kind of buffer allocated, or ~ how many
+   * allocations ago the released buffer was allocated */
+  int32_t *same;
 } Steps;
 
 static void make_steps(Steps *s, const Interval *v, int n) {
@@ -71,22 +72,22 @@ static void make_steps(Steps *s, const Interval *v, int n) {
   l->nstep = buffer_steps(v, n, s->scratch, l->step);
   for (int i = 0, taken = 0; i < l->nstep; i++) {
     int x = l->step[i];
-    assert(x < 0 || x == taken); /* buffers begin in the order of their numbers */
+    assert(x < 0 || x == taken); /* buffers are numbered by the position of their start */
     if (x >= 0) l->what[taken++] = v[x].what;
     s->same[i] = x >= 0 ? v[x].what : ~(taken - ~x);
   }
 }
 
-/* ---- repetition ---- */
+/* ---- the periodic part ---- */
 
-/* Steps [lo, hi) are equal to those `period` later; as long as possible around `at`. */
+/* The longest range of steps [lo, hi) around `at` that equal those `period` later. */
 static void extend(const Steps *s, int at, int period, int *lo, int *hi) {
   int end = s->l->nstep - period;
   for (*hi = at; *hi < end && s->same[*hi] == s->same[*hi + period];) ++*hi;
   for (*lo = at; *lo > 0 && s->same[*lo - 1] == s->same[*lo - 1 + period];) --*lo;
 }
 
-/* Buffers taken in steps [0, at). */
+/* Number of buffers allocated in steps [0, at). */
 static int taken_before(const Lifetimes *l, int at) {
   while (at > 0 && l->step[at - 1] < 0) at--;
   return at > 0 ? l->step[at - 1] + 1 : 0;
@@ -102,8 +103,9 @@ static int32_t *in_use(const Steps *s, const int32_t *given, int at, int *n) {
   return out;
 }
 
-/* Those in use at the start of repetition k must be those at `settled`, each `taken`
- * further, except for some that stay. Gathers the ones that move. */
+/* Whether the buffers in use at the start of period k are those at period `settled`, with
+ * numbers that are `taken` higher per period, except for some that live through all
+ * periods. Collects those that move on. */
 static bool moves_on(const Steps *s, const int32_t *given, int k) {
   Lifetimes *l = s->l;
   int n, m, last = l->first + k * l->period, by = (k - l->settled) * l->taken, stay = 0;
@@ -118,7 +120,7 @@ static bool moves_on(const Steps *s, const int32_t *given, int k) {
   return true;
 }
 
-/* After which step each buffer is given back. */
+/* For each buffer, the step that releases it. */
 static int32_t *given_back(const Steps *s) {
   int32_t *given = NEW_N(s->scratch, int32_t, s->l->n);
   for (int i = 0; i < s->l->n; i++) given[i] = INT32_MAX;
@@ -144,7 +146,7 @@ static bool settles(Steps *s, int lo, int hi, int period, Arena *a) {
   return false;
 }
 
-/* Looks for a repetition around the middle of the list. */
+/* Looks for a period around the middle of the list. */
 static void find_repetition(Steps *s, Arena *a) {
   enum { WINDOW = 64, LEAST = 8, TRIES = 64 };
   const Lifetimes *l = s->l;
@@ -198,7 +200,7 @@ static void of_area(const Interval *v, int n, const BufferSizes *f, Arena *scrat
   make_steps(&s, v, n);
   count_slots(&s, f, a);
   if (!out->tight) find_repetition(&s, a);
-  /* Steps are kept where they are needed. */
+  /* The steps are needed for packing with holes only. */
   out->what = out->tight ? NULL : move(a, out->what, sizeof *out->what * (size_t)n);
   out->step =
       out->tight ? NULL : move(a, out->step, sizeof *out->step * (size_t)out->nstep);
@@ -214,7 +216,7 @@ void lifetimes(const Transfers *tr, const Strategy *how, const UnshardedList *he
   unshard(how, tr->st->ranks > 1, held, scratch, &t);
   for (int k = 0; k < AREA_N; k++) {
     of_area(t.buffer[k].at, t.buffer[k].n, &f[k], scratch, a, &out[k]);
-    if (k == AREA_GATHER) /* all of it is counted there */
+    if (k == AREA_GATHER) /* counted as one area */
       out[k].copies = t.copies, out[k].moved = t.moved, out[k].moved_kept = t.moved_kept;
   }
 }
@@ -227,12 +229,12 @@ uint64_t lifetimes_slots(const Lifetimes *l, const BufferSizes *f) {
 
 /* ---- holes ---- */
 
-/* What the rest of the packing depends on, at the start of a repetition. */
+/* What the rest of packing depends on, at the start of a period. */
 typedef struct Snapshot {
   uint64_t hash, top;
   Hole *hole;
   int nhole;
-  uint64_t *off; /* of the moving buffers */
+  uint64_t *off; /* of the buffers that move on */
 } Snapshot;
 
 enum { SNAPSHOTS = 64 };
@@ -241,7 +243,7 @@ typedef struct Pack {
   const Lifetimes *l;
   Holes holes;
   uint64_t *off;            /* of each buffer in use */
-  Snapshot seen[SNAPSHOTS]; /* from repetition `settled` on */
+  Snapshot seen[SNAPSHOTS]; /* from period `settled` on */
   int nseen;
 } Pack;
 
@@ -266,8 +268,9 @@ static bool same_snapshot(const Pack *p, const Snapshot *a, const Snapshot *b) {
          memcmp(a->off, b->off, sizeof *a->off * (size_t)p->l->nmoving) == 0;
 }
 
-/* At the start of repetition k: the one to go on with. If everything is as it was some
- * repetitions ago, it will be so again as many later, and again. */
+/* The period to continue with, at the start of period k. If the state equals that of some
+ * periods ago it will repeat with that distance, so the periods up to the last repetition
+ * are skipped. */
 static int next_repetition(Pack *p, int k) {
   const Lifetimes *l = p->l;
   int last = l->repeats - 1;

@@ -1,5 +1,5 @@
-/* lower.c - writes the program of one pp rank: shared bodies, calls with their bindings,
- * and the main list. */
+/* lower.c - writes the program of one pp rank: bodies, calls with their bindings, and the
+ * main list. */
 #include "unsharded_buckets.h"
 
 /* ---- emitting ---- */
@@ -34,7 +34,7 @@ uint32_t emit_operand(Emit *e, Extent at, DType dt) {
 
 /* ---- bodies ---- */
 
-/* Slots with one place per rank become offsets into the arena. */
+/* Replaces slots whose place is the same for the whole rank by offsets into the arena. */
 static Operand absolute(const Emit *e, Operand o, uint64_t temp) {
   switch (o.slot) {
   case SLOT_TEMP: o.off += temp; break;
@@ -47,8 +47,8 @@ static Operand absolute(const Emit *e, Operand o, uint64_t temp) {
 }
 
 typedef struct Bodies {
-  int (*of)[BODIES]; /* unit -> its bodies that are called, -1 */
-  VEC(int) unit;     /* body -> BODIES * unit it was written for + phase */
+  int (*of)[BODIES]; /* unit -> numbers of its bodies that are called, -1 */
+  VEC(int) unit;     /* body -> BODIES * (a unit with this code) + phase */
 } Bodies;
 
 static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
@@ -82,7 +82,7 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
   }
 }
 
-/* Number of a body on this rank, -1 if it was not met. */
+/* The number of a body on this rank, -1 if no call has used it. */
 static int body_number(const Emit *e, const Bodies *bo, const UnitBody *body, int phase) {
   for (int k = bo->unit.n - 1; k >= 0; k--) {
     int u = bo->unit.at[k] / BODIES, ph = bo->unit.at[k] % BODIES;
@@ -92,8 +92,8 @@ static int body_number(const Emit *e, const Bodies *bo, const UnitBody *body, in
   return -1;
 }
 
-/* The bodies that the rank calls; units whose code is equal share one. Written after the
- * main list, numbered before it. */
+/* Numbers the bodies that the rank calls; units with equal code share them. They are
+ * numbered before the main list is written and written after it. */
 static void number_bodies(Emit *e, const MainList *t, Bodies *bo) {
   size_t bytes = sizeof *bo->of * (size_t)e->u->n;
   bo->of = (void *)arena_alloc(e->scratch, bytes);
@@ -114,24 +114,24 @@ static void number_bodies(Emit *e, const MainList *t, Bodies *bo) {
 
 /* ---- calls ---- */
 
-/* What is transferred repeats with every microbatch: tensor and place name the operand.
- */
+/* Names of transfer operands, kept by tensor and offset because they repeat with every
+ * microbatch. */
 typedef struct Transferred {
-  int32_t edge; /* + 1 */
+  int32_t edge; /* the edge + 1 */
   uint32_t what, operand;
   uint64_t off;
 } Transferred;
 enum { SEEN = 1021 };
 
-/* What all events of the main list need. */
+/* What the emitters of all events need. */
 typedef struct Main {
   const MainList *t;
   Bodies bodies;
-  int *unit_at;  /* per unit: its number on this rank */
-  bool *written; /* per parameter: in its gradient is something already */
+  int *unit_at;  /* unit -> its number on this rank */
+  bool *written; /* parameter -> its gradient buffer holds a value already */
   UnshardedNow held;
-  uint64_t area[AREA_N];        /* where each begins */
-  uint32_t phase[BODIES], none; /* in what */
+  uint64_t area[AREA_N];        /* offset of each area */
+  uint32_t phase[BODIES], none; /* indices of strings */
   Transferred seen[SEEN];
 } Main;
 
@@ -143,14 +143,14 @@ static void number_units(Emit *e, int *unit_at) {
   }
 }
 
-/* A new buffer takes the gradients of the parameters of a block. */
+/* The gradients of a bucket go to a new buffer, which holds no values. */
 static void begin_gradients(const Emit *e, const Event *ev, bool *written) {
   const Block *b = &e->l->regions.block[e->held->at[ev->held].block];
   memset(&written[b->at], 0, sizeof *written * (size_t)b->n);
 }
 
-/* Gradients of a block need not all be written between two reductions: where W runs
- * apart, some are in I, that of other microbatches. */
+/* Zeroes the gradients of a bucket that nothing has written before its reduction: with
+ * split wgrads some are written in I of other microbatches. */
 static void clear_unwritten(Emit *e, const Main *m, const Event *ev) {
   const Regions *s = &e->l->regions;
   const Block *b = &s->block[e->held->at[ev->held].block];
@@ -161,7 +161,8 @@ static void clear_unwritten(Emit *e, const Main *m, const Event *ev) {
   }
 }
 
-/* Bits of the gradients that nothing has written yet. */
+/* A bit for each gradient that this call writes first, so that it must overwrite; marks
+ * them as written. */
 static uint64_t fresh_mask(Emit *e, int u, Phase ph, bool *written) {
   const CompiledUnit *x = &e->u->at[u];
   uint64_t mask = 0;
@@ -174,7 +175,7 @@ static uint64_t fresh_mask(Emit *e, int u, Phase ph, bool *written) {
   return mask;
 }
 
-/* An instruction of the main list that stands for an action of the schedule. */
+/* Adds an instruction that belongs to an action of the schedule. */
 static Instr *emit_for(Emit *e, const Event *ev, InstrCode code, uint32_t what) {
   Instr *x = emit_named(e, code, what);
   x->line = ev->line;
@@ -285,7 +286,7 @@ static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
   e->p->nmain = (uint32_t)e->code.n;
 }
 
-/* Calls are most of a program: they are written where they stay. */
+/* Allocates the table of calls, most of a program, at its final size and place. */
 static void reserve_calls(Emit *e, const MainList *t, Arena *a) {
   size_t calls = 0, dyn = 0;
   for (int i = 0; i < t->ev.n; i++) {
@@ -298,7 +299,7 @@ static void reserve_calls(Emit *e, const MainList *t, Arena *a) {
   e->call.cap = (int)calls, e->dyn.cap = (int)dyn;
 }
 
-/* Moves what was gathered in the compile's arena into the result's. */
+/* Copies a table from the compile's arena to that of the result. */
 #define KEEP(field, count)                                                               \
   (p->field = arena_copy(c->arena, e.field.at, sizeof *p->field * (size_t)e.field.n),    \
    p->count = (__typeof__(p->count))e.field.n)

@@ -1,24 +1,24 @@
-/* lower.h - writing the program of a pp rank. */
+/* lower.h - the state while the program of a pp rank is written. */
 #ifndef WEFT_LOWER_H
 #define WEFT_LOWER_H
 
 #include "vm/code/communicators.h"
 #include "main_list.h"
 
-/* A sum that goes through Layout.wire. */
+/* A reduction that goes through a buffer of Layout.wire. */
 typedef struct Wire {
-  const Bucket *bucket; /* NULL: none does now */
+  const Bucket *bucket; /* NULL: the buffer is free */
   int step, handle;
 } Wire;
 
 typedef struct Emit {
-  const Plan *plan; /* from here to `l`: set by the caller */
+  const Plan *plan; /* this and the members up to `l` are set by the caller */
   const Mesh *mesh;
   const Stages *st;
   const Units *u;
   int microbatches;
   Comms *comms;
-  Arena *scratch; /* of this rank */
+  Arena *scratch; /* temporary memory of this rank */
   Program *p;
   const Layout *l;
   const struct UnshardedList *held;
@@ -31,24 +31,24 @@ typedef struct Emit {
   VEC(const char *) what, unit;
   VEC(Body) body;
   Wire wire[WIRES];
-  int next_wire; /* number of the next sum through one */
+  int next_wire; /* number of the next reduction through such a buffer */
 } Emit;
 Instr *emit_instr(Emit *e, InstrCode code, const char *what);
 uint32_t emit_operand(Emit *e, Extent at, DType dt);
-/* Starts sum 0 or 1 of a bucket, and waits until its gradients have it. */
+/* Starts reduction 0 or 1 of a bucket; waits until the gradients have the result. */
 void bucket_start(Emit *e, int k, int step, int handle);
 void bucket_wait(Emit *e, int k, int step, int handle);
-/* Before and after all actions of a program that is forward only: the label tokens and
- * the loss of all ranks. It writes no region. */
+/* For a forward-only program, before and after all actions: reductions of the number of
+ * label tokens and of the loss. No region is written. */
 void update_count(Emit *e, const Compiled *c);
 void update_loss(Emit *e);
-/* The same of a step: before the first action and after the last one. */
+/* The same for a training step. */
 void update_prologue(Emit *e, const Compiled *c);
 void update_epilogue(Emit *e, const Compiled *c, MainList *t);
-/* memory_report.c: bytes by class, of so many in each area and for temporaries;
- * operations under way at once; flops. */
+/* memory_report.c: bytes by class, for these bytes in each area and of workspace;
+ * operations in flight; flops. */
 void memory_report(Emit *e, Compiled *c, const uint64_t *area, uint64_t temp);
-/* requires layout, actions and bodies with code; establishes the program of pp rank
+/* requires layout, main list and bodies with code; establishes the program of pp rank
  * e->p->pp, in the arena of `c`. */
 void lower(Emit *e, MainList *t, Compiled *c);
 

@@ -2,9 +2,10 @@
  * reductions in order, with every buffer as an interval of positions in that list.
  *
  * Receives from a peer are posted in the order in which that peer sends, each into a
- * buffer of its own, one action ahead of its use. A send is waited for once a later one
- * to the same peer was started, so that it overlaps what follows, but not before its
- * receive is posted (transfers.c). Between two actions a rank first posts, then waits. */
+ * buffer of its own, one action before its use. A send overlaps with what follows: it is
+ * waited for once a later send to the same peer has started, but not before its receive
+ * is posted (transfers.c). Between two actions a rank first posts, then waits, so that no
+ * two ranks wait for each other. */
 #include "main_list_int.h"
 
 /* ---- buffers ---- */
@@ -24,7 +25,7 @@ Event *walk_event(Walk *w, EventKind kind) {
   return e;
 }
 
-/* `at`: position of what it is about. */
+/* Adds a step; `at`: position of its event in the list. */
 static void note_step(Walk *w, StepKind kind, int phase, int of, int at) {
   if (!w->t->steps) return;
   *VEC_PUSH(w->a, w->t->step) = (Step){.kind = (uint8_t)kind,
@@ -50,7 +51,7 @@ static void touch(Walk *w, int buffer) {
   w->t->buffer[AREA_ACTIVATIONS].at[buffer].end = w->now;
 }
 
-/* The number of an edge in its chunk. */
+/* The index of an edge within its chunk. */
 static int chunk_edge(Walk *w, int chunk, int32_t edge) {
   struct ChunkEdges *c = &w->chunk[chunk];
   if (!c->of[edge]) c->of[edge] = ++c->n;
@@ -94,7 +95,8 @@ static void post_for(Walk *w, int stage, int mb, bool forward) {
   for (; *next < in.first + in.n; ++*next) post_item(w, in.src, &v->at[*next]);
 }
 
-/* A stage boundary inside one rank: the same buffers under the next chunk's names. */
+/* At a stage boundary within one rank nothing is sent: the next chunk takes over the
+ * buffers. */
 static void hand_over(Walk *w, int stage, int mb, bool forward) {
   const Cross *c = entering(w->st, stage, forward);
   int peer = forward ? stage - 1 : stage + 1;
@@ -145,7 +147,8 @@ static void send_from(Walk *w, int stage, int mb, bool forward) {
   }
 }
 
-/* Waits for sends whose receives are there at time `now`, except each peer's last. */
+/* Waits for sends whose receives are posted by time `now`, except the last one to each
+ * peer. */
 static void wait_for_sends(Walk *w, int64_t now) {
   for (int i = 0; i < w->peer.n; i++) {
     Peer *p = &w->peer.at[i];
@@ -164,7 +167,8 @@ static void wait_for_all_sends(Walk *w) {
 
 /* ---- calls ---- */
 
-/* What a call touches, by buffers of its own (frames) and of the chunk (edges). */
+/* Begins or extends the lifetimes of the buffers that a call uses: frames of the unit,
+ * and edges of the chunk. */
 static void touch_buffers(Walk *w, const CompiledUnit *x, const UnitCall *c, int chunk,
                           const int *number, int32_t *frame, int u, int mb) {
   for (int k = 0; k < 3; k++)
@@ -182,7 +186,7 @@ static void touch_buffers(Walk *w, const CompiledUnit *x, const UnitCall *c, int
   }
 }
 
-/* The same buffers as a call binds them: -1 where it does not touch one. */
+/* The same buffers as bindings of the call: -1 for those that it does not use. */
 static uint32_t note_buffers(Walk *w, const CompiledUnit *x, const UnitCall *c, int chunk,
                              const int *number, const int32_t *frame, int mb) {
   uint32_t first = (uint32_t)w->t->call_buffer.n;
@@ -219,8 +223,9 @@ static void run_forward(Walk *w, int stage, int mb) {
   send_from(w, stage, mb, true);
 }
 
-/* What goes back to the stage before is sent before the last unit's W, if that runs by
- * itself. A stage without units passes on what it receives. */
+/* The backward of a stage. The gradient for the stage before is sent before the last
+ * unit's W, if W is a call of its own. A stage without units forwards what it receives.
+ */
 static void run_backward(Walk *w, int stage, int mb, int bits) {
   int first = w->st->first[stage], end = w->st->first[stage + 1];
   if (bits & PART_I) wait_for_inputs(w, stage, mb, false);
@@ -245,7 +250,8 @@ static void post_action(Walk *w, const Action *a, int base) {
                part[k].bits & PART_F);
 }
 
-/* A pair is its forward, then its backward: the transfers of each overlap the other. */
+/* Runs an action. An overlapped pair runs its forward first, then its backward, and the
+ * transfers of each overlap with the other. */
 static void run_action(Walk *w, const Action *a, int base) {
   ActionPart part[2];
   int n = action_parts(a, part);
@@ -260,7 +266,7 @@ static void run_action(Walk *w, const Action *a, int base) {
 
 /* ---- set-up ---- */
 
-/* The bodies that use each frame, and the one that opens it. */
+/* For each frame, the bodies that use it, and the body that allocates it. */
 enum { F = 1 << PH_F, I = 1 << PH_I, W = 1 << PH_W, B = 1 << PH_B };
 static const uint8_t frame_use[3] = {F | I | B, F | I | W | B, I | W};
 static const uint8_t frame_open[3] = {PH_F, PH_F, PH_I};
@@ -319,7 +325,7 @@ static void set_up(Walk *w) {
   reductions_begin(w, units);
 }
 
-/* The next action after number `i` of `total` that computes; `total` if there is none. */
+/* Index of the next action from `i` + 1 on that computes; `total` if there is none. */
 static int next_compute(const Walk *w, int i, int total) {
   int n = w->s->n[w->rank];
   const Action *list = w->s->list[w->rank];
@@ -340,7 +346,8 @@ static void post_number(Walk *w, int i, int total) {
   post_action(w, take_up(w, i), i / w->s->n[w->rank] * w->s->microbatches);
 }
 
-/* Gradients are reduced in the last round, after which they are complete. */
+/* An UNSHARD, RESHARD or REDUCE_GRAD of the schedule. Gradients are reduced in the last
+ * round of gradient accumulation only, when they are complete. */
 static void about_parameters(Walk *w, const Action *a, bool last) {
   bool reduce = a->kind == ACT_REDUCE_GRAD;
   StepKind kind = reduce                   ? STEP_REDUCE_GRAD
@@ -372,7 +379,7 @@ static void walk(Walk *w) {
   wait_for_all_sends(w);
 }
 
-/* Frames F..I from before the first call until after the last one. */
+/* Makes frames F..I live through the whole list, for key-value caches. */
 static void keep_frames(Walk *w) {
   for (int i = 0; i < w->t->buffer[AREA_ACTIVATIONS].n; i++) {
     Interval *v = &w->t->buffer[AREA_ACTIVATIONS].at[i];

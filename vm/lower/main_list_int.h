@@ -1,4 +1,4 @@
-/* main_list_int.h - the main list while it is built. */
+/* main_list_int.h - the state while a main list is built. */
 #ifndef WEFT_ACTIONS_INT_H
 #define WEFT_ACTIONS_INT_H
 
@@ -9,14 +9,15 @@ typedef struct Outstanding {
   int64_t posted; /* see SendItem */
 } Outstanding;
 
-/* What was sent to a peer and not waited for: at[head ..]; from `newest` on it belongs
- * to the last transfer. */
+/* Sends to a peer that were not waited for: at[head ..]; those of the last transfer begin
+ * at `newest`. */
 typedef struct Peer {
   VEC(Outstanding) sent;
-  int rank, head, newest, items; /* items: numbers of Transfers.sends used so far */
+  int rank, head, newest, items; /* items: sends of Transfers.sends used so far */
 } Peer;
 
-/* What a body of a unit touches: frames that it opens and others, a bit each; edges. */
+/* What a body of a unit uses: frames that it allocates, and all frames, one bit each; and
+ * edges. */
 typedef struct UnitCall {
   uint8_t opens, uses;
   int *edge, nedge;
@@ -31,30 +32,30 @@ typedef struct Walk {
   const Schedule *s;
   const Layout *l;
   MainList *t;
-  int rank, action; /* 1 + index of the current one */
-  int line;         /* of its schedule function */
+  int rank, action; /* 1 + index of the current action */
+  int line;         /* of the schedule function, for this action */
   int now;          /* position in the main list */
-  Event unwanted;   /* where events go when only buffers are wanted */
-  /* Edges of each local chunk: tensors and, for [edge * microbatches + mb], buffers. */
+  Event unwanted;   /* target of events if only buffers are wanted */
+  /* For each local chunk: its edges, and for [edge * microbatches + mb] their buffers. */
   struct ChunkEdges {
-    int32_t *of; /* edge -> number here + 1 */
+    int32_t *of; /* edge -> index here + 1 */
     int n;
     int32_t *buffer;
   } * chunk;
   int *local;                    /* unit -> number on this rank */
   UnitCall (*unit_call)[BODIES]; /* [local] */
-  int **unit_edge;               /* [local] its edges' numbers in the chunk */
-  int32_t (*frame)[3];           /* [local * microbatches + mb] */
-  int posted[2];                 /* receives, by the source's send_side */
-  VEC(Peer) peer;                /* those that something was sent to */
+  int **unit_edge;     /* [local] edges of the unit as indices within the chunk */
+  int32_t (*frame)[3]; /* [local * microbatches + mb] */
+  int posted[2];       /* receives posted so far, by send_side of the source */
+  VEC(Peer) peer;      /* peers that something was sent to */
   VEC(int) free_handle;
-  int *w_left;    /* [local] W calls still to come */
-  int *of_bucket; /* of the parameters of Layout: their bucket, -1 */
+  int *w_left;    /* [local] W calls that are still to come */
+  int *of_bucket; /* parameter of Layout -> its bucket, -1 */
   struct Due {
-    int units;     /* that still write gradients of the bucket */
-    int actions;   /* REDUCE_GRADs still to come */
-    bool explicit; /* the schedule has one */
-    bool touched;  /* by the unit that was just finished */
+    int units;     /* units that are still to write gradients of the bucket */
+    int actions;   /* REDUCE_GRADs that are still to come */
+    bool explicit; /* the schedule has REDUCE_GRADs for it */
+    bool touched;  /* a unit that has just finished writes to it */
   } * bucket;
 } Walk;
 
@@ -62,12 +63,12 @@ typedef struct Walk {
 Event *walk_event(Walk *w, EventKind kind);
 int walk_handle(Walk *w);
 
-/* ---- grad_reductions.c: when the gradients of a bucket are reduced ---- */
+/* ---- grad_reductions.c ---- */
 
 void reductions_begin(Walk *w, int units);
-/* A W call of unit `u` is done. */
+/* To be called after each W of unit `u`. */
 void reductions_finished(Walk *w, int u);
-/* The REDUCE_GRAD of a chunk. */
+/* To be called at the REDUCE_GRAD of a chunk. */
 void reductions_of_chunk(Walk *w, int chunk);
 
 #endif

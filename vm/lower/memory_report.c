@@ -4,7 +4,7 @@
 
 /* ---- memory ---- */
 
-/* Adds to the class of that name. */
+/* Adds bytes to the class of this name. */
 static void add_to(MemClass *at, int *n, const char *name, uint64_t bytes) {
   int i = 0;
   while (i < *n && strcmp(at[i].name, name) != 0) i++;
@@ -18,7 +18,7 @@ static void add_class(Program *p, const char *name, uint64_t bytes) {
   add_to(p->mem, &p->nmem, name, bytes);
 }
 
-/* The arena of the host. */
+/* The classes of the host arena. */
 static void account_host(Emit *e, Compiled *c) {
   Program *p = e->p;
   uint64_t rest = p->host_bytes = e->l->host_end;
@@ -65,8 +65,8 @@ static void account_arena(Emit *e, Compiled *c, const uint64_t *area, uint64_t t
 
 /* ---- operations and flops ---- */
 
-/* The most operations of instructions [first, first + n) under way at once on each
- * communicator. */
+/* For each communicator the largest number of operations in flight at once in
+ * instructions [first, first + n). */
 static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak) {
   int *now = NEW_N(e->scratch, int, e->comms->list.n);
   int *comm_of = NEW_N(e->scratch, int, e->p->nhandle);
@@ -84,7 +84,8 @@ static void peak_in_flight(const Emit *e, uint32_t first, uint32_t n, int *peak)
   }
 }
 
-/* A body's operations come on top of those that the main list has under way. */
+/* Operations in flight per communicator: those of a body add to those of the main list
+ * around its call. */
 static void count_in_flight(const Emit *e) {
   int *main_peak = NEW_N(e->scratch, int, e->comms->list.n);
   int *body_peak = NEW_N(e->scratch, int, e->comms->list.n);

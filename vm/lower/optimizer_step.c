@@ -1,7 +1,7 @@
-/* optimizer_step.c - the part of a program that runs once a step: count label tokens
- * first; after the last action finish the reductions, compute the gradient norm, clip,
- * and step the optimizer. Norm and optimizer run over contiguous parts of the flat
- * parameter buffer (region.h). */
+/* optimizer_step.c - the part of a program that runs once per step. Before the first
+ * action: count label tokens. After the last one: finish the gradient reductions, compute
+ * the gradient norm, clip, and step the optimizer. Norm and optimizer run over contiguous
+ * ranges of the flat parameter buffer (region.h). */
 #include "optimizer_step.h"
 
 #include "vm/plan/optimizer.h"
@@ -25,7 +25,7 @@ void emit_out(Emit *e, Extent at, DType dt) {
   e->code.at[e->code.n - 1].nout++;
 }
 
-/* The scratch of the kernel that was emitted last, after all of its operands. */
+/* Adds the scratch operand of the last kernel, after its other operands. */
 void emit_work(Emit *e) {
   Instr *x = &e->code.at[e->code.n - 1];
   KernelArgs a = {.attr = &e->attr.at[x->attr], .nin = x->nin, .nout = x->nout};
@@ -44,7 +44,7 @@ static Extent first_scalars(const Emit *e, int64_t n) {
   return (Extent){.off = e->l->scalars, .n = n};
 }
 
-/* The block of scalars is operand and result. */
+/* Makes the block of scalars an operand and result of the last kernel. */
 static void scalars(Emit *e) {
   emit_in(e, first_scalars(e, SC_N), DT_F64);
   emit_out(e, first_scalars(e, SC_N), DT_F64);
@@ -65,7 +65,8 @@ void emit_wait(Emit *e, int handle, const char *what) {
   emit_instr(e, I_WAIT, what)->handle = handle;
 }
 
-/* In-body handles are free between calls: this one is for what is waited for at once. */
+/* Handle for reductions that are waited for at once: handles of bodies are free between
+ * calls. */
 enum { SCALAR_HANDLE = 0 };
 
 bool emit_scalar_sum(Emit *e, AxisSet axes, int which, int handle, const char *what) {
@@ -107,8 +108,8 @@ void update_prologue(Emit *e, const Compiled *c) {
 
 /* ---- gradients ---- */
 
-/* What was not reduced meanwhile is now; then comes the second sum of those that have
- * one. */
+/* Starts the reductions that did not overlap, then the second reduction of buckets that
+ * have one. */
 static void reduce_gradients(Emit *e, MainList *t) {
   const Bucket *bk = e->l->bucket.at;
   int n = e->l->bucket.n;
@@ -125,8 +126,8 @@ static void reduce_gradients(Emit *e, MainList *t) {
     if (bk[k].sum[1]) bucket_wait(e, k, 1, t->reduce_handle[k]);
 }
 
-/* Parameters that several pp ranks hold: the sum of what their uses contributed. Each is
- * a block, so that all of them have the same shard of it. */
+/* Sums the gradients of tied weights over the pp ranks that hold them. Each such weight
+ * is a bucket, so that all of them have the same shard. */
 static void reduce_ties(Emit *e, const Compiled *c) {
   const Regions *s = &e->l->regions;
   for (int i = 0; i < c->nparam; i++) {
@@ -148,7 +149,8 @@ AxisSet update_loss_axes(const Units *u) {
 
 void update_loss(Emit *e) { sum_scalar(e, update_loss_axes(e->u), SC_LOSS, "loss"); }
 
-/* What the experts of all ranks got. Ranks of etp get the same rows: see read_experts. */
+/* Sums the token counts of experts over all ranks. Ranks of etp count the same tokens:
+ * see read_experts. */
 static void reduce_rows(Emit *e) {
   AxisSet all = AXES_DP_CP | AXIS_BIT(AXIS_TP) | AXIS_BIT(AXIS_PP);
   int comm = comm_for(e->comms, all, NULL, 0);
@@ -185,8 +187,9 @@ static bool alike_in_norm(const CompiledParam *all, const Stored *a, const Store
          place_cuts(all[a->param].place) == place_cuts(all[b->param].place);
 }
 
-/* The squared norm of what this pp rank owns. Sums of squares of pieces are partial over
- * the axes that cut: for each set of axes there is a scalar that is summed over them. */
+/* The squared norm of the gradients that this pp rank owns. Sums of squares of shards are
+ * partial over the axes that shard: there is one scalar per set of axes, summed over
+ * these. */
 static void measure(Emit *e, const Compiled *c) {
   const Regions *s = &e->l->regions;
   AxisSet set[SC_N - SC_NORM2_CUT];
@@ -227,18 +230,19 @@ static bool alike_in_step(const CompiledParam *all, const Stored *a, const Store
          all[a->param].share == all[b->param].share;
 }
 
-/* All that is kept of a parameter but copies for a while. */
+/* The next range over all regions, except those of copies that are unsharded for a while.
+ */
 bool update_stretch(const Emit *e, const Compiled *c, Stretch *r) {
   unsigned of = (1u << REGION_N) - 1 - (1u << REGION_GATHERED);
   return regions_stretch(&e->l->regions, c->param, of, alike_in_step, r);
 }
 
-/* As long as a rank's part of a run, at `off`. */
+/* Elements at offset `off`, as many as this rank's part of a range has. */
 static Extent as_long_as(const Stretch *r, uint64_t off) {
   return (Extent){.off = off, .n = r->count / r->ways};
 }
 
-/* What ops read, where the optimizer writes it. */
+/* Where the optimizer writes the parameters that ops read. */
 static Extent new_work(const Emit *e, const Region *work, const Stretch *r) {
   bool far = e->l->offloads && !on_host(work->off);
   return far ? as_long_as(r, e->l->host_work) : region_extent(work, r);
@@ -275,8 +279,8 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   update_results(e, r, false);
 }
 
-/* What adds up in the place of the gradient of a router's bias is how often each expert
- * was chosen. */
+/* The loss-free balancing step of a router's bias: in the place of its gradient are the
+ * counts of how often each expert was chosen. */
 static void balance(Emit *e, const Compiled *c, const Stretch *r) {
   const Regions *s = &e->l->regions;
   const Stored *p = &s->param[r->first];
@@ -299,7 +303,8 @@ static void emit_copy(Emit *e, Extent from, Extent to, DType dt, const char *wha
   emit_out(e, to, dt);
 }
 
-/* The step where state lies on the host: gradients go there, parameters come back. */
+/* The step with offloaded state: copies gradients to the host, steps there, copies
+ * parameters back. */
 static void step_on_host(Emit *e, const Compiled *c, const Stretch *r) {
   const Regions *s = &e->l->regions;
   const Region *work = regions_find(s, REGION_WORK, &s->param[r->first]);
@@ -312,7 +317,8 @@ static void step_on_host(Emit *e, const Compiled *c, const Stretch *r) {
     emit_copy(e, new_work(e, work, r), region_extent(work, r), (DType)work->dtype, what);
 }
 
-/* A run is gathered while the next ones are stepped, where the plan wants that. */
+/* Steps all ranges. With overlap_param_gather a range is gathered while the next ones are
+ * stepped. */
 void update_last_step(Emit *e, const Compiled *c, MainList *t) {
   bool overlap = e->plan->strategy.overlap_param_gather;
   int first = t->handles;

@@ -1,17 +1,17 @@
 /* post_validation.c - the optimizer's post-validation (zero bubble, arXiv:2401.10241): a
- * rank steps with the clip factor that its own part of the norm allows, and keeps what it
- * overwrites. When the sums over the other pp ranks are there, a wrong step is undone,
- * and made again with the right factor unless it is to be skipped. The bits are the same
- * either way. */
+ * rank steps with the clip factor that its own part of the norm allows, and keeps a copy
+ * of what it overwrites. When the norm over all pp ranks is known, a wrong step is
+ * undone, and repeated with the right factor unless it is to be skipped. The result has
+ * the same bits either way. */
 #include "optimizer_step.h"
 
 #include "vm/plan/optimizer.h"
 
-/* What the optimizer overwrites: value and states, as stretches of the row. */
+/* Number of tensors that the optimizer overwrites: master value and states. */
 static int kept(const Optimizer *o) { return 1 + optimizer_info[o->kind].states; }
 
-/* Copies of what a region of its first state has, in f32: there may be several such
- * regions, cut in other ways, and each has a place for its copies. */
+/* An f32 copy of a region of the first optimizer state. There may be several such
+ * regions, sharded in different ways; each has a place for its copies. */
 static Region copies_of(const Region *state, uint64_t off) {
   Region copies = *state;
   copies.dtype = DT_F32, copies.off = off;
@@ -23,7 +23,7 @@ static uint64_t copy_bytes(const Region *state) {
   return align_up(region_bytes(&copies));
 }
 
-/* Bytes of the copies for the first n regions. */
+/* Bytes of the copies of the first n regions. */
 static uint64_t kept_before(const Optimizer *o, const Regions *s, int n) {
   uint64_t bytes = 0;
   for (int i = 0; i < n; i++)

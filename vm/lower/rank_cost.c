@@ -1,4 +1,4 @@
-/* rank_cost.c - costs and exact bytes of pipeline ranks without programs; see
+/* rank_cost.c - costs and exact bytes of pipeline ranks without programs, for sweeps; see
  * rank_cost.h. */
 #include "rank_cost.h"
 
@@ -20,7 +20,7 @@ static void add_work(UnitWork *to, const UnitWork *w) {
   }
 }
 
-/* Of a unit that has a B that is called instead of I and W. */
+/* Adds the work of a unit; B replaces I and W where the unit has it. */
 static void add_unit(const UnitCode *c, UnitWork *work) {
   bool both = c->body[PH_B]->n > 0;
   for (int ph = 0; ph < BODIES; ph++)
@@ -59,7 +59,7 @@ static void add_reductions(const Layout *l, RankCost *x) {
   }
 }
 
-/* Parameters that are stepped in shards and kept whole are gathered. */
+/* Adds the all-gather of parameters that are stepped in shards and stored whole. */
 static void add_gathers(const Layout *l, RankCost *x) {
   for (int i = 0; i < l->regions.nregion; i++) {
     const Region *r = &l->regions.region[i];
@@ -83,7 +83,7 @@ static void add_ties(const Stages *st, const Layout *l, RankCost *x) {
 static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
                       Arena *scratch, Arena *a, RankCost *x) {
   Layout l;
-  /* Without microbatches: inputs of a whole step are counted, not kept. */
+  /* Layout without microbatches: inputs, whose size depends on them, are counted only. */
   layout(st, plan, m, r, 0, scratch, scratch, &l);
   x->fixed = l.end;
   x->temp = temp_of(st, r);
@@ -121,7 +121,7 @@ static uint64_t fixed_bytes(const RankCosts *s, int r, int64_t microbatches) {
   return s->rank[r].fixed + align_up(input) * (uint64_t)s->rank[r].inputs;
 }
 
-/* With so many bytes of buffers. */
+/* Bytes of a rank with this many bytes of buffers. */
 static uint64_t rank_bytes(const RankCosts *s, int r, uint64_t fixed, uint64_t buffers) {
   return fixed + MAX(buffers + s->rank[r].temp, s->rank[r].kept);
 }
@@ -136,26 +136,26 @@ RankMemory rank_memory_floor(const RankCosts *s, int64_t microbatches, uint64_t 
   return worst;
 }
 
-/* Of equal ranks the first, in whatever order they come. */
+/* Whether `rank` replaces the worst rank so far: of equal ones, the lowest number. */
 static bool is_worse(const RankMemory *worst, uint64_t bytes, int rank) {
   return bytes > worst->bytes || (bytes == worst->bytes && rank < worst->rank);
 }
 
-/* Holes cannot make its buffers smaller. */
+/* Whether packing into holes cannot make any area smaller. */
 static bool is_tight(const Lifetimes *l) {
   for (int k = 0; k < AREA_N; k++)
     if (!l[k].tight) return false;
   return true;
 }
 
-/* Bytes of all buffers of a rank if each area has slots. */
+/* Bytes of all buffers of a rank with slots in each area. */
 static uint64_t slots_of(const RankCost *x, const Lifetimes *l, Arena *scratch) {
   uint64_t bytes = 0;
   for (int k = 0; k < AREA_N; k++) bytes += lifetimes_slots(&l[k], &x->sizes[k]);
   return bytes;
 }
 
-/* The same with holes where these are better. */
+/* The same, packed into holes where that is smaller. */
 static uint64_t packed(const RankCost *x, const Lifetimes *l, Arena *scratch) {
   uint64_t bytes = 0;
   for (int k = 0; k < AREA_N; k++) {
@@ -165,7 +165,7 @@ static uint64_t packed(const RankCost *x, const Lifetimes *l, Arena *scratch) {
   return bytes;
 }
 
-/* slots_of or packed, of the program that takes more. */
+/* slots_of or packed, for the training or evaluation program, whichever is larger. */
 typedef uint64_t (*Buffers)(const RankCost *x, const Lifetimes *l, Arena *scratch);
 
 static uint64_t larger(Buffers of, const RankCost *x, const Lifetimes *l,
@@ -174,7 +174,7 @@ static uint64_t larger(Buffers of, const RankCost *x, const Lifetimes *l,
   return eval ? MAX(bytes, of(x, eval, scratch)) : bytes;
 }
 
-/* A rank, and its bytes with slots, which are an upper bound. */
+/* A rank and its bytes with slots, an upper bound. */
 typedef struct Bound {
   uint64_t bytes;
   int rank;

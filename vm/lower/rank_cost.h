@@ -1,5 +1,5 @@
-/* rank_cost.h - what each pipeline rank holds, computes and sends, and its exact bytes
- * under a schedule, without programs: what a sweep needs of a plan. */
+/* rank_cost.h - for each pipeline rank its parameters, work and transfers, and its exact
+ * bytes under a schedule, without programs: what a sweep needs of a plan. */
 #ifndef WEFT_SHARE_H
 #define WEFT_SHARE_H
 
@@ -7,19 +7,20 @@
 #include "lifetimes.h"
 
 typedef struct RankCost {
-  uint64_t fixed;   /* parameters, gradients, state and scalars */
-  uint64_t temp;    /* workspace, beside the buffers */
-  uint64_t kept;    /* at least so many bytes in their place after the last one */
-  int inputs;       /* how many inputs of a whole step it keeps */
-  uint64_t stepped; /* elements that the optimizer steps here, with padding */
-  /* Bytes, once a step: of gradients that are reduced, or scattered, over dp, and over tp
-   * (where both, over each); of parameters that are gathered over dp; and of those that
-   * other pipeline ranks hold, too. */
+  uint64_t fixed; /* parameters, gradients, state and scalars */
+  uint64_t temp;  /* workspace, besides the buffers */
+  /* at least this many bytes in place of the buffers after the last action */
+  uint64_t kept;
+  int inputs;       /* number of inputs of a whole step */
+  uint64_t stepped; /* elements that the optimizer steps on this rank, with padding */
+  /* Bytes per step: of gradients that are all-reduced over dp, reduce-scattered over dp,
+   * reduced over tp (in addition), of parameters that are gathered over dp, and of tied
+   * weights that are summed over pp ranks. */
   uint64_t reduced, scattered, reduced_tp, gathered, tied;
   uint64_t sent; /* bytes to other pipeline ranks, per microbatch */
   UnshardedList held;
-  BufferSizes sizes[AREA_N]; /* of what lives for a while */
-  UnitWork work[BODIES];     /* of one microbatch, all chunks; by Phase */
+  BufferSizes sizes[AREA_N]; /* of buffers with a lifetime */
+  UnitWork work[BODIES];     /* per microbatch, all chunks; by Phase */
 } RankCost;
 
 typedef struct RankCosts {
@@ -39,8 +40,8 @@ RankLives *rank_lives(const RankCosts *c, const Transfers *t, const Strategy *ho
                       Arena *scratch, Arena *a);
 
 typedef struct RankMemory {
-  uint64_t bytes; /* of the worst rank; a lower bound if over the limit */
-  int rank;       /* which that is */
+  uint64_t bytes; /* of the worst rank; if above the limit, a lower bound */
+  int rank;       /* the worst rank */
   bool over;      /* more than the limit */
 } RankMemory;
 /* Exactly Program.arena_bytes of the worst rank for `microbatches` in a step; `l` of each
@@ -52,13 +53,13 @@ RankMemory rank_memory_floor(const RankCosts *s, int64_t microbatches, uint64_t 
 
 /* ---- step_estimate.c ---- */
 typedef struct Estimate {
-  double flops;              /* of a step, all ranks */
-  double recomputed;         /* of those, what recompute adds */
-  double tp, cp, ep, dp, pp; /* bytes that the busiest rank gives to operations of a step;
-                            dp: what is summed or gathered over dp and cp together, too */
-  double
-      ep_even; /* of ep, if all experts get the same; ep is the most that there can be */
-  double seconds; /* of a step; 0 without the figures of a GPU */
+  double flops;      /* per step, all ranks */
+  double recomputed; /* the part of them that recompute adds */
+  double tp, cp, ep, dp,
+      pp; /* bytes that the busiest rank passes to collectives and transfers per step; dp:
+             also those over dp and cp together */
+  double ep_even; /* of ep if experts are balanced; ep itself is the maximum */
+  double seconds; /* per step; 0 if the plan names no GPU */
 } Estimate;
 /* On the real mesh, with the idle share that the schedule has in units. */
 Estimate estimate(const RankCosts *s, const RankLives *l, const Plan *plan, const Mesh *m,

@@ -2,24 +2,27 @@
  *
  *   step     = pipeline + fill + the largest tail of a rank + host + unshard
  *   pipeline = the largest work of a rank / (1 - bubble)
- *   work     = microbatches * (kernels + collectives inside units - what of these
- * overlaps with kernels: body_time.h) kernel   = max(flops / peak, bytes / memory
- * bandwidth); of experts: at full capacity fill     = 2 * (stages - 1) * one transfer
- * between stages tail     = gradient reduction beyond one microbatch's backward (all of
- * it without overlap_grad_reduce) + the optimizer, which is bound by memory host     =
- * copies of an offloading strategy, which overlap with nothing: gradients to the host and
- * parameters back, where the optimizer is bound by the host's memory; shards of
- * parameters before each gather unshard  = gathers and reduce-scatters of unsharded
- * buckets beyond the work of all microbatches (all of them without prefetch)
+ *   work     = microbatches * (kernels + collectives inside units, less the part of
+ *              these that overlaps with kernels: body_time.h)
+ *   kernel   = max(flops / peak, bytes / memory bandwidth); experts at full capacity
+ *   fill     = 2 * (stages - 1) * one transfer between stages
+ *   tail     = gradient reduction beyond one microbatch's backward (all of it without
+ *              overlap_grad_reduce) + the optimizer, which is bound by memory
+ *   host     = copies of an offloading strategy, which overlap with nothing: gradients
+ *              to the host and parameters back, where the optimizer is bound by the
+ *              host's memory; shards of parameters before each gather
+ *   unshard  = gathers and reduce-scatters of unsharded buckets beyond the work of all
+ *              microbatches (all of them without prefetch)
  *
  * Expert dispatch is timed as if experts were balanced where only real rows travel; its
- * bytes (Estimate.ep) are those of full capacity. Nothing is fitted: real runs take
- * longer. */
+ * bytes (Estimate.ep) are those of full capacity. Nothing is fitted to measurements: real
+ * runs take longer. */
 #include "rank_cost.h"
 #include "vm/plan/optimizer.h"
 #include "vm/code/body_time.h"
 
-/* What is counted for the first part of a factor is over all of it, or nearly so. */
+/* Traffic that is counted for the first part of a split axis uses all of that axis, or
+ * nearly. */
 static AxisSet counted_over(ShardAxis a) {
   bool later = a > 0 && ax_of_one_factor(a - 1, a);
   return later ? ax_mesh(a) : axes_whole(ax_mesh(a));
@@ -59,7 +62,7 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
          (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
 }
 
-/* Copies to the memory of the host and from it. */
+/* Copies between device and host memory. */
 static double host_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
                            const Lifetimes *l) {
   const Strategy *s = &plan->strategy;
@@ -74,8 +77,7 @@ static double moved_bytes(const Lifetimes *l) {
   return (double)l[AREA_GATHER].moved + (double)l[AREA_GATHER].moved_kept;
 }
 
-/* Gathers and scatters of blocks that are whole for a while, over all ranks with shards.
- */
+/* All-gathers and reduce-scatters of unsharded buckets. */
 static double unshard_seconds(const Plan *plan, const Mesh *m, const Lifetimes *l) {
   const Cluster *k = &plan->cluster;
   double all = (double)l[AREA_GATHER].moved, kept = (double)l[AREA_GATHER].moved_kept;
@@ -115,7 +117,7 @@ static double axis_bytes(const RankCost *r, ShardAxis a, double mbs) {
   return bytes * mbs;
 }
 
-/* In places of rows, if all experts get the same. */
+/* Bytes of padding in the exchanges of expert dispatch, if experts are balanced. */
 static double empty_bytes(const RankCost *r, double mbs) {
   double bytes = 0;
   for (int ph = 0; ph < BODIES; ph++)

@@ -1,47 +1,50 @@
 /* unshard.c - places GATHER, FREE and SCATTER around the calls of a rank; see unshard.h.
  *
- * First the residencies of each bucket's parameters are planned: calls that need it again
- * soon share a copy, and so do all of a step where copies are kept (reshard_after_forward
- * = false). A GATHER starts some calls ahead of the first use (prefetch), never before
- * that of an earlier residency: all ranks gather in the order of use. Where a call
- * without parameters follows (the W of a backward), the gather overlaps with it and
- * starts once the copy before it was freed, which saves the memory of one copy. One sweep
- * over the calls then places everything. Where the schedule says UNSHARD for all chunks
- * that use a bucket, its residencies are those of the schedule. */
+ * First the residencies of each bucket's parameters are planned: calls that need the
+ * bucket again soon share one unsharded copy, and so do all calls of a step where copies
+ * are kept (reshard_after_forward = false). A GATHER starts some calls ahead of the first
+ * use (prefetch), never before the GATHER of an earlier residency: all ranks gather in
+ * the order of use. Where a call without parameters follows (W of a split backward), the
+ * gather overlaps with that call and starts once the copy before it is freed, which saves
+ * the memory of one copy. A second pass over the calls then places everything. Where the
+ * schedule has UNSHARD for all chunks that use a bucket, the residencies are those of the
+ * schedule. */
 #include "unshard.h"
 
 typedef struct Stay {
   int32_t held;
-  int64_t from; /* number of the gathering call with which its GATHER starts, */
-  int64_t use;  /* and of the first that reads it */
-  int32_t last; /* the last step that does */
+  int64_t from; /* the calls that read gathered parameters are numbered: the GATHER starts
+                   with this one, */
+  int64_t use;  /* and this one is the first that reads the copy */
+  int32_t last; /* the last step that reads it */
 } Stay;
 
 typedef struct BlockState {
-  bool said;       /* the schedule says when it is gathered */
-  bool keep;       /* copies stay until the last call of the step that reads them */
-  int32_t stay;    /* the last one that was planned, then that was begun; -1 */
-  int64_t used;    /* number of the last gathering call that reads it */
-  int32_t written; /* step of the last call that writes its gradients */
-  int32_t reduces; /* REDUCE_GRADs still to come */
-  bool at_reduce;  /* the schedule has one */
-  uint64_t open;   /* chunks that the schedule has unsharded, a bit each */
-  int32_t copy;    /* its buffer, -1: it is not there */
-  int32_t handle;  /* of the GATHER that nothing waited for yet, -1 */
-  int32_t sum;     /* buffer of whole gradients, -1 */
-  int32_t final;   /* the last of its stays */
-  int32_t part;    /* buffer of what stays between its stays, -1 */
-  bool begun;      /* something was reduced in this step */
+  bool said;    /* the schedule has UNSHARD for it */
+  bool keep;    /* reshard_after_forward = false: one residency for the whole step */
+  int32_t stay; /* its last planned residency; while placing, the last that has begun; -1:
+                   none */
+  int64_t used; /* number of the last call that reads it */
+  int32_t written; /* the last step that writes its gradients */
+  int32_t reduces; /* REDUCE_GRADs that are still to come */
+  bool at_reduce;  /* the schedule has REDUCE_GRAD for it */
+  uint64_t open;   /* chunks for which the schedule has unsharded it, one bit each */
+  int32_t copy;    /* buffer of the unsharded parameters, -1: they are sharded */
+  int32_t handle;  /* of a GATHER that is not waited for yet, -1 */
+  int32_t sum;     /* buffer of the unsharded gradients, -1 */
+  int32_t final;   /* its last residency */
+  int32_t part;    /* buffer of the group's shard between residencies, -1 */
+  bool begun;      /* a SCATTER of this step has started */
 } BlockState;
 
-/* A SCATTER that nothing waited for yet. */
+/* A SCATTER that is not waited for yet. */
 typedef struct Flying {
   int32_t held, buffer, handle, step;
   bool first;
 } Flying;
 
 typedef struct Placed {
-  int32_t at; /* before this event */
+  int32_t at; /* goes before this event of the main list */
   Event e;
 } Placed;
 
@@ -52,17 +55,18 @@ typedef struct Unshard {
   Arena *a;
   bool pipelined;
   BlockState *block;
-  VEC(Stay) stay; /* in the order of their starts */
-  int64_t turn;   /* the gathering call at which forward or backward began, */
-  bool backward;  /* and which it is */
-  int next;       /* of stay: the next to be gathered */
-  int64_t calls;  /* that gather, so far */
+  VEC(Stay) stay; /* residencies, in the order of their starts */
+  /* number of the call at which the current forward or backward part began */
+  int64_t turn;
+  bool backward; /* whether the current part is a backward */
+  int next;      /* the next residency to be gathered */
+  int64_t calls; /* number of calls that read gathered parameters so far */
   VEC(Flying) flying;
-  int done; /* of flying: those that were waited for */
+  int done; /* number of entries of `flying` that were waited for */
   VEC(int) free_handle;
   VEC(Placed) placed;
   Event unwanted;
-  int32_t begun; /* position of the last buffer */
+  int32_t begun; /* position of the last buffer that began */
   const Step *now;
 } Unshard;
 
@@ -71,7 +75,7 @@ static const BucketUse *uses_of(const Unshard *u, const Step *s, int *n) {
   return &u->h->use[u->h->first[s->of]];
 }
 
-/* The call reads parameters of the block that are gathered. */
+/* Whether the call reads gathered parameters of the bucket. */
 static bool reads(const Unshard *u, const Step *s, const BucketUse *x) {
   return x->reads >> s->phase & 1 && u->h->at[x->held].bytes[FULL_PARAM];
 }
@@ -80,16 +84,17 @@ static bool writes(const Unshard *u, const Step *s, const BucketUse *x) {
   return x->writes >> s->phase & 1 && u->h->at[x->held].bytes[FULL_GRAD];
 }
 
-/* No body that comes after this one writes them. */
+/* Whether no later body of the same microbatch writes its gradients. */
 static bool writes_last(const BucketUse *x, Phase ph) {
   unsigned both = 1u << PH_B;
   return (x->writes & (ph == PH_B ? both : ~both)) >> ph == 1;
 }
 
-/* ---- the plan of stays ---- */
+/* ---- the plan of residencies ---- */
 
-/* Gathers for a forward start in it, and those for a backward too: at the turn the memory
- * is wanted for gradients, and what is read on both sides of it is there. */
+/* Plans the copy for one use. Prefetch does not cross the turn from forward to backward
+ * or back: at the turn memory is needed for gradients, and a bucket that is read on both
+ * sides of it is still unsharded. */
 static void plan_use(Unshard *u, int step, const Step *s, int32_t held, int64_t call) {
   BlockState *b = &u->block[held];
   int64_t from = MAX(call - u->how->prefetch[u->backward], u->turn);
@@ -122,7 +127,8 @@ static void plan_call(Unshard *u, int step, const Step *s, int64_t *calls) {
   *calls += any;
 }
 
-/* A block is gathered where the schedule says so if it does for all that use it. */
+/* A bucket is gathered where the schedule says so, if the schedule does for all chunks
+ * that use it. */
 static void look_at_schedule(Unshard *u) {
   uint64_t unsharded = 0;
   for (int i = 0; i < u->t->step.n; i++) {
@@ -188,7 +194,7 @@ static void wait(Unshard *u, int at, int32_t held, int handle) {
   *VEC_PUSH(u->a, u->free_handle) = handle;
 }
 
-/* From before event `at` on. */
+/* A new buffer, live from just before event `at`. */
 static int32_t begin(Unshard *u, int what, int32_t held, int at) {
   Area area = u->h->at[held].area;
   *VEC_PUSH(u->a, u->t->buffer[area]) = (Interval){.start = at,
@@ -199,8 +205,8 @@ static int32_t begin(Unshard *u, int what, int32_t held, int at) {
   return u->t->buffer[area].n - 1;
 }
 
-/* Until before event `at`. What begins there afterwards may have the same place, but not
- * what has begun there already. */
+/* Ends the buffer's life just before event `at`. A buffer that begins there later may
+ * take its place, one that has begun there already may not. */
 static void end(Unshard *u, int32_t held, int32_t buffer, int at) {
   u->t->buffer[u->h->at[held].area].at[buffer].end = u->begun == at ? at : at - 1;
 }
@@ -235,9 +241,9 @@ static void give_up(Unshard *u, int32_t held, int at) {
   b->part = -1;
 }
 
-/* After the first forward of a step what a group shares stays until the last time that
- * the copy is needed: all gathers between are among its ranks. It has its place from the
- * call on, so that what comes next may lie where the copy was. */
+/* After the first forward of a step the group's shard is kept until the bucket's last
+ * residency: all gathers between are within the group. Its buffer begins with the call,
+ * so that what begins after the call may take the place of the freed copy. */
 static void keep_part(Unshard *u, int32_t held, int call) {
   BlockState *b = &u->block[held];
   if (!u->h->at[held].bytes[GROUP_SHARD] || b->part >= 0 || b->stay == b->final) return;
@@ -253,8 +259,8 @@ static bool gathers(const Unshard *u, const Step *s) {
   return any;
 }
 
-/* The stays that begin with gathering calls up to `from`, as far as those up to `use`
- * need them. */
+/* Starts the residencies planned to start with calls up to `from`, as far as calls up to
+ * `use` need them. */
 static void gather_ahead(Unshard *u, int64_t from, int64_t use, int at) {
   for (; u->next < u->stay.n; u->next++) {
     const Stay *x = &u->stay.at[u->next];
@@ -264,13 +270,13 @@ static void gather_ahead(Unshard *u, int64_t from, int64_t use, int at) {
   }
 }
 
-/* After this call comes one that needs no parameters. */
+/* Whether the next step is a call that reads no gathered parameters. */
 static bool rests_after(const Unshard *u, const Step *s) {
   bool last = s + 1 == u->t->step.at + u->t->step.n;
   return !last && s[1].kind == STEP_CALL && !gathers(u, &s[1]);
 }
 
-/* The gathers that start before this call, and those that it needs. */
+/* Starts the gathers that are due before this call and waits for those that it needs. */
 static void prepare(Unshard *u, const Step *s) {
   int n;
   const BucketUse *x = uses_of(u, s, &n);
@@ -284,7 +290,7 @@ static void prepare(Unshard *u, const Step *s) {
   u->calls++;
 }
 
-/* Stays of a block do not overlap: the last one that began is the one that ends. */
+/* Residencies of a bucket do not overlap: the one that ends is the last that began. */
 static void free_after(Unshard *u, const Step *s, int step) {
   int n;
   const BucketUse *x = uses_of(u, s, &n);
@@ -296,7 +302,7 @@ static void free_after(Unshard *u, const Step *s, int step) {
   }
 }
 
-/* The UNSHARD or RESHARD of a chunk. */
+/* The schedule's UNSHARD or RESHARD of a chunk. */
 static void as_said(Unshard *u, const Step *s) {
   uint64_t bit = 1ull << s->of;
   for (int k = 0; k < u->h->n; k++) {
@@ -328,7 +334,7 @@ static void scatter(Unshard *u, int32_t held, int at, int step) {
   b->sum = -1, b->begun = true;
 }
 
-/* Waits for what was started in steps before `step`. */
+/* Waits for SCATTERs that were started in steps before `step`. */
 static void settle_sums(Unshard *u, int step, int at) {
   for (; u->done < u->flying.n && u->flying.at[u->done].step < step; u->done++) {
     const Flying *x = &u->flying.at[u->done];
@@ -339,8 +345,8 @@ static void settle_sums(Unshard *u, int step, int at) {
   }
 }
 
-/* A SCATTER overlaps the call after its own, unless that is a forward: what comes then
- * may lie in its place. */
+/* Gives the gradients that this call writes first a new buffer. (A SCATTER overlaps with
+ * the call after its own, unless that is a forward, whose buffers may take its place.) */
 static void take_sums(Unshard *u, const Step *s, int step) {
   int n;
   const BucketUse *x = uses_of(u, s, &n);
@@ -374,7 +380,7 @@ static void reduce_chunk(Unshard *u, const Step *s, int step) {
   if (!u->how->overlap_grad_reduce) settle_sums(u, step + 1, s->at);
 }
 
-/* ---- the sweep ---- */
+/* ---- the pass over the calls ---- */
 
 static void place(Unshard *u, int step) {
   const Step *s = u->now = &u->t->step.at[step];
@@ -392,7 +398,7 @@ static void place(Unshard *u, int step) {
   }
 }
 
-/* What is left when the last action is done. */
+/* After the last action: waits for all SCATTERs and frees all copies. */
 static void finish(Unshard *u) {
   static const Step none = {0};
   int at = u->t->positions;
@@ -402,7 +408,7 @@ static void finish(Unshard *u) {
     if (u->block[k].copy >= 0) give_up(u, k, at);
 }
 
-/* Puts what was placed between the events. */
+/* Merges what was placed into the list of events. */
 static void merge(Unshard *u) {
   MainList *t = u->t;
   int n = t->ev.n + u->placed.n, k = 0;

@@ -9,38 +9,38 @@
 
 #include "main_list.h"
 
-/* What of a block is there for a while: a whole copy of its parameters, its whole
- * gradients, those in the type in which they are summed, where that is another one, and
- * the part of a copy that stays from forward to backward, where a group shares one. */
+/* Buffers of a bucket with a lifetime: the unsharded copy of its parameters; its
+ * unsharded gradients; these in the type of the reduction, where that is not f32; and a
+ * group's shard of the parameters, kept from forward to backward (plan_reshard_group). */
 enum { FULL_PARAM, FULL_GRAD, REDUCE_BUFFER, GROUP_SHARD, UNSHARDED_N };
 
 typedef struct UnshardedBucket {
   int32_t block;               /* in Regions.block */
   int32_t unit;                /* the first that uses it */
-  uint64_t chunks;             /* local chunks that use it, a bit each */
-  uint64_t bytes[UNSHARDED_N]; /* 0: it is always there */
-  bool experts;                /* it has their parameters */
+  uint64_t chunks;             /* local chunks that use it, one bit each */
+  uint64_t bytes[UNSHARDED_N]; /* 0: no such buffer, as it is stored whole */
+  bool experts;                /* it has parameters of experts */
   Area area;
 } UnshardedBucket;
 
 typedef struct BucketUse {
   int32_t held;          /* in UnshardedList.at */
-  uint8_t reads, writes; /* 1 << Phase for each body that reads parameters of the block,
-                            and for each that makes gradients */
+  uint8_t reads, writes; /* 1 << Phase for each body that reads parameters of the bucket,
+                            and for each that writes gradients */
 } BucketUse;
 
 typedef struct UnshardedList {
   UnshardedBucket *at;
   int n;
-  int *of;                     /* block of the row -> its number here, -1 */
-  uint64_t bytes[UNSHARDED_N]; /* of all of them */
+  int *of;                     /* index in Regions.block -> index in `at`, -1 */
+  uint64_t bytes[UNSHARDED_N]; /* of all buckets */
   int32_t *first; /* [units + 1]: unit u has use[first[u]] .. use[first[u+1]-1] */
   BucketUse *use;
 } UnshardedList;
 
-/* requires the steps of a main list; establishes the buffers of held blocks
- * (Interval.what: UNSHARDED_N times the number of the block, and what of it) and, in a
- * list that is not brief, what is placed between its events. */
+/* requires the steps of a main list; establishes the buffers of unsharded buckets
+ * (Interval.what: UNSHARDED_N * index of the bucket + FULL_PARAM ...) and, in a list that
+ * is not brief, the events that are placed between its own. */
 void unshard(const Strategy *how, bool pipelined, const UnshardedList *held,
              Arena *scratch, MainList *t);
 

@@ -1,10 +1,10 @@
-/* unsharded_buckets.c - which buckets of a rank keep parameters or gradients as shards,
- * and the instructions of the events that unshard() placed. */
+/* unsharded_buckets.c - finds the buckets of a rank whose parameters or gradients are
+ * stored as shards, and writes the instructions of the events that unshard() placed. */
 #include "unsharded_buckets.h"
 
-/* ---- which ---- */
+/* ---- which buckets ---- */
 
-/* Bytes of the whole block where a rank has a region's shard of it only. */
+/* Bytes of the unsharded bucket if its region stores shards, else 0. */
 static uint64_t held_bytes(const Regions *s, RegionKind kind, const Block *b) {
   const Region *r = regions_find(s, kind, &s->param[b->at]);
   if (!r || !r->flat || r->spread) return 0;
@@ -22,7 +22,7 @@ static void find_blocks(const Layout *l, UnshardedList *out) {
     UnshardedBucket x = {.block = i, .unit = -1, .experts = of_experts(s, &s->block[i])};
     x.bytes[FULL_PARAM] = held_bytes(s, REGION_WORK, &s->block[i]);
     x.bytes[FULL_GRAD] = held_bytes(s, REGION_GRAD, &s->block[i]);
-    /* Groups that share what stays are parts of dp_shard. */
+    /* Groups are parts of dp_shard, which does not shard experts. */
     if (l->group > 1 && !x.experts)
       x.bytes[GROUP_SHARD] = x.bytes[FULL_PARAM] / (uint64_t)l->group;
     if (l->reduce != DT_F32)
@@ -33,7 +33,7 @@ static void find_blocks(const Layout *l, UnshardedList *out) {
   }
 }
 
-/* The blocks that a unit uses, from out->use[out->first[u]] on; gives their end. */
+/* The buckets that a unit uses, from out->use[out->first[u]] on; returns their end. */
 static int32_t find_uses(const Stages *st, const Layout *l, int u, UnshardedList *out) {
   const CompiledUnit *x = &st->u->at[u];
   int32_t first = out->first[u], end = first;
@@ -51,7 +51,8 @@ static int32_t find_uses(const Stages *st, const Layout *l, int u, UnshardedList
   return end;
 }
 
-/* What is less than a sixteenth of the largest is small. */
+/* Buckets below a sixteenth of the largest go to an area of their own, so that they do
+ * not leave holes between large ones. */
 static void find_areas(UnshardedList *out) {
   uint64_t most = 0;
   for (int i = 0; i < out->n; i++)
@@ -88,7 +89,7 @@ static const Region *region_of(const Emit *e, const UnshardedBucket *x, RegionKi
   return regions_find(s, kind, &s->param[s->block[x->block].at]);
 }
 
-/* This rank's shard, as the region keeps it. */
+/* This rank's shard in the region. */
 static Extent shard_of(const Emit *e, const UnshardedBucket *x, const Region *r) {
   Stretch block = regions_block(&e->l->regions, x->block, r);
   return region_extent(r, &block);
@@ -102,8 +103,9 @@ static Instr *start(Emit *e, const UnshardedNow *n, const Event *ev, InstrCode c
   return in;
 }
 
-/* The shard that a GATHER reads: that of all ranks, or of a group what it kept. What lies
- * on the host goes to its place in the copy first. */
+/* The shard that a GATHER sends: the stored one or, within a group, what KEEP has copied.
+ * An offloaded shard is first copied from the host into its place in the unsharded
+ * buffer. */
 static Extent gathered_from(Emit *e, const UnshardedNow *n, const Event *ev,
                             Extent whole) {
   const UnshardedBucket *x = &n->h->at[ev->held];
@@ -136,7 +138,7 @@ static void emit_gathering(Emit *e, UnshardedNow *n, const Event *ev, uint64_t a
   }
 }
 
-/* A rank's part of a copy that its group shares. */
+/* Copies this rank's part of an unsharded bucket, for later gathers within its group. */
 static void emit_keep(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
   const UnshardedBucket *x = &n->h->at[ev->held];
   DType t = (DType)region_of(e, x, REGION_WORK)->dtype;
@@ -147,7 +149,8 @@ static void emit_keep(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
   emit_out(e, (Extent){.off = at, .n = part}, t);
 }
 
-/* From a sum to the shard, which has none yet in this step or has those before. */
+/* Accumulates the result of a SCATTER in the gradient shard; the first of a step
+ * overwrites it. */
 static void emit_add(Emit *e, const UnshardedBucket *x, Extent part, bool first) {
   emit_kernel(e, OP_cast, NULL, "gradients");
   e->code.at[e->code.n - 1].acc = first ? ACC_NEVER : ACC_ALWAYS;
@@ -155,8 +158,9 @@ static void emit_add(Emit *e, const UnshardedBucket *x, Extent part, bool first)
   emit_out(e, shard_of(e, x, region_of(e, x, REGION_GRAD)), DT_F32);
 }
 
-/* The first sum of a step becomes the shard. A later one stays in the rank's part of the
- * buffer, from where it is added; so does any that is made in another type. */
+/* SCATTER and ADD. The first SCATTER of a step writes the shard directly. A later one, or
+ * one in another type, leaves its result in the rank's part of the buffer, from where ADD
+ * accumulates it. */
 static void emit_sum(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
   const UnshardedBucket *x = &n->h->at[ev->held];
   const Region *r = region_of(e, x, REGION_GRAD);
@@ -195,9 +199,9 @@ void emit_unsharded(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
     e->code.at[i].line = ev->line, e->code.at[i].action = ev->action;
 }
 
-/* ---- what calls bind ---- */
+/* ---- bindings of calls ---- */
 
-/* Nothing is bound to what a body does not touch. */
+/* A body that does not use the parameter gets no address. */
 static Bind bind_param(const Emit *e, const UnshardedNow *n, const CompiledUnit *x, int i,
                        Phase ph) {
   const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
@@ -215,7 +219,8 @@ static Bind bind_gradient(const Emit *e, const UnshardedNow *n, const CompiledUn
                           int i, Phase ph) {
   const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
   int held = n->h->of[p->block];
-  if (e->u->context) return (Bind){0, BIND_STORED}; /* there are none */
+  if (e->u->context)
+    return (Bind){0, BIND_STORED}; /* a decoding program has no gradients */
   if (held < 0 || !n->h->at[held].bytes[FULL_GRAD])
     return (Bind){layout_at(e->l, REGION_GRAD, x->param[i]), BIND_STORED};
   if (!(x->code->grad_use[i] >> ph & 1)) return (Bind){0, BIND_STORED};
@@ -229,8 +234,8 @@ static bool same_binds(const Bind *a, const Bind *b, int n) {
   return true;
 }
 
-/* Buffers come back to the same places, so that calls of a unit bind few different ones.
- */
+/* Index of the call's bindings. Buffers return to the same offsets, so that the calls of
+ * a unit have few different bindings, which are kept once. */
 uint32_t bind_unsharded(Emit *e, UnshardedNow *n, int u, Phase ph) {
   const CompiledUnit *x = &e->u->at[u];
   int np = x->code->nparam;

@@ -6,29 +6,29 @@
 #include "unshard.h"
 #include "optimizer_step.h"
 
-/* requires a layout; establishes its held blocks. */
+/* requires a layout; establishes the buckets that are unsharded for part of a step. */
 void unsharded_buckets(const Stages *st, const Layout *l, int rank, Arena *a,
                        UnshardedList *out);
 
-/* Calls of a unit that bind the same. */
+/* Bindings of a unit's calls, kept once. */
 typedef struct BoundAt {
-  uint32_t first; /* in Program.bind */
+  uint32_t first; /* index in Program.bind */
   struct BoundAt *next;
 } BoundAt;
 
-/* While lower() writes the main list. */
+/* State while lower() writes the main list. */
 typedef struct UnshardedNow {
   const UnshardedList *h;
   const int *unit_at;          /* unit -> its number in the program */
-  uint64_t *copy, *sum, *part; /* where those of each held block lie */
-  BoundAt **bound;             /* of each unit */
+  uint64_t *copy, *sum, *part; /* current offsets of each bucket's buffers */
+  BoundAt **bound;             /* for each unit */
 } UnshardedNow;
 void unsharded_begin(const Emit *e, const UnshardedList *h, const int *unit_at,
                      UnshardedNow *out);
-/* The instructions of a GATHER, KEEP, FREE, TAKE, SCATTER or ADD whose buffer lies at
- * `at`. */
+/* Writes the instructions of a GATHER, KEEP, FREE, TAKE, SCATTER or ADD whose buffer is
+ * at `at`. */
 void emit_unsharded(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at);
-/* The bindings of a call now: the first in Program.bind. */
+/* The index in Program.bind of the bindings of a call at this point. */
 uint32_t bind_unsharded(Emit *e, UnshardedNow *n, int u, Phase ph);
 
 #endif
