@@ -1,22 +1,24 @@
-/* async_tp.c - async tensor parallelism, see async_tp.h.
+/* async_tp.c - async tensor parallelism: cuts gathers and reduce-scatters over the
+ * sequence into chunks; see async_tp.h.
  *
- * Each tp rank has T/tp rows of (B, T, C). Chunk (b, c) is rows c of sequence b of every
- * rank; a gathered chunk is (tp, rows, C). A product reads each rank's rows where they
- * are and writes them to their place in its result; into a chunk that is reduce-scattered
- * it writes them likewise. Where something else reads the gathered tensor, such as the
- * weight gradient, which sums over rows, chunks are copied together beside the products.
- * Where a sum of products is scattered, the products of a chunk come with its sum. No sum
- * is split, so every element has the bits that it has without chunks. */
+ * Each tp rank has T/tp rows of a tensor (B, T, C). Chunk (b, c) is rows c of sequence b
+ * of every rank; once gathered it has shape (tp, rows, C). A product is computed in
+ * parts, one for each rank's rows of a chunk, which it reads in the chunk and writes to
+ * their place in its result; for a reduce-scatter it writes its parts into the chunk in
+ * the same way. If something else reads the gathered tensor, such as the weight gradient,
+ * which sums over rows, the chunks are also copied together, beside the products. If a
+ * sum of products is scattered, the products of a chunk are computed right before its
+ * sum. No sum is split, so results have the same bits as without chunks. */
 #include "async_tp.h"
 
 typedef struct Chunked {
-  Tid whole;            /* what was gathered, or what will be scattered */
+  Tid whole;            /* the gathered tensor, or the one to be scattered */
   int64_t batch, local; /* B, T/tp */
-  int64_t rows;         /* of a rank in a chunk */
-  int ranks, n;         /* chunks in all */
+  int64_t rows;         /* rows of one rank in a chunk */
+  int ranks, n;         /* n: number of chunks */
   Tid *temp;
-  const CodeInstr
-      *unite; /* the collective, if the whole is wanted, too, and is not there */
+  const CodeInstr *unite; /* the collective, if the whole tensor is needed and must be
+                             copied together from chunks */
 } Chunked;
 
 typedef struct Chunker {
@@ -24,13 +26,13 @@ typedef struct Chunker {
   const CodeInstr *at;
   int n;
   const ChunkHooks *h;
-  bool *skip; /* instructions that are made otherwise */
-  bool *late; /* products that are made with the sum that reads them */
+  bool *skip; /* instructions that chunks replace */
+  bool *late; /* products that are computed with the sum that reads them */
   VEC(Chunked) gathered;
   VEC(CodeInstr) out;
 } Chunker;
 
-/* ---- what can be cut ---- */
+/* ---- collectives and products that can be cut ---- */
 
 static bool product(const CodeInstr *x) {
   return x->i.code == I_KERNEL && (x->i.op == OP_linear || x->i.op == OP_linear_dx) &&
@@ -42,7 +44,7 @@ static bool over_sequence(const CodeInstr *x, CollKind coll, int operand) {
          x->operand[operand].ndim == 3;
 }
 
-/* The only instruction that reads a temporary, -1 if there are others. */
+/* The only instruction that reads a temporary; -1 if there are several readers. */
 static int only_reader(const Chunker *c, Tid t) {
   int reader = -1;
   if (!c->h->temporary(c->h->ud, t)) return -1;
@@ -55,7 +57,8 @@ static int only_reader(const Chunker *c, Tid t) {
   return reader;
 }
 
-/* Products read it, as rows, where they stand; *whole: something else does later, too. */
+/* Whether all readers up to the next body are products that can read it in parts, row by
+ * row. *whole: something else reads the whole tensor later. */
 static bool for_products(const Chunker *c, Tid t, bool *whole) {
   int readers = 0;
   *whole = !c->h->temporary(c->h->ud, t);
@@ -72,7 +75,7 @@ static bool for_products(const Chunker *c, Tid t, bool *whole) {
   return readers > 0;
 }
 
-/* False if there would be one chunk. */
+/* Chooses the chunks of a collective; false if the sizes give only one. */
 static bool cut(const CodeInstr *coll, const Operand *local, Chunked *k) {
   *k = (Chunked){.batch = local->dim[0], .local = local->dim[1], .ranks = coll->attr.n};
   int64_t each = MAX(CHUNKS / k->batch, 1);
@@ -90,7 +93,7 @@ static CodeInstr *copy(Chunker *c, const CodeInstr *x) {
   return to;
 }
 
-/* Operand k is `rows` rows from row `first` on of tensor t. */
+/* Makes operand k `rows` rows from row `first` on of tensor t. */
 static void rows_of(CodeInstr *x, int k, Tid t, int64_t first, int64_t rows) {
   Operand *o = &x->operand[k];
   int64_t width = o->dim[2];
@@ -105,7 +108,7 @@ static void make_temps(Chunker *c, Chunked *k, const Operand *local) {
     k->temp[i] = c->h->temp(c->h->ud, local->dtype, k->ranks * k->rows * local->dim[2]);
 }
 
-/* The collective of chunk i: operand `side` is the rank's own rows, the other one the
+/* The collective of chunk i: operand `side` is the rank's own rows, the other one is the
  * chunk. */
 static void chunk_collective(Chunker *c, const CodeInstr *x, const Chunked *k, int i,
                              int side) {
@@ -117,13 +120,13 @@ static void chunk_collective(Chunker *c, const CodeInstr *x, const Chunked *k, i
   rows_of(to, !side, k->temp[i], 0, k->ranks * k->rows);
 }
 
-/* The first row in the whole of rank r's rows of chunk i. */
+/* The row of the whole tensor at which rank r's rows of chunk i begin. */
 static int64_t row_of(const Chunked *k, int i, int r) {
   int64_t total = k->local * k->ranks, per = k->local / k->rows;
   return i / per * total + r * k->local + i % per * k->rows;
 }
 
-/* The products for chunk i: of each rank's rows. */
+/* The products of chunk i, one for the rows of each rank. */
 static void chunk_products(Chunker *c, const CodeInstr *x, const Chunked *in,
                            const Chunked *out, int i) {
   const Chunked *k = in ? in : out;
@@ -139,7 +142,7 @@ static void chunk_products(Chunker *c, const CodeInstr *x, const Chunked *in,
   }
 }
 
-/* Chunk i in its place in the whole. */
+/* Copies chunk i to its place in the whole tensor. */
 static void unite(Chunker *c, const Chunked *k, int i) {
   const CodeInstr *x = k->unite;
   for (int r = 0; r < k->ranks; r++) {
@@ -155,7 +158,8 @@ static void unite(Chunker *c, const Chunked *k, int i) {
 
 /* ---- the pass ---- */
 
-/* A gather at i, unpacked by the next instruction or in place. */
+/* Cuts the all-gather at i, which is unpacked by the next instruction or needs no
+ * unpacking. */
 static bool gather(Chunker *c, int i) {
   const CodeInstr *x = &c->at[i];
   Chunked k;
@@ -174,8 +178,8 @@ static bool gather(Chunker *c, int i) {
   return true;
 }
 
-/* The reduce_scatter that is all that comes of instruction i, -1 if there is none; `pack`
- * is between them, or -1. */
+/* The reduce-scatter that is the only reader of instruction i, -1 if there is none;
+ * `pack`: the instruction between them, or -1. */
 static int scatter_of(const Chunker *c, int i, int *pack, Chunked *k) {
   int next = only_reader(c, c->at[i].t[c->at[i].i.nin]);
   *pack = -1;
@@ -218,7 +222,8 @@ static bool products(Chunker *c, int i) {
   return true;
 }
 
-/* The product that makes operand k of a sum and nothing else, -1 if there is none. */
+/* The product that makes operand k of a sum and has no other reader; -1 if there is none.
+ */
 static int addend(const Chunker *c, int sum, int k) {
   Tid t = c->at[sum].t[k];
   for (int i = 0; i < sum; i++) {
@@ -228,7 +233,7 @@ static int addend(const Chunker *c, int sum, int k) {
   return -1;
 }
 
-/* A sum of products that is scattered. */
+/* Whether instruction i is a sum of products that is scattered. */
 static bool is_sum(const Chunker *c, int i) {
   const CodeInstr *x = &c->at[i];
   Chunked k;

@@ -5,19 +5,18 @@
 
 #include "body_code.h"
 
-/* What the pass asks of whoever knows tensors. */
+/* What the pass asks its caller about tensors. */
 typedef struct ChunkHooks {
   void *ud;
-  bool (*temporary)(void *ud, Tid t);              /* lives in this body only */
-  Tid (*temp)(void *ud, uint8_t dtype, int64_t n); /* a new one of n elements */
-  void (*scratch)(void *ud, CodeInstr *x);         /* gives a kernel its scratch */
+  bool (*temporary)(void *ud, Tid t);              /* used in this body only */
+  Tid (*temp)(void *ud, uint8_t dtype, int64_t n); /* adds one of n elements */
+  void (*scratch)(void *ud, CodeInstr *x); /* gives a kernel its scratch operand */
 } ChunkHooks;
 
-/* An all_gather over the sequence that products read, and a reduce_scatter of what one
- * product made or of a sum of products, become CHUNKS of rows each where the sizes allow
- * it, and each product one for the rows of a chunk that lie together. Waits are left out:
- * body_order puts them in. Returns how many instructions there are in *out, 0 if nothing
- * is to be changed. */
+/* Cuts each all-gather over the sequence that products read, and each reduce-scatter of a
+ * product or a sum of products, into CHUNKS chunks where sizes allow, and each such
+ * product into parts by rows. WAITs are left out: body_order adds them. Returns the
+ * number of instructions in *out, 0 if nothing was cut. */
 enum { CHUNKS = 4 };
 int body_chunks(Arena *a, const CodeInstr *at, int n, const ChunkHooks *h,
                 CodeInstr **out);

@@ -1,5 +1,5 @@
-/* attention_backend.c - which backend computes an attention op: the device's own kernels
- * or the library that the plan names. Decided by plan, op and shapes alone. */
+/* attention_backend.c - which backend computes an attention op: weft's own kernels or the
+ * library that the plan names. The choice depends on plan, op and shapes alone. */
 #include "unit_code_int.h"
 
 static bool is_attention(int op) {
@@ -7,7 +7,7 @@ static bool is_attention(int op) {
          op == OP_attention_part_dx;
 }
 
-/* NULL if the library computes it. */
+/* Why the library does not compute it; NULL if it does. */
 static const char *why_native(const Coder *c, const CodeInstr *x) {
   KernelArgs a = {.attr = &x->attr, .nin = x->i.nin, .nout = x->i.nout};
   for (int k = 0; k < a.nin; k++) a.in[k] = operand_shape(&x->operand[k]);

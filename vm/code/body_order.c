@@ -1,18 +1,18 @@
 /* body_order.c - list scheduling of a body; see body_order.h.
  *
- * The clock has a compute queue and one queue per communicator. In each turn a collective
- * that can start does; else the first kernel whose operands are complete runs; else the
- * first of the remaining ones, behind the waits that it needs. Kernels of W thus fill the
- * time of a transfer that I needs next, and no more of them than that time: the others
- * are left for later transfers. */
+ * A simulated clock has a compute queue and one queue per communicator. In each turn, in
+ * this order: a collective whose inputs are ready starts; the first kernel that needs no
+ * waiting runs; the first remaining instruction runs, after the WAITs that it needs.
+ * Kernels of W thus fill the time of a transfer whose result I needs next, and only as
+ * many as that time takes: the others are left for later transfers. */
 #include "body_order.h"
 
-/* Bytes of a storage that an instruction touches. */
+/* The bytes of a storage that an instruction reads or writes. */
 typedef struct Touch {
   uint64_t lo, hi;
   int node;
   bool write;
-  int before; /* the one before it of the same storage, -1 */
+  int before; /* the previous one of the same storage, -1 */
 } Touch;
 
 typedef struct Flight {
@@ -25,18 +25,19 @@ struct BodyOrder {
   const CodeInstr **x;
   double *seconds;
   int n, words, comms;
-  uint64_t *needs; /* [n * words] a bit for each earlier one that must come before */
-  /* While it is put in order. */
-  uint64_t *left;    /* a bit for each that is not done */
-  int first;         /* the first one that is left */
-  double now, *free; /* of the compute queue, of communicators */
+  /* [n * words] a bit for each earlier instruction that must come before */
+  uint64_t *needs;
+  /* State while the order is chosen. */
+  uint64_t *left;    /* a bit for each instruction that is not placed yet */
+  int first;         /* the first of these */
+  double now, *free; /* the clock; when each communicator is free */
   Flight flying[ORDER_MOST];
   int nflying;
   CodeInstr *out;
   int nout;
 };
 
-/* ---- what depends on what ---- */
+/* ---- dependences ---- */
 
 static uint64_t *needs_of(const BodyOrder *o, int node) {
   return o->needs + (size_t)node * (size_t)o->words;
@@ -46,7 +47,7 @@ static bool has(const uint64_t *set, int i) { return set[i / 64] >> i % 64 & 1; 
 
 static void flip(uint64_t *set, int i) { set[i / 64] ^= 1ull << i % 64; }
 
-/* The storages met so far: the last touch of each. */
+/* The storages met so far, each with its last Touch. */
 typedef struct Storages {
   int64_t *key;
   int *last, mask;
@@ -61,7 +62,8 @@ static int *last_touch(Storages *s, int64_t key) {
   return &s->last[i];
 }
 
-/* One must stay behind the other if both touch some bytes and one of them writes. */
+/* Two instructions depend on each other if they touch the same bytes and one of them
+ * writes. */
 static void touch(BodyOrder *o, Storages *s, int64_t key, Touch t) {
   int *last = last_touch(s, key);
   for (int i = *last; i >= 0; i = s->touch.at[i].before) {
@@ -111,7 +113,7 @@ BodyOrder *body_order_begin(Arena *a, const CodeInstr *at, int n, const OrderHoo
 
 /* ---- the order ---- */
 
-/* All that it needs was started. */
+/* Whether everything it depends on has been placed. */
 static bool ready(const BodyOrder *o, int node) {
   const uint64_t *needs = needs_of(o, node);
   for (int w = 0; w < o->words; w++)
@@ -119,7 +121,7 @@ static bool ready(const BodyOrder *o, int node) {
   return true;
 }
 
-/* It would have to wait. */
+/* Whether it would have to wait for a collective. */
 static bool stalls(const BodyOrder *o, int node) {
   const uint64_t *needs = needs_of(o, node);
   for (int i = 0; i < o->nflying; i++)
@@ -177,7 +179,7 @@ static void add(BodyOrder *o, int node) {
   while (o->first < o->n && !has(o->left, o->first)) o->first++;
 }
 
-/* The next one: see above. */
+/* Chooses the next instruction, by the rule at the top of the file. */
 static int next(const BodyOrder *o, Reach reach) {
   int end = MIN(o->n, o->first + MAX(reach.kernels, reach.transfers) + 1), kernel = -1;
   for (int i = o->first; i < end; i++) {

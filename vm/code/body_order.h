@@ -1,5 +1,6 @@
-/* body_order.h - the order of a body's instructions: collectives early, independent
- * kernels beside them, within a limit of workspace. Dependences keep their order. */
+/* body_order.h - the order of a body's instructions: collectives start early and overlap
+ * with independent kernels, within a limit of workspace. Dependent instructions keep
+ * their order. */
 #ifndef WEFT_BODY_ORDER_H
 #define WEFT_BODY_ORDER_H
 
@@ -7,25 +8,25 @@
 
 typedef struct OrderHooks {
   void *ud;
-  /* What an instruction touches, as numbers that are equal for one storage. */
+  /* A number for the storage of an operand: equal for the same storage. */
   int64_t (*storage)(void *ud, const CodeInstr *x, int operand);
-  /* What a kernel takes, or a collective by itself. */
+  /* The duration of a kernel, or of a collective on an idle communicator. */
   double (*seconds)(void *ud, const CodeInstr *x);
 } OrderHooks;
 
 enum { ORDER_MOST = 1024 };
 typedef struct BodyOrder BodyOrder;
-/* What depends on what in the `n` instructions of a body, waits left out. Bodies of more
- * than ORDER_MOST are for others. */
+/* Finds the dependences between the `n` instructions of a body; WAITs are left out. The
+ * body must not have more than ORDER_MOST. */
 BodyOrder *body_order_begin(Arena *a, const CodeInstr *at, int n, const OrderHooks *h);
-/* How far an order reaches: to kernels, and to collectives, that are at most so many
- * places behind the first one left. */
+/* How far ahead of the first remaining instruction a kernel or a collective may be taken.
+ */
 typedef struct Reach {
   int kernels, transfers;
 } Reach;
-/* The instructions with collectives started as early and waited for as late as the data
- * allows, and kernels beside them. Results are the same bits: what depends on each other
- * stays in order. `out` has room for 2 * n; returns how many there are. */
+/* Writes the instructions with collectives started as early and waited for as late as
+ * data dependences allow. Results have the same bits. `out` has room for 2 * n; returns
+ * the number. */
 int body_order(BodyOrder *o, Reach reach, CodeInstr *out);
 
 #endif

@@ -1,7 +1,9 @@
-/* body_time.c - rooflines of kernels and link speeds of collectives; see body_time.h. */
+/* body_time.c - times of kernels by the roofline and of collectives by link speeds; see
+ * body_time.h. */
 #include "body_time.h"
 
-/* One H100: only proportions matter, and those of others are much the same. */
+/* The data sheet of one H100, for plans without a GPU: only proportions matter for the
+ * order of a body, and other GPUs have similar ones. */
 static Cluster typical(void) {
   return (Cluster){.gpus = 8,
                    .bf16 = 989e12,
@@ -29,8 +31,8 @@ static double operand_traffic(const Operand *o, int n) {
   return bytes;
 }
 
-/* Of a table that is looked up in only the rows that are asked for are read. The weight
- * of a product in pieces is read once: they follow each other, and caches have it. */
+/* Roofline time. An embedding reads only the rows that are looked up. The parts of a
+ * product that was cut follow each other, so its weight is read from memory once. */
 static double kernel_seconds(const BodyClock *c, const CodeInstr *x) {
   int n = x->i.nin + x->i.nout;
   double rate = c->dtype == DT_F32 ? c->gpu.f32 : c->gpu.bf16;
@@ -62,7 +64,7 @@ double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm
   return x->i.code == I_KERNEL ? kernel_seconds(c, x) : 0;
 }
 
-/* Room for the ends of collectives by handle, and of queues by communicator. */
+/* The largest handle and communicator numbers of a body. */
 static void most_of(const UnitBody *b, int *handles, int *comms) {
   *handles = *comms = 0;
   for (int i = 0; i < b->n; i++)
@@ -91,6 +93,6 @@ BodyTime body_time(const BodyClock *c, const UnitBody *b, const AxisSet *comm, A
       t.kernels += s;
     }
   }
-  t.hidden = MAX(moved - (now - t.kernels), 0); /* not below by rounding */
+  t.hidden = MAX(moved - (now - t.kernels), 0); /* rounding must not make it negative */
   return t;
 }

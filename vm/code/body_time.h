@@ -1,5 +1,5 @@
-/* body_time.h - the duration of a body by data sheets: each kernel at the roofline of the
- * cluster's GPU, each collective at the speed of its links. */
+/* body_time.h - the duration of a body by data sheets: kernels at the roofline of the
+ * cluster's GPU, collectives at the speed of their links. */
 #ifndef WEFT_BODY_TIME_H
 #define WEFT_BODY_TIME_H
 
@@ -8,28 +8,29 @@
 #include "vm/plan/link_speed.h"
 
 typedef struct BodyClock {
-  Cluster gpu; /* of the plan, or typical() */
+  Cluster gpu; /* of the plan, or a typical one */
   DType dtype; /* compute type */
   Mesh mesh;
 } BodyClock;
-/* For bodies of a plan; `copies` as in Units.tp_copies. Where the plan names no GPU the
- * proportions of one serve to order bodies. */
+/* The clock for bodies of a plan; `copies` as in Units.tp_copies. If the plan names no
+ * GPU, typical figures serve to order bodies. */
 BodyClock body_clock(const CompileInput *in, int copies);
 
-/* The part of its bytes that a collective moves if all experts get the same. */
+/* The part of a collective's bytes that is moved if experts are balanced. */
 double coll_even(const CodeInstr *x);
-/* A ring, but for a shift. */
+/* Ring time; a shift takes one step. */
 double coll_seconds(const Link *l, CollKind coll, double bytes, double count);
-/* A kernel is bound by arithmetic or by memory; a collective takes its ring, on a
- * communicator over `axes`. Those over dp take nothing: what they take depends on sizes
- * that bodies do not. */
+/* Seconds of a kernel (bound by arithmetic or memory) or of a collective on a
+ * communicator over `axes`. Collectives over dp count as 0: their cost depends on sizes
+ * that bodies must not depend on. */
 double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm);
 
 typedef struct BodyTime {
-  double kernels; /* seconds of the compute queue */
-  double hidden;  /* of collectives, beside kernels */
+  double kernels; /* of the compute queue */
+  double hidden;  /* of collectives that overlap with kernels */
 } BodyTime;
-/* As the abstract machine walks it: one compute queue, one for each communicator. */
+/* Runs the body on a clock like that of the abstract machine: one compute queue, one
+ * queue per communicator. */
 BodyTime body_time(const BodyClock *c, const UnitBody *b, const AxisSet *comm, Arena *a);
 
 #endif

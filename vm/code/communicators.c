@@ -1,7 +1,8 @@
 /* communicators.c - the table of communicators; see communicators.h. */
 #include "communicators.h"
 
-/* Data parallelism is "dp" to users, whichever of its two axes has members. */
+/* The name for messages; data parallelism is "dp" to users, whichever of its two axes has
+ * more than one rank. */
 static const char *comm_name(const Mesh *m, AxisSet axes, char buf[64]) {
   bool whole = true;
   for (int a = 0; a < AXIS_N; a++)

@@ -1,5 +1,5 @@
-/* communicators.h - the communicators of a compile (axes, or pp ranks of a tied weight),
- * numbered by first use. */
+/* communicators.h - the communicators of a compile, each over some axes or between the pp
+ * ranks of a tied weight, numbered by first use. */
 #ifndef WEFT_COMMS_H
 #define WEFT_COMMS_H
 
@@ -11,8 +11,8 @@ typedef struct Comms {
   VEC(CommDesc) list;
 } Comms;
 
-/* The communicator over these axes (npp = 0) or these pp ranks, which stay where they
- * are; -1 if it has one member. */
+/* The number of the communicator over these axes (npp = 0), or between these pp ranks; -1
+ * if it has one member. `pp` must stay allocated. */
 int comm_for(Comms *c, AxisSet axes, const int *pp, int npp);
 
 #endif

@@ -1,6 +1,6 @@
-/* unfold_layers.c - instantiates folded layers: a unit that was left out gets the code of
- * the one it equals, its own parameters at the same positions and its own edges to its
- * neighbours. */
+/* unfold_layers.c - instantiates folded layers: a unit that was left out shares the code
+ * of the unit it equals, with its own parameters in the same positions and its own edges
+ * to its neighbours. */
 #include "unfold_layers.h"
 
 #include <stdlib.h>
@@ -10,13 +10,13 @@ typedef struct Unfold {
   const Units *from;
   Units *u;
   Arena *keep, *scratch;
-  int *param;     /* parameter of from -> of the whole model */
-  int32_t **edge; /* unit of the whole model -> numbers of the edges that it makes,
-                     by place among its edges, -1 */
+  int *param;     /* parameter of `from` -> parameter of the whole model */
+  int32_t **edge; /* unit of the whole model -> for each of its edges that it makes, its
+                     number, else -1 */
   VEC(UnitEdge) edges;
 } Unfold;
 
-/* ---- whether one can stand for another ---- */
+/* ---- whether the folded units are equal ---- */
 
 static int place_of(const CompiledUnit *x, int32_t edge) {
   int k = 0;
@@ -24,7 +24,8 @@ static int place_of(const CompiledUnit *x, int32_t edge) {
   return k;
 }
 
-/* The edge at each place looks the same, and comes from as far away. */
+/* Whether the edges of two units are equal, position by position, and come from units at
+ * the same distance. */
 static bool same_edges(const Units *u, int x, int y) {
   for (int k = 0; k < u->at[x].code->nedge; k++) {
     const UnitEdge *a = &u->edge[u->at[x].edge[k]], *b = &u->edge[u->at[y].edge[k]];
@@ -38,8 +39,8 @@ static bool same_edges(const Units *u, int x, int y) {
   return true;
 }
 
-/* The unit that stands for those left out, the one before it and the one after it: what
- * went into the second of two equal ones is what went into the first, so it goes on. */
+/* Whether the unit that stands for those left out has the same code as its neighbours on
+ * both sides. If two consecutive equal units get equal inputs, all later ones do. */
 static bool settled(const Unfold *w) {
   const Units *u = w->from;
   for (int i = 0; i < w->f->run.n; i++) {
@@ -58,7 +59,7 @@ static bool in_run(const Fold *f, int unit) {
   return false;
 }
 
-/* Edge number `k` of whole unit x, wherever it is made. */
+/* The edge in position `k` of unit x of the whole model, whichever unit makes it. */
 static int32_t edge_at(Unfold *w, int x, int k) {
   const Fold *f = w->f;
   int like = f->like[x];
@@ -80,7 +81,7 @@ static int32_t edge_at(Unfold *w, int x, int k) {
   return *known = w->edges.n - 1;
 }
 
-/* Parameter `p` of the folded model as whole unit x has it. */
+/* Parameter `p` of the folded model, as unit x of the whole model has it. */
 static int param_at(const Unfold *w, int x, int p) {
   const Fold *f = w->f;
   int own = f->param[p];

@@ -5,9 +5,9 @@
 
 #include "vm/storage/offsets.h"
 
-/* ---- who reads what ---- */
+/* ---- readers of each tensor ---- */
 
-/* The operand in whose place result k of an op may be written, or -1. */
+/* The operand whose storage result k of an op may overwrite, or -1. */
 static int in_place(const Op *op, int k) {
   for (const OpPlace *p = op_place; p < op_place + op_places; p++)
     if (op_place_is(p, op->code, &op->attr) && place_is_free(p) && p->result == k)
@@ -15,7 +15,7 @@ static int in_place(const Op *op, int k) {
   return -1;
 }
 
-/* Whether nobody reads what op `at` takes after it. */
+/* Whether op `at` is the last reader of tensor t. */
 static bool last_reader(const Coder *c, Tid t, Oid at) {
   const Graph *g = c->g;
   for (int i = at + 1; i < g->op.n && c->use.at[t].count > 1; i++)
@@ -24,8 +24,9 @@ static bool last_reader(const Coder *c, Tid t, Oid at) {
   return true;
 }
 
-/* It is, where nobody reads later what the unit made there. What the forward made waits
- * in a frame for that, where the result then stays. */
+/* Lets result k of an op overwrite an operand, if nothing reads the operand later and
+ * this unit made it. If its forward made it, it is in a frame, where the result then
+ * stays. */
 static void share_place(Coder *c, Oid id, int k) {
   const Graph *g = c->g;
   const Op *op = &g->op.at[id];
@@ -40,8 +41,8 @@ static void share_place(Coder *c, Oid id, int k) {
   if (maker->phase != op->phase && (maker->phase != PH_F || to->edge)) return;
   u->alias = op->out[k];
   to->forward = maker->phase == PH_F && op->phase != PH_F;
-  to->phases |=
-      (uint8_t)(1u << op->phase); /* it is there then, also if nobody reads it */
+  to->phases |= (uint8_t)(1u << op->phase); /* its storage is in use in this phase even if
+                                               no op reads it */
 }
 
 void coder_uses(Coder *c) {
@@ -74,7 +75,8 @@ static void add_param(Coder *c, int param, bool joined) {
   *VEC_PUSH(c->scratch, c->code->joined) = joined;
 }
 
-/* Those that are one matrix come together. */
+/* The number of a parameter within the unit. Weights of a fused projection are added
+ * together, so that they are adjacent. */
 static int param_index(Coder *c, int param) {
   const RawUnit *u = c->code;
   const Joined *w = c->joined ? c->joined[param] : NULL;
@@ -100,8 +102,8 @@ static Storage in_frame(Coder *c, int kind, const Tensor *t) {
   return s;
 }
 
-/* What outlives the run of a program that takes one token: keys and values of those
- * before, and its logits, which the host reads. */
+/* Whether a tensor outlives a run of a decoding program: the key-value cache, and the
+ * logits, which the host reads. */
 bool coder_stays(const Coder *c, Tid t) {
   const Tensor *x = &c->g->t.at[t];
   if (x->producer < 0) return false;
@@ -110,7 +112,7 @@ bool coder_stays(const Coder *c, Tid t) {
   return rows || (t == c->g->loss && x->ndim > 1);
 }
 
-/* The storage of a tensor as the unit at hand sees it; decided at first sight. */
+/* The storage of a tensor in the current unit; decided when it is first used. */
 Storage coder_place(Coder *c, Tid t) {
   const Tensor *x = &c->g->t.at[t];
   if (x->kind == T_PARAM)
@@ -169,7 +171,7 @@ static void set_slot(Coder *c, Operand *o, Storage s) {
   case ST_IW: o->slot = (uint16_t)(dyn + DYN_FI + s.kind - ST_FI); break;
   default: o->slot = SLOT_TEMP; break;
   }
-  o->off += s.off; /* of a part of the tensor */
+  o->off += s.off; /* for an operand that is a part of the tensor */
 }
 
 Tid coder_root(const Coder *c, Tid t) {
@@ -177,8 +179,8 @@ Tid coder_root(const Coder *c, Tid t) {
   return t;
 }
 
-/* Gives the temporaries of the body offsets by the instructions that touch them; returns
- * their bytes. */
+/* Assigns offsets to the temporaries of the body, by their lifetimes; returns their
+ * bytes. */
 uint64_t coder_offsets(Coder *c) {
   int n = c->out.n, *slot = c->temp.at;
   VEC(Interval) v = {0};
@@ -207,8 +209,8 @@ uint64_t coder_offsets(Coder *c) {
   return bytes;
 }
 
-/* Gradients: the first result for a parameter in a body overwrites when the call says
- * so, later ones add. */
+/* Of the results that write a parameter's gradient in a body, the first overwrites if the
+ * call says so; later ones accumulate. */
 static void mark_accumulation(Coder *c) {
   bool *seen = NEW_N(c->scratch, bool, c->code->param.n);
   for (int i = 0; i < c->out.n; i++) {
@@ -221,7 +223,7 @@ static void mark_accumulation(Coder *c) {
   }
 }
 
-/* A body touches this parameter, or its gradient. */
+/* Records that a body uses this parameter or its gradient. */
 static void use_param(Coder *c, uint8_t *use, Storage at, Phase ph) {
   int param = c->code->param.at[at.index];
   use[at.index] |= (uint8_t)(1u << ph);
@@ -229,7 +231,8 @@ static void use_param(Coder *c, uint8_t *use, Storage at, Phase ph) {
     use[param_index(c, c->joined[param]->param[k])] |= (uint8_t)(1u << ph);
 }
 
-/* Slots depend on how many parameters and edges the whole unit has. */
+/* Fills the operands' slots; they depend on how many parameters and edges the whole unit
+ * has. */
 void coder_slots(Coder *c, Phase ph) {
   c->out.at = c->code->body[ph].at, c->out.n = c->code->body[ph].n;
   mark_accumulation(c);

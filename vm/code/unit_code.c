@@ -1,6 +1,6 @@
-/* unit_code.c - turns the ops of each unit into the instructions of its bodies F, I and
- * W, and of B, which is I and W in one so that products of W overlap with collectives of
- * I. Then body_order.c orders each body. */
+/* unit_code.c - writes the ops of each unit as the instructions of its bodies F, I and W,
+ * and of B, which merges I and W so that products of W overlap with collectives of I.
+ * Then body_order.c orders each body. */
 #include "unit_code_int.h"
 
 #include "async_tp.h"
@@ -36,7 +36,8 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
       (UnitBody){.at = c->out.at, .n = c->out.n, .flops = flops, .recomputed = again};
 }
 
-/* Gradients of a parameter and scalars are one storage, whichever tensor adds to them. */
+/* A key for the storage of an operand. All tensors that accumulate in a gradient, or in
+ * the scalars, have one key. */
 static int64_t storage_of(void *ud, const CodeInstr *x, int operand) {
   enum { SCALARS = -1, GRADIENTS = -2 };
   Coder *c = ud;
@@ -58,7 +59,7 @@ static double seconds_of(void *ud, const CodeInstr *x) {
   return instr_seconds(c->clock, x, c->comm.at);
 }
 
-/* What was written and placed becomes the body. */
+/* Makes the instructions in c->out, whose temporaries have offsets, the body. */
 static void take_order(Coder *c, UnitBody *body) {
   body->at = c->out.at, body->n = c->out.n;
   c->code->handles = MAX(c->code->handles, handles_of(body->at, body->n));
@@ -73,7 +74,8 @@ static uint64_t largest_transfer(const UnitBody *b) {
   return most;
 }
 
-/* The order that looks farthest ahead without more than `most` bytes of workspace. */
+/* Orders a body, looking as far ahead as possible with at most `most` bytes of workspace.
+ */
 static void order_body(Coder *c, Phase ph, uint64_t most) {
   static const Reach reach[] = {{64, 64}, {64, 16}, {64, 8}, {64, 4},
                                 {16, 4},  {4, 4},   {1, 1}};
@@ -108,7 +110,7 @@ static void own_scratch(void *ud, CodeInstr *x) {
   coder_work(ud, x);
 }
 
-/* Asynchronous tensor parallelism: chunks, with waits where they are needed. */
+/* Async tensor parallelism: cuts collectives into chunks and adds WAITs. */
 static void chunk_body(Coder *c, Phase ph) {
   ChunkHooks h = {c, is_temporary, new_temporary, own_scratch};
   OrderHooks o = {c, storage_of, seconds_of};
@@ -123,7 +125,7 @@ static void chunk_body(Coder *c, Phase ph) {
   c->most = coder_offsets(c);
 }
 
-/* Edges of other units that the ops of a body read. */
+/* Collects the edges of other units that the ops of a body read. */
 static void find_reads(Coder *c, Phase ph, const int *ops, int nops) {
   RawUnit *u = c->code;
   for (int k = 0; k < nops; k++) {
@@ -139,7 +141,7 @@ static void find_reads(Coder *c, Phase ph, const int *ops, int nops) {
   }
 }
 
-/* Calls carry a bit for each gradient of their unit. */
+/* Whether a unit fits the bit masks that calls carry, one bit for each gradient. */
 static bool small_enough(const Coder *c, Diags *d) {
   enum { PARAMS = 64, EDGES = 4096 };
   if (c->code->param.n <= PARAMS && c->code->edge.n <= EDGES) return true;
@@ -178,22 +180,23 @@ Coder *coder_new(const CompileInput *in, const Sharded *sh, const BodyClock *clo
   return c;
 }
 
-/* As the model has it, or in chunks. */
+/* Writes a body from its ops, with chunks if the plan wants async TP. */
 static void write_body(Coder *c, Phase ph, const int *ops, int nops) {
   code_body(c, ph, ops, nops);
   if (c->how->async_tp) chunk_body(c, ph);
 }
 
-/* Whether there is a transfer in I or W, and something that it could run beside. */
+/* Whether I and W are merged: one of them has a collective, and both have instructions.
+ */
 static bool merges(const Coder *c) {
   const UnitBody *i = &c->code->body[PH_I], *w = &c->code->body[PH_W];
   return c->merges && i->n > 0 && w->n > 0 &&
          (handles_of(i->at, i->n) > 0 || handles_of(w->at, w->n) > 0);
 }
 
-/* What waited for W in a frame is a temporary of B: together with the workspace of I or W
- * that is what both apart take at a time. A sixteenth more is room to fit one between the
- * other where little waits, as gradients of norms are made in I. */
+/* Writes body B. Tensors that waited for W in a frame are temporaries of B, so its limit
+ * of workspace is that frame plus the workspace of I or W: what they take when they run
+ * one after the other. A sixteenth more leaves room for reordering where little waits. */
 static void merge_bodies(Coder *c, const int *ops, int nops) {
   uint64_t apart = c->code->temp + c->code->frame[ST_IW - ST_FI],
            most = apart + apart / 16;
@@ -225,7 +228,7 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
     write_body(c, ph, ops, nops);
     out->temp = MAX(out->temp, c->most);
   }
-  uint64_t most = out->temp; /* and room for a transfer that is under way meanwhile */
+  uint64_t most = out->temp; /* plus a transfer in flight meanwhile */
   for (Phase ph = PH_F; ph <= PH_W && c->how->overlap_tp; ph++) {
     order_body(c, ph, most + largest_transfer(&out->body[ph]));
     out->temp = MAX(out->temp, c->most);

@@ -5,7 +5,7 @@
 
 #include "unit_code.h"
 
-/* Where a sharded tensor lives while a body runs. */
+/* Where a sharded tensor is stored while a body runs. */
 typedef enum {
   ST_NONE,
   ST_PARAM,
@@ -20,82 +20,84 @@ typedef enum {
   ST_TEMP
 } StorageKind;
 typedef struct Storage {
-  uint8_t kind;  /* StorageKind */
-  bool joined;   /* with it those that it is one matrix with; it lies first */
+  uint8_t kind; /* StorageKind */
+  bool joined;  /* a weight of a fused projection: the offset is that of the first of them
+                 */
   int32_t index; /* parameter or edge number within the unit, InputKind */
-  uint64_t off;  /* within the frame or the temporaries */
+  uint64_t off;  /* within the frame or among the temporaries */
 } Storage;
 
 typedef struct Uses {
   int count;
-  uint8_t phases; /* bit per Phase, of readers in the tensor's own unit */
+  uint8_t phases; /* a bit for each Phase with a reader in the tensor's own unit */
   bool edge;
-  bool forward; /* is made in the place of a tensor of the forward */
-  Tid alias;    /* shares the storage of this tensor, which is made in its place */
+  bool forward; /* overwrites a tensor of the forward */
+  Tid alias;    /* tensor that overwrites this one and shares its storage, or -1 */
 } Uses;
 
 struct Coder {
-  Arena *a, *scratch; /* of all units, of the unit at hand */
+  Arena *a, *scratch; /* for all units; for the current unit */
   const Graph *logical;
-  Graph *g;         /* sharded */
-  int *ops, *first; /* ops by unit: ops[first[u] .. first[u + 1] - 1] */
+  Graph *g;         /* the sharded graph */
+  int *ops, *first; /* op numbers by unit: ops[first[u] .. first[u + 1] - 1] */
   Joined **joined;  /* see Sharded */
   VEC(AxisSet) comm;
   const DeviceKind *device;
   const Plan *plan;
-  const char
-      *refused; /* the first op that the plan wants of a library in vain, and why */
-  const Strategy *how; /* whether bodies are ordered, collectives in chunks */
+  /* the first op that the plan's library cannot compute, and the reason */
+  const char *refused;
+  const Strategy *how; /* overlap_tp, async_tp */
   const BodyClock *clock;
-  bool merges; /* no W runs apart, so that units may have a body B */
+  bool merges; /* I and W are never split by the schedule, so units may have a body B */
   VEC(Uses) use;
   int unit;
   RawUnit *code;
-  VEC(Storage) store; /* of each tensor, for the unit at hand */
-  VEC(int) temp;      /* of each tensor: its interval in the body at hand, + 1 */
-  VEC(CodeInstr) out; /* the body at hand, */
-  Phase phase;        /* and which it is */
+  VEC(Storage) store; /* of each tensor, for the current unit */
+  VEC(int) temp;      /* of each tensor: its interval in the current body, + 1 */
+  VEC(CodeInstr) out; /* the current body */
+  Phase phase;        /* its phase */
   uint64_t most;      /* its workspace */
   struct Pending {
     Tid result;
-    int at; /* its instruction */
+    int at; /* its instruction in `out` */
   } pending[64];
   int npending;
 };
 
 /* ---- unit_buffers.c ---- */
-/* Who reads what, of the whole graph. */
+/* Finds the readers of every tensor of the graph. */
 void coder_uses(Coder *c);
-/* The number of an edge within the unit at hand. */
+/* The number of an edge within the current unit. */
 int coder_edge(Coder *c, Tid t);
-/* Whether it outlives a program of one token: keys and values of those before, logits. */
+/* Whether a tensor outlives a run of a decoding program: the key-value cache, the logits.
+ */
 bool coder_stays(const Coder *c, Tid t);
-/* The storage of a tensor as the unit at hand sees it; decided at first sight. */
+/* The storage of a tensor in the current unit; decided when it is first used. */
 Storage coder_place(Coder *c, Tid t);
-/* A temporary of such a type. */
+/* Adds a temporary with the type of `t` and these dimensions. */
 Tid coder_temp(Coder *c, const Tensor *t, const Dim *dim, int ndim);
-/* The tensor whose storage this one has. */
+/* The tensor whose storage this one shares, or itself. */
 Tid coder_root(const Coder *c, Tid t);
-/* Gives the temporaries of the body offsets by the instructions that touch them; returns
- * their bytes. */
+/* Assigns offsets to the temporaries of the body, by their lifetimes; returns their
+ * bytes. */
 uint64_t coder_offsets(Coder *c);
-/* Operands of a finished body; they depend on how many parameters and edges the whole
- * unit has. */
+/* Fills the operands of a finished body; they depend on how many parameters and edges the
+ * whole unit has. */
 void coder_slots(Coder *c, Phase ph);
 
 /* ---- unit_emit.c ---- */
-/* Waits for the collective that makes `t`, if one is under way. */
+/* Adds a WAIT for the collective that makes `t`, if it is in flight. */
 void coder_settle(Coder *c, Tid t, const Op *op);
 void coder_collective(Coder *c, const Op *op);
 void coder_kernel(Coder *c, const Op *op);
-/* Scratch of a kernel: a temporary that lives for one instruction. */
+/* Adds the scratch operand of a kernel: a temporary that lives for this instruction. */
 void coder_work(Coder *c, CodeInstr *x);
 double coder_flops(const Graph *g, const Op *op);
 
 /* ---- attention_backend.c ---- */
-/* Decides who computes an op whose operands are known. */
+/* Chooses the backend of an op whose operands are set. */
 void coder_backend(Coder *c, const Op *op, CodeInstr *x);
-/* Whether the plan asks a library for what it does not do: then with an error. */
+/* Reports an op that the plan's library cannot compute; false if there is none. */
 bool coder_refuses(const Coder *c, Diags *d);
 
 #endif

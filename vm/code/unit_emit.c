@@ -1,6 +1,6 @@
-/* unit_emit.c - ops as instructions. A collective gets pack and unpack kernels where the
- * sharded dimension is not the outermost one; its WAIT stands right before the first use
- * of the result. */
+/* unit_emit.c - writes ops as instructions. A collective gets pack and unpack kernels
+ * where the sharded dimension is not the outermost one; its WAIT is right before the
+ * first use of the result. */
 #include "unit_code_int.h"
 
 /* ---- instructions ---- */
@@ -12,7 +12,8 @@ static Operand operand_of(const Coder *c, Tid t) {
   return o;
 }
 
-/* What an instruction is for; one that runs again says so. */
+/* The name of an instruction in listings and messages; a recomputed op is marked as such.
+ */
 static const char *name_of(const Coder *c, const Op *op) {
   const char *name = unit_relative_name(&c->g->unit.at[c->unit], op->name);
   if (!op->recomputed || op->phase == PH_F) return name;
@@ -43,7 +44,7 @@ static void add_out(Coder *c, CodeInstr *x, Tid t) {
   x->operand[k] = operand_of(c, t);
 }
 
-/* Waits for the collective that makes `t`, if one is under way. */
+/* Adds a WAIT for the collective that makes `t`, if it is in flight. */
 void coder_settle(Coder *c, Tid t, const Op *op) {
   for (int i = 0; i < c->npending; i++) {
     if (c->pending[i].result != t) continue;
@@ -55,12 +56,12 @@ void coder_settle(Coder *c, Tid t, const Op *op) {
     return;
   }
 }
-/* The shapes of pack and unpack around the cut of dimension `dim`: whole (outer, L0,
- * inner) and pieces (n, outer, L, inner). */
+/* The shapes of pack and unpack for a tensor that is sharded along dimension `dim`: whole
+ * (outer, L0, inner), pieces (n, outer, L, inner). */
 typedef struct Cut {
   Dim whole[3], pieces[4];
   int n, parts, mirror;
-  bool plain; /* the pieces lie one after the other in the whole */
+  bool plain; /* the pieces are contiguous in the whole tensor: no kernel is needed */
 } Cut;
 
 static Cut cut_of(const Tensor *whole, const Tensor *piece, int dim, const OpAttr *attr) {
@@ -127,15 +128,17 @@ static void start_collective(Coder *c, const Op *op, CollKind coll, Tid in, Tid 
   start_counted(c, op, coll, &in, 1, out);
 }
 
-/* Of places of rows what there is; all of them where the host, which starts it, does not
- * see the counts. */
+/* The all-to-all of expert dispatch. With row counts only real rows are moved; on a
+ * device the host does not know the counts when it starts the collective, so full buffers
+ * are moved. */
 static void exchange_rows(Coder *c, const Op *op) {
   bool counts = op->code == OP_all_to_all_v && c->device->host;
   start_counted(c, op, counts ? COLL_ALL_TO_ALL_V : COLL_ALL_TO_ALL, op->in,
                 counts ? op->nin : 1, op->out[0]);
 }
 
-/* One dimension is packed, the other one unpacked: the pieces on the way are alike. */
+/* An all-to-all that shards one dimension instead of another: pack along the first,
+ * exchange pieces, unpack along the second. */
 static void code_exchange(Coder *c, const Op *op, Tid in, Tid out) {
   Tensor tin = c->g->t.at[in], tout = c->g->t.at[out];
   Cut from = cut_of(&tin, &tout, op->attr.dim, &op->attr);
@@ -191,7 +194,7 @@ double coder_flops(const Graph *g, const Op *op) {
   return op_info[op->code].cost ? op_info[op->code].cost(g, op) : 0;
 }
 
-/* Scratch of a kernel: a temporary that lives for one instruction. */
+/* Adds the scratch operand of a kernel: a temporary that lives for this instruction. */
 void coder_work(Coder *c, CodeInstr *x) {
   KernelArgs a = {.attr = &x->attr, .nin = x->i.nin, .nout = x->i.nout};
   for (int k = 0; k < a.nin; k++) a.in[k] = operand_shape(&x->operand[k]);
@@ -205,12 +208,12 @@ void coder_work(Coder *c, CodeInstr *x) {
   x->i.nwork = 1;
 }
 
-/* Adds what t says to the scalars of the step. */
+/* Accumulates what tensor t counts in the scalars of the step. */
 static void accumulate(Coder *c, const Op *op, int how, Tid t) {
   CodeInstr *x = push(c, I_KERNEL, op);
   x->i.op = (uint16_t)how;
   add_in(c, x, t);
-  for (int k = 0; k < 2; k++) { /* scal, read and written */
+  for (int k = 0; k < 2; k++) { /* the scalars as input and as output */
     x->t[1 + k] = -1;
     x->operand[1 + k] =
         (Operand){.slot = SLOT_SCALARS, .dtype = DT_F64, .ndim = 1, .dim = {SC_N}};
@@ -218,7 +221,8 @@ static void accumulate(Coder *c, const Op *op, int how, Tid t) {
   x->i.nin = 2, x->i.nout = 1;
 }
 
-/* What experts get where they are, and what is dropped where that is decided. */
+/* Counts the tokens of each expert on its rank, and the dropped ones where dropping is
+ * decided. */
 static void count_rows(Coder *c, const Op *op) {
   bool sorts = op->code == OP_permute;
   if (op->code == OP_expert_ends) accumulate(c, op, OP_acc_rows, op->out[0]);

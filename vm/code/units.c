@@ -1,4 +1,4 @@
-/* units.c - collects the units of a model into one table (units.h). Equal bodies and
+/* units.c - collects the code of all units into one table (units.h). Equal bodies and
  * equal units are kept once. */
 #include "units.h"
 
@@ -12,7 +12,7 @@ typedef struct Table {
   bool code;
   const AxisSet *comm;
   BodyClock clock;
-  int32_t *edge_of; /* sharded tensor -> its number in Units.edge, -1 */
+  int32_t *edge_of; /* sharded tensor -> its index in Units.edge, -1 */
   VEC(UnitEdge) edge;
   VEC(UnitBody *) body;
   VEC(UnitCode *) kind;
@@ -78,7 +78,7 @@ static const UnitBody *keep_body(Table *t, const UnitBody *b) {
   return mine;
 }
 
-/* Empty lists may have no address. */
+/* memcmp for lists, where an empty one may be NULL. */
 static bool same_bytes(const void *a, const void *b, size_t n) {
   return n == 0 || memcmp(a, b, n) == 0;
 }
@@ -191,7 +191,8 @@ AxisSet unit_param_partial(const UnitParam *p) { return place_partial(p->grad); 
 
 /* ---- the model as a whole ---- */
 
-/* Ids are known to the table that tokens are looked up in and to the loss. */
+/* The vocabulary size, from the embedding table and the loss: token ids must be below it.
+ */
 static int64_t vocabulary(const Graph *g) {
   int64_t vocab = INT32_MAX;
   for (int i = 0; i < g->forward_ops; i++) {
@@ -220,7 +221,7 @@ static bool has_experts(const Graph *g) {
   return false;
 }
 
-/* What the host reads of them: the last dimension, which may be cut. */
+/* Where the logits are that the host reads: the last dimension may be sharded. */
 static void logits_of(Coder *coder, const Sharded *sh, Units *out) {
   const Tensor *x = &sh->g->t.at[sh->g->loss];
   out->logits_at = coder_result(coder);
@@ -248,7 +249,7 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
                  .experts = has_experts(g),
                  .context = in->context,
                  .tp_copies = sh->copies,
-                 .handles = 1, /* the first one also serves the update */
+                 .handles = 1, /* handle 0 also serves the optimizer step */
                  .micro = in->plan->batch.micro,
                  .seq = g->seq,
                  .tokens = g->seq / in->mesh->size[AXIS_CP],
