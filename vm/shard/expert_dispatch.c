@@ -1,10 +1,12 @@
-/* expert_dispatch.c - expert parallelism's all-to-all: each ep rank sorts the rows of its
- * own tokens by expert and sends them to the ranks that hold these experts.
+/* expert_dispatch.c - expert dispatch over ep (Megatron: the alltoall token dispatcher):
+ * each ep rank sorts its own tokens by expert and sends them to the ranks that hold these
+ * experts; results come back the same way.
  *
- * Row counts depend on data, so counts are exchanged first, one per expert, then rows, as
- * many as there are, in buffers for as many as one rank can have for another: that size
- * is what the memory plan and the proof know. Received rows are ordered by source rank
- * and then sorted by expert. */
+ * How many rows (token and expert pairs) go where depends on data, so counts are
+ * exchanged first, one per expert, then the rows. Buffers have the size of the most rows
+ * that one rank can have for another: that size is what the memory plan and the proof
+ * use. Received rows are in the order of their source ranks and are then sorted by
+ * expert. */
 #include "shard.h"
 
 static bool own(int on) { return on == PL_OWN; }
@@ -13,7 +15,7 @@ bool shard_exchanges_rows(Place from, Place want) {
   return own(from.on[AX_EP]) != own(want.on[AX_EP]);
 }
 
-/* ---- what is written ---- */
+/* ---- ops that are written ---- */
 
 typedef struct Rows {
   Shard *s;
@@ -22,7 +24,7 @@ typedef struct Rows {
   Phase phase;
 } Rows;
 
-/* How much of the places is used if all experts get the same. */
+/* The part of each buffer that is used if experts are balanced. */
 static float even_share(const Rows *r, const Tensor *places) {
   Place own = places->place;
   own.on[AX_EP] = PL_OWN;
@@ -30,8 +32,8 @@ static float even_share(const Rows *r, const Tensor *places) {
   return (float)MIN(rows / (double)places->dim[1].local, 1.0);
 }
 
-/* Piece k of the first dimension goes to rank k of ep; if there are counts, of its place
- * the rows that there are. */
+/* Sends piece k of the first dimension to rank k of ep; with counts only the rows that
+ * are in use of each piece. */
 static Tid all_to_all(const Rows *r, Tid x, const Tid *give, const Tid *take) {
   Tensor t = r->s->out->t.at[x];
   OpAttr attr = {.axes = 1u << AX_EP, .n = r->s->n[AX_EP], .parts = 1};
@@ -41,13 +43,13 @@ static Tid all_to_all(const Rows *r, Tid x, const Tid *give, const Tid *take) {
                     r->logical, t.place, t.dim, t.ndim, r->user, r->phase);
 }
 
-/* A tensor of one piece for each rank of ep. */
+/* The placement of a tensor with one piece for each rank of ep. */
 static Place in_places(Place p) {
   p.on[AX_EP] = 0;
   return p;
 }
 
-/* Between places for each rank and rows one after the other. */
+/* Copies between a padded piece for each rank of ep and rows without gaps. */
 static Tid regroup(const Rows *r, Tid x, Tid n, bool by_expert, int to) {
   Shard *s = r->s;
   Tensor t = s->out->t.at[x];
@@ -67,7 +69,7 @@ static Tid regroup(const Rows *r, Tid x, Tid n, bool by_expert, int to) {
   return shard_emit(s, OP_regroup, in, 2, attr, r->logical, p, dim, 3, r->user, r->phase);
 }
 
-/* Counts of the rows that each rank of ep gets, and of those that it gives. */
+/* The counts of the rows that this rank sends to and receives from each rank of ep. */
 static const struct Way *way_of(const Rows *r) {
   Shard *s = r->s;
   const Op *permute = shard_permutation(s->g, r->logical);
@@ -91,7 +93,7 @@ Tid shard_exchange_rows(Shard *s, Tid logical, Tid from, int want, const Op *use
                         Phase ph) {
   Rows r = {s, logical, user, ph};
   const struct Way *w = way_of(&r);
-  if (s->g->t.at[logical].dim[0].tag != TAG_RAGGED) { /* offsets */
+  if (s->g->t.at[logical].dim[0].tag != TAG_RAGGED) { /* offsets of experts */
     assert(!own(want));
     Place p = in_places(s->out->t.at[from].place);
     return shard_emit(s, OP_expert_ends, &w->taken, 1, (OpAttr){0}, logical, p, NULL, 0,

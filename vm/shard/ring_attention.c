@@ -1,29 +1,30 @@
 /* ring_attention.c - ring attention over cp (arXiv:2310.01889). Each rank keeps its
- * queries; keys and values go round by shifts, and with each block a rank adds its part
- * to the output and to lse, which are f32 until the last step. In the backward the
- * gradients of keys and values follow one step behind them and return to their rank with
- * one more shift, so each step's contribution is computed while they are in flight. Every
- * shift carries something that the step beside it does not read. */
+ * queries; keys and values are shifted around the ring, and with each block a rank adds
+ * its part to the output and to the log-sum-exp (lse), which are f32 until the last step.
+ * In the backward the gradients of keys and values follow one step behind and return to
+ * their rank with one more shift, so each step's contribution is computed while they are
+ * in flight. Every shift overlaps with a step that does not read what it carries. */
 #include "shard.h"
 
 typedef struct Ring {
   Shard *s;
   const Op *op; /* logical: attention, or attention_dx */
-  int n;        /* pieces */
+  int n;        /* number of pieces: ranks in the ring */
 } Ring;
 
 uint32_t shard_ring_axes(const Shard *s) {
   return 1u << AX_CP | (s->n[AX_CP_HEADS] == 1 ? 1u << AX_CP_HEADS : 0);
 }
 
-enum { Q, K, V, O, LSE, DO }; /* operands; doc_starts, if any, is the last one */
+enum { Q, K, V, O, LSE, DO }; /* operands; doc_starts, if any, is the last */
 
-/* Without them attention has 3 operands, attention_dx 6. */
+/* Whether documents are packed: without doc_starts attention has 3 operands, attention_dx
+ * 6. */
 static bool has_starts(const Ring *r) {
   return r->op->nin > (r->op->code == OP_attention ? 3 : 6);
 }
 
-/* A tensor like result i of the op; as f32, unless it is the whole result. */
+/* A tensor like result i of the op, f32 unless it is the final result. */
 static Tid tensor_like(Ring *r, int i, bool whole) {
   Tid t = r->op->out[i];
   Tid y = shard_emit_tensor(r->s, t, r->s->place[t]);
@@ -53,7 +54,7 @@ static Tid add(Ring *r, Tid x, Tid y) {
   return emit_like(r, OP_acc, (Tid[]){x, y}, 2, y);
 }
 
-/* The kernel of a step. */
+/* Writes the kernel of one step. */
 static void part(Ring *r, int code, int step, const Tid *in, int nin, const Tid *out,
                  int nout) {
   Oid id = shard_emit_op(r->s, code, nin, nout, r->op, r->op->phase);

@@ -10,18 +10,19 @@
 #include "shard.h"
 #include "vm/graph/rules.h"
 
-/* ---- what rules ask ---- */
+/* ---- questions of rules ---- */
 
 Place shard_in(const Shard *s, Oid op, int i) { return s->place[s->g->op.at[op].in[i]]; }
 
-/* (batch, seq, hidden) activations under sequence parallelism. */
+/* Whether t is a (batch, seq, hidden) activation under sequence parallelism. */
 bool shard_is_residual(const Shard *s, Tid t) {
   const Tensor *x = &s->g->t.at[t];
   return s->plan->strategy.sequence_parallel && s->tp > 1 && x->ndim == 3 &&
          x->dim[1].tag == TAG_SEQ && x->dim[2].tag == TAG_HIDDEN;
 }
 
-/* Over cp tokens are cut: heads only within attention. */
+/* Whether cp shards dimension TAG_SEQ of the tensor; heads are sharded over cp within
+ * attention only. */
 static bool has_tokens(const Shard *s, Tid t) {
   const Tensor *x = &s->g->t.at[t];
   return x->ndim > 1 && x->dim[1].tag == TAG_SEQ;
@@ -69,7 +70,8 @@ void shard_yield(Shard *s, Oid op, int i, Place p) {
   s->yield[op][i] = shard_with_copies(s, s->g->op.at[op].out[i], p);
 }
 
-/* The part with one rank is as the other. */
+/* cp and tp are split into two parts each: a part with one rank gets the placement of the
+ * other part, so that equal placements compare equal. */
 static void tell_part(const Shard *s, Place *p, ShardAxis outer, ShardAxis inner) {
   if (s->n[inner] == 1)
     p->on[inner] = p->on[outer];
@@ -105,7 +107,7 @@ Tid shard_emit_tensor(Shard *s, Tid t, Place p) {
   y->name = x->name;
   y->index = x->index;
   bool adds_up = x->grad_of >= 0 && s->g->t.at[x->grad_of].kind == T_PARAM;
-  y->grad_of = adds_up ? -1 : x->grad_of; /* until it does: shard_settle_gradient */
+  y->grad_of = adds_up ? -1 : x->grad_of; /* set by shard_settle_gradient */
   y->logical = t;
   set_local(s, y, p);
   return id;
@@ -160,13 +162,13 @@ Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
   return t;
 }
 
-/* Without loss_parallel the plan asks for whole logits. */
+/* Ops of the loss: without loss_parallel the plan asks for whole logits. */
 static bool reads_logits(const Op *op) {
   return op->code == OP_ce_max || op->code == OP_ce_sum || op->code == OP_ce_dx;
 }
 
-/* A gather that neither sequence parallelism nor a style asks for costs a collective that
- * the user may not expect. */
+/* Warns about a gather that neither sequence parallelism nor a style asks for: a
+ * collective that the user may not expect. */
 static void report_unforced(Shard *s, Tid t, Place want, const Op *user) {
   Place p = s->place[t];
   int d = p.on[AX_TP];
@@ -184,8 +186,8 @@ static void report_unforced(Shard *s, Tid t, Place want, const Op *user) {
     diag_warn(s->d, "unforced", "tp_plan", "%s (first in %s)", text, module);
 }
 
-/* What is gathered is not kept for a later body but gathered again there, unless W comes
- * right after I. */
+/* Whether a conversion that exists can be used in this body. A gathered tensor is not
+ * saved for a later body but gathered again there, unless W follows I at once. */
 static bool reusable(const Shard *s, const Conversion *c, Place want, int unit,
                      Phase ph) {
   if (c->unit != unit || !place_eq(c->to, want)) return false;
@@ -193,7 +195,8 @@ static bool reusable(const Shard *s, const Conversion *c, Place want, int unit,
   return c->phase == PH_I && !s->regather;
 }
 
-/* The sharded tensor that holds logical tensor `t` as `want`, for an op of this body. */
+/* The sharded tensor with logical tensor `t` in placement `want`, converted if necessary,
+ * for an op of this body. */
 static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
   if (shard_same(s, s->place[t], want)) return s->local[t];
   want = shard_told(s, want);
@@ -207,8 +210,8 @@ static Tid converted(Shard *s, Tid t, Place want, const Op *user, Phase ph) {
   return x;
 }
 
-/* Results that may not stay as the op yields them: P that leaves the unit, and outputs
- * that a style gathers. */
+/* Converts results that must not stay in the placement that the op gives: partial sums
+ * that leave the unit, and outputs whose style gathers them. */
 static void settle_result(Shard *s, Oid id, Tid t) {
   const Op *op = &s->g->op.at[id];
   Place want = s->place[t];
@@ -222,7 +225,7 @@ static void settle_result(Shard *s, Oid id, Tid t) {
   s->place[t] = want;
 }
 
-/* Ops whose kernel must know which piece of the vocabulary is here. */
+/* Whether the op's kernel must know which shard of the vocabulary this rank has. */
 static bool vocab_cut(const Shard *s, Oid id) {
   const Op *op = &s->g->op.at[id];
   Oid f = id < s->g->forward_ops ? id : op->fwd;
@@ -242,13 +245,13 @@ bool shard_cut_documents(const Shard *s) {
 
 void shard_cut_queries(const Shard *s, Op *op) {
   if (shard_cut_documents(s)) op->attr.parts = 2 * s->n[AX_CP] * s->n[AX_CP_HEADS];
-  if (s->n[AX_CP] == 1) return; /* all are here */
+  if (s->n[AX_CP] == 1) return; /* one rank has all queries */
   op->attr.cut = ax_set_mesh(shard_ring_axes(s));
   op->attr.n = s->n[AX_CP];
   op->attr.mirror = !s->plan->cp.in_order;
 }
 
-/* Tokens of all ranks of ep go to the experts of one. */
+/* Whether the op sends the tokens of all ep ranks to the experts of this one. */
 static bool experts_cut(const Shard *s, Oid id) {
   return s->g->op.at[id].code == OP_permute && s->yield[id][0].on[AX_EP] == 0;
 }
@@ -327,8 +330,8 @@ static void start(Shard *s, const CompileInput *in, Diags *d) {
   }
 }
 
-/* Placements of the forward ops. Rules see each other's results in order; a placement
- * that a style or a unit boundary changes afterwards is already the settled one. */
+/* Places the forward ops in order: rules read the placements that earlier ones gave,
+ * including what a style or a unit boundary changes afterwards. */
 static bool place_forward(Shard *s) {
   bool ok = true;
   for (int i = 0; i < s->g->forward_ops; i++) {
@@ -362,7 +365,7 @@ static void check_sizes(Shard *s) {
                  op_info[g->op.at[i].code].name);
 }
 
-/* A mesh for experts is there for some. */
+/* An expert mesh must have experts to shard. */
 static void check_experts(Shard *s) {
   bool any = false;
   for (int i = 0; i < s->g->forward_ops; i++)
@@ -375,7 +378,7 @@ static void check_experts(Shard *s) {
     diag_warn(s->d, "pointless", "mesh.etp", "the model has no experts");
 }
 
-/* Parameters change size once their cut is known. */
+/* Sets the local sizes of parameters once their placement is known. */
 static void size_params(Shard *s) {
   for (int i = 0; i < s->g->param.n; i++) {
     Tid t = s->g->param.at[i].tensor;

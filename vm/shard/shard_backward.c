@@ -1,9 +1,10 @@
 /* shard_backward.c - placements of backward ops and of parameter gradients.
  *
- * All contributions to a parameter accumulate in one buffer, so they have one placement:
- * sharded where the parameter is; elsewhere partial (P) as soon as one of them is,
- * because sums over ranks are made once a step. A replicated contribution then counts on
- * one rank only (cast with attr.cut). */
+ * All contributions to a parameter's gradient accumulate in one buffer, so they have one
+ * placement: sharded where the parameter is sharded; over other axes partial (P) as soon
+ * as one of them is, because these sums over ranks are made once per step. A contribution
+ * that is replicated over such an axis must count once: a cast with attr.cut keeps it on
+ * one rank. */
 #include "shard.h"
 
 /* ---- operands and results ---- */
@@ -14,17 +15,17 @@ static Place strip(Place p) {
   return p;
 }
 
-/* Whether a tensor is placed on the mesh that axis `a` is not of: what the results of an
- * op are over it says nothing of the operand. */
+/* Whether a tensor is placed on the mesh (dense or expert) that axis `a` is not of: then
+ * the placement of the op's results over `a` says nothing about the operand. */
 static bool of_other_mesh(Place p, ShardAxis a) {
   for (int x = 0; x < AX_N; x++)
     if (p.on[x] != PL_R && ax_expert((ShardAxis)x) != ax_expert(a)) return true;
   return false;
 }
 
-/* The gradient of operand k of forward op `f`: cut as the operand is; where the operand
- * is whole but the op's work is divided over the axis, every rank has a part of the sum.
- */
+/* The dual placement: of the gradient of operand k of forward op `f`. It is sharded where
+ * the operand is; where the operand is whole and the op's work is divided over the axis,
+ * it is partial. */
 static Place dual(const Shard *s, Oid f, int k) {
   const Op *op = &s->g->op.at[f];
   Place need = s->need[f][k], p = need;
@@ -35,7 +36,7 @@ static Place dual(const Shard *s, Oid f, int k) {
     for (int i = 0; i < op->nout; i++) divided |= s->yield[f][i].on[a] != PL_R;
     if (p.on[a] == PL_OWN) continue;
     if (p.on[a] < PL_R)
-      p.on[a] = PL_R; /* P passed through: the gradient is whole */
+      p.on[a] = PL_R; /* P passed through the op: the gradient is whole */
     else if (p.on[a] == PL_R && divided)
       p.on[a] = PL_P;
   }
@@ -43,10 +44,10 @@ static Place dual(const Shard *s, Oid f, int k) {
   return param ? shard_dense_sum(s, p) : p;
 }
 
-/* ---- copied heads ---- tp_rep has copies of a tensor that tp_kv cuts, and each works
- * for other readers, so its gradient is a part of a sum. Backward ops are linear in
- * gradients: the parts go through them to the parameters and the hidden states, where
- * they are summed together with others. */
+/* ---- replicated heads ---- Where tp_kv shards a tensor and tp_rep replicates it, each
+ * replica has other readers, so its gradient is partial over tp_rep. Backward ops are
+ * linear in gradients: the partial gradients pass through them up to the parameters and
+ * the hidden states, whose reductions sum them. */
 
 static bool copied(const Shard *s, Oid f) {
   const Op *op = &s->g->op.at[f];
@@ -61,7 +62,7 @@ static bool is_gradient(const Op *op, int i) {
   return kind == ROLE_DOUT || kind == ROLE_DIN;
 }
 
-/* Whether the gradients that a backward op reads are such parts. */
+/* Whether the gradients that a backward op reads are partial over tp_rep. */
 static bool in_parts(const Shard *s, Oid id) {
   const Op *op = &s->g->op.at[id];
   bool all = copied(s, op->fwd);
@@ -75,7 +76,8 @@ static Place parted(Place p, bool in_parts) {
   return p;
 }
 
-/* Rows come back as they went, so parts of sums over etp do, too. */
+/* The gradient of dispatched rows returns the way they came: it stays partial over etp.
+ */
 static Place with_parts_of_experts(const Shard *s, Oid id, Place p) {
   const Op *op = &s->g->op.at[id];
   if (op->code == OP_permute_dx && shard_in(s, id, 0).on[AX_ETP] == PL_P)
@@ -83,7 +85,8 @@ static Place with_parts_of_experts(const Shard *s, Oid id, Place p) {
   return p;
 }
 
-/* The operand of the forward op that result i of a backward op is the gradient of. */
+/* The placement of result i of a backward op: the dual of the operand it is the gradient
+ * of. */
 static Place result_place(const Shard *s, const Op *op, int i) {
   return dual(s, op->fwd, op->role[op->nin + i] & ROLE_INDEX);
 }
@@ -97,7 +100,8 @@ bool shard_all_parts(const Shard *s, Oid id, int a) {
 static void place_acc(Shard *s, Oid id) {
   const Op *op = &s->g->op.at[id];
   Tid of = s->g->t.at[op->out[0]].grad_of;
-  bool rows = s->g->t.at[of].dim[0].tag == TAG_RAGGED; /* are summed where they are */
+  bool rows =
+      s->g->t.at[of].dim[0].tag == TAG_RAGGED; /* are summed in the placement they have */
   Place p = rows ? shard_in(s, id, 0) : shard_settle(s, of);
   for (int a = 0; a < AX_N; a++)
     if (shard_all_parts(s, id, a)) p.on[a] = PL_P;
@@ -119,10 +123,10 @@ void shard_place_backward(Shard *s, Oid id) {
               : kind == ROLE_DIN ? dual(s, op->fwd, k)
                                  : strip(s->yield[op->fwd][k]);
     if (kind == ROLE_OUT && op->code == OP_permute_dx)
-      p = s->yield[op->fwd][k]; /* each rank's own */
+      p = s->yield[op->fwd][k]; /* what the rank computed itself */
     if (is_gradient(op, i)) p = with_parts_of_experts(s, id, p);
     if (kind == ROLE_DOUT && t->ndim == 1 && t->dim[0].size == 1)
-      p = s->place[op->in[i]]; /* the seed and what comes of it */
+      p = s->place[op->in[i]]; /* the seed and what is computed from it */
     s->need[id][i] = parted(p, parts && is_gradient(op, i));
   }
   for (int i = 0; i < op->nout; i++)
@@ -136,7 +140,8 @@ static int param_of(const Graph *g, Tid grad) {
   return of >= 0 && g->t.at[of].kind == T_PARAM ? g->t.at[of].index : -1;
 }
 
-/* requires placements of forward ops; establishes where each gradient adds up */
+/* requires placements of forward ops; establishes the placement in which each gradient
+ * accumulates */
 void shard_grad_targets(Shard *s) {
   const Graph *g = s->g;
   s->grad_to = NEW_N(s->out->arena, Place, g->param.n);
@@ -156,8 +161,9 @@ void shard_grad_targets(Shard *s) {
   }
 }
 
-/* Whether op `id` may add to the gradient buffers of its results itself. A kernel with
- * several results adds to all of them or to none, so nothing else may write to them. */
+/* Whether op `id` may accumulate into the gradient buffers of its results itself. A
+ * kernel with several results accumulates all of them or none, so no other op may write
+ * to them. */
 static bool direct(const Shard *s, Oid id) {
   const Op *op = &s->g->op.at[id];
   if (op->phase != PH_W) return false;
@@ -168,8 +174,8 @@ static bool direct(const Shard *s, Oid id) {
   return true;
 }
 
-/* As near to `to` as collectives come: the axes over which a contribution is whole then
- * become ones of which one rank has it. */
+/* Converts a contribution as far towards `to` as collectives can; over the remaining axes
+ * it is replicated, and *one_rank gets these. */
 static Tid bring(Shard *s, Tid t, Tid x, Place to, const Op *op, AxisSet *one_rank) {
   Place near = to = shard_told(s, to), was = s->out->t.at[x].place;
   uint32_t axes = 0;

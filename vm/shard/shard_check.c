@@ -1,12 +1,12 @@
-/* shard_check.c - the invariants of a sharded graph, between passes where that is asked
- * for (strict.h): what each collective says it does is what happens to the placement,
- * every operand is placed as the op needs it, and all that adds up in one buffer is
- * placed alike. */
+/* shard_check.c - the invariants of a sharded graph, checked between passes on request
+ * (strict.h): each collective makes exactly the change of placement that it says, every
+ * operand has the placement that the op needs, and all contributions to one gradient
+ * buffer have the same placement. */
 #include "shard.h"
 
 /* ---- changes of placement ---- */
 
-/* What a collective or slice does to an axis. */
+/* Whether a collective or slice changes an axis from `was` to `is`. */
 static bool changes(const Op *op, int was, int is) {
   switch (op->code) {
   case OP_all_reduce: return was < PL_R && is == PL_R;
@@ -28,7 +28,7 @@ static bool changes_only(const Op *op, Place from, Place to) {
   return op->attr.axes != 0;
 }
 
-/* A cast leaves the placement, but that what one rank alone counts becomes a part. */
+/* A cast keeps the placement; with attr.cut, R becomes P. */
 static bool casts(const Op *op, Place from, Place to) {
   for (int a = 0; a < AX_N; a++) {
     bool one_rank = axes_split(op->attr.cut) & ax_mesh((ShardAxis)a);
@@ -81,7 +81,7 @@ static weft_status check_gradient(const Graph *logical, const Sharded *s, Oid id
   return WEFT_OK;
 }
 
-/* Kernels with several results add to all of them or to none: see shard_backward.c. */
+/* Kernels with several results accumulate all of them or none: see shard_backward.c. */
 static weft_status check_shared(const Graph *logical, const Sharded *s, const int *adds,
                                 weft_error *e) {
   for (int i = 0; i < s->g->op.n; i++) {

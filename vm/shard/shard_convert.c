@@ -1,18 +1,19 @@
-/* shard_convert.c - conversions between placements: reductions, gathers, slices and
- * all-to-alls, in an order in which pieces are contiguous (DTensor: redistribute). */
+/* shard_convert.c - conversions between placements by reductions, gathers, slices and
+ * all-to-alls, in an order in which pieces stay contiguous (DTensor: redistribute). */
 #include "shard.h"
 
-/* What is being converted, and for whom. */
+/* A conversion in progress, and the op it is for. */
 typedef struct Change {
   Shard *s;
-  Tid logical, t; /* the tensor that it stands for, and as it is by now */
+  Tid logical, t; /* the logical tensor, and its current form */
   const Op *user;
   Phase phase;
 } Change;
 
 static Place now(const Change *c) { return c->s->out->t.at[c->t].place; }
 
-/* A reduction runs again with what it reduces, a gather or slice with what reads it. */
+/* Whether the conversion is recomputed: a reduction with the op whose result it reduces,
+ * a gather or slice with the op that reads it. */
 static bool runs_again(const Change *c, int code) {
   const Graph *g = c->s->g;
   Oid maker = g->t.at[c->logical].producer;
@@ -22,7 +23,7 @@ static bool runs_again(const Change *c, int code) {
 
 static bool is_cp(int axis) { return axis == AX_CP || axis == AX_CP_HEADS; }
 
-/* Of how many parts the pieces over an axis of dimension `dim` are made. */
+/* The number of packed parts in the pieces over an axis of dimension `dim`. */
 static int parts_of(const Change *c, int axis, int dim, int32_t *mirror) {
   const Tensor *t = &c->s->out->t.at[c->t];
   *mirror =
@@ -30,13 +31,13 @@ static int parts_of(const Change *c, int axis, int dim, int32_t *mirror) {
   return *mirror ? 2 : dim >= 0 ? t->dim[dim].parts : 1;
 }
 
-/* Parts of a factor, and axes of the expert mesh, where pieces of inner ones lie next to
- * each other. */
+/* Whether two axes can be converted by one collective: parts of a split axis and axes of
+ * the expert mesh, whose pieces are adjacent. */
 static bool change_together(ShardAxis a, ShardAxis b) {
   return ax_of_one_factor(a, b) || (ax_expert(a) && ax_expert(b));
 }
 
-/* Axis `a` and what changes with it. */
+/* The axes that change together with axis `a`, as bits. */
 static uint32_t changed_alike(const Change *c, int a, Place want) {
   Place p = now(c);
   uint32_t axes = 0;
@@ -60,7 +61,7 @@ static Place with_axes(Place p, uint32_t axes, int to) {
   return p;
 }
 
-/* Over an axis of cp tokens become heads, or heads tokens. */
+/* All-to-all over cp: shards heads instead of tokens, or tokens instead of heads. */
 static void exchange(Change *c, int a, Place want) {
   Shard *s = c->s;
   int from = now(c).on[a], to = want.on[a];
@@ -84,8 +85,8 @@ static void exchange(Change *c, int a, Place want) {
   c->t = t;
 }
 
-/* Axis `a` becomes `to`, and with it those that may change together with it and do so in
- * the same way: one collective, or a slice. */
+/* Converts axis `a`, and the axes that change in the same way with it, by one collective
+ * or slice. */
 static void change(Change *c, int a, Place want) {
   Shard *s = c->s;
   Place p = now(c);
@@ -119,8 +120,9 @@ static void change(Change *c, int a, Place want) {
   c->t = t;
 }
 
-/* Whether axis `a` cuts what it shall not, or what an axis outside of it will cut in
- * another way: pieces are only those of the pieces outside of them. */
+/* Whether axis `a` must be gathered: its placement changes, or an outer axis changes how
+ * it shards the same dimension. (The pieces of an axis are pieces of those of outer
+ * axes.) */
 static bool must_gather(Place p, Place want, int a) {
   if (p.on[a] < 0) return false;
   for (int x = 0; x <= a; x++)
@@ -135,15 +137,15 @@ bool shard_gathers(Place p, Place want) {
   return false;
 }
 
-/* ---- heads over cp ---- */
+/* ---- heads sharded over cp ---- */
 
-/* The dimension of heads that `p` cuts over axis `a` of cp, or less than 0. */
+/* The dimension of heads that `p` shards over axis `a` of cp; negative if none. */
 static int heads_cut(const Tensor *t, Place p, int a) {
   int tag = p.on[a] >= 0 ? t->dim[p.on[a]].tag : TAG_NONE;
   return is_cp(a) && (tag == TAG_HEAD || tag == TAG_KV_HEAD) ? p.on[a] : -1;
 }
 
-/* Whether any axis but those of cp begins or ends to cut dimension `dim`. */
+/* Whether any axis other than those of cp starts or stops sharding dimension `dim`. */
 static bool others_change(Place p, Place want, int dim) {
   for (int a = 0; a < AX_N; a++)
     if (!is_cp(a) && p.on[a] != want.on[a] && (p.on[a] == dim || want.on[a] == dim))
@@ -158,10 +160,11 @@ static int seq_dim(const Tensor *t) {
   return d;
 }
 
-/* Axis `a` of cp becomes `to`, and the other one with it if both are to be the same. */
+/* Converts axis `a` of cp to `to`, together with the other part of cp if both change
+ * alike. */
 static void trade(Change *c, int a, int to, Place want) {
   Place was = now(c), p = was;
-  if (p.on[a] == to) return; /* it went with the other one */
+  if (p.on[a] == to) return; /* it was converted with the other part */
   for (int x = AX_CP; x <= AX_CP_HEADS; x++)
     if (was.on[x] == was.on[a] && want.on[x] == want.on[a]) p.on[x] = (int8_t)to;
   if (was.on[a] >= 0 && to >= 0)
@@ -170,7 +173,7 @@ static void trade(Change *c, int a, int to, Place want) {
     change(c, a, p);
 }
 
-/* What cuts tokens inside of cp shall not, while cp exchanges them. */
+/* Gathers what inner axes shard of the tokens, for the time of the all-to-all over cp. */
 static Place aside(const Change *c, Place p) {
   for (int a = AX_CP_HEADS + 1; a < AX_N; a++)
     if (p.on[a] == seq_dim(&c->s->g->t.at[c->logical])) p.on[a] = PL_R;
@@ -184,8 +187,8 @@ static void change_all(Change *c, Place want) {
     if (now(c).on[a] != want.on[a]) change(c, a, want);
 }
 
-/* Heads are cut over cp inside of what other axes cut of them, unlike tokens. So before
- * these change, heads become tokens again, and tokens heads only after that. */
+/* Heads are sharded over cp inside of other axes, tokens outside of them. So before the
+ * other axes change, heads become tokens again; tokens become heads only after that. */
 static void change_heads(Change *c, Place want) {
   const Tensor *t = &c->s->g->t.at[c->logical];
   Place between = want;
@@ -205,8 +208,9 @@ static void change_heads(Change *c, Place want) {
 
 /* ---- all of it ---- */
 
-/* Sums first, where pieces are small; then cuts of one dimension are undone from the
- * innermost outwards and made the other way round. */
+/* Reductions come first, while pieces are small; then the shardings of each dimension are
+ * undone from the innermost axis outwards, and the new ones made from the outermost
+ * inwards. */
 Tid shard_convert(Shard *s, Tid logical, Tid from, Place want, const Op *user, Phase ph) {
   Change c = {s, logical, from, user, ph};
   want = shard_told(s, want);

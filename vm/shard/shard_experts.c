@@ -1,12 +1,13 @@
-/* shard_experts.c - placement rules of mixture of experts. Tokens keep the cuts of batch
- * and sequence; what data decides (how many rows an expert gets) is each rank's own:
- * offsets and counts are partial over the axes that cut tokens.
+/* shard_experts.c - placement rules of mixture of experts. Tokens keep the sharding of
+ * batch and sequence. Row counts depend on each rank's own data: offsets and counts are
+ * partial over the axes that shard tokens.
  *
- * Where mesh.ep or mesh.etp gives experts a mesh of their own, `flatten` relabels to it
- * without moving data: each rank has the same rows, now as its piece over ep_shard, ep
- * and etp. Experts are sharded over ep, their features over etp, and have copies over
- * ep_shard. The rest is conversions: permute needs the tokens of all ranks of ep and etp
- * and takes those of its own experts; what combine makes is partial over both. */
+ * Where mesh.ep or mesh.etp gives experts a mesh of their own, `flatten` changes a
+ * tensor's placement to that mesh without moving data: each rank has the same rows, now
+ * as its piece over ep_shard, ep and etp. Experts are sharded over ep, their features
+ * over etp, and replicated over ep_shard. Everything else is conversions: permute needs
+ * the tokens of all ranks of ep and etp and takes those for its own experts; the result
+ * of combine is partial over both. */
 #include "shard_rules.h"
 #include "vm/graph/rules.h"
 
@@ -16,25 +17,26 @@ bool shard_own_experts(const Shard *s) {
 
 static bool cuts_rows(int on) { return on == 0; }
 
-/* Rows cut as they are, no other dimension. */
+/* `p` with only the sharding of rows, over the first dimension. */
 static Place whole_rows(Place p) {
   for (int a = 0; a < AX_N; a++)
     if (!cuts_rows(p.on[a])) p.on[a] = PL_R;
   return p;
 }
 
-/* What each rank has of its own rows only. */
+/* The placement of what a rank computes from its own rows: partial where rows are
+ * sharded. */
 static Place parts_of_rows(Place p) {
   for (int a = 0; a < AX_N; a++) p.on[a] = cuts_rows(p.on[a]) ? PL_P : PL_R;
   return p;
 }
 
-/* ---- tokens ---- batch and sequence are one dimension: each axis that cuts one of them
- * cuts it; which token is where only `unflatten` asks, and it asks the same way. Rows
- * that are gathered over tp lie rank by rank, so where a rank has pieces of several
- * sequences, these are gathered before, as sequences. */
+/* ---- tokens ---- Batch and sequence become one dimension, sharded by every axis that
+ * shards either. Only `unflatten` needs to know which token is where, and it undoes
+ * `flatten`. Rows that are gathered over tp are in the order of ranks, so a rank with
+ * pieces of several sequences gathers them before `flatten`, as sequences. */
 
-/* Batch and sequence cut over all ranks, and their rows. */
+/* Batch and sequence sharded over all ranks; and the rows of the expert mesh. */
 static Place cut_tokens(const Shard *s) {
   Place p = place_whole();
   if (s->n[AX_DP] > 1) p.on[AX_DP] = 0;
@@ -99,7 +101,7 @@ bool shard_unflatten(Shard *s, Oid op) {
   return true;
 }
 
-/* ---- the router ---- works on whole rows, with a whole weight */
+/* ---- the router ---- It works on whole rows with a whole weight. */
 
 bool shard_router_logits(Shard *s, Oid op) {
   Place w, x = whole_rows(shard_settled(s, op, 0));
@@ -128,7 +130,8 @@ bool shard_expert_counts(Shard *s, Oid op) {
   return true;
 }
 
-/* Linear in the rows, given the counts of all of them. */
+/* Linear in a rank's rows, given the counts over all rows: the result is a partial sum.
+ */
 bool shard_router_loss(Shard *s, Oid op) {
   Place x = whole_rows(shard_settled(s, op, 0));
   shard_need(s, op, 0, x);
@@ -137,7 +140,7 @@ bool shard_router_loss(Shard *s, Oid op) {
   return true;
 }
 
-/* ---- to the experts and back ---- */
+/* ---- dispatch and combine ---- */
 
 const Op *shard_permutation(const Graph *g, Tid t) {
   for (;;) {
@@ -156,9 +159,9 @@ static bool by_exchange(const Shard *s) {
   return s->plan->moe.dispatcher == MOE_ALLTOALL && s->n[AX_EP] > 1;
 }
 
-/* Of the `rows` choices that the ranks of etp make those that the experts of one rank may
- * get. A token has at most one row for each expert that is here; a capacity is that of
- * the tokens of one rank. */
+/* The most of `rows` choices, made by the tokens of the etp ranks, that can be for the
+ * experts of one rank: at most one per token and local expert; a capacity limits those
+ * from each rank. */
 static int64_t rows_of_each(const Shard *s, const OpAttr *a, int64_t rows) {
   int ep = s->n[AX_EP], etp = s->n[AX_ETP];
   int64_t here = a->experts / ep, most = rows / a->topk * MIN(a->topk, here);
@@ -177,7 +180,7 @@ int64_t shard_ragged(const Shard *s, Tid t, Place p) {
   return rows_of_each(s, a, rows) * ep;
 }
 
-/* Whose tokens go to whose experts: a capacity counts those of each rank, a bound those
+/* Sets what the limit of an op counts: a capacity the tokens of each rank, a bound those
  * of the ranks of etp together. */
 void shard_limit_rows(const Shard *s, Op *op) {
   if (!shard_own_experts(s)) return;
@@ -188,7 +191,8 @@ void shard_limit_rows(const Shard *s, Op *op) {
     op->attr.parts = s->n[AX_EP];
 }
 
-/* Of all tokens of the ranks of ep and etp the rows of the experts that are here. */
+/* Dispatch by all-gather: from the tokens of all ranks of ep and etp, the rows for this
+ * rank's experts. */
 static void gather_rows(Shard *s, Oid op) {
   Place x = cut_rows(s), y;
   x.on[AX_EP] = x.on[AX_ETP] = PL_R;
@@ -204,8 +208,8 @@ static void gather_rows(Shard *s, Oid op) {
   shard_yield(s, op, 2, y);
 }
 
-/* Of a rank's own tokens the rows of all experts; those that ranks of etp share are on
- * all of them. */
+/* Dispatch by all-to-all: sorts the rows of a rank's own tokens by expert; the ranks of
+ * etp have the same tokens. */
 static void sort_rows(Shard *s, Oid op) {
   Place x = cut_rows(s), y;
   x.on[AX_ETP] = PL_R;
@@ -219,7 +223,7 @@ static void sort_rows(Shard *s, Oid op) {
   shard_yield(s, op, 2, x);
 }
 
-/* Experts may be cut by features over tp, so it has all rows. */
+/* Without an expert mesh each rank has all rows: tp may shard the features of experts. */
 bool shard_permute(Shard *s, Oid op) {
   if (shard_own_experts(s)) {
     if (by_exchange(s))
@@ -237,8 +241,8 @@ bool shard_permute(Shard *s, Oid op) {
   return true;
 }
 
-/* Experts as they are here; parts of a sum over etp where that cuts what is summed over.
- */
+/* A grouped linear on the expert mesh: the result is partial over etp where etp shards
+ * the features that are summed over. */
 static bool own_linear(Shard *s, Oid op) {
   Place w, x = shard_in(s, op, 0), ends = shard_in(s, op, 2), y;
   if (!shard_experts_param(s, op, 1, &w)) return false;
@@ -274,7 +278,8 @@ bool shard_grouped_linear(Shard *s, Oid op) {
   return w.on[AX_TP] != 2 || shard_same_parts(s, op, 0, 1, 1, 2);
 }
 
-/* Each rank has some of the rows of a token, or of their sums. */
+/* Combine on the expert mesh: each rank has some of the rows of a token, or partial sums
+ * of them. */
 static void combine_parts(Shard *s, Oid op) {
   Place x = shard_in(s, op, 0), w = cut_rows(s), y;
   w.on[AX_ETP] = PL_R;
@@ -291,7 +296,7 @@ static void combine_parts(Shard *s, Oid op) {
   shard_yield(s, op, 0, y);
 }
 
-/* Linear in what comes back: parts of a sum pass. */
+/* Linear in the rows that come back: partial sums pass through. */
 bool shard_combine(Shard *s, Oid op) {
   if (shard_own_experts(s)) {
     combine_parts(s, op);

@@ -1,8 +1,8 @@
-/* shard_param.c - parameters: their tp_plan rule, what its style shards, and whether the
- * sizes allow it. */
+/* shard_param.c - parameters: which tp_plan rule applies, which dimension its style
+ * shards, and whether the sizes allow it. */
 #include "shard.h"
 
-/* ---- copies of heads ---- */
+/* ---- replicated heads ---- */
 
 static int64_t pieces(const Dim *d) { return d->size / ((int64_t)d->unit * d->parts); }
 
@@ -29,8 +29,8 @@ bool shard_tell_once(Shard *s, const char *what) {
   return true;
 }
 
-/* An error about a tp_plan rule (-1: the plan as a whole), told for the first parameter
- * that has it. */
+/* An error about a tp_plan rule (-1: about the plan), with the first parameter that has
+ * it. */
 static void rule_error(Shard *s, int rule, const char *fmt, ...) PRINTF(3, 4);
 static void rule_error(Shard *s, int rule, const char *fmt, ...) {
   Arena *a = s->d->arena;
@@ -44,7 +44,7 @@ static void rule_error(Shard *s, int rule, const char *fmt, ...) {
   diag_error(s->d, "tp-plan", path, "%s", text);
 }
 
-/* The rule for operand i; -1 if there is none or it is no parameter. */
+/* The rule for operand i; -1 if there is none or the operand is no parameter. */
 static int rule_of(Shard *s, Oid op, int i) {
   const Op *o = &s->g->op.at[op];
   const TpRule *tp = s->plan->tp;
@@ -64,7 +64,7 @@ TpStyle shard_style(Shard *s, Oid op, int i) {
   return rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
 }
 
-/* The dimension that a style cuts, -1 for none, -2 if it makes no sense here. */
+/* The dimension that a style shards, -1 for none, -2 if the style makes no sense here. */
 static int style_cut(TpStyle st, ParamRole role, int out_dim) {
   switch (st) {
   case STYLE_REPLICATE:
@@ -88,7 +88,7 @@ static int style_cut(TpStyle st, ParamRole role, int out_dim) {
   return -2;
 }
 
-/* "num_attention_heads" for heads, ... : what users call the size they chose. */
+/* The config key of a dimension: "num_attention_heads" for heads, ... */
 static const char *size_name(DimTag tag) {
   switch (tag) {
   case TAG_HEAD: return "model.num_attention_heads";
@@ -99,7 +99,7 @@ static const char *size_name(DimTag tag) {
   }
 }
 
-/* Uneven pieces would not be what kernels take them for; only the vocabulary is padded.
+/* Kernels take pieces to be equal, so sizes must divide; only the vocabulary is padded.
  */
 bool shard_check_cut(Shard *s, Tid id, int dim) {
   const Dim *d = &s->g->t.at[id].dim[dim];
@@ -170,8 +170,8 @@ bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk) {
   return false;
 }
 
-/* A weight that is not a parameter but a result: as its maker left it, where the op can
- * take it so; whole over the other axes. */
+/* A weight that is computed and not a parameter: sharded as its producer left it, where
+ * the op can use that; whole over other axes. */
 static Place made_weight(const Shard *s, Tid t, ParamRole role) {
   Place p = shard_settle(s, t);
   int cut = p.on[AX_TP];
@@ -197,7 +197,7 @@ static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
          shard_check_cut(s, s->g->param.at[t->index].tensor, cut);
 }
 
-/* The dimension of an expert's weight that etp cuts: its inner features. */
+/* The dimension of an expert's weight that etp shards: its inner features. */
 static int features_of(const Tensor *t) {
   return t->dim[1].tag == TAG_FFN ? 1 : t->dim[2].tag == TAG_FFN ? 2 : -1;
 }

@@ -20,7 +20,7 @@ static int last_dim(const Shard *s, Oid op, int i) {
   return in_tensor(s, op, i)->ndim - 1;
 }
 
-/* The placement of a tensor without its last dimension: a cut of that one becomes R. */
+/* The placement of the rows of a tensor: R for what shards its last dimension. */
 static Place rows_of(Place p, int last) {
   for (int a = 0; a < AX_N; a++)
     if (p.on[a] >= last) p.on[a] = PL_R;
@@ -43,7 +43,8 @@ bool shard_embedding(Shard *s, Oid op) {
   return true;
 }
 
-/* Then the output of the module is that of the bias, which is cut as the weight is. */
+/* Whether a bias of style colwise_gather_output follows: then the output of the module,
+ * which the style gathers, is that of the bias. */
 static bool bias_follows(Shard *s, Oid op) {
   const Op *next = &s->g->op.at[op + 1];
   return op + 1 < s->g->forward_ops && next->code == OP_add_bias &&
@@ -91,8 +92,8 @@ bool shard_add_bias(Shard *s, Oid op) {
   return b.on[AX_TP] != 0 || shard_same_parts(s, op, 0, last, 1, 0);
 }
 
-/* All operands alike: the cut of the first that is cut; the residual's own placement for
- * the residual stream. */
+/* One placement for all operands: that of the first sharded one; for the residual stream
+ * the residual's own. */
 static Place common(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
   Place p = shard_settled(s, op, 0);
@@ -112,7 +113,7 @@ static bool same_cut(Shard *s, Oid op, Place p) {
   return true;
 }
 
-/* Linear in its operands: P passes where all of them are P. */
+/* Linear in its operands: stays partial where all of them are. */
 bool shard_add(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
   Place p = common(s, op);
@@ -140,7 +141,7 @@ bool shard_follow(Shard *s, Oid op) {
   return same_cut(s, op, p);
 }
 
-/* RMSNorm and LayerNorm work on whole rows, or on whole heads. */
+/* RMSNorm and LayerNorm need whole rows, or whole heads. */
 bool shard_norm(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
   int last = last_dim(s, op, 0);
@@ -170,7 +171,7 @@ bool shard_rope(Shard *s, Oid op) {
   return x.on[AX_TP] != 2 || shard_whole_heads(s, op, 0, s->g->op.at[op].attr.head_dim);
 }
 
-/* Parts of heads are with their heads. */
+/* The parts of a head are on the rank of the head. */
 bool shard_split_heads(Shard *s, Oid op) {
   int last = last_dim(s, op, 0);
   Place x = shard_settled(s, op, 0);
@@ -180,7 +181,7 @@ bool shard_split_heads(Shard *s, Oid op) {
          shard_whole_heads(s, op, 0, s->g->op.at[op].attr.head_dim);
 }
 
-/* What all heads share is whole where they are cut. */
+/* What all heads share is whole where heads are sharded. */
 bool shard_join_heads(Shard *s, Oid op) {
   const OpAttr *a = &s->g->op.at[op].attr;
   int last = last_dim(s, op, 0), rest = a->head_dim - a->head_part;
@@ -194,7 +195,7 @@ bool shard_join_heads(Shard *s, Oid op) {
          (shared || shard_whole_heads(s, op, 1, rest));
 }
 
-/* Whether q, k and v are cut alike, between heads. */
+/* Whether q, k and v are sharded alike, between heads. */
 static bool whole_heads(Shard *s, Oid op) {
   const OpAttr *a = &s->g->op.at[op].attr;
   int size[] = {a->head_dim, a->head_dim, attr_value_dim(a)};
@@ -203,8 +204,8 @@ static bool whole_heads(Shard *s, Oid op) {
   return ok;
 }
 
-/* Over cp each rank has its queries, and all keys, or one piece after the other; or all
- * tokens of some heads. */
+/* Over cp each rank has its own queries and either all keys (all-gather), one piece of
+ * keys after the other (ring), or all tokens of some heads (all-to-all). */
 static Place keys_of(const Shard *s, Place *q) {
   if (s->n[AX_CP_HEADS] > 1) q->on[AX_CP_HEADS] = 2;
   Place k = *q;
@@ -212,7 +213,7 @@ static Place keys_of(const Shard *s, Place *q) {
   return k;
 }
 
-/* Each head by itself, over the whole sequence. */
+/* Attention: heads are independent; a head needs the whole sequence. */
 bool shard_attention(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
   Place q = shard_settled(s, op, 0);
@@ -238,7 +239,8 @@ bool shard_attention(Shard *s, Oid op) {
   return q.on[AX_TP] != 2 || whole_heads(s, op);
 }
 
-/* As attention, of which it is one query; its keys and values are cut as they come. */
+/* Attention with one query, for decoding; the key-value cache is sharded as k and v are.
+ */
 bool shard_attention_step(Shard *s, Oid op) {
   Place q = shard_settled(s, op, 0);
   if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
@@ -248,7 +250,7 @@ bool shard_attention_step(Shard *s, Oid op) {
   return q.on[AX_TP] != 2 || whole_heads(s, op);
 }
 
-/* ---- cross entropy ---- the vocabulary may stay cut */
+/* ---- cross entropy ---- The vocabulary may stay sharded. */
 
 static Place logits_place(const Shard *s, Oid op) {
   Place p = shard_settled(s, op, 0);
@@ -277,7 +279,7 @@ bool shard_ce_sum(Shard *s, Oid op) {
   return true;
 }
 
-/* A sum over rows: partial wherever rows are cut. */
+/* A sum over rows: partial where rows are sharded. */
 bool shard_ce_loss(Shard *s, Oid op) {
   Place x = shard_settled(s, op, 0), y = x;
   for (int a = 0; a < AX_N; a++)

@@ -1,5 +1,5 @@
-/* shard_rules.h - the placement rules that ops.def names: what an op needs of its
- * operands and what it yields. See shard.h for what they may ask and set. */
+/* shard_rules.h - the placement rules that ops.def names: which placements an op needs of
+ * its operands and gives its results. shard.h has what rules may call. */
 #ifndef WEFT_SHARD_RULES_H
 #define WEFT_SHARD_RULES_H
 

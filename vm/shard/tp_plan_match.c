@@ -1,8 +1,9 @@
-/* tp_plan_match.c - which tp_plan rule speaks of a parameter.
+/* tp_plan_match.c - finds the tp_plan rule of a parameter.
  *
- * A pattern is tried on the module of the op that reads it (a tied head has a name of its
- * own), then on the parameter and its module, each with and without the base prefix. `*`
- * stands for a layer number. The pattern with most literal characters wins. */
+ * A pattern is compared with the module of the op that reads the parameter (a tied head
+ * has a name of its own), then with the parameter and its module, each with and without
+ * the base prefix. `*` stands for a layer number. Of several patterns that match, the one
+ * with most literal characters wins. */
 #include "shard.h"
 
 #include <ctype.h>
@@ -16,7 +17,7 @@ static bool segment_matches(const char *p, size_t np, const char *s, size_t ns) 
   return np == ns && memcmp(p, s, np) == 0;
 }
 
-/* Whole names, segment by segment; `s` has `n` characters. */
+/* Compares whole names, segment by segment; `s` has `n` characters. */
 static bool matches(const char *p, const char *s, size_t n) {
   const char *end = s + n;
   for (;;) {
@@ -39,7 +40,7 @@ bool tp_pattern_fits(const char *p, const char *s, size_t n) {
   return false;
 }
 
-/* The parameter or its module. */
+/* Matches the parameter's name or its module's. */
 static bool matches_param(const char *pattern, const char *param) {
   const char *dot = strrchr(param, '.');
   if (tp_pattern_fits(pattern, param, strlen(param))) return true;
@@ -50,7 +51,7 @@ static bool matches_module(const char *pattern, const char *module) {
   return tp_pattern_fits(pattern, module, strlen(module));
 }
 
-/* A parameter that another module reads is tied to that one. */
+/* Whether the parameter is of this module; if not it is tied, and read by another one. */
 static bool belongs_to(const char *param, const char *module) {
   size_t n = strlen(module);
   return strncmp(param, module, n) == 0 && (param[n] == '.' || !param[n]);
@@ -119,7 +120,7 @@ static const char *suggestion(const Shard *s, const char *pattern) {
   return arena_printf(a, "parameters look like %s", s->g->param.at[n / 2].name);
 }
 
-/* A parameter that the pattern means, though no op asked for its style. */
+/* A parameter that the pattern matches although no op has asked for its style. */
 static const char *matches_unread(const Shard *s, const char *pattern) {
   for (int i = 0; i < s->g->param.n; i++)
     if (matches_param(pattern, s->g->param.at[i].name)) return s->g->param.at[i].name;
