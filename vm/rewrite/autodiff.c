@@ -10,17 +10,17 @@
 
 typedef struct Contribution {
   Tid t;
-  int unit; /* of the forward op that contributed it */
+  int unit; /* unit of the forward op that contributes */
 } Contribution;
 
 typedef struct Autodiff {
   Graph *g;
   Diags *d;
-  bool broken;            /* an op has no gradient: what is below it has none either */
+  bool broken; /* an op has no gradient: no further errors for the ops before it */
   VEC(Contribution) * of; /* for each tensor */
 } Autodiff;
 
-/* A problem with the op or parameter of this line of the model function. */
+/* Reports a problem with the op or parameter at this line of the model function. */
 static Diag *problem(Autodiff *ad, int line, const char *fmt, ...) PRINTF(3, 4);
 static Diag *problem(Autodiff *ad, int line, const char *fmt, ...) {
   va_list ap;
@@ -41,7 +41,7 @@ static const char *op_label(const Autodiff *ad, const Op *op) {
 
 /* ---- sums ---- */
 
-/* A sum is named after the first op of its unit that adds to it: the op that made the
+/* Names a sum after the first op of its unit that reads the tensor: the op that made the
  * tensor may be in another unit, and bodies of equal layers must have equal names. */
 static const char *name_in_unit(const Graph *g, const Tid *in, int n, int unit) {
   for (int i = 0; i < n; i++) {
@@ -66,7 +66,8 @@ static Tid add_acc(Graph *g, Tid of, const Tid *in, int n, int unit) {
   return t;
 }
 
-/* The sum of all, as a chain of ops that a kernel has operands for. */
+/* The sum of n tensors, as a chain of `acc` ops with as many operands as a kernel takes.
+ */
 static Tid sum_all(Graph *g, Tid of, Tid *in, int n, int unit) {
   enum { MOST = 8 };
   while (n > MOST) {
@@ -77,7 +78,8 @@ static Tid sum_all(Graph *g, Tid of, Tid *in, int n, int unit) {
   return n == 1 ? in[0] : add_acc(g, of, in, n, unit);
 }
 
-/* Sums the contributions of the unit of the first one; moves the others down. */
+/* Sums the contributions from the unit of the first one and removes them from the list.
+ */
 static Tid sum_unit(Autodiff *ad, Tid of, int *n, Contribution *c) {
   Tid *in = NEW_N(ad->g->arena, Tid, *n);
   int k = 0, rest = 0, unit = c[0].unit;
@@ -91,7 +93,7 @@ static Tid sum_unit(Autodiff *ad, Tid of, int *n, Contribution *c) {
   return sum_all(ad->g, of, in, k, unit);
 }
 
-/* The gradient of tensor `t` from all its contributions; none if it has none. */
+/* Sets the gradient of tensor `t`, the sum of its contributions, if it has any. */
 static void finish(Autodiff *ad, Tid t) {
   Graph *g = ad->g;
   int n = ad->of[t].n;
@@ -103,13 +105,13 @@ static void finish(Autodiff *ad, Tid t) {
 
 /* ---- ops ---- */
 
-/* What an op contributes to the gradient of its operand i: an f32 result of an op that
- * can add to it for a parameter, else a tensor of the operand's own type. */
+/* The result tensor for what an op contributes to the gradient of its operand i: f32 for
+ * a parameter if the op can accumulate, else the operand's own type. */
 static Tid contribution(Graph *g, Oid f, int i, Tid t) {
   Tid of = g->op.at[f].in[i];
   bool param = g->t.at[of].kind == T_PARAM;
   Oid made = g->t.at[t].producer;
-  bool own = g->t.at[t].grad_of == of; /* not one that the op passes through */
+  bool own = g->t.at[t].grad_of == of; /* not a gradient that the op passes through */
   bool adds = own && made >= g->forward_ops && op_adds(g->op.at[made].code);
   if (adds == param) return t;
   Oid id = graph_add(g, OP_cast, 1, 1, g->op.at[f].unit, PH_I);
@@ -130,8 +132,8 @@ static Tid contribution(Graph *g, Oid f, int i, Tid t) {
   return y;
 }
 
-/* Every use of a parameter must contribute where it is: no buffer is zeroed beforehand.
- */
+/* Every use of a parameter must contribute in its own unit, because gradient buffers are
+ * not zeroed beforehand. */
 static void check_uses(Autodiff *ad, const Op *op, const Tid *din) {
   for (int i = 0; i < op->nin; i++) {
     const Tensor *t = &ad->g->t.at[op->in[i]];
@@ -176,11 +178,12 @@ static void differentiate(Autodiff *ad, Oid id) {
   if (!ad->broken) check_uses(ad, &g->op.at[id], din);
 }
 
-/* I: what a gradient that leaves the unit is made of. The rest is W: it ends in
- * gradients of parameters only. Consumers come later in the list, so one pass from the
- * end sees them first. */
+/* Tags backward ops: I if a gradient that leaves the unit depends on it, else W, which
+ * ends in gradients of parameters only. Consumers are later in the list, so one pass from
+ * the end suffices. */
 static void tag_phases(Graph *g) {
-  bool *wanted = NEW_N(g->arena, bool, g->t.n); /* by an I op or by another unit */
+  bool *wanted =
+      NEW_N(g->arena, bool, g->t.n); /* whether an I op or another unit reads it */
   for (int i = g->op.n - 1; i >= g->forward_ops; i--) {
     Op *op = &g->op.at[i];
     bool is_i = false;
@@ -202,7 +205,7 @@ static void check_params(Autodiff *ad) {
               g->param.at[i].name);
 }
 
-/* Takes out the ops that the loss does not depend on: their uses of parameters have no
+/* Removes the ops that the loss does not depend on: their parameters would get no
  * gradient. */
 static void drop_unused(Graph *g) {
   bool *live = NEW_N(g->arena, bool, g->t.n), *keep = NEW_N(g->arena, bool, g->op.n);

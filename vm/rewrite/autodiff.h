@@ -6,10 +6,10 @@
 #include "vm/graph/graph.h"
 
 /* requires a finished forward graph; establishes grad, forward_ops and phases: adds the
- * backward ops, tags every op F, I or W, takes out what the loss does not depend on.
- * Everything that has no gradient goes to `d`. */
-/* Instead of it, for a model that is not trained: what the result depends on, all of it
- * forward. */
+ * backward ops, tags every op F, I or W, and removes ops that the loss does not depend
+ * on. Ops and parameters without a gradient are errors in `d`. */
+/* For a model that is not trained, instead of autodiff: keeps what the result depends on,
+ * all in phase F. */
 void forward_alone(Graph *g);
 weft_status autodiff(Graph *g, Diags *d);
 

@@ -1,8 +1,8 @@
-/* decode_graph.c - rewrites attention to attention_step with kept keys and values, and
- * the loss to logits; see decode_graph.h. */
+/* decode_graph.c - rewrites attention to attention_step with a key-value cache, and the
+ * loss to logits; see decode_graph.h. */
 #include "decode_graph.h"
 
-/* What attention remembers: `context` rows of k. */
+/* Adds the cache for k: `context` rows. */
 static Tid add_rows(Graph *g, Tid k, int64_t context, const Op *op, Oid id) {
   Dim dim[MAX_DIM];
   memcpy(dim, g->t.at[k].dim, sizeof dim);
@@ -13,7 +13,7 @@ static Tid add_rows(Graph *g, Tid k, int64_t context, const Op *op, Oid id) {
   return t;
 }
 
-/* One query: no mask, and documents do not share the sequence. */
+/* Attention of one query: without a mask, and without packed documents. */
 static void one_query(Graph *g, Oid id, int64_t context) {
   Op op = g->op.at[id];
   Tid *in = NEW_N(g->arena, Tid, 4), *out = NEW_N(g->arena, Tid, 3);
@@ -29,7 +29,7 @@ static void one_query(Graph *g, Oid id, int64_t context) {
   g->op.at[id] = op;
 }
 
-/* The op that makes a tensor, if it has this code. */
+/* The op that makes a tensor, if it is of this code, else NULL. */
 static const Op *made_by(const Graph *g, Tid t, int code) {
   Oid id = t >= 0 ? g->t.at[t].producer : -1;
   return id >= 0 && g->op.at[id].code == code ? &g->op.at[id] : NULL;

@@ -1,10 +1,10 @@
 /* fold_layers.c - finds runs of equal units and makes a graph without most of them. A
- * unit repeats the one before if its ops have the same kinds, attributes, shapes and
- * rules, on results of that unit and the one before it at the same positions.
+ * unit repeats the one before it if its ops have the same kinds, attributes, shapes and
+ * tp_plan rules, and read results in the same positions of that unit and the one before.
  *
- * Of a run the first three and the last two units stay: gradients and placements from
- * outside may make those at the ends different, and unfold_layers() checks that those
- * between have become equal. */
+ * The first three and the last two units of a run stay: gradients and placements at its
+ * ends may differ from those inside. unfold_layers() checks that the ones inside have
+ * become equal. */
 #include "fold_layers.h"
 #include "recompute.h"
 
@@ -14,13 +14,13 @@ typedef struct Scan {
   const Graph *g;
   const Plan *plan;
   Fold *f;
-  bool *far;        /* unit: what it makes is read beyond the next unit */
-  int *hits[2];     /* of tp_match */
-  bool numbered;    /* some rule speaks of a number, not of all with `*` */
-  bool *recomputed; /* op: marked by recompute */
+  bool *far;        /* of each unit: a unit beyond the next one reads a result of it */
+  int *hits[2];     /* counters for tp_match */
+  bool numbered;    /* some rule names a layer by its number, not by `*` */
+  bool *recomputed; /* of each op: marked by recompute */
 } Scan;
 
-/* ---- who uses what ---- */
+/* ---- users of tensors and parameters ---- */
 
 static bool find_ops(Scan *s) {
   const Graph *g = s->g;
@@ -64,7 +64,7 @@ static bool same_shape(const Tensor *a, const Tensor *b) {
   return true;
 }
 
-/* The length of the number that a segment of a name is, 0 if it is none. */
+/* Length of a segment of a name if it is a number, else 0. */
 static size_t number(const char *s) {
   size_t n = 0;
   while (s[n] >= '0' && s[n] <= '9') n++;
@@ -77,7 +77,7 @@ static bool has_number(const char *s) {
   return false;
 }
 
-/* Names that only numbers tell apart, which a `*` stands for. */
+/* Whether two names differ in numbers only, which `*` matches. */
 static bool same_but_numbers(const char *a, const char *b) {
   if (!a || !b) return a == b;
   for (bool starts = true;; starts = *a++ == '.', b++) {
@@ -89,8 +89,8 @@ static bool same_but_numbers(const char *a, const char *b) {
   }
 }
 
-/* Parameters that no other unit uses, at the same place of theirs, under the same rule.
- */
+/* Whether two ops have, as operand k, parameters used by one unit only, at the same
+ * position of their units and under the same rule. */
 static bool same_param(Scan *s, const Op *p, const Op *q, int k) {
   const Graph *g = s->g;
   const Tensor *x = &g->t.at[p->in[k]], *y = &g->t.at[q->in[k]];
@@ -117,7 +117,8 @@ static int result_index(const Op *op, Tid t) {
   return k;
 }
 
-/* Made in the same place of the own unit or the one before. */
+/* Whether two tensors were made at the same position of the reader's own unit or the one
+ * before. */
 static bool same_value(const Scan *s, const Op *p, const Op *q, Tid a, Tid b) {
   const Graph *g = s->g;
   const Tensor *x = &g->t.at[a], *y = &g->t.at[b];
@@ -222,8 +223,8 @@ static void copy_tensors(Copy *c) {
   }
 }
 
-/* What was made in a unit that is left out is made at the same place of the unit that it
- * is like. */
+/* A tensor of a unit that is left out, as the one in the same position of the unit that
+ * stands for it. */
 static Tid moved(const Copy *c, Tid t) {
   const Fold *f = c->f;
   const Graph *g = f->whole;

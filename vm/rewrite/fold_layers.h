@@ -5,10 +5,10 @@
 #include "vm/graph/graph.h"
 #include "vm/plan/plan.h"
 
-/* Where a parameter is used first. */
+/* The first use of a parameter. */
 typedef struct ParamUse {
-  int32_t unit;        /* -1: nowhere, -2: in several units */
-  int32_t op, operand; /* op: from the first one of the unit */
+  int32_t unit;        /* -1: not used, -2: used in several units */
+  int32_t op, operand; /* op: counted from the first one of the unit */
 } ParamUse;
 
 typedef struct FoldRun {
@@ -17,17 +17,18 @@ typedef struct FoldRun {
 
 typedef struct Fold {
   const Graph *whole;
-  Graph *g;      /* `whole` without the units that are like another one */
+  Graph *g;      /* `whole` without the units that repeat another one */
   int *first_op; /* [units + 1] of `whole` */
   ParamUse *use; /* of each parameter of `whole` */
-  /* Runs of units that repeat each other: whole units first .. last, of which those from
-   * `left` to `back` - 1 are left out: they are like the unit before them. */
+  /* Runs of equal units: units first .. last of `whole`, of which `left` to `back` - 1
+   * are left out because they equal the unit before them. */
   VEC(FoldRun) run;
-  int *like;         /* unit of `whole` -> unit of `g` */
+  int *like;         /* unit of `whole` -> unit of `g` that stands for it */
   int *unit, *param; /* unit, parameter of `g` -> of `whole` */
 } Fold;
 
-/* requires a finished forward graph; NULL if no unit repeats often enough. */
+/* requires a finished forward graph; NULL if no unit repeats often enough to save
+ * anything. */
 Fold *fold_layers(const Graph *g, const Plan *plan, Arena *a);
 
 #endif

@@ -1,17 +1,17 @@
-/* fuse_ops.c - fuses ops that pass over the same memory: add and its norm, a norm's
- * gradients and the sum that takes dx, the ropes of queries and keys, the two sums of
- * cross entropy. It runs on the sharded graph after all passes that look at single ops,
- * so that every later pass and each device sees a fused op as any other.
+/* fuse_ops.c - fuses ops that pass over the same memory: add and the norm after it; the
+ * two gradients of a norm and the sum that takes dx; the ropes of queries and keys; the
+ * maximum and sum of cross entropy. It runs on the sharded graph after all passes that
+ * look at single ops; later passes and devices see a fused op as any other.
  *
  * A pattern starts at one op, finds the others among the readers of its results, and
- * writes the fused op over one that stands behind everything it reads and before
- * everything that reads it. */
+ * writes the fused op over one that comes after everything it reads and before everything
+ * that reads it. */
 #include "fuse_ops.h"
 
 #include "rewrite.h"
 
-/* An op of this code in the body of `like` that reads t as operand k, or -1. What runs
- * again in the backward goes with its like only. */
+/* The op of this code, in the same body as `like`, that reads t as operand k, or -1.
+ * Recomputed ops are fused with recomputed ones only. */
 static Oid reader_of(const Rewriter *f, const Op *like, Tid t, int code, int k) {
   for (int i = f->first[t]; i < f->first[t + 1]; i++) {
     const Op *op = &f->g->op.at[f->reader[i]];
@@ -23,9 +23,9 @@ static Oid reader_of(const Rewriter *f, const Op *like, Tid t, int code, int k) 
   return -1;
 }
 
-/* ---- patterns ---- each begins at op i; false: it is not there */
+/* ---- patterns ---- Each starts at op i and returns false if it does not match. */
 
-/* z = a + b and the norm of z. */
+/* z = a + b, and the norm of z. */
 static bool add_rmsnorm(Rewriter *f, Oid i) {
   const Op *add = &f->g->op.at[i];
   if (add->code != OP_add) return false;
@@ -43,8 +43,8 @@ static bool add_rmsnorm(Rewriter *f, Oid i) {
   return true;
 }
 
-/* The op that makes dw of the norm whose dx op `dx` makes, in I or W, or -1. Nothing may
- * read dw, as it comes to be elsewhere. */
+/* The op that computes dw of the norm whose dx is `dx`, in I or W, or -1. No op may read
+ * dw, because it moves. */
 static Oid weight_gradient(const Rewriter *f, const Op *dx) {
   Tid rstd = dx->in[2];
   for (int i = f->first[rstd]; i < f->first[rstd + 1]; i++) {
@@ -57,7 +57,7 @@ static Oid weight_gradient(const Rewriter *f, const Op *dx) {
   return -1;
 }
 
-/* Gradients of a norm, and the sum of dx and one other gradient. */
+/* The gradients of a norm, and the sum of dx and one other gradient. */
 static bool rmsnorm_back(Rewriter *f, Oid i) {
   const Op *dx = &f->g->op.at[i];
   if (dx->code != OP_rmsnorm_dx) return false;
@@ -85,15 +85,15 @@ static bool alike(const Op *a, const Op *b) {
          memcmp(&a->attr, &b->attr, sizeof a->attr) == 0;
 }
 
-/* Whether nothing reads it up to op `at`. */
+/* Whether no op up to `at` reads it. */
 static bool is_free(const Rewriter *f, Tid t, Oid at) {
   for (int i = f->first[t]; i < f->first[t + 1]; i++)
     if (f->reader[i] <= at) return false;
   return true;
 }
 
-/* Two ropes of the same positions, of queries and keys: in the place of the first one, or
- * of the second one where what it turns is not there before. */
+/* The ropes of queries and keys at the same positions. The fused op takes the place of
+ * the first one, or of the second if its operand is computed later. */
 static bool rope_pair(Rewriter *f, Oid i) {
   const Op *a = &f->g->op.at[i];
   if (a->code != OP_rope) return false;
@@ -117,8 +117,8 @@ static bool rope_pair(Rewriter *f, Oid i) {
   return false;
 }
 
-/* Maximum and sums of cross entropy. Where ranks have columns each, sums are with the
- * maximum of their own until they know that of all. */
+/* Maximum and sum of cross entropy. If ranks have shards of the columns, sums are
+ * relative to the local maximum until the global one is known. */
 static bool ce_stats(Rewriter *f, Oid i) {
   Graph *g = f->g;
   const Op *most = &g->op.at[i];

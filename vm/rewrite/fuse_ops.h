@@ -4,10 +4,9 @@
 
 #include "vm/graph/graph.h"
 
-/* requires a sharded graph whose forward ops run again where they do; establishes fused
- * ops in the place of some of its ops: every tensor that anything reads is made as
- * before, in the same unit. Where a fused op makes gradients of weights beside those of
- * inputs, the former are made in I. */
+/* requires a sharded graph, after recompute; replaces some ops by fused ones: every
+ * tensor that is read is still computed in the same unit. A fused op that computes
+ * gradients of weights along with those of inputs is in I. */
 void fuse_ops(Graph *g);
 
 #endif

@@ -2,7 +2,7 @@
  * fused_projections.c. */
 #include "fused_projections_int.h"
 
-/* A tensor as these side by side along dimension `dim`, like the last one. */
+/* A tensor with the parts concatenated along dimension `dim`. */
 static Tid side_by_side(Join *j, const Tid *part, int n, int dim) {
   Graph *g = j->r.g;
   Tensor t = g->t.at[part[n - 1]];
@@ -20,7 +20,7 @@ Tid fused_values(Join *j, const Tid *part, int n) {
   return t;
 }
 
-/* The matrix; from now on they are one. */
+/* The fused weight matrix, made at its first use. */
 static Tid whole(Join *j, Joined *w) {
   Tid part[JOINED_MOST];
   if (j->sh->joined[w->param[0]]) return w->whole;
@@ -31,7 +31,7 @@ static Tid whole(Join *j, Joined *w) {
   return w->whole;
 }
 
-/* "mlp.gate_proj,up_proj" */
+/* Names a fused op after all its parts: "mlp.gate_proj,up_proj". */
 static void name_all(Join *j, Oid at, const char *const *name, int n) {
   Op *op = &j->r.g->op.at[at];
   op->name = name[0];
@@ -41,7 +41,7 @@ static void name_all(Join *j, Oid at, const char *const *name, int n) {
   }
 }
 
-/* Writes `x` over op `at`, one of n; the others are gone. */
+/* Writes `x` over op `at`, one of n, and removes the others. */
 static void write_one(Join *j, const Oid *of, int n, Oid at, NewOp x) {
   const char *name[JOINED_MOST] = {NULL};
   for (int k = 0; k < n; k++) name[k] = op_at(j, of[k])->name, j->r.gone[of[k]] = true;
@@ -74,7 +74,8 @@ Tid fused_products(Join *j, Joined *w, const Oid *product) {
 
 /* ---- gradients ---- */
 
-/* The two ops that read the gradient of product k, and nothing else does. */
+/* Finds the two ops that read the gradient of product k; false if other ops read it, too.
+ */
 static bool readers(const Join *j, const Joined *w, int k, Tid dy, Backward *out) {
   out->dx[k] = out->dw[k] = NOBODY;
   for (int i = j->r.first[dy]; i < j->r.first[dy + 1]; i++) {
@@ -107,7 +108,8 @@ bool fused_backward(const Join *j, const Joined *w, const Tid *dy, Backward *out
   return op_at(j, out->sum)->code == OP_acc;
 }
 
-/* dx comes in the place of the first of its parts in the sum, if there is more to add. */
+/* Writes dx in the place of the first of its parts in the sum, if the sum has other parts
+ * as well. */
 static Tid sum_or_part(Join *j, const Joined *w, const Backward *b) {
   Graph *g = j->r.g;
   Op *sum = &g->op.at[b->sum];

@@ -1,11 +1,13 @@
 /* fused_projections.c - fused QKV and gate-up projections; see fused_projections.h.
- * Several weights are one matrix W: y = x W gives their results side by side, dx = dy W
- * is the sum over all of them, dW has the gradients of all. The ops are those of one
- * weight; W is a parameter that layout() composes of its parts.
  *
- * Weights can be fused if layout() treats them alike, nothing but products reads them,
- * and each ends where the next one begins. The fused result is never split: the ops that
- * read it, rope and silu_mul, read it side by side, and their gradients write it so. */
+ * Several weights become one matrix W: y = x W gives their results concatenated, dx = dy
+ * W is the sum over all of them, dW has the gradients of all. The ops are those of one
+ * weight; W is a parameter that layout() composes of adjacent weights.
+ *
+ * Weights can be fused if layout() treats them alike, only products read them, and each
+ * ends where the next one begins. The fused result is never split: the ops that read it,
+ * rope and silu_mul, read their columns in place, and their gradients are written there.
+ */
 #include "fused_projections_int.h"
 
 #include "vm/storage/offsets.h"
@@ -33,8 +35,8 @@ int fused_weight(const Join *j, const Op *op) {
   return w->index;
 }
 
-/* Products of unit `unit` are all that reads it, and one makes its gradient, if anything.
- */
+/* Whether only products of unit `unit` read the parameter, and one op at most makes its
+ * gradient. */
 static bool is_of_products(const Join *j, int param, int unit) {
   Tid w = stored(j, param);
   for (int i = j->r.first[w]; i < j->r.first[w + 1]; i++) {
@@ -45,7 +47,7 @@ static bool is_of_products(const Join *j, int param, int unit) {
   return by == NOBODY || (by != SEVERAL && op_at(j, by)->code == OP_linear_dw);
 }
 
-/* What layout() looks at, and the width. */
+/* Whether two weights have equal settings for layout() and equal width. */
 static bool are_alike(const Join *j, int p, int q) {
   const Param *a = &j->logical->param.at[p], *b = &j->logical->param.at[q];
   const Tensor *x = tensor_at(j, stored(j, p)), *y = tensor_at(j, stored(j, q));
@@ -56,8 +58,8 @@ static bool are_alike(const Join *j, int p, int q) {
          place_eq(j->sh->grad_place[p], j->sh->grad_place[q]);
 }
 
-/* Each begins at an aligned address in every region; no type of a region is narrower than
- * bf16. */
+/* Elements to which weights must be aligned, so that they are adjacent in every region:
+ * no region has a type narrower than bf16. */
 enum { ALIGNED = ALIGN / 2 };
 
 static bool can_join(const Join *j, const Joined *w, int unit) {
@@ -72,8 +74,8 @@ static bool can_join(const Join *j, const Joined *w, int unit) {
   return true;
 }
 
-/* The weights of n products as one matrix, or NULL; in each body of a unit it is the
- * same. */
+/* The weights of n products as one matrix, or NULL; the same matrix in all bodies of a
+ * unit. */
 static Joined *join_weights(Join *j, const Oid *product, int n) {
   Joined w = {.n = n};
   for (int k = 0; k < n; k++) w.param[k] = fused_weight(j, op_at(j, product[k]));
@@ -85,9 +87,9 @@ static Joined *join_weights(Join *j, const Oid *product, int n) {
   return can ? arena_copy(j->r.g->arena, &w, sizeof w) : NULL;
 }
 
-/* ---- patterns ---- each begins at op i; false: it is not there */
+/* ---- patterns ---- Each starts at op i and returns false if it does not match. */
 
-/* The product that makes t in the body of op `like`, of the rows x if given, or -1. */
+/* The product that computes t in the same body as `like`, from rows x if given, or -1. */
 static Oid product_of(const Join *j, Tid t, Tid x, const Op *like) {
   Oid id = tensor_at(j, t)->producer;
   if (id < 0) return NOBODY;
@@ -102,8 +104,8 @@ static bool same_body(const Op *a, const Op *b) {
          (a->phase == PH_F || a->recomputed == b->recomputed);
 }
 
-/* Readers of one that are silu_mul, or its gradient, of both; all must be. The gradient
- * is *back. */
+/* Finds the readers of one result: silu_mul of both, and its gradient (*back). False if
+ * there are others. */
 static bool gate_readers(const Join *j, Tid t, const Tid *both, Oid *back) {
   for (int i = j->r.first[t]; i < j->r.first[t + 1]; i++) {
     const Op *op = op_at(j, j->r.reader[i]);
@@ -153,7 +155,7 @@ static bool gate_and_up(Join *j, Oid i) {
   return true;
 }
 
-/* Whether an op reads both. */
+/* Whether one op reads both. */
 static bool read_together(const Join *j, Tid a, Tid b) {
   for (int i = j->r.first[a]; i < j->r.first[a + 1]; i++) {
     const Op *op = op_at(j, j->r.reader[i]);
@@ -163,8 +165,8 @@ static bool read_together(const Join *j, Tid a, Tid b) {
   return false;
 }
 
-/* The product of the same rows, in the same body, that makes the values: there is no
- * other one, or no other one is read together with the keys. Else -1. */
+/* The product that computes the values: of the same rows, in the same body, and the only
+ * third one, or the only one read together with the keys. Else -1. */
 static Oid values_of(const Join *j, const Oid *two, Tid keys) {
   const Op *like = op_at(j, two[0]);
   Oid found[2] = {NOBODY, NOBODY};
@@ -183,7 +185,7 @@ static Oid values_of(const Join *j, const Oid *two, Tid keys) {
   return found[k];
 }
 
-/* Nothing but ropes of both reads them. */
+/* Whether only ropes of both read them. */
 static bool rope_readers(const Join *j, const Tid *both) {
   for (int k = 0; k < 2; k++)
     for (int i = j->r.first[both[k]]; i < j->r.first[both[k] + 1]; i++) {
@@ -194,7 +196,8 @@ static bool rope_readers(const Join *j, const Tid *both) {
   return true;
 }
 
-/* What reads the values behind op `at` in its body reads `mine`, which `at` makes. */
+/* Makes the readers of the values behind op `at` in its body read `mine`, a result of
+ * `at`. */
 static void take_values(Join *j, Tid values, Oid at, Tid mine) {
   for (int i = j->r.first[values]; i < j->r.first[values + 1]; i++) {
     Op *op = &j->r.g->op.at[j->r.reader[i]];
@@ -207,8 +210,8 @@ static void take_values(Join *j, Tid values, Oid at, Tid mine) {
   }
 }
 
-/* The ropes of y, which is values, keys and queries. Those that run again make the values
- * again, too: then y is all that waits for them. */
+/* The ropes of the fused result y (values, keys, queries). Recomputed ropes compute the
+ * values again, too, so that only y is saved for them. */
 static void write_ropes(Join *j, const Tid *both, Tid values, Tid y) {
   int first = j->r.first[both[0]], end = j->r.first[both[0] + 1];
   for (int k = first; k < end; k++) {
@@ -230,7 +233,7 @@ static void write_ropes(Join *j, const Tid *both, Tid values, Tid y) {
   }
 }
 
-/* Ropes of two products, and a third one that nothing reads before. */
+/* The ropes of two products, and a third product that nothing before them reads. */
 static bool queries_keys_values(Join *j, Oid i) {
   const Op *op = op_at(j, i);
   if (op->code != OP_rope_pair) return false;
@@ -250,7 +253,7 @@ static bool queries_keys_values(Join *j, Oid i) {
   return true;
 }
 
-/* The gradient that a product with parameter p passes on, or -1. */
+/* The gradient that a product with parameter p reads, or -1. */
 static Tid passed_on(const Join *j, int p) {
   Tid w = stored(j, p);
   for (int i = j->r.first[w]; i < j->r.first[w + 1]; i++) {
@@ -260,8 +263,8 @@ static Tid passed_on(const Join *j, int p) {
   return -1;
 }
 
-/* Of queries, keys and values that were joined: ropes of two gradients, where that of the
- * values is there, too. */
+/* The gradients of fused queries, keys and values: ropes of two gradients, where the
+ * gradient of the values is known as well. */
 static bool gradients_of_them(Join *j, Oid i) {
   const Op *op = op_at(j, i);
   int p = -1;

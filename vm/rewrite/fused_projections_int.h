@@ -11,9 +11,9 @@ typedef struct Join {
   const Graph *logical;
   Sharded *sh;
   int64_t persistence;
-  Oid *gradient; /* of each parameter: the op that makes its gradient, */
+  Oid *gradient; /* of each parameter: the op that computes its gradient, */
 } Join;
-enum { NOBODY = -1, SEVERAL = -2 }; /* or one of these */
+enum { NOBODY = -1, SEVERAL = -2 }; /* no op, or several */
 
 static inline const Op *op_at(const Join *j, Oid i) { return &j->r.g->op.at[i]; }
 
@@ -24,24 +24,24 @@ static inline Tid stored(const Join *j, int param) {
   return j->sh->local[j->logical->param.at[param].tensor];
 }
 
-/* The parameter that a product of rows and a weight (out, in) reads as it is, or -1. */
+/* The parameter that is the weight (out, in) of a product, or -1. */
 int fused_weight(const Join *j, const Op *op);
 
 /* ---- fused_projection_ops.c ---- */
-/* A value of these side by side, the last dimension of all. */
+/* A value with these parts concatenated along the last dimension. */
 Tid fused_values(Join *j, const Tid *part, int n);
-/* Writes one product for those of w; returns its result, theirs side by side, the last
+/* Writes one product for those of w; returns its result: theirs concatenated, the last
  * one first. */
 Tid fused_products(Join *j, Joined *w, const Oid *product);
 
-/* The gradients of products: of each that of its rows, whose sum is `sum`, or a part of
- * it, and that of its weight. */
+/* The gradients of fused products: for each the op for its rows, whose results add up in
+ * `sum` or a part of it, and the op for its weight. */
 typedef struct Backward {
   Oid dx[JOINED_MOST], dw[JOINED_MOST], sum;
 } Backward;
-/* Whether dy[k] of each product ends in those, and nowhere else. */
+/* Whether these ops, and no others, read dy[k] of each product. */
 bool fused_backward(const Join *j, const Joined *w, const Tid *dy, Backward *out);
-/* Writes one op for those of rows, one for those of weights; both read dy. */
+/* Writes one op for the gradients of rows and one for those of weights; both read dy. */
 void write_fused_backward(Join *j, Joined *w, const Backward *b, Tid dy);
 
 #endif

@@ -1,12 +1,12 @@
-/* recompute.c - activation checkpointing: in each unit, copies of the marked forward ops
- * that its backward needs are placed before it, on the sharded graph, so that copies have
- * placements and collectives like the originals and give the same bits.
+/* recompute.c - activation checkpointing on the sharded graph: in each unit, copies of
+ * the marked forward ops are placed before the backward ops that need them. They have the
+ * placements and collectives of the originals and give the same bits.
  *
- * What is saved follows: a tensor that only copies compute again is no operand of the
- * backward and so has no place in a frame. Copies are in I; in a unit without I they are
- * in W. Where I and W are split, what W needs of them is either saved by I or computed
- * once more in W, whichever keeps fewer bytes. An all_gather of the forward is not saved
- * for the backward, so it runs again where a copy reads its result. Ops with random or
+ * What is saved follows from that: a tensor that only copies read again is no operand of
+ * the backward and so has no place in a frame. Copies are in I, or in W in a unit without
+ * I. Where I and W are split, the copies that W needs are either saved by I or made once
+ * more in W, whichever saves fewer bytes. An all_gather of the forward is never saved for
+ * the backward: it is repeated where a copy reads its result. Ops with random or
  * data-dependent decisions (routing) must not be marked. */
 #include "recompute.h"
 
@@ -15,17 +15,18 @@ enum { FOR_I = 1, FOR_W = 2 };
 typedef struct Again {
   Graph *g;
   RecomputeHow how;
-  Tid *to[2];        /* tensor -> its copy, or the gathered one to take instead; -1; and
-                        that of W where it has copies of its own */
-  uint8_t *need;     /* of each op: what it runs again for */
-  int *first, *next; /* needed ops by unit, -1 */
+  Tid *to[2]; /* tensor -> its copy, or a gathered tensor to use instead, -1; [1]: for W
+                 where W has copies of its own */
+  uint8_t *need;     /* of each op: the phases that need a copy of it */
+  int *first, *next; /* ops with copies, by unit, -1 */
   bool *has_i;       /* of each unit */
-  bool *twice;       /* of each unit: what W needs runs again in W */
-  uint8_t *done;     /* of each unit: what copies are there for */
+  bool *twice;       /* of each unit: W makes the copies it needs once more */
+  uint8_t *done;     /* of each unit: the phases whose copies are written */
   VEC(Op) out;
 } Again;
 
-/* The op of this op's unit that makes its operand k and runs again for it, or -1. */
+/* The recomputed op, in the unit of `op`, that makes its operand k; -1 if there is none.
+ */
 static Oid maker(const Graph *g, const Op *op, int k) {
   const Tensor *t = &g->t.at[op->in[k]];
   if (t->producer < 0 || t->unit != op->unit) return -1;
@@ -34,7 +35,8 @@ static Oid maker(const Graph *g, const Op *op, int k) {
   return m->phase == PH_F && (m->recomputed || gather) ? t->producer : -1;
 }
 
-/* Consumers come later in the list, so one pass from the end sees them first. */
+/* Finds the ops to copy. Consumers are later in the list, so one pass from the end
+ * suffices. */
 static bool find_needed(Again *a) {
   const Graph *g = a->g;
   bool any = false;
@@ -52,13 +54,13 @@ static bool find_needed(Again *a) {
   return any;
 }
 
-/* ---- what keeps fewer bytes until W ---- */
+/* ---- whether W makes copies of its own ---- */
 
-/* Bytes of each unit that wait: copies that W reads, if they do; or what would be read in
- * W to make them there and is not kept for W anyway. */
+/* For each unit, the bytes that are saved from I to W: either the copies that W reads; or
+ * what W would read to make these copies and does not save anyway. */
 typedef struct Waiting {
   uint64_t *copies, *sources;
-  uint8_t *seen; /* of each tensor: was counted, bits; W reads it itself */
+  uint8_t *seen; /* of each tensor: flags: already counted; W reads it in any case */
 } Waiting;
 enum { AS_COPY = 1, AS_SOURCE = 2, ANYWAY = 4 };
 
@@ -103,7 +105,7 @@ static Tid *copies(const Again *a, int unit, Phase ph) {
   return a->to[a->twice[unit] && ph == PH_W];
 }
 
-/* What it reads instead of tensor `t`. */
+/* The tensor that an op of this phase reads in place of `t`. */
 static Tid instead(const Again *a, Tid t, int unit, Phase ph) {
   Tid copy = copies(a, unit, ph)[t];
   return copy >= 0 && a->g->t.at[t].unit == unit ? copy : t;
@@ -128,7 +130,8 @@ static void copy_op(Again *a, Oid id, Phase ph) {
   push(a, op);
 }
 
-/* The copies of a unit, before the first op of its I or, twice, of its W. */
+/* Writes the copies of a unit, before its first op of phase I or, if W makes its own, of
+ * W. */
 static void copy_unit(Again *a, int unit, Phase ph) {
   int of = ph == PH_I ? FOR_I : FOR_W, all = a->twice[unit] ? of : FOR_I | FOR_W;
   if (a->done[unit] & of) return;
@@ -137,7 +140,8 @@ static void copy_unit(Again *a, int unit, Phase ph) {
     if (a->need[i] & all) copy_op(a, i, ph);
 }
 
-/* Whether a copy gathered the same, in W, or in I that W follows: then W takes that. */
+/* Whether a copy has already gathered the same tensor, in W or in an I that W follows at
+ * once: then the op can use it. */
 static bool is_shared(Again *a, const Op *op) {
   if (!(a->how.share || a->twice[op->unit]) || op->code != OP_all_gather ||
       op->phase != PH_W)

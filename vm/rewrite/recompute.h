@@ -4,20 +4,20 @@
 
 #include "vm/shard/shard.h"
 
-/* requires a finished forward graph; establishes which ops the plan wants to run again.
- * mark[] has room for all ops and is false. `hits`, NULL or one for each pattern of the
- * plan, counts ops that a pattern speaks of. */
+/* requires a finished forward graph; marks the ops that the plan recomputes. mark[] has
+ * an entry for each op, initially false. `hits`, NULL or one for each pattern of the
+ * plan, counts the ops that a pattern matches. */
 void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mark,
                      int *hits);
-/* False if a pattern speaks of nothing (reported). */
+/* False if a pattern matches nothing (reported). */
 bool recompute_patterns(const Graph *g, const Plan *plan, Arena *scratch, Diags *d);
-/* Sets Op.recomputed of a forward graph by its marks. */
+/* Sets Op.recomputed of a forward graph. */
 void recompute_set(Graph *g, const Plan *plan, Arena *scratch);
-/* requires a sharded graph, in which the ops of marked ones are marked; establishes
- * copies of those that the backward needs, before it. */
+/* requires a sharded graph with Op.recomputed set; writes copies of those ops that the
+ * backward needs. */
 typedef struct RecomputeHow {
-  bool share; /* W takes over what is gathered again for the copies of I */
-  bool apart; /* W runs apart: it may have copies of its own */
+  bool share; /* W may use what was gathered for the copies of I */
+  bool apart; /* I and W are split: W may have copies of its own */
 } RecomputeHow;
 void recompute(Graph *g, RecomputeHow how);
 

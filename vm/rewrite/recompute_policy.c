@@ -1,13 +1,13 @@
-/* recompute_policy.c - which forward ops a plan recomputes, by what ops.def says of them:
- * `full` all ops of layers, `selective` products without a parameter (the core of
- * attention), `cheap` ops bound by memory (norms, activations, ropes, sums).
+/* recompute_policy.c - which forward ops a plan recomputes, by the flags in ops.def:
+ * `full` all ops of layers; `selective` products without a parameter (the core of
+ * attention); `cheap` ops that are bound by memory (norms, activations, ropes, sums).
  *
- * A pattern names a unit, or a module and all modules in it. Ops without a name, such as
- * activation functions, belong to a module if they stand between two of its ops. */
+ * A pattern names a unit, or a module with all modules in it. Ops without a name, such as
+ * activation functions, belong to a module if they are between two of its ops. */
 #include "recompute.h"
 #include "vm/graph/rules.h"
 
-/* ---- words ---- */
+/* ---- policies ---- */
 
 static bool moves_data(const Op *op) { return op_info[op->code].cost == cost_move; }
 
@@ -23,7 +23,7 @@ static bool by_word(const Graph *g, const Recompute *r, const Op *op) {
   return r->full || (r->selective && is_core(g, op)) || (r->cheap && moves_data(op));
 }
 
-/* Who goes to which expert, and what that costs. */
+/* Ops of the router, whose decisions must not be recomputed. */
 static bool is_router(const Op *op) {
   return op->code == OP_router_logits || op->code == OP_route ||
          op->code == OP_expert_counts || op->code == OP_router_loss;
@@ -31,7 +31,7 @@ static bool is_router(const Op *op) {
 
 /* ---- patterns ---- */
 
-/* A module, or one that it is in. */
+/* Whether the pattern is this module or one that contains it. */
 static bool in_module(const char *pattern, const char *name) {
   for (size_t n = 0; name; n++)
     if (!name[n] || name[n] == '.') {
@@ -43,7 +43,7 @@ static bool in_module(const char *pattern, const char *name) {
 
 enum { IN = 1, READS = 2, READ = 4 };
 
-/* How the ops that make operands of this one, in its unit, lie: their flags together. */
+/* The flags of the ops in the same unit that make operands of this one, combined. */
 static int operands(const Graph *g, const Op *op, const uint8_t *is) {
   int flags = 0;
   for (int k = 0; k < op->nin; k++) {
@@ -53,7 +53,7 @@ static int operands(const Graph *g, const Op *op, const uint8_t *is) {
   return flags;
 }
 
-/* Tells the nameless ops before this one that a module reads what they make. */
+/* Passes an op's flags on to the nameless ops whose results it reads. */
 static void tell_operands(const Graph *g, const Op *op, uint8_t *is) {
   for (int k = 0; k < op->nin; k++) {
     const Tensor *t = &g->t.at[op->in[k]];
@@ -62,7 +62,7 @@ static void tell_operands(const Graph *g, const Op *op, uint8_t *is) {
   }
 }
 
-/* Marks what the pattern speaks of; returns how many ops that are. */
+/* Marks the ops that the pattern matches; returns their number. */
 static int by_pattern(const Graph *g, const char *pattern, uint8_t *is, bool *mark) {
   int n = 0;
   for (int i = 0; i < g->op.n; i++) {
@@ -93,11 +93,11 @@ void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mar
     if (is_router(&g->op.at[i])) mark[i] = false;
 }
 
-/* ---- for the front ---- */
+/* ---- for build_units ---- */
 
 typedef VEC(const char *) NameList;
 
-/* Adds the name, and those of what it is in, as patterns. */
+/* Adds the name and all modules that contain it, as patterns. */
 static void add_names(Arena *a, const char *name, NameList *out) {
   for (const char *end = name; *end;) {
     end += strcspn(end + 1, ".") + 1;
@@ -107,7 +107,7 @@ static void add_names(Arena *a, const char *name, NameList *out) {
   }
 }
 
-/* What patterns can be like in this model. */
+/* A pattern of this model that is similar to one that matches nothing. */
 static const char *suggestion(const Graph *g, const char *pattern, Diags *d) {
   static const char *const word[] = {"full", "selective", "cheap"};
   NameList names = {0};

@@ -1,4 +1,4 @@
-/* rewrite.c - replaces ops in place; see rewrite.h. */
+/* rewrite.c - replaces ops in a graph; see rewrite.h. */
 #include "rewrite.h"
 
 static void find_readers(Rewriter *r) {
@@ -36,7 +36,7 @@ void rewrite_op(Rewriter *r, Oid at, Oid like, NewOp x) {
   r->gone[at] = false;
 }
 
-/* Ops close ranks. */
+/* Removes replaced ops from the graph. */
 void rewrite_end(Rewriter *r) {
   Graph *g = r->g;
   int n = 0;

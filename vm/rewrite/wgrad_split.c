@@ -1,11 +1,11 @@
 /* wgrad_split.c - where I and W are split (zero bubble), moves cheap weight gradients
  * into I: those of norm weights and biases, which would keep their operands alive until
- * W. Only products are left to W, as in the papers on zero bubble. */
+ * W. Only products stay in W, as in the papers on zero bubble. */
 #include "wgrad_split.h"
 
 #include "vm/graph/rules.h"
 
-/* An op that moves data only, and ends in gradients of parameters. */
+/* Whether an op only moves data and its results end in gradients of parameters. */
 static bool is_light(const Graph *logical, const Graph *g, const Op *op) {
   if (op->phase != PH_W || op_info[op->code].cost != cost_move || !op_adds(op->code))
     return false;
@@ -24,7 +24,7 @@ static bool known_to_i(const Graph *g, const Op *op) {
   return true;
 }
 
-/* Units without I stay so. */
+/* Units without I are not changed. */
 void split_wgrads(const Graph *logical, Sharded *s) {
   Graph *g = s->g;
   bool *has_i = NEW_N(g->arena, bool, g->unit.n);

@@ -4,7 +4,7 @@
 
 #include "vm/shard/shard.h"
 
-/* requires a sharded graph; moves ops of W into I. */
+/* requires a sharded graph; moves ops from W to I. */
 void split_wgrads(const Graph *logical, Sharded *s);
 
 #endif
