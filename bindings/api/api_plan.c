@@ -20,7 +20,7 @@ typedef struct PlanCall {
   weft_plan *plan;
   const weft_plan_options *options;
   const char *path;
-  const LangValue *value; /* instead of a file */
+  const LangValue *value; /* NULL: the plan is a file */
   int world;
   weft_status (*fn)(struct PlanCall *c);
   weft_status st;
@@ -35,9 +35,9 @@ static void call_job(void *ud) {
   PlanCall *c = ud;
   Job *j = &c->plan->job;
   c->st = c->fn(c);
-  /* Work that ended before it looked at the flag was interrupted all the same. */
+  /* A job that ended without polling the stop flag was interrupted all the same. */
   if (c->st == WEFT_OK && stopped(c)) c->st = err_set(&j->e, WEFT_EINTR, "interrupted");
-  /* Any other error than those of a wrong plan is told by the reports, too. */
+  /* Errors other than those of a wrong plan are added to the report. */
   if (c->st != WEFT_OK && !(c->st == WEFT_EPLAN && j->d.errors)) job_note(j, c->st);
 }
 
@@ -93,7 +93,7 @@ static weft_status new_plan(const weft_plan_options *options, const char *path,
                             const LangValue *value, weft_plan **out, weft_error *err) {
   weft_plan_options o;
   err_clear(err);
-  TRY(need(out, "where the plan goes", err));
+  TRY(need(out, "the output argument for the plan", err));
   *out = NULL;
   TRY(struct_read(&o, sizeof o, options, "weft_plan_options", err));
   if (!path && !value)
@@ -175,10 +175,15 @@ static weft_status compile_plan(PlanCall *c) {
 weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {
   err_clear(err);
   TRY(need(p, "the plan", err));
-  if (p->spent) return err_set(err, WEFT_ENOMEM, "the plan ran out of memory before");
+  if (p->spent)
+    return err_set(err, WEFT_ENOMEM, "the plan ran out of memory in an earlier call");
   if (!p->loaded)
     return err_set(err, WEFT_EUSAGE, "the plan was not loaded; its report says why");
-  if (world < 0) return err_set(err, WEFT_EUSAGE, "%d ranks are not possible", world);
+  if (world < 0)
+    return err_set(
+        err, WEFT_EUSAGE,
+        "a world of %d ranks is not possible: give at least 1, or 0 for the plan's own",
+        world);
   weft_status st = call(&(PlanCall){.plan = p, .world = world, .fn = compile_plan}, err);
   if (st != WEFT_OK) p->job.compiled = NULL;
   return st;
@@ -236,7 +241,7 @@ int weft_plan_param_count(const weft_plan *p) {
 weft_status weft_plan_param_at(const weft_plan *p, int index, weft_param *out,
                                weft_error *err) {
   TRY(need_compiled(p, err));
-  TRY(need(out, "where the parameter goes", err));
+  TRY(need(out, "the output argument for the parameter", err));
   const Compiled *c = compiled(p);
   if (index < 0 || index >= c->nparam)
     return err_set(err, WEFT_EUSAGE, "there is no parameter %d, the model has %d", index,
@@ -263,7 +268,7 @@ weft_status weft_plan_param(const weft_plan *p, const char *name, weft_param *ou
 
 weft_status weft_plan_proof(const weft_plan *p, weft_proof *out, weft_error *err) {
   TRY(need_compiled(p, err));
-  TRY(need(out, "where the proof goes", err));
+  TRY(need(out, "the output argument for the proof", err));
   const Proof *from = &compiled(p)->proof;
   *out = (weft_proof){.transfers = from->transfers,
                       .collectives = from->collectives,
@@ -274,7 +279,7 @@ weft_status weft_plan_proof(const weft_plan *p, weft_proof *out, weft_error *err
 
 weft_status weft_plan_program(weft_plan *p, int rank, const char **out, weft_error *err) {
   err_clear(err);
-  TRY(need(out, "where the program goes", err));
+  TRY(need(out, "the output argument for the program", err));
   *out = NULL;
   TRY(need_compiled(p, err));
   const Compiled *c = compiled(p);

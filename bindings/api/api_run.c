@@ -7,8 +7,8 @@
 struct weft_run {
   weft_alloc alloc;
   const weft_plan *plan;
-  const Compiled *c; /* of the plan when the run was opened */
-  Session s;         /* its data are opened by the first step on them */
+  const Compiled *c; /* compiled when the run was opened */
+  Session s;         /* its data are opened by the first step */
 };
 
 /* ---- what the processes of a run must have in common ---- */
@@ -25,7 +25,7 @@ static void facts_job(void *ud) {
   c->st = job_facts(c->j, &c->f, c->e);
 }
 
-/* The list lies in an arena of its own, which the caller frees in every case. */
+/* The list is in an arena of its own, which the caller must free even after an error. */
 static weft_status facts(const weft_plan *plan, const Data *data, JobFacts *out,
                          weft_error *e) {
   FactsCall c = {.j = &plan->job, .f = {.data = data}, .e = e};
@@ -35,7 +35,7 @@ static weft_status facts(const weft_plan *plan, const Data *data, JobFacts *out,
   return memory ? c.st : err_set(e, WEFT_ENOMEM, "out of memory");
 }
 
-/* Only now is known which data the processes have. */
+/* Opens the data at the first step; the processes then compare which data they have. */
 static weft_status open_data(weft_run *r, weft_error *e) {
   const Plan *p = &r->plan->job.plan;
   JobFacts f;
@@ -55,14 +55,16 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                           weft_run **out, weft_error *err) {
   weft_run_options o;
   err_clear(err);
-  TRY(need(out, "where the run goes", err));
+  TRY(need(out, "the output argument for the run", err));
   *out = NULL;
   TRY(need(plan, "the plan", err));
   TRY(struct_read(&o, sizeof o, options, "weft_run_options", err));
   if (!plan->job.compiled)
     return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
   if (o.threads < 0 || o.threads > 4096)
-    return err_set(err, WEFT_EUSAGE, "%d threads of a rank are not possible", o.threads);
+    return err_set(err, WEFT_EUSAGE,
+                   "threads: %d per rank; give 1 to 4096, or 0 to share the cores",
+                   o.threads);
   const WorldKind *world = o.comm ? world_kind(o.comm, err) : NULL;
   if (o.comm && !world) return WEFT_EUSAGE;
   weft_run *r = mem_new(&plan->alloc, sizeof *r);
@@ -139,7 +141,7 @@ static weft_status check_step(const weft_run *r, int64_t step, weft_step *out,
                               weft_error *err) {
   err_clear(err);
   TRY(need(r, "the run", err));
-  TRY(need(out, "where the step goes", err));
+  TRY(need(out, "the output argument for the step", err));
   *out = (weft_step){.step = step};
   if (step >= 0) return WEFT_OK;
   return err_set(err, WEFT_EUSAGE, "steps count from 0, got %lld", (long long)step);
@@ -152,7 +154,7 @@ weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error 
   return end_step(run_step(r->s.run, r->s.data, step, &result, err), &result, out);
 }
 
-/* Kernels look ids up without a test: a wrong one must not reach them. */
+/* Kernels do not check ids, so a wrong one must be refused here. */
 static bool is_id(const weft_run *r, int32_t id) { return id >= 0 && id < r->c->vocab; }
 
 static weft_status check_tokens(const weft_run *r, const int32_t *id, size_t n,

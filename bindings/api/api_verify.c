@@ -1,4 +1,4 @@
-/* api_verify.c - weft_verify: a shrunk plan on many ranks and on one. */
+/* api_verify.c - weft_verify: compares a shrunk plan on many ranks with one rank. */
 #include "api.h"
 #include "vm/session/verify.h"
 
@@ -12,7 +12,7 @@ typedef struct VerifyCall {
   weft_status st;
 } VerifyCall;
 
-/* The plan once more: verify changes its model. */
+/* Loads the plan again, because verify changes its model. */
 static weft_status load_and_verify(VerifyCall *c) {
   const weft_plan *p = c->plan;
   LangValue same = {.copy = p->job.lp};
@@ -46,7 +46,7 @@ weft_status weft_verify(const weft_plan *plan, const weft_verify_options *option
                         weft_verify_result *out, weft_error *err) {
   weft_verify_options o;
   err_clear(err);
-  TRY(need(out, "where the result goes", err));
+  TRY(need(out, "the output argument for the result", err));
   *out = (weft_verify_result){0};
   TRY(need(plan, "the plan", err));
   TRY(struct_read(&o, sizeof o, options, "weft_verify_options", err));

@@ -1,4 +1,5 @@
-/* resume.c - compares the facts of a job with those in a checkpoint, by resume.def. */
+/* resume.c - compares the facts of a job with those stored in a checkpoint, by
+ * resume.def. */
 #include "resume.h"
 
 enum { WIDTH = 48, SHOWN = 10 };
@@ -58,7 +59,7 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
 
 /* ---- comparing ---- */
 
-/* Long values, as that of a model, are shown from where they differ. */
+/* Shows two values; long ones, such as that of a model, from where they differ. */
 static void add_values(Text *t, const char *was, const char *is) {
   size_t same = 0;
   while (was[same] && was[same] == is[same]) same++;
@@ -74,7 +75,7 @@ static const RunFact *find(const RunFact *fact, int n, const char *what) {
   return NULL;
 }
 
-/* Facts that only one of them has are those of other versions. */
+/* A fact that only one side has comes from another version of weft and is ignored. */
 weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
                          weft_error *e) {
   Text bad = {0};
@@ -96,7 +97,7 @@ weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
   if (bad.oom)
     st = err_set(e, WEFT_ENOMEM, "out of memory");
   else if (refused)
-    st = err_file(e, WEFT_EUSAGE, c->dir, 0, "is of another run:%.900s", bad.s);
+    st = err_file(e, WEFT_EUSAGE, c->dir, 0, "belongs to another run:%.900s", bad.s);
   text_free(&bad);
   return st;
 }

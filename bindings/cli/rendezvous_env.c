@@ -1,10 +1,10 @@
-/* rendezvous_env.c - what the environment says about where the processes of a run find
- * each other.
+/* rendezvous_env.c - the environment variables by which the processes of a run find each
+ * other.
  *
- * WEFT_DOOR is a socket of rank 0 that --procs has opened. MASTER_ADDR and MASTER_PORT
- * are those of torchrun. WEFT_SECRET is a word that all have and nobody else; WEFT_JOIN_S
- * the seconds that the last one may take; WEFT_HOST the name or address under which the
- * others reach this process. */
+ * WEFT_DOOR: a listening socket of rank 0 that --procs has opened. MASTER_ADDR,
+ * MASTER_PORT: as torchrun sets them. WEFT_SECRET: a shared secret of the run's
+ * processes. WEFT_JOIN_S: seconds until the last process must have connected. WEFT_HOST:
+ * the name or address under which other processes reach this one. */
 #include <stdlib.h>
 
 #include "cli.h"
@@ -28,7 +28,8 @@ static weft_status positive(const char *name, double *out, weft_error *e) {
                  name, s);
 }
 
-/* Names go to other processes and into messages. */
+/* Names are sent to other processes and appear in messages, so only safe characters are
+ * allowed. */
 static weft_status host_name(const char *name, const char *host, weft_error *e) {
   if (!host || net_is_host(host)) return WEFT_OK;
   return err_set(
@@ -51,7 +52,7 @@ weft_status rendezvous_of_env(const LaunchInfo *info, const StopFlag *stop,
                       .host = env("WEFT_HOST"),
                       .secret = env("WEFT_SECRET"),
                       .stop = stop};
-  /* torchrun itself listens at MASTER_PORT. */
+  /* torchrun itself listens at MASTER_PORT, so the next port is taken */
   if (store && strcmp(store, "True") == 0) out->port += out->port > 0;
   TRY(positive("WEFT_JOIN_S", &out->seconds, e));
   TRY(host_name("MASTER_ADDR", out->addr, e));
@@ -63,8 +64,8 @@ weft_status rendezvous_of_env(const LaunchInfo *info, const StopFlag *stop,
                    out->addr ? "MASTER_PORT" : "MASTER_ADDR");
   if (!out->secret)
     return err_set(e, WEFT_EUSAGE,
-                   "WEFT_SECRET is not set: the processes of a run know each other by a "
-                   "word; export WEFT_SECRET=$(head -c 16 /dev/urandom | base64) before "
-                   "they are started, the same for all");
+                   "WEFT_SECRET is not set: the processes of a run recognise each other "
+                   "by this secret; export WEFT_SECRET=$(head -c 16 /dev/urandom | "
+                   "base64) before they are started, the same for all");
   return WEFT_OK;
 }

@@ -72,7 +72,8 @@ static void force_sequence(LangPlan *lp, int tp, Diags *d) {
   if (!s->async_tp || s->sequence_parallel || tp == 1) return;
   s->sequence_parallel = true;
   diag_warn(d, "strategy", "strategy.enable_async_tensor_parallel",
-            "needs activations that are cut by sequence: sequence_parallel is set, too");
+            "needs activations that are sharded along the sequence: sequence_parallel is "
+            "set, too");
 }
 
 /* Rules between fields, on the mesh of the file; those about fields that are wrong in

@@ -18,7 +18,8 @@ static void json_items(lua_State *L, int t, const char *key, Json *out) {
 /* A list, or an object whose list, if it has one too, is its member "list". */
 static void json_table(lua_State *L, int t, const char *key, Json *out) {
   bool list = table_length(L, t) > 0, any = false;
-  if (!sorted_keys(L, t)) luaL_error(L, "a key is no name");
+  if (!sorted_keys(L, t))
+    luaL_error(L, "a key of a table is neither a string nor a number");
   int keys = lua_gettop(L);
   for (int i = 1; !any && lua_rawgeti(L, keys, i) != LUA_TNIL; i++) {
     any = lua_type(L, -1) == LUA_TSTRING;

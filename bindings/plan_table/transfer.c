@@ -29,7 +29,8 @@ typedef struct Transfer {
 static void copy(Transfer *t, int idx);
 
 static int refuse(Transfer *t, const char *what) {
-  return luaL_error(t->to, "%s is %s, which a plan cannot take along", t->where.s, what);
+  return luaL_error(t->to, "%s is %s, which cannot be copied into a plan", t->where.s,
+                    what);
 }
 
 /* ---- where in the value the copy is, for messages ---- */

@@ -38,7 +38,8 @@ weft_status cpu_level(CpuLevel *out, weft_error *e) {
   TextBuf t = textbuf(names, sizeof names);
   for (int i = 0; i <= (int)*out; i++)
     textbuf_printf(&t, "%s%s", i ? ", " : "", levels[i].name);
-  return err_set(e, WEFT_EUSAGE, "WEFT_CPU = \"%s\": this CPU can be %s", asked, names);
+  return err_set(e, WEFT_EUSAGE, "WEFT_CPU = \"%s\": this CPU supports the levels %s",
+                 asked, names);
 }
 
 const char *cpu_level_name(CpuLevel l) { return levels[l].name; }

@@ -135,7 +135,7 @@ static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
   close_cuda(d);
   if (r == cudaSuccess)
     return err_set(e, WEFT_EUSAGE, "device cuda: cuBLASLt cannot be used: %s", why);
-  return cuda_failed(d, r, "its queues cannot be made", e);
+  return cuda_failed(d, r, "its streams cannot be created", e);
 }
 
 /* Polls: first continuously, so that the end of a short step is seen at once, then twenty
@@ -160,7 +160,8 @@ static weft_status no_memory(const Device *d, size_t bytes, cudaError_t r,
   const double gib = 1 << 30;
   size_t left = 0, all = 0;
   (void)cudaGetLastError(); /* clears the error */
-  if (r != cudaErrorMemoryAllocation) return cuda_failed(d, r, "memory cannot be had", e);
+  if (r != cudaErrorMemoryAllocation)
+    return cuda_failed(d, r, "memory cannot be allocated", e);
   (void)cudaMemGetInfo(&left, &all);
   return err_set(
       e, WEFT_ENOMEM,
@@ -183,8 +184,8 @@ static weft_status alloc_host(Device *d, size_t bytes, void **p, weft_error *e) 
   cudaError_t r = cudaHostAlloc(p, MAX(bytes, 1), cudaHostAllocPortable);
   if (r != cudaSuccess)
     return err_set(e, WEFT_ENOMEM,
-                   "rank %d: device cuda: no %.1f MiB of pinned memory: %s", d->rank,
-                   (double)bytes / (1 << 20), cudaGetErrorString(r));
+                   "rank %d: device cuda: cannot allocate %.1f MiB of pinned memory: %s",
+                   d->rank, (double)bytes / (1 << 20), cudaGetErrorString(r));
   return WEFT_OK;
 }
 

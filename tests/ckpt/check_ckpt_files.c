@@ -101,7 +101,7 @@ START_TEST(damage_is_found_by_loading) {
   weft_error e = {.rank = -1};
   ck_assert_int_eq(ckpt_load(c, t.run, &e), WEFT_EFILE);
   ck_assert_str_eq(e.file, path);
-  ck_assert_msg(strstr(e.text, "is damaged: bytes"), "%s", e.text);
+  ck_assert_msg(strstr(e.text, "is damaged: its bytes"), "%s", e.text);
   ckpt_close(c);
   saved_close(&t);
 }
@@ -206,10 +206,10 @@ static const struct {
   void (*change)(CkptFile *f);
   const char *says;
 } uncommitted[] = {
-    {no_bytes, "rank 1 has written no file, but has "},
-    {more, "is not there as its rank wrote it"},
-    {other_data, "is not there as its rank wrote it"},
-    {gone, "is not there as its rank wrote it"},
+    {no_bytes, "rank 1 has written no file, but holds "},
+    {more, "is missing or not as its rank wrote it"},
+    {other_data, "is missing or not as its rank wrote it"},
+    {gone, "is missing or not as its rank wrote it"},
 };
 
 START_TEST(a_commit_wants_every_file) {
@@ -317,7 +317,7 @@ static const struct {
     {hidden, "\".x.safetensors\" is not the name"},
     {other_file, "\"latest\" is not the name"},
     {twice, "lists the file rank-00001.safetensors twice"},
-    {fewer_files, "is not complete: the files do not have every element of"},
+    {fewer_files, "is incomplete: its files do not hold every element of"},
     {no_files, "lists no files"},
     {more_bytes, "bytes long, it was written with 9"},
     {other_header, "its header is damaged, or of another checkpoint"},
@@ -327,8 +327,8 @@ static const struct {
     {text_step, "\"step\" is not an integer from 0"},
     {fewer_params, "of which the manifest knows nothing"},
     {more_params,
-     "is not complete: the files do not have every element of param/model.more"},
-    {other_shape, "does not lie within its parameter"},
+     "is incomplete: its files do not hold every element of param/model.more"},
+    {other_shape, "is not within the shape of its parameter"},
     {huge_shape, "the parameter \"model.norm.weight\" has no shape"},
     {no_scale, "\"scale\" is not above 0"},
 };
@@ -550,7 +550,7 @@ static void wrong_half(const char *was, const char *is, const char *says) {
 }
 
 START_TEST(halves_that_are_no_whole) {
-  const char *says = "is not complete: the files do not have every element of param/";
+  const char *says = "is incomplete: its files do not hold every element of param/";
   wrong_half("\\\"from\\\":0", "\\\"from\\\":2", says);
   wrong_half("\\\"from\\\":0", "\\\"from\\\":1", says);
   wrong_half("[1,2,0,1,1]", "[1,2,0,1,0]", says);

@@ -134,7 +134,7 @@ START_TEST(boxes_that_no_integer_holds) {
                 scratch_error.text);
   for (int i = 0; i < LEN(wrong); i++) {
     ck_assert_int_eq(box_read(&large, wrong[i]), WEFT_EFILE);
-    ck_assert_msg(strstr(scratch_error.text, "does not lie within its parameter"),
+    ck_assert_msg(strstr(scratch_error.text, "is not within the shape of its parameter"),
                   "%s: %s", wrong[i], scratch_error.text);
   }
 }

@@ -62,7 +62,7 @@ START_TEST(a_run_goes_on) {
   ck_assert_str_eq(scratch_get(scratch_path("runs/latest")), "step-00000006\n");
   run(0, "--steps 4 --set checkpoint.dir=half");
   Outcome rest = run(0, "--set checkpoint.dir=half --resume auto");
-  has(rest.err, "goes on from step 4");
+  has(rest.err, "resumes from step 4");
   const char *want = losses(all.out);
   ck_assert_str_eq(losses(rest.out), want + strlen(want) / 6 * 4);
   /* By name, on another mesh. */
@@ -83,22 +83,23 @@ START_TEST(auto_goes_back_to_a_whole_one) {
   process_run(10, "rm runs/step-00000006/rank-00001.safetensors");
   process_run(10, "truncate -s 100 runs/step-00000004/rank-00000.safetensors");
   Outcome o = run(0, "--resume auto --set checkpoint.every=0");
-  has(o.err, "warning: the checkpoint step-00000006 is not whole and is skipped: "
-             "runs/step-00000006/rank-00001.safetensors: cannot be opened: No such file");
-  has(o.err, "warning: the checkpoint step-00000004 is not whole and is skipped: "
-             "runs/step-00000004/rank-00000.safetensors: is 100 bytes long, it was "
-             "written with ");
-  has(o.err, "goes on from step 2 ");
+  has(o.err,
+      "warning: the checkpoint step-00000006 is incomplete or damaged and is skipped: "
+      "runs/step-00000006/rank-00001.safetensors: cannot be opened: No such file");
+  has(o.err, "warning: the checkpoint step-00000004 is incomplete or damaged and is "
+             "skipped: runs/step-00000004/rank-00000.safetensors: is 100 bytes long, it "
+             "was written with ");
+  has(o.err, "resumes from step 2 ");
   has(ckpt(0, "verify runs/step-00000006"), "complete");
   /* The one that `latest` names may be gone, or have no manifest. */
   process_run(10, "rm -r runs/step-00000006");
   o = run(0, "--resume auto --set checkpoint.every=0 --steps 3");
-  has(o.err, "warning: the checkpoint step-00000006 is not whole");
+  has(o.err, "warning: the checkpoint step-00000006 is incomplete or damaged");
   process_run(10, "rm runs/step-00000003/manifest.json");
   o = run(0, "--resume auto --set checkpoint.every=0 --steps 3");
-  has(o.err, "warning: the checkpoint step-00000003 is not whole and is skipped: "
-             "runs/step-00000003/manifest.json: ");
-  has(o.err, "goes on from step 2 ");
+  has(o.err, "warning: the checkpoint step-00000003 is incomplete or damaged and is "
+             "skipped: runs/step-00000003/manifest.json: ");
+  has(o.err, "resumes from step 2 ");
 }
 END_TEST
 
@@ -110,7 +111,7 @@ START_TEST(what_is_named_must_be_whole) {
   has(run(2, "--resume runs").err, "runs/step-00000006/rank-00001.safetensors: ");
   process_run(10, "sh -c 'echo >runs/step-00000002/manifest.json'");
   Outcome o = run(2, "--resume auto");
-  has(o.err, "runs: error: none of its 3 checkpoints is whole; the last one: "
+  has(o.err, "runs: error: none of its 3 checkpoints is complete; the last one: "
              "runs/step-00000006/rank-00001.safetensors: cannot be opened");
   ck_assert_str_eq(listed("runs"), "latest step-00000002 step-00000004 step-00000006 ");
 }
@@ -131,7 +132,7 @@ END_TEST
 
 START_TEST(auto_begins_where_there_is_nothing) {
   Outcome o = run(0, "--steps 1 --resume auto");
-  has(o.err, "there is no checkpoint yet: the run begins");
+  has(o.err, "there is no checkpoint yet: the run starts at step 0");
   o = run(2, "--resume nowhere");
   has(o.err, "nowhere: error: there is no checkpoint");
 }
@@ -187,7 +188,7 @@ START_TEST(another_run_is_refused) {
   has(o.err,
       "runs: error: has checkpoints already, the last one of step 2: --resume auto");
   o = run(2, "--resume auto --set train.seed=7");
-  has(o.err, "is of another run:\n  plan.train.seed: 0 in the checkpoint, 7 now");
+  has(o.err, "belongs to another run:\n  plan.train.seed: 0 in the checkpoint, 7 now");
   o = run(2, "--resume auto --set batch.global=4");
   has(o.err, "plan.batch.global: 2 in the checkpoint, 4 now (each step would take other");
   o = run(2, "--resume auto --set model.rope_theta=77");
@@ -267,7 +268,7 @@ START_TEST(checkpoints_are_converted_and_compared) {
   has(ckpt(1, "diff runs runs/step-00000004"),
       "param/lm_head.weight: 512 of 512 elements differ");
   has(ckpt(2, "convert plan.lua plan.lua runs other --set train.seed=1"),
-      "is of another run:\n  plan.train.seed");
+      "belongs to another run:\n  plan.train.seed");
   has(ckpt(2, "convert plan.lua plan.lua runs other --set model.hidden_size=32"),
       "is of another model");
   has(ckpt(0, "plan plan.lua runs"), "2 ranks; reads runs/step-00000006");
@@ -314,7 +315,7 @@ START_TEST(processes_write_and_go_on) {
   processes(0, "");
   processes(0, "--set checkpoint.dir=half --steps 4");
   Outcome o = processes(0, "--set checkpoint.dir=half --resume auto");
-  has(o.err, "goes on from step 4");
+  has(o.err, "resumes from step 4");
   has(ckpt(0, "diff runs half"), " 0 differ");
   has(ckpt(0, "verify half"), "half/step-00000006: complete, ");
   /* What processes wrote threads read. */

@@ -130,9 +130,15 @@ static void beyond_the_place(Peer *p) {
     int32_t give[4], take[4];
     const char *said;
   } wrong[] = {
-      {{0, 0, 2, 2}, {0}, "all_to_all_v of 4 rows to member 1: a place has room for 3"},
-      {{0}, {1, 3, 0, 0}, "all_to_all_v of 4 rows from member 0: a place has room for 3"},
-      {{0, 0, 4, -1}, {0}, "all_to_all_v of 3 rows to member 1: a place has room for 3"},
+      {{0, 0, 2, 2},
+       {0},
+       "all_to_all_v of 4 rows to member 1: the buffer has room for 3"},
+      {{0},
+       {1, 3, 0, 0},
+       "all_to_all_v of 4 rows from member 0: the buffer has room for 3"},
+      {{0, 0, 4, -1},
+       {0},
+       "all_to_all_v of 3 rows to member 1: the buffer has room for 3"},
       {{0},
        {0, 0, INT32_MAX, INT32_MAX},
        "all_to_all_v of 4294967294 rows from member 1"},

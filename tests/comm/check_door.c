@@ -386,8 +386,8 @@ START_TEST(long_names_are_cut) {
     m.seconds = 0.05;
     err_clear(&e);
     ck_assert_int_eq(rendezvous(&m, NULL, &net, &e), WEFT_EUSAGE);
-    ck_assert_msg(strstr(e.text, "only 1 of 40 processes have come") &&
-                      strstr(e.text, "not there: rank 1 rank 2") &&
+    ck_assert_msg(strstr(e.text, "only 1 of 40 processes have connected") &&
+                      strstr(e.text, "missing: rank 1 rank 2") &&
                       strstr(e.text, "rank 8 and 31 more"),
                   "%s", e.text);
     addr[n] = '1';
@@ -465,11 +465,11 @@ static const struct {
   const char *said; /* NULL: another rank speaks for it */
 } interrupt[] = {
     {0, SIGINT,
-     "weft: interrupted while rank 0 waited for the others: 1 of 2 processes were "
-     "there\n"},
+     "weft: interrupted while rank 0 waited for the others: 1 of 2 processes had "
+     "connected\n"},
     {0, SIGTERM,
-     "weft: interrupted while rank 0 waited for the others: 1 of 2 processes were "
-     "there\n"},
+     "weft: interrupted while rank 0 waited for the others: 1 of 2 processes had "
+     "connected\n"},
     {1, SIGINT, NULL},
     {1, SIGTERM, NULL},
 };

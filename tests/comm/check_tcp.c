@@ -80,8 +80,8 @@ static const struct {
   void (*does)(World *w);
   const char *said;
 } unanswered[] = {
-    {sends_zeros, "what came from rank 1 is not the message of 5000 bytes"},
-    {sends_less, "what came from rank 1 is not the message of 5000 bytes"},
+    {sends_zeros, "the message from rank 1 is not the one of 5000 bytes"},
+    {sends_less, "the message from rank 1 is not the one of 5000 bytes"},
     {sends_half, "rank 1 has closed its connection: its process has ended"},
 };
 
@@ -158,33 +158,32 @@ static const Odd odd[] = {
      .size = RANKS,
      .other_word = true,
      .seconds = 1.5,
-     .said =
-         {"rank 2 has another WEFT_SECRET than rank 0 at 127.0.0.1:",
-          "only 3 of 4 processes have come within 2 s; not there: rank 2; 1 came with "
-          "another WEFT_SECRET"}},
+     .said = {"rank 2 has another WEFT_SECRET than rank 0 at 127.0.0.1:",
+              "only 3 of 4 processes have connected within 2 s; missing: rank 2; 1 "
+              "connected with another WEFT_SECRET"}},
     {.name = "missing",
      .who = 3,
      .stays_away = true,
      .seconds = 1,
-     .said = {"only 3 of 4 processes have come within 1 s; not there: rank 3"}},
+     .said = {"only 3 of 4 processes have connected within 1 s; missing: rank 3"}},
     {.name = "size",
      .who = 1,
      .rank = 1,
      .size = 5,
      .seconds = 4,
-     .said = {"rank 1 was told that there are 5 processes, rank 0 that there are 4"}},
+     .said = {"rank 1 has WORLD_SIZE = 5, rank 0 has 4"}},
     {.name = "twice",
      .who = 1,
      .rank = 2,
      .size = RANKS,
      .seconds = 4,
-     .said = {"two processes came as rank 2"}},
+     .said = {"two processes have connected as rank 2"}},
     {.name = "rank",
      .who = 1,
      .rank = 7,
      .size = RANKS,
      .seconds = 4,
-     .said = {"a process came as rank 7 of 4: RANK must be in 0..3"}},
+     .said = {"a process has connected as rank 7 of 4: RANK must be in 0..3"}},
     {.name = "no host",
      .who = 0,
      .stays_away = true,

@@ -153,7 +153,7 @@ START_TEST(ranks_of_one_process_are_launched) {
   ToyOptions o = tiny();
   o.dp = 2;
   open_toy(&t, &o, 1, &r);
-  ck_assert_str_eq(run_way(r, way), "launched op by op: 2 ranks of one process");
+  ck_assert_str_eq(run_way(r, way), "launched op by op: 2 ranks in one process");
   (void)all_bits(r, &t);
   ck_assert_uint_eq(r->worker[1].dev.count.replays, 0);
   run_close(r);
@@ -225,7 +225,7 @@ START_TEST(what_changes_by_value_is_found) {
   changing = 1e-3f;
   ck_assert_int_eq(try_step(r, &t, at, &e), WEFT_EINTERNAL);
   ck_assert_msg(strstr(e.text, "rank 0: op rmsnorm of ") != NULL, "%s", e.text);
-  ck_assert_msg(strstr(e.text, "what it is given is not what the first step gave it") !=
+  ck_assert_msg(strstr(e.text, "its launch arguments are not those of the first step") !=
                     NULL,
                 "%s", e.text);
   changing = 0;

@@ -204,10 +204,11 @@ START_TEST(what_cudnn_is_given) {
       {OP_attention, 3, 64, 0, 0, 0, DT_F32, 16, 2, "bf16"},
       {OP_attention, 4, 64, 0, 0, 0, DT_BF16, 16, 2, "documents"},
       {OP_attention_dx, 7, 64, 0, 0, 0, DT_BF16, 16, 2, "documents"},
-      {OP_attention, 3, 64, 0, 2, 0, DT_BF16, 32, 2, "pieces"},
-      {OP_attention, 3, 64, 0, 0, 4, DT_BF16, 16, 2, "pieces"},
-      {OP_attention, 3, 64, 0, 0, 0, DT_BF16, 32, 2, "as many queries"},
-      {OP_attention, 3, 64, 0, 0, 0, DT_BF16, 16, 3, "no multiple of those"},
+      {OP_attention, 3, 64, 0, 2, 0, DT_BF16, 32, 2, "part of the sequence"},
+      {OP_attention, 3, 64, 0, 0, 4, DT_BF16, 16, 2, "part of the sequence"},
+      {OP_attention, 3, 64, 0, 0, 0, DT_BF16, 32, 2, "numbers of queries and keys"},
+      {OP_attention, 3, 64, 0, 0, 0, DT_BF16, 16, 3,
+       "not a multiple of the key-value heads"},
       {OP_attention, 3, 60, 0, 0, 0, DT_BF16, 16, 2, "multiple of 8"},
       {OP_attention_dx, 6, 136, 0, 0, 0, DT_BF16, 16, 2, "at most 128"},
       {OP_attention, 3, 128, 64, 0, 0, DT_BF16, 16, 2, "heads of v"},
@@ -294,7 +295,7 @@ START_TEST(what_is_said_without_cudnn) {
   scratch_put("libcudnn.so.9", "no library", 10);
   Outcome o = process_run(20, "%s", to);
   ck_assert_int_eq(o.code, 3);
-  ck_assert_msg(strstr(o.out, "attention_backend: cuDNN 9 is not there (") &&
+  ck_assert_msg(strstr(o.out, "attention_backend: cuDNN 9 cannot be opened (") &&
                     strstr(o.out, "(attention_backend = \"native\")"),
                 "%s", o.out);
   o = process_run(20,

@@ -83,12 +83,13 @@ START_TEST(what_cudnn_cannot_do_is_an_error_of_the_plan) {
       {"precision=f32",
        "plan.lua:6: error: plan.attention_backend: cuDNN does not compute "
        "attention of layers.0"},
-      {"precision=f32", "it computes in bf16, and this is not (\"auto\" leaves such "
-                        "attention to weft's own kernels)"},
+      {"precision=f32",
+       "it computes in bf16 only (\"auto\" leaves such attention to weft's own kernels)"},
       {"deterministic=true", "cuDNN does not compute attention_dx of "},
-      {"deterministic=true", "it adds up dq in any order, and the plan is deterministic"},
-      {"packed.eot=3", "its causal mask knows no documents"},
-      {"mesh.cp=2", "its causal mask knows no pieces of a sequence"},
+      {"deterministic=true",
+       "it sums dq in no fixed order, and the plan asks for deterministic = true"},
+      {"packed.eot=3", "its causal mask does not support packed documents"},
+      {"mesh.cp=2", "its causal mask does not support a part of the sequence"},
   };
   put_plan("cudnn");
   for (int i = 0; i < LEN(asked); i++) {
@@ -112,8 +113,8 @@ START_TEST(what_cudnn_says_ends_the_run) {
   static const struct {
     const char *standin, *says;
   } asked[] = {
-      {"cudnn_work=512", "cuDNN wants 768 bytes of workspace for this attention, and the "
-                         "plan was checked with 256; use attention_backend = \"native\""},
+      {"cudnn_work=512", "cuDNN needs 768 bytes of workspace for this attention, but the "
+                         "plan reserves 256; use attention_backend = \"native\""},
       {"cudnn_fails=3", "rank 0: device cuda: cuDNN: attention cannot be run: "},
   };
   put_plan("cudnn");

@@ -105,7 +105,7 @@ START_TEST(a_folder_that_was_removed_is_called_so) {
   ck_assert_int_eq(rmdir(scratch_path("a")), 0);
   scratch_check_error(file_write(&held, "f", &part, 1, &scratch_error), WEFT_EFILE,
                       scratch_path("a/f"),
-                      "cannot be written: its folder was removed meanwhile");
+                      "cannot be written: its folder has been removed");
 }
 END_TEST
 

@@ -187,7 +187,7 @@ START_TEST(deadlock_of_many) {
   text_free(&t);
   ck_assert(!check_it(&s));
   ck_assert_ptr_nonnull(strstr(told(), "\n  rank 7, step 0"));
-  ck_assert_ptr_nonnull(strstr(told(), "\n  and 4 more in this circle\n"));
+  ck_assert_ptr_nonnull(strstr(told(), "\n  and 4 more in this cycle\n"));
 }
 END_TEST
 

@@ -194,8 +194,8 @@ START_TEST(another_place_than_the_shard) {
   (misfit[_i].in < misfit[_i].out ? &in : &out)->shard = misfit[_i].axes;
   coll(0, misfit[_i].kind, in, out);
   wait(0);
-  FAILS("has its result over its input, which is right for all of an all_reduce or for a "
-        "rank's shard of the whole");
+  FAILS("writes its result over its input, which is allowed only for the whole of an "
+        "all_reduce or for the rank's shard within the whole tensor");
 }
 END_TEST
 

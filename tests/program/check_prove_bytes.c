@@ -126,7 +126,8 @@ START_TEST(result_over_input) {
   Operand in = f32_at(0, KIB, 16), out = f32_at(0, KIB + 4, 16);
   build_coll(b, 0, 0, COLL_ALL_REDUCE, 0, in, out, "x");
   build_wait(b, 0, 0);
-  FAILS(b, "pp rank 0 main[0] all_reduce on tp", "\"x\" has its result over its input");
+  FAILS(b, "pp rank 0 main[0] all_reduce on tp",
+        "\"x\" writes its result over its input");
 }
 END_TEST
 
@@ -173,11 +174,11 @@ START_TEST(result_over_counts) {
   const Operand over[] = {f32_at(1, 0, 16), f32_at(2, 8, 16), f32_at(3, 0, 16)};
   for (int i = 0; i < LEN(over); i++) {
     FAILS(counted(far, counts, over[i]), "all_to_all_v on ep",
-          "has its result over its input");
+          "writes its result over its input");
     err_clear(&proof_error);
   }
   FAILS(counted(far, typed_at(DT_I32, 1, 3 * KIB + 4, 4), f32_at(4, 0, 16)),
-        "all_to_all_v on ep", "has its result over its input");
+        "all_to_all_v on ep", "writes its result over its input");
 }
 END_TEST
 

@@ -212,7 +212,7 @@ static uint64_t put_counts(const Peer *p, const Case *k, CommOp *op,
 
 /* all_to_all_v is refused where the host sees no counts. */
 static bool refuses(Peer *p, CommOp op) {
-  bool said = !op_start(p, 0, op) && strstr(p->e.text, "counts that the host sees");
+  bool said = !op_start(p, 0, op) && strstr(p->e.text, "row counts in host memory");
   err_clear(&p->e);
   return said;
 }

@@ -140,7 +140,7 @@ START_TEST(room_for_rows) {
   err_clear(&trace_err);
   ck_assert_int_eq(run_evaluate(r, d, 16, &res, &trace_err), WEFT_ERUN);
   ck_assert_msg(strstr(trace_err.text, ": layers.") &&
-                    strstr(trace_err.text, "moe.max_tokens_factor = 1 has room for; "),
+                    strstr(trace_err.text, "moe.max_tokens_factor = 1 allows; "),
                 "%s", trace_err.text);
   err_clear(&trace_err);
   run_close(r);

@@ -281,8 +281,8 @@ START_TEST(too_many_rows_end_the_run) {
   const char *at = strstr(o.err, "step 0: rank ");
   ck_assert_msg(at, "%s%s", o.out, o.err);
   ck_assert_msg(strstr(at, ": layers."), "%s", o.err);
-  ck_assert_msg(strstr(at, "moe.max_tokens_factor = 1 has room for; "), "%s", o.err);
-  double factor = atof(strstr(at, "room for; ") + strlen("room for; "));
+  ck_assert_msg(strstr(at, "moe.max_tokens_factor = 1 allows; "), "%s", o.err);
+  double factor = atof(strstr(at, "allows; ") + strlen("allows; "));
   ck_assert_msg(factor > 1 && factor <= 4, "%s", o.err);
 }
 END_TEST
@@ -391,9 +391,10 @@ START_TEST(says_what_does_not_divide) {
               "model.layers.0.mlp.experts.gate_proj\n");
   o = toy_of(2, 2, 2, 1);
   o.seq = 9;
-  refuses(&o,
-          "error divisibility batch.seq: 2 does not divide batch.seq / cp = 9; experts "
-          "that have a mesh of their own (mesh.ep, mesh.etp) get tokens cut over tp\n");
+  refuses(
+      &o,
+      "error divisibility batch.seq: 2 does not divide batch.seq / cp = 9; experts with "
+      "a mesh of their own (mesh.ep, mesh.etp) get tokens that are sharded over tp\n");
   o = toy_of(1, 2, 2, 1);
   o.experts = 0;
   refuses(&o, "error pointless mesh.ep: the model has no experts that 2 ranks could "

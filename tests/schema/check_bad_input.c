@@ -66,8 +66,7 @@ static const Case usage[] = {
     {"run base.lua --comm nvlink", 2,
      "weft: --comm is local, mpi, tcp or nccl, got \"nvlink\"\n"},
     {"run base.lua --comm nccl", 2,
-     "~weft: --comm nccl moves memory of GPUs, but device cpu computes in that of the "
-     "host; "
+     "~weft: --comm nccl transfers GPU memory, but device cpu computes in host memory; "
      "add --device cuda"},
     {"run base.lua --comm mpi", 2,
      "weft: this is one process that no launcher has started, but the plan's mesh (tp=2) "

@@ -16,8 +16,8 @@ START_TEST(unforced_gather_is_told) {
   Toy t;
   toy_compiles(&t, &o);
   ck_assert_str_eq(toy_diags(&t),
-                   "warning unforced tp_plan: down_proj reads a tensor that is cut along "
-                   "ffn as a whole: an all_gather in every microbatch (first in "
+                   "warning unforced tp_plan: down_proj reads the whole of a tensor that "
+                   "is sharded along ffn: an all_gather in every microbatch (first in "
                    "model.layers.0.mlp.down_proj)\n");
   toy_free(&t);
   pair_agrees(&o);
@@ -147,7 +147,7 @@ START_TEST(two_cuts_of_a_tied_parameter) {
   ToyOptions o = toy_default();
   o.tp = 2, o.tied = true;
   WITH_RULES(o, TABLE, {"lm_head", STYLE_ROWWISE, false}, QKVO, MLP);
-  refused(&o, "error tp-plan tp_plan[\"lm_head\"]: the styles of its uses cut the tied "
+  refused(&o, "error tp-plan tp_plan[\"lm_head\"]: the styles of its uses shard the tied "
               "parameter model.embed_tokens.weight in two ways\n");
 }
 END_TEST

@@ -239,7 +239,7 @@ START_TEST(bad_input) {
        "plan is a file, a plan or function(point), got number"},
       {"weft.grid { { 'mesh.tp', 1, nil, 2 } }", 1, "axis 1 (mesh.tp): value 2 is nil"},
       {"weft.sweep { plan = P, over = { { 'mesh.tp', 1, io.open } } }", 1,
-       "in the grid [1][3] is io.open, which a plan cannot take along"},
+       "in the grid [1][3] is io.open, which cannot be copied into a plan"},
       {"weft.sweep { plan = P, over = { { 'mesh.tp', 1 }, { 'plan.mesh.tp', 2 } } }", 1,
        "the grid has two axes mesh.tp"},
       {"weft.sweep { plan = P, over = { { 'mesh.tp', 1 }, { 'mesh', { tp = 2 } } } }", 1,

@@ -50,7 +50,7 @@ static const struct {
     {"steps", "plan.lua -D lr=0.001 -D file=a.txt --steps 5",
      "--steps: not given on ranks", NULL},
     {"instructions", "plan.lua -D lr=0.001 -D file=a.txt",
-     "what ranks compute with: ", "env WEFT_CPU=plain $weft"},
+     "instructions and libraries: ", "env WEFT_CPU=plain $weft"},
     {"no plan", "gone.lua -D lr=0.001 -D file=a.txt", "cannot be opened: No such file",
      NULL},
     {"wrong plan", "plan.lua -D lr=-1 -D file=a.txt",
@@ -111,7 +111,7 @@ START_TEST(one_rank_disagrees) {
   ck_assert_msg(strstr(o.err, ways[way].said) != NULL, "%s on rank %d:\n%s",
                 ways[way].name, odd, o.err);
   snprintf(rank, sizeof rank, "on rank %d", odd);
-  bool compared = strstr(o.err, "were not started alike") != NULL;
+  bool compared = strstr(o.err, "were started with different settings") != NULL;
   ck_assert_msg(!compared || strstr(o.err, rank), "%s on rank %d:\n%s", ways[way].name,
                 odd, o.err);
   snprintf(rank, sizeof rank, "rank %d: ", odd);

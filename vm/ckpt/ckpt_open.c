@@ -67,9 +67,10 @@ static weft_status check_tensor(const Ckpt *c, int kind, int param, const CkptPi
       ok = same_box(&p[k].piece, &p[i].piece) || boxes_disjoint(&p[k].piece, &p[i].piece);
   }
   if (ok && sum == all) return WEFT_OK;
-  return err_file(e, WEFT_EFILE, c->dir, 0,
-                  "is not complete: the files do not have every element of %s/%s once",
-                  ckpt_kind_name(c->m.optimizer, kind), of->name);
+  return err_file(
+      e, WEFT_EFILE, c->dir, 0,
+      "is incomplete: its files do not hold every element of %s/%s exactly once",
+      ckpt_kind_name(c->m.optimizer, kind), of->name);
 }
 
 static weft_status check_tensors(Ckpt *c, weft_error *e) {

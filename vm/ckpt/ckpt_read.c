@@ -30,8 +30,7 @@ static weft_status load_block(CkptRead *r, const CkptPiece *p, uint64_t at,
   if (ckpt_hash(r->block, (size_t)n) != p->block[begin / CKPT_BLOCK])
     return err_file(
         e, WEFT_EFILE, f->path, 0,
-        "tensor \"%s\" is damaged: bytes %llu to %llu of it are not those that "
-        "were written",
+        "tensor \"%s\" is damaged: its bytes %llu to %llu do not match their checksum",
         ckpt_tensor_name(r->c, p, name, sizeof name), (unsigned long long)begin,
         (unsigned long long)(begin + n - 1));
   r->in = p;
@@ -127,7 +126,8 @@ weft_status ckpt_read(CkptRead *r, int kind, int param, const Piece *want, float
     if (!boxes_disjoint(want, &c->piece[i].piece))
       TRY(take(r, &c->piece[i], want, local, &found, e));
   if (found == wanted(want)) return WEFT_OK;
-  return err_file(e, WEFT_EINTERNAL, c->dir, 0, "%s/%s: %lld elements of %lld were found",
+  return err_file(e, WEFT_EINTERNAL, c->dir, 0,
+                  "%s/%s: only %lld of %lld elements were found",
                   ckpt_kind_name(c->m.optimizer, kind), c->m.param[param].name,
                   (long long)found, (long long)wanted(want));
 }

@@ -132,7 +132,7 @@ static void start_phase(Saver *s, SavePhase p) {
   s->has_thread = pthread_create(&s->thread, NULL, save_main, s) == 0;
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   if (!s->has_thread) {
-    s->st = err_set(&s->e, WEFT_ELIMIT, "no thread to write it could be started");
+    s->st = err_set(&s->e, WEFT_ELIMIT, "the thread that writes it could not be started");
     atomic_store(&s->done, true);
   }
 }
@@ -292,11 +292,10 @@ static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
   StoreList list;
   TRY(store_list(s->arena, dir, &list, e));
   if (!list.n || (s->o.from && store_holds(&s->dir, s->o.from->dir))) return WEFT_OK;
-  return err_file(
-      e, WEFT_EUSAGE, dir, 0,
-      "has checkpoints already, the last one of step %lld: --resume auto goes on "
-      "from it, --set checkpoint.dir=DIR writes to another folder",
-      (long long)list.at[0].step);
+  return err_file(e, WEFT_EUSAGE, dir, 0,
+                  "has checkpoints already, the last one of step %lld: --resume auto "
+                  "resumes from it, --set checkpoint.dir=DIR writes to another folder",
+                  (long long)list.at[0].step);
 }
 
 /* Each process holds the folder open. A folder that cannot be written is no error yet,

@@ -166,11 +166,10 @@ static weft_status put_text(RankFile *d, const Dir *in, const char *name, const 
 }
 
 static weft_status file_is_other(const Dir *from, const CkptFile *f, weft_error *e) {
-  return dir_fails(
-      from, f->name,
-      "is not there as its rank wrote it: checkpoint.dir must be a folder that "
-      "all ranks share",
-      0, e);
+  return dir_fails(from, f->name,
+                   "is missing or not as its rank wrote it: checkpoint.dir must be a "
+                   "folder that all ranks share",
+                   0, e);
 }
 
 /* A file of another process has to be visible here, with its size and checksum. */
@@ -194,7 +193,7 @@ static weft_status check_files(const Dir *from, const Manifest *m, const Compile
     if (m->file[i].bytes) TRY(check_file(from, &m->file[i], e));
     if (share)
       return err_set(e, WEFT_ERUN,
-                     "rank %d has written no file, but has %llu bytes of the state", i,
+                     "rank %d has written no file, but holds %llu bytes of the state", i,
                      (unsigned long long)share);
   }
   return WEFT_OK;
@@ -214,11 +213,13 @@ weft_status store_commit(RankFile *d, const Dir *in, const Dir *from, const Mani
   dir_sync(from);
   TRY(disk_step(d, in->path, e));
   if (!dir_has(in, temporary, from))
-    return dir_fails(in, temporary, "is not the folder that was written", 0, e);
+    return dir_fails(in, temporary, "was replaced by another folder while it was written",
+                     0, e);
   TRY(take_name(in, temporary, name, e));
   dir_sync(in);
   if (!dir_has(in, name, from))
-    return dir_fails(in, name, "is not the folder that was written", 0, e);
+    return dir_fails(in, name, "was replaced by another folder while it was written", 0,
+                     e);
   text_printf(&text, "%s\n", name);
   st = put_text(d, in, LATEST_NAME, &text, e);
   text_free(&text);

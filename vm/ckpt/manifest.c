@@ -257,7 +257,7 @@ static weft_status check_seal(const Reader *r, const char *s, size_t n) {
   if (sealed) memcpy(digits, at + sizeof seal - 1, HASH_TEXT - 1);
   if (!sealed || !hash_parse(digits, &said) ||
       !str_eq(at + sizeof seal - 1 + HASH_TEXT - 1, after_seal))
-    FAIL(r, "does not end with a checksum: it is damaged, or not a checkpoint's");
+    FAIL(r, "does not end with a checksum: it is damaged, or no checkpoint manifest");
   if (ckpt_hash(s, n - SEAL) != said) FAIL(r, "is damaged: its checksum does not match");
   return WEFT_OK;
 }

@@ -224,7 +224,7 @@ static weft_status read_blocks(Arena *a, const json_t *list, const SafeTensor *t
   for (size_t i = 0; i < n; i++) {
     const char *s = json_string_value(json_array_get(list, i));
     if (!s || !hash_parse(s, &block[i]))
-      FAIL(t, "tensor \"%s\": checksum %zu is none", t->name, i);
+      FAIL(t, "tensor \"%s\": checksum %zu is not hexadecimal", t->name, i);
   }
   p->block = block;
   return WEFT_OK;
@@ -238,7 +238,7 @@ static weft_status read_place(Arena *a, const json_t *place, const CkptParam *of
   x->count = (int64_t)t->bytes / dtype_size(t->dtype);
   if (!read_box(json_object_get(place, "box"), of, x) || x->from < 0 || !x->count ||
       x->from > box_elements(x) - x->count)
-    FAIL(t, "tensor \"%s\" does not lie within its parameter", t->name);
+    FAIL(t, "tensor \"%s\" is not within the shape of its parameter", t->name);
   return read_blocks(a, json_object_get(place, "blocks"), t, p, e);
 }
 
@@ -264,7 +264,9 @@ static weft_status read_tensor(Ckpt *c, int number, const SafeTensors *s,
     FAIL(t, "holds the tensor \"%s\", of which the manifest knows nothing", t->name);
   if (!str_eq(t->type, "F32") && !str_eq(t->type, "BF16") && !str_eq(t->type, "F16"))
     FAIL(t, "tensor \"%s\" is of type %s; F32, BF16 and F16 are read", t->name, t->type);
-  if (!text) FAIL(t, "says nothing about the tensor \"%s\"", t->name);
+  if (!text)
+    FAIL(t, "its header does not say which part of a parameter tensor \"%s\" is",
+         t->name);
   json_t *place = json_text(t->file, "a tensor's place ", text, strlen(text), e);
   if (!place) return WEFT_EFILE;
   weft_status st = read_place(c->arena, place, &c->m.param[p.param], t, &p, e);

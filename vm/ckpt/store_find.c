@@ -122,7 +122,7 @@ weft_status store_newest(Arena *a, const char *dir, StoreSkip skip, void *ud, Ck
   }
   if (!list.n) return WEFT_OK;
   return err_file(e, WEFT_EFILE, dir, 0,
-                  "none of its %d checkpoints is whole; the last one: %s: %s", list.n,
+                  "none of its %d checkpoints is complete; the last one: %s: %s", list.n,
                   first.file, first.text);
 }
 

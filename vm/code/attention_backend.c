@@ -14,7 +14,7 @@ static const char *why_native(const Coder *c, const CodeInstr *x) {
   for (int k = 0; k < a.nout; k++) a.out[k] = operand_shape(&x->operand[a.nin + k]);
   const char *why = c->device->refuses(x->i.op, &a);
   if (!why && x->i.op == OP_attention_dx && c->plan->deterministic)
-    why = "it adds up dq in any order, and the plan is deterministic";
+    why = "it sums dq in no fixed order, and the plan asks for deterministic = true";
   return why;
 }
 

@@ -18,7 +18,7 @@ static weft_status check_counts(const Comm *c, const CommOp *op, weft_error *e) 
   if (!c->counts)
     return err_set(
         e, WEFT_EINTERNAL,
-        "rank %d: %s needs counts that the host sees; %s moves memory of a device",
+        "rank %d: %s needs row counts in host memory; %s transfers device memory",
         c->rank, coll_info[op->coll].name, c->vt->name);
   for (int way = 0; way < 2; way++)
     for (int k = 0; k < op->members; k++) {
@@ -30,10 +30,11 @@ static weft_status check_counts(const Comm *c, const CommOp *op, weft_error *e) 
         rows += n;
       }
       if (right && rows <= room) continue;
-      return err_set(e, WEFT_EINTERNAL,
-                     "rank %d: %s of %lld rows %s member %d: a place has room for %lld",
-                     c->rank, coll_info[op->coll].name, (long long)rows,
-                     way ? "from" : "to", k, (long long)room);
+      return err_set(
+          e, WEFT_EINTERNAL,
+          "rank %d: %s of %lld rows %s member %d: the buffer has room for %lld", c->rank,
+          coll_info[op->coll].name, (long long)rows, way ? "from" : "to", k,
+          (long long)room);
     }
   return WEFT_OK;
 }

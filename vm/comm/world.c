@@ -41,7 +41,7 @@ const WorldKind *world_kind(const char *name, weft_error *e) {
   for (int i = 0; i < LEN(kinds); i++)
     if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
   char names[64];
-  err_set(e, WEFT_EUSAGE, "there is no world \"%s\" in this build, only %s", name,
+  err_set(e, WEFT_EUSAGE, "there is no backend \"%s\" in this build, only %s", name,
           world_names(names));
   return NULL;
 }
@@ -61,15 +61,14 @@ weft_status world_suits(const WorldKind *k, const DeviceKind *d, weft_error *e) 
   if (!d->host && k->host)
     return err_set(
         e, WEFT_EUSAGE,
-        "--comm %s moves memory of the host only, not that of device %s; run all "
-        "ranks in one process (--comm local), processes with --comm nccl, or on the cpu",
+        "--comm %s transfers host memory only, not that of device %s; run all ranks in "
+        "one process (--comm local), processes with --comm nccl, or on the cpu",
         k->name, d->name);
   if (d->host && k->device)
-    return err_set(
-        e, WEFT_EUSAGE,
-        "--comm %s moves memory of GPUs, but device %s computes in that of the "
-        "host; add --device cuda, or leave --comm out",
-        k->name, d->name);
+    return err_set(e, WEFT_EUSAGE,
+                   "--comm %s transfers GPU memory, but device %s computes in host "
+                   "memory; add --device cuda, or leave --comm out",
+                   k->name, d->name);
   return WEFT_OK;
 }
 
@@ -167,9 +166,10 @@ static size_t head_size(size_t first) { return offsetof(Head, first) + first; }
  * message. */
 static weft_status begin(World *w, const char *what, int peer, weft_error *e) {
   if (w->broken)
-    return err_set(e, WEFT_ERUN,
-                   "rank %d: no %s rank %d, as a message of this run has failed before",
-                   w->rank, what, peer);
+    return err_set(
+        e, WEFT_ERUN,
+        "rank %d: cannot start the %s rank %d: an earlier message of this run has failed",
+        w->rank, what, peer);
   if (!w->fault || !w->fault(w->fault_ud)) return WEFT_OK;
   return err_set(e, WEFT_ERUN, "rank %d: injected fault in the %s rank %d", w->rank, what,
                  peer);
@@ -190,10 +190,10 @@ static void make_head(const World *w, Head *h, const void *p, size_t n, size_t f
 static weft_status take_head(const World *w, const Head *h, int peer, void *p, size_t n,
                              size_t first, weft_error *e) {
   if (h->magic != HEAD_MAGIC || h->from != peer || h->bytes != n)
-    return err_set(e, WEFT_EINTERNAL,
-                   "rank %d: what came from rank %d is not the message of %zu bytes that "
-                   "was expected",
-                   w->rank, peer, n);
+    return err_set(
+        e, WEFT_EINTERNAL,
+        "rank %d: the message from rank %d is not the one of %zu bytes that was expected",
+        w->rank, peer, n);
   if (first) memcpy(p, h->first, first);
   return WEFT_OK;
 }

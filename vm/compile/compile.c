@@ -99,7 +99,7 @@ static void share_arena(Arena *a, Program *p, Program *eval) {
     memcpy(mem, p->mem, sizeof *mem * (size_t)p->nmem);
     mem[p->nmem] = (MemClass){.name = "evaluation",
                               .bytes = eval->arena_bytes - p->arena_bytes,
-                              .note = "beyond what training takes"};
+                              .note = "in addition to training"};
     p->mem = mem, p->nmem++;
   }
   p->arena_bytes = eval->arena_bytes = MAX(p->arena_bytes, eval->arena_bytes);

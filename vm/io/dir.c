@@ -72,8 +72,8 @@ bool dir_is_system(const Dir *d) {
 static const char *reason(const Dir *in, int why) {
   struct stat st;
   if (why == ENOENT && in->fd >= 0 && fstat(in->fd, &st) == 0 && !st.st_nlink)
-    return "its folder was removed meanwhile";
-  if (why == ENXIO) return "nobody reads what is written to it";
+    return "its folder has been removed";
+  if (why == ENXIO) return "it is a pipe that no process reads";
   return strerror(why);
 }
 

@@ -52,7 +52,7 @@ static void resolve_job(void *ud) {
 weft_status weft_mesh_new(const weft_mesh_spec *spec, weft_mesh **out, weft_error *err) {
   MakeMesh k = {.e = err};
   err_clear(err);
-  TRY(need(out, "where the mesh goes", err));
+  TRY(need(out, "the output argument for the mesh", err));
   *out = NULL;
   TRY(struct_read(&k.spec, sizeof k.spec, spec, "weft_mesh_spec", err));
   k.arena = arena_new(k.spec.alloc);

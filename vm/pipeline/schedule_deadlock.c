@@ -67,7 +67,7 @@ void schedule_deadlock(ScheduleCheck *c, const Timeline *t) {
     r = need_of(&k, r).rank;
   } while (r != first);
   if (told > MOST)
-    text = arena_printf(c->a, "%s\n  and %d more in this circle", text, told - MOST);
+    text = arena_printf(c->a, "%s\n  and %d more in this cycle", text, told - MOST);
   if (waiting > told)
     text =
         arena_printf(c->a, "%s\n  %d more rank%s wait%s for them", text, waiting - told,

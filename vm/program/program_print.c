@@ -128,7 +128,7 @@ static void print_instr(const Print *k, uint32_t pc, uint32_t index) {
 
 /* What recompute adds to the flops before. */
 static void print_again(const Print *k, double flops) {
-  if (flops > 0) text_printf(k->out, ", %.6g of them again", flops);
+  if (flops > 0) text_printf(k->out, ", %.6g of them recomputed", flops);
 }
 
 static void print_header(const Print *k) {
@@ -181,7 +181,7 @@ static void print_comms(const Print *k) {
 static void print_regions(const Print *k) {
   const Regions *s = &k->p->regions;
   char buf[64];
-  if (s->nregion) text_add(k->out, "\nregions, of the row of parameters\n");
+  if (s->nregion) text_add(k->out, "\nregions of the flat parameter buffer\n");
   for (int i = 0; i < s->nregion; i++) {
     const Region *r = &s->region[i];
     text_printf(k->out, "%6d  %s: %lld %s", i, region_name[r->kind], (long long)r->count,
@@ -193,7 +193,7 @@ static void print_regions(const Print *k) {
                   axes_name(r->flat, buf));
     text_add(k->out, "\n");
   }
-  if (s->nparam) text_add(k->out, "\nrow of parameters\n");
+  if (s->nparam) text_add(k->out, "\nflat parameter buffer\n");
   for (int i = 0; i < s->nparam; i++) {
     const Stored *q = &s->param[i];
     text_printf(k->out, "%6d  %s: %lld elements", i, k->c->param[q->param].name,

@@ -158,8 +158,8 @@ weft_status report_not_freed(const Machine *m, int pp, const Copy *copy) {
 weft_status report_inplace(const Machine *m, int pp, Site at) {
   Text t = {0};
   add_site(&t, m, pp, at);
-  text_add(&t, " has its result over its input, which is right for all of an all_reduce "
-               "or for a rank's shard of the whole");
+  text_add(&t, " writes its result over its input, which is allowed only for the whole "
+               "of an all_reduce or for the rank's shard within the whole tensor");
   return finish(m, &t, pp, at);
 }
 

@@ -32,9 +32,10 @@ weft_status capture_check(Rank *r, uint64_t given, weft_error *e) {
   if (k->stage == CAPTURE_FIRST)
     k->print[k->at] = print;
   else if (k->print[k->at] != print)
-    return err_set(e, WEFT_EINTERNAL,
-                   "what it is given is not what the first step gave it, so the step "
-                   "cannot be replayed; cuda_graph = false launches every step anew");
+    return err_set(
+        e, WEFT_EINTERNAL,
+        "its launch arguments are not those of the first step, so the step cannot be "
+        "replayed as a CUDA graph; cuda_graph = false launches every op in every step");
   k->at++;
   if (!k->captures) return WEFT_OK;
   weft_status st = d->goes_on(r->dev, e);

@@ -116,12 +116,11 @@ static weft_status too_many_rows(const Rank *r, const Sorted *s, weft_error *e) 
   bool all = true;
   for (int64_t i = 0; i < s->n; i++) all &= s->row[i] != ROW_DROPPED;
   if (all) return WEFT_OK;
-  err_set(
-      e, WEFT_ERUN,
-      "rank %d: %s: more rows for the experts of a rank than "
-      "moe.max_tokens_factor = %g has room for; %g would do here (or moe.drop = true)",
-      r->rank, r->p->unit[r->call->unit], s->attr->bound,
-      ceil(factor_of(s) * 1000) / 1000);
+  err_set(e, WEFT_ERUN,
+          "rank %d: %s: more tokens for the experts of a rank than moe.max_tokens_factor "
+          "= %g allows; %g would do here (or moe.drop = true)",
+          r->rank, r->p->unit[r->call->unit], s->attr->bound,
+          ceil(factor_of(s) * 1000) / 1000);
   if (e) e->rank = r->rank;
   return WEFT_ERUN;
 }

@@ -39,10 +39,9 @@ bool decode_graph(Graph *g, int64_t context, Diags *d) {
   const Op *loss = made_by(g, g->loss, OP_ce_loss);
   const Op *sum = loss ? made_by(g, loss->in[0], OP_ce_sum) : NULL;
   if (!sum) {
-    diag_error(
-        d, "not-built", "model",
-        "what it returns is not g:cross_entropy(logits, labels), so that there are "
-        "no logits to choose a token by");
+    diag_error(d, "not-built", "model",
+               "it does not return g:cross_entropy(logits, labels), so there are no "
+               "logits to sample a token from");
     return false;
   }
   g->loss = sum->in[0];

@@ -119,7 +119,7 @@ static void compare(Agree *a) {
   if (out.oom) a->st = WEFT_ENOMEM;
   if (found)
     snprintf(a->verdict.differs, sizeof a->verdict.differs,
-             "the processes of this run were not started alike:%s", out.s);
+             "the processes of this run were started with different settings:%s", out.s);
   text_free(&out);
 }
 
@@ -157,7 +157,8 @@ static weft_status collect(Worker *w, Agree *a, weft_error *e) {
     TRY(world_recv(&r->world, k->s, (size_t)k->bytes, q, e));
     if (!read_facts(a, k) && !a->verdict.differs[0])
       snprintf(a->verdict.differs, sizeof a->verdict.differs,
-               "rank %d runs another build of weft than rank 0, or was called otherwise",
+               "rank %d runs another build of weft than rank 0, or was started with "
+               "other options",
                q);
   }
   if (!a->verdict.differs[0]) compare(a);
@@ -238,13 +239,12 @@ weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e
   snprintf(threads, sizeof threads, "%d", r->threads);
   if (r->c->device->way) TRY(r->c->device->way(way, e));
   all[0] = (RunFact){"weft", build, FACT_SAME, NULL};
-  all[1] =
-      (RunFact){"what ranks compute with", way, FACT_SAME,
-                "copies of a parameter would not keep the same bits; set WEFT_CPU to "
-                "a level that all have, and use the same libraries"};
+  all[1] = (RunFact){"instructions and libraries", way, FACT_SAME,
+                     "replicas of a parameter would not keep the same bits; set WEFT_CPU "
+                     "to a level that all have, and use the same libraries"};
   all[2] = (RunFact){"threads of a rank", threads, FACT_TOLD,
-                     "sums may be rounded otherwise on them, and the slowest sets the "
-                     "pace; --threads makes them alike"};
+                     "sums may be rounded differently, and the slowest rank sets the "
+                     "pace; --threads makes them equal"};
   if (n) memcpy(all + 3, fact, (size_t)n * sizeof *fact);
   all[n + 3] = (RunFact){"the compiled programs", programs, FACT_FOLLOWS, NULL};
   return run_consensus(r, all, n + 4, e);

@@ -280,9 +280,9 @@ static size_t copy_bytes(const Worker *w) {
  * between their device queues, while a capture covers the queue of one rank. */
 static const char *not_kept(const Run *r, char text[96]) {
   if (!r->plan->cuda_graph) return "cuda_graph = false";
-  if (r->traces) return "a trace has each of them";
+  if (r->traces) return "--trace records every op";
   if (r->nworker == 1) return NULL;
-  snprintf(text, 96, "%d ranks of one process", r->nworker);
+  snprintf(text, 96, "%d ranks in one process", r->nworker);
   return text;
 }
 

@@ -179,8 +179,8 @@ static void report_unforced(Shard *s, Tid t, Place want, const Op *user) {
   const char *module = user->name ? user->name : "the model", *dot = strrchr(module, '.');
   const char *text =
       arena_printf(s->d->arena,
-                   "%s reads a tensor that is cut along %s as a whole: an all_gather in "
-                   "every microbatch",
+                   "%s reads the whole of a tensor that is sharded along %s: an "
+                   "all_gather in every microbatch",
                    dot ? dot + 1 : module, tag_name(s->g->t.at[t].dim[d].tag));
   if (shard_tell_once(s, text))
     diag_warn(s->d, "unforced", "tp_plan", "%s (first in %s)", text, module);

@@ -58,8 +58,8 @@ static bool tokens_divide(Shard *s) {
   const char *wrong = mesh_tp_divides(s->d->arena, s->tp, "batch.seq / cp", seq);
   if (wrong && shard_tell_once(s, wrong))
     diag_error(s->d, "divisibility", "batch.seq", "%s", wrong)->suggestion =
-        "experts that have a mesh of their own (mesh.ep, mesh.etp) get tokens cut over "
-        "tp";
+        "experts with a mesh of their own (mesh.ep, mesh.etp) get tokens that are "
+        "sharded over tp";
   return !wrong;
 }
 

@@ -186,7 +186,7 @@ static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
   Place *p = &s->place[s->g->param.at[t->index].tensor];
   int8_t to = cut < 0 || s->tp == 1 ? PL_R : (int8_t)cut;
   if (s->placed[t->index] && p->on[AX_TP] != to) {
-    rule_error(s, rule, "the styles of its uses cut the tied parameter %s in two ways",
+    rule_error(s, rule, "the styles of its uses shard the tied parameter %s in two ways",
                t->name);
     return false;
   }

@@ -227,10 +227,9 @@ bool shard_attention(Shard *s, Oid op) {
   shard_yield(s, op, 0, q);
   shard_yield(s, op, 1, q);
   if (o->nin < 4 && shard_cut_documents(s)) {
-    diag_error(
-        s->d, "missing-rule", "packed",
-        "over mesh.cp each document is cut by itself, but attention of the model is "
-        "not told where they begin")
+    diag_error(s->d, "missing-rule", "packed",
+               "mesh.cp shards each document by itself, but the model's attention is not "
+               "told where documents begin")
         ->suggestion = "give it g:doc_starts(), or cp = { balance = \"none\" }";
     return false;
   }

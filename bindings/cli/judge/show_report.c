@@ -1,5 +1,5 @@
-/* show_report.c - weft show by the methods of plan objects: the values that scripts get,
- * printed as at the prompt or as JSON. */
+/* show_report.c - weft show by the methods of plan objects: the same values as in
+ * scripts, printed as at the prompt or as JSON. */
 #include "bindings/cli/cli.h"
 
 #include "bindings/object/plan_object.h"
@@ -16,8 +16,8 @@ typedef struct Asked {
   Json *out;
 } Asked;
 
-/* Adds the members of the table that stdlib/show/WHAT.lua makes of the value on top; else
- * the value as it is. */
+/* Adds the members of the table that stdlib/show/WHAT.lua makes of the value on top;
+ * without such a file, the value itself. */
 static void add_json(lua_State *L, const char *what, Json *out) {
   const char *form = lua_pushfstring(L, "show/%s", what);
   if (!stdlib_find(form)) {
@@ -31,7 +31,8 @@ static void add_json(lua_State *L, const char *what, Json *out) {
   lua_pushvalue(L, -3);
   lua_call(L, 1, 1);
   int t = lua_gettop(L);
-  if (!sorted_keys(L, t)) luaL_error(L, "a key is no name");
+  if (!sorted_keys(L, t))
+    luaL_error(L, "a key of a table is neither a string nor a number");
   for (int i = 1; lua_rawgeti(L, t + 1, i) != LUA_TNIL; i++, lua_settop(L, t + 1)) {
     lua_pushvalue(L, -1);
     lua_rawget(L, t);
@@ -41,7 +42,7 @@ static void add_json(lua_State *L, const char *what, Json *out) {
 
 static int ask(lua_State *L) {
   Asked *a = lua_touserdata(L, 1);
-  lua_pushcfunction(L, script_weft); /* what objects expect to be there */
+  lua_pushcfunction(L, script_weft); /* objects need it to be loaded */
   lua_call(L, 0, 0);
   plan_object_borrow(L, a->plan);
   lua_getfield(L, -1, a->what);

@@ -1,4 +1,5 @@
-/* launch.c - weft launch: a script that starts a plan on the machines that it names. */
+/* launch.c - weft launch: writes a script that starts a plan on the machines of a
+ * cluster. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -6,19 +7,19 @@
 #include "bindings/cli/cli.h"
 #include "vm/io/file.h"
 
-/* As the script says it. */
+/* What the script needs to know. */
 typedef struct Launch {
   const Cli *cli;
   Job job;
   int ranks, per_node, nodes;
-  bool gpus;     /* the plan names some */
-  bool resumes;  /* there are checkpoints to go on from */
-  bool mpi;      /* carries the data */
-  char name[64]; /* of the job: letters, digits, - and _ */
+  bool gpus;     /* the plan's cluster has a GPU */
+  bool resumes;  /* the plan has checkpoints to resume from */
+  bool mpi;      /* data goes over MPI */
+  char name[64]; /* job name: letters, digits, - and _ */
   Text out;
 } Launch;
 
-/* For a shell, whatever is in it. */
+/* Quotes a string for the shell. */
 static void put_quoted(Text *out, const char *s) {
   text_add(out, "'");
   for (; *s; s++)
@@ -36,7 +37,7 @@ static void put_list(Launch *l, const char *option, const char *const *list, int
   }
 }
 
-/* "weft run PLAN ..." with what this verb was given. */
+/* "weft run PLAN ..." with the options of this verb. */
 static void put_run(Launch *l, const char *comm) {
   text_add(&l->out, "\"${WEFT:-weft}\" run ");
   put_quoted(&l->out, l->cli->arg[0]);
@@ -54,17 +55,18 @@ static void put_title(Launch *l, const char *use) {
   text_printf(&l->out, "# %s; what follows goes to weft run.\n", use);
 }
 
-/* Begins again after a failure of machines, not after one of the plan or at a signal. */
+/* A loop that restarts the run after failures of machines, but not after errors of the
+ * plan or signals. */
 static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
   if (!l->resumes) {
     put_command(l);
     text_add(&l->out, "\n");
     return;
   }
-  text_add(&l->out,
-           "# Goes on from the last checkpoint if machines fail: codes 2 and 3 are "
-           "the plan's,\n# those above 128 signals.\n"
-           "for attempt in 1 2 3 4 5; do\n  code=0\n  ");
+  text_add(
+      &l->out,
+      "# Resumes from the last checkpoint if machines fail: codes 2 and 3 are the "
+      "plan's,\n# those above 128 signals.\nfor attempt in 1 2 3 4 5; do\n  code=0\n  ");
   put_command(l);
   text_add(&l->out,
            " || code=$?\n"
@@ -79,7 +81,7 @@ static void put_mpi(Launch *l, const char *hosts) {
   put_run(l, "mpi");
 }
 
-/* `why`: there is no MPI; its first line. */
+/* `why`: the reason why there is no MPI; its first line is used. */
 static void put_tcp_note(Launch *l, const char *why) {
   text_add(&l->out,
            "# Data goes over TCP, which between machines is for first runs and for "
@@ -92,7 +94,7 @@ static void put_tcp_note(Launch *l, const char *why) {
 
 /* ---- Slurm ---- */
 
-/* mpirun finds the machines of an allocation; srun starts ranks of MPI only where it was
+/* mpirun finds the machines of a Slurm allocation; srun starts MPI ranks only if it was
  * built for this MPI. */
 static void put_slurm_command(Launch *l) {
   if (l->mpi) {
@@ -103,7 +105,7 @@ static void put_slurm_command(Launch *l) {
   put_run(l, "tcp");
 }
 
-/* Whether data can go by MPI here, where the script is written. */
+/* Whether this machine, where the script is written, has MPI. */
 static void choose_mpi(Launch *l) {
   weft_error why;
   err_clear(&why);
@@ -164,11 +166,9 @@ static void put_torchrun(Launch *l) {
   put_title(l,
             "on machine K (from 0): WEFT_SECRET=WORD bash FILE K ADDRESS-OF-MACHINE-0");
   text_add(&l->out,
-           "set -euo pipefail\n"
-           ": \"${WEFT_SECRET:?must be a word that is the same on all machines}\"\n"
-           "export WEFT_SECRET\n"
-           "node=${1:-0} master=${2:-127.0.0.1} port=${PORT:-29500}\n"
-           "shift \"$(($# < 2 ? $# : 2))\"\n");
+           "set -euo pipefail\n: \"${WEFT_SECRET:?must be a secret that is the same on "
+           "all machines}\"\nexport WEFT_SECRET\nnode=${1:-0} master=${2:-127.0.0.1} "
+           "port=${PORT:-29500}\nshift \"$(($# < 2 ? $# : 2))\"\n");
   if (!l->gpus) put_tcp_note(l, NULL);
   put_attempts(l, put_torchrun_command);
 }
@@ -177,7 +177,7 @@ static void put_torchrun(Launch *l) {
 
 typedef struct Kind {
   const char *option;
-  size_t at; /* in Cli */
+  size_t at; /* offset in Cli */
   void (*put)(Launch *l);
 } Kind;
 
@@ -208,11 +208,12 @@ static weft_status measure(Launch *l) {
     if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", *s))
       *s = '-';
   if (l->ranks % l->per_node == 0) return WEFT_OK;
-  return err_set(&j->e, WEFT_EUSAGE, "%d ranks do not fill machines of %d", l->ranks,
+  return err_set(&j->e, WEFT_EUSAGE,
+                 "%d ranks are not a multiple of the %d ranks of a machine", l->ranks,
                  l->per_node);
 }
 
-/* A script that is there already is not replaced. */
+/* An existing script is not replaced. */
 static weft_status write_script(Launch *l) {
   const char *path = l->cli->output;
   weft_error *e = &l->job.e;

@@ -1,4 +1,5 @@
-/* run_ckpt.c - resuming, saving at steps, and saving on a signal; see run_ckpt.h. */
+/* run_ckpt.c - resuming from checkpoints, saving at steps and on a signal; see
+ * run_ckpt.h. */
 #include "run_ckpt.h"
 
 #include <signal.h>
@@ -8,7 +9,7 @@
 #include "bindings/object/format.h"
 #include "vm/ckpt/ckpt_weights.h"
 
-/* ---- what is told ---- */
+/* ---- messages ---- */
 
 static void say(void *ud, bool warning, const char *text) {
   RunCkpt *r = ud;
@@ -17,7 +18,7 @@ static void say(void *ud, bool warning, const char *text) {
   report_error("%s%s", warning ? "warning: " : "", text);
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
 static weft_status fill(void *ud, Run *run, weft_error *e) {
   const RunCkpt *r = ud;
@@ -26,12 +27,13 @@ static weft_status fill(void *ud, Run *run, weft_error *e) {
 
 static void skip(void *ud, const char *name, const weft_error *why) {
   char text[1400];
-  snprintf(text, sizeof text, "the checkpoint %s is not whole and is skipped: %s: %s",
-           name, why->file, why->text);
+  snprintf(text, sizeof text,
+           "the checkpoint %s is incomplete or damaged and is skipped: %s: %s", name,
+           why->file, why->text);
   say(ud, true, text);
 }
 
-/* --resume auto: without a checkpoint the run begins. */
+/* --resume auto: the newest checkpoint; without one the run starts at step 0. */
 static weft_status find_newest(RunCkpt *r) {
   Job *j = r->job;
   const char *dir = j->plan.checkpoint.dir;
@@ -40,7 +42,7 @@ static weft_status find_newest(RunCkpt *r) {
                    "--resume auto needs a plan with checkpoint = { dir = ... }; --resume "
                    "DIR names a folder");
   TRY(store_newest(j->arena, dir, skip, r, &r->from, &j->e));
-  if (!r->from) say(r, false, "there is no checkpoint yet: the run begins");
+  if (!r->from) say(r, false, "there is no checkpoint yet: the run starts at step 0");
   return WEFT_OK;
 }
 
@@ -84,7 +86,8 @@ weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f) {
 
 /* ---- writing ---- */
 
-/* Of save_consolidated; called by the thread that has written the checkpoint. */
+/* Writes the weights of save_consolidated; called by the thread that has written the
+ * checkpoint. */
 static weft_status weights(void *ud, const char *ckpt, const Dir *in, const char *name,
                            weft_error *e) {
   RunCkpt *r = ud;
@@ -104,7 +107,7 @@ weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
   const Checkpointing *how = &j->plan.checkpoint;
   char mesh[96], text[200];
   if (r->from) {
-    snprintf(text, sizeof text, "goes on from step %lld (%s)", (long long)r->from->m.step,
+    snprintf(text, sizeof text, "resumes from step %lld (%s)", (long long)r->from->m.step,
              r->from->m.id);
     say(r, false, text);
   }

@@ -95,11 +95,10 @@ weft_status gemm_init_from(Gemm *g, const char *backend, const GemmShape *s, int
   for (int i = 0; i < LEN(modules) && !found; i++)
     if (strcmp(backend, modules[i].name) == 0) found = try_module(g, modules[i].file);
   if (found) return WEFT_OK;
-  return err_set(
-      e, WEFT_EUSAGE,
-      "no matrix product of this kind from \"%s\" here; there are plain, onednn "
-      "and openblas",
-      backend);
+  return err_set(e, WEFT_EUSAGE,
+                 "there is no GEMM backend \"%s\" for these types here; the backends are "
+                 "plain, onednn and openblas",
+                 backend);
 }
 
 bool gemm_has(const char *backend, char *text, size_t size) {

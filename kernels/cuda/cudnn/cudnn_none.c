@@ -3,9 +3,9 @@
 
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   return err_set(e, WEFT_EUSAGE,
-                 "attention_backend: this weft_cuda.so was built where cuDNN was not "
-                 "found: build it where cudnn.h and libcudnn are, or leave attention to "
-                 "weft's own kernels (attention_backend = \"native\")");
+                 "attention_backend: this weft_cuda.so was built without cuDNN: build it "
+                 "where cudnn.h and libcudnn are installed, or leave attention to weft's "
+                 "own kernels (attention_backend = \"native\")");
 }
 
 void cudnn_release(Device *d, KernelArgs *a) {}

@@ -16,18 +16,20 @@ weft_status cudnn_lib_open(CudnnLib *lib, weft_error *e) {
   const char *missing = NULL;
   void *so = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
   if (!so)
-    return err_set(e, WEFT_EUSAGE,
-                   "attention_backend: cuDNN 9 is not there (%s): install it, or leave "
-                   "attention to weft's own kernels (attention_backend = \"native\")",
-                   dlerror());
+    return err_set(
+        e, WEFT_EUSAGE,
+        "attention_backend: cuDNN 9 cannot be opened (%s): install it, or leave "
+        "attention to weft's own kernels (attention_backend = \"native\")",
+        dlerror());
 #define CUDNN_FIND(type, name, params)                                                   \
   lib->name = (type(*) params)symbol_of(so, "cudnn" #name, &missing);
   CUDNN_FUNCTIONS(CUDNN_FIND)
 #undef CUDNN_FIND
   if (missing)
-    return err_set(e, WEFT_EUSAGE,
-                   "attention_backend: libcudnn.so.9 has no %s: it is no whole cuDNN 9",
-                   missing);
+    return err_set(
+        e, WEFT_EUSAGE,
+        "attention_backend: libcudnn.so.9 has no %s: it is not a complete cuDNN 9",
+        missing);
   size_t v = lib->GetVersion();
   if (v < LEAST_VERSION)
     return err_set(

@@ -106,11 +106,10 @@ static weft_status choose(CudnnMaker *m, Desc graph, uint64_t work, weft_error *
     return err_set(e, WEFT_ERUN,
                    "cuDNN has no engine for this attention on this GPU; use "
                    "attention_backend = \"native\"");
-  return err_set(
-      e, WEFT_ERUN,
-      "cuDNN wants %lld bytes of workspace for this attention, and the plan was "
-      "checked with %llu; use attention_backend = \"native\"",
-      (long long)least, (unsigned long long)work);
+  return err_set(e, WEFT_ERUN,
+                 "cuDNN needs %lld bytes of workspace for this attention, but the plan "
+                 "reserves %llu; use attention_backend = \"native\"",
+                 (long long)least, (unsigned long long)work);
 }
 
 weft_status cudnn_plan(const CudnnTarget *t, const AttentionGraph *g, uint64_t work,

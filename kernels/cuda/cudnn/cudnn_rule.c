@@ -19,18 +19,18 @@ const char *cudnn_refuses(int op, const KernelArgs *a) {
     bool holds;
     const char *why;
   } rule[] = {
-      {plain, "steps of a ring over cp add up in f32, which it does not"},
-      {in_bf16(a), "it computes in bf16, and this is not"},
-      {a->nin == nin, "its causal mask knows no documents that share a sequence"},
-      {t->n <= 1 && t->parts <= 1, "its causal mask knows no pieces of a sequence"},
+      {plain, "ring attention over cp accumulates in f32, which cuDNN does not"},
+      {in_bf16(a), "it computes in bf16 only"},
+      {a->nin == nin, "its causal mask does not support packed documents"},
+      {t->n <= 1 && t->parts <= 1,
+       "its causal mask does not support a part of the sequence (cp)"},
       {a->in[Q].ndim == 3 && a->in[Q].dim[1] == a->in[K].dim[1],
-       "there are not as many queries as keys"},
+       "the numbers of queries and keys differ"},
       {a->in[Q].dim[2] % a->in[K].dim[2] == 0,
-       "the heads of queries are no multiple of those of keys"},
+       "the number of query heads is not a multiple of the key-value heads"},
       {t->head_dim % HEAD_UNIT == 0 && t->head_dim <= HEAD_MOST,
-       "a head has to be a multiple of 8 elements and at most 128"},
-      {attr_value_dim(t) == t->head_dim,
-       "heads of v are of another size than those of k"},
+       "head_dim must be a multiple of 8 and at most 128"},
+      {attr_value_dim(t) == t->head_dim, "the heads of v and k have different sizes"},
   };
   for (int i = 0; i < LEN(rule); i++)
     if (!rule[i].holds) return rule[i].why;

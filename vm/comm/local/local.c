@@ -236,11 +236,10 @@ static weft_status join_group(Endpoint *p, const CommGroup *group, int i, weft_e
   for (int k = 0; k < c->n; k++)
     if (c->rank[k] == p->rank) ref->member = k;
   if (c->n > DEVICE_RANKS && device_apart(p->device))
-    return err_set(
-        e, WEFT_ELIMIT,
-        "communicator %s has %d members, of which one process joins at most %d on "
-        "device %s",
-        c->name, c->n, DEVICE_RANKS, p->device->vt->name);
+    return err_set(e, WEFT_ELIMIT,
+                   "communicator %s has %d members, but one process has room for at most "
+                   "%d on device %s",
+                   c->name, c->n, DEVICE_RANKS, p->device->vt->name);
   if (ref->member < 0)
     return c->n == 0 ? WEFT_OK
                      : err_set(e, WEFT_EINTERNAL, "communicator %s: rank %d is no member",

@@ -34,9 +34,9 @@ static weft_status share_gpu(const NcclEndpoint *p, const CommNeeds *needs, Ctas
   if (sum <= all) return WEFT_OK;
   return err_set(
       e, WEFT_EUSAGE,
-      "rank %d: %d groups of %d blocks and %d directions to other ranks of %d "
-      "are %d, more than the %d multiprocessors of the GPU, so communicators "
-      "could wait for each other: set nccl.group_ctas and nccl.pair_ctas lower",
+      "rank %d: %d communicators of %d CTAs and %d send and receive directions of %d "
+      "need %d CTAs, more than the %d multiprocessors of the GPU, so they could "
+      "deadlock: set nccl.group_ctas and nccl.pair_ctas lower",
       p->rank, groups, out->group, pairs, out->pair, sum, all);
 }
 
@@ -56,7 +56,7 @@ static weft_status agree_on_id(NcclEndpoint *p, const int *member, int n,
   if (p->rank != member[0]) return under->vt->recv(under, id, sizeof *id, member[0], e);
   ncclResult_t r = ncclGetUniqueId(id);
   if (r != ncclSuccess)
-    return err_set(e, WEFT_ERUN, "rank %d: NCCL gives no id: %s", p->rank,
+    return err_set(e, WEFT_ERUN, "rank %d: ncclGetUniqueId failed: %s", p->rank,
                    ncclGetErrorString(r));
   for (int i = 1; i < n; i++) TRY(under->vt->send(under, id, sizeof *id, member[i], e));
   return WEFT_OK;
@@ -106,11 +106,12 @@ static weft_status until_idle(NcclEndpoint *p, const NcclLine *l, weft_error *e)
   while ((r = cudaStreamQuery(l->queue)) == cudaErrorNotReady) {
     if (atomic_load(&p->w->ended)) return nccl_why(p->w, e);
     if (now_s() > until)
-      return err_set(e, WEFT_ERUN, "NCCL: the first bytes over %s did not come in %.0f s",
+      return err_set(e, WEFT_ERUN,
+                     "NCCL: the first transfer over %s was not done within %.0f s",
                      l->name, p->w->seconds);
     sched_yield();
   }
-  return r == cudaSuccess ? WEFT_OK : nccl_cuda_failed(p, r, "the first bytes", e);
+  return r == cudaSuccess ? WEFT_OK : nccl_cuda_failed(p, r, "the first transfer", e);
 }
 
 /* NCCL connects two ranks at the first bytes between them, and the rank that comes first

@@ -12,8 +12,8 @@
 static weft_status name_of(NetPeer *p, const Net *n, weft_error *e) {
   p->port = net_port(n->listener.fd);
   if (gethostname(p->host, sizeof p->host - 1) == 0) return WEFT_OK;
-  return err_set(e, WEFT_ERUN, "rank %d: this machine does not say its name: %s", n->rank,
-                 strerror(errno));
+  return err_set(e, WEFT_ERUN, "rank %d: cannot read the host name of this machine: %s",
+                 n->rank, strerror(errno));
 }
 
 weft_status world_has_addresses(World *w, Net *n, weft_error *e) {

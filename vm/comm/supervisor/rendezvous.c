@@ -93,18 +93,20 @@ static weft_status admit_rank(Host *h, int fd, const Answer *a, weft_error *e) {
   bool named = a->at.host[0] != 0;
   if (a->size != m->size)
     snprintf(why, sizeof why,
-             "rank %d was told that there are %d processes, rank 0 that there are %d: "
-             "WORLD_SIZE must be the same everywhere",
+             "rank %d has WORLD_SIZE = %d, rank 0 has %d: it must be the same for all "
+             "processes",
              a->rank, a->size, m->size);
   else if (a->rank < 1 || a->rank >= m->size)
-    snprintf(why, sizeof why, "a process came as rank %d of %d: RANK must be in 0..%d",
-             a->rank, m->size, m->size - 1);
-  else if (h->fd[a->rank] >= 0)
     snprintf(why, sizeof why,
-             "two processes came as rank %d: RANK must be different everywhere", a->rank);
+             "a process has connected as rank %d of %d: RANK must be in 0..%d", a->rank,
+             m->size, m->size - 1);
+  else if (h->fd[a->rank] >= 0)
+    snprintf(
+        why, sizeof why,
+        "two processes have connected as rank %d: each process needs a RANK of its own",
+        a->rank);
   else if (a->at.host[NET_HOST - 1] || (named && !net_is_host(a->at.host)))
-    snprintf(why, sizeof why, "rank %d says that it is at a host with no possible name",
-             a->rank);
+    snprintf(why, sizeof why, "rank %d has sent an invalid host name", a->rank);
   if (why[0]) {
     refuse(h, fd, a->nonce, REFUSED, why);
     close(fd);
@@ -135,14 +137,13 @@ static weft_status too_late(const Host *h, weft_error *e) {
   TextBuf why = textbuf(text, sizeof text);
   int missing = 0;
   textbuf_printf(
-      &why,
-      "at %.*s:%d only %d of %d processes have come within %.0f s; not there:", NET_HOST,
-      h->m->addr, h->m->port, h->joined + 1, h->m->size, h->m->seconds);
+      &why, "at %.*s:%d only %d of %d processes have connected within %.0f s; missing:",
+      NET_HOST, h->m->addr, h->m->port, h->joined + 1, h->m->size, h->m->seconds);
   for (int i = 1; i < h->m->size; i++)
     if (h->fd[i] < 0 && missing++ < 8) textbuf_printf(&why, " rank %d", i);
   if (missing > 8) textbuf_printf(&why, " and %d more", missing - 8);
   if (h->rejected)
-    textbuf_printf(&why, "; %d came with another WEFT_SECRET", h->rejected);
+    textbuf_printf(&why, "; %d connected with another WEFT_SECRET", h->rejected);
   return refuse_all(h, text, e);
 }
 
@@ -150,8 +151,7 @@ static weft_status interrupted(const Host *h, weft_error *e) {
   refuse_all(h, "rank 0 was interrupted while it waited for the others", NULL);
   return err_set(
       e, WEFT_EINTR,
-      "interrupted while rank 0 waited for the others: %d of %d processes were "
-      "there",
+      "interrupted while rank 0 waited for the others: %d of %d processes had connected",
       h->joined + 1, h->m->size);
 }
 
@@ -184,7 +184,7 @@ static weft_status serve(Host *h, weft_error *e) {
   if (door < 0)
     return err_set(e, WEFT_EUSAGE,
                    "rank 0 cannot listen at %s:%d: %s; MASTER_ADDR must be an address of "
-                   "its machine, MASTER_PORT one that nobody uses",
+                   "its machine, MASTER_PORT a free port",
                    m->addr, m->port, strerror(errno));
   Listener l;
   listener_init(&l, h->net->alloc, door, magic, sizeof(Answer), true);
@@ -211,10 +211,10 @@ static weft_status unknown_host(const Rendezvous *m, const char *why, weft_error
 }
 
 static weft_status not_weft(const Rendezvous *m, weft_error *e) {
-  return err_set(
-      e, WEFT_EUSAGE,
-      "rank %d: what answers at %s:%d is not rank 0 of this run (or has ended)", m->rank,
-      m->addr, m->port);
+  return err_set(e, WEFT_EUSAGE,
+                 "rank %d: the process that answers at %s:%d is not rank 0 of this run "
+                 "(or has ended)",
+                 m->rank, m->addr, m->port);
 }
 
 static weft_status interrupted_peer(const Rendezvous *m, weft_error *e) {

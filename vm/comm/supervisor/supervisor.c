@@ -199,11 +199,10 @@ static void check_silence(Supervisor *c, double passed) {
     if (i == c->rank || r->left || r->lost || c->conn[i].fd < 0) continue;
     r->silent += passed;
     if (r->silent < c->host.limit(c->host.ud)) continue;
-    snprintf(
-        why, sizeof why,
-        "rank %d has not answered for %.0f s: its process is stopped, or its machine "
-        "is not there any more",
-        i, r->silent);
+    snprintf(why, sizeof why,
+             "rank %d has not answered for %.0f s: its process is suspended, or its "
+             "machine is down",
+             i, r->silent);
     record_cause(c, CAUSE_SILENT, i, WEFT_ERUN, why);
   }
 }
@@ -312,7 +311,7 @@ static weft_status begin(Supervisor *c, Net *net, weft_error *e) {
   TRY(link_all(c, net, e));
   c->last = now_s();
   if (start_thread(c))
-    return err_set(e, WEFT_ELIMIT, "cannot start the thread that watches");
+    return err_set(e, WEFT_ELIMIT, "cannot start the supervisor thread");
   return WEFT_OK;
 }
 

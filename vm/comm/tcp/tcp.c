@@ -81,8 +81,8 @@ static weft_status raw_lost(TcpWorld *w, int peer, weft_error *e) {
 static weft_status raw_late(TcpWorld *w, int peer, weft_error *e) {
   char why[128];
   snprintf(why, sizeof why,
-           "rank %d has not answered for %d s: its process is stopped, or its machine is "
-           "not there any more",
+           "rank %d has not answered for %d s: its process is suspended, or its machine "
+           "is down",
            peer, UNWATCHED_S);
   tcp_end(w, peer, WEFT_ERUN, why);
   return tcp_why(w, e);
@@ -180,8 +180,7 @@ static void find_node(const Net *n, World *w) {
 static weft_status start_world(World *world, weft_error *e) {
   const Rendezvous *m = world->told ? world->told->meet : NULL;
   if (!m || !m->addr || !m->port || !m->secret)
-    return err_set(e, WEFT_EUSAGE,
-                   "the tcp backend was not told where to meet the others");
+    return err_set(e, WEFT_EUSAGE, "the tcp backend has no rendezvous address");
   TcpWorld *w = mem_new(world->alloc, sizeof *w);
   if (!w) return err_set(e, WEFT_ENOMEM, "no memory for the tcp backend");
   w->alloc = world->alloc;
