@@ -1,7 +1,7 @@
 /* advice.c - warnings about plans that are legal and do less than they seem to. */
 #include "job.h"
 
-/* As the plan says: a run may be told to stop earlier. */
+/* Uses train.steps of the plan, although a run may be given fewer steps. */
 static void warmup(Job *j) {
   const Plan *p = lang_plan(j->lp);
   if (p->opt.lr.warmup <= p->steps) return;
@@ -10,7 +10,7 @@ static void warmup(Job *j) {
             (long long)p->steps, (long long)p->opt.lr.warmup);
 }
 
-/* Positions past those that a model was made for have never been seen in training. */
+/* Positions beyond those that the model was made for were never seen in training. */
 static void positions(Job *j) {
   int64_t most;
   if (!lang_config_int(j->lp, "max_position_embeddings", &most) || most <= 0) return;
@@ -20,7 +20,7 @@ static void positions(Job *j) {
             (long long)j->plan.batch.seq, (long long)most);
 }
 
-/* Neighbours on tp exchange activations in every layer. */
+/* The ranks of a tp group exchange activations in every layer. */
 static void tp_over_nodes(Job *j) {
   const Mesh *m = &j->mesh;
   int64_t gpus = j->plan.cluster.gpus,

@@ -8,17 +8,17 @@
 
 struct weft_plan {
   weft_alloc alloc;
-  Budget budget; /* of the arena */
+  Budget budget; /* of the arena's memory */
   Arena *arena;
-  LangOptions opt; /* copies, in the arena */
+  LangOptions opt; /* copies of the caller's, in the arena */
   const char *path;
   Job job;
-  bool from_value;  /* not from a file */
-  bool loaded;      /* without an error */
-  bool spent;       /* the memory ran out: only reports and free are left */
-  Diags after_load; /* what a compile starts from */
+  bool from_value;  /* made from a table, not a file */
+  bool loaded;      /* loading has found no error */
+  bool spent;       /* memory ran out: only reports and weft_plan_free may be called */
+  Diags after_load; /* diagnostics of loading; each compile starts from a copy */
   struct weft_mesh mesh;
-  Text text; /* what the last query returned */
+  Text text; /* returned by the last query */
 };
 
 /* weft_plan_load with a table in place of a file. */
@@ -28,7 +28,8 @@ weft_status api_plan_take(const weft_plan_options *options, const LangValue *val
 int api_find_param(const Compiled *c, const char *name);
 /* A stop flag of weft.h. A lock-free atomic int is an int in memory. */
 const StopFlag *api_stop(const volatile int *stop);
-/* The end of a call on a job: the error of its diagnostics or its own goes to `err`. */
+/* Ends a call on a job: copies its error, or the first error of its diagnostics, to
+ * `err`. */
 weft_status api_end(const Job *j, weft_status st, weft_error *err);
 
 #endif

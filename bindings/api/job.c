@@ -62,7 +62,8 @@ weft_status job_schedule(Job *j) {
   return lang_schedule(j->lp, &j->mesh, j->microbatches, &j->schedule, &j->d, &j->e);
 }
 
-/* "parameters 1.5, optimizer state 6.0": what lies on a rank, in GiB, largest first. */
+/* The memory classes of a rank in GiB, largest first: "parameters 1.5, optimizer state
+ * 6.0". */
 static const char *classes_text(const Job *j, const Program *p) {
   const char *text = "";
   bool *told = NEW_N(j->arena, bool, p->nmem);
@@ -79,7 +80,7 @@ static const char *classes_text(const Job *j, const Program *p) {
   return text;
 }
 
-/* A plan that its GPUs cannot hold is legal: it may be meant for a verify run. */
+/* Only a warning: a plan that its GPUs cannot hold may be meant for `weft verify`. */
 static void warn_memory(Job *j) {
   const Cluster *c = &j->plan.cluster;
   int pp;
@@ -94,7 +95,7 @@ static void warn_memory(Job *j) {
             c->reserve_gib, classes_text(j, &j->compiled->prog[pp]));
 }
 
-/* What the device computes in: the one thing of a plan that not every device can. */
+/* The device must support the compute type. */
 static weft_status check_device(Job *j) {
   if (!j->device || j->device->f16 || j->plan.dtype != DT_F16) return WEFT_OK;
   return err_set(
@@ -119,7 +120,7 @@ static weft_status compile_steps(Job *j) {
                      .dump_out = &j->dumped};
   weft_status st = compile(&in, &j->compiled, &j->d, &j->e);
   if (st == WEFT_OK) {
-    j->mesh = j->compiled->mesh; /* with tp cut as the model needs it */
+    j->mesh = j->compiled->mesh; /* with tp split as the model's heads need it */
     warn_memory(j), job_advise(j);
   }
   if (j->d.list.n) lang_locate(j->lp, &j->d);
@@ -136,9 +137,9 @@ static void run_compile(void *ud) {
   c->st = compile_steps(c->j);
 }
 
-/* What runs into the limit ends in many ways; this is the one that says so. */
+/* Running out of the memory limit fails in many ways; here it becomes one error. */
 weft_status job_compile(Job *j) {
-  enum { ROOM = 1 << 20 }; /* for the message */
+  enum { ROOM = 1 << 20 }; /* bytes kept free for the message */
   CompileJob c = {.j = j};
   Diags before = j->d;
   if (!arena_try(j->arena, run_compile, &c))
@@ -157,7 +158,7 @@ weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
                    out, &j->e);
 }
 
-/* The data for validation, if there are any. */
+/* Checks that the validation data can be opened, if there are any. */
 static weft_status check_val(Job *j) {
   Data *val;
   uint64_t ignored;

@@ -1,9 +1,9 @@
-/* job.h - a plan file on its way to proven programs, one step per function. The command
- * line, the C interface and the tests take the same steps.
+/* job.h - a plan file on its way to proven programs, one function per step. The command
+ * line, the C interface and the tests call the same steps.
  *
- * Everything lies in the arena of the job; job_free closes the Lua state and leaves the
- * arena to its owner, whose guard catches running out of it. After a failed step `e` or
- * `d` says why, and the later steps must not be taken. */
+ * All memory of a job is in its arena; job_free closes the Lua state and leaves the arena
+ * to its owner, whose guard catches running out of memory. After a failed step `e` or `d`
+ * has the reason, and later steps must not be called. */
 #ifndef WEFT_JOB_H
 #define WEFT_JOB_H
 
@@ -28,56 +28,58 @@ typedef struct Job {
   Text dumped;
 } Job;
 
-/* Begins: `*j` has nothing to give back before. */
+/* The first step; `*j` is overwritten. */
 weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path);
 weft_status job_load_value(Job *j, Arena *arena, const LangOptions *o,
                            const LangValue *v);
 void job_free(Job *j);
-/* `world`: what the launcher says, 0 for the cluster's size or an open one. */
+/* `world`: the number of ranks that a launcher has started; 0: that of the cluster, or
+ * the smallest possible one. */
 weft_status job_mesh(Job *j, int64_t world);
 weft_status job_graph(Job *j);
 weft_status job_schedule(Job *j);
-/* Graph and proof included, and the schedule unless that was done for this mesh. */
-weft_status job_compile(Job *j);
-/* job_decode.c: instead of job_mesh and job_compile, after job_load: the program of one
- * token after at most context - 1 others, on the ranks of the plan's tp. See run_decode.
+/* Builds graph and schedule (unless that was done for this mesh) and compiles and proves.
  */
+weft_status job_compile(Job *j);
+/* job_decode.c: instead of job_mesh and job_compile, after job_load. Compiles the program
+ * for one token that follows up to context - 1 others, on the tp ranks of the plan. See
+ * run_decode. */
 weft_status job_decode(Job *j, int64_t context);
-/* Part of job_compile: warns of what is legal and does not do what it looks like. */
+/* Part of job_compile: warns of settings that are legal and have less effect than they
+ * seem to. */
 void job_advise(Job *j);
-/* After job_compile: every limit of plan.expect that is not kept is an error. `n`, which
+/* After job_compile: every limit of plan.expect that is exceeded is an error. `n`, which
  * may be NULL, gets the number of limits. */
 weft_status job_expect(Job *j, int *n);
 /* Opens the plan's data, after job_compile. */
 weft_status job_data(Job *j, const weft_alloc *a, Data **out);
-/* Those for evaluations, if the plan has any; else *out is NULL. */
+/* Opens the validation data; *out is NULL if the plan has none. */
 weft_status job_val(Job *j, const weft_alloc *a, Data **out);
-/* After job_compile: data and weights are there, can be read, and fit the plan. */
+/* After job_compile: checks that data and weights exist, can be read and fit the plan. */
 weft_status job_check_files(Job *j);
-/* job_facts.c: what all processes of a run must have in common, after job_compile: every
- * field of the plan, and its data and weights, all of which may be NULL. */
+/* job_facts.c: what the processes of a run must have in common, after job_compile: every
+ * field of the plan, data and weights. These may be NULL. */
 typedef struct JobFacts {
-  Arena *arena; /* of the list */
+  Arena *arena; /* the list is allocated here */
   const Data *data, *val;
   const SafeTensors *weights;
   int64_t steps;       /* 0: train.steps */
-  const char *resumed; /* what the run goes on from; NULL: it cannot */
+  const char *resumed; /* the checkpoint that the run resumes from, or NULL */
   const RunFact *fact;
   int n;
 } JobFacts;
 weft_status job_facts(const Job *j, JobFacts *f, weft_error *e);
-/* Of the plan in them, as --set and -D have made it: what it means, not how it is
- * written. */
+/* A hash of the plan after --set and -D: of the values of its fields, not of its text. */
 uint64_t job_hash(const JobFacts *f);
-/* All of it; the caller looks at `d` and `e`. */
+/* All steps up to job_compile; the caller looks at `d` and `e`. */
 weft_status job_open(Job *j, Arena *arena, const LangOptions *o, const char *path);
 /* True if nothing in the plan says how many ranks there are. */
 bool job_open_world(const Job *j);
-/* Ranks of a machine: the cluster's GPUs, GPUS_OF_A_NODE if the plan names none. */
+/* Ranks of one machine: the cluster's GPUs, or GPUS_OF_A_NODE without a cluster. */
 int job_node_ranks(const Job *j);
-/* Adds an error that came with `e` to the diagnostics, which have those of a plan. */
+/* Adds the error in `e` to the diagnostics. */
 void job_note(Job *j, weft_status st);
-/* The arena of a rank on the worst pp rank, and which that is. */
+/* The arena bytes of the pp rank that needs most, and its number. */
 uint64_t job_worst_memory(const Job *j, int *pp);
 
 /* ---- shrink.c ---- */
@@ -85,30 +87,31 @@ typedef struct LangShrunk {
   const char *const *what; /* "num_hidden_layers 32 -> 4" */
   int n;
 } LangShrunk;
-/* Makes a plan small enough for `verify`: at most `ranks` ranks, a small model and batch.
- * Changes the config inside `lp` and writes the plan to `out`. */
+/* Shrinks a plan for `verify`: at most `ranks` ranks, a small model and batch. Changes
+ * the config inside `lp` and writes the plan to `out`. */
 weft_status lang_shrink(LangPlan *lp, int ranks, Plan *out, LangShrunk *what, Diags *d,
                         weft_error *e);
 
 /* ---- job_verify.c ---- */
 
-/* The program of one rank of the CPU in f32 that does what `many` (meshed) does: the same
- * logical microbatches of micro * dp sequences, neither stages nor cuts. */
+/* Compiles for one CPU rank in f32 what `many` (meshed) computes: the same logical
+ * microbatches of micro * dp sequences, without stages or sharding. */
 weft_status job_twin(const Job *many, Job *one);
 
-/* Compiles the plan itself if it is small, else a smaller one of at most so many ranks.
+/* Compiles the plan itself if it is small, else a shrunk one of at most this many ranks.
  */
 weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk);
 
 typedef struct JobVerify {
-  int ranks, steps;     /* at most so many ranks; 0: 32 and 2 */
-  double tolerance;     /* 0: 1e-5 in f32, 2e-2 in bf16; then what was used */
+  int ranks, steps; /* ranks: at most; 0: 32 ranks, 2 steps */
+  double tolerance; /* 0: 1e-5 in f32, 2e-2 in bf16; on return the one that was used */
   const StopFlag *stop; /* may be NULL */
   LangShrunk shrunk;
   VerifyReport report;
 } JobVerify;
-/* Of a loaded job: makes it small, runs it and its twin and compares. A difference is
- * WEFT_EPLAN with the first one in `e`. The job is that of the small plan afterwards. */
+/* For a loaded job: shrinks it, runs it and its one-rank job and compares. A difference
+ * is WEFT_EPLAN with the first one in `e`. Afterwards the job is that of the shrunk plan.
+ */
 weft_status job_verify(Job *j, JobVerify *v);
 
 #endif

@@ -6,7 +6,7 @@
 #include "vm/rewrite/decode_graph.h"
 #include "vm/compile/compile.h"
 
-/* What is left of the plan: the model, its precision, and how tp cuts it. */
+/* Keeps of the plan only the model, its precision, and how tp shards it. */
 static void keep_model(Plan *p) {
   p->mesh = (MeshSpec){.tp = MAX(p->mesh.tp, 1), .world = MAX(p->mesh.tp, 1)};
   p->batch = (Batch){.global = 1, .micro = 1, .seq = 1, .rounds = 1};

@@ -1,6 +1,6 @@
-/* job_facts.c - a job as a list of texts, so that the processes of a run can compare what
- * they were started with. Fields come from the schema; what has no place in Plan is told
- * apart by the plan's table as it was written. */
+/* job_facts.c - a job as a list of strings, so that the processes of a run can compare
+ * what they were started with. Fields are listed by the schema; those that have no place
+ * in Plan are compared as they were written in the plan's table. */
 #include "bindings/lang/vary.h"
 #include "bindings/schema/schema.h"
 #include "job.h"
@@ -28,7 +28,8 @@ static void add_fields(Facts *f) {
   }
 }
 
-/* Those that have no value in Plan, as they were written: lists, tables, functions. */
+/* Adds the fields without a place in Plan, as they were written: lists, tables,
+ * functions. */
 static weft_status add_others(Facts *f, weft_error *e) {
   Text t = {0};
   weft_status st = vary_others(f->j->lp, &t, e);

@@ -32,7 +32,8 @@ weft_status job_twin(const Job *many, Job *one) {
   return compile(&in, &one->compiled, &one->d, &one->e);
 }
 
-/* A step of the plan as it is takes seconds here at most, and little memory. */
+/* Whether the plan needs no shrinking: a step takes seconds at most, and little memory.
+ */
 static bool small_enough(const Job *j) {
   enum { GIGA = 1000000000 };
   const Compiled *c = j->compiled;
@@ -46,8 +47,8 @@ static bool small_enough(const Job *j) {
   return flops * copies < 30.0 * GIGA && bytes * copies < 2.0 * GIGA;
 }
 
-/* Norm-wise: bf16 has 8 significant bits, f16 has 11. Another device than that of the one
- * rank adds in another order and has other functions. */
+/* For differences of norms: bf16 has 8 significant bits, f16 has 11. A device other than
+ * the CPU sums in another order and has other functions. */
 static double tolerance_of(const Job *j) {
   const Plan *p = &j->plan;
   if (p->dtype == DT_BF16 || p->opt.state == DT_BF16 || p->reduce == DT_BF16) return 2e-2;
@@ -68,8 +69,8 @@ static void tell(Job *j, LangShrunk *shrunk, const char *text) {
   shrunk->what = what;
 }
 
-/* What is beyond a limit depends on which rank has which tokens, and there is more of it
- * where batches are small. */
+/* Which tokens are beyond a limit of experts depends on how ranks share the batch, so it
+ * cannot be compared. */
 static bool limits(const MoePlan *m) { return m->most > 0 || m->capacity > 0; }
 
 static void without_limits(Job *j, LangShrunk *shrunk) {
@@ -83,9 +84,9 @@ static void without_limits(Job *j, LangShrunk *shrunk) {
   m->drops = false, m->drop = DROP_NONE;
 }
 
-/* The one rank computes in f32. A router whose input is rounded chooses other experts for
- * some tokens, whatever ranks do; so a plan with routers is compared in f32, and with all
- * rows. */
+/* The reference computes in f32. A router whose input is rounded chooses other experts
+ * for some tokens, on any number of ranks; so a plan with routers is compared in f32 and
+ * without limits. */
 static weft_status as_one_rank_routes(Job *j, const Diags *before, LangShrunk *shrunk) {
   Plan *p = &j->plan;
   if (!routes(j->graph) || (p->dtype == DT_F32 && !limits(&p->moe))) return WEFT_OK;
@@ -103,7 +104,7 @@ static weft_status compile_small(Job *j, int ranks, LangShrunk *shrunk) {
     Diags before = j->d;
     TRY(job_compile(j));
     if (small_enough(j)) return WEFT_OK;
-    j->d = before; /* the smaller one warns of the same again */
+    j->d = before; /* the shrunk plan gives the same warnings again */
   }
   TRY(lang_shrink(j->lp, ranks, &j->plan, shrunk, &j->d, &j->e));
   TRY(job_mesh(j, j->plan.mesh.world));
@@ -122,7 +123,7 @@ weft_status job_verify(Job *j, JobVerify *v) {
   TRY(job_compile_small(j, v->ranks > 0 ? v->ranks : 32, &v->shrunk));
   weft_status st = job_twin(j, &one);
   if (st != WEFT_OK) {
-    /* The twin has a copy of the list; its additions are to be reported. */
+    /* The one-rank job has a copy of the list; what it added is to be reported. */
     j->d = one.d;
     j->e = one.e;
     return st;

@@ -1,6 +1,6 @@
-/* shrink.c - shrinks a plan until it can run twice on a laptop, keeping what can go wrong
- * in it: every axis that was cut stays cut, every stage keeps at least a layer, heads
- * still spread over tp. Reports what was made smaller. */
+/* shrink.c - shrinks a plan until it can run twice on a laptop and keeps what can go
+ * wrong in it: every axis that had several ranks keeps some, every stage keeps a layer at
+ * least, heads are still spread over tp. Reports what was reduced. */
 #include "bindings/schedule/schedule_facts.h"
 #include "job.h"
 
@@ -20,7 +20,7 @@ static void note(Shrink *s, const char *what, int64_t from, int64_t to) {
 
 /* ---- the mesh ---- */
 
-/* Groups of the ranks that shards lie on are still such groups, of the fewest ranks. */
+/* Keeps groups of ranks that share shards, of the fewest ranks. */
 static void shrink_group(Shrink *s, int cp, int ranks, int was) {
   int *n = &s->plan->strategy.reshard_to, of = *n;
   if (!of || ranks == was) return;
@@ -29,7 +29,8 @@ static void shrink_group(Shrink *s, int cp, int ranks, int was) {
   note(s, "ranks that reshard after forward", of, *n);
 }
 
-/* Experts keep a mesh of their own: what was cut stays cut as far as the ranks go. */
+/* Keeps the expert mesh: axes that had several ranks keep them as far as there are ranks.
+ */
 static void shrink_experts(Shrink *s, const Mesh *was, const Mesh *m) {
   MeshSpec *spec = &s->plan->mesh;
   int tp = m->size[AXIS_TP], ranks = mesh_size(m, AXES_DP) * m->size[AXIS_CP] * tp;
@@ -44,7 +45,7 @@ static void shrink_experts(Shrink *s, const Mesh *was, const Mesh *m) {
   if (spec->etp) spec->etp = etp;
 }
 
-/* A ring of groups still is one, where cp has ranks for it. */
+/* Keeps ring attention of groups, where cp has ranks for it. */
 static void shrink_rings(Shrink *s, int cp) {
   int *n = &s->plan->cp.heads, of = *n;
   if (!of) return;
@@ -52,8 +53,8 @@ static void shrink_rings(Shrink *s, int cp) {
   note(s, "ranks that exchange heads", of, *n);
 }
 
-/* Halves one axis after the other, in an order in which the first ones matter least; an
- * odd size goes to its smallest divisor above 1. */
+/* Halves one axis after the other, those first that matter least; an odd size becomes its
+ * smallest divisor above 1. */
 static void shrink_mesh(Shrink *s, Mesh *m, int ranks) {
   Mesh was = *m;
   bool groups = s->plan->strategy.reshard_to > 0, rings = s->plan->cp.heads > 0;
@@ -92,9 +93,9 @@ static weft_status put(Shrink *s, const char *key, int64_t from, int64_t to) {
   return lang_set_config_int(s->lp, key, to, s->e);
 }
 
-/* Heads: as few as tp allows, with the same number of query heads per key-value head
- * where that is at most four, so grouped attention stays grouped; where `was` ranks of tp
- * had more than one for each key-value head, some still have. */
+/* As few heads as tp allows, with the same number of query heads per key-value head, at
+ * most four, so that grouped attention stays grouped. If tp ranks shared a key-value head
+ * in the mesh of `was` tp ranks, some still do. */
 static weft_status shrink_heads(Shrink *s, int64_t tp, int64_t was) {
   int64_t heads, kv, width, d, dim;
   if (!get(s, "num_attention_heads", &heads) || !get(s, "hidden_size", &width))
@@ -117,8 +118,8 @@ static weft_status shrink_heads(Shrink *s, int64_t tp, int64_t was) {
   return put(s, "hidden_size", width, new_width);
 }
 
-/* The sizes of attention through latents; each another one, so that no two can be taken
- * for each other. */
+/* The sizes of latent attention (MLA), each different, so that none can be mistaken for
+ * another. */
 static weft_status shrink_latents(Shrink *s) {
   static const struct {
     const char *key;
@@ -141,18 +142,19 @@ static weft_status shrink_model(Shrink *s, const Mesh *m, int64_t was_tp) {
     TRY(put(s, "num_hidden_layers", v, MIN(v, MAX(stages, 2))));
   TRY(shrink_heads(s, tp, was_tp));
   TRY(shrink_latents(s));
-  int64_t whole = tp * MAX(s->plan->mesh.etp, 1); /* tp and etp both divide it */
+  int64_t whole = tp * MAX(s->plan->mesh.etp, 1); /* tp and etp both must divide it */
   if (get(s, "intermediate_size", &v))
     TRY(put(s, "intermediate_size", v, MIN(v, (96 + whole - 1) / whole * whole)));
   if (get(s, "moe_intermediate_size", &v))
     TRY(put(s, "moe_intermediate_size", v, MIN(v, (32 + whole - 1) / whole * whole)));
-  /* Not a multiple of tp: the padding of the vocabulary is compared too. */
+  /* Not a multiple of tp, so that the padding of the vocabulary is tested, too. */
   if (get(s, "vocab_size", &v) && s->plan->data.kind == DATA_SYNTHETIC)
     TRY(put(s, "vocab_size", v, MIN(v, 250)));
   return WEFT_OK;
 }
 
-/* A split by hand speaks of layers that are gone; one by cost is made again. */
+/* Lists of units per stage name layers that are gone; splits by cost are computed again.
+ */
 static void shrink_stages(Shrink *s) {
   PpPlan *pp = &s->plan->pp;
   const char *was = pp->layout             ? "pp_plan.layout"
@@ -168,7 +170,7 @@ static void shrink_stages(Shrink *s) {
                  .by_cost = pp->by_cost};
 }
 
-/* Patterns may name layers that are gone: those need not match any more. */
+/* Patterns may name layers that are gone, so they need not match any more. */
 static void free_patterns(Shrink *s) {
   TpRule *rule = NEW_N(s->arena, TpRule, s->plan->ntp + 1);
   if (s->plan->ntp) memcpy(rule, s->plan->tp, sizeof *rule * (size_t)s->plan->ntp);
@@ -179,8 +181,9 @@ static void free_patterns(Shrink *s) {
 
 /* ---- the batch ---- */
 
-/* More microbatches than ranks, so that the schedule reaches its steady part, and as many
- * as it needs; not more than there were, unless the smaller mesh needs that. */
+/* More microbatches than ranks, so that the schedule reaches its steady state, and as
+ * many as the schedule requires; not more than the plan had, unless the smaller mesh
+ * needs that. */
 static weft_status shrink_batch(Shrink *s, const Mesh *m, int was_microbatches) {
   Batch *b = &s->plan->batch;
   Batch was = *b;
