@@ -11,7 +11,7 @@
 #include "vm/base/json.h"
 #include "vm/draw/timeline_draw.h"
 
-/* The verbs as bits: which of them have an option. */
+/* The verbs as bits, for the rows of options. */
 enum {
 #define VERB(ID, ...) INDEX_OF_##ID,
 #include "verbs.def"
@@ -20,7 +20,7 @@ enum {
 #define VERB(ID, ...) ON_##ID = 1 << INDEX_OF_##ID,
 #include "verbs.def"
   EVERY_VERB = ~0,
-  /* Those that load the plan of the command line. */
+  /* Verbs that load the plan of the command line. */
   PLAN_VERBS =
       ON_RUN | ON_CHECK | ON_SHOW | ON_VERIFY | ON_SAMPLE | ON_REPL | ON_CKPT | ON_LAUNCH
 };
@@ -37,29 +37,30 @@ typedef struct Cli {
   const char *member[CLI_LIST + 1];                                                      \
   int n;
 #include "options.def"
-  const char *arg[CLI_ARGS]; /* what is not an option */
+  const char *arg[CLI_ARGS]; /* arguments that are not options */
   int narg;
-  char **script_argv; /* of a verb that takes a script: what follows it */
+  char **script_argv; /* arguments of the script */
   int script_argc;
-  bool cut_short;        /* Ctrl-C has ended a sweep, whose rows were kept */
-  StopFlag *stop;        /* set by SIGINT; the second one ends the process */
-  void (*heed)(int sig); /* as Ctrl-C; *stop is the signal's number */
-  void (*listen)(void);  /* clears it: the next SIGINT is the first again */
+  bool cut_short;        /* Ctrl-C has ended a sweep; its finished rows were kept */
+  StopFlag *stop;        /* set by SIGINT; a second SIGINT ends the process */
+  void (*heed)(int sig); /* handles this signal as Ctrl-C; *stop gets its number */
+  void (*listen)(void);  /* resets *stop, so that the next SIGINT is the first again */
 } Cli;
 
 typedef enum {
   TAKES_NONE,
   TAKES_ONE,
   TAKES_MORE,
-  TAKES_SCRIPT,             /* and all that follows is the script's */
-  TAKES_SCRIPT_THEN_OPTIONS /* of the verb, up to --; words are the script's */
+  TAKES_SCRIPT,             /* all that follows are arguments of the script */
+  TAKES_SCRIPT_THEN_OPTIONS /* options of the verb may follow, up to --; other words are
+                               arguments of the script */
 } TakesArguments;
 
 typedef struct Verb {
   unsigned bit; /* ON_RUN ... */
   const char *name;
   TakesArguments takes;
-  const char *needs, *args, *summary; /* more is in stdlib/help.lua */
+  const char *needs, *args, *summary; /* stdlib/help.lua has the rest */
   int (*run)(Cli *cli, Arena *arena); /* returns the exit code */
 } Verb;
 
@@ -69,47 +70,47 @@ typedef struct Verb {
 struct lua_State;
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
-int launched_ranks(void); /* of all processes, else 1 */
+int launched_ranks(void); /* of all processes; 1 without a launcher */
 bool is_launched(void);   /* by mpirun or the like */
 
 /* ---- procs.c ---- */
-/* weft run --procs: the exit code of all. */
+/* Runs the verb as several processes (weft run --procs); returns the exit code. */
 int run_procs(Cli *cli, Arena *arena);
 /* ---- procs_per_gpu.c ---- */
-/* Sets --procs where the ranks of the plan are to have a GPU each. */
+/* Sets --procs if each rank of the plan is to have a GPU of its own. */
 weft_status procs_for_gpus(Cli *cli, Arena *arena, weft_error *e);
 
 /* ---- rendezvous_env.c ---- */
 struct LaunchInfo;
 struct Rendezvous;
-/* Where processes find each other, from the environment; WEFT_EUSAGE says what is not
- * set. */
+/* The rendezvous address of the run from the environment; WEFT_EUSAGE names a variable
+ * that is not set. */
 weft_status rendezvous_of_env(const struct LaunchInfo *info, const StopFlag *stop,
                               struct Rendezvous *out, weft_error *e);
 
 /* ---- options.c ---- */
-/* Reads argv after the verb. WEFT_EUSAGE with a message. */
+/* Parses argv after the verb; WEFT_EUSAGE with a message. */
 weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e);
 
 /* ---- verb_frame.c ---- */
-/* False for the processes of a run beside rank 0. */
+/* Whether this process reports: false for all processes of a run but rank 0. */
 bool is_rank0(const Cli *cli);
 /* job_load with the options of the command line. */
 weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
-/* Prints what was wrong (or, with --json, the whole object without a result unless `st`
- * is WEFT_OK and `result` writes one), frees the job and gives the exit code. */
+/* Prints the diagnostics of a job (with --json the whole object: its result is written by
+ * `result` if `st` is WEFT_OK), frees the job and returns the exit code. */
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
             void *ud);
 
 /* ---- lua.c ---- */
-/* Runs a script and says on stderr what went wrong. */
+/* Runs a script; errors go to stderr. */
 weft_status run_script(struct lua_State *L, const Cli *cli, const char *path);
-/* What scripts and the prompt offer to their state. */
+/* The host that scripts and the prompt get. */
 ScriptHost script_host_of(Cli *cli);
 
 /* ---- show_report.c ---- */
-/* What the field or method `what` of the plan's object says, with one number if `arg` is
- * not negative: as text, and as JSON under the same key if `out` is given. */
+/* Adds what the field or method `what` of the plan's object returns, with argument `arg`
+ * unless it is negative: as text, and as JSON under the same key if `out` is given. */
 weft_status show_report(struct weft_plan *plan, const char *what, int64_t arg, Text *text,
                         Json *out, weft_error *e);
 
@@ -117,30 +118,32 @@ weft_status show_report(struct weft_plan *plan, const char *what, int64_t arg, T
 typedef struct ScheduleView {
   Job *job;
   Timeline timeline;
-  bool runs;            /* no action waits for ever: there is a timeline */
-  RankTraffic *traffic; /* NULL if the plan does not compile, which is not needed */
-  const char *unknown;  /* then: why it does not */
+  bool runs; /* the schedule has no deadlock, so there is a timeline */
+  /* NULL if the plan does not compile, which the view does not need */
+  RankTraffic *traffic;
+  const char *unknown; /* then the reason */
   int width;
   bool colour;
 } ScheduleView;
-/* After job_mesh. A table that cannot run is WEFT_EPLAN; schedule_text shows what is in
- * it nevertheless. */
+/* After job_mesh. A schedule that cannot run is WEFT_EPLAN; schedule_text still shows its
+ * actions. */
 weft_status schedule_view(ScheduleView *v, Job *j, const Cli *cli);
 void schedule_text(const ScheduleView *v, Text *out);
 void schedule_json(const ScheduleView *v, Json *out);
 weft_status schedule_picture(const ScheduleView *v, const char *path, weft_error *e);
 
 /* ---- show_placed.c ---- */
-/* Whether the compiler placed anything; what, between the actions of each rank. */
+/* Whether the compiler placed collectives of parameters or gradients; and these, between
+ * the actions of each rank. */
 bool placed_any(const Compiled *c);
 void placed_text(const Compiled *c, Arena *a, Text *out);
 void placed_json(const Compiled *c, Arena *a, Json *out);
 
 /* ---- output.c ---- */
 bool colour_wanted(FILE *f);
-/* Columns of a terminal, else 80. */
+/* Of a terminal; else 80. */
 int columns_of(FILE *f);
-/* An error that has no place in a plan, on stderr: "weft: ...". */
+/* Prints an error that is not about a plan to stderr: "weft: ...". */
 void report_error(const char *fmt, ...) PRINTF(1, 2);
 /* Writes all of `t` and frees it. */
 void print_text(FILE *f, Text *t);

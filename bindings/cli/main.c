@@ -9,7 +9,7 @@
 
 static StopFlag interrupted;
 
-/* The first Ctrl-C asks the verb to end, as the signals do that it heeds; the second one
+/* The first Ctrl-C, or signal that a verb handles, asks the verb to end; the second one
  * ends the process. */
 static void on_interrupt(int sig) {
   if (interrupted) {
@@ -133,16 +133,16 @@ static int run_verb(Cli *cli, int argc, char **argv) {
   return code;
 }
 
-/* OpenMP's threads spin for long before they sleep; on a machine that others use, too,
- * each parallel region then costs a time slice. The library reads its setting when it is
- * loaded, before main, so the program starts itself once more. If that is not possible it
- * goes on: results are the same. */
+/* Threads of OpenMP spin long before they sleep, which on a machine with other work costs
+ * a time slice per parallel region. The library reads its setting when it is loaded,
+ * before main, so the program executes itself again with another setting. If that fails
+ * it continues: results are the same. */
 static void start_with_short_waits(char **argv) {
   if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
   if (setenv("GOMP_SPINCOUNT", "20000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
-/* Output that could not be written (a full disk, a closed pipe) is not success. */
+/* If output could not be written (a full disk, a closed pipe), the exit code is not 0. */
 static int flushed(int code) {
   if (fflush(stdout) == 0 && !ferror(stdout)) return code;
   report_error("cannot write to the standard output");
@@ -170,12 +170,12 @@ int main(int argc, char **argv) {
              .listen = listen_again,
              .heed = heed};
   if (!cli.verb) return unknown_verb(name);
-  /* The others start no threads, and in milliseconds. */
+  /* Check and show start no threads and take milliseconds. */
   if (cli.verb->run != verb_check && cli.verb->run != verb_show)
     start_with_short_waits(argv);
   listen_again();
-  /* Who closes a pipe wants no more: the program ends without a word. Among processes of
-   * MPI a closed connection is that library's business. */
+  /* A closed pipe ends the program silently: the reader wants no more. Under MPI a closed
+   * connection is handled by that library. */
   signal(SIGPIPE, is_launched() ? SIG_IGN : SIG_DFL);
   return flushed(run_verb(&cli, MAX(argc - 2, 0), argv + 2));
 }

@@ -1,4 +1,4 @@
-/* options.c - options after the verb, of the rows of options.def. They may stand
+/* options.c - parses options after the verb, by the rows of options.def. They may stand
  * anywhere, each once unless it is a list; `--` ends them. */
 #include "cli.h"
 
@@ -10,10 +10,10 @@ typedef enum { VALUE_NONE, VALUE_INT, VALUE_NUMBER, VALUE_WORD, VALUE_LIST } Val
 
 typedef struct Option {
   const char *name, *shorter;
-  unsigned on; /* the verbs that have it */
+  unsigned on; /* bits of the verbs that have it */
   Value value;
-  size_t at, count;    /* in Cli; count: of a list */
-  int64_t least, most; /* of an integer */
+  size_t at, count;    /* offset in Cli; count: offset of the length of a list */
+  int64_t least, most; /* range of an integer */
 } Option;
 
 #define AT(m) offsetof(Cli, m)
@@ -34,8 +34,7 @@ _Static_assert(LEN(option) <= 64, "options are counted in a mask");
 
 static bool has_option(const Cli *cli, const Option *o) { return o->on & cli->verb->bit; }
 
-/* The option of this verb that `arg` names, and where its value starts if it is in the
- * same word. */
+/* The option of this verb that `arg` names, and its value if it is in the same word. */
 static const Option *find(const Cli *cli, const char *arg, const char **value) {
   for (int i = 0; i < LEN(option); i++) {
     const Option *o = &option[i];
@@ -109,8 +108,8 @@ static weft_status take_argument(Cli *cli, const char *arg, weft_error *e) {
   return WEFT_OK;
 }
 
-/* The word behind an option is its value, unless that is missing and the next option
- * stands there. `--log=--json` is a file of that name. */
+/* The word after an option is its value, unless it is itself an option of the verb: then
+ * the value is missing. `--log=--json` means a file of that name. */
 static weft_status next_word(const Cli *cli, const Option *o, const char *word,
                              weft_error *e) {
   const char *ignored;
@@ -121,8 +120,8 @@ static weft_status next_word(const Cli *cli, const Option *o, const char *word,
                  o->name, word, o->name, word);
 }
 
-/* Reads the option at argv[i]; returns the index of the last word that it takes, -1 after
- * an error. */
+/* Parses the option at argv[i]; returns the index of the last word that belongs to it, -1
+ * after an error. */
 static int take_option(Cli *cli, int i, int argc, char **argv, uint64_t *seen,
                        weft_error *e) {
   const char *arg = argv[i], *value;
@@ -143,9 +142,9 @@ static int take_option(Cli *cli, int i, int argc, char **argv, uint64_t *seen,
   return store(cli, o, value, e) == WEFT_OK ? i : -1;
 }
 
-/* `weft lua` leaves all that follows the script to it. `weft sweep` has options of its
- * own, which may follow, too: what is not one of them is an error and not lost in the
- * script; after `--` everything is the script's. */
+/* After the script, `weft lua` takes every word as an argument of the script. `weft
+ * sweep` has options that may come after the script, so an unknown one is an error and
+ * not passed on; after `--` every word is an argument of the script. */
 weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
   bool options = true, script = false;
   const char *ignored;
@@ -154,7 +153,7 @@ weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
   for (int i = 0; i < LEN(option); i++)
     if (option[i].value == VALUE_INT) *(int64_t *)((char *)cli + option[i].at) = -1;
   cli->script_argv = argv;
-  /* A usage error is reported as JSON too, whatever stands before --json. */
+  /* Usage errors are printed as JSON even if --json comes later. */
   for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
     if (strcmp(argv[i], "--json") == 0) cli->json = find(cli, argv[i], &ignored) != NULL;
   for (int i = 0; i < argc; i++) {
@@ -165,7 +164,8 @@ weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
       i = take_option(cli, i, argc, argv, &seen, e);
       if (i < 0) return e->code;
     } else if (script) {
-      cli->script_argv[cli->script_argc++] = arg; /* no later than where it stood */
+      cli->script_argv[cli->script_argc++] =
+          arg; /* safe: written no later than where it was read */
     } else {
       TRY(take_argument(cli, arg, e));
       script = takes == TAKES_SCRIPT || takes == TAKES_SCRIPT_THEN_OPTIONS;

@@ -1,16 +1,15 @@
-/* verb_frame.c - the common begin and end of every verb: load the plan, report, exit
- * code. */
+/* verb_frame.c - begin and end of every verb: load the plan, report, exit code. */
 #include "cli.h"
 #include "vm/base/terminal.h"
 
 #include <stdlib.h>
 
-/* Every process that a launcher has started for a run has the same plan; one is heard. */
+/* The processes of a run have the same plan; only one of them reports. */
 bool is_rank0(const Cli *cli) {
   return cli->verb->run != verb_run || launched_rank() == 0;
 }
 
-/* What the plan says by print may have lines. */
+/* print() of the plan; its argument may have several lines. */
 static void print_line(void *ud, const char *line) {
   Text t = {0};
   text_add_shown(&t, line, strlen(line), FREE_LINES, true);
@@ -29,7 +28,7 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
                    .print = is_rank0(cli) ? print_line : NULL};
   TRY(job_load(j, arena, &o, path));
   if (cli->device && !(j->device = device_kind(cli->device, &j->e))) return j->e.code;
-  /* WEFT_DUMP=as prints the graph after the passes with these letters. */
+  /* WEFT_DUMP=as prints the graph after the passes with letters a and s */
   j->dump = getenv("WEFT_DUMP");
   return WEFT_OK;
 }
@@ -47,7 +46,7 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
             void *ud) {
   Text text = {0};
   print_text(stderr, &j->dumped);
-  /* A wrong plan has its diagnostics; any other error is in `e`. */
+  /* A wrong plan has diagnostics; any other error is in `e`. */
   bool other = st != WEFT_OK && !(st == WEFT_EPLAN && j->d.errors);
   if (other && !j->e.text[0]) err_set(&j->e, st, "failed for a reason that is not known");
   if (other && cli->json) job_note(j, st);

@@ -9,8 +9,9 @@
 typedef struct CkptExport {
   Job job;
   Ckpt *from;
-  uint64_t read;        /* bytes of it */
-  SafeTensors *weights; /* of the plan's model, or NULL: its names and types */
+  uint64_t read;        /* bytes */
+  SafeTensors *weights; /* the weights that the plan's model starts from, or NULL: for
+                           names and types */
   ExportFolder folder;
 } CkptExport;
 

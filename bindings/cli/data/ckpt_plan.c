@@ -1,5 +1,5 @@
-/* ckpt_plan.c - weft ckpt convert and weft ckpt plan: what reads or writes checkpoints by
- * a plan. */
+/* ckpt_plan.c - weft ckpt convert and weft ckpt plan: the subcommands that read or write
+ * checkpoints by a plan. */
 #include "ckpt_verbs.h"
 
 #include "bindings/api/resume.h"
@@ -21,17 +21,17 @@ typedef struct Conversion {
   Ckpt *from;
   JobFacts facts;
   Manifest m;
-  char *text; /* of plan B */
+  char *text; /* text of plan B */
   size_t bytes;
   const char *out;
 } Conversion;
 
-/* Of the run, not of the plan: they stay what they were. */
+/* Whether a fact is about the run and not the plan, and is therefore kept. */
 static bool of_run(const char *what) {
   return strncmp(what, "plan.", 5) != 0 && !str_eq(what, "model");
 }
 
-/* The manifest's facts: plan B's, and what A's run has seen. */
+/* The facts of the new manifest: those of plan B, and those of A's run. */
 static weft_status new_facts(Conversion *c, Arena *arena) {
   const RunFact *now;
   int n;
@@ -59,7 +59,7 @@ static weft_status convert(Conversion *c, const Cli *cli, Arena *arena,
   char mesh[96];
   bool none;
   Cli plain = *cli;
-  plain.nset = 0; /* --set is about the plan that is converted to */
+  plain.nset = 0; /* --set changes the plan that is converted to */
   weft_status st = compile_plan(&c->a, &plain, arena, at[0]);
   if (st != WEFT_OK) return st;
   TRY(compile_plan(&c->b, cli, arena, at[1]));
@@ -96,7 +96,7 @@ int ckpt_convert_plan(Cli *cli, Arena *arena, const char *const *at) {
            c.m.world, c.m.world > 1 ? "s" : "");
   ckpt_close(c.from);
   if (c.text) mem_free(NULL, c.text, c.bytes + 1);
-  /* What is wrong with plan A is said about plan A. */
+  /* Errors in plan A are reported with its name. */
   bool second = c.b.arena != NULL;
   if (second) job_free(&c.a);
   return job_end(second ? &c.b : &c.a, cli, st, converted_json, &c);
@@ -104,26 +104,26 @@ int ckpt_convert_plan(Cli *cli, Arena *arena, const char *const *at) {
 
 /* ---- plan ---- */
 
-/* What the ranks of a pp rank write and read, in bytes. */
+/* Bytes that the ranks of a pp rank write and read. */
 typedef struct Traffic {
-  uint64_t written; /* by all of them */
-  uint64_t share;   /* by one, at most: its copy in host memory */
-  uint64_t read;    /* by one, at most */
+  uint64_t written; /* by all ranks together */
+  uint64_t share;   /* by one rank at most: the size of its host copy */
+  uint64_t read;    /* by one rank at most */
 } Traffic;
 
 typedef struct Planned {
   Job job, other;
-  const char *path; /* what is read, or NULL */
-  Ckpt *ckpt;       /* NULL: what `other` would have written */
-  Traffic *of;      /* each pp rank */
+  const char *path; /* the checkpoint, or NULL */
+  Ckpt *ckpt;       /* NULL: one as plan `other` would have written it */
+  Traffic *of;      /* for each pp rank */
 } Planned;
 
-/* Elements of a region that one rank has its own values in. */
+/* Elements of a region that one rank stores for itself. */
 static uint64_t owned(const Region *r) {
   return (uint64_t)(r->spread ? r->whole / r->ways : r->count);
 }
 
-/* Bytes of an element of a state where it is read from. */
+/* Bytes per element of a state in the checkpoint that is read. */
 static int source_size(const Planned *p, StateKind k) {
   const Compiled *c = p->other.compiled ? p->other.compiled : p->job.compiled;
   Piece piece[2];
@@ -135,8 +135,8 @@ static int source_size(const Planned *p, StateKind k) {
   return dtype_size((DType)piece[0].region->dtype);
 }
 
-/* Every region that is filled is read once: of states, of the value, and of the copy
- * that ops read where it has other elements. */
+/* Each region is read once: states, the master value, and the parameters that ops read,
+ * as far as they are not a copy of the value. */
 static uint64_t read_bytes(const Planned *p, const Regions *s) {
   uint64_t n = 0;
   for (int i = 0; i < s->nregion; i++) {

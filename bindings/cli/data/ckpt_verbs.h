@@ -4,14 +4,14 @@
 
 #include "bindings/cli/cli.h"
 
-/* `at` holds what follows the part's name. All return the exit code. */
+/* `at`: the arguments after the subcommand. All return the exit code. */
 int ckpt_ls(Cli *cli, Arena *arena, const char *const *at);
 int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at);
 int ckpt_diff(Cli *cli, Arena *arena, const char *const *at);
 int ckpt_convert_plan(Cli *cli, Arena *arena, const char *const *at);
 int ckpt_export(Cli *cli, Arena *arena, const char *const *at);
 int ckpt_plan(Cli *cli, Arena *arena, const char *const *at);
-/* The end of a part that has no job. */
+/* Ends a subcommand that has no job. */
 int ckpt_end(Cli *cli, Arena *arena, weft_status st, const weft_error *e,
              void (*result)(Json *out, void *ud), void *ud);
 

@@ -1,5 +1,6 @@
-/* export.c - weights, config.json and the tokenizer and generation files of the model's
- * folder, so that the new folder can replace it; see export.h. */
+/* export.c - writes the weights with config.json and the tokenizer and generation files
+ * of the model's folder, so that the new folder can be used in its place; see export.h.
+ */
 #include "export.h"
 #include "bindings/model/model.h"
 
@@ -8,7 +9,7 @@
 
 #define CONFIG_NAME "config.json"
 
-/* "5GB", "800MB", "2e9": powers of ten, as Hugging Face counts. */
+/* "5GB", "800MB", "2e9": powers of ten, as in Hugging Face's max_shard_size. */
 static weft_status read_size(const char *text, uint64_t *out, weft_error *e) {
   static const struct {
     const char *unit;
@@ -52,7 +53,7 @@ static weft_status add_file(ExportFolder *x, Job *j, const char *folder, const c
   return WEFT_OK;
 }
 
-/* config.json, and what else belongs to the model of the plan. */
+/* Lists config.json and the other files of the plan's model. */
 static weft_status list_files(ExportFolder *x, Job *j, DType dtype, weft_error *e) {
   _Static_assert(WEIGHTS_BESIDE <= LEN(x->file), "room for all of them");
   const char *folder = lang_folder(j->lp);
@@ -82,7 +83,8 @@ weft_status export_begin(ExportFolder *x, Job *j, const Cli *cli, const char *di
                          const SafeTensors *weights, weft_error *e) {
   TRY(export_files(x, j, cli, weights, e));
   x->out.dir = dir;
-  /* A run of days shall not end at a folder that was there before it. */
+  /* Checked now, so that a run of days does not fail at its end because the folder
+   * exists. */
   return folder_free(dir, e);
 }
 

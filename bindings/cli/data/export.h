@@ -10,12 +10,12 @@ typedef struct ExportFolder {
   WeightsFile file[16];
   Text config;
 } ExportFolder;
-/* What --dtype and --shard-size mean, and the files beside the weights: after
- * job_compile, before anything long begins. `weights`: what the plan's model was read
- * from, or NULL. */
+/* Reads --dtype and --shard-size and lists the files beside the weights: after
+ * job_compile, before anything that takes long. `weights`: those that the plan's model
+ * was read from, or NULL. */
 weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,
                          const SafeTensors *weights, weft_error *e);
-/* The same, and that there is no such folder yet. */
+/* The same, and checks that the folder does not exist yet. */
 weft_status export_begin(ExportFolder *x, Job *j, const Cli *cli, const char *dir,
                          const SafeTensors *weights, weft_error *e);
 void export_end(ExportFolder *x);

@@ -1,5 +1,6 @@
-/* tokenize.c - weft tokenize: text files to token files, with a model's tokenizer.json. A
- * text file is one document; in a .jsonl file each line's "text" is one. */
+/* tokenize.c - weft tokenize: makes token files of text files, with a model's
+ * tokenizer.json. A text file is one document; in a .jsonl file each line's "text" is
+ * one. */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -8,7 +9,8 @@
 #include "vm/io/io.h"
 #include "vm/text/tokenizer.h"
 
-#define MEGATRON_U16_MOST 65500 /* as Megatron chooses the type of ids */
+/* Up to this vocabulary size Megatron uses 16-bit ids. */
+#define MEGATRON_U16_MOST 65500
 
 typedef struct Writer {
   const Cli *cli;
@@ -16,8 +18,8 @@ typedef struct Writer {
   int32_t eot; /* -1: none */
   int width;
   FileOut bin;
-  uint64_t at;          /* bytes of it that are written */
-  char buffer[1 << 16]; /* ... and those that come next */
+  uint64_t at;          /* bytes that are written */
+  char buffer[1 << 16]; /* bytes that are not written yet */
   size_t fill;
   const char *path;
   VEC(int32_t) lengths; /* of documents */
@@ -56,7 +58,7 @@ static weft_status add_document(Writer *w, const char *s, size_t n, weft_error *
   return st;
 }
 
-/* ---- files of text ---- */
+/* ---- text files ---- */
 
 static weft_status add_line(Writer *w, const char *path, int line, const char *s,
                             size_t n, weft_error *e) {
@@ -95,9 +97,9 @@ static weft_status add_file(Writer *w, const char *path, weft_error *e) {
   return st;
 }
 
-/* ---- what is around the ids ---- */
+/* ---- headers and indices of token files ---- */
 
-enum { HEADER = 256 }; /* int32 numbers before the ids of llm.c */
+enum { HEADER = 256 }; /* size of llm.c's header in int32 numbers */
 
 static weft_status put_header(Writer *w, weft_error *e) {
   int32_t header[HEADER] = {w->width == 2 ? 20240520 : 20240801, w->width == 2 ? 1 : 7,

@@ -10,7 +10,7 @@
 
 static const struct Part {
   const char *name, *args;
-  int least, most; /* arguments */
+  int least, most; /* number of arguments */
   int (*run)(Cli *cli, Arena *arena, const char *const *at);
 } parts[] = {{"ls", "DIR", 1, 1, ckpt_ls},
              {"verify", "DIR", 1, 1, ckpt_verify_files},
@@ -159,8 +159,8 @@ static void checked_json(Json *out, void *ud) {
   json_int(out, "tensors", c->tensors);
 }
 
-/* The checkpoints of a folder, or the one that it is. Each is checked, whatever the
- * others are; the first error counts. */
+/* Verifies a checkpoint, or all checkpoints of a folder. Each is checked, whatever the
+ * others are; the first error is the result. */
 int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at) {
   weft_error e, why;
   StoreList list = {0};
@@ -231,7 +231,7 @@ static weft_status open_found(Arena *a, const char *at, Ckpt **out, weft_error *
   return ckpt_open(path, out, e);
 }
 
-/* The exit code is 1 if they differ, as that of diff. */
+/* The exit code is 1 if the checkpoints differ. */
 int ckpt_diff(Cli *cli, Arena *arena, const char *const *at) {
   weft_error e;
   Ckpt *a = NULL, *b = NULL;

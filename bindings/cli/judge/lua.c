@@ -1,5 +1,5 @@
-/* lua.c - weft lua: runs a script with all of Lua, in which require "weft" needs no file.
- * weft sweep is the same with output files for rows. */
+/* lua.c - weft lua: runs a script with all of Lua, in which require "weft" works without
+ * a file. weft sweep is the same with output files for rows. */
 #include "bindings/cli/cli.h"
 
 #include "bindings/runner/runner.h"
@@ -10,7 +10,7 @@ weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
   err_clear(&e);
   weft_status st = script_run(L, path, cli->script_argc, cli->script_argv, &e);
   if (st == WEFT_OK) return cli->cut_short ? WEFT_EINTR : WEFT_OK;
-  /* The whole text: that of the error is cut. */
+  /* The error has a shortened text: prints the whole one. */
   fflush(stdout);
   if (lua_gettop(L))
     report_error("%s", lua_tostring(L, -1));
@@ -19,7 +19,8 @@ weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
   return st;
 }
 
-/* What was done before Ctrl-C stands; the script goes on with it. */
+/* Called when Ctrl-C has cut a sweep short and the script goes on with the rows it has.
+ */
 static void kept(void *ud) {
   Cli *cli = ud;
   cli->cut_short = true;
@@ -57,7 +58,7 @@ static int run_alone(Cli *cli, bool *swept) {
 
 int verb_lua(Cli *cli, Arena *arena) { return run_alone(cli, NULL); }
 
-/* A plan is a script, too, but one that does nothing. */
+/* A plan is a Lua script as well, but one that sweeps nothing. */
 int verb_sweep(Cli *cli, Arena *arena) {
   bool swept = false;
   int code = run_alone(cli, &swept);

@@ -1,5 +1,5 @@
-/* show.c - weft show: mesh, stages, schedule, memory, communication, programs of a plan.
- */
+/* show.c - weft show: mesh, stages, schedule, memory, communication and programs of a
+ * plan. */
 #include "bindings/cli/cli.h"
 
 #include <ctype.h>
@@ -10,18 +10,18 @@
 
 typedef struct Topic Topic;
 typedef struct Shown {
-  struct weft_plan plan; /* only its job */
+  struct weft_plan plan; /* only its job is set */
   Job *job;
   const Topic *topic; /* NULL: the overview */
-  int rank;           /* -1: not said */
+  int rank;           /* -1: not given */
   bool offsets;
   ScheduleView view;
 } Shown;
 
 /* ---- graph ---- */
 
-/* That of one rank, as job_compile has dumped it after a line that names the pass: taken
- * from there, so that it is not printed twice. */
+/* The graph of one rank, cut out of what job_compile has dumped, after the line that
+ * names the pass. */
 static void text_graph(Shown *w, Text *out) {
   Text *dumped = &w->job->dumped;
   const char *nl = dumped->s ? strchr(dumped->s, '\n') : NULL;
@@ -83,7 +83,7 @@ static void text_program(Shown *w, Text *out) {
   program_print(w->job->compiled, (int)MAX(w->rank, 0), w->offsets, out);
 }
 
-/* The program writes an object of its own. */
+/* A program is a JSON object of its own. */
 static void json_program(Shown *w, Json *out) {
   Text program = {0};
   program_json(w->job->compiled, (int)MAX(w->rank, 0), &program);
@@ -96,13 +96,13 @@ static void json_program(Shown *w, Json *out) {
 
 typedef enum { NEED_MESH, NEED_GRAPH, NEED_SCHEDULE, NEED_COMPILED } Need;
 
-/* A topic without functions is a field or method of plan objects. */
+/* A topic without functions here is a field or method of plan objects. */
 struct Topic {
   const char *name;
   Need need;
   void (*text)(Shown *w, Text *out);
   void (*json)(Shown *w, Json *out);
-  bool rank; /* may be about one rank */
+  bool rank; /* --rank is allowed */
 };
 
 static const Topic topics[] = {
@@ -117,13 +117,14 @@ static const Topic topics[] = {
 };
 #define TOPICS "mesh, graph, schedule, memory, stages, comm, rank, program"
 
-/* The schedule with --csv, and with --comms; the graph with --logical. */
+/* Variants of topics: the schedule as --csv, with --comms; the graph with --logical. */
 static const Topic csv[] = {
     {"schedule", NEED_SCHEDULE, text_csv, json_schedule, false},
     {"schedule", NEED_SCHEDULE, text_comms, json_schedule, false}};
 static const Topic logical = {"graph", NEED_GRAPH, text_logical, json_graph, false};
 
-/* Without a topic: these, in this order; JSON keys in the order of the alphabet. */
+/* Without a topic these are shown, in this order; JSON has its keys in alphabetical
+ * order. */
 static const int overview[] = {0, 3, 2}, overview_json[] = {3, 0, 2};
 
 static const Topic *find_topic(const char *name) {
@@ -132,7 +133,7 @@ static const Topic *find_topic(const char *name) {
   return NULL;
 }
 
-/* The plan, the topic and its rank may come in any order. */
+/* Plan, topic and rank may be given in any order. */
 static weft_status read_args(Cli *cli, const char **plan, const Topic **topic,
                              weft_error *e) {
   *plan = NULL;
@@ -193,7 +194,7 @@ static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
 
 /* ---- printing ---- */
 
-/* The rank that a method of the plan object is asked about; rank() always has one. */
+/* The rank argument of a method of the plan object; rank() always has one. */
 static int64_t asked(const Shown *s, const Topic *t) {
   if (!t->rank) return -1;
   return s->rank < 0 && strcmp(t->name, "rank") == 0 ? 0 : s->rank;
@@ -249,7 +250,7 @@ int verb_show(Cli *cli, Arena *arena) {
   if (st == WEFT_OK) st = check_options(j, cli, shown.topic, &j->e);
   if (st == WEFT_OK && cli->svg) st = schedule_picture(&shown.view, cli->svg, &j->e);
   if (cli->csv && st == WEFT_OK) shown.topic = &csv[cli->comms];
-  /* A table that cannot run is what one wants to look at. */
+  /* A schedule that cannot run is shown nevertheless. */
   bool table = st == WEFT_EPLAN && shown.topic && j->schedule.list && !cli->csv;
   if (st == WEFT_OK && !cli->json)
     st = print_result(&shown);

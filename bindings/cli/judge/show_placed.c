@@ -3,13 +3,14 @@
 #include "bindings/schedule/schedule_csv.h"
 #include "bindings/cli/cli.h"
 
-/* Goes through the main list of a rank; a word for each action and each thing placed. */
+/* Walks through the main list of a rank and gives a word for each action and each placed
+ * collective. */
 typedef struct Words {
   const Compiled *c;
   const Program *p;
   uint32_t pc;
-  int32_t action; /* 1 + the one that was told last */
-  uint8_t code;   /* of the last word, and its unit */
+  int32_t action; /* 1 + the last action that had a word */
+  uint8_t code;   /* of the last word, with its unit */
   uint32_t unit;
 } Words;
 
@@ -22,7 +23,8 @@ static const char *kind_of(const Instr *in) {
   }
 }
 
-/* The next word, in `a`, or NULL. A unit with several collectives is told once. */
+/* The next word, allocated in `a`, or NULL. Several collectives of one unit are one word.
+ */
 static const char *next_word(Words *w, Arena *a) {
   const Schedule *s = &w->c->schedule;
   char buf[ACTION_TEXT];

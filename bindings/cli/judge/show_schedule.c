@@ -8,7 +8,7 @@
 
 /* ---- the table ---- */
 
-/* What can be shown of a table that does not run. */
+/* The actions of a schedule that cannot run. */
 static void add_lists(const Schedule *s, Text *out) {
   enum { SHOWN = 48 };
   char buf[ACTION_TEXT];
@@ -25,8 +25,8 @@ static void add_lists(const Schedule *s, Text *out) {
 
 /* ---- the view ---- */
 
-/* Compiles with diagnostics of its own. WEFT_EPLAN, WEFT_ELIMIT: `why` says what kept
- * the plan from it. */
+/* Compiles with diagnostics of its own. After WEFT_EPLAN or WEFT_ELIMIT `why` has the
+ * reason. */
 static weft_status compile_aside(Job *j, weft_error *why) {
   Diags before = j->d;
   j->d = (Diags){.arena = j->arena};
@@ -41,8 +41,8 @@ static weft_status compile_aside(Job *j, weft_error *why) {
   return st;
 }
 
-/* The schedule can be shown without a plan that compiles: then `weft check` tells what is
- * wrong with it, and here the first error is the reason why sizes are not known. */
+/* A schedule can be shown for a plan that does not compile: the first error is then given
+ * as the reason why transfer sizes are not known. */
 static weft_status find_traffic(ScheduleView *v) {
   Job *j = v->job;
   weft_error why;
@@ -73,7 +73,7 @@ weft_status schedule_view(ScheduleView *v, Job *j, const Cli *cli) {
   return cli->csv ? WEFT_OK : find_traffic(v);
 }
 
-/* Ranks of the mesh that share a pp rank. */
+/* Number of ranks of the mesh with the same pp coordinate. */
 static int copies(const ScheduleView *v) {
   return v->job->mesh.world / v->job->schedule.ranks;
 }

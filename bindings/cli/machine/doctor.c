@@ -12,7 +12,8 @@
 #include "kernels/cpu/levels.h"
 #include "vm/base/module.h"
 
-/* What is opened when it is needed, what weft does with it, and where it comes from. */
+/* Modules that are opened when needed: what weft uses them for, and their Debian
+ * packages. */
 static const struct {
   const char *name, *module, *use, *package;
 } parts[] = {
@@ -27,7 +28,7 @@ enum { PARTS = LEN(parts), VERSION_TEXT = 96 };
 typedef struct Rate {
   double flops;
   const char *backend;
-  bool widened; /* bf16 through f32 blocks */
+  bool widened; /* bf16 products are computed through f32 blocks */
 } Rate;
 
 typedef struct Doctor {
@@ -35,12 +36,12 @@ typedef struct Doctor {
   int cores;
   double memory;
   CpuLevel level;
-  char version[PARTS][VERSION_TEXT]; /* "": not there */
+  char version[PARTS][VERSION_TEXT]; /* "": not installed */
   Rate f32, bf16;
   DoctorMachine machine;
 } Doctor;
 
-/* "model name : X" of the first CPU. */
+/* The "model name" of the first CPU. */
 static void find_cpu(char *text, size_t size) {
   char line[256];
   FILE *f = fopen("/proc/cpuinfo", "r");
@@ -68,9 +69,9 @@ static void find_wait(char *text, size_t size) {
     snprintf(text, size, "OMP_WAIT_POLICY=%s", policy ? policy : "(default)");
 }
 
-/* The MPI library tells its version before it is started. */
+/* The version of the MPI library, which can be asked before MPI_Init. */
 static void describe_mpi(void *module, char *text) {
-  enum { LONGEST = 8192 }; /* of any MPI */
+  enum { LONGEST = 8192 }; /* the longest string of any MPI */
   int (*ask)(char *, int *) =
       (int (*)(char *, int *))dlsym(module, "MPI_Get_library_version");
   char all[LONGEST] = "MPI";
@@ -93,7 +94,7 @@ static void find_parts(Doctor *d) {
   }
 }
 
-/* The best of a third of a second. */
+/* The best rate within a third of a second. */
 static Rate measure(Arena *arena, DType type, int threads) {
   enum { SIDE = 1024 };
   size_t bytes = SIDE * SIDE * (type == DT_F32 ? 4 : 2);

@@ -7,10 +7,10 @@
 enum { DOCTOR_LIBRARIES = 5, DOCTOR_NODES = 16 };
 
 typedef struct DoctorMachine {
-  char driver[160]; /* "": there is none */
+  char driver[160]; /* "": none */
   int gpus, numa;
-  char cpus[DOCTOR_NODES][64];       /* cores of a memory node */
-  int64_t version[DOCTOR_LIBRARIES]; /* 0: not there */
+  char cpus[DOCTOR_NODES][64];       /* cores of each NUMA node */
+  int64_t version[DOCTOR_LIBRARIES]; /* 0: not installed */
   Text networks, infiniband, list, topology;
 } DoctorMachine;
 

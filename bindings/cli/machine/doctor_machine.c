@@ -1,5 +1,5 @@
-/* doctor_machine.c - finds GPUs, driver and library versions, NUMA nodes, networks, and
- * how GPUs are connected. */
+/* doctor_machine.c - finds GPUs, driver and library versions, NUMA nodes, networks and
+ * the links between GPUs. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "bindings/cli/cli.h"
 #include "doctor.h"
 
-/* Libraries for GPUs, and the function that tells their version: as its result, or
- * through a pointer. */
+/* Libraries for GPUs and the functions that return their versions, as a result or through
+ * a pointer. */
 static const struct {
   const char *name, *file, *ask, *package;
   bool pointer;
@@ -37,7 +37,7 @@ static void first_line(const char *path, char *to, size_t size) {
   if (f) fclose(f);
 }
 
-/* Names in a folder, those that `wanted` begins. */
+/* Lists the names in a folder that begin with `wanted`. */
 static int list(const char *folder, const char *wanted, Text *out) {
   DIR *d = opendir(folder);
   int n = 0;
@@ -51,7 +51,7 @@ static int list(const char *folder, const char *wanted, Text *out) {
   return n;
 }
 
-/* As the driver's own program says it; nothing without that program. */
+/* The output of nvidia-smi; empty without that program. */
 static void run_smi(const char *arguments, Text *out) {
   char command[256], chunk[1024];
   snprintf(command, sizeof command, "nvidia-smi %s 2>/dev/null", arguments);

@@ -5,23 +5,23 @@
 
 #include <stdio.h>
 
-/* What may stand at the cursor. Each text replaces line[from .. cursor), whose bytes it
- * begins with. */
+/* Completions at the cursor. Each replaces line[from .. cursor), with whose bytes it
+ * begins. */
 typedef struct EditMatches {
   int from, n;
   const char *const *text;
-  const char *suffix; /* follows the match if there is only one */
+  const char *suffix; /* appended if there is only one match */
 } EditMatches;
 
 typedef struct EditHost {
   void *ud;
-  /* The texts live until the next call. */
+  /* The strings live until the next call. */
   void (*complete)(void *ud, const char *line, int cursor, EditMatches *m);
 } EditHost;
 
 typedef enum {
   EDIT_LINE,
-  EDIT_END,    /* Ctrl-D on an empty line, or the terminal is gone */
+  EDIT_END,    /* Ctrl-D on an empty line, or the terminal was closed */
   EDIT_CLEARED /* Ctrl-C: the line is dropped */
 } EditResult;
 
@@ -29,14 +29,14 @@ typedef struct Editor Editor;
 
 typedef struct EditApi {
   int version; /* 1 */
-  /* On the terminal of `in` and `out`. The host must outlive it; NULL if there is no
-   * memory or no terminal. */
+  /* Opens an editor on the terminal of `in` and `out`; NULL without memory or a terminal.
+   * `host` must outlive it. */
   Editor *(*open)(const EditHost *host, FILE *in, FILE *out);
   void (*close)(Editor *e);
-  /* The line, without its newline, lives until the next call. In the prompt, \1 stands
-   * before and after bytes that take no room on the screen. */
+  /* Reads a line; it has no newline and lives until the next call. In the prompt, \1
+   * encloses bytes that take no room on the screen. */
   EditResult (*read)(Editor *e, const char *prompt, const char **line);
-  /* Adds an entry to what the up key brings back. */
+  /* Adds an entry to the history of the up key. */
   void (*remember)(Editor *e, const char *entry);
 } EditApi;
 

@@ -1,5 +1,6 @@
-/* edit_module.c - weft_edit.so: the prompt's line editor on libedit. Ctrl-C and Ctrl-Z
- * are keys while a line is edited, so that no signal can come between two steps. */
+/* edit_module.c - weft_edit.so: the prompt's line editor, on libedit. Ctrl-C and Ctrl-Z
+ * are keys while a line is edited, so that no signal arrives in the middle of an update.
+ */
 #include "edit.h"
 
 #include <histedit.h>
@@ -31,8 +32,9 @@ static char *prompt_of(EditLine *el) { return (char *)editor_of(el)->prompt; }
 
 /* ---- keys ---- */
 
-/* Moves the terminal's cursor behind the line by writing what follows the cursor again:
- * libedit, which draws the line anew after that, would draw a second one here. */
+/* Moves the terminal's cursor behind the line by writing the rest of the line again:
+ * libedit, which redraws the line afterwards, would otherwise draw it a second time here.
+ */
 static void pass_line(EditLine *el) {
   const LineInfo *li = el_line(el);
   FILE *out = editor_of(el)->out;
@@ -47,8 +49,8 @@ static unsigned char clear_line(EditLine *el, int key) {
   return CC_NEWLINE;
 }
 
-/* Ctrl-D that was typed while code ran, when the terminal still took whole lines, is read
- * as a zero. */
+/* Ctrl-D that was typed while code ran, when the terminal was in line mode, arrives as a
+ * zero byte. */
 static unsigned char end_ahead(EditLine *el, int key) {
   const LineInfo *li = el_line(el);
   return li->lastchar == li->buffer ? CC_EOF : CC_NORM;
@@ -67,7 +69,7 @@ static unsigned char suspend(EditLine *el, int key) {
 
 /* ---- completion ---- */
 
-/* How many bytes all matches begin with; never a part of a character. */
+/* Length of the common prefix of all matches, at a character boundary. */
 static size_t common_prefix(const EditMatches *m) {
   size_t n = strlen(m->text[0]);
   for (int i = 1; i < m->n; i++) {
@@ -113,7 +115,7 @@ static unsigned char complete(EditLine *el, int key) {
   int cursor = (int)(li->cursor - li->buffer);
   char *line = strndup(li->buffer, (size_t)(li->lastchar - li->buffer));
   if (!line) return CC_ERROR;
-  /* Where nothing stands before the cursor, the key indents. */
+  /* At the start of a line the key indents. */
   if ((int)strspn(line, " \t") >= cursor) {
     free(line);
     return el_insertstr(el, "  ") == 0 ? CC_REFRESH : CC_ERROR;
@@ -176,7 +178,7 @@ static Editor *editor_open(const EditHost *host, FILE *in, FILE *out) {
   el_set(e->el, EL_HIST, history, e->history);
   el_set(e->el, EL_SIGNAL, 1);
   bind_keys(e->el);
-  el_source(e->el, NULL); /* the user's ~/.editrc */
+  el_source(e->el, NULL); /* ~/.editrc of the user */
   return e;
 }
 
@@ -184,7 +186,8 @@ static EditResult editor_read(Editor *e, const char *prompt, const char **line) 
   int n = 0;
   e->prompt = prompt;
   e->cleared = false;
-  /* Before the prompt is shown, so that what is typed at once is not echoed twice. */
+  /* Before the prompt is shown, so that keys that are already typed are not echoed twice.
+   */
   el_set(e->el, EL_PREP_TERM, 1);
   const char *s = el_gets(e->el, &n);
   if (e->cleared) return EDIT_CLEARED;

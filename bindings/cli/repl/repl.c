@@ -8,7 +8,7 @@
 
 /* ---- completion ---- */
 
-/* What was typed before of this chunk belongs to the context. */
+/* Lines of an incomplete chunk are part of the context. */
 static void complete(void *ud, const char *line, int cursor, EditMatches *m) {
   Repl *r = ud;
   size_t before = r->chunk.n;
@@ -33,7 +33,7 @@ static const char *prompt(const Repl *r) {
   return more ? "\1\033[1m\1>>\1\033[0m\1 " : "\1\033[1m\1>\1\033[0m\1 ";
 }
 
-/* ,commands, ?topics, and words such as exit, are no Lua. */
+/* ,commands, ?topics, and words such as exit, which are not Lua. */
 static bool run_special(Repl *r, const char *line) {
   lua_pushstring(r->L, line);
   if (!repl_prompt(r, "commands", "line", 1, 1)) return true;
@@ -55,7 +55,8 @@ static void run_line(Repl *r, const char *line) {
   r->chunk.n = 0;
 }
 
-/* Under lua_pcall, so that running out of memory ends the prompt and not the process. */
+/* Runs under lua_pcall, so that running out of memory ends the prompt and not the
+ * process. */
 static int loop(lua_State *L) {
   Repl *r = lua_touserdata(L, 1);
   const char *line;
@@ -93,7 +94,7 @@ static int set_globals(lua_State *L) {
   return 0;
 }
 
-/* Calls fn(Repl) under lua_pcall: only memory can be missing there. */
+/* Calls fn(Repl) under lua_pcall; it can only fail by running out of memory. */
 static weft_status protect(Repl *r, lua_CFunction fn) {
   lua_pushcfunction(r->L, fn);
   lua_pushlightuserdata(r->L, r);

@@ -9,8 +9,9 @@ enum { FRAMES_SHOWN = 8 };
 
 /* ---- errors ---- */
 
-/* "stdin:2: in function 'f'" for the innermost Lua functions that were running, without
- * those of C and of the library. One line that says what the message says is left out. */
+/* Pushes a traceback of the innermost Lua functions, "stdin:2: in function 'f'", without
+ * C functions and the library. A single frame that the message already names is left out.
+ */
 static void push_frames(lua_State *L, bool always) {
   lua_Debug ar;
   int shown = 0;
@@ -34,7 +35,8 @@ static void push_frames(lua_State *L, bool always) {
   lua_pushliteral(L, "");
 }
 
-/* Upvalue: the Repl. Texts get the frames; error objects stay what they are. */
+/* Upvalue: the Repl. Adds the traceback to string errors; error objects stay as they are.
+ */
 static int on_error(lua_State *L) {
   Repl *r = lua_touserdata(L, lua_upvalueindex(1));
   lua_settop(L, 1);
@@ -66,8 +68,8 @@ static void insert_prompt(lua_State *L, const char *file, const char *name, int 
   lua_insert(L, base + 2);
 }
 
-/* Prints "error: ..." for the value on top, which is popped. A chunk of one line needs no
- * places. */
+/* Prints "error: ..." for the value on top and pops it. A chunk of one line needs no
+ * traceback. */
 static void show_error(Repl *r) {
   lua_State *L = r->L;
   lua_pushvalue(L, -1);
@@ -117,7 +119,7 @@ static bool ends_early(lua_State *L) {
   return msg && n >= 5 && strcmp(msg + n - 5, "<eof>") == 0;
 }
 
-/* True if the message on top says only that the chunk begins with an expression. */
+/* Whether the message on top only complains that the chunk begins with an expression. */
 static bool blames_begin(lua_State *L, const char *chunk) {
   const char *msg = lua_tostring(L, -1), *near = msg ? strstr(msg, " near '") : NULL;
   if (!near || !strstr(msg, "unexpected symbol")) return false;
@@ -127,7 +129,7 @@ static bool blames_begin(lua_State *L, const char *chunk) {
   return n > 1 && strncmp(chunk, near, n - 1) == 0;
 }
 
-/* Pushes the chunk as a function: as an expression if it is one. Otherwise pushes the
+/* Pushes the chunk as a function, as an expression if it is one; else pushes the error
  * message. */
 static EvalResult read_chunk(Repl *r, const char *chunk, size_t n) {
   lua_State *L = r->L;

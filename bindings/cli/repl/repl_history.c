@@ -75,7 +75,7 @@ weft_status history_load(Arena *a, const char *path,
 
 /* ---- writing ---- */
 
-/* Folders are made for their owner only. */
+/* New folders are readable by their owner only. */
 weft_status history_append(Arena *a, const char *path, const char *entry, weft_error *e) {
   Dir in = DIR_CLOSED;
   FileEnd file;
@@ -85,7 +85,7 @@ weft_status history_append(Arena *a, const char *path, const char *entry, weft_e
       file_extend(slash ? &in : NULL, slash ? slash + 1 : path, 0600, false, &file, e);
   dir_close(&in);
   TRY(st);
-  /* What was typed may be private, whoever made the file. */
+  /* What was typed may be private. */
   file_mode(&file, 0600);
   Text line = {0};
   encode(entry, &line);

@@ -1,4 +1,4 @@
-/* repl_host.c - the functions that stdlib/prompt is given: tables of fields and calls,
+/* repl_host.c - the functions that stdlib/prompt gets from C: tables of fields and calls,
  * files, the terminal. */
 #include "repl.h"
 
@@ -13,7 +13,7 @@
 #include "bindings/script/library.h"
 
 static const char matches_key =
-    'm'; /* registry: the last matches, whose texts are lent */
+    'm'; /* registry: keeps the strings of the last matches alive */
 
 /* ---- tables ---- */
 
@@ -26,7 +26,7 @@ static void push_list(lua_State *L, const char *const *s) {
   }
 }
 
-/* Pushes the words of a list of names that are built, aliases left out. */
+/* Pushes the words of a list of built names, without aliases. */
 static void push_names(lua_State *L, Arena *a, const char *names) {
   NameWord w;
   bool later = false;
@@ -61,14 +61,14 @@ static int push_schema(lua_State *L) {
   Arena *a = script_push_arena(L);
   lua_newtable(L);
   for (int i = 0, n = 0; schema[i].scope; i++) {
-    if (schema[i].type == FIELD_REFUSED) continue; /* nobody is to be led there */
+    if (schema[i].type == FIELD_REFUSED) continue; /* refused fields are not suggested */
     push_field(L, a, &schema[i]);
     lua_rawseti(L, -2, ++n);
   }
   return 1;
 }
 
-/* texts(number of a field): its form, default and meaning. */
+/* texts(field number): its form, default and meaning. */
 static int field_texts(lua_State *L) {
   const Field *f = &schema[luaL_checkinteger(L, 1)];
   schema_form(f, script_push_text(L));
@@ -92,8 +92,8 @@ static int push_api(lua_State *L) {
   return 1;
 }
 
-/* files(folder): the names there, each followed by a zero, a slash before that of
- * folders. */
+/* files(folder): the names in it, each ended by a zero byte; names of folders end with a
+ * slash. */
 static int files(lua_State *L) {
   const char *folder = luaL_checkstring(L, 1);
   Text *t = script_push_text(L);
@@ -163,7 +163,7 @@ static int eval(lua_State *L) {
 }
 
 /* Sets `define` to { NAME = value } and `set` to a list of { path =, value = }; NAME
- * alone, as -D takes it, is true. */
+ * alone, as in -D NAME, is true. */
 static void add_options(lua_State *L, const Cli *cli) {
   lua_newtable(L);
   for (int i = 0; i < cli->ndefine; i++) {
@@ -188,7 +188,7 @@ static void add_options(lua_State *L, const Cli *cli) {
   lua_setfield(L, -2, "set");
 }
 
-/* The functions of the table weft are those of now. */
+/* The functions that depend on the current Repl. */
 static void add_session(lua_State *L, Repl *r) {
   static const luaL_Reg loop[] = {
       {"width", width},       {"write", write_text}, {"quit", quit}, {"timing", timing},
@@ -237,7 +237,7 @@ typedef struct Asked {
   EditMatches *m;
 } Asked;
 
-/* The texts and their list live in the registry until the next call. */
+/* The strings and their list stay in the registry until the next call. */
 static int find_matches(lua_State *L) {
   Asked *a = lua_touserdata(L, 1);
   library_push(L, "prompt/complete");

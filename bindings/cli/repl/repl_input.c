@@ -1,4 +1,4 @@
-/* repl_input.c - lines of input, through the line editor where there is one. */
+/* repl_input.c - reads lines of input, through the line editor where there is one. */
 #include "repl_input.h"
 
 #include <dlfcn.h>
@@ -19,14 +19,14 @@ struct Input {
   StopFlag *interrupted;
   const EditApi *api; /* NULL: no editor */
   Editor *editor;
-  const char *history; /* path, NULL: off */
-  char *last;          /* the entry that was remembered last */
-  char *line;          /* of getline */
+  const char *history; /* path; NULL: no history file */
+  char *last;          /* the last entry */
+  char *line;          /* buffer of getline */
   size_t cap;
   bool complained;
 };
 
-/* Never closed: a few pages until the program ends. */
+/* The module is never closed; it takes a few pages until the program ends. */
 static const EditApi *edit_api(void) {
   char path[4096];
   module_find(MODULE, path, sizeof path);
@@ -51,7 +51,7 @@ static void bring_back(void *ud, const char *entry) {
   if (in->api) in->api->remember(in->editor, entry);
 }
 
-/* A history that cannot be kept is said once; the prompt works without it. */
+/* An error of the history file is reported once; the prompt works without it. */
 static void check_history(Input *in, weft_status st, const weft_error *e) {
   if (st == WEFT_OK || in->complained) return;
   in->complained = true;
@@ -94,14 +94,14 @@ void input_close(Input *in) {
 
 /* ---- lines ---- */
 
-/* The prompt without the marks around bytes that take no room. */
+/* Prints the prompt without the marks around invisible bytes. */
 static void show_prompt(const char *prompt) {
   for (const char *p = prompt; *p; p++)
     if (*p != '\1') fputc(*p, stdout);
   fflush(stdout);
 }
 
-/* Waits for a line or for Ctrl-C, which is let in only while waiting. */
+/* Waits for a line or Ctrl-C; the signal is blocked at all other times. */
 static bool wait_for_line(Input *in) {
   struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
   sigset_t interrupt, before;

@@ -7,9 +7,9 @@
 
 typedef struct Input Input;
 
-/* Reads from stdin, which is a terminal. `host` completes names and must outlive it;
- * `interrupted` is set by SIGINT. Without an editor (TERM=dumb, or the module is not
- * there, which is said on stderr) lines are read as the terminal gives them. */
+/* Reads from stdin, which must be a terminal. `host` completes names and must outlive it;
+ * `interrupted` is set by SIGINT. Without an editor (TERM=dumb, or a missing module,
+ * which is reported on stderr) lines are read in the terminal's line mode. */
 Input *input_open(Arena *a, const EditHost *host, StopFlag *interrupted);
 void input_close(Input *in); /* NULL is allowed */
 EditResult input_read(Input *in, const char *prompt, const char **line);
@@ -19,14 +19,14 @@ void input_remember(Input *in, const char *chunk);
 /* ---- repl_history.c ---- */
 
 /* $WEFT_HISTORY, else weft/history in the XDG state directory; NULL if it is off (empty,
- * /dev/null) or there is no home. */
+ * /dev/null) or there is no home directory. */
 const char *history_path(Arena *a);
-/* Calls fn for each entry of the file, oldest first; a file that grew long is cut. No
- * file is an empty history. */
+/* Calls fn for each entry of the file, oldest first; shortens a long file. A missing file
+ * is an empty history. */
 weft_status history_load(Arena *a, const char *path,
                          void (*fn)(void *ud, const char *entry), void *ud,
                          weft_error *e);
-/* Appends an entry; makes the file, readable by its owner only, and its folder. */
+/* Appends an entry; creates the file, readable by its owner only, and its folder. */
 weft_status history_append(Arena *a, const char *path, const char *entry, weft_error *e);
 
 #endif

@@ -1,7 +1,7 @@
 /* procs.c - weft run --procs N: starts itself as N processes on this machine, which meet
- * at a door that is open before the first of them. Rank 0 has the terminal; what the
- * others say is put behind their number. Signals are passed on, and the first that fails
- * ends all. */
+ * at a listening socket that is open before the first one starts. Rank 0 has the
+ * terminal; lines of the others are printed with their rank. Signals are passed on, and
+ * the first failure ends all. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,27 +16,28 @@
 #include "vm/comm/supervisor/net.h"
 
 enum { WORDS = 1024, LINE = 4096 };
-/* For the others to end by themselves after the first failure; then for a signal. */
+/* Seconds for the others to end by themselves after the first failure; then, after a
+ * SIGTERM. */
 static const double GRACE_S = 6, LAST_S = 2;
 
 typedef struct Proc {
   pid_t pid; /* 0: it has ended */
-  int out;   /* what it says; -1: no more */
+  int out;   /* pipe of its output; -1: closed */
   size_t n;
   char line[LINE];
 } Proc;
 
 typedef struct Procs {
-  int n, left, code; /* code: of the first that failed */
-  double failed;     /* when that was; 0: not yet */
-  int told;          /* signals that were sent to all */
+  int n, left, code; /* code: exit code of the first failure */
+  double failed;     /* time of the first failure; 0: none */
+  int told;          /* number of signals sent to all */
   Proc *proc;
   char *word[WORDS]; /* the command line, ending with NULL */
 } Procs;
 
 /* ---- signals ---- */
 
-/* How often each came since that was last asked. The handler and the loop both change it.
+/* How often each signal came since it was last read; changed by the handler and the loop.
  */
 static atomic_int caught[NSIG];
 
@@ -85,7 +86,7 @@ static void set_secret(void) {
   setenv("WEFT_SECRET", text, 1);
 }
 
-/* What all of them find in their environment. */
+/* Environment variables that all processes get. */
 static void set_common(int n, int door) {
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   set_number("MASTER_PORT", net_port(door));
@@ -93,7 +94,7 @@ static void set_common(int n, int door) {
   set_number("LOCAL_WORLD_SIZE", n);
   unsetenv("WEFT_DOOR");
   unsetenv("TORCHELASTIC_USE_AGENT_STORE");
-  setenv("WEFT_PROCS", "1", 1); /* they are started */
+  setenv("WEFT_PROCS", "1", 1); /* marks a started process */
   set_secret();
 }
 
@@ -179,7 +180,7 @@ static void reap(Procs *p) {
   }
 }
 
-/* One that was stopped takes no other signal than the last. */
+/* A process that is suspended takes no signal but SIGKILL. */
 static void hurry(Procs *p) {
   double since = p->failed ? now_s() - p->failed : 0;
   if (since > GRACE_S && p->told == 0) p->told++, to_all(p, SIGTERM);

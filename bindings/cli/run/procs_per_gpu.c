@@ -1,17 +1,17 @@
-/* procs_per_gpu.c - weft run on a machine with several GPUs and no launcher: one process
- * per rank and GPU, started as by --procs. */
+/* procs_per_gpu.c - weft run on a machine with several GPUs and without a launcher: one
+ * process per rank and GPU, started as by --procs. */
 #include <stdlib.h>
 
 #include "bindings/cli/cli.h"
 
-/* Nothing said how the ranks are to be started. */
+/* Whether the command line leaves open how ranks are started. */
 static bool is_free(const Cli *cli) {
   return cli->device && !cli->comm && cli->procs < 0 && !getenv("WEFT_PROCS") &&
          !is_launched();
 }
 
-/* Ranks of the plan, or, if its mesh is open, as many as have a GPU; 0: its mesh is
- * wrong, which the run will say. */
+/* Ranks of the plan; if its mesh is open, as many as there are GPUs; 0 if the mesh is
+ * wrong, which the run will report. */
 static int ranks_of(Job *j, int gpus) {
   Mesh m;
   Diags ignored = {.arena = j->arena};
@@ -25,7 +25,7 @@ weft_status procs_for_gpus(Cli *cli, Arena *arena, weft_error *e) {
   const DeviceKind *kind = device_kind(cli->device, NULL);
   const DeviceVtable *device = kind ? kind->load(NULL) : NULL;
   if (!device || !device->count || device->count(&gpus, NULL) != WEFT_OK || gpus < 2)
-    return WEFT_OK; /* what is wrong the run says */
+    return WEFT_OK; /* the run will report what is wrong */
   Job j;
   int ranks = job_start(&j, cli, arena, cli->arg[0]) == WEFT_OK ? ranks_of(&j, gpus) : 0;
   job_free(&j);

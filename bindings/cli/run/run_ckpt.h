@@ -10,31 +10,32 @@
 typedef struct RunCkpt {
   const Cli *cli;
   Job *job;
-  bool first;                  /* this process speaks */
-  void (*make_room)(void *ud); /* before something is printed */
+  bool first;                  /* this process reports */
+  void (*make_room)(void *ud); /* called before something is printed */
   void *ud;
-  Ckpt *from;           /* NULL: the run begins */
-  Saver *saver;         /* NULL: the plan writes none */
-  ExportFolder weights; /* what is beside them in the folders of save_consolidated */
+  Ckpt *from;           /* NULL: the run does not resume */
+  Saver *saver;         /* NULL: the plan saves no checkpoints */
+  ExportFolder weights; /* files beside the weights of save_consolidated */
   const RunFact *fact;  /* of this run */
   int nfact;
-  int signal; /* that has ended the run, its state saved; 0: none */
-  bool lost;  /* the run has gone well, but its last checkpoint was not written */
+  int signal; /* the signal that has ended the run after its state was saved; 0: none */
+  bool lost;  /* training has succeeded, but the last checkpoint could not be written */
   char *plan_text;
   size_t plan_bytes;
 } RunCkpt;
 
-/* Finds what --resume names, sees that this run may go on from it, and lets the session
- * begin there. The facts get one about it. */
+/* Finds the checkpoint that --resume names, checks that this run may resume from it, and
+ * sets the session's first step. Adds a fact about it. */
 weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f);
-/* After the session was opened. */
+/* To be called after the session was opened. */
 weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end);
 /* After each step. */
 weft_status run_ckpt_step(RunCkpt *r, const StepResult *step, int64_t next);
-/* What ends the loop over steps. */
+/* The flag that ends the loop over steps. */
 const StopFlag *run_ckpt_stop(const RunCkpt *r);
-/* Waits for what is being written, unless the run has failed. WEFT_ERUN if that is not
- * there in the end: `lost`, and all processes end in order. */
+/* Waits until a checkpoint in progress is written, unless the run has failed. WEFT_ERUN
+ * if the last one could not be written: then `lost` is set and all processes end in
+ * order. */
 weft_status run_ckpt_end(RunCkpt *r, weft_status st);
 
 #endif

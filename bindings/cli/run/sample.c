@@ -1,4 +1,4 @@
-/* sample.c - weft sample: generates a continuation of a prompt. */
+/* sample.c - weft sample: generates continuations of prompts. */
 #include "sample_end.h"
 
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 #include "vm/text/tokenizer.h"
 #include "vm/weights/weights_load.h"
 
-/* A prompt and what follows it. */
+/* A prompt and its continuation. */
 typedef struct One {
   int32_t *token;
-  int64_t prompt, n, most; /* tokens; at most so many */
-  Text text;               /* that follows, where tokens are text */
+  int64_t prompt, n, most; /* lengths in tokens; most: the limit */
+  Text text;               /* the continuation, if tokens are text */
   const char *ended;       /* "length", "eos" or "stop" */
 } One;
 
@@ -23,8 +23,8 @@ typedef struct Sample {
   Job job;
   const Cli *cli;
   Run *run;
-  bool bytes;     /* tokens are bytes of a text */
-  Tokenizer *tok; /* or what this one says; NULL: only ids */
+  bool bytes;     /* tokens are bytes */
+  Tokenizer *tok; /* the tokenizer, or NULL: only ids are known */
   One *one;
   int n;
   float *logits;
@@ -59,7 +59,7 @@ static weft_status read_ids(Sample *s, One *o, const char *text) {
   return WEFT_OK;
 }
 
-/* That of the command, or the one that lies beside the weights. */
+/* Opens the tokenizer of the command line, or the one beside the weights. */
 static weft_status open_tokenizer(Sample *s) {
   const Cli *cli = s->cli;
   Job *j = &s->job;
@@ -74,8 +74,8 @@ static weft_status open_tokenizer(Sample *s) {
   return path ? tokenizer_open(NULL, path, &s->tok, &j->e) : WEFT_OK;
 }
 
-/* The text of a token, as bytes: it may be a part of a character. Models may have more
- * ids than their tokenizer: what those stand for nobody knows. */
+/* The bytes of a token, maybe a part of a character. Models may have more ids than their
+ * tokenizer has tokens; these have no text. */
 static void text_of(const Sample *s, int32_t token, Text *out) {
   weft_error e;
   err_clear(&e);
@@ -135,7 +135,7 @@ static weft_status read_prompts(Sample *s, int64_t *context) {
   return WEFT_OK;
 }
 
-/* What ends a text before it is as long as it may be. */
+/* Collects what ends a text before its limit. */
 static weft_status read_end(Sample *s) {
   const Cli *cli = s->cli;
   const char *folder = cli->weights ? cli->weights : lang_folder(s->job.lp);
@@ -199,8 +199,9 @@ static weft_status fill(Sample *s) {
 
 /* ---- sampling ---- */
 
-/* Prints bytes [from, to) of what follows the prompt; returns how many: on a terminal,
- * which would obey some, a character that is not all there yet waits for the rest. */
+/* Prints bytes [from, to) of the continuation; returns how many were printed. On a
+ * terminal control characters are made visible and an incomplete character waits for its
+ * rest. */
 static size_t print_bytes(const One *o, size_t from, size_t to, bool end) {
   size_t n = to > from ? to - from : 0;
   if (n && isatty(STDOUT_FILENO)) {
@@ -214,7 +215,7 @@ static size_t print_bytes(const One *o, size_t from, size_t to, bool end) {
   return n;
 }
 
-/* The prompt, as it was understood. */
+/* Prints the prompt as it was tokenized. */
 static void print_prompt(const Sample *s, const One *o) {
   Text t = {0};
   for (int64_t i = 0; i < o->prompt; i++)
@@ -227,8 +228,8 @@ static void print_prompt(const Sample *s, const One *o) {
   text_free(&t);
 }
 
-/* The text of the token that was drawn last; true if that ends it. What may be the begin
- * of a text that ends it is printed only when it is none. */
+/* Adds the text of the last token; true if it ends the continuation. Text that may be the
+ * beginning of a stop string is printed once it is known not to be one. */
 static bool add_text(const Sample *s, One *o, size_t *printed, bool prints) {
   size_t before = o->text.n;
   text_of(s, o->token[o->n - 1], &o->text);
@@ -275,7 +276,7 @@ static void json_one(Json *out, const Sample *s, const One *o) {
   json_close(out, ']');
 }
 
-/* Of several prompts, a list. */
+/* With several prompts the result is a list. */
 static void json_result(Json *out, void *ud) {
   const Sample *s = ud;
   if (s->n == 1) {

@@ -20,7 +20,7 @@ static weft_status add_eos(SampleEnd *x, const json_t *id, const char *path,
   return WEFT_OK;
 }
 
-/* `*said`: the file has the member. */
+/* `*said`: the file has eos_token_id. */
 static weft_status read_eos(SampleEnd *x, const char *path, bool *said, weft_error *e) {
   char *text;
   size_t n;

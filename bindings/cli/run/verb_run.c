@@ -20,18 +20,18 @@ typedef struct Training {
   Session session;
   ExportFolder export;
   const WorldKind *comm;
-  bool told;       /* another process says why the run ended */
-  Rendezvous meet; /* if ranks of this kind meet */
-  bool first;      /* this process tells of the run */
+  bool told;       /* another process reports why the run has ended */
+  Rendezvous meet; /* for backends whose processes meet by TCP */
+  bool first;      /* this process reports */
   Recorder record;
   RunCkpt ckpt;
   StepResult last;
   double eval_loss; /* of the last evaluation */
   int64_t tokens;
-  int64_t end; /* the step that is not taken any more; the learning rate keeps its plan */
-  int64_t skipped; /* steps, see loss_scaler.h */
+  int64_t end; /* train.steps or --steps; the learning rate schedule keeps the plan's */
+  int64_t skipped; /* steps skipped by the loss scaler */
   double ms;
-  char way[96]; /* see run_way */
+  char way[96]; /* how steps are launched: see run_way */
 } Training;
 
 static const char *get_env(void *ud, const char *name) { return getenv(name); }
@@ -54,8 +54,8 @@ int launched_ranks(void) {
 
 /* ---- starting ---- */
 
-/* The ranks that were started are those that the mesh can have. This says how to start
- * them; job_mesh could only say which sizes do not fit. */
+/* Checks that the number of started ranks fits the mesh. The error says how to start
+ * them, while job_mesh could only say which sizes do not fit. */
 static weft_status check_world(Training *t, const LaunchInfo *info) {
   Job *j = &t->job;
   Mesh m;
@@ -79,7 +79,7 @@ static weft_status check_world(Training *t, const LaunchInfo *info) {
                  t->cli->comm ? ", or leave --comm out" : ", or change the mesh");
 }
 
-/* Which backend, and how many ranks the launcher has started (0: there is none). */
+/* Chooses the backend; *world: ranks that the launcher has started (0: no launcher). */
 static weft_status choose_comm(Training *t, int64_t *world) {
   weft_error *e = &t->job.e;
   LaunchInfo info;
@@ -105,8 +105,8 @@ static weft_status choose_comm(Training *t, int64_t *world) {
   return rendezvous_of_env(&info, t->cli->stop, &t->meet, e);
 }
 
-/* Threads of each rank. More than the machine has cores is fine in moderation: results
- * depend on the number, and a large machine's can be had again on a small one. */
+/* Threads per rank. Somewhat more threads than cores are allowed, because results depend
+ * on their number and those of a large machine should be reproducible on a small one. */
 static weft_status choose_threads(Training *t, int64_t world, int *threads) {
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   int ranks = world ? 1 : t->job.mesh.world;
@@ -119,7 +119,7 @@ static weft_status choose_threads(Training *t, int64_t world, int *threads) {
                  *threads, ranks, ranks > 1 ? "s" : "", *threads, cores, (long long)most);
 }
 
-/* One process tells of the run; on all of them the options must belong together. */
+/* Opens log and event files on the process that reports; options are checked on all. */
 static weft_status open_record(Training *t) {
   const Cli *cli = t->cli;
   RecordOptions o = {.log = cli->log,
@@ -133,7 +133,7 @@ static weft_status open_record(Training *t) {
   return t->first ? record_open(&t->record, &o, &head, &t->job.e) : WEFT_OK;
 }
 
-/* SIGTERM ends the wait for the other processes as Ctrl-C does, with a word of where. */
+/* SIGTERM ends the wait for other processes like Ctrl-C, with a message. */
 static weft_status open_session(Training *t, const RunOptions *o) {
   Job *j = &t->job;
   bool meets = t->meet.addr != NULL;
@@ -193,7 +193,8 @@ static weft_status warn(Training *t, const char *text, weft_error *e) {
   return record_warning(&t->record, text, e);
 }
 
-/* A device that could not keep the step after all. Each process speaks for its rank. */
+/* Warns once if a device could not capture the step after all; each process warns for its
+ * own rank. */
 static weft_status warn_of_launches(Training *t, weft_error *e) {
   const char *why = run_not_captured(t->session.run);
   char text[700];
@@ -216,7 +217,7 @@ static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
 
 /* ---- the run ---- */
 
-/* Of what carries the data between the machines of this run. NULL: nothing to say. */
+/* A warning if the backend is not meant for training between machines; else NULL. */
 static const char *not_for_training(const Training *t) {
   const Run *r = t->session.run;
   if (!t->first || !t->comm->bring_up || run_machine_ranks(r) == run_world(r))
@@ -280,8 +281,9 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   return st;
 }
 
-/* The end on a rank that does not print. If rank 0 has the same trouble, it says so, and
- * the launcher ends this process meanwhile; else it happened here alone and is told. */
+/* The end of a process that does not report. If rank 0 has the same error it reports it,
+ * and the launcher ends this process meanwhile; else the error occurred here only and is
+ * printed. */
 static int end_other(Training *t, weft_status st) {
   Job *j = &t->job;
   weft_error first;
@@ -313,12 +315,14 @@ int verb_run(Cli *cli, Arena *arena) {
   t.ckpt = (RunCkpt){
       .cli = cli, .job = &t.job, .first = t.first, .make_room = clear_line, .ud = &t};
   weft_status st = run_ckpt_end(&t.ckpt, run_plan(&t, cli, arena));
-  bool in_order = t.ckpt.signal || t.ckpt.lost; /* all ranks know, and end alike */
+  bool in_order =
+      t.ckpt.signal || t.ckpt.lost; /* all ranks know, and end with the same code */
   if (st != WEFT_OK && !in_order) run_fails(t.session.run, &t.job.e);
   t.told |= t.ckpt.lost;
   int code = t.first ? job_end(&t.job, cli, st, json_result, &t) : end_other(&t, st);
   if (st == WEFT_EINTR && *cli->stop) code = 128 + *cli->stop;
-  if (t.ckpt.signal) code = 128 + t.ckpt.signal; /* all ranks end alike, state saved */
+  if (t.ckpt.signal)
+    code = 128 + t.ckpt.signal; /* all ranks end with this code, their state saved */
   session_close(&t.session, st != WEFT_OK && !in_order);
   record_close(&t.record);
   export_end(&t.export);
