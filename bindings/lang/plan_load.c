@@ -19,7 +19,7 @@ static char *stem_of(Arena *a, const char *path) {
 
 /* ---- checking ---- */
 
-/* True if a field below `scope` is wrong: then what depends on it is not checked. */
+/* Whether a field below `scope` has an error: what depends on it is then not checked. */
 static bool wrong_below(const Diags *d, const char *scope) {
   size_t n = strlen(scope);
   for (int i = 0; i < d->list.n; i++) {
@@ -54,7 +54,7 @@ static void check_job(lua_State *L, void *ud) {
   if (!wrong_below(d, "cluster")) cluster_resolve(L, lp, d);
 }
 
-/* layers_per_stage says how many stages there are, so it may stand for `virtual`. */
+/* Without pp_plan.virtual, the number of stages in layers_per_stage gives it. */
 static void infer_virtual(LangPlan *lp, int ranks) {
   PpPlan *pp = &lp->plan.pp;
   int64_t layers;
@@ -66,7 +66,7 @@ static void infer_virtual(LangPlan *lp, int ranks) {
     pp->virtual_stages = (int)(stages / ranks);
 }
 
-/* Chunks are rows of the sequence. */
+/* Async TP cuts the sequence into chunks, so it needs sequence parallelism. */
 static void force_sequence(LangPlan *lp, int tp, Diags *d) {
   Strategy *s = &lp->plan.strategy;
   if (!s->async_tp || s->sequence_parallel || tp == 1) return;
@@ -76,8 +76,8 @@ static void force_sequence(LangPlan *lp, int tp, Diags *d) {
             "set, too");
 }
 
-/* Rules between fields, on the mesh of the file; those about fields that are wrong in
- * themselves are left out. */
+/* Rules between fields, on the plan's mesh; rules about fields with errors are skipped.
+ */
 static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   Mesh m;
   if (wrong_below(d, "mesh") || wrong_below(d, "cluster")) return WEFT_OK;
@@ -119,7 +119,7 @@ static weft_status evaluate(LangPlan *lp, Diags *d, weft_error *e) {
 typedef struct LoadJob {
   const LangOptions *o;
   const char *path;
-  const LangValue *value; /* NULL: a file */
+  const LangValue *value; /* NULL: the plan is a file */
   LangPlan *lp;
   Diags *d;
   weft_status st;
@@ -138,7 +138,7 @@ static weft_status load(LoadJob *j) {
   const char *dir = j->value ? own.dir : folder_of(a, path);
   TRY(plan_state_new(&lp->opt, a, path, dir, NULL, &lp->state, j->e));
   if (j->value) {
-    /* There is nothing to evaluate again: the lines are those of the builders. */
+    /* There is no file to evaluate again: lines are those of the builder calls. */
     LangValue *kept = NEW(a, LangValue);
     *kept = own;
     lp->value = kept;

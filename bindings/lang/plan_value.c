@@ -1,5 +1,5 @@
-/* plan_value.c - plans without a file: a script's table, or another plan's with changes,
- * copied into a state of its own; and back. */
+/* plan_value.c - plans without a file: a script's table, or another plan's table with
+ * changes, is copied into a Lua state of its own; and back to a script. */
 #include "bindings/plan_table/function_export.h"
 #include "plan_load.h"
 
@@ -9,8 +9,8 @@ typedef struct TakeJob {
   Diags *d;
 } TakeJob;
 
-/* Lays the changes, at the top, over the plan's table and leaves a list of their paths in
- * their place. */
+/* Applies the changes at the top to the plan's table and replaces them by a list of their
+ * paths. */
 static void apply_changes(lua_State *L) {
   int changes = lua_gettop(L);
   if (!sorted_keys(L, changes)) luaL_error(L, "a change is named by the path of a field");
@@ -28,7 +28,7 @@ static void apply_changes(lua_State *L) {
   lua_replace(L, changes);
 }
 
-/* The list is at the top. */
+/* Keeps the paths in the list at the top. */
 static void note_changes(lua_State *L, LangPlan *lp) {
   int n = (int)lua_rawlen(L, -1);
   const char **path = NEW_N(lp->arena, const char *, n + 1);
@@ -41,8 +41,8 @@ static void note_changes(lua_State *L, LangPlan *lp) {
   lp->changed = path;
 }
 
-/* Its argument is the job, its results the plan's table and the paths of the changes. The
- * arena is not used here: running out of it would jump over Lua's frames. */
+/* Argument: the job; results: the plan's table and the paths of the changes. The arena is
+ * not used here: running out of it would jump over Lua's frames. */
 static int take_value(lua_State *L) {
   TakeJob *j = lua_touserdata(L, 1);
   const LangValue *v = j->v;
@@ -80,7 +80,7 @@ static void take_job(lua_State *L, void *ud) {
   }
 }
 
-/* What failed may have left values on the stacks that were read. */
+/* Restores the stacks, on which a failed call may have left values. */
 weft_status value_take(LangPlan *lp, const LangValue *v, Diags *d, weft_error *e) {
   lua_State *copied = v->copy ? v->copy->state->L : NULL;
   int top = v->from ? lua_gettop(v->from) : 0, top2 = copied ? lua_gettop(copied) : 0;

@@ -4,10 +4,10 @@
 #include "vm/base/json.h"
 #include "vm/base/terminal.h"
 
-/* One word is the right value; anything longer is advice in words of its own. */
+/* Whether a suggestion is the right value; if it has several words it is advice. */
 static bool is_word(const char *s) { return *s && !strchr(s, ' '); }
 
-/* Of a file, or of a key of the plan. */
+/* Adds the name of a file or a key. */
 static void add_name(const char *s, Text *out) {
   text_add_shown(out, s, strlen(s), ONE_LINE, true);
 }

@@ -1,6 +1,6 @@
-/* vary.c - a loaded plan with other values in some of its fields: the table that the file
+/* vary.c - a loaded plan with other values in some fields: the table that the file
  * returned is changed, checked as after loading, and changed back. The file is evaluated
- * once, whatever the number of variations. */
+ * once, however many variations there are. */
 #include "bindings/schema/schema.h"
 #include "plan_load.h"
 #include "vary.h"
@@ -21,7 +21,8 @@ static int take_values(lua_State *L) {
   return 1;
 }
 
-/* The arena is not used inside: running out of it would jump over Lua's frames. */
+/* Gets the job from its light userdata. The arena is not used here: running out of it
+ * would jump over Lua's frames. */
 static void take_job(lua_State *L, void *ud) {
   TakeJob *j = ud;
   lua_pushcfunction(L, take_values);
@@ -55,7 +56,7 @@ typedef struct ChangeJob {
   Diags *d;
 } ChangeJob;
 
-/* Keeps table, key and value of the field (at the top: table, key) in the undo list. */
+/* Saves table, key and value of the field (at the top: table, key) in the undo list. */
 static void keep_old(lua_State *L, int undo) {
   int n = (int)lua_rawlen(L, undo);
   lua_pushvalue(L, -2);
@@ -128,7 +129,7 @@ weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary 
   p->schedule_csv = NULL;
   p->arch = p->weights = NULL;
   p->schedule_v = p->from_plan = false;
-  /* Lines would need another evaluation; the fields are named. */
+  /* Lines would need another evaluation, so errors name fields only. */
   p->replayed = true;
   p->replay = NULL;
   p->lines = replay_new(d->arena);
@@ -149,14 +150,15 @@ void vary_end(Vary *v) {
 typedef struct KeyJob {
   const LangPlan *lp;
   Text *out;
-  unsigned what;     /* FOR_UNITS ...; 0: what no row tells, without addresses */
-  int nest, inside;  /* of tables; of functions */
-  const char *wrong; /* why there is no such text */
+  /* FOR_UNITS ...; 0: fields without a row in the schema, without addresses */
+  unsigned what;
+  int nest, inside;  /* depth of tables; of functions */
+  const char *wrong; /* why there is no key */
 } KeyJob;
 
 static void add_value(lua_State *L, int idx, KeyJob *j);
 
-/* Most of a key are numbers: printf would take longer than all the rest. */
+/* Appends digits; numbers are most of a key and printf would take most of the time. */
 static void add_digits(Text *out, int64_t v) {
   char buf[20], *p = buf + sizeof buf;
   uint64_t n = v < 0 ? -(uint64_t)v : (uint64_t)v;
@@ -167,7 +169,8 @@ static void add_digits(Text *out, int64_t v) {
   text_addn(out, p, (size_t)(buf + sizeof buf - p));
 }
 
-/* 1.0 is 1: a field takes either, and a file in between may turn one into the other. */
+/* 1.0 is written as 1: a field takes either, and a file in between may change one into
+ * the other. */
 static void add_number(lua_State *L, int idx, Text *out) {
   lua_Integer whole;
   if (lua_isinteger(L, idx))
@@ -185,7 +188,7 @@ static void add_table(lua_State *L, int t, KeyJob *j) {
   const char *kind = mark_kind(L, t);
   text_add(j->out, kind ? kind : "");
   text_add(j->out, "{");
-  /* What a function holds may be anything. */
+  /* What a function captures may be anything. */
   bool deep = j->nest == DEEPEST;
   if (deep || !sorted_keys(L, t)) {
     text_add(j->out, "table}");
@@ -215,8 +218,8 @@ static int add_code(lua_State *L, const void *p, size_t n, void *ud) {
   return 0;
 }
 
-/* In every process the same, for the same code and the same values that it captured, but
- * for the table of globals, which is that of all plans. */
+/* Appends a function: the same bytes in every process for the same code and captured
+ * values. The table of globals is left out, because it is the same for all plans. */
 static void add_function(lua_State *L, int f, KeyJob *j) {
   enum { DEEPEST = 16 };
   uint64_t h = 0;
@@ -264,12 +267,11 @@ static void add_value(lua_State *L, int idx, KeyJob *j) {
     return;
   }
   text_add(j->out, luaL_typename(L, idx));
-  /* Addresses mean something in this state only. */
+  /* An address identifies a value within this state only. */
   if (j->what) text_printf(j->out, " %p@%p", lua_topointer(L, idx), (void *)state_of(L));
 }
 
-/* Rules that the plan does not write come from the model. Whatever it calls them, there
- * is one list. */
+/* tp_plan rules that come from the model are one list, whatever their name. */
 static void add_rules(const Field *f, KeyJob *j) {
   const Plan *p = &j->lp->plan;
   for (int i = 0; str_eq(f->scope, "plan") && i < p->ntp; i++) {
@@ -280,7 +282,7 @@ static void add_rules(const Field *f, KeyJob *j) {
   }
 }
 
-/* As bytes, not as field_print does: most of a sweep's time would go there. */
+/* The bytes of the value in Plan: field_print would take most of a sweep's time. */
 static void add_place(const Field *f, KeyJob *j) {
   FieldValue v = field_get(f, &j->lp->plan);
   switch (v.stored) {
@@ -297,7 +299,7 @@ static void add_place(const Field *f, KeyJob *j) {
   }
 }
 
-/* Pushes the table that has the fields of f's scope, or what is there instead. */
+/* Pushes the table with the fields of f's scope, or the value in its place. */
 static void push_scope(lua_State *L, const Field *f) {
   const Field *in = schema_parent(f);
   if (!in) {
@@ -309,7 +311,7 @@ static void push_scope(lua_State *L, const Field *f) {
   lua_remove(L, -2);
 }
 
-/* Pushes what the table at t has for the field, under its own name or another. */
+/* Pushes the value of a field in the table at t, under its name or an alias. */
 static void push_written(lua_State *L, int t, const Field *f) {
   field_push(L, t, f->key);
   for (const Field *g = schema; lua_isnil(L, -1) && g->scope; g++) {
@@ -327,8 +329,8 @@ static bool is_scope(const char *name) {
   return false;
 }
 
-/* A table of a name or a builder has rows for its fields, but not for its list; nor are
- * there rows that lead into the data for validation. */
+/* Appends the value as it was written. A table of a name or builder has rows for its
+ * fields but none for its list items, nor for the fields of validation data. */
 static void add_written(lua_State *L, int t, const Field *f, KeyJob *j) {
   push_written(L, t, f);
   int table = lua_gettop(L);
@@ -345,8 +347,8 @@ static void add_written(lua_State *L, int t, const Field *f, KeyJob *j) {
   }
 }
 
-/* What the key has of a field: nothing if it does not influence it, or, in that of what
- * no row tells, if one does or nothing depends on it. */
+/* Whether a field belongs in this key: those that influence it; for the key of fields
+ * without a row, those that influence nothing else. */
 static bool in_key(const Field *f, const KeyJob *j) {
   if (j->what) return schema_influences(f, j->what);
   switch (f->type) {
@@ -361,11 +363,11 @@ static bool in_key(const Field *f, const KeyJob *j) {
 
 static void key_job(lua_State *L, void *ud) {
   KeyJob *j = ud;
-  const char *scope = NULL; /* whose table is at t */
+  const char *scope = NULL; /* the scope whose table is at t */
   int t = lua_gettop(L) + 1;
   luaL_checkstack(L, 12, NULL);
   lua_pushnil(L);
-  if (j->what) text_add(j->out, j->lp->state->dir); /* what relative names mean */
+  if (j->what) text_add(j->out, j->lp->state->dir); /* relative file names depend on it */
   for (const Field *f = schema; f->scope; f++) {
     if (!in_key(f, j)) continue;
     text_add(j->out, ";");
