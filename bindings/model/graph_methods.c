@@ -1,9 +1,9 @@
 /* graph_methods.c - methods of `g` for ops: one per forward op of vm/graph/ops.def, made
- * from op_info, and g:cross_entropy, which is three of them.
+ * from op_info, and g:cross_entropy, which adds three ops.
  *
  * A method takes the op's tensors in order and, last, a table of attributes named as in
- * OpAttr, or `name`: the op's module, for tp_plan, where that is not the module of its
- * parameter. It returns the results that a model can use: see results_of. */
+ * OpAttr. Its key `name` is the op's module, for tp_plan, where that is not the module of
+ * its parameter. A method returns the results that a model can use: see results_of. */
 #include <math.h>
 #include <string.h>
 
@@ -80,11 +80,12 @@ static int key_count(const OpKeys *k) {
 
 static const AttrField *field_of(const char *name) {
   int i = 0;
-  while (strcmp(attr_fields[i].name, name) != 0) i++; /* op_keys name only these */
+  while (strcmp(attr_fields[i].name, name) != 0)
+    i++; /* op_keys has only names of this table */
   return &attr_fields[i];
 }
 
-/* Stores the value on top of the stack. */
+/* Stores the attribute on top of the stack. */
 static void set_attr(lua_State *L, const char *op, const AttrField *f, OpAttr *attr) {
   void *at = (char *)attr + f->offset;
   int ok = lua_type(L, -1) == LUA_TNUMBER;
@@ -106,7 +107,8 @@ static void set_attr(lua_State *L, const char *op, const AttrField *f, OpAttr *a
   *(int32_t *)at = (int32_t)v;
 }
 
-/* Raises for the first key of the table at `t`, in order, that is none of the op's. */
+/* Raises an error for the first key, in sorted order, of the table at `t` that the op
+ * does not have. */
 static void unknown_attr(lua_State *L, const char *op, const OpKeys *k, int t) {
   int n = key_count(k);
   const char *name = NULL;
@@ -133,7 +135,7 @@ static void unknown_attr(lua_State *L, const char *op, const OpKeys *k, int t) {
              lua_tostring(L, -1));
 }
 
-/* Pushes t[key], which counts if it is not nil. */
+/* Pushes t[key]; *found counts it if it is not nil. */
 static int field(lua_State *L, int t, const char *key, int *found) {
   lua_pushstring(L, key);
   int type = lua_rawget(L, t);
@@ -142,7 +144,7 @@ static int field(lua_State *L, int t, const char *key, int *found) {
 }
 
 /* Reads the table at `t`, or nothing if t is 0. *name lives as long as the table. The
- * order of its keys does not matter: it is not the same in every run. */
+ * order of its keys, which differs between runs, does not matter. */
 static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char **name) {
   const OpKeys *k = graph_op_keys(code);
   const char *op = op_info[code].name;
@@ -170,7 +172,8 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
 
 /* ---- ops ---- */
 
-/* How many results a method returns: statistics are for the gradient alone. */
+/* How many results a method returns; statistics that only the gradient reads are left
+ * out. */
 static int results_of(int code, const OpAttr *attr) {
   switch (code) {
   case OP_split: return attr->n;
@@ -183,7 +186,7 @@ static int results_of(int code, const OpAttr *attr) {
 
 typedef struct OpWork {
   Graph *g;
-  const char *name; /* or NULL */
+  const char *name; /* the module, or NULL */
   int code, nin, line;
   Tid in[MAX_IN], out[MAX_OUT];
   OpAttr attr;
@@ -194,8 +197,8 @@ static weft_status add_op(void *arg, weft_error *e) {
   return graph_op(w->g, w->code, w->in, w->nin, &w->attr, w->name, w->line, w->out, e);
 }
 
-/* Arguments 2 .. last are tensors. An op that takes any number of them lets optional
- * ones be nil, as g:doc_starts() may be. */
+/* Reads the tensors in arguments 2 .. last. In an op with any number of tensors, optional
+ * ones may be nil, as the result of g:doc_starts() may be. */
 static void read_operands(lua_State *L, GraphUd *u, int last, OpWork *w) {
   const OpInfo *info = &op_info[w->code];
   if (info->nin >= 0 && last - 1 != info->nin)
@@ -246,8 +249,8 @@ static weft_status add_loss(void *arg, weft_error *e) {
                   &w->loss, e);
 }
 
-/* g:cross_entropy(logits, labels): the sum over all labels but -100, divided by their
- * number over the whole step when the gradient is seeded. */
+/* g:cross_entropy(logits, labels): the sum of losses over all labels but -100. The seed
+ * of its gradient divides it by the number of labels in the whole step. */
 static int g_cross_entropy(lua_State *L) {
   GraphUd *u = graph_self(L);
   if (lua_gettop(L) != 3)
@@ -261,7 +264,7 @@ static int g_cross_entropy(lua_State *L) {
   return 1;
 }
 
-/* Ops that have an infer rule are forward ops. */
+/* Adds a method for each op with an infer rule: the forward ops. */
 void graph_push_ops(lua_State *L) {
   for (int code = 0; code < OP_N; code++) {
     if (!op_info[code].infer) continue;

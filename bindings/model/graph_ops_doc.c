@@ -1,5 +1,5 @@
-/* graph_ops_doc.c - the table of ops in docs/models.md, from ops.def and the attributes
- * that the methods of `g` read, so that the page and the methods cannot differ. */
+/* graph_ops_doc.c - writes the table of ops in docs/models.md from ops.def and the
+ * attributes that the methods of `g` read, so that page and methods agree. */
 #include "graph_userdata.h"
 #include "model.h"
 
@@ -21,7 +21,7 @@ void graph_ops_markdown(Text *out) {
                 "| --- | --- | --- | --- |\n");
   for (int code = 0; code < OP_N; code++) {
     const OpInfo *op = &op_info[code];
-    if (!op->infer) continue; /* as in graph_push_ops */
+    if (!op->infer) continue; /* no method, as in graph_push_ops */
     text_printf(out, "| `g:%s` | ", op->name);
     add_count(op->nin, out);
     text_add(out, " | ");

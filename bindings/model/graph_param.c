@@ -34,15 +34,15 @@ static bool key_known(lua_State *L, int key, const char *const *known, int n, in
   return false;
 }
 
-/* Raises for keys of the table at `t` (absolute) that are not in `known` and not one of
- * its first `list` items. */
+/* Raises an error for keys of the table at `t` (absolute index) that are neither in
+ * `known` nor among its first `list` items. */
 static void check_keys(lua_State *L, int t, const char *const *known, int n, int list,
                        const char *what) {
   bool good = true;
   for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1))
     good = good && key_known(L, -2, known, n, list);
   if (good) return;
-  /* In order, so that it is the same one in every run. */
+  /* sorted, so that the error is the same in every run */
   if (!sorted_keys(L, t)) luaL_error(L, "%s: a key is neither a name nor a number", what);
   int keys = lua_gettop(L);
   for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
@@ -57,7 +57,7 @@ static void check_keys(lua_State *L, int t, const char *const *known, int n, int
   }
 }
 
-/* A positive integer field of the table on top. `key` NULL: item 2. */
+/* Reads a positive integer field of the table on top; `key` NULL: its second item. */
 static int64_t count_field(lua_State *L, const char *key, int64_t absent, int64_t max,
                            const char *what) {
   if (key)
@@ -98,7 +98,7 @@ static int tag_field(lua_State *L, const char *what) {
   return tag;
 }
 
-/* { "head", 4096, unit = 128, parts = 3 }, on top of the stack */
+/* Reads a dimension on top of the stack: { "head", 4096, unit = 128, parts = 3 }. */
 static Dim one_dim(lua_State *L, const char *what) {
   static const char *const known[] = {"unit", "parts"};
   if (!lua_istable(L, -1))

@@ -1,7 +1,8 @@
-/* graph_userdata.c - the userdata `g` and its tensors: inputs, units, and the call of
- * a model function. g:param is in graph_param.c, the methods of ops in graph_methods.c.
+/* graph_userdata.c - the userdata `g` and its tensors: inputs, units, and the call of a
+ * model function. g:param is in graph_param.c, the methods of ops in graph_methods.c.
  *
- * Nothing here owns a C resource while Lua may raise: the graph lives in its arena. */
+ * No C resource is owned by C code while Lua may raise an error: the graph is in its
+ * arena. */
 #include "graph_userdata.h"
 
 #include <limits.h>
@@ -58,7 +59,7 @@ void graph_push_tensor(lua_State *L, int self, GraphUd *u, Tid id) {
   luaL_setmetatable(L, TENSOR_TYPE);
 }
 
-/* The nearest frame that runs code of the file of the model function. */
+/* The line in the nearest frame that runs code of the model function's file. */
 static int line_of(lua_State *L, const char *source) {
   lua_Debug ar;
   for (int level = 0; source && lua_getstack(L, level, &ar); level++) {
@@ -160,7 +161,7 @@ static void set_number(lua_State *L, const char *key, double v) {
   lua_setfield(L, -2, key);
 }
 
-/* What plan.moe says, as attributes of g:router_loss and g:permute. */
+/* g:moe(): the plan's moe settings, as attributes of g:router_loss and g:permute. */
 static int g_moe(lua_State *L) {
   const MoePlan *m = graph_self(L)->moe;
   bool drops = m->capacity > 0 || m->drops;
@@ -174,7 +175,7 @@ static int g_moe(lua_State *L) {
   return 1;
 }
 
-/* nil unless the plan packs documents (see model.h). */
+/* g:doc_starts(): nil unless the plan packs documents (see model.h). */
 static int g_doc_starts(lua_State *L) {
   GraphUd *u = graph_self(L);
   if (u->graph->input[IN_DOC_STARTS] < 0) return 0;
@@ -194,7 +195,7 @@ static weft_status open_unit(void *arg, weft_error *e) {
   return graph_open_unit(w->g, w->name, w->layer, e);
 }
 
-/* Calls the function at 3 inside the unit and returns what it returns. */
+/* Calls the function at index 3 inside the unit and returns its results. */
 static int run_unit(lua_State *L, GraphUd *u, const char *name, int layer) {
   if (!lua_isfunction(L, 3))
     return luaL_error(L, "unit \"%s\": the second argument is a function, got %s", name,
@@ -208,7 +209,7 @@ static int run_unit(lua_State *L, GraphUd *u, const char *name, int layer) {
   return lua_gettop(L) - top;
 }
 
-/* g:layer(i, fn): the unit "layers.i", i from 0 */
+/* g:layer(i, fn): runs fn in the unit "layers.i", i from 0. */
 static int g_layer(lua_State *L) {
   GraphUd *u = graph_self(L);
   int ok;
@@ -231,7 +232,7 @@ static int g_unit(lua_State *L) {
 
 /* ---- the userdata's types ---- */
 
-/* An unknown method: what may have been meant. Upvalue 1: the table of methods. */
+/* Suggests a method for an unknown name. Upvalue 1: the table of methods. */
 static int unknown_method(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
@@ -292,15 +293,16 @@ static void make_types(lua_State *L) {
 typedef struct ModelCall {
   Graph *g;
   const MoePlan *moe;
-  const char *source; /* "@file" of the model function, or NULL if not from a file */
+  /* "@file" of the model function, or NULL if it is not from a file */
+  const char *source;
   Tid loss;
-  char file[512]; /* where an error happened, "" if not in a user's file */
+  char file[512]; /* where an error occurred, "" if not in a file of the user */
   int line;
   bool out_of_memory;
 } ModelCall;
 
-/* Message handler: keeps the innermost line of a user's file and takes it off the front
- * of the message, because diagnostics carry it apart. Upvalue 1: the ModelCall. */
+/* Message handler: keeps the innermost line in a file of the user and removes it from the
+ * message, because diagnostics have it separately. Upvalue 1: the ModelCall. */
 static int locate(lua_State *L) {
   ModelCall *c = lua_touserdata(L, lua_upvalueindex(1));
   const char *msg = plain_tostring(L, 1);
@@ -319,7 +321,7 @@ static int locate(lua_State *L) {
   return 1;
 }
 
-/* The loss among the results of the model function, on top of the stack. */
+/* The loss that the model function has returned, on top of the stack. */
 static Tid loss_of(lua_State *L, const GraphUd *u) {
   TensorUd *t = luaL_testudata(L, -1, TENSOR_TYPE);
   if (!t || t->owner != u)
@@ -330,7 +332,8 @@ static Tid loss_of(lua_State *L, const GraphUd *u) {
   return t->id;
 }
 
-/* Arguments: the ModelCall, f, config or nil. However f ends, `g` ends with it. */
+/* Arguments: the ModelCall, f, config or nil. `g` is closed at the end, also after an
+ * error. */
 static int call_model(lua_State *L) {
   ModelCall *c = lua_touserdata(L, 1);
   make_types(L);
@@ -356,8 +359,8 @@ static int call_model(lua_State *L) {
   return 0;
 }
 
-/* "@file" if the function at `fn` is from a file of the user, else NULL. Lua owns the
- * string for as long as the function lives. */
+/* "@file" if the function at `fn` is from a file of the user, else NULL. The string
+ * belongs to Lua and lives as long as the function. */
 static const char *source_of(lua_State *L, int fn) {
   lua_Debug ar;
   lua_pushvalue(L, fn);
@@ -376,8 +379,8 @@ static weft_status report(const ModelCall *c, const char *msg, Diags *d) {
 
 /* Calls the function at `fn` with `g` and the table after it. A Lua error, a wrong call
  * or a wrong result becomes a diagnostic with path "model" and, where a file of the user
- * is on the call stack, its file and line. `g` dies with the call: tensors that the
- * function kept are refused. */
+ * is on the call stack, file and line. `g` and its tensors cannot be used after the call.
+ */
 static weft_status call_at(lua_State *L, int fn, Graph *g, const MoePlan *moe, Diags *d,
                            weft_error *e) {
   int top = lua_gettop(L);

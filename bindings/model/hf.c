@@ -5,7 +5,8 @@
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"
 
-/* A key that is null is not one that is absent: it asks for what Hugging Face derives. */
+/* Marks null values, because null is not the same as a missing key: it asks for what
+ * Hugging Face derives. */
 static void mark_nulls(lua_State *L, const json_t *v) {
   const char *key;
   json_t *item;

@@ -7,10 +7,10 @@
 
 typedef struct Export {
   LangPlan *lp;
-  const char *dtype; /* "float32", NULL: as it is */
-  json_t *doc;       /* of the folder, or NULL */
+  const char *dtype; /* "float32"; NULL: as in the folder */
+  json_t *doc;       /* config.json of the folder, or NULL */
   Text *out;
-  bool changed; /* the document is not the text of the file any more */
+  bool changed; /* the document differs from the text of the file */
 } Export;
 
 static const char *torch_name(DType t) {
@@ -44,7 +44,7 @@ static void whole(lua_State *L, void *ud) {
 
 /* ---- a model of a folder ---- */
 
-/* The value on top, which is popped, becomes that of a key. */
+/* Sets a key to the value on top, which is popped. */
 static void change(lua_State *L, Export *x, const char *key) {
   Text text = {.alloc = x->out->alloc};
   Json j = {.out = &text, .point = true};

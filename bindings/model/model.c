@@ -1,6 +1,7 @@
-/* model.c - from plan.model to a build function and a config: presets, architectures of
- * the library, Hugging Face folders, functions of the plan. Config keys have the names of
- * Hugging Face's config.json; an architecture names its defaults, aliases and checks. */
+/* model.c - from plan.model to a build function and a config. The model may be a preset,
+ * an architecture of the library, a Hugging Face folder or a function of the plan. Config
+ * keys have the names of Hugging Face's config.json; an architecture has their defaults,
+ * aliases and checks. */
 #include "model.h"
 
 #include <math.h>
@@ -12,11 +13,12 @@ typedef struct Model {
   LangPlan *lp;
   Arena *arena;
   Diags *d;
-  int arch;                 /* stack index of the architecture's table */
-  int config;               /* of the table that is being filled */
-  bool hf;                  /* weft.hf, which has weights */
-  int written;              /* of a table: config key -> key that the user wrote */
-  VEC(const char *) unread; /* keys of a preset or a file that mean nothing here */
+  int arch;    /* stack index of the architecture's table */
+  int config;  /* stack index of the config that is being filled */
+  bool hf;     /* weft.hf, with weights */
+  int written; /* stack index of a table: config key -> key that the user wrote */
+  VEC(const char *)
+  unread; /* keys of a preset or file that the architecture does not know */
 } Model;
 
 /* ---- the config ---- */
@@ -59,13 +61,13 @@ static void unknown_key(Model *m, int key, const char *path) {
       ->suggestion = name_suggest(lua_tostring(L, key), names.at, names.n);
 }
 
-/* See hf.c. */
+/* Whether the value is null; see hf.c. */
 static bool is_null(lua_State *L, int value) {
   return lua_islightuserdata(L, value) && !lua_touserdata(L, value);
 }
 
-/* Gives an integral number the type of its default, since sizes are integers; null is
- * what is not given. */
+/* Pushes a value, converted to an integer if the default is one; null counts as not
+ * given. */
 static void push_normal(lua_State *L, int defaults, int target, int value) {
   double v = lua_tonumber(L, value);
   lua_pushvalue(L, target);
@@ -84,8 +86,8 @@ static void push_normal(lua_State *L, int defaults, int target, int value) {
     lua_pushvalue(L, value);
 }
 
-/* Stack: key, value at the top. `path` NULL: not the user's own writing, so keys that are
- * not known and switched on are collected. */
+/* Stack: key, value at the top. `path` NULL: not written by the user, so unknown keys
+ * with a value other than false are only collected. */
 static void put_key(Model *m, const char *path) {
   lua_State *L = m->L;
   int value = lua_gettop(L), key = value - 1;
@@ -120,7 +122,7 @@ static void put_key(Model *m, const char *path) {
   lua_rawset(L, m->config);
 }
 
-/* Lays the keys of the table at `src` over the config. */
+/* Copies the keys of the table at `src` into the config. */
 static void overlay(Model *m, int src, const char *path) {
   lua_State *L = m->L;
   luaL_checkstack(L, 20, NULL);
@@ -144,7 +146,8 @@ static void overlay(Model *m, int src, const char *path) {
   lua_settop(L, keys - 1);
 }
 
-/* The architecture's own check: a list of { key =, message =, severity = }. */
+/* Runs the architecture's own check, which returns a list of { key =, message =, severity
+ * = }. */
 static void run_check(Model *m) {
   lua_State *L = m->L;
   if (field_push(L, m->arch, "check") != LUA_TFUNCTION) {
@@ -173,7 +176,7 @@ static void run_check(Model *m) {
 
 /* ---- architectures and presets ---- */
 
-/* Pushes the table of an architecture: a file of models/ that has a build function. */
+/* Pushes the table of an architecture: a file of models/ with a build function. */
 static bool push_architecture(lua_State *L, const char *name) {
   int top = lua_gettop(L);
   if (stdlib_push(L, lua_pushfstring(L, "models/%s", name)) && lua_istable(L, -1)) {
@@ -186,7 +189,7 @@ static bool push_architecture(lua_State *L, const char *name) {
   return false;
 }
 
-/* Pushes the preset's table, or false. */
+/* Pushes the table of a preset; false if there is none. */
 static bool push_preset(lua_State *L, const char *name) {
   if (!stdlib_push(L, "presets")) return false;
   bool ok = field_push(L, -1, name) == LUA_TTABLE;
@@ -249,7 +252,7 @@ static void end_config(Model *m, bool check) {
   m->lp->config = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-/* ---- the three forms ---- */
+/* ---- presets, folders, functions ---- */
 
 static void from_name(Model *m, int t, const char *name) {
   lua_State *L = m->L;
@@ -266,7 +269,7 @@ static void from_name(Model *m, int t, const char *name) {
   end_config(m, m->d->errors == errors);
 }
 
-/* Nothing says what an unknown key does: the arithmetic may not be that of the file. */
+/* Warns about unknown keys of a file: the model may not compute what the file means. */
 static void warn_unread(Model *m, const char *file) {
   const char *list = NULL;
   for (int i = 0; i < m->unread.n; i++) {
@@ -282,7 +285,7 @@ static void warn_unread(Model *m, const char *file) {
               list);
 }
 
-/* What hf_export.c compares with what the plan then makes of it. */
+/* Keeps the folder's config, with which hf_export.c compares that of the plan. */
 static void keep_folder(Model *m, const char *dir, int json) {
   lua_State *L = m->L;
   m->lp->folder = arena_str(m->arena, dir);
@@ -328,7 +331,7 @@ static void from_folder(Model *m, int t, const char *dir) {
   m->lp->weights = weights ? arena_str(m->arena, dir) : NULL;
 }
 
-/* f(g, config): the other keys are its config, unchanged. */
+/* f(g, config): the other keys are its config, as written. */
 static void from_function(Model *m, int fn, int t) {
   lua_State *L = m->L;
   lua_newtable(L);
