@@ -34,7 +34,7 @@ const char *format_flops(double per_s, char buf[32]) {
 const char *format_span(double s, char buf[32]) {
   static const struct {
     int seconds;
-    const char *name, *part; /* and of which the rest is told */
+    const char *name, *part; /* the unit, and the unit of the remainder */
   } unit[] = {{86400, "d", "h"}, {3600, "h", "min"}, {60, "min", "s"}, {1, "s", NULL}};
   int64_t n = s > 0 && s < 1e15 ? (int64_t)(s + 0.5) : 0;
   int i = 0;

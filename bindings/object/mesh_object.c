@@ -12,8 +12,8 @@
 
 /* ---- a resolved mesh ---- */
 
-/* parse(name): the shortest name of these axes, and whether they are of the expert mesh
- * only; nil if no mesh has them. */
+/* parse(name): the shortest name of these axes, and whether they belong to the expert
+ * mesh only; nil if no mesh has them. */
 static int parse_axes(lua_State *L) {
   char buf[64];
   AxisSet set = axes_parse(luaL_checkstring(L, 1));
@@ -37,7 +37,7 @@ void mesh_object_open(lua_State *L) {
   lua_setfield(L, -2, "parse");
   push_members(L, AXIS_BIT(AXIS_END) - AXIS_BIT(AXIS_N) + AXIS_BIT(AXIS_PP));
   lua_setfield(L, -2, "expert");
-  lua_newtable(L); /* name -> axes, for the names of several */
+  lua_newtable(L); /* name -> axes, for names of several axes */
   for (const char *const *name = axes_names(); *name; name++) {
     AxisSet set = axes_parse(*name);
     if (!(set & (set - 1))) continue;
@@ -78,7 +78,7 @@ void mesh_object_push(lua_State *L, const Mesh *m, int gpus) {
 
 typedef struct Make {
   lua_State *L;
-  Plan plan; /* only its mesh */
+  Plan plan; /* only its mesh is used */
   int64_t gpus;
   Diags d;
   Mesh mesh;
@@ -110,7 +110,7 @@ static bool take_size(Make *k, const char *key, int idx, int64_t *out) {
   return false;
 }
 
-/* Key and value are on top. */
+/* Reads the field whose key and value are on top. */
 static void take_field(Make *k) {
   lua_State *L = k->L;
   const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;

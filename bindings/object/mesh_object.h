@@ -6,11 +6,11 @@
 
 #include "vm/mesh/mesh.h"
 
-/* Tells the library what axes there are; before all else. */
+/* Provides the table of axes to the library; must be called first. */
 void mesh_object_open(lua_State *L);
 /* weft.mesh { ... } */
 int mesh_object_make(lua_State *L);
-/* Pushes the object of a resolved mesh; gpus: ranks of a node. */
+/* Pushes the object of a resolved mesh; `gpus`: ranks of a node. */
 void mesh_object_push(lua_State *L, const Mesh *m, int gpus);
 
 #endif

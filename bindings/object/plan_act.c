@@ -15,7 +15,7 @@ static int close_run(lua_State *L) {
   return 0;
 }
 
-/* Pushes a userdata that closes the run if an error leaves it open. */
+/* Pushes a userdata that closes the run when it is collected, also after an error. */
 static weft_run **push_run(lua_State *L) {
   weft_run **r = lua_newuserdatauv(L, sizeof *r, 1);
   *r = NULL;
@@ -24,7 +24,7 @@ static weft_run **push_run(lua_State *L) {
     lua_setfield(L, -2, "__gc");
   }
   lua_setmetatable(L, -2);
-  /* The plan must outlive its run. */
+  /* Keeps the plan alive as long as its run. */
   lua_pushvalue(L, 1);
   lua_setiuservalue(L, -2, 1);
   return r;
@@ -71,7 +71,7 @@ int plan_run(lua_State *L) {
 
 /* ---- plan:verify(ranks, steps, tolerance) ---- */
 
-/* A difference is a result; a plan that cannot be run is an error. */
+/* plan:verify: a difference is returned; a plan that cannot run raises an error. */
 int plan_verify(lua_State *L) {
   weft_plan *p = plan_object_self(L);
   weft_verify_result r;

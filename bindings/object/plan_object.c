@@ -13,9 +13,9 @@
 
 #define PLAN_TYPE "weft.plan"
 typedef struct PlanObject {
-  ExportOwner owner; /* of the functions in plan.spec */
+  ExportOwner owner; /* owner of the functions in plan.spec */
   weft_plan *plan;   /* NULL once it is closed */
-  lua_State *L;      /* the thread that is using it: print() of the plan speaks there */
+  lua_State *L;      /* the thread that uses the plan, in which its print() runs */
   bool compiled, borrowed;
   bool busy; /* print() of the plan is running */
 } PlanObject;
@@ -50,7 +50,7 @@ int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
   return reasons_raise(L, st, &p->job.d, e);
 }
 
-/* Lua does not see the memory of a plan: tells the collector of it. */
+/* Lua does not count the memory of a plan: makes the collector run sooner. */
 static void account(lua_State *L, const weft_plan *p) {
   lua_gc(L, LUA_GCSTEP, (int)MIN(arena_bytes(p->arena) >> 10, (size_t)INT32_MAX));
 }
@@ -89,7 +89,7 @@ const Job *plan_object_try(lua_State *L, int idx) {
 
 /* ---- making one ---- */
 
-/* print() of a plan is that of the script; what goes wrong in it is lost. */
+/* print() of a plan calls the script's print; errors in it are ignored. */
 static void print_line(void *ud, const char *line) {
   PlanObject *o = ud;
   lua_State *L = o->L;
@@ -119,7 +119,7 @@ void plan_object_borrow(lua_State *L, weft_plan *plan) {
   o->compiled = o->borrowed = true;
 }
 
-/* The object is on top. Leaves it, or nil and the reasons. */
+/* Ends the creation of the object on top: leaves it, or nil and the reasons. */
 static int end_object(lua_State *L, PlanObject *o, weft_status st, const weft_error *e) {
   if (st == WEFT_OK) {
     account(L, o->plan);
@@ -141,7 +141,8 @@ static weft_plan_options options_for(lua_State *L, PlanObject *o) {
                              .data = host ? host->data : NULL};
 }
 
-/* The list of texts at idx, NULL-terminated; NULL for nil. Pushes what keeps it. */
+/* The list of strings at idx, NULL-terminated; NULL for nil. Pushes the value that keeps
+ * it alive. */
 static const char **texts(lua_State *L, int idx) {
   if (lua_isnil(L, idx)) return NULL;
   int n = (int)lua_rawlen(L, idx);
@@ -154,7 +155,7 @@ static const char **texts(lua_State *L, int idx) {
   return list;
 }
 
-/* What the options come to: path, define, set, data. */
+/* weft.load and weft.plan with the options define, set and data. */
 int plan_object_load(lua_State *L) {
   weft_error e;
   lua_settop(L, 2);
@@ -220,7 +221,7 @@ static int with(lua_State *L) {
   return end_object(L, o, st, &e);
 }
 
-/* plan:check(): true, or nil and all reasons. */
+/* plan:check(): true, or nil and all errors. */
 static int check(lua_State *L) {
   PlanObject *o = self(L);
   weft_error e;
@@ -249,16 +250,16 @@ static void mesh_job(void *ud) {
   j->ok = mesh_resolve(&p.mesh, lang_cluster_ranks(j->lp), &j->mesh, &j->d);
 }
 
-/* The mesh does not need a compiled plan. */
+/* The mesh of the plan, which need not be compiled. */
 static Mesh mesh_of(lua_State *L, const PlanObject *o) {
   MeshJob j = {.lp = o->plan->job.lp, .d = {.arena = script_push_arena(L)}};
-  /* Loading has resolved it before: it fits. */
+  /* Loading has resolved it, so it is valid. */
   if (!arena_try(j.d.arena, mesh_job, &j) || !j.ok) luaL_error(L, "not enough memory");
   lua_pop(L, 1);
   return j.mesh;
 }
 
-/* The object is kept: user value 1. */
+/* Pushes the mesh object, which is kept in user value 1. */
 static void push_mesh(lua_State *L, const PlanObject *o) {
   if (lua_getiuservalue(L, 1, 1) == LUA_TUSERDATA) return;
   lua_pop(L, 1);
@@ -268,7 +269,7 @@ static void push_mesh(lua_State *L, const PlanObject *o) {
   lua_setiuservalue(L, 1, 1);
 }
 
-/* Upvalue: the methods. */
+/* __index; upvalue: the methods. */
 static int index_plan(lua_State *L) {
   const char *key = luaL_checkstring(L, 2);
   lua_settop(L, 2);

@@ -13,24 +13,24 @@
 int plan_object_load(lua_State *L);
 int plan_object_make(lua_State *L);
 
-/* Pushes an object for a plan that somebody else owns and has compiled as far as the
- * methods need that will be called; the state may not outlive it. */
+/* Pushes an object for a plan that another owner has compiled as far as needed; the Lua
+ * state must be closed before the plan is freed. */
 void plan_object_borrow(lua_State *L, weft_plan *plan);
 
-/* The handle of the object at idx, or NULL. It lives as long as the object is not
- * collected or closed. */
+/* The handle of the object at idx, or NULL. It is valid until the object is collected or
+ * closed. */
 weft_plan *plan_object_test(lua_State *L, int idx);
-/* The handle of the object at 1, for methods; raises. */
+/* The handle of the object at index 1, for methods; else raises an error. */
 weft_plan *plan_object_self(lua_State *L);
-/* The same, compiled; raises all reasons if that is not possible. */
+/* The same, compiled; raises all errors if it does not compile. */
 const Job *plan_object_compiled(lua_State *L);
-/* Raises what a call with a handle gave. */
+/* Raises the error of a call on a handle. */
 int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
                       const weft_error *e);
 
-/* The handle of the other plan at idx; raises. */
+/* The handle of another plan at idx; else raises an error. */
 weft_plan *plan_object_at(lua_State *L, int idx);
-/* The same, compiled; NULL if that is not possible. */
+/* The same, compiled; NULL if it does not compile. */
 const Job *plan_object_try(lua_State *L, int idx);
 
 /* ---- methods ---- */

@@ -1,5 +1,5 @@
 /* plan_params.c - plan:match and plan:shards: how parameters are sharded and which ranks
- * hold what. */
+ * have which shard. */
 #include "format.h"
 #include "plan_object.h"
 #include "bindings/script/script.h"
@@ -8,12 +8,12 @@
 
 /* ---- the parameters ---- */
 
-/* What decides about a parameter: its name, the module that reads it, the rule. */
+/* A parameter with the module that reads it and its tp_plan rule. */
 typedef struct ParamView {
   const CompiledParam *p;
   const char *module; /* of the last op that reads it, or NULL */
   const TpRule *rule; /* NULL: replicated */
-  const char *like;   /* its name with * for layers */
+  const char *like;   /* its name with * for layer numbers */
 } ParamView;
 
 typedef struct ParamJob {
@@ -37,7 +37,7 @@ static void view_params(void *ud) {
   ParamJob *k = ud;
   const Job *j = k->j;
   const Compiled *c = j->compiled;
-  /* A tied parameter is read by several modules: the last one, which is not its own. */
+  /* Of a tied parameter, the last module that reads it, not its own. */
   const char **modules = NEW_N(k->arena, const char *, j->graph->t.n + 1);
   for (int i = 0; i < j->graph->forward_ops; i++)
     for (int n = 0; n < j->graph->op.at[i].nin; n++)
@@ -56,7 +56,7 @@ static void view_params(void *ud) {
   }
 }
 
-/* Pushes the arena that the views lie in. */
+/* Pushes the arena that the views are in. */
 static ParamView *params(lua_State *L, const Job *j) {
   ParamJob k = {.j = j, .arena = script_push_arena(L)};
   if (!arena_try(k.arena, view_params, &k)) luaL_error(L, "not enough memory");
@@ -79,8 +79,8 @@ static void set_list(lua_State *L, const char *key, const int64_t *v, int n) {
   lua_setfield(L, -2, key);
 }
 
-/* Pushes what a parameter is. `cuts`: { axis =, dim =, ways = } for each axis that cuts a
- * dimension; `dim` and `ways` are those of the first and of all. */
+/* Pushes a table about a parameter. `cuts`: { axis =, dim =, ways = } for each axis that
+ * shards a dimension; `dim` and `ways`: those of the first axis, and of all together. */
 static void push_param(lua_State *L, const Job *j, const ParamView *v) {
   int n = 0;
   lua_createtable(L, 0, 9);
@@ -131,7 +131,7 @@ static bool holds(const CompiledParam *p, int pp) {
   return false;
 }
 
-/* The ranks that hold shard number `at` over the axes that cut. */
+/* The ranks that have shard number `at` over the sharding axes. */
 static int holders(const Job *j, const CompiledParam *p, AxisSet cuts, int at,
                    int64_t *out) {
   int n = 0;
@@ -150,7 +150,8 @@ static void push_range(lua_State *L, const PieceDim *c, int dim) {
   set_integer(L, "padding", c->slice - c->valid);
 }
 
-/* What of a parameter its first pipeline rank keeps in shards, or NULL. */
+/* The region of this kind in which the parameter is stored as shards on its first pp
+ * rank, or NULL. */
 static const Region *flat_region(const Job *j, const CompiledParam *p, RegionKind kind) {
   const Regions *s = &j->compiled->prog[p->pp[0]].regions;
   const Region *r =
@@ -158,7 +159,8 @@ static const Region *flat_region(const Job *j, const CompiledParam *p, RegionKin
   return r && r->flat ? r : NULL;
 }
 
-/* Sets `flat` of the table on top: axis, ways, and what is kept so, as a list. */
+/* Sets `flat` of the table on top: the axes that shard its state, their ranks, and a list
+ * of what is sharded. */
 static void set_flat(lua_State *L, const Job *j, const CompiledParam *p) {
   static const RegionKind kinds[] = {REGION_WORK, REGION_MASTER, REGION_GRAD,
                                      REGION_STATE1};
@@ -178,8 +180,8 @@ static void set_flat(lua_State *L, const Job *j, const CompiledParam *p) {
   lua_setfield(L, -2, "flat");
 }
 
-/* Sets `pieces` of the shard on top, which ranks[0 .. n) hold: of each place over the
- * axes of the flat cut, elements of the shard and the ranks that keep them. */
+/* Sets `pieces` of the shard on top, which ranks[0 .. n) have: for each piece over the
+ * axes of the flat cut, the range of elements and the ranks that store it. */
 static void set_pieces(lua_State *L, const Job *j, const CompiledParam *p,
                        const int64_t *ranks, int n, int64_t *out) {
   const Region *m = flat_region(j, p, REGION_STATE1);
@@ -201,8 +203,8 @@ static void set_pieces(lua_State *L, const Job *j, const CompiledParam *p,
   lua_setfield(L, -2, "pieces");
 }
 
-/* Pushes one shard: its number on every axis that cuts, its ranges, its ranks, and the
- * pieces that these keep. `out` has room for all ranks, twice. */
+/* Pushes one shard: its index on each sharding axis, its ranges, its ranks and their
+ * pieces. `out` has room for all ranks, twice. */
 static void push_shard(lua_State *L, const Job *j, const CompiledParam *p, int at,
                        int64_t *out) {
   int n = holders(j, p, place_cuts(p->place), at, out), ranges = 0;
@@ -228,7 +230,8 @@ static void push_shard(lua_State *L, const Job *j, const CompiledParam *p, int a
   lua_setfield(L, -2, "ranges");
 }
 
-/* shards(name): the parameter, and its shards as a list; nil if there is no such one. */
+/* shards(name): the parameter and a list of its shards; nil if there is no such
+ * parameter. */
 int plan_shards(lua_State *L) {
   const Job *j = plan_object_compiled(L);
   const char *name = luaL_checkstring(L, 2);
@@ -259,8 +262,8 @@ static void set_figure(lua_State *L, int at, const char *name, int64_t a, int64_
   lua_rawseti(L, -2, at);
 }
 
-/* figures(plan, other): what follows from the fields, for plan:diff; nil if one of them
- * does not compile. */
+/* figures(plan, other): values that follow from the fields, for plan:diff; nil if one of
+ * the plans does not compile. */
 int plan_figures(lua_State *L) {
   char x[96];
   int pp;

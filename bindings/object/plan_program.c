@@ -19,7 +19,7 @@ static int rank_arg(lua_State *L, const Job *j, int arg) {
   return (int)r;
 }
 
-/* Replaces the text of script_push_text on top by a table that has it as field `text`. */
+/* Replaces the text of script_push_text on top by a table with it as field `text`. */
 static void begin_with_text(lua_State *L) {
   script_end_text(L);
   lua_newtable(L);
@@ -29,7 +29,7 @@ static void begin_with_text(lua_State *L) {
 
 /* ---- plan:program(rank) ---- */
 
-/* One action of the main list; the table is on top. */
+/* Adds one action of the main list to the table on top. */
 static void set_action(lua_State *L, const Job *j, const Program *p, const Instr *in,
                        int rank) {
   set_text(L, "op", instr_name[in->code]);
@@ -77,7 +77,7 @@ int plan_program(lua_State *L) {
 
 /* ---- plan:memory([rank]) ---- */
 
-/* Adds the lines of what is held besides the arenas as field `field`. */
+/* Sets field `field` to the lines of the footprint: memory besides the arenas. */
 static void add_held(lua_State *L, const Job *j, FootprintOwner by, int pp,
                      const char *field) {
   FootprintLine line[FOOTPRINT_MOST];
@@ -106,7 +106,7 @@ static void add_classes(lua_State *L, const MemClass *m, int n, const char *fiel
   lua_setfield(L, -2, field);
 }
 
-/* Adds the classes, and what a rank holds outside of them, to the table on top. */
+/* Adds the memory classes of a rank and its footprint to the table on top. */
 static void add_memory(lua_State *L, const Job *j, int pp) {
   const Program *p = &j->compiled->prog[pp];
   set_integer(L, "total", (int64_t)p->arena_bytes);
@@ -116,7 +116,8 @@ static void add_memory(lua_State *L, const Job *j, int pp) {
   add_held(L, j, FOOTPRINT_RANK, pp, "outside");
 }
 
-/* Ranks that differ in dp, cp and tp only have equal sizes: one entry per pp rank. */
+/* Ranks that differ only in dp, cp and tp have equal sizes, so there is one entry per pp
+ * rank. */
 int plan_memory(lua_State *L) {
   const Job *j = plan_object_compiled(L);
   bool one = !lua_isnoneornil(L, 2);
@@ -141,8 +142,8 @@ int plan_memory(lua_State *L) {
 
 /* ---- plan:comm([rank]) ---- */
 
-/* "node" if what a rank exchanges on a communicator (-1: with other stages) stays within
- * machines of so many ranks as the cluster's have. */
+/* "node" if the group of a rank on a communicator (-1: its peers in other stages) is
+ * within one machine. */
 static const char *link_of(const Job *j, int comm, int rank, int *group) {
   const Mesh *m = &j->mesh;
   int gpus = job_node_ranks(j), n = 0, pp = mesh_coord(m, rank, AXIS_PP);
@@ -158,7 +159,8 @@ static const char *link_of(const Job *j, int comm, int rank, int *group) {
   return "node";
 }
 
-/* Of pp ranks first..last the one which moves most; -1 if none does. */
+/* Of pp ranks first..last the one with most bytes on a communicator; -1 if none has any.
+ */
 static int most_of(const Compiled *c, int first, int last, int comm, CollKind op) {
   int most = -1;
   for (int pp = first; pp <= last; pp++) {
@@ -198,7 +200,8 @@ int plan_comm(lua_State *L) {
 
 /* ---- plan:stages() ---- */
 
-/* Parameters that the forward ops of each unit read first, in elements of the whole. */
+/* Counts for each unit the elements of the parameters that its forward ops are the first
+ * to read. */
 static void count_parameters(const Graph *g, double *count, bool *seen) {
   for (int i = 0; i < g->forward_ops; i++) {
     const Op *op = &g->op.at[i];
@@ -219,7 +222,7 @@ static int unit_named(const Graph *g, const char *name) {
   return -1;
 }
 
-/* Adds what the calls for microbatch 0 of one chunk do to the stage on top. */
+/* Adds the work of the calls for microbatch 0 of one chunk to the stage on top. */
 static double add_stage(lua_State *L, const Job *j, const Program *p, int chunk,
                         const double *params) {
   double flops = 0, count = 0;

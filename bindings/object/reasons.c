@@ -31,7 +31,7 @@ weft_status reasons_status(lua_State *L, int idx) {
   return st > WEFT_OK && st <= WEFT_EINTR ? (weft_status)st : WEFT_EPLAN;
 }
 
-/* The text was made when the report was at hand: field `text`. */
+/* Returns field `text`, which was made together with the reasons. */
 static int to_string(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
@@ -67,7 +67,7 @@ static void push_diag(lua_State *L, const Diag *g) {
   set_integer(L, "line", g->line);
 }
 
-/* One entry for an error that is not about a plan's fields. */
+/* Pushes one entry for an error that is not about a plan's fields. */
 static void push_error(lua_State *L, const weft_error *e, Text *t) {
   lua_createtable(L, 0, 4);
   set_text(L, "severity", "error");

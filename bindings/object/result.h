@@ -7,11 +7,11 @@
 
 #include "vm/base/base.h"
 
-/* Adds the methods of stdlib/objects/OBJECT.lua to the table on top, or in the place of
- * functions there that give them values. */
+/* Adds the methods of stdlib/objects/OBJECT.lua to the table on top; functions there that
+ * return values are replaced by these. */
 void object_methods(lua_State *L, const char *object);
 
-/* Fields of the table on top. */
+/* Set fields of the table on top. */
 void set_integer(lua_State *L, const char *key, int64_t v);
 void set_number(lua_State *L, const char *key, double v);
 void set_text(lua_State *L, const char *key, const char *v);
