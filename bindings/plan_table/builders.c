@@ -1,13 +1,14 @@
 /* builders.c - the functions of the table `weft` that describe a plan. A builder marks
- * the table it is given with its kind and the line of the call; it never raises for a
- * wrong value, so that all errors of a plan are reported together. In C, because a Lua
- * function would lose its caller's line in `return weft.plan { ... }`. */
+ * the table it is given with its kind and the line of the call. It raises no error for a
+ * wrong value, so that all errors of a plan are reported together. It is written in C
+ * because a Lua function would lose its caller's line in the tail call `return weft.plan
+ * { ... }`. */
 #include "bindings/sandbox/stdlib.h"
 #include "plan_table.h"
 
-/* Registry: table -> mark. A mark is a table with kind, file, line and, where they
- * apply, bad and hint (a wrong call), from (merged tables: key -> table it came from)
- * and default (keys that came from the library). */
+/* Registry: table -> mark. A mark is a table with kind, file, line and, where they apply:
+ * bad and hint (a wrong call), from (of a merged table: key -> the table it came from),
+ * default (keys that came from the library). */
 static const char marks_key = 'm';
 
 static void push_marks(lua_State *L) {
@@ -41,7 +42,7 @@ void mark_set(lua_State *L, int idx) {
   lua_pop(L, 2);
 }
 
-/* A text field of the mark; it lives as long as the state. */
+/* A string field of the mark; it lives as long as the state. */
 static const char *mark_text(lua_State *L, int idx, const char *field) {
   if (!mark_push(L, idx)) return NULL;
   lua_getfield(L, -1, field);
@@ -100,7 +101,7 @@ bool mark_is_default(lua_State *L, int idx) {
   return yes;
 }
 
-/* Marks the table on top of the stack and leaves its mark above it. */
+/* Marks the table on top of the stack and pushes its mark. */
 static void mark(lua_State *L, const char *kind) {
   lua_Debug ar;
   luaL_checkstack(L, 8, NULL);
@@ -118,7 +119,7 @@ static void mark(lua_State *L, const char *kind) {
   mark_set(L, -3);
 }
 
-/* Notes what was wrong with the call in its mark. */
+/* Notes in the mark what is wrong with the call. */
 static void note_bad(lua_State *L, int mark, const char *bad, const char *hint) {
   lua_pushstring(L, bad);
   lua_setfield(L, mark, "bad");
@@ -129,16 +130,16 @@ static void note_bad(lua_State *L, int mark, const char *bad, const char *hint) 
 
 /* ---- builders ---- */
 
-/* How a builder takes an argument that is not a table. */
+/* How a builder treats an argument that is not a table. */
 typedef enum { ARG_TABLE, ARG_TEXT, ARG_NUMBER, ARG_PAIR, ARG_ANY } ArgForm;
 typedef struct Builder {
   const char *name;
   ArgForm form;
-  const char *key; /* ARG_NUMBER: the field that the number stands for */
+  const char *key; /* ARG_NUMBER: the field that a number is for */
 } Builder;
 
 static const Builder builder[] = {
-    /* weft.plan is the first. */
+    /* weft.plan must be the first */
     {"plan", ARG_TABLE, NULL},        {"model", ARG_ANY, NULL},
     {"hf", ARG_TEXT, NULL},           {"cluster", ARG_TEXT, NULL},
     {"cosine", ARG_TABLE, NULL},      {"linear", ARG_TABLE, NULL},
@@ -171,7 +172,7 @@ static const char *wanted(const Builder *b) {
   return want[b->form];
 }
 
-/* The arguments x, y become { low = x, high = y }. */
+/* Makes of arguments x, y the table { low = x, high = y }. */
 static void take_pair(lua_State *L) {
   lua_createtable(L, 0, 2);
   lua_insert(L, 1);
@@ -179,8 +180,8 @@ static void take_pair(lua_State *L) {
   lua_setfield(L, 1, "low");
 }
 
-/* Leaves the argument's table, marked; a text, number or function that the builder takes
- * becomes a table first. */
+/* Leaves the marked table; a string, number or function becomes a table first, if the
+ * builder takes one. */
 static int build_with(lua_State *L, const Builder *b) {
   bool pair = b->form == ARG_PAIR && lua_gettop(L) == 2 &&
               lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER;
@@ -228,8 +229,8 @@ static void copy_fields(lua_State *L, int from, int to) {
   }
 }
 
-/* weft.tp_plan "llama": a fresh copy of the library's table, so that a plan may change
- * it; its keys are defaults, which need not match anything. */
+/* weft.tp_plan "llama": a copy of the library's table, which a plan may change. Its keys
+ * are defaults, which need not match any parameter. */
 static int tp_plan(lua_State *L) {
   lua_settop(L, 1);
   lua_newtable(L);
@@ -266,7 +267,8 @@ static int tp_plan(lua_State *L) {
   return 1;
 }
 
-/* For every key of the table at `from`: result mark's from[key] and default[key]. */
+/* For every key of the table at `from`: sets from[key] and default[key] of the result's
+ * mark. */
 static void merge_marks(lua_State *L, int from, int origins, int defaults) {
   for (lua_pushnil(L); state_next(L, from);) {
     lua_pop(L, 1);
@@ -281,7 +283,7 @@ static void merge_marks(lua_State *L, int from, int origins, int defaults) {
   }
 }
 
-/* weft.extend(base, over): a copy of base with the fields of over. */
+/* weft.extend(base, over): a copy of base with the fields of over added or replaced. */
 static int extend(lua_State *L) {
   int args = lua_gettop(L);
   lua_settop(L, 2);
@@ -307,7 +309,7 @@ static int extend(lua_State *L) {
 
 /* ---- the table ---- */
 
-/* Upvalue: the functions. */
+/* __index; upvalue: the functions. */
 static int unknown_member(lua_State *L) {
   lua_settop(L, 2);
   lua_pushvalue(L, 2);
@@ -326,7 +328,7 @@ static int assign_member(lua_State *L) {
   return luaL_error(L, "the table weft cannot be changed");
 }
 
-/* weft.vars: the values of -D, as a table; what was not given is nil. */
+/* weft.vars: the values of -D as a table; names that were not given are nil. */
 static void push_vars(lua_State *L, const LangOptions *o) {
   lua_newtable(L);
   for (int i = 0; i < o->ndefine; i++) {
@@ -363,7 +365,8 @@ void builders_push(lua_State *L, const LangOptions *o) {
   builders_add(L);
   push_vars(L, o);
   lua_setfield(L, -2, "vars");
-  /* The table that plans see is empty: writes and unknown names are noticed. */
+  /* The table that plans see is empty, so that __index and __newindex notice unknown
+   * names and writes. */
   lua_createtable(L, 0, 3);
   lua_insert(L, -2);
   lua_pushcclosure(L, unknown_member, 1);

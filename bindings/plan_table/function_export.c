@@ -1,7 +1,7 @@
-/* function_export.c - a function of a plan must not run where there is all of Lua. A
- * script that reads the fields of a plan gets, in the place of each function, one in C
- * that refuses to be called and remembers the plan's object and the function's number
- * there. transfer.c turns it back when it goes into a plan. */
+/* function_export.c - functions of a plan must not run outside of its sandbox. A script
+ * that reads the fields of a plan gets, in place of each function, a C function that
+ * raises an error when called and remembers the plan's object and the function's number.
+ * transfer.c replaces it by the original when it is copied into a plan. */
 #include "function_export.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static const char numbers_key = 'n';
 
 /* ---- numbers ---- */
 
-/* Stack: the numbers, the tables that were seen, a value, which is popped. */
+/* Stack: the numbers, the tables that were visited, a value, which is popped. */
 static void number_value(lua_State *L, int numbers, int seen) {
   int v = lua_gettop(L);
   luaL_checkstack(L, 8, "the plan is nested too deeply");
@@ -59,9 +59,9 @@ bool export_number_functions(LangState *s) {
   return state_protect(s, number_job, NULL, &e) == WEFT_OK;
 }
 
-/* ---- outside ---- */
+/* ---- stand-ins in other states ---- */
 
-/* Upvalues: the plan's object, the number, the place, the hash. */
+/* Upvalues: the plan's object, the number, the place in the source, the hash. */
 enum { UP_OWNER = 1, UP_NUMBER, UP_PLACE, UP_HASH };
 
 static int refuse_call(lua_State *L) {

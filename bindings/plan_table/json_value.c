@@ -15,7 +15,8 @@ static void json_items(lua_State *L, int t, const char *key, Json *out) {
   json_close(out, ']');
 }
 
-/* A list, or an object whose list, if it has one too, is its member "list". */
+/* Writes a table as a list or object; a table with both kinds of keys has the list as its
+ * member "list". */
 static void json_table(lua_State *L, int t, const char *key, Json *out) {
   bool list = table_length(L, t) > 0, any = false;
   if (!sorted_keys(L, t))

@@ -7,13 +7,13 @@
 
 #include "vm/base/json.h"
 
-/* Adds the value on top, which is popped, keys sorted; a light userdata is null. A table
- * with names and a list has the list as its member "list". */
+/* Writes the value on top, which is popped, with sorted keys; a light userdata is null. A
+ * table with names and a list has the list as its member "list". */
 void json_value(lua_State *L, const char *key, Json *out);
-/* Pushes what a document says; null is nil. */
+/* Pushes the value of a JSON document; null is nil. */
 void json_push(lua_State *L, const json_t *v);
-/* Pushes a userdata that a document, put there, belongs to: running out of memory does
- * not lose it. */
+/* Pushes a userdata that owns the document stored in it, so that it is freed after an
+ * error, too. */
 json_t **json_box(lua_State *L);
 
 #endif

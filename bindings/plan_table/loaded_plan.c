@@ -1,5 +1,4 @@
-/* loaded_plan.c - what a loaded plan is asked: its config, and where its fields were
- * written. */
+/* loaded_plan.c - queries on a loaded plan: its config, and the lines of its fields. */
 #include "json_value.h"
 #include "loaded_plan.h"
 
@@ -30,7 +29,7 @@ static bool below(const char *path, const char *field, size_t n) {
   return strncmp(path, field, n) == 0 && (!path[n] || strchr(".[", path[n]));
 }
 
-/* The --set that has changed a field, or NULL. */
+/* The --set option that has changed a field, or NULL. */
 static const char *set_by(const LangPlan *lp, const char *path) {
   for (int i = lp->opt.nset - 1; i >= 0; i--) {
     const char *set = lp->opt.set[i], *eq = strchr(set, '=');
@@ -40,7 +39,7 @@ static const char *set_by(const LangPlan *lp, const char *path) {
   return NULL;
 }
 
-/* Whether it was laid over a plan's table. */
+/* Whether the field was changed by a script (plan:with). */
 static bool is_changed(const LangPlan *lp, const char *path) {
   for (int i = 0; lp->changed && lp->changed[i]; i++)
     if (below(path, lp->changed[i], strlen(lp->changed[i]))) return true;
@@ -51,8 +50,7 @@ bool lang_is_set(const LangPlan *lp, const char *path) {
   return set_by(lp, path) || is_changed(lp, path);
 }
 
-/* A field that --set has changed is at the command line, one that was laid over a plan's
- * table where that was done. */
+/* The place of a field that was changed: the command line for --set, else the script. */
 static bool set_place(const LangPlan *lp, Diag *g) {
   const char *set = set_by(lp, g->path);
   if (set) {
@@ -65,8 +63,8 @@ static bool set_place(const LangPlan *lp, Diag *g) {
   return true;
 }
 
-/* Evaluates the plan again with a state that records lines. What goes wrong there only
- * means that the builders' lines have to do. */
+/* Evaluates the plan again in a state that records lines. If that fails, the lines of
+ * builder calls are used. */
 static void replay(LangPlan *lp) {
   weft_error e;
   err_clear(&e);
@@ -89,7 +87,7 @@ typedef struct FindJob {
   Diags *d;
 } FindJob;
 
-/* Passes know one name of a field; the plan may have written its alias. */
+/* Compiler passes use a field's first name, while the plan may have written an alias. */
 static const char *written_path(lua_State *L, Arena *a, const char *path) {
   int top = lua_gettop(L);
   bool moved = false;
@@ -121,7 +119,7 @@ static void find_with(lua_State *first, lua_State *again, FindJob *j) {
   }
 }
 
-/* The two states are protected one inside the other. */
+/* For protected calls in both states, one inside the other. */
 typedef struct Nested {
   FindJob *job;
   lua_State *first;
@@ -141,7 +139,8 @@ static void find_outer(lua_State *first, void *ud) {
     find_with(first, NULL, j);
 }
 
-/* Running out of memory here is the same as running out of the arena. */
+/* Sets the places of all diagnostics. Running out of Lua memory counts as running out of
+ * the arena. */
 void lang_locate(LangPlan *lp, Diags *d) {
   bool missing = false;
   for (int i = 0; i < d->list.n; i++) missing |= !d->list.at[i].file;

@@ -1,16 +1,16 @@
-/* plan_strings.c - texts of a plan are names: of a run, files, modules, axes. Control
- * characters in one are a mistake or a trick, as they make a line of output look like
- * another. */
+/* plan_strings.c - strings of a plan are names: of a run, files, modules, axes. Control
+ * characters in them are refused, because printing them could fake lines of output. */
 #include "plan_table.h"
 #include "vm/base/terminal.h"
 
 enum { MAX_NEST = 100 };
 
-/* The table `seen` is at its index: tables may be in each other. */
+/* State of a walk. The table `seen` is at its index, because tables may contain each
+ * other. */
 typedef struct Walk {
   lua_State *L;
   Arena *arena;
-  Diags *d; /* NULL: only looks */
+  Diags *d; /* NULL: reports nothing */
   int seen, nest;
   bool found;
 } Walk;
@@ -22,7 +22,7 @@ static void note(Walk *w, const char *path, const char *what) {
   if (w->d) diag_error(w->d, "text", path, "%s", what);
 }
 
-/* The value at the top, which stays; its key below it. */
+/* Checks the value at the top, which stays; its key is below it. */
 static void entry(Walk *w, const char *path) {
   lua_State *L = w->L;
   int value = lua_gettop(L);
@@ -37,7 +37,8 @@ static void entry(Walk *w, const char *path) {
   if (table) visit(w, sub);
 }
 
-/* In order if it is told, so that the same is told in every run. */
+/* Visits a table, in sorted order if it reports, so that reports are the same in every
+ * run. */
 static void visit(Walk *w, const char *path) {
   lua_State *L = w->L;
   int t = lua_gettop(L);

@@ -1,7 +1,5 @@
 /* plan_table.h - the table that a plan file returned: the builders that make its parts,
- * reading it by paths of fields, the line of each field, and copies of it in other
- * states.
- */
+ * access by field paths, the line of each field, and copies of it in other states. */
 #ifndef WEFT_PLAN_TABLE_H
 #define WEFT_PLAN_TABLE_H
 
@@ -12,9 +10,9 @@ void builders_push(lua_State *L, const LangOptions *o); /* the table `weft` of p
 void builders_add(lua_State *L); /* adds the builders to the table on top */
 int builders_plan(lua_State *L); /* the function weft.plan of plans */
 /* Pushes the mark of the table at idx; false, with nothing pushed, if it has none. Never
- * raises, given three free slots. */
+ * raises; needs three free slots. */
 bool mark_push(lua_State *L, int idx);
-/* Pops a mark and gives it to the table at idx. */
+/* Pops a mark and attaches it to the table at idx. */
 void mark_set(lua_State *L, int idx);
 /* The kind of builder that made the table at idx ("adamw"), or NULL. */
 const char *mark_kind(lua_State *L, int idx);
@@ -22,51 +20,53 @@ const char *mark_kind(lua_State *L, int idx);
 int mark_line(lua_State *L, int idx, const char **file);
 /* What was wrong with the call, or NULL; `hint` is its suggestion. */
 const char *mark_bad(lua_State *L, int idx, const char **hint);
-/* For merged tables: pushes the table that key (at the top, popped) came from; the table
- * itself if it was not merged. */
+/* For a merged table: pushes the table that a key (at the top, popped) came from; the
+ * table itself if it was not merged. */
 void mark_origin(lua_State *L, int idx);
 /* True if the key at the top (popped) came from the library, not from the user. */
 bool mark_is_default(lua_State *L, int idx);
 
 /* ---- transfer.c ---- */
 /* Pushes onto `to` a copy of the value at idx of `from`, a state of the same program.
- * Into a plan (`owner` is 0): tables with metatables and builders' marks, functions with
- * what they capture and the globals that they name. Out of one, whose object is at
- * `owner` of `to`: data and marks, and functions that only go back into a plan. Raises in
- * `to` only
- * ("WHERE is a userdata, ..."); `from` may then have more on its stack. */
+ *
+ * Into a plan (`owner` is 0): tables with metatables and marks, functions with their
+ * upvalues and the globals that they name. Out of a plan, whose object is at index
+ * `owner` of `to`: data and marks; functions become stand-ins (function_export.h). Errors
+ * are raised in `to` only ("WHERE is a userdata, ..."); `from` may then have more values
+ * on its stack. */
 void transfer(lua_State *from, int idx, lua_State *to, const char *where, int owner);
 
 /* ---- values.c ---- */
 /* Pushes t[key] without metamethods, nil if there is no table at t; returns its type.
- * Tables of a plan are read with this: no code of the plan runs while it is checked. */
+ * Plans are read with this, so no code of the plan runs while it is checked. */
 int field_push(lua_State *L, int t, const char *key);
 /* `string "four"`, `number 0`, `a table`, `weft.adamw{...}`: for messages. */
 const char *value_describe(Arena *a, lua_State *L, int idx);
-/* Pushes what the text of --set or -D means: a Lua literal, else the text itself. */
+/* Pushes the value of a string given to --set or -D: a Lua literal, else the string
+ * itself. */
 void value_parse(lua_State *L, const char *text);
 /* The path of key (at index `key`) below `base`. */
 const char *path_join(Arena *a, const char *base, lua_State *L, int key);
 /* Reads one step of a path and pushes the key; false at the end, *bad if malformed. */
 bool path_next(lua_State *L, const char **path, bool *bad);
-/* Leaves the table that holds the last key of `path` in the plan's table (PLAN_INDEX),
- * and the key; tables on the way are made. False with a reason (an own string of L) in
- * *why if that is not possible. */
+/* Pushes the table with the last key of `path` in the plan's table (PLAN_INDEX), and the
+ * key; creates tables on the way. False with a reason (a string owned by L) in *why if
+ * that is not possible. */
 bool value_find(lua_State *L, const char *path, const char **why);
 /* Applies "path=value" of --set to the plan's table. */
 weft_status value_set(LangState *s, const char *assignment, weft_error *e);
 
 /* ---- plan_strings.c ---- */
-/* Reports texts of the plan, which are names, that a terminal would obey. */
+/* Reports control characters in strings of the plan, which terminals would obey. */
 void texts_check(lua_State *L, Arena *a, Diags *d);
 
 /* ---- replay.c ---- */
 typedef struct Replay Replay;
 Replay *replay_new(Arena *a);
-/* StateHost.on_line of the state that is replayed; `replay` is a Replay. */
+/* StateHost.on_line of the replaying state; `replay` is a Replay. */
 void replay_event(lua_State *L, lua_Debug *ar, void *replay);
-/* File and line of `path`. Both stacks end with the plan's table; `again` (the state that
- * was replayed) may be NULL. False if nothing on the path has a line. */
+/* File and line of `path`. The plan's table must be on top of both stacks; `again` (the
+ * replaying state) may be NULL. False if nothing on the path has a line. */
 bool replay_find(Replay *r, lua_State *again, lua_State *first, const char *path,
                  const char **file, int *line);
 

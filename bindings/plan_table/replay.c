@@ -1,8 +1,8 @@
-/* replay.c - lines of plan fields without a parser. When a check has failed, the plan is
- * evaluated again under a line hook: before each new line, the tables in the registers of
- * the running function ("(temporary)" slots and locals) are looked through, and keys that
- * were not there before belong to the line that has just run. A field whose value is a
- * table made inside its parent's constructor gets the line of its opening brace. */
+/* replay.c - finds the lines of plan fields without a parser. When a check has failed,
+ * the plan is evaluated again under a line hook. Before each new line the tables in the
+ * registers of the running function (locals and "(temporary)" slots) are inspected; keys
+ * that are new belong to the line that has just run. A field whose value is a table made
+ * inside its parent's constructor gets the line of its opening brace. */
 #include "plan_table.h"
 
 enum { MAX_DEPTH = 200, MAX_NEST = 12, MAX_FILES = 64 };
@@ -10,14 +10,14 @@ enum { MAX_DEPTH = 200, MAX_NEST = 12, MAX_FILES = 64 };
 /* Registry keys of the replaying state. */
 static const char born_key = 'b';  /* table -> where and when it was first seen */
 static const char keys_key = 'k';  /* table -> { key -> place } */
-static const char round_key = 'r'; /* table -> the round that last looked at it */
+static const char round_key = 'r'; /* table -> the round in which it was last inspected */
 
 struct Replay {
   Arena *arena;
   const char *file[MAX_FILES];
   int nfile, round, seen;
-  int64_t budget;               /* keys that may still be looked at */
-  int64_t place[MAX_DEPTH + 2]; /* by depth of the call: the line that is running */
+  int64_t budget;               /* keys that may still be inspected */
+  int64_t place[MAX_DEPTH + 2]; /* by depth of the call stack: the line that is running */
 };
 
 Replay *replay_new(Arena *a) {
@@ -37,7 +37,7 @@ static int64_t place_of(Replay *r, const char *file, int line) {
   return (int64_t)(i + 1) << 24 | (line & 0xffffff);
 }
 
-/* When a table was first seen: order, depth of the call, place. */
+/* Encodes when a table was first seen: order, depth of the call, place. */
 static int64_t birth(int seen, int depth, int64_t place) {
   return (int64_t)(seen & 0xffffff) << 40 | (int64_t)(depth & 0xff) << 32 |
          (place & 0xffffffff);
@@ -89,7 +89,7 @@ static void push_places(lua_State *L, Replay *r, int t, int64_t place, int depth
   lua_remove(L, -2);
 }
 
-/* Notes the new keys of the table on top, and of the tables in it. */
+/* Records the new keys of the table on top and of tables in it. */
 static void scan(lua_State *L, Replay *r, int64_t place, int depth, int nest) {
   int t = lua_gettop(L);
   if (nest > MAX_NEST || r->budget < 0 || get_number(L, &round_key, t) == r->round)
@@ -119,7 +119,7 @@ static int depth_of(lua_State *L) {
   return n;
 }
 
-/* Where the caller of the running function is, 0 if that is not a file of the user. */
+/* The place of the running function's caller, 0 if that is not in a file of the user. */
 static int64_t caller_place(lua_State *L, Replay *r) {
   lua_Debug ar;
   for (int level = 1; lua_getstack(L, level, &ar); level++) {
@@ -184,7 +184,7 @@ static int64_t key_place(lua_State *L, int t) {
   return place;
 }
 
-/* Whether the values on top of both states are the same, as far as can be told. */
+/* Whether the values on top of both states are equal, as far as that can be decided. */
 static bool same_value(lua_State *a, lua_State *b) {
   if (lua_type(a, -1) != lua_type(b, -1)) return false;
   switch (lua_type(a, -1)) {
@@ -202,8 +202,8 @@ static void push_same_key(lua_State *from, lua_State *to) {
     lua_pushinteger(to, lua_tointeger(from, -1));
 }
 
-/* Both stacks end with the plans' tables; `again` may be NULL. The nearest field on the
- * path that has a line decides; without any, the nearest builder's call. */
+/* The plan's table is on top of both stacks; `again` may be NULL. Takes the nearest field
+ * on the path that has a line, else the nearest builder call. */
 bool replay_find(Replay *r, lua_State *again, lua_State *first, const char *path,
                  const char **file, int *line) {
   const char *builder_file = NULL;

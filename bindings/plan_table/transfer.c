@@ -1,16 +1,17 @@
 /* transfer.c - copies a value from one Lua state to another.
  *
- * Into the state of a plan: what a script wrote gets a state of its own, with its
- * functions, so that it is as closed as a plan of a file. A function is dumped and
- * loaded; what it captured is copied too, shared variables stay shared. If it has the
- * table of globals among that, those that it may name go along: their names are constants
- * of its code. Values that both states have are found by name.
+ * Into the state of a plan: what a script wrote gets a state of its own, together with
+ * its functions, so that it is as sandboxed as a plan from a file. A function is dumped
+ * and loaded; its upvalues are copied, and shared ones stay shared. If the table of
+ * globals is among them, the globals that it may name, which are constants of its code,
+ * are copied as well. Values that every state has, such as library functions, are found
+ * by name.
  *
- * Out of the state of a plan, to a script: plain data, without metatables. A function
- * becomes one that cannot be called there and stands for it (function_export.c).
+ * Out of the state of a plan, to a script: plain data without metatables. A function
+ * becomes a stand-in that cannot be called (function_export.c).
  *
- * The state that is read must not raise: only calls that neither allocate nor check are
- * made there. */
+ * No call that may raise is made in the state that is read: only calls that neither
+ * allocate nor check. */
 #include "function_export.h"
 #include "bindings/sandbox/length.h"
 
@@ -21,7 +22,7 @@ enum { MAX_NEST = 100 };
 typedef struct Transfer {
   lua_State *from, *to;
   int memo;  /* index in `to`: address in `from` -> the copy */
-  int owner; /* index in `to` of the plan's object that this goes out of, or 0 */
+  int owner; /* index in `to` of the object of the plan that is read, or 0 */
   int nest;
   TextBuf where;
 } Transfer;
@@ -33,7 +34,7 @@ static int refuse(Transfer *t, const char *what) {
                     what);
 }
 
-/* ---- where in the value the copy is, for messages ---- */
+/* ---- path of the current value, for messages ---- */
 
 static size_t enter(Transfer *t, const char *fmt, const char *name) {
   size_t was = t->where.n;
@@ -54,7 +55,7 @@ static void leave(Transfer *t, size_t was) {
   t->where.s[was] = 0;
 }
 
-/* ---- what was copied before ---- */
+/* ---- values that are already copied ---- */
 
 static bool push_copied(Transfer *t, const void *address) {
   if (lua_rawgetp(t->to, t->memo, address) != LUA_TNIL) return true;
@@ -62,18 +63,18 @@ static bool push_copied(Transfer *t, const void *address) {
   return false;
 }
 
-/* The copy is on top of `to` and stays there. */
+/* Records the copy on top of `to`, which stays there. */
 static void note_copy(Transfer *t, const void *address) {
   lua_pushvalue(t->to, -1);
   lua_rawsetp(t->to, t->memo, address);
 }
 
-/* ---- what both states have ---- */
+/* ---- values that every state has ---- */
 
 static bool push_same(Transfer *t, const char *name) {
   if (known_push(t->to, name)) return true;
   if (strncmp(name, "weft", 4) == 0 && known_push(t->to, "require")) {
-    /* The other state has not asked for the table yet. */
+    /* The other state has not loaded the table weft yet. */
     lua_pushliteral(t->to, "weft");
     lua_call(t->to, 1, 1);
     lua_pop(t->to, 1);
@@ -91,7 +92,8 @@ static void copy_top(Transfer *t) {
   lua_pop(t->from, 1);
 }
 
-/* Finalizers and weak tables would show when memory is collected: plans have none. */
+/* Metatables with finalizers or weak keys are refused: they would show when memory is
+ * collected. */
 static void check_metatable(Transfer *t) {
   static const char *const refused[] = {"__gc", "__mode"};
   for (int i = 0; i < LEN(refused); i++) {
@@ -131,7 +133,7 @@ static int add_code(lua_State *from, const void *p, size_t n, void *ud) {
   return 0;
 }
 
-/* The state's table of globals may be reached only through a captured variable. */
+/* Whether a function has the table of globals as an upvalue, at any depth. */
 static bool sees_globals(lua_State *from, int idx) {
   bool found = false;
   lua_rawgeti(from, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
@@ -143,10 +145,9 @@ static bool sees_globals(lua_State *from, int idx) {
   return found;
 }
 
-/* Whether a name occurs in dumped code, which has it as a constant if the function names
- * it. In the format of Lua 5.4 the last byte of the length plus one, with the top bit
- * set, stands before it; Lua has no other way to ask for constants. Other bytes may look
- * like that: then a global goes along too many, never one too few. */
+/* Whether a name occurs in dumped code as a constant. In the format of Lua 5.4 the name
+ * is preceded by the last byte of its length plus one, with the top bit set. Other bytes
+ * may look the same: then one global too many is copied, but never one too few. */
 static bool names(const char *code, size_t n, const char *name, size_t len) {
   char mark = (char)(((len + 1) & 0x7f) | 0x80);
   const char *end = code + n, *p = code;
@@ -155,8 +156,8 @@ static bool names(const char *code, size_t n, const char *name, size_t len) {
   return false;
 }
 
-/* Pushes the table with the globals that functions of `from` see: in the state of a plan
- * it lies behind another one. */
+/* Pushes the table of globals of functions in `from`: in the state of a plan it is behind
+ * an empty table. */
 static void push_globals(lua_State *L) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
   if (!lua_getmetatable(L, -1)) return;
@@ -166,7 +167,7 @@ static void push_globals(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* Whether the other state has a global of this name, or must not have the value. */
+/* Whether to skip a global: the other state has that name, or must not get the value. */
 static bool skip_global(Transfer *t, const char *name, int value) {
   lua_State *to = t->to;
   int type = lua_type(t->from, value), top = lua_gettop(to);
@@ -180,7 +181,7 @@ static bool skip_global(Transfer *t, const char *name, int value) {
   return skip;
 }
 
-/* The global's name and value are on top of `from`. */
+/* Copies the global whose name and value are on top of `from`. */
 static void copy_global(Transfer *t) {
   lua_State *to = t->to;
   int value = lua_gettop(t->from);
@@ -207,7 +208,7 @@ static void copy_globals(Transfer *t, const char *code, size_t n) {
   lua_settop(from, top);
 }
 
-/* Variables that several functions share are joined: memo[id] = { function, number }. */
+/* Joins upvalues that several functions share: memo[id] = { function, number }. */
 static void copy_upvalue(Transfer *t, int idx, int i) {
   lua_State *to = t->to;
   int fn = lua_gettop(to);
@@ -233,7 +234,7 @@ static void copy_upvalue(Transfer *t, int idx, int i) {
   leave(t, was);
 }
 
-/* Pushes the function's code, with or without what is for errors only. */
+/* Pushes the function's code, with or without debug information. */
 static const char *push_code(Transfer *t, int idx, bool strip, size_t *n) {
   luaL_Buffer b;
   luaL_buffinit(t->to, &b);
@@ -265,9 +266,9 @@ static void copy_function(Transfer *t, int idx) {
   for (int i = 1; i <= ar.nups; i++) copy_upvalue(t, idx, i);
 }
 
-/* ---- functions of a plan that a script has ---- */
+/* ---- stand-ins of a plan's functions ---- */
 
-/* Arguments: the transfer, its memo. Copies what is on top of the state `from`. */
+/* Arguments: the transfer, its memo. Copies the value on top of the state `from`. */
 static int copy_inner(lua_State *to) {
   Transfer t = *(Transfer *)lua_touserdata(to, 1);
   t.memo = 2;
@@ -276,7 +277,7 @@ static int copy_inner(lua_State *to) {
   return 1;
 }
 
-/* The function at idx stands for one of a plan: copies that. */
+/* Copies the plan's function that the stand-in at idx represents. */
 static void copy_exported(Transfer *t, int idx) {
   const char *why = NULL;
   lua_State *plan = export_push_original(t->from, idx, &why);

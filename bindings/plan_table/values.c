@@ -57,8 +57,8 @@ static bool is_literal(lua_State *L) {
          t == LUA_TTABLE;
 }
 
-/* Evaluates the text as an expression without any names, so that bf16 or 1f1b are texts
- * while 64/8 and { 2, 4 } are values. A function call is not an expression of names. */
+/* Evaluates the text as an expression without any names: bf16 and 1f1b are then strings,
+ * while 64/8 and { 2, 4 } are values. */
 void value_parse(lua_State *L, const char *text) {
   luaL_checkstack(L, 6, NULL);
   int top = lua_gettop(L);
