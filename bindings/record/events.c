@@ -23,7 +23,8 @@ static uint32_t crc32c(const void *p, size_t n) {
   return ~c;
 }
 
-/* So that the checksum of a text with checksums in it is none of a pattern. */
+/* Masks a checksum, as TensorFlow does, so that data that contain checksums are safe to
+ * checksum again. */
 static uint32_t masked(uint32_t c) { return (c >> 15 | c << 17) + 0xa282ead8u; }
 
 static void add_little(Text *t, uint64_t v, int bytes) {
@@ -33,7 +34,7 @@ static void add_little(Text *t, uint64_t v, int bytes) {
   }
 }
 
-/* Adds `body` as a record and frees it. */
+/* Appends `body` as a record and frees it. */
 static void add_record(Text *out, Text *body) {
   Text length = {.alloc = body->alloc};
   add_little(&length, body->n, 8);
@@ -82,7 +83,7 @@ static void add_bytes(Text *t, int field, const void *p, size_t n) {
   text_addn(t, p, n);
 }
 
-/* Adds a message as a field and frees it. */
+/* Appends a message as a field and frees it. */
 static void add_message(Text *t, int field, Text *m) {
   if (m->oom)
     t->oom = true;

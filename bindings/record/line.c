@@ -1,4 +1,4 @@
-/* line.c - one line per step for the terminal. Unknown figures are left out. */
+/* line.c - the terminal's line for a step. Unknown figures are left out. */
 #include "record.h"
 
 #include "bindings/object/format.h"
@@ -33,7 +33,7 @@ void line_of_evaluation(const Record *r, Text *out) {
               format_count((double)s->eval_tokens, tokens), s->eval_ms);
 }
 
-/* Said of every such step: a few at the begin are normal, many are not. */
+/* Reported for every skipped step: a few at the start are normal, many are not. */
 void line_of_skipped(const Record *r, Text *out) {
   text_printf(out, "step %6lld/%lld  skipped: gradients overflowed at loss scale %g",
               (long long)r->step.step, (long long)r->end, r->step.loss_scale);

@@ -1,5 +1,5 @@
 /* log.c - the log of a run as JSON lines with sorted keys. Each line has the id of its
- * run, so that runs may share a file. */
+ * run, so that several runs may share a file. */
 #include "record.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "bindings/object/format.h"
 #include "vm/base/json.h"
 
-/* One file is the log of one run, unless the user says otherwise. A run that was killed
- * may have left half a line at the end. */
+/* A file has the log of one run unless --append is given. A run that was killed may have
+ * left an incomplete line at the end. */
 weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e) {
   TRY(file_extend(NULL, path, 0644, false, out, e));
   weft_status st = WEFT_OK;
@@ -24,7 +24,8 @@ weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e)
   return st;
 }
 
-/* A reader never sees half of a line for long. Frees the text. */
+/* Writes a whole line with one call, so that readers rarely see a part of it. Frees the
+ * text. */
 static weft_status write_line(const FileEnd *to, Text *text, weft_error *e) {
   text_add(text, "\n");
   weft_status st = text->oom ? err_set(e, WEFT_ENOMEM, "out of memory")
@@ -41,7 +42,7 @@ static void add_resumed(Json *out, const RunHead *h) {
   json_close(out, '}');
 }
 
-/* What the lines after it are about. */
+/* The first line of a run: what the lines after it are about. */
 weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e) {
   const Job *j = h->job;
   char host[256] = "", time_text[32], mesh[96], hash[20], attention[ATTENTION_WAY];

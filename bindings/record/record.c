@@ -1,4 +1,4 @@
-/* record.c - passes each step to terminal, log and event file. */
+/* record.c - passes each step to the terminal, the log and the event file. */
 #include "record.h"
 
 #include <stdio.h>
@@ -20,8 +20,8 @@ double device_peak(const Plan *p, const Compiled *c) {
   return figures ? one * c->mesh.world : 0;
 }
 
-/* By the clock, so that evaluations and checkpoints count; the first step, which prepares
- * much, does not. */
+/* Estimated from wall time, so that evaluations and checkpoints count, without the first
+ * step, which prepares kernels. */
 static double time_left(Recorder *rec, int64_t steps) {
   double now = now_s();
   if (rec->since == 0) {
@@ -59,7 +59,7 @@ static void print(FILE *f, const char *before, const char *after,
   text_free(&t);
 }
 
-/* At most ten times a second. */
+/* At most ten times per second. */
 static void show_progress(Recorder *rec, const Record *r) {
   double time = now_s();
   if (!rec->o.progress || time - rec->last_progress < 0.1) return;
@@ -80,7 +80,7 @@ static void tell(Recorder *rec, const Record *r) {
 
 /* ---- the writers ---- */
 
-/* Two runs never have the same, also if they begin at once on many machines. */
+/* Makes a run id that is unique even if runs start at the same time on many machines. */
 static void name_run(char id[20]) {
   char host[256] = "";
   struct timespec now;
