@@ -1,5 +1,6 @@
-/* globals.c - the globals of a plan: what is kept of Lua's libraries, what is replaced
- * so that a plan means the same on every run, and errors for undeclared names. */
+/* globals.c - the globals of a plan: which functions of Lua's libraries it has,
+ * replacements that make a plan mean the same in every run, and errors for undeclared
+ * names. */
 #include "sandbox.h"
 #include "length.h"
 #include "lib.h"
@@ -8,7 +9,7 @@
 
 static const Meter meter = {state_charge, 16 << 20};
 
-/* ---- text without addresses ---- */
+/* ---- strings without addresses ---- */
 
 const char *plain_tostring(lua_State *L, int idx) {
   int type = lua_type(L, idx);
@@ -48,8 +49,8 @@ static int print(lua_State *L) {
   return 0;
 }
 
-/* Upvalue: string.format. Refuses %p and hands it texts instead of things that it would
- * print with their addresses. */
+/* Upvalue: string.format. Refuses %p and passes values that would be printed with their
+ * addresses as strings. */
 static int format(lua_State *L) {
   const char *f = luaL_checkstring(L, 1);
   for (const char *p = f; *p; p++) {
@@ -74,9 +75,10 @@ static int format(lua_State *L) {
   return 1;
 }
 
-/* ---- what takes as long as its arguments ---- */
+/* ---- functions whose work depends on their arguments ---- */
 
-/* Upvalue: a function of Lua's that looks at each byte of its arguments. */
+/* Upvalue: a function of Lua that inspects each byte of its arguments. Counts these bytes
+ * as steps. */
 static int counted(lua_State *L) {
   int args = lua_gettop(L);
   int64_t bytes = 0;
@@ -89,15 +91,15 @@ static int counted(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* ---- what a limit ends ---- */
+/* ---- functions that catch errors ---- */
 
 static int guarded_end(lua_State *L, int status, lua_KContext ctx) {
   state_rethrow(L);
   return lua_gettop(L);
 }
 
-/* Upvalue: pcall, xpcall or another function that catches errors. A limit that was hit
- * inside is raised again. */
+/* Upvalue: pcall, xpcall or another function that catches errors. If a limit was hit
+ * inside, its error is raised again. */
 static int guarded(lua_State *L) {
   int args = lua_gettop(L);
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -106,8 +108,8 @@ static int guarded(lua_State *L) {
   return guarded_end(L, LUA_OK, 0);
 }
 
-/* Upvalue: the message handler of the plan. After a limit it is not called: hooks are off
- * while an error that a hook raised is handled, so nothing would stop it. */
+/* Upvalue: the plan's message handler. It is not called after a limit was hit: hooks are
+ * off while an error of a hook is handled, so nothing would stop it. */
 static int handler(lua_State *L) {
   if (state_of(L)->stop != STOP_NONE) return 1;
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -136,7 +138,7 @@ static int randomseed(lua_State *L) {
   return 0;
 }
 
-/* Finalizers and weak tables would show when memory is collected. */
+/* Refuses finalizers and weak tables, which would show when memory is collected. */
 static int set_metatable(lua_State *L) {
   if (lua_istable(L, 2)) {
     lua_settop(L, 2);
@@ -165,7 +167,7 @@ const char *name_suggest(const char *text, const char *const *names, int n) {
   return found ? found : str_nearest(text, names, n);
 }
 
-/* Upvalue: the table with the globals. */
+/* Upvalue: the table of globals. */
 static int unknown_global(lua_State *L) {
   lua_settop(L, 2);
   lua_pushvalue(L, 2);
@@ -193,7 +195,7 @@ static const char *const kept[] = {"assert",   "error",  "getmetatable", "ipairs
                                    "rawequal", "rawget", "rawlen",       "type",
                                    "_VERSION", NULL};
 
-/* Replaces field `name` of the table on top by a closure over the old value. */
+/* Replaces field `name` of the table on top by a closure over its old value. */
 static void wrap(lua_State *L, const char *name, lua_CFunction fn) {
   lua_getfield(L, -1, name);
   lua_pushstring(L, name);
@@ -201,9 +203,9 @@ static void wrap(lua_State *L, const char *name, lua_CFunction fn) {
   lua_setfield(L, -2, name);
 }
 
-/* ---- libraries that a plan cannot change ---- */
+/* ---- read-only libraries ---- */
 
-/* Upvalue: the functions. */
+/* Upvalue: the functions of the library. */
 static int sealed_pairs(lua_State *L) {
   lua_settop(L, 0);
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -214,8 +216,8 @@ static int assign_sealed(lua_State *L) {
   return luaL_error(L, "the libraries of Lua cannot be changed in a plan");
 }
 
-/* Makes the library on top the field `name` of the globals at env, behind an empty table:
- * the library of weft, which runs beside the plan, uses the same. */
+/* Makes the library on top a read-only field `name` of the globals at env, behind an
+ * empty table. The library of weft, which runs beside the plan, uses the same table. */
 static void seal(lua_State *L, int env, const char *name) {
   known_library(L, name);
   lua_newtable(L);
@@ -234,7 +236,7 @@ static void seal(lua_State *L, int env, const char *name) {
   lua_pop(L, 1);
 }
 
-/* Counts the work of every function of the table on top. */
+/* Makes every function of the table on top count its work. */
 static void count_functions(lua_State *L) {
   const char *names[64];
   int n = 0;
@@ -243,7 +245,8 @@ static void count_functions(lua_State *L) {
   for (int i = 0; i < n; i++) wrap(L, names[i], counted);
 }
 
-/* Every function that a library keeps; what a build of Lua has besides is dropped. */
+/* The functions of each library that a plan has; others, which a build of Lua may add,
+ * are removed. */
 static const char string_names[] = " byte char find format gmatch gsub len lower match "
                                    "pack packsize rep reverse sub unpack"
                                    " upper ";
@@ -312,7 +315,7 @@ static void open_string(lua_State *L, int env) {
   lua_getmetatable(L, -1);
   lua_pushliteral(L, "string");
   lua_setfield(L, -2, "__metatable");
-  count_functions(L); /* arithmetic with texts */
+  count_functions(L); /* arithmetic with strings */
   length_open(L, env, -1);
   lua_pop(L, 2);
 }
@@ -343,7 +346,8 @@ void sandbox_open(lua_State *L) {
   open_string(L, 1);
   open_others(L, 1);
   known_globals(L, 1);
-  /* Chunks see an empty table in front of the real one: every write is noticed. */
+  /* Chunks see an empty table in front of the real one, so that every write is noticed.
+   */
   lua_newtable(L);
   lua_createtable(L, 0, 3);
   lua_pushvalue(L, 1);

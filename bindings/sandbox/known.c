@@ -1,5 +1,5 @@
-/* known.c - values that every Lua state has (library functions, the table weft), by name,
- * so that a function that moves to another state finds them there. */
+/* known.c - names for values that every Lua state has (library functions, the table
+ * weft), so that a function that is copied to another state finds them there. */
 #include "sandbox.h"
 
 static const char known_key = 'k'; /* registry: name -> value and value -> name */

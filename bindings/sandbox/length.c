@@ -1,5 +1,6 @@
-/* length.c - see length.h. The code of a plan says "mark ^ x" for #x (length_code.c): a
- * text that is no number sends `^` to the metatable of texts, whose function is here. */
+/* length.c - see length.h. The code of a plan has "mark ^ x" in place of #x
+ * (length_code.c): since the mark is a string that is no number, `^` calls the metamethod
+ * __pow of strings, which is defined here. */
 #include "length.h"
 #include "sandbox.h"
 
@@ -45,7 +46,7 @@ lua_Integer list_length(lua_State *L, int t) {
 
 static int given(lua_State *L, int status, lua_KContext ctx) { return 1; }
 
-/* #x, where x is at 2 and the mark at 1. */
+/* #x: x is at index 2, the mark at 1. */
 static int length(lua_State *L) {
   if (lua_type(L, 2) == LUA_TSTRING) {
     lua_pushinteger(L, (lua_Integer)lua_rawlen(L, 2));
@@ -64,7 +65,7 @@ static int length(lua_State *L) {
   return 1;
 }
 
-/* Upvalue: what texts do for `^`. */
+/* __pow of strings; upvalue: Lua's own. */
 static int power(lua_State *L) {
   size_t n;
   const char *s = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &n) : NULL;

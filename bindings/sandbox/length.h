@@ -1,6 +1,6 @@
-/* length.h - the length operator of plans. Lua's own looks at how a table lies in memory:
- * with holes that depends on the seed of its hashes, which is new in every process. Here
- * the length depends on the keys alone. */
+/* length.h - the length operator of plans. For tables with holes, Lua's own operator
+ * depends on the table's layout in memory and so on the seed of its hashes, which differs
+ * between processes. Here the length depends on the keys alone. */
 #ifndef WEFT_LENGTH_H
 #define WEFT_LENGTH_H
 
@@ -8,27 +8,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The n with t[n] and without t[n + 1] that is found by doubling and halving; what `#`
- * says of a list. Without metamethods; never raises, given a free slot. */
+/* The result of `#` for a table: an n with t[n] and without t[n + 1], found by doubling
+ * and halving. Without metamethods; never raises; needs a free slot. */
 lua_Integer table_length(lua_State *L, int t);
-/* The same, or -1 if the table has other keys than 1 to n. */
+/* The same, or -1 if the table has keys other than 1 to n. */
 lua_Integer list_length(lua_State *L, int t);
-/* Replaces the function __pow of the metatable of texts and `rawlen` of the globals by
- * those that know lengths. The state is one of a plan from then on. */
+/* Replaces __pow of the metatable of strings and the global `rawlen`, which makes this
+ * the state of a plan. */
 void length_open(lua_State *L, int globals, int text_metatable);
 bool length_is_open(lua_State *L);
 
 /* ---- length_code.c ---- */
-/* The code of lua_dump with this length operator, and its length. Pushes a value that
- * keeps it: no text, since long ones make each instruction of a plan cost more. Raises
- * for functions that do not have room for it. */
+/* Converts code from lua_dump to this length operator; *n is its length. Pushes a value
+ * that keeps the result alive: not a string, because long strings make each instruction
+ * of a plan cost more. Raises for functions that are too large. */
 const char *length_code(lua_State *L, const char *code, size_t *n);
-/* The same for the function on top, which was just loaded. Does nothing in the state of a
- * script, which has Lua's own. */
+/* Converts the function on top, which was just loaded. Does nothing in the state of a
+ * script, which has Lua's own operator. */
 void length_function(lua_State *L);
 
-/* How the constant begins that stands left of `^` where the program says `#`. What
- * follows names the operand for messages, as " (local 'x')". */
+/* The prefix of the constant that is the left operand of `^`. The rest names the operand
+ * of `#` for messages, as " (local 'x')". */
 #define LENGTH_MARK "\0#"
 enum { LENGTH_MARK_BYTES = 2 };
 

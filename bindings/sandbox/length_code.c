@@ -1,15 +1,15 @@
-/* length_code.c - puts another length operator into the code of Lua functions.
+/* length_code.c - replaces the length operator in the code of Lua functions; see
+ * length.h.
  *
- * Lua measures a table by itself in the instruction LEN, which nothing can come between.
- * In the code of each function that has it, from lua_dump,
+ * Lua computes #x in the instruction LEN, which has no hook for tables. In the code of
+ * each function that has it, from lua_dump,
  *
  *     LEN A B        becomes      LOADK T mark;  POW A T B;  MMBIN T B pow
  *
- * where T is a register more than the function had and the mark a constant more. Jumps,
- * line numbers and the reach of local variables are moved along. That way a plan, its
- * modules and functions that come from a script, in whatever program that runs, are all
- * measured alike. The form of the code is the same in every Lua 5.4; its header says so.
- */
+ * where T is one register more than the function had and the mark is one constant more.
+ * Jumps, line numbers and the ranges of local variables are adjusted. Plans, their
+ * modules and functions that come from a script all get the same operator. The format of
+ * the code is the same in every Lua 5.4, which its header states. */
 #include "length.h"
 
 #include <lauxlib.h>
@@ -22,7 +22,7 @@
 #error "the code of functions is read here as Lua 5.4 writes it"
 #endif
 
-/* Of Lua's instructions those that matter here. */
+/* The opcodes of Lua that matter here. */
 enum {
   OP_LOADK = 3,
   OP_LOADKX = 4,
@@ -45,8 +45,8 @@ enum {
   SJ_ZERO = (1 << 24) - 1,
   SJ_MAX = (1 << 25) - 1,
   REGISTERS = 255,
-  LINE_ABSOLUTE = -128, /* the line is in a list of its own, */
-  LINES_APART = 100     /* after so many instructions at the latest */
+  LINE_ABSOLUTE = -128, /* the line is in a list of absolute lines */
+  LINES_APART = 100     /* at most so many instructions between two of these */
 };
 enum {
   FALSE_TAG = 1,
@@ -85,7 +85,8 @@ static const unsigned char *take(Reader *r, size_t n) {
 
 static int take_byte(Reader *r) { return *take(r, 1); }
 
-/* Seven bits a byte, the first ones first; the last byte has the top bit set. */
+/* Reads a size: seven bits per byte, most significant first; the last byte has the top
+ * bit set. */
 static size_t take_size(Reader *r) {
   size_t n = 0;
   int byte;
@@ -103,7 +104,7 @@ static int take_int(Reader *r) {
   return (int)n;
 }
 
-/* NULL: no text. */
+/* NULL: no string. */
 static const char *take_text(Reader *r, size_t *n) {
   size_t size = take_size(r);
   *n = size ? size - 1 : 0;
@@ -115,10 +116,10 @@ static void skip_text(Reader *r) {
   take_text(r, &n);
 }
 
-/* The parts of a dumped function, where they begin. */
+/* Positions of the parts of a dumped function. */
 typedef struct Function {
-  const unsigned char *begin,
-      *registers; /* names and lines; a byte: how many registers */
+  const unsigned char *begin, *registers; /* begin of the names and lines; the byte with
+                                             the number of registers */
   const unsigned char *code;
   int ncode, nconstant, nproto, nline, nlocal;
   int linedefined, lens;
@@ -142,7 +143,7 @@ static uint32_t instruction(const Function *f, int i) {
   return v;
 }
 
-/* Reads a function and those in it; *all counts the LEN of all of them. */
+/* Reads a function and those nested in it; *all counts the LEN of all of them. */
 static Function take_function(Reader *r, int *all) {
   Function f = {.begin = r->at};
   luaL_checkstack(r->L, 4, NULL);
@@ -180,7 +181,7 @@ static Function take_function(Reader *r, int *all) {
 
 /* ---- writing ---- */
 
-/* The bytes so far lie in a userdata at `slot`. */
+/* The output so far is in a userdata at `slot`. */
 typedef struct Writer {
   lua_State *L;
   int slot;
@@ -220,9 +221,9 @@ static void put_size(Writer *w, size_t n) {
 
 static void put_code(Writer *w, uint32_t i) { put(w, &i, sizeof i); }
 
-/* ---- what an operand is called ---- */
+/* ---- names of operands, for messages ---- */
 
-/* The local variable that register `reg` is at instruction `pc`, or NULL. */
+/* The name of the local variable in register `reg` at instruction `pc`, or NULL. */
 static const char *local_name(lua_State *L, const Function *f, int reg, int pc,
                               size_t *n) {
   Reader r = {L, f->locals, f->end};
@@ -250,8 +251,8 @@ static const char *constant_name(lua_State *L, const Function *f, int number, si
   return tag == SHORT_TAG || tag == LONG_TAG ? take_text(&r, n) : NULL;
 }
 
-/* What Lua's own message says of the operand of the LEN at pc: " (field 'x')", or nothing
- * where several ways lead to it. */
+/* What Lua's own message would say of the operand of the LEN at pc, such as " (field
+ * 'x')"; empty if several paths lead to it. */
 static void describe(lua_State *L, const Function *f, int pc, bool target, char *out,
                      size_t room) {
   size_t n = 0, nup;
@@ -280,8 +281,8 @@ static void describe(lua_State *L, const Function *f, int pc, bool target, char 
 
 /* ---- one function ---- */
 
-/* Of each instruction where it was: where it is now, its line, whether something jumps
- * there. There is one more, the end. */
+/* For each old instruction, and the end: its new position, its line, whether it is a jump
+ * target. */
 typedef struct Place {
   int now, line;
   bool target;
@@ -289,10 +290,10 @@ typedef struct Place {
 
 static int first_mark(const Function *f) { return f->nconstant; }
 
-/* The instructions that stand for LEN. */
+/* Number of instructions that replace LEN. */
 static int len_size(const Function *f, int mark) { return mark > BX_MAX ? 4 : 3; }
 
-/* Where the instruction at i may jump to, or -1. */
+/* The target of the jump at i, or -1. */
 static int jump_target(const Function *f, int i) {
   uint32_t v = instruction(f, i);
   switch (op_of(v)) {
@@ -309,7 +310,8 @@ static int too_large(lua_State *L, const Function *f) {
   return luaL_error(L, "the function at line %d is too large", f->linedefined);
 }
 
-/* The instruction, moved from i to `now`, with the distance to where its target is. */
+/* The instruction of position i moved to `now`, with the distance to its target adjusted.
+ */
 static uint32_t moved(lua_State *L, const Function *f, const Place *p, int i) {
   uint32_t v = instruction(f, i);
   int target = jump_target(f, i), here = p[i].now + 1;
@@ -324,7 +326,7 @@ static uint32_t moved(lua_State *L, const Function *f, const Place *p, int i) {
                       : abx(op, a_of(v), distance);
 }
 
-/* Fills the table; returns the number of instructions that there will be. */
+/* Fills the table; returns the new number of instructions. */
 static int find_places(lua_State *L, const Function *f, Place *p) {
   Reader abs = {L, f->absolute, f->locals};
   int now = 0, line = f->linedefined, mark = first_mark(f);
@@ -375,15 +377,15 @@ static void put_constants(Writer *w, const Function *f, const Place *p) {
     if (op_of(instruction(f, i)) != OP_LEN) continue;
     describe(w->L, f, i, p[i].target, name, sizeof name);
     size_t n = LENGTH_MARK_BYTES + strlen(name);
-    put_byte(w, n <= 40 ? SHORT_TAG : LONG_TAG); /* LUAI_MAXSHORTLEN */
+    put_byte(w, n <= 40 ? SHORT_TAG : LONG_TAG); /* the limit is Lua's LUAI_MAXSHORTLEN */
     put_size(w, n + 1);
     put(w, LENGTH_MARK, LENGTH_MARK_BYTES);
     put(w, name, strlen(name));
   }
 }
 
-/* Each line is the difference to the one before, or one of a list of lines in full: where
- * it is far, and so often that Lua finds its way. */
+/* Writes lines as differences to the previous line, with absolute lines where the
+ * difference is large and at regular distances, as Lua expects. */
 static void put_lines(Writer *w, const Function *f, const Place *p) {
   if (!f->nline) {
     put_range(w, (const unsigned char *)"\x80\x80",
@@ -464,8 +466,9 @@ static void put_function(Writer *w, Reader *r) {
 
 /* ---- all of it ---- */
 
-/* Of Lua 5.4: signature, version, format, bytes that a transfer as text would change, the
- * sizes of an instruction, an integer and a number, one of each, how many upvalues. */
+/* Checks the header of Lua 5.4: signature, version, format, bytes that detect text
+ * conversion, sizes of an instruction, an integer and a number with an example of each,
+ * number of upvalues. */
 static void check_header(Reader *r) {
   static const char begin[] = "\x1bLua\x54\0\x19\x93\r\n\x1a\n\x04\x08\x08";
   if (memcmp(take(r, sizeof begin - 1), begin, sizeof begin - 1) != 0) take(r, SIZE_MAX);

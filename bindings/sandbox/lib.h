@@ -1,5 +1,5 @@
-/* lib.h - functions of Lua's libraries whose work depends on their arguments, rewritten
- * so that every step is counted and can be interrupted. Results do not depend on time,
+/* lib.h - library functions of Lua whose work depends on their arguments, rewritten so
+ * that every step is counted and they can be interrupted. Results do not depend on time,
  * addresses or the locale. Plans and scripts have them. */
 #ifndef WEFT_LIB_H
 #define WEFT_LIB_H
@@ -9,21 +9,21 @@
 
 #include "vm/base/base.h"
 
-/* What counts their steps: of a plan against its limit; for scripts it only looks whether
- * they were interrupted. */
+/* Counts steps: for plans against their limit; for scripts it only polls for
+ * interruption. */
 typedef struct Meter {
-  void (*charge)(lua_State *L, int64_t steps); /* raises when it is enough */
-  size_t longest;                              /* text that string.rep may make */
+  void (*charge)(lua_State *L, int64_t steps); /* raises at the limit */
+  size_t longest;                              /* the longest result of string.rep */
 } Meter;
 
-/* Put find, match, gmatch, gsub and rep, or concat, insert, move, remove, sort and
- * unpack, into the table on top. `m` lives as long as the state. */
+/* Adds find, match, gmatch, gsub and rep, or concat, insert, move, remove, sort and
+ * unpack, to the table on top. `m` must live as long as the state. */
 void lib_string(lua_State *L, const Meter *m);
 void lib_table(lua_State *L, const Meter *m);
-/* Puts create, resume and wrap there; in the state of a plan only. */
+/* Adds create, resume and wrap; only in the state of a plan. */
 void lib_coroutine(lua_State *L);
 
-/* Upvalue 1 of these functions is their meter. */
+/* Counts steps. Upvalue 1 of these functions is their Meter. */
 void lib_charge(lua_State *L, int64_t steps);
 
 /* ---- pattern.c ---- */
@@ -31,21 +31,20 @@ void lib_charge(lua_State *L, int64_t steps);
 enum { MAX_CAPTURES = 32 };
 typedef struct Capture {
   const char *at;
-  ptrdiff_t n; /* bytes, or one of those below */
+  ptrdiff_t n; /* length, or one of the special values below */
 } Capture;
 enum { CAPTURE_OPEN = -1, CAPTURE_POSITION = -2 };
 
-/* A text, a pattern, and what has matched. */
+/* A subject string, a pattern, and the captures so far. */
 typedef struct Matcher {
   lua_State *L;
   const char *text, *text_end, *pattern, *pattern_end;
-  int64_t steps; /* since the last charge */
+  int64_t steps; /* not counted yet */
   int depth, ncapture;
   Capture capture[MAX_CAPTURES];
 } Matcher;
 
-/* Where the match of the pattern that begins at `s` ends, or NULL. Raises for malformed
- * patterns. */
+/* The end of the match that begins at `s`, or NULL. Raises for malformed patterns. */
 const char *pattern_match(Matcher *m, const char *s);
 
 #endif

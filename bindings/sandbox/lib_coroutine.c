@@ -1,9 +1,9 @@
 /* lib_coroutine.c - coroutine.create, resume and wrap for plans: the state knows which
- * thread runs, and a limit that was hit in one is hit in its caller too. */
+ * thread runs, and a limit that is hit in a coroutine ends its caller, too. */
 #include "sandbox.h"
 #include "lib.h"
 
-/* The first instructions of a coroutine come before its hook: they are paid here. */
+/* The first instructions of a coroutine run before its hook, so they are counted here. */
 static int create(lua_State *L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
   state_charge(L, 100);
@@ -13,8 +13,8 @@ static int create(lua_State *L) {
   return 1;
 }
 
-/* Runs the coroutine with the n values on top; leaves its results, or the error. Returns
- * their number, -1 for an error. */
+/* Runs the coroutine with the n values on top; leaves its results or the error. Returns
+ * the number of results, -1 for an error. */
 static int run_coroutine(lua_State *L, lua_State *co, int n) {
   LangState *s = state_of(L);
   int results = 0;
@@ -47,14 +47,14 @@ static int resume(lua_State *L) {
   return n >= 0 ? n + 1 : 2;
 }
 
-/* Upvalue: the coroutine. Its errors go on, with the place where it was called. */
+/* Upvalue: the coroutine. Raises its errors again, with the place of the call. */
 static int wrapped(lua_State *L) {
   lua_State *co = lua_tothread(L, lua_upvalueindex(1));
   int n = run_coroutine(L, co, lua_gettop(L));
   if (n >= 0) return n;
   if (lua_status(co) > LUA_YIELD && lua_resetthread(co) != LUA_OK) {
     lua_pop(L, 1);
-    lua_xmove(co, L, 1); /* of a variable that was to be closed */
+    lua_xmove(co, L, 1); /* of a variable with a close metamethod */
   }
   state_rethrow(L);
   if (lua_type(L, -1) == LUA_TSTRING) {

@@ -11,7 +11,7 @@ void lib_charge(lua_State *L, int64_t steps) {
 
 /* ---- what the functions share ---- */
 
-/* The text at 1 and the pattern at 2. */
+/* The subject string at 1 and the pattern at 2. */
 static Matcher matcher(lua_State *L, int text, int pattern) {
   size_t n, np;
   Matcher m = {.L = L};
@@ -22,14 +22,14 @@ static Matcher matcher(lua_State *L, int text, int pattern) {
   return m;
 }
 
-/* Steps that are left over when a call ends. */
+/* Counts the remaining steps at the end of a call. */
 static void settle(Matcher *m) {
   lib_charge(m->L, m->steps + 1);
   m->steps = 0;
 }
 
-/* Argument `arg`, a position from 1 or from -1 at the end, as an offset; may be n + 1 or
- * more. */
+/* Argument `arg`, a position from 1 or, if negative, from the end, as an offset; may be
+ * beyond n. */
 static size_t start_of(lua_State *L, int arg, size_t n) {
   lua_Integer i = luaL_optinteger(L, arg, 1);
   if (i > 0) return (size_t)i - 1;
@@ -37,7 +37,7 @@ static size_t start_of(lua_State *L, int arg, size_t n) {
   return n + (size_t)i;
 }
 
-/* Pushes capture i; without any, the first is the whole match from s to end. */
+/* Pushes capture i; without captures, the first one is the whole match from s to end. */
 static void push_capture(Matcher *m, int i, const char *s, const char *end) {
   lua_State *L = m->L;
   if (i >= m->ncapture) {
@@ -53,7 +53,7 @@ static void push_capture(Matcher *m, int i, const char *s, const char *end) {
     lua_pushlstring(L, c->at, (size_t)c->n);
 }
 
-/* All captures, or the whole match if there are none and s is not NULL. */
+/* Pushes all captures, or the whole match if there are none and s is not NULL. */
 static int push_captures(Matcher *m, const char *s, const char *end) {
   int n = m->ncapture || !s ? m->ncapture : 1;
   luaL_checkstack(m->L, n, "too many captures");
@@ -112,8 +112,8 @@ static int match(lua_State *L) { return search(L, false); }
 
 /* ---- gmatch ---- */
 
-/* Upvalues: the meter, the text, the pattern, where to go on, where the last match ended
- * or -1: an empty match there would be a second one. */
+/* Upvalues: the meter, the subject, the pattern, the next position, the end of the last
+ * match or -1: an empty match there is skipped. */
 static int gmatch_next(lua_State *L) {
   Matcher m = matcher(L, lua_upvalueindex(2), lua_upvalueindex(3));
   const char *s = m.text + lua_tointeger(L, lua_upvalueindex(4));
@@ -150,7 +150,7 @@ static int gmatch(lua_State *L) {
 
 /* ---- gsub ---- */
 
-/* Adds the text at 3, in which %0 to %9 stand for captures. */
+/* Appends the replacement string at 3, in which %0 to %9 are captures. */
 static void add_text(Matcher *m, luaL_Buffer *b, const char *s, const char *end) {
   lua_State *L = m->L;
   size_t n;
@@ -175,7 +175,7 @@ static void add_text(Matcher *m, luaL_Buffer *b, const char *s, const char *end)
   luaL_addlstring(b, p, (size_t)(last - p));
 }
 
-/* Adds what takes the place of the match; true if that is something else. */
+/* Appends the replacement of a match; true if it differs from the match. */
 static bool add_value(Matcher *m, luaL_Buffer *b, const char *s, const char *end) {
   lua_State *L = m->L;
   int type = lua_type(L, 3);
@@ -256,7 +256,7 @@ static int rep(lua_State *L) {
   char *out = luaL_buffinitsize(L, &b, total);
   memcpy(out, s, n);
   memcpy(out + n, sep, have - n);
-  /* What is there is doubled, but no more than a piece between two looks at the meter. */
+  /* Doubles the result so far, but appends no more than a piece between two polls. */
   while (have < total) {
     size_t more = MIN(MIN(have, total - have), piece / one * one + one);
     memcpy(out + have, out, more);

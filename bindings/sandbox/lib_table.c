@@ -1,12 +1,12 @@
-/* lib_table.c - table.concat, insert, move, remove, sort and unpack. Stock Lua takes the
- * pivot of a sort from the clock and an address; this sort is stable and always makes the
- * same comparisons. */
+/* lib_table.c - table.concat, insert, move, remove, sort and unpack. Stock Lua chooses
+ * the pivot of a sort by the clock and an address; this sort is stable and always makes
+ * the same comparisons. */
 #include "length.h"
 #include "lib.h"
 
 #include <limits.h>
 
-/* What cannot be read, written or measured like a table is an error of the argument. */
+/* Raises an error if the argument is no table and lacks one of these metamethods. */
 static void check_table(lua_State *L, int arg, const char *const *methods) {
   if (lua_istable(L, arg)) return;
   for (; *methods; methods++) {
@@ -19,8 +19,8 @@ static void check_table(lua_State *L, int arg, const char *const *methods) {
 static const char *const reads[] = {"__index", "__len", NULL};
 static const char *const writes[] = {"__index", "__newindex", "__len", NULL};
 
-/* As `#` in a plan: stock Lua's own length of a table with holes is another one in every
- * process. */
+/* The length as by `#` in a plan: for a table with holes, stock Lua's length differs
+ * between processes. */
 static lua_Integer list_len(lua_State *L, int arg) {
   bool own = luaL_getmetafield(L, arg, "__len") != LUA_TNIL;
   if (own) lua_pop(L, 1);
@@ -80,7 +80,8 @@ static int move(lua_State *L) {
                   "too many elements to move");
     lua_Integer n = last - from + 1;
     luaL_argcheck(L, to <= LUA_MAXINTEGER - n + 1, 4, "destination wrap around");
-    /* Backwards where a step forwards would overwrite what is still to be read. */
+    /* Copies backwards if copying forwards would overwrite elements that are still to be
+     * read. */
     bool back = to > from && to <= last && (other == 1 || lua_compare(L, 1, 5, LUA_OPEQ));
     for (lua_Integer k = 0; k < n; k++) {
       lua_Integer i = back ? n - 1 - k : k;
@@ -111,7 +112,8 @@ static int concat(lua_State *L) {
   luaL_buffinit(L, &b);
   for (; i <= last; i++) {
     add_item(L, &b, i);
-    if (i == last) break; /* it may be the last integer */
+    if (i == last)
+      break; /* `last` may be the largest integer, so i must not go beyond it */
     luaL_addlstring(&b, sep, n);
   }
   luaL_pushresult(&b);
@@ -134,7 +136,7 @@ static int unpack(lua_State *L) {
 
 /* ---- sort ---- */
 
-/* Whether the value on top goes before the one below it; both stay. */
+/* Whether the value on top comes before the one below it; both stay. */
 static bool before(lua_State *L) {
   lib_charge(L, 4);
   if (lua_isnil(L, 2)) return lua_compare(L, -1, -2, LUA_OPLT);
@@ -147,8 +149,8 @@ static bool before(lua_State *L) {
   return yes;
 }
 
-/* Merges the runs [lo, mid) and [mid, hi) of the list at `from` into that at `to`. Where
- * neither goes before the other, the left one is first. */
+/* Merges the sorted ranges [lo, mid) and [mid, hi) of the list at `from` into the list at
+ * `to`. Of equal elements, the left one comes first. */
 static void merge(lua_State *L, int from, int to, lua_Integer lo, lua_Integer mid,
                   lua_Integer hi) {
   lua_Integer a = lo, b = mid;
@@ -172,7 +174,8 @@ static void merge(lua_State *L, int from, int to, lua_Integer lo, lua_Integer mi
   }
 }
 
-/* Sorted copies go back into the table at the end: lists of its own are at 3 and 4. */
+/* Merge sort between two lists, at indices 3 and 4; the result is copied back at the end.
+ */
 static int sort(lua_State *L) {
   lua_Integer n = length(L, 1, writes);
   if (n < 2) return 0;

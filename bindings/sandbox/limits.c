@@ -1,30 +1,32 @@
-/* limits.c - what a plan may use: instructions, CPU time, memory, and when its garbage is
+/* limits.c - what a plan may use: instructions, CPU time, memory; and when its garbage is
  * collected.
  *
- * One count holds all work: instructions by the hook, steps inside of C functions by
- * state_charge, bytes by the allocator. An instruction that compares, converts or hashes
- * texts costs by the longest text that there was: long ones make the hook come sooner.
+ * One count has all work: instructions by a hook, steps inside of C functions by
+ * state_charge, bytes by the allocator. The cost of an instruction grows with the longest
+ * string that exists, because it may compare, convert or hash it: the hook then fires
+ * more often.
  *
- * A count says little of time where one instruction can take long: along a chain of
- * __index, or of keys with one hash. So behind the count there is a limit of CPU time,
- * which the hook looks at; where looks are far apart, it comes at every instruction. A
- * table that grows moves all its keys in one instruction: a limit of keys bounds that.
+ * A count says little about time if single instructions can take long, as along a chain
+ * of __index or of keys with equal hashes. So there is a limit of CPU time as well, which
+ * the hook checks; where checks are far apart, it fires at every instruction. A table
+ * that grows moves all its keys in one instruction, which a limit of keys bounds.
  *
- * Garbage is collected here, all at once, not in steps by Lua: weak tables, which would
- * show when that happens, are refused before it does. */
+ * Garbage is collected here, all at once, and not in steps by Lua: weak tables, which
+ * would show when that happens, are refused before. */
 #include "sandbox.h"
 
 #include <stdio.h>
 #include <time.h>
 
 enum {
-  HOOK_STEP = 100,  /* instructions between two looks at the count */
-  FREE_TEXT = 1024, /* bytes of a text that an instruction may look at */
-  STEP_BYTES = 64,  /* whose allocation is a step */
-  LARGE = 64 << 10, /* after so large a block the next instruction looks at the clock */
-  KEY_BYTES = 24,   /* of a key outside of a table's list, in Lua 5.4 */
+  HOOK_STEP = 100, /* instructions between two checks of the count */
+  FREE_TEXT =
+      1024, /* bytes of a string that an instruction may inspect at no extra cost */
+  STEP_BYTES = 64,  /* bytes whose allocation counts as a step */
+  LARGE = 64 << 10, /* after a block of this size the next instruction checks the clock */
+  KEY_BYTES = 24,   /* size of a key in the hash part of a table of Lua 5.4 */
   KEYS_MAX = 1 << 18,
-  NEXT_STEP = 64 /* keys that C reads between two looks at the clock */
+  NEXT_STEP = 64 /* keys that state_next reads between two checks of the clock */
 };
 static const size_t default_memory = (size_t)256 << 20, first_garbage = (size_t)4 << 20;
 static const int64_t default_instructions = 50 * 1000 * 1000;
@@ -32,7 +34,8 @@ static const double default_cpu = 60, steps_per_second = 10e6, slow = 0.04;
 
 /* ---- the hook of a thread ---- */
 
-/* Lua allows to set a hook at any time, and goes through all calls that are running. */
+/* Lua allows setting a hook at any time; it takes effect in all calls that are running.
+ */
 void state_watch(LangState *s, lua_State *L) {
   int step = s->slow ? 1 : MAX(HOOK_STEP / s->price, 1);
   int mask = LUA_MASKCOUNT | (L == s->L && s->recording ? LUA_MASKLINE | LUA_MASKRET : 0);
@@ -47,9 +50,9 @@ static void look_soon(LangState *s) {
 
 /* ---- memory ---- */
 
-/* After a refusal Lua collects garbage and asks for the same again. If that is refused
- * too, or something else is asked for, the plan does not fit: the error that Lua raises
- * may be caught, the stop is final. */
+/* After a refusal Lua collects garbage and asks for the same block again. If that is
+ * refused as well, or another block is asked for, the plan does not fit: the error that
+ * Lua raises may be caught, but the stop is final. */
 static bool refuse(LangState *s, void *p, size_t n) {
   bool again = s->refused == n && s->refused_at == p;
   if (again && s->stop == STOP_NONE) s->stop = STOP_MEMORY;
@@ -60,7 +63,7 @@ static bool refuse(LangState *s, void *p, size_t n) {
   return true;
 }
 
-/* For a new block Lua says in `old` what it is for. */
+/* For a new block Lua passes the kind of its object in `old`. */
 static void count_bytes(LangState *s, bool text, size_t old, size_t n) {
   s->left -= (int64_t)((n - old) / STEP_BYTES);
   if (n - old >= LARGE) look_soon(s);
@@ -69,8 +72,8 @@ static void count_bytes(LangState *s, bool text, size_t old, size_t n) {
   if (s->armed) state_watch(s, s->running);
 }
 
-/* The part of a table that hashes has a power of two of places. Lists are as large, but
- * for those that were made with a size. */
+/* Whether a table has too many keys: its hash part has a power of two of entries. (Lists
+ * have that size, too, unless they were created with a size.) */
 static bool too_many_keys(const void *p, size_t tag, size_t n) {
   size_t keys = n / KEY_BYTES;
   return !p && tag == 0 && n % KEY_BYTES == 0 && keys > KEYS_MAX && !(keys & (keys - 1));
@@ -98,7 +101,8 @@ static void *allocate(void *ud, void *p, size_t old, size_t n) {
   return q;
 }
 
-/* A refusal that nothing came after was caught, for example by pcall. */
+/* If a refusal was not followed by another request, its error was caught, for example by
+ * pcall. */
 static void note_refusal(LangState *s) {
   if (s->refused && s->stop == STOP_NONE) s->stop = STOP_MEMORY;
 }
@@ -107,8 +111,8 @@ static void note_refusal(LangState *s) {
 
 static const char metatables_key = 'm', mode_key = 'w';
 
-/* Registry: the metatables that there are, kept by others only, and the text __mode,
- * since looking must not allocate. */
+/* Creates in the registry the list of metatables, which does not keep them alive, and the
+ * string __mode, because the check must not allocate. */
 void garbage_open(lua_State *L) {
   lua_newtable(L);
   lua_createtable(L, 0, 1);
@@ -129,7 +133,7 @@ void metatable_note(lua_State *L, int idx) {
   lua_pop(L, 1);
 }
 
-/* Whether a metatable got a __mode after it was given to a table. */
+/* Whether a metatable has got a __mode after it was set. */
 static bool has_weak_table(lua_State *L) {
   bool found = false;
   int top = lua_gettop(L);
@@ -143,14 +147,14 @@ static bool has_weak_table(lua_State *L) {
   return found;
 }
 
-/* Between a collection and this no instruction has run. */
+/* Checks before a collection: no instruction runs between the two. */
 static void check_weak(LangState *s, lua_State *L) {
   if (s->stop == STOP_NONE && has_weak_table(L)) s->stop = STOP_WEAK;
 }
 
-/* When there is twice as much as was in use, or half of what is left; not for less than
- * what a few instructions need. Tables of a replay are told apart by their addresses:
- * none may be used twice. */
+/* Collects when memory has doubled since the last collection, or half of what is left is
+ * used; not below a minimum. While a plan is replayed nothing is collected: tables are
+ * identified by their addresses, which must not be reused. */
 static void collect(LangState *s, lua_State *L) {
   if (s->collected) check_weak(s, L);
   s->collected = false;
@@ -180,8 +184,8 @@ static double cpu_limit_of(const LangState *s) {
          (double)s->more / steps_per_second;
 }
 
-/* The clock of the thread takes a system call: a coarse one says when that is worth it.
- */
+/* Checks the thread's CPU clock, which takes a system call; a coarse clock tells when
+ * that is worth it. */
 static void look_at_clock(LangState *s, lua_State *L) {
   double coarse = seconds_of(CLOCK_MONOTONIC_COARSE);
   if (coarse == s->coarse) {
@@ -228,7 +232,7 @@ void state_rethrow(lua_State *L) {
   if (s->stop != STOP_NONE) luaL_error(L, "%s", stop_text(s, buf, sizeof buf));
 }
 
-/* The innermost line of Lua that is running. */
+/* Records the innermost line of Lua that is running. */
 static void note_place(lua_State *L, LangState *s) {
   lua_Debug ar;
   for (int level = 0; !s->line && lua_getstack(L, level, &ar); level++) {
@@ -239,8 +243,8 @@ static void note_place(lua_State *L, LangState *s) {
   }
 }
 
-/* Once a limit is hit, the hook is set to fire at every line and instruction of this
- * thread and of the main one, so that no coroutine or pcall goes on. */
+/* After a limit was hit, the hook fires at every line and instruction of this thread and
+ * the main one, so that no coroutine or pcall can continue. */
 static void halt(lua_State *L, LangState *s) {
   int mask = LUA_MASKLINE | LUA_MASKCOUNT;
   lua_sethook(L, state_hook, mask, 1);

@@ -1,5 +1,5 @@
 /* lua_state.c - a private Lua state for one plan, and calls whose errors become
- * diagnostics. limits.c says what such a call may use. */
+ * diagnostics. limits.c bounds what such a call may use. */
 #include "sandbox.h"
 #include "length.h"
 
@@ -23,8 +23,8 @@ static void remember(LangState *s, const char *file, int line) {
   s->line = line;
 }
 
-/* Finds the frame that the prefix "file:line: " of a message speaks of; returns the
- * length of the prefix. Without one, the innermost Lua frame is where it happened. */
+/* Finds the frame for the prefix "file:line: " of a message; returns the length of the
+ * prefix. Without a prefix, the innermost Lua frame is taken. */
 static int find_frame(lua_State *L, LangState *s, const char *msg) {
   lua_Debug ar;
   bool first = true;
@@ -42,8 +42,8 @@ static int find_frame(lua_State *L, LangState *s, const char *msg) {
   return 0;
 }
 
-/* For errors that crossed a coroutine, which puts its own place in front, or come from
- * the parser: the stack is gone, the message still begins with the place. */
+/* Takes the place from the message itself: for errors that crossed a coroutine, which
+ * adds its own place, and for those of the parser. The stack is gone then. */
 static int parse_place(LangState *s, const char *msg) {
   const char *dot = strstr(msg, ".lua:");
   char *end;
@@ -57,8 +57,8 @@ static int parse_place(LangState *s, const char *msg) {
   return (int)(end + 2 - msg);
 }
 
-/* The parser's messages begin with the chunk's short name: all of a name that fits,
- * else its end after three dots. */
+/* The parser's messages begin with a short form of the chunk's name: the whole name if it
+ * fits, else its end after three dots. */
 static int syntax_place(LangState *s, const char *name, const char *msg) {
   size_t n = MIN(strlen(name + 1), (size_t)LUA_IDSIZE - 1);
   if (strlen(msg) <= n || msg[n] != ':') return 0;
@@ -82,8 +82,8 @@ static int on_error(lua_State *L) {
   return 1;
 }
 
-/* What a failed lua_pcall means. The message, whose first `skip` bytes are a place, is on
- * the stack and is popped. */
+/* Converts the failure of a lua_pcall. Its message, of which the first `skip` bytes are a
+ * place, is on the stack and is popped. */
 static weft_status failure(LangState *s, int status, int skip, const char *path, Diags *d,
                            weft_error *e) {
   const char *file = s->file[0] ? s->file : s->path;
@@ -174,7 +174,7 @@ weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void
 
 /* ---- life ---- */
 
-/* The plan's place in the registry is made here, where it may fail: state_keep_plan is
+/* Creates the plan's entry in the registry, because that may fail and state_keep_plan is
  * not protected. */
 static void open_globals(lua_State *L, void *ud) {
   garbage_open(L);
@@ -212,7 +212,7 @@ void state_free(LangState *s) {
   mem_free(s->opt->alloc, s, sizeof *s);
 }
 
-/* Argument: the plan's chunk as Lua loaded it. */
+/* Argument: the plan's chunk, loaded by Lua. */
 static int run_chunk(lua_State *L) {
   length_function(L);
   lua_call(L, 0, 1);

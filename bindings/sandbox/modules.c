@@ -14,14 +14,14 @@
 enum { PIECE = 4096 };
 static const char loaded_key = 'l', library_key = 'b', loading = 0;
 
-/* What is left of a text that Lua compiles. */
+/* The rest of a text that Lua compiles. */
 typedef struct Source {
   const char *text;
   size_t n;
 } Source;
 
-/* Compiling may take long, too, where a text has many labels: a plan is given a piece at
- * a time. */
+/* Passes a plan to Lua's parser in pieces, so that compiling can be interrupted: it takes
+ * long for texts with many labels. */
 static const char *next_piece(lua_State *L, void *ud, size_t *n) {
   Source *s = ud;
   const char *piece = s->text;
@@ -33,9 +33,9 @@ static const char *next_piece(lua_State *L, void *ud, size_t *n) {
 }
 
 int chunk_load(lua_State *L, const char *text, size_t n, const char *name) {
-  /* Some editors begin a text with the mark of UTF-8. */
+  /* Skips a byte order mark of UTF-8. */
   if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) text += 3, n -= 3;
-  /* A first line for the shell is skipped; its newline stays, so lines keep their
+  /* Skips a first line for the shell, but not its newline, so that lines keep their
    * numbers. */
   if (n && *text == '#') {
     const char *nl = memchr(text, '\n', n);
@@ -46,7 +46,7 @@ int chunk_load(lua_State *L, const char *text, size_t n, const char *name) {
   return lua_load(L, next_piece, &(Source){text, n}, name, "t");
 }
 
-/* Pushes the table in the registry at `key`, made at first use. */
+/* Pushes the table in the registry at `key`; creates it at its first use. */
 static void push_cache(lua_State *L, const char *key) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, key) == LUA_TTABLE) return;
   lua_pop(L, 1);
@@ -99,7 +99,8 @@ const char *const *stdlib_names(Arena *a, const char *folder, int *n) {
 
 /* ---- require ---- */
 
-/* "lib.models" or "lib/models": words of letters, digits, - and _. */
+/* Whether a module name is valid: "lib.models" or "lib/models", words of letters, digits,
+ * - and _. */
 static bool valid_name(const char *s) {
   bool word = false;
   for (; *s; s++) {
@@ -118,7 +119,7 @@ bool path_below(const char *file, const char *dir) {
   return strncmp(f, d, n) == 0 && (f[n] == '/' || d[n - 1] == '/');
 }
 
-/* Pushes the path of module `name` with dots turned into slashes. */
+/* Pushes the path of module `name`, with slashes for dots. */
 static const char *module_path(lua_State *L, const char *dir, const char *name) {
   const char *slashed = luaL_gsub(L, name, ".", "/");
   const char *s = *dir ? lua_pushfstring(L, "%s/%s.lua", dir, slashed)
@@ -147,7 +148,8 @@ static void load_module(lua_State *L, const char *name) {
   length_function(L);
 }
 
-/* Replaces the value on top by a copy if it is a table; `memo` has those made before. */
+/* Replaces the value on top by a deep copy if it is a table; `memo` has the tables copied
+ * before. */
 static void copy_tables(lua_State *L, int memo) {
   int from = lua_gettop(L);
   if (!lua_istable(L, from)) return;
@@ -169,7 +171,8 @@ static void copy_tables(lua_State *L, int memo) {
   lua_replace(L, from);
 }
 
-/* Whether the library itself asks, which shares what a plan gets a copy of. */
+/* Whether the library itself calls require: it shares modules of which a plan gets
+ * copies. */
 static bool asked_by_library(lua_State *L) {
   lua_Debug ar;
   return lua_getstack(L, 1, &ar) && lua_getinfo(L, "S", &ar) &&

@@ -1,11 +1,11 @@
-/* pairs.c - pairs() in sorted order of keys, since stock Lua's order differs between
+/* pairs.c - pairs() in sorted order of keys, because stock Lua's order differs between
  * runs. */
 #include "sandbox.h"
 
 #include <stdlib.h>
 
 typedef struct Key {
-  int type, slot; /* slot: position in the list of keys */
+  int type, slot; /* slot: index in the list of keys */
   bool is_int;
   lua_Integer i;
   lua_Number n;
@@ -19,7 +19,7 @@ static int compare_numbers(const Key *a, const Key *b) {
   return a->is_int - b->is_int;
 }
 
-/* Once the plan is stopped, what is left is done in no time. */
+/* Returns 0 once the plan is stopped, so that sorting ends quickly. */
 static int compare_keys(const void *pa, const void *pb, void *ud) {
   const Key *a = pa, *b = pb;
   const StopFlag *stop = ud;
@@ -81,9 +81,8 @@ static bool sort_keys(lua_State *L, int t, const StopFlag *stop) {
 
 bool sorted_keys(lua_State *L, int t) { return sort_keys(L, t, NULL); }
 
-/* Upvalues: the table, its sorted keys, the position. Arguments do not matter: what the
- * iterator goes through is what pairs was given. Keys that were removed meanwhile are
- * skipped. */
+/* Upvalues: the table, its sorted keys, the position. The iterator ignores its arguments.
+ * Keys that were removed meanwhile are skipped. */
 static int pairs_next(lua_State *L) {
   lua_Integer i = lua_tointeger(L, lua_upvalueindex(3));
   lua_settop(L, 0);
@@ -99,7 +98,7 @@ static int pairs_next(lua_State *L) {
   return 2;
 }
 
-/* Before the keys of the table at 1 are sorted. */
+/* Counts the work of sorting the keys of the table at index 1. */
 static void charge_sort(lua_State *L) {
   int64_t n = 0, steps = 4;
   for (lua_pushnil(L); state_next(L, 1); lua_pop(L, 1)) n++;

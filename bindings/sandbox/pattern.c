@@ -21,7 +21,7 @@ static bool upper(int c) { return c >= 'A' && c <= 'Z'; }
 static bool digit(int c) { return c >= '0' && c <= '9'; }
 static bool printable(int c) { return c > ' ' && c < 127; }
 
-/* Whether c belongs to %class; a capital letter stands for all that do not. */
+/* Whether c belongs to %class; a capital letter means the complement. */
 static bool in_class(int c, int class) {
   bool yes;
   switch (upper(class) ? class - 'A' + 'a' : class) {
@@ -34,7 +34,7 @@ static bool in_class(int c, int class) {
   case 's': yes = c == ' ' || (c >= '\t' && c <= '\r'); break;
   case 'u': yes = upper(c); break;
   case 'w': yes = lower(c) || upper(c) || digit(c); break;
-  case 'z': /* not in the manual any more, but in Lua */ yes = c == 0; break;
+  case 'z': /* not in the manual any more, but still in Lua */ yes = c == 0; break;
   case 'x': yes = digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); break;
   default: return c == class;
   }
@@ -113,7 +113,7 @@ static const char *close_capture(Matcher *m, const char *s, const char *p) {
   return end;
 }
 
-/* %1: the text of an earlier capture once more. */
+/* Matches %1: the text of an earlier capture again. */
 static const char *again(Matcher *m, const char *s, int number) {
   int i = number - '1';
   if (i < 0 || i >= m->ncapture || m->capture[i].n == CAPTURE_OPEN)
@@ -128,7 +128,7 @@ static const char *again(Matcher *m, const char *s, int number) {
 
 /* ---- items of several characters ---- */
 
-/* %bxy: from x to the y that closes it; %bxx: to the next x, which is a y first. */
+/* %bxy: from x to the y that closes it. With x = y the next x closes it. */
 static const char *balanced(Matcher *m, const char *s, const char *p) {
   if (m->pattern_end - p < 2)
     luaL_error(m->L, "malformed pattern (missing arguments to '%%b')");
@@ -192,7 +192,7 @@ static bool special(Matcher *m, const char **s, const char **p) {
   }
 }
 
-/* Goes along the pattern; only what may have to be tried again in another way recurs. */
+/* Matches the rest of the pattern; recurs only where another way may have to be tried. */
 static const char *walk(Matcher *m, const char *s, const char *p) {
   const char *last = m->pattern_end;
   while (s && p < last) {
