@@ -6,10 +6,10 @@
 
 /* The userdata `s`. Its user value 1 is the buffer of actions. */
 typedef struct Recorder {
-  Schedule *schedule; /* NULL once the function has returned */
-  Action *at;         /* inside the buffer */
+  Schedule *schedule; /* NULL after the function has returned */
+  Action *at;         /* the current action, in the buffer */
   int n, cap, limit, rank;
-  bool lines; /* the function is the plan's: its lines mean something */
+  bool lines; /* the schedule function is the plan's, so its lines are recorded */
 } Recorder;
 
 static Recorder *self(lua_State *L) {
@@ -21,8 +21,8 @@ static Recorder *self(lua_State *L) {
 
 /* ---- recording ---- */
 
-/* The innermost line of the file that the schedule function is in: what it calls may lie
- * in other files, but the table has one. */
+/* The innermost line in the file of the schedule function, which may call functions of
+ * other files: a schedule has the lines of one file. */
 static int caller_line(lua_State *L, const char *in) {
   lua_Debug ar;
   for (int level = 1; lua_getstack(L, level, &ar); level++) {
@@ -159,15 +159,15 @@ static void push_metatable(lua_State *L) {
 
 typedef struct StartJob {
   LangPlan *lp;
-  const char *name; /* of the library, or NULL: the plan's function */
+  const char *name; /* of a library schedule; NULL: a function of the plan */
   Schedule *schedule;
   Diags *d;
-  bool with_options; /* the plan's */
+  bool with_options; /* pass the plan's options */
   int fn, options;   /* registry references */
   bool found, lines;
 } StartJob;
 
-/* Finds the function and what it says about itself. */
+/* Pushes the function, and what its table says about the schedule. */
 static void start_job(lua_State *L, void *ud) {
   StartJob *j = ud;
   Schedule *s = j->schedule;
@@ -200,7 +200,7 @@ typedef struct PushJob {
   int rank, ref;
 } PushJob;
 
-/* Makes `s` for a rank. */
+/* Pushes the object `s` for a rank. */
 static void push_job(lua_State *L, void *ud) {
   PushJob *j = ud;
   const Schedule *s = j->start->schedule;
@@ -215,8 +215,8 @@ static void push_job(lua_State *L, void *ud) {
   j->ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-/* Steps beyond the limit of a plan for a schedule of the library, whose work grows with
- * its size: with the actions of all ranks, and for each with the ranks. */
+/* Steps beyond a plan's limit for a library schedule, whose work grows with the number of
+ * actions of all ranks and, for each, with the ranks. */
 static int64_t steps_for(const Schedule *s) {
   int64_t actions = (int64_t)s->ranks * s->virtual_stages * s->microbatches;
   return MIN(actions, (int64_t)1 << 40) * (1000 + 40 * (int64_t)MIN(s->ranks, 1 << 16));

@@ -1,13 +1,13 @@
 /* schedule_csv.c - reads schedules in PyTorch's CSV notation. Cells become actions with
  * global stages; then the placement of stages is found, transfers are checked and
- * dropped, and the rest becomes the lists of a Schedule. */
+ * dropped, and the rest becomes the action lists of a Schedule. */
 #include "schedule_csv.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What a cell may say; those up to ACT_N are actions of a Schedule. */
+/* Kinds of cells; those below ACT_N are actions of a Schedule. */
 enum {
   SEND_F = ACT_N,
   RECV_F,
@@ -41,7 +41,7 @@ static const struct {
 
 enum { STAGES_MAX = 1 << 20, CHUNKS_MAX = 64, CELLS_MAX = 1 << 24, SHOWN = 8 };
 
-/* A cell: a pair (OVERLAP) has a second stage and microbatch. */
+/* A cell; a pair (OVERLAP) has a second stage and microbatch. */
 typedef struct Entry {
   int kind, stage, mb, stage2, mb2;
   int cell; /* from 1 */
@@ -62,8 +62,8 @@ typedef struct Reader {
   bool v, comms;
 } Reader;
 
-/* A problem of a cell, or of the row if `cell` is 0. The first ones say what is wrong,
- * the rest is likely to follow from them. */
+/* Reports a problem of a cell, or of the row if `cell` is 0. Only the first few are
+ * reported: later ones probably follow from them. */
 static void PRINTF(4, 5) problem(Reader *r, int line, int cell, const char *fmt, ...) {
   if (r->errors++ >= SHOWN) return;
   va_list ap;
@@ -88,7 +88,7 @@ static bool number(const char **p, const char *end, int below, int *out) {
   return ok;
 }
 
-/* "2F0" between p and end: stage, word, microbatch where the word has one. */
+/* Parses "2F0" between p and end: stage, word, microbatch if the word has one. */
 static bool simple(const char *p, const char *end, Entry *e) {
   if (!number(&p, end, STAGES_MAX, &e->stage)) return false;
   for (int i = 0; i < LEN(words); i++) {
@@ -108,7 +108,7 @@ static void trim(const char **p, const char **end) {
   while (*p < *end && isspace((unsigned char)(*end)[-1])) --*end;
 }
 
-/* Spreadsheets put quotes around a cell; none that means something has a comma. */
+/* Removes quotes that spreadsheets put around a cell; no valid cell has a comma. */
 static void unquote(const char **p, const char **end) {
   trim(p, end);
   if (*end - *p < 2 || **p != '"' || (*end)[-1] != '"') return;
@@ -116,7 +116,7 @@ static void unquote(const char **p, const char **end) {
   trim(p, end);
 }
 
-/* "(0F1;3B0)OVERLAP_F_B" */
+/* Parses "(0F1;3B0)OVERLAP_F_B". */
 static bool pair(const char *p, const char *end, Entry *e) {
   const char *semi = memchr(p, ';', (size_t)(end - p));
   const char *close = memchr(p, ')', (size_t)(end - p));
@@ -181,7 +181,7 @@ static void place(Reader *r, int rank, const Row *row, const Entry *e, int stage
           *at + 1);
 }
 
-/* The rank that stage `s` has in the given placement. */
+/* The rank of stage `s` in a loop or V placement. */
 static int placed(const Reader *r, int s, bool v) {
   int ranks = r->row.n;
   return v && s >= ranks ? 2 * ranks - 1 - s : s % ranks;
@@ -231,7 +231,7 @@ static void find_placement(Reader *r) {
 
 /* ---- transfers ---- */
 
-/* What is done for a (stage, microbatch). */
+/* What has happened to a (stage, microbatch). */
 enum { DID_F = 1, DID_B = 2, SENT_F = 4, GOT_F = 8, SENT_B = 16, GOT_B = 32 };
 
 static bool crosses(const Reader *r, int stage, int to) {
@@ -250,7 +250,7 @@ static void transfer_problem(Transfers *t, const Entry *e, int stage, int mb,
   problem(t->r, t->row->line, e->cell, "%d%s%d %s", stage, what, mb, why);
 }
 
-/* A part of a computation: what it receives is there. */
+/* Checks one part of a computation: its input must have been received. */
 static void computed(Transfers *t, const Entry *e, int stage, int mb, bool forward) {
   uint8_t *did = &t->did[(size_t)stage * (size_t)t->r->microbatches + (size_t)mb];
   if (crosses(t->r, stage, forward ? stage - 1 : stage + 1) &&
@@ -260,7 +260,7 @@ static void computed(Transfers *t, const Entry *e, int stage, int mb, bool forwa
   *did |= forward ? DID_F : DID_B;
 }
 
-/* A send, its end or a receive: on the right rank, once, in the right order. */
+/* Checks a send, its end or a receive: on the right rank, once, in the right order. */
 static void transferred(Transfers *t, const Entry *e) {
   static const struct {
     const char *name;
@@ -351,7 +351,7 @@ static void fill(const Reader *r, Schedule *out) {
   }
 }
 
-/* Actions on parameters stand on the rank of their stage, as all others. */
+/* Checks that actions on parameters are on the rank of their stage. */
 static void check_parameters(Reader *r) {
   for (int k = 0; k < r->row.n; k++)
     for (int i = 0; i < r->row.at[k].e.n; i++) {

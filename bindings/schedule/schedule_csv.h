@@ -12,18 +12,18 @@
 #include "vm/compile/compile.h"
 
 enum { ACTION_TEXT = 64 };
-/* One action of a rank: "2F0". */
+/* Appends one action of a rank: "2F0". */
 void schedule_action_text(const Schedule *s, int rank, const Action *a,
                           char buf[ACTION_TEXT]);
-/* The table, which has passed schedule_check. With `comms` also the transfers: a send
- * follows its action, a receive stands where the sender was done with it. */
+/* Appends a schedule that has passed schedule_check. With `comms` also the transfers: a
+ * send follows its action, a receive is where the sender has finished. */
 void schedule_csv_write(const Schedule *s, bool comms, Text *out);
 
-/* Reads a table; numbers of ranks, chunks and microbatches and the placement of stages
- * are those of the text. Transfers, if there are any, must be complete and in order; they
- * are not kept, because the compiler places transfers itself. Whether the table can run
- * is for schedule_check. False after diagnostics at the lines of `file`, which is kept as
- * Schedule.file; so is the line of each action. */
+/* Reads a table. Numbers of ranks, chunks and microbatches and the placement of stages
+ * follow from its cells. Transfers, if there are any, must be complete and in order; they
+ * are dropped, because the compiler places transfers itself. Whether the schedule can run
+ * is checked by schedule_check. False after diagnostics at lines of `file`, which is kept
+ * as Schedule.file, as is the line of each action. */
 bool schedule_csv_read(const char *text, const char *file, Schedule *out, Diags *d);
 
 #endif

@@ -1,8 +1,8 @@
-/* schedule_facts.c - what a schedule says about itself, and whether it fits the sizes of
- * a plan; if not, the nearest sizes that it fits. */
+/* schedule_facts.c - the properties of a schedule, and whether it exists for the sizes of
+ * a plan; if not, the nearest sizes for which it does. */
 #include "schedule_facts.h"
 
-/* ---- what a schedule says about itself ---- */
+/* ---- properties of a schedule ---- */
 
 bool schedule_push(lua_State *L, const char *name, ScheduleFacts *f) {
   *f = (ScheduleFacts){.name = name, .chunks = 1};
@@ -49,7 +49,7 @@ typedef struct Sizes {
   const LangPlan *lp;
   Arena *arena;
   ScheduleFacts f;
-  int check, options; /* on the stack; 0: there is none */
+  int check, options; /* stack indices; 0: none */
 } Sizes;
 
 static bool sizes_open(Sizes *z, lua_State *L, const LangPlan *lp, const Plan *p,
@@ -78,7 +78,8 @@ static const char *csv_text_of(const Sizes *z, int ranks, int microbatches) {
                       microbatches);
 }
 
-/* Does the schedule exist for these sizes? If not, *why says so, unless `why` is NULL. */
+/* Whether the schedule exists for these sizes; if not, *why has the reason, unless `why`
+ * is NULL. */
 static bool legal(const Sizes *z, int ranks, int chunks, int microbatches,
                   const char **why) {
   const Schedule *csv = z->lp->schedule_csv;
@@ -108,7 +109,7 @@ static bool legal(const Sizes *z, int ranks, int chunks, int microbatches,
 
 enum { SEARCH = 4096 };
 
-/* The legal numbers of microbatches next to m, 0 where there is none. */
+/* The nearest valid numbers of microbatches on both sides of m, 0 if there is none. */
 static bool near_microbatches(const Sizes *z, int ranks, int chunks, int m, int near[2]) {
   for (int d = 0; d <= SEARCH; d++) {
     near[0] = m - d >= 1 && legal(z, ranks, chunks, m - d, NULL) ? m - d : 0;
@@ -125,8 +126,8 @@ static const char *one_or_two(Arena *a, const int near[2], int64_t unit) {
                       (long long)(near[1] * unit));
 }
 
-/* "nearest: 8 or 10 microbatches (batch.global = 16 or 20)"; if no number will do, the
- * nearest mesh.pp. */
+/* The advice "nearest: 8 or 10 microbatches (batch.global = 16 or 20)"; if no number is
+ * valid, the nearest mesh.pp. */
 static const char *nearest(const Sizes *z, const Plan *p, const Mesh *m,
                            int microbatches) {
   Arena *a = z->arena;

@@ -19,12 +19,13 @@ void schedule_action_text(const Schedule *s, int rank, const Action *a,
 
 /* ---- transfers ---- */
 
-/* The ranks take turns, one action each; a rank whose next action needs something that
- * is not there is left out. */
+/* Ranks take turns, one action each; a rank whose next action lacks an input is skipped.
+ */
 typedef struct Writer {
   const Schedule *s;
-  Text *row;      /* [ranks] */
-  uint8_t *there; /* [stage * microbatches + mb]: input of F there 1, of backward 2 */
+  Text *row; /* [ranks] */
+  /* [stage * microbatches + mb]: input of F is there 1, of the backward 2 */
+  uint8_t *there;
 } Writer;
 
 static uint8_t *there(Writer *w, int stage, int mb) {
@@ -35,7 +36,7 @@ static void cell(Writer *w, int rank, const char *text) {
   text_printf(&w->row[rank], "%s%s", w->row[rank].n ? "," : "", text);
 }
 
-/* Stage `stage` is done with a direction of mb: the next one has its input, after a
+/* Stage `stage` has finished a direction of mb: the next stage has its input, after a
  * transfer if it is on another rank. */
 static void pass_on(Writer *w, int rank, int stage, int mb, bool forward) {
   char text[ACTION_TEXT];
