@@ -1,23 +1,24 @@
-/* api_doc.h - one line for each function of scripts: help(), completion, suggestions,
- * docs. */
+/* api_doc.h - one line for each function of scripts: used by help(), completion,
+ * suggestions and docs. */
 #ifndef WEFT_API_DOC_H
 #define WEFT_API_DOC_H
 
 #include "vm/base/base.h"
 
 typedef struct ApiDoc {
-  const char *object; /* "weft", or the name in __name after "weft.": "plan", "mesh" */
+  /* "weft", or the type name after "weft." in __name: "plan", "mesh" */
+  const char *object;
   const char *name;
-  const char
-      *form; /* as one writes it: "plan:with{ field = value }"; a field: its name */
+  /* how it is written: "plan:with{ field = value }"; for a field, its name */
+  const char *form;
   const char *doc;
 } ApiDoc;
 
-extern const ApiDoc api_doc[]; /* ends with a NULL object; sorted by nothing */
+extern const ApiDoc api_doc[]; /* not sorted; ends with a NULL object */
 const ApiDoc *api_doc_find(const char *object, const char *name);
 /* A method is called with a colon, a field is read. */
 bool api_doc_is_method(const ApiDoc *d);
-/* Names of an object, for suggestions; returns how many of `room` were filled. */
+/* The names of an object, for suggestions; returns how many were written to `room`. */
 int api_doc_names(const char *object, const char **names, int room);
 /* The tables of docs/scripting.md. */
 void api_doc_markdown(Text *out);

@@ -9,14 +9,15 @@
 static const char files_key = 'f'; /* registry: name -> value; 1: the environment */
 #define OWN_FILE "@stdlib/"
 
-/* ---- what the library has beside Lua's functions ---- */
+/* ---- functions of the library besides Lua's ---- */
 
 static int use(lua_State *L) {
   library_push(L, luaL_checkstring(L, 1));
   return 1;
 }
 
-/* Positions in the library say nothing to those who call it. */
+/* Raises an error without a position, because positions in the library mean nothing to
+ * callers. */
 int library_error(lua_State *L, const char *fmt, ...) {
   lua_Debug ar;
   bool found = false;
@@ -101,7 +102,7 @@ static int unbox(lua_State *L) {
 
 /* ---- the environment ---- */
 
-/* Copies what is not a table from the table on top, which is popped, to the one below. */
+/* Copies the non-table fields of the table on top, which is popped, to the one below. */
 static void copy(lua_State *L, bool functions_of_c) {
   int from = lua_gettop(L);
   for (lua_pushnil(L); lua_next(L, from); lua_settop(L, from + 1)) {
@@ -163,7 +164,7 @@ void library_push(lua_State *L, const char *name) {
     const char *chunk = lua_pushfstring(L, OWN_FILE "%s.lua", name);
     if (chunk_load(L, f->text, f->n, chunk) != LUA_OK) lua_error(L);
     lua_rawgeti(L, -3, 1);
-    lua_setupvalue(L, -2, 1); /* _ENV is the first of every chunk */
+    lua_setupvalue(L, -2, 1); /* _ENV is the first upvalue of every chunk */
     lua_call(L, 0, 1);
     lua_remove(L, -2);
     lua_pushvalue(L, -1);

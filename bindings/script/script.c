@@ -7,7 +7,7 @@
 static const char host_key = 'h'; /* registry: light userdata, a ScriptHost */
 #define TEXT_TYPE  "weft.textbox"
 #define ARENA_TYPE "weft.arena"
-enum { POLL_STEP = 1000 }; /* instructions between two looks at the flag */
+enum { POLL_STEP = 1000 }; /* instructions between two polls of the flag */
 
 void script_set_host(lua_State *L, const ScriptHost *h) {
   lua_pushlightuserdata(L, (void *)h);
@@ -28,14 +28,14 @@ const StopFlag *script_stop(lua_State *L) {
 
 /* ---- interruption ---- */
 
-/* Coroutines get a copy of the hook when they are made. Once the flag is set it fires at
- * every line and instruction, so that nothing that catches errors goes on. */
+/* A coroutine copies the hook when it is created. Once the flag is set, the hook fires at
+ * every line and instruction, so that no code that catches errors can continue. */
 static void poll(lua_State *L, lua_Debug *ar) {
   if (script_interrupt(L)) luaL_error(L, "interrupted!");
   if (lua_gethookcount(L) != POLL_STEP) lua_sethook(L, poll, LUA_MASKCOUNT, POLL_STEP);
 }
 
-/* The main thread, which may be waiting for this one, must stop too. */
+/* The main thread, which may be waiting for this one, must stop as well. */
 bool script_interrupt(lua_State *L) {
   const StopFlag *stop = script_stop(L);
   if (!stop || !*stop) return false;
@@ -48,7 +48,7 @@ bool script_interrupt(lua_State *L) {
 
 void script_resume(lua_State *L) { lua_sethook(L, poll, LUA_MASKCOUNT, POLL_STEP); }
 
-/* ---- names that are not there ---- */
+/* ---- unknown names ---- */
 
 int script_unknown(lua_State *L, const char *object) {
   const char *names[64], *key = luaL_tolstring(L, 2, NULL);
@@ -61,7 +61,7 @@ int script_unknown(lua_State *L, const char *object) {
   return luaL_error(L, "%s%s has no '%s'", what, object, key);
 }
 
-/* ---- texts ---- */
+/* ---- strings ---- */
 
 static int free_text(lua_State *L) {
   text_free(luaL_checkudata(L, 1, TEXT_TYPE));
