@@ -1,6 +1,6 @@
 /* lua_module.c - the entry of weft.so, with which require "weft" works in any Lua 5.4. It
- * takes the functions of Lua from the program that loads it: a second copy of Lua in one
- * process would not know the first one's states. */
+ * uses the Lua functions of the program that loads it: a second copy of Lua in the
+ * process would not share states with the first. */
 #include "bindings/runner/runner.h"
 
 /* The only name that the module exports. */

@@ -12,8 +12,8 @@
 
 /* ---- a state ---- */
 
-/* Work in C of a script has no limit, but it ends when the script is interrupted. Without
- * a hook it is that of a sweep, which ends itself. */
+/* C functions called by a script have no limit of work, but end when the script is
+ * interrupted. In a sweep there is no hook: the sweep ends itself. */
 static void charge(lua_State *L, int64_t steps) {
   if (lua_gethook(L) && script_interrupt(L)) luaL_error(L, "interrupted!");
 }
@@ -49,8 +49,8 @@ lua_State *script_new(const ScriptHost *h) {
 
 /* ---- errors ---- */
 
-/* The message and where it was raised, its further lines indented: at the margin begin
- * only messages of weft. */
+/* Pushes the message with the place where it was raised. Its further lines are indented,
+ * because only messages of weft begin at the margin. */
 static int push_traceback(lua_State *L, const char *msg) {
   luaL_traceback(L, L, msg, 1);
   luaL_gsub(L, lua_tostring(L, -1), "\n", "\n  ");
@@ -68,7 +68,8 @@ int script_handler(lua_State *L) {
   return push_traceback(L, msg);
 }
 
-/* Upvalue: where the status of an error object goes. Everything becomes a text. */
+/* Message handler: makes a string of any error. Upvalue: where the status of an error
+ * object goes. */
 static int final_handler(lua_State *L) {
   weft_status *st = lua_touserdata(L, lua_upvalueindex(1));
   *st = reasons_status(L, 1);
@@ -82,7 +83,7 @@ static int final_handler(lua_State *L) {
 
 static weft_status read_input(Text *t, weft_error *e) {
   char buf[4096];
-  /* A terminal goes on after its end of file: one is enough. */
+  /* A terminal can be read on after its end of file; one end is enough. */
   for (size_t n; !feof(stdin) && (n = fread(buf, 1, sizeof buf, stdin)) > 0;)
     text_addn(t, buf, n);
   if (t->oom) return err_set(e, WEFT_ENOMEM, "out of memory for the script");
@@ -90,7 +91,7 @@ static weft_status read_input(Text *t, weft_error *e) {
                        : WEFT_OK;
 }
 
-/* Leaves the chunk, or the message of the parser with WEFT_EPLAN. */
+/* Leaves the chunk as a function, or the parser's message and WEFT_EPLAN. */
 static weft_status load_script(lua_State *L, const char *path, weft_error *e) {
   char *text;
   size_t n;
@@ -131,7 +132,7 @@ static void push_args(lua_State *L, const RunJob *j) {
   for (int i = 0; i < j->argc; i++) lua_pushstring(L, j->argv[i]);
 }
 
-/* Returns nothing, or the message of the parser. */
+/* Returns nothing, or the parser's message. */
 static int run_job(lua_State *L) {
   RunJob *j = lua_touserdata(L, 1);
   j->st = load_script(L, j->path, j->e);
