@@ -62,9 +62,10 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
   if (!plan->job.compiled)
     return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
   if (o.threads < 0 || o.threads > 4096)
-    return err_set(err, WEFT_EUSAGE,
-                   "threads: %d per rank; give 1 to 4096, or 0 to share the cores",
-                   o.threads);
+    return err_set(
+        err, WEFT_EUSAGE,
+        "%d threads per rank are not possible: give 1 to 4096, or 0 to share the cores",
+        o.threads);
   const WorldKind *world = o.comm ? world_kind(o.comm, err) : NULL;
   if (o.comm && !world) return WEFT_EUSAGE;
   weft_run *r = mem_new(&plan->alloc, sizeof *r);

@@ -154,12 +154,12 @@ START_TEST(what_cannot_move) {
   lua_run(
       TINY
       "local f, co = io.stdout, coroutine.create(print)\n"
-      "raises(\"schedule (which uses 'f') is a userdata, which a plan cannot take\",\n"
+      "raises(\"schedule (which uses 'f') is a userdata, which cannot be copied\",\n"
       "  tiny, { schedule = function(s) return f end })\n"
       "raises(\"schedule (which uses 'co') is a coroutine\",\n"
       "  tiny, { schedule = function(s) return co end })\n"
       "local open = io.open\n"
-      "raises(\"schedule (which uses 'open') is io.open, which a plan\",\n"
+      "raises(\"schedule (which uses 'open') is io.open, which cannot\",\n"
       "  tiny, { schedule = function(s) return open end })\n"
       "raises('name is a userdata', tiny, { name = f })\n"
       "raises(\"name is a table with __gc or __mode\", tiny, { name = setmetatable({},\n"
