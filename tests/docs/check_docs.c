@@ -161,6 +161,15 @@ START_TEST(rooms_are_in_order) {
 }
 END_TEST
 
+/* No room is without a suite, and no suite that is named is missing. */
+START_TEST(suites_cover_all_rooms) {
+  Outcome o = process_run(30, "sh -c 'cd " WEFT_SOURCE_DIR
+                              " && $weft lua tests/docs/covers.lua'");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, "\nvm/mesh                  mesh\n"), "%s", o.out);
+}
+END_TEST
+
 /* Files and functions, in C and in Lua, in strings not. */
 START_TEST(comments_are_read) {
   static const char c[] = "/* See gone.c, here.c and\n * was() or is(). */\n"
@@ -204,6 +213,7 @@ Suite *docs_suite(void) {
   tcase_add_test(t, mutants_are_of_this_source);
   tcase_add_test(t, comments_name_what_is_there);
   tcase_add_test(t, rooms_are_in_order);
+  tcase_add_test(t, suites_cover_all_rooms);
   tcase_add_test(t, comments_are_read);
   suite_add_tcase(s, t);
   return s;

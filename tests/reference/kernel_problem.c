@@ -1,5 +1,5 @@
-/* kernel_problem.c - the operands of a case: their shapes from its row, their numbers by a
- * seed. */
+/* kernel_problem.c - the operands of a case: their shapes from its row, their numbers by
+ * a seed. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
