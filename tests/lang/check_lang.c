@@ -119,6 +119,37 @@ START_TEST(betas_are_below_1) {
 }
 END_TEST
 
+/* Nesterov's step is one along a momentum, and has no dampening, as in torch.optim.SGD.
+ */
+START_TEST(nesterov_wants_momentum_alone) {
+  static const struct {
+    const char *fields, *report; /* NULL: a plan */
+  } all[] = {
+      {"nesterov = true", "looks ahead along the momentum: give one"},
+      {"nesterov = true, momentum = 0", "looks ahead along the momentum: give one"},
+      {"nesterov = true, momentum = 0.9, dampening = 0.1",
+       "has no dampening: leave it out"},
+      {"nesterov = true, momentum = 0.9, dampening = 0", NULL},
+      {"nesterov = false, dampening = 0.1", NULL},
+  };
+  for (int i = 0; i < LEN(all); i++) {
+    const char *text =
+        arena_printf(scratch_arena,
+                     HEAD "return weft.plan { model = weft.model 'llama-tiny',\n"
+                          "batch = { global = 1, seq = 4 }, data = weft.synthetic {},\n"
+                          "optimizer = weft.sgd { lr = 0.1, %s } }",
+                     all[i].fields);
+    if (all[i].report)
+      expect_report(text, arena_printf(scratch_arena,
+                                       "plan.lua:4: error: plan.optimizer.nesterov: %s\n"
+                                       "1 error\n",
+                                       all[i].report));
+    else
+      lang_test_good(&t, text);
+  }
+}
+END_TEST
+
 /* Averages are f32: one that keeps all but 1e-8 of itself never changes. */
 START_TEST(betas_are_below_1_in_f32) {
   expect_report(HEAD "return weft.plan { model = weft.model 'llama-tiny',\n"
@@ -370,8 +401,8 @@ Suite *lang_suite(void) {
       {"reports",
        {bad_plans, example_plans, missing_file, one_line_plan, plain_table,
         fields_in_the_wrong_place, betas_are_below_1, betas_are_below_1_in_f32,
-        weights_are_wanted_or_not, error_in_coroutine, error_values, shebang, bytecode,
-        json_report}},
+        nesterov_wants_momentum_alone, weights_are_wanted_or_not, error_in_coroutine,
+        error_values, shebang, bytecode, json_report}},
       {"values",
        {all_fields, data_for_validation, defaults, extended_tp_plan, set_and_define,
         wrong_set}},
