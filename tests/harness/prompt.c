@@ -10,6 +10,11 @@ Terminal *prompt_start(const char *command) {
   return t;
 }
 
+Terminal *prompt_repl(const char *file) {
+  return prompt_start(arena_printf(scratch_arena, "NO_COLOR=1 $weft repl %s",
+                                   *file ? scratch_path(file) : ""));
+}
+
 const char *prompt_answer(Terminal *t, const char *line) {
   int row = t->row;
   terminal_enter(t, line, ">");
@@ -20,9 +25,14 @@ void prompt_says(Terminal *t, const char *line, const char *want) {
   ck_assert_str_eq(prompt_answer(t, line), want);
 }
 
-int prompt_leave(Terminal *t) {
+void prompt_tells(Terminal *t, const char *line, const char *part) {
+  const char *s = prompt_answer(t, line);
+  ck_assert_msg(strstr(s, part) != NULL, "%s: \"%s\" is not in: %s", line, part, s);
+}
+
+void prompt_leave(Terminal *t) {
   terminal_type(t, "\004");
-  return terminal_end(t);
+  ck_assert_int_eq(terminal_end(t), 0);
 }
 
 void prompt_plan(const char *name, int micro) {
