@@ -48,23 +48,53 @@ static int raise(lua_State *L, const char *name, const weft_error *e) {
   return library_error(L, "%s: %s", name, e->text);
 }
 
-static int read_settings(lua_State *L) {
-  const char *path = luaL_checkstring(L, 1);
+/* Pushes what was opened, and the bytes of a file of at most SETTINGS_BYTES, which end in
+ * a 0 behind `n`. */
+static Opened *push_file(lua_State *L, const char *path, const char **text, size_t *n) {
   weft_error e;
   err_clear(&e);
   Opened *o = push_opened(L);
   show_name(path, o->name, sizeof o->name);
-  if (file_open(path, &o->f, &e) != WEFT_OK) return raise(L, o->name, &e);
+  if (file_open(path, &o->f, &e) != WEFT_OK) raise(L, o->name, &e);
   if (o->f.size > SETTINGS_BYTES)
-    return library_error(L, "%s: has %d bytes or more; settings have at most %d", o->name,
-                         (int)MIN(o->f.size, INT32_MAX), SETTINGS_BYTES);
-  size_t n = (size_t)o->f.size;
-  char *text = lua_newuserdatauv(L, n + 1, 0);
-  if (n && file_at(&o->f, 0, text, n, &e) != WEFT_OK) return raise(L, o->name, &e);
-  text[n] = 0;
+    library_error(L, "%s: has %d bytes or more; settings have at most %d", o->name,
+                  (int)MIN(o->f.size, INT32_MAX), SETTINGS_BYTES);
+  *n = (size_t)o->f.size;
+  char *bytes = lua_newuserdatauv(L, *n + 1, 0);
+  if (*n && file_at(&o->f, 0, bytes, *n, &e) != WEFT_OK) raise(L, o->name, &e);
+  bytes[*n] = 0;
+  *text = bytes;
+  return o;
+}
+
+static int read_settings(lua_State *L) {
+  const char *path = luaL_checkstring(L, 1), *text;
+  size_t n;
+  Opened *o = push_file(L, path, &text, &n);
   if (ends_in(path, ".json")) check_json(L, text, n, o->name);
   yaml_tree(L, text, n, o->name);
   return 1;
 }
 
-void settings_push_reader(lua_State *L) { lua_pushcfunction(L, read_settings); }
+/* read_text(path): the text of a file, its name as messages have it, { nodes =, depth =
+ * }. */
+static int read_text(lua_State *L) {
+  const char *text;
+  size_t n;
+  Opened *o = push_file(L, luaL_checkstring(L, 1), &text, &n);
+  lua_pushlstring(L, text, n);
+  lua_pushstring(L, o->name);
+  lua_createtable(L, 0, 2);
+  lua_pushinteger(L, SETTINGS_NODES);
+  lua_setfield(L, -2, "nodes");
+  lua_pushinteger(L, SETTINGS_DEPTH);
+  lua_setfield(L, -2, "depth");
+  return 3;
+}
+
+void settings_provide(lua_State *L) {
+  lua_pushcfunction(L, read_settings);
+  library_provide(L, "read_settings");
+  lua_pushcfunction(L, read_text);
+  library_provide(L, "read_text");
+}

@@ -5,7 +5,8 @@
  *   { kind = "list", line =, items = { node, ... } }
  *   { kind = "scalar", line =, text =, quoted = true or false }
  *
- * Nothing of a file is run: what a scalar means is said by stdlib/import/scalar.lua. Of a
+ * Nothing of a file is run: what a scalar means is said by stdlib/import/scalar.lua, but
+ * where the reader of a format says it, as `value`. Of a
  * YAML anchor all aliases are the same table, counted each time, so that a small file is
  * no large tree. */
 #ifndef WEFT_SETTINGS_H
@@ -21,9 +22,11 @@ enum {
   SETTINGS_DEPTH = 64
 };
 
-/* Pushes a function read(path) for Lua: the tree of a file, YAML or, by its name, JSON.
- * It raises a text, "recipe.yaml:3: ...", if there is none. */
-void settings_push_reader(lua_State *L);
+/* Gives the library read_settings(path): the tree of a file, YAML or, by its name, JSON;
+ * and read_text(path), for formats that stdlib/import reads: the text of a file, its
+ * name, and the limits above. They raise a text, "recipe.yaml:3: ...", if there is none.
+ */
+void settings_provide(lua_State *L);
 
 /* ---- yaml_tree.c ---- */
 /* Pushes the tree of a text; raises. `name` is what messages call it. JSON is YAML, too.

@@ -1,6 +1,7 @@
 -- automodel.lua - recipes of NeMo AutoModel (YAML) as fields of a plan. What does not take part
 -- in the plan is in automodel_rules.lua.
 local model_field = use "import/model_field"
+local pytorch = use "import/pytorch"
 local quote = use "import/quote"
 local ranks = use "import/automodel_ranks"
 local rules = use "import/automodel_rules"
@@ -164,32 +165,13 @@ end
 
 -- ---- the pipeline ----
 
-local SCHEDULES = { ["1f1b"] = "1f1b", gpipe = "gpipe", interleaved1f1b = "interleaved_1f1b",
-  loopedbfs = "looped_bfs", interleavedzerobubble = "zero_bubble", zbvzerobubble = "zbv",
-  dualpipev = "dualpipe_v" }
-local ONE_STAGE = { ["1f1b"] = true, gpipe = true }
-
-local function put_schedule(book, plan)
-  local key = "distributed.pipeline.pp_schedule"
-  local value = book:value(key) or "1f1b"
-  local name = string.gsub(string.lower(tostring(value)), "^schedule", "")
-  local known = SCHEDULES[name]
-  if not known then
-    book:refuse(key, string.format("the schedule %s is none of PyTorch's", quote.shown(value)))
-    return "1f1b"
-  end
-  plan:put("schedule", quote.text(known), book:leaf(key) or "AutoModel's default")
-  book:translated(key, "schedule")
-  return known
-end
-
 -- AutoModel cuts the layers into ceil(layers / layers_per_stage) stages, rounded to a multiple
 -- of pp; the first ones have one layer more where it does not divide.
 local function put_stages(book, plan, m, schedule, layers)
   local prefix = "distributed.pipeline."
   local each = values.whole(book, prefix .. "layers_per_stage", 1)
   local round = book:value(prefix .. "round_virtual_stages_to_pp_multiple")
-  local virtual = ONE_STAGE[schedule] and 1 or 2
+  local virtual = pytorch.one_stage[schedule] and 1 or 2
   if each then
     local stages = (layers + each - 1) // each
     local rest = stages % m.pp
@@ -229,7 +211,8 @@ local function put_pipeline(book, plan, m, config)
     end
     return
   end
-  local schedule = put_schedule(book, plan)
+  local schedule = pytorch.put_schedule(book, plan, "distributed.pipeline.pp_schedule",
+                                        "AutoModel's default")
   local layers = scalar.integer(config.num_hidden_layers)
   if layers then put_stages(book, plan, m, schedule, layers) end
 end

@@ -7,18 +7,29 @@ local quote = use "import/quote"
 local read_settings = use "read_settings"
 local tree = use "import/tree"
 
-local systems = { use "import/automodel", use "import/deepspeed", use "import/accelerate",
-                  use "import/huggingface" }
+local registry = use "import/torchtitan/registry"
+
+local torchtitan = use "import/torchtitan/torchtitan"
+local systems = { torchtitan, use "import/automodel", use "import/deepspeed",
+                  use "import/accelerate", use "import/huggingface" }
+
+-- Readers by the ending of a file's name.
+local readers = { json = read_settings, yaml = read_settings, yml = read_settings,
+                  toml = use "import/formats/toml" }
+
+local function ending(file) return string.match(file, "%.([^./]*)$") or "" end
 
 -- A folder is that of a model.
 local function settings_of(file, folder)
   if folder then file = string.gsub(file, "/*$", "") .. "/config.json" end
-  local json = string.find(file, "%.json$") ~= nil
-  if not json and not string.find(file, "%.ya?ml$") then
-    fail(string.format("%s: weft import reads .yaml, .yml and .json files, and folders with a "
-                       .. "config.json", quote.shown(file)))
+  local read = readers[ending(file)]
+  if not read then
+    local names = {}
+    for i, name in ipairs(keys(readers)) do names[i] = "." .. name end
+    fail(string.format("%s: weft import reads %s files, and folders with a config.json",
+                       quote.shown(file), table.concat(names, ", ")))
   end
-  return read_settings(file), json
+  return read(file), ending(file) == "json"
 end
 
 local function system_of(leaves, file)
@@ -35,7 +46,8 @@ local function base_of(file) return string.match(file, "([^/]*)/*$") end
 
 -- "recipe.yaml" -> "recipe": a name for a plan.
 local function name_of(file)
-  local name = string.gsub(string.gsub(base_of(file), "%.ya?ml$", ""), "%.json$", "")
+  local name = base_of(file)
+  if readers[ending(name)] then name = string.gsub(name, "%.[^.]*$", "") end
   name = string.gsub(name, "[^%w_.-]", "_")
   return name ~= "" and string.sub(name, 1, 60) or "imported"
 end
@@ -94,8 +106,8 @@ end
 
 local function plan_of(book, plan, system, file)
   local lines = {
-    string.format("-- %s: made of %s, settings of %s, by weft import.", quote.shown(name_of(file)),
-                  quote.shown(base_of(file)), system.name),
+    string.format("-- Made of %s, settings of %s, by weft import.", quote.shown(base_of(file)),
+                  system.name),
     "-- What became of each setting stands at the end.",
     'local weft = require "weft"', "", "return weft.plan {",
   }
@@ -121,7 +133,7 @@ local function json_of(book, system, file, text)
   for _, list in ipairs(ledger.lists) do
     out[list[1]] = {}
     for i, leaf in ipairs(list_of(book, list[1])) do
-      out[list[1]][i] = { key = quote.shown(leaf.key), value = quote.shown(leaf.value),
+      out[list[1]][i] = { key = quote.shown(tree.name(leaf)), value = quote.shown(leaf.value),
                           place = tree.place(leaf), what = leaf.text }
     end
   end
@@ -138,12 +150,17 @@ return function(args)
   local node, json = settings_of(args.file, args.folder)
   if node.kind ~= "map" then fail(quote.shown(args.file) .. ": is no table of settings") end
   local leaves = tree.leaves(node, args.folder and "config.json" or base_of(args.file), json)
+  local words, configuration = args.words, nil
+  if registry.is(leaves) then
+    leaves, words, configuration = registry.choose(leaves, words, args.file)
+  end
   for _, word in ipairs(args.set) do tree.override(leaves, word) end
-  for _, word in ipairs(args.words) do tree.override(leaves, word) end
-  local system = system_of(leaves, args.file)
+  for _, word in ipairs(words) do tree.override(leaves, word) end
+  local system = configuration and torchtitan or system_of(leaves, args.file)
   local book, plan = ledger.new(leaves, system.absent), plan_text.new()
-  plan:put("name", quote.text(name_of(args.file)))
-  system.translate(book, plan, { world = args.world, model = args.model, node = node })
+  plan:put("name", quote.text(configuration and name_of(configuration) or name_of(args.file)))
+  system.translate(book, plan, { world = args.world, model = args.model, node = node,
+                                 file = args.file, configuration = configuration })
   local text = #book.refused == 0 and plan_of(book, plan, system, args.file) or nil
   return { ok = text ~= nil, plan = text, text = report_of(book, system, args.file),
            json = json_of(book, system, args.file, text) }

@@ -105,7 +105,7 @@ end
 
 -- "recipe.yaml:3: distributed.tp_size = 4", shown.
 function ledger.said(leaf)
-  return string.format("%s: %s = %s", tree.place(leaf), quote.shown(leaf.key),
+  return string.format("%s: %s = %s", tree.place(leaf), quote.shown(tree.name(leaf)),
                        quote.shown(leaf.value))
 end
 

@@ -7,7 +7,7 @@ plan_text.__index = plan_text
 
 local ORDER = { "name", "model", "mesh", "strategy", "tp_plan", "pp_plan", "schedule", "precision",
   "recompute", "cp", "moe", "packed", "batch", "optimizer", "data", "train", "checkpoint",
-  "comm" }
+  "comm", "deterministic" }
 
 function plan_text.new() return setmetatable({ root = { list = {}, at = {} } }, plan_text) end
 
@@ -30,7 +30,7 @@ function plan_text:put(path, source, from)
   if node.source then return end
   node.source = source
   if type(from) == "table" then
-    node.note = string.format("%s: %s", tree.place(from), quote.shown(from.key))
+    node.note = string.format("%s: %s", tree.place(from), quote.shown(tree.name(from)))
   elseif from then
     node.note = quote.shown(from)
   end

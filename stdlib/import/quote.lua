@@ -16,6 +16,7 @@ end
 
 local function number(n)
   if math.type(n) == "integer" then return tostring(n) end
+  if n ~= n then return "(0 / 0)" end
   if n == math.huge then return "math.huge" end
   if n == -math.huge then return "-math.huge" end
   local short = string.format("%.15g", n)
@@ -52,8 +53,9 @@ function quote.value(v)
 end
 
 -- For comments and reports: one line, with what a terminal obeys written out, cut off where
--- it is long.
-function quote.shown(v)
+-- it is longer than `most` bytes, 60 if that is not given.
+function quote.shown(v, most)
+  most = most or 60
   local text
   if v == scalar.null then
     text = "null"
@@ -63,8 +65,8 @@ function quote.shown(v)
     text = quote.value(v)
   end
   text = shown(text)
-  if #text <= 60 then return text end
-  local cut = 57
+  if #text <= most then return text end
+  local cut = most - 3
   while cut > 1 and string.find(string.sub(text, cut + 1, cut + 1), "[\x80-\xbf]") do
     cut = cut - 1
   end

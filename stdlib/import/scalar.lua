@@ -48,6 +48,7 @@ end
 
 -- The value of a node of kind "scalar". `json`: only what JSON has is no text.
 function scalar.value(node, json)
+  if node.value ~= nil then return node.value end
   if node.quoted then return node.text end
   if json then
     local n = tonumber(node.text)

@@ -1,5 +1,6 @@
 -- tree.lua - the tree of a settings file as a list of leaves, { key = "a.b", value =, line =,
--- file = }: values, lists, null and empty maps. A list is one leaf.
+-- file = }: values, lists, null and empty maps. A list is one leaf. Its name in the file, where
+-- that is not the key, is `given`.
 local quote = use "import/quote"
 local scalar = use "import/scalar"
 local tree = {}
@@ -44,7 +45,8 @@ local function merge(node)
   return merged
 end
 
--- Adds the leaves of `node` to `leaves`; `prefix` is the key of the node.
+-- Adds the leaves of `node` to `leaves`; `prefix` is the key of the node. A name with a point is
+-- as deep as it says.
 local function flatten(leaves, node, prefix, file, json)
   if node.kind == "map" and #node.keys > 0 then
     node = merge(node)
@@ -52,6 +54,11 @@ local function flatten(leaves, node, prefix, file, json)
       flatten(leaves, node.at[key], prefix and prefix .. "." .. key or key, file, json)
     end
     return
+  end
+  local before = leaves.at[prefix or ""]
+  if before then
+    fail(string.format("%s:%d: \"%s\" is given twice, here and in line %d", quote.shown(file),
+                       line_of(node), quote.shown(prefix), before.line))
   end
   tree.set(leaves, prefix or "", value_of(node, json), file, line_of(node))
 end
@@ -98,5 +105,8 @@ function tree.place(leaf)
   local file = quote.shown(leaf.file)
   return leaf.line and string.format("%s:%d", file, leaf.line) or file
 end
+
+-- What a setting is called in the file; older versions of a system have other names for `key`.
+function tree.name(leaf) return leaf.given or leaf.key end
 
 return tree

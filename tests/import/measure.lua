@@ -5,7 +5,8 @@
 -- (options of weft import in IMPORT_OPTIONS)
 -- writes OUTDIR/NAME.lua, and prints a line for each file that has no plan, or one with errors:
 -- "refused" with the reason, "wrong" with the first error of weft check. Files that make the
--- program fail in another way are "broken".
+-- program fail in another way are "broken". Of a registry each configuration that has a name
+-- of its own (not _NAME) counts as a file.
 local weft, out = arg[1], arg[2]
 local counts = { ok = 0, refused = 0, wrong = 0, broken = 0 }
 
@@ -21,11 +22,12 @@ local function first_error(text)
   return text:match "[^\n]*error: ([^\n]*)" or text:match "[^\n]+" or ""
 end
 
-local function judge(file)
-  local plan = out .. "/" .. file:match "([^/]*)$" .. ".lua"
+local function judge(file, configuration)
+  local plan = out .. "/" .. file:match "([^/]*)$" .. (configuration or "") .. ".lua"
   os.remove(plan)
-  local code, text = run(string.format("%s import %s -o %s %s", quoted(weft), quoted(file),
-                                       quoted(plan), os.getenv "IMPORT_OPTIONS" or ""))
+  local code, text = run(string.format("%s import %s %s -o %s %s", quoted(weft), quoted(file),
+                                       configuration or "", quoted(plan),
+                                       os.getenv "IMPORT_OPTIONS" or ""))
   if code == 1 then return "refused", first_error(text) end
   if code ~= 0 then return "broken", text:sub(1, 300) end
   code, text = run(quoted(weft) .. " check -q " .. quoted(plan))
@@ -33,10 +35,33 @@ local function judge(file)
   return code == 1 and "wrong" or "broken", first_error(text)
 end
 
-for i = 3, #arg do
-  local kind, why = judge(arg[i])
-  counts[kind] = counts[kind] + 1
-  if kind ~= "ok" then print(kind, arg[i]:match "([^/]*)$", why) end
+-- The names of a registry's configurations, which weft import lists if none is given; else nil.
+local function configurations(file)
+  if not file:find "%.json$" and not file:find "%.py$" then return nil end
+  local code, text = run(quoted(weft) .. " import " .. quoted(file))
+  local list = code == 2 and text:match "has several configurations: name one behind the file: ([^\n]*)"
+  if not list then return nil end
+  local names = {}
+  for name in list:gmatch "%S+" do
+    if not name:find "^_" then names[#names + 1] = name end
+  end
+  return names
 end
-print(string.format("%d files: %d plans pass check, %d refused, %d plans with errors, %d broken",
-                    #arg - 2, counts.ok, counts.refused, counts.wrong, counts.broken))
+
+local function count(file, configuration)
+  local kind, why = judge(file, configuration)
+  counts[kind] = counts[kind] + 1
+  if kind ~= "ok" then print(kind, file:match "([^/]*)$", configuration or "", why) end
+end
+
+for i = 3, #arg do
+  local names = configurations(arg[i])
+  if names then
+    for _, name in ipairs(names) do count(arg[i], name) end
+  else
+    count(arg[i])
+  end
+end
+local all = counts.ok + counts.refused + counts.wrong + counts.broken
+print(string.format("%d settings: %d plans pass check, %d refused, %d plans with errors, %d broken",
+                    all, counts.ok, counts.refused, counts.wrong, counts.broken))

@@ -94,8 +94,7 @@ static void give(lua_State *L, Import *im) {
 
 static int translate(lua_State *L) {
   Import *im = lua_touserdata(L, 1);
-  settings_push_reader(L);
-  library_provide(L, "read_settings");
+  settings_provide(L);
   lua_pushcfunction(L, shown);
   library_provide(L, "shown");
   library_push(L, "import/import");
