@@ -392,11 +392,34 @@ void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
   lua_settop(L, top);
 }
 
+/* The library's plan for the architecture is on top. Rules of a written plan that it has,
+ * too, are about modules that not every size has: Hugging Face's plan of Qwen3-MoE cuts
+ * MLPs of layers without experts. */
+static void mark_library_rules(lua_State *L, LangPlan *lp, Arena *a) {
+  TpRule *rule = NEW_N(a, TpRule, lp->plan.ntp + 1);
+  for (int i = 0; i < lp->plan.ntp; i++) {
+    rule[i] = lp->plan.tp[i];
+    lua_getfield(L, -1, rule[i].pattern);
+    if (lua_type(L, -1) == LUA_TSTRING &&
+        tp_style_parse(lua_tostring(L, -1), NULL) == (int)rule[i].style)
+      rule[i].from_default = true;
+    lua_pop(L, 1);
+  }
+  lp->plan.tp = rule;
+}
+
 void model_default_tp(lua_State *L, LangPlan *lp, Diags *d) {
   int top = lua_gettop(L);
-  if (lp->plan.tp || !lp->arch ||
-      !stdlib_push(L, lua_pushfstring(L, "tp_plans/%s", lp->arch)) ||
-      !sorted_keys(L, lua_gettop(L))) {
+  if (!lp->arch || !stdlib_push(L, lua_pushfstring(L, "tp_plans/%s", lp->arch))) {
+    lua_settop(L, top);
+    return;
+  }
+  if (lp->plan.tp) {
+    mark_library_rules(L, lp, d->arena);
+    lua_settop(L, top);
+    return;
+  }
+  if (!sorted_keys(L, lua_gettop(L))) {
     lua_settop(L, top);
     return;
   }

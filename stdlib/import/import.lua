@@ -10,12 +10,12 @@ local tree = use "import/tree"
 local registry = use "import/torchtitan/registry"
 
 local torchtitan = use "import/torchtitan/torchtitan"
-local systems = { torchtitan, use "import/automodel", use "import/deepspeed",
+local systems = { use "import/parallel_plans", torchtitan, use "import/automodel", use "import/deepspeed",
                   use "import/accelerate", use "import/huggingface" }
 
 -- Readers by the ending of a file's name.
 local readers = { json = read_settings, yaml = read_settings, yml = read_settings,
-                  toml = use "import/formats/toml" }
+                  toml = use "import/formats/toml", py = use "import/formats/python" }
 
 local function ending(file) return string.match(file, "%.([^./]*)$") or "" end
 

@@ -1,5 +1,6 @@
 -- model_field.lua - the field `model` of an imported plan: from --model, the name in the
 -- settings, and the keys of a config that they change.
+local flavors = use "import/torchtitan/flavors"
 local models = use "import/models"
 local quote = use "import/quote"
 local read_settings = use "read_settings"
@@ -48,8 +49,26 @@ local function of_folder(path)
   return model_field.of_config(read_settings(file), quote.shown(file))
 end
 
--- What --model says: a folder or file, or a name.
+-- A flavor of a table in a Python file of torchtitan's: "8B": TransformerModelArgs(dim=4096, ...).
+local function of_table(path, flavor)
+  local node = (use "import/formats/python")(path)
+  for _, key in ipairs(node.keys) do
+    local entry = node.at[key].at and node.at[key].at[flavor]
+    local class = entry and entry.kind == "map" and entry.at.class
+    if class then
+      local config, why, note = flavors.of_class(string.match(class.value, "[^.]*$"), tree.value(entry))
+      if config then config.note = note end
+      return config, why
+    end
+  end
+  return nil, string.format("%s: has no \"%s\" with arguments of a model", quote.shown(path),
+                            quote.shown(flavor))
+end
+
+-- What --model says: a folder or file, a flavor of a file, or a name.
 local function of_option(name)
+  local path, flavor = string.match(name, "^(.*%.py):([^:/]+)$")
+  if path then return of_table(path, flavor) end
   if string.find(name, "^[./]") or string.find(name, "%.json$") then return of_folder(name) end
   local config, preset = models.find(name)
   if config then return config, preset end
@@ -116,6 +135,8 @@ function model_field.change(ledger, config, preset, changes)
 end
 
 function model_field.window(ledger, given, config)
+  if config.note then ledger:assume("model", config.note) end
+  config.note = nil
   if not config.window then return end
   ledger:assume("model", string.format(
     "its attention looks back %s tokens, here back to the beginning: the same where batch.seq "

@@ -11,22 +11,21 @@ local ORDER = { "name", "model", "mesh", "strategy", "tp_plan", "pp_plan", "sche
 
 function plan_text.new() return setmetatable({ root = { list = {}, at = {} } }, plan_text) end
 
+local function below(node, step)
+  if not node.at[step] then
+    local new = { name = step, list = {}, at = {} }
+    node.at[step], node.list[#node.list + 1] = new, new
+  end
+  return node.at[step]
+end
+
 local function place(self, path)
   local node = self.root
-  for step in string.gmatch(path, "[^.]+") do
-    if not node.at[step] then
-      local new = { name = step, list = {}, at = {} }
-      node.at[step], node.list[#node.list + 1] = new, new
-    end
-    node = node.at[step]
-  end
+  for step in string.gmatch(path, "[^.]+") do node = below(node, step) end
   return node
 end
 
--- The field `path` ("mesh.tp"; "strategy.#" is what a list begins with) has the Lua expression
--- `source`; `from` is the setting that says so, or a text. The first one counts.
-function plan_text:put(path, source, from)
-  local node = place(self, path)
+local function fill(node, source, from)
   if node.source then return end
   node.source = source
   if type(from) == "table" then
@@ -34,6 +33,15 @@ function plan_text:put(path, source, from)
   elseif from then
     node.note = quote.shown(from)
   end
+end
+
+-- The field `path` ("mesh.tp"; "strategy.#" is what a list begins with) has the Lua expression
+-- `source`; `from` is the setting that says so, or a text. The first one counts.
+function plan_text:put(path, source, from) fill(place(self, path), source, from) end
+
+-- The same for an entry of a group whose name is any text: a pattern of modules.
+function plan_text:entry(group, name, source, from)
+  fill(below(place(self, group), name), source, from)
 end
 
 -- The group is made by a builder: "weft.adamw".

@@ -21,6 +21,9 @@ function value_of(node, json)
   return list
 end
 
+-- The value of a node: of a map a table by its keys.
+tree.value = value_of
+
 local function line_of(node) return node.key_line or node.line end
 
 -- YAML's "<<": what the maps named there have, and this one has not.

@@ -1,5 +1,5 @@
-/* import_files.h - weft import as a user sees it, for the suites of one system each: a file
- * becomes a plan that passes check, or is an error that says what it should. */
+/* import_files.h - weft import as a user sees it, for the suites of one system each: a
+ * file becomes a plan that passes check, or is an error that says what it should. */
 #ifndef WEFT_IMPORT_FILES_H
 #define WEFT_IMPORT_FILES_H
 
@@ -9,7 +9,8 @@ enum { IMPORT_SECONDS = 30 };
 
 void import_put(const char *name, const char *text);
 
-/* Imports a file, with more arguments, as a.lua, which must pass check. Returns the report. */
+/* Imports a file, with more arguments, as a.lua, which must pass check. Returns the
+ * report. */
 const char *import_file(const char *file, const char *more);
 
 /* weft import fails with this code and says this. */

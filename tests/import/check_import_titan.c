@@ -1,5 +1,5 @@
-/* check_import_titan.c - weft import of torchtitan's settings: TOML files, registries with
- * several configurations, and what TOML forbids. */
+/* check_import_titan.c - weft import of torchtitan's settings: TOML files, registries
+ * with several configurations, and what TOML forbids. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,8 +70,9 @@ START_TEST(settings_become_a_plan) {
   import_has(report, "a.toml:7: model.converters = { \"float8\" }");
   import_has(report, "a.toml:15: lr_scheduler.decay_ratio = 0.1: the rate stays at");
   import_has(report, "a.toml:33: quantize.linear.float8.filter_fqns");
-  import_has(report, "a.toml:38: somewhere.made_up = 1979-05-27T07:32:00Z: weft import does not "
-                     "know this setting");
+  import_has(report,
+             "a.toml:38: somewhere.made_up = 1979-05-27T07:32:00Z: weft import does not "
+             "know this setting");
 }
 END_TEST
 
@@ -87,11 +88,12 @@ START_TEST(nothing_is_dropped) {
 END_TEST
 
 START_TEST(names_of_older_versions_are_known) {
-  import_put("a.toml", "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n"
-                       "[training]\nbatch_size = 2\nseq_len = 128\ndata_parallel_degree = 2\n"
-                       "tensor_parallel_degree = 2\nwarmup_steps = 3\nsteps = 10\n"
-                       "[experimental]\npipeline_parallel_degree = 1\n"
-                       "[activation_checkpoint]\nmode = \"none\"\n");
+  import_put("a.toml",
+             "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n"
+             "[training]\nbatch_size = 2\nseq_len = 128\ndata_parallel_degree = 2\n"
+             "tensor_parallel_degree = 2\nwarmup_steps = 3\nsteps = 10\n"
+             "[experimental]\npipeline_parallel_degree = 1\n"
+             "[activation_checkpoint]\nmode = \"none\"\n");
   const char *report = import_file("a.toml", "");
   import_plan_has("tp = 2,  -- a.toml:8: training.tensor_parallel_degree");
   import_plan_has("dp = 2,  -- a.toml:7: training.data_parallel_degree");
@@ -109,8 +111,9 @@ START_TEST(without_shards_there_is_no_fsdp) {
   import_plan_has("\"zero\",");
   import_plan_has("stage = 0,");
   import_plan_has("param_dtype = \"f32\",");
-  import_put("a.toml", "[model]\nname = \"qwen3\"\nflavor = \"0.6B\"\n[parallelism]\n"
-                       "data_parallel_shard_degree = 1\ndata_parallel_replicate_degree = 4\n");
+  import_put("a.toml",
+             "[model]\nname = \"qwen3\"\nflavor = \"0.6B\"\n[parallelism]\n"
+             "data_parallel_shard_degree = 1\ndata_parallel_replicate_degree = 4\n");
   import_file("a.toml", "");
   import_plan_has("\"ddp\",");
   import_plan_has("dp = 4,");
@@ -122,29 +125,36 @@ START_TEST(what_weft_lacks_is_refused_by_its_setting) {
   import_put("a.toml", "[model]\nname = \"flux\"\nflavor = \"flux-dev\"\n");
   import_fails(1, "a.toml", "", "a.toml:2: error: flux is a diffusion model of images");
   import_put("a.toml", "[model]\nname = \"llama3\"\nflavor = \"9B\"\n");
-  import_fails(1, "a.toml", "", "a.toml:3: error: 9B is no flavor of llama3 that weft knows: 1B,");
-  import_put("a.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\n"
-                       "pipeline_parallel_degree = 2\npipeline_parallel_schedule = \"Dfs\"\n");
+  import_fails(1, "a.toml", "",
+               "a.toml:3: error: 9B is no flavor of llama3 that weft knows: 1B,");
+  import_put("a.toml",
+             "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\n"
+             "pipeline_parallel_degree = 2\npipeline_parallel_schedule = \"Dfs\"\n");
   import_fails(1, "a.toml", "", "a.toml:6: error: the schedule Dfs is none of PyTorch's");
   import_put("a.toml", "[model]\nflavor = \"8B\"\nname = \"llama3\"\n[training]\n"
                        "seq_len = \"long\"\n");
-  import_fails(1, "a.toml", "", "a.toml:5: error: training.seq_len = long: expected an integer");
+  import_fails(1, "a.toml", "",
+               "a.toml:5: error: training.seq_len = long: expected an integer");
 }
 END_TEST
 
 /* ---- registries ---- */
 
 static const char registry[] =
-    "{\"base_one\": {\"model_spec.class\": \"model_registry\", \"model_spec.0\": \"0.6B\",\n"
+    "{\"base_one\": {\"model_spec.class\": \"model_registry\", \"model_spec.0\": "
+    "\"0.6B\",\n"
     " \"training.class\": \"TrainingConfig\", \"training.max_context_length\": 4096,\n"
     " \"training.num_tokens_per_microbatch_per_dp_rank\": 8192,\n"
     " \"optimizer.class\": \"default_adamw\", \"optimizer.lr\": 0.0003,\n"
-    " \"parallelism.class\": \"ParallelismConfig\", \"parallelism.tensor_parallel_degree\": 2,\n"
+    " \"parallelism.class\": \"ParallelismConfig\", "
+    "\"parallelism.tensor_parallel_degree\": 2,\n"
     " \"activation_checkpoint.class\": \"FullAC\"},\n"
-    "\"qwen3_more\": {\"base\": \"base_one\", \"parallelism.class\": \"ParallelismConfig\",\n"
+    "\"qwen3_more\": {\"base\": \"base_one\", \"parallelism.class\": "
+    "\"ParallelismConfig\",\n"
     " \"parallelism.context_parallel_degree\": 2, \"training.class\": \"replace\",\n"
     " \"training.steps\": 7},\n"
-    "\"qwen3_round\": {\"base\": \"qwen3_other\"}, \"qwen3_other\": {\"base\": \"qwen3_round\"},\n"
+    "\"qwen3_round\": {\"base\": \"qwen3_other\"}, \"qwen3_other\": {\"base\": "
+    "\"qwen3_round\"},\n"
     "\"qwen3_lost\": {\"base\": \"elsewhere\", \"model_spec.0\": \"8B\"}}\n";
 
 START_TEST(a_registry_has_several_configurations) {
@@ -152,13 +162,16 @@ START_TEST(a_registry_has_several_configurations) {
   import_file("qwen3_registry.json", "qwen3_more");
   import_plan_has("cp = 2,");
   import_plan_lacks("tp = 2"); /* parallelism is made anew */
-  import_plan_has("seq = 4096,  -- qwen3_registry.json:2"); /* training is a copy with changes */
+  import_plan_has(
+      "seq = 4096,  -- qwen3_registry.json:2"); /* training is a copy with changes */
   import_plan_has("micro = 2,");
   import_plan_has("steps = 7,");
   import_plan_has("recompute = \"full\"");
   const char *report = import_file("qwen3_registry.json", "qwen3_lost");
-  import_has(report, "base = elsewhere: the configuration that this one begins with is not in");
-  import_fails(2, "qwen3_registry.json", "", "name one behind the file: base_one qwen3_more");
+  import_has(report,
+             "base = elsewhere: the configuration that this one begins with is not in");
+  import_fails(2, "qwen3_registry.json", "",
+               "name one behind the file: base_one qwen3_more");
   import_fails(2, "qwen3_registry.json", "qwen4", "qwen4 is none of its configurations");
   import_fails(2, "qwen3_registry.json", "qwen3_round", "begins with itself");
 }
@@ -172,10 +185,13 @@ static void toml_fails(const char *text, const char *says) {
 }
 
 START_TEST(bad_toml_is_told_by_its_line) {
-  toml_fails("a = 1\nb = \"open\nc = 2\n", "a.toml:2: a text is not closed: \" is missing");
-  toml_fails("a = 1\nb = '''open\nc = 2\n", "a.toml:2: a text of several lines is not closed");
+  toml_fails("a = 1\nb = \"open\nc = 2\n",
+             "a.toml:2: a text is not closed: \" is missing");
+  toml_fails("a = 1\nb = '''open\nc = 2\n",
+             "a.toml:2: a text of several lines is not closed");
   toml_fails("a = 1\na = 2\n", "a.toml:2: \"a\" is given twice, here and in line 1");
-  toml_fails("[a]\nb = 1\n[a]\nc = 1\n", "a.toml:3: \"a\" is given twice, here and in line 1");
+  toml_fails("[a]\nb = 1\n[a]\nc = 1\n",
+             "a.toml:3: \"a\" is given twice, here and in line 1");
   toml_fails("[a]\nb.c = 1\n[a.b]\nd = 1\n", "a.toml:3: \"b\" is given twice");
   toml_fails("a = {b = 1}\na.c = 2\n", "a.toml:2: \"a\" is given twice");
   toml_fails("a = {b = {}}\n[a.b]\nc = 2\n", "a.toml:2: \"a\" is given twice");
@@ -195,16 +211,19 @@ START_TEST(bad_toml_is_told_by_its_line) {
   toml_fails("a = 1 b = 2\n", "a.toml:1: expected the end of the line, found \"b\"");
   toml_fails("a = 1\n# \xff\n", "a.toml:2: is no UTF-8");
   toml_fails("[a\nb = 1\n", "a.toml:1: a header has the end of the line");
-  toml_fails("a.b = 1\n\"a.b\" = 2\n", "a.toml:2: \"a.b\" is given twice, here and in line 1");
+  toml_fails("a.b = 1\n\"a.b\" = 2\n",
+             "a.toml:2: \"a.b\" is given twice, here and in line 1");
   toml_fails("", "is none of the settings that weft import knows");
 }
 END_TEST
 
 START_TEST(all_forms_of_toml_are_read) {
-  import_put("a.toml", "model.name = \"qwen3\"\r\nmodel . flavor = \"\"\"\\\n   0.6\\\n   B\"\"\"\r\n"
-                       "[training]\nseq_len = 0x1_00\nlocal_batch_size = 0b10\nsteps = 0o17\n"
-                       "max_norm = 5e-1\n[[more]]\na = [[1, 2], [\"x\", {b = inf}],]\n[[more]]\n"
-                       "a = -1_0.5e+1_0\nb = 07:32:00\nc = nan\nd = ''''it''''\n");
+  import_put(
+      "a.toml",
+      "model.name = \"qwen3\"\r\nmodel . flavor = \"\"\"\\\n   0.6\\\n   B\"\"\"\r\n"
+      "[training]\nseq_len = 0x1_00\nlocal_batch_size = 0b10\nsteps = 0o17\n"
+      "max_norm = 5e-1\n[[more]]\na = [[1, 2], [\"x\", {b = inf}],]\n[[more]]\n"
+      "a = -1_0.5e+1_0\nb = 07:32:00\nc = nan\nd = ''''it''''\n");
   const char *report = import_file("a.toml", "");
   import_plan_has("seq = 256,");
   import_plan_has("micro = 2,");

@@ -36,6 +36,7 @@
   X("grouped_gemm", STYLE_EXPERTS, 0)                                                    \
   X("moe_tp_experts", STYLE_EXPERTS, 0)                                                  \
   X("moe_experts_allreduce", STYLE_EXPERTS, 0)                                           \
+  X("ep_dispatch_experts", STYLE_EXPERTS, 0)                                             \
   X("ep_router", STYLE_EXPERTS, 0)
 
 static const struct {
@@ -53,6 +54,7 @@ static const char *const later_styles[] = {"local",
                                            "gather",
                                            "all_reduce",
                                            "moe_identity_expert",
+                                           "local_params",
                                            "megamoe_router",
                                            "megamoe_experts",
                                            "mla_kv_a_proj",

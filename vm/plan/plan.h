@@ -35,7 +35,7 @@ const char *const *tp_style_names(void);
 typedef struct TpRule {
   const char *pattern; /* "layers.*.self_attn.q_proj"; path tp_plan["<pattern>"] */
   TpStyle style;
-  bool from_default; /* not written by the user: no error if it matches nothing */
+  bool from_default; /* the library has it for this architecture: it may match nothing */
 } TpRule;
 
 /* Which units each stage runs, in the order of stages whatever ranks they lie on. At most

@@ -156,6 +156,7 @@ return {
   cannot("inference.*", "it is of another kind of model"),
   cannot("base", "the configuration that this one begins with is not in the file: what it says is "
          .. "not in the plan"),
+  cannot("code.*", CODE),
   none("trainer.class", "the plan is what is trained"),
   cannot("async_loop.*", RL), cannot("rollouter.*", RL), cannot("renderer.*", RL),
   cannot("generator.*", RL), cannot("generator_router.*", RL), cannot("rubric.*", RL),

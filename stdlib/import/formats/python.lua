@@ -1,0 +1,394 @@
+-- python.lua - what a Python file says in literals, as the tree of a settings file. Nothing is run:
+-- assignments to names, of modules and of classes, and functions that give an object, NAME(a, b = c),
+-- whose values are literals, calls and other names of the same function. A call is a map with its
+-- "class" and arguments; what is no literal is its text. A function that changes what another one
+-- gives has that one as "base"; statements that are not read stand under "code".
+local lex = use "import/formats/python_lexer"
+local read_text = use "read_text"
+local scalar = use "import/scalar"
+
+local Reader = {}
+Reader.__index = Reader
+
+function Reader:bad(line, text, ...)
+  fail(string.format("%s:%d: " .. text, self.name, line, ...))
+end
+
+function Reader:node(kind, line)
+  self.left = self.left - 1
+  if self.left < 0 then self:bad(line, "has more than %d values", self.limits.nodes) end
+  local node = { kind = kind, line = line, size = 1 }
+  if kind == "map" then node.keys, node.at = {}, {} end
+  if kind == "list" then node.items = {} end
+  return node
+end
+
+function Reader:scalar(value, line)
+  local node = self:node("scalar", line)
+  node.value = value
+  return node
+end
+
+function Reader:put(map, key, node)
+  if not map.at[key] then map.keys[#map.keys + 1] = key end
+  map.at[key] = node
+  map.size = map.size + node.size
+end
+
+-- ---- expressions: of the tokens of a line, from self.i on ----
+
+function Reader:peek(value)
+  local token = self.tokens[self.i]
+  return token and token.kind == "op" and token.value == value
+end
+
+function Reader:take(value)
+  if not self:peek(value) then return false end
+  self.i = self.i + 1
+  return true
+end
+
+local CLOSES = { [")"] = true, ["]"] = true, ["}"] = true }
+local OPENS = { ["("] = true, ["["] = true, ["{"] = true }
+
+-- The text from token `first` to the next comma, or to the end of what it is in.
+function Reader:code(first, colon)
+  local depth, i = 0, first
+  while self.tokens[i] do
+    local token = self.tokens[i]
+    local op = token.kind == "op" and token.value
+    if depth == 0 and (op == "," or CLOSES[op] or op == ":" and colon) then break end
+    depth = depth + (OPENS[op] and 1 or CLOSES[op] and -1 or 0)
+    i = i + 1
+  end
+  self.i = i
+  local from, last = self.tokens[first], self.tokens[math.max(i - 1, first)]
+  if i == first then
+    self:bad((from or self.tokens[#self.tokens]).line, "a value is missing")
+  end
+  local node = self:scalar(string.sub(self.text, from.from, last.to), from.line)
+  node.code = true
+  return node
+end
+
+local WORDS = { True = true, False = false, None = scalar.null }
+
+-- a.b.c as a text, and whether it is one name alone.
+function Reader:dotted()
+  local name = self.tokens[self.i].value
+  self.i = self.i + 1
+  local alone = true
+  while self:peek "." and self.tokens[self.i + 1] and self.tokens[self.i + 1].kind == "name" do
+    name, alone = name .. "." .. self.tokens[self.i + 1].value, false
+    self.i = self.i + 2
+  end
+  return name, alone
+end
+
+-- The arguments of a call, behind its "(".
+function Reader:call(name, line, depth)
+  local node = self:node("map", line)
+  self:put(node, "class", self:scalar(string.gsub(name, "%.Config$", ""), line))
+  local n = 0
+  while not self:take ")" do
+    local token, after = self.tokens[self.i], self.tokens[self.i + 1]
+    local key = tostring(n)
+    if token and token.kind == "name" and after and after.kind == "op" and after.value == "=" then
+      key, self.i = token.value, self.i + 2
+    else
+      n = n + 1
+    end
+    if node.at[key] then self:bad(token.line, "the argument %s is given twice", key) end
+    local value = self:value(depth + 1)
+    value.key_line = value.key_line or token.line
+    self:put(node, key, value)
+    if not self:take "," and not self:peek ")" then
+      self:bad(line, "the arguments of %s are no Python", name)
+    end
+  end
+  return node
+end
+
+function Reader:list(close, line, depth)
+  local node = self:node("list", line)
+  while not self:take(close) do
+    local item = self:value(depth + 1)
+    node.items[#node.items + 1], node.size = item, node.size + item.size
+    if not self:take "," and not self:peek(close) then self:bad(line, "a list is no Python") end
+  end
+  return node
+end
+
+function Reader:dictionary(line, depth)
+  local node = self:node("map", line)
+  while not self:take "}" do
+    local from = self.i
+    local key = self:value(depth + 1, true)
+    local name = key.kind == "scalar" and tostring(key.value) or "?"
+    if self:take ":" then
+      if node.at[name] and not key.code then
+        self:bad(key.line, "\"%s\" is given twice, here and in line %d", name,
+                 node.at[name].key_line or node.at[name].line)
+      end
+      local value = self:value(depth + 1)
+      value.key_line = value.key_line or key.line
+      self:put(node, name, value)
+    else
+      self:put(node, "code", self:code(from))
+    end
+    if not self:take "," and not self:peek "}" then self:bad(line, "a dictionary is no Python") end
+  end
+  return node
+end
+
+local function number_of(text)
+  local plain = string.gsub(text, "_", "")
+  local base = string.match(plain, "^0([xXoObB])")
+  if base then
+    return tonumber(string.sub(plain, 3), ({ x = 16, o = 8, b = 2 })[string.lower(base)])
+  end
+  return tonumber(plain)
+end
+
+function Reader:texts()
+  local parts, line = {}, self.tokens[self.i].line
+  while self.tokens[self.i] and self.tokens[self.i].kind == "text" do
+    parts[#parts + 1] = self.tokens[self.i].value
+    self.i = self.i + 1
+  end
+  return self:scalar(table.concat(parts), line)
+end
+
+-- A name: a word of the language, what it was given, or its text.
+function Reader:named(depth)
+  local first, line = self.i, self.tokens[self.i].line
+  local name, alone = self:dotted()
+  if self:take "(" then return self:call(name, line, depth) end
+  if alone and WORDS[name] ~= nil then return self:scalar(WORDS[name], line) end
+  local known = alone and self.names[name]
+  if known then
+    self.left = self.left - known.size
+    if self.left < 0 then self:bad(line, "has more than %d values, names counted", self.limits.nodes) end
+    return known
+  end
+  if self:peek "[" then return self:code(first) end
+  local node = self:scalar(name, line)
+  node.code = true
+  return node
+end
+
+-- Nil: no literal begins here.
+function Reader:atom(depth)
+  local token = self.tokens[self.i]
+  if not token then return nil end
+  if depth > self.limits.depth then
+    self:bad(token.line, "is nested more than %d deep", self.limits.depth)
+  end
+  if token.kind == "text" then return self:texts() end
+  if token.kind == "number" then
+    local n = number_of(token.value)
+    if not n then return nil end
+    self.i = self.i + 1
+    return self:scalar(n, token.line)
+  end
+  if token.kind == "name" then return self:named(depth) end
+  if self:take "{" then return self:dictionary(token.line, depth) end
+  if self:take "[" then return self:list("]", token.line, depth) end
+  if not self:take "(" then return nil end
+  local node = self:list(")", token.line, depth)
+  -- (x) is x, (x,) a list.
+  local before = self.tokens[self.i - 2]
+  if #node.items == 1 and before.value ~= "," then return node.items[1] end
+  return node
+end
+
+function Reader:signed(depth)
+  local token = self.tokens[self.i]
+  if not self:peek "-" then return self:atom(depth) end
+  self.i = self.i + 1
+  local node = self:atom(depth)
+  if not node or type(node.value) ~= "number" then return nil end
+  return self:scalar(-node.value, token.line)
+end
+
+local ARITHMETIC = {
+  ["*"] = function(a, b) return a * b end, ["+"] = function(a, b) return a + b end,
+  ["-"] = function(a, b) return a - b end, ["/"] = function(a, b) return b ~= 0 and a / b end,
+  ["//"] = function(a, b) return b ~= 0 and a // b end,
+  ["**"] = function(a, b)
+    local power = a ^ b
+    return math.type(a) == "integer" and math.type(b) == "integer" and b >= 0
+      and math.tointeger(power) or power
+  end,
+}
+
+-- A value: numbers may be products and sums, of two of them at a time.
+function Reader:value(depth, colon)
+  local first = self.i
+  local node = self:signed(depth)
+  while node do
+    local token = self.tokens[self.i]
+    local op = token and token.kind == "op" and token.value
+    if not token or op == "," or CLOSES[op] or op == ":" and colon then return node end
+    local apply = ARITHMETIC[op]
+    self.i = self.i + 1
+    local right = apply and self:signed(depth)
+    local n = right and type(node.value) == "number" and type(right.value) == "number"
+      and math.abs(node.value) < 2^31 and math.abs(right.value) < 2^31
+      and apply(node.value, right.value)
+    -- Products go before sums: more than two numbers with both are left as a text.
+    local mixed = node.sum and op ~= "+" and op ~= "-"
+    node = n and not mixed and self:scalar(n, token.line) or nil
+    if node then node.sum = op == "+" or op == "-" end
+  end
+  return self:code(first, colon)
+end
+
+-- ---- statements ----
+
+local function op_at(tokens, i, value)
+  return tokens[i] and tokens[i].kind == "op" and tokens[i].value == value
+end
+
+-- NAME or NAME.a.b before "=", and where the value begins; annotations are read past.
+local function target_of(tokens)
+  if not tokens[1] or tokens[1].kind ~= "name" then return nil end
+  local path, i = { tokens[1].value }, 2
+  while op_at(tokens, i, ".") and tokens[i + 1] and tokens[i + 1].kind == "name" do
+    path[#path + 1] = tokens[i + 1].value
+    i = i + 2
+  end
+  if op_at(tokens, i, ":") and #path == 1 then
+    while tokens[i] and not op_at(tokens, i, "=") do i = i + 1 end
+  end
+  if op_at(tokens, i, "=") and tokens[i + 1] then return path, i + 1 end
+end
+
+-- The value of a statement from its token `at` on; what is behind it makes it a text.
+function Reader:statement(tokens, at)
+  self.tokens, self.i = tokens, at
+  local node = self:value(1)
+  if self.i <= #tokens then
+    if self:peek "," then
+      self.i = at
+      local list = self:node("list", tokens[at].line)
+      repeat
+        local item = self:value(1)
+        list.items[#list.items + 1], list.size = item, list.size + item.size
+      until not self:take "," or self.i > #tokens
+      return list
+    end
+    node = self:scalar(string.sub(self.text, tokens[at].from, tokens[#tokens].to), tokens[at].line)
+    node.code = true
+  end
+  return node
+end
+
+-- What a function gives begins with what another one gives: NAME() alone.
+local function as_base(node)
+  local class = node.kind == "map" and #node.keys == 1 and node.at.class
+  if not class or not string.find(class.value, "^[%l_][%w_]*$") then return node end
+  return { kind = "map", line = node.line, size = 2, keys = { "base" }, at = { base = class } }
+end
+
+function Reader:unread(function_node, tokens)
+  local code = function_node.at.code
+  if not code then
+    code = self:node("map", tokens.line)
+    self:put(function_node, "code", code)
+  end
+  self:put(code, "line " .. tokens.line,
+           self:scalar(string.sub(self.text, tokens[1].from, tokens[#tokens].to), tokens.line))
+end
+
+-- config.a.b = value, of a copy of what the name has.
+function Reader:assign(map, path, from, node)
+  for i = from, #path - 1 do
+    local inner = map.at[path[i]]
+    if not inner or inner.kind ~= "map" then
+      inner = self:node("map", node.line)
+      self:put(map, path[i], inner)
+    end
+    map = inner
+  end
+  node.key_line = node.key_line or node.line
+  self:put(map, path[#path], node)
+end
+
+local SKIPS = { pass = true, assert = true, global = true, import = true, from = true }
+
+-- A function: lines[i] is its head. Its result as a map, or nil, and where it ends.
+function Reader:fun(lines, i)
+  local head, last, result = lines[i], nil, nil
+  local rest = self:node("map", head.line)
+  self.names = {}
+  i = i + 1
+  while lines[i] and lines[i].indent > head.indent do
+    local tokens = lines[i]
+    last = last or tokens.indent
+    local path, at = target_of(tokens)
+    local word = tokens[1].kind == "name" and tokens[1].value
+    if tokens.indent ~= last then
+      self:unread(rest, tokens)
+    elseif path and #path == 1 then
+      self.names[path[1]] = as_base(self:statement(tokens, at))
+    elseif path and self.names[path[1]] and self.names[path[1]].kind == "map" then
+      self:assign(self.names[path[1]], path, 2, self:statement(tokens, at))
+    elseif word == "return" and tokens[2] then
+      result = as_base(self:statement(tokens, 2))
+    elseif not SKIPS[word] and not (tokens[1].kind == "text" and #tokens == 1) then
+      self:unread(rest, tokens)
+    end
+    i = i + 1
+  end
+  self.names = {}
+  if not result or result.kind ~= "map" then return nil, i end
+  if result.at.class then
+    result.at.class = nil
+    table.remove(result.keys, 1)
+  end
+  if rest.at.code then self:put(result, "code", rest.at.code) end
+  return result, i
+end
+
+-- A class: its assignments.
+function Reader:class(lines, i)
+  local head, map = lines[i], self:node("map", lines[i].line)
+  local inner = lines[i + 1] and lines[i + 1].indent
+  i = i + 1
+  while lines[i] and lines[i].indent > head.indent do
+    local path, at = target_of(lines[i])
+    if lines[i].indent == inner and path and #path == 1 then
+      self:put(map, path[1], self:statement(lines[i], at))
+    end
+    i = i + 1
+  end
+  return map, i
+end
+
+return function(path)
+  local text, name, limits = read_text(path)
+  local r = setmetatable({ text = text, name = name, limits = limits, left = limits.nodes,
+                           names = {} }, Reader)
+  local lines, root, i = lex(text, name, 4 * limits.nodes), r:node("map", 1), 1
+  while lines[i] do
+    local tokens = lines[i]
+    local word = tokens[1].kind == "name" and tokens[1].value
+    local key = tokens[2] and tokens[2].kind == "name" and tokens[2].value
+    local node
+    if (word == "def" or word == "class") and key and tokens.indent == 0 then
+      node, i = r[word == "def" and "fun" or "class"](r, lines, i)
+    else
+      local target, at = target_of(tokens)
+      if target and #target == 1 and tokens.indent == 0 then
+        key, node = target[1], r:statement(tokens, at)
+      end
+      i = i + 1
+    end
+    if node and node.kind ~= "scalar" then
+      node.key_line = tokens.line
+      r:put(root, key, node)
+    end
+  end
+  return root
+end
