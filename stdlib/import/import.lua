@@ -10,7 +10,8 @@ local tree = use "import/tree"
 local registry = use "import/torchtitan/registry"
 
 local torchtitan = use "import/torchtitan/torchtitan"
-local systems = { use "import/parallel_plans", torchtitan, use "import/automodel", use "import/deepspeed",
+local systems = { use "import/parallel_plans", torchtitan,
+                  use "import/nanotron/nanotron", use "import/automodel", use "import/deepspeed",
                   use "import/accelerate", use "import/huggingface" }
 
 -- Readers by the ending of a file's name.

@@ -9,7 +9,7 @@ enum { IMPORT_SECONDS = 30 };
 
 void import_put(const char *name, const char *text);
 
-/* Imports a file, with more arguments, as a.lua, which must pass check. Returns the
+/* Imports a file, with more arguments; the plan must pass check. Returns the
  * report. */
 const char *import_file(const char *file, const char *more);
 

@@ -1,5 +1,6 @@
 /* check_import_python.c - weft import of what Python files say in literals: torchtitan's
- * registries and tables of flavors, and the plans of Transformers' classes. Nothing is run. */
+ * registries and tables of flavors, and the plans of Transformers' classes. Nothing is
+ * run. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,8 @@ static const char registry[] =
     "def qwen3_large(debug: bool = False):\n"
     "    config = qwen3_small()\n"
     "    config.training.steps = 7\n"
-    "    config.parallelism = ParallelismConfig(pipeline_parallel_degree=2, num_pp_microbatches=2)\n"
+    "    config.parallelism = ParallelismConfig(pipeline_parallel_degree=2, "
+    "num_pp_microbatches=2)\n"
     "    if debug:\n"
     "        config.training.steps = 1\n"
     "    config.model_spec = model_registry(\n"
@@ -62,21 +64,25 @@ END_TEST
 
 START_TEST(flavors_come_from_a_table) {
   import_put("a.toml", "[model]\nname = \"llama3\"\nflavor = \"mine\"\n");
-  import_put("flavors.py",
-             "args = {\n  \"mine\": TransformerModelArgs(dim=256, n_layers=6, n_heads=16,\n"
-             "    vocab_size=2048, ffn_dim_multiplier=1.3, multiple_of=64, rope_theta=500000),\n"
-             "  \"other\": TransformerModelArgs(dim=size(), n_layers=6, n_heads=16),\n"
-             "  \"new\": TransformerModelArgs(dim=256, n_layers=6, n_heads=16, gates=2),\n"
-             "  \"zero\": TransformerModelArgs(dim=0, n_layers=6, n_heads=16),\n"
-             "  \"image\": FluxModelArgs(dim=256),\n}\n");
+  import_put(
+      "flavors.py",
+      "args = {\n  \"mine\": TransformerModelArgs(dim=256, n_layers=6, n_heads=16,\n"
+      "    vocab_size=2048, ffn_dim_multiplier=1.3, multiple_of=64, rope_theta=500000),\n"
+      "  \"other\": TransformerModelArgs(dim=size(), n_layers=6, n_heads=16),\n"
+      "  \"new\": TransformerModelArgs(dim=256, n_layers=6, n_heads=16, gates=2),\n"
+      "  \"zero\": TransformerModelArgs(dim=0, n_layers=6, n_heads=16),\n"
+      "  \"image\": FluxModelArgs(dim=256),\n}\n");
   import_file("a.toml", "--model ./flavors.py:mine");
-  import_plan_has("intermediate_size = 896,"); /* 8 * 256 / 3 * 1.3 = 886, in steps of 64 */
+  import_plan_has(
+      "intermediate_size = 896,"); /* 8 * 256 / 3 * 1.3 = 886, in steps of 64 */
   import_plan_has("num_key_value_heads = 16,");
-  import_fails(1, "a.toml", "--model ./flavors.py:none", "has no \"none\" with arguments");
+  import_fails(1, "a.toml", "--model ./flavors.py:none",
+               "has no \"none\" with arguments");
   import_fails(1, "a.toml", "--model ./flavors.py:other", "needs the number dim");
   import_fails(1, "a.toml", "--model ./flavors.py:new", "does not know: gates");
   import_fails(1, "a.toml", "--model ./flavors.py:zero", "dim must be above 0");
-  import_fails(1, "a.toml", "--model ./flavors.py:image", "FluxModelArgs are the arguments of");
+  import_fails(1, "a.toml", "--model ./flavors.py:image",
+               "FluxModelArgs are the arguments of");
 }
 END_TEST
 
@@ -116,25 +122,29 @@ START_TEST(plans_of_transformers_are_taken_verbatim) {
   import_has(report, "a.py:19: Qwen3MoeConfig.base_model_ep_plan.layers.*.mlp.experts = "
                      "ep_dispatch_experts -> mesh.ep");
   import_has(report, "base_model_pp_plan.norm");
-  import_put("a.json", "{\"base_model_tp_plan\": {\"layers.*.mlp.gate_proj\": \"colwise\",\n"
-                       " \"layers.*.mlp.up_proj\": \"colwise\", \"layers.*.mlp.down_proj\": "
-                       "\"rowwise\",\n \"lm_head\": \"colwise_gather_output\"}}");
+  import_put("a.json",
+             "{\"base_model_tp_plan\": {\"layers.*.mlp.gate_proj\": \"colwise\",\n"
+             " \"layers.*.mlp.up_proj\": \"colwise\", \"layers.*.mlp.down_proj\": "
+             "\"rowwise\",\n \"lm_head\": \"colwise_gather_output\"}}");
   import_file("a.json", "--model llama3-8b tp_size=4");
   import_plan_has("lm_head = \"colwise_gather_output\",  -- a.json:3");
   import_plan_has("tp = 4,");
   import_put("a.json", "{\"base_model_tp_plan\": {\"layers.*.mlp\": \"mla_kv_a_proj\"}}");
-  import_fails(1, "a.json", "--model llama3-8b", "a.json:1: error: tp_plan has no style mla_kv");
+  import_fails(1, "a.json", "--model llama3-8b",
+               "a.json:1: error: tp_plan has no style mla_kv");
   import_fails(1, "a.json", "", "the settings name no model");
 }
 END_TEST
 
-/* In a plan, too; what the library has for other sizes of an architecture may match nothing. */
+/* In a plan, too; what the library has for other sizes of an architecture may match
+ * nothing. */
 START_TEST(plans_of_transformers_stand_in_a_plan) {
-  const char *plan = "local weft = require \"weft\"\n"
-                     "return weft.plan { model = weft.model \"qwen3-30b-a3b\",\n"
-                     "  mesh = { world = 8, tp = 2, ep = 2 }, batch = { global = 8, seq = 64 },\n"
-                     "  tp_plan = { [\"layers.*.mlp.experts\"] = \"ep_dispatch_experts\",\n"
-                     "    [\"layers.*.mlp.gate_proj\"] = \"%s\" } }\n";
+  const char *plan =
+      "local weft = require \"weft\"\n"
+      "return weft.plan { model = weft.model \"qwen3-30b-a3b\",\n"
+      "  mesh = { world = 8, tp = 2, ep = 2 }, batch = { global = 8, seq = 64 },\n"
+      "  tp_plan = { [\"layers.*.mlp.experts\"] = \"ep_dispatch_experts\",\n"
+      "    [\"layers.*.mlp.gate_proj\"] = \"%s\" } }\n";
   char text[1000];
   snprintf(text, sizeof text, plan, "colwise");
   import_put("p.lua", text);
@@ -153,11 +163,14 @@ static void python_fails(const char *text, const char *says) {
 }
 
 START_TEST(bad_python_is_told_by_its_line) {
-  python_fails("a = 1\nb = \"open\nc = 2\n", "a.py:2: a text is not closed: \" is missing");
+  python_fails("a = 1\nb = \"open\nc = 2\n",
+               "a.py:2: a text is not closed: \" is missing");
   python_fails("a = '''open\nc = 2\n", "a.py:1: a text is not closed: ''' is missing");
-  python_fails("\na = f(1,\n(2)\n", "a.py:2: what is opened here is not closed: \")\" is missing");
+  python_fails("\na = f(1,\n(2)\n",
+               "a.py:2: what is opened here is not closed: \")\" is missing");
   python_fails("a = {'b': 1]\n", "a.py:1: \"]\" closes nothing");
-  python_fails("a = {'b': 1,\n 'b': 2}\n", "a.py:2: \"b\" is given twice, here and in line 1");
+  python_fails("a = {'b': 1,\n 'b': 2}\n",
+               "a.py:2: \"b\" is given twice, here and in line 1");
   python_fails("a = f(b=1,\n b=2)\n", "a.py:2: the argument b is given twice");
   python_fails("a = f(b=)\n", "a.py:1: a value is missing");
   python_fails("a = $\n", "a.py:1: \"$\" is no Python");
@@ -175,8 +188,8 @@ START_TEST(bombs_are_refused) {
   python_fails(text, "a.py:1: is nested more than 64 deep");
   size_t n = (size_t)sprintf(text, "def f():\n    a0 = [1, 1, 1, 1, 1, 1, 1, 1]\n");
   for (int i = 1; i < 30; i++)
-    n += (size_t)sprintf(text + n, "    a%d = [a%d, a%d, a%d, a%d]\n", i, i - 1, i - 1, i - 1,
-                         i - 1);
+    n += (size_t)sprintf(text + n, "    a%d = [a%d, a%d, a%d, a%d]\n", i, i - 1, i - 1,
+                         i - 1, i - 1);
   sprintf(text + n, "    return C(training=TrainingConfig(a=a29))\n");
   python_fails(text, "has more than 100000 values, names counted");
   n = (size_t)sprintf(text, "def f():\n    return C(model_spec=m('8B'), a=2");
