@@ -76,12 +76,23 @@ static int read_settings(lua_State *L) {
   return 1;
 }
 
+/* Raises for a control character other than tabs and the ends of lines. */
+static void check_characters(lua_State *L, const char *text, size_t n, const char *name) {
+  for (size_t i = 0, line = 1; i < n; i++) {
+    unsigned char c = (unsigned char)text[i];
+    line += c == '\n';
+    if ((c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 127)
+      library_error(L, "%s:%d: is no text: it has a byte of value %d", name, (int)line, c);
+  }
+}
+
 /* read_text(path): the text of a file, its name as messages have it, { nodes =, depth =
  * }. */
 static int read_text(lua_State *L) {
   const char *text;
   size_t n;
   Opened *o = push_file(L, luaL_checkstring(L, 1), &text, &n);
+  check_characters(L, text, n, o->name);
   lua_pushlstring(L, text, n);
   lua_pushstring(L, o->name);
   lua_createtable(L, 0, 2);

@@ -1,0 +1,258 @@
+-- lexer.lua - the text of a shell script as tokens: words with their quotes taken apart, and what
+-- stands between them. Nothing is run. A token is { kind =, line = }: "word" with `parts`, a list
+-- of { "text", s } and { "expand", s, quoted } (what stands behind a $); "array" with `items`, the
+-- words between brackets behind NAME=; "op" with `op`; or "newline".
+local quote = use "import/quote"
+
+-- Of scripts and what they make of their variables: a few thousand times what real ones have.
+local limits = { nesting = 32 }
+
+local function wrong(state, line, ...)
+  fail(string.format("%s:%d: %s", quote.shown(state.file), line, string.format(...)))
+end
+
+local function count_lines(text)
+  local _, n = string.gsub(text, "\n", "")
+  return n
+end
+
+-- The end of what an opening bracket at `from` begins, by counting brackets outside of quotes.
+local function closing(state, from, open, close)
+  local depth, at, text = 0, from, state.text
+  local stop = "[\\'\"%" .. open .. "%" .. close .. "]"
+  while true do
+    at = string.find(text, stop, at)
+    if not at then wrong(state, state.line, "a %s is not closed", quote.shown("$" .. open)) end
+    local c = string.sub(text, at, at)
+    if c == "\\" then
+      at = at + 1
+    elseif c == "'" or c == '"' then
+      local other = string.find(text, c, at + 1, true)
+      if other then at = other end
+    else
+      depth = depth + (c == open and 1 or -1)
+      if depth == 0 then return at end
+      if depth > limits.nesting then wrong(state, state.line, "is nested too deeply") end
+    end
+    at = at + 1
+  end
+end
+
+-- What stands behind "$" at `at`: its text without the outer braces, its form, and where it ends.
+-- Nil if the $ is only a $.
+local function expansion(state, at)
+  local text = state.text
+  local c = string.sub(text, at + 1, at + 1)
+  if c == "{" then
+    local stop = closing(state, at + 1, "{", "}")
+    return "name", string.sub(text, at + 2, stop - 1), stop
+  elseif string.sub(text, at + 1, at + 2) == "((" then
+    local stop = closing(state, at + 1, "(", ")")
+    return "arithmetic", string.sub(text, at + 3, stop - 2), stop
+  elseif c == "(" then
+    local stop = closing(state, at + 1, "(", ")")
+    return "command", string.sub(text, at + 2, stop - 1), stop
+  end
+  local name = string.match(text, "^[%a_][%w_]*", at + 1) or string.match(text, "^[%d@*#?$!-]", at + 1)
+  if name then return "name", name, at + #name end
+end
+
+local function add_text(parts, s)
+  if s ~= "" then parts[#parts + 1] = { "text", s } end
+end
+
+local function add_expansion(state, parts, at, quoted)
+  local form, body, stop = expansion(state, at)
+  if not form then
+    add_text(parts, "$")
+    return at + 1
+  end
+  parts[#parts + 1] = { "expand", body, quoted, form = form, line = state.line }
+  state.line = state.line + count_lines(string.sub(state.text, at, stop))
+  return stop + 1
+end
+
+local function backticks(state, parts, at)
+  local stop = string.find(state.text, "`", at + 1, true)
+  if not stop then wrong(state, state.line, "a ` is not closed") end
+  parts[#parts + 1] = { "expand", string.sub(state.text, at + 1, stop - 1), true, form = "command",
+                        line = state.line }
+  state.line = state.line + count_lines(string.sub(state.text, at, stop))
+  return stop + 1
+end
+
+-- "\1 12 \2" in a text says that what follows is of line 12: a word that comes out of a long string
+-- keeps its own line. No file has these bytes.
+local function mark(line) return string.format("\1%d\2", line) end
+
+local function double_quoted(state, parts, at)
+  local begin, text = state.line, state.text
+  parts[#parts + 1] = { "quote" }
+  at = at + 1
+  while true do
+    local stop = string.find(text, '[\\"$`\n]', at)
+    if not stop then wrong(state, begin, "a \" is not closed") end
+    add_text(parts, string.sub(text, at, stop - 1))
+    local c = string.sub(text, stop, stop)
+    local after = string.sub(text, stop + 1, stop + 1)
+    if c == '"' then
+      return stop + 1
+    elseif c == "\n" then
+      state.line = state.line + 1
+      add_text(parts, "\n" .. mark(state.line))
+      at = stop + 1
+    elseif c == "\\" and after == "\n" then
+      state.line = state.line + 1
+      add_text(parts, mark(state.line))
+      at = stop + 2
+    elseif c == "\\" then
+      add_text(parts, string.find(after, '[\\"$`]') and after or "\\" .. after)
+      at = stop + 2
+    elseif c == "$" then
+      at = add_expansion(state, parts, stop, true)
+    else
+      at = backticks(state, parts, stop)
+    end
+  end
+end
+
+local function single_quoted(state, parts, at)
+  local stop = string.find(state.text, "'", at + 1, true)
+  if not stop then wrong(state, state.line, "a ' is not closed") end
+  local body = string.sub(state.text, at + 1, stop - 1)
+  parts[#parts + 1] = { "quote" }
+  body = string.gsub(body, "\n", function()
+    state.line = state.line + 1
+    return "\n" .. mark(state.line)
+  end)
+  add_text(parts, body)
+  return stop + 1
+end
+
+local read_word
+
+-- The words of NAME=( ... ); `at` is behind the bracket.
+local function array(state, at)
+  local items, begin = {}, state.line
+  while true do
+    at = string.match(state.text, "^[ \t\r]*()", at)
+    local c = string.sub(state.text, at, at)
+    if c == "" then wrong(state, begin, "a ( is not closed") end
+    if c == ")" then return items, at + 1 end
+    if c == "\n" then
+      state.line, at = state.line + 1, at + 1
+    elseif c == "#" then
+      at = string.find(state.text, "\n", at, true) or #state.text + 1
+    elseif string.find(state.text, "^\\\r?\n", at) then
+      state.line, at = state.line + 1, string.find(state.text, "\n", at, true) + 1
+    elseif string.find(c, "[;&|<>(]") then
+      wrong(state, state.line, "%s has no meaning between ( and )", quote.shown(c))
+    else
+      items[#items + 1], at = read_word(state, at)
+    end
+  end
+end
+
+-- The word that begins at `at`, and where it ends.
+function read_word(state, at)
+  local parts, line, text = {}, state.line, state.text
+  while true do
+    local plain, stop = string.match(text, "^([^%s\\'\"$`;&|<>()]+)()", at)
+    if plain then
+      add_text(parts, plain)
+      at = stop
+    end
+    local c = string.sub(text, at, at)
+    if c == "'" then
+      at = single_quoted(state, parts, at)
+    elseif c == '"' then
+      at = double_quoted(state, parts, at)
+    elseif c == "`" then
+      at = backticks(state, parts, at)
+    elseif c == "$" and string.find(text, "^['\"]", at + 1) then
+      at = at + 1 -- $'...': its escapes are not read
+    elseif c == "$" then
+      at = add_expansion(state, parts, at, false)
+    elseif string.find(text, "^\\\r?\n", at) then
+      state.line, at = state.line + 1, string.find(text, "\n", at, true) + 1
+      if not string.find(text, "^[^%s;&|<>()]", at) then break end
+    elseif c == "\\" then
+      add_text(parts, string.sub(text, at + 1, at + 1))
+      at = at + 2
+    else
+      break
+    end
+  end
+  return { kind = "word", line = line, parts = parts }, at
+end
+
+-- NAME= or NAME+= with nothing behind it: an array may follow.
+local function before_array(word)
+  local part = word.parts[1]
+  return #word.parts == 1 and part[1] == "text" and string.find(part[2], "^[%a_][%w_]*%+?=$") ~= nil
+end
+
+local function is_number(word)
+  local part = word.parts[1]
+  return #word.parts == 1 and part[1] == "text" and string.find(part[2], "^%d+$") ~= nil
+end
+
+-- Skips the text of <<EOF: it is data of another program.
+local function skip_here(state, at, ending)
+  local from = string.find(state.text, "\n", at, true)
+  while from do
+    local line, after = string.match(state.text, "^([^\n]*)()", from + 1)
+    state.line = state.line + 1
+    if string.match(line, "^\t*(.-)\r?$") == ending then return after end
+    from = after <= #state.text and after or nil
+  end
+  wrong(state, state.line, "<<%s has no end", quote.shown(ending))
+end
+
+local function operator(state, tokens, at)
+  local text = state.text
+  local op = string.match(text, "^;;?&?", at) or string.match(text, "^&&", at) or string.match(text, "^&>>?", at)
+    or string.match(text, "^||", at) or string.match(text, "^<<<", at) or string.match(text, "^<<%-?", at)
+    or string.match(text, "^[<>]&", at) or string.match(text, "^>>", at) or string.sub(text, at, at)
+  tokens[#tokens + 1] = { kind = "op", op = op, line = state.line }
+  if op == "<<" or op == "<<-" then
+    local ending = string.match(text, "^%s*['\"\\]?([%w_]+)", at + #op)
+    if not ending then wrong(state, state.line, "<< has no word behind it") end
+    return skip_here(state, at, ending)
+  end
+  return at + #op
+end
+
+-- Tokens of a text, with a newline at the end.
+return function(text, file)
+  local state = { text = text, file = file, line = 1 }
+  local tokens, at = {}, 1
+  while true do
+    at = string.match(text, "^[ \t\r]*()", at)
+    local c = string.sub(text, at, at)
+    if c == "" then break end
+    if c == "\n" then
+      tokens[#tokens + 1] = { kind = "newline", line = state.line }
+      state.line, at = state.line + 1, at + 1
+    elseif c == "#" then
+      at = string.find(text, "\n", at, true) or #text + 1
+    elseif string.find(text, "^\\\r?\n", at) then
+      state.line, at = state.line + 1, string.find(text, "\n", at, true) + 1
+    elseif string.find(c, "[;&|<>()]") then
+      at = operator(state, tokens, at)
+    else
+      local word
+      word, at = read_word(state, at)
+      if before_array(word) and string.sub(text, at, at) == "(" then
+        word.kind = "array"
+        word.items, at = array(state, at + 1)
+      end
+      -- The 2 of 2>file is no word.
+      if not (is_number(word) and string.find(text, "^[<>]", at)) then
+        tokens[#tokens + 1] = word
+      end
+    end
+  end
+  tokens[#tokens + 1] = { kind = "newline", line = state.line }
+  return tokens
+end

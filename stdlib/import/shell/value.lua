@@ -1,0 +1,244 @@
+-- value.lua - what the words of a shell script stand for: its own variables, as far as it sets
+-- them itself. What it does not set stays as it is written, "${X}". Nothing is run.
+--
+-- Texts carry marks "\1 12 \2": what follows is of line 12. No file has these bytes.
+local lexer = use "import/shell/lexer"
+local quote = use "import/quote"
+local value = {}
+
+local limits = { bytes = 4 << 20, nesting = 16 }
+
+function value.mark(line) return string.format("\1%d\2", line) end
+function value.plain(text) return (string.gsub(text, "\1%d*\2", "")) end
+
+function value.wrong(env, line, ...)
+  fail(string.format("%s:%d: %s", quote.shown(env.file), line, string.format(...)))
+end
+
+-- Variables: { name = { text = } or { items = { text } } }.
+function value.new(file)
+  return { file = file, at = {}, bytes = 0, nesting = 0, used = {} }
+end
+
+local function count(env, text, line)
+  env.bytes = env.bytes + #text
+  if env.bytes > limits.bytes then
+    value.wrong(env, line, "its variables stand for more than %d bytes", limits.bytes)
+  end
+  return text
+end
+
+local function unknown(body)
+  return string.find(body, "^[%w_]+$") and #body > 1 and "${" .. body .. "}"
+    or string.find(body, "^[%d@*#?$!-]$") and "$" .. body or "${" .. body .. "}"
+end
+
+-- Whether a text has something in it that the script does not say.
+function value.unresolved(text)
+  return type(text) == "string" and (string.match(text, "%$%b{}") or string.match(text, "%$%b()")
+    or string.match(text, "%$[%w_@*#?]+")) or nil
+end
+
+-- ---- arithmetic: whole numbers with + - * / % and brackets ----
+
+local function number_of(env, name)
+  local v = env.at[name]
+  return v and v.text and math.tointeger(tonumber(value.plain(v.text)))
+end
+
+local sum
+
+local function atom(env, s, at, depth)
+  at = string.match(s, "^%s*()", at)
+  if depth > limits.nesting then return nil end
+  local c = string.sub(s, at, at)
+  if c == "(" then
+    local n, after = sum(env, s, at + 1, depth + 1)
+    after = n and string.match(s, "^%s*%)()", after)
+    return after and n, after
+  end
+  local digits, after = string.match(s, "^(%d+)()", at)
+  if digits then return math.tointeger(tonumber(digits)), after end
+  local name
+  name, after = string.match(s, "^%$?{?([%a_][%w_]*)}?()", at)
+  if name then return number_of(env, name), after end
+end
+
+local function product(env, s, at, depth)
+  local n
+  n, at = atom(env, s, at, depth)
+  while n do
+    local op, after = string.match(s, "^%s*([*/%%])()", at)
+    if not op then return n, at end
+    local m
+    m, at = atom(env, s, after, depth)
+    if not m or (op ~= "*" and (m <= 0 or n < 0)) then return nil end
+    n = op == "*" and n * m or op == "/" and n // m or op == "%" and n % m
+  end
+end
+
+function sum(env, s, at, depth)
+  local n
+  n, at = product(env, s, at, depth)
+  while n do
+    local op, after = string.match(s, "^%s*([+-])()", at)
+    if not op then return n, at end
+    local m
+    m, at = product(env, s, after, depth)
+    if not m then return nil end
+    n = op == "+" and n + m or n - m
+  end
+end
+
+local function arithmetic(env, body)
+  local n, at = sum(env, body, 1, 0)
+  if n and string.find(body, "^%s*$", at) then return tostring(n) end
+  return "$((" .. body .. "))"
+end
+
+-- ---- words ----
+
+-- The text behind ":-", of which quotes are taken away and variables replaced.
+local function default(env, text, line)
+  env.nesting = env.nesting + 1
+  if env.nesting > limits.nesting then value.wrong(env, line, "is nested too deeply") end
+  local words = {}
+  for _, token in ipairs(lexer(text, env.file)) do
+    if token.kind == "word" then
+      words[#words + 1] = value.plain(value.text(env, token))
+    elseif token.kind == "op" then
+      words[#words + 1] = token.op
+    end
+  end
+  env.nesting = env.nesting - 1
+  return table.concat(words, " ")
+end
+
+-- What ${body} stands for: a text, or a list of texts. Nil: the script does not say.
+local function variable(env, body, line)
+  local name, rest = string.match(body, "^([%a_][%w_]*)(.*)$")
+  if not name then
+    name, rest = string.match(body, "^(%d)(.*)$")
+    if not name then return nil end
+  end
+  local v = env.at[name]
+  env.used[name] = true
+  if string.find(rest, "^%[[@*]%]$") then return v and (v.items or { v.text }) end
+  local index = string.match(rest, "^%[(%d+)%]$")
+  if index then return v and v.items and v.items[tonumber(index) + 1] end
+  local text = v and (v.text or v.items[1] or "")
+  if rest == "" then return text end
+  local op, word = string.match(rest, "^:?([-=+?])(.*)$")
+  if not op then return nil end
+  local empty = string.sub(rest, 1, 1) == ":" and text ~= nil and value.plain(text) == ""
+  local there = text ~= nil and not empty
+  if op == "?" then return text end
+  if op == "+" then return there and default(env, word, line) or "" end
+  if there then return text end
+  text = default(env, word, line)
+  if op == "=" then env.at[name] = { text = text } end
+  return text
+end
+
+local function expanded(env, part)
+  local body, line = part[2], part.line or 0
+  if part.form == "arithmetic" then return arithmetic(env, body) end
+  if part.form == "command" then return "$(" .. (string.gsub(body, "\n", " ")) .. ")", true end
+  local found = variable(env, body, line)
+  if found == nil then return unknown(body), true end
+  return found
+end
+
+-- A word as one text, with marks: what an assignment takes.
+function value.text(env, word, from)
+  local out = {}
+  for _, part in ipairs(word.parts) do
+    if part[1] == "text" then
+      out[#out + 1] = part[2]
+    elseif part[1] == "expand" then
+      local found = expanded(env, part)
+      if type(found) == "table" then found = table.concat(found, " ") end
+      out[#out + 1] = count(env, found, word.line) .. value.mark(part.line or word.line)
+    end
+  end
+  local text = table.concat(out)
+  return from and string.sub(text, from) or text
+end
+
+-- The blank-separated words of a text with marks, as { text =, line = }.
+function value.split(text, line)
+  local words, at = {}, 1
+  local current
+  while at <= #text do
+    local number, after = string.match(text, "^\1(%d+)\2()", at)
+    local blank = string.match(text, "^%s+()", at)
+    if number then
+      line, at = tonumber(number), after
+    elseif blank then
+      current, at = nil, blank
+    else
+      local run
+      run, at = string.match(text, "^([^%s\1]+)()", at)
+      if not current then
+        current = { text = "", line = line }
+        words[#words + 1] = current
+      end
+      current.text = current.text .. run
+    end
+  end
+  return words
+end
+
+-- The words that a word stands for, each with `text`, and `marked`, the same with marks: what is not quoted is cut at blanks, and "${A[@]}" is as many as
+-- the array has.
+function value.words(env, word)
+  local out, current = {}, nil
+  local function add(text, line)
+    if not current then
+      current = { text = "", line = line, marked = "" }
+      out[#out + 1] = current
+    end
+    current.text, current.marked = current.text .. value.plain(text), current.marked .. text
+  end
+  local function add_many(list)
+    for i, one in ipairs(list) do
+      if i > 1 then current = nil end
+      add(one.text, one.line)
+    end
+  end
+  local function add_found(found, part, literal)
+    local line = part.line or word.line
+    if type(found) == "table" then
+      local all = {}
+      for _, item in ipairs(found) do
+        count(env, item, line)
+        local split = part[3] and { { text = item, line = tonumber(string.match(item, "^\1(%d+)\2")) or line } }
+          or value.split(item, line)
+        table.move(split, 1, #split, #all + 1, all)
+      end
+      add_many(all)
+    elseif part[3] or literal then
+      add(count(env, found, line), line)
+    else
+      local text = value.plain(found)
+      if string.find(text, "^%s") then current = nil end
+      add_many(value.split(count(env, found, line), line))
+      if string.find(text, "%s$") then current = nil end
+    end
+  end
+  for _, part in ipairs(word.parts) do
+    if part[1] == "text" then
+      add(part[2], word.line)
+    elseif part[1] == "quote" then
+      -- "${A[@]}" of an empty array is no word; "" is one.
+      local next_part = word.parts[2]
+      if not (#word.parts == 2 and next_part[1] == "expand") then add("", word.line) end
+    else
+      local found, literal = expanded(env, part)
+      add_found(found, part, literal)
+    end
+  end
+  return out
+end
+
+return value
