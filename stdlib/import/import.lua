@@ -1,54 +1,98 @@
 -- import.lua - weft import: settings of another system, given as { file =, words =, set =,
 -- model =, world = }, become the text of a plan and three lists of what became of each setting.
 -- Each system has a table of its own beside this file.
+local arguments = use "import/megatron/arguments"
 local ledger = use "import/ledger"
 local plan_text = use "import/plan_text"
 local quote = use "import/quote"
 local read_settings = use "read_settings"
+local read_text = use "read_text"
 local tree = use "import/tree"
 
+local megatron = use "import/megatron/megatron"
 local registry = use "import/torchtitan/registry"
-
 local torchtitan = use "import/torchtitan/torchtitan"
-local systems = { use "import/parallel_plans", torchtitan,
+local systems = { use "import/parallel_plans", torchtitan, megatron,
                   use "import/nanotron/nanotron", use "import/automodel", use "import/deepspeed",
                   use "import/accelerate", use "import/huggingface" }
 
 -- Readers by the ending of a file's name.
-local readers = { json = read_settings, yaml = read_settings, yml = read_settings,
+local READERS = { json = read_settings, yaml = read_settings, yml = read_settings,
                   toml = use "import/formats/toml", py = use "import/formats/python" }
+local SCRIPTS = { sh = true, bash = true, sbatch = true, slurm = true, sub = true, txt = true, args = true }
 
-local function ending(file) return string.match(file, "%.([^./]*)$") or "" end
+local function base_of(file) return string.match(file, "([^/]*)/*$") end
 
--- A folder is that of a model.
-local function settings_of(file, folder)
-  if folder then file = string.gsub(file, "/*$", "") .. "/config.json" end
-  local read = readers[ending(file)]
+-- "" of a name without one.
+local function ending(file) return string.match(base_of(file), "%.(%w*)$") or "" end
+
+-- NAME=value behind the file gives a script's variable its value; the other words are settings.
+local function variables_of(args)
+  local given = {}
+  for _, list in ipairs { args.set, args.words } do
+    for i = #list, 1, -1 do
+      local name, text = string.match(list[i], "^(%u[%u%d_]*)=(.*)$")
+      if name then
+        given[name] = text
+        table.remove(list, i)
+      end
+    end
+  end
+  return given
+end
+
+-- Leaves of a script or a list of arguments.
+local function read_arguments(file, args)
+  local leaves = tree.new()
+  local list, notes = arguments.read(read_text(file), base_of(file), variables_of(args))
+  for i, one in ipairs(list) do
+    leaves[i] = { key = one.name, value = one.value, file = base_of(file), line = one.line, stray = one.stray }
+    leaves.at[one.name] = leaves[i]
+  end
+  for _, note in ipairs(notes) do note.file = base_of(file) end
+  leaves.arguments, leaves.notes = true, notes
+  return leaves
+end
+
+-- The leaves of a file, and its tree if it has one. A folder is that of a model.
+local function settings_of(args)
+  local file = args.file
+  if args.folder then file = string.gsub(file, "/*$", "") .. "/config.json" end
+  local kind = ending(file)
+  if kind == "" or SCRIPTS[kind] then return read_arguments(file, args) end
+  local read = READERS[kind]
   if not read then
     local names = {}
-    for i, name in ipairs(keys(readers)) do names[i] = "." .. name end
-    fail(string.format("%s: weft import reads %s files, and folders with a config.json",
+    for i, name in ipairs(keys(READERS)) do names[i] = "." .. name end
+    fail(string.format("%s: weft import reads %s files, scripts (.sh, .bash, .sbatch, .slurm), lists of "
+                       .. "arguments (.txt, .args), and folders with a config.json",
                        quote.shown(file), table.concat(names, ", ")))
   end
-  return read(file), ending(file) == "json"
+  local node = read(file)
+  if node.kind ~= "map" then fail(quote.shown(args.file) .. ": is no table of settings") end
+  return tree.leaves(node, base_of(file), kind == "json"), node
 end
 
 local function system_of(leaves, file)
-  for _, system in ipairs(systems) do
-    if system.is(leaves) then return system end
+  if leaves.arguments then return megatron end
+  local found, names = {}, {}
+  for i, system in ipairs(systems) do
+    if system.is(leaves) then found[#found + 1] = system end
+    names[i] = system.describe
   end
-  local names = {}
-  for i, system in ipairs(systems) do names[i] = system.describe end
+  if #found == 1 then return found[1] end
+  if #found > 1 then
+    fail(string.format("%s: has settings of %s and of %s: a file is read as those of one system",
+                       quote.shown(file), found[1].name, found[2].name))
+  end
   fail(string.format("%s: is none of the settings that weft import knows: %s",
                      quote.shown(file), table.concat(names, "; ")))
 end
 
-local function base_of(file) return string.match(file, "([^/]*)/*$") end
-
 -- "recipe.yaml" -> "recipe": a name for a plan.
 local function name_of(file)
   local name = base_of(file)
-  if readers[ending(name)] then name = string.gsub(name, "%.[^.]*$", "") end
+  if READERS[ending(name)] or SCRIPTS[ending(name)] then name = string.gsub(name, "%.[^.]*$", "") end
   name = string.gsub(name, "[^%w_.-]", "_")
   return name ~= "" and string.sub(name, 1, 60) or "imported"
 end
@@ -110,8 +154,13 @@ local function plan_of(book, plan, system, file)
     string.format("-- Made of %s, settings of %s, by weft import.", quote.shown(base_of(file)),
                   system.name),
     "-- What became of each setting stands at the end.",
-    'local weft = require "weft"', "", "return weft.plan {",
+    'local weft = require "weft"', "",
   }
+  if plan.before then
+    for _, line in ipairs(plan.before) do lines[#lines + 1] = line end
+    lines[#lines + 1] = ""
+  end
+  lines[#lines + 1] = "return weft.plan {"
   for _, line in ipairs(plan:lines()) do lines[#lines + 1] = line end
   lines[#lines + 1] = "}"
   lines[#lines + 1] = ""
@@ -148,9 +197,7 @@ local function json_of(book, system, file, text)
 end
 
 return function(args)
-  local node, json = settings_of(args.file, args.folder)
-  if node.kind ~= "map" then fail(quote.shown(args.file) .. ": is no table of settings") end
-  local leaves = tree.leaves(node, args.folder and "config.json" or base_of(args.file), json)
+  local leaves, node = settings_of(args)
   local words, configuration = args.words, nil
   if registry.is(leaves) then
     leaves, words, configuration = registry.choose(leaves, words, args.file)

@@ -72,19 +72,20 @@ function ledger:refuse(key, text)
 end
 
 -- Applies rules to all leaves that nothing was said of. `rules` is a list of { pattern, what,
--- text }: a key, or "prefix.*" for all below it; the longest pattern counts. `what` is
+-- text }: a key, or "prefix.*" for all below it and "prefix_*" for all names that begin so; the
+-- longest pattern counts. `what` is
 -- "no_effect", "cannot" or a function(ledger, leaf) that says one of them.
 function ledger:apply(rules)
   local exact, below = {}, {}
   for _, rule in ipairs(rules) do
-    local prefix = string.match(rule[1], "^(.*)%.%*$")
+    local prefix = string.match(rule[1], "^(.*)%.%*$") or string.match(rule[1], "^(.*_)%*$")
     if prefix then below[prefix] = rule else exact[rule[1]] = rule end
   end
   local function find(key)
     if exact[key] then return exact[key] end
     while key do
       if below[key] then return below[key] end
-      key = string.match(key, "^(.*)%.[^.]*$")
+      key = string.match(key, "^(.*_)[^._]+_?$") or string.match(key, "^(.*)%.[^.]*$")
     end
   end
   for _, leaf in ipairs(self.leaves) do

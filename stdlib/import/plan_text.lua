@@ -7,7 +7,7 @@ plan_text.__index = plan_text
 
 local ORDER = { "name", "model", "mesh", "strategy", "tp_plan", "pp_plan", "schedule", "precision",
   "recompute", "cp", "moe", "packed", "batch", "optimizer", "data", "train", "checkpoint",
-  "comm", "deterministic" }
+  "comm", "nccl", "deterministic", "attention_backend", "cuda_graph" }
 
 function plan_text.new() return setmetatable({ root = { list = {}, at = {} } }, plan_text) end
 

@@ -5,8 +5,9 @@ local scalar = use "import/scalar"
 local values = {}
 
 local function refuse(book, key, value, expected)
-  book:refuse(key, string.format("%s = %s: expected %s", quote.shown(key), quote.shown(value),
-                                 expected))
+  local leaf = book:leaf(key)
+  book:refuse(key, string.format("%s = %s: expected %s", quote.shown(leaf and leaf.given or key),
+                                 quote.shown(value), expected))
 end
 
 -- An integer of at least `least`.

@@ -340,7 +340,7 @@ static const struct Hostile {
     {"h.yaml", "a: 1\n", "is none of the settings that weft import knows"},
     {"h.json", "{\"a\": 1, \"a\": 2}", "h.json:1: is no JSON: duplicate object key"},
     {"h.json", "{'a': 1}", "h.json:1: is no JSON"},
-    {"h.txt", "a: 1\n", "h.txt: weft import reads .json, .py, .toml"},
+    {"h.pdf", "a: 1\n", "h.pdf: weft import reads .json, .py, .toml"},
     {"none.yaml", NULL, "none.yaml: "},
 };
 

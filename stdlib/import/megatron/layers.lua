@@ -1,0 +1,97 @@
+-- layers.lua - which layers of a Megatron model have experts, and what experts.
+local quote = use "import/quote"
+local values = use "import/values"
+local layers = {}
+
+-- "[0]*3+[1]*58", with or without brackets around it, as a list of as many numbers as layers.
+local function pattern(text, most)
+  local list = {}
+  text = string.gsub(text, "%s", "")
+  text = string.match(text, "^%((.*)%)$") or text
+  for piece in string.gmatch(text .. "+", "([^+]*)%+") do
+    local body, times = string.match(piece, "^%[([01,]*)%]%*?(%d*)$")
+    times = times ~= "" and tonumber(times) or 1
+    if not body or not times or times > most then return nil end
+    for _ = 1, times do
+      for digit in string.gmatch(body, "[01]") do
+        list[#list + 1] = tonumber(digit)
+        if #list > most then return nil end
+      end
+    end
+  end
+  return #list > 0 and list or nil
+end
+
+-- The layers without experts, from 0.
+local function dense_layers(book, m)
+  local value = book:value "moe_layer_freq"
+  local dense = {}
+  if value == nil then return dense end
+  local every = math.type(value) == "integer" and value
+  if every and every >= 1 then
+    for i = 0, m.layers - 1 do
+      if i % every ~= 0 then dense[#dense + 1] = i end
+    end
+    return dense
+  end
+  local list = type(value) == "string" and pattern(value, m.layers)
+  if type(value) == "table" then list = value end
+  if not list or #list ~= m.layers then
+    book:refuse("moe_layer_freq", string.format("%s: expected a number, or a list such as [0]*3+[1]*%d with one "
+      .. "number for each of %d layers", quote.shown(value), math.max(m.layers - 3, 1), m.layers))
+    return dense
+  end
+  for i, one in ipairs(list) do
+    if one == 0 then dense[#dense + 1] = i - 1 end
+  end
+  return dense
+end
+
+local SCORES = { softmax = "softmax", sigmoid = "sigmoid" }
+
+function layers.experts(book, m)
+  local n = values.whole(book, "num_experts", 1)
+  if not n then return end
+  local score = SCORES[book:value "moe_router_score_function" or "softmax"]
+  if not score then
+    book:refuse("moe_router_score_function", string.format("%s: expected softmax or sigmoid",
+      quote.shown(book:value "moe_router_score_function")))
+  end
+  local topk = values.whole(book, "moe_router_topk", 1) or 2
+  m.experts = {
+    n = n, topk = topk, score = score, dense = dense_layers(book, m),
+    width = values.whole(book, "moe_ffn_hidden_size", 1) or m.ffn,
+    shared = values.whole(book, "moe_shared_expert_intermediate_size", 1),
+    scale = values.positive(book, "moe_router_topk_scaling_factor") or 1,
+    bias = values.flag(book, "moe_router_enable_expert_bias"),
+  }
+  local e = m.experts
+  -- Of softmax scores either all are made and the best ones taken, or the other way round; of
+  -- sigmoids those that were taken are divided by their sum.
+  local before = values.flag(book, "moe_router_pre_softmax")
+  if score == "softmax" then
+    e.normed = not before
+  else
+    e.normed = topk > 1
+    book:no_effect("moe_router_pre_softmax", "sigmoids are taken before the choice")
+  end
+  e.groups = values.whole(book, "moe_router_num_groups", 1)
+  e.topk_group = values.whole(book, "moe_router_group_topk", 1)
+  if e.groups and not e.topk_group then e.groups = nil end
+  for _, key in ipairs { "num_experts", "moe_router_topk", "moe_router_score_function", "moe_layer_freq",
+                         "moe_ffn_hidden_size", "moe_shared_expert_intermediate_size",
+                         "moe_router_topk_scaling_factor", "moe_router_pre_softmax", "moe_router_num_groups",
+                         "moe_router_group_topk", "moe_router_enable_expert_bias" } do
+    book:translated(key, "model")
+  end
+end
+
+-- How many layers before all others have none; nil if others have none, too.
+function layers.first_dense(e)
+  for i, layer in ipairs(e.dense) do
+    if layer ~= i - 1 then return nil end
+  end
+  return #e.dense
+end
+
+return layers

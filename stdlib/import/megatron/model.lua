@@ -1,0 +1,441 @@
+-- model.lua - the architecture that Megatron's arguments describe, as the field `model` of a plan:
+-- one of weft's architectures, or, where none is the same, a function of the plan (function.lua).
+local func = use "import/megatron/function"
+local layers_of = use "import/megatron/layers"
+local model_field = use "import/model_field"
+local models = use "import/models"
+local quote = use "import/quote"
+local scalar = use "import/scalar"
+local values = use "import/values"
+local model = {}
+
+local function on(book, key) return values.flag(book, key) == true end
+
+-- ---- what is refused ----
+
+local HYBRID = "layers of Mamba are not in weft; --model NAME makes the plan with another model"
+local ENCODER = "an encoder and a decoder, or an encoder alone, are not in weft; --model NAME makes the plan "
+  .. "with a causal language model"
+local IMAGES = "images are not in weft; --model NAME makes the plan of a language model alone"
+local WINDOW = "attention looks back to the beginning in weft, not through a window"
+local ATTENTION = "is an attention that weft does not have"
+local ACTIVATION = "is an activation function that weft does not have"
+
+-- Settings that make a model that no field of weft can say, unless they have one of `plain`.
+local REFUSED = {
+  { "hybrid_layer_pattern", HYBRID }, { "hybrid_override_pattern", HYBRID },
+  { "mamba_num_heads", HYBRID }, { "hybrid_attention_ratio", HYBRID, { 0 } },
+  { "encoder_num_layers", ENCODER }, { "decoder_num_layers", ENCODER },
+  { "encoder_seq_length", ENCODER }, { "bert_no_binary_head", ENCODER },
+  { "vision_model_type", IMAGES }, { "language_model_type", IMAGES }, { "img_h", IMAGES },
+  { "window_size", WINDOW }, { "window_attn_skip_freq", WINDOW }, { "chunk_attention_size", WINDOW },
+  { "experimental_attention_variant", ATTENTION }, { "heterogeneous_layers_config_path",
+    "layers that differ are not in weft's models" },
+  { "heterogeneous_layers_config_encoded_json", "layers that differ are not in weft's models" },
+  { "softmax_type", ATTENTION, { "vanilla" } }, { "attention_output_gate", ATTENTION },
+  { "quick_geglu", ACTIVATION }, { "openai_gelu", ACTIVATION }, { "onnx_safe", ACTIVATION },
+  { "moe_shared_expert_gate", "the shared expert has no gate in weft" },
+  { "apply_residual_connection_post_layernorm", "norms are before attention and MLP in weft" },
+  { "embedding_multiplier", "embeddings are not scaled in weft", { 1 } },
+  { "scale_emb", "embeddings are not scaled in weft", { 1 } },
+  { "moe_apply_probs_on_input", "scores of experts are applied to what comes of them in weft" },
+  { "cross_layer_parameter_sharing", "layers have parameters of their own" },
+}
+
+local TOKENIZERS = "^Bert"
+local PROGRAMS = { { "_bert", ENCODER }, { "_t5", ENCODER }, { "_ict", ENCODER }, { "_retro", ENCODER },
+                   { "_vlm", IMAGES }, { "_vision", IMAGES }, { "_mamba", HYBRID }, { "_hybrid", HYBRID } }
+
+-- Why a program or a tokenizer makes another kind of model.
+local function other_kind(book)
+  local tokenizer, program = book:value "tokenizer_type", tostring(book:value "program")
+  if string.find(tostring(tokenizer), TOKENIZERS) then return "tokenizer_type", ENCODER end
+  for _, row in ipairs(PROGRAMS) do
+    if string.find(program, row[1], 1, true) then return "program", row[2] end
+  end
+end
+
+-- The first setting that makes another model is the error, the others are told beside it.
+local function refuse_others(book)
+  local before = #book.refused
+  local function refuse(key, why)
+    if string.find(why, "^is ") then why = quote.shown(book:leaf(key).name) .. " " .. why end
+    if #book.refused > before then book:cannot(key, why) else book:refuse(key, why) end
+  end
+  for _, row in ipairs(REFUSED) do
+    local key, why = row[1], row[2]
+    local value = book:value(key)
+    local plain = value == nil or value == false
+    for _, one in ipairs(row[3] or {}) do plain = plain or value == one end
+    if plain then book:no_effect(key, "it is as without it") else refuse(key, why) end
+  end
+  local key, why = other_kind(book)
+  if key then refuse(key, why) end
+  return #book.refused > before
+end
+
+-- ---- sizes ----
+
+local function normalization(book, m)
+  local value = book:value "normalization" or "LayerNorm"
+  local known = { LayerNorm = "layernorm", RMSNorm = "rmsnorm" }
+  m.norm = known[value]
+  if not m.norm then
+    book:refuse("normalization", string.format("%s: expected LayerNorm or RMSNorm", quote.shown(value)))
+    return
+  end
+  m.eps = values.positive(book, "norm_epsilon") or 1e-5
+end
+
+local function positions(book, m)
+  local value = book:value "position_embedding_type" or "learned_absolute"
+  if on(book, "use_rotary_position_embeddings") then value = "rope" end
+  local known = { learned_absolute = "learned", rope = "rope", none = "none" }
+  m.position = known[value]
+  if not m.position then
+    return book:refuse("position_embedding_type", string.format(
+      "%s: weft has learned_absolute, rope and none", quote.shown(value)))
+  end
+  m.theta = values.positive(book, "rotary_base") or 10000
+  m.turning = values.positive(book, "rotary_percent") or 1
+  m.interleaved = on(book, "rotary_interleaved")
+  if book:value "rotary_seq_len_interpolation_factor" then
+    book:refuse("rotary_seq_len_interpolation_factor", "positions are not interpolated in weft; yarn and "
+                .. "llama3 scaling are")
+  end
+  if on(book, "use_rope_scaling") then
+    m.scaling = { rope_type = "llama3", factor = values.positive(book, "rope_scaling_factor") or 8.0,
+                  low_freq_factor = 1.0, high_freq_factor = 4.0, original_max_position_embeddings = 8192 }
+  end
+end
+
+local GATED = { swiglu = "swiglu", ["silu"] = "swiglu" }
+
+local function activation(book, m)
+  m.act = "gelu"
+  if on(book, "swiglu") then m.act = "swiglu" end
+  if on(book, "squared_relu") then m.act = "relu2" end
+  local name = book:value "activation_func"
+  if name ~= nil then
+    name = tostring(name)
+    local gated = on(book, "gated_linear_unit")
+    if GATED[name] and (gated or name == "swiglu") then
+      m.act = "swiglu"
+    elseif name == "squared_relu" then
+      m.act = "relu2"
+    elseif name ~= "gelu" or gated then
+      book:refuse("activation_func", quote.shown(name) .. " " .. ACTIVATION)
+    end
+  elseif on(book, "gated_linear_unit") and m.act == "gelu" then
+    book:refuse("gated_linear_unit", "a gate with gelu " .. ACTIVATION)
+  end
+  -- With a bias the default is a fused kernel that has the tanh approximation.
+  m.erf = not m.bias or on(book, "no_bias_gelu_fusion")
+end
+
+-- Megatron's default width of an MLP.
+local function usual_ffn(m)
+  if m.act ~= "swiglu" then return 4 * m.hidden end
+  return (4 * m.hidden * 2 // 3) // 64 * 64
+end
+
+local VOCABULARIES = { TikTokenizer = 131072, Llama2Tokenizer = 32000, GPT2BPETokenizer = 50257,
+                       Llama3Tokenizer = 128256 }
+
+-- The number of tokens, and where it is from; nil: nobody says.
+local function tokens_of(book)
+  local n = values.whole(book, "vocab_size", 1)
+  if n and book:value "tokenizer_type" == "NullTokenizer" then return n + 1, book:leaf "vocab_size" end
+  if n then return n, book:leaf "vocab_size" end
+  local tokenizer = book:value "tokenizer_model"
+  if type(tokenizer) == "string" then
+    local config = models.find(tokenizer)
+    if config and config.vocab_size then return config.vocab_size, book:leaf "tokenizer_model" end
+  end
+  local kind = book:value "tokenizer_type"
+  if VOCABULARIES[kind] then return VOCABULARIES[kind], book:leaf "tokenizer_type" end
+  if kind == nil and (book:leaf "vocab_file" or book:leaf "merge_file") then
+    return 50257, book:leaf(book:leaf "vocab_file" and "vocab_file" or "merge_file")
+  end
+end
+
+local function vocabulary(book, m)
+  local n, from = tokens_of(book)
+  if not n then
+    n = 50257
+    book:assume("model.vocab_size", "GPT-2's 50257 tokens: the settings do not say the size of the tokenizer's "
+                .. "vocabulary; --set vocab-size=N says another")
+  elseif from.key ~= "vocab_size" then
+    book:assume("model.vocab_size", string.format("%d, that of %s; --set vocab-size=N says another", n,
+                                                  quote.shown(from.name)))
+  end
+  local multiple = (values.whole(book, "make_vocab_size_divisible_by", 1) or 128) * (m.tp or 1)
+  m.vocab = (n + multiple - 1) // multiple * multiple
+  if from then book:translated(from.key, "model's vocabulary, padded to a multiple of " .. multiple) end
+  book:translated("make_vocab_size_divisible_by", string.format("model's vocabulary: %d tokens are %d rows", n,
+                                                                m.vocab))
+end
+
+local function need(book, key)
+  local n = values.whole(book, key, 1)
+  if not n and not book:leaf(key) then
+    local flag = string.gsub(key, "_", "-")
+    local whence = on(book, "use_checkpoint_args") and "use_checkpoint_args" or nil
+    book:refuse(whence, string.format("the settings do not say --%s%s: give it by --set %s=N, or a model by --model "
+      .. "NAME", flag, whence and ", which comes from a checkpoint" or "", flag))
+  end
+  return n
+end
+
+local function heads(book, m)
+  m.kv_heads = m.heads
+  local leaf = book:leaf "num_query_groups"
+  -- Arguments have a switch for it; Megatron-Bridge has the number alone.
+  if on(book, "group_query_attention") or (leaf and string.find(leaf.given, "^model%.")) then
+    m.kv_heads = values.whole(book, "num_query_groups", 1) or (leaf and m.heads) or 1
+  else
+    book:no_effect("num_query_groups", "without --group-query-attention each head has its own keys")
+  end
+  m.head_dim = values.whole(book, "kv_channels", 1)
+  if not m.head_dim then
+    m.head_dim = m.hidden // m.heads
+    if m.hidden % m.heads ~= 0 then
+      book:refuse("num_attention_heads", string.format("%d heads do not divide hidden-size = %d", m.heads,
+                                                       m.hidden))
+    end
+  end
+end
+
+local function mla(book, m)
+  if not on(book, "multi_latent_attention") then return end
+  m.mla = {
+    q = values.whole(book, "q_lora_rank", 1), kv = values.whole(book, "kv_lora_rank", 1) or 32,
+    nope = values.whole(book, "qk_head_dim", 1) or 128,
+    rope = values.whole(book, "qk_pos_emb_head_dim", 1) or 64, v = values.whole(book, "v_head_dim", 1) or 128,
+    factor = values.positive(book, "rotary_scaling_factor") or 1,
+    mscale = values.positive(book, "mscale") or 1, all = values.positive(book, "mscale_all_dim") or 0,
+    yarn = (book:value "rope_type" or "yarn") == "yarn",
+  }
+end
+
+local KEYS = { "num_layers", "hidden_size", "num_attention_heads", "ffn_hidden_size", "num_query_groups",
+  "group_query_attention", "kv_channels", "normalization", "norm_epsilon", "position_embedding_type",
+  "use_rotary_position_embeddings", "rotary_base", "rotary_percent", "rotary_interleaved", "use_rope_scaling",
+  "rope_scaling_factor", "swiglu", "squared_relu", "activation_func", "gated_linear_unit", "no_bias_gelu_fusion",
+  "disable_bias_linear", "add_bias_linear", "add_qkv_bias", "qk_layernorm", "untie_embeddings_and_output_weights",
+  "share_embeddings_and_output_weights", "init_method_std", "max_position_embeddings", "multi_latent_attention",
+  "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim", "rotary_scaling_factor",
+  "mscale", "mscale_all_dim", "rope_type" }
+
+model.keys = KEYS
+
+-- All that the arguments say of the model; nil if it is refused.
+local function described(book, tp)
+  local before = #book.refused
+  local m = { tp = tp, layers = need(book, "num_layers"), hidden = need(book, "hidden_size"),
+              heads = need(book, "num_attention_heads") }
+  if not (m.layers and m.hidden and m.heads) then return nil end
+  m.bias = not on(book, "disable_bias_linear") and book:value "add_bias_linear" ~= false
+  m.qkv_bias = on(book, "add_qkv_bias")
+  m.qk_norm = on(book, "qk_layernorm")
+  m.tied = not on(book, "untie_embeddings_and_output_weights")
+    and book:value "share_embeddings_and_output_weights" ~= false
+  m.std = values.positive(book, "init_method_std") or 0.02
+  normalization(book, m)
+  positions(book, m)
+  activation(book, m)
+  m.ffn = values.whole(book, "ffn_hidden_size", 1) or usual_ffn(m)
+  m.max = values.whole(book, "max_position_embeddings", 1) or values.whole(book, "seq_length", 1) or 2048
+  heads(book, m)
+  mla(book, m)
+  layers_of.experts(book, m)
+  vocabulary(book, m)
+  if #book.refused > before then return nil end
+  return m
+end
+
+-- ---- as one of weft's architectures ----
+
+local function common(arch, m)
+  return { arch, vocab_size = m.vocab, hidden_size = m.hidden, num_hidden_layers = m.layers,
+           num_attention_heads = m.heads, intermediate_size = m.ffn, max_position_embeddings = m.max,
+           initializer_range = m.std, tie_word_embeddings = m.tied }
+end
+
+local function gpt2(m)
+  if m.position ~= "learned" or m.norm ~= "layernorm" or not m.bias or m.act ~= "gelu" or m.experts
+    or m.kv_heads ~= m.heads or m.head_dim * m.heads ~= m.hidden or m.qk_norm or m.mla then
+    return nil
+  end
+  local c = common("gpt2", m)
+  c.layer_norm_epsilon, c.activation_function = m.eps, m.erf and "gelu" or "gelu_new"
+  return c
+end
+
+local function is_llama(m)
+  return m.position == "rope" and m.turning == 1 and not m.interleaved and m.norm == "rmsnorm" and not m.bias
+    and m.act == "swiglu"
+end
+
+local function rotary(c, m)
+  c.rms_norm_eps, c.rope_theta, c.rope_scaling = m.eps, m.theta, m.scaling
+  return c
+end
+
+local function llama(m)
+  if not is_llama(m) or m.experts or m.mla or (m.qkv_bias and m.qk_norm) then return nil end
+  local c = rotary(common(m.qkv_bias and "qwen2" or m.qk_norm and "qwen3" or "llama", m), m)
+  c.num_key_value_heads, c.head_dim = m.kv_heads, m.head_dim
+  return c
+end
+
+local function mixtral(m)
+  local e = m.experts
+  if not is_llama(m) or m.mla or not e or e.score ~= "softmax" or e.shared or e.groups or e.scale ~= 1
+    or m.qkv_bias or e.bias then
+    return nil
+  end
+  local c
+  if m.qk_norm then
+    c = rotary(common("qwen3_moe", m), m)
+    c.num_experts, c.num_experts_per_tok, c.moe_intermediate_size = e.n, e.topk, e.width
+    c.norm_topk_prob, c.head_dim = e.normed, m.head_dim
+    if #e.dense > 0 then c.mlp_only_layers = e.dense end
+  elseif #e.dense == 0 and e.normed and m.head_dim * m.heads == m.hidden then
+    c = rotary(common("mixtral", m), m)
+    c.num_local_experts, c.num_experts_per_tok, c.intermediate_size = e.n, e.topk, e.width
+  else
+    return nil
+  end
+  c.num_key_value_heads = m.kv_heads
+  return c
+end
+
+local function deepseek(book, m)
+  if not m.mla then return nil end
+  local e, a = m.experts, m.mla
+  local function no(key, why)
+    book:refuse(book:leaf(key) and key or "multi_latent_attention", why)
+  end
+  if not is_llama(m) then
+    return no("multi_latent_attention", "weft's model with latent attention (deepseek_v3) has rope, RMSNorm, "
+              .. "--swiglu and --disable-bias-linear")
+  end
+  if not m.qk_norm then
+    return no("multi_latent_attention", "weft's latent attention has norms of its latents: --qk-layernorm")
+  end
+  local c = common("deepseek_v3", m)
+  c.rms_norm_eps, c.rope_theta = m.eps, m.theta
+  c.num_key_value_heads, c.q_lora_rank, c.kv_lora_rank = m.heads, a.q or false, a.kv
+  c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim = a.nope, a.rope, a.v
+  c.num_nextn_predict_layers, c.n_routed_experts = 0, false
+  if a.yarn and a.factor ~= 1 then
+    c.rope_scaling = { type = "yarn", factor = a.factor, beta_fast = 32.0, beta_slow = 1.0, mscale = a.mscale,
+                       mscale_all_dim = a.all, original_max_position_embeddings = 4096 }
+  end
+  if not e then return c end
+  local first = layers_of.first_dense(e)
+  if not first then
+    return no("moe_layer_freq", "weft's deepseek_v3 has experts in all layers but the first ones")
+  end
+  if e.score ~= "sigmoid" then
+    return no("moe_router_score_function", "weft's deepseek_v3 chooses experts by sigmoids")
+  end
+  if e.shared and e.shared % e.width ~= 0 then
+    return no("moe_shared_expert_intermediate_size", "a shared expert is as wide as a number of experts in "
+              .. "weft's deepseek_v3")
+  end
+  c.first_k_dense_replace, c.n_routed_experts, c.num_experts_per_tok = first, e.n, e.topk
+  c.moe_intermediate_size, c.norm_topk_prob, c.routed_scaling_factor = e.width, e.normed, e.scale
+  c.n_shared_experts = e.shared and e.shared // e.width or false
+  c.n_group, c.topk_group = e.groups or 1, e.groups and e.topk_group or 1
+  return c
+end
+
+local function say_initial(book, m)
+  if m.position ~= "learned" or m.norm ~= "layernorm" then
+    book:assume("model", "what goes back onto the residual stream begins with the same spread as all weights; "
+                .. "Megatron divides it by the root of twice the layers")
+  end
+end
+
+-- The same of a config that a name stands for.
+local function of_config(config)
+  local m = { arch = config[1], layers = scalar.integer(config.num_hidden_layers) }
+  if not (config.num_experts or config.num_local_experts or config.n_routed_experts) then return m end
+  m.experts = { dense = config.mlp_only_layers or {}, shared = config.n_shared_experts,
+                bias = config[1] == "deepseek_v3" }
+  for i = 0, (config.first_k_dense_replace or 0) - 1 do m.experts.dense[#m.experts.dense + 1] = i end
+  return m
+end
+
+-- Puts plan.model. Returns { hidden =, layers =, experts =, ... } or nil; the ledger has why.
+function model.put(book, plan, options, tp)
+  if options.model then
+    local config = model_field.put(plan, book, { changes = {} }, options.model)
+    for _, key in ipairs(KEYS) do book:no_effect(key, "--model says which model the plan has") end
+    for _, row in ipairs(REFUSED) do book:no_effect(row[1], "--model says which model the plan has") end
+    return config and of_config(config)
+  end
+  local key, name = model.recipe(book)
+  if key then return model.of_recipe(book, plan, key, name) end
+  if refuse_others(book) then return nil end
+  local m = described(book, tp)
+  if not m then return nil end
+  local config = gpt2(m) or llama(m) or mixtral(m)
+  if not config and m.mla then
+    config = deepseek(book, m)
+    if not config then return nil end
+  end
+  local from = book:leaf "num_layers"
+  if config then
+    say_initial(book, m)
+    model_field.write(plan, config, nil, from)
+  elseif not func.put(book, plan, m, from) then
+    return nil
+  end
+  m.arch = config and config[1] or "function"
+  for _, one in ipairs(KEYS) do book:translated(one, "model") end
+  return m
+end
+
+-- ---- recipes of Megatron-Bridge, which are Python functions with the name of a model ----
+
+function model.recipe(book)
+  local key = book:first("recipe")
+  if not key or book:leaf "num_layers" then return nil end
+  return key, tostring(book:value(key))
+end
+
+-- "llama32_1b_pretrain_config" -> "llama-3.2-1b"
+local function public_name(recipe)
+  local name = string.gsub(recipe, "_config$", "")
+  name = string.gsub(name, "_(pretrain)_?.*$", "")
+  name = string.gsub(string.gsub(name, "_(sft)_?.*$", ""), "_(peft)_?.*$", "")
+  name = string.gsub(string.gsub(name, "_(finetune)_?.*$", ""), "_", "-")
+  name = string.gsub(name, "^llama(%d)(%d)%-", "llama-%1.%2-")
+  name = string.gsub(name, "^llama(%d)%-(%d)%-", "llama-%1.%2-")
+  name = string.gsub(name, "^llama(%d)%-", "llama-%1-")
+  name = string.gsub(name, "^qwen(%d)(%d)%-", "qwen%1.%2-")
+  return (string.gsub(name, "%-600m$", "-0.6b"))
+end
+
+function model.of_recipe(book, plan, key, recipe)
+  local name = public_name(recipe)
+  local config, preset = models.find(name)
+  if not config then
+    book:refuse(key, preset and string.format("%s is a recipe of %s, which weft does not have; --model NAME "
+                  .. "makes the plan with another model", quote.shown(recipe), preset)
+      or string.format("%s is a recipe in Python whose model is not in weft's table of public models: give its "
+                       .. "config.json by --model DIR", quote.shown(recipe)))
+    return nil
+  end
+  book:translated(key, "model")
+  book:assume("recipe", "what " .. quote.shown(recipe) .. " sets itself is Python, which is not read: only "
+              .. "the model that it is named after, and what the arguments say")
+  model_field.window(book, {}, config)
+  model_field.write(plan, config, preset, book:leaf(key))
+  return of_config(config)
+end
+
+return model

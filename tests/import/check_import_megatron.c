@@ -1,0 +1,474 @@
+/* check_import_megatron.c - weft import of Megatron's settings as a user sees it: scripts
+ * are read and never run, arguments become plans that pass check, each setting is in one
+ * of the lists, and what a script does not say is told with its line. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/process.h"
+
+enum { SECONDS = 30 };
+
+static void put(const char *name, const char *text) {
+  scratch_put(name, text, strlen(text));
+}
+
+static void has(const char *text, const char *what) {
+  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
+}
+
+static void has_not(const char *text, const char *what) {
+  ck_assert_msg(!strstr(text, what), "\"%s\" in:\n%s", what, text);
+}
+
+/* Imports a file with more arguments; the plan must pass check. Returns the report. */
+static const char *import(const char *file, const char *more) {
+  process_run(SECONDS, "rm -f a.lua");
+  Outcome o = process_run(SECONDS, "$weft import %s -o a.lua %s", file, more);
+  ck_assert_msg(o.code == 0, "%d: %s%s", o.code, o.out, o.err);
+  Outcome c = process_run(SECONDS, "$weft check -q a.lua");
+  ck_assert_msg(c.code == 0, "%s\n%s", c.err, scratch_get(scratch_path("a.lua")));
+  return o.out;
+}
+
+static void plan_has(const char *what) { has(scratch_get(scratch_path("a.lua")), what); }
+static void plan_has_not(const char *what) {
+  has_not(scratch_get(scratch_path("a.lua")), what);
+}
+
+/* weft import fails with this code and says this. */
+static void fails(int code, const char *file, const char *more, const char *says) {
+  Outcome o = process_run(SECONDS, "$weft import %s %s", file, more);
+  ck_assert_msg(o.code == code, "%s %s: %d: %s%s", file, more, o.code, o.out, o.err);
+  has(o.err, says);
+  has_not(o.err, "stdlib"); /* what is wrong is in the file, not here */
+  ck_assert_str_eq(o.out, "");
+}
+
+/* ---- scripts ---- */
+
+static const char llama[] =
+    "#!/bin/bash\n"
+    "#SBATCH --nodes=2\n"
+    "export CUDA_DEVICE_MAX_CONNECTIONS=1 NCCL_IB_SL=1\n"
+    "touch pwned $(touch pwned) `touch pwned`   # nothing of this runs\n"
+    "TP=${TP:-2}; PP=\"2\"\n"
+    "if [ \"$TP\" -gt 1 ]; then\n"
+    "  MORE=\"--sequence-parallel\"\n"
+    "else\n"
+    "  MORE=\"--made-up-in-a-branch\"\n"
+    "fi\n"
+    "MODEL_ARGS=(\n"
+    "    --num-layers 8  # layers\n"
+    "    --hidden-size 512 --num-attention-heads 8\n"
+    "    --group-query-attention --num-query-groups 4\n"
+    "    --seq-length 1024 --max-position-embeddings 1024\n"
+    "    --swiglu --normalization RMSNorm --position-embedding-type rope\n"
+    "    --disable-bias-linear --untie-embeddings-and-output-weights\n"
+    "    --attention-dropout 0.0 --hidden-dropout 0.0\n"
+    ")\n"
+    "OPTIMIZER=\"--lr 3.0e-4 --min-lr 3.0e-5 \\\n"
+    "  --lr-decay-style cosine --lr-warmup-fraction .01 \\\n"
+    "  --weight-decay 0.1\"\n"
+    "MODEL_ARGS+=(--vocab-size 32000)\n"
+    "torchrun --nproc_per_node $((4*2)) --nnodes 2 pretrain_gpt.py \\\n"
+    "  ${MODEL_ARGS[@]} $OPTIMIZER ${MORE} \\\n"
+    "  --tensor-model-parallel-size $TP --pipeline-model-parallel-size ${PP} \\\n"
+    "  --num-layers-per-virtual-pipeline-stage 2 --use-distributed-optimizer \\\n"
+    "  --micro-batch-size 1 --global-batch-size=64 --train-iters 1000 --bf16 \\\n"
+    "  --save $1 --made-up 7 $EXTRA \"$@\" 2>&1 | tee log.txt\n";
+
+START_TEST(a_script_becomes_a_plan) {
+  put("a.sh", llama);
+  const char *report = import("a.sh", "");
+  plan_has("\"llama\",  -- a.sh:12: --num-layers");
+  plan_has("num_key_value_heads = 4,");
+  plan_has("intermediate_size = 1344,"); /* 512 * 8 / 3, down to a multiple of 64 */
+  plan_has("vocab_size = 32000,");       /* a multiple of 256 */
+  plan_has("tie_word_embeddings = false,");
+  plan_has("tp = 2,  -- a.sh:26: --tensor-model-parallel-size");
+  plan_has("world = 16,  -- a.sh:24: launcher --nproc_per_node");
+  plan_has("virtual = 2,  -- a.sh:27");
+  plan_has("\"interleaved_1f1b\",");
+  plan_has("group = 2,  -- Megatron's default: pp");
+  plan_has("stage = 1,  -- a.sh:27: --use-distributed-optimizer");
+  plan_has("overlap_grad_reduce = false,");
+  plan_has("sequence_parallel = true,  -- a.sh:7: --sequence-parallel");
+  plan_has("lr = weft.cosine {");
+  plan_has("min = 3e-05,  -- a.sh:20: --min-lr");
+  plan_has("warmup = 10,  -- a.sh:21: --lr-warmup-fraction");
+  plan_has("weight_decay = 0.1,  -- a.sh:22: --weight-decay");
+  plan_has("betas = { 0.9, 0.999 },  -- Megatron's default");
+  plan_has("ib_sl = 1,  -- a.sh:3: export NCCL_IB_SL");
+  has(report, "a.sh:29: --made-up = 7: weft import does not know this setting");
+  has(report, "a.sh:29: ${EXTRA} = null: it has no value in the file");
+  has_not(report, "made-up-in-a-branch");
+  ck_assert_msg(!strstr(scratch_list(), "pwned"), "it ran");
+  ck_assert_msg(!strstr(scratch_list(), "log.txt"), "it ran");
+}
+END_TEST
+
+START_TEST(words_behind_the_script_count) {
+  put("a.sh", llama);
+  const char *report = import("a.sh", "TP=4 global-batch-size=32 --set train-iters=50");
+  plan_has("tp = 4,  -- a.sh:26");
+  plan_has("global = 32,  -- the command line: global-batch-size");
+  plan_has("steps = 50,  -- the command line: train-iters");
+  has(report, "the command line gives it again, which counts:\n");
+  has(report, "    a.sh:28: --train-iters = 1000\n");
+  import("a.sh", "TP=1");
+  plan_has_not("sequence_parallel");
+  import("a.sh", "--model llama3.2-1b --world 8 num-layers-per-virtual-pipeline-stage=4");
+  plan_has("model = weft.model \"llama3.2-1b\",  -- --model llama3.2-1b");
+}
+END_TEST
+
+/* Every argument and exported variable is in a list, once. */
+START_TEST(nothing_is_dropped) {
+  int said = 0;
+  put("a.sh", llama);
+  Outcome o = process_run(SECONDS, "$weft import a.sh --json");
+  ck_assert_int_eq(o.code, 0);
+  for (const char *p = o.out; (p = strstr(p, "\"place\": \"a.sh:")); p++) said++;
+  /* 1 of Slurm, 2 exported, 2 of torchrun, the program, 15 of the model, 5 of OPTIMIZER,
+   * 1 of MORE, and 10 and 2 words of the command */
+  ck_assert_int_eq(said, 1 + 2 + 2 + 1 + 15 + 5 + 1 + 10 + 2);
+}
+END_TEST
+
+/* ---- other forms ---- */
+
+START_TEST(lists_of_arguments_become_plans) {
+  put("a.txt", "# a model with learned positions\n--num-layers 12\n--hidden-size=768\n"
+               "--num-attention-heads 12 --micro-batch-size 4\n--global-batch-size 32\n"
+               "--seq-length 1024 --max-position-embeddings 1024\n--lr 1e-4\n--fp16\n"
+               "--lr 2e-4\n");
+  const char *report = import("a.txt", "");
+  plan_has("\"gpt2\",  -- a.txt:2: --num-layers");
+  plan_has("activation_function = \"gelu_new\",");
+  plan_has("vocab_size = 50304,"); /* 50257, padded to a multiple of 128 */
+  plan_has("tie_word_embeddings = true,");
+  plan_has("max = 0.0002,  -- a.txt:9: --lr");
+  plan_has("init_scale = 4294967296,");
+  plan_has("hysteresis = 2,");
+  has(report, "a.txt:7: --lr = 0.0001: a.txt:9 gives it again, which counts");
+  has(report, "no dropout; Megatron's default is 0.1");
+}
+END_TEST
+
+#define SUITE_ARGS                                                                       \
+  "  --num-layers: 12\n  --hidden-size: 512\n  --num-attention-heads: 8\n"               \
+  "  --micro-batch-size: 4\n  --global-batch-size: 32\n  --seq-length: 1024\n"           \
+  "  --max-position-embeddings: 1024\n  --lr: 0.00015\n  --train-iters: 50\n"
+
+static const char suite[] =
+    "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\n  NCCL_ALGO: Ring\n"
+    "MODEL_ARGS:\n" SUITE_ARGS "  --weight-decay: 1e-2\n  --deterministic-mode: true\n"
+    "  --pipeline-model-parallel-size: 4\n  --vocab-file: ${DATA_PATH}/vocab.json\n"
+    "  --bf16: true\n  --swiglu: false\n"
+    "TEST_TYPE: regular\n";
+
+START_TEST(test_suites_become_plans) {
+  put("a.yaml", suite);
+  const char *report = import("a.yaml", "");
+  plan_has("\"gpt2\",  -- a.yaml:5: MODEL_ARGS.--num-layers");
+  plan_has("pp = 4,");
+  plan_has("schedule = \"1f1b\",");
+  plan_has("deterministic = true,");
+  plan_has("algo = \"ring\",  -- a.yaml:3: ENV_VARS.NCCL_ALGO");
+  plan_has("weight_decay = 0.01,");
+  has(report, "MODEL_ARGS.--swiglu = false -> model");
+  /* Stages of their own sizes. */
+  import("a.yaml",
+         "decoder-first-pipeline-num-layers=2 decoder-last-pipeline-num-layers=4");
+  plan_has("layers = { 2, 3, 3, 4 },");
+  import("a.yaml", "account-for-embedding-in-pipeline-split=true "
+                   "account-for-loss-in-pipeline-split=true num-layers=14 "
+                   "num-layers-per-virtual-pipeline-stage=2");
+  plan_has("layers = { 1, 2, 2, 2, 2, 2, 2, 1 },");
+  import("a.yaml", "\"pipeline-model-parallel-layout=Et*2|(t*2|)*4t*2L\" "
+                   "pipeline-model-parallel-size=2");
+  plan_has("layout = \"Et*2|(t*2|)*4t*2L\",");
+  plan_has("virtual = 3,");
+  fails(1, "a.yaml", "pipeline-model-parallel-layout=Et*12Lx", "\"x\" means nothing");
+  fails(1, "a.yaml", "num-layers-per-virtual-pipeline-stage=5",
+        "stages of 5 layers cannot be made of 12 layers on 4 pipeline ranks");
+}
+END_TEST
+
+START_TEST(yaml_configs_and_recipes_become_plans) {
+  put("a.yaml", "language_model:\n  num_layers: 24\n  hidden_size: 1024\n"
+                "  num_attention_heads: 16\n  add_bias_linear: False\n"
+                "  activation_func: swiglu\n  normalization: LayerNorm\n"
+                "  ffn_hidden_size: null\nmodel_parallel:\n"
+                "  tensor_model_parallel_size: 2\n  sequence_parallel: True\n"
+                "  bf16: True\nmicro_batch_size: 2\nglobal_batch_size: 128\n"
+                "position_embedding_type: rope\nrotary_percent: 0.5\nseq_length: 512\n"
+                "train_samples: 12800\nlr: 6.0e-5\n");
+  const char *report = import("a.yaml", "");
+  plan_has("local function model(g, c)"); /* none of weft's own has LayerNorm and rope */
+  plan_has("rotary_dim = 32");
+  plan_has("[\"layers.*.mlp.gate\"] = \"colwise\",");
+  plan_has("steps = 100,  -- a.yaml:18: train_samples");
+  has(report, "language_model.ffn_hidden_size = null: null is as if it were not given");
+  put("b.sh", "torchrun --nproc_per_node=8 run_recipe.py --recipe "
+              "llama32_1b_pretrain_config \\\n"
+              "  model.seq_length=4096 train.global_batch_size=16 \\\n"
+              "  model.tensor_model_parallel_size=2 dataset.seq_length=4096 \\\n"
+              "  optimizer.lr=1e-4 logger.wandb_project=x model.sequence_parallel=True\n");
+  report = import("b.sh", "");
+  plan_has("weft.model \"llama3.2-1b\",  -- b.sh:1: --recipe");
+  plan_has("world = 8,");
+  plan_has("sequence_parallel = true,");
+  has(report, "what llama32_1b_pretrain_config sets itself is Python, which is not read");
+  fails(1, "b.sh", "recipe=gemma3_vl_4b_sft_config", "is a recipe of a model of images");
+}
+END_TEST
+
+/* ---- what arguments mean ---- */
+
+static const struct Meaning {
+  const char *args, *plan;
+} meanings[] = {
+    {"qk-layernorm=true normalization=RMSNorm position-embedding-type=rope swiglu=true "
+     "disable-bias-linear=true",
+     "\"qwen3\","},
+    {"add-qkv-bias=true normalization=RMSNorm position-embedding-type=rope swiglu=true "
+     "disable-bias-linear=true",
+     "\"qwen2\","},
+    {"normalization=RMSNorm position-embedding-type=rope swiglu=true num-experts=8 "
+     "disable-bias-linear=true",
+     "\"mixtral\","},
+    {"normalization=RMSNorm position-embedding-type=rope swiglu=true num-experts=8 "
+     "disable-bias-linear=true qk-layernorm=true moe-layer-freq=[0]*1+[1]*11 "
+     "moe-router-pre-softmax=true",
+     "mlp_only_layers = { 0 },"},
+    {"no-bias-gelu-fusion=true", "activation_function = \"gelu\","},
+    {"disable-bias-linear=true num-experts=4 moe-aux-loss-coeff=0.01",
+     "aux_loss_coef = 0.01,"},
+    {"squared-relu=true", "square(g:relu(h))"},
+    {"position-embedding-type=none", "q = linear(x"},
+    {"kv-channels=128", "head_dim = 128,"},
+    {"use-distributed-optimizer=true num-distributed-optimizer-instances=2",
+     "dp_replicate = 2,"},
+    {"use-megatron-fsdp=true data-parallel-sharding-strategy=optim_grads_params",
+     "stage = 3,"},
+    {"use-torch-fsdp2=true pipeline-model-parallel-size=1", "\"fsdp2\","},
+    {"use-tp-pp-dp-mapping=true",
+     "order = { \"dp_replicate\", \"dp_shard\", \"pp\", \"cp\", \"tp\" },"},
+    {"context-parallel-size=2", "comm = \"ring\",  -- Megatron's default: p2p"},
+    {"context-parallel-size=2 cp-comm-type=a2a", "comm = \"a2a\","},
+    {"recompute-activations=true", "recompute = \"selective\","},
+    {"recompute-granularity=full recompute-method=uniform recompute-num-layers=1",
+     "recompute = \"full\","},
+    {"recompute-granularity=full recompute-method=block recompute-num-layers=1",
+     "recompute = { \"layers.0\", \"layers.3\", \"layers.6\", \"layers.9\" },"},
+    {"recompute-granularity=selective \"recompute-modules=core_attn mlp\"",
+     "recompute = { \"selective\", \"h.*.mlp\" },"},
+    {"overlap-grad-reduce=true", "overlap_grad_reduce = true,"},
+    {"optimizer=sgd", "optimizer = weft.sgd {"},
+    {"lr-decay-style=constant", "lr = weft.constant {"},
+    {"seed=7", "seed = 7,"},
+    {"distributed-timeout-minutes=10", "timeout = 600,"},
+    {"save=ckpt/run async-save=true save-interval=7", "dir = \"ckpt/run\","},
+};
+
+START_TEST(arguments_mean_what_megatron_says) {
+  put("a.yaml", suite);
+  import("a.yaml", meanings[_i].args);
+  plan_has(meanings[_i].plan);
+}
+END_TEST
+
+START_TEST(latent_attention_is_deepseek) {
+  put("a.yaml",
+      "MODEL_ARGS:\n" SUITE_ARGS
+      "  --multi-latent-attention: true\n  --normalization: RMSNorm\n  --swiglu: true\n"
+      "  --disable-bias-linear: true\n  --position-embedding-type: rope\n"
+      "  --qk-layernorm: true\n  --untie-embeddings-and-output-weights: true\n"
+      "  --kv-lora-rank: 64\n  --q-lora-rank: 96\n  --qk-head-dim: 32\n"
+      "  --qk-pos-emb-head-dim: 16\n  --v-head-dim: 32\n  --rotary-scaling-factor: 40\n"
+      "  --mscale: 1.0\n  --mscale-all-dim: 1.0\n  --num-experts: 8\n"
+      "  --moe-layer-freq: ([0]*3+[1]*9)\n  --moe-ffn-hidden-size: 128\n"
+      "  --moe-shared-expert-intermediate-size: 256\n  --moe-router-topk: 2\n"
+      "  --moe-router-score-function: sigmoid\n  --moe-router-enable-expert-bias: true\n"
+      "  --moe-router-topk-scaling-factor: 2.5\n  --expert-model-parallel-size: 4\n"
+      "  --mtp-num-layers: 1\n");
+  const char *report = import("a.yaml", "");
+  plan_has("\"deepseek_v3\",");
+  plan_has("first_k_dense_replace = 3,");
+  plan_has("n_shared_experts = 2,");
+  plan_has("q_lora_rank = 96,");
+  plan_has("factor = 40");
+  plan_has("ep = 4,");
+  plan_has("bias_update_rate = 0.001,  -- Megatron's default");
+  has(report, "--mtp-num-layers = 1: multi-token prediction is not trained");
+  fails(1, "a.yaml", "moe-router-score-function=softmax",
+        "weft's deepseek_v3 chooses experts by sigmoids");
+}
+END_TEST
+
+/* The function of a plan is the model: the same loss on any mesh. */
+START_TEST(the_function_of_a_plan_trains) {
+  put("a.yaml",
+      "MODEL_ARGS:\n  --num-layers: 2\n  --hidden-size: 32\n  --num-attention-heads: 4\n"
+      "  --micro-batch-size: 1\n  --global-batch-size: 4\n  --seq-length: 16\n"
+      "  --max-position-embeddings: 16\n  --lr: 0.001\n  --train-iters: 2\n"
+      "  --vocab-size: 64\n  --make-vocab-size-divisible-by: 1\n  --swiglu: true\n"
+      "  --position-embedding-type: rope\n  --rotary-percent: 0.5\n"
+      "  --disable-bias-linear: true\n  --group-query-attention: true\n"
+      "  --num-query-groups: 2\n  --num-experts: 4\n  --moe-aux-loss-coeff: 0.01\n"
+      "  --moe-shared-expert-intermediate-size: 16\n  --ffn-hidden-size: 64\n"
+      "  --moe-layer-freq: \"[0,1]\"\n  --tensor-model-parallel-size: 2\n"
+      "  --sequence-parallel: true\n  --expert-model-parallel-size: 2\n"
+      "  --expert-tensor-parallel-size: 1\n");
+  import("a.yaml", "--world 4");
+  plan_has("if i < 1 then return");
+  Outcome o = process_run(SECONDS, "$weft verify a.lua");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+static const struct Refused {
+  const char *args, *says;
+} refused[] = {
+    {"hybrid-layer-pattern=M-M*", "layers of Mamba are not in weft"},
+    {"encoder-num-layers=12", "an encoder and a decoder"},
+    {"tokenizer-type=BertWordPieceCase", "an encoder and a decoder"},
+    {"vision-model-type=clip", "images are not in weft"},
+    {"window-size=128,0", "attention looks back to the beginning in weft"},
+    {"experimental-attention-variant=dsa", "is an attention that weft does not have"},
+    {"quick-geglu=true", "is an activation function that weft does not have"},
+    {"normalization=BatchNorm", "BatchNorm: expected LayerNorm or RMSNorm"},
+    {"position-embedding-type=alibi", "alibi: weft has learned_absolute, rope and none"},
+    {"tensor-model-parallel-size=two", "tensor-model-parallel-size = two: expected an"},
+    {"num-layers=-3", "expected an integer, at least 1"},
+    {"num-attention-heads=7", "7 heads do not divide hidden-size = 512"},
+    {"num-experts=4 moe-layer-freq=[0]*99", "expected a number, or a list such as"},
+    {"global-batch-size=30 --world 8", "30 sequences are no multiple of microbatches"},
+    {"seq-length=4096", "4096 tokens are more than max-position-embeddings = 1024"},
+    {"recompute-granularity=some", "some: expected full or selective"},
+    {"lr=fast", "lr = fast: expected a number, at least 0"},
+    {"qk-layernorm=true", "weft's LayerNorm is over all of a token"},
+    {"tensor-model-parallel-size='${TP}'",
+     "${TP} has no value in the file: give one by --set tensor-model-parallel-size="},
+};
+
+START_TEST(other_models_and_wrong_values_are_refused) {
+  put("a.yaml", suite);
+  fails(1, "a.yaml", refused[_i].args, refused[_i].says);
+}
+END_TEST
+
+#define ARGS " --num-layers 2 --hidden-size 64 --micro-batch-size 1 "
+
+static const struct Hostile {
+  int code;
+  const char *name, *text, *says;
+} hostile[] = {
+    {2, "h.sh", "A=\"--num-layers 2\nB=1\n", "h.sh:1: a \" is not closed"},
+    {2, "h.sh", "A=1\nB='x\n", "h.sh:2: a ' is not closed"},
+    {2, "h.sh", "A=(--num-layers 2\n", "h.sh:1: a ( is not closed"},
+    {2, "h.sh", "A=${B\n", "h.sh:1: a ${ is not closed"},
+    {2, "h.sh", "if true; then\nA=1\n", "h.sh:1: what begins here has no end"},
+    {2, "h.sh", "A=1\nfi )\n", "h.sh:2: ) is not where a command can begin"},
+    {2, "h.sh", "cat <<EOF\nx\n", "<<EOF has no end"},
+    {2, "h.sh", "\x7f"
+                "ELF\x02\x01",
+     "h.sh:1: is no text: it has a byte of value 127"},
+    {2, "h.sh", "echo \x01\n", "is no text: it has a byte of value 1"},
+    {2, "h.sh", "", "h.sh: has no command with arguments of Megatron"},
+    {2, "h.sh", "echo hello\n", "h.sh: has no command with arguments of Megatron"},
+    {2, "h.sh", "python a.py" ARGS "\npython b.py" ARGS "\n",
+     "h.sh:2: a second command that trains begins (the first one is in line 1)"},
+    {2, "h.yaml", "zero_optimization: {stage: 1}\nMODEL_ARGS: {--lr: 1}\n",
+     "h.yaml: has settings of DeepSpeed and of Megatron"},
+    /* A cycle: what a variable stands for when it is set is nothing yet. */
+    {1, "h.sh", "A=$B\nB=$A\npython a.py --num-attention-heads $A" ARGS "\n",
+     "h.sh:3: error: ${B} has no value in the file: give one by --set num-attention"},
+    {1, "h.sh", "python a.py" ARGS "--num-attention-heads $(nproc)\n",
+     "h.sh:1: error: $(nproc) has no value in the file"},
+    {1, "h.yaml", "MODEL: gpt_16b\nTP: 1\nMETRICS: [a]\n",
+     "do not say --num-layers: give it by --set num-layers=N, or a model by --model"},
+};
+
+START_TEST(hostile_files_are_refused) {
+  const struct Hostile *h = &hostile[_i];
+  put(h->name, h->text);
+  fails(h->code, h->name, "", h->says);
+}
+END_TEST
+
+/* Variables that stand for 2^40 bytes, brackets and calls without end, and large files.
+ */
+START_TEST(bombs_are_refused) {
+  Text t = {0};
+  text_add(&t, "A0=xxxxxxxxxxxxxxxx\n");
+  for (int i = 1; i < 40; i++)
+    text_printf(&t, "A%d=\"$A%d$A%d\"\n", i, i - 1, i - 1);
+  put("h.sh", t.s);
+  text_free(&t);
+  fails(2, "h.sh", "", "its variables stand for more than 4194304 bytes");
+  for (int i = 0; i < 100; i++) text_add(&t, "A=${A:-");
+  put("h.sh", t.s);
+  text_free(&t);
+  fails(2, "h.sh", "", "is nested too deeply");
+  for (int i = 0; i < 100; i++) text_add(&t, "if true; then\n");
+  put("h.sh", t.s);
+  text_free(&t);
+  fails(2, "h.sh", "", "is nested too deeply");
+  put("h.sh", "f() { f; }\nf\n");
+  fails(2, "h.sh", "", "functions call each other too deeply");
+  for (int i = 0; i < 1 << 16; i++)
+    text_add(&t, "# 64 bytes of a comment that say nothing, but there are many of.\n");
+  put("h.sh", t.s);
+  text_free(&t);
+  fails(2, "h.sh", "", "settings have at most 4194304");
+}
+END_TEST
+
+START_TEST(what_cannot_be_decided_is_said) {
+  put("a.sh", "if [ -f /etc/passwd ]; then X=--made-up; fi\n"
+              "for i in 1 2; do N=$i; done\n"
+              "while read x; do Y=--made-up; done\n"
+              "[[ \"$FP8\" == 1 ]] && Z=--made-up\n"
+              "case $KIND in\n  big) L=99;;\n  *) L=2;;\nesac\n"
+              "run() {\n  python pretrain_gpt.py --num-layers $L $X $Y $Z \\\n"
+              "    --hidden-size 64 --num-attention-heads 4 --seq-length 64 \\\n"
+              "    --max-position-embeddings 64 --micro-batch-size $N\n}\nrun\n");
+  const char *report = import("a.sh", "");
+  plan_has("num_hidden_layers = 2,");
+  plan_has("micro = 1,  -- a.sh:12");
+  has(report, "a.sh:1: whether the test in this line holds is not in the file");
+  has(report, "a.sh:2: of this loop the first round is read");
+  has(report, "a.sh:3: this loop is not read");
+  has(report, "a.sh:4: the file does not set FP8: here it is tested as empty");
+  has(report, "a.sh:5: the file does not set KIND");
+  import("a.sh", "KIND=big L=3 --set num-layers=4");
+  plan_has("num_hidden_layers = 4,");
+}
+END_TEST
+
+Suite *import_megatron_suite(void) {
+  Suite *s = suite_create("import_megatron");
+  TCase *c = tcase_create("import_megatron");
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_set_timeout(c, 120);
+  tcase_add_test(c, a_script_becomes_a_plan);
+  tcase_add_test(c, words_behind_the_script_count);
+  tcase_add_test(c, nothing_is_dropped);
+  tcase_add_test(c, lists_of_arguments_become_plans);
+  tcase_add_test(c, test_suites_become_plans);
+  tcase_add_test(c, yaml_configs_and_recipes_become_plans);
+  tcase_add_loop_test(c, arguments_mean_what_megatron_says, 0, LEN(meanings));
+  tcase_add_test(c, latent_attention_is_deepseek);
+  tcase_add_test(c, the_function_of_a_plan_trains);
+  tcase_add_loop_test(c, other_models_and_wrong_values_are_refused, 0, LEN(refused));
+  tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));
+  tcase_add_test(c, bombs_are_refused);
+  tcase_add_test(c, what_cannot_be_decided_is_said);
+  suite_add_tcase(s, c);
+  return s;
+}
