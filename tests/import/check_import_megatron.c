@@ -136,6 +136,40 @@ START_TEST(nothing_is_dropped) {
 }
 END_TEST
 
+/* What a shell makes of its words, as bash does. */
+static const struct Words {
+  const char *script, *says;
+} words[] = {
+    {"A=1; B=\"x y\"; C=($A \"$B\" z)\nG \"${C[@]}\"\n", "a.sh:2: --x = 1 x y z"},
+    {"X=${X:-3}; Y=${X:+yes}\nG $Y$((X*2+1))\n", "a.sh:2: --x = yes7"},
+    {"A=\"1 \\\n --y 2\n--x 3\"\nG $A\n", "a.sh:3: --x = 3"},
+    {"A='$B'\\'\\\"\nG \"$A\"\"c\"d\n", "a.sh:2: --x = $B'\"cd"},
+    {"f() { A+=(--x $1 2); }\nA=(--y)\nf\nG 1 ${A[@]}\n", "a.sh:1: --x = $1 2"},
+    {"[ 1 -gt 2 ] && A=3 || A=4\n! [ $A = 3 ] && A=5$A\nG $A\n", "a.sh:3: --x = 54"},
+    {"case big in s*|t) A=1;; b*) A=2;; *) A=3;; esac\nG $A\n", "a.sh:2: --x = 2"},
+    {"if [ -n \"\" ]; then A=1; elif [[ a == a ]]; then A=2; else A=3; fi\nG $A\n",
+     "a.sh:2: --x = 2"},
+    {"A=(1 2 3); export B=${A[1]} C\nG $B${A[0]}\n", "a.sh:2: --x = 21"},
+    {"cat <<EOF > x\n\"--x 7\nEOF\nG 8\n", "a.sh:4: --x = 8"},
+    {"A=5\nbash -c \"G $A --y\"\n", "a.sh:2: --x = 5"},
+    {"G 1 2>err >out # --x 3\n", "a.sh:1: --x = 1"},
+    {"G 1\\\n2 \\", "a.sh:1: --x = 12"},
+};
+
+START_TEST(words_are_those_of_the_shell) {
+  Text t = {0};
+  for (const char *p = words[_i].script; *p; p++) {
+    if (*p == 'G')
+      text_add(&t, "python a.py --micro-batch-size 1 --x");
+    else
+      text_printf(&t, "%c", *p);
+  }
+  put("a.sh", t.s);
+  text_free(&t);
+  has(import("a.sh", "--model llama3.2-1b"), words[_i].says);
+}
+END_TEST
+
 /* ---- other forms ---- */
 
 START_TEST(lists_of_arguments_become_plans) {
@@ -211,11 +245,12 @@ START_TEST(yaml_configs_and_recipes_become_plans) {
   plan_has("[\"layers.*.mlp.gate\"] = \"colwise\",");
   plan_has("steps = 100,  -- a.yaml:18: train_samples");
   has(report, "language_model.ffn_hidden_size = null: null is as if it were not given");
-  put("b.sh", "torchrun --nproc_per_node=8 run_recipe.py --recipe "
-              "llama32_1b_pretrain_config \\\n"
-              "  model.seq_length=4096 train.global_batch_size=16 \\\n"
-              "  model.tensor_model_parallel_size=2 dataset.seq_length=4096 \\\n"
-              "  optimizer.lr=1e-4 logger.wandb_project=x model.sequence_parallel=True\n");
+  put("b.sh",
+      "torchrun --nproc_per_node=8 run_recipe.py --recipe "
+      "llama32_1b_pretrain_config \\\n"
+      "  model.seq_length=4096 train.global_batch_size=16 \\\n"
+      "  model.tensor_model_parallel_size=2 dataset.seq_length=4096 \\\n"
+      "  optimizer.lr=1e-4 logger.wandb_project=x model.sequence_parallel=True\n");
   report = import("b.sh", "");
   plan_has("weft.model \"llama3.2-1b\",  -- b.sh:1: --recipe");
   plan_has("world = 8,");
@@ -375,8 +410,9 @@ static const struct Hostile {
     {2, "h.sh", "if true; then\nA=1\n", "h.sh:1: what begins here has no end"},
     {2, "h.sh", "A=1\nfi )\n", "h.sh:2: ) is not where a command can begin"},
     {2, "h.sh", "cat <<EOF\nx\n", "<<EOF has no end"},
-    {2, "h.sh", "\x7f"
-                "ELF\x02\x01",
+    {2, "h.sh",
+     "\x7f"
+     "ELF\x02\x01",
      "h.sh:1: is no text: it has a byte of value 127"},
     {2, "h.sh", "echo \x01\n", "is no text: it has a byte of value 1"},
     {2, "h.sh", "", "h.sh: has no command with arguments of Megatron"},
@@ -406,8 +442,7 @@ END_TEST
 START_TEST(bombs_are_refused) {
   Text t = {0};
   text_add(&t, "A0=xxxxxxxxxxxxxxxx\n");
-  for (int i = 1; i < 40; i++)
-    text_printf(&t, "A%d=\"$A%d$A%d\"\n", i, i - 1, i - 1);
+  for (int i = 1; i < 40; i++) text_printf(&t, "A%d=\"$A%d$A%d\"\n", i, i - 1, i - 1);
   put("h.sh", t.s);
   text_free(&t);
   fails(2, "h.sh", "", "its variables stand for more than 4194304 bytes");
@@ -459,6 +494,7 @@ Suite *import_megatron_suite(void) {
   tcase_add_test(c, a_script_becomes_a_plan);
   tcase_add_test(c, words_behind_the_script_count);
   tcase_add_test(c, nothing_is_dropped);
+  tcase_add_loop_test(c, words_are_those_of_the_shell, 0, LEN(words));
   tcase_add_test(c, lists_of_arguments_become_plans);
   tcase_add_test(c, test_suites_become_plans);
   tcase_add_test(c, yaml_configs_and_recipes_become_plans);

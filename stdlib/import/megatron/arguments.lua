@@ -50,6 +50,7 @@ local function opened(words)
   for _, word in ipairs(words) do
     if string.find(word.text, "%.py%s") and string.find(word.text, "%s") then
       local inner = value.split(word.marked or word.text, word.line)
+      if out[1] and string.find(out[#out].text, "^%-l?c$") then out[#out] = nil end
       table.move(inner, 1, #inner, #out + 1, out)
     else
       out[#out + 1] = word
@@ -176,8 +177,11 @@ end
 local function read_slurm(leaves, text)
   local line = 1
   for row in string.gmatch(text, "([^\n]*)\n?") do
-    local key, v = string.match(row, "^#SBATCH%s+%-%-([%w-]+)[= ]+([^%s#]+)")
-    if key then add(leaves, "#SBATCH --" .. key, arguments.value(v), line) end
+    local options = string.match(row, "^#SBATCH(%s.*)$")
+    options = options and string.gsub(options, "%s%-N%s*(%d+)", " --nodes=%1")
+    for key, v in string.gmatch(options or "", "%s%-%-([%w-]+)[= ]([^%s#]+)") do
+      add(leaves, "#SBATCH --" .. key, arguments.value(v), line)
+    end
     line = line + 1
     if line > 2000 then break end
   end

@@ -291,6 +291,9 @@ function func.put(book, plan, m, from)
     book:refuse("rotary_percent", "the part of a head that turns must be even")
     return false
   end
+  if m.experts and m.bias then
+    book:assume("model", "experts have no biases; Megatron's have some unless --disable-bias-linear is given")
+  end
   plan.before = body(m)
   config(plan, m, from)
   for _, row in ipairs(tp_plan(m)) do plan:entry("tp_plan", row[1], quote.text(row[2])) end

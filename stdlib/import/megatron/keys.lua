@@ -9,6 +9,7 @@ local GROUPS = { "MODEL_ARGS", "language_model", "model_parallel", "trainer.stra
 
 -- Names of the same setting: of the classes that arguments fill in, and short or old ones.
 local SAME = {
+  ["logger.log_interval"] = "log_interval",
   layernorm_epsilon = "norm_epsilon", num_moe_experts = "num_experts", sequence_length = "seq_length",
   num_layers_in_first_pipeline_stage = "decoder_first_pipeline_num_layers",
   num_layers_in_last_pipeline_stage = "decoder_last_pipeline_num_layers",
@@ -27,7 +28,7 @@ function keys.canonical(key)
   local launcher = string.match(key, "^launcher %-%-?(.*)$")
   if launcher then return "launcher." .. string.gsub(launcher, "-", "_") end
   local slurm = string.match(key, "^#SBATCH %-%-(.*)$")
-  if slurm then return "slurm." .. slurm end
+  if slurm then return "slurm." .. string.gsub(slurm, "-", "_") end
   local name = key
   for _, group in ipairs(GROUPS) do name = below(name, group) or name end
   name = string.gsub(string.gsub(name, "^%-%-?", ""), "-", "_")

@@ -49,9 +49,16 @@ end
 
 local SCORES = { softmax = "softmax", sigmoid = "sigmoid" }
 
+layers.keys = { "num_experts", "moe_router_topk", "moe_router_score_function", "moe_layer_freq",
+  "moe_ffn_hidden_size", "moe_shared_expert_intermediate_size", "moe_router_topk_scaling_factor",
+  "moe_router_pre_softmax", "moe_router_num_groups", "moe_router_group_topk", "moe_router_enable_expert_bias" }
+
 function layers.experts(book, m)
   local n = values.whole(book, "num_experts", 1)
-  if not n then return end
+  if not n then
+    for _, key in ipairs(layers.keys) do book:no_effect(key, "the model has no experts") end
+    return
+  end
   local score = SCORES[book:value "moe_router_score_function" or "softmax"]
   if not score then
     book:refuse("moe_router_score_function", string.format("%s: expected softmax or sigmoid",
@@ -78,12 +85,7 @@ function layers.experts(book, m)
   e.groups = values.whole(book, "moe_router_num_groups", 1)
   e.topk_group = values.whole(book, "moe_router_group_topk", 1)
   if e.groups and not e.topk_group then e.groups = nil end
-  for _, key in ipairs { "num_experts", "moe_router_topk", "moe_router_score_function", "moe_layer_freq",
-                         "moe_ffn_hidden_size", "moe_shared_expert_intermediate_size",
-                         "moe_router_topk_scaling_factor", "moe_router_pre_softmax", "moe_router_num_groups",
-                         "moe_router_group_topk", "moe_router_enable_expert_bias" } do
-    book:translated(key, "model")
-  end
+  for _, key in ipairs(layers.keys) do book:translated(key, "model") end
 end
 
 -- How many layers before all others have none; nil if others have none, too.

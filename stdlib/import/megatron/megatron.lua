@@ -2,11 +2,13 @@
 -- and of test suites, --yaml-cfg files, and key=value of recipes. What does not take part in the
 -- plan is in rules.lua.
 local keys = use "import/megatron/keys"
+local layers = use "import/megatron/layers"
 local model = use "import/megatron/model"
 local quote = use "import/quote"
 local ranks = use "import/megatron/ranks"
 local rules = use "import/megatron/rules"
 local scalar = use "import/scalar"
+local step = use "import/megatron/step"
 local training = use "import/megatron/training"
 local unresolved = use("import/shell/value").unresolved
 
@@ -51,7 +53,7 @@ local FREE = { save = true, load = true, tokenizer_model = true, program = true,
 
 local function refuse_unresolved(book)
   for _, leaf in ipairs(book.unresolved) do
-    if not FREE[leaf.key] then
+    if not FREE[leaf.key] and not string.find(leaf.key, "^%l+%.") then
       book:refuse(leaf.key, string.format("%s has no value in the file: give one by --set %s=VALUE",
         quote.shown(leaf.open), quote.shown((string.gsub(leaf.given, "^.*%-%-", "")))))
     end
@@ -96,15 +98,13 @@ moe_router_bias_update_rate micro_batch_size global_batch_size seq_length rampup
 step_batch_size_schedule lr min_lr lr_decay_style lr_decay_iters lr_decay_samples lr_warmup_iters
 lr_warmup_samples lr_warmup_fraction lr_warmup_init optimizer sgd_momentum adam_beta1 adam_beta2 adam_eps
 weight_decay clip_grad train_iters train_samples seed log_interval save save_interval async_save
-distributed_timeout_minutes deterministic_mode vocab_size make_vocab_size_divisible_by num_experts
-moe_router_topk moe_router_score_function moe_layer_freq moe_ffn_hidden_size moe_shared_expert_intermediate_size
-moe_router_topk_scaling_factor moe_router_pre_softmax moe_router_num_groups moe_router_group_topk
-moe_router_enable_expert_bias]]
+distributed_timeout_minutes deterministic_mode vocab_size make_vocab_size_divisible_by]]
 
 local function say_no_plan(book)
   local function say(key) book:no_effect(key, "there is no plan to have it") end
   for key in string.gmatch(PARTS, "%S+") do say(key) end
   for _, key in ipairs(model.keys) do say(key) end
+  for _, key in ipairs(layers.keys) do say(key) end
 end
 
 function megatron.translate(book, plan, options)
@@ -128,10 +128,10 @@ function megatron.translate(book, plan, options)
     ranks.put_mesh(book, plan, m, options, m.experts ~= nil)
     ranks.put_pipeline(book, plan, m)
     ranks.put_strategy(book, plan, m)
-    training.put_precision(book, plan)
-    training.put_recompute(book, plan, m)
-    training.put_context(book, plan, m)
-    training.put_moe(book, plan, m)
+    step.put_precision(book, plan)
+    step.put_recompute(book, plan, m)
+    step.put_context(book, plan, m)
+    step.put_moe(book, plan, m)
     local global = training.put_batch(book, plan, m)
     local steps = training.put_train(book, plan, global)
     training.put_optimizer(book, plan, steps, global)

@@ -5,74 +5,12 @@ local layers_of = use "import/megatron/layers"
 local model_field = use "import/model_field"
 local models = use "import/models"
 local quote = use "import/quote"
+local refused = use "import/megatron/refused"
 local scalar = use "import/scalar"
 local values = use "import/values"
 local model = {}
 
 local function on(book, key) return values.flag(book, key) == true end
-
--- ---- what is refused ----
-
-local HYBRID = "layers of Mamba are not in weft; --model NAME makes the plan with another model"
-local ENCODER = "an encoder and a decoder, or an encoder alone, are not in weft; --model NAME makes the plan "
-  .. "with a causal language model"
-local IMAGES = "images are not in weft; --model NAME makes the plan of a language model alone"
-local WINDOW = "attention looks back to the beginning in weft, not through a window"
-local ATTENTION = "is an attention that weft does not have"
-local ACTIVATION = "is an activation function that weft does not have"
-
--- Settings that make a model that no field of weft can say, unless they have one of `plain`.
-local REFUSED = {
-  { "hybrid_layer_pattern", HYBRID }, { "hybrid_override_pattern", HYBRID },
-  { "mamba_num_heads", HYBRID }, { "hybrid_attention_ratio", HYBRID, { 0 } },
-  { "encoder_num_layers", ENCODER }, { "decoder_num_layers", ENCODER },
-  { "encoder_seq_length", ENCODER }, { "bert_no_binary_head", ENCODER },
-  { "vision_model_type", IMAGES }, { "language_model_type", IMAGES }, { "img_h", IMAGES },
-  { "window_size", WINDOW }, { "window_attn_skip_freq", WINDOW }, { "chunk_attention_size", WINDOW },
-  { "experimental_attention_variant", ATTENTION }, { "heterogeneous_layers_config_path",
-    "layers that differ are not in weft's models" },
-  { "heterogeneous_layers_config_encoded_json", "layers that differ are not in weft's models" },
-  { "softmax_type", ATTENTION, { "vanilla" } }, { "attention_output_gate", ATTENTION },
-  { "quick_geglu", ACTIVATION }, { "openai_gelu", ACTIVATION }, { "onnx_safe", ACTIVATION },
-  { "moe_shared_expert_gate", "the shared expert has no gate in weft" },
-  { "apply_residual_connection_post_layernorm", "norms are before attention and MLP in weft" },
-  { "embedding_multiplier", "embeddings are not scaled in weft", { 1 } },
-  { "scale_emb", "embeddings are not scaled in weft", { 1 } },
-  { "moe_apply_probs_on_input", "scores of experts are applied to what comes of them in weft" },
-  { "cross_layer_parameter_sharing", "layers have parameters of their own" },
-}
-
-local TOKENIZERS = "^Bert"
-local PROGRAMS = { { "_bert", ENCODER }, { "_t5", ENCODER }, { "_ict", ENCODER }, { "_retro", ENCODER },
-                   { "_vlm", IMAGES }, { "_vision", IMAGES }, { "_mamba", HYBRID }, { "_hybrid", HYBRID } }
-
--- Why a program or a tokenizer makes another kind of model.
-local function other_kind(book)
-  local tokenizer, program = book:value "tokenizer_type", tostring(book:value "program")
-  if string.find(tostring(tokenizer), TOKENIZERS) then return "tokenizer_type", ENCODER end
-  for _, row in ipairs(PROGRAMS) do
-    if string.find(program, row[1], 1, true) then return "program", row[2] end
-  end
-end
-
--- The first setting that makes another model is the error, the others are told beside it.
-local function refuse_others(book)
-  local before = #book.refused
-  local function refuse(key, why)
-    if string.find(why, "^is ") then why = quote.shown(book:leaf(key).name) .. " " .. why end
-    if #book.refused > before then book:cannot(key, why) else book:refuse(key, why) end
-  end
-  for _, row in ipairs(REFUSED) do
-    local key, why = row[1], row[2]
-    local value = book:value(key)
-    local plain = value == nil or value == false
-    for _, one in ipairs(row[3] or {}) do plain = plain or value == one end
-    if plain then book:no_effect(key, "it is as without it") else refuse(key, why) end
-  end
-  local key, why = other_kind(book)
-  if key then refuse(key, why) end
-  return #book.refused > before
-end
 
 -- ---- sizes ----
 
@@ -124,10 +62,10 @@ local function activation(book, m)
     elseif name == "squared_relu" then
       m.act = "relu2"
     elseif name ~= "gelu" or gated then
-      book:refuse("activation_func", quote.shown(name) .. " " .. ACTIVATION)
+      book:refuse("activation_func", quote.shown(name) .. " " .. refused.ACTIVATION)
     end
   elseif on(book, "gated_linear_unit") and m.act == "gelu" then
-    book:refuse("gated_linear_unit", "a gate with gelu " .. ACTIVATION)
+    book:refuse("gated_linear_unit", "a gate with gelu " .. refused.ACTIVATION)
   end
   -- With a bias the default is a fused kernel that has the tanh approximation.
   m.erf = not m.bias or on(book, "no_bias_gelu_fusion")
@@ -326,6 +264,7 @@ local function deepseek(book, m)
   end
   local c = common("deepseek_v3", m)
   c.rms_norm_eps, c.rope_theta = m.eps, m.theta
+  if m.eps ~= 1e-6 then book:assume("model", "norms of latents have an epsilon of 1e-6, whatever the others have") end
   c.num_key_value_heads, c.q_lora_rank, c.kv_lora_rank = m.heads, a.q or false, a.kv
   c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim = a.nope, a.rope, a.v
   c.num_nextn_predict_layers, c.n_routed_experts = 0, false
@@ -359,6 +298,15 @@ local function say_initial(book, m)
   end
 end
 
+-- What the arguments say of the model does not count.
+local function say_all(book, why)
+  for _, key in ipairs(KEYS) do book:no_effect(key, why) end
+  for _, key in ipairs(layers_of.keys) do book:no_effect(key, why) end
+  for _, row in ipairs(refused.rows) do book:no_effect(row[1], why) end
+  book:no_effect("vocab_size", why)
+  book:no_effect("make_vocab_size_divisible_by", why)
+end
+
 -- The same of a config that a name stands for.
 local function of_config(config)
   local m = { arch = config[1], layers = scalar.integer(config.num_hidden_layers) }
@@ -373,13 +321,12 @@ end
 function model.put(book, plan, options, tp)
   if options.model then
     local config = model_field.put(plan, book, { changes = {} }, options.model)
-    for _, key in ipairs(KEYS) do book:no_effect(key, "--model says which model the plan has") end
-    for _, row in ipairs(REFUSED) do book:no_effect(row[1], "--model says which model the plan has") end
+    say_all(book, "--model says which model the plan has")
     return config and of_config(config)
   end
   local key, name = model.recipe(book)
   if key then return model.of_recipe(book, plan, key, name) end
-  if refuse_others(book) then return nil end
+  if refused.refuse(book) then return nil end
   local m = described(book, tp)
   if not m then return nil end
   local config = gpt2(m) or llama(m) or mixtral(m)
@@ -420,6 +367,15 @@ local function public_name(recipe)
   return (string.gsub(name, "%-600m$", "-0.6b"))
 end
 
+-- Arguments that change a recipe's model: the plan has the model that it is named after.
+function model.say_changes(book)
+  local why = "the plan has the model that the recipe is named after, without this change"
+  for _, list in ipairs { KEYS, layers_of.keys } do
+    for _, one in ipairs(list) do book:cannot(one, why) end
+  end
+  for _, row in ipairs(refused.rows) do book:cannot(row[1], why) end
+end
+
 function model.of_recipe(book, plan, key, recipe)
   local name = public_name(recipe)
   local config, preset = models.find(name)
@@ -435,6 +391,7 @@ function model.of_recipe(book, plan, key, recipe)
               .. "the model that it is named after, and what the arguments say")
   model_field.window(book, {}, config)
   model_field.write(plan, config, preset, book:leaf(key))
+  model.say_changes(book)
   return of_config(config)
 end
 

@@ -13,18 +13,25 @@ local function on(book, key) return values.flag(book, key) == true end
 local AXES = { { "tp", "tensor_model_parallel_size" }, { "pp", "pipeline_model_parallel_size" },
                { "cp", "context_parallel_size" }, { "ep", "expert_model_parallel_size" } }
 
--- GPUs of a launch: each machine's times machines, as torchrun, Slurm or NeMo say them.
-local LAUNCHES = { { "launcher.nproc_per_node", "launcher.nnodes" }, { "slurm.ntasks_per_node", "slurm.nodes" },
-                   { "slurm.gpus_per_node", "slurm.nodes" }, { "devices", "num_nodes" } }
+-- GPUs of a launch: of each machine, and machines, as torchrun, Slurm or NeMo say them.
+local EACH = { "launcher.nproc_per_node", "slurm.ntasks_per_node", "slurm.gpus_per_node", "devices" }
+local NODES = { "launcher.nnodes", "slurm.nodes", "num_nodes" }
 
-local function said_world(book)
-  for _, launch in ipairs(LAUNCHES) do
-    local each, nodes = scalar.integer(book:value(launch[1])), book:value(launch[2])
-    local n = nodes == nil and 1 or scalar.integer(nodes)
-    if each and n and each >= 1 and n >= 1 and each <= 1000 and n <= 100000 then
-      return each * n, launch[1], launch[2]
-    end
+-- The first of these keys that has a number, and the number.
+local function number_of(book, list, most)
+  for _, key in ipairs(list) do
+    local n = scalar.integer(book:value(key))
+    if n and n >= 1 and n <= most then return n, key end
   end
+end
+
+-- Ranks, and the keys that say so. Of machines that nobody counts there is one, unless their number
+-- is a variable without a value.
+local function said_world(book)
+  local each, key = number_of(book, EACH, 1000)
+  local nodes, other = number_of(book, NODES, 100000)
+  if not each or (not nodes and book:leaf "launcher.nnodes") then return nil end
+  return each * (nodes or 1), key, other
 end
 
 -- Whether the batch is whole microbatches on every rank, as many as there are stages.
@@ -47,13 +54,13 @@ local function put_world(book, plan, m, options)
   if world and world % least == 0 and batch_fits(book, m, world) then
     plan:put("mesh.world", quote.value(world), book:leaf(key))
     book:translated(key, "mesh.world")
-    book:translated(other, "mesh.world")
+    if other then book:translated(other, "mesh.world") end
     return world
   elseif world then
     why = string.format("the %d of %s do not go with the layout and the batch", world,
                         quote.shown(book:leaf(key).name))
     book:cannot(key, "the layout or the batch does not take so many ranks")
-    book:cannot(other, "the layout or the batch does not take so many ranks")
+    if other then book:cannot(other, "the layout or the batch does not take so many ranks") end
   end
   world = values.lcm(least, 8)
   if world > 4 * math.max(least, 8) or not batch_fits(book, m, world) then world = least end

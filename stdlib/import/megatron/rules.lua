@@ -286,6 +286,7 @@ return {
   none("rerun_state_machine.*", "how the job is run"), none("straggler.*", "how the job is run"),
 
   -- ---- what --yaml-cfg files and Megatron-Bridge have beside arguments ----
+  off("standalone_embedding_stage", "see pp_plan.modules"), none("encoder_tensor_model_parallel_size", "there is no encoder"),
   none("init_method", "weights begin as normal numbers"), none("output_layer_init_method", "weights begin as normal numbers"),
   none("add_position_embedding", "position_embedding_type says it"), none("bias_swiglu_fusion", FUSED), none("bias_gelu_fusion", FUSED),
   none("clone_scatter_output_in_embedding", KEPT), off("moe_token_dropping", "moe_expert_capacity_factor says what is dropped"),

@@ -11,6 +11,9 @@ local function wrong(state, line, ...)
   fail(string.format("%s:%d: %s", quote.shown(state.file), line, string.format(...)))
 end
 
+-- Where blanks from `at` on end; a \ at the end of the text may have led beyond it.
+local function blank_end(text, at) return string.match(text, "^[ \t\r]*()", math.min(at, #text + 1)) end
+
 local function count_lines(text)
   local _, n = string.gsub(text, "\n", "")
   return n
@@ -135,7 +138,7 @@ local read_word
 local function array(state, at)
   local items, begin = {}, state.line
   while true do
-    at = string.match(state.text, "^[ \t\r]*()", at)
+    at = blank_end(state.text, at)
     local c = string.sub(state.text, at, at)
     if c == "" then wrong(state, begin, "a ( is not closed") end
     if c == ")" then return items, at + 1 end
@@ -228,7 +231,7 @@ return function(text, file)
   local state = { text = text, file = file, line = 1 }
   local tokens, at = {}, 1
   while true do
-    at = string.match(text, "^[ \t\r]*()", at)
+    at = blank_end(text, at)
     local c = string.sub(text, at, at)
     if c == "" then break end
     if c == "\n" then

@@ -236,6 +236,7 @@ function value.words(env, word)
     else
       local found, literal = expanded(env, part)
       add_found(found, part, literal)
+      if current then current.marked = current.marked .. value.mark(part.line or word.line) end
     end
   end
   return out
