@@ -41,10 +41,15 @@ local function variables_of(args)
   return given
 end
 
+local SCRIPT_BYTES = 256 << 10
+
 -- Leaves of a script or a list of arguments.
 local function read_arguments(file, args)
-  local leaves = tree.new()
-  local list, notes = arguments.read(read_text(file), base_of(file), variables_of(args))
+  local leaves, text = tree.new(), read_text(file)
+  if #text > SCRIPT_BYTES then
+    fail(string.format("%s: has %d bytes; a script has at most %d", quote.shown(file), #text, SCRIPT_BYTES))
+  end
+  local list, notes = arguments.read(text, base_of(file), variables_of(args))
   for i, one in ipairs(list) do
     leaves[i] = { key = one.name, value = one.value, file = base_of(file), line = one.line, stray = one.stray }
     leaves.at[one.name] = leaves[i]

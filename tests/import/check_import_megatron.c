@@ -445,7 +445,7 @@ START_TEST(bombs_are_refused) {
   for (int i = 1; i < 40; i++) text_printf(&t, "A%d=\"$A%d$A%d\"\n", i, i - 1, i - 1);
   put("h.sh", t.s);
   text_free(&t);
-  fails(2, "h.sh", "", "its variables stand for more than 4194304 bytes");
+  fails(2, "h.sh", "", "its variables stand for more than 1048576 bytes");
   for (int i = 0; i < 100; i++) text_add(&t, "A=${A:-");
   put("h.sh", t.s);
   text_free(&t);
@@ -456,6 +456,11 @@ START_TEST(bombs_are_refused) {
   fails(2, "h.sh", "", "is nested too deeply");
   put("h.sh", "f() { f; }\nf\n");
   fails(2, "h.sh", "", "functions call each other too deeply");
+  for (int i = 0; i < 1 << 13; i++)
+    text_add(&t, "# a comment of 38 bytes, with its end\n");
+  put("h.sh", t.s);
+  text_free(&t);
+  fails(2, "h.sh", "", "h.sh: has 311296 bytes; a script has at most 262144");
   for (int i = 0; i < 1 << 16; i++)
     text_add(&t, "# 64 bytes of a comment that say nothing, but there are many of.\n");
   put("h.sh", t.s);

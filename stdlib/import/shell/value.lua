@@ -6,7 +6,7 @@ local lexer = use "import/shell/lexer"
 local quote = use "import/quote"
 local value = {}
 
-local limits = { bytes = 4 << 20, nesting = 16 }
+local limits = { bytes = 1 << 20, nesting = 16 }
 
 function value.mark(line) return string.format("\1%d\2", line) end
 function value.plain(text) return (string.gsub(text, "\1%d*\2", "")) end
@@ -180,12 +180,13 @@ function value.split(text, line)
       local run
       run, at = string.match(text, "^([^%s\1]+)()", at)
       if not current then
-        current = { text = "", line = line }
+        current = { line = line }
         words[#words + 1] = current
       end
-      current.text = current.text .. run
+      current[#current + 1] = run
     end
   end
+  for _, word in ipairs(words) do word.text = table.concat(word) end
   return words
 end
 
@@ -195,10 +196,10 @@ function value.words(env, word)
   local out, current = {}, nil
   local function add(text, line)
     if not current then
-      current = { text = "", line = line, marked = "" }
+      current = { line = line }
       out[#out + 1] = current
     end
-    current.text, current.marked = current.text .. value.plain(text), current.marked .. text
+    current[#current + 1] = text
   end
   local function add_many(list)
     for i, one in ipairs(list) do
@@ -236,8 +237,12 @@ function value.words(env, word)
     else
       local found, literal = expanded(env, part)
       add_found(found, part, literal)
-      if current then current.marked = current.marked .. value.mark(part.line or word.line) end
+      if current then current[#current + 1] = value.mark(part.line or word.line) end
     end
+  end
+  for _, one in ipairs(out) do
+    one.marked = table.concat(one)
+    one.text = value.plain(one.marked)
   end
   return out
 end
