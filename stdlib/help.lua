@@ -64,9 +64,28 @@ file, or --set key=value, takes the place of what the file says.
   --model NAME       a preset, a public name, or ./DIR with a config.json, in the place of
                      the model in the settings
   --world N          ranks in all, for settings that do not say it
+  --gpu NAME         the plan's cluster: h100-sxm, a100-80gb or h200
   --set key=value    as key=value
   --quiet            no report, if there is a plan
   --json             plan and lists as one object
+]],
+
+  report = [[
+Says on one screen whether a plan, or settings of another system (weft import lists them), fit
+their GPUs: memory and its largest parts, the proof, the bubble, warnings, and, if it does not
+fit, the nearest layouts that do. key=value behind the file, or --set, changes a setting, or a
+field of a plan.
+
+  --gpu NAME         h100-sxm, a100-80gb or h200; default: that of the plan, else h100-sxm
+  --world N          ranks in all
+  --model NAME       of settings that name none: a preset, a public name, or ./DIR
+  --set key=value    as key=value
+  -D NAME=VALUE      a plan reads it as weft.vars.NAME
+  --data DIR         data and models may lie below DIR, too; may be repeated
+  --quiet            nothing if it fits
+  --json             one object
+
+Exit code 0: it fits; 1: it does not, or is wrong, or cannot be imported.
 ]],
 
   launch = [[

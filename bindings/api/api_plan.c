@@ -21,6 +21,7 @@ typedef struct PlanCall {
   const weft_plan_options *options;
   const char *path;
   const LangValue *value; /* NULL: the plan is a file */
+  const char *text;       /* contents of that file; NULL: it is read */
   int world;
   weft_status (*fn)(struct PlanCall *c);
   weft_status st;
@@ -78,6 +79,7 @@ static weft_status load(PlanCall *c) {
                          .stop = api_stop(o->stop),
                          .print = o->print,
                          .ud = o->ud};
+  if (c->text) p->opt.text = arena_str(p->arena, c->text);
   p->opt.set = copy_list(p->arena, o->set, &p->opt.nset);
   p->opt.define = copy_list(p->arena, o->define, &p->opt.ndefine);
   p->opt.data = copy_list(p->arena, o->data, &p->opt.ndata);
@@ -89,14 +91,14 @@ static weft_status load(PlanCall *c) {
   return WEFT_OK;
 }
 
-static weft_status new_plan(const weft_plan_options *options, const char *path,
-                            const LangValue *value, weft_plan **out, weft_error *err) {
+static weft_status new_plan(const weft_plan_options *options, PlanCall c, weft_plan **out,
+                            weft_error *err) {
   weft_plan_options o;
   err_clear(err);
   TRY(need(out, "the output argument for the plan", err));
   *out = NULL;
   TRY(struct_read(&o, sizeof o, options, "weft_plan_options", err));
-  if (!path && !value)
+  if (!c.path && !c.value)
     return err_set(err, WEFT_EUSAGE, "the path of the plan is missing");
   weft_plan *p = mem_new(o.alloc, sizeof *p);
   if (p) budget_init(&p->budget, o.alloc, o.compile_limit);
@@ -109,7 +111,7 @@ static weft_status new_plan(const weft_plan_options *options, const char *path,
   p->text.alloc = &p->alloc;
   p->job = (Job){.arena = p->arena, .d = {.arena = p->arena}};
   *out = p;
-  PlanCall c = {.plan = p, .options = &o, .path = path, .value = value, .fn = load};
+  c.plan = p, c.options = &o, c.fn = load;
   weft_status st = call(&c, err);
   p->loaded = st == WEFT_OK;
   return st;
@@ -117,12 +119,17 @@ static weft_status new_plan(const weft_plan_options *options, const char *path,
 
 weft_status weft_plan_load(const weft_plan_options *options, const char *path,
                            weft_plan **out, weft_error *err) {
-  return new_plan(options, path, NULL, out, err);
+  return new_plan(options, (PlanCall){.path = path}, out, err);
 }
 
 weft_status api_plan_take(const weft_plan_options *options, const LangValue *value,
                           weft_plan **out, weft_error *err) {
-  return new_plan(options, NULL, value, out, err);
+  return new_plan(options, (PlanCall){.value = value}, out, err);
+}
+
+weft_status api_plan_text(const weft_plan_options *options, const char *path,
+                          const char *text, weft_plan **out, weft_error *err) {
+  return new_plan(options, (PlanCall){.path = path, .text = text}, out, err);
 }
 
 void weft_plan_free(weft_plan *p) {

@@ -174,6 +174,14 @@ int plan_object_load(lua_State *L) {
   return end_object(L, o, st, &e);
 }
 
+int plan_object_text(lua_State *L) {
+  weft_error e;
+  const char *name = luaL_checkstring(L, 1), *text = luaL_checkstring(L, 2);
+  PlanObject *o = new_object(L);
+  weft_plan_options options = options_for(L, o);
+  return end_object(L, o, api_plan_text(&options, name, text, &o->plan, &e), &e);
+}
+
 /* The folder of a file, "" without one. */
 static const char *folder(lua_State *L, const char *file) {
   const char *slash = strrchr(file, '/');

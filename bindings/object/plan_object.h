@@ -12,6 +12,9 @@
 /* weft.load(path [, { define = {...} }]) and weft.plan { ... } */
 int plan_object_load(lua_State *L);
 int plan_object_make(lua_State *L);
+/* load(name, text): a plan of a text, as if it were the file `name`, which is not read;
+ * nil and the reasons. For the library alone. */
+int plan_object_text(lua_State *L);
 
 /* Pushes an object for a plan that another owner has compiled as far as needed; the Lua
  * state must be closed before the plan is freed. */

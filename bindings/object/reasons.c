@@ -67,6 +67,14 @@ static void push_diag(lua_State *L, const Diag *g) {
   set_integer(L, "line", g->line);
 }
 
+void reasons_list(lua_State *L, const Diags *d) {
+  lua_createtable(L, d->list.n, 0);
+  for (int i = 0; i < d->list.n; i++) {
+    push_diag(L, &d->list.at[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
 /* Pushes one entry for an error that is not about a plan's fields. */
 static void push_error(lua_State *L, const weft_error *e, Text *t) {
   lua_createtable(L, 0, 4);

@@ -10,6 +10,8 @@
 
 /* Pushes the reasons: the diagnostics of a wrong plan, or else the error. */
 void reasons_push(lua_State *L, weft_status st, const Diags *d, const weft_error *e);
+/* Pushes a list of diagnostics, warnings too. */
+void reasons_list(lua_State *L, const Diags *d);
 /* Raises the reasons, prefixed with the script's place where they have none. */
 int reasons_raise(lua_State *L, weft_status st, const Diags *d, const weft_error *e);
 /* The status of an error object; WEFT_EPLAN for any other value. */

@@ -220,14 +220,15 @@ static int run_chunk(lua_State *L) {
 }
 
 weft_status state_run(LangState *s, Diags *d, weft_error *e) {
-  char *text;
-  size_t n;
-  TRY(file_read(s->opt->alloc, s->path, FILE_CODE_MAX, &text, &n, e));
+  const char *own = s->opt->text;
+  char *text = NULL;
+  size_t n = own ? strlen(own) : 0;
+  if (!own) TRY(file_read(s->opt->alloc, s->path, FILE_CODE_MAX, &text, &n, e));
   const char *name = arena_printf(d->arena, "@%s", s->path);
   state_arm(s, false);
-  int status = chunk_load(s->L, text, n, name);
+  int status = chunk_load(s->L, own ? own : text, n, name);
   state_disarm(s);
-  mem_free(s->opt->alloc, text, n + 1);
+  if (text) mem_free(s->opt->alloc, text, n + 1);
   if (status == LUA_OK && s->stop == STOP_NONE) {
     lua_pushcfunction(s->L, run_chunk);
     lua_insert(s->L, -2);

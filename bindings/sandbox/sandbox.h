@@ -25,6 +25,7 @@ typedef struct LangOptions {
   const StopFlag *stop;                      /* may be NULL */
   void (*print)(void *ud, const char *line); /* print() of the plan; may be NULL */
   void *ud;
+  const char *text; /* what the plan's file would hold, which is then not read; or NULL */
 } LangOptions;
 
 /* ---- lua_state.c: one private Lua state ---- */

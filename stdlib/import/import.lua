@@ -212,9 +212,11 @@ return function(args)
   local system = configuration and torchtitan or system_of(leaves, args.file)
   local book, plan = ledger.new(leaves, system.absent), plan_text.new()
   plan:put("name", quote.text(configuration and name_of(configuration) or name_of(args.file)))
+  if args.gpu then plan:put("cluster", quote.text(args.gpu), args.gpu_from or "--gpu") end
   system.translate(book, plan, { world = args.world, model = args.model, node = node,
                                  file = args.file, configuration = configuration })
   local text = #book.refused == 0 and plan_of(book, plan, system, args.file) or nil
-  return { ok = text ~= nil, plan = text, text = report_of(book, system, args.file),
+  return { ok = text ~= nil, document = text, text = report_of(book, system, args.file),
+           aside = args.output == nil,
            json = json_of(book, system, args.file, text) }
 end

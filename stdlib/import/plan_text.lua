@@ -5,7 +5,7 @@ local tree = use "import/tree"
 local plan_text = {}
 plan_text.__index = plan_text
 
-local ORDER = { "name", "model", "mesh", "strategy", "tp_plan", "pp_plan", "schedule", "precision",
+local ORDER = { "name", "model", "cluster", "mesh", "strategy", "tp_plan", "pp_plan", "schedule", "precision",
   "recompute", "cp", "moe", "packed", "batch", "optimizer", "data", "train", "checkpoint",
   "comm", "nccl", "deterministic", "attention_backend", "cuda_graph" }
 

@@ -1,0 +1,154 @@
+/* convert.c - runs a verb that is written in Lua: the command line as a table, then what
+ * came of it to the outputs; see convert.h. */
+#include "convert.h"
+
+#include <lauxlib.h>
+#include <sys/stat.h>
+
+#include "bindings/import/settings.h"
+#include "bindings/object/reasons.h"
+#include "bindings/plan_table/json_value.h"
+#include "bindings/script/library.h"
+#include "vm/base/terminal.h"
+#include "vm/io/file.h"
+
+typedef struct Convert {
+  Cli *cli;
+  const char *name;
+  void (*provide)(lua_State *L);
+  weft_status st; /* of what is written; an error that Lua raises is WEFT_EFILE */
+  weft_error e;
+} Convert;
+
+/* ---- the command line ---- */
+
+/* shown(text): as a terminal may have it, in one line; for comments, too. */
+static int shown(lua_State *L) {
+  size_t n;
+  const char *s = luaL_checklstring(L, 1, &n);
+  Text *t = script_push_text(L);
+  text_add_shown(t, s, n, ONE_LINE, true);
+  script_end_text(L);
+  return 1;
+}
+
+static void put_list(lua_State *L, const char *name, const char *const *list, int n) {
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushstring(L, list[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, name);
+}
+
+static void put_word(lua_State *L, const char *name, const char *word) {
+  lua_pushstring(L, word);
+  lua_setfield(L, -2, name);
+}
+
+static void push_arguments(lua_State *L, const Cli *cli) {
+  struct stat st;
+  lua_newtable(L);
+  put_word(L, "file", cli->arg[0]);
+  lua_pushboolean(L, stat(cli->arg[0], &st) == 0 && S_ISDIR(st.st_mode));
+  lua_setfield(L, -2, "folder");
+  put_list(L, "words", cli->arg + 1, cli->narg - 1);
+  put_list(L, "set", cli->set, cli->nset);
+  put_list(L, "define", cli->define, cli->ndefine);
+  put_word(L, "model", cli->model);
+  put_word(L, "gpu", cli->gpu);
+  put_word(L, "output", cli->output);
+  if (cli->world > 0) lua_pushinteger(L, cli->world), lua_setfield(L, -2, "world");
+}
+
+/* ---- what came of it; its table is on top ---- */
+
+static void print_field(FILE *f, lua_State *L, const char *name) {
+  size_t n;
+  lua_getfield(L, -1, name);
+  const char *s = lua_tolstring(L, -1, &n);
+  if (s) fwrite(s, 1, n, f);
+  lua_pop(L, 1);
+}
+
+static void print_json(lua_State *L) {
+  Text *t = script_push_text(L);
+  Json out = {.out = t, .pretty = true};
+  lua_getfield(L, -2, "json");
+  json_value(L, NULL, &out);
+  text_add(t, "\n");
+  fwrite(t->s, 1, t->n, stdout);
+  lua_pop(L, 1);
+}
+
+/* A file that is there already is not replaced. */
+static weft_status write_document(lua_State *L, const char *path, weft_error *e) {
+  FilePart part;
+  part.data = lua_tolstring(L, -1, &part.bytes);
+  return file_write_as(NULL, path, &part, 1, 0666, true, e);
+}
+
+static void give(lua_State *L, Convert *c) {
+  const Cli *cli = c->cli;
+  lua_getfield(L, -1, "ok");
+  bool ok = lua_toboolean(L, -1);
+  lua_getfield(L, -2, "document");
+  bool document = !lua_isnil(L, -1);
+  if (!ok)
+    c->st = WEFT_EPLAN;
+  else if (document && cli->output)
+    c->st = write_document(L, cli->output, &c->e);
+  lua_pop(L, 2);
+  if (cli->json) {
+    print_json(L);
+    return;
+  }
+  if (ok && document && !cli->output) print_field(stdout, L, "document");
+  lua_getfield(L, -1, "aside");
+  bool aside = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  if (!cli->quiet || !ok) print_field(aside ? stderr : stdout, L, "text");
+}
+
+static int convert(lua_State *L) {
+  Convert *c = lua_touserdata(L, 1);
+  settings_provide(L);
+  lua_pushcfunction(L, shown);
+  library_provide(L, "shown");
+  if (c->provide) c->provide(L);
+  library_push(L, c->name);
+  push_arguments(L, c->cli);
+  lua_call(L, 1, 1);
+  give(L, c);
+  return 0;
+}
+
+/* The error on top: that of a plan or a run has its own status. */
+static weft_status status_of(lua_State *L, int code, const Cli *cli) {
+  if (code == LUA_ERRMEM) return WEFT_ENOMEM;
+  if (cli->stop && *cli->stop) return WEFT_EINTR;
+  weft_status st = reasons_status(L, -1);
+  return st != WEFT_EPLAN || reasons_of_plan(L, -1) ? st : WEFT_EFILE;
+}
+
+int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L)) {
+  Convert c = {.cli = cli, .name = name, .provide = provide};
+  err_clear(&c.e);
+  ScriptHost host = script_host_of(cli);
+  lua_State *L = script_new(&host);
+  if (!L) {
+    report_error("out of memory");
+    return weft_exit_code(WEFT_ENOMEM);
+  }
+  lua_pushcfunction(L, convert);
+  lua_pushlightuserdata(L, &c);
+  int code = lua_pcall(L, 1, 0, 0);
+  if (code != LUA_OK) {
+    c.st = status_of(L, code, cli);
+    report_error("%s", luaL_tolstring(L, -1, NULL));
+  } else if (c.e.text[0]) {
+    report_error("%s%s%s", c.e.file, *c.e.file ? ": " : "", c.e.text);
+  }
+  lua_close(L);
+  return weft_exit_code(c.st);
+}

@@ -1,0 +1,32 @@
+/* convert.h - verbs that are written in Lua: a file of the library is a function of the
+ * command line, and says what is to be printed and written. */
+#ifndef WEFT_CONVERT_H
+#define WEFT_CONVERT_H
+
+#include <lua.h>
+
+#include "bindings/cli/cli.h"
+
+/* Calls stdlib/NAME.lua with the command line, as a table:
+ *
+ *   file, folder      the first argument, and whether it is a folder
+ *   words, set        the others; --set
+ *   define, model, world, gpu, output
+ *
+ * `provide`, which may be NULL, gives the library what the file needs beside `shown`,
+ * `read_settings` and `weft`. The file returns a table:
+ *
+ *   ok        false: exit code 1, and nothing is written
+ *   document  what is made, for -o or the standard output; nil: nothing
+ *   text      what is said; aside: on the standard error
+ *   json      what --json prints in the place of both
+ *
+ * An error that it raises is that of a file. Returns the exit code. */
+int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L));
+
+/* ---- plan_facts.c ---- */
+/* Provides plan_facts(plan), what weft check says of a plan object beside its memory, and
+ * plan_of_text(name, text). */
+void plan_facts_provide(lua_State *L);
+
+#endif

@@ -1,0 +1,132 @@
+-- fits.lua - weft report: whether a plan, or settings of another system, fit their GPUs. Takes
+-- the command line, gives one screen and the same as JSON: memory and its largest classes,
+-- the proof, the bubble, warnings, and the nearest layouts that fit if it does not.
+local import = use "import/import"
+local nearest = use "fits/nearest"
+local plan_facts, plan_of_text = use "plan_facts", use "plan_of_text"
+local quote = use "import/quote"
+local screen = use "fits/screen"
+local weft = use "weft"
+
+local USUAL_GPU = "h100-sxm"
+
+-- ---- a plan ----
+
+local function assignments(list)
+  local fields = {}
+  for _, word in ipairs(list) do
+    local key, value = string.match(word, "^([^=]+)=(.*)$")
+    if not key then fail(string.format("\"%s\" is no field=value", quote.shown(word))) end
+    fields[key] = value
+  end
+  return fields
+end
+
+-- The field that names the GPU, however the plan writes its cluster.
+local function gpu_field(spec)
+  local cluster = spec.cluster
+  return type(cluster) == "table" and cluster[1] == nil and "cluster.gpu" or "cluster"
+end
+
+local function names_gpu(spec)
+  local cluster = spec.cluster
+  return type(cluster) == "string"
+    or type(cluster) == "table" and (cluster.gpu or cluster[1]) ~= nil
+end
+
+-- The plan of a file, or nil and the reasons; and the GPU that was assumed, if any.
+local function load_plan(args)
+  if args.model then
+    fail(string.format("%s is a plan, which has its model: --model is for settings that name none",
+                       quote.shown(args.file)))
+  end
+  local set, define = assignments(args.set), assignments(args.define)
+  for key, value in next, assignments(args.words) do set[key] = value end
+  if args.world then set["mesh.world"] = tostring(args.world) end
+  local plan, why = weft.load(args.file, { set = set, define = define })
+  if not plan or not args.gpu and names_gpu(plan.spec) then return plan, why end
+  set[gpu_field(plan.spec)] = args.gpu or USUAL_GPU
+  plan, why = weft.load(args.file, { set = set, define = define })
+  return plan, why, not args.gpu and USUAL_GPU or nil
+end
+
+-- ---- settings ----
+
+-- What a line of an imported plan comes from: its comment.
+local function place_in(text, line)
+  local n = 0
+  for one in string.gmatch(text, "([^\n]*)\n") do
+    n = n + 1
+    if n == line then return string.match(one, "%-%- (.*)$") end
+  end
+end
+
+-- Lines of a plan that no file has say nothing: the settings' are told instead.
+local function relate(reasons, name, text)
+  for _, one in ipairs(reasons) do
+    if one.file == name then
+      one.from, one.file, one.line = one.line and place_in(text, one.line), nil, nil
+    end
+  end
+end
+
+local function load_settings(args)
+  args.gpu, args.gpu_from = args.gpu or USUAL_GPU, args.gpu and "--gpu" or "assumed"
+  local made = import(args)
+  local assumed = args.gpu_from == "assumed" and USUAL_GPU or nil
+  if not made.ok then return made end
+  local name = quote.shown(args.file) .. ".lua"
+  local plan, why = plan_of_text(name, made.document)
+  return made, plan, why, assumed, function(reasons) relate(reasons, name, made.document) end
+end
+
+-- ---- the report ----
+
+local function is_plan_file(args) return not args.folder and string.find(args.file, "%.lua$") end
+
+-- Errors that are not about fields (a file, a limit) end the verb.
+local function reasons_or_raise(why)
+  if not why[1] or not why[1].code then error(why, 0) end
+  return why
+end
+
+local function wrong(r, why)
+  r.verdict, r.errors = "wrong", {}
+  for i, one in ipairs(reasons_or_raise(why)) do r.errors[i] = one end
+  if r.relate then r.relate(r.errors) end
+  return r
+end
+
+local function judge(r, plan)
+  local ok, why = plan:check()
+  if not ok then return wrong(r, why) end
+  r.facts = plan_facts(plan)
+  if r.relate then r.relate(r.facts.warnings) end
+  local memory = plan:memory()
+  r.rank = memory[memory.worst_pp + 1]
+  table.sort(r.rank.classes, function(a, b) return a.bytes > b.bytes end)
+  r.bubble = plan:schedule().bubble
+  r.verdict = r.rank.total <= r.facts.room and "fits" or "too_large"
+  if r.verdict == "too_large" then r.nearest = nearest(plan, r.facts) end
+  return r
+end
+
+local function report(args)
+  local r = { file = args.file }
+  local plan, why
+  if is_plan_file(args) then
+    plan, why, r.assumed_gpu = load_plan(args)
+  else
+    r.made, plan, why, r.assumed_gpu, r.relate = load_settings(args)
+    if not r.made.ok then
+      r.verdict, r.errors = "refused", r.made.json.errors
+      return r
+    end
+  end
+  return plan and judge(r, plan) or wrong(r, why)
+end
+
+return function(args)
+  local r = report(args)
+  return { ok = r.verdict == "fits", text = screen.text(r), json = screen.json(r) }
+end

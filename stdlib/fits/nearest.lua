@@ -1,0 +1,151 @@
+-- nearest.lua - the nearest layouts that fit: sizes of the mesh, the microbatch and
+-- recomputation are varied at the same number of ranks, fewest changed fields first, and
+-- judged by weft.sweep. If none fits, the fewest times as many ranks on which one does.
+local weft = use "weft"
+local gib = 1 << 30
+local most_changes, most_times, kept = 3, 64, 3
+
+-- ---- values of fields ----
+
+local function divisors(n, most)
+  local list = {}
+  for d = 1, math.min(n, most) do
+    if n % d == 0 then list[#list + 1] = d end
+  end
+  return list
+end
+
+local function sizes_of(mesh)
+  return { tp = mesh.tp, pp = mesh.pp, cp = mesh.cp, ep = mesh.expert.ep }
+end
+
+-- The values that each size may have. tp stays within a machine.
+local function sizes_to_try(facts, world)
+  return {
+    tp = divisors(world, facts.node),
+    pp = divisors(world, facts.layers > 0 and math.min(facts.layers, 64) or 64),
+    cp = divisors(world, 16),
+    ep = facts.experts > 0 and divisors(world, facts.experts) or { 1 },
+  }
+end
+
+local AXES = { "tp", "pp", "cp", "ep" }
+
+local function count_changes(was, is)
+  local n = 0
+  for _, axis in ipairs(AXES) do
+    if was[axis] ~= is[axis] then n = n + 1 end
+  end
+  return n
+end
+
+-- All meshes of `world` ranks with at most so many sizes that are not those of the plan, as
+-- fields of a plan: what else is written of its mesh stays.
+local function meshes(plan, facts, world, most)
+  local was, try, list = sizes_of(plan.mesh), sizes_to_try(facts, world), {}
+  local function add(is)
+    local mesh = {}
+    for key, value in next, plan.spec.mesh or {} do mesh[key] = value end
+    mesh.world, mesh.dp = world, nil
+    for _, axis in ipairs(AXES) do
+      if is[axis] > 1 or mesh[axis] then mesh[axis] = is[axis] end
+    end
+    list[#list + 1] = mesh
+  end
+  for _, tp in ipairs(try.tp) do
+    for _, pp in ipairs(try.pp) do
+      for _, cp in ipairs(try.cp) do
+        for _, ep in ipairs(try.ep) do
+          local is = { tp = tp, pp = pp, cp = cp, ep = ep }
+          if world % (tp * pp * cp) == 0 and count_changes(was, is) <= most then add(is) end
+        end
+      end
+    end
+  end
+  return list
+end
+
+local function micros(plan)
+  local list, now = {}, plan.spec.batch.micro or 1
+  for d = now, 1, -1 do
+    if now % d == 0 then list[#list + 1] = d end
+  end
+  return list
+end
+
+-- Only where one field says it: another name of it would be in its way.
+local function recomputes(spec)
+  local strategy = type(spec.strategy) == "table" and spec.strategy or {}
+  if spec.activation_checkpointing ~= nil or strategy.activation_checkpointing ~= nil then return nil end
+  local now = spec.recompute
+  if now == nil or now == false or now == "none" then return { "none", "full" } end
+  if now == true or now == "full" then return nil end
+  return { now, "full" }
+end
+
+-- ---- what changes ----
+
+local function size_of(mesh, axis) return mesh[axis] or 1 end
+
+-- A list of { path =, from =, to = }, and how far it is.
+local function changes_of(plan, point)
+  local was, list, far = sizes_of(plan.mesh), {}, 0
+  for _, axis in ipairs(AXES) do
+    local from, to = was[axis], size_of(point.mesh, axis)
+    if from ~= to then
+      list[#list + 1] = { path = "mesh." .. axis, from = from, to = to }
+      far = far + math.abs(math.log(to / from, 2))
+    end
+  end
+  local micro = plan.spec.batch.micro or 1
+  if point.micro ~= micro then
+    list[#list + 1] = { path = "batch.micro", from = micro, to = point.micro }
+    far = far + math.log(micro / point.micro, 2)
+  end
+  if point.recompute == "full" then
+    list[#list + 1] = { path = "recompute", from = plan.spec.recompute or "none", to = "full" }
+    far = far + 1
+  end
+  return list, far
+end
+
+-- The best plans of `world` ranks with exactly `n` changes, nearest first; nil: none.
+local function judge(plan, facts, world, n)
+  local over = { { "mesh", table.unpack(meshes(plan, facts, world, n)) },
+                 { "batch.micro", table.unpack(micros(plan)) } }
+  local again = recomputes(plan.spec)
+  if again then over[3] = { "recompute", table.unpack(again) } end
+  local room = facts.room / gib
+  local ok, rows = pcall(weft.sweep, {
+    plan = plan, over = weft.grid(over), max_gib = room, keep = kept,
+    where = function(point) return #changes_of(plan, point) == n end,
+    score = function(row)
+      local _, far = changes_of(plan, row)
+      return far * 1e12 + row.step_ms
+    end,
+  })
+  if not ok then return nil end
+  local list = {}
+  for i, row in ipairs(rows) do
+    list[i] = { changes = changes_of(plan, row), world = world, peak = math.floor(row.peak_gib * gib),
+                bubble = row.bubble, step_ms = row.step_ms }
+  end
+  return #list > 0 and list or nil
+end
+
+-- Plans that fit, as { changes =, world =, peak =, bubble =, step_ms = }; there may be none.
+return function(plan, facts)
+  for n = 1, most_changes do
+    local found = judge(plan, facts, facts.world, n)
+    if found then return found end
+  end
+  local times = 2
+  while times <= most_times do
+    for n = 0, most_changes do
+      local found = judge(plan, facts, facts.world * times, n)
+      if found then return found end
+    end
+    times = times * 2
+  end
+  return {}
+end

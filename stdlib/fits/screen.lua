@@ -1,0 +1,188 @@
+-- screen.lua - what fits.lua has found, as one screen and as JSON.
+local quote = use "import/quote"
+local shown = use "shown"
+local text = use "reports/text"
+local screen = {}
+
+local size = text.bytes
+local shown_classes, shown_warnings, shown_settings = 5, 5, 5
+
+-- ---- the screen ----
+
+local function head(r)
+  local system = r.made and " (" .. r.made.json.system .. ")" or ""
+  local says = {
+    refused = "cannot be imported", wrong = "is no plan that can run",
+    fits = r.facts and string.format("fits, %s to spare", size(r.facts.room - r.rank.total)),
+    too_large = r.facts and string.format("does not fit: %s too much", size(r.rank.total - r.facts.room)),
+  }
+  return string.format("%s%s: %s", shown(r.file), system, says[r.verdict])
+end
+
+local function classes(rank)
+  local parts, rest = {}, 0
+  for i, class in ipairs(rank.classes) do
+    if i <= shown_classes then
+      parts[i] = class.name .. " " .. size(class.bytes)
+    else
+      rest = rest + class.bytes
+    end
+  end
+  if rest > 0 then parts[#parts + 1] = "others " .. size(rest) end
+  return table.concat(parts, ", ")
+end
+
+local function add_figures(out, r)
+  local f, say = r.facts, function(name, ...) out[#out + 1] = string.format("  %-9s" .. ..., name, select(2, ...)) end
+  say("model", "%s, %s parameters", f.model or "a function of the plan", text.count(f.parameters))
+  say("mesh", "%s, %s%s", f.mesh, text.plural(f.world, "rank"),
+      f.open_world and " (the smallest world; none is stated)" or "")
+  say("step", "%d sequences of %d tokens in %d microbatch%s, %s", f.global, f.seq, f.microbatches,
+      f.microbatches == 1 and "" or "es", f.schedule)
+  say("memory", "%s of %s on the worst rank (pipeline rank %d)", size(r.rank.total), size(f.room), r.rank.pp)
+  say("", "%s", classes(r.rank))
+  say("GPU", "%s less %.15g GiB%s", f.gpu, f.reserve_gib,
+      r.assumed_gpu and "; assumed, --gpu NAME says another" or "")
+  say("proof", "no deadlock: %d transfers and %d collectives on %d communicators",
+      f.proof.transfers, f.proof.collectives, f.proof.communicators)
+  say("bubble", "%.1f %% of the pipeline's time", r.bubble * 100)
+end
+
+local function by_what(list)
+  local groups, at = {}, {}
+  for _, one in ipairs(list) do
+    if not at[one.what] then
+      at[one.what] = {}
+      groups[#groups + 1] = at[one.what]
+    end
+    table.insert(at[one.what], one)
+  end
+  return groups
+end
+
+-- Settings that are not in the plan, by what they would change.
+local function add_settings(out, r)
+  local json = r.made and r.made.json
+  if not json then return end
+  out[#out + 1] = string.format("  settings %d translated, %d without effect here, %d not expressible, %d assumed",
+                                #json.translated, #json.no_effect, #json.not_expressible, #json.assumed)
+  local groups = by_what(json.not_expressible)
+  for i, group in ipairs(groups) do
+    if i > shown_settings then
+      out[#out + 1] = string.format("           and %d more: weft import says all", #groups - shown_settings)
+      break
+    end
+    local one, others = group[1], #group > 1 and string.format(" and %d more", #group - 1) or ""
+    out[#out + 1] = string.format("           %s: %s = %s%s: %s", one.place, one.key, one.value, others, one.what)
+  end
+end
+
+local function place_of(one)
+  if one.from then return one.from .. ": " end
+  if one.file then
+    return one.line and string.format("%s:%d: ", one.file, one.line) or one.file .. ": "
+  end
+  return one.place and one.place .. ": " or ""
+end
+
+-- As weft check has them.
+local function path_of(one)
+  if not one.path or one.path == "" then return "" end
+  return (string.find(one.path, "^%[") and "plan" or "plan.") .. one.path .. ": "
+end
+
+local function suggested(text)
+  if not text then return "" end
+  local word = string.find(text, "^[%w_.-]+$")
+  return string.format(word and " (did you mean \"%s\"?)" or " (%s)", shown(text))
+end
+
+local function add_reasons(out, list, what, most)
+  for i, one in ipairs(list) do
+    if i > most then
+      out[#out + 1] = string.format("and %d more", #list - most)
+      break
+    end
+    out[#out + 1] = string.format("%s%s: %s%s%s", place_of(one), one.severity or what, path_of(one),
+                                  one.message or one.text, suggested(one.suggestion))
+  end
+end
+
+local function change(one)
+  return string.format("%s %s -> %s", one.path, quote.shown(one.from), quote.shown(one.to))
+end
+
+local function add_nearest(out, r)
+  if not r.nearest then return end
+  local found = r.nearest
+  if #found == 0 then
+    out[#out + 1] = "no layout of these ranks fits, nor of up to 64 times as many"
+    return
+  end
+  local same = found[1].world == r.facts.world
+  out[#out + 1] = same and string.format("nearest layouts of %s that fit:", text.plural(r.facts.world, "rank"))
+    or string.format("no layout of %s fits; of %d these do:", text.plural(r.facts.world, "rank"), found[1].world)
+  for _, one in ipairs(found) do
+    local parts = {}
+    for i, c in ipairs(one.changes) do parts[i] = change(c) end
+    out[#out + 1] = string.format("  %-40s %s, bubble %.1f %%",
+      #parts > 0 and table.concat(parts, ", ") or "the same layout", size(one.peak), one.bubble * 100)
+  end
+end
+
+-- The memory of the GPUs has a line of its own.
+local function other_warnings(list)
+  local others = {}
+  for _, one in ipairs(list) do
+    if one.code ~= "memory" then others[#others + 1] = one end
+  end
+  return others
+end
+
+function screen.text(r)
+  local out = { head(r) }
+  if r.facts then add_figures(out, r) end
+  add_settings(out, r)
+  if r.errors then add_reasons(out, r.errors, "error", 20) end
+  if r.facts then add_reasons(out, other_warnings(r.facts.warnings), "warning", shown_warnings) end
+  add_nearest(out, r)
+  return table.concat(out, "\n") .. "\n"
+end
+
+-- ---- JSON ----
+
+local function reasons_json(list)
+  local out = {}
+  for i, one in ipairs(list) do
+    out[i] = { message = one.message or one.text, path = one.path or one.key, place = one.from or one.place,
+               file = one.file, line = one.line, severity = one.severity, suggestion = one.suggestion }
+  end
+  return out
+end
+
+function screen.json(r)
+  local f = r.facts
+  local out = { file = shown(r.file), verdict = r.verdict, fits = r.verdict == "fits",
+                errors = reasons_json(r.errors or {}) }
+  if r.made then
+    local json = r.made.json
+    out.settings = { system = json.system, translated = #json.translated, no_effect = #json.no_effect,
+                     not_expressible = json.not_expressible, assumed = json.assumed }
+  end
+  if not f then return out end
+  out.gpu = { name = f.gpu, assumed = r.assumed_gpu ~= nil, room_bytes = f.room }
+  out.memory = { worst_bytes = r.rank.total, pipeline_rank = r.rank.pp, free_bytes = f.room - r.rank.total,
+                 classes = {} }
+  for i, c in ipairs(r.rank.classes) do out.memory.classes[i] = { name = c.name, bytes = c.bytes } end
+  out.mesh, out.world, out.parameters = f.mesh, f.world, f.parameters
+  out.proof, out.bubble = f.proof, r.bubble
+  out.warnings = reasons_json(other_warnings(f.warnings))
+  out.nearest = {}
+  for i, one in ipairs(r.nearest or {}) do
+    out.nearest[i] = { changes = one.changes, world = one.world, peak_bytes = one.peak,
+                       bubble = one.bubble, step_ms = one.step_ms }
+  end
+  return out
+end
+
+return screen

@@ -1,0 +1,192 @@
+/* check_report.c - weft report as a user sees it: the verdict and by how much, the same
+ * bytes as weft check, layouts that do fit when they are taken, exit codes. */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/process.h"
+
+enum { SECONDS = 60 };
+
+#define LLAMA_8B                                                                         \
+  "local weft = require \"weft\"\n"                                                      \
+  "return weft.plan {\n"                                                                 \
+  "  model = weft.model \"llama3-8b\",\n"                                                \
+  "  mesh = { world = 8 },\n"                                                            \
+  "  strategy = { \"zero\" },\n"                                                         \
+  "  precision = \"bf16\",\n"                                                            \
+  "  batch = { global = 64, micro = 2, seq = 4096 },\n"                                  \
+  "  optimizer = weft.adamw { lr = 1e-4 },\n"                                            \
+  "  data = weft.synthetic {},\n"
+
+static void put(const char *name, const char *text) {
+  scratch_put(name, text, strlen(text));
+}
+
+static void has(const char *text, const char *what) {
+  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
+}
+
+static Outcome report(int code, const char *arguments) {
+  Outcome o = process_run(SECONDS, "$weft report %s", arguments);
+  ck_assert_msg(o.code == code, "weft report %s: %d: %s%s", arguments, o.code, o.out,
+                o.err);
+  return o;
+}
+
+static json_t *report_json(int code, const char *arguments) {
+  Outcome o = report(code, arena_printf(scratch_arena, "%s --json", arguments));
+  json_error_t e;
+  json_t *v = json_loads(o.out, 0, &e);
+  ck_assert_msg(v, "%s: %s", e.text, o.out);
+  return v;
+}
+
+static int64_t whole(const json_t *v, const char *group, const char *key) {
+  const json_t *n = json_object_get(json_object_get(v, group), key);
+  ck_assert_msg(json_is_integer(n), "no %s.%s", group, key);
+  return json_integer_value(n);
+}
+
+/* What weft check says of the plan. */
+static int64_t checked_bytes(const char *arguments) {
+  Outcome o = process_run(SECONDS, "$weft check --json %s", arguments);
+  json_t *v = json_loads(o.out, 0, NULL);
+  ck_assert_msg(v, "%s%s", o.out, o.err);
+  int64_t n = whole(v, "result", "memory_bytes");
+  json_decref(v);
+  return n;
+}
+
+START_TEST(a_plan_that_fits) {
+  put("a.lua", LLAMA_8B "}\n");
+  Outcome o = report(0, "a.lua --gpu h200 mesh.tp=2 --set strategy.stage=1");
+  has(o.out, "a.lua: fits, ");
+  has(o.out, "GiB to spare");
+  has(o.out, "h200 less 2 GiB\n");
+  has(o.out, "proof    no deadlock: ");
+  ck_assert(!strstr(o.out, "nearest"));
+  json_t *v = report_json(0, "a.lua --gpu h200 mesh.tp=2 --set strategy.stage=1");
+  ck_assert_int_eq(whole(v, "memory", "worst_bytes"),
+                   checked_bytes("a.lua --set cluster=h200 --set mesh.tp=2 "
+                                 "--set strategy.stage=1"));
+  ck_assert_int_eq(whole(v, "memory", "free_bytes") + whole(v, "memory", "worst_bytes"),
+                   whole(v, "gpu", "room_bytes"));
+  ck_assert_str_eq(json_string_value(json_object_get(v, "verdict")), "fits");
+  json_decref(v);
+  Outcome quiet = report(0, "a.lua --gpu h200 mesh.tp=2 --quiet");
+  ck_assert_str_eq(quiet.out, "");
+}
+END_TEST
+
+/* Each layout that is offered, taken, fits, and has the bytes that were told. */
+START_TEST(a_plan_that_does_not_fit) {
+  put("a.lua", LLAMA_8B "}\n");
+  Outcome o = report(1, "a.lua");
+  has(o.out, "a.lua: does not fit: ");
+  has(o.out, "h100-sxm less 2 GiB; assumed, --gpu NAME says another");
+  has(o.out, "optimizer state 59.8 GiB");
+  has(o.out, "nearest layouts of 8 ranks that fit:");
+  json_t *v = report_json(1, "a.lua"), *nearest = json_object_get(v, "nearest");
+  ck_assert_int_gt(json_array_size(nearest), 0);
+  size_t most = 0;
+  for (size_t i = 0; i < json_array_size(nearest); i++) {
+    const json_t *one = json_array_get(nearest, i);
+    const json_t *changes = json_object_get(one, "changes");
+    Text set = {0};
+    text_add(&set, "a.lua --set cluster=h100-sxm");
+    most = MAX(most, json_array_size(changes));
+    ck_assert_int_eq(json_array_size(changes), most);
+    for (size_t k = 0; k < json_array_size(changes); k++) {
+      const json_t *c = json_array_get(changes, k), *to = json_object_get(c, "to");
+      const char *path = json_string_value(json_object_get(c, "path"));
+      if (json_is_string(to))
+        text_printf(&set, " --set %s=%s", path, json_string_value(to));
+      else
+        text_printf(&set, " --set %s=%lld", path, (long long)json_integer_value(to));
+    }
+    ck_assert_int_eq(checked_bytes(set.s),
+                     json_integer_value(json_object_get(one, "peak_bytes")));
+    report(0, set.s);
+    text_free(&set);
+  }
+  json_decref(v);
+}
+END_TEST
+
+START_TEST(more_ranks_where_no_layout_fits) {
+  put("a.yaml", "step_scheduler:\n  global_batch_size: 64\n"
+                "model:\n  pretrained_model_name_or_path: meta-llama/Llama-3.1-70B\n"
+                "dataset:\n  seq_length: 4096\n");
+  Outcome o = report(1, "a.yaml --world 8");
+  has(o.out, "no layout of 8 ranks fits; of 32 these do:");
+}
+END_TEST
+
+static const char recipe[] = "step_scheduler:\n"
+                             "  global_batch_size: 64\n"
+                             "  local_batch_size: 4\n"
+                             "model:\n"
+                             "  pretrained_model_name_or_path: meta-llama/Llama-3.1-8B\n"
+                             "distributed:\n"
+                             "  strategy: fsdp2\n"
+                             "  tp_size: 2\n"
+                             "dataset:\n"
+                             "  seq_length: 1024\n"
+                             "peft:\n"
+                             "  dim: 8\n"
+                             "  alpha: 8\n";
+
+START_TEST(settings_of_another_system) {
+  put("a.yaml", recipe);
+  Outcome o = report(0, "a.yaml --world 16");
+  has(o.out, "a.yaml (NeMo AutoModel): fits, ");
+  has(o.out, "mesh     dp=8 tp=2, 16 ranks");
+  has(o.out, "not expressible, ");
+  has(o.out, "a.yaml:12: peft.dim = 8 and 1 more: LoRA");
+  /* The same bytes as the plan that weft import makes. */
+  json_t *v = report_json(0, "a.yaml --world 16");
+  process_run(SECONDS, "$weft import a.yaml --world 16 --gpu h100-sxm -o b.lua");
+  ck_assert_int_eq(whole(v, "memory", "worst_bytes"), checked_bytes("b.lua"));
+  json_decref(v);
+  o = report(1, "a.yaml --world 16 distributed.tp_size=3");
+  has(o.out, "a.yaml (NeMo AutoModel): is no plan that can run");
+  has(o.out, "the command line: distributed.tp_size: error: plan.mesh");
+  o = report(1, "a.yaml model.pretrained_model_name_or_path=google/gemma-2-9b");
+  has(o.out, "a.yaml (NeMo AutoModel): cannot be imported");
+  has(o.out, "Gemma");
+}
+END_TEST
+
+START_TEST(what_is_wrong_has_its_exit_code) {
+  put("a.lua", LLAMA_8B "  batchh = 1,\n}\n");
+  Outcome o = report(1, "a.lua");
+  has(o.out, "a.lua: is no plan that can run");
+  has(o.out, "a.lua:10: error: plan.batchh: ");
+  put("b.lua", LLAMA_8B "}\n");
+  o = report(2, "none.lua");
+  has(o.err, "none.lua");
+  o = report(2, "b.lua --model llama3-8b");
+  has(o.err, "--model is for settings that name none");
+  o = report(1, "b.lua --gpu h1000");
+  has(o.out, "there is no GPU");
+  put("c.json", "{\"made_up\": 1}");
+  o = report(2, "c.json");
+  has(o.err, "is none of the settings that weft import knows");
+}
+END_TEST
+
+Suite *report_suite(void) {
+  Suite *s = suite_create("report");
+  TCase *c = tcase_create("report");
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_set_timeout(c, 120);
+  tcase_add_test(c, a_plan_that_fits);
+  tcase_add_test(c, a_plan_that_does_not_fit);
+  tcase_add_test(c, more_ranks_where_no_layout_fits);
+  tcase_add_test(c, settings_of_another_system);
+  tcase_add_test(c, what_is_wrong_has_its_exit_code);
+  suite_add_tcase(s, c);
+  return s;
+}
