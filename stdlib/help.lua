@@ -70,6 +70,24 @@ file, or --set key=value, takes the place of what the file says.
   --json             plan and lists as one object
 ]],
 
+  export = [[
+Writes a plan as settings of another system, and says which of its fields they do not say. What
+is written is read again as weft import reads it and compared with the plan, so the list is
+complete. Weights are written by weft ckpt export.
+
+  --to SYSTEM        automodel: a recipe of NeMo AutoModel; deepspeed: DeepSpeed's JSON, and
+                     the model's config.json
+  -o DIR             a new folder: the settings, schedule.csv (the order of the pipeline as
+                     PyTorch reads it), environment.sh, not_said.txt; without it the settings
+                     go to the standard output, the list to the standard error
+  --set PATH=VALUE   change a field of the plan
+  -D NAME=VALUE      the plan reads it as weft.vars.NAME
+  --data DIR         data and models may lie below DIR, too; may be repeated
+  --quiet            no list
+  --json             settings, schedule, environment and list as one object
+
+]],
+
   report = [[
 Says on one screen whether a plan, or settings of another system (weft import lists them), fit
 their GPUs: memory and its largest parts, the proof, the bubble, warnings, and, if it does not

@@ -1,6 +1,7 @@
 -- automodel.lua - recipes of NeMo AutoModel (YAML) as fields of a plan. What does not take part
 -- in the plan is in automodel_rules.lua.
 local model_field = use "import/model_field"
+local names = use "import/automodel_names"
 local pytorch = use "import/pytorch"
 local quote = use "import/quote"
 local ranks = use "import/automodel_ranks"
@@ -30,9 +31,6 @@ end
 
 -- ---- the model ----
 
-local CLASSES = { Qwen3MoeConfig = "qwen3_moe", Qwen3Config = "qwen3", Qwen2Config = "qwen2",
-                  LlamaConfig = "llama", MixtralConfig = "mixtral", GPT2Config = "gpt2",
-                  DeepseekV3Config = "deepseek_v3" }
 -- Keys of a config that change nothing that is trained, or that are told in the rules.
 local PLAIN = { _target_ = true, pretrained_model_name_or_path = true, name_or_path = true,
                 trust_remote_code = true, use_cache = true }
@@ -62,12 +60,12 @@ local function class_model(book, plan)
   local class = tostring(book:value(key) or "")
   local name = string.match(class, "([^.]*)$")
   if not string.find(name, "Config$") then return nil end
-  if not CLASSES[name] then
+  if not names.classes[name] then
     book:refuse(key, string.format("%s is the config of an architecture that weft does not have; "
       .. "--model NAME makes the plan with another model", quote.shown(name)))
     return nil, true
   end
-  local config = { CLASSES[name] }
+  local config = { names.classes[name] }
   model_field.change(book, config, nil, changes_of(book))
   book:translated(key, "model")
   model_field.write(plan, config, nil, book:leaf(key))

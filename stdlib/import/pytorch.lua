@@ -2,9 +2,14 @@
 local quote = use "import/quote"
 local pytorch = {}
 
+-- As settings write them; case does not count.
 local SCHEDULES = { ["1f1b"] = "1f1b", gpipe = "gpipe", interleaved1f1b = "interleaved_1f1b",
   loopedbfs = "looped_bfs", interleavedzerobubble = "zero_bubble", zbvzerobubble = "zbv",
   dualpipev = "dualpipe_v" }
+-- The other way: weft's names to those of settings.
+pytorch.schedule_of = {}
+for there, here in next, SCHEDULES do pytorch.schedule_of[here] = there end
+
 -- Schedules with one stage on each rank.
 pytorch.one_stage = { ["1f1b"] = true, gpipe = true }
 

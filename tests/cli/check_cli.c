@@ -75,7 +75,7 @@ START_TEST(help) {
     expect(arena_printf(scratch_arena, "%s --help", verb), 0, "Exit codes:", "");
     s = strchr(s, '\n') + 1;
   }
-  ck_assert_int_eq(n, 14);
+  ck_assert_int_eq(n, 15);
 }
 END_TEST
 

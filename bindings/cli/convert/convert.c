@@ -57,6 +57,7 @@ static void push_arguments(lua_State *L, const Cli *cli) {
   put_list(L, "define", cli->define, cli->ndefine);
   put_word(L, "model", cli->model);
   put_word(L, "gpu", cli->gpu);
+  put_word(L, "to", cli->to);
   put_word(L, "output", cli->output);
   if (cli->world > 0) lua_pushinteger(L, cli->world), lua_setfield(L, -2, "world");
 }
@@ -88,17 +89,43 @@ static weft_status write_document(lua_State *L, const char *path, weft_error *e)
   return file_write_as(NULL, path, &part, 1, 0666, true, e);
 }
 
+static bool owns_none(const char *name) { return false; }
+
+/* A list of files, as a folder of its own. */
+static weft_status write_files(lua_State *L, const char *folder, weft_error *e) {
+  FolderOut out;
+  TRY(folder_free(folder, e));
+  TRY(folder_create(NULL, folder, owns_none, &out, e));
+  weft_status st = WEFT_OK;
+  for (int i = 1; st == WEFT_OK && lua_rawgeti(L, -1, i) == LUA_TTABLE; i++) {
+    FilePart part;
+    lua_getfield(L, -1, "name");
+    lua_getfield(L, -2, "text");
+    part.data = lua_tolstring(L, -1, &part.bytes);
+    st = file_write(&out.dir, lua_tostring(L, -2), &part, 1, e);
+    lua_pop(L, 3);
+  }
+  if (st == WEFT_OK) return folder_finish(&out, e);
+  folder_drop(&out);
+  return st;
+}
+
 static void give(lua_State *L, Convert *c) {
   const Cli *cli = c->cli;
+  int result = lua_gettop(L);
   lua_getfield(L, -1, "ok");
   bool ok = lua_toboolean(L, -1);
-  lua_getfield(L, -2, "document");
-  bool document = !lua_isnil(L, -1);
-  if (!ok)
+  bool files = lua_getfield(L, -2, "files") != LUA_TNIL;
+  bool document = lua_getfield(L, -3, "document") != LUA_TNIL;
+  if (!ok) {
     c->st = WEFT_EPLAN;
-  else if (document && cli->output)
+  } else if (cli->output && files) {
+    lua_pushvalue(L, -2);
+    c->st = write_files(L, cli->output, &c->e);
+  } else if (cli->output && document) {
     c->st = write_document(L, cli->output, &c->e);
-  lua_pop(L, 2);
+  }
+  lua_settop(L, result);
   if (cli->json) {
     print_json(L);
     return;

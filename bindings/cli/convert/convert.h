@@ -11,13 +11,14 @@
  *
  *   file, folder      the first argument, and whether it is a folder
  *   words, set        the others; --set
- *   define, model, world, gpu, output
+ *   define, model, world, gpu, to, output
  *
  * `provide`, which may be NULL, gives the library what the file needs beside `shown`,
  * `read_settings` and `weft`. The file returns a table:
  *
  *   ok        false: exit code 1, and nothing is written
  *   document  what is made, for -o or the standard output; nil: nothing
+ *   files     instead, a list of { name =, text = } for the folder -o
  *   text      what is said; aside: on the standard error
  *   json      what --json prints in the place of both
  *
@@ -25,8 +26,13 @@
 int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L));
 
 /* ---- plan_facts.c ---- */
-/* Provides plan_facts(plan), what weft check says of a plan object beside its memory, and
- * plan_of_text(name, text). */
+/* Provides plan_facts(plan), what weft check says of a plan object beside its memory;
+ * plan_fields(plan), what its fields come to; and plan_of_text(name, text). */
 void plan_facts_provide(lua_State *L);
+
+/* ---- scratch_files.c ---- */
+/* Provides scratch_file(name, text): writes a file to a folder that is removed when the
+ * state is closed, and gives its path. */
+void scratch_files_provide(lua_State *L);
 
 #endif

@@ -5,7 +5,10 @@
 #include "bindings/object/plan_object.h"
 #include "bindings/object/reasons.h"
 #include "bindings/object/result.h"
+#include "bindings/plan_table/json_value.h"
 #include "bindings/runner/runner.h"
+#include "bindings/schedule/schedule_csv.h"
+#include "bindings/schema/schema.h"
 #include "bindings/script/library.h"
 
 /* The sizes of a model by any of these names, 0 if it has none. */
@@ -64,11 +67,59 @@ static int plan_facts(lua_State *L) {
   return 1;
 }
 
+/* Adds what every field that has a value in Plan comes to, as texts by path. */
+static void add_stored(lua_State *L, const Job *j) {
+  Arena *a = script_push_arena(L);
+  if (setjmp(*arena_guard(a))) luaL_error(L, "not enough memory");
+  lua_newtable(L);
+  for (const Field *f = schema; f->scope; f++) {
+    if (!schema_tells(f)) continue;
+    Text *t = script_push_text(L);
+    field_print(f, &j->plan, t);
+    script_end_text(L);
+    lua_setfield(L, -2, schema_path(a, f));
+  }
+  lua_setfield(L, -3, "stored");
+  lua_pop(L, 1);
+}
+
+/* Adds the sizes of the model, as its config.json has them, unless it is a function. */
+static void add_config(lua_State *L, Job *j) {
+  weft_error e;
+  if (!lang_architecture(j->lp)) return;
+  Text *t = script_push_text(L);
+  if (lang_config_text(j->lp, t, &e) != WEFT_OK) luaL_error(L, "%s", e.text);
+  json_t **doc = json_box(L);
+  json_error_t why;
+  *doc = json_loadb(t->s, t->n, JSON_DECODE_ANY, &why);
+  if (!*doc) luaL_error(L, "the model's sizes are no JSON: %s", why.text);
+  json_push(L, *doc);
+  lua_setfield(L, -4, "config");
+  lua_pop(L, 2);
+}
+
+/* plan_fields(plan): a compiled plan as settings of another system are made of it. */
+static int plan_fields(lua_State *L) {
+  plan_object_compiled(L);
+  Job *j = &plan_object_self(L)->job;
+  lua_newtable(L);
+  if (lang_architecture(j->lp)) set_text(L, "architecture", lang_architecture(j->lp));
+  if (lang_weights(j->lp)) set_text(L, "weights", lang_weights(j->lp));
+  add_stored(L, j);
+  add_config(L, j);
+  schedule_csv_write(&j->schedule, false, script_push_text(L));
+  script_end_text(L);
+  lua_setfield(L, -2, "csv");
+  return 1;
+}
+
 void plan_facts_provide(lua_State *L) {
   script_weft(L);
   library_provide(L, "weft");
   lua_pushcfunction(L, plan_facts);
   library_provide(L, "plan_facts");
+  lua_pushcfunction(L, plan_fields);
+  library_provide(L, "plan_fields");
   lua_pushcfunction(L, plan_object_text);
   library_provide(L, "plan_of_text");
 }

@@ -1,0 +1,191 @@
+-- automodel.lua - a plan as a recipe of NeMo AutoModel. Names that import/automodel.lua translates
+-- come from its tables, read the other way.
+local names = use "import/automodel_names"
+local pytorch = use "import/pytorch"
+local settings = use "export/settings"
+local automodel = { name = "NeMo AutoModel", file = "recipe.yaml" }
+
+-- ---- the strategy ----
+
+-- Strategies that come near: the export takes the one that says most.
+function automodel.forms(f)
+  local kind = f.value.strategy
+  if kind ~= "zero" then return { kind } end
+  return { "fsdp2", "megatron_fsdp", "ddp" }
+end
+
+local FLAGS = {
+  fsdp2 = { defer_fsdp_grad_sync = "strategy.defer_grad_sync",
+            enable_async_tensor_parallel = "strategy.enable_async_tensor_parallel" },
+  megatron_fsdp = { overlap_grad_reduce = "strategy.overlap_grad_reduce",
+                    overlap_param_gather = "strategy.overlap_param_gather" },
+}
+
+local function put_fsdp2(s, f)
+  local v = f.value
+  if v["mesh.tp"] > 1 then
+    s:put("distributed.sequence_parallel", v["strategy.sequence_parallel"], "strategy.sequence_parallel")
+  end
+  local spec = type(f.spec.strategy) == "table" and f.spec.strategy or {}
+  local keep = spec.reshard_after_forward
+  if keep == nil then keep = spec.zero_hpz_partition_size end
+  s:put("distributed.reshard_after_forward", keep, "strategy.reshard_after_forward")
+  s:put("distributed.enable_fsdp2_prefetch", true)
+  for _, side in ipairs { "forward", "backward" } do
+    local field = "strategy." .. side .. "_prefetch_depth"
+    s:put("distributed.fsdp2_" .. side .. "_prefetch_depth", v[field], field)
+  end
+  if spec.offload_policy or spec.offload_param == "cpu" then
+    s:put("distributed.offload_policy._target_", "torch.distributed.fsdp.CPUOffloadPolicy",
+          "strategy.offload_policy")
+  end
+  local precision = "distributed.mp_policy."
+  s:put(precision .. "_target_", "torch.distributed.fsdp.MixedPrecisionPolicy")
+  s:put(precision .. "param_dtype", names.torch[v["precision.param_dtype"]], "precision.param_dtype")
+  s:put(precision .. "reduce_dtype", names.torch[v["precision.reduce_dtype"]], "precision.reduce_dtype")
+end
+
+local function put_distributed(s, f, form)
+  local v = f.value
+  s:put("distributed.strategy", form, "strategy")
+  for _, axis in ipairs { "dp", "tp", "pp", "cp", "ep" } do
+    s:put("distributed." .. axis .. "_size", v["mesh." .. axis], "mesh." .. axis)
+  end
+  if v["mesh.dp_replicate"] > 1 then
+    s:put("distributed.dp_replicate_size", v["mesh.dp_replicate"], "mesh.dp_replicate")
+  end
+  if form == "fsdp2" then put_fsdp2(s, f) end
+  for _, key in ipairs(keys(FLAGS[form] or {})) do
+    s:put("distributed." .. key, v[FLAGS[form][key]], FLAGS[form][key])
+  end
+  if form == "megatron_fsdp" then
+    s:put("distributed.zero_dp_strategy", v["strategy.stage"], "strategy.stage")
+    s:put("distributed.grad_reduce_in_fp32", v["precision.reduce_dtype"] == "f32", "precision.reduce_dtype")
+  elseif form == "ddp" then
+    s:put("distributed.bucket_cap_mb", v["strategy.bucket_bytes"] / 1048576, "strategy.bucket_bytes")
+  end
+  local again = v.recompute
+  if again == "full" or again == "selective" then
+    s:put("distributed.activation_checkpointing", again == "full" or again, "recompute")
+  end
+end
+
+-- ---- the pipeline ----
+
+-- Schedules that have no name there: what comes nearest, with as many stages.
+local NEAREST = { eager_1f1b = "1f1b", zb_h2 = "interleavedzerobubble", v_half = "zbvzerobubble",
+                  v_min = "zbvzerobubble" }
+local function schedule_of(f)
+  local name = f.value.schedule
+  return pytorch.schedule_of[name] or NEAREST[name] or f.virtual == 1 and "1f1b" or "interleaved1f1b"
+end
+
+-- AutoModel counts stages by their layers, and rounds to a multiple of pp.
+local function stages_by_layers(layers, pp, stages)
+  for each = 1, layers do
+    local made = (layers + each - 1) // each
+    local rest = made % pp
+    if made == stages then return each end
+    if rest ~= 0 and made + pp - rest == stages then return each, "up" end
+    if rest ~= 0 and made - rest == stages then return each, "down" end
+  end
+end
+
+local function put_pipeline(s, f)
+  local v, pp = f.value, f.value["mesh.pp"]
+  if pp == 1 then return end
+  local prefix, layers = "distributed.pipeline.", f.facts.layers
+  s:put(prefix .. "pp_schedule", schedule_of(f), "schedule")
+  s:put(prefix .. "pp_microbatch_size", v["batch.micro"], "batch.micro")
+  local each, round = stages_by_layers(layers, pp, pp * f.virtual)
+  s:put(prefix .. "layers_per_stage", each, "pp_plan")
+  s:put(prefix .. "round_virtual_stages_to_pp_multiple", round, "pp_plan")
+end
+
+-- ---- the rest ----
+
+local function put_model(s, f)
+  s:put("model._target_", "nemo_automodel.NeMoAutoModelForCausalLM.from_config")
+  s:put("model.config._target_", "transformers." .. names.class_of[f.architecture], "model")
+  for _, key in ipairs(keys(f.config)) do s:put("model.config." .. key, f.config[key]) end
+  s:put("model.torch_dtype", names.torch[f.value["precision.param_dtype"]], "precision.param_dtype")
+end
+
+local function put_moe(s, f)
+  local v = f.value
+  if v["mesh.ep"] == 1 then return end
+  s:put("model.backend.dispatcher", v["moe.dispatcher"] == "allgather" and "torch" or "deepep", "moe.dispatcher")
+  s:put("distributed.moe.ignore_router_for_ac", v["moe.ignore_router_for_ac"], "moe.ignore_router_for_ac")
+  s:put("distributed.moe.reshard_after_forward", v["moe.reshard_after_forward"], "moe.reshard_after_forward")
+end
+
+local function put_batch(s, f)
+  local v = f.value
+  local here = v["batch.global"] // (v["mesh.dp"] * v["batch.rounds"])
+  s:put("step_scheduler.global_batch_size", v["batch.global"], "batch.global")
+  s:put("step_scheduler.local_batch_size", v["mesh.pp"] > 1 and here or v["batch.micro"],
+        v["mesh.pp"] > 1 and "batch.rounds" or "batch.micro")
+  s:put("step_scheduler.max_steps", v["train.steps"], "train.steps")
+  s:put("dataset._target_", "nemo_automodel.components.datasets.llm.mock_iterable_dataset.MockIterableDataset", "data")
+  s:put("dataset.seq_len", v["batch.seq"], "batch.seq")
+  s:put("dataset.vocab_size", f.config.vocab_size)
+  if v["packed.size"] > 0 then
+    s:put("packed_sequence.packed_sequence_size", v["packed.size"], "packed.size")
+    if v["packed.too_long"] == "drop" then s:put("packed_sequence.drop_long_samples", true, "packed.too_long") end
+  end
+end
+
+local function put_optimizer(s, f)
+  local v = f.value
+  s:put("optimizer._target_", "torch.optim.AdamW", "optimizer")
+  s:put("optimizer.lr", v["optimizer.lr.max"], "optimizer.lr")
+  if v.optimizer == "adamw" then
+    local a, b = string.match(v["optimizer.betas"], "^(.*), (.*)$")
+    s:put("optimizer.betas", { tonumber(a), tonumber(b) }, "optimizer.betas")
+  end
+  s:put("optimizer.eps", v["optimizer.eps"], "optimizer.eps")
+  s:put("optimizer.weight_decay", v["optimizer.weight_decay"], "optimizer.weight_decay")
+  if v["optimizer.state_dtype"] == "bf16" then
+    for _, name in ipairs { "exp_avg_dtype", "exp_avg_sq_dtype" } do
+      s:put("optimizer." .. name, "torch.bfloat16", "optimizer.state_dtype")
+    end
+  end
+  s:put("clip_grad_norm.max_norm", v["optimizer.clip"], "optimizer.clip")
+  local kind, warmup = v["optimizer.lr"], v["optimizer.lr.warmup"]
+  if kind == "constant" and warmup == 0 then return end
+  s:put("lr_scheduler.lr_decay_style", kind, "optimizer.lr")
+  s:put("lr_scheduler.lr_warmup_steps", warmup, "optimizer.lr.warmup")
+  s:put("lr_scheduler.init_lr", 0.0)
+  if kind == "constant" then return end
+  s:put("lr_scheduler.lr_decay_steps", v["optimizer.lr.steps"], "optimizer.lr.steps")
+  s:put("lr_scheduler.min_lr", v["optimizer.lr.min"], "optimizer.lr.min")
+end
+
+local function put_run(s, f)
+  local v = f.value
+  s:put("rng.seed", v["train.seed"], "train.seed")
+  if v["comm.timeout"] > 0 then s:put("dist_env.timeout_minutes", v["comm.timeout"] / 60, "comm.timeout") end
+  s:put("checkpoint.enabled", v["checkpoint.dir"] ~= nil, "checkpoint")
+  if v["checkpoint.dir"] == nil then return end
+  s:put("checkpoint.checkpoint_dir", v["checkpoint.dir"], "checkpoint.dir")
+  s:put("step_scheduler.ckpt_every_steps", v["checkpoint.every"], "checkpoint.every")
+  s:put("checkpoint.is_async", v["checkpoint.async"], "checkpoint.async")
+  local whole = type(f.spec.checkpoint) == "table" and f.spec.checkpoint.save_consolidated
+  if whole ~= nil then s:put("checkpoint.save_consolidated", whole, "checkpoint.save_consolidated") end
+end
+
+function automodel.write(f, form)
+  local s = settings.new()
+  s:put("recipe", "TrainFinetuneRecipeForNextTokenPrediction")
+  put_batch(s, f)
+  put_run(s, f)
+  put_model(s, f)
+  put_distributed(s, f, form)
+  put_pipeline(s, f)
+  put_moe(s, f)
+  s:put("loss_fn._target_", "nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy")
+  put_optimizer(s, f)
+  return { text = function(head) return s:yaml(head) end }
+end
+
+return automodel

@@ -1,0 +1,153 @@
+-- fields.lua - a compiled plan as values by field: what every field comes to, whoever said it, so
+-- that two plans can be compared. Fields that only say how others are found (mesh.world,
+-- pp_plan) are there by what they come to: sizes of the mesh, layers of the stages.
+local plan_facts, plan_fields = use "plan_facts", use "plan_fields"
+local fields = {}
+
+-- Not compared: names, and those that are there by what they come to.
+local BY_EFFECT = { "^name$", "^cluster%.", "^mesh%.", "^pp_plan%." }
+
+local function skipped(path)
+  for _, pattern in ipairs(BY_EFFECT) do
+    if string.find(path, pattern) then return true end
+  end
+end
+
+local words = { ["true"] = true, ["false"] = false }
+local function typed(text)
+  if words[text] ~= nil then return words[text] end
+  local quoted = string.match(text, '^"(.*)"$')
+  if quoted then return quoted end
+  if text == "-" then return nil end
+  return math.tointeger(tonumber(text)) or tonumber(text) or text
+end
+
+local function add_mesh(value, plan)
+  local mesh, experts = plan.mesh, plan.mesh.expert
+  for _, axis in ipairs { "tp", "pp", "dp", "cp", "dp_replicate" } do value["mesh." .. axis] = mesh[axis] end
+  value["mesh.ep"], value["mesh.etp"] = experts.ep, experts.ep > 1 and experts.etp or 1
+  value["mesh.order"] = table.concat(mesh.axes, ", ")
+end
+
+local function add_stages(value, plan)
+  local stages = {}
+  for i, stage in ipairs(plan:stages()) do stages[i] = table.concat(stage.units, " ") end
+  value["pp_plan"] = table.concat(stages, " | ")
+end
+
+local function add_styles(value, plan)
+  local styles = {}
+  for i, p in ipairs(plan:match()) do styles[i] = string.format("%s %s %s", p.name, p.style, p.dim or "") end
+  value["tp_plan"] = table.concat(styles, "; ")
+end
+
+-- A model's sizes as its config.json has them: keys that say "not given" are left out, but where
+-- that is no default. Heads of latent attention have keys of their own, whatever the key says.
+local NOT_GIVEN = { q_lora_rank = true }
+local function config_of(f)
+  local config = {}
+  for _, key in ipairs(keys(f.config)) do
+    local v = f.config[key]
+    if v ~= false and key ~= "is_causal" or NOT_GIVEN[key] then config[key] = v end
+  end
+  if f.architecture == "deepseek_v3" then config.num_key_value_heads = config.num_attention_heads end
+  return config
+end
+
+local function add_config(value, config)
+  for _, key in ipairs(keys(config)) do
+    local v = config[key]
+    if type(v) == "table" then
+      for _, inner in ipairs(keys(v)) do value["model." .. key .. "." .. inner] = v[inner] end
+    else
+      value["model." .. key] = v
+    end
+  end
+end
+
+-- What has no place of its own among the plan's values.
+
+local function recompute_of(spec)
+  local strategy = type(spec.strategy) == "table" and spec.strategy or {}
+  local r = spec.recompute
+  if r == nil then r = spec.activation_checkpointing end
+  if r == nil then r = strategy.activation_checkpointing end
+  if r == nil or r == false then return "none" end
+  if r == true then return "full" end
+  return type(r) == "table" and table.concat(r, ", ") or r
+end
+
+local function rate_of(spec)
+  local lr = type(spec.optimizer) == "table" and spec.optimizer.lr
+  return type(lr) == "table" and builder(lr) or "constant"
+end
+
+-- What lies in the memory of the host, and who keeps parameters between forward and backward.
+local function add_storage(value, spec)
+  local s = type(spec.strategy) == "table" and spec.strategy or {}
+  local function on(v) return v == true or v == "cpu" end
+  local both = type(s.offload_policy) == "table" or on(s.offload_policy)
+  value["strategy.offload_optimizer"] = both or on(s.offload_optimizer)
+  value["strategy.offload_param"] = both or on(s.offload_param)
+  local keep = s.reshard_after_forward
+  if keep == nil then keep = s.zero_hpz_partition_size end
+  if keep == nil then keep = "as the stages want it" end
+  value["strategy.reshard_after_forward"] = keep
+end
+
+local BETAS = { adamw = { 0.9, 0.95 }, lion = { 0.9, 0.99 } }
+
+local function add_written(value, spec)
+  value.recompute = recompute_of(spec)
+  add_storage(value, spec)
+  value["optimizer.lr"] = rate_of(spec)
+  local saved = type(spec.checkpoint) == "table" and spec.checkpoint or {}
+  value["checkpoint.dir"], value["checkpoint.save_consolidated"] = saved.dir, saved.save_consolidated
+  local betas = type(spec.optimizer) == "table" and spec.optimizer.betas or BETAS[value.optimizer]
+  if betas then value["optimizer.betas"] = string.format("%.17g, %.17g", betas[1], betas[2]) end
+  value.data = type(spec.data) == "table" and builder(spec.data) or nil
+  local packed = type(spec.packed) == "table" and spec.packed or {}
+  value.packed = packed.eot and "eot = " .. packed.eot or packed.bos and "bos = " .. packed.bos
+    or spec.packed and "on" or nil
+  value["moe.router_dtype"] = type(spec.moe) == "table" and spec.moe.router_dtype or nil
+end
+
+-- { value = by path, config =, architecture =, csv =, spec =, facts = }
+function fields.of(plan)
+  local f, value = plan_fields(plan), {}
+  f.value, f.spec, f.facts, f.mesh = value, plan.spec, plan_facts(plan), plan.mesh
+  for path, text in next, f.stored do
+    if not skipped(path) then value[path] = typed(text) end
+  end
+  f.virtual = #plan:stages() // plan.mesh.pp
+  add_mesh(value, plan)
+  add_stages(value, plan)
+  add_styles(value, plan)
+  if f.config then
+    f.config = config_of(f)
+    add_config(value, f.config)
+  end
+  add_written(value, f.spec)
+  value.model, value.schedule, value["schedule's order"] = f.architecture, f.facts.schedule, f.csv
+  value["model's weights"] = f.weights
+  return f
+end
+
+local function same(a, b)
+  if type(a) == "number" and type(b) == "number" then return a == b end
+  return a == b
+end
+
+-- The fields that differ, in order, as { field =, here =, there = }.
+function fields.differences(here, there)
+  local all, list = {}, {}
+  for path in next, here.value do all[path] = true end
+  for path in next, there.value do all[path] = true end
+  for _, path in ipairs(keys(all)) do
+    local a, b = here.value[path], there.value[path]
+    if not same(a, b) then list[#list + 1] = { field = path, here = a, there = b } end
+  end
+  return list
+end
+
+return fields

@@ -1,0 +1,173 @@
+/* check_export_settings.c - weft export as a user sees it: settings that weft import reads
+ * as the same plan, a list of what they do not say, and random plans there and back. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/process.h"
+
+enum { SECONDS = 120 };
+
+static void put(const char *name, const char *text) {
+  scratch_put(name, text, strlen(text));
+}
+
+static void has(const char *text, const char *what) {
+  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
+}
+
+static void has_not(const char *text, const char *what) {
+  ck_assert_msg(!strstr(text, what), "\"%s\" in:\n%s", what, text);
+}
+
+#define PLAN                                                                             \
+  "local weft = require \"weft\"\n"                                                      \
+  "return weft.plan {\n"                                                                 \
+  "  name = \"small\",\n"                                                                \
+  "  model = weft.model { \"qwen3\", num_hidden_layers = 7, hidden_size = 64,\n"         \
+  "    num_attention_heads = 4, num_key_value_heads = 2, head_dim = 16,\n"               \
+  "    intermediate_size = 96, vocab_size = 256 },\n"                                    \
+  "  mesh = { tp = 2, pp = 2, dp = 2 },\n"                                               \
+  "  schedule = \"interleaved_1f1b\",\n"                                                 \
+  "  pp_plan = { virtual = 2 },\n"                                                       \
+  "  precision = \"bf16\",\n"                                                            \
+  "  recompute = \"full\",\n"                                                            \
+  "  batch = { global = 16, micro = 2, seq = 32 },\n"                                    \
+  "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-5, min = 1e-6, warmup = 2 },\n" \
+  "    betas = { 0.8, 0.99 }, clip = 0.5, weight_decay = 0.1 },\n"                       \
+  "  train = { steps = 12, seed = 7 },\n"                                                \
+  "  data = weft.synthetic {},\n"
+
+#define AUTOMODEL PLAN "  strategy = { \"fsdp2\", sequence_parallel = true },\n"
+
+static Outcome export(int code, const char *arguments) {
+  Outcome o = process_run(SECONDS, "$weft export %s", arguments);
+  ck_assert_msg(o.code == code, "weft export %s: %d: %s%s", arguments, o.code, o.out,
+                o.err);
+  return o;
+}
+
+static const char *file(const char *path) { return scratch_get(scratch_path(path)); }
+
+/* The programs of both pipeline ranks. */
+static void same_programs(const char *a, const char *b) {
+  for (int rank = 0; rank < 5; rank += 4) {
+    Outcome x = process_run(SECONDS, "$weft show program %d %s", rank, a);
+    Outcome y = process_run(SECONDS, "$weft show program %d %s", rank, b);
+    ck_assert_int_eq(x.code, 0);
+    ck_assert_str_eq(x.out, y.out);
+  }
+}
+
+START_TEST(a_recipe_says_the_plan) {
+  put("a.lua", AUTOMODEL "}\n");
+  Outcome o = export(0, "--to automodel a.lua -o out");
+  has(o.out, "They say all of the plan.");
+  const char *yaml = file("out/recipe.yaml");
+  has(yaml, "  tp_size: 2  # mesh.tp\n");
+  has(yaml, "    pp_schedule: interleaved1f1b  # schedule\n");
+  has(yaml, "  lr: 1.0e-05  # optimizer.lr\n"); /* 1e-05 is a text in YAML 1.1 */
+  has(yaml, "    _target_: transformers.Qwen3Config  # model\n");
+  has(file("out/environment.sh"), "torchrun --nnodes 1 --nproc-per-node 8");
+  Outcome csv = process_run(SECONDS, "$weft show schedule --csv a.lua");
+  ck_assert_str_eq(file("out/schedule.csv"), csv.out);
+  process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");
+  same_programs("a.lua", "b.lua");
+  /* Without a folder the settings go to the standard output, the list beside it. */
+  o = export(0, "--to automodel a.lua");
+  ck_assert_str_eq(o.out, yaml);
+  has(o.err, "They say all of the plan.");
+}
+END_TEST
+
+START_TEST(what_is_not_said_is_listed) {
+  put("a.lua", PLAN "  strategy = { \"zero\", stage = 1 },\n"
+                    "  nccl = { algo = \"ring\" },\n  packed = { eot = 3 },\n}\n");
+  Outcome o = export(0, "--to automodel a.lua -o out --set cp.balance=none");
+  has(o.out, "What they do not say (");
+  has(o.out, "  cp.balance: none here, zigzag as these settings say it\n");
+  has(o.out, "  packed: eot = 3 here, nothing as these settings say it\n");
+  has(o.out, "  strategy: zero here, ");
+  has(file("out/recipe.yaml"), "#   cp.balance: none here");
+  has(file("out/environment.sh"), "export NCCL_ALGO='ring'\n");
+  has_not(o.out, "mesh.tp");
+}
+END_TEST
+
+START_TEST(deepspeed_says_zero) {
+  put("a.lua", "local weft = require \"weft\"\n"
+               "return weft.plan {\n"
+               "  model = weft.model { \"llama\", num_hidden_layers = 2,\n"
+               "    hidden_size = 64, num_attention_heads = 4, intermediate_size = 96,\n"
+               "    vocab_size = 256, max_position_embeddings = 32 },\n"
+               "  mesh = { tp = 2, dp = 4 },\n"
+               "  strategy = { \"zero\", stage = 3, param_persistence_threshold = 100,\n"
+               "    offload_optimizer = \"cpu\", offload_param = \"cpu\" },\n"
+               "  precision = \"bf16\",\n"
+               "  batch = { global = 16, micro = 2, seq = 32 },\n"
+               "  optimizer = weft.adamw { lr = 1e-4 },\n"
+               "  data = weft.synthetic {},\n}\n");
+  Outcome o = export(0, "--to deepspeed a.lua -o out");
+  has(o.out, "They say all of the plan.");
+  has(file("out/ds_config.json"), "\"gradient_accumulation_steps\": 2,");
+  has(file("out/config.json"), "\"model_type\": \"llama\",");
+  Outcome i = process_run(SECONDS, "$weft import out/ds_config.json --world 8 --model "
+                                   "./out -o b.lua");
+  ck_assert_msg(i.code == 0, "%s", i.err);
+  for (int rank = 0; rank < 1; rank++) {
+    Outcome x = process_run(SECONDS, "$weft show program %d a.lua", rank);
+    Outcome y = process_run(SECONDS, "$weft show program %d b.lua", rank);
+    ck_assert_str_eq(x.out, y.out);
+  }
+  o = export(0, "--to deepspeed a.lua --set batch.seq=16 --set train.seed=3");
+  has(o.err, "What they do not say (2):\n"
+             "  batch.seq: 16 here, 32 as these settings say it\n"
+             "  train.seed: 3 here, 0 as these settings say it\n");
+}
+END_TEST
+
+START_TEST(wrong_use_is_told) {
+  put("a.lua", AUTOMODEL "}\n");
+  Outcome o = export(2, "--to automodle a.lua");
+  has(o.err, "--to automodle: is none of automodel, deepspeed (did you mean \"automodel\"?)");
+  o = export(2, "a.lua");
+  has(o.err, "--to automodel|deepspeed; weights are written by weft ckpt export");
+  o = export(2, "--to automodel a.lua ckpt/ out/");
+  has(o.err, "weft ckpt export PLAN CKPT DIR");
+  o = export(1, "--to automodel a.lua --set mesh.tp=3");
+  has(o.err, "plan.mesh.tp: 3 does not divide");
+  o = export(1, "--to automodel " WEFT_SOURCE_DIR "/plans/custom_model.lua");
+  has(o.err, "cannot say this plan: the model is a function of the plan");
+  /* A folder with something in it is not replaced. */
+  export(0, "--to automodel a.lua -o out");
+  o = export(2, "--to automodel a.lua -o out");
+  has(o.err, "out");
+}
+END_TEST
+
+static const char *const systems[] = {"automodel", "deepspeed"};
+
+/* More of them: ./dev round-trips N. */
+START_TEST(random_plans_there_and_back) {
+  Outcome o = process_run(300,
+                          "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
+                          "$weft " WEFT_BINARY_DIR "/weft-tests %s 8",
+                          systems[_i]);
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  has(o.out, "; 0 faults");
+}
+END_TEST
+
+Suite *export_settings_suite(void) {
+  Suite *s = suite_create("export_settings");
+  TCase *c = tcase_create("export_settings");
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_set_timeout(c, 400);
+  tcase_add_test(c, a_recipe_says_the_plan);
+  tcase_add_test(c, what_is_not_said_is_listed);
+  tcase_add_test(c, deepspeed_says_zero);
+  tcase_add_test(c, wrong_use_is_told);
+  tcase_add_loop_test(c, random_plans_there_and_back, 0, LEN(systems));
+  suite_add_tcase(s, c);
+  return s;
+}
