@@ -1,5 +1,6 @@
-/* check_export_settings.c - weft export as a user sees it: settings that weft import reads
- * as the same plan, a list of what they do not say, and random plans there and back. */
+/* check_export_settings.c - weft export as a user sees it: settings that weft import
+ * reads as the same plan, a list of what they do not say, and random plans there and
+ * back. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,8 @@ static void has_not(const char *text, const char *what) {
   "  precision = \"bf16\",\n"                                                            \
   "  recompute = \"full\",\n"                                                            \
   "  batch = { global = 16, micro = 2, seq = 32 },\n"                                    \
-  "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-5, min = 1e-6, warmup = 2 },\n" \
+  "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-5, min = 1e-6, warmup = 2 "    \
+  "},\n"                                                                                 \
   "    betas = { 0.8, 0.99 }, clip = 0.5, weight_decay = 0.1 },\n"                       \
   "  train = { steps = 12, seed = 7 },\n"                                                \
   "  data = weft.synthetic {},\n"
@@ -77,6 +79,17 @@ START_TEST(a_recipe_says_the_plan) {
   o = export(0, "--to automodel a.lua");
   ck_assert_str_eq(o.out, yaml);
   has(o.err, "They say all of the plan.");
+}
+END_TEST
+
+/* One stage for each rank, of a schedule that has two if nothing is said. */
+START_TEST(one_stage_for_each_rank) {
+  put("a.lua", AUTOMODEL "}\n");
+  Outcome o = export(0, "--to automodel a.lua -o out --set pp_plan.virtual=1 --set "
+                        "schedule=zero_bubble --set batch.micro=1");
+  has(o.out, "They say all of the plan.");
+  process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");
+  has(file("b.lua"), "virtual = 1,");
 }
 END_TEST
 
@@ -129,7 +142,8 @@ END_TEST
 START_TEST(wrong_use_is_told) {
   put("a.lua", AUTOMODEL "}\n");
   Outcome o = export(2, "--to automodle a.lua");
-  has(o.err, "--to automodle: is none of automodel, deepspeed (did you mean \"automodel\"?)");
+  has(o.err,
+      "--to automodle: is none of automodel, deepspeed (did you mean \"automodel\"?)");
   o = export(2, "a.lua");
   has(o.err, "--to automodel|deepspeed; weights are written by weft ckpt export");
   o = export(2, "--to automodel a.lua ckpt/ out/");
@@ -164,6 +178,7 @@ Suite *export_settings_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_set_timeout(c, 400);
   tcase_add_test(c, a_recipe_says_the_plan);
+  tcase_add_test(c, one_stage_for_each_rank);
   tcase_add_test(c, what_is_not_said_is_listed);
   tcase_add_test(c, deepspeed_says_zero);
   tcase_add_test(c, wrong_use_is_told);

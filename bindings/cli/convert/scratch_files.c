@@ -1,5 +1,5 @@
-/* scratch_files.c - files for the length of a verb: settings that weft export has made are
- * read again as a user's would be. */
+/* scratch_files.c - files for the length of a verb: settings that weft export has made
+ * are read again as a user's would be. */
 #include "convert.h"
 
 #include <errno.h>
@@ -40,7 +40,8 @@ static void make_folder(lua_State *L, Scratch *s) {
   luaL_error(L, "cannot make the folder %s: %s", lua_tostring(L, -1), strerror(why));
 }
 
-/* scratch_file(name, text): upvalue 1 is the Scratch. The file of that name is replaced. */
+/* scratch_file(name, text): upvalue 1 is the Scratch. The file of that name is replaced.
+ */
 static int scratch_file(lua_State *L) {
   Scratch *s = lua_touserdata(L, lua_upvalueindex(1));
   FilePart part;

@@ -1,5 +1,5 @@
-/* verb_export.c - weft export: a plan as settings of another system. Weights are exported by
- * weft ckpt export. */
+/* verb_export.c - weft export: a plan as settings of another system. Weights are exported
+ * by weft ckpt export. */
 #include "convert.h"
 
 static void provide(lua_State *L) {
