@@ -39,10 +39,29 @@ local function count_changes(was, is)
   return n
 end
 
+-- Several sizes at once are doubled or halved a few times: all combinations would take minutes.
+local farthest = 8
+local function is_near(was, is)
+  local times = math.max(was, is) / math.min(was, is)
+  return times <= farthest and math.log(times, 2) % 1 == 0
+end
+
+local function keep_near(try, was)
+  for axis, list in next, try do
+    local near = {}
+    for _, value in ipairs(list) do
+      if is_near(was[axis], value) then near[#near + 1] = value end
+    end
+    try[axis] = near
+  end
+  return try
+end
+
 -- All meshes of `world` ranks with at most so many sizes that are not those of the plan, as
 -- fields of a plan: what else is written of its mesh stays.
 local function meshes(plan, facts, world, most)
   local was, try, list = sizes_of(plan.mesh), sizes_to_try(facts, world), {}
+  if most > 1 then try = keep_near(try, was) end
   local function add(is)
     local mesh = {}
     for key, value in next, plan.spec.mesh or {} do mesh[key] = value end
@@ -141,7 +160,7 @@ return function(plan, facts)
   end
   local times = 2
   while times <= most_times do
-    for n = 0, most_changes do
+    for n = 0, most_changes - 1 do
       local found = judge(plan, facts, facts.world * times, n)
       if found then return found end
     end
