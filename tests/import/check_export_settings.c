@@ -107,6 +107,23 @@ START_TEST(what_is_not_said_is_listed) {
 }
 END_TEST
 
+/* What a plan holds gets out of neither its comment, nor its text, nor the shell's. */
+START_TEST(texts_stay_what_they_are) {
+  put("a.lua",
+      AUTOMODEL "  checkpoint = { dir = \"no: 1 # x\", save_consolidated = false },\n"
+                "  nccl = { hostid = \"it's $(touch gone)\" },\n}\n");
+  export(0, "--to automodel a.lua -o out");
+  const char *yaml = file("out/recipe.yaml");
+  has(yaml, "  checkpoint_dir: \"no: 1 # x\"  # checkpoint.dir\n");
+  process_run(SECONDS, "sh out/environment.sh");
+  ck_assert_str_eq(file("gone"), "");
+  Outcome o = process_run(SECONDS, "sh -c '. out/environment.sh; echo \"$NCCL_HOSTID\"'");
+  ck_assert_str_eq(o.out, "it's $(touch gone)\n");
+  process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");
+  has(file("b.lua"), "dir = \"no: 1 # x\",");
+}
+END_TEST
+
 START_TEST(deepspeed_says_zero) {
   put("a.lua", "local weft = require \"weft\"\n"
                "return weft.plan {\n"
@@ -180,6 +197,7 @@ Suite *export_settings_suite(void) {
   tcase_add_test(c, a_recipe_says_the_plan);
   tcase_add_test(c, one_stage_for_each_rank);
   tcase_add_test(c, what_is_not_said_is_listed);
+  tcase_add_test(c, texts_stay_what_they_are);
   tcase_add_test(c, deepspeed_says_zero);
   tcase_add_test(c, wrong_use_is_told);
   tcase_add_loop_test(c, random_plans_there_and_back, 0, LEN(systems));

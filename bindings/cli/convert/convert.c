@@ -89,13 +89,14 @@ static weft_status write_document(lua_State *L, const char *path, weft_error *e)
   return file_write_as(NULL, path, &part, 1, 0666, true, e);
 }
 
-static bool owns_none(const char *name) { return false; }
+/* The folder is new: all that is in it was written here. */
+static bool owns_all(const char *name) { return true; }
 
 /* A list of files, as a folder of its own. */
 static weft_status write_files(lua_State *L, const char *folder, weft_error *e) {
   FolderOut out;
   TRY(folder_free(folder, e));
-  TRY(folder_create(NULL, folder, owns_none, &out, e));
+  TRY(folder_create(NULL, folder, owns_all, &out, e));
   weft_status st = WEFT_OK;
   for (int i = 1; st == WEFT_OK && lua_rawgeti(L, -1, i) == LUA_TTABLE; i++) {
     FilePart part;

@@ -87,6 +87,7 @@ static void add_stored(lua_State *L, const Job *j) {
 static void add_config(lua_State *L, Job *j) {
   weft_error e;
   if (!lang_architecture(j->lp)) return;
+  err_clear(&e);
   Text *t = script_push_text(L);
   if (lang_config_text(j->lp, t, &e) != WEFT_OK) luaL_error(L, "%s", e.text);
   json_t **doc = json_box(L);
