@@ -1,7 +1,7 @@
 -- models.lua - models by their public names: sizes for those whose architecture weft has, and
 -- what the others are. A name is looked up without its owner and without what only says how
--- the weights were trained (-Instruct, -Base, a date). Sizes are those of the public files;
--- --model DIR takes the config.json of a folder instead.
+-- the weights were trained (-Instruct, -Base, a date). Sizes are those of the public files, checked
+-- against what is named beside each family; --model DIR takes the config.json of a folder instead.
 local presets = use "presets"
 local models = {}
 
@@ -23,6 +23,9 @@ local function llama(sizes, more)
   local c = decoder("llama", sizes, more)
   c.rms_norm_eps = c.rms_norm_eps or 1e-5
   return c
+end
+local function smollm2(sizes, theta)
+  return llama(sizes, { tie_word_embeddings = true, rope_theta = theta, max_position_embeddings = 8192 })
 end
 local function llama31(name, factor)
   local c = {}
@@ -48,10 +51,12 @@ local function gpt2(hidden, layers, heads)
 end
 
 local tied = { tie_word_embeddings = true }
-local theta500k = { rope_theta = 500000.0, max_position_embeddings = 32768 }
+-- Qwen2.5 from 14B on.
+local wide = { rms_norm_eps = 1e-5 }
 
 -- A text is the name of a preset.
 local sizes = {
+  -- Llama, Falcon 3, TinyLlama, Mistral 7B and Mixtral: litgpt's table, which follows each config.json.
   ["llama-2-7b"] = llama({ 4096, 11008, 32, 32, 32, 32000 }, { max_position_embeddings = 4096 }),
   ["llama-2-13b"] = llama({ 5120, 13824, 40, 40, 40, 32000 }, { max_position_embeddings = 4096 }),
   ["llama-2-70b"] = llama({ 8192, 28672, 80, 64, 8, 32000 }, { max_position_embeddings = 4096 }),
@@ -69,34 +74,43 @@ local sizes = {
   ["deepseek-r1-distill-llama-8b"] = llama31("llama3-8b", 8.0),
   ["deepseek-r1-distill-llama-70b"] = llama31("llama3-70b", 8.0),
   ["tinyllama-1.1b"] = llama { 2048, 5632, 22, 32, 4, 32000 },
-  ["smollm2-135m"] = llama({ 576, 1536, 30, 9, 3, 49152 }, tied),
-  ["smollm2-360m"] = llama({ 960, 2560, 32, 15, 5, 49152 }, tied),
-  ["smollm2-1.7b"] = llama({ 2048, 8192, 24, 32, 32, 49152 }, tied),
-  ["seed-coder-8b"] = llama({ 4096, 14336, 32, 32, 8, 155136 }, theta500k),
+  -- SmolLM2, by the config.json of the 135M and litgpt's table.
+  ["smollm2-135m"] = smollm2({ 576, 1536, 30, 9, 3, 49152 }, 100000.0),
+  ["smollm2-360m"] = smollm2({ 960, 2560, 32, 15, 5, 49152 }, 100000.0),
+  ["smollm2-1.7b"] = smollm2({ 2048, 8192, 24, 32, 32, 49152 }, 130000.0),
+  -- Seed-Coder, by the config.json of the base model.
+  ["seed-coder-8b"] = llama({ 4096, 14336, 32, 32, 8, 155136 },
+    { rope_theta = 500000.0, max_position_embeddings = 32768, rms_norm_eps = 1e-6 }),
   ["falcon3-7b"] = llama({ 3072, 23040, 28, 12, 4, 131072 },
     { head_dim = 256, rope_theta = 1000042.0, max_position_embeddings = 32768,
       rms_norm_eps = 1e-6 }),
-  ["yi-34b"] = llama({ 7168, 20480, 60, 56, 8, 64000 }, { rope_theta = 5000000.0 }),
+  -- By published copies of its config.json, which do not have rms_norm_eps.
+  ["yi-34b"] = llama({ 7168, 20480, 60, 56, 8, 64000 },
+    { rope_theta = 5000000.0, max_position_embeddings = 4096 }),
   -- Mistral's layers are Llama's, but for the window of the first version.
   ["mistral-7b-v0.1"] = llama({ 4096, 14336, 32, 32, 8, 32000 },
     { max_position_embeddings = 32768, window = 4096 }),
+  ["mistral-7b-v0.2"] = llama({ 4096, 14336, 32, 32, 8, 32000 },
+    { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
   ["mistral-7b-v0.3"] = llama({ 4096, 14336, 32, 32, 8, 32768 },
     { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
+  -- By its model card.
   ["mistral-nemo"] = llama({ 5120, 14336, 40, 32, 8, 131072 },
     { head_dim = 128, max_position_embeddings = 131072, rope_theta = 1000000.0 }),
   ["mixtral-8x7b"] = "mixtral-8x7b",
   ["mixtral-8x22b"] = decoder("mixtral", { 6144, 16384, 56, 48, 8, 32768 },
     { num_local_experts = 8, num_experts_per_tok = 2, max_position_embeddings = 65536,
       rms_norm_eps = 1e-5, rope_theta = 1000000.0 }),
+  -- Qwen: litgpt's table, Qwen3 also by torchtitan's flavors.
   ["qwen2-0.5b"] = "qwen2-0.5b",
   ["qwen2.5-0.5b"] = qwen2({ 896, 4864, 24, 14, 2, 151936 }, tied),
   ["qwen2.5-1.5b"] = qwen2({ 1536, 8960, 28, 12, 2, 151936 }, tied),
   ["qwen2.5-3b"] = qwen2({ 2048, 11008, 36, 16, 2, 151936 }, tied),
   ["qwen2.5-7b"] = qwen2 { 3584, 18944, 28, 28, 4, 152064 },
-  ["qwen2.5-14b"] = qwen2 { 5120, 13824, 48, 40, 8, 152064 },
-  ["qwen2.5-32b"] = qwen2 { 5120, 27648, 64, 40, 8, 152064 },
-  ["qwen2.5-72b"] = qwen2 { 8192, 29568, 80, 64, 8, 152064 },
-  ["qwq-32b"] = qwen2 { 5120, 27648, 64, 40, 8, 152064 },
+  ["qwen2.5-14b"] = qwen2({ 5120, 13824, 48, 40, 8, 152064 }, wide),
+  ["qwen2.5-32b"] = qwen2({ 5120, 27648, 64, 40, 8, 152064 }, wide),
+  ["qwen2.5-72b"] = qwen2({ 8192, 29568, 80, 64, 8, 152064 }, wide),
+  ["qwq-32b"] = qwen2({ 5120, 27648, 64, 40, 8, 152064 }, wide),
   ["qwen3-0.6b"] = qwen3({ 1024, 3072, 28, 16, 8, 151936 }, tied),
   ["qwen3-1.7b"] = qwen3({ 2048, 6144, 28, 16, 8, 151936 }, tied),
   ["qwen3-4b"] = qwen3({ 2560, 9728, 36, 32, 8, 151936 }, tied),
@@ -108,13 +122,15 @@ local sizes = {
     { head_dim = 128, moe_intermediate_size = 1536, num_experts = 128, num_experts_per_tok = 8,
       norm_topk_prob = true, max_position_embeddings = 40960, rms_norm_eps = 1e-6,
       rope_theta = 1000000.0 }),
+  -- DeepSeek-V3 by the defaults of Transformers' class, Moonlight and Kimi K2 by torchtitan's flavors.
   ["deepseek-v3"] = "deepseek-v3",
   ["deepseek-r1"] = "deepseek-v3",
   ["moonlight-16b-a3b"] = decoder("deepseek_v3", { 2048, 11264, 27, 16, 16, 163840 },
     { q_lora_rank = false, kv_lora_rank = 512, moe_intermediate_size = 1408,
       n_routed_experts = 64, num_experts_per_tok = 6, n_shared_experts = 2,
       first_k_dense_replace = 1, n_group = 1, topk_group = 1, routed_scaling_factor = 2.446,
-      num_nextn_predict_layers = 0, rope_theta = 50000.0, max_position_embeddings = 8192 }),
+      num_nextn_predict_layers = 0, rope_theta = 50000.0, max_position_embeddings = 8192,
+      rms_norm_eps = 1e-5 }),
   ["kimi-k2"] = decoder("deepseek_v3", { 7168, 18432, 61, 64, 64, 163840 },
     { moe_intermediate_size = 2048, n_routed_experts = 384, num_experts_per_tok = 8,
       n_shared_experts = 1, first_k_dense_replace = 1, n_group = 1, topk_group = 1,
@@ -123,14 +139,19 @@ local sizes = {
       rope_scaling = { type = "yarn", factor = 32.0, beta_fast = 1.0, beta_slow = 1.0,
                        mscale = 1.0, mscale_all_dim = 1.0,
                        original_max_position_embeddings = 4096 } }),
+  -- GPT-2 by OpenAI's published sizes.
   ["gpt2"] = "gpt2-124m",
   ["gpt2-medium"] = gpt2(1024, 24, 16),
   ["gpt2-large"] = gpt2(1280, 36, 20),
   ["gpt2-xl"] = gpt2(1600, 48, 25),
 }
-for n, of in pairs { ["1.5b"] = "1.5b", ["7b"] = "7b", ["14b"] = "14b", ["32b"] = "32b" } do
-  sizes["deepseek-r1-distill-qwen-" .. n] = sizes["qwen2.5-" .. of]
+-- The smaller ones are of Qwen2.5-Math, whose frequencies and head differ.
+for _, n in ipairs { "14b", "32b" } do
+  sizes["deepseek-r1-distill-qwen-" .. n] = sizes["qwen2.5-" .. n]
 end
+
+-- Qwen3 of July 2025 has other frequencies and more positions; by litgpt's table.
+local dated = { ["qwen3-4b"] = 5000000.0, ["qwen3-30b-a3b"] = 10000000.0, ["qwen3-235b-a22b"] = 5000000.0 }
 
 -- What public models are that weft has no architecture for, by how their names begin.
 local others = {
@@ -171,7 +192,8 @@ local suffixes = {
 
 local function short_name(name)
   name = string.lower(string.match(name, "([^/]*)/*$"))
-  name = string.gsub(name, "^meta%-", "")
+  name = string.gsub(string.gsub(name, "^meta%-", ""), "%-instruct%-v", "-v")
+  name = string.gsub(name, "^(mixtral%-8x%d+b)%-v0%.%d$", "%1")
   local before
   repeat
     before = name
@@ -194,8 +216,14 @@ function models.find(name)
   if not found and (presets[name] or presets[short]) then
     found = presets[name] and name or short
   end
-  if not found and string.find(short, "^mistral%-7b%-v0%.2") then found = sizes["mistral-7b-v0.3"] end
+  if not found and string.find(short, "^mistral%-7b%-v0%.2") then found = sizes["mistral-7b-v0.2"] end
   if not found and string.find(short, "^tinyllama%-1%.1b") then found = sizes["tinyllama-1.1b"] end
+  local theta = string.find(name, "%-2507") and dated[short]
+  if found and theta then
+    local config = copy(type(found) == "string" and presets[found] or found)
+    config.rope_theta, config.max_position_embeddings = theta, 262144
+    return config
+  end
   if type(found) == "string" then return copy(presets[found]), found end
   if found then return copy(found) end
   for _, other in ipairs(within) do

@@ -19,11 +19,13 @@
   "  batch_accumulation_per_replica: 4, val_check_interval: -1}\n"                       \
   "optimizer:\n  zero_stage: 1\n  weight_decay: 0.01\n  clip_grad: null\n"               \
   "  accumulate_grad_in_fp32: true\n"                                                    \
-  "  optimizer_factory: {name: adamW, adam_beta1: 0.9, adam_beta2: 0.98, adam_eps: 1e-8}\n" \
+  "  optimizer_factory: {name: adamW, adam_beta1: 0.9, adam_beta2: 0.98, adam_eps: "     \
+  "1e-8}\n"                                                                              \
   "  learning_rate_scheduler:\n    learning_rate: 0.0003\n    lr_warmup_steps: 2\n"      \
   "    lr_decay_steps: 13\n    lr_decay_style: cosine\n    min_decay_lr: 1e-05\n"        \
   "    lr_warmup_style: linear\n    lr_decay_starting_step: null\n"                      \
-  "data_stages:\n- {name: one, start_training_step: 1, data: {dataset: null, seed: 42}}\n"
+  "data_stages:\n- {name: one, start_training_step: 1, data: {dataset: null, seed: "     \
+  "42}}\n"
 
 static void put_with(const char *model_more, const char *rest) {
   char text[4000];
@@ -35,7 +37,7 @@ static void put_with(const char *model_more, const char *rest) {
 START_TEST(settings_become_a_plan) {
   put_with("", REST);
   const char *report = import_file("a.yaml", "");
-  import_plan_has("\"llama\","); /* without biases its Qwen2 is a Llama */
+  import_plan_has("\"llama\",");         /* without biases its Qwen2 is a Llama */
   import_plan_has("vocab_size = 1024,"); /* a multiple of 64 * tp */
   import_plan_has("rms_norm_eps = 1e-05,");
   import_plan_has("initializer_range = 0.025,");
@@ -77,16 +79,20 @@ START_TEST(what_weft_lacks_is_refused_by_its_setting) {
   put_with(", moe_config: {num_experts: 8}", REST);
   import_fails(1, "a.yaml", "", "a.yaml:7: error: layers of nanotron's experts are not");
   put_with(", is_mamba_config: true", REST);
-  import_fails(1, "a.yaml", "", "a.yaml:7: error: weft has nanotron's llama and qwen2, not mamba");
+  import_fails(1, "a.yaml", "",
+               "a.yaml:7: error: weft has nanotron's llama and qwen2, not mamba");
   put_with("", REST);
   import_fails(1, "a.yaml", "parallelism.pp_engine=zbv", "expected afab or 1f1b");
-  import_fails(1, "a.yaml", "parallelism.tp_mode=SHARD", "expected ALL_REDUCE or REDUCE_SCATTER");
+  import_fails(1, "a.yaml", "parallelism.tp_mode=SHARD",
+               "expected ALL_REDUCE or REDUCE_SCATTER");
   import_fails(1, "a.yaml", "optimizer.zero_stage=3", "nanotron has stages 0 and 1");
-  import_fails(1, "a.yaml", "tokens.micro_batch_size=some", "expected an integer, at least 1");
+  import_fails(1, "a.yaml", "tokens.micro_batch_size=some",
+               "expected an integer, at least 1");
   put_with(", sliding_window_size: 20, no_rope_layer: 4, _use_doc_masking: true", REST);
   const char *report = import_file("a.yaml", "");
   import_has(report, "model.model_config.sliding_window_size = 20: attention looks back");
-  import_has(report, "model.model_config.no_rope_layer = 4: every layer has positions here");
+  import_has(report,
+             "model.model_config.no_rope_layer = 4: every layer has positions here");
   import_has(report, "_use_doc_masking = true: each document attends to itself there");
 }
 END_TEST

@@ -138,6 +138,32 @@ START_TEST(what_weft_lacks_is_refused_by_its_setting) {
 }
 END_TEST
 
+/* Numbers of public models that are easily taken for those of their neighbours. */
+START_TEST(public_models_have_their_own_numbers) {
+  const char *file = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
+  import_put("a.toml", file);
+  import_file("a.toml", "--model HuggingFaceTB/SmolLM2-1.7B");
+  import_plan_has("rope_theta = 130000.0,");
+  import_plan_has("max_position_embeddings = 8192,");
+  import_file("a.toml", "--model mistralai/Mistral-7B-Instruct-v0.2");
+  import_plan_has("vocab_size = 32000,");
+  import_file("a.toml", "--model mistralai/Mistral-7B-v0.3");
+  import_plan_has("vocab_size = 32768,");
+  import_file("a.toml", "--model mistralai/Mixtral-8x22B-Instruct-v0.1");
+  import_plan_has("num_hidden_layers = 56,");
+  import_file("a.toml", "--model Qwen/Qwen2.5-32B");
+  import_plan_has("rms_norm_eps = 1e-05,");
+  import_file("a.toml", "--model Qwen/Qwen2.5-7B");
+  import_plan_has("rms_norm_eps = 1e-06,");
+  import_file("a.toml", "--model ByteDance-Seed/Seed-Coder-8B-Base");
+  import_plan_has("rms_norm_eps = 1e-06,");
+  import_file("a.toml", "--model Qwen/Qwen3-30B-A3B-Thinking-2507");
+  import_plan_has("rope_theta = 10000000.0,");
+  import_fails(1, "a.toml", "--model deepseek-ai/DeepSeek-R1-Distill-Qwen-7B",
+               "is no preset and no public name that weft knows");
+}
+END_TEST
+
 /* ---- registries ---- */
 
 static const char registry[] =
@@ -268,6 +294,7 @@ Suite *import_titan_suite(void) {
   tcase_add_test(t, names_of_older_versions_are_known);
   tcase_add_test(t, without_shards_there_is_no_fsdp);
   tcase_add_test(t, what_weft_lacks_is_refused_by_its_setting);
+  tcase_add_test(t, public_models_have_their_own_numbers);
   tcase_add_test(t, a_registry_has_several_configurations);
   tcase_add_test(t, bad_toml_is_told_by_its_line);
   tcase_add_test(t, all_forms_of_toml_are_read);
