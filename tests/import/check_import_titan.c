@@ -138,6 +138,41 @@ START_TEST(what_weft_lacks_is_refused_by_its_setting) {
 }
 END_TEST
 
+START_TEST(cuts_of_a_pipeline_are_taken) {
+  const char *head =
+      "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n[parallelism]\n"
+      "pipeline_parallel_degree = 2\ndata_parallel_shard_degree = 2\n";
+  char text[2000];
+  snprintf(
+      text, sizeof text,
+      "%smodule_fqns_per_model_part = [[\"tok_embeddings\", \"layers.0\"], "
+      "[\"layers.1\", \"layers.2\", \"layers.3\", \"layers.4\", \"layers.5\", \"norm\", "
+      "\"output\"]]\n",
+      head);
+  import_put("a.toml", text);
+  import_file("a.toml", "");
+  import_plan_has("modules = { { \"embed_tokens\", \"layers.0\" }, { \"layers.1\", ");
+  import_plan_has("\"norm\", \"lm_head\" } },");
+  snprintf(text, sizeof text,
+           "%spipeline_parallel_layers_per_stage = 2\n"
+           "pipeline_parallel_schedule = "
+           "\"ZBVZeroBubble\"\npipeline_parallel_last_stage_less_layers = 0\n"
+           "pipeline_parallel_microbatch_size = 2\n",
+           head);
+  import_put("a.toml", text);
+  import_file("a.toml", "");
+  import_plan_has("first_stage_less_layers = 1,  -- torchtitan's default");
+  import_plan_has("last_stage_less_layers = 0,");
+  import_plan_has("layers_per_stage = 2,");
+  import_plan_has("schedule = \"zbv\"");
+  snprintf(text, sizeof text, "%smodule_fqns_per_model_part = [[\"tok_embeddings\"]]\n",
+           head);
+  import_put("a.toml", text);
+  import_fails(1, "a.toml", "",
+               "a.toml:7: error: 1 parts cannot be shared by 2 pipeline ranks");
+}
+END_TEST
+
 /* Numbers of public models that are easily taken for those of their neighbours. */
 START_TEST(public_models_have_their_own_numbers) {
   const char *file = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n";
@@ -294,6 +329,7 @@ Suite *import_titan_suite(void) {
   tcase_add_test(t, names_of_older_versions_are_known);
   tcase_add_test(t, without_shards_there_is_no_fsdp);
   tcase_add_test(t, what_weft_lacks_is_refused_by_its_setting);
+  tcase_add_test(t, cuts_of_a_pipeline_are_taken);
   tcase_add_test(t, public_models_have_their_own_numbers);
   tcase_add_test(t, a_registry_has_several_configurations);
   tcase_add_test(t, bad_toml_is_told_by_its_line);

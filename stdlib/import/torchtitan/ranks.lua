@@ -162,8 +162,12 @@ end
 local MODULES = { tok_embeddings = "embed_tokens", norm = "norm", output = "lm_head",
                   lm_head = "lm_head" }
 
-local function put_modules(book, plan, key)
+local function put_modules(book, plan, key, m)
   local stages = {}
+  if #book:value(key) % m.pp ~= 0 then
+    return book:refuse(key, string.format("%d parts cannot be shared by %d pipeline ranks",
+                                          #book:value(key), m.pp))
+  end
   for i, stage in ipairs(book:value(key)) do
     stages[i] = {}
     for j, name in ipairs(type(stage) == "table" and stage or { stage }) do
@@ -171,6 +175,7 @@ local function put_modules(book, plan, key)
     end
   end
   plan:put("pp_plan.modules", quote.value(stages), book:leaf(key))
+  if #stages > m.pp then plan:put("pp_plan.virtual", quote.value(#stages // m.pp), book:leaf(key)) end
   book:translated(key, "pp_plan.modules")
 end
 
@@ -185,12 +190,11 @@ local function put_points(book, plan, key)
     .. "lists all of them: the plan has stages as equal as can be")
 end
 
-local function put_stages(book, plan, schedule)
+local function put_stages(book, plan, schedule, m)
   local key = P .. "module_fqns_per_model_part"
   local list = book:value(key)
   if type(list) == "table" and #list > 0 then
-    put_modules(book, plan, key)
-    if not pytorch.one_stage[schedule] then plan:put("pp_plan.virtual", quote.value(2), "a stage's parts") end
+    put_modules(book, plan, key, m)
     for _, name in ipairs { "layers_per_stage", "first_stage_less_layers", "last_stage_less_layers" } do
       book:no_effect(P .. "pipeline_parallel_" .. name, "module_fqns_per_model_part says the cuts")
     end
@@ -226,7 +230,7 @@ local function put_pipeline(book, plan, m)
     book:cannot(csv, "schedule = weft.schedule_csv \"FILE\" reads a file below the plan's folder: "
                 .. "the plan has the schedule by name")
   end
-  put_stages(book, plan, schedule)
+  put_stages(book, plan, schedule, m)
 end
 
 -- ---- context parallelism ----
