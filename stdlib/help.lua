@@ -13,13 +13,13 @@ srun every process is one rank. A line is printed every train.log_every steps.
   --device NAME      cpu or cuda: where the ranks compute (cpu)
   --procs N          start N processes on this machine, each of which is a rank
   --trace FILE       write what every rank did when, for Perfetto
-  --resume DIR       go on from a checkpoint, or from the latest one of a folder of
-                     them; auto: from that of the plan, or from the beginning
+  --resume DIR       resume from a checkpoint, or from the latest one of a folder of
+                     them; auto: from that of the plan, or start at step 0
   --log FILE         write lines of JSON: what runs, then every step; a file that
-                     holds something is refused
+                     is not empty is refused
   --tensorboard DIR  write event files for TensorBoard; a folder that has some is
                      refused
-  --append           with --log or --tensorboard: add to what is there
+  --append           with --log or --tensorboard: append to existing files
   --export DIR       at the end, write the weights as a folder of Hugging Face files
   --dtype TYPE       of exported weights: f32, bf16 or f16; default: as in the folder
                      that they came from, else f32
@@ -29,24 +29,23 @@ srun every process is one rank. A line is printed every train.log_every steps.
 ]],
 
   sample = [[
-Continues a prompt with the plan's model, token by token, on the ranks of its tp in
-this process. Keys and values of earlier tokens are kept. Prompt and continuation are
-at most batch.seq tokens.
+Continues a prompt with the plan's model, token by token with a key-value cache, on the
+ranks of its tp in this process. Prompt and continuation are at most batch.seq tokens.
 
   --ckpt DIR         parameters of a checkpoint, or of the latest one of a folder
   --weights DIR      parameters of safetensors files; default: those of weft.hf
-  --prompt TEXT      of a model of bytes (weft.text), or with a tokenizer; may be given
+  --prompt TEXT      for a model of bytes (weft.text), or with a tokenizer; may be given
                      several times: one continuation after the other
   --tokenizer FILE   a tokenizer.json; default: that beside the weights
   --tokens 1,2,3     ids of tokens, of any model
-  --max-tokens N     so many more; default: 100, or what batch.seq leaves. A token that is
-                     an eos_token_id of the model's folder ends it earlier
+  --max-tokens N     length of the continuation; default: 100, or what batch.seq leaves.
+                     An eos_token_id of the model's folder ends it earlier
   --stop TEXT        ends before this text; may be given several times
   --temperature T    logits are divided by it; default: 1
-  --top-k K          only among the K likeliest
-  --top-p P          only among the fewest that have this probability together
-  --seed S           another continuation; the same one gives the same; default: 0
-  --greedy           always the likeliest
+  --top-k K          sample from the K likeliest tokens only
+  --top-p P          sample from the fewest tokens with this probability in sum
+  --seed S           of sampling; the same seed gives the same continuation; default: 0
+  --greedy           always the likeliest token
   --threads N        threads of each rank
   --quiet            only the continuation
   --json             one object at the end
@@ -108,7 +107,7 @@ Exit code 0: it fits; 1: it does not, or is wrong, or cannot be imported.
 
   launch = [[
 Writes a script that starts the plan on its machines: as many ranks as its mesh has, as
-many on each as its cluster has GPUs. What the script is given goes to weft run.
+many on each as its cluster has GPUs. Arguments of the script are passed to weft run.
 
   --slurm            for sbatch
   --mpirun           for mpirun of Open MPI
@@ -184,13 +183,13 @@ is therefore not covered. Exit code 1 if they differ.
 
   sweep = [[
 weft lua with files for the rows of the script's first weft.sweep, see
-docs/sweeps.md. Ctrl-C ends the sweep; the script goes on with what is done.
-Options may follow the script; what follows -- is the script's.
+docs/sweeps.md. Ctrl-C ends the sweep; the script continues with the finished rows.
+Options may follow the script; arguments after -- are the script's.
 
   --csv FILE         the best rows as CSV, written at the end
   --jsonl FILE       every point as a line of JSON, written as it is done
-  --resume FILE      go on with such a file, which is begun if it is not there
-  --data DIR         data and models of plans may lie below DIR, too
+  --resume FILE      continue such a file, or create it
+  --data DIR         data and models of plans may be below DIR as well
 ]],
 
   repl = [[
@@ -204,7 +203,7 @@ script; the first error ends it with exit code 1.
 Runs a Lua file (-: the standard input) in which require "weft" gives meshes and
 plans as objects (docs/scripting.md). The arguments are in `arg` and `...`.
 
-  --data DIR         before the script: data and models of plans may lie there, too
+  --data DIR         before the script: data and models of plans may be there as well
 ]],
 
   tokenize = [[
@@ -228,7 +227,7 @@ missing with the Debian package to install.
   plan = [[
   --set PATH=VALUE   change a field, for example --set mesh.tp=4
   -D NAME=VALUE      the plan reads it as weft.vars.NAME
-  --data DIR         data and models may lie below DIR, too; may be repeated
+  --data DIR         data and models may be below DIR as well; may be repeated
   --memory GIB       most that graph, schedule and programs may take; default: half
                      of the machine's
 ]],
