@@ -155,7 +155,7 @@ return {
   { file = "vm/lower/unshard.c", suites = "unshard memory",
     from = "u->begun == at ? at : at - 1;", to = "at;" },
   { file = "vm/lower/unshard.c", suites = "unshard",
-    from = "if (b->part < 0 || b->stay < b->final) return;", to = "if (b->part < 0) return;" },
+    from = "if (b->part < 0 || b->residency < b->final) return;", to = "if (b->part < 0) return;" },
   { file = "vm/lower/unshard.c", suites = "unshard",
     from = "if (s->phase == PH_F) keep_part(", to = "keep_part(" },
   { file = "vm/lower/unshard.c", suites = "unshard reduce_dtype",

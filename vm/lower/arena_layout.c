@@ -57,7 +57,7 @@ static Cuts cuts_of(const Plan *plan, const Mesh *m) {
 }
 
 /* What decides the position of a parameter in the buffer. */
-typedef struct Rowed {
+typedef struct FlatParam {
   Stored stored;
   bool shared; /* of experts, replicated over ep_shard */
   struct Flat flat;
@@ -73,7 +73,7 @@ typedef struct Rowed {
   /* elements of it and of the parameters adjacent to it in that sense */
   int64_t together;
   bool several, tied; /* used by several units; by several pp ranks */
-} Rowed;
+} FlatParam;
 
 static bool cut_flat(const struct Flat *f) { return f->ways > 1; }
 
@@ -84,32 +84,33 @@ static bool sums_over(const Mesh *m, AxisSet partial, AxisSet flat) {
   return (axes_split(mesh_axes(m, partial)) & cut) == cut;
 }
 
-static Rowed rowed(const Stages *st, const Cuts *cuts, int rank, int param, int use,
-                   int unit) {
+static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int param,
+                            int use, int unit) {
   const UnitParam *p = &st->u->param[param];
   AxisSet partial = unit_param_partial(p), cut = place_cuts(p->place);
   bool shared = axes_expert(partial | cut);
   struct Flat flat = cuts->flat[!shared];
-  return (Rowed){.stored = {.param = param,
-                            .owner = st->holders[param].pp[0] == rank,
-                            .count = p->count},
-                 .shared = shared,
-                 .flat = flat,
-                 .grad = cuts->grads && cut_flat(&flat) &&
-                         sums_over(cuts->mesh, partial, flat.axes),
-                 .work = cuts->params && cut_flat(&flat) && p->count >= cuts->persistence,
-                 .decay = p->decay,
-                 .share = p->share,
-                 .cut = cut,
-                 .partial = partial,
-                 .use = use,
-                 .unit = unit,
-                 .tied = st->holders[param].npp > 1};
+  return (FlatParam){
+      .stored = {.param = param,
+                 .owner = st->holders[param].pp[0] == rank,
+                 .count = p->count},
+      .shared = shared,
+      .flat = flat,
+      .grad = cuts->grads && cut_flat(&flat) && sums_over(cuts->mesh, partial, flat.axes),
+      .work = cuts->params && cut_flat(&flat) && p->count >= cuts->persistence,
+      .decay = p->decay,
+      .share = p->share,
+      .cut = cut,
+      .partial = partial,
+      .use = use,
+      .unit = unit,
+      .tied = st->holders[param].npp > 1};
 }
 
 /* Collects the parameters of the rank's units in the order of first use; returns their
  * number. */
-static int collect(const Stages *st, const Cuts *cuts, int rank, Rowed *row, int *of) {
+static int collect(const Stages *st, const Cuts *cuts, int rank, FlatParam *row,
+                   int *of) {
   int n = 0;
   for (int i = 0; i < st->u->nparam; i++) of[i] = -1;
   for (int u = 0; u < st->u->n; u++) {
@@ -118,7 +119,7 @@ static int collect(const Stages *st, const Cuts *cuts, int rank, Rowed *row, int
       int param = x->param[i];
       if (of[param] < 0) {
         of[param] = n;
-        row[n] = rowed(st, cuts, rank, param, n, u);
+        row[n] = flat_param(st, cuts, rank, param, n, u);
         row[n].behind = x->code->joined[i];
         n++;
       }
@@ -129,7 +130,7 @@ static int collect(const Stages *st, const Cuts *cuts, int rank, Rowed *row, int
   return n;
 }
 
-static int by_class(const Rowed *a, const Rowed *b) {
+static int class_order(const FlatParam *a, const FlatParam *b) {
   if (a->shared != b->shared) return a->shared ? 1 : -1;
   if (a->grad != b->grad) return a->grad ? -1 : 1;
   if (a->work != b->work) return a->work ? -1 : 1;
@@ -141,19 +142,19 @@ static int by_class(const Rowed *a, const Rowed *b) {
   return 0;
 }
 
-static int by_row(const void *x, const void *y) {
-  const Rowed *a = x, *b = y;
-  int class = by_class(a, b);
+static int buffer_order(const void *x, const void *y) {
+  const FlatParam *a = x, *b = y;
+  int class = class_order(a, b);
   return class ? class : b->use - a->use;
 }
 
 /* Whether parameter i of the buffer goes into bucket `b`. A tied weight that several pp
  * ranks hold is a bucket by itself, so that all of them cut it in the same way. */
-static bool joins(const Rowed *row, const Block *b, int i, const Cuts *cuts,
+static bool joins(const FlatParam *row, const Block *b, int i, const Cuts *cuts,
                   int64_t limit) {
-  const Rowed *first = &row[b->at], *p = &row[i];
+  const FlatParam *first = &row[b->at], *p = &row[i];
   if (p->behind) return true;
-  if (by_class(first, p) != 0 || first->tied || p->tied) return false;
+  if (class_order(first, p) != 0 || first->tied || p->tied) return false;
   if (cut_flat(&p->flat) && (cuts->grads || cuts->params))
     return first->unit == p->unit && !first->several && !p->several;
   return first->chunks == p->chunks && b->whole + p->together <= limit;
@@ -165,8 +166,8 @@ static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit 
  * address in each region. A bucket has the parameters of one unit if parameters or
  * gradients are sharded, else at most `limit` elements, or one matrix. Returns the
  * elements that this rank steps. */
-static int64_t fill_row(Layout *l, Rowed *row, int n, DType dtype, const Cuts *cuts,
-                        int64_t limit, Arena *a) {
+static int64_t fill_buffer(Layout *l, FlatParam *row, int n, DType dtype,
+                           const Cuts *cuts, int64_t limit, Arena *a) {
   Regions *s = &l->regions;
   int64_t unit = ALIGN / dtype_size(dtype), length = 0;
   Block *b = NULL;
@@ -238,7 +239,7 @@ static bool goes_to_host(const Cuts *cuts, const Region *r) {
 enum { CLASSES = 8 };
 typedef enum { KEPT_WHOLE, KEPT_SPREAD, KEPT_SHARD } Kept;
 
-static Kept kept(const Rowed *p, RegionKind kind) {
+static Kept kept(const FlatParam *p, RegionKind kind) {
   switch (kind) {
   case REGION_WORK: return p->work ? KEPT_SHARD : KEPT_WHOLE;
   case REGION_GRAD:
@@ -249,16 +250,16 @@ static Kept kept(const Rowed *p, RegionKind kind) {
 
 /* Adds the regions of one kind: one for each run of buckets that are stored in the same
  * way. */
-static void add_regions(Layout *l, const Cuts *cuts, const Rowed *row, RegionKind kind,
-                        DType dtype) {
+static void add_regions(Layout *l, const Cuts *cuts, const FlatParam *row,
+                        RegionKind kind, DType dtype) {
   Regions *s = &l->regions;
   for (int i = 0, next; i < s->nblock; i = next) {
-    const Rowed *of = &row[s->block[i].at];
+    const FlatParam *of = &row[s->block[i].at];
     Kept how = kept(of, kind);
     Region *r = &s->region[s->nregion++];
     *r = (Region){.kind = kind, .dtype = dtype, .first = s->block[i].first, .ways = 1};
     for (next = i; next < s->nblock; next++) {
-      const Rowed *p = &row[s->block[next].at];
+      const FlatParam *p = &row[s->block[next].at];
       if (kept(p, kind) != how || p->shared != of->shared) break;
       r->whole += s->block[next].whole;
     }
@@ -284,7 +285,7 @@ static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
 
 /* Where gradients are sharded, the reduction over those axes is the reduce-scatter that
  * unshard() places, and buckets have the rest. */
-static void fill_buckets(Layout *l, const Mesh *m, const Rowed *row, Arena *scratch) {
+static void fill_buckets(Layout *l, const Mesh *m, const FlatParam *row, Arena *scratch) {
   for (int i = 0; i < l->regions.nblock; i++) {
     const Block *b = &l->regions.block[i];
     Bucket k = {.block = i, .chunks = row[b->at].chunks, .first = b->at, .n = b->n};
@@ -387,20 +388,20 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
             Arena *keep, Arena *scratch, Layout *l) {
   const Units *u = st->u;
   const Cuts cuts = cuts_of(plan, m);
-  Rowed *row = (void *)arena_alloc(scratch, sizeof *row * (size_t)(u->nparam + 1));
+  FlatParam *row = (void *)arena_alloc(scratch, sizeof *row * (size_t)(u->nparam + 1));
   *l = (Layout){.of = NEW_N(scratch, int, u->nparam),
                 .reduce = plan->reduce,
                 .group = plan_reshard_group(plan, m),
                 .group_axes = group_axes(m)};
   int n = collect(st, &cuts, rank, row, l->of);
-  qsort(row, (size_t)n, sizeof *row, by_row);
+  qsort(row, (size_t)n, sizeof *row, buffer_order);
   for (int i = n - 1; i >= 0; i--)
     row[i].together =
         row[i].stored.count + (i + 1 < n && row[i + 1].behind ? row[i + 1].together : 0);
   int64_t limit = plan->strategy.bucket_bytes / 4;
   DType state = plan->opt.state;
   DType narrowest = dtype_size(state) < dtype_size(u->dtype) ? state : u->dtype;
-  int64_t length = fill_row(l, row, n, narrowest, &cuts, limit, keep);
+  int64_t length = fill_buffer(l, row, n, narrowest, &cuts, limit, keep);
   l->regions.region = NEW_N(keep, Region, REGION_N * CLASSES);
   add_regions(l, &cuts, row, REGION_WORK, u->dtype);
   if (u->context) {

@@ -11,37 +11,37 @@
  * schedule. */
 #include "unshard.h"
 
-typedef struct Stay {
+typedef struct Residency {
   int32_t held;
   int64_t from; /* the calls that read gathered parameters are numbered: the GATHER starts
                    with this one, */
   int64_t use;  /* and this one is the first that reads the copy */
   int32_t last; /* the last step that reads it */
-} Stay;
+} Residency;
 
-typedef struct BlockState {
-  bool said;    /* the schedule has UNSHARD for it */
-  bool keep;    /* reshard_after_forward = false: one residency for the whole step */
-  int32_t stay; /* its last planned residency; while placing, the last that has begun; -1:
-                   none */
-  int64_t used; /* number of the last call that reads it */
-  int32_t written; /* the last step that writes its gradients */
-  int32_t reduces; /* REDUCE_GRADs that are still to come */
-  bool at_reduce;  /* the schedule has REDUCE_GRAD for it */
-  uint64_t open;   /* chunks for which the schedule has unsharded it, one bit each */
-  int32_t copy;    /* buffer of the unsharded parameters, -1: they are sharded */
-  int32_t handle;  /* of a GATHER that is not waited for yet, -1 */
-  int32_t sum;     /* buffer of the unsharded gradients, -1 */
-  int32_t final;   /* its last residency */
-  int32_t part;    /* buffer of the group's shard between residencies, -1 */
-  bool begun;      /* a SCATTER of this step has started */
-} BlockState;
+typedef struct BucketState {
+  bool by_schedule;  /* the schedule has UNSHARD for it */
+  bool keep;         /* reshard_after_forward = false: one residency for the whole step */
+  int32_t residency; /* its last planned residency; while placing, the last that has
+                   begun; -1: none */
+  int64_t used;      /* number of the last call that reads it */
+  int32_t written;   /* the last step that writes its gradients */
+  int32_t reduces;   /* REDUCE_GRADs that are still to come */
+  bool at_reduce;    /* the schedule has REDUCE_GRAD for it */
+  uint64_t open;     /* chunks for which the schedule has unsharded it, one bit each */
+  int32_t copy;      /* buffer of the unsharded parameters, -1: they are sharded */
+  int32_t handle;    /* of a GATHER that is not waited for yet, -1 */
+  int32_t sum;       /* buffer of the unsharded gradients, -1 */
+  int32_t final;     /* its last residency */
+  int32_t part;      /* buffer of the group's shard between residencies, -1 */
+  bool begun;        /* a SCATTER of this step has started */
+} BucketState;
 
 /* A SCATTER that is not waited for yet. */
-typedef struct Flying {
+typedef struct Scattering {
   int32_t held, buffer, handle, step;
   bool first;
-} Flying;
+} Scattering;
 
 typedef struct Placed {
   int32_t at; /* goes before this event of the main list */
@@ -54,15 +54,15 @@ typedef struct Unshard {
   MainList *t;
   Arena *a;
   bool pipelined;
-  BlockState *block;
-  VEC(Stay) stay; /* residencies, in the order of their starts */
+  BucketState *block;
+  VEC(Residency) residency; /* residencies, in the order of their starts */
   /* number of the call at which the current forward or backward part began */
   int64_t turn;
   bool backward; /* whether the current part is a backward */
   int next;      /* the next residency to be gathered */
   int64_t calls; /* number of calls that read gathered parameters so far */
-  VEC(Flying) flying;
-  int done; /* number of entries of `flying` that were waited for */
+  VEC(Scattering) scattering;
+  int done; /* number of entries of `scattering` that were waited for */
   VEC(int) free_handle;
   VEC(Placed) placed;
   Event unwanted;
@@ -96,18 +96,18 @@ static bool writes_last(const BucketUse *x, Phase ph) {
  * or back: at the turn memory is needed for gradients, and a bucket that is read on both
  * sides of it is still unsharded. */
 static void plan_use(Unshard *u, int step, const Step *s, int32_t held, int64_t call) {
-  BlockState *b = &u->block[held];
+  BucketState *b = &u->block[held];
   int64_t from = MAX(call - u->how->prefetch[u->backward], u->turn);
   int64_t next = b->used + 1;
   bool soon = call == next || (from <= next && next > u->turn);
-  bool stays = b->stay >= 0 && (b->keep || soon);
+  bool stays = b->residency >= 0 && (b->keep || soon);
   b->used = call;
   if (!stays) {
-    if (u->stay.n) from = MAX(from, u->stay.at[u->stay.n - 1].from);
-    *VEC_PUSH(u->a, u->stay) = (Stay){.held = held, .from = from, .use = call};
-    b->stay = u->stay.n - 1;
+    if (u->residency.n) from = MAX(from, u->residency.at[u->residency.n - 1].from);
+    *VEC_PUSH(u->a, u->residency) = (Residency){.held = held, .from = from, .use = call};
+    b->residency = u->residency.n - 1;
   }
-  u->stay.at[b->stay].last = step;
+  u->residency.at[b->residency].last = step;
 }
 
 static void plan_call(Unshard *u, int step, const Step *s, int64_t *calls) {
@@ -122,14 +122,14 @@ static void plan_call(Unshard *u, int step, const Step *s, int64_t *calls) {
       u->turn = *calls;
     }
     any = true;
-    if (!u->block[x[i].held].said) plan_use(u, step, s, x[i].held, *calls);
+    if (!u->block[x[i].held].by_schedule) plan_use(u, step, s, x[i].held, *calls);
   }
   *calls += any;
 }
 
 /* A bucket is gathered where the schedule says so, if the schedule does for all chunks
  * that use it. */
-static void look_at_schedule(Unshard *u) {
+static void read_schedule(Unshard *u) {
   uint64_t unsharded = 0;
   for (int i = 0; i < u->t->step.n; i++) {
     const Step *s = &u->t->step.at[i];
@@ -139,7 +139,7 @@ static void look_at_schedule(Unshard *u) {
         u->block[k].reduces++, u->block[k].at_reduce = true;
   }
   for (int k = 0; k < u->h->n; k++)
-    u->block[k].said = (u->h->at[k].chunks & ~unsharded) == 0;
+    u->block[k].by_schedule = (u->h->at[k].chunks & ~unsharded) == 0;
 }
 
 static bool keeps(const Unshard *u, const UnshardedBucket *x) {
@@ -151,18 +151,18 @@ static bool keeps(const Unshard *u, const UnshardedBucket *x) {
 static void plan(Unshard *u) {
   int64_t calls = 0;
   for (int k = 0; k < u->h->n; k++)
-    u->block[k] = (BlockState){.keep = keeps(u, &u->h->at[k]),
-                               .stay = -1,
-                               .used = -1,
-                               .written = -1,
-                               .copy = -1,
-                               .handle = -1,
-                               .sum = -1,
-                               .part = -1};
-  look_at_schedule(u);
+    u->block[k] = (BucketState){.keep = keeps(u, &u->h->at[k]),
+                                .residency = -1,
+                                .used = -1,
+                                .written = -1,
+                                .copy = -1,
+                                .handle = -1,
+                                .sum = -1,
+                                .part = -1};
+  read_schedule(u);
   for (int i = 0; i < u->t->step.n; i++)
     if (u->t->step.at[i].kind == STEP_CALL) plan_call(u, i, &u->t->step.at[i], &calls);
-  for (int k = 0; k < u->h->n; k++) u->block[k].final = u->block[k].stay;
+  for (int k = 0; k < u->h->n; k++) u->block[k].final = u->block[k].residency;
 }
 
 /* ---- placing ---- */
@@ -214,7 +214,7 @@ static void end(Unshard *u, int32_t held, int32_t buffer, int at) {
 /* ---- parameters ---- */
 
 static void gather(Unshard *u, int32_t held, int at) {
-  BlockState *b = &u->block[held];
+  BucketState *b = &u->block[held];
   b->copy = begin(u, FULL_PARAM, held, at);
   b->handle = handle(u);
   Event *e = put(u, EV_GATHER, at, held, b->copy);
@@ -224,19 +224,19 @@ static void gather(Unshard *u, int32_t held, int at) {
   if (!e->kept) u->t->copies += bytes;
 }
 
-static void settle_copy(Unshard *u, int32_t held, int at) {
-  BlockState *b = &u->block[held];
+static void wait_for_copy(Unshard *u, int32_t held, int at) {
+  BucketState *b = &u->block[held];
   if (b->handle >= 0) wait(u, at, held, b->handle);
   b->handle = -1;
 }
 
-static void give_up(Unshard *u, int32_t held, int at) {
-  BlockState *b = &u->block[held];
-  settle_copy(u, held, at);
+static void free_copy(Unshard *u, int32_t held, int at) {
+  BucketState *b = &u->block[held];
+  wait_for_copy(u, held, at);
   put(u, EV_FREE, at, held, b->copy);
   end(u, held, b->copy, at);
   b->copy = -1;
-  if (b->part < 0 || b->stay < b->final) return;
+  if (b->part < 0 || b->residency < b->final) return;
   end(u, held, b->part, at);
   b->part = -1;
 }
@@ -245,8 +245,9 @@ static void give_up(Unshard *u, int32_t held, int at) {
  * residency: all gathers between are within the group. Its buffer begins with the call,
  * so that what begins after the call may take the place of the freed copy. */
 static void keep_part(Unshard *u, int32_t held, int call) {
-  BlockState *b = &u->block[held];
-  if (!u->h->at[held].bytes[GROUP_SHARD] || b->part >= 0 || b->stay == b->final) return;
+  BucketState *b = &u->block[held];
+  if (!u->h->at[held].bytes[GROUP_SHARD] || b->part >= 0 || b->residency == b->final)
+    return;
   b->part = begin(u, GROUP_SHARD, held, call);
   put(u, EV_KEEP, call + 1, held, b->part);
 }
@@ -262,16 +263,16 @@ static bool gathers(const Unshard *u, const Step *s) {
 /* Starts the residencies planned to start with calls up to `from`, as far as calls up to
  * `use` need them. */
 static void gather_ahead(Unshard *u, int64_t from, int64_t use, int at) {
-  for (; u->next < u->stay.n; u->next++) {
-    const Stay *x = &u->stay.at[u->next];
+  for (; u->next < u->residency.n; u->next++) {
+    const Residency *x = &u->residency.at[u->next];
     if (x->from > from || x->use > use) return;
-    u->block[x->held].stay = u->next;
+    u->block[x->held].residency = u->next;
     gather(u, x->held, at);
   }
 }
 
 /* Whether the next step is a call that reads no gathered parameters. */
-static bool rests_after(const Unshard *u, const Step *s) {
+static bool next_needs_no_copy(const Unshard *u, const Step *s) {
   bool last = s + 1 == u->t->step.at + u->t->step.n;
   return !last && s[1].kind == STEP_CALL && !gathers(u, &s[1]);
 }
@@ -284,9 +285,9 @@ static void prepare(Unshard *u, const Step *s) {
     gather_ahead(u, u->calls - 1, INT64_MAX, s->at);
     return;
   }
-  gather_ahead(u, u->calls, rests_after(u, s) ? u->calls : INT64_MAX, s->at);
+  gather_ahead(u, u->calls, next_needs_no_copy(u, s) ? u->calls : INT64_MAX, s->at);
   for (int i = 0; i < n; i++)
-    if (reads(u, s, &x[i])) settle_copy(u, x[i].held, s->at);
+    if (reads(u, s, &x[i])) wait_for_copy(u, x[i].held, s->at);
   u->calls++;
 }
 
@@ -295,23 +296,25 @@ static void free_after(Unshard *u, const Step *s, int step) {
   int n;
   const BucketUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
-    const BlockState *b = &u->block[x[i].held];
-    if (!reads(u, s, &x[i]) || b->said || u->stay.at[b->stay].last != step) continue;
+    const BucketState *b = &u->block[x[i].held];
+    if (!reads(u, s, &x[i]) || b->by_schedule ||
+        u->residency.at[b->residency].last != step)
+      continue;
     if (s->phase == PH_F) keep_part(u, x[i].held, s->at);
-    give_up(u, x[i].held, s->at + 1);
+    free_copy(u, x[i].held, s->at + 1);
   }
 }
 
 /* The schedule's UNSHARD or RESHARD of a chunk. */
-static void as_said(Unshard *u, const Step *s) {
+static void follow_schedule(Unshard *u, const Step *s) {
   uint64_t bit = 1ull << s->of;
   for (int k = 0; k < u->h->n; k++) {
     const UnshardedBucket *x = &u->h->at[k];
-    BlockState *b = &u->block[k];
+    BucketState *b = &u->block[k];
     uint64_t open = s->kind == STEP_UNSHARD ? b->open | bit : b->open & ~bit;
-    if (!b->said || !(x->chunks & bit) || !x->bytes[FULL_PARAM]) continue;
+    if (!b->by_schedule || !(x->chunks & bit) || !x->bytes[FULL_PARAM]) continue;
     if (open && !b->open) gather(u, k, s->at);
-    if (b->open && !open) give_up(u, k, s->at);
+    if (b->open && !open) free_copy(u, k, s->at);
     b->open = open;
   }
 }
@@ -319,25 +322,25 @@ static void as_said(Unshard *u, const Step *s) {
 /* ---- gradients ---- */
 
 static void scatter(Unshard *u, int32_t held, int at, int step) {
-  BlockState *b = &u->block[held];
+  BucketState *b = &u->block[held];
   bool wire = u->h->at[held].bytes[REDUCE_BUFFER] > 0;
-  Flying x = {.held = held,
-              .buffer = wire ? begin(u, REDUCE_BUFFER, held, at) : b->sum,
-              .handle = handle(u),
-              .step = step,
-              .first = !b->begun};
+  Scattering x = {.held = held,
+                  .buffer = wire ? begin(u, REDUCE_BUFFER, held, at) : b->sum,
+                  .handle = handle(u),
+                  .step = step,
+                  .first = !b->begun};
   Event *e = put(u, EV_SCATTER, at, held, x.buffer);
   e->handle = x.handle, e->first = x.first;
   if (wire) end(u, held, b->sum, at);
   u->t->moved += u->h->at[held].bytes[wire ? REDUCE_BUFFER : FULL_GRAD];
-  *VEC_PUSH(u->a, u->flying) = x;
+  *VEC_PUSH(u->a, u->scattering) = x;
   b->sum = -1, b->begun = true;
 }
 
 /* Waits for SCATTERs that were started in steps before `step`. */
-static void settle_sums(Unshard *u, int step, int at) {
-  for (; u->done < u->flying.n && u->flying.at[u->done].step < step; u->done++) {
-    const Flying *x = &u->flying.at[u->done];
+static void wait_for_scatters(Unshard *u, int step, int at) {
+  for (; u->done < u->scattering.n && u->scattering.at[u->done].step < step; u->done++) {
+    const Scattering *x = &u->scattering.at[u->done];
     wait(u, at, x->held, x->handle);
     if (!x->first || u->h->at[x->held].bytes[REDUCE_BUFFER])
       put(u, EV_ADD, at, x->held, x->buffer)->first = x->first;
@@ -347,11 +350,11 @@ static void settle_sums(Unshard *u, int step, int at) {
 
 /* Gives the gradients that this call writes first a new buffer. (A SCATTER overlaps with
  * the call after its own, unless that is a forward, whose buffers may take its place.) */
-static void take_sums(Unshard *u, const Step *s, int step) {
+static void begin_gradients(Unshard *u, const Step *s, int step) {
   int n;
   const BucketUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
-    BlockState *b = &u->block[x[i].held];
+    BucketState *b = &u->block[x[i].held];
     if (!writes(u, s, &x[i]) || b->sum >= 0) continue;
     b->sum = begin(u, FULL_GRAD, x[i].held, s->at);
     put(u, EV_TAKE, s->at, x[i].held, b->sum);
@@ -362,22 +365,22 @@ static void reduce_after(Unshard *u, const Step *s, int step) {
   int n;
   const BucketUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
-    const BlockState *b = &u->block[x[i].held];
+    const BucketState *b = &u->block[x[i].held];
     bool each =
         !u->how->defer_grad_sync && !b->at_reduce && writes_last(&x[i], (Phase)s->phase);
     bool last = b->written == step && b->reduces == 0;
     if (writes(u, s, &x[i]) && (each || last)) scatter(u, x[i].held, s->at + 1, step);
   }
-  if (!u->how->overlap_grad_reduce) settle_sums(u, step + 1, s->at + 1);
+  if (!u->how->overlap_grad_reduce) wait_for_scatters(u, step + 1, s->at + 1);
 }
 
 static void reduce_chunk(Unshard *u, const Step *s, int step) {
   for (int k = 0; k < u->h->n; k++) {
-    BlockState *b = &u->block[k];
+    BucketState *b = &u->block[k];
     if (!(u->h->at[k].chunks >> s->of & 1)) continue;
     if (--b->reduces == 0 && b->written < step && b->sum >= 0) scatter(u, k, s->at, step);
   }
-  if (!u->how->overlap_grad_reduce) settle_sums(u, step + 1, s->at);
+  if (!u->how->overlap_grad_reduce) wait_for_scatters(u, step + 1, s->at);
 }
 
 /* ---- the pass over the calls ---- */
@@ -386,14 +389,14 @@ static void place(Unshard *u, int step) {
   const Step *s = u->now = &u->t->step.at[step];
   switch ((StepKind)s->kind) {
   case STEP_CALL:
-    settle_sums(u, s->phase == PH_F ? step : step - 1, s->at);
+    wait_for_scatters(u, s->phase == PH_F ? step : step - 1, s->at);
     prepare(u, s);
-    take_sums(u, s, step);
+    begin_gradients(u, s, step);
     free_after(u, s, step);
     reduce_after(u, s, step);
     break;
   case STEP_UNSHARD:
-  case STEP_RESHARD: as_said(u, s); break;
+  case STEP_RESHARD: follow_schedule(u, s); break;
   case STEP_REDUCE_GRAD: reduce_chunk(u, s, step); break;
   }
 }
@@ -403,9 +406,9 @@ static void finish(Unshard *u) {
   static const Step none = {0};
   int at = u->t->positions;
   u->now = &none;
-  settle_sums(u, u->t->step.n, at);
+  wait_for_scatters(u, u->t->step.n, at);
   for (int k = 0; k < u->h->n; k++)
-    if (u->block[k].copy >= 0) give_up(u, k, at);
+    if (u->block[k].copy >= 0) free_copy(u, k, at);
 }
 
 /* Merges what was placed into the list of events. */

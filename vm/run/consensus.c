@@ -17,17 +17,17 @@
 enum { FACTS_MAX = 512, BYTES_MAX = 1 << 20, SHOWN = 6, WIDTH = 60 };
 
 /* The facts of one rank, as "what\0value\0" for each. */
-typedef struct Known {
+typedef struct RankFacts {
   char *s;
   uint64_t bytes;
   const char *value[FACTS_MAX];
-} Known;
+} RankFacts;
 
-typedef struct Agree {
+typedef struct Consensus {
   const weft_alloc *alloc;
   const RunFact *fact;
   int n;
-  Known *known; /* on rank 0: one for every rank */
+  RankFacts *known; /* on rank 0: one for every rank */
   int world;
   weft_status st;
   struct Verdict {
@@ -35,13 +35,13 @@ typedef struct Agree {
     char differs[900]; /* the facts that differ, as a message */
   } verdict;           /* made by rank 0, sent to all */
   char told[400];      /* on rank 0: the facts of kind FACT_TOLD that differ */
-} Agree;
+} Consensus;
 
 /* ---- comparing ---- */
 
 /* Points k->value into the received string; false if the rank does not list the same
  * facts. */
-static bool read_facts(const Agree *a, Known *k) {
+static bool read_facts(const Consensus *a, RankFacts *k) {
   const char *s = k->s, *end = s + k->bytes;
   for (int i = 0; i < a->n; i++) {
     if (s >= end || strcmp(s, a->fact[i].what) != 0) return false;
@@ -53,7 +53,7 @@ static bool read_facts(const Agree *a, Known *k) {
 }
 
 /* Appends the ranks that have this value: "ranks 0-2, 5". */
-static void add_ranks(const Agree *a, int fact, const char *value, Text *out) {
+static void add_ranks(const Consensus *a, int fact, const char *value, Text *out) {
   int first = -1, n = 0;
   Text list = {0};
   for (int r = 0; r <= a->world; r++) {
@@ -71,20 +71,20 @@ static void add_ranks(const Agree *a, int fact, const char *value, Text *out) {
 }
 
 /* Whether a rank below `rank` has the same value. */
-static bool seen_before(const Agree *a, int fact, int rank) {
+static bool seen_before(const Consensus *a, int fact, int rank) {
   for (int r = 0; r < rank; r++)
     if (str_eq(a->known[r].value[fact], a->known[rank].value[fact])) return true;
   return false;
 }
 
-static bool differs(const Agree *a, int fact) {
+static bool differs(const Consensus *a, int fact) {
   for (int r = 1; r < a->world; r++)
     if (!str_eq(a->known[r].value[fact], a->known[0].value[fact])) return true;
   return false;
 }
 
 /* "plan.train.seed: 0 on ranks 0-2; 7 on rank 3" */
-static void add_difference(const Agree *a, int fact, Text *out) {
+static void add_difference(const Consensus *a, int fact, Text *out) {
   int shown = 0;
   text_printf(out, "%s: ", a->fact[fact].what);
   for (int r = 0; r < a->world && shown < 4; r++) {
@@ -98,7 +98,8 @@ static void add_difference(const Agree *a, int fact, Text *out) {
 }
 
 /* Appends the facts of one kind that differ; returns how many do. */
-static int add_differences(const Agree *a, FactKind kind, const char *lead, Text *out) {
+static int add_differences(const Consensus *a, FactKind kind, const char *lead,
+                           Text *out) {
   int found = 0;
   for (int i = 0; i < a->n; i++) {
     if (a->fact[i].kind != kind || !differs(a, i) || found++ >= SHOWN) continue;
@@ -109,7 +110,7 @@ static int add_differences(const Agree *a, FactKind kind, const char *lead, Text
   return found;
 }
 
-static void compare(Agree *a) {
+static void compare(Consensus *a) {
   Text out = {0}, told = {0};
   int found = add_differences(a, FACT_SAME, "\n  ", &out);
   if (!found) found = add_differences(a, FACT_FOLLOWS, "\n  ", &out);
@@ -125,7 +126,7 @@ static void compare(Agree *a) {
 
 /* ---- exchanging ---- */
 
-static bool pack(const Agree *a, Known *k) {
+static bool pack(const Consensus *a, RankFacts *k) {
   Text t = {.alloc = a->alloc};
   for (int i = 0; i < a->n; i++) {
     text_addn(&t, a->fact[i].what, strlen(a->fact[i].what) + 1);
@@ -140,17 +141,17 @@ static bool pack(const Agree *a, Known *k) {
   return ok;
 }
 
-static void unpack(const Agree *a, Known *k) {
+static void unpack(const Consensus *a, RankFacts *k) {
   mem_free(a->alloc, k->s, (size_t)k->bytes + 1);
   k->s = NULL;
 }
 
 /* Rank 0 receives the facts of all other ranks. A rank that lists other facts than rank 0
  * is another build or was called differently. */
-static weft_status collect(Worker *w, Agree *a, weft_error *e) {
+static weft_status collect(Worker *w, Consensus *a, weft_error *e) {
   Run *r = w->run;
   for (int q = 1; q < a->world; q++) {
-    Known *k = &a->known[q];
+    RankFacts *k = &a->known[q];
     TRY(world_recv(&r->world, &k->bytes, sizeof k->bytes, q, e));
     bool room = k->bytes < BYTES_MAX && (k->s = mem_new(a->alloc, (size_t)k->bytes + 1));
     if (!room) return err_set(e, WEFT_ENOMEM, "out of memory");
@@ -166,16 +167,16 @@ static weft_status collect(Worker *w, Agree *a, weft_error *e) {
   return a->st == WEFT_OK ? WEFT_OK : err_set(e, a->st, "out of memory");
 }
 
-static weft_status tell(Worker *w, const Known *k, weft_error *e) {
+static weft_status tell(Worker *w, const RankFacts *k, weft_error *e) {
   World *world = &w->run->world;
   TRY(world_send(world, &k->bytes, sizeof k->bytes, 0, e));
   return world_send(world, k->s, (size_t)k->bytes, 0, e);
 }
 
 static weft_status job_agree(Worker *w, void *arg, weft_error *e) {
-  Agree *a = arg;
+  Consensus *a = arg;
   Run *r = w->run;
-  Known mine = {0}, *k = w->rank == 0 ? &a->known[0] : &mine;
+  RankFacts mine = {0}, *k = w->rank == 0 ? &a->known[0] : &mine;
   weft_status st;
   if (!pack(a, k) || !read_facts(a, k)) return err_set(e, WEFT_ENOMEM, "out of memory");
   st = w->rank == 0 ? collect(w, a, e) : tell(w, k, e);
@@ -190,7 +191,7 @@ weft_status run_consensus(Run *r, const RunFact *fact, int n, weft_error *e) {
   int world = r->c->mesh.world;
   if (!r->kind->processes || world < 2) return WEFT_OK;
   assert(n <= FACTS_MAX);
-  Agree a = {.alloc = &r->alloc, .fact = fact, .n = n, .world = world};
+  Consensus a = {.alloc = &r->alloc, .fact = fact, .n = n, .world = world};
   size_t bytes = (r->world.rank == 0 ? (size_t)world : 1) * sizeof *a.known;
   a.known = mem_new(a.alloc, bytes);
   if (!a.known) return err_set(e, WEFT_ENOMEM, "out of memory");

@@ -95,7 +95,7 @@ static void abort_run(Run *r, weft_status code, const char *what) {
 
 /* Polls for Ctrl-C, failures of other processes and stalls; called every tenth of a
  * second while a job that communicates runs, without the lock. */
-static void look_after(Run *r, StallDetector *dog, bool *ended) {
+static void poll_run(Run *r, StallDetector *dog, bool *ended) {
   char why[800];
   weft_error side = {.rank = -1};
   if (*ended) return;
@@ -124,17 +124,17 @@ static void wait_done(Run *r, bool watched) {
     if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
     if (pthread_cond_timedwait(&r->done, &r->lock, &t) != ETIMEDOUT) continue;
     pthread_mutex_unlock(&r->lock);
-    look_after(r, &dog, &ended);
+    poll_run(r, &dog, &ended);
     pthread_mutex_lock(&r->lock);
   }
 }
 
 /* Below this many elements a copy takes less time than waking a worker thread. */
-enum { FEW = 1 << 14 };
+enum { SHORT_JOB = 1 << 14 };
 
 weft_status run_each(Run *r, Job job, void *arg, int64_t elements, weft_error *e) {
   bool here = r->c->device->host && r->world.size == r->world.here;
-  if (!here || elements > FEW) return run_all(r, job, arg, false, e);
+  if (!here || elements > SHORT_JOB) return run_all(r, job, arg, false, e);
   weft_error why = {.rank = -1};
   for (int i = 0; i < r->nworker && why.code == WEFT_OK; i++)
     if (job(&r->worker[i], arg, &why) != WEFT_OK && why.rank < 0)
@@ -265,7 +265,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
 }
 
 /* Called while waiting for a device: fails if the run has been stopped or has ended. */
-static weft_status look_on(void *ud, weft_error *e) {
+static weft_status check_ended(void *ud, weft_error *e) {
   Run *r = ud;
   if (r->stop && *r->stop) return err_set(e, WEFT_EINTR, "interrupted");
   return world_poll(&r->world, e);
@@ -278,7 +278,7 @@ static size_t copy_bytes(const Worker *w) {
 
 /* NULL, or why steps are not captured as graphs. Ranks in one process exchange data
  * between their device queues, while a capture covers the queue of one rank. */
-static const char *not_kept(const Run *r, char text[96]) {
+static const char *why_not_captured(const Run *r, char text[96]) {
   if (!r->plan->cuda_graph) return "cuda_graph = false";
   if (r->traces) return "--trace records every op";
   if (r->nworker == 1) return NULL;
@@ -289,7 +289,7 @@ static const char *not_kept(const Run *r, char text[96]) {
 const char *run_way(const Run *r, char text[96]) {
   char why[96];
   if (!r->c->device->keeps) return NULL;
-  const char *no = not_kept(r, why);
+  const char *no = why_not_captured(r, why);
   snprintf(text, 96, "%s%s", no ? "launched op by op: " : "replayed as one graph",
            no ? no : "");
   return text;
@@ -309,13 +309,13 @@ static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->world.place, r->threads, e));
   w->has_device = true;
-  w->dev.look = look_on, w->dev.look_ud = r;
+  w->dev.look = check_ended, w->dev.look_ud = r;
   w->dev.times = !r->plan->deterministic;
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
   if (r->c->eval) TRY(rank_new_over(r->c->eval, w->r, &w->eval, e));
   char text[96];
-  if (!not_kept(r, text)) rank_capture(w->r);
-  if (w->eval && !not_kept(r, text)) rank_capture(w->eval);
+  if (!why_not_captured(r, text)) rank_capture(w->r);
+  if (w->eval && !why_not_captured(r, text)) rank_capture(w->eval);
   w->block = mem_new(&r->alloc, (size_t)r->block_max * sizeof *w->block);
   w->copy = r->saves ? mem_new(&r->alloc, copy_bytes(w)) : NULL;
   if (!w->block || (r->saves && !w->copy))

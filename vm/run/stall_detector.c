@@ -40,7 +40,8 @@ static RankNote note_of(const Run *r, Ranks all, int i) {
 /* ---- messages ---- */
 
 /* Where a rank is in its program: "all_reduce(tp) of layers.0.mlp, line 7". */
-static void place(const Run *r, int rank, const RankNote *n, char *to, size_t size) {
+static void describe_place(const Run *r, int rank, const RankNote *n, char *to,
+                           size_t size) {
   const Program *p = program_of(r, rank, n);
   const Instr *in = n->instr < p->ncode ? &p->code[n->instr] : NULL;
   char name[160], line[24] = "";
@@ -54,10 +55,11 @@ static void place(const Run *r, int rank, const RankNote *n, char *to, size_t si
 }
 
 /* The state of rank i as the end of a sentence whose subject is one rank or several. */
-static void doing(const Run *r, Ranks all, int i, bool several, char *to, size_t size) {
+static void describe_state(const Run *r, Ranks all, int i, bool several, char *to,
+                           size_t size) {
   RankNote n = note_of(r, all, i);
   char where[200], nth[48] = "";
-  place(r, rank_of(r, all, i), &n, where, sizeof where);
+  describe_place(r, rank_of(r, all, i), &n, where, sizeof where);
   if (all && all[i].lost)
     snprintf(to, size, "%s", several ? "have ended, too" : "has ended, too");
   else if (all && !all[i].heard)
@@ -75,12 +77,12 @@ static void doing(const Run *r, Ranks all, int i, bool several, char *to, size_t
 
 static bool does_the_same(const Run *r, Ranks all, int a, int b) {
   char x[300], y[300];
-  doing(r, all, a, true, x, sizeof x);
-  doing(r, all, b, true, y, sizeof y);
+  describe_state(r, all, a, true, x, sizeof x);
+  describe_state(r, all, b, true, y, sizeof y);
   return strcmp(x, y) == 0;
 }
 
-static bool is_told(const Run *r, Ranks all, int culprit, int i) {
+static bool is_listed(const Run *r, Ranks all, int culprit, int i) {
   return rank_of(r, all, i) != culprit && !(all && all[i].left);
 }
 
@@ -90,25 +92,25 @@ static void report_alike(const Run *r, Ranks all, int culprit, int i, Text *out)
   char what[300];
   int n = 1, total = count(r, all);
   for (int k = 0; k < i; k++)
-    if (is_told(r, all, culprit, k) && does_the_same(r, all, k, i)) return;
+    if (is_listed(r, all, culprit, k) && does_the_same(r, all, k, i)) return;
   for (int k = i + 1; k < total; k++)
-    n += is_told(r, all, culprit, k) && does_the_same(r, all, i, k);
+    n += is_listed(r, all, culprit, k) && does_the_same(r, all, i, k);
   text_printf(out, "; rank%s %d", n > 1 ? "s" : "", rank_of(r, all, i));
   for (int k = i + 1; k < total; k++)
-    if (is_told(r, all, culprit, k) && does_the_same(r, all, i, k))
+    if (is_listed(r, all, culprit, k) && does_the_same(r, all, i, k))
       text_printf(out, ", %d", rank_of(r, all, k));
-  doing(r, all, i, n > 1, what, sizeof what);
+  describe_state(r, all, i, n > 1, what, sizeof what);
   text_printf(out, " %s", what);
 }
 
 void stall_others(const Run *r, Ranks all, int culprit, Text *out) {
   if (all && culprit >= 0 && all[culprit].heard) {
     char where[200];
-    place(r, culprit, &all[culprit].note, where, sizeof where);
+    describe_place(r, culprit, &all[culprit].note, where, sizeof where);
     if (all[culprit].note.state != RANK_IDLE) text_printf(out, "; it was in %s", where);
   }
   for (int i = 0; i < count(r, all); i++)
-    if (is_told(r, all, culprit, i)) report_alike(r, all, culprit, i, out);
+    if (is_listed(r, all, culprit, i)) report_alike(r, all, culprit, i, out);
 }
 
 /* Longest time between two polls that is counted: a process that was suspended was not
