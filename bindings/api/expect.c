@@ -46,7 +46,7 @@ static void compiled_values(const Job *j, double value[EXPECT_N]) {
   value[EXPECT_stages] = j->schedule.ranks * j->schedule.virtual_stages;
 }
 
-/* A limit that is one number is met within 1 % where nobody would write all digits. */
+/* A limit of one number allows 1 % for figures that are not whole numbers. */
 static bool met(const ExpectRange *r, bool whole, double value) {
   double room = r->low == r->high && !whole ? EXPECT_TOLERANCE * fabs(r->low) : 0;
   return value >= r->low - room && value <= r->high + room;

@@ -228,7 +228,7 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
     write_body(c, ph, ops, nops);
     out->temp = MAX(out->temp, c->most);
   }
-  uint64_t most = out->temp; /* plus a transfer in flight meanwhile */
+  uint64_t most = out->temp; /* plus a transfer in flight */
   for (Phase ph = PH_F; ph <= PH_W && c->how->overlap_tp; ph++) {
     order_body(c, ph, most + largest_transfer(&out->body[ph]));
     out->temp = MAX(out->temp, c->most);

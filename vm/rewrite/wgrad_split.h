@@ -1,4 +1,5 @@
-/* wgrad_split.h - cheap weight gradients move into I where W runs apart from it. */
+/* wgrad_split.h - moves cheap weight gradients into I where the schedule splits I and W.
+ */
 #ifndef WEFT_WGRAD_SPLIT_H
 #define WEFT_WGRAD_SPLIT_H
 

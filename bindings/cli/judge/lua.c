@@ -19,7 +19,7 @@ weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
   return st;
 }
 
-/* Called when Ctrl-C has cut a sweep short and the script goes on with the rows it has.
+/* Called when Ctrl-C has cut a sweep short: the script continues with the finished rows.
  */
 static void kept(void *ud) {
   Cli *cli = ud;
