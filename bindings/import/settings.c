@@ -82,7 +82,8 @@ static void check_characters(lua_State *L, const char *text, size_t n, const cha
     unsigned char c = (unsigned char)text[i];
     line += c == '\n';
     if ((c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 127)
-      library_error(L, "%s:%d: is no text: it has a byte of value %d", name, (int)line, c);
+      library_error(L, "%s:%d: is no text: it has a byte of value %d", name, (int)line,
+                    c);
   }
 }
 

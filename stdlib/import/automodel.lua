@@ -189,7 +189,7 @@ local function put_stages(book, plan, m, schedule, layers)
     return book:refuse(prefix .. "layers_per_stage", string.format(
       "%d layers are fewer than %d stages", layers, stages))
   end
-  if virtual > 1 or not ONE_STAGE[schedule] then
+  if virtual > 1 or not pytorch.one_stage[schedule] then
     plan:put("pp_plan.virtual", quote.value(virtual), book:leaf(prefix .. "layers_per_stage")
              or "AutoModel's default")
   end
