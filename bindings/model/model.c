@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "bindings/schema/schema.h"
 typedef struct Model {
   lua_State *L;
   LangPlan *lp;
@@ -46,8 +47,24 @@ static void push_target(lua_State *L, int arch, int key) {
   lua_pushvalue(L, key);
 }
 
+/* The key of this architecture that other systems call so; NULL: nobody does. */
+static const char *key_of_others(Model *m, const char *key) {
+  NameWord w;
+  bool later = false;
+  const char *found = NULL;
+  const ForeignName *f = foreign_find(arena_printf(m->arena, "plan.model.%s", key));
+  if (!f || f->is != FOREIGN_MODEL || field_push(m->L, m->arch, "defaults") != LUA_TTABLE)
+    return f && f->is == FOREIGN_ABSENT ? foreign_says(m->arena, f) : NULL;
+  for (const char *p = f->text; !found && name_next(m->arena, &p, &later, &w);
+       lua_pop(m->L, 1))
+    if (field_push(m->L, -1, w.canon) != LUA_TNIL) found = w.canon;
+  lua_pop(m->L, 1);
+  return found ? arena_printf(m->arena, "weft's name is %s", found) : NULL;
+}
+
 static void unknown_key(Model *m, int key, const char *path) {
   lua_State *L = m->L;
+  const char *name = lua_tostring(L, key), *says = key_of_others(m, name);
   VEC(const char *) names = {0};
   static const char *const sets[] = {"defaults", "aliases"};
   for (int i = 0; i < LEN(sets); i++) {
@@ -58,7 +75,7 @@ static void unknown_key(Model *m, int key, const char *path) {
     lua_pop(L, 1);
   }
   diag_error(m->d, "unknown-field", path, "%s models have no such key", m->lp->arch)
-      ->suggestion = name_suggest(lua_tostring(L, key), names.at, names.n);
+      ->suggestion = says ? says : name_suggest(name, names.at, names.n);
 }
 
 /* Whether the value is null; see hf.c. */

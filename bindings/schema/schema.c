@@ -153,8 +153,17 @@ static bool given(Check *c, int t, const Field *f) {
   return yes;
 }
 
-/* A field that is missing because its name is misspelt has its message already. */
+/* Is `path` the field that `text` begins with, or a table around it? */
+static bool leads_into(const char *text, const char *path) {
+  size_t n = strlen(path);
+  return strncmp(text, path, n) == 0 && (!text[n] || strchr(". ,;[=", text[n]));
+}
+
+/* A field that is missing because its name is misspelt, or another system's, has its
+ * message already. */
 static bool misspelt(Check *c, const char *path) {
+  for (int i = 0; i < c->told.n; i++)
+    if (leads_into(c->told.at[i], path)) return true;
   for (int i = 0; i < c->d->list.n; i++) {
     const Diag *g = &c->d->list.at[i];
     const char *dot = strrchr(g->path, '.'), *own = strrchr(path, '.');

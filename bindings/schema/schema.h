@@ -132,7 +132,8 @@ typedef struct Check {
   Plan *plan;
   Arena *arena;
   Diags *d;
-  bool validation; /* in data.val */
+  bool validation;        /* in data.val */
+  VEC(const char *) told; /* fields whose names in other systems are in the plan */
 } Check;
 
 /* A wrong type: "expected a positive integer, got string "four"". */
@@ -159,8 +160,22 @@ bool name_same(const char *a, const char *b);
 /* ---- unknown_field.c ---- */
 /* "WHAT is not built yet", with what comes nearest. */
 void not_built(Check *c, const char *path, const char *what);
-/* The string or number at index `key` names no field of `scope`. */
+/* The string or number at index `key` names no field of `scope`; its value is above it.
+ */
 void unknown_field(Check *c, const char *scope, const char *path, int key);
+
+/* ---- foreign_names.c ---- */
+typedef struct ForeignName {
+  const char *name; /* the end of a path: "tp_size", "pipeline.dtype" */
+  enum { FOREIGN_HERE, FOREIGN_MODEL, FOREIGN_NEEDLESS, FOREIGN_ABSENT } is;
+  const char *text; /* what it is in weft, keys of models, of which an architecture has
+                     * one; why it is not needed; what is not in weft */
+} ForeignName;
+/* What other systems mean by the name at the end of this path ("plan.mesh.tp_size"); of
+ * names that match the longest counts. NULL: unknown. */
+const ForeignName *foreign_find(const char *path);
+/* "weft's name is mesh.tp" */
+const char *foreign_says(Arena *a, const ForeignName *f);
 
 /* The canonical name for `text` in the list `names`; NULL after adding a diagnostic. */
 const char *check_name(Check *c, const char *names, const char *path, const char *text);

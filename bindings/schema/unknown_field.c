@@ -1,13 +1,8 @@
 /* unknown_field.c - messages for unknown fields: where the field belongs, what it is
- * called here, and the nearest known name. */
+ * called in weft, and the nearest known name. */
 #include "schema.h"
 
-static const struct {
-  const char *name, *here;
-} foreign[] = {
-#define FOREIGN(name, here) {#name, here},
-#include "foreign_names.def"
-};
+#include <strings.h>
 
 static const struct {
   const char *path, *text;
@@ -51,13 +46,6 @@ static const char *elsewhere(Arena *a, const char *scope, const char *key) {
   return found;
 }
 
-static const char *here(Arena *a, const char *key) {
-  for (int i = 0; i < LEN(foreign); i++)
-    if (name_same(foreign[i].name, key))
-      return arena_printf(a, "here: %s", foreign[i].here);
-  return NULL;
-}
-
 static const char *nearest(Arena *a, const char *scope, const char *key) {
   VEC(const char *) own = {0}, all = {0};
   for (const Field *f = schema; f->scope; f++) {
@@ -69,7 +57,7 @@ static const char *nearest(Arena *a, const char *scope, const char *key) {
   }
   const char *near = name_suggest(key, own.at, own.n);
   if (near) return near;
-  near = name_suggest(key, all.at, all.n);
+  near = str_nearest(key, all.at, all.n);
   return near ? elsewhere(a, scope, near) : NULL;
 }
 
@@ -86,15 +74,83 @@ static const char *option_of(Arena *a, const char *scope, const char *key) {
   return found;
 }
 
+/* The path of a name as another system would write it: plan.optimizer.max-grad-norm. */
+static const char *plain_path(Arena *a, const char *path, const char *name) {
+  const char *quoted = strrchr(path, '[');
+  if (!quoted || path[strlen(path) - 1] != ']') return arena_printf(a, "plan.%s", path);
+  int n = (int)(quoted - path);
+  return arena_printf(a, "plan.%.*s%s%s", n, path, n ? "." : "", name);
+}
+
+/* NCCL_IB_HCA is nccl.ib_hca. */
+static const char *nccl_variable(Arena *a, const char *name) {
+  static const char prefix[] = "NCCL_";
+  if (strncasecmp(name, prefix, sizeof prefix - 1) != 0) return NULL;
+  for (const Field *f = schema; f->scope; f++)
+    if (strcmp(f->scope, "nccl") == 0 && name_same(f->key, name + sizeof prefix - 1))
+      return arena_printf(a, "weft's name is nccl.%s", f->key);
+  return NULL;
+}
+
+/* What is known of the name for certain: what another system means by it, or where it
+ * stands in a plan. NULL: nothing. */
+static const char *known(Check *c, const char *scope, const char *path,
+                         const char *name) {
+  const ForeignName *f = foreign_find(plain_path(c->arena, path, name));
+  if (f) {
+    if (f->is == FOREIGN_HERE) *VEC_PUSH(c->arena, c->told) = f->text;
+    return foreign_says(c->arena, f);
+  }
+  const char *s = nccl_variable(c->arena, name);
+  if (!s) s = option_of(c->arena, scope, name);
+  return s ? s : elsewhere(c->arena, scope, name);
+}
+
+/* Settings of another system in a table of its own: { distributed = { tp_size = 2 } }.
+ * Each has its message, if there is something to say of any of them; how many there is.
+ */
+static int tell_inside(Check *c, int t, const char *path, int depth, bool report) {
+  enum { DEEPEST = 6 };
+  lua_State *L = c->L;
+  int told = 0, top = lua_gettop(L);
+  luaL_checkstack(L, 10, NULL);
+  t = lua_absindex(L, t);
+  if (depth > DEEPEST || !sorted_keys(L, t)) return 0;
+  int keys = lua_gettop(L);
+  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
+    if (lua_type(L, -1) != LUA_TSTRING) continue;
+    const char *name = lua_tostring(L, -1);
+    const char *sub = path_join(c->arena, path, L, keys + 1);
+    const ForeignName *f = foreign_find(plain_path(c->arena, sub, name));
+    lua_pushvalue(L, keys + 1);
+    bool table = lua_rawget(L, t) == LUA_TTABLE;
+    int inside = table && (!f || f->is == FOREIGN_HERE)
+                     ? tell_inside(c, keys + 2, sub, depth + 1, report)
+                     : 0;
+    const char *says = inside ? NULL : known(c, "", sub, name);
+    told += inside + (says != NULL);
+    if (report && !inside)
+      diag_error(c->d, "unknown-field", sub, "unknown field")->suggestion = says;
+  }
+  lua_settop(L, top);
+  return told;
+}
+
 /* A name that is right, only elsewhere, is surer than one that is nearly right here. */
 void unknown_field(Check *c, const char *scope, const char *path, int key) {
   if (lua_type(c->L, key) != LUA_TSTRING) {
     diag_error(c->d, "unknown-field", path, "a list item is not expected here");
     return;
   }
-  const char *name = lua_tostring(c->L, key), *s = here(c->arena, name);
-  if (!s) s = option_of(c->arena, scope, name);
-  if (!s) s = elsewhere(c->arena, scope, name);
+  const char *name = lua_tostring(c->L, key);
+  const ForeignName *f = foreign_find(plain_path(c->arena, path, name));
+  bool group = lua_istable(c->L, key + 1) &&
+               (f ? f->is == FOREIGN_HERE : !elsewhere(c->arena, scope, name));
+  if (group && tell_inside(c, key + 1, path, 1, false)) {
+    tell_inside(c, key + 1, path, 1, true);
+    return;
+  }
+  const char *s = known(c, scope, path, name);
   if (!s) s = nearest(c->arena, scope, name);
   diag_error(c->d, "unknown-field", path, "unknown field")->suggestion = s;
 }

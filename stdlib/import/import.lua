@@ -12,9 +12,9 @@ local tree = use "import/tree"
 local megatron = use "import/megatron/megatron"
 local registry = use "import/torchtitan/registry"
 local torchtitan = use "import/torchtitan/torchtitan"
-local systems = { use "import/parallel_plans", torchtitan, megatron,
-                  use "import/nanotron/nanotron", use "import/automodel", use "import/deepspeed",
-                  use "import/accelerate", use "import/huggingface" }
+local systems = { use "import/parallel_plans", torchtitan, use "import/nanotron/nanotron",
+                  use "import/automodel", use "import/deepspeed", use "import/accelerate",
+                  megatron, use "import/huggingface" }
 
 -- Readers by the ending of a file's name.
 local READERS = { json = read_settings, yaml = read_settings, yml = read_settings,

@@ -116,6 +116,8 @@ START_TEST(verbs_without_arguments) {
       {"launch", "needs a plan: weft launch PLAN.lua\n"},
       {"import",
        "needs a file or folder of settings: weft import FILE|DIR [key=value ...]\n"},
+      {"export", "needs a plan: weft export --to SYSTEM PLAN.lua\n"},
+      {"report", "needs a file: weft report PLAN.lua|FILE|DIR [key=value ...]\n"},
       {"doctor", NULL},
   };
   static const char *const verbs[] = {

@@ -20,7 +20,7 @@ return weft.plan {
 --> bad_strategy.lua:9: error: plan.strategy.grad_reduce_in_fp32: asks for sums in f32, but precision.reduce_dtype is bf16 (give one of them)
 --> bad_strategy.lua:10: warning: plan.strategy.nccl_ub: has no effect: buffers are registered by the backend NCCL only
 --> bad_strategy.lua:11: error: plan.strategy.fsdp_double_buffer: expected true or false, got number 2
---> bad_strategy.lua:12: error: plan.strategy.bucket_size: unknown field (here: strategy.bucket_bytes)
+--> bad_strategy.lua:12: error: plan.strategy.bucket_size: unknown field (weft's name is strategy.bucket_bytes)
 --> bad_strategy.lua:15: error: plan.mesh.pp: the strategy "megatron_fsdp" has no pipeline and no experts; for pp use "fsdp2" or "zero"
 --> bad_strategy.lua:15: error: plan.mesh.dp_replicate: the strategy "megatron_fsdp" treats all of dp alike; for copies of shards use "fsdp2" or "zero"
 --> 7 errors, 1 warning

@@ -360,23 +360,25 @@ uint64_t hash_bytes(uint64_t h, const void *p, size_t n) {
   return h;
 }
 
-/* One row of the edit-distance table; names longer than the row never match. */
+/* Rows of the edit-distance table, in which two neighbours that changed places are one
+ * edit; names longer than a row never match. */
 int str_distance(const char *a, const char *b) {
   enum { LONGEST = 64 };
-  int row[LONGEST + 1], n = (int)strlen(a), m = (int)strlen(b);
+  int rows[3][LONGEST + 1], n = (int)strlen(a), m = (int)strlen(b);
   if (n > LONGEST || m > LONGEST) return LONGEST;
-  for (int j = 0; j <= m; j++) row[j] = j;
+  for (int j = 0; j <= m; j++) rows[0][j] = j;
   for (int i = 1; i <= n; i++) {
-    int diagonal = row[0];
+    int *row = rows[i % 3], *above = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
     row[0] = i;
     for (int j = 1; j <= m; j++) {
-      int same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
-      int best = MIN(MIN(row[j], row[j - 1]) + 1, diagonal + !same);
-      diagonal = row[j];
-      row[j] = best;
+      int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
+      row[j] = MIN(MIN(above[j], row[j - 1]) + 1, above[j - 1] + (x != y));
+      if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
+          y == tolower((unsigned char)a[i - 2]))
+        row[j] = MIN(row[j], before[j - 2] + 1);
     }
   }
-  return row[m];
+  return rows[n % 3][m];
 }
 
 static int common_prefix(const char *a, const char *b) {
@@ -392,9 +394,13 @@ static bool nearer(const char *s, const char *name, const char *best) {
   return a != b ? a > b : strcmp(name, best) < 0;
 }
 
+/* Edits after which a name is still taken for a slip of the hand: a suggestion that is
+ * not near is believed, and leads away. */
+static int edits_of_a_slip(size_t n) { return n < 6 ? 1 : n < 12 ? 2 : n < 15 ? 3 : 4; }
+
 const char *str_nearest(const char *s, const char *const *names, int n) {
   const char *best = NULL;
-  int least = MAX(2, (int)strlen(s) / 3) + 1;
+  int least = edits_of_a_slip(strlen(s)) + 1;
   for (int i = 0; i < n; i++) {
     int d = str_distance(s, names[i]);
     /* A name without a single matching letter is no suggestion, however short. */
