@@ -196,6 +196,14 @@ static void check_copies(Cross *c) {
   if (c->plan->strategy.stage == 0 || copies == 1 ||
       c->mesh->size[AXIS_DP_SHARD] * c->mesh->size[AXIS_CP] > 1)
     return;
+  if (c->plan->strategy.kind == STRATEGY_FSDP2) {
+    diag_error(c->d, "strategy", "mesh.dp_replicate",
+               "all of dp = %d holds copies, so there are no shards for \"fsdp2\"",
+               copies)
+        ->suggestion =
+        "a part of dp leaves the rest for shards; copies alone are \"ddp\"";
+    return;
+  }
   diag_warn(c->d, "pointless", "mesh.dp_replicate",
             "all of dp = %d holds copies, so nothing is cut, as in stage 0", copies)
       ->suggestion = "a part of dp leaves the rest for shards";

@@ -12,9 +12,16 @@ static void reshard_to(Check *c, int idx, const char *path, const char *alone,
   if (n == 1) diag_warn(c->d, "pointless", path, "%s", alone);
 }
 
-/* True, false, a number of ranks, or what the stages of the pipeline want. */
+/* True, false, a number of ranks, or what the stages of the pipeline want; torchtitan has
+ * names for the three. */
 void field_reshard(Check *c, int idx, const char *path) {
-  if (lua_type(c->L, idx) == LUA_TNUMBER)
+  static const char names[] = "default always never";
+  const char *name = NULL;
+  if (lua_type(c->L, idx) == LUA_TSTRING) {
+    name = check_name(c, names, path, lua_tostring(c->L, idx));
+    if (name && name[0] != 'd')
+      c->plan->strategy.reshard = name[0] == 'a' ? RESHARD_YES : RESHARD_NO;
+  } else if (lua_type(c->L, idx) == LUA_TNUMBER)
     reshard_to(c, idx, path,
                "a group of one rank keeps all of its parameters: the same as "
                "false",
@@ -65,12 +72,13 @@ void field_zero_dp(Check *c, int idx, const char *path) {
     if (strcmp(found, name[i]) == 0) c->plan->strategy.stage = i;
 }
 
-/* Options of Megatron-FSDP that are always on here. */
+/* Options of Megatron-FSDP that are always on here. There some are off by default, so
+ * that false is no wish to be refused. */
 void field_always_on(Check *c, int idx, const char *path) {
   if (!lua_isboolean(c->L, idx))
     check_type(c, path, "true or false", idx);
   else if (!lua_toboolean(c->L, idx))
-    not_built(c, path, "false");
+    diag_warn(c->d, "no-effect", path, "has no effect: it is on always");
 }
 
 /* ---- number formats ---- */

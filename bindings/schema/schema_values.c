@@ -7,9 +7,18 @@
 
 /* ---- messages ---- */
 
+/* A number in quotes where one without them is wanted. */
+static bool quoted_number(lua_State *L, int idx, const char *want) {
+  return lua_type(L, idx) == LUA_TSTRING && lua_isnumber(L, idx) &&
+         (strstr(want, "number") || strstr(want, "integer"));
+}
+
 void check_type(Check *c, const char *path, const char *want, int idx) {
-  diag_error(c->d, "type", path, "expected %s, got %s", want,
-             value_describe(c->arena, c->L, idx));
+  Diag *g = diag_error(c->d, "type", path, "expected %s, got %s", want,
+                       value_describe(c->arena, c->L, idx));
+  if (quoted_number(c->L, idx, want))
+    g->suggestion =
+        arena_printf(c->arena, "write %s without quotes", lua_tostring(c->L, idx));
 }
 
 /* What was expected instead of the value at idx. */
@@ -48,8 +57,19 @@ bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_
   return false;
 }
 
+/* dp = "none" and -1 are what other systems write for the size that follows from the
+ * others.
+ */
+static bool left_open(Check *c, const Field *f, int idx) {
+  if (strcmp(f->scope, "mesh") != 0 || strcmp(f->key, "dp") != 0) return false;
+  if (lua_type(c->L, idx) == LUA_TNUMBER) return lua_tonumber(c->L, idx) == -1;
+  const char *s = lua_tostring(c->L, idx);
+  return s && (name_same(s, "none") || name_same(s, "auto"));
+}
+
 static void check_number(Check *c, const Field *f, int idx, const char *path) {
   double v;
+  if (left_open(c, f, idx)) return;
   bool ok = to_number(c->L, idx, &v) && v >= f->lo && v <= f->hi;
   if (!ok || (f->type == FIELD_INT && v != floor(v))) {
     check_type(c, path, want_number(c, f->lo, f->hi, f->type == FIELD_INT, idx), idx);
@@ -83,12 +103,40 @@ static bool has_word(Check *c, const char *names, const char *word) {
   return false;
 }
 
-/* true and false are names in some rows. */
+static void check_name_field(Check *c, const Field *f, int idx, const char *path);
+
+/* { device = "cpu" }, as DeepSpeed writes offloads. The other keys are about its buffers.
+ */
+static void check_device(Check *c, const Field *f, int idx, const char *path) {
+  static const char about[] =
+      "device pin_memory buffer_count buffer_size fast_init ratio "
+      "max_in_cpu pipeline_read pipeline_write nvme_path";
+  for (lua_pushnil(c->L); lua_next(c->L, idx); lua_pop(c->L, 1)) {
+    const char *key = lua_type(c->L, -2) == LUA_TSTRING ? lua_tostring(c->L, -2) : "1";
+    const char *sub = arena_printf(c->arena, "%s.%s", path, key);
+    if (!has_word(c, about, key))
+      diag_error(c->d, "unknown-field", sub, "unknown field")->suggestion =
+          "leave it out, or give the device alone: \"cpu\" or \"none\"";
+    else if (strcmp(key, "device") != 0)
+      diag_warn(c->d, "no-effect", sub, "has no effect: transfers need no buffers here");
+  }
+  if (field_push(c->L, idx, "device") != LUA_TNIL && !lua_istable(c->L, -1))
+    check_name_field(c, f, lua_gettop(c->L), arena_printf(c->arena, "%s.device", path));
+  else
+    check_type(c, path, "\"cpu\", \"none\" or a table with the device", idx);
+  lua_pop(c->L, 1);
+}
+
+/* true and false are names in some rows, and a table with the device where it is one. */
 static void check_name_field(Check *c, const Field *f, int idx, const char *path) {
   const char *s = lua_type(c->L, idx) == LUA_TSTRING ? lua_tostring(c->L, idx) : NULL;
   bool switches = has_word(c, f->names, "true");
   if (switches && lua_isboolean(c->L, idx))
     s = lua_toboolean(c->L, idx) ? "true" : "false";
+  if (lua_istable(c->L, idx) && switches && has_word(c, f->names, "cpu")) {
+    check_device(c, f, lua_absindex(c->L, idx), path);
+    return;
+  }
   if (!s) {
     check_type(c, path, switches ? "a name, true or false" : "a name", idx);
     return;
@@ -118,18 +166,91 @@ static void strategy_begin(Strategy *s, const char *name) {
   }
 }
 
+/* Names that also say an option: it is laid under what is written, so that whoever reads
+ * the plan's table finds the same plan as with the option. */
+static const struct StrategyAlias {
+  const char *name, *is, *option;
+  int value;   /* of a switch: -1 is false */
+  bool copies; /* needs mesh.dp_replicate */
+} strategy_aliases[] = {
+    {"zero0", "zero", "stage", 0, false},
+    {"zero1", "zero", "stage", 1, false},
+    {"zero2", "zero", "stage", 2, false},
+    {"zero3", "zero", "stage", 3, false},
+    {"full_shard", "fsdp2", "reshard_after_forward", -2, false},
+    {"shard_grad_op", "fsdp2", "reshard_after_forward", -1, false},
+    {"no_shard", "ddp", NULL, 0, false},
+    {"hsdp", "fsdp2", NULL, 0, true},
+    {"hybrid_shard", "fsdp2", "reshard_after_forward", -2, true},
+    {"hybrid_shard_zero2", "fsdp2", "reshard_after_forward", -1, true},
+};
+
+static void push_option(lua_State *L, int value) {
+  if (value < 0)
+    lua_pushboolean(L, value == -2);
+  else
+    lua_pushinteger(L, value);
+}
+
+/* Copies of shards, of which the mesh does not say how many there are. */
+static void needs_copies(Check *c, const char *name, const char *path) {
+  int top = lua_gettop(c->L);
+  field_push(c->L, PLAN_INDEX, "mesh");
+  if (field_push(c->L, -1, "dp_replicate") == LUA_TNIL)
+    diag_error(c->d, "required", path, "\"%s\" has copies of shards: how many?", name)
+        ->suggestion = "mesh.dp_replicate says it";
+  lua_settop(c->L, top);
+}
+
+/* Replaces the value on top, a name or a table with one, if the name is an alias that
+ * says an option: by a table, which the plan has from then on. */
+static void expand_strategy(Check *c, const Field *f, const char *path) {
+  lua_State *L = c->L;
+  int value = lua_gettop(L);
+  const struct StrategyAlias *a = NULL;
+  if (lua_istable(L, value))
+    lua_rawgeti(L, value, 1);
+  else
+    lua_pushvalue(L, value);
+  const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+  for (int i = 0; i < LEN(strategy_aliases) && !a; i++)
+    if (name_same(strategy_aliases[i].name, name)) a = &strategy_aliases[i];
+  if (a && a->copies) needs_copies(c, a->name, path);
+  if (a) {
+    if (!lua_istable(L, value)) {
+      lua_newtable(L);
+      lua_replace(L, value);
+    }
+    lua_pushstring(L, a->is);
+    lua_rawseti(L, value, 1);
+    if (a->option && field_push(L, value, a->option) == LUA_TNIL) {
+      lua_pushstring(L, a->option);
+      push_option(L, a->value);
+      lua_rawset(L, value);
+    }
+    lua_pushstring(L, f->key);
+    lua_pushvalue(L, value);
+    lua_rawset(L, PLAN_INDEX);
+  }
+  lua_settop(L, value);
+}
+
 /* strategy = "ddp" or { "zero", stage = 0 }: the name selects the scope of the options.
  */
 static void check_named(Check *c, const Field *f, int idx, const char *path) {
   lua_State *L = c->L;
-  idx = lua_absindex(L, idx);
+  luaL_checkstack(L, 8, NULL);
+  lua_pushvalue(L, idx);
+  idx = lua_gettop(L);
+  expand_strategy(c, f, path);
   bool table = lua_istable(L, idx);
   if (table)
     lua_rawgeti(L, idx, 1);
   else
     lua_pushvalue(L, idx);
   if (lua_type(L, -1) != LUA_TSTRING) {
-    check_type(c, path, "a name or { \"name\", option = value }", table ? -1 : idx);
+    check_type(c, path, "a name, such as \"zero\", or { \"zero\", option = value }",
+               table ? -1 : idx);
   } else {
     const char *name = check_name(c, f->names, path, lua_tostring(L, -1));
     if (name) {
@@ -140,14 +261,20 @@ static void check_named(Check *c, const Field *f, int idx, const char *path) {
         s->prefetch[0] = s->prefetch[1] = 0;
     }
   }
-  lua_pop(L, 1);
+  lua_settop(L, idx - 1);
+}
+
+/* 5e8 is written as often as 500000000. */
+static bool is_whole(lua_State *L, int idx) {
+  double v;
+  return to_number(L, idx, &v) && v == floor(v);
 }
 
 /* A field of another system that changes nothing here, with a value that it takes there.
  */
 static void check_noop(Check *c, const Field *f, int idx, const char *path) {
   bool right = strcmp(f->names, "true or false") == 0 ? lua_isboolean(c->L, idx)
-               : strcmp(f->names, "an integer") == 0  ? lua_isinteger(c->L, idx)
+               : strcmp(f->names, "an integer") == 0  ? is_whole(c->L, idx)
                                                       : lua_istable(c->L, idx);
   if (!right)
     check_type(c, path, f->names, idx);
@@ -298,7 +425,10 @@ void check_value(Check *c, const Field *f, int idx, const char *path) {
   case FIELD_RANGE: check_range(c, f, idx, path); return;
   case FIELD_ALIAS: return;
   case FIELD_NOOP: check_noop(c, f, idx, path); return;
-  case FIELD_REFUSED: diag_error(c->d, "strategy", path, "%s", f->doc); return;
+  case FIELD_REFUSED: /* that it is off, everybody may say */
+    if (!lua_isboolean(c->L, idx) || lua_toboolean(c->L, idx))
+      diag_error(c->d, "strategy", path, "%s", f->doc);
+    return;
   case FIELD_TABLE:
     if (lua_istable(c->L, idx))
       check_scope(c, idx, f->names, path, 1);
