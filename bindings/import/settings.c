@@ -48,6 +48,28 @@ static int raise(lua_State *L, const char *name, const weft_error *e) {
   return library_error(L, "%s: %s", name, e->text);
 }
 
+/* The registry's table of settings that a verb has made itself, by path. */
+static const char GIVEN[] = "weft.given_settings";
+
+/* give_settings(path, text): reads of this path give the text. */
+static int give_settings(lua_State *L) {
+  luaL_checkstring(L, 1);
+  luaL_checkstring(L, 2);
+  lua_settop(L, 2);
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, GIVEN);
+  lua_insert(L, 1);
+  lua_rawset(L, 1);
+  return 0;
+}
+
+/* Pushes the text that was given for the path, or nil. */
+static const char *push_given(lua_State *L, const char *path, size_t *n) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, GIVEN);
+  lua_getfield(L, -1, path);
+  lua_remove(L, -2);
+  return lua_tolstring(L, -1, n);
+}
+
 /* Pushes what was opened, and the bytes of a file of at most SETTINGS_BYTES, which end in
  * a 0 behind `n`. */
 static Opened *push_file(lua_State *L, const char *path, const char **text, size_t *n) {
@@ -55,6 +77,7 @@ static Opened *push_file(lua_State *L, const char *path, const char **text, size
   err_clear(&e);
   Opened *o = push_opened(L);
   show_name(path, o->name, sizeof o->name);
+  if ((*text = push_given(L, path, n))) return o;
   if (file_open(path, &o->f, &e) != WEFT_OK) raise(L, o->name, &e);
   if (o->f.size > SETTINGS_BYTES)
     library_error(L, "%s: has %d bytes or more; settings have at most %d", o->name,
@@ -105,6 +128,8 @@ static int read_text(lua_State *L) {
 }
 
 void settings_provide(lua_State *L) {
+  lua_pushcfunction(L, give_settings);
+  library_provide(L, "give_settings");
   lua_pushcfunction(L, read_settings);
   library_provide(L, "read_settings");
   lua_pushcfunction(L, read_text);

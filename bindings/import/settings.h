@@ -24,7 +24,8 @@ enum {
 
 /* Gives the library read_settings(path): the tree of a file, YAML or, by its name, JSON;
  * and read_text(path), for formats that stdlib/import reads: the text of a file, its
- * name, and the limits above. They raise a text, "recipe.yaml:3: ...", if there is none.
+ * name, and the limits above; and give_settings(path, text), after which both read the
+ * text. They raise a text, "recipe.yaml:3: ...", if there is none.
  */
 void settings_provide(lua_State *L);
 

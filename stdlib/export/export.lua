@@ -2,9 +2,9 @@
 -- again as weft import reads it, and compared field by field with the plan: the fields that differ
 -- are the list of what the system cannot say, so that export and import cannot disagree.
 local fields = use "export/fields"
+local give_settings = use "give_settings"
 local import = use "import/import"
 local plan_of_text = use "plan_of_text"
-local scratch_file = use "scratch_file"
 local shown = use "shown"
 local weft = use "weft"
 
@@ -54,8 +54,10 @@ end
 
 -- What weft import makes of it, as fields; nil and why not.
 local function read_again(system, made, f)
-  local model = made.model and scratch_file("config.json", made.model) or nil
-  local path = scratch_file(system.file, made.text {})
+  local model = made.model and "./config.json" or nil
+  if model then give_settings(model, made.model) end
+  local path = "./" .. system.file
+  give_settings(path, made.text {})
   local back = import { file = path, words = {}, set = {}, world = system.world and system.world(f) or nil,
                         model = model }
   if not back.ok then return nil, back.json.errors[1].text end

@@ -81,6 +81,7 @@ local function draw_strategy(d, m)
       offload_param = third and host and "cpu",
     }
   end
+  if m.dp_replicate == m.dp then m.dp_replicate = nil end -- FSDP2 needs shards
   return {
     "fsdp2", sequence_parallel = sp, defer_fsdp_grad_sync = d:maybe(2),
     reshard_after_forward = d:pick { true, false, group > 1 and group or true },

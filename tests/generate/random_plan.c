@@ -151,6 +151,7 @@ static void draw_strategy(uint64_t seed, uint64_t number, const RandomPlan *p,
   if (below(&d, 4) == 0) text_add(t, "overlap_tp = false, ");
   if (p->sp && below(&d, 3) == 0) text_add(t, "enable_async_tensor_parallel = true, ");
   *copies = p->dp % 2 == 0 && below(&d, 3) == 0 ? 2 : 1;
+  if (stage < 0 && *copies == p->dp) *copies = 1; /* FSDP2 needs shards */
   if (stage < 0 || stage == 3)
     draw_storage(seed, number, p->cp > 1 ? p->cp : p->dp / *copies, stage == 3, t);
 }

@@ -202,7 +202,7 @@ START_TEST(a_wrong_batch_is_refused) {
   plan.batch.global = 1;
   RunOptions gpus = {.world = world_kind("pigeons", &err)};
   ck_assert_ptr_null(gpus.world);
-  has("no world \"pigeons\" in this build, only local, mpi, tcp or nccl");
+  has("no backend \"pigeons\" in this build, only local, mpi, tcp or nccl");
 }
 END_TEST
 

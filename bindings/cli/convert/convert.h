@@ -30,9 +30,4 @@ int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L));
  * plan_fields(plan), what its fields come to; and plan_of_text(name, text). */
 void plan_facts_provide(lua_State *L);
 
-/* ---- scratch_files.c ---- */
-/* Provides scratch_file(name, text): writes a file to a folder that is removed when the
- * state is closed, and gives its path. */
-void scratch_files_provide(lua_State *L);
-
 #endif

@@ -2,11 +2,6 @@
  * by weft ckpt export. */
 #include "convert.h"
 
-static void provide(lua_State *L) {
-  plan_facts_provide(L);
-  scratch_files_provide(L);
-}
-
 int verb_export(Cli *cli, Arena *arena) {
-  return convert_run(cli, "export/export", provide);
+  return convert_run(cli, "export/export", plan_facts_provide);
 }
