@@ -47,7 +47,9 @@ return {
     rope_theta = 1000000.0,
   },
   ["deepseek-v3"] = {
-    "deepseek_v3", max_position_embeddings = 163840, rope_theta = 10000.0,
+    "deepseek_v3", vocab_size = 129280, hidden_size = 7168, intermediate_size = 18432,
+    moe_intermediate_size = 2048, num_hidden_layers = 61, num_attention_heads = 128,
+    n_routed_experts = 256, max_position_embeddings = 163840, rope_theta = 10000.0,
     rope_scaling = {
       type = "yarn", factor = 40.0, beta_fast = 32.0, beta_slow = 1.0, mscale = 1.0,
       mscale_all_dim = 1.0, original_max_position_embeddings = 4096,

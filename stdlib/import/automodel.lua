@@ -212,7 +212,12 @@ local function put_pipeline(book, plan, m, config)
   local schedule = pytorch.put_schedule(book, plan, "distributed.pipeline.pp_schedule",
                                         "AutoModel's default")
   local layers = scalar.integer(config.num_hidden_layers)
-  if layers then put_stages(book, plan, m, schedule, layers) end
+  if layers then return put_stages(book, plan, m, schedule, layers) end
+  for _, name in ipairs { "layers_per_stage", "round_virtual_stages_to_pp_multiple" } do
+    if book:leaf("distributed.pipeline." .. name) then
+      book:cannot("distributed.pipeline." .. name, "the model does not say num_hidden_layers")
+    end
+  end
 end
 
 -- ---- experts ----

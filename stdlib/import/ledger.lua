@@ -91,8 +91,11 @@ function ledger:apply(rules)
   for _, leaf in ipairs(self.leaves) do
     if not leaf.list then
       local rule = find(leaf.key)
-      if not rule then
-        self:cannot(leaf.key, "weft import does not know this setting")
+      if not rule and leaf.value == scalar.null then
+        self:no_effect(leaf.key, "null is as if it were not given")
+      elseif not rule then
+        self:cannot(leaf.key, #self.refused == 0 and "weft import does not know this setting"
+                              or "not looked at, as an error ended the translation before")
       elseif leaf.value == scalar.null then
         self:no_effect(leaf.key, "null is as if it were not given")
       elseif type(rule[2]) == "function" then

@@ -162,12 +162,17 @@ START_TEST(models_by_name_folder_and_class) {
   plan_has("hidden_size = 3584,");
   import("--world 16 --model llama3-8b");
   plan_has("model = weft.model \"llama3-8b\",  -- --model llama3-8b");
+  /* 61 layers, 8 in a stage: 8 stages. */
+  const char *report = import("--world 16 --model deepseek-v3 distributed.moe=null "
+                              "distributed.pipeline.layers_per_stage=8");
+  plan_has("virtual = 4,");
+  has_not(report, "distributed.moe = null: weft import does not know");
   put("config.json",
       "{\"model_type\": \"mistral\", \"hidden_size\": 64,\n"
       "\"num_hidden_layers\": 32, \"num_attention_heads\": 4, \"vocab_size\": 99,\n"
       "\"intermediate_size\": 128, \"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-5,\n"
       "\"sliding_window\": 4096, \"architectures\": [\"MistralForCausalLM\"]}");
-  const char *report = import("--world 16 --model .");
+  report = import("--world 16 --model .");
   plan_has("\"llama\",");
   plan_has("rms_norm_eps = 1e-05,");
   has(report, "looks back 4096 tokens");
