@@ -92,8 +92,7 @@ static weft_status programs(Work *w, const Transfers *tr, Compiled *c) {
   return WEFT_OK;
 }
 
-/* The training and the evaluation program of a rank share one arena of the larger size.
- */
+/* Training and evaluation of a rank share one arena, of the larger size. */
 static void share_arena(Arena *a, Program *p, Program *eval) {
   if (eval->arena_bytes > p->arena_bytes) {
     MemClass *mem = NEW_N(a, MemClass, p->nmem + 1);
