@@ -68,9 +68,14 @@ local function put_optimizer(s, v)
   if kind == "constant" and warmup == 0 then return end
   params = "scheduler.params."
   s:put("scheduler.type", SHAPES[kind])
-  s:put(params .. "warmup_min_lr", 0)
-  s:put(params .. "warmup_max_lr", v["optimizer.lr.max"])
-  s:put(params .. "warmup_num_steps", warmup)
+  if kind == "cosine" then
+    s:put(params .. "warmup_min_ratio", 0)
+    s:put(params .. "cos_min_ratio", v["optimizer.lr.min"] / v["optimizer.lr.max"])
+  else
+    s:put(params .. "warmup_min_lr", 0)
+    s:put(params .. "warmup_max_lr", v["optimizer.lr.max"])
+  end
+  s:put(params .. "warmup_num_steps", math.max(warmup, 2)) -- fewer are refused, or taken as 2
   s:put(params .. "warmup_type", "linear")
   if kind ~= "constant" then s:put(params .. "total_num_steps", v["optimizer.lr.steps"]) end
 end
@@ -86,6 +91,9 @@ end
 function deepspeed.write(f)
   local s, v = settings.new(), f.value
   put_batch(s, v)
+  if v["mesh.tp"] > 1 and v["strategy.stage"] == 3 then
+    fail("DeepSpeed's tensor parallelism (autotp_size) goes with ZeRO stages 0 to 2: --set strategy.stage=2")
+  end
   if v["mesh.tp"] > 1 then s:put("tensor_parallel.autotp_size", v["mesh.tp"]) end
   put_zero(s, f)
   put_precision(s, v)

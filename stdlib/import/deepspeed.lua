@@ -254,7 +254,9 @@ local function put_f16(book, plan)
     book:translated("fp16.initial_scale_power", "precision.init_scale")
   end
   values.put_whole(book, plan, "fp16.loss_scale_window", "precision.growth_interval", 1)
+  plan:put("precision.growth_interval", "1000", "DeepSpeed's default")
   values.put_whole(book, plan, "fp16.hysteresis", "precision.hysteresis", 1)
+  plan:put("precision.hysteresis", "2", "DeepSpeed's default")
   values.put_positive(book, plan, "fp16.min_loss_scale", "precision.min_scale")
   if (values.positive(book, "fp16.loss_scale") or 0) > 0 then
     book:cannot("fp16.loss_scale", "the scale of the loss is found while training")
@@ -285,6 +287,28 @@ end
 
 local SHAPES = { WarmupLR = "constant", WarmupDecayLR = "linear", WarmupCosineLR = "cosine" }
 
+-- The rates between which WarmupCosineLR goes are parts of the optimizer's. The others have rates of
+-- their own, whose default is not the optimizer's for WarmupDecayLR.
+local function put_peak(book, plan, params, kind, lr)
+  local key = params .. "warmup_max_lr"
+  local most = values.positive(book, key)
+  if kind == "WarmupCosineLR" then
+    local floor = values.positive(book, params .. "cos_min_ratio") or 0.0001
+    plan:put("optimizer.lr.max", quote.value(lr), book:leaf "optimizer.params.lr" or "assumed")
+    plan:put("optimizer.lr.min", quote.value(lr * floor), book:leaf(params .. "cos_min_ratio")
+             or "DeepSpeed's default: 0.0001 of the rate")
+    book:translated(params .. "cos_min_ratio", "optimizer.lr.min")
+    book:cannot(key, "WarmupCosineLR has no such parameter")
+    return
+  end
+  if not most and kind == "WarmupDecayLR" and not book:leaf(key) then
+    plan:put("optimizer.lr.max", "0.001", "DeepSpeed's default for warmup_max_lr of WarmupDecayLR")
+  end
+  plan:put("optimizer.lr.max", quote.value(most or lr), most and book:leaf(key)
+           or book:leaf "optimizer.params.lr" or "assumed")
+  book:translated(key, "optimizer.lr.max")
+end
+
 local function put_rate(book, plan, lr)
   local kind = book:value "scheduler.type"
   local shape = SHAPES[kind]
@@ -296,20 +320,22 @@ local function put_rate(book, plan, lr)
   local params = "scheduler.params."
   book:translated("scheduler.type", "optimizer.lr")
   plan:head("optimizer.lr", "weft." .. shape)
-  local most = values.positive(book, params .. "warmup_max_lr")
-  plan:put("optimizer.lr.max", quote.value(most or lr), most and book:leaf(params .. "warmup_max_lr")
-           or book:leaf "optimizer.params.lr" or "assumed")
-  book:translated(params .. "warmup_max_lr", "optimizer.lr.max")
+  put_peak(book, plan, params, kind, lr)
   values.put_whole(book, plan, params .. "warmup_num_steps", "optimizer.lr.warmup", 0)
+  if not book:leaf(params .. "warmup_num_steps") then
+    plan:put("optimizer.lr.warmup", "1000", "DeepSpeed's default")
+  end
   book:translated(params .. "warmup_num_steps", "optimizer.lr.warmup, 0 as \"auto\" without a Trainer")
   if shape ~= "constant" then
     values.put_whole(book, plan, params .. "total_num_steps", "optimizer.lr.steps", 1)
     book:translated(params .. "total_num_steps", "optimizer.lr.steps, \"auto\": all steps")
   end
-  if (values.positive(book, params .. "warmup_min_lr") or 0) > 0 then
-    book:cannot(params .. "warmup_min_lr", "the rate rises from 0")
-  else
-    book:no_effect(params .. "warmup_min_lr", "the rate rises from 0")
+  for _, name in ipairs { "warmup_min_lr", "warmup_min_ratio" } do
+    if (values.positive(book, params .. name) or 0) > 0 then
+      book:cannot(params .. name, "the rate rises from 0")
+    else
+      book:no_effect(params .. name, "the rate rises from 0")
+    end
   end
   book:assume("optimizer.lr", "the warmup is linear; DeepSpeed's default is logarithmic")
 end
@@ -341,8 +367,13 @@ local function put_optimizer(book, plan)
                 "norms and biases decay there, too; here only what has more than one dimension")
   end
   book:translated(params .. "weight_decay", "optimizer.weight_decay")
-  for _, name in ipairs { "eps", "torch_adam", "adam_w_mode", "fused" } do
-    book:no_effect(params .. name, "AdamW's decay is apart from the gradient, as here")
+  book:no_effect(params .. "eps", "\"auto\": the Trainer's default, which is that of the plan")
+  if book:value(params .. "adam_w_mode") == false then
+    book:cannot(params .. "adam_w_mode", "the decay is added to the gradient there; here it is apart from it")
+  end
+  book:no_effect(params .. "adam_w_mode", "AdamW's decay is apart from the gradient, as here")
+  for _, name in ipairs { "torch_adam", "fused" } do
+    book:no_effect(params .. name, "which kernel steps does not change the plan")
   end
   local clip = values.positive(book, "gradient_clipping")
   local auto = book:leaf "gradient_clipping" and not clip

@@ -130,11 +130,11 @@ START_TEST(deepspeed_says_zero) {
                "  model = weft.model { \"llama\", num_hidden_layers = 2,\n"
                "    hidden_size = 64, num_attention_heads = 4, intermediate_size = 96,\n"
                "    vocab_size = 256, max_position_embeddings = 32 },\n"
-               "  mesh = { tp = 2, dp = 4 },\n"
+               "  mesh = { dp = 8 },\n"
                "  strategy = { \"zero\", stage = 3, param_persistence_threshold = 100,\n"
                "    offload_optimizer = \"cpu\", offload_param = \"cpu\" },\n"
                "  precision = \"bf16\",\n"
-               "  batch = { global = 16, micro = 2, seq = 32 },\n"
+               "  batch = { global = 32, micro = 2, seq = 32 },\n"
                "  optimizer = weft.adamw { lr = 1e-4 },\n"
                "  data = weft.synthetic {},\n}\n");
   Outcome o = export(0, "--to deepspeed a.lua -o out");
@@ -153,6 +153,13 @@ START_TEST(deepspeed_says_zero) {
   has(o.err, "What they do not say (2):\n"
              "  batch.seq: 16 here, 32 as these settings say it\n"
              "  train.seed: 3 here, 0 as these settings say it\n");
+  o = export(2, "--to deepspeed a.lua --set mesh.tp=2 --set mesh.dp=4");
+  has(o.err, "(autotp_size) goes with ZeRO stages 0 to 2");
+  /* The names that DeepSpeed's cosine has; fewer than 2 steps of warmup it refuses. */
+  process_run(SECONDS, "sed -i s/1e-4/weft.cosine{max=1e-4,min=1e-5}/ a.lua");
+  export(0, "--to deepspeed a.lua -o rate");
+  has(file("rate/ds_config.json"), "\"cos_min_ratio\": 0.1,");
+  has(file("rate/ds_config.json"), "\"warmup_num_steps\": 2");
 }
 END_TEST
 

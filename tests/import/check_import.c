@@ -268,6 +268,28 @@ START_TEST(deepspeed_becomes_a_plan) {
 }
 END_TEST
 
+/* Ratios and defaults of DeepSpeed's schedules, of its loss scale and of its Adam. */
+START_TEST(deepspeed_defaults_are_written_out) {
+  put("ds.json", "{\"train_batch_size\": 64, \"fp16\": {\"enabled\": true},\n"
+                 "\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 1e-4,\n"
+                 "\"adam_w_mode\": false}},\n"
+                 "\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\":\n"
+                 "{\"total_num_steps\": 10000, \"cos_min_ratio\": 0.1}}}\n");
+  const char *report = import_file("ds.json", "--model llama3.2-1b --world 8");
+  plan_has("max = 0.0001,");
+  plan_has("min = 1e-05,  -- ds.json:5");
+  plan_has("warmup = 1000,  -- DeepSpeed's default");
+  plan_has("growth_interval = 1000,");
+  plan_has("hysteresis = 2,");
+  has(report, "adam_w_mode = false: the decay is added to the gradient there");
+  put("ds.json",
+      "{\"train_batch_size\": 64, \"scheduler\": {\"type\": \"WarmupDecayLR\",\n"
+      "\"params\": {\"total_num_steps\": 10000}}}\n");
+  import_file("ds.json", "--model llama3.2-1b --world 8");
+  plan_has("max = 0.001,  -- DeepSpeed's default");
+}
+END_TEST
+
 START_TEST(accelerate_becomes_a_plan) {
   put("acc.yaml",
       "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n"
@@ -474,6 +496,7 @@ Suite *import_suite(void) {
   tcase_add_test(c, models_by_name_folder_and_class);
   tcase_add_loop_test(c, wrong_values_are_refused, 0, LEN(wrong));
   tcase_add_test(c, deepspeed_becomes_a_plan);
+  tcase_add_test(c, deepspeed_defaults_are_written_out);
   tcase_add_test(c, accelerate_becomes_a_plan);
   tcase_add_test(c, a_folder_with_a_config_becomes_a_plan);
   tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));

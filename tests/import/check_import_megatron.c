@@ -117,6 +117,10 @@ START_TEST(words_behind_the_script_count) {
   has(report, "the command line gives it again, which counts:\n");
   has(report, "    a.sh:28: --train-iters = 1000\n");
   import("a.sh", "TP=1");
+  plan_has("pp = 2,");
+  import("a.sh", "TP=1 PP=1"); /* which the script sets without a test */
+  plan_has_not("pp = 2,");
+  import("a.sh", "TP=1");
   plan_has_not("sequence_parallel");
   import("a.sh", "--model llama3.2-1b --world 8 num-layers-per-virtual-pipeline-stage=4");
   plan_has("model = weft.model \"llama3.2-1b\",  -- --model llama3.2-1b");

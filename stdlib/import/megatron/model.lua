@@ -105,7 +105,7 @@ local function vocabulary(book, m)
                 .. "vocabulary; --set vocab-size=N says another")
   elseif from.key ~= "vocab_size" then
     book:assume("model.vocab_size", string.format("%d, that of %s; --set vocab-size=N says another", n,
-                                                  quote.shown(from.name)))
+                                                  quote.shown(from.given)))
   end
   local multiple = (values.whole(book, "make_vocab_size_divisible_by", 1) or 128) * (m.tp or 1)
   m.vocab = (n + multiple - 1) // multiple * multiple

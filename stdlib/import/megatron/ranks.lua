@@ -58,7 +58,7 @@ local function put_world(book, plan, m, options)
     return world
   elseif world then
     why = string.format("the %d of %s do not go with the layout and the batch", world,
-                        quote.shown(book:leaf(key).name))
+                        quote.shown(book:leaf(key).given))
     book:cannot(key, "the layout or the batch does not take so many ranks")
     if other then book:cannot(other, "the layout or the batch does not take so many ranks") end
   end

@@ -53,7 +53,7 @@ end
 function refused.refuse(book)
   local before = #book.refused
   local function refuse(key, why)
-    if string.find(why, "^is ") then why = quote.shown(book:leaf(key).name) .. " " .. why end
+    if string.find(why, "^is ") then why = quote.shown(book:leaf(key).given) .. " " .. why end
     if #book.refused > before then book:cannot(key, why) else book:refuse(key, why) end
   end
   for _, row in ipairs(refused.rows) do

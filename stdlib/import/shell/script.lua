@@ -120,6 +120,7 @@ function Script:set(token, exported)
       var = { text = append and var and var.text .. text or text, line = token.line }
     end
   end
+  if self.given[name] then var = self.env.at[name] end
   if not self.env.at[name] then self.names[#self.names + 1] = name end
   self.env.at[name] = var
   if exported and var.text then
@@ -292,7 +293,7 @@ function Script:for_(live)
   if live then
     self:note(line, run and "of this loop the first round is read" or "this loop is not read")
   end
-  if run then self.env.at[name] = { text = value.mark(line) .. values[1].text, line = line } end
+  if run and not self.given[name] then self.env.at[name] = { text = value.mark(line) .. values[1].text, line = line } end
   self:block({ done = true }, run, line)
   step(self)
   return true
@@ -388,10 +389,10 @@ function Script:statement(live)
   return holds
 end
 
--- `given` has variables that come from outside: { name = text }.
+-- `given` has variables that come from outside: { name = text }. The script does not change them.
 return function(text, file, given)
   local self = setmetatable({ tokens = lexer(text, file), at = 1, env = value.new(file), exports = {},
-    commands = {}, names = {}, functions = {}, notes = {}, empty = {}, depth = 0, level = 0 }, Script)
+    commands = {}, names = {}, functions = {}, notes = {}, empty = {}, given = given or {}, depth = 0, level = 0 }, Script)
   for name, set in pairs(given or {}) do self.env.at[name] = { text = set, line = 0 } end
   self:block({}, true)
   return { env = self.exports, commands = self.commands, vars = self.env, names = self.names,
