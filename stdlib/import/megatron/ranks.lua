@@ -291,6 +291,12 @@ function ranks.put_strategy(book, plan, m)
                            "data_parallel_sharding_strategy" } do
       book:translated(one, string.format("strategy = { \"zero\", stage = %d }", stage))
     end
+    local share = values.positive(book, "optimizer_offload_fraction") or 1
+    if stage > 0 and share == 1 and on(book, "optimizer_cpu_offload") then
+      plan:put("strategy.offload_optimizer", quote.text "cpu", book:leaf "optimizer_cpu_offload")
+      book:translated("optimizer_cpu_offload", "strategy.offload_optimizer")
+      book:translated("optimizer_offload_fraction", "strategy.offload_optimizer")
+    end
     put_overlap(book, plan, "overlap_grad_reduce", "strategy.overlap_grad_reduce", true)
     if stage == 3 then
       book:no_effect("overlap_param_gather", "units are gathered ahead of their use")

@@ -128,6 +128,13 @@ local function put_adam(book, plan)
   book:translated("adam_beta2", "optimizer.betas")
   values.put_positive(book, plan, "adam_eps", "optimizer.eps")
   book:no_effect("sgd_momentum", "the optimizer is not SGD")
+  local m, v = tostring(book:value "exp_avg_dtype"), tostring(book:value "exp_avg_sq_dtype")
+  if book:value "use_precision_aware_optimizer" and m == v and (m == "bf16" or m == "torch.bfloat16") then
+    plan:put("optimizer.state_dtype", quote.text "bf16", book:leaf "exp_avg_dtype")
+    for _, key in ipairs { "use_precision_aware_optimizer", "exp_avg_dtype", "exp_avg_sq_dtype" } do
+      book:translated(key, "optimizer.state_dtype")
+    end
+  end
 end
 
 function training.put_optimizer(book, plan, steps, global)
