@@ -65,6 +65,7 @@ local function read_again(system, made, f)
   local ok = plan and true
   if plan then ok, why = plan:check() end
   if not ok then return nil, first_error(why) end
+  made.assumed = back.json.assumed
   return fields.of(plan)
 end
 
@@ -99,12 +100,17 @@ local function list_of(system, made)
   return out
 end
 
-local function head_of(system, args, f, list)
+local function head_of(system, args, f, list, assumptions)
   local out = { string.format("%s: settings of %s for %d ranks, made by weft export.", f.facts.name, system.name,
                               f.facts.world) }
   if f.csv and f.mesh.pp > 1 then out[#out + 1] = "The order of the pipeline as PyTorch reads it: schedule.csv" end
+  local assumed = {}
+  for i, one in ipairs(assumptions) do assumed[i] = one.what end
+  if #assumed > 0 then
+    out[#out + 1] = "What weft import assumes, as they do not say it: " .. table.concat(assumed, ", ")
+  end
   if #list == 0 then
-    out[#out + 1] = "They say all of the plan."
+    out[#out + 1] = #assumed == 0 and "They say all of the plan." or "They say all else of the plan."
   else
     out[#out + 1] = string.format("What they do not say (%d):", #list)
     for _, line in ipairs(list) do out[#out + 1] = "  " .. line end
@@ -156,7 +162,7 @@ return function(args)
     local text = string.format("%s: %s cannot say this plan: %s\n", shown(args.file), system.name, why)
     return { ok = false, aside = true, text = text, json = { system = system.name, error = why } }
   end
-  local head = head_of(system, args, f, list_of(system, made))
+  local head = head_of(system, args, f, list_of(system, made), made.assumed)
   return { ok = true, document = made.text(head), files = files_of(system, made, f, head), aside = args.output == nil,
            text = table.concat(head, "\n") .. "\n", json = json_of(system, made, f, head) }
 end
