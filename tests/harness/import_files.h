@@ -17,6 +17,7 @@ const char *import_file(const char *file, const char *more);
 void import_fails(int code, const char *file, const char *more, const char *says);
 
 void import_has(const char *text, const char *what);
+void import_lacks(const char *text, const char *what);
 void import_plan_has(const char *what);
 void import_plan_lacks(const char *what);
 

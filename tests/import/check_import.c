@@ -5,44 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/harness/process.h"
-
-enum { SECONDS = 30 };
-
-static void put(const char *name, const char *text) {
-  scratch_put(name, text, strlen(text));
-}
-
-/* Imports a file with more arguments; the plan must pass check. Returns the report. */
-static const char *import_file(const char *file, const char *more) {
-  process_run(SECONDS, "rm -f a.lua");
-  Outcome o = process_run(SECONDS, "$weft import %s -o a.lua %s", file, more);
-  ck_assert_msg(o.code == 0, "%d: %s%s", o.code, o.out, o.err);
-  Outcome c = process_run(SECONDS, "$weft check -q a.lua");
-  ck_assert_msg(c.code == 0, "%s\n%s", c.err, scratch_get(scratch_path("a.lua")));
-  return o.out;
-}
+#include "tests/harness/import_files.h"
 
 static const char *import(const char *more) { return import_file("a.yaml", more); }
-
-static void has(const char *text, const char *what) {
-  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
-}
-
-static void has_not(const char *text, const char *what) {
-  ck_assert_msg(!strstr(text, what), "\"%s\" in:\n%s", what, text);
-}
-
-static void plan_has(const char *what) { has(scratch_get(scratch_path("a.lua")), what); }
-
-/* weft import a.yaml fails with this code and says this. */
-static void fails(int code, const char *file, const char *more, const char *says) {
-  Outcome o = process_run(SECONDS, "$weft import %s %s", file, more);
-  ck_assert_msg(o.code == code, "%s %s: %d: %s%s", file, more, o.code, o.out, o.err);
-  has(o.err, says);
-  has_not(o.err, "stdlib"); /* what is wrong is in the file, not here */
-  ck_assert_str_eq(o.out, "");
-}
 
 static const char recipe[] =
     "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
@@ -98,40 +63,40 @@ static const char recipe[] =
     "made_up: 7\n";
 
 START_TEST(a_recipe_becomes_a_plan) {
-  put("a.yaml", recipe);
+  import_put("a.yaml", recipe);
   const char *report = import("--world 16");
-  plan_has("world = 16,  -- --world");
-  plan_has("tp = 2,  -- a.yaml:17: distributed.tp_size");
-  plan_has("sequence_parallel = true,  -- a.yaml:21");
-  plan_has("\"fsdp2\",  -- a.yaml:16");
-  plan_has("virtual = 4,");
-  plan_has("schedule = \"interleaved_1f1b\"");
-  plan_has("recompute = \"full\"");
-  plan_has("global = 64,");
-  plan_has("micro = 1,");
-  plan_has("rounds = 4,");
-  plan_has("seq = 1024,");
-  plan_has("max = 1e-05,");
-  plan_has("min = 1e-06,");
-  plan_has("warmup = 20,");
-  plan_has("betas = { 0.9, 0.95 },");
-  plan_has("steps = 300,");
-  plan_has("dir = \"ckpts/run\",");
-  plan_has("timeout = 300,");
-  has(report,
-      "a.yaml:14: model.torch_dtype = bf16: weights and what the optimizer keeps");
-  has(report, "a.yaml:50: peft.dim = 8");
-  has(report, "a.yaml:51: made_up = 7: weft import does not know this setting");
-  has(report, "a.yaml:33: dataset.seq_length = 1024 -> batch.seq");
-  has(report, "data: weft.synthetic, made-up tokens");
+  import_plan_has("world = 16,  -- --world");
+  import_plan_has("tp = 2,  -- a.yaml:17: distributed.tp_size");
+  import_plan_has("sequence_parallel = true,  -- a.yaml:21");
+  import_plan_has("\"fsdp2\",  -- a.yaml:16");
+  import_plan_has("virtual = 4,");
+  import_plan_has("schedule = \"interleaved_1f1b\"");
+  import_plan_has("recompute = \"full\"");
+  import_plan_has("global = 64,");
+  import_plan_has("micro = 1,");
+  import_plan_has("rounds = 4,");
+  import_plan_has("seq = 1024,");
+  import_plan_has("max = 1e-05,");
+  import_plan_has("min = 1e-06,");
+  import_plan_has("warmup = 20,");
+  import_plan_has("betas = { 0.9, 0.95 },");
+  import_plan_has("steps = 300,");
+  import_plan_has("dir = \"ckpts/run\",");
+  import_plan_has("timeout = 300,");
+  import_has(report,
+             "a.yaml:14: model.torch_dtype = bf16: weights and what the optimizer keeps");
+  import_has(report, "a.yaml:50: peft.dim = 8");
+  import_has(report, "a.yaml:51: made_up = 7: weft import does not know this setting");
+  import_has(report, "a.yaml:33: dataset.seq_length = 1024 -> batch.seq");
+  import_has(report, "data: weft.synthetic, made-up tokens");
 }
 END_TEST
 
 /* Each leaf of the recipe is in a list, once. */
 START_TEST(nothing_is_dropped) {
   int leaves = 0, said = 0;
-  put("a.yaml", recipe);
-  Outcome o = process_run(SECONDS, "$weft import a.yaml --world 16 --json");
+  import_put("a.yaml", recipe);
+  Outcome o = process_run(IMPORT_SECONDS, "$weft import a.yaml --world 16 --json");
   ck_assert_int_eq(o.code, 0);
   for (const char *p = recipe; (p = strchr(p, '\n')); p++) leaves += p[-1] != ':';
   for (const char *p = o.out; (p = strstr(p, "\"place\": \"a.yaml:")); p++) said++;
@@ -140,48 +105,49 @@ START_TEST(nothing_is_dropped) {
 END_TEST
 
 START_TEST(words_behind_the_file_take_its_place) {
-  put("a.yaml", recipe);
+  import_put("a.yaml", recipe);
   const char *report = import("--world 16 distributed.tp_size=4 --set optimizer.lr=0.002 "
                               "distributed.pipeline.pp_microbatch_size=2");
-  plan_has("tp = 4,  -- the command line: distributed.tp_size");
-  plan_has("micro = 2,  -- the command line");
-  plan_has("max = 0.002,");
-  has_not(report, "a.yaml:17");
+  import_plan_has("tp = 4,  -- the command line: distributed.tp_size");
+  import_plan_has("micro = 2,  -- the command line");
+  import_plan_has("max = 0.002,");
+  import_lacks(report, "a.yaml:17");
   /* A word may take the place of a whole group. */
   import("--world 16 lr_scheduler=null");
-  plan_has("lr = 1e-05,");
-  fails(2, "a.yaml", "nonsense", "\"nonsense\" is no key=value");
+  import_plan_has("lr = 1e-05,");
+  import_fails(2, "a.yaml", "nonsense", "\"nonsense\" is no key=value");
 }
 END_TEST
 
 START_TEST(models_by_name_folder_and_class) {
-  put("a.yaml", recipe);
+  import_put("a.yaml", recipe);
   import("--world 16 model.pretrained_model_name_or_path=Qwen/Qwen2.5-7B-Instruct "
          "distributed.pipeline.layers_per_stage=7");
-  plan_has("\"qwen2\",  -- the command line");
-  plan_has("hidden_size = 3584,");
+  import_plan_has("\"qwen2\",  -- the command line");
+  import_plan_has("hidden_size = 3584,");
   import("--world 16 --model llama3-8b");
-  plan_has("model = weft.model \"llama3-8b\",  -- --model llama3-8b");
+  import_plan_has("model = weft.model \"llama3-8b\",  -- --model llama3-8b");
   /* 61 layers, 8 in a stage: 8 stages. */
   const char *report = import("--world 16 --model deepseek-v3 distributed.moe=null "
                               "distributed.pipeline.layers_per_stage=8");
-  plan_has("virtual = 4,");
-  has_not(report, "distributed.moe = null: weft import does not know");
-  put("config.json",
+  import_plan_has("virtual = 4,");
+  import_lacks(report, "distributed.moe = null: weft import does not know");
+  import_put(
+      "config.json",
       "{\"model_type\": \"mistral\", \"hidden_size\": 64,\n"
       "\"num_hidden_layers\": 32, \"num_attention_heads\": 4, \"vocab_size\": 99,\n"
       "\"intermediate_size\": 128, \"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-5,\n"
       "\"sliding_window\": 4096, \"architectures\": [\"MistralForCausalLM\"]}");
   report = import("--world 16 --model .");
-  plan_has("\"llama\",");
-  plan_has("rms_norm_eps = 1e-05,");
-  has(report, "looks back 4096 tokens");
-  fails(1, "a.yaml", "model.pretrained_model_name_or_path=google/gemma-3-4b-it",
-        "error: google/gemma-3-4b-it is a Gemma; weft has llama");
-  fails(1, "a.yaml", "model.pretrained_model_name_or_path=me/mine-3b",
-        "the sizes of me/mine-3b are not in weft's table of public models");
-  fails(1, "a.yaml", "model.pretrained_model_name_or_path=null", "name no model");
-  fails(2, "a.yaml", "--model ./none", "./none/config.json");
+  import_plan_has("\"llama\",");
+  import_plan_has("rms_norm_eps = 1e-05,");
+  import_has(report, "looks back 4096 tokens");
+  import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=google/gemma-3-4b-it",
+               "error: google/gemma-3-4b-it is a Gemma; weft has llama");
+  import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=me/mine-3b",
+               "the sizes of me/mine-3b are not in weft's table of public models");
+  import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=null", "name no model");
+  import_fails(2, "a.yaml", "--model ./none", "./none/config.json");
 }
 END_TEST
 
@@ -207,14 +173,14 @@ static const struct Wrong {
 
 START_TEST(wrong_values_are_refused) {
   char word[200];
-  put("a.yaml", recipe);
+  import_put("a.yaml", recipe);
   if (strstr(wrong[_i].word, "layers_per_stage"))
     snprintf(word, sizeof word,
              "%s distributed.pipeline.round_virtual_stages_to_pp_multiple=null",
              wrong[_i].word);
   else
     snprintf(word, sizeof word, "%s", wrong[_i].word);
-  fails(1, "a.yaml", word, wrong[_i].says);
+  import_fails(1, "a.yaml", word, wrong[_i].says);
 }
 END_TEST
 
@@ -237,92 +203,96 @@ static const char ds[] =
     "\t\t\"warmup_max_lr\": 1e-4, \"total_num_steps\": 80}}\n}\n";
 
 START_TEST(deepspeed_becomes_a_plan) {
-  put("ds.json", ds);
+  import_put("ds.json", ds);
   const char *report = import_file("ds.json", "--model llama3.2-1b");
-  plan_has("world = 8,  -- the batches of all ranks are the step's");
-  plan_has("global = 64,  -- ds.json:2: train_batch_size");
-  plan_has("micro = 2,  -- ds.json:3");
-  plan_has("\"zero\",");
-  plan_has("stage = 3,  -- ds.json:6");
-  plan_has("overlap_grad_reduce = true,");
-  plan_has("reduce_bucket_size = 50000000,");
-  plan_has("param_persistence_threshold = 20480,  -- \"auto\" is 10 * hidden_size");
-  plan_has("offload_optimizer = \"cpu\",");
-  plan_has("offload_param = \"cpu\",");
-  plan_has("param_dtype = \"f16\",");
-  plan_has("init_scale = 4096,");
-  plan_has("growth_interval = 500,");
-  plan_has("lr = weft.linear {");
-  plan_has("max = 0.0001,");
-  plan_has("warmup = 7,");
-  plan_has("steps = 80,");
-  plan_has("betas = { 0.8, 0.999 },");
-  plan_has("clip = 0,  -- DeepSpeed's default");
-  has(report, "offload_param.device = nvme: nothing is offloaded to files");
+  import_plan_has("world = 8,  -- the batches of all ranks are the step's");
+  import_plan_has("global = 64,  -- ds.json:2: train_batch_size");
+  import_plan_has("micro = 2,  -- ds.json:3");
+  import_plan_has("\"zero\",");
+  import_plan_has("stage = 3,  -- ds.json:6");
+  import_plan_has("overlap_grad_reduce = true,");
+  import_plan_has("reduce_bucket_size = 50000000,");
+  import_plan_has(
+      "param_persistence_threshold = 20480,  -- \"auto\" is 10 * hidden_size");
+  import_plan_has("offload_optimizer = \"cpu\",");
+  import_plan_has("offload_param = \"cpu\",");
+  import_plan_has("param_dtype = \"f16\",");
+  import_plan_has("init_scale = 4096,");
+  import_plan_has("growth_interval = 500,");
+  import_plan_has("lr = weft.linear {");
+  import_plan_has("max = 0.0001,");
+  import_plan_has("warmup = 7,");
+  import_plan_has("steps = 80,");
+  import_plan_has("betas = { 0.8, 0.999 },");
+  import_plan_has("clip = 0,  -- DeepSpeed's default");
+  import_has(report, "offload_param.device = nvme: nothing is offloaded to files");
   import_file("ds.json", "--model llama3.2-1b --world 4 gradient_accumulation_steps=8");
-  plan_has("world = 4,  -- --world");
-  fails(1, "ds.json", "--model llama3.2-1b --world 16",
-        "ds.json:2: error: 64 is not 2 a rank times 4 accumulated times 16");
-  fails(1, "ds.json", "", "ds.json: error: the settings name no model");
-  fails(1, "ds.json", "--model llama3.2-1b zero_optimization.stage=4", "stage 4");
+  import_plan_has("world = 4,  -- --world");
+  import_fails(1, "ds.json", "--model llama3.2-1b --world 16",
+               "ds.json:2: error: 64 is not 2 a rank times 4 accumulated times 16");
+  import_fails(1, "ds.json", "", "ds.json: error: the settings name no model");
+  import_fails(1, "ds.json", "--model llama3.2-1b zero_optimization.stage=4", "stage 4");
 }
 END_TEST
 
 /* Ratios and defaults of DeepSpeed's schedules, of its loss scale and of its Adam. */
 START_TEST(deepspeed_defaults_are_written_out) {
-  put("ds.json", "{\"train_batch_size\": 64, \"fp16\": {\"enabled\": true},\n"
-                 "\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 1e-4,\n"
-                 "\"adam_w_mode\": false}},\n"
-                 "\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\":\n"
-                 "{\"total_num_steps\": 10000, \"cos_min_ratio\": 0.1}}}\n");
+  import_put("ds.json", "{\"train_batch_size\": 64, \"fp16\": {\"enabled\": true},\n"
+                        "\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 1e-4,\n"
+                        "\"adam_w_mode\": false}},\n"
+                        "\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\":\n"
+                        "{\"total_num_steps\": 10000, \"cos_min_ratio\": 0.1}}}\n");
   const char *report = import_file("ds.json", "--model llama3.2-1b --world 8");
-  plan_has("max = 0.0001,");
-  plan_has("min = 1e-05,  -- ds.json:5");
-  plan_has("warmup = 1000,  -- DeepSpeed's default");
-  plan_has("growth_interval = 1000,");
-  plan_has("hysteresis = 2,");
-  has(report, "adam_w_mode = false: the decay is added to the gradient there");
-  put("ds.json",
-      "{\"train_batch_size\": 64, \"scheduler\": {\"type\": \"WarmupDecayLR\",\n"
-      "\"params\": {\"total_num_steps\": 10000}}}\n");
+  import_plan_has("max = 0.0001,");
+  import_plan_has("min = 1e-05,  -- ds.json:5");
+  import_plan_has("warmup = 1000,  -- DeepSpeed's default");
+  import_plan_has("growth_interval = 1000,");
+  import_plan_has("hysteresis = 2,");
+  import_has(report, "adam_w_mode = false: the decay is added to the gradient there");
+  import_put("ds.json",
+             "{\"train_batch_size\": 64, \"scheduler\": {\"type\": \"WarmupDecayLR\",\n"
+             "\"params\": {\"total_num_steps\": 10000}}}\n");
   import_file("ds.json", "--model llama3.2-1b --world 8");
-  plan_has("max = 0.001,  -- DeepSpeed's default");
+  import_plan_has("max = 0.001,  -- DeepSpeed's default");
 }
 END_TEST
 
 START_TEST(accelerate_becomes_a_plan) {
-  put("acc.yaml",
-      "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n"
-      "num_processes: 16\nnum_machines: 2\nmixed_precision: bf16\n"
-      "main_training_function: main\nfsdp_config:\n"
-      "  fsdp_sharding_strategy: HYBRID_SHARD\n  fsdp_offload_params: false\n"
-      "  fsdp_activation_checkpointing: true\n  fsdp_use_orig_params: true\n");
+  import_put("acc.yaml",
+             "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n"
+             "num_processes: 16\nnum_machines: 2\nmixed_precision: bf16\n"
+             "main_training_function: main\nfsdp_config:\n"
+             "  fsdp_sharding_strategy: HYBRID_SHARD\n  fsdp_offload_params: false\n"
+             "  fsdp_activation_checkpointing: true\n  fsdp_use_orig_params: true\n");
   const char *report = import_file("acc.yaml", "--model qwen3-8b");
-  plan_has("\"fsdp2\",  -- acc.yaml:8");
-  plan_has("reshard_after_forward = true,");
-  plan_has("world = 16,  -- acc.yaml:3");
-  plan_has("dp_replicate = 2,");
-  plan_has("precision = \"bf16\",");
-  plan_has("recompute = \"full\",");
-  has(report,
+  import_plan_has("\"fsdp2\",  -- acc.yaml:8");
+  import_plan_has("reshard_after_forward = true,");
+  import_plan_has("world = 16,  -- acc.yaml:3");
+  import_plan_has("dp_replicate = 2,");
+  import_plan_has("precision = \"bf16\",");
+  import_plan_has("recompute = \"full\",");
+  import_has(
+      report,
       "acc.yaml:11: fsdp_config.fsdp_use_orig_params = true: the units of the model");
   import_file("acc.yaml",
               "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=3 num_machines=1");
-  plan_has("\"ddp\",");
+  import_plan_has("\"ddp\",");
   import_file("acc.yaml", "--model qwen3-8b distributed_type=DEEPSPEED "
                           "deepspeed_config.zero_stage=2 "
                           "deepspeed_config.offload_optimizer_device=cpu");
-  plan_has("stage = 2,");
-  plan_has("offload_optimizer = \"cpu\",");
-  fails(1, "acc.yaml", "--model qwen3-8b distributed_type=XLA", "XLA: expected FSDP");
-  fails(1, "acc.yaml", "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=SOME",
-        "expected FULL_SHARD");
+  import_plan_has("stage = 2,");
+  import_plan_has("offload_optimizer = \"cpu\",");
+  import_fails(1, "acc.yaml", "--model qwen3-8b distributed_type=XLA",
+               "XLA: expected FSDP");
+  import_fails(1, "acc.yaml", "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=SOME",
+               "expected FULL_SHARD");
 }
 END_TEST
 
 START_TEST(a_folder_with_a_config_becomes_a_plan) {
-  process_run(SECONDS, "mkdir m.v2");
-  put("m.v2/config.json",
+  process_run(IMPORT_SECONDS, "mkdir m.v2");
+  import_put(
+      "m.v2/config.json",
       "{\"model_type\": \"qwen2\", \"hidden_size\": 64, \"num_hidden_layers\": 2,\n"
       "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"intermediate_size\": "
       "96,\n"
@@ -330,14 +300,14 @@ START_TEST(a_folder_with_a_config_becomes_a_plan) {
       "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2.0},\n"
       "\"max_position_embeddings\": 512}");
   const char *report = import_file("m.v2", "--world 2");
-  plan_has("\"qwen2\",  -- config.json:1: model_type");
-  plan_has("rope_scaling = { factor = 2.0, rope_type = \"yarn\" },");
-  plan_has("name = \"m.v2\",");
-  plan_has("precision = \"f16\",");
-  plan_has("seq = 512,");
-  has(report, "sep_token_id = null: null is as if it were not given");
-  put("m.v2/config.json", "{\"model_type\": \"t5\"}");
-  fails(1, "m.v2", "", "the architecture \"t5\" is not in weft");
+  import_plan_has("\"qwen2\",  -- config.json:1: model_type");
+  import_plan_has("rope_scaling = { factor = 2.0, rope_type = \"yarn\" },");
+  import_plan_has("name = \"m.v2\",");
+  import_plan_has("precision = \"f16\",");
+  import_plan_has("seq = 512,");
+  import_has(report, "sep_token_id = null: null is as if it were not given");
+  import_put("m.v2/config.json", "{\"model_type\": \"t5\"}");
+  import_fails(1, "m.v2", "", "the architecture \"t5\" is not in weft");
 }
 END_TEST
 
@@ -373,8 +343,8 @@ static const struct Hostile {
 
 START_TEST(hostile_files_are_refused) {
   const struct Hostile *h = &hostile[_i];
-  if (h->text) put(h->name, h->text);
-  fails(2, h->name, "", h->says);
+  if (h->text) import_put(h->name, h->text);
+  import_fails(2, h->name, "", h->says);
   ck_assert_msg(!strstr(scratch_list(), "pwned"), "it ran");
 }
 END_TEST
@@ -388,20 +358,20 @@ START_TEST(bombs_are_refused) {
     text_printf(&t, "a%d: &a%d [", i, i);
     for (int k = 0; k < 10; k++) text_printf(&t, "*a%d%s", i - 1, k < 9 ? "," : "]\n");
   }
-  put("h.yaml", t.s);
+  import_put("h.yaml", t.s);
   text_free(&t);
-  fails(2, "h.yaml", "", "has more than 100000 values, aliases counted");
+  import_fails(2, "h.yaml", "", "has more than 100000 values, aliases counted");
   text_add(&t, "a: ");
   for (int i = 0; i < 100; i++) text_add(&t, "[");
-  put("h.yaml", t.s);
+  import_put("h.yaml", t.s);
   text_free(&t);
-  fails(2, "h.yaml", "", "is nested more than 64 deep");
+  import_fails(2, "h.yaml", "", "is nested more than 64 deep");
   text_add(&t, "a: 1\n");
   for (int i = 0; i < 1 << 16; i++)
     text_add(&t, "# 64 bytes of a comment that say nothing, but there are many of.\n");
-  put("h.yaml", t.s);
+  import_put("h.yaml", t.s);
   text_free(&t);
-  fails(2, "h.yaml", "", "settings have at most 4194304");
+  import_fails(2, "h.yaml", "", "settings have at most 4194304");
 }
 END_TEST
 
@@ -426,24 +396,24 @@ START_TEST(values_stay_in_strings_and_comments) {
                 "checkpoint:\n  checkpoint_dir: \"%s\"\n  save_consolidated: \"%s\"\n"
                 "\"k%s\": \"v%s\"\n",
            tricks[_i], "final", tricks[_i], tricks[_i]);
-  put("a.yaml", text);
+  import_put("a.yaml", text);
   const char *report = import("");
   const char *plan = scratch_get(scratch_path("a.lua"));
   for (const char *p = report; *p; p++)
     ck_assert_msg(*p == '\n' || (unsigned char)*p >= ' ', "byte %d in the report", *p);
   for (const char *p = plan; *p; p++)
     ck_assert_msg(*p == '\n' || (unsigned char)*p >= ' ', "byte %d in the plan", *p);
-  has_not(plan, "\xe2\x80\xae");
+  import_lacks(plan, "\xe2\x80\xae");
   /* The same as the value of a field, which check shows: one string, in one line. */
   snprintf(text, sizeof text,
            "recipe: x\nmodel:\n  config:\n    pretrained_model_name_or_path: gpt2\n"
            "    activation_function: \"%s\"\n",
            tricks[_i]);
-  put("a.yaml", text);
-  process_run(SECONDS, "rm -f a.lua");
-  Outcome o = process_run(SECONDS, "$weft import a.yaml -o a.lua");
+  import_put("a.yaml", text);
+  process_run(IMPORT_SECONDS, "rm -f a.lua");
+  Outcome o = process_run(IMPORT_SECONDS, "$weft import a.yaml -o a.lua");
   ck_assert_msg(o.code == 0, "%s", o.err);
-  Outcome c = process_run(SECONDS, "$weft check -q a.lua");
+  Outcome c = process_run(IMPORT_SECONDS, "$weft check -q a.lua");
   ck_assert_int_eq(c.code, 1);
   for (const char *p = c.err; strncmp(p, "a.lua:", 6) == 0; p = strchr(p, '\n') + 1)
     ck_assert_msg(strstr(p, ": error: plan.model.activation_function: "), "%s", c.err);
@@ -451,36 +421,36 @@ START_TEST(values_stay_in_strings_and_comments) {
 END_TEST
 
 START_TEST(yaml_means_what_its_readers_say) {
-  put("a.yaml",
-      "base: &base {strategy: ddp, tp_size: 1}\n" HEAD
-      "distributed:\n  <<: *base\n  strategy: fsdp2\n  defer_fsdp_grad_sync: off\n"
-      "  cp_size: 0x2\n"
-      "optimizer: {lr: 1e-4, eps: 1.0e-7, betas: \"[0.8, 0.9]\"}\n"
-      "dataset:\n  _target_: x.MockIterableDataset\n  seq_len: 1_024\n"
-      "seed: 012\n");
+  import_put("a.yaml",
+             "base: &base {strategy: ddp, tp_size: 1}\n" HEAD
+             "distributed:\n  <<: *base\n  strategy: fsdp2\n  defer_fsdp_grad_sync: off\n"
+             "  cp_size: 0x2\n"
+             "optimizer: {lr: 1e-4, eps: 1.0e-7, betas: \"[0.8, 0.9]\"}\n"
+             "dataset:\n  _target_: x.MockIterableDataset\n  seq_len: 1_024\n"
+             "seed: 012\n");
   const char *report = import("");
-  plan_has("\"fsdp2\",");
-  plan_has("defer_fsdp_grad_sync = false,");
-  plan_has("cp = 2,");
-  plan_has("seq = 1024,");
-  plan_has("lr = 0.0001,");
-  plan_has("eps = 1e-07,");
-  plan_has("betas = { 0.8, 0.9 },");
-  plan_has("seed = 10,");
-  has(report, "distributed.tp_size = 1 -> mesh.tp, 1 as without it");
+  import_plan_has("\"fsdp2\",");
+  import_plan_has("defer_fsdp_grad_sync = false,");
+  import_plan_has("cp = 2,");
+  import_plan_has("seq = 1024,");
+  import_plan_has("lr = 0.0001,");
+  import_plan_has("eps = 1e-07,");
+  import_plan_has("betas = { 0.8, 0.9 },");
+  import_plan_has("seed = 10,");
+  import_has(report, "distributed.tp_size = 1 -> mesh.tp, 1 as without it");
 }
 END_TEST
 
 START_TEST(a_plan_that_is_there_stays) {
-  put("a.yaml", HEAD);
-  put("a.lua", "mine");
-  Outcome o = process_run(SECONDS, "$weft import a.yaml -o a.lua");
+  import_put("a.yaml", HEAD);
+  import_put("a.lua", "mine");
+  Outcome o = process_run(IMPORT_SECONDS, "$weft import a.yaml -o a.lua");
   ck_assert_int_eq(o.code, 2);
-  has(o.err, "a.lua");
+  import_has(o.err, "a.lua");
   ck_assert_str_eq(scratch_get(scratch_path("a.lua")), "mine");
-  o = process_run(SECONDS, "$weft import a.yaml --quiet");
+  o = process_run(IMPORT_SECONDS, "$weft import a.yaml --quiet");
   ck_assert_int_eq(o.code, 0);
-  has(o.out, "return weft.plan {");
+  import_has(o.out, "return weft.plan {");
   ck_assert_str_eq(o.err, "");
 }
 END_TEST

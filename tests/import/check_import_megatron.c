@@ -5,45 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/harness/process.h"
-
-enum { SECONDS = 30 };
-
-static void put(const char *name, const char *text) {
-  scratch_put(name, text, strlen(text));
-}
-
-static void has(const char *text, const char *what) {
-  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
-}
-
-static void has_not(const char *text, const char *what) {
-  ck_assert_msg(!strstr(text, what), "\"%s\" in:\n%s", what, text);
-}
-
-/* Imports a file with more arguments; the plan must pass check. Returns the report. */
-static const char *import(const char *file, const char *more) {
-  process_run(SECONDS, "rm -f a.lua");
-  Outcome o = process_run(SECONDS, "$weft import %s -o a.lua %s", file, more);
-  ck_assert_msg(o.code == 0, "%d: %s%s", o.code, o.out, o.err);
-  Outcome c = process_run(SECONDS, "$weft check -q a.lua");
-  ck_assert_msg(c.code == 0, "%s\n%s", c.err, scratch_get(scratch_path("a.lua")));
-  return o.out;
-}
-
-static void plan_has(const char *what) { has(scratch_get(scratch_path("a.lua")), what); }
-static void plan_has_not(const char *what) {
-  has_not(scratch_get(scratch_path("a.lua")), what);
-}
-
-/* weft import fails with this code and says this. */
-static void fails(int code, const char *file, const char *more, const char *says) {
-  Outcome o = process_run(SECONDS, "$weft import %s %s", file, more);
-  ck_assert_msg(o.code == code, "%s %s: %d: %s%s", file, more, o.code, o.out, o.err);
-  has(o.err, says);
-  has_not(o.err, "stdlib"); /* what is wrong is in the file, not here */
-  ck_assert_str_eq(o.out, "");
-}
+#include "tests/harness/import_files.h"
 
 /* ---- scripts ---- */
 
@@ -79,59 +41,62 @@ static const char llama[] =
     "  --save $1 --made-up 7 $EXTRA \"$@\" 2>&1 | tee log.txt\n";
 
 START_TEST(a_script_becomes_a_plan) {
-  put("a.sh", llama);
-  const char *report = import("a.sh", "");
-  plan_has("\"llama\",  -- a.sh:12: --num-layers");
-  plan_has("num_key_value_heads = 4,");
-  plan_has("intermediate_size = 1344,"); /* 512 * 8 / 3, down to a multiple of 64 */
-  plan_has("vocab_size = 32000,");       /* a multiple of 256 */
-  plan_has("tie_word_embeddings = false,");
-  plan_has("tp = 2,  -- a.sh:26: --tensor-model-parallel-size");
-  plan_has("world = 16,  -- a.sh:24: launcher --nproc_per_node");
-  plan_has("virtual = 2,  -- a.sh:27");
-  plan_has("\"interleaved_1f1b\",");
-  plan_has("group = 2,  -- Megatron's default: pp");
-  plan_has("stage = 1,  -- a.sh:27: --use-distributed-optimizer");
-  plan_has("overlap_grad_reduce = false,");
-  plan_has("sequence_parallel = true,  -- a.sh:7: --sequence-parallel");
-  plan_has("lr = weft.cosine {");
-  plan_has("min = 3e-05,  -- a.sh:20: --min-lr");
-  plan_has("warmup = 10,  -- a.sh:21: --lr-warmup-fraction");
-  plan_has("weight_decay = 0.1,  -- a.sh:22: --weight-decay");
-  plan_has("betas = { 0.9, 0.999 },  -- Megatron's default");
-  plan_has("ib_sl = 1,  -- a.sh:3: export NCCL_IB_SL");
-  has(report, "a.sh:29: --made-up = 7: weft import does not know this setting");
-  has(report, "a.sh:29: ${EXTRA} = null: it has no value in the file");
-  has_not(report, "made-up-in-a-branch");
+  import_put("a.sh", llama);
+  const char *report = import_file("a.sh", "");
+  import_plan_has("\"llama\",  -- a.sh:12: --num-layers");
+  import_plan_has("num_key_value_heads = 4,");
+  import_plan_has(
+      "intermediate_size = 1344,");       /* 512 * 8 / 3, down to a multiple of 64 */
+  import_plan_has("vocab_size = 32000,"); /* a multiple of 256 */
+  import_plan_has("tie_word_embeddings = false,");
+  import_plan_has("tp = 2,  -- a.sh:26: --tensor-model-parallel-size");
+  import_plan_has("world = 16,  -- a.sh:24: launcher --nproc_per_node");
+  import_plan_has("virtual = 2,  -- a.sh:27");
+  import_plan_has("\"interleaved_1f1b\",");
+  import_plan_has("group = 2,  -- Megatron's default: pp");
+  import_plan_has("stage = 1,  -- a.sh:27: --use-distributed-optimizer");
+  import_plan_has("overlap_grad_reduce = false,");
+  import_plan_has("sequence_parallel = true,  -- a.sh:7: --sequence-parallel");
+  import_plan_has("lr = weft.cosine {");
+  import_plan_has("min = 3e-05,  -- a.sh:20: --min-lr");
+  import_plan_has("warmup = 10,  -- a.sh:21: --lr-warmup-fraction");
+  import_plan_has("weight_decay = 0.1,  -- a.sh:22: --weight-decay");
+  import_plan_has("betas = { 0.9, 0.999 },  -- Megatron's default");
+  import_plan_has("ib_sl = 1,  -- a.sh:3: export NCCL_IB_SL");
+  import_has(report, "a.sh:29: --made-up = 7: weft import does not know this setting");
+  import_has(report, "a.sh:29: ${EXTRA} = null: it has no value in the file");
+  import_lacks(report, "made-up-in-a-branch");
   ck_assert_msg(!strstr(scratch_list(), "pwned"), "it ran");
   ck_assert_msg(!strstr(scratch_list(), "log.txt"), "it ran");
 }
 END_TEST
 
 START_TEST(words_behind_the_script_count) {
-  put("a.sh", llama);
-  const char *report = import("a.sh", "TP=4 global-batch-size=32 --set train-iters=50");
-  plan_has("tp = 4,  -- a.sh:26");
-  plan_has("global = 32,  -- the command line: global-batch-size");
-  plan_has("steps = 50,  -- the command line: train-iters");
-  has(report, "the command line gives it again, which counts:\n");
-  has(report, "    a.sh:28: --train-iters = 1000\n");
-  import("a.sh", "TP=1");
-  plan_has("pp = 2,");
-  import("a.sh", "TP=1 PP=1"); /* which the script sets without a test */
-  plan_has_not("pp = 2,");
-  import("a.sh", "TP=1");
-  plan_has_not("sequence_parallel");
-  import("a.sh", "--model llama3.2-1b --world 8 num-layers-per-virtual-pipeline-stage=4");
-  plan_has("model = weft.model \"llama3.2-1b\",  -- --model llama3.2-1b");
+  import_put("a.sh", llama);
+  const char *report =
+      import_file("a.sh", "TP=4 global-batch-size=32 --set train-iters=50");
+  import_plan_has("tp = 4,  -- a.sh:26");
+  import_plan_has("global = 32,  -- the command line: global-batch-size");
+  import_plan_has("steps = 50,  -- the command line: train-iters");
+  import_has(report, "the command line gives it again, which counts:\n");
+  import_has(report, "    a.sh:28: --train-iters = 1000\n");
+  import_file("a.sh", "TP=1");
+  import_plan_has("pp = 2,");
+  import_file("a.sh", "TP=1 PP=1"); /* which the script sets without a test */
+  import_plan_lacks("pp = 2,");
+  import_file("a.sh", "TP=1");
+  import_plan_lacks("sequence_parallel");
+  import_file("a.sh",
+              "--model llama3.2-1b --world 8 num-layers-per-virtual-pipeline-stage=4");
+  import_plan_has("model = weft.model \"llama3.2-1b\",  -- --model llama3.2-1b");
 }
 END_TEST
 
 /* Every argument and exported variable is in a list, once. */
 START_TEST(nothing_is_dropped) {
   int said = 0;
-  put("a.sh", llama);
-  Outcome o = process_run(SECONDS, "$weft import a.sh --json");
+  import_put("a.sh", llama);
+  Outcome o = process_run(IMPORT_SECONDS, "$weft import a.sh --json");
   ck_assert_int_eq(o.code, 0);
   for (const char *p = o.out; (p = strstr(p, "\"place\": \"a.sh:")); p++) said++;
   /* 1 of Slurm, 2 exported, 2 of torchrun, the program, 15 of the model, 5 of OPTIMIZER,
@@ -168,29 +133,30 @@ START_TEST(words_are_those_of_the_shell) {
     else
       text_printf(&t, "%c", *p);
   }
-  put("a.sh", t.s);
+  import_put("a.sh", t.s);
   text_free(&t);
-  has(import("a.sh", "--model llama3.2-1b"), words[_i].says);
+  import_has(import_file("a.sh", "--model llama3.2-1b"), words[_i].says);
 }
 END_TEST
 
 /* ---- other forms ---- */
 
 START_TEST(lists_of_arguments_become_plans) {
-  put("a.txt", "# a model with learned positions\n--num-layers 12\n--hidden-size=768\n"
-               "--num-attention-heads 12 --micro-batch-size 4\n--global-batch-size 32\n"
-               "--seq-length 1024 --max-position-embeddings 1024\n--lr 1e-4\n--fp16\n"
-               "--lr 2e-4\n");
-  const char *report = import("a.txt", "");
-  plan_has("\"gpt2\",  -- a.txt:2: --num-layers");
-  plan_has("activation_function = \"gelu_new\",");
-  plan_has("vocab_size = 50304,"); /* 50257, padded to a multiple of 128 */
-  plan_has("tie_word_embeddings = true,");
-  plan_has("max = 0.0002,  -- a.txt:9: --lr");
-  plan_has("init_scale = 4294967296,");
-  plan_has("hysteresis = 2,");
-  has(report, "a.txt:7: --lr = 0.0001: a.txt:9 gives it again, which counts");
-  has(report, "no dropout; Megatron's default is 0.1");
+  import_put("a.txt",
+             "# a model with learned positions\n--num-layers 12\n--hidden-size=768\n"
+             "--num-attention-heads 12 --micro-batch-size 4\n--global-batch-size 32\n"
+             "--seq-length 1024 --max-position-embeddings 1024\n--lr 1e-4\n--fp16\n"
+             "--lr 2e-4\n");
+  const char *report = import_file("a.txt", "");
+  import_plan_has("\"gpt2\",  -- a.txt:2: --num-layers");
+  import_plan_has("activation_function = \"gelu_new\",");
+  import_plan_has("vocab_size = 50304,"); /* 50257, padded to a multiple of 128 */
+  import_plan_has("tie_word_embeddings = true,");
+  import_plan_has("max = 0.0002,  -- a.txt:9: --lr");
+  import_plan_has("init_scale = 4294967296,");
+  import_plan_has("hysteresis = 2,");
+  import_has(report, "a.txt:7: --lr = 0.0001: a.txt:9 gives it again, which counts");
+  import_has(report, "no dropout; Megatron's default is 0.1");
 }
 END_TEST
 
@@ -207,60 +173,66 @@ static const char suite[] =
     "TEST_TYPE: regular\n";
 
 START_TEST(test_suites_become_plans) {
-  put("a.yaml", suite);
-  const char *report = import("a.yaml", "");
-  plan_has("\"gpt2\",  -- a.yaml:5: MODEL_ARGS.--num-layers");
-  plan_has("pp = 4,");
-  plan_has("schedule = \"1f1b\",");
-  plan_has("deterministic = true,");
-  plan_has("algo = \"ring\",  -- a.yaml:3: ENV_VARS.NCCL_ALGO");
-  plan_has("weight_decay = 0.01,");
-  has(report, "MODEL_ARGS.--swiglu = false -> model");
+  import_put("a.yaml", suite);
+  const char *report = import_file("a.yaml", "");
+  import_plan_has("\"gpt2\",  -- a.yaml:5: MODEL_ARGS.--num-layers");
+  import_plan_has("pp = 4,");
+  import_plan_has("schedule = \"1f1b\",");
+  import_plan_has("deterministic = true,");
+  import_plan_has("algo = \"ring\",  -- a.yaml:3: ENV_VARS.NCCL_ALGO");
+  import_plan_has("weight_decay = 0.01,");
+  import_has(report, "MODEL_ARGS.--swiglu = false -> model");
   /* Stages of their own sizes. */
-  import("a.yaml",
-         "decoder-first-pipeline-num-layers=2 decoder-last-pipeline-num-layers=4");
-  plan_has("layers = { 2, 3, 3, 4 },");
-  import("a.yaml", "account-for-embedding-in-pipeline-split=true "
-                   "account-for-loss-in-pipeline-split=true num-layers=14 "
-                   "num-layers-per-virtual-pipeline-stage=2");
-  plan_has("layers = { 1, 2, 2, 2, 2, 2, 2, 1 },");
-  import("a.yaml", "\"pipeline-model-parallel-layout=Et*2|(t*2|)*4t*2L\" "
-                   "pipeline-model-parallel-size=2");
-  plan_has("layout = \"Et*2|(t*2|)*4t*2L\",");
-  plan_has("virtual = 3,");
-  fails(1, "a.yaml", "pipeline-model-parallel-layout=Et*12Lx", "\"x\" means nothing");
-  fails(1, "a.yaml", "num-layers-per-virtual-pipeline-stage=5",
-        "stages of 5 layers cannot be made of 12 layers on 4 pipeline ranks");
+  import_file("a.yaml",
+              "decoder-first-pipeline-num-layers=2 decoder-last-pipeline-num-layers=4");
+  import_plan_has("layers = { 2, 3, 3, 4 },");
+  import_file("a.yaml", "account-for-embedding-in-pipeline-split=true "
+                        "account-for-loss-in-pipeline-split=true num-layers=14 "
+                        "num-layers-per-virtual-pipeline-stage=2");
+  import_plan_has("layers = { 1, 2, 2, 2, 2, 2, 2, 1 },");
+  import_file("a.yaml", "\"pipeline-model-parallel-layout=Et*2|(t*2|)*4t*2L\" "
+                        "pipeline-model-parallel-size=2");
+  import_plan_has("layout = \"Et*2|(t*2|)*4t*2L\",");
+  import_plan_has("virtual = 3,");
+  import_fails(1, "a.yaml", "pipeline-model-parallel-layout=Et*12Lx",
+               "\"x\" means nothing");
+  import_fails(1, "a.yaml", "num-layers-per-virtual-pipeline-stage=5",
+               "stages of 5 layers cannot be made of 12 layers on 4 pipeline ranks");
 }
 END_TEST
 
 START_TEST(yaml_configs_and_recipes_become_plans) {
-  put("a.yaml", "language_model:\n  num_layers: 24\n  hidden_size: 1024\n"
-                "  num_attention_heads: 16\n  add_bias_linear: False\n"
-                "  activation_func: swiglu\n  normalization: LayerNorm\n"
-                "  ffn_hidden_size: null\nmodel_parallel:\n"
-                "  tensor_model_parallel_size: 2\n  sequence_parallel: True\n"
-                "  bf16: True\nmicro_batch_size: 2\nglobal_batch_size: 128\n"
-                "position_embedding_type: rope\nrotary_percent: 0.5\nseq_length: 512\n"
-                "train_samples: 12800\nlr: 6.0e-5\n");
-  const char *report = import("a.yaml", "");
-  plan_has("local function model(g, c)"); /* none of weft's own has LayerNorm and rope */
-  plan_has("rotary_dim = 32");
-  plan_has("[\"layers.*.mlp.gate\"] = \"colwise\",");
-  plan_has("steps = 100,  -- a.yaml:18: train_samples");
-  has(report, "language_model.ffn_hidden_size = null: null is as if it were not given");
-  put("b.sh",
-      "torchrun --nproc_per_node=8 run_recipe.py --recipe "
-      "llama32_1b_pretrain_config \\\n"
-      "  model.seq_length=4096 train.global_batch_size=16 \\\n"
-      "  model.tensor_model_parallel_size=2 dataset.seq_length=4096 \\\n"
-      "  optimizer.lr=1e-4 logger.wandb_project=x model.sequence_parallel=True\n");
-  report = import("b.sh", "");
-  plan_has("weft.model \"llama3.2-1b\",  -- b.sh:1: --recipe");
-  plan_has("world = 8,");
-  plan_has("sequence_parallel = true,");
-  has(report, "what llama32_1b_pretrain_config sets itself is Python, which is not read");
-  fails(1, "b.sh", "recipe=gemma3_vl_4b_sft_config", "is a recipe of a model of images");
+  import_put("a.yaml",
+             "language_model:\n  num_layers: 24\n  hidden_size: 1024\n"
+             "  num_attention_heads: 16\n  add_bias_linear: False\n"
+             "  activation_func: swiglu\n  normalization: LayerNorm\n"
+             "  ffn_hidden_size: null\nmodel_parallel:\n"
+             "  tensor_model_parallel_size: 2\n  sequence_parallel: True\n"
+             "  bf16: True\nmicro_batch_size: 2\nglobal_batch_size: 128\n"
+             "position_embedding_type: rope\nrotary_percent: 0.5\nseq_length: 512\n"
+             "train_samples: 12800\nlr: 6.0e-5\n");
+  const char *report = import_file("a.yaml", "");
+  import_plan_has(
+      "local function model(g, c)"); /* none of weft's own has LayerNorm and rope */
+  import_plan_has("rotary_dim = 32");
+  import_plan_has("[\"layers.*.mlp.gate\"] = \"colwise\",");
+  import_plan_has("steps = 100,  -- a.yaml:18: train_samples");
+  import_has(report,
+             "language_model.ffn_hidden_size = null: null is as if it were not given");
+  import_put("b.sh",
+             "torchrun --nproc_per_node=8 run_recipe.py --recipe "
+             "llama32_1b_pretrain_config \\\n"
+             "  model.seq_length=4096 train.global_batch_size=16 \\\n"
+             "  model.tensor_model_parallel_size=2 dataset.seq_length=4096 \\\n"
+             "  optimizer.lr=1e-4 logger.wandb_project=x model.sequence_parallel=True\n");
+  report = import_file("b.sh", "");
+  import_plan_has("weft.model \"llama3.2-1b\",  -- b.sh:1: --recipe");
+  import_plan_has("world = 8,");
+  import_plan_has("sequence_parallel = true,");
+  import_has(report,
+             "what llama32_1b_pretrain_config sets itself is Python, which is not read");
+  import_fails(1, "b.sh", "recipe=gemma3_vl_4b_sft_config",
+               "is a recipe of a model of images");
 }
 END_TEST
 
@@ -317,14 +289,15 @@ static const struct Meaning {
 };
 
 START_TEST(arguments_mean_what_megatron_says) {
-  put("a.yaml", suite);
-  import("a.yaml", meanings[_i].args);
-  plan_has(meanings[_i].plan);
+  import_put("a.yaml", suite);
+  import_file("a.yaml", meanings[_i].args);
+  import_plan_has(meanings[_i].plan);
 }
 END_TEST
 
 START_TEST(latent_attention_is_deepseek) {
-  put("a.yaml",
+  import_put(
+      "a.yaml",
       "MODEL_ARGS:\n" SUITE_ARGS
       "  --multi-latent-attention: true\n  --normalization: RMSNorm\n  --swiglu: true\n"
       "  --disable-bias-linear: true\n  --position-embedding-type: rope\n"
@@ -337,23 +310,24 @@ START_TEST(latent_attention_is_deepseek) {
       "  --moe-router-score-function: sigmoid\n  --moe-router-enable-expert-bias: true\n"
       "  --moe-router-topk-scaling-factor: 2.5\n  --expert-model-parallel-size: 4\n"
       "  --mtp-num-layers: 1\n");
-  const char *report = import("a.yaml", "");
-  plan_has("\"deepseek_v3\",");
-  plan_has("first_k_dense_replace = 3,");
-  plan_has("n_shared_experts = 2,");
-  plan_has("q_lora_rank = 96,");
-  plan_has("factor = 40");
-  plan_has("ep = 4,");
-  plan_has("bias_update_rate = 0.001,  -- Megatron's default");
-  has(report, "--mtp-num-layers = 1: multi-token prediction is not trained");
-  fails(1, "a.yaml", "moe-router-score-function=softmax",
-        "weft's deepseek_v3 chooses experts by sigmoids");
+  const char *report = import_file("a.yaml", "");
+  import_plan_has("\"deepseek_v3\",");
+  import_plan_has("first_k_dense_replace = 3,");
+  import_plan_has("n_shared_experts = 2,");
+  import_plan_has("q_lora_rank = 96,");
+  import_plan_has("factor = 40");
+  import_plan_has("ep = 4,");
+  import_plan_has("bias_update_rate = 0.001,  -- Megatron's default");
+  import_has(report, "--mtp-num-layers = 1: multi-token prediction is not trained");
+  import_fails(1, "a.yaml", "moe-router-score-function=softmax",
+               "weft's deepseek_v3 chooses experts by sigmoids");
 }
 END_TEST
 
 /* The function of a plan is the model: the same loss on any mesh. */
 START_TEST(the_function_of_a_plan_trains) {
-  put("a.yaml",
+  import_put(
+      "a.yaml",
       "MODEL_ARGS:\n  --num-layers: 2\n  --hidden-size: 32\n  --num-attention-heads: 4\n"
       "  --micro-batch-size: 1\n  --global-batch-size: 4\n  --seq-length: 16\n"
       "  --max-position-embeddings: 16\n  --lr: 0.001\n  --train-iters: 2\n"
@@ -365,9 +339,9 @@ START_TEST(the_function_of_a_plan_trains) {
       "  --moe-layer-freq: \"[0,1]\"\n  --tensor-model-parallel-size: 2\n"
       "  --sequence-parallel: true\n  --expert-model-parallel-size: 2\n"
       "  --expert-tensor-parallel-size: 1\n");
-  import("a.yaml", "--world 4");
-  plan_has("if i < 1 then return");
-  Outcome o = process_run(SECONDS, "$weft verify a.lua");
+  import_file("a.yaml", "--world 4");
+  import_plan_has("if i < 1 then return");
+  Outcome o = process_run(IMPORT_SECONDS, "$weft verify a.lua");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
 }
 END_TEST
@@ -400,8 +374,8 @@ static const struct Refused {
 };
 
 START_TEST(other_models_and_wrong_values_are_refused) {
-  put("a.yaml", suite);
-  fails(1, "a.yaml", refused[_i].args, refused[_i].says);
+  import_put("a.yaml", suite);
+  import_fails(1, "a.yaml", refused[_i].args, refused[_i].says);
 }
 END_TEST
 
@@ -440,8 +414,8 @@ static const struct Hostile {
 
 START_TEST(hostile_files_are_refused) {
   const struct Hostile *h = &hostile[_i];
-  put(h->name, h->text);
-  fails(h->code, h->name, "", h->says);
+  import_put(h->name, h->text);
+  import_fails(h->code, h->name, "", h->says);
 }
 END_TEST
 
@@ -451,51 +425,51 @@ START_TEST(bombs_are_refused) {
   Text t = {0};
   text_add(&t, "A0=xxxxxxxxxxxxxxxx\n");
   for (int i = 1; i < 40; i++) text_printf(&t, "A%d=\"$A%d$A%d\"\n", i, i - 1, i - 1);
-  put("h.sh", t.s);
+  import_put("h.sh", t.s);
   text_free(&t);
-  fails(2, "h.sh", "", "its variables stand for more than 1048576 bytes");
+  import_fails(2, "h.sh", "", "its variables stand for more than 1048576 bytes");
   for (int i = 0; i < 100; i++) text_add(&t, "A=${A:-");
-  put("h.sh", t.s);
+  import_put("h.sh", t.s);
   text_free(&t);
-  fails(2, "h.sh", "", "is nested too deeply");
+  import_fails(2, "h.sh", "", "is nested too deeply");
   for (int i = 0; i < 100; i++) text_add(&t, "if true; then\n");
-  put("h.sh", t.s);
+  import_put("h.sh", t.s);
   text_free(&t);
-  fails(2, "h.sh", "", "is nested too deeply");
-  put("h.sh", "f() { f; }\nf\n");
-  fails(2, "h.sh", "", "functions call each other too deeply");
+  import_fails(2, "h.sh", "", "is nested too deeply");
+  import_put("h.sh", "f() { f; }\nf\n");
+  import_fails(2, "h.sh", "", "functions call each other too deeply");
   for (int i = 0; i < 1 << 13; i++)
     text_add(&t, "# a comment of 38 bytes, with its end\n");
-  put("h.sh", t.s);
+  import_put("h.sh", t.s);
   text_free(&t);
-  fails(2, "h.sh", "", "h.sh: has 311296 bytes; a script has at most 262144");
+  import_fails(2, "h.sh", "", "h.sh: has 311296 bytes; a script has at most 262144");
   for (int i = 0; i < 1 << 16; i++)
     text_add(&t, "# 64 bytes of a comment that say nothing, but there are many of.\n");
-  put("h.sh", t.s);
+  import_put("h.sh", t.s);
   text_free(&t);
-  fails(2, "h.sh", "", "settings have at most 4194304");
+  import_fails(2, "h.sh", "", "settings have at most 4194304");
 }
 END_TEST
 
 START_TEST(what_cannot_be_decided_is_said) {
-  put("a.sh", "if [ -f /etc/passwd ]; then X=--made-up; fi\n"
-              "for i in 1 2; do N=$i; done\n"
-              "while read x; do Y=--made-up; done\n"
-              "[[ \"$FP8\" == 1 ]] && Z=--made-up\n"
-              "case $KIND in\n  big) L=99;;\n  *) L=2;;\nesac\n"
-              "run() {\n  python pretrain_gpt.py --num-layers $L $X $Y $Z \\\n"
-              "    --hidden-size 64 --num-attention-heads 4 --seq-length 64 \\\n"
-              "    --max-position-embeddings 64 --micro-batch-size $N\n}\nrun\n");
-  const char *report = import("a.sh", "");
-  plan_has("num_hidden_layers = 2,");
-  plan_has("micro = 1,  -- a.sh:12");
-  has(report, "a.sh:1: whether the test in this line holds is not in the file");
-  has(report, "a.sh:2: of this loop the first round is read");
-  has(report, "a.sh:3: this loop is not read");
-  has(report, "a.sh:4: the file does not set FP8: here it is tested as empty");
-  has(report, "a.sh:5: the file does not set KIND");
-  import("a.sh", "KIND=big L=3 --set num-layers=4");
-  plan_has("num_hidden_layers = 4,");
+  import_put("a.sh", "if [ -f /etc/passwd ]; then X=--made-up; fi\n"
+                     "for i in 1 2; do N=$i; done\n"
+                     "while read x; do Y=--made-up; done\n"
+                     "[[ \"$FP8\" == 1 ]] && Z=--made-up\n"
+                     "case $KIND in\n  big) L=99;;\n  *) L=2;;\nesac\n"
+                     "run() {\n  python pretrain_gpt.py --num-layers $L $X $Y $Z \\\n"
+                     "    --hidden-size 64 --num-attention-heads 4 --seq-length 64 \\\n"
+                     "    --max-position-embeddings 64 --micro-batch-size $N\n}\nrun\n");
+  const char *report = import_file("a.sh", "");
+  import_plan_has("num_hidden_layers = 2,");
+  import_plan_has("micro = 1,  -- a.sh:12");
+  import_has(report, "a.sh:1: whether the test in this line holds is not in the file");
+  import_has(report, "a.sh:2: of this loop the first round is read");
+  import_has(report, "a.sh:3: this loop is not read");
+  import_has(report, "a.sh:4: the file does not set FP8: here it is tested as empty");
+  import_has(report, "a.sh:5: the file does not set KIND");
+  import_file("a.sh", "KIND=big L=3 --set num-layers=4");
+  import_plan_has("num_hidden_layers = 4,");
 }
 END_TEST
 
