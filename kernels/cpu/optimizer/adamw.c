@@ -50,13 +50,7 @@ INLINE void adamw_of(const KernelArgs *a, int64_t lo, int64_t hi, DType t, DType
 #endif
 }
 
-INLINE void adamw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  assert(a->in[2].dtype == DT_F32 || a->in[2].dtype == DT_BF16);
-  if (a->in[2].dtype == DT_F32)
-    adamw_of(a, lo, hi, t, DT_F32);
-  else
-    adamw_of(a, lo, hi, t, DT_BF16);
-}
+BY_STATE(adamw)
 BY_TYPE(adamw, out[3])
 
 OPTIMIZER_KERNELS(adamw)

@@ -29,13 +29,7 @@ INLINE void lion_of(const KernelArgs *a, int64_t lo, int64_t hi, DType t, DType 
   }
 }
 
-INLINE void lion(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  assert(a->in[2].dtype == DT_F32 || a->in[2].dtype == DT_BF16);
-  if (a->in[2].dtype == DT_F32)
-    lion_of(a, lo, hi, t, DT_F32);
-  else
-    lion_of(a, lo, hi, t, DT_BF16);
-}
+BY_STATE(lion)
 BY_TYPE(lion, out[2])
 
 OPTIMIZER_KERNELS(lion)

@@ -30,13 +30,7 @@ INLINE void sgd_of(const KernelArgs *a, int64_t lo, int64_t hi, DType t, DType s
   }
 }
 
-INLINE void sgd(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  assert(a->in[2].dtype == DT_F32 || a->in[2].dtype == DT_BF16);
-  if (a->in[2].dtype == DT_F32)
-    sgd_of(a, lo, hi, t, DT_F32);
-  else
-    sgd_of(a, lo, hi, t, DT_BF16);
-}
+BY_STATE(sgd)
 BY_TYPE(sgd, out[2])
 
 OPTIMIZER_KERNELS(sgd)

@@ -79,6 +79,16 @@ INLINE void step_keeping(const KernelArgs *a, int64_t lo, int64_t hi,
   }
 }
 
+/* NAME(a, lo, hi, t), of NAME_of with the type of the states, f32 or bf16, behind t. */
+#define BY_STATE(name)                                                                   \
+  INLINE void name(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {               \
+    assert(a->in[2].dtype == DT_F32 || a->in[2].dtype == DT_BF16);                       \
+    if (a->in[2].dtype == DT_F32)                                                        \
+      name##_of(a, lo, hi, t, DT_F32);                                                   \
+    else                                                                                 \
+      name##_of(a, lo, hi, t, DT_BF16);                                                  \
+  }
+
 /* The kernels of NAME and NAME_try, of the function NAME_part that steps a part. */
 #define OPTIMIZER_KERNELS(name)                                                          \
   void cpu_##name(Device *dev, const KernelArgs *a) {                                    \
