@@ -71,6 +71,15 @@ local function check_names(path, text)
   end
 end
 
+-- Names behind the word "suite" are those of tests.
+local function check_suites(path, text)
+  for list in text:gmatch "[Ss]uites?%s+(`[%w_`,%s]+`)" do
+    for name in list:gmatch "`([%w_]+)`" do
+      if not below("tests", "check_" .. name .. ".c") then complain("%s: no suite %s", path, name) end
+    end
+  end
+end
+
 for d, n in pairs(sources) do
   if n > MAX_SOURCES then complain("%s: %d sources, more than %d", d, n, MAX_SOURCES) end
   local room = d:match "^%w+/[%w_]+" -- a family inside of a room is in the room's README
@@ -81,6 +90,7 @@ for _, path in ipairs(all) do
   local text = path:find "README%.md$" or path == "CONTRIBUTING.md" or path:find "^docs/[ag]%w+%.md$"
   text = text and read(path)
   if text then check_names(path, text) end
+  if text then check_suites(path, text) end
   if text and path:find "^%w+/%w+/README%.md$" then
     local n = select(2, text:gsub("\n", ""))
     if n < LINES[1] or n > LINES[2] then
