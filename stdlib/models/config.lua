@@ -111,6 +111,18 @@ function kinds.positive(value)
   end
 end
 
+-- rope.lua says what is wrong with it.
+function kinds.part(value) end
+
+-- One of 0 and 1 for each layer, and maybe more of them.
+function kinds.switches(value)
+  if not value then return nil end
+  if type(value) ~= "table" then return "expected a list of 0 and 1, got " .. show(value) end
+  for _, item in ipairs(value) do
+    if item ~= 0 and item ~= 1 then return "expected a list of 0 and 1, got " .. show(item) end
+  end
+end
+
 function kinds.boolean(value)
   if value ~= true and value ~= false and value ~= nil then
     return "expected true or false, got " .. show(value)

@@ -1,7 +1,7 @@
 -- decoder.lua - the decoder of the Llama family: RMSNorm before attention and MLP, RoPE,
--- grouped-query attention, gated SiLU MLP. Llama, Qwen2 and Qwen3 are this decoder with
--- two options: qkv_bias and qk_norm; others have an attention of their own, or experts
--- (moe.lua) in the place of the MLP, of all layers or some.
+-- grouped-query attention, gated SiLU MLP. Models of the family are this decoder with
+-- options (decoder.build); some have an attention of their own, or experts (moe.lua) in the
+-- place of the MLP, of all layers or some.
 --
 -- Activations stay (batch, seq, heads * head_dim); unit = head_dim in the dimension says
 -- where tensor parallelism may cut.
@@ -34,46 +34,73 @@ end
 
 local head_dim, linear, norm = decoder.head_dim, decoder.linear, decoder.norm
 
-local function attention(g, c, x, name, options)
+-- A norm over each head, or over all of them together.
+local function norm_heads(g, c, x, name, heads, kind)
+  return norm(g, c, x, name, kind == "heads" and { "head_dim", head_dim(c) } or heads)
+end
+
+-- Attention of layer `i`, from 0; `o` are options of decoder.build.
+function decoder.attention(g, c, x, name, o, i)
   local d, hidden = head_dim(c), { "hidden", c.hidden_size }
   local heads = { "head", c.num_attention_heads * d, unit = d }
   local kv = { "kv_head", kv_heads(c) * d, unit = d }
-  local q = linear(g, c, x, name .. ".q_proj", heads, hidden, options.qkv_bias)
-  local k = linear(g, c, x, name .. ".k_proj", kv, hidden, options.qkv_bias)
-  local v = linear(g, c, x, name .. ".v_proj", kv, hidden, options.qkv_bias)
-  if options.qk_norm then
-    q = norm(g, c, q, name .. ".q_norm", { "head_dim", d })
-    k = norm(g, c, k, name .. ".k_norm", { "head_dim", d })
+  local q = linear(g, c, x, name .. ".q_proj", heads, hidden, o.qkv_bias)
+  local k = linear(g, c, x, name .. ".k_proj", kv, hidden, o.qkv_bias)
+  local v = linear(g, c, x, name .. ".v_proj", kv, hidden, o.qkv_bias)
+  if o.qk_norm then
+    q = norm_heads(g, c, q, name .. ".q_norm", heads, o.qk_norm)
+    k = norm_heads(g, c, k, name .. ".k_norm", kv, o.qk_norm)
   end
-  local turn, positions = rope.attributes(c, d), g:positions()
-  q, k = g:rope(q, positions, turn), g:rope(k, positions, turn)
-  local o = g:attention(q, k, v, g:doc_starts(), { head_dim = d })
-  return linear(g, c, o, name .. ".o_proj", hidden, heads)
+  if not o.turns or o.turns(c, i) then
+    local turn, positions = rope.attributes(c, d, g:tokens():size(2)), g:positions()
+    turn.interleaved = o.interleaved and 1 or 0
+    q, k = g:rope(q, positions, turn), g:rope(k, positions, turn)
+  end
+  local y = g:attention(q, k, v, g:doc_starts(), { head_dim = d, scale = o.attention_scale })
+  return linear(g, c, y, name .. ".o_proj", hidden, heads, o.out_bias)
 end
 
-local function mlp(g, c, x, name, width)
+local function mlp(g, c, x, name, width, o)
   local hidden, ffn = { "hidden", c.hidden_size }, { "ffn", width }
-  local gate = linear(g, c, x, name .. ".gate_proj", ffn, hidden)
-  local up = linear(g, c, x, name .. ".up_proj", ffn, hidden)
-  return linear(g, c, g:silu_mul(gate, up), name .. ".down_proj", hidden, ffn)
+  local gate = linear(g, c, x, name .. ".gate_proj", ffn, hidden, o.mlp_bias)
+  local up = linear(g, c, x, name .. ".up_proj", ffn, hidden, o.mlp_bias)
+  return linear(g, c, g:silu_mul(gate, up), name .. ".down_proj", hidden, ffn, o.mlp_bias)
 end
+
+-- MLP or experts of layer `i`, and their loss or nil.
+local function feed_forward(g, c, x, name, o, i)
+  local experts = o.experts and o.experts(c, i)
+  if not experts then return mlp(g, c, x, name .. ".mlp", c.intermediate_size, o) end
+  local y, loss = moe.block(g, x, name .. ".mlp", experts)
+  if experts.shared then
+    y = g:add(y, mlp(g, c, x, name .. ".mlp.shared_experts", experts.shared, o))
+  end
+  return y, loss
+end
+
+-- Names of the norms of a layer: before and after attention, before and after the MLP.
+decoder.NORMS = {
+  before = { "input_layernorm", false, "post_attention_layernorm", false },
+  after = { false, "post_attention_layernorm", false, "post_feedforward_layernorm" },
+  around = { "input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm",
+             "post_mlp_layernorm" },
+}
 
 -- `loss` is that of the routers so far, or nil. Returns the hidden states and such a loss.
-local function layer(g, c, x, loss, i, options)
-  local name, hidden = "model.layers." .. i, { "hidden", c.hidden_size }
-  local h = norm(g, c, x, name .. ".input_layernorm", hidden)
-  local attend = options.attention or attention
-  x = g:add(x, attend(g, c, h, name .. ".self_attn", options))
-  h = norm(g, c, x, name .. ".post_attention_layernorm", hidden)
-  local experts = options.experts and options.experts(c, i)
-  if not experts then
-    return g:add(x, mlp(g, c, h, name .. ".mlp", c.intermediate_size)), loss
+local function layer(g, c, x, loss, i, o)
+  local name, norms = "model.layers." .. i, o.norms or decoder.NORMS.before
+  local function normed(h, which)
+    if not norms[which] then return h end
+    return norm(g, c, h, name .. "." .. norms[which], { "hidden", c.hidden_size })
   end
-  local y, more = moe.block(g, h, name .. ".mlp", experts)
-  if experts.shared then
-    y = g:add(y, mlp(g, c, h, name .. ".mlp.shared_experts", experts.shared))
+  local function add(h, y)
+    if o.residual_scale then y = g:scale(y, { scale = o.residual_scale }) end
+    return g:add(h, y)
   end
-  return g:add(x, y), moe.sum(g, loss, more)
+  local attend = o.attention or decoder.attention
+  x = add(x, normed(attend(g, c, normed(x, 1), name .. ".self_attn", o, i), 2))
+  local y, more = feed_forward(g, c, normed(x, 3), name, o, i)
+  return add(x, normed(y, 4)), moe.sum(g, loss, more)
 end
 
 local function vocabulary(g, c, name)
@@ -81,23 +108,34 @@ local function vocabulary(g, c, name)
                  { std = c.initializer_range })
 end
 
--- The whole model; options are { qkv_bias =, qk_norm = } or { attention = f } with a
--- function f(g, c, x, name), and experts = h: h(c, i) gives what moe.block takes, or nothing
--- for a layer with an MLP, and `shared`, the width of an MLP beside the experts. Returns the loss.
-function decoder.build(g, c, options)
+-- The whole model; returns the loss. Options are those of all layers, or of layer i, from 0:
+--   qkv_bias, out_bias, mlp_bias   which linear layers have one
+--   qk_norm         "heads": RMSNorm over each head of q and k, "width": over all together
+--   turns(c, i)     whether q and k of the layer turn; they do without it
+--   interleaved     pairs that turn are neighbours
+--   norms           see decoder.NORMS
+--   attention(g, c, x, name, options, i)  in the place of decoder.attention
+--   experts(c, i)   what moe.block takes, or nothing for a layer with an MLP; and `shared`,
+--                   the width of an MLP beside the experts
+--   embedding_scale, attention_scale, residual_scale, logits_scale
+--                   what embeddings, scores, branches and logits are multiplied by
+function decoder.build(g, c, o)
   local embedding, extra = "model.embed_tokens.weight"
+  local function scaled(x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
   local x = g:unit("embed_tokens", function()
-    return g:embedding(g:tokens(), vocabulary(g, c, embedding))
+    return scaled(g:embedding(g:tokens(), vocabulary(g, c, embedding)), o.embedding_scale)
   end)
   for i = 0, c.num_hidden_layers - 1 do
-    x, extra = g:layer(i, function() return layer(g, c, x, extra, i, options) end)
+    x, extra = g:layer(i, function() return layer(g, c, x, extra, i, o) end)
   end
   x = g:unit("norm", function()
     return norm(g, c, x, "model.norm", { "hidden", c.hidden_size })
   end)
   return g:unit("lm_head", function()
     local head = c.tie_word_embeddings and embedding or "lm_head.weight"
-    local logits = g:linear(x, vocabulary(g, c, head), { name = "lm_head" })
+    -- Rows of hidden states are narrower than those of logits.
+    local logits = g:linear(scaled(x, o.logits_scale), vocabulary(g, c, head),
+                            { name = "lm_head" })
     return moe.sum(g, g:cross_entropy(logits, g:labels()), extra)
   end)
 end
@@ -138,15 +176,18 @@ local rules = {
   { "hidden_act", "only", { "silu", "swish" } }, { "attention_dropout", "dropout" },
 }
 
--- Problems of single keys; `more` holds rules of the architecture, `class` as in config.lua. And whether sizes can
--- be compared.
+-- Problems of single keys; `more` holds rules of the architecture, `class` is as in
+-- config.lua. And whether sizes can be compared. A rule for partial_rotary_factor says that
+-- the architecture has it.
 function decoder.check_keys(class, c, more)
   local all = {}
   for _, rule in ipairs(rules) do all[#all + 1] = rule end
   for _, rule in ipairs(more) do all[#all + 1] = rule end
   local problems = config.check(class, c, all)
   local sound = config.sound(problems)
-  rope.check(c, problems)
+  local partial = false
+  for _, rule in ipairs(more) do partial = partial or rule[1] == "partial_rotary_factor" end
+  rope.check(c, problems, partial)
   return problems, sound
 end
 
@@ -162,6 +203,10 @@ function decoder.check(class, c, more)
   elseif head_dim(c) % 2 ~= 0 then
     config.add(problems, c.head_dim and "head_dim" or "num_attention_heads",
                "the size of a head must be even, got %d", head_dim(c))
+  elseif rope.turning(c, head_dim(c)) % 2 ~= 0 then
+    config.add(problems, c.head_dim and "head_dim" or "num_attention_heads",
+               "%d elements of a head of %d turn, which must be even",
+               rope.turning(c, head_dim(c)), head_dim(c))
   end
   if heads % kv ~= 0 then
     config.add(problems, "num_key_value_heads",

@@ -7,6 +7,7 @@
 -- of the best groups, and beside them one MLP for all tokens.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
+local moe = require "weft.models.moe"
 local rope = require "weft.models.rope"
 
 local deepseek_v3 = {
@@ -87,51 +88,19 @@ local function attention(g, c, x, name)
                         { "head", n * v_dim, unit = v_dim }, c.attention_bias)
 end
 
--- All groups, or one, is no restriction.
-local function experts(c, layer)
-  if not c.n_routed_experts or layer < c.first_k_dense_replace then return nil end
-  local grouped = c.topk_group < c.n_group
-  return {
-    experts = c.n_routed_experts, topk = c.num_experts_per_tok,
-    width = c.moe_intermediate_size, hidden = c.hidden_size, std = c.initializer_range,
-    score = "sigmoid", bias = true, norm = c.norm_topk_prob,
-    groups = grouped and c.n_group or 0, topk_group = grouped and c.topk_group or 0,
-    scale = c.routed_scaling_factor,
-    shared = c.n_shared_experts and c.n_shared_experts * c.moe_intermediate_size,
-  }
-end
-
 function deepseek_v3.build(g, c)
-  return decoder.build(g, c, { attention = attention, experts = experts })
+  return decoder.build(g, c, { attention = attention, experts = moe.deepseek })
 end
 
 local rules = {
   { "qk_head_dim", "optional_count" }, { "q_lora_rank", "optional_count" }, { "kv_lora_rank", "count" },
   { "qk_nope_head_dim", "count" }, { "qk_rope_head_dim", "count" },
   { "v_head_dim", "count" }, { "rope_interleave", "boolean" },
-  { "attention_bias", "boolean" }, { "first_k_dense_replace", "layers" },
-  { "n_routed_experts", "optional_count" }, { "moe_layer_freq", "only", { 1 } },
-  { "n_shared_experts", "optional_count" }, { "num_experts_per_tok", "count" },
-  { "moe_intermediate_size", "count" }, { "n_group", "count" }, { "topk_group", "count" },
-  { "norm_topk_prob", "boolean" }, { "routed_scaling_factor", "positive" },
+  { "attention_bias", "boolean" }, { "moe_layer_freq", "only", { 1 } },
   { "output_router_logits", "only", { false } },
   { "scoring_func", "only", { "sigmoid" } }, { "topk_method", "only", { "noaux_tc" } },
 }
-
-local function check_experts(c, problems)
-  local all, groups = c.n_routed_experts, c.n_group
-  if not all then return end
-  local most = all // groups * c.topk_group
-  if groups > 1 and (all % groups ~= 0 or all // groups < 2) then
-    config.add(problems, "n_group", "%d groups of the same size, of two or more, cannot be "
-               .. "made of n_routed_experts = %d", groups, all)
-  elseif c.topk_group > groups then
-    config.add(problems, "topk_group", "%d of n_group = %d groups", c.topk_group, groups)
-  elseif c.num_experts_per_tok > most then
-    config.add(problems, "num_experts_per_tok", "%d choices of the %d experts in "
-               .. "topk_group = %d groups", c.num_experts_per_tok, most, c.topk_group)
-  end
-end
+for _, rule in ipairs(moe.deepseek_rules) do rules[#rules + 1] = rule end
 
 -- Sizes that Hugging Face's class finds from others.
 local function check_sizes(c, problems)
@@ -159,7 +128,7 @@ function deepseek_v3.check(c)
   if c.qk_rope_head_dim % 2 ~= 0 then
     config.add(problems, "qk_rope_head_dim", "must be even, got %d", c.qk_rope_head_dim)
   end
-  check_experts(c, problems)
+  moe.check_deepseek(c, problems)
   return problems
 end
 

@@ -12,12 +12,16 @@ local llama = {
 llama.defaults, llama.unwritten =
   decoder.defaults { attention_bias = false, mlp_bias = false }
 
-local rules = { { "attention_bias", "only", { false } } }
+local rules = { { "attention_bias", "boolean" }, { "mlp_bias", "boolean" } }
 config.dense(llama, rules)
 
 llama.head_dim = decoder.head_dim
 
-function llama.build(g, c) return decoder.build(g, c, {}) end
+function llama.build(g, c)
+  return decoder.build(g, c, {
+    qkv_bias = c.attention_bias, out_bias = c.attention_bias, mlp_bias = c.mlp_bias,
+  })
+end
 
 function llama.check(c) return decoder.check(llama.class, c, rules) end
 

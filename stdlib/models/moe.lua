@@ -4,6 +4,8 @@
 -- Parameters have the names that Transformers 5 gives them in memory: weights of all
 -- experts in one, gate above up. Files have them expert by expert, or like this; both are
 -- read and written.
+local config = require "weft.models.config"
+
 local moe = {}
 
 local scores = { softmax = 0, sigmoid = 1 }
@@ -24,8 +26,8 @@ end
 
 -- What comes of x (batch, seq, hidden), and the losses of the router or nil. `o` has
 -- experts, topk, width (of an expert), hidden, std, and how the router scores: score
--- ("softmax" or "sigmoid"), norm (whether weights sum to 1), and for the latter bias,
--- groups, topk_group, scale.
+-- ("softmax" or "sigmoid"), norm (whether weights sum to 1), and for the latter groups,
+-- topk_group, scale, and bias: the name of what is added to scores before they are compared.
 function moe.block(g, x, name, o)
   local plan, init = g:moe(), { std = o.std }
   local expert, hidden = { "expert", o.experts }, { "hidden", o.hidden }
@@ -34,8 +36,7 @@ function moe.block(g, x, name, o)
   local down = g:param(name .. ".experts.down_proj",
                        { expert, hidden, { "ffn", o.width } }, init)
   local router = g:param(name .. ".gate.weight", { expert, hidden }, init)
-  local bias = o.bias and g:param(name .. ".gate.e_score_correction_bias", { expert },
-                                  { init = "zeros" })
+  local bias = o.bias and g:param(name .. "." .. o.bias, { expert }, { init = "zeros" })
 
   local tokens = g:flatten(x)
   local logits = g:router_logits(tokens, router)
@@ -49,6 +50,46 @@ function moe.block(g, x, name, o)
   local gate, up = g:split(g:grouped_linear(rows, gate_up, offsets), { n = 2 })
   local y = g:grouped_linear(g:silu_mul(gate, up), down, offsets)
   return g:unflatten(g:combine(y, weights, places)), router_loss(g, logits, ids, o, plan)
+end
+
+-- ---- DeepSeek-V3's experts ----
+
+moe.deepseek_rules = {
+  { "first_k_dense_replace", "layers" }, { "n_routed_experts", "optional_count" },
+  { "n_shared_experts", "optional_count" }, { "num_experts_per_tok", "count" },
+  { "moe_intermediate_size", "count" }, { "n_group", "count" }, { "topk_group", "count" },
+  { "norm_topk_prob", "boolean" }, { "routed_scaling_factor", "positive" },
+}
+
+-- What moe.block takes for a layer of DeepSeek-V3, from 0, and of those that have its experts:
+-- none in the first layers. All groups, or one, is no restriction.
+function moe.deepseek(c, layer)
+  if not c.n_routed_experts or layer < c.first_k_dense_replace then return nil end
+  local grouped = c.topk_group < c.n_group
+  return {
+    experts = c.n_routed_experts, topk = c.num_experts_per_tok,
+    width = c.moe_intermediate_size, hidden = c.hidden_size, std = c.initializer_range,
+    score = "sigmoid", bias = "gate.e_score_correction_bias", norm = c.norm_topk_prob,
+    groups = grouped and c.n_group or 0, topk_group = grouped and c.topk_group or 0,
+    scale = c.routed_scaling_factor,
+    shared = c.n_shared_experts and c.n_shared_experts * c.moe_intermediate_size,
+  }
+end
+
+-- Sizes of theirs that do not go together.
+function moe.check_deepseek(c, problems)
+  local all, groups = c.n_routed_experts, c.n_group
+  if not all then return end
+  local most = all // groups * c.topk_group
+  if groups > 1 and (all % groups ~= 0 or all // groups < 2) then
+    config.add(problems, "n_group", "%d groups of the same size, of two or more, cannot be "
+               .. "made of n_routed_experts = %d", groups, all)
+  elseif c.topk_group > groups then
+    config.add(problems, "topk_group", "%d of n_group = %d groups", c.topk_group, groups)
+  elseif c.num_experts_per_tok > most then
+    config.add(problems, "num_experts_per_tok", "%d choices of the %d experts in "
+               .. "topk_group = %d groups", c.num_experts_per_tok, most, c.topk_group)
+  end
 end
 
 return moe

@@ -16,7 +16,7 @@ qwen3.defaults, qwen3.unwritten = decoder.defaults {
 }
 
 local rules = {
-  { "attention_bias", "only", { false } },
+  { "attention_bias", "boolean" },
   { "use_sliding_window", "boolean" }, { "sliding_window", "optional_count" },
   { "max_window_layers", "optional_layers" },
   { "layer_types", "each", { "full_attention", "sliding_attention" } },
@@ -25,7 +25,11 @@ config.dense(qwen3, rules)
 
 qwen3.head_dim = decoder.head_dim
 
-function qwen3.build(g, c) return decoder.build(g, c, { qk_norm = true }) end
+function qwen3.build(g, c)
+  return decoder.build(g, c, {
+    qk_norm = "heads", qkv_bias = c.attention_bias, out_bias = c.attention_bias,
+  })
+end
 
 function qwen3.check(c)
   return decoder.check_window(c, decoder.check(qwen3.class, c, rules))

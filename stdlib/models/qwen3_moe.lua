@@ -34,7 +34,10 @@ local function experts(c, layer)
 end
 
 function qwen3_moe.build(g, c)
-  return decoder.build(g, c, { qk_norm = true, experts = experts })
+  return decoder.build(g, c, {
+    qk_norm = "heads", qkv_bias = c.attention_bias, out_bias = c.attention_bias,
+    experts = experts,
+  })
 end
 
 local function check_layers(c, problems)
@@ -53,7 +56,7 @@ end
 
 function qwen3_moe.check(c)
   local problems = decoder.check(qwen3_moe.class, c, {
-    { "attention_bias", "only", { false } }, { "use_sliding_window", "only", { false } },
+    { "attention_bias", "boolean" }, { "use_sliding_window", "only", { false } },
     { "sliding_window", "optional_count" },
     { "num_experts", "count" }, { "num_experts_per_tok", "count" },
     { "moe_intermediate_size", "count" }, { "norm_topk_prob", "boolean" },

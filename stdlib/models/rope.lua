@@ -45,6 +45,14 @@ end
 -- What the types need of their keys.
 local checks = { default = function() end }
 
+function checks.linear(c, p, where, problems)
+  need_positive(c, p, where, "linear", { "factor" }, problems)
+end
+
+function checks.dynamic(c, p, where, problems)
+  need_positive(c, p, where, "dynamic", { "factor" }, problems)
+end
+
 function checks.llama3(c, p, where, problems)
   need_positive(c, p, where, "llama3", llama3, problems)
   if p.low_freq_factor and p.low_freq_factor == p.high_freq_factor then
@@ -58,8 +66,26 @@ function checks.yarn(c, p, where, problems)
   need_positive(c, p, where, "yarn", given, problems)
 end
 
--- Adds what is wrong with the keys of rope to `problems`.
-function rope.check(c, problems)
+-- Which part of a head turns; MiniMax says how many elements.
+local function share(c, p)
+  return p.partial_rotary_factor or c.partial_rotary_factor
+    or c.rotary_dim and c.rotary_dim / c.head_dim or 1
+end
+
+local function check_share(c, p, where, partial, problems)
+  local part = share(c, p)
+  if p.partial_rotary_factor then where = where .. ".partial_rotary_factor"
+  else where = "partial_rotary_factor" end
+  if not partial and part ~= 1 then
+    config.add(problems, where, "only 1 is supported")
+  elseif type(part) ~= "number" or part <= 0 or part > 1 then
+    config.add(problems, where, "expected a number above 0, up to 1, got %s", tostring(part))
+  end
+end
+
+-- Adds what is wrong with the keys of rope to `problems`; `partial`: the model can turn a part
+-- of each head.
+function rope.check(c, problems, partial)
   local p, where = parameters(c)
   if type(p) ~= "table" then
     return config.add(problems, where, "expected a table, got %s", tostring(p))
@@ -72,13 +98,12 @@ function rope.check(c, problems)
     config.add(problems, p.rope_theta and where .. ".rope_theta" or "rope_theta",
                "expected a number above 0, got %s", tostring(theta))
   end
-  if (p.partial_rotary_factor or 1) ~= 1 then
-    config.add(problems, where .. ".partial_rotary_factor", "only 1 is supported")
-  end
+  check_share(c, p, where, partial, problems)
   local kind = scaling_type(p)
   if checks[kind] then return checks[kind](c, p, where, problems) end
   config.add(problems, where .. ".rope_type",
-             '"%s" is not supported (only "default", "llama3", "yarn")', tostring(kind))
+             '"%s" is not supported (only "default", "linear", "dynamic", "llama3", "yarn")',
+             tostring(kind))
 end
 
 -- Keys that no supported type reads, sorted.
@@ -89,6 +114,11 @@ function rope.unknown(p)
   end
   table.sort(list)
   return list
+end
+
+-- How many elements of a head turn.
+function rope.turning(c, head_dim)
+  return math.floor(head_dim * share(c, (parameters(c))))
 end
 
 -- What YaRN multiplies by where a context is `factor` times longer.
@@ -126,31 +156,58 @@ function rope.softmax_scale(c)
   return mscale(p.factor, p.mscale_all_dim) ^ 2
 end
 
--- Attributes of g:rope; `head_dim` elements turn.
-function rope.attributes(c, head_dim)
+-- All pairs turn `factor` times slower: none is as ever, and none in between.
+local function add_linear(a, p)
+  a.yarn, a.rope_factor, a.rope_low, a.rope_high, a.rope_scale = 1, p.factor, -1, 0, 1
+end
+
+-- Hugging Face's "dynamic" turns as ever up to the length that the model was made for.
+local function check_length(c, seq)
+  if seq and seq > c.max_position_embeddings then
+    error(string.format("batch.seq = %d exceeds max_position_embeddings = %d, and rope of the "
+                        .. "type dynamic then depends on the length", seq,
+                        c.max_position_embeddings), 0)
+  end
+end
+
+-- Attributes of g:rope for heads of so many elements, in sequences of `seq` tokens.
+function rope.attributes(c, head_dim, seq)
   local p = parameters(c)
-  local a = { head_dim = head_dim, theta = p.rope_theta or c.rope_theta }
-  if scaling_type(p) == "llama3" then
+  local turning = rope.turning(c, head_dim)
+  local a = { head_dim = turning, theta = p.rope_theta or c.rope_theta }
+  local kind = scaling_type(p)
+  if kind == "llama3" then
     a.rope_factor = p.factor
     a.rope_low = p.low_freq_factor
     a.rope_high = p.high_freq_factor
     a.rope_original = original(c, p)
-  elseif scaling_type(p) == "yarn" then
+  elseif kind == "yarn" then
     add_yarn(a, c, p)
+  elseif kind == "linear" then
+    add_linear(a, p)
+  elseif kind == "dynamic" then
+    check_length(c, seq)
   end
+  if turning ~= head_dim then a.rotary_dim, a.head_dim = turning, head_dim end
   return a
 end
+
+-- The keys of each type that a file needs.
+local written = { linear = { "factor" }, dynamic = { "factor" }, llama3 = llama3, yarn = yarn }
 
 -- The keys in one table, as Transformers 5 has them.
 function rope.keys(c)
   local p = parameters(c)
   local kind = scaling_type(p)
   local out = { rope_theta = (p.rope_theta or c.rope_theta) + 0.0, rope_type = kind }
+  if share(c, p) ~= 1 then out.partial_rotary_factor = share(c, p) + 0.0 end
   if kind == "default" then return out end
-  for _, list in ipairs { kind == "llama3" and llama3 or yarn, { "factor" } } do
+  for _, list in ipairs { written[kind], { "factor" } } do
     for _, key in ipairs(list) do if p[key] then out[key] = p[key] + 0.0 end end
   end
-  out.original_max_position_embeddings = math.tointeger(original(c, p))
+  if kind == "llama3" or kind == "yarn" then
+    out.original_max_position_embeddings = math.tointeger(original(c, p))
+  end
   if kind == "yarn" then out.truncate = p.truncate end
   return out
 end

@@ -80,9 +80,9 @@ END_TEST
 static const struct {
   const char *config, *message;
 } refused[] = {
-    {"{ 'llama-tiny', attention_bias = true }", "attention_bias"},
+    {"{ 'llama-tiny', attention_bias = 1 }", "attention_bias"},
     {"{ 'llama-tiny', hidden_act = 'gelu' }", "hidden_act"},
-    {"{ 'llama-tiny', rope_scaling = { rope_type = 'dynamic', factor = 4.0 } }",
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'longrope', factor = 4.0 } }",
      "dynamic"},
     {"{ 'llama-tiny', num_attention_heads = 12 }", "does not divide hidden_size"},
     {"{ 'llama-tiny', num_key_value_heads = 3 }", "does not divide num_attention_heads"},
@@ -99,7 +99,7 @@ static const struct {
     {"{ 'gpt2-tiny', is_causal = false }", "is_causal"},
     {"{ 'llama-tiny', pruned_heads = { ['1'] = { 0 } } }", "pruned_heads"},
     {"{ 'llama-tiny', rope_parameters = { rope_type = 'default' }, "
-     "rope_scaling = { rope_type = 'linear', factor = 4.0 } }",
+     "rope_scaling = { rope_type = 'longrope', factor = 4.0 } }",
      "rope_scaling.rope_type"},
     {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn' } }", "rope_scaling.factor"},
     {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn', factor = 4, beta_fast = -1 } "
@@ -136,6 +136,16 @@ static const struct {
     {"{ 'llama-tiny', sliding_window = 4096 }", "model.sliding_window"},
     {"{ 'mixtral-tiny', layer_types = { 'sliding_attention' } }", "model.layer_types"},
     {"{ 'mixtral-tiny', attention_bias = true }", "model.attention_bias"},
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'linear' } }",
+     "rope_scaling.factor\"]: linear needs a number above 0"},
+    {"{ 'llama-tiny', rope_parameters = { partial_rotary_factor = 0.5 } }",
+     "partial_rotary_factor\"]: only 1 is supported"},
+    {"{ 'glm4', partial_rotary_factor = 1.5 }", "expected a number above 0, up to 1"},
+    {"{ 'glm4', head_dim = 10 }", "5 elements of a head of 10 turn"},
+    {"{ 'smollm3', no_rope_layers = { 0, 1 } }", "2 numbers for 36 layers"},
+    {"{ 'smollm3', no_rope_layers = { 0, 2 } }", "expected a list of 0 and 1, got 2"},
+    {"{ 'granite', logits_scaling = 0 }", "model.logits_scaling"},
+    {"{ 'minimax_m2', use_qk_norm = false }", "model.use_qk_norm"},
     {"{ 'qwen2-tiny', attention_bias = false }", "model.attention_bias"},
     {"{ 'qwen3-tiny', mlp_bias = true }", "model.mlp_bias"},
     {"{ 'llama-tiny', is_encoder_decoder = true }", "model.is_encoder_decoder"},

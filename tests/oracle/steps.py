@@ -4,6 +4,7 @@ steps of PyTorch's AdamW (decay on matrices only, gradients clipped) in f32 on t
 By hand, with torch, transformers and safetensors installed:
     python tests/oracle/steps.py                 the committed sample, next to this file
     python tests/oracle/steps.py experts         of it those of Qwen3-MoE and DeepSeek-V3
+    python tests/oracle/steps.py FAMILY...       of it those of families of family_configs.py
     python tests/oracle/steps.py DIR N [seed]    N random models in DIR, for
     build/weft-tests --oracle DIR                which runs them
 
@@ -18,6 +19,7 @@ import sys
 
 import torch
 import transformers as tf
+from family_configs import FAMILIES
 from generate import watch_routers
 from safetensors.torch import save_file
 
@@ -146,6 +148,27 @@ def experts():
         routed_scaling_factor=1.5)))
 
 
+# What the committed sample is to have of what is drawn for a family.
+SWITCHED = {
+    "llama": {"attention_bias": True, "mlp_bias": True},
+    "granite": {"embedding_multiplier": 12.0, "attention_multiplier": 0.25,
+                "residual_multiplier": 0.22, "logits_scaling": 3.0},
+    "smollm3": {"no_rope_layers": [0, 1]},
+    "ernie4_5": {"use_bias": True},
+    "glm4_moe": {"use_qk_norm": True},
+    "glm4": {"attention_bias": True},
+}
+
+
+def family(kind):
+    torch.manual_seed(23)
+    config = FAMILIES[kind](random.Random(kind))
+    for key, value in SWITCHED.get(kind, {}).items():
+        setattr(config, key, value)
+    hub(HERE / f"steps_{kind}",
+        tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager"))
+
+
 def yarn(theta, factor, original, **keys):
     return {"rope_type": "yarn", "rope_theta": theta, "factor": factor, "mscale": 1.0,
             "mscale_all_dim": 0.7, "original_max_position_embeddings": original, **keys}
@@ -211,6 +234,9 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1:] == ["experts"]:
         experts()
+    elif set(sys.argv[1:]) & set(FAMILIES):
+        for kind in sys.argv[1:]:
+            family(kind)
     elif len(sys.argv) > 2:
         some(pathlib.Path(sys.argv[1]), int(sys.argv[2]),
              int(sys.argv[3]) if len(sys.argv) > 3 else 1)

@@ -234,6 +234,11 @@ static const struct {
 } stepped[] = {{"steps.lua", "steps_qwen2"},       {"steps.lua", "steps_gpt2"},
                {"steps.lua", "steps_deepseek_v3"}, {"steps.lua", "steps_mixtral"},
                {"steps.lua", "steps_qwen3_moe"},   {"steps.lua", "steps_deepseek_v3_moe"},
+               {"steps.lua", "steps_llama"},       {"steps.lua", "steps_granite"},
+               {"steps.lua", "steps_smollm3"},     {"steps.lua", "steps_olmo2"},
+               {"steps.lua", "steps_seed_oss"},    {"steps.lua", "steps_ernie4_5"},
+               {"steps.lua", "steps_glm4_moe"},    {"steps.lua", "steps_glm4"},
+               {"steps.lua", "steps_phi3"},        {"steps.lua", "steps_minimax_m2"},
                {"uses.lua", "steps_uses"}};
 
 START_TEST(steps_agree_with_pytorch) {

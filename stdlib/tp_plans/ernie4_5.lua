@@ -1,0 +1,2 @@
+-- ernie4_5.lua - layers as those of Llama.
+return require "weft.tp_plans.llama"

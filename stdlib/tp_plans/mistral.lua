@@ -1,0 +1,2 @@
+-- mistral.lua - layers as those of Llama.
+return require "weft.tp_plans.llama"

@@ -1,0 +1,186 @@
+"""Random models of Transformers, by family, on random meshes of weft: twelve steps of AdamW.
+
+    tests/oracle/families.py N [SEED [FAMILY...]]     as ./dev families does
+
+A family is a row of FAMILIES: how its config is drawn. Transformers makes the model with random
+weights and writes it as a folder; weft trains that folder (`weft.hf`) on a random mesh and
+writes weights. Transformers trains the same twelve batches in f32. Compared are
+
+    what weft writes before it has trained: every tensor of Transformers' file, bit by bit
+    the loss of every step, relative, within 5e-6
+    what Transformers makes of weft's trained folder: its loss on a batch, within 5e-6
+
+Families whose routers choose are watched: a choice that is nearer than rounding draws again.
+"""
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    import transformers as tf
+    from safetensors.torch import load_file
+except ImportError as missing:
+    print(f"skipped: {sys.executable} has no {missing.name} (PYTHON=... chooses another one)")
+    sys.exit(0)
+from family_configs import FAMILIES
+
+STEPS, ROWS, SEQ, TOLERANCE = 12, 4, 16, 5e-6
+LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.95), 1e-6, 0.1, 0.5
+BUILD = pathlib.Path(__file__).resolve().parent.parent.parent / "build"
+PLAN = """local weft = require "weft"
+return weft.plan {{
+  model = weft.hf "model",
+  mesh = {{ tp = {tp}, pp = {pp}, cp = {cp}, dp = {dp}{ep} }},
+  strategy = {{ "{strategy}"{sp} }},
+  batch = {{ global = {rows}, micro = 1, seq = {seq} }},
+  optimizer = weft.adamw {{ lr = {lr}, betas = {{ 0.9, 0.95 }}, eps = {eps}, weight_decay = {decay},
+                           clip = {clip} }},
+  data = weft.tokens {{ "tokens.bin", shuffle = false }},
+}}
+"""
+
+
+class Unequal(Exception):
+    pass
+
+
+# ---- Transformers ----
+
+
+def randomise(model, r):
+    """So that no parameter, norms and biases too, has the value that it begins with."""
+    spread = r.choice([0.05, 0.15])
+    for name, p in list(model.named_parameters()) + list(model.named_buffers()):
+        if name.endswith(("inv_freq", "embed_scale")) or not p.is_floating_point():
+            continue
+        centre = p.detach().mean().item() if p.dim() <= 1 and p.numel() else 0.0
+        torch.nn.init.normal_(p, centre, 0.1 if p.dim() <= 1 else spread)
+
+
+def loss_of(model, window):
+    logits = model(input_ids=window[:, :-1], use_cache=False).logits.float()
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), window[:, 1:].flatten())
+
+
+def train(model, batches):
+    """The losses before each step."""
+    weights = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(
+        [{"params": [p for p in weights if p.dim() > 1], "weight_decay": DECAY},
+         {"params": [p for p in weights if p.dim() <= 1], "weight_decay": 0.0}],
+        lr=LR, betas=BETAS, eps=EPS, foreach=False)
+    losses = []
+    for window in batches:
+        optimizer.zero_grad()
+        loss = loss_of(model, window)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, CLIP)
+        losses.append(loss.item())
+        optimizer.step()
+    return losses
+
+
+# ---- weft ----
+
+
+def weft(folder, name, *options):
+    """The losses of a run, and the folder that it writes."""
+    log, out = folder / "log", folder / name
+    done = subprocess.run(
+        [BUILD / "weft", "run", folder / "plan.lua", "--quiet", "--threads", "1", "--log", log,
+         "--export", out, *options], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Unequal(f"weft ends with {done.returncode}\n{done.stdout}{done.stderr}")
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    log.unlink()
+    return [x["loss"] for x in records if "loss" in x], out
+
+
+def write_plan(folder, r, config):
+    experts = next((getattr(config, k) for k in ("num_local_experts", "num_experts", "n_routed_experts")
+                    if getattr(config, k, None)), 0)
+    tp = r.choice([1, 2]) if config.num_attention_heads % 2 == 0 else 1
+    layers = config.num_hidden_layers
+    mesh = dict(tp=tp, pp=r.choice([1, 2]) if layers >= 2 else 1, cp=r.choice([1, 1, 2]),
+                dp=r.choice([1, 2]))
+    ep = f", ep = {mesh['dp']}" if experts and mesh["dp"] > 1 and experts % mesh["dp"] == 0 and \
+        r.random() < 0.6 else ""
+    (folder / "plan.lua").write_text(PLAN.format(
+        **mesh, ep=ep, strategy=r.choice(["zero", "fsdp2"]),
+        sp=", sequence_parallel = true" if tp > 1 and r.random() < 0.5 else "",
+        rows=ROWS, seq=SEQ, lr=LR, eps=EPS, decay=DECAY, clip=CLIP))
+    return mesh, ep
+
+
+# ---- one model ----
+
+
+def write_tokens(folder, vocabulary, seed):
+    draw = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, vocabulary, (STEPS * ROWS * SEQ + 1,), generator=draw)
+    (folder / "tokens.bin").write_bytes(ids.to(torch.int16).numpy().tobytes())
+    rows = ids.unfold(0, SEQ + 1, SEQ)
+    return list(rows.view(STEPS, ROWS, SEQ + 1))
+
+
+def same_file(model, out):
+    """Whether weft has written what Transformers had."""
+    want = load_file(model / "model.safetensors")
+    got = load_file(out / "model.safetensors")
+    for name in want.keys() | got.keys():
+        if name not in got or name not in want:
+            raise Unequal(f"{name} is not in {'weft' if name not in got else 'Transformers'}'s file")
+        if not torch.equal(want[name].float(), got[name].float()):
+            raise Unequal(f"{name} has other bits")
+
+
+def one(kind, seed):
+    r = random.Random(f"{kind} {seed}")
+    torch.manual_seed(seed)
+    config = FAMILIES[kind](r)
+    model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().train()
+    randomise(model, r)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        model.save_pretrained(folder / "model")
+        batches = write_tokens(folder, config.vocab_size, seed)
+        mesh = write_plan(folder, r, config)
+        at = json.dumps({"mesh": mesh, "config": json.loads(config.to_json_string())})
+        try:
+            _, out = weft(folder, "same", "--steps", "1", "--set", "optimizer.lr=0")
+            same_file(folder / "model", out)
+            losses, out = weft(folder, "trained", "--steps", str(STEPS))
+            trained = tf.AutoModelForCausalLM.from_pretrained(
+                out, attn_implementation="eager", dtype=torch.float32).train()
+            want = train(model, batches)
+            with torch.no_grad():
+                after = [loss_of(trained, batches[0]).item(), loss_of(model, batches[0]).item()]
+            apart = [abs(a - b) / abs(b) for a, b in zip(losses + after[:1], want + after[1:])]
+            worst = max(apart)
+            if len(losses) != STEPS or not worst <= TOLERANCE:
+                raise Unequal("losses differ: " + " ".join(f"{x:.1e}" for x in apart))
+        except Unequal as e:
+            print(f"{kind} {seed}: {e}\n  {at}", flush=True)
+            return None
+    return worst
+
+
+def main(count, seed=1, *kinds):
+    torch.set_num_threads(1)
+    tf.logging.set_verbosity_error()
+    tf.logging.disable_progress_bar()
+    failed = 0
+    for kind in kinds or FAMILIES:
+        worst = [one(kind, seed + i) for i in range(count)]
+        good = [x for x in worst if x is not None]
+        failed += count - len(good)
+        print(f"{kind}: {len(good)} of {count} equal, within {max(good, default=0):.1e}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:3]), *sys.argv[3:]))

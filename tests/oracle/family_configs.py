@@ -1,0 +1,170 @@
+"""How families.py draws the config of a family: small sizes, and every switch of the family."""
+import transformers as tf
+
+
+def yarn(theta, factor, original, **keys):
+    return {"rope_type": "yarn", "rope_theta": theta, "factor": factor, "mscale": 1.0,
+            "mscale_all_dim": 0.7, "original_max_position_embeddings": original, **keys}
+
+
+def rope(r, kinds=("default", "llama3", "yarn")):
+    theta, kind = r.choice([500.0, 10000.0, 1e6]), r.choice(kinds)
+    if kind == "yarn":
+        return yarn(theta, r.choice([2.0, 8.0]), r.choice([16, 64]), truncate=r.random() < 0.5,
+                    beta_fast=r.choice([2.0, 32.0]))
+    p = {"rope_type": kind, "rope_theta": theta}
+    if kind == "llama3":
+        p.update(factor=r.choice([2.0, 8.0]), low_freq_factor=1.0,
+                 high_freq_factor=r.choice([2.0, 4.0]),
+                 original_max_position_embeddings=r.choice([16, 64]))
+    if kind in ("linear", "dynamic"):
+        p["factor"] = r.choice([2.0, 4.0])
+    return p
+
+
+def decoder(r, **changes):
+    """Keys that all decoders have; heads of an own size are drawn apart."""
+    kv, d = r.choice([1, 2]), r.choice([4, 8])
+    heads = kv * 2 if kv == 1 else kv * r.choice([1, 2])
+    keys = dict(vocab_size=r.choice([37, 48]), hidden_size=heads * d,
+                intermediate_size=r.choice([24, 40]), num_hidden_layers=r.choice([2, 3]),
+                num_attention_heads=heads, num_key_value_heads=kv,
+                max_position_embeddings=r.choice([16, 64]), pad_token_id=None, bos_token_id=None,
+                eos_token_id=None, rms_norm_eps=r.choice([1e-5, 1e-6]),
+                tie_word_embeddings=r.random() < 0.5, rope_parameters=rope(r))
+    keys.update(changes)
+    return keys
+
+
+def coin(r):
+    return r.random() < 0.5
+
+
+def llama(r):
+    d = {"head_dim": r.choice([4, 12])} if coin(r) else {}
+    return tf.LlamaConfig(**decoder(
+        r, attention_bias=coin(r), mlp_bias=coin(r),
+        rope_parameters=rope(r, ("default", "llama3", "yarn", "linear")), **d))
+
+
+def qwen2(r):
+    return tf.Qwen2Config(**decoder(r))
+
+
+def qwen3(r):
+    return tf.Qwen3Config(**decoder(r, head_dim=r.choice([8, 16]), attention_bias=coin(r)))
+
+
+def mistral(r):
+    return tf.MistralConfig(**decoder(r, head_dim=r.choice([4, 12]), sliding_window=None))
+
+
+def granite(r):
+    return tf.GraniteConfig(**decoder(
+        r, attention_bias=coin(r), mlp_bias=coin(r), embedding_multiplier=r.choice([1.0, 12.0]),
+        logits_scaling=r.choice([1.0, 8.0, 3.0]), residual_multiplier=r.choice([1.0, 0.22]),
+        attention_multiplier=r.choice([1.0, 0.015625])))
+
+
+def smollm3(r):
+    keys = decoder(r, attention_bias=coin(r), mlp_bias=coin(r), num_hidden_layers=r.choice([2, 4]))
+    if coin(r):
+        keys["no_rope_layers"] = [int(coin(r)) for _ in range(keys["num_hidden_layers"])]
+    else:
+        keys["no_rope_layer_interval"] = r.choice([1, 2, 4])
+    return tf.SmolLM3Config(**keys)
+
+
+def olmo2(r):
+    return tf.Olmo2Config(**decoder(r, attention_bias=coin(r)))
+
+
+def seed_oss(r):
+    return tf.SeedOssConfig(**decoder(
+        r, head_dim=r.choice([4, 12]), attention_bias=coin(r), attention_out_bias=coin(r),
+        mlp_bias=coin(r), attention_dropout=0.0, residual_dropout=0.0))
+
+
+def ernie4_5(r):
+    return tf.Ernie4_5Config(**decoder(r, head_dim=r.choice([4, 12]), use_bias=coin(r)))
+
+
+def partial(r, keys):
+    keys["rope_parameters"]["partial_rotary_factor"] = r.choice([0.5, 1.0])
+    return keys
+
+
+def glm(r):
+    return tf.GlmConfig(**partial(r, decoder(r, head_dim=r.choice([4, 12]), attention_bias=coin(r))))
+
+
+def glm4(r):
+    return tf.Glm4Config(**partial(r, decoder(r, head_dim=r.choice([4, 12]), attention_bias=coin(r))))
+
+
+def phi3(r):
+    keys = decoder(r, sliding_window=None, resid_pdrop=0.0, embd_pdrop=0.0,
+                   rope_parameters=rope(r, ("default",)))
+    return tf.Phi3Config(**keys)
+
+
+# ---- with experts ----
+
+
+def experts(r, **keys):
+    return dict(moe_intermediate_size=r.choice([8, 12]), num_experts_per_tok=2, **keys)
+
+
+def mixtral(r):
+    return tf.MixtralConfig(**decoder(r, num_local_experts=r.choice([4, 6]), num_experts_per_tok=2,
+                                      head_dim=r.choice([4, 8]),
+                                      sliding_window=None))
+
+
+def qwen3_moe(r):
+    return tf.Qwen3MoeConfig(**decoder(
+        r, **experts(r), num_experts=r.choice([4, 8]), head_dim=8, norm_topk_prob=coin(r),
+        mlp_only_layers=r.choice([[], [0]]), decoder_sparse_step=r.choice([1, 2]),
+        attention_bias=coin(r)))
+
+
+def deepseek_experts(r):
+    groups = r.choice([1, 2])
+    return experts(r, first_k_dense_replace=r.choice([0, 1]), n_routed_experts=8, n_group=groups,
+                   topk_group=1, n_shared_experts=r.choice([1, 2]), norm_topk_prob=coin(r),
+                   routed_scaling_factor=r.choice([1.0, 2.5]))
+
+
+def deepseek_v3(r):
+    keys = decoder(r, **deepseek_experts(r), q_lora_rank=r.choice([None, 12]),
+                   kv_lora_rank=r.choice([8, 10]), qk_nope_head_dim=r.choice([3, 8]),
+                   qk_rope_head_dim=4, v_head_dim=r.choice([4, 7]), rope_interleave=coin(r),
+                   attention_bias=coin(r))
+    keys["num_key_value_heads"] = keys["num_attention_heads"]
+    return tf.DeepseekV3Config(**keys)
+
+
+def minimax_m2(r):
+    return tf.MiniMaxM2Config(**partial(r, decoder(
+        r, head_dim=8, num_local_experts=8, num_experts_per_tok=r.choice([2, 3]))))
+
+
+def glm4_moe(r):
+    return tf.Glm4MoeConfig(**partial(r, decoder(
+        r, **deepseek_experts(r), head_dim=8, attention_bias=coin(r), use_qk_norm=coin(r))))
+
+
+def gpt2(r):
+    heads, d = r.choice([2, 4]), r.choice([4, 8])
+    return tf.GPT2Config(
+        vocab_size=r.choice([37, 48]), n_embd=heads * d, n_layer=r.choice([2, 3]), n_head=heads,
+        n_inner=r.choice([None, 24]), n_positions=r.choice([16, 40]), attn_pdrop=0.0,
+        embd_pdrop=0.0, resid_pdrop=0.0, layer_norm_epsilon=r.choice([1e-5, 1e-6]),
+        activation_function=r.choice(["gelu_new", "gelu"]), tie_word_embeddings=coin(r),
+        bos_token_id=None, eos_token_id=None)
+
+
+# By model_type.
+FAMILIES = {f.__name__: f for f in (
+    llama, qwen2, qwen3, mistral, granite, smollm3, olmo2, seed_oss, ernie4_5, glm, glm4, phi3, gpt2,
+    mixtral, qwen3_moe, deepseek_v3, glm4_moe, minimax_m2)}
