@@ -2,6 +2,8 @@
 #include "bindings/plan_table/json_value.h"
 #include "model.h"
 
+#include <stdio.h>
+
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"
 
@@ -113,4 +115,28 @@ weft_status lang_hf_config(LangPlan *lp, DType dtype, Text *out, bool *known,
   weft_status st = lp->folder ? of_folder(&x, e) : state_protect(lp->state, whole, &x, e);
   if (st == WEFT_OK && out->oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
   return st;
+}
+
+/* ---- modules that files have as one ---- */
+
+typedef struct ListPacked {
+  LangPlan *lp;
+  HfPacked *out;
+} ListPacked;
+
+static void list_packed(lua_State *L, void *ud) {
+  const ListPacked *x = ud;
+  push_architecture(L, x->lp);
+  if (field_push(L, -1, "packed") != LUA_TTABLE) return;
+  for (int i = 0; i < HF_PACKED && lua_rawgeti(L, -1, i + 1) == LUA_TSTRING; i++) {
+    snprintf(x->out->text[i], sizeof x->out->text[i], "%s", lua_tostring(L, -1));
+    x->out->name[i] = x->out->text[i];
+    lua_pop(L, 1);
+  }
+}
+
+weft_status lang_hf_packed(LangPlan *lp, HfPacked *out, weft_error *e) {
+  ListPacked x = {lp, out};
+  *out = (HfPacked){0};
+  return lp->arch ? state_protect(lp->state, list_packed, &x, e) : WEFT_OK;
 }

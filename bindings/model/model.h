@@ -26,6 +26,13 @@ bool hf_config_push(lua_State *L, const char *file, const char *path, Diags *d);
  * *known: false if the model is a function of the plan, which has no config.json. */
 weft_status lang_hf_config(LangPlan *lp, DType dtype, Text *out, bool *known,
                            weft_error *e);
+/* The modules that files of the architecture have as one (`packed`), NULL-terminated. */
+enum { HF_PACKED = 3 };
+typedef struct HfPacked {
+  char text[HF_PACKED][32];
+  const char *name[HF_PACKED + 1];
+} HfPacked;
+weft_status lang_hf_packed(LangPlan *lp, HfPacked *out, weft_error *e);
 
 /* ---- graph_ops_doc.c ---- */
 /* The table of docs/models.md: the ops that `g` has. */

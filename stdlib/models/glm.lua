@@ -6,6 +6,7 @@ local decoder = require "weft.models.decoder"
 local glm = {
   class = "GlmForCausalLM",
   aliases = {},
+  packed = { "gate_up_proj" }, -- modules that files have as one
   ignored = config.ignored(),
 }
 glm.defaults, glm.unwritten = decoder.defaults {

@@ -5,6 +5,7 @@ local decoder = require "weft.models.decoder"
 local glm = {
   class = "Glm4ForCausalLM",
   aliases = {},
+  packed = { "gate_up_proj" }, -- modules that files have as one
   ignored = config.ignored(),
 }
 glm.defaults, glm.unwritten = decoder.defaults {

@@ -6,6 +6,7 @@ local decoder = require "weft.models.decoder"
 local phi3 = {
   class = "Phi3ForCausalLM",
   aliases = {},
+  packed = { "qkv_proj", "gate_up_proj" }, -- modules that files have as one
   ignored = config.ignored(),
 }
 phi3.defaults, phi3.unwritten = decoder.defaults {

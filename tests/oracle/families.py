@@ -7,6 +7,7 @@ weights and writes it as a folder; weft trains that folder (`weft.hf`) on a rand
 writes weights. Transformers trains the same twelve batches in f32. Compared are
 
     what weft writes before it has trained: every tensor of Transformers' file, bit by bit
+    the names of what it writes of a config alone: Transformers reads all of them
     the loss of every step, relative, within 5e-6
     what Transformers makes of weft's trained folder: its loss on a batch, within 5e-6
 
@@ -33,7 +34,7 @@ LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.95), 1e-6, 0.1, 0.5
 BUILD = pathlib.Path(__file__).resolve().parent.parent.parent / "build"
 PLAN = """local weft = require "weft"
 return weft.plan {{
-  model = weft.hf "model",
+  model = weft.hf {{ "model"{weights} }},
   mesh = {{ tp = {tp}, pp = {pp}, cp = {cp}, dp = {dp}{ep} }},
   strategy = {{ "{strategy}"{sp} }},
   batch = {{ global = {rows}, micro = 1, seq = {seq} }},
@@ -87,11 +88,11 @@ def train(model, batches):
 # ---- weft ----
 
 
-def weft(folder, name, *options):
+def weft(folder, name, *options, plan="plan.lua"):
     """The losses of a run, and the folder that it writes."""
     log, out = folder / "log", folder / name
     done = subprocess.run(
-        [BUILD / "weft", "run", folder / "plan.lua", "--quiet", "--threads", "1", "--log", log,
+        [BUILD / "weft", "run", folder / plan, "--quiet", "--threads", "1", "--log", log,
          "--export", out, *options], capture_output=True, text=True)
     if done.returncode != 0:
         raise Unequal(f"weft ends with {done.returncode}\n{done.stdout}{done.stderr}")
@@ -101,6 +102,7 @@ def weft(folder, name, *options):
 
 
 def write_plan(folder, r, config):
+    """Two of them: one with the folder's weights, and one that draws its own."""
     experts = next((getattr(config, k) for k in ("num_local_experts", "num_experts", "n_routed_experts")
                     if getattr(config, k, None)), 0)
     tp = r.choice([1, 2]) if config.num_attention_heads % 2 == 0 else 1
@@ -109,10 +111,12 @@ def write_plan(folder, r, config):
                 dp=r.choice([1, 2]))
     ep = f", ep = {mesh['dp']}" if experts and mesh["dp"] > 1 and experts % mesh["dp"] == 0 and \
         r.random() < 0.6 else ""
-    (folder / "plan.lua").write_text(PLAN.format(
-        **mesh, ep=ep, strategy=r.choice(["zero", "fsdp2"]),
-        sp=", sequence_parallel = true" if tp > 1 and r.random() < 0.5 else "",
-        rows=ROWS, seq=SEQ, lr=LR, eps=EPS, decay=DECAY, clip=CLIP))
+    strategy = r.choice(["zero", "fsdp2"])
+    sp = ", sequence_parallel = true" if tp > 1 and r.random() < 0.5 else ""
+    for name, weights in (("plan", ""), ("drawn", ", weights = false")):
+        (folder / f"{name}.lua").write_text(PLAN.format(
+            **mesh, ep=ep, strategy=strategy, sp=sp, weights=weights, rows=ROWS, seq=SEQ, lr=LR,
+            eps=EPS, decay=DECAY, clip=CLIP))
     return mesh, ep
 
 
@@ -138,6 +142,14 @@ def same_file(model, out):
             raise Unequal(f"{name} has other bits")
 
 
+def whole_folder(out):
+    """Whether Transformers finds all that it wants in a folder that weft has made up."""
+    _, told = tf.AutoModelForCausalLM.from_pretrained(out, output_loading_info=True)
+    wrong = {k: v for k, v in told.items() if v and k.endswith("_keys")}
+    if wrong:
+        raise Unequal(f"Transformers does not load what weft has drawn: {wrong}")
+
+
 def one(kind, seed):
     r = random.Random(f"{kind} {seed}")
     torch.manual_seed(seed)
@@ -153,6 +165,7 @@ def one(kind, seed):
         try:
             _, out = weft(folder, "same", "--steps", "1", "--set", "optimizer.lr=0")
             same_file(folder / "model", out)
+            whole_folder(weft(folder, "drawn", "--steps", "1", plan="drawn.lua")[1])
             losses, out = weft(folder, "trained", "--steps", str(STEPS))
             trained = tf.AutoModelForCausalLM.from_pretrained(
                 out, attn_implementation="eager", dtype=torch.float32).train()

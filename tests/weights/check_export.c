@@ -260,6 +260,27 @@ START_TEST(fused_projections_are_read_and_written) {
       dir);
   same_tensors(exporter_write(&f, "apart", (WeightsOutOptions){.dtype = DT_ACT}),
                oracle("llama"));
+  static const char *const packed[] = {"gate_up_proj", "qkv_proj", NULL};
+  same_tensors(exporter_write(&f, "packed",
+                              (WeightsOutOptions){.dtype = DT_ACT, .packed = packed}),
+               dir);
+  exporter_end(&f);
+}
+END_TEST
+
+/* Files of Phi-3 have them, those of Llama do not. */
+START_TEST(architectures_say_what_files_have_packed) {
+  Exporter f;
+  HfPacked packed;
+  exporter_start(&f, hf(oracle("steps_phi3")), meshes[0]);
+  must(lang_hf_packed(f.job.lp, &packed, &f.job.e), &f.job.e, "packed");
+  ck_assert_str_eq(packed.name[0], "qkv_proj");
+  ck_assert_str_eq(packed.name[1], "gate_up_proj");
+  ck_assert_ptr_null(packed.name[2]);
+  exporter_end(&f);
+  exporter_start(&f, hf(oracle("llama")), meshes[0]);
+  must(lang_hf_packed(f.job.lp, &packed, &f.job.e), &f.job.e, "packed");
+  ck_assert_ptr_null(packed.name[0]);
   exporter_end(&f);
 }
 END_TEST
@@ -526,6 +547,7 @@ Suite *export_suite(void) {
   tcase_add_loop_test(t, every_copy_is_loaded, 0, 4 * LEN(halves));
   tcase_add_loop_test(t, trained_weights_are_those_of_the_run, 0, CASES);
   tcase_add_loop_test(t, fused_projections_are_read_and_written, 0, LEN(meshes));
+  tcase_add_test(t, architectures_say_what_files_have_packed);
   tcase_add_test(t, fused_projections_of_another_size_do_not_fit);
   tcase_add_test(t, files_are_filled_to_the_room);
   tcase_add_test(t, a_folder_appears_whole_or_not_at_all);

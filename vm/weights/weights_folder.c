@@ -66,6 +66,21 @@ static OutParam list_pieces(WeightsOut *w, const Compiled *c, int param,
   return to;
 }
 
+/* One that holds several parameters is made for the first of them. */
+static OutParam list_packed(WeightsOut *w, const CompiledParam *p, const char *name,
+                            int64_t rows, int64_t first) {
+  OutParam to = {.tensor = w->t.n, .first = first, .each = INT64_MAX};
+  int64_t dim[MAX_DIM] = {rows};
+  for (int i = w->t.n - 1; i >= 0; i--)
+    if (str_eq(w->t.at[i].write.name, name)) {
+      to.tensor = i;
+      return to;
+    }
+  for (int i = 1; i < p->ndim; i++) dim[i] = p->dim[i];
+  add_tensor(w, arena_str(w->arena, name), p->ndim, dim, out_type(w->o, NULL));
+  return to;
+}
+
 /* A tensor for each parameter, or for each of `like` that has some. */
 static void list_tensors(WeightsOut *w, const Compiled *c) {
   const SafeTensors *like = w->o->like;
@@ -75,7 +90,13 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
   for (int i = 0; i < c->nparam; i++) {
     const CompiledParam *p = &c->param[i];
     WeightSource from = {0};
+    char name[512];
+    int64_t rows, first;
     if (like) from = weights_source(c, like, i);
+    if (!like && weights_packed(c, w->o->packed, i, name, &rows, &first)) {
+      w->param[i] = list_packed(w, p, name, rows, first);
+      continue;
+    }
     if (from.pieces > 1) {
       w->param[i] = list_pieces(w, c, i, from);
       continue;

@@ -14,10 +14,11 @@ typedef struct WeightsOutOptions {
   const Dir *in;           /* has the folder; NULL: `dir` is a path that the user gives */
   const char *dir;         /* its name: new, or an empty folder */
   const SafeTensors *like; /* names, order of rows and types are those of its tensors;
-                              NULL: the parameters' names */
-  DType dtype;             /* of all tensors; DT_ACT: as in `like`, else f32 */
-  uint64_t shard_bytes;    /* of a file, unless one tensor is larger; 0: 5 GB */
-  const WeightsFile *file; /* what else is in the folder: config.json ... */
+                              NULL: the parameters' names, but for */
+  const char *const *packed; /* modules that such files have as one: weights_packed */
+  DType dtype;               /* of all tensors; DT_ACT: as in `like`, else f32 */
+  uint64_t shard_bytes;      /* of a file, unless one tensor is larger; 0: 5 GB */
+  const WeightsFile *file;   /* what else is in the folder: config.json ... */
   int nfile;
 } WeightsOutOptions;
 enum { WEIGHTS_SHARD_GB = 5 };

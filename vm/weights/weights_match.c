@@ -71,6 +71,19 @@ static const CompiledParam *param_named(const Compiled *c, const char *name) {
   return NULL;
 }
 
+/* Rows of all parts of `f`, one of which is the parameter, and the elements before it. */
+static void count_packed(const Compiled *c, const CompiledParam *p, const char *tail,
+                         const struct Fused *f, int part, int64_t *rows, int64_t *first) {
+  char name[512];
+  *rows = *first = 0;
+  for (int k = 0; k < LEN(f->part) && f->part[k]; k++) {
+    const CompiledParam *q =
+        param_named(c, renamed(p->name, tail, f->part[part], f->part[k], name));
+    if (k < part && q) *first += param_count(q);
+    if (q) *rows += q->dim[0];
+  }
+}
+
 /* The tensor that holds parts of `f`, one of which is the parameter. Its rows must be
  * those of all parts. */
 static WeightSource find_in(const Compiled *c, const SafeTensors *s,
@@ -80,14 +93,29 @@ static WeightSource find_in(const Compiled *c, const SafeTensors *s,
   WeightSource from = {.rows = 0, .pieces = 1};
   if (!in_module(p->name, f->part[part], &tail)) return from;
   from.t = find_name(s, renamed(p->name, tail, f->part[part], f->whole, name));
-  for (int k = 0; from.t && k < LEN(f->part) && f->part[k]; k++) {
-    const CompiledParam *q =
-        param_named(c, renamed(p->name, tail, f->part[part], f->part[k], name));
-    int64_t count = q ? param_count(q) : 0;
-    if (k < part) from.first += count;
-    if (q) from.rows += q->dim[0];
-  }
+  if (from.t) count_packed(c, p, tail, f, part, &from.rows, &from.first);
   return from;
+}
+
+static bool is_listed(const char *const *names, const char *name) {
+  while (names && *names && !str_eq(*names, name)) names++;
+  return names && *names;
+}
+
+bool weights_packed(const Compiled *c, const char *const *modules, int param,
+                    char name[512], int64_t *rows, int64_t *first) {
+  const CompiledParam *p = &c->param[param];
+  const char *tail;
+  for (int i = 0; i < LEN(fused); i++)
+    for (int k = 0; k < LEN(fused[i].part) && fused[i].part[k]; k++) {
+      if (!is_listed(modules, fused[i].whole) ||
+          !in_module(p->name, fused[i].part[k], &tail))
+        continue;
+      (void)renamed(p->name, tail, fused[i].part[k], fused[i].whole, name);
+      count_packed(c, p, tail, &fused[i], k, rows, first);
+      return true;
+    }
+  return false;
 }
 
 /* ---- experts ---- all of a layer are one parameter; files have them one by one, and

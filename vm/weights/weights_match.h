@@ -18,6 +18,11 @@ WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param);
  * is then what it is called. */
 const SafeTensor *weights_piece(const Compiled *c, const SafeTensors *s, int param, int i,
                                 char name[512]);
+/* Where a parameter goes in a file that has modules as one: NULL-terminated names, as
+ * "qkv_proj"; NULL: none. Sets the name of the tensor, its rows and the element of it
+ * that the parameter begins at; false if it is none of those. */
+bool weights_packed(const Compiled *c, const char *const *modules, int param,
+                    char name[512], int64_t *rows, int64_t *first);
 /* Whether every parameter has a tensor of its shape and every tensor is a parameter, a
  * buffer or a repeated embedding; all that is wrong is one error. Reads headers only. */
 weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_alloc *a,

@@ -73,6 +73,8 @@ weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,
                          const SafeTensors *weights, weft_error *e) {
   *x = (ExportFolder){.out = {.like = weights, .dtype = DT_ACT}};
   x->out.file = x->file;
+  TRY(lang_hf_packed(j->lp, &x->packed, e));
+  x->out.packed = x->packed.name;
   if (cli->shard_size) TRY(read_size(cli->shard_size, &x->out.shard_bytes, e));
   if (cli->dtype) TRY(read_dtype(cli->dtype, &x->out.dtype, e));
   DType dtype = x->out.dtype == DT_ACT && !weights ? DT_F32 : x->out.dtype;

@@ -3,11 +3,13 @@
 #define WEFT_CLI_EXPORT_H
 
 #include "bindings/cli/cli.h"
+#include "bindings/model/model.h"
 #include "vm/weights/weights_folder.h"
 
 typedef struct ExportFolder {
   WeightsOutOptions out;
   WeightsFile file[16];
+  HfPacked packed;
   Text config;
 } ExportFolder;
 /* Reads --dtype and --shard-size and lists the files beside the weights: after
