@@ -59,6 +59,15 @@ static int64_t checked_bytes(const char *arguments) {
   return n;
 }
 
+/* Without a GPU bodies are ordered as for an H100. */
+START_TEST(naming_the_usual_gpu_changes_no_byte) {
+  put("a.lua", LLAMA_8B "}\n");
+  ck_assert_int_eq(checked_bytes("a.lua --set mesh.tp=4 --set strategy=fsdp2"),
+                   checked_bytes("a.lua --set mesh.tp=4 --set strategy=fsdp2 "
+                                 "--set cluster=h100-sxm"));
+}
+END_TEST
+
 START_TEST(a_plan_that_fits) {
   put("a.lua", LLAMA_8B "}\n");
   Outcome o = report(0, "a.lua --gpu h200 mesh.tp=2 --set strategy.stage=1");
@@ -183,6 +192,7 @@ Suite *report_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_set_timeout(c, 120);
   tcase_add_test(c, a_plan_that_fits);
+  tcase_add_test(c, naming_the_usual_gpu_changes_no_byte);
   tcase_add_test(c, a_plan_that_does_not_fit);
   tcase_add_test(c, more_ranks_where_no_layout_fits);
   tcase_add_test(c, settings_of_another_system);

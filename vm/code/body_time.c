@@ -2,17 +2,17 @@
  * body_time.h. */
 #include "body_time.h"
 
-/* The data sheet of one H100, for plans without a GPU: only proportions matter for the
- * order of a body, and other GPUs have similar ones. */
+/* The figures of stdlib/clusters/h100-sxm.lua, for plans without a GPU: only proportions
+ * matter for the order of a body, and naming that GPU changes no program. */
 static Cluster typical(void) {
   return (Cluster){.gpus = 8,
-                   .bf16 = 989e12,
+                   .bf16 = 989.4e12,
                    .f32 = 67e12,
                    .hbm_bandwidth = 3.35e12,
                    .nvlink_bandwidth = 450e9,
-                   .nvlink_latency = 3e-6,
+                   .nvlink_latency = 3.4e-6,
                    .network_bandwidth = 50e9,
-                   .network_latency = 5e-6};
+                   .network_latency = 9.6e-6};
 }
 
 BodyClock body_clock(const CompileInput *in, int copies) {
