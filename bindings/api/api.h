@@ -27,6 +27,10 @@ weft_status api_plan_take(const weft_plan_options *options, const LangValue *val
 /* weft_plan_load with the text of a file that need not be there. */
 weft_status api_plan_text(const weft_plan_options *options, const char *path,
                           const char *text, weft_plan **out, weft_error *err);
+/* The same without checks of the layout (its mesh and what follows from it), as the start
+ * of a search for one that is right. `text` may be NULL: the file is read. */
+weft_status api_plan_draft(const weft_plan_options *options, const char *path,
+                           const char *text, weft_plan **out, weft_error *err);
 /* The parameter called `name`, or -1. */
 int api_find_param(const Compiled *c, const char *name);
 /* A stop flag of weft.h. A lock-free atomic int is an int in memory. */

@@ -22,6 +22,7 @@ typedef struct PlanCall {
   const char *path;
   const LangValue *value; /* NULL: the plan is a file */
   const char *text;       /* contents of that file; NULL: it is read */
+  bool draft;
   int world;
   weft_status (*fn)(struct PlanCall *c);
   weft_status st;
@@ -80,6 +81,7 @@ static weft_status load(PlanCall *c) {
                          .print = o->print,
                          .ud = o->ud};
   if (c->text) p->opt.text = arena_str(p->arena, c->text);
+  p->opt.draft = c->draft;
   p->opt.set = copy_list(p->arena, o->set, &p->opt.nset);
   p->opt.define = copy_list(p->arena, o->define, &p->opt.ndefine);
   p->opt.data = copy_list(p->arena, o->data, &p->opt.ndata);
@@ -130,6 +132,12 @@ weft_status api_plan_take(const weft_plan_options *options, const LangValue *val
 weft_status api_plan_text(const weft_plan_options *options, const char *path,
                           const char *text, weft_plan **out, weft_error *err) {
   return new_plan(options, (PlanCall){.path = path, .text = text}, out, err);
+}
+
+weft_status api_plan_draft(const weft_plan_options *options, const char *path,
+                           const char *text, weft_plan **out, weft_error *err) {
+  return new_plan(options, (PlanCall){.path = path, .text = text, .draft = true}, out,
+                  err);
 }
 
 void weft_plan_free(weft_plan *p) {

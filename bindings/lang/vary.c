@@ -124,6 +124,7 @@ weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary 
   *v = (Vary){.plan = *lp, .of = lp, .undo = LUA_NOREF, .arena = lp->state->arena};
   LangPlan *p = &v->plan;
   p->arena = lp->state->arena = d->arena;
+  p->opt.draft = false; /* others of a draft are plans */
   p->plan = (Plan){.file = lp->plan.file};
   p->config = p->build = p->schedule = p->schedule_options = LUA_NOREF;
   p->schedule_csv = NULL;

@@ -155,8 +155,7 @@ static const char **texts(lua_State *L, int idx) {
   return list;
 }
 
-/* weft.load and weft.plan with the options define, set and data. */
-int plan_object_load(lua_State *L) {
+static int load_object(lua_State *L, bool draft) {
   weft_error e;
   lua_settop(L, 2);
   library_push(L, "objects/options");
@@ -170,7 +169,22 @@ int plan_object_load(lua_State *L) {
   options.define = define;
   options.set = set;
   if (data) options.data = data;
-  weft_status st = weft_plan_load(&options, lua_tostring(L, 1), &o->plan, &e);
+  const char *path = lua_tostring(L, 1);
+  weft_status st = draft ? api_plan_draft(&options, path, NULL, &o->plan, &e)
+                         : weft_plan_load(&options, path, &o->plan, &e);
+  return end_object(L, o, st, &e);
+}
+
+/* weft.load and weft.plan with the options define, set and data. */
+int plan_object_load(lua_State *L) { return load_object(L, false); }
+
+int plan_object_draft(lua_State *L) {
+  weft_error e;
+  if (lua_type(L, 2) != LUA_TSTRING) return load_object(L, true);
+  PlanObject *o = new_object(L);
+  weft_plan_options options = options_for(L, o);
+  weft_status st =
+      api_plan_draft(&options, luaL_checkstring(L, 1), lua_tostring(L, 2), &o->plan, &e);
   return end_object(L, o, st, &e);
 }
 

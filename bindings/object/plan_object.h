@@ -15,6 +15,9 @@ int plan_object_make(lua_State *L);
 /* load(name, text): a plan of a text, as if it were the file `name`, which is not read;
  * nil and the reasons. For the library alone. */
 int plan_object_text(lua_State *L);
+/* draft(name, text) and draft(path, options of weft.load): the plan without checks of its
+ * layout, for weft.sweep to try others of it. For the library alone. */
+int plan_object_draft(lua_State *L);
 
 /* Pushes an object for a plan that another owner has compiled as far as needed; the Lua
  * state must be closed before the plan is freed. */

@@ -26,6 +26,7 @@ typedef struct LangOptions {
   void (*print)(void *ud, const char *line); /* print() of the plan; may be NULL */
   void *ud;
   const char *text; /* what the plan's file would hold, which is then not read; or NULL */
+  bool draft;       /* of a plan only what each field says is checked, not its layout */
 } LangOptions;
 
 /* ---- lua_state.c: one private Lua state ---- */

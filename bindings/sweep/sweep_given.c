@@ -15,7 +15,7 @@ weft_status sweep_load_plan(lua_State *L, int idx, const LangPlan *copy, Arena *
   weft_plan *object = plan_object_test(L, idx);
   *d = (Diags){.arena = a};
   if (object) copy = object->job.lp;
-  if (copy) o.data = copy->opt.data, o.ndata = copy->opt.ndata;
+  if (copy) o.data = copy->opt.data, o.ndata = copy->opt.ndata, o.draft = copy->opt.draft;
   if (!copy && lua_type(L, idx) == LUA_TSTRING)
     return lang_load(&o, arena_str(a, lua_tostring(L, idx)), lp, d, e);
   LangValue v = {.file = "the plan of weft.sweep", .line = 1, .copy = copy};

@@ -3,6 +3,7 @@
 -- the proof, the bubble, warnings, and the nearest layouts that fit if it does not.
 local import = use "import/import"
 local nearest = use "fits/nearest"
+local plan_asks, plan_draft = use "plan_asks", use "plan_draft"
 local plan_facts, plan_of_text = use "plan_facts", use "plan_of_text"
 local quote = use "import/quote"
 local screen = use "fits/screen"
@@ -34,7 +35,8 @@ local function names_gpu(spec)
     or type(cluster) == "table" and (cluster.gpu or cluster[1]) ~= nil
 end
 
--- The plan of a file, or nil and the reasons; and the GPU that was assumed, if any.
+-- The plan of a file, or nil and the reasons; the GPU that was assumed, if any; and what makes it a
+-- draft.
 local function load_plan(args)
   if args.model then
     fail(string.format("%s is a plan, which has its model: --model is for settings that name none",
@@ -43,11 +45,16 @@ local function load_plan(args)
   local set, define = assignments(args.set), assignments(args.define)
   for key, value in next, assignments(args.words) do set[key] = value end
   if args.world then set["mesh.world"] = tostring(args.world) end
-  local plan, why = weft.load(args.file, { set = set, define = define })
-  if not plan or not args.gpu and names_gpu(plan.spec) then return plan, why end
-  set[gpu_field(plan.spec)] = args.gpu or USUAL_GPU
-  plan, why = weft.load(args.file, { set = set, define = define })
-  return plan, why, not args.gpu and USUAL_GPU or nil
+  local function draft() return plan_draft(args.file, { set = set, define = define }) end
+  local drafted, why = draft()
+  if not drafted then return nil, why end
+  local assumed = nil
+  if args.gpu or not names_gpu(drafted.spec) then
+    set[gpu_field(drafted.spec)] = args.gpu or USUAL_GPU
+    assumed = not args.gpu and USUAL_GPU or nil
+  end
+  local plan, wrong = weft.load(args.file, { set = set, define = define })
+  return plan, wrong, assumed, draft
 end
 
 -- ---- settings ----
@@ -77,7 +84,8 @@ local function load_settings(args)
   if not made.ok then return made end
   local name = quote.shown(args.file) .. ".lua"
   local plan, why = plan_of_text(name, made.document)
-  return made, plan, why, assumed, function(reasons) relate(reasons, name, made.document) end
+  return made, plan, why, assumed, function() return plan_draft(name, made.document) end,
+         function(reasons) relate(reasons, name, made.document) end
 end
 
 -- ---- the report ----
@@ -90,9 +98,31 @@ local function reasons_or_raise(why)
   return why
 end
 
+-- Layouts near what a plan asks for; nil: it does not say for how many ranks.
+local function look_around(plan, world)
+  local was = plan_asks(plan)
+  was.world = world or was.world
+  if was.world < 1 or not was.room then return nil end
+  for _, axis in ipairs { "tp", "pp", "cp", "ep" } do was[axis] = math.max(was[axis], 1) end
+  return nearest(plan, was), was.world
+end
+
+-- Fields that another layout may set right.
+local LAYOUT = { mesh = true, batch = true, schedule = true, pp_plan = true, cp = true, model = true,
+                 strategy = true, tp_plan = true }
+
+local function is_about_layout(reasons)
+  for _, one in ipairs(reasons) do
+    if one.severity ~= "warning" and not LAYOUT[string.match(one.path or "", "^[%w_]*")] then return false end
+  end
+  return true
+end
+
 local function wrong(r, why)
   r.verdict, r.errors = "wrong", {}
   for i, one in ipairs(reasons_or_raise(why)) do r.errors[i] = one end
+  local draft = is_about_layout(r.errors) and r.draft and r.draft()
+  if draft then r.nearest, r.world = look_around(draft) end
   if r.relate then r.relate(r.errors) end
   return r
 end
@@ -107,7 +137,7 @@ local function judge(r, plan)
   table.sort(r.rank.classes, function(a, b) return a.bytes > b.bytes end)
   r.bubble = plan:schedule().bubble
   r.verdict = r.rank.total <= r.facts.room and "fits" or "too_large"
-  if r.verdict == "too_large" then r.nearest = nearest(plan, r.facts) end
+  if r.verdict == "too_large" then r.nearest, r.world = look_around(plan, r.facts.world) end
   return r
 end
 
@@ -115,9 +145,9 @@ local function report(args)
   local r = { file = args.file }
   local plan, why
   if is_plan_file(args) then
-    plan, why, r.assumed_gpu = load_plan(args)
+    plan, why, r.assumed_gpu, r.draft = load_plan(args)
   else
-    r.made, plan, why, r.assumed_gpu, r.relate = load_settings(args)
+    r.made, plan, why, r.assumed_gpu, r.draft, r.relate = load_settings(args)
     if not r.made.ok then
       r.verdict, r.errors = "refused", r.made.json.errors
       return r

@@ -1,6 +1,7 @@
--- nearest.lua - the nearest layouts that fit: sizes of the mesh, the microbatch and
--- recomputation are varied at the same number of ranks, fewest changed fields first, and
--- judged by weft.sweep. If none fits, the fewest times as many ranks on which one does.
+-- nearest.lua - the nearest layouts that fit, of a plan that does not or whose layout is none that
+-- can run: sizes of the mesh, the microbatch and recomputation are varied at the same number of
+-- ranks, fewest changed fields first, and judged by weft.sweep. If none fits, the fewest times as
+-- many ranks on which one does.
 local weft = use "weft"
 local gib = 1 << 30
 local most_changes, most_times, kept = 3, 64, 3
@@ -13,10 +14,6 @@ local function divisors(n, most)
     if n % d == 0 then list[#list + 1] = d end
   end
   return list
-end
-
-local function sizes_of(mesh)
-  return { tp = mesh.tp, pp = mesh.pp, cp = mesh.cp, ep = mesh.expert.ep }
 end
 
 -- The values that each size may have. tp stays within a machine.
@@ -40,17 +37,18 @@ local function count_changes(was, is)
 end
 
 -- Several sizes at once are doubled or halved a few times: all combinations would take minutes.
+-- A size that the ranks are no multiple of has no such neighbours.
 local farthest = 8
-local function is_near(was, is)
+local function is_near(was, is, world)
   local times = math.max(was, is) / math.min(was, is)
-  return times <= farthest and math.log(times, 2) % 1 == 0
+  return times <= farthest and (math.log(times, 2) % 1 == 0 or world % was ~= 0)
 end
 
-local function keep_near(try, was)
+local function keep_near(try, was, world)
   for axis, list in next, try do
     local near = {}
     for _, value in ipairs(list) do
-      if is_near(was[axis], value) then near[#near + 1] = value end
+      if is_near(was[axis], value, world) then near[#near + 1] = value end
     end
     try[axis] = near
   end
@@ -59,9 +57,9 @@ end
 
 -- All meshes of `world` ranks with at most so many sizes that are not those of the plan, as
 -- fields of a plan: what else is written of its mesh stays.
-local function meshes(plan, facts, world, most)
-  local was, try, list = sizes_of(plan.mesh), sizes_to_try(facts, world), {}
-  if most > 1 then try = keep_near(try, was) end
+local function meshes(plan, was, world, most)
+  local try, list = sizes_to_try(was, world), {}
+  if most > 1 then try = keep_near(try, was, world) end
   local function add(is)
     local mesh = {}
     for key, value in next, plan.spec.mesh or {} do mesh[key] = value end
@@ -107,8 +105,8 @@ end
 local function size_of(mesh, axis) return mesh[axis] or 1 end
 
 -- A list of { path =, from =, to = }, and how far it is.
-local function changes_of(plan, point)
-  local was, list, far = sizes_of(plan.mesh), {}, 0
+local function changes_of(plan, was, point)
+  local list, far = {}, 0
   for _, axis in ipairs(AXES) do
     local from, to = was[axis], size_of(point.mesh, axis)
     if from ~= to then
@@ -129,39 +127,41 @@ local function changes_of(plan, point)
 end
 
 -- The best plans of `world` ranks with exactly `n` changes, nearest first; nil: none.
-local function judge(plan, facts, world, n)
-  local over = { { "mesh", table.unpack(meshes(plan, facts, world, n)) },
-                 { "batch.micro", table.unpack(micros(plan)) } }
+local function judge(plan, was, world, n)
+  local list = meshes(plan, was, world, n)
+  if #list == 0 then return nil end
+  local over = { { "mesh", table.unpack(list) }, { "batch.micro", table.unpack(micros(plan)) } }
   local again = recomputes(plan.spec)
   if again then over[3] = { "recompute", table.unpack(again) } end
-  local room = facts.room / gib
+  local room = was.room / gib
   local ok, rows = pcall(weft.sweep, {
     plan = plan, over = weft.grid(over), max_gib = room, keep = kept,
-    where = function(point) return #changes_of(plan, point) == n end,
+    where = function(point) return #changes_of(plan, was, point) == n end,
     score = function(row)
-      local _, far = changes_of(plan, row)
+      local _, far = changes_of(plan, was, row)
       return far * 1e12 + row.step_ms
     end,
   })
   if not ok then return nil end
-  local list = {}
+  local found = {}
   for i, row in ipairs(rows) do
-    list[i] = { changes = changes_of(plan, row), world = world, peak = math.floor(row.peak_gib * gib),
-                bubble = row.bubble, step_ms = row.step_ms }
+    found[i] = { changes = changes_of(plan, was, row), world = world, peak = math.floor(row.peak_gib * gib),
+                 bubble = row.bubble, step_ms = row.step_ms }
   end
-  return #list > 0 and list or nil
+  return #found > 0 and found or nil
 end
 
--- Plans that fit, as { changes =, world =, peak =, bubble =, step_ms = }; there may be none.
-return function(plan, facts)
+-- Plans that fit, as { changes =, world =, peak =, bubble =, step_ms = }; there may be none. `was` is
+-- what the plan asks for: world, tp, pp, cp, ep, and the bounds node, layers, experts and room.
+return function(plan, was)
   for n = 1, most_changes do
-    local found = judge(plan, facts, facts.world, n)
+    local found = judge(plan, was, was.world, n)
     if found then return found end
   end
   local times = 2
   while times <= most_times do
     for n = 0, most_changes - 1 do
-      local found = judge(plan, facts, facts.world * times, n)
+      local found = judge(plan, was, was.world * times, n)
       if found then return found end
     end
     times = times * 2

@@ -119,9 +119,9 @@ local function add_nearest(out, r)
     out[#out + 1] = "no layout of these ranks fits, nor of up to 64 times as many"
     return
   end
-  local same = found[1].world == r.facts.world
-  out[#out + 1] = same and string.format("nearest layouts of %s that fit:", text.plural(r.facts.world, "rank"))
-    or string.format("no layout of %s fits; of %d these do:", text.plural(r.facts.world, "rank"), found[1].world)
+  local same, ranks = found[1].world == r.world, text.plural(r.world, "rank")
+  out[#out + 1] = same and string.format("nearest layouts of %s that fit:", ranks)
+    or string.format("no layout of %s fits; of %d these do:", ranks, found[1].world)
   for _, one in ipairs(found) do
     local parts = {}
     for i, c in ipairs(one.changes) do parts[i] = change(c) end
@@ -169,6 +169,11 @@ function screen.json(r)
     out.settings = { system = json.system, translated = #json.translated, no_effect = #json.no_effect,
                      not_expressible = json.not_expressible, assumed = json.assumed }
   end
+  out.nearest = {}
+  for i, one in ipairs(r.nearest or {}) do
+    out.nearest[i] = { changes = one.changes, world = one.world, peak_bytes = one.peak,
+                       bubble = one.bubble, step_ms = one.step_ms }
+  end
   if not f then return out end
   out.gpu = { name = f.gpu, assumed = r.assumed_gpu ~= nil, room_bytes = f.room }
   out.memory = { worst_bytes = r.rank.total, pipeline_rank = r.rank.pp, free_bytes = f.room - r.rank.total,
@@ -177,11 +182,6 @@ function screen.json(r)
   out.mesh, out.world, out.parameters = f.mesh, f.world, f.parameters
   out.proof, out.bubble = f.proof, r.bubble
   out.warnings = reasons_json(other_warnings(f.warnings))
-  out.nearest = {}
-  for i, one in ipairs(r.nearest or {}) do
-    out.nearest[i] = { changes = one.changes, world = one.world, peak_bytes = one.peak,
-                       bubble = one.bubble, step_ms = one.step_ms }
-  end
   return out
 end
 

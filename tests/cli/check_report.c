@@ -59,6 +59,25 @@ static int64_t checked_bytes(const char *arguments) {
   return n;
 }
 
+/* A layout that no ranks can have is told, and what comes near to it. */
+START_TEST(an_illegal_layout_has_neighbours) {
+  put("a.lua", LLAMA_8B "}\n");
+  Outcome o = report(1, "a.lua --gpu h200 mesh.tp=3");
+  has(o.out, "a.lua: is no plan that can run\n");
+  has(o.out, "tp * pp * cp = 3 does not divide world = 8");
+  has(o.out, "nearest layouts of 8 ranks that fit:\n  mesh.tp 3 -> 4 ");
+  report(0, "a.lua --gpu h200 mesh.tp=4");
+  json_t *v = report_json(1, "a.lua --gpu h200 mesh.tp=3");
+  ck_assert_int_eq((int)json_array_size(json_object_get(v, "nearest")), 3);
+  json_decref(v);
+  o = report(1, "a.lua mesh.tp=4 batch.global=9 batch.micro=1");
+  has(o.out, "9 is not a multiple of");
+  has(o.out, "that fit:\n  mesh.");
+  o = report(1, "a.lua train.stesp=3");
+  ck_assert(!strstr(o.out, "nearest"));
+}
+END_TEST
+
 /* Without a GPU bodies are ordered as for an H100. */
 START_TEST(naming_the_usual_gpu_changes_no_byte) {
   put("a.lua", LLAMA_8B "}\n");
@@ -192,6 +211,7 @@ Suite *report_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_set_timeout(c, 120);
   tcase_add_test(c, a_plan_that_fits);
+  tcase_add_test(c, an_illegal_layout_has_neighbours);
   tcase_add_test(c, naming_the_usual_gpu_changes_no_byte);
   tcase_add_test(c, a_plan_that_does_not_fit);
   tcase_add_test(c, more_ranks_where_no_layout_fits);

@@ -27,7 +27,8 @@ int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L));
 
 /* ---- plan_facts.c ---- */
 /* Provides plan_facts(plan), what weft check says of a plan object beside its memory;
- * plan_fields(plan), what its fields come to; and plan_of_text(name, text). */
+ * plan_fields(plan), what its fields come to; plan_of_text(name, text); plan_draft, a
+ * plan whose layout need not be right, and plan_asks(plan), what it asks for. */
 void plan_facts_provide(lua_State *L);
 
 #endif

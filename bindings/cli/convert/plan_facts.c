@@ -36,11 +36,32 @@ static void add_gpu(lua_State *L, const Job *j) {
   set_number(L, "reserve_gib", c->reserve_gib);
 }
 
-/* plan_facts(plan): raises all reasons why it cannot be compiled. */
-static int plan_facts(lua_State *L) {
+/* Adds the bounds of layouts: ranks of a machine, layers, experts. */
+static void add_bounds(lua_State *L, const Job *j) {
   static const char *const layers[] = {"num_hidden_layers", NULL};
   static const char *const experts[] = {"num_experts", "num_local_experts",
                                         "n_routed_experts", NULL};
+  set_integer(L, "node", job_node_ranks(j));
+  set_integer(L, "layers", config_int(j, layers));
+  set_integer(L, "experts", config_int(j, experts));
+}
+
+/* plan_asks(plan): the ranks that a plan is for, as it writes them, and the bounds of
+ * other layouts. It need not be one that can be compiled. */
+static int plan_asks(lua_State *L) {
+  const Job *j = &plan_object_self(L)->job;
+  const MeshSpec *m = &j->plan.mesh;
+  lua_newtable(L);
+  set_integer(L, "world", m->world ? m->world : lang_cluster_ranks(j->lp));
+  set_integer(L, "tp", m->tp), set_integer(L, "pp", m->pp);
+  set_integer(L, "cp", m->cp), set_integer(L, "ep", m->ep);
+  add_bounds(L, j);
+  add_gpu(L, j);
+  return 1;
+}
+
+/* plan_facts(plan): raises all reasons why it cannot be compiled. */
+static int plan_facts(lua_State *L) {
   char mesh[96];
   const Job *j = plan_object_compiled(L);
   const Batch *b = &j->plan.batch;
@@ -50,11 +71,9 @@ static int plan_facts(lua_State *L) {
   set_integer(L, "world", j->mesh.world);
   lua_pushboolean(L, job_open_world(j));
   lua_setfield(L, -2, "open_world");
-  set_integer(L, "node", job_node_ranks(j));
+  add_bounds(L, j);
   if (lang_architecture(j->lp)) set_text(L, "model", lang_architecture(j->lp));
   set_integer(L, "parameters", (int64_t)j->compiled->params_total);
-  set_integer(L, "layers", config_int(j, layers));
-  set_integer(L, "experts", config_int(j, experts));
   set_integer(L, "global", b->global);
   set_integer(L, "micro", b->micro);
   set_integer(L, "seq", b->seq);
@@ -123,4 +142,8 @@ void plan_facts_provide(lua_State *L) {
   library_provide(L, "plan_fields");
   lua_pushcfunction(L, plan_object_text);
   library_provide(L, "plan_of_text");
+  lua_pushcfunction(L, plan_asks);
+  library_provide(L, "plan_asks");
+  lua_pushcfunction(L, plan_object_draft);
+  library_provide(L, "plan_draft");
 }
