@@ -78,7 +78,8 @@ void field_always_on(Check *c, int idx, const char *path) {
   if (!lua_isboolean(c->L, idx))
     check_type(c, path, "true or false", idx);
   else if (!lua_toboolean(c->L, idx))
-    diag_warn(c->d, "no-effect", path, "has no effect: it is on always");
+    diag_warn(c->d, "no-effect", path, "false has no effect: it is on always (%s)",
+              schema_find("megatron_fsdp", strrchr(path, '.') + 1)->doc);
 }
 
 /* ---- number formats ---- */
