@@ -145,7 +145,8 @@ local function expert_text(m)
   local gated = m.act == "swiglu"
   local with = {
     UPWIDTH = gated and "2 * c.expert_ffn, parts = 2" or "c.expert_ffn",
-    ROUTERBIAS = e.bias and '    local choice = g:param(name .. ".router.bias", { expert }, { init = "zeros" })\n' or "",
+    ROUTERBIAS = e.bias
+      and '    local choice = g:param(name .. ".router.bias", { expert }, { init = "zeros" })\n' or "",
     BIASARG = e.bias and "choice" or "nil",
     SCORE = e.score == "sigmoid" and "1" or "0", NORMED = e.normed and "1" or "0",
     GROUPS = tostring(e.groups or 0), TOPKGROUP = tostring(e.groups and e.topk_group or 0),
@@ -213,7 +214,8 @@ function func.ends(m)
     '    local e = g:embedding(g:tokens(), table_of "embed.weight")',
   }
   if m.position == "learned" then
-    lines[#lines + 1] = '    local rows = g:param("positions.weight", { { "position", c.positions }, hidden }, { std = c.std })'
+    lines[#lines + 1] = '    local rows = g:param("positions.weight", { { "position", c.positions }, hidden }, '
+      .. "{ std = c.std })"
     lines[#lines + 1] = "    return g:add(e, g:embedding(g:positions(), rows))"
   else
     lines[#lines + 1] = "    return e"

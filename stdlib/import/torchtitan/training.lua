@@ -263,4 +263,5 @@ local function put_checkpoint(book, plan)
   end
 end
 
-return { put_batch = put_batch, put_optimizer = put_optimizer, put_data = put_data, put_train = put_train, put_checkpoint = put_checkpoint }
+return { put_batch = put_batch, put_optimizer = put_optimizer, put_data = put_data,
+         put_train = put_train, put_checkpoint = put_checkpoint }
