@@ -145,6 +145,11 @@ local function put_mesh(book, plan, options, how)
   local m = {}
   put_axis(book, plan, m, "tp", "tp")
   put_axis(book, plan, m, "cp", "cp")
+  put_axis(book, plan, m, "sp", "cp")
+  if m.sp > 1 then
+    plan:put("cp.comm", quote.text "a2a", "DeepSpeed Ulysses")
+    m.cp = m.cp * m.sp
+  end
   put_axis(book, plan, m, "dp_replicate", "dp_replicate")
   put_axis(book, plan, m, "dp_shard")
   local world = options.world or values.whole(book, "num_processes", 1)

@@ -85,11 +85,22 @@ local function put_kind(book, decay)
   end
 end
 
--- Steps of the rise to the full rate: as given, as a share of the run, or AutoModel's default.
-local function warmup_of(book, steps)
-  local n = values.whole(book, "lr_scheduler.lr_warmup_steps", 0)
-  if n then return n, "lr_scheduler.lr_warmup_steps" end
-  return steps and math.min(1000, steps // 10) or 0
+-- What a plan has if it does not say train.steps.
+local USUAL_STEPS = 100
+
+-- Steps of the rise to the full rate: as given, or AutoModel's share of all steps, which without
+-- max_steps are those of the epochs, and so of the data: then a share of those that the plan has.
+local function put_warmup(book, plan, steps)
+  local key, field = "lr_scheduler.lr_warmup_steps", "optimizer.lr.warmup"
+  local given = values.put_whole(book, plan, key, field, 0)
+  if given then return given end
+  local n = math.min(1000, (steps or USUAL_STEPS) // 10)
+  plan:put(field, quote.value(n), "AutoModel's default: a tenth of the steps, at most 1000")
+  if not steps then
+    book:assume(field, string.format("%d, a tenth of the %d steps assumed: AutoModel takes a tenth of those "
+                                     .. "of all epochs, at most 1000", n, USUAL_STEPS))
+  end
+  return n
 end
 
 local function put_rate(book, plan, lr, steps)
@@ -106,9 +117,9 @@ local function put_rate(book, plan, lr, steps)
   end
   book:translated(style_key or key, "optimizer.lr")
   plan:head("optimizer.lr", "weft." .. style)
+  values.put_positive(book, plan, "lr_scheduler.max_lr", "optimizer.lr.max")
   plan:put("optimizer.lr.max", quote.value(lr), book:leaf(key))
   book:translated(key, "optimizer.lr.max")
-  local warmup, warmup_key = warmup_of(book, steps)
   if style ~= "constant" then
     local least = values.positive(book, "lr_scheduler.min_lr")
     plan:put("optimizer.lr.min", quote.value(least or tonumber(string.format("%.9g", lr / 100))),
@@ -121,9 +132,7 @@ local function put_rate(book, plan, lr, steps)
   else
     book:no_effect("lr_scheduler.min_lr", "the rate is constant")
   end
-  plan:put("optimizer.lr.warmup", quote.value(warmup), warmup_key and book:leaf(warmup_key)
-           or "AutoModel's default: a tenth of the steps, at most 1000")
-  if warmup_key then book:translated(warmup_key, "optimizer.lr.warmup") end
+  local warmup = put_warmup(book, plan, steps)
   local first = values.positive(book, "lr_scheduler.init_lr")
   if warmup == 0 then
     book:no_effect("lr_scheduler.init_lr", "there is no warmup")
@@ -211,7 +220,7 @@ local function put_train(book, plan)
   else
     book:cannot("step_scheduler.num_epochs",
                 "how many steps an epoch has is not in the settings: train.steps is as without it")
-    book:assume("train.steps", "100, as without it: the settings count epochs, or nothing")
+    book:assume("train.steps", USUAL_STEPS .. ", as without it: the settings count epochs, or nothing")
   end
   for _, key in ipairs { "rng.seed", "seed" } do
     values.put_whole(book, plan, key, "train.seed", 0)
@@ -264,4 +273,5 @@ local function put_timeout(book, plan)
   book:translated("dist_env.timeout_minutes", "comm.timeout")
 end
 
-return { put_batch = put_batch, put_packed = put_packed, put_optimizer = put_optimizer, put_data = put_data, put_train = put_train, put_checkpoint = put_checkpoint, put_timeout = put_timeout }
+return { put_batch = put_batch, put_packed = put_packed, put_optimizer = put_optimizer, put_data = put_data,
+         put_train = put_train, put_checkpoint = put_checkpoint, put_timeout = put_timeout }

@@ -106,39 +106,69 @@ local rules = {
 
 -- ---- batch and ranks ----
 
--- One machine's, or as many as a step has microbatches for.
-local function usual_ranks(tp, most)
-  local dp = math.max(8 // tp, 1)
+-- One machine's, or as many as a step has microbatches for. `each` ranks share a microbatch.
+local function usual_ranks(each, most)
+  local dp = math.max(8 // each, 1)
   while most and dp > 1 and most % dp ~= 0 do dp = dp - 1 end
   return dp
 end
 
--- Each of the three sizes follows from the other two and the ranks.
-local function put_batch(book, plan, options, tp)
+-- The size of a group that shares a microbatch.
+local function put_axis(book, plan, key, axis)
+  local n = values.whole(book, key, 1) or 1
+  if n > 1 then plan:put("mesh." .. axis, quote.value(n), book:leaf(key)) end
+  book:translated(key, "mesh." .. axis)
+  return n
+end
+
+-- tp, and the ranks that share a sequence: DeepSpeed's are Ulysses', which exchange heads.
+local function put_axes(book, plan)
+  local tp = put_axis(book, plan, "tensor_parallel.autotp_size", "tp")
+  local sp = put_axis(book, plan, "sequence_parallel_size", "cp")
+  if sp > 1 then
+    plan:put("cp.comm", quote.text "a2a", "DeepSpeed Ulysses")
+    book:assume("cp.comm", "a2a: sequence_parallel_size is the size of Ulysses' groups there")
+  end
+  return tp * sp
+end
+
+-- Data-parallel ranks: of --world, or of the file; nil if neither says it.
+local function said_dp(book, plan, options, shared)
+  local dp = values.whole(book, "data_parallel_size", 1)
+  if not options.world then
+    if not dp then return nil end
+    plan:put("mesh.world", quote.value(dp * shared), book:leaf "data_parallel_size")
+    book:translated("data_parallel_size", "mesh.world")
+    return dp
+  end
+  book:no_effect("data_parallel_size", "--world says how many ranks there are")
+  plan:put("mesh.world", quote.value(options.world), "--world")
+  if options.world % shared == 0 then return options.world // shared end
+  book:refuse(book:value "sequence_parallel_size" and "sequence_parallel_size" or "tensor_parallel.autotp_size",
+              string.format("%d ranks are no multiple of tp * cp = %d", options.world, shared))
+  return 1
+end
+
+-- Each of the three sizes follows from the other two and the ranks; `shared` of them have the same
+-- microbatch.
+local function put_batch(book, plan, options, shared)
   local global = values.whole(book, "train_batch_size", 1)
   local micro = values.whole(book, "train_micro_batch_size_per_gpu", 1)
   local each = values.whole(book, "gradient_accumulation_steps", 1)
-  local dp = options.world and options.world // tp
+  local dp = said_dp(book, plan, options, shared)
   if not dp and global and micro and global % (micro * (each or 1)) == 0 then
     dp = global // (micro * (each or 1))
     if dp > 1024 then dp = nil end
     if dp then
-      plan:put("mesh.world", quote.value(dp * tp), "the batches of all ranks are the step's")
-      book:assume("mesh.world", string.format("%d ranks, on which %d microbatches are accumulated; "
-        .. "--world N says another", dp * tp, each or 1))
-    end
-  elseif options.world then
-    plan:put("mesh.world", quote.value(options.world), "--world")
-    if options.world % tp ~= 0 then
-      book:refuse("tensor_parallel.autotp_size", string.format("%d ranks are no multiple of tp = %d",
-                                                               options.world, tp))
-      dp = 1
+      plan:put("mesh.world", quote.value(dp * shared), "the batches of all ranks are the step's")
+      book:assume("mesh.world", string.format("%d ranks, on which %s accumulated; --world N says another",
+        dp * shared, (each or 1) == 1 and "1 microbatch is" or each .. " microbatches are"))
     end
   end
   if not dp then
-    dp = usual_ranks(tp, global and global // (micro or 1) // (each or 1))
-    plan:put("mesh.world", quote.value(dp * tp), "assumed; --world N says another")
-    book:assume("mesh.world", string.format("%d ranks; --world N says another", dp * tp))
+    dp = usual_ranks(shared, global and global // (micro or 1) // (each or 1))
+    plan:put("mesh.world", quote.value(dp * shared), "assumed; --world N says another")
+    book:assume("mesh.world", string.format("%d ranks; --world N says another", dp * shared))
   end
   if global and micro and each and micro * each * dp ~= global then
     book:refuse("train_batch_size", string.format("%d is not %d a rank times %d accumulated times "
@@ -385,10 +415,7 @@ end
 function deepspeed.translate(book, plan, options)
   local config = model_field.put(plan, book, { changes = {} }, options.model)
   if not config then return book:apply(rules) end
-  local tp = values.whole(book, "tensor_parallel.autotp_size", 1) or 1
-  if tp > 1 then plan:put("mesh.tp", quote.value(tp), book:leaf "tensor_parallel.autotp_size") end
-  book:translated("tensor_parallel.autotp_size", "mesh.tp")
-  put_batch(book, plan, options, tp)
+  put_batch(book, plan, options, put_axes(book, plan))
   put_zero(book, plan, config)
   put_precision(book, plan)
   put_optimizer(book, plan)

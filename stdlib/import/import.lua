@@ -3,6 +3,7 @@
 -- Each system has a table of its own beside this file.
 local arguments = use "import/megatron/arguments"
 local ledger = use "import/ledger"
+local model_field = use "import/model_field"
 local plan_text = use "import/plan_text"
 local quote = use "import/quote"
 local read_settings = use "read_settings"
@@ -215,6 +216,7 @@ return function(args)
   if args.gpu then plan:put("cluster", quote.text(args.gpu), args.gpu_from or "--gpu") end
   system.translate(book, plan, { world = args.world, model = args.model, node = node,
                                  file = args.file, configuration = configuration })
+  model_field.settle(book, plan)
   local text = #book.refused == 0 and plan_of(book, plan, system, args.file) or nil
   return { ok = text ~= nil, document = text, text = report_of(book, system, args.file),
            aside = args.output == nil,

@@ -31,15 +31,42 @@ function model_field.of_config(node, place)
       config[leaf.key] = leaf.value
     end
   end
+  model_field.take_window(config)
   return config
 end
 
--- Mistral's layers are Llama's; its window has no effect where sequences are no longer.
+-- Keys about windows of attention.
+local WINDOW_KEYS = { "sliding_window", "use_sliding_window", "max_window_layers", "layer_types" }
+
+-- Whether layers have the window that the config names, as Hugging Face's classes read it.
+local function is_windowed(config)
+  if not string.find(config[1], "^qwen") then return true end
+  if config.use_sliding_window ~= true then return false end
+  if type(config.layer_types) == "table" then
+    for _, kind in ipairs(config.layer_types) do
+      if kind == "sliding_attention" then return true end
+    end
+    return false
+  end
+  return config[1] == "qwen3_moe"
+    or (config.max_window_layers or 28) < (scalar.integer(config.num_hidden_layers) or math.huge)
+end
+
+-- Weft's attention has no window: its size goes to `window`, the keys away, and model_field.settle
+-- says what that means for the sequences of the plan.
+function model_field.take_window(config)
+  local size = scalar.integer(config.sliding_window)
+  if not size or size < 1 or not is_windowed(config) then return end
+  config.window = size
+  for _, key in ipairs(WINDOW_KEYS) do config[key] = nil end
+end
+
+-- Mistral's layers are Llama's.
 function model_field.of_mistral(node, place)
   node.at.model_type = { kind = "scalar", text = "llama", line = node.at.model_type.line }
   local config, why = model_field.of_config(node, place)
   if not config then return nil, why end
-  config.window, config.sliding_window, config.architectures = config.sliding_window, nil, nil
+  config.architectures = nil
   return config
 end
 
@@ -131,17 +158,33 @@ function model_field.change(ledger, config, preset, changes)
     end
     if change.value ~= scalar.null then config[key], preset = change.value, nil end
   end
+  model_field.take_window(config)
   return config, preset
 end
 
 function model_field.window(ledger, given, config)
   if config.note then ledger:assume("model", config.note) end
   config.note = nil
-  if not config.window then return end
-  ledger:assume("model", string.format(
-    "its attention looks back %s tokens, here back to the beginning: the same where batch.seq "
-    .. "is no longer", quote.shown(config.window)))
-  config.window = nil
+  ledger.window, config.window = config.window, nil
+end
+
+-- Says what the window of the model's attention means, once batch.seq is known.
+function model_field.settle(ledger, plan)
+  local size, seq = ledger.window, scalar.integer(plan:source "batch.seq")
+  if not size then return end
+  local long = seq and seq > size
+  local what = long and string.format("attention looks back %d tokens there, in weft to the beginning of the "
+      .. "sequence, which has %d: more work, and other losses", size, seq)
+    or string.format("attention looks back %d tokens there, and no sequence of the plan is longer", size)
+  local told
+  for _, leaf in ipairs(ledger.leaves) do
+    for _, key in ipairs(WINDOW_KEYS) do
+      if leaf.value ~= scalar.null and (leaf.key == key or string.find(leaf.key, "." .. key, 1, true)) then
+        leaf.list, leaf.text, told = long and "not_expressible" or "no_effect", what, true
+      end
+    end
+  end
+  if not told then ledger:assume("model", what) end
 end
 
 function model_field.write(plan, config, preset, from)

@@ -47,13 +47,21 @@ end
 -- The group is made by a builder: "weft.adamw".
 function plan_text:head(path, builder) place(self, path).head = builder end
 
-function plan_text:has(path)
+local function find(self, path)
   local node = self.root
   for step in string.gmatch(path, "[^.]+") do
     node = node.at[step]
-    if not node then return false end
+    if not node then return nil end
   end
-  return true
+  return node
+end
+
+function plan_text:has(path) return find(self, path) ~= nil end
+
+-- The Lua expression of a field; nil: it has none.
+function plan_text:source(path)
+  local node = find(self, path)
+  return node and node.source
 end
 
 local function name_of(node)

@@ -92,6 +92,27 @@ START_TEST(a_recipe_becomes_a_plan) {
 }
 END_TEST
 
+/* AutoModel's warmup is a tenth of all steps, which are those of the epochs without
+ * max_steps: the plan's hundred then. */
+START_TEST(the_warmup_is_a_share_of_the_steps) {
+  import_put(
+      "a.yaml",
+      "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
+      "step_scheduler: {global_batch_size: 8, local_batch_size: 1, num_epochs: 3}\n"
+      "model: {pretrained_model_name_or_path: openai-community/gpt2}\n"
+      "lr_scheduler: {lr_decay_style: cosine, max_lr: 2e-4}\n"
+      "optimizer: {lr: 1e-4}\n");
+  const char *report = import("");
+  import_plan_has("warmup = 10,  -- AutoModel's default: a tenth of the steps");
+  import_plan_has("max = 0.0002,  -- a.yaml:4: lr_scheduler.max_lr");
+  import_has(report, "optimizer.lr.warmup: 10, a tenth of the 100 steps assumed");
+  import_lacks(import("step_scheduler.max_steps=5000"), "a tenth of the 100");
+  import_plan_has("warmup = 500,");
+  import("step_scheduler.max_steps=50000");
+  import_plan_has("warmup = 1000,");
+}
+END_TEST
+
 /* Each leaf of the recipe is in a list, once. */
 START_TEST(nothing_is_dropped) {
   int leaves = 0, said = 0;
@@ -181,133 +202,6 @@ START_TEST(wrong_values_are_refused) {
   else
     snprintf(word, sizeof word, "%s", wrong[_i].word);
   import_fails(1, "a.yaml", word, wrong[_i].says);
-}
-END_TEST
-
-/* ---- settings that name no model ---- */
-
-static const char ds[] =
-    "{\n\t\"train_batch_size\": 64,\n\t\"train_micro_batch_size_per_gpu\": 2,\n"
-    "\t\"gradient_accumulation_steps\": 4,\n"
-    "\t\"zero_optimization\": {\n\t\t\"stage\": 3,\n\t\t\"overlap_comm\": true,\n"
-    "\t\t\"reduce_bucket_size\": 5e7,\n"
-    "\t\t\"stage3_param_persistence_threshold\": \"auto\",\n"
-    "\t\t\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true},\n"
-    "\t\t\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"\\/x\"}\n\t},\n"
-    "\t\"fp16\": {\"enabled\": true, \"initial_scale_power\": 12, \"loss_scale_window\": "
-    "500},\n"
-    "\t\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 3e-5, \"betas\": [0.8, "
-    "0.999]}},\n"
-    "\t\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_num_steps\": "
-    "7,\n"
-    "\t\t\"warmup_max_lr\": 1e-4, \"total_num_steps\": 80}}\n}\n";
-
-START_TEST(deepspeed_becomes_a_plan) {
-  import_put("ds.json", ds);
-  const char *report = import_file("ds.json", "--model llama3.2-1b");
-  import_plan_has("world = 8,  -- the batches of all ranks are the step's");
-  import_plan_has("global = 64,  -- ds.json:2: train_batch_size");
-  import_plan_has("micro = 2,  -- ds.json:3");
-  import_plan_has("\"zero\",");
-  import_plan_has("stage = 3,  -- ds.json:6");
-  import_plan_has("overlap_grad_reduce = true,");
-  import_plan_has("reduce_bucket_size = 50000000,");
-  import_plan_has(
-      "param_persistence_threshold = 20480,  -- \"auto\" is 10 * hidden_size");
-  import_plan_has("offload_optimizer = \"cpu\",");
-  import_plan_has("offload_param = \"cpu\",");
-  import_plan_has("param_dtype = \"f16\",");
-  import_plan_has("init_scale = 4096,");
-  import_plan_has("growth_interval = 500,");
-  import_plan_has("lr = weft.linear {");
-  import_plan_has("max = 0.0001,");
-  import_plan_has("warmup = 7,");
-  import_plan_has("steps = 80,");
-  import_plan_has("betas = { 0.8, 0.999 },");
-  import_plan_has("clip = 0,  -- DeepSpeed's default");
-  import_has(report, "offload_param.device = nvme: nothing is offloaded to files");
-  import_file("ds.json", "--model llama3.2-1b --world 4 gradient_accumulation_steps=8");
-  import_plan_has("world = 4,  -- --world");
-  import_fails(1, "ds.json", "--model llama3.2-1b --world 16",
-               "ds.json:2: error: 64 is not 2 a rank times 4 accumulated times 16");
-  import_fails(1, "ds.json", "", "ds.json: error: the settings name no model");
-  import_fails(1, "ds.json", "--model llama3.2-1b zero_optimization.stage=4", "stage 4");
-}
-END_TEST
-
-/* Ratios and defaults of DeepSpeed's schedules, of its loss scale and of its Adam. */
-START_TEST(deepspeed_defaults_are_written_out) {
-  import_put("ds.json", "{\"train_batch_size\": 64, \"fp16\": {\"enabled\": true},\n"
-                        "\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 1e-4,\n"
-                        "\"adam_w_mode\": false}},\n"
-                        "\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\":\n"
-                        "{\"total_num_steps\": 10000, \"cos_min_ratio\": 0.1}}}\n");
-  const char *report = import_file("ds.json", "--model llama3.2-1b --world 8");
-  import_plan_has("max = 0.0001,");
-  import_plan_has("min = 1e-05,  -- ds.json:5");
-  import_plan_has("warmup = 1000,  -- DeepSpeed's default");
-  import_plan_has("growth_interval = 1000,");
-  import_plan_has("hysteresis = 2,");
-  import_has(report, "adam_w_mode = false: the decay is added to the gradient there");
-  import_put("ds.json",
-             "{\"train_batch_size\": 64, \"scheduler\": {\"type\": \"WarmupDecayLR\",\n"
-             "\"params\": {\"total_num_steps\": 10000}}}\n");
-  import_file("ds.json", "--model llama3.2-1b --world 8");
-  import_plan_has("max = 0.001,  -- DeepSpeed's default");
-}
-END_TEST
-
-START_TEST(accelerate_becomes_a_plan) {
-  import_put("acc.yaml",
-             "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n"
-             "num_processes: 16\nnum_machines: 2\nmixed_precision: bf16\n"
-             "main_training_function: main\nfsdp_config:\n"
-             "  fsdp_sharding_strategy: HYBRID_SHARD\n  fsdp_offload_params: false\n"
-             "  fsdp_activation_checkpointing: true\n  fsdp_use_orig_params: true\n");
-  const char *report = import_file("acc.yaml", "--model qwen3-8b");
-  import_plan_has("\"fsdp2\",  -- acc.yaml:8");
-  import_plan_has("reshard_after_forward = true,");
-  import_plan_has("world = 16,  -- acc.yaml:3");
-  import_plan_has("dp_replicate = 2,");
-  import_plan_has("precision = \"bf16\",");
-  import_plan_has("recompute = \"full\",");
-  import_has(
-      report,
-      "acc.yaml:11: fsdp_config.fsdp_use_orig_params = true: the units of the model");
-  import_file("acc.yaml",
-              "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=3 num_machines=1");
-  import_plan_has("\"ddp\",");
-  import_file("acc.yaml", "--model qwen3-8b distributed_type=DEEPSPEED "
-                          "deepspeed_config.zero_stage=2 "
-                          "deepspeed_config.offload_optimizer_device=cpu");
-  import_plan_has("stage = 2,");
-  import_plan_has("offload_optimizer = \"cpu\",");
-  import_fails(1, "acc.yaml", "--model qwen3-8b distributed_type=XLA",
-               "XLA: expected FSDP");
-  import_fails(1, "acc.yaml", "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=SOME",
-               "expected FULL_SHARD");
-}
-END_TEST
-
-START_TEST(a_folder_with_a_config_becomes_a_plan) {
-  process_run(IMPORT_SECONDS, "mkdir m.v2");
-  import_put(
-      "m.v2/config.json",
-      "{\"model_type\": \"qwen2\", \"hidden_size\": 64, \"num_hidden_layers\": 2,\n"
-      "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"intermediate_size\": "
-      "96,\n"
-      "\"vocab_size\": 320, \"torch_dtype\": \"float16\", \"sep_token_id\": null,\n"
-      "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2.0},\n"
-      "\"max_position_embeddings\": 512}");
-  const char *report = import_file("m.v2", "--world 2");
-  import_plan_has("\"qwen2\",  -- config.json:1: model_type");
-  import_plan_has("rope_scaling = { factor = 2.0, rope_type = \"yarn\" },");
-  import_plan_has("name = \"m.v2\",");
-  import_plan_has("precision = \"f16\",");
-  import_plan_has("seq = 512,");
-  import_has(report, "sep_token_id = null: null is as if it were not given");
-  import_put("m.v2/config.json", "{\"model_type\": \"t5\"}");
-  import_fails(1, "m.v2", "", "the architecture \"t5\" is not in weft");
 }
 END_TEST
 
@@ -461,14 +355,11 @@ Suite *import_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_set_timeout(c, 120);
   tcase_add_test(c, a_recipe_becomes_a_plan);
+  tcase_add_test(c, the_warmup_is_a_share_of_the_steps);
   tcase_add_test(c, nothing_is_dropped);
   tcase_add_test(c, words_behind_the_file_take_its_place);
   tcase_add_test(c, models_by_name_folder_and_class);
   tcase_add_loop_test(c, wrong_values_are_refused, 0, LEN(wrong));
-  tcase_add_test(c, deepspeed_becomes_a_plan);
-  tcase_add_test(c, deepspeed_defaults_are_written_out);
-  tcase_add_test(c, accelerate_becomes_a_plan);
-  tcase_add_test(c, a_folder_with_a_config_becomes_a_plan);
   tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));
   tcase_add_test(c, bombs_are_refused);
   tcase_add_loop_test(c, values_stay_in_strings_and_comments, 0, LEN(tricks));

@@ -1,0 +1,217 @@
+/* check_import_huggingface.c - weft import of settings of Hugging Face's libraries that name
+ * no model, DeepSpeed's and Accelerate's, and of config.json, which is nothing else. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/import_files.h"
+
+/* ---- DeepSpeed ---- */
+
+static const char ds[] =
+    "{\n\t\"train_batch_size\": 64,\n\t\"train_micro_batch_size_per_gpu\": 2,\n"
+    "\t\"gradient_accumulation_steps\": 4,\n"
+    "\t\"zero_optimization\": {\n\t\t\"stage\": 3,\n\t\t\"overlap_comm\": true,\n"
+    "\t\t\"reduce_bucket_size\": 5e7,\n"
+    "\t\t\"stage3_param_persistence_threshold\": \"auto\",\n"
+    "\t\t\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true},\n"
+    "\t\t\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"\\/x\"}\n\t},\n"
+    "\t\"fp16\": {\"enabled\": true, \"initial_scale_power\": 12, \"loss_scale_window\": "
+    "500},\n"
+    "\t\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 3e-5, \"betas\": [0.8, "
+    "0.999]}},\n"
+    "\t\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_num_steps\": "
+    "7,\n"
+    "\t\t\"warmup_max_lr\": 1e-4, \"total_num_steps\": 80}}\n}\n";
+
+START_TEST(deepspeed_becomes_a_plan) {
+  import_put("ds.json", ds);
+  const char *report = import_file("ds.json", "--model llama3.2-1b");
+  import_plan_has("world = 8,  -- the batches of all ranks are the step's");
+  import_plan_has("global = 64,  -- ds.json:2: train_batch_size");
+  import_plan_has("micro = 2,  -- ds.json:3");
+  import_plan_has("\"zero\",");
+  import_plan_has("stage = 3,  -- ds.json:6");
+  import_plan_has("overlap_grad_reduce = true,");
+  import_plan_has("reduce_bucket_size = 50000000,");
+  import_plan_has(
+      "param_persistence_threshold = 20480,  -- \"auto\" is 10 * hidden_size");
+  import_plan_has("offload_optimizer = \"cpu\",");
+  import_plan_has("offload_param = \"cpu\",");
+  import_plan_has("param_dtype = \"f16\",");
+  import_plan_has("init_scale = 4096,");
+  import_plan_has("growth_interval = 500,");
+  import_plan_has("lr = weft.linear {");
+  import_plan_has("max = 0.0001,");
+  import_plan_has("warmup = 7,");
+  import_plan_has("steps = 80,");
+  import_plan_has("betas = { 0.8, 0.999 },");
+  import_plan_has("clip = 0,  -- DeepSpeed's default");
+  import_has(report, "offload_param.device = nvme: nothing is offloaded to files");
+  import_file("ds.json", "--model llama3.2-1b --world 4 gradient_accumulation_steps=8");
+  import_plan_has("world = 4,  -- --world");
+  import_fails(1, "ds.json", "--model llama3.2-1b --world 16",
+               "ds.json:2: error: 64 is not 2 a rank times 4 accumulated times 16");
+  import_fails(1, "ds.json", "", "ds.json: error: the settings name no model");
+  import_fails(1, "ds.json", "--model llama3.2-1b zero_optimization.stage=4", "stage 4");
+}
+END_TEST
+
+/* Ratios and defaults of DeepSpeed's schedules, of its loss scale and of its Adam. */
+START_TEST(deepspeed_defaults_are_written_out) {
+  import_put("ds.json", "{\"train_batch_size\": 64, \"fp16\": {\"enabled\": true},\n"
+                        "\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 1e-4,\n"
+                        "\"adam_w_mode\": false}},\n"
+                        "\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\":\n"
+                        "{\"total_num_steps\": 10000, \"cos_min_ratio\": 0.1}}}\n");
+  const char *report = import_file("ds.json", "--model llama3.2-1b --world 8");
+  import_plan_has("max = 0.0001,");
+  import_plan_has("min = 1e-05,  -- ds.json:5");
+  import_plan_has("warmup = 1000,  -- DeepSpeed's default");
+  import_plan_has("growth_interval = 1000,");
+  import_plan_has("hysteresis = 2,");
+  import_has(report, "adam_w_mode = false: the decay is added to the gradient there");
+  import_put("ds.json",
+             "{\"train_batch_size\": 64, \"scheduler\": {\"type\": \"WarmupDecayLR\",\n"
+             "\"params\": {\"total_num_steps\": 10000}}}\n");
+  import_file("ds.json", "--model llama3.2-1b --world 8");
+  import_plan_has("max = 0.001,  -- DeepSpeed's default");
+}
+END_TEST
+
+/* Ranks of Ulysses share a sequence, and the batch is that of the others. */
+START_TEST(sequence_parallel_ranks_exchange_heads) {
+  import_put("ds.json", "{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": "
+                        "1,\n\"data_parallel_size\": 4,\n\"sequence_parallel_size\": "
+                        "2,\n\"zero_optimization\": {\"stage\": 3}}\n");
+  const char *report = import_file("ds.json", "--model llama3.2-1b");
+  import_plan_has("world = 8,  -- ds.json:2: data_parallel_size");
+  import_plan_has("cp = 2,  -- ds.json:3: sequence_parallel_size");
+  import_plan_has("comm = \"a2a\",  -- DeepSpeed Ulysses");
+  import_has(report, "sequence_parallel_size = 2 -> mesh.cp");
+  report = import_file("ds.json", "--model llama3.2-1b --world 4");
+  import_plan_has("world = 4,  -- --world");
+  import_has(report, "data_parallel_size = 4: --world says how many ranks there are");
+  import_fails(1, "ds.json", "--model llama3.2-1b --world 5",
+               "ds.json:3: error: 5 ranks are no multiple of tp * cp = 2");
+}
+END_TEST
+
+/* ---- Accelerate ---- */
+
+START_TEST(accelerate_becomes_a_plan) {
+  import_put("acc.yaml",
+             "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n"
+             "num_processes: 16\nnum_machines: 2\nmixed_precision: bf16\n"
+             "main_training_function: main\nfsdp_config:\n"
+             "  fsdp_sharding_strategy: HYBRID_SHARD\n  fsdp_offload_params: false\n"
+             "  fsdp_activation_checkpointing: true\n  fsdp_use_orig_params: true\n");
+  const char *report = import_file("acc.yaml", "--model qwen3-8b");
+  import_plan_has("\"fsdp2\",  -- acc.yaml:8");
+  import_plan_has("reshard_after_forward = true,");
+  import_plan_has("world = 16,  -- acc.yaml:3");
+  import_plan_has("dp_replicate = 2,");
+  import_plan_has("precision = \"bf16\",");
+  import_plan_has("recompute = \"full\",");
+  import_has(
+      report,
+      "acc.yaml:11: fsdp_config.fsdp_use_orig_params = true: the units of the model");
+  import_file("acc.yaml",
+              "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=3 num_machines=1");
+  import_plan_has("\"ddp\",");
+  import_file("acc.yaml", "--model qwen3-8b distributed_type=DEEPSPEED "
+                          "deepspeed_config.zero_stage=2 "
+                          "deepspeed_config.offload_optimizer_device=cpu");
+  import_plan_has("stage = 2,");
+  import_plan_has("offload_optimizer = \"cpu\",");
+  import_file("acc.yaml", "--model qwen3-8b parallelism_config.parallelism_config_sp_size=4");
+  import_plan_has("cp = 4,");
+  import_plan_has("comm = \"a2a\",");
+  import_fails(1, "acc.yaml", "--model qwen3-8b distributed_type=XLA",
+               "XLA: expected FSDP");
+  import_fails(1, "acc.yaml", "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=SOME",
+               "expected FULL_SHARD");
+}
+END_TEST
+
+/* ---- config.json ---- */
+
+START_TEST(a_folder_with_a_config_becomes_a_plan) {
+  process_run(IMPORT_SECONDS, "mkdir m.v2");
+  import_put(
+      "m.v2/config.json",
+      "{\"model_type\": \"qwen2\", \"hidden_size\": 64, \"num_hidden_layers\": 2,\n"
+      "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"intermediate_size\": "
+      "96,\n"
+      "\"vocab_size\": 320, \"torch_dtype\": \"float16\", \"sep_token_id\": null,\n"
+      "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2.0},\n"
+      "\"max_position_embeddings\": 512}");
+  const char *report = import_file("m.v2", "--world 2");
+  import_plan_has("\"qwen2\",  -- config.json:1: model_type");
+  import_plan_has("rope_scaling = { factor = 2.0, rope_type = \"yarn\" },");
+  import_plan_has("name = \"m.v2\",");
+  import_plan_has("precision = \"f16\",");
+  import_plan_has("seq = 512,");
+  import_has(report, "sep_token_id = null: null is as if it were not given");
+  import_put("m.v2/config.json", "{\"model_type\": \"t5\"}");
+  import_fails(1, "m.v2", "", "the architecture \"t5\" is not in weft");
+}
+END_TEST
+
+#define MISTRAL                                                                          \
+  "{\"architectures\": [\"MistralForCausalLM\"], \"model_type\": \"mistral\",\n"            \
+  "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,\n"          \
+  "\"num_key_value_heads\": 2, \"intermediate_size\": 96, \"vocab_size\": 320,\n"         \
+  "\"max_position_embeddings\": 4096,\n"
+
+/* What a window means depends on how long sequences are. */
+START_TEST(windows_of_attention_are_told) {
+  process_run(IMPORT_SECONDS, "mkdir m");
+  import_put("m/config.json", MISTRAL "\"sliding_window\": null}");
+  const char *report = import_file("m", "");
+  import_plan_has("\"llama\",");
+  import_has(report, "no effect here (2):\n  config.json:1: architectures");
+  import_has(report, "sliding_window = null: null is as if");
+  import_put("m/config.json", MISTRAL "\"sliding_window\": 512}");
+  report = import_file("m", "");
+  import_plan_lacks("sliding_window = 512,");
+  import_has(report, "not expressible (1):\n  config.json:5: sliding_window = 512: attention "
+                     "looks back 512 tokens there, in weft to the beginning");
+  import_put("m/config.json", MISTRAL "\"sliding_window\": 2048}");
+  report = import_file("m", "");
+  import_lacks(report, "not expressible");
+  import_has(report, "config.json:5: sliding_window = 2048: attention looks back 2048 tokens "
+                     "there, and no sequence of the plan is longer");
+}
+END_TEST
+
+START_TEST(windows_of_other_architectures_are_told) {
+  process_run(IMPORT_SECONDS, "mkdir m");
+  import_put("m/config.json",
+             "{\"model_type\": \"qwen2\", \"hidden_size\": 64, \"num_hidden_layers\": "
+             "2,\n\"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+             "\"intermediate_size\": 96,\n\"vocab_size\": 320, \"sliding_window\": 256,\n"
+             "\"use_sliding_window\": true, \"max_window_layers\": 1}");
+  const char *report = import_file("m", "");
+  import_has(report, "not expressible (3):\n  attention looks back 256 tokens there");
+  import_put("ds.json", "{\"train_batch_size\": 8}");
+  report = import_file("ds.json", "--model ./m --world 2");
+  import_has(report, "model: attention looks back 256 tokens there");
+}
+END_TEST
+
+Suite *import_huggingface_suite(void) {
+  Suite *s = suite_create("import_huggingface");
+  TCase *t = tcase_create("huggingface");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 120);
+  tcase_add_test(t, deepspeed_becomes_a_plan);
+  tcase_add_test(t, deepspeed_defaults_are_written_out);
+  tcase_add_test(t, sequence_parallel_ranks_exchange_heads);
+  tcase_add_test(t, accelerate_becomes_a_plan);
+  tcase_add_test(t, a_folder_with_a_config_becomes_a_plan);
+  tcase_add_test(t, windows_of_attention_are_told);
+  tcase_add_test(t, windows_of_other_architectures_are_told);
+  suite_add_tcase(s, t);
+  return s;
+}
