@@ -35,6 +35,11 @@ end
 local PLAIN = { _target_ = true, pretrained_model_name_or_path = true, name_or_path = true,
                 trust_remote_code = true, use_cache = true }
 
+-- 1e-5 without a point is a text in YAML, and a number where a config has one.
+local function plain(value)
+  return type(value) == "string" and scalar.number(value) or value
+end
+
 -- Keys of the model's config that the recipe sets: { key = { value =, leaves = } }.
 local function changes_of(book)
   local changes = {}
@@ -42,16 +47,38 @@ local function changes_of(book)
     local key = string.match(leaf.key, "^model%.config%.([^.]+)$")
     local group, inner = string.match(leaf.key, "^model%.config%.([^.]+)%.(.+)$")
     if key and not PLAIN[key] then
-      changes[key] = { value = leaf.value, leaves = { leaf } }
+      changes[key] = { value = plain(leaf.value), leaves = { leaf } }
     elseif group then
       changes[group] = changes[group] or { value = {}, leaves = {} }
-      changes[group].value[inner] = leaf.value
+      changes[group].value[inner] = plain(leaf.value)
       table.insert(changes[group].leaves, leaf)
     end
   end
   local tied = book:leaf "model.tie_word_embeddings"
   if tied then changes.tie_word_embeddings = { value = tied.value, leaves = { tied } } end
   return changes
+end
+
+-- AutoModel's own GPT-2, by the arguments of the function that makes it.
+local GPT2_SIZES = { vocab_size = 50257, n_positions = 2048, n_embd = 768, n_layer = 12, n_head = 12 }
+
+local function gpt2_model(book, plan)
+  if not string.find(tostring(book:value "model._target_" or ""), "%.build_gpt2_model$") then return nil end
+  -- The default of its dropout, which no argument changes.
+  local config = { "gpt2", activation_function = "gelu", attn_pdrop = 0.1, embd_pdrop = 0.1 }
+  for _, name in ipairs(keys(GPT2_SIZES)) do
+    config[name] = values.whole(book, "model." .. name, 1) or GPT2_SIZES[name]
+    book:translated("model." .. name, "model." .. name)
+  end
+  config.n_positions = values.whole(book, "model.n_ctx", 1) or config.n_positions
+  book:translated("model.n_ctx", "model.n_positions")
+  for _, name in ipairs { "bos_token_id", "eos_token_id", "attn_implementation" } do
+    book:no_effect("model." .. name, "it changes nothing that is trained")
+  end
+  book:translated("model._target_", "model")
+  model_field.write(plan, config, nil, book:leaf "model._target_")
+  config.num_hidden_layers, config.max_position_embeddings = config.n_layer, config.n_positions
+  return config
 end
 
 -- A config made of its keys alone, by the class that makes it; nil: it is made otherwise.
@@ -85,6 +112,8 @@ local function refuse_other_class(book, option)
 end
 
 local function put_model(book, plan, options)
+  local gpt2 = not options.model and gpt2_model(book, plan)
+  if gpt2 then return gpt2 end
   refuse_other_class(book, options.model)
   if not options.model then
     local config, refused = class_model(book, plan)

@@ -101,8 +101,9 @@ end
 -- ---- strategy ----
 
 local STRATEGIES = { fsdp2 = "fsdp2", megatron_fsdp = "megatron_fsdp", ["megatron-fsdp"] = "megatron_fsdp",
-                     mfsdp = "megatron_fsdp", ddp = "ddp" }
+                     mfsdp = "megatron_fsdp", nvfsdp = "megatron_fsdp", ddp = "ddp" }
 local MANAGERS = { FSDP2Manager = "fsdp2", MegatronFSDPManager = "megatron_fsdp", DDPManager = "ddp",
+                   NVFSDPManager = "megatron_fsdp", -- its name before it went to Megatron
                    FSDP2Config = "fsdp2", MegatronFSDPConfig = "megatron_fsdp", DDPConfig = "ddp" }
 -- Options that have the same name and meaning here: of all, of fsdp2, of megatron_fsdp.
 local FSDP2 = { "defer_fsdp_grad_sync", "enable_async_tensor_parallel" }

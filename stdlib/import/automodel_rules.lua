@@ -52,6 +52,8 @@ return {
   none("distributed.offload_policy.pin_memory", "host memory that GPUs read is pinned always"),
   cannot("autopipeline.*", "settings of the pipeline belong under distributed.pipeline: they are "
          .. "not read here"),
+  cannot("qat.*", "products are not rounded to integers while training"),
+  cannot("model.moe_overrides.*", "the experts are those of the model's config: these numbers belong there"),
   cannot("fsdp.*", "settings of a recipe for diffusion models: they belong under distributed"),
   cannot("teacher_model.*", LOSS), cannot("teacher_distributed.*", LOSS),
   cannot("kd_loss_fn.*", LOSS), cannot("kd_ratio", LOSS), cannot("offload_teacher_model", LOSS),

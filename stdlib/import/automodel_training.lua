@@ -23,9 +23,16 @@ end
 
 local function put_batch(book, plan, m, config)
   local global = values.put_whole(book, plan, "step_scheduler.global_batch_size", "batch.global", 1)
-  local locally = values.whole(book, "step_scheduler.local_batch_size", 1)
-  local micro, micro_key = locally, "step_scheduler.local_batch_size"
-  if not global then
+  -- The first versions had dataloader.batch_size, and how many of them make a step.
+  local key = book:first("step_scheduler.local_batch_size", "dataloader.batch_size")
+    or "step_scheduler.local_batch_size"
+  local locally, each = values.whole(book, key, 1), values.whole(book, "step_scheduler.grad_acc_steps", 1)
+  local micro, micro_key = locally, key
+  if not global and each then
+    global = (locally or 1) * m.dp * each
+    plan:put("batch.global", quote.value(global), book:leaf "step_scheduler.grad_acc_steps")
+    book:translated("step_scheduler.grad_acc_steps", "batch.global / (batch.micro * dp)")
+  elseif not global then
     global = (locally or 1) * m.dp
     plan:put("batch.global", quote.value(global), "assumed")
     book:assume("batch.global", string.format("%d sequences: one local batch on each rank", global))
@@ -36,14 +43,15 @@ local function put_batch(book, plan, m, config)
     book:translated(micro_key, "batch.micro")
   end
   plan:put("batch.micro", quote.value(micro or 1), book:leaf(micro_key) or "AutoModel's default")
-  book:translated("step_scheduler.local_batch_size", m.pp > 1 and "batch.rounds" or "batch.micro")
+  if each then book:no_effect("step_scheduler.grad_acc_steps", "step_scheduler.global_batch_size says it") end
+  book:translated(key, m.pp > 1 and "batch.rounds" or "batch.micro")
   local rounds = locally and global // math.max(locally * m.dp, 1) or 1
   if m.pp > 1 and rounds > 1 and global % (locally * m.dp) == 0 then
-    plan:put("batch.rounds", quote.value(rounds), book:leaf "step_scheduler.local_batch_size")
+    plan:put("batch.rounds", quote.value(rounds), book:leaf(key))
   end
-  local seq, key = sequence_of(book, config)
-  plan:put("batch.seq", quote.value(seq), key and book:leaf(key) or "assumed")
-  if key then return book:translated(key, "batch.seq"), seq end
+  local seq, seq_key = sequence_of(book, config)
+  plan:put("batch.seq", quote.value(seq), seq_key and book:leaf(seq_key) or "assumed")
+  if seq_key then return book:translated(seq_key, "batch.seq"), seq end
   book:assume("batch.seq", string.format("%d tokens: each batch is as long as its longest sample "
     .. "there; dataset.seq_length=N behind the file says another", seq))
 end

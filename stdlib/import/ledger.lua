@@ -93,6 +93,8 @@ function ledger:apply(rules)
       local rule = find(leaf.key)
       if not rule and leaf.value == scalar.null then
         self:no_effect(leaf.key, "null is as if it were not given")
+      elseif not rule and type(leaf.value) == "table" and next(leaf.value) == nil then
+        self:no_effect(leaf.key, "it is empty")
       elseif not rule then
         self:cannot(leaf.key, #self.refused == 0 and "weft import does not know this setting"
                               or "not looked at, as an error ended the translation before")

@@ -48,7 +48,12 @@ function values.type_of(book, key)
   local value = book:value(key)
   if value == nil then return nil end
   local known = TYPES[string.gsub(string.lower(tostring(value)), "^torch%.", "")]
-  if not known then refuse(book, key, value, "one of f32, bf16 and f16") end
+  if not known and string.find(string.lower(tostring(value)), "^fp[48]") then
+    book:refuse(key, string.format("%s = %s: products in fp8 are not in weft; expected f32, bf16 or f16",
+                                   key, quote.shown(value)))
+  elseif not known then
+    refuse(book, key, value, "one of f32, bf16 and f16")
+  end
   return known
 end
 

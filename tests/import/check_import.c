@@ -113,6 +113,38 @@ START_TEST(the_warmup_is_a_share_of_the_steps) {
 }
 END_TEST
 
+/* What the first versions wrote, AutoModel's own GPT-2, and numbers that YAML takes for
+ * texts. */
+START_TEST(older_recipes_are_read) {
+  import_put("a.yaml",
+             "step_scheduler: {grad_acc_steps: 4, num_epochs: 1}\n"
+             "model:\n"
+             "  _target_: nemo_automodel.components.models.gpt2.build_gpt2_model\n"
+             "  vocab_size: 640\n  n_embd: 64\n  n_layer: 2\n  n_head: 4\n"
+             "distributed: {_target_: "
+             "nemo_automodel.components.distributed.nvfsdp.NVFSDPManager}\n"
+             "dataloader: {batch_size: 2}\n"
+             "qat: {enabled: true}\n"
+             "optimizer: {lr: 1e-4}\n");
+  const char *report = import("--world 2");
+  import_plan_has("\"gpt2\",");
+  import_plan_has("activation_function = \"gelu\",");
+  import_plan_has("n_positions = 2048,");
+  import_plan_has("\"megatron_fsdp\",");
+  import_plan_has("global = 16,  -- a.yaml:1: step_scheduler.grad_acc_steps");
+  import_plan_has("micro = 2,  -- a.yaml:9: dataloader.batch_size");
+  import_has(report, "qat.enabled = true: products are not rounded");
+  import_put("a.yaml",
+             "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
+             "model:\n  config:\n"
+             "    _target_: transformers.models.llama.configuration_llama.LlamaConfig\n"
+             "    hidden_size: 64\n    num_hidden_layers: 2\n    num_attention_heads: 4\n"
+             "    intermediate_size: 96\n    vocab_size: 320\n    rms_norm_eps: 1e-05\n");
+  import("");
+  import_plan_has("rms_norm_eps = 1e-05,");
+}
+END_TEST
+
 /* Each leaf of the recipe is in a list, once. */
 START_TEST(nothing_is_dropped) {
   int leaves = 0, said = 0;
@@ -356,6 +388,7 @@ Suite *import_suite(void) {
   tcase_set_timeout(c, 120);
   tcase_add_test(c, a_recipe_becomes_a_plan);
   tcase_add_test(c, the_warmup_is_a_share_of_the_steps);
+  tcase_add_test(c, older_recipes_are_read);
   tcase_add_test(c, nothing_is_dropped);
   tcase_add_test(c, words_behind_the_file_take_its_place);
   tcase_add_test(c, models_by_name_folder_and_class);

@@ -1,5 +1,6 @@
-/* check_import_huggingface.c - weft import of settings of Hugging Face's libraries that name
- * no model, DeepSpeed's and Accelerate's, and of config.json, which is nothing else. */
+/* check_import_huggingface.c - weft import of settings of Hugging Face's libraries that
+ * name no model, DeepSpeed's and Accelerate's, and of config.json, which is nothing else.
+ */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,13 +125,27 @@ START_TEST(accelerate_becomes_a_plan) {
                           "deepspeed_config.offload_optimizer_device=cpu");
   import_plan_has("stage = 2,");
   import_plan_has("offload_optimizer = \"cpu\",");
-  import_file("acc.yaml", "--model qwen3-8b parallelism_config.parallelism_config_sp_size=4");
+  import_file("acc.yaml",
+              "--model qwen3-8b parallelism_config.parallelism_config_sp_size=4");
   import_plan_has("cp = 4,");
   import_plan_has("comm = \"a2a\",");
   import_fails(1, "acc.yaml", "--model qwen3-8b distributed_type=XLA",
                "XLA: expected FSDP");
+  import_fails(1, "acc.yaml", "--model qwen3-8b mixed_precision=fp8",
+               "mixed_precision = fp8: products in fp8 are not in weft");
   import_fails(1, "acc.yaml", "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=SOME",
                "expected FULL_SHARD");
+}
+END_TEST
+
+START_TEST(empty_groups_and_other_machines_say_nothing) {
+  import_put("acc.yaml",
+             "distributed_type: MULTI_GPU\nnum_processes: 2\nfsdp_config: {}\n"
+             "tpu_zone: a\nmpirun_config: {mpirun_ccl: '1'}\n");
+  const char *report = import_file("acc.yaml", "--model qwen3-8b");
+  import_has(report, "fsdp_config = {}: it is empty");
+  import_has(report, "tpu_zone = a: it is for TPUs");
+  import_lacks(report, "does not know");
 }
 END_TEST
 
@@ -159,9 +174,9 @@ START_TEST(a_folder_with_a_config_becomes_a_plan) {
 END_TEST
 
 #define MISTRAL                                                                          \
-  "{\"architectures\": [\"MistralForCausalLM\"], \"model_type\": \"mistral\",\n"            \
-  "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,\n"          \
-  "\"num_key_value_heads\": 2, \"intermediate_size\": 96, \"vocab_size\": 320,\n"         \
+  "{\"architectures\": [\"MistralForCausalLM\"], \"model_type\": \"mistral\",\n"         \
+  "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,\n"         \
+  "\"num_key_value_heads\": 2, \"intermediate_size\": 96, \"vocab_size\": 320,\n"        \
   "\"max_position_embeddings\": 4096,\n"
 
 /* What a window means depends on how long sequences are. */
@@ -175,13 +190,15 @@ START_TEST(windows_of_attention_are_told) {
   import_put("m/config.json", MISTRAL "\"sliding_window\": 512}");
   report = import_file("m", "");
   import_plan_lacks("sliding_window = 512,");
-  import_has(report, "not expressible (1):\n  config.json:5: sliding_window = 512: attention "
-                     "looks back 512 tokens there, in weft to the beginning");
+  import_has(report,
+             "not expressible (1):\n  config.json:5: sliding_window = 512: attention "
+             "looks back 512 tokens there, in weft to the beginning");
   import_put("m/config.json", MISTRAL "\"sliding_window\": 2048}");
   report = import_file("m", "");
   import_lacks(report, "not expressible");
-  import_has(report, "config.json:5: sliding_window = 2048: attention looks back 2048 tokens "
-                     "there, and no sequence of the plan is longer");
+  import_has(report,
+             "config.json:5: sliding_window = 2048: attention looks back 2048 tokens "
+             "there, and no sequence of the plan is longer");
 }
 END_TEST
 
@@ -209,6 +226,7 @@ Suite *import_huggingface_suite(void) {
   tcase_add_test(t, deepspeed_defaults_are_written_out);
   tcase_add_test(t, sequence_parallel_ranks_exchange_heads);
   tcase_add_test(t, accelerate_becomes_a_plan);
+  tcase_add_test(t, empty_groups_and_other_machines_say_nothing);
   tcase_add_test(t, a_folder_with_a_config_becomes_a_plan);
   tcase_add_test(t, windows_of_attention_are_told);
   tcase_add_test(t, windows_of_other_architectures_are_told);

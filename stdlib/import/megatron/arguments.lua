@@ -11,7 +11,10 @@ local function is_program(text) return string.find(text, "%.py$") ~= nil end
 
 -- What a word of a command line means: Python's int() and float(), and the booleans of key=value.
 function arguments.value(text, config)
-  if string.find(text, "^[-+]?%d+$") and #text < 19 then return math.tointeger(tonumber(text)) end
+  if string.find(text, "^[-+]?%d[%d_]*$") and not string.find(text, "__") and string.find(text, "%d$")
+    and #text < 19 then
+    return math.tointeger(tonumber((string.gsub(text, "_", ""))))
+  end
   if string.find(text, "^[-+]?%d*%.?%d*[eE]?[-+]?%d*$") and string.find(text, "%d") and tonumber(text) then
     return tonumber(text)
   end
@@ -44,12 +47,31 @@ local function program_of(words)
   if is_flag(words[1].text) then return 0 end
 end
 
+-- The program and its arguments as one text.
+local function joined(words, from)
+  local parts = {}
+  for i = from, #words do parts[#parts + 1] = words[i].text end
+  return table.concat(parts, "\0")
+end
+
+-- The words of a command that a shell reads once more: up to what ends it, and without their quotes.
+local function as_command(words)
+  local out = {}
+  for i, word in ipairs(words) do
+    if string.find(word.text, "^%d?[<>|;&]") then break end
+    out[i] = { line = word.line, text = string.match(word.text, "^(['\"]).*%1$") and string.sub(word.text, 2, -2)
+                                        or word.text }
+  end
+  return out
+end
+
 -- A command inside of a word, as behind "bash -c", as words.
 local function opened(words)
+  if words[1].text == "eval" then words = as_command { table.unpack(words, 2) } end
   local out = {}
   for _, word in ipairs(words) do
     if string.find(word.text, "%.py%s") and string.find(word.text, "%s") then
-      local inner = value.split(word.marked or word.text, word.line)
+      local inner = as_command(value.split(word.marked or word.text, word.line))
       if out[1] and string.find(out[#out].text, "^%-l?c$") then out[#out] = nil end
       table.move(inner, 1, #inner, #out + 1, out)
     else
@@ -59,12 +81,23 @@ local function opened(words)
   return out
 end
 
--- Commands whose first word is a flag belong together: a list of arguments, a line each.
-local function candidates(commands)
-  local list, alone = {}, nil
+-- Commands that print their words: what another one runs, where it can be followed.
+local PRINTS = { echo = true, printf = true, cat = true }
+
+-- Commands whose first word is a flag belong together: a list of arguments, a line each. A command
+-- that is there again, word for word, counts once.
+local function candidates(commands, printed)
+  local list, alone, there = {}, nil, {}
   for _, words in ipairs(commands) do
+    local prints = PRINTS[words[1].text]
     words = opened(words)
-    local at = program_of(words)
+    local at = (printed or not prints) and words[1] and program_of(words)
+    local text = at and at > 0 and joined(words, at)
+    if text and there[text] then
+      at = nil
+    elseif text then
+      there[text] = true
+    end
     if at == 0 then
       if not alone then
         alone = { words = {}, program = 0 }
@@ -112,6 +145,7 @@ end
 
 local function chosen(read, file)
   local list = candidates(read.commands)
+  if #list == 0 then list = candidates(read.commands, true) end
   local those = {}
   for _, one in ipairs(list) do
     if trains(one) then those[#those + 1] = one end
@@ -136,6 +170,11 @@ end
 
 local function add(leaves, name, v, line) leaves[#leaves + 1] = { name = name, value = v, line = line } end
 
+-- A variable, or all of an array, that nobody set: "${ARGS}", "${ARGS[@]}".
+local function is_unset(text)
+  return string.find(text, "^%${?[%a_@*][%w_]*}?$") ~= nil or string.find(text, "^%${[%a_][%w_]*%[[@*]%]}$") ~= nil
+end
+
 -- Arguments from `from` on: flags with what stands behind them, key=value, and the rest.
 local function read_words(leaves, words, from, to, prefix)
   local i = from
@@ -149,7 +188,7 @@ local function read_words(leaves, words, from, to, prefix)
       local values = {}
       while i < to and not string.find(words[i + 1].text, "^%-%-?[%a_]")
         and not string.find(words[i + 1].text, "^%+*[%a_][%w_]*%.[%w_.]+=")
-        and not string.find(words[i + 1].text, "^%${?[%a_@*][%w_]*}?$") do
+        and not is_unset(words[i + 1].text) do
         i = i + 1
         values[#values + 1] = words[i].text
       end

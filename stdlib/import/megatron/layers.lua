@@ -65,6 +65,10 @@ function layers.experts(book, m)
       quote.shown(book:value "moe_router_score_function")))
   end
   local topk = values.whole(book, "moe_router_topk", 1) or 2
+  if topk > n then
+    book:refuse(book:leaf "moe_router_topk" and "moe_router_topk" or "num_experts", string.format(
+      "each token goes to %d experts (--moe-router-topk), and there %s %d", topk, n == 1 and "is" or "are", n))
+  end
   m.experts = {
     n = n, topk = topk, score = score, dense = dense_layers(book, m),
     width = values.whole(book, "moe_ffn_hidden_size", 1) or m.ffn,

@@ -28,7 +28,8 @@ end
 local function positions(book, m)
   local value = book:value "position_embedding_type" or "learned_absolute"
   if on(book, "use_rotary_position_embeddings") then value = "rope" end
-  local known = { learned_absolute = "learned", rope = "rope", none = "none" }
+  -- "rotary" is BigScience's name for all of rope.
+  local known = { learned_absolute = "learned", rope = "rope", rotary = "rope", none = "none" }
   m.position = known[value]
   if not m.position then
     return book:refuse("position_embedding_type", string.format(
@@ -131,6 +132,9 @@ local function heads(book, m)
   -- Arguments have a switch for it; Megatron-Bridge has the number alone.
   if on(book, "group_query_attention") or (leaf and string.find(leaf.given, "^model%.")) then
     m.kv_heads = values.whole(book, "num_query_groups", 1) or (leaf and m.heads) or 1
+  elseif book:value "attention_head_type" == "multiquery" then
+    m.kv_heads = 1
+    book:translated("attention_head_type", "model, with one head of keys and values")
   else
     book:no_effect("num_query_groups", "without --group-query-attention each head has its own keys")
   end

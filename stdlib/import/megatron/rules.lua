@@ -5,6 +5,8 @@ local none, cannot, unless, off = rule.none, rule.cannot, rule.unless, rule.off
 
 local LOG = "weft run --log and --tensorboard write every step"
 local KERNELS = "which kernels compute does not change the plan; on GPUs see attention_backend"
+local DEEPSPEED = "it is of Megatron-DeepSpeed: the plan is Megatron's without it; strategy = { \"zero\" } and mesh "
+  .. "say what DeepSpeed would do"
 local FUSED = "weft fuses ops by itself (fused_ops): the same numbers"
 local FILES = "checkpoints are safetensors, of any mesh, and written beside the steps"
 local RESUME = "weft run --resume DIR goes on from a checkpoint"
@@ -368,4 +370,11 @@ return {
   none("BATCH_SIZES", TEST), none("MODEL", TEST), none("DATASET", TEST), none("NUM_OUTPUT_TOKENS", TEST),
   none("NUM_INPUT_TOKENS", TEST),
   none("TP", TEST), none("PP", TEST), none("DP", TEST), none("EP", TEST), none("CP", TEST),
+  none("attention_head_type", "each head has its own keys, as --group-query-attention says"),
+  -- Megatron-DeepSpeed's.
+  cannot("deepspeed", DEEPSPEED), cannot("deepspeed_*", DEEPSPEED), cannot("zero_*", DEEPSPEED),
+  cannot("ds_*", DEEPSPEED), cannot("moe_expert_parallel_size", DEEPSPEED), cannot("pipe_parallel_size", DEEPSPEED),
+  cannot("train_weighted_split_*", DATA), cannot("valid_weighted_split_*", EVAL),
+  cannot("test_weighted_split_*", EVAL), none("valid_num_workers", "data is read beside the steps"),
+  none("structured_logs", LOG), none("structured_logs_dir", LOG),
 }

@@ -19,6 +19,9 @@ return {
   none("general.*", "it names the run"), none("logging.*", LOGS), none("metrics_logging.*", LOGS),
   none("profiler.*", "weft run --profile tells where time goes"), none("profiler", "there is none"),
   none("tokenizer.*", "tokens are made up: the plan reads no tokenizer"),
+  none("parallelism.tp_recompute_allgather", "what is gathered is gathered again in the backward"),
+  off("parallelism.moe_layer_recompute", "recompute says which layers run again"),
+  cannot("doremi.*", "weights of data sets do not change while training"),
   none("lighteval.*", "evaluation of other tasks is no part of training"),
   none("s3_upload.*", "checkpoints lie in checkpoint.dir"),
   { "data_stages", function(book, leaf)

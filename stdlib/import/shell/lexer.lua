@@ -19,6 +19,16 @@ local function count_lines(text)
   return n
 end
 
+-- The end of a quoted text that begins at `from`, or nil: between " a \ keeps what follows.
+local function quote_end(text, from, c)
+  local at = from + 1
+  while true do
+    at = string.find(text, c == '"' and '[\\"]' or c, at)
+    if not at or string.sub(text, at, at) == c then return at end
+    at = at + 2
+  end
+end
+
 -- The end of what an opening bracket at `from` begins, by counting brackets outside of quotes.
 local function closing(state, from, open, close)
   local depth, at, text = 0, from, state.text
@@ -30,8 +40,7 @@ local function closing(state, from, open, close)
     if c == "\\" then
       at = at + 1
     elseif c == "'" or c == '"' then
-      local other = string.find(text, c, at + 1, true)
-      if other then at = other end
+      at = quote_end(text, at, c) or at
     else
       depth = depth + (c == open and 1 or -1)
       if depth == 0 then return at end

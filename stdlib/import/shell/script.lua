@@ -177,6 +177,10 @@ function Script:act(tokens)
     value.wrong(self.env, words[1].line, "has more than %d commands", limits.commands)
   end
   self.commands[#self.commands + 1] = words
+  if (words[1].text == "source" or words[1].text == ".") and words[2] then
+    self:note(words[1].line, "%s is another file, which is not read: what it sets is not known here",
+              quote.shown(words[2].text))
+  end
   if TESTS[words[1].text] then
     for k = 2, #words do self:note_empty(words[k]) end
   end
@@ -293,7 +297,9 @@ function Script:for_(live)
   if live then
     self:note(line, run and "of this loop the first round is read" or "this loop is not read")
   end
-  if run and not self.given[name] then self.env.at[name] = { text = value.mark(line) .. values[1].text, line = line } end
+  if run and not self.given[name] then
+    self.env.at[name] = { text = value.mark(line) .. values[1].text, line = line }
+  end
   self:block({ done = true }, run, line)
   step(self)
   return true

@@ -177,8 +177,10 @@ function value.split(text, line)
     elseif blank then
       current, at = nil, blank
     else
-      local run
-      run, at = string.match(text, "^([^%s\1]+)()", at)
+      -- What has no value here, "$(a command)", stays one piece.
+      local run, stop = string.match(text, "^(%$%b())()", at)
+      if not run then run, stop = string.match(text, "^(%$?[^%s\1$]*)()", at) end
+      at = stop
       if not current then
         current = { line = line }
         words[#words + 1] = current
@@ -186,12 +188,12 @@ function value.split(text, line)
       current[#current + 1] = run
     end
   end
-  for _, word in ipairs(words) do word.text = table.concat(word) end
+  for _, word in ipairs(words) do word.text = value.plain(table.concat(word)) end
   return words
 end
 
--- The words that a word stands for, each with `text`, and `marked`, the same with marks: what is not quoted is cut at blanks, and "${A[@]}" is as many as
--- the array has.
+-- The words that a word stands for, each with `text`, and `marked`, the same with marks: what is not
+-- quoted is cut at blanks, and "${A[@]}" is as many as the array has.
 function value.words(env, word)
   local out, current = {}, nil
   local function add(text, line)

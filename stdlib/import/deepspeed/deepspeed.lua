@@ -1,9 +1,9 @@
 -- deepspeed.lua - DeepSpeed's JSON as fields of a plan. It names no model (--model does). What is
 -- "auto" there is filled in by Hugging Face's Trainer, from arguments that are not in the file:
--- then its defaults are assumed, and said.
+-- then its defaults are assumed, and said. What does not take part in the plan is in rules.lua.
 local model_field = use "import/model_field"
 local quote = use "import/quote"
-local rule = use "import/rule"
+local rules = use "import/deepspeed/rules"
 local scalar = use "import/scalar"
 local values = use "import/values"
 
@@ -20,89 +20,6 @@ function deepspeed.is(leaves)
   end
   return false
 end
-
-local COMPRESSED = "weights and activations are not quantized or pruned"
-local ALWAYS = "gradients and parameters lie in one flat buffer, and are cut as the stage says"
-
-local rules = {
-  rule.none("zero_optimization.contiguous_gradients", ALWAYS),
-  rule.none("zero_optimization.reduce_scatter", ALWAYS),
-  rule.none("zero_optimization.allgather_partitions", ALWAYS),
-  rule.none("zero_optimization.round_robin_gradients", ALWAYS),
-  rule.none("zero_optimization.sub_group_size", ALWAYS),
-  rule.none("zero_optimization.elastic_checkpoint", "checkpoints load on any mesh"),
-  rule.none("zero_optimization.allgather_bucket_size",
-            "parameters are gathered in the buckets in which gradients are reduced"),
-  rule.none("zero_optimization.stage3_prefetch_bucket_size",
-            "gathers start ahead by calls of units: strategy.forward_prefetch_depth"),
-  rule.none("zero_optimization.prefetch_bucket_size",
-            "gathers start ahead by calls of units: strategy.forward_prefetch_depth"),
-  rule.none("zero_optimization.stage3_max_live_parameters",
-            "whole at a time are the units that the prefetch depths allow"),
-  rule.none("zero_optimization.max_live_parameters",
-            "whole at a time are the units that the prefetch depths allow"),
-  rule.none("zero_optimization.stage3_max_reuse_distance",
-            "whole at a time are the units that the prefetch depths allow"),
-  rule.none("zero_optimization.max_reuse_distance",
-            "whole at a time are the units that the prefetch depths allow"),
-  rule.none("zero_optimization.stage3_gather_16bit_weights_on_model_save",
-            "weft ckpt export writes whole weights"),
-  rule.none("zero_optimization.gather_16bit_weights_on_model_save",
-            "weft ckpt export writes whole weights"),
-  rule.none("zero_optimization.ignore_unused_parameters", "which parameters a plan uses is known"),
-  rule.off("zero_optimization.stage3_model_persistence_threshold",
-           "a limit for all whole parameters together: strategy.param_persistence_threshold is one "
-           .. "for each"),
-  rule.off("zero_optimization.zero_quantized_weights", COMPRESSED),
-  rule.off("zero_optimization.zero_quantized_gradients", COMPRESSED),
-  rule.off("zero_optimization.zero_quantized_nontrainable_weights", COMPRESSED),
-  rule.off("zero_optimization.mics_shard_size",
-           "shards within groups: strategy.zero_hpz_partition_size, or fsdp2 with mesh.dp_replicate"),
-  rule.none("zero_optimization.offload_param.*", "buffers of the host are those that the plan needs"),
-  rule.none("zero_optimization.offload_optimizer.*",
-            "buffers of the host are those that the plan needs"),
-  rule.off("bf16.bf16_master_weights_and_grads",
-           "master weights and sums are f32 here: more memory, better sums"),
-  rule.off("bf16.bf16_optimizer_states", "averages in bf16 are optimizer.state_dtype = \"bf16\""),
-  rule.none("bf16.*", "precision says it"),
-  rule.none("fp16.auto_cast", "inputs are token ids"),
-  rule.none("fp16.*", "precision says it"),
-  rule.switched("torch_autocast", "enabled", "precision says which type computes: other ops may "
-                .. "keep f32 there"),
-  rule.none("activation_checkpointing.contiguous_memory_optimization", "memory is planned always"),
-  rule.off("activation_checkpointing.partition_activations",
-           "inputs of layers that run again are not cut over tp: sequence_parallel does that"),
-  rule.off("activation_checkpointing.cpu_checkpointing", "inputs of layers stay on the device"),
-  rule.none("activation_checkpointing.*",
-            "which layers run again is said by the model's code there, here by recompute"),
-  rule.cannot("compression_training.*", COMPRESSED), rule.cannot("quantize_training.*", COMPRESSED),
-  rule.cannot("eigenvalue.*", COMPRESSED), rule.cannot("weight_quantization.*", COMPRESSED),
-  rule.switched("data_efficiency", "enabled", "samples have all their tokens in all layers"),
-  rule.switched("curriculum_learning", "enabled", "sequences have one length"),
-  rule.switched("progressive_layer_drop", "enabled", "all layers run"),
-  rule.none("autotuning.*", "weft sweep judges many plans"),
-  rule.none("aio.*", "nothing is offloaded to files"),
-  rule.none("compile.*", "plans are compiled always"),
-  rule.none("prescale_gradients", "the loss is divided by the tokens of the step before backward"),
-  rule.none("gradient_predivide_factor",
-            "the loss is divided by the tokens of the step before backward"),
-  rule.none("disable_allgather", "how parameters are gathered is said by the strategy"),
-  rule.none("sparse_gradients", "gradients are dense"),
-  rule.none("wall_clock_breakdown", "weft run --trace writes what every rank did"),
-  rule.none("memory_breakdown", "weft show memory says it"),
-  rule.none("dump_state", "weft show says what a plan means"),
-  rule.none("zero_allow_untested_optimizer", "AdamW runs with every stage"),
-  rule.none("zero_force_ds_cpu_optimizer", "what is offloaded steps on the host"),
-  rule.none("tensorboard.*", "weft run --log and --tensorboard write every step"),
-  rule.none("wandb.*", "weft run --log and --tensorboard write every step"),
-  rule.none("csv_monitor.*", "weft run --log and --tensorboard write every step"),
-  rule.none("comms_logger.*", "weft show comm counts what goes over the network"),
-  rule.none("flops_profiler.*", "weft run prints how fast it is"),
-  rule.none("cuda_visible_devices", "which GPUs there are is said by the launcher"),
-  rule.none("checkpoint.*", "checkpoints are written as plan.checkpoint says"),
-  rule.cannot("optimizer.*", "an option of an optimizer that weft does not have: the plan has AdamW"),
-  rule.cannot("scheduler.*", "not a shape that weft's learning rates have"),
-}
 
 -- ---- batch and ranks ----
 
