@@ -10,7 +10,7 @@ return weft.plan {
   model     = weft.model { "gpt2-124m", hidden_size = 4096, num_hidden_layers = 36,
                            num_attention_heads = 32 },
   mesh      = { dp = 64 },
-  strategy  = { "zero", stage = tonumber(weft.vars.stage) or 3 },
+  strategy  = { "zero", stage = weft.var("stage", 3) },
   precision = "bf16",
   batch     = { global = 64, micro = 1, seq = 1024 },
   data      = weft.synthetic {},

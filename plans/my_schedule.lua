@@ -16,7 +16,7 @@
 local weft = require "weft"
 
 -- Microbatches that may be alive on a rank: their activations are kept from F until W.
-local limit = weft.vars.limit or 4
+local limit = weft.var("limit", 4)
 
 -- Any action may be emitted once its inputs are there: F needs F of the rank before, I
 -- (gradients of the inputs) needs I of the rank behind, W (of the weights) its own I.

@@ -80,7 +80,7 @@ complete. Weights are written by weft ckpt export.
                      PyTorch reads it), environment.sh, not_said.txt; without it the settings
                      go to the standard output, the list to the standard error
   --set PATH=VALUE   change a field of the plan
-  -D NAME=VALUE      the plan reads it as weft.vars.NAME
+  -D NAME=VALUE      the plan has it as weft.var("NAME", DEFAULT) or weft.vars.NAME
   --data DIR         data and models may lie below DIR, too; may be repeated
   --quiet            no list
   --json             settings, schedule, environment and list as one object
@@ -97,7 +97,7 @@ field of a plan.
   --world N          ranks in all
   --model NAME       of settings that name none: a preset, a public name, or ./DIR
   --set key=value    as key=value
-  -D NAME=VALUE      a plan reads it as weft.vars.NAME
+  -D NAME=VALUE      a plan has it as weft.var("NAME", DEFAULT) or weft.vars.NAME
   --data DIR         data and models may lie below DIR, too; may be repeated
   --quiet            nothing if it fits
   --json             one object
@@ -226,7 +226,7 @@ missing with the Debian package to install.
 
   plan = [[
   --set PATH=VALUE   change a field, for example --set mesh.tp=4
-  -D NAME=VALUE      the plan reads it as weft.vars.NAME
+  -D NAME=VALUE      the plan has it as weft.var("NAME", DEFAULT) or weft.vars.NAME
   --data DIR         data and models may be below DIR as well; may be repeated
   --memory GIB       most that graph, schedule and programs may take; default: half
                      of the machine's

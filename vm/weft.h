@@ -119,7 +119,7 @@ typedef struct weft_plan_options {
   size_t size;               /* sizeof(weft_plan_options) */
   const weft_alloc *alloc;   /* copied; also for the runs of the plan */
   const char *const *set;    /* "mesh.tp=4", ... as --set, NULL-terminated */
-  const char *const *define; /* "NAME=value", ... for weft.vars.NAME, NULL-terminated */
+  const char *const *define; /* "NAME=value", ... for weft.var, NULL-terminated */
   const volatile int *stop;  /* borrowed */
   uint64_t memory_limit;     /* bytes that the plan's Lua may use; 0: 256 MiB */
   int64_t instruction_limit; /* of one evaluation or call in Lua; 0: 50 million */

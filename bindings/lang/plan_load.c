@@ -110,6 +110,7 @@ static weft_status evaluate(LangPlan *lp, Diags *d, weft_error *e) {
     return WEFT_EPLAN;
   }
   state_keep_plan(lp->state);
+  TRY(vars_check(lp->state, e));
   for (int i = 0; i < lp->opt.nset; i++) TRY(value_set(lp->state, lp->opt.set[i], e));
   return lang_check_plan(lp, d, e);
 }

@@ -9,8 +9,8 @@
 #include "bindings/plan_table/loaded_plan.h"
 
 /* WEFT_EPLAN: the plan is wrong, `d` has the errors with files and lines, and *out is
- * NULL. WEFT_EFILE, WEFT_EUSAGE (a malformed --set), WEFT_ELIMIT, WEFT_ENOMEM: `e` has
- * the error. */
+ * NULL. WEFT_EFILE, WEFT_EUSAGE (a malformed --set, a -D that the plan does not know),
+ * WEFT_ELIMIT, WEFT_ENOMEM: `e` has the error. */
 weft_status lang_load(const LangOptions *o, const char *path, LangPlan **out, Diags *d,
                       weft_error *e);
 /* The same for a table in a Lua state, which is copied together with its functions; `v`

@@ -328,21 +328,6 @@ static int assign_member(lua_State *L) {
   return luaL_error(L, "the table weft cannot be changed");
 }
 
-/* weft.vars: the values of -D as a table; names that were not given are nil. */
-static void push_vars(lua_State *L, const LangOptions *o) {
-  lua_newtable(L);
-  for (int i = 0; i < o->ndefine; i++) {
-    const char *eq = strchr(o->define[i], '=');
-    lua_pushlstring(L, o->define[i],
-                    eq ? (size_t)(eq - o->define[i]) : strlen(o->define[i]));
-    if (eq)
-      value_parse(L, eq + 1);
-    else
-      lua_pushboolean(L, 1);
-    lua_rawset(L, -3);
-  }
-}
-
 void builders_add(lua_State *L) {
   luaL_checkstack(L, 8, NULL);
   for (int i = 0; i < LEN(builder); i++) {
@@ -363,8 +348,7 @@ void builders_push(lua_State *L, const LangOptions *o) {
   lua_newtable(L);
   lua_newtable(L);
   builders_add(L);
-  push_vars(L, o);
-  lua_setfield(L, -2, "vars");
+  vars_add(L, o);
   /* The table that plans see is empty, so that __index and __newindex notice unknown
    * names and writes. */
   lua_createtable(L, 0, 3);

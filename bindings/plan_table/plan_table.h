@@ -26,6 +26,12 @@ void mark_origin(lua_State *L, int idx);
 /* True if the key at the top (popped) came from the library, not from the user. */
 bool mark_is_default(lua_State *L, int idx);
 
+/* ---- vars.c ---- */
+/* Adds weft.var and weft.vars, with the values of -D, to the table on top. */
+void vars_add(lua_State *L, const LangOptions *o);
+/* An error of usage if a -D was given that the plan has not read. */
+weft_status vars_check(LangState *s, weft_error *e);
+
 /* ---- transfer.c ---- */
 /* Pushes onto `to` a copy of the value at idx of `from`, a state of the same program.
  *

@@ -18,7 +18,7 @@ typedef struct LangOptions {
   double cpu_limit;          /* seconds of CPU time per evaluation or call; 0: 60 */
   const char *const *set;    /* "mesh.tp=4", from the command line */
   int nset;
-  const char *const *define; /* "NAME=value": weft.vars.NAME */
+  const char *const *define; /* "NAME=value": weft.var, weft.vars.NAME */
   int ndefine;
   const char *const *data; /* folders besides the plan's from which files may be read */
   int ndata;

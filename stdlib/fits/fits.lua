@@ -78,6 +78,10 @@ local function relate(reasons, name, text)
 end
 
 local function load_settings(args)
+  if #args.define > 0 then
+    fail(string.format("%s is no plan: -D %s is for variables of a plan",
+                       quote.shown(args.file), quote.shown(args.define[1])))
+  end
   args.gpu, args.gpu_from = args.gpu or USUAL_GPU, args.gpu and "--gpu" or "assumed"
   local made = import(args)
   local assumed = args.gpu_from == "assumed" and USUAL_GPU or nil

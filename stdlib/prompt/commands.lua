@@ -12,12 +12,17 @@ local function complain(...) lines.error(format(...)) end
 -- The file that is loaded or was to be, nil: none yet; the fields that are set, in order.
 local file, set, timing = host.file, host.set, false
 
+-- What -D gave is for the plan of the command line, or for all if that named none.
+local function defined()
+  if not host.file or file == host.file then return host.define end
+end
+
 -- Loads the file into the globals `plan` and `mesh`. What is wrong is printed, and the
 -- globals stay what they were. Gives the status, 0: all is well.
 function commands.load()
   local values = {}
   for _, f in ipairs(set) do values[f.path] = f.value end
-  local plan, why = host.load(file, { set = values, define = host.define })
+  local plan, why = host.load(file, { set = values, define = defined() })
   if not plan then
     lines.reasons(tostring(why))
     return why.status

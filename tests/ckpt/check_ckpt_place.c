@@ -14,7 +14,7 @@ static const char plan[] =
     "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
     "  vocab_size = 32 }, batch = { global = 2, micro = 1, seq = 8 },\n"
     "  data = weft.synthetic {}, train = { steps = 2 },\n"
-    "  checkpoint = { dir = weft.vars.dir or 'runs', every = 2 } }\n";
+    "  checkpoint = { dir = weft.var('dir', 'runs'), every = 2 } }\n";
 
 /* Plans in plans/, and beside it what they may not reach. */
 static void setup(void) {

@@ -226,7 +226,7 @@ START_TEST(other_validation_data_are_told) {
       "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
       "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
       "  vocab_size = 32 }, batch = { global = 2, micro = 1, seq = 8 },\n"
-      "  data = weft.synthetic { val = weft.synthetic { vocab = tonumber(weft.vars.v) } "
+      "  data = weft.synthetic { val = weft.synthetic { vocab = weft.vars.v } "
       "},\n"
       "  train = { steps = 4, eval_every = 2, eval_batches = 1 },\n"
       "  checkpoint = { dir = 'runs', every = 2 } }\n";

@@ -13,7 +13,7 @@
 static const char plan_text[] =
     "local weft = require 'weft'\n"
     "return weft.plan {\n"
-    "  name = 'small one',\n"
+    "  name = weft.var('a', 'small one'),\n"
     "  model = weft.model { 'llama', num_hidden_layers = 2, hidden_size = 16,\n"
     "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 24,\n"
     "    vocab_size = 128 },\n"

@@ -197,6 +197,11 @@ START_TEST(what_is_wrong_has_its_exit_code) {
   has(o.err, "none.lua");
   o = report(2, "b.lua --model llama3-8b");
   has(o.err, "--model is for settings that name none");
+  o = report(2, "b.lua -D tp=2");
+  has(o.err, "-D tp=2: b.lua has no variable 'tp'");
+  put("c.yaml", recipe);
+  o = report(2, "c.yaml --world 8 -D tp=2");
+  has(o.err, "c.yaml is no plan: -D tp=2 is for variables of a plan");
   o = report(1, "b.lua --gpu h1000");
   has(o.out, "there is no GPU");
   put("c.json", "{\"made_up\": 1}");

@@ -8,19 +8,19 @@
 -- tests/gpu/race.py gives it weights and tokens below a folder of --data:
 --   -D weights=NAME   a folder as of Hugging Face      -D tokens=NAME   raw 16-bit ids
 local weft = require "weft"
-local vars = weft.vars
+local weights, tokens = weft.var("weights", ""), weft.var("tokens", "")
 
 return weft.plan {
   name      = "llama-1b",
-  model     = vars.weights and weft.hf(vars.weights)
+  model     = weights ~= "" and weft.hf(weights)
               or weft.hf { "llama_1b", weights = false },
   mesh      = { dp = 1 },
-  precision = vars.precision or "bf16",
+  precision = weft.var("precision", "bf16"),
   batch     = { global = 2, micro = 2, seq = 4096 },
   optimizer = weft.adamw {
     lr = 1e-4, betas = { 0.9, 0.95 }, eps = 1e-8, weight_decay = 0.1, clip = 1.0,
   },
-  data      = vars.tokens and weft.tokens { vars.tokens, shuffle = false }
+  data      = tokens ~= "" and weft.tokens { tokens, shuffle = false }
               or weft.synthetic {},
   train     = { steps = 20, seed = 1, log_every = 1 },
 }

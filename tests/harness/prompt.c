@@ -43,7 +43,7 @@ void prompt_plan(const char *name, int micro) {
       "  name = '%s', mesh = { tp = 2 },\n"
       "  model = weft.model { 'llama', hidden_size = 64, num_hidden_layers = 2,\n"
       "    num_attention_heads = 4, intermediate_size = 128, vocab_size = 256 },\n"
-      "  batch = { global = 8, micro = %d, seq = tonumber(weft.vars.SEQ or 16) },\n"
+      "  batch = { global = 8, micro = %d, seq = weft.var('SEQ', 16) },\n"
       "}\n",
       name, micro);
   scratch_put(name, text, strlen(text));

@@ -23,7 +23,7 @@ static const char plan[] =
     "  model = weft.model { 'llama', hidden_size = 16, num_hidden_layers = 2,\n"
     "    num_attention_heads = 2, num_key_value_heads = 2, intermediate_size = 32,\n"
     "    vocab_size = 32 },\n"
-    "  mesh = { tp = 2, dp = tonumber(weft.vars.dp) },\n"
+    "  mesh = { tp = 2, dp = weft.vars.dp },\n"
     "  strategy = 'fsdp2', precision = 'bf16',\n"
     "  batch = { global = 2, micro = 1, seq = 8 },\n"
     "  optimizer = weft.adamw { lr = 1e-3 },\n"

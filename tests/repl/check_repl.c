@@ -174,6 +174,8 @@ START_TEST(plans) {
   prompt_says(t, "plan.spec.batch.micro", "4\n");
   prompt_says(t, arena_printf(scratch_arena, ",plan %s", scratch_path("b.lua")),
               "plan b.lua: tp=2, 2 ranks, 1f1b\n");
+  /* -D is for the plan of the command line. */
+  prompt_says(t, "plan.spec.batch.seq", "16\n");
   prompt_says(t, ",set mesh.tp=4", "plan b.lua: tp=4, 4 ranks, 1f1b\n");
   prompt_tells(t, ",plan none.lua", "none.lua: error: ");
   /* That slip changed nothing. */

@@ -23,7 +23,7 @@ static const char plan_text[] =
     "    vocab_size = 128 },\n"
     "  mesh = { tp = 2, pp = 2 },\n"
     "  batch = { global = 4, micro = 1, seq = 8 },\n"
-    "  optimizer = weft.adamw { lr = tonumber(weft.vars.lr) },\n"
+    "  optimizer = weft.adamw { lr = weft.vars.lr },\n"
     "  data = weft.text { weft.vars.file },\n"
     "  train = { steps = 1000000, log_every = 1000000 },\n"
     "}\n";

@@ -1,8 +1,7 @@
 -- validate.lua - text with other text for validation, of the file of -D val=.
 local weft = require "weft"
 
-local val = weft.vars.val and weft.text { weft.vars.val,
-  val = weft.vars.deeper and weft.text(weft.vars.deeper) }
+local val, deeper = weft.var("val", ""), weft.var("deeper", "")
 
 return weft.plan {
   model = weft.model {
@@ -10,5 +9,8 @@ return weft.plan {
     num_key_value_heads = 2, intermediate_size = 24, vocab_size = 128,
   },
   batch = { global = 4, micro = 1, seq = 8 },
-  data = weft.text { "a.txt", val = val },
+  data = weft.text {
+    "a.txt",
+    val = val ~= "" and weft.text { val, val = deeper ~= "" and weft.text(deeper) or nil } or nil,
+  },
 }

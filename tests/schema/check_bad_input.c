@@ -132,8 +132,9 @@ static const Case plans[] = {
     {"run base.lua --set batch.global=1000000000000", 1,
      "~plan.batch.global: 1000000000000 microbatches are more than the 100000"},
     {"run base.lua --set data.vocab=1000", 1, "~plan.data.vocab: 1000 is above"},
-    {"run hf.lua", 1,
-     "~hf.lua:5: error: plan.model: weft.hf takes a string or a table, "},
+    {"run hf.lua", 1, "~hf.lua:5: error: weft.vars.model has no value: give -D model="},
+    {"run hf.lua -D model=3", 1,
+     "~hf.lua:5: error: plan.model: weft.hf takes a string or a table, got number"},
     {"run model.lua", 1,
      "model.lua:7: error: plan.model: linear w: the input has 8 features, the weight "
      "takes 9\n1 error\n"},
