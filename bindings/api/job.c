@@ -122,6 +122,7 @@ static weft_status compile_steps(Job *j) {
   if (st == WEFT_OK) {
     j->mesh = j->compiled->mesh; /* with tp split as the model's heads need it */
     warn_memory(j), job_advise(j);
+    st = job_no_effect(j);
   }
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;

@@ -48,6 +48,8 @@ weft_status job_decode(Job *j, int64_t context);
 /* Part of job_compile: warns of settings that are legal and have less effect than they
  * seem to. */
 void job_advise(Job *j);
+/* no_effect.c: another part of it, about fields that change nothing in this plan. */
+weft_status job_no_effect(Job *j);
 /* After job_compile: every limit of plan.expect that is exceeded is an error. `n`, which
  * may be NULL, gets the number of limits. */
 weft_status job_expect(Job *j, int *n);

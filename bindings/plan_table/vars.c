@@ -1,6 +1,6 @@
 /* vars.c - variables of a plan: the values of -D. weft.var declares one with a default,
- * weft.vars.NAME is one that has to be given. What was declared and read is noted, so that
- * a -D that the plan does not know is an error. */
+ * weft.vars.NAME is one that has to be given. What was declared and read is noted, so
+ * that a -D that the plan does not know is an error. */
 #include "plan_table.h"
 
 /* Registry: { given = { name -> text, or true without one }, default = { name -> value },
@@ -31,7 +31,8 @@ static int noted(lua_State *L, const char *field, const char *name) {
   return type;
 }
 
-/* The name of the table on top that is nearest to `name`, or NULL; the table is popped. */
+/* The name of the table on top that is nearest to `name`, or NULL; the table is popped.
+ */
 static const char *nearest_of(lua_State *L, const char *name) {
   enum { MOST = 256 };
   const char *names[MOST];
@@ -105,10 +106,11 @@ static int var(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   int type = lua_type(L, 2);
   if (type != LUA_TBOOLEAN && type != LUA_TNUMBER && type != LUA_TSTRING)
-    return luaL_error(L,
-                      "weft.var(\"%s\", DEFAULT): the default is a number, a string, true "
-                      "or false; weft.vars.%s is a variable without one",
-                      name, name);
+    return luaL_error(
+        L,
+        "weft.var(\"%s\", DEFAULT): the default is a number, a string, true "
+        "or false; weft.vars.%s is a variable without one",
+        name, name);
   lua_settop(L, 2);
   if (noted(L, "default", name) != LUA_TNIL && !lua_rawequal(L, 2, -1))
     return luaL_error(L, "weft.var(\"%s\", %s): its default was %s before", name,
@@ -137,8 +139,7 @@ static void push_names(lua_State *L) {
 
 /* weft.vars[name] */
 static int vars_index(lua_State *L) {
-  if (lua_type(L, 2) != LUA_TSTRING)
-    return luaL_error(L, "weft.vars has values by name");
+  if (lua_type(L, 2) != LUA_TSTRING) return luaL_error(L, "weft.vars has values by name");
   const char *name = lua_tostring(L, 2);
   if (push_value(L, name)) return 1;
   push_names(L);

@@ -342,9 +342,6 @@ static void check_moe(Cross *c) {
     diag_error(c->d, "option", "moe.max_tokens_factor",
                "capacity_factor bounds the rows of every expert already")
         ->suggestion = "leave out one of them";
-  if (s->reshard_experts && s->stage < 3)
-    diag_warn(c->d, "pointless", "moe.reshard_after_forward",
-              "parameters are whole in stage %d: nothing is gathered", s->stage);
   if (m->bias_rate == 0) return;
   if (c->plan->opt.post_validation)
     diag_error(c->d, "not-built", "moe.bias_update_rate",

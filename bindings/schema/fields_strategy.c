@@ -207,36 +207,8 @@ static void check_output(Check *c) {
         ->suggestion = "leave it out";
 }
 
-/* Options that speak of what a stage does not do. */
-static void check_stage_options(Check *c) {
-  static const struct {
-    const char *key;
-    int first, last; /* stages that know it */
-    const char *why;
-  } all[] = {
-      {"overlap_param_gather", 1, 3, "no parameter is gathered"},
-      {"bucket_bytes", 0, 1, "gradients are reduced unit by unit"},
-      {"reduce_bucket_size", 0, 1, "gradients are reduced unit by unit"},
-      {"defer_grad_sync", 2, 3, "whole gradients are kept, and reduced once a step"},
-      {"forward_prefetch_depth", 3, 3, "parameters are whole"},
-      {"backward_prefetch_depth", 3, 3, "parameters are whole"},
-      {"param_persistence_threshold", 3, 3, "parameters are whole"}};
-  const Strategy *s = &c->plan->strategy;
-  bool staged = s->kind == STRATEGY_ZERO || s->kind == STRATEGY_MEGATRON_FSDP;
-  for (int i = 0; i < LEN(all) && staged; i++) {
-    const char *path = arena_printf(c->arena, "strategy.%s", all[i].key);
-    int top = lua_gettop(c->L);
-    bool given = push_of(c, "strategy", all[i].key) != LUA_TNIL;
-    lua_settop(c->L, top);
-    if (given && (s->stage < all[i].first || s->stage > all[i].last))
-      diag_warn(c->d, "no-effect", path, "has no effect in stage %d: %s", s->stage,
-                all[i].why);
-  }
-}
-
 void strategy_rules(Check *c) {
-  void (*const rules[])(Check *) = {check_autocast, check_reduce, check_output,
-                                    check_stage_options};
+  void (*const rules[])(Check *) = {check_autocast, check_reduce, check_output};
   int top = lua_gettop(c->L);
   luaL_checkstack(c->L, 20, NULL);
   for (int i = 0; i < LEN(rules); i++, lua_settop(c->L, top)) rules[i](c);

@@ -194,8 +194,7 @@ FieldCheck field_reshard, field_hpz_partition, field_reduce_bucket, field_offloa
     field_zero_dp, field_switch, field_always_on, field_autocast, field_fp8_cache,
     field_recompute;       /* fields_strategy.c */
 FieldCheck field_schedule; /* fields_schedule.c */
-/* Once all fields are checked: number formats that strategy and precision both name, and
- * options of other stages. */
+/* Once all fields are checked: number formats that strategy and precision both name. */
 void strategy_rules(Check *c);
 /* The length of the list at idx; -1 after a diagnostic if it is not one. */
 int field_list_length(Check *c, int idx, const char *path, const char *want);

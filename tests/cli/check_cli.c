@@ -170,7 +170,8 @@ END_TEST
 START_TEST(check_good) {
   expect("check " PLANS "quickstart.lua", 0, "quickstart: ok\n", "");
   expect("check --quiet " PLANS "quickstart.lua", 0, "", "");
-  expect("check " PLANS "quickstart.lua --set mesh={}", 0, "none is stated", "");
+  expect("check " PLANS "quickstart.lua --set mesh={}", 0, "none is stated",
+         "plan.tp_plan: has no effect at tp = 1");
   expect("check -- " PLANS "quickstart.lua", 0, ": ok\n", "");
 }
 END_TEST

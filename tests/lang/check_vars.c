@@ -29,9 +29,11 @@ static const struct Value {
   const char *definitions, *condition;
 } values[] = {
     /* without -D the default, with it a value of the default's type */
-    {"", "weft.var('n', 3) == 3 and weft.var('s', 'x') == 'x' and not weft.var('b', false)"},
+    {"",
+     "weft.var('n', 3) == 3 and weft.var('s', 'x') == 'x' and not weft.var('b', false)"},
     {"n=16", "weft.var('n', 3) == 16"},
-    {"n=5e7", "math.type(weft.var('n', 3)) == 'integer' and weft.var('n', 3) == 50000000"},
+    {"n=5e7",
+     "math.type(weft.var('n', 3)) == 'integer' and weft.var('n', 3) == 50000000"},
     {"n=0.5", "weft.var('n', 3) == 0.5"},
     {"n=64/8", "weft.var('n', 3) == 8"},
     {"n=1e-3", "weft.var('n', 0.1) == 0.001"},
@@ -67,14 +69,17 @@ END_TEST
 static const struct Wrong {
   const char *definitions, *code, *says;
 } wrongs[] = {
-    {"steps=abc", "weft.var('steps', 3)", "-D steps=abc: weft.var(\"steps\", 3) takes a number"},
+    {"steps=abc", "weft.var('steps', 3)",
+     "-D steps=abc: weft.var(\"steps\", 3) takes a number"},
     {"steps", "weft.var('steps', 3)", "-D steps: weft.var(\"steps\", 3) takes a number"},
-    {"b=yes", "weft.var('b', false)", "-D b=yes: weft.var(\"b\", false) takes true or false"},
+    {"b=yes", "weft.var('b', false)",
+     "-D b=yes: weft.var(\"b\", false) takes true or false"},
     {"b=1", "weft.var('b', true)", "takes true or false"},
     {"s", "weft.var('s', 'x')", "-D s: weft.var(\"s\", \"x\") takes a string"},
     {"", "weft.var('s')", "weft.vars.s is a variable without one"},
     {"", "weft.var('s', {})", "the default is a number, a string, true or false"},
-    {"", "weft.var('s', 1) + weft.var('s', 2)", "weft.var(\"s\", 2): its default was 1 before"},
+    {"", "weft.var('s', 1) + weft.var('s', 2)",
+     "weft.var(\"s\", 2): its default was 1 before"},
     {"", "weft.var {}", "string expected"},
     {"", "weft.vars.steps",
      "weft.vars.steps has no value: give -D steps=VALUE, or write weft.var(\"steps\", "
@@ -100,7 +105,8 @@ static const struct Unread {
   const char *definitions, *code, *says;
 } unread[] = {
     {"x=1", "true", "-D x=1: %s has no variable 'x'"},
-    {"stpes=5", "weft.var('steps', 3)", "-D stpes=5: %s has no variable 'stpes' (did you mean 'steps'?)"},
+    {"stpes=5", "weft.var('steps', 3)",
+     "-D stpes=5: %s has no variable 'stpes' (did you mean 'steps'?)"},
     {"q=5", "weft.var('steps', 3) and weft.var('dir', 'runs') and weft.var('tp', 1)",
      "-D q=5: %s has no variable 'q'; it has dir, steps and tp"},
     {"steps=4 q", "weft.vars.steps", "-D q: %s has no variable 'q'; it has steps"},

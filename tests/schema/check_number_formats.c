@@ -119,29 +119,8 @@ START_TEST(what_contradicts_itself) {
 }
 END_TEST
 
-/* An option of another stage, or of another strategy. */
+/* An option of another strategy. */
 START_TEST(options_of_others) {
-  static const struct {
-    const char *strategy;
-    int warnings;
-  } staged[] = {
-      {"{ 'zero', stage = 0, overlap_param_gather = true, defer_grad_sync = true }", 2},
-      {"{ 'zero', stage = 1, overlap_param_gather = true, forward_prefetch_depth = 1 }",
-       1},
-      {"{ 'zero', stage = 2, defer_grad_sync = true, backward_prefetch_depth = 0,\n"
-       "param_persistence_threshold = 5 }",
-       2},
-      {"{ 'zero', stage = 3, defer_grad_sync = true, backward_prefetch_depth = 0,\n"
-       "param_persistence_threshold = 5, overlap_param_gather = false }",
-       0},
-      {"{ 'megatron_fsdp', zero_dp_strategy = 'optim', defer_grad_sync = false }", 1},
-      {"{ 'fsdp2', backward_prefetch_depth = 1 }", 0},
-  };
-  for (int i = 0; i < LEN(staged); i++) {
-    lang_test_good(&t, arena_printf(t.arena, PLAN("strategy = %s"), staged[i].strategy));
-    ck_assert_msg(t.d.list.n == staged[i].warnings, "%s: %d", staged[i].strategy,
-                  t.d.list.n);
-  }
   lang_test_bad(&t, PLAN("strategy = { 'ddp', stage = 1,\nautocast_dtype = 'bf16' }"),
                 "plan.lua:4: error: plan.strategy.stage: unknown field (an option of "
                 "\"zero\")\nplan.lua:5: error: plan.strategy.autocast_dtype: unknown "

@@ -365,17 +365,14 @@ static void check_sizes(Shard *s) {
                  op_info[g->op.at[i].code].name);
 }
 
-/* An expert mesh must have experts to shard. */
+/* Ranks of ep must have experts to share. */
 static void check_experts(Shard *s) {
   bool any = false;
   for (int i = 0; i < s->g->forward_ops; i++)
     any |= s->g->op.at[i].code == OP_grouped_linear;
-  if (any || !shard_own_experts(s)) return;
-  if (s->n[AX_EP] > 1)
+  if (!any && s->n[AX_EP] > 1)
     diag_error(s->d, "pointless", "mesh.ep",
                "the model has no experts that %d ranks could share", s->n[AX_EP]);
-  else
-    diag_warn(s->d, "pointless", "mesh.etp", "the model has no experts");
 }
 
 /* Sets the local sizes of parameters once their placement is known. */
