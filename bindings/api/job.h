@@ -50,6 +50,13 @@ weft_status job_decode(Job *j, int64_t context);
 void job_advise(Job *j);
 /* no_effect.c: another part of it, about fields that change nothing in this plan. */
 weft_status job_no_effect(Job *j);
+/* unsaid.c, after job_mesh: what the plan leaves to defaults with which other systems do
+ * not begin, for people. */
+typedef struct JobUnsaid {
+  const char *text[2];
+  int n;
+} JobUnsaid;
+weft_status job_unsaid(Job *j, JobUnsaid *out);
 /* After job_compile: every limit of plan.expect that is exceeded is an error. `n`, which
  * may be NULL, gets the number of limits. */
 weft_status job_expect(Job *j, int *n);

@@ -25,9 +25,15 @@ static const char *one_axis(const Job *j) {
   return holds(n <= 1, "on a mesh of one axis");
 }
 
-static const char *one_tp(const Job *j) { return holds(ranks(j, AXIS_TP) == 1, "at tp = 1"); }
-static const char *one_cp(const Job *j) { return holds(ranks(j, AXIS_CP) == 1, "at cp = 1"); }
-static const char *one_ep(const Job *j) { return holds(ranks(j, AXIS_EP) == 1, "at ep = 1"); }
+static const char *one_tp(const Job *j) {
+  return holds(ranks(j, AXIS_TP) == 1, "at tp = 1");
+}
+static const char *one_cp(const Job *j) {
+  return holds(ranks(j, AXIS_CP) == 1, "at cp = 1");
+}
+static const char *one_ep(const Job *j) {
+  return holds(ranks(j, AXIS_EP) == 1, "at ep = 1");
+}
 
 static const char *one_dp(const Job *j) {
   return holds(shards(j) * ranks(j, AXIS_DP_REPLICATE) == 1, "at dp = 1");
@@ -139,34 +145,12 @@ static const Field *row_of(Arena *a, const char *path) {
   return named;
 }
 
-/* Pushes the value of the table on top under this name or an alias of it, in place of the
- * table; *name is what the plan has. False, with nothing pushed: it has none of them. */
-static bool push_named(lua_State *L, const char **name) {
-  if (field_push(L, -1, *name) != LUA_TNIL) return true;
-  for (const Field *f = schema; f->scope; f++) {
-    if (f->type != FIELD_ALIAS || strcmp(f->names, *name) != 0) continue;
-    lua_pop(L, 1);
-    if (field_push(L, -1, f->key) == LUA_TNIL) continue;
-    *name = f->key;
-    return true;
-  }
-  lua_pop(L, 1);
-  return false;
-}
-
-/* The field of a row as the plan writes its path, or NULL if the plan does not say it. */
-static const char *said(lua_State *L, Arena *a, const char *path) {
-  const char *written = "", *name = NULL;
-  lua_pushvalue(L, PLAN_INDEX);
-  for (const char *p = path; *p; p += *p == '.') {
-    size_t n = strcspn(p, ".");
-    name = arena_strn(a, p, n);
-    if (!push_named(L, &name)) return NULL;
-    written = arena_printf(a, "%s%s%s", written, *written ? "." : "", name);
-    p += n;
-  }
+/* The field of a row as the plan writes its path; NULL: the plan does not say it, or
+ * nothing but the default. */
+static const char *asks(lua_State *L, Arena *a, const char *path) {
+  const char *written = field_said(L, a, path);
   const Field *f = row_of(a, path);
-  return f && is_default(L, a, f) ? NULL : written;
+  return written && f && is_default(L, a, f) ? NULL : written;
 }
 
 static void look_at_rows(lua_State *L, void *ud) {
@@ -178,7 +162,7 @@ static void look_at_rows(lua_State *L, void *ud) {
     const struct Row *r = &rows[i];
     const char *words = r->when(j);
     if (!words || strcmp(r->path, last) == 0) continue;
-    const char *path = said(L, j->arena, r->path);
+    const char *path = asks(L, j->arena, r->path);
     if (!path) continue;
     diag_warn(&j->d, "no-effect", path, "has no effect %s: %s", words, r->why);
     last = r->path;

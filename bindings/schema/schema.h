@@ -164,6 +164,11 @@ void not_built(Check *c, const char *path, const char *what);
  */
 void unknown_field(Check *c, const char *scope, const char *path, int key);
 
+/* ---- field_said.c ---- */
+/* Pushes the value of the field in the plan's table; its path as it is written there,
+ * with aliases. NULL, with nothing pushed: the plan does not say it. */
+const char *field_said(lua_State *L, Arena *a, const char *path);
+
 /* ---- foreign_names.c ---- */
 typedef struct ForeignName {
   const char *name; /* the end of a path: "tp_size", "pipeline.dtype" */

@@ -1,5 +1,5 @@
-/* check_no_effect.c - every row of no_effect.def: a plan in which the field changes nothing
- * warns, with line and reason; one in which it does not. */
+/* check_no_effect.c - every row of no_effect.def: a plan in which the field changes
+ * nothing warns, with line and reason; one in which it does not. */
 #include <check.h>
 #include <string.h>
 
@@ -24,19 +24,24 @@ static void teardown(void) {
 static const struct Example {
   const char *path, *when, *field, *idle, *busy;
 } examples[] = {
-#define DENSE     "model = weft.model 'llama-tiny', "
-#define MIXED     "model = weft.model 'mixtral-tiny', "
-#define BIASED    \
-  "model = weft.model { 'deepseek-v3', vocab_size = 256, hidden_size = 64, intermediate_size = 96, moe_intermediate_size = 32, num_hidden_layers = 2, first_k_dense_replace = 1, num_attention_heads = 4, num_key_value_heads = 4, n_routed_experts = 8, n_group = 2, topk_group = 1, num_experts_per_tok = 2, q_lora_rank = 32, kv_lora_rank = 16, qk_nope_head_dim = 16, qk_rope_head_dim = 8, v_head_dim = 16 }, "
-#define ZERO(s)   "strategy = { 'zero', " s " }"
-#define FSDP(s)   "strategy = { 'megatron_fsdp', " s " }"
-#define MOE(s)    "moe = { " s " }"
-#define TP2       "mesh = { tp = 2, dp = 1 }"
-#define DP2       "mesh = { dp = 2 }"
-#define CP2       "mesh = { cp = 2, dp = 1 }"
-#define EP2       "mesh = { dp = 2, ep = 2 }"
-#define SPLIT     "schedule = 'zero_bubble', mesh = { pp = 2, dp = 1 }"
-#define SPLIT_TP  "schedule = 'zero_bubble', mesh = { pp = 2, tp = 2, dp = 1 }"
+#define DENSE "model = weft.model 'llama-tiny', "
+#define MIXED "model = weft.model 'mixtral-tiny', "
+#define BIASED                                                                           \
+  "model = weft.model { 'deepseek-v3', vocab_size = 256, hidden_size = 64, "             \
+  "intermediate_size = 96, moe_intermediate_size = 32, num_hidden_layers = 2, "          \
+  "first_k_dense_replace = 1, num_attention_heads = 4, num_key_value_heads = 4, "        \
+  "n_routed_experts = 8, n_group = 2, topk_group = 1, num_experts_per_tok = 2, "         \
+  "q_lora_rank = 32, kv_lora_rank = 16, qk_nope_head_dim = 16, qk_rope_head_dim = 8, "   \
+  "v_head_dim = 16 }, "
+#define ZERO(s)  "strategy = { 'zero', " s " }"
+#define FSDP(s)  "strategy = { 'megatron_fsdp', " s " }"
+#define MOE(s)   "moe = { " s " }"
+#define TP2      "mesh = { tp = 2, dp = 1 }"
+#define DP2      "mesh = { dp = 2 }"
+#define CP2      "mesh = { cp = 2, dp = 1 }"
+#define EP2      "mesh = { dp = 2, ep = 2 }"
+#define SPLIT    "schedule = 'zero_bubble', mesh = { pp = 2, dp = 1 }"
+#define SPLIT_TP "schedule = 'zero_bubble', mesh = { pp = 2, tp = 2, dp = 1 }"
 #include "no_effect_examples.def"
 };
 
@@ -65,13 +70,12 @@ static Job *opened(const char *field, const char *rest) {
   LangOptions o = {0};
   static const weft_alloc libc_alloc;
   o.alloc = &libc_alloc;
-  o.text = arena_printf(arena,
-                        "local weft = require 'weft'\nreturn weft.plan {\n%s,\n%s%s }\n",
-                        field, strstr(rest, "model =") ? "" : DENSE,
-                        strstr(rest, "batch =")
-                            ? rest
-                            : arena_printf(arena, "batch = { global = 8, seq = 64 }, %s",
-                                           rest));
+  o.text = arena_printf(
+      arena, "local weft = require 'weft'\nreturn weft.plan {\n%s,\n%s%s }\n", field,
+      strstr(rest, "model =") ? "" : DENSE,
+      strstr(rest, "batch =")
+          ? rest
+          : arena_printf(arena, "batch = { global = 8, seq = 64 }, %s", rest));
   weft_status st = job_open(j, arena, &o, "plan.lua");
   Text report = {0};
   report_text(&j->d, false, &report);
@@ -110,9 +114,10 @@ START_TEST(defaults_and_aliases) {
                      "strategy.sequence_parallel"));
   ck_assert(!warning("strategy = { 'zero', stage = 0 }", "", "strategy.stage"));
   ck_assert(!warning("cp = { comm = 'all_gather' }", "", "cp.comm"));
-  ck_assert(!warning("precision = { reduce_dtype = 'float32' }", "",
-                     "precision.reduce_dtype"));
-  ck_assert(warning("mp_policy = { reduce_dtype = 'bf16' }", "", "mp_policy.reduce_dtype"));
+  ck_assert(
+      !warning("precision = { reduce_dtype = 'float32' }", "", "precision.reduce_dtype"));
+  ck_assert(
+      warning("mp_policy = { reduce_dtype = 'bf16' }", "", "mp_policy.reduce_dtype"));
   ck_assert(!warning("strategy = { 'fsdp2', mp_policy = { reduce_dtype = 'f32' } }", "",
                      "strategy.mp_policy.reduce_dtype"));
   ck_assert(warning("strategy = { 'zero', overlap_comm = false }", "",

@@ -167,6 +167,36 @@ END_TEST
 
 /* ---- check ---- */
 
+/* What is left to defaults that other systems do not have is one line. */
+START_TEST(check_unsaid) {
+  static const struct {
+    const char *fields, *line;
+  } all[] = {
+      {"", "  unsaid  strategy: copies on all 2 ranks of dp (NeMo, torchtitan: fsdp2); "
+           "precision: f32 (NeMo, torchtitan: bf16)\n"},
+      {"strategy = 'ddp'", "  unsaid  precision: f32 (NeMo, torchtitan: bf16)\n"},
+      {"precision = 'f32'", "  unsaid  strategy: copies on all 2 ranks of dp (NeMo, "
+                            "torchtitan: fsdp2)\n"},
+      {"strategy = 'zero', mp_policy = 'bf16'", NULL},
+      {"strategy = { 'fsdp2', mp_policy = 'bf16' }", NULL},
+      {"strategy = { 'fsdp2', autocast_dtype = 'bf16' }", NULL},
+      {"mesh = { tp = 2 }, precision = 'bf16'", NULL},
+  };
+  for (int i = 0; i < LEN(all); i++) {
+    const char *mesh = strstr(all[i].fields, "mesh") ? "" : "mesh = { dp = 2 },";
+    plan(arena_printf(scratch_arena,
+                      "local weft = require 'weft'\nreturn weft.plan { %s model = "
+                      "weft.model 'llama-tiny', batch = { global = 8, seq = 16 }, %s }",
+                      mesh, all[i].fields));
+    const char *check = arena_printf(scratch_arena, "check %s", scratch_path("plan.lua"));
+    ck_assert_int_eq(weft(check), 0);
+    const char *line = strstr(out, "  unsaid  ");
+    ck_assert_msg(!line == !all[i].line, "%s: %s", all[i].fields, out);
+    if (line) ck_assert_str_eq(line, all[i].line);
+  }
+}
+END_TEST
+
 START_TEST(check_good) {
   expect("check " PLANS "quickstart.lua", 0, "quickstart: ok\n", "");
   expect("check --quiet " PLANS "quickstart.lua", 0, "", "");
@@ -470,6 +500,7 @@ Suite *cli_suite(void) {
                           verbs_without_arguments,
                           values_that_are_missing,
                           check_good,
+                          check_unsaid,
                           check_bad,
                           memory_limit,
                           lines_of_later_passes,

@@ -4,6 +4,7 @@
 typedef struct Checked {
   Job job;
   int expectations;
+  JobUnsaid unsaid;
 } Checked;
 
 static void print_summary(const Checked *c) {
@@ -30,13 +31,17 @@ static void print_summary(const Checked *c) {
       j->compiled->proof.communicators);
   if (j->plan.attention != ATTENTION_NATIVE && attention_way(j->compiled, text))
     printf("  attention: %s\n", text);
+  for (int i = 0; i < c->unsaid.n; i++)
+    printf("%s%s", i ? "; " : "  unsaid  ", c->unsaid.text[i]);
+  if (c->unsaid.n) printf("\n");
   if (c->expectations)
     printf("  expect  %s\n",
            c->expectations > 1 ? "all limits are kept" : "the limit is kept");
 }
 
 static void json_result(Json *out, void *ud) {
-  const Job *j = ud;
+  const Checked *c = ud;
+  const Job *j = &c->job;
   int rank;
   json_int(out, "memory_bytes", (int64_t)job_worst_memory(j, &rank));
   json_open(out, "mesh", '{');
@@ -53,6 +58,9 @@ static void json_result(Json *out, void *ud) {
   json_int(out, "instructions", j->compiled->proof.instructions);
   json_int(out, "transfers", j->compiled->proof.transfers);
   json_close(out, '}');
+  json_open(out, "unsaid", '[');
+  for (int i = 0; i < c->unsaid.n; i++) json_str(out, NULL, c->unsaid.text[i]);
+  json_close(out, ']');
 }
 
 static weft_status check(Checked *c, Cli *cli, Arena *arena) {
@@ -61,6 +69,7 @@ static weft_status check(Checked *c, Cli *cli, Arena *arena) {
   TRY(job_mesh(j, 0));
   TRY(job_compile(j));
   TRY(job_expect(j, &c->expectations));
+  TRY(job_unsaid(j, &c->unsaid));
   return job_check_files(j);
 }
 
@@ -68,5 +77,5 @@ int verb_check(Cli *cli, Arena *arena) {
   Checked c;
   weft_status st = check(&c, cli, arena);
   if (st == WEFT_OK && !cli->json && !cli->quiet) print_summary(&c);
-  return job_end(&c.job, cli, st, json_result, &c.job);
+  return job_end(&c.job, cli, st, json_result, &c);
 }
