@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "tests/harness/scratch.h"
+#include "vm/io/token_mask.h"
 
 static const int widths[] = {0, 1, 1, 2, 4, 8, 0, 0, 2};
 
@@ -55,4 +56,21 @@ void megatron_put(const char *name, const MegatronFile *m) {
   for (int i = 0; i < n; i++) ids[i] = m->first + i;
   megatron_put_ids(name, m, ids);
   free(ids);
+}
+
+void mask_put(const char *name, const uint8_t *learnt, int64_t n) {
+  const char *path = scratch_path(arena_printf(scratch_arena, "%s.bin", name));
+  const char *mask = scratch_path(arena_printf(scratch_arena, "%s.mask", name));
+  FileOut bin;
+  TokenMaskOut *m;
+  char *ids;
+  size_t nids;
+  ck_assert_int_eq(file_read(NULL, path, FILE_OWN_MAX, &ids, &nids, NULL), WEFT_OK);
+  ck_assert_int_eq(file_create(NULL, path, 0, &bin, NULL), WEFT_OK);
+  ck_assert_int_eq(file_put(&bin, 0, ids, nids, NULL), WEFT_OK);
+  ck_assert_int_eq(token_mask_create(NULL, NULL, mask, &m, NULL), WEFT_OK);
+  ck_assert_int_eq(token_mask_add(m, learnt, (size_t)n, NULL), WEFT_OK);
+  ck_assert_int_eq(token_mask_finish(m, &bin, NULL), WEFT_OK);
+  ck_assert_int_eq(file_finish(&bin, NULL), WEFT_OK);
+  mem_free(NULL, ids, nids + 1);
 }

@@ -16,5 +16,7 @@ typedef struct MegatronFile {
 void megatron_put(const char *name, const MegatronFile *m);
 /* The same, from ids. */
 void megatron_put_ids(const char *name, const MegatronFile *m, const int32_t *ids);
+/* Writes NAME.mask for NAME.bin: whether each of its n tokens is learnt. */
+void mask_put(const char *name, const uint8_t *learnt, int64_t n);
 
 #endif
