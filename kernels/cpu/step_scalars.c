@@ -81,7 +81,7 @@ static double clip_factor(double norm, double clip) {
 void cpu_clip_coef(Device *dev, const KernelArgs *a) {
   double *scal = scalars(a), scale = scal[SC_SCALE];
   double norm = sqrt(scal[SC_NORM2]) / scale;
-  bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]);
+  bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]) || !(scal[SC_TOKENS] > 0);
   bool stepped = scal[SC_GUESS] != 0;
   scal[SC_NORM] = norm;
   scal[SC_CLIP] = clip_factor(norm, a->attr->clip) / scale;

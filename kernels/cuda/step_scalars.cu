@@ -105,7 +105,7 @@ struct ClipCoef {
   double clip;
   __device__ void operator()(double *scal) const {
     double scale = scal[SC_SCALE], norm = sqrt(scal[SC_NORM2]) / scale;
-    bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]),
+    bool skip = !isfinite(norm) || !isfinite(scal[SC_LOSS]) || !(scal[SC_TOKENS] > 0),
          stepped = scal[SC_GUESS] != 0;
     scal[SC_NORM] = norm;
     scal[SC_CLIP] = clip_factor(norm, clip) / scale;

@@ -249,9 +249,11 @@ START_TEST(documents_that_cannot_be_packed) {
   spec.packed.separator = SEP;
   scratch_check_error(data_open(NULL, &spec, 2, VOCAB, 1, &d, &scratch_error), WEFT_EPLAN,
                       "",
-                      "the document at offset 2 of the data has 4 tokens, more than "
-                      "packed.size = 2; say packed = { ..., too_long = \"split\" } or "
-                      "\"drop\"");
+                      arena_printf(scratch_arena,
+                                   "what begins with token 2 of %s has 4 tokens, more "
+                                   "than packed.size = 2; say packed = { ..., too_long = "
+                                   "\"split\" }, \"truncate\" or \"drop\"",
+                                   path));
   spec.packed.too_long = TOO_LONG_DROP;
   spec.packed.size = 1;
   scratch_check_error(data_open(NULL, &spec, 1, VOCAB, 1, &d, &scratch_error), WEFT_EPLAN,

@@ -44,8 +44,15 @@ static weft_status open_mask(int64_t n, TokenMask *m) {
 
 /* ---- written and read ---- */
 
-static const int sizes[] = {0, 1, 7, 8, 9, BLOCK_TOKENS - 1, BLOCK_TOKENS,
-                            BLOCK_TOKENS + 1, 3 * BLOCK_TOKENS + 5};
+static const int sizes[] = {0,
+                            1,
+                            7,
+                            8,
+                            9,
+                            BLOCK_TOKENS - 1,
+                            BLOCK_TOKENS,
+                            BLOCK_TOKENS + 1,
+                            3 * BLOCK_TOKENS + 5};
 
 START_TEST(any_number_of_tokens) {
   int64_t n = sizes[_i], ones = 0;
@@ -215,7 +222,8 @@ START_TEST(cut_off) {
   ck_assert_int_eq(truncate(scratch_path("x.mask"), lengths[_i]), 0);
   const char *text =
       lengths[_i] < 64
-          ? arena_printf(scratch_arena, "has %ld bytes, less than its header", lengths[_i])
+          ? arena_printf(scratch_arena, "has %ld bytes, less than its header",
+                         lengths[_i])
           : arena_printf(scratch_arena, "has %ld bytes; a mask of %d tokens has %d",
                          lengths[_i], TOKENS, ALL);
   scratch_check_error(open_mask(TOKENS, &m), WEFT_EFILE, scratch_path("x.mask"), text);

@@ -82,7 +82,7 @@ static double clip_factor(double norm, double clip) {
 
 static void clip_coef(RefArgs *a) {
   double norm = sqrt(IN(0)[SC_NORM2]) / IN(0)[SC_SCALE], guess = IN(0)[SC_GUESS];
-  bool skip = !(isfinite(norm) && isfinite(IN(0)[SC_LOSS]));
+  bool skip = !(isfinite(norm) && isfinite(IN(0)[SC_LOSS]) && IN(0)[SC_TOKENS] > 0);
   OUT(0)[SC_NORM] = norm;
   OUT(0)[SC_CLIP] = clip_factor(norm, a->attr->clip) / IN(0)[SC_SCALE];
   OUT(0)[SC_SKIP] = skip;

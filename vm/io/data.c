@@ -57,6 +57,16 @@ static weft_status take_part(Data *d, const DataSpec *spec, weft_error *e) {
   return WEFT_OK;
 }
 
+/* ", 3 documents truncated by 1204 tokens" */
+static const char *left_out(Data *d) {
+  const Rows *r = d->rows;
+  int64_t n = r->ncut + r->ndropped; /* one of them is 0 */
+  if (n == 0) return "";
+  return arena_printf(d->arena, ", %lld document%s %s %lld %s", (long long)n,
+                      n > 1 ? "s" : "", r->ncut ? "truncated by" : "dropped with",
+                      (long long)(r->cut + r->dropped), d->source->unit);
+}
+
 static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
   d->source = sources[spec->kind];
   TRY(d->source->open(d, spec, e));
@@ -65,8 +75,8 @@ static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
   TRY(rows_open(d, e));
   double full = 100 * (double)d->rows->filled / ((double)d->rows->n * (double)d->seq);
   d->described =
-      arena_printf(d->arena, "%s, whole documents in %lld rows, %.1f %% of them filled",
-                   d->described, (long long)d->rows->n, full);
+      arena_printf(d->arena, "%s, whole documents in %lld rows, %.1f %% of them filled%s",
+                   d->described, (long long)d->rows->n, full, left_out(d));
   return WEFT_OK;
 }
 
@@ -75,10 +85,17 @@ static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
 static const char *blend_text(Data *d, const double *weight) {
   const char *s = "";
   double sum = 0;
-  for (int i = 0; i < d->blend->n; i++) sum += weight[i];
-  for (int i = 0; i < d->blend->n; i++)
-    s = arena_printf(d->arena, "%s%s%.3g %% of %s", s, i ? "; " : "",
-                     100 * weight[i] / sum, d->blend->of[i]->described);
+  bool masked = false;
+  for (int i = 0; i < d->blend->n; i++) {
+    sum += weight[i];
+    masked |= d->blend->of[i]->masked;
+  }
+  for (int i = 0; i < d->blend->n; i++) {
+    const Data *of = d->blend->of[i];
+    s = arena_printf(d->arena, "%s%s%.3g %% of %s%s", s, i ? "; " : "",
+                     100 * weight[i] / sum, of->described,
+                     masked && !of->masked ? ", all of them learnt (no masks)" : "");
+  }
   return s;
 }
 
@@ -167,6 +184,7 @@ void data_close(Data *d) {
   for (int i = 0; i < d->nparts; i++) {
     file_close(&d->part[i].file);
     file_close(&d->part[i].index);
+    file_close(&d->part[i].mask.file);
   }
   for (int i = 0; d->blend && i < d->blend->n; i++) data_close(d->blend->of[i]);
   weft_alloc alloc = d->alloc;
@@ -215,21 +233,52 @@ static int64_t window(const Data *d, int64_t i) {
   return n && d->shuffle ? shuffled(d, (uint64_t)(i / n), (uint64_t)k, (uint64_t)n) : k;
 }
 
+/* The stream of sample i; *own is its number there. */
+static const Data *stream_of(const Data *d, int64_t i, int64_t *own) {
+  const Blend *b = d->blend;
+  assert(i >= 0);
+  *own = i;
+  if (!b) return d;
+  int64_t k = i % b->cycle;
+  *own = i / b->cycle * b->share[b->turn[k]] + b->nth[k];
+  return b->of[b->turn[k]];
+}
+
+/* Of a sample of one stream. */
+static weft_status count(const Data *d, int64_t i, DataCounts *out, weft_error *e) {
+  if (d->rows) return rows_sample(d, window(d, i), NULL, NULL, out, e);
+  int64_t at = d->begin + window(d, i) * d->seq;
+  *out = (DataCounts){.first = at, .last = at + d->seq - 1};
+  return WEFT_OK;
+}
+
+weft_status data_counts(const Data *d, int64_t i, DataCounts *out, weft_error *e) {
+  d = stream_of(d, i, &i);
+  return count(d, i, out, e);
+}
+
+weft_status data_name(const Data *d, int64_t i, TextBuf *t, weft_error *e) {
+  DataCounts c;
+  d = stream_of(d, i, &i);
+  if (d->nparts) {
+    TRY(count(d, i, &c, e));
+    return documents_name(d, c.first, c.last, t, e);
+  }
+  textbuf_printf(t, "sample %lld of %s", (long long)i, d->described);
+  return WEFT_OK;
+}
+
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
                         weft_error *e) {
-  assert(i >= 0);
-  const Blend *b = d->blend;
-  if (b) {
-    int64_t k = i % b->cycle, own = i / b->cycle * b->share[b->turn[k]] + b->nth[k];
-    return data_sample(b->of[b->turn[k]], own, tokens, labels, e);
-  }
-  if (d->rows) return rows_sample(d, window(d, i), tokens, labels, e);
+  d = stream_of(d, i, &i);
+  if (d->rows) return rows_sample(d, window(d, i), tokens, labels, NULL, e);
   int64_t at = d->begin + window(d, i) * d->seq;
   TRY(d->source->ids(d, at, d->seq, tokens, e));
   memcpy(labels, tokens + 1, (size_t)(d->seq - 1) * sizeof *labels);
   labels[d->seq - 1] = LABEL_DOCUMENT_END; /* stays so in packed rows */
   if (d->packed.size) return WEFT_OK;
-  return d->source->ids(d, at + d->seq, 1, labels + d->seq - 1, e);
+  TRY(d->source->ids(d, at + d->seq, 1, labels + d->seq - 1, e));
+  return stream_mask(d, at + 1, d->seq, labels, e);
 }
 
 /* ---- fingerprint ---- */
@@ -255,8 +304,10 @@ weft_status data_look(const Data *d, uint64_t *print, weft_error *e) {
     const Part whole = {.n = LOOK}, *p = d->nparts ? &d->part[i] : &whole;
     int64_t n = MIN(p->n, (int64_t)LOOK), last = p->first + p->n - n;
     *print = hash_bytes(*print, &p->n, sizeof p->n);
+    if (d->masked) *print = hash_bytes(*print, &p->mask.learnt, sizeof p->mask.learnt);
     for (int k = 0; n > 0 && k < 2; k++) {
       TRY(d->source->ids(d, k ? last : p->first, n, id, e));
+      TRY(stream_mask(d, k ? last : p->first, n, id, e));
       *print = hash_bytes(*print, id, (size_t)n * sizeof *id);
     }
   }

@@ -2,19 +2,6 @@
  * separators. */
 #include "source.h"
 
-/* The part that holds the id at `at`. */
-static int part_of(const Data *d, int64_t at) {
-  int lo = 0, hi = d->nparts - 1;
-  while (lo < hi) {
-    int mid = lo + (hi - lo + 1) / 2;
-    if (d->part[mid].first <= at)
-      lo = mid;
-    else
-      hi = mid - 1;
-  }
-  return lo;
-}
-
 /* The first document of a part that begins after `at`; p->documents: none. */
 static weft_status document_after(const Part *p, int64_t at, int64_t *k, weft_error *e) {
   int64_t lo = 0, hi = p->documents, first;
@@ -34,16 +21,16 @@ static weft_status document_after(const Part *p, int64_t at, int64_t *k, weft_er
  * consecutive parts without one. */
 static weft_status enter(Documents *w, weft_error *e) {
   const Data *d = w->data;
-  int i = part_of(d, w->at);
-  const Part *p = &d->part[i];
+  const Part *p = stream_part(d, w->at);
   w->indexed = p->index.path ? p : NULL;
   w->known = w->nknown = 0;
   if (w->indexed) {
     w->limit = MIN(p->first + p->n, d->end);
     return document_after(p, w->at - p->first, &w->next, e);
   }
-  while (i < d->nparts && !d->part[i].index.path) i++;
-  w->limit = i < d->nparts ? MIN(d->part[i].first, d->end) : d->end;
+  const Part *end = d->part + d->nparts;
+  while (p < end && !p->index.path) p++;
+  w->limit = p < end ? MIN(p->first, d->end) : d->end;
   return WEFT_OK;
 }
 
@@ -97,5 +84,24 @@ weft_status documents_next(Documents *w, int64_t *n, weft_error *e) {
   TRY(w->indexed ? indexed_end(w, &end, e) : separated_end(w, &end, e));
   *n = end - w->at;
   w->at = end;
+  return WEFT_OK;
+}
+
+weft_status documents_name(const Data *d, int64_t at, int64_t last, TextBuf *t,
+                           weft_error *e) {
+  const Part *p = stream_part(d, at);
+  int64_t k, end, in = at - p->first;
+  if (!p->index.path) {
+    textbuf_printf(t, "what begins with %s %lld of %s", d->source->id, (long long)in,
+                   p->file.path);
+    return WEFT_OK;
+  }
+  TRY(document_after(p, in, &k, e));
+  TRY(document_after(p, MIN(last - p->first, p->n - 1), &end, e));
+  if (end > k)
+    textbuf_printf(t, "documents %lld to %lld of %s", (long long)k - 1,
+                   (long long)end - 1, p->file.path);
+  else
+    textbuf_printf(t, "document %lld of %s", (long long)k - 1, p->file.path);
   return WEFT_OK;
 }

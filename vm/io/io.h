@@ -26,6 +26,15 @@ size_t data_bytes(const DataSpec *spec);
 /* tokens[seq], labels[seq] of sample i >= 0. Thread-safe. */
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
                         weft_error *e);
+/* What a sample has of less use: tokens that fill up its row, and those of documents that
+ * were dropped or truncated where it was filled. Over an epoch each counts once. */
+typedef struct DataCounts {
+  int64_t padded, dropped;
+  int64_t first, last; /* its first and last token in its stream */
+} DataCounts;
+weft_status data_counts(const Data *d, int64_t i, DataCounts *out, weft_error *e);
+/* Adds what sample i is made of: "documents 17 to 20 of chat.bin". */
+weft_status data_name(const Data *d, int64_t i, TextBuf *t, weft_error *e);
 int64_t data_tokens(const Data *d);       /* without the other split; 0 = endless */
 int64_t data_windows(const Data *d);      /* samples of an epoch; 0 = endless */
 const char *data_describe(const Data *d); /* "3 files, 1.2 M bytes" */

@@ -15,28 +15,41 @@ typedef struct Pieces {
   int64_t left; /* ids left of a document that is split */
 } Pieces;
 
+/* n: at most a row; 0 at the end of the data. */
+typedef struct Piece {
+  int64_t at, n;
+  int64_t cut;               /* ids that were left out at its end */
+  int64_t ndropped, dropped; /* documents that were left out before it; their ids */
+} Piece;
+
 static weft_status too_long(const Data *d, int64_t at, int64_t n, weft_error *e) {
+  char name[512];
+  TextBuf t = textbuf(name, sizeof name);
+  TRY(documents_name(d, at, at, &t, e));
   return err_set(e, WEFT_EPLAN,
-                 "the document at offset %lld of the data has %lld %s, more than "
-                 "packed.size = %lld; say packed = { ..., too_long = \"split\" } or "
-                 "\"drop\"",
-                 (long long)at, (long long)n, d->source->unit, (long long)d->seq);
+                 "%s has %lld %s, more than packed.size = %lld; say packed = { ..., "
+                 "too_long = \"split\" }, \"truncate\" or \"drop\"",
+                 name, (long long)n, d->source->unit, (long long)d->seq);
 }
 
-/* A piece has at most a row; n = 0 at the end of the data. */
-static weft_status piece_next(Pieces *p, int64_t *at, int64_t *n, weft_error *e) {
+static weft_status piece_next(Pieces *p, Piece *out, weft_error *e) {
   const Data *d = p->w.data;
-  while (p->left == 0) {
-    TRY(documents_next(&p->w, &p->left, e));
-    *n = p->left;
-    if (*n == 0) return WEFT_OK;
-    if (*n > d->seq && d->packed.too_long == TOO_LONG_ERROR)
-      return too_long(d, p->w.at - *n, *n, e);
-    if (*n > d->seq && d->packed.too_long == TOO_LONG_DROP) p->left = 0;
+  TooLong too = d->packed.too_long;
+  int64_t n = p->left;
+  *out = (Piece){0};
+  while (n == 0) {
+    TRY(documents_next(&p->w, &n, e));
+    if (n == 0) return WEFT_OK;
+    if (n > d->seq && too == TOO_LONG_ERROR) return too_long(d, p->w.at - n, n, e);
+    if (n <= d->seq || too != TOO_LONG_DROP) continue;
+    out->ndropped++;
+    out->dropped += n;
+    n = 0;
   }
-  *at = p->w.at - p->left;
-  *n = MIN(p->left, d->seq);
-  p->left -= *n;
+  out->at = p->w.at - n;
+  out->n = MIN(n, d->seq);
+  p->left = too == TOO_LONG_TRUNCATE ? 0 : n - out->n;
+  out->cut = n - out->n - p->left;
   return WEFT_OK;
 }
 
@@ -54,21 +67,26 @@ static void add_row(Rows *r, int64_t at) {
 
 weft_status rows_open(Data *d, weft_error *e) {
   Pieces p = {.left = 0};
-  int64_t room = 0, at, n;
+  Piece it;
+  int64_t room = 0;
   Rows *r = d->rows = NEW(d->arena, Rows);
   r->stride = 1;
   r->mark = mem_new(&d->alloc, rows_bytes());
   if (!r->mark) return err_set(e, WEFT_ENOMEM, "out of memory");
   TRY(documents_begin(&p.w, d, d->begin, e));
   for (;;) {
-    TRY(piece_next(&p, &at, &n, e));
-    if (n == 0) break;
-    if (n > room) {
-      add_row(r, at);
+    TRY(piece_next(&p, &it, e));
+    r->ndropped += it.ndropped;
+    r->dropped += it.dropped;
+    r->ncut += it.cut > 0;
+    r->cut += it.cut;
+    if (it.n == 0) break;
+    if (it.n > room) {
+      add_row(r, it.at);
       room = d->seq;
     }
-    room -= n;
-    r->filled += n;
+    room -= it.n;
+    r->filled += it.n;
   }
   if (r->n) return WEFT_OK;
   return err_set(e, WEFT_EPLAN, "no document of the data fits into packed.size = %lld",
@@ -85,26 +103,36 @@ static weft_status put(const Data *d, int64_t at, int64_t n, int64_t t, int32_t 
   TRY(d->source->ids(d, at, n, tokens + t, e));
   memcpy(labels + t, tokens + t + 1, (size_t)(n - 1) * sizeof *labels);
   labels[t + n - 1] = LABEL_DOCUMENT_END;
-  return WEFT_OK;
+  return stream_mask(d, at + 1, n - 1, labels + t, e);
 }
 
+/* Documents that are dropped count for the row that is filled when they come, those
+ * before all rows for the first. */
 weft_status rows_sample(const Data *d, int64_t k, int32_t *tokens, int32_t *labels,
-                        weft_error *e) {
+                        DataCounts *counts, weft_error *e) {
   const Rows *r = d->rows;
   Pieces p = {.left = 0};
-  int64_t row = k / r->stride * r->stride - 1, room = 0, at, n;
-  TRY(documents_begin(&p.w, d, r->mark[k / r->stride], e));
+  Piece it;
+  int64_t row = k / r->stride * r->stride - 1, room = 0;
+  DataCounts c = {0};
+  TRY(documents_begin(&p.w, d, row < 0 ? d->begin : r->mark[k / r->stride], e));
   for (;;) {
-    TRY(piece_next(&p, &at, &n, e));
-    if (n == 0 || (n > room && row == k)) break;
-    if (n > room) {
+    TRY(piece_next(&p, &it, e));
+    if (MAX(row, (int64_t)0) == k) c.dropped += it.dropped;
+    if (it.n == 0 || (it.n > room && row == k)) break;
+    if (it.n > room) {
       row++;
       room = d->seq;
     }
-    if (row == k) TRY(put(d, at, n, d->seq - room, tokens, labels, e));
-    room -= n;
+    if (row == k && tokens) TRY(put(d, it.at, it.n, d->seq - room, tokens, labels, e));
+    if (row == k && room == d->seq) c.first = it.at;
+    if (row == k) c.last = it.at + it.n - 1;
+    if (row == k) c.dropped += it.cut;
+    room -= it.n;
   }
-  for (int64_t t = d->seq - room; t < d->seq; t++) {
+  c.padded = room;
+  if (counts) *counts = c;
+  for (int64_t t = d->seq - room; tokens && t < d->seq; t++) {
     tokens[t] = d->packed.separated ? d->packed.separator : 0;
     labels[t] = LABEL_DOCUMENT_END;
   }

@@ -6,6 +6,7 @@
 #define WEFT_IO_SOURCE_H
 
 #include "io.h"
+#include "token_mask.h"
 
 /* One file of the stream: `n` ids of `width` bytes; `first` is where they begin. */
 typedef struct Part {
@@ -17,6 +18,7 @@ typedef struct Part {
   int64_t first, n;
   File index; /* Megatron: the .idx */
   int64_t sequences, documents;
+  TokenMask mask; /* which ids are learnt; without a file: all */
 } Part;
 
 struct Data {
@@ -31,6 +33,7 @@ struct Data {
   bool shuffle;
   Part *part;
   int nparts;
+  bool masked; /* every part has a mask */
   Packed packed;
   struct Rows *rows;   /* NULL: samples are windows */
   struct Blend *blend; /* NULL: a single stream */
@@ -57,6 +60,13 @@ weft_status stream_open(Data *d, const DataSpec *spec,
                         weft_error *e);
 weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out, weft_error *e);
 
+/* The part of the id at `at`. */
+const Part *stream_part(const Data *d, int64_t at);
+/* Labels that are ids [at, at + n) of the stream: those that are not learnt become
+ * LABEL_IGNORED. */
+weft_status stream_mask(const Data *d, int64_t at, int64_t n, int32_t *labels,
+                        weft_error *e);
+
 /* ---- megatron.c ---- */
 /* The path of the index of x.bin; NULL if the path does not end in .bin. */
 const char *megatron_index_of(Arena *a, const char *path);
@@ -82,19 +92,26 @@ typedef struct Documents {
 weft_status documents_begin(Documents *w, const Data *d, int64_t at, weft_error *e);
 /* The length of the next document; 0 at the end of the data. */
 weft_status documents_next(Documents *w, int64_t *n, weft_error *e);
+/* Adds what the ids [at, last] are of: "documents 17 to 20 of chat.bin" by an index,
+ * whose documents count from 0; else "what begins with token 5210 of web.bin". */
+weft_status documents_name(const Data *d, int64_t at, int64_t last, TextBuf *t,
+                           weft_error *e);
 
 /* ---- packed_rows.c ---- whole documents in rows of d->seq ids */
 typedef struct Rows {
-  int64_t n, filled; /* rows; ids in them */
-  int64_t stride;    /* rows from one mark to the next */
-  int64_t *mark;     /* where rows 0, stride, 2 * stride ... begin */
+  int64_t n, filled;                    /* rows; ids in them */
+  int64_t ncut, cut, ndropped, dropped; /* documents longer than a row, and how many ids
+                                           are left out of them */
+  int64_t stride;                       /* rows from one mark to the next */
+  int64_t *mark;                        /* where rows 0, stride, 2 * stride ... begin */
 } Rows;
 size_t rows_bytes(void);
 /* Reads all document ends once. */
 weft_status rows_open(Data *d, weft_error *e);
 void rows_close(const weft_alloc *a, Rows *r);
+/* Without `tokens` only counts; `counts` may be NULL. */
 weft_status rows_sample(const Data *d, int64_t k, int32_t *tokens, int32_t *labels,
-                        weft_error *e);
+                        DataCounts *counts, weft_error *e);
 
 /* ---- blend.c ---- several streams, each with its share of the samples */
 typedef struct Blend {

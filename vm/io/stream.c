@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "source.h"
 
@@ -121,7 +122,21 @@ static const char *forms_text(Data *d) {
   return *s ? arena_printf(d->arena, "%s)", s) : s;
 }
 
-static weft_status describe(Data *d, weft_error *e) {
+/* ", 34.1 % of them learnt (masks)" */
+static const char *masks_text(Data *d, const DataSpec *spec) {
+  int64_t learnt = 0;
+  bool there = false;
+  for (int i = 0; i < d->nparts; i++) {
+    learnt += d->part[i].mask.learnt;
+    there |= d->part[i].mask.file.path != NULL;
+  }
+  if (!there) return "";
+  if (spec->masks == MASKS_NONE) return ", all of them learnt: masks = \"none\"";
+  return arena_printf(d->arena, ", %.1f %% of them learnt (masks)",
+                      100 * (double)learnt / (double)MAX(d->total, 1));
+}
+
+static weft_status describe(Data *d, const DataSpec *spec, weft_error *e) {
   const char *unit = d->source->unit, *path = d->part[0].file.path;
   const char *files =
       d->nparts == 1 ? "1 file" : arena_printf(d->arena, "%d files", d->nparts);
@@ -130,8 +145,52 @@ static weft_status describe(Data *d, weft_error *e) {
     FAIL(path,
          "%s with %lld %s; one sample needs batch.seq + 1 = %lld, the last as a label",
          files, (long long)d->total, unit, (long long)d->seq + 1);
-  d->described = arena_printf(d->arena, "%s%s, %s %s", files, forms_text(d),
-                              count_text(d->arena, d->total), unit);
+  d->described = arena_printf(d->arena, "%s%s, %s %s%s", files, forms_text(d),
+                              count_text(d->arena, d->total), unit, masks_text(d, spec));
+  return WEFT_OK;
+}
+
+/* Opens the mask beside a file, if there is one. */
+static weft_status open_mask(Data *d, const DataSpec *spec, const Folders *in, Part *p,
+                             weft_error *e) {
+  const char *path = token_mask_of(d->arena, p->file.path);
+  if (spec->kind != DATA_TOKENS) return WEFT_OK;
+  if (!path || access(path, F_OK) != 0) {
+    if (spec->masks != MASKS_REQUIRED) return WEFT_OK;
+    FAIL(p->file.path, "has no mask, %s, as masks = \"required\" says",
+         path ? path : "which only a file x.bin can have");
+  }
+  if (spec->masks == MASKS_NONE) {
+    p->mask.file = (File){.path = path, .fd = -1};
+    return WEFT_OK;
+  }
+  TRY(folders_hold(in, path, e));
+  TRY(token_mask_open(path, &p->file, p->n, &p->mask, e));
+  file_park(&p->mask.file);
+  return WEFT_OK;
+}
+
+/* The files of a stream have masks or have none: in one without all tokens would be
+ * learnt, which is rarely what is meant beside others. */
+static weft_status check_masks(Data *d, const DataSpec *spec, weft_error *e) {
+  const Part *with = NULL, *without = NULL;
+  int64_t learnt = 0;
+  for (int i = 0; i < d->nparts; i++) {
+    const Part *p = &d->part[i];
+    learnt += p->mask.learnt;
+    if (p->mask.file.path) with = p;
+    if (!p->mask.file.path && !without) without = p;
+  }
+  if (!with || spec->masks == MASKS_NONE) return WEFT_OK;
+  if (without)
+    FAIL(without->file.path,
+         "has no mask and %s has one: make one, give these files to streams of their own "
+         "(weights), or say masks = \"none\" to learn every token",
+         with->file.path);
+  if (learnt == 0)
+    FAIL(with->mask.file.path, "says that no token is learnt%s",
+         d->nparts > 1 ? ", and so do the other masks" : "");
+  d->masked = true;
   return WEFT_OK;
 }
 
@@ -155,19 +214,21 @@ weft_status stream_open(Data *d, const DataSpec *spec,
     p->first = d->total;
     TRY(form(d, spec, p, e));
     d->total += p->n;
+    TRY(open_mask(d, spec, &in, p, e));
     if (d->packed.size && !d->packed.separated && !p->index.path)
       FAIL(paths.at[i], "does not say where documents end, as packed.size needs: give "
                         "packed = { ..., eot = the token that ends each } or bos");
     file_keep_few(&p->file, i);
   }
-  return describe(d, e);
+  TRY(check_masks(d, spec, e));
+  return describe(d, spec, e);
 }
 
 /* ---- reading ---- */
 
 /* The last part that starts at or before `at`; empty parts, which start where the next
  * one does, are skipped. */
-static const Part *part_at(const Data *d, int64_t at) {
+const Part *stream_part(const Data *d, int64_t at) {
   int lo = 0, hi = d->nparts - 1;
   while (lo < hi) {
     int mid = lo + (hi - lo + 1) / 2;
@@ -213,11 +274,37 @@ static weft_status read_part(const Data *d, const Part *p, int64_t i, int64_t n,
 
 weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out,
                        weft_error *e) {
-  const Part *p = part_at(d, at);
+  const Part *p = stream_part(d, at);
   for (int64_t i = at - p->first; n > 0; p++, i = 0) {
     int64_t k = MIN(n, p->n - i);
     TRY(read_part(d, p, i, k, out, e));
     out += k;
+    n -= k;
+  }
+  return WEFT_OK;
+}
+
+/* The same for the ids [i, i + n) of one part. */
+static weft_status mask_part(const Part *p, int64_t i, int64_t n, int32_t *labels,
+                             weft_error *e) {
+  uint8_t learnt[4096];
+  for (int64_t k; n > 0; i += k, labels += k, n -= k) {
+    k = MIN(n, (int64_t)sizeof learnt);
+    TRY(token_mask_read(&p->mask, i, k, learnt, e));
+    for (int64_t j = 0; j < k; j++)
+      if (!learnt[j]) labels[j] = LABEL_IGNORED;
+  }
+  return WEFT_OK;
+}
+
+weft_status stream_mask(const Data *d, int64_t at, int64_t n, int32_t *labels,
+                        weft_error *e) {
+  if (!d->masked || n == 0) return WEFT_OK;
+  const Part *p = stream_part(d, at);
+  for (int64_t i = at - p->first; n > 0; p++, i = 0) {
+    int64_t k = MIN(n, p->n - i);
+    TRY(mask_part(p, i, k, labels, e));
+    labels += k;
     n -= k;
   }
   return WEFT_OK;

@@ -12,9 +12,9 @@
 enum {
   VERSION = 1,
   HEAD = 64,
-  BLOCK = 4096,           /* bytes of bits with one checksum */
-  SAMPLES = 64,           /* blocks of the .bin that its hash covers */
-  MASK_MOST = 1 << 30,    /* blocks: more tokens than any .bin has */
+  BLOCK = 4096,        /* bytes of bits with one checksum */
+  SAMPLES = 64,        /* blocks of the .bin that its hash covers */
+  MASK_MOST = 1 << 30, /* blocks: more tokens than any .bin has */
   BLOCK_TOKENS = 8 * BLOCK,
 };
 static const char magic[9] = "WEFTMASK";
@@ -116,8 +116,8 @@ static weft_status put_block(TokenMaskOut *m, weft_error *e) {
   size_t n = (size_t)(bytes_of(m->tokens) - m->nhash * BLOCK);
   if (m->nhash == m->room) {
     size_t more = MAX(2 * m->room, (size_t)64);
-    uint64_t *hash = mem_resize(&m->alloc, m->hash, m->room * sizeof *hash,
-                                more * sizeof *hash);
+    uint64_t *hash =
+        mem_resize(&m->alloc, m->hash, m->room * sizeof *hash, more * sizeof *hash);
     if (!hash) return err_file(e, WEFT_ENOMEM, m->out.name, 0, "out of memory");
     m->hash = hash;
     m->room = more;
@@ -264,8 +264,7 @@ weft_status token_mask_read(const TokenMask *m, int64_t at, int64_t n, uint8_t *
   while (n > 0) {
     int64_t first = at % BLOCK_TOKENS, some = MIN(n, BLOCK_TOKENS - first);
     TRY(read_block(m, (uint64_t)(at / BLOCK_TOKENS), block, e));
-    for (int64_t i = first; i < first + some; i++)
-      *learnt++ = block[i / 8] >> i % 8 & 1;
+    for (int64_t i = first; i < first + some; i++) *learnt++ = block[i / 8] >> i % 8 & 1;
     at += some;
     n -= some;
   }

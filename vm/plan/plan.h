@@ -129,7 +129,7 @@ typedef enum {
   DATA_N
 } DataKind;
 /* What becomes of documents that are longer than a row. */
-typedef enum { TOO_LONG_ERROR, TOO_LONG_SPLIT, TOO_LONG_DROP } TooLong;
+typedef enum { TOO_LONG_ERROR, TOO_LONG_SPLIT, TOO_LONG_DROP, TOO_LONG_TRUNCATE } TooLong;
 /* Documents that share a row. */
 typedef struct Packed {
   bool on;
@@ -152,6 +152,8 @@ typedef enum {
   TOKENS_AUTOMODEL,
   TOKENS_MEGATRON
 } TokenFormat;
+/* Whether masks beside token files are read: where all files have one, always, never. */
+typedef enum { MASKS_AUTO, MASKS_REQUIRED, MASKS_NONE } MaskUse;
 typedef struct DataSpec {
   DataKind kind;
   const char *const *files;
@@ -163,6 +165,7 @@ typedef struct DataSpec {
   int nweights; /* of each of `files`; none: one stream */
   TokenFormat format;
   int width;     /* tokens: bytes of an id; 0 = not said */
+  MaskUse masks; /* tokens */
   int64_t vocab; /* synthetic: 0 = the model's */
   bool shuffle;
   double val_fraction;        /* of the end of the stream, for validation */

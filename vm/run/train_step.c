@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 typedef struct StepArg {
+  const Data *data; /* that the tokens are of; NULL: the caller's own */
   const int32_t *tokens, *labels;
   int64_t step;
   double lr;
@@ -124,6 +125,23 @@ static void read_experts(const Run *r, const double *scalars, StepResult *res) {
   res->dropped = (int64_t)scalars[SC_DROPPED] / r->c->mesh.size[AXIS_ETP];
 }
 
+/* The error for a step without label tokens: names what its first samples are made of. */
+static weft_status no_labels(const Run *r, const StepArg *s, weft_error *e) {
+  enum { SHOWN = 3 };
+  char of[800];
+  int64_t n = r->plan->batch.global, first = s->step * n;
+  TextBuf t = textbuf(of, sizeof of);
+  for (int64_t i = 0; s->data && i < MIN(n, (int64_t)SHOWN); i++) {
+    textbuf_printf(&t, i ? "; " : ". It has ");
+    TRY(data_name(s->data, first + i, &t, e));
+  }
+  if (s->data && n > SHOWN)
+    textbuf_printf(&t, "; and %lld more samples", (long long)n - SHOWN);
+  return err_set(e, WEFT_ERUN,
+                 "step %lld has no label tokens: every label is ignored (-100)%s",
+                 (long long)s->step, of);
+}
+
 /* Reads the results from the first rank: the programs reduce scalars over all ranks. */
 static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *e) {
   const double *scalars = rank_scalars(r->worker[0].r);
@@ -132,10 +150,7 @@ static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *
   res->loss = tokens > 0 ? scalars[SC_LOSS] / tokens : 0;
   res->grad_norm = scalars[SC_NORM];
   read_experts(r, scalars, res);
-  if (!(tokens > 0))
-    return err_set(e, WEFT_ERUN,
-                   "step %lld has no label tokens: every label is ignored (-100)",
-                   (long long)s->step);
+  if (!(tokens > 0)) return no_labels(r, s, e);
   res->loss_scale = r->scaler.on ? r->scaler.scale : 0;
   res->skipped = scalars[SC_SKIP] != 0 || !isfinite(res->grad_norm);
   if (!isfinite(res->loss) || (res->skipped && !scaler_can_skip(&r->scaler)))
@@ -153,21 +168,26 @@ static double step_lr(const Run *r, int64_t step) {
   return lr_at(&lr, step);
 }
 
-weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels,
-                            int64_t step, StepResult *out, weft_error *e) {
+static weft_status one_step(Run *r, StepArg *s, StepResult *out, weft_error *e) {
   if (r->dead)
     return err_set(e, WEFT_ERUN, "step %lld: an earlier step has ended this run",
-                   (long long)step);
-  StepArg s = {.tokens = tokens, .labels = labels, .step = step, .lr = step_lr(r, step)};
-  *out = (StepResult){.step = step, .lr = s.lr};
+                   (long long)s->step);
+  s->lr = step_lr(r, s->step);
+  *out = (StepResult){.step = s->step, .lr = s->lr};
   double begin = now_s();
-  r->step = step;
-  weft_status st = run_all(r, job_step, &s, true, e);
+  r->step = s->step;
+  weft_status st = run_all(r, job_step, s, true, e);
   out->ms = 1e3 * (now_s() - begin);
   r->longest_s = MAX(r->longest_s, now_s() - begin);
-  if (st == WEFT_OK) st = read_result(r, &s, out, e);
+  if (st == WEFT_OK) st = read_result(r, s, out, e);
   r->step = -1;
   return st;
+}
+
+weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels,
+                            int64_t step, StepResult *out, weft_error *e) {
+  StepArg s = {.tokens = tokens, .labels = labels, .step = step};
+  return one_step(r, &s, out, e);
 }
 
 /* Whether a local rank has this data-parallel index, so that its rows are needed. */
@@ -195,6 +215,7 @@ weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_erro
 weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out,
                      weft_error *e) {
   int64_t rows = r->plan->batch.global;
+  StepArg s = {.data = d, .tokens = r->tokens, .labels = r->labels, .step = step};
   TRY(step_read(r, d, step * rows, rows, e));
-  return run_step_tokens(r, r->tokens, r->labels, step, out, e);
+  return one_step(r, &s, out, e);
 }
