@@ -143,7 +143,9 @@ START_TEST(rows) {
   add_file("a", 60, 2 * SEQ);
   add_file("b", 60, 2 * SEQ);
   Data *d = open_data((DataSpec){FILES("a", "b"), .shuffle = true,
-                                 .packed = {.on = true, .size = SEQ, .separated = true,
+                                 .packed = {.on = true,
+                                            .size = SEQ,
+                                            .separated = true,
                                             .separator = MOST - 1,
                                             .too_long = too_long[_i]}});
   for (int64_t i = 0; i < data_windows(d); i++) {
@@ -192,9 +194,8 @@ START_TEST(left_out_at_both_ends) {
   static const int64_t dropped[] = {40, 50, 60}, padded[] = {13, 1, 8};
   for (int i = 0; i < LEN(all); i++) all[i] = i;
   megatron_put_ids("m", &(MegatronFile){4, LEN(lengths), 0, lengths, 0, NULL}, all);
-  Data *d = open_data(
-      (DataSpec){FILES("m"),
-                 .packed = {.on = true, .size = SEQ, .too_long = TOO_LONG_DROP}});
+  Data *d = open_data((DataSpec){
+      FILES("m"), .packed = {.on = true, .size = SEQ, .too_long = TOO_LONG_DROP}});
   ck_assert_int_eq(data_windows(d), 3);
   for (int i = 0; i < 3; i++) {
     DataCounts c;
@@ -247,12 +248,13 @@ START_TEST(not_mixed_in_a_stream) {
   add_file("a", 10, 30);
   add_file("b", 10, 30);
   unlink(scratch_path("b.mask"));
-  no_data((DataSpec){FILES("*.bin")}, "b.bin",
-          arena_printf(scratch_arena,
-                       "has no mask and %s has one: make one, give these files to streams "
-                       "of their own (weights), or say masks = \"none\" to learn every "
-                       "token",
-                       scratch_path("a.bin")));
+  no_data(
+      (DataSpec){FILES("*.bin")}, "b.bin",
+      arena_printf(scratch_arena,
+                   "has no mask and %s has one: make one, give these files to streams "
+                   "of their own (weights), or say masks = \"none\" to learn every "
+                   "token",
+                   scratch_path("a.bin")));
   data_close(open_data((DataSpec){FILES("*.bin"), .masks = MASKS_NONE}));
 }
 END_TEST
@@ -303,7 +305,8 @@ START_TEST(prints_differ) {
   for (int i = 0; i < 3; i++) {
     if (i == 2) learnt[5] ^= 1;
     mask_put("a", learnt, nids);
-    Data *d = open_data((DataSpec){FILES("a"), .masks = i == 0 ? MASKS_NONE : MASKS_AUTO});
+    Data *d =
+        open_data((DataSpec){FILES("a"), .masks = i == 0 ? MASKS_NONE : MASKS_AUTO});
     ck_assert_int_eq(data_look(d, &print[i], &scratch_error), WEFT_OK);
     data_close(d);
   }

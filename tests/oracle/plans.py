@@ -2,7 +2,8 @@
 
     tests/oracle/plans.py N [SEED [FIRST]]     as ./dev oracle does, in the root of the sources
 
-A plan gets betas (0.9, 0.999), averages in f32 and tokens from a file. weft writes its initial
+A plan gets betas (0.9, 0.999), averages in f32 and tokens from a file, every second one with a
+mask of labels that count. weft writes its initial
 weights (a step with a learning rate of 0) and, after twelve steps, losses and weights.
 PyTorch takes the initial weights and the same twelve batches, whole, in f64: the models of
 plan_models.py, autograd, clip_grad_norm_, AdamW, SGD or the Lion of optimizers.py. What
@@ -35,6 +36,7 @@ except ImportError as missing:
     sys.exit(0)
 from optimizers import Lion
 from plan_models import Batch, Choices, model_loss
+from token_mask import write_mask
 
 STEPS, BETAS, TOLERANCE, ROUNDING, SHAKEN = 12, (0.9, 0.999), 2e-6, 4.0, 4
 TRIES = 4  # of ties, for one that explains a difference
@@ -82,14 +84,33 @@ def write_plan(folder, seed, number):
     return json.loads(say("lua5.4", HERE / "spec.lua", folder / "plan.lua"))
 
 
+def draw_mask(rows, seq, draw):
+    """Which labels count: half of all rows have the same share of them, the others none, few,
+    most or all, so that ranks and microbatches differ as much as they can; a step has one."""
+    def rand(*shape):
+        return torch.rand(*shape, generator=draw)
+    few = torch.tensor([0.0, 0.05, 0.9, 1.0])
+    share = few[(4 * rand(STEPS, rows)).long()]
+    share = torch.where(rand(STEPS, rows) < 0.5, 0.3, share)
+    learnt = rand(STEPS, rows, seq) < share[:, :, None]
+    learnt[:, -1, 0] |= ~learnt.flatten(1).any(1)
+    return learnt
+
+
 def write_tokens(folder, plan, vocabulary, number):
-    """Batches for all steps: a sample is a window of the file, its labels the next tokens."""
+    """Batches for all steps: a sample is a window of the file, its labels the next tokens. The
+    files of odd plans have masks, by which some labels do not count."""
     rows, seq = plan["batch"]["global"], plan["batch"]["seq"]
     draw = torch.Generator().manual_seed(number)
     ids = torch.randint(0, vocabulary, (STEPS * rows * seq + 1,), generator=draw)
     (folder / "tokens.bin").write_bytes(ids.to(torch.int16).numpy().tobytes())
     shape, eot = (STEPS, rows, seq), plan["packed"].get("eot") if plan["packed"] else None
-    return [Batch(t, l, eot) for t, l in zip(ids[:-1].view(shape), ids[1:].view(shape))]
+    labels = ids[1:].view(shape).clone()
+    if number % 2:
+        learnt = draw_mask(rows, seq, draw)
+        write_mask(folder / "tokens.bin", [True, *learnt.flatten().tolist()])
+        labels[~learnt] = -100
+    return [Batch(t, l, eot) for t, l in zip(ids[:-1].view(shape), labels)]
 
 
 # ---- PyTorch ----

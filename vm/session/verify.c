@@ -59,9 +59,19 @@ static const char *kind_name(const Verify *v, StateKind k) {
 
 /* ---- data ---- */
 
-/* Fills a step with random ids. One label in eight is ignored, so that microbatches and
- * ranks have different numbers of label tokens; in packed plans one token in sixteen ends
- * a document. */
+/* Of 16 labels of a row, so many count: rows of most tasks, whole documents, and the
+ * answers of conversations, which are few or none in some. The first row of a step has
+ * labels in any case. */
+static uint32_t labels_that_count(const Verify *v, int64_t step, int64_t row) {
+  static const uint32_t share[] = {14, 14, 14, 16, 8, 4, 1, 0};
+  Rng rng = rng_make(v->plan->seed, "verify.masks");
+  uint64_t at = (uint64_t)(step * (v->ids / v->c->seq) + row);
+  return share[rng_u32(&rng, at) % (row ? LEN(share) : 4)];
+}
+
+/* Fills a step with random ids. Some labels are ignored, in each row by another share, so
+ * that microbatches and ranks have very different numbers of label tokens; in packed
+ * plans one token in sixteen ends a document. */
 static void make_tokens(Verify *v, int64_t step) {
   Rng rng = rng_make(v->plan->seed, "verify");
   int64_t T = v->c->seq;
@@ -78,7 +88,8 @@ static void make_tokens(Verify *v, int64_t step) {
   }
   for (int64_t i = 0; i < v->ids; i++) {
     uint64_t at = first + (uint64_t)i * 4;
-    if (rng_u32(&rng, at + 3) % 8 == 0) v->labels[i] = LABEL_IGNORED;
+    if (rng_u32(&rng, at + 3) % 16 >= labels_that_count(v, step, i / T))
+      v->labels[i] = LABEL_IGNORED;
     if (v->plan->packed.size && rng_u32(&rng, at + 1) % 16 == 0)
       v->labels[i] = LABEL_DOCUMENT_END;
   }
