@@ -1,5 +1,6 @@
 /* check_import_shell.c - which command of a script weft import reads, and as which words:
- * scripts that print it first, evaluate a text, call another file, or have no value for it. */
+ * scripts that print it first, evaluate a text, call another file, or have no value for
+ * it. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +18,10 @@ static const struct Script {
     {"CMD=\"T --x '[1]*2' 2>&1 | tee log\"\neval $CMD\n", "a.sh:1: --x = [1]*2", "tee"},
     {"T --x 300_000_000\n", "a.sh:1: --x = 300000000", NULL},
     {"T --x 1__0\n", "a.sh:1: --x = 1__0", NULL},
-    {"L=$(($(who | wc -l)-2))\nCMD=\"T --x $L --y 3\"\neval $CMD\n", "a.sh:2: --x = $(($(who | wc -l)-2))",
+    {"L=$(($(who | wc -l)-2))\nCMD=\"T --x $L --y 3\"\neval $CMD\n",
+     "a.sh:2: --x = $(($(who | wc -l)-2))", NULL},
+    {"if $(ssh a \"test -f \\\"$F\\\"\"); then A=1; fi\nT --x 4\n", "a.sh:2: --x = 4",
      NULL},
-    {"if $(ssh a \"test -f \\\"$F\\\"\"); then A=1; fi\nT --x 4\n", "a.sh:2: --x = 4", NULL},
     {"T --x 8 ${ARGS[@]} --y 1\n", "a.sh:1: --x = 8", "8 ${ARGS[@]}"},
     {"source \"$D/sizes.sh\"\nT --x 1\n",
      "a.sh:1: ${D}/sizes.sh is another file, which is not read", NULL},
@@ -46,18 +48,22 @@ START_TEST(the_command_that_trains_is_read) {
 END_TEST
 
 START_TEST(two_commands_that_train_are_refused) {
-  import_put("a.sh", "python a.py --micro-batch-size 1\npython a.py --micro-batch-size 2\n");
-  import_fails(2, "a.sh", "--model llama3.2-1b",
-               "a.sh:2: a second command that trains begins (the first one is in line 1)");
+  import_put("a.sh",
+             "python a.py --micro-batch-size 1\npython a.py --micro-batch-size 2\n");
+  import_fails(
+      2, "a.sh", "--model llama3.2-1b",
+      "a.sh:2: a second command that trains begins (the first one is in line 1)");
 }
 END_TEST
 
 START_TEST(more_choices_than_experts_are_refused) {
-  import_put("a.sh", "python a.py --micro-batch-size 1 --num-layers 2 --hidden-size 64 \\\n"
-                     "  --num-attention-heads 4 --num-experts 1 --seq-length 64 \\\n"
-                     "  --max-position-embeddings 64 --position-embedding-type rotary\n");
-  import_fails(1, "a.sh", "",
-               "a.sh:2: error: each token goes to 2 experts (--moe-router-topk), and there is 1");
+  import_put("a.sh",
+             "python a.py --micro-batch-size 1 --num-layers 2 --hidden-size 64 \\\n"
+             "  --num-attention-heads 4 --num-experts 1 --seq-length 64 \\\n"
+             "  --max-position-embeddings 64 --position-embedding-type rotary\n");
+  import_fails(
+      1, "a.sh", "",
+      "a.sh:2: error: each token goes to 2 experts (--moe-router-topk), and there is 1");
 }
 END_TEST
 

@@ -405,9 +405,8 @@ static const struct {
     {"[1]", "hf.lua:5: error: plan.model: model/config.json:1: an object was expected\n"
             "1 error\n"},
     {"{\"model_type\": \"mamba\"}",
-     "hf.lua:5: error: plan.model: there is no model \"mamba\" "
-     "(architectures: deepseek_v3, gpt2, llama, mixtral, qwen2, qwen3, "
-     "qwen3_moe)\n1 error\n"},
+     "~hf.lua:5: error: plan.model: there is no model \"mamba\" (architectures: "
+     "deepseek_v3, ernie4_5, "},
     {"{\"model_type\": \"llama\", \"hidden_size\": \"big\"}",
      "~plan.model.hidden_size: expected a positive integer, got \"big\"\n"},
     {"{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}, \"magic\": "
