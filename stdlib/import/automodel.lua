@@ -94,6 +94,7 @@ local function class_model(book, plan)
   end
   local config = { names.classes[name] }
   model_field.change(book, config, nil, changes_of(book))
+  model_field.settle_keys(book, config)
   book:translated(key, "model")
   model_field.write(plan, config, nil, book:leaf(key))
   return config

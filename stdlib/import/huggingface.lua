@@ -29,13 +29,16 @@ function huggingface.translate(book, plan, options)
   end
   for _, leaf in ipairs(book.leaves) do
     local key = string.match(leaf.key, "^[^.]*")
-    if leaf.value == scalar.null then
+    if not string.find(leaf.key, "^[%a_][%w_]*$") and not string.find(leaf.key, "^[%a_][%w_]*%.") then
+      book:cannot(leaf.key, "it is no name of a key of a model's config")
+    elseif leaf.value == scalar.null then
       book:no_effect(leaf.key, "null is as if it were not given")
     else
       book:translated(leaf.key, key == "model_type" and "model" or "model." .. key)
     end
   end
   model_field.window(book, {}, config)
+  model_field.settle_keys(book, config)
   model_field.write(plan, config, nil, book:leaf "model_type")
   local world = options.world or 1
   plan:put("mesh.world", quote.value(world), options.world and "--world" or "assumed; --world N says another")

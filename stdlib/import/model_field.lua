@@ -2,9 +2,12 @@
 -- settings, and the keys of a config that they change.
 local flavors = use "import/torchtitan/flavors"
 local models = use "import/models"
+local plan_draft = use "plan_draft"
+local plan_text = use "import/plan_text"
 local quote = use "import/quote"
 local read_settings = use "read_settings"
 local scalar = use "import/scalar"
+local shown = use "shown"
 local tree = use "import/tree"
 local model_field = {}
 
@@ -141,6 +144,7 @@ function model_field.put(plan, ledger, given, option)
   end
   config, preset = model_field.change(ledger, config, preset, given.changes)
   model_field.window(ledger, given, config)
+  if not preset then model_field.settle_keys(ledger, config) end
   model_field.write(plan, config, preset, from)
   return config
 end
@@ -160,6 +164,45 @@ function model_field.change(ledger, config, preset, changes)
   end
   model_field.take_window(config)
   return config, preset
+end
+
+-- The leaves that say a key of the model's config.
+local function leaves_of(ledger, key)
+  local found = {}
+  for _, leaf in ipairs(ledger.leaves) do
+    local name = string.gsub(leaf.key, "^model%.config%.", "")
+    if name == key or string.sub(name, 1, #key + 1) == key .. "." then found[#found + 1] = leaf end
+  end
+  return found
+end
+
+-- What weft says of a config alone: reasons with their path, which begins with "model".
+local function reasons_about(config)
+  local plan = plan_text.new()
+  model_field.write(plan, config, nil)
+  local made, why = plan_draft("config.json", string.format(
+    'local weft = require "weft"\nreturn weft.plan {\n%s\n  batch = { global = 1, seq = 1 },\n'
+    .. "  data = weft.synthetic {},\n}\n", table.concat(plan:lines(), "\n")))
+  return made and {} or why
+end
+
+-- Takes keys that the architecture does not have out of a config, and refuses values that it cannot
+-- have: weft check of the plan would say the same.
+function model_field.settle_keys(ledger, config)
+  for _, one in ipairs(reasons_about(config)) do
+    local key = string.match(one.path or "", '^model[.%["]+([%w_]+)')
+    local leaves = key and leaves_of(ledger, key) or {}
+    local hint = one.suggestion and string.format(" (%s)", shown(one.suggestion)) or ""
+    if one.severity == "warning" or not key then -- said by weft check, too
+    elseif one.code == "unknown-field" and config[key] ~= nil then
+      local what = string.format("weft's %s has no such key%s: the plan's model is without it", config[1], hint)
+      for _, leaf in ipairs(leaves) do ledger:cannot(leaf.key, what) end
+      if #leaves == 0 then ledger:assume("model." .. key, what) end
+      config[key] = nil
+    else
+      ledger:refuse(leaves[1] and leaves[1].key, string.format("model.%s: %s%s", key, shown(one.message), hint))
+    end
+  end
 end
 
 function model_field.window(ledger, given, config)

@@ -113,7 +113,8 @@ end
 
 -- What settings that are about ranks alone do not say: sequences and data.
 function values.assume_rest(book, plan, config)
-  local most = scalar.integer(config.max_position_embeddings or 2048) or 2048
+  local positions = config.max_position_embeddings or config.n_positions or config.n_ctx or 2048
+  local most = scalar.integer(positions) or 2048
   plan:put("batch.seq", quote.value(math.min(2048, most)), "assumed")
   book:assume("batch.seq", string.format("%d tokens; weft check --set batch.seq=N judges others",
                                          math.min(2048, most)))

@@ -173,6 +173,47 @@ START_TEST(a_folder_with_a_config_becomes_a_plan) {
 }
 END_TEST
 
+#define LLAMA                                                                            \
+  "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2,\n"         \
+  "\"num_attention_heads\": 4, \"intermediate_size\": 96, \"vocab_size\": 320,\n"
+
+/* Keys that a model does not have are left out, values that it cannot have are refused,
+ * each by the line where it is. */
+START_TEST(keys_of_a_config_are_checked) {
+  import_put("c.json", LLAMA "\"quantization_config\": {\"bits\": 4},\n\"mine\": 1,\n"
+                             "\"a b\": 2,\n\"rope_scaling\": null}");
+  const char *report = import_file("c.json", "");
+  import_plan_lacks("mine = 1,");
+  import_has(
+      report,
+      "c.json:3: quantization_config.bits = 4: weft's llama has no such key (not in "
+      "weft: quantized products and weights)");
+  import_has(report, "c.json:4: mine = 1: weft's llama has no such key");
+  import_has(report, "c.json:5: a b = 2: it is no name of a key");
+  import_put("ds.json", "{\"train_batch_size\": 8}");
+  report = import_file("ds.json", "--model ./c.json --world 2");
+  import_has(report, "model.mine: weft's llama has no such key");
+  import_put("c.json",
+             LLAMA "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}}");
+  import_fails(1, "c.json", "",
+               "c.json:3: error: model.rope_scaling: \"linear\" is not supported");
+  import_put("c.json", LLAMA "\"architectures\": [\"LlamaForSequenceClassification\"]}");
+  import_fails(1, "c.json", "",
+               "c.json:3: error: model.architectures: "
+               "\"LlamaForSequenceClassification\" is not supported (only "
+               "\"LlamaForCausalLM\")");
+}
+END_TEST
+
+START_TEST(sequences_are_no_longer_than_positions) {
+  import_put("c.json",
+             "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": "
+             "4, \"n_positions\": 512, \"vocab_size\": 320}");
+  import_file("c.json", "");
+  import_plan_has("seq = 512,");
+}
+END_TEST
+
 #define MISTRAL                                                                          \
   "{\"architectures\": [\"MistralForCausalLM\"], \"model_type\": \"mistral\",\n"         \
   "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4,\n"         \
@@ -228,6 +269,8 @@ Suite *import_huggingface_suite(void) {
   tcase_add_test(t, accelerate_becomes_a_plan);
   tcase_add_test(t, empty_groups_and_other_machines_say_nothing);
   tcase_add_test(t, a_folder_with_a_config_becomes_a_plan);
+  tcase_add_test(t, keys_of_a_config_are_checked);
+  tcase_add_test(t, sequences_are_no_longer_than_positions);
   tcase_add_test(t, windows_of_attention_are_told);
   tcase_add_test(t, windows_of_other_architectures_are_told);
   suite_add_tcase(s, t);
