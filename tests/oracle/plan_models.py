@@ -10,13 +10,11 @@ import torch.nn.functional as F
 class Batch:
     """Tokens and labels (rows, seq) of a step, with what follows of documents."""
 
-    def __init__(self, tokens, labels, eot):
+    def __init__(self, tokens, labels, begins):
+        """`begins`: whether each token is the first one of a document."""
         rows, seq = tokens.shape
         self.tokens, self.labels = tokens, labels
         at = torch.arange(seq).expand(rows, seq)
-        begins = torch.zeros_like(tokens, dtype=torch.bool)
-        if eot is not None:
-            begins[:, 1:] = tokens[:, :-1] == eot
         starts = torch.where(begins, at, 0).cummax(1).values
         self.positions = at - starts
         causal = at[:, :, None] >= at[:, None, :]
@@ -154,13 +152,15 @@ class Decoder:
         return (y * weights[..., None]).sum(2)
 
     def add_losses(self, logits, scores, chosen):
-        """Of each microbatch by itself; all have the same number of tokens."""
+        """Of each microbatch by itself; each counts as its label tokens do."""
         aux, z = self.moe.get("aux_loss_coef") or 0, self.moe.get("z_loss_coef") or 0
         n = scores.shape[-1]
         p = (scores / scores.sum(-1, keepdim=True)).view(self.groups, -1, n).mean(1)
         f = chosen.view(self.groups, -1, n).mean(1) / self.c["num_experts_per_tok"]
-        self.extra = self.extra + aux * n * (f * p).sum(-1).mean()
-        self.extra = self.extra + z * logits.logsumexp(-1).pow(2).mean()
+        z_means = logits.logsumexp(-1).pow(2).view(self.groups, -1).mean(1)
+        counts = (self.b.labels != -100).view(self.groups, -1).sum(1)
+        share = counts / counts.sum()
+        self.extra = self.extra + ((aux * n * (f * p).sum(-1) + z * z_means) * share).sum()
 
     def loss(self):
         c, w = self.c, self.w

@@ -3,7 +3,7 @@
     tests/oracle/plans.py N [SEED [FIRST]]     as ./dev oracle does, in the root of the sources
 
 A plan gets betas (0.9, 0.999), averages in f32 and tokens from a file, every second one with a
-mask of labels that count. weft writes its initial
+mask of labels that count; of plans with documents two in three have them whole in rows. weft writes its initial
 weights (a step with a learning rate of 0) and, after twelve steps, losses and weights.
 PyTorch takes the initial weights and the same twelve batches, whole, in f64: the models of
 plan_models.py, autograd, clip_grad_norm_, AdamW, SGD or the Lion of optimizers.py. What
@@ -36,7 +36,7 @@ except ImportError as missing:
     sys.exit(0)
 from optimizers import Lion
 from plan_models import Batch, Choices, model_loss
-from token_mask import write_mask
+from token_files import write_index, write_mask
 
 STEPS, BETAS, TOLERANCE, ROUNDING, SHAKEN = 12, (0.9, 0.999), 2e-6, 4.0, 4
 TRIES = 4  # of ties, for one that explains a difference
@@ -62,7 +62,7 @@ def weft(folder, *options):
     done = subprocess.run(
         [BUILD / "weft", "run", folder / "plan.lua", "--quiet", "--threads", "1", "--log", log,
          "--export", out, *options], capture_output=True, text=True)
-    if done.returncode == 1 and "error: " in done.stderr:
+    if done.returncode == 1 and re.search("error: |no label tokens", done.stderr):
         raise Refused(done.stderr)
     if done.returncode != 0:
         raise RuntimeError(f"weft ends with {done.returncode}\n{done.stdout}{done.stderr}")
@@ -77,40 +77,84 @@ def weft(folder, *options):
 
 
 def write_plan(folder, seed, number):
-    """What the plan says, as spec.lua reads it."""
+    """What the plan says, as spec.lua reads it. Some of those with documents have them whole
+    in rows."""
     text = say(BUILD / "weft-tests", "--plan", str(seed), str(number))
     text = text.replace("weft.synthetic {}", 'weft.tokens { "tokens.bin", shuffle = false }')
+    if number % 3:
+        size = re.search(r"seq = (\d+)", text)[1]
+        text = re.sub(r"packed = {[^}]*}", f'packed = {{ size = {size}, too_long = "truncate" }}',
+                      text)
     (folder / "plan.lua").write_text(text)
     return json.loads(say("lua5.4", HERE / "spec.lua", folder / "plan.lua"))
 
 
-def draw_mask(rows, seq, draw):
-    """Which labels count: half of all rows have the same share of them, the others none, few,
-    most or all, so that ranks and microbatches differ as much as they can; a step has one."""
+def draw_mask(steps, draw):
+    """Which tokens (steps, rows, seq) are learnt: in half of all rows the same share, in the
+    others none, few, most or all, so that ranks and microbatches differ as much as they can."""
     def rand(*shape):
         return torch.rand(*shape, generator=draw)
     few = torch.tensor([0.0, 0.05, 0.9, 1.0])
-    share = few[(4 * rand(STEPS, rows)).long()]
-    share = torch.where(rand(STEPS, rows) < 0.5, 0.3, share)
-    learnt = rand(STEPS, rows, seq) < share[:, :, None]
-    learnt[:, -1, 0] |= ~learnt.flatten(1).any(1)
+    share = few[(4 * rand(*steps[:2])).long()]
+    share = torch.where(rand(*steps[:2]) < 0.5, 0.3, share)
+    learnt = rand(*steps) < share[:, :, None]
+    learnt[:, -1, 1] |= ~learnt.flatten(1).any(1)
     return learnt
 
 
+def windows(ids, learnt, shape, eot):
+    """Samples of all steps: windows of the ids, their labels the next ones."""
+    labels = torch.where(learnt, ids, -100)[1:].view(shape)
+    tokens = ids[:-1].view(shape)
+    begins = torch.zeros_like(tokens, dtype=torch.bool)
+    if eot is not None:
+        begins[:, :, 1:] = tokens[:, :, :-1] == eot
+    return [Batch(*step) for step in zip(tokens, labels, begins)]
+
+
+def rows_of(ids, learnt, lengths, shape):
+    """The same, of whole documents in rows: one that does not fit begins the next row. What is
+    left of a row is token 0, each a document by itself."""
+    steps, rows, seq = shape
+    tokens = torch.zeros(steps * rows, seq, dtype=torch.long)
+    labels, begins = torch.full_like(tokens, -100), torch.ones_like(tokens, dtype=torch.bool)
+    row, room, at = -1, 0, 0
+    for length in lengths:
+        n = min(length, seq)
+        if n > room:
+            row, room = row + 1, seq
+        if row == len(tokens):
+            break
+        here = slice(seq - room, seq - room + n)
+        tokens[row, here] = ids[at: at + n]
+        labels[row, here][:-1] = torch.where(learnt, ids, -100)[at + 1: at + n]
+        begins[row, here][1:] = False
+        room, at = room - n, at + length
+    assert row + 1 >= len(tokens)
+    return [Batch(*(x.view(shape)[i] for x in (tokens, labels, begins))) for i in range(steps)]
+
+
 def write_tokens(folder, plan, vocabulary, number):
-    """Batches for all steps: a sample is a window of the file, its labels the next tokens. The
-    files of odd plans have masks, by which some labels do not count."""
+    """The batches of all steps, and the files that they are read from; those of odd plans have
+    masks."""
     rows, seq = plan["batch"]["global"], plan["batch"]["seq"]
+    packed, shape = plan["packed"] or {}, (STEPS, rows, seq)
     draw = torch.Generator().manual_seed(number)
-    ids = torch.randint(0, vocabulary, (STEPS * rows * seq + 1,), generator=draw)
-    (folder / "tokens.bin").write_bytes(ids.to(torch.int16).numpy().tobytes())
-    shape, eot = (STEPS, rows, seq), plan["packed"].get("eot") if plan["packed"] else None
-    labels = ids[1:].view(shape).clone()
+    times = 2 if packed.get("size") else 1  # rows may be half empty
+    ids = torch.randint(0, vocabulary, (times * STEPS * rows * seq + 1,), generator=draw)
+    learnt = torch.ones_like(ids, dtype=torch.bool)
+    path = folder / "tokens.bin"
+    path.write_bytes(ids.to(torch.int16).numpy().tobytes())
     if number % 2:
-        learnt = draw_mask(rows, seq, draw)
-        write_mask(folder / "tokens.bin", [True, *learnt.flatten().tolist()])
-        labels[~learnt] = -100
-    return [Batch(t, l, eot) for t, l in zip(ids[:-1].view(shape), labels)]
+        learnt[1:] = draw_mask((times * STEPS, rows, seq), draw).flatten()
+        write_mask(path, learnt.tolist())
+    if not packed.get("size"):
+        return windows(ids, learnt, shape, packed.get("eot"))
+    lengths = []
+    while (left := len(ids) - sum(lengths)) > 0:
+        lengths.append(min(left, 1 + int(torch.randint(seq + seq // 4, (1,), generator=draw))))
+    write_index(path, lengths)
+    return rows_of(ids, learnt, lengths, shape)
 
 
 # ---- PyTorch ----
@@ -298,10 +342,12 @@ def one(seed, number):
         folder = pathlib.Path(name)
         plan = write_plan(folder, seed, number)
         (folder / "tokens.bin").write_bytes(bytes(2 << 20))
+        write_index(folder / "tokens.bin", [2] * (1 << 19))
         run, still = overrides(plan)
         _, initial, config = weft(folder, "--steps", "1", *still)
         vocabulary = max(w.shape[0] for n, w in initial.items()
                          if n.endswith(("embed_tokens.weight", "wte.weight", "embed.weight")))
+        (folder / "tokens.idx").unlink()
         batches = write_tokens(folder, plan, vocabulary, number)
         records, weights, _ = weft(folder, "--steps", str(STEPS), *run)
     got = {"loss": [r["loss"] for r in records], "weights": weights}

@@ -1,4 +1,4 @@
-"""Mask files as docs/data.md says: which tokens of a .bin are learnt."""
+"""Files that a plan reads beside its tokens, as docs/data.md says: masks and indices."""
 import hashlib
 import struct
 
@@ -26,3 +26,13 @@ def write_mask(path, learnt):
     head += short(sampled(data)) + bytes(8)
     sums = b"".join(short(bits[i: i + BLOCK]) for i in range(0, len(bits), BLOCK))
     path.with_suffix(".mask").write_bytes(head + short(head) + bits + sums)
+
+
+def write_index(path, lengths):
+    """Writes the .idx of a .bin of 16-bit ids: documents of these lengths."""
+    n, begins = len(lengths), [0]
+    for length in lengths:
+        begins.append(begins[-1] + 2 * length)
+    path.with_suffix(".idx").write_bytes(
+        b"MMIDIDX\0\0" + struct.pack(f"<QBQQ{n}i", 1, 8, n, n + 1, *lengths)
+        + struct.pack(f"<{n}q{n + 1}q", *begins[:-1], *range(n + 1)))
