@@ -15,11 +15,21 @@ static void add_left(const Record *r, Text *out) {
   if (r->left_s >= 0) text_printf(out, "  %s left", format_span(r->left_s, left));
 }
 
+/* How many tokens were learnt, where it is not all of them. */
+static void add_counts(const StepResult *s, Text *out) {
+  char n[32];
+  if (!s->partial) return;
+  text_printf(out, "  %s learnt", format_count((double)s->tokens, n));
+  if (s->padded) text_printf(out, ", %s padded", format_count((double)s->padded, n));
+  if (s->left_out) text_printf(out, ", %s dropped", format_count((double)s->left_out, n));
+}
+
 void line_of_step(const Record *r, Text *out) {
   const StepResult *s = &r->step;
   char memory[32];
   text_printf(out, "step %6lld/%lld  loss %8.4f  grad %8.4f  lr %.3e", (long long)s->step,
               (long long)r->end, s->loss, s->grad_norm, s->lr);
+  add_counts(s, out);
   add_rates(r, out);
   text_printf(out, "  %s  %.1f ms", format_bytes((double)r->memory, memory), s->ms);
   add_left(r, out);

@@ -96,6 +96,7 @@ weft_status log_record(const FileEnd *to, const RunHead *h, const Record *r,
   Json out = {.out = &text};
   json_open(&out, NULL, '{');
   if (s->expert_max > 0) json_int(&out, "dropped", s->dropped);
+  if (s->partial) json_int(&out, "dropped_tokens", s->left_out);
   if (s->eval_tokens) {
     json_num(&out, "eval_loss", s->eval_loss);
     json_num(&out, "eval_ms", s->eval_ms);
@@ -112,6 +113,7 @@ weft_status log_record(const FileEnd *to, const RunHead *h, const Record *r,
   if (s->loss_scale > 0) json_num(&out, "loss_scale", s->loss_scale);
   json_num(&out, "lr", s->lr);
   json_int(&out, "memory_bytes", (int64_t)r->memory);
+  if (s->partial) json_int(&out, "padded_tokens", s->padded);
   json_str(&out, "run", h->id);
   if (r->share > 0) json_num(&out, "share", r->share);
   if (s->loss_scale > 0) json_bool(&out, "skipped", s->skipped);

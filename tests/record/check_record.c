@@ -48,6 +48,15 @@ START_TEST(lines) {
   check_line(line_of_step, &r,
              "step    119/400  loss   2.2500  grad   0.5000  lr 3.000e-04  "
              "20.5 k tokens/s  3.00 MiB  100.0 ms");
+  r.step.partial = true;
+  check_line(line_of_step, &r,
+             "step    119/400  loss   2.2500  grad   0.5000  lr 3.000e-04  "
+             "2.05 k learnt  20.5 k tokens/s  3.00 MiB  100.0 ms");
+  r.step.padded = 70, r.step.left_out = 1200;
+  check_line(line_of_step, &r,
+             "step    119/400  loss   2.2500  grad   0.5000  lr 3.000e-04  "
+             "2.05 k learnt, 70 padded, 1.20 k dropped  20.5 k tokens/s  3.00 MiB  "
+             "100.0 ms");
   r.step.loss_scale = 1024;
   check_line(line_of_skipped, &r,
              "step    119/400  skipped: gradients overflowed at loss scale 1024");

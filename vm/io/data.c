@@ -257,6 +257,13 @@ weft_status data_counts(const Data *d, int64_t i, DataCounts *out, weft_error *e
   return count(d, i, out, e);
 }
 
+bool data_is_partial(const Data *d) {
+  bool some = d->masked || d->rows;
+  for (int i = 0; d->blend && i < d->blend->n; i++)
+    some |= data_is_partial(d->blend->of[i]);
+  return some;
+}
+
 weft_status data_name(const Data *d, int64_t i, TextBuf *t, weft_error *e) {
   DataCounts c;
   d = stream_of(d, i, &i);

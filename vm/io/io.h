@@ -33,6 +33,9 @@ typedef struct DataCounts {
   int64_t first, last; /* its first and last token in its stream */
 } DataCounts;
 weft_status data_counts(const Data *d, int64_t i, DataCounts *out, weft_error *e);
+/* Whether samples may have labels or tokens that do not count: masks, or whole documents.
+ */
+bool data_is_partial(const Data *d);
 /* Adds what sample i is made of: "documents 17 to 20 of chat.bin". */
 weft_status data_name(const Data *d, int64_t i, TextBuf *t, weft_error *e);
 int64_t data_tokens(const Data *d);       /* without the other split; 0 = endless */

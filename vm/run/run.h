@@ -40,6 +40,10 @@ typedef struct StepResult {
   bool skipped;      /* gradients overflowed (f16): nothing changed but the scale */
   double expert_max, expert_mean; /* tokens of an expert in a microbatch; 0: no experts */
   int64_t dropped;                /* tokens dropped by experts at capacity */
+  /* Of its samples, on the first process, where the data have masks or whole documents:
+   * tokens that fill up rows, and those of documents that were dropped or truncated. */
+  bool partial;
+  int64_t padded, left_out;
   int64_t eval_tokens; /* label tokens of the evaluation after the step; 0: none ran */
   double eval_loss, eval_ms;
 } StepResult;

@@ -212,10 +212,26 @@ weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_erro
   return WEFT_OK;
 }
 
+/* Of all samples of the step, for the process that reports; no other needs to know. */
+static weft_status count_samples(const Run *r, const Data *d, StepResult *out,
+                                 weft_error *e) {
+  int64_t n = r->plan->batch.global;
+  DataCounts c;
+  out->partial = data_is_partial(d);
+  if (!out->partial || run_rank(r) != 0) return WEFT_OK;
+  for (int64_t i = 0; i < n; i++) {
+    TRY(data_counts(d, out->step * n + i, &c, e));
+    out->padded += c.padded;
+    out->left_out += c.dropped;
+  }
+  return WEFT_OK;
+}
+
 weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out,
                      weft_error *e) {
   int64_t rows = r->plan->batch.global;
   StepArg s = {.data = d, .tokens = r->tokens, .labels = r->labels, .step = step};
   TRY(step_read(r, d, step * rows, rows, e));
-  return one_step(r, &s, out, e);
+  TRY(one_step(r, &s, out, e));
+  return count_samples(r, d, out, e);
 }

@@ -1,0 +1,250 @@
+/* check_conversations.c - runs on token files with masks, as a user starts them: what is
+ * learnt on which mesh, what the log says of it, and where a run that goes on is. Ids are
+ * drawn; which labels count is known from the files. */
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/generate/megatron_files.h"
+#include "tests/harness/process.h"
+#include "tests/harness/scratch.h"
+#include "vm/base/rng.h"
+#include "vm/io/io.h"
+
+enum { DOCS = 120, MOST = 4000, SEQ = 16, STEPS = 40, VOCAB = 48 };
+
+static int32_t length[DOCS], id[MOST];
+static uint8_t learnt[MOST];
+static int nids;
+
+static uint32_t drawn(uint64_t i, uint32_t n) {
+  Rng rng = rng_make(17, "conversations");
+  return rng_u32(&rng, i) % n;
+}
+
+/* NAME.bin, .idx and .mask: each conversation begins with a prompt that is not learnt. */
+static void put_conversations(const char *name, uint64_t seed) {
+  nids = 0;
+  for (int k = 0; k < DOCS; k++) {
+    length[k] = 2 + (int32_t)drawn(1000 * seed + (uint64_t)k, SEQ + 4);
+    int prompt = (int)drawn(5000 * seed + (uint64_t)k, (uint32_t)length[k] + 1);
+    for (int t = 0; t < length[k]; t++, nids++) {
+      id[nids] = (int32_t)drawn(9000 * seed + (uint64_t)nids, VOCAB);
+      learnt[nids] = t >= prompt;
+    }
+  }
+  megatron_put_ids(name, &(MegatronFile){8, DOCS, 0, length, 0, NULL}, id);
+  mask_put(name, learnt, nids);
+}
+
+static void put_plan(const char *name, const char *fields) {
+  const char *text = arena_printf(
+      scratch_arena,
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+      "    num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 16,\n"
+      "    vocab_size = %d, initializer_range = 0.1 },\n"
+      "  batch = { global = 8, micro = 1, seq = %d },\n"
+      "  optimizer = weft.adamw { lr = 1e-2 }, %s }\n",
+      VOCAB, SEQ, fields);
+  scratch_put(name, text, strlen(text));
+}
+
+#define ROWS "packed = { size = 16, too_long = 'truncate' }, data = weft.tokens 'chat', "
+#define WINDOWS                                                                          \
+  "data = weft.tokens { 'chat', masks = 'required', val_fraction = 0.2 }, "
+
+static void setup(void) {
+  scratch_setup();
+  put_conversations("chat", 1);
+}
+
+/* ---- logs ---- */
+
+typedef struct Log {
+  int n;
+  double loss[STEPS], eval_loss[STEPS];
+  int64_t tokens[STEPS], padded[STEPS], dropped[STEPS], eval_tokens[STEPS];
+} Log;
+
+static int64_t integer(const json_t *j, const char *key) {
+  return json_integer_value(json_object_get(j, key));
+}
+
+static Log read_log(const char *name) {
+  Log out = {0};
+  char line[4096];
+  FILE *f = fopen(scratch_path(name), "r");
+  ck_assert_ptr_nonnull(f);
+  while (fgets(line, sizeof line, f)) {
+    json_t *j = json_loads(line, 0, NULL);
+    if (json_object_get(j, "loss")) {
+      int k = out.n++;
+      ck_assert_int_lt(k, STEPS);
+      out.loss[k] = json_real_value(json_object_get(j, "loss"));
+      out.eval_loss[k] = json_real_value(json_object_get(j, "eval_loss"));
+      out.tokens[k] = integer(j, "tokens");
+      out.padded[k] = integer(j, "padded_tokens");
+      out.dropped[k] = integer(j, "dropped_tokens");
+      out.eval_tokens[k] = integer(j, "eval_tokens");
+    }
+    json_decref(j);
+  }
+  fclose(f);
+  return out;
+}
+
+/* Runs a plan into a log of that name. */
+static Log run(const char *plan, const char *log, const char *more) {
+  Outcome o = process_run(120, "$weft run %s --threads 1 --quiet --log %s %s", plan, log,
+                          more);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  return read_log(log);
+}
+
+/* ---- what is learnt ---- */
+
+/* The steps of an epoch of rows, of which all labels, all padding and all that was
+ * truncated are said once. */
+START_TEST(counts_of_an_epoch) {
+  int64_t labels = 0, cut = 0, tokens = 0, padded = 0, dropped = 0;
+  int rows = 0, room = 0, kept = 0;
+  for (int k = 0, at = 0; k < DOCS; at += length[k++]) {
+    int n = MIN(length[k], SEQ);
+    for (int t = 1; t < n; t++) labels += learnt[at + t];
+    cut += length[k] - n;
+    kept += n;
+    if (n > room) rows++, room = SEQ;
+    room -= n;
+  }
+  put_plan("plan.lua", ROWS "train = { steps = 100 }");
+  int steps = rows / 8;
+  Log log = run("plan.lua", "log", arena_printf(scratch_arena, "--steps %d", steps + 1));
+  DataSpec spec = {.kind = DATA_TOKENS, .files = (const char *[]){"chat"}, .nfiles = 1,
+                   .dir = scratch_dir, .shuffle = true,
+                   .packed = {.on = true, .size = SEQ, .too_long = TOO_LONG_TRUNCATE}};
+  Data *d;
+  int32_t t[SEQ], l[SEQ];
+  ck_assert_int_eq(data_open(NULL, &spec, SEQ, VOCAB, 0, &d, NULL), WEFT_OK);
+  ck_assert_int_eq(data_windows(d), rows);
+  /* the rest of the epoch is in the last step, with rows of the next one */
+  for (int i = steps * 8; i < rows; i++) {
+    DataCounts c;
+    ck_assert_int_eq(data_sample(d, i, t, l, NULL), WEFT_OK);
+    ck_assert_int_eq(data_counts(d, i, &c, NULL), WEFT_OK);
+    for (int k = 0; k < SEQ; k++) tokens += l[k] >= 0;
+    padded += c.padded;
+    dropped += c.dropped;
+  }
+  data_close(d);
+  for (int i = 0; i < steps; i++) {
+    tokens += log.tokens[i];
+    padded += log.padded[i];
+    dropped += log.dropped[i];
+  }
+  ck_assert_int_eq(tokens, labels);
+  ck_assert_int_eq(dropped, cut);
+  ck_assert_int_eq(padded, (int64_t)rows * SEQ - kept);
+}
+END_TEST
+
+static const char *const meshes[] = {
+    "mesh={dp=4}",
+    "mesh={dp=2,pp=2}",
+    "mesh={tp=2,pp=2}",
+    "mesh={cp=2,dp=2}",
+    "mesh={cp=2,tp=2} --set cp='{comm=\"ring\"}'",
+    "mesh={dp=2,pp=2} --set batch.micro=2 --set strategy=fsdp2",
+};
+
+/* The loss is of all labels of a step, however many of them a rank has. */
+START_TEST(the_same_on_every_mesh) {
+  bool windows = _i % 2;
+  put_plan("plan.lua", windows ? WINDOWS "train = { steps = 6, eval_every = 3 }"
+                               : ROWS "train = { steps = 6 }");
+  Log one = run("plan.lua", "one", "--set mesh={dp=1}");
+  Log many = run("plan.lua", "many",
+                 arena_printf(scratch_arena, "--set %s", meshes[_i / 2]));
+  ck_assert_int_eq(one.n, 6);
+  ck_assert_int_eq(many.n, 6);
+  for (int i = 0; i < 6; i++) {
+    ck_assert_int_eq(one.tokens[i], many.tokens[i]);
+    ck_assert_int_eq(one.padded[i], many.padded[i]);
+    ck_assert_int_eq(one.dropped[i], many.dropped[i]);
+    ck_assert_int_lt(one.tokens[i], 8 * SEQ);
+    ck_assert_double_eq_tol(one.loss[i], many.loss[i], 2e-6 * one.loss[i]);
+    ck_assert_int_eq(one.eval_tokens[i], many.eval_tokens[i]);
+    ck_assert_double_eq_tol(one.eval_loss[i], many.eval_loss[i], 5e-6);
+  }
+  ck_assert_int_eq(one.eval_tokens[2] > 0, windows);
+}
+END_TEST
+
+/* A run that goes on in its second epoch has the same bits as one that did not stop. */
+START_TEST(goes_on_in_a_later_epoch) {
+  put_plan("plan.lua", ROWS "checkpoint = { dir = 'c', every = 0 }, train = { steps = 30 }");
+  Log whole = run("plan.lua", "whole", "--set mesh={dp=2}");
+  process_run(10, "rm -r c");
+  Log first = run("plan.lua", "first", "--set mesh={dp=2} --steps 17");
+  Log rest = run("plan.lua", "rest", "--set mesh={dp=2} --resume auto");
+  ck_assert_int_eq(first.n + rest.n, whole.n);
+  for (int i = 0; i < whole.n; i++) {
+    const Log *l = i < first.n ? &first : &rest;
+    int k = i < first.n ? i : i - first.n;
+    ck_assert_double_eq(whole.loss[i], l->loss[k]);
+    ck_assert_int_eq(whole.tokens[i], l->tokens[k]);
+  }
+}
+END_TEST
+
+/* Another mask is other data: a run does not go on with it. */
+START_TEST(does_not_go_on_with_another_mask) {
+  put_plan("plan.lua", ROWS "checkpoint = { dir = 'c' }, train = { steps = 4 }");
+  run("plan.lua", "first", "--steps 2");
+  learnt[7] ^= 1;
+  mask_put("chat", learnt, nids);
+  Outcome o = process_run(60, "$weft run plan.lua --quiet --resume auto");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_msg(strstr(o.err, "the run would go on with other samples"), "%s", o.err);
+}
+END_TEST
+
+/* ---- steps without labels ---- */
+
+START_TEST(a_step_without_labels) {
+  static const char *const fields[] = {
+      "packed = { size = 16, too_long = 'drop' }, data = weft.tokens { 'chat', shuffle = "
+      "false }, train = { steps = 3 }",
+      "data = weft.tokens { 'chat', shuffle = false }, train = { steps = 3 }"};
+  static const char *const says[] = {
+      "weft: step 1 has no label tokens: every label is ignored (-100). It has document",
+      "weft: step 1 has no label tokens: every label is ignored (-100). It has document"};
+  memset(learnt, 0, (size_t)nids);
+  memset(learnt, 1, 2 * SEQ);
+  mask_put("chat", learnt, nids);
+  put_plan("plan.lua", fields[_i]);
+  Outcome o = process_run(60, "$weft run plan.lua --quiet --set mesh={dp=2,pp=2} --log log");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_msg(strstr(o.err, says[_i]) && strstr(o.err, "chat.bin") &&
+                    strstr(o.err, "; and 5 more samples"),
+                "%s", o.err);
+  ck_assert_int_eq(read_log("log").n, 1);
+}
+END_TEST
+
+Suite *conversations_suite(void);
+Suite *conversations_suite(void) {
+  Suite *s = suite_create("conversations");
+  TCase *t = tcase_create("conversations");
+  tcase_set_timeout(t, 300);
+  tcase_add_checked_fixture(t, setup, scratch_teardown);
+  tcase_add_test(t, counts_of_an_epoch);
+  tcase_add_loop_test(t, the_same_on_every_mesh, 0, 2 * LEN(meshes));
+  tcase_add_test(t, goes_on_in_a_later_epoch);
+  tcase_add_test(t, does_not_go_on_with_another_mask);
+  tcase_add_loop_test(t, a_step_without_labels, 0, 2);
+  suite_add_tcase(s, t);
+  return s;
+}
