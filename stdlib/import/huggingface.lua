@@ -23,10 +23,6 @@ function huggingface.translate(book, plan, options)
   local config, why = model_field.of_config(options.node, "config.json")
   if not config then return book:refuse("model_type", why) end
   put_type(book, plan)
-  if book:value "model_type" == "mistral" then
-    book:translated("model_type", "model, a llama: Mistral's layers are the same")
-    book:no_effect("architectures", "the plan's model is a llama, whose layers are the same")
-  end
   for _, leaf in ipairs(book.leaves) do
     local key = string.match(leaf.key, "^[^.]*")
     if not string.find(leaf.key, "^[%a_][%w_]*$") and not string.find(leaf.key, "^[%a_][%w_]*%.") then

@@ -11,7 +11,7 @@ local shown = use "shown"
 local tree = use "import/tree"
 local model_field = {}
 
-local HAS = "weft has llama, qwen2, qwen3, qwen3_moe, mixtral, deepseek_v3 and gpt2"
+local HAS = "weft has " .. table.concat(keys(models.architectures), ", ")
 
 -- The keys of a config.json as weft.model takes them. Nil and why not.
 function model_field.of_config(node, place)
@@ -19,7 +19,6 @@ function model_field.of_config(node, place)
   if not arch or arch.kind ~= "scalar" then
     return nil, place .. " has no model_type: it is no config.json of a model"
   end
-  if arch.text == "mistral" then return model_field.of_mistral(node, place) end
   if not models.architectures[arch.text] then
     return nil, string.format("%s: the architecture \"%s\" is not in weft: %s", place,
                               quote.shown(arch.text), HAS)
@@ -62,15 +61,6 @@ function model_field.take_window(config)
   if not size or size < 1 or not is_windowed(config) then return end
   config.window = size
   for _, key in ipairs(WINDOW_KEYS) do config[key] = nil end
-end
-
--- Mistral's layers are Llama's.
-function model_field.of_mistral(node, place)
-  node.at.model_type = { kind = "scalar", text = "llama", line = node.at.model_type.line }
-  local config, why = model_field.of_config(node, place)
-  if not config then return nil, why end
-  config.architectures = nil
-  return config
 end
 
 local function of_folder(path)

@@ -5,6 +5,12 @@
 local presets = use "presets"
 local models = {}
 
+local function copy(t)
+  local c = {}
+  for key, value in pairs(t) do c[key] = type(value) == "table" and copy(value) or value end
+  return c
+end
+
 local function llama3_scaling(factor)
   return { rope_type = "llama3", factor = factor, low_freq_factor = 1.0, high_freq_factor = 4.0,
            original_max_position_embeddings = 8192 }
@@ -24,6 +30,29 @@ local function llama(sizes, more)
   c.rms_norm_eps = c.rms_norm_eps or 1e-5
   return c
 end
+local function mistral(sizes, more)
+  local c = decoder("mistral", sizes, more)
+  c.rms_norm_eps = 1e-5
+  return c
+end
+-- Numbers that embeddings, scores, branches and logits are multiplied by or divided by.
+local function granite(sizes, scores, logits)
+  return decoder("granite", sizes, {
+    embedding_multiplier = 12.0, attention_multiplier = scores, residual_multiplier = 0.22,
+    logits_scaling = logits, tie_word_embeddings = true, rms_norm_eps = 1e-5,
+    rope_theta = 10000000.0, max_position_embeddings = 131072 })
+end
+local function olmo2(sizes)
+  return decoder("olmo2", sizes, { rms_norm_eps = 1e-6, rope_theta = 500000.0,
+                                   max_position_embeddings = 4096 })
+end
+local function glm45(sizes, more)
+  local c = decoder("glm4_moe", sizes, more)
+  c.head_dim, c.attention_bias, c.rope_theta = 128, true, 1000000.0
+  c.num_nextn_predict_layers = 0
+  return c
+end
+
 local function smollm2(sizes, theta)
   return llama(sizes, { tie_word_embeddings = true, rope_theta = theta, max_position_embeddings = 8192 })
 end
@@ -87,16 +116,18 @@ local sizes = {
   -- By published copies of its config.json, which do not have rms_norm_eps.
   ["yi-34b"] = llama({ 7168, 20480, 60, 56, 8, 64000 },
     { rope_theta = 5000000.0, max_position_embeddings = 4096 }),
-  -- Mistral's layers are Llama's, but for the window of the first version.
-  ["mistral-7b-v0.1"] = llama({ 4096, 14336, 32, 32, 8, 32000 },
+  -- The first version has a window.
+  ["mistral-7b-v0.1"] = mistral({ 4096, 14336, 32, 32, 8, 32000 },
     { max_position_embeddings = 32768, window = 4096 }),
-  ["mistral-7b-v0.2"] = llama({ 4096, 14336, 32, 32, 8, 32000 },
+  ["mistral-7b-v0.2"] = mistral({ 4096, 14336, 32, 32, 8, 32000 },
     { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
-  ["mistral-7b-v0.3"] = llama({ 4096, 14336, 32, 32, 8, 32768 },
+  ["mistral-7b-v0.3"] = mistral({ 4096, 14336, 32, 32, 8, 32768 },
     { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
   -- By its model card.
-  ["mistral-nemo"] = llama({ 5120, 14336, 40, 32, 8, 131072 },
+  ["mistral-nemo"] = mistral({ 5120, 14336, 40, 32, 8, 131072 },
     { head_dim = 128, max_position_embeddings = 131072, rope_theta = 1000000.0 }),
+  ["mistral-small-24b"] = mistral({ 5120, 32768, 40, 32, 8, 131072 },
+    { head_dim = 128, max_position_embeddings = 32768, rope_theta = 100000000.0 }),
   ["mixtral-8x7b"] = "mixtral-8x7b",
   ["mixtral-8x22b"] = decoder("mixtral", { 6144, 16384, 56, 48, 8, 32768 },
     { num_local_experts = 8, num_experts_per_tok = 2, max_position_embeddings = 65536,
@@ -139,6 +170,30 @@ local sizes = {
       rope_scaling = { type = "yarn", factor = 32.0, beta_fast = 1.0, beta_slow = 1.0,
                        mscale = 1.0, mscale_all_dim = 1.0,
                        original_max_position_embeddings = 4096 } }),
+  -- Granite by its technical report, OLMo 2 by its model cards, Phi-4 and GLM-4.5 by published
+  -- scripts and totals, the others by the defaults of Transformers' classes.
+  ["granite-3.3-2b"] = granite({ 2048, 8192, 40, 32, 8, 49159 }, 0.015625, 8.0),
+  ["granite-3.3-8b"] = granite({ 4096, 12800, 40, 32, 8, 49159 }, 0.0078125, 16.0),
+  ["olmo-2-1b"] = olmo2 { 2048, 8192, 16, 16, 16, 100352 },
+  ["olmo-2-7b"] = olmo2 { 4096, 11008, 32, 32, 32, 100352 },
+  ["olmo-2-13b"] = olmo2 { 5120, 13824, 40, 40, 40, 100352 },
+  ["olmo-2-32b"] = olmo2 { 5120, 27648, 64, 40, 8, 100352 },
+  ["phi-4"] = decoder("phi3", { 5120, 17920, 40, 40, 10, 100352 },
+    { max_position_embeddings = 16384, original_max_position_embeddings = 16384,
+      rope_theta = 250000.0 }),
+  ["phi-3-mini-4k"] = decoder("phi3", { 3072, 8192, 32, 32, 32, 32064 }, { window = 2047 }),
+  ["phi-3-medium-4k"] = decoder("phi3", { 5120, 17920, 40, 40, 10, 32064 }, { window = 2047 }),
+  ["smollm3-3b"] = decoder("smollm3", { 2048, 11008, 36, 16, 4, 128256 },
+    { tie_word_embeddings = true, rope_theta = 5000000.0, max_position_embeddings = 65536 }),
+  ["seed-oss-36b"] = decoder("seed_oss", { 5120, 27648, 64, 80, 8, 155136 },
+    { head_dim = 128, rope_theta = 10000000.0, attention_dropout = 0.0, residual_dropout = 0.0 }),
+  ["ernie-4.5-0.3b"] = decoder("ernie4_5", { 1024, 3072, 18, 16, 2, 103424 }),
+  ["glm-4.5"] = glm45({ 5120, 12288, 92, 96, 8, 151552 },
+    { moe_intermediate_size = 1536, n_routed_experts = 160, first_k_dense_replace = 3,
+      routed_scaling_factor = 2.5, use_qk_norm = true }),
+  ["glm-4.5-air"] = glm45({ 4096, 10944, 46, 96, 8, 151552 },
+    { moe_intermediate_size = 1408, n_routed_experts = 128, first_k_dense_replace = 1 }),
+  ["minimax-m2"] = decoder("minimax_m2", { 3072, 1536, 62, 48, 8, 200064 }, { rotary_dim = 64 }),
   -- GPT-2 by OpenAI's published sizes.
   ["gpt2"] = "gpt2-124m",
   ["gpt2-medium"] = gpt2(1024, 24, 16),
@@ -150,13 +205,21 @@ for _, n in ipairs { "14b", "32b" } do
   sizes["deepseek-r1-distill-qwen-" .. n] = sizes["qwen2.5-" .. n]
 end
 
+-- Later versions have other weights and the same sizes.
+for _, n in ipairs { "4.6", "4.7" } do
+  sizes["glm-" .. n] = copy(sizes["glm-4.5"])
+  sizes["glm-" .. n].max_position_embeddings = 202752
+end
+for _, n in ipairs { "m2.1", "m2.5", "m2.7" } do sizes["minimax-" .. n] = sizes["minimax-m2"] end
+
 -- Qwen3 of July 2025 has other frequencies and more positions; by litgpt's table.
 local dated = { ["qwen3-4b"] = 5000000.0, ["qwen3-30b-a3b"] = 10000000.0, ["qwen3-235b-a22b"] = 5000000.0 }
 
 -- What public models are that weft has no architecture for, by how their names begin.
 local others = {
   { "gemma", "a Gemma" }, { "functiongemma", "a Gemma" }, { "diffusiongemma", "a Gemma" },
-  { "phi", "a Phi" }, { "gpt-oss", "a GPT-OSS" }, { "glm", "a GLM" },
+  { "phi-4-mini", "a Phi with longrope" }, { "phi-3.5", "a Phi with longrope" }, { "phi", "a Phi" },
+  { "gpt-oss", "a GPT-OSS" }, { "glm-4.7-flash", "a GLM with latent attention" }, { "glm", "a GLM" },
   { "nvidia-nemotron", "a hybrid of Mamba and attention" },
   { "nemotron-3", "a hybrid of Mamba and attention" }, { "falcon-h1", "a hybrid of Mamba and attention" },
   { "qwen3-next", "a hybrid of linear and full attention" },
@@ -169,10 +232,10 @@ local others = {
   { "deepseek-v3.2", "a DeepSeek-V3.2, with sparse attention" },
   { "deepseek-v4", "a DeepSeek-V4" }, { "kimi-linear", "a hybrid of linear and full attention" },
   { "minimax", "a MiniMax" }, { "mimo", "a MiMo" }, { "step-3", "a Step" },
-  { "olmo", "an OLMo" }, { "granite", "a Granite, with multipliers of its own" },
+  { "olmo", "an OLMo" }, { "granite", "a Granite" },
   { "starcoder", "a StarCoder" }, { "baichuan", "a Baichuan" }, { "ernie", "an ERNIE" },
   { "c4ai-command", "a Cohere" }, { "ling-", "a Bailing-MoE" }, { "llada", "a masked diffusion model" },
-  { "seed-oss", "a Seed-OSS" }, { "devstral", "a Mistral 3, with images" },
+  { "devstral", "a Mistral 3, with images" },
   { "ministral-3", "a Mistral 3, with images" }, { "mistral-small-3", "a Mistral 3, with images" },
   { "mistral-medium-3", "a Mistral 3, with images" },
   { "t5", "an encoder and a decoder" }, { "llava", "a model of images" },
@@ -194,18 +257,13 @@ local function short_name(name)
   name = string.lower(string.match(name, "([^/]*)/*$"))
   name = string.gsub(string.gsub(name, "^meta%-", ""), "%-instruct%-v", "-v")
   name = string.gsub(name, "^(mixtral%-8x%d+b)%-v0%.%d$", "%1")
+  name = string.gsub(name, "^olmo%-2%-%d%d%d%d%-", "olmo-2-")
   local before
   repeat
     before = name
     for _, suffix in ipairs(suffixes) do name = string.gsub(name, suffix, "") end
   until name == before
   return name
-end
-
-local function copy(t)
-  local c = {}
-  for key, value in pairs(t) do c[key] = type(value) == "table" and copy(value) or value end
-  return c
 end
 
 -- Of a public name: the table that weft.model takes and, if there is one, the name of the
@@ -234,9 +292,10 @@ function models.find(name)
   end
 end
 
-models.architectures = {
-  llama = true, qwen2 = true, qwen3 = true, qwen3_moe = true, mixtral = true,
-  deepseek_v3 = true, gpt2 = true,
-}
+models.architectures = {}
+for _, name in ipairs {
+  "deepseek_v3", "ernie4_5", "glm", "glm4", "glm4_moe", "gpt2", "granite", "llama", "minimax_m2",
+  "mistral", "mixtral", "olmo2", "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss", "smollm3",
+} do models.architectures[name] = true end
 
 return models

@@ -108,6 +108,15 @@ local function vocabulary(g, c, name)
                  { std = c.initializer_range })
 end
 
+-- Each token would see as many tokens: all of them, in sequences that are not longer.
+local function check_window(g, c)
+  local seq = g:tokens():size(2)
+  if c.sliding_window and c.use_sliding_window == nil and c.sliding_window < seq then
+    error(string.format("sliding_window = %d: attention of a window is not in weft yet, and "
+                        .. "batch.seq = %d is longer", c.sliding_window, seq), 0)
+  end
+end
+
 -- The whole model; returns the loss. Options are those of all layers, or of layer i, from 0:
 --   qkv_bias, out_bias, mlp_bias   which linear layers have one
 --   qk_norm         "heads": RMSNorm over each head of q and k, "width": over all together
@@ -121,6 +130,7 @@ end
 --                   what embeddings, scores, branches and logits are multiplied by
 function decoder.build(g, c, o)
   local embedding, extra = "model.embed_tokens.weight"
+  check_window(g, c)
   local function scaled(x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
   local x = g:unit("embed_tokens", function()
     return scaled(g:embedding(g:tokens(), vocabulary(g, c, embedding)), o.embedding_scale)

@@ -1,5 +1,5 @@
--- mistral.lua - Mistral: Llama's decoder. The sliding window of its first version is refused;
--- later ones have none.
+-- mistral.lua - Mistral: Llama's decoder. The sliding window of its first version is refused
+-- for sequences that are longer; later ones have none.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 
@@ -14,7 +14,7 @@ mistral.defaults, mistral.unwritten = decoder.defaults {
 }
 mistral.unwritten.attention_bias = true
 
-local rules = { { "attention_bias", "only", { false } } }
+local rules = { { "attention_bias", "only", { false } }, { "sliding_window", "optional_count" } }
 config.dense(mistral, rules)
 
 mistral.head_dim = decoder.head_dim

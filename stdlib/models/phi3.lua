@@ -19,6 +19,7 @@ phi3.unwritten.attention_bias = true
 
 local rules = {
   { "attention_bias", "only", { false } }, { "partial_rotary_factor", "part" },
+  { "sliding_window", "optional_count" },
   { "resid_pdrop", "dropout" }, { "embd_pdrop", "dropout" },
 }
 config.dense(phi3, rules)

@@ -144,6 +144,7 @@ static const struct {
     {"{ 'glm4', head_dim = 10 }", "5 elements of a head of 10 turn"},
     {"{ 'smollm3', no_rope_layers = { 0, 1 } }", "2 numbers for 36 layers"},
     {"{ 'smollm3', no_rope_layers = { 0, 2 } }", "expected a list of 0 and 1, got 2"},
+    {"{ 'mistral', sliding_window = 'all' }", "model.sliding_window"},
     {"{ 'granite', logits_scaling = 0 }", "model.logits_scaling"},
     {"{ 'minimax_m2', use_qk_norm = false }", "model.use_qk_norm"},
     {"{ 'qwen2-tiny', attention_bias = false }", "model.attention_bias"},

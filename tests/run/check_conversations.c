@@ -52,9 +52,8 @@ static void put_plan(const char *name, const char *fields) {
   scratch_put(name, text, strlen(text));
 }
 
-#define ROWS "packed = { size = 16, too_long = 'truncate' }, data = weft.tokens 'chat', "
-#define WINDOWS                                                                          \
-  "data = weft.tokens { 'chat', masks = 'required', val_fraction = 0.2 }, "
+#define ROWS    "packed = { size = 16, too_long = 'truncate' }, data = weft.tokens 'chat', "
+#define WINDOWS "data = weft.tokens { 'chat', masks = 'required', val_fraction = 0.2 }, "
 
 static void setup(void) {
   scratch_setup();
@@ -98,8 +97,8 @@ static Log read_log(const char *name) {
 
 /* Runs a plan into a log of that name. */
 static Log run(const char *plan, const char *log, const char *more) {
-  Outcome o = process_run(120, "$weft run %s --threads 1 --quiet --log %s %s", plan, log,
-                          more);
+  Outcome o =
+      process_run(120, "$weft run %s --threads 1 --quiet --log %s %s", plan, log, more);
   ck_assert_msg(o.code == 0, "%s", o.err);
   return read_log(log);
 }
@@ -122,8 +121,11 @@ START_TEST(counts_of_an_epoch) {
   put_plan("plan.lua", ROWS "train = { steps = 100 }");
   int steps = rows / 8;
   Log log = run("plan.lua", "log", arena_printf(scratch_arena, "--steps %d", steps + 1));
-  DataSpec spec = {.kind = DATA_TOKENS, .files = (const char *[]){"chat"}, .nfiles = 1,
-                   .dir = scratch_dir, .shuffle = true,
+  DataSpec spec = {.kind = DATA_TOKENS,
+                   .files = (const char *[]){"chat"},
+                   .nfiles = 1,
+                   .dir = scratch_dir,
+                   .shuffle = true,
                    .packed = {.on = true, .size = SEQ, .too_long = TOO_LONG_TRUNCATE}};
   Data *d;
   int32_t t[SEQ], l[SEQ];
@@ -165,8 +167,8 @@ START_TEST(the_same_on_every_mesh) {
   put_plan("plan.lua", windows ? WINDOWS "train = { steps = 6, eval_every = 3 }"
                                : ROWS "train = { steps = 6 }");
   Log one = run("plan.lua", "one", "--set mesh={dp=1}");
-  Log many = run("plan.lua", "many",
-                 arena_printf(scratch_arena, "--set %s", meshes[_i / 2]));
+  Log many =
+      run("plan.lua", "many", arena_printf(scratch_arena, "--set %s", meshes[_i / 2]));
   ck_assert_int_eq(one.n, 6);
   ck_assert_int_eq(many.n, 6);
   for (int i = 0; i < 6; i++) {
@@ -184,7 +186,8 @@ END_TEST
 
 /* A run that goes on in its second epoch has the same bits as one that did not stop. */
 START_TEST(goes_on_in_a_later_epoch) {
-  put_plan("plan.lua", ROWS "checkpoint = { dir = 'c', every = 0 }, train = { steps = 30 }");
+  put_plan("plan.lua",
+           ROWS "checkpoint = { dir = 'c', every = 0 }, train = { steps = 30 }");
   Log whole = run("plan.lua", "whole", "--set mesh={dp=2}");
   process_run(10, "rm -r c");
   Log first = run("plan.lua", "first", "--set mesh={dp=2} --steps 17");
@@ -225,7 +228,8 @@ START_TEST(a_step_without_labels) {
   memset(learnt, 1, 2 * SEQ);
   mask_put("chat", learnt, nids);
   put_plan("plan.lua", fields[_i]);
-  Outcome o = process_run(60, "$weft run plan.lua --quiet --set mesh={dp=2,pp=2} --log log");
+  Outcome o =
+      process_run(60, "$weft run plan.lua --quiet --set mesh={dp=2,pp=2} --log log");
   ck_assert_int_eq(o.code, 1);
   ck_assert_msg(strstr(o.err, says[_i]) && strstr(o.err, "chat.bin") &&
                     strstr(o.err, "; and 5 more samples"),
