@@ -4,6 +4,7 @@
 local arguments = use "import/megatron/arguments"
 local ledger = use "import/ledger"
 local model_field = use "import/model_field"
+local outside = use "import/outside"
 local plan_text = use "import/plan_text"
 local quote = use "import/quote"
 local read_settings = use "read_settings"
@@ -27,13 +28,14 @@ local function base_of(file) return string.match(file, "([^/]*)/*$") end
 -- "" of a name without one.
 local function ending(file) return string.match(base_of(file), "%.(%w*)$") or "" end
 
--- NAME=value behind the file gives a script's variable its value; the other words are settings.
-local function variables_of(args)
+-- NAME=value behind the file gives a variable its value, in files that are not scripts one of
+-- `names`; the other words are settings.
+local function variables_of(args, names)
   local given = {}
   for _, list in ipairs { args.set, args.words } do
     for i = #list, 1, -1 do
       local name, text = string.match(list[i], "^(%u[%u%d_]*)=(.*)$")
-      if name then
+      if name and (not names or names[name]) then
         given[name] = text
         table.remove(list, i)
       end
@@ -208,15 +210,18 @@ return function(args)
   if registry.is(leaves) then
     leaves, words, configuration = registry.choose(leaves, words, args.file)
   end
+  local given = leaves.arguments and {} or variables_of(args, outside.names(leaves))
   for _, word in ipairs(args.set) do tree.override(leaves, word) end
   for _, word in ipairs(words) do tree.override(leaves, word) end
   local system = configuration and torchtitan or system_of(leaves, args.file)
   local book, plan = ledger.new(leaves, system.absent), plan_text.new()
   plan:put("name", quote.text(configuration and name_of(configuration) or name_of(args.file)))
   if args.gpu then plan:put("cluster", quote.text(args.gpu), args.gpu_from or "--gpu") end
+  if system ~= megatron then outside.settle(book, given) end
   system.translate(book, plan, { world = args.world, model = args.model, node = node,
                                  file = args.file, configuration = configuration })
   model_field.settle(book, plan)
+  if system ~= megatron then outside.finish(book) end
   local text = #book.refused == 0 and plan_of(book, plan, system, args.file) or nil
   return { ok = text ~= nil, document = text, text = report_of(book, system, args.file),
            aside = args.output == nil,

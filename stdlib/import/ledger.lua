@@ -17,9 +17,13 @@ function ledger.new(leaves, absent)
   return setmetatable({ leaves = leaves, absent = absent, assumed = {}, refused = {} }, ledger)
 end
 
--- The value of a key; nil: it is not given, or null, or absent.
+-- The value of a key; nil: it is not given, or null, or absent, or a variable without one.
 function ledger:value(key)
   local leaf = self.leaves.at[key]
+  if leaf and leaf.open then
+    leaf.asked = true
+    return nil
+  end
   if not leaf or leaf.value == scalar.null or self.absent[leaf.value] then return nil end
   return leaf.value
 end

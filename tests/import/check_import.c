@@ -145,6 +145,31 @@ START_TEST(older_recipes_are_read) {
 }
 END_TEST
 
+/* Variables of the environment are not read: a default counts, and is said. */
+START_TEST(variables_and_other_files_are_told) {
+  import_put("a.yaml",
+             "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
+             "defaults: [base, _self_]\n"
+             "model: {pretrained_model_name_or_path: "
+             "\"${oc.env:MODEL,openai-community/gpt2}\"}\n"
+             "distributed: {strategy: fsdp2, tp_size: \"${TP, ${oc.env:N,2}}\"}\n"
+             "checkpoint: {enabled: true, checkpoint_dir: \"${oc.env:OUT}/x\"}\n"
+             "wandb: {project: \"${oc.env:WHO}\"}\n");
+  const char *report = import("--world 4");
+  import_plan_has("tp = 2,");
+  import_plan_has("\"gpt2-124m\"");
+  import_plan_lacks("${OUT");
+  import_has(report, "a.yaml:4: N is 2, its default: the environment is not read");
+  import_has(report,
+             "a.yaml:2: defaults = { \"base\", \"_self_\" }: it names other files");
+  import("--world 4 TP=4");
+  import_plan_has("tp = 4,");
+  import_fails(1, "a.yaml", "'distributed.tp_size=${oc.env:SIZE}'",
+               "the command line: error: ${oc.env:SIZE} has no value in the file: --set "
+               "distributed.tp_size=VALUE gives one");
+}
+END_TEST
+
 /* Each leaf of the recipe is in a list, once. */
 START_TEST(nothing_is_dropped) {
   int leaves = 0, said = 0;
@@ -396,6 +421,7 @@ Suite *import_suite(void) {
   tcase_add_test(c, a_recipe_becomes_a_plan);
   tcase_add_test(c, the_warmup_is_a_share_of_the_steps);
   tcase_add_test(c, older_recipes_are_read);
+  tcase_add_test(c, variables_and_other_files_are_told);
   tcase_add_test(c, nothing_is_dropped);
   tcase_add_test(c, words_behind_the_file_take_its_place);
   tcase_add_test(c, models_by_name_folder_and_class);

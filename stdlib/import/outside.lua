@@ -1,0 +1,93 @@
+-- outside.lua - what a file of settings takes from outside of it: variables of the environment, as
+-- "${NAME}", "${oc.env:NAME}" and with a default "${oc.env:NAME,2}", and other files that it names.
+-- Neither is read: a default counts, and is said; what has none is an error if the plan needs it.
+local quote = use "import/quote"
+local scalar = use "import/scalar"
+local tree = use "import/tree"
+local outside = {}
+
+local deepest = 8 -- defaults inside of defaults
+
+-- "oc.env:TP, 2" -> "TP", "2".
+local function parts(body)
+  body = string.gsub(body, "^%s*oc%.env:", "")
+  local name, default = string.match(body, "^%s*([^,%s]+)%s*,%s*(.-)%s*$")
+  return name or string.match(body, "^%s*(.-)%s*$"), default
+end
+
+-- The text with its variables replaced; the first one that has no value, and whether one had.
+local function expanded(text, given, said)
+  local open, found = nil, false
+  for _ = 1, deepest do
+    local n
+    text, n = string.gsub(text, "%$(%b{})", function(body)
+      body = string.sub(body, 2, -2)
+      if string.find(body, "${", 1, true) then -- the inner one first
+        local inner, why = expanded(body, given, said)
+        if not why then return "${" .. inner .. "}" end
+      end
+      local name, default = parts(body)
+      local value = given[name] or default
+      if value == nil then
+        open = open or "${" .. body .. "}"
+        return nil
+      end
+      found = true
+      if not given[name] then said[#said + 1] = { name = name, value = default } end
+      return value
+    end)
+    if n == 0 or open then break end
+  end
+  return text, open, found
+end
+
+-- Replaces variables in the leaves; `given` has those of the command line by their names.
+function outside.settle(book, given)
+  for _, leaf in ipairs(book.leaves) do
+    if type(leaf.value) == "string" and string.find(leaf.value, "${", 1, true) then
+      local said = {}
+      local text, open, found = expanded(leaf.value, given, said)
+      if open then
+        leaf.open = open
+      elseif found then
+        for _, one in ipairs(said) do
+          book:assume(tree.place(leaf), string.format("%s is %s, its default: the environment is not read; %s=VALUE "
+            .. "behind the file says another", quote.shown(one.name), quote.shown(one.value), quote.shown(one.name)))
+        end
+        leaf.value = scalar.of_word(text)
+      end
+    end
+  end
+end
+
+-- Names of variables in a file, so that NAME=VALUE behind it is known to be one.
+function outside.names(leaves)
+  local names = {}
+  for _, leaf in ipairs(leaves) do
+    for body in string.gmatch(type(leaf.value) == "string" and leaf.value or "", "%${([^{}]*)}?") do
+      names[parts(body)] = true
+    end
+  end
+  return names
+end
+
+-- Settings that only say where a file lies.
+local function is_place(key)
+  return string.find(key, "dir$") or string.find(key, "path$") or string.find(key, "paths$") or string.find(key, "file$")
+end
+
+local OTHERS = { defaults = true, include = true, includes = true, _base_ = true, base_config = true }
+
+-- Behind the translation: what the plan needed and has no value.
+function outside.finish(book)
+  for _, leaf in ipairs(book.leaves) do
+    if leaf.open and (leaf.asked or leaf.list == "translated") and not is_place(leaf.key) then
+      book:refuse(leaf.key, string.format("%s has no value in the file: --set %s=VALUE gives one",
+                                          quote.shown(leaf.open), quote.shown(tree.name(leaf))))
+    elseif OTHERS[leaf.key] and leaf.list == "not_expressible" then
+      leaf.text = "it names other files, which are not read: what they set is not in the plan"
+    end
+  end
+end
+
+return outside
