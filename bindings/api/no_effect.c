@@ -48,6 +48,10 @@ static const char *one_stage(const Job *j) {
   return holds(ranks(j, AXIS_PP) * plan_virtual(&j->plan) == 1, "with one stage");
 }
 
+static const char *no_layers_per_stage(const Job *j) {
+  return holds(!j->plan.pp.layers_per_stage, "without layers_per_stage");
+}
+
 /* "in stage 2", if that is from first to last. */
 static const char *in_stage(const Job *j, int first, int last) {
   int stage = j->plan.strategy.stage;

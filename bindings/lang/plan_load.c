@@ -61,9 +61,23 @@ static void infer_virtual(LangPlan *lp, int ranks) {
   if (pp->virtual_stages || !pp->layers_per_stage ||
       !lang_config_int(lp, "num_hidden_layers", &layers))
     return;
-  int64_t stages = stage_count_asked(pp, layers);
-  if (stages % ranks == 0 && stages / ranks <= schema_find("pp_plan", "virtual")->hi)
+  int64_t stages = stage_count_asked(pp, layers, ranks);
+  if (stages && stages % ranks == 0 &&
+      stages / ranks <= schema_find("pp_plan", "virtual")->hi)
     pp->virtual_stages = (int)(stages / ranks);
+}
+
+static void says_schedule(lua_State *L, void *said) {
+  *(bool *)said = field_push(L, PLAN_INDEX, "schedule") != LUA_TNIL;
+}
+
+/* Several stages of a rank want a schedule that interleaves them. */
+static weft_status imply_schedule(LangPlan *lp, int ranks, weft_error *e) {
+  bool said = true;
+  if (ranks == 1 || lp->plan.pp.virtual_stages <= 1) return WEFT_OK;
+  TRY(state_protect(lp->state, says_schedule, &said, e));
+  if (!said) lp->plan.schedule = "interleaved_1f1b";
+  return WEFT_OK;
 }
 
 /* Async TP cuts the sequence into chunks, so it needs sequence parallelism. */
@@ -83,6 +97,7 @@ static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   if (wrong_below(d, "mesh") || wrong_below(d, "cluster")) return WEFT_OK;
   if (!mesh_resolve(&lp->plan.mesh, lang_cluster_ranks(lp), &m, d)) return WEFT_OK;
   infer_virtual(lp, m.size[AXIS_PP]);
+  TRY(imply_schedule(lp, m.size[AXIS_PP], e));
   force_sequence(lp, m.size[AXIS_TP], d);
   Plan p = lp->plan;
   if (wrong_below(d, "batch")) p.batch.global = 0;

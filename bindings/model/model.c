@@ -109,7 +109,12 @@ static void put_key(Model *m, const char *path) {
   lua_State *L = m->L;
   int value = lua_gettop(L), key = value - 1;
   if (path) path = path_join(m->arena, path, L, key);
-  if (in_set(L, m->arch, "ignored", key)) return;
+  if (in_set(L, m->arch, "ignored", key)) {
+    /* top_k of a config.json is about sampling; written in a plan, it is about experts.
+     */
+    if (path && key_of_others(m, lua_tostring(L, key))) unknown_key(m, key, path);
+    return;
+  }
   push_target(L, m->arch, key);
   int target = value + 1;
   field_push(L, m->arch, "defaults");
@@ -215,6 +220,20 @@ static bool push_preset(lua_State *L, const char *name) {
   return ok;
 }
 
+/* The longest name that the text begins with, without case, '-' and '_': llama3-8b of
+ * llama3_8b_instruct. NULL: none is long enough to mean it. */
+static const char *begins_with(Arena *a, const char *text, const char *const *names,
+                               int n) {
+  enum { LEAST = 6 };
+  const char *best = NULL;
+  for (int i = 0; i < n; i++)
+    for (size_t k = LEAST; k <= strlen(text); k++)
+      if (name_same(arena_strn(a, text, k), names[i]) &&
+          (!best || strlen(names[i]) > strlen(best)))
+        best = names[i];
+  return best;
+}
+
 static void unknown_model(Model *m, const char *path, const char *name) {
   lua_State *L = m->L;
   int n;
@@ -227,6 +246,7 @@ static void unknown_model(Model *m, const char *path, const char *name) {
     lua_pop(L, 1);
   }
   const char *near = name_suggest(name, names.at, names.n), *list = "";
+  if (!near) near = begins_with(m->arena, name, names.at, names.n);
   for (int i = 0; i < n; i++)
     list = arena_printf(m->arena, "%s%s%s", list, i ? ", " : "", archs[i]);
   if (near)

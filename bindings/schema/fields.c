@@ -397,6 +397,38 @@ void field_weights(Check *c, int idx, const char *path) {
   data->nweights = n;
 }
 
+/* Names of NCCL's own list, "Ring,Tree" or "^tree". */
+void field_nccl_names(Check *c, int idx, const char *path) {
+  static const struct {
+    const char *key, *words;
+  } lists[] = {
+#define INTEGER(key, variable, lo, hi, doc)
+#define SWITCH(key, variable, doc)
+#define WORD(key, variable, words, doc)
+#define WORDS(key, variable, doc)
+#define LIST(key, variable, words, doc) {#key, words},
+#include "vm/plan/nccl.def"
+  };
+  const char *key = strrchr(path, '.') + 1, *words = "", *out = "";
+  for (int i = 0; i < LEN(lists); i++)
+    if (strcmp(lists[i].key, key) == 0) words = lists[i].words;
+  if (lua_type(c->L, idx) != LUA_TSTRING) {
+    check_type(c, path, "a name, or names with commas", idx);
+    return;
+  }
+  const char *s = lua_tostring(c->L, idx);
+  bool without = *s == '^';
+  for (s += without;; s++) {
+    size_t n = strcspn(s, ",");
+    const char *one = check_name(c, words, path, arena_strn(c->arena, s, n));
+    if (!one) return;
+    out = arena_printf(c->arena, "%s%s%s", out, *out ? "," : without ? "^" : "", one);
+    s += n;
+    if (!*s) break;
+  }
+  field_set_text(schema_find("nccl", key), c->plan, out);
+}
+
 /* The GPU of a cluster. */
 void field_gpu(Check *c, int idx, const char *path) {
   if (lua_type(c->L, idx) != LUA_TSTRING)

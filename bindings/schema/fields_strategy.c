@@ -37,17 +37,42 @@ void field_hpz_partition(Check *c, int idx, const char *path) {
   reshard_to(c, idx, path, "1 is no partition", RESHARD_BY_PP);
 }
 
-/* reduce_bucket_size: elements of four bytes, the same as bucket_bytes. */
-void field_reduce_bucket(Check *c, int idx, const char *path) {
-  int64_t n;
-  if (!check_int(c, idx, path, 1, 2.5e11, &n)) return;
+/* Another name of bucket_bytes. */
+static void set_bucket(Check *c, const char *path, int64_t bytes) {
   field_push(c->L, PLAN_INDEX, "strategy");
   bool both = field_push(c->L, -1, "bucket_bytes") != LUA_TNIL;
   lua_pop(c->L, 2);
   if (both)
     diag_error(c->d, "alias", path,
                "is another name of bucket_bytes, which is given too");
-  c->plan->strategy.bucket_bytes = 4 * n;
+  c->plan->strategy.bucket_bytes = bytes;
+}
+
+/* Elements of four bytes. */
+void field_reduce_bucket(Check *c, int idx, const char *path) {
+  int64_t n;
+  if (check_int(c, idx, path, 1, 2.5e11, &n)) set_bucket(c, path, 4 * n);
+}
+
+void field_bucket_cap(Check *c, int idx, const char *path) {
+  double mib = lua_type(c->L, idx) == LUA_TNUMBER ? lua_tonumber(c->L, idx) : 0;
+  if (mib >= 0.001 && mib <= 1e6)
+    set_bucket(c, path, (int64_t)(mib * (1 << 20)));
+  else
+    check_type(c, path, "a number of MiB", idx);
+}
+
+/* Of models with several parts; those here have one. */
+void field_ac_scope(Check *c, int idx, const char *path) {
+  const char *name = lua_type(c->L, idx) == LUA_TSTRING ? lua_tostring(c->L, idx) : NULL;
+  if (!name)
+    check_type(c, path, "\"all\" or \"language\"", idx);
+  else if (name_same(name, "all") || name_same(name, "language"))
+    diag_warn(c->d, "no-effect", path,
+              "has no effect: models here are language models, which is all of them");
+  else
+    diag_error(c->d, "option", path, "a language model has no part \"%.40s\"", name)
+        ->suggestion = "leave it out";
 }
 
 /* Of FSDP2: both that ZeRO tells apart. */
@@ -246,7 +271,25 @@ static void recompute_item(Check *c, const char *path, int item,
     pattern[r->npattern++] = (struct RecomputePattern){s, item};
 }
 
+/* Settings of other systems: { partition_activations = true }. */
+static bool recompute_settings(Check *c, int t, const char *path) {
+  lua_State *L = c->L;
+  int found = 0;
+  if (!sorted_keys(L, t)) return false;
+  int keys = lua_gettop(L);
+  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
+    if (lua_type(L, keys + 1) != LUA_TSTRING) continue;
+    lua_pushvalue(L, keys + 1);
+    lua_rawget(L, t);
+    unknown_field(c, "", path_join(c->arena, path, L, keys + 1), keys + 1);
+    found++;
+  }
+  lua_settop(L, keys - 1);
+  return found > 0;
+}
+
 static void recompute_list(Check *c, int idx, const char *path) {
+  if (recompute_settings(c, idx, path)) return;
   int n = field_list_length(c, idx, path, "a list of words and patterns");
   if (n < 0) return;
   struct RecomputePattern *pattern = NEW_N(c->arena, struct RecomputePattern, n + 1);

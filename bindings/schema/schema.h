@@ -194,11 +194,12 @@ int field_items(Check *c, const char *kind, int idx, const char *path);
 /* ---- of rows with a form of their own ---- */
 FieldCheck field_mesh_order, field_pp_layers, field_pp_layout, field_pp_modules,
     field_betas, field_tp_plan, field_lr, field_precision, field_mp_policy, field_packed,
-    field_files, field_weights, field_gpu, field_checkpoint_dir; /* fields.c */
+    field_files, field_weights, field_gpu, field_checkpoint_dir,
+    field_nccl_names; /* fields.c */
 FieldCheck field_reshard, field_hpz_partition, field_reduce_bucket, field_offload_policy,
-    field_zero_dp, field_switch, field_always_on, field_autocast, field_fp8_cache,
-    field_recompute;       /* fields_strategy.c */
-FieldCheck field_schedule; /* fields_schedule.c */
+    field_zero_dp, field_bucket_cap, field_ac_scope, field_switch, field_always_on,
+    field_autocast, field_fp8_cache, field_recompute; /* fields_strategy.c */
+FieldCheck field_schedule;                            /* fields_schedule.c */
 /* Once all fields are checked: number formats that strategy and precision both name. */
 void strategy_rules(Check *c);
 /* The length of the list at idx; -1 after a diagnostic if it is not one. */

@@ -275,6 +275,7 @@ static bool is_whole(lua_State *L, int idx) {
 static void check_noop(Check *c, const Field *f, int idx, const char *path) {
   bool right = strcmp(f->names, "true or false") == 0 ? lua_isboolean(c->L, idx)
                : strcmp(f->names, "an integer") == 0  ? is_whole(c->L, idx)
+               : strcmp(f->names, "a name") == 0      ? lua_type(c->L, idx) == LUA_TSTRING
                                                       : lua_istable(c->L, idx);
   if (!right)
     check_type(c, path, f->names, idx);

@@ -85,7 +85,8 @@ START_TEST(sizes_that_do_not_fit) {
           "1 error\n");
   refused("layers_per_stage = 3,\n",
           "plan.lua:10: error: plan.pp_plan.layers_per_stage: 8 layers, at most 3 each, "
-          "make 3 stages, but there are 2 stages (pp = 2 x virtual = 1)\n1 error\n");
+          "make 3 stages, but there are 2 stages (pp = 2 x virtual = 1) "
+          "(round_virtual_stages_to_pp_multiple = \"up\" would make 4)\n1 error\n");
   refused("first_stage_less_layers = 10,\n",
           "plan.lua:10: error: plan.pp_plan.first_stage_less_layers: stage 0 would have "
           "-1 layers: with 8 layers in 2 stages (pp = 2 x virtual = 1) a stage has 9 at "
@@ -209,9 +210,31 @@ START_TEST(one_stage_per_rank) {
   runs("layout = 'Et*5|t*3L'", "",
        "pp0 embed_tokens layers.0 layers.1 layers.2 layers.3 layers.4; pp1 layers.5 "
        "layers.6 layers.7 norm lm_head");
-  refused("layers_per_stage = 2,\n",
-          "plan.lua:2: error: plan.schedule: 1f1b has 1 stage per rank, got virtual = "
-          "2 (nearest: pp_plan.virtual = 1)\n1 error\n");
+  lang_test_bad(&t, plan_text("layers_per_stage = 2,\n", "schedule = '1f1b',\n"),
+                "plan.lua:12: error: plan.schedule: 1f1b has 1 stage per rank, got "
+                "virtual = 2 (nearest: pp_plan.virtual = 1)\n1 error\n");
+}
+END_TEST
+
+/* Several stages of a rank are interleaved unless the plan has a schedule. */
+START_TEST(several_stages_per_rank) {
+  runs("layers_per_stage = 2", "", EVEN_LOOP);
+  runs("virtual = 2", "", EVEN_LOOP);
+  runs("virtual = 2", "schedule = 'looped_bfs',\n", EVEN_LOOP);
+}
+END_TEST
+
+/* 8 layers, at most 3 each, are 3 stages, which 2 ranks cannot share. */
+START_TEST(rounded_stages) {
+#define ROUND(how) "layers_per_stage = 3, round_virtual_stages_to_pp_multiple = '" how "'"
+  runs(ROUND("up"), "", EVEN_LOOP);
+  runs(ROUND("down"), "",
+       "pp0 embed_tokens layers.0 layers.1 layers.2 layers.3; pp1 layers.4 layers.5 "
+       "layers.6 layers.7 norm lm_head");
+  refused(ROUND("none") ",\n",
+          "plan.lua:10: error: plan.pp_plan.layers_per_stage: 8 layers, at most 3 each, "
+          "make 3 stages, but there are 2 stages (pp = 2 x virtual = 1) "
+          "(round_virtual_stages_to_pp_multiple = \"up\" would make 4)\n1 error\n");
 }
 END_TEST
 
@@ -268,10 +291,10 @@ END_TEST
 
 Suite *stage_plans_suite(void) {
   const TTest *const tests[] = {
-      fields_that_contradict, values_that_are_wrong,
-      sizes_that_do_not_fit,  no_errors_after_a_wrong_schedule,
-      one_stage_per_rank,     schedules_of_the_library,
-      smaller_plans,          layers_of_a_model_function,
+      fields_that_contradict,           values_that_are_wrong, sizes_that_do_not_fit,
+      no_errors_after_a_wrong_schedule, one_stage_per_rank,    schedules_of_the_library,
+      several_stages_per_rank,          rounded_stages,        smaller_plans,
+      layers_of_a_model_function,
   };
   Suite *s = suite_create("stage_plans");
   TCase *c = tcase_create("plans");

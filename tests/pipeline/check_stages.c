@@ -248,7 +248,11 @@ START_TEST(layers_per_stage) {
                 "= 3 would fit\n");
   c.plan.pp.first_less = c.plan.pp.last_less = 0;
   no_stages(&c, "pp_plan.layers_per_stage: 10 layers, at most 2 each, make 5 stages, but "
-                "there are 4 stages (pp = 2 x virtual = 2)\n");
+                "there are 4 stages (pp = 2 x virtual = 2); "
+                "round_virtual_stages_to_pp_multiple = \"up\" would make 6\n");
+  c.plan.pp.round = ROUND_DOWN;
+  ck_assert_msg(cut(&c), "%s", told());
+  layers_are(&c, (const int[]){2, 3, 3, 2});
 }
 END_TEST
 

@@ -106,7 +106,11 @@ static const Given given[] = {
     {"megatron_fsdp", "check_for_nan_in_grad", "true", NULL},
     {"megatron_fsdp", "keep_fp8_transpose_cache", "false", NULL},
     {"megatron_fsdp", "activation_checkpointing", "full", NULL},
+    {"fsdp2", "activation_checkpointing_scope", "all", NULL},
     {"ddp", "activation_checkpointing", "full", NULL},
+    {"ddp", "bucket_cap_mb", "5", NULL},
+    {"nccl", "algo", "ring,tree", NULL},
+    {"nccl", "proto", "^ll", NULL},
     {"pp_plan", "layers", "{ 1, 3 }", NULL},
     {"pp_plan", "modules",
      "{ { 'embed_tokens', 'layers.0' }, { 'layers.1', 'layers.2', 'layers.3', 'norm', "
@@ -488,7 +492,7 @@ START_TEST(processes_agree_on_every_option_of_nccl) {
     if (!str_eq(f->scope, "nccl")) continue;
     const char *value = "";
     for (int i = 0; value && !*value; i++) value = candidate(f, i);
-    bool name = f->type == FIELD_NAME || f->type == FIELD_TEXT;
+    bool name = f->type == FIELD_NAME || f->type == FIELD_TEXT || f->type == FIELD_OWN;
     text = arena_printf(scratch_arena, name ? "%s%s = [[%s]], " : "%s%s = %s, ", text,
                         f->key, value);
   }

@@ -55,7 +55,7 @@ static bool holds(const struct Form *f) {
   return f->is == FORM_WORKS ? st == WEFT_OK : st == WEFT_EPLAN && error_says(f->with);
 }
 
-/* Of all forms 95 in a hundred hold; the others are said when they are too many. */
+/* Of all forms 98 in a hundred hold; the others are said when they are too many. */
 START_TEST(what_becomes_of_forms) {
   const char *wrong = "";
   int held = 0;
@@ -66,7 +66,7 @@ START_TEST(what_becomes_of_forms) {
       wrong = arena_printf(t.arena, "%s\n%s: %s%s%s", wrong, forms[i].fields,
                            forms[i].with, "\n", lang_test_report(&t, scratch_dir));
   }
-  ck_assert_msg(held * 100 >= 95 * LEN(forms), "%d of %d hold%s", held, (int)LEN(forms),
+  ck_assert_msg(held * 100 >= 98 * LEN(forms), "%d of %d hold%s", held, (int)LEN(forms),
                 wrong);
 }
 END_TEST

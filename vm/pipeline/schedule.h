@@ -22,7 +22,7 @@ void schedule_warn_of_parameters(const Schedule *s, Diags *d);
  * (unknown) only checks that a list has one entry per stage. */
 bool stage_layers(const PpPlan *pp, int ranks, int chunks, int layers, int *out,
                   Diags *d);
-/* The number of stages that layers_per_stage results in. */
-int64_t stage_count_asked(const PpPlan *pp, int64_t layers);
+/* The number of stages that layers_per_stage results in on so many pipeline ranks. */
+int64_t stage_count_asked(const PpPlan *pp, int64_t layers, int ranks);
 
 #endif

@@ -31,6 +31,11 @@ static bool miscounted(const Split *s, const char *path, const char *what, int64
   if (have > 0 && have % s->ranks == 0)
     g->suggestion = arena_printf(s->d->arena, "pp_plan.virtual = %lld would fit",
                                  (long long)(have / s->ranks));
+  else if (have > 0 && s->pp->layers_per_stage && s->pp->round == ROUND_NOT)
+    g->suggestion = arena_printf(s->d->arena,
+                                 "round_virtual_stages_to_pp_multiple = \"up\" would "
+                                 "make %lld",
+                                 (long long)(have + s->ranks - have % s->ranks));
   return false;
 }
 
@@ -57,9 +62,11 @@ static bool listed(const Split *s, int *out) {
   return ok;
 }
 
-int64_t stage_count_asked(const PpPlan *pp, int64_t layers) {
+int64_t stage_count_asked(const PpPlan *pp, int64_t layers, int ranks) {
   int64_t all = layers + pp->first_less + pp->last_less;
-  return (all + pp->layers_per_stage - 1) / pp->layers_per_stage;
+  int64_t n = (all + pp->layers_per_stage - 1) / pp->layers_per_stage, rest = n % ranks;
+  if (rest && pp->round == ROUND_UP) return n + ranks - rest;
+  return pp->round == ROUND_DOWN ? n - rest : n;
 }
 
 /* Counts the embedding as first_less layers and the head as last_less, and splits evenly;
@@ -89,14 +96,14 @@ bool stage_layers(const PpPlan *pp, int ranks, int chunks, int layers, int *out,
   bool less = pp->first_less > 0 || pp->last_less > 0;
   Split s = {pp, ranks, chunks, ranks * chunks, layers, d};
   if (pp->layers) return listed(&s, out);
-  if (pp->layers_per_stage && stage_count_asked(pp, layers) != s.stages) {
+  if (pp->layers_per_stage && stage_count_asked(pp, layers, ranks) != s.stages) {
     const char *what = arena_printf(d->arena, "%d layers, at most %d each, make", layers,
                                     pp->layers_per_stage);
     if (less)
       what = arena_printf(d->arena, "%d + %d + %d layers, at most %d each, make",
                           pp->first_less, layers, pp->last_less, pp->layers_per_stage);
     return miscounted(&s, "pp_plan.layers_per_stage", what,
-                      stage_count_asked(pp, layers));
+                      stage_count_asked(pp, layers, ranks));
   }
   if (s.stages > 1 && layers < s.stages && !less) {
     diag_error(d, "stages", "mesh.pp", "%s, but the model has %d layers", counted(&s),

@@ -48,8 +48,9 @@ typedef struct PpPlan {
   int nlayers;        /* per stage */
   const char *layout; /* the text that `layers` was read from, or NULL */
   const char *const *const *modules;
-  int nmodules;              /* per stage: NULL-terminated names */
-  int layers_per_stage;      /* at most so many; 0 = not said */
+  int nmodules;                                   /* per stage: NULL-terminated names */
+  int layers_per_stage;                           /* at most so many; 0 = not said */
+  enum { ROUND_NOT, ROUND_UP, ROUND_DOWN } round; /* its stages, to a multiple of pp */
   int first_less, last_less; /* layers that the embedding and the head count as */
   bool by_cost;              /* stages of equal work */
 } PpPlan;
