@@ -4,10 +4,11 @@
 /* Uses train.steps of the plan, although a run may be given fewer steps. */
 static void warmup(Job *j) {
   const Plan *p = lang_plan(j->lp);
-  if (p->opt.lr.warmup <= p->steps) return;
+  LrSchedule lr = lr_resolved(p);
+  if (lr.warmup <= p->steps) return;
   diag_warn(&j->d, "pointless", "optimizer.lr.warmup",
             "the run ends after train.steps = %lld, before the warmup of %lld steps does",
-            (long long)p->steps, (long long)p->opt.lr.warmup);
+            (long long)p->steps, (long long)lr.warmup);
 }
 
 /* Positions beyond those that the model was made for were never seen in training. */

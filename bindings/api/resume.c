@@ -32,7 +32,10 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
   Arena *a = f->arena;
   const Plan *p = &j->plan;
   const LrSchedule *lr = &p->opt.lr;
-  static const char *const kind[] = {"constant", "cosine", "linear"};
+  static const char *const kind[] = {
+#define LR(ID, name) #name,
+#include "vm/plan/lr.def"
+  };
   Text model = {0};
   weft_status st = lang_config_text(j->lp, &model, e);
   if (st != WEFT_OK) text_free(&model);

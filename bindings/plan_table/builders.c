@@ -3,6 +3,7 @@
  * wrong value, so that all errors of a plan are reported together. It is written in C
  * because a Lua function would lose its caller's line in the tail call `return weft.plan
  * { ... }`. */
+#include "vm/plan/plan.h"
 #include "bindings/sandbox/stdlib.h"
 #include "plan_table.h"
 
@@ -140,12 +141,12 @@ typedef struct Builder {
 
 static const Builder builder[] = {
     /* weft.plan must be the first */
-    {"plan", ARG_TABLE, NULL},        {"model", ARG_ANY, NULL},
-    {"hf", ARG_TEXT, NULL},           {"cluster", ARG_TEXT, NULL},
-    {"cosine", ARG_TABLE, NULL},      {"linear", ARG_TABLE, NULL},
-    {"constant", ARG_NUMBER, "max"},  {"at_most", ARG_NUMBER, "high"},
-    {"at_least", ARG_NUMBER, "low"},  {"between", ARG_PAIR, NULL},
-    {"schedule_csv", ARG_TEXT, NULL},
+    {"plan", ARG_TABLE, NULL},       {"model", ARG_ANY, NULL},
+    {"hf", ARG_TEXT, NULL},          {"cluster", ARG_TEXT, NULL},
+    {"at_most", ARG_NUMBER, "high"}, {"at_least", ARG_NUMBER, "low"},
+    {"between", ARG_PAIR, NULL},     {"schedule_csv", ARG_TEXT, NULL},
+#define LR(ID, name) {#name, LR_##ID == LR_CONSTANT ? ARG_NUMBER : ARG_TABLE, "max"},
+#include "vm/plan/lr.def"
 #define OPTIMIZER(ID, name, states, flops, changes, formula) {#name, ARG_TABLE, NULL},
 #include "vm/plan/optimizers.def"
 #define SOURCE(ID, name) {#name, ARG_TEXT, NULL},

@@ -253,32 +253,6 @@ void field_tp_plan(Check *c, int t, const char *path) {
 
 /* ---- learning rate ---- */
 
-void field_lr(Check *c, int idx, const char *path) {
-  lua_State *L = c->L;
-  LrSchedule *lr = &c->plan->opt.lr;
-  if (lua_type(L, idx) == LUA_TNUMBER) {
-    double v = lua_tonumber(L, idx);
-    if (v >= 0 && v <= 1e3)
-      *lr = (LrSchedule){.kind = LR_CONSTANT, .max = v};
-    else
-      check_type(c, path, "a number from 0 to 1000", idx);
-    return;
-  }
-  const char *kind = mark_kind(L, idx);
-  static const char *const kinds[] = {"constant", "cosine", "linear"};
-  static const LrKind values[] = {LR_CONSTANT, LR_COSINE, LR_LINEAR};
-  for (int i = 0; kind && i < LEN(kinds); i++) {
-    if (strcmp(kind, kinds[i]) != 0) continue;
-    *lr = (LrSchedule){.kind = values[i]};
-    if (check_mark(c, idx, path)) check_scope(c, idx, kind, path, 1);
-    if (lr->min > lr->max && lr->max > 0)
-      diag_error(c->d, "range", arena_printf(c->arena, "%s.min", path),
-                 "%g is above max = %g", lr->min, lr->max);
-    return;
-  }
-  check_type(c, path, "a number, weft.cosine, weft.linear or weft.constant", idx);
-}
-
 /* ---- others ---- */
 
 /* A loss scale that nothing reads would be believed. */

@@ -62,6 +62,12 @@ static const char optimizers[] =
     ;
 #define OPTIMIZERS (optimizers + 1)
 
+static const char learning_rates[] = ""
+#define LR(ID, name) " " #name
+#include "vm/plan/lr.def"
+    ;
+#define LR_SCOPES (learning_rates + 1)
+
 const Field schema[] = {
 #include "schema.def"
     {0}};

@@ -23,7 +23,10 @@ static const char *place_of(Arena *a, const char *scope) {
         inside |= str_eq(w.canon, scope);
     if (inside) return f->key;
   }
-  static const char *const rates[] = {"cosine", "linear", "constant"};
+  static const char *const rates[] = {
+#define LR(ID, name) #name,
+#include "vm/plan/lr.def"
+  };
   for (int i = 0; i < LEN(rates); i++)
     if (strcmp(rates[i], scope) == 0) return "optimizer.lr";
   if (strcmp(scope, "precision") == 0 || strcmp(scope, "packed") == 0) return scope;

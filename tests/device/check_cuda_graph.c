@@ -30,7 +30,8 @@ static void order(uint64_t n) {
 
 /* Every step has another learning rate and other tokens. */
 static void schedule_lr(Toy *t) {
-  t->plan.opt.lr = (LrSchedule){LR_COSINE, 1e-2, 1e-3, 2, TAKEN};
+  t->plan.opt.lr = (LrSchedule){
+      .kind = LR_COSINE, .max = 1e-2, .min = 1e-3, .warmup = 2, .steps = TAKEN};
 }
 
 static uint64_t step_bits(uint64_t h, Run *r, Toy *t, int k) {

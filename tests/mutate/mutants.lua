@@ -253,7 +253,7 @@ return {
     from = "if (m->size[AXIS_CP] > 1) dp |= AXIS_BIT(AXIS_CP);", to = "" },
   { file = "vm/run/packed_inputs.c", suites = "packed",
     from = "(p->first ? next : id)", to = "(p->first ? id : next)" },
-  { file = "vm/plan/plan.c", suites = "exec",
+  { file = "vm/plan/learning_rate.c", suites = "exec",
     from = "lr->max * (double)(step + 1) / (double)lr->warmup;",
     to = "lr->max * (double)step / (double)lr->warmup;" },
 
@@ -494,7 +494,7 @@ return {
   { file = "bindings/api/advice.c", suites = "advice",
     from = "if (2 * whole <= all) return;", to = "if (whole <= all) return;" },
   { file = "bindings/api/advice.c", suites = "advice",
-    from = "p->opt.lr.warmup <= p->steps", to = "p->opt.lr.warmup < p->steps" },
+    from = "lr.warmup <= p->steps", to = "lr.warmup < p->steps" },
   { file = "bindings/model/hf.c", suites = "plan_calls",
     from = "if (!json_is_null(item)) continue;", to = "if (json_is_null(item)) continue;" },
   { file = "bindings/schedule/schedule_write.c", suites = "schedule_csv",

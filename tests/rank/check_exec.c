@@ -489,6 +489,63 @@ START_TEST(learning_rates) {
 }
 END_TEST
 
+/* Numbers of transformers.optimization: get_polynomial_decay_schedule_with_warmup,
+ * get_inverse_sqrt_schedule and get_wsd_schedule with a warmup of 4 steps, 20 steps, a
+ * lowest rate of 0.1 and 5 steps of decay; exponential by Megatron's formula. */
+START_TEST(learning_rates_of_transformers) {
+  static const struct {
+    LrSchedule lr;
+    int64_t step;
+    double want;
+  } rate[] = {
+      {{.kind = LR_POLYNOMIAL, .power = 2}, 4, 1},
+      {{.kind = LR_POLYNOMIAL, .power = 2}, 7, 0.694140625},
+      {{.kind = LR_POLYNOMIAL, .power = 2}, 19, 0.103515625},
+      {{.kind = LR_POLYNOMIAL, .power = 2}, 23, 0.1},
+      {{.kind = LR_INVERSE_SQRT}, 4, 1},
+      {{.kind = LR_INVERSE_SQRT}, 7, 0.755928946018},
+      {{.kind = LR_INVERSE_SQRT}, 23, 0.417028828114},
+      {{.kind = LR_INVERSE_SQRT}, 1000000, 0.1},
+      {{.kind = LR_INVERSE_SQRT, .timescale = 9}, 7, 0.866025403784},
+      {{.kind = LR_INVERSE_SQRT, .timescale = 9}, 19, 0.612372435696},
+      {{.kind = LR_WSD, .fall = LR_FALL_COSINE, .decay = 5}, 14, 1},
+      {{.kind = LR_WSD, .fall = LR_FALL_COSINE, .decay = 5}, 15, 1},
+      {{.kind = LR_WSD, .fall = LR_FALL_COSINE, .decay = 5}, 17, 0.689057647469},
+      {{.kind = LR_WSD, .fall = LR_FALL_COSINE, .decay = 5}, 20, 0.1},
+      {{.kind = LR_WSD, .fall = LR_FALL_LINEAR, .decay = 5}, 17, 0.64},
+      {{.kind = LR_WSD, .fall = LR_FALL_LINEAR, .decay = 5}, 19, 0.28},
+      {{.kind = LR_WSD, .fall = LR_FALL_MINUS_SQRT, .decay = 5}, 17, 0.43079002117},
+      {{.kind = LR_WSD, .fall = LR_FALL_MINUS_SQRT, .decay = 5}, 22, 0.1},
+      {{.kind = LR_WSD, .fall = LR_FALL_EXPONENTIAL, .decay = 5}, 17, 0.564144909859},
+  };
+  for (int i = 0; i < LEN(rate); i++) {
+    LrSchedule lr = rate[i].lr;
+    lr.max = 1, lr.min = 0.1, lr.warmup = 4, lr.steps = 20;
+    ck_assert_double_eq_tol(lr_at(&lr, rate[i].step), rate[i].want, 1e-11);
+  }
+}
+END_TEST
+
+/* What is said as a part, or in tokens, in steps. */
+START_TEST(learning_rates_by_parts) {
+  Plan p = {.steps = 30, .batch = {.global = 8, .seq = 100}};
+  p.opt.lr = (LrSchedule){.kind = LR_WSD,
+                          .max = 2,
+                          .min_ratio = 0.1,
+                          .warmup_ratio = 0.1,
+                          .decay_ratio = 0.21};
+  LrSchedule lr = lr_resolved(&p);
+  ck_assert_int_eq(lr.steps, 30);
+  ck_assert_int_eq(lr.warmup, 3);
+  ck_assert_int_eq(lr.decay, 7);
+  ck_assert_double_eq(lr.min, 0.2);
+  p.opt.lr.steps = 10;
+  ck_assert_int_eq(lr_resolved(&p).warmup, 1);
+  p.opt.lr.warmup_ratio = 0, p.opt.lr.warmup_tokens = 801;
+  ck_assert_int_eq(lr_resolved(&p).warmup, 2);
+}
+END_TEST
+
 Suite *exec_suite(void) {
   const TTest *const tests[] = {
       a_step_passes_data_along,
@@ -498,6 +555,8 @@ Suite *exec_suite(void) {
       infinity_is_named_where_it_begins,
       a_step_needs_labels,
       learning_rates,
+      learning_rates_of_transformers,
+      learning_rates_by_parts,
       a_wrong_batch_is_refused,
       an_op_without_kernel_is_named,
       a_failing_rank_ends_the_others,

@@ -156,7 +156,7 @@ START_TEST(plan_fields) {
   expect("weft.plan { mesh = { tp = 8, p|", "pp =  ");
   expect("weft.plan { batch = { seq = 1 }, tra|", "train =  ");
   expect("weft.plan({ batch = {\n  mi|", "micro =  ");
-  expect("return { optimizer = weft.adamw { lr = weft.cosine { wa|", "warmup =  ");
+  expect("return { optimizer = weft.adamw { lr = weft.cosine { st|", "steps =  ");
   expect("weft.mesh { dp_|", "dp_replicate =  ");
   expect("p:with { pp_plan = { vir|", "virtual =  ");
   expect("weft.plan { strategy = { \"zero\", seq|", "sequence_parallel =  ");

@@ -222,8 +222,7 @@ static void describe(Saver *s, int64_t next) {
   clock_gettime(CLOCK_REALTIME, &now);
   uint64_t id = ckpt_hash(s->run_id, sizeof s->run_id) + (uint64_t)next;
   hash_text(ckpt_hash(&id, sizeof id), s->m.id);
-  LrSchedule lr = p->opt.lr;
-  if (!lr.steps) lr.steps = p->steps;
+  LrSchedule lr = lr_resolved(p);
   s->m.step = next;
   s->m.saved_at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
   s->m.samples = next * p->batch.global;

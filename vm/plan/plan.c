@@ -92,15 +92,6 @@ const char *const *tp_style_names(void) {
   return names;
 }
 
-double lr_at(const LrSchedule *lr, int64_t step) {
-  if (step < lr->warmup) return lr->max * (double)(step + 1) / (double)lr->warmup;
-  if (lr->kind == LR_CONSTANT || lr->steps <= 0) return lr->max;
-  if (step >= lr->steps) return lr->min;
-  double t = (double)(step - lr->warmup) / (double)(lr->steps - lr->warmup);
-  double down = lr->kind == LR_LINEAR ? t : 0.5 * (1 - cos(3.14159265358979323846 * t));
-  return lr->max + (lr->min - lr->max) * down;
-}
-
 int plan_virtual(const Plan *p) {
   return MAX(p->pp.virtual_stages ? p->pp.virtual_stages : p->pp.virtual_default, 1);
 }

@@ -89,13 +89,33 @@ typedef struct Strategy {
   bool offload_params;  /* and shards of parameters do */
 } Strategy;
 
-typedef enum { LR_CONSTANT, LR_COSINE, LR_LINEAR } LrKind;
+typedef enum {
+#define LR(ID, name) LR_##ID,
+#include "lr.def"
+} LrKind;
+/* How wsd falls, as a part t of that is over: 1 - t, a half cosine, 2 * 0.5^t - 1, and
+ * 1 - sqrt(t). */
+typedef enum {
+  LR_FALL_LINEAR,
+  LR_FALL_COSINE,
+  LR_FALL_EXPONENTIAL,
+  LR_FALL_MINUS_SQRT
+} LrFall;
 typedef struct LrSchedule {
   LrKind kind;
+  LrFall fall;
   double max, min;
-  int64_t warmup, steps; /* steps 0: train.steps */
+  double power; /* polynomial */
+  int64_t warmup, steps, decay, timescale;
+  /* Instead of min, warmup and decay: a part of max, a part of steps, tokens. */
+  double min_ratio, warmup_ratio, decay_ratio;
+  int64_t warmup_tokens;
 } LrSchedule;
-/* lr at step k (from 0): max*(k+1)/warmup, then from max to min over `steps`. */
+struct Plan;
+/* That of a plan with steps in the place of parts and tokens; steps 0 is train.steps. */
+LrSchedule lr_resolved(const struct Plan *p);
+/* lr at step k (from 0): max*(k+1)/warmup, then from max to min; of one that is resolved.
+ */
 double lr_at(const LrSchedule *lr, int64_t step);
 
 typedef enum {

@@ -163,8 +163,7 @@ static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *
 void run_retry(Run *r) { r->scaler.skipped--; }
 
 static double step_lr(const Run *r, int64_t step) {
-  LrSchedule lr = r->plan->opt.lr;
-  if (lr.steps == 0) lr.steps = r->plan->steps;
+  LrSchedule lr = lr_resolved(r->plan);
   return lr_at(&lr, step);
 }
 

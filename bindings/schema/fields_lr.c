@@ -1,0 +1,63 @@
+/* fields_lr.c - the learning rate: a number, or one that changes over steps (vm/plan/lr.def). */
+#include "schema.h"
+
+#define LR(ID, name) ", weft." #name
+static const char expected[] = "a number"
+#include "vm/plan/lr.def"
+    ;
+
+/* Only one of the ways to say the same; none is an error if it is `needed`. */
+static void one_of(Check *c, int idx, const char *path, const char *const *keys, int n,
+                   bool needed) {
+  const char *first = NULL;
+  for (int i = 0; i < n; i++) {
+    bool given = field_push(c->L, idx, keys[i]) != LUA_TNIL;
+    lua_pop(c->L, 1);
+    if (given && first)
+      diag_error(c->d, "option", arena_printf(c->arena, "%s.%s", path, keys[i]),
+                 "says the same as %s in another way: give one of them", first);
+    if (given && !first) first = keys[i];
+  }
+  if (!first && needed)
+    diag_error(c->d, "missing-field", arena_printf(c->arena, "%s.%s", path, keys[0]),
+               "is missing, or %s", keys[1]);
+}
+
+static void check_ways(Check *c, int idx, const char *path, LrKind kind) {
+  static const char *const warmup[] = {"warmup", "warmup_ratio", "warmup_tokens"};
+  static const char *const low[] = {"min", "min_ratio"};
+  static const char *const decay[] = {"decay", "decay_ratio"};
+  one_of(c, idx, path, warmup, LEN(warmup), false);
+  one_of(c, idx, path, low, LEN(low), false);
+  one_of(c, idx, path, decay, LEN(decay), kind == LR_WSD);
+}
+
+void field_lr(Check *c, int idx, const char *path) {
+  lua_State *L = c->L;
+  LrSchedule *lr = &c->plan->opt.lr;
+  if (lua_type(L, idx) == LUA_TNUMBER) {
+    double v = lua_tonumber(L, idx);
+    if (v >= 0 && v <= 1e3)
+      *lr = (LrSchedule){.kind = LR_CONSTANT, .max = v};
+    else
+      check_type(c, path, "a number from 0 to 1000", idx);
+    return;
+  }
+  const char *kind = mark_kind(L, idx);
+  static const char *const kinds[] = {
+#define LR(ID, name) #name,
+#include "vm/plan/lr.def"
+  };
+  for (int i = 0; kind && i < LEN(kinds); i++) {
+    if (strcmp(kind, kinds[i]) != 0) continue;
+    *lr = (LrSchedule){.kind = (LrKind)i};
+    if (!check_mark(c, idx, path)) return;
+    check_scope(c, idx, kind, path, 1);
+    check_ways(c, idx, path, lr->kind);
+    if (lr->min > lr->max && lr->max > 0)
+      diag_error(c->d, "range", arena_printf(c->arena, "%s.min", path),
+                 "%g is above max = %g", lr->min, lr->max);
+    return;
+  }
+  check_type(c, path, expected, idx);
+}
