@@ -233,6 +233,7 @@ void yaml_tree(lua_State *L, const char *text, size_t n, const char *name) {
   if (!yaml_parser_initialize(&r->parser)) library_error(L, "not enough memory");
   r->parsing = true;
   yaml_parser_set_encoding(&r->parser, YAML_UTF8_ENCODING);
+  if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3, n -= 3; /* a mark */
   yaml_parser_set_input_string(&r->parser, (const unsigned char *)text, n);
   lua_newtable(L);
   r->anchors = lua_gettop(L);

@@ -27,7 +27,7 @@ tree.value = value_of
 local function line_of(node) return node.key_line or node.line end
 
 -- YAML's "<<": what the maps named there have, and this one has not.
-local function merge(node)
+local function merge(node, file)
   local from = node.at["<<"]
   if not from then return node end
   local merged = { kind = "map", line = node.line, key_line = node.key_line, keys = {}, at = {} }
@@ -40,9 +40,9 @@ local function merge(node)
   end
   for _, source in ipairs(from.kind == "list" and from.items or { from }) do
     if source.kind ~= "map" then
-      fail(string.format("line %d: \"<<\" takes maps", line_of(from)))
+      fail(string.format("%s:%d: \"<<\" takes maps", quote.shown(file), line_of(from)))
     end
-    source = merge(source)
+    source = merge(source, file)
     for _, key in ipairs(source.keys) do add(key, source.at[key]) end
   end
   return merged
@@ -52,7 +52,7 @@ end
 -- as deep as it says.
 local function flatten(leaves, node, prefix, file, json)
   if node.kind == "map" and #node.keys > 0 then
-    node = merge(node)
+    node = merge(node, file)
     for _, key in ipairs(node.keys) do
       flatten(leaves, node.at[key], prefix and prefix .. "." .. key or key, file, json)
     end

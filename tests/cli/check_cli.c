@@ -206,6 +206,19 @@ START_TEST(check_good) {
 }
 END_TEST
 
+/* What a kernel cannot compute is told where it would run; its memory is known. */
+START_TEST(check_large_heads) {
+  plan("return require('weft').plan {\n"
+       "  model = require('weft').model { 'gpt2', hidden_size = 1024, num_hidden_layers "
+       "= 2,\n"
+       "    num_attention_heads = 2, vocab_size = 64, max_position_embeddings = 64 },\n"
+       "  batch = { global = 1, seq = 64 }, data = require('weft').synthetic {},\n}\n");
+  expect(arena_printf(scratch_arena, "check %s/plan.lua", scratch_dir), 0, ": ok\n", "");
+  expect(arena_printf(scratch_arena, "run --steps 1 %s/plan.lua", scratch_dir), 1, "",
+         "head_dim = 512: attention on the CPU takes at most 256");
+}
+END_TEST
+
 /* Whatever grows over the limit is named, in a message that fits into what is left. */
 START_TEST(memory_limit) {
   expect("check --memory 0.03 " PLANS "quickstart.lua", 0, ": ok\n", "");
@@ -501,6 +514,7 @@ Suite *cli_suite(void) {
                           values_that_are_missing,
                           check_good,
                           check_unsaid,
+                          check_large_heads,
                           check_bad,
                           memory_limit,
                           lines_of_later_passes,

@@ -280,6 +280,7 @@ static const struct Hostile {
      "object"},
     {"h.yaml", "? [a, b]\n: 1\n", "h.yaml:1: a key is no name"},
     {"h.yaml", "a: 1\n---\nb: 2\n", "h.yaml:2: a second document begins"},
+    {"h.yaml", "a: 1\nb: {<<: 3}\n", "h.yaml:2: \"<<\" takes maps"},
     {"h.yaml", "", "h.yaml: is empty"},
     {"h.yaml", "# nothing\n", "h.yaml: is empty"},
     {"h.yaml", "just a text\n", "h.yaml: is no table of settings"},
@@ -380,6 +381,7 @@ END_TEST
 
 START_TEST(yaml_means_what_its_readers_say) {
   import_put("a.yaml",
+             "\xef\xbb\xbf"
              "base: &base {strategy: ddp, tp_size: 1}\n" HEAD
              "distributed:\n  <<: *base\n  strategy: fsdp2\n  defer_fsdp_grad_sync: off\n"
              "  cp_size: 0x2\n"

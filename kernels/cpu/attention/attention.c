@@ -105,7 +105,9 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
 }
 
 INLINE Heads heads(const KernelArgs *a) {
-  return heads_of(a, goes_on(a) ? STARTS : STARTS_FIRST);
+  Heads s = heads_of(a, goes_on(a) ? STARTS : STARTS_FIRST);
+  assert(MAX(s.qk.d, s.v.d) <= HEAD_MAX);
+  return s;
 }
 
 INLINE void attention(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {

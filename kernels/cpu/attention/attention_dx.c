@@ -199,6 +199,7 @@ static void all_threads(const Device *dev, const KernelArgs *a, const Heads *s,
 
 void cpu_attention_dx(Device *dev, const KernelArgs *a) {
   Heads s = heads_of(a, goes_on(a) ? STARTS : STARTS_FIRST);
+  assert(MAX(s.qk.d, s.v.d) <= HEAD_MAX);
   if (items_of(&s, WHOLE) >= dev->threads) {
     all_threads(dev, a, &s, WHOLE);
   } else {
