@@ -16,7 +16,8 @@ function values.whole(book, key, least)
   if value == nil then return nil end
   local n = scalar.integer(value)
   if n and n >= least then return n end
-  refuse(book, key, value, "an integer, at least " .. least)
+  local large = (scalar.number(value) or 0) >= 1e18
+  refuse(book, key, value, large and "a smaller number" or "an integer, at least " .. least)
 end
 
 function values.positive(book, key)
