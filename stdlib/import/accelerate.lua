@@ -163,6 +163,16 @@ local function put_mesh(book, plan, options, how)
   book:translated("num_processes", "mesh.world")
   if not world then book:assume("mesh.world", "8 ranks; --world N says another") end
   world = world or 8
+  local rest = m.tp * m.cp * m.dp_replicate
+  local asked = rest * m.dp_shard
+  if not options.world and book:first("parallelism_config.parallelism_config_dp_shard_size",
+                                      "parallelism_config.dp_shard_size") and asked ~= world then
+    book:refuse("num_processes", string.format("%d ranks are not the %d of parallelism_config: the sizes of "
+      .. "dp_replicate, dp_shard, cp or sp, and tp times each other", world, asked))
+  elseif world % rest ~= 0 then
+    book:refuse(nil, string.format("%d ranks are no multiple of %d, the sizes of dp_replicate, cp or sp, and tp "
+                                   .. "times each other", world, rest))
+  end
   local machines = values.whole(book, "num_machines", 1) or 1
   if how and how.hybrid and machines > 1 then
     plan:put("mesh.dp_replicate", quote.value(machines), book:leaf "num_machines")

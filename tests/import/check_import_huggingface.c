@@ -129,6 +129,14 @@ START_TEST(accelerate_becomes_a_plan) {
               "--model qwen3-8b parallelism_config.parallelism_config_sp_size=4");
   import_plan_has("cp = 4,");
   import_plan_has("comm = \"a2a\",");
+  import_fails(1, "acc.yaml",
+               "--model qwen3-8b parallelism_config.parallelism_config_tp_size=4 "
+               "parallelism_config.parallelism_config_dp_shard_size=2",
+               "acc.yaml:3: error: 16 ranks are not the 8 of parallelism_config");
+  import_fails(
+      1, "acc.yaml",
+      "--model qwen3-8b --world 6 parallelism_config.parallelism_config_tp_size=4",
+      "error: 6 ranks are no multiple of 4");
   import_fails(1, "acc.yaml", "--model qwen3-8b distributed_type=XLA",
                "XLA: expected FSDP");
   import_fails(1, "acc.yaml", "--model qwen3-8b mixed_precision=fp8",

@@ -114,10 +114,14 @@ START_TEST(without_shards_there_is_no_fsdp) {
   import_put("a.toml",
              "[model]\nname = \"qwen3\"\nflavor = \"0.6B\"\n[parallelism]\n"
              "data_parallel_shard_degree = 1\ndata_parallel_replicate_degree = 4\n");
-  import_file("a.toml", "");
+  import_has(import_file("a.toml", ""),
+             "data_parallel_replicate_degree = 4 -> mesh.dp: all");
   import_plan_has("\"ddp\",");
   import_plan_has("dp = 4,");
   import_plan_has("param_dtype = \"bf16\",");
+  import_fails(
+      1, "a.toml", "--world 6",
+      "--world 6: 6 ranks are no multiple of the degrees 4 of tp, pp, cp and copies");
 }
 END_TEST
 

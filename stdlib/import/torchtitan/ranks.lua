@@ -63,6 +63,10 @@ local function put_mesh(book, plan, options)
     book:no_effect(key, given and "--world says how many ranks there are"
                         or "it is what is left of the world, here too")
     m.dp = math.max(options.world // rest, 1)
+    if options.world % (rest * m.rep) ~= 0 then
+      book:refuse(nil, string.format("--world %d: %d ranks are no multiple of the degrees %d of tp, pp, cp and copies",
+                                     options.world, options.world, rest * m.rep))
+    end
   elseif given then
     m.dp = m.rep * shard
     plan:put("mesh.dp", quote.value(m.dp), book:leaf(key))
@@ -78,8 +82,8 @@ local function put_mesh(book, plan, options)
   if m.fsdp and m.rep > 1 then
     plan:put("mesh.dp_replicate", quote.value(m.rep), book:leaf(P .. "data_parallel_replicate_degree"))
   end
-  book:translated(P .. "data_parallel_replicate_degree", "mesh.dp_replicate"
-                  .. (m.rep == 1 and ", 1 as without it" or ""))
+  local copies = m.fsdp and "mesh.dp_replicate" or "mesh.dp: all data-parallel ranks have copies"
+  book:translated(P .. "data_parallel_replicate_degree", m.rep == 1 and "mesh.dp_replicate, 1 as without it" or copies)
   return m
 end
 
