@@ -42,6 +42,10 @@ local function granite(sizes, scores, logits)
     logits_scaling = logits, tie_word_embeddings = true, rms_norm_eps = 1e-5,
     rope_theta = 10000000.0, max_position_embeddings = 131072 })
 end
+local function deepseek_coder(sizes)
+  return llama(sizes, { rms_norm_eps = 1e-6, rope_theta = 100000.0, max_position_embeddings = 16384,
+                        rope_scaling = { rope_type = "linear", factor = 4.0 } })
+end
 local function olmo2(sizes)
   return decoder("olmo2", sizes, { rms_norm_eps = 1e-6, rope_theta = 500000.0,
                                    max_position_embeddings = 4096 })
@@ -67,6 +71,25 @@ local function qwen2(sizes, more)
   c.rms_norm_eps, c.rope_theta = c.rms_norm_eps or 1e-6, c.rope_theta or 1000000.0
   c.max_position_embeddings = c.max_position_embeddings or 32768
   return c
+end
+-- Llama of 2023.
+local function llama1(sizes)
+  return llama(sizes, { max_position_embeddings = 2048, rms_norm_eps = 1e-6 })
+end
+local function codellama(sizes)
+  return llama(sizes, { max_position_embeddings = 16384, rope_theta = 1000000.0 })
+end
+local function falcon3(sizes, positions)
+  return llama(sizes, { head_dim = 256, rope_theta = 1000042.0, max_position_embeddings = positions,
+                        rms_norm_eps = 1e-6 })
+end
+local function qwen2_math(sizes, positions, shared)
+  return qwen2(sizes, { rope_theta = 10000.0, max_position_embeddings = positions, tie_word_embeddings = shared })
+end
+local function qwen3_coder(sizes, width, experts)
+  return decoder("qwen3_moe", sizes,
+    { head_dim = 128, moe_intermediate_size = width, num_experts = experts, num_experts_per_tok = 8,
+      norm_topk_prob = true, max_position_embeddings = 262144, rms_norm_eps = 1e-6, rope_theta = 10000000.0 })
 end
 local function qwen3(sizes, more)
   local c = decoder("qwen3", sizes, more)
@@ -110,9 +133,38 @@ local sizes = {
   -- Seed-Coder, by the config.json of the base model.
   ["seed-coder-8b"] = llama({ 4096, 14336, 32, 32, 8, 155136 },
     { rope_theta = 500000.0, max_position_embeddings = 32768, rms_norm_eps = 1e-6 }),
-  ["falcon3-7b"] = llama({ 3072, 23040, 28, 12, 4, 131072 },
-    { head_dim = 256, rope_theta = 1000042.0, max_position_embeddings = 32768,
-      rms_norm_eps = 1e-6 }),
+  ["falcon3-1b"] = falcon3({ 2048, 8192, 18, 8, 4, 131072 }, 4096),
+  ["falcon3-3b"] = falcon3({ 3072, 9216, 22, 12, 4, 131072 }, 32768),
+  ["falcon3-7b"] = falcon3({ 3072, 23040, 28, 12, 4, 131072 }, 32768),
+  ["falcon3-10b"] = falcon3({ 3072, 23040, 40, 12, 4, 131072 }, 32768),
+  -- Llama of 2023, by its paper; Open Llama and Code Llama by litgpt's table.
+  ["llama-7b"] = llama1 { 4096, 11008, 32, 32, 32, 32000 },
+  ["llama-13b"] = llama1 { 5120, 13824, 40, 40, 40, 32000 },
+  ["llama-30b"] = llama1 { 6656, 17920, 60, 52, 52, 32000 },
+  ["llama-65b"] = llama1 { 8192, 22016, 80, 64, 64, 32000 },
+  ["open_llama_3b"] = llama1 { 3200, 8640, 26, 32, 32, 32000 },
+  ["open_llama_7b"] = llama1 { 4096, 11008, 32, 32, 32, 32000 },
+  ["open_llama_13b"] = llama1 { 5120, 13824, 40, 40, 40, 32000 },
+  ["codellama-7b"] = codellama { 4096, 11008, 32, 32, 32, 32016 },
+  ["codellama-13b"] = codellama { 5120, 13824, 40, 40, 40, 32016 },
+  ["codellama-34b"] = codellama { 8192, 22016, 48, 64, 8, 32000 },
+  ["codellama-70b"] = codellama { 8192, 28672, 80, 64, 8, 32016 },
+  ["codellama-7b-python"] = codellama { 4096, 11008, 32, 32, 32, 32000 },
+  ["codellama-13b-python"] = codellama { 5120, 13824, 40, 40, 40, 32000 },
+  ["llama-3.1-nemotron-70b"] = llama31("llama3-70b", 8.0),
+  ["hermes-3-llama-3.1-8b"] = llama31("llama3-8b", 8.0),
+  -- By published sizes, whose numbers of parameters they give.
+  ["smollm-135m"] = llama({ 576, 1536, 30, 9, 3, 49152 }, tied),
+  ["smollm-360m"] = llama({ 960, 2560, 32, 15, 5, 49152 }, tied),
+  ["smollm-1.7b"] = llama({ 2048, 8192, 24, 32, 32, 49152 }, tied),
+  ["solar-10.7b-v1.0"] = llama({ 4096, 14336, 48, 32, 8, 32000 }, { max_position_embeddings = 4096 }),
+  ["deepseek-llm-7b"] = llama({ 4096, 11008, 30, 32, 32, 102400 },
+    { max_position_embeddings = 4096, rms_norm_eps = 1e-6 }),
+  ["deepseek-llm-67b"] = llama({ 8192, 22016, 95, 64, 8, 102400 },
+    { max_position_embeddings = 4096, rms_norm_eps = 1e-6 }),
+  ["yi-6b"] = llama({ 4096, 11008, 32, 32, 4, 64000 }, { rope_theta = 5000000.0, max_position_embeddings = 4096 }),
+  ["yi-1.5-9b"] = llama({ 4096, 11008, 48, 32, 4, 64000 },
+    { rope_theta = 5000000.0, max_position_embeddings = 4096, rms_norm_eps = 1e-6 }),
   -- By published copies of its config.json, which do not have rms_norm_eps.
   ["yi-34b"] = llama({ 7168, 20480, 60, 56, 8, 64000 },
     { rope_theta = 5000000.0, max_position_embeddings = 4096 }),
@@ -126,14 +178,37 @@ local sizes = {
   -- By its model card.
   ["mistral-nemo"] = mistral({ 5120, 14336, 40, 32, 8, 131072 },
     { head_dim = 128, max_position_embeddings = 131072, rope_theta = 1000000.0 }),
+  ["mathstral-7b-v0.1"] = mistral({ 4096, 14336, 32, 32, 8, 32768 },
+    { max_position_embeddings = 32768, rope_theta = 1000000.0, window = 4096 }),
+  ["codestral-22b-v0.1"] = mistral({ 6144, 16384, 56, 48, 8, 32768 },
+    { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
+  ["mistral-large"] = mistral({ 12288, 28672, 88, 96, 8, 32768 },
+    { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
   ["mistral-small-24b"] = mistral({ 5120, 32768, 40, 32, 8, 131072 },
     { head_dim = 128, max_position_embeddings = 32768, rope_theta = 100000000.0 }),
+  ["ministral-8b"] = mistral({ 4096, 12288, 36, 32, 8, 131072 },
+    { head_dim = 128, max_position_embeddings = 32768, rope_theta = 100000000.0, window = 32768 }),
   ["mixtral-8x7b"] = "mixtral-8x7b",
   ["mixtral-8x22b"] = decoder("mixtral", { 6144, 16384, 56, 48, 8, 32768 },
     { num_local_experts = 8, num_experts_per_tok = 2, max_position_embeddings = 65536,
       rms_norm_eps = 1e-5, rope_theta = 1000000.0 }),
   -- Qwen: litgpt's table, Qwen3 also by torchtitan's flavors.
   ["qwen2-0.5b"] = "qwen2-0.5b",
+  ["qwen2-1.5b"] = qwen2({ 1536, 8960, 28, 12, 2, 151936 }, tied),
+  ["qwen2-7b"] = qwen2 { 3584, 18944, 28, 28, 4, 152064 },
+  ["qwen2-72b"] = qwen2({ 8192, 29568, 80, 64, 8, 152064 }, wide),
+  -- Qwen1.5 by Pai-Megatron-Patch's sizes.
+  ["qwen1.5-0.5b"] = qwen2({ 1024, 2816, 24, 16, 16, 151936 }, tied),
+  ["qwen1.5-1.8b"] = qwen2 { 2048, 5504, 24, 16, 16, 151936 },
+  ["qwen1.5-4b"] = qwen2 { 2560, 6912, 40, 20, 20, 151936 },
+  ["qwen1.5-7b"] = qwen2 { 4096, 11008, 32, 32, 32, 151936 },
+  ["qwen1.5-14b"] = qwen2 { 5120, 13696, 40, 40, 40, 152064 },
+  ["qwen1.5-32b"] = qwen2 { 5120, 27392, 64, 40, 8, 152064 },
+  ["qwen1.5-72b"] = qwen2 { 8192, 24576, 80, 64, 64, 152064 },
+  ["qwen2.5-math-1.5b"] = qwen2_math({ 1536, 8960, 28, 12, 2, 151936 }, 4096, true),
+  ["qwen2.5-math-7b"] = qwen2_math({ 3584, 18944, 28, 28, 4, 152064 }, 4096),
+  ["deepseek-r1-distill-qwen-1.5b"] = qwen2_math({ 1536, 8960, 28, 12, 2, 151936 }, 131072),
+  ["deepseek-r1-distill-qwen-7b"] = qwen2_math({ 3584, 18944, 28, 28, 4, 152064 }, 131072),
   ["qwen2.5-0.5b"] = qwen2({ 896, 4864, 24, 14, 2, 151936 }, tied),
   ["qwen2.5-1.5b"] = qwen2({ 1536, 8960, 28, 12, 2, 151936 }, tied),
   ["qwen2.5-3b"] = qwen2({ 2048, 11008, 36, 16, 2, 151936 }, tied),
@@ -149,6 +224,8 @@ local sizes = {
   ["qwen3-14b"] = qwen3 { 5120, 17408, 40, 40, 8, 151936 },
   ["qwen3-32b"] = qwen3 { 5120, 25600, 64, 64, 8, 151936 },
   ["qwen3-30b-a3b"] = "qwen3-30b-a3b",
+  ["qwen3-coder-30b-a3b"] = qwen3_coder({ 2048, 6144, 48, 32, 4, 151936 }, 768, 128),
+  ["qwen3-coder-480b-a35b"] = qwen3_coder({ 6144, 8192, 62, 96, 8, 151936 }, 2560, 160),
   ["qwen3-235b-a22b"] = decoder("qwen3_moe", { 4096, 12288, 94, 64, 4, 151936 },
     { head_dim = 128, moe_intermediate_size = 1536, num_experts = 128, num_experts_per_tok = 8,
       norm_topk_prob = true, max_position_embeddings = 40960, rms_norm_eps = 1e-6,
@@ -156,6 +233,7 @@ local sizes = {
   -- DeepSeek-V3 by the defaults of Transformers' class, Moonlight and Kimi K2 by torchtitan's flavors.
   ["deepseek-v3"] = "deepseek-v3",
   ["deepseek-r1"] = "deepseek-v3",
+  ["deepseek-v3.1"] = "deepseek-v3",
   ["moonlight-16b-a3b"] = decoder("deepseek_v3", { 2048, 11264, 27, 16, 16, 163840 },
     { q_lora_rank = false, kv_lora_rank = 512, moe_intermediate_size = 1408,
       n_routed_experts = 64, num_experts_per_tok = 6, n_shared_experts = 2,
@@ -194,16 +272,27 @@ local sizes = {
   ["glm-4.5-air"] = glm45({ 4096, 10944, 46, 96, 8, 151552 },
     { moe_intermediate_size = 1408, n_routed_experts = 128, first_k_dense_replace = 1 }),
   ["minimax-m2"] = decoder("minimax_m2", { 3072, 1536, 62, 48, 8, 200064 }, { rotary_dim = 64 }),
+  -- DeepSeek-Coder, a Llama whose positions are scaled linearly, by its config.json.
+  ["deepseek-coder-1.3b"] = deepseek_coder { 2048, 5504, 24, 16, 16, 32256 },
+  ["deepseek-coder-6.7b"] = deepseek_coder { 4096, 11008, 32, 32, 32, 32256 },
+  ["deepseek-coder-33b"] = deepseek_coder { 7168, 19200, 62, 56, 8, 32256 },
   -- GPT-2 by OpenAI's published sizes.
   ["gpt2"] = "gpt2-124m",
   ["gpt2-medium"] = gpt2(1024, 24, 16),
   ["gpt2-large"] = gpt2(1280, 36, 20),
   ["gpt2-xl"] = gpt2(1600, 48, 25),
+  ["distilgpt2"] = gpt2(768, 6, 12),
 }
--- The smaller ones are of Qwen2.5-Math, whose frequencies and head differ.
-for _, n in ipairs { "14b", "32b" } do
-  sizes["deepseek-r1-distill-qwen-" .. n] = sizes["qwen2.5-" .. n]
-end
+-- Models that were trained further from another one, whose sizes they have.
+local same = {
+  ["deepseek-r1-distill-qwen-14b"] = "qwen2.5-14b", ["deepseek-r1-distill-qwen-32b"] = "qwen2.5-32b",
+  ["vicuna-7b-v1.5"] = "llama-2-7b", ["vicuna-13b-v1.5"] = "llama-2-13b",
+  ["zephyr-7b-beta"] = "mistral-7b-v0.1", ["zephyr-7b-alpha"] = "mistral-7b-v0.1",
+  ["open_llama_3b_v2"] = "open_llama_3b", ["open_llama_7b_v2"] = "open_llama_7b",
+  ["dialogpt-small"] = "gpt2", ["dialogpt-medium"] = "gpt2-medium", ["dialogpt-large"] = "gpt2-large",
+}
+for _, n in ipairs { "0.5b", "1.5b", "3b", "7b", "14b", "32b" } do same["qwen2.5-coder-" .. n] = "qwen2.5-" .. n end
+for name, of in pairs(same) do sizes[name] = sizes[of] end
 
 -- Later versions have other weights and the same sizes.
 for _, n in ipairs { "4.6", "4.7" } do
@@ -217,6 +306,20 @@ local dated = { ["qwen3-4b"] = 5000000.0, ["qwen3-30b-a3b"] = 10000000.0, ["qwen
 
 -- What public models are that weft has no architecture for, by how their names begin.
 local others = {
+  { "gpt-j", "a GPT-J" }, { "gpt4all-j", "a GPT-J" }, { "gpt-neox", "a GPT-NeoX" }, { "pythia", "a GPT-NeoX" },
+  { "gpt-neo", "a GPT-Neo" }, { "bloom", "a BLOOM" }, { "opt-", "an OPT" }, { "mpt-", "an MPT" },
+  { "dbrx", "a DBRX" }, { "mamba", "a Mamba" }, { "jamba", "a hybrid of Mamba and attention" },
+  { "bamba", "a hybrid of Mamba and attention" }, { "falcon-mamba", "a Mamba" },
+  { "falcon-", "a Falcon" }, { "stablelm", "a StableLM" }, { "stable-code", "a StableLM" },
+  { "minicpm", "a MiniCPM, with multipliers of its own" }, { "internlm", "an InternLM" },
+  { "chatglm", "a ChatGLM" }, { "exaone", "an EXAONE" }, { "jais", "a Jais" },
+  { "powermoe", "a Granite with experts" }, { "orion", "an Orion" }, { "aquila", "an Aquila" },
+  { "kimi-k3", "a Kimi K3" }, { "hy-mt", "a Hunyuan" }, { "laguna", "a Laguna" },
+  { "wizardcoder", "a StarCoder" },
+  { "deepseek-v2", "a DeepSeek-V2" }, { "deepseek-coder-v2", "a DeepSeek-V2" },
+  { "deepseek-moe", "a DeepSeek-MoE" },
+  { "nemotron-4", "a Nemotron, with squared ReLU" }, { "minitron", "a Nemotron, with squared ReLU" },
+  { "llama-3_3-nemotron", "a Llama whose layers differ" }, { "llama-3_1-nemotron", "a Llama whose layers differ" },
   { "gemma", "a Gemma" }, { "functiongemma", "a Gemma" }, { "diffusiongemma", "a Gemma" },
   { "phi-4-mini", "a Phi with longrope" }, { "phi-3.5", "a Phi with longrope" }, { "phi", "a Phi" },
   { "gpt-oss", "a GPT-OSS" }, { "glm-4.7-flash", "a GLM with latent attention" }, { "glm", "a GLM" },

@@ -198,7 +198,9 @@ START_TEST(public_models_have_their_own_numbers) {
   import_plan_has("rms_norm_eps = 1e-06,");
   import_file("a.toml", "--model Qwen/Qwen3-30B-A3B-Thinking-2507");
   import_plan_has("rope_theta = 10000000.0,");
-  import_fails(1, "a.toml", "--model deepseek-ai/DeepSeek-R1-Distill-Qwen-7B",
+  import_file("a.toml", "--model deepseek-ai/DeepSeek-R1-Distill-Qwen-7B");
+  import_plan_has("rope_theta = 10000.0,");
+  import_fails(1, "a.toml", "--model me/Distill-Qwen-7B",
                "is no preset and no public name that weft knows");
 }
 END_TEST

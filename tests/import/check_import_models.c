@@ -1,0 +1,77 @@
+/* check_import_models.c - models by their public names: what weft import makes of a name has
+ * as many parameters as was published, and other names say what the model is. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/import_files.h"
+
+static const struct Public {
+  const char *name, *parameters;
+} models[] = {
+    {"meta-llama/Llama-3.2-3B-Instruct", "3.21 B"},
+    {"huggyllama/llama-65b", "65.3 B"},
+    {"codellama/CodeLlama-34b-Instruct-hf", "33.7 B"},
+    {"lmsys/vicuna-13b-v1.5", "13.0 B"},
+    {"01-ai/Yi-6B", "6.06 B"},
+    {"01-ai/Yi-1.5-9B-Chat", "8.83 B"},
+    {"upstage/SOLAR-10.7B-v1.0", "10.7 B"},
+    {"tiiuae/Falcon3-10B-Base", "10.3 B"},
+    {"HuggingFaceTB/SmolLM-1.7B", "1.71 B"},
+    {"deepseek-ai/deepseek-llm-67b-chat", "67.4 B"},
+    {"deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "1.78 B"},
+    {"deepseek-ai/DeepSeek-V3.1", "671 B"},
+    {"mistralai/Codestral-22B-v0.1", "22.2 B"},
+    {"mistralai/Mistral-Small-24B-Instruct-2501", "23.6 B"},
+    {"mistralai/Mistral-Large-Instruct-2407", "123 B"},
+    {"Qwen/Qwen1.5-72B-Chat", "72.3 B"},
+    {"Qwen/Qwen2-7B-Instruct", "7.62 B"},
+    {"Qwen/Qwen2.5-Coder-32B-Instruct", "32.8 B"},
+    {"Qwen/Qwen3-Coder-480B-A35B-Instruct", "480 B"},
+    {"openai-community/gpt2-xl", "1.56 B"},
+    {"distilgpt2", "81.9 M"},
+};
+
+static void put_name(const char *name) {
+  import_put("a.yaml", arena_printf(scratch_arena,
+                                    "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
+                                    "model: {pretrained_model_name_or_path: %s}\n",
+                                    name));
+}
+
+START_TEST(a_name_has_its_parameters) {
+  put_name(models[_i].name);
+  import_file("a.yaml", "--world 8");
+  Outcome o = process_run(IMPORT_SECONDS, "$weft check a.lua");
+  import_has(o.out, arena_printf(scratch_arena, ", %s parameters", models[_i].parameters));
+}
+END_TEST
+
+static const struct Other {
+  const char *name, *is;
+} others[] = {
+    {"EleutherAI/pythia-12b", "a GPT-NeoX"},
+    {"tiiuae/falcon-7b", "a Falcon"},
+    {"deepseek-ai/DeepSeek-V2-Lite", "a DeepSeek-V2"},
+    {"deepseek-ai/deepseek-coder-6.7b-base", "a Llama whose positions are scaled linearly"},
+    {"HuggingFaceTB/SmolLM3-3B", "a SmolLM3, with layers without positions"},
+};
+
+START_TEST(other_names_say_what_they_are) {
+  put_name(others[_i].name);
+  import_fails(1, "a.yaml", "",
+               arena_printf(scratch_arena, "%s is %s; weft has llama", others[_i].name,
+                            others[_i].is));
+}
+END_TEST
+
+Suite *import_models_suite(void) {
+  Suite *s = suite_create("import_models");
+  TCase *t = tcase_create("models");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 120);
+  tcase_add_loop_test(t, a_name_has_its_parameters, 0, LEN(models));
+  tcase_add_loop_test(t, other_names_say_what_they_are, 0, LEN(others));
+  suite_add_tcase(s, t);
+  return s;
+}
