@@ -311,7 +311,7 @@ local others = {
   { "dbrx", "a DBRX" }, { "mamba", "a Mamba" }, { "jamba", "a hybrid of Mamba and attention" },
   { "bamba", "a hybrid of Mamba and attention" }, { "falcon-mamba", "a Mamba" },
   { "falcon-", "a Falcon" }, { "stablelm", "a StableLM" }, { "stable-code", "a StableLM" },
-  { "minicpm", "a MiniCPM, with multipliers of its own" }, { "internlm", "an InternLM" },
+  { "minicpm", "a MiniCPM" }, { "internlm", "an InternLM" },
   { "chatglm", "a ChatGLM" }, { "exaone", "an EXAONE" }, { "jais", "a Jais" },
   { "powermoe", "a Granite with experts" }, { "orion", "an Orion" }, { "aquila", "an Aquila" },
   { "kimi-k3", "a Kimi K3" }, { "hy-mt", "a Hunyuan" }, { "laguna", "a Laguna" },

@@ -1,5 +1,5 @@
-/* check_import_models.c - models by their public names: what weft import makes of a name has
- * as many parameters as was published, and other names say what the model is. */
+/* check_import_models.c - models by their public names: what weft import makes of a name
+ * has as many parameters as was published, and other names say what the model is. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,8 @@ START_TEST(a_name_has_its_parameters) {
   put_name(models[_i].name);
   import_file("a.yaml", "--world 8");
   Outcome o = process_run(IMPORT_SECONDS, "$weft check a.lua");
-  import_has(o.out, arena_printf(scratch_arena, ", %s parameters", models[_i].parameters));
+  import_has(o.out,
+             arena_printf(scratch_arena, ", %s parameters", models[_i].parameters));
 }
 END_TEST
 
@@ -53,7 +54,8 @@ static const struct Other {
     {"EleutherAI/pythia-12b", "a GPT-NeoX"},
     {"tiiuae/falcon-7b", "a Falcon"},
     {"deepseek-ai/DeepSeek-V2-Lite", "a DeepSeek-V2"},
-    {"deepseek-ai/deepseek-coder-6.7b-base", "a Llama whose positions are scaled linearly"},
+    {"deepseek-ai/deepseek-coder-6.7b-base",
+     "a Llama whose positions are scaled linearly"},
     {"HuggingFaceTB/SmolLM3-3B", "a SmolLM3, with layers without positions"},
 };
 

@@ -44,7 +44,7 @@ local function program_of(words)
   for i, word in ipairs(words) do
     if is_program(word.text) then return i end
   end
-  if is_flag(words[1].text) then return 0 end
+  if words[1] and is_flag(words[1].text) then return 0 end
 end
 
 -- The program and its arguments as one text.
@@ -54,13 +54,24 @@ local function joined(words, from)
   return table.concat(parts, "\0")
 end
 
--- The words of a command that a shell reads once more: up to what ends it, and without their quotes.
+-- A word that a shell reads once more: without its quotes and backslashes.
+local function reread(text)
+  if string.find(text, "^'.*'$") then return string.sub(text, 2, -2) end
+  return (string.gsub(string.match(text, '^"(.*)"$') or text, "\\(.)", "%1"))
+end
+
+-- Words that a shell reads once more: those of the first of its commands that starts a program, up to
+-- what ends it.
 local function as_command(words)
   local out = {}
-  for i, word in ipairs(words) do
-    if string.find(word.text, "^%d?[<>|;&]") then break end
-    out[i] = { line = word.line, text = string.match(word.text, "^(['\"]).*%1$") and string.sub(word.text, 2, -2)
-                                        or word.text }
+  for _, word in ipairs(words) do
+    if not string.find(word.text, "^%d?[<>|;&]") then
+      out[#out + 1] = { line = word.line, text = reread(word.text) }
+    elseif program_of(out) then
+      break
+    elseif string.find(word.text, "^[|;&]") then
+      out = {}
+    end
   end
   return out
 end
