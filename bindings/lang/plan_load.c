@@ -120,6 +120,7 @@ static weft_status evaluate(LangPlan *lp, Diags *d, weft_error *e) {
   if (!lua_istable(L, -1)) {
     Diag *g = diag_error(d, "type", "", "the file returns %s, expected weft.plan { ... }",
                          lua_isnil(L, -1) ? "nothing" : luaL_typename(L, -1));
+    g->suggestion = "write return weft.plan { ... }";
     g->file = lp->state->path;
     g->line = 1;
     return WEFT_EPLAN;

@@ -1,4 +1,6 @@
 /* hf.c - reads a Hugging Face config.json into a Lua table. */
+#include <unistd.h>
+
 #include "bindings/plan_table/json_value.h"
 #include "model.h"
 
@@ -39,7 +41,10 @@ bool hf_config_push(lua_State *L, const char *file, const char *path, Diags *d) 
     if (e.line)
       diag_error(d, "file", path, "%s:%d: %s", file, e.line, e.text);
     else
-      diag_error(d, "file", path, "%s: %s", file, e.text);
+      diag_error(d, "file", path, "%s: %s", file, e.text)->suggestion =
+          access(file, F_OK) == 0 ? NULL
+                                  : "weft.hf takes a folder that is at hand; nothing is "
+                                    "downloaded";
     lua_pop(L, 1);
     return false;
   }

@@ -220,21 +220,8 @@ static bool push_preset(lua_State *L, const char *name) {
   return ok;
 }
 
-/* The longest name that the text begins with, without case, '-' and '_': llama3-8b of
- * llama3_8b_instruct. NULL: none is long enough to mean it. */
-static const char *begins_with(Arena *a, const char *text, const char *const *names,
-                               int n) {
-  enum { LEAST = 6 };
-  const char *best = NULL;
-  for (int i = 0; i < n; i++)
-    for (size_t k = LEAST; k <= strlen(text); k++)
-      if (name_same(arena_strn(a, text, k), names[i]) &&
-          (!best || strlen(names[i]) > strlen(best)))
-        best = names[i];
-  return best;
-}
-
-static void unknown_model(Model *m, const char *path, const char *name) {
+/* The preset or architecture whose name is nearest, or NULL. */
+static const char *near_model(Model *m, const char *name) {
   lua_State *L = m->L;
   int n;
   const char *const *archs = stdlib_names(m->arena, "tp_plans", &n);
@@ -245,16 +232,24 @@ static void unknown_model(Model *m, const char *path, const char *name) {
       *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
     lua_pop(L, 1);
   }
-  const char *near = name_suggest(name, names.at, names.n), *list = "";
-  if (!near) near = begins_with(m->arena, name, names.at, names.n);
+  const char *near = name_suggest(name, names.at, names.n);
+  return near ? near : begins_with_name(m->arena, name, names.at, names.n, 6);
+}
+
+static void unknown_model(Model *m, const char *path, const char *name) {
+  int n;
+  const char *const *archs = stdlib_names(m->arena, "tp_plans", &n);
+  const char *near = near_model(m, name), *list = "";
   for (int i = 0; i < n; i++)
     list = arena_printf(m->arena, "%s%s%s", list, i ? ", " : "", archs[i]);
+  Diag *g = diag_error(m->d, "unknown-name", path, "there is no model \"%s\"", name);
   if (near)
-    diag_error(m->d, "unknown-name", path, "there is no model \"%s\"", name)->suggestion =
-        near;
+    g->suggestion = near;
+  else if (strchr(name, '/'))
+    g->suggestion = "of a folder with a config.json: weft.hf \"DIR\"; presets are in "
+                    "docs/models.md";
   else
-    diag_error(m->d, "unknown-name", path, "there is no model \"%s\" (architectures: %s)",
-               name, list);
+    g->summary = arena_printf(m->arena, "%s (architectures: %s)", g->summary, list);
 }
 
 /* Starts the config with the defaults of the architecture `name`. */
@@ -401,7 +396,9 @@ static void resolve_table(Model *m, int t, bool hf) {
                hf ? "a folder"
                   : "a preset, an architecture or a "
                     "function",
-               value_describe(m->arena, L, -1));
+               value_describe(m->arena, L, -1))
+        ->suggestion =
+        hf ? "write weft.hf \"DIR\"" : "write weft.model { \"llama\", key = value }";
 }
 
 void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
@@ -412,7 +409,8 @@ void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
   int v = lua_gettop(L);
   const char *kind = mark_kind(L, v), *hint, *bad = mark_bad(L, v, &hint);
   if (bad) {
-    diag_error(d, "builder", "model", "%s", bad);
+    diag_error(d, "builder", "model", "%s", bad)->suggestion =
+        hint ? arena_str(d->arena, hint) : NULL;
   } else if (lua_isfunction(L, v)) {
     from_function(&m, v, 0);
   } else if (str_eq(kind, "model") || str_eq(kind, "hf")) {
@@ -422,9 +420,12 @@ void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
                          "expected weft.model, weft.hf or a function, "
                          "got %s",
                          value_describe(d->arena, L, v));
-    if (lua_type(L, v) == LUA_TSTRING)
+    if (lua_type(L, v) == LUA_TSTRING) {
+      const char *name = lua_tostring(L, v), *near = near_model(&m, name);
       g->suggestion =
-          arena_printf(d->arena, "write weft.model \"%s\"", lua_tostring(L, v));
+          arena_printf(d->arena, "write weft.model \"%s\"", near ? near : name);
+    }
+    if (lua_istable(L, v)) g->suggestion = "write weft.model before the table";
   }
   lua_settop(L, top);
 }

@@ -206,11 +206,15 @@ static int build_with(lua_State *L, const Builder *b) {
   if (type != LUA_TTABLE && !takes(b, type) && !optional)
     note_bad(L, m,
              lua_pushfstring(L, "weft.%s takes %s, got %s", b->name, wanted(b), got),
-             NULL);
+             b->form == ARG_TABLE
+                 ? lua_pushfstring(L, "write weft.%s { NAME = VALUE }", b->name)
+                 : NULL);
   else if (args > 1)
     note_bad(L, m,
              lua_pushfstring(L, "weft.%s takes one argument, got %d", b->name, args),
-             NULL);
+             b->form == ARG_ANY || b->form == ARG_TEXT
+                 ? lua_pushfstring(L, "write weft.%s { \"NAME\", KEY = VALUE }", b->name)
+                 : NULL);
   lua_settop(L, type == LUA_TTABLE ? 1 : 2);
   return 1;
 }
@@ -310,13 +314,46 @@ static int extend(lua_State *L) {
 
 /* ---- the table ---- */
 
+/* What has no function: fields, and names of strategies and schedules. */
+static const char *instead_of(const char *name) {
+  static const struct {
+    const char *names, *instead;
+  } others[] = {
+      {" mesh batch train checkpoint precision pp_plan cp moe expect nccl packed ",
+       "%s = { ... }"},
+      {" zero ddp fsdp2 megatron_fsdp ", "strategy = { \"%s\", ... }"},
+      {" fsdp FSDP ", "strategy = { \"fsdp2\", ... }"},
+      {" gpipe interleaved_1f1b zero_bubble looped_bfs zbv dualpipe_v ",
+       "schedule = \"%s\""},
+      {" strategy schedule recompute name ", "%s = \"...\""},
+      {" optimizer adam Adam optim muon Muon adafactor adagrad rmsprop ",
+       "weft.adamw { ... }, weft.sgd or weft.lion"},
+      {" warmup wsd polynomial ",
+       "weft.cosine { max = ..., warmup = STEPS }, weft.linear or weft.constant"},
+      {" data dataset files json jsonl huggingface load_dataset ",
+       "weft.text \"FILES\", or weft.tokens of what weft tokenize wrote"},
+      {" random dummy fake mock ", "weft.synthetic {}"},
+      {" llama gpt2 mixtral qwen2 qwen3 qwen3_moe deepseek_v3 ",
+       "weft.model { \"%s\", ... }"},
+      {" models ", "weft.model \"NAME\""}};
+  const char *in = name ? name : "";
+  for (int i = 0; i < LEN(others); i++)
+    for (const char *p = others[i].names; *in && (p = strstr(p, in)); p++)
+      if (p[-1] == ' ' && p[strlen(in)] == ' ') return others[i].instead;
+  return NULL;
+}
+
 /* __index; upvalue: the functions. */
 static int unknown_member(lua_State *L) {
   lua_settop(L, 2);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
-  const char *name = plain_tostring(L, 2), *names[32];
+  const char *name = plain_tostring(L, 2), *names[32], *instead = instead_of(name);
   int n = 0;
+  if (instead) {
+    const char *text = luaL_gsub(L, instead, "%s", name);
+    return luaL_error(L, "weft has no '%s' (write %s)", name, text);
+  }
   for (lua_pushnil(L); state_next(L, lua_upvalueindex(1)) && n < LEN(names);
        lua_pop(L, 1))
     names[n++] = lua_tostring(L, -2);

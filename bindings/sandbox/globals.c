@@ -167,25 +167,52 @@ const char *name_suggest(const char *text, const char *const *names, int n) {
   return found ? found : str_nearest(text, names, n);
 }
 
+/* What is meant by a global that there is not; pushed, or NULL. */
+static const char *global_hint(lua_State *L, const char *name) {
+  static const struct {
+    const char *name, *hint;
+  } hints[] = {
+      {"weft", "write: local weft = require \"weft\""},
+      {"True", "write true"},
+      {"False", "write false"},
+      {"None", "write nil, or leave the field out"},
+      {"null", "write nil, or leave the field out"},
+      {"os", "a plan sees no environment: weft.var(\"NAME\", DEFAULT) and -D NAME=VALUE"},
+      {"io", "a plan reads no files; weft.text and weft.tokens name them"},
+      {"arg", "write weft.var(\"NAME\", DEFAULT), and -D NAME=VALUE"},
+      {"torch", "types are names: \"bf16\""},
+      {"dict", "a table is written { NAME = VALUE }"}};
+  for (int i = 0; name && i < LEN(hints); i++)
+    if (strcmp(hints[i].name, name) == 0) return hints[i].hint;
+  if (!name) return NULL;
+  const char *builder = lua_pushfstring(L, "weft.%s", name);
+  if (known_push(L, builder)) return lua_pushfstring(L, "write %s", builder);
+  return NULL;
+}
+
 /* Upvalue: the table of globals. */
 static int unknown_global(lua_State *L) {
   lua_settop(L, 2);
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) return 1;
   const char *name = lua_tostring(L, 2), *names[64], *near;
-  if (str_eq(name, "weft"))
-    return luaL_error(L, "unknown global 'weft' (write: local weft = require \"weft\")");
+  const char *hint = global_hint(L, name);
+  if (hint) return luaL_error(L, "unknown global '%s' (%s)", name, hint);
   int n = 0;
   for (lua_pushnil(L); state_next(L, lua_upvalueindex(1)) && n < LEN(names);
        lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING) names[n++] = lua_tostring(L, -2);
   near = name ? name_suggest(name, names, n) : NULL;
   if (near) return luaL_error(L, "unknown global '%s' (did you mean '%s'?)", name, near);
-  return luaL_error(L, "unknown global '%s'", name ? name : "?");
+  if (!name) return luaL_error(L, "unknown global '?'");
+  return luaL_error(L, "unknown global '%s' (a local, or \"%s\" if it is a name)", name,
+                    name);
 }
 
 static int assign_global(lua_State *L) {
   const char *name = plain_tostring(L, 2);
+  if (strcmp(name, "plan") == 0)
+    return luaL_error(L, "assignment to global 'plan' (write return weft.plan { ... })");
   return luaL_error(L, "assignment to global '%s' (use 'local %s = ...')", name, name);
 }
 

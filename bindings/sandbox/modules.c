@@ -133,8 +133,12 @@ static void load_module(lua_State *L, const char *name) {
   LangState *s = state_of(L);
   const char *path = module_path(L, s->dir, name);
   const char *chunk = lua_pushfstring(L, "@%s", path);
-  if (!path_below(path, s->dir))
-    luaL_error(L, "require \"%s\": no file %s below the plan's folder", name, path);
+  if (!path_below(path, s->dir)) {
+    static const char *const weft[] = {"weft"};
+    bool near = name_suggest(name, weft, 1) != NULL;
+    luaL_error(L, "require \"%s\": no file %s below the plan's folder%s", name, path,
+               near ? " (did you mean 'weft'?)" : "");
+  }
   char *text;
   size_t n;
   weft_error e;
@@ -187,7 +191,10 @@ static int require_library(lua_State *L, const char *name) {
   lua_settop(L, 2);
   const char *file = luaL_gsub(L, name + strlen("weft."), ".", "/");
   if (!stdlib_push(L, file))
-    return luaL_error(L, "require \"%s\": the library has no such file", name);
+    return luaL_error(L,
+                      "require \"%s\": the library has no such file; its functions are "
+                      "those of require \"weft\"",
+                      name);
   if (shared) return 1;
   lua_newtable(L);
   lua_insert(L, -2);

@@ -107,6 +107,10 @@ weft_status state_protect(LangState *s, void (*fn)(lua_State *L, void *ud), void
  * the library. */
 const char *chunk_file(const char *source);
 
+/* ---- syntax_hint.c ---- */
+/* What is usually meant where the parser gives this message, or NULL. */
+const char *syntax_hint(const char *msg);
+
 /* ---- limits.c ---- */
 /* Makes the Lua state, NULL if there is no memory for it, and what collecting garbage
  * needs in it. */

@@ -33,13 +33,12 @@ bool cluster_known(lua_State *L, const char *name, const char *path, Diags *d) {
   if (known) return true;
   const char *const *files = stdlib_names(d->arena, "clusters", &n);
   Diag *g = diag_error(d, "unknown-name", path, "there is no GPU \"%s\"", name);
-  g->suggestion = name_suggest(name, files, n);
-  if (!g->suggestion) {
-    g->suggestion = "known:";
-    for (int i = 0; i < n; i++)
-      g->suggestion =
-          arena_printf(d->arena, "%s%s %s", g->suggestion, i ? "," : "", files[i]);
-  }
+  /* b200 is another GPU than h200, however near their names are. */
+  enum { SAME = 3 };
+  const char *near = name_suggest(name, files, n), *list = "known:";
+  for (int i = 0; i < n; i++)
+    list = arena_printf(d->arena, "%s%s %s", list, i ? "," : "", files[i]);
+  g->suggestion = near && strncasecmp(near, name, SAME) == 0 ? near : list;
   return false;
 }
 

@@ -19,6 +19,17 @@ bool name_same(const char *a, const char *b) {
   return same_name(a, strlen(a), b, strlen(b));
 }
 
+const char *begins_with_name(Arena *a, const char *text, const char *const *names, int n,
+                             size_t least) {
+  const char *best = NULL;
+  for (size_t k = strlen(text); k >= least && !best; k--)
+    for (int i = 0; i < n && !best; i++)
+      if ((!text[k] || strchr("-_", text[k])) &&
+          name_same(arena_strn(a, text, k), names[i]))
+        best = names[i];
+  return best;
+}
+
 bool name_next(Arena *a, const char **p, bool *later, NameWord *w) {
   for (*p += strspn(*p, " "); **p == '|'; *p += 1 + strspn(*p + 1, " ")) *later = true;
   size_t n = strcspn(*p, " ");
@@ -47,7 +58,7 @@ static void unknown_name(Check *c, const char *names, const char *path,
   bool later = false;
   for (const char *p = names; name_next(c->arena, &p, &later, &w);) {
     *VEC_PUSH(c->arena, all) = arena_strn(c->arena, w.s, w.n);
-    if (!later && w.n == strlen(w.canon))
+    if (!later && w.n == strlen(w.canon) && strncmp(w.s, w.canon, w.n) == 0)
       list = arena_printf(c->arena, "%s%s%s", list, *list ? ", " : "one of: ", w.canon);
   }
   Diag *g = diag_error(c->d, "unknown-name", path, "unknown value \"%s\"", text);

@@ -58,6 +58,11 @@ void field_mesh_order(Check *c, int idx, const char *path) {
 }
 
 void field_pp_layers(Check *c, int idx, const char *path) {
+  if (lua_isinteger(c->L, idx)) {
+    check_type(c, path, "a list with the layers of each stage", idx)->suggestion =
+        "a number of layers is layers_per_stage";
+    return;
+  }
   int n = field_list_length(c, idx, path, "a list with the layers of each stage");
   if (n < 0) return;
   int *layers = NEW_N(c->arena, int, n + 1);
@@ -231,7 +236,7 @@ void field_tp_plan(Check *c, int t, const char *path) {
     diag_error(c->d, "type", path, "the keys of tp_plan are patterns (strings)");
     return;
   }
-  int keys = lua_gettop(L), n = (int)lua_rawlen(L, keys);
+  int keys = lua_gettop(L), n = (int)lua_rawlen(L, keys), rules = 0;
   TpRule *rule = NEW_N(c->arena, TpRule, n + 1);
   uint8_t *with = NEW_N(c->arena, uint8_t, n + 1);
   for (int i = 0; i < n; i++, lua_settop(L, keys)) {
@@ -243,15 +248,14 @@ void field_tp_plan(Check *c, int t, const char *path) {
     }
     lua_pushvalue(L, keys + 1);
     lua_rawget(L, t);
-    tp_rule(c, t, keys + 1, sub, &rule[i], &with[i]);
+    tp_rule(c, t, keys + 1, sub, &rule[rules], &with[rules]);
+    rules++;
   }
   lua_settop(L, keys - 1);
   c->plan->tp = rule;
   c->plan->tp_with = with;
-  c->plan->ntp = n;
+  c->plan->ntp = rules;
 }
-
-/* ---- learning rate ---- */
 
 /* ---- others ---- */
 
@@ -270,7 +274,10 @@ static void scale_options(Check *c, int idx, const char *path) {
 }
 
 void field_precision(Check *c, int idx, const char *path) {
-  if (lua_istable(c->L, idx)) {
+  if (lua_istable(c->L, idx) && lua_rawlen(c->L, idx) > 0) {
+    check_type(c, path, "a name, or a table with param_dtype", idx)->suggestion =
+        "a name alone is written without braces";
+  } else if (lua_istable(c->L, idx)) {
     check_scope(c, idx, "precision", path, 1);
     scale_options(c, idx, path);
   } else if (lua_type(c->L, idx) != LUA_TSTRING) {
@@ -349,6 +356,7 @@ void field_files(Check *c, int idx, const char *path) {
   int n;
   const char **list = text_list(c, idx, path, "a file name or a list of them", &n);
   if (!list) return;
+  if (n == 0) diag_error(c->d, "required", path, "which files? The list is empty");
   data->files = list;
   data->nfiles = n;
 }

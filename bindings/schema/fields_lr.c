@@ -59,5 +59,6 @@ void field_lr(Check *c, int idx, const char *path) {
                  "%g is above max = %g", lr->min, lr->max);
     return;
   }
-  check_type(c, path, expected, idx);
+  Diag *g = check_type(c, path, expected, idx);
+  if (lua_istable(L, idx) && !kind) g->suggestion = "write weft.cosine before the table";
 }

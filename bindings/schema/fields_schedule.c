@@ -28,6 +28,12 @@ static bool has_options(const char *scope) {
   return false;
 }
 
+static void no_option(Check *c, const char *path, const char *scope, int key) {
+  Diag *g = diag_error(c->d, "unknown-field", path, "this schedule has no options");
+  if (lua_type(c->L, key) == LUA_TSTRING)
+    g->suggestion = field_hint(c, scope, path, lua_tostring(c->L, key));
+}
+
 /* Options beside the name or the function: fields of the scope with its name. */
 static void check_options(Check *c, int t, const char *path, const char *scope) {
   lua_State *L = c->L;
@@ -40,8 +46,7 @@ static void check_options(Check *c, int t, const char *path, const char *scope) 
   int keys = lua_gettop(L);
   for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys))
     if (!lua_isinteger(L, -1) || lua_tointeger(L, -1) != 1)
-      diag_error(c->d, "unknown-field", path_join(c->arena, path, L, keys + 1),
-                 "this schedule has no options");
+      no_option(c, path_join(c->arena, path, L, keys + 1), scope, keys + 1);
   lua_settop(L, keys - 1);
 }
 
@@ -141,6 +146,10 @@ void field_schedule(Check *c, int idx, const char *path) {
       lua_pushvalue(L, idx);
     if (lua_isfunction(L, -1))
       own_function(c, t, path);
+    else if (t && lua_isnil(L, -1))
+      diag_error(c->d, "type", path,
+                 "the first item is the name of a schedule or a function: { \"1f1b\", "
+                 "option = value }");
     else if (lua_type(L, -1) != LUA_TSTRING)
       check_type(c, path, "a name, a function or weft.schedule_csv", t ? -1 : idx);
     else

@@ -34,6 +34,22 @@ const ForeignName *foreign_find(const char *path) {
   return best;
 }
 
+const ForeignName *foreign_near(Arena *a, const char *name) {
+  enum { LEAST = 6 };
+  VEC(const char *) last = {0};
+  for (int i = 0; i < LEN(names); i++) *VEC_PUSH(a, last) = last_parts(names[i].name, 1);
+  if (strlen(name) < LEAST) return NULL;
+  const char *near = name_suggest(name, last.at, last.n);
+  enum { SLIP = 2 };
+  bool begins = near && strncmp(near, name, strlen(name)) == 0;
+  if (near && !begins && str_distance(near, name) > SLIP) near = NULL;
+  if (!near) near = begins_with_name(a, name, last.at, last.n, LEAST);
+  for (int i = 0; near && i < last.n; i++)
+    if (parts_of(names[i].name) == 1 && strcmp(names[i].name, near) == 0)
+      return &names[i];
+  return NULL;
+}
+
 const char *foreign_says(Arena *a, const ForeignName *f) {
   switch (f->is) {
   case FOREIGN_NEEDLESS: return arena_printf(a, "leave it out: %s", f->text);

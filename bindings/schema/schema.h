@@ -90,11 +90,13 @@ void schema_markdown(Text *out);
   "1f1b one_forward_one_backward=1f1b train_schedule=1f1b schedule_1f1b=1f1b "           \
   "interleaved_1f1b interleaved=interleaved_1f1b vpp=interleaved_1f1b "                  \
   "dfs=interleaved_1f1b schedule_interleaved_1f1b=interleaved_1f1b "                     \
+  "1f1b_interleaved=interleaved_1f1b "                                                   \
   "looped_bfs bfs=looped_bfs schedule_looped_bfs=looped_bfs "                            \
   "zero_bubble zb=zero_bubble zb1p=zero_bubble zb_h1=zero_bubble "                       \
   "interleaved_zero_bubble=zero_bubble schedule_interleaved_zero_bubble=zero_bubble "    \
   "zb_h2 zb2p=zb_h2 "                                                                    \
-  "zbv v_schedule=zbv zbv_zero_bubble=zbv schedule_zbv_zero_bubble=zbv "                 \
+  "zbv v_schedule=zbv zero_bubble_v=zbv zbv_zero_bubble=zbv "                            \
+  "schedule_zbv_zero_bubble=zbv "                                                        \
   "dualpipe_v schedule_dualpipe_v=dualpipe_v "                                           \
   "v_half v_min "                                                                        \
   "eager_1f1b "                                                                          \
@@ -137,7 +139,7 @@ typedef struct Check {
 } Check;
 
 /* A wrong type: "expected a positive integer, got string "four"". */
-void check_type(Check *c, const char *path, const char *want, int idx);
+Diag *check_type(Check *c, const char *path, const char *want, int idx);
 /* The value at idx of field `f`: stores it, or says what is wrong with it. */
 void check_value(Check *c, const Field *f, int idx, const char *path);
 /* Checks every field of the table at idx against the fields of `scope`; items before
@@ -156,10 +158,19 @@ bool name_next(Arena *a, const char **p, bool *later, NameWord *w);
 bool name_listed(const char *names, const char *name);
 /* Equal without case, '-' and '_': "Interleaved1F1B" is "interleaved_1f1b". */
 bool name_same(const char *a, const char *b);
+/* The longest of the names with which the text begins, in the same sense, followed by
+ * '-',
+ * '_' or its end; NULL: none of at least so many characters. */
+const char *begins_with_name(Arena *a, const char *text, const char *const *names, int n,
+                             size_t least);
 
 /* ---- unknown_field.c ---- */
 /* "WHAT is not built yet", with what comes nearest. */
 void not_built(Check *c, const char *path, const char *what);
+/* What may be meant by a name that `scope` does not have, or NULL. */
+const char *field_hint(Check *c, const char *scope, const char *path, const char *name);
+/* The names of the fields of a scope, at most so many. */
+const char *scope_names(Arena *a, const char *scope, int most);
 /* The string or number at index `key` names no field of `scope`; its value is above it.
  */
 void unknown_field(Check *c, const char *scope, const char *path, int key);
@@ -179,6 +190,8 @@ typedef struct ForeignName {
 /* What other systems mean by the name at the end of this path ("plan.mesh.tp_size"); of
  * names that match the longest counts. NULL: unknown. */
 const ForeignName *foreign_find(const char *path);
+/* One whose name is spelt nearly so, or begins so or is how this begins. */
+const ForeignName *foreign_near(Arena *a, const char *name);
 /* "weft's name is mesh.tp" */
 const char *foreign_says(Arena *a, const ForeignName *f);
 

@@ -13,12 +13,13 @@ static bool quoted_number(lua_State *L, int idx, const char *want) {
          (strstr(want, "number") || strstr(want, "integer"));
 }
 
-void check_type(Check *c, const char *path, const char *want, int idx) {
+Diag *check_type(Check *c, const char *path, const char *want, int idx) {
   Diag *g = diag_error(c->d, "type", path, "expected %s, got %s", want,
                        value_describe(c->arena, c->L, idx));
   if (quoted_number(c->L, idx, want))
     g->suggestion =
         arena_printf(c->arena, "write %s without quotes", lua_tostring(c->L, idx));
+  return g;
 }
 
 /* What was expected instead of the value at idx. */
@@ -235,6 +236,24 @@ static void expand_strategy(Check *c, const Field *f, const char *path) {
   lua_settop(L, value);
 }
 
+/* { zero = 3 }, { kind = "zero" }: the name is the first item, without a key. */
+static void name_not_first(Check *c, const Field *f, int idx, const char *path) {
+  static const char *const keys[] = {"name", "kind", "type", "strategy"};
+  lua_State *L = c->L;
+  const char *name = NULL;
+  NameWord w;
+  bool later = false;
+  for (int i = 0; i < LEN(keys) && !name; i++, lua_pop(L, 1))
+    if (field_push(L, idx, keys[i]) == LUA_TSTRING)
+      name = arena_str(c->arena, lua_tostring(L, -1));
+  for (const char *p = f->names; !name && name_next(c->arena, &p, &later, &w);
+       lua_pop(L, 1))
+    if (field_push(L, idx, arena_strn(c->arena, w.s, w.n)) != LUA_TNIL) name = w.canon;
+  diag_error(c->d, "type", path,
+             "the first item is the name of a strategy: { \"%s\", option = value }",
+             name ? name : "zero");
+}
+
 /* strategy = "ddp" or { "zero", stage = 0 }: the name selects the scope of the options.
  */
 static void check_named(Check *c, const Field *f, int idx, const char *path) {
@@ -248,7 +267,9 @@ static void check_named(Check *c, const Field *f, int idx, const char *path) {
     lua_rawgeti(L, idx, 1);
   else
     lua_pushvalue(L, idx);
-  if (lua_type(L, -1) != LUA_TSTRING) {
+  if (table && lua_isnil(L, -1)) {
+    name_not_first(c, f, idx, path);
+  } else if (lua_type(L, -1) != LUA_TSTRING) {
     check_type(c, path, "a name, such as \"zero\", or { \"zero\", option = value }",
                table ? -1 : idx);
   } else {
@@ -335,6 +356,33 @@ static void check_val(Check *c, const Field *f, int idx, const char *path) {
   c->plan->data = train;
 }
 
+/* optimizer = "adamw", data = "synthetic" */
+static void not_built_by(Check *c, const Field *f, int idx, const char *path) {
+  NameWord w;
+  bool later = false;
+  Diag *g = check_type(c, path, builder_list(c, f->names), idx);
+  const char *function = known_name(c->L, idx);
+  if (function) g->suggestion = arena_printf(c->arena, "write %s { ... }", function);
+  for (const char *p = f->names;
+       lua_type(c->L, idx) == LUA_TSTRING && name_next(c->arena, &p, &later, &w);)
+    if (name_same(w.canon, lua_tostring(c->L, idx)))
+      g->suggestion = arena_printf(c->arena, "write weft.%s { ... }", w.canon);
+}
+
+/* optimizer = { "adamw", lr = 1e-3 }: its function stands before the table. */
+static bool kind_is_item(Check *c, int idx, const char *kind, const char *path) {
+  lua_State *L = c->L;
+  if (mark_kind(L, idx) || optimizer_parse(kind) < 0) return true;
+  lua_rawgeti(L, idx, 1);
+  const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+  bool item = name && optimizer_parse(name) >= 0;
+  if (item)
+    diag_error(c->d, "builder", path, "expected weft.%s { ... }, got a table", name)
+        ->suggestion = arena_printf(c->arena, "write weft.%s { ... }", name);
+  lua_pop(L, 1);
+  return !item;
+}
+
 static const char *first_name(Check *c, const char *names) {
   NameWord w;
   bool later = false;
@@ -361,9 +409,10 @@ static void check_built(Check *c, const Field *f, int idx, const char *path) {
   for (const char *p = f->names; kind && name_next(c->arena, &p, &later, &w);)
     found |= strcmp(w.canon, kind) == 0;
   if (!found) {
-    check_type(c, path, builder_list(c, f->names), idx);
+    not_built_by(c, f, idx, path);
     return;
   }
+  if (!kind_is_item(c, idx, kind, path)) return;
   if (!check_mark(c, idx, path)) return;
   built_kind(c, kind);
   int items = field_items(c, kind, idx, path);
@@ -434,7 +483,10 @@ void check_value(Check *c, const Field *f, int idx, const char *path) {
     if (lua_istable(c->L, idx))
       check_scope(c, idx, f->names, path, 1);
     else
-      check_type(c, path, "a table", idx);
+      check_type(
+          c, path,
+          arena_printf(c->arena, "a table { %s }", scope_names(c->arena, f->names, 4)),
+          idx);
     return;
   }
 }

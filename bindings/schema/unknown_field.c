@@ -37,7 +37,10 @@ static const char *place_of(Arena *a, const char *scope) {
  * are one answer, joined by "or". */
 static const char *elsewhere(Arena *a, const char *scope, const char *key) {
   const char *found = NULL;
+  bool top = strcmp(scope, "plan") == 0;
+  if (!top && name_listed("size format high low labels drop type name", key)) return NULL;
   for (const Field *f = schema; f->scope; f++) {
+    if (!top && strcmp(f->scope, "expect") == 0) continue;
     const char *place = strcmp(f->scope, scope) ? place_of(a, f->scope) : NULL;
     if (!place || !name_same(f->key, key)) continue;
     const char *path = arena_printf(a, "%s%s%s", place, *place ? "." : "", f->key);
@@ -49,16 +52,39 @@ static const char *elsewhere(Arena *a, const char *scope, const char *key) {
   return found;
 }
 
+/* The field of this table whose name differs in '-', '_' and case only. */
+static const char *own_form(const char *scope, const char *key) {
+  for (const Field *f = schema; f->scope; f++)
+    if (strcmp(f->scope, scope) == 0 && name_same(f->key, key)) return f->key;
+  return NULL;
+}
+
+/* "global, micro, seq": the names of a table, for who gave values without names. */
+const char *scope_names(Arena *a, const char *scope, int most) {
+  const char *list = "";
+  int n = 0;
+  for (const Field *f = schema; f->scope; f++) {
+    if (strcmp(f->scope, scope) != 0 || f->type == FIELD_ALIAS || f->type == FIELD_NOOP ||
+        f->type == FIELD_REFUSED)
+      continue;
+    if (++n > most) return arena_printf(a, "%s, ...", list);
+    list = arena_printf(a, "%s%s%s", list, *list ? ", " : "", f->key);
+  }
+  return list;
+}
+
 static const char *nearest(Arena *a, const char *scope, const char *key) {
   VEC(const char *) own = {0}, all = {0};
   for (const Field *f = schema; f->scope; f++) {
     const char *place = place_of(a, f->scope);
-    if (strcmp(f->scope, scope) == 0)
+    bool other = f->type == FIELD_ALIAS || f->type == FIELD_NOOP;
+    if (strcmp(f->scope, scope) == 0 && !other)
       *VEC_PUSH(a, own) = f->key;
     else if (place)
       *VEC_PUSH(a, all) = f->key;
   }
   const char *near = name_suggest(key, own.at, own.n);
+  if (!near) near = begins_with_name(a, key, own.at, own.n, 2);
   if (near) return near;
   near = str_nearest(key, all.at, all.n);
   return near ? elsewhere(a, scope, near) : NULL;
@@ -104,9 +130,13 @@ static const char *known(Check *c, const char *scope, const char *path,
     if (f->is == FOREIGN_HERE) *VEC_PUSH(c->arena, c->told) = f->text;
     return foreign_says(c->arena, f);
   }
-  const char *s = nccl_variable(c->arena, name);
+  const char *s = own_form(scope, name);
+  if (!s) s = nccl_variable(c->arena, name);
   if (!s) s = option_of(c->arena, scope, name);
-  return s ? s : elsewhere(c->arena, scope, name);
+  if (s) return s;
+  s = elsewhere(c->arena, scope, name);
+  if (s) *VEC_PUSH(c->arena, c->told) = s;
+  return s;
 }
 
 /* Settings of another system in a table of its own: { distributed = { tp_size = 2 } }.
@@ -139,10 +169,21 @@ static int tell_inside(Check *c, int t, const char *path, int depth, bool report
   return told;
 }
 
+const char *field_hint(Check *c, const char *scope, const char *path, const char *name) {
+  const char *s = known(c, scope, path, name);
+  if (!s) s = nearest(c->arena, scope, name);
+  if (s) return s;
+  const ForeignName *f = foreign_near(c->arena, name);
+  return f ? foreign_says(c->arena, f) : NULL;
+}
+
 /* A name that is right, only elsewhere, is surer than one that is nearly right here. */
 void unknown_field(Check *c, const char *scope, const char *path, int key) {
   if (lua_type(c->L, key) != LUA_TSTRING) {
-    diag_error(c->d, "unknown-field", path, "a list item is not expected here");
+    const char *names = scope_names(c->arena, scope, 5);
+    diag_error(c->d, "unknown-field", path, "a list item is not expected here")
+        ->suggestion =
+        *names ? arena_printf(c->arena, "values have names: %s", names) : NULL;
     return;
   }
   const char *name = lua_tostring(c->L, key);
@@ -153,9 +194,8 @@ void unknown_field(Check *c, const char *scope, const char *path, int key) {
     tell_inside(c, key + 1, path, 1, true);
     return;
   }
-  const char *s = known(c, scope, path, name);
-  if (!s) s = nearest(c->arena, scope, name);
-  diag_error(c->d, "unknown-field", path, "unknown field")->suggestion = s;
+  diag_error(c->d, "unknown-field", path, "unknown field")->suggestion =
+      field_hint(c, scope, path, name);
 }
 
 void not_built(Check *c, const char *path, const char *what) {

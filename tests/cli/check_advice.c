@@ -100,7 +100,7 @@ START_TEST(help_marks_what_is_not_built) {
   Outcome o = process_run(SECONDS, "echo 'help \"moe.router_dtype\" "
                                    "help \"precision.param_dtype\"' | $weft repl");
   ck_assert_msg(strstr(o.out, "float32=f32 - later: f64 fp64=f64\n") &&
-                    strstr(o.out, "fp16-mixed=f16 - later: fp8 bf16-true "
+                    strstr(o.out, "half=f16 - later: fp8 bf16-true "
                                   "16-true\n"),
                 "%s%s", o.out, o.err);
 }

@@ -95,7 +95,8 @@ END_TEST
 
 START_TEST(one_line_plan) {
   expect_report(HEAD "return weft.plan { mesh = { tpp = 2 }, model = 1, batch = 7 }",
-                "plan.lua:2: error: plan.batch: expected a table, got number 7\n"
+                "plan.lua:2: error: plan.batch: expected a table { global, micro, seq, "
+                "rounds }, got number 7\n"
                 "plan.lua:2: error: plan.mesh.tpp: unknown field (did you mean \"tp\"?)\n"
                 "plan.lua:2: error: plan.model: expected weft.model, weft.hf or a "
                 "function, got number 1\n3 errors\n");
@@ -194,8 +195,10 @@ END_TEST
 
 START_TEST(shebang) {
   load("#!/usr/bin/env weft\n" HEAD GOOD);
-  expect_report("#!weft\n" HEAD "local x = y\n",
-                "plan.lua:3: error: unknown global 'y'\n1 error\n");
+  expect_report(
+      "#!weft\n" HEAD "local x = y\n",
+      "plan.lua:3: error: unknown global 'y' (a local, or \"y\" if it is a name)\n1 "
+      "error\n");
 }
 END_TEST
 

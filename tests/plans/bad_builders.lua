@@ -14,8 +14,8 @@ return weft.plan {
 --> bad_builders.lua:5: error: plan.model: there is no model "lama3-8b" (did you mean "llama3-8b"?)
 --> bad_builders.lua:6: error: plan.cluster: there is no GPU "dgx" (known: a100-80gb, h100-sxm, h200)
 --> bad_builders.lua:7: error: plan.tp_plan: there is no tp_plan "lama" (did you mean "llama"?)
---> bad_builders.lua:8: error: plan.schedule.chunks: this schedule has no options
+--> bad_builders.lua:8: error: plan.schedule.chunks: this schedule has no options (weft's name is pp_plan.virtual)
 --> bad_builders.lua:9: error: plan.strategy.sequence_paralel: unknown field (did you mean "sequence_parallel"?)
---> bad_builders.lua:10: error: plan.optimizer: weft.adamw takes a table, got number
+--> bad_builders.lua:10: error: plan.optimizer: weft.adamw takes a table, got number (write weft.adamw { NAME = VALUE })
 --> bad_builders.lua:11: error: plan.data: expected weft.synthetic, weft.text, weft.tokens, got weft.adamw
 --> 7 errors

@@ -393,7 +393,8 @@ START_TEST(files_that_are_no_weights) {
   expect(
       &(Case){run, 1,
               "hf.lua:5: error: plan.model: model/config.json: cannot be opened: No such "
-              "file or directory\n1 error\n"});
+              "file or directory (weft.hf takes a folder that is at hand; nothing is "
+              "downloaded)\n1 error\n"});
 }
 END_TEST
 

@@ -63,8 +63,8 @@ START_TEST(unknown_gpus) {
                 "plan.lua:3: error: plan.cluster.gpus: this field is required where no "
                 "GPU is named (GPUs of each machine)\n1 error\n");
   lang_test_bad(&t, PLAN("weft.cluster { 'h200', 8 }"),
-                "plan.lua:3: error: plan.cluster[2]: a list item is not expected here\n"
-                "1 error\n");
+                "plan.lua:3: error: plan.cluster[2]: a list item is not expected here "
+                "(values have names: nodes, gpus, reserve_gib, gpu)\n1 error\n");
 }
 END_TEST
 

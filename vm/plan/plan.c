@@ -25,6 +25,9 @@
   X("embedding_rowwise", STYLE_EMBEDDING_ROWWISE, 0)                                     \
   X("vocab_allreduce", STYLE_EMBEDDING_ROWWISE, 0)                                       \
   X("vocab_reduce_scatter", STYLE_EMBEDDING_ROWWISE, STYLE_WITH_SEQUENCE)                \
+  X("ColwiseParallel", STYLE_COLWISE, 0)                                                 \
+  X("RowwiseParallel", STYLE_ROWWISE, 0)                                                 \
+  X("SequenceParallel", STYLE_SEQUENCE, 0)                                               \
   X("embedding_colwise", STYLE_EMBEDDING_COLWISE, 0)                                     \
   X("packed_colwise", STYLE_PACKED_COLWISE, 0)                                           \
   X("packed_rowwise", STYLE_PACKED_ROWWISE, 0)                                           \
@@ -144,6 +147,8 @@ void check_sequence_cut(const Plan *p, int cp, int tp, Diags *d) {
   const char *what = cp > 1 ? "batch.seq / cp" : "batch.seq";
   const char *wrong = mesh_tp_divides(d->arena, tp, what, seq / cp);
   if (!p->strategy.sequence_parallel || !wrong) return;
+  int64_t unit = (int64_t)cp * tp * (runs > cp && tp % 2 ? 2 : 1); /* of both cuts */
   diag_error(d, "divisibility", "batch.seq", "%s", wrong)->suggestion =
-      "sequence_parallel cuts it over tp";
+      arena_printf(d->arena, "sequence_parallel cuts it over tp; nearest: %lld",
+                   (long long)((seq / unit + 1) * unit));
 }

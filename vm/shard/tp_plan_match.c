@@ -109,12 +109,29 @@ const char *tp_as_pattern(Arena *a, const char *param) {
   return s;
 }
 
+static const char *last_part(const char *s) {
+  const char *dot = strrchr(s, '.');
+  return dot ? dot + 1 : s;
+}
+
+/* The pattern of the module that the last part of this one names, or nearly names. */
+static const char *of_module(Arena *a, const char *pattern, const char *const *names,
+                             int n) {
+  const char **last = NEW_N(a, const char *, n);
+  for (int i = 0; i < n; i++) last[i] = last_part(names[i]);
+  const char *near = str_nearest(last_part(pattern), last, n);
+  for (int i = 0; i < n && near; i++)
+    if (last[i] == near) return names[i];
+  return NULL;
+}
+
 static const char *suggestion(const Shard *s, const char *pattern) {
   Arena *a = s->d->arena;
   int n = s->g->param.n;
   const char **names = NEW_N(a, const char *, n);
   for (int i = 0; i < n; i++) names[i] = tp_as_pattern(a, s->g->param.at[i].name);
   const char *near = str_nearest(pattern, names, n);
+  if (!near) near = of_module(a, pattern, names, n);
   if (near) return arena_printf(a, "did you mean \"%s\"?", near);
   if (n == 0) return NULL;
   return arena_printf(a, "parameters look like %s", s->g->param.at[n / 2].name);
