@@ -1,5 +1,5 @@
-/* syntax_hint.c - what is usually meant where Lua's parser stops: by words of its message,
- * which name the token. */
+/* syntax_hint.c - what is usually meant where Lua's parser stops: by words of its
+ * message, which name the token. */
 #include "sandbox.h"
 
 const char *syntax_hint(const char *msg) {

@@ -84,7 +84,8 @@ static const char *nearest(Arena *a, const char *scope, const char *key) {
       *VEC_PUSH(a, all) = f->key;
   }
   const char *near = name_suggest(key, own.at, own.n);
-  if (!near) near = begins_with_name(a, key, own.at, own.n, 2);
+  if (!near && strcmp(scope, "plan") != 0) /* data_parallel is not about data */
+    near = begins_with_name(a, key, own.at, own.n, 2);
   if (near) return near;
   near = str_nearest(key, all.at, all.n);
   return near ? elsewhere(a, scope, near) : NULL;
