@@ -315,14 +315,12 @@ static void check_batch(Cross *c) {
 
 static void check_optimizer(Cross *c) {
   const Optimizer *o = &c->plan->opt;
-  bool wide = o->state == DT_F32;
+  bool wide = o->state == DT_F32 && c->plan->master == DT_F32;
   if (wide && o->stochastic)
     diag_error(c->d, "option", "optimizer.stochastic_rounding",
-               "states in f32 are not rounded; give state_dtype = \"bf16\", too");
-  if (!wide && o->post_validation)
-    diag_error(c->d, "not-built", "optimizer.post_validation",
-               "keeps states in f32 only: leave it out, or state_dtype = \"%s\"",
-               dtype_name(o->state));
+               "states in f32 are not rounded; give state_dtype = \"bf16\", too")
+        ->suggestion =
+        "or precision.master_dtype = \"bf16\", whose parameters are rounded";
 #define RULE(ID, wrong, field, message)                                                  \
   if (o->kind == OPTIMIZER_##ID && (wrong))                                              \
     diag_error(c->d, "option", "optimizer." field, message);

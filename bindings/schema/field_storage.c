@@ -11,7 +11,9 @@ static const struct {
   const char *scope, *key;
   int is[3];
 } numbered[] = {{"precision", "param_dtype", {DT_F32, DT_BF16, DT_F16}},
+                {"precision", "grad_dtype", {DT_F32, DT_BF16, DT_F16}},
                 {"precision", "reduce_dtype", {DT_F32, DT_BF16}},
+                {"precision", "master_dtype", {DT_F32, DT_BF16}},
 #define OPTIMIZER(ID, name, states, flops, changes, formula)                             \
   {#name, "state_dtype", {DT_F32, DT_BF16}},
 #include "vm/plan/optimizers.def"

@@ -48,7 +48,7 @@ static void set_bucket(Check *c, const char *path, int64_t bytes) {
   c->plan->strategy.bucket_bytes = bytes;
 }
 
-/* Elements of four bytes. */
+/* Elements, here of four bytes; check_grad() counts those of other gradients. */
 void field_reduce_bucket(Check *c, int idx, const char *path) {
   int64_t n;
   if (check_int(c, idx, path, 1, 2.5e11, &n)) set_bucket(c, path, 4 * n);
@@ -192,7 +192,37 @@ static void check_autocast(Check *c) {
     diag_error(c->d, "option", "strategy.autocast_dtype",
                "ops compute in one type: this one is %s, param_dtype is %s",
                dtype_name(t), dtype_name(c->plan->dtype))
-        ->suggestion = "give param_dtype alone; master weights are f32 in any case";
+        ->suggestion = "give param_dtype alone; precision.master_dtype says what the "
+                       "optimizer steps";
+}
+
+/* Gradients are reduced as they are stored, unless the plan says otherwise. */
+static void check_grad(Check *c) {
+  const char *path;
+  DType t = c->plan->grad, ops = c->plan->dtype;
+  if (push_precision(c, "reduce_dtype", &path) == LUA_TNIL) c->plan->reduce = t;
+  if (push_of(c, "strategy", "reduce_bucket_size") != LUA_TNIL)
+    c->plan->strategy.bucket_bytes = c->plan->strategy.bucket_bytes / 4 * dtype_size(t);
+  bool fits = t == DT_F32 || t == ops || (t == DT_BF16 && ops == DT_F32);
+  if (fits || push_precision(c, "grad_dtype", &path) == LUA_TNIL) return;
+  diag_error(c->d, "option", path,
+             "%s: ops compute in %s, whose gradients are that or f32", dtype_name(t),
+             dtype_name(ops))
+      ->suggestion = t == DT_F16
+                         ? "f16 needs a loss scale: give param_dtype = \"f16\", too"
+                         : "give \"f32\", or leave it out";
+}
+
+static void check_master(Check *c) {
+  const char *path;
+  DType t = c->plan->master, ops = c->plan->dtype;
+  if (t == DT_F32 || t == ops) return;
+  if (push_precision(c, "master_dtype", &path) != LUA_TSTRING) return;
+  diag_error(c->d, "option", path,
+             "%s: ops read %s; without f32 master weights they read what is stepped",
+             dtype_name(t), dtype_name(ops))
+      ->suggestion =
+      arena_printf(c->arena, "give param_dtype = \"%s\", too, or \"f32\"", dtype_name(t));
 }
 
 static void check_reduce(Check *c) {
@@ -233,7 +263,8 @@ static void check_output(Check *c) {
 }
 
 void strategy_rules(Check *c) {
-  void (*const rules[])(Check *) = {check_autocast, check_reduce, check_output};
+  void (*const rules[])(Check *) = {check_autocast, check_grad, check_master,
+                                    check_reduce, check_output};
   int top = lua_gettop(c->L);
   luaL_checkstack(c->L, 20, NULL);
   for (int i = 0; i < LEN(rules); i++, lua_settop(c->L, top)) rules[i](c);

@@ -53,10 +53,9 @@ INLINE void cast(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   DType to = a->out[0].dtype;
   bool here = !a->attr->cut || a->index == 0;
   if (a->accumulate) {
-    float *sum = y;
-    assert(to == DT_F32);
 #pragma omp simd
-    for (int64_t i = lo; i < hi; i++) sum[i] += here ? get(x, t, i) : 0;
+    for (int64_t i = lo; i < hi; i++)
+      put(y, to, i, get(y, to, i) + (here ? get(x, t, i) : 0));
   } else {
 #pragma omp simd
     for (int64_t i = lo; i < hi; i++) put(y, to, i, here ? get(x, t, i) : 0);

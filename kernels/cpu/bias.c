@@ -22,7 +22,6 @@ void cpu_add_bias(Device *dev, const KernelArgs *a) {
 INLINE void bias_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   enum { TILE = 256, BLOCK = 64 };
   int64_t rows = rows_of(&a->in[0]), n = last_dim(&a->in[0]);
-  float *db = a->out[0].p;
   for (int64_t c = lo; c < hi; c += TILE) {
     int w = (int)MIN(TILE, hi - c);
     float total[TILE] = {0};
@@ -35,7 +34,7 @@ INLINE void bias_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
       }
       for (int i = 0; i < w; i++) total[i] += sum[i];
     }
-    for (int i = 0; i < w; i++) db[c + i] = total[i] + (a->accumulate ? db[c + i] : 0);
+    for (int i = 0; i < w; i++) put_gradient(&a->out[0], c + i, total[i], a->accumulate);
   }
 }
 BY_TYPE(bias_dw, in[0])

@@ -38,7 +38,7 @@ GemmShape gemm_of(int op, const KernelArgs *a) {
 
 /* Two widened operands and, unless it is written directly, the result. */
 uint64_t gemm_work(const GemmShape *s) {
-  if (s->in == DT_F32) return 0;
+  if (!gemm_in_blocks(s)) return 0;
   GemmBlock b = gemm_block(s);
   int64_t c = s->out == DT_F32 ? 0 : b.m * b.n;
   return sizeof(float) * (uint64_t)(b.m * b.k + b.k * b.n + c) + 3 * GEMM_LINE;

@@ -27,14 +27,19 @@ void cpu_embedding(Device *dev, const KernelArgs *a) {
   each_part(dev, a, count_of(&a->in[0]), row_grain(a->in[1].dim[1]), embedding_part);
 }
 
+static void clear_columns(const KTensor *table, int64_t lo, int64_t hi) {
+  DType u = table->dtype;
+  for (int64_t r = 0; r < table->dim[0]; r++)
+    memset(at(table->p, u, r * table->dim[1] + lo), 0,
+           (size_t)(hi - lo) * (size_t)dtype_size(u));
+}
+
 /* Threads own columns, so every table row is summed in the order of the tokens. */
 INLINE void embedding_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   const int32_t *ids = a->in[0].p;
   float *dtable = a->out[0].p;
   int64_t tokens = count_of(&a->in[0]), v = a->out[0].dim[0], c = a->out[0].dim[1];
-  if (!a->accumulate)
-    for (int64_t r = 0; r < v; r++)
-      memset(dtable + r * c + lo, 0, (size_t)(hi - lo) * sizeof(float));
+  if (!a->accumulate) clear_columns(&a->out[0], lo, hi);
   for (int64_t k = 0; k < tokens; k++) {
     int64_t r = local_row(a, ids[k], v);
     if (r < 0) continue;
@@ -46,6 +51,39 @@ INLINE void embedding_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(embedding_dw, in[1])
 
+/* The next token at or after k with this id; `tokens` if there is none. */
+static int64_t next_of(const int32_t *ids, int64_t k, int64_t tokens, int32_t id) {
+  while (k < tokens && ids[k] != id) k++;
+  return k;
+}
+
+/* Into 16 bits: the first token of an id sums the rows of all tokens with that id in f32,
+ * so that a row is rounded once. */
+INLINE void embedding_dw_half(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  enum { TILE = 4096 };
+  const int32_t *ids = a->in[0].p;
+  const KTensor *to = &a->out[0];
+  int64_t tokens = count_of(&a->in[0]), c = to->dim[1];
+  if (!a->accumulate) clear_columns(to, lo, hi);
+  for (int64_t first = 0; first < tokens; first++) {
+    int64_t r = local_row(a, ids[first], to->dim[0]);
+    if (r < 0 || next_of(ids, 0, first, ids[first]) < first) continue;
+    for (int64_t from = lo; from < hi; from += TILE) {
+      int n = (int)MIN(TILE, hi - from);
+      float sum[TILE] = {0};
+      for (int64_t k = first; k < tokens; k = next_of(ids, k + 1, tokens, ids[first])) {
+        const void *dy = at(a->in[1].p, t, k * c + from);
+#pragma omp simd
+        for (int i = 0; i < n; i++) sum[i] += get(dy, t, i);
+      }
+      for (int i = 0; i < n; i++) put_gradient(to, r * c + from + i, sum[i], true);
+    }
+  }
+}
+BY_TYPE(embedding_dw_half, in[1])
+
 void cpu_embedding_dw(Device *dev, const KernelArgs *a) {
-  each_part(dev, a, a->out[0].dim[1], COLUMN_GRAIN, embedding_dw_part);
+  bool half = a->out[0].dtype != DT_F32;
+  each_part(dev, a, a->out[0].dim[1], COLUMN_GRAIN,
+            half ? embedding_dw_half_part : embedding_dw_part);
 }

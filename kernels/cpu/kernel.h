@@ -51,6 +51,11 @@ INLINE void put(void *p, DType t, int64_t i, float v) {
     ((uint16_t *)p)[i] = half_of(t, v);
 }
 
+/* Element i of a gradient: it is added to in f32, and rounded once. */
+INLINE void put_gradient(const KTensor *to, int64_t i, float v, bool accumulate) {
+  put(to->p, to->dtype, i, v + (accumulate ? get(to->p, to->dtype, i) : 0));
+}
+
 /* The address of element i. */
 INLINE void *at(const void *p, DType t, int64_t i) {
   return (char *)p + i * (t == DT_F32 ? 4 : 2);

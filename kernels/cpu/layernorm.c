@@ -68,7 +68,6 @@ INLINE void layernorm_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   enum { TILE = 256, BLOCK = 64 };
   int64_t rows = rows_of(&a->in[0]), n = last_dim(&a->in[0]);
   const float *stats = a->in[1].p;
-  float *dw = a->out[0].p, *db = a->out[1].p;
   for (int64_t c = lo; c < hi; c += TILE) {
     int w = (int)MIN(TILE, hi - c);
     float tw[TILE] = {0}, tb[TILE] = {0};
@@ -87,8 +86,8 @@ INLINE void layernorm_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
       for (int i = 0; i < w; i++) tw[i] += sw[i], tb[i] += sb[i];
     }
     for (int i = 0; i < w; i++) {
-      dw[c + i] = tw[i] + (a->accumulate ? dw[c + i] : 0);
-      db[c + i] = tb[i] + (a->accumulate ? db[c + i] : 0);
+      put_gradient(&a->out[0], c + i, tw[i], a->accumulate);
+      put_gradient(&a->out[1], c + i, tb[i], a->accumulate);
     }
   }
 }

@@ -86,7 +86,6 @@ INLINE void rmsnorm_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   enum { TILE = 256, BLOCK = 64 };
   int64_t g = last_dim(&a->out[0]), n = count_of(&a->in[0]) / g;
   const float *rstd = a->in[1].p;
-  float *dw = a->out[0].p;
   for (int64_t c = lo; c < hi; c += TILE) {
     int w = (int)MIN(TILE, hi - c);
     float total[TILE] = {0};
@@ -100,7 +99,7 @@ INLINE void rmsnorm_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
       }
       for (int i = 0; i < w; i++) total[i] += sum[i];
     }
-    for (int i = 0; i < w; i++) dw[c + i] = total[i] + (a->accumulate ? dw[c + i] : 0);
+    for (int i = 0; i < w; i++) put_gradient(&a->out[0], c + i, total[i], a->accumulate);
   }
 }
 BY_TYPE(rmsnorm_dw, in[0])

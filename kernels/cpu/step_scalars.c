@@ -46,25 +46,31 @@ void cpu_acc_dropped(Device *dev, const KernelArgs *a) {
 /* The gradient is summed in a fixed number of blocks whose bounds depend on its size
  * only; the sums of the blocks are then added in order. */
 typedef struct SqNorm {
-  const float *g;
+  const void *g;
+  DType t;
   int64_t n, block;
   double *sum; /* of each block */
 } SqNorm;
 
-static void sqnorm_part(const KernelArgs *a, int64_t lo, int64_t hi) {
-  SqNorm *s = a->state;
+INLINE void square_blocks(const SqNorm *s, int64_t lo, int64_t hi, DType t) {
   for (int64_t b = lo; b < hi; b++) {
     int64_t end = MIN(s->n, (b + 1) * s->block);
-    const float *g = s->g;
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t i = b * s->block; i < end; i++) sum += (double)g[i] * g[i];
+    for (int64_t i = b * s->block; i < end; i++)
+      sum += (double)get(s->g, t, i) * get(s->g, t, i);
     s->sum[b] = sum;
   }
 }
 
+static void sqnorm_part(const KernelArgs *a, int64_t lo, int64_t hi) {
+  const SqNorm *s = a->state;
+  WITH_TYPE(s->t, square_blocks, s, lo, hi)
+}
+
 void cpu_sqnorm(Device *dev, const KernelArgs *a) {
-  SqNorm s = {.g = a->in[0].p, .n = count_of(&a->in[0]), .sum = a->work};
+  SqNorm s = {
+      .g = a->in[0].p, .t = a->in[0].dtype, .n = count_of(&a->in[0]), .sum = a->work};
   s.block = MAX((s.n + SQNORM_BLOCKS - 1) / SQNORM_BLOCKS, 1024);
   int64_t blocks = (s.n + s.block - 1) / s.block;
   KernelArgs part = {.state = &s};

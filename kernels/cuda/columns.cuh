@@ -21,26 +21,29 @@ __global__ void __launch_bounds__(BLOCK)
     part[((int64_t)k * gridDim.y + blockIdx.y) * width + c] = sum[k];
 }
 
-template <int OUT>
+template <typename G, int OUT>
 __global__ void __launch_bounds__(BLOCK)
-    column_sums(const float *part, Pointers<float, OUT> out, int64_t parts, int64_t width,
+    column_sums(const float *part, Pointers<G, OUT> out, int64_t parts, int64_t width,
                 bool add) {
   int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (c >= width) return;
   for (int k = 0; k < OUT; k++) {
     float sum = 0;
     for (int64_t i = 0; i < parts; i++) sum += part[((int64_t)k * parts + i) * width + c];
-    out.p[k][c] = sum + (add ? out.p[k][c] : 0);
+    out.p[k][c] = rounded<G>(sum + (add ? load(out.p[k][c]) : 0));
   }
 }
 
 /* Results 0 to OUT-1 of a, each of `width`, summed from the parts in its scratch. */
 template <int OUT>
 static void add_parts(Device *d, const KernelArgs *a, int64_t parts, int64_t width) {
-  Pointers<float, OUT> out;
-  for (int k = 0; k < OUT; k++) out.p[k] = data<float>(&a->out[k]);
-  LAUNCH((column_sums<OUT>), (unsigned)((width + BLOCK - 1) / BLOCK), BLOCK,
-         cuda_stream(d), (const float *)a->work, out, parts, width, a->accumulate);
+  by_type(a->out[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) G;
+    Pointers<G, OUT> out;
+    for (int k = 0; k < OUT; k++) out.p[k] = data<G>(&a->out[k]);
+    LAUNCH((column_sums<G, OUT>), (unsigned)((width + BLOCK - 1) / BLOCK), BLOCK,
+           cuda_stream(d), (const float *)a->work, out, parts, width, a->accumulate);
+  });
 }
 
 /* Sums all rows in both stages; term(r, c, width, sums) adds one element. */

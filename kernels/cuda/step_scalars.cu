@@ -55,11 +55,13 @@ void cuda_count_labels(Device *d, const KernelArgs *a) {
 }
 
 /* The bounds of blocks depend on the number of elements only. */
+template <typename G>
 __global__ void __launch_bounds__(BLOCK)
-    square_sums(const float *g, double *part, int64_t n, int64_t each) {
+    square_sums(const G *g, double *part, int64_t n, int64_t each) {
   int64_t from = blockIdx.x * each, to = from + each < n ? from + each : n;
   double sum = 0;
-  for (int64_t i = from + threadIdx.x; i < to; i += BLOCK) sum += (double)g[i] * g[i];
+  for (int64_t i = from + threadIdx.x; i < to; i += BLOCK)
+    sum += (double)load(g[i]) * load(g[i]);
   sum = block_sum<BLOCK>(sum);
   if (threadIdx.x == 0) part[blockIdx.x] = sum;
 }
@@ -78,8 +80,11 @@ void cuda_sqnorm(Device *d, const KernelArgs *a) {
   int blocks = (int)((n + each - 1) / each);
   double *part = (double *)a->work;
   if (blocks)
-    LAUNCH((square_sums), blocks, BLOCK, cuda_stream(d), data<const float>(&a->in[0]),
-           part, n, each);
+    by_type(a->in[0].dtype, [&](auto *p) {
+      typedef TYPE_OF(p) G;
+      LAUNCH((square_sums<G>), blocks, BLOCK, cuda_stream(d), data<const G>(&a->in[0]),
+             part, n, each);
+    });
   LAUNCH((add_square_sums), 1, BLOCK, cuda_stream(d), part, scalars(a), blocks,
          a->attr->n);
 }

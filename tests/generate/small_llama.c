@@ -251,6 +251,8 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .ntp = o->rules ? o->nrules : LEN(llama_rules),
       .dtype = o->dtype,
       .reduce = o->reduce,
+      .grad = o->grad,
+      .master = o->master,
       .recompute = o->recompute,
       .loss_scale = {.init = 65536,
                      .growth = 2,

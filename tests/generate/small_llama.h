@@ -34,6 +34,8 @@ typedef struct ToyOptions {
   Strategy strategy;    /* without sp, overlap and bucket_bytes */
   DType dtype;
   DType reduce; /* dtype of gradient reductions over dp */
+  DType grad;   /* in which gradients are stored and add up */
+  DType master; /* of what the optimizer steps */
   double clip;
   int optimizer; /* OptimizerKind */
   DType state;   /* of the optimizer's states */

@@ -54,9 +54,6 @@ static const struct Other {
     {"EleutherAI/pythia-12b", "a GPT-NeoX"},
     {"tiiuae/falcon-7b", "a Falcon"},
     {"deepseek-ai/DeepSeek-V2-Lite", "a DeepSeek-V2"},
-    {"deepseek-ai/deepseek-coder-6.7b-base",
-     "a Llama whose positions are scaled linearly"},
-    {"HuggingFaceTB/SmolLM3-3B", "a SmolLM3, with layers without positions"},
 };
 
 START_TEST(other_names_say_what_they_are) {

@@ -59,6 +59,30 @@ START_TEST(backward_case) {
 }
 END_TEST
 
+/* Gradients of parameters in bf16, of ops in both types, through cuBLASLt where it has
+ * such products. */
+START_TEST(gradients_of_16_bits) {
+  const GradCase *g = &grad_case[_i];
+  const char *why;
+  CudaContext c = {.lt = cuda_lt_open(&why)};
+  KernelSet lt = cuda;
+  lt.device = (Device){.ctx = &c};
+  ck_assert_msg(c.lt != NULL, "%s", why);
+  for (int i = 0; i < kernel_cases; i++) {
+    if (kernel_case[i].op != g->forward) continue;
+    for (int k = 0; k < 4; k++) {
+      Problem p;
+      problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
+      problem_narrow(&p, DT_BF16);
+      if (p.adds) kernel_agrees(&lt, &p, k % 2, type_names[k / 2]);
+      problem_free(&p);
+    }
+  }
+  ck_assert_int_eq(c.lt_failed, 0);
+  cuda_lt_close(c.lt);
+}
+END_TEST
+
 /* The reference's results with the absolute values of some operands. */
 static void of_absolutes(Problem *p, const char *operands) {
   for (const char *c = operands; *c; c++) {
@@ -195,6 +219,7 @@ Suite *cuda_kernels_suite(void) {
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);
+  tcase_add_loop_test(tc, gradients_of_16_bits, 0, grad_cases);
   tcase_add_loop_test(tc, attention_rounds_probabilities, 0, kernel_cases);
   tcase_add_loop_test(tc, attention_rounds_its_gradients, 0, grad_cases);
   tcase_add_test(tc, products_through_cublaslt);

@@ -56,6 +56,29 @@ START_TEST(backward_case) {
 }
 END_TEST
 
+/* Gradients of parameters in 16 bits, of ops that compute in the first type. */
+static const struct {
+  DType ops, gradients;
+  const char *name;
+} narrow[] = {{DT_F32, DT_BF16, "f32, gradients bf16"},
+              {DT_BF16, DT_BF16, "bf16, gradients too"},
+              {DT_F16, DT_F16, "f16, gradients too"}};
+
+START_TEST(gradients_of_16_bits) {
+  const GradCase *g = &grad_case[_i];
+  for (int i = 0; i < kernel_cases; i++) {
+    if (kernel_case[i].op != g->forward) continue;
+    for (int k = 0; k < 2 * LEN(narrow); k++) {
+      Problem p;
+      problem_grad(&p, NULL, g, &kernel_case[i], narrow[k / 2].ops, 1 + (uint64_t)i);
+      problem_narrow(&p, narrow[k / 2].gradients);
+      if (p.adds) kernel_agrees(&cpu, &p, k % 2, narrow[k / 2].name);
+      problem_free(&p);
+    }
+  }
+}
+END_TEST
+
 START_TEST(results_lie_over_operands) { kernel_places_hold(&cpu, types, LEN(types)); }
 END_TEST
 
@@ -400,6 +423,7 @@ Suite *kernels_suite(void) {
   tcase_set_timeout(tc, 60);
   tcase_add_loop_test(tc, forward_case, 0, kernel_cases);
   tcase_add_loop_test(tc, backward_case, 0, grad_cases);
+  tcase_add_loop_test(tc, gradients_of_16_bits, 0, grad_cases);
   tcase_add_test(tc, results_lie_over_operands);
   tcase_add_test(tc, every_kernel_has_a_case);
   tcase_add_test(tc, small_changes_add_up_by_chance);

@@ -59,6 +59,8 @@ void problem_make(Problem *p, const KernelCase *c, DType dtype, uint64_t seed);
 /* The backward problem of c; `forward` (may be NULL) gets the forward one. */
 void problem_grad(Problem *p, Problem *forward, const GradCase *g, const KernelCase *c,
                   DType dtype, uint64_t seed);
+/* Makes the results of a problem that adds, gradients of parameters, of this type. */
+void problem_narrow(Problem *p, DType gradients);
 void problem_free(Problem *p);
 /* The problem as arguments of the reference; results go to the problem's own arrays. */
 RefArgs problem_ref(const Problem *p, bool accumulate);

@@ -160,6 +160,14 @@ void problem_make(Problem *p, const KernelCase *c, DType dtype, uint64_t seed) {
   }
 }
 
+void problem_narrow(Problem *p, DType gradients) {
+  for (int i = 0; i < p->nout && p->adds; i++) {
+    p->out[i].type = gradients;
+    for (int64_t j = 0; j < value_count(&p->out[i]); j++)
+      p->out[i].v[j] = rounded(p->out[i].v[j], gradients);
+  }
+}
+
 void problem_free(Problem *p) {
   for (int i = 0; i < p->nin; i++) free(p->in[i].v);
   for (int i = 0; i < p->nout; i++)

@@ -121,6 +121,8 @@ static const Given given[] = {
      NULL},
     {"pp_plan", "layout", "Et|tttL", NULL},
     {"precision", "output_dtype", "f32", NULL},
+    {"precision", "master_dtype", "bf16",
+     MODEL BATCH "precision = { param_dtype = 'bf16' }"},
     {"packed", "eot", "5", MODEL BATCH "packed = { eot = 3 }"},
     {"packed", "bos", "5", MODEL BATCH "packed = { bos = 3 }"},
     {"packed", "size", "16", MODEL BATCH "packed = { eot = 3 }"},

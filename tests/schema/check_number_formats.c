@@ -73,7 +73,7 @@ END_TEST
 
 #define AUTOCAST                                                                         \
   "ops compute in one type: this one is bf16, param_dtype is f32 (give "                 \
-  "param_dtype alone; master weights are f32 in any case)\n"
+  "param_dtype alone; precision.master_dtype says what the optimizer steps)\n"
 
 static const struct {
   const char *fields, *report;

@@ -8,11 +8,11 @@
 int dtype_size(DType t) {
   static const int size[] = {
       [DT_F32] = 4, [DT_BF16] = 2, [DT_F64] = 8, [DT_I32] = 4, [DT_F16] = 2};
-  assert(t != DT_ACT);
+  assert(t < DT_ACT);
   return size[t];
 }
 
-static const char *const dtypes[] = {"f32", "bf16", "f64", "i32", "f16", "act"};
+static const char *const dtypes[] = {"f32", "bf16", "f64", "i32", "f16", "act", "grad"};
 
 const char *dtype_name(DType t) { return dtypes[t]; }
 

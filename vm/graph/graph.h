@@ -16,11 +16,12 @@ typedef enum {
   DT_F64,
   DT_I32,
   DT_F16,
-  DT_ACT /* the plan's compute type; shard() resolves it */
+  DT_ACT, /* the plan's compute type; shard() resolves it */
+  DT_GRAD /* that of its gradients of parameters, likewise */
 } DType;
-int dtype_size(DType t);             /* bytes; DT_ACT is an error */
+int dtype_size(DType t);             /* bytes; DT_ACT and DT_GRAD are errors */
 DType dtype_named(const char *name); /* one of those below; DT_ACT: none */
-const char *dtype_name(DType t);     /* "f32", "bf16", "f64", "i32", "f16", "act" */
+const char *dtype_name(DType t); /* "f32", "bf16", "f64", "i32", "f16", "act", "grad" */
 
 /* What a dimension means. vm/mesh/axes.def says which axis may cut which tag. */
 typedef enum {
@@ -285,6 +286,9 @@ extern const OpInfo op_info[OP_N];
 int op_parse(const char *name); /* -1 if unknown */
 /* Ops that make gradients of parameters: f32, added to what is there where told. */
 bool op_adds(int code);
+/* The type of the gradient of a tensor as ops that add up make it: DT_GRAD of a
+ * parameter, but f32 of a router's bias, whose gradient is a count, and of others. */
+DType graph_grad_dtype(const Graph *g, Tid of);
 /* Where results may lie: the rows of in_place.def. */
 typedef enum { PLACE_UNIT, PLACE_LATER, PLACE_STEP, PLACE_ALWAYS } PlaceWhen;
 typedef struct OpPlace {

@@ -65,6 +65,12 @@ bool op_adds(int code) {
   }
 }
 
+DType graph_grad_dtype(const Graph *g, Tid of) {
+  const Tensor *t = &g->t.at[of];
+  bool counts = t->kind == T_PARAM && g->param.at[t->index].share > 0;
+  return t->kind == T_PARAM && !counts ? DT_GRAD : DT_F32;
+}
+
 void backward(Graph *g, Oid fwd, const Tid *dout, Tid *din, Backward b) {
   for (int i = 0; i < b.nin; i++)
     if (resolve(&g->op.at[fwd], b.role[i], dout) < 0) return;
@@ -85,7 +91,8 @@ void backward(Graph *g, Oid fwd, const Tid *dout, Tid *din, Backward b) {
     Dim dim[MAX_DIM];
     int ndim = x->ndim;
     memcpy(dim, x->dim, sizeof dim);
-    Tid t = graph_tensor(g, T_VALUE, op_adds(b.code) ? DT_F32 : x->dtype, dim, ndim);
+    DType type = op_adds(b.code) ? graph_grad_dtype(g, of) : (DType)x->dtype;
+    Tid t = graph_tensor(g, T_VALUE, type, dim, ndim);
     g->t.at[t].producer = id;
     g->t.at[t].unit = f->unit;
     g->t.at[t].grad_of = of;

@@ -54,7 +54,8 @@ const char *st_type_name(DType t) {
   case DT_F64: return "F64";
   case DT_I32: return "I32";
   case DT_F16: return "F16";
-  case DT_ACT: break;
+  case DT_ACT:
+  case DT_GRAD: break;
   }
   return NULL;
 }

@@ -30,6 +30,7 @@ typedef struct Cuts {
   bool grads, params;
   int64_t persistence; /* parameters with fewer elements are not sharded (stage 3) */
   bool host_state, host_params;
+  DType work; /* of the parameters that ops read */
 } Cuts;
 
 AxisSet flat_axes(const Plan *plan, const Mesh *m) {
@@ -50,6 +51,7 @@ static Cuts cuts_of(const Plan *plan, const Mesh *m) {
       .mesh = m,
       .host_state = s->offload_state,
       .host_params = s->offload_params,
+      .work = plan->dtype,
       .flat = {{flat[0], mesh_size(m, flat[0])}, {flat[1], mesh_size(m, flat[1])}},
       .grads = s->stage > 1,
       .params = s->stage > 2,
@@ -248,6 +250,21 @@ static Kept kept(const FlatParam *p, RegionKind kind) {
   }
 }
 
+/* A router's bias is balanced, not trained (OP_bias_step): its gradients are counts, and
+ * it moves by less than 16 bits hold. */
+static bool counts(const FlatParam *p) { return p->share > 0; }
+
+static DType type_of(const FlatParam *p, RegionKind kind, DType dtype) {
+  return counts(p) && (kind == REGION_GRAD || kind == REGION_MASTER) ? DT_F32 : dtype;
+}
+
+/* Master weights are stored where ops read another type, or where the optimizer runs on
+ * the host. */
+static bool has_region(const Cuts *c, const FlatParam *p, RegionKind kind, DType dtype) {
+  if (kind != REGION_MASTER) return true;
+  return c->host_state || type_of(p, kind, dtype) != c->work;
+}
+
 /* Adds the regions of one kind: one for each run of buckets that are stored in the same
  * way. */
 static void add_regions(Layout *l, const Cuts *cuts, const FlatParam *row,
@@ -255,12 +272,21 @@ static void add_regions(Layout *l, const Cuts *cuts, const FlatParam *row,
   Regions *s = &l->regions;
   for (int i = 0, next; i < s->nblock; i = next) {
     const FlatParam *of = &row[s->block[i].at];
+    next = i + 1;
+    if (!has_region(cuts, of, kind, dtype)) continue;
     Kept how = kept(of, kind);
+    DType type = type_of(of, kind, dtype);
     Region *r = &s->region[s->nregion++];
-    *r = (Region){.kind = kind, .dtype = dtype, .first = s->block[i].first, .ways = 1};
-    for (next = i; next < s->nblock; next++) {
+    *r = (Region){.kind = kind,
+                  .dtype = type,
+                  .first = s->block[i].first,
+                  .whole = s->block[i].whole,
+                  .ways = 1};
+    for (; next < s->nblock; next++) {
       const FlatParam *p = &row[s->block[next].at];
-      if (kept(p, kind) != how || p->shared != of->shared) break;
+      if (kept(p, kind) != how || p->shared != of->shared ||
+          type_of(p, kind, dtype) != type)
+        break;
       r->whole += s->block[next].whole;
     }
     if (how != KEPT_WHOLE) r->flat = of->flat.axes, r->ways = of->flat.ways;
@@ -298,14 +324,24 @@ static void fill_buckets(Layout *l, const Mesh *m, const FlatParam *row, Arena *
   }
 }
 
+const Region *layout_gradients(const Layout *l, int block) {
+  const Regions *s = &l->regions;
+  return regions_find(s, REGION_GRAD, &s->param[s->block[block].at]);
+}
+
+DType layout_reduce(const Layout *l, int block) {
+  return l->counts[block] ? DT_F32 : l->reduce;
+}
+
 DType bucket_type(const Layout *l, const Bucket *b, int step) {
-  return b->sum[step] & AXES_OF_DATA ? l->reduce : DT_F32;
+  if (b->sum[step] & AXES_OF_DATA) return layout_reduce(l, b->block);
+  return (DType)layout_gradients(l, b->block)->dtype;
 }
 
 /* Where a rank steps only its shard, it needs only that of the first reduction. */
 BucketSum bucket_extent(const Layout *l, const Bucket *b, int step) {
   const Regions *s = &l->regions;
-  const Region *g = regions_find(s, REGION_GRAD, &s->param[b->first]);
+  const Region *g = layout_gradients(l, b->block);
   BucketSum x = {.to = regions_block(s, b->block, g)};
   x.from = x.to;
   if (step == 0 && g->spread && b->sum[0] & g->flat) x.from.flat = 0, x.from.ways = 1;
@@ -318,9 +354,10 @@ static void place_wires(Layout *l) {
   for (int i = 0; i < l->bucket.n; i++)
     for (int k = 0; k < 2 && l->bucket.at[i].sum[k]; k++) {
       const Bucket *b = &l->bucket.at[i];
-      if (bucket_type(l, b, k) == DT_F32) continue;
+      DType type = bucket_type(l, b, k);
+      if (type == (DType)layout_gradients(l, b->block)->dtype) continue;
       Stretch r = bucket_extent(l, b, k).from;
-      uint64_t bytes = (uint64_t)(r.count / r.ways * dtype_size(l->reduce));
+      uint64_t bytes = (uint64_t)(r.count / r.ways * dtype_size(type));
       l->wire_bytes = MAX(l->wire_bytes, bytes);
     }
   for (int i = 0; i < WIRES; i++) l->wire[i] = place_bytes(l, l->wire_bytes);
@@ -375,14 +412,23 @@ static uint64_t update_work(const DeviceKind *d, OptimizerKind kind, int64_t len
 }
 
 /* Where the optimizer runs on the host: host buffers for the longest range. */
-static void place_optimizer(Layout *l, DType dtype, int64_t length) {
+static void place_optimizer(Layout *l, const Plan *plan, int64_t length) {
   l->offloads = true;
   l->host_scalars = place_on_host(l, SC_N * sizeof(double));
-  l->host_grad = place_on_host(l, (uint64_t)length * sizeof(float));
-  l->host_work = place_on_host(l, (uint64_t)(length * dtype_size(dtype)));
+  l->host_grad = place_on_host(l, (uint64_t)(length * dtype_size(plan->grad)));
+  l->host_work = place_on_host(l, (uint64_t)(length * dtype_size(plan->dtype)));
 }
 
 /* ---- the pass ---- */
+
+/* The type with the fewest bytes: what is aligned in it is aligned in every region. */
+static DType narrowest_of(const Plan *p) {
+  const DType all[] = {p->dtype, p->opt.state, p->grad, p->master};
+  DType least = all[0];
+  for (int i = 1; i < LEN(all); i++)
+    if (dtype_size(all[i]) < dtype_size(least)) least = all[i];
+  return least;
+}
 
 void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
             Arena *keep, Arena *scratch, Layout *l) {
@@ -398,19 +444,20 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   for (int i = n - 1; i >= 0; i--)
     row[i].together =
         row[i].stored.count + (i + 1 < n && row[i + 1].behind ? row[i + 1].together : 0);
-  int64_t limit = plan->strategy.bucket_bytes / 4;
+  int64_t limit = plan->strategy.bucket_bytes / dtype_size(plan->grad);
   DType state = plan->opt.state;
-  DType narrowest = dtype_size(state) < dtype_size(u->dtype) ? state : u->dtype;
-  int64_t length = fill_buffer(l, row, n, narrowest, &cuts, limit, keep);
+  int64_t length = fill_buffer(l, row, n, narrowest_of(plan), &cuts, limit, keep);
+  l->counts = NEW_N(scratch, bool, l->regions.nblock);
+  for (int i = 0; i < l->regions.nblock; i++)
+    l->counts[i] = counts(&row[l->regions.block[i].at]);
   l->regions.region = NEW_N(keep, Region, REGION_N * CLASSES);
   add_regions(l, &cuts, row, REGION_WORK, u->dtype);
   if (u->context) {
     place_inputs(st, rank, microbatches, l);
     return;
   }
-  if (u->dtype != DT_F32 || cuts.host_state)
-    add_regions(l, &cuts, row, REGION_MASTER, DT_F32);
-  add_regions(l, &cuts, row, REGION_GRAD, DT_F32);
+  add_regions(l, &cuts, row, REGION_MASTER, plan->master);
+  add_regions(l, &cuts, row, REGION_GRAD, plan->grad);
   for (int k = 0; k < optimizer_info[plan->opt.kind].states; k++)
     add_regions(l, &cuts, row, region_state(k), state);
   fill_buckets(l, m, row, scratch);
@@ -418,6 +465,6 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   place_inputs(st, rank, microbatches, l);
   l->work_bytes = update_work(u->device, plan->opt.kind, length);
   l->work = place_bytes(l, l->work_bytes);
-  if (cuts.host_state) place_optimizer(l, u->dtype, length);
-  if (plan->opt.post_validation) l->kept = post_validation_bytes(&plan->opt, &l->regions);
+  if (cuts.host_state) place_optimizer(l, plan, length);
+  if (plan->opt.post_validation) l->kept = post_validation_bytes(plan, &l->regions);
 }

@@ -16,13 +16,14 @@ typedef struct Bucket {
   uint64_t chunks; /* local chunks that write them, one bit each */
   int first, n;    /* index in Layout.regions.param */
 } Bucket;
-/* Reductions in another type than f32 go through these buffers. */
+/* Reductions in another type than that of gradients go through these buffers. */
 enum { WIRES = 2 };
 typedef struct Layout {
   Regions regions;
   int *of; /* Compiled.param -> index in regions.param, -1 */
   VEC(Bucket) bucket;
-  DType reduce; /* type in which gradients are reduced over data-parallel ranks */
+  DType reduce; /* see layout_reduce */
+  bool *counts; /* of each block: routers' biases, whose gradients are counts */
   uint64_t wire[WIRES], wire_bytes; /* offsets and size of these buffers */
   int group;          /* plan_reshard_group: ranks that share an unsharded copy */
   AxisSet group_axes; /* the axes of such a group */
@@ -52,6 +53,10 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
 /* Checks that weights which ops read as one matrix (UnitCode.joined) are adjacent in
  * every region; the error names two that are not. */
 weft_status layout_check(const Stages *st, int rank, const Layout *l, weft_error *e);
+/* The type in which gradients of a block are reduced over data-parallel ranks. */
+DType layout_reduce(const Layout *l, int block);
+/* The region of the gradients of a block. */
+const Region *layout_gradients(const Layout *l, int block);
 /* The type in which reduction 0 or 1 of a bucket is made. */
 DType bucket_type(const Layout *l, const Bucket *b, int step);
 /* The gradients that a rank contributes to that reduction, and the result that it needs:
@@ -63,7 +68,7 @@ BucketSum bucket_extent(const Layout *l, const Bucket *b, int step);
 /* The offset of a parameter in its region of this kind. */
 uint64_t layout_at(const Layout *l, RegionKind kind, int param);
 /* post_validation.c: bytes from the end of the static part on that it uses. */
-uint64_t post_validation_bytes(const Optimizer *o, const Regions *s);
+uint64_t post_validation_bytes(const Plan *p, const Regions *s);
 /* The inputs that a rank reads, as bits 1 << InputKind; and the bytes of an input for a
  * step. */
 uint64_t inputs_of(const Stages *st, int rank);

@@ -18,11 +18,6 @@ static Stretch uncut(const Stretch *r) {
   return whole;
 }
 
-static const Region *gradients_of(const Emit *e, const Bucket *b) {
-  const Regions *s = &e->l->regions;
-  return regions_find(s, REGION_GRAD, &s->param[b->first]);
-}
-
 /* A range of elements in a reduce buffer of its own. */
 static Extent at_wire(uint64_t off, const Stretch *r) {
   return (Extent){off, r->count / r->ways, r->flat};
@@ -43,26 +38,28 @@ static void settle(Emit *e, int wire) {
   const Bucket *b = w->bucket;
   BucketSum sum = bucket_extent(e->l, b, w->step);
   bool scatter = sum.from.ways != sum.to.ways;
+  const Region *g = layout_gradients(e->l, b->block);
   Extent mine = at_wire(e->l->wire[wire], &sum.to);
   if (!scatter) mine.shard = 0;
   emit_wait(e, w->handle, "gradients");
-  emit_cast(e, mine, e->l->reduce, region_extent(gradients_of(e, b), &sum.to), DT_F32);
+  emit_cast(e, mine, bucket_type(e->l, b, w->step), region_extent(g, &sum.to),
+            (DType)g->dtype);
   w->bucket = NULL;
 }
 
 void bucket_start(Emit *e, int k, int step, int handle) {
   const Bucket *b = &e->l->bucket.at[k];
-  const Region *g = gradients_of(e, b);
+  const Region *g = layout_gradients(e->l, b->block);
   BucketSum sum = bucket_extent(e->l, b, step);
   DType type = bucket_type(e->l, b, step);
   bool scatter = sum.from.ways != sum.to.ways;
   Extent from = region_extent(g, &sum.from), to = region_extent(g, &sum.to);
-  if (type != DT_F32) {
+  if (type != (DType)g->dtype) {
     int wire = e->next_wire++ % WIRES;
     settle(e, wire);
     e->wire[wire] = (Wire){b, step, handle};
     Extent there = {e->l->wire[wire], from.n, 0};
-    emit_cast(e, from, DT_F32, there, type);
+    emit_cast(e, from, (DType)g->dtype, there, type);
     from = to = there;
     if (scatter) to = at_wire(there.off, &sum.to);
   }
@@ -74,7 +71,8 @@ void bucket_start(Emit *e, int k, int step, int handle) {
 
 void bucket_wait(Emit *e, int k, int step, int handle) {
   const Bucket *b = &e->l->bucket.at[k];
-  if (bucket_type(e->l, b, step) == DT_F32) emit_wait(e, handle, "gradients");
+  DType stored = (DType)layout_gradients(e->l, b->block)->dtype;
+  if (bucket_type(e->l, b, step) == stored) emit_wait(e, handle, "gradients");
   for (int i = 0; i < WIRES; i++)
     if (e->wire[i].bucket == b && e->wire[i].step == step) settle(e, i);
 }
@@ -92,15 +90,16 @@ bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what) {
 
 /* Fills n elements with zeros: what a slice has beyond its input is zero, and here the
  * input is empty. */
-static void clear(Emit *e, uint64_t at, int64_t n) {
+static void clear(Emit *e, DType dt, uint64_t at, int64_t n) {
   emit_kernel(e, OP_slice, &(OpAttr){.n = 1}, "gradients");
-  emit_in(e, (Extent){.off = at}, DT_F32);
-  emit_out(e, (Extent){.off = at, .n = n}, DT_F32);
+  emit_in(e, (Extent){.off = at}, dt);
+  emit_out(e, (Extent){.off = at, .n = n}, dt);
 }
 
 void clear_stored(Emit *e, const Stored *p, int n, uint64_t at, int64_t first) {
   int64_t end = p[n - 1].at + p[n - 1].count;
-  clear(e, at + (uint64_t)(p->at - first) * 4, end - p->at);
+  DType dt = (DType)layout_gradients(e->l, p->block)->dtype;
+  clear(e, dt, at + (uint64_t)((p->at - first) * dtype_size(dt)), end - p->at);
 }
 
 void clear_padding(Emit *e, int block, uint64_t at) {
@@ -113,13 +112,14 @@ void clear_padding(Emit *e, int block, uint64_t at) {
     if (i < b->at + b->n) end = next + s->param[i].count;
   }
   if (from < 0) return;
-  clear(e, at + (uint64_t)(from - b->first) * 4, to - from);
+  DType dt = (DType)layout_gradients(e->l, block)->dtype;
+  clear(e, dt, at + (uint64_t)((from - b->first) * dtype_size(dt)), to - from);
 }
 
 void clear_paddings(Emit *e) {
   const Regions *s = &e->l->regions;
   for (int i = 0; i < s->nblock; i++) {
-    const Region *g = regions_find(s, REGION_GRAD, &s->param[s->block[i].at]);
+    const Region *g = layout_gradients(e->l, i);
     if (g->count == g->whole) clear_padding(e, i, region_at(g, s->block[i].first));
   }
 }

@@ -136,7 +136,7 @@ static void reduce_ties(Emit *e, const Compiled *c) {
     int comm = comm_for(e->comms, AXIS_BIT(AXIS_PP), c->param[i].pp, c->param[i].npp);
     const Region *g = regions_find(s, REGION_GRAD, &s->param[at]);
     Stretch r = regions_block(s, s->param[at].block, g);
-    start_sum(e, comm, RED_SUM, region_extent(g, &r), DT_F32, SCALAR_HANDLE,
+    start_sum(e, comm, RED_SUM, region_extent(g, &r), (DType)g->dtype, SCALAR_HANDLE,
               c->param[i].name);
     emit_wait(e, SCALAR_HANDLE, c->param[i].name);
   }
@@ -205,7 +205,7 @@ static void measure(Emit *e, const Compiled *c) {
     if (cut && k == n) set[n++] = cut;
     int to = cut ? SC_NORM2_CUT + k : SC_NORM2;
     emit_kernel(e, OP_sqnorm, &(OpAttr){.n = to}, update_name(e, c, &r));
-    emit_in(e, region_extent(g, &r), DT_F32);
+    emit_in(e, region_extent(g, &r), (DType)g->dtype);
     scalars(e);
     emit_work(e);
   }
@@ -251,8 +251,8 @@ static Extent new_work(const Emit *e, const Region *work, const Stretch *r) {
 void update_results(Emit *e, const Stretch *r, bool undo) {
   const Regions *s = &e->l->regions;
   const Stored *p = &s->param[r->first];
-  const Region *work = regions_find(s, REGION_WORK, p);
-  emit_out(e, region_extent(regions_value(s, p), r), DT_F32);
+  const Region *work = regions_find(s, REGION_WORK, p), *value = regions_value(s, p);
+  emit_out(e, region_extent(value, r), (DType)value->dtype);
   if (undo) emit_out(e, new_work(e, work, r), (DType)work->dtype);
   for (int k = 0; k < optimizer_info[e->plan->opt.kind].states; k++)
     emit_out(e, region_extent(regions_find(s, region_state(k), p), r),
@@ -268,9 +268,10 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   attr.seed = o->stochastic ? e->plan->seed : 0;
   attr.weight_decay = c->param[p->param].decay ? o->weight_decay : 0;
   emit_kernel(e, op, &attr, update_name(e, c, r));
-  Extent grad = region_extent(gradients(e, r), r);
-  emit_in(e, region_extent(regions_value(s, p), r), DT_F32);
-  emit_in(e, e->l->offloads ? as_long_as(r, e->l->host_grad) : grad, DT_F32);
+  const Region *g = gradients(e, r), *value = regions_value(s, p);
+  emit_in(e, region_extent(value, r), (DType)value->dtype);
+  emit_in(e, e->l->offloads ? as_long_as(r, e->l->host_grad) : region_extent(g, r),
+          (DType)g->dtype);
   for (int k = 0; k < optimizer_info[o->kind].states; k++)
     emit_in(e, region_extent(regions_find(s, region_state(k), p), r), o->state);
   Extent scalars = first_scalars(e, SC_ZERO_FROM);
@@ -309,7 +310,8 @@ static void step_on_host(Emit *e, const Compiled *c, const Stretch *r) {
   const Regions *s = &e->l->regions;
   const Region *work = regions_find(s, REGION_WORK, &s->param[r->first]);
   const char *what = update_name(e, c, r);
-  emit_copy(e, region_extent(gradients(e, r), r), as_long_as(r, e->l->host_grad), DT_F32,
+  const Region *g = gradients(e, r);
+  emit_copy(e, region_extent(g, r), as_long_as(r, e->l->host_grad), (DType)g->dtype,
             what);
   update_step(e, c, r, optimizer_info[e->plan->opt.kind].step);
   emit_work(e);

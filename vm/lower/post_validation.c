@@ -10,45 +10,55 @@
 /* Number of tensors that the optimizer overwrites: master value and states. */
 static int kept(const Optimizer *o) { return 1 + optimizer_info[o->kind].states; }
 
-/* An f32 copy of a region of the first optimizer state. There may be several such
- * regions, sharded in different ways; each has a place for its copies. */
-static Region copies_of(const Region *state, uint64_t off) {
-  Region copies = *state;
-  copies.dtype = DT_F32, copies.off = off;
-  return copies;
+/* The type of tensor k of them: of the master value, then of the states. */
+static DType kept_type(const Plan *p, int k) { return k ? p->opt.state : p->master; }
+
+/* A copy of tensor k, in the shape of a region of the first optimizer state. There may be
+ * several such regions, sharded in different ways; each has a place for its copies. */
+static Region copy_of(const Plan *p, const Region *state, int k, uint64_t off) {
+  Region copy = *state;
+  copy.dtype = kept_type(p, k), copy.off = off;
+  return copy;
 }
 
-static uint64_t copy_bytes(const Region *state) {
-  Region copies = copies_of(state, 0);
-  return align_up(region_bytes(&copies));
-}
-
-/* Bytes of the copies of the first n regions. */
-static uint64_t kept_before(const Optimizer *o, const Regions *s, int n) {
+/* Bytes of the copies of the first n tensors. */
+static uint64_t copy_bytes(const Plan *p, const Region *state, int n) {
   uint64_t bytes = 0;
-  for (int i = 0; i < n; i++)
-    if (s->region[i].kind == REGION_STATE1)
-      bytes += (uint64_t)kept(o) * copy_bytes(&s->region[i]);
+  for (int k = 0; k < n; k++) {
+    Region copy = copy_of(p, state, k, 0);
+    bytes += align_up(region_bytes(&copy));
+  }
   return bytes;
 }
 
-uint64_t post_validation_bytes(const Optimizer *o, const Regions *s) {
-  return kept_before(o, s, s->nregion);
+/* Bytes of the copies of the first n regions. */
+static uint64_t kept_before(const Plan *p, const Regions *s, int n) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < n; i++)
+    if (s->region[i].kind == REGION_STATE1)
+      bytes += copy_bytes(p, &s->region[i], kept(&p->opt));
+  return bytes;
 }
 
-static Extent kept_at(const Emit *e, const Stretch *r, int k) {
+uint64_t post_validation_bytes(const Plan *p, const Regions *s) {
+  return kept_before(p, s, s->nregion);
+}
+
+static Region kept_in(const Emit *e, const Stretch *r, int k) {
   const Regions *s = &e->l->regions;
   const Region *m = regions_find(s, REGION_STATE1, &s->param[r->first]);
-  uint64_t first = e->l->end + kept_before(&e->plan->opt, s, (int)(m - s->region));
-  Region copies = copies_of(m, first + (uint64_t)k * copy_bytes(m));
-  return region_extent(&copies, r);
+  uint64_t first = e->l->end + kept_before(e->plan, s, (int)(m - s->region));
+  return copy_of(e->plan, m, k, first + copy_bytes(e->plan, m, k));
 }
 
 static void step_keeping(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     if (update_balances(c, e, &r)) continue;
     update_step(e, c, &r, optimizer_info[e->plan->opt.kind].attempt);
-    for (int k = 0; k < kept(&e->plan->opt); k++) emit_out(e, kept_at(e, &r, k), DT_F32);
+    for (int k = 0; k < kept(&e->plan->opt); k++) {
+      Region copy = kept_in(e, &r, k);
+      emit_out(e, region_extent(&copy, &r), (DType)copy.dtype);
+    }
     emit_work(e);
   }
 }
@@ -57,7 +67,10 @@ static void take_back(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     if (update_balances(c, e, &r)) continue;
     emit_kernel(e, OP_step_undo, NULL, update_name(e, c, &r));
-    for (int k = 0; k < kept(&e->plan->opt); k++) emit_in(e, kept_at(e, &r, k), DT_F32);
+    for (int k = 0; k < kept(&e->plan->opt); k++) {
+      Region copy = kept_in(e, &r, k);
+      emit_in(e, region_extent(&copy, &r), (DType)copy.dtype);
+    }
     emit_in(e, (Extent){.off = e->l->scalars, .n = SC_ZERO_FROM}, DT_F64);
     update_results(e, &r, true);
     emit_work(e);

@@ -75,8 +75,9 @@ static void add_ties(const Stages *st, const Layout *l, RankCost *x) {
   for (int i = 0; i < s->nparam; i++) {
     const Stored *p = &s->param[i];
     if (st->holders[p->param].npp < 2) continue;
-    Stretch r = regions_block(s, p->block, regions_find(s, REGION_GRAD, p));
-    x->tied += 4 * (uint64_t)(r.count / r.ways);
+    const Region *g = layout_gradients(l, p->block);
+    Stretch r = regions_block(s, p->block, g);
+    x->tied += (uint64_t)(r.count / r.ways * dtype_size((DType)g->dtype));
   }
 }
 

@@ -53,7 +53,7 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
   if (plan->strategy.overlap_grad_reduce) reduce = MAX(reduce - backward, 0);
   double gather = link_ring(&flat, (double)r->gathered, r->gathered > 0, false);
   bool away = plan->strategy.offload_state;
-  double moved = optimizer_bytes(&plan->opt, plan->dtype);
+  double moved = optimizer_bytes(plan);
   double step =
       (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
   if (!away && k->f32 > 0)
@@ -67,7 +67,8 @@ static double host_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
                            const Lifetimes *l) {
   const Strategy *s = &plan->strategy;
   double bytes = 0;
-  if (s->offload_state) bytes += (double)r->stepped * (4 + dtype_size(plan->dtype));
+  if (s->offload_state)
+    bytes += (double)r->stepped * (dtype_size(plan->grad) + dtype_size(plan->dtype));
   if (s->offload_params)
     bytes += (double)l[AREA_GATHER].copies / mesh_size(m, flat_axes(plan, m));
   return bytes > 0 ? bytes / plan->cluster.host_bandwidth : 0;

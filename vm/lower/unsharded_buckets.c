@@ -16,6 +16,14 @@ static bool of_experts(const Regions *s, const Block *b) {
   return r && axes_expert(r->flat);
 }
 
+/* Bytes of an unsharded gradient in the type in which it is reduced, if it is another. */
+static uint64_t reduce_buffer(const Layout *l, int block, uint64_t full) {
+  if (!full) return 0;
+  DType stored = (DType)layout_gradients(l, block)->dtype, sum = layout_reduce(l, block);
+  return sum == stored ? 0
+                       : full / (uint64_t)dtype_size(stored) * (uint64_t)dtype_size(sum);
+}
+
 static void find_blocks(const Layout *l, UnshardedList *out) {
   const Regions *s = &l->regions;
   for (int i = 0; i < s->nblock; i++) {
@@ -25,8 +33,7 @@ static void find_blocks(const Layout *l, UnshardedList *out) {
     /* Groups are parts of dp_shard, which does not shard experts. */
     if (l->group > 1 && !x.experts)
       x.bytes[GROUP_SHARD] = x.bytes[FULL_PARAM] / (uint64_t)l->group;
-    if (l->reduce != DT_F32)
-      x.bytes[REDUCE_BUFFER] = x.bytes[FULL_GRAD] / 4 * (uint64_t)dtype_size(l->reduce);
+    x.bytes[REDUCE_BUFFER] = reduce_buffer(l, i, x.bytes[FULL_GRAD]);
     out->of[i] = x.bytes[FULL_PARAM] || x.bytes[FULL_GRAD] ? out->n : -1;
     if (out->of[i] >= 0) out->at[out->n++] = x;
     for (int k = 0; k < UNSHARDED_N; k++) out->bytes[k] += x.bytes[k];
@@ -154,8 +161,9 @@ static void emit_keep(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
 static void emit_add(Emit *e, const UnshardedBucket *x, Extent part, bool first) {
   emit_kernel(e, OP_cast, NULL, "gradients");
   e->code.at[e->code.n - 1].acc = first ? ACC_NEVER : ACC_ALWAYS;
-  emit_in(e, part, e->l->reduce);
-  emit_out(e, shard_of(e, x, region_of(e, x, REGION_GRAD)), DT_F32);
+  const Region *g = layout_gradients(e->l, x->block);
+  emit_in(e, part, layout_reduce(e->l, x->block));
+  emit_out(e, shard_of(e, x, g), (DType)g->dtype);
 }
 
 /* SCATTER and ADD. The first SCATTER of a step writes the shard directly. A later one, or
@@ -163,17 +171,17 @@ static void emit_add(Emit *e, const UnshardedBucket *x, Extent part, bool first)
  * accumulates it. */
 static void emit_sum(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
   const UnshardedBucket *x = &n->h->at[ev->held];
-  const Region *r = region_of(e, x, REGION_GRAD);
+  const Region *r = layout_gradients(e->l, x->block);
   int64_t length = e->l->regions.block[x->block].whole;
   Extent part = {at, length / r->ways, r->flat}, whole = {.off = at, .n = length};
-  DType type = e->l->reduce;
+  DType type = layout_reduce(e->l, x->block);
   if (ev->kind == EV_ADD) {
     emit_add(e, x, part, ev->first);
     return;
   }
   if (x->bytes[REDUCE_BUFFER]) {
     emit_kernel(e, OP_cast, NULL, "gradients");
-    emit_in(e, (Extent){.off = n->sum[ev->held], .n = length}, DT_F32);
+    emit_in(e, (Extent){.off = n->sum[ev->held], .n = length}, (DType)r->dtype);
     emit_out(e, whole, type);
   }
   Instr *in = start(e, n, ev, I_SCATTER, x);
@@ -225,7 +233,8 @@ static Bind bind_gradient(const Emit *e, const UnshardedNow *n, const CompiledUn
     return (Bind){layout_at(e->l, REGION_GRAD, x->param[i]), BIND_STORED};
   if (!(x->code->grad_use[i] >> ph & 1)) return (Bind){0, BIND_STORED};
   int64_t at = p->at - e->l->regions.block[p->block].first;
-  return (Bind){n->sum[held] + (uint64_t)at * 4, BIND_STORED};
+  DType dt = (DType)layout_gradients(e->l, p->block)->dtype;
+  return (Bind){n->sum[held] + (uint64_t)(at * dtype_size(dt)), BIND_STORED};
 }
 
 static bool same_binds(const Bind *a, const Bind *b, int n) {

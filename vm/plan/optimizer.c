@@ -52,9 +52,11 @@ void optimizer_begin(Optimizer *o, OptimizerKind kind) {
 #include "optimizers.def"
 }
 
-double optimizer_bytes(const Optimizer *o, DType compute) {
-  int states = optimizer_info[o->kind].states;
-  return 2 * 4 + 2 * 4 + 2 * states * dtype_size(o->state) + dtype_size(compute);
+double optimizer_bytes(const Plan *p) {
+  int states = optimizer_info[p->opt.kind].states;
+  int copy = p->master == p->dtype ? 0 : dtype_size(p->dtype);
+  return 2 * dtype_size(p->grad) + 2 * dtype_size(p->master) +
+         2 * states * dtype_size(p->opt.state) + copy;
 }
 
 OpAttr optimizer_attr(const Optimizer *o) {

@@ -33,8 +33,8 @@ int optimizer_parse(const char *name);
 /* An optimizer of this kind: its own defaults, the rest 0. The learning rate stays. */
 void optimizer_begin(Optimizer *o, OptimizerKind kind);
 /* Bytes that a step of an element reads and writes: the gradient twice (norm, step), the
- * f32 value and the states, the copy in the compute type. */
-double optimizer_bytes(const Optimizer *o, DType compute);
+ * value and the states, the copy in the compute type where there are master weights. */
+double optimizer_bytes(const Plan *p);
 /* The attributes of its step op but for seed and decay. */
 OpAttr optimizer_attr(const Optimizer *o);
 

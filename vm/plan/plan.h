@@ -305,7 +305,10 @@ typedef struct Plan {
   PpPlan pp;
   const char *schedule; /* canonical name, "function" or "csv" */
   DType dtype;          /* compute type: f32, bf16 or f16 */
-  DType reduce;         /* in which gradients are summed over dp: f32 or bf16 */
+  DType grad;           /* in which gradients are stored and add up over microbatches */
+  DType reduce;         /* in which they are summed over dp */
+  DType master;         /* of the values that the optimizer steps: f32, or bf16 where ops
+                         * read those themselves */
   LossScale loss_scale; /* f16 */
   Recompute recompute;
   Batch batch;

@@ -105,8 +105,8 @@ static void finish(Autodiff *ad, Tid t) {
 
 /* ---- ops ---- */
 
-/* The result tensor for what an op contributes to the gradient of its operand i: f32 for
- * a parameter if the op can accumulate, else the operand's own type. */
+/* The result tensor for what an op contributes to the gradient of its operand i: in the
+ * type of gradients for a parameter if the op can accumulate, else the operand's own. */
 static Tid contribution(Graph *g, Oid f, int i, Tid t) {
   Tid of = g->op.at[f].in[i];
   bool param = g->t.at[of].kind == T_PARAM;
@@ -116,8 +116,8 @@ static Tid contribution(Graph *g, Oid f, int i, Tid t) {
   if (adds == param) return t;
   Oid id = graph_add(g, OP_cast, 1, 1, g->op.at[f].unit, PH_I);
   Tensor like = g->t.at[of];
-  Tid y =
-      graph_tensor(g, T_VALUE, param ? DT_F32 : (DType)like.dtype, like.dim, like.ndim);
+  DType type = param ? graph_grad_dtype(g, of) : (DType)like.dtype;
+  Tid y = graph_tensor(g, T_VALUE, type, like.dim, like.ndim);
   const Op *fwd = &g->op.at[f];
   Op *op = &g->op.at[id];
   op->fwd = f;

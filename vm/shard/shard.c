@@ -101,7 +101,9 @@ static void set_local(const Shard *s, Tensor *t, Place p) {
 
 Tid shard_emit_tensor(Shard *s, Tid t, Place p) {
   const Tensor *x = &s->g->t.at[t];
-  DType dt = x->dtype == DT_ACT ? s->plan->dtype : (DType)x->dtype;
+  DType dt = x->dtype == DT_ACT    ? s->plan->dtype
+             : x->dtype == DT_GRAD ? s->plan->grad
+                                   : (DType)x->dtype;
   Tid id = graph_tensor(s->out, x->kind, dt, x->dim, x->ndim);
   Tensor *y = &s->out->t.at[id];
   y->name = x->name;

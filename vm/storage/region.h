@@ -86,7 +86,8 @@ typedef struct Regions {
 const Stored *regions_param(const Regions *s, int param);
 /* The region of this kind that holds a parameter, or NULL. */
 const Region *regions_find(const Regions *s, RegionKind kind, const Stored *p);
-/* The region with a parameter's f32 value: master, or work where there is no master. */
+/* The region with the value that the optimizer steps: master, or work where there is no
+ * master. */
 const Region *regions_value(const Regions *s, const Stored *p);
 uint64_t region_bytes(const Region *r);
 /* Offset in the arena of element `at` of the row; the region is stored whole. */

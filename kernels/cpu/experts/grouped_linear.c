@@ -52,12 +52,12 @@ void cpu_grouped_linear_dw(Device *dev, const KernelArgs *a) {
   const int32_t *ends = a->in[2].p;
   GemmShape s = gemm_of(OP_grouped_linear_dw, a);
   for (int64_t i = 0; i < a->out[0].dim[0]; i++) {
-    float *dw = (float *)a->out[0].p + i * s.m * s.n;
+    void *dw = at(a->out[0].p, s.out, i * s.m * s.n);
     s.k = ends[i + 1] - ends[i];
     if (s.k > 0)
       gemm_run_as(a->state, &s, at(dy->p, dy->dtype, ends[i] * s.m),
                   at(x->p, x->dtype, ends[i] * s.n), dw, a->accumulate, a->work);
     else if (!a->accumulate)
-      memset(dw, 0, (size_t)(s.m * s.n) * sizeof *dw);
+      memset(dw, 0, (size_t)(s.m * s.n) * (size_t)dtype_size(s.out));
   }
 }

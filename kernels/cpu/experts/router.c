@@ -53,17 +53,22 @@ void cpu_router_logits_dx(Device *dev, const KernelArgs *a) {
 INLINE void router_logits_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t rows = a->in[0].dim[0], c = a->in[0].dim[1], experts = a->in[1].dim[1];
   const float *dl = a->in[1].p;
-  float *dw = a->out[0].p;
-  for (int64_t e = 0; e < experts && !a->accumulate; e++)
-    memset(dw + e * c + lo, 0, (size_t)(hi - lo) * sizeof *dw);
-  for (int64_t r = 0; r < rows; r++) {
-    const void *x = at(a->in[0].p, t, r * c);
-    for (int64_t e = 0; e < experts; e++) {
-      float d = dl[r * experts + e], *to = dw + e * c;
+  const KTensor *dw = &a->out[0];
+  enum { TILE = 256 };
+  for (int64_t e = 0; e < experts; e++)
+    for (int64_t from = lo; from < hi; from += TILE) {
+      int n = (int)MIN(TILE, hi - from);
+      float sum[TILE] = {0};
+      for (int i = 0; i < n && a->accumulate; i++)
+        sum[i] = get(dw->p, dw->dtype, e * c + from + i);
+      for (int64_t r = 0; r < rows; r++) {
+        const void *x = at(a->in[0].p, t, r * c + from);
+        float d = dl[r * experts + e];
 #pragma omp simd
-      for (int64_t i = lo; i < hi; i++) to[i] += d * get(x, t, i);
+        for (int i = 0; i < n; i++) sum[i] += d * get(x, t, i);
+      }
+      for (int i = 0; i < n; i++) put(dw->p, dw->dtype, e * c + from + i, sum[i]);
     }
-  }
 }
 BY_TYPE(router_logits_dw, in[0])
 

@@ -44,9 +44,10 @@ static bool try_module(Gemm *g, const char *file) {
   (void)cpu_level(&level, NULL);
   if (level < cpu_best()) api->limit(level);
   DType in = g->shape.in;
-  bool native = in == DT_F32 || (in == DT_BF16 && cpu_level_bf16(level));
+  bool native = g->shape.out == DT_F32 || g->shape.out == in;
+  native = native && (in == DT_F32 || (in == DT_BF16 && cpu_level_bf16(level)));
   g->made = native && api->make(&g->shape, g->threads, g->state) == WEFT_OK;
-  g->widens = !g->made && g->shape.in != DT_F32;
+  g->widens = !g->made && gemm_in_blocks(&g->shape);
   if (g->made || g->widens) {
     g->api = api;
     return true;
@@ -57,7 +58,7 @@ static bool try_module(Gemm *g, const char *file) {
 }
 
 static void init_plain(Gemm *g, const GemmShape *s, int threads) {
-  assert(s->out == DT_F32 || s->out == s->in);
+  assert(s->out == DT_F32 || s->out == s->in || (s->in == DT_F32 && s->out == DT_BF16));
   *g = (Gemm){.shape = *s, .threads = MAX(1, threads), .set = cpu_set_here()};
 }
 
@@ -82,7 +83,7 @@ void gemm_run_as(Gemm *g, const GemmShape *s, const void *a, const void *b, void
   if (s->m == 0 || s->n == 0) return;
   if (!g->api || s->k == 0)
     g->set->gemm_plain(s, g->threads, a, b, c, accumulate);
-  else if (s->in == DT_F32)
+  else if (!gemm_in_blocks(s))
     g->api->multiply(s, g->threads, a, b, c, s->n, accumulate);
   else
     g->set->gemm_blocks(s, g->api, g->threads, work, a, b, c, accumulate);

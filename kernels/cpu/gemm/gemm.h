@@ -10,7 +10,7 @@
 typedef struct GemmShape {
   int64_t m, n, k; /* c is (m,n) */
   bool ta, tb;     /* a is stored as (k,m), b as (n,k) */
-  DType in, out;   /* of a and b; of c: f32, or the type of a and b */
+  DType in, out;   /* of a and b; of c: f32, the type of a and b, or bf16 of f32 */
 } GemmShape;
 
 /* What a module exports as weft_gemm_api. `make` fills the caller's state of GEMM_STATE
@@ -36,7 +36,7 @@ typedef struct GemmApi {
 typedef struct Gemm {
   GemmShape shape;
   int threads;
-  bool made, widens;  /* `state` is filled; operands are widened to f32 */
+  bool made, widens;  /* `state` is filled; it goes in blocks of f32 */
   const GemmApi *api; /* NULL: plain */
   const struct CpuSet *set;
   void *module; /* open while this product lives */
@@ -73,6 +73,10 @@ static inline GemmBlock gemm_block(const GemmShape *s) {
   return (GemmBlock){MIN(s->m, 512), MIN(s->n, 768), MIN(s->k, 768)};
 }
 enum { GEMM_LINE = 64 }; /* alignment of blocks in bytes */
+/* Whether a library that knows f32 alone needs such blocks. */
+static inline bool gemm_in_blocks(const GemmShape *s) {
+  return s->in != DT_F32 || s->out != DT_F32;
+}
 
 /* gemm_plain.c: allocates nothing. */
 void gemm_plain(const GemmShape *s, int threads, const void *a, const void *b, void *c,

@@ -1,6 +1,6 @@
-/* gemm_blocks.c - products of 16-bit types without hardware support: blocks of operands
- * are widened to f32, a library multiplies those, and sums are rounded once, at the end.
- * Sums for an f32 result go straight to it. */
+/* gemm_blocks.c - products of 16-bit types without hardware support, and of f32 into 16
+ * bits: blocks of operands are widened to f32, a library multiplies those, and sums are
+ * rounded once, at the end. Sums for an f32 result go straight to it. */
 #include "kernels/cpu/kernel.h"
 #include "gemm.h"
 
@@ -10,9 +10,9 @@ typedef struct Block {
   int64_t row, col, rows, cols;
 } Block;
 
-/* A block of a 16-bit matrix with `ld` elements per row, and where it goes as f32. */
+/* A block of a matrix with `ld` elements per row, and where it goes as f32. */
 typedef struct Move {
-  const uint16_t *from;
+  const void *from;
   uint16_t *to;
   float *wide;
   DType t;
@@ -22,7 +22,7 @@ typedef struct Move {
 
 /* A matrix whose widened block is reused if the next product needs it, too. */
 typedef struct Operand {
-  const uint16_t *p;
+  const void *p;
   DType t;
   int64_t ld;
   float *wide;
@@ -36,7 +36,7 @@ static float *next_line(float *p) {
 
 INLINE void widen(const Move *v, int64_t lo, int64_t hi, DType t) {
   for (int64_t i = lo; i < hi; i++) {
-    const uint16_t *from = v->from + i * v->ld;
+    const void *from = at(v->from, t, i * v->ld);
     float *to = v->wide + i * v->cols;
 #pragma omp simd
     for (int64_t j = 0; j < v->cols; j++) to[j] = get(from, t, j);
@@ -78,7 +78,7 @@ static void fetch(Operand *x, Block b, bool turned, int threads) {
   if (turned) b = (Block){b.col, b.row, b.cols, b.rows};
   if (memcmp(&x->now, &b, sizeof b) == 0) return;
   x->now = b;
-  move((Move){.from = x->p + b.row * x->ld + b.col,
+  move((Move){.from = at(x->p, x->t, b.row * x->ld + b.col),
               .wide = x->wide,
               .t = x->t,
               .ld = x->ld,

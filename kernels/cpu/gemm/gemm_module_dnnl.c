@@ -10,7 +10,7 @@
 typedef struct Rows {
   int64_t first;
   dnnl_memory_t a, b, c;
-  dnnl_primitive_t run[2]; /* overwrite; add (f32 results) */
+  dnnl_primitive_t run[2]; /* overwrite; add (f32 results and weight gradients) */
 } Rows;
 
 typedef struct Product {
@@ -69,7 +69,8 @@ static bool add_rows(Product *p, int64_t first, int64_t last) {
          dnnl_memory_create(&r->b, &b, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
          dnnl_memory_create(&r->c, &c, p->engine, DNNL_MEMORY_NONE) == dnnl_success &&
          make_primitive(p->engine, &a, &b, &c, false, &r->run[0]) &&
-         (s->out != DT_F32 || make_primitive(p->engine, &a, &b, &c, true, &r->run[1]));
+         (!(s->out == DT_F32 || s->ta) ||
+          make_primitive(p->engine, &a, &b, &c, true, &r->run[1]));
 }
 
 /* For a transposed bf16 operand whose rows do not fill whole blocks, oneDNN's path is a

@@ -3,13 +3,11 @@
 #include "step_kernels.h"
 
 INLINE void step_undo(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  const float *p = a->in[0].p;
-  void *copy = a->out[1].p;
+  const KTensor *p = &a->in[0], *copy = &a->out[1];
   for (int k = 0; k + 1 < a->nin; k++)
-    memcpy((float *)a->out[k ? k + 1 : 0].p + lo, (const float *)a->in[k].p + lo,
-           sizeof(float) * (size_t)(hi - lo));
-  if (copy == a->out[0].p) return;
-  for (int64_t i = lo; i < hi; i++) put(copy, t, i, p[i]);
+    copy_elements(&a->out[k ? k + 1 : 0], &a->in[k], lo, hi);
+  if (copy->p == a->out[0].p) return;
+  for (int64_t i = lo; i < hi; i++) put(copy->p, t, i, get(p->p, p->dtype, i));
 }
 BY_TYPE(step_undo, out[1])
 

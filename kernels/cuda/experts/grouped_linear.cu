@@ -59,9 +59,9 @@ void cuda_grouped_linear(Device *d, const KernelArgs *a) { grouped(d, a, true); 
 void cuda_grouped_linear_dx(Device *d, const KernelArgs *a) { grouped(d, a, false); }
 
 /* dW[e](m,n) = dy^T x over the expert's rows. */
-template <typename T>
+template <typename T, typename G>
 __global__ void __launch_bounds__(BLOCK)
-    multiply_weights(const T *x, const T *dy, const int32_t *ends, float *dw, int64_t m,
+    multiply_weights(const T *x, const T *dy, const int32_t *ends, G *dw, int64_t m,
                      int64_t n, bool add) {
   int64_t e = blockIdx.z, first = ends[e];
   Matrix<T> a = {dy + first * m, 1, m}, b = {x + first * n, n, 1};
@@ -76,8 +76,11 @@ void cuda_grouped_linear_dw(Device *d, const KernelArgs *a) {
             (unsigned)dw->dim[0]);
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((multiply_weights<T>), grid, BLOCK, cuda_stream(d), data<const T>(&a->in[0]),
-           data<const T>(&a->in[1]), data<const int32_t>(&a->in[2]), data<float>(dw), m,
-           n, a->accumulate);
+    by_type(dw->dtype, [&](auto *g) {
+      typedef TYPE_OF(g) G;
+      LAUNCH((multiply_weights<T, G>), grid, BLOCK, cuda_stream(d),
+             data<const T>(&a->in[0]), data<const T>(&a->in[1]),
+             data<const int32_t>(&a->in[2]), data<G>(dw), m, n, a->accumulate);
+    });
   });
 }

@@ -45,7 +45,9 @@ void cuda_router_logits_dw(Device *d, const KernelArgs *a) {
     typedef TYPE_OF(p) T;
     Matrix<float> dl = {data<const float>(&a->in[1]), 1, experts};
     Matrix<T> x = {data<const T>(&a->in[0]), c, 1};
-    product(d, dl, x, data<float>(&a->out[0]), experts, c, rows, a->accumulate);
+    by_type(a->out[0].dtype, [&](auto *g) {
+      product(d, dl, x, data<TYPE_OF(g)>(&a->out[0]), experts, c, rows, a->accumulate);
+    });
   });
 }
 

@@ -1,6 +1,6 @@
-/* cublaslt.c - GEMM through cuBLASLt: f32 accumulation; weight gradients are stored and
- * accumulated in f32. The library is column-major, so it is asked for the transposed
- * product. */
+/* cublaslt.c - GEMM through cuBLASLt: f32 accumulation; weight gradients are added to in
+ * f32 and stored in their type. The library is column-major, so it is asked for the
+ * transposed product. */
 #include "cublaslt_int.h"
 
 _Static_assert(sizeof(Prepared) <= CUDA_LT_STATE, "what cuda_workspace.c says");
@@ -80,11 +80,14 @@ void release_lt(Device *d, KernelArgs *a) {
   *s = (Prepared){0};
 }
 
+/* cuBLASLt has no products of f32 into 16 bits. */
+static bool known_types(const Product *p) { return p->out == DT_F32 || p->out == p->in; }
+
 static weft_status prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   Product p = cuda_product(op, a);
   const CudaContext *c = d->ctx;
   Prepared *s = a->state;
-  if (!s || !c || !c->lt || !p.m || !p.n || !p.k) return WEFT_OK;
+  if (!s || !c || !c->lt || !p.m || !p.n || !p.k || !known_types(&p)) return WEFT_OK;
   cublasStatus_t r = describe(s, &p);
   weft_status st = WEFT_OK;
   if (r)

@@ -35,72 +35,85 @@ static inline __device__ float average(float old, float x, double beta) {
   return add < 0.5f ? old + add * (x - old) : x + keep * (old - x);
 }
 
-template <typename S, int N> struct Stepped {
-  const float *p, *g;
+/* P: type of the parameters, S: of the states. The type of gradients is the same for all
+ * threads, so that a branch on it costs next to nothing. */
+template <typename P, typename S, int N> struct Stepped {
+  const P *p;
+  const void *g;
   const S *state[N];
-  float *p_out;
+  P *p_out;
   S *state_out[N];
-  float *kept[1 + N]; /* of p and the states; or NULL */
-  bool by_chance;
+  P *kept; /* what p was, or NULL */
+  S *state_kept[N];
+  bool half, by_chance; /* of gradients: bf16; of what is not f32 */
   uint32_t seed;
 };
 
-template <typename Rule, typename T, typename S>
+/* Rounded to the type, by chance if that has 16 bits. */
+template <typename T> static __device__ T rounded_by(float x, bool chance, uint32_t r) {
+  return rounded<T>(chance && sizeof(T) == 2 ? by_chance(x, r) : x);
+}
+
+template <typename Rule, typename T, typename P, typename S>
 __global__ void __launch_bounds__(BLOCK)
-    step_elements(const Rule rule, Stepped<S, Rule::STATES> a, T *copy,
+    step_elements(const Rule rule, Stepped<P, S, Rule::STATES> a, T *copy,
                   const double *scal, int64_t n) {
   constexpr int N = Rule::STATES;
   bool hold = scal[SC_HOLD] != 0, copies = (const void *)copy != (const void *)a.p_out;
-  if (hold && !a.kept[0]) return;
+  if (hold && !a.kept) return;
   const typename Rule::Rates rates = rule.rates(scal);
   float clip = (float)scal[SC_CLIP];
   uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
   int64_t by = (int64_t)gridDim.x * blockDim.x;
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
-    float p = a.p[i], x = a.g[i] * clip, state[N];
+    float was = load(a.p[i]), state[N];
+    float g = a.half ? load(((const bfloat *)a.g)[i]) : ((const float *)a.g)[i];
     for (int k = 0; k < N; k++) state[k] = load(a.state[k][i]);
-    if (a.kept[0]) {
-      a.kept[0][i] = p;
-      for (int k = 0; k < N; k++) a.kept[1 + k][i] = state[k];
+    if (a.kept) {
+      a.kept[i] = a.p[i];
+      for (int k = 0; k < N; k++) a.state_kept[k][i] = a.state[k][i];
     }
     if (hold) continue;
-    p = rule.step(rates, p, x, state);
+    float x = g * clip, p = rule.step(rates, was, x, state);
     uint32_t r = a.by_chance ? chance(x, state[0], number, a.seed) : 0;
     for (int k = 0; k < N; k++)
-      a.state_out[k][i] =
-          rounded<S>(a.by_chance ? by_chance(state[k], r >> 16 * k) : state[k]);
-    a.p_out[i] = p;
-    if (copies) copy[i] = rounded<T>(p);
+      a.state_out[k][i] = rounded_by<S>(state[k], a.by_chance, r >> 16 * k);
+    r = a.by_chance ? chance(g, was, number, a.seed) : 0;
+    a.p_out[i] = rounded_by<P>(p, a.by_chance, r);
+    if (copies) copy[i] = rounded<T>(sizeof(P) == 2 ? load(a.p_out[i]) : p);
   }
 }
 
-template <typename Rule, typename S>
+template <typename Rule, typename P, typename S>
 static void step_of(Device *d, const KernelArgs *k, bool keeps) {
   constexpr int N = Rule::STATES;
   int64_t n = cuda_count(&k->in[0]);
   uint64_t seed = k->attr->seed;
-  Stepped<S, N> a;
-  a.p = data<const float>(&k->in[0]), a.g = data<const float>(&k->in[1]);
-  a.p_out = data<float>(&k->out[0]);
-  a.by_chance = k->attr->kind != 0 && k->in[2].dtype == DT_BF16;
+  Stepped<P, S, N> a;
+  a.p = data<const P>(&k->in[0]), a.g = data<const void>(&k->in[1]);
+  a.p_out = data<P>(&k->out[0]);
+  a.half = k->in[1].dtype == DT_BF16;
+  a.by_chance = k->attr->kind != 0;
   a.seed = (uint32_t)(seed ^ seed >> 32) * 0xc2b2ae35u;
   for (int i = 0; i < N; i++) {
     a.state[i] = data<const S>(&k->in[2 + i]);
     a.state_out[i] = data<S>(&k->out[1 + i]);
   }
-  for (int i = 0; i <= N; i++) a.kept[i] = keeps ? data<float>(&k->out[2 + N + i]) : NULL;
+  a.kept = keeps ? data<P>(&k->out[2 + N]) : NULL;
+  for (int i = 0; i < N; i++)
+    a.state_kept[i] = keeps ? data<S>(&k->out[3 + N + i]) : NULL;
   by_type(k->out[1 + N].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((step_elements<Rule, T, S>), blocks_for(n), BLOCK, cuda_stream(d),
+    LAUNCH((step_elements<Rule, T, P, S>), blocks_for(n), BLOCK, cuda_stream(d),
            Rule(k->attr), a, data<T>(&k->out[1 + N]), data<const double>(&k->in[2 + N]),
            n);
   });
 }
 
 template <typename Rule> static void step(Device *d, const KernelArgs *k, bool keeps) {
-  by_type(k->in[2].dtype, [&](auto *p) {
-    typedef TYPE_OF(p) S;
-    step_of<Rule, S>(d, k, keeps);
+  by_type(k->in[0].dtype, [&](auto *p) {
+    by_type(k->in[2].dtype,
+            [&](auto *s) { step_of<Rule, TYPE_OF(p), TYPE_OF(s)>(d, k, keeps); });
   });
 }
 

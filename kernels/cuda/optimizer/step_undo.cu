@@ -5,31 +5,46 @@
 
 enum { KEPT = KERNEL_MAX_IN - 1 };
 
-template <typename T>
+/* Tensors that are copied as bits: bit k of `half` says that number k has 16. */
+struct Undo {
+  const void *from[KEPT];
+  void *to[KEPT];
+  int kept;
+  unsigned half;
+};
+
+template <typename P, typename T>
 __global__ void __launch_bounds__(BLOCK)
-    undo_elements(Pointers<const float, KEPT> from, Pointers<float, KEPT> to, int kept,
-                  T *copy, const double *scal, int64_t n) {
+    undo_elements(Undo u, T *copy, const double *scal, int64_t n) {
   if (scal[SC_UNDO] == 0) return;
-  bool copies = (const void *)copy != (const void *)to.p[0];
+  bool copies = (const void *)copy != (const void *)u.to[0];
   int64_t by = (int64_t)gridDim.x * blockDim.x;
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
-    for (int k = 0; k < kept; k++) to.p[k][i] = from.p[k][i];
-    if (copies) copy[i] = rounded<T>(from.p[0][i]);
+    for (int k = 0; k < u.kept; k++)
+      if (u.half >> k & 1)
+        ((uint16_t *)u.to[k])[i] = ((const uint16_t *)u.from[k])[i];
+      else
+        ((uint32_t *)u.to[k])[i] = ((const uint32_t *)u.from[k])[i];
+    if (copies) copy[i] = rounded<T>(load(((const P *)u.from[0])[i]));
   }
 }
 
 void cuda_step_undo(Device *d, const KernelArgs *a) {
   int64_t n = cuda_count(&a->in[0]);
-  int kept = a->nin - 1;
-  Pointers<const float, KEPT> from;
-  Pointers<float, KEPT> to;
-  for (int k = 0; k < kept; k++) {
-    from.p[k] = data<const float>(&a->in[k]);
-    to.p[k] = data<float>(&a->out[k ? k + 1 : 0]);
+  Undo u = {};
+  u.kept = a->nin - 1;
+  for (int k = 0; k < u.kept; k++) {
+    const KTensor *to = &a->out[k ? k + 1 : 0];
+    assert(to->dtype == a->in[k].dtype);
+    u.from[k] = a->in[k].p, u.to[k] = to->p;
+    if (to->dtype == DT_BF16) u.half |= 1u << k;
   }
-  by_type(a->out[1].dtype, [&](auto *p) {
-    typedef TYPE_OF(p) T;
-    LAUNCH((undo_elements<T>), blocks_for(n), BLOCK, cuda_stream(d), from, to, kept,
-           data<T>(&a->out[1]), data<const double>(&a->in[kept]), n);
+  by_type(a->in[0].dtype, [&](auto *was) {
+    by_type(a->out[1].dtype, [&](auto *p) {
+      typedef TYPE_OF(was) P;
+      typedef TYPE_OF(p) T;
+      LAUNCH((undo_elements<P, T>), blocks_for(n), BLOCK, cuda_stream(d), u,
+             data<T>(&a->out[1]), data<const double>(&a->in[u.kept]), n);
+    });
   });
 }
