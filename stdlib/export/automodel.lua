@@ -104,11 +104,13 @@ end
 
 -- ---- the rest ----
 
-local function put_model(s, f)
+local function put_model(s, f, form)
   s:put("model._target_", "nemo_automodel.NeMoAutoModelForCausalLM.from_config")
   s:put("model.config._target_", "transformers." .. names.class_of[f.architecture], "model")
   for _, key in ipairs(keys(f.config)) do s:put("model.config." .. key, f.config[key]) end
-  s:put("model.torch_dtype", names.torch[f.value["precision.param_dtype"]], "precision.param_dtype")
+  local v = f.value
+  local field = form == "fsdp2" and "precision.master_dtype" or "precision.param_dtype"
+  s:put("model.torch_dtype", names.torch[v[field]], field)
 end
 
 local function put_moe(s, f)
@@ -179,7 +181,7 @@ function automodel.write(f, form)
   s:put("recipe", "TrainFinetuneRecipeForNextTokenPrediction")
   put_batch(s, f)
   put_run(s, f)
-  put_model(s, f)
+  put_model(s, f, form)
   put_distributed(s, f, form)
   put_pipeline(s, f)
   put_moe(s, f)

@@ -20,8 +20,9 @@ local function put_zero(s, f)
   local stage = v["strategy.stage"]
   s:put(zero .. "stage", stage)
   s:put(zero .. "overlap_comm", v["strategy.overlap_grad_reduce"])
-  if v["strategy.bucket_bytes"] % 4 == 0 then
-    s:put(zero .. "reduce_bucket_size", v["strategy.bucket_bytes"] // 4)
+  local each = v["precision.grad_dtype"] == "f32" and 4 or 2
+  if v["strategy.bucket_bytes"] % each == 0 then
+    s:put(zero .. "reduce_bucket_size", v["strategy.bucket_bytes"] // each)
   end
   local spec = type(f.spec.strategy) == "table" and f.spec.strategy or {}
   if stage == 3 then
@@ -48,7 +49,11 @@ local function put_precision(s, v)
     s:put("fp16.hysteresis", v["precision.hysteresis"])
     s:put("fp16.min_loss_scale", v["precision.min_scale"])
   end
-  s:put("communication_data_type", v["precision.reduce_dtype"] == "bf16" and "bf16" or "fp32")
+  local names = { f32 = "fp32", f16 = "fp16", bf16 = "bf16" }
+  s:put("data_types.grad_accum_dtype", names[v["precision.grad_dtype"]])
+  s:put("communication_data_type", names[v["precision.reduce_dtype"]])
+  if v["precision.master_dtype"] == "bf16" then s:put("bf16.bf16_master_weights_and_grads", true) end
+  if v["optimizer.state_dtype"] == "bf16" and compute == "bf16" then s:put("bf16.bf16_optimizer_states", true) end
 end
 
 local SHAPES = { constant = "WarmupLR", linear = "WarmupDecayLR", cosine = "WarmupCosineLR" }

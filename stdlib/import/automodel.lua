@@ -151,6 +151,29 @@ local function put_recompute(book, plan)
               .. "of attention again: other memory")
 end
 
+-- The optimizer steps the weights in their type, unless it keeps master weights itself. FSDP2 adds
+-- gradients up in the type in which it sums them.
+local function put_masters(book, plan, strategy, key, weights, compute)
+  if not weights or weights == "f32" then return end
+  local own = book:value "optimizer.master_weights" == true
+  if weights ~= "bf16" or compute ~= "bf16" then
+    book:cannot(key, "weights and what the optimizer keeps have this type; here master weights "
+                .. "are f32: more memory, better sums")
+  elseif own then
+    book:translated(key, "f32 master weights, which the optimizer keeps")
+  else
+    plan:put("precision.master_dtype", quote.text "bf16", book:leaf(key))
+    book:translated(key, "precision.master_dtype")
+  end
+  local sums = values.type_of(book, "distributed.mp_policy.reduce_dtype") or "f32"
+  if strategy ~= "fsdp2" or sums == "bf16" then
+    if compute == "bf16" then plan:put("precision.grad_dtype", quote.text "bf16", book:leaf(key)) end
+  elseif not own then
+    book:assume("precision", "shards of gradients are f32, as they are summed; AutoModel rounds them to the "
+                .. "weights' type after the last sum")
+  end
+end
+
 -- FSDP2 computes in bf16 and sums gradients in f32 unless it is told otherwise; DDP has the
 -- type of the weights.
 local function put_precision(book, plan, strategy)
@@ -170,12 +193,10 @@ local function put_precision(book, plan, strategy)
     weights = values.type_of(book, key)
     if weights == "f32" then
       book:translated(key, "f32 master weights, as there are always")
-    elseif weights then
-      book:cannot(key, "weights and what the optimizer keeps have this type; here master weights "
-                  .. "and averages are f32: more memory, better sums")
     end
   end
   compute = compute or weights or "bf16"
+  put_masters(book, plan, strategy, key, weights, compute)
   plan:put("precision.param_dtype", quote.text(compute), from or key and book:leaf(key)
            or "the type of most public weights")
   local reduce = values.type_of(book, "distributed.mp_policy.reduce_dtype")

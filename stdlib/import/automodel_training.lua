@@ -184,6 +184,8 @@ local function put_optimizer(book, plan, steps)
     plan:put("optimizer.state_dtype", quote.text(state), book:leaf "optimizer.exp_avg_dtype")
     book:translated("optimizer.exp_avg_dtype", "optimizer.state_dtype")
     book:translated("optimizer.exp_avg_sq_dtype", "optimizer.state_dtype")
+  elseif plan:has "precision.master_dtype" and string.find(tostring(book:value "optimizer._target_"), "^torch%.optim") then
+    plan:put("optimizer.state_dtype", quote.text "bf16", "torch.optim: the type of the weights")
   end
 end
 

@@ -83,8 +83,7 @@ START_TEST(a_recipe_becomes_a_plan) {
   import_plan_has("steps = 300,");
   import_plan_has("dir = \"ckpts/run\",");
   import_plan_has("timeout = 300,");
-  import_has(report,
-             "a.yaml:14: model.torch_dtype = bf16: weights and what the optimizer keeps");
+  import_has(report, "a.yaml:14: model.torch_dtype = bf16 -> precision.master_dtype");
   import_has(report, "a.yaml:50: peft.dim = 8");
   import_has(report, "a.yaml:51: made_up = 7: weft import does not know this setting");
   import_has(report, "a.yaml:33: dataset.seq_length = 1024 -> batch.seq");

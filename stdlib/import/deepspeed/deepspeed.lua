@@ -210,24 +210,62 @@ local function put_f16(book, plan)
   end
 end
 
-local function put_precision(book, plan)
-  if book:value "fp16.enabled" == true then return put_f16(book, plan) end
+-- Gradients add up in the type of the model unless the file says otherwise, and travel in it.
+local function put_gradients(book, plan, compute)
+  local key = "data_types.grad_accum_dtype"
+  local grads = values.type_of(book, key) or compute
+  if grads ~= "f32" and grads ~= compute and not (grads == "bf16" and compute == "f32") then
+    book:cannot(key, "gradients are f32 or of the type that computes: the plan has f32")
+    grads = "f32"
+  end
+  plan:put("precision.grad_dtype", quote.text(grads), book:leaf(key) or "DeepSpeed's default: that of the model")
+  book:translated(key, "precision.grad_dtype")
+  key = "communication_data_type"
+  local sums = values.type_of(book, key) or compute
+  if sums == grads then
+    book:translated(key, "precision.grad_dtype")
+  elseif sums == "f16" then
+    book:cannot(key, "sums in f16 are of gradients in f16: the plan has " .. grads)
+  else
+    plan:put("precision.reduce_dtype", quote.text(sums), book:leaf(key) or "DeepSpeed's default: that of the model")
+    book:translated(key, "precision.reduce_dtype")
+  end
+end
+
+-- Without f32 master weights.
+local function put_masters(book, plan, compute)
+  local key = "bf16.bf16_master_weights_and_grads"
+  if book:value(key) == true and compute == "bf16" then
+    plan:put("precision.master_dtype", quote.text "bf16", book:leaf(key))
+    book:translated(key, "precision.master_dtype")
+  end
+  book:no_effect(key, "master weights are f32")
+end
+
+local function put_compute(book, plan)
+  if book:value "fp16.enabled" == true then
+    put_f16(book, plan)
+    return "f16"
+  end
   local key = book:value "bf16.enabled" == true and "bf16.enabled"
   if not key and book:leaf "bf16.enabled" and book:value "bf16.enabled" == nil then
     key = "bf16.enabled"
     book:assume("precision", "bf16: the file says \"auto\"")
   elseif not key and book:leaf "fp16.enabled" and book:value "fp16.enabled" == nil then
     book:assume("precision", "f16: the file says \"auto\"")
-    return put_f16(book, plan)
+    put_f16(book, plan)
+    return "f16"
   end
   plan:put("precision.param_dtype", quote.text(key and "bf16" or "f32"), key and book:leaf(key)
            or "neither bf16 nor fp16")
   if key then book:translated(key, "precision") end
-  local sums = values.type_of(book, "communication_data_type")
-  if sums == "f32" or sums == "bf16" then
-    plan:put("precision.reduce_dtype", quote.text(sums), book:leaf "communication_data_type")
-    book:translated("communication_data_type", "precision.reduce_dtype")
-  end
+  return key and "bf16" or "f32"
+end
+
+local function put_precision(book, plan)
+  local compute = put_compute(book, plan)
+  put_gradients(book, plan, compute)
+  put_masters(book, plan, compute)
 end
 
 -- ---- the optimizer ----
@@ -321,6 +359,11 @@ local function put_optimizer(book, plan)
   book:no_effect(params .. "adam_w_mode", "AdamW's decay is apart from the gradient, as here")
   for _, name in ipairs { "torch_adam", "fused" } do
     book:no_effect(params .. name, "which kernel steps does not change the plan")
+  end
+  local states = "bf16.bf16_optimizer_states"
+  if book:value(states) == true then
+    plan:put("optimizer.state_dtype", quote.text "bf16", book:leaf(states))
+    book:translated(states, "optimizer.state_dtype")
   end
   local clip = values.positive(book, "gradient_clipping")
   local auto = book:leaf "gradient_clipping" and not clip

@@ -9,6 +9,20 @@ local function on(book, key) return values.flag(book, key) == true end
 
 -- ---- precision ----
 
+-- With --bf16 gradients are f32 unless --grad-reduce-in-bf16 or --main-grads-dtype says otherwise; with
+-- --fp16 only if --accumulate-allreduce-grads-in-fp32 does.
+local function put_gradients(book, plan, compute)
+  local keys = { "accumulate_allreduce_grads_in_fp32", "grad_reduce_in_bf16", "main_grads_dtype" }
+  local wide = on(book, keys[1]) or book:value "grad_reduce_in_fp32" == true
+  local key = compute == "f16" and not wide and "fp16"
+  if compute == "bf16" and not wide then
+    key = on(book, keys[2]) and keys[2] or values.type_of(book, keys[3]) == "bf16" and keys[3]
+  end
+  if not key then return end
+  plan:put("precision.grad_dtype", quote.text(compute), book:leaf(key) or "Megatron's default with --fp16")
+  book:translated(key, "precision.grad_dtype")
+end
+
 function step.put_precision(book, plan)
   local mixed = book:value "mixed_precision"
   local f16 = on(book, "fp16") or mixed == "16-mixed" or mixed == "fp16_mixed"
@@ -22,6 +36,7 @@ function step.put_precision(book, plan)
   book:translated("fp16", "precision")
   book:translated("bf16", "precision")
   book:translated("mixed_precision", "precision")
+  put_gradients(book, plan, f16 and "f16" or (bf16 or recipe) and "bf16" or "f32")
   if not f16 then return end
   plan:put("precision.init_scale", quote.value(values.positive(book, "initial_loss_scale") or 1 << 32),
            book:leaf "initial_loss_scale" or "Megatron's default")
@@ -33,9 +48,6 @@ function step.put_precision(book, plan)
            book:leaf "min_loss_scale" or "Megatron's default")
   for _, key in ipairs { "initial_loss_scale", "loss_scale_window", "hysteresis", "min_loss_scale" } do
     book:translated(key, "precision")
-  end
-  if not on(book, "accumulate_allreduce_grads_in_fp32") then
-    book:assume("precision", "gradients add up in f32; with --fp16 Megatron adds them in f16")
   end
 end
 

@@ -223,6 +223,12 @@ local function put_precision(book, plan, m)
   end
   if values.type_of(book, "training.dtype") == "f32" then
     book:translated("training.dtype", "f32 master weights, as there are always")
+  elseif values.type_of(book, "training.dtype") == "bf16" and kind == "bf16" then
+    for _, field in ipairs { "precision.master_dtype", "precision.grad_dtype", "optimizer.state_dtype" } do
+      plan:put(field, quote.text "bf16", book:leaf "training.dtype")
+    end
+    if not reduce then plan:put("precision.reduce_dtype", quote.text "f32", "torchtitan's default") end
+    book:translated("training.dtype", "precision.master_dtype")
   else
     book:cannot("training.dtype", "weights and what the optimizer keeps have this type; here master "
                 .. "weights are f32: more memory, better sums")
