@@ -129,7 +129,8 @@ return function(weft, number)
   local moe = draw_moe(d, mesh, dense, name == "deepseek_v3" and not host)
   local waits = host or moe and moe.bias_update_rate
   return weft.plan {
-    name = name .. "-" .. number, model = weft.model(model), precision = "f32", mesh = mesh,
+    name = name .. "-" .. number, model = weft.model(model), precision = precision(new_draw, number, true),
+    mesh = mesh,
     cp = { comm = d:pick { "allgather", "ring", "a2a" },
            balance = d:pick { "zigzag", "zigzag", "none" } },
     strategy = strategy, moe = moe,

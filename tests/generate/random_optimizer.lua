@@ -44,7 +44,7 @@ return function(weft, new_draw, number, validates)
     state_dtype = small and "bf16" or d:pick { "f32", false } or nil,
     stochastic_rounding = small and d:maybe(2) or nil,
   }
-  o.post_validation = validates and not small and not d:maybe(4) or nil
+  o.post_validation = validates and not d:maybe(4) or nil
   if d:maybe(4) then return sgd(weft, d, o) end
   if d:maybe(4) then return lion(weft, d, o) end
   return weft.adamw(o)

@@ -24,7 +24,7 @@ typedef struct RandomPlan {
   int head_ranks;        /* cp ranks that exchange heads */
   char context[64];      /* the field cp */
   const char *recompute; /* as in the plan */
-  char text[16384];      /* the plan file */
+  char text[20480];      /* the plan file */
 } RandomPlan;
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *out);
@@ -69,6 +69,9 @@ Verdict styles_hold(uint64_t seed, uint64_t number, int steps, double tolerance,
 int fuzz(int argc, char **argv);
 /* `weft-tests --plan SEED NUMBER` prints one of them. */
 int fuzz_plan(int argc, char **argv);
+/* Whether one rank in the plan's number formats is as far from f32; in f32 it is not far
+ * at all. */
+bool fuzz_formats_do(const char *plan, const VerifyReport *was);
 /* Whether a plan that is so far from one rank (`was`) is that by rounding alone. */
 bool fuzz_only_rounds(const char *plan, const VerifyReport *was);
 /* The next n plans of a seed whose state is kept in `folder`. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bindings/api/job.h"
+#include "vm/compile/compile.h"
 #include "vm/base/rng.h"
 #include "vm/weights/param_gather.h"
 
@@ -75,6 +76,34 @@ static weft_status first_step(Step *s, Arena *a, weft_error *e) {
   return WEFT_OK;
 }
 
+/* The twin with the number formats of `many`. */
+static weft_status same_formats(const Job *many, Job *one) {
+  TRY(job_twin(many, one));
+  Plan *p = &one->plan;
+  const Plan *like = &many->plan;
+  p->dtype = like->dtype, p->grad = like->grad, p->reduce = like->reduce;
+  p->master = like->master, p->opt.state = like->opt.state;
+  TRY(job_graph(one));
+  CompileInput in = {.plan = p,
+                     .mesh = &one->mesh,
+                     .graph = one->graph,
+                     .schedule = &one->schedule,
+                     .arena = one->arena};
+  return compile(&in, &one->compiled, &one->d, &one->e);
+}
+
+static weft_status alone(Job *many, Arena *a, const char *path, int steps,
+                         VerifyReport *out) {
+  Job one, twin;
+  TRY(job_load(many, a, &(LangOptions){0}, path));
+  TRY(job_mesh(many, 0));
+  TRY(job_compile(many));
+  TRY(job_twin(many, &twin));
+  TRY(same_formats(many, &one));
+  return verify(&one.plan, one.compiled, &twin.plan, twin.compiled, steps, 1,
+                &(RunOptions){.threads = 1}, out, &many->e);
+}
+
 static weft_status two_steps(Job *many, Arena *a, const char *path, Rounding *out) {
   Job one;
   Step s = {0};
@@ -95,16 +124,23 @@ static weft_status two_steps(Job *many, Arena *a, const char *path, Rounding *ou
   return st;
 }
 
-weft_status plan_rounding(const char *plan, Rounding *out, Text *report) {
+/* What is asked of a plan: one of both. */
+typedef struct Task {
+  int steps;
+  VerifyReport *alone;
+  Rounding *rounding;
+} Task;
+
+static weft_status with_plan(const char *plan, const Task *t, Text *report) {
   char path[] = "/tmp/weft-plan-XXXXXX.lua";
   int fd = mkstemps(path, 4);
-  *out = (Rounding){0};
   if (fd < 0 || write(fd, plan, strlen(plan)) < 0) return WEFT_EFILE;
   close(fd);
   Arena *a = arena_new(NULL);
   Job j;
   if (setjmp(*arena_guard(a))) abort();
-  weft_status st = two_steps(&j, a, path, out);
+  weft_status st = t->alone ? alone(&j, a, path, t->steps, t->alone)
+                            : two_steps(&j, a, path, t->rounding);
   unlink(path);
   if (st != WEFT_OK) {
     report_text(&j.d, false, report);
@@ -113,4 +149,14 @@ weft_status plan_rounding(const char *plan, Rounding *out, Text *report) {
   job_free(&j);
   arena_free(a);
   return st;
+}
+
+weft_status plan_alone(const char *plan, int steps, VerifyReport *out, Text *report) {
+  *out = (VerifyReport){0};
+  return with_plan(plan, &(Task){.steps = steps, .alone = out}, report);
+}
+
+weft_status plan_rounding(const char *plan, Rounding *out, Text *report) {
+  *out = (Rounding){0};
+  return with_plan(plan, &(Task){.rounding = out}, report);
 }

@@ -2,7 +2,7 @@
 #ifndef WEFT_TEST_ROUNDING_H
 #define WEFT_TEST_ROUNDING_H
 
-#include "vm/base/base.h"
+#include "vm/session/verify.h"
 
 /* Relative differences, of gradients norm-wise the largest of a parameter. */
 typedef struct Rounding {
@@ -13,5 +13,9 @@ typedef struct Rounding {
  * others that are no farther from them than half a unit of the last place and the
  * rounding of that, and compares the two. `report` says why if that cannot be done. */
 weft_status plan_rounding(const char *plan, Rounding *out, Text *report);
+
+/* What the number formats of the plan make of `steps` steps: those of one rank that has
+ * them, against its twin, which has f32. */
+weft_status plan_alone(const char *plan, int steps, VerifyReport *out, Text *report);
 
 #endif
