@@ -59,6 +59,17 @@ static ToyOptions by_chance(void) {
   return o;
 }
 
+/* Nothing but bf16, rounded by chance. */
+static ToyOptions only_bf16(ToyOptions o) {
+  o.dtype = o.grad = o.reduce = o.master = o.state = DT_BF16;
+  o.stochastic = true;
+  return o;
+}
+static ToyOptions pure(void) { return only_bf16(plain()); }
+static ToyOptions pure_zero1(void) { return only_bf16(zero1()); }
+static ToyOptions pure_zero3(void) { return only_bf16(zero3()); }
+static ToyOptions pure_offload(void) { return only_bf16(offload()); }
+
 static ToyOptions f16(void) {
   ToyOptions o = meshed(2, 1, 1);
   o.dtype = DT_F16;
@@ -140,6 +151,10 @@ static ToyOptions (*const cases[])(void) = {plain,
                                             fsdp2,
                                             offload,
                                             by_chance,
+                                            pure,
+                                            pure_zero1,
+                                            pure_zero3,
+                                            pure_offload,
                                             f16,
                                             post_validation,
                                             padded,
@@ -215,7 +230,10 @@ static const struct Pair2 {
              {sgd_early, sgd_plain},
              {sgd_experts, sgd_experts},
              {lion_zero2, lion_one_rank},
-             {lion_one_rank, lion_zero2}};
+             {lion_one_rank, lion_zero2},
+             {pure, pure_zero3},
+             {pure_zero3, pure_zero1},
+             {pure_zero1, zero2}};
 
 /* What a mesh has loaded it writes again, and the first one reads that. */
 START_TEST(means_the_same_on_another_mesh) {

@@ -83,7 +83,8 @@ static void is_the_sum_by_hand(int stage, int copies, bool defer, DType reduce) 
   open_toy(&one, &plain, 1, &r);
   int64_t n = (int64_t)one.compiled->params_total;
   float *want = sum_of_group(r, &one, 0, group, each);
-  if (copies > 1) add_rounded(want, sum_of_group(r, &one, group, group, each), 1, n, false);
+  if (copies > 1)
+    add_rounded(want, sum_of_group(r, &one, group, group, each), 1, n, false);
   run_close(r);
   o.grad = DT_BF16, o.reduce = reduce;
   open_toy(&many, &o, 1, &r);
@@ -108,8 +109,8 @@ END_TEST
 
 /* ---- whole runs ---- */
 
-static const int meshes[][4] = {
-    {1, 1, 2, 1}, {2, 1, 2, 1}, {1, 2, 4, 2}, {2, 2, 2, 1}, {2, 1, 4, 2}, {1, 2, 2, 1}};
+static const int meshes[][4] = {{1, 1, 2, 1}, {2, 1, 2, 1}, {1, 2, 4, 2},
+                                {2, 2, 2, 1}, {2, 1, 4, 2}, {1, 2, 2, 1}};
 
 /* Gradients in bf16 under f32 and bf16, and in f16; nothing but bf16. */
 static ToyOptions of_mesh(int i, int stage) {
@@ -237,7 +238,8 @@ static const char counted[] =
     "    v_head_dim = 8 },\n"
     "  mesh = { dp = 4 }, moe = { bias_update_rate = 0.001 },\n"
     "  strategy = { 'zero', stage = tonumber(weft.vars.stage) },\n"
-    "  precision = { param_dtype = 'bf16', grad_dtype = 'bf16', master_dtype = 'bf16' },\n"
+    "  precision = { param_dtype = 'bf16', grad_dtype = 'bf16', master_dtype = 'bf16' "
+    "},\n"
     "  batch = { global = 8, micro = 1, seq = 16 }, data = weft.synthetic {},\n"
     "}\n";
 
@@ -264,7 +266,8 @@ START_TEST(counts_of_routers_stay) {
   const char *path = scratch_put("counts.lua", counted, sizeof counted - 1);
   const char *define[] = {arena_printf(scratch_arena, "stage=%d", _i), NULL};
   Job j;
-  weft_status st = job_load(&j, scratch_arena, &(LangOptions){.define = define, .ndefine = 1}, path);
+  weft_status st =
+      job_load(&j, scratch_arena, &(LangOptions){.define = define, .ndefine = 1}, path);
   if (st == WEFT_OK) st = job_mesh(&j, 0);
   if (st == WEFT_OK) st = job_compile(&j);
   ck_assert_msg(st == WEFT_OK, "%s", j.e.text);
