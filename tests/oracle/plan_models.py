@@ -12,6 +12,7 @@ class Batch:
 
     def __init__(self, tokens, labels, begins):
         """`begins`: whether each token is the first one of a document."""
+        self.begins = begins
         rows, seq = tokens.shape
         self.tokens, self.labels = tokens, labels
         at = torch.arange(seq).expand(rows, seq)
@@ -19,6 +20,11 @@ class Batch:
         self.positions = at - starts
         causal = at[:, :, None] >= at[:, None, :]
         self.sees = causal & (at[:, None, :] >= starts[:, :, None])
+
+    def cut(self, rows):
+        """Batches of so many rows, in their order."""
+        parts = (x.split(rows) for x in (self.tokens, self.labels, self.begins))
+        return [Batch(*part) for part in zip(*parts)]
 
 
 def turn(x, positions, theta, interleaved=False):
@@ -48,6 +54,8 @@ def rmsnorm(x, w, eps):
 
 
 def cross_entropy(logits, labels):
+    if logits.dtype == torch.bfloat16:
+        logits = logits.float()
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 

@@ -19,6 +19,11 @@ makes AdamW step all the same: biases of keys). What is left may be a `tie`: wit
 an expert made the other way, where two were no farther apart than these runs have their
 scores, it is as above. Or it is `chaos`: PyTorch in f32 whose routers choose by themselves is
 as far (a router of one expert, whose gradient is nothing but rounding). Else it failed.
+
+Of gradients in bf16, and of parameters without f32 master weights, PyTorch rounds where weft
+stores them: gradients when a microbatch is added, parameters when they are stepped. The other
+runs of which the worst counts then round by chance, as sums in another order might have it, and
+one does not round these; where ops compute in bf16, PyTorch's do there.
 """
 import json
 import math
@@ -39,6 +44,7 @@ from plan_models import Batch, Choices, model_loss
 from token_files import write_index, write_mask
 
 STEPS, BETAS, TOLERANCE, ROUNDING, SHAKEN = 12, (0.9, 0.999), 2e-6, 4.0, 4
+UNROUNDED = -1  # of gradients and parameters in 16 bits
 TRIES = 4  # of ties, for one that explains a difference
 HALF_UNIT = 2.0 ** -24
 HERE = pathlib.Path(__file__).resolve().parent
@@ -199,25 +205,74 @@ def move_biases(weights, load, rate):
             bias += rate * torch.sign(counts.mean() - counts)
 
 
-def pytorch(plan, config, initial, batches, dtype, choices):
+class Formats:
+    """What a plan keeps in 16 bits, and how it is rounded: to nearest, or by `chance`, or not at
+    all."""
+
+    def __init__(self, plan, chance=None):
+        said = plan["precision"] or {}
+        self.ops, self.grad, self.master = (
+            said.get(k, "f32") == "bf16" for k in ("param_dtype", "grad_dtype", "master_dtype"))
+        self.parts = self.grad  # microbatches one by one, rounded or not
+        if chance == UNROUNDED:
+            self.grad = self.master = False
+        self.draw = torch.Generator().manual_seed(chance) if chance else None
+
+    def rounded(self, x):
+        if not self.draw:
+            return x.to(torch.bfloat16).to(x.dtype)
+        bits = x.float().view(torch.int32)
+        bits = bits + torch.randint(0, 1 << 16, x.shape, generator=self.draw, dtype=torch.int32)
+        return (bits & -0x10000).view(torch.float32).to(x.dtype)
+
+
+def microbatches(plan, batch):
+    """The batch in parts, and the plan of one: whole where gradients are not rounded."""
+    rows = plan["batch"]["micro"] * plan["mesh"]["dp"]
+    return batch.cut(rows), {**plan, "batch": {**plan["batch"], "global": rows}}
+
+
+def add_gradients(plan, config, w, trained, batch, choices, formats, native):
+    """Leaves gradients in .grad; the loss, and how often experts were chosen. `native`: ops
+    compute in bf16, of copies of the weights in it."""
+    parts, one = microbatches(plan, batch) if formats.parts else ([batch], plan)
+    sums, loss, load = [torch.zeros_like(p) for p in trained], 0.0, {}
+    for part in parts:
+        for p in trained:
+            p.grad = None
+        read = {n: p.to(torch.bfloat16) for n, p in w.items()} if native else w
+        here, counts = model_loss(one, config, read, part, choices)
+        (here / len(parts)).backward()
+        loss += here.item() / len(parts)
+        for name, n in counts.items():
+            load[name] = load.get(name, 0) + n
+        for i, p in enumerate(trained):
+            x = sums[i] if p.grad is None else sums[i] + p.grad
+            sums[i] = formats.rounded(x) if formats.grad else x
+    for p, x in zip(trained, sums):
+        p.grad = x
+    return loss, load
+
+
+def pytorch(plan, config, initial, batches, dtype, choices, chance=None):
     """The losses of the steps and the weights after them, in f64; `choices` of routers are
-    taken from there, and kept there."""
+    taken from there, and kept there. In f32 the ops of a plan in bf16 compute in that."""
+    formats = Formats(plan, chance)
+    native = formats.ops and dtype == torch.float32
     w = {n: p.to(dtype, copy=True) for n, p in initial.items()}
     trained = [p.requires_grad_() for n, p in w.items() if not n.endswith("correction_bias")]
     o, rate = plan["optimizer"], (plan["moe"] or {}).get("bias_update_rate")
     optimizer, losses = optimizer_of(o, trained, dtype), []
     for step, batch in enumerate(batches):
-        optimizer.zero_grad()
-        loss, load = model_loss(plan, config, w, batch, choices)
-        loss.backward()
-        for p in trained:
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        loss, load = add_gradients(plan, config, w, trained, batch, choices, formats, native)
         torch.nn.utils.clip_grad_norm_(trained, o["clip"] or math.inf)
-        losses.append(loss.item())
+        losses.append(loss)
         for group in optimizer.param_groups:
             group["lr"] = rate_at(o["lr"], step)
         optimizer.step()
         with torch.no_grad():
+            for p in trained if formats.master else []:
+                p.copy_(formats.rounded(p))
             move_biases(w, load, rate)
     return {"loss": losses, "choices": choices,
             "weights": {n: p.detach().double() for n, p in w.items()}}
@@ -269,16 +324,21 @@ class Judge:
     def __init__(self, plan, config, initial, batches, got):
         self.of, self.initial, self.got = (plan, config), initial, got
         self.batches = batches
+        self.formats = Formats(plan)
+        self.rounds = self.formats.grad or self.formats.master
 
     def run(self, dtype, choices, number=0):
-        return pytorch(*self.of, shaken(self.initial, number), self.batches, dtype, choices)
+        """Number 0 rounds to nearest, from the weights themselves."""
+        start = self.initial if self.formats.master else shaken(self.initial, max(number, 0))
+        return pytorch(*self.of, start, self.batches, dtype, choices, self.rounds and number)
 
     def beyond(self, want, chosen):
         """By how much more than rounding weft is from `want`, first of all where that is more
         than 1: the ratio, what it is, how far it is, how far PyTorch in f32 is there, whose
         routers choose as they did in `want` (`chosen`), or by themselves."""
         far = distances(self.got, want, self.initial)
-        self.others = [self.run(torch.float32, Choices(chosen), k) for k in range(SHAKEN)]
+        runs = [*range(SHAKEN), *[UNROUNDED] * self.rounds]
+        self.others = [self.run(torch.float32, Choices(chosen), k) for k in runs]
         others = [pooled(distances(o, want, self.initial)) for o in self.others]
         apart = {k: max(o[k] for o in others) for k in far}
         ratio = {k: d / max(1.0, ROUNDING * apart[k]) for k, d in far.items()}

@@ -112,6 +112,7 @@ local plan = assert(loadfile(arg[1]))()
 print(json {
   name = plan.name, mesh = plan.mesh, batch = plan.batch, moe = plan.moe or {},
   packed = plan.packed or {}, optimizer = plan.optimizer,
+  precision = type(plan.precision) == "table" and plan.precision or {},
   model = type(plan.model[1]) == "string" and plan.model[1] or "function",
   ops = ops_of(plan.model),
 })
