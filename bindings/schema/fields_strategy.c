@@ -1,4 +1,5 @@
-/* fields_strategy.c - fields of strategies with a form of their own, and recompute. */
+/* fields_strategy.c - fields of strategies with a form of their own, and number formats
+ * and recompute, which a strategy may name, too. */
 #include "schema.h"
 
 /* The ranks of a group that share what stays; one rank would keep all of it. */
@@ -108,6 +109,48 @@ void field_always_on(Check *c, int idx, const char *path) {
 }
 
 /* ---- number formats ---- */
+
+/* A loss scale that nothing reads would be believed. */
+static void scale_options(Check *c, int idx, const char *path) {
+  static const char *const keys[] = {"init_scale",      "growth_factor", "backoff_factor",
+                                     "growth_interval", "hysteresis",    "min_scale"};
+  for (int i = 0; i < LEN(keys) && c->plan->dtype != DT_F16; i++) {
+    if (field_push(c->L, idx, keys[i]) != LUA_TNIL)
+      diag_error(
+          c->d, "option", arena_printf(c->arena, "%s.%s", path, keys[i]),
+          "gradients of %s are not scaled; param_dtype = \"f16\" needs a loss scale",
+          dtype_name(c->plan->dtype));
+    lua_pop(c->L, 1);
+  }
+}
+
+void field_precision(Check *c, int idx, const char *path) {
+  if (lua_istable(c->L, idx) && lua_rawlen(c->L, idx) > 0) {
+    check_type(c, path, "a name, or a table with param_dtype", idx)->suggestion =
+        "a name alone is written without braces";
+  } else if (lua_istable(c->L, idx)) {
+    check_scope(c, idx, "precision", path, 1);
+    scale_options(c, idx, path);
+  } else if (lua_type(c->L, idx) != LUA_TSTRING) {
+    check_type(c, path, "\"f32\", \"bf16\", \"f16\" or a table", idx);
+  } else {
+    const char *names = schema_find("precision", "param_dtype")->names;
+    const char *name = check_name(c, names, path, lua_tostring(c->L, idx));
+    if (name) c->plan->dtype = dtype_named(name);
+  }
+}
+
+/* Of a strategy. */
+void field_mp_policy(Check *c, int idx, const char *path) {
+  int top = lua_gettop(c->L);
+  bool both = field_push(c->L, PLAN_INDEX, "precision") != LUA_TNIL ||
+              field_push(c->L, PLAN_INDEX, "mp_policy") != LUA_TNIL;
+  lua_settop(c->L, top);
+  if (both)
+    diag_error(c->d, "alias", path,
+               "is another name of plan.precision, which is given too");
+  field_precision(c, idx, path);
+}
 
 /* A list of names in schema.def. */
 static const char *names_of(const char *scope, const char *key) {

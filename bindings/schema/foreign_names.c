@@ -6,7 +6,7 @@ static const ForeignName names[] = {
 #define MODEL_KEY(name, keys) {#name, FOREIGN_MODEL, keys},
 #define NEEDLESS(name, why)   {#name, FOREIGN_NEEDLESS, why},
 #define ABSENT(name, what)    {#name, FOREIGN_ABSENT, what},
-#include "foreign_names.def"
+#include "foreign/foreign_names.def"
 };
 
 static int parts_of(const char *path) {

@@ -195,6 +195,11 @@ const ForeignName *foreign_near(Arena *a, const char *name);
 /* "weft's name is mesh.tp" */
 const char *foreign_says(Arena *a, const ForeignName *f);
 
+/* ---- named_strategy.c ---- */
+/* strategy = "ddp" or { "zero", stage = 0 }: the name selects the scope of the options.
+ */
+void check_named(Check *c, const Field *f, int idx, const char *path);
+
 /* The canonical name for `text` in the list `names`; NULL after adding a diagnostic. */
 const char *check_name(Check *c, const char *names, const char *path, const char *text);
 /* A builder's call that went wrong was noted in its mark: reports it. */
@@ -206,17 +211,22 @@ bool check_int(Check *c, int idx, const char *path, double lo, double hi, int64_
 int field_items(Check *c, const char *kind, int idx, const char *path);
 /* ---- of rows with a form of their own ---- */
 FieldCheck field_mesh_order, field_pp_layers, field_pp_layout, field_pp_modules,
-    field_betas, field_tp_plan, field_lr, field_precision, field_mp_policy, field_packed,
-    field_files, field_weights, field_gpu, field_checkpoint_dir,
-    field_nccl_names; /* fields.c */
-FieldCheck field_reshard, field_hpz_partition, field_reduce_bucket, field_offload_policy,
-    field_zero_dp, field_bucket_cap, field_ac_scope, field_switch, field_always_on,
-    field_autocast, field_fp8_cache, field_recompute; /* fields_strategy.c */
-FieldCheck field_schedule;                            /* fields_schedule.c */
+    field_gpu, field_checkpoint_dir, field_nccl_names; /* fields.c */
+FieldCheck field_tp_plan;                              /* fields_tp_plan.c */
+FieldCheck field_betas, field_lr;                      /* fields_optimizer.c */
+FieldCheck field_packed, field_files, field_weights;   /* fields_data.c */
+FieldCheck field_precision, field_mp_policy, field_reshard, field_hpz_partition,
+    field_reduce_bucket, field_offload_policy, field_zero_dp, field_bucket_cap,
+    field_ac_scope, field_switch, field_always_on, field_autocast, field_fp8_cache,
+    field_recompute;       /* fields_strategy.c */
+FieldCheck field_schedule; /* fields_schedule.c */
 /* Once all fields are checked: number formats that strategy and precision both name. */
 void strategy_rules(Check *c);
 /* The length of the list at idx; -1 after a diagnostic if it is not one. */
 int field_list_length(Check *c, int idx, const char *path, const char *want);
+/* Texts of a list, which ends with NULL; NULL after a diagnostic. */
+const char **field_list_texts(Check *c, int idx, const char *path, const char *want,
+                              int *count);
 /* "PATH[i]" */
 const char *field_item_path(Check *c, const char *path, int i);
 

@@ -64,7 +64,7 @@ static const struct {
 #define MODEL_KEY(name, keys) {#name, NULL},
 #define NEEDLESS(name, why)   {#name, NULL},
 #define ABSENT(name, what)    {#name, NULL},
-#include "bindings/schema/foreign_names.def"
+#include "bindings/schema/foreign/foreign_names.def"
 };
 static const char *const instead[] = {
 #define INSTEAD(path, text) path,

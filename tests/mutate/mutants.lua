@@ -493,7 +493,7 @@ return {
     from = "strcmp(f->scope, scope) ? place_of", to = "strcmp(f->scope, scope) == 0 ? place_of" },
   { file = "bindings/schema/cross_checks.c", suites = "bad_input lang",
     from = "((b->global / one + 1) * one)", to = "(b->global / one * one)" },
-  { file = "bindings/schema/fields.c", suites = "bad_input lang",
+  { file = "bindings/schema/fields_optimizer.c", suites = "bad_input lang",
     from = "!(v[i] >= 0 && v[i] < 1)", to = "!(v[i] >= 0 && v[i] <= 1)" },
   { file = "bindings/sandbox/pattern.c", suites = "sandbox lang",
     from = "for (; n >= 0; n--)", to = "for (; n > 0; n--)" },

@@ -80,7 +80,7 @@ static const struct Figure {
   bool (*holds)(const struct Mistake *m, const Diag *g);
   int least; /* of a hundred */
 } figures[] = {{"the line is right", line_is_right, 97},
-               {"the fix is said", fix_is_said, 90},
+               {"the fix is said", fix_is_said, 95},
                {"nothing else is suggested", nothing_else_is_suggested, 100}};
 
 START_TEST(what_mistakes_are_told) {

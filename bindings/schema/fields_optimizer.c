@@ -1,5 +1,31 @@
-/* fields_lr.c - the learning rate: a number, or one that changes over steps (vm/plan/lr.def). */
+/* fields_optimizer.c - betas and learning rates. */
 #include "schema.h"
+
+void field_betas(Check *c, int idx, const char *path) {
+  double v[2] = {0, 0};
+  int n = field_list_length(c, idx, path, "a list of two numbers");
+  if (n < 0) return;
+  if (n != 2) {
+    diag_error(c->d, "range", path, "expected two numbers, got %d", n);
+    return;
+  }
+  for (int i = 0; i < 2; i++) {
+    lua_rawgeti(c->L, idx, i + 1);
+    v[i] = lua_tonumber(c->L, -1);
+    const char *sub = field_item_path(c, path, i + 1);
+    if (lua_type(c->L, -1) != LUA_TNUMBER || !(v[i] >= 0 && v[i] < 1))
+      check_type(c, sub, "a number from 0 to below 1", -1);
+    else if ((float)v[i] == 1)
+      diag_error(c->d, "range", sub, "%.15g is 1 in f32, in which averages are computed",
+                 v[i])
+          ->suggestion = "at most 0.99999997";
+    lua_pop(c->L, 1);
+  }
+  c->plan->opt.beta1 = v[0];
+  c->plan->opt.beta2 = v[1];
+}
+
+/* ---- learning rate ---- */
 
 #define LR(ID, name) ", weft." #name
 static const char expected[] = "a number"
