@@ -77,12 +77,12 @@ weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e) {
   return write_line(to, &text, e);
 }
 
-weft_status log_warning(const FileEnd *to, const RunHead *h, const char *text,
-                        weft_error *e) {
+weft_status log_note(const FileEnd *to, const RunHead *h, const char *event,
+                     const char *text, weft_error *e) {
   Text line = {0};
   Json out = {.out = &line};
   json_open(&out, NULL, '{');
-  json_str(&out, "event", "warning");
+  json_str(&out, "event", event);
   json_str(&out, "run", h->id);
   json_str(&out, "text", text);
   json_close(&out, '}');

@@ -121,9 +121,10 @@ weft_status record_step(Recorder *rec, const StepResult *s, weft_error *e) {
   return WEFT_OK;
 }
 
-weft_status record_warning(Recorder *rec, const char *text, weft_error *e) {
+weft_status record_note(Recorder *rec, const char *event, const char *text,
+                        weft_error *e) {
   if (!rec->open || rec->log.fd < 0) return WEFT_OK;
-  return log_warning(&rec->log, &rec->head, text, e);
+  return log_note(&rec->log, &rec->head, event, text, e);
 }
 
 void record_close(Recorder *rec) {

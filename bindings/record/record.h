@@ -47,8 +47,9 @@ void line_of_progress(const Record *r, Text *out);
 /* ---- log.c ---- One JSON object per line, each with the id of its run. */
 weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e);
 weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e);
-weft_status log_warning(const FileEnd *to, const RunHead *h, const char *text,
-                        weft_error *e);
+/* `event`: "warning", "stopped". */
+weft_status log_note(const FileEnd *to, const RunHead *h, const char *event,
+                     const char *text, weft_error *e);
 weft_status log_record(const FileEnd *to, const RunHead *h, const Record *r,
                        weft_error *e);
 
@@ -97,8 +98,9 @@ weft_status record_open(Recorder *rec, const RecordOptions *o, const RunHead *he
 /* Writes the head of the run; `memory` as in Record. */
 weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e);
 weft_status record_step(Recorder *rec, const StepResult *r, weft_error *e);
-/* Writes a warning to the log. */
-weft_status record_warning(Recorder *rec, const char *text, weft_error *e);
+/* Writes a text to the log, as in log_note. */
+weft_status record_note(Recorder *rec, const char *event, const char *text,
+                        weft_error *e);
 /* Clears the progress line, before something else is printed. */
 void record_clear(Recorder *rec);
 void record_close(Recorder *rec);

@@ -70,7 +70,18 @@ static void check_tp(Cross *c) {
   check_sequence_cut(c->plan, c->mesh->size[AXIS_CP], tp, c->d);
 }
 
+/* What goes by the validation loss. */
 static void check_evaluation(Cross *c) {
+  const struct {
+    const char *path;
+    bool said;
+  } needs[] = {{"train.early_stopping", c->plan->patience > 0},
+               {"checkpoint.keep_best", c->plan->checkpoint.keep_best}};
+  for (int i = 0; i < LEN(needs); i++)
+    if (needs[i].said && !c->plan->eval_every)
+      diag_error(
+          c->d, "missing", needs[i].path,
+          "goes by the validation loss: train.eval_every says when it is measured");
   if (c->plan->eval_every && !data_has_val(&c->plan->data))
     diag_error(c->d, "missing", "train.eval_every",
                "there is no validation data: data.val and data.val_fraction say which");

@@ -146,7 +146,7 @@ static bool stays(int step) {
 static void prune(int keep) {
   Dir in;
   OK(dir_open(dir, 0, &in, &trace_err));
-  OK(store_prune(&in, keep, &trace_err));
+  OK(store_prune(&in, keep, 0, &trace_err));
   dir_close(&in);
 }
 

@@ -214,6 +214,92 @@ START_TEST(does_not_go_on_with_another_mask) {
 }
 END_TEST
 
+/* ---- the validation loss ---- */
+
+#define EVALUATED                                                                        \
+  WINDOWS "checkpoint = { dir = 'c', every = 0, keep = 1, keep_best = true }, "
+#define DELTA 0.002
+
+/* The steps that are taken until `patience` evaluations had no lower loss, and the step
+ * of the lowest. */
+static int stops_after(const Log *l, int patience, int *best) {
+  double bar = INFINITY, lowest = INFINITY;
+  int since = 0;
+  for (int i = 0; i < l->n; i++) {
+    if (!l->eval_tokens[i]) continue;
+    if (l->eval_loss[i] < lowest) lowest = l->eval_loss[i], *best = i + 1;
+    since = l->eval_loss[i] < bar - DELTA ? 0 : since + 1;
+    if (!since) bar = l->eval_loss[i];
+    if (since == patience) return i + 1;
+  }
+  return l->n;
+}
+
+static const char *stopping(int patience) {
+  return arena_printf(scratch_arena,
+                      "--set train.early_stopping='{patience=%d,min_delta=%g}'", patience,
+                      DELTA);
+}
+
+/* The run ends where the losses say, on any mesh and when it is resumed in between; the
+ * best checkpoint stays. */
+START_TEST(stops_early) {
+  int best = 0, patience = 1 + _i % 2;
+  const char *mesh = _i < 2 ? "--set mesh={dp=1}" : "--set mesh={dp=2,pp=2}";
+  put_plan("plan.lua", EVALUATED "train = { steps = 36, eval_every = 2 }");
+  Log all = run("plan.lua", "all", mesh);
+  int stop = stops_after(&all, patience, &best);
+  ck_assert_int_lt(stop, all.n);
+  ck_assert_int_lt(best, stop);
+  process_run(10, "rm -r c");
+  const char *more = arena_printf(scratch_arena, "%s %s", mesh, stopping(patience));
+  Outcome o = process_run(60, "$weft run plan.lua --threads 1 --json --log log %s", more);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  Log log = read_log("log");
+  ck_assert_int_eq(log.n, stop);
+  for (int i = 0; i < stop; i++) ck_assert_double_eq(log.loss[i], all.loss[i]);
+  json_t *whole = json_loads(o.out, 0, NULL), *said = json_object_get(whole, "result");
+  ck_assert_int_eq(integer(said, "best_eval_step"), best);
+  ck_assert(json_is_true(json_object_get(said, "stopped")));
+  json_decref(whole);
+  ck_assert_str_eq(
+      process_run(10, "ls c").out,
+      arena_printf(scratch_arena, "latest\nstep-%08d\nstep-%08d\n", best, stop));
+  process_run(10, "rm -r c");
+  run("plan.lua", "first", arena_printf(scratch_arena, "%s --steps %d", more, stop - 2));
+  log = run("plan.lua", "rest", arena_printf(scratch_arena, "%s --resume auto", more));
+  ck_assert_int_eq(log.n, 2);
+}
+END_TEST
+
+START_TEST(says_why_it_stopped) {
+  put_plan("plan.lua", EVALUATED "train = { steps = 36, eval_every = 2 }");
+  Outcome o = process_run(60, "$weft run plan.lua --threads 1 --log log %s", stopping(2));
+  ck_assert_int_eq(o.code, 0);
+  ck_assert_msg(strstr(o.err,
+                       " steps: 2 evaluations in a row had no loss that is lower by "
+                       "more than 0.002\nweft: the best evaluation loss is ") != NULL,
+                "%s", o.err);
+  ck_assert_ptr_nonnull(strstr(o.err, " steps: its checkpoint is in "));
+  ck_assert_int_eq(process_run(10, "grep -c '\"event\":\"stopped\"' log").code, 0);
+}
+END_TEST
+
+START_TEST(needs_evaluations) {
+  put_plan("plan.lua", ROWS "checkpoint = { dir = 'c', keep_best = true }, "
+                            "train = { early_stopping = { patience = 1 } }");
+  Outcome o = process_run(60, "$weft check plan.lua");
+  ck_assert_int_eq(o.code, 1);
+  static const char *const path[] = {"train.early_stopping", "checkpoint.keep_best"};
+  for (int i = 0; i < LEN(path); i++)
+    ck_assert_msg(strstr(o.err, arena_printf(scratch_arena,
+                                             "plan.%s: goes by the validation loss: "
+                                             "train.eval_every says when it is measured",
+                                             path[i])) != NULL,
+                  "%s%s", o.out, o.err);
+}
+END_TEST
+
 /* ---- steps without labels ---- */
 
 START_TEST(a_step_without_labels) {
@@ -248,6 +334,9 @@ Suite *conversations_suite(void) {
   tcase_add_loop_test(t, the_same_on_every_mesh, 0, 2 * LEN(meshes));
   tcase_add_test(t, goes_on_in_a_later_epoch);
   tcase_add_test(t, does_not_go_on_with_another_mask);
+  tcase_add_loop_test(t, stops_early, 0, 4);
+  tcase_add_test(t, says_why_it_stopped);
+  tcase_add_test(t, needs_evaluations);
   tcase_add_loop_test(t, a_step_without_labels, 0, 2);
   suite_add_tcase(s, t);
   return s;

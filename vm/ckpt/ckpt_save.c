@@ -102,7 +102,8 @@ static void write_weights(Saver *s) {
 static weft_status write_manifest(Saver *s) {
   TRY(store_commit(&s->disk, &s->dir, &s->into, &s->m, s->c, &s->e));
   if (wants_weights(s)) write_weights(s);
-  (void)store_prune(&s->dir, s->o.plan->checkpoint.keep, &s->old);
+  int64_t best = s->o.plan->checkpoint.keep_best ? s->m.best.step : 0;
+  (void)store_prune(&s->dir, s->o.plan->checkpoint.keep, best, &s->old);
   return WEFT_OK;
 }
 
@@ -216,7 +217,7 @@ weft_status saver_finish(Saver *s, weft_error *e) {
 
 /* ---- a save ---- */
 
-static void describe(Saver *s, int64_t next) {
+static void describe(Saver *s, const StepResult *r, int64_t next) {
   const Plan *p = s->o.plan;
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -228,17 +229,18 @@ static void describe(Saver *s, int64_t next) {
   s->m.samples = next * p->batch.global;
   s->m.lr = lr_at(&lr, next);
   s->m.scaler = run_scaler(s->run);
+  s->m.best = r->best;
   memset(s->file, 0, (size_t)s->c->mesh.world * sizeof *s->file);
 }
 
-static weft_status begin(Saver *s, int64_t next, weft_error *e) {
+static weft_status begin(Saver *s, const StepResult *r, int64_t next, weft_error *e) {
   double start = now_s();
   if (s->phase != PHASE_NONE) {
     TRY(saver_finish(s, e));
     say(s, true, "step %lld waited %.1f s for the checkpoint of step %lld to be written",
         (long long)next, now_s() - start, (long long)s->m.step);
   }
-  describe(s, next);
+  describe(s, r, next);
   TRY(run_snapshot(s->run, e));
   s->paused += now_s() - start;
   s->saved = next;
@@ -250,15 +252,20 @@ static weft_status begin(Saver *s, int64_t next, weft_error *e) {
 /* A step with a loss that is not finite is not saved. */
 static bool due(const Saver *s, const StepResult *r, int64_t next, int signal) {
   int64_t every = s->o.plan->checkpoint.every;
+  bool best = s->o.plan->checkpoint.keep_best && r->best.step == next;
   if (!isfinite(r->loss) || next == s->saved) return false;
-  return signal || next == s->o.end || (every && next % every == 0);
+  return signal || best || next == s->o.end || (every && next % every == 0);
 }
 
 weft_status saver_step(Saver *s, const StepResult *r, int64_t next, int signal,
                        weft_error *e) {
   TRY(exchange(s, &signal, e));
+  if (r->stops) { /* a thread that still saves reads the end */
+    TRY(saver_finish(s, e));
+    s->o.end = next;
+  }
   if (due(s, r, next, signal)) {
-    TRY(begin(s, next, e));
+    TRY(begin(s, r, next, e));
     if (!s->o.plan->checkpoint.async) TRY(saver_finish(s, e));
   }
   if (signal) s->stop = signal;

@@ -231,7 +231,7 @@ weft_status store_commit(RankFile *d, const Dir *in, const Dir *from, const Mani
 typedef struct Prune {
   Arena *arena;
   const Dir *in;
-  int64_t keep;
+  int64_t keep, best; /* the last ones, and that of this step; 0: none */
   weft_error *e;
   weft_status st;
 } Prune;
@@ -263,6 +263,7 @@ static weft_status prune(Prune *p) {
     char away[STORE_NAME];
     /* A link's target belongs to someone else. */
     if (dir_entry(p->in, name) != ENTRY_FOLDER) continue;
+    if (list.at[i].step == p->best && is_whole(p, name)) continue;
     if (kept < p->keep || str_eq(name, latest)) {
       kept += is_whole(p, name);
       continue;
@@ -280,9 +281,9 @@ static void prune_job(void *ud) {
   p->st = prune(p);
 }
 
-weft_status store_prune(const Dir *in, int64_t keep, weft_error *e) {
+weft_status store_prune(const Dir *in, int64_t keep, int64_t best, weft_error *e) {
   if (!keep) return WEFT_OK;
-  Prune p = {.arena = arena_new(NULL), .in = in, .keep = keep, .e = e};
+  Prune p = {.arena = arena_new(NULL), .in = in, .keep = keep, .best = best, .e = e};
   bool memory = p.arena && arena_try(p.arena, prune_job, &p);
   arena_free(p.arena);
   return memory ? p.st : err_set(e, WEFT_ENOMEM, "out of memory");

@@ -69,8 +69,9 @@ void store_drop_weights(const Dir *in, int64_t step);
  * renames `from`, and makes it the latest. */
 weft_status store_commit(RankFile *d, const Dir *in, const Dir *from, const Manifest *m,
                          const Compiled *of, weft_error *e);
-/* Removes all but the last `keep` (0: none) whole checkpoints and the latest, and the
- * weights beside them; continues after one that cannot be removed. */
-weft_status store_prune(const Dir *in, int64_t keep, weft_error *e);
+/* Removes all but the last `keep` (0: none) whole checkpoints, the latest and that of
+ * step `best` (0: none), and the weights beside them; continues after one that cannot be
+ * removed. */
+weft_status store_prune(const Dir *in, int64_t keep, int64_t best, weft_error *e);
 
 #endif

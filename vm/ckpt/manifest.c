@@ -49,10 +49,22 @@ static void write_scale(Json *j, const Scaler *s) {
   json_close(j, '}');
 }
 
+/* Nothing before the first evaluation. */
+static void write_best(Json *j, const BestEval *b) {
+  if (!b->step) return;
+  json_open(j, "best", '{');
+  json_num(j, "bar", b->bar);
+  json_num(j, "loss", b->loss);
+  json_int(j, "since", b->since);
+  json_int(j, "step", b->step);
+  json_close(j, '}');
+}
+
 void manifest_write(const Manifest *m, Text *out) {
   char hash[HASH_TEXT];
   Json j = {.out = out, .pretty = true};
   json_open(&j, NULL, '{');
+  write_best(&j, &m->best);
   json_open(&j, "facts", '{');
   for (int i = 0; i < m->nfact; i++) json_str(&j, m->fact[i].what, m->fact[i].value);
   json_close(&j, '}');
@@ -220,6 +232,23 @@ static weft_status read_scale(const Reader *r, Scaler *s) {
   return WEFT_OK;
 }
 
+static weft_status get_loss(const Reader *r, const json_t *in, const char *key,
+                            double *out) {
+  const json_t *v = json_object_get(in, key);
+  *out = json_is_number(v) ? json_number_value(v) : INFINITY;
+  if (!isfinite(*out)) FAIL(r, "\"%s\" is not a finite number", key);
+  return WEFT_OK;
+}
+
+static weft_status read_best(const Reader *r, BestEval *b) {
+  const json_t *in = json_object_get(r->doc, "best");
+  if (!in) return WEFT_OK;
+  TRY(get_int(r, in, "step", 1, INT64_MAX / 2, &b->step));
+  TRY(get_int(r, in, "since", 0, INT64_MAX / 2, &b->since));
+  TRY(get_loss(r, in, "loss", &b->loss));
+  return get_loss(r, in, "bar", &b->bar);
+}
+
 static weft_status read_members(const Reader *r, Manifest *m) {
   int64_t version, world;
   uint64_t id;
@@ -244,6 +273,7 @@ static weft_status read_members(const Reader *r, Manifest *m) {
   TRY(get_text(r, "plan_hash", &m->plan_hash));
   TRY(get_optimizer(r, &m->optimizer));
   TRY(read_scale(r, &m->scaler));
+  TRY(read_best(r, &m->best));
   TRY(read_facts(r, m));
   TRY(read_params(r, m));
   return read_files(r, m);

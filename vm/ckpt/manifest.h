@@ -29,6 +29,7 @@ typedef struct Manifest {
   int64_t seed;
   double lr;     /* of the next step */
   int optimizer; /* OptimizerKind, whose states it has */
+  BestEval best; /* of the run so far */
   Scaler scaler; /* loss scaler: on, scale, good, patience, skipped */
   const char *weft, *name, *mesh;
   int world;

@@ -205,6 +205,7 @@ typedef struct Checkpointing {
                           which no link to it is followed; NULL: the user named
                           `dir` */
   int64_t every, keep; /* steps; 0: at the end only. Last ones that stay; 0: all */
+  bool keep_best;      /* saves after the best evaluation, and keeps that one, too */
   bool async;          /* steps go on while it is written */
   Consolidated consolidated;
 } Checkpointing;
@@ -322,6 +323,8 @@ typedef struct Plan {
   int64_t steps, log_every;
   int64_t eval_every,
       eval_batches;    /* steps between evaluations, 0: none; their batches */
+  int64_t patience;    /* evaluations without a lower loss that end the run; 0: none do */
+  double min_delta;    /* by so much lower */
   double comm_timeout; /* seconds; 0: see stall_patience */
   NcclPlan nccl;
   bool cuda_graph; /* steps on a GPU are replayed */

@@ -33,6 +33,14 @@ typedef struct RunOptions {
   bool *told;        /* set if another process reports why the run ended; may be NULL */
 } RunOptions;
 
+/* The lowest validation loss of a run. */
+typedef struct BestEval {
+  int64_t step; /* steps taken when it was measured; 0: there is none yet */
+  double loss;
+  double bar;    /* what a loss has to be below, by min_delta, to count as lower */
+  int64_t since; /* evaluations since then whose loss did not */
+} BestEval;
+
 typedef struct StepResult {
   int64_t step, tokens; /* label tokens of the step, all ranks */
   double loss, grad_norm, lr, ms;
@@ -46,6 +54,8 @@ typedef struct StepResult {
   int64_t padded, left_out;
   int64_t eval_tokens; /* label tokens of the evaluation after the step; 0: none ran */
   double eval_loss, eval_ms;
+  BestEval best; /* with that evaluation */
+  bool stops;    /* early stopping: no step follows */
 } StepResult;
 
 typedef struct Run Run;

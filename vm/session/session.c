@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "vm/weights/param_gather.h"
+#include "vm/weights/snapshot.h"
 #include "vm/weights/weights_load.h"
 
 weft_status session_fill(Session *s, weft_error *e) {
@@ -14,6 +15,7 @@ weft_status session_fill(Session *s, weft_error *e) {
 weft_status session_open(Session *s, const Plan *p, const Compiled *c,
                          const RunOptions *o, weft_error *e) {
   s->eval_every = p->eval_every, s->eval_batches = p->eval_batches;
+  s->patience = p->patience, s->min_delta = p->min_delta;
   TRY(run_open(p, c, o, &s->run, e));
   return session_fill(s, e);
 }
@@ -24,15 +26,37 @@ static bool evaluates(const Session *s, int64_t end) {
   return s->val && s->eval_every && (s->step % s->eval_every == 0 || s->step == end);
 }
 
+static void keep_first(void *mine, const void *other, size_t n) {}
+
+/* Evaluates, and compares with the best loss so far. Every process goes by the loss of
+ * the first one: another's may differ in its last bit, and then only some would stop. */
+static weft_status evaluate(Session *s, StepResult *r, weft_error *e) {
+  BestEval *best = &s->best;
+  TRY(run_evaluate(s->run, s->val, s->eval_batches, r, e));
+  TRY(run_combine(s->run, &r->eval_loss, sizeof r->eval_loss, keep_first, e));
+  bool first = best->step == 0 && isfinite(r->eval_loss);
+  bool lower = first || r->eval_loss < best->bar - s->min_delta;
+  best->since = lower ? 0 : best->since + 1;
+  if (lower) best->bar = r->eval_loss;
+  if (first || r->eval_loss < best->loss) {
+    best->loss = r->eval_loss;
+    best->step = s->step;
+  }
+  s->stopped = s->patience && best->since >= s->patience;
+  return WEFT_OK;
+}
+
 weft_status session_train(Session *s, int64_t end, const StopFlag *stop,
                           SessionAfter after, void *ud, weft_error *e) {
-  while (s->step < end) {
+  while (s->step < end && !s->stopped) {
     StepResult r;
     if (stop && *stop)
       return err_set(e, WEFT_EINTR, "interrupted after %lld steps", (long long)s->step);
     TRY(run_step(s->run, s->data, s->step, &r, e));
     s->step++;
-    if (evaluates(s, end)) TRY(run_evaluate(s->run, s->val, s->eval_batches, &r, e));
+    if (evaluates(s, end)) TRY(evaluate(s, &r, e));
+    r.best = s->best;
+    r.stops = s->stopped;
     TRY(after(ud, &r, e));
     if (!isfinite(r.loss))
       return err_set(e, WEFT_ERUN, "the loss of step %lld is not finite",

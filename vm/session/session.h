@@ -15,7 +15,10 @@ typedef struct Session {
    * seed. */
   weft_status (*fill)(void *ud, Run *run, weft_error *e);
   void *fill_from;
-  int64_t eval_every, eval_batches; /* from the plan */
+  int64_t eval_every, eval_batches, patience; /* from the plan */
+  double min_delta;
+  BestEval best; /* set before session_train for a run that is resumed */
+  bool stopped;  /* by early stopping */
 } Session;
 
 /* Opens the run of a session whose data and weights are set, and fills the parameters.

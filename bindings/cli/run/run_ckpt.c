@@ -79,6 +79,7 @@ weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f) {
   if (!r->from) return WEFT_OK;
   TRY(check(r));
   s->step = r->from->m.step;
+  s->best = r->from->m.best;
   s->fill = fill;
   s->fill_from = r;
   return WEFT_OK;

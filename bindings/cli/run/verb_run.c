@@ -190,7 +190,7 @@ static weft_status warn(Training *t, const char *text, weft_error *e) {
   if (!text) return WEFT_OK;
   record_clear(&t->record);
   report_error("warning: %s", text);
-  return record_warning(&t->record, text, e);
+  return record_note(&t->record, "warning", text, e);
 }
 
 /* Warns once if a device could not capture the step after all; each process warns for its
@@ -244,8 +244,33 @@ static void print_start(Training *t) {
           attention ? attention : "", way ? "; steps are " : "", way ? way : "");
 }
 
+/* Says that early stopping has ended the run, and which evaluation was best. */
+static weft_status tell_best(Training *t) {
+  const BestEval *best = &t->session.best;
+  const Checkpointing *c = &t->job.plan.checkpoint;
+  char text[400];
+  if (!t->first || !best->step) return WEFT_OK;
+  snprintf(
+      text, sizeof text,
+      "stopped after %lld steps: %lld evaluation%s in a row had no loss that is lower "
+      "by more than %g",
+      (long long)t->session.step, (long long)best->since, best->since > 1 ? "s" : "",
+      t->session.min_delta);
+  if (t->session.stopped && !t->cli->quiet) report_error("%s", text);
+  if (t->session.stopped) TRY(record_note(&t->record, "stopped", text, &t->job.e));
+  if (!t->cli->quiet && (c->keep_best || t->session.stopped))
+    report_error("the best evaluation loss is %.4f, after %lld steps%s%s", best->loss,
+                 (long long)best->step, c->keep_best ? ": its checkpoint is in " : "",
+                 c->keep_best ? c->dir : "");
+  return WEFT_OK;
+}
+
 static void json_result(Json *out, void *ud) {
   const Training *t = ud;
+  if (t->session.best.step) {
+    json_num(out, "best_eval_loss", t->session.best.loss);
+    json_int(out, "best_eval_step", t->session.best.step);
+  }
   if (t->session.val) json_num(out, "eval_loss", t->eval_loss);
   json_num(out, "grad_norm", t->last.grad_norm);
   json_num(out, "loss", t->last.loss);
@@ -253,6 +278,7 @@ static void json_result(Json *out, void *ud) {
   json_int(out, "memory_bytes", (int64_t)run_memory(t->session.run));
   if (t->last.loss_scale > 0) json_int(out, "skipped", t->skipped);
   json_int(out, "steps", t->session.step);
+  if (t->session.patience) json_bool(out, "stopped", t->session.stopped);
   json_int(out, "tokens", t->tokens);
   json_num(out, "tokens_per_s", t->ms > 0 ? 1e3 * (double)t->tokens / t->ms : 0);
   json_int(out, "world", run_world(t->session.run));
@@ -274,6 +300,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   weft_status st = session_train(&t->session, t->end, run_ckpt_stop(&t->ckpt), after_step,
                                  t, &t->job.e);
   record_clear(&t->record);
+  if (st == WEFT_OK) st = tell_best(t);
   if (st == WEFT_OK && cli->export)
     st = run_export(t->session.run, &t->export.out, &t->job.e);
   if (st == WEFT_OK && t->cli->trace)
