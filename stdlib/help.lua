@@ -214,6 +214,26 @@ Byte-level BPE is supported (GPT-2, Llama 3, Qwen, SmolLM).
   --out, -o NAME.bin the file; with Megatron's index NAME.idx beside it
   --eot TOKEN        put after each document, as "<|endoftext|>"
   --format NAME      megatron (the default) or llmc: a header and no index
+
+With --chat it makes token files of conversations (docs/finetune.md): JSON lines or a JSON
+list, - is the standard input. Beside NAME.bin and NAME.idx, NAME.mask says which tokens are
+learnt.
+
+  --chat             the files are conversations, each a document
+  --tokenizer DIR    the tokenizer.json, or its folder, whose tokenizer_config.json says the
+                     begin and end tokens and the template
+  --template NAME    chatml, deepseek, deepseek-r1-distill, gemma, gemma3, gpt-oss, llama3,
+                     llama3.1, mistral, qwen2.5, qwen3; or FILE.lua that returns a
+                     function(messages, tools, options). Default: that of the tokenizer's
+                     folder, if it is one of these
+  --option NAME=V    of the template: date, system (for conversations without one),
+                     keep_reasoning; may be given several times
+  --format NAME      messages (the default), sharegpt, alpaca, or prompt=COLUMN,response=COLUMN
+  --train-on WHAT    assistant (the default): all answers; last: the last one; all: every token
+  --max-length N     cuts longer conversations, and counts them
+  --drop-bad         leaves out conversations that cannot be used, and counts them; else the
+                     first one is an error
+  --refuse-special   the text of a special token in a message is an error
 ]],
 
   doctor = [[

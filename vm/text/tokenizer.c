@@ -181,6 +181,27 @@ weft_status tokenizer_encode(const Tokenizer *t, const char *s, size_t n, bool s
   return WEFT_OK;
 }
 
+weft_status tokenizer_normal(const Tokenizer *t, const char *s, size_t n, Text *out,
+                             weft_error *e) {
+  char *composed = t->compose && n ? t->api->compose(s, n, &n) : NULL;
+  bool none = t->compose && n && !composed;
+  if (!none) text_addn(out, composed ? composed : s, n);
+  free(composed);
+  return none || out->oom ? err_set(e, WEFT_ENOMEM, "out of memory") : WEFT_OK;
+}
+
+const char *tokenizer_special_in(const Tokenizer *t, const char *s, size_t n) {
+  const AddedTokens *list[] = {&t->raw, &t->normalized};
+  for (size_t i = 0; i < n; i++)
+    for (int k = 0; k < LEN(list); k++) {
+      const AddedToken *x = added_at(list[k], s + i, n - i);
+      if (x && t->token[x->id].special) return x->s;
+    }
+  return NULL;
+}
+
+size_t tokenizer_length(const Tokenizer *t, int32_t id) { return (size_t)t->token[id].n; }
+
 /* ---- decoding ---- */
 
 weft_status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n,

@@ -28,6 +28,13 @@ weft_status token_ids_add(TokenIds *ids, int32_t id, weft_error *e);
  * file puts around a text, such as a begin token. Thread-safe. */
 weft_status tokenizer_encode(const Tokenizer *t, const char *s, size_t n, bool special,
                              TokenIds *out, weft_error *e);
+/* The text that is split into tokens: as the file normalizes s[0, n). */
+weft_status tokenizer_normal(const Tokenizer *t, const char *s, size_t n, Text *out,
+                             weft_error *e);
+/* The first special token that is found in s[0, n), or NULL. */
+const char *tokenizer_special_in(const Tokenizer *t, const char *s, size_t n);
+/* How many bytes of text an id of tokenizer_encode stands for. */
+size_t tokenizer_length(const Tokenizer *t, int32_t id);
 /* Adds the bytes of the ids; a part of a text need not be UTF-8. `special`: with special
  * tokens, as the file writes them. */
 weft_status tokenizer_decode(const Tokenizer *t, const int32_t *ids, size_t n,

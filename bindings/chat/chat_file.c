@@ -1,0 +1,110 @@
+/* chat_file.c - one data set to one token file: each conversation is a document. */
+#include "chat.h"
+#include "rows.h"
+
+#include <stdio.h>
+
+#include "vm/io/token_file_write.h"
+
+typedef struct Work {
+  const ChatFileSpec *spec;
+  ChatCounts *n;
+  TokenFileOut *out;
+  ChatText text;
+  ChatTokens tokens;
+} Work;
+
+static size_t learnt_of(const ChatTokens *t, size_t n) {
+  size_t sum = 0;
+  for (size_t i = 0; i < n; i++) sum += t->learnt[i];
+  return sum;
+}
+
+/* Writes the conversation that was rendered. */
+static weft_status add(Work *w, weft_error *e) {
+  const ChatFileSpec *spec = w->spec;
+  TRY(chat_tokens(spec->tokenizer, &w->text, &w->tokens, e));
+  size_t n = w->tokens.ids.n, most = (size_t)spec->max_length;
+  bool cut = most && n > most;
+  if (cut) n = most;
+  size_t learnt = learnt_of(&w->tokens, n);
+  if (!learnt) {
+    w->n->unlearnt++;
+    return WEFT_OK;
+  }
+  w->n->conversations++;
+  w->n->tokens += (int64_t)n;
+  w->n->learnt += (int64_t)learnt;
+  w->n->truncated += cut;
+  return token_file_add(w->out, w->tokens.ids.at, w->tokens.learnt, n, e);
+}
+
+static weft_status place_error(const char *path, int line, weft_status st,
+                               weft_error *e) {
+  snprintf(e->file, sizeof e->file, "%s", path);
+  e->line = line;
+  return st;
+}
+
+static weft_status add_row(Work *w, const char *path, const json_t *row, int line,
+                           weft_error *e) {
+  weft_status st = chat_render(w->spec->template, row, &w->text, e);
+  if (st == WEFT_EPLAN && w->spec->drop_bad) {
+    if (w->n->bad++ == 0)
+      snprintf(w->n->first_bad, sizeof w->n->first_bad, "%s:%d: %s", path, line, e->text);
+    err_clear(e);
+    return WEFT_OK;
+  }
+  if (st == WEFT_OK) st = add(w, e);
+  if (st == WEFT_OK || *e->file) return st;
+  return place_error(path, line, st == WEFT_EPLAN ? WEFT_EFILE : st, e);
+}
+
+static weft_status add_rows(Work *w, Rows *rows, weft_error *e) {
+  for (;;) {
+    json_t *row;
+    int line = 0;
+    if (w->spec->stop && *w->spec->stop) return err_set(e, WEFT_EINTR, "interrupted");
+    TRY(chat_rows_next(rows, &row, &line, e));
+    if (!row) return WEFT_OK;
+    weft_status st = add_row(w, chat_rows_path(rows), row, line, e);
+    json_decref(row);
+    TRY(st);
+  }
+}
+
+static weft_status add_files(Work *w, weft_error *e) {
+  for (int i = 0; i < w->spec->nfiles; i++) {
+    Rows *rows;
+    TRY(chat_rows_open(w->spec->files[i], &rows, e));
+    weft_status st = add_rows(w, rows, e);
+    chat_rows_close(rows);
+    TRY(st);
+  }
+  const ChatCounts *n = w->n;
+  if (n->conversations) return WEFT_OK;
+  return err_file(e, WEFT_EFILE, w->spec->files[0], 0,
+                  "there is no conversation to learn from: %lld cannot be used, %lld have "
+                  "nothing that is learnt%s%s",
+                  (long long)n->bad, (long long)n->unlearnt, *n->first_bad ? "; " : "",
+                  n->first_bad);
+}
+
+weft_status chat_file_write(const ChatFileSpec *spec, ChatCounts *n, weft_error *e) {
+  Work w = {.spec = spec, .n = n};
+  TokenFileSpec file = {.in = spec->in,
+                        .name = spec->out,
+                        .kind = TOKEN_FILE_MEGATRON,
+                        .ids = tokenizer_ids(spec->tokenizer),
+                        .mask = true};
+  *n = (ChatCounts){0};
+  TRY(token_file_create(&file, &w.out, e));
+  weft_status st = add_files(&w, e);
+  if (st == WEFT_OK)
+    st = token_file_finish(w.out, e);
+  else
+    token_file_drop(w.out);
+  chat_text_free(&w.text);
+  chat_tokens_free(&w.tokens);
+  return st;
+}

@@ -1,0 +1,171 @@
+/* tokenize_chat.c - weft tokenize --chat: conversations to a token file with a mask. */
+#include "tokenize.h"
+
+#include "bindings/chat/chat.h"
+#include "bindings/plan_table/loaded_plan.h"
+#include "vm/base/terminal.h"
+
+typedef struct ChatJob {
+  const Cli *cli;
+  Arena *arena;
+  Tokenizer *tokenizer;
+  TokenizerConfig config;
+  LangOptions options;
+  LangState *state;
+  bool own_template; /* a Lua file of the user */
+  ChatTemplate template;
+  ChatCounts n;
+} ChatJob;
+
+static bool ends_in(const char *s, const char *end) {
+  size_t n = s ? strlen(s) : 0, m = strlen(end);
+  return n > m && strcmp(s + n - m, end) == 0;
+}
+
+static weft_status check_options(const Cli *cli, weft_error *e) {
+  if (!cli->tokenizer)
+    return err_set(e, WEFT_EUSAGE, "tokenize --chat needs --tokenizer DIR");
+  if (!ends_in(cli->out, ".bin"))
+    return err_set(e, WEFT_EUSAGE, "tokenize needs --out NAME.bin");
+  if (cli->eot)
+    return err_set(e, WEFT_EUSAGE, "--eot is for texts: templates end a conversation");
+  return WEFT_OK;
+}
+
+/* ---- the spec of stdlib/chat ---- */
+
+static void set_text(lua_State *L, const char *key, const char *value) {
+  lua_pushstring(L, value);
+  lua_setfield(L, -2, key);
+}
+
+/* --format NAME, or prompt=COLUMN,response=COLUMN */
+static void set_format(lua_State *L, const char *format) {
+  if (!format || !strchr(format, '=')) {
+    set_text(L, "format", format ? format : "messages");
+    return;
+  }
+  lua_newtable(L);
+  for (const char *s = format; *s;) {
+    size_t n = strcspn(s, ","), key = strcspn(s, "=");
+    if (key < n) {
+      lua_pushlstring(L, s, key);
+      lua_pushlstring(L, s + key + 1, n - key - 1);
+      lua_rawset(L, -3);
+    }
+    s += n + (s[n] == ',');
+  }
+  lua_setfield(L, -2, "format");
+}
+
+/* A date such as 2025-08-05 is a text, not a difference. */
+static void push_value(lua_State *L, const char *s) {
+  if (str_eq(s, "true") || str_eq(s, "false"))
+    lua_pushboolean(L, str_eq(s, "true"));
+  else
+    lua_pushstring(L, s);
+}
+
+static void set_options(lua_State *L, const Cli *cli) {
+  lua_newtable(L);
+  for (int i = 0; i < cli->noption; i++) {
+    const char *eq = strchr(cli->option[i], '=');
+    if (!eq) luaL_error(L, "--option takes NAME=VALUE, got \"%s\"", cli->option[i]);
+    lua_pushlstring(L, cli->option[i], (size_t)(eq - cli->option[i]));
+    push_value(L, eq + 1);
+    lua_rawset(L, -3);
+  }
+  lua_setfield(L, -2, "options");
+}
+
+static void push_spec(lua_State *L, void *ud) {
+  const ChatJob *j = ud;
+  lua_newtable(L);
+  set_format(L, j->cli->format);
+  set_text(L, "train_on", j->cli->train_on ? j->cli->train_on : "assistant");
+  set_options(L, j->cli);
+  if (j->own_template) {
+    state_push_plan(state_of(L));
+    if (!lua_isfunction(L, -1))
+      luaL_error(L, "the file returns a %s, and not a function(messages, tools, options)",
+                 luaL_typename(L, -1));
+    lua_setfield(L, -2, "template");
+  } else if (j->cli->template) {
+    set_text(L, "template", j->cli->template);
+  }
+}
+
+/* ---- the job ---- */
+
+/* Evaluates the user's template. */
+static weft_status run_file(ChatJob *j, weft_error *e) {
+  Diags d = {.arena = j->arena};
+  weft_status st = state_run(j->state, &d, e);
+  if (st == WEFT_EPLAN && d.list.n)
+    return err_file(e, st, d.list.at[0].file ? d.list.at[0].file : j->cli->template,
+                    d.list.at[0].line, "%s", d.list.at[0].summary);
+  if (st == WEFT_OK) state_keep_plan(j->state);
+  return st;
+}
+
+static weft_status open_template(ChatJob *j, weft_error *e) {
+  const Cli *cli = j->cli;
+  const char *path = cli->template ? cli->template : cli->tokenizer;
+  const char *slash = strrchr(path, '/');
+  const char *dir = slash ? arena_strn(j->arena, path, (size_t)(slash - path) + 1) : "";
+  j->own_template = ends_in(cli->template, ".lua");
+  j->options = (LangOptions){.instruction_limit = INT64_C(20000000000), .stop = cli->stop};
+  TRY(plan_state_new(&j->options, j->arena, path, dir, NULL, &j->state, e));
+  if (j->own_template) TRY(run_file(j, e));
+  ChatOpen o = {.path = j->own_template ? path : "",
+                .push_spec = push_spec,
+                .ud = j,
+                .config = &j->config,
+                .refuse = cli->refuse_special ? j->tokenizer : NULL};
+  weft_status st = chat_template_open(j->state, &o, &j->template, e);
+  return st == WEFT_EPLAN ? WEFT_EUSAGE : st;
+}
+
+static weft_status write_file(ChatJob *j, weft_error *e) {
+  const Cli *cli = j->cli;
+  ChatFileSpec spec = {.files = cli->arg,
+                       .nfiles = cli->narg,
+                       .tokenizer = j->tokenizer,
+                       .template = &j->template,
+                       .out = cli->out,
+                       .max_length = MAX(cli->max_length, 0),
+                       .drop_bad = cli->drop_bad,
+                       .stop = cli->stop};
+  return chat_file_write(&spec, &j->n, e);
+}
+
+static void say(const ChatJob *j) {
+  const ChatCounts *n = &j->n;
+  printf("%s: %lld conversation%s, %lld tokens, %lld learnt (%.1f %%); %lld truncated, "
+         "%lld dropped\n",
+         SHOWN(j->cli->out), (long long)n->conversations,
+         n->conversations == 1 ? "" : "s", (long long)n->tokens, (long long)n->learnt,
+         100 * (double)n->learnt / (double)n->tokens, (long long)n->truncated,
+         (long long)(n->bad + n->unlearnt));
+  if (n->unlearnt)
+    printf("  dropped: %lld with nothing that is learnt\n", (long long)n->unlearnt);
+  if (n->bad)
+    printf("  dropped: %lld that cannot be used, the first: %s\n", (long long)n->bad,
+           SHOWN(n->first_bad));
+}
+
+int tokenize_chat(Cli *cli, Arena *arena) {
+  ChatJob j = {.cli = cli, .arena = arena};
+  weft_error e;
+  err_clear(&e);
+  weft_status st = check_options(cli, &e);
+  if (st == WEFT_OK) st = tokenizer_open(NULL, cli->tokenizer, &j.tokenizer, &e);
+  if (st == WEFT_OK) st = tokenizer_config_read(arena, cli->tokenizer, &j.config, &e);
+  if (st == WEFT_OK) st = open_template(&j, &e);
+  if (st == WEFT_OK) st = write_file(&j, &e);
+  if (st == WEFT_OK) say(&j);
+  chat_template_close(&j.template);
+  state_free(j.state);
+  tokenizer_close(j.tokenizer);
+  return tokenize_end(st, &e);
+}

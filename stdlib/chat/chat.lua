@@ -1,0 +1,87 @@
+-- chat.lua - conversations to pieces of text: open(spec) gives the function that takes a row of
+-- a data set and returns the pieces { text, learn = true or false } of its conversation.
+--
+-- spec: template (a name or a function(messages, tools, options)), format, train_on, and options,
+-- which the template gets, too: bos, eos, json(text), system, any_order and its own.
+local formats = require "weft.chat.formats"
+local known = require "weft.chat.known"
+local chat = {}
+
+local function fail(...) error(string.format(...), 0) end
+
+local common = { "any_order", "bos", "eos", "generation_prompt", "json", "special",
+                 "system" }
+
+local function check_options(name, options)
+  local allowed = {}
+  for _, list in ipairs { common, known.templates[name] } do
+    for _, key in ipairs(list) do allowed[key] = true end
+  end
+  for key in pairs(options) do
+    if not allowed[key] then fail('the template "%s" has no option "%s"', name, key) end
+  end
+end
+
+local function template_of(name)
+  if type(name) == "function" then return name end
+  if not known.templates[name] then
+    local names = {}
+    for k in pairs(known.templates) do names[#names + 1] = k end
+    fail('there is no template "%s": %s, or a function of your own', tostring(name),
+         table.concat(names, ", "))
+  end
+  return require("weft.chat.templates." .. known.file(name))
+end
+
+-- ---- which messages are learnt ----
+
+local function mark(messages, train_on)
+  local last
+  for i, m in ipairs(messages) do
+    if m.role == "assistant" then last = i end
+  end
+  for i, m in ipairs(messages) do
+    local answer = m.role == "assistant"
+    m.learn = train_on == "all" or answer and (train_on ~= "last" or i == last)
+    if m.train == false and train_on == "all" then
+      fail('message %d is not to be learnt, and train_on = "all" learns every token', i)
+    end
+    if m.train ~= nil then m.learn = m.train end
+  end
+end
+
+local function check_pieces(pieces)
+  if type(pieces) ~= "table" or #pieces == 0 then fail("the template gives no pieces") end
+  for i, p in ipairs(pieces) do
+    if type(p) ~= "table" or type(p[1]) ~= "string" then
+      fail("piece %d of the template is not { text, learn = true or false }", i)
+    end
+  end
+end
+
+function chat.open(spec)
+  local template, options = template_of(spec.template), spec.options
+  local train_on = spec.train_on
+  if type(spec.template) == "string" then check_options(spec.template, options) end
+  if train_on ~= "assistant" and train_on ~= "last" and train_on ~= "all" then
+    fail('train_on is "assistant", "last" or "all", not "%s"', tostring(train_on))
+  end
+  formats.reader(spec.format)
+  return function(row)
+    local messages, tools = formats.conversation(row, spec.format, options)
+    mark(messages, train_on)
+    local pieces = template(messages, tools, options)
+    check_pieces(pieces)
+    for _, p in ipairs(pieces) do p.learn = train_on == "all" or p.learn or false end
+    return pieces
+  end
+end
+
+-- The template of a tokenizer_config.json, by the hash of its chat_template: its name, and the
+-- options with which it gives the same text.
+function chat.recognize(hash)
+  local found = known.hashes[hash]
+  if found then return found[1], found end
+end
+
+return chat

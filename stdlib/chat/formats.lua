@@ -1,0 +1,269 @@
+-- formats.lua - a row of a data set as a conversation: { messages, tools }. The formats differ in
+-- where messages are and how roles are called; what a message may be is the same in all.
+local text = require "weft.chat.text"
+local formats = {}
+
+local function fail(...) error(string.format(...), 0) end
+
+local roles = { system = "system", developer = "developer", user = "user", human = "user",
+                assistant = "assistant", gpt = "assistant", model = "assistant", tool = "tool",
+                observation = "tool", ipython = "ipython" }
+
+-- ---- a message ----
+
+-- A text, or a list of parts that are texts.
+local function take_content(m, v, where)
+  if text.is_null(v) then return end
+  if type(v) == "string" then
+    m.content = v
+    return
+  end
+  if not text.is_list(v) then fail("%s: content is neither a text nor a list of parts", where) end
+  m.parts = {}
+  for i, part in ipairs(v) do
+    local kind = text.is_object(part) and part.type
+    if kind ~= "text" or type(part.text) ~= "string" then
+      fail('%s: part %d of content is %s; only texts can be trained on', where, i,
+           type(kind) == "string" and '"' .. kind .. '"' or "no text")
+    end
+    m.parts[i] = part.text
+  end
+  m.content = table.concat(m.parts)
+end
+
+local function take_calls(m, v, where)
+  if text.is_null(v) or text.is_list(v) and #v == 0 then return end
+  if not text.is_list(v) then fail("%s: tool_calls is not a list", where) end
+  for i, call in ipairs(v) do
+    local f = text.is_object(call) and text.callee(call)
+    if not f or type(f.name) ~= "string" then
+      fail("%s: tool call %d has no name", where, i)
+    end
+  end
+  m.tool_calls = v
+end
+
+-- Whether the message is said to be learnt, by `train` or `weight`.
+local function take_train(m, v, where)
+  if not text.is_null(v.train) then
+    if type(v.train) ~= "boolean" then fail("%s: train is true or false", where) end
+    m.train = v.train
+  end
+  if not text.is_null(v.weight) then
+    if v.weight ~= 0 and v.weight ~= 1 then
+      fail("%s: weight is 0 or 1: a token is learnt or not", where)
+    end
+    if v.weight == 0 then m.train = false end
+  end
+end
+
+local function optional_text(v, key, where)
+  local s = v[key]
+  if text.is_null(s) then return nil end
+  if type(s) ~= "string" then fail("%s: %s is not a text", where, key) end
+  return s
+end
+
+local function message(v, role_key, content_key, i)
+  local where = "message " .. i
+  if not text.is_object(v) then fail("%s is not an object", where) end
+  local role = v[role_key]
+  local m = { role = roles[role] }
+  if not m.role then
+    fail("%s: the %s is %s, and not system, developer, user, assistant, tool or ipython", where,
+         role_key, type(role) == "string" and '"' .. role .. '"' or "missing")
+  end
+  take_content(m, v[content_key], where)
+  take_calls(m, v.tool_calls, where)
+  take_train(m, v, where)
+  m.name = optional_text(v, "name", where)
+  m.tool_call_id = optional_text(v, "tool_call_id", where)
+  m.reasoning = optional_text(v, "reasoning_content", where) or
+                optional_text(v, "thinking", where) or optional_text(v, "reasoning", where)
+  return m
+end
+
+local function messages_of(list, role_key, content_key, what)
+  if not text.is_list(list) then fail("%s is not a list of messages", what) end
+  local out = {}
+  for i, v in ipairs(list) do out[i] = message(v, role_key, content_key, i) end
+  return out
+end
+
+-- ---- what a conversation may be ----
+
+-- `special` finds special tokens, which the tokenizer would take for what they are.
+local function check_special(m, where, special)
+  for _, s in ipairs { m.content or "", m.reasoning or "", text.tojson(m.tool_calls) } do
+    local token = special(s)
+    if token then fail("%s: holds the special token %s", where, token) end
+  end
+end
+
+local function check_message(m, where)
+  local empty = not m.content or text.strip(m.content) == ""
+  if m.role == "assistant" then
+    if empty and not m.tool_calls then fail("%s: an empty answer", where) end
+  elseif m.tool_calls then
+    fail("%s: a message of the %s has tool calls", where, m.role)
+  elseif not m.content then
+    fail("%s: a message of the %s has no content", where, m.role)
+  elseif m.role == "user" and empty then
+    fail("%s: an empty question", where)
+  end
+end
+
+-- What may come after a message; "" is before the first.
+local follows = {
+  [""] = { system = true, developer = true, user = true },
+  system = { user = true }, developer = { user = true }, user = { assistant = true },
+  assistant = { user = true }, call = { tool = true, ipython = true },
+  tool = { tool = true, ipython = true, assistant = true },
+  ipython = { tool = true, ipython = true, assistant = true },
+}
+local said = { [""] = "the beginning", call = "a tool call", system = "the system message",
+               developer = "the developer's message", user = "a question",
+               assistant = "an answer", tool = "the result of a tool",
+               ipython = "the result of a tool" }
+
+local function check_order(messages)
+  local before = ""
+  for i, m in ipairs(messages) do
+    if not follows[before][m.role] then
+      fail("message %d: %s comes after %s; roles do not alternate (any_order takes them)", i,
+           said[m.role], said[before])
+    end
+    before = m.tool_calls and "call" or m.role
+  end
+end
+
+-- ---- the formats ----
+
+local function system_first(messages, system)
+  if type(system) == "string" and system ~= "" then
+    table.insert(messages, 1, { role = "system", content = system })
+  end
+  return messages
+end
+
+local function text_field(row, key, needed)
+  local v = row[key]
+  if text.is_null(v) and not needed then return "" end
+  if type(v) ~= "string" then
+    fail('%s', text.is_null(v) and ('has no "%s"'):format(key) or
+         ('"%s" is not a text'):format(key))
+  end
+  return v
+end
+
+local function has_no(row, key, format)
+  local other = { messages = "messages", conversations = "sharegpt", instruction = "alpaca" }
+  for _, name in ipairs { "messages", "conversations", "instruction" } do
+    if name ~= key and not text.is_null(row[name]) then
+      fail('has no "%s", as format "%s" needs, but "%s": format "%s"?', key, format, name,
+           other[name])
+    end
+  end
+  fail('has no "%s", as format "%s" needs', key, format)
+end
+
+function formats.messages(row)
+  if text.is_null(row.messages) then has_no(row, "messages", "messages") end
+  return messages_of(row.messages, "role", "content", "messages")
+end
+
+-- A call as ShareGPT's data has it: {"name": ..., "arguments": ...} as the text of a message.
+local function share_call(v, options)
+  local call = text.is_object(v) and v.from == "function_call" and
+               type(v.value) == "string" and options.json(v.value)
+  if not call then return v end
+  local list = text.is_list(call) and call or { call }
+  return { [0] = true, from = "gpt", tool_calls = list, train = v.train, weight = v.weight }
+end
+
+function formats.sharegpt(row, options)
+  if text.is_null(row.conversations) then has_no(row, "conversations", "sharegpt") end
+  if not text.is_list(row.conversations) then fail("conversations is not a list of messages") end
+  local list = {}
+  for i, v in ipairs(row.conversations) do list[i] = share_call(v, options) end
+  return system_first(messages_of(list, "from", "value", "conversations"), row.system)
+end
+
+-- The input comes below the instruction; earlier turns are pairs in `history`.
+function formats.alpaca(row)
+  if text.is_null(row.instruction) then has_no(row, "instruction", "alpaca") end
+  local out, input = {}, text_field(row, "input")
+  for i, turn in ipairs(text.is_list(row.history) and row.history or {}) do
+    if type(turn) ~= "table" or type(turn[1]) ~= "string" or type(turn[2]) ~= "string" then
+      fail("history[%d] is not a question and its answer", i)
+    end
+    out[#out + 1] = { role = "user", content = turn[1] }
+    out[#out + 1] = { role = "assistant", content = turn[2] }
+  end
+  out[#out + 1] = { role = "user", content = text_field(row, "instruction", true) ..
+                                             (input == "" and "" or "\n" .. input) }
+  out[#out + 1] = { role = "assistant", content = text_field(row, "output", true) }
+  return system_first(out, row.system)
+end
+
+-- Two columns, each a text or a list of messages.
+function formats.columns(row, _, columns)
+  local out = {}
+  for _, c in ipairs { { columns.prompt, "user" }, { columns.response, "assistant" } } do
+    local key, role = c[1], c[2]
+    if text.is_list(row[key]) then
+      for _, m in ipairs(messages_of(row[key], "role", "content", key)) do out[#out + 1] = m end
+    else
+      out[#out + 1] = { role = role, content = text_field(row, key, true) }
+    end
+  end
+  return system_first(out, row.system)
+end
+
+local function tools_of(row, options)
+  local tools = row.tools
+  if type(tools) == "string" then tools = tools ~= "" and options.json(tools) or nil end
+  if text.is_null(tools) then return nil end
+  if not text.is_list(tools) then fail("tools is not a list") end
+  for i, tool in ipairs(tools) do
+    if not text.is_object(tool) or type(text.callee(tool).name) ~= "string" then
+      fail("tool %d has no name", i)
+    end
+  end
+  return tools
+end
+
+-- The reader of a format: a name or { prompt =, response = }.
+function formats.reader(format)
+  if type(format) == "table" then
+    if type(format.prompt) ~= "string" or type(format.response) ~= "string" then
+      fail('format names both columns: { prompt = "question", response = "answer" }')
+    end
+    return formats.columns
+  end
+  local named = { messages = formats.messages, sharegpt = formats.sharegpt,
+                  alpaca = formats.alpaca }
+  if not named[format] then
+    fail('there is no format "%s": messages, sharegpt, alpaca or { prompt =, response = }',
+         tostring(format))
+  end
+  return named[format]
+end
+
+-- The messages of a row and its tools, or nil.
+function formats.conversation(row, format, options)
+  if not text.is_object(row) then fail("is not an object") end
+  local messages = formats.reader(format)(row, options, format)
+  if #messages == 0 then fail("has no messages") end
+  for i, m in ipairs(messages) do
+    check_message(m, "message " .. i)
+    if options.special then check_special(m, "message " .. i, options.special) end
+  end
+  if not options.any_order then check_order(messages) end
+  if options.system and messages[1].role ~= "system" then
+    system_first(messages, options.system)
+  end
+  return messages, tools_of(row, options)
+end
+
+return formats

@@ -1,0 +1,11 @@
+-- deepseek.lua - DeepSeek V3: all system messages at the head.
+local deepseek = require "weft.chat.deepseek"
+
+local version = {
+  system = function(texts) return table.concat(texts, "\n\n") end,
+  calls = function(m) return m.tool_calls ~= nil end,
+  closes = "last",
+  between = "",
+}
+
+return function(messages, tools, options) return deepseek(messages, tools, options, version) end

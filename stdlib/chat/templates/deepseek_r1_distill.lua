@@ -1,0 +1,13 @@
+-- deepseek_r1_distill.lua - Qwen and Llama distilled from DeepSeek R1: the last system message at
+-- the head; a message with content makes no calls; reasoning is left out of answers unless
+-- keep_reasoning = true.
+local deepseek = require "weft.chat.deepseek"
+
+local version = {
+  system = function(texts) return texts[#texts] or "" end,
+  calls = function(m) return not m.content end,
+  closes = "each",
+  between = "\n",
+}
+
+return function(messages, tools, options) return deepseek(messages, tools, options, version) end

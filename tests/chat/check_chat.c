@@ -1,0 +1,203 @@
+/* check_chat.c - conversations as ids and masks. The conversations, and what Transformers
+ * makes of them with the templates of TRL, are in tests/chat, written by generate.py;
+ * WEFT_CHAT_CASES names another folder with more of them. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bindings/chat/chat.h"
+#include "bindings/plan_table/loaded_plan.h"
+#include "tests/harness/scratch.h"
+#include "vm/io/file.h"
+#include "vm/text/regex.h"
+
+static const char *folder(void) {
+  const char *own = getenv("WEFT_CHAT_CASES");
+  return own ? own : WEFT_SOURCE_DIR "/tests/chat";
+}
+
+static char *read_text(const char *name) {
+  char *s;
+  size_t n;
+  const char *path = arena_printf(scratch_arena, "%s/%s", folder(), name);
+  weft_status st = file_read(NULL, path, FILE_OWN_MAX, &s, &n, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s: %s", path, scratch_error.text);
+  char *copy = arena_str(scratch_arena, s);
+  mem_free(NULL, s, n + 1);
+  return copy;
+}
+
+static LangState *new_state(void) {
+  static const LangOptions none;
+  LangState *s;
+  ck_assert_int_eq(
+      plan_state_new(&none, scratch_arena, "cases", "", NULL, &s, &scratch_error),
+      WEFT_OK);
+  return s;
+}
+
+/* ---- goldens ---- */
+
+/* The spec of a case; the order in which roles come is as random as all else. */
+static void push_case(lua_State *L, void *ud) {
+  const json_t *c = ud;
+  json_push_ordered(L, json_object_get(c, "options"));
+  for (lua_Integer i = 0; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+    lua_pushnil(L);
+    lua_rawseti(L, -3, i);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  lua_pushboolean(L, 1);
+  lua_setfield(L, -2, "any_order");
+  lua_newtable(L);
+  lua_insert(L, -2);
+  lua_setfield(L, -2, "options");
+  lua_pushstring(L, json_string_value(json_object_get(c, "template")));
+  lua_setfield(L, -2, "template");
+  lua_pushliteral(L, "messages");
+  lua_setfield(L, -2, "format");
+  lua_pushliteral(L, "assistant");
+  lua_setfield(L, -2, "train_on");
+}
+
+static void same(const json_t *want, const ChatText *text, const ChatTokens *got,
+                 const char *where) {
+  const json_t *ids = json_object_get(want, "ids"), *mask = json_object_get(want, "mask");
+  const char *s = json_string_value(json_object_get(want, "text"));
+  ck_assert_msg(strcmp(text->text.s, s) == 0, "%s:\n%s\nexpected:\n%s", where,
+                text->text.s, s);
+  ck_assert_uint_eq(got->ids.n, json_array_size(ids));
+  for (size_t i = 0; i < got->ids.n; i++) {
+    ck_assert_msg(got->ids.at[i] == json_integer_value(json_array_get(ids, i)),
+                  "%s: id %zu", where, i);
+    ck_assert_msg(!mask || got->learnt[i] == json_integer_value(json_array_get(mask, i)),
+                  "%s: whether token %zu is learnt", where, i);
+  }
+}
+
+static void check_case(json_t *c, const Tokenizer *t, LangState *state) {
+  const char *name = json_string_value(json_object_get(c, "template"));
+  TokenizerConfig config = {.bos = json_string_value(json_object_get(c, "bos"))};
+  ChatOpen o = {.path = "cases", .push_spec = push_case, .ud = c, .config = &config};
+  ChatTemplate template;
+  ChatText text = {0};
+  ChatTokens tokens = {0};
+  size_t i;
+  json_t *row;
+  weft_status st = chat_template_open(state, &o, &template, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s: %s", name, scratch_error.text);
+  json_array_foreach(json_object_get(c, "rows"), i, row) {
+    const char *where = arena_printf(scratch_arena, "%s, row %zu", name, i);
+    st = chat_render(&template, row, &text, &scratch_error);
+    ck_assert_msg(st == WEFT_OK, "%s: %s", where, scratch_error.text);
+    ck_assert_int_eq(chat_tokens(t, &text, &tokens, &scratch_error), WEFT_OK);
+    same(json_array_get(json_object_get(c, "want"), i), &text, &tokens, where);
+  }
+  chat_text_free(&text);
+  chat_tokens_free(&tokens);
+  chat_template_close(&template);
+}
+
+START_TEST(text_and_tokens_are_those_of_transformers) {
+  int n = 0;
+  LangState *state = new_state();
+  char *line, *rest = read_text("chat.cases");
+  while ((line = strsep(&rest, "\n")) && *line) {
+    Tokenizer *t;
+    json_t *c = json_loads(line, 0, NULL);
+    const char *kind = json_string_value(json_object_get(c, "tokenizer"));
+    const char *path = arena_printf(scratch_arena, "%s/%s.json", folder(), kind);
+    ck_assert_int_eq(tokenizer_open(NULL, path, &t, &scratch_error), WEFT_OK);
+    check_case(c, t, state);
+    tokenizer_close(t);
+    json_decref(c);
+    n++;
+  }
+  ck_assert_int_ge(n, 15);
+  state_free(state);
+}
+END_TEST
+
+/* ---- which template a model has ---- */
+
+static void no_template(lua_State *L, void *ud) {
+  lua_newtable(L);
+  lua_newtable(L);
+  lua_setfield(L, -2, "options");
+  lua_pushliteral(L, "messages");
+  lua_setfield(L, -2, "format");
+  lua_pushliteral(L, "all");
+  lua_setfield(L, -2, "train_on");
+}
+
+/* "HASH NAME [OPTION]" of every template that is recognised. */
+static void recognise(lua_State *L, void *ud) {
+  char *line, *rest = ud;
+  int n = 0;
+  ck_assert(stdlib_push(L, "chat/chat"));
+  while ((line = strsep(&rest, "\n")) && *line) {
+    const char *hash = strsep(&line, " "), *name = strsep(&line, " ");
+    lua_getfield(L, -1, "recognize");
+    lua_pushstring(L, hash);
+    lua_call(L, 1, 2);
+    ck_assert_msg(!lua_isnil(L, -2), "%s: %s", name, hash);
+    ck_assert_str_eq(lua_tostring(L, -2), name);
+    if (line) ck_assert_int_eq(lua_getfield(L, -1, line), LUA_TBOOLEAN);
+    lua_settop(L, 2);
+    n++;
+  }
+  ck_assert_int_ge(n, 18);
+}
+
+START_TEST(templates_are_recognised_by_their_hash) {
+  LangState *state = new_state();
+  char hex[65];
+  ck_assert_int_eq(state_protect(state, recognise, read_text("hashes"), &scratch_error),
+                   WEFT_OK);
+  state_free(state);
+  chat_template_hash("\n abc \r\n", hex);
+  ck_assert_str_eq(hex,
+                   "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+END_TEST
+
+START_TEST(other_templates_are_errors) {
+  static const char config[] = "{\"chat_template\": \"{{ messages }}\"}";
+  LangState *state = new_state();
+  TokenizerConfig c;
+  ChatTemplate template;
+  ChatOpen o = {.path = "cases", .push_spec = no_template, .config = &c};
+  ck_assert_int_eq(tokenizer_config_read(scratch_arena, scratch_dir, &c, &scratch_error),
+                   WEFT_OK);
+  ck_assert_int_eq(chat_template_open(state, &o, &template, &scratch_error), WEFT_EPLAN);
+  ck_assert_ptr_nonnull(strstr(scratch_error.text, "has no chat_template; name one"));
+  err_clear(&scratch_error);
+  const char *path = scratch_put("tokenizer_config.json", config, sizeof config - 1);
+  ck_assert_int_eq(tokenizer_config_read(scratch_arena, path, &c, &scratch_error),
+                   WEFT_OK);
+  ck_assert_int_eq(chat_template_open(state, &o, &template, &scratch_error), WEFT_EPLAN);
+  ck_assert_ptr_nonnull(strstr(scratch_error.text, "function(messages, tools, options)"));
+  state_free(state);
+}
+END_TEST
+
+Suite *chat_suite(void);
+Suite *chat_suite(void) {
+  Suite *s = suite_create("chat");
+  TCase *t = tcase_create("templates");
+  const RegexApi *api;
+  weft_error e;
+  err_clear(&e);
+  suite_add_tcase(s, t);
+  if (regex_api(&api, &e) != WEFT_OK) {
+    printf("chat: skipped: %s\n", e.text);
+    return s;
+  }
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 300);
+  tcase_add_test(t, text_and_tokens_are_those_of_transformers);
+  tcase_add_test(t, templates_are_recognised_by_their_hash);
+  tcase_add_test(t, other_templates_are_errors);
+  return s;
+}
