@@ -7,8 +7,8 @@
 #include "vm/text/tokenizer.h"
 
 /* ---- tokenizer_config.c ---- */
-/* What lies beside a tokenizer.json: tokenizer_config.json, chat_template.jinja. All of it
- * may be missing: NULL. */
+/* What lies beside a tokenizer.json: tokenizer_config.json, chat_template.jinja. All of
+ * it may be missing: NULL. */
 typedef struct TokenizerConfig {
   const char *path; /* of the file that holds the template, else of the config */
   const char *bos, *eos;
@@ -41,18 +41,18 @@ typedef struct ChatFileSpec {
   int nfiles;
   const Tokenizer *tokenizer;
   const ChatTemplate *template;
-  const Dir *in;       /* of the token file; NULL: `out` is a path */
-  const char *out;     /* ends in .bin */
-  int64_t max_length;  /* tokens of a conversation; 0: any */
-  bool drop_bad;       /* leaves out conversations that cannot be used */
+  const Dir *in;      /* of the token file; NULL: `out` is a path */
+  const char *out;    /* ends in .bin */
+  int64_t max_length; /* tokens of a conversation; 0: any */
+  bool drop_bad;      /* leaves out conversations that cannot be used */
   const StopFlag *stop;
 } ChatFileSpec;
 
 typedef struct ChatCounts {
   int64_t conversations, tokens, learnt; /* in the file */
   int64_t truncated;                     /* of these conversations */
-  int64_t bad, unlearnt;                 /* dropped: not usable; nothing to learn in them */
-  char first_bad[400];                   /* why the first of them is not usable */
+  int64_t bad, unlearnt; /* dropped: not usable; nothing to learn in them */
+  char first_bad[400];   /* why the first of them is not usable */
 } ChatCounts;
 weft_status chat_file_write(const ChatFileSpec *spec, ChatCounts *n, weft_error *e);
 

@@ -83,11 +83,11 @@ static weft_status add_files(Work *w, weft_error *e) {
   }
   const ChatCounts *n = w->n;
   if (n->conversations) return WEFT_OK;
-  return err_file(e, WEFT_EFILE, w->spec->files[0], 0,
-                  "there is no conversation to learn from: %lld cannot be used, %lld have "
-                  "nothing that is learnt%s%s",
-                  (long long)n->bad, (long long)n->unlearnt, *n->first_bad ? "; " : "",
-                  n->first_bad);
+  return err_file(
+      e, WEFT_EFILE, w->spec->files[0], 0,
+      "there is no conversation to learn from: %lld cannot be used, %lld have "
+      "nothing that is learnt%s%s",
+      (long long)n->bad, (long long)n->unlearnt, *n->first_bad ? "; " : "", n->first_bad);
 }
 
 weft_status chat_file_write(const ChatFileSpec *spec, ChatCounts *n, weft_error *e) {

@@ -1,5 +1,5 @@
-/* json_ordered.c - JSON as Lua values that keep the order of fields, which templates write
- * into prompts. */
+/* json_ordered.c - JSON as Lua values that keep the order of fields, which templates
+ * write into prompts. */
 #include "bindings/plan_table/json_value.h"
 #include "template.h"
 #include "vm/io/json_text.h"

@@ -28,11 +28,13 @@ static const struct Kind {
      "default=str)) for b in p.ParquetFile(sys.argv[1]).iter_batches() for r in "
      "b.to_pylist()]\" FILE | weft tokenize --chat - ..."},
     {"ARROW1", "Arrow",
-     "python3 -c \"import sys, json, pyarrow as a; [print(json.dumps(r, default=str)) for "
+     "python3 -c \"import sys, json, pyarrow as a; [print(json.dumps(r, default=str)) "
+     "for "
      "r in a.ipc.open_file(sys.argv[1]).read_all().to_pylist()]\" FILE | weft tokenize "
      "--chat - ..."},
     {"\x1f\x8b", "compressed by gzip", "zcat FILE | weft tokenize --chat - ..."},
-    {"\x28\xb5\x2f\xfd", "compressed by zstd", "zstdcat FILE | weft tokenize --chat - ..."},
+    {"\x28\xb5\x2f\xfd", "compressed by zstd",
+     "zstdcat FILE | weft tokenize --chat - ..."},
 };
 
 static int peek(Rows *r) {

@@ -97,7 +97,8 @@ weft_status chat_render(const ChatTemplate *t, const json_t *row, ChatText *out,
 
 /* ---- begin and end ---- */
 
-/* options.special(text): the special token that is in it, or nil. Upvalue: the tokenizer. */
+/* options.special(text): the special token that is in it, or nil. Upvalue: the tokenizer.
+ */
 static int special_in(lua_State *L) {
   size_t n;
   const char *s = luaL_checklstring(L, 1, &n);

@@ -1,5 +1,5 @@
-/* template.h - the template of a data set: a row to its text, and the ranges of it that are
- * learnt. */
+/* template.h - the template of a data set: a row to its text, and the ranges of it that
+ * are learnt. */
 #ifndef WEFT_CHAT_TEMPLATE_H
 #define WEFT_CHAT_TEMPLATE_H
 
@@ -44,7 +44,8 @@ typedef struct ChatOpen {
 weft_status chat_template_open(LangState *s, const ChatOpen *o, ChatTemplate *out,
                                weft_error *e);
 void chat_template_close(ChatTemplate *t);
-/* Replaces `out`. WEFT_EPLAN: the row cannot be used, and `e` says why; other rows may. */
+/* Replaces `out`. WEFT_EPLAN: the row cannot be used, and `e` says why; other rows may.
+ */
 weft_status chat_render(const ChatTemplate *t, const json_t *row, ChatText *out,
                         weft_error *e);
 

@@ -121,12 +121,13 @@ static void recognise(lua_State *L, int spec, int options, const TokenizerConfig
   lua_pushstring(L, hex);
   lua_call(L, 1, 2);
   if (lua_isnil(L, -2))
-    luaL_error(L,
-               "the chat_template of %s is none that weft has, and Jinja is not run: name "
-               "the template that gives the same text (--template NAME), or write it as a "
-               "Lua file that returns a function(messages, tools, options) (--template "
-               "FILE.lua); docs/finetune.md has an example",
-               c->path);
+    luaL_error(
+        L,
+        "the chat_template of %s is none that weft has, and Jinja is not run: name "
+        "the template that gives the same text (--template NAME), or write it as a "
+        "Lua file that returns a function(messages, tools, options) (--template "
+        "FILE.lua); docs/finetune.md has an example",
+        c->path);
   lua_pushvalue(L, -2);
   lua_setfield(L, spec, "template");
   set_recognised(L, options, lua_gettop(L));

@@ -1,6 +1,7 @@
-/* tokens.c - ids of a conversation. The whole text is encoded at once, as Transformers does
- * it, so a token may lie across the border of two pieces: it is learnt if any byte of it
- * is. Where tokens lie follows from their lengths, as long as they spell the text. */
+/* tokens.c - ids of a conversation. The whole text is encoded at once, as Transformers
+ * does it, so a token may lie across the border of two pieces: it is learnt if any byte
+ * of it is. Where tokens lie follows from their lengths, as long as they spell the text.
+ */
 #include "chat.h"
 
 void chat_tokens_free(ChatTokens *t) {

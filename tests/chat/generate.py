@@ -7,6 +7,7 @@ needs `pip install transformers jinja2 trl mistral-common`; TRL's templates are 
 need not be importable. With another folder and more sets it compares more:
 WEFT_CHAT_CASES=FOLDER build/weft-tests chat
 """
+import base64
 import datetime
 import hashlib
 import importlib.util
@@ -46,13 +47,17 @@ SPECIAL = {
               "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
               "<｜tool▁call▁end｜>", "<｜tool▁sep｜>", "<｜tool▁outputs▁begin｜>",
               "<｜tool▁outputs▁end｜>", "<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"],
+    "tekken": ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]",
+               "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]",
+               "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"],
     "nfc": ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>",
             "<think>", "</think>"],
 }
 CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}"
           "{% if message['role'] == 'assistant' %}{% generation %}"
           "{{ message['content'] + '<|im_end|>\\n' }}{% endgeneration %}"
-          "{% else %}{{ message['content'] + '<|im_end|>\\n' }}{% endif %}{% endfor %}")
+          "{% else %}{{ message['content'] + '<|im_end|>\\n' }}{% endif %}{% endfor %}"
+          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
 
 
 def trl(name):
@@ -186,14 +191,14 @@ def steps(rng, has, special):
     for _ in range(rng.choice([0, 0, 1, 2]) if "tools" in has else 0):
         n = 1 if "single" in has else rng.randint(1, 3)
         m = {"role": "assistant", "content": rng.choice([None, "", text(rng, special)])}
-        if "no_content" in has:
+        if "no_content" in has or "calls_alone" in has:
             m["content"] = None
         if "single" in has and "exclusive" not in has:
             m["content"] = ""
         m["tool_calls"] = [call(rng, i, has) for i in range(n)]
         if "reasoning" in has and rng.random() < 0.5 and not ("exclusive" in has and m["content"]):
             m["reasoning_content"] = text(rng, special)
-        if "exclusive" in has and m["content"] is None:
+        if "exclusive" in has and m["content"] is None and "calls_alone" not in has:
             m["content"] = ""
         out.append(m)
         for k in range(n):
@@ -217,7 +222,7 @@ def conversation(rng, has, special):
         if "parts" in has and rng.random() < 0.3:
             m["content"] = [{"type": "text", "text": text(rng, special)} for _ in range(2)]
         out.append(m)
-    if rng.random() < 0.1:
+    if rng.random() < 0.1 and "calls_alone" not in has:
         out.append({"role": "user", "content": text(rng, special)})
     return out
 
@@ -231,6 +236,60 @@ def rows(rng, features, special, n):
             row["tools"] = [tool(rng, i) for i in range(rng.randint(1, 3))]
         out.append(row)
     return out
+
+
+# ---- Mistral ----
+
+def byte_letters():
+    """GPT-2's alphabet: the byte of each letter."""
+    keep = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [b for b in range(256) if b not in keep]
+    return {chr(b): b for b in keep} | {chr(256 + i): b for i, b in enumerate(rest)}
+
+
+def mistral(t):
+    """mistral-common's tokenizer of the third format with the tokens of t, and the id in t of each
+    of its ids."""
+    from mistral_common.protocol.instruct.normalize import InstructRequestNormalizer
+    from mistral_common.protocol.instruct.validator import MistralRequestValidatorV3, ValidationMode
+    from mistral_common.tokens.tokenizers.base import TokenizerVersion
+    from mistral_common.tokens.tokenizers.instruct import InstructTokenizerV3
+    from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
+    from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+    special, letters = SPECIAL["tekken"], byte_letters()
+    token = {bytes(letters[c] for c in s): i for s, i in t.get_vocab().items() if s not in special}
+    order = sorted(token, key=lambda b: (len(b) > 1, b[0] if len(b) == 1 else token[b]))
+    vocab = [{"rank": i, "token_bytes": base64.b64encode(b).decode(), "token_str": None}
+             for i, b in enumerate(order)]
+    specials = [{"rank": i, "token_str": s, "is_control": True} for i, s in enumerate(special)]
+    tekken = Tekkenizer(vocab, specials, LLAMA3, len(vocab) + len(special), len(special),
+                        TokenizerVersion.v3)
+    ids = [t.token_to_id(s) for s in special] + [token[b] for b in order]
+    return MistralTokenizer(
+        InstructTokenizerV3(tekken), MistralRequestValidatorV3(mode=ValidationMode.finetuning),
+        InstructRequestNormalizer.normalizer()), ids
+
+
+def wanted_mistral(both, t, row):
+    from mistral_common.protocol.instruct.request import ChatCompletionRequest
+    messages = [{k: v for k, v in m.items() if v is not None} for m in row["messages"]]
+    for m in messages:
+        for c in m.get("tool_calls", []):
+            c["function"]["arguments"] = json.dumps(c["function"]["arguments"])
+    tokenizer, ids = both
+    out = tokenizer.encode_chat_completion(ChatCompletionRequest.from_openai(
+        messages=messages, tools=row.get("tools")))
+    got = [ids[i] for i in out.tokens]
+    return {"ids": got, "text": t.decode(got, skip_special_tokens=False)}
+
+
+def main_mistral(rng, t, f):
+    both = mistral(t)
+    for _ in range(SETS):
+        some = rows(rng, "system tools exclusive calls_alone", ["and"], 4)
+        case = {"template": "mistral", "tokenizer": "tekken", "bos": "<s>", "options": {},
+                "rows": some, "want": [wanted_mistral(both, t, r) for r in some]}
+        f.write(json.dumps(case, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def keep_none(tokenizer, row, template, options):
@@ -277,15 +336,20 @@ def main():
         t.save(os.path.join(FOLDER, kind + ".json"), pretty=False)
         names[kind] = t
     with open(os.path.join(FOLDER, "chat.cases"), "w", encoding="utf-8") as f:
-        for name, kind, bos, jinja, masked, features, options, own in KINDS:
+        for name, kind, bos, jinja, masked, features, plain, plain_own in KINDS:
             tokenizer = PreTrainedTokenizerFast(tokenizer_object=names[kind], bos_token=bos)
             for _ in range(SETS):
+                options, own = plain, plain_own
                 some = rows(rng, features, SPECIAL[kind], 4)
+                if rng.random() < 0.25:
+                    own = own | {"add_generation_prompt": True}
+                    options = options | {"generation_prompt": True}
                 case = {"template": name, "tokenizer": kind, "bos": bos, "options": options,
                         "rows": some,
                         "want": [(wanted_none if "none" in features.split() else wanted)(
                             tokenizer, r, jinja, masked, own) for r in some]}
                 f.write(json.dumps(case, ensure_ascii=False, separators=(",", ":")) + "\n")
+        main_mistral(rng, names["tekken"], f)
     # The hashes of stdlib/chat/known.lua, and the options with which a template has that text.
     with open(os.path.join(FOLDER, "hashes"), "w", encoding="utf-8") as f:
         for file, name in HASHES:

@@ -1,5 +1,5 @@
-/* check_tokenize_chat.c - weft tokenize --chat, as a user sees it: what it writes and says,
- * and what it says of conversations that cannot be used. */
+/* check_tokenize_chat.c - weft tokenize --chat, as a user sees it: what it writes and
+ * says, and what it says of conversations that cannot be used. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,11 +39,12 @@ static void holds(const char *text, const char *learnt) {
   Text all = {0}, some = {0};
   File bin;
   TokenMask mask;
-  ck_assert_int_eq(tokenizer_open(NULL, WEFT_SOURCE_DIR "/tests/chat/nfc.json", &t,
-                                  &scratch_error),
-                   WEFT_OK);
+  ck_assert_int_eq(
+      tokenizer_open(NULL, WEFT_SOURCE_DIR "/tests/chat/nfc.json", &t, &scratch_error),
+      WEFT_OK);
   const char *path = arena_printf(scratch_arena, "%s/o.bin", scratch_dir);
-  ck_assert_int_eq(file_read(NULL, path, FILE_OWN_MAX, &ids, &n, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(file_read(NULL, path, FILE_OWN_MAX, &ids, &n, &scratch_error),
+                   WEFT_OK);
   ck_assert_int_eq(file_open(path, &bin, &scratch_error), WEFT_OK);
   weft_status st = token_mask_open(token_mask_of(scratch_arena, path), &bin,
                                    (int64_t)n / 2, &mask, &scratch_error);
@@ -82,7 +83,8 @@ START_TEST(what_is_learnt) {
   holds(TWO, TWO);
   expect(0, "", "", "b.jsonl" CHATML);
   holds(TWO, "3<|im_end|>\n4<|im_end|>\n");
-  expect(2, "", "b.jsonl:1: error: message 2 is not to be learnt", "b.jsonl --train-on all" CHATML);
+  expect(2, "", "b.jsonl:1: error: message 2 is not to be learnt",
+         "b.jsonl --train-on all" CHATML);
 }
 END_TEST
 
@@ -115,11 +117,12 @@ START_TEST(formats_of_rows) {
   size_t n;
   Tokenizer *t;
   Text all = {0};
-  ck_assert_int_eq(tokenizer_open(NULL, WEFT_SOURCE_DIR "/tests/chat/nfc.json", &t,
-                                  &scratch_error),
-                   WEFT_OK);
+  ck_assert_int_eq(
+      tokenizer_open(NULL, WEFT_SOURCE_DIR "/tests/chat/nfc.json", &t, &scratch_error),
+      WEFT_OK);
   const char *path = arena_printf(scratch_arena, "%s/o.bin", scratch_dir);
-  ck_assert_int_eq(file_read(NULL, path, FILE_OWN_MAX, &ids, &n, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(file_read(NULL, path, FILE_OWN_MAX, &ids, &n, &scratch_error),
+                   WEFT_OK);
   for (size_t i = 0; i < n / 2; i++)
     tokenizer_decode(t, &(int32_t){((uint16_t *)ids)[i]}, 1, true, &all, &scratch_error);
   ck_assert_str_eq(all.s, formats[_i].text);
@@ -134,8 +137,10 @@ static const struct {
 } bad[] = {
     {GOOD GOOD ROW(ASK("a") "," ASK("b")), "",
      "rows:3: error: message 2: a question comes after a question"},
-    {GOOD ROW(ANSWER("a")), "", "rows:2: error: message 1: an answer comes after the beginning"},
-    {ROW(ASK("a") "," ANSWER(" \\u3000\\n")), "", "rows:1: error: message 2: an empty answer"},
+    {GOOD ROW(ANSWER("a")), "",
+     "rows:2: error: message 1: an answer comes after the beginning"},
+    {ROW(ASK("a") "," ANSWER(" \\u3000\\n")), "",
+     "rows:1: error: message 2: an empty answer"},
     {ROW(ASK("") "," ANSWER("a")), "", "rows:1: error: message 1: an empty question"},
     {ROW("{\"role\": \"bot\", \"content\": \"a\"}"), "",
      "rows:1: error: message 1: the role is \"bot\", and not"},
@@ -146,15 +151,17 @@ static const struct {
     {GOOD "{\"messages\": [", "", "rows:2: error: is not JSON"},
     {"[" GOOD, "", "rows:1: error: the list of rows does not end"},
     {"[" GOOD "] x", "", "rows:2: error: something follows the list of rows"},
-    {GOOD "\n{\"messages\": \"na\xefve\"}", "", "rows:3: error: is not UTF-8: unable to decode"},
+    {GOOD "\n{\"messages\": \"na\xefve\"}", "",
+     "rows:3: error: is not UTF-8: unable to decode"},
     {ROW(ASK("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"weight\": 0.5}"), "",
      "rows:1: error: message 2: weight is 0 or 1"},
-    {ROW(ASK("a") ", {\"role\": \"assistant\", \"content\": [{\"type\": \"image\"}]}"), "",
-     "rows:1: error: message 2: part 1 of content is \"image\"; only texts"},
+    {ROW(ASK("a") ", {\"role\": \"assistant\", \"content\": [{\"type\": \"image\"}]}"),
+     "", "rows:1: error: message 2: part 1 of content is \"image\"; only texts"},
     {ROW(ASK("<|im_end|>") "," ANSWER("b")), "--refuse-special",
      "rows:1: error: message 1: holds the special token <|im_end|>"},
     {GOOD, "--format share", "there is no format \"share\": messages, sharegpt"},
-    {GOOD, "--train-on none", "train_on is \"assistant\", \"last\" or \"all\", not \"none\""},
+    {GOOD, "--train-on none",
+     "train_on is \"assistant\", \"last\" or \"all\", not \"none\""},
     {GOOD, "--option date=1", "the template \"chatml\" has no option \"date\""},
     {GOOD, "--option date", "--option takes NAME=VALUE, got \"date\""},
     {ROW(ASK("a")), "", "rows: error: there is no conversation to learn from"},
@@ -200,11 +207,12 @@ END_TEST
 
 START_TEST(what_is_dropped_is_counted) {
   put("rows", GOOD ROW(ASK("a")) ROW(ASK("a") "," ANSWER("")) GOOD);
-  expect(0,
-         "o.bin: 2 conversations, 34 tokens, 10 learnt (29.4 %); 0 truncated, 2 dropped\n"
-         "  dropped: 1 with nothing that is learnt\n"
-         "  dropped: 1 that cannot be used, the first: rows:3: message 2: an empty answer\n",
-         "", "rows --drop-bad" CHATML);
+  expect(
+      0,
+      "o.bin: 2 conversations, 34 tokens, 10 learnt (29.4 %); 0 truncated, 2 dropped\n"
+      "  dropped: 1 with nothing that is learnt\n"
+      "  dropped: 1 that cannot be used, the first: rows:3: message 2: an empty answer\n",
+      "", "rows --drop-bad" CHATML);
   expect(0, "3 conversations, 28 tokens, 28 learnt (100.0 %); 2 truncated, 1 dropped", "",
          "- < rows --max-length 10 --train-on all --drop-bad" CHATML);
 }
@@ -222,7 +230,8 @@ START_TEST(a_template_of_the_user) {
                  "end\n");
   expect(0, "", "", "rows --template own.lua --option stop=! -o o.bin" TOKENIZER);
   holds("user: one!assistant: two!", " two!"); /* a token with a learnt byte is learnt */
-  expect(2, "", "rows:1: error: attempt to concatenate a nil value (field 'stop') (own.lua:5)",
+  expect(2, "",
+         "rows:1: error: attempt to concatenate a nil value (field 'stop') (own.lua:5)",
          "rows --template own.lua -o o.bin" TOKENIZER);
 }
 END_TEST

@@ -114,7 +114,8 @@ static weft_status open_template(ChatJob *j, weft_error *e) {
   const char *slash = strrchr(path, '/');
   const char *dir = slash ? arena_strn(j->arena, path, (size_t)(slash - path) + 1) : "";
   j->own_template = ends_in(cli->template, ".lua");
-  j->options = (LangOptions){.instruction_limit = INT64_C(20000000000), .stop = cli->stop};
+  j->options =
+      (LangOptions){.instruction_limit = INT64_C(20000000000), .stop = cli->stop};
   TRY(plan_state_new(&j->options, j->arena, path, dir, NULL, &j->state, e));
   if (j->own_template) TRY(run_file(j, e));
   ChatOpen o = {.path = j->own_template ? path : "",
