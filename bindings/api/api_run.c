@@ -35,6 +35,26 @@ static weft_status facts(const weft_plan *plan, const Data *data, JobFacts *out,
   return memory ? c.st : err_set(e, WEFT_ENOMEM, "out of memory");
 }
 
+typedef struct SourcesCall {
+  Job *j;
+  weft_status st;
+} SourcesCall;
+
+static void sources_job(void *ud) {
+  SourcesCall *c = ud;
+  c->st = job_sources(c->j);
+}
+
+/* Conversations become token files when a run is opened: it needs the plan's Lua state,
+ * which the steps of a run do not touch. */
+static weft_status make_sources(weft_plan *plan, weft_error *e) {
+  SourcesCall c = {.j = &plan->job};
+  if (!arena_try(plan->job.arena, sources_job, &c))
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  if (c.st != WEFT_OK && e) *e = plan->job.e;
+  return c.st;
+}
+
 /* Opens the data at the first step; the processes then compare which data they have. */
 static weft_status open_data(weft_run *r, weft_error *e) {
   const Plan *p = &r->plan->job.plan;
@@ -61,6 +81,7 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
   TRY(struct_read(&o, sizeof o, options, "weft_run_options", err));
   if (!plan->job.compiled)
     return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
+  TRY(make_sources(plan, err));
   if (o.threads < 0 || o.threads > 4096)
     return err_set(
         err, WEFT_EUSAGE,

@@ -1,5 +1,6 @@
 /* job.c - from a plan file to proven programs, one step per function; see job.h. */
 #include "job.h"
+#include "bindings/chat/chat_plan.h"
 #include "bindings/schema/schema.h"
 #include "bindings/model/model.h"
 #include "bindings/schedule/schedule_facts.h"
@@ -154,7 +155,15 @@ weft_status job_compile(Job *j) {
   return WEFT_ELIMIT;
 }
 
+weft_status job_sources(Job *j) {
+  int before = j->d.list.n;
+  weft_status st = chat_plan_data(j->lp, &j->plan.data, &j->d, &j->e);
+  if (j->d.list.n > before) lang_locate(j->lp, &j->d);
+  return st;
+}
+
 weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
+  TRY(job_sources(j));
   return data_open(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab, j->plan.seed,
                    out, &j->e);
 }
@@ -163,6 +172,7 @@ weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
 static weft_status check_val(Job *j) {
   Data *val;
   uint64_t ignored;
+  TRY(job_sources(j));
   TRY(data_open_val(NULL, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
                     j->plan.seed, &val, &j->e));
   weft_status st = val ? data_look(val, &ignored, &j->e) : WEFT_OK;
@@ -173,6 +183,7 @@ static weft_status check_val(Job *j) {
 weft_status job_val(Job *j, const weft_alloc *a, Data **out) {
   *out = NULL;
   if (!j->plan.eval_every) return WEFT_OK;
+  TRY(job_sources(j));
   return data_open_val(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
                        j->plan.seed, out, &j->e);
 }

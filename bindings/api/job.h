@@ -60,6 +60,8 @@ weft_status job_unsaid(Job *j, JobUnsaid *out);
 /* After job_compile: every limit of plan.expect that is exceeded is an error. `n`, which
  * may be NULL, gets the number of limits. */
 weft_status job_expect(Job *j, int *n);
+/* Makes token files of data that are conversations; others stay. */
+weft_status job_sources(Job *j);
 /* Opens the plan's data, after job_compile. */
 weft_status job_data(Job *j, const weft_alloc *a, Data **out);
 /* Opens the validation data; *out is NULL if the plan has none. */

@@ -401,6 +401,26 @@ weft_status vary_others(LangPlan *lp, Text *out, weft_error *e) {
   return run_key(&(KeyJob){.lp = lp, .out = out}, e);
 }
 
+typedef struct ValueJob {
+  KeyJob key;
+  void (*push)(lua_State *L, void *ud);
+  void *ud;
+} ValueJob;
+
+static void value_job(lua_State *L, void *ud) {
+  ValueJob *j = ud;
+  luaL_checkstack(L, 12, NULL);
+  j->push(L, j->ud);
+  add_value(L, lua_gettop(L), &j->key);
+}
+
+weft_status vary_value(LangPlan *lp, void (*push)(lua_State *L, void *ud), void *ud,
+                       Text *out, weft_error *e) {
+  ValueJob j = {.key = {.lp = lp, .out = out}, .push = push, .ud = ud};
+  TRY(state_protect(lp->state, value_job, &j, e));
+  return j.key.wrong ? err_set(e, WEFT_EPLAN, "%s", j.key.wrong) : WEFT_OK;
+}
+
 weft_status vary_text(LangPlan *lp, Text *out, weft_error *e) {
   for (const Field *f = schema; f->scope; f++) {
     if (!schema_tells(f)) continue;

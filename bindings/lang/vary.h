@@ -29,6 +29,10 @@ weft_status vary_key(LangPlan *lp, unsigned what, Text *out, weft_error *e);
  * tables, functions by code and captured values. Equal in every process. WEFT_EPLAN: a
  * value cannot be written as a key. */
 weft_status vary_others(LangPlan *lp, Text *out, weft_error *e);
+/* Appends a value in the same way: the one that `push` pushes; the plan's table is at
+ * PLAN_INDEX. */
+weft_status vary_value(LangPlan *lp, void (*push)(lua_State *L, void *ud), void *ud,
+                       Text *out, weft_error *e);
 /* Appends all fields. */
 weft_status vary_text(LangPlan *lp, Text *out, weft_error *e);
 

@@ -19,6 +19,15 @@ static const char plan[] =
     "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
     "  vocab_size = 32 }, batch = { global = 2, micro = 1, seq = 8 },\n"
     "  data = weft.synthetic {}, train = { steps = 1 } }\n";
+static const char chat[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+    "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
+    "  vocab_size = 512 }, batch = { global = 2, micro = 1, seq = 8 },\n"
+    "  data = weft.chat { 'rows', tokenizer = 'nfc.json', template = 'chatml' } }\n";
+static const char rows[] =
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+    "{\"role\": \"assistant\", \"content\": \"b c d e f g h\"}]}\n";
 static const char settings[] =
     "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
     "model:\n  pretrained_model_name_or_path: openai-community/gpt2\n";
@@ -51,6 +60,8 @@ static const Writer writers[] = {
      "$weft tokenize " TOKENIZER " plan.lua --out out.bin", 0},
     {"vm/io/token_file_write.c", "l.bin",
      "$weft tokenize " TOKENIZER " plan.lua --out l.bin --format llmc", 0},
+    {"bindings/chat/chat_cache.c", ".weft",
+     "$weft check chat.lua --data " WEFT_SOURCE_DIR "/tests/chat", NAMED_FOLDER},
     {"bindings/sweep/sweep_api.c", "out", "$weft sweep sweep.lua --csv out", 0},
     {"bindings/sweep/sweep_object.c", "out", "$weft sweep sweep.lua --jsonl out", 0},
     {"bindings/sweep/sweep_object.c", "out", "$weft sweep sweep.lua --resume out", 0},
@@ -116,6 +127,8 @@ static void setup(void) {
   scratch_setup();
   scratch_put("plan.lua", plan, sizeof plan - 1);
   scratch_put("sweep.lua", sweep, sizeof sweep - 1);
+  scratch_put("chat.lua", chat, sizeof chat - 1);
+  scratch_put("rows", rows, sizeof rows - 1);
   scratch_put("settings.yaml", settings, sizeof settings - 1);
   process_run(10, "sh -c 'mkdir victim && cd victim && mkfifo pipe && echo keep >file && "
                   "echo w >rank-00000.safetensors && echo m >manifest.json && "
@@ -290,7 +303,7 @@ static bool make_disk(const Writer *w, const struct RankFile *d) {
   Outcome o = process_run(
       10, "sh -c 'mkdir disk && mount -t tmpfs -o size=1m tmpfs disk 2>/dev/null'");
   if (o.code != 0) return false;
-  process_run(10, "cp plan.lua sweep.lua settings.yaml disk");
+  process_run(10, "cp plan.lua sweep.lua settings.yaml chat.lua rows disk");
   if (w->kind & NEEDS_CKPT)
     process_run(30, "sh -c 'cd disk && " RUN "--set checkpoint.dir=ckpt'");
   process_run(10, "sh -c '%s'", d->end);

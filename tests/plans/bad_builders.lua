@@ -17,5 +17,5 @@ return weft.plan {
 --> bad_builders.lua:8: error: plan.schedule.chunks: this schedule has no options (weft's name is pp_plan.virtual)
 --> bad_builders.lua:9: error: plan.strategy.sequence_paralel: unknown field (did you mean "sequence_parallel"?)
 --> bad_builders.lua:10: error: plan.optimizer: weft.adamw takes a table, got number (write weft.adamw { NAME = VALUE })
---> bad_builders.lua:11: error: plan.data: expected weft.synthetic, weft.text, weft.tokens, got weft.adamw
+--> bad_builders.lua:11: error: plan.data: expected weft.synthetic, weft.text, weft.tokens, weft.chat, got weft.adamw
 --> 7 errors

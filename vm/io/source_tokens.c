@@ -141,3 +141,15 @@ static weft_status open_tokens(Data *d, const DataSpec *spec, weft_error *e) {
 }
 
 const Source source_tokens = {open_tokens, stream_ids, "tokens", "token"};
+
+/* ---- conversations ---- */
+
+/* The bindings make token files of conversations (bindings/chat) and let the data of a
+ * run name these; a plan that comes here by another way has none. */
+static weft_status open_chat(Data *d, const DataSpec *spec, weft_error *e) {
+  return err_set(
+      e, WEFT_EUSAGE,
+      "conversations are read as token files: weft tokenize --chat makes them");
+}
+
+const Source source_chat = {open_chat, stream_ids, "tokens", "token"};

@@ -98,6 +98,18 @@ static void sort_paths(Paths *p) {
   p->n = n;
 }
 
+weft_status data_find(Arena *a, const DataSpec *spec, const char *pattern,
+                      const char *const **paths, int *n, weft_error *e) {
+  Folders in = {spec->dir, spec->folders, spec->nfolders};
+  Paths found = {0};
+  TRY(find(a, spec, pattern, &found, e));
+  sort_paths(&found);
+  for (int i = 0; i < found.n; i++) TRY(folders_hold(&in, found.at[i], e));
+  *paths = found.at;
+  *n = found.n;
+  return WEFT_OK;
+}
+
 /* ---- open ---- */
 
 /* "1.2 M" */

@@ -1,0 +1,239 @@
+/* chat_plan.c - weft.chat in a plan. Its fields are read from the plan's table, where the
+ * template may be a function of the plan, which runs in the plan's own state. */
+#include "chat_plan.h"
+
+#include <sys/stat.h>
+
+#include "bindings/lang/vary.h"
+#include "chat_cache.h"
+#include "vm/io/io.h"
+
+typedef struct ChatData {
+  LangPlan *lp;
+  DataSpec *spec;
+  bool val;
+  Arena *arena;
+  Tokenizer *tokenizer;
+  TokenizerConfig config;
+  ChatTemplate template;
+  ChatSet set;
+  const char *named; /* data.tokenizer, or NULL */
+} ChatData;
+
+/* ---- fields ---- */
+
+static void push_data(lua_State *L, const ChatData *c) {
+  field_push(L, PLAN_INDEX, "data");
+  if (!c->val) return;
+  field_push(L, -1, "val");
+  lua_remove(L, -2);
+}
+
+/* Sets a field of the table on top to that of the table at `from`, or to a text. */
+static void set_field(lua_State *L, int from, const char *key, const char *missing) {
+  if (field_push(L, from, key) == LUA_TNIL && missing) {
+    lua_pop(L, 1);
+    lua_pushstring(L, missing);
+  }
+  lua_setfield(L, -2, key);
+}
+
+/* The template's options are copied, because more of them are added. */
+static void set_options(lua_State *L, int from) {
+  lua_newtable(L);
+  int options = lua_gettop(L);
+  if (field_push(L, from, "options") == LUA_TTABLE)
+    for (lua_pushnil(L); lua_next(L, options + 1);) {
+      lua_pushvalue(L, -2);
+      lua_insert(L, -2);
+      lua_rawset(L, options);
+    }
+  lua_settop(L, options);
+  lua_setfield(L, -2, "options");
+}
+
+static void push_spec_of(lua_State *L, const ChatData *c) {
+  push_data(L, c);
+  int from = lua_gettop(L);
+  lua_newtable(L);
+  set_field(L, from, "format", "messages");
+  set_field(L, from, "template", NULL);
+  set_field(L, from, "train_on", "assistant");
+  set_options(L, from);
+  lua_remove(L, from);
+}
+
+/* In a call of the sandbox the plan's table is not on the stack. */
+static void push_spec(lua_State *L, void *ud) {
+  state_push_plan(state_of(L));
+  lua_insert(L, PLAN_INDEX);
+  push_spec_of(L, ud);
+  lua_remove(L, PLAN_INDEX);
+}
+
+static void push_written(lua_State *L, void *ud) { push_spec_of(L, ud); }
+
+static bool flag(lua_State *L, int t, const char *key) {
+  field_push(L, t, key);
+  bool is = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return is;
+}
+
+static void read_fields(lua_State *L, void *ud) {
+  ChatData *c = ud;
+  push_data(L, c);
+  int t = lua_gettop(L);
+  if (field_push(L, t, "tokenizer") == LUA_TSTRING)
+    c->named = arena_str(c->arena, lua_tostring(L, -1));
+  field_push(L, t, "max_length");
+  c->set.max_length = (int64_t)lua_tonumber(L, -1);
+  c->set.drop_bad = flag(L, t, "drop_bad");
+  c->set.refuse_special = flag(L, t, "refuse_special");
+}
+
+/* ---- files ---- */
+
+static weft_status find_tokenizer(ChatData *c, weft_error *e) {
+  Folders in = lang_folders(c->lp);
+  struct stat st;
+  const char *path =
+      c->named ? folders_find(&in, c->arena, c->named) : lang_folder(c->lp);
+  if (!path)
+    return err_set(e, WEFT_EPLAN,
+                   "tokenizer: which? The folder of a model that has a "
+                   "tokenizer.json; that of weft.hf needs no name");
+  if (c->named) TRY(folders_hold(&in, path, e));
+  bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+  c->set.tokenizer = folder ? arena_printf(c->arena, "%s/tokenizer.json", path) : path;
+  TRY(tokenizer_config_read(c->arena, c->set.tokenizer, &c->config, e));
+  c->set.config = &c->config;
+  return WEFT_OK;
+}
+
+static weft_status find_files(ChatData *c, weft_error *e) {
+  int n = c->set.n = c->spec->nfiles;
+  c->set.files = NEW_N(c->arena, const char *const *, n);
+  c->set.nfiles = NEW_N(c->arena, int, n);
+  for (int i = 0; i < n; i++)
+    TRY(data_find(c->arena, c->spec, c->spec->files[i], &c->set.files[i],
+                  &c->set.nfiles[i], e));
+  return WEFT_OK;
+}
+
+static weft_status name_folder(ChatData *c, const char **name, weft_error *e) {
+  Text t = {0};
+  weft_status st = vary_value(c->lp, push_written, c, &t, e);
+  if (st == WEFT_OK && t.oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
+  if (st == WEFT_OK) {
+    /* Zeros in it would end it too early. */
+    c->set.written = arena_printf(c->arena, "%zu %016llx", t.n,
+                                  (unsigned long long)hash_bytes(0, t.s, t.n));
+    st = chat_cache_name(c->arena, &c->set, name, e);
+  }
+  text_free(&t);
+  return st;
+}
+
+/* ---- writing ---- */
+
+static weft_status write_one(void *ud, int i, const Dir *in, ChatCounts *n,
+                             weft_error *e) {
+  ChatData *c = ud;
+  ChatFileSpec spec = {.files = c->set.files[i],
+                       .nfiles = c->set.nfiles[i],
+                       .tokenizer = c->tokenizer,
+                       .template = &c->template,
+                       .in = in,
+                       .out = chat_cache_file(c->arena, i),
+                       .max_length = c->set.max_length,
+                       .drop_bad = c->set.drop_bad,
+                       .stop = c->lp->opt.stop};
+  return chat_file_write(&spec, n, e);
+}
+
+static weft_status write_files(ChatData *c, const char *name, ChatCounts *n,
+                               weft_error *e) {
+  ChatOpen o = {.path = "",
+                .push_spec = push_spec,
+                .ud = c,
+                .config = &c->config};
+  TRY(tokenizer_open(c->lp->opt.alloc, c->set.tokenizer, &c->tokenizer, e));
+  if (c->set.refuse_special) o.refuse = c->tokenizer;
+  weft_status st = chat_template_open(c->lp->state, &o, &c->template, e);
+  if (st == WEFT_OK)
+    st = chat_cache_write(c->arena, c->lp->state->dir, name, c->set.n, write_one, c, n,
+                          e);
+  chat_template_close(&c->template);
+  tokenizer_close(c->tokenizer);
+  return st;
+}
+
+/* The same for every run with these data, so it is said each time. */
+static void warn(const ChatData *c, const ChatCounts *n, Diags *d) {
+  const char *path = c->val ? "data.val" : "data";
+  if (n->truncated)
+    diag_warn(d, "data", path,
+              "%lld of %lld conversations were cut after max_length = %lld tokens",
+              (long long)n->truncated, (long long)n->conversations,
+              (long long)c->set.max_length);
+  if (n->unlearnt)
+    diag_warn(d, "data", path,
+              "%lld conversations are left out, because nothing in them is learnt",
+              (long long)n->unlearnt);
+  if (n->bad)
+    diag_warn(d, "data", path,
+              "%lld conversations are left out, because they cannot be used; the first: %s",
+              (long long)n->bad, n->first_bad);
+}
+
+/* The same data as token files. */
+static void use_files(ChatData *c, const char *name) {
+  DataSpec *s = c->spec;
+  const char **files = NEW_N(c->arena, const char *, c->set.n);
+  for (int i = 0; i < c->set.n; i++)
+    files[i] = arena_printf(c->arena, CHAT_CACHE "/%s/%s", name,
+                            chat_cache_file(c->arena, i));
+  s->kind = DATA_TOKENS;
+  s->format = TOKENS_MEGATRON;
+  s->files = files;
+  s->nfiles = c->set.n;
+}
+
+static weft_status prepare_set(ChatData *c, Diags *d, weft_error *e) {
+  LangPlan *lp = c->lp;
+  ChatCounts n;
+  const char *name;
+  TRY(state_protect(lp->state, read_fields, c, e));
+  TRY(find_tokenizer(c, e));
+  TRY(find_files(c, e));
+  TRY(name_folder(c, &name, e));
+  if (!chat_cache_has(c->arena, lp->state->dir, name, &n))
+    TRY(write_files(c, name, &n, e));
+  warn(c, &n, d);
+  use_files(c, name);
+  return WEFT_OK;
+}
+
+/* What is wrong with the fields is said at their line of the plan. */
+static weft_status prepare(LangPlan *lp, DataSpec *spec, bool val, Diags *d,
+                           weft_error *e) {
+  ChatData c = {.lp = lp, .spec = spec, .val = val, .arena = lp->arena};
+  weft_status st = prepare_set(&c, d, e);
+  if (st != WEFT_EPLAN || *e->file) return st;
+  diag_error(d, "data", val ? "data.val" : "data", "%s", e->text);
+  err_clear(e);
+  return st;
+}
+
+weft_status chat_plan_data(LangPlan *lp, DataSpec *data, Diags *d, weft_error *e) {
+  if (data->val && data->val->kind == DATA_CHAT) {
+    DataSpec *val = arena_copy(lp->arena, data->val, sizeof *val);
+    val->dir = data->dir;
+    val->folders = data->folders;
+    val->nfolders = data->nfolders;
+    data->val = val;
+    TRY(prepare(lp, val, true, d, e));
+  }
+  return data->kind == DATA_CHAT ? prepare(lp, data, false, d, e) : WEFT_OK;
+}

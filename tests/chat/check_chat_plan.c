@@ -1,0 +1,163 @@
+/* check_chat_plan.c - weft.chat in a plan: conversations become token files beside it, once
+ * for all that they depend on. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/process.h"
+#include "vm/io/file.h"
+#include "vm/text/regex.h"
+
+enum { SECONDS = 60 };
+#define GOOD                                                                             \
+  "{\"messages\": [{\"role\": \"user\", \"content\": \"one and two\"}, {\"role\": "      \
+  "\"assistant\", \"content\": \"three and four and five\"}]}\n"
+#define MANY GOOD GOOD GOOD GOOD GOOD GOOD GOOD GOOD
+
+static void put(const char *name, const char *text) {
+  scratch_put(name, text, strlen(text));
+}
+
+/* A plan with these fields of weft.chat. */
+static void put_plan(const char *fields) {
+  put("plan.lua",
+      arena_printf(scratch_arena,
+                   "local weft = require 'weft'\n"
+                   "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+                   "  num_hidden_layers = 1, num_attention_heads = 2,\n"
+                   "  intermediate_size = 16, vocab_size = 512 },\n"
+                   "  batch = { global = 2, micro = 1, seq = 16 },\n"
+                   "  train = { steps = 1 },\n"
+                   "  data = weft.chat { %s } }\n",
+                   fields));
+}
+
+static void setup(void) {
+  char *s;
+  size_t n;
+  scratch_setup();
+  const char *from = WEFT_SOURCE_DIR "/tests/chat/nfc.json";
+  ck_assert_int_eq(file_read(NULL, from, FILE_OWN_MAX, &s, &n, &scratch_error), WEFT_OK);
+  scratch_put("tokenizer.json", s, n);
+  mem_free(NULL, s, n + 1);
+  put("a.jsonl", MANY);
+}
+
+static Outcome expect(int code, const char *out, const char *err, const char *command) {
+  Outcome o = process_run(SECONDS, "%s", command);
+  ck_assert_msg(o.code == code && strstr(o.out, out) && strstr(o.err, err), "%s: %d\n%s%s",
+                command, o.code, o.out, o.err);
+  return o;
+}
+
+/* How many data sets were written. */
+static void caches(const char *n) {
+  Outcome o = expect(0, "", "", "ls .weft 2>/dev/null | wc -l");
+  ck_assert_msg(atoi(o.out) == atoi(n), "%s data sets, expected %s", o.out, n);
+}
+
+#define SET "'*.jsonl', tokenizer = '.', template = 'chatml'"
+
+START_TEST(written_once) {
+  put_plan(SET);
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+  caches("1");
+  Outcome one = expect(0, "", "", "cat .weft/*/1.bin .weft/*/1.mask | md5sum");
+  Outcome two = expect(
+      0, "", "",
+      "sh -c '$weft tokenize --chat a.jsonl --tokenizer . --template chatml -o x.bin "
+      ">&2; cat x.bin x.mask | md5sum'");
+  ck_assert_str_eq(one.out, two.out);
+  expect(0, "", "1 file (Megatron", "$weft run plan.lua");
+  expect(0, "", "", "$weft run plan.lua --set batch.micro=2 --set data.shuffle=false -q");
+  caches("1");
+  expect(0, "", "", "$weft run plan.lua -q --set data.train_on=last");
+  caches("2");
+  put("a.jsonl", MANY MANY);
+  expect(0, "", "", "$weft run plan.lua -q");
+  caches("3");
+}
+END_TEST
+
+#define OWN(end)                                                                         \
+  "'a.jsonl', tokenizer = '.', template = function(messages)\n"                          \
+  "  local out = {}\n"                                                                   \
+  "  for i, m in ipairs(messages) do out[i] = { m.content .. '" end                      \
+  "', learn = m.learn } end\n"                                                           \
+  "  return out end"
+
+START_TEST(a_function_of_the_plan) {
+  put_plan(OWN("!"));
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+  put_plan(OWN("?"));
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+  caches("2");
+}
+END_TEST
+
+START_TEST(data_for_validation_and_shares) {
+  put("b.jsonl", MANY MANY);
+  put_plan("files = { 'a.jsonl', 'b.jsonl' }, weights = { 0.5, 0.5 }, tokenizer = '.', "
+           "template = 'chatml', val = weft.chat { 'b.jsonl', tokenizer = '.', template = "
+           "'chatml', max_length = 20 }");
+  expect(0, "plan: ok",
+         "plan.lua:7: warning: plan.data.val: 16 of 16 conversations were cut after "
+         "max_length = 20 tokens",
+         "$weft check plan.lua");
+  expect(0, "2.bin\n", "", "ls .weft/*/");
+  caches("2");
+}
+END_TEST
+
+static const struct {
+  const char *fields, *rows, *error;
+} bad[] = {
+    {"'a.jsonl', tokenizer = '.', template = 'chatmel'", MANY,
+     "plan.lua:7: error: plan.data: there is no template \"chatmel\""},
+    {"'a.jsonl', template = 'chatml'", MANY,
+     "plan.lua:7: error: plan.data: tokenizer: which?"},
+    {"'a.jsonl', tokenizer = '.', template = 3", MANY,
+     "plan.data.template: expected a name or a function"},
+    {"'a.jsonl', tokenizer = '.', format = { 'x' }", MANY, "plan.data.format: expected"},
+    {"'a.jsonl', tokenizer = '.', format = 'sharegtp'", MANY,
+     "plan.data.format: unknown value \"sharegtp\" (did you mean \"sharegpt\"?)"},
+    {"'a.jsonl', tokenizer = '.', options = 3", MANY, "plan.data.options: expected a table"},
+    {"'a.jsonl', tokenizer = '/usr', template = 'chatml'", MANY,
+     "/usr: error: is outside of the plan's folder"},
+    {"'a.jsonl', tokenizer = '.', template = 'chatml'", GOOD "{}",
+     "a.jsonl:2: error: has no \"messages\""},
+    {"'b.jsonl', tokenizer = '.', template = 'chatml'", GOOD,
+     "b.jsonl: error: no file matches"},
+};
+
+START_TEST(errors) {
+  put("a.jsonl", bad[_i].rows);
+  put_plan(bad[_i].fields);
+  Outcome o = process_run(SECONDS, "$weft check plan.lua");
+  ck_assert_msg(o.code != 0 && strstr(o.err, bad[_i].error), "%d\n%s%s", o.code, o.out,
+                o.err);
+  caches("0");
+}
+END_TEST
+
+Suite *chat_plan_suite(void);
+Suite *chat_plan_suite(void) {
+  Suite *s = suite_create("chat_plan");
+  TCase *t = tcase_create("plans");
+  const RegexApi *api;
+  weft_error e;
+  err_clear(&e);
+  suite_add_tcase(s, t);
+  if (regex_api(&api, &e) != WEFT_OK) {
+    printf("chat_plan: skipped: %s\n", e.text);
+    return s;
+  }
+  tcase_add_checked_fixture(t, setup, scratch_teardown);
+  tcase_set_timeout(t, 120);
+  tcase_add_test(t, written_once);
+  tcase_add_test(t, a_function_of_the_plan);
+  tcase_add_test(t, data_for_validation_and_shares);
+  tcase_add_loop_test(t, errors, 0, LEN(bad));
+  return s;
+}
