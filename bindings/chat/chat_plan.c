@@ -196,6 +196,7 @@ static void use_files(ChatData *c, const char *name) {
                             chat_cache_file(c->arena, i));
   s->kind = DATA_TOKENS;
   s->format = TOKENS_MEGATRON;
+  s->masks = MASKS_REQUIRED;
   s->files = files;
   s->nfiles = c->set.n;
 }

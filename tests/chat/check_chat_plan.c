@@ -68,7 +68,7 @@ START_TEST(written_once) {
       "sh -c '$weft tokenize --chat a.jsonl --tokenizer . --template chatml -o x.bin "
       ">&2; cat x.bin x.mask | md5sum'");
   ck_assert_str_eq(one.out, two.out);
-  expect(0, "", "1 file (Megatron", "$weft run plan.lua");
+  expect(0, "", "% of them learnt (masks)", "$weft run plan.lua");
   expect(0, "", "", "$weft run plan.lua --set batch.micro=2 --set data.shuffle=false -q");
   caches("1");
   expect(0, "", "", "$weft run plan.lua -q --set data.train_on=last");
