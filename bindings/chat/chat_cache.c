@@ -104,8 +104,8 @@ static int64_t count_of(const json_t *v, const char *key) {
 bool chat_cache_has(Arena *a, const char *dir, const char *name, ChatCounts *n) {
   char *s;
   size_t bytes;
-  const char *path = arena_printf(a, "%s%s" CHAT_CACHE "/%s/" COUNTS, dir,
-                                  *dir ? "/" : "", name);
+  const char *path =
+      arena_printf(a, "%s%s" CHAT_CACHE "/%s/" COUNTS, dir, *dir ? "/" : "", name);
   *n = (ChatCounts){0};
   if (file_read(NULL, path, FILE_CODE_MAX, &s, &bytes, NULL) != WEFT_OK) return false;
   json_t *v = json_text(path, "", s, bytes, NULL);
@@ -165,7 +165,8 @@ weft_status chat_cache_write(Arena *a, const char *dir, const char *name, int fi
   if (st == WEFT_OK) st = put_counts(&out.dir, n, e);
   if (st != WEFT_OK) {
     folder_drop(&out);
-  } else if ((st = folder_finish(&out, e)) != WEFT_OK && chat_cache_has(a, dir, name, n)) {
+  } else if ((st = folder_finish(&out, e)) != WEFT_OK &&
+             chat_cache_has(a, dir, name, n)) {
     err_clear(e);
     st = WEFT_OK;
   }

@@ -1,5 +1,5 @@
-/* chat_cache.h - the folder with the token files of a data set: named by a hash of all that
- * they depend on, it appears whole or not at all. */
+/* chat_cache.h - the folder with the token files of a data set: named by a hash of all
+ * that they depend on, it appears whole or not at all. */
 #ifndef WEFT_CHAT_CACHE_H
 #define WEFT_CHAT_CACHE_H
 
@@ -11,7 +11,7 @@
 typedef struct ChatSet {
   const char *const **files; /* of each name */
   int *nfiles;
-  int n; /* names */
+  int n;                 /* names */
   const char *tokenizer; /* the file */
   const TokenizerConfig *config;
   const char *written; /* format, template, train_on and options, as they were written */
@@ -25,8 +25,8 @@ weft_status chat_cache_name(Arena *a, const ChatSet *s, const char **name, weft_
 const char *chat_cache_file(Arena *a, int i);
 /* Whether the folder is there; if so, *n is the sum of what was counted. */
 bool chat_cache_has(Arena *a, const char *dir, const char *name, ChatCounts *n);
-/* Writes it in the folder `dir` of the plan. `file` writes the token file of name i into a
- * folder. Another process may do the same: the first one stays. */
+/* Writes it in the folder `dir` of the plan. `file` writes the token file of name i into
+ * a folder. Another process may do the same: the first one stays. */
 weft_status chat_cache_write(Arena *a, const char *dir, const char *name, int files,
                              weft_status (*file)(void *ud, int i, const Dir *in,
                                                  ChatCounts *n, weft_error *e),

@@ -154,16 +154,13 @@ static weft_status write_one(void *ud, int i, const Dir *in, ChatCounts *n,
 
 static weft_status write_files(ChatData *c, const char *name, ChatCounts *n,
                                weft_error *e) {
-  ChatOpen o = {.path = "",
-                .push_spec = push_spec,
-                .ud = c,
-                .config = &c->config};
+  ChatOpen o = {.path = "", .push_spec = push_spec, .ud = c, .config = &c->config};
   TRY(tokenizer_open(c->lp->opt.alloc, c->set.tokenizer, &c->tokenizer, e));
   if (c->set.refuse_special) o.refuse = c->tokenizer;
   weft_status st = chat_template_open(c->lp->state, &o, &c->template, e);
   if (st == WEFT_OK)
-    st = chat_cache_write(c->arena, c->lp->state->dir, name, c->set.n, write_one, c, n,
-                          e);
+    st =
+        chat_cache_write(c->arena, c->lp->state->dir, name, c->set.n, write_one, c, n, e);
   chat_template_close(&c->template);
   tokenizer_close(c->tokenizer);
   return st;
@@ -182,9 +179,10 @@ static void warn(const ChatData *c, const ChatCounts *n, Diags *d) {
               "%lld conversations are left out, because nothing in them is learnt",
               (long long)n->unlearnt);
   if (n->bad)
-    diag_warn(d, "data", path,
-              "%lld conversations are left out, because they cannot be used; the first: %s",
-              (long long)n->bad, n->first_bad);
+    diag_warn(
+        d, "data", path,
+        "%lld conversations are left out, because they cannot be used; the first: %s",
+        (long long)n->bad, n->first_bad);
 }
 
 /* The same data as token files. */
@@ -192,8 +190,8 @@ static void use_files(ChatData *c, const char *name) {
   DataSpec *s = c->spec;
   const char **files = NEW_N(c->arena, const char *, c->set.n);
   for (int i = 0; i < c->set.n; i++)
-    files[i] = arena_printf(c->arena, CHAT_CACHE "/%s/%s", name,
-                            chat_cache_file(c->arena, i));
+    files[i] =
+        arena_printf(c->arena, CHAT_CACHE "/%s/%s", name, chat_cache_file(c->arena, i));
   s->kind = DATA_TOKENS;
   s->format = TOKENS_MEGATRON;
   s->masks = MASKS_REQUIRED;

@@ -1,13 +1,13 @@
-/* chat_plan.h - weft.chat in a plan: its conversations become token files beside the plan,
- * once for each content of files, tokenizer, template and options. */
+/* chat_plan.h - weft.chat in a plan: its conversations become token files beside the
+ * plan, once for each content of files, tokenizer, template and options. */
 #ifndef WEFT_CHAT_PLAN_H
 #define WEFT_CHAT_PLAN_H
 
 #include "bindings/plan_table/loaded_plan.h"
 
-/* Changes data of weft.chat, also those for validation, to the token files that hold them,
- * which it writes if they are not there. Other data stay. What was cut or left out is a
- * warning. */
+/* Changes data of weft.chat, also those for validation, to the token files that hold
+ * them, which it writes if they are not there. Other data stay. What was cut or left out
+ * is a warning. */
 weft_status chat_plan_data(LangPlan *lp, DataSpec *data, Diags *d, weft_error *e);
 
 #endif

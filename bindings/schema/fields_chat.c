@@ -1,5 +1,5 @@
-/* fields_chat.c - fields of weft.chat whose values have a form of their own. What they say
- * is used when the conversations become a token file (bindings/chat). */
+/* fields_chat.c - fields of weft.chat whose values have a form of their own. What they
+ * say is used when the conversations become a token file (bindings/chat). */
 #include "schema.h"
 
 /* "messages", or { prompt = "question", response = "answer" }. */
@@ -11,7 +11,8 @@ void field_chat_format(Check *c, int idx, const char *path) {
   }
   for (int i = 0; i < LEN(keys); i++) {
     if (field_push(c->L, idx, keys[i]) != LUA_TSTRING)
-      check_type(c, path, "a name, or { prompt = \"COLUMN\", response = \"COLUMN\" }", idx);
+      check_type(c, path, "a name, or { prompt = \"COLUMN\", response = \"COLUMN\" }",
+                 idx);
     lua_pop(c->L, 1);
   }
 }
@@ -24,5 +25,6 @@ void field_chat_template(Check *c, int idx, const char *path) {
 
 /* Which options there are is known to the template. */
 void field_chat_options(Check *c, int idx, const char *path) {
-  if (!lua_istable(c->L, idx)) check_type(c, path, "a table of the template's options", idx);
+  if (!lua_istable(c->L, idx))
+    check_type(c, path, "a table of the template's options", idx);
 }

@@ -1,5 +1,5 @@
-/* check_chat_plan.c - weft.chat in a plan: conversations become token files beside it, once
- * for all that they depend on. */
+/* check_chat_plan.c - weft.chat in a plan: conversations become token files beside it,
+ * once for all that they depend on. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +45,8 @@ static void setup(void) {
 
 static Outcome expect(int code, const char *out, const char *err, const char *command) {
   Outcome o = process_run(SECONDS, "%s", command);
-  ck_assert_msg(o.code == code && strstr(o.out, out) && strstr(o.err, err), "%s: %d\n%s%s",
-                command, o.code, o.out, o.err);
+  ck_assert_msg(o.code == code && strstr(o.out, out) && strstr(o.err, err),
+                "%s: %d\n%s%s", command, o.code, o.out, o.err);
   return o;
 }
 
@@ -98,9 +98,10 @@ END_TEST
 
 START_TEST(data_for_validation_and_shares) {
   put("b.jsonl", MANY MANY);
-  put_plan("files = { 'a.jsonl', 'b.jsonl' }, weights = { 0.5, 0.5 }, tokenizer = '.', "
-           "template = 'chatml', val = weft.chat { 'b.jsonl', tokenizer = '.', template = "
-           "'chatml', max_length = 20 }");
+  put_plan(
+      "files = { 'a.jsonl', 'b.jsonl' }, weights = { 0.5, 0.5 }, tokenizer = '.', "
+      "template = 'chatml', val = weft.chat { 'b.jsonl', tokenizer = '.', template = "
+      "'chatml', max_length = 20 }");
   expect(0, "plan: ok",
          "plan.lua:7: warning: plan.data.val: 16 of 16 conversations were cut after "
          "max_length = 20 tokens",
@@ -122,7 +123,8 @@ static const struct {
     {"'a.jsonl', tokenizer = '.', format = { 'x' }", MANY, "plan.data.format: expected"},
     {"'a.jsonl', tokenizer = '.', format = 'sharegtp'", MANY,
      "plan.data.format: unknown value \"sharegtp\" (did you mean \"sharegpt\"?)"},
-    {"'a.jsonl', tokenizer = '.', options = 3", MANY, "plan.data.options: expected a table"},
+    {"'a.jsonl', tokenizer = '.', options = 3", MANY,
+     "plan.data.options: expected a table"},
     {"'a.jsonl', tokenizer = '/usr', template = 'chatml'", MANY,
      "/usr: error: is outside of the plan's folder"},
     {"'a.jsonl', tokenizer = '.', template = 'chatml'", GOOD "{}",
