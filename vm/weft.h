@@ -158,7 +158,8 @@ WEFT_API weft_status weft_plan_compile(weft_plan *plan, int world, weft_error *e
 
 /* Of a plan that was loaded without an error, else NULL or 0. */
 WEFT_API const char *weft_plan_name(const weft_plan *plan);
-WEFT_API int64_t weft_plan_steps(const weft_plan *plan);     /* train.steps */
+WEFT_API int64_t
+weft_plan_steps(const weft_plan *plan); /* train.steps; 0: train.epochs */
 WEFT_API int64_t weft_plan_sequences(const weft_plan *plan); /* of a step, all ranks */
 WEFT_API int64_t weft_plan_tokens(const weft_plan *plan);    /* of a sequence */
 

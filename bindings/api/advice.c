@@ -5,7 +5,7 @@
 static void warmup(Job *j) {
   const Plan *p = lang_plan(j->lp);
   LrSchedule lr = lr_resolved(p);
-  if (lr.warmup <= p->steps) return;
+  if (p->epochs > 0 || lr.warmup <= p->steps) return;
   diag_warn(&j->d, "pointless", "optimizer.lr.warmup",
             "the run ends after train.steps = %lld, before the warmup of %lld steps does",
             (long long)p->steps, (long long)lr.warmup);

@@ -220,7 +220,8 @@ const char *weft_plan_name(const weft_plan *p) {
 }
 
 int64_t weft_plan_steps(const weft_plan *p) {
-  return p && p->loaded ? p->job.plan.steps : 0;
+  const Plan *of = p && p->loaded ? &p->job.plan : NULL;
+  return of && !(of->epochs > 0) ? of->steps : 0;
 }
 
 int64_t weft_plan_sequences(const weft_plan *p) {

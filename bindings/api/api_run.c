@@ -6,7 +6,7 @@
 
 struct weft_run {
   weft_alloc alloc;
-  const weft_plan *plan;
+  weft_plan *plan;
   const Compiled *c; /* compiled when the run was opened */
   Session s;         /* its data are opened by the first step */
 };
@@ -64,6 +64,7 @@ static weft_status open_data(weft_run *r, weft_error *e) {
   weft_status st = facts(r->plan, data, &f, e);
   if (st == WEFT_OK) st = run_consensus(r->s.run, f.fact, f.n, e);
   arena_free(f.arena);
+  if (st == WEFT_OK) job_epochs(&r->plan->job.plan, data);
   if (st == WEFT_OK)
     r->s.data = data;
   else

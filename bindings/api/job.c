@@ -1,6 +1,9 @@
 /* job.c - from a plan file to proven programs, one step per function; see job.h. */
 #include "job.h"
 #include "bindings/chat/chat_plan.h"
+
+#include <math.h>
+
 #include "bindings/schema/schema.h"
 #include "bindings/model/model.h"
 #include "bindings/schedule/schedule_facts.h"
@@ -162,10 +165,19 @@ weft_status job_sources(Job *j) {
   return st;
 }
 
+void job_epochs(Plan *p, const Data *d) {
+  if (!(p->epochs > 0)) return;
+  double samples = p->epochs * (double)data_windows(d);
+  p->steps = (int64_t)ceil(samples / (double)p->batch.global - 1e-9);
+  p->steps = MAX(p->steps, (int64_t)1);
+}
+
 weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
   TRY(job_sources(j));
-  return data_open(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab, j->plan.seed,
-                   out, &j->e);
+  TRY(data_open(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab, j->plan.seed,
+                out, &j->e));
+  job_epochs(&j->plan, *out);
+  return WEFT_OK;
 }
 
 /* Checks that the validation data can be opened, if there are any. */

@@ -62,7 +62,9 @@ weft_status job_unsaid(Job *j, JobUnsaid *out);
 weft_status job_expect(Job *j, int *n);
 /* Makes token files of data that are conversations; others stay. */
 weft_status job_sources(Job *j);
-/* Opens the plan's data, after job_compile. */
+/* Sets the steps of a plan that says epochs. */
+void job_epochs(Plan *p, const Data *d);
+/* Opens the plan's data, after job_compile, and so knows its steps. */
 weft_status job_data(Job *j, const weft_alloc *a, Data **out);
 /* Opens the validation data; *out is NULL if the plan has none. */
 weft_status job_val(Job *j, const weft_alloc *a, Data **out);

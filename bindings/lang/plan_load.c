@@ -50,7 +50,7 @@ static void check_job(lua_State *L, void *ud) {
   p->data.folders = lp->opt.data;
   p->data.nfolders = lp->opt.ndata;
   p->data.packed = p->packed;
-  if (!p->opt.lr.steps) p->opt.lr.steps = p->steps;
+  if (!p->opt.lr.steps && !(p->epochs > 0)) p->opt.lr.steps = p->steps;
   if (!wrong_below(d, "cluster")) cluster_resolve(L, lp, d);
 }
 

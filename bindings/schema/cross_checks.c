@@ -70,6 +70,12 @@ static void check_tp(Cross *c) {
   check_sequence_cut(c->plan, c->mesh->size[AXIS_CP], tp, c->d);
 }
 
+static void check_epochs(Cross *c) {
+  if (c->plan->epochs > 0 && c->plan->data.kind == DATA_SYNTHETIC)
+    diag_error(c->d, "option", "train.epochs",
+               "weft.synthetic has no end: train.steps says how long a run is");
+}
+
 /* What goes by the validation loss. */
 static void check_evaluation(Cross *c) {
   const struct {
@@ -371,6 +377,7 @@ static void cross_job(lua_State *L, void *ud) {
   check_optimizer(c);
   check_moe(c);
   check_evaluation(c);
+  check_epochs(c);
   if (c->mesh->size[AXIS_TP] > 1) check_styles(c);
   int64_t layers = -1;
   if (c->lp->config != LUA_NOREF) {

@@ -172,3 +172,17 @@ void field_checkpoint_dir(Check *c, int idx, const char *path) {
                "be on the command line: --set checkpoint.dir=DIR",
                dir);
 }
+
+/* Of a run, which has either so many steps or so many epochs. */
+void field_epochs(Check *c, int idx, const char *path) {
+  double n = lua_type(c->L, idx) == LUA_TNUMBER ? lua_tonumber(c->L, idx) : 0;
+  int top = lua_gettop(c->L);
+  bool steps = field_push(c->L, PLAN_INDEX, "train") == LUA_TTABLE &&
+               field_push(c->L, -1, "steps") != LUA_TNIL;
+  lua_settop(c->L, top);
+  if (!(n > 0 && n <= 1e6))
+    check_type(c, path, "a number above 0, up to 1000000", idx);
+  else if (steps)
+    diag_error(c->d, "option", path, "says how long a run is, and so does train.steps");
+  c->plan->epochs = n;
+}

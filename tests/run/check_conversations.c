@@ -202,6 +202,52 @@ START_TEST(goes_on_in_a_later_epoch) {
 }
 END_TEST
 
+/* A run of epochs takes as many steps as they need, and what follows from its length
+ * follows from these. */
+START_TEST(epochs) {
+#define FALLS ROWS "optimizer = weft.adamw { lr = weft.linear { max = 1e-2, min = 0 } }, "
+  put_plan("plan.lua", FALLS "train = { epochs = 1.5 }");
+  Log log = run("plan.lua", "log", "");
+  DataSpec spec = {.kind = DATA_TOKENS,
+                   .files = (const char *[]){"chat"},
+                   .nfiles = 1,
+                   .dir = scratch_dir,
+                   .packed = {.on = true, .size = SEQ, .too_long = TOO_LONG_TRUNCATE}};
+  Data *d;
+  ck_assert_int_eq(data_open(NULL, &spec, SEQ, VOCAB, 0, &d, NULL), WEFT_OK);
+  int want = (int)ceil(1.5 * (double)data_windows(d) / 8);
+  data_close(d);
+  ck_assert_int_eq(log.n, want);
+  put_plan("steps.lua", FALLS "train = { steps = 1000 }");
+  Log steps = run("steps.lua", "steps",
+                  arena_printf(scratch_arena, "--set train.steps=%d", want));
+  for (int i = 0; i < want; i++) ck_assert_double_eq(log.loss[i], steps.loss[i]);
+  log = run("plan.lua", "two", "--set train.epochs=0.01 --set mesh={dp=2}");
+  ck_assert_int_eq(log.n, 1);
+  log = run("plan.lua", "three", "--steps 4");
+  ck_assert_int_eq(log.n, 4);
+}
+END_TEST
+
+START_TEST(epochs_that_are_wrong) {
+  static const struct {
+    const char *fields, *says;
+  } rows[] = {
+      {ROWS "train = { epochs = 2, steps = 10 }",
+       "plan.train.epochs: says how long a run is, and so does train.steps"},
+      {ROWS "train = { epochs = 0 }",
+       "plan.train.epochs: expected a number above 0, up to 1000000, got "},
+      {"data = weft.synthetic {}, train = { epochs = 1 }",
+       "plan.train.epochs: weft.synthetic has no end: train.steps says how long"},
+  };
+  put_plan("plan.lua", rows[_i].fields);
+  Outcome o = process_run(60, "$weft check plan.lua");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_msg(strstr(o.err, rows[_i].says) || strstr(o.out, rows[_i].says), "%s%s",
+                o.out, o.err);
+}
+END_TEST
+
 /* Another mask is other data: a run does not go on with it. */
 START_TEST(does_not_go_on_with_another_mask) {
   put_plan("plan.lua", ROWS "checkpoint = { dir = 'c' }, train = { steps = 4 }");
@@ -333,6 +379,8 @@ Suite *conversations_suite(void) {
   tcase_add_test(t, counts_of_an_epoch);
   tcase_add_loop_test(t, the_same_on_every_mesh, 0, 2 * LEN(meshes));
   tcase_add_test(t, goes_on_in_a_later_epoch);
+  tcase_add_test(t, epochs);
+  tcase_add_loop_test(t, epochs_that_are_wrong, 0, 3);
   tcase_add_test(t, does_not_go_on_with_another_mask);
   tcase_add_loop_test(t, stops_early, 0, 4);
   tcase_add_test(t, says_why_it_stopped);

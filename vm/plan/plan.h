@@ -321,6 +321,8 @@ typedef struct Plan {
   MoePlan moe;
   ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
+  double
+      epochs; /* instead of steps, which it makes once the data are open; 0: not said */
   int64_t eval_every,
       eval_batches;    /* steps between evaluations, 0: none; their batches */
   int64_t patience;    /* evaluations without a lower loss that end the run; 0: none do */

@@ -128,8 +128,7 @@ static weft_status open_record(Training *t) {
                      .lines = !cli->quiet && !cli->json,
                      .progress =
                          !cli->quiet && isatty(STDERR_FILENO) && colour_wanted(stderr)};
-  RunHead head = {
-      .job = &t->job, .plan = cli->arg[0], .comm = t->comm->name, .end = t->end};
+  RunHead head = {.job = &t->job, .plan = cli->arg[0], .comm = t->comm->name};
   return t->first ? record_open(&t->record, &o, &head, &t->job.e) : WEFT_OK;
 }
 
@@ -154,6 +153,7 @@ static weft_status start(Training *t) {
   TRY(job_expect(j, NULL));
   TRY(open_record(t));
   TRY(job_data(j, NULL, &t->session.data));
+  t->end = t->record.head.end = t->cli->steps >= 0 ? t->cli->steps : j->plan.steps;
   TRY(job_val(j, NULL, &t->session.val));
   Folders in = lang_folders(j->lp);
   const char *weights = lang_weights(j->lp);
@@ -286,7 +286,6 @@ static void json_result(Json *out, void *ud) {
 
 static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(job_start(&t->job, cli, arena, cli->arg[0]));
-  t->end = cli->steps >= 0 ? cli->steps : t->job.plan.steps;
   TRY(start(t));
   if (cli->export)
     TRY(export_begin(&t->export, &t->job, cli, cli->export, t->session.weights,
