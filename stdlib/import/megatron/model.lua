@@ -243,8 +243,9 @@ local function mixtral(m)
     c.num_experts, c.num_experts_per_tok, c.moe_intermediate_size = e.n, e.topk, e.width
     c.norm_topk_prob, c.head_dim = e.normed, m.head_dim
     if #e.dense > 0 then c.mlp_only_layers = e.dense end
-  elseif #e.dense == 0 and e.normed and m.head_dim * m.heads == m.hidden then
+  elseif #e.dense == 0 and e.normed then
     c = rotary(common("mixtral", m), m)
+    if m.head_dim * m.heads ~= m.hidden then c.head_dim = m.head_dim end
     c.num_local_experts, c.num_experts_per_tok, c.intermediate_size = e.n, e.topk, e.width
   else
     return nil

@@ -296,6 +296,7 @@ function ranks.put_strategy(book, plan, m)
       plan:put("strategy.offload_optimizer", quote.text "cpu", book:leaf "optimizer_cpu_offload")
       book:translated("optimizer_cpu_offload", "strategy.offload_optimizer")
       book:translated("optimizer_offload_fraction", "strategy.offload_optimizer")
+      book:no_effect("use_precision_aware_optimizer", "Megatron offloads with it alone; the types are said beside it")
     end
     put_overlap(book, plan, "overlap_grad_reduce", "strategy.overlap_grad_reduce", true)
     if stage == 3 then

@@ -287,7 +287,7 @@ return {
   none("no_use_tokenizer_model_from_checkpoint_args", TOKENS), none("special_tokens", TOKENS),
   none("force_system_message", TOKENS),
   none("legacy_tokenizer", TOKENS), none("trust_remote_code", "code that comes with a model is never run"),
-  cannot("eval_interval", EVAL), cannot("eval_iters", EVAL), cannot("eval_global_batch_size", EVAL),
+  cannot("eval_interval", EVAL), off("eval_iters", EVAL), cannot("eval_global_batch_size", EVAL),
   cannot("eval_micro_batch_size", EVAL), none("full_validation", EVAL), cannot("validation.*", EVAL),
   none("multiple_validation_sets", EVAL),
   none("limit_val_batches", EVAL), none("val_check_interval", EVAL),

@@ -1,6 +1,7 @@
 -- training.lua - what Megatron's arguments say of a run: batch, optimizer, data, checkpoints, and what the
 -- environment says, as fields of a plan.
 local quote = use "import/quote"
+local unresolved = use("import/shell/value").unresolved
 local values = use "import/values"
 local training = {}
 
@@ -110,7 +111,20 @@ local function put_sgd(book, plan)
            book:leaf "sgd_momentum" or "Megatron's default")
   book:translated("sgd_momentum", "optimizer.momentum")
   book:translated("optimizer", "optimizer")
-  for _, key in ipairs { "adam_beta1", "adam_beta2", "adam_eps" } do book:no_effect(key, "the optimizer is SGD") end
+  for _, key in ipairs { "adam_beta1", "adam_beta2", "adam_eps", "lion_beta1", "lion_beta2" } do
+    book:no_effect(key, "the optimizer is SGD")
+  end
+end
+
+local function put_lion(book, plan)
+  plan:head("optimizer", "weft.lion")
+  local b1, b2 = values.positive(book, "lion_beta1"), values.positive(book, "lion_beta2")
+  plan:put("optimizer.betas", quote.value { b1 or 0.95, b2 or 0.98 },
+           book:leaf "lion_beta1" or book:leaf "lion_beta2" or "Megatron's default")
+  for _, key in ipairs { "lion_beta1", "lion_beta2", "optimizer" } do book:translated(key, "optimizer") end
+  for _, key in ipairs { "adam_beta1", "adam_beta2", "adam_eps", "sgd_momentum" } do
+    book:no_effect(key, "the optimizer is Lion")
+  end
 end
 
 local function put_adam(book, plan)
@@ -128,6 +142,7 @@ local function put_adam(book, plan)
   book:translated("adam_beta2", "optimizer.betas")
   values.put_positive(book, plan, "adam_eps", "optimizer.eps")
   book:no_effect("sgd_momentum", "the optimizer is not SGD")
+  for _, key in ipairs { "lion_beta1", "lion_beta2" } do book:no_effect(key, "the optimizer is not Lion") end
   local m, v = tostring(book:value "exp_avg_dtype"), tostring(book:value "exp_avg_sq_dtype")
   if book:value "use_precision_aware_optimizer" and m == v and (m == "bf16" or m == "torch.bfloat16") then
     plan:put("optimizer.state_dtype", quote.text "bf16", book:leaf "exp_avg_dtype")
@@ -137,8 +152,11 @@ local function put_adam(book, plan)
   end
 end
 
+local KINDS = { sgd = put_sgd, lion = put_lion }
+
 function training.put_optimizer(book, plan, steps, global)
-  if book:value "optimizer" == "sgd" then put_sgd(book, plan) else put_adam(book, plan) end
+  local kind = KINDS[book:value "optimizer"] or put_adam
+  kind(book, plan)
   put_rate(book, plan, steps, global)
   plan:put("optimizer.weight_decay", quote.value(values.positive(book, "weight_decay") or 0.01),
            book:leaf "weight_decay" or "Megatron's default")
@@ -200,10 +218,24 @@ end
 
 -- ---- what the environment says ----
 
-local NCCL = { NCCL_IB_SL = "ib_sl", NCCL_IB_TIMEOUT = "ib_timeout", NCCL_IB_TC = "ib_tc",
-  NCCL_IB_QPS_PER_CONNECTION = "ib_qps_per_connection", NCCL_NVLS_ENABLE = "nvls_enable",
-  NCCL_CUMEM_ENABLE = "cumem_enable", NCCL_CROSS_NIC = "cross_nic", NCCL_IB_GID_INDEX = "ib_gid_index",
-  NCCL_MIN_NCHANNELS = "min_nchannels", NCCL_MAX_NCHANNELS = "max_nchannels" }
+-- Fields of plan.nccl, which are NCCL's variables in small letters, by what they hold.
+local NCCL = {}
+for kind, names in pairs {
+  integer = "ib_sl ib_timeout ib_tc ib_qps_per_connection ib_retry_cnt ib_gid_index nvls_enable cumem_enable cross_nic "
+    .. "min_nchannels max_nchannels buffsize cga_cluster_size nsocks_perthread socket_nthreads",
+  switch = "ib_disable ignore_cpu_affinity p2p_disable shm_disable",
+  text = "debug_file debug_subsys hostid ib_hca net socket_ifname topo_file",
+} do
+  for name in string.gmatch(names, "%S+") do NCCL["NCCL_" .. string.upper(name)] = { "nccl." .. name, kind } end
+end
+
+-- The value of a variable as its field takes it; nil: it does not.
+local function held(kind, value)
+  if kind == "integer" then return math.type(value) == "integer" and quote.value(value) or nil end
+  if kind == "switch" then return (value == 0 or value == 1) and tostring(value == 1) or nil end
+  return not unresolved(tostring(value)) and quote.text(tostring(value)) or nil
+end
+
 local LEVELS = { loc = true, nvl = true, pix = true, pxb = true, phb = true, sys = true }
 local NAMES = {
   NCCL_ALGO = { "algo", { ring = true, tree = true, collnetdirect = true, collnetchain = true, nvls = true,
@@ -216,9 +248,11 @@ local NAMES = {
 function training.put_environment(book, plan)
   for _, leaf in ipairs(book.leaves) do
     local name = string.match(leaf.key, "^env%.(.*)$")
-    if name and NCCL[name] and math.type(leaf.value) == "integer" then
-      plan:put("nccl." .. NCCL[name], quote.value(leaf.value), leaf)
-      book:translated(leaf.key, "nccl." .. NCCL[name])
+    local known = NCCL[name]
+    local source = known and held(known[2], leaf.value)
+    if source then
+      plan:put(known[1], source, leaf)
+      book:translated(leaf.key, known[1])
     elseif name and NAMES[name] then
       local value = string.lower(tostring(leaf.value))
       local field = "nccl." .. NAMES[name][1]
