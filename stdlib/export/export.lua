@@ -8,7 +8,8 @@ local plan_of_text = use "plan_of_text"
 local shown = use "shown"
 local weft = use "weft"
 
-local systems = { automodel = use "export/automodel", deepspeed = use "export/deepspeed" }
+local systems = { automodel = use "export/automodel", deepspeed = use "export/deepspeed",
+                  megatron = use "export/megatron/megatron" }
 
 -- ---- the command line ----
 
@@ -73,8 +74,9 @@ end
 local function best_of(system, f)
   local best, refused
   for _, form in ipairs(system.forms(f)) do
-    local made = system.write(f, form)
-    local back, why = read_again(system, made, f)
+    local made, why = system.write(f, form)
+    local back
+    if made then back, why = read_again(system, made, f) end
     refused = refused or why
     if back then
       made.differences = fields.differences(f, back)
@@ -100,10 +102,13 @@ local function list_of(system, made)
   return out
 end
 
+-- Whether the order of the pipeline stands in a file beside the settings.
+local function has_order(system, f) return f.mesh.pp > 1 and not system.fixed_orders end
+
 local function head_of(system, args, f, list, assumptions)
   local out = { string.format("%s: settings of %s for %d ranks, made by weft export.", f.facts.name, system.name,
                               f.facts.world) }
-  if f.csv and f.mesh.pp > 1 then out[#out + 1] = "The order of the pipeline as PyTorch reads it: schedule.csv" end
+  if has_order(system, f) then out[#out + 1] = "The order of the pipeline as PyTorch reads it: schedule.csv" end
   local assumed = {}
   for i, one in ipairs(assumptions) do assumed[i] = one.what end
   if #assumed > 0 then
@@ -118,35 +123,53 @@ local function head_of(system, args, f, list, assumptions)
   return out
 end
 
+-- NCCL tells a few of these words by their case, too.
+local CASED = { ring = "Ring", tree = "Tree", collnetdirect = "CollnetDirect", collnetchain = "CollnetChain",
+                nvls = "NVLS", nvlstree = "NVLSTree", pat = "PAT", ll = "LL", ll128 = "LL128", simple = "Simple" }
+
+-- What NCCL is told, as { name =, value =, field = }.
+local function variables_of(f)
+  local list = {}
+  for _, path in ipairs(keys(f.stored)) do
+    local name, value = string.match(path, "^nccl%.(.*)$"), f.stored[path]
+    if name and value ~= "-" and not string.find(name, "_ctas$") then
+      value = string.gsub(value, '^"(.*)"$', "%1")
+      value = value == "true" and "1" or value == "false" and "0" or CASED[value] or value
+      list[#list + 1] = { name = "NCCL_" .. string.upper(name), value = value, field = path }
+    end
+  end
+  return list
+end
+
+-- Machines, and processes of each: all have as many.
+local function launch_of(f)
+  local each = math.min(f.facts.world, f.facts.node)
+  while f.facts.world % each ~= 0 do each = each - 1 end
+  return { nodes = f.facts.world // each, each = each }
+end
+
 -- How it is started, and what NCCL is told.
 local function environment_of(f)
   local out = { "# environment of each process; started on every machine by",
-    string.format("#   torchrun --nnodes %d --nproc-per-node %d ...", (f.facts.world + f.facts.node - 1) // f.facts.node,
-                  math.min(f.facts.world, f.facts.node)) }
-  for _, path in ipairs(keys(f.stored)) do
-    local name = string.match(path, "^nccl%.(.*)$")
-    local value = f.stored[path]
-    if name and value ~= "-" and not string.find(name, "_ctas$") then
-      value = string.gsub(value, '^"(.*)"$', "%1")
-      value = value == "true" and "1" or value == "false" and "0" or value
-      out[#out + 1] = string.format("export NCCL_%s='%s'", string.upper(name), (string.gsub(value, "'", "'\\''")))
-    end
+    string.format("#   torchrun --nnodes %d --nproc-per-node %d ...", f.launch.nodes, f.launch.each) }
+  for _, set in ipairs(f.environment) do
+    out[#out + 1] = string.format("export %s='%s'", set.name, (string.gsub(set.value, "'", "'\\''")))
   end
   return table.concat(out, "\n") .. "\n"
 end
 
 local function files_of(system, made, f, head)
   local files = { { name = system.file, text = made.text(head) },
-                  { name = "environment.sh", text = environment_of(f) },
                   { name = "not_said.txt", text = table.concat(head, "\n") .. "\n" } }
+  if not system.has_environment then files[#files + 1] = { name = "environment.sh", text = environment_of(f) } end
   if made.model then files[#files + 1] = { name = "config.json", text = made.model } end
-  if f.mesh.pp > 1 then files[#files + 1] = { name = "schedule.csv", text = f.csv .. "\n" } end
+  if has_order(system, f) then files[#files + 1] = { name = "schedule.csv", text = f.csv .. "\n" } end
   return files
 end
 
 local function json_of(system, made, f, head)
-  local out = { system = system.name, settings = made.text(head), schedule = f.mesh.pp > 1 and f.csv or nil,
-                environment = environment_of(f), model = made.model, not_said = {} }
+  local out = { system = system.name, settings = made.text(head), schedule = has_order(system, f) and f.csv or nil,
+                environment = not system.has_environment and environment_of(f) or nil, model = made.model, not_said = {} }
   for i, d in ipairs(made.differences) do
     out.not_said[i] = { field = d.field, here = d.here, there = d.there }
   end
@@ -156,6 +179,7 @@ end
 return function(args)
   local system = system_of(args)
   local f = fields.of(load_plan(args))
+  f.environment, f.launch = variables_of(f), launch_of(f)
   local made, why = nil, "the model is a function of the plan"
   if f.config then made, why = best_of(system, f) end
   if not made then

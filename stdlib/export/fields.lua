@@ -7,9 +7,22 @@ local fields = {}
 -- Not compared: names, and those that are there by what they come to.
 local BY_EFFECT = { "^name$", "^cluster%.", "^mesh%.", "^pp_plan%." }
 
-local function skipped(path)
+-- Nor those without effect: of an axis that is 1, of a model without experts.
+local WITHOUT = {
+  { "^cp%.", function(f) return f.mesh.cp == 1 end },
+  { "^moe%.", function(f) return f.facts.experts == 0 end },
+  { "^strategy%.sequence_parallel$", function(f) return f.mesh.tp == 1 end },
+  { "^strategy%.enable_async_tensor_parallel$", function(f) return f.mesh.tp == 1 end },
+  { "^strategy%.overlap_tp$", function(f) return f.mesh.tp == 1 end },
+  { "^strategy%.loss_parallel$", function(f) return f.mesh.tp == 1 end },
+}
+
+local function skipped(path, f)
   for _, pattern in ipairs(BY_EFFECT) do
     if string.find(path, pattern) then return true end
+  end
+  for _, row in ipairs(WITHOUT) do
+    if string.find(path, row[1]) and row[2](f) then return true end
   end
 end
 
@@ -52,6 +65,30 @@ local function config_of(f)
   end
   if f.architecture == "deepseek_v3" then config.num_key_value_heads = config.num_attention_heads end
   return config
+end
+
+-- Keys that a plan has no use for: of layers that are not trained.
+local UNUSED = { num_nextn_predict_layers = true }
+
+-- Of experts; a model without them has the keys nevertheless.
+local EXPERTS = { "n_group", "topk_group", "n_shared_experts", "moe_intermediate_size", "first_k_dense_replace",
+                  "num_experts_per_tok", "norm_topk_prob", "routed_scaling_factor", "scoring_func", "topk_method" }
+
+-- A config in which what it leaves to its model is said.
+local function resolved(architecture, config)
+  local c = {}
+  for key, v in next, config do c[key] = v end
+  local heads, hidden = c.num_attention_heads, c.hidden_size
+  if architecture == "gpt2" then
+    c.intermediate_size = c.intermediate_size or 4 * hidden
+  elseif architecture ~= "deepseek_v3" then
+    c.num_key_value_heads = c.num_key_value_heads or heads
+    c.head_dim = c.head_dim or hidden // heads
+  elseif not c.n_routed_experts then
+    for _, key in ipairs(EXPERTS) do c[key] = nil end
+  end
+  for key in next, UNUSED do c[key] = nil end
+  return c
 end
 
 local function add_config(value, config)
@@ -117,7 +154,7 @@ function fields.of(plan)
   local f, value = plan_fields(plan), {}
   f.value, f.spec, f.facts, f.mesh = value, plan.spec, plan_facts(plan), plan.mesh
   for path, text in next, f.stored do
-    if not skipped(path) then value[path] = typed(text) end
+    if not skipped(path, f) then value[path] = typed(text) end
   end
   f.virtual = #plan:stages() // plan.mesh.pp
   add_mesh(value, plan)
@@ -125,10 +162,11 @@ function fields.of(plan)
   add_styles(value, plan)
   if f.config then
     f.config = config_of(f)
-    add_config(value, f.config)
+    add_config(value, resolved(f.architecture, f.config))
   end
   add_written(value, f.spec)
-  value.model, value.schedule, value["schedule's order"] = f.architecture, f.facts.schedule, f.csv
+  value.model, value.schedule = f.architecture, f.mesh.pp > 1 and f.facts.schedule or nil
+  value["schedule's order"] = f.csv
   value["model's weights"] = f.weights
   return f
 end

@@ -96,13 +96,14 @@ END_TEST
 START_TEST(what_is_not_said_is_listed) {
   put("a.lua", PLAN "  strategy = { \"zero\", stage = 1 },\n"
                     "  nccl = { algo = \"ring\" },\n  packed = { eot = 3 },\n}\n");
-  Outcome o = export(0, "--to automodel a.lua -o out --set cp.balance=none");
+  Outcome o = export(0, "--to automodel a.lua -o out "
+                        "--set packed.labels=within");
   has(o.out, "What they do not say (");
-  has(o.out, "  cp.balance: none here, zigzag as these settings say it\n");
+  has(o.out, "  packed.labels: within here, all as these settings say it\n");
   has(o.out, "  packed: eot = 3 here, nothing as these settings say it\n");
   has(o.out, "  strategy: zero here, ");
-  has(file("out/recipe.yaml"), "#   cp.balance: none here");
-  has(file("out/environment.sh"), "export NCCL_ALGO='ring'\n");
+  has(file("out/recipe.yaml"), "#   packed.labels: within here");
+  has(file("out/environment.sh"), "export NCCL_ALGO='Ring'\n");
   has_not(o.out, "mesh.tp");
 }
 END_TEST
@@ -167,10 +168,11 @@ END_TEST
 START_TEST(wrong_use_is_told) {
   put("a.lua", AUTOMODEL "}\n");
   Outcome o = export(2, "--to automodle a.lua");
-  has(o.err,
-      "--to automodle: is none of automodel, deepspeed (did you mean \"automodel\"?)");
+  has(o.err, "--to automodle: is none of automodel, deepspeed, megatron (did you mean "
+             "\"automodel\"?)");
   o = export(2, "a.lua");
-  has(o.err, "--to automodel|deepspeed; weights are written by weft ckpt export");
+  has(o.err,
+      "--to automodel|deepspeed|megatron; weights are written by weft ckpt export");
   o = export(2, "--to automodel a.lua ckpt/ out/");
   has(o.err, "weft ckpt export PLAN CKPT DIR");
   o = export(1, "--to automodel a.lua --set mesh.tp=3");
@@ -184,7 +186,7 @@ START_TEST(wrong_use_is_told) {
 }
 END_TEST
 
-static const char *const systems[] = {"automodel", "deepspeed"};
+static const char *const systems[] = {"automodel", "deepspeed", "megatron"};
 
 /* More of them: ./dev round-trips N. */
 START_TEST(random_plans_there_and_back) {

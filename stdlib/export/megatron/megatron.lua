@@ -1,0 +1,173 @@
+-- megatron.lua - a plan as a script that starts Megatron-LM's pretrain_gpt.py, as people write them:
+-- environment, torchrun, arrays of arguments. import/megatron reads the same arguments, the other way.
+local model = use "export/megatron/model"
+local ranks = use "export/megatron/ranks"
+local rules = use "export/megatron/rules"
+local script = use "export/megatron/script"
+local megatron = { name = "Megatron", file = "train.sh", has_environment = true,
+                   fixed_orders = true, forms = ranks.forms }
+
+-- ---- a step ----
+
+local function put_precision(s, v)
+  local compute = v["precision.param_dtype"]
+  s:group "PRECISION_ARGS"
+  s:put("--bf16", compute == "bf16", "precision.param_dtype")
+  s:put("--grad-reduce-in-bf16", compute == "bf16" and v["precision.reduce_dtype"] == "bf16",
+        "precision.reduce_dtype")
+  if compute ~= "f16" then return end
+  s:put("--fp16", true, "precision.param_dtype")
+  s:put("--initial-loss-scale", v["precision.init_scale"], "precision.init_scale")
+  s:put("--loss-scale-window", v["precision.growth_interval"], "precision.growth_interval")
+  s:put("--hysteresis", v["precision.hysteresis"], "precision.hysteresis")
+  s:put("--min-loss-scale", v["precision.min_scale"], "precision.min_scale")
+  s:put("--accumulate-allreduce-grads-in-fp32", true)
+end
+
+local function put_recompute(s, v)
+  s:group "RECOMPUTE_ARGS"
+  if v.recompute == "selective" then s:put("--recompute-granularity", "selective", "recompute") end
+  if v.recompute ~= "full" then return end
+  s:put("--recompute-granularity", "full", "recompute")
+  s:put("--recompute-method", "uniform", "recompute")
+  s:put("--recompute-num-layers", 1, "recompute")
+end
+
+local function put_moe(s, f)
+  local v = f.value
+  if not model.experts(f.config) then return end
+  s:group "ROUTER_ARGS"
+  local weight = v["moe.aux_loss_coef"]
+  s:put("--moe-router-load-balancing-type", weight > 0 and "aux_loss" or "none", "moe.aux_loss_coef")
+  if weight > 0 then s:put("--moe-aux-loss-coeff", weight, "moe.aux_loss_coef") end
+  if v["moe.z_loss_coef"] > 0 then s:put("--moe-z-loss-coeff", v["moe.z_loss_coef"], "moe.z_loss_coef") end
+  s:put("--moe-router-dtype", "fp32", "moe.router_dtype")
+  s:put("--moe-token-dispatcher-type", v["moe.dispatcher"], "moe.dispatcher")
+  s:put("--moe-grouped-gemm", v["precision.param_dtype"] == "bf16")
+  if v["moe.capacity_factor"] > 0 then
+    s:put("--moe-expert-capacity-factor", v["moe.capacity_factor"], "moe.capacity_factor")
+    s:put("--moe-token-drop-policy", v["moe.drop_policy"], "moe.drop_policy")
+  end
+  if s.at["--moe-router-enable-expert-bias"] then
+    s:put("--moe-router-bias-update-rate", v["moe.bias_update_rate"], "moe.bias_update_rate")
+  end
+end
+
+local function put_batch(s, v)
+  s:group "TRAINING_ARGS"
+  s:put("--micro-batch-size", v["batch.micro"], "batch.micro")
+  s:put("--global-batch-size", v["batch.global"], "batch.global")
+  s:put("--seq-length", v["batch.seq"], "batch.seq")
+  s:put("--train-iters", v["train.steps"], "train.steps")
+  s:put("--seed", v["train.seed"], "train.seed")
+  s:put("--log-interval", v["train.log_every"], "train.log_every")
+  s:put("--eval-iters", 0)
+  s:put("--deterministic-mode", v.deterministic, "deterministic")
+  if v["comm.timeout"] > 0 then
+    s:put("--distributed-timeout-minutes", math.ceil(v["comm.timeout"] / 60), "comm.timeout")
+  end
+end
+
+-- ---- the optimizer ----
+
+local function put_adam(s, v, form)
+  s:put("--optimizer", "adam", "optimizer")
+  local a, b = string.match(v["optimizer.betas"] or "0.9, 0.95", "^(.*), (.*)$")
+  s:put("--adam-beta1", tonumber(a), "optimizer.betas")
+  s:put("--adam-beta2", tonumber(b), "optimizer.betas")
+  s:put("--adam-eps", v["optimizer.eps"], "optimizer.eps")
+  -- Averages in 16 bits belong to the distributed optimizer.
+  if v["optimizer.state_dtype"] ~= "bf16" or form == "none" or form == "torch" then return end
+  s:put("--use-precision-aware-optimizer", true, "optimizer.state_dtype")
+  s:put("--exp-avg-dtype", "bf16", "optimizer.state_dtype")
+  s:put("--exp-avg-sq-dtype", "bf16", "optimizer.state_dtype")
+end
+
+local function put_rate(s, v)
+  local kind, warmup = v["optimizer.lr"], v["optimizer.lr.warmup"]
+  s:put("--lr", v["optimizer.lr.max"], "optimizer.lr.max")
+  s:put("--lr-decay-style", kind, "optimizer.lr")
+  s:put("--lr-warmup-iters", warmup, "optimizer.lr.warmup")
+  if kind == "constant" then
+    -- The decay must end behind the warmup, though there is none.
+    if warmup >= v["train.steps"] then s:put("--lr-decay-iters", warmup + 1) end
+    return
+  end
+  s:put("--min-lr", v["optimizer.lr.min"], "optimizer.lr.min")
+  s:put("--lr-decay-iters", v["optimizer.lr.steps"], "optimizer.lr.steps")
+end
+
+local function put_optimizer(s, v, form)
+  s:group "OPTIMIZER_ARGS"
+  if v.optimizer == "sgd" then
+    s:put("--optimizer", "sgd", "optimizer")
+    s:put("--sgd-momentum", v["optimizer.momentum"], "optimizer.momentum")
+  elseif v.optimizer == "lion" and form == "none" then
+    s:put("--optimizer", "lion", "optimizer")
+    local a, b = string.match(v["optimizer.betas"], "^(.*), (.*)$")
+    s:put("--lion-beta1", tonumber(a), "optimizer.betas")
+    s:put("--lion-beta2", tonumber(b), "optimizer.betas")
+  else
+    put_adam(s, v, form)
+  end
+  put_rate(s, v)
+  s:put("--weight-decay", v["optimizer.weight_decay"], "optimizer.weight_decay")
+  s:put("--clip-grad", v["optimizer.clip"], "optimizer.clip")
+end
+
+-- ---- data and checkpoints ----
+
+local function put_data(s)
+  s:group "DATA_ARGS"
+  s:put("--mock-data", true, "data")
+end
+
+local function put_checkpoint(s, v)
+  local dir = v["checkpoint.dir"]
+  if not dir then return end
+  s:group "CHECKPOINT_ARGS"
+  s:put("--save", dir, "checkpoint.dir")
+  -- 0 is refused there; at the end one is written always.
+  local every = v["checkpoint.every"]
+  s:put("--save-interval", every > 0 and every or v["train.steps"], "checkpoint.every")
+  s:put("--async-save", v["checkpoint.async"], "checkpoint.async")
+  s:put("--use-persistent-ckpt-worker", v["checkpoint.async"])
+end
+
+-- ---- how it starts ----
+
+local function put_environment(s, f)
+  for _, set in ipairs(f.environment) do s:export(set.name, set.value, set.field) end
+end
+
+local function start_of(f)
+  return { command = "torchrun \"${DISTRIBUTED_ARGS[@]}\"", lines = {
+    "DISTRIBUTED_ARGS=(",
+    "  --nproc_per_node " .. f.launch.each,
+    "  --nnodes " .. f.launch.nodes,
+    "  --node_rank \"${NODE_RANK:-0}\"",
+    "  --master_addr \"${MASTER_ADDR:-localhost}\"",
+    "  --master_port \"${MASTER_PORT:-6000}\"",
+    ")",
+  } }
+end
+
+function megatron.write(f, form)
+  local s, v = script.new(), f.value
+  put_environment(s, f)
+  model.put(s, f)
+  ranks.put(s, f, form)
+  put_precision(s, v)
+  put_recompute(s, v)
+  put_moe(s, f)
+  put_batch(s, v)
+  put_optimizer(s, v, form)
+  put_data(s)
+  put_checkpoint(s, v)
+  local why = rules.broken(s, f)
+  if why then return nil, why end
+  local start = start_of(f)
+  return { text = function(head) return s:text(head, start, "\"${MEGATRON_PATH:-.}/pretrain_gpt.py\"") end }
+end
+
+return megatron

@@ -1,0 +1,200 @@
+/* check_export_megatron.c - weft export --to megatron as a user sees it: a script that
+ * weft import reads as the same plan, and what Megatron-LM refuses when it starts, as a
+ * table of plans and what becomes of them. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/process.h"
+
+enum { SECONDS = 120 };
+
+static void put(const char *name, const char *text) {
+  scratch_put(name, text, strlen(text));
+}
+
+static void has(const char *text, const char *what) {
+  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
+}
+
+static void has_not(const char *text, const char *what) {
+  ck_assert_msg(!strstr(text, what), "\"%s\" in:\n%s", what, text);
+}
+
+#define HEAD "local weft = require \"weft\"\nreturn weft.plan {\n  name = \"small\",\n"
+#define LLAMA                                                                            \
+  "  model = weft.model { \"llama\", num_hidden_layers = 8, hidden_size = 64,\n"         \
+  "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 96,\n"      \
+  "    vocab_size = 250, max_position_embeddings = 64 },\n"
+#define EXPERTS                                                                          \
+  "  model = weft.model { \"mixtral\", num_hidden_layers = 4, hidden_size = 64,\n"       \
+  "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 96,\n"      \
+  "    vocab_size = 256, num_local_experts = 4, num_experts_per_tok = 2 },\n"
+#define REST                                                                             \
+  "  mesh = { tp = 2, pp = 2, dp = 2 },\n"                                               \
+  "  strategy = { \"zero\", stage = 1, sequence_parallel = true },\n"                    \
+  "  precision = \"bf16\",\n"                                                            \
+  "  batch = { global = 16, micro = 2, seq = 32 },\n"                                    \
+  "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-5, min = 1e-6, warmup = 2 "    \
+  "} },\n"                                                                               \
+  "  train = { steps = 12, seed = 7 },\n"                                                \
+  "  checkpoint = { dir = \"it's; touch gone\", every = 0, async = false },\n"         \
+  "  nccl = { algo = \"ring\", p2p_disable = true },\n"                                  \
+  "  data = weft.synthetic {},\n}\n"
+
+static Outcome export(int code, const char *arguments) {
+  Outcome o = process_run(SECONDS, "$weft export --to megatron %s", arguments);
+  ck_assert_msg(o.code == code, "weft export %s: %d: %s%s", arguments, o.code, o.out,
+                o.err);
+  return o;
+}
+
+static const char *file(const char *path) { return scratch_get(scratch_path(path)); }
+
+static void same_programs(const char *a, const char *b) {
+  for (int rank = 0; rank < 5; rank += 4) {
+    Outcome x = process_run(SECONDS, "$weft show program %d %s", rank, a);
+    Outcome y = process_run(SECONDS, "$weft show program %d %s", rank, b);
+    ck_assert_int_eq(x.code, 0);
+    ck_assert_str_eq(x.out, y.out);
+  }
+}
+
+START_TEST(a_script_says_the_plan) {
+  put("a.lua", HEAD LLAMA REST);
+  Outcome o = export(0, "a.lua -o out --set checkpoint.every=5");
+  has(o.out, "They say all else of the plan.");
+  const char *sh = file("out/train.sh");
+  has(sh, "export CUDA_DEVICE_MAX_CONNECTIONS=1\n");
+  has(sh, "export NCCL_ALGO=Ring  # nccl.algo\n");
+  has(sh, "  --nproc_per_node 8\n  --nnodes 1\n");
+  has(sh, "  --tensor-model-parallel-size 2  # mesh.tp\n");
+  has(sh, "  --vocab-size 249  # model.vocab_size\n"
+          "  --make-vocab-size-divisible-by 125  # model.vocab_size\n");
+  has(sh, "  --save 'it'\\''s; touch gone'  # checkpoint.dir\n");
+  has(sh, "torchrun \"${DISTRIBUTED_ARGS[@]}\" \"${MEGATRON_PATH:-.}/pretrain_gpt.py\"");
+  process_run(SECONDS, "$weft import out/train.sh -o b.lua");
+  same_programs("a.lua", "b.lua");
+  has(file("b.lua"), "p2p_disable = true,");
+  has(file("b.lua"), "dir = \"it's; touch gone\",");
+  /* The shell starts what the arrays say, and nothing else. */
+  o = process_run(SECONDS, "bash -c 'torchrun() { printf \"<%%s>\" \"$@\"; }; . "
+                           "out/train.sh'");
+  has(o.out, "<--lr><1e-05><--lr-decay-style><cosine>");
+  has(o.out, "<--save><it's; touch gone>");
+  ck_assert_str_eq(file("gone"), "");
+  /* Megatron has no order of its own to read, and the script has the environment. */
+  has_not(process_run(SECONDS, "ls out").out, "schedule.csv");
+  has_not(process_run(SECONDS, "ls out").out, "environment.sh");
+}
+END_TEST
+
+START_TEST(stages_are_a_layout_where_they_are_not_equal) {
+  put("a.lua", HEAD LLAMA REST);
+  export(0, "a.lua -o a --set 'pp_plan.layers={3,5}'");
+  has(file("a/train.sh"), "  --pipeline-model-parallel-layout 'Et*3|t*5L'  # pp_plan\n");
+  export(0, "a.lua -o b --set 'pp_plan.layout=\"E|t*3|t*5|L\"' --set "
+            "schedule=interleaved_1f1b");
+  has(file("b/train.sh"), "  --pipeline-model-parallel-layout 'E|t*3|t*5|L'  # pp_plan\n");
+  export(0, "a.lua -o c --set pp_plan.virtual=2 --set schedule=interleaved_1f1b");
+  has(file("c/train.sh"), "  --num-layers-per-virtual-pipeline-stage 2  # pp_plan\n");
+  has_not(file("c/train.sh"), "layout");
+}
+END_TEST
+
+/* Rules of Megatron-LM's arguments.py and of its core: what it would refuse when it
+ * starts is either no script, with the rule, or a script with what comes near, and
+ * listed. `model`: 0 Llama, 1 experts. */
+static const struct Case {
+  const char *model, *set;
+  int code;
+  const char *said, *script, *not_in_script;
+} cases[] = {
+    /* What has something near. */
+    {EXPERTS, "--set strategy.sequence_parallel=false", 0,
+     "strategy.sequence_parallel: false here, true", "--sequence-parallel", NULL},
+    {LLAMA, "--set mesh.tp=1 --set mesh.dp=4", 0, "They say all else", NULL,
+     "--sequence-parallel"},
+    {LLAMA, "--set strategy.overlap_grad_reduce=false", 0,
+     "strategy.overlap_param_gather: true here, false", NULL, "--overlap-param-gather"},
+    {LLAMA, "--set strategy.stage=0", 0, "They say all else", NULL,
+     "--use-distributed-optimizer"},
+    {LLAMA, "--set strategy.stage=3", 0, "They say all else", "--ckpt-format fsdp_dtensor",
+     "CUDA_DEVICE_MAX_CONNECTIONS"},
+    {LLAMA, "--set strategy=fsdp2", 0, "strategy: fsdp2 here, zero",
+     "--data-parallel-sharding-strategy optim_grads_params", "--use-torch-fsdp2"},
+    {LLAMA, "--set strategy=fsdp2 --set mesh.pp=1", 0, "They say all else",
+     "--use-torch-fsdp2", "--use-distributed-optimizer"},
+    {LLAMA, "--set strategy=fsdp2 --set mesh.pp=1 --set model.tie_word_embeddings=true",
+     0, "strategy: fsdp2 here, zero", "--use-megatron-fsdp", "--use-torch-fsdp2"},
+    {LLAMA, "--set strategy=fsdp2 --set mesh.pp=1 --set precision=f16", 0,
+     "strategy: fsdp2 here, zero", "--use-megatron-fsdp", "--use-torch-fsdp2"},
+    {EXPERTS, "--set strategy=fsdp2 --set mesh.pp=1 --set mesh.ep=2", 0,
+     "strategy: fsdp2 here, zero", "--use-megatron-fsdp", "--use-torch-fsdp2"},
+    {LLAMA, "--set optimizer.state_dtype=bf16", 0, "They say all else",
+     "--use-precision-aware-optimizer", NULL},
+    {LLAMA, "--set optimizer.state_dtype=bf16 --set strategy.stage=0", 0,
+     "optimizer.state_dtype: bf16 here, f32", NULL, "--use-precision-aware-optimizer"},
+    {LLAMA, "--set strategy.offload_optimizer=cpu", 0, "They say all else",
+     "--use-precision-aware-optimizer", NULL},
+    {LLAMA, "--set pp_plan.virtual=2 --set schedule=interleaved_1f1b --set "
+            "batch.global=12",
+     0, "pp_plan: ", NULL, "--num-layers-per-virtual"},
+    {LLAMA, "--set model.num_hidden_layers=7", 0, "They say all else",
+     "--pipeline-model-parallel-layout 'Et*4|t*3L'", NULL},
+    {LLAMA, "--set model.max_position_embeddings=16", 0,
+     "model.max_position_embeddings: 16 here, 32", "--max-position-embeddings 32", NULL},
+    {LLAMA, "--set mesh.dp_replicate=2 --set strategy.stage=0", 0, "mesh.dp_replicate: ",
+     NULL, "--num-distributed-optimizer-instances"},
+    {LLAMA, "--set schedule=gpipe", 0, "schedule: gpipe here, 1f1b", NULL, NULL},
+    {LLAMA, "--set deterministic=true", 0, "They say all else", "--deterministic-mode",
+     NULL},
+    /* What has not. */
+    {EXPERTS, "--set model.num_experts_per_tok=1", 1,
+     "a router that chooses one expert by softmax", NULL, NULL},
+    {EXPERTS, "--set mesh.ep=4 --set mesh.etp=1 --set mesh.dp_replicate=2", 1,
+     "divides the data-parallel ranks of the experts: mesh.dp_replicate", NULL, NULL},
+    {LLAMA, "--set mesh.tp=1 --set mesh.cp=2 --set cp.balance=none --set batch.seq=30", 1,
+     "sequences are a multiple of two pieces for each rank", NULL, NULL},
+    {LLAMA, "--set train.steps=2 --set optimizer.lr.warmup=2", 1,
+     "the warmup ends before the decay does", NULL, NULL},
+    {LLAMA, "--set deterministic=true --set nccl.algo=tree", 1,
+     "--deterministic-mode wants NCCL_ALGO", NULL, NULL},
+    {LLAMA, "--set deterministic=true --set strategy.enable_async_tensor_parallel=true",
+     1, "--deterministic-mode goes without --tp-comm-overlap", NULL, NULL},
+};
+
+START_TEST(what_megatron_refuses) {
+  const struct Case *c = &cases[_i];
+  char plan[4096], arguments[512];
+  snprintf(plan, sizeof plan, "%s%s%s", HEAD, c->model, REST);
+  put("a.lua", plan);
+  snprintf(arguments, sizeof arguments, "a.lua --set checkpoint.every=5 %s", c->set);
+  Outcome o = export(c->code, arguments);
+  has(o.err, c->said);
+  if (c->script) has(o.out, c->script);
+  if (c->not_in_script) has_not(o.out, c->not_in_script);
+}
+END_TEST
+
+/* More of them: ./dev round-trips N. */
+START_TEST(plans_of_what_it_can_say) {
+  Outcome o = process_run(300, "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
+                               "$weft " WEFT_BINARY_DIR "/weft-tests megatron 12 3 said");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  has(o.out, "12 said in full");
+}
+END_TEST
+
+Suite *export_megatron_suite(void) {
+  Suite *s = suite_create("export_megatron");
+  TCase *c = tcase_create("export_megatron");
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_set_timeout(c, 400);
+  tcase_add_test(c, a_script_says_the_plan);
+  tcase_add_test(c, stages_are_a_layout_where_they_are_not_equal);
+  tcase_add_loop_test(c, what_megatron_refuses, 0, LEN(cases));
+  tcase_add_test(c, plans_of_what_it_can_say);
+  suite_add_tcase(s, c);
+  return s;
+}

@@ -1,0 +1,224 @@
+-- said.lua - draws plans of what the settings of a system can say: said(system, seed, number) is the
+-- text of a plan whose export lists nothing. What a system can say is its table below; all draw from
+-- the same lists else.
+local draw = {}
+draw.__index = draw
+
+local function new_draw(seed, number)
+  return setmetatable({ at = (seed * 2654435761 + number * 40503) % 4294967296 + 1 }, draw)
+end
+
+function draw:below(n)
+  local x = self.at
+  x = (x ~ (x << 13)) & 0xffffffff
+  x = x ~ (x >> 17)
+  x = (x ~ (x << 5)) & 0xffffffff
+  self.at = x
+  return (x >> 8) % n
+end
+
+function draw:pick(list) return list[self:below(#list) + 1] end
+function draw:maybe(n) return self:below(n) == 0 end
+
+-- ---- models ----
+
+local function sizes(d, p, more)
+  local c = { vocab_size = p.tp * d:pick { 16, 19, 64 }, hidden_size = d:pick { 32, 64 },
+              num_hidden_layers = p.layers, num_attention_heads = p.heads, initializer_range = 0.1,
+              max_position_embeddings = 4096, tie_word_embeddings = p.tied }
+  for k, v in pairs(more) do c[k] = v end
+  return c
+end
+
+local models = {}
+
+function models.gpt2(d, p)
+  return sizes(d, p, { "gpt2", hidden_size = 64, layer_norm_epsilon = 1e-5, activation_function =
+                       d:pick { "gelu", "gelu_new" } })
+end
+
+for _, name in ipairs { "llama", "qwen2", "qwen3" } do
+  models[name] = function(d, p)
+    return sizes(d, p, { name, intermediate_size = 96, head_dim = 16, rope_theta = d:pick { 10000.0, 500000.0 },
+      num_key_value_heads = d:maybe(2) and p.heads or p.kv, rms_norm_eps = d:pick { 1e-5, 1e-6 } })
+  end
+end
+
+function models.mixtral(d, p)
+  return sizes(d, p, { "mixtral", intermediate_size = 32, num_local_experts = p.experts, head_dim = 16,
+    num_experts_per_tok = 2, num_key_value_heads = p.kv })
+end
+
+function models.qwen3_moe(d, p)
+  return sizes(d, p, { "qwen3_moe", intermediate_size = 96, moe_intermediate_size = 32, num_experts = p.experts,
+    num_experts_per_tok = d:pick { 2, 3 }, norm_topk_prob = d:maybe(2), head_dim = 16, num_key_value_heads = p.kv })
+end
+
+function models.deepseek_v3(d, p)
+  return sizes(d, p, { "deepseek_v3", intermediate_size = 96, moe_intermediate_size = 32, n_routed_experts = p.experts,
+    n_shared_experts = d:pick { 1, 2 }, num_experts_per_tok = 2, first_k_dense_replace = d:below(math.min(2, p.layers)), n_group = 1,
+    topk_group = 1, norm_topk_prob = true, q_lora_rank = d:maybe(2) and 12, kv_lora_rank = 10,
+    qk_nope_head_dim = 8, qk_rope_head_dim = 8, v_head_dim = 8, num_key_value_heads = p.heads,
+    rms_norm_eps = d:pick { 1e-5, 1e-6 } })
+end
+
+local EXPERTS = { mixtral = true, qwen3_moe = true, deepseek_v3 = true }
+
+-- ---- what all have ----
+
+local function rate(d, steps)
+  local kind = d:pick { "constant", "cosine", "linear" }
+  local max = d:pick { 1e-3, 3e-4, 0.01 }
+  if kind == "constant" then return string.format("weft.constant { max = %g, warmup = %d }", max, d:below(3)) end
+  return string.format("weft.%s { max = %g, min = %g, warmup = %d, steps = %d }", kind, max, max / 10, d:below(3),
+                       steps + d:pick { 0, 7 })
+end
+
+-- A Lua value as text; names in order, so that the same number gives the same text.
+local function text(v)
+  if type(v) == "string" then return string.find(v, "^weft%.") and v or string.format("%q", v) end
+  if type(v) ~= "table" then return tostring(v) end
+  local names, parts = {}, {}
+  for _, item in ipairs(v) do parts[#parts + 1] = text(item) end
+  for k in pairs(v) do
+    if type(k) == "string" then names[#names + 1] = k end
+  end
+  table.sort(names)
+  for _, k in ipairs(names) do parts[#parts + 1] = k .. " = " .. text(v[k]) end
+  return "{ " .. table.concat(parts, ", ") .. " }"
+end
+
+-- Layers of each stage: equal, or not.
+local function cut(d, stages, each, uneven)
+  local list, layers = {}, 0
+  for i = 1, stages do
+    list[i] = each + (uneven and d:below(2) or 0)
+    layers = layers + list[i]
+  end
+  return layers, list
+end
+
+-- ---- Megatron ----
+
+local systems = {}
+
+local function megatron_strategy(d, p)
+  if p.pp == 1 and p.ep == 1 and not p.tied and p.precision ~= "f16" and p.dp > 1 and d:maybe(3) then
+    return { "fsdp2" }
+  end
+  local stage = d:below(4)
+  local s = { "zero", stage = stage, bucket_bytes = 4 * d:pick { 1000, 6553600 } }
+  s.overlap_grad_reduce = d:maybe(2)
+  if stage == 1 or stage == 2 then s.overlap_param_gather = s.overlap_grad_reduce and d:maybe(2) end
+  if stage > 0 and p.optimizer == "adamw" and d:maybe(4) then s.offload_optimizer = "cpu" end
+  return s
+end
+
+local function megatron_precision(d, p)
+  if p.precision == "bf16" then
+    return { param_dtype = "bf16", reduce_dtype = d:maybe(4) and "bf16" or nil }
+  elseif p.precision == "f32" then
+    return { param_dtype = "f32" }
+  end
+  return { param_dtype = "f16", init_scale = d:pick { 65536.0, 1024.0 }, growth_interval = d:pick { 2000, 10 },
+           hysteresis = d:pick { 1, 2 }, min_scale = d:pick { 1.0, 0.5 } }
+end
+
+local function megatron_optimizer(d, p, strategy)
+  local o = { lr = rate(d, p.steps), weight_decay = d:pick { 0, 0.1 }, clip = d:pick { 0, 1.0, 0.5 } }
+  if p.optimizer == "sgd" then
+    o.momentum = d:pick { 0, 0.9 }
+  else
+    o.betas = d:pick { { 0.9, 0.95 }, { 0.9, 0.999 }, { 0.5, 0.9 } }
+  end
+  if p.optimizer == "adamw" then
+    o.eps = d:pick { 1e-8, 1e-6 }
+    if strategy[1] == "zero" and strategy.stage > 0 and d:maybe(4) then o.state_dtype = "bf16" end
+  end
+  return "weft." .. p.optimizer .. " " .. text(o)
+end
+
+local function megatron_pipeline(d, p, plan)
+  if p.pp == 1 then return end
+  if p.virtual > 1 then plan.schedule = { "interleaved_1f1b", group = p.pp * d:pick { 1, 2 } } end
+  if p.uneven and d:maybe(2) then
+    plan.pp_plan = { layers = p.list, virtual = p.virtual }
+  elseif p.uneven then
+    local stages = {}
+    for i, n in ipairs(p.list) do stages[i] = (i == 1 and "E" or "") .. "t*" .. n .. (i == #p.list and "L" or "") end
+    plan.pp_plan = { layout = table.concat(stages, "|") }
+  else
+    plan.pp_plan = { virtual = p.virtual }
+  end
+end
+
+local function megatron_moe(d, p, offloads)
+  local moe = { dispatcher = d:pick { "allgather", "alltoall" }, aux_loss_coef = d:pick { 0, 0.01 },
+                z_loss_coef = d:pick { 0, 0.001 } }
+  if p.model == "deepseek_v3" and not offloads then moe.bias_update_rate = d:pick { 0, 0.001 } end
+  if d:maybe(3) then moe.capacity_factor, moe.drop_policy = 1.25, d:pick { "probs", "position" } end
+  return moe
+end
+
+local function megatron_rest(d, plan)
+  if d:maybe(3) then
+    plan.checkpoint = { dir = "ckpt/a b", every = d:pick { 5, 100 }, async = d:maybe(2) }
+  end
+  if d:maybe(3) then plan.comm = { timeout = d:pick { 60, 600 } } end
+  if d:maybe(4) then plan.nccl = { ib_sl = 1, algo = "ring", p2p_disable = true, socket_ifname = "eth0" } end
+  plan.deterministic = d:maybe(4) and not plan.strategy.enable_async_tensor_parallel or nil
+end
+
+function systems.megatron(d)
+  local p = { tp = d:pick { 1, 1, 2 }, pp = d:pick { 1, 1, 2, 4 }, cp = d:pick { 1, 1, 2 }, dp = d:pick { 1, 2, 4 },
+              ep = 1, experts = 4, tied = d:maybe(2), precision = d:pick { "f32", "bf16", "f16" }, steps = 12,
+              model = d:pick { "gpt2", "llama", "qwen2", "qwen3", "mixtral", "qwen3_moe", "deepseek_v3" } }
+  if p.pp == 4 then p.tp = 1 end
+  p.kv = p.tp * p.cp
+  p.heads = p.model == "gpt2" and 4 or p.kv * d:pick { 1, 2 }
+  p.virtual = p.pp > 1 and d:pick { 1, 1, 2 } or 1
+  p.uneven = p.pp > 1 and d:maybe(3)
+  p.layers, p.list = cut(d, p.pp * p.virtual, d:pick { 1, 2 }, p.uneven)
+  if EXPERTS[p.model] and p.dp * p.cp > 1 and d:maybe(2) then p.ep = 2 end
+  p.optimizer = d:pick { "adamw", "adamw", "sgd" }
+  local micro, count = d:pick { 1, 2 }, p.pp * d:pick { 2, 4 }
+  local plan = { name = "drawn", model = models[p.model](d, p), precision = megatron_precision(d, p),
+                 mesh = { tp = p.tp, pp = p.pp, cp = p.cp, dp = p.dp },
+                 batch = { global = micro * p.dp * count, micro = micro, seq = 16 * p.cp },
+                 recompute = d:pick { "none", "full", "selective" },
+                 train = { steps = p.steps, seed = d:below(1000), log_every = d:pick { 1, 10 } } }
+  if p.ep > 1 then plan.mesh.ep, plan.mesh.etp = p.ep, d:pick { 1, p.tp } end
+  plan.strategy = megatron_strategy(d, p)
+  if plan.strategy.stage == 0 and d:maybe(2) then p.optimizer = "lion" end
+  if plan.strategy[1] == "zero" and plan.strategy.stage > 0 and p.dp == 4 and p.ep == 1 and d:maybe(2) then
+    plan.mesh.dp_replicate = 2
+  end
+  if p.tp > 1 then
+    plan.strategy.sequence_parallel = EXPERTS[p.model] or d:maybe(2)
+    plan.strategy.enable_async_tensor_parallel = plan.strategy.sequence_parallel and d:maybe(3) or nil
+  end
+  if p.cp > 1 then
+    plan.cp = { comm = d:pick { "ring", "allgather", "a2a" } }
+  end
+  if EXPERTS[p.model] then plan.moe = megatron_moe(d, p, plan.strategy.offload_optimizer) end
+  megatron_pipeline(d, p, plan)
+  megatron_rest(d, plan)
+  plan.optimizer = megatron_optimizer(d, p, plan.strategy)
+  return plan
+end
+
+-- ---- the text ----
+
+return function(system, seed, number)
+  local plan = systems[system](new_draw(seed, number))
+  local lines, names = { 'local weft = require "weft"', "return weft.plan {" }, {}
+  for name in pairs(plan) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local prefix = name == "model" and "weft.model " or ""
+    lines[#lines + 1] = string.format("  %s = %s%s,", name, prefix, text(plan[name]))
+  end
+  lines[#lines + 1] = "  data = weft.synthetic {},"
+  lines[#lines + 1] = "}"
+  return table.concat(lines, "\n") .. "\n"
+end
