@@ -75,7 +75,8 @@ is written is read again as weft import reads it and compared with the plan, so 
 complete. Weights are written by weft ckpt export.
 
   --to SYSTEM        automodel: a recipe of NeMo AutoModel; deepspeed: DeepSpeed's JSON, and
-                     the model's config.json; megatron: a script that starts Megatron-LM
+                     the model's config.json; megatron: a script that starts Megatron-LM;
+                     torchtitan: TOML, and the model's arguments in Python
   -o DIR             a new folder: the settings, schedule.csv (the order of the pipeline as
                      PyTorch reads it), environment.sh, not_said.txt; without it the settings
                      go to the standard output, the list to the standard error

@@ -103,7 +103,8 @@ function deepspeed.write(f)
   put_zero(s, f)
   put_precision(s, v)
   put_optimizer(s, v)
-  return { text = function() return s:json() end, model = config_json(f) }
+  return { text = function() return s:json() end, 
+           model = { name = "config.json", option = "./config.json", text = config_json(f) } }
 end
 
 return deepspeed

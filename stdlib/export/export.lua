@@ -9,7 +9,7 @@ local shown = use "shown"
 local weft = use "weft"
 
 local systems = { automodel = use "export/automodel", deepspeed = use "export/deepspeed",
-                  megatron = use "export/megatron/megatron" }
+                  megatron = use "export/megatron/megatron", torchtitan = use "export/torchtitan/torchtitan" }
 
 -- ---- the command line ----
 
@@ -55,12 +55,12 @@ end
 
 -- What weft import makes of it, as fields; nil and why not.
 local function read_again(system, made, f)
-  local model = made.model and "./config.json" or nil
-  if model then give_settings(model, made.model) end
+  local model = made.model
+  if model then give_settings("./" .. model.name, model.text) end
   local path = "./" .. system.file
   give_settings(path, made.text {})
-  local back = import { file = path, words = {}, set = {}, world = system.world and system.world(f) or nil,
-                        model = model }
+  local back = import { file = path, words = {}, set = made.set or {}, model = model and model.option or nil,
+                        world = system.world and system.world(f) or nil }
   if not back.ok then return nil, back.json.errors[1].text end
   local plan, why = plan_of_text("plan.lua", back.document)
   local ok = plan and true
@@ -79,6 +79,7 @@ local function best_of(system, f)
     if made then back, why = read_again(system, made, f) end
     refused = refused or why
     if back then
+      if made.csv then back.value.schedule, back.value["schedule's order"] = f.value.schedule, f.csv end
       made.differences = fields.differences(f, back)
       if not best or #made.differences < #best.differences then best = made end
     end
@@ -162,14 +163,14 @@ local function files_of(system, made, f, head)
   local files = { { name = system.file, text = made.text(head) },
                   { name = "not_said.txt", text = table.concat(head, "\n") .. "\n" } }
   if not system.has_environment then files[#files + 1] = { name = "environment.sh", text = environment_of(f) } end
-  if made.model then files[#files + 1] = { name = "config.json", text = made.model } end
+  if made.model then files[#files + 1] = { name = made.model.name, text = made.model.text } end
   if has_order(system, f) then files[#files + 1] = { name = "schedule.csv", text = f.csv .. "\n" } end
   return files
 end
 
 local function json_of(system, made, f, head)
   local out = { system = system.name, settings = made.text(head), schedule = has_order(system, f) and f.csv or nil,
-                environment = not system.has_environment and environment_of(f) or nil, model = made.model, not_said = {} }
+                environment = not system.has_environment and environment_of(f) or nil, model = made.model and made.model.text, not_said = {} }
   for i, d in ipairs(made.differences) do
     out.not_said[i] = { field = d.field, here = d.here, there = d.there }
   end

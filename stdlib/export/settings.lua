@@ -1,5 +1,5 @@
 -- settings.lua - settings that are written: keys in order, each with a value and the field of the
--- plan that it says; as YAML, with the fields as comments, and as JSON, which has none.
+-- plan that it says; as YAML and TOML, with the fields as comments, and as JSON, which has none.
 local shown = use "shown"
 local settings = {}
 settings.__index = settings
@@ -80,6 +80,46 @@ function settings:yaml(head)
   out[#out + 1] = ""
   add_yaml(out, self.root, "")
   return table.concat(out, "\n") .. "\n"
+end
+
+-- ---- TOML ----
+
+local function add_toml(out, node, path)
+  for _, child in ipairs(node.list) do
+    if child.value ~= nil then
+      local note = child.field and "  # " .. child.field or ""
+      out[#out + 1] = child.name .. " = " .. value_of(child.value) .. note
+    end
+  end
+  for _, child in ipairs(node.list) do
+    if child.value == nil then
+      local name = path .. child.name
+      out[#out + 1] = ""
+      out[#out + 1] = "[" .. name .. "]"
+      add_toml(out, child, name .. ".")
+    end
+  end
+end
+
+function settings:toml(head)
+  local out = {}
+  for i, line in ipairs(head) do out[i] = "# " .. shown(line) end
+  add_toml(out, self.root, "")
+  return table.concat(out, "\n") .. "\n"
+end
+
+local function add_values(at, node, path)
+  for _, child in ipairs(node.list) do
+    at[path .. child.name] = child.value
+    add_values(at, child, path .. child.name .. ".")
+  end
+end
+
+-- { ["a.b"] = value }
+function settings:values()
+  local at = {}
+  add_values(at, self.root, "")
+  return at
 end
 
 local function add_json(out, node, indent)

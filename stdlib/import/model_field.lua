@@ -100,9 +100,16 @@ end
 -- A key of a config is a name; anything else is none that a model has.
 local function is_name(key) return string.find(key, "^[%a_][%w_]*$") ~= nil end
 
+-- What a config says of training, which is no key of a model: it is returned beside the config.
+local function take_aside(config)
+  local aside = { bias_update_rate = config.bias_update_rate }
+  config.bias_update_rate = nil
+  return aside
+end
+
 -- Puts plan.model. `given` is { leaf = of the name or nil, name =, changes = see
 -- model_field.change }.
--- Returns the config, nil if there is none; the ledger has why.
+-- Returns the config, nil if there is none, as the ledger says, and what it says of training.
 function model_field.put(plan, ledger, given, option)
   local config, preset, from
   if option then
@@ -134,9 +141,10 @@ function model_field.put(plan, ledger, given, option)
   end
   config, preset = model_field.change(ledger, config, preset, given.changes)
   model_field.window(ledger, given, config)
+  local aside = take_aside(config)
   if not preset then model_field.settle_keys(ledger, config) end
   model_field.write(plan, config, preset, from)
-  return config
+  return config, aside
 end
 
 -- Keys of the config that the settings set themselves: { key = { value =, leaves = } }.
@@ -230,5 +238,7 @@ function model_field.write(plan, config, preset, from)
     end
   end
 end
+
+model_field.take_aside = take_aside
 
 return model_field

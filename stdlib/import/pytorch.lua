@@ -2,13 +2,16 @@
 local quote = use "import/quote"
 local pytorch = {}
 
--- As settings write them; case does not count.
-local SCHEDULES = { ["1f1b"] = "1f1b", gpipe = "gpipe", interleaved1f1b = "interleaved_1f1b",
-  loopedbfs = "looped_bfs", interleavedzerobubble = "zero_bubble", zbvzerobubble = "zbv",
-  dualpipev = "dualpipe_v" }
--- The other way: weft's names to those of settings.
+-- PyTorch's names; in settings case does not count.
+pytorch.class_of = { ["1f1b"] = "1F1B", gpipe = "GPipe", interleaved_1f1b = "Interleaved1F1B",
+  looped_bfs = "LoopedBFS", zero_bubble = "InterleavedZeroBubble", zbv = "ZBVZeroBubble", dualpipe_v = "DualPipeV" }
+
+-- Weft's names by theirs in small letters, and the other way.
+local SCHEDULES = {}
 pytorch.schedule_of = {}
-for there, here in next, SCHEDULES do pytorch.schedule_of[here] = there end
+for here, there in next, pytorch.class_of do
+  SCHEDULES[string.lower(there)], pytorch.schedule_of[here] = here, string.lower(there)
+end
 
 -- Schedules with one stage on each rank.
 pytorch.one_stage = { ["1f1b"] = true, gpipe = true }

@@ -38,7 +38,7 @@ static void has_not(const char *text, const char *what) {
   "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-5, min = 1e-6, warmup = 2 "    \
   "} },\n"                                                                               \
   "  train = { steps = 12, seed = 7 },\n"                                                \
-  "  checkpoint = { dir = \"it's; touch gone\", every = 0, async = false },\n"         \
+  "  checkpoint = { dir = \"it's; touch gone\", every = 0, async = false },\n"           \
   "  nccl = { algo = \"ring\", p2p_disable = true },\n"                                  \
   "  data = weft.synthetic {},\n}\n"
 
@@ -95,7 +95,8 @@ START_TEST(stages_are_a_layout_where_they_are_not_equal) {
   has(file("a/train.sh"), "  --pipeline-model-parallel-layout 'Et*3|t*5L'  # pp_plan\n");
   export(0, "a.lua -o b --set 'pp_plan.layout=\"E|t*3|t*5|L\"' --set "
             "schedule=interleaved_1f1b");
-  has(file("b/train.sh"), "  --pipeline-model-parallel-layout 'E|t*3|t*5|L'  # pp_plan\n");
+  has(file("b/train.sh"),
+      "  --pipeline-model-parallel-layout 'E|t*3|t*5|L'  # pp_plan\n");
   export(0, "a.lua -o c --set pp_plan.virtual=2 --set schedule=interleaved_1f1b");
   has(file("c/train.sh"), "  --num-layers-per-virtual-pipeline-stage 2  # pp_plan\n");
   has_not(file("c/train.sh"), "layout");
@@ -119,8 +120,8 @@ static const struct Case {
      "strategy.overlap_param_gather: true here, false", NULL, "--overlap-param-gather"},
     {LLAMA, "--set strategy.stage=0", 0, "They say all else", NULL,
      "--use-distributed-optimizer"},
-    {LLAMA, "--set strategy.stage=3", 0, "They say all else", "--ckpt-format fsdp_dtensor",
-     "CUDA_DEVICE_MAX_CONNECTIONS"},
+    {LLAMA, "--set strategy.stage=3", 0, "They say all else",
+     "--ckpt-format fsdp_dtensor", "CUDA_DEVICE_MAX_CONNECTIONS"},
     {LLAMA, "--set strategy=fsdp2", 0, "strategy: fsdp2 here, zero",
      "--data-parallel-sharding-strategy optim_grads_params", "--use-torch-fsdp2"},
     {LLAMA, "--set strategy=fsdp2 --set mesh.pp=1", 0, "They say all else",
@@ -137,15 +138,16 @@ static const struct Case {
      "optimizer.state_dtype: bf16 here, f32", NULL, "--use-precision-aware-optimizer"},
     {LLAMA, "--set strategy.offload_optimizer=cpu", 0, "They say all else",
      "--use-precision-aware-optimizer", NULL},
-    {LLAMA, "--set pp_plan.virtual=2 --set schedule=interleaved_1f1b --set "
-            "batch.global=12",
+    {LLAMA,
+     "--set pp_plan.virtual=2 --set schedule=interleaved_1f1b --set "
+     "batch.global=12",
      0, "pp_plan: ", NULL, "--num-layers-per-virtual"},
     {LLAMA, "--set model.num_hidden_layers=7", 0, "They say all else",
      "--pipeline-model-parallel-layout 'Et*4|t*3L'", NULL},
     {LLAMA, "--set model.max_position_embeddings=16", 0,
      "model.max_position_embeddings: 16 here, 32", "--max-position-embeddings 32", NULL},
-    {LLAMA, "--set mesh.dp_replicate=2 --set strategy.stage=0", 0, "mesh.dp_replicate: ",
-     NULL, "--num-distributed-optimizer-instances"},
+    {LLAMA, "--set mesh.dp_replicate=2 --set strategy.stage=0", 0,
+     "mesh.dp_replicate: ", NULL, "--num-distributed-optimizer-instances"},
     {LLAMA, "--set schedule=gpipe", 0, "schedule: gpipe here, 1f1b", NULL, NULL},
     {LLAMA, "--set deterministic=true", 0, "They say all else", "--deterministic-mode",
      NULL},
@@ -179,8 +181,9 @@ END_TEST
 
 /* More of them: ./dev round-trips N. */
 START_TEST(plans_of_what_it_can_say) {
-  Outcome o = process_run(300, "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
-                               "$weft " WEFT_BINARY_DIR "/weft-tests megatron 12 3 said");
+  Outcome o =
+      process_run(300, "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
+                       "$weft " WEFT_BINARY_DIR "/weft-tests megatron 12 3 said");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   has(o.out, "12 said in full");
 }

@@ -168,11 +168,12 @@ END_TEST
 START_TEST(wrong_use_is_told) {
   put("a.lua", AUTOMODEL "}\n");
   Outcome o = export(2, "--to automodle a.lua");
-  has(o.err, "--to automodle: is none of automodel, deepspeed, megatron (did you mean "
+  has(o.err, "--to automodle: is none of automodel, deepspeed, megatron, torchtitan (did "
+             "you mean "
              "\"automodel\"?)");
   o = export(2, "a.lua");
-  has(o.err,
-      "--to automodel|deepspeed|megatron; weights are written by weft ckpt export");
+  has(o.err, "--to automodel|deepspeed|megatron|torchtitan; weights are written by weft "
+             "ckpt export");
   o = export(2, "--to automodel a.lua ckpt/ out/");
   has(o.err, "weft ckpt export PLAN CKPT DIR");
   o = export(1, "--to automodel a.lua --set mesh.tp=3");
@@ -186,7 +187,7 @@ START_TEST(wrong_use_is_told) {
 }
 END_TEST
 
-static const char *const systems[] = {"automodel", "deepspeed", "megatron"};
+static const char *const systems[] = {"automodel", "deepspeed", "megatron", "torchtitan"};
 
 /* More of them: ./dev round-trips N. */
 START_TEST(random_plans_there_and_back) {

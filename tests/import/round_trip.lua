@@ -23,10 +23,11 @@ local function run(format, ...)
   return tonumber(text:match "(%d+)%s*$"), text:gsub("%s%d+%s*$", "")
 end
 
+-- Without the line of a table of actions that an instruction is from.
 local function programs(plan)
   local out = {}
   for _, rank in ipairs(plan.mesh:group("pp", 0)) do out[#out + 1] = plan:program(rank).text end
-  return table.concat(out, "\n")
+  return (table.concat(out, "\n"):gsub("  line %d+\n", "\n"))
 end
 
 -- The plan that comes back from `path`, written to `back`, and whether nothing was listed.
@@ -40,6 +41,9 @@ local function there_and_back(path, back)
   local all = list:find("They say all ", 1, true) ~= nil
   local more = system == "deepspeed" and string.format("--model %s/out/config.json --world %d", dir,
                                                         plan.mesh.dp * plan.mesh.tp) or ""
+  local python <close> = io.open(dir .. "/out/args.py")
+  if python then more = string.format("--model %s/out/args.py:%s", dir, python:read "a":match '\n    "([^"]*)"') end
+  os.execute(string.format("cp %s/out/schedule.csv %s/ 2>/dev/null", dir, dir))
   code, text = run("%s import %s/out/%s %s -o %s 2>&1", weft, dir, SETTINGS[system], more, back)
   assert(code == 0, text)
   local again = assert(weft_lib.load(back))

@@ -207,6 +207,88 @@ function systems.megatron(d)
   return plan
 end
 
+-- ---- torchtitan ----
+
+-- Stages of torchtitan's schedules: one for each rank, two and more, or two in a V.
+local TITAN = { { "1f1b", 1 }, { "gpipe", 1 }, { "interleaved_1f1b", 2 }, { "looped_bfs", 2 }, { "zero_bubble", 2 },
+                { "zbv", 2 }, { "dualpipe_v", 2 }, { "zb_h2", 1 }, { "eager_1f1b", 1 }, { "v_half", 2 },
+                { "v_min", 2 } }
+
+local function titan_strategy(d, p)
+  if not p.shards then
+    return p.tp == 1 and p.pp == 1 and { "ddp" } or { "zero", stage = 0 }
+  end
+  local s = { "fsdp2", reshard_after_forward = d:pick { true, false, nil } }
+  if p.pp == 1 then s.defer_fsdp_grad_sync = false end
+  if d:maybe(4) then s.offload_policy = true end
+  return s
+end
+
+local function titan_recompute(d, p)
+  local again = d:pick { "none", "full", "cheap", "layers" }
+  if again ~= "layers" or p.layers < 2 then return again ~= "layers" and again or "none" end
+  local list = {}
+  for i = 1, p.layers - 1, 2 do list[#list + 1] = "layers." .. i end
+  return list
+end
+
+local function titan_optimizer(d, p)
+  return "weft.adamw " .. text { lr = rate(d, p.steps), weight_decay = d:pick { 0, 0.1 }, clip = d:pick { 0, 1.0, 0.5 },
+    betas = d:pick { { 0.9, 0.95 }, { 0.9, 0.999 } }, eps = d:pick { 1e-8, 1e-6 } }
+end
+
+local function titan_parallel(d, p, plan)
+  if p.tp > 1 then
+    plan.strategy.sequence_parallel, plan.strategy.loss_parallel = true, d:maybe(2)
+    plan.strategy.enable_async_tensor_parallel = d:maybe(3) or nil
+  end
+  if p.cp > 1 then plan.cp = { comm = d:pick { "ring", "allgather" } } end
+  if p.ep > 1 then
+    plan.mesh.ep, plan.mesh.etp = p.ep, d:pick { 1, p.tp }
+    plan.moe = { dispatcher = "alltoall" }
+  end
+  if p.model == "deepseek_v3" and not plan.strategy.offload_policy then
+    plan.moe = plan.moe or {}
+    plan.moe.bias_update_rate = d:pick { 0, 0.001, 0.01 }
+  end
+end
+
+function systems.torchtitan(d)
+  local p = { tp = d:pick { 1, 1, 2 }, pp = d:pick { 1, 2, 2, 4 }, cp = d:pick { 1, 1, 2 }, dp = d:pick { 1, 2, 4 },
+              ep = 1, experts = 4, tied = d:maybe(2), steps = 12,
+              model = d:pick { "llama", "qwen3", "qwen3_moe", "deepseek_v3" } }
+  local schedule = d:pick(TITAN)
+  if p.pp == 4 then p.tp = 1 end
+  p.kv = p.tp * p.cp
+  p.heads = p.kv * d:pick { 1, 2 }
+  p.virtual = p.pp > 1 and schedule[2] or 1
+  p.layers, p.list = cut(d, p.pp * p.virtual, d:pick { 1, 2 }, p.pp > 1 and d:maybe(2))
+  if EXPERTS[p.model] and p.dp * p.cp > 1 and d:maybe(2) then p.ep = 2 end
+  -- Copies alone go without tp and pp.
+  p.shards = p.cp > 1 or p.ep > 1 or p.dp > 1 and (p.tp > 1 or p.pp > 1 or d:maybe(2))
+  local micro, count, rounds = d:pick { 1, 2 }, p.pp * d:pick { 2, 4 }, p.pp > 1 and d:pick { 1, 2 } or 1
+  local plan = { name = "drawn", model = models[p.model](d, p), mesh = { tp = p.tp, pp = p.pp, cp = p.cp, dp = p.dp },
+                 batch = { global = micro * p.dp * count * rounds, micro = micro, seq = 16 * p.cp, rounds = rounds },
+                 recompute = titan_recompute(d, p), optimizer = titan_optimizer(d, p),
+                 train = { steps = p.steps, seed = d:below(1000), log_every = d:pick { 1, 10 } } }
+  -- Heads are as wide as hidden / heads, and widths of MLPs what multiples of them are.
+  if p.model == "llama" then plan.model.head_dim = nil end
+  if p.model == "deepseek_v3" then plan.model.tie_word_embeddings = false end
+  plan.model.initializer_range = nil
+  plan.strategy = titan_strategy(d, p)
+  local f32 = not p.shards and (p.tp > 1 or p.pp > 1)
+  plan.precision = { param_dtype = f32 and "f32" or d:pick { "f32", "bf16" } }
+  if p.shards and p.dp == 4 and p.ep == 1 and d:maybe(2) then plan.mesh.dp_replicate = 2 end
+  titan_parallel(d, p, plan)
+  if p.pp > 1 then plan.schedule, plan.pp_plan = schedule[1], { layers = p.list, virtual = p.virtual } end
+  if d:maybe(3) then
+    plan.checkpoint = { dir = "ckpt", every = d:pick { 5, 100 }, keep = d:pick { 0, 2, 5 }, async = d:maybe(2) }
+  end
+  if d:maybe(3) then plan.comm = { timeout = d:pick { 60, 100 } } end
+  plan.deterministic = d:maybe(4) or nil
+  return plan
+end
+
 -- ---- the text ----
 
 return function(system, seed, number)

@@ -24,9 +24,9 @@ local function llama(a)
     vocab_size = a.vocab_size or 128256, rms_norm_eps = a.norm_eps or 1e-5,
     rope_theta = a.rope_theta or 10000.0, max_position_embeddings = a.max_seq_len or 131072,
     tie_word_embeddings = a.enable_weight_tying or nil,
-    rope_scaling = { rope_type = "llama3", factor = r.scaling_factor or 8.0,
+    rope_scaling = r.scaling_factor ~= 1 and { rope_type = "llama3", factor = r.scaling_factor or 8.0,
       low_freq_factor = r.low_freq_factor or 1.0, high_freq_factor = r.high_freq_factor or 4.0,
-      original_max_position_embeddings = r.original_max_position_embeddings or 8192 } }
+      original_max_position_embeddings = r.original_max_position_embeddings or 8192 } or nil }
 end
 
 local function qwen3(a)
@@ -62,10 +62,13 @@ local function deepseek(a)
     num_experts_per_tok = moe.top_k or 1, n_group = moe.num_expert_groups or 1,
     topk_group = moe.num_limited_groups or 1, norm_topk_prob = moe.route_norm == true,
     routed_scaling_factor = moe.route_scale or 1.0, num_nextn_predict_layers = 0,
-    rope_scaling = { type = "yarn", factor = a.rope_factor or 40.0,
+    bias_update_rate = moe.load_balance_coeff == nil and 0.001
+      or moe.load_balance_coeff ~= scalar.null and moe.load_balance_coeff or 0,
+    rope_scaling = a.rope_factor ~= 1 and { type = "yarn", factor = a.rope_factor or 40.0,
       beta_fast = a.beta_fast or 32.0, beta_slow = a.beta_slow or 1.0, mscale = a.mscale or 1.0,
       mscale_all_dim = a.mscale or 1.0,
-      original_max_position_embeddings = a.original_seq_len or 4096 } }
+      original_max_position_embeddings = a.original_seq_len or 4096 } or nil }
+  if c.first_k_dense_replace >= c.num_hidden_layers then c.n_routed_experts = false end
   return c, nil, moe.score_func == "softmax" and SOFTMAX or nil
 end
 
@@ -93,6 +96,9 @@ local classes = {
   DeepSeekV3ModelArgs = { make = deepseek, args = words(DEEPSEEK), needs = {} },
 }
 
+-- Arguments that may be 0, for none.
+local NONE_AT_ZERO = { q_lora_rank = true, n_dense_layers = true }
+
 -- The config of an arguments class. Nil and why not; what the config does not say is third.
 function flavors.of_class(class, args)
   local known = classes[class]
@@ -105,7 +111,7 @@ function flavors.of_class(class, args)
     end
     local value = args[key]
     if value == scalar.null then args[key] = nil end
-    if known.args[key] and type(value) == "number" and value <= 0 and key ~= "q_lora_rank" then
+    if known.args[key] and type(value) == "number" and (value < 0 or value == 0 and not NONE_AT_ZERO[key]) then
       return nil, string.format("%s: %s must be above 0", class, key)
     end
   end
@@ -219,6 +225,15 @@ function flavors.family(name)
   return nil, others[name]
 end
 
+-- Names of the flavors of a family.
+function flavors.names(family)
+  local names = {}
+  for _, key in ipairs(keys(shipped[family])) do
+    if key ~= "class" then names[#names + 1] = key end
+  end
+  return names
+end
+
 -- The config of a flavor of a family that there is; nil and why not. Then what it does not say,
 -- and whether each document attends to itself alone.
 function flavors.flavor(family, flavor)
@@ -230,12 +245,8 @@ function flavors.flavor(family, flavor)
   end
   local args = plain ~= "class" and shipped[family][plain]
   if not args then
-    local names = {}
-    for _, key in ipairs(keys(shipped[family])) do
-      if key ~= "class" then names[#names + 1] = key end
-    end
     return nil, string.format("is no flavor of %s that weft knows: %s", family,
-                              table.concat(names, ", "))
+                              table.concat(flavors.names(family), ", "))
   end
   local config, why, note = flavors.of_class(shipped[family].class, copy(args))
   return config, why, note, documents

@@ -2,6 +2,7 @@
 -- torchtitan's settings as fields of a plan.
 local pytorch = use "import/pytorch"
 local quote = use "import/quote"
+local read_text = use "read_text"
 local scalar = use "import/scalar"
 local values = use "import/values"
 
@@ -48,7 +49,7 @@ local function put_etp(book, plan, m)
 end
 
 local function put_mesh(book, plan, options)
-  local m = {}
+  local m = { folder = string.match(options.file, "^.*/") or "" }
   put_axis(book, plan, m, "tp", P .. "tensor_parallel_degree")
   put_axis(book, plan, m, "pp", P .. "pipeline_parallel_degree")
   put_axis(book, plan, m, "cp", P .. "context_parallel_degree")
@@ -216,6 +217,20 @@ local function put_stages(book, plan, schedule, m)
   put_points(book, plan, P .. "pipeline_parallel_split_points")
 end
 
+-- A table of actions that lies beside the settings; the schedule by name says only where stages lie.
+local function put_csv(book, plan, m)
+  local key = P .. "pipeline_parallel_schedule_csv"
+  local file = book:value(key)
+  if file == nil or file == "" then return book:no_effect(key, "it names no file") end
+  if type(file) == "string" and values.folder(file) and pcall(read_text, m.folder .. file) then
+    plan:put("schedule", "weft.schedule_csv " .. quote.text(file), book:leaf(key))
+    book:assume("schedule", "the table lies below the plan's folder, as it lies below that of the settings")
+    return book:translated(key, "schedule")
+  end
+  book:cannot(key, "schedule = weft.schedule_csv \"FILE\" reads a file below the plan's folder, and there is none "
+              .. "of this name beside the settings: the plan has the schedule by name")
+end
+
 local function put_pipeline(book, plan, m)
   if m.pp == 1 then
     for _, leaf in ipairs(book.leaves) do
@@ -226,14 +241,8 @@ local function put_pipeline(book, plan, m)
     end
     return
   end
+  put_csv(book, plan, m)
   local schedule = pytorch.put_schedule(book, plan, P .. "pipeline_parallel_schedule", "torchtitan's default")
-  local csv = P .. "pipeline_parallel_schedule_csv"
-  if book:value(csv) == "" or book:value(csv) == nil then
-    book:no_effect(csv, "it names no file")
-  else
-    book:cannot(csv, "schedule = weft.schedule_csv \"FILE\" reads a file below the plan's folder: "
-                .. "the plan has the schedule by name")
-  end
   put_stages(book, plan, schedule, m)
 end
 

@@ -125,6 +125,11 @@ end
 
 local function put_model(book, plan, options)
   local hf, name = book:first("hf_transformers.model", "model.hf_model")
+  if options.model then
+    for _, one in ipairs { "model.name", "model.flavor", "model_spec.0" } do
+      book:no_effect(one, "--model says which model the plan has")
+    end
+  end
   if options.model or hf then
     return model_field.put(plan, book, { leaf = hf and book:leaf(hf), name = name and tostring(name),
                                          changes = {} }, options.model)
@@ -135,8 +140,10 @@ local function put_model(book, plan, options)
                             .. "or --model NAME")
   end
   local config = flavor_config(book, key, tostring(flavor), options)
-  if config then model_field.write(plan, config, nil, book:leaf(key)) end
-  return config
+  if not config then return nil end
+  local aside = model_field.take_aside(config)
+  model_field.write(plan, config, nil, book:leaf(key))
+  return config, aside
 end
 
 -- ---- recompute and precision ----
@@ -237,7 +244,7 @@ end
 
 -- ---- experts ----
 
-local function put_moe(book, plan, m, config)
+local function put_moe(book, plan, m, config, aside)
   local routed = config.num_experts or config.n_routed_experts or config.num_local_experts
   for _, key in ipairs { "parallelism.expert_parallel_comm_backend", "model_spec.moe_comm_backend" } do
     local value = book:value(key)
@@ -253,7 +260,7 @@ local function put_moe(book, plan, m, config)
   if not routed then return end
   if m.ep > 1 then plan:put("moe.dispatcher", quote.text "alltoall", "torchtitan's") end
   if config[1] == "deepseek_v3" then
-    plan:put("moe.bias_update_rate", "0.001", "torchtitan's default")
+    plan:put("moe.bias_update_rate", quote.value(aside.bias_update_rate or 0.001), "load_balance_coeff of the flavor")
   elseif config[1] == "qwen3_moe" then
     book:assume("moe", "torchtitan can move a bias of routers that balances experts; this model "
                 .. "has none here")
@@ -262,7 +269,7 @@ end
 
 function torchtitan.translate(book, plan, options)
   rename(book)
-  local config = put_model(book, plan, options)
+  local config, aside = put_model(book, plan, options)
   if not config then return book:apply(rules) end
   local m = ranks.put_mesh(book, plan, options)
   ranks.put_strategy(book, plan, m)
@@ -270,7 +277,7 @@ function torchtitan.translate(book, plan, options)
   ranks.put_context(book, plan, m)
   put_precision(book, plan, m)
   put_recompute(book, plan, config, options.configuration ~= nil)
-  put_moe(book, plan, m, config)
+  put_moe(book, plan, m, config, aside)
   training.put_batch(book, plan, m)
   local steps = training.put_train(book, plan)
   training.put_optimizer(book, plan, steps)

@@ -182,6 +182,10 @@ local function put_optimizer(book, plan, steps)
   else
     book:assume("optimizer.weight_decay", "0.1 as torchtitan's default: " .. note)
   end
+  if book:value "training.max_norm" == math.huge then
+    plan:put("optimizer.clip", "0.0", book:leaf "training.max_norm")
+    return book:translated("training.max_norm", "optimizer.clip: no norm is above it")
+  end
   local clip = values.put_positive(book, plan, "training.max_norm", "optimizer.clip")
   if not clip then plan:put("optimizer.clip", "1.0", "torchtitan's default") end
 end

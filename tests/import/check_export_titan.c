@@ -1,0 +1,191 @@
+/* check_export_titan.c - weft export --to torchtitan as a user sees it: TOML, and where
+ * torchtitan does not ship the model its arguments in Python, that weft import reads as
+ * the same plan; schedules as tables; what torchtitan refuses, as a table of plans. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/process.h"
+
+enum { SECONDS = 120 };
+
+static void put(const char *name, const char *text) {
+  scratch_put(name, text, strlen(text));
+}
+
+static void has(const char *text, const char *what) {
+  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
+}
+
+static void has_not(const char *text, const char *what) {
+  ck_assert_msg(!strstr(text, what), "\"%s\" in:\n%s", what, text);
+}
+
+#define HEAD "local weft = require \"weft\"\nreturn weft.plan {\n  name = \"my plan\",\n"
+#define SMALL                                                                            \
+  "  model = weft.model { \"llama\", num_hidden_layers = 8, hidden_size = 64,\n"         \
+  "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 100,\n"     \
+  "    vocab_size = 256, max_position_embeddings = 64 },\n"
+#define SHIPPED "  model = weft.model \"qwen3-8b\",\n"
+#define EXPERTS                                                                          \
+  "  model = weft.model { \"qwen3_moe\", num_hidden_layers = 8, hidden_size = 64,\n"     \
+  "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 96,\n"      \
+  "    moe_intermediate_size = 32, vocab_size = 256, num_experts = 8, head_dim = 16,\n"  \
+  "    num_experts_per_tok = 2 },\n"
+#define REST                                                                             \
+  "  mesh = { tp = 2, pp = 2, dp = 2 },\n"                                               \
+  "  strategy = { \"fsdp2\", sequence_parallel = true },\n"                              \
+  "  schedule = \"1f1b\",\n"                                                             \
+  "  precision = \"bf16\",\n"                                                            \
+  "  batch = { global = 16, micro = 2, seq = 32, rounds = 2 },\n"                        \
+  "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-5, min = 1e-6, warmup = 2 "    \
+  "}, clip = 0 },\n"                                                                     \
+  "  train = { steps = 12, seed = 7 },\n"                                                \
+  "  data = weft.synthetic {},\n}\n"
+
+static Outcome export(int code, const char *arguments) {
+  Outcome o = process_run(SECONDS, "$weft export --to torchtitan %s", arguments);
+  ck_assert_msg(o.code == code, "weft export %s: %d: %s%s", arguments, o.code, o.out,
+                o.err);
+  return o;
+}
+
+static const char *file(const char *path) { return scratch_get(scratch_path(path)); }
+
+static void same_programs(const char *a, const char *b) {
+  for (int rank = 0; rank < 5; rank += 4) {
+    Outcome x = process_run(SECONDS, "$weft show program %d %s", rank, a);
+    Outcome y = process_run(SECONDS, "$weft show program %d %s", rank, b);
+    ck_assert_int_eq(x.code, 0);
+    ck_assert_str_eq(x.out, y.out);
+  }
+}
+
+START_TEST(a_model_of_ones_own_is_a_table_in_python) {
+  put("a.lua", HEAD SMALL REST);
+  Outcome o = export(0, "a.lua -o out");
+  has(o.out, "They say all else of the plan.");
+  const char *toml = file("out/config.toml");
+  has(toml, "[model]\nname = \"llama3\"  # model\nflavor = \"my_plan\"  # model\n");
+  has(toml, "tensor_parallel_degree = 2  # mesh.tp\n");
+  has(toml, "pipeline_parallel_schedule = \"1F1B\"  # schedule\n");
+  has(toml, "module_fqns_per_model_part = [[\"tok_embeddings\", \"layers.0\",");
+  has(toml, "max_norm = inf  # optimizer.clip\n");
+  has_not(toml, "schedule_csv");
+  const char *python = file("out/args.py");
+  has(python, "    \"my_plan\": TransformerModelArgs(\n        dim=64,\n");
+  has(python, "        multiple_of=100,\n"); /* 2/3 of 4 * 64, up to a multiple of it */
+  process_run(SECONDS,
+              "$weft import out/config.toml --model out/args.py:my_plan -o b.lua");
+  same_programs("a.lua", "b.lua");
+  has(file("b.lua"), "intermediate_size = 100,");
+  has(file("b.lua"), "clip = 0.0,");
+}
+END_TEST
+
+START_TEST(a_flavor_is_named_where_the_sizes_match) {
+  put("a.lua", HEAD SHIPPED REST);
+  Outcome o = export(0, "a.lua -o out");
+  has(o.out, "They say all else of the plan.");
+  has(file("out/config.toml"), "flavor = \"8B\"  # model\n");
+  has_not(process_run(SECONDS, "ls out").out, "args.py");
+  o = export(0, "a.lua -o other --set model.rms_norm_eps=1e-5");
+  has(file("other/config.toml"), "flavor = \"my_plan\"  # model\n");
+  has(file("other/args.py"), "norm_eps=1e-05,");
+}
+END_TEST
+
+/* A schedule that has no name there is a table of its actions; as a plan it is the same
+ * but for the lines of the table that instructions are from. */
+START_TEST(a_schedule_without_a_name_is_a_table) {
+  put("a.lua", HEAD SMALL REST);
+  Outcome o = export(0, "a.lua -o out --set schedule=zb_h2");
+  has(o.out, "They say all else of the plan.");
+  const char *toml = file("out/config.toml");
+  has(toml, "pipeline_parallel_schedule_csv = \"schedule.csv\"  # schedule\n");
+  has(toml, "pipeline_parallel_schedule = \"GPipe\"  # schedule\n");
+  process_run(SECONDS, "$weft import out/config.toml --model out/args.py:my_plan -o "
+                       "out/b.lua");
+  has(file("out/b.lua"), "schedule = weft.schedule_csv \"schedule.csv\",");
+  Outcome x = process_run(SECONDS, "$weft show program 4 a.lua --set schedule=zb_h2");
+  Outcome y = process_run(SECONDS, "$weft show program 4 out/b.lua | sed "
+                                   "'s/  line [0-9]*$//'");
+  ck_assert_int_eq(x.code, 0);
+  ck_assert_str_eq(x.out, y.out);
+  /* Without the table the schedule is the one by name, and the setting is told. */
+  process_run(SECONDS, "mv out/schedule.csv gone.csv");
+  o = process_run(SECONDS, "$weft import out/config.toml --model out/args.py:my_plan");
+  has(o.out, "schedule = \"gpipe\",");
+  has(o.err, "there is none of this name beside the settings");
+}
+END_TEST
+
+static const struct Case {
+  const char *model, *set;
+  int code;
+  const char *said, *settings, *not_in_settings;
+} cases[] = {
+    /* Copies without shards go with neither tp nor pp. */
+    {SMALL, "--set 'strategy={\"zero\",stage=0}'", 0,
+     "strategy: zero here, fsdp2", "data_parallel_shard_degree = 2", NULL},
+    {SMALL, "--set strategy=ddp --set mesh.tp=1 --set mesh.pp=1 --set batch.rounds=1", 0,
+     "They say all else", "data_parallel_replicate_degree = 2", NULL},
+    {SMALL, "--set strategy.enable_async_tensor_parallel=true", 0, "They say all else",
+     "[compile]\nenable = true", NULL},
+    {SMALL, "--set strategy.sequence_parallel=false", 0,
+     "strategy.sequence_parallel: false here, true", NULL, "sequence_parallel"},
+    {EXPERTS, "--set mesh.ep=2 --set mesh.etp=1 --set moe.dispatcher=alltoall", 0,
+     "They say all else", "expert_tensor_parallel_degree = 1", NULL},
+    {SMALL, "--set schedule=interleaved_1f1b --set pp_plan.virtual=2", 0,
+     "They say all else", "\"Interleaved1F1B\"", "schedule_csv"},
+    {SMALL, "--set schedule=zero_bubble --set pp_plan.virtual=1", 0, "They say all else",
+     "\"schedule.csv\"", "\"InterleavedZeroBubble\""},
+    {SMALL, "--set checkpoint.dir=ckpt --set checkpoint.keep=1", 0,
+     "checkpoint.keep: 1 here, 2", "keep_latest_k = 2", NULL},
+    {SMALL, "--set precision=f16", 0, "precision.param_dtype: f16 here, bf16",
+     "mixed_precision_param = \"bfloat16\"", NULL},
+    {SMALL, "--set optimizer.eps=1e-6 --set train.seed=0", 0, "They say all else",
+     "seed = 0", NULL},
+    {SMALL, "--set mesh.tp=1 --set mesh.cp=2 --set cp.balance=none --set batch.seq=30", 1,
+     "sequences are a multiple of tp times two pieces", NULL, NULL},
+    {"  model = weft.model \"gpt2\",\n", "", 1,
+     "gpt2: torchtitan has llama, qwen3, qwen3_moe and deepseek_v3", NULL, NULL},
+};
+
+START_TEST(what_torchtitan_refuses) {
+  const struct Case *c = &cases[_i];
+  char plan[4096];
+  snprintf(plan, sizeof plan, "%s%s%s", HEAD, c->model, REST);
+  put("a.lua", plan);
+  char arguments[512];
+  snprintf(arguments, sizeof arguments, "a.lua %s", c->set);
+  Outcome o = export(c->code, arguments);
+  has(o.err, c->said);
+  if (c->settings) has(o.out, c->settings);
+  if (c->not_in_settings)
+    has_not(strstr(o.out, "[job]"), c->not_in_settings); /* behind the comment */
+}
+END_TEST
+
+/* More of them: ./dev round-trips N. */
+START_TEST(plans_of_what_it_can_say) {
+  Outcome o = process_run(300, "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
+                               "$weft " WEFT_BINARY_DIR "/weft-tests torchtitan 12 3 said");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  has(o.out, "12 said in full");
+}
+END_TEST
+
+Suite *export_titan_suite(void) {
+  Suite *s = suite_create("export_titan");
+  TCase *c = tcase_create("export_titan");
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_set_timeout(c, 400);
+  tcase_add_test(c, a_model_of_ones_own_is_a_table_in_python);
+  tcase_add_test(c, a_flavor_is_named_where_the_sizes_match);
+  tcase_add_test(c, a_schedule_without_a_name_is_a_table);
+  tcase_add_loop_test(c, what_torchtitan_refuses, 0, LEN(cases));
+  tcase_add_test(c, plans_of_what_it_can_say);
+  suite_add_tcase(s, c);
+  return s;
+}
