@@ -19,6 +19,23 @@ function rule.off(key, change)
   return rule.unless(key, { false, 0, "0", "", "none", "auto" }, "it is off, or as without it", change)
 end
 
+-- Settings that count only with another one: `switches` are keys that are on, or { key = value } for a
+-- key that has this value.
+function rule.with(key, switches, change)
+  return { key, function(book, leaf)
+    local names = {}
+    for i, switch in ipairs(switches) do
+      local name, wanted = switch, nil
+      if type(switch) == "table" then name, wanted = next(switch) end
+      local value = book:value(name)
+      local on = value ~= nil and value ~= false and value ~= 0 and value ~= "none"
+      if on and (wanted == nil or value == wanted) then return book:cannot(leaf.key, change) end
+      names[i] = "--" .. string.gsub(name, "_", "-") .. (wanted and " " .. wanted or "")
+    end
+    book:no_effect(leaf.key, "it counts with " .. table.concat(names, " or ") .. " alone, which is not given")
+  end }
+end
+
 -- All of a group by its switch, which must be exactly true or "auto" to count.
 function rule.switched(group, switch, change)
   return { group .. ".*", function(book, leaf)

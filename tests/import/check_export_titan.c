@@ -126,8 +126,8 @@ static const struct Case {
   const char *said, *settings, *not_in_settings;
 } cases[] = {
     /* Copies without shards go with neither tp nor pp. */
-    {SMALL, "--set 'strategy={\"zero\",stage=0}'", 0,
-     "strategy: zero here, fsdp2", "data_parallel_shard_degree = 2", NULL},
+    {SMALL, "--set 'strategy={\"zero\",stage=0}'", 0, "strategy: zero here, fsdp2",
+     "data_parallel_shard_degree = 2", NULL},
     {SMALL, "--set strategy=ddp --set mesh.tp=1 --set mesh.pp=1 --set batch.rounds=1", 0,
      "They say all else", "data_parallel_replicate_degree = 2", NULL},
     {SMALL, "--set strategy.enable_async_tensor_parallel=true", 0, "They say all else",
@@ -169,8 +169,9 @@ END_TEST
 
 /* More of them: ./dev round-trips N. */
 START_TEST(plans_of_what_it_can_say) {
-  Outcome o = process_run(300, "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
-                               "$weft " WEFT_BINARY_DIR "/weft-tests torchtitan 12 3 said");
+  Outcome o =
+      process_run(300, "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
+                       "$weft " WEFT_BINARY_DIR "/weft-tests torchtitan 12 3 said");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   has(o.out, "12 said in full");
 }

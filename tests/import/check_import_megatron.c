@@ -303,6 +303,30 @@ START_TEST(arguments_mean_what_megatron_says) {
 }
 END_TEST
 
+/* Settings without the one that switches them on have no effect in Megatron. */
+static const struct Switch {
+  const char *setting, *with;
+} switches[] = {
+    {"fp8-recipe=blockwise", "fp8-format=e4m3"},
+    {"lr-wsd-decay-style=linear", "lr-decay-style=WSD"},
+    {"muon-momentum=0.95", "optimizer=muon"},
+    {"mtp-loss-scaling-factor=0.1", "mtp-num-layers=1"},
+    {"optimizer-offload-fraction=0.5", "optimizer-cpu-offload=true"},
+    {"fim-rate=0.5", "fim-data=true"},
+};
+
+START_TEST(settings_count_with_their_switch_alone) {
+  const struct Switch *w = &switches[_i];
+  import_put("a.yaml", suite);
+  char both[200];
+  snprintf(both, sizeof both, "%s %s", w->setting, w->with);
+  const char *report = import_file("a.yaml", w->setting);
+  import_has(report, " alone, which is not given");
+  report = import_file("a.yaml", both);
+  import_lacks(report, " alone, which is not given");
+}
+END_TEST
+
 START_TEST(latent_attention_is_deepseek) {
   import_put(
       "a.yaml",
@@ -494,6 +518,7 @@ Suite *import_megatron_suite(void) {
   tcase_add_test(c, test_suites_become_plans);
   tcase_add_test(c, yaml_configs_and_recipes_become_plans);
   tcase_add_loop_test(c, arguments_mean_what_megatron_says, 0, LEN(meanings));
+  tcase_add_loop_test(c, settings_count_with_their_switch_alone, 0, LEN(switches));
   tcase_add_test(c, latent_attention_is_deepseek);
   tcase_add_test(c, the_function_of_a_plan_trains);
   tcase_add_loop_test(c, other_models_and_wrong_values_are_refused, 0, LEN(refused));

@@ -1,7 +1,9 @@
 -- rules.lua - Megatron's settings that do not take part in the plan: a row each, { key, what, text },
 -- by the names of keys.lua; see ledger.lua.
 local rule = use "import/rule"
-local none, cannot, unless, off = rule.none, rule.cannot, rule.unless, rule.off
+local none, cannot, unless, off, with = rule.none, rule.cannot, rule.unless, rule.off, rule.with
+
+local FP8_ON, FP4_ON = { "fp8_format", "fp8" }, { "fp4_format", "fp4" }
 
 local LOG = "weft run --log and --tensorboard write every step"
 local KERNELS = "which kernels compute does not change the plan; on GPUs see attention_backend"
@@ -89,13 +91,12 @@ return {
   none("no_bias_gelu_fusion", "it chooses between two forms of gelu, which this model does not have"),
   off("fp32_residual_connection", "what goes from layer to layer has the type of precision"),
   off("use_mup", "rates and multipliers of muP are not in weft: the plan has one rate for all parameters"),
-  cannot("mup_*", "rates and multipliers of muP are not in weft: the plan has one rate for all parameters"),
+  with("mup_*", { "use_mup" }, "rates and multipliers of muP are not in weft: the plan has one rate for all parameters"),
   off("init_method_xavier_uniform", "weights begin as normal numbers"),
   off("init_method_normal", "weights begin as normal numbers"),
   cannot("embedding_init_method_std", "embeddings begin with the spread of all weights"),
-  off("qk_clip", "scores of attention are not clipped"),
-  cannot("qk_clip_*", "scores of attention are not clipped"),
-  off("mtp_num_layers", MTP), cannot("mtp_*", MTP),
+  off("qk_clip", "scores of attention are not clipped"), with("qk_clip_*", { "qk_clip" }, "scores of attention are not clipped"),
+  off("mtp_num_layers", MTP), with("mtp_*", { "mtp_num_layers" }, MTP),
   none("no_rope_freq", "layers all have their positions"),
   cannot("spec", "layers of Python are not read: the plan has the layers that the arguments describe"),
   none("model_provider", "the arguments describe the model"),
@@ -105,8 +106,7 @@ return {
   cannot("yaml_cfg", "the settings are in that file: import it"),
   cannot("activation_func_clamp_value", "activations are not clamped"),
   off("glu_linear_offset", "gates have no offset"), off("enable_gpt_oss", ATTENTION),
-  cannot("linear_*", ATTENTION), cannot("dsa_*", ATTENTION),
-  off("moe_latent_size", "experts read all of a token"),
+  with("linear_*", { "experimental_attention_variant" }, ATTENTION), with("dsa_*", { "experimental_attention_variant" }, ATTENTION), off("moe_latent_size", "experts read all of a token"),
 
   -- ---- experts ----
   none("moe_grouped_gemm", "experts are one product each layer always"),
@@ -139,11 +139,9 @@ return {
          "gradients are summed in f32 here; precision.reduce_dtype = \"bf16\" halves what travels"),
   none("fp16_lm_cross_entropy", "the loss is computed in f32"), none("params_dtype", "precision says it"),
   cannot("loss_scale", "the scale of the loss is found while training"),
-  off("fp8", FP8), off("fp8_format", FP8), off("fp4_format", FP8), off("fp4", FP8), cannot("fp8_*", FP8),
-  cannot("fp4_*", FP8),
-  off("keep_fp8_weight_transpose_cache", FP8), off("reuse_grad_buf_for_mxfp8_param_ag", FP8),
-  off("first_last_layers_bf16", FP8), none("num_layers_at_start_in_bf16", FP8),
-  none("num_layers_at_end_in_bf16", FP8),
+  off("fp8", FP8), off("fp8_format", FP8), off("fp4_format", FP8), off("fp4", FP8), with("fp8_*", FP8_ON, FP8), with("fp4_*", FP4_ON, FP8),
+  with("keep_fp8_weight_transpose_cache", FP8_ON, FP8), with("reuse_grad_buf_for_mxfp8_param_ag", FP8_ON, FP8),
+  with("first_last_layers_bf16", FP8_ON, FP8), none("num_layers_at_start_in_bf16", FP8), none("num_layers_at_end_in_bf16", FP8),
   off("use_precision_aware_optimizer", "what the optimizer keeps is f32; bf16 is optimizer.state_dtype"),
   unless("main_grads_dtype", { "fp32", "torch.float32" }, "gradients add up in f32", "gradients add up in f32"),
   unless("main_params_dtype", { "fp32", "torch.float32" }, "master weights are f32", "master weights are f32"),
@@ -152,11 +150,12 @@ return {
   unless("exp_avg_sq_dtype", { "fp32", "torch.float32" }, "averages are f32",
          "averages are f32; optimizer.state_dtype = \"bf16\" makes them smaller"),
   off("optimizer_cpu_offload", "what the optimizer keeps stays on the device; zero has strategy.offload_optimizer"),
-  cannot("optimizer_offload_fraction", "all or nothing is offloaded: strategy.offload_optimizer"),
+  with("optimizer_offload_fraction", { "optimizer_cpu_offload" }, "all or nothing is offloaded: strategy.offload_optimizer"),
   none("overlap_cpu_optimizer_d2h_h2d", KEPT), none("use_torch_optimizer_for_cpu_offload", KEPT),
   none("pin_cpu_grads", KEPT), none("pin_cpu_params", KEPT),
-  off("cpu_offloading", OFFLOAD), cannot("cpu_offloading_*", OFFLOAD), cannot("offload_modules", OFFLOAD),
-  off("fine_grained_activation_offloading", OFFLOAD), cannot("min_offloaded_tensor_size", OFFLOAD),
+  off("cpu_offloading", OFFLOAD), with("cpu_offloading_*", { "cpu_offloading", "cpu_offloading_num_layers" }, OFFLOAD),
+  with("offload_modules", { "fine_grained_activation_offloading" }, OFFLOAD),
+  off("fine_grained_activation_offloading", OFFLOAD), with("min_offloaded_tensor_size", { "fine_grained_activation_offloading" }, OFFLOAD),
   off("distribute_saved_activations", "what layers keep is not cut over tp: sequence_parallel does that"),
   none("empty_unused_memory_level", KEPT), none("manual_gc", "nothing is collected in a step"),
   none("manual_gc_interval", "nothing is collected in a step"),
@@ -201,13 +200,14 @@ return {
   none("cross_dc", KERNELS),
 
   -- ---- the optimizer ----
-  cannot("muon_*", MUON), cannot("decoupled_lr", "embedding and head have the rate of all parameters"),
-  cannot("decoupled_min_lr", "embedding and head have the rate of all parameters"),
+  with("muon_*", { { optimizer = "muon" }, { optimizer = "dist_muon" }, { optimizer = "adaptive_muon" } }, MUON),
+  cannot("decoupled_lr", "embedding and head have the rate of all parameters"),
+  with("decoupled_min_lr", { "decoupled_lr" }, "embedding and head have the rate of all parameters"),
   none("use_checkpoint_opt_param_scheduler", RESUME), none("override_opt_param_scheduler", RESUME),
   cannot("start_weight_decay", "the decay of weights is one number"),
   cannot("end_weight_decay", "the decay of weights is one number"),
   unless("weight_decay_incr_style", { "constant" }, "it is constant", "the decay of weights is one number"),
-  cannot("lr_wsd_*", "the shapes of weft are cosine, linear and constant"),
+  with("lr_wsd_*", { { lr_decay_style = "WSD" } }, "the shapes of weft are cosine, linear and constant"),
   none("check_for_nan_in_loss_and_grad", "a step whose gradients are not finite changes nothing"),
   none("no_check_for_nan_in_loss_and_grad", "a step whose gradients are not finite changes nothing"),
   none("check_for_nan_in_grad", "a step whose gradients are not finite changes nothing"),
@@ -279,7 +279,7 @@ return {
   off("eod_mask_loss", "labels of other documents count unless packed has labels = \"within\""),
   off("reset_position_ids", "see packed"), off("reset_attention_mask", "see packed"),
   none("dataset.*", DATA), none("dataset", DATA), none("packing_seq_length", "see packed.size"),
-  cannot("fim_*", "the middle of a text is not moved to its end: " .. DATA),
+  off("fim_data", "the middle of a text is not moved to its end: " .. DATA), with("fim_*", { "fim_data" }, "the middle of a text is not moved to its end: " .. DATA),
   cannot("sft", "conversations are not read: " .. DATA), none("sft_*", DATA),
   none("tokenizer.*", TOKENS), none("tokenizer_*", TOKENS), none("vocab_file", TOKENS),
   none("merge_file", TOKENS),
