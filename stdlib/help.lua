@@ -56,7 +56,8 @@ Makes a plan of settings of another system: NeMo AutoModel recipes (YAML), DeepS
 (JSON), accelerate config (YAML), Hugging Face's config.json, or a folder with one. The
 plan is printed, or written to -o, and what became of each setting is said: translated, no
 effect here, not expressible; and what was assumed. Nothing of a file is run. key=value behind the
-file, or --set key=value, takes the place of what the file says.
+file, or --set key=value, takes the place of what the file says; of a script NAME=value is a
+variable and 1=value its first argument.
 
   -o FILE            the plan; a file that is there is not replaced. The report then goes
                      to the standard output, else to the standard error

@@ -29,12 +29,15 @@ local function base_of(file) return string.match(file, "([^/]*)/*$") end
 local function ending(file) return string.match(base_of(file), "%.(%w*)$") or "" end
 
 -- NAME=value behind the file gives a variable its value, in files that are not scripts one of
--- `names`; the other words are settings.
+-- `names`; 1=value is a script's first argument, $name=value also a variable in small letters; the
+-- other words are settings.
 local function variables_of(args, names)
   local given = {}
   for _, list in ipairs { args.set, args.words } do
     for i = #list, 1, -1 do
-      local name, text = string.match(list[i], "^(%u[%u%d_]*)=(.*)$")
+      local name, text = string.match(list[i], "^%$?(%u[%u%d_]*)=(.*)$")
+      if not name then name, text = string.match(list[i], "^%$?([1-9]%d?)=(.*)$") end
+      if not name then name, text = string.match(list[i], "^%$([%a_][%w_]*)=(.*)$") end
       if name and (not names or names[name]) then
         given[name] = text
         table.remove(list, i)
@@ -45,6 +48,31 @@ local function variables_of(args, names)
 end
 
 local SCRIPT_BYTES = 256 << 10
+
+-- The settings of the file that --yaml-cfg names, if it lies at this place from the script's folder, or beside
+-- the script: Megatron takes them in the place of all arguments of the program.
+local function follow_yaml(leaves, file)
+  local at
+  for _, leaf in ipairs(leaves) do
+    if leaf.key == "--yaml-cfg" and type(leaf.value) == "string" then at = leaf end
+  end
+  if not at then return end
+  local folder = string.match(file, "^.*/") or ""
+  for _, name in ipairs { at.value, base_of(at.value) } do
+    local path = string.find(name, "^/") and name or folder .. name
+    if pcall(read_text, path) then
+      local node = read_settings(path)
+      if node.kind ~= "map" then fail(quote.shown(path) .. ": is no table of settings") end
+      for _, leaf in ipairs(leaves) do
+        local own = string.find(leaf.key, "^%-%-") and leaf ~= at
+        if own then leaf.replaced = string.format("%s, of --yaml-cfg, takes the place of all arguments", quote.shown(name)) end
+      end
+      at.replaced = "its settings are read in the place of the arguments"
+      for _, leaf in ipairs(tree.leaves(node, base_of(path), false)) do leaves[#leaves + 1] = leaf end
+      return
+    end
+  end
+end
 
 -- Leaves of a script or a list of arguments.
 local function read_arguments(file, args)
@@ -57,6 +85,7 @@ local function read_arguments(file, args)
     leaves[i] = { key = one.name, value = one.value, file = base_of(file), line = one.line, stray = one.stray }
     leaves.at[one.name] = leaves[i]
   end
+  follow_yaml(leaves, file)
   for _, note in ipairs(notes) do note.file = base_of(file) end
   leaves.arguments, leaves.notes = true, notes
   return leaves

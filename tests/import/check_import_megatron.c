@@ -113,7 +113,11 @@ static const struct Words {
     {"X=${X:-3}; Y=${X:+yes}\nG $Y$((X*2+1))\n", "a.sh:2: --x = yes7"},
     {"A=\"1 \\\n --y 2\n--x 3\"\nG $A\n", "a.sh:3: --x = 3"},
     {"A='$B'\\'\\\"\nG \"$A\"\"c\"d\n", "a.sh:2: --x = $B'\"cd"},
-    {"f() { A+=(--x $1 2); }\nA=(--y)\nf\nG 1 ${A[@]}\n", "a.sh:1: --x = $1 2"},
+    {"f() { A+=(--x $1 2); }\nA=(--y)\nf\nG 1 ${A[@]}\n", "a.sh:1: --x = 2"},
+    {"f() { A+=(--x $1 $2); }\nA=(--y)\nf 7 \"8\"\nG 1 ${A[@]}\n", "a.sh:1: --x = 7 8"},
+    {"f() { shift; G 1 \"$@\"; }\nf no --x 7\n", "a.sh:2: --x = 7"},
+    {"set -- --x 3\nG 1 $@\n", "a.sh:1: --x = 3"},
+    {"G ${1:-8} --x ${2:-9}\n", "a.sh:1: --x = 9"},
     {"[ 1 -gt 2 ] && A=3 || A=4\n! [ $A = 3 ] && A=5$A\nG $A\n", "a.sh:3: --x = 54"},
     {"case big in s*|t) A=1;; b*) A=2;; *) A=3;; esac\nG $A\n", "a.sh:2: --x = 2"},
     {"if [ -n \"\" ]; then A=1; elif [[ a == a ]]; then A=2; else A=3; fi\nG $A\n",
@@ -437,7 +441,8 @@ static const struct Hostile {
      "h.yaml: has settings of DeepSpeed and of Megatron"},
     /* A cycle: what a variable stands for when it is set is nothing yet. */
     {1, "h.sh", "A=$B\nB=$A\npython a.py --num-attention-heads $A" ARGS "\n",
-     "h.sh:3: error: ${B} has no value in the file: give one by --set num-attention"},
+     "h.sh:3: error: ${B} has no value in the file: give one by B=VALUE behind the "
+     "file or --set num-attention"},
     {1, "h.sh", "python a.py" ARGS "--num-attention-heads $(nproc)\n",
      "h.sh:1: error: $(nproc) has no value in the file"},
     {1, "h.yaml", "MODEL: gpt_16b\nTP: 1\nMETRICS: [a]\n",
@@ -483,6 +488,52 @@ START_TEST(bombs_are_refused) {
 }
 END_TEST
 
+/* What a script takes from its command line. */
+START_TEST(arguments_of_a_script_are_given_behind_it) {
+  import_put("a.sh", "tp=${tp}\nif [ $# -lt 1 ]; then exit 1; fi\n"
+                     "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers $1 \\\n"
+                     "  --hidden-size ${2:-64} --num-attention-heads ${3} \\\n"
+                     "  --tensor-model-parallel-size $tp --seq-length 64 \\\n"
+                     "  --max-position-embeddings 64 --micro-batch-size 1 --mock-data\n");
+  import_fails(1, "a.sh", "",
+               "a.sh:3: error: $1 has no value in the file: give one by 1=VALUE behind "
+               "the file or --set num-layers=VALUE");
+  import_fails(1, "a.sh", "1=4",
+               "a.sh:4: error: $3 has no value in the file: give one by 3=VALUE");
+  import_fails(1, "a.sh", "1=4 3=4",
+               "a.sh:5: error: ${tp} has no value in the file: give one by '$tp=VALUE' "
+               "behind the file or --set tensor-model-parallel-size=VALUE");
+  import_file("a.sh", "1=4 3=4 '$tp=2'");
+  import_plan_has("num_hidden_layers = 4,");
+  import_plan_has("hidden_size = 64,");
+  import_plan_has("tp = 2,");
+  import_file("a.sh", "1=4 2=128 3=4 '$tp=2'");
+  import_plan_has("hidden_size = 128,");
+}
+END_TEST
+
+/* Megatron reads the file in the place of all arguments. */
+START_TEST(the_file_of_yaml_cfg_is_followed) {
+  import_put("a.sh", "torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 99 \\\n"
+                     "  --made-up 1 --yaml-cfg configs/small.yaml\n");
+  import_fails(1, "a.sh", "", "the settings are in that file: import it");
+  import_put("small.yaml",
+             "language_model:\n  num_layers: 4\n  hidden_size: 64\n"
+             "  num_attention_heads: 4\nmicro_batch_size: 1\nseq_length: 64\n"
+             "max_position_embeddings: 64\nmodel_parallel:\n"
+             "  tensor_model_parallel_size: 2\n");
+  const char *report = import_file("a.sh", "");
+  import_plan_has("num_hidden_layers = 4,");
+  import_plan_has("tp = 2,  -- small.yaml:9: model_parallel.tensor_model_parallel_size");
+  import_plan_has("world = 4,");
+  import_has(report, "a.sh:1: --num-layers = 99");
+  import_has(report, "small.yaml, of --yaml-cfg, takes the place of all arguments");
+  import_lacks(report, "does not know this setting");
+  import_file("a.sh", "num-layers=6");
+  import_plan_has("num_hidden_layers = 6,");
+}
+END_TEST
+
 START_TEST(what_cannot_be_decided_is_said) {
   import_put("a.sh", "if [ -f /etc/passwd ]; then X=--made-up; fi\n"
                      "for i in 1 2; do N=$i; done\n"
@@ -524,6 +575,8 @@ Suite *import_megatron_suite(void) {
   tcase_add_loop_test(c, other_models_and_wrong_values_are_refused, 0, LEN(refused));
   tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));
   tcase_add_test(c, bombs_are_refused);
+  tcase_add_test(c, arguments_of_a_script_are_given_behind_it);
+  tcase_add_test(c, the_file_of_yaml_cfg_is_followed);
   tcase_add_test(c, what_cannot_be_decided_is_said);
   suite_add_tcase(s, c);
   return s;

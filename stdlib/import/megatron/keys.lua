@@ -35,20 +35,29 @@ function keys.canonical(key)
   return SAME[name] or name
 end
 
+local function add(leaves, leaf)
+  local before = leaves.at[leaf.key]
+  if before and leaf.value == before.value then
+    before.list, before.text = "no_effect", "it is given again, with the same value"
+  elseif before then
+    before.list, before.text = "no_effect", string.format("%s gives it again, which counts", tree.place(leaf))
+  end
+  leaves.at[leaf.key] = leaf
+end
+
 -- The leaves under their canonical names, each with `given`, as it is written. Of a setting that is
--- given several times the last one counts, as for Python's argparse.
+-- given several times the last one counts, as for Python's argparse; of one that a file takes the place
+-- of (`replaced` says so) none.
 function keys.settle(leaves)
   leaves.at = {}
   for _, leaf in ipairs(leaves) do
     leaf.given = leaf.given or leaf.key
     leaf.key = keys.canonical(leaf.given)
-    local before = leaves.at[leaf.key]
-    if before and leaf.value == before.value then
-      before.list, before.text = "no_effect", "it is given again, with the same value"
-    elseif before then
-      before.list, before.text = "no_effect", string.format("%s gives it again, which counts", tree.place(leaf))
+    if leaf.replaced then
+      leaf.list, leaf.text = "no_effect", leaf.replaced
+    else
+      add(leaves, leaf)
     end
-    leaves.at[leaf.key] = leaf
   end
 end
 

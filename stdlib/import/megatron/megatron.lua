@@ -51,11 +51,19 @@ end
 -- Settings whose values matter not: files, names.
 local FREE = { save = true, load = true, tokenizer_model = true, program = true, vocab_file = true, merge_file = true }
 
+-- "TP=VALUE or ", how the variable itself is given a value; "" of $(command) and of what is no name.
+local function by_variable(open)
+  local name = string.match(open, "^%${?([%a_][%w_]*)") or string.match(open, "^%${?([1-9]%d?)%f[%D]")
+  if not name then return "" end
+  local plain = string.find(name, "^%u[%u%d_]*$") or string.find(name, "^%d")
+  return (plain and name or "'$" .. name) .. "=VALUE" .. (plain and "" or "'") .. " behind the file or "
+end
+
 local function refuse_unresolved(book)
   for _, leaf in ipairs(book.unresolved) do
     if not FREE[leaf.key] and not string.find(leaf.key, "^%l+%.") then
-      book:refuse(leaf.key, string.format("%s has no value in the file: give one by --set %s=VALUE",
-        quote.shown(leaf.open), quote.shown((string.gsub(leaf.given, "^.*%-%-", "")))))
+      book:refuse(leaf.key, string.format("%s has no value in the file: give one by %s--set %s=VALUE",
+        quote.shown(leaf.open), book.leaves.arguments and by_variable(leaf.open) or "", quote.shown((string.gsub(leaf.given, "^.*%-%-", "")))))
     end
   end
 end
@@ -67,7 +75,7 @@ local function say_strays(book)
       leaf.text = unresolved(leaf.given) and "it has no value in the file: what it adds is not in the plan"
         or "it is no argument (--flag value or key=value)"
       if string.find(leaf.given, "^%$[@*]") then
-        leaf.list, leaf.text = "no_effect", "arguments of the script come behind the file: key=value"
+        leaf.list, leaf.text = "no_effect", "arguments of the script come behind the file: key=value, 1=value"
       end
     end
   end

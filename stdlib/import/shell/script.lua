@@ -172,7 +172,8 @@ function Script:act(tokens)
   end
   if #words == 0 then return true end
   local body = self.functions[words[1].text]
-  if body then return self:call(body, words[1].line) end
+  if body then return self:call(body, words) end
+  if self:arguments(words) then return true end
   if #self.commands >= limits.commands then
     value.wrong(self.env, words[1].line, "has more than %d commands", limits.commands)
   end
@@ -187,12 +188,38 @@ function Script:act(tokens)
   return status(words)
 end
 
-function Script:call(body, line)
-  if self.depth >= limits.calls then value.wrong(self.env, line, "functions call each other too deeply") end
-  local at = self.at
+-- The words from `from` on, with marks.
+local function texts(words, from)
+  local list = {}
+  for i = from, #words do list[#list + 1] = value.mark(words[i].line) .. words[i].marked end
+  return list
+end
+
+-- Whether the command is one that changes $1 and those behind it: shift, set -- A B.
+function Script:arguments(words)
+  local env = self.env
+  if words[1].text == "set" and words[2] and words[2].text == "--" then
+    env.args, env.whole = texts(words, 3), true
+    return true
+  end
+  if words[1].text ~= "shift" then return false end
+  local n = words[2] and math.tointeger(tonumber(words[2].text)) or 1
+  local most, rest = 0, {}
+  for i in pairs(env.args) do most = math.max(most, i) end
+  for i = n + 1, most do rest[i - n] = env.args[i] end
+  env.args = rest
+  return true
+end
+
+function Script:call(body, words)
+  local env = self.env
+  if self.depth >= limits.calls then value.wrong(env, words[1].line, "functions call each other too deeply") end
+  local at, args, whole = self.at, env.args, env.whole
   self.at, self.depth = body, self.depth + 1
+  env.args, env.whole = texts(words, 2), true
   self:block({ ["}"] = true }, true)
   self.at, self.depth = at, self.depth - 1
+  env.args, env.whole = args, whole
   return true
 end
 
@@ -395,11 +422,15 @@ function Script:statement(live)
   return holds
 end
 
--- `given` has variables that come from outside: { name = text }. The script does not change them.
+-- `given` has variables that come from outside, positional ones by their number: { name = text }. The script
+-- does not change them.
 return function(text, file, given)
   local self = setmetatable({ tokens = lexer(text, file), at = 1, env = value.new(file), exports = {},
     commands = {}, names = {}, functions = {}, notes = {}, empty = {}, given = given or {}, depth = 0, level = 0 }, Script)
-  for name, set in pairs(given or {}) do self.env.at[name] = { text = set, line = 0 } end
+  for name, set in pairs(given or {}) do
+    local n = math.tointeger(tonumber(name))
+    if n then self.env.args[n] = set else self.env.at[name] = { text = set, line = 0 } end
+  end
   self:block({}, true)
   return { env = self.exports, commands = self.commands, vars = self.env, names = self.names,
            notes = self.notes }

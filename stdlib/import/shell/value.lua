@@ -15,9 +15,10 @@ function value.wrong(env, line, ...)
   fail(string.format("%s:%d: %s", quote.shown(env.file), line, string.format(...)))
 end
 
--- Variables: { name = { text = } or { items = { text } } }.
+-- Variables: { name = { text = } or { items = { text } } }. `args` are the positional ones, by number; `whole`:
+-- nobody has more of them.
 function value.new(file)
-  return { file = file, at = {}, bytes = 0, nesting = 0, used = {} }
+  return { file = file, at = {}, bytes = 0, nesting = 0, used = {}, args = {}, whole = false }
 end
 
 local function count(env, text, line)
@@ -114,14 +115,32 @@ local function default(env, text, line)
   return table.concat(words, " ")
 end
 
+-- "@", "*" and "#": all arguments of the script or function; nil: they are not known.
+local function all_arguments(env, body)
+  if not env.whole then return nil end
+  if body == "#" then return tostring(#env.args) end
+  local list = {}
+  for i, text in ipairs(env.args) do list[i] = text end
+  return list
+end
+
+-- A variable by its name or number; nil: the script does not set it.
+local function lookup(env, name)
+  local n = tonumber(name)
+  if not n then return env.at[name] end
+  local text = n > 0 and env.args[n]
+  return text and { text = text } or n > 0 and env.whole and { text = "" } or nil
+end
+
 -- What ${body} stands for: a text, or a list of texts. Nil: the script does not say.
 local function variable(env, body, line)
+  if body == "@" or body == "*" or body == "#" then return all_arguments(env, body) end
   local name, rest = string.match(body, "^([%a_][%w_]*)(.*)$")
   if not name then
-    name, rest = string.match(body, "^(%d)(.*)$")
+    name, rest = string.match(body, "^(%d+)(.*)$")
     if not name then return nil end
   end
-  local v = env.at[name]
+  local v = lookup(env, name)
   env.used[name] = true
   if string.find(rest, "^%[[@*]%]$") then return v and (v.items or { v.text }) end
   local index = string.match(rest, "^%[(%d+)%]$")
