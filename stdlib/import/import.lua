@@ -74,13 +74,25 @@ local function follow_yaml(leaves, file)
   end
 end
 
+-- Reads files that a script sources: where they lie from its folder, or beside it.
+local function sourced(file)
+  local folder = string.match(file, "^.*/") or ""
+  return function(name)
+    for _, one in ipairs { name, base_of(name) } do
+      local path = string.find(one, "^/") and one or folder .. one
+      local ok, text = pcall(read_text, path)
+      if ok and #text <= SCRIPT_BYTES then return text end
+    end
+  end
+end
+
 -- Leaves of a script or a list of arguments.
 local function read_arguments(file, args)
   local leaves, text = tree.new(), read_text(file)
   if #text > SCRIPT_BYTES then
     fail(string.format("%s: has %d bytes; a script has at most %d", quote.shown(file), #text, SCRIPT_BYTES))
   end
-  local list, notes = arguments.read(text, base_of(file), variables_of(args))
+  local list, notes = arguments.read(text, base_of(file), variables_of(args), sourced(file))
   for i, one in ipairs(list) do
     leaves[i] = { key = one.name, value = one.value, file = base_of(file), line = one.line, stray = one.stray }
     leaves.at[one.name] = leaves[i]

@@ -118,6 +118,25 @@ static const struct Words {
     {"f() { shift; G 1 \"$@\"; }\nf no --x 7\n", "a.sh:2: --x = 7"},
     {"set -- --x 3\nG 1 $@\n", "a.sh:1: --x = 3"},
     {"G ${1:-8} --x ${2:-9}\n", "a.sh:1: --x = 9"},
+    /* What scripts out there do. */
+    {"A=\"G 7\"\necho $A\neval $A\n", "a.sh:1: --x = 7"},
+    {"A=(G 7)\necho \"${A[*]}\"\n\"${A[@]}\" | tee log\n", "a.sh:1: --x = 7"},
+    {"A=7\ncat <<EOF > job.sh\nsrun G \\\n  $A\nEOF\nsbatch job.sh\n", "a.sh:3: --x = 7"},
+    {"A=7\nsbatch <<'EOF'\nA=8\nG $A\nEOF\n", "a.sh:4: --x = 8"},
+    {"cat <<EOF > ds.json\n{ \"a\": (((\nEOF\nG 7\n", "a.sh:4: --x = 7"},
+    {"read -r -d '' A <<'EOF'\n--y 1\n--x 3\nEOF\nG 1 $A\n", "a.sh:3: --x = 3"},
+    {"A=\"\"\nfor a in 1 2 3; do A=\"$A $a\"; done\nG $A\n", "a.sh:3: --x = 1 2 3"},
+    {"for a in 1 2 3; do G $a; done\n", "a.sh:1: --x = 1"},
+    {"declare -A L=([small]=4 [big]=8)\nS=big\nG ${L[small]}${L[$S]}\n",
+     "a.sh:3: --x = 48"},
+    {"A=7; if (( A > 7 )); then A=1; fi; ((A+=2)); let B=A*2\nG $A$B\n",
+     "a.sh:2: --x = 918"},
+    {"G $((2 ** 3 << 2))\n", "a.sh:1: --x = 32"},
+    {"A=/a/b.tar.gz; B=BF16\nG ${A##*/},${A%%.*},${A%.gz},${B,,},${B/F/x}\n",
+     "a.sh:2: --x = b.tar.gz,/a/b,/a/b.tar,bf16,Bx16"},
+    {"G 7 \\\n  `# a comment` \\\n  --y 1\n", "a.sh:1: --x = 7"},
+    {"G 7 $(echo --y)\n", "a.sh:1: --x = 7"},
+    {"A=\"\r\n--y 2 \\\r\n 3\"\r\nG 1 $A\r\n", "a.sh:2: --y = 2 3"},
     {"[ 1 -gt 2 ] && A=3 || A=4\n! [ $A = 3 ] && A=5$A\nG $A\n", "a.sh:3: --x = 54"},
     {"case big in s*|t) A=1;; b*) A=2;; *) A=3;; esac\nG $A\n", "a.sh:2: --x = 2"},
     {"if [ -n \"\" ]; then A=1; elif [[ a == a ]]; then A=2; else A=3; fi\nG $A\n",
@@ -488,6 +507,21 @@ START_TEST(bombs_are_refused) {
 }
 END_TEST
 
+/* Files that a script sources are read beside it. */
+START_TEST(sourced_files_are_read) {
+  import_put("a.sh",
+             "source conf/args.sh\n. \"$(dirname \"$0\")/more.sh\"\nsource lost.sh\n"
+             "python a.py $ARGS --hidden-size $H --seq-length 64\n");
+  import_put("args.sh",
+             "# a comment\nH=64\nARGS=\"--num-layers 4 --micro-batch-size 1\"\n");
+  import_put("more.sh", "ARGS=\"$ARGS --num-attention-heads 4\"\nsource more.sh\n");
+  const char *report = import_file("a.sh", "");
+  import_plan_has("num_hidden_layers = 4,");
+  import_plan_has("num_attention_heads = 4,");
+  import_has(report, "a.sh:3: lost.sh is not beside the script");
+}
+END_TEST
+
 /* What a script takes from its command line. */
 START_TEST(arguments_of_a_script_are_given_behind_it) {
   import_put("a.sh", "tp=${tp}\nif [ $# -lt 1 ]; then exit 1; fi\n"
@@ -545,9 +579,8 @@ START_TEST(what_cannot_be_decided_is_said) {
                      "    --max-position-embeddings 64 --micro-batch-size $N\n}\nrun\n");
   const char *report = import_file("a.sh", "");
   import_plan_has("num_hidden_layers = 2,");
-  import_plan_has("micro = 1,  -- a.sh:12");
+  import_plan_has("micro = 2,  -- a.sh:12");
   import_has(report, "a.sh:1: whether the test in this line holds is not in the file");
-  import_has(report, "a.sh:2: of this loop the first round is read");
   import_has(report, "a.sh:3: this loop is not read");
   import_has(report, "a.sh:4: the file does not set FP8: here it is tested as empty");
   import_has(report, "a.sh:5: the file does not set KIND");
@@ -575,6 +608,7 @@ Suite *import_megatron_suite(void) {
   tcase_add_loop_test(c, other_models_and_wrong_values_are_refused, 0, LEN(refused));
   tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));
   tcase_add_test(c, bombs_are_refused);
+  tcase_add_test(c, sourced_files_are_read);
   tcase_add_test(c, arguments_of_a_script_are_given_behind_it);
   tcase_add_test(c, the_file_of_yaml_cfg_is_followed);
   tcase_add_test(c, what_cannot_be_decided_is_said);

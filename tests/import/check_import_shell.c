@@ -27,8 +27,8 @@ static const struct Script {
      NULL},
     {"T --x 8 ${ARGS[@]} --y 1\n", "a.sh:1: --x = 8", "8 ${ARGS[@]}"},
     {"source \"$D/sizes.sh\"\nT --x 1\n",
-     "a.sh:1: ${D}/sizes.sh is another file, which is not read", NULL},
-    {". sizes.sh\nT --x 1\n", "a.sh:1: sizes.sh is another file", NULL},
+     "a.sh:1: ${D}/sizes.sh is not beside the script", NULL},
+    {". sizes.sh\nT --x 1\n", "a.sh:1: sizes.sh is not beside the script", NULL},
     {"T --x 1 --deepspeed --zero-stage 3\n", "it is of Megatron-DeepSpeed", NULL},
 };
 

@@ -93,7 +93,7 @@ local function opened(words)
 end
 
 -- Commands that print their words: what another one runs, where it can be followed.
-local PRINTS = { echo = true, printf = true, cat = true }
+local PRINTS = { echo = true, printf = true, cat = true, ls = true }
 
 -- Commands whose first word is a flag belong together: a list of arguments, a line each. A command
 -- that is there again, word for word, counts once.
@@ -199,7 +199,8 @@ local function read_words(leaves, words, from, to, prefix)
       local values = {}
       while i < to and not string.find(words[i + 1].text, "^%-%-?[%a_]")
         and not string.find(words[i + 1].text, "^%+*[%a_][%w_]*%.[%w_.]+=")
-        and not is_unset(words[i + 1].text) do
+        and not is_unset(words[i + 1].text)
+        and not (#values > 0 and string.find(words[i + 1].text, "^%$%b()$")) do
         i = i + 1
         values[#values + 1] = words[i].text
       end
@@ -237,10 +238,28 @@ local function read_slurm(leaves, text)
   end
 end
 
+local function any_trains(read)
+  for _, one in ipairs(candidates(read.commands)) do
+    if trains(one) then return true end
+  end
+  return false
+end
+
+-- A script that writes another one, or hands it to sbatch, as text behind <<EOF: that one, if it trains.
+local function with_heres(read, file, given, load)
+  if any_trains(read) then return read end
+  for _, here in ipairs(read.heres) do
+    local ok, other = pcall(script, here.text, file, given, load)
+    if ok and any_trains(other) then return other end
+  end
+  return read
+end
+
 -- Leaves { name =, value =, line = } of a script, in its order, the program that it starts, and
 -- notes about what could not be read. `given`: variables from the command line.
-function arguments.read(text, file, given)
-  local read = script(text, file, given)
+-- `load(name)` gives the text of a file that the script sources, or nil.
+function arguments.read(text, file, given, load)
+  local read = with_heres(script(text, file, given, load), file, given, load)
   local one = chosen(read, file)
   local leaves = {}
   read_slurm(leaves, text)

@@ -1,7 +1,8 @@
 -- lexer.lua - the text of a shell script as tokens: words with their quotes taken apart, and what
 -- stands between them. Nothing is run. A token is { kind =, line = }: "word" with `parts`, a list
 -- of { "text", s } and { "expand", s, quoted } (what stands behind a $); "array" with `items`, the
--- words between brackets behind NAME=; "op" with `op`; or "newline".
+-- words between brackets behind NAME=; "op" with `op`; "newline"; or
+-- "arithmetic" with `body`, what stands between (( and )).
 local quote = use "import/quote"
 
 -- Of scripts and what they make of their variables: a few thousand times what real ones have.
@@ -113,10 +114,10 @@ local function double_quoted(state, parts, at)
       state.line = state.line + 1
       add_text(parts, "\n" .. mark(state.line))
       at = stop + 1
-    elseif c == "\\" and after == "\n" then
+    elseif c == "\\" and string.find(text, "^\r?\n", stop + 1) then
       state.line = state.line + 1
       add_text(parts, mark(state.line))
-      at = stop + 2
+      at = string.find(text, "\n", stop, true) + 1
     elseif c == "\\" then
       add_text(parts, string.find(after, '[\\"$`]') and after or "\\" .. after)
       at = stop + 2
@@ -209,13 +210,17 @@ local function is_number(word)
   return #word.parts == 1 and part[1] == "text" and string.find(part[2], "^%d+$") ~= nil
 end
 
--- Skips the text of <<EOF: it is data of another program.
-local function skip_here(state, at, ending)
-  local from = string.find(state.text, "\n", at, true)
+-- Skips the text of <<EOF, which the token keeps as `body`: it is data of another program.
+local function skip_here(state, token, at, ending)
+  local from, lines = string.find(state.text, "\n", at, true), {}
   while from do
     local line, after = string.match(state.text, "^([^\n]*)()", from + 1)
     state.line = state.line + 1
-    if string.match(line, "^\t*(.-)\r?$") == ending then return after end
+    if string.match(line, "^\t*(.-)\r?$") == ending then
+      token.body = lines
+      return after
+    end
+    lines[#lines + 1] = line
     from = after <= #state.text and after or nil
   end
   wrong(state, state.line, "<<%s has no end", quote.shown(ending))
@@ -228,11 +233,22 @@ local function operator(state, tokens, at)
     or string.match(text, "^[<>]&", at) or string.match(text, "^>>", at) or string.sub(text, at, at)
   tokens[#tokens + 1] = { kind = "op", op = op, line = state.line }
   if op == "<<" or op == "<<-" then
-    local ending = string.match(text, "^%s*['\"\\]?([%w_]+)", at + #op)
+    local quoted, ending = string.match(text, "^%s*(['\"\\]?)([%w_]+)", at + #op)
     if not ending then wrong(state, state.line, "<< has no word behind it") end
-    return skip_here(state, at, ending)
+    tokens[#tokens].literal = quoted ~= ""
+    return skip_here(state, tokens[#tokens], at, ending)
   end
   return at + #op
+end
+
+-- Whether a command can begin behind these tokens: then (( is arithmetic.
+local BEFORE = { ["if"] = true, ["elif"] = true, ["while"] = true, ["until"] = true, ["then"] = true, ["else"] = true,
+                 ["do"] = true, ["!"] = true, ["for"] = true }
+local function begins(tokens)
+  local last = tokens[#tokens]
+  if not last or last.kind == "newline" or last.kind == "op" then return true end
+  local part = last.kind == "word" and #last.parts == 1 and last.parts[1]
+  return part and part[1] == "text" and BEFORE[part[2]] or false
 end
 
 -- Tokens of a text, with a newline at the end.
@@ -250,6 +266,11 @@ return function(text, file)
       at = string.find(text, "\n", at, true) or #text + 1
     elseif string.find(text, "^\\\r?\n", at) then
       state.line, at = state.line + 1, string.find(text, "\n", at, true) + 1
+    elseif string.find(text, "^%(%(", at) and begins(tokens) then
+      local stop = closing(state, at, "(", ")")
+      tokens[#tokens + 1] = { kind = "arithmetic", body = string.sub(text, at + 2, stop - 2), line = state.line }
+      state.line = state.line + count_lines(string.sub(text, at, stop))
+      at = stop + 1
     elseif string.find(c, "[;&|<>()]") then
       at = operator(state, tokens, at)
     else

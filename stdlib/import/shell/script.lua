@@ -4,9 +4,11 @@
 -- what could not be decided.
 local lexer = use "import/shell/lexer"
 local quote = use "import/quote"
+local test_of = use "import/shell/test"
+local texts_of = use "import/shell/texts"
 local value = use "import/shell/value"
 
-local limits = { calls = 8, commands = 20000 }
+local limits = { calls = 8, commands = 20000, rounds = 100 }
 local Script = {}
 Script.__index = Script
 
@@ -28,65 +30,13 @@ function Script:note(line, ...)
   self.notes[#self.notes + 1] = { line = line, text = string.format(...) }
 end
 
--- "${X}" of a variable that nobody set is empty where it is tested.
-local UNSET = "^%${?([%a_][%w_]*)}?$"
-
 function Script:note_empty(word)
-  local name = string.match(word.text, UNSET)
+  local name = string.match(word.text, test_of.unset)
   if name and not self.empty[name] then
     self.empty[name] = true
     self:note(word.line, "the file does not set %s: here it is tested as empty; %s=VALUE behind the file sets it",
               quote.shown(name), quote.shown(name))
   end
-end
-
-local function tested(word)
-  if string.find(word.text, UNSET) then return "" end
-  return not value.unresolved(word.text) and word.text or nil
-end
-
-local compare = {
-  ["="] = function(a, b) return a == b end, ["=="] = function(a, b) return a == b end,
-  ["!="] = function(a, b) return a ~= b end,
-}
-local order = {
-  ["-eq"] = function(a, b) return a == b end, ["-ne"] = function(a, b) return a ~= b end,
-  ["-lt"] = function(a, b) return a < b end, ["-le"] = function(a, b) return a <= b end,
-  ["-gt"] = function(a, b) return a > b end, ["-ge"] = function(a, b) return a >= b end,
-}
-
--- Whether [ words ] holds; nil: the script does not say.
-local function test(words)
-  local first = words[1] and words[1].text
-  if first == "!" then
-    local rest = test { table.unpack(words, 2) }
-    return rest ~= nil and not rest or nil
-  end
-  if #words == 0 then return false end
-  if #words == 1 then
-    local s = tested(words[1])
-    return s and s ~= ""
-  elseif #words == 2 and (first == "-z" or first == "-n") then
-    local s = tested(words[2])
-    return s and (s == "") == (first == "-z")
-  elseif #words == 3 then
-    local a, b, op = tested(words[1]), tested(words[3]), words[2].text
-    if a and b and compare[op] and not string.find(b, "[*?]") then return compare[op](a, b) end
-    a, b = tonumber(a), tonumber(b)
-    if a and b and order[op] then return order[op](a, b) end
-  end
-end
-
-local TESTS = { ["["] = "]", ["[["] = "]]", test = "" }
-
--- The status of a command: of a test whether it holds (nil: not said), of all others true.
-local function status(words)
-  local first = words[1] and words[1].text
-  if first == "false" then return false end
-  if first == "test" then return test { table.unpack(words, 2) } end
-  if not TESTS[first] then return true end
-  if words[#words].text ~= TESTS[first] then return nil end
-  return test { table.unpack(words, 2, #words - 1) }
 end
 
 -- ---- assignments and commands ----
@@ -110,7 +60,7 @@ function Script:set(token, exported)
         items[#items + 1] = value.mark(one.line) .. one.text
       end
     end
-    var = { items = items, line = token.line }
+    var = { items = items, line = token.line, map = texts_of.map(items, append and var and var.map) }
   else
     -- The text begins behind "NAME=".
     local text = value.mark(token.line) .. value.text(self.env, token, from)
@@ -133,7 +83,7 @@ local REDIRECT = { [">"] = true, [">>"] = true, ["<"] = true, [">&"] = true, ["<
 
 -- Reads one command up to what ends it; returns whether it holds.
 function Script:simple(live)
-  local tokens = {}
+  local tokens, here = {}, nil
   while true do
     local token = peek(self)
     if not token or token.kind == "newline" then break end
@@ -141,7 +91,7 @@ function Script:simple(live)
       step(self)
       if peek(self) and peek(self).kind == "word" then step(self) end
     elseif token.kind == "op" and (token.op == "<<" or token.op == "<<-") then
-      step(self)
+      here = step(self)
     elseif token.kind == "op" then
       break
     else
@@ -149,7 +99,23 @@ function Script:simple(live)
     end
   end
   if not live or #tokens == 0 then return true end
+  if here then self:take_here(here, tokens) end
   return self:act(tokens)
+end
+
+-- Text behind a command: `read ... NAME` gives it to a variable; any other may be a script of its own.
+function Script:take_here(here, tokens)
+  local lines = {}
+  for i, line in ipairs(here.body) do lines[i] = here.literal and line or texts_of.expanded(self.env, line) end
+  local name = literal(tokens[1]) == "read" and literal(tokens[#tokens])
+  if name and string.find(name, "^[%a_][%w_]*$") then
+    local marked = {}
+    for i, line in ipairs(lines) do marked[i] = value.mark(here.line + i) .. line end
+    if not self.env.at[name] then self.names[#self.names + 1] = name end
+    self.env.at[name] = { text = table.concat(marked, "\n"), line = here.line }
+  else
+    self.heres[#self.heres + 1] = { text = string.rep("\n", here.line) .. table.concat(lines, "\n") .. "\n" }
+  end
 end
 
 function Script:act(tokens)
@@ -174,18 +140,19 @@ function Script:act(tokens)
   local body = self.functions[words[1].text]
   if body then return self:call(body, words) end
   if self:arguments(words) then return true end
+  if words[1].text == "let" then
+    for i = 2, #words do value.compute(self.env, words[i].text, words[i].line) end
+    return true
+  end
+  if words[1].text == "source" or words[1].text == "." then return self:source(words) end
   if #self.commands >= limits.commands then
     value.wrong(self.env, words[1].line, "has more than %d commands", limits.commands)
   end
   self.commands[#self.commands + 1] = words
-  if (words[1].text == "source" or words[1].text == ".") and words[2] then
-    self:note(words[1].line, "%s is another file, which is not read: what it sets is not known here",
-              quote.shown(words[2].text))
-  end
-  if TESTS[words[1].text] then
+  if test_of.brackets[words[1].text] then
     for k = 2, #words do self:note_empty(words[k]) end
   end
-  return status(words)
+  return test_of.status(words)
 end
 
 -- The words from `from` on, with marks.
@@ -208,6 +175,22 @@ function Script:arguments(words)
   for i in pairs(env.args) do most = math.max(most, i) end
   for i = n + 1, most do rest[i - n] = env.args[i] end
   env.args = rest
+  return true
+end
+
+-- Another script that this one reads, if `load` finds it; its lines are said as those of the command.
+function Script:source(words)
+  local name = words[2] and words[2].text or ""
+  local text = self.load and self.depth < limits.calls and self.load(name)
+  if not text then
+    self:note(words[1].line, "%s is not beside the script: what it sets is not known", quote.shown(name))
+    return true
+  end
+  local tokens, at = self.tokens, self.at
+  self.tokens, self.at, self.depth = lexer(text, name), 1, self.depth + 1
+  for _, token in ipairs(self.tokens) do texts_of.relocate(token, words[1].line) end
+  self:block({}, true)
+  self.tokens, self.at, self.depth = tokens, at, self.depth - 1
   return true
 end
 
@@ -321,15 +304,32 @@ function Script:for_(live)
   while peek(self) and literal(peek(self)) ~= "do" do step(self) end
   expect(self, "do", line)
   local run = live and name and values and #values > 0
-  if live then
-    self:note(line, run and "of this loop the first round is read" or "this loop is not read")
+  if not run then
+    if live then self:note(line, "this loop is not read") end
+    self:block({ done = true }, false, line)
+  else
+    self:rounds(name, values, line)
   end
-  if run and not self.given[name] then
-    self.env.at[name] = { text = value.mark(line) .. values[1].text, line = line }
-  end
-  self:block({ done = true }, run, line)
   step(self)
   return true
+end
+
+-- All rounds of a loop; of one that starts a program the first: the others are other runs.
+function Script:rounds(name, values, line)
+  local at = self.at
+  for i, one in ipairs(values) do
+    local before = #self.commands
+    if not self.given[name] then self.env.at[name] = { text = value.mark(line) .. one.text, line = line } end
+    self.at = at
+    self:block({ done = true }, true, line)
+    local starts = false
+    for k = before + 1, #self.commands do
+      for _, word in ipairs(self.commands[k]) do starts = starts or string.find(word.text, "%.py") ~= nil end
+    end
+    if i < #values and (starts or i >= limits.rounds) then
+      return self:note(line, "of this loop the %s read", i == 1 and "first round is" or "first rounds are")
+    end
+  end
 end
 
 function Script:while_(live)
@@ -354,7 +354,7 @@ function Script:case(live)
   local word = step(self)
   local words = live and word and word.kind == "word" and value.words(self.env, word) or {}
   if words[1] then self:note_empty(words[1]) end
-  local text = words[1] and tested(words[1]) or #words == 0 and "" or nil
+  local text = words[1] and test_of.tested(words[1]) or #words == 0 and "" or nil
   expect(self, "in", line)
   if live and not text then self:note(line, "which of these cases holds is not in the file: none is read") end
   local taken = false
@@ -410,6 +410,9 @@ function Script:statement(live)
     step(self)
     holds = self:statement(live)
     if holds ~= nil then holds = not holds end
+  elseif token and token.kind == "arithmetic" then
+    step(self)
+    if live then holds = value.compute(self.env, token.body, token.line) end
   elseif word == "{" or token and token.op == "(" then
     step(self)
     local stop = word == "{" and "}" or ")"
@@ -423,15 +426,15 @@ function Script:statement(live)
 end
 
 -- `given` has variables that come from outside, positional ones by their number: { name = text }. The script
--- does not change them.
-return function(text, file, given)
+-- does not change them. `load(name)` gives the text of a file that the script sources, or nil.
+return function(text, file, given, load)
   local self = setmetatable({ tokens = lexer(text, file), at = 1, env = value.new(file), exports = {},
-    commands = {}, names = {}, functions = {}, notes = {}, empty = {}, given = given or {}, depth = 0, level = 0 }, Script)
+    commands = {}, names = {}, heres = {}, functions = {}, notes = {}, empty = {}, given = given or {}, load = load, depth = 0, level = 0 }, Script)
   for name, set in pairs(given or {}) do
     local n = math.tointeger(tonumber(name))
     if n then self.env.args[n] = set else self.env.at[name] = { text = set, line = 0 } end
   end
   self:block({}, true)
   return { env = self.exports, commands = self.commands, vars = self.env, names = self.names,
-           notes = self.notes }
+           notes = self.notes, heres = self.heres }
 end

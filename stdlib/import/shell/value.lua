@@ -65,14 +65,26 @@ local function atom(env, s, at, depth)
   if name then return number_of(env, name), after end
 end
 
-local function product(env, s, at, depth)
+local power
+function power(env, s, at, depth)
   local n
   n, at = atom(env, s, at, depth)
+  local after = n and string.match(s, "^%s*%*%*()", at)
+  if not after then return n, at end
+  local m
+  m, at = power(env, s, after, depth + 1)
+  if not m or m < 0 or m > 62 then return nil end
+  return math.tointeger(n ^ m), at
+end
+
+local function product(env, s, at, depth)
+  local n
+  n, at = power(env, s, at, depth)
   while n do
     local op, after = string.match(s, "^%s*([*/%%])()", at)
     if not op then return n, at end
     local m
-    m, at = atom(env, s, after, depth)
+    m, at = power(env, s, after, depth)
     if not m or (op ~= "*" and (m <= 0 or n < 0)) then return nil end
     n = op == "*" and n * m or op == "/" and n // m or op == "%" and n % m
   end
@@ -91,13 +103,80 @@ function sum(env, s, at, depth)
   end
 end
 
-local function arithmetic(env, body)
+-- A sum, or one that is shifted.
+local function shifted(env, body)
   local n, at = sum(env, body, 1, 0)
+  local op, after = string.match(body, "^%s*([<>][<>])()", at or 1)
+  if not n or (op ~= "<<" and op ~= ">>") then return n, at end
+  local by
+  by, at = sum(env, body, after, 0)
+  if not by or by < 0 or by > 62 then return nil end
+  return op == "<<" and n << by or n >> by, at
+end
+
+local function arithmetic(env, body)
+  local n, at = shifted(env, body)
   if n and string.find(body, "^%s*$", at) then return tostring(n) end
   return "$((" .. body .. "))"
 end
 
+local ORDER = { ["=="] = function(a, b) return a == b end, ["!="] = function(a, b) return a ~= b end,
+                ["<="] = function(a, b) return a <= b end, [">="] = function(a, b) return a >= b end,
+                ["<"] = function(a, b) return a < b end, [">"] = function(a, b) return a > b end }
+
+-- What (( body )) does: sets a variable, or tests. Whether it holds; nil: the script does not say.
+function value.compute(env, body, line)
+  local name, op, rest = string.match(body, "^%s*([%a_][%w_]*)%s*([-+*/]?)=([^=].*)$")
+  if name then
+    local text = arithmetic(env, op == "" and rest or name .. op .. "(" .. rest .. ")")
+    env.at[name] = { text = text, line = line }
+    local n = tonumber(text)
+    return n and n ~= 0
+  end
+  local a, at = shifted(env, body)
+  local sign, after = string.match(body, "^%s*([=!<>]=?)()", at or 1)
+  if not a or not sign then return a and string.find(body, "^%s*$", at) and a ~= 0 or nil end
+  local b
+  b, at = sum(env, body, after, 0)
+  if not b or not ORDER[sign] or not string.find(body, "^%s*$", at) then return nil end
+  return ORDER[sign](a, b)
+end
+
 -- ---- words ----
+
+-- A pattern of the shell with * and ? as one of Lua's.
+local function pattern_of(glob)
+  local plain = string.gsub(glob, "[%^%$%(%)%%%.%+%-%[%]]", "%%%0")
+  return (string.gsub(string.gsub(plain, "%*", ".*"), "%?", "."))
+end
+
+-- ${X#a*}, ${X##a*}, ${X%.b}, ${X%%.b}: the text without its begin or end, the shortest or the longest one.
+local function trimmed(text, op, glob)
+  local pattern, front = pattern_of(glob), string.sub(op, 1, 1) == "#"
+  local from, to, by = 0, #text, 1
+  if #op == 2 then from, to, by = to, from, -1 end
+  for n = from, to, by do
+    local piece = front and string.sub(text, 1, n) or string.sub(text, #text - n + 1)
+    if string.find(piece, "^" .. pattern .. "$") then
+      return front and string.sub(text, n + 1) or string.sub(text, 1, #text - n)
+    end
+  end
+  return text
+end
+
+-- What ${X<rest>} makes of a text: another case, without a begin or an end, with another piece.
+local function changed(text, rest)
+  text = value.plain(text)
+  if rest == ",," then return string.lower(text) end
+  if rest == "^^" then return string.upper(text) end
+  local op, glob = string.match(rest, "^(##?)(.*)$")
+  if not op then op, glob = string.match(rest, "^(%%%%?)(.*)$") end
+  if op and #text < 1000 and #glob < 100 and not string.find(glob, "[$`]") then return trimmed(text, op, glob) end
+  local all, old, new = string.match(rest, "^/(/?)([%w_.,: -]+)/([%w_.,:/ -]*)$")
+  if not old then return nil end
+  old, new = string.gsub(old, "[%.%-]", "%%%0"), string.gsub(new, "%%", "%%%%")
+  return (string.gsub(text, old, new, all == "" and 1 or nil))
+end
 
 -- The text behind ":-", of which quotes are taken away and variables replaced.
 local function default(env, text, line)
@@ -133,7 +212,8 @@ local function lookup(env, name)
 end
 
 -- What ${body} stands for: a text, or a list of texts. Nil: the script does not say.
-local function variable(env, body, line)
+local variable
+function variable(env, body, line)
   if body == "@" or body == "*" or body == "#" then return all_arguments(env, body) end
   local name, rest = string.match(body, "^([%a_][%w_]*)(.*)$")
   if not name then
@@ -143,12 +223,17 @@ local function variable(env, body, line)
   local v = lookup(env, name)
   env.used[name] = true
   if string.find(rest, "^%[[@*]%]$") then return v and (v.items or { v.text }) end
+  local key = v and v.map and string.match(rest, "^%[(.+)%]$")
+  if key then
+    key = string.match(key, "^%$") and variable(env, string.match(key, "^%${?([%a_][%w_]*)}?$") or "", line) or key
+    return v.map[value.plain(string.gsub(key, "[\"']", ""))]
+  end
   local index = string.match(rest, "^%[(%d+)%]$")
   if index then return v and v.items and v.items[tonumber(index) + 1] end
   local text = v and (v.text or v.items[1] or "")
   if rest == "" then return text end
   local op, word = string.match(rest, "^:?([-=+?])(.*)$")
-  if not op then return nil end
+  if not op then return text and not value.unresolved(text) and changed(text, rest) or nil end
   local empty = string.sub(rest, 1, 1) == ":" and text ~= nil and value.plain(text) == ""
   local there = text ~= nil and not empty
   if op == "?" then return text end
@@ -162,6 +247,8 @@ end
 local function expanded(env, part)
   local body, line = part[2], part.line or 0
   if part.form == "arithmetic" then return arithmetic(env, body) end
+  -- `# a comment` between continued lines is nothing.
+  if part.form == "command" and string.find(body, "^%s*#[^\n]*$") then return "" end
   if part.form == "command" then return "$(" .. (string.gsub(body, "\n", " ")) .. ")", true end
   local found = variable(env, body, line)
   if found == nil then return unknown(body), true end
