@@ -1,5 +1,5 @@
-/* check_import_formats.c - in what gradients, master weights and averages are kept, of each
- * system's settings. */
+/* check_import_formats.c - in what gradients, master weights and averages are kept, of
+ * each system's settings. */
 #include <check.h>
 
 #include "tests/harness/import_files.h"
@@ -82,8 +82,8 @@ END_TEST
   "  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n"                \
   "  pretrained_model_name_or_path: meta-llama/Llama-3.2-1B\n"
 
-/* The weights' type is that of what torch.optim keeps; an optimizer with master weights has
- * its own. */
+/* The weights' type is that of what torch.optim keeps; an optimizer with master weights
+ * has its own. */
 START_TEST(automodel_trains_in_the_type_of_the_weights) {
   import_put("a.yaml", AUTOMODEL "  torch_dtype: bf16\noptimizer:\n"
                                  "  _target_: torch.optim.AdamW\n  lr: 1e-5\n");
