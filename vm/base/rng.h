@@ -5,9 +5,7 @@
 #ifndef WEFT_RNG_H
 #define WEFT_RNG_H
 
-#include <stdint.h>
-
-void philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
+#include "philox.h"
 
 typedef struct Rng {
   uint32_t key[2];
