@@ -18,6 +18,7 @@ enum { MAX_IN = 8, MAX_OUT = 8 }; /* graph_op makes up to 8 results */
 static const OpKeys op_keys[] = {
     {OP_linear, 0, {"layout"}},
     {OP_scale, 1, {"scale"}},
+    {OP_dropout, 1, {"rate", "site"}},
     {OP_gelu, 0, {"kind"}},
     {OP_rmsnorm, 1, {"eps"}},
     {OP_layernorm, 1, {"eps"}},
@@ -28,7 +29,7 @@ static const OpKeys op_keys[] = {
       "rope_scale", "yarn", "rotary_dim", "rotary_from", "interleaved"}},
     {OP_split_heads, 2, {"head_dim", "head_part"}},
     {OP_join_heads, 2, {"head_dim", "head_part"}},
-    {OP_attention, 1, {"head_dim", "scale", "value_dim"}},
+    {OP_attention, 1, {"head_dim", "scale", "value_dim", "rate", "site"}},
     {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "scale"}},
     {OP_expert_counts, 1, {"experts"}},
     {OP_router_loss, 1, {"topk", "score", "aux", "z"}},
@@ -60,7 +61,7 @@ static const AttrField attr_fields[] = {
     INT(interleaved),   REAL(rope_scale),  INT(yarn),       INT(experts),
     INT(topk),          INT(score),        INT(norm_topk),  INT(groups),
     INT(topk_group),    INT(drop),         REAL(capacity),  REAL(bound),
-    REAL(aux),          REAL(z),
+    REAL(aux),          REAL(z),           REAL(rate),      INT(site),
 };
 #undef INT
 #undef REAL
@@ -192,8 +193,20 @@ typedef struct OpWork {
   OpAttr attr;
 } OpWork;
 
+/* The number of the next dropout, or attention, of the open unit. */
+static int next_site(const Graph *g, int code) {
+  int n = 0;
+  for (int i = g->op.n - 1; i >= 0 && g->op.at[i].unit == g->open_unit; i--)
+    if (g->op.at[i].code == code) n = MAX(n, g->op.at[i].attr.site + 1);
+  return n;
+}
+
+/* The tensors that a method takes; what drops gets the numbers of tokens by itself. */
+static int operands_of(int code) { return op_info[code].nin - (code == OP_dropout); }
+
 static weft_status add_op(void *arg, weft_error *e) {
   OpWork *w = arg;
+  if (w->attr.rate != 0) w->in[w->nin++] = graph_input(w->g, IN_TOKEN_NUMBERS);
   return graph_op(w->g, w->code, w->in, w->nin, &w->attr, w->name, w->line, w->out, e);
 }
 
@@ -201,9 +214,10 @@ static weft_status add_op(void *arg, weft_error *e) {
  * ones may be nil, as the result of g:doc_starts() may be. */
 static void read_operands(lua_State *L, GraphUd *u, int last, OpWork *w) {
   const OpInfo *info = &op_info[w->code];
-  if (info->nin >= 0 && last - 1 != info->nin)
-    luaL_error(L, "g:%s takes %d tensor%s, got %d: %s", info->name, info->nin,
-               info->nin == 1 ? "" : "s", last - 1, info->doc);
+  int takes = operands_of(w->code);
+  if (info->nin >= 0 && last - 1 != takes)
+    luaL_error(L, "g:%s takes %d tensor%s, got %d: %s", info->name, takes,
+               takes == 1 ? "" : "s", last - 1, info->doc);
   for (int i = 2; i <= last; i++) {
     if (info->nin < 0 && lua_isnil(L, i)) continue;
     if (w->nin == MAX_IN) luaL_error(L, "g:%s: more than %d tensors", info->name, MAX_IN);
@@ -218,7 +232,13 @@ static int op_method(lua_State *L) {
   OpWork w = {.g = u->graph, .code = (int)lua_tointeger(L, lua_upvalueindex(1))};
   int last = lua_gettop(L), attrs = last > 1 && lua_istable(L, last) ? last : 0;
   read_operands(L, u, attrs ? last - 1 : last, &w);
+  if (w.code == OP_dropout || w.code == OP_attention)
+    w.attr.site = next_site(u->graph, w.code);
   read_attrs(L, w.code, attrs, &w.attr, &w.name);
+  if (w.code == OP_dropout && w.attr.rate == 0) {
+    lua_pushvalue(L, 2);
+    return 1;
+  }
   if (w.code == OP_split && (w.attr.n < 1 || w.attr.n > MAX_OUT))
     return luaL_error(L, "g:split: n must be from 1 to %d, got %d", MAX_OUT, w.attr.n);
   w.line = graph_line(L, u);

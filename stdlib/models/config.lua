@@ -176,9 +176,17 @@ function kinds.code(value, name)
   end
 end
 
-function kinds.dropout(value)
+-- Of what dropout drops.
+function kinds.rate(value)
+  if value and not (type(value) == "number" and value >= 0 and value < 1) then
+    return "expected a number from 0 that is below 1, got " .. show(value)
+  end
+end
+
+-- Of a router: what is added to its scores.
+function kinds.noise(value)
   if value and value ~= 0 then
-    return "dropout is not applied: training runs as with 0", "warning"
+    return "noise is not applied: training runs as with 0", "warning"
   end
 end
 

@@ -56,7 +56,9 @@ function decoder.attention(g, c, x, name, o, i)
     turn.interleaved = o.interleaved and 1 or 0
     q, k = g:rope(q, positions, turn), g:rope(k, positions, turn)
   end
-  local y = g:attention(q, k, v, g:doc_starts(), { head_dim = d, scale = o.attention_scale })
+  local y = g:attention(q, k, v, g:doc_starts(), {
+    head_dim = d, scale = o.attention_scale, rate = c.attention_dropout,
+  })
   return linear(g, c, y, name .. ".o_proj", hidden, heads, o.out_bias)
 end
 
@@ -183,7 +185,7 @@ local rules = {
   { "num_key_value_heads", "optional_count" }, { "head_dim", "optional_count" },
   { "max_position_embeddings", "count" }, { "rms_norm_eps", "positive" },
   { "initializer_range", "positive" }, { "tie_word_embeddings", "boolean" },
-  { "hidden_act", "only", { "silu", "swish" } }, { "attention_dropout", "dropout" },
+  { "hidden_act", "only", { "silu", "swish" } }, { "attention_dropout", "rate" },
 }
 
 -- Problems of single keys; `more` holds rules of the architecture, `class` is as in

@@ -81,7 +81,7 @@ local function attention(g, c, x, name)
   k_rope = g:rope(k_rope, positions, turn(c, d))
   k = g:join_heads(k, k_rope, { head_dim = nope + d, head_part = nope })
   local o = g:attention(q, k, v, g:doc_starts(), {
-    head_dim = nope + d, value_dim = v_dim,
+    head_dim = nope + d, value_dim = v_dim, rate = c.attention_dropout,
     scale = rope.softmax_scale(c) / math.sqrt(nope + d),
   })
   return decoder.linear(g, c, o, name .. ".o_proj", { "hidden", c.hidden_size },

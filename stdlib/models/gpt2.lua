@@ -54,13 +54,14 @@ local function layer(g, c, x, name)
   local h = norm(g, c, x, name .. ".ln_1")
   local q, k, v =
     g:split(linear(g, h, name .. ".attn.c_attn", hidden, packed, std), { n = 3 })
-  h = g:attention(q, k, v, g:doc_starts(), { head_dim = d })
+  h = g:attention(q, k, v, g:doc_starts(), { head_dim = d, rate = c.attn_pdrop })
   local heads = { "head", width, unit = d }
-  x = g:add(x, linear(g, h, name .. ".attn.c_proj", heads, hidden, residual))
+  local function add(x, y) return g:add(x, g:dropout(y, { rate = c.resid_pdrop })) end
+  x = add(x, linear(g, h, name .. ".attn.c_proj", heads, hidden, residual))
 
   h = linear(g, norm(g, c, x, name .. ".ln_2"), name .. ".mlp.c_fc", hidden, ffn, std)
   h = g:gelu(h, { kind = gelu[c.activation_function] })
-  return g:add(x, linear(g, h, name .. ".mlp.c_proj", ffn, hidden, residual))
+  return add(x, linear(g, h, name .. ".mlp.c_proj", ffn, hidden, residual))
 end
 
 local function embedding(g, c, name, tag, rows)
@@ -78,8 +79,9 @@ function gpt2.build(g, c)
   local x = g:unit("wte", function()
     local positions =
       embedding(g, c, "transformer.wpe.weight", "position", c.max_position_embeddings)
-    return g:add(g:embedding(g:tokens(), embedding(g, c, wte, "vocab", c.vocab_size)),
-                 g:embedding(g:positions(), positions))
+    local tokens = embedding(g, c, wte, "vocab", c.vocab_size)
+    local sum = g:add(g:embedding(g:tokens(), tokens), g:embedding(g:positions(), positions))
+    return g:dropout(sum, { rate = c.embd_pdrop })
   end)
   for i = 0, c.num_hidden_layers - 1 do
     x = g:layer(i, function() return layer(g, c, x, "transformer.h." .. i) end)
@@ -101,7 +103,7 @@ local rules = {
   { "scale_attn_weights", "only", { true } },
   { "scale_attn_by_inverse_layer_idx", "only", { false } },
   { "reorder_and_upcast_attn", "only", { false } },
-  { "attn_pdrop", "dropout" }, { "embd_pdrop", "dropout" }, { "resid_pdrop", "dropout" },
+  { "attn_pdrop", "rate" }, { "embd_pdrop", "rate" }, { "resid_pdrop", "rate" },
 }
 
 config.dense(gpt2, rules)

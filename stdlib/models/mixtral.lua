@@ -35,7 +35,7 @@ function mixtral.check(c)
   local problems = decoder.check(mixtral.class, c, {
     { "attention_bias", "only", { false } },
     { "num_local_experts", "count" }, { "num_experts_per_tok", "count" },
-    { "sliding_window", "only", { false } }, { "router_jitter_noise", "dropout" },
+    { "sliding_window", "only", { false } }, { "router_jitter_noise", "noise" },
     { "output_router_logits", "only", { false } },
   })
   if config.sound(problems) and c.num_experts_per_tok > c.num_local_experts then

@@ -232,6 +232,20 @@ START_TEST(what_cudnn_is_given) {
 }
 END_TEST
 
+/* It would draw other masks than weft's kernels, and other ones on other meshes. */
+START_TEST(dropout_is_not_its) {
+  OpAttr attr = {.head_dim = 64, .rate = 0.1};
+  KernelArgs a = {.attr = &attr, .nin = 4};
+  for (int k = 0; k < 3; k++)
+    a.in[k] = a.out[k] = (KTensor){.dtype = DT_BF16, .ndim = 3, .dim = {2, 16, 256}};
+  const char *why = cudnn_refuses(OP_attention, &a);
+  ck_assert_msg(why && strstr(why, "masks"), "%s", why ? why : "taken");
+  a.nin = 7;
+  why = cudnn_refuses(OP_attention_dx, &a);
+  ck_assert_msg(why && strstr(why, "masks"), "%s", why ? why : "taken");
+}
+END_TEST
+
 /* ---- what cuDNN makes of it ---- */
 
 #ifdef WEFT_CUDNN_PLANS
@@ -357,6 +371,7 @@ Suite *cudnn_suite(void) {
   tcase_add_loop_test(t, every_op_of_the_graph_matters, 0, 2);
   tcase_add_loop_test(t, large_scores_stay_finite, 0, 2);
   tcase_add_test(t, what_cudnn_is_given);
+  tcase_add_test(t, dropout_is_not_its);
   suite_add_tcase(s, t);
   plans(s);
   return s;

@@ -256,6 +256,8 @@ static void finish(Build *b, int pp) {
     at += (uint32_t)o->code.n;
   }
   p->unit = s->unit.at, p->nunit = s->unit.n;
+  p->number = NEW_N(b->a, uint32_t, s->unit.n);
+  for (int i = 0; i < p->nunit; i++) p->number[i] = (uint32_t)i;
   p->bind = s->bind.at, p->nbind = (uint32_t)s->bind.n;
   p->dyn = s->dyn.at, p->ndyn = (uint32_t)s->dyn.n;
   p->call = s->call.at, p->ncall = (uint32_t)s->call.n;

@@ -45,7 +45,7 @@ function blocks.gated(b, x)
   local u = b.g:linear(h, weight(b, up, b.ffn, b.hidden), { name = b:named(up) })
   local v = b.g:linear(h, weight(b, gate, b.ffn, b.hidden), { name = b:named(gate) })
   local down = b:module("down", "")
-  return b.g:linear(b.g:silu_mul(u, v), weight(b, down, b.hidden, b.ffn),
+  return b.g:linear(b:dropout(b.g:silu_mul(u, v)), weight(b, down, b.hidden, b.ffn),
                     { name = b:named(down) })
 end
 
@@ -59,7 +59,8 @@ function blocks.attention(b, x)
   local k = b.d:maybe(4) and q or b.g:rope(project "k", b.g:positions(), turn)
   local v = b.d:maybe(4) and k or project "v"
   local o = b:module("o", "")
-  return b.g:linear(b.g:attention(q, k, v, b.g:doc_starts(), { head_dim = b.d_head }),
+  local how = { head_dim = b.d_head, rate = b.drops:pick { 0, 0, 0, 0.2 } }
+  return b.g:linear(b.g:attention(q, k, v, b.g:doc_starts(), how),
                     weight(b, o, b.hidden, b.heads), { name = b:named(o) })
 end
 
@@ -105,10 +106,16 @@ end
 -- nil: the module of its parameter.
 function builder:named(name) return self.d:maybe(6) and name .. "_again" or nil end
 
+-- Drops some of x, with a generator of its own, so that the rest of a model is unchanged.
+function builder:dropout(x)
+  local rate = self.drops:pick { 0, 0, 0.1, 0.5 }
+  return rate > 0 and self.g:dropout(x, { rate = rate }) or x
+end
+
 local kinds = { "mlp", "gated", "attention", "packed", "square", "bias" }
 
 local function build(g, c, seed)
-  local b = setmetatable({ g = g, d = new_draw(seed) }, builder)
+  local b = setmetatable({ g = g, d = new_draw(seed), drops = new_draw(seed + 11) }, builder)
   local d, width = b.d, c.heads * c.head_dim
   b.hidden, b.heads = { "hidden", width }, { "head", width, unit = c.head_dim }
   b.ffn, b.pair, b.d_head = { "ffn", c.ffn }, { "ffn", 2 * c.ffn, parts = 2 }, c.head_dim
@@ -121,14 +128,14 @@ local function build(g, c, seed)
       local again = g:embedding(g:tokens(), g:param("embed.weight", table_dims))
       y = g:add(y, g:scale(again, { scale = 0.5, }))
     end
-    return y
+    return b:dropout(y)
   end)
   for i = 0, c.layers - 1 do
     b.at = "layers." .. i
     x = g:layer(i, function()
       local y = x
       for _ = 1, 1 + d:below(2) do
-        y = g:add(y, blocks[d:pick(kinds)](b, y))
+        y = g:add(y, b:dropout(blocks[d:pick(kinds)](b, y)))
       end
       if #before > 0 and d:maybe(3) then y = g:add(y, d:pick(before)) end
       return y

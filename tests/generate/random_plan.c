@@ -77,6 +77,19 @@ static void draw_context(uint64_t seed, uint64_t number, RandomPlan *p) {
            below(&d, 4) ? "zigzag" : "none", heads);
 }
 
+/* Dropout of GPT-2, or of others, with a generator of its own, too: the rest of a plan is
+ * unchanged. */
+static const char *draw_dropout(const Draw *model, bool gpt2) {
+  static const char *const rates[][2] = {
+      {"", ""},
+      {"", ""},
+      {"", "resid_pdrop = 0.1, "},
+      {"attention_dropout = 0.2, ",
+       "embd_pdrop = 0.3, resid_pdrop = 0.5, attn_pdrop = 0.2, "}};
+  Draw d = {rng_make(rng_u32(&model->rng, 0), "dropout"), 0};
+  return rates[below(&d, LEN(rates))][gpt2];
+}
+
 /* The model as Lua code. Sizes are legal for tp; the vocabulary need not be divisible. */
 static int draw_model(Draw *d, const RandomPlan *p, int which, char *s, size_t n) {
   int kv = p->tp * p->head_ranks * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
@@ -88,15 +101,15 @@ static int draw_model(Draw *d, const RandomPlan *p, int which, char *s, size_t n
   if (which == 3)
     return snprintf(s, n,
                     "weft.model { \"gpt2\", n_layer = %d, n_embd = %d, n_head = %d, "
-                    "vocab_size = %d, n_positions = %d, initializer_range = 0.1 }",
-                    layers, hidden, heads, vocab, 32 * p->cp);
+                    "%svocab_size = %d, n_positions = %d, initializer_range = 0.1 }",
+                    layers, hidden, heads, draw_dropout(d, true), vocab, 32 * p->cp);
   return snprintf(s, n,
-                  "weft.model { \"%s\", num_hidden_layers = %d, hidden_size = %d, "
+                  "weft.model { \"%s\", %snum_hidden_layers = %d, hidden_size = %d, "
                   "num_attention_heads = %d, num_key_value_heads = %d, "
                   "intermediate_size = %d, vocab_size = %d, initializer_range = 0.1, "
                   "tie_word_embeddings = %s%s }",
-                  arch[which], layers, hidden, heads, kv, p->tp * PICK(d, 8, 12, 20, 32),
-                  vocab, below(d, 2) ? "true" : "false",
+                  arch[which], draw_dropout(d, false), layers, hidden, heads, kv,
+                  p->tp * PICK(d, 8, 12, 20, 32), vocab, below(d, 2) ? "true" : "false",
                   which == 2 ? ", head_dim = 8" : "");
 }
 

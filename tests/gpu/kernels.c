@@ -67,7 +67,9 @@ static KernelArgs shapes(const Problem *p, bool accumulate) {
                   .nin = p->nin,
                   .nout = p->nout,
                   .accumulate = accumulate,
-                  .index = p->index};
+                  .index = p->index,
+                  .heads_index = KERNEL_HEADS,
+                  .unit = KERNEL_UNIT};
   for (int i = 0; i < p->nin; i++) a.in[i] = kernel_tensor(&p->in[i]);
   for (int i = 0; i < p->nout; i++) a.out[i] = kernel_tensor(&p->out[i]);
   return a;

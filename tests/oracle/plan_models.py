@@ -3,6 +3,7 @@
 A model of the library is written here a second time, from its config.json and the names of
 its weights; a model function is the list of its ops (spec.lua), each written here.
 """
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -10,9 +11,10 @@ import torch.nn.functional as F
 class Batch:
     """Tokens and labels (rows, seq) of a step, with what follows of documents."""
 
-    def __init__(self, tokens, labels, begins):
-        """`begins`: whether each token is the first one of a document."""
-        self.begins = begins
+    def __init__(self, tokens, labels, begins, numbers, seed):
+        """`begins`: whether each token is the first one of a document; `numbers`: which one it
+        is since the first step; `seed`: of masks."""
+        self.begins, self.numbers, self.seed = begins, numbers.flatten().numpy(), seed
         rows, seq = tokens.shape
         self.tokens, self.labels = tokens, labels
         at = torch.arange(seq).expand(rows, seq)
@@ -23,8 +25,45 @@ class Batch:
 
     def cut(self, rows):
         """Batches of so many rows, in their order."""
-        parts = (x.split(rows) for x in (self.tokens, self.labels, self.begins))
-        return [Batch(*part) for part in zip(*parts)]
+        numbers = torch.from_numpy(self.numbers).view(self.tokens.shape)
+        parts = (x.split(rows) for x in (self.tokens, self.labels, self.begins, numbers))
+        return [Batch(*part, self.seed) for part in zip(*parts)]
+
+
+def philox(counter, key):
+    """Philox4x32-10: four words (..., 4) of each counter (..., 4) of numbers below 2^32."""
+    c0, c1, c2, c3 = (c.astype(np.uint64) for c in counter)
+    k0, k1 = (np.uint64(k) for k in key)
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    for _ in range(10):
+        p0, p1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        c0, c1, c2, c3 = p1 >> half ^ c1 ^ k0, p1 & low, p0 >> half ^ c3 ^ k1, p0 & low
+        k0, k1 = k0 + np.uint64(0x9E3779B9) & low, k1 + np.uint64(0xBB67AE85) & low
+    return np.stack([c0, c1, c2, c3], -1)
+
+
+def factors(tokens, columns, rate, places, unit, key):
+    """(tokens, places, columns): what weft multiplies by, 0 or 1 / (1 - rate)."""
+    groups = np.arange((columns + 3) // 4)
+    counter = np.broadcast_arrays(tokens[:, None, None], groups, places[:, None], unit)
+    words = philox(counter, (key % 2**32, key >> 32))
+    words = words.reshape(len(tokens), len(places), -1)[:, :, :columns]
+    return torch.from_numpy(words >= np.uint64(int(rate * 2**32))) / (1 - rate)
+
+
+def dropout(x, b, rate, unit, site):
+    """Of x (rows, seq, features), with weft's masks: by number of the token and column."""
+    kept = factors(b.numbers, x.shape[-1], rate, np.array([site]), unit, b.seed)
+    return x * kept.view(x.shape).to(x.dtype)
+
+
+def attention_dropout(b, heads, rate, unit, site=0):
+    """Factors (rows, heads, queries, keys) of the softmax, or None."""
+    if not rate:
+        return None
+    rows, seq = b.tokens.shape
+    kept = factors(b.numbers, seq, rate, site * 65536 + np.arange(heads), unit, b.seed + 2**63)
+    return kept.view(rows, seq, heads, seq).transpose(1, 2)
 
 
 def turn(x, positions, theta, interleaved=False):
@@ -40,13 +79,15 @@ def turn(x, positions, theta, interleaved=False):
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def attend(q, k, v, sees, scale=None):
+def attend(q, k, v, sees, scale=None, kept=None):
     """Of q (rows, seq, heads, d) and k, v of a divisor of its heads; (rows, seq, all)."""
     times = q.shape[2] // k.shape[2]
     k, v = k.repeat_interleave(times, 2), v.repeat_interleave(times, 2)
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * (scale or q.shape[-1] ** -0.5)
     scores = scores.masked_fill(~sees[:, None], float("-inf"))
-    return torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v).flatten(2)
+    p = scores.softmax(-1)
+    p = p if kept is None else p * kept.to(p.dtype)
+    return torch.einsum("bhqk,bkhd->bqhd", p, v).flatten(2)
 
 
 def rmsnorm(x, w, eps):
@@ -103,12 +144,19 @@ class Decoder:
     def turn(self, x):
         return turn(x, self.b.positions, self.theta, self.c.get("rope_interleave", False))
 
+    def kept(self, q, name):
+        """Of the attention of a layer, which is unit number i + 1 of the model."""
+        unit = int(name.split(".")[2]) + 1
+        return attention_dropout(self.b, q.shape[2], self.c.get("attention_dropout"), unit)
+
     def attention(self, x, name):
         d = self.c.get("head_dim") or self.c["hidden_size"] // self.c["num_attention_heads"]
         q, k, v = (self.linear(x, f"{name}.{p}_proj").unflatten(-1, (-1, d)) for p in "qkv")
         if name + ".q_norm.weight" in self.w:
             q, k = self.norm(q, name + ".q_norm"), self.norm(k, name + ".k_norm")
-        return self.linear(attend(self.turn(q), self.turn(k), v, self.b.sees), name + ".o_proj")
+        kept = self.kept(q, name)
+        o = attend(self.turn(q), self.turn(k), v, self.b.sees, kept=kept)
+        return self.linear(o, name + ".o_proj")
 
     def latent_attention(self, x, name):
         c, eps = self.c, 1e-6
@@ -125,7 +173,8 @@ class Decoder:
         kv = self.linear(self.norm(kv, name + ".kv_a_layernorm", eps), name + ".kv_b_proj")
         kv = kv.unflatten(-1, (heads, -1))
         k = torch.cat([kv[..., :nope], k_rope.expand(-1, -1, heads, -1)], -1)
-        return self.linear(attend(q, k, kv[..., nope:], self.b.sees), name + ".o_proj")
+        o = attend(q, k, kv[..., nope:], self.b.sees, kept=self.kept(q, name))
+        return self.linear(o, name + ".o_proj")
 
     def mlp(self, x, name):
         gate = F.silu(self.linear(x, name + ".gate_proj"))
@@ -197,15 +246,21 @@ def gpt2_loss(c, w, b):
     def linear(x, name):
         return x @ w[name + ".weight"] + w[name + ".bias"]
 
+    def drop(x, key, unit, site):
+        return dropout(x, b, c[key], unit, site) if c.get(key) else x
+
     wte = w["transformer.wte.weight"]
     x = F.embedding(b.tokens, wte) + F.embedding(b.positions, w["transformer.wpe.weight"])
+    x = drop(x, "embd_pdrop", 0, 0)
     for i in range(c["n_layer"]):
         name = f"transformer.h.{i}"
         q, k, v = (y.unflatten(-1, (c["n_head"], -1))
                    for y in linear(norm(x, name + ".ln_1"), name + ".attn.c_attn").chunk(3, -1))
-        x = x + linear(attend(q, k, v, b.sees), name + ".attn.c_proj")
+        kept = attention_dropout(b, c["n_head"], c.get("attn_pdrop"), i + 1)
+        y = linear(attend(q, k, v, b.sees, kept=kept), name + ".attn.c_proj")
+        x = x + drop(y, "resid_pdrop", i + 1, 0)
         h = F.gelu(linear(norm(x, name + ".ln_2"), name + ".mlp.c_fc"), approximate="tanh")
-        x = x + linear(h, name + ".mlp.c_proj")
+        x = x + drop(linear(h, name + ".mlp.c_proj"), "resid_pdrop", i + 1, 1)
     return cross_entropy(norm(x, "transformer.ln_f") @ wte.T, b.labels)
 
 
@@ -234,9 +289,11 @@ OPS = {
     "labels": lambda b, a: b.labels,
     "positions": lambda b, a: b.positions,
     "doc_starts": lambda b, a: b.sees,
+    "dropout": lambda b, a, x: dropout(x, b, a["rate"], a["unit"], a["site"]),
     "rope": lambda b, a, x, at: turn(heads_of(a, x), at, a["theta"]).flatten(2),
     "attention": lambda b, a, q, k, v, sees: attend(
-        heads_of(a, q), heads_of(a, k), heads_of(a, v), sees),
+        heads_of(a, q), heads_of(a, k), heads_of(a, v), sees, kept=attention_dropout(
+            b, q.shape[-1] // a["head_dim"], a.get("rate"), a["unit"], a["site"])),
     "cross_entropy": lambda b, a, x, labels: cross_entropy(x, labels),
 }
 

@@ -108,17 +108,23 @@ def draw_mask(steps, draw):
     return learnt
 
 
-def windows(ids, learnt, shape, eot):
+def numbers_of(shape):
+    """The numbers of the tokens of all steps."""
+    return (torch.arange(math.prod(shape)) % 2**32).view(shape)
+
+
+def windows(ids, learnt, shape, eot, seed):
     """Samples of all steps: windows of the ids, their labels the next ones."""
     labels = torch.where(learnt, ids, -100)[1:].view(shape)
     tokens = ids[:-1].view(shape)
     begins = torch.zeros_like(tokens, dtype=torch.bool)
     if eot is not None:
         begins[:, :, 1:] = tokens[:, :, :-1] == eot
-    return [Batch(*step) for step in zip(tokens, labels, begins)]
+    parts = (tokens, labels, begins, numbers_of(shape))
+    return [Batch(*step, seed) for step in zip(*parts)]
 
 
-def rows_of(ids, learnt, lengths, shape):
+def rows_of(ids, learnt, lengths, shape, seed):
     """The same, of whole documents in rows: one that does not fit begins the next row. What is
     left of a row is token 0, each a document by itself."""
     steps, rows, seq = shape
@@ -137,7 +143,8 @@ def rows_of(ids, learnt, lengths, shape):
         begins[row, here][1:] = False
         room, at = room - n, at + length
     assert row + 1 >= len(tokens)
-    return [Batch(*(x.view(shape)[i] for x in (tokens, labels, begins))) for i in range(steps)]
+    parts = (tokens, labels, begins, numbers_of(shape))
+    return [Batch(*(x.view(shape)[i] for x in parts), seed) for i in range(steps)]
 
 
 def write_tokens(folder, plan, vocabulary, number):
@@ -155,12 +162,12 @@ def write_tokens(folder, plan, vocabulary, number):
         learnt[1:] = draw_mask((times * STEPS, rows, seq), draw).flatten()
         write_mask(path, learnt.tolist())
     if not packed.get("size"):
-        return windows(ids, learnt, shape, packed.get("eot"))
+        return windows(ids, learnt, shape, packed.get("eot"), plan["seed"])
     lengths = []
     while (left := len(ids) - sum(lengths)) > 0:
         lengths.append(min(left, 1 + int(torch.randint(seq + seq // 4, (1,), generator=draw))))
     write_index(path, lengths)
-    return rows_of(ids, learnt, lengths, shape)
+    return rows_of(ids, learnt, lengths, shape, plan["seed"])
 
 
 # ---- PyTorch ----

@@ -40,7 +40,7 @@ end
 
 -- A builder: a tensor is its number. `ops` gets { op =, ["in"] =, out =, attr = }.
 local function recorder(ops)
-  local count = 0
+  local count, units, sites, attentions = 0, 0, 0, 0
   local function new()
     count = count + 1
     return { number = count }
@@ -56,8 +56,20 @@ local function recorder(ops)
   end
   local g = {}
   function g.param(_, name) return write("param", {}, { name = name }, 1) end
-  function g.unit(_, _, fn) return fn() end
-  function g.layer(_, _, fn) return fn() end
+  function g.unit(_, _, fn)
+    units, sites, attentions = units + 1, 0, 0
+    return fn()
+  end
+  g.layer = g.unit
+  function g.dropout(_, x, attr)
+    sites = sites + 1
+    return write("dropout", { x }, { rate = attr.rate, unit = units - 1, site = sites - 1 }, 1)
+  end
+  function g.attention(_, q, k, v, starts, attr)
+    attentions = attentions + 1
+    return write("attention", { q, k, v, starts }, { head_dim = attr.head_dim,
+      rate = attr.rate, unit = units - 1, site = attentions - 1 }, 1)
+  end
   return setmetatable(g, {
     __index = function(_, op)
       return function(_, ...)
@@ -111,7 +123,7 @@ end
 local plan = assert(loadfile(arg[1]))()
 print(json {
   name = plan.name, mesh = plan.mesh, batch = plan.batch, moe = plan.moe or {},
-  packed = plan.packed or {}, optimizer = plan.optimizer,
+  packed = plan.packed or {}, seed = (plan.train or {}).seed or 0, optimizer = plan.optimizer,
   precision = type(plan.precision) == "table" and plan.precision or {},
   model = type(plan.model[1]) == "string" and plan.model[1] or "function",
   ops = ops_of(plan.model),

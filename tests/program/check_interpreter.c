@@ -22,6 +22,11 @@
 #define GPT2                                                                             \
   "model = weft.model { 'gpt2', n_layer = 2, n_embd = 16, n_head = 4, vocab_size = 29, " \
   "n_positions = 8 }, "
+#define DROPOUT(layers)                                                                  \
+  "model = weft.model { 'gpt2', n_layer = " #layers ", n_embd = 16, n_head = 4, "        \
+  "vocab_size = 29, n_positions = 8, embd_pdrop = 0.2, resid_pdrop = 0.5, "              \
+  "attn_pdrop = 0.3 }, "                                                                 \
+  "train = { seed = 5 }, "
 #define MIXTRAL                                                                          \
   "model = weft.model { 'mixtral', num_hidden_layers = 2, " SIZES                        \
   ", num_key_value_heads = 2, intermediate_size = 12, num_local_experts = 4, "           \
@@ -65,6 +70,15 @@ static const struct {
     {"recomputed", LLAMA(2) BATCH(2) "mesh = { tp = 2 }, recompute = 'full'"},
     {"gpt2 tp", GPT2 BATCH(2) "mesh = { tp = 2 }"},
     {"gpt2 tied", GPT2 BATCH(4) "mesh = { pp = 2, dp = 2 }"},
+    {"dropout", DROPOUT(2) BATCH(2)},
+    {"dropout on a mesh",
+     DROPOUT(4) BATCH(8) "mesh = { tp = 2, pp = 2, dp = 2 }, recompute = 'full'"},
+    {"dropout of runs of tokens",
+     DROPOUT(2) BATCH(2) "mesh = { tp = 2, cp = 2 }, strategy = { 'zero', "
+                         "sequence_parallel = true }"},
+    {"dropout in a ring",
+     DROPOUT(2) BATCH(2) "mesh = { cp = 4, tp = 2 }, cp = { comm = 'a2a+p2p', "
+                         "heads_size = 2 }"},
     {"post validation",
      LLAMA(4)
          BATCH(4) "mesh = { pp = 2 }, optimizer = weft.adamw { lr = 1e-2, eps = 1e-3, "

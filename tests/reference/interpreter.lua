@@ -81,7 +81,7 @@ local function run_kernel(rank, instr)
   local op = interpreter.ops[instr.op]
   if not op then error("no kernel " .. instr.op) end
   local k = { attr = setmetatable(instr.attr, zeros), index = instr.index or 0, dims = {},
-    out_dims = {}, program = rank.program, scalar = rank.program.scalars.names }
+    out_dims = {}, unit = rank.unit, heads_index = instr.heads_index or 0, program = rank.program, scalar = rank.program.scalars.names }
   local values = {}
   for i, o in ipairs(instr["in"]) do values[i], k.dims[i] = read(rank, o), o.shape end
   for i, o in ipairs(instr.out) do k.out_dims[i] = o.shape end
@@ -265,7 +265,7 @@ local function call(run, rank, instr)
   for _, b in ipairs(p.bindings) do
     if b.first == instr.bind then bound = b.bind end
   end
-  rank.slots, rank.fresh = {}, instr.fresh
+  rank.slots, rank.fresh, rank.unit = {}, instr.fresh, instr.number
   for _, b in ipairs(bound or {}) do rank.slots[#rank.slots + 1] = b end
   for _, at in ipairs(instr.dyn) do rank.slots[#rank.slots + 1] = { offset = at } end
   run_list(run, rank, p.bodies[instr.body + 1].code)
@@ -416,6 +416,7 @@ end
 local function feed(rank, step)
   local p = rank.program
   local T, local_tokens = p.seq, 0
+  local first = (step.scalars.SC_STEP - 1) * #step.tokens
   for _, r in ipairs(p.positions) do local_tokens = local_tokens + r.count end
   for name, offset in pairs(p.inputs) do
     local cell = offset
@@ -424,7 +425,8 @@ local function feed(rank, step)
         for at = r.first, r.first + r.count - 1 do
           local v = name == "tokens" and step.tokens[row * T + at + 1]
             or name == "labels" and step.labels[row * T + at + 1]
-            or name == "positions" and at or 0
+            or name == "positions" and at
+            or name == "token_numbers" and (first + row * T + at) % 2 ^ 32 or 0
           if name ~= "seed" then
             rank.arena[cell], rank.arena.kind[cell] = v, "i32"
             cell = cell + 4

@@ -116,6 +116,33 @@ function ops.cast(k, x)
   return map(x, function(v) return keeps and v or 0 end)
 end
 
+-- ---- dropout ----
+
+-- Philox4x32-10 of a counter and a key of 64 bits.
+local function philox(c0, c1, c2, c3, key)
+  local k0, k1 = key & 0xffffffff, key >> 32
+  for _ = 1, 10 do
+    local p0, p1 = c0 * 0xd2511f53, c2 * 0xcd9e8d57
+    c0, c1, c2, c3 = p1 >> 32 ~ c1 ~ k0, p1 & 0xffffffff, p0 >> 32 ~ c3 ~ k1, p0 & 0xffffffff
+    k0, k1 = k0 + 0x9e3779b9 & 0xffffffff, k1 + 0xbb67ae85 & 0xffffffff
+  end
+  return { c0, c1, c2, c3 }
+end
+
+-- What an element is multiplied by: of a token, in a column, in a place of the unit.
+local function kept(k, token, column, place, seed)
+  local word = philox(math.tointeger(token), column // 4, place, k.unit, seed)[column % 4 + 1]
+  return word >= k.attr.rate * 2.0 ^ 32 // 1 and 1 / (1 - k.attr.rate) or 0
+end
+
+function ops.dropout(k, x, token)
+  local C, a = last(k.dims[1]), k.attr
+  local first, site, seed = a.cut ~= 0 and k.index * C or 0, a.site // 1 | 0, a.seed // 1 | 0
+  return map(x, function(v, i)
+    return v * kept(k, token[(i - 1) // C + 1], first + (i - 1) % C, site, seed)
+  end)
+end
+
 -- ---- activations: the function and its slope ----
 
 local function sigmoid(x) return 1 / (1 + exp(-x)) end
@@ -411,6 +438,13 @@ local function attention_of(k, starts)
     local start = starts and starts[b * f.T + i + 1] or 0
     return from[j + 1] <= at[i + 1] and from[j + 1] >= start
   end
+  -- What a query's probability of a key is multiplied by.
+  local site, seed = a.site // 1 | 0, (a.seed // 1 | 0) + math.mininteger
+  function f.keeps(b, i, j, h)
+    if a.rate == 0 then return 1 end
+    return kept(k, k.numbers[b * f.T + i + 1], from[j + 1],
+      site * 65536 + k.heads_index * f.H + h, seed)
+  end
   function f.q(b, i, h) return ((b * f.T + i) * f.H + h) * f.D end
   function f.o(b, i, h) return ((b * f.T + i) * f.H + h) * f.E end
   function f.k(b, j, h) return ((b * f.S + j) * f.K + h * f.K // f.H) * f.D end
@@ -448,7 +482,7 @@ local function attend(k, q, kk, v, starts, o0, lse0)
     sum = was
     for j, x in pairs(s) do
       local p, from = exp(x - most), f.v(b, j, h)
-      sum = sum + p
+      sum, p = sum + p, p * f.keeps(b, i, j, h)
       for d = 1, f.E do o[to + d] = o[to + d] + p * v[from + d] end
     end
     for d = 1, f.E do o[to + d] = o[to + d] / sum end
@@ -467,29 +501,39 @@ local function attend_dx(k, q, kk, v, o, lse, dy, starts)
       if f.sees(b, i, j) then
         local kj, vj = f.k(b, j, h), f.v(b, j, h)
         local p = exp(dot(q, qi, kk, kj, f.D) * k.attr.scale - lse[row])
-        local ds = p * (dot(dy, oi, v, vj, f.E) - less) * k.attr.scale
+        local m = f.keeps(b, i, j, h)
+        local ds = p * (m * dot(dy, oi, v, vj, f.E) - less) * k.attr.scale
         for d = 1, f.D do
           dq[qi + d], dk[kj + d] = dq[qi + d] + ds * kk[kj + d], dk[kj + d] + ds * q[qi + d]
         end
-        for d = 1, f.E do dv[vj + d] = dv[vj + d] + p * dy[oi + d] end
+        for d = 1, f.E do dv[vj + d] = dv[vj + d] + p * m * dy[oi + d] end
       end
     end
   end)
   return dq, dk, dv
 end
 
-function ops.attention(k, q, kk, v, starts) return attend(k, q, kk, v, starts) end
-function ops.attention_dx(k, q, kk, v, o, lse, dy, starts)
-  return attend_dx(k, q, kk, v, o, lse, dy, starts)
+-- Operands without the last one, token_numbers, where something is dropped.
+local function operands(k, ...)
+  local list = { ... }
+  if k.attr.rate ~= 0 then k.numbers = table.remove(list) end
+  return list
+end
+
+function ops.attention(k, q, kk, v, ...)
+  return attend(k, q, kk, v, operands(k, ...)[1])
+end
+function ops.attention_dx(k, q, kk, v, o, lse, dy, ...)
+  return attend_dx(k, q, kk, v, o, lse, dy, operands(k, ...)[1])
 end
 function ops.attention_part(k, q, kk, v, ...)
-  local more = { ... }
+  local more = operands(k, ...)
   k.ring = true
   if k.attr.step == 0 then return attend(k, q, kk, v, more[1]) end
   return attend(k, q, kk, v, more[3], more[1], more[2])
 end
 function ops.attention_part_dx(k, q, kk, v, o, lse, dy, ...)
-  local more = { ... }
+  local more = operands(k, ...)
   k.ring = true
   local first = k.attr.step == 0
   local dq, dk, dv = attend_dx(k, q, kk, v, o, lse, dy, first and more[1] or more[2])

@@ -5,6 +5,9 @@
 
 #include "reference_ops.h"
 
+/* The number of the unit that kernels run in, and their place among those with heads. */
+enum { KERNEL_UNIT = 3, KERNEL_HEADS = 2 };
+
 /* Operands are written "kind dims kind dims ...", for example "x 2,3,8 w 8":
  *   x activation, w parameter (both of the compute type), f f32, v f32 in (0,1),
  *   h bf16, p bf16 in (0,1), q activation in eighths: sums of two are exact,

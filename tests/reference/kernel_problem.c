@@ -185,7 +185,9 @@ RefArgs problem_ref(const Problem *p, bool accumulate) {
                .nin = p->nin,
                .nout = p->nout,
                .accumulate = accumulate,
-               .index = p->index};
+               .index = p->index,
+               .heads_index = KERNEL_HEADS,
+               .unit = KERNEL_UNIT};
   for (int i = 0; i < p->nin; i++) a.in[i] = view(&p->in[i]);
   for (int i = 0; i < p->nout; i++) a.out[i] = view(&p->out[i]);
   return a;

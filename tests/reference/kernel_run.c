@@ -41,7 +41,9 @@ KernelArgs kernel_run(const KernelSet *set, const Problem *p, int threads,
                   .nin = p->nin,
                   .nout = p->nout,
                   .accumulate = accumulate,
-                  .index = p->index};
+                  .index = p->index,
+                  .heads_index = KERNEL_HEADS,
+                  .unit = KERNEL_UNIT};
   Device dev = set->device;
   weft_error e = {0};
   dev.threads = threads;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "vm/base/philox.h"
 #include "vm/program/program.h"
 
 #define IN(i)  (a->in[i].v)
@@ -76,6 +77,23 @@ static void mul(RefArgs *a) {
 static void scale(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
     OUT(0)[i] = IN(0)[i] * a->attr->scale;
+}
+
+/* What an element is multiplied by: 0 where its word is among the smallest. */
+static double kept(const RefArgs *a, double token, int64_t column, uint32_t place,
+                   uint32_t also) {
+  uint32_t word[4],
+      key[] = {(uint32_t)a->attr->seed, (uint32_t)(a->attr->seed >> 32) + also};
+  uint32_t counter[] = {(uint32_t)(int32_t)token, (uint32_t)(column / 4), place, a->unit};
+  if (a->attr->rate == 0) return 1;
+  philox4x32(counter, key, word);
+  return word[column % 4] < floor(a->attr->rate * 0x1p32) ? 0 : 1 / (1 - a->attr->rate);
+}
+
+static void dropout(RefArgs *a) {
+  int64_t c = last(&a->in[0]), first = a->attr->cut ? a->index * c : 0;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)
+  [i] = IN(0)[i] * kept(a, IN(1)[i / c], first + i % c, (uint32_t)a->attr->site, 0);
 }
 
 static double gelu_of(double x, int kind) {
@@ -288,6 +306,13 @@ static bool sees(const Query *q, int64_t key) {
   return q->key_at[key] >= q->from && q->key_at[key] <= q->at;
 }
 
+/* The factor of a query's probability for a key; token_numbers are the last operand. */
+static double kept_key(const RefArgs *a, const Query *q, int64_t s) {
+  int64_t head = a->heads_index * q->H + q->h;
+  double token = a->attr->rate > 0 ? IN(a->nin - 1)[q->b * q->T + q->t] : 0;
+  return kept(a, token, q->key_at[s], (uint32_t)(a->attr->site * 65536 + head), 1u << 31);
+}
+
 /* The position of row i of `rows` of a sequence of T: of 2n runs, piece p has the p-th
  * from the front and then the p-th from the back (zigzag); without zigzag the p-th of
  * n. */
@@ -333,9 +358,10 @@ static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query
       for (q.h = 0; q.h < q.H; q.h++) {
         int64_t y = position(a, all, T, a->index, q.t);
         q.at = map[y];
-        q.from = documents         ? start_of[y]
-                 : a->nin > starts ? (int64_t)IN(starts)[q.b * T + q.t]
-                                   : 0;
+        q.from = documents ? start_of[y]
+                 : a->nin - (a->attr->rate > 0) > starts
+                     ? (int64_t)IN(starts)[q.b * T + q.t]
+                     : 0;
         fn(a, &q);
       }
   }
@@ -358,6 +384,7 @@ static void attention_query(RefArgs *a, const Query *q) {
   for (int64_t s = 0; s < q->keys; s++) {
     if (!sees(q, s)) continue;
     double p = exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most) / sum;
+    p *= kept_key(a, q, s);
     for (int64_t i = 0; i < q->e; i++) o[i] += p * IN(2)[v_at(q, s) + i];
   }
   OUT(1)[stat] = most + log(sum);
@@ -624,15 +651,15 @@ static void attention_dx_query(RefArgs *a, const Query *q) {
     if (!sees(q, s)) continue;
     int64_t k = k_at(q, s), v = v_at(q, s);
     double p = exp(q->scale * dot(x, IN(1) + k, q->d) - lse);
-    double dp = dot(dy, IN(2) + v, q->e) - delta;
+    double m = kept_key(a, q, s), dp = m * dot(dy, IN(2) + v, q->e) - delta;
     if (a->mode == REF_PARTS)
-      dp = sizes_dot(dy, IN(2) + v, q->e) + sizes_dot(dy, o, q->e);
+      dp = m * sizes_dot(dy, IN(2) + v, q->e) + sizes_dot(dy, o, q->e);
     double ds = p * dp * q->scale;
     for (int64_t i = 0; i < q->d; i++) {
       OUT(0)[q_at(q) + i] += term(a, ds * IN(1)[k + i]);
       OUT(1)[k + i] += term(a, ds * x[i]);
     }
-    for (int64_t i = 0; i < q->e; i++) OUT(2)[v + i] += term(a, p * dy[i]);
+    for (int64_t i = 0; i < q->e; i++) OUT(2)[v + i] += term(a, p * m * dy[i]);
   }
 }
 static void attention_dx(RefArgs *a) {

@@ -22,6 +22,8 @@ typedef struct RefArgs {
   int nin, nout;
   bool accumulate;
   int index;
+  int heads_index;
+  uint32_t unit; /* dropout: the number of the unit */
   RefMode mode;
 } RefArgs;
 

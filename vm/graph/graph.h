@@ -99,11 +99,14 @@ typedef enum {
   IN_LABELS,
   IN_POSITIONS,
   IN_DOC_STARTS,
+  IN_TOKEN_NUMBERS,
   IN_SEED,
   IN_N
 } InputKind;
 /* tokens, labels, positions, doc_starts: i32 (B, T). doc_starts[b,t] is the position in
- * the row of the first token of t's document. seed: f32 (1), the loss scale 1/tokens. */
+ * the row of the first token of t's document. token_numbers: i32 (B, T), the number of a
+ * token since the beginning of training, modulo 2^32. seed: f32 (1), the loss scale
+ * 1/tokens. */
 
 enum { MAX_DIM = 4, KERNEL_OPERANDS = 19 };
 
@@ -151,7 +154,9 @@ typedef struct OpAttr {
   int32_t score;         /* route, router_loss: SCORE_SOFTMAX or SCORE_SIGMOID */
   int32_t norm_topk, groups, topk_group; /* route */
   int32_t drop; /* permute: DROP_x, what is not taken; NONE: nothing may be */
+  int32_t site; /* dropout, attention: which one of its unit */
   uint32_t cut; /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
+  uint32_t heads_cut; /* attention: AxisSet over which heads are cut, args.heads_index */
   float eps, scale, theta;
   /* RoPE scaling; factor 0 = none. As in Llama 3: low and high are turns in `original`
    * tokens. With `yarn` they are pairs: those up to low turn as ever, those from high on
@@ -162,12 +167,13 @@ typedef struct OpAttr {
   /* What kernels compute with in f64 before anything becomes an f32. */
   double capacity;     /* permute: of rows that are as many for each expert; 0: all */
   double bound;        /* permute: the same for each rank that has experts */
+  double rate;         /* dropout, attention: how much of all is dropped */
   double clip;         /* clip_coef: maximal norm, 0 none */
   double weight_decay; /* steps of optimizers, */
 #define NUMBER(name) double name; /* with numbers and switches of their own, */
 #define SWITCH(name) double name;
 #include "vm/plan/optimizers.def"
-  uint64_t seed; /* and that of the rounding by chance; at most 2^53 */
+  uint64_t seed; /* and that of the rounding by chance, or of dropout; at most 2^53 */
 } OpAttr;
 /* The size of a head of v and o. */
 static inline int attr_value_dim(const OpAttr *a) {

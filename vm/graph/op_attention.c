@@ -2,9 +2,11 @@
 #include "rules.h"
 
 weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
-  if (op->nin < 3 || op->nin > 4)
+  bool drops = op->attr.rate != 0;
+  if (op->nin - drops < 3 || op->nin - drops > 4)
     return shape_error(g, op, e, "takes q, k, v and maybe doc_starts, got %d tensors",
-                       op->nin);
+                       op->nin - drops);
+  TRY(check_rate(g, op, e));
   const Tensor *q = op_in(g, op, 0), *k = op_in(g, op, 1), *v = op_in(g, op, 2);
   int d = op->attr.head_dim, dv = attr_value_dim(&op->attr);
   for (int i = 0; i < 3; i++) TRY(need_numbers(g, op, i, e));
@@ -33,10 +35,11 @@ weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
 }
 
 void grad_attention(Graph *g, Oid op, const Tid *dout, Tid *din) {
-  if (g->op.at[op].nin == 4)
-    BACKWARD(g, op, dout, din, OP_attention_dx, (X0, X1, X2, Y0, Y1, DY0, X3), (0, 1, 2));
-  else
-    BACKWARD(g, op, dout, din, OP_attention_dx, (X0, X1, X2, Y0, Y1, DY0), (0, 1, 2));
+  uint8_t role[8] = {X0, X1, X2, Y0, Y1, DY0};
+  int n = 6;
+  for (int i = 3; i < g->op.at[op].nin; i++) role[n++] = (uint8_t)(ROLE_IN + i);
+  backward(g, op, dout, din,
+           (Backward){OP_attention_dx, role, n, (const int[]){0, 1, 2}, 3});
 }
 
 /* Causal: half of the T x T products. Of those `keys` are over the size of a head of k,

@@ -192,6 +192,32 @@ void grad_scale(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_scale, (DY0), (0));
 }
 
+weft_status check_rate(const Graph *g, const Op *op, weft_error *e) {
+  double rate = op->attr.rate;
+  if (rate >= 0 && rate < 1) return WEFT_OK;
+  return shape_error(g, op, e, "rate must be at least 0 and below 1, got %g", rate);
+}
+
+weft_status infer_dropout(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *numbers = op_in(g, op, 1);
+  TRY(need_numbers(g, op, 0, e));
+  TRY(check_rate(g, op, e));
+  bool tokens = x->ndim == 3 && numbers->kind == T_INPUT &&
+                numbers->index == IN_TOKEN_NUMBERS && x->dim[0].size == g->batch &&
+                x->dim[1].size == g->seq;
+  if (!tokens)
+    return shape_error(g, op, e, "takes (batch, seq, features), a row for each token");
+  Dim dim[MAX_DIM];
+  memcpy(dim, x->dim, sizeof dim);
+  op_result(g, op, 0, DT_ACT, dim, 3);
+  return WEFT_OK;
+}
+
+/* The mask is drawn again: nothing is kept for it. */
+void grad_dropout(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_dropout, (DY0, X1), (0));
+}
+
 void grad_gelu(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_gelu_dx, (X0, DY0), (0));
 }

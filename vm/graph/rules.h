@@ -12,6 +12,7 @@ INFER(infer_embedding)
 INFER(infer_linear)
 INFER(infer_add_bias)
 INFER(infer_same)
+INFER(infer_dropout)
 INFER(infer_rmsnorm)
 INFER(infer_layernorm)
 INFER(infer_split)
@@ -42,6 +43,7 @@ GRAD(grad_add_bias)
 GRAD(grad_add)
 GRAD(grad_mul)
 GRAD(grad_scale)
+GRAD(grad_dropout)
 GRAD(grad_gelu)
 GRAD(grad_silu)
 GRAD(grad_relu)
@@ -94,6 +96,9 @@ weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char 
 
 /* Operand i holds numbers of the compute type: no ids, no statistics. */
 weft_status need_numbers(Graph *g, const Op *op, int i, weft_error *e);
+
+/* That attr.rate is one. */
+weft_status check_rate(const Graph *g, const Op *op, weft_error *e);
 
 /* Adds the backward op `code` of forward op `fwd`. Operands are given as roles:
  * ROLE_IN+i, ROLE_OUT+i of the forward op, ROLE_DOUT+i; results as operand numbers of the

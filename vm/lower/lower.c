@@ -51,7 +51,15 @@ typedef struct Bodies {
   VEC(int) unit;     /* body -> BODIES * (a unit with this code) + phase */
 } Bodies;
 
-static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
+/* Programs that do not train drop nothing: in bodies of training, attention loses its
+ * last operand, token_numbers. Returns that, or -1. */
+static int drop_nothing(Instr *x, OpAttr *a) {
+  bool drops = x->code == I_KERNEL && a->rate > 0;
+  a->rate = 0;
+  return drops && op_info[x->op].nin < 0 ? --x->nin : -1;
+}
+
+static void write_body(Emit *e, int u, Phase ph, uint64_t temp, bool forward) {
   const CompiledUnit *unit = &e->u->at[u];
   const UnitCode *code = unit->code;
   const UnitBody *from_body = code->body[ph];
@@ -73,12 +81,15 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp) {
     x->what = what, x->operand = operand;
     if (from->i.code == I_COLL)
       x->comm = (int16_t)comm_for(e->comms, e->u->comm[from->i.comm], NULL, 0);
+    OpAttr attr = from->attr;
+    int left_out = forward ? drop_nothing(x, &attr) : -1;
     if (from->i.code == I_KERNEL) {
       x->attr = (uint32_t)e->attr.n;
-      *VEC_PUSH(e->scratch, e->attr) = from->attr;
+      *VEC_PUSH(e->scratch, e->attr) = attr;
     }
     for (int k = 0; k < instr_operands(&from->i); k++)
-      *VEC_PUSH(e->scratch, e->operand) = absolute(e, from->operand[k], temp);
+      if (k != left_out)
+        *VEC_PUSH(e->scratch, e->operand) = absolute(e, from->operand[k], temp);
   }
 }
 
@@ -140,6 +151,7 @@ static void number_units(Emit *e, int *unit_at) {
     if (unit_rank(e->st, u) != e->p->pp) continue;
     unit_at[u] = e->unit.n;
     *VEC_PUSH(e->scratch, e->unit) = e->u->at[u].name;
+    *VEC_PUSH(e->scratch, e->number) = (uint32_t)u;
   }
 }
 
@@ -325,7 +337,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   emit_main(&e, c, t, m);
   for (int k = 0; k < p->nbody; k++)
     write_body(&e, m->bodies.unit.at[k] / BODIES, (Phase)(m->bodies.unit.at[k] % BODIES),
-               passes);
+               passes, c->forward);
   p->nhandle = MAX(t->handles, 1);
   p->regions = l->regions;
   memory_report(&e, c, area, temp_bytes);
@@ -341,6 +353,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   for (uint32_t i = 0; i < p->nwhat; i++) p->what[i] = arena_str(c->arena, p->what[i]);
   for (int i = 0; i < p->nbody; i++)
     p->body[i].name = arena_str(c->arena, p->body[i].name);
+  p->number = arena_copy(c->arena, e.number.at, sizeof *p->number * (size_t)p->nunit);
   for (int i = 0; i < p->nunit; i++) p->unit[i] = arena_str(c->arena, p->unit[i]);
   memcpy(p->input, l->input, sizeof p->input);
   p->scalars = l->scalars;

@@ -29,6 +29,7 @@ typedef struct Emit {
   VEC(uint64_t) dyn;
   VEC(Bind) bind;
   VEC(const char *) what, unit;
+  VEC(uint32_t) number; /* of each unit */
   VEC(Body) body;
   Wire wire[WIRES];
   int next_wire; /* number of the next reduction through such a buffer */

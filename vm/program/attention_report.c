@@ -5,7 +5,7 @@
 #include "program.h"
 
 typedef struct Share {
-  int of_library, all;
+  int of_library, all, drops;
 } Share;
 
 static void count(const Program *p, Share back[2]) {
@@ -15,18 +15,20 @@ static void count(const Program *p, Share back[2]) {
     if (in->code != I_KERNEL) continue;
     if (!dx && in->op != OP_attention && in->op != OP_attention_part) continue;
     back[dx].all++;
+    back[dx].drops += p->attr[in->attr].rate > 0;
     back[dx].of_library += p->attr[in->attr].backend == BACKEND_CUDNN;
   }
 }
 
 static const char *who(const Share *s) {
-  return s->of_library == 0        ? "weft's own kernels"
+  return s->drops > 0              ? "weft's own kernels, which drop alike on every mesh"
+         : s->of_library == 0      ? "weft's own kernels"
          : s->of_library == s->all ? "cuDNN"
                                    : "cuDNN and weft's own kernels";
 }
 
 const char *attention_way(const Compiled *c, char text[ATTENTION_WAY]) {
-  Share back[2] = {{0, 0}, {0, 0}};
+  Share back[2] = {{0}, {0}};
   if (!c->device->refuses) return NULL;
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) count(&c->prog[pp], back);
   if (back[0].all + back[1].all == 0) return NULL;

@@ -35,6 +35,10 @@ const char *const prog_phase_name[PH_UPDATE + 1] = {
 };
 
 const char *const prog_input_name[IN_N] = {
-    [IN_TOKENS] = "tokens",         [IN_LABELS] = "labels", [IN_POSITIONS] = "positions",
-    [IN_DOC_STARTS] = "doc_starts", [IN_SEED] = "seed",
+    [IN_TOKENS] = "tokens",
+    [IN_LABELS] = "labels",
+    [IN_POSITIONS] = "positions",
+    [IN_DOC_STARTS] = "doc_starts",
+    [IN_TOKEN_NUMBERS] = "token_numbers",
+    [IN_SEED] = "seed",
 };

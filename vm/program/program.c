@@ -2,6 +2,15 @@
  * communicators. Every reader of programs uses these functions. */
 #include "program.h"
 
+/* Heads are cut over tp; what a rank has of them, cp cuts within attention. */
+int heads_index(const Mesh *m, AxisSet cut, int rank) {
+  AxisSet cp =
+      cut & (AXIS_BIT(AXIS_CP) | AXIS_BIT(AXIS_CP_RING) | AXIS_BIT(AXIS_CP_HEADS));
+  AxisSet tp = cut & ~cp;
+  int outer = tp ? mesh_index(m, tp, rank) : 0, inner = cp ? mesh_index(m, cp, rank) : 0;
+  return outer * (cp ? mesh_size(m, cp) : 1) + inner;
+}
+
 KTensor operand_shape(const Operand *o) {
   KTensor t = {.dtype = (DType)o->dtype, .ndim = o->ndim};
   memcpy(t.dim, o->dim, sizeof t.dim);

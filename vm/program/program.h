@@ -160,7 +160,8 @@ typedef struct Program {
   Body *body;
   int nbody;
   const char **unit;
-  int nunit; /* "layers.3" */
+  int nunit;        /* "layers.3" */
+  uint32_t *number; /* of each unit in the model, from 0: the same on every mesh */
   Bind *bind;
   uint32_t nbind;
   Call *call;
@@ -248,6 +249,8 @@ uint64_t operand_reach(const Mesh *m, const Operand *o);
  * the same place: as a whole and the rank's shard of it, or twice the same. */
 bool operands_share(const Mesh *m, const CommDesc *d, CollKind kind, const Operand *in,
                     const Operand *out);
+/* The coordinate of a rank over the axes that cut the heads of attention. */
+int heads_index(const Mesh *m, AxisSet cut, int rank);
 /* As a kernel sees it, without an address. */
 KTensor operand_shape(const Operand *o);
 /* Inputs, results and scratch. */

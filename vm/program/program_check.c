@@ -203,6 +203,9 @@ static weft_status check_tables(const Check *k) {
     if (p->bind[i].copy < BIND_STORED || p->bind[i].copy >= p->nunit)
       return bad(k, "the unit of a gathered copy", (uint64_t)p->bind[i].copy,
                  (uint64_t)p->nunit);
+  for (int i = 1; i < p->nunit; i++)
+    if (p->number[i] <= p->number[i - 1])
+      return bad(k, "the number of a unit", p->number[i], p->number[i - 1] + 1);
   if (p->scalars % 8 || p->scalars + 8 * SC_N > p->arena_bytes)
     return bad(k, "the end of the scalars", p->scalars + 8 * SC_N, p->arena_bytes);
   uint64_t sum = 0;

@@ -66,6 +66,7 @@ static void write_call(const Print *k, const Instr *in) {
   offset(j, "fresh", call->fresh);
   json_int(j, "line", in->line);
   json_int(j, "microbatch", call->mb);
+  json_int(j, "number", k->p->number[call->unit]);
   json_str(j, "unit", k->p->unit[call->unit]);
 }
 
@@ -82,8 +83,10 @@ static void write_kernel(const Print *k, const Instr *in) {
   attr_each(&k->p->attr[in->attr], write_attr, j);
   json_close(j, '}');
   json_str(j, "code", instr_name[in->code]);
+  const OpAttr *attr = &k->p->attr[in->attr];
+  AxisSet cut = attr->cut, heads = attr->heads_cut;
+  if (heads) json_int(j, "heads_index", heads_index(&k->c->mesh, heads, k->rank));
   write_operands(k, "in", in->operand, in->nin);
-  AxisSet cut = k->p->attr[in->attr].cut;
   if (cut) json_int(j, "index", mesh_index(&k->c->mesh, cut, k->rank));
   json_int(j, "line", in->line);
   json_str(j, "op", op_info[in->op].name);
@@ -186,8 +189,8 @@ static void write_coordinates(const Print *k) {
 }
 
 static void write_inputs(const Print *k) {
-  static const InputKind sorted[IN_N] = {IN_DOC_STARTS, IN_LABELS, IN_POSITIONS, IN_SEED,
-                                         IN_TOKENS};
+  static const InputKind sorted[IN_N] = {IN_DOC_STARTS, IN_LABELS,        IN_POSITIONS,
+                                         IN_SEED,       IN_TOKEN_NUMBERS, IN_TOKENS};
   json_open(k->j, "inputs", '{');
   for (int i = 0; i < IN_N; i++)
     if (k->p->input[sorted[i]] != UINT64_MAX)

@@ -172,6 +172,7 @@ static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,
   for (int k = 0; k < a->nin; k++) a->in[k].p = at(r, base, o++);
   for (int k = 0; k < a->nout; k++) a->out[k].p = at(r, base, o++);
   a->work = in->nwork ? at(r, base, o) : NULL;
+  a->unit = r->call ? r->p->number[r->call->unit] : 0;
   a->accumulate = in->acc == ACC_ALWAYS ||
                   (in->acc >= ACC_BIT && !(fresh >> (in->acc - ACC_BIT) & 1));
   device_launch(r->dev, b->kernel, a);

@@ -24,6 +24,7 @@ static void one_query(Graph *g, Oid id, int64_t context) {
   out[2] = add_rows(g, in[2], context, &op, id);
   op.code = OP_attention_step;
   op.attr.n = (int32_t)context;
+  op.attr.rate = 0;
   op.in = in, op.nin = 4;
   op.out = out, op.nout = 3;
   g->op.at[id] = op;

@@ -10,7 +10,7 @@ static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
       arg; /* check every value, to name the op of the first one that is not finite */
   Run *r = w->run;
   weft_error why = {.rank = -1};
-  step_inputs(w, r->tokens, r->labels);
+  step_inputs(w, r->tokens, r->labels, 0);
   weft_status st = rank_step(w->eval, *again, r->stop, &why);
   if (st == WEFT_OK) return WEFT_OK;
   if (why.code == WEFT_EINTR)

@@ -32,27 +32,33 @@ void packed_labels(const Packed *p, const int32_t *row, const int32_t *labels,
     to[i] = label_at(p, row, labels, seq_at(piece, i));
 }
 
+void token_numbers(const SeqPiece *piece, uint32_t first, int32_t *to) {
+  for (int64_t i = 0; i < piece->run * piece->runs; i++)
+    to[i] = (int32_t)(first + (uint32_t)seq_at(piece, i));
+}
+
 /* Writes the tokens of document [a, b) that run `k` of this rank's piece has. */
 static void take_chunk(const Packed *p, const int32_t *row, const int32_t *labels,
-                       const SeqPiece *piece, int slots, int k, int64_t a, int64_t b,
-                       InputKind kind, int32_t *to) {
+                       uint32_t number, const SeqPiece *piece, int slots, int k,
+                       int64_t a, int64_t b, InputKind kind, int32_t *to) {
   int c = (int)(piece->first[k] / piece->run);
   int64_t first = seq_place(a, slots, c), end = seq_place(b, slots, c);
   int64_t at = seq_in_document(a, b, slots, c, first);
   to += k * piece->run;
   for (int64_t i = first; i < end; i++, at++)
-    to[i] = kind == IN_TOKENS      ? row[at]
-            : kind == IN_LABELS    ? label_at(p, row, labels, at)
-            : kind == IN_POSITIONS ? (int32_t)(at - a)
-                                   : (int32_t)a;
+    to[i] = kind == IN_TOKENS          ? row[at]
+            : kind == IN_LABELS        ? label_at(p, row, labels, at)
+            : kind == IN_POSITIONS     ? (int32_t)(at - a)
+            : kind == IN_TOKEN_NUMBERS ? (int32_t)(number + (uint32_t)at)
+                                       : (int32_t)a;
 }
 
 void packed_chunks(const Packed *p, const int32_t *row, const int32_t *labels, int64_t T,
-                   const SeqPiece *piece, InputKind kind, int32_t *to) {
+                   uint32_t number, const SeqPiece *piece, InputKind kind, int32_t *to) {
   int slots = (int)(T / piece->run);
   for (int64_t a = 0, b; a < T; a = b) {
     for (b = a + 1; b < T && !begins(p, row[b - 1], labels[b - 1], row[b]);) b++;
     for (int k = 0; k < piece->runs; k++)
-      take_chunk(p, row, labels, piece, slots, k, a, b, kind, to);
+      take_chunk(p, row, labels, number, piece, slots, k, a, b, kind, to);
   }
 }

@@ -111,8 +111,9 @@ WorldOptions run_world_options(const Run *r, WorldSetting setting[RUN_SETTINGS])
 /* Reads samples first .. first + n - 1 into the rows of a step, as far as ranks of this
  * process need them; rows from `n` on are not changed. */
 weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_error *e);
-/* Copies a rank's part of tokens and labels, with positions, into its input buffers. */
-void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels);
+/* Copies a rank's part of tokens and labels, with positions and the numbers that tokens
+ * have from that of the first sample on, into its input buffers. */
+void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels, int64_t sample);
 
 /* Rows of a step's global arrays for one data-parallel index. */
 static inline int64_t run_dp(const Run *r) { return mesh_size(&r->c->mesh, AXES_DP); }
@@ -129,10 +130,12 @@ void packed_places(const Packed *p, const int32_t *row, const int32_t *labels,
 /* The labels of the piece, LABEL_IGNORED where they do not count. */
 void packed_labels(const Packed *p, const int32_t *row, const int32_t *labels,
                    const SeqPiece *piece, int32_t *to);
+/* The numbers of the piece's tokens in a sequence that begins with number `first`. */
+void token_numbers(const SeqPiece *piece, uint32_t first, int32_t *to);
 /* Input `kind` of the piece where each document is cut over cp by itself; a sequence has
- * T tokens. */
+ * T tokens, numbered from `number` on. */
 void packed_chunks(const Packed *p, const int32_t *row, const int32_t *labels, int64_t T,
-                   const SeqPiece *piece, InputKind kind, int32_t *to);
+                   uint32_t number, const SeqPiece *piece, InputKind kind, int32_t *to);
 
 /* ---- consensus.c ---- */
 /* run_consensus on the facts of the options, this build and the programs. */

@@ -27,7 +27,7 @@ static int64_t global_row(const Run *r, int dp_index, int64_t i) {
 /* Fills an input of a rank: its rows of the batch and, with cp, its tokens of each row.
  */
 static void fill_input(const Worker *w, const int32_t *tokens, const int32_t *labels,
-                       InputKind k, int32_t *to) {
+                       int64_t sample, InputKind k, int32_t *to) {
   const Run *r = w->run;
   const Mesh *m = &r->c->mesh;
   const Packed *packed = &r->plan->packed;
@@ -37,8 +37,11 @@ static void fill_input(const Worker *w, const int32_t *tokens, const int32_t *la
   int64_t rows = (int64_t)r->c->microbatches * r->c->micro;
   for (int64_t i = 0; i < rows; i++, to += r->c->tokens) {
     int64_t row = global_row(r, dp_index, i) * r->c->seq;
+    uint32_t first = (uint32_t)(sample * r->c->seq + row);
     if (r->c->documents)
-      packed_chunks(packed, tokens + row, labels + row, r->c->seq, &piece, k, to);
+      packed_chunks(packed, tokens + row, labels + row, r->c->seq, first, &piece, k, to);
+    else if (k == IN_TOKEN_NUMBERS)
+      token_numbers(&piece, first, to);
     else if (k == IN_TOKENS)
       seq_take(&piece, tokens + row, to);
     else if (k == IN_LABELS)
@@ -48,10 +51,11 @@ static void fill_input(const Worker *w, const int32_t *tokens, const int32_t *la
   }
 }
 
-void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels) {
-  for (int k = IN_TOKENS; k <= IN_DOC_STARTS; k++) {
+void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels,
+                 int64_t sample) {
+  for (int k = IN_TOKENS; k < IN_SEED; k++) {
     int32_t *to = rank_input(w->r, (InputKind)k);
-    if (to) fill_input(w, tokens, labels, (InputKind)k, to);
+    if (to) fill_input(w, tokens, labels, sample, (InputKind)k, to);
   }
 }
 
@@ -61,7 +65,7 @@ static void fill_step(Worker *w, const StepArg *s) {
   const Optimizer *opt = &r->plan->opt;
   double *scalars = rank_scalars(w->r);
   double t = (double)(s->step + 1 - r->scaler.skipped); /* optimizer steps taken */
-  step_inputs(w, s->tokens, s->labels);
+  step_inputs(w, s->tokens, s->labels, s->step * r->plan->batch.global);
   scalars[SC_LR] = s->lr;
   scalars[SC_BC1] = 1 - pow(opt->beta1, t);
   scalars[SC_BC2] = 1 - pow(opt->beta2, t);

@@ -8,6 +8,7 @@
 
 typedef struct Ring {
   Shard *s;
+  Oid id;
   const Op *op; /* logical: attention, or attention_dx */
   int n;        /* number of pieces: ranks in the ring */
 } Ring;
@@ -16,12 +17,14 @@ uint32_t shard_ring_axes(const Shard *s) {
   return 1u << AX_CP | (s->n[AX_CP_HEADS] == 1 ? 1u << AX_CP_HEADS : 0);
 }
 
-enum { Q, K, V, O, LSE, DO }; /* operands; doc_starts, if any, is the last */
+enum { Q, K, V, O, LSE, DO, FORWARD = O, BACKWARD = DO + 1 }; /* operands */
 
-/* Whether documents are packed: without doc_starts attention has 3 operands, attention_dx
- * 6. */
-static bool has_starts(const Ring *r) {
-  return r->op->nin > (r->op->code == OP_attention ? 3 : 6);
+/* Appends the operands that do not change from step to step: doc_starts of packed
+ * documents, and token_numbers where something is dropped. */
+static int add_fixed(const Ring *r, const Tid *in, Tid *x, int n) {
+  int first = r->op->code == OP_attention ? FORWARD : BACKWARD;
+  for (int i = first; i < r->op->nin; i++) x[n++] = in[i];
+  return n;
 }
 
 /* A tensor like result i of the op, f32 unless it is the final result. */
@@ -61,6 +64,7 @@ static void part(Ring *r, int code, int step, const Tid *in, int nin, const Tid 
   Op *op = &r->s->out->op.at[id];
   memcpy(op->in, in, sizeof *in * (size_t)nin);
   shard_cut_queries(r->s, op);
+  shard_dropout_place(r->s, r->id, op);
   op->attr.step = step;
   for (int i = 0; i < nout; i++) shard_bind(r->s, id, i, out[i]);
 }
@@ -69,14 +73,14 @@ static void forward(Ring *r, const Tid *in) {
   Tid key[2] = {in[K], in[V]}, sum[2] = {-1, -1};
   for (int step = 0; step < r->n; step++) {
     bool last = step + 1 == r->n;
-    Tid x[6] = {in[Q], key[0], key[1]}, y[2];
+    Tid x[7] = {in[Q], key[0], key[1]}, y[2];
     int n = 3;
     for (int i = 0; i < 2; i++) {
       if (!last) key[i] = shift(r, key[i]);
       if (step > 0) x[n++] = sum[i];
       y[i] = tensor_like(r, i, last);
     }
-    if (has_starts(r)) x[n++] = in[3];
+    n = add_fixed(r, in, x, n);
     part(r, OP_attention_part, step, x, n, y, 2);
     memcpy(sum, y, sizeof sum);
   }
@@ -88,7 +92,7 @@ static void backward_steps(Ring *r, const Tid *in) {
   Tid key[2] = {in[K], in[V]}, grad[2] = {-1, -1}, dq = -1;
   for (int step = 0; step < r->n; step++) {
     bool last = step + 1 == r->n;
-    Tid x[8], y[3];
+    Tid x[9], y[3];
     int n = 6;
     memcpy(x, in, sizeof *x * 6);
     memcpy(x + K, key, sizeof key);
@@ -97,7 +101,7 @@ static void backward_steps(Ring *r, const Tid *in) {
       y[KEY + i] = tensor_like(r, KEY + i, false);
     }
     if (step > 0) x[n++] = dq;
-    if (has_starts(r)) x[n++] = in[6];
+    n = add_fixed(r, in, x, n);
     dq = y[0] = tensor_like(r, 0, last);
     part(r, OP_attention_part_dx, step, x, n, y, 3);
     for (int i = 0; i < 2; i++)
@@ -113,7 +117,7 @@ static void backward_steps(Ring *r, const Tid *in) {
 }
 
 void shard_ring(Shard *s, Oid id, const Tid *in) {
-  Ring r = {s, &s->g->op.at[id], s->n[AX_CP]};
+  Ring r = {s, id, &s->g->op.at[id], s->n[AX_CP]};
   if (r.op->code == OP_attention)
     forward(&r, in);
   else

@@ -258,6 +258,19 @@ static bool experts_cut(const Shard *s, Oid id) {
   return s->g->op.at[id].code == OP_permute && s->yield[id][0].on[AX_EP] == 0;
 }
 
+/* Dropout draws for the columns, or heads, of all ranks, with the plan's seed. */
+void shard_dropout_place(const Shard *s, Oid id, Op *o) {
+  Oid f = id < s->g->forward_ops ? id : s->g->op.at[id].fwd;
+  if (f < 0 || s->g->op.at[f].attr.rate == 0) return;
+  Place x = shard_told(s, s->need[f][0]);
+  AxisSet cut = place_dim_cuts(x, s->g->t.at[s->g->op.at[f].in[0]].ndim - 1);
+  o->attr.seed = s->plan->seed;
+  if (s->g->op.at[f].code == OP_dropout)
+    o->attr.cut = cut;
+  else
+    o->attr.heads_cut = cut;
+}
+
 static void emit_one(Shard *s, Oid id, const Tid *in) {
   const Op *op = &s->g->op.at[id];
   Oid to = shard_emit_op(s, op->code, op->nin, op->nout, op, op->phase);
@@ -265,6 +278,7 @@ static void emit_one(Shard *s, Oid id, const Tid *in) {
   memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
   if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);
   if (experts_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_EP);
+  shard_dropout_place(s, id, o);
   if (op->code == OP_permute) shard_limit_rows(s, o);
   if (op->code == OP_attention || op->code == OP_attention_dx) shard_cut_queries(s, o);
   for (int i = 0; i < op->nout; i++) {

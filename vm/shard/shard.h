@@ -134,6 +134,9 @@ Tid shard_emit_tensor(Shard *s, Tid t, Place p);
 void shard_bind(Shard *s, Oid id, int k, Tid t);
 /* Whether rows are in the order of document chunks; see sequence.h. */
 bool shard_cut_documents(const Shard *s);
+/* Tells a kernel that drops with which seed, and which columns or heads this rank has;
+ * `id` is its logical op. */
+void shard_dropout_place(const Shard *s, Oid id, Op *op);
 /* Tells an attention kernel which queries this rank has, and the order of its rows. */
 void shard_cut_queries(const Shard *s, Op *op);
 /* ---- ring_attention.c ---- */

@@ -141,6 +141,17 @@ bool shard_follow(Shard *s, Oid op) {
   return same_cut(s, op, p);
 }
 
+/* Follows x, of which columns may be cut where they are one run of all of them. */
+bool shard_dropout(Shard *s, Oid op) {
+  int last = last_dim(s, op, 0);
+  Place x = common(s, op);
+  if (x.on[AX_TP] == last && in_tensor(s, op, 0)->dim[last].parts > 1) x.on[AX_TP] = PL_R;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, rows_of(x, last));
+  shard_yield(s, op, 0, x);
+  return true;
+}
+
 /* RMSNorm and LayerNorm need whole rows, or whole heads. */
 bool shard_norm(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
@@ -223,10 +234,12 @@ bool shard_attention(Shard *s, Oid op) {
   for (int i = 1; i < 3; i++) shard_need(s, op, i, k);
   Place starts = rows_of(q, 2);
   if (shard_cut_documents(s)) starts.on[AX_CP] = starts.on[AX_CP_HEADS] = PL_R;
-  if (o->nin == 4) shard_need(s, op, 3, starts);
+  bool drops = o->attr.rate > 0, packed = o->nin - drops > 3;
+  if (packed) shard_need(s, op, 3, starts);
+  if (drops) shard_need(s, op, o->nin - 1, rows_of(q, 2));
   shard_yield(s, op, 0, q);
   shard_yield(s, op, 1, q);
-  if (o->nin < 4 && shard_cut_documents(s)) {
+  if (!packed && shard_cut_documents(s)) {
     diag_error(s->d, "missing-rule", "packed",
                "mesh.cp shards each document by itself, but the model's attention is not "
                "told where documents begin")

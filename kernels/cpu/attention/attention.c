@@ -68,6 +68,15 @@ INLINE void softmax_step(float *s, const Heads *hd, const Queries *q, const KeyR
   memcpy(run->max, most, sizeof most);
 }
 
+/* Drops probabilities (keys, queries); their sum stays that of all. */
+INLINE void drop(float *p, const Heads *s, const Queries *q, const KeyRows *k,
+                 int64_t h) {
+  TileScores factor;
+  drop_tile(s, q, k, h, factor);
+#pragma omp simd
+  for (int i = 0; i < k->in.n * TILE; i++) p[i] *= factor[i];
+}
+
 INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int64_t tile,
                  DType t) {
   TileHead x, o;
@@ -89,6 +98,7 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
     load_head(x, &a->in[K], t, s->qk, b, kv, k.row, k.n);
     tile_mul(k.n, TILE, s->qk.d, (Strided){x, s->qk.ld, 1}, qt, TILE, p, TILE, false);
     softmax_step(p, s, &q, &keys, &run, fade);
+    if (s->numbers) drop(p, s, &q, &keys, h);
     for (int i = 0; i < q.n; i++)
       for (int j = 0; j < s->v.ld; j++) o[i * s->v.ld + j] *= fade[i];
     load_head(x, &a->in[V], t, s->v, b, kv, k.row, k.n);

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/tile.h"
 #include "kernels/cpu/vecmath.h"
+#include "vm/graph/dropout.h"
 #include "vm/graph/sequence.h"
 
 enum { TILE = 64, HEAD_MAX = 256 };
@@ -27,6 +28,9 @@ typedef struct Heads {
   int slots; /* rows are in the order of so many slots, see sequence.h; 0: positions */
   SeqPiece query, key; /* the rows of the sequence on this rank */
   int64_t tiles, key_tiles;
+  const int32_t *numbers; /* (B, t), of the queries' tokens; NULL: nothing is dropped */
+  Dropout drops;
+  uint32_t first_head; /* of all ranks */
 } Heads;
 
 /* Rows [row, row + n) of a tile, and the position of the first. A tile stays within a
@@ -61,7 +65,7 @@ INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
   int d = a->attr->head_dim, dv = attr_value_dim(a->attr);
   int ranks = MAX(a->attr->n, 1);
   int64_t T = q->dim[1] * ranks;
-  bool zigzag = a->attr->mirror;
+  bool zigzag = a->attr->mirror, drops = a->attr->rate > 0;
   assert(q->ndim == 3 && k->ndim == 3);
   Heads s = {.b = q->dim[0],
              .t = q->dim[1],
@@ -70,11 +74,14 @@ INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
              .qk = {d, whole_lanes(d)},
              .v = {dv, whole_lanes(dv)},
              .scale = a->attr->scale,
-             .starts = a->nin > starts_at ? a->in[starts_at].p : NULL,
+             .starts = a->nin - drops > starts_at ? a->in[starts_at].p : NULL,
              .T = T,
              .slots = a->attr->parts,
              .query = seq_piece(T, ranks, a->index, zigzag),
-             .key = keys_here(a, T, ranks)};
+             .key = keys_here(a, T, ranks),
+             .numbers = drops ? a->in[a->nin - 1].p : NULL,
+             .drops = dropout_of_heads(a->attr, a->unit)};
+  s.first_head = (uint32_t)(a->heads_index * s.h);
   s.tiles = s.query.runs * tiles_of_run(&s.query);
   s.key_tiles = s.key.runs * tiles_of_run(&s.key);
   return s;
@@ -87,6 +94,7 @@ typedef struct Queries {
   int n;
   int32_t at[TILE], start[TILE];
   int32_t at_min, at_max, start_min, start_max;
+  uint32_t number[TILE]; /* of the token, where something is dropped */
 } Queries;
 
 /* The keys of a tile. Positions past the end are greater than all others. */
@@ -126,6 +134,7 @@ INLINE void queries_of(const Heads *s, int64_t b, int64_t tile, Queries *q) {
     int64_t t = MIN(i, q->n - 1);
     SeqToken x = {q->pos + t, s->starts ? s->starts[b * s->t + q->row + t] : 0};
     if (s->slots) x = token_of(s, b, q->pos + t);
+    q->number[i] = s->numbers ? (uint32_t)s->numbers[b * s->t + q->row + t] : 0;
     q->at[i] = (int32_t)x.at;
     q->start[i] = (int32_t)x.start;
     q->at_min = MIN(q->at_min, q->at[i]);
@@ -145,6 +154,30 @@ INLINE bool sees_all(const Queries *q, const KeyRows *k) {
 /* True if query i and key i are the same token, in position order. */
 INLINE bool on_diagonal(const Heads *s, const Queries *q, const KeyRows *k) {
   return !s->slots && k->in.pos == q->pos;
+}
+
+/* What probabilities are multiplied by, (keys, TILE queries): 0 where a query of head h
+ * drops a key. */
+INLINE void drop_tile(const Heads *s, const Queries *q, const KeyRows *k, int64_t h,
+                      float *factor) {
+  uint32_t word[DROPOUT_WORDS][TILE], head = s->first_head + (uint32_t)h;
+  int32_t drawn = -1;
+  for (int j = 0; j < k->in.n; j++) {
+    int32_t group = k->at[j] / DROPOUT_WORDS;
+    if (group != drawn) {
+#pragma omp simd
+      for (int i = 0; i < TILE; i++) {
+        uint32_t w[DROPOUT_WORDS];
+        dropout_words(&s->drops, q->number[i], (uint32_t)group, head, w);
+        for (int m = 0; m < DROPOUT_WORDS; m++) word[m][i] = w[m];
+      }
+      drawn = group;
+    }
+    const uint32_t *of_key = word[k->at[j] % DROPOUT_WORDS];
+    float *row = factor + j * TILE;
+#pragma omp simd
+    for (int i = 0; i < TILE; i++) row[i] = dropout_factor(&s->drops, of_key[i]);
+  }
 }
 
 /* c += p b for a tile of probabilities. On the diagonal, row i of p is zero after column

@@ -5,6 +5,9 @@
  * otherwise there are two passes, over query tiles for dq and over key tiles for dk and
  * dv. Every sum has one order, so both ways give the same bits.
  *
+ * Where probabilities were dropped, M of them (0 or 1/(1 - rate)): o = (P M) v, so dv =
+ * (P M)^T do and dS = P * (M dP - delta) * scale.
+ *
  * In ring attention this is one step: dq continues from the step before. */
 #include "attention.h"
 
@@ -70,6 +73,12 @@ INLINE void probabilities(float *p, float *ds, const KeyRows *k, const KernelArg
   }
 }
 
+/* Multiplies x(queries, keys) by factors (keys, queries). */
+INLINE void times_factors(float *x, const float *factor, int queries, int keys) {
+  for (int i = 0; i < queries; i++)
+    for (int j = 0; j < keys; j++) x[i * TILE + j] *= factor[j * TILE + i];
+}
+
 /* A tile of keys with its values and gradients. */
 typedef struct Keys {
   KeyRows rows;
@@ -92,7 +101,13 @@ INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, i
   load_head(g, &a->in[DO], t, s->v, w->b, h, q.row, q.n);
   tile_mul(q.n, TILE, d, (Strided){x, ld, 1}, y->kt, TILE, p, TILE, false);
   tile_mul(q.n, TILE, dv, (Strided){g, lv, 1}, y->vt, TILE, ds, TILE, false);
+  TileScores factor;
+  if (s->numbers) {
+    drop_tile(s, &q, &y->rows, h, factor);
+    times_factors(ds, factor, q.n, n);
+  }
   probabilities(p, ds, &y->rows, a, s, h, &q, room.delta + tile * TILE);
+  if (s->numbers) times_factors(p, factor, q.n, n);
   bool diagonal = on_diagonal(s, &q, &y->rows);
   if (w->dq)
     mul_seen(diagonal, false, q.n, d, n, (Strided){ds, TILE, 1}, y->k, ld,

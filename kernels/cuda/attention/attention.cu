@@ -38,7 +38,7 @@ __device__ __forceinline__ void softmax(float (&x)[NT][4], Running &run,
 
 /* Grid: query tiles, longest first; heads; batch. `o0`, `lse0`: from earlier ring steps,
  * or NULL; `wide`: o is f32. */
-template <typename T, int D>
+template <typename T, int D, bool DROPS>
 __global__ void __launch_bounds__(Shape<T, D>::threads)
     attend(Heads s, const T *q, const T *k, const T *v, const float *o0,
            const float *lse0, void *o, bool wide, float *lse) {
@@ -57,6 +57,8 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   Lane l = lane_here();
   int top = first + l.warp_row + l.group, t[2] = {top, top + 8};
   Row row[2] = {query_row(s, b, t[0]), query_row(s, b, t[1])};
+  uint32_t number[2] = {0, 0};
+  for (int i = 0; i < 2 && DROPS; i++) number[i] = query_number(s, b, t[i]);
   Running run = {{-INFINITY, -INFINITY}, {0, 0}};
   float out[CT][4] = {};
   for (int i = 0; i < 2 && lse0; i++) {
@@ -83,6 +85,14 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         }
         softmax(x, run, fade);
         UNROLL
+        for (int n = 0; n < NT && DROPS; n++) UNROLL
+        for (int i = 0; i < 2; i++) {
+          float f[2];
+          const int *key = &key_at[stage][n * 8 + 2 * l.member];
+          factors_of(s, h, number[i], key[0], key[1], f);
+          x[n][2 * i] *= f[0], x[n][2 * i + 1] *= f[1];
+        }
+        UNROLL
         for (int n = 0; n < CT; n++) UNROLL
         for (int j = 0; j < 4; j++) out[n][j] *= fade[j / 2];
         int there = rows_there(s.keys, k0, N);
@@ -106,10 +116,11 @@ void cuda_attention(Device *d, const KernelArgs *a) {
     typedef TYPE_OF(p) T;
     by_head(s, [&](auto size) {
       constexpr int D = decltype(size)::size;
+      constexpr bool DROPS = decltype(size)::drops;
       typedef Shape<T, D> S;
       Dim3 grid((unsigned)((s.t + S::rows - 1) / S::rows), (unsigned)s.h, (unsigned)s.b);
-      LAUNCH_ROOM((attend<T, D>), grid, S::threads, S::room_forward, cuda_stream(d), s,
-                  data<const T>(&a->in[0]), data<const T>(&a->in[1]),
+      LAUNCH_ROOM((attend<T, D, DROPS>), grid, S::threads, S::room_forward,
+                  cuda_stream(d), s, data<const T>(&a->in[0]), data<const T>(&a->in[1]),
                   data<const T>(&a->in[2]), on ? data<const float>(&a->in[O]) : NULL,
                   on ? data<const float>(&a->in[LSE]) : NULL, a->out[0].p,
                   a->out[0].dtype == DT_F32, data<float>(&a->out[1]));

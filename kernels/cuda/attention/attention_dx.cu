@@ -1,7 +1,9 @@
 /* attention_dx.cu - gradients of causal attention. Probabilities are recomputed from lse,
  * with delta = sum(do * o) of a query and dS = P * (dP - delta) * scale: dq = dS k, dk =
- * dS^T q, dv = P^T do. One kernel each for delta, dq, and dk with dv; each result is
- * summed by one block, in order. In ring attention this is one step. */
+ * dS^T q, dv = P^T do; where probabilities were dropped, M of them (0 or 1/(1 - rate)),
+ * dv = (P M)^T do and dS = P * (M dP - delta) * scale. One kernel each for delta, dq, and
+ * dk with dv; each result is summed by one block, in order. In ring attention this is one
+ * step. */
 #include "attention_tile.cuh"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
@@ -29,7 +31,7 @@ __device__ __forceinline__ void probability(float &p, float &ds, float scale, fl
 }
 
 /* Grid: query tiles, longest first; heads; batch. `dq0`: of earlier steps, or NULL. */
-template <typename T, int D>
+template <typename T, int D, bool DROPS>
 __global__ void __launch_bounds__(Shape<T, D>::threads)
     query_gradients(Heads s, const T *q, const T *k, const T *v, const T *d_o,
                     const float *lse, const float *delta, const float *dq0, void *dq,
@@ -49,6 +51,8 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   Lane l = lane_here();
   int top = first + l.warp_row + l.group, t[2] = {top, top + 8};
   Row row[2] = {query_row(s, b, t[0]), query_row(s, b, t[1])};
+  uint32_t number[2] = {0, 0};
+  for (int i = 0; i < 2 && DROPS; i++) number[i] = query_number(s, b, t[i]);
   float base[2], less[2], out[CT][4] = {};
   for (int i = 0; i < 2; i++) {
     int64_t stat = (b * s.t + (t[i] < s.t ? t[i] : 0)) * s.h + h;
@@ -66,6 +70,14 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         float p[NT][4], ds[NT][4];
         times_rows(p, mine, others(stage, 0), width);
         times_rows(ds, my_do, others(stage, 1), width_v);
+        UNROLL
+        for (int n = 0; n < NT && DROPS; n++) UNROLL
+        for (int i = 0; i < 2; i++) {
+          float f[2];
+          const int *key = &key_at[stage][n * 8 + 2 * l.member];
+          factors_of(s, h, number[i], key[0], key[1], f);
+          ds[n][2 * i] *= f[0], ds[n][2 * i + 1] *= f[1];
+        }
         UNROLL
         for (int n = 0; n < NT; n++) UNROLL
         for (int j = 0; j < 4; j++)
@@ -85,7 +97,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
 
 /* Grid: key tiles by parts of columns; kv heads; batch. Rows are keys, columns
  * queries. */
-template <typename T, int D>
+template <typename T, int D, bool DROPS>
 __global__ void __launch_bounds__(Shape<T, D>::threads)
     key_gradients(Heads s, const T *q, const T *k, const T *v, const T *d_o,
                   const float *lse, const float *delta, void *dk, void *dv, bool wide) {
@@ -94,6 +106,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   SHARED_ROOM(room);
   __shared__ Row query[2][N];
   __shared__ float base[2][N], less[2][N];
+  __shared__ uint32_t number[2][DROPS ? N : 1];
   int first = (int)blockIdx.x / (D / C) * S::rows, col = (int)blockIdx.x % (D / C) * C;
   int64_t kv = blockIdx.y, b = blockIdx.z;
   int64_t h0 = kv * (s.h / s.k);
@@ -130,6 +143,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
           copy_begin<4>(&base[stage][r], lse + stat, is);
           copy_begin<4>(&less[stage][r], delta + stat, is);
           query[stage][r] = query_row(s, b, q0 + r);
+          if (DROPS) number[stage][r] = query_number(s, b, q0 + r);
         }
       },
       [&](int stage, int i, bool all) {
@@ -141,8 +155,12 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         for (int n = 0; n < NT; n++) UNROLL
         for (int j = 0; j < 4; j++) {
           int c = n * 8 + 2 * l.member + j % 2;
+          float f = 1;
+          if (DROPS) f = factor_of(s, h0 + i / each, number[stage][c], key[j / 2]);
+          if (DROPS) ds[n][j] *= f;
           probability(p[n][j], ds[n][j], scale, base[stage][c] * LOG2E, less[stage][c],
                       [&] { return !all && !sees(query[stage][c], key[j / 2]); });
+          if (DROPS) p[n][j] *= f;
         }
         int there = rows_there(s.t, (tiles.first + i % each) * N, N);
         add_product(out_v, p, others(stage, 1), there, col, width_v);
@@ -171,14 +189,16 @@ void cuda_attention_dx(Device *dev, const KernelArgs *a) {
            cuda_stream(dev), data<const T>(&a->in[O]), d_o, delta, n, s.dv);
     by_head(s, [&](auto size) {
       constexpr int D = decltype(size)::size;
+      constexpr bool DROPS = decltype(size)::drops;
       typedef Shape<T, D> S;
       unsigned tiles = (unsigned)((s.t + S::rows - 1) / S::rows);
       unsigned key_tiles = (unsigned)((s.keys + S::rows - 1) / S::rows);
-      LAUNCH_ROOM((query_gradients<T, D>), Dim3(tiles, (unsigned)s.h, (unsigned)s.b),
-                  S::threads, S::room_backward, cuda_stream(dev), s, q, k, v, d_o, lse,
-                  delta, on ? data<const float>(&a->in[DQ]) : NULL, a->out[0].p,
+      LAUNCH_ROOM((query_gradients<T, D, DROPS>),
+                  Dim3(tiles, (unsigned)s.h, (unsigned)s.b), S::threads, S::room_backward,
+                  cuda_stream(dev), s, q, k, v, d_o, lse, delta,
+                  on ? data<const float>(&a->in[DQ]) : NULL, a->out[0].p,
                   a->out[0].dtype == DT_F32);
-      LAUNCH_ROOM((key_gradients<T, D>),
+      LAUNCH_ROOM((key_gradients<T, D, DROPS>),
                   Dim3(key_tiles * (D / S::columns), (unsigned)s.k, (unsigned)s.b),
                   S::threads, S::room_backward, cuda_stream(dev), s, q, k, v, d_o, lse,
                   delta, a->out[1].p, a->out[2].p, a->out[1].dtype == DT_F32);

@@ -3,6 +3,7 @@
 #define WEFT_CUDA_ATTENTION_SHAPE_H
 
 #include "kernels/cuda/kernel.cuh"
+#include "vm/graph/dropout.h"
 #include "vm/graph/sequence.h"
 
 struct Heads {
@@ -13,7 +14,10 @@ struct Heads {
       *starts; /* (B, t): the first token of a document; or NULL; with slots (B, T) */
   int64_t T;   /* tokens of the sequence */
   int slots;   /* rows are in the order of so many slots, see sequence.h; 0: positions */
-  SeqPiece query, key; /* the rows of the sequence on this rank */
+  SeqPiece query, key;    /* the rows of the sequence on this rank */
+  const int32_t *numbers; /* (B, t), of the queries' tokens; NULL: nothing is dropped */
+  Dropout drops;
+  uint32_t first_head; /* of all ranks */
 };
 
 /* True in later ring steps: the running sums are among the operands. */
@@ -30,20 +34,24 @@ static inline Heads heads_of(const KernelArgs *a, int starts_at) {
   const KTensor *q = &a->in[0], *k = &a->in[1];
   int d = a->attr->head_dim;
   int n = a->attr->n > 1 ? a->attr->n : 1;
-  int64_t T = q->dim[1] * n;
+  int64_t T = q->dim[1] * n, h = q->dim[2] / d;
+  bool drops = a->attr->rate > 0;
   return Heads{q->dim[0],
                q->dim[1],
                k->dim[1],
-               q->dim[2] / d,
+               h,
                k->dim[2] / d,
                d,
                attr_value_dim(a->attr),
                a->attr->scale,
-               a->nin > starts_at ? data<const int32_t>(&a->in[starts_at]) : NULL,
+               a->nin - drops > starts_at ? data<const int32_t>(&a->in[starts_at]) : NULL,
                T,
                a->attr->parts,
                seq_piece(T, n, a->index, a->attr->mirror != 0),
-               keys_here(a, T, n)};
+               keys_here(a, T, n),
+               drops ? data<const int32_t>(&a->in[a->nin - 1]) : NULL,
+               dropout_of_heads(a->attr, a->unit),
+               (uint32_t)(a->heads_index * h)};
 }
 
 /* ---- visibility ---- positions fit an int, as document starts do */
@@ -149,18 +157,58 @@ static __device__ __forceinline__ Tiles query_tiles(const Heads &s, int64_t b,
   return Tiles{first, end};
 }
 
-/* Calls f with the larger head size, rounded up to one with kernels. */
+/* ---- dropout ---- what probabilities are multiplied by; kernels have it by a template
+ * argument, since registers are scarce */
+
+static __device__ __forceinline__ uint32_t query_number(const Heads &s, int64_t b,
+                                                        int t) {
+  return t < s.t ? (uint32_t)s.numbers[b * s.t + t] : 0;
+}
+/* Of the four words that a counter gives, that of a key, without an index that is not
+ * known: arrays are registers. */
+static __device__ __forceinline__ float key_factor(const Heads &s, int key,
+                                                   const uint32_t (&word)[4]) {
+  uint32_t low = key & 1 ? word[1] : word[0], high = key & 1 ? word[3] : word[2];
+  return dropout_factor(&s.drops, key & 2 ? high : low);
+}
+static __device__ __forceinline__ float factor_of(const Heads &s, int64_t h,
+                                                  uint32_t query, int key) {
+  uint32_t word[DROPOUT_WORDS];
+  dropout_words(&s.drops, query, (uint32_t)key / 4, s.first_head + (uint32_t)h, word);
+  return key_factor(s, key, word);
+}
+/* Of one query and two keys, which one counter mostly serves. */
+static __device__ __forceinline__ void
+factors_of(const Heads &s, int64_t h, uint32_t query, int key, int next, float (&f)[2]) {
+  uint32_t word[DROPOUT_WORDS], head = s.first_head + (uint32_t)h;
+  dropout_words(&s.drops, query, (uint32_t)key / 4, head, word);
+  f[0] = key_factor(s, key, word);
+  if (next / 4 != key / 4) dropout_words(&s.drops, query, (uint32_t)next / 4, head, word);
+  f[1] = key_factor(s, next, word);
+}
+
+/* Calls f with the larger head size, rounded up to one with kernels, and whether
+ * something is dropped. */
 enum { CUDA_HEAD_MAX = 256 };
-template <int D> struct HeadSize { static constexpr int size = D; };
-template <typename F> static void by_head(const Heads &s, F f) {
+template <int D, bool DROPS> struct HeadSize {
+  static constexpr int size = D;
+  static constexpr bool drops = DROPS;
+};
+template <bool DROPS, typename F> static void by_size(const Heads &s, F f) {
   int d = s.d > s.dv ? s.d : s.dv;
   assert(d <= CUDA_HEAD_MAX);
   if (d <= 64)
-    f(HeadSize<64>{});
+    f(HeadSize<64, DROPS>{});
   else if (d <= 128)
-    f(HeadSize<128>{});
+    f(HeadSize<128, DROPS>{});
   else
-    f(HeadSize<256>{});
+    f(HeadSize<256, DROPS>{});
+}
+template <typename F> static void by_head(const Heads &s, F f) {
+  if (s.numbers)
+    by_size<true>(s, f);
+  else
+    by_size<false>(s, f);
 }
 
 #endif

@@ -71,7 +71,10 @@ void cuda_attention_step(Device *d, const KernelArgs *a) {
              rows,
              0,
              seq_whole(1),
-             seq_whole(rows)};
+             seq_whole(rows),
+             NULL,
+             Dropout{},
+             0};
   Dim3 grid((unsigned)s.h, (unsigned)s.b);
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;

@@ -1,0 +1,149 @@
+/* check_dropout.c - runs that drop: the same masks on every mesh, the same bits with
+ * recomputation, nothing dropped in evaluations; and what plans may not ask for. What the
+ * masks are, check_interpreter.c and PyTorch (tests/oracle) know. */
+#include <check.h>
+#include <math.h>
+
+#include "bindings/api/job.h"
+#include "tests/generate/random_plan.h"
+#include "tests/harness/plan_bits.h"
+#include "tests/harness/run_bits.h"
+#include "tests/harness/scratch.h"
+#include "vm/weights/param_gather.h"
+
+/* Enough layers that some are compiled once. */
+#define GPT2(rates)                                                                      \
+  "local weft = require 'weft'\n"                                                        \
+  "return weft.plan { model = weft.model { 'gpt2', n_layer = 8, n_embd = 16, "           \
+  "n_head = 4, vocab_size = 37, n_positions = 32, initializer_range = 0.2, " rates       \
+  " },\n"                                                                                \
+  "  batch = { global = 4, micro = 1, seq = 16 }, data = weft.synthetic { "              \
+  "val = weft.synthetic {} },\n"                                                         \
+  "  optimizer = weft.adamw { lr = 1e-2 }, train = { steps = 3, seed = 3 },\n"
+#define DROPS "embd_pdrop = 0.3, resid_pdrop = 0.5, attn_pdrop = 0.4"
+
+static const char *const meshes[] = {
+    "mesh = { dp = 4 }",
+    "mesh = { dp = 2, tp = 2 }",
+    "mesh = { tp = 4 }, strategy = { 'zero', stage = 1, sequence_parallel = true }",
+    "mesh = { pp = 4 }, schedule = 'zbv', strategy = { 'zero', overlap_tp = true }",
+    "mesh = { pp = 2, dp = 2 }, strategy = { 'zero', stage = 3 }",
+    "mesh = { cp = 4 }",
+    "mesh = { cp = 4 }, cp = { comm = 'ring', balance = 'none' }",
+    "mesh = { cp = 2, tp = 2 }, cp = { comm = 'a2a' }, packed = { eot = 3 }",
+    "mesh = { cp = 2 }, cp = { comm = 'ring' }, packed = { eot = 3 }, "
+    "recompute = 'full'",
+};
+
+START_TEST(the_same_on_every_mesh) {
+  Text plan = {0}, why = {0};
+  VerifyReport r;
+  text_printf(&plan, GPT2(DROPS) "%s }\n", meshes[_i]);
+  weft_status st = plan_parity(plan.s, 3, 1e-5, &r, &why);
+  ck_assert_msg(st == WEFT_OK && r.ok, "%s%s", why.s ? why.s : "", plan.s);
+  text_free(&plan);
+  text_free(&why);
+}
+END_TEST
+
+/* ---- bits ---- */
+
+static Arena *arena;
+static void setup(void) { arena = arena_new(NULL); }
+static void teardown(void) { arena_free(arena); }
+
+START_TEST(recomputed_masks_are_the_same) {
+  static const char *const recompute[] = {"recompute=full", "recompute=selective"};
+  const char *set[] = {_i % 2 ? "precision=bf16" : "precision=f32", recompute[_i / 2]};
+  plan_bits_same(arena, GPT2(DROPS) "mesh = { tp = 2, pp = 2 } }\n", set, 1, 2);
+}
+END_TEST
+
+/* ---- evaluations ---- */
+
+/* The loss of a step and, before it, of an evaluation of the same samples. */
+static void losses(const char *text, double *step, double *evaluation) {
+  Job j;
+  Run *r;
+  Data *d;
+  RunOptions options = {.world = world_kind("local", NULL), .threads = 1};
+  StepResult res = {.step = 0};
+  const char *path = scratch_put("plan.lua", text, strlen(text));
+  const char *set[] = {"train.eval_every=1"};
+  OK(job_open(&j, arena, &(LangOptions){.set = set, .nset = 1}, path));
+  OK(job_data(&j, NULL, &d));
+  OK(run_open(&j.plan, j.compiled, &options, &r, &trace_err));
+  OK(run_init(r, &trace_err));
+  OK(run_evaluate(r, d, 1, &res, &trace_err));
+  *evaluation = res.eval_loss;
+  OK(run_step(r, d, 0, &res, &trace_err));
+  *step = res.loss;
+  run_close(r);
+  data_close(d);
+  job_free(&j);
+}
+
+START_TEST(evaluations_drop_nothing) {
+  double step[2], evaluation[2];
+  losses(GPT2(DROPS) "mesh = { pp = 2 } }\n", &step[0], &evaluation[0]);
+  losses(GPT2("attn_pdrop = 0") "mesh = { pp = 2 } }\n", &step[1], &evaluation[1]);
+  ck_assert_double_eq(evaluation[0], evaluation[1]);
+  ck_assert_double_gt(fabs(step[0] - step[1]), 1e-3);
+}
+END_TEST
+
+/* ---- messages ---- */
+
+static const struct {
+  const char *body, *text;
+} refused[] = {
+    {"g:dropout(x, { rate = 1 })", "rate must be at least 0 and below 1, got 1"},
+    {"g:dropout(x, { rate = -0.5 })", "rate must be at least 0 and below 1, got -0.5"},
+    {"g:dropout(x)", "g:dropout: attribute \"rate\" is missing"},
+    {"g:dropout(x, { p = 0.5 })", "unknown attribute \"p\" (it takes: rate, site)"},
+    {"g:dropout(x, x, { rate = 0.5 })", "g:dropout takes 1 tensor, got 2"},
+    {"g:dropout(g:tokens(), { rate = 0.5 })", "operand 1 is made of integers"},
+    {"g:attention(x, x, x, { head_dim = 8, rate = 2 })",
+     "rate must be at least 0 and below 1, got 2"},
+    {"g:unflatten(g:dropout(g:flatten(x), { rate = 0.5 }))",
+     "takes (batch, seq, features), a row for each token"},
+};
+
+START_TEST(names_what_is_wrong) {
+  Text plan = {0}, why = {0};
+  VerifyReport r;
+  text_printf(&plan,
+              "local weft = require 'weft'\n"
+              "local function model(g)\n"
+              "  local e = g:param('e.weight', { { 'vocab', 32 }, { 'hidden', 8 } })\n"
+              "  local x = g:embedding(g:tokens(), e)\n"
+              "  x = %s\n"
+              "  return g:cross_entropy(g:linear(x, e), g:labels())\n"
+              "end\n"
+              "return weft.plan { model = model, data = weft.synthetic {},\n"
+              "  batch = { global = 1, micro = 1, seq = 8 } }\n",
+              refused[_i].body);
+  ck_assert_int_eq(plan_parity(plan.s, 1, 1e-5, &r, &why), WEFT_EPLAN);
+  ck_assert_msg(strstr(why.s, refused[_i].text) && strstr(why.s, ".lua:5: error: "),
+                "%s\nhas no: %s", why.s, refused[_i].text);
+  text_free(&plan);
+  text_free(&why);
+}
+END_TEST
+
+Suite *dropout_suite(void) {
+  Suite *s = suite_create("dropout");
+  TCase *tc = tcase_create("runs");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_set_timeout(tc, 120);
+  tcase_add_loop_test(tc, the_same_on_every_mesh, 0, LEN(meshes));
+  tcase_add_loop_test(tc, recomputed_masks_are_the_same, 0, 4);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("plans");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_add_test(tc, evaluations_drop_nothing);
+  tcase_add_loop_test(tc, names_what_is_wrong, 0, LEN(refused));
+  suite_add_tcase(s, tc);
+  return s;
+}
