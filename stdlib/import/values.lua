@@ -28,6 +28,15 @@ function values.positive(book, key)
   refuse(book, key, value, "a number, at least 0")
 end
 
+-- Of what dropout drops; nil also if that is nothing.
+function values.rate(book, key)
+  local value = book:value(key)
+  if value == nil then return nil end
+  local n = scalar.number(value)
+  if n and n >= 0 and n < 1 then return n > 0 and n or nil end
+  refuse(book, key, value, "a number, at least 0 and below 1")
+end
+
 -- The size of a group, and whether it is given: what is below 1 is 1.
 function values.degree(book, key)
   local value = book:value(key)

@@ -183,6 +183,36 @@ START_TEST(lists_of_arguments_become_plans) {
 }
 END_TEST
 
+#define DROPS "--hidden-dropout 0.1 --attention-dropout 0.2 "
+#define DECODER                                                                          \
+  "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 "        \
+  "--global-batch-size 4 --seq-length 64 --max-position-embeddings 64 --lr 1e-4 --bf16 "
+#define LLAMA_LIKE                                                                       \
+  "--position-embedding-type rope --normalization RMSNorm --disable-bias-linear "        \
+  "--swiglu "
+
+/* Dropout of GPT-2 is its architecture's; where hidden states drop in another one, the
+ * plan's model is a function. */
+START_TEST(dropout_is_of_the_model) {
+  import_put("a.txt", DECODER DROPS);
+  import_file("a.txt", "");
+  import_plan_has("embd_pdrop = 0.1,");
+  import_plan_has("resid_pdrop = 0.1,");
+  import_plan_has("attn_pdrop = 0.2,");
+  import_put("b.txt", DECODER LLAMA_LIKE "--attention-dropout 0.2 --hidden-dropout 0");
+  import_file("b.txt", "");
+  import_plan_has("\"llama\",");
+  import_plan_has("attention_dropout = 0.2,");
+  import_put("c.txt", DECODER LLAMA_LIKE DROPS);
+  import_file("c.txt", "");
+  import_plan_has(
+      "local function drop(x) return g:dropout(x, { rate = c.hidden_dropout }) end");
+  import_plan_has("x = g:add(x, drop(attention(norm(x, ");
+  import_plan_has("hidden_dropout = 0.1,");
+  import_plan_has("rate = c.attention_dropout })");
+}
+END_TEST
+
 #define SUITE_ARGS                                                                       \
   "  --num-layers: 12\n  --hidden-size: 512\n  --num-attention-heads: 8\n"               \
   "  --micro-batch-size: 4\n  --global-batch-size: 32\n  --seq-length: 1024\n"           \
@@ -599,6 +629,7 @@ Suite *import_megatron_suite(void) {
   tcase_add_test(c, nothing_is_dropped);
   tcase_add_loop_test(c, words_are_those_of_the_shell, 0, LEN(words));
   tcase_add_test(c, lists_of_arguments_become_plans);
+  tcase_add_test(c, dropout_is_of_the_model);
   tcase_add_test(c, test_suites_become_plans);
   tcase_add_test(c, yaml_configs_and_recipes_become_plans);
   tcase_add_loop_test(c, arguments_mean_what_megatron_says, 0, LEN(meanings));

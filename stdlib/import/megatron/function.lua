@@ -34,9 +34,13 @@ local ATTENTION = [[
     local q = linear(x, name .. ".q", heads, hidden$BIAS)
     local k = linear(x, name .. ".k", kv_heads, hidden$BIAS)
     local v = linear(x, name .. ".v", kv_heads, hidden$BIAS)
-$QKNORM$ROPE    local o = g:attention(q, k, v, g:doc_starts(), { head_dim = d })
+$QKNORM$ROPE    local o = g:attention(q, k, v, g:doc_starts(), { head_dim = d$RATE })
     return linear(o, name .. ".proj", hidden, heads, { std = residual$OUTBIAS })
   end
+]]
+
+local DROP = [[
+  local function drop(x) return g:dropout(x, { rate = c.hidden_dropout }) end
 ]]
 
 local QK_NORM = [[
@@ -99,28 +103,33 @@ $SHARED    if plan.aux == 0 and plan.z == 0 then return y end
 local LAYER = [[
   local function layer(i, x)
     local name = "layers." .. i
-    x = g:add(x, attention(norm(x, name .. ".norm1"), name .. ".attention"))
-    return g:add(x, mlp(norm(x, name .. ".norm2"), name .. ".mlp", c.ffn))
+    x = g:add(x, $DROP(attention(norm(x, name .. ".norm1"), name .. ".attention")))
+    return g:add(x, $DROP(mlp(norm(x, name .. ".norm2"), name .. ".mlp", c.ffn)))
   end
 ]]
 
 local MOE_LAYER = [[
   local function layer(i, x, loss)
     local name, h = "layers." .. i
-    x = g:add(x, attention(norm(x, name .. ".norm1"), name .. ".attention"))
+    x = g:add(x, $DROP(attention(norm(x, name .. ".norm1"), name .. ".attention")))
     h = norm(x, name .. ".norm2")
 $DENSE    local y, more = experts(h, name .. ".mlp")
-    return g:add(x, y), loss and more and g:add(loss, more) or loss or more
+    return g:add(x, $DROP(y)), loss and more and g:add(loss, more) or loss or more
   end
 ]]
 
 local DENSE = [[
-    if $ISDENSE then return g:add(x, mlp(h, name .. ".mlp", c.ffn)), loss end
+    if $ISDENSE then return g:add(x, $DROP(mlp(h, name .. ".mlp", c.ffn))), loss end
 ]]
 
 -- Replaces $NAME by its text.
 local function fill(text, with)
   return (string.gsub(text, "%$(%u+)", function(name) return with[name] end))
+end
+
+-- Replaces $DROP(x) by drop(x), or by x if nothing is dropped.
+local function fill_drops(text, m)
+  return (string.gsub(text, "%$DROP(%b())", function(x) return m.drops and "drop" .. x or string.sub(x, 2, -2) end))
 end
 
 local function attributes(m)
@@ -169,9 +178,10 @@ local function dense_test(dense)
 end
 
 local function layer_text(m)
-  if not m.experts then return LAYER end
+  if not m.experts then return fill_drops(LAYER, m) end
   local dense = m.experts.dense
-  return fill(MOE_LAYER, { DENSE = #dense > 0 and fill(DENSE, { ISDENSE = dense_test(dense) }) or "" })
+  local text = fill_drops(MOE_LAYER, m)
+  return fill(text, { DENSE = #dense > 0 and fill(fill_drops(DENSE, m), { ISDENSE = dense_test(dense) }) or "" })
 end
 
 local function body(m)
@@ -190,7 +200,9 @@ local function body(m)
   add(LINEAR)
   add(NORMS[m.norm])
   if m.act == "relu2" then add(SQUARE) end
-  add(fill(ATTENTION, { BIAS = qkv, OUTBIAS = out, QKNORM = m.qk_norm and QK_NORM or "",
+  if m.drops then add(DROP) end
+  add(fill(ATTENTION, { BIAS = qkv, OUTBIAS = out, RATE = m.attention_drops and ", rate = c.attention_dropout" or "",
+                        QKNORM = m.qk_norm and QK_NORM or "",
                         ROPE = m.position == "rope" and ROPE or "" }))
   if dense then
     add(fill(m.act == "swiglu" and GATED or MLP, { BIAS = bias, OUTBIAS = out,
@@ -216,10 +228,9 @@ function func.ends(m)
   if m.position == "learned" then
     lines[#lines + 1] = '    local rows = g:param("positions.weight", { { "position", c.positions }, hidden }, '
       .. "{ std = c.std })"
-    lines[#lines + 1] = "    return g:add(e, g:embedding(g:positions(), rows))"
-  else
-    lines[#lines + 1] = "    return e"
+    lines[#lines + 1] = "    e = g:add(e, g:embedding(g:positions(), rows))"
   end
+  lines[#lines + 1] = m.drops and "    return drop(e)" or "    return e"
   lines[#lines + 1] = "  end)"
   if m.experts then lines[#lines + 1] = "  local loss" end
   lines[#lines + 1] = "  for i = 0, c.layers - 1 do"
@@ -254,6 +265,8 @@ local function config(plan, m, from)
   put("std", m.std)
   put("eps", m.eps)
   if m.act == "gelu" then put("gelu", m.erf and 1 or 0) end
+  if m.drops then put("hidden_dropout", m.drops) end
+  if m.attention_drops then put("attention_dropout", m.attention_drops) end
   if not e then return end
   put("experts", e.n)
   put("topk", e.topk)

@@ -167,7 +167,7 @@ local KEYS = { "num_layers", "hidden_size", "num_attention_heads", "ffn_hidden_s
   "disable_bias_linear", "add_bias_linear", "add_qkv_bias", "qk_layernorm", "untie_embeddings_and_output_weights",
   "share_embeddings_and_output_weights", "init_method_std", "max_position_embeddings", "multi_latent_attention",
   "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim", "rotary_scaling_factor",
-  "mscale", "mscale_all_dim", "rope_type" }
+  "mscale", "mscale_all_dim", "rope_type", "hidden_dropout", "attention_dropout" }
 
 model.keys = KEYS
 
@@ -183,6 +183,7 @@ local function described(book, tp)
   m.tied = not on(book, "untie_embeddings_and_output_weights")
     and book:value "share_embeddings_and_output_weights" ~= false
   m.std = values.positive(book, "init_method_std") or 0.02
+  m.drops, m.attention_drops = values.rate(book, "hidden_dropout"), values.rate(book, "attention_dropout")
   normalization(book, m)
   positions(book, m)
   activation(book, m)
@@ -211,16 +212,18 @@ local function gpt2(m)
   end
   local c = common("gpt2", m)
   c.layer_norm_epsilon, c.activation_function = m.eps, m.erf and "gelu" or "gelu_new"
+  c.embd_pdrop, c.resid_pdrop, c.attn_pdrop = m.drops, m.drops, m.attention_drops
   return c
 end
 
 local function is_llama(m)
   return m.position == "rope" and m.turning == 1 and not m.interleaved and m.norm == "rmsnorm" and not m.bias
-    and m.act == "swiglu"
+    and m.act == "swiglu" and not m.drops
 end
 
 local function rotary(c, m)
   c.rms_norm_eps, c.rope_theta, c.rope_scaling = m.eps, m.theta, m.scaling
+  c.attention_dropout = m.attention_drops
   return c
 end
 
@@ -260,6 +263,9 @@ local function deepseek(book, m)
   local function no(key, why)
     book:refuse(book:leaf(key) and key or "multi_latent_attention", why)
   end
+  if m.drops then
+    return no("hidden_dropout", "weft's model with latent attention (deepseek_v3) drops in attention alone")
+  end
   if not is_llama(m) then
     return no("multi_latent_attention", "weft's model with latent attention (deepseek_v3) has rope, RMSNorm, "
               .. "--swiglu and --disable-bias-linear")
@@ -268,7 +274,7 @@ local function deepseek(book, m)
     return no("multi_latent_attention", "weft's latent attention has norms of its latents: --qk-layernorm")
   end
   local c = common("deepseek_v3", m)
-  c.rms_norm_eps, c.rope_theta = m.eps, m.theta
+  c.rms_norm_eps, c.rope_theta, c.attention_dropout = m.eps, m.theta, m.attention_drops
   if m.eps ~= 1e-6 then book:assume("model", "norms of latents have an epsilon of 1e-6, whatever the others have") end
   c.num_key_value_heads, c.q_lora_rank, c.kv_lora_rank = m.heads, a.q or false, a.kv
   c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim = a.nope, a.rope, a.v

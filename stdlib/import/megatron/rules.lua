@@ -65,7 +65,7 @@ return {
   off("decentralized_pg_collection", "it does not change which ranks talk to each other"),
 
   -- ---- the model ----
-  dropout "hidden_dropout", dropout "attention_dropout", dropout "lora_dropout",
+  dropout "lora_dropout",
   none("use_mcore_models", "weft has one model of each architecture"),
   none("use_legacy_models", "weft has one model of each architecture"),
   none("no_position_embedding", "position_embedding_type says it"),
