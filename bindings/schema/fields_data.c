@@ -1,4 +1,5 @@
-/* fields_data.c - packed documents, names of files, and what share of samples each has. */
+/* fields_data.c - packed documents, names of files, and what share of samples each has.
+ */
 #include "bindings/sandbox/length.h"
 #include "schema.h"
 

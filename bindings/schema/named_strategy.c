@@ -1,5 +1,5 @@
-/* named_strategy.c - plan.strategy: a name, which may say an option, and a table of options
- * behind it. */
+/* named_strategy.c - plan.strategy: a name, which may say an option, and a table of
+ * options behind it. */
 #include "schema.h"
 
 /* What a strategy is before its options say more. What ZeRO and Megatron's FSDP cut of

@@ -1,7 +1,8 @@
-/* learning_rate.c - the learning rate of a step. Cosine, linear, polynomial and inverse_sqrt
- * are as Transformers' schedulers of these names (optimization.py) from the end of the warmup
- * on; what wsd falls along is as Megatron's --lr-wsd-decay-style. The first step is not
- * wasted on a rate of 0: step k of the warmup has (k + 1) / warmup of max. */
+/* learning_rate.c - the learning rate of a step. Cosine, linear, polynomial and
+ * inverse_sqrt are as Transformers' schedulers of these names (optimization.py) from the
+ * end of the warmup on; what wsd falls along is as Megatron's --lr-wsd-decay-style. The
+ * first step is not wasted on a rate of 0: step k of the warmup has (k + 1) / warmup of
+ * max. */
 #include <math.h>
 
 #include "plan.h"
@@ -44,7 +45,9 @@ static double fallen(const LrSchedule *lr, int64_t from, int64_t step, LrFall fa
 
 static double inverse_sqrt(const LrSchedule *lr, int64_t step) {
   enum { WITHOUT_WARMUP = 10000 };
-  int64_t scale = lr->timescale ? lr->timescale : lr->warmup ? lr->warmup : WITHOUT_WARMUP;
+  int64_t scale = lr->timescale ? lr->timescale
+                  : lr->warmup  ? lr->warmup
+                                : WITHOUT_WARMUP;
   double at = (double)(step - lr->warmup + scale) / (double)scale;
   return fmax(lr->min, lr->max / sqrt(at));
 }
