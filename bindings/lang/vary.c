@@ -362,6 +362,12 @@ static bool in_key(const Field *f, const KeyJob *j) {
   }
 }
 
+/* Whether another builder than the field's made the table on top. */
+static bool is_other(lua_State *L, const Field *f) {
+  const char *kind = lua_istable(L, -1) ? mark_kind(L, lua_gettop(L)) : NULL;
+  return is_scope(kind) && !str_eq(kind, f->scope);
+}
+
 static void key_job(lua_State *L, void *ud) {
   KeyJob *j = ud;
   const char *scope = NULL; /* the scope whose table is at t */
@@ -379,7 +385,9 @@ static void key_job(lua_State *L, void *ud) {
     } else {
       if (!str_eq(scope, f->scope)) {
         push_scope(L, f);
+        if (is_other(L, f)) lua_pushnil(L);
         lua_replace(L, t);
+        lua_settop(L, t);
         scope = f->scope;
       }
       add_written(L, t, f, j);

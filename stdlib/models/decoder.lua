@@ -96,6 +96,7 @@ local function layer(g, c, x, loss, i, o)
     return norm(g, c, h, name .. "." .. norms[which], { "hidden", c.hidden_size })
   end
   local function add(h, y)
+    if o.residual_dropout then y = g:dropout(y, { rate = o.residual_dropout }) end
     if o.residual_scale then y = g:scale(y, { scale = o.residual_scale }) end
     return g:add(h, y)
   end
@@ -128,6 +129,7 @@ end
 --   attention(g, c, x, name, options, i)  in the place of decoder.attention
 --   experts(c, i)   what moe.block takes, or nothing for a layer with an MLP; and `shared`,
 --                   the width of an MLP beside the experts
+--   residual_dropout  what of the branches is dropped
 --   embedding_scale, attention_scale, residual_scale, logits_scale
 --                   what embeddings, scores, branches and logits are multiplied by
 function decoder.build(g, c, o)

@@ -29,7 +29,7 @@ local rules = {
   { "qk_norm_type", "only", { "per_layer" } }, { "scoring_func", "only", { "sigmoid" } },
   { "use_routing_bias", "only", { true } }, { "shared_intermediate_size", "only", { 0 } },
   { "num_local_experts", "count" }, { "num_experts_per_tok", "count" },
-  { "output_router_logits", "only", { false } }, { "router_jitter_noise", "dropout" },
+  { "output_router_logits", "only", { false } }, { "router_jitter_noise", "noise" },
 }
 
 minimax.head_dim = decoder.head_dim

@@ -7,26 +7,26 @@ local phi3 = {
   class = "Phi3ForCausalLM",
   aliases = {},
   packed = { "qkv_proj", "gate_up_proj" }, -- modules that files have as one
-  ignored = config.ignored(),
+  ignored = config.ignored { "embd_pdrop" }, -- Hugging Face's class does not read it, either
 }
 phi3.defaults, phi3.unwritten = decoder.defaults {
   vocab_size = 32064, hidden_size = 3072, intermediate_size = 8192,
   max_position_embeddings = 4096, original_max_position_embeddings = 4096,
   rms_norm_eps = 1e-5, attention_bias = false, partial_rotary_factor = 1.0,
-  resid_pdrop = 0.0, embd_pdrop = 0.0,
+  resid_pdrop = 0.0,
 }
 phi3.unwritten.attention_bias = true
 
 local rules = {
   { "attention_bias", "only", { false } }, { "partial_rotary_factor", "part" },
   { "sliding_window", "optional_count" },
-  { "resid_pdrop", "dropout" }, { "embd_pdrop", "dropout" },
+  { "resid_pdrop", "rate" },
 }
 config.dense(phi3, rules)
 
 phi3.head_dim = decoder.head_dim
 
-function phi3.build(g, c) return decoder.build(g, c, {}) end
+function phi3.build(g, c) return decoder.build(g, c, { residual_dropout = c.resid_pdrop }) end
 
 function phi3.check(c) return decoder.check(phi3.class, c, rules) end
 

@@ -16,7 +16,7 @@ seed_oss.defaults, seed_oss.unwritten = decoder.defaults {
 
 local rules = {
   { "attention_bias", "boolean" }, { "attention_out_bias", "boolean" },
-  { "mlp_bias", "boolean" }, { "residual_dropout", "dropout" },
+  { "mlp_bias", "boolean" }, { "residual_dropout", "rate" },
 }
 config.dense(seed_oss, rules)
 
@@ -25,6 +25,7 @@ seed_oss.head_dim = decoder.head_dim
 function seed_oss.build(g, c)
   return decoder.build(g, c, {
     qkv_bias = c.attention_bias, out_bias = c.attention_out_bias, mlp_bias = c.mlp_bias,
+    residual_dropout = c.residual_dropout,
   })
 end
 

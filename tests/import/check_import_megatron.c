@@ -336,7 +336,7 @@ static const struct Meaning {
     {"normalization=RMSNorm position-embedding-type=rope swiglu=true num-experts=8 "
      "disable-bias-linear=true kv-channels=128",
      "head_dim = 128,"},
-    {"bf16=true grad-reduce-in-bf16=true", "reduce_dtype = \"bf16\","},
+    {"bf16=true grad-reduce-in-bf16=true", "grad_dtype = \"bf16\","},
     {"ENV_VARS.NCCL_P2P_DISABLE=1", "p2p_disable = true,"},
     {"ENV_VARS.NCCL_SOCKET_IFNAME=^lo", "socket_ifname = \"^lo\","},
     {"lr-decay-style=constant", "lr = weft.constant {"},

@@ -59,8 +59,8 @@ static const struct Other {
 START_TEST(other_names_say_what_they_are) {
   put_name(others[_i].name);
   import_fails(1, "a.yaml", "",
-               arena_printf(scratch_arena, "%s is %s; weft has llama", others[_i].name,
-                            others[_i].is));
+               arena_printf(scratch_arena, "%s is %s; weft has deepseek_v3",
+                            others[_i].name, others[_i].is));
 }
 END_TEST
 

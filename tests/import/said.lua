@@ -116,11 +116,11 @@ end
 
 local function megatron_precision(d, p)
   if p.precision == "bf16" then
-    return { param_dtype = "bf16", reduce_dtype = d:maybe(4) and "bf16" or nil }
+    return { param_dtype = "bf16", grad_dtype = d:maybe(4) and "bf16" or nil }
   elseif p.precision == "f32" then
     return { param_dtype = "f32" }
   end
-  return { param_dtype = "f16", init_scale = d:pick { 65536.0, 1024.0 }, growth_interval = d:pick { 2000, 10 },
+  return { param_dtype = "f16", grad_dtype = d:maybe(2) and "f16" or nil, init_scale = d:pick { 65536.0, 1024.0 }, growth_interval = d:pick { 2000, 10 },
            hysteresis = d:pick { 1, 2 }, min_scale = d:pick { 1.0, 0.5 } }
 end
 

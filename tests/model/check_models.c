@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bindings/sandbox/stdlib.h"
 #include "bindings/model/model.h"
 #include "bindings/schedule/schedule_facts.h"
 #include "tests/harness/plan_fixture.h"
@@ -142,6 +143,8 @@ static const struct {
      "partial_rotary_factor\"]: only 1 is supported"},
     {"{ 'glm4', partial_rotary_factor = 1.5 }", "expected a number above 0, up to 1"},
     {"{ 'glm4', head_dim = 10 }", "5 elements of a head of 10 turn"},
+    {"{ 'seed_oss', residual_dropout = 1 }", "expected a number from 0 that is below 1"},
+    {"{ 'phi3', resid_pdrop = 'some' }", "model.resid_pdrop"},
     {"{ 'smollm3', no_rope_layers = { 0, 1 } }", "2 numbers for 36 layers"},
     {"{ 'smollm3', no_rope_layers = { 0, 2 } }", "expected a list of 0 and 1, got 2"},
     {"{ 'mistral', sliding_window = 'all' }", "model.sliding_window"},
@@ -180,6 +183,28 @@ START_TEST(takes_neutral_keys) {
   ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s: %s", neutral[_i],
                 fixture_report(&f));
   fixture_close(&f);
+}
+END_TEST
+
+/* Those of Hugging Face's classes, with which a config is legal. */
+START_TEST(architectures_take_their_defaults) {
+  int n;
+  Arena *a = arena_new(NULL);
+  const char *const *names = stdlib_names(a, "tp_plans", &n);
+  ck_assert_int_gt(n, 15);
+  for (int i = 0; i < n; i++) {
+    PlanFixture f;
+    char define[64];
+    /* 96 heads of 4096 features are what GLM-4.5's class has, and no model. */
+    const char *more = str_eq(names[i], "glm4_moe") ? ", head_dim = 128" : "";
+    snprintf(define, sizeof define, "preset={ '%s'%s }", names[i], more);
+    weft_status st =
+        fixture_open(&f, "tests/models/preset.lua", (const char *[]){define, NULL}, NULL);
+    ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s: %s", names[i],
+                  fixture_report(&f));
+    fixture_close(&f);
+  }
+  arena_free(a);
 }
 END_TEST
 
@@ -387,6 +412,7 @@ Suite *models_suite(void) {
   tcase_add_loop_test(t, preset_sizes, 0, LEN(presets));
   tcase_add_test(t, gpt2_structure);
   tcase_add_loop_test(t, refuses_config, 0, LEN(refused));
+  tcase_add_test(t, architectures_take_their_defaults);
   tcase_add_loop_test(t, takes_neutral_keys, 0, LEN(neutral));
   tcase_add_test(t, example_plans_compile);
   suite_add_tcase(s, t);

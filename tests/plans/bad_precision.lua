@@ -15,7 +15,7 @@ return weft.plan {
   },
   batch    = { global = 16, seq = 64 },
 }
---> bad_precision.lua:7: error: plan.strategy.autocast_dtype: ops compute in one type: this one is f16, param_dtype is bf16 (give param_dtype alone; master weights are f32 in any case)
+--> bad_precision.lua:7: error: plan.strategy.autocast_dtype: ops compute in one type: this one is f16, param_dtype is bf16 (give param_dtype alone; precision.master_dtype says what the optimizer steps)
 --> bad_precision.lua:10: error: plan.strategy.mp_policy.reduce_dtype: unknown value "f16" (did you mean "bf16"?)
 --> bad_precision.lua:11: error: plan.strategy.mp_policy.output_dtype: logits have param_dtype = "bf16", and the loss is computed from them in f32 (leave it out)
 --> bad_precision.lua:12: error: plan.strategy.mp_policy.cast_forward_inputs: expected true or false, got number 1

@@ -94,9 +94,6 @@ static const Case usage[] = {
 static const Case plans[] = {
     {"check base.lua --set optimizer.stochastic_rounding=true", 1,
      "~optimizer.stochastic_rounding: states in f32 are not rounded"},
-    {"check base.lua --set optimizer.state_dtype=bf16 --set "
-     "optimizer.post_validation=true",
-     1, "~optimizer.post_validation: keeps states in f32 only"},
     {"check base.lua --set 'precision={param_dtype=\"bf16\",init_scale=8}'", 1,
      "~precision.init_scale: gradients of bf16 are not scaled"},
     {"check base.lua --set 'precision={param_dtype=\"f16\",backoff_factor=1}'", 1,

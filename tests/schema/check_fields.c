@@ -22,7 +22,10 @@
   "model = weft.model { 'mixtral', num_hidden_layers = 2, hidden_size = 16, "            \
   "num_attention_heads = 4, num_key_value_heads = 4, intermediate_size = 24, "           \
   "vocab_size = 128, num_local_experts = 4 }, "
-#define BATCH     "batch = { global = 8, micro = 1, seq = 16 }, "
+#define BATCH "batch = { global = 8, micro = 1, seq = 16 }, "
+#define CHAT  "data = weft.chat { 'a.jsonl', tokenizer = 't', template = 'llama3' }"
+#define VALIDATED                                                                        \
+  "data = weft.text { 'a.txt', val_fraction = 0.25 }, train = { eval_every = 5"
 #define ADAMW(lr) MODEL BATCH "optimizer = weft.adamw { lr = " lr " }"
 #define FUNCTION                                                                         \
   "function(s) for m = 0, s.microbatches - 1 do s:forward(m) s:backward(m) end end"
@@ -55,8 +58,10 @@ static const struct {
     {"constant", ADAMW("weft.constant { max = 1e-3 }")},
     {"text", MODEL BATCH "data = weft.text { 'a.txt' }"},
     {"tokens", MODEL BATCH "data = weft.tokens { 'a.bin' }"},
+    {"chat", MODEL BATCH CHAT},
     {"synthetic", MODEL BATCH "data = weft.synthetic {}"},
     {"train", MODEL BATCH "data = weft.text { 'a.txt', val_fraction = 0.25 }"},
+    {"early_stopping", MODEL BATCH VALIDATED ", early_stopping = { patience = 3 } }"},
     {"checkpoint", MODEL BATCH "checkpoint = { dir = 'a' }"},
     {"at_most", MODEL BATCH "expect = { bubble = weft.at_most(1) }"},
     {"at_least", MODEL BATCH "expect = { bubble = weft.at_least(1) }"},
@@ -147,6 +152,21 @@ static const Given given[] = {
     {"polynomial", "min", "1e-5", NULL},
     {"inverse_sqrt", "min", "1e-5", NULL},
     {"wsd", "min", "1e-5", NULL},
+    {"chat", "files", NULL,
+     MODEL BATCH "data = weft.chat { 'b.jsonl', tokenizer = 't', template = 'llama3' }"},
+    {"chat", "weights", "{ 1, 3 }",
+     MODEL BATCH
+     "data = weft.chat { files = { 'a.jsonl', 'b.jsonl' }, weights = { 1, 2 }, "
+     "tokenizer = 't', template = 'llama3' }"},
+    {"chat", "val", NULL,
+     MODEL BATCH "data = weft.chat { 'a.jsonl', tokenizer = 't', template = 'llama3', "
+                 "val = weft.text 'b.txt' }"},
+    {"chat", "format", "alpaca", NULL},
+    {"chat", "template", "chatml", NULL},
+    {"chat", "options", "{ system = 'x' }", NULL},
+    {"train", "epochs", "2", NULL},
+    {"checkpoint", "keep_best", "true",
+     MODEL BATCH VALIDATED " }, checkpoint = { dir = 'a' }"},
     {"wsd", "decay_ratio", "0.5", ADAMW("weft.wsd { max = 1e-3, decay_ratio = 0.2 }")},
     {"linear", "min", "1e-5", NULL},
     {"text", "files", NULL, MODEL BATCH "data = weft.text { 'b.txt' }"},

@@ -13,15 +13,15 @@ local function put_precision(s, v)
   local compute = v["precision.param_dtype"]
   s:group "PRECISION_ARGS"
   s:put("--bf16", compute == "bf16", "precision.param_dtype")
-  s:put("--grad-reduce-in-bf16", compute == "bf16" and v["precision.reduce_dtype"] == "bf16",
-        "precision.reduce_dtype")
+  s:put("--grad-reduce-in-bf16", compute == "bf16" and v["precision.grad_dtype"] == "bf16",
+        "precision.grad_dtype")
   if compute ~= "f16" then return end
   s:put("--fp16", true, "precision.param_dtype")
   s:put("--initial-loss-scale", v["precision.init_scale"], "precision.init_scale")
   s:put("--loss-scale-window", v["precision.growth_interval"], "precision.growth_interval")
   s:put("--hysteresis", v["precision.hysteresis"], "precision.hysteresis")
   s:put("--min-loss-scale", v["precision.min_scale"], "precision.min_scale")
-  s:put("--accumulate-allreduce-grads-in-fp32", true)
+  s:put("--accumulate-allreduce-grads-in-fp32", v["precision.grad_dtype"] == "f32", "precision.grad_dtype")
 end
 
 local function put_recompute(s, v)

@@ -136,7 +136,7 @@ return {
   -- ---- precision, memory ----
   none("accumulate_allreduce_grads_in_fp32", "gradients add up and are summed in f32"),
   unless("grad_reduce_in_fp32", { true }, "gradients add up and are summed in f32",
-         "gradients are summed in f32 here; precision.reduce_dtype = \"bf16\" halves what travels"),
+         "gradients are summed in f32 here; precision.grad_dtype = \"bf16\" keeps and sums them in bf16"),
   none("fp16_lm_cross_entropy", "the loss is computed in f32"), none("params_dtype", "precision says it"),
   cannot("loss_scale", "the scale of the loss is found while training"),
   off("fp8", FP8), off("fp8_format", FP8), off("fp4_format", FP8), off("fp4", FP8), with("fp8_*", FP8_ON, FP8), with("fp4_*", FP4_ON, FP8),
