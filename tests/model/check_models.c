@@ -256,6 +256,7 @@ static const struct {
     {"missing", "g:rmsnorm: attribute \"eps\" is missing"},
     {"method", "g has no \"rmsnrom\" (did you mean \"rmsnorm\"?)"},
     {"tag", "unknown tag \"hiden\" (did you mean hidden)"},
+    {"number", "g:param(\"w\"), dimension 2"},
     {"unit_size", "size 10 is not a multiple of unit * parts = 4"},
     {"shape", "linear"},
     {"tied", "embed.weight"},

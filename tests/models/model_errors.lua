@@ -38,6 +38,10 @@ function cases.tag(g)
   g:param("w", { { "hiden", 8 } })                                  -- MARK:tag
 end
 
+function cases.number(g)
+  g:param("w", { hidden, { "ffn", 0 } })                            -- MARK:number
+end
+
 function cases.unit_size(g)
   g:param("w", { { "head", 10, unit = 4 } })                        -- MARK:unit_size
 end

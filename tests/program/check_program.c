@@ -268,6 +268,7 @@ static void break_it(Compiled *c, int way) {
     p->operand[main0[1].operand].shard = AXIS_BIT(AXIS_TP);
     break;
   case 45: p->operand[main0[1].operand].shard = AXES_ALL | AXIS_BIT(AXIS_EP); break;
+  case 46: p->body[0].phase = PH_UPDATE + 1; break;
   default:
     c->prog[1].comm = NEW_N(arena, CommDesc, 2);
     memcpy(c->prog[1].comm, p->comm, 2 * sizeof(CommDesc));
@@ -323,6 +324,7 @@ static const char *const said[] = {
     "body layer:F[0] KERNEL: operand 0 is a shard over axes",
     "the reach of main is 8256, the limit is 8192",
     "main[1] SEND: operand 0 is a shard over axes",
+    "the phase of a body is 5, the limit is 4",
 };
 
 START_TEST(broken_ones_are_named) {

@@ -21,6 +21,30 @@ static void expect_report(const char *text, const char *report) {
   lang_test_bad(&t, text, report);
 }
 
+/* ---- the table library ---- */
+
+/* Positions that stock Lua refuses, and some that it takes. */
+START_TEST(positions_of_items) {
+  static const struct {
+    const char *call;
+    bool fine;
+  } calls[] = {
+      {"table.insert({ 1, 2 }, 4, 0)", false}, {"table.insert({ 1, 2 }, 0, 0)", false},
+      {"table.insert({}, 1, 2, 3)", false},    {"table.remove({ 1, 2 }, 4)", false},
+      {"table.remove({ 1, 2 }, -1)", false},   {"table.insert({ 1, 2 }, 3, 0)", true},
+      {"table.remove({ 1, 2 }, 3)", true},     {"table.remove({}, 0)", true}};
+  for (int i = 0; i < LEN(calls); i++) {
+    const char *text = arena_printf(
+        t.arena, "error(pcall(function() %s end) and 'taken' or 'refused')\n",
+        calls[i].call);
+    ck_assert_int_eq(lang_test_text(&t, text), WEFT_EPLAN);
+    const char *report = lang_test_report(&t, scratch_dir);
+    ck_assert_msg(strstr(report, calls[i].fine ? "taken" : "refused"), "%s: %s",
+                  calls[i].call, report);
+  }
+}
+END_TEST
+
 /* ---- limits ---- */
 
 static void expect_limit(const char *text, const char *message) {
@@ -514,8 +538,9 @@ Suite *sandbox_suite(void) {
     const TTest *tests[24];
   } group[] = {
       {"limits",
-       {instruction_limit, memory_limit, slow_library_calls, quick_library_calls,
-        slow_instructions, slow_tables, too_many_keys, slow_to_compile, interrupted}},
+       {positions_of_items, instruction_limit, memory_limit, slow_library_calls,
+        quick_library_calls, slow_instructions, slow_tables, too_many_keys,
+        slow_to_compile, interrupted}},
       {"globals",
        {every_reachable_function, sandbox_rules, no_weak_tables, pairs_are_sorted,
         the_same_twice, print_says_it_once, require_modules, mark_of_utf8,
