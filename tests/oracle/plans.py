@@ -239,6 +239,11 @@ def microbatches(plan, batch):
     return batch.cut(rows), {**plan, "batch": {**plan["batch"], "global": rows}}
 
 
+def learnt_of(batch):
+    """How many labels count."""
+    return (batch.labels != -100).sum().item()
+
+
 def add_gradients(plan, config, w, trained, batch, choices, formats, native):
     """Leaves gradients in .grad; the loss, and how often experts were chosen. `native`: ops
     compute in bf16, of copies of the weights in it."""
@@ -249,8 +254,10 @@ def add_gradients(plan, config, w, trained, batch, choices, formats, native):
             p.grad = None
         read = {n: p.to(torch.bfloat16) for n, p in w.items()} if native else w
         here, counts = model_loss(one, config, read, part, choices)
-        (here / len(parts)).backward()
-        loss += here.item() / len(parts)
+        share = learnt_of(part) / learnt_of(batch)
+        if share:  # the mean over no labels is none
+            (here * share).backward()
+            loss += here.item() * share
         for name, n in counts.items():
             load[name] = load.get(name, 0) + n
         for i, p in enumerate(trained):
