@@ -28,6 +28,9 @@ typedef struct RandomPlan {
 } RandomPlan;
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *out);
+/* The same plan with all numbers in f32: for comparisons that see less than what another
+ * order of sums does to 16 bits. */
+void random_plan_in_f32(RandomPlan *p);
 int random_ranks(const RandomPlan *p);
 /* A plan whose modules have random styles, which need not be legal, and whose model may
  * be one of random_model.lua. */
