@@ -366,6 +366,7 @@ static void plans(Suite *s) {
 Suite *cudnn_suite(void) {
   Suite *s = suite_create("cudnn");
   TCase *t = tcase_create("graph");
+  tcase_set_timeout(t, 240); /* each op of a graph is left out once */
   tcase_add_loop_test(t, the_graph_is_attention, 0, 2 * LEN(cases));
   tcase_add_loop_test(t, the_graph_is_the_formula, 0, 2 * LEN(cases));
   tcase_add_loop_test(t, every_op_of_the_graph_matters, 0, 2);
