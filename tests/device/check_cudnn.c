@@ -10,16 +10,8 @@
 #include "kernels/cpu/levels.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "tests/reference/attention_graph_eval.h"
-#include "tests/reference/kernel_run.h"
+#include "tests/reference/kernel_sets.h"
 #include "tests/harness/process.h"
-
-static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
-static const KernelSet cpu = {.name = "cpu",
-                              .kernel = cpu_kernel,
-                              .work = cpu_work,
-                              .state = cpu_state,
-                              .device = {.vt = &device_cpu},
-                              .threads = 1};
 
 /* ---- what the graph computes ---- */
 
@@ -113,7 +105,7 @@ START_TEST(the_graph_is_attention) {
     for (int64_t i = 0; i < n; i++) bound[k][i] = within;
   }
   snprintf(what, sizeof what, "case %d of %s", _i / 2, op_title(p.op));
-  kernel_within(&cpu, &p, want, bound, what);
+  kernel_within(&kernels_cpu, &p, want, bound, what);
   for (int k = 0; k < p.nout; k++) free(bound[k]);
   problem_free(&p);
 }

@@ -5,21 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/harness/process.h"
+#include "tests/harness/export_settings.h"
+#include "tests/harness/import_files.h"
+#include "tests/harness/scratch.h"
 
 enum { SECONDS = 120 };
-
-static void put(const char *name, const char *text) {
-  scratch_put(name, text, strlen(text));
-}
-
-static void has(const char *text, const char *what) {
-  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
-}
-
-static void has_not(const char *text, const char *what) {
-  ck_assert_msg(!strstr(text, what), "\"%s\" in:\n%s", what, text);
-}
 
 #define HEAD "local weft = require \"weft\"\nreturn weft.plan {\n  name = \"small\",\n"
 #define LLAMA                                                                            \
@@ -43,63 +33,53 @@ static void has_not(const char *text, const char *what) {
   "  data = weft.synthetic {},\n}\n"
 
 static Outcome export(int code, const char *arguments) {
-  Outcome o = process_run(SECONDS, "$weft export --to megatron %s", arguments);
-  ck_assert_msg(o.code == code, "weft export %s: %d: %s%s", arguments, o.code, o.out,
-                o.err);
-  return o;
-}
-
-static const char *file(const char *path) { return scratch_get(scratch_path(path)); }
-
-static void same_programs(const char *a, const char *b) {
-  for (int rank = 0; rank < 5; rank += 4) {
-    Outcome x = process_run(SECONDS, "$weft show program %d %s", rank, a);
-    Outcome y = process_run(SECONDS, "$weft show program %d %s", rank, b);
-    ck_assert_int_eq(x.code, 0);
-    ck_assert_str_eq(x.out, y.out);
-  }
+  return export_settings(code,
+                         arena_printf(scratch_arena, "--to megatron %s", arguments));
 }
 
 START_TEST(a_script_says_the_plan) {
-  put("a.lua", HEAD LLAMA REST);
+  import_put("a.lua", HEAD LLAMA REST);
   Outcome o = export(0, "a.lua -o out --set checkpoint.every=5");
-  has(o.out, "They say all else of the plan.");
-  const char *sh = file("out/train.sh");
-  has(sh, "export CUDA_DEVICE_MAX_CONNECTIONS=1\n");
-  has(sh, "export NCCL_ALGO=Ring  # nccl.algo\n");
-  has(sh, "  --nproc_per_node 8\n  --nnodes 1\n");
-  has(sh, "  --tensor-model-parallel-size 2  # mesh.tp\n");
-  has(sh, "  --vocab-size 249  # model.vocab_size\n"
-          "  --make-vocab-size-divisible-by 125  # model.vocab_size\n");
-  has(sh, "  --save 'it'\\''s; touch gone'  # checkpoint.dir\n");
-  has(sh, "torchrun \"${DISTRIBUTED_ARGS[@]}\" \"${MEGATRON_PATH:-.}/pretrain_gpt.py\"");
+  import_has(o.out, "They say all else of the plan.");
+  const char *sh = export_file("out/train.sh");
+  import_has(sh, "export CUDA_DEVICE_MAX_CONNECTIONS=1\n");
+  import_has(sh, "export NCCL_ALGO=Ring  # nccl.algo\n");
+  import_has(sh, "  --nproc_per_node 8\n  --nnodes 1\n");
+  import_has(sh, "  --tensor-model-parallel-size 2  # mesh.tp\n");
+  import_has(sh, "  --vocab-size 249  # model.vocab_size\n"
+                 "  --make-vocab-size-divisible-by 125  # model.vocab_size\n");
+  import_has(sh, "  --save 'it'\\''s; touch gone'  # checkpoint.dir\n");
+  import_has(
+      sh, "torchrun \"${DISTRIBUTED_ARGS[@]}\" \"${MEGATRON_PATH:-.}/pretrain_gpt.py\"");
   process_run(SECONDS, "$weft import out/train.sh -o b.lua");
-  same_programs("a.lua", "b.lua");
-  has(file("b.lua"), "p2p_disable = true,");
-  has(file("b.lua"), "dir = \"it's; touch gone\",");
+  export_same_programs("a.lua", "b.lua");
+  import_has(export_file("b.lua"), "p2p_disable = true,");
+  import_has(export_file("b.lua"), "dir = \"it's; touch gone\",");
   /* The shell starts what the arrays say, and nothing else. */
   o = process_run(SECONDS, "bash -c 'torchrun() { printf \"<%%s>\" \"$@\"; }; . "
                            "out/train.sh'");
-  has(o.out, "<--lr><1e-05><--lr-decay-style><cosine>");
-  has(o.out, "<--save><it's; touch gone>");
-  ck_assert_str_eq(file("gone"), "");
+  import_has(o.out, "<--lr><1e-05><--lr-decay-style><cosine>");
+  import_has(o.out, "<--save><it's; touch gone>");
+  ck_assert_str_eq(export_file("gone"), "");
   /* Megatron has no order of its own to read, and the script has the environment. */
-  has_not(process_run(SECONDS, "ls out").out, "schedule.csv");
-  has_not(process_run(SECONDS, "ls out").out, "environment.sh");
+  import_lacks(process_run(SECONDS, "ls out").out, "schedule.csv");
+  import_lacks(process_run(SECONDS, "ls out").out, "environment.sh");
 }
 END_TEST
 
 START_TEST(stages_are_a_layout_where_they_are_not_equal) {
-  put("a.lua", HEAD LLAMA REST);
+  import_put("a.lua", HEAD LLAMA REST);
   export(0, "a.lua -o a --set 'pp_plan.layers={3,5}'");
-  has(file("a/train.sh"), "  --pipeline-model-parallel-layout 'Et*3|t*5L'  # pp_plan\n");
+  import_has(export_file("a/train.sh"),
+             "  --pipeline-model-parallel-layout 'Et*3|t*5L'  # pp_plan\n");
   export(0, "a.lua -o b --set 'pp_plan.layout=\"E|t*3|t*5|L\"' --set "
             "schedule=interleaved_1f1b");
-  has(file("b/train.sh"),
-      "  --pipeline-model-parallel-layout 'E|t*3|t*5|L'  # pp_plan\n");
+  import_has(export_file("b/train.sh"),
+             "  --pipeline-model-parallel-layout 'E|t*3|t*5|L'  # pp_plan\n");
   export(0, "a.lua -o c --set pp_plan.virtual=2 --set schedule=interleaved_1f1b");
-  has(file("c/train.sh"), "  --num-layers-per-virtual-pipeline-stage 2  # pp_plan\n");
-  has_not(file("c/train.sh"), "layout");
+  import_has(export_file("c/train.sh"),
+             "  --num-layers-per-virtual-pipeline-stage 2  # pp_plan\n");
+  import_lacks(export_file("c/train.sh"), "layout");
 }
 END_TEST
 
@@ -170,12 +150,12 @@ START_TEST(what_megatron_refuses) {
   const struct Case *c = &cases[_i];
   char plan[4096], arguments[512];
   snprintf(plan, sizeof plan, "%s%s%s", HEAD, c->model, REST);
-  put("a.lua", plan);
+  import_put("a.lua", plan);
   snprintf(arguments, sizeof arguments, "a.lua --set checkpoint.every=5 %s", c->set);
   Outcome o = export(c->code, arguments);
-  has(o.err, c->said);
-  if (c->script) has(o.out, c->script);
-  if (c->not_in_script) has_not(o.out, c->not_in_script);
+  import_has(o.err, c->said);
+  if (c->script) import_has(o.out, c->script);
+  if (c->not_in_script) import_lacks(o.out, c->not_in_script);
 }
 END_TEST
 
@@ -185,7 +165,7 @@ START_TEST(plans_of_what_it_can_say) {
       process_run(300, "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
                        "$weft " WEFT_BINARY_DIR "/weft-tests megatron 12 3 said");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
-  has(o.out, "12 said in full");
+  import_has(o.out, "12 said in full");
 }
 END_TEST
 

@@ -5,21 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/harness/process.h"
+#include "tests/harness/export_settings.h"
+#include "tests/harness/import_files.h"
+#include "tests/harness/scratch.h"
 
 enum { SECONDS = 120 };
-
-static void put(const char *name, const char *text) {
-  scratch_put(name, text, strlen(text));
-}
-
-static void has(const char *text, const char *what) {
-  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
-}
-
-static void has_not(const char *text, const char *what) {
-  ck_assert_msg(!strstr(text, what), "\"%s\" in:\n%s", what, text);
-}
 
 #define PLAN                                                                             \
   "local weft = require \"weft\"\n"                                                      \
@@ -42,107 +32,90 @@ static void has_not(const char *text, const char *what) {
 
 #define AUTOMODEL PLAN "  strategy = { \"fsdp2\", sequence_parallel = true },\n"
 
-static Outcome export(int code, const char *arguments) {
-  Outcome o = process_run(SECONDS, "$weft export %s", arguments);
-  ck_assert_msg(o.code == code, "weft export %s: %d: %s%s", arguments, o.code, o.out,
-                o.err);
-  return o;
-}
-
-static const char *file(const char *path) { return scratch_get(scratch_path(path)); }
-
-/* The programs of both pipeline ranks. */
-static void same_programs(const char *a, const char *b) {
-  for (int rank = 0; rank < 5; rank += 4) {
-    Outcome x = process_run(SECONDS, "$weft show program %d %s", rank, a);
-    Outcome y = process_run(SECONDS, "$weft show program %d %s", rank, b);
-    ck_assert_int_eq(x.code, 0);
-    ck_assert_str_eq(x.out, y.out);
-  }
-}
-
 START_TEST(a_recipe_says_the_plan) {
-  put("a.lua", AUTOMODEL "}\n");
-  Outcome o = export(0, "--to automodel a.lua -o out");
-  has(o.out, "They say all ");
-  const char *yaml = file("out/recipe.yaml");
-  has(yaml, "  tp_size: 2  # mesh.tp\n");
-  has(yaml, "    pp_schedule: interleaved1f1b  # schedule\n");
-  has(yaml, "  lr: 1.0e-05  # optimizer.lr\n"); /* 1e-05 is a text in YAML 1.1 */
-  has(yaml, "    _target_: transformers.Qwen3Config  # model\n");
-  has(file("out/environment.sh"), "torchrun --nnodes 1 --nproc-per-node 8");
+  import_put("a.lua", AUTOMODEL "}\n");
+  Outcome o = export_settings(0, "--to automodel a.lua -o out");
+  import_has(o.out, "They say all ");
+  const char *yaml = export_file("out/recipe.yaml");
+  import_has(yaml, "  tp_size: 2  # mesh.tp\n");
+  import_has(yaml, "    pp_schedule: interleaved1f1b  # schedule\n");
+  import_has(yaml, "  lr: 1.0e-05  # optimizer.lr\n"); /* 1e-05 is a text in YAML 1.1 */
+  import_has(yaml, "    _target_: transformers.Qwen3Config  # model\n");
+  import_has(export_file("out/environment.sh"), "torchrun --nnodes 1 --nproc-per-node 8");
   Outcome csv = process_run(SECONDS, "$weft show schedule --csv a.lua");
-  ck_assert_str_eq(file("out/schedule.csv"), csv.out);
+  ck_assert_str_eq(export_file("out/schedule.csv"), csv.out);
   process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");
-  same_programs("a.lua", "b.lua");
+  export_same_programs("a.lua", "b.lua");
   /* Without a folder the settings go to the standard output, the list beside it. */
-  o = export(0, "--to automodel a.lua");
+  o = export_settings(0, "--to automodel a.lua");
   ck_assert_str_eq(o.out, yaml);
-  has(o.err, "They say all ");
+  import_has(o.err, "They say all ");
 }
 END_TEST
 
 /* One stage for each rank, of a schedule that has two if nothing is said. */
 START_TEST(one_stage_for_each_rank) {
-  put("a.lua", AUTOMODEL "}\n");
-  Outcome o = export(0, "--to automodel a.lua -o out --set pp_plan.virtual=1 --set "
-                        "schedule=zero_bubble --set batch.micro=1");
-  has(o.out, "They say all ");
+  import_put("a.lua", AUTOMODEL "}\n");
+  Outcome o =
+      export_settings(0, "--to automodel a.lua -o out --set pp_plan.virtual=1 --set "
+                         "schedule=zero_bubble --set batch.micro=1");
+  import_has(o.out, "They say all ");
   process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");
-  has(file("b.lua"), "virtual = 1,");
+  import_has(export_file("b.lua"), "virtual = 1,");
 }
 END_TEST
 
 START_TEST(what_is_not_said_is_listed) {
-  put("a.lua", PLAN "  strategy = { \"zero\", stage = 1 },\n"
-                    "  nccl = { algo = \"ring\" },\n  packed = { eot = 3 },\n}\n");
-  Outcome o = export(0, "--to automodel a.lua -o out "
-                        "--set packed.labels=within");
-  has(o.out, "What they do not say (");
-  has(o.out, "  packed.labels: within here, all as these settings say it\n");
-  has(o.out, "  packed: eot = 3 here, nothing as these settings say it\n");
-  has(o.out, "  strategy: zero here, ");
-  has(file("out/recipe.yaml"), "#   packed.labels: within here");
-  has(file("out/environment.sh"), "export NCCL_ALGO='Ring'\n");
-  has_not(o.out, "mesh.tp");
+  import_put("a.lua", PLAN "  strategy = { \"zero\", stage = 1 },\n"
+                           "  nccl = { algo = \"ring\" },\n  packed = { eot = 3 },\n}\n");
+  Outcome o = export_settings(0, "--to automodel a.lua -o out "
+                                 "--set packed.labels=within");
+  import_has(o.out, "What they do not say (");
+  import_has(o.out, "  packed.labels: within here, all as these settings say it\n");
+  import_has(o.out, "  packed: eot = 3 here, nothing as these settings say it\n");
+  import_has(o.out, "  strategy: zero here, ");
+  import_has(export_file("out/recipe.yaml"), "#   packed.labels: within here");
+  import_has(export_file("out/environment.sh"), "export NCCL_ALGO='Ring'\n");
+  import_lacks(o.out, "mesh.tp");
 }
 END_TEST
 
 /* What a plan holds gets out of neither its comment, nor its text, nor the shell's. */
 START_TEST(texts_stay_what_they_are) {
-  put("a.lua",
-      AUTOMODEL "  checkpoint = { dir = \"no: 1 # x\", save_consolidated = false },\n"
-                "  nccl = { hostid = \"it's $(touch gone)\" },\n}\n");
-  export(0, "--to automodel a.lua -o out");
-  const char *yaml = file("out/recipe.yaml");
-  has(yaml, "  checkpoint_dir: \"no: 1 # x\"  # checkpoint.dir\n");
+  import_put("a.lua", AUTOMODEL
+             "  checkpoint = { dir = \"no: 1 # x\", save_consolidated = false },\n"
+             "  nccl = { hostid = \"it's $(touch gone)\" },\n}\n");
+  export_settings(0, "--to automodel a.lua -o out");
+  const char *yaml = export_file("out/recipe.yaml");
+  import_has(yaml, "  checkpoint_dir: \"no: 1 # x\"  # checkpoint.dir\n");
   process_run(SECONDS, "sh out/environment.sh");
-  ck_assert_str_eq(file("gone"), "");
+  ck_assert_str_eq(export_file("gone"), "");
   Outcome o = process_run(SECONDS, "sh -c '. out/environment.sh; echo \"$NCCL_HOSTID\"'");
   ck_assert_str_eq(o.out, "it's $(touch gone)\n");
   process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");
-  has(file("b.lua"), "dir = \"no: 1 # x\",");
+  import_has(export_file("b.lua"), "dir = \"no: 1 # x\",");
 }
 END_TEST
 
 START_TEST(deepspeed_says_zero) {
-  put("a.lua", "local weft = require \"weft\"\n"
-               "return weft.plan {\n"
-               "  model = weft.model { \"llama\", num_hidden_layers = 2,\n"
-               "    hidden_size = 64, num_attention_heads = 4, intermediate_size = 96,\n"
-               "    vocab_size = 256, max_position_embeddings = 32 },\n"
-               "  mesh = { dp = 8 },\n"
-               "  strategy = { \"zero\", stage = 3, param_persistence_threshold = 100,\n"
-               "    offload_optimizer = \"cpu\", offload_param = \"cpu\" },\n"
-               "  precision = \"bf16\",\n"
-               "  batch = { global = 32, micro = 2, seq = 32 },\n"
-               "  optimizer = weft.adamw { lr = 1e-4 },\n"
-               "  data = weft.synthetic {},\n}\n");
-  Outcome o = export(0, "--to deepspeed a.lua -o out");
-  has(o.out, "What weft import assumes, as they do not say it: batch.seq");
-  has(o.out, "They say all else of the plan.");
-  has(file("out/ds_config.json"), "\"gradient_accumulation_steps\": 2,");
-  has(file("out/config.json"), "\"model_type\": \"llama\",");
+  import_put("a.lua",
+             "local weft = require \"weft\"\n"
+             "return weft.plan {\n"
+             "  model = weft.model { \"llama\", num_hidden_layers = 2,\n"
+             "    hidden_size = 64, num_attention_heads = 4, intermediate_size = 96,\n"
+             "    vocab_size = 256, max_position_embeddings = 32 },\n"
+             "  mesh = { dp = 8 },\n"
+             "  strategy = { \"zero\", stage = 3, param_persistence_threshold = 100,\n"
+             "    offload_optimizer = \"cpu\", offload_param = \"cpu\" },\n"
+             "  precision = \"bf16\",\n"
+             "  batch = { global = 32, micro = 2, seq = 32 },\n"
+             "  optimizer = weft.adamw { lr = 1e-4 },\n"
+             "  data = weft.synthetic {},\n}\n");
+  Outcome o = export_settings(0, "--to deepspeed a.lua -o out");
+  import_has(o.out, "What weft import assumes, as they do not say it: batch.seq");
+  import_has(o.out, "They say all else of the plan.");
+  import_has(export_file("out/ds_config.json"), "\"gradient_accumulation_steps\": 2,");
+  import_has(export_file("out/config.json"), "\"model_type\": \"llama\",");
   Outcome i = process_run(SECONDS, "$weft import out/ds_config.json --world 8 --model "
                                    "./out -o b.lua");
   ck_assert_msg(i.code == 0, "%s", i.err);
@@ -151,39 +124,41 @@ START_TEST(deepspeed_says_zero) {
     Outcome y = process_run(SECONDS, "$weft show program %d b.lua", rank);
     ck_assert_str_eq(x.out, y.out);
   }
-  o = export(0, "--to deepspeed a.lua --set batch.seq=16 --set train.seed=3");
-  has(o.err, "What they do not say (2):\n"
-             "  batch.seq: 16 here, 32 as these settings say it\n"
-             "  train.seed: 3 here, 0 as these settings say it\n");
-  o = export(2, "--to deepspeed a.lua --set mesh.tp=2 --set mesh.dp=4");
-  has(o.err, "(autotp_size) goes with ZeRO stages 0 to 2");
+  o = export_settings(0, "--to deepspeed a.lua --set batch.seq=16 --set train.seed=3");
+  import_has(o.err, "What they do not say (2):\n"
+                    "  batch.seq: 16 here, 32 as these settings say it\n"
+                    "  train.seed: 3 here, 0 as these settings say it\n");
+  o = export_settings(2, "--to deepspeed a.lua --set mesh.tp=2 --set mesh.dp=4");
+  import_has(o.err, "(autotp_size) goes with ZeRO stages 0 to 2");
   /* The names that DeepSpeed's cosine has; fewer than 2 steps of warmup it refuses. */
   process_run(SECONDS, "sed -i s/1e-4/weft.cosine{max=1e-4,min=1e-5}/ a.lua");
-  export(0, "--to deepspeed a.lua -o rate");
-  has(file("rate/ds_config.json"), "\"cos_min_ratio\": 0.1,");
-  has(file("rate/ds_config.json"), "\"warmup_num_steps\": 2");
+  export_settings(0, "--to deepspeed a.lua -o rate");
+  import_has(export_file("rate/ds_config.json"), "\"cos_min_ratio\": 0.1,");
+  import_has(export_file("rate/ds_config.json"), "\"warmup_num_steps\": 2");
 }
 END_TEST
 
 START_TEST(wrong_use_is_told) {
-  put("a.lua", AUTOMODEL "}\n");
-  Outcome o = export(2, "--to automodle a.lua");
-  has(o.err, "--to automodle: is none of automodel, deepspeed, megatron, torchtitan (did "
+  import_put("a.lua", AUTOMODEL "}\n");
+  Outcome o = export_settings(2, "--to automodle a.lua");
+  import_has(o.err,
+             "--to automodle: is none of automodel, deepspeed, megatron, torchtitan (did "
              "you mean "
              "\"automodel\"?)");
-  o = export(2, "a.lua");
-  has(o.err, "--to automodel|deepspeed|megatron|torchtitan; weights are written by weft "
+  o = export_settings(2, "a.lua");
+  import_has(o.err,
+             "--to automodel|deepspeed|megatron|torchtitan; weights are written by weft "
              "ckpt export");
-  o = export(2, "--to automodel a.lua ckpt/ out/");
-  has(o.err, "weft ckpt export PLAN CKPT DIR");
-  o = export(1, "--to automodel a.lua --set mesh.tp=3");
-  has(o.err, "plan.mesh.tp: 3 does not divide");
-  o = export(1, "--to automodel " WEFT_SOURCE_DIR "/plans/custom_model.lua");
-  has(o.err, "cannot say this plan: the model is a function of the plan");
+  o = export_settings(2, "--to automodel a.lua ckpt/ out/");
+  import_has(o.err, "weft ckpt export PLAN CKPT DIR");
+  o = export_settings(1, "--to automodel a.lua --set mesh.tp=3");
+  import_has(o.err, "plan.mesh.tp: 3 does not divide");
+  o = export_settings(1, "--to automodel " WEFT_SOURCE_DIR "/plans/custom_model.lua");
+  import_has(o.err, "cannot say this plan: the model is a function of the plan");
   /* A folder with something in it is not replaced. */
-  export(0, "--to automodel a.lua -o out");
-  o = export(2, "--to automodel a.lua -o out");
-  has(o.err, "out");
+  export_settings(0, "--to automodel a.lua -o out");
+  o = export_settings(2, "--to automodel a.lua -o out");
+  import_has(o.err, "out");
 }
 END_TEST
 
@@ -196,7 +171,7 @@ START_TEST(random_plans_there_and_back) {
                           "$weft " WEFT_BINARY_DIR "/weft-tests %s 8",
                           systems[_i]);
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
-  has(o.out, "; 0 faults");
+  import_has(o.out, "; 0 faults");
 }
 END_TEST
 

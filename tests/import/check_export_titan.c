@@ -5,21 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/harness/process.h"
+#include "tests/harness/export_settings.h"
+#include "tests/harness/import_files.h"
+#include "tests/harness/scratch.h"
 
 enum { SECONDS = 120 };
-
-static void put(const char *name, const char *text) {
-  scratch_put(name, text, strlen(text));
-}
-
-static void has(const char *text, const char *what) {
-  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
-}
-
-static void has_not(const char *text, const char *what) {
-  ck_assert_msg(!strstr(text, what), "\"%s\" in:\n%s", what, text);
-}
 
 #define HEAD "local weft = require \"weft\"\nreturn weft.plan {\n  name = \"my plan\",\n"
 #define SMALL                                                                            \
@@ -44,69 +34,58 @@ static void has_not(const char *text, const char *what) {
   "  data = weft.synthetic {},\n}\n"
 
 static Outcome export(int code, const char *arguments) {
-  Outcome o = process_run(SECONDS, "$weft export --to torchtitan %s", arguments);
-  ck_assert_msg(o.code == code, "weft export %s: %d: %s%s", arguments, o.code, o.out,
-                o.err);
-  return o;
-}
-
-static const char *file(const char *path) { return scratch_get(scratch_path(path)); }
-
-static void same_programs(const char *a, const char *b) {
-  for (int rank = 0; rank < 5; rank += 4) {
-    Outcome x = process_run(SECONDS, "$weft show program %d %s", rank, a);
-    Outcome y = process_run(SECONDS, "$weft show program %d %s", rank, b);
-    ck_assert_int_eq(x.code, 0);
-    ck_assert_str_eq(x.out, y.out);
-  }
+  return export_settings(code,
+                         arena_printf(scratch_arena, "--to torchtitan %s", arguments));
 }
 
 START_TEST(a_model_of_ones_own_is_a_table_in_python) {
-  put("a.lua", HEAD SMALL REST);
+  import_put("a.lua", HEAD SMALL REST);
   Outcome o = export(0, "a.lua -o out");
-  has(o.out, "They say all else of the plan.");
-  const char *toml = file("out/config.toml");
-  has(toml, "[model]\nname = \"llama3\"  # model\nflavor = \"my_plan\"  # model\n");
-  has(toml, "tensor_parallel_degree = 2  # mesh.tp\n");
-  has(toml, "pipeline_parallel_schedule = \"1F1B\"  # schedule\n");
-  has(toml, "module_fqns_per_model_part = [[\"tok_embeddings\", \"layers.0\",");
-  has(toml, "max_norm = inf  # optimizer.clip\n");
-  has_not(toml, "schedule_csv");
-  const char *python = file("out/args.py");
-  has(python, "    \"my_plan\": TransformerModelArgs(\n        dim=64,\n");
-  has(python, "        multiple_of=100,\n"); /* 2/3 of 4 * 64, up to a multiple of it */
+  import_has(o.out, "They say all else of the plan.");
+  const char *toml = export_file("out/config.toml");
+  import_has(toml,
+             "[model]\nname = \"llama3\"  # model\nflavor = \"my_plan\"  # model\n");
+  import_has(toml, "tensor_parallel_degree = 2  # mesh.tp\n");
+  import_has(toml, "pipeline_parallel_schedule = \"1F1B\"  # schedule\n");
+  import_has(toml, "module_fqns_per_model_part = [[\"tok_embeddings\", \"layers.0\",");
+  import_has(toml, "max_norm = inf  # optimizer.clip\n");
+  import_lacks(toml, "schedule_csv");
+  const char *python = export_file("out/args.py");
+  import_has(python, "    \"my_plan\": TransformerModelArgs(\n        dim=64,\n");
+  import_has(python,
+             "        multiple_of=100,\n"); /* 2/3 of 4 * 64, up to a multiple of it */
   process_run(SECONDS,
               "$weft import out/config.toml --model out/args.py:my_plan -o b.lua");
-  same_programs("a.lua", "b.lua");
-  has(file("b.lua"), "intermediate_size = 100,");
-  has(file("b.lua"), "clip = 0.0,");
+  export_same_programs("a.lua", "b.lua");
+  import_has(export_file("b.lua"), "intermediate_size = 100,");
+  import_has(export_file("b.lua"), "clip = 0.0,");
 }
 END_TEST
 
 START_TEST(a_flavor_is_named_where_the_sizes_match) {
-  put("a.lua", HEAD SHIPPED REST);
+  import_put("a.lua", HEAD SHIPPED REST);
   Outcome o = export(0, "a.lua -o out");
-  has(o.out, "They say all else of the plan.");
-  has(file("out/config.toml"), "flavor = \"8B\"  # model\n");
-  has_not(process_run(SECONDS, "ls out").out, "args.py");
+  import_has(o.out, "They say all else of the plan.");
+  import_has(export_file("out/config.toml"), "flavor = \"8B\"  # model\n");
+  import_lacks(process_run(SECONDS, "ls out").out, "args.py");
   o = export(0, "a.lua -o other --set model.rms_norm_eps=1e-5");
-  has(file("other/config.toml"), "flavor = \"my_plan\"  # model\n");
-  has(file("other/args.py"), "norm_eps=1e-05,");
+  import_has(export_file("other/config.toml"), "flavor = \"my_plan\"  # model\n");
+  import_has(export_file("other/args.py"), "norm_eps=1e-05,");
 }
 END_TEST
 
 /* A schedule that has no name there is a table of its actions; as a plan it is the same
  * but for the lines of the table that instructions are from. */
 START_TEST(a_schedule_without_a_name_is_a_table) {
-  put("a.lua", HEAD SMALL REST);
+  import_put("a.lua", HEAD SMALL REST);
   Outcome o = export(0, "a.lua -o out --set schedule=zb_h2");
-  has(o.out, "They say all else of the plan.");
-  const char *toml = file("out/config.toml");
-  has(toml, "pipeline_parallel_schedule_csv = \"schedule.csv\"  # schedule\n");
-  has(toml, "pipeline_parallel_schedule = \"GPipe\"  # schedule\n");
+  import_has(o.out, "They say all else of the plan.");
+  const char *toml = export_file("out/config.toml");
+  import_has(toml, "pipeline_parallel_schedule_csv = \"schedule.csv\"  # schedule\n");
+  import_has(toml, "pipeline_parallel_schedule = \"GPipe\"  # schedule\n");
   process_run(SECONDS, "$weft import out/config.toml --model out/args.py:my_plan -o "
                        "out/b.lua");
-  has(file("out/b.lua"), "schedule = weft.schedule_csv \"schedule.csv\",");
+  import_has(export_file("out/b.lua"), "schedule = weft.schedule_csv \"schedule.csv\",");
   Outcome x = process_run(SECONDS, "$weft show program 4 a.lua --set schedule=zb_h2");
   Outcome y = process_run(SECONDS, "$weft show program 4 out/b.lua | sed "
                                    "'s/  line [0-9]*$//'");
@@ -115,8 +94,8 @@ START_TEST(a_schedule_without_a_name_is_a_table) {
   /* Without the table the schedule is the one by name, and the setting is told. */
   process_run(SECONDS, "mv out/schedule.csv gone.csv");
   o = process_run(SECONDS, "$weft import out/config.toml --model out/args.py:my_plan");
-  has(o.out, "schedule = \"gpipe\",");
-  has(o.err, "there is none of this name beside the settings");
+  import_has(o.out, "schedule = \"gpipe\",");
+  import_has(o.err, "there is none of this name beside the settings");
 }
 END_TEST
 
@@ -156,14 +135,14 @@ START_TEST(what_torchtitan_refuses) {
   const struct Case *c = &cases[_i];
   char plan[4096];
   snprintf(plan, sizeof plan, "%s%s%s", HEAD, c->model, REST);
-  put("a.lua", plan);
+  import_put("a.lua", plan);
   char arguments[512];
   snprintf(arguments, sizeof arguments, "a.lua %s", c->set);
   Outcome o = export(c->code, arguments);
-  has(o.err, c->said);
-  if (c->settings) has(o.out, c->settings);
+  import_has(o.err, c->said);
+  if (c->settings) import_has(o.out, c->settings);
   if (c->not_in_settings)
-    has_not(strstr(o.out, "[job]"), c->not_in_settings); /* behind the comment */
+    import_lacks(strstr(o.out, "[job]"), c->not_in_settings); /* behind the comment */
 }
 END_TEST
 
@@ -173,7 +152,7 @@ START_TEST(plans_of_what_it_can_say) {
       process_run(300, "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
                        "$weft " WEFT_BINARY_DIR "/weft-tests torchtitan 12 3 said");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
-  has(o.out, "12 said in full");
+  import_has(o.out, "12 said in full");
 }
 END_TEST
 

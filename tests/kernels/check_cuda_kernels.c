@@ -7,25 +7,9 @@
 #include "kernels/cpu/levels.h"
 #include "kernels/cuda/gemm/cublaslt.h"
 #include "tests/harness/emulated.h"
-#include "tests/reference/kernel_run.h"
+#include "tests/reference/kernel_sets.h"
 
 #ifdef WEFT_EMULATED_CUDA
-
-static const Kernel *kernel(int op) { return &cuda_kernels[op]; }
-static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
-static const KernelSet cpu = {.name = "cpu",
-                              .kernel = cpu_kernel,
-                              .work = cpu_work,
-                              .state = cpu_state,
-                              .device = {.vt = &device_cpu},
-                              .threads = 1};
-static const KernelSet cuda = {.name = "cuda",
-                               .like = &cpu,
-                               .coarse = kernel_cuda_coarse,
-                               .kernel = kernel,
-                               .work = cuda_work,
-                               .state = cuda_state,
-                               .threads = 1};
 
 static const DType types[] = {DT_F32, DT_BF16};
 static const char *const type_names[] = {"f32", "bf16"};
@@ -36,13 +20,15 @@ START_TEST(forward_case) {
     Problem p;
     if (k % 2 && !op_adds(c->op)) continue;
     problem_make(&p, c, types[k / 2], 1 + (uint64_t)_i);
-    kernel_agrees(&cuda, &p, k % 2, type_names[k / 2]);
+    kernel_agrees(&kernels_cuda, &p, k % 2, type_names[k / 2]);
     problem_free(&p);
   }
 }
 END_TEST
 
-START_TEST(results_lie_over_operands) { kernel_places_hold(&cuda, types, LEN(types)); }
+START_TEST(results_lie_over_operands) {
+  kernel_places_hold(&kernels_cuda, types, LEN(types));
+}
 END_TEST
 
 START_TEST(backward_case) {
@@ -52,7 +38,8 @@ START_TEST(backward_case) {
     for (int k = 0; k < 4; k++) {
       Problem p;
       problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
-      if (k % 2 == 0 || p.adds) kernel_agrees(&cuda, &p, k % 2, type_names[k / 2]);
+      if (k % 2 == 0 || p.adds)
+        kernel_agrees(&kernels_cuda, &p, k % 2, type_names[k / 2]);
       problem_free(&p);
     }
   }
@@ -65,7 +52,7 @@ START_TEST(gradients_of_16_bits) {
   const GradCase *g = &grad_case[_i];
   const char *why;
   CudaContext c = {.lt = cuda_lt_open(&why)};
-  KernelSet lt = cuda;
+  KernelSet lt = kernels_cuda;
   lt.device = (Device){.ctx = &c};
   ck_assert_msg(c.lt != NULL, "%s", why);
   for (int i = 0; i < kernel_cases; i++) {
@@ -116,7 +103,7 @@ START_TEST(attention_rounds_probabilities) {
   for (int64_t i = 0; i < ref_count(&ref.out[1]); i++)
     sums.out[1].v[i] = f32 * (1 + fabs(p.out[1].v[i]));
   double *want[] = {p.out[0].v, p.out[1].v}, *bound[] = {sums.out[0].v, sums.out[1].v};
-  kernel_within(&cuda, &p, want, bound, c->in);
+  kernel_within(&kernels_cuda, &p, want, bound, c->in);
   problem_free(&p);
   problem_free(&sums);
 }
@@ -152,7 +139,7 @@ START_TEST(attention_rounds_its_gradients) {
         bound[k][i] = (half * bound[k][i] + f32 * parts.out[k].v[i]) * (1 + once) +
                       once * fabs(want[k][i]);
     }
-    kernel_within(&cuda, &p, want, bound, kernel_case[c].in);
+    kernel_within(&kernels_cuda, &p, want, bound, kernel_case[c].in);
     problem_free(&p);
     problem_free(&sizes);
     problem_free(&parts);
@@ -165,8 +152,8 @@ START_TEST(products_through_cublaslt) {
   const char *why;
   CudaContext c = {.lt = cuda_lt_open(&why)};
   const KernelSet lt = {.name = "cublaslt",
-                        .like = &cpu,
-                        .kernel = kernel,
+                        .like = &kernels_cpu,
+                        .kernel = kernels_cuda.kernel,
                         .work = cuda_work,
                         .state = cuda_state,
                         .device = {.ctx = &c},

@@ -7,20 +7,8 @@
 
 #include "kernels/cpu/levels.h"
 #include "kernels/cuda/cuda.h"
-#include "tests/reference/kernel_run.h"
+#include "tests/reference/kernel_sets.h"
 #include "vm/graph/dropout.h"
-
-static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
-static const KernelSet cpu = {.name = "cpu",
-                              .kernel = cpu_kernel,
-                              .work = cpu_work,
-                              .state = cpu_state,
-                              .device = {.vt = &device_cpu}};
-#ifdef WEFT_EMULATED_CUDA
-static const Kernel *cuda_kernel(int op) { return &cuda_kernels[op]; }
-static const KernelSet cuda = {
-    .name = "cuda", .kernel = cuda_kernel, .work = cuda_work, .state = cuda_state};
-#endif
 
 /* ---- statistics ---- */
 
@@ -120,7 +108,8 @@ START_TEST(devices_have_the_same_bits) {
     Problem p;
     if (kernel_case[i].op != OP_dropout) continue;
     problem_make(&p, &kernel_case[i], types[_i], 3);
-    KernelArgs a = kernel_run(&cpu, &p, 1, false), b = kernel_run(&cuda, &p, 1, false);
+    KernelArgs a = kernel_run(&kernels_cpu, &p, 1, false),
+               b = kernel_run(&kernels_cuda, &p, 1, false);
     ck_assert_mem_eq(a.out[0].p, b.out[0].p, kernel_bytes(&a.out[0]));
     kernel_free(&p, &a), kernel_free(&p, &b);
     problem_free(&p), tried++;
@@ -137,7 +126,7 @@ START_TEST(columns_may_be_cut) {
       OP_dropout, "x 2,3,60 t99 2,3", "x 2,3,60", {.rate = 0.4, .seed = 9}, 0};
   Problem whole, part;
   problem_make(&whole, &c, types[_i], 5);
-  KernelArgs a = kernel_run(&cpu, &whole, 1, false);
+  KernelArgs a = kernel_run(&kernels_cpu, &whole, 1, false);
   for (int w = 0; w < LEN(widths); w++)
     for (int index = 0; index < 60 / widths[w]; index++) {
       part = whole;
@@ -147,7 +136,7 @@ START_TEST(columns_may_be_cut) {
       for (int i = 0; i < 6 * widths[w]; i++)
         part.in[0].v[i] =
             whole.in[0].v[i / widths[w] * 60 + index * widths[w] + i % widths[w]];
-      KernelArgs b = kernel_run(&cpu, &part, 1, false);
+      KernelArgs b = kernel_run(&kernels_cpu, &part, 1, false);
       for (int i = 0; i < 6 * widths[w]; i++) {
         int64_t at = i / widths[w] * 60 + index * widths[w] + i % widths[w];
         ck_assert_double_eq(kernel_element(b.out[0].p, types[_i], i),

@@ -7,22 +7,7 @@
 
 #include "kernels/cpu/levels.h"
 #include "kernels/cuda/cuda.h"
-#include "tests/reference/kernel_run.h"
-
-static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
-static const KernelSet cpu = {.name = "cpu",
-                              .kernel = cpu_kernel,
-                              .work = cpu_work,
-                              .state = cpu_state,
-                              .device = {.vt = &device_cpu}};
-#ifdef WEFT_EMULATED_CUDA
-static const Kernel *cuda_kernel(int op) { return &cuda_kernels[op]; }
-static const KernelSet cuda = {
-    .name = "cuda", .kernel = cuda_kernel, .work = cuda_work, .state = cuda_state};
-static const KernelSet *const sets[] = {&cpu, &cuda};
-#else
-static const KernelSet *const sets[] = {&cpu};
-#endif
+#include "tests/reference/kernel_sets.h"
 
 static const DType types[] = {DT_F32, DT_BF16, DT_F16};
 
@@ -159,10 +144,11 @@ static int check_op(const KernelSet *set, int op, DType type, int threads) {
 
 START_TEST(the_bits_of_ops_on_the_parts) {
   static const int ops[] = {OP_swiglu, OP_swiglu_dx, OP_rope_qkv, OP_rope_qkv_dx};
-  for (int s = 0; s < LEN(sets); s++)
-    for (int t = 0; t < (sets[s] == &cpu ? LEN(types) : 2); t++)
-      for (int threads = 1; threads <= (sets[s] == &cpu ? 2 : 1); threads++)
-        ck_assert_int_ge(check_op(sets[s], ops[_i], types[t], threads), 5);
+  for (int s = 0; s < KERNEL_SETS; s++)
+    for (int t = 0; t < (kernel_sets[s] == &kernels_cpu ? LEN(types) : 2); t++)
+      for (int threads = 1; threads <= (kernel_sets[s] == &kernels_cpu ? 2 : 1);
+           threads++)
+        ck_assert_int_ge(check_op(kernel_sets[s], ops[_i], types[t], threads), 5);
 }
 END_TEST
 

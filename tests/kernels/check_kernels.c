@@ -6,20 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/reference/kernel_run.h"
+#include "tests/reference/kernel_sets.h"
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/levels.h"
 #include "kernels/cpu/vecmath.h"
 #include "vm/base/bf16.h"
 #include "vm/program/program.h"
-
-static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
-static const KernelSet cpu = {.name = "cpu",
-                              .kernel = cpu_kernel,
-                              .work = cpu_work,
-                              .state = cpu_state,
-                              .device = {.vt = &device_cpu},
-                              .threads = 2};
 
 static const DType types[] = {DT_F32, DT_BF16, DT_F16};
 static const char *const type_names[] = {"f32", "bf16", "f16"};
@@ -29,11 +21,11 @@ START_TEST(forward_case) {
   for (int t = 0; t < LEN(types); t++) {
     Problem p;
     problem_make(&p, c, types[t], 1 + (uint64_t)_i);
-    kernel_agrees(&cpu, &p, false, type_names[t]);
+    kernel_agrees(&kernels_cpu, &p, false, type_names[t]);
     problem_free(&p);
     if (!op_adds(c->op)) continue;
     problem_make(&p, c, types[t], 1 + (uint64_t)_i);
-    kernel_agrees(&cpu, &p, true, type_names[t]);
+    kernel_agrees(&kernels_cpu, &p, true, type_names[t]);
     problem_free(&p);
   }
 }
@@ -47,7 +39,7 @@ START_TEST(backward_case) {
     for (int k = 0; k < 2 * LEN(types); k++) { /* each overwriting and adding */
       Problem p;
       problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
-      if (k % 2 == 0 || p.adds) kernel_agrees(&cpu, &p, k % 2, type_names[k / 2]);
+      if (k % 2 == 0 || p.adds) kernel_agrees(&kernels_cpu, &p, k % 2, type_names[k / 2]);
       tried += k % 2 == 0 || p.adds;
       problem_free(&p);
     }
@@ -72,14 +64,16 @@ START_TEST(gradients_of_16_bits) {
       Problem p;
       problem_grad(&p, NULL, g, &kernel_case[i], narrow[k / 2].ops, 1 + (uint64_t)i);
       problem_narrow(&p, narrow[k / 2].gradients);
-      if (p.adds) kernel_agrees(&cpu, &p, k % 2, narrow[k / 2].name);
+      if (p.adds) kernel_agrees(&kernels_cpu, &p, k % 2, narrow[k / 2].name);
       problem_free(&p);
     }
   }
 }
 END_TEST
 
-START_TEST(results_lie_over_operands) { kernel_places_hold(&cpu, types, LEN(types)); }
+START_TEST(results_lie_over_operands) {
+  kernel_places_hold(&kernels_cpu, types, LEN(types));
+}
 END_TEST
 
 START_TEST(every_kernel_has_a_case) {

@@ -5,25 +5,10 @@
 
 #include "kernels/cpu/levels.h"
 #include "kernels/cuda/cuda.h"
-#include "tests/reference/kernel_run.h"
+#include "tests/reference/kernel_sets.h"
 #include "vm/base/bf16.h"
 #include "vm/plan/optimizer.h"
 #include "vm/program/program.h"
-
-static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
-static const KernelSet cpu = {.name = "cpu",
-                              .kernel = cpu_kernel,
-                              .work = cpu_work,
-                              .state = cpu_state,
-                              .device = {.vt = &device_cpu}};
-#ifdef WEFT_EMULATED_CUDA
-static const Kernel *cuda_kernel(int op) { return &cuda_kernels[op]; }
-static const KernelSet cuda = {
-    .name = "cuda", .kernel = cuda_kernel, .work = cuda_work, .state = cuda_state};
-static const KernelSet *const sets[] = {&cpu, &cuda};
-#else
-static const KernelSet *const sets[] = {&cpu};
-#endif
 
 static bool steps(int op) {
   bool is = false;
@@ -70,7 +55,7 @@ START_TEST(rounded_once) {
     if (!steps(c->op) || c->attr.kind != 0) continue;
     Problem p;
     problem_make(&p, c, DT_BF16, 1 + (uint64_t)i);
-    rounded += compare(sets[_i], &p);
+    rounded += compare(kernel_sets[_i], &p);
     problem_free(&p);
   }
   ck_assert_int_gt(rounded, 20);
@@ -106,9 +91,9 @@ static double mean_after(const KernelSet *set, uint64_t seed) {
 
 START_TEST(rounded_by_chance) {
   for (uint64_t seed = 1; seed < 4; seed++) {
-    double mean = mean_after(sets[_i], seed);
+    double mean = mean_after(kernel_sets[_i], seed);
     ck_assert_msg(fabs(mean - (1 - 0x1p-10)) < 0x1p-14, "%s: 1 - 2^-10 becomes %.9g",
-                  sets[_i]->name, mean);
+                  kernel_sets[_i]->name, mean);
   }
 }
 END_TEST
@@ -118,8 +103,8 @@ Suite *step_precision_suite(void) {
   Suite *s = suite_create("step_precision");
   TCase *tc = tcase_create("steps");
   tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, rounded_once, 0, LEN(sets));
-  tcase_add_loop_test(tc, rounded_by_chance, 0, LEN(sets));
+  tcase_add_loop_test(tc, rounded_once, 0, KERNEL_SETS);
+  tcase_add_loop_test(tc, rounded_by_chance, 0, KERNEL_SETS);
   suite_add_tcase(s, tc);
   return s;
 }

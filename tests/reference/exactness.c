@@ -10,25 +10,11 @@
 
 #ifdef WEFT_EMULATED_CUDA
 
-#include "kernel_run.h"
+#include "kernel_sets.h"
 #include "kernels/cpu/levels.h"
 #include "kernels/cuda/cuda.h"
 
 enum { SEEDS = 3 };
-
-static const Kernel *cuda_kernel(int op) { return &cuda_kernels[op]; }
-static const Kernel *cpu_kernel(int op) { return &cpu_set_here()->kernel[op]; }
-static const KernelSet cuda = {.name = "cuda",
-                               .kernel = cuda_kernel,
-                               .work = cuda_work,
-                               .state = cuda_state,
-                               .threads = 1};
-static const KernelSet cpu = {.name = "cpu",
-                              .kernel = cpu_kernel,
-                              .work = cpu_work,
-                              .state = cpu_state,
-                              .device = {.vt = &device_cpu},
-                              .threads = 1};
 
 /* The worst case of an op. */
 typedef struct Worst {
@@ -47,7 +33,8 @@ static double norm_wise(const KTensor *t, const double *want, int64_t n) {
 }
 
 static void look(Problem *p, bool adds, DType type, Worst *w) {
-  KernelArgs a = kernel_run(&cuda, p, 1, adds), b = kernel_run(&cpu, p, 1, adds);
+  KernelArgs a = kernel_run(&kernels_cuda, p, 1, adds),
+             b = kernel_run(&kernels_cpu, p, 1, adds);
   RefArgs ref = problem_ref(p, adds);
   ref_ops[p->op](&ref);
   for (int i = 0; i < p->nout; i++) {

@@ -5,59 +5,35 @@
 #include <check.h>
 
 #include "bindings/api/job.h"
-#include "tests/harness/run_bits.h"
+#include "tests/harness/gradient_sums.h"
 #include "tests/harness/scratch.h"
 #include "vm/base/f16.h"
 #include "vm/weights/param_gather.h"
 
-enum { MICROBATCHES = 4, RANKS = 4, STAGES = 4 };
-
-static float rounded(float x) { return bf16_to_f32(bf16_from_f32(x)); }
-
 /* ---- sums by hand ---- */
-
-/* All gradients of the first step in f32, with only the labels of one rank and microbatch
- * (-1: of all). */
-static float *gradients_of(Run *r, Toy *t, int rank, int mb) {
-  int64_t seq = t->plan.batch.seq, n = t->plan.batch.global * seq;
-  int32_t *ids = NEW_N(t->arena, int32_t, 2 * n);
-  float *all = NEW_N(t->arena, float, t->compiled->params_total), *to = all;
-  StepResult res;
-  random_ids(t, 0, ids, ids + n);
-  for (int64_t i = 0; i < n && rank >= 0; i++) {
-    int64_t row = i / seq;
-    if (row % RANKS != rank || row / RANKS != mb) ids[n + i] = -100;
-  }
-  OK(run_init(r, &trace_err));
-  OK(run_step_tokens(r, ids, ids + n, 0, &res, &trace_err));
-  for (int i = 0; i < t->compiled->nparam; i++) {
-    OK(run_get(r, STATE_GRAD, i, to, &trace_err));
-    to += param_count(&t->compiled->param[i]);
-  }
-  return all;
-}
 
 /* sum[i] += x[i], and x[i] alone where it is the first: rounded once. */
 static void add_rounded(float *sum, const float *x, float scale, int64_t n, bool first) {
-  for (int64_t i = 0; i < n; i++) sum[i] = rounded((first ? 0 : sum[i]) + x[i] * scale);
+  for (int64_t i = 0; i < n; i++)
+    sum[i] = rounded_to_bf16((first ? 0 : sum[i]) + x[i] * scale);
 }
 
 /* What ranks [first, first + n) have summed over microbatches and among themselves. A
  * step that knows a part of its labels divides by their number, which is by a power of
  * two more than it is. */
 static float *sum_of_group(Run *r, Toy *t, int first, int n, bool each) {
-  const float scale = 1.0f / (RANKS * MICROBATCHES);
+  const float scale = 1.0f / (SUM_RANKS * SUM_MICROBATCHES);
   int64_t size = (int64_t)t->compiled->params_total;
-  float *part[RANKS], *sum = NEW_N(t->arena, float, size);
+  float *part[SUM_RANKS], *sum = NEW_N(t->arena, float, size);
   for (int k = 0; k < n; k++) part[k] = NEW_N(t->arena, float, size);
-  for (int mb = 0; mb < MICROBATCHES; mb++) {
+  for (int mb = 0; mb < SUM_MICROBATCHES; mb++) {
     float *one = NEW_N(t->arena, float, size);
     for (int k = 0; k < n; k++) {
-      add_rounded(part[k], gradients_of(r, t, first + k, mb), scale, size,
+      add_rounded(part[k], gradients_of_part(r, t, first + k, mb), scale, size,
                   each || mb == 0);
       for (int64_t i = 0; i < size; i++) one[i] += part[k][i];
     }
-    for (int64_t i = 0; i < size; i++) one[i] = rounded(one[i]);
+    for (int64_t i = 0; i < size; i++) one[i] = rounded_to_bf16(one[i]);
     if (each)
       add_rounded(sum, one, 1, size, mb == 0);
     else
@@ -66,35 +42,21 @@ static float *sum_of_group(Run *r, Toy *t, int first, int n, bool each) {
   return sum;
 }
 
-static ToyOptions of_ranks(int stage, int copies, bool defer) {
-  ToyOptions o = meshed(1, 1, RANKS);
-  o.layers = 2, o.vocab = 51, o.replicate = copies;
-  o.overlap = stage % 2, o.bucket_bytes = stage < 2 ? 2 << 10 : 0;
-  o.strategy.stage = stage, o.strategy.defer_grad_sync = defer;
-  return o;
-}
-
 static void is_the_sum_by_hand(int stage, int copies, bool defer, DType reduce) {
-  ToyOptions plain = of_ranks(0, 1, true), o = of_ranks(stage, copies, defer);
-  int group = RANKS / copies;
+  ToyOptions o = sum_options(stage, copies, defer);
+  int group = SUM_RANKS / copies;
   bool each = stage >= 2 && !defer;
-  Toy one, many;
+  Toy one;
   Run *r;
-  open_toy(&one, &plain, 1, &r);
-  int64_t n = (int64_t)one.compiled->params_total;
+  sum_open_one(&one, &r);
   float *want = sum_of_group(r, &one, 0, group, each);
   if (copies > 1)
-    add_rounded(want, sum_of_group(r, &one, group, group, each), 1, n, false);
+    add_rounded(want, sum_of_group(r, &one, group, group, each), 1,
+                (int64_t)one.compiled->params_total, false);
   run_close(r);
   o.grad = DT_BF16, o.reduce = reduce;
-  open_toy(&many, &o, 1, &r);
-  const float *got = gradients_of(r, &many, -1, -1);
-  for (int64_t i = 0; i < n; i++)
-    ck_assert_msg(got[i] == want[i], "stage %d, %d copies: element %lld: %a, by hand %a",
-                  stage, copies, (long long)i, (double)got[i], (double)want[i]);
-  run_close(r);
+  sum_is(&o, want);
   toy_free(&one);
-  toy_free(&many);
 }
 
 /* Sums in f32 are rounded where they are stored, so that they are the same. */
@@ -114,12 +76,7 @@ static const int meshes[][4] = {{1, 1, 2, 1}, {2, 1, 2, 1}, {1, 2, 4, 2},
 
 /* Gradients in bf16 under f32 and bf16, and in f16; nothing but bf16. */
 static ToyOptions of_mesh(int i, int stage) {
-  const int *m = meshes[i];
-  ToyOptions o = meshed(m[0], m[1], m[2]);
-  o.replicate = m[3], o.layers = 2, o.sp = m[0] > 1, o.tied = i % 2, o.bias = true;
-  o.overlap = i != 1, o.bucket_bytes = i % 2 ? 1 : 4 << 10;
-  o.strategy.stage = stage, o.strategy.defer_grad_sync = true;
-  o.strategy.overlap_param_gather = true;
+  ToyOptions o = sum_on_mesh(meshes[i], i, stage);
   o.dtype = i == 0 ? DT_F32 : i == 1 ? DT_F16 : DT_BF16;
   o.grad = o.reduce = i == 1 ? DT_F16 : DT_BF16;
   if (i > 2) o.master = DT_BF16;
@@ -128,42 +85,18 @@ static ToyOptions of_mesh(int i, int stage) {
   return o;
 }
 
-/* The one rank rounds nothing. */
 START_TEST(agrees_with_one_rank) {
-  ToyOptions o = of_mesh(_i, _i % STAGES);
-  for (int k = 0; k < 2; k++) {
-    Pair p;
-    o.strategy.defer_grad_sync = k;
-    pair_compile(&p, &o);
-    pair_verify(&p, 2, 2e-2 + 0x1p-9 * 2); /* a root of four microbatches */
-    ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
-    ck_assert_double_gt(p.report.grad, 1e-5);
-    pair_free(&p);
-  }
+  double microbatches = 0x1p-9 * 2; /* a root of four of them */
+  sum_agrees_with_one_rank(of_mesh, _i, 2e-2 + microbatches);
 }
 END_TEST
 
-START_TEST(shards_change_no_bit) {
-  ToyOptions whole = of_mesh(_i, 0);
-  whole.clip = 0;
-  Toy a, b;
-  Trace x, y;
-  trace(&a, &whole, 1, &x);
-  for (int stage = 1; stage < STAGES; stage++) {
-    ToyOptions cut = of_mesh(_i, stage);
-    cut.clip = 0;
-    trace(&b, &cut, 1, &y);
-    memcpy(y.norm, x.norm, sizeof x.norm);
-    same_bits(&x, &y);
-    toy_free(&b);
-  }
-  toy_free(&a);
-}
+START_TEST(shards_change_no_bit) { sum_changes_no_bit(of_mesh, _i); }
 END_TEST
 
 /* A step that is undone and taken again leaves what one leaves that waited. */
 START_TEST(taken_back_to_the_bit) {
-  ToyOptions waits = of_mesh(_i, _i % STAGES), tries = waits;
+  ToyOptions waits = of_mesh(_i, _i % SUM_STAGES), tries = waits;
   Toy a, b;
   Trace x, y;
   waits.clip = tries.clip = 1e-3, tries.post_validation = true;
@@ -293,16 +226,16 @@ Suite *grad_dtype_suite(void) {
   Suite *s = suite_create("grad_dtype");
   TCase *c = tcase_create("grad_dtype");
   tcase_set_timeout(c, 120);
-  tcase_add_loop_test(c, rounded_once_for_each_sum, 0, STAGES);
+  tcase_add_loop_test(c, rounded_once_for_each_sum, 0, SUM_STAGES);
   tcase_add_loop_test(c, agrees_with_one_rank, 0, LEN(meshes));
   tcase_add_loop_test(c, shards_change_no_bit, 0, LEN(meshes));
   tcase_add_loop_test(c, taken_back_to_the_bit, 0, LEN(meshes));
   tcase_add_loop_test(c, offload_changes_no_bit, 0, LEN(meshes));
-  tcase_add_loop_test(c, two_bytes_of_each, 0, STAGES);
+  tcase_add_loop_test(c, two_bytes_of_each, 0, SUM_STAGES);
   suite_add_tcase(s, c);
   TCase *experts = tcase_create("experts");
   tcase_add_checked_fixture(experts, scratch_setup, scratch_teardown);
-  tcase_add_loop_test(experts, counts_of_routers_stay, 0, STAGES);
+  tcase_add_loop_test(experts, counts_of_routers_stay, 0, SUM_STAGES);
   suite_add_tcase(s, experts);
   return s;
 }

@@ -3,94 +3,49 @@
  * bytes; and one rank that rounds nothing. */
 #include <check.h>
 
-#include "tests/harness/run_bits.h"
+#include "tests/harness/gradient_sums.h"
 #include "vm/base/f16.h"
 #include "vm/storage/offsets.h"
 #include "vm/weights/param_gather.h"
 
-enum { MICROBATCHES = 4, RANKS = 4, REDUCE_STAGES = 4 };
-
-static float rounded(float x) { return bf16_to_f32(bf16_from_f32(x)); }
-
 /* ---- sums by hand ---- */
-
-/* All gradients of a step, one after the other. */
-static float *gradients_of(Run *r, Toy *t) {
-  float *all = NEW_N(t->arena, float, t->compiled->params_total), *to = all;
-  for (int i = 0; i < t->compiled->nparam; i++) {
-    OK(run_get(r, STATE_GRAD, i, to, &trace_err));
-    to += param_count(&t->compiled->param[i]);
-  }
-  return all;
-}
-
-/* Of the first step, with only the labels of one rank and microbatch (-1: of all). */
-static float *local_gradients(Run *r, Toy *t, int rank, int mb) {
-  int64_t seq = t->plan.batch.seq, n = t->plan.batch.global * seq;
-  int32_t *ids = NEW_N(t->arena, int32_t, 2 * n);
-  StepResult res;
-  random_ids(t, 0, ids, ids + n);
-  for (int64_t i = 0; i < n && rank >= 0; i++) {
-    int64_t row = i / seq;
-    bool mine = row % RANKS == rank && (mb < 0 || row / RANKS == mb);
-    if (!mine) ids[n + i] = -100;
-  }
-  OK(run_init(r, &trace_err));
-  OK(run_step_tokens(r, ids, ids + n, 0, &res, &trace_err));
-  return gradients_of(r, t);
-}
 
 /* Each rank's gradients are rounded once, a sum is made in f32 and rounded once; that of
  * the second step, over copies of shards, again. `each`: of each microbatch, whose sums
  * add up in f32. A step that knows a part of its labels divides by their number, which
  * is by a power of two more than it is, so that its gradients are so much larger. */
 static void sum_by_hand(Run *r, Toy *t, int copies, bool each, float *sum) {
-  int n = (int)t->compiled->params_total, group = RANKS / copies;
-  int parts = each ? MICROBATCHES : 1;
-  float *half[RANKS] = {0};
+  int n = (int)t->compiled->params_total, group = SUM_RANKS / copies;
+  int parts = each ? SUM_MICROBATCHES : 1;
+  float *half[SUM_RANKS] = {0};
   for (int c = 0; c < copies; c++) {
     half[c] = NEW_N(t->arena, float, n);
     for (int p = 0; p < parts; p++) {
       float *one = NEW_N(t->arena, float, n);
       for (int k = 0; k < group; k++) {
-        const float *x = local_gradients(r, t, c * group + k, each ? p : -1);
-        for (int i = 0; i < n; i++) one[i] += rounded(x[i] / (float)(RANKS * parts));
+        const float *x = gradients_of_part(r, t, c * group + k, each ? p : -1);
+        for (int i = 0; i < n; i++)
+          one[i] += rounded_to_bf16(x[i] / (float)(SUM_RANKS * parts));
       }
-      for (int i = 0; i < n; i++) half[c][i] += rounded(one[i]);
+      for (int i = 0; i < n; i++) half[c][i] += rounded_to_bf16(one[i]);
     }
   }
   memcpy(sum, half[0], sizeof *sum * (size_t)n);
   for (int i = 0; i < n && copies > 1; i++)
-    sum[i] = rounded(rounded(half[0][i]) + rounded(half[1][i]));
-}
-
-static ToyOptions of_ranks(int stage, int copies, bool defer) {
-  ToyOptions o = meshed(1, 1, RANKS);
-  o.layers = 2, o.vocab = 51, o.replicate = copies;
-  o.overlap = stage % 2, o.bucket_bytes = stage < 2 ? 2 << 10 : 0;
-  o.strategy.stage = stage, o.strategy.defer_grad_sync = defer;
-  return o;
+    sum[i] = rounded_to_bf16(rounded_to_bf16(half[0][i]) + rounded_to_bf16(half[1][i]));
 }
 
 static void is_the_sum_by_hand(int stage, int copies, bool defer) {
-  ToyOptions plain = of_ranks(0, 1, true), o = of_ranks(stage, copies, defer);
-  Toy one, many;
+  ToyOptions o = sum_options(stage, copies, defer);
+  Toy one;
   Run *r;
-  open_toy(&one, &plain, 1, &r);
-  int64_t n = (int64_t)one.compiled->params_total;
-  float *want = NEW_N(one.arena, float, n);
+  sum_open_one(&one, &r);
+  float *want = NEW_N(one.arena, float, one.compiled->params_total);
   sum_by_hand(r, &one, copies, stage >= 2 && !defer, want);
   run_close(r);
   o.reduce = DT_BF16;
-  open_toy(&many, &o, 1, &r);
-  const float *got = local_gradients(r, &many, -1, -1);
-  ck_assert_int_eq((int64_t)many.compiled->params_total, n);
-  for (int64_t i = 0; i < n; i++)
-    ck_assert_msg(got[i] == want[i], "element %lld: %a, by hand %a", (long long)i,
-                  (double)got[i], (double)want[i]);
-  run_close(r);
+  sum_is(&o, want);
   toy_free(&one);
-  toy_free(&many);
 }
 
 START_TEST(rounded_once_for_each_sum) {
@@ -106,47 +61,15 @@ static const int reduced_meshes[][4] = {
     {1, 1, 2, 1}, {2, 1, 2, 1}, {1, 2, 4, 2}, {2, 2, 2, 1}, {2, 1, 4, 2}};
 
 static ToyOptions of_mesh(int i, int stage) {
-  const int *m = reduced_meshes[i];
-  ToyOptions o = meshed(m[0], m[1], m[2]);
-  o.replicate = m[3], o.layers = 2, o.sp = m[0] > 1, o.tied = i % 2, o.bias = true;
-  o.overlap = i != 1, o.bucket_bytes = i % 2 ? 1 : 4 << 10;
-  o.strategy.stage = stage, o.strategy.defer_grad_sync = true;
-  o.strategy.overlap_param_gather = true;
+  ToyOptions o = sum_on_mesh(reduced_meshes[i], i, stage);
   o.dtype = i % 2 ? DT_BF16 : DT_F32, o.reduce = DT_BF16;
   return o;
 }
 
-/* The one rank rounds no gradient. */
-START_TEST(agrees_with_one_rank) {
-  ToyOptions o = of_mesh(_i, _i % REDUCE_STAGES);
-  for (int k = 0; k < 2; k++) {
-    Pair p;
-    o.strategy.defer_grad_sync = k;
-    pair_compile(&p, &o);
-    pair_verify(&p, 2, 2e-2);
-    ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
-    ck_assert_double_gt(p.report.grad, 1e-5);
-    pair_free(&p);
-  }
-}
+START_TEST(agrees_with_one_rank) { sum_agrees_with_one_rank(of_mesh, _i, 2e-2); }
 END_TEST
 
-START_TEST(shards_change_no_bit) {
-  ToyOptions whole = of_mesh(_i, 0);
-  whole.clip = 0;
-  Toy a, b;
-  Trace x, y;
-  trace(&a, &whole, 1, &x);
-  for (int stage = 1; stage < REDUCE_STAGES; stage++) {
-    ToyOptions cut = of_mesh(_i, stage);
-    cut.clip = 0;
-    trace(&b, &cut, 1, &y);
-    memcpy(y.norm, x.norm, sizeof x.norm);
-    same_bits(&x, &y);
-    toy_free(&b);
-  }
-  toy_free(&a);
-}
+START_TEST(shards_change_no_bit) { sum_changes_no_bit(of_mesh, _i); }
 END_TEST
 
 /* ---- bytes ---- */
@@ -221,10 +144,10 @@ Suite *reduce_dtype_suite(void);
 Suite *reduce_dtype_suite(void) {
   Suite *s = suite_create("reduce_dtype");
   TCase *c = tcase_create("reduce_dtype");
-  tcase_add_loop_test(c, rounded_once_for_each_sum, 0, REDUCE_STAGES);
+  tcase_add_loop_test(c, rounded_once_for_each_sum, 0, SUM_STAGES);
   tcase_add_loop_test(c, agrees_with_one_rank, 0, LEN(reduced_meshes));
   tcase_add_loop_test(c, shards_change_no_bit, 0, LEN(reduced_meshes));
-  tcase_add_loop_test(c, half_of_the_bytes, 0, REDUCE_STAGES);
+  tcase_add_loop_test(c, half_of_the_bytes, 0, SUM_STAGES);
   suite_add_tcase(s, c);
   return s;
 }
