@@ -171,12 +171,13 @@ static void all_whole(const Fate *f, const Forked *r) {
   arena_free(a);
 }
 
-/* Those of the steps that were taken are the undisturbed run's. */
+/* Those of the steps that were taken are the undisturbed run's. A line is one when it
+ * begins so: an error may say that a rank waits for the sum of a loss. */
 static void same_losses(const Fate *f, const Forked *r, const char *straight) {
-  for (const char *s = r->text; (s = strstr(s, "loss "));) {
+  for (const char *s = r->text; *s; s += strcspn(s, "\n"), s += *s == '\n') {
     char line[64];
-    snprintf(line, sizeof line, "%.*s", (int)strcspn(s, "\n"), s);
-    s += strlen(line);
+    if (strncmp(s, "loss ", 5) != 0) continue;
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(s, "\n") + 1, s);
     WANT(f, r, strstr(straight, line) != NULL);
   }
 }
