@@ -193,6 +193,11 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   Text strategy = {0};
   int copies;
   draw_strategy(seed, number, p, &copies, &strategy);
+  const char *family = strstr(model, "\"gpt2\"")          ? "gpt2"
+                       : strstr(model, "weft.model { \"") ? "llama"
+                                                          : "function";
+  text_printf(t, "local learning = learning(new_draw, %llu, \"%s\")\n",
+              (unsigned long long)(seed * 100000 + number), family);
   text_printf(t,
               "return weft.plan {\n"
               "  name = \"random-%llu-%llu\",\n"
@@ -220,6 +225,7 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
               p->micro * p->dp * p->microbatches * rounds, p->micro,
               PICK(d, 8, 12, 16) * p->cp, rounds);
+  text_printf(t, "  freeze = learning.freeze, groups = learning.groups,\n");
   unsigned long long key = seed * 100000 + number;
   text_printf(t, "  optimizer = optimizer(weft, new_draw, %llu, %s),\n", key,
               number % 2 ? "true" : "false");
@@ -256,6 +262,7 @@ static void add_head(Text *t) {
   add_library(t, "new_draw", "random_draw");
   add_library(t, "optimizer", "random_optimizer");
   add_library(t, "precision", "random_precision");
+  add_library(t, "learning", "random_learning");
 }
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {

@@ -31,7 +31,10 @@ return {
   { file = "vm/rewrite/autodiff.c", suites = "passes uses",
     from = "memmove(in + 1, in + MOST,", to = "memmove(in + 1, in + MOST - 1," },
   { file = "vm/rewrite/autodiff.c", suites = "passes uses",
-    from = "if (t->kind == T_PARAM && din[i] < 0)", to = "if (t->kind == T_PARAM && din[i] < -1)" },
+    from = "frozen && din[i] < 0)", to = "frozen && din[i] < -1)" },
+  { file = "vm/rewrite/autodiff.c", suites = "trainable",
+    from = "ad->learns[g->param.at[i].tensor] = !g->param.at[i].frozen;",
+    to = "ad->learns[g->param.at[i].tensor] = true;" },
   { file = "vm/shard/shard_backward.c", suites = "shard shard_styles shard_rules verify",
     from = "if (s->grad_to[param].on[a] == PL_R && p.on[a] == PL_P)",
     to = "if (a != AX_DP && s->grad_to[param].on[a] == PL_R && p.on[a] == PL_P)" },
@@ -124,8 +127,8 @@ return {
     from = "    end = start + w;\n    c->alive[rank]--;", to = "    end = start + w;" },
 
   -- ---- vm/storage ----
-  { file = "vm/lower/optimizer_step.c", suites = "exec oracle",
-    from = "decay ? o->weight_decay : 0", to = "decay ? 0 : o->weight_decay" },
+  { file = "vm/plan/plan.c", suites = "exec oracle",
+    from = "decay ? p->opt.weight_decay : 0", to = "decay ? 0 : p->opt.weight_decay" },
   { file = "vm/lower/optimizer_step.c", suites = "verify",
     from = "sum_scalar(e, AXES_DP_CP | AXIS_BIT(AXIS_PP), SC_TOKENS,",
     to = "sum_scalar(e, AXIS_BIT(AXIS_PP), SC_TOKENS," },

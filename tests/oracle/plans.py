@@ -188,13 +188,29 @@ def rate_at(lr, step):
     return low + (top - low) * left
 
 
-def optimizer_of(o, weights, dtype):
-    """Decay is for what has more than one dimension. An element whose gradients were all 0
-    does not move, without eps too: 0 / tiny."""
-    groups = [{"params": [p for p in weights if (p.dim() > 1) == matrices],
-               "weight_decay": o["weight_decay"] if matrices else 0.0}
-              for matrices in (True, False)]
-    groups = [g for g in groups if g["params"]]
+def named_by(pattern, name):
+    """Whether a pattern is a parameter or a module that has it; `*` is a layer's number."""
+    form = re.escape(pattern).replace(r"\*", r"\d+")
+    return re.match(rf"(model\.|transformer\.)?{form}(\.|$)", name) is not None
+
+
+def groups_of(plan, weights):
+    """Each parameter that learns with the factor of its learning rate and its decay: that of
+    the optimizer is for what has more than one dimension."""
+    out = []
+    for name, p in weights.items():
+        if any(named_by(f, name) for f in plan["freeze"]) or name.endswith("correction_bias"):
+            continue
+        own = [g for g in plan["groups"] if any(named_by(f, name) for f in g["patterns"])]
+        decay = plan["optimizer"]["weight_decay"] if p.dim() > 1 else 0.0
+        own = {"lr": 1.0, "weight_decay": decay} | (own[0] if own else {})
+        out.append({"params": [p.requires_grad_()], "factor": own["lr"],
+                    "weight_decay": own["weight_decay"]})
+    return out
+
+
+def optimizer_of(o, groups, dtype):
+    """An element whose gradients were all 0 does not move, without eps too: 0 / tiny."""
     if o["kind"] == "sgd":
         return torch.optim.SGD(groups, lr=0.0, momentum=o["momentum"], foreach=False,
                                dampening=o.get("dampening") or 0.0,
@@ -274,15 +290,16 @@ def pytorch(plan, config, initial, batches, dtype, choices, chance=None):
     formats = Formats(plan, chance)
     native = formats.ops and dtype == torch.float32
     w = {n: p.to(dtype, copy=True) for n, p in initial.items()}
-    trained = [p.requires_grad_() for n, p in w.items() if not n.endswith("correction_bias")]
+    groups = groups_of(plan, w)
+    trained = [p for g in groups for p in g["params"]]
     o, rate = plan["optimizer"], (plan["moe"] or {}).get("bias_update_rate")
-    optimizer, losses = optimizer_of(o, trained, dtype), []
+    optimizer, losses = optimizer_of(o, groups, dtype), []
     for step, batch in enumerate(batches):
         loss, load = add_gradients(plan, config, w, trained, batch, choices, formats, native)
         torch.nn.utils.clip_grad_norm_(trained, o["clip"] or math.inf)
         losses.append(loss)
         for group in optimizer.param_groups:
-            group["lr"] = rate_at(o["lr"], step)
+            group["lr"] = group["factor"] * rate_at(o["lr"], step)
         optimizer.step()
         with torch.no_grad():
             for p in trained if formats.master else []:

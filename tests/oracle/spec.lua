@@ -92,6 +92,15 @@ end
 
 -- ---- the plan ----
 
+-- { "embed_tokens", lr = 0.1 }: what the items name, and the rest.
+local function groups_of(groups)
+  local out = {}
+  for i, g in ipairs(groups) do
+    out[i] = { patterns = table.move(g, 1, #g, 1, {}), lr = g.lr, weight_decay = g.weight_decay }
+  end
+  return out
+end
+
 local function same(x) return x end
 local function empty() return {} end
 
@@ -125,6 +134,7 @@ print(json {
   name = plan.name, mesh = plan.mesh, batch = plan.batch, moe = plan.moe or {},
   packed = plan.packed or {}, seed = (plan.train or {}).seed or 0, optimizer = plan.optimizer,
   precision = type(plan.precision) == "table" and plan.precision or {},
+  freeze = plan.freeze or {}, groups = plan.groups and groups_of(plan.groups) or {},
   model = type(plan.model[1]) == "string" and plan.model[1] or "function",
   ops = ops_of(plan.model),
 })

@@ -744,12 +744,13 @@ function ops.adamw(k, p, g, m, v, scal)
   local s, a = reader(k, scal), k.attr
   if s "SC_HOLD" ~= 0 then return p, m, v, p end
   local p1, m1, v1 = {}, {}, {}
+  local lr, decay = s "SC_LR" * (a.lr or 1), a.weight_decay or 0
   for i = 1, #p do
     local x = g[i] * s "SC_CLIP"
     m1[i] = m[i] + (1 - a.beta1) * (x - m[i])
     v1[i] = v[i] + (1 - a.beta2) * (x * x - v[i])
-    p1[i] = p[i] * (1 - s "SC_LR" * a.weight_decay)
-      - s "SC_LR" / s "SC_BC1" * m1[i] / (sqrt(v1[i] / s "SC_BC2") + a.eps)
+    p1[i] = p[i] * (1 - lr * decay)
+      - lr / s "SC_BC1" * m1[i] / (sqrt(v1[i] / s "SC_BC2") + a.eps)
   end
   return p1, m1, v1, p1
 end
@@ -759,11 +760,11 @@ function ops.sgd(k, p, g, m, scal)
   if s "SC_HOLD" ~= 0 then return p, m, p end
   local momentum, add = a.momentum or 0, 1
   if momentum ~= 0 and s "SC_STEP" ~= 1 then add = 1 - (a.dampening or 0) end
-  local p1, m1 = {}, {}
+  local p1, m1, lr = {}, {}, s "SC_LR" * (a.lr or 1)
   for i = 1, #p do
     local x = g[i] * s "SC_CLIP" + (a.weight_decay or 0) * p[i]
     m1[i] = momentum * m[i] + add * x
-    p1[i] = p[i] - s "SC_LR" * ((a.nesterov or 0) ~= 0 and x + momentum * m1[i] or m1[i])
+    p1[i] = p[i] - lr * ((a.nesterov or 0) ~= 0 and x + momentum * m1[i] or m1[i])
   end
   return p1, m1, p1
 end
@@ -777,12 +778,12 @@ function ops.lion(k, p, g, m, scal)
   local s, a = reader(k, scal), k.attr
   if s "SC_HOLD" ~= 0 then return p, m, p end
   local b1, b2, decay = a.beta1 or 0, a.beta2 or 0, a.weight_decay or 0
-  local p1, m1 = {}, {}
+  local p1, m1, lr = {}, {}, s "SC_LR" * (a.lr or 1)
   for i = 1, #p do
     local x = g[i] * s "SC_CLIP"
     local to = b1 * m[i] + (1 - b1) * x
     local sign = to > 0 and 1 or to < 0 and -1 or 0
-    p1[i] = p[i] - s "SC_LR" * (sign + decay * p[i])
+    p1[i] = p[i] - lr * (sign + decay * p[i])
     m1[i] = b2 * m[i] + (1 - b2) * x
   end
   return p1, m1, p1

@@ -108,7 +108,7 @@ static void adamw(RefArgs *a) {
     double m = at->beta1 * IN(2)[i] + (1 - at->beta1) * g;
     double v = at->beta2 * IN(3)[i] + (1 - at->beta2) * g * g;
     double step = m == 0 ? 0 : m / sc[SC_BC1] / (sqrt(v / sc[SC_BC2]) + at->eps);
-    p -= sc[SC_LR] * (step + at->weight_decay * p);
+    p -= attr_lr(at, sc[SC_LR]) * (step + at->weight_decay * p);
     OUT(0)[i] = OUT(3)[i] = p;
     OUT(1)[i] = m;
     OUT(2)[i] = v;
@@ -124,7 +124,7 @@ static void sgd(RefArgs *a) {
     if (at->momentum != 0)
       m = at->momentum * IN(2)[i] + (sc[SC_STEP] == 1 ? 1 : 1 - at->dampening) * x;
     double by = at->nesterov != 0 ? x + at->momentum * m : m;
-    OUT(0)[i] = OUT(2)[i] = IN(0)[i] - sc[SC_LR] * by;
+    OUT(0)[i] = OUT(2)[i] = IN(0)[i] - attr_lr(at, sc[SC_LR]) * by;
     OUT(1)[i] = m;
   }
 }
@@ -150,7 +150,7 @@ static void lion(RefArgs *a) {
     double p = IN(0)[i], g = IN(1)[i] * sc[SC_CLIP], m = IN(2)[i];
     double to = at->beta1 * m + (1 - at->beta1) * g;
     double sign = to > 0 ? 1 : to < 0 ? -1 : 0;
-    OUT(0)[i] = OUT(2)[i] = p - sc[SC_LR] * (sign + at->weight_decay * p);
+    OUT(0)[i] = OUT(2)[i] = p - attr_lr(at, sc[SC_LR]) * (sign + at->weight_decay * p);
     OUT(1)[i] = at->beta2 * m + (1 - at->beta2) * g;
   }
 }

@@ -119,6 +119,8 @@ static const struct {
     {"schedule.group", "'schedule.group', 2, 4, 8"},
     {"schedule", "'schedule', '1f1b', 'gpipe', 'zero_bubble', 'zbv', 'interleaved_1f1b'"},
     {"precision", "'precision', 'f32', 'bf16'"},
+    {"freeze", "'freeze', { 'embed_tokens' }, { 'embed_tokens', 'layers.0' }"},
+    {"groups", "'groups', { { 'lm_head', lr = 0.5 } }, { { 'norm', weight_decay = 0 } }"},
     {"cp", "'cp', {}, { comm = 'a2a', balance = 'none' }"},
     {"comm", "'comm', { timeout = 7 }"},
     {"nccl", "'nccl', { group_ctas = 4 }"},

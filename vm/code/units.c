@@ -179,6 +179,8 @@ static void keep_params(Table *t) {
                                  .init = p->init,
                                  .std = p->std,
                                  .decay = p->decay,
+                                 .frozen = p->frozen,
+                                 .group = p->group,
                                  .share = p->share,
                                  .place = t->sh->param_place[i],
                                  .grad = t->sh->grad_place[i],

@@ -70,7 +70,8 @@ typedef struct UnitParam {
   uint8_t ndim, init; /* init: InitKind */
   Dim dim[MAX_DIM];   /* global and local sizes */
   float std, share;
-  bool decay;
+  bool decay, frozen;
+  int32_t group;     /* these: see Param */
   Place place, grad; /* of the parameter as stored; of the gradient as W writes it */
   int64_t count;     /* local elements */
 } UnitParam;

@@ -12,6 +12,7 @@
 #include "vm/rewrite/fuse_ops.h"
 #include "vm/rewrite/fused_projections.h"
 #include "vm/rewrite/recompute.h"
+#include "vm/rewrite/trainable.h"
 #include "vm/rewrite/wgrad_split.h"
 #include "vm/base/budget.h"
 #include "vm/base/strict.h"
@@ -108,16 +109,27 @@ static weft_status folded(const CompileInput *in, bool code, Arena *keep, Units 
   return st;
 }
 
+/* The model as the plan trains it. What learns is nothing to a decoding program. */
+static bool trained(const CompileInput *in, CompileInput *out, Diags *d) {
+  const Plan *plan = in->plan;
+  *out = *in;
+  if (in->context || plan->freeze.n + plan->ngroup == 0) return true;
+  out->graph = graph_fork(in->graph, in->arena);
+  return trainable(out->graph, plan, d);
+}
+
 weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units **out,
                           Diags *d, weft_error *e) {
-  CompileInput whole = *in;
+  CompileInput whole;
   if (!sizes_fit(in, d)) return WEFT_EPLAN;
   budget_part(keep, "the units");
   *out = NEW(keep, Units);
   if (!recompute_patterns(in->graph, in->plan, in->arena, d)) return WEFT_EPLAN;
+  /* requires the model; establishes which parameters learn */
+  if (!trained(in, &whole, d)) return WEFT_EPLAN;
   bool done;
-  TRY(folded(in, code, keep, *out, &done, d, e));
+  TRY(folded(&whole, code, keep, *out, &done, d, e));
   if (done) return WEFT_OK;
-  whole.graph = graph_fork(in->graph, in->arena);
+  whole.graph = graph_fork(whole.graph, in->arena);
   return front(&whole, code, keep, *out, d, e);
 }

@@ -24,6 +24,8 @@ static void describe_params(const Stages *st, Compiled *c) {
                          .init = from->init,
                          .std = from->std,
                          .decay = from->decay,
+                         .frozen = from->frozen,
+                         .group = from->group,
                          .share = from->share,
                          .place = from->place,
                          .npp = h->npp,

@@ -205,6 +205,7 @@ Graph *graph_fork(const Graph *g, Arena *a) {
   f->arena = a;
   f->t.at = arena_copy(a, g->t.at, sizeof *g->t.at * (size_t)g->t.n);
   f->op.at = arena_copy(a, g->op.at, sizeof *g->op.at * (size_t)g->op.n);
+  f->param.at = arena_copy(a, g->param.at, sizeof *g->param.at * (size_t)g->param.n);
   f->t.cap = f->t.n, f->op.cap = f->op.n;
   f->param.cap = f->param.n, f->unit.cap = f->unit.n;
   return f;

@@ -169,6 +169,7 @@ typedef struct OpAttr {
   double bound;        /* permute: the same for each rank that has experts */
   double rate;         /* dropout, attention: how much of all is dropped */
   double clip;         /* clip_coef: maximal norm, 0 none */
+  double lr;           /* steps of optimizers: times SC_LR; 0: as it is */
   double weight_decay; /* steps of optimizers, */
 #define NUMBER(name) double name; /* with numbers and switches of their own, */
 #define SWITCH(name) double name;
@@ -178,6 +179,10 @@ typedef struct OpAttr {
 /* The size of a head of v and o. */
 static inline int attr_value_dim(const OpAttr *a) {
   return a->value_dim ? a->value_dim : a->head_dim;
+}
+/* The learning rate of a step, where `lr` is that of the plan. */
+static inline double attr_lr(const OpAttr *a, double lr) {
+  return a->lr > 0 ? a->lr * lr : lr;
 }
 /* How many elements of a head turn. */
 static inline int attr_rotary_dim(const OpAttr *a) {
@@ -244,10 +249,12 @@ typedef struct Param {
   Tid tensor;
   uint8_t init; /* InitKind */
   float std;
-  bool decay;   /* weight decay applies: more than one dimension */
-  float share;  /* of a router's bias, which chooses: of all choices those that an
-                   expert should get; 0: stepped by the optimizer */
-  int32_t line; /* in Graph.file, 0 if unknown */
+  bool decay;    /* weight decay applies: more than one dimension */
+  bool frozen;   /* does not learn: see vm/rewrite/trainable.h */
+  int32_t group; /* Plan.group that it is in, from 1; 0: none */
+  float share;   /* of a router's bias, which chooses: of all choices those that an
+                    expert should get; 0: stepped by the optimizer */
+  int32_t line;  /* in Graph.file, 0 if unknown */
 } Param;
 
 /* Where pp_plan, recompute and FSDP may cut. Units are in execution order. */

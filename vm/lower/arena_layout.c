@@ -1,7 +1,9 @@
 /* arena_layout.c - the flat parameter buffer of a pp rank, its regions, inputs and
  * scalars in the arena, and the gradient buckets.
  *
- * The buffer has all parameters with weight decay first, then all without; within these,
+ * The buffer has what learns first, then what is frozen, which has no place in regions of
+ * gradients and states. It has all parameters with weight decay first, then all without,
+ * group by group; within these,
  * parameters are grouped by the axes that shard them, then by whether this rank counts
  * them in the norm, then by the axes over which their gradients are partial. Within such
  * a class parameters are in the order in which the backward completes their gradients,
@@ -64,7 +66,8 @@ typedef struct FlatParam {
   bool shared; /* of experts, replicated over ep_shard */
   struct Flat flat;
   bool grad, work; /* gradient, parameter: stored as shards */
-  bool decay;
+  bool decay, frozen;
+  int32_t group;
   float share;
   AxisSet cut, partial; /* axes that shard it by its style; axes over which its gradient
                            is partial */
@@ -92,21 +95,24 @@ static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int pa
   AxisSet partial = unit_param_partial(p), cut = place_cuts(p->place);
   bool shared = axes_expert(partial | cut);
   struct Flat flat = cuts->flat[!shared];
-  return (FlatParam){
-      .stored = {.param = param,
-                 .owner = st->holders[param].pp[0] == rank,
-                 .count = p->count},
-      .shared = shared,
-      .flat = flat,
-      .grad = cuts->grads && cut_flat(&flat) && sums_over(cuts->mesh, partial, flat.axes),
-      .work = cuts->params && cut_flat(&flat) && p->count >= cuts->persistence,
-      .decay = p->decay,
-      .share = p->share,
-      .cut = cut,
-      .partial = partial,
-      .use = use,
-      .unit = unit,
-      .tied = st->holders[param].npp > 1};
+  return (FlatParam){.stored = {.param = param,
+                                .owner = st->holders[param].pp[0] == rank,
+                                .count = p->count},
+                     .shared = shared,
+                     .flat = flat,
+                     .grad = !p->frozen && cuts->grads && cut_flat(&flat) &&
+                             sums_over(cuts->mesh, partial, flat.axes),
+                     .work =
+                         cuts->params && cut_flat(&flat) && p->count >= cuts->persistence,
+                     .decay = p->decay,
+                     .frozen = p->frozen,
+                     .group = p->group,
+                     .share = p->share,
+                     .cut = cut,
+                     .partial = partial,
+                     .use = use,
+                     .unit = unit,
+                     .tied = st->holders[param].npp > 1};
 }
 
 /* Collects the parameters of the rank's units in the order of first use; returns their
@@ -133,10 +139,12 @@ static int collect(const Stages *st, const Cuts *cuts, int rank, FlatParam *row,
 }
 
 static int class_order(const FlatParam *a, const FlatParam *b) {
+  if (a->frozen != b->frozen) return a->frozen ? 1 : -1;
   if (a->shared != b->shared) return a->shared ? 1 : -1;
   if (a->grad != b->grad) return a->grad ? -1 : 1;
   if (a->work != b->work) return a->work ? -1 : 1;
   if (a->decay != b->decay) return a->decay ? -1 : 1;
+  if (a->group != b->group) return a->group < b->group ? -1 : 1;
   if (a->share != b->share) return a->share < b->share ? -1 : 1;
   if (a->cut != b->cut) return a->cut < b->cut ? -1 : 1;
   if (a->stored.owner != b->stored.owner) return a->stored.owner ? -1 : 1;
@@ -190,7 +198,7 @@ static int64_t fill_buffer(Layout *l, FlatParam *row, int n, DType dtype,
     b->n++;
     if (i + 1 < n && joins(row, b, i + 1, cuts, limit)) continue;
     b->whole = round_up(b->whole, unit * row[i].flat.ways);
-    length += b->whole / row[i].flat.ways;
+    if (!row[i].frozen) length += b->whole / row[i].flat.ways;
   }
   return length;
 }
@@ -259,8 +267,9 @@ static DType type_of(const FlatParam *p, RegionKind kind, DType dtype) {
 }
 
 /* Master weights are stored where ops read another type, or where the optimizer runs on
- * the host. */
+ * the host. The value of a frozen parameter is what ops read, and there is no other. */
 static bool has_region(const Cuts *c, const FlatParam *p, RegionKind kind, DType dtype) {
+  if (p->frozen) return kind == REGION_WORK;
   if (kind != REGION_MASTER) return true;
   return c->host_state || type_of(p, kind, dtype) != c->work;
 }
@@ -284,7 +293,7 @@ static void add_regions(Layout *l, const Cuts *cuts, const FlatParam *row,
                   .ways = 1};
     for (; next < s->nblock; next++) {
       const FlatParam *p = &row[s->block[next].at];
-      if (kept(p, kind) != how || p->shared != of->shared ||
+      if (kept(p, kind) != how || p->shared != of->shared || p->frozen != of->frozen ||
           type_of(p, kind, dtype) != type)
         break;
       r->whole += s->block[next].whole;
@@ -314,6 +323,7 @@ static void fill_sums(const Mesh *m, AxisSet partial, AxisSet sum[2]) {
 static void fill_buckets(Layout *l, const Mesh *m, const FlatParam *row, Arena *scratch) {
   for (int i = 0; i < l->regions.nblock; i++) {
     const Block *b = &l->regions.block[i];
+    if (row[b->at].frozen) continue;
     Bucket k = {.block = i, .chunks = row[b->at].chunks, .first = b->at, .n = b->n};
     fill_sums(m, row[b->at].partial, k.sum);
     if (row[b->at].grad) {

@@ -120,6 +120,6 @@ void clear_paddings(Emit *e) {
   const Regions *s = &e->l->regions;
   for (int i = 0; i < s->nblock; i++) {
     const Region *g = layout_gradients(e->l, i);
-    if (g->count == g->whole) clear_padding(e, i, region_at(g, s->block[i].first));
+    if (g && g->count == g->whole) clear_padding(e, i, region_at(g, s->block[i].first));
   }
 }

@@ -132,7 +132,7 @@ static void reduce_ties(Emit *e, const Compiled *c) {
   const Regions *s = &e->l->regions;
   for (int i = 0; i < c->nparam; i++) {
     int at = e->l->of[i];
-    if (at < 0 || c->param[i].npp < 2) continue;
+    if (at < 0 || c->param[i].npp < 2 || c->param[i].frozen) continue;
     int comm = comm_for(e->comms, AXIS_BIT(AXIS_PP), c->param[i].pp, c->param[i].npp);
     const Region *g = regions_find(s, REGION_GRAD, &s->param[at]);
     Stretch r = regions_block(s, s->param[at].block, g);
@@ -184,6 +184,7 @@ static const Region *gradients(const Emit *e, const Stretch *r) {
 
 static bool alike_in_norm(const CompiledParam *all, const Stored *a, const Stored *b) {
   return a->owner == b->owner && all[a->param].share == all[b->param].share &&
+         all[a->param].frozen == all[b->param].frozen &&
          place_cuts(all[a->param].place) == place_cuts(all[b->param].place);
 }
 
@@ -198,6 +199,7 @@ static void measure(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; regions_stretch(s, c->param, of, alike_in_norm, &r);) {
     if (!s->param[r.first].owner || update_balances(c, e, &r)) continue;
     const Region *g = gradients(e, &r);
+    if (!g) continue; /* frozen */
     AxisSet cut = piece_axes(&c->param[s->param[r.first].param], g);
     int k = 0;
     while (cut && k < n && set[k] != cut) k++;
@@ -226,15 +228,19 @@ void update_clip(Emit *e, int op, bool whole) {
 /* ---- optimizer ---- */
 
 static bool alike_in_step(const CompiledParam *all, const Stored *a, const Stored *b) {
-  return all[a->param].decay == all[b->param].decay &&
-         all[a->param].share == all[b->param].share;
+  const CompiledParam *p = &all[a->param], *q = &all[b->param];
+  return p->decay == q->decay && p->group == q->group && p->share == q->share &&
+         p->frozen == q->frozen;
 }
 
-/* The next range over all regions, except those of copies that are unsharded for a while.
- */
+/* The next range that learns, over all regions except those of copies that are unsharded
+ * for a while. */
 bool update_stretch(const Emit *e, const Compiled *c, Stretch *r) {
   unsigned of = (1u << REGION_N) - 1 - (1u << REGION_GATHERED);
-  return regions_stretch(&e->l->regions, c->param, of, alike_in_step, r);
+  do
+    if (!regions_stretch(&e->l->regions, c->param, of, alike_in_step, r)) return false;
+  while (c->param[e->l->regions.param[r->first].param].frozen);
+  return true;
 }
 
 /* Elements at offset `off`, as many as this rank's part of a range has. */
@@ -266,7 +272,10 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   const Stored *p = &s->param[r->first];
   OpAttr attr = optimizer_attr(o);
   attr.seed = o->stochastic ? e->plan->seed : 0;
-  attr.weight_decay = c->param[p->param].decay ? o->weight_decay : 0;
+  const CompiledParam *of = &c->param[p->param];
+  attr.weight_decay = plan_weight_decay(e->plan, of->group, of->decay);
+  double factor = plan_lr_factor(e->plan, of->group);
+  attr.lr = factor == 1 ? 0 : factor;
   emit_kernel(e, op, &attr, update_name(e, c, r));
   const Region *g = gradients(e, r), *value = regions_value(s, p);
   emit_in(e, region_extent(value, r), (DType)value->dtype);

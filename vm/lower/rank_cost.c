@@ -59,13 +59,23 @@ static void add_reductions(const Layout *l, RankCost *x) {
   }
 }
 
+/* Whether the parameters of a region are stepped. */
+static bool learns(const Regions *s, const Region *r) {
+  for (int i = 0; i < s->nregion; i++)
+    if (s->region[i].kind == REGION_GRAD && r->first >= s->region[i].first &&
+        r->first < s->region[i].first + s->region[i].whole)
+      return true;
+  return false;
+}
+
 /* Adds the all-gather of parameters that are stepped in shards and stored whole. */
 static void add_gathers(const Layout *l, RankCost *x) {
   for (int i = 0; i < l->regions.nregion; i++) {
     const Region *r = &l->regions.region[i];
     if (r->kind == REGION_STATE1) x->stepped += (uint64_t)r->count;
     if (r->kind == REGION_STATE1 && r->flat) x->gathered += (uint64_t)r->whole;
-    if (r->kind == REGION_WORK && r->flat) x->gathered -= (uint64_t)r->whole;
+    if (r->kind == REGION_WORK && r->flat && learns(&l->regions, r))
+      x->gathered -= (uint64_t)r->whole;
   }
   x->gathered *= (uint64_t)dtype_size((DType)l->regions.region[0].dtype);
 }
@@ -74,7 +84,7 @@ static void add_ties(const Stages *st, const Layout *l, RankCost *x) {
   const Regions *s = &l->regions;
   for (int i = 0; i < s->nparam; i++) {
     const Stored *p = &s->param[i];
-    if (st->holders[p->param].npp < 2) continue;
+    if (st->holders[p->param].npp < 2 || st->u->param[p->param].frozen) continue;
     const Region *g = layout_gradients(l, p->block);
     Stretch r = regions_block(s, p->block, g);
     x->tied += (uint64_t)(r.count / r.ways * dtype_size((DType)g->dtype));

@@ -227,8 +227,8 @@ static Bind bind_gradient(const Emit *e, const UnshardedNow *n, const CompiledUn
                           int i, Phase ph) {
   const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
   int held = n->h->of[p->block];
-  if (e->u->context)
-    return (Bind){0, BIND_STORED}; /* a decoding program has no gradients */
+  if (e->u->context || e->u->param[x->param[i]].frozen)
+    return (Bind){0, BIND_STORED}; /* there is no gradient */
   if (held < 0 || !n->h->at[held].bytes[FULL_GRAD])
     return (Bind){layout_at(e->l, REGION_GRAD, x->param[i]), BIND_STORED};
   if (!(x->code->grad_use[i] >> ph & 1)) return (Bind){0, BIND_STORED};

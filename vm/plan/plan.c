@@ -152,3 +152,14 @@ void check_sequence_cut(const Plan *p, int cp, int tp, Diags *d) {
       arena_printf(d->arena, "sequence_parallel cuts it over tp; nearest: %lld",
                    (long long)((seq / unit + 1) * unit));
 }
+
+/* ---- groups of parameters ---- */
+
+double plan_lr_factor(const Plan *p, int group) {
+  return group ? p->group[group - 1].lr : 1;
+}
+
+double plan_weight_decay(const Plan *p, int group, bool decay) {
+  if (group && p->group[group - 1].own_decay) return p->group[group - 1].weight_decay;
+  return decay ? p->opt.weight_decay : 0;
+}

@@ -210,6 +210,20 @@ typedef struct Checkpointing {
   Consolidated consolidated;
 } Checkpointing;
 
+/* Names of parameters and modules, as patterns of tp_plan. */
+typedef struct Patterns {
+  const char *const *at;
+  int n;
+} Patterns;
+
+/* Parameters that are stepped in another way than the others. */
+typedef struct ParamGroup {
+  Patterns of;
+  double lr;           /* times that of the plan */
+  bool own_decay;      /* weight_decay is given: for all of them, vectors too */
+  double weight_decay; /* instead of the optimizer's */
+} ParamGroup;
+
 typedef struct Batch {
   int64_t global, micro, seq, rounds;
 } Batch;
@@ -314,6 +328,9 @@ typedef struct Plan {
   Recompute recompute;
   Batch batch;
   Optimizer opt;
+  Patterns freeze; /* of parameters that do not learn */
+  const ParamGroup *group;
+  int ngroup;
   DataSpec data;
   Packed packed;
   Checkpointing checkpoint;
@@ -346,6 +363,13 @@ bool plan_cuts_documents(const Plan *p, int cp);
 
 /* Ranks of cp that exchange heads: a divisor of it. */
 int plan_cp_heads(const Plan *p, const Mesh *m);
+
+/* What the step of a parameter in this group (Param.group) takes: the factor of the
+ * learning rate, and the weight decay, where `decay` says whether the optimizer's
+ * applies.
+ */
+double plan_lr_factor(const Plan *p, int group);
+double plan_weight_decay(const Plan *p, int group, bool decay);
 
 /* Bytes that a rank may fill on the cluster's GPU; INFINITY if that is not known. */
 double plan_memory_limit(const Plan *p);

@@ -40,7 +40,7 @@ static const AttrField of_ops[] = {
     REAL(eps),        INT(experts),       INT(from),
     INT(groups),      INT(head_dim),      INT(head_part),
     INT(heads_cut),   INT(interleaved),   INT(inverse),
-    INT(kind),        INT(layout),        INT(mirror),
+    INT(kind),        INT(layout), REAL(lr),        INT(mirror),
     INT(n),           INT(norm_topk),     INT(parts),
     REAL(rate),       INT(red),           REAL(rope_factor),
     REAL(rope_high),  REAL(rope_low),     INT(rope_original),
@@ -51,9 +51,9 @@ static const AttrField of_ops[] = {
     INT(vocab),       REAL(weight_decay), INT(yarn),
     REAL(z),
 };
-/* Six of them, and those of optimizers, have eight bytes. */
+/* Seven of them, and those of optimizers, have eight bytes. */
 _Static_assert((sizeof of_ops + 2 * sizeof of_optimizers) / sizeof(AttrField) * 4 +
-                       6 * 4 ==
+                       7 * 4 ==
                    sizeof(OpAttr),
                "a field has no row");
 

@@ -267,7 +267,7 @@ static weft_status check_params(const Check *k) {
     if (box != q->count)
       return bad(k, k->c->param[q->param].name, (uint64_t)q->count, (uint64_t)box);
     const Region *r = regions_value(s, q);
-    for (int j = 0; r && j < trained; j++)
+    for (int j = 0; r && j < trained && !k->c->param[q->param].frozen; j++)
       if (q->at + q->count <= r->first + r->whole) r = regions_find(s, kept(j), q);
     if (!r || q->at + q->count > r->first + r->whole)
       return bad_param(k, q, "have no place in a region");

@@ -5,7 +5,11 @@
  * gradient contributions; one `acc` sums them in each unit that contributes and, if there
  * are several such units, one more in the unit that produced the tensor. So one gradient
  * crosses between units wherever one tensor did. Contributions to a parameter are not
- * summed here: each accumulates into its gradient buffer. */
+ * summed here: each accumulates into its gradient buffer.
+ *
+ * A tensor learns if it is a parameter that is not frozen or depends on one. Others have
+ * no gradient, and ops that would compute nothing but such gradients are left out, so the
+ * backward ends where nothing before it learns, and nothing is saved for it there. */
 #include "autodiff.h"
 
 typedef struct Contribution {
@@ -16,7 +20,8 @@ typedef struct Contribution {
 typedef struct Autodiff {
   Graph *g;
   Diags *d;
-  bool broken; /* an op has no gradient: no further errors for the ops before it */
+  bool broken;  /* an op has no gradient: no further errors for the ops before it */
+  bool *learns; /* of each tensor of the forward */
   VEC(Contribution) * of; /* for each tensor */
 } Autodiff;
 
@@ -137,7 +142,7 @@ static Tid contribution(Graph *g, Oid f, int i, Tid t) {
 static void check_uses(Autodiff *ad, const Op *op, const Tid *din) {
   for (int i = 0; i < op->nin; i++) {
     const Tensor *t = &ad->g->t.at[op->in[i]];
-    if (t->kind == T_PARAM && din[i] < 0)
+    if (t->kind == T_PARAM && !ad->g->param.at[t->index].frozen && din[i] < 0)
       problem(ad, op->line, "no gradient of parameter %s comes from its use in %s",
               t->name, op_label(ad, op));
   }
@@ -170,12 +175,60 @@ static void differentiate(Autodiff *ad, Oid id) {
   }
   if (any) op_info[op->code].grad(g, id, dout, din);
   for (int i = 0; i < nin; i++) {
-    if (din[i] < 0) continue;
+    if (din[i] < 0 || !ad->learns[g->op.at[id].in[i]]) continue;
     Tid t = contribution(g, id, i, din[i]);
     op = &g->op.at[id];
     *VEC_PUSH(g->arena, ad->of[op->in[i]]) = (Contribution){t, op->unit};
   }
   if (!ad->broken) check_uses(ad, &g->op.at[id], din);
+}
+
+/* ---- what learns ---- */
+
+static void find_learning(Autodiff *ad) {
+  const Graph *g = ad->g;
+  ad->learns = NEW_N(g->arena, bool, g->t.n);
+  for (int i = 0; i < g->param.n; i++)
+    ad->learns[g->param.at[i].tensor] = !g->param.at[i].frozen;
+  for (int i = 0; i < g->forward_ops; i++) {
+    const Op *op = &g->op.at[i];
+    bool any = false;
+    for (int k = 0; k < op->nin; k++) any |= ad->learns[op->in[k]];
+    for (int k = 0; k < op->nout; k++) ad->learns[op->out[k]] = any;
+  }
+}
+
+/* Removes the ops from `first` on that are not kept. */
+static void remove_ops(Graph *g, int first, const bool *keep) {
+  int n = first;
+  for (int i = first; i < g->op.n; i++) {
+    const Op op = g->op.at[i];
+    for (int k = 0; k < op.nout; k++) g->t.at[op.out[k]].producer = keep[i] ? n : -1;
+    if (keep[i]) g->op.at[n++] = op;
+  }
+  g->op.n = n;
+}
+
+/* Removes backward ops whose results are no gradient of what learns. A result beside one
+ * that is needed stays, but it is not the gradient of its parameter. */
+static void drop_frozen(Autodiff *ad) {
+  Graph *g = ad->g;
+  bool *live = NEW_N(g->arena, bool, g->t.n), *keep = NEW_N(g->arena, bool, g->op.n);
+  for (int i = 0; i < g->param.n; i++) {
+    Tid t = g->param.at[i].tensor;
+    for (int k = 0; k < ad->of[t].n; k++) live[ad->of[t].at[k].t] = true;
+  }
+  for (int i = g->op.n - 1; i >= g->forward_ops; i--) {
+    const Op *op = &g->op.at[i];
+    for (int k = 0; k < op->nout; k++) keep[i] |= live[op->out[k]];
+    for (int k = 0; k < op->nin && keep[i]; k++) live[op->in[k]] = true;
+    for (int k = 0; k < op->nout; k++) {
+      Tensor *t = &g->t.at[op->out[k]];
+      const Tensor *of = t->grad_of >= 0 ? &g->t.at[t->grad_of] : NULL;
+      if (of && of->kind == T_PARAM && g->param.at[of->index].frozen) t->grad_of = -1;
+    }
+  }
+  remove_ops(g, g->forward_ops, keep);
 }
 
 /* Tags backward ops: I if a gradient that leaves the unit depends on it, else W, which
@@ -198,8 +251,12 @@ static void tag_phases(Graph *g) {
 
 static void check_params(Autodiff *ad) {
   const Graph *g = ad->g;
+  bool *read = NEW_N(g->arena, bool, g->t.n);
+  for (int i = 0; i < g->forward_ops; i++)
+    for (int k = 0; k < g->op.at[i].nin; k++) read[g->op.at[i].in[k]] = true;
   for (int i = 0; i < g->param.n; i++)
-    if (ad->of[g->param.at[i].tensor].n == 0)
+    if (g->param.at[i].frozen ? !read[g->param.at[i].tensor]
+                              : ad->of[g->param.at[i].tensor].n == 0)
       problem(ad, g->param.at[i].line,
               "parameter %s does not influence the loss: remove it from the model",
               g->param.at[i].name);
@@ -215,13 +272,7 @@ static void drop_unused(Graph *g) {
     for (int k = 0; k < op->nout; k++) keep[i] |= live[op->out[k]];
     for (int k = 0; k < op->nin && keep[i]; k++) live[op->in[k]] = true;
   }
-  int n = 0;
-  for (int i = 0; i < g->op.n; i++) {
-    const Op op = g->op.at[i];
-    for (int k = 0; k < op.nout; k++) g->t.at[op.out[k]].producer = keep[i] ? n : -1;
-    if (keep[i]) g->op.at[n++] = op;
-  }
-  g->op.n = n;
+  remove_ops(g, 0, keep);
 }
 
 void forward_alone(Graph *g) {
@@ -241,10 +292,12 @@ weft_status autodiff(Graph *g, Diags *d) {
   for (int i = 0; i < tensors; i++) g->grad[i] = -1;
   Autodiff ad = {.g = g, .d = d};
   ad.of = (void *)arena_alloc(g->arena, sizeof *ad.of * (size_t)tensors);
+  find_learning(&ad);
   *VEC_PUSH(g->arena, ad.of[g->loss]) = (Contribution){seed, g->t.at[g->loss].unit};
   for (int i = g->forward_ops - 1; i >= 0; i--) differentiate(&ad, i);
   if (!ad.broken) check_params(&ad);
   if (d->errors > errors) return WEFT_EPLAN;
+  drop_frozen(&ad);
   tag_phases(g);
   return WEFT_OK;
 }

@@ -98,7 +98,8 @@ static bool same_param(Scan *s, const Op *p, const Op *q, int k) {
   const ParamUse *u = &s->f->use[x->index], *v = &s->f->use[y->index];
   if (u->unit != p->unit || v->unit != q->unit || u->op != v->op ||
       u->operand != v->operand || a->init != b->init || a->std != b->std ||
-      a->decay != b->decay || a->share != b->share)
+      a->decay != b->decay || a->share != b->share || a->frozen != b->frozen ||
+      a->group != b->group)
     return false;
   if (!s->numbered && same_but_numbers(a->name, b->name) &&
       same_but_numbers(p->name, q->name))

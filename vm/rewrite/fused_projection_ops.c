@@ -145,7 +145,11 @@ void write_fused_backward(Join *j, Joined *w, const Backward *b, Tid dy) {
                     .nout = 1,
                     .in = {dy, whole(j, w)},
                     .out = {dx}});
+  /* In a unit whose input needs no gradient dx is in W, too, and a part of dw may come
+   * before the last part of dy. */
+  Oid at = first_of(b->dw, w->n);
+  if (at < tensor_at(j, dy)->producer) at = last_of(b->dw, w->n);
   write_one(
-      j, b->dw, w->n, first_of(b->dw, w->n),
+      j, b->dw, w->n, at,
       (NewOp){.code = OP_linear_dw, .nin = 2, .nout = 1, .in = {x, dy}, .out = {dw}});
 }

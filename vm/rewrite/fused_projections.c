@@ -51,7 +51,8 @@ static bool is_of_products(const Join *j, int param, int unit) {
 static bool are_alike(const Join *j, int p, int q) {
   const Param *a = &j->logical->param.at[p], *b = &j->logical->param.at[q];
   const Tensor *x = tensor_at(j, stored(j, p)), *y = tensor_at(j, stored(j, q));
-  return p != q && a->decay == b->decay && a->share == b->share && x->dtype == y->dtype &&
+  return p != q && a->decay == b->decay && a->share == b->share &&
+         a->frozen == b->frozen && a->group == b->group && x->dtype == y->dtype &&
          x->ndim == y->ndim && x->dim[1].local == y->dim[1].local &&
          (tensor_count(x) < j->persistence) == (tensor_count(y) < j->persistence) &&
          place_eq(j->sh->param_place[p], j->sh->param_place[q]) &&

@@ -31,16 +31,6 @@ static bool is_router(const Op *op) {
 
 /* ---- patterns ---- */
 
-/* Whether the pattern is this module or one that contains it. */
-static bool in_module(const char *pattern, const char *name) {
-  for (size_t n = 0; name; n++)
-    if (!name[n] || name[n] == '.') {
-      if (tp_pattern_fits(pattern, name, n)) return true;
-      if (!name[n]) return false;
-    }
-  return false;
-}
-
 enum { IN = 1, READS = 2, READ = 4 };
 
 /* The flags of the ops in the same unit that make operands of this one, combined. */
@@ -68,7 +58,8 @@ static int by_pattern(const Graph *g, const char *pattern, uint8_t *is, bool *ma
   for (int i = 0; i < g->op.n; i++) {
     const Op *op = &g->op.at[i];
     const char *unit = g->unit.at[op->unit].name;
-    is[i] = in_module(pattern, op->name) || tp_pattern_fits(pattern, unit, strlen(unit));
+    is[i] = (op->name && tp_pattern_holds(pattern, op->name)) ||
+            tp_pattern_fits(pattern, unit, strlen(unit));
     if (!op->name && operands(g, op, is) & (IN | READS)) is[i] |= READS;
   }
   for (int i = g->op.n - 1; i >= 0; i--) {
@@ -95,26 +86,15 @@ void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mar
 
 /* ---- for build_units ---- */
 
-typedef VEC(const char *) NameList;
-
-/* Adds the name and all modules that contain it, as patterns. */
-static void add_names(Arena *a, const char *name, NameList *out) {
-  for (const char *end = name; *end;) {
-    end += strcspn(end + 1, ".") + 1;
-    const char *part = arena_printf(a, "%.*s.", (int)(end - name), name);
-    const char *pattern = tp_as_pattern(a, part);
-    if (*pattern) *VEC_PUSH(a, *out) = pattern;
-  }
-}
-
 /* A pattern of this model that is similar to one that matches nothing. */
 static const char *suggestion(const Graph *g, const char *pattern, Diags *d) {
   static const char *const word[] = {"full", "selective", "cheap"};
-  NameList names = {0};
+  PatternList names = {0};
   for (int i = 0; i < LEN(word); i++) *VEC_PUSH(d->arena, names) = word[i];
-  for (int i = 0; i < g->unit.n; i++) add_names(d->arena, g->unit.at[i].name, &names);
+  for (int i = 0; i < g->unit.n; i++)
+    tp_module_patterns(d->arena, g->unit.at[i].name, &names);
   for (int i = 0; i < g->op.n; i++)
-    if (g->op.at[i].name) add_names(d->arena, g->op.at[i].name, &names);
+    if (g->op.at[i].name) tp_module_patterns(d->arena, g->op.at[i].name, &names);
   const char *near = str_nearest(pattern, names.at, names.n);
   if (near) return arena_printf(d->arena, "did you mean \"%s\"?", near);
   return arena_printf(d->arena, "units are called %s", g->unit.at[g->unit.n / 2].name);

@@ -217,6 +217,7 @@ static uint64_t hash_programs(const Compiled *c) {
     h = hash_bytes(h, &p->std, sizeof p->std);
     h = hash_bytes(h, &p->decay, sizeof p->decay);
     h = hash_bytes(h, &p->share, sizeof p->share);
+    h = hash_bytes(h, &p->frozen, sizeof p->frozen);
   }
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
     const Program *p = &c->prog[pp];

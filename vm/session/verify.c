@@ -12,6 +12,7 @@
 #include "vm/base/budget.h"
 
 #include "vm/base/bf16.h"
+#include "vm/base/f16.h"
 #include "vm/base/rng.h"
 #include "vm/weights/param_gather.h"
 
@@ -212,10 +213,14 @@ static weft_status compare_kind(Verify *v, int64_t step, StateKind k, double *fi
   return WEFT_OK;
 }
 
-/* Without f32 master weights initial values are rounded to the type of the parameters. */
-static void round_as_stored(const Verify *v, float *x, int64_t n) {
-  for (int64_t i = 0; i < n && v->plan->master == DT_BF16; i++)
-    x[i] = bf16_to_f32(bf16_from_f32(x[i]));
+/* Rounds initial values of `one` to the type in which `many` has them: a frozen parameter
+ * has no f32 value beside the one that ops read, and without f32 master weights none has. */
+static void round_as_stored(const Verify *v, int param, float *x) {
+  DType to = v->c->param[param].frozen ? v->plan->dtype : v->plan->master;
+  for (int64_t i = 0; i < param_count(&v->c->param[param]); i++)
+    x[i] = to == DT_BF16  ? bf16_to_f32(bf16_from_f32(x[i]))
+           : to == DT_F16 ? f16_to_f32(f16_from_f32(x[i]))
+                          : x[i];
 }
 
 /* Initial values must have the same bits on both sides, whatever the mesh; checked before
@@ -224,7 +229,7 @@ static weft_status compare_initial(Verify *v, weft_error *e) {
   for (int i = 0; i < v->c->nparam; i++) {
     int64_t n = param_count(&v->c->param[i]);
     TRY(get_both(v, STATE_PARAM, i, 0, e));
-    round_as_stored(v, v->buf[1], n);
+    if (compares(v)) round_as_stored(v, i, v->buf[1]);
     bool same = memcmp(v->buf[0], v->buf[1], (size_t)n * sizeof(float)) == 0;
     Norms d = norms(v->buf[0], v->buf[1], n);
     judge(v, 0, "initial value", v->c->param[i].name,
@@ -241,7 +246,7 @@ static double clip_of(const Verify *v, const StepResult *s) {
 
 /* The change of element i by the step of `many` (side 0) or `one`, without weight decay,
  * which is the same on both sides. */
-static double taken(const Verify *v, const StepResult *s, int side, int64_t i,
+static double taken(const Verify *v, const StepResult *s, int side, int param, int64_t i,
                     int64_t first, bool *either) {
   const OptimizerInfo *o = optimizer(v);
   Element x = {.grad = v->buf[B_GRAD + side][i] * clip_of(v, s)};
@@ -249,20 +254,21 @@ static double taken(const Verify *v, const StepResult *s, int side, int64_t i,
     x.after[k] = v->buf[B_STATE + 2 * k + side][i];
     if (v->before[k]) x.before[k] = v->before[k][first + i];
   }
-  return o->changes(&v->plan->opt, s->lr, (double)s->step + 1, &x, either);
+  double lr = s->lr * plan_lr_factor(v->plan, v->c->param[param].group);
+  return o->changes(&v->plan->opt, lr, (double)s->step + 1, &x, either);
 }
 
 /* Subtracts from the parameters of `many` the differences that follow from gradients and
  * states; returns the L2 norm of the change of `one`. Where rounding decides the sign of
  * a step, either sign is accepted. */
-static double explain(Verify *v, const StepResult *many, const StepResult *one,
+static double explain(Verify *v, const StepResult *many, const StepResult *one, int param,
                       int64_t first, int64_t n) {
   float *p = v->buf[B_PARAM], *q = v->buf[B_PARAM + 1];
   double norm = 0;
   for (int64_t i = 0; i < n; i++) {
     bool either = false;
-    double a = taken(v, many, 0, i, first, &either);
-    double b = taken(v, one, 1, i, first, &either);
+    double a = taken(v, many, 0, param, i, first, &either);
+    double b = taken(v, one, 1, param, i, first, &either);
     p[i] = (float)(p[i] + a - b);
     if (either && fabs(p[i] - q[i]) <= 2.1 * fabs(b)) p[i] = q[i];
     norm += b * b;
@@ -281,7 +287,7 @@ static weft_status compare_params(Verify *v, const StepResult *many, const StepR
     TRY(get_both(v, STATE_GRAD, i, B_GRAD, e));
     for (int k = 0; k < optimizer(v)->states; k++)
       TRY(get_both(v, state_opt(k), i, B_STATE + 2 * k, e));
-    double step = compares(v) ? explain(v, many, s, first, n) : 0;
+    double step = compares(v) ? explain(v, many, s, i, first, n) : 0;
     first += n;
     v->norm[i] = norms(v->buf[0], v->buf[1], n);
     /* A step may end near 0; the rounding error is relative to the step then. */

@@ -186,6 +186,11 @@ bool tp_pattern_matches(const char *pattern, const char *param, const char *modu
 /* Whether a pattern is this name of `n` characters, with or without a leading "model." or
  * "transformer.". */
 bool tp_pattern_fits(const char *pattern, const char *s, size_t n);
+/* Whether a pattern is this name or a module that contains it. */
+bool tp_pattern_holds(const char *pattern, const char *name);
+/* Adds the name and all modules that contain it, as patterns. */
+typedef VEC(const char *) PatternList;
+void tp_module_patterns(Arena *a, const char *name, PatternList *out);
 /* The pattern for a parameter as a user would write it:
  * "model.layers.3.mlp.up_proj.weight" -> "layers.*.mlp.up_proj". */
 const char *tp_as_pattern(Arena *a, const char *param);

@@ -112,7 +112,7 @@ weft_status shard_check(const Graph *logical, const Sharded *s, bool trains,
     }
   }
   for (int i = 0; i < logical->param.n && trains; i++)
-    if (adds[i] == 0)
+    if (adds[i] == 0 && !logical->param.at[i].frozen)
       return err_set(e, WEFT_EINTERNAL, "nothing adds to the gradient of %s",
                      logical->param.at[i].name);
   return check_shared(logical, s, adds, e);

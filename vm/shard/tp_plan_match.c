@@ -40,6 +40,14 @@ bool tp_pattern_fits(const char *p, const char *s, size_t n) {
   return false;
 }
 
+bool tp_pattern_holds(const char *pattern, const char *name) {
+  for (size_t n = 0;; n++)
+    if (!name[n] || name[n] == '.') {
+      if (tp_pattern_fits(pattern, name, n)) return true;
+      if (!name[n]) return false;
+    }
+}
+
 /* Matches the parameter's name or its module's. */
 static bool matches_param(const char *pattern, const char *param) {
   const char *dot = strrchr(param, '.');
@@ -107,6 +115,15 @@ const char *tp_as_pattern(Arena *a, const char *param) {
   }
   s[n] = 0;
   return s;
+}
+
+void tp_module_patterns(Arena *a, const char *name, PatternList *out) {
+  for (const char *end = name; *end;) {
+    end += strcspn(end + 1, ".") + 1;
+    const char *part = arena_printf(a, "%.*s.", (int)(end - name), name);
+    const char *pattern = tp_as_pattern(a, part);
+    if (*pattern) *VEC_PUSH(a, *out) = pattern;
+  }
 }
 
 static const char *last_part(const char *s) {

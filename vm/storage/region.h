@@ -35,10 +35,11 @@ typedef struct CompiledParam {
   uint8_t parts[MAX_DIM]; /* see Dim.parts */
   Place place;            /* how its dimensions are sharded, before any flat cut */
   uint8_t init;           /* InitKind */
-  float std, share;       /* share: see Param */
-  bool decay;
-  int npp; /* pp ranks that hold it */
-  int *pp; /* ascending; the first one owns it */
+  float std, share;
+  bool decay, frozen; /* frozen: it has a value and nothing else */
+  int32_t group;      /* share, decay, group: see Param */
+  int npp;            /* pp ranks that hold it */
+  int *pp;            /* ascending; the first one owns it */
 } CompiledParam;
 int64_t param_count(const CompiledParam *p); /* global elements */
 

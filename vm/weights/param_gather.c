@@ -86,6 +86,8 @@ static weft_status job_get(Worker *w, void *arg, weft_error *e) {
 
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
   Move m = {.kind = k, .param = param, .global = out};
+  if (r->c->param[param].frozen && k != STATE_PARAM)
+    memset(out, 0, (size_t)param_count(&r->c->param[param]) * sizeof *out);
   return run_each(r, job_get, &m, param_count(&r->c->param[param]), e);
 }
 

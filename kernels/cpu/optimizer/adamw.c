@@ -17,10 +17,11 @@ INLINE void adamw_line(const KernelArgs *a, int64_t from, const Line *l, uint32_
   bool by_chance = attr->kind != 0;
   uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
   Decay d1 = decay_of(attr->beta1), d2 = decay_of(attr->beta2);
+  double lr = attr_lr(attr, scal[SC_LR]);
   float clip = (float)scal[SC_CLIP], eps = attr->eps;
-  float step = (float)(scal[SC_LR] / scal[SC_BC1]);
+  float step = (float)(lr / scal[SC_BC1]);
   float root = (float)(1.0 / sqrt(scal[SC_BC2]));
-  float keep = (float)(1.0 - scal[SC_LR] * attr->weight_decay);
+  float keep = (float)(1.0 - lr * attr->weight_decay);
 #pragma omp simd
   for (int64_t i = 0; i < l->n; i++) {
     float x = g[i] * clip;

@@ -16,8 +16,8 @@ INLINE void lion_line(const KernelArgs *a, int64_t from, const Line *l, uint32_t
   bool by_chance = attr->kind != 0;
   uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
   Decay d1 = decay_of(attr->beta1), d2 = decay_of(attr->beta2);
-  float clip = (float)scal[SC_CLIP], lr = (float)scal[SC_LR];
-  float keep = (float)(1.0 - scal[SC_LR] * attr->weight_decay);
+  float clip = (float)scal[SC_CLIP], lr = (float)attr_lr(attr, scal[SC_LR]);
+  float keep = (float)(1.0 - attr_lr(attr, scal[SC_LR]) * attr->weight_decay);
 #pragma omp simd
   for (int64_t i = 0; i < l->n; i++) {
     float x = g[i] * clip, m = get(m0, s, i), to = average(m, x, d1);

@@ -17,7 +17,7 @@ INLINE void sgd_line(const KernelArgs *a, int64_t from, const Line *l, uint32_t 
   uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
   bool whole = attr->momentum == 0 || number == 1;
   float keep = (float)attr->momentum, add = whole ? 1 : (float)(1 - attr->dampening);
-  float clip = (float)scal[SC_CLIP], lr = (float)scal[SC_LR];
+  float clip = (float)scal[SC_CLIP], lr = (float)attr_lr(attr, scal[SC_LR]);
   float decay = (float)attr->weight_decay;
 #pragma omp simd
   for (int64_t i = 0; i < l->n; i++) {

@@ -6,16 +6,17 @@ struct AdamW {
   struct Rates {
     float by, root, keep;
   };
-  double beta1, beta2, decay;
+  double beta1, beta2, decay, factor;
   float eps;
 
   explicit AdamW(const OpAttr *a)
-      : beta1(a->beta1), beta2(a->beta2), decay(a->weight_decay), eps(a->eps) {}
+      : beta1(a->beta1), beta2(a->beta2), decay(a->weight_decay), factor(attr_lr(a, 1)),
+        eps(a->eps) {}
   __device__ Rates rates(const double *scal) const {
     Rates r;
-    r.by = (float)(scal[SC_LR] / scal[SC_BC1]);
+    r.by = (float)(factor * scal[SC_LR] / scal[SC_BC1]);
     r.root = (float)(1.0 / sqrt(scal[SC_BC2]));
-    r.keep = (float)(1.0 - scal[SC_LR] * decay);
+    r.keep = (float)(1.0 - factor * scal[SC_LR] * decay);
     return r;
   }
   __device__ float step(const Rates &r, float p, float x, float *state) const {

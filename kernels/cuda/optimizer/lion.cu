@@ -6,14 +6,14 @@ struct Lion {
   struct Rates {
     float lr, keep;
   };
-  double beta1, beta2, decay;
+  double beta1, beta2, decay, factor;
 
   explicit Lion(const OpAttr *a)
-      : beta1(a->beta1), beta2(a->beta2), decay(a->weight_decay) {}
+      : beta1(a->beta1), beta2(a->beta2), decay(a->weight_decay), factor(attr_lr(a, 1)) {}
   __device__ Rates rates(const double *scal) const {
     Rates r;
-    r.lr = (float)scal[SC_LR];
-    r.keep = (float)(1.0 - scal[SC_LR] * decay);
+    r.lr = (float)(factor * scal[SC_LR]);
+    r.keep = (float)(1.0 - factor * scal[SC_LR] * decay);
     return r;
   }
   __device__ float step(const Rates &r, float p, float x, float *state) const {

@@ -7,17 +7,17 @@ struct Sgd {
   struct Rates {
     float lr, keep, add;
   };
-  double momentum, dampening;
+  double momentum, dampening, factor;
   float decay;
   bool ahead;
 
   explicit Sgd(const OpAttr *a)
-      : momentum(a->momentum), dampening(a->dampening), decay((float)a->weight_decay),
-        ahead(a->nesterov != 0) {}
+      : momentum(a->momentum), dampening(a->dampening), factor(attr_lr(a, 1)),
+        decay((float)a->weight_decay), ahead(a->nesterov != 0) {}
   __device__ Rates rates(const double *scal) const {
     bool whole = momentum == 0 || scal[SC_STEP] == 1;
     Rates r;
-    r.lr = (float)scal[SC_LR];
+    r.lr = (float)(factor * scal[SC_LR]);
     r.keep = (float)momentum;
     r.add = whole ? 1 : (float)(1 - dampening);
     return r;

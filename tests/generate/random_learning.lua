@@ -1,0 +1,49 @@
+-- random_learning.lua - draws by number which parameters of a plan learn, and how: frozen
+-- parts, from the front or anywhere, and groups with a learning rate or a decay of their own.
+-- `family` names the modules; `new_draw` is that of random_draw.lua.
+
+-- No parameter is named twice.
+local modules = {
+  llama = { "embed_tokens", "layers.*.self_attn.q_proj", "layers.*.self_attn.v_proj",
+            "layers.*.self_attn.o_proj", "layers.*.mlp.gate_proj", "layers.*.mlp.down_proj",
+            "layers.*.input_layernorm", "layers.*.post_attention_layernorm", "norm" },
+  gpt2 = { "wte", "wpe", "h.*.attn.c_attn.weight", "h.*.attn.c_proj", "h.*.mlp.c_fc",
+           "h.*.ln_1.weight", "h.*.ln_2.bias", "ln_f.bias" },
+  -- a model function has what its number says; this it always has
+  ["function"] = { "embed.weight" },
+}
+local fronts = {
+  llama = { { "embed_tokens" }, { "embed_tokens", "layers.0" }, { "layers.0.mlp" } },
+  gpt2 = { { "wte", "wpe" }, { "wte", "wpe", "h.0" }, { "h.0.attn" } },
+  ["function"] = { { "embed" } },
+}
+
+local function shuffled(d, list)
+  local out = table.move(list, 1, #list, 1, {})
+  for i = #out, 2, -1 do
+    local k = 1 + d:below(i)
+    out[i], out[k] = out[k], out[i]
+  end
+  return out
+end
+
+local function group(d, pattern)
+  local lr = d:pick { 0.1, 0.5, 3, false } or nil
+  return { pattern, lr = lr,
+           weight_decay = (not lr or d:maybe(2)) and d:pick { 0, 0.01, 0.3 } or nil }
+end
+
+return function(new_draw, number, family)
+  local d = new_draw(number + 29)
+  local names, out = shuffled(d, modules[family]), {}
+  local kind = d:pick { "all", "all", "front", "some", "some" }
+  if kind == "front" then out.freeze = d:pick(fronts[family]) end
+  local frozen = kind == "some" and 1 + d:below(math.max(#names - 2, 1)) or 0
+  if frozen > 0 then out.freeze = table.move(names, 1, frozen, 1, {}) end
+  if kind == "front" or not d:maybe(2) or frozen == #names then return out end
+  out.groups = {}
+  for i = frozen + 1, math.min(frozen + 1 + d:below(2), #names) do
+    table.insert(out.groups, group(d, names[i]))
+  end
+  return out
+end
