@@ -159,7 +159,10 @@ latest one.
   convert PLAN_A PLAN_B CKPT OUT
                      writes a checkpoint of plan A to the folder OUT as plan B would
   export PLAN CKPT DIR
-                     writes its weights as a folder of Hugging Face files
+                     writes its weights as a folder of Hugging Face files; of a plan
+                     with an adapter the adapter alone, as a folder of PEFT's
+  merge PLAN CKPT DIR
+                     writes the model with its adapter merged
   plan PLAN [CKPT]   bytes that each rank writes, and reads of CKPT
 
   --dtype TYPE       export: f32, bf16 or f16; default: as in the folder that the model

@@ -1,10 +1,11 @@
-/* fields_learning.c - fields that say which parameters learn, and how: freeze, groups. */
+/* fields_learning.c - fields that say which parameters learn, and how: freeze, groups,
+ * adapter. */
 #include "schema.h"
 
 /* freeze = { "embed_tokens", "layers.*.mlp" } */
 void field_freeze(Check *c, int idx, const char *path) {
   int n;
-  const char **at = field_strings(c, idx, path, "a list of patterns", &n);
+  const char **at = field_list_texts(c, idx, path, "a list of patterns", &n);
   if (at) c->plan->freeze = (Patterns){at, n};
 }
 
@@ -72,4 +73,49 @@ void field_groups(Check *c, int idx, const char *path) {
   }
   c->plan->group = group;
   c->plan->ngroup = n;
+}
+
+/* ---- adapter ---- */
+
+void field_targets(Check *c, int idx, const char *path) {
+  Adapter *a = &c->plan->adapter;
+  if (lua_type(c->L, idx) == LUA_TSTRING) {
+    a->all = check_name(c, "all-linear", path, lua_tostring(c->L, idx)) != NULL;
+    return;
+  }
+  int n;
+  const char *want = "\"all-linear\" or a list of patterns";
+  const char **at = field_list_texts(c, idx, path, want, &n);
+  if (at && n == 0) diag_error(c->d, "required", path, "names no linear");
+  if (at) a->targets = (Patterns){at, n};
+}
+
+void field_no_dropout(Check *c, int idx, const char *path) {
+  bool none = lua_type(c->L, idx) == LUA_TNUMBER && lua_tonumber(c->L, idx) == 0;
+  if (!none)
+    diag_error(c->d, "not-built", path, "dropout in an adapter is not in weft yet")->suggestion =
+        "dropout = 0, or leave it out";
+}
+
+void field_no_dora(Check *c, int idx, const char *path) {
+  if (!lua_isboolean(c->L, idx) || lua_toboolean(c->L, idx))
+    diag_error(c->d, "not-built", path, "DoRA is not in weft yet")->suggestion =
+        "dora = false, or leave it out: LoRA is";
+}
+
+/* adapter = { "lora", rank = 16 } */
+void field_adapter(Check *c, int idx, const char *path) {
+  if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;
+  idx = lua_absindex(c->L, idx);
+  if (!lua_istable(c->L, idx)) {
+    check_type(c, path, "{ \"lora\", rank = 16 }", idx);
+    return;
+  }
+  bool named = lua_rawgeti(c->L, idx, 1) == LUA_TSTRING;
+  const char *kind = named ? arena_str(c->arena, lua_tostring(c->L, -1)) : NULL;
+  if (!named) check_type(c, path, "a name first, { \"lora\", rank = 16 }", -1);
+  lua_pop(c->L, 1);
+  if (!kind || !check_name(c, "lora | qlora dora", path, kind)) return;
+  check_scope(c, idx, "lora", path, 2);
+  if (!c->plan->adapter.targets.n) c->plan->adapter.all = true;
 }

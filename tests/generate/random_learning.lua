@@ -1,5 +1,6 @@
 -- random_learning.lua - draws by number which parameters of a plan learn, and how: frozen
--- parts, from the front or anywhere, and groups with a learning rate or a decay of their own.
+-- parts, from the front or anywhere, groups with a learning rate or a decay of their own, and
+-- adapters of some linears or all.
 -- `family` names the modules; `new_draw` is that of random_draw.lua.
 
 -- No parameter is named twice.
@@ -27,6 +28,29 @@ local function shuffled(d, list)
   return out
 end
 
+-- Modules with a linear, by their names or the ends of them.
+local linears = {
+  llama = { "q_proj", "layers.*.self_attn.k_proj", "v_proj", "self_attn.o_proj", "gate_proj",
+            "layers.*.mlp.up_proj", "down_proj", "layers.0.mlp.up_proj" },
+  gpt2 = { "c_attn", "attn.c_proj", "h.*.mlp.c_fc", "h.*.mlp.c_proj", "h.0.attn.c_attn" },
+}
+
+-- A group of B's, as LoRA+ has it, now and then.
+local function adapter(d, family, out)
+  local names = shuffled(d, linears[family])
+  local some = table.move(names, 1, 1 + d:below(#names - 1), 1, {})
+  local rank = d:pick { 1, 2, 3, 4, 8 }
+  out.adapter = {
+    "lora", rank = rank, alpha = d:pick { rank, 16, 1, false } or nil,
+    rslora = d:maybe(3) or nil, targets = d:maybe(3) and "all-linear" or some,
+  }
+  if not d:maybe(4) then return out end
+  local family_first = family == "llama" and "layers.0" or "h.0"
+  out.adapter.targets = "all-linear"
+  out.groups = { { family_first, lr = 2 } }
+  return out
+end
+
 local function group(d, pattern)
   local lr = d:pick { 0.1, 0.5, 3, false } or nil
   return { pattern, lr = lr,
@@ -36,7 +60,8 @@ end
 return function(new_draw, number, family)
   local d = new_draw(number + 29)
   local names, out = shuffled(d, modules[family]), {}
-  local kind = d:pick { "all", "all", "front", "some", "some" }
+  local kind = d:pick { "all", "all", "front", "some", "some", "adapter", "adapter" }
+  if kind == "adapter" and linears[family] then return adapter(d, family, out) end
   if kind == "front" then out.freeze = d:pick(fronts[family]) end
   local frozen = kind == "some" and 1 + d:below(math.max(#names - 2, 1)) or 0
   if frozen > 0 then out.freeze = table.move(names, 1, frozen, 1, {}) end

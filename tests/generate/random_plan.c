@@ -225,7 +225,8 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
               p->micro * p->dp * p->microbatches * rounds, p->micro,
               PICK(d, 8, 12, 16) * p->cp, rounds);
-  text_printf(t, "  freeze = learning.freeze, groups = learning.groups,\n");
+  text_printf(t, "  freeze = learning.freeze, groups = learning.groups, "
+                 "adapter = learning.adapter,\n");
   unsigned long long key = seed * 100000 + number;
   text_printf(t, "  optimizer = optimizer(weft, new_draw, %llu, %s),\n", key,
               number % 2 ? "true" : "false");

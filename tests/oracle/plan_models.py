@@ -311,8 +311,25 @@ def ops_loss(ops, weights, batch):
     return out
 
 
+def with_adapters(adapter, weights):
+    """The weights with what adapters add: W + scale * B A, as linears have W (out, in), or
+    GPT-2's (in, out)."""
+    if not adapter:
+        return weights
+    rank = adapter["rank"]
+    scale = (adapter.get("alpha") or rank) / (rank ** 0.5 if adapter.get("rslora") else rank)
+    out = {n: w for n, w in weights.items() if ".lora_" not in n}
+    for name in weights:
+        if name.endswith(".lora_A.weight"):
+            base = name.removesuffix(".lora_A.weight")
+            more = scale * weights[base + ".lora_B.weight"] @ weights[name]
+            out[base + ".weight"] = out[base + ".weight"] + (more.T if ".h." in name else more)
+    return out
+
+
 def model_loss(plan, config, weights, batch, choices):
     """The loss, and how often each expert of each layer was chosen, by the layer's name."""
+    weights = with_adapters(plan["adapter"], weights)
     if plan["model"] == "function":
         return ops_loss(plan["ops"], weights, batch), {}
     if plan["model"] == "gpt2":

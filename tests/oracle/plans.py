@@ -75,7 +75,11 @@ def weft(folder, *options):
     records = [json.loads(line) for line in log.read_text().splitlines()]
     config = out / "config.json"
     config = json.loads(config.read_text()) if config.exists() else {}
-    weights = load_file(out / "model.safetensors")
+    if (out / "model.safetensors").exists():
+        weights = load_file(out / "model.safetensors")
+    else:  # an adapter alone
+        weights = {n.removeprefix("base_model.model."): w
+                   for n, w in load_file(out / "adapter_model.safetensors").items()}
     log.unlink()
     for file in out.iterdir():
         file.unlink()
@@ -200,6 +204,8 @@ def groups_of(plan, weights):
     out = []
     for name, p in weights.items():
         if any(named_by(f, name) for f in plan["freeze"]) or name.endswith("correction_bias"):
+            continue
+        if plan["adapter"] and ".lora_" not in name:
             continue
         own = [g for g in plan["groups"] if any(named_by(f, name) for f in g["patterns"])]
         decay = plan["optimizer"]["weight_decay"] if p.dim() > 1 else 0.0
@@ -435,12 +441,17 @@ def one(seed, number):
         (folder / "tokens.bin").write_bytes(bytes(2 << 20))
         write_index(folder / "tokens.bin", [2] * (1 << 19))
         run, still = overrides(plan)
-        _, initial, config = weft(folder, "--steps", "1", *still)
+        base, config = {}, None
+        if plan["adapter"]:
+            _, base, config = weft(folder, "--steps", "1", *still, "--set", "adapter=false")
+        _, initial, own = weft(folder, "--steps", "1", *still)
+        initial, config = base | initial, config or own
         vocabulary = max(w.shape[0] for n, w in initial.items()
                          if n.endswith(("embed_tokens.weight", "wte.weight", "embed.weight")))
         (folder / "tokens.idx").unlink()
         batches = write_tokens(folder, plan, vocabulary, number)
         records, weights, _ = weft(folder, "--steps", str(STEPS), *run)
+    weights = base | weights
     got = {"loss": [r["loss"] for r in records], "weights": weights}
     assert len(got["loss"]) == STEPS and weights.keys() == initial.keys(), plan["name"]
     want = pytorch(plan, config, initial, batches, torch.float64, Choices())

@@ -134,6 +134,7 @@ print(json {
   name = plan.name, mesh = plan.mesh, batch = plan.batch, moe = plan.moe or {},
   packed = plan.packed or {}, seed = (plan.train or {}).seed or 0, optimizer = plan.optimizer,
   precision = type(plan.precision) == "table" and plan.precision or {},
+  adapter = plan.adapter or {},
   freeze = plan.freeze or {}, groups = plan.groups and groups_of(plan.groups) or {},
   model = type(plan.model[1]) == "string" and plan.model[1] or "function",
   ops = ops_of(plan.model),

@@ -1,7 +1,8 @@
-/* check_trainable.c - freeze and groups: what a frozen parameter has no memory, no work and
- * no messages for, and what is wrong with patterns. That steps come to the same on all
- * meshes and in PyTorch, random plans and ./dev oracle show. */
+/* check_trainable.c - freeze and groups: what a frozen parameter has no memory, no work
+ * and no messages for, and what is wrong with patterns. That steps come to the same on
+ * all meshes and in PyTorch, random plans and ./dev oracle show. */
 #include <check.h>
+#include <math.h>
 
 #include "bindings/api/job.h"
 #include "tests/harness/scratch.h"
@@ -18,9 +19,9 @@ static void teardown(void) {
   scratch_teardown();
 }
 
-#define MODEL                                                                             \
-  "  model = weft.model { 'llama', hidden_size = 64, num_hidden_layers = 4, "             \
-  "num_attention_heads = 4, intermediate_size = 128, vocab_size = 256, "                  \
+#define MODEL                                                                            \
+  "  model = weft.model { 'llama', hidden_size = 64, num_hidden_layers = 4, "            \
+  "num_attention_heads = 4, intermediate_size = 128, vocab_size = 256, "                 \
   "tie_word_embeddings = %s },\n"
 
 /* Writes a plan with this in it. */
@@ -84,7 +85,8 @@ START_TEST(frozen_stage) {
     ck_assert_int_eq(elements(c, 0, k), 0);
     ck_assert_int_gt(elements(c, 1, k), 0);
   }
-  ck_assert_int_eq(elements(c, 0, REGION_WORK), 256 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64));
+  ck_assert_int_eq(elements(c, 0, REGION_WORK),
+                   256 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64));
   ck_assert_int_eq(count_code(first, I_RECV), 0);
   ck_assert_int_eq(count_code(last, I_SEND), 0);
   ck_assert_int_eq(count_code(last, I_RECV), count_code(first, I_SEND));
@@ -101,7 +103,8 @@ END_TEST
 /* Of a layer behind one that learns the input gradient is needed, and no other. */
 START_TEST(frozen_behind) {
   const Compiled *c = compiled(
-      "false", "mesh = { pp = 1 }, fused_ops = false, freeze = { 'layers.*', 'norm', 'lm_head' }");
+      "false",
+      "mesh = { pp = 1 }, fused_ops = false, freeze = { 'layers.*', 'norm', 'lm_head' }");
   int dx = count_op(&c->prog[0], OP_linear_dx);
   ck_assert_int_ge(dx, 7);
   ck_assert_int_eq(count_op(&c->prog[0], OP_linear_dw), 0);
@@ -127,15 +130,15 @@ END_TEST
 /* Frozen parameters are gathered where the strategy keeps shards, and their gradients are
  * not reduced: two more gathers of a layer, of which nothing learns, need no scatter. */
 START_TEST(frozen_shards) {
-  const Compiled *c =
-      compiled("false", "mesh = { dp = 2 }, strategy = 'fsdp2', " FRONT);
+  const Compiled *c = compiled("false", "mesh = { dp = 2 }, strategy = 'fsdp2', " FRONT);
   const Compiled *all = c;
   int gathers = count_code(&c->prog[0], I_GATHER);
   int scatters = count_code(&c->prog[0], I_SCATTER);
   job_free(&job);
   all = compiled("false", "mesh = { dp = 2 }, strategy = 'fsdp2'");
   ck_assert_int_gt(gathers, 6);
-  ck_assert_int_gt(count_code(&all->prog[0], I_GATHER), gathers); /* none for a backward */
+  ck_assert_int_gt(count_code(&all->prog[0], I_GATHER),
+                   gathers); /* none for a backward */
   ck_assert_int_lt(scatters, count_code(&all->prog[0], I_SCATTER));
   ck_assert_int_gt(scatters, 0);
   job_free(&job);
@@ -164,11 +167,14 @@ END_TEST
 START_TEST(fused_without_input_gradient) {
   static const char *const mesh[] = {"{ pp = 1 }", "{ pp = 2 }", "{ tp = 2 }"};
   JobVerify v = {.steps = 2};
-  compiled("false", arena_printf(arena, "mesh = %s, freeze = { 'embed_tokens' }", mesh[_i]));
+  compiled("false",
+           arena_printf(arena, "mesh = %s, freeze = { 'embed_tokens' }", mesh[_i]));
   ck_assert_int_ge(count_op(&job.compiled->prog[0], OP_rope_qkv_dx), 1);
   job_free(&job);
-  ck_assert_int_eq(load_plan("false", arena_printf(arena, "mesh = %s, freeze = { "
-                                                   "'embed_tokens' }", mesh[_i])),
+  ck_assert_int_eq(load_plan("false", arena_printf(arena,
+                                                   "mesh = %s, freeze = { "
+                                                   "'embed_tokens' }",
+                                                   mesh[_i])),
                    WEFT_OK);
   ck_assert_msg(job_verify(&job, &v) == WEFT_OK, "%s", job.e.text);
   job_free(&job);
@@ -179,8 +185,9 @@ END_TEST
 
 START_TEST(groups) {
   const Compiled *c = compiled(
-      "false", "groups = { { 'norm', 'layers.*.input_layernorm', weight_decay = 0.5 }, "
-               "{ 'lm_head', lr = 0.25 } }, optimizer = weft.adamw { weight_decay = 0.1 }");
+      "false",
+      "groups = { { 'norm', 'layers.*.input_layernorm', weight_decay = 0.5 }, "
+      "{ 'lm_head', lr = 0.25 } }, optimizer = weft.adamw { weight_decay = 0.1 }");
   int decayed = 0, slow = 0;
   for (uint32_t i = 0; i < c->prog[0].ncode; i++) {
     const Instr *x = &c->prog[0].code[i];
@@ -204,7 +211,8 @@ static const struct {
      "freeze[1]: \"embed_token\" names no parameter or module of the model (did you mean "
      "\"embed_tokens\"?)"},
     {"freeze = { 'layers.*.mlp', 'layers.*.self_attn.q_prj' }",
-     "freeze[2]: \"layers.*.self_attn.q_prj\" names no parameter or module of the model (did "
+     "freeze[2]: \"layers.*.self_attn.q_prj\" names no parameter or module of the model "
+     "(did "
      "you mean \"layers.*.self_attn.q_proj\"?)"},
     {"freeze = { 'embed_tokens', 'layers.*', 'norm', 'lm_head' }",
      "freeze: all 39 parameters are frozen: nothing learns"},
@@ -212,12 +220,27 @@ static const struct {
     {"groups = { { 'norm', lr = 2 }, { 'layers.*', 'norm', lr = 3 } }",
      "groups[2]: model.norm.weight is in group 1 already: a parameter is in one group"},
     {"freeze = { 'norm' }, groups = { { 'norm', lr = 2 } }",
-     "groups[1]: model.norm.weight is frozen: it is not stepped"},
+     "groups[1][1]: all that \"norm\" names is frozen: it is not stepped"},
+    {"adapter = { 'lora', rank = 4, targets = { 'q_proj', 'v_prjo' } }",
+     "adapter.targets[2]: \"v_prjo\" matches no linear of the model (did you mean "
+     "\"v_proj\"?)"},
+    {"adapter = { 'lora' }", "adapter.rank: this field is required"},
+    {"adapter = { 'lora', rank = 4, dropout = 0.1 }",
+     "adapter.dropout: dropout in an adapter is not in weft yet"},
+    {"adapter = { 'lora', rank = 4, dora = true }",
+     "adapter.dora: DoRA is not in weft yet"},
+    {"adapter = { 'qlora', rank = 4 }", "adapter: \"qlora\" is not built yet"},
+    {"adapter = { 'lora', rank = 4, targets = {} }", "adapter.targets: names no linear"},
+    {"adapter = { 'lora', rank = 4, target_modules = {} }",
+     "adapter.target_modules: unknown field"},
+    {"adapter = { 'lora', rank = 4 }, groups = { { 'norm', lr = 2 } }",
+     "groups[1][1]: all that \"norm\" names is frozen"},
     {"groups = { { 'norm' } }", "groups[1]: says nothing of its parameters"},
     {"groups = { { lr = 2 } }", "groups[1]: names no parameters: the items are patterns"},
     {"groups = { { 'norm', lr = 0 } }",
      "groups[1].lr: 0 times the learning rate learns nothing (freeze = { patterns }"},
-    {"groups = { { 'norm', lrr = 1 } }", "groups[1].lrr: unknown field (did you mean \"lr\"?)"},
+    {"groups = { { 'norm', lrr = 1 } }",
+     "groups[1].lrr: unknown field (did you mean \"lr\"?)"},
     {"groups = { { 'nrom', lr = 2 } }",
      "groups[1][1]: \"nrom\" names no parameter or module of the model (did you mean "
      "\"norm\"?)"},
@@ -230,6 +253,95 @@ START_TEST(named_errors) {
   ck_assert_msg(t.s && strstr(t.s, wrong[_i].says), "%s\nsays %s", wrong[_i].fields,
                 t.s ? t.s : "nothing");
   text_free(&t);
+  job_free(&job);
+}
+END_TEST
+
+/* A weight that another op reads as well has no adapter. */
+START_TEST(tied_head_is_named) {
+  ck_assert_int_eq(
+      open_plan("true", "adapter = { 'lora', rank = 4, targets = { 'lm_head' } }"),
+      WEFT_EPLAN);
+  Text t = {0};
+  report_text(&job.d, false, &t);
+  ck_assert_msg(t.s && strstr(t.s, "adapter.targets[1]: lm_head is tied: embedding of "),
+                "%s", t.s ? t.s : "nothing");
+  text_free(&t);
+  job_free(&job);
+}
+END_TEST
+
+/* ---- adapters ---- */
+
+static const CompiledParam *param_named(const Compiled *c, const char *name) {
+  for (int i = 0; i < c->nparam; i++)
+    if (strcmp(c->param[i].name, name) == 0) return &c->param[i];
+  ck_abort_msg("there is no %s", name);
+  return NULL;
+}
+
+#define LAYER "model.layers.1."
+/* What a style cuts of the base it cuts of A or B, and a partial sum of the base is
+ * summed once, with that of the adapter. */
+START_TEST(cut_as_their_base) {
+  static const struct {
+    const char *name;
+    int cut;
+  } of[] = {{LAYER "mlp.up_proj.lora_A.weight", PL_R},
+            {LAYER "mlp.up_proj.lora_B.weight", 0},
+            {LAYER "mlp.down_proj.lora_A.weight", 1},
+            {LAYER "mlp.down_proj.lora_B.weight", PL_R}};
+  const Compiled *c = compiled("false", "mesh = { tp = 2 }");
+  int sums = count_code(&c->prog[0], I_COLL);
+  job_free(&job);
+  c = compiled("false", "mesh = { tp = 2 }, adapter = { 'lora', rank = 4 }");
+  for (int i = 0; i < LEN(of); i++) {
+    const CompiledParam *p = param_named(c, of[i].name);
+    ck_assert_msg(p->place.on[AX_TP] == of[i].cut, "%s", of[i].name);
+    ck_assert(!p->frozen);
+  }
+  ck_assert(param_named(c, LAYER "mlp.up_proj.weight")->frozen);
+  ck_assert_int_eq(param_named(c, LAYER "mlp.up_proj.lora_A.weight")->dim[0], 4);
+  ck_assert_int_eq(param_named(c, LAYER "mlp.up_proj.lora_A.weight")->dim[1], 64);
+  int forward = 0;
+  for (int b = 0; b < c->prog[0].nbody; b++) {
+    const Body *x = &c->prog[0].body[b];
+    for (uint32_t i = x->first; x->phase == PH_F && i < x->first + x->n; i++)
+      forward += c->prog[0].code[i].code == I_COLL;
+  }
+  ck_assert_int_gt(sums, forward);
+  job_free(&job);
+}
+END_TEST
+
+/* The first step begins at the base: B is 0, and A is uniform in +-1/sqrt(in). */
+START_TEST(initial_values) {
+  const Compiled *c = compiled("false", "adapter = { 'lora', rank = 4 }");
+  const CompiledParam *a = param_named(c, LAYER "mlp.down_proj.lora_A.weight");
+  ck_assert_int_eq(a->init, INIT_UNIFORM);
+  ck_assert_double_eq_tol(a->std, 1 / sqrt(128), 1e-7);
+  ck_assert_int_eq(param_named(c, LAYER "mlp.down_proj.lora_B.weight")->init, INIT_ZEROS);
+  job_free(&job);
+}
+END_TEST
+
+static const char *const adapted[] = {
+    "mesh = { tp = 2 }, strategy = { 'zero', sequence_parallel = true }",
+    "mesh = { pp = 2 }, schedule = 'zero_bubble'",
+    "mesh = { cp = 2 }, recompute = 'full'",
+    "mesh = { dp = 2 }, strategy = 'fsdp2'",
+    "mesh = { dp = 2, tp = 2 }, strategy = 'fsdp2', precision = 'bf16'",
+    "mesh = { tp = 2, pp = 2 }, freeze = { 'layers.0' }, groups = { { 'layers.3', lr = 2 "
+    "} }",
+};
+
+START_TEST(adapters_agree_with_one_rank) {
+  JobVerify v = {.steps = 3};
+  const char *fields =
+      arena_printf(arena, "%s, adapter = { 'lora', rank = 4, alpha = 8 }", adapted[_i]);
+  ck_assert_int_eq(load_plan("false", fields), WEFT_OK);
+  ck_assert_msg(job_verify(&job, &v) == WEFT_OK, "%s: %s", adapted[_i], job.e.text);
+  ck_assert_int_gt(v.report.tensors, 100);
   job_free(&job);
 }
 END_TEST
@@ -247,6 +359,14 @@ Suite *trainable_suite(void) {
   tcase_add_loop_test(t, fused_without_input_gradient, 0, 3);
   tcase_add_test(t, groups);
   tcase_add_loop_test(t, named_errors, 0, LEN(wrong));
+  suite_add_tcase(s, t);
+  t = tcase_create("adapters");
+  tcase_set_timeout(t, 60);
+  tcase_add_checked_fixture(t, setup, teardown);
+  tcase_add_test(t, tied_head_is_named);
+  tcase_add_test(t, cut_as_their_base);
+  tcase_add_test(t, initial_values);
+  tcase_add_loop_test(t, adapters_agree_with_one_rank, 0, LEN(adapted));
   suite_add_tcase(s, t);
   return s;
 }

@@ -59,6 +59,15 @@ static weft_status write_all(Convert *c, const Manifest *m, CkptFile *file,
   return store_commit(&c->disk, &c->in, &c->into, m, c->to, e);
 }
 
+/* Those of the checkpoint, of which the new plan may freeze others. */
+static const CkptParam *params_of(const Convert *c, Arena *a) {
+  const Manifest *from = &c->read.c->m;
+  CkptParam *p = arena_copy(a, from->param, sizeof *p * (size_t)from->nparam);
+  for (int i = 0; i < c->to->nparam; i++)
+    p[ckpt_param(c->read.c, c->to->param[i].name)].frozen = c->to->param[i].frozen;
+  return p;
+}
+
 static weft_status convert(Convert *c, Arena *a, Manifest *m, const StopFlag *stop,
                            weft_error *e) {
   struct timespec now;
@@ -69,7 +78,7 @@ static weft_status convert(Convert *c, Arena *a, Manifest *m, const StopFlag *st
   hash_text(ckpt_hash(id, sizeof id), m->id);
   m->file = file;
   m->nfile = c->to->mesh.world;
-  m->param = c->read.c->m.param;
+  m->param = params_of(c, a);
   m->nparam = c->read.c->m.nparam;
   weft_status st = write_all(c, m, file, stop, e);
   if (st != WEFT_OK) store_drop(&c->in, m->step);

@@ -53,6 +53,7 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
                     optimizer_info[c->m.optimizer].name,
                     optimizer_info[to->optimizer].name);
   int n = 0;
+  const char *stateless = NULL; /* the first that learns and has no states */
   Known k = {.to = to, .arena = arena_new(NULL)};
   if (!k.arena || !arena_try(k.arena, know, &k)) {
     arena_free(k.arena);
@@ -63,6 +64,8 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
     int at = ckpt_param(c, p->name);
     const CkptParam *has = at < 0 ? NULL : &c->m.param[at];
     if (!has || !same_shape(has, p)) differs(&t, &n, p->name, has, p);
+    if (has && has->frozen && !p->frozen && !to->context && !stateless)
+      stateless = p->name;
   }
   for (int i = 0; i < c->m.nparam; i++)
     if (names_find(&k.names, c->m.param[i].name) < 0)
@@ -74,6 +77,11 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
     st = err_set(e, WEFT_ENOMEM, "out of memory");
   else if (n)
     st = err_file(e, WEFT_EFILE, c->dir, 0, "is of another model:%.900s", t.s);
+  else if (stateless)
+    st = err_file(e, WEFT_EUSAGE, c->dir, 0,
+                  "has no optimizer states of %.200s: it was frozen there, and the plan "
+                  "trains it",
+                  stateless);
   text_free(&t);
   return st;
 }

@@ -338,7 +338,8 @@ static void make_manifest(Saver *s) {
   char hash[HASH_TEXT];
   CkptParam *p = NEW_N(s->arena, CkptParam, c->nparam);
   for (int i = 0; i < c->nparam; i++) {
-    p[i] = (CkptParam){.name = c->param[i].name, .ndim = c->param[i].ndim};
+    p[i] = (CkptParam){
+        .name = c->param[i].name, .ndim = c->param[i].ndim, .frozen = c->param[i].frozen};
     memcpy(p[i].dim, c->param[i].dim, sizeof p[i].dim);
   }
   s->file = NEW_N(s->arena, CkptFile, c->mesh.world);

@@ -1,24 +1,92 @@
 /* ckpt_weights.c - see ckpt_weights.h. */
 #include "ckpt_weights.h"
 
+#include "vm/weights/adapter_files.h"
+
 enum { BLOCK = 1 << 18 }; /* elements per buffer */
 
+/* ---- merging ---- */
+
+/* The adapter of one base: A (rank, in) and B (out, rank), both whole. */
+typedef struct Merge {
+  float *a, *b; /* NULL: the base has none */
+  int64_t na, nb, rank, in;
+  int64_t columns; /* of the base */
+  bool in_out;
+} Merge;
+
+static void merge_end(Merge *m) {
+  mem_free(NULL, m->a, (size_t)m->na * sizeof *m->a);
+  mem_free(NULL, m->b, (size_t)m->nb * sizeof *m->b);
+  *m = (Merge){0};
+}
+
+static weft_status read_all(CkptRead *read, const CompiledParam *p, float **to,
+                            int64_t *n, weft_error *e) {
+  *n = param_count(p);
+  *to = mem_new(NULL, (size_t)*n * sizeof **to);
+  if (!*to) return err_set(e, WEFT_ENOMEM, "out of memory");
+  int param = ckpt_param(read->c, p->name);
+  return ckpt_read_part(read, ckpt_kind(STATE_PARAM), param, 0, *n, *to, e);
+}
+
+static weft_status merge_begin(CkptRead *read, const Compiled *c, int base,
+                               const MergeHow *how, Merge *m, weft_error *e) {
+  *m = (Merge){0};
+  int a = how ? adapter_part(c, base, ADAPTER_A) : -1;
+  int b = how ? adapter_part(c, base, ADAPTER_B) : -1;
+  if (a < 0 || b < 0) return WEFT_OK;
+  m->rank = c->param[a].dim[0], m->in = c->param[a].dim[1];
+  m->columns = c->param[base].dim[1];
+  m->in_out = adapter_of_in_out(how->model, c->param[base].name);
+  TRY(read_all(read, &c->param[a], &m->a, &m->na, e));
+  return read_all(read, &c->param[b], &m->b, &m->nb, e);
+}
+
+/* Adds to elements [at, at + n) of the base. */
+static void merge_add(const Merge *m, double scale, int64_t at, int64_t n, float *w) {
+  for (int64_t k = 0; m->a && k < n; k++) {
+    int64_t row = (at + k) / m->columns, column = (at + k) % m->columns;
+    int64_t out = m->in_out ? column : row, in = m->in_out ? row : column;
+    double sum = 0;
+    for (int64_t r = 0; r < m->rank; r++)
+      sum += (double)m->b[out * m->rank + r] * m->a[r * m->in + in];
+    w[k] = (float)(w[k] + scale * sum);
+  }
+}
+
+/* ---- copying ---- */
+
+static weft_status copy_param(CkptRead *read, const Compiled *c, int i,
+                              const WeightsOut *out, const Merge *m, double scale,
+                              float *block, weft_error *e) {
+  int param = ckpt_param(read->c, c->param[i].name);
+  int64_t all = param_count(&c->param[i]);
+  for (int64_t at = 0, n; at < all; at += n) {
+    n = MIN(all - at, (int64_t)BLOCK);
+    TRY(ckpt_read_part(read, ckpt_kind(STATE_PARAM), param, at, n, block, e));
+    merge_add(m, scale, at, n, block);
+    TRY(weights_out_put(out, i, at, n, block, e));
+  }
+  return WEFT_OK;
+}
+
 static weft_status copy(CkptRead *read, const Compiled *c, const WeightsOut *out,
-                        float *block, weft_error *e) {
+                        const MergeHow *how, float *block, weft_error *e) {
   for (int i = 0; i < c->nparam; i++) {
-    int param = ckpt_param(read->c, c->param[i].name);
-    int64_t all = param_count(&c->param[i]);
-    for (int64_t at = 0, n; at < all; at += n) {
-      n = MIN(all - at, (int64_t)BLOCK);
-      TRY(ckpt_read_part(read, ckpt_kind(STATE_PARAM), param, at, n, block, e));
-      TRY(weights_out_put(out, i, at, n, block, e));
-    }
+    Merge m;
+    if (!weights_out_has(out, &c->param[i])) continue;
+    weft_status st = merge_begin(read, c, i, how, &m, e);
+    if (st == WEFT_OK)
+      st = copy_param(read, c, i, out, &m, how ? how->scale : 0, block, e);
+    merge_end(&m);
+    TRY(st);
   }
   return WEFT_OK;
 }
 
 weft_status ckpt_weights(const Ckpt *from, const Compiled *c, const WeightsOutOptions *o,
-                         uint64_t *read, weft_error *e) {
+                         const MergeHow *merge, uint64_t *read, weft_error *e) {
   CkptRead r = {0};
   WeightsOut *to = NULL;
   float *block = mem_new(NULL, BLOCK * sizeof *block);
@@ -26,7 +94,7 @@ weft_status ckpt_weights(const Ckpt *from, const Compiled *c, const WeightsOutOp
   if (!block) TRY_TO(out, st, err_set(e, WEFT_ENOMEM, "out of memory"));
   TRY_TO(out, st, ckpt_read_begin(from, &r, e));
   TRY_TO(out, st, weights_out_open(NULL, c, o, &to, e));
-  st = copy(&r, c, to, block, e);
+  st = copy(&r, c, to, merge, block, e);
   if (st == WEFT_OK)
     st = weights_out_finish(to, e);
   else

@@ -6,9 +6,15 @@
 #include "ckpt.h"
 #include "vm/weights/weights_folder.h"
 
-/* Exports the parameters of `c`, which fit the checkpoint (ckpt_fits). The folder appears
- * whole or not at all. `read`: bytes read from the checkpoint. */
+/* The adapters that are added to their bases: W + scale * B A. */
+typedef struct MergeHow {
+  double scale;
+  const Graph *model; /* without adapters: says which weights are (in, out) */
+} MergeHow;
+/* Exports the parameters of `c`, which fit the checkpoint (ckpt_fits), with adapters
+ * merged unless `merge` is NULL. The folder appears whole or not at all. `read`: bytes
+ * read from the checkpoint. */
 weft_status ckpt_weights(const Ckpt *from, const Compiled *c, const WeightsOutOptions *o,
-                         uint64_t *read, weft_error *e);
+                         const MergeHow *merge, uint64_t *read, weft_error *e);
 
 #endif

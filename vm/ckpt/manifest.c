@@ -25,6 +25,17 @@ static void write_params(Json *j, const Manifest *m) {
   json_close(j, '}');
 }
 
+/* The member is there if it has names. */
+static void write_frozen(Json *j, const Manifest *m) {
+  int n = 0;
+  for (int i = 0; i < m->nparam; i++) {
+    if (!m->param[i].frozen) continue;
+    if (n++ == 0) json_open(j, "frozen", '[');
+    json_str(j, NULL, m->param[i].name);
+  }
+  if (n) json_close(j, ']');
+}
+
 static void write_files(Json *j, const Manifest *m) {
   char hash[HASH_TEXT];
   json_open(j, "files", '[');
@@ -76,6 +87,7 @@ void manifest_write(const Manifest *m, Text *out) {
   json_str(&j, "name", m->name);
   json_str(&j, "optimizer", optimizer_info[m->optimizer].name);
   write_params(&j, m);
+  write_frozen(&j, m);
   json_str(&j, "plan", m->plan);
   json_str(&j, "plan_hash", m->plan_hash);
   json_int(&j, "samples", m->samples);
@@ -191,6 +203,23 @@ static weft_status read_param(const Reader *r, const json_t *dims, CkptParam *p)
   return WEFT_OK;
 }
 
+/* Names of parameters, each once. */
+static weft_status read_frozen(const Reader *r, CkptParam *p, int n) {
+  const json_t *list = json_object_get(r->doc, "frozen"), *name;
+  size_t k;
+  Names names = {0};
+  for (int i = 0; i < n; i++) names_add(r->arena, &names, p[i].name, i);
+  json_array_foreach(list, k, name) {
+    const char *s = json_string_value(name);
+    int at = s ? names_find(&names, s) : -1;
+    if (at < 0 || p[at].frozen)
+      FAIL(r, "lists \"%.*s\" as frozen, which is no parameter or listed twice",
+           TEXT_SHOWN, s ? s : "");
+    p[at].frozen = true;
+  }
+  return WEFT_OK;
+}
+
 static weft_status read_params(const Reader *r, Manifest *m) {
   json_t *list = json_object_get(r->doc, "parameters"), *dims;
   const char *name;
@@ -203,7 +232,7 @@ static weft_status read_params(const Reader *r, Manifest *m) {
     p[i].name = arena_str(r->arena, name);
     TRY(read_param(r, dims, &p[i++]));
   }
-  return WEFT_OK;
+  return read_frozen(r, p, m->nparam);
 }
 
 static weft_status read_facts(const Reader *r, Manifest *m) {

@@ -19,6 +19,7 @@ typedef struct CkptParam {
   const char *name;
   int ndim;
   int64_t dim[MAX_DIM];
+  bool frozen; /* it has a value, and no states of the optimizer */
 } CkptParam;
 
 typedef struct Manifest {

@@ -181,6 +181,7 @@ static void keep_params(Table *t) {
                                  .decay = p->decay,
                                  .frozen = p->frozen,
                                  .group = p->group,
+                                 .adapter = p->adapter,
                                  .share = p->share,
                                  .place = t->sh->param_place[i],
                                  .grad = t->sh->grad_place[i],

@@ -71,7 +71,8 @@ typedef struct UnitParam {
   Dim dim[MAX_DIM];   /* global and local sizes */
   float std, share;
   bool decay, frozen;
-  int32_t group;     /* these: see Param */
+  int32_t group;
+  uint8_t adapter;   /* these: see Param */
   Place place, grad; /* of the parameter as stored; of the gradient as W writes it */
   int64_t count;     /* local elements */
 } UnitParam;

@@ -8,6 +8,7 @@
 #include "build_units.h"
 
 #include "vm/code/unfold_layers.h"
+#include "vm/rewrite/adapters.h"
 #include "vm/rewrite/autodiff.h"
 #include "vm/rewrite/fuse_ops.h"
 #include "vm/rewrite/fused_projections.h"
@@ -113,9 +114,10 @@ static weft_status folded(const CompileInput *in, bool code, Arena *keep, Units 
 static bool trained(const CompileInput *in, CompileInput *out, Diags *d) {
   const Plan *plan = in->plan;
   *out = *in;
-  if (in->context || plan->freeze.n + plan->ngroup == 0) return true;
+  if (!plan->adapter.rank && plan->freeze.n + plan->ngroup == 0) return true;
   out->graph = graph_fork(in->graph, in->arena);
-  return trainable(out->graph, plan, d);
+  if (plan->adapter.rank && !adapters(out->graph, plan, d)) return false;
+  return in->context || trainable(out->graph, plan, d);
 }
 
 weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units **out,
@@ -125,7 +127,7 @@ weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units 
   budget_part(keep, "the units");
   *out = NEW(keep, Units);
   if (!recompute_patterns(in->graph, in->plan, in->arena, d)) return WEFT_EPLAN;
-  /* requires the model; establishes which parameters learn */
+  /* requires the model; establishes adapters, and which parameters learn */
   if (!trained(in, &whole, d)) return WEFT_EPLAN;
   bool done;
   TRY(folded(&whole, code, keep, *out, &done, d, e));

@@ -26,6 +26,7 @@ static void describe_params(const Stages *st, Compiled *c) {
                          .decay = from->decay,
                          .frozen = from->frozen,
                          .group = from->group,
+                         .adapter = from->adapter,
                          .share = from->share,
                          .place = from->place,
                          .npp = h->npp,

@@ -243,18 +243,22 @@ enum {
   ROLE_INDEX = 0x0f
 };
 
-typedef enum { INIT_NORMAL, INIT_ZEROS, INIT_ONES } InitKind;
+typedef enum { INIT_NORMAL, INIT_ZEROS, INIT_ONES, INIT_UNIFORM } InitKind;
+/* Parameters of an adapter of a linear y = x @ W: y + scale * (x @ A) @ B. */
+typedef enum { ADAPTER_NONE, ADAPTER_A, ADAPTER_B } AdapterPart;
 typedef struct Param {
   const char *name; /* Hugging Face name */
   Tid tensor;
-  uint8_t init; /* InitKind */
-  float std;
-  bool decay;    /* weight decay applies: more than one dimension */
-  bool frozen;   /* does not learn: see vm/rewrite/trainable.h */
-  int32_t group; /* Plan.group that it is in, from 1; 0: none */
-  float share;   /* of a router's bias, which chooses: of all choices those that an
-                    expert should get; 0: stepped by the optimizer */
-  int32_t line;  /* in Graph.file, 0 if unknown */
+  uint8_t init;     /* InitKind */
+  float std;        /* of INIT_UNIFORM: values are between -std and std */
+  uint8_t adapter;  /* AdapterPart */
+  const char *base; /* of an adapter: the weight that it adapts */
+  bool decay;       /* weight decay applies: more than one dimension */
+  bool frozen;      /* does not learn: see vm/rewrite/trainable.h */
+  int32_t group;    /* Plan.group that it is in, from 1; 0: none */
+  float share;      /* of a router's bias, which chooses: of all choices those that an
+                       expert should get; 0: stepped by the optimizer */
+  int32_t line;     /* in Graph.file, 0 if unknown */
 } Param;
 
 /* Where pp_plan, recompute and FSDP may cut. Units are in execution order. */

@@ -18,6 +18,17 @@ static void add_class(Program *p, const char *name, uint64_t bytes) {
   add_to(p->mem, &p->nmem, name, bytes);
 }
 
+/* What a region counts as: that of frozen parameters by itself, so that the base of an
+ * adapter and the adapter are told apart. */
+static const char *class_of(const Emit *e, const Region *r) {
+  const Regions *s = &e->p->regions;
+  for (int i = 0; i < s->nparam && r->kind == REGION_WORK; i++)
+    if (s->param[i].at >= r->first && s->param[i].at < r->first + r->whole)
+      return e->u->param[s->param[i].param].frozen ? "frozen parameters"
+                                                   : region_class[r->kind];
+  return region_class[r->kind];
+}
+
 /* The classes of the host arena. */
 static void account_host(Emit *e, Compiled *c) {
   Program *p = e->p;
@@ -26,7 +37,7 @@ static void account_host(Emit *e, Compiled *c) {
   for (int i = 0; i < p->regions.nregion; i++) {
     const Region *r = &p->regions.region[i];
     if (!on_host(r->off)) continue;
-    add_to(p->host, &p->nhost, region_class[r->kind], align_up(region_bytes(r)));
+    add_to(p->host, &p->nhost, class_of(e, r), align_up(region_bytes(r)));
     rest -= align_up(region_bytes(r));
   }
   add_to(p->host, &p->nhost, "on their way", rest);
@@ -46,7 +57,7 @@ static void account_arena(Emit *e, Compiled *c, const uint64_t *area, uint64_t t
   for (int i = 0; i < p->regions.nregion; i++) {
     const Region *r = &p->regions.region[i];
     if (on_host(r->off)) continue;
-    add_class(p, region_class[r->kind], align_up(region_bytes(r)));
+    add_class(p, class_of(e, r), align_up(region_bytes(r)));
     rest -= align_up(region_bytes(r));
   }
   uint64_t wires = WIRES * align_up(e->l->wire_bytes);

@@ -163,3 +163,8 @@ double plan_weight_decay(const Plan *p, int group, bool decay) {
   if (group && p->group[group - 1].own_decay) return p->group[group - 1].weight_decay;
   return decay ? p->opt.weight_decay : 0;
 }
+
+double plan_adapter_scale(const Adapter *a) {
+  double alpha = a->alpha > 0 ? a->alpha : (double)a->rank;
+  return alpha / (a->rslora ? sqrt((double)a->rank) : (double)a->rank);
+}

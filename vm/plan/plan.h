@@ -224,6 +224,16 @@ typedef struct ParamGroup {
   double weight_decay; /* instead of the optimizer's */
 } ParamGroup;
 
+/* Low-rank adapters (LoRA, arXiv:2106.09685) of linears: see vm/rewrite/adapters.h. */
+typedef struct Adapter {
+  int64_t rank;     /* 0: the plan has none */
+  double alpha;     /* 0: as rank. What an adapter adds is multiplied by alpha / rank, */
+  bool rslora;      /* or alpha / sqrt(rank) */
+  bool all;         /* of all linears of layers, */
+  Patterns targets; /* or of these */
+} Adapter;
+double plan_adapter_scale(const Adapter *a);
+
 typedef struct Batch {
   int64_t global, micro, seq, rounds;
 } Batch;
@@ -329,6 +339,7 @@ typedef struct Plan {
   Batch batch;
   Optimizer opt;
   Patterns freeze; /* of parameters that do not learn */
+  Adapter adapter;
   const ParamGroup *group;
   int ngroup;
   DataSpec data;

@@ -13,6 +13,11 @@ static void init_values(const CompiledParam *cp, const Rng *rng, uint64_t from, 
     rng_normals(rng, from, (uint64_t)n, cp->std, to);
     return;
   }
+  if (cp->init == INIT_UNIFORM) {
+    for (int64_t k = 0; k < n; k++)
+      to[k] = (float)((2 * rng_uniform(rng, from + (uint64_t)k) - 1) * cp->std);
+    return;
+  }
   for (int64_t k = 0; k < n; k++) to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
 }
 

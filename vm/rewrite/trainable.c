@@ -2,8 +2,8 @@
  * stepped with a learning rate or a weight decay of their own.
  *
  * A pattern names a parameter, or a module with all parameters in it. A tied weight also
- * has the name of each module that reads it; it is one parameter, so what one of its names
- * says holds for all. */
+ * has the name of each module that reads it; it is one parameter, so what one of its
+ * names says holds for all. */
 #include "trainable.h"
 
 #include "vm/shard/shard.h"
@@ -40,8 +40,7 @@ static void matches_nothing(const Marker *m, const char *pattern, const char *pa
     const char *name = g->param.at[i].name;
     tp_module_patterns(a, name, &names);
     const char *dot = strrchr(name, '.');
-    if (dot)
-      *VEC_PUSH(a, names) = arena_printf(a, "%s%s", tp_as_pattern(a, name), dot);
+    if (dot) *VEC_PUSH(a, names) = arena_printf(a, "%s%s", tp_as_pattern(a, name), dot);
   }
   const char *near = str_nearest(pattern, names.at, names.n);
   Diag *x = diag_error(m->d, "pattern", path,
@@ -52,30 +51,39 @@ static void matches_nothing(const Marker *m, const char *pattern, const char *pa
 }
 
 /* Calls `mark` for each parameter that a pattern of the list names. */
-static void mark_all(const Marker *m, const Patterns *of, const char *path,
-                     void (*mark)(const Marker *m, Param *p, int group), int group) {
+typedef void MarkFn(const Marker *m, Param *p, int group);
+static void mark_all(const Marker *m, const Patterns *of, const char *path, MarkFn *mark,
+                     int group) {
   Arena *a = m->d->arena;
   bool *named = NEW_N(a, bool, m->g->param.n);
   for (int i = 0; i < of->n; i++) {
-    if (!find(m, of->at[i], named))
-      matches_nothing(m, of->at[i], arena_printf(a, "%s[%d]", path, i + 1));
-    for (int k = 0; k < m->g->param.n; k++)
-      if (named[k]) mark(m, &m->g->param.at[k], group);
+    const char *item = arena_printf(a, "%s[%d]", path, i + 1);
+    int learn = 0, n = find(m, of->at[i], named);
+    if (!n) matches_nothing(m, of->at[i], item);
+    for (int k = 0; k < m->g->param.n; k++) {
+      if (!named[k]) continue;
+      learn += !m->g->param.at[k].frozen;
+      mark(m, &m->g->param.at[k], group);
+    }
+    if (n && !learn && group)
+      diag_error(
+          m->d, "pattern", item,
+          "all that \"%s\" names is frozen: it is not stepped, so no group can say "
+          "how",
+          of->at[i]);
   }
 }
 
 static void mark_frozen(const Marker *m, Param *p, int group) { p->frozen = true; }
 
+/* What is frozen in a module is in no group. */
 static void mark_group(const Marker *m, Param *p, int group) {
+  if (p->frozen) return;
   if (p->group && p->group != group)
     diag_error(m->d, "pattern", arena_printf(m->d->arena, "groups[%d]", group),
                "%s is in group %d already: a parameter is in one group", p->name,
                p->group);
-  else if (p->frozen)
-    diag_error(m->d, "pattern", arena_printf(m->d->arena, "groups[%d]", group),
-               "%s is frozen: it is not stepped, so no group can say how", p->name);
-  else
-    p->group = group;
+  p->group = group;
 }
 
 bool trainable(Graph *g, const Plan *plan, Diags *d) {

@@ -44,13 +44,20 @@ static void rule_error(Shard *s, int rule, const char *fmt, ...) {
   diag_error(s->d, "tp-plan", path, "%s", text);
 }
 
-/* The rule for operand i; -1 if there is none or the operand is no parameter. */
+/* The rule for operand i; -1 if there is none or the operand is no parameter. That of an
+ * adapter is the rule of its base. */
 static int rule_of(Shard *s, Oid op, int i) {
   const Op *o = &s->g->op.at[op];
   const TpRule *tp = s->plan->tp;
-  const char *name = s->g->t.at[o->in[i]].name;
+  const char *name = s->g->t.at[o->in[i]].name, *module = o->name;
   if (s->g->t.at[o->in[i]].kind != T_PARAM) return -1;
-  int tie, rule = tp_match(s->plan, name, o->name, s->rule_hits, &tie);
+  const Param *p = &s->g->param.at[s->g->t.at[o->in[i]].index];
+  if (p->adapter) {
+    const char *end = strrchr(module, '.');
+    name = p->base;
+    module = arena_strn(s->d->arena, module, (size_t)(end - module));
+  }
+  int tie, rule = tp_match(s->plan, name, module, s->rule_hits, &tie);
   if (tie >= 0)
     rule_error(s, tie,
                "\"%s\" (%s) and \"%s\" (%s) both match %s and are equally specific",
@@ -237,6 +244,19 @@ bool shard_experts_param(Shard *s, Oid op, int i, Place *p) {
   return true;
 }
 
+/* What of an adapter is cut where a style cuts its base: A, (rank, in), along the input
+ * features, and B, (out, rank), along the output features. */
+static int adapter_cut(int part, int cut) {
+  if (cut < 0) return cut;
+  return cut == (part == ADAPTER_A ? 1 : 0) ? cut : -1;
+}
+
+bool shard_takes_partial(const Shard *s, Oid op) {
+  const Tensor *w = &s->g->t.at[s->g->op.at[op].in[1]];
+  bool b = w->kind == T_PARAM && s->g->param.at[w->index].adapter == ADAPTER_B;
+  return b && shard_in(s, op, 0).on[AX_TP] == PL_P;
+}
+
 bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p) {
   const Tensor *t = &s->g->t.at[s->g->op.at[op].in[i]];
   if (t->kind != T_PARAM) {
@@ -245,7 +265,8 @@ bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p)
   }
   int rule = rule_of(s, op, i);
   TpStyle st = rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
-  int cut = style_cut(st, role, out_dim);
+  int cut = style_cut(st, role, out_dim), part = s->g->param.at[t->index].adapter;
+  if (part) cut = adapter_cut(part, cut);
   bool packed = st == STYLE_PACKED_COLWISE || st == STYLE_PACKED_ROWWISE;
   if (cut == -2) {
     rule_error(s, rule, "style %s makes no sense for %s", tp_style_name(st), t->name);

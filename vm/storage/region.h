@@ -37,9 +37,10 @@ typedef struct CompiledParam {
   uint8_t init;           /* InitKind */
   float std, share;
   bool decay, frozen; /* frozen: it has a value and nothing else */
-  int32_t group;      /* share, decay, group: see Param */
-  int npp;            /* pp ranks that hold it */
-  int *pp;            /* ascending; the first one owns it */
+  int32_t group;
+  uint8_t adapter; /* share, decay, group, adapter: see Param */
+  int npp;         /* pp ranks that hold it */
+  int *pp;         /* ascending; the first one owns it */
 } CompiledParam;
 int64_t param_count(const CompiledParam *p); /* global elements */
 

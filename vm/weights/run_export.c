@@ -25,6 +25,7 @@ static weft_status job_export(Worker *w, void *arg, weft_error *e) {
   const Run *r = w->run;
   for (int i = 0; i < r->c->nparam; i++) {
     Piece p[2], part;
+    if (!weights_out_has(x->out, &r->c->param[i])) continue;
     if (!state_pieces(r->c, w->rank, STATE_PARAM, i, p) ||
         !piece_gives(&r->c->mesh, &r->c->param[i], p->region, w->rank))
       continue;

@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include "adapter_files.h"
+
 #include "vm/base/f16.h"
 #include "vm/base/json.h"
 
@@ -81,6 +83,18 @@ static OutParam list_packed(WeightsOut *w, const CompiledParam *p, const char *n
   return to;
 }
 
+/* A part of an adapter, as PEFT calls it. */
+static OutParam list_adapter(WeightsOut *w, const CompiledParam *p) {
+  OutParam to = {.tensor = w->t.n, .each = INT64_MAX};
+  const char *name = adapter_tensor(w->arena, p->name);
+  add_tensor(w, name, p->ndim, p->dim, out_type(w->o, NULL));
+  return to;
+}
+
+bool weights_out_has(const WeightsOut *w, const CompiledParam *p) {
+  return w->o->adapter == (p->adapter != ADAPTER_NONE);
+}
+
 /* A tensor for each parameter, or for each of `like` that has some. */
 static void list_tensors(WeightsOut *w, const Compiled *c) {
   const SafeTensors *like = w->o->like;
@@ -92,6 +106,11 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
     WeightSource from = {0};
     char name[512];
     int64_t rows, first;
+    if (!weights_out_has(w, p)) continue;
+    if (w->o->adapter) {
+      w->param[i] = list_adapter(w, p);
+      continue;
+    }
     if (like) from = weights_source(c, like, i);
     if (!like && weights_packed(c, w->o->packed, i, name, &rows, &first)) {
       w->param[i] = list_packed(w, p, name, rows, first);
@@ -117,6 +136,7 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
 static void place_tensors(WeightsOut *w) {
   uint64_t room = w->o->shard_bytes, used = 0;
   if (!room) room = (uint64_t)WEIGHTS_SHARD_GB * 1000000000;
+  if (w->o->adapter) room = UINT64_MAX; /* PEFT reads one file */
   int number = 0;
   for (int i = 0; i < w->t.n; i++) {
     uint64_t bytes = all_bytes(&w->t.at[i].write);
@@ -153,7 +173,8 @@ static bool is_listed(const char *name) {
 bool weights_out_owns(const char *name) {
   char same[64];
   int file, of;
-  if (is_listed(name) || str_eq(name, WHOLE_NAME) || str_eq(name, INDEX_NAME))
+  if (is_listed(name) || str_eq(name, WHOLE_NAME) || str_eq(name, INDEX_NAME) ||
+      str_eq(name, ADAPTER_WEIGHTS) || str_eq(name, ADAPTER_CONFIG))
     return true;
   if (sscanf(name, "model-%9d-of-%9d", &file, &of) != 2) return false;
   snprintf(same, sizeof same, PART_NAME, file, of);
@@ -161,6 +182,7 @@ bool weights_out_owns(const char *name) {
 }
 
 static const char *file_name(const WeightsOut *w, int file) {
+  if (w->o->adapter) return ADAPTER_WEIGHTS;
   if (w->nfile == 1) return WHOLE_NAME;
   return arena_printf(w->arena, PART_NAME, file + 1, w->nfile);
 }

@@ -18,6 +18,7 @@ typedef struct WeightsOutOptions {
   const char *const *packed; /* modules that such files have as one: weights_packed */
   DType dtype;               /* of all tensors; DT_ACT: as in `like`, else f32 */
   uint64_t shard_bytes;      /* of a file, unless one tensor is larger; 0: 5 GB */
+  bool adapter;              /* adapters alone, as PEFT has them; else all but them */
   const WeightsFile *file;   /* what else is in the folder: config.json ... */
   int nfile;
 } WeightsOutOptions;
@@ -39,6 +40,8 @@ void weights_out_names(const WeightsOut *w, char *names, size_t bytes);
 weft_status weights_out_join(const weft_alloc *a, const Compiled *c,
                              const WeightsOutOptions *o, const char *names,
                              WeightsOut **out, weft_error *e);
+/* Whether the folder has this parameter. */
+bool weights_out_has(const WeightsOut *w, const CompiledParam *p);
 /* Elements [from, from + n) of a parameter, which are overwritten. Thread-safe. */
 weft_status weights_out_put(const WeightsOut *w, int param, int64_t from, int64_t n,
                             float *values, weft_error *e);

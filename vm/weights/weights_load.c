@@ -160,13 +160,26 @@ static int by_place(const void *x, const void *y, void *ud) {
   return (a->first > b->first) - (a->first < b->first);
 }
 
-static void list_params(Load *l, const SafeTensors *s) {
-  int n = l->c->nparam, tensors = 0;
-  for (int i = 0; i < n; i++) {
+/* Those that files have, along the files, then the adapters; returns how many there are
+ * of the first. */
+static int list_params(Load *l, const SafeTensors *s) {
+  int n = 0, tensors = 0, all = l->c->nparam;
+  for (int i = 0; i < all; i++) {
+    if (l->c->param[i].adapter) continue;
     tensors += list_tensors(l, s, i, l->tensor + tensors);
-    l->order[i] = i;
+    l->order[n++] = i;
   }
   qsort_r(l->order, (size_t)n, sizeof *l->order, by_place, l->param);
+  for (int i = 0, k = n; i < all; i++)
+    if (l->c->param[i].adapter) l->order[k++] = i;
+  return n;
+}
+
+/* Adapters begin with their initial values. */
+static weft_status put_initial(const Lane *lane, void *ud, StateKind k, int param,
+                               const Piece *part, PartOut *out, weft_error *e) {
+  piece_init(part, &lane->run->c->param[param], lane->run->plan->seed, out->local);
+  return WEFT_OK;
 }
 
 /* Every process reads the files itself. */
@@ -183,15 +196,22 @@ weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
   weft_status st = WEFT_ENOMEM;
   if (l.param && l.tensor && l.windows) {
     l.order = (int *)(l.param + c->nparam);
-    list_params(&l, s);
+    int n = list_params(&l, s);
     Filling f = {.kind = {STATE_PARAM},
                  .nkind = 1,
-                 .n = c->nparam,
+                 .n = n,
                  .order = l.order,
                  .bring = bring,
                  .values = put_part,
                  .ud = &l};
     st = run_pieces(r, &f, true, e);
+    Filling rest = {.kind = {STATE_PARAM},
+                    .nkind = 1,
+                    .first = n,
+                    .n = c->nparam - n,
+                    .order = l.order,
+                    .values = put_initial};
+    if (st == WEFT_OK && rest.n) st = run_pieces(r, &rest, false, e);
   } else {
     err_set(e, st, "out of memory");
   }

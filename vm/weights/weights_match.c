@@ -293,6 +293,7 @@ static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **
   int n = 0, tied = tied_embedding(c);
   for (int i = 0; i < c->nparam; i++) {
     const CompiledParam *p = &c->param[i];
+    if (p->adapter) continue; /* the folder has the base */
     WeightSource from = weights_source(c, s, i);
     if (from.pieces > 1) {
       n += compare_pieces(c, s, i, from, sorted + n, m);

@@ -1,5 +1,6 @@
-/* ckpt_export.c - weft ckpt export: the parameters of a checkpoint as a folder of Hugging
- * Face files. */
+/* ckpt_export.c - weft ckpt export and merge: the parameters of a checkpoint as a folder
+ * of Hugging Face files. Of a plan with an adapter, export writes the adapter as PEFT has
+ * it and merge the model with it. */
 #include "ckpt_verbs.h"
 #include "export.h"
 #include "vm/base/terminal.h"
@@ -15,13 +16,19 @@ typedef struct CkptExport {
   ExportFolder folder;
 } CkptExport;
 
-static weft_status export(CkptExport *x, Cli *cli, Arena *arena, const char *const *at) {
+static weft_status export(CkptExport *x, Cli *cli, Arena *arena, const char *const *at,
+                          bool merged) {
   Job *j = &x->job;
   const char *path;
   bool none;
   TRY(job_start(j, cli, arena, at[0]));
   TRY(job_mesh(j, 0));
   TRY(job_compile(j));
+  if (merged && !j->plan.adapter.rank)
+    return err_set(
+        &j->e, WEFT_EUSAGE,
+        "the plan has no adapter that could be merged: weft ckpt export writes "
+        "its weights");
   TRY(store_find(arena, at[1], &path, &none, &j->e));
   TRY(ckpt_open(path, &x->from, &j->e));
   TRY(ckpt_fits(x->from, j->compiled, &j->e));
@@ -29,8 +36,10 @@ static weft_status export(CkptExport *x, Cli *cli, Arena *arena, const char *con
   const char *weights = lang_weights(j->lp);
   if (weights) TRY(st_open(NULL, weights, &in, &x->weights, &j->e));
   if (weights) TRY(weights_fit(j->compiled, x->weights, NULL, &j->e));
-  TRY(export_begin(&x->folder, j, cli, at[2], x->weights, &j->e));
-  return ckpt_weights(x->from, j->compiled, &x->folder.out, &x->read, &j->e);
+  TRY(export_begin(&x->folder, j, cli, at[2], x->weights, merged, &j->e));
+  MergeHow how = {merged ? plan_adapter_scale(&j->plan.adapter) : 0, j->graph};
+  return ckpt_weights(x->from, j->compiled, &x->folder.out, merged ? &how : NULL,
+                      &x->read, &j->e);
 }
 
 static void result(Json *out, void *ud) {
@@ -40,9 +49,9 @@ static void result(Json *out, void *ud) {
   json_int(out, "tensors", x->job.compiled->nparam);
 }
 
-int ckpt_export(Cli *cli, Arena *arena, const char *const *at) {
+static int write_folder(Cli *cli, Arena *arena, const char *const *at, bool merged) {
   CkptExport all = {0}, *x = &all;
-  weft_status st = export(x, cli, arena, at);
+  weft_status st = export(x, cli, arena, at, merged);
   if (st == WEFT_OK && !cli->json)
     fprintf(stderr, "%s: weights of step %lld\n", SHOWN(at[2]),
             (long long)x->from->m.step);
@@ -51,4 +60,12 @@ int ckpt_export(Cli *cli, Arena *arena, const char *const *at) {
   st_close(x->weights);
   ckpt_close(x->from);
   return code;
+}
+
+int ckpt_export(Cli *cli, Arena *arena, const char *const *at) {
+  return write_folder(cli, arena, at, false);
+}
+
+int ckpt_merge(Cli *cli, Arena *arena, const char *const *at) {
+  return write_folder(cli, arena, at, true);
 }

@@ -10,6 +10,7 @@ int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at);
 int ckpt_diff(Cli *cli, Arena *arena, const char *const *at);
 int ckpt_convert_plan(Cli *cli, Arena *arena, const char *const *at);
 int ckpt_export(Cli *cli, Arena *arena, const char *const *at);
+int ckpt_merge(Cli *cli, Arena *arena, const char *const *at);
 int ckpt_plan(Cli *cli, Arena *arena, const char *const *at);
 /* Ends a subcommand that has no job. */
 int ckpt_end(Cli *cli, Arena *arena, weft_status st, const weft_error *e,

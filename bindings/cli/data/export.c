@@ -3,6 +3,7 @@
  */
 #include "export.h"
 #include "bindings/model/model.h"
+#include "vm/weights/adapter_files.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -53,28 +54,38 @@ static weft_status add_file(ExportFolder *x, Job *j, const char *folder, const c
   return WEFT_OK;
 }
 
-/* Lists config.json and the other files of the plan's model. */
+/* Lists x->config as a file of this name. */
+static weft_status take_text(ExportFolder *x, const char *name, weft_error *e) {
+  char *copy = x->config.oom ? NULL : strdup(x->config.s ? x->config.s : "");
+  if (!copy) return err_set(e, WEFT_ENOMEM, "out of memory");
+  x->file[x->out.nfile++] = (WeightsFile){name, copy, x->config.n};
+  return WEFT_OK;
+}
+
+/* Lists config.json and the other files of the plan's model, or what PEFT has beside an
+ * adapter. */
 static weft_status list_files(ExportFolder *x, Job *j, DType dtype, weft_error *e) {
   _Static_assert(WEIGHTS_BESIDE <= LEN(x->file), "room for all of them");
   const char *folder = lang_folder(j->lp);
   bool known;
+  if (x->out.adapter) {
+    adapter_config(j->compiled, &j->plan, j->graph, folder, &x->config);
+    return take_text(x, ADAPTER_CONFIG, e);
+  }
   for (int i = 0; folder && i < WEIGHTS_BESIDE; i++)
     if (!str_eq(weights_beside[i], CONFIG_NAME))
       TRY(add_file(x, j, folder, weights_beside[i], e));
   TRY(lang_hf_config(j->lp, dtype, &x->config, &known, e));
-  if (!known) return WEFT_OK;
-  char *copy = strdup(x->config.s ? x->config.s : "");
-  if (!copy) return err_set(e, WEFT_ENOMEM, "out of memory");
-  x->file[x->out.nfile++] = (WeightsFile){CONFIG_NAME, copy, x->config.n};
-  return WEFT_OK;
+  return known ? take_text(x, CONFIG_NAME, e) : WEFT_OK;
 }
 
 weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,
-                         const SafeTensors *weights, weft_error *e) {
+                         const SafeTensors *weights, bool merged, weft_error *e) {
   *x = (ExportFolder){.out = {.like = weights, .dtype = DT_ACT}};
   x->out.file = x->file;
   TRY(lang_hf_packed(j->lp, &x->packed, e));
   x->out.packed = x->packed.name;
+  x->out.adapter = j->plan.adapter.rank && !merged;
   if (cli->shard_size) TRY(read_size(cli->shard_size, &x->out.shard_bytes, e));
   if (cli->dtype) TRY(read_dtype(cli->dtype, &x->out.dtype, e));
   DType dtype = x->out.dtype == DT_ACT && !weights ? DT_F32 : x->out.dtype;
@@ -82,8 +93,8 @@ weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,
 }
 
 weft_status export_begin(ExportFolder *x, Job *j, const Cli *cli, const char *dir,
-                         const SafeTensors *weights, weft_error *e) {
-  TRY(export_files(x, j, cli, weights, e));
+                         const SafeTensors *weights, bool merged, weft_error *e) {
+  TRY(export_files(x, j, cli, weights, merged, e));
   x->out.dir = dir;
   /* Checked now, so that a run of days does not fail at its end because the folder
    * exists. */

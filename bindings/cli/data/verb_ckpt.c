@@ -17,6 +17,7 @@ static const struct Part {
              {"diff", "CKPT CKPT", 2, 2, ckpt_diff},
              {"convert", "PLAN_A PLAN_B CKPT OUT", 4, 4, ckpt_convert_plan},
              {"export", "PLAN CKPT DIR", 3, 3, ckpt_export},
+             {"merge", "PLAN CKPT DIR", 3, 3, ckpt_merge},
              {"plan", "PLAN [CKPT]", 1, 2, ckpt_plan}};
 
 int ckpt_end(Cli *cli, Arena *arena, weft_status st, const weft_error *e,

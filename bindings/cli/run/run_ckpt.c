@@ -98,7 +98,7 @@ static weft_status weights(void *ud, const char *ckpt, const Dir *in, const char
   o.in = in;
   o.dir = name;
   TRY(ckpt_open(ckpt, &from, e));
-  weft_status st = ckpt_weights(from, r->job->compiled, &o, &read, e);
+  weft_status st = ckpt_weights(from, r->job->compiled, &o, NULL, &read, e);
   ckpt_close(from);
   return st;
 }
@@ -125,7 +125,8 @@ weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
                     .weights = weights,
                     .say = say,
                     .ud = r};
-  if (how->consolidated) TRY(export_files(&r->weights, j, r->cli, s->weights, &j->e));
+  if (how->consolidated)
+    TRY(export_files(&r->weights, j, r->cli, s->weights, false, &j->e));
   TRY(saver_open(s->run, &o, &r->saver, &j->e));
   r->cli->heed(SIGTERM);
   r->cli->heed(SIGUSR1);

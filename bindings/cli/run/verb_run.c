@@ -288,7 +288,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(job_start(&t->job, cli, arena, cli->arg[0]));
   TRY(start(t));
   if (cli->export)
-    TRY(export_begin(&t->export, &t->job, cli, cli->export, t->session.weights,
+    TRY(export_begin(&t->export, &t->job, cli, cli->export, t->session.weights, false,
                      &t->job.e));
   t->record.head.way = run_way(t->session.run, t->way);
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));

@@ -1,0 +1,166 @@
+"""LoRA of weft against PEFT, on meshes: twelve steps, the folder of the adapter, the merged model.
+
+    tests/oracle/adapters.py      with a Python that has torch, transformers and peft
+
+Transformers makes a small model with random weights. weft begins an adapter on it and exports
+it; PEFT loads that folder, trains it in f64 with AdamW on the same batches, and weft trains it
+on each mesh. Compared are the losses (relative, 1e-5), the adapters after the last step (1e-5 of
+a tensor's norm, or four times what PEFT in f32 is apart: AdamW steps along gradients that are
+little more than rounding, too), PEFT's logits with weft's folder, and those of the model that `weft ckpt merge`
+wrote (1e-5 of the largest).
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    from peft import PeftModel
+    from safetensors.torch import load_file
+    from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+                              LlamaForCausalLM)
+except ImportError as missing:
+    print(f"skipped: {sys.executable} has no {missing.name} (PYTHON=... chooses another one)")
+    sys.exit(0)
+
+STEPS, TOLERANCE, ROUNDING, ROWS, SEQ, VOCABULARY = 12, 1e-5, 4, 8, 16, 96
+WEFT = pathlib.Path(__file__).resolve().parent.parent.parent / "build" / "weft"
+
+PLAN = """local weft = require "weft"
+return weft.plan {
+  model = weft.hf "base", mesh = { %s }, strategy = { %s }, schedule = "%s",
+  adapter = { "lora", rank = 4, alpha = 8, %s },
+  batch = { global = %d, micro = 1, seq = %d },
+  optimizer = weft.adamw { lr = 1e-2, betas = { 0.9, 0.999 }, weight_decay = 0.1, clip = 1 },
+  data = weft.tokens { "tokens.bin", shuffle = false },
+  train = { steps = %d }, checkpoint = { dir = "ckpt" },
+}
+"""
+MESHES = {
+    "one rank": ("dp = 1", '"zero"', "1f1b"),
+    "tp 2": ("tp = 2, dp = 1", '"zero", sequence_parallel = true', "1f1b"),
+    "pp 2": ("pp = 2, dp = 1", '"zero"', "zero_bubble"),
+    "cp 2": ("cp = 2, dp = 1", '"zero"', "1f1b"),
+    "fsdp2": ("dp = 2", '"fsdp2"', "1f1b"),
+    "tp 2, pp 2, fsdp2": ("tp = 2, pp = 2, dp = 2", '"fsdp2"', "1f1b"),
+}
+
+
+def llama():
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False))
+
+
+def gpt2():
+    return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4,
+                                      n_positions=SEQ, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+
+
+CASES = [(llama, 'targets = "all-linear"', MESHES),
+         (llama, 'rslora = true, targets = { "q_proj", "layers.*.mlp.down_proj" }', MESHES),
+         (gpt2, 'targets = { "c_attn", "attn.c_proj", "c_fc" }',
+          {k: MESHES[k] for k in ("one rank", "pp 2", "fsdp2")})]
+
+
+def weft(folder, *arguments):
+    done = subprocess.run([WEFT, *arguments], capture_output=True, text=True, cwd=folder)
+    if done.returncode != 0:
+        raise RuntimeError(f"weft ends with {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def trained(folder, name, *options):
+    """The losses of a run whose adapter is in the folder `name`."""
+    log = folder / f"{name}.log"
+    weft(folder, "run", "plan.lua", "--quiet", "--log", log, "--export", name, *options)
+    return [r["loss"] for r in map(json.loads, log.read_text().splitlines()) if "loss" in r]
+
+
+def adapter_of(folder):
+    return load_file(folder / "adapter_model.safetensors")
+
+
+def loss_of(model, tokens, labels):
+    logits = model(input_ids=tokens, use_cache=False).logits
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def with_peft(folder, batches, dtype):
+    """The losses of the steps, and the adapter after them."""
+    base = AutoModelForCausalLM.from_pretrained(folder / "base").to(dtype)
+    model = PeftModel.from_pretrained(base, folder / "first", is_trainable=True).to(dtype)
+    weights = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=1e-2, betas=(0.9, 0.999), weight_decay=0.1)
+    losses = []
+    for tokens, labels in batches:
+        optimizer.zero_grad()
+        loss = loss_of(model, tokens, labels)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    named = {n.replace(".default", ""): p.detach() for n, p in model.named_parameters()
+             if p.requires_grad}
+    return losses, named
+
+
+def apart(a, b):
+    return ((a.double() - b.double()).norm() / b.double().norm().clamp_min(1e-12)).item()
+
+
+def one(folder, number, mesh, batches, want, targets):
+    text = PLAN % (*mesh, targets, ROWS, SEQ, STEPS)
+    (folder / "plan.lua").write_text(text)
+    name = f"mesh{number}"
+    losses = trained(folder, name)
+    weft(folder, "ckpt", "merge", "plan.lua", "ckpt", name + "-merged")
+    got = adapter_of(folder / name)
+    assert got.keys() == want[1].keys(), sorted(got.keys() ^ want[1].keys())
+    far = {"loss": max(abs(a - b) / abs(b) for a, b in zip(losses, want[0], strict=True)),
+           "adapter": max(apart(got[n], want[1][n]) for n in got)}
+    base = AutoModelForCausalLM.from_pretrained(folder / "base").double()
+    peft = PeftModel.from_pretrained(base, folder / name).double()
+    merged = AutoModelForCausalLM.from_pretrained(folder / (name + "-merged")).double()
+    with torch.no_grad():
+        tokens = batches[0][0]
+        a, b = (m(input_ids=tokens, use_cache=False).logits for m in (peft, merged))
+    far["merged logits"] = ((a - b).abs().max() / a.abs().max()).item()
+    subprocess.run(["rm", "-r", folder / "ckpt"], check=True)
+    return far
+
+
+def main():
+    torch.set_num_threads(1)
+    failed = 0
+    for build, targets, meshes in CASES:
+        torch.manual_seed(1)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            build().save_pretrained(folder / "base")
+            ids = torch.randint(0, VOCABULARY, (STEPS * ROWS * SEQ + 1,))
+            (folder / "tokens.bin").write_bytes(ids.to(torch.int16).numpy().tobytes())
+            shape = (STEPS, ROWS, SEQ)
+            batches = list(zip(ids[:-1].view(shape), ids[1:].view(shape)))
+            (folder / "plan.lua").write_text(
+                PLAN % (*MESHES["one rank"], targets, ROWS, SEQ, STEPS))
+            trained(folder, "first", "--steps", "1", "--set", "optimizer.lr=0")
+            subprocess.run(["rm", "-r", folder / "ckpt"], check=True)
+            want = with_peft(folder, batches, torch.float64)
+            rounded = with_peft(folder, batches, torch.float32)[1]
+            may = {"adapter": max(TOLERANCE, ROUNDING * max(apart(p, want[1][n])
+                                                            for n, p in rounded.items()))}
+            for number, (what, mesh) in enumerate(meshes.items()):
+                far = one(folder, number, mesh, batches, want, targets)
+                ok = all(d <= may.get(k, TOLERANCE) for k, d in far.items())
+                failed += not ok
+                print(f"{build.__name__}, {targets}, {what}:",
+                      ", ".join(f"{k} {d:.1e}" for k, d in far.items()),
+                      "" if ok else "FAILED", flush=True)
+    print("all equal" if not failed else f"{failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+/* adapter_files.h - adapters as PEFT's folders have them: names of tensors and
+ * adapter_config.json. */
+#ifndef WEFT_ADAPTER_FILES_H
+#define WEFT_ADAPTER_FILES_H
+
+#include "vm/plan/plan.h"
+#include "vm/program/program.h"
+
+#define ADAPTER_WEIGHTS "adapter_model.safetensors"
+#define ADAPTER_CONFIG  "adapter_config.json"
+
+/* "model.layers.0.mlp.up_proj.lora_A.weight" -> "base_model.model.model.layers.0..." */
+const char *adapter_tensor(Arena *a, const char *param);
+/* The number of this part of the adapter of parameter `base`; -1 if it has none. */
+int adapter_part(const Compiled *c, int base, AdapterPart part);
+/* Whether the linears that read this weight of the model take it as (in, out). */
+bool adapter_of_in_out(const Graph *g, const char *base);
+/* The text of adapter_config.json; `folder`: that of the base model, or NULL. */
+void adapter_config(const Compiled *c, const Plan *p, const Graph *g, const char *folder,
+                    Text *out);
+
+#endif
