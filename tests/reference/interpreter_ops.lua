@@ -740,11 +740,17 @@ function ops.scal_zero(k, scal)
   return map(scal, function(v, i) return i > k.scalar.SC_TOKENS and 0 or v end)
 end
 
+-- Of a step: SC_LR, or a multiple of it.
+local function rate_of(k, scal)
+  local factor = k.attr.lr or 0
+  return reader(k, scal) "SC_LR" * (factor > 0 and factor or 1)
+end
+
 function ops.adamw(k, p, g, m, v, scal)
   local s, a = reader(k, scal), k.attr
   if s "SC_HOLD" ~= 0 then return p, m, v, p end
   local p1, m1, v1 = {}, {}, {}
-  local lr, decay = s "SC_LR" * (a.lr or 1), a.weight_decay or 0
+  local lr, decay = rate_of(k, scal), a.weight_decay or 0
   for i = 1, #p do
     local x = g[i] * s "SC_CLIP"
     m1[i] = m[i] + (1 - a.beta1) * (x - m[i])
@@ -760,7 +766,7 @@ function ops.sgd(k, p, g, m, scal)
   if s "SC_HOLD" ~= 0 then return p, m, p end
   local momentum, add = a.momentum or 0, 1
   if momentum ~= 0 and s "SC_STEP" ~= 1 then add = 1 - (a.dampening or 0) end
-  local p1, m1, lr = {}, {}, s "SC_LR" * (a.lr or 1)
+  local p1, m1, lr = {}, {}, rate_of(k, scal)
   for i = 1, #p do
     local x = g[i] * s "SC_CLIP" + (a.weight_decay or 0) * p[i]
     m1[i] = momentum * m[i] + add * x
@@ -778,7 +784,7 @@ function ops.lion(k, p, g, m, scal)
   local s, a = reader(k, scal), k.attr
   if s "SC_HOLD" ~= 0 then return p, m, p end
   local b1, b2, decay = a.beta1 or 0, a.beta2 or 0, a.weight_decay or 0
-  local p1, m1, lr = {}, {}, s "SC_LR" * (a.lr or 1)
+  local p1, m1, lr = {}, {}, rate_of(k, scal)
   for i = 1, #p do
     local x = g[i] * s "SC_CLIP"
     local to = b1 * m[i] + (1 - b1) * x
