@@ -93,8 +93,8 @@ void field_targets(Check *c, int idx, const char *path) {
 void field_no_dropout(Check *c, int idx, const char *path) {
   bool none = lua_type(c->L, idx) == LUA_TNUMBER && lua_tonumber(c->L, idx) == 0;
   if (!none)
-    diag_error(c->d, "not-built", path, "dropout in an adapter is not in weft yet")->suggestion =
-        "dropout = 0, or leave it out";
+    diag_error(c->d, "not-built", path, "dropout in an adapter is not in weft yet")
+        ->suggestion = "dropout = 0, or leave it out";
 }
 
 void field_no_dora(Check *c, int idx, const char *path) {

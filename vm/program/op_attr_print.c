@@ -34,22 +34,22 @@ static const AttrField of_optimizers[] = {
 #include "vm/plan/optimizers.def"
 };
 static const AttrField of_ops[] = {
-    REAL(aux),        INT(axes),          INT(backend),
-    REAL(bound),      REAL(capacity),     REAL(clip),
-    INT(cut),         INT(dim),           INT(drop),
-    REAL(eps),        INT(experts),       INT(from),
-    INT(groups),      INT(head_dim),      INT(head_part),
-    INT(heads_cut),   INT(interleaved),   INT(inverse),
-    INT(kind),        INT(layout), REAL(lr),        INT(mirror),
-    INT(n),           INT(norm_topk),     INT(parts),
-    REAL(rate),       INT(red),           REAL(rope_factor),
-    REAL(rope_high),  REAL(rope_low),     INT(rope_original),
-    REAL(rope_scale), INT(rotary_dim),    INT(rotary_from),
-    REAL(scale),      INT(score),         INT(seed),
-    INT(site),        INT(step),          REAL(theta),
-    INT(topk),        INT(topk_group),    INT(value_dim),
-    INT(vocab),       REAL(weight_decay), INT(yarn),
-    REAL(z),
+    REAL(aux),          INT(axes),        INT(backend),
+    REAL(bound),        REAL(capacity),   REAL(clip),
+    INT(cut),           INT(dim),         INT(drop),
+    REAL(eps),          INT(experts),     INT(from),
+    INT(groups),        INT(head_dim),    INT(head_part),
+    INT(heads_cut),     INT(interleaved), INT(inverse),
+    INT(kind),          INT(layout),      REAL(lr),
+    INT(mirror),        INT(n),           INT(norm_topk),
+    INT(parts),         REAL(rate),       INT(red),
+    REAL(rope_factor),  REAL(rope_high),  REAL(rope_low),
+    INT(rope_original), REAL(rope_scale), INT(rotary_dim),
+    INT(rotary_from),   REAL(scale),      INT(score),
+    INT(seed),          INT(site),        INT(step),
+    REAL(theta),        INT(topk),        INT(topk_group),
+    INT(value_dim),     INT(vocab),       REAL(weight_decay),
+    INT(yarn),          REAL(z),
 };
 /* Seven of them, and those of optimizers, have eight bytes. */
 _Static_assert((sizeof of_ops + 2 * sizeof of_optimizers) / sizeof(AttrField) * 4 +

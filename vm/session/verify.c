@@ -214,7 +214,8 @@ static weft_status compare_kind(Verify *v, int64_t step, StateKind k, double *fi
 }
 
 /* Rounds initial values of `one` to the type in which `many` has them: a frozen parameter
- * has no f32 value beside the one that ops read, and without f32 master weights none has. */
+ * has no f32 value beside the one that ops read, and without f32 master weights none has.
+ */
 static void round_as_stored(const Verify *v, int param, float *x) {
   DType to = v->c->param[param].frozen ? v->plan->dtype : v->plan->master;
   for (int64_t i = 0; i < param_count(&v->c->param[param]); i++)

@@ -1,6 +1,6 @@
-/* adapter_files.c - see adapter_files.h. PEFT puts "base_model.model." before the names of
- * the model, and finds the modules again by target_modules: a name there stands for every
- * module of that name or that ends with it. */
+/* adapter_files.c - see adapter_files.h. PEFT puts "base_model.model." before the names
+ * of the model, and finds the modules again by target_modules: a name there stands for
+ * every module of that name or that ends with it. */
 #include "adapter_files.h"
 
 #include "vm/base/json.h"
@@ -50,8 +50,7 @@ static const char *last_part(Arena *a, const char *param) {
 static bool stands_for_all(const Compiled *c, Arena *a, const char *name) {
   for (int i = 0; i < c->nparam; i++)
     if (!c->param[i].adapter && c->param[i].ndim == 2 &&
-        str_eq(last_part(a, c->param[i].name), name) &&
-        adapter_part(c, i, ADAPTER_A) < 0)
+        str_eq(last_part(a, c->param[i].name), name) && adapter_part(c, i, ADAPTER_A) < 0)
       return false;
   return true;
 }
