@@ -1,5 +1,6 @@
 -- automodel.lua - recipes of NeMo AutoModel (YAML) as fields of a plan. What does not take part
 -- in the plan is in automodel_rules.lua.
+local adapter = use "import/automodel_adapter"
 local model_field = use "import/model_field"
 local names = use "import/automodel_names"
 local pytorch = use "import/pytorch"
@@ -309,6 +310,7 @@ function automodel.translate(book, plan, options)
   put_precision(book, plan, strategy)
   put_recompute(book, plan)
   put_moe(book, plan, m)
+  adapter.put(book, plan, config, m.experts)
   training.put_packed(book, plan)
   training.put_batch(book, plan, m, config)
   local steps = training.put_train(book, plan)

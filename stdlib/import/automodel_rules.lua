@@ -5,8 +5,7 @@ local none, cannot, unless, off, switched =
   rule.none, rule.cannot, rule.unless, rule.off, rule.switched
 
 local KERNELS = "which kernels compute does not change the plan; on GPUs see attention_backend"
-local LORA = "LoRA trains small factors beside frozen weights: here all parameters train, with "
-  .. "gradients and optimizer state for all of them"
+local OTHER_PEFT = "adapter has no such part, or this is no PeftConfig of AutoModel, which becomes one"
 local DATA = "documents of texts, with templates and masks, are not read: the plan has "
   .. "weft.synthetic, or weft.tokens of files that were tokenized (weft tokenize)"
 local LOSS = "another loss: the plan trains with the cross entropy of the next token"
@@ -80,7 +79,7 @@ return {
          "a run begins with random weights, not with those of the model; weft.hf \"DIR\" has them"),
   none("model.output_hidden_states", "only the loss is computed"),
   cannot("model.quantization_config.*", "weights are not quantized"),
-  cannot("model.freeze_router", "all parameters train"),
+  cannot("model.freeze_router", "routers train; freeze = { patterns } of the plan names what does not"),
   cannot("model.copy_init_moe", IMAGES),
   none("model.router_aux_loss_coef", "a loss of routers is moe.aux_loss_coef"),
   none("model.backend._target_", "weft has its own kernels"),
@@ -98,10 +97,9 @@ return {
   off("model.transformer_engine_fp8", "products are not computed in fp8"),
   off("model.transformer_engine_linear", KERNELS),
 
-  { "peft._target_", "cannot", LORA }, cannot("peft.*", LORA),
-  unless("freeze_config.freeze_language_model", { false }, "it trains", "all parameters train"),
-  unless("freeze_config.freeze_embeddings", { false }, "they train",
-         "embeddings train, with gradients and optimizer state"),
+  none("peft.use_triton", KERNELS),
+  cannot("peft.lora_dtype", "factors have the types that precision gives all parameters"),
+  cannot("peft.*", OTHER_PEFT),
   none("freeze_config.*", "the plan has no such part"),
   switched("quantization", "load_in_4bit", "weights are not quantized"),
   switched("fp8", "enabled",

@@ -164,7 +164,9 @@ static const char recipe[] = "step_scheduler:\n"
                              "  seq_length: 1024\n"
                              "peft:\n"
                              "  dim: 8\n"
-                             "  alpha: 8\n";
+                             "  alpha: 8\n"
+                             "  dropout: 0.1\n"
+                             "  dropout_position: pre\n";
 
 START_TEST(settings_of_another_system) {
   put("a.yaml", recipe);
@@ -172,7 +174,8 @@ START_TEST(settings_of_another_system) {
   has(o.out, "a.yaml (NeMo AutoModel): fits, ");
   has(o.out, "mesh     dp=8 tp=2, 16 ranks");
   has(o.out, "not expressible, ");
-  has(o.out, "a.yaml:12: peft.dim = 8 and 1 more: LoRA");
+  has(o.out, "frozen parameters ");
+  has(o.out, "a.yaml:14: peft.dropout = 0.1 and 1 more: an adapter drops nothing");
   /* The same bytes as the plan that weft import makes. */
   json_t *v = report_json(0, "a.yaml --world 16");
   process_run(SECONDS, "$weft import a.yaml --world 16 --gpu h100-sxm -o b.lua");

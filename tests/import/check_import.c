@@ -84,10 +84,52 @@ START_TEST(a_recipe_becomes_a_plan) {
   import_plan_has("dir = \"ckpts/run\",");
   import_plan_has("timeout = 300,");
   import_has(report, "a.yaml:14: model.torch_dtype = bf16 -> precision.master_dtype");
-  import_has(report, "a.yaml:50: peft.dim = 8");
+  import_plan_has("\"lora\",  -- a.yaml:49: peft._target_");
+  import_plan_has("rank = 8,  -- a.yaml:50: peft.dim");
+  import_plan_has("alpha = 32,  -- AutoModel's default");
+  import_plan_has("targets = \"all-linear\",");
+  import_has(report, "a.yaml:50: peft.dim = 8 -> adapter.rank");
   import_has(report, "a.yaml:51: made_up = 7: weft import does not know this setting");
   import_has(report, "a.yaml:33: dataset.seq_length = 1024 -> batch.seq");
   import_has(report, "data: weft.synthetic, made-up tokens");
+}
+END_TEST
+
+/* A recipe of one line, with more behind it. */
+static const char *report_with(const char *more) {
+  import_put("a.yaml",
+             arena_printf(scratch_arena,
+                          "step_scheduler: {global_batch_size: 8, max_steps: 5}\n"
+                          "model: {pretrained_model_name_or_path: "
+                          "meta-llama/Llama-3.1-8B}\n"
+                          "dataset: {seq_length: 1024}\n%s",
+                          more));
+  return import("--world 1");
+}
+
+/* What of LoRA and of frozen parts a plan can say, and what it cannot. */
+START_TEST(adapters_are_taken_over) {
+  const char *report =
+      report_with("peft:\n"
+                  "  target_modules: ['*.q_proj', '*o_proj', model.layers.*.mlp.up_proj, "
+                  "'*fc*']\n"
+                  "  alpha: 16\n  dropout: 0.1\n  use_dora: true\n"
+                  "freeze_config: {freeze_embeddings: true}\n");
+  import_plan_has("rank = 8,  -- AutoModel's default");
+  import_plan_has("alpha = 16,  -- a.yaml:6: peft.alpha");
+  import_plan_has("targets = { \"q_proj\", \"o_proj\", \"layers.*.mlp.up_proj\" },");
+  import_has(report, "*fc* names modules that no pattern of adapter.targets does");
+  import_has(report, "peft.dropout = 0.1: an adapter drops nothing here");
+  import_has(report, "peft.use_dora = true: DoRA is not in weft");
+  import_has(report, "freeze_embeddings = true: with an adapter the model is frozen");
+  report = report_with("peft: {target_modules: '*_proj', dropout: 0}\n");
+  import_has(report, "peft.target_modules = *_proj -> adapter.targets");
+  import_has(report, "peft.dropout = 0: nothing is dropped");
+  import_plan_has("\"gate_proj\", \"up_proj\", \"down_proj\" },");
+  report = report_with(
+      "freeze_config: {freeze_embeddings: true, freeze_language_model: true}\n");
+  import_has(report, "nothing would be left that learns");
+  import_plan_has("freeze = { \"embed_tokens\" },");
 }
 END_TEST
 
@@ -420,6 +462,7 @@ Suite *import_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_set_timeout(c, 120);
   tcase_add_test(c, a_recipe_becomes_a_plan);
+  tcase_add_test(c, adapters_are_taken_over);
   tcase_add_test(c, the_warmup_is_a_share_of_the_steps);
   tcase_add_test(c, older_recipes_are_read);
   tcase_add_test(c, variables_and_other_files_are_told);

@@ -26,6 +26,8 @@ local IMAGES = "images are not read: the plan trains the language model alone"
 local ATTENTION = "it belongs to an attention that weft does not have"
 local MUON = "it is of an optimizer that weft does not have: the plan has AdamW"
 local DISTILL = "a teacher is not trained from: the plan has the cross entropy of the next token"
+local PARTS = "here all parameters train; adapter = { \"lora\", rank = } of the plan trains factors beside each of "
+  .. "q, k, v, gate and up, where Megatron's fused linears have one pair for all" -- of an adapter
 
 local function dropout(key)
   return unless(key, { 0, 0.0 }, "it is 0: nothing is dropped", "nothing is dropped here: training runs as with 0")
@@ -308,13 +310,11 @@ return {
   none("langrl_*", RL), none("refit_*", RL),
   cannot("export_kd_*", DISTILL), none("export_*", "it is of exporting models, not of training them"),
   none("modelopt_enabled", "it is of exporting models, not of training them"),
-  cannot("mode", "LoRA and other ways to train a part: here all parameters train"),
+  cannot("mode", PARTS),
   none("step_func", "the loss is the cross entropy of the next token"),
-  cannot("peft.*", "LoRA trains small factors beside frozen weights: here all parameters train, with gradients and "
-         .. "optimizer state for all of them"),
-  cannot("peft", "LoRA trains small factors beside frozen weights: here all parameters train"),
-  off("freeze_LM", "all parameters train"), off("freeze_ViT", IMAGES),
-  off("freeze_language_model", "all parameters train"),
+  cannot("peft.*", PARTS), cannot("peft", PARTS),
+  off("freeze_LM", "nothing would be left that learns: the plan trains it"), off("freeze_ViT", IMAGES),
+  off("freeze_language_model", "nothing would be left that learns: the plan trains it"),
   none("freeze_*", IMAGES), none("img_*", IMAGES), none("patch_dim", IMAGES), none("patch_size", IMAGES),
   none("prompt_path", IMAGES),
   none("vision_*", IMAGES), none("allow_missing_vision_projection_checkpoint", IMAGES),

@@ -1,0 +1,143 @@
+-- automodel_adapter.lua - peft and freeze_config of NeMo AutoModel as the fields adapter and freeze.
+local quote = use "import/quote"
+local values = use "import/values"
+
+local DROPS = "an adapter drops nothing here: other losses"
+
+-- ---- which linears ----
+
+local ATTENTION = { "q_proj", "k_proj", "v_proj", "o_proj" }
+local ALL = { "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj" }
+-- Linears that are one module on both sides, of models with others: files of some have several
+-- linears as one, which has one adapter there.
+local OF = {
+  gpt2 = { "c_attn", "c_proj", "c_fc" }, phi3 = { "o_proj", "down_proj" },
+  glm = { "q_proj", "k_proj", "v_proj", "o_proj", "down_proj" }, deepseek_v3 = { "o_proj" },
+}
+OF.glm4 = OF.glm
+
+local function is_linear(config, experts, name)
+  for _, one in ipairs(OF[config[1]] or experts and ATTENTION or ALL) do
+    if one == name then return true end
+  end
+  return false
+end
+
+-- A pattern of AutoModel, whose "*" stands for any text, as patterns of weft; nil: there are none
+-- that name the same.
+local function targets_of(pattern, config, experts)
+  if type(pattern) ~= "string" then return nil end
+  if pattern == "*_proj" or pattern == "*.*_proj" then
+    if config[1] == "gpt2" then return { "c_proj" } end
+    return not experts and not OF[config[1]] and ALL or nil
+  end
+  local module = string.match(pattern, "^model%.layers%.%*%.([%w_.]+)$")
+  local path = module or string.match(pattern, "^%*%.([%w_.]+)$") or string.match(pattern, "^%*?([%w_.]+)$")
+  if not path or not is_linear(config, experts, string.match(path, "[^.]*$")) then return nil end
+  return { module and "layers.*." .. module or path }
+end
+
+local function list_of(value) return type(value) == "table" and value or { value } end
+
+-- All linears of layers if the settings name none, or leave out the head alone.
+local function put_targets(book, plan, config, experts)
+  local prefix, targets = "peft.", {}
+  local all, named, left = prefix .. "match_all_linear", prefix .. "target_modules", prefix .. "exclude_modules"
+  for _, pattern in ipairs(list_of(book:value(named))) do
+    local same = targets_of(pattern, config, experts)
+    if not same then
+      book:cannot(named, string.format("%s names modules that no pattern of adapter.targets does, "
+        .. "of this model", quote.shown(pattern)))
+    end
+    for _, target in ipairs(same or {}) do targets[#targets + 1] = target end
+  end
+  for _, pattern in ipairs(list_of(book:value(left))) do
+    if not string.find(tostring(pattern), "^%*?%.?lm_head%*?$") then
+      book:cannot(left, "adapter.targets names the linears that get one: these get one, too")
+    end
+  end
+  if #targets > 0 then
+    plan:put("adapter.targets", quote.value(targets), book:leaf(named))
+    book:no_effect(left, "adapter.targets says it")
+    return book:translated(named, "adapter.targets")
+  end
+  plan:put("adapter.targets", quote.text "all-linear", book:leaf(named) or book:leaf(left) or book:leaf(all))
+  book:translated(left, "adapter.targets, which leaves out the head")
+  if book:value(all) then book:cannot(all, "all linears of layers get an adapter, and the head none") end
+end
+
+-- ---- peft ----
+
+-- What is as it is in weft for one value.
+local SAME = {
+  { "use_dora", false, "DoRA is not in weft: the plan trains low-rank factors alone" },
+  { "match_all_linear", false, "all linears of layers get an adapter, and the head none" },
+  { "lora_A_init", "kaiming", "factors begin uniform in +-1/sqrt(in), as PEFT's" },
+}
+
+local function put_rest(book)
+  for _, row in ipairs(SAME) do
+    local key, usual, change = "peft." .. row[1], row[2], row[3]
+    if book:value(key) == usual then
+      book:no_effect(key, "as it is in weft")
+    elseif book:value(key) ~= nil then
+      book:cannot(key, change)
+    end
+  end
+  if not book:value "peft.lora_A_init" then
+    book:assume("adapter", "factors begin uniform in +-1/sqrt(in); AutoModel's in 0 to 1")
+  end
+  local drops = values.rate(book, "peft.dropout")
+  for _, name in ipairs { "dropout", "dropout_position" } do
+    if drops then book:cannot("peft." .. name, DROPS) end
+    book:no_effect("peft." .. name, "nothing is dropped")
+  end
+end
+
+local function put_number(book, plan, name, field, usual)
+  local key = "peft." .. name
+  local n = values.whole(book, key, 1) or usual
+  plan:put(field, quote.value(n), book:leaf(key) or "AutoModel's default")
+  book:translated(key, field)
+end
+
+-- Whether the plan trains an adapter.
+local function put_peft(book, plan, config, experts)
+  if not book:has "peft" or book:leaf "peft" then return false end
+  local class = book:value "peft._target_"
+  if class and not string.find(tostring(class), "%f[%w]PeftConfig$") then return false end
+  plan:put("adapter.#", quote.text "lora", book:leaf "peft._target_")
+  book:translated("peft._target_", "adapter")
+  put_number(book, plan, "dim", "adapter.rank", 8)
+  put_number(book, plan, "alpha", "adapter.alpha", 32)
+  put_targets(book, plan, config, experts)
+  put_rest(book)
+  return true
+end
+
+-- ---- freeze_config ----
+
+local EMBEDDINGS = { gpt2 = { "wte", "wpe" } }
+
+local function put_freeze(book, plan, config, adapted)
+  for _, name in ipairs { "freeze_embeddings", "freeze_language_model" } do
+    local key = "freeze_config." .. name
+    local on = values.flag(book, key)
+    if on ~= nil and (adapted or not on) then
+      book:no_effect(key, adapted and "with an adapter the model is frozen" or "it trains")
+    elseif on and name == "freeze_embeddings" then
+      plan:put("freeze", quote.value(EMBEDDINGS[config[1]] or { "embed_tokens" }), book:leaf(key))
+      book:translated(key, "freeze")
+    elseif on then
+      book:cannot(key, "nothing would be left that learns: the plan trains it")
+    end
+  end
+end
+
+local adapter = {}
+
+function adapter.put(book, plan, config, experts)
+  put_freeze(book, plan, config, put_peft(book, plan, config, experts))
+end
+
+return adapter
