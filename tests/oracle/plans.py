@@ -445,6 +445,8 @@ def one(seed, number):
         if plan["adapter"]:
             _, base, config = weft(folder, "--steps", "1", *still, "--set", "adapter=false")
         _, initial, own = weft(folder, "--steps", "1", *still)
+        if Formats(plan).ops:  # what is frozen has no values beside those that ops read
+            base = {n: p.to(torch.bfloat16).to(p.dtype) for n, p in base.items()}
         initial, config = base | initial, config or own
         vocabulary = max(w.shape[0] for n, w in initial.items()
                          if n.endswith(("embed_tokens.weight", "wte.weight", "embed.weight")))
