@@ -1,6 +1,7 @@
 -- fields.lua - a compiled plan as values by field: what every field comes to, whoever said it, so
 -- that two plans can be compared. Fields that only say how others are found (mesh.world,
 -- pp_plan) are there by what they come to: sizes of the mesh, layers of the stages.
+local quote = use "import/quote"
 local plan_facts, plan_fields = use "plan_facts", use "plan_fields"
 local fields = {}
 
@@ -134,7 +135,17 @@ end
 
 local BETAS = { adamw = { 0.9, 0.95 }, lion = { 0.9, 0.99 } }
 
+-- Which parameters learn, and how, as the plan has it.
+local function add_learning(value, spec)
+  local adapter = type(spec.adapter) == "table" and spec.adapter or {}
+  value["adapter.targets"] = adapter[1] and quote.value(adapter.targets or "all-linear") or nil
+  for _, name in ipairs { "freeze", "groups" } do
+    value[name] = spec[name] and #spec[name] > 0 and quote.value(spec[name]) or nil
+  end
+end
+
 local function add_written(value, spec)
+  add_learning(value, spec)
   value.recompute = recompute_of(spec)
   add_storage(value, spec)
   value["optimizer.lr"] = rate_of(spec)

@@ -77,6 +77,18 @@ START_TEST(what_is_not_said_is_listed) {
   import_has(export_file("out/recipe.yaml"), "#   packed.labels: within here");
   import_has(export_file("out/environment.sh"), "export NCCL_ALGO='Ring'\n");
   import_lacks(o.out, "mesh.tp");
+  import_put("a.lua", PLAN "  freeze = { \"embed_tokens\" },\n"
+                           "  groups = { { \"norm\", lr = 0.5 } },\n}\n");
+  o = export_settings(0, "--to automodel a.lua -o frozen");
+  import_has(o.out,
+             "  freeze: { \"embed_tokens\" } here, nothing as these settings say it\n");
+  import_has(o.out, "  groups: { { \"norm\", lr = 0.5 } } here, nothing as these");
+  import_put("a.lua", PLAN "  adapter = { \"lora\", rank = 4 },\n}\n");
+  o = export_settings(0, "--to automodel a.lua -o adapter");
+  import_has(o.out, "  adapter.rank: 4 here, 0 as these settings say it\n");
+  import_has(
+      o.out,
+      "  adapter.targets: \"all-linear\" here, nothing as these settings say it\n");
 }
 END_TEST
 

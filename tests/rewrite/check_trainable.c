@@ -6,6 +6,7 @@
 
 #include "bindings/api/job.h"
 #include "tests/harness/scratch.h"
+#include "vm/weights/adapter_files.h"
 
 static Arena *arena;
 static Job job;
@@ -325,6 +326,25 @@ START_TEST(initial_values) {
 }
 END_TEST
 
+/* PEFT knows modules of files, where q, k and v of some models are one. */
+START_TEST(parts_of_modules_have_no_folder) {
+  static const char *const packed[] = {"qkv_proj", "gate_up_proj", NULL};
+  weft_error e;
+  const Compiled *c = compiled("false", "adapter = { 'lora', rank = 4 }");
+  ck_assert_int_eq(adapter_fits(c, NULL, &e), WEFT_OK);
+  ck_assert_int_eq(adapter_fits(c, packed, &e), WEFT_EPLAN);
+  ck_assert_msg(strstr(e.text,
+                       "model.layers.0.self_attn.q_proj.weight has an adapter, but "
+                       "files of this model have it as a part of "
+                       "model.layers.0.self_attn.qkv_proj.weight"),
+                "%s", e.text);
+  job_free(&job);
+  c = compiled("false", "adapter = { 'lora', rank = 4, targets = { 'o_proj' } }");
+  ck_assert_int_eq(adapter_fits(c, packed, &e), WEFT_OK);
+  job_free(&job);
+}
+END_TEST
+
 static const char *const adapted[] = {
     "mesh = { tp = 2 }, strategy = { 'zero', sequence_parallel = true }",
     "mesh = { pp = 2 }, schedule = 'zero_bubble'",
@@ -366,6 +386,7 @@ Suite *trainable_suite(void) {
   tcase_add_test(t, tied_head_is_named);
   tcase_add_test(t, cut_as_their_base);
   tcase_add_test(t, initial_values);
+  tcase_add_test(t, parts_of_modules_have_no_folder);
   tcase_add_loop_test(t, adapters_agree_with_one_rank, 0, LEN(adapted));
   suite_add_tcase(s, t);
   return s;

@@ -4,6 +4,7 @@
 #include "adapter_files.h"
 
 #include "vm/base/json.h"
+#include "weights_match.h"
 
 static const char prefix[] = "base_model.model.";
 
@@ -114,4 +115,18 @@ void adapter_config(const Compiled *c, const Plan *p, const Graph *g, const char
   json_close(&j, '}');
   text_add(out, "\n");
   arena_free(a);
+}
+
+weft_status adapter_fits(const Compiled *c, const char *const *packed, weft_error *e) {
+  char name[512];
+  int64_t rows, first;
+  for (int i = 0; i < c->nparam; i++)
+    if (adapter_part(c, i, ADAPTER_A) >= 0 &&
+        weights_packed(c, packed, i, name, &rows, &first))
+      return err_set(
+          e, WEFT_EPLAN,
+          "%s has an adapter, but files of this model have it as a part of %s, "
+          "which has one for all: weft ckpt merge writes the model with it",
+          c->param[i].name, name);
+  return WEFT_OK;
 }

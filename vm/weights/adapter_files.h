@@ -18,5 +18,8 @@ bool adapter_of_in_out(const Graph *g, const char *base);
 /* The text of adapter_config.json; `folder`: that of the base model, or NULL. */
 void adapter_config(const Compiled *c, const Plan *p, const Graph *g, const char *folder,
                     Text *out);
+/* WEFT_EPLAN if a linear that has an adapter is a part of a module in files: these have
+ * the modules of `packed` as one (weights_packed). */
+weft_status adapter_fits(const Compiled *c, const char *const *packed, weft_error *e);
 
 #endif
