@@ -34,12 +34,12 @@ static weft_status look(weft_error *e) {
 }
 
 static void whole(void) {
-  weft_error e;
+  weft_error e = {.rank = -1};
   ck_assert_msg(look(&e) == WEFT_OK, "%s: %s", e.file, e.text);
 }
 
 static void refused(const char *part) {
-  weft_error e;
+  weft_error e = {.rank = -1};
   ck_assert_int_ne(look(&e), WEFT_OK);
   ck_assert_msg(strstr(e.text, part), "\"%s\" is not in: %s: %s", part, e.file, e.text);
 }
@@ -71,7 +71,7 @@ START_TEST(every_byte_counts) {
   memcpy(&header, s, sizeof header);
   whole();
   for (size_t at = 0; at < n; at += n / 97 + 1) {
-    weft_error e;
+    weft_error e = {.rank = -1};
     s[at] ^= 0x10;
     put(path, s, n);
     ck_assert_msg(look(&e) == WEFT_EFILE, "byte %zu of %s", at, path);

@@ -155,7 +155,7 @@ static int64_t layers_only(void *ud, int pp, const Instr *in) {
 
 static int64_t time_of(const Toy *t) {
   RankTime rank[4];
-  weft_error e;
+  weft_error e = {.rank = -1};
   err_clear(&e);
   weft_status st =
       run_costs(t->compiled, &(RunCosts){.cost = cost, .in_order = true}, rank, &e);
@@ -234,7 +234,7 @@ START_TEST(weight_gradients_hide_transfers) {
   both(t, o);
   for (int i = 0; i < 2; i++) {
     RankTime rank[1];
-    weft_error e;
+    weft_error e = {.rank = -1};
     RunCosts costs = {
         .ud = &t[i].compiled->prog[0], .cost = layers_only, .in_order = true};
     ck_assert_int_eq(run_costs(t[i].compiled, &costs, rank, &e), WEFT_OK);
@@ -265,7 +265,7 @@ static int64_t by_size(void *ud, int pp, const Instr *in) {
 
 static int64_t sized_time(const Toy *t) {
   RankTime rank[1];
-  weft_error e;
+  weft_error e = {.rank = -1};
   err_clear(&e);
   RunCosts costs = {.ud = &t->compiled->prog[0], .cost = by_size, .in_order = true};
   weft_status st = run_costs(t->compiled, &costs, rank, &e);

@@ -179,7 +179,7 @@ END_TEST
 /* ---- joining wrongly ---- */
 
 START_TEST(test_join_errors) {
-  weft_error e;
+  weft_error e = {.rank = -1};
   World w;
   Comm c;
   int both[] = {0, 1};
@@ -244,7 +244,7 @@ START_TEST(test_no_memory) {
   int failures = 0;
   for (long at = 1;; at++) {
     Heap h = {.fail_at = at};
-    weft_error e;
+    weft_error e = {.rank = -1};
     err_clear(&e);
     weft_status st = try_world(&(weft_alloc){heap, &h}, &e);
     ck_assert_int_eq(atomic_load(&h.live), 0);

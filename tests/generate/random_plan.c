@@ -250,7 +250,7 @@ static int draw_sizes(Draw *d, RandomPlan *p) {
 static void add_library(Text *t, const char *name, const char *file) {
   char path[256], *s;
   size_t n;
-  weft_error e;
+  weft_error e = {.rank = -1};
   snprintf(path, sizeof path, WEFT_SOURCE_DIR "/tests/generate/%s.lua", file);
   if (file_read(NULL, path, FILE_OWN_MAX, &s, &n, &e) != WEFT_OK) abort();
   text_printf(t, "local %s = (function()\n%s\nend)()\n", name, s);

@@ -329,7 +329,7 @@ END_TEST
 /* PEFT knows modules of files, where q, k and v of some models are one. */
 START_TEST(parts_of_modules_have_no_folder) {
   static const char *const packed[] = {"qkv_proj", "gate_up_proj", NULL};
-  weft_error e;
+  weft_error e = {.rank = -1};
   const Compiled *c = compiled("false", "adapter = { 'lora', rank = 4 }");
   ck_assert_int_eq(adapter_fits(c, NULL, &e), WEFT_OK);
   ck_assert_int_eq(adapter_fits(c, packed, &e), WEFT_EPLAN);

@@ -80,7 +80,7 @@ static weft_status attempt(Meter *m, const char *const *set, Use use, weft_error
 
 static int64_t requests(const char *const *set, Use use, weft_status want) {
   Meter m = {.fail_at = INT64_MAX};
-  weft_error e;
+  weft_error e = {.rank = -1};
   ck_assert_msg(attempt(&m, set, use, &e) == want, "%s", e.text);
   return m.n;
 }
@@ -91,7 +91,7 @@ static void fail_each(Use use, int64_t from) {
   int64_t n = requests(NULL, use, WEFT_OK), i = from;
   for (;; i += STRIDE) {
     Meter m = {.fail_at = i};
-    weft_error e;
+    weft_error e = {.rank = -1};
     weft_status st = attempt(&m, NULL, use, &e);
     if (st == WEFT_OK) break;
     ck_assert_msg(st == WEFT_ENOMEM, "request %lld of %lld: status %d, %s", (long long)i,
@@ -114,7 +114,7 @@ START_TEST(one_failure_only) {
   int64_t n = requests(NULL, compile_it, WEFT_OK), failed = 0;
   for (int64_t i = 1; i <= n; i += 3 * STRIDE) {
     Meter m = {.fail_at = i, .once = true};
-    weft_error e;
+    weft_error e = {.rank = -1};
     weft_status st = attempt(&m, NULL, compile_it, &e);
     ck_assert_msg(st == WEFT_OK || st == WEFT_ENOMEM, "request %lld: status %d, %s",
                   (long long)i, st, e.text);
@@ -131,7 +131,7 @@ START_TEST(a_wrong_plan) {
   int64_t n = requests(set, compile_it, WEFT_EPLAN);
   for (int64_t i = 1; i <= n; i += 2 * STRIDE) {
     Meter m = {.fail_at = i};
-    weft_error e;
+    weft_error e = {.rank = -1};
     weft_status st = attempt(&m, set, compile_it, &e);
     ck_assert_msg(st == WEFT_ENOMEM || (st == WEFT_EPLAN && strstr(e.text, "mesh.tp")),
                   "request %lld: status %d, %s", (long long)i, st, e.text);

@@ -259,7 +259,7 @@ static void unload(Loaded *l) {
 }
 
 static bool finish(Loaded *l, weft_status st) {
-  weft_error e;
+  weft_error e = {.rank = -1};
   if (st == WEFT_OK) {
     l->facts = (JobFacts){.arena = l->arena};
     st = job_facts(&l->job, &l->facts, &e);
