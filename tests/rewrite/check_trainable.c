@@ -315,6 +315,30 @@ START_TEST(cut_as_their_base) {
 }
 END_TEST
 
+/* Attention gives the gradients of keys and values, too, which travel around the ring of
+ * cp where they are wanted: for an adapter of the queries they do not. */
+START_TEST(ring_of_queries_alone) {
+  static const char *const targets[] = {"'all-linear'", "{ 'q_proj' }"};
+  int shifts[2];
+  for (int i = 0; i < 2; i++) {
+    const Compiled *c = compiled(
+        "false", arena_printf(arena,
+                              "mesh = { cp = 4 }, cp = { comm = 'ring' }, freeze = { "
+                              "'embed_tokens', 'norm' }, adapter = { 'lora', rank = 4, "
+                              "targets = %s }",
+                              targets[i]));
+    shifts[i] = 0;
+    const Program *p = &c->prog[0];
+    for (uint32_t k = 0; k < p->ncode; k++)
+      shifts[i] += p->code[k].code == I_COLL && p->code[k].coll == COLL_SHIFT;
+    job_free(&job);
+  }
+  /* the first layer sends keys and values three times forward and three times for the
+   * backward; not their gradients, four times */
+  ck_assert_int_eq(shifts[0] - shifts[1], 8);
+}
+END_TEST
+
 /* The first step begins at the base: B is 0, and A is uniform in +-1/sqrt(in). */
 START_TEST(initial_values) {
   const Compiled *c = compiled("false", "adapter = { 'lora', rank = 4 }");
@@ -386,6 +410,7 @@ Suite *trainable_suite(void) {
   tcase_add_test(t, tied_head_is_named);
   tcase_add_test(t, cut_as_their_base);
   tcase_add_test(t, initial_values);
+  tcase_add_test(t, ring_of_queries_alone);
   tcase_add_test(t, parts_of_modules_have_no_folder);
   tcase_add_loop_test(t, adapters_agree_with_one_rank, 0, LEN(adapted));
   suite_add_tcase(s, t);

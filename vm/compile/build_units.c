@@ -10,6 +10,7 @@
 #include "vm/code/unfold_layers.h"
 #include "vm/rewrite/adapters.h"
 #include "vm/rewrite/autodiff.h"
+#include "vm/rewrite/drop_unread.h"
 #include "vm/rewrite/fuse_ops.h"
 #include "vm/rewrite/fused_projections.h"
 #include "vm/rewrite/recompute.h"
@@ -73,6 +74,7 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   TRY(shard(in, &sh, d, e));
   TRY(checked(sh.g, e));
   TRY(checked_places(in, &sh, e));
+  drop_unread(in->graph, sh.g);
   /* requires a sharded graph; moves cheap weight gradients from W to I where the schedule
    * splits them */
   if (splits) split_wgrads(in->graph, &sh);
