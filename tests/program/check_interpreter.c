@@ -190,6 +190,17 @@ static int with_traceback(lua_State *L) {
   return 1;
 }
 
+/* Adds the ops of a file to the table of all ops, which lies below. */
+static void add_ops(lua_State *L, const char *file) {
+  push_file(L, file);
+  for (lua_pushnil(L); lua_next(L, -2);) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -5);
+  }
+  lua_pop(L, 1);
+}
+
 /* Leaves the interpreter, with its ops. */
 static lua_State *open_interpreter(void) {
   lua_State *L = luaL_newstate();
@@ -198,13 +209,8 @@ static lua_State *open_interpreter(void) {
   push_file(L, "interpreter_ops");
   lua_pushvalue(L, -1);
   lua_setglobal(L, "interpreter_ops");
-  push_file(L, "interpreter_experts");
-  for (lua_pushnil(L); lua_next(L, -2);) {
-    lua_pushvalue(L, -2);
-    lua_insert(L, -2);
-    lua_rawset(L, 2);
-  }
-  lua_pop(L, 1);
+  add_ops(L, "interpreter_experts");
+  add_ops(L, "interpreter_step");
   push_file(L, "interpreter");
   lua_insert(L, 2);
   lua_setfield(L, 2, "ops");
