@@ -9,8 +9,19 @@
 char scratch_dir[64];
 Arena *scratch_arena;
 weft_error scratch_error;
+static int open_before; /* when the test began */
+
+int scratch_descriptors(void) {
+  int n = -3; /* ".", "..", and that of the folder itself */
+  DIR *d = opendir("/proc/self/fd");
+  ck_assert_ptr_nonnull(d);
+  while (readdir(d)) n++;
+  closedir(d);
+  return n;
+}
 
 void scratch_setup(void) {
+  open_before = scratch_descriptors();
   strcpy(scratch_dir, "/tmp/weft-test-XXXXXX");
   ck_assert_ptr_nonnull(mkdtemp(scratch_dir));
   scratch_arena = arena_new(NULL);
@@ -22,6 +33,8 @@ void scratch_teardown(void) {
   snprintf(command, sizeof command, "rm -r '%s'", scratch_dir);
   ck_assert_int_eq(system(command), 0);
   arena_free(scratch_arena);
+  int more = scratch_descriptors() - open_before;
+  ck_assert_msg(more <= 0, "%d descriptors were left open", more);
 }
 
 const char *scratch_path(const char *name) {

@@ -1,5 +1,6 @@
 /* scratch.h - a temporary folder for one test, its files, and the error that the test
- * expects. Use scratch_setup and scratch_teardown as a checked fixture. */
+ * expects. Use scratch_setup and scratch_teardown as a checked fixture: the test fails if
+ * it leaves descriptors open. */
 #ifndef WEFT_TESTS_SCRATCH_H
 #define WEFT_TESTS_SCRATCH_H
 
@@ -15,6 +16,8 @@ void scratch_teardown(void);
 const char *scratch_path(const char *name);
 /* Writes the file; returns its path. */
 const char *scratch_put(const char *name, const void *p, size_t n);
+/* How many descriptors this process has. */
+int scratch_descriptors(void);
 /* Names in the folder, sorted, each followed by a space. */
 const char *scratch_list(void);
 /* Checks `got`, and scratch_error, which it clears, against exactly these values. */

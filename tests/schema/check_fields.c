@@ -512,6 +512,91 @@ START_TEST(every_field_is_told) {
 }
 END_TEST
 
+/* ---- what is no field ---- */
+
+typedef struct Inputs {
+  StWrite tensor[2];
+  int n;
+  const char *text, *val; /* of data; NULL: none */
+  int64_t steps;
+  const char *resumed;
+} Inputs;
+
+/* All facts of a plan with these inputs. */
+static const char *facts_of(const Inputs *in) {
+  const Folders here = {.plan = scratch_dir};
+  Loaded l;
+  JobFacts f = {.steps = in->steps, .resumed = in->resumed};
+  Data *data[2] = {0};
+  SafeTensors *weights = NULL;
+  weft_error e;
+  err_clear(&e);
+  ck_assert_msg(load(MODEL BATCH, NULL, &l), "%s", report(&l));
+  for (int i = 0; i < 2; i++) {
+    const char *text = i ? in->val : in->text, *file = i ? "v.txt" : "d.txt";
+    if (!text) continue;
+    scratch_put(file, text, strlen(text));
+    DataSpec spec = {.kind = DATA_TEXT, .files = &file, .nfiles = 1, .dir = scratch_dir};
+    ck_assert_msg(data_open(NULL, &spec, 4, 256, 0, &data[i], &e) == WEFT_OK, "%s",
+                  e.text);
+  }
+  const char *path = scratch_path("w.safetensors");
+  if (in->n) {
+    ck_assert_int_eq(st_write(NULL, path, in->tensor, in->n, &e), WEFT_OK);
+    ck_assert_msg(st_open(NULL, path, &here, &weights, &e) == WEFT_OK, "%s", e.text);
+  }
+  f.arena = l.arena, f.data = data[0], f.val = data[1], f.weights = weights;
+  ck_assert_msg(job_facts(&l.job, &f, &e) == WEFT_OK, "%s", e.text);
+  const char *all = "";
+  for (int i = 0; i < f.n; i++)
+    all = arena_printf(l.arena, "%s%s = %s\n", all, f.fact[i].what, f.fact[i].value);
+  all = arena_str(scratch_arena, all);
+  st_close(weights);
+  data_close(data[0]);
+  data_close(data[1]);
+  unload(&l);
+  return all;
+}
+
+/* Two runs whose data, weights, steps or checkpoint differ in anything differ in a fact.
+ */
+START_TEST(every_input_is_told) {
+  static const uint16_t zeros[8];
+  const Inputs base = {
+      .tensor = {{"a", DT_F16, 2, {2, 3}, zeros}, {"b", DT_BF16, 1, {2}, zeros}},
+      .n = 2,
+      .text = "some text to read",
+      .val = "some more to look at",
+      .steps = 7,
+      .resumed = "step-5"};
+  Inputs in[12];
+  for (int i = 0; i < LEN(in); i++) in[i] = base;
+  in[1].tensor[0].name = "c";
+  in[2].tensor[0].dtype = DT_BF16;
+  in[3].tensor[1].dtype = DT_F16;
+  in[4].tensor[0].dim[0] = 3, in[4].tensor[0].dim[1] = 2;
+  in[5].tensor[0].ndim = 1, in[5].tensor[0].dim[0] = 6;
+  in[6].n = 1;
+  in[7].n = 0;
+  in[8].text = "some text to reax";
+  in[9].val = NULL;
+  in[10].steps = 8;
+  in[11].resumed = "step-6";
+  const char *said[LEN(in)];
+  for (int i = 0; i < LEN(in); i++) {
+    said[i] = facts_of(&in[i]);
+    for (int k = 0; k < i; k++)
+      ck_assert_msg(!str_eq(said[i], said[k]), "%d and %d say the same", i, k);
+    ck_assert_str_eq(facts_of(&in[i]), said[i]);
+  }
+  ck_assert_msg(strstr(said[0], "\nweights = 2 tensors, 16 bytes ("), "%s", said[0]);
+  ck_assert_msg(strstr(said[7], "\nweights = none\n"), "%s", said[7]);
+  ck_assert_msg(strstr(said[9], "\ndata for validation = none\n"), "%s", said[9]);
+  ck_assert_msg(strstr(said[10], "\n--steps = 8\n"), "%s", said[10]);
+  ck_assert_msg(strstr(said[11], "\ncheckpoint = step-6\n"), "%s", said[11]);
+}
+END_TEST
+
 /* ---- a run of two processes ---- */
 
 static const char *hash_in_log(const char *path) {
@@ -565,6 +650,7 @@ Suite *fields_suite(void) {
   tcase_add_test(t, the_hash_is_of_what_is_meant);
   tcase_add_test(t, every_row_has_a_type_or_a_checker);
   tcase_add_test(t, names_may_be_switches);
+  tcase_add_test(t, every_input_is_told);
   tcase_add_test(t, processes_agree_on_every_option_of_nccl);
   suite_add_tcase(s, t);
   return s;

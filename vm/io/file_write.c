@@ -256,7 +256,7 @@ weft_status file_add(const FileEnd *f, const void *data, size_t n, weft_error *e
 void file_mode(const FileEnd *f, unsigned mode) {
   struct stat st;
   if (fstat(f->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_mode & 0777 & ~mode)
-    fchmod(f->fd, mode);
+    fchmod(f->fd, st.st_mode & mode);
 }
 
 char file_last(const FileEnd *f) {
