@@ -87,6 +87,82 @@ START_TEST(pieces_of_other_parts) {
 }
 END_TEST
 
+/* ---- several blocks ---- */
+
+enum { LONG = CKPT_BLOCK / sizeof(float) * 5 / 2 };
+
+/* A tensor of two and a half blocks, whole in one file. */
+static Ckpt long_tensor(Piece *whole, float *data) {
+  static const CkptParam param = {.name = "w", .ndim = 1, .dim = {LONG}};
+  CompiledParam p = {.name = "w", .ndim = 1, .dim = {LONG}, .place = place_whole()};
+  Mesh m = stored_mesh(1, 1, 1, 1);
+  Ckpt c = {.dir = scratch_dir, .m = {.param = &param, .nparam = 1}, .npiece = 1};
+  uint64_t *hash = NEW_N(scratch_arena, uint64_t, 3);
+  for (int i = 0; i < LONG; i++) data[i] = (float)i;
+  *whole = stored_whole(&m, &p, 0);
+  c.piece = NEW(scratch_arena, CkptPiece);
+  *c.piece = (CkptPiece){.dtype = DT_F32, .piece = *whole, .bytes = LONG * sizeof *data};
+  c.piece->block = hash;
+  for (uint64_t k = 0; k < 3; k++)
+    hash[k] = ckpt_hash(data + k * (CKPT_BLOCK / sizeof *data),
+                        MIN(CKPT_BLOCK, c.piece->bytes - k * CKPT_BLOCK));
+  const char *path = scratch_put("w.bin", data, c.piece->bytes);
+  c.file = NEW(scratch_arena, File);
+  must(file_open(arena_str(scratch_arena, path), c.file, &scratch_error));
+  c.first = NEW_N(scratch_arena, int, CKPT_KINDS_MAX + 1);
+  for (int k = 1; k <= CKPT_KINDS_MAX; k++) c.first[k] = 1;
+  return c;
+}
+
+/* Parts that begin and end in, before and after a border of two blocks. */
+START_TEST(pieces_of_several_blocks) {
+  enum { EACH = CKPT_BLOCK / sizeof(float) };
+  static const int64_t border[] = {0,        1,        EACH - 1, EACH,
+                                   EACH + 1, 2 * EACH, LONG - 1, LONG};
+  float *data = NEW_N(scratch_arena, float, LONG);
+  float *got = NEW_N(scratch_arena, float, LONG + 1);
+  Piece whole;
+  CkptRead r;
+  Ckpt c = long_tensor(&whole, data);
+  must(ckpt_read_begin(&c, &r, &scratch_error));
+  for (int a = 0; a < LEN(border); a++)
+    for (int b = a + 1; b < LEN(border); b++) {
+      int64_t n = border[b] - border[a];
+      got[n] = -1;
+      must(ckpt_read_part(&r, 0, 0, border[a], n, got, &scratch_error));
+      ck_assert_mem_eq(got, data + border[a], sizeof *got * (size_t)n);
+      ck_assert(got[n] == -1);
+    }
+  ckpt_read_end(&r);
+  file_close(c.file);
+}
+END_TEST
+
+/* Every block is verified, each against its own checksum. */
+START_TEST(every_block_is_verified) {
+  static const char *const said[] = {"0 to 1048575", "1048576 to 2097151",
+                                     "2097152 to 2621439"};
+  float *data = NEW_N(scratch_arena, float, LONG);
+  Piece whole;
+  uint64_t bytes = 0;
+  Ckpt c = long_tensor(&whole, data);
+  must(ckpt_verify(&c, &bytes, &scratch_error));
+  ck_assert_uint_eq(bytes, c.piece->bytes);
+  for (int k = 0; k < LEN(said); k++) {
+    uint64_t *hash = (uint64_t *)c.piece->block;
+    hash[k] ^= 1;
+    scratch_check_error(
+        ckpt_verify(&c, &bytes, &scratch_error), WEFT_EFILE, c.file->path,
+        arena_printf(scratch_arena,
+                     "tensor \"param/w\" is damaged: its bytes %s do not match their "
+                     "checksum",
+                     said[k]));
+    hash[k] ^= 1;
+  }
+  file_close(c.file);
+}
+END_TEST
+
 /* ---- boxes ---- */
 
 /* What reading a file says whose only tensor has this box. */
@@ -146,6 +222,8 @@ Suite *ckpt_read_suite(void) {
   TCase *c = tcase_create("pieces");
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_test(c, pieces_of_other_parts);
+  tcase_add_test(c, pieces_of_several_blocks);
+  tcase_add_test(c, every_block_is_verified);
   tcase_add_test(c, boxes_that_no_integer_holds);
   suite_add_tcase(s, c);
   return s;
