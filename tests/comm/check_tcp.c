@@ -140,6 +140,56 @@ START_TEST(what_is_not_sent_is_not_overwritten) {
 }
 END_TEST
 
+/* A member that hears no more, and one that says no more: each is noticed by itself. */
+static const struct {
+  const char *name;
+  int how;
+  bool sends, takes; /* who notices */
+} gone[] = {{"hears no more", SHUT_RD, true, false},
+            {"says no more", SHUT_WR, false, true}};
+
+enum { OTHER = 5, SOME = 8 };
+
+/* Moves an operation of rank 4 whose other member is at the end of `fd`. */
+static bool group_moves(int fd, TcpHandle *h, int *lost) {
+  struct pollfd looks[2];
+  TcpPeer peer[2] = {{.fd = -1}, {.fd = fd}};
+  TcpGroup g = {.n = 2, .rank = (int[]){4, OTHER}, .peer = peer};
+  TcpEndpoint p = {.group = &g, .ngroup = 1, .handle = h, .nhandle = 1, .poll = looks};
+  return tcp_group_move(&p, &g, lost);
+}
+
+static bool pair_moves(int fd, TcpHandle *h, bool sends, int *lost) {
+  struct pollfd looks[2];
+  TcpWorld w = {.net = {.rank = 4}};
+  TcpQueue none = {-1, -1}, one = {0, 0};
+  TcpPair q = {.rank = OTHER, .fd = fd, .out = sends ? one : none};
+  q.in = sends ? none : one;
+  TcpEndpoint p = {.w = &w, .pair = &q, .npair = 1, .handle = h, .nhandle = 1};
+  p.poll = looks;
+  return tcp_pair_move(&p, &q, lost);
+}
+
+START_TEST(a_member_that_is_gone_is_noticed) {
+  float x[2 * SOME] = {0};
+  int ends[2], lost = -1;
+  for (int way = 0; way < 3; way++) { /* in a group, to a pair, from a pair */
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    ck_assert_int_eq(shutdown(ends[1], gone[_i].how), 0);
+    TcpHandle h = {.op = {.coll = COLL_ALL_GATHER, .dtype = DT_F32, .count = SOME}};
+    h.op.in = x, h.op.out = x, h.next = -1;
+    bool well = way == 0 ? group_moves(ends[0], &h, &lost)
+                         : pair_moves(ends[0], &h, way == 1, &lost);
+    bool notices = way == 0 || (way == 1 ? gone[_i].sends : gone[_i].takes);
+    ck_assert_msg(well == !notices && (well || lost == OTHER),
+                  "it %s, way %d: moved: %d, lost: %d", gone[_i].name, way, well, lost);
+    ck_assert(!h.done || (well && way > 0));
+    close(ends[0]);
+    close(ends[1]);
+  }
+}
+END_TEST
+
 /* ---- the rendezvous ---- */
 
 typedef struct Odd {
@@ -294,6 +344,7 @@ Suite *tcp_suite(void) {
   tcase_add_test(t, who_dies_is_named);
   tcase_add_loop_test(t, what_never_came_is_no_answer, 0, LEN(unanswered));
   tcase_add_test(t, what_is_not_sent_is_not_overwritten);
+  tcase_add_loop_test(t, a_member_that_is_gone_is_noticed, 0, LEN(gone));
   tcase_add_loop_test(t, who_does_not_fit_is_told, 0, LEN(odd));
   tcase_add_test(t, strangers_stop_nobody);
   tcase_add_test(t, hashes);

@@ -100,7 +100,7 @@ static bool push(const Exchange *x, TcpGroup *g, int k, bool *waits) {
     uint64_t ready = own.n && x->parts ? g->reduced : own.n;
     bool first = p->sent < to.n;
     uint64_t at = first ? p->sent : p->sent - to.n, end = first ? to.n : ready;
-    if (at == end) return true;
+    if (at >= end) return true;
     int64_t n = tcp_push(p->fd, (first ? to.p : own.p) + at, end - at);
     if (n < 0) return false;
     if (n == 0) return *waits = true;
@@ -115,7 +115,7 @@ static bool pull(const Exchange *x, TcpGroup *g, int k, bool *waits) {
   for (;;) {
     bool first = p->got < x->parts;
     uint64_t end = first ? MIN(g->reduced + TCP_STAGE, x->parts) : x->parts + from.n;
-    if (p->got == end) return true;
+    if (p->got >= end) return true;
     char *to = first ? g->stage + (size_t)k * TCP_STAGE + (p->got - g->reduced)
                      : from.p + (p->got - x->parts);
     int64_t n = tcp_pull(p->fd, to, end - p->got);
