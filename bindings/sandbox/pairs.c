@@ -100,7 +100,7 @@ static int pairs_next(lua_State *L) {
 
 /* Counts the work of sorting the keys of the table at index 1. */
 static void charge_sort(lua_State *L) {
-  int64_t n = 0, steps = 4;
+  int64_t n = 0, steps = 0;
   for (lua_pushnil(L); state_next(L, 1); lua_pop(L, 1)) n++;
   for (int64_t rest = n; rest > 0; rest /= 2) steps += 2 * n;
   state_charge(L, steps);

@@ -14,7 +14,7 @@ typedef struct Sizes {
 /* UNKNOWN if a factor is; INT64_MAX if the product does not fit. */
 static int64_t product(int64_t a, int64_t b) {
   int64_t r;
-  if (a < 0 || b < 0) return UNKNOWN;
+  if (a == UNKNOWN || b == UNKNOWN) return UNKNOWN;
   return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
 }
 
