@@ -23,9 +23,7 @@ static void fill_disk(void) {
   small.rlim_max = before.rlim_max;
   ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
 }
-static void empty_disk(void) {
-  ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
-}
+static void empty_disk(void) { ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0); }
 
 /* No more descriptors than there are now. */
 static void take_descriptors(void) {
@@ -311,8 +309,7 @@ START_TEST(a_folder_that_may_not_be_replaced) {
   const char *full = scratch_path("full"), *file = scratch_put("file", "old", 3);
   ck_assert_int_eq(mkdir(full, 0700), 0);
   scratch_put("full/a", "", 0);
-  no_folder(full,
-            "exists and is not empty; give another name, or remove it first");
+  no_folder(full, "exists and is not empty; give another name, or remove it first");
   no_folder(file, "exists and is not a folder");
   scratch_check_error(folder_free(full, &scratch_error), WEFT_EFILE, full,
                       "exists and is not empty; give another name, or remove it first");
@@ -346,14 +343,12 @@ START_TEST(who_joined_a_folder_does_not_end_it) {
   const char *path = scratch_path("x");
   ck_assert_int_eq(folder_create(NULL, path, any_file, &f, &scratch_error), WEFT_OK);
   const char *name = arena_str(scratch_arena, f.temporary.s);
-  ck_assert_int_eq(folder_join(NULL, path, name, &joined, &scratch_error),
-                   WEFT_OK);
+  ck_assert_int_eq(folder_join(NULL, path, name, &joined, &scratch_error), WEFT_OK);
   folder_drop(&joined);
   ck_assert_str_eq(scratch_list(), arena_printf(scratch_arena, "%s ", name));
   ck_assert_int_eq(folder_finish(&f, &scratch_error), WEFT_OK);
   ck_assert_str_eq(scratch_list(), "x ");
-  ck_assert_int_ne(folder_join(NULL, path, name, &joined, &scratch_error),
-                   WEFT_OK);
+  ck_assert_int_ne(folder_join(NULL, path, name, &joined, &scratch_error), WEFT_OK);
   ck_assert(joined.in.fd == -1 && joined.dir.fd == -1 && !joined.name);
 }
 END_TEST

@@ -222,16 +222,16 @@ static void break_it(Compiled *c, int way) {
   Instr *main0 = p->code, *body = p->code + p->nmain;
   switch (way) {
   case 0: c->prog[1].pp = 0; break;
-  case 1: main0[0].code = 77; break;
-  case 2: main0[0].call = 9; break;
-  case 3: p->call[0].body = 9; break;
-  case 4: p->call[0].unit = 9; break;
-  case 5: p->call[0].ndyn = 9; break;
+  case 1: main0[0].code = I_N; break;
+  case 2: main0[0].call = 1; break;
+  case 3: p->call[0].body = 1; break;
+  case 4: p->call[0].unit = 2; break;
+  case 5: p->call[0].ndyn = 3; break;
   case 6: p->call[0].ndyn = 1; break;
   case 7: main0[1].peer = 0; break;
   case 8: main0[1].handle = 2; break;
-  case 9: main0[1].operand = 900; break;
-  case 10: main0[1].what = 900; break;
+  case 9: main0[1].operand = 7; break;
+  case 10: main0[1].what = 4; break;
   case 11: p->operand[main0[1].operand].slot = 1; break;
   case 12: p->operand[main0[1].operand].off = 3; break;
   case 13: p->operand[main0[1].operand].off = 8 * KIB - 60; break;
@@ -247,15 +247,15 @@ static void break_it(Compiled *c, int way) {
   case 23: body[1].comm = 1; break;
   case 24: body[1].coll = COLL_SEND; break;
   case 25: body[1].coll = COLL_REDUCE_SCATTER; break;
-  case 26: body[1].red = 7; break;
+  case 26: body[1].red = RED_MAX + 1; break;
   case 27: p->operand[body[1].operand].dtype = DT_I32; break;
-  case 28: p->body[0].n = 9; break;
-  case 29: p->mem[0].bytes = 8 * KIB; break;
-  case 30: p->input[IN_LABELS] = 8 * KIB - 28; break;
-  case 31: p->scalars = 8 * KIB - 8; break;
+  case 28: p->body[0].n = 5; break;
+  case 29: p->mem[0].bytes++; break;
+  case 30: p->input[IN_LABELS] = 8 * KIB - 31; break;
+  case 31: p->scalars = 8 * KIB - 8 * SC_N + 8; break;
   case 32: p->regions.region[3].off = 8 * KIB - 60; break;
   case 33: p->regions.param[0].param = 1; break;
-  case 34: p->call[0].nbind = 5; break;
+  case 34: p->call[0].nbind = 2; break;
   case 35: c->prog[1].ncomm = 1; break;
   case 38: p->regions.param[0].block = 1; break;
   case 39: p->regions.block[0].first = 16; break;
@@ -279,16 +279,16 @@ static void break_it(Compiled *c, int way) {
 
 static const char *const said[] = {
     "program 1 is of pp rank 0",
-    "main[0] ?: unknown instruction 77",
-    "main[0] CALL: call 9 of 1",
-    "main[0] CALL: body 9 of 1",
-    "main[0] CALL: unit 9 of 2",
-    "main[0] CALL: dynamic slots 0..+9 of 2",
+    "main[0] ?: unknown instruction ",
+    "main[0] CALL: call 1 of 1",
+    "main[0] CALL: body 1 of 1",
+    "main[0] CALL: unit 2 of 2",
+    "main[0] CALL: dynamic slots 0..+3 of 2",
     "body layer:F has 4 slots, the call binds 3",
     "main[1] SEND: peer 0 is no other pp rank",
     "main[1] SEND: handle 2 of 2",
-    "main[1] SEND: operands 900..+1 of 7",
-    "main[1] SEND: name 900 of 4",
+    "main[1] SEND: operands 7..+1 of 7",
+    "main[1] SEND: name 4 of 4",
     "operand 0 is in slot 1 of 1",
     "offset 3 is not a multiple of f32",
     "the reach of main is 8196, the limit is 8192",
@@ -304,15 +304,15 @@ static const char *const said[] = {
     "this rank is no member of tie(1)",
     "6 is not a collective",
     "reduce_scatter of 16 elements gives 16 over tp of 2 ranks",
-    "unknown reduction 7",
+    "unknown reduction ",
     "i32 in, f32 out",
-    "the end of a body is 12, the limit is 7",
-    "the sum of memory classes is 14336",
-    "the end of an input is 8196",
-    "the end of the scalars is 8440",
+    "the end of a body is 8, the limit is 7",
+    "the sum of memory classes is 8193, the limit is 8192",
+    "the end of an input is 8193, the limit is 8192",
+    "the end of the scalars is 8200, the limit is 8192",
     "the end of a region is 8196",
     "a parameter is 1, the limit is 1",
-    "main[0] CALL: parameter slots 0..+5 of 1",
+    "main[0] CALL: parameter slots 0..+2 of 1",
     "the number of communicators is 1",
     "communicator 1 (tie(1)) is not the one of pp rank 0",
     "communicator 1 (tie(1)) is not the one of pp rank 0",
@@ -333,6 +333,134 @@ START_TEST(broken_ones_are_named) {
   break_it(c, _i);
   ck_assert_int_eq(program_check(c, &e), WEFT_EINTERNAL);
   ck_assert_msg(strstr(e.text, said[_i]) != NULL, "way %d: %s", _i, e.text);
+}
+END_TEST
+
+/* Each number that is out of its range by one, with what the check then says. */
+typedef struct Beyond {
+  const char *said;
+  void (*does)(Compiled *c, Program *p, Instr *main, Instr *body);
+} Beyond;
+
+#define BEYOND(name, ...)                                                                \
+  static void name(Compiled *c, Program *p, Instr *main, Instr *body) { __VA_ARGS__; }
+BEYOND(peer_below, main[1].peer = -1)
+BEYOND(peer_above, main[1].peer = 2)
+BEYOND(handle_below, main[1].handle = -1)
+BEYOND(inputs_below, main[1].nin = -1)
+BEYOND(results_below, main[1].nout = -1)
+BEYOND(scratch_below, main[1].nwork = -1)
+BEYOND(scratch_above, body[0].nwork = 2)
+BEYOND(nothing_sent, main[1].nin = 0)
+BEYOND(also_received, main[1].nin = 0; main[1].nout = 1)
+BEYOND(comm_below, body[1].comm = -1)
+BEYOND(bit_above, body[0].acc = ACC_BIT + 64)
+BEYOND(action_below, main[1].action = -1)
+BEYOND(action_above, main[1].action = 1)
+BEYOND(gathers_in_a_body, body[2].code = I_GATHER)
+BEYOND(main_above, p->nmain = p->ncode + 1)
+BEYOND(body_in_main, p->body[0].first = p->nmain - 1)
+BEYOND(copy_below, p->bind[0].copy = BIND_STORED - 1)
+BEYOND(copy_above, p->bind[0].copy = p->nunit)
+BEYOND(number_again, p->number[1] = p->number[0])
+BEYOND(scalars_off, p->scalars = 4)
+BEYOND(input_far, p->input[IN_TOKENS] = UINT64_MAX - 4)
+BEYOND(input_above, p->input[IN_SEED] = 8 * KIB - 3)
+BEYOND(on_host_in_a_body, p->operand[body[0].operand].off = HOST_BASE)
+BEYOND(host_above, p->operand[main[1].operand].off = HOST_BASE + 64)
+BEYOND(type_above, p->operand[main[1].operand].dtype = DT_ACT)
+BEYOND(region_kind, p->regions.region[0].kind = REGION_N)
+BEYOND(region_type, p->regions.region[0].dtype = DT_ACT)
+BEYOND(region_below, p->regions.region[0].first = -1)
+BEYOND(region_far, p->regions.region[0].off = 8 * KIB + 64)
+BEYOND(region_above, p->regions.region[0].off = 8 * KIB - 60)
+BEYOND(region_on_host, p->regions.region[0].off = HOST_BASE)
+BEYOND(param_below, p->regions.param[0].param = -1)
+BEYOND(block_below, p->regions.param[0].block = -1)
+BEYOND(param_early, p->regions.param[0].at = -1)
+BEYOND(param_late, p->regions.param[0].at = 1)
+BEYOND(param_short, p->regions.param[0].count = 15)
+BEYOND(block_empty, p->regions.block[0].n = 0)
+BEYOND(block_long, p->regions.block[0].n = 2)
+BEYOND(block_later, p->regions.block[0].at = 1)
+BEYOND(pp_below, ((int *)p->comm[1].pp)[0] = -1)
+BEYOND(pp_above, ((int *)p->comm[1].pp)[0] = 2)
+BEYOND(inputs_above, body[1].nin = 2)
+BEYOND(call_binds, p->call[0].nbind = 0)
+
+static const Beyond beyond[] = {
+    {"main[1] SEND: peer -1 is no other pp rank", peer_below},
+    {"main[1] SEND: peer 2 is no other pp rank", peer_above},
+    {"main[1] SEND: handle -1 of 2", handle_below},
+    {"main[1] SEND: operands 6..+-1 of 7", inputs_below},
+    {"main[1] SEND: operands 6..+0 of 7", results_below},
+    {"main[1] SEND: operands 6..+0 of 7", scratch_below},
+    {"body layer:F[0] KERNEL: 2 places for scratch", scratch_above},
+    {"main[1] SEND: it needs one operand", nothing_sent},
+    {"main[1] SEND: it needs one operand", also_received},
+    {"body layer:F[1] COLL: communicator -1 of 2", comm_below},
+    {"body layer:F[0] KERNEL: accumulation bit 64 of 64", bit_above},
+    {"main[1] SEND: action -1 is not in the schedule", action_below},
+    {"main[1] SEND: action 1 is not in the schedule", action_above},
+    {"body layer:F[2] GATHER: it belongs into main", gathers_in_a_body},
+    {"the length of main is 8, the limit is 7", main_above},
+    {"the end of a body is 6, the limit is 7", body_in_main},
+    {"the unit of a gathered copy is 18446744073709551614, the limit is 2", copy_below},
+    {"the unit of a gathered copy is 2, the limit is 2", copy_above},
+    {"the number of a unit is 0, the limit is 1", number_again},
+    {"the end of the scalars is", scalars_off},
+    {"the end of an input is 27, the limit is 8192", input_far},
+    {"the end of an input is 8193, the limit is 8192", input_above},
+    {"operand 0 of a body is on the host", on_host_in_a_body},
+    {"the reach on the host is 128, the limit is 0", host_above},
+    {"operand 0 has no storage type", type_above},
+    {"the kind of a region is", region_kind},
+    {"the kind of a region is 0", region_type},
+    {"the length of a region is 16, the limit is 16", region_below},
+    {"the end of a region is 8320, the limit is 8192", region_far},
+    {"the end of a region is 8196, the limit is 8192", region_above},
+    {"the end of a region is 64, the limit is 0", region_on_host},
+    {"a parameter is 18446744073709551615, the limit is 1", param_below},
+    {"the block of a parameter is 18446744073709551615, the limit is 1", block_below},
+    {"model.norm.weight: 16 elements from -1 on overlap those before", param_early},
+    {"model.norm.weight: 16 elements from 1 on have no place in a region", param_late},
+    {"model.norm.weight is 15, the limit is 16", param_short},
+    {"the start of a block is 0, the limit is 0", block_empty},
+    {"the start of a block is 0, the limit is 0", block_long},
+    {"the start of a block is 0, the limit is 0", block_later},
+    {"communicator tie(1): pp rank -1 is not there or twice", pp_below},
+    {"communicator tie(1): pp rank 2 is not there or twice", pp_above},
+    {"it needs one input and one result", inputs_above},
+    {"body layer:F has 4 slots, the call binds 3", call_binds},
+};
+
+START_TEST(one_too_many_is_named) {
+  Compiled *c = example();
+  Program *p = &c->prog[0];
+  weft_error e = {0};
+  beyond[_i].does(c, p, p->code, p->code + p->nmain);
+  ck_assert_msg(program_check(c, &e) == WEFT_EINTERNAL, "\"%s\" is not said",
+                beyond[_i].said);
+  ck_assert_msg(strstr(e.text, beyond[_i].said) != NULL, "\"%s\" is not in: %s",
+                beyond[_i].said, e.text);
+}
+END_TEST
+
+/* What ends where the arena ends is inside. */
+START_TEST(what_just_fits_is_sound) {
+  for (int i = 0; i < 5; i++) {
+    Compiled *c = example();
+    Program *p = &c->prog[0];
+    weft_error e = {0};
+    switch (i) {
+    case 0: p->operand[p->code[1].operand].off = 8 * KIB - 64; break;
+    case 1: p->input[IN_LABELS] = 8 * KIB - 32; break;
+    case 2: p->input[IN_SEED] = 8 * KIB - 4; break;
+    case 3: p->scalars = 8 * KIB - 8 * SC_N; break;
+    default: p->code[p->nmain].acc = ACC_BIT + 63;
+    }
+    ck_assert_msg(program_check(c, &e) == WEFT_OK, "%d: %s", i, e.text);
+  }
 }
 END_TEST
 
@@ -424,6 +552,8 @@ Suite *program_suite(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_test(tc, example_is_sound);
   tcase_add_loop_test(tc, broken_ones_are_named, 0, LEN(said));
+  tcase_add_loop_test(tc, one_too_many_is_named, 0, LEN(beyond));
+  tcase_add_test(tc, what_just_fits_is_sound);
   tcase_add_test(tc, counts_are_shown);
   tcase_add_loop_test(tc, broken_counts_are_named, 0, 7);
   suite_add_tcase(s, tc);
