@@ -158,7 +158,7 @@ static void param_options(lua_State *L, int arg, ParamWork *w) {
   if (field_push(L, arg, "std") != LUA_TNIL) {
     w->std = (float)lua_tonumber(L, -1);
     if (lua_type(L, -1) != LUA_TNUMBER || !(w->std >= 0 && w->std < 1e6f))
-      luaL_error(L, "%s: std must be a number from 0, got %s", what,
+      luaL_error(L, "%s: std must be a number from 0 and below 1e6, got %s", what,
                  plain_tostring(L, -1));
   }
   lua_pop(L, 3);
