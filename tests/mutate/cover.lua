@@ -161,10 +161,17 @@ local function lines_of_place(code, place)
   return next(set) and set or code
 end
 
+local function lines_in(s, path)
+  local n = 0
+  for _ in pairs(s.files[path] or {}) do n = n + 1 end
+  return n
+end
+
 -- The suites that run the place, those first that are likely to tell soonest what is wrong:
--- quick ones, and ones that run little else.
+-- quick ones, and ones that run much of its file and little else. Many run a line of the
+-- compiler on their way to something else; few have plans that need every line of its file.
 function M.suites_of(c, path, place)
-  local code, list = c.code.files[path], {}
+  local code, list, cost = c.code.files[path], {}, {}
   if not code then return list end
   local wanted = lines_of_place(code, place)
   for _, s in ipairs(c.suites) do
@@ -172,13 +179,13 @@ function M.suites_of(c, path, place)
     for line in pairs(wanted) do
       if runs[line] then
         list[#list + 1] = s
+        cost[s] = s.seconds * s.runs / lines_in(s, path) ^ 2
         break
       end
     end
   end
   table.sort(list, function(a, b)
-    local x, y = a.seconds * a.runs, b.seconds * b.runs
-    return x < y or x == y and a.suite < b.suite
+    return cost[a] < cost[b] or cost[a] == cost[b] and a.suite < b.suite
   end)
   return list
 end

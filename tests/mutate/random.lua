@@ -11,9 +11,9 @@
 --             know whether the machine is slow, so that does not count as killed
 --   survived  neither
 --
--- Suites are asked in order of what they cost, as long as they take no more than SECONDS
--- together when nothing is wrong. A run that was ended goes on; with more SECONDS, what
--- survived is put to the suites that were not asked before.
+-- Suites are asked in order of what they cost, as many at a time as there are cores, as long
+-- as they take no more than SECONDS together when nothing is wrong. A run that was ended goes
+-- on; with more SECONDS, what survived is put to the suites that were not asked before.
 local tree = dofile "tests/mutate/tree.lua"
 local cover = dofile "tests/mutate/cover.lua"
 local faults = dofile "tests/mutate/faults.lua"
@@ -21,6 +21,7 @@ local FILES = "git ls-files 'vm/*.c' 'bindings/*.c' 'kernels/cpu/*.c'"
 local SECONDS = 300
 local LATE = 2 -- suites that may not end, of a fault
 local WANTED = 0.85
+local LANES = math.min(tree.cores(), 4) -- suites at a time: each has threads for all cores
 
 -- ---- planting ----
 
@@ -36,25 +37,48 @@ local function contents(objects)
   return table.concat(text)
 end
 
--- Puts the suites of `list` from number `first` on to the tree as it is now.
-local function ask(list, first, seconds)
-  local r = { kind = "survived", suite = "-", asked = first - 1, late = 0 }
-  local spent = 0
+-- How many suites of the list take no more than so many seconds together.
+local function within(list, seconds)
+  local n, spent = 0, 0
   for i, s in ipairs(list) do
     spent = spent + s.seconds
     if spent > seconds and i > 1 then break end
-    if i >= first then
-      r.asked = i
-      local limit = math.ceil(30 + 4 * s.seconds)
-      local result, _, case = tree.run_suite(tree.BUILD, s.suite, limit)
-      if result == "failed" and tree.run_suite(tree.BUILD, s.suite, limit, case) == "failed" then
-        return { kind = "killed", suite = s.suite, asked = i, late = r.late }
-      end
-      if result == "late" then
-        r.late = r.late + 1
-        r.kind, r.suite = "late", s.suite
-        if r.late >= LATE then return r end
-      end
+    n = i
+  end
+  return n
+end
+
+-- Puts the suites of `list` from number `first` on to the tree as it is now. What counts is
+-- the first of the list that fails, whichever ends first.
+local function ask(list, first, seconds)
+  local r = { kind = "survived", suite = "-", asked = first - 1, late = 0 }
+  local last, running = within(list, seconds), {}
+  local function begin(i, case, lane)
+    local limit = math.ceil(30 + 4 * list[i].seconds)
+    return tree.start_suite(tree.BUILD, list[i].suite, limit, case, lane)
+  end
+  local function start(i)
+    if i <= last then running[i] = begin(i, nil, i % LANES) end
+  end
+  local function stop(kind, i)
+    for k = i + 1, last do
+      if running[k] then tree.stop_suite(running[k]) end
+    end
+    r.kind, r.suite = kind, list[i].suite
+    return r
+  end
+  for i = first, first + LANES - 2 do start(i) end
+  for i = first, last do
+    start(i + LANES - 1)
+    local result, _, case = tree.end_suite(running[i])
+    r.asked = i
+    if result == "failed" and tree.end_suite(begin(i, case, LANES)) == "failed" then
+      return stop("killed", i)
+    end
+    if result == "late" then
+      r.late = r.late + 1
+      r.kind, r.suite = "late", list[i].suite
+      if r.late >= LATE then return stop("late", i) end
     end
   end
   return r
@@ -100,17 +124,6 @@ end
 
 local function save(file, n, r)
   tree.write(file, ("%d %s %s %d %d %d\n"):format(n, r.kind, r.suite, r.asked, r.late, r.seconds), "ab")
-end
-
--- How many suites of the list take no more than so many seconds together.
-local function within(list, seconds)
-  local n, spent = 0, 0
-  for i, s in ipairs(list) do
-    spent = spent + s.seconds
-    if spent > seconds and i > 1 then break end
-    n = i
-  end
-  return n
 end
 
 local function diff(d)

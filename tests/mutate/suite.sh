@@ -6,8 +6,10 @@ set -u
 tests=$1 suite=$2 seconds=$3 log=$4
 ulimit -c 0
 ulimit -f 4194304 # a fault may write for ever; in KiB
-setsid --wait bash -c 'echo $$ >"$1.session"; exec timeout -k 5 "$2" "$3" "$4" >"$1" 2>&1 </dev/null' \
-  - "$log" "$seconds" "$tests" "$suite"
+{ # bash says so if it is ended before its time
+  setsid --wait bash -c 'echo $$ >"$1.session"; exec timeout -k 5 "$2" "$3" "$4" >"$1" 2>&1 </dev/null' \
+    - "$log" "$seconds" "$tests" "$suite"
+} 2>/dev/null
 status=$?
 session=$(<"$log.session")
 for stat in /proc/[0-9]*/stat; do

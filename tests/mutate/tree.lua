@@ -97,33 +97,43 @@ local function failures(log)
   return case, late and not case
 end
 
+function M.cores() return math.tointeger(tonumber(M.lines_of "nproc"[1])) end
+
 -- How much longer everything takes because others use the processors, too.
 local function slower()
   local load = (M.read "/proc/loadavg" or ""):match "^%S+" or 0
-  local cores = M.lines_of "nproc"[1]
-  return math.max(1, math.ceil(load / cores))
+  return math.max(1, math.ceil(load / M.cores()))
 end
 
--- "passed", "failed" or "late" (it did not end, or checks of it did not and no other
--- failed); the processor time; the test case that failed. `seconds`: how long it may take on
--- a quiet machine; `case`: only this test case of it.
-function M.run_suite(folder, suite, seconds, case)
-  local log, times = folder .. ".suite", slower()
-  local line = M.lines_of("CK_TIMEOUT_MULTIPLIER=%d %s bash tests/mutate/suite.sh %s/weft-tests %s %d %s",
-                          times, case and "CK_RUN_CASE='" .. case .. "'" or "", folder, suite,
-                          times * seconds, log)[1]
-  local status, cpu = line:match "^(%d+) (%S+)$"
-  local result, failed = "failed", nil
-  if status == "0" then
-    result = "passed"
-  elseif status == "124" then
-    result = "late"
-  else
-    local late
-    failed, late = failures("\n" .. M.read(log))
-    if late then result = "late" end
-  end
-  return result, tonumber(cpu), failed
+-- Starts a suite. `seconds`: how long it may take on a quiet machine; `case`: only this test
+-- case of it; `lane`: of those that run at once, each has its own.
+function M.start_suite(folder, suite, seconds, case, lane)
+  local times, log = slower(), ("%s.suite%d"):format(folder, lane or 0)
+  os.remove(log .. ".session")
+  local only = case and "CK_RUN_CASE='" .. case .. "'" or ""
+  local line = ("CK_TIMEOUT_MULTIPLIER=%d %s bash tests/mutate/suite.sh %s/weft-tests %s %d %s")
+                 :format(times, only, folder, suite, times * seconds, log)
+  return { pipe = assert(io.popen(line)), log = log }
 end
+
+-- Waits for it: "passed", "failed" or "late" (it did not end, or checks of it did not and no
+-- other failed); the processor time; the test case that failed.
+function M.end_suite(s)
+  local status, cpu = (s.pipe:read "l" or ""):match "^(%d+) (%S+)$"
+  s.pipe:close()
+  if status == "0" then return "passed", tonumber(cpu) end
+  if status == "124" then return "late", tonumber(cpu) end
+  local case, late = failures("\n" .. M.read(s.log))
+  return late and "late" or "failed", tonumber(cpu), case
+end
+
+-- Ends it before its time.
+function M.stop_suite(s)
+  M.run("until [ -s %s ]; do sleep 0.01; done; kill $(cat %s) 2>/dev/null", s.log .. ".session",
+        s.log .. ".session")
+  s.pipe:close()
+end
+
+function M.run_suite(...) return M.end_suite(M.start_suite(...)) end
 
 return M
