@@ -100,6 +100,29 @@ def cross_entropy(logits, labels):
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
+# ---- linears ----
+
+
+class Linears:
+    """The linears of a model, with what adapters add: x W + scale * (x A) B + bias. `in_out`:
+    GPT-2's weights are (in, out)."""
+
+    def __init__(self, adapter, weights, in_out=False):
+        self.w, self.in_out, self.scale = weights, in_out, None
+        if adapter:
+            rank, alpha = adapter["rank"], adapter.get("alpha") or adapter["rank"]
+            self.scale = alpha / (rank ** 0.5 if adapter.get("rslora") else rank)
+
+    def __call__(self, x, name):
+        w = self.w[name + ".weight"]
+        y = F.linear(x, w.T if self.in_out else w)
+        if name + ".lora_A.weight" in self.w:
+            low = F.linear(x, self.w[name + ".lora_A.weight"])
+            y = y + self.scale * F.linear(low, self.w[name + ".lora_B.weight"])
+        bias = self.w.get(name + ".bias")
+        return y if bias is None else y + bias
+
+
 # ---- the decoders of the library ----
 
 
@@ -129,14 +152,12 @@ class Choices:
 class Decoder:
     """Llama, Qwen2, Qwen3, their models with experts, and DeepSeek-V3."""
 
-    def __init__(self, config, weights, batch, moe, microbatches, choices):
-        self.c, self.w, self.b, self.moe, self.groups = config, weights, batch, moe, microbatches
-        self.choices = choices
+    def __init__(self, config, linear, batch, moe, microbatches, choices):
+        self.c, self.w, self.b = config, linear.w, batch
+        self.moe, self.groups, self.choices = moe, microbatches, choices
+        self.linear = linear
         self.theta = config["rope_parameters"]["rope_theta"]
         self.extra, self.load = 0, {}
-
-    def linear(self, x, name):
-        return F.linear(x, self.w[name + ".weight"], self.w.get(name + ".bias"))
 
     def norm(self, x, name, eps=None):
         return rmsnorm(x, self.w[name + ".weight"], eps or self.c["rms_norm_eps"])
@@ -194,7 +215,7 @@ class Decoder:
 
     def experts(self, x, name):
         c, bias = self.c, self.w.get(name + ".gate.e_score_correction_bias")
-        logits = self.linear(x, name + ".gate")
+        logits = F.linear(x, self.w[name + ".gate.weight"])
         scores = logits.softmax(-1) if bias is None else logits.sigmoid()
         chosen = self.choose(scores, bias)
         weights = scores * chosen
@@ -238,13 +259,12 @@ class Decoder:
         return cross_entropy(logits, self.b.labels) + self.extra
 
 
-def gpt2_loss(c, w, b):
+def gpt2_loss(c, linear, b):
+    w = linear.w
+
     def norm(x, name):
         return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"],
                             c["layer_norm_epsilon"])
-
-    def linear(x, name):
-        return x @ w[name + ".weight"] + w[name + ".bias"]
 
     def drop(x, key, unit, site):
         return dropout(x, b, c[key], unit, site) if c.get(key) else x
@@ -311,30 +331,14 @@ def ops_loss(ops, weights, batch):
     return out
 
 
-def with_adapters(adapter, weights):
-    """The weights with what adapters add: W + scale * B A, as linears have W (out, in), or
-    GPT-2's (in, out)."""
-    if not adapter:
-        return weights
-    rank = adapter["rank"]
-    scale = (adapter.get("alpha") or rank) / (rank ** 0.5 if adapter.get("rslora") else rank)
-    out = {n: w for n, w in weights.items() if ".lora_" not in n}
-    for name in weights:
-        if name.endswith(".lora_A.weight"):
-            base = name.removesuffix(".lora_A.weight")
-            more = scale * weights[base + ".lora_B.weight"] @ weights[name]
-            out[base + ".weight"] = out[base + ".weight"] + (more.T if ".h." in name else more)
-    return out
-
-
 def model_loss(plan, config, weights, batch, choices):
     """The loss, and how often each expert of each layer was chosen, by the layer's name."""
-    weights = with_adapters(plan["adapter"], weights)
+    linear = Linears(plan["adapter"], weights, plan["model"] == "gpt2")
     if plan["model"] == "function":
         return ops_loss(plan["ops"], weights, batch), {}
     if plan["model"] == "gpt2":
-        return gpt2_loss(config, weights, batch), {}
+        return gpt2_loss(config, linear, batch), {}
     one = plan["batch"]["micro"] * plan["mesh"]["dp"]
-    decoder = Decoder(config, weights, batch, plan["moe"] or {}, plan["batch"]["global"] // one,
+    decoder = Decoder(config, linear, batch, plan["moe"] or {}, plan["batch"]["global"] // one,
                       choices)
     return decoder.loss(), decoder.load

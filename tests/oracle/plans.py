@@ -21,9 +21,10 @@ scores, it is as above. Or it is `chaos`: PyTorch in f32 whose routers choose by
 as far (a router of one expert, whose gradient is nothing but rounding). Else it failed.
 
 Of gradients in bf16, and of parameters without f32 master weights, PyTorch rounds where weft
-stores them: gradients when a microbatch is added, parameters when they are stepped. The other
-runs of which the worst counts then round by chance, as sums in another order might have it, and
-one does not round these; where ops compute in bf16, PyTorch's do there.
+stores them: gradients of a rank of dp when a microbatch is added, parameters when they are
+stepped. Ranks of cp and tp round parts of these; so the other runs of which the worst counts,
+three times as many, round by chance, as sums in another order might have it, and one does not
+round these; where ops compute in bf16, PyTorch's do there.
 """
 import json
 import math
@@ -43,7 +44,8 @@ from optimizers import Lion
 from plan_models import Batch, Choices, model_loss
 from token_files import write_index, write_mask
 
-STEPS, BETAS, TOLERANCE, ROUNDING, SHAKEN = 12, (0.9, 0.999), 2e-6, 4.0, 4
+STEPS, BETAS, TOLERANCE, ROUNDING = 12, (0.9, 0.999), 2e-6, 4.0
+SHAKEN, BY_CHANCE = 4, 12  # runs that are compared: of f32, and where 16 bits are rounded
 UNROUNDED = -1  # of gradients and parameters in 16 bits
 TRIES = 4  # of ties, for one that explains a difference
 HALF_UNIT = 2.0 ** -24
@@ -256,9 +258,13 @@ class Formats:
 
 
 def microbatches(plan, batch):
-    """The batch in parts, and the plan of one: whole where gradients are not rounded."""
-    rows = plan["batch"]["micro"] * plan["mesh"]["dp"]
-    return batch.cut(rows), {**plan, "batch": {**plan["batch"], "global": rows}}
+    """The batch in parts, the plan of one, and how many ranks of dp take turns with them: losses
+    of routers are of all ranks, so there one stands for all."""
+    losses = (plan["moe"] or {}).keys() & {"aux_loss_coef", "z_loss_coef"}
+    ranks, dp = (1 if losses else plan["mesh"]["dp"]), plan["mesh"]["dp"]
+    rows = plan["batch"]["micro"] * dp // ranks
+    one = {**plan, "mesh": {**plan["mesh"], "dp": dp // ranks}}
+    return batch.cut(rows), {**one, "batch": {**plan["batch"], "global": rows}}, ranks
 
 
 def learnt_of(batch):
@@ -269,9 +275,10 @@ def learnt_of(batch):
 def add_gradients(plan, config, w, trained, batch, choices, formats, native):
     """Leaves gradients in .grad; the loss, and how often experts were chosen. `native`: ops
     compute in bf16, of copies of the weights in it."""
-    parts, one = microbatches(plan, batch) if formats.parts else ([batch], plan)
-    sums, loss, load = [torch.zeros_like(p) for p in trained], 0.0, {}
-    for part in parts:
+    parts, one, ranks = microbatches(plan, batch) if formats.parts else ([batch], plan, 1)
+    sums = [[torch.zeros_like(p) for p in trained] for _ in range(ranks)]
+    loss, load = 0.0, {}
+    for number, part in enumerate(parts):
         for p in trained:
             p.grad = None
         read = {n: p.to(torch.bfloat16) for n, p in w.items()} if native else w
@@ -282,11 +289,12 @@ def add_gradients(plan, config, w, trained, batch, choices, formats, native):
             loss += here.item() * share
         for name, n in counts.items():
             load[name] = load.get(name, 0) + n
+        of_rank = sums[number % ranks]
         for i, p in enumerate(trained):
-            x = sums[i] if p.grad is None else sums[i] + p.grad
-            sums[i] = formats.rounded(x) if formats.grad else x
-    for p, x in zip(trained, sums):
-        p.grad = x
+            x = of_rank[i] if p.grad is None else of_rank[i] + p.grad
+            of_rank[i] = formats.rounded(x) if formats.grad else x
+    for p, *x in zip(trained, *sums):
+        p.grad = sum(x)
     return loss, load
 
 
@@ -343,9 +351,13 @@ def distances(got, want, initial):
 
 def pooled(apart):
     """What rounding does is a matter of chance, and of the kind of a tensor: that of other
-    layers counts, too. For the loss of a step, that of the steps before it."""
+    layers counts, too; and of adapters that of all, which begin at the same values: where a
+    gradient is 0 but for rounding, AdamW's first step of an element of a B goes either way, and
+    of so many B's it is one that it happens to. For the loss of a step, that of the steps before
+    it."""
     most, so_far = {}, 0.0
-    kind = {k: re.sub(r"\d+", "*", k) for k in apart if not k.startswith("loss of")}
+    kind = {k: re.sub(r"\d+", "*", re.sub(r".*(?=\.lora_)", "", k))
+            for k in apart if not k.startswith("loss of")}
     for name, k in kind.items():
         most[k] = max(most.get(k, 0.0), apart[name])
     out = {name: most[k] for name, k in kind.items()}
@@ -374,7 +386,7 @@ class Judge:
         than 1: the ratio, what it is, how far it is, how far PyTorch in f32 is there, whose
         routers choose as they did in `want` (`chosen`), or by themselves."""
         far = distances(self.got, want, self.initial)
-        runs = [*range(SHAKEN), *[UNROUNDED] * self.rounds]
+        runs = [*range(BY_CHANCE), UNROUNDED] if self.rounds else range(SHAKEN)
         self.others = [self.run(torch.float32, Choices(chosen), k) for k in runs]
         others = [pooled(distances(o, want, self.initial)) for o in self.others]
         apart = {k: max(o[k] for o in others) for k in far}
