@@ -41,6 +41,13 @@ ranks of its tp in this process. Prompt and continuation are at most batch.seq t
   --max-tokens N     length of the continuation; default: 100, or what batch.seq leaves.
                      An eos_token_id of the model's folder ends it earlier
   --stop TEXT        ends before this text; may be given several times
+  --chat             a conversation: each --prompt, or else each line of the standard input,
+                     is a question. Answers end where those of the template do, or at
+                     eos_token_id, and have --max-tokens or what batch.seq leaves
+  --template NAME    of --chat, or a FILE.lua; default: that of the plan's weft.chat, else the
+                     one that tokenizer_config.json has
+  --option NAME=VALUE  of the template; added to those of the plan
+  --refuse-special   special tokens in questions are errors
   --temperature T    logits are divided by it; default: 1
   --top-k K          sample from the K likeliest tokens only
   --top-p P          sample from the fewest tokens with this probability in sum

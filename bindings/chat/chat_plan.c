@@ -22,9 +22,9 @@ typedef struct ChatData {
 
 /* ---- fields ---- */
 
-static void push_data(lua_State *L, const ChatData *c) {
+static void push_data(lua_State *L, bool val) {
   field_push(L, PLAN_INDEX, "data");
-  if (!c->val) return;
+  if (!val) return;
   field_push(L, -1, "val");
   lua_remove(L, -2);
 }
@@ -52,8 +52,8 @@ static void set_options(lua_State *L, int from) {
   lua_setfield(L, -2, "options");
 }
 
-static void push_spec_of(lua_State *L, const ChatData *c) {
-  push_data(L, c);
+static void push_spec_of(lua_State *L, bool val) {
+  push_data(L, val);
   int from = lua_gettop(L);
   lua_newtable(L);
   set_field(L, from, "format", "messages");
@@ -64,14 +64,22 @@ static void push_spec_of(lua_State *L, const ChatData *c) {
 }
 
 /* In a call of the sandbox the plan's table is not on the stack. */
-static void push_spec(lua_State *L, void *ud) {
+static void push_spec_called(lua_State *L, bool val) {
   state_push_plan(state_of(L));
   lua_insert(L, PLAN_INDEX);
-  push_spec_of(L, ud);
+  push_spec_of(L, val);
   lua_remove(L, PLAN_INDEX);
 }
 
-static void push_written(lua_State *L, void *ud) { push_spec_of(L, ud); }
+static void push_spec(lua_State *L, void *ud) {
+  push_spec_called(L, ((const ChatData *)ud)->val);
+}
+
+void chat_plan_push_spec(lua_State *L) { push_spec_called(L, false); }
+
+static void push_written(lua_State *L, void *ud) {
+  push_spec_of(L, ((const ChatData *)ud)->val);
+}
 
 static bool flag(lua_State *L, int t, const char *key) {
   field_push(L, t, key);
@@ -82,7 +90,7 @@ static bool flag(lua_State *L, int t, const char *key) {
 
 static void read_fields(lua_State *L, void *ud) {
   ChatData *c = ud;
-  push_data(L, c);
+  push_data(L, c->val);
   int t = lua_gettop(L);
   if (field_push(L, t, "tokenizer") == LUA_TSTRING)
     c->named = arena_str(c->arena, lua_tostring(L, -1));
@@ -94,7 +102,7 @@ static void read_fields(lua_State *L, void *ud) {
 
 /* ---- files ---- */
 
-static weft_status find_tokenizer(ChatData *c, weft_error *e) {
+static weft_status find_tokenizer_file(ChatData *c, weft_error *e) {
   Folders in = lang_folders(c->lp);
   struct stat st;
   const char *path =
@@ -106,6 +114,11 @@ static weft_status find_tokenizer(ChatData *c, weft_error *e) {
   if (c->named) TRY(folders_hold(&in, path, e));
   bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
   c->set.tokenizer = folder ? arena_printf(c->arena, "%s/tokenizer.json", path) : path;
+  return WEFT_OK;
+}
+
+static weft_status find_tokenizer(ChatData *c, weft_error *e) {
+  TRY(find_tokenizer_file(c, e));
   TRY(tokenizer_config_read(c->arena, c->set.tokenizer, &c->config, e));
   c->set.config = &c->config;
   return WEFT_OK;
@@ -223,6 +236,14 @@ static weft_status prepare(LangPlan *lp, DataSpec *spec, bool val, Diags *d,
   diag_error(d, "data", val ? "data.val" : "data", "%s", e->text);
   err_clear(e);
   return st;
+}
+
+weft_status chat_plan_tokenizer(LangPlan *lp, const char **path, weft_error *e) {
+  ChatData c = {.lp = lp, .arena = lp->arena};
+  TRY(state_protect(lp->state, read_fields, &c, e));
+  TRY(find_tokenizer_file(&c, e));
+  *path = c.set.tokenizer;
+  return WEFT_OK;
 }
 
 weft_status chat_plan_data(LangPlan *lp, DataSpec *data, Diags *d, weft_error *e) {

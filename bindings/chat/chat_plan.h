@@ -9,5 +9,10 @@
  * them, which it writes if they are not there. Other data stay. What was cut or left out
  * is a warning. */
 weft_status chat_plan_data(LangPlan *lp, DataSpec *data, Diags *d, weft_error *e);
+/* For a plan with weft.chat, in a call of its state: pushes the fields that
+ * stdlib/chat/chat.lua takes, as the plan gives them. */
+void chat_plan_push_spec(lua_State *L);
+/* For a plan with weft.chat: the file of its tokenizer. */
+weft_status chat_plan_tokenizer(LangPlan *lp, const char **path, weft_error *e);
 
 #endif

@@ -57,7 +57,7 @@ static int take_pieces(lua_State *L, Call *c) {
 
 static int render(lua_State *L) {
   Call *c = lua_touserdata(L, 1);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, c->t->render);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, c->t->call);
   json_push_ordered(L, c->row);
   lua_call(L, 1, 1);
   return take_pieces(L, c);
@@ -95,6 +95,37 @@ weft_status chat_render(const ChatTemplate *t, const json_t *row, ChatText *out,
   return c.oom ? err_set(e, WEFT_ENOMEM, "out of memory") : st;
 }
 
+/* ---- conversations that go on ---- */
+
+typedef struct Talk {
+  const ChatTemplate *t;
+  const char *verb, *s;
+  size_t n;
+  Text *out;
+} Talk;
+
+static int talk(lua_State *L) {
+  const Talk *k = lua_touserdata(L, 1);
+  size_t n;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, k->t->call);
+  lua_pushstring(L, k->verb);
+  lua_pushlstring(L, k->s, k->n);
+  lua_call(L, 2, 1);
+  const char *s = lua_tolstring(L, -1, &n);
+  text_addn(k->out, s, n);
+  return 0;
+}
+
+weft_status chat_talk(const ChatTemplate *t, const char *verb, const char *s, size_t n,
+                      Text *out, weft_error *e) {
+  Talk k = {t, verb, s, n, out};
+  out->n = 0;
+  lua_pushcfunction(t->state->L, talk);
+  lua_pushlightuserdata(t->state->L, &k);
+  TRY(call(t->state, 0, e));
+  return out->oom ? err_set(e, WEFT_ENOMEM, "out of memory") : WEFT_OK;
+}
+
 /* ---- begin and end ---- */
 
 /* options.special(text): the special token that is in it, or nil. Upvalue: the tokenizer.
@@ -120,7 +151,7 @@ static int open_spec(lua_State *L) {
   }
   lua_settop(L, 1);
   tokenizer_config_apply(L, o->config);
-  stdlib_push(L, "chat/chat");
+  stdlib_push(L, o->talks ? "chat/talk" : "chat/chat");
   lua_getfield(L, -1, "open");
   lua_pushvalue(L, 1);
   lua_call(L, 1, 1);
@@ -133,12 +164,12 @@ weft_status chat_template_open(LangState *s, const ChatOpen *o, ChatTemplate *ou
   lua_pushcfunction(s->L, open_spec);
   lua_pushlightuserdata(s->L, (void *)o);
   weft_status st = call(s, 1, e);
-  if (st == WEFT_OK) out->render = luaL_ref(s->L, LUA_REGISTRYINDEX);
+  if (st == WEFT_OK) out->call = luaL_ref(s->L, LUA_REGISTRYINDEX);
   if (st != WEFT_OK && e && !*e->file) snprintf(e->file, sizeof e->file, "%s", o->path);
   return st;
 }
 
 void chat_template_close(ChatTemplate *t) {
-  if (t->state) luaL_unref(t->state->L, LUA_REGISTRYINDEX, t->render);
+  if (t->state) luaL_unref(t->state->L, LUA_REGISTRYINDEX, t->call);
   *t = (ChatTemplate){0};
 }

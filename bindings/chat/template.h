@@ -29,7 +29,7 @@ void chat_text_free(ChatText *t);
 
 typedef struct ChatTemplate {
   LangState *state;
-  int render; /* registry reference of the function of rows */
+  int call; /* registry reference of the function of rows, or of stdlib/chat/talk.lua */
 } ChatTemplate;
 struct Tokenizer;
 struct TokenizerConfig;
@@ -40,6 +40,7 @@ typedef struct ChatOpen {
   void *ud;
   const struct TokenizerConfig *config; /* gives what the spec does not say */
   const struct Tokenizer *refuse; /* its special tokens in messages are errors; or NULL */
+  bool talks;                     /* for chat_talk, in the place of chat_render */
 } ChatOpen;
 weft_status chat_template_open(LangState *s, const ChatOpen *o, ChatTemplate *out,
                                weft_error *e);
@@ -48,5 +49,10 @@ void chat_template_close(ChatTemplate *t);
  */
 weft_status chat_render(const ChatTemplate *t, const json_t *row, ChatText *out,
                         weft_error *e);
+/* A conversation that goes on: does "ending", "ask" or "answer" of stdlib/chat/talk.lua
+ * with the bytes s[0, n), and replaces `out` by the text that it gives. WEFT_EPLAN: the
+ * template does not take them. */
+weft_status chat_talk(const ChatTemplate *t, const char *verb, const char *s, size_t n,
+                      Text *out, weft_error *e);
 
 #endif

@@ -22,7 +22,9 @@ local function check_options(name, options)
   end
 end
 
-local function template_of(name)
+-- The template of a spec, a function.
+function chat.template(spec)
+  local name = spec.template
   if type(name) == "function" then return name end
   if not known.templates[name] then
     local names = {}
@@ -30,6 +32,7 @@ local function template_of(name)
     fail('there is no template "%s": %s, or a function of your own', tostring(name),
          table.concat(names, ", "))
   end
+  check_options(name, spec.options)
   return require("weft.chat.templates." .. known.file(name))
 end
 
@@ -50,7 +53,7 @@ local function mark(messages, train_on)
   end
 end
 
-local function check_pieces(pieces)
+function chat.check_pieces(pieces)
   if type(pieces) ~= "table" or #pieces == 0 then fail("the template gives no pieces") end
   for i, p in ipairs(pieces) do
     if type(p) ~= "table" or type(p[1]) ~= "string" then
@@ -60,9 +63,8 @@ local function check_pieces(pieces)
 end
 
 function chat.open(spec)
-  local template, options = template_of(spec.template), spec.options
+  local template, options = chat.template(spec), spec.options
   local train_on = spec.train_on
-  if type(spec.template) == "string" then check_options(spec.template, options) end
   if train_on ~= "assistant" and train_on ~= "last" and train_on ~= "all" then
     fail('train_on is "assistant", "last" or "all", not "%s"', tostring(train_on))
   end
@@ -71,7 +73,7 @@ function chat.open(spec)
     local messages, tools = formats.conversation(row, spec.format, options)
     mark(messages, train_on)
     local pieces = template(messages, tools, options)
-    check_pieces(pieces)
+    chat.check_pieces(pieces)
     for _, p in ipairs(pieces) do p.learn = train_on == "all" or p.learn or false end
     return pieces
   end

@@ -100,7 +100,7 @@ local function check_special(m, where, special)
   end
 end
 
-local function check_message(m, where)
+function formats.check_message(m, where, special)
   local empty = not m.content or text.strip(m.content) == ""
   if m.role == "assistant" then
     if empty and not m.tool_calls then fail("%s: an empty answer", where) end
@@ -111,6 +111,7 @@ local function check_message(m, where)
   elseif m.role == "user" and empty then
     fail("%s: an empty question", where)
   end
+  if special then check_special(m, where, special) end
 end
 
 -- What may come after a message; "" is before the first.
@@ -250,20 +251,22 @@ function formats.reader(format)
   return named[format]
 end
 
+-- The messages with the option's system message, where they begin with none.
+function formats.with_system(messages, options)
+  if not options.system or messages[1].role == "system" then return messages end
+  return system_first(table.move(messages, 1, #messages, 1, {}), options.system)
+end
+
 -- The messages of a row and its tools, or nil.
 function formats.conversation(row, format, options)
   if not text.is_object(row) then fail("is not an object") end
   local messages = formats.reader(format)(row, options, format)
   if #messages == 0 then fail("has no messages") end
   for i, m in ipairs(messages) do
-    check_message(m, "message " .. i)
-    if options.special then check_special(m, "message " .. i, options.special) end
+    formats.check_message(m, "message " .. i, options.special)
   end
   if not options.any_order then check_order(messages) end
-  if options.system and messages[1].role ~= "system" then
-    system_first(messages, options.system)
-  end
-  return messages, tools_of(row, options)
+  return formats.with_system(messages, options), tools_of(row, options)
 end
 
 return formats

@@ -1,5 +1,5 @@
 /* check_decode.c - tokens one after another: the logits of Hugging Face's models, what
- * its generate() gives, how a token is chosen, and weft sample. */
+ * its generate gives, how a token is chosen, and weft sample. */
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
@@ -167,7 +167,7 @@ END_TEST
 
 #define SAMPLE "cd " ORACLE " && $weft sample plan.lua -D model=%s "
 
-/* What Hugging Face's generate() gives, by the likeliest token. */
+/* What Hugging Face's generate gives, by the likeliest token. */
 START_TEST(greedy_as_hugging_face) {
   char model[32], ids[256];
   FILE *f = fopen(ORACLE "greedy.txt", "r");
@@ -215,7 +215,7 @@ static const char *ends_with(const char *generation) {
   return dir;
 }
 
-/* As generate() does: the token is the last one. */
+/* As generate does: the token is the last one. */
 START_TEST(an_eos_ends_a_text) {
   Outcome o =
       process_run(60, "sh -c '" SAMPLE "--greedy --tokens 1,2 --max-tokens 9'", "llama");

@@ -2,6 +2,7 @@
 #include "tokenize.h"
 
 #include "bindings/chat/chat.h"
+#include "bindings/cli/chat_options.h"
 #include "bindings/plan_table/loaded_plan.h"
 #include "vm/base/terminal.h"
 
@@ -12,15 +13,9 @@ typedef struct ChatJob {
   TokenizerConfig config;
   LangOptions options;
   LangState *state;
-  bool own_template; /* a Lua file of the user */
   ChatTemplate template;
   ChatCounts n;
 } ChatJob;
-
-static bool ends_in(const char *s, const char *end) {
-  size_t n = s ? strlen(s) : 0, m = strlen(end);
-  return n > m && strcmp(s + n - m, end) == 0;
-}
 
 static weft_status check_options(const Cli *cli, weft_error *e) {
   if (!cli->tokenizer)
@@ -58,67 +53,20 @@ static void set_format(lua_State *L, const char *format) {
   lua_setfield(L, -2, "format");
 }
 
-/* A date such as 2025-08-05 is a text, not a difference. */
-static void push_value(lua_State *L, const char *s) {
-  if (str_eq(s, "true") || str_eq(s, "false"))
-    lua_pushboolean(L, str_eq(s, "true"));
-  else
-    lua_pushstring(L, s);
-}
-
-static void set_options(lua_State *L, const Cli *cli) {
-  lua_newtable(L);
-  for (int i = 0; i < cli->noption; i++) {
-    const char *eq = strchr(cli->option[i], '=');
-    if (!eq) luaL_error(L, "--option takes NAME=VALUE, got \"%s\"", cli->option[i]);
-    lua_pushlstring(L, cli->option[i], (size_t)(eq - cli->option[i]));
-    push_value(L, eq + 1);
-    lua_rawset(L, -3);
-  }
-  lua_setfield(L, -2, "options");
-}
-
 static void push_spec(lua_State *L, void *ud) {
   const ChatJob *j = ud;
   lua_newtable(L);
   set_format(L, j->cli->format);
   set_text(L, "train_on", j->cli->train_on ? j->cli->train_on : "assistant");
-  set_options(L, j->cli);
-  if (j->own_template) {
-    state_push_plan(state_of(L));
-    if (!lua_isfunction(L, -1))
-      luaL_error(L, "the file returns a %s, and not a function(messages, tools, options)",
-                 luaL_typename(L, -1));
-    lua_setfield(L, -2, "template");
-  } else if (j->cli->template) {
-    set_text(L, "template", j->cli->template);
-  }
+  chat_options_set(L, j->cli);
 }
 
 /* ---- the job ---- */
 
-/* Evaluates the user's template. */
-static weft_status run_file(ChatJob *j, weft_error *e) {
-  Diags d = {.arena = j->arena};
-  weft_status st = state_run(j->state, &d, e);
-  if (st == WEFT_EPLAN && d.list.n)
-    return err_file(e, st, d.list.at[0].file ? d.list.at[0].file : j->cli->template,
-                    d.list.at[0].line, "%s", d.list.at[0].summary);
-  if (st == WEFT_OK) state_keep_plan(j->state);
-  return st;
-}
-
 static weft_status open_template(ChatJob *j, weft_error *e) {
   const Cli *cli = j->cli;
-  const char *path = cli->template ? cli->template : cli->tokenizer;
-  const char *slash = strrchr(path, '/');
-  const char *dir = slash ? arena_strn(j->arena, path, (size_t)(slash - path) + 1) : "";
-  j->own_template = ends_in(cli->template, ".lua");
-  j->options =
-      (LangOptions){.instruction_limit = INT64_C(20000000000), .stop = cli->stop};
-  TRY(plan_state_new(&j->options, j->arena, path, dir, NULL, &j->state, e));
-  if (j->own_template) TRY(run_file(j, e));
-  ChatOpen o = {.path = j->own_template ? path : "",
+  TRY(chat_state_open(cli, j->arena, &j->options, &j->state, e));
+  ChatOpen o = {.path = chat_template_file(cli) ? cli->template : "",
                 .push_spec = push_spec,
                 .ud = j,
                 .config = &j->config,

@@ -12,10 +12,10 @@ static weft_status add_eos(SampleEnd *x, const json_t *id, const char *path,
   if (v < 0 || v > INT32_MAX)
     return err_file(e, WEFT_EFILE, path, 0,
                     "\"eos_token_id\" is not the id of a token, or a list of some");
-  if (x->neos == LEN(x->eos))
+  if (x->neos == EOS_OF_FILE)
     return err_file(e, WEFT_EFILE, path, 0,
                     "\"eos_token_id\" has more than the %d ids that are read",
-                    LEN(x->eos));
+                    EOS_OF_FILE);
   x->eos[x->neos++] = (int32_t)v;
   return WEFT_OK;
 }
@@ -46,6 +46,12 @@ weft_status sample_eos(SampleEnd *x, Arena *a, const char *folder, weft_error *e
   for (int i = 0; i < LEN(names) && folder && !said; i++)
     TRY(read_eos(x, arena_printf(a, "%s/%s", folder, names[i]), &said, e));
   return WEFT_OK;
+}
+
+void sample_end_at(SampleEnd *x, int32_t token) {
+  if (token < 0 || sample_is_eos(x, token)) return;
+  assert(x->neos < LEN(x->eos));
+  x->eos[x->neos++] = token;
 }
 
 bool sample_is_eos(const SampleEnd *x, int32_t token) {

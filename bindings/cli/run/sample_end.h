@@ -5,16 +5,21 @@
 
 #include "bindings/cli/cli.h"
 
+/* Ids in a file; a conversation adds those of its template and its tokenizer. */
+enum { EOS_OF_FILE = 16, EOS_OF_CHAT = 2 };
+
 typedef struct SampleEnd {
-  int32_t eos[16]; /* end-of-text tokens */
+  int32_t eos[EOS_OF_FILE + EOS_OF_CHAT]; /* end-of-text tokens */
   int neos;
-  const char *const *until; /* stop strings, which are not part of the output */
+  const char *until[CLI_LIST + 1]; /* stop strings, which are not part of the output */
   int nuntil;
 } SampleEnd;
 
 /* The ids in generation_config.json of a folder, or else in config.json. None without
  * such a file, or if `folder` is NULL. */
 weft_status sample_eos(SampleEnd *x, Arena *a, const char *folder, weft_error *e);
+/* Adds an id unless it is there or negative. */
+void sample_end_at(SampleEnd *x, int32_t token);
 bool sample_is_eos(const SampleEnd *x, int32_t token);
 /* The position of the first stop string in a text that had `before` bytes one token ago,
  * or -1. */
