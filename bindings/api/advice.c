@@ -1,5 +1,6 @@
 /* advice.c - warnings about plans that are legal and do less than they seem to. */
 #include "job.h"
+#include "vm/plan/link_speed.h"
 
 /* Uses train.steps of the plan, although a run may be given fewer steps. */
 static void warmup(Job *j) {
@@ -24,7 +25,7 @@ static void positions(Job *j) {
 /* The ranks of a tp group exchange activations in every layer. */
 static void tp_over_nodes(Job *j) {
   const Mesh *m = &j->mesh;
-  int64_t gpus = j->plan.cluster.gpus,
+  int64_t gpus = cluster_domain(&j->plan.cluster),
           span = (int64_t)m->size[AXIS_TP] * m->stride[AXIS_TP];
   if (!gpus || m->size[AXIS_TP] == 1 || (span <= gpus && gpus % span == 0)) return;
   diag_warn(&j->d, "pointless", "mesh.tp",

@@ -95,8 +95,8 @@ static void warn_memory(Job *j) {
   diag_warn(&j->d, "memory", "cluster",
             "pipeline rank %d needs %.1f GiB, %.1f GiB more than the %.1f GiB of %s less "
             "cluster.reserve_gib = %.15g (in GiB: %s)",
-            pp, gib, gib - (room / (1 << 30)), c->memory / (1 << 30), c->gpu,
-            c->reserve_gib, classes_text(j, &j->compiled->prog[pp]));
+            pp, gib, gib - (room / (1 << 30)), c->memory_gib, c->gpu, c->reserve_gib,
+            classes_text(j, &j->compiled->prog[pp]));
 }
 
 /* The device must support the compute type. */

@@ -1,4 +1,5 @@
-/* cluster.c - plan.cluster: names of GPUs, and their figures from stdlib/clusters. */
+/* cluster.c - plan.cluster: names of GPUs, and what the plan leaves open of their figures
+ * from stdlib/clusters, whose files have the form of weft.cluster. */
 #include "schema.h"
 
 /* Pushes the table of a GPU by its name or an alias; false, with nothing pushed, if there
@@ -42,27 +43,35 @@ bool cluster_known(lua_State *L, const char *name, const char *path, Diags *d) {
   return false;
 }
 
-static double figure(lua_State *L, int gpu, const char *key) {
-  field_push(L, gpu, key);
-  double v = lua_tonumber(L, -1);
-  lua_pop(L, 1);
-  return v;
+/* Stores the figures of a scope that the plan has left open, from the library's table of
+ * the GPU, at `idx`. */
+static void read_scope(lua_State *L, Arena *a, const char *scope, int idx, Plan *p) {
+  for (const Field *f = schema; f->scope; f++) {
+    if (strcmp(f->scope, scope) != 0 || f->type == FIELD_TEXT) continue;
+    FieldValue v = field_get(f, p);
+    bool open = v.stored == STORED_DOUBLE ? v.real == 0 : v.whole == 0;
+    if (open && field_push(L, idx, f->key) == LUA_TNUMBER)
+      field_set(a, f, p, lua_tonumber(L, -1));
+    lua_settop(L, idx);
+  }
 }
 
-static void read_figures(lua_State *L, int gpu, Cluster *c) {
-  c->memory = figure(L, gpu, "memory");
-  c->bf16 = figure(L, gpu, "bf16");
-  c->f32 = figure(L, gpu, "f32");
-  c->hbm_bandwidth = figure(L, gpu, "hbm_bandwidth");
-  c->nvlink_bandwidth = figure(L, gpu, "nvlink_bandwidth");
-  c->nvlink_latency = figure(L, gpu, "nvlink_latency");
-  c->network_bandwidth = figure(L, gpu, "network_bandwidth");
-  c->network_latency = figure(L, gpu, "network_latency");
-  c->host_bandwidth = figure(L, gpu, "host_bandwidth");
-  if (!c->gpus) c->gpus = (int64_t)figure(L, gpu, "gpus");
+static void read_figures(lua_State *L, Arena *a, int gpu, Plan *p) {
+  Cluster *c = &p->cluster;
+  int top = lua_gettop(L);
+  if (field_push(L, gpu, "gpu") == LUA_TTABLE) read_scope(L, a, "gpu", top + 1, p);
+  lua_settop(L, top);
+  if (field_push(L, gpu, "network") == LUA_TTABLE)
+    read_scope(L, a, "network", top + 1, p);
+  lua_settop(L, top);
+  field_push(L, gpu, "domain"), field_push(L, gpu, "gpus");
+  if (!c->domain) c->domain = (int64_t)lua_tonumber(L, -2);
+  if (!c->gpus) c->gpus = (int64_t)lua_tonumber(L, -1);
+  lua_settop(L, top);
 }
 
-/* Leaves the name that the cluster at `t` gives its GPU, or nil. */
+/* Leaves the name that the cluster at `t` gives its GPU, or nil; a table of figures
+ * stands for the known GPU that it begins with. */
 static void push_name(lua_State *L, int t, bool *alone) {
   *alone = true;
   lua_pushvalue(L, t);
@@ -71,7 +80,16 @@ static void push_name(lua_State *L, int t, bool *alone) {
   if (lua_rawgeti(L, t, 1) == LUA_TSTRING) return;
   lua_pop(L, 1);
   *alone = false;
-  field_push(L, t, "gpu");
+  if (field_push(L, t, "gpu") != LUA_TTABLE) return;
+  lua_rawgeti(L, -1, 1);
+  lua_remove(L, -2);
+}
+
+/* Whether the cluster at `t` has a table of figures. */
+static bool has_figures(lua_State *L, int t) {
+  bool has = lua_istable(L, t) && field_push(L, t, "gpu") == LUA_TTABLE;
+  if (lua_istable(L, t)) lua_pop(L, 1);
+  return has;
 }
 
 void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d) {
@@ -91,9 +109,10 @@ void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d) {
     }
     if (!c->nodes && !alone) c->nodes = 1;
     if (name && push_gpu(L, d->arena, name, &canon)) {
-      read_figures(L, lua_gettop(L), c);
-      c->gpu = canon;
+      read_figures(L, d->arena, lua_gettop(L), &lp->plan);
+      if (!c->gpu) c->gpu = canon;
     }
+    if (!c->gpu && has_figures(L, t)) c->gpu = "GPU";
     if (!c->gpus)
       diag_error(d, "required", "cluster.gpus",
                  "this field is required where no GPU is named (GPUs of each machine)");

@@ -147,12 +147,26 @@ void field_nccl_names(Check *c, int idx, const char *path) {
   field_set_text(schema_find("nccl", key), c->plan, out);
 }
 
-/* The GPU of a cluster. */
-void field_gpu(Check *c, int idx, const char *path) {
+static void field_gpu_name(Check *c, int idx, const char *path) {
   if (lua_type(c->L, idx) != LUA_TSTRING)
     check_type(c, path, "the name of a GPU", idx);
   else
     cluster_known(c->L, lua_tostring(c->L, idx), path, c->d);
+}
+
+/* The GPU of a cluster: a name, or a table of figures, of which the first item may be the
+ * name of a known one. */
+void field_gpu(Check *c, int idx, const char *path) {
+  lua_State *L = c->L;
+  bool table = lua_istable(L, idx), item = false;
+  if (table) {
+    item = lua_rawgeti(L, idx, 1) != LUA_TNIL;
+    if (item) field_gpu_name(c, -1, path);
+    lua_pop(L, 1);
+    check_scope(c, idx, "gpu", path, 1 + item);
+  } else {
+    field_gpu_name(c, idx, path);
+  }
 }
 
 /* Of a plan it stays below the plan's folder, as what it reads does. */

@@ -85,6 +85,9 @@ void schema_check(lua_State *L, LangPlan *lp, Diags *d);
 void schema_markdown(Text *out);
 /* Names of schedules, as a list of names in schema.def; case, '-' and '_' do not matter.
  */
+#define GPU_NAMES                                                                        \
+  "v100, a100-40gb, a100-80gb, h100-sxm, h100-pcie, h100-500w, h800, h200, b200, b300, " \
+  "gb200-nvl72, gb300-nvl72, mi300x"
 #define SCHEDULE_NAMES                                                                   \
   "gpipe afab=gpipe all_forward_all_backward=gpipe schedule_gpipe=gpipe "                \
   "1f1b one_forward_one_backward=1f1b train_schedule=1f1b schedule_1f1b=1f1b "           \

@@ -1,20 +1,24 @@
 -- a100-80gb.lua - machines with eight NVIDIA A100 SXM4 80GB, as DGX A100 and HGX A100.
--- Rates are the vendor's peaks per GPU, bandwidths are those of one direction.
+-- Rates are the vendor's peaks per GPU without sparsity, bandwidths those of one direction.
 return {
   aliases = { "a100", "a100-sxm" },
   gpus = 8,
-  memory = 81920 * 2^20,               -- total memory as nvidia-smi reports it
-  -- NVIDIA A100 80GB datasheet, SXM column: BF16 without sparsity; FP32 outside the
-  -- tensor cores.
-  bf16 = 312e12,
-  f32 = 19.5e12,
-  hbm_bandwidth = 2.039e12,            -- the same datasheet
-  nvlink_bandwidth = 300e9,            -- the same: 600 GB/s, both directions together
-  -- Cost of one step of a ring in NCCL's own tuning table (hwLat, Ring/Simple, NVLINK).
-  nvlink_latency = 3.4e-6,
+  gpu = {
+    memory_gib = 80,                   -- 81,920 MiB in nvidia-smi
+    -- NVIDIA A100 datasheet, SXM column: BF16 without sparsity; FP32 outside the tensor cores.
+    bf16 = 312e12,
+    f32 = 19.5e12,
+    sms = 108,                         -- Ampere architecture whitepaper
+    bandwidth = 2.039e12,               -- the datasheet
+    -- The datasheet: 600 GB/s, both directions together.
+    nvlink = 300e9,
+    nvlink_latency = 3.4e-6,           -- a ring's step in NCCL's tuning table (Ring/Simple, NVLINK)
+    -- PCIe 4.0 x16; of the memory of the host each GPU's share is about as fast.
+    host = 32e9,
+  },
   -- DGX A100 user guide: eight ConnectX-6 for compute at 200 Gb/s, one for each GPU.
-  network_bandwidth = 25e9,
-  network_latency = 9.6e-6,            -- NCCL's table again, NET
-  -- PCIe 4.0 x16; of the memory of the host each GPU's share is about as fast.
-  host_bandwidth = 32e9,
+  network = {
+    per_gpu = 25e9,
+    latency = 9.6e-6,                  -- NCCL's tuning table again: hwLat, Ring/Simple, NET
+  },
 }

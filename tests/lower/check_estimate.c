@@ -23,6 +23,7 @@ static void setup(void) {
   plan = (Plan){.dtype = DT_BF16,
                 .strategy = {.overlap_grad_reduce = true},
                 .cluster = {.gpu = "gpu",
+                            .bf16 = 1,
                             .gpus = 8,
                             .hbm_bandwidth = 34000,
                             .nvlink_bandwidth = 100,

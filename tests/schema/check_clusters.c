@@ -4,6 +4,9 @@
 
 #include "tests/harness/lang_fixture.h"
 #include "tests/harness/process.h"
+#include "bindings/sandbox/stdlib.h"
+#include "bindings/schema/schema.h"
+#include "vm/plan/cluster_figures.h"
 
 static LangTest t;
 
@@ -23,11 +26,105 @@ START_TEST(figures_are_sound) {
     const Cluster *c = &p->cluster;
     ck_assert_str_eq(c->gpu, i < 3 ? names[i] : i == 3 ? "h100-sxm" : "a100-80gb");
     ck_assert_int_eq(c->nodes * c->gpus, 16);
-    ck_assert(c->memory > 79e9 && c->memory < 160e9);
+    ck_assert(c->memory_gib > 74 && c->memory_gib < 150);
     ck_assert(c->bf16 > 4 * c->f32 && c->bf16 < 1e15);
     ck_assert(c->hbm_bandwidth > 2e12 && c->hbm_bandwidth < 5e12);
     ck_assert(c->nvlink_bandwidth > 2 * c->network_bandwidth);
     ck_assert(c->network_latency > c->nvlink_latency && c->nvlink_latency > 1e-7);
+  }
+}
+END_TEST
+
+/* Every GPU of the library, whose names the field's text lists, has what a step on eight
+ * nodes needs, but for the network of PCIe cards and bf16 of a GPU that has none. */
+START_TEST(library) {
+  int n;
+  const char *const *names = stdlib_names(t.arena, "clusters", &n);
+  const char *listed = schema_find("cluster", "gpu")->doc;
+  for (int i = 0; i < n; i++) {
+    const Plan *p =
+        lang_test_good(&t, arena_printf(t.arena,
+                                        PLAN("weft.cluster { nodes = 8, gpu = '%s' }, "
+                                             "precision = 'f16'"),
+                                        names[i]));
+    const Cluster *c = &p->cluster;
+    Mesh m = {0};
+    Diags d = {.arena = t.arena};
+    MeshSpec spec = {.tp = 4, .pp = 64};
+    ck_assert(mesh_resolve(&spec, 0, &m, &d));
+    const char *lacks = cluster_lacks(p, &m);
+    if (strcmp(names[i], "h100-pcie") == 0)
+      ck_assert_str_eq(lacks, "cluster.network.per_gpu");
+    else
+      ck_assert_msg(!lacks, "%s: %s", names[i], lacks);
+    ck_assert_msg(strstr(listed, names[i]), "%s", names[i]);
+    ck_assert(c->hbm_bandwidth > 0.5e12 && c->hbm_bandwidth < 10e12);
+    ck_assert(c->fp8 == 0 || c->fp8 >= 1.9 * c->bf16);
+    ck_assert(c->sms >= 80 && c->host_bandwidth < c->nvlink_bandwidth);
+    ck_assert_int_eq(c->gpus, strstr(names[i], "nvl72") ? 4 : 8);
+    ck_assert_int_eq(cluster_domain(c), strstr(names[i], "nvl72")            ? 72
+                                        : strcmp(names[i], "h100-pcie") == 0 ? 2
+                                                                             : 8);
+  }
+}
+END_TEST
+
+/* All figures of one's own, or some of a known GPU's. */
+START_TEST(figures_of_the_plan) {
+  const Plan *p = lang_test_good(
+      &t,
+      PLAN("weft.cluster { nodes = 2, gpus = 4, domain = 8, gpu = { name = 'mine', "
+           "bf16 = 4e14, f32 = 5e13, memory_gib = 64, bandwidth = 2e12, nvlink = 3e11, "
+           "nvlink_latency = 2e-6, host = 3e10, sms = 100 }, network = { per_gpu = "
+           "2e10, latency = 5e-6, spine = 1e10 } }"));
+  const Cluster *c = &p->cluster;
+  ck_assert_str_eq(c->gpu, "mine");
+  ck_assert(c->bf16 == 4e14 && c->f32 == 5e13 && c->memory_gib == 64);
+  ck_assert(c->hbm_bandwidth == 2e12 && c->nvlink_bandwidth == 3e11);
+  ck_assert(c->network_bandwidth == 2e10 && c->spine == 1e10 && c->sms == 100);
+  ck_assert_int_eq(cluster_domain(c), 8);
+  Link l = link_near(c, 8), far = link_near(c, 16);
+  ck_assert_double_eq(l.bandwidth, 3e11);
+  ck_assert_double_eq(far.bandwidth, 8 * 1e10); /* eight cards, behind the spine */
+  p = lang_test_good(
+      &t, PLAN("weft.cluster { gpu = { 'h100-sxm', memory_gib = 94, bandwidth = 3.9e12 "
+               "}, network = { per_gpu = 25e9 } }"));
+  c = &p->cluster;
+  ck_assert_str_eq(c->gpu, "h100-sxm");
+  ck_assert(c->memory_gib == 94 && c->hbm_bandwidth == 3.9e12 && c->bf16 == 989.4e12);
+  ck_assert(c->network_bandwidth == 25e9 && c->network_latency == 9.6e-6);
+  ck_assert_int_eq(c->gpus, 8);
+  lang_test_bad(&t, PLAN("weft.cluster { gpus = 8, gpu = { bf16 = -1, tflops = 3 } }"),
+                "plan.lua:3: error: plan.cluster.gpu.bf16: expected a number of at least "
+                "1000000, got number -1\n"
+                "plan.lua:3: error: plan.cluster.gpu.tflops: unknown field\n2 errors\n");
+}
+END_TEST
+
+/* A figure is named when a prediction needs it, not before. */
+START_TEST(missing_figures) {
+  static const struct {
+    const char *gpu;
+    int tp, pp;
+    const char *lacks;
+  } list[] = {
+      {"", 1, 1, "cluster.gpu.f32"},
+      {"f32 = 1e13", 1, 1, "cluster.gpu.bandwidth"},
+      {"f32 = 1e13, bandwidth = 1e12", 1, 1, NULL},
+      {"f32 = 1e13, bandwidth = 1e12", 2, 1, "cluster.gpu.nvlink"},
+      {"f32 = 1e13, bandwidth = 1e12, nvlink = 1e11", 2, 1, "cluster.gpu.nvlink_latency"},
+      {"f32 = 1e13, bandwidth = 1e12", 1, 16, "cluster.network.per_gpu"},
+  };
+  for (int i = 0; i < LEN(list); i++) {
+    const Plan *p = lang_test_good(
+        &t, arena_printf(t.arena, PLAN("weft.cluster { gpus = 8, gpu = { %s } }"),
+                         list[i].gpu));
+    Mesh m = {0};
+    Diags d = {.arena = t.arena};
+    MeshSpec spec = {.tp = list[i].tp, .pp = list[i].pp};
+    ck_assert(mesh_resolve(&spec, 0, &m, &d));
+    const char *lacks = cluster_lacks(p, &m);
+    ck_assert_str_eq(lacks ? lacks : "-", list[i].lacks ? list[i].lacks : "-");
   }
 }
 END_TEST
@@ -53,18 +150,21 @@ START_TEST(unknown_gpus) {
   lang_test_bad(&t, PLAN("weft.cluster { nodes = 1, gpus = 8, gpu = 'h100-sxn' }"),
                 "plan.lua:3: error: plan.cluster.gpu: there is no GPU \"h100-sxn\" "
                 "(did you mean \"h100-sxm\"?)\n1 error\n");
-  lang_test_bad(&t, PLAN("'tpu'"),
-                "plan.lua:3: error: plan.cluster: there is no GPU \"tpu\" "
-                "(known: a100-80gb, h100-sxm, h200)\n1 error\n");
+  lang_test_bad(
+      &t, PLAN("'tpu'"),
+      "plan.lua:3: error: plan.cluster: there is no GPU \"tpu\" "
+      "(known: a100-40gb, a100-80gb, b200, b300, gb200-nvl72, gb300-nvl72, h100-500w, "
+      "h100-pcie, h100-sxm, h200, h800, mi300x, v100)\n1 error\n");
   lang_test_bad(&t, PLAN("weft.cluster { gpu = 8 }"),
                 "plan.lua:3: error: plan.cluster.gpu: expected the name of a GPU, got "
                 "number 8\n1 error\n");
   lang_test_bad(&t, PLAN("weft.cluster { nodes = 2 }"),
                 "plan.lua:3: error: plan.cluster.gpus: this field is required where no "
                 "GPU is named (GPUs of each machine)\n1 error\n");
-  lang_test_bad(&t, PLAN("weft.cluster { 'h200', 8 }"),
-                "plan.lua:3: error: plan.cluster[2]: a list item is not expected here "
-                "(values have names: nodes, gpus, reserve_gib, gpu)\n1 error\n");
+  lang_test_bad(
+      &t, PLAN("weft.cluster { 'h200', 8 }"),
+      "plan.lua:3: error: plan.cluster[2]: a list item is not expected here "
+      "(values have names: nodes, gpus, reserve_gib, gpu, domain, ...)\n1 error\n");
 }
 END_TEST
 
@@ -98,6 +198,9 @@ Suite *clusters_suite(void) {
   TCase *c = tcase_create("clusters");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, figures_are_sound);
+  tcase_add_test(c, library);
+  tcase_add_test(c, figures_of_the_plan);
+  tcase_add_test(c, missing_figures);
   tcase_add_test(c, a_name_leaves_the_size_open);
   tcase_add_test(c, unknown_gpus);
   tcase_add_test(c, memory_is_a_warning);

@@ -38,6 +38,8 @@ static const struct {
     {"megatron_fsdp", MODEL BATCH "strategy = { 'megatron_fsdp' }"},
     {"ddp", MODEL BATCH "strategy = { 'ddp' }"},
     {"cluster", MODEL BATCH "cluster = weft.cluster { nodes = 1, gpu = 'h100-sxm' }"},
+    {"gpu", MODEL BATCH "cluster = weft.cluster { gpus = 8, gpu = { name = 'own' } }"},
+    {"network", MODEL BATCH "cluster = weft.cluster { gpus = 8, network = {} }"},
     {"pp_plan", MODEL BATCH "mesh = { pp = 2 }"},
     {"interleaved_1f1b",
      MODEL BATCH "mesh = { pp = 2 }, schedule = { 'interleaved_1f1b' }"},

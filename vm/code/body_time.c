@@ -2,8 +2,11 @@
  * body_time.h. */
 #include "body_time.h"
 
-/* The figures of stdlib/clusters/h100-sxm.lua, for plans without a GPU: only proportions
- * matter for the order of a body, and naming that GPU changes no program. */
+#include "vm/plan/cluster_figures.h"
+
+/* The figures of stdlib/clusters/h100-sxm.lua, for plans without all figures of a GPU:
+ * only proportions matter for the order of a body, and naming that GPU changes no
+ * program. */
 static Cluster typical(void) {
   return (Cluster){.gpus = 8,
                    .bf16 = 989.4e12,
@@ -17,7 +20,7 @@ static Cluster typical(void) {
 
 BodyClock body_clock(const CompileInput *in, int copies) {
   const Plan *p = in->plan;
-  BodyClock c = {.gpu = p->cluster.gpu ? p->cluster : typical(),
+  BodyClock c = {.gpu = cluster_lacks(p, in->mesh) ? typical() : p->cluster,
                  .dtype = p->dtype,
                  .mesh = *in->mesh};
   mesh_split_tp(&c.mesh, copies);
@@ -35,7 +38,7 @@ static double operand_traffic(const Operand *o, int n) {
  * product that was cut follow each other, so its weight is read from memory once. */
 static double kernel_seconds(const BodyClock *c, const CodeInstr *x) {
   int n = x->i.nin + x->i.nout;
-  double rate = c->dtype == DT_F32 ? c->gpu.f32 : c->gpu.bf16;
+  double rate = cluster_rate(&c->gpu, c->dtype);
   double moved = x->i.op == OP_embedding ? 2 * operand_traffic(x->operand + x->i.nin, 1)
                                          : operand_traffic(x->operand, n);
   if (x->pieces) moved -= operand_traffic(x->operand + 1, 1) * (1 - 1.0 / x->pieces);

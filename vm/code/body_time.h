@@ -12,8 +12,8 @@ typedef struct BodyClock {
   DType dtype; /* compute type */
   Mesh mesh;
 } BodyClock;
-/* The clock for bodies of a plan; `copies` as in Units.tp_copies. If the plan names no
- * GPU, typical figures serve to order bodies. */
+/* The clock for bodies of a plan; `copies` as in Units.tp_copies. If figures of the
+ * plan's GPU are missing, typical ones serve to order bodies. */
 BodyClock body_clock(const CompileInput *in, int copies);
 
 /* The part of a collective's bytes that is moved if experts are balanced. */

@@ -3,6 +3,7 @@
 #include "units.h"
 
 #include "unit_code.h"
+#include "vm/plan/cluster_figures.h"
 
 typedef struct Table {
   Units *u;
@@ -38,7 +39,7 @@ static UnitWork work_of(const Table *t, const UnitBody *b) {
   UnitWork w = {.flops = b->flops, .recomputed = b->recomputed};
   for (int i = 0; i < b->n; i++)
     if (b->at[i].i.code == I_COLL) add_collective(t, &b->at[i], &w);
-  if (!t->in->plan->cluster.gpu) return w;
+  if (cluster_lacks(t->in->plan, t->in->mesh)) return w;
   BodyTime s = body_time(&t->clock, b, t->comm, t->scratch);
   w.seconds = s.kernels, w.hidden = s.hidden;
   return w;

@@ -18,6 +18,7 @@
  * bytes (Estimate.ep) are those of full capacity. Nothing is fitted to measurements: real
  * runs take longer. */
 #include "rank_cost.h"
+#include "vm/plan/cluster_figures.h"
 #include "vm/plan/optimizer.h"
 #include "vm/code/body_time.h"
 
@@ -147,6 +148,7 @@ Estimate estimate(const RankCosts *c, const RankLives *l, const Plan *plan, cons
                          moved_bytes(l[r]));
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
-  if (plan->cluster.gpu) e.seconds = step_seconds(c, l, plan, m, microbatches, bubble);
+  if (!cluster_lacks(plan, m))
+    e.seconds = step_seconds(c, l, plan, m, microbatches, bubble);
   return e;
 }

@@ -128,7 +128,8 @@ int plan_cp_heads(const Plan *p, const Mesh *m) {
 
 double plan_memory_limit(const Plan *p) {
   const Cluster *c = &p->cluster;
-  return c->gpu ? MAX(c->memory - c->reserve_gib * (1 << 30), 0) : INFINITY;
+  if (!c->gpu || c->memory_gib == 0) return INFINITY;
+  return MAX(c->memory_gib - c->reserve_gib, 0) * (1 << 30);
 }
 
 void check_sequence_cut(const Plan *p, int cp, int tp, Diags *d) {

@@ -281,16 +281,20 @@ typedef struct MoePlan {
   MoeDispatcher dispatcher;
 } MoePlan;
 
-/* The machines that a plan is for: figures of one GPU in SI units, of stdlib/clusters. */
+/* The machines that a plan is for: figures of one GPU in SI units, of the plan or of
+ * stdlib/clusters. 0: the figure is not known; see cluster_figures.h. */
 typedef struct Cluster {
-  const char *gpu;      /* NULL: not known, and neither are the figures */
-  int64_t nodes, gpus;  /* nodes 0: as many as the mesh needs; gpus 0: no cluster */
-  double memory;        /* bytes */
-  double reserve_gib;   /* of it, that plans may not fill */
-  double bf16, f32;     /* flop/s of matrix products */
-  double hbm_bandwidth; /* bytes/s, as all bandwidths */
+  const char *gpu;     /* NULL: not known, and neither are the figures */
+  int64_t nodes, gpus; /* nodes 0: as many as the mesh needs; gpus 0: no cluster */
+  int64_t domain;      /* GPUs that NVLink joins; 0: those of a machine */
+  int64_t sms;         /* streaming multiprocessors */
+  double memory_gib;
+  double reserve_gib;         /* of it, that plans may not fill */
+  double bf16, f16, fp8, f32; /* flop/s of matrix products; f16 0: as bf16 */
+  double hbm_bandwidth;       /* bytes/s, as all bandwidths */
   double nvlink_bandwidth, nvlink_latency;
-  double network_bandwidth, network_latency;
+  double network_bandwidth, network_latency; /* of the card of each GPU */
+  double spine;          /* between machines if all send at once; 0: as the card's */
   double host_bandwidth; /* to the memory of the host, and that memory's own */
 } Cluster;
 
