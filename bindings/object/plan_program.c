@@ -144,7 +144,7 @@ int plan_memory(lua_State *L) {
 
 /* "node" if the group of a rank on a communicator (-1: its peers in other stages) is
  * within one machine. */
-static const char *link_of(const Job *j, int comm, int rank, int *group) {
+static const char *axis_link(const Job *j, int comm, int rank, int *group) {
   const Mesh *m = &j->mesh;
   int gpus = job_node_ranks(j), n = 0, pp = mesh_coord(m, rank, AXIS_PP);
   if (comm >= 0) {
@@ -192,7 +192,7 @@ int plan_comm(lua_State *L) {
       lua_pushboolean(L, (coll_info[op].is & COLL_COUNTED) != 0);
       lua_setfield(L, -2, "at_most");
       int of = rank < 0 ? rank_on_pp(&j->mesh, 0, pp) : rank;
-      set_text(L, "link", link_of(j, comm, of, group));
+      set_text(L, "link", axis_link(j, comm, of, group));
       lua_rawseti(L, -2, ++at);
     }
   return 1;

@@ -5,6 +5,7 @@
 #include "tests/generate/random_schedule.h"
 #include "tests/generate/schedule_text.h"
 #include "tests/generate/small_llama.h"
+#include "tests/harness/schedule_fixture.h"
 #include "vm/pipeline/timeline.h"
 
 static Arena *arena;
@@ -44,6 +45,12 @@ typedef struct Times {
   int received[8][8];       /* [pp][peer]: how many receives were posted */
   int64_t send_waits, waits;
 } Times;
+
+/* In the order of time, as if transfers shared links, of which they take nothing. */
+static bool timed;
+static void no_load(void *ud, int pp, const Instr *in, LinkLoad *out) {
+  *out = (LinkLoad){0};
+}
 
 /* -1: in no action. */
 static int action_number(ListPlace *at, const Schedule *s, int pp, const Instr *in) {
@@ -137,6 +144,7 @@ static Times run(const Schedule *s, int rounds) {
     for (int i = 0; i < s->n[pp] * rounds; i++) x.slot[pp][i] = (TimelineSlot){-1, -1};
   }
   RunCosts costs = {.ud = &x, .cost = unit_cost, .ran = note, .in_order = true};
+  if (timed) costs.load = no_load;
   weft_status st = run_costs(toy.compiled, &costs, t, &toy.err);
   ck_assert_msg(st == WEFT_OK, "%s", toy.err.text);
   return x;
@@ -215,11 +223,36 @@ static void waits_as_early_as_it_can(const Times *x) {
 
 START_TEST(random_schedules) {
   Dice d = dice((uint64_t)_i, "transfer times");
+  timed = throw_dice(&d, 2);
   int ranks = 2 + throw_dice(&d, 4), v = 1 + throw_dice(&d, 2);
   Schedule s = sched_random(arena, &d, ranks, v, 1 + throw_dice(&d, 8),
                             v == 2 && throw_dice(&d, 2));
   Times x = as_fast_as_its_schedule(&s);
   if (!has_pairs(&s)) waits_as_early_as_it_can(&x);
+}
+END_TEST
+
+/* Every schedule of the library, on both walks: the bubble of a simulated step is that of
+ * its table. */
+START_TEST(library) {
+  static const struct {
+    const char *name;
+    int virtual_stages, microbatches;
+  } list[] = {{"gpipe", 1, 6},       {"1f1b", 1, 8},  {"eager_1f1b", 1, 8},
+              {"zero_bubble", 1, 8}, {"zb_h2", 1, 8}, {"interleaved_1f1b", 2, 8},
+              {"looped_bfs", 2, 8},  {"zbv", 2, 8},   {"dualpipe_v", 2, 8},
+              {"v_half", 2, 8},      {"v_min", 2, 8}};
+  LangTest t;
+  lang_test_begin(&t);
+  schedule_load(&t, arena_printf(arena, "'%s'", list[_i].name), list[_i].virtual_stages);
+  Schedule s = schedule_table(&t, arena, 4, list[_i].microbatches);
+  for (int i = 0; i < 2; i++) {
+    timed = i;
+    if (i) toy_free(&toy);
+    as_fast_as_its_schedule(&s);
+  }
+  timed = false;
+  lang_test_end(&t);
 }
 END_TEST
 
@@ -267,6 +300,7 @@ Suite *transfer_times_suite(void) {
   tcase_set_timeout(tc, 60);
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_loop_test(tc, random_schedules, 0, 40);
+  tcase_add_loop_test(tc, library, 0, 11);
   tcase_add_test(tc, sends_are_waited_for_in_time);
   tcase_add_test(tc, a_gradient_leaves_before_the_weights_have_theirs);
   suite_add_tcase(s, tc);

@@ -9,7 +9,7 @@ enum { KIB = 1024 };
 static Arena *arena;
 static weft_error err;
 static RankTime t[8];
-static Text said;
+static Text said, waits;
 
 static void setup(void) {
   arena = arena_new(NULL);
@@ -18,6 +18,7 @@ static void setup(void) {
 static void teardown(void) {
   arena_free(arena);
   text_free(&said);
+  text_free(&waits);
 }
 
 /* What an instruction costs is its line. */
@@ -246,6 +247,156 @@ START_TEST(pipeline_of_1f1b) {
 }
 END_TEST
 
+/* ---- transfers that share links ---- */
+
+static double share = 1, beside;
+
+/* tp uses NVLink, dp and transfers between ranks the network. */
+static void load_of(void *ud, int pp, const Instr *in, LinkLoad *out) {
+  bool near = instr_is[in->code] & INSTR_COLL && in->comm == TP;
+  out->link[near ? LINK_NVLINK : LINK_NETWORK] = share;
+  out->beside = beside;
+}
+
+static void tell_wait(void *ud, int pp, const RankWait *w) {
+  if (w->ended > w->came)
+    text_printf(&waits, "%d %s %lld-%lld-%lld x%lld; ", pp, instr_name[w->what->code],
+                (long long)w->came, (long long)MAX(w->came, w->began),
+                (long long)w->ended, (long long)w->times);
+}
+
+static void run_shared(Build *b) {
+  Compiled *c = build_done(b);
+  RunCosts costs = {.cost = line_of, .ran = tell, .load = load_of, .waited = tell_wait};
+  ck_assert_msg(prove(c, NULL, &err) == WEFT_OK, "%s", err.text);
+  text_free(&said), text_free(&waits);
+  ck_assert_msg(run_costs(c, &costs, t, &err) == WEFT_OK, "%s", err.text);
+}
+
+static Build *pair_of_ranks(int first, int second, bool both) {
+  Build *b = machine(2);
+  for (int pp = 0; pp < 2; pp++) {
+    if (pp == 0 || both) coll(b, pp, DP, 0, first);
+    Operand o = cell(20);
+    if (pp == 0)
+      build_send(b, 0, 1, 1, o, "x")->line = second;
+    else
+      build_recv(b, 1, 0, 1, o, "x")->line = second;
+    build_wait(b, pp, 1);
+    if (pp == 0 || both) build_wait(b, pp, 0);
+  }
+  return b;
+}
+
+/* A collective of 10 and a send of 6 on the card of rank 0: each at half its speed until
+ * the send ends after 12; then the collective has 4 left. With half of the card each they
+ * do not meet. */
+START_TEST(half_of_a_link_each) {
+  share = 1, beside = 0;
+  run_shared(pair_of_ranks(10, 6, false));
+  is(0, 16, 0);
+  is(1, 12, 0);
+  share = 0.5;
+  run_shared(pair_of_ranks(10, 6, false));
+  is(0, 10, 0);
+  is(1, 6, 0);
+}
+END_TEST
+
+/* With 3/4 of the link each they get half of it each, which is 2/3 of their speed: 6 take
+ * 9; then the other one has 4 of 10 left. */
+START_TEST(fair_shares) {
+  share = 0.75, beside = 0;
+  run_shared(pair_of_ranks(10, 6, false));
+  is(1, 9, 0);
+  is(0, 13, 0);
+}
+END_TEST
+
+/* Different links do not share. */
+START_TEST(links_are_apart) {
+  share = 1, beside = 0;
+  Build *b = machine(1);
+  coll(b, 0, TP, 0, 10);
+  coll(b, 0, DP, 1, 6);
+  build_wait(b, 0, 1);
+  build_wait(b, 0, 0);
+  run_shared(b);
+  is(0, 10, 0);
+  ck_assert_str_eq(waits.s, "0 COLL 0-0-6 x1; 0 COLL 6-6-10 x1; ");
+}
+END_TEST
+
+/* A send that is posted while a kernel runs slows it down from then on: rank 1 has posted
+ * its receive and works 20; rank 0 sends after 5 for 8 ticks, in which kernels do half as
+ * much (2 ticks for 1): 5 + 8 + 11 = 24. Rank 0 works 2 beside it, of which 2 take 4. */
+START_TEST(kernels_beside_transfers) {
+  share = 1, beside = 1;
+  Build *b = machine(2);
+  Operand o = cell(20);
+  build_recv(b, 1, 0, 0, o, "x")->line = 8;
+  kernel(b, 1, 20);
+  build_wait(b, 1, 0);
+  kernel(b, 0, 5);
+  build_send(b, 0, 1, 0, o, "x")->line = 8;
+  kernel(b, 0, 2);
+  build_wait(b, 0, 0);
+  run_shared(b);
+  is(1, 24, 24);
+  is(0, 13, 9);
+}
+END_TEST
+
+/* The time of a wait before its transfer moves is not the transfer's. */
+START_TEST(waits_for_others) {
+  share = 1, beside = 0;
+  Build *b = machine(2);
+  Operand o = cell(20);
+  kernel(b, 0, 5);
+  build_send(b, 0, 1, 0, o, "x")->line = 8;
+  build_wait(b, 0, 0);
+  build_recv(b, 1, 0, 0, o, "x")->line = 8;
+  build_wait(b, 1, 0);
+  run_shared(b);
+  is(1, 13, 0);
+  ck_assert_str_eq(waits.s, "0 SEND 5-5-13 x1; 1 RECV 0-5-13 x1; ");
+}
+END_TEST
+
+/* Calls of a body are one step each while nothing of the rank is on its links, and what
+ * they wait for is told at the end; else they are run one instruction at a time, to the
+ * same result if nothing is in the way. */
+START_TEST(bodies_in_one_step) {
+  for (int i = 0; i < 3; i++) {
+    share = 1, beside = 0;
+    Build *b = machine(1);
+    int f = body(b, 0);
+    if (i) coll(b, 0, i == 1 ? DP : TP, 0, 20);
+    for (int k = 0; k < 2; k++) build_call(b, 0, f, 0, k, "F", NULL, 0);
+    if (i) build_wait(b, 0, 0);
+    run_shared(b);
+    /* On another link: 2 * 8. On the same communicator the body's sum comes behind. */
+    is(0, i == 0 ? 16 : i == 1 ? 20 : 20 + 4 + 2 + 8, 10);
+    if (i == 0) ck_assert_str_eq(waits.s, "0 COLL 0-0-3 x2; ");
+  }
+}
+END_TEST
+
+/* Without loads that meet, the order of time gives what the order of events gives. */
+START_TEST(same_as_without_links) {
+  share = 0.01, beside = 0;
+  for (int i = 0; i < 2; i++) {
+    Build *b = pair_of_ranks(7, 3, true);
+    if (i)
+      run_shared(b);
+    else
+      run(b, false);
+    is(0, 7, 0);
+    is(1, 7, 0);
+  }
+}
+END_TEST
+
 Suite *costs_suite(void) {
   const TTest *test[] = {kernels_add_up,
                          beside_a_kernel,
@@ -256,7 +407,14 @@ Suite *costs_suite(void) {
                          send_to_one_that_is_busy,
                          collective_of_all,
                          in_order_behind_the_world,
-                         pipeline_of_1f1b};
+                         pipeline_of_1f1b,
+                         half_of_a_link_each,
+                         fair_shares,
+                         links_are_apart,
+                         kernels_beside_transfers,
+                         waits_for_others,
+                         bodies_in_one_step,
+                         same_as_without_links};
   Suite *s = suite_create("costs");
   TCase *tc = tcase_create("on paper");
   tcase_add_checked_fixture(tc, setup, teardown);

@@ -68,6 +68,7 @@ static weft_status enter(Machine *m, Channel *c, uint32_t k, const Start *s) {
 
 static bool may_run(const Machine *m, int ch) {
   const Channel *c = &m->channel.at[ch];
+  if (c->moving) return false;
   for (int i = 0; i < c->nmember; i++) {
     if (c->started[i] <= c->done) return false;
     if (!m->in_order || c->comm < 0) continue;
@@ -85,14 +86,14 @@ static void time_transfer(Machine *m, Channel *c) {
   int64_t end = c->end.n ? MAX(s->ready, c->end.at[c->end.n - 1]) : s->ready;
   for (int i = 0; i < c->nmember && stream; i++)
     end = MAX(end, m->rank[c->member[i]].free);
+  *VEC_PUSH(m->a, c->begin) = end;
   end += s->cost;
   for (int i = 0; i < c->nmember && stream; i++) m->rank[c->member[i]].free = end;
   *VEC_PUSH(m->a, c->end) = end;
 }
 
-static void run_transfer(Machine *m, int ch) {
+void machine_done(Machine *m, int ch) {
   Channel *c = &m->channel.at[ch];
-  if (m->costs) time_transfer(m, c);
   c->done++;
   for (int i = 0; i < c->nmember; i++) {
     RankState *r = &m->rank[c->member[i]];
@@ -106,7 +107,16 @@ static void run_transfer(Machine *m, int ch) {
     m->proof.transfers++;
 }
 
-static void advance(Machine *m, int ch) {
+static void run_transfer(Machine *m, int ch) {
+  if (machine_shares(m)) {
+    rates_begin(m, ch);
+    return;
+  }
+  if (m->costs) time_transfer(m, &m->channel.at[ch]);
+  machine_done(m, ch);
+}
+
+void machine_advance(Machine *m, int ch) {
   *VEC_PUSH(m->a, m->advance) = ch;
   while (m->advance.n) {
     int next = m->advance.at[--m->advance.n];
@@ -118,6 +128,23 @@ static void advance(Machine *m, int ch) {
 
 static int64_t cost_of(const Machine *m, int pp, const Instr *in) {
   return m->costs ? m->costs->cost(m->costs->ud, pp, in) : 0;
+}
+
+void machine_compute(Machine *m, int pp, int64_t kernels, int64_t ticks) {
+  RankState *r = &m->rank[pp];
+  int64_t slower = (int64_t)((double)kernels * r->beside);
+  r->busy_ticks += kernels + slower;
+  m->walk.rank[pp].now += ticks + slower;
+  r->kernels = ticks > 0 ? (double)kernels / (double)ticks : 0;
+}
+
+/* What the start takes of links. */
+static LinkLoad load_of(Machine *m, int pp, const Instr *in) {
+  LinkLoad l = {0};
+  if (!machine_shares(m)) return l;
+  m->costs->load(m->costs->ud, pp, in, &l);
+  for (int k = 0; k < LINK_KINDS; k++) m->rank[pp].on_link[k] += l.link[k] > 0;
+  return l;
 }
 
 static void count_flow(Machine *m, int pp, const Instr *in) {
@@ -146,7 +173,8 @@ static weft_status start(Machine *m, int pp, const Instr *in, Site at) {
              .ready = m->walk.rank[pp].now,
              .cost = cost_of(m, pp, in),
              .coll = coll ? in->coll : 0,
-             .red = coll && coll_info[in->coll].is & COLL_SUMS ? in->red : 0};
+             .red = coll && coll_info[in->coll].is & COLL_SUMS ? in->red : 0,
+             .load = load_of(m, pp, in)};
   TRY(enter(m, c, k, &s));
   *h = (Pending){ch, k, at};
   r->nflight++;
@@ -155,13 +183,24 @@ static weft_status start(Machine *m, int pp, const Instr *in, Site at) {
   TRY(bytes_occupy(m, pp, in, at));
   count_flow(m, pp, in);
   if (m->in_order && coll) *VEC_PUSH(m->a, r->stream) = ch;
-  advance(m, ch);
+  machine_advance(m, ch);
   return WEFT_OK;
 }
 
 static void block(Machine *m, int pp, int channel, uint32_t seq) {
   m->rank[pp].block_seq = seq;
   walk_block(&m->walk, pp, channel);
+}
+
+static void tell_wait(const Machine *m, int pp, const Pending *h, int64_t from) {
+  const Channel *c = &m->channel.at[h->channel];
+  if (!m->costs->waited) return;
+  m->costs->waited(m->costs->ud, pp,
+                   &(RankWait){.what = &m->rank[pp].p->code[h->site.pc],
+                               .came = from,
+                               .began = c->begin.at[h->seq],
+                               .ended = c->end.at[h->seq],
+                               .times = 1});
 }
 
 /* True in *blocked if the transfer has not run. */
@@ -176,7 +215,10 @@ static weft_status wait(Machine *m, int pp, const Instr *in, Site at, bool *bloc
     return WEFT_OK;
   }
   WalkRank *w = &m->walk.rank[pp];
-  if (m->costs) w->now = MAX(w->now, c->end.at[h->seq]);
+  if (m->costs) {
+    tell_wait(m, pp, h, w->now);
+    w->now = MAX(w->now, c->end.at[h->seq]);
+  }
   bytes_release(r, in->handle);
   if (c->comm >= 0) r->in_flight[c->comm]--;
   h->channel = -1;
@@ -190,6 +232,12 @@ static bool undisturbed(const Machine *m, int pp, const BodySum *s) {
   const RankState *r = &m->rank[pp];
   int64_t now = m->walk.rank[pp].now;
   if (m->in_order && s->comm.n && r->free > now) return false;
+  if (machine_shares(m)) {
+    if (m->in_order && s->collectives && r->head < r->stream.n) return false;
+    for (int k = 0; k < LINK_KINDS; k++)
+      if (s->link[k] && r->on_link[k]) return false;
+    return true;
+  }
   for (int i = 0; i < s->comm.n; i++) {
     int ch = m->coll_channel[pp * r->p->ncomm + s->comm.at[i].comm];
     const Channel *c = &m->channel.at[ch];
@@ -216,18 +264,16 @@ static bool call(Machine *m, int pp, const Instr *in) {
   const Body *b = &r->p->body[k->body];
   BodySum *s = &r->body[k->body];
   bool one_step = bytes_clean(r, k, s);
-  if (one_step && behind_the_stream(m, pp, s)) return false;
+  if (one_step && !machine_shares(m) && behind_the_stream(m, pp, s)) return false;
   int64_t cost = cost_of(m, pp, in);
-  r->busy_ticks += cost;
-  m->walk.rank[pp].now += cost;
+  machine_compute(m, pp, cost, cost);
   m->proof.instructions++;
   if (!one_step || (m->costs && !undisturbed(m, pp, s))) {
     r->at.pc = b->first, r->end = b->first + b->n;
     return true;
   }
   s->runs++;
-  r->busy_ticks += s->busy;
-  m->walk.rank[pp].now += s->ticks;
+  machine_compute(m, pp, s->busy, s->ticks);
   m->proof.instructions += b->n;
   m->proof.collectives += s->collectives;
   r->at.main = ++r->at.pc;
@@ -256,8 +302,7 @@ static weft_status execute(Machine *m, int pp, const Instr *in, bool *blocked) {
   case I_CALL:
   case I_N: break;
   }
-  r->busy_ticks += cost;
-  m->walk.rank[pp].now += cost;
+  machine_compute(m, pp, cost, cost);
   return WEFT_OK;
 }
 
@@ -267,19 +312,31 @@ static void leave(RankState *r) {
   r->end = r->p->nmain;
 }
 
-static void tell(const Machine *m, int pp, const Instr *in, int64_t from) {
-  if (m->costs && m->costs->ran)
-    m->costs->ran(m->costs->ud, pp, in, from, m->walk.rank[pp].now);
+/* Tells of the last instruction of main: not at once, as it takes longer if a transfer
+ * begins meanwhile. */
+static void tell(Machine *m, int pp) {
+  RankState *r = &m->rank[pp];
+  if (r->ran && m->costs && m->costs->ran)
+    m->costs->ran(m->costs->ud, pp, r->ran, r->ran_from, m->walk.rank[pp].now);
+  r->ran = NULL;
 }
 
-/* Runs a rank until it blocks or ends. */
-static weft_status run_rank(Machine *m, int pp) {
+static void ran(RankState *r, const Instr *in, int64_t from) {
+  r->ran = in, r->ran_from = from;
+}
+
+weft_status machine_run_rank(Machine *m, int pp) {
   RankState *r = &m->rank[pp];
   WalkRank *w = &m->walk.rank[pp];
   for (;;) {
+    if (w->now > m->horizon) {
+      walk_again(&m->walk, pp);
+      return WEFT_OK;
+    }
+    tell(m, pp);
     if (r->at.pc == r->end) {
       if (r->at.pc == r->at.main) break;
-      tell(m, pp, &r->p->code[r->at.main], r->called);
+      ran(r, &r->p->code[r->at.main], r->called);
       leave(r);
       continue;
     }
@@ -289,12 +346,12 @@ static weft_status run_rank(Machine *m, int pp) {
     if (in->code == I_CALL) {
       r->called = from;
       if (!call(m, pp, in)) return WEFT_OK;
-      if (r->at.pc == r->at.main) tell(m, pp, in, from);
+      if (r->at.pc == r->at.main) ran(r, in, from);
       continue;
     }
     TRY(execute(m, pp, in, &blocked));
     if (blocked) return WEFT_OK;
-    if (main) tell(m, pp, in, from);
+    if (main) ran(r, in, from);
     m->proof.instructions++;
     r->at.pc++;
     if (main) r->at.main++;
@@ -323,8 +380,13 @@ static void rank_begin(Machine *m, int pp) {
 void machine_begin(Machine *m, const Compiled *c, const RunCosts *costs, bool in_order,
                    Arena *a, weft_error *e) {
   int npp = c->mesh.size[AXIS_PP];
-  *m =
-      (Machine){.c = c, .a = a, .e = e, .costs = costs, .in_order = in_order, .npp = npp};
+  *m = (Machine){.c = c,
+                 .a = a,
+                 .e = e,
+                 .costs = costs,
+                 .in_order = in_order,
+                 .npp = npp,
+                 .horizon = INT64_MAX};
   make_coll_channels(m);
   m->pair_channel = NEW_N(a, int32_t, (size_t)npp * (size_t)npp);
   memset(m->pair_channel, -1, sizeof(int32_t) * (size_t)npp * (size_t)npp);
@@ -335,7 +397,8 @@ void machine_begin(Machine *m, const Compiled *c, const RunCosts *costs, bool in
 }
 
 weft_status machine_run(Machine *m) {
-  for (int pp; (pp = walk_next(&m->walk)) >= 0;) TRY(run_rank(m, pp));
+  if (machine_shares(m)) return rates_run(m);
+  for (int pp; (pp = walk_next(&m->walk)) >= 0;) TRY(machine_run_rank(m, pp));
   return WEFT_OK;
 }
 

@@ -36,6 +36,12 @@ typedef struct CommUse {
   Flow flow[COLL_PAIRS];
 } CommUse;
 
+/* A wait of a body for what was started at `pc`, with nothing else around. */
+typedef struct BodyWait {
+  uint32_t pc;
+  int64_t ticks;
+} BodyWait;
+
 /* `closed`: only kernels and collectives inside the pp rank, each waited for in the body.
  * Such a call is one step of the machine as long as its ranges and handles are free. */
 typedef struct BodySum {
@@ -47,6 +53,8 @@ typedef struct BodySum {
   int64_t collectives;
   int64_t runs;        /* closed calls of it in this walk */
   int64_t busy, ticks; /* of its kernels; from begin to end, with nothing else around */
+  VEC(BodyWait) wait;
+  bool link[LINK_KINDS]; /* which its collectives use */
 } BodySum;
 
 struct Machine;
@@ -66,17 +74,19 @@ typedef struct Start {
   Site site;
   int32_t rank; /* pp rank that started first */
   uint8_t coll, red, dtype;
+  LinkLoad load;
 } Start;
 
 typedef struct Channel {
   int comm; /* or -1: from member[0] to member[1] */
   int nmember;
-  const int *member;  /* pp ranks */
-  uint32_t *started;  /* per member */
-  uint32_t done, top; /* transfers that ran; starts of the fastest member */
-  Start *ring;        /* starts done .. top */
-  uint32_t mask;      /* size of the ring - 1 */
-  VEC(int64_t) end;   /* with costs: of each transfer that ran */
+  const int *member;       /* pp ranks */
+  uint32_t *started;       /* per member */
+  uint32_t done, top;      /* transfers that ran; starts of the fastest member */
+  Start *ring;             /* starts done .. top */
+  uint32_t mask;           /* size of the ring - 1 */
+  VEC(int64_t) begin, end; /* with costs: of each transfer that ran */
+  bool moving;             /* the next one runs: machine_rates.c */
 } Channel;
 
 typedef struct Pending {
@@ -121,7 +131,19 @@ typedef struct RankState {
   int64_t free;        /* when the last one of the stream ended */
   int64_t busy_ticks;  /* of its compute queue */
   int64_t called;      /* when the call began that is expanded */
+  const Instr *ran; /* of main: it is done with the compute queue, and nobody was told */
+  int64_t ran_from;
+  int on_link[LINK_KINDS]; /* transfers of it that use a link, started and not at an end
+                            */
+  double beside;           /* of all that run: see LinkLoad */
+  double kernels;          /* share of them in what the compute queue does */
 } RankState;
+
+typedef struct Moving {
+  int channel;
+  double left, speed; /* ticks that it takes alone; per tick */
+  int64_t since, end; /* left was true; if nothing changes */
+} Moving;
 
 typedef struct Machine {
   const Compiled *c;
@@ -138,8 +160,13 @@ typedef struct Machine {
   int32_t *pair_channel; /* [source][destination], -1 until used */
   VEC(int) advance;      /* channels whose head may have become free */
   Flow *flow;            /* as in Compiled; of what is not in closed bodies */
+  VEC(Moving) moving;    /* with loads: transfers that run */
+  int64_t horizon;       /* until which ranks run before others have to */
   Proof proof;
 } Machine;
+
+/* Whether transfers share links. */
+static inline bool machine_shares(const Machine *m) { return m->costs && m->costs->load; }
 
 static inline const Call *site_call(const Program *p, Site s) {
   return s.pc == s.main ? NULL : &p->call[p->code[s.main].call];
@@ -158,6 +185,21 @@ void machine_begin(Machine *m, const Compiled *c, const RunCosts *costs, bool in
 weft_status machine_run(Machine *m);
 /* Communicators between pp ranks: without them the two backends are the same. */
 bool machine_spans(const Compiled *c);
+
+/* Runs a rank until it blocks or ends, or its clock is after the horizon. */
+weft_status machine_run_rank(Machine *m, int pp);
+/* The head of a channel has run: those that wait for it go on. */
+void machine_done(Machine *m, int channel);
+/* Starts what has become free on these channels. */
+void machine_advance(Machine *m, int channel);
+/* The compute queue works: of `ticks` so many are kernels. */
+void machine_compute(Machine *m, int pp, int64_t kernels, int64_t ticks);
+
+/* ---- machine_rates.c ---- transfers that share links, in the order of time */
+
+/* The head of a channel begins to move now. */
+void rates_begin(Machine *m, int channel);
+weft_status rates_run(Machine *m);
 
 /* ---- machine_bytes.c ---- what may touch which bytes, and when */
 

@@ -11,6 +11,7 @@ typedef struct Flying {
   int n;
   int32_t handle;
   int comm;
+  uint32_t pc;
   int64_t end;
 } Flying;
 
@@ -74,6 +75,13 @@ static int64_t end_of(BodyWalk *w, const Instr *in) {
   return *all = *own = begin + w->m->costs->cost(w->m->costs->ud, w->pp, in);
 }
 
+static void note_links(BodyWalk *w, const Instr *in) {
+  LinkLoad l = {0};
+  if (!machine_shares(w->m)) return;
+  w->m->costs->load(w->m->costs->ud, w->pp, in, &l);
+  for (int k = 0; k < LINK_KINDS; k++) w->s->link[k] |= l.link[k] > 0;
+}
+
 static void count(BodyWalk *w, const Instr *in, const Operand *o) {
   CommUse *use = &w->use[in->comm];
   int n = ++w->in_flight[in->comm];
@@ -88,8 +96,12 @@ static bool start(BodyWalk *w, const Instr *in) {
   for (int i = 0; i < w->flying.n; i++)
     if (w->flying.at[i].handle == in->handle) return false;
   const Operand *o = &w->p->operand[in->operand];
-  Flying f = {
-      .n = in->nin + 1, .handle = in->handle, .comm = in->comm, .end = end_of(w, in)};
+  Flying f = {.n = in->nin + 1,
+              .handle = in->handle,
+              .comm = in->comm,
+              .end = end_of(w, in),
+              .pc = (uint32_t)(in - w->p->code)};
+  note_links(w, in);
   Access *out = &f.acc[in->nin];
   for (int i = 0; i < f.n; i++) {
     f.acc[i] = access_of(&o[i], i == in->nin);
@@ -110,8 +122,11 @@ static bool start(BodyWalk *w, const Instr *in) {
 static bool wait(BodyWalk *w, const Instr *in) {
   for (int i = 0; i < w->flying.n; i++)
     if (w->flying.at[i].handle == in->handle) {
-      w->in_flight[w->flying.at[i].comm]--;
-      w->now = MAX(w->now, w->flying.at[i].end);
+      const Flying *f = &w->flying.at[i];
+      w->in_flight[f->comm]--;
+      if (f->end > w->now)
+        *VEC_PUSH(w->a, w->s->wait) = (BodyWait){f->pc, f->end - w->now};
+      w->now = MAX(w->now, f->end);
       w->flying.at[i] = w->flying.at[--w->flying.n];
       return true;
     }

@@ -18,6 +18,7 @@
 
 #include "vm/device/device.h"
 #include "vm/storage/region.h"
+#include "vm/plan/link_speed.h"
 #include "action.h"
 
 typedef enum {
@@ -304,6 +305,26 @@ const char *attention_way(const Compiled *c, char text[ATTENTION_WAY]);
  * WEFT_OK with a summary, or WEFT_EPLAN with the instructions that block each other. */
 weft_status prove(const Compiled *c, Proof *p, weft_error *e);
 
+/* What a transfer takes of the links of its ranks while it runs: the share of each that
+ * it fills if nothing else uses them. A transfer between two ranks takes one direction of
+ * each, a collective both. Transfers that together want more than there is get equal
+ * shares, and who wants less than that leaves the rest to others (max-min fairness). */
+typedef struct LinkLoad {
+  double link[LINK_KINDS];
+  double spine;  /* of the machines' network, of a rank's part of it */
+  double beside; /* kernels of its ranks take 1 + beside as long meanwhile */
+} LinkLoad;
+
+/* The compute queue of a rank came to a wait; it stood still if the transfer had not
+ * ended.
+ */
+typedef struct RankWait {
+  const Instr *what; /* that it waited for */
+  int64_t came;
+  int64_t began, ended; /* the transfer moved: before, others were waited for */
+  int64_t times;        /* of the same in calls of one body, whose begin is 0 then */
+} RankWait;
+
 /* The same walk with what everything costs, in ticks of the caller's choice. */
 typedef struct RunCosts {
   void *ud;
@@ -314,6 +335,12 @@ typedef struct RunCosts {
   /* NULL, or called when an instruction of main is done with the compute queue, which had
    * come to it at `from`. */
   void (*ran)(void *ud, int pp, const Instr *in, int64_t from, int64_t to);
+  /* NULL: transfers take their cost, whatever else runs. Or what is started takes of
+   * links; then everything happens in the order of time, and what shares a link gets
+   * slower. */
+  void (*load)(void *ud, int pp, const Instr *in, LinkLoad *out);
+  /* NULL, or called after each wait. */
+  void (*waited)(void *ud, int pp, const RankWait *w);
   bool in_order; /* on the stricter backend, see prove.c */
 } RunCosts;
 typedef struct RankTime {

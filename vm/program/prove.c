@@ -44,12 +44,28 @@ static weft_status prove_in(const Compiled *c, Arena *a, Proof *p, weft_error *e
   return WEFT_OK;
 }
 
+/* What calls waited for that were one step each. */
+static void tell_waits(const Machine *m) {
+  for (int pp = 0; pp < m->npp && m->costs->waited; pp++) {
+    const RankState *r = &m->rank[pp];
+    for (int i = 0; i < r->p->nbody; i++)
+      for (int j = 0; j < r->body[i].wait.n && r->body[i].runs; j++) {
+        const BodyWait *w = &r->body[i].wait.at[j];
+        m->costs->waited(m->costs->ud, pp,
+                         &(RankWait){.what = &r->p->code[w->pc],
+                                     .ended = w->ticks,
+                                     .times = r->body[i].runs});
+      }
+  }
+}
+
 static weft_status costs_in(const Compiled *c, Arena *a, const RunCosts *costs,
                             RankTime *out, weft_error *e) {
   Machine m;
   machine_begin(&m, c, costs, costs->in_order, a, e);
   TRY(machine_run(&m));
   if (walk_left(&m.walk) >= 0) return report_blocked(&m);
+  tell_waits(&m);
   for (int i = 0; i < m.npp; i++) {
     int64_t end = m.walk.rank[i].now, busy = m.rank[i].busy_ticks;
     out[i] = (RankTime){end, busy, end - busy};

@@ -18,6 +18,25 @@ int walk_next(Walk *w) {
   return rank;
 }
 
+int walk_earliest(Walk *w, int64_t before) {
+  int best = -1;
+  int64_t least = before;
+  for (int i = 0; i < w->nready; i++) {
+    const WalkRank *r = &w->rank[w->ready[(w->first + i) % w->n]];
+    int64_t at = MAX(r->now, r->woken);
+    if (at > least || (at == least && best >= 0)) continue;
+    best = i, least = at;
+  }
+  if (best < 0) return -1;
+  int *at = &w->ready[(w->first + best) % w->n], rank = *at;
+  *at = w->ready[w->first];
+  w->first = (w->first + 1) % w->n;
+  w->nready--;
+  return rank;
+}
+
+void walk_again(Walk *w, int rank) { w->ready[(w->first + w->nready++) % w->n] = rank; }
+
 int walk_left(const Walk *w) {
   for (int i = 0; i < w->n; i++)
     if (!w->rank[i].ended) return i;

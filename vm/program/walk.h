@@ -12,8 +12,9 @@
 enum { WALK_NOTHING = -1 };
 
 typedef struct WalkRank {
-  int64_t now;  /* its clock, in ticks of whoever walks */
-  int64_t need; /* what it waits for, as that numbers it, or WALK_NOTHING */
+  int64_t now;   /* its clock, in ticks of whoever walks */
+  int64_t woken; /* for walk_earliest: not before */
+  int64_t need;  /* what it waits for, as that numbers it, or WALK_NOTHING */
   bool ended;
 } WalkRank;
 
@@ -27,6 +28,11 @@ typedef struct Walk {
 void walk_begin(Walk *w, Arena *a, int n);
 /* The next one that can, or -1. It runs until it ends or blocks. */
 int walk_next(Walk *w);
+/* The one whose clock is earliest, in the place of walk_next: for walks in which it
+ * matters what happens first. -1 if none can go on or the earliest is after `before`. */
+int walk_earliest(Walk *w, int64_t before);
+/* A rank that walk_earliest has given stops, and can go on. */
+void walk_again(Walk *w, int rank);
 /* The lowest rank that has not ended, or -1. */
 int walk_left(const Walk *w);
 /* Who waits for whom ends in a circle; the lowest number of the one that `from` leads to.

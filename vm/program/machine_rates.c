@@ -1,0 +1,211 @@
+/* machine_rates.c - the machine in the order of time, for transfers that share links: each
+ * moves at a speed that changes whenever another one on its links begins or ends, and
+ * kernels are slower beside some of them.
+ *
+ * Speeds are max-min fair: all grow alike until a link is full; those on it keep what they
+ * have, the others go on. Collectives of closed bodies are not among them: the machine runs
+ * such a body as one step only while nothing else of its rank is on their links. */
+#include "machine.h"
+
+#include <math.h>
+
+/* What a transfer may fill: both directions of the links of each rank, and the spine. */
+enum { OUT, IN, WAYS };
+static int port(int pp, int link, int way) { return (pp * LINK_KINDS + link) * WAYS + way; }
+static int spine(const Machine *m) { return m->npp * LINK_KINDS * WAYS; }
+
+static const Start *head(const Channel *c) { return &c->ring[c->done & c->mask]; }
+
+/* The demands of a transfer: calls `each` with a port and the share of it. */
+typedef struct Demand {
+  int port;
+  double share;
+} Demand;
+enum { DEMANDS_OF_A_RANK = LINK_KINDS * WAYS };
+
+static int demands(const Machine *m, const Channel *c, Demand *out) {
+  const LinkLoad *l = &head(c)->load;
+  int n = 0;
+  for (int i = 0; i < c->nmember; i++)
+    for (int k = 0; k < LINK_KINDS; k++)
+      for (int way = OUT; way < WAYS; way++) {
+        bool takes = c->comm >= 0 || (i == 0) == (way == OUT);
+        if (l->link[k] > 0 && takes)
+          out[n++] = (Demand){port(c->member[i], k, way), l->link[k]};
+      }
+  if (l->spine > 0) out[n++] = (Demand){spine(m), l->spine * c->nmember};
+  return n;
+}
+
+/* ---- speeds ---- */
+
+typedef struct Fill {
+  double *room, *want; /* of ports: what is left, and what those want that still grow */
+  Demand **demand;     /* of transfers */
+  int *n;
+  bool *fixed;
+} Fill;
+
+static Fill fill_begin(const Machine *m, Arena *a) {
+  int ports = spine(m) + 1, moving = m->moving.n;
+  Fill f = {.room = NEW_N(a, double, ports),
+            .want = NEW_N(a, double, ports),
+            .demand = NEW_N(a, Demand *, moving),
+            .n = NEW_N(a, int, moving),
+            .fixed = NEW_N(a, bool, moving)};
+  for (int i = 0; i < ports; i++) f.room[i] = i == spine(m) ? m->npp : 1;
+  for (int i = 0; i < moving; i++) {
+    const Channel *c = &m->channel.at[m->moving.at[i].channel];
+    f.demand[i] = NEW_N(a, Demand, c->nmember * DEMANDS_OF_A_RANK + 1);
+    f.n[i] = demands(m, c, f.demand[i]);
+    for (int k = 0; k < f.n[i]; k++) f.want[f.demand[i][k].port] += f.demand[i][k].share;
+  }
+  return f;
+}
+
+/* How much further the transfers that grow can all grow. */
+static double growth(const Machine *m, const Fill *f) {
+  double least = INFINITY;
+  for (int i = 0; i <= spine(m); i++)
+    if (f->want[i] > 1e-12) least = MIN(least, f->room[i] / f->want[i]);
+  return least;
+}
+
+static void fix(Fill *f, int i) {
+  f->fixed[i] = true;
+  for (int k = 0; k < f->n[i]; k++) f->want[f->demand[i][k].port] -= f->demand[i][k].share;
+}
+
+static bool on_full_port(const Fill *f, int i) {
+  for (int k = 0; k < f->n[i]; k++)
+    if (f->room[f->demand[i][k].port] < 1e-9) return true;
+  return false;
+}
+
+static void fill(Machine *m, double *speed, Arena *a) {
+  Fill f = fill_begin(m, a);
+  double grown = 0;
+  for (int left = m->moving.n; left > 0;) {
+    double by = MIN(growth(m, &f), 1 - grown);
+    grown += by;
+    for (int i = 0; i <= spine(m); i++) f.room[i] -= by * f.want[i];
+    for (int i = 0; i < m->moving.n; i++) {
+      if (f.fixed[i] || !(grown >= 1 - 1e-12 || on_full_port(&f, i))) continue;
+      speed[i] = grown;
+      fix(&f, i);
+      left--;
+    }
+  }
+}
+
+/* ---- what a change of speeds changes ---- */
+
+static void move_to(Moving *v, int64_t now) {
+  v->left = MAX(v->left - (double)(now - v->since) * v->speed, 0);
+  v->since = now;
+}
+
+static void slow_kernels(Machine *m, int64_t now) {
+  for (int pp = 0; pp < m->npp; pp++) {
+    RankState *r = &m->rank[pp];
+    WalkRank *w = &m->walk.rank[pp];
+    double beside = 0;
+    for (int i = 0; i < m->moving.n; i++) {
+      const Channel *c = &m->channel.at[m->moving.at[i].channel];
+      for (int k = 0; k < c->nmember; k++)
+        if (c->member[k] == pp) beside = MAX(beside, head(c)->load.beside);
+    }
+    if (beside == r->beside) continue;
+    bool works = w->now > now && !w->ended && w->need == WALK_NOTHING;
+    double factor = (1 + r->kernels * beside) / (1 + r->kernels * r->beside);
+    int64_t more = works ? (int64_t)((double)(w->now - now) * (factor - 1)) : 0;
+    w->now += more, r->busy_ticks += more;
+    r->beside = beside;
+  }
+}
+
+static void change(Machine *m, int64_t now) {
+  Arena *a = arena_new(arena_allocator(m->a));
+  double *speed = NEW_N(a, double, m->moving.n);
+  fill(m, speed, a);
+  for (int i = 0; i < m->moving.n; i++) {
+    Moving *v = &m->moving.at[i];
+    move_to(v, now);
+    v->speed = speed[i];
+    v->end = now + (int64_t)ceil(v->left / v->speed - 1e-6);
+  }
+  slow_kernels(m, now);
+  arena_free(a);
+}
+
+void rates_begin(Machine *m, int channel) {
+  Channel *c = &m->channel.at[channel];
+  int64_t now = head(c)->ready;
+  if (c->end.n) now = MAX(now, c->end.at[c->end.n - 1]);
+  for (int i = 0; i < c->nmember && m->in_order && c->comm >= 0; i++)
+    now = MAX(now, m->rank[c->member[i]].free);
+  c->moving = true;
+  *VEC_PUSH(m->a, c->begin) = now;
+  *VEC_PUSH(m->a, m->moving) = (Moving){.channel = channel,
+                                        .left = (double)head(c)->cost,
+                                        .speed = 1,
+                                        .since = now,
+                                        .end = now + head(c)->cost};
+  change(m, now);
+  for (int i = 0; i < m->moving.n; i++) m->horizon = MIN(m->horizon, m->moving.at[i].end);
+}
+
+/* ---- the order of time ---- */
+
+static int first_to_end(const Machine *m) {
+  int best = -1;
+  for (int i = 0; i < m->moving.n; i++)
+    if (best < 0 || m->moving.at[i].end < m->moving.at[best].end) best = i;
+  return best;
+}
+
+static void finish(Machine *m, int i) {
+  Moving v = m->moving.at[i];
+  Channel *c = &m->channel.at[v.channel];
+  const LinkLoad *l = &head(c)->load;
+  for (int k = 0; k < c->nmember; k++) {
+    RankState *r = &m->rank[c->member[k]];
+    WalkRank *w = &m->walk.rank[c->member[k]];
+    for (int j = 0; j < LINK_KINDS; j++) r->on_link[j] -= l->link[j] > 0;
+    if (w->need == v.channel) w->woken = v.end;
+    if (m->in_order && c->comm >= 0) r->free = v.end;
+  }
+  m->moving.at[i] = m->moving.at[--m->moving.n];
+  c->moving = false;
+  *VEC_PUSH(m->a, c->end) = v.end;
+  machine_done(m, v.channel);
+  change(m, v.end);
+  machine_advance(m, v.channel);
+}
+
+/* The next rank that has to run before its clock passes that of the others. */
+static int64_t horizon(const Machine *m) {
+  int64_t least = INT64_MAX;
+  const Walk *w = &m->walk;
+  for (int i = 0; i < w->nready; i++) {
+    const WalkRank *r = &w->rank[w->ready[(w->first + i) % w->n]];
+    least = MIN(least, MAX(r->now, r->woken));
+  }
+  return least;
+}
+
+weft_status rates_run(Machine *m) {
+  for (;;) {
+    int first = first_to_end(m);
+    int64_t end = first < 0 ? INT64_MAX : m->moving.at[first].end;
+    int pp = walk_earliest(&m->walk, end == INT64_MAX ? end : end - 1);
+    if (pp >= 0) {
+      m->horizon = MIN(end, horizon(m));
+      TRY(machine_run_rank(m, pp));
+    } else if (first >= 0) {
+      finish(m, first);
+    } else {
+      return WEFT_OK;
+    }
+  }
+}
