@@ -71,7 +71,7 @@ variable and 1=value its first argument.
   --model NAME       a preset, a public name, or ./DIR with a config.json, in the place of
                      the model in the settings
   --world N          ranks in all, for settings that do not say it
-  --gpu NAME         the plan's cluster: h100-sxm, a100-80gb or h200
+  --gpu NAME         the GPU of the plan's cluster, h100-sxm; see cluster.gpu in plan.md
   --set key=value    as key=value
   --quiet            no report, if there is a plan
   --json             plan and lists as one object
@@ -102,7 +102,7 @@ their GPUs: memory and its largest parts, the proof, the bubble, warnings, and, 
 fit, the nearest layouts that do. key=value behind the file, or --set, changes a setting, or a
 field of a plan.
 
-  --gpu NAME         h100-sxm, a100-80gb or h200; default: that of the plan, else h100-sxm
+  --gpu NAME         see cluster.gpu in plan.md; default: that of the plan, else h100-sxm
   --world N          ranks in all
   --model NAME       of settings that name none: a preset, a public name, or ./DIR
   --set key=value    as key=value
@@ -176,6 +176,16 @@ latest one.
                      came from, else f32
   --shard-size SIZE  export: most that a file holds, 5GB or 800MB; default: 5GB
   --from PLAN        plan: reads what this plan has written; there need be no files
+  --json             print one object
+]],
+
+  sim = [[
+Compiles the plan and runs its programs on a clock: how long a step takes on the plan's
+cluster, tokens/s for each GPU, MFU and HFU, and for each pipeline rank the time of kernels,
+transfers that it waited for, and the bubble. Times come from the data sheet of the GPU and
+from what kernels and collectives usually reach of it; planning.md says how far off that is.
+
+  --trace FILE       write what every pipeline rank does when, for Perfetto
   --json             print one object
 ]],
 

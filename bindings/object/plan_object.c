@@ -347,6 +347,7 @@ static void push_metatable(lua_State *L) {
                                      {"comm", plan_comm},
                                      {"stages", plan_stages},
                                      {"schedule", plan_schedule},
+                                     {"sim", plan_sim},
                                      {"figures", plan_figures},
                                      {"verify", plan_verify},
                                      {"run", plan_run},

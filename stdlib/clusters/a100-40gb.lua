@@ -8,6 +8,8 @@ return {
     -- NVIDIA A100 datasheet, SXM column: BF16 without sparsity; FP32 outside the tensor cores.
     bf16 = 312e12,
     f32 = 19.5e12,
+    -- Azure's AI benchmarking guide, ND A100 v4: F16 product of 16,384 cubed, random values.
+    reached = 256.5e12,
     sms = 108,                         -- Ampere architecture whitepaper
     bandwidth = 1.555e12,               -- the datasheet
     -- The datasheet: 600 GB/s, both directions together.

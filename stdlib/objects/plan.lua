@@ -56,6 +56,15 @@ return function(methods)
     end
   end
 
+  -- plan:sim { attention = "scores" }: a step on the clock.
+  function methods.sim(plan, how)
+    local o = options.read(how, { "attention" }, "sim")
+    if o.attention and o.attention ~= "scores" and o.attention ~= "fused" then
+      failf('attention is "fused" or "scores", not %s', written(o.attention))
+    end
+    return report("sim", values.sim(plan, o.attention == "scores"))
+  end
+
   -- plan:rank(n): who the rank is, what it runs, holds and sends.
   function methods.rank(plan, n)
     local mesh, coord, groups = plan.mesh, {}, {}

@@ -8,7 +8,7 @@ double cluster_rate(const Cluster *k, DType t) {
 }
 
 static const char *rate_field(DType t) {
-  return t == DT_F32    ? "cluster.gpu.f32"
+  return t == DT_F32   ? "cluster.gpu.f32"
          : t == DT_F16 ? "cluster.gpu.f16"
                        : "cluster.gpu.bf16";
 }
@@ -27,8 +27,8 @@ const char *cluster_lacks(const Plan *p, const Mesh *m) {
   if (!k->gpu) return "cluster";
   unsigned used = links_used(k, m);
   bool nvlink = used & 1u << LINK_NVLINK, network = used & 1u << LINK_NETWORK;
-  bool host = used & 1u << LINK_HOST || p->strategy.offload_state ||
-              p->strategy.offload_params;
+  bool host =
+      used & 1u << LINK_HOST || p->strategy.offload_state || p->strategy.offload_params;
   const struct {
     bool needed;
     double figure;

@@ -6,8 +6,9 @@
 
 /* Peak of matrix products in a compute type; 0: not known. */
 double cluster_rate(const Cluster *k, DType t);
-/* The field of the first figure without which a step of the plan on this mesh has no time,
- * "cluster.gpu.bandwidth", or "cluster" if the plan names no GPU; NULL: none is missing. */
+/* The field of the first figure without which a step of the plan on this mesh has no
+ * time, "cluster.gpu.bandwidth", or "cluster" if the plan names no GPU; NULL: none is
+ * missing. */
 const char *cluster_lacks(const Plan *p, const Mesh *m);
 
 #endif

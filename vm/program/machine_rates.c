@@ -1,17 +1,20 @@
-/* machine_rates.c - the machine in the order of time, for transfers that share links: each
- * moves at a speed that changes whenever another one on its links begins or ends, and
- * kernels are slower beside some of them.
+/* machine_rates.c - the machine in the order of time, for transfers that share links:
+ * each moves at a speed that changes whenever another one on its links begins or ends,
+ * and kernels are slower beside some of them.
  *
- * Speeds are max-min fair: all grow alike until a link is full; those on it keep what they
- * have, the others go on. Collectives of closed bodies are not among them: the machine runs
- * such a body as one step only while nothing else of its rank is on their links. */
+ * Speeds are max-min fair: all grow alike until a link is full; those on it keep what
+ * they have, the others go on. Collectives of closed bodies are not among them: the
+ * machine runs such a body as one step only while nothing else of its rank is on their
+ * links. */
 #include "machine.h"
 
 #include <math.h>
 
 /* What a transfer may fill: both directions of the links of each rank, and the spine. */
 enum { OUT, IN, WAYS };
-static int port(int pp, int link, int way) { return (pp * LINK_KINDS + link) * WAYS + way; }
+static int port(int pp, int link, int way) {
+  return (pp * LINK_KINDS + link) * WAYS + way;
+}
 static int spine(const Machine *m) { return m->npp * LINK_KINDS * WAYS; }
 
 static const Start *head(const Channel *c) { return &c->ring[c->done & c->mask]; }
@@ -73,7 +76,8 @@ static double growth(const Machine *m, const Fill *f) {
 
 static void fix(Fill *f, int i) {
   f->fixed[i] = true;
-  for (int k = 0; k < f->n[i]; k++) f->want[f->demand[i][k].port] -= f->demand[i][k].share;
+  for (int k = 0; k < f->n[i]; k++)
+    f->want[f->demand[i][k].port] -= f->demand[i][k].share;
 }
 
 static bool on_full_port(const Fill *f, int i) {

@@ -1,0 +1,87 @@
+/* plan_sim.c - plan:sim(): a step of a compiled plan on the clock, as a table. */
+#include "format.h"
+#include "plan_object.h"
+#include "bindings/script/script.h"
+#include "vm/sim/step_clock.h"
+
+typedef struct SimJob {
+  const Job *j;
+  Arena *arena;
+  bool scores; /* attention stores them */
+  SimReport r;
+  weft_status st;
+  weft_error e;
+} SimJob;
+
+static void sim_job(void *ud) {
+  SimJob *k = ud;
+  SimOptions o = {.rates = sheet_rates()};
+  o.rates.scores = k->scores;
+  k->st = simulate(k->j->compiled, &k->j->plan, &o, k->arena, &k->r, &k->e);
+}
+
+static double sum(const double *x, int n) {
+  double s = 0;
+  for (int i = 0; i < n; i++) s += x[i];
+  return s;
+}
+
+/* Adds the seconds of a pipeline rank as a table. */
+static void push_rank(lua_State *L, const SimRank *r, int pp) {
+  lua_createtable(L, 0, 5);
+  set_integer(L, "pp", pp);
+  lua_createtable(L, 0, WORK_N);
+  for (int i = 0; i < WORK_N; i++)
+    if (r->kernels[i] > 0) set_number(L, work_name[i], r->kernels[i]);
+  lua_setfield(L, -2, "kernels");
+  lua_createtable(L, 0, SIM_AXES);
+  for (int i = 0; i < SIM_AXES; i++)
+    if (r->exposed[i] > 0) set_number(L, sim_axis_name[i], r->exposed[i]);
+  lua_setfield(L, -2, "exposed");
+  set_number(L, "compute", sum(r->kernels, WORK_N));
+  set_number(L, "bubble", r->bubble);
+}
+
+static void push_waits(lua_State *L, const SimReport *r) {
+  lua_createtable(L, r->nwait, 0);
+  for (int i = 0; i < r->nwait; i++) {
+    const SimWait *w = &r->wait[i];
+    lua_createtable(L, 0, 5);
+    set_integer(L, "pp", w->pp);
+    set_text(L, "axis", sim_axis_name[w->axis]);
+    set_text(L, "what", w->what);
+    set_number(L, "seconds", w->seconds);
+    set_integer(L, "count", w->count);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* plan:sim(whether attention stores its scores) */
+int plan_sim(lua_State *L) {
+  const Job *j = plan_object_compiled(L);
+  SimJob k = {.j = j, .scores = lua_toboolean(L, 2)};
+  k.arena = script_push_arena(L);
+  err_clear(&k.e);
+  if (!arena_try(k.arena, sim_job, &k)) return luaL_error(L, "not enough memory");
+  if (k.st != WEFT_OK) return plan_object_raise(L, plan_object_self(L), k.st, &k.e);
+  const SimReport *r = &k.r;
+  lua_newtable(L);
+  set_text(L, "plan", j->plan.name);
+  set_text(L, "gpu", j->plan.cluster.gpu);
+  set_integer(L, "ranks", r->ranks);
+  set_number(L, "seconds", r->seconds);
+  set_integer(L, "tokens", r->tokens);
+  set_number(L, "tokens_per_s_per_gpu", (double)r->tokens / r->seconds / r->ranks);
+  set_number(L, "flops", r->flops);
+  set_number(L, "mfu", (r->flops - r->recomputed) / r->seconds / r->peak);
+  set_number(L, "hfu", r->flops / r->seconds / r->peak);
+  lua_createtable(L, r->npp, 0);
+  for (int pp = 0; pp < r->npp; pp++) {
+    push_rank(L, &r->rank[pp], pp);
+    lua_rawseti(L, -2, pp + 1);
+  }
+  lua_setfield(L, -2, "pipeline");
+  push_waits(L, r);
+  lua_setfield(L, -2, "waits");
+  return 1;
+}

@@ -1,0 +1,86 @@
+-- sim.lua - plan:sim(): the time of a step, and of each pipeline rank where it goes.
+local format = string.format
+
+local fields = { tp = "mesh.tp", cp = "mesh.cp", ep = "mesh.ep", dp = "mesh.dp", pp = "mesh.pp" }
+local shown = 6 -- waits
+
+local function span(s)
+  if s >= 1 then return format("%.3f s", s) end
+  return format(s >= 1e-3 and "%.2f ms" or "%.4f ms", s * 1e3)
+end
+
+-- Ranks whose times are the same to a thousandth of the step are one row.
+local function alike(a, b, step)
+  local function near(x, y) return math.abs((x or 0) - (y or 0)) < step / 1000 end
+  if not (near(a.compute, b.compute) and near(a.bubble, b.bubble)) then return false end
+  for axis in pairs(fields) do
+    if not near(a.exposed[axis], b.exposed[axis]) then return false end
+  end
+  return true
+end
+
+local function rows(v)
+  local out = {}
+  for _, r in ipairs(v.pipeline) do
+    local last = out[#out]
+    if last and alike(last.of, r, v.seconds) then
+      last.to = r.pp
+    else
+      out[#out + 1] = { of = r, from = r.pp, to = r.pp }
+    end
+  end
+  return out
+end
+
+local classes = { "products", "expert products", "attention", "attention backward", "memory", "optimizer" }
+local axes = { "tp", "cp", "ep", "dp", "pp" }
+
+-- Columns in which some rank has time.
+local function used(v, key, names)
+  local out = {}
+  for _, name in ipairs(names) do
+    local most = 0
+    for _, r in ipairs(v.pipeline) do most = math.max(most, r[key][name] or 0) end
+    if most > v.seconds / 1e4 then out[#out + 1] = name end
+  end
+  return out
+end
+
+local function share(part, v) return format("%.1f", 100 * (part or 0) / v.seconds) end
+
+local function table_of(v, text)
+  local heads, kernels, exposed = { "pp rank" }, used(v, "kernels", classes), used(v, "exposed", axes)
+  for _, name in ipairs(kernels) do heads[#heads + 1] = name end
+  for _, name in ipairs(exposed) do heads[#heads + 1] = "exposed " .. name end
+  heads[#heads + 1] = "bubble"
+  local out = {}
+  for _, row in ipairs(rows(v)) do
+    local cells = { row.from == row.to and format("%d", row.from) or format("%d-%d", row.from, row.to) }
+    for _, name in ipairs(kernels) do cells[#cells + 1] = share(row.of.kernels[name], v) end
+    for _, name in ipairs(exposed) do cells[#cells + 1] = share(row.of.exposed[name], v) end
+    cells[#cells + 1] = share(row.of.bubble, v)
+    out[#out + 1] = cells
+  end
+  return text.columns(heads, out)
+end
+
+return function(v, text)
+  local out = {
+    format("%s on %d x %s: %s a step", v.plan, v.ranks, v.gpu, span(v.seconds)),
+    format("  %s tokens/s for each GPU, MFU %.1f %%, HFU %.1f %% (causal attention counts half)",
+      text.count(v.tokens_per_s_per_gpu), 100 * v.mfu, 100 * v.hfu),
+    "  all of the time is by data sheets: nothing was measured",
+    "", "percent of the step:", table_of(v, text),
+  }
+  if #v.waits > 0 then
+    out[#out + 1] = ""
+    out[#out + 1] = "longest waits for transfers:"
+    for i = 1, math.min(#v.waits, shown) do
+      local w = v.waits[i]
+      out[#out + 1] = format("  %-8s %s exposed in %s, pp rank %d", fields[w.axis], span(w.seconds),
+        w.what ~= "" and w.what or w.axis == "pp" and "transfers between stages" or "what units share",
+        w.pp)
+    end
+  end
+  return table.concat(out, "\n")
+end

@@ -1,0 +1,214 @@
+-- foresight.lua - how far the clock is from published training runs, beside the bound of
+-- sweeps and a constant utilisation.
+--
+--   weft lua tests/bench/foresight.lua RUNS.csv [rows]
+--
+-- RUNS.csv has a line for each run: source, model, layers, hidden, heads, kv_heads, ffn,
+-- vocab, seq, global_batch, micro_batch, gpu, gpus, tp, pp, vpp, cp, ep, dp,
+-- zero_or_dist_opt, recompute, step_time_s, note. Nothing is fitted to them. Runs in FP8, of
+-- experts, of single layers and without sizes are left out, and counted. Where a run does not
+-- say its micro batch, it is taken to be 1. Sources before FlashAttention, or that say so, store
+-- the scores of attention. `rows` prints each run.
+local weft = require "weft"
+local path, all_rows = ...
+if not path then error("which runs? weft lua tests/bench/foresight.lua RUNS.csv", 0) end
+
+-- ---- the file ----
+
+-- Fields of a line; those in quotes may have commas.
+local function fields(line)
+  local out, at = {}, 1
+  while at <= #line + 1 do
+    local quoted, after = line:match('^"([^"]*)"()', at)
+    local plain, next_at = line:match("^([^,]*)()", at)
+    out[#out + 1] = quoted or plain
+    at = (after or next_at) + 1
+  end
+  return out
+end
+
+local function read(name)
+  local rows, heads = {}, nil
+  for line in io.lines(name) do
+    local f = fields((line:gsub("\r$", "")))
+    if not heads then
+      heads = f
+    else
+      local row = {}
+      for i, head in ipairs(heads) do row[head] = f[i] ~= "" and f[i] or nil end
+      rows[#rows + 1] = row
+    end
+  end
+  return rows
+end
+
+-- ---- a run as a plan ----
+
+local gpus = { ["A100-80GB-SXM"] = "a100-80gb", a100_80gb = "a100-80gb", ["H100-80GB-SXM"] = "h100-sxm",
+  H200 = "h200", B200 = "b200", GB200 = "gb200-nvl72" }
+
+local function int(row, key, default) return row[key] and math.floor(tonumber(row[key])) or default end
+
+local function why_not(row)
+  if not gpus[row.gpu] then return "other GPUs" end
+  if not (row.step_time_s and row.layers and row.hidden and row.heads and row.gpus and row.global_batch
+    and row.seq) then return "without sizes" end
+  if int(row, "layers") == 1 then return "single layers" end
+  if (row.note or ""):find "FP8" then return "in FP8" end
+  if row.ep and int(row, "ep") > 1 or row.model:find "x" or row.model:find "A3B" then return "of experts" end
+end
+
+local function model(row)
+  local hidden, ffn = int(row, "hidden"), int(row, "ffn")
+  ffn = ffn or 4 * hidden
+  local llama = row.model:lower():find "llama" or row.model:lower():find "nemotron" or ffn ~= 4 * hidden
+  if llama then
+    return weft.model { "llama", hidden_size = hidden, num_hidden_layers = int(row, "layers"),
+      num_attention_heads = int(row, "heads"), num_key_value_heads = int(row, "kv_heads", int(row, "heads")),
+      intermediate_size = ffn, vocab_size = int(row, "vocab", 51200),
+      max_position_embeddings = int(row, "seq") }
+  end
+  return weft.model { "gpt2", n_embd = hidden, n_layer = int(row, "layers"), n_head = int(row, "heads"),
+    vocab_size = int(row, "vocab", 51200), n_positions = int(row, "seq") }
+end
+
+local function schedule(row, vpp)
+  local name = (row.note or ""):match "schedule=([%w%-]+)"
+  if name == "ZB-2p" then return "zb_h2" end
+  if name == "ZB-1p" then return "zero_bubble" end
+  return vpp > 1 and "interleaved_1f1b" or "1f1b"
+end
+
+local function strategy(row, tp)
+  local how = (row.zero_or_dist_opt or ""):lower()
+  if how:find "fsdp" then return { "fsdp2" } end
+  local sp = (row.recompute or ""):find "SP" or how:find "dist" or row.gpu:find "H100"
+  return { "zero", stage = (how:find "dist" or how:find "zero") and 1 or 0, sequence_parallel = tp > 1 and sp and true or false }
+end
+
+local function recompute(row)
+  local how = (row.recompute or "none"):lower()
+  return how:find "full" and "full" or how:find "selective" and "selective" or "none"
+end
+
+-- Stacks whose attention stored its scores.
+local stored = { "Narayanan", "Zero Bubble", "vTrain" }
+local function attention(row)
+  for _, source in ipairs(stored) do
+    if row.source:find(source, 1, true) then return "scores" end
+  end
+  return "fused"
+end
+
+local function plan_of(row)
+  local tp, pp, cp, vpp = int(row, "tp", 1), int(row, "pp", 1), int(row, "cp", 1), int(row, "vpp", 1)
+  return {
+    name = row.model, model = model(row), cluster = weft.cluster { gpus[row.gpu] },
+    mesh = { world = int(row, "gpus"), tp = tp, pp = pp, cp = cp },
+    strategy = strategy(row, tp), schedule = schedule(row, vpp), pp_plan = { virtual = vpp },
+    recompute = recompute(row), precision = "bf16",
+    batch = { global = int(row, "global_batch"), micro = int(row, "micro_batch", 1), seq = int(row, "seq") },
+  }
+end
+
+-- ---- figures ----
+
+local function mean(list)
+  local s = 0
+  for _, x in ipairs(list) do s = s + x end
+  return #list > 0 and s / #list or 0
+end
+
+local function errors(runs, key)
+  local out = {}
+  for i, r in ipairs(runs) do out[i] = math.abs(r[key] - r.measured) / r.measured end
+  return mean(out)
+end
+
+-- Of runs of one workload that differ by more than 3 %, how many stand in the right order.
+local function pairs_right(runs, key)
+  local right, n = 0, 0
+  for i = 1, #runs do
+    for j = i + 1, #runs do
+      local a, b = runs[i], runs[j]
+      if a.workload == b.workload and math.abs(a.measured - b.measured) > 0.03 * math.min(a.measured, b.measured) then
+        n = n + 1
+        if (a.measured < b.measured) == (a[key] < b[key]) then right = right + 1 end
+      end
+    end
+  end
+  return right, n
+end
+
+-- How much slower than the fastest run of a workload is the one that would be chosen.
+local function regret(runs, key)
+  local best, chosen, count = {}, {}, {}
+  for _, r in ipairs(runs) do
+    local w = r.workload
+    count[w] = (count[w] or 0) + 1
+    if not best[w] or r.measured < best[w] then best[w] = r.measured end
+    if not chosen[w] or r[key] < chosen[w][key] then chosen[w] = r end
+  end
+  local out = {}
+  for w, n in pairs(count) do if n > 1 then out[#out + 1] = chosen[w].measured / best[w] - 1 end end
+  return mean(out), #out
+end
+
+-- One utilisation for all runs of a set: the best constant that there is, of all its arithmetic.
+local function constant(runs)
+  local shares = {}
+  for i, r in ipairs(runs) do shares[i] = r.ideal / r.measured end
+  table.sort(shares)
+  local middle = shares[(#shares + 1) // 2]
+  for _, r in ipairs(runs) do r.constant = r.ideal / middle end
+end
+
+-- ---- all of it ----
+
+local sets, order, left_out = {}, {}, {}
+for _, row in ipairs(read(path)) do
+  local why, p = why_not(row), nil
+  if not why then
+    local fine, plan = pcall(function() return weft.plan(plan_of(row)) end)
+    local ran, sim = pcall(function() return plan:sim { attention = attention(row) } end)
+    if not (fine and ran) then
+      why = "refused: " .. tostring(fine and sim or plan):match "[^\n]*"
+    else
+      local judged = weft.sweep { plan = plan, over = { { "train.seed", 0 } }, max_gib = 1e6 }
+      local source = row.source:sub(1, 30)
+      if not sets[source] then
+        sets[source] = {}
+        order[#order + 1] = source
+      end
+      local run = { measured = tonumber(row.step_time_s), clock = sim.seconds, model = row.model,
+        bound = judged[1] and judged[1].step_ms / 1e3 or 0 / 0, ideal = sim.hfu * sim.seconds, layout = plan,
+        workload = row.model .. row.gpus .. " " .. row.global_batch .. " " .. row.seq }
+      table.insert(sets[source], run)
+      if all_rows then
+        print(("%-14s %5s gpus tp %s pp %s cp %s mb %s %-8s measured %8.3f clock %8.3f (%+5.1f %%) bound %8.3f"):format(
+          row.model, row.gpus, row.tp or "-", row.pp or "-", row.cp or "-", row.micro_batch or "-",
+          (row.recompute or ""):sub(1, 8), run.measured, run.clock, 100 * (run.clock / run.measured - 1), run.bound))
+      end
+    end
+  end
+  if why then left_out[why] = (left_out[why] or 0) + 1 end
+end
+
+local every = {}
+local function line(name, runs)
+  constant(runs)
+  local right, n = pairs_right(runs, "clock")
+  local by_bound = pairs_right(runs, "bound")
+  local lost, workloads = regret(runs, "clock")
+  print(("%-32s %4d %7.1f %7.1f %9.1f   %4d/%-4d %4d/%-4d  %5.1f (%d)"):format(name, #runs,
+    100 * errors(runs, "clock"), 100 * errors(runs, "bound"), 100 * errors(runs, "constant"), right, n, by_bound, n,
+    100 * lost, workloads))
+end
+print "                                       mean error, %              pairs in order      regret, %"
+print "set                              runs   clock   bound  constant     clock     bound    (workloads)"
+for _, name in ipairs(order) do
+  line(name, sets[name])
+  table.move(sets[name], 1, #sets[name], #every + 1, every)
+end
+if #every > 0 then line("all", every) end
+for why, n in pairs(left_out) do print(("left out: %d %s"):format(n, why)) end

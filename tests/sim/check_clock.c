@@ -1,0 +1,250 @@
+/* check_clock.c - a step on the clock: costs on paper, what the parts of a step add up to,
+ * and what changes when a figure of the machines does. */
+#include <check.h>
+
+#include "tests/harness/lua_run.h"
+#include "tests/harness/process.h"
+#include "vm/sim/step_clock.h"
+
+/* ---- costs by data sheets, on paper ---- */
+
+static const Cluster sheet = {.gpu = "gpu",
+                              .gpus = 8,
+                              .bf16 = 1000,
+                              .f32 = 100,
+                              .hbm_bandwidth = 50,
+                              .nvlink_bandwidth = 20,
+                              .nvlink_latency = 0.25};
+
+START_TEST(kernels_at_the_roofline) {
+  SheetRates r = sheet_roofline();
+  KernelWork w = {.kind = WORK_PRODUCT, .dtype = DT_BF16, .m = 10, .n = 20, .k = 30};
+  w.flops = 2 * 10 * 20 * 30, w.bytes = 100;
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 12, 1e-12);
+  w.dtype = DT_F32;
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 120, 1e-12);
+  w.bytes = 10000;
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 200, 1e-12);
+  w.kind = WORK_MOVE, w.bytes = 100;
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 2, 1e-12);
+}
+END_TEST
+
+/* What the GPU's figures say that products reach, or the usual share; few tiles leave
+ * multiprocessors idle. */
+START_TEST(products_reach_what_was_measured) {
+  SheetRates r = {.memory = 1};
+  Cluster k = sheet;
+  KernelWork w = {.kind = WORK_PRODUCT, .dtype = DT_BF16, .m = 256, .n = 256, .k = 100};
+  w.flops = 1000;
+  ck_assert_double_eq_tol(sheet_kernel(&k, &r, &w), 1 / 0.8, 1e-12);
+  k.reached = 500;
+  ck_assert_double_eq_tol(sheet_kernel(&k, &r, &w), 2, 1e-12);
+  k.sms = 8, r.tile = 128;
+  ck_assert_double_eq_tol(sheet_kernel(&k, &r, &w), 4, 1e-12);
+  w.k = 4096;
+  ck_assert_double_eq_tol(sheet_kernel(&k, &r, &w), 2, 1e-12);
+  w.dtype = DT_F32;
+  ck_assert_double_eq_tol(sheet_kernel(&k, &r, &w), 10 / 0.8, 1e-12);
+}
+END_TEST
+
+/* Scores of 3 heads, 10 queries, 20 keys: two products of all, and six passes of 2 bytes
+ * at 50 bytes/s; backward four and nine. */
+START_TEST(stored_scores) {
+  SheetRates r = sheet_roofline();
+  KernelWork w = {.kind = WORK_ATTENTION, .dtype = DT_BF16, .m = 10, .n = 20, .k = 5};
+  w.heads = 3, w.flops = 2 * 600 * 5;
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 6, 1e-12);
+  r.scores = 1;
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 12 + 144, 1e-9);
+  w.kind = WORK_ATTENTION_DX;
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 24 + 216, 1e-9);
+}
+END_TEST
+
+/* Half of the peak; and what a size leaves of it. */
+START_TEST(kernels_reach_a_share) {
+  SheetRates r = sheet_roofline();
+  KernelWork w = {.kind = WORK_PRODUCT, .dtype = DT_BF16, .m = 64, .n = 64, .k = 128};
+  w.flops = 1000;
+  r.product = 0.5, r.launch = 3;
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 2 + 3, 1e-12);
+  r.product_depth = 128, r.product_edge = 64;
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 2 * 8 + 3, 1e-12);
+  w.kind = WORK_ATTENTION_DX, w.n = 1000, w.k = 24;
+  r.attention_dx = 0.5, r.attention_depth = 1000, r.attention_head = 24;
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 2 * 4 + 3, 1e-12);
+}
+END_TEST
+
+START_TEST(collectives) {
+  SheetRates r = sheet_roofline();
+  MoveWork w = {.link = LINK_NVLINK, .bytes = 800, .over = link_near(&sheet, 4)};
+  w.kind = COLL_ALL_GATHER; /* 3/4 of 800 at 20, and 3 steps */
+  ck_assert_double_eq_tol(sheet_move(&r, &w), 30 + 3 * 0.25, 1e-12);
+  w.kind = COLL_ALL_REDUCE;
+  ck_assert_double_eq_tol(sheet_move(&r, &w), 2 * (30 + 3 * 0.25), 1e-12);
+  w.kind = COLL_SEND;
+  ck_assert_double_eq_tol(sheet_move(&r, &w), 40 + 0.25, 1e-12);
+  r.nvlink = 0.5, r.start = 7;
+  ck_assert_double_eq_tol(sheet_move(&r, &w), 80 + 0.25 + 7, 1e-12);
+  ck_assert_double_eq_tol(sheet_move_full(&r, &w), 80, 1e-12);
+  w.over.n = 1;
+  ck_assert_double_eq(sheet_move(&r, &w), 0);
+}
+END_TEST
+
+/* Of 64 ranks in a ring only the first steps follow each other for small messages. */
+START_TEST(small_messages_take_a_tree) {
+  SheetRates r = sheet_roofline();
+  Cluster k = sheet;
+  k.domain = 64;
+  MoveWork w = {.kind = COLL_ALL_GATHER, .link = LINK_NVLINK, .over = link_near(&k, 64)};
+  ck_assert_double_eq_tol(sheet_move(&r, &w), 12 * 0.25, 1e-12);
+}
+END_TEST
+
+/* ---- a plan ---- */
+
+#define PLANS_OF_CLOCK                                                                   \
+  "local function plan(t)\n"                                                             \
+  "  t.model = weft.model { 'llama', hidden_size = 512, num_hidden_layers = 8,\n"        \
+  "    num_attention_heads = 8, intermediate_size = 1024, vocab_size = 1024 }\n"         \
+  "  t.cluster = t.cluster or weft.cluster 'h100-sxm'\n"                                 \
+  "  t.precision = 'bf16'\n"                                                             \
+  "  t.batch = t.batch or { global = 32, micro = 1, seq = 256 }\n"                       \
+  "  return weft.plan(t)\n"                                                              \
+  "end\n"                                                                                \
+  "local function near(a, b) if not (math.abs(a - b) <= 1e-9 + 1e-6 * math.abs(b)) "     \
+  "then error(a .. ' is not ' .. b, 2) end end\n"                                        \
+  "local function total(t) local s = 0 for _, x in pairs(t) do s = s + x end return s "  \
+  "end\n"                                                                                \
+  "local plans = {\n"                                                                    \
+  "  {}, { mesh = { tp = 2 } }, { mesh = { tp = 4, dp = 2 }, strategy = { 'zero', "      \
+  "sequence_parallel = true } },\n"                                                      \
+  "  { mesh = { pp = 4 } }, { mesh = { pp = 4, tp = 2, dp = 2 }, schedule = "            \
+  "'interleaved_1f1b' },\n"                                                              \
+  "  { mesh = { pp = 2 }, schedule = 'zbv' }, { mesh = { dp = 4 }, strategy = 'fsdp2' "  \
+  "},\n"                                                                                 \
+  "  { mesh = { cp = 2, dp = 2 } }, { mesh = { dp = 16 }, recompute = 'full' } }\n"
+
+/* Each moment of a pipeline rank is one of a kernel, a transfer or the bubble. */
+START_TEST(parts_add_up) {
+  lua_run(PLANS_OF_CLOCK
+          "for _, t in ipairs(plans) do\n"
+          "  local s = plan(t):sim()\n"
+          "  for _, r in ipairs(s.pipeline) do\n"
+          "    near(total(r.kernels) + total(r.exposed) + r.bubble, s.seconds)\n"
+          "    near(total(r.kernels), r.compute)\n"
+          "  end\n"
+          "  near(s.tokens, 32 * 256)\n"
+          "  near(s.tokens_per_s_per_gpu * s.seconds * s.ranks, s.tokens)\n"
+          "end\n");
+}
+END_TEST
+
+/* The estimate of sweeps is a bound. */
+START_TEST(never_below_the_bound) {
+  lua_run(PLANS_OF_CLOCK
+          "for i, t in ipairs(plans) do\n"
+          "  local p = plan(t)\n"
+          "  local r = weft.sweep { plan = p, over = { { 'train.seed', 0 } } }\n"
+          "  local bound, clock = r[1].step_ms, p:sim().seconds * 1e3\n"
+          "  if not (bound > 0 and clock >= bound) then\n"
+          "    error(('plan %d: %g ms is below the bound of %g'):format(i, clock, bound))\n"
+          "  end\n"
+          "end\n");
+}
+END_TEST
+
+/* A link of half the speed shows where it is waited for, and nowhere else. */
+START_TEST(a_halved_link) {
+  lua_run(PLANS_OF_CLOCK
+          "local function on(nvlink, per_gpu)\n"
+          "  local k = weft.cluster { nodes = 2, gpus = 2, gpu = { 'h100-sxm', nvlink = nvlink },\n"
+          "    network = { per_gpu = per_gpu } }\n"
+          "  return plan({ mesh = { tp = 2, pp = 2 }, cluster = k }):sim()\n"
+          "end\n"
+          "local was, half, far = on(400e9, 50e9), on(200e9, 50e9), on(400e9, 5e9)\n"
+          "for i = 1, 2 do\n"
+          "  local a, b, c = was.pipeline[i], half.pipeline[i], far.pipeline[i]\n"
+          "  assert(b.exposed.tp > 1.05 * a.exposed.tp, 'tp')\n"
+          "  near(b.compute, a.compute)\n"
+          "  near(c.compute, a.compute)\n"
+          "  near(c.exposed.tp, a.exposed.tp)\n"
+          "end\n"
+          "assert(half.seconds > was.seconds and far.seconds > 1.02 * was.seconds)\n");
+}
+END_TEST
+
+/* Twice the microbatches of a pipeline of four cost what three more of them do not. */
+START_TEST(the_bubble_shrinks) {
+  lua_run(PLANS_OF_CLOCK
+          "local function of(global)\n"
+          "  local s = plan({ mesh = { pp = 4 }, batch = { global = global, micro = 1,\n"
+          "    seq = 256 } }):sim()\n"
+          "  local idle = 0\n"
+          "  for _, r in ipairs(s.pipeline) do idle = idle + r.bubble end\n"
+          "  return idle / 4 / s.seconds\n"
+          "end\n"
+          "local few, many = of(8), of(64)\n"
+          "assert(few > 0.2 and few < 0.36, few)\n" /* 3 of 11 in units */
+          "assert(many < 0.12, many)\n");
+}
+END_TEST
+
+START_TEST(missing_figures_are_named) {
+  lua_run(PLANS_OF_CLOCK
+          "local p = plan { mesh = { tp = 2 }, cluster = weft.cluster { gpus = 8, gpu = {\n"
+          "  name = 'mine', bf16 = 1e14, bandwidth = 1e12 } } }\n"
+          "raises('plan.cluster.gpu.nvlink: the clock needs this figure of mine', p.sim, "
+          "p)\n"
+          "local q = plan { cluster = weft.cluster { gpus = 8 } }\n"
+          "raises('plan.cluster: the clock needs the machines', q.sim, q)\n");
+}
+END_TEST
+
+/* ---- weft sim ---- */
+
+#define SIM                                                                              \
+  "$weft sim " WEFT_SOURCE_DIR "/plans/llama3_8b.lua --set cluster=h100-sxm --set "       \
+  "batch.global=32"
+
+START_TEST(the_verb) {
+  Outcome o = process_run(60, SIM);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  ck_assert_ptr_nonnull(strstr(o.out, "tokens/s for each GPU, MFU "));
+  ck_assert_ptr_nonnull(strstr(o.out, "  mesh.tp "));
+  ck_assert_ptr_nonnull(strstr(o.out, "nothing was measured"));
+  o = process_run(60, SIM " --json --trace t.json");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  ck_assert_ptr_nonnull(strstr(o.out, "\"seconds\": "));
+  const char *trace = scratch_get(scratch_path("t.json"));
+  ck_assert_ptr_nonnull(strstr(trace, "\"traceEvents\":["));
+  ck_assert_ptr_nonnull(strstr(trace, "layer:F of layers.0, microbatch 0"));
+  o = process_run(60, SIM " --trace /dev/full");
+  ck_assert_int_ne(o.code, 0);
+  o = process_run(60, "$weft sim " WEFT_SOURCE_DIR "/plans/quickstart.lua");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_ptr_nonnull(strstr(o.err, "plan.cluster: the clock needs the machines"));
+}
+END_TEST
+
+Suite *clock_suite(void) {
+  const TTest *paper[] = {kernels_at_the_roofline, kernels_reach_a_share,
+                          products_reach_what_was_measured, stored_scores, collectives,
+                          small_messages_take_a_tree};
+  const TTest *plans[] = {parts_add_up, never_below_the_bound, a_halved_link,
+                          the_bubble_shrinks, missing_figures_are_named};
+  Suite *s = suite_create("clock");
+  TCase *c = tcase_create("on paper"), *p = tcase_create("plans");
+  for (int i = 0; i < LEN(paper); i++) tcase_add_test(c, paper[i]);
+  for (int i = 0; i < LEN(plans); i++) tcase_add_test(p, plans[i]);
+  tcase_add_test(p, the_verb);
+  tcase_set_timeout(p, 120);
+  tcase_add_checked_fixture(p, scratch_setup, scratch_teardown);
+  suite_add_tcase(s, c);
+  suite_add_tcase(s, p);
+  return s;
+}

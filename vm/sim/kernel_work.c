@@ -1,0 +1,135 @@
+/* kernel_work.c - classes, sizes and bytes of kernels from the operands of a program; see
+ * kernel_work.h. */
+#include "kernel_work.h"
+
+const char *const work_name[WORK_N] = {
+#define WORK(ID, name, doc) name,
+#include "work_class.def"
+};
+
+static double columns(const Operand *o) { return (double)o->dim[o->ndim - 1]; }
+static double rows(const Operand *o) {
+  double n = (double)operand_count(o);
+  return n > 0 ? n / columns(o) : 0;
+}
+
+static double bytes_of(const Operand *o, int n) {
+  double bytes = 0;
+  for (int i = 0; i < n; i++) bytes += (double)operand_bytes(&o[i]);
+  return bytes;
+}
+
+/* Whoever writes `at` reads an operand and gives a result of a product. */
+static void product(KernelWork *w, double m, double n, double k) {
+  w->m = m, w->n = n, w->k = k;
+  w->flops = 2 * m * n * k;
+}
+
+/* ---- experts ---- */
+
+void even_rows(const Program *p, Arena *a, EvenList *out) {
+  *out = (EvenList){0};
+  for (int b = 0; b < p->nbody; b++) {
+    double even = 0;
+    for (uint32_t i = p->body[b].first; i < p->body[b].first + p->body[b].n; i++) {
+      const Instr *in = &p->code[i];
+      const Operand *o = &p->operand[in->operand];
+      if (in->code != I_KERNEL) continue;
+      if (in->op == OP_permute) {
+        double here = (double)o[in->nin + 1].dim[0] - 1;
+        even = (double)operand_count(&o[1]) * here / p->attr[in->attr].experts;
+      } else if (in->op == OP_grouped_linear && even > 0) {
+        EvenRows r = {o[0].dim[0], MIN(even / (double)o[0].dim[0], 1)};
+        bool known = false;
+        for (int k = 0; k < out->n; k++) known |= out->at[k].rows == r.rows;
+        if (!known) *VEC_PUSH(a, *out) = r;
+      }
+    }
+  }
+}
+
+static double even_of(const EvenList *even, const Operand *o) {
+  for (int i = 0; i < even->n; i++)
+    if (even->at[i].rows == o->dim[0]) return even->at[i].even;
+  return 1;
+}
+
+/* ---- classes ---- */
+
+static void attention(KernelWork *w, const Program *p, const Instr *in, const Operand *o,
+                      bool back) {
+  const OpAttr *a = &p->attr[in->attr];
+  double d = a->head_dim, dv = attr_value_dim(a);
+  w->kind = back ? WORK_ATTENTION_DX : WORK_ATTENTION;
+  w->m = (double)o[0].dim[1], w->n = (double)o[1].dim[1], w->k = d;
+  w->heads = (double)operand_count(&o[0]) / d / w->m;
+  w->flops = w->heads * w->m * w->n * (back ? 3 * d + 2 * dv : d + dv);
+}
+
+/* Where the weight of a product is read or written it is `w`: (O, I) or (I, O). */
+static double other_size(const Operand *w, double one) {
+  return (double)operand_count(w) / one;
+}
+
+static void dense(KernelWork *w, const Instr *in, const Operand *o) {
+  w->kind = WORK_PRODUCT;
+  if (in->op == OP_linear_dw || in->op == OP_router_logits_dw)
+    product(w, columns(&o[0]), columns(&o[1]), rows(&o[0]));
+  else
+    product(w, rows(&o[0]), other_size(&o[1], columns(&o[0])), columns(&o[0]));
+}
+
+static void experts(KernelWork *w, const Instr *in, const Operand *o,
+                    const EvenList *even) {
+  double share = even_of(even, &o[0]), r = rows(&o[0]) * share;
+  bool dw = in->op == OP_grouped_linear_dw;
+  const Operand *weight = dw ? &o[in->nin] : &o[1];
+  double each = (double)operand_count(weight) / (double)weight->dim[0];
+  w->kind = WORK_GROUPED;
+  w->heads = (double)weight->dim[0];
+  if (dw)
+    product(w, columns(&o[0]), columns(&o[1]), r);
+  else
+    product(w, r, each / columns(&o[0]), columns(&o[0]));
+  w->bytes = (double)operand_bytes(weight);
+  for (int i = 0; i < in->nin + in->nout; i++)
+    if (&o[i] != weight && o[i].ndim == 2) w->bytes += share * bytes_of(&o[i], 1);
+}
+
+/* Rows that are looked up, not the table. */
+static double moved(const Instr *in, const Operand *o, const EvenList *even) {
+  if (in->op == OP_embedding) return 2 * bytes_of(o + in->nin, 1);
+  if (in->op == OP_embedding_dw) return 3 * bytes_of(o + 1, 1);
+  double bytes = 0;
+  for (int i = 0; i < in->nin + in->nout; i++)
+    bytes += bytes_of(&o[i], 1) * (o[i].ndim == 2 ? even_of(even, &o[i]) : 1);
+  return bytes;
+}
+
+/* Results in the place of an input are read and written. */
+KernelWork kernel_work(const Program *p, const Instr *in, const EvenList *even) {
+  const Operand *o = &p->operand[in->operand];
+  KernelWork w = {.kind = WORK_MOVE,
+                  .dtype = (DType)o[0].dtype,
+                  .bytes = moved(in, o, even)};
+  switch (in->op) {
+  case OP_linear:
+  case OP_linear_dx:
+  case OP_linear_dw:
+  case OP_router_logits:
+  case OP_router_logits_dx:
+  case OP_router_logits_dw: dense(&w, in, o); break;
+  case OP_grouped_linear:
+  case OP_grouped_linear_dx:
+  case OP_grouped_linear_dw: experts(&w, in, o, even); break;
+  case OP_attention:
+  case OP_attention_part:
+  case OP_attention_step: attention(&w, p, in, o, false); break;
+  case OP_attention_dx:
+  case OP_attention_part_dx: attention(&w, p, in, o, true); break;
+  default:
+    if (in < p->code + p->nmain) w.kind = WORK_STEP;
+    w.flops = (double)operand_count(&o[in->nin]);
+  }
+  return w;
+}

@@ -1,0 +1,35 @@
+/* kernel_work.h - what a kernel of a program does, as its time depends on it: its class,
+ * its sizes, its arithmetic and the bytes that it moves. */
+#ifndef WEFT_KERNEL_WORK_H
+#define WEFT_KERNEL_WORK_H
+
+#include "vm/program/program.h"
+
+typedef enum {
+#define WORK(ID, name, doc) WORK_##ID,
+#include "work_class.def"
+  WORK_N
+} WorkClass;
+extern const char *const work_name[WORK_N];
+
+typedef struct KernelWork {
+  WorkClass kind;
+  DType dtype;
+  /* Products: rows of the result, its columns, what is summed over. Attention: queries,
+   * keys, heads of all sequences, size of a head. */
+  double m, n, k, heads;
+  double flops, bytes; /* causal attention: of the half that counts */
+} KernelWork;
+
+/* How many rows the experts of a program get if all get the same, for each number of rows
+ * that buffers have: they have room for more. */
+typedef struct EvenRows {
+  int64_t rows;
+  double even; /* of them */
+} EvenRows;
+typedef VEC(EvenRows) EvenList;
+void even_rows(const Program *p, Arena *a, EvenList *out);
+
+KernelWork kernel_work(const Program *p, const Instr *in, const EvenList *even);
+
+#endif

@@ -1,0 +1,131 @@
+/* sheet_cost.c - the roofline of a GPU with shares that stacks reach; see sheet_cost.h. */
+#include "sheet_cost.h"
+
+#include <math.h>
+
+SheetRates sheet_rates(void) {
+  return (SheetRates){
+#define RATE(name, value, doc) .name = value,
+#include "sheet_rate.def"
+  };
+}
+
+SheetRates sheet_roofline(void) {
+  return (SheetRates){.product = 1,
+                      .grouped = 1,
+                      .attention = 1,
+                      .attention_dx = 1,
+                      .memory = 1,
+                      .nvlink = 1,
+                      .network = 1,
+                      .host = 1};
+}
+
+/* ---- kernels ---- */
+
+/* The share of its best that a size leaves. */
+static double ramp(double size, double half) { return size > 0 ? size / (size + half) : 1; }
+
+/* Products whose result has fewer tiles than there are multiprocessors leave some idle,
+ * unless what is summed over is long enough to be cut, too. */
+static double busy_share(const Cluster *k, const SheetRates *r, double m, double n,
+                         double depth) {
+  enum { CUT = 2048 };
+  if (!(r->tile > 0 && k->sms > 0)) return 1;
+  double tiles = ceil(m / r->tile) * ceil(n / r->tile) * MAX(floor(depth / CUT), 1);
+  return MIN(tiles / (double)k->sms, 1);
+}
+
+/* flop/s of products that are large. */
+static double best_rate(const Cluster *k, const SheetRates *r, DType t) {
+  enum { USUAL = 80 }; /* percent */
+  double peak = cluster_rate(k, t);
+  if (r->product > 0) return peak * r->product;
+  return t != DT_F32 && k->reached > 0 ? k->reached : peak * USUAL / 100;
+}
+
+static double product_rate(const Cluster *k, const SheetRates *r, const KernelWork *w,
+                           double rows, double together) {
+  return best_rate(k, r, w->dtype) * ramp(w->k, r->product_depth) *
+         ramp(w->n, r->product_edge) * ramp(rows, r->product_edge) *
+         busy_share(k, r, rows, w->n * together, w->k);
+}
+
+/* ---- attention ---- */
+
+/* Passes over stored scores: written by the first product, softmax with its mask, dropout,
+ * the second product; and as much again for each gradient, with both operands. */
+enum { PASSES = 6, PASSES_DX = 9, BYTES_OF_A_SCORE = 2 };
+
+static double stored_scores(const Cluster *k, const SheetRates *r, const KernelWork *w,
+                            bool back) {
+  double scores = w->heads * w->m * w->n;
+  double products = (back ? 8 : 4) * scores * w->k;
+  double moved = (back ? PASSES_DX : PASSES) * BYTES_OF_A_SCORE * scores;
+  return products / (best_rate(k, r, w->dtype) * ramp(w->k, r->product_depth)) +
+         moved / (k->hbm_bandwidth * r->memory);
+}
+
+static double attention_seconds(const Cluster *k, const SheetRates *r,
+                                const KernelWork *w) {
+  bool back = w->kind == WORK_ATTENTION_DX;
+  if (r->scores > 0) return stored_scores(k, r, w, back);
+  double share = (back ? r->attention_dx : r->attention) * ramp(w->n, r->attention_depth) *
+                 ramp(w->k, r->attention_head);
+  return w->flops / (cluster_rate(k, w->dtype) * share);
+}
+
+static double arithmetic_seconds(const Cluster *k, const SheetRates *r,
+                                 const KernelWork *w) {
+  switch (w->kind) {
+  case WORK_PRODUCT: return w->flops / product_rate(k, r, w, w->m, 1);
+  case WORK_GROUPED: {
+    double n = MAX(w->heads, 1);
+    return w->flops / (r->grouped * product_rate(k, r, w, w->m / n, n));
+  }
+  case WORK_ATTENTION:
+  case WORK_ATTENTION_DX: return attention_seconds(k, r, w);
+  default: return 0;
+  }
+}
+
+double sheet_kernel(const Cluster *k, const SheetRates *r, const KernelWork *w) {
+  double moved = w->bytes / (k->hbm_bandwidth * r->memory);
+  return MAX(arithmetic_seconds(k, r, w), moved) + r->launch;
+}
+
+/* ---- collectives ---- */
+
+static double link_share(const SheetRates *r, LinkKind k) {
+  return k == LINK_NVLINK ? r->nvlink : k == LINK_HOST ? r->host : r->network;
+}
+
+/* Bytes that pass the link of a member, over all bytes: those of a ring. */
+static double passed(const MoveWork *w) {
+  double n = w->over.n;
+  switch (w->kind) {
+  case COLL_SEND:
+  case COLL_RECV:
+  case COLL_SHIFT: return 1;
+  case COLL_ALL_REDUCE: return 2 * (n - 1) / n;
+  default: return (n - 1) / n;
+  }
+}
+
+/* Steps that follow each other: rings have one for each other member, trees, which small
+ * messages take, two for each doubling. */
+static double steps(const MoveWork *w) {
+  double n = w->over.n, both = w->kind == COLL_ALL_REDUCE ? 2 : 1;
+  if (w->kind == COLL_SEND || w->kind == COLL_RECV || w->kind == COLL_SHIFT) return 1;
+  return both * MIN(n - 1, 2 * ceil(log2(n)));
+}
+
+double sheet_move_full(const SheetRates *r, const MoveWork *w) {
+  if (w->over.n < 2) return 0;
+  return w->bytes * passed(w) / (w->over.bandwidth * link_share(r, w->link));
+}
+
+double sheet_move(const SheetRates *r, const MoveWork *w) {
+  if (w->over.n < 2) return 0;
+  return sheet_move_full(r, w) + steps(w) * w->over.latency + r->start;
+}

@@ -1,0 +1,31 @@
+/* sheet_cost.h - times by the data sheet of a cluster: kernels at a share of the roofline
+ * that is usual for their class, collectives at one of their links. */
+#ifndef WEFT_SHEET_COST_H
+#define WEFT_SHEET_COST_H
+
+#include "kernel_work.h"
+#include "vm/plan/cluster_figures.h"
+
+/* What stacks reach, and what they add. The defaults name their sources in sheet_cost.c;
+ * none comes from a training run. All 1 and 0: the roofline itself. */
+typedef struct SheetRates {
+#define RATE(name, value, doc) double name;
+#include "sheet_rate.def"
+} SheetRates;
+SheetRates sheet_rates(void);
+SheetRates sheet_roofline(void);
+
+double sheet_kernel(const Cluster *k, const SheetRates *r, const KernelWork *w);
+
+/* A collective, or a transfer between two ranks, over a link. */
+typedef struct MoveWork {
+  CollKind kind;
+  LinkKind link;
+  Link over; /* of the group: members, bandwidth of all its cards, latency */
+  double bytes;
+} MoveWork;
+double sheet_move(const SheetRates *r, const MoveWork *w);
+/* The part of that time in which the link is full; the rest is latency. */
+double sheet_move_full(const SheetRates *r, const MoveWork *w);
+
+#endif

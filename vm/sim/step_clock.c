@@ -1,0 +1,270 @@
+/* step_clock.c - costs of instructions for the abstract machine, and what comes of its walk;
+ * see step_clock.h. */
+#include "step_clock.h"
+
+#include <stdlib.h>
+
+const char *const sim_axis_name[SIM_AXES] = {"tp", "cp", "ep", "dp", "pp"};
+
+typedef struct Known {
+  bool has;
+  double seconds;
+  LinkLoad load;
+} Known;
+
+typedef struct Clock {
+  const Compiled *c;
+  const Plan *plan;
+  const SimOptions *o;
+  Arena *a;
+  EvenList *even; /* [pp] */
+  Known **known;  /* [pp][pc] */
+  int64_t (*exposed)[SIM_AXES], *stalled; /* [pp] */
+  VEC(SimWait) wait;
+} Clock;
+
+/* ---- links ---- */
+
+static AxisSet comm_axes(const Clock *k, const CommDesc *d) {
+  return comm_spans_pp(&k->c->mesh, d) ? d->axes | AXIS_BIT(AXIS_PP) : d->axes;
+}
+
+/* Rows that move if experts are balanced. */
+static double even_share(const EvenList *even, const Instr *in, const Operand *o) {
+  if (!(coll_info[in->coll].is & COLL_COUNTED)) return 1;
+  int64_t rows = o->ndim == 3 ? o->dim[0] * o->dim[1] : 0;
+  for (int i = 0; i < even->n; i++)
+    if (even->at[i].rows == rows) return even->at[i].even;
+  return 1;
+}
+
+static MoveWork move_of(const Clock *k, int pp, const Instr *in) {
+  const Mesh *m = &k->c->mesh;
+  const Cluster *cluster = &k->plan->cluster;
+  const Operand *o = &k->c->prog[pp].operand[in->operand];
+  if (instr_is[in->code] & INSTR_PAIR) {
+    int far = in->peer > pp ? in->peer - pp : pp - in->peer;
+    int64_t extent = 1 + (int64_t)far * mesh_stride(m, AXIS_PP);
+    return (MoveWork){.kind = COLL_SEND,
+                      .link = link_kind(cluster, extent),
+                      .over = link_pair(cluster, extent),
+                      .bytes = (double)operand_bytes(o)};
+  }
+  const CommDesc *d = &k->c->prog[pp].comm[in->comm];
+  AxisSet axes = comm_axes(k, d);
+  MoveWork w = {.kind = (CollKind)in->coll,
+                .link = link_kind(cluster, link_extent(m, axes)),
+                .over = link_of(m, cluster, axes),
+                .bytes = (double)coll_bytes(in, o) * even_share(&k->even[pp], in, o)};
+  w.over.n = comm_size(m, d);
+  return w;
+}
+
+/* ---- costs ---- */
+
+static bool uses_host(const Program *p, const Instr *in) {
+  for (int i = 0; i < instr_operands(in); i++)
+    if (on_host(p->operand[in->operand + (uint32_t)i].off)) return true;
+  return false;
+}
+
+static double kernel_seconds(const Clock *k, int pp, const Instr *in) {
+  const Program *p = &k->c->prog[pp];
+  KernelWork w = kernel_work(p, in, &k->even[pp]);
+  Cluster there = k->plan->cluster;
+  if (uses_host(p, in)) there.hbm_bandwidth = there.host_bandwidth;
+  return sheet_kernel(&there, &k->o->rates, &w);
+}
+
+static void know_move(const Clock *k, int pp, const Instr *in, Known *out) {
+  MoveWork w = move_of(k, pp, in);
+  out->seconds = sheet_move(&k->o->rates, &w);
+  double full = sheet_move_full(&k->o->rates, &w);
+  if (!(full > 0)) return;
+  out->load.link[w.link] = full / out->seconds;
+  if (w.link == LINK_NETWORK && k->plan->cluster.spine > 0)
+    out->load.spine = full / out->seconds;
+}
+
+static const Known *know(Clock *k, int pp, const Instr *in) {
+  Known *x = &k->known[pp][in - k->c->prog[pp].code];
+  if (x->has) return x;
+  if (instr_is[in->code] & INSTR_STARTS)
+    know_move(k, pp, in, x);
+  else if (in->code == I_KERNEL)
+    x->seconds = kernel_seconds(k, pp, in);
+  x->has = true;
+  return x;
+}
+
+static int64_t cost(void *ud, int pp, const Instr *in) {
+  return (int64_t)(know(ud, pp, in)->seconds * SIM_TICKS + 0.5);
+}
+
+static void load(void *ud, int pp, const Instr *in, LinkLoad *out) {
+  *out = know(ud, pp, in)->load;
+}
+
+static void ran(void *ud, int pp, const Instr *in, int64_t from, int64_t to) {
+  const Clock *k = ud;
+  if (k->o->ran) k->o->ran(k->o->ud, pp, in, from, to);
+}
+
+/* ---- waits ---- */
+
+static SimAxis axis_of(const Clock *k, int pp, const Instr *in) {
+  if (instr_is[in->code] & INSTR_PAIR) return SIM_PP;
+  AxisSet axes = axes_split(comm_axes(k, &k->c->prog[pp].comm[in->comm]));
+  if (axes & AXIS_BIT(AXIS_PP)) return SIM_PP;
+  if (axes & (AXES_DP | AXIS_BIT(AXIS_EP_SHARD))) return SIM_DP;
+  if (axes & AXIS_BIT(AXIS_CP)) return SIM_CP;
+  return axes & (AXIS_BIT(AXIS_EP) | AXIS_BIT(AXIS_ETP)) ? SIM_EP : SIM_TP;
+}
+
+/* "layers.3.mlp" -> "layers.*.mlp"; a body is shared by its layers and names none. */
+static const char *like(const Clock *k, const char *what) {
+  char *out = arena_str(k->a, what), *to = out;
+  for (const char *s = what; *s; s++) {
+    bool digit = *s >= '0' && *s <= '9';
+    if (!digit)
+      *to++ = *s;
+    else if (to == out || to[-1] != '*')
+      *to++ = '*';
+  }
+  *to = 0;
+  return out;
+}
+
+static void waited(void *ud, int pp, const RankWait *w) {
+  Clock *k = ud;
+  SimAxis axis = axis_of(k, pp, w->what);
+  /* A queue behind other transfers is their axis's time, but between pipeline ranks what
+   * came before was another rank's work. */
+  if (k->o->waited) k->o->waited(k->o->ud, pp, w);
+  if (w->ended <= w->came) return;
+  int64_t moving = axis == SIM_PP ? MAX(w->came, w->began) : w->came;
+  k->stalled[pp] += (moving - w->came) * w->times;
+  k->exposed[pp][axis] += (w->ended - moving) * w->times;
+  const char *what = axis == SIM_PP && instr_is[w->what->code] & INSTR_PAIR
+                         ? ""
+                         : k->c->prog[pp].what[w->what->what];
+  if (w->ended == moving) return;
+  *VEC_PUSH(k->a, k->wait) = (SimWait){.pp = pp,
+                                       .axis = axis,
+                                       .what = like(k, what),
+                                       .seconds = (double)(w->ended - moving) *
+                                                  (double)w->times / SIM_TICKS,
+                                       .count = w->times};
+}
+
+static int by_place(const void *x, const void *y) {
+  const SimWait *a = x, *b = y;
+  if (a->pp != b->pp) return a->pp - b->pp;
+  if (a->axis != b->axis) return (int)a->axis - (int)b->axis;
+  return strcmp(a->what, b->what);
+}
+
+static int by_time(const void *x, const void *y) {
+  const SimWait *a = x, *b = y;
+  if (a->seconds != b->seconds) return a->seconds < b->seconds ? 1 : -1;
+  return by_place(x, y);
+}
+
+static void sum_waits(Clock *k, SimReport *out) {
+  SimWait *w = k->wait.at;
+  int n = 0;
+  if (k->wait.n) qsort(w, (size_t)k->wait.n, sizeof *w, by_place);
+  for (int i = 0; i < k->wait.n; i++) {
+    if (n && by_place(&w[n - 1], &w[i]) == 0)
+      w[n - 1].seconds += w[i].seconds, w[n - 1].count += w[i].count;
+    else
+      w[n++] = w[i];
+  }
+  if (n) qsort(w, (size_t)n, sizeof *w, by_time);
+  out->wait = w, out->nwait = n;
+}
+
+/* ---- kernels by class ---- */
+
+static void add_kernels(Clock *k, int pp, uint32_t first, uint32_t n, double *to) {
+  const Program *p = &k->c->prog[pp];
+  for (uint32_t i = first; i < first + n; i++) {
+    const Instr *in = &p->code[i];
+    if (in->code != I_KERNEL) continue;
+    KernelWork w = kernel_work(p, in, &k->even[pp]);
+    to[w.kind] += know(k, pp, in)->seconds;
+  }
+}
+
+static void sum_kernels(Clock *k, int pp, double busy, double *to) {
+  const Program *p = &k->c->prog[pp];
+  int64_t *calls = NEW_N(k->a, int64_t, p->nbody);
+  for (uint32_t i = 0; i < p->nmain; i++)
+    if (p->code[i].code == I_CALL) calls[p->call[p->code[i].call].body]++;
+  add_kernels(k, pp, 0, p->nmain, to);
+  for (int b = 0; b < p->nbody; b++) {
+    double each[WORK_N] = {0};
+    add_kernels(k, pp, p->body[b].first, p->body[b].n, each);
+    for (int w = 0; w < WORK_N; w++) to[w] += each[w] * (double)calls[b];
+  }
+  double alone = 0;
+  for (int w = 0; w < WORK_N; w++) alone += to[w];
+  for (int w = 0; w < WORK_N && alone > 0; w++) to[w] *= busy / alone;
+}
+
+/* ---- the step ---- */
+
+static void begin(Clock *k) {
+  int npp = k->c->mesh.size[AXIS_PP];
+  k->even = NEW_N(k->a, EvenList, npp);
+  k->known = NEW_N(k->a, Known *, npp);
+  k->exposed = (void *)arena_alloc(k->a, sizeof *k->exposed * (size_t)npp);
+  k->stalled = NEW_N(k->a, int64_t, npp);
+  for (int pp = 0; pp < npp; pp++) {
+    even_rows(&k->c->prog[pp], k->a, &k->even[pp]);
+    k->known[pp] = NEW_N(k->a, Known, k->c->prog[pp].ncode);
+  }
+}
+
+static void report(Clock *k, const RankTime *t, SimReport *out) {
+  const Mesh *m = &k->c->mesh;
+  int npp = m->size[AXIS_PP];
+  int64_t end = 0;
+  *out = (SimReport){.npp = npp, .ranks = m->world, .rank = NEW_N(k->a, SimRank, npp)};
+  for (int pp = 0; pp < npp; pp++) end = MAX(end, t[pp].end);
+  out->seconds = (double)end / SIM_TICKS;
+  for (int pp = 0; pp < npp; pp++) {
+    SimRank *r = &out->rank[pp];
+    for (int x = 0; x < SIM_AXES; x++) r->exposed[x] = (double)k->exposed[pp][x] / SIM_TICKS;
+    r->bubble = (double)(k->stalled[pp] + end - t[pp].end) / SIM_TICKS;
+    sum_kernels(k, pp, (double)t[pp].busy / SIM_TICKS, r->kernels);
+    out->flops += k->c->prog[pp].flops * m->world / npp;
+    out->recomputed += k->c->prog[pp].recomputed * m->world / npp;
+  }
+  out->peak = cluster_rate(&k->plan->cluster, k->plan->dtype) * m->world;
+  out->tokens = k->plan->batch.global * k->plan->batch.seq;
+  sum_waits(k, out);
+}
+
+weft_status sim_needs(const Plan *plan, const Mesh *m, weft_error *e) {
+  const char *lacks = cluster_lacks(plan, m);
+  if (!lacks) return WEFT_OK;
+  if (strcmp(lacks, "cluster") == 0)
+    return err_set(e, WEFT_EPLAN,
+                   "plan.cluster: the clock needs the machines, with their GPU: cluster = "
+                   "\"h100-sxm\", or figures of your own");
+  return err_set(e, WEFT_EPLAN, "plan.%s: the clock needs this figure of %s", lacks,
+                 plan->cluster.gpu);
+}
+
+weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, Arena *a,
+                     SimReport *out, weft_error *e) {
+  TRY(sim_needs(plan, &c->mesh, e));
+  Clock k = {.c = c, .plan = plan, .o = o, .a = a};
+  RankTime *t = NEW_N(a, RankTime, c->mesh.size[AXIS_PP]);
+  begin(&k);
+  RunCosts costs = {.ud = &k, .cost = cost, .load = load, .ran = ran, .waited = waited};
+  TRY(run_costs(c, &costs, t, e));
+  report(&k, t, out);
+  return WEFT_OK;
+}

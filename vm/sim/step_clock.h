@@ -1,0 +1,62 @@
+/* step_clock.h - a step of a compiled plan on the clock: how long it takes on the plan's
+ * machines, and where the time goes.
+ *
+ * The programs run on the abstract machine in the order of time. One representative per
+ * pipeline rank stands for the ranks that run the same program, so all of these are as
+ * fast as each other, and experts get as many rows as each other. */
+#ifndef WEFT_STEP_CLOCK_H
+#define WEFT_STEP_CLOCK_H
+
+#include "sheet_cost.h"
+#include "vm/plan/plan.h"
+
+typedef enum { SIM_TP, SIM_CP, SIM_EP, SIM_DP, SIM_PP, SIM_AXES } SimAxis;
+extern const char *const sim_axis_name[SIM_AXES];
+
+/* Seconds of a pipeline rank, which add up to the step. */
+typedef struct SimRank {
+  double kernels[WORK_N];    /* of the compute queue, by class, with what transfers beside
+                                them cost */
+  double exposed[SIM_AXES];  /* it stood still while a transfer ran that it waited for */
+  double bubble;             /* it stood still for other pipeline ranks, or was done */
+} SimRank;
+
+/* What a pipeline rank waited for. */
+typedef struct SimWait {
+  int pp;
+  SimAxis axis;
+  const char *what; /* "layers.*.mlp.down_proj"; "" for transfers between stages */
+  double seconds;
+  int64_t count;
+} SimWait;
+
+/* A tick is a picosecond: a step of a day fits into 63 bits. */
+#define SIM_TICKS 1e12
+
+typedef struct SimOptions {
+  SheetRates rates;
+  /* NULL, or as in RunCosts */
+  void (*ran)(void *ud, int pp, const Instr *in, int64_t from, int64_t to);
+  void (*waited)(void *ud, int pp, const RankWait *w);
+  void *ud;
+} SimOptions;
+
+typedef struct SimReport {
+  double seconds;
+  double flops, recomputed; /* of all ranks; recomputed: of those */
+  double peak;              /* flop/s of all GPUs in the compute type */
+  int64_t tokens;
+  int ranks, npp;
+  SimRank *rank;  /* [npp] */
+  SimWait *wait;  /* the longest first */
+  int nwait;
+} SimReport;
+
+/* WEFT_EPLAN names the figure of the plan's machines that the clock needs and they lack.
+ */
+weft_status sim_needs(const Plan *plan, const Mesh *m, weft_error *e);
+/* After sim_needs. */
+weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, Arena *a,
+                     SimReport *out, weft_error *e);
+
+#endif
