@@ -7,17 +7,22 @@
 typedef struct SimJob {
   const Job *j;
   Arena *arena;
-  bool scores; /* attention stores them */
-  SimReport r;
+  bool scores;             /* attention stores them */
+  SimReport r;             /* at the usual rates */
+  double seconds[RATES_N]; /* of the step */
   weft_status st;
   weft_error e;
 } SimJob;
 
 static void sim_job(void *ud) {
   SimJob *k = ud;
-  SimOptions o = {.rates = sheet_rates()};
-  o.rates.scores = k->scores;
-  k->st = simulate(k->j->compiled, &k->j->plan, &o, k->arena, &k->r, &k->e);
+  for (int i = RATES_N; i-- > RATES_USUAL;) {
+    SimOptions o = {.rates = sheet_rates((RatesOf)i)};
+    o.rates.scores = k->scores;
+    k->st = simulate(k->j->compiled, &k->j->plan, &o, k->arena, &k->r, &k->e);
+    if (k->st != WEFT_OK) return;
+    k->seconds[i] = k->r.seconds;
+  }
 }
 
 static double sum(const double *x, int n) {
@@ -70,6 +75,8 @@ int plan_sim(lua_State *L) {
   set_text(L, "gpu", j->plan.cluster.gpu);
   set_integer(L, "ranks", r->ranks);
   set_number(L, "seconds", r->seconds);
+  set_number(L, "low", k.seconds[RATES_BETTER]);
+  set_number(L, "high", k.seconds[RATES_WORSE]);
   set_integer(L, "tokens", r->tokens);
   set_number(L, "tokens_per_s_per_gpu", (double)r->tokens / r->seconds / r->ranks);
   set_number(L, "flops", r->flops);

@@ -32,6 +32,17 @@ local function rows(v)
   return out
 end
 
+-- Of each place the pipeline rank that waits longest.
+local function longest(v)
+  local out, told = {}, {}
+  for _, w in ipairs(v.waits) do
+    local place = w.axis .. " " .. w.what
+    if not told[place] and #out < shown then out[#out + 1] = w end
+    told[place] = true
+  end
+  return out
+end
+
 local classes = { "products", "expert products", "attention", "attention backward", "memory", "optimizer" }
 local axes = { "tp", "cp", "ep", "dp", "pp" }
 
@@ -66,17 +77,17 @@ end
 
 return function(v, text)
   local out = {
-    format("%s on %d x %s: %s a step", v.plan, v.ranks, v.gpu, span(v.seconds)),
+    format("%s on %d x %s: %s a step, between %s and %s", v.plan, v.ranks, v.gpu, span(v.seconds),
+      span(v.low), span(v.high)),
     format("  %s tokens/s for each GPU, MFU %.1f %%, HFU %.1f %% (causal attention counts half)",
       text.count(v.tokens_per_s_per_gpu), 100 * v.mfu, 100 * v.hfu),
-    "  all of the time is by data sheets: nothing was measured",
+    "  all of it is by data sheets: nothing was measured; from better to worse stacks, see planning.md",
     "", "percent of the step:", table_of(v, text),
   }
   if #v.waits > 0 then
     out[#out + 1] = ""
     out[#out + 1] = "longest waits for transfers:"
-    for i = 1, math.min(#v.waits, shown) do
-      local w = v.waits[i]
+    for _, w in ipairs(longest(v)) do
       out[#out + 1] = format("  %-8s %s exposed in %s, pp rank %d", fields[w.axis], span(w.seconds),
         w.what ~= "" and w.what or w.axis == "pp" and "transfers between stages" or "what units share",
         w.pp)

@@ -180,7 +180,7 @@ for _, row in ipairs(read(path)) do
         sets[source] = {}
         order[#order + 1] = source
       end
-      local run = { measured = tonumber(row.step_time_s), clock = sim.seconds, model = row.model,
+      local run = { measured = tonumber(row.step_time_s), clock = sim.seconds, low = sim.low, high = sim.high, model = row.model,
         bound = judged[1] and judged[1].step_ms / 1e3 or 0 / 0, ideal = sim.hfu * sim.seconds, layout = plan,
         workload = row.model .. row.gpus .. " " .. row.global_batch .. " " .. row.seq }
       table.insert(sets[source], run)
@@ -195,17 +195,23 @@ for _, row in ipairs(read(path)) do
 end
 
 local every = {}
+local function inside(runs)
+  local n = 0
+  for _, r in ipairs(runs) do if r.low <= r.measured and r.measured <= r.high then n = n + 1 end end
+  return n
+end
+
 local function line(name, runs)
   constant(runs)
   local right, n = pairs_right(runs, "clock")
   local by_bound = pairs_right(runs, "bound")
   local lost, workloads = regret(runs, "clock")
-  print(("%-32s %4d %7.1f %7.1f %9.1f   %4d/%-4d %4d/%-4d  %5.1f (%d)"):format(name, #runs,
+  print(("%-32s %4d %7.1f %7.1f %9.1f   %4d/%-4d %4d/%-4d  %5.1f (%d)  %4d"):format(name, #runs,
     100 * errors(runs, "clock"), 100 * errors(runs, "bound"), 100 * errors(runs, "constant"), right, n, by_bound, n,
-    100 * lost, workloads))
+    100 * lost, workloads, inside(runs)))
 end
-print "                                       mean error, %              pairs in order      regret, %"
-print "set                              runs   clock   bound  constant     clock     bound    (workloads)"
+print "                                       mean error, %              pairs in order      regret, %  runs in"
+print "set                              runs   clock   bound  constant     clock     bound    (workloads)  the range"
 for _, name in ipairs(order) do
   line(name, sets[name])
   table.move(sets[name], 1, #sets[name], #every + 1, every)

@@ -75,7 +75,7 @@ START_TEST(help) {
     expect(arena_printf(scratch_arena, "%s --help", verb), 0, "Exit codes:", "");
     s = strchr(s, '\n') + 1;
   }
-  ck_assert_int_eq(n, 15);
+  ck_assert_int_eq(n, 16);
 }
 END_TEST
 
@@ -105,6 +105,7 @@ START_TEST(verbs_without_arguments) {
       {"run", "needs a plan: weft run PLAN.lua\n"},
       {"check", "needs a plan: weft check PLAN.lua\n"},
       {"show", "needs a plan: weft show PLAN.lua [TOPIC]\n"},
+      {"sim", "needs a plan: weft sim PLAN.lua\n"},
       {"verify", "needs a plan: weft verify PLAN.lua\n"},
       {"sample", "needs a plan: weft sample PLAN.lua\n"},
       {"sweep", "needs a script: weft sweep SCRIPT.lua [args]\n"},

@@ -91,6 +91,7 @@ static void experts(KernelWork *w, const Instr *in, const Operand *o,
     product(w, columns(&o[0]), columns(&o[1]), r);
   else
     product(w, r, each / columns(&o[0]), columns(&o[0]));
+  w->room = w->flops / share - w->flops;
   w->bytes = (double)operand_bytes(weight);
   for (int i = 0; i < in->nin + in->nout; i++)
     if (&o[i] != weight && o[i].ndim == 2) w->bytes += share * bytes_of(&o[i], 1);
@@ -109,9 +110,8 @@ static double moved(const Instr *in, const Operand *o, const EvenList *even) {
 /* Results in the place of an input are read and written. */
 KernelWork kernel_work(const Program *p, const Instr *in, const EvenList *even) {
   const Operand *o = &p->operand[in->operand];
-  KernelWork w = {.kind = WORK_MOVE,
-                  .dtype = (DType)o[0].dtype,
-                  .bytes = moved(in, o, even)};
+  KernelWork w = {
+      .kind = WORK_MOVE, .dtype = (DType)o[0].dtype, .bytes = moved(in, o, even)};
   switch (in->op) {
   case OP_linear:
   case OP_linear_dx:

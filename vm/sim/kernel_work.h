@@ -19,6 +19,7 @@ typedef struct KernelWork {
    * keys, heads of all sequences, size of a head. */
   double m, n, k, heads;
   double flops, bytes; /* causal attention: of the half that counts */
+  double room; /* flops of rows of experts that buffers have room for beside them */
 } KernelWork;
 
 /* How many rows the experts of a program get if all get the same, for each number of rows

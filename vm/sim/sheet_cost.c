@@ -1,18 +1,19 @@
-/* sheet_cost.c - the roofline of a GPU with shares that stacks reach; see sheet_cost.h. */
+/* sheet_cost.c - the roofline of a GPU with shares that stacks reach; see sheet_cost.h.
+ */
 #include "sheet_cost.h"
 
 #include <math.h>
 
-SheetRates sheet_rates(void) {
+SheetRates sheet_rates(RatesOf which) {
+#define RATE(name, usual, worse, better, doc)                                            \
+  .name = which == RATES_WORSE ? worse : which == RATES_BETTER ? better : usual,
   return (SheetRates){
-#define RATE(name, value, doc) .name = value,
 #include "sheet_rate.def"
   };
 }
 
 SheetRates sheet_roofline(void) {
-  return (SheetRates){.product = 1,
-                      .grouped = 1,
+  return (SheetRates){.grouped = 1,
                       .attention = 1,
                       .attention_dx = 1,
                       .memory = 1,
@@ -24,7 +25,9 @@ SheetRates sheet_roofline(void) {
 /* ---- kernels ---- */
 
 /* The share of its best that a size leaves. */
-static double ramp(double size, double half) { return size > 0 ? size / (size + half) : 1; }
+static double ramp(double size, double half) {
+  return size > 0 ? size / (size + half) : 1;
+}
 
 /* Products whose result has fewer tiles than there are multiprocessors leave some idle,
  * unless what is summed over is long enough to be cut, too. */
@@ -40,8 +43,8 @@ static double busy_share(const Cluster *k, const SheetRates *r, double m, double
 static double best_rate(const Cluster *k, const SheetRates *r, DType t) {
   enum { USUAL = 80 }; /* percent */
   double peak = cluster_rate(k, t);
-  if (r->product > 0) return peak * r->product;
-  return t != DT_F32 && k->reached > 0 ? k->reached : peak * USUAL / 100;
+  if (r->library == 0) return peak;
+  return r->library * (t != DT_F32 && k->reached > 0 ? k->reached : peak * USUAL / 100);
 }
 
 static double product_rate(const Cluster *k, const SheetRates *r, const KernelWork *w,
@@ -53,8 +56,9 @@ static double product_rate(const Cluster *k, const SheetRates *r, const KernelWo
 
 /* ---- attention ---- */
 
-/* Passes over stored scores: written by the first product, softmax with its mask, dropout,
- * the second product; and as much again for each gradient, with both operands. */
+/* Passes over stored scores: written by the first product, softmax with its mask,
+ * dropout, the second product; and as much again for each gradient, with both operands.
+ */
 enum { PASSES = 6, PASSES_DX = 9, BYTES_OF_A_SCORE = 2 };
 
 static double stored_scores(const Cluster *k, const SheetRates *r, const KernelWork *w,
@@ -70,8 +74,8 @@ static double attention_seconds(const Cluster *k, const SheetRates *r,
                                 const KernelWork *w) {
   bool back = w->kind == WORK_ATTENTION_DX;
   if (r->scores > 0) return stored_scores(k, r, w, back);
-  double share = (back ? r->attention_dx : r->attention) * ramp(w->n, r->attention_depth) *
-                 ramp(w->k, r->attention_head);
+  double share = (back ? r->attention_dx : r->attention) *
+                 ramp(w->n, r->attention_depth) * ramp(w->k, r->attention_head);
   return w->flops / (cluster_rate(k, w->dtype) * share);
 }
 

@@ -6,13 +6,13 @@
 #include "kernel_work.h"
 #include "vm/plan/cluster_figures.h"
 
-/* What stacks reach, and what they add. The defaults name their sources in sheet_cost.c;
- * none comes from a training run. All 1 and 0: the roofline itself. */
+/* What stacks reach, and what they add. */
 typedef struct SheetRates {
-#define RATE(name, value, doc) double name;
+#define RATE(name, usual, worse, better, doc) double name;
 #include "sheet_rate.def"
 } SheetRates;
-SheetRates sheet_rates(void);
+typedef enum { RATES_USUAL, RATES_WORSE, RATES_BETTER, RATES_N } RatesOf;
+SheetRates sheet_rates(RatesOf which);
 SheetRates sheet_roofline(void);
 
 double sheet_kernel(const Cluster *k, const SheetRates *r, const KernelWork *w);

@@ -1,5 +1,5 @@
-/* step_clock.c - costs of instructions for the abstract machine, and what comes of its walk;
- * see step_clock.h. */
+/* step_clock.c - costs of instructions for the abstract machine, and what comes of its
+ * walk; see step_clock.h. */
 #include "step_clock.h"
 
 #include <stdlib.h>
@@ -17,8 +17,8 @@ typedef struct Clock {
   const Plan *plan;
   const SimOptions *o;
   Arena *a;
-  EvenList *even; /* [pp] */
-  Known **known;  /* [pp][pc] */
+  EvenList *even;                         /* [pp] */
+  Known **known;                          /* [pp][pc] */
   int64_t (*exposed)[SIM_AXES], *stalled; /* [pp] */
   VEC(SimWait) wait;
 } Clock;
@@ -149,12 +149,12 @@ static void waited(void *ud, int pp, const RankWait *w) {
                          ? ""
                          : k->c->prog[pp].what[w->what->what];
   if (w->ended == moving) return;
-  *VEC_PUSH(k->a, k->wait) = (SimWait){.pp = pp,
-                                       .axis = axis,
-                                       .what = like(k, what),
-                                       .seconds = (double)(w->ended - moving) *
-                                                  (double)w->times / SIM_TICKS,
-                                       .count = w->times};
+  *VEC_PUSH(k->a, k->wait) =
+      (SimWait){.pp = pp,
+                .axis = axis,
+                .what = like(k, what),
+                .seconds = (double)(w->ended - moving) * (double)w->times / SIM_TICKS,
+                .count = w->times};
 }
 
 static int by_place(const void *x, const void *y) {
@@ -186,30 +186,47 @@ static void sum_waits(Clock *k, SimReport *out) {
 
 /* ---- kernels by class ---- */
 
-static void add_kernels(Clock *k, int pp, uint32_t first, uint32_t n, double *to) {
+/* Of instructions that run once; returns the arithmetic of rows of experts that nobody
+ * has.
+ */
+static double add_kernels(Clock *k, int pp, uint32_t first, uint32_t n, double *to) {
+  double room = 0;
   const Program *p = &k->c->prog[pp];
   for (uint32_t i = first; i < first + n; i++) {
     const Instr *in = &p->code[i];
     if (in->code != I_KERNEL) continue;
     KernelWork w = kernel_work(p, in, &k->even[pp]);
     to[w.kind] += know(k, pp, in)->seconds;
+    room += w.room;
   }
+  return room;
 }
 
-static void sum_kernels(Clock *k, int pp, double busy, double *to) {
+/* Classes of kernels of a pipeline rank; returns the arithmetic that its programs count
+ * for rows of experts that nobody has. */
+static double sum_kernels(Clock *k, int pp, double busy, double *to) {
   const Program *p = &k->c->prog[pp];
   int64_t *calls = NEW_N(k->a, int64_t, p->nbody);
+  double alone = 0, room = 0;
   for (uint32_t i = 0; i < p->nmain; i++)
     if (p->code[i].code == I_CALL) calls[p->call[p->code[i].call].body]++;
   add_kernels(k, pp, 0, p->nmain, to);
   for (int b = 0; b < p->nbody; b++) {
-    double each[WORK_N] = {0};
-    add_kernels(k, pp, p->body[b].first, p->body[b].n, each);
-    for (int w = 0; w < WORK_N; w++) to[w] += each[w] * (double)calls[b];
+    double each[WORK_N] = {0}, n = (double)calls[b];
+    room += n * add_kernels(k, pp, p->body[b].first, p->body[b].n, each);
+    for (int w = 0; w < WORK_N; w++) to[w] += each[w] * n;
   }
-  double alone = 0;
   for (int w = 0; w < WORK_N; w++) alone += to[w];
   for (int w = 0; w < WORK_N && alone > 0; w++) to[w] *= busy / alone;
+  return room;
+}
+
+/* Arithmetic of a pipeline rank, of that the recomputed part: in the same proportion for
+ * rows that nobody has. */
+static void add_flops(const Program *p, double room, double ranks, SimReport *out) {
+  double real = p->flops > 0 ? 1 - room / p->flops : 1;
+  out->flops += p->flops * real * ranks;
+  out->recomputed += p->recomputed * real * ranks;
 }
 
 /* ---- the step ---- */
@@ -235,11 +252,11 @@ static void report(Clock *k, const RankTime *t, SimReport *out) {
   out->seconds = (double)end / SIM_TICKS;
   for (int pp = 0; pp < npp; pp++) {
     SimRank *r = &out->rank[pp];
-    for (int x = 0; x < SIM_AXES; x++) r->exposed[x] = (double)k->exposed[pp][x] / SIM_TICKS;
+    for (int x = 0; x < SIM_AXES; x++)
+      r->exposed[x] = (double)k->exposed[pp][x] / SIM_TICKS;
     r->bubble = (double)(k->stalled[pp] + end - t[pp].end) / SIM_TICKS;
-    sum_kernels(k, pp, (double)t[pp].busy / SIM_TICKS, r->kernels);
-    out->flops += k->c->prog[pp].flops * m->world / npp;
-    out->recomputed += k->c->prog[pp].recomputed * m->world / npp;
+    double room = sum_kernels(k, pp, (double)t[pp].busy / SIM_TICKS, r->kernels);
+    add_flops(&k->c->prog[pp], room, (double)m->world / npp, out);
   }
   out->peak = cluster_rate(&k->plan->cluster, k->plan->dtype) * m->world;
   out->tokens = k->plan->batch.global * k->plan->batch.seq;
@@ -250,9 +267,10 @@ weft_status sim_needs(const Plan *plan, const Mesh *m, weft_error *e) {
   const char *lacks = cluster_lacks(plan, m);
   if (!lacks) return WEFT_OK;
   if (strcmp(lacks, "cluster") == 0)
-    return err_set(e, WEFT_EPLAN,
-                   "plan.cluster: the clock needs the machines, with their GPU: cluster = "
-                   "\"h100-sxm\", or figures of your own");
+    return err_set(
+        e, WEFT_EPLAN,
+        "plan.cluster: the clock needs the machines, with their GPU: cluster = "
+        "\"h100-sxm\", or figures of your own");
   return err_set(e, WEFT_EPLAN, "plan.%s: the clock needs this figure of %s", lacks,
                  plan->cluster.gpu);
 }

@@ -15,10 +15,10 @@ extern const char *const sim_axis_name[SIM_AXES];
 
 /* Seconds of a pipeline rank, which add up to the step. */
 typedef struct SimRank {
-  double kernels[WORK_N];    /* of the compute queue, by class, with what transfers beside
-                                them cost */
-  double exposed[SIM_AXES];  /* it stood still while a transfer ran that it waited for */
-  double bubble;             /* it stood still for other pipeline ranks, or was done */
+  double kernels[WORK_N];   /* of the compute queue, by class, with what transfers beside
+                               them cost */
+  double exposed[SIM_AXES]; /* it stood still while a transfer ran that it waited for */
+  double bubble;            /* it stood still for other pipeline ranks, or was done */
 } SimRank;
 
 /* What a pipeline rank waited for. */
@@ -47,8 +47,8 @@ typedef struct SimReport {
   double peak;              /* flop/s of all GPUs in the compute type */
   int64_t tokens;
   int ranks, npp;
-  SimRank *rank;  /* [npp] */
-  SimWait *wait;  /* the longest first */
+  SimRank *rank; /* [npp] */
+  SimWait *wait; /* the longest first */
   int nwait;
 } SimReport;
 
