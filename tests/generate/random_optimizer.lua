@@ -40,6 +40,7 @@ return function(weft, new_draw, number, validates)
     betas = d:pick(betas),
     eps = small and d:pick { 1e-8, 1e-6 } or d:pick { 1e-8, 1e-8, 1e-6, 1e-3, 1e-15, 0 },
     weight_decay = d:pick { 0.1, 0.1, 0, 0.01, 1 },
+    decay_vectors = new_draw(number + 31):maybe(4) or nil,
     clip = d:pick { 1, 0.1, 1e-3, 100, 0 },
     state_dtype = small and "bf16" or d:pick { "f32", false } or nil,
     stochastic_rounding = small and d:maybe(2) or nil,

@@ -128,7 +128,9 @@ return {
 
   -- ---- vm/storage ----
   { file = "vm/plan/plan.c", suites = "exec oracle",
-    from = "decay ? p->opt.weight_decay : 0", to = "decay ? 0 : p->opt.weight_decay" },
+    from = "decay || p->opt.decay_vectors ? p->opt.weight_decay : 0",
+    to = "decay ? 0 : p->opt.weight_decay" },
+  { file = "vm/plan/plan.c", suites = "oracle", from = "decay || p->opt.decay_vectors", to = "decay" },
   { file = "vm/lower/optimizer_step.c", suites = "verify",
     from = "sum_scalar(e, AXES_DP_CP | AXIS_BIT(AXIS_PP), SC_TOKENS,",
     to = "sum_scalar(e, AXIS_BIT(AXIS_PP), SC_TOKENS," },

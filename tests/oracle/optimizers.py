@@ -1,6 +1,7 @@
 """Makes oracle data of the other optimizers: twelve steps on the model, the weights, the
 tokens and the labels of steps_uses, by torch.optim.SGD, and by Lion as its paper has it
-(Chen et al. 2023, algorithm 2), in f32 on the CPU, gradients clipped, decay on matrices only.
+(Chen et al. 2023, algorithm 2), in f32 on the CPU, gradients clipped, decay on matrices only;
+and by AdamW with the decay on vectors, too.
 
 By hand, with torch and safetensors installed:
     python tests/oracle/optimizers.py
@@ -46,6 +47,14 @@ def lion(decay, **options):
     return make
 
 
+def adamw_of_all(decay, **options):
+    def make(groups):
+        for group in groups:
+            group["weight_decay"] = decay
+        return torch.optim.AdamW(groups, foreach=False, **options)
+    return make
+
+
 OPTIMIZERS = {
     "sgd": sgd(0.0, lr=0.1),
     "sgd_momentum": sgd(0.01, lr=0.05, momentum=0.9),
@@ -53,6 +62,7 @@ OPTIMIZERS = {
     "sgd_nesterov": sgd(0.02, lr=0.05, momentum=0.9, nesterov=True),
     "lion": lion(0.1, lr=1e-3, betas=(0.9, 0.99)),
     "lion_betas": lion(0.0, lr=3e-3, betas=(0.95, 0.98)),
+    "adamw_vectors": adamw_of_all(2.0, lr=1e-2, betas=(0.9, 0.95)),
 }
 
 

@@ -202,7 +202,7 @@ def named_by(pattern, name):
 
 def groups_of(plan, weights):
     """Each parameter that learns with the factor of its learning rate and its decay: that of
-    the optimizer is for what has more than one dimension."""
+    the optimizer is for what has more than one dimension, unless it is for all."""
     out = []
     for name, p in weights.items():
         if any(named_by(f, name) for f in plan["freeze"]) or name.endswith("correction_bias"):
@@ -210,7 +210,8 @@ def groups_of(plan, weights):
         if plan["adapter"] and ".lora_" not in name:
             continue
         own = [g for g in plan["groups"] if any(named_by(f, name) for f in g["patterns"])]
-        decay = plan["optimizer"]["weight_decay"] if p.dim() > 1 else 0.0
+        o = plan["optimizer"]
+        decay = o["weight_decay"] if p.dim() > 1 or o.get("decay_vectors") else 0.0
         own = {"lr": 1.0, "weight_decay": decay} | (own[0] if own else {})
         out.append({"params": [p.requires_grad_()], "factor": own["lr"],
                     "weight_decay": own["weight_decay"]})

@@ -40,6 +40,9 @@ local optimizers = {
   lion_betas = function()
     return weft.lion { lr = 3e-3, betas = { 0.95, 0.98 }, clip = 0.5 }
   end,
+  adamw_vectors = function()
+    return weft.adamw { lr = 1e-2, weight_decay = 2, decay_vectors = true, clip = 0.5 }
+  end,
 }
 local optimizer = optimizers[weft.vars.model]
 

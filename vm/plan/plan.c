@@ -162,7 +162,7 @@ double plan_lr_factor(const Plan *p, int group) {
 
 double plan_weight_decay(const Plan *p, int group, bool decay) {
   if (group && p->group[group - 1].own_decay) return p->group[group - 1].weight_decay;
-  return decay ? p->opt.weight_decay : 0;
+  return decay || p->opt.decay_vectors ? p->opt.weight_decay : 0;
 }
 
 double plan_adapter_scale(const Adapter *a) {

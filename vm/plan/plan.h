@@ -131,6 +131,7 @@ typedef struct Optimizer {
 #define SWITCH(name) bool name;
 #include "optimizers.def"
   double eps, weight_decay, clip; /* clip 0: none */
+  bool decay_vectors;             /* what has one dimension decays, too */
   DType state;                    /* of its states: f32 or bf16 */
   bool stochastic;                /* those in bf16 are rounded by chance */
   bool post_validation; /* steps before the check, see vm/lower/post_validation.c */
