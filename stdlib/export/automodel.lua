@@ -2,6 +2,7 @@
 -- come from its tables, read the other way.
 local names = use "import/automodel_names"
 local pytorch = use "import/pytorch"
+local rates = use "import/rates"
 local settings = use "export/settings"
 local automodel = { name = "NeMo AutoModel", file = "recipe.yaml" }
 
@@ -137,6 +138,19 @@ local function put_batch(s, f)
   end
 end
 
+local function put_rate(s, v)
+  local kind, warmup = v["optimizer.lr"], v["optimizer.lr.warmup"]
+  if kind == "constant" and warmup == 0 then return end
+  s:put("lr_scheduler.lr_decay_style", rates.style_of[kind], "optimizer.lr")
+  s:put("lr_scheduler.lr_warmup_steps", warmup, "optimizer.lr.warmup")
+  s:put("lr_scheduler.init_lr", 0.0)
+  if kind == "constant" then return end
+  s:put("lr_scheduler.min_lr", v["optimizer.lr.min"], "optimizer.lr.min")
+  s:put("lr_scheduler.lr_decay_steps", v["optimizer.lr.steps"], "optimizer.lr.steps")
+  s:put("lr_scheduler.wsd_decay_steps", v["optimizer.lr.decay"], "optimizer.lr.decay")
+  s:put("lr_scheduler.lr_wsd_decay_style", v["optimizer.lr.decay_style"], "optimizer.lr.decay_style")
+end
+
 local function put_optimizer(s, f)
   local v = f.value
   s:put("optimizer._target_", "torch.optim.AdamW", "optimizer")
@@ -153,14 +167,7 @@ local function put_optimizer(s, f)
     end
   end
   s:put("clip_grad_norm.max_norm", v["optimizer.clip"], "optimizer.clip")
-  local kind, warmup = v["optimizer.lr"], v["optimizer.lr.warmup"]
-  if kind == "constant" and warmup == 0 then return end
-  s:put("lr_scheduler.lr_decay_style", kind, "optimizer.lr")
-  s:put("lr_scheduler.lr_warmup_steps", warmup, "optimizer.lr.warmup")
-  s:put("lr_scheduler.init_lr", 0.0)
-  if kind == "constant" then return end
-  s:put("lr_scheduler.lr_decay_steps", v["optimizer.lr.steps"], "optimizer.lr.steps")
-  s:put("lr_scheduler.min_lr", v["optimizer.lr.min"], "optimizer.lr.min")
+  put_rate(s, v)
 end
 
 local function put_run(s, f)

@@ -56,7 +56,9 @@ local function put_precision(s, v)
   if v["optimizer.state_dtype"] == "bf16" and compute == "bf16" then s:put("bf16.bf16_optimizer_states", true) end
 end
 
-local SHAPES = { constant = "WarmupLR", linear = "WarmupDecayLR", cosine = "WarmupCosineLR" }
+-- The last ones are what comes near.
+local SHAPES = { constant = "WarmupLR", linear = "WarmupDecayLR", cosine = "WarmupCosineLR",
+                 polynomial = "WarmupDecayLR", inverse_sqrt = "WarmupLR", wsd = "WarmupDecayLR" }
 
 local function put_optimizer(s, v)
   local params = "optimizer.params."
@@ -82,7 +84,7 @@ local function put_optimizer(s, v)
   end
   s:put(params .. "warmup_num_steps", math.max(warmup, 2)) -- fewer are refused, or taken as 2
   s:put(params .. "warmup_type", "linear")
-  if kind ~= "constant" then s:put(params .. "total_num_steps", v["optimizer.lr.steps"]) end
+  if SHAPES[kind] ~= "WarmupLR" then s:put(params .. "total_num_steps", v["optimizer.lr.steps"]) end
 end
 
 -- As Hugging Face writes it.

@@ -5,8 +5,8 @@ local quote = use "import/quote"
 local plan_facts, plan_fields = use "plan_facts", use "plan_fields"
 local fields = {}
 
--- Not compared: names, and those that are there by what they come to.
-local BY_EFFECT = { "^name$", "^cluster%.", "^mesh%.", "^pp_plan%." }
+-- Not compared: names, and those that are there by what they come to (see add_rate for the rate).
+local BY_EFFECT = { "^name$", "^cluster%.", "^mesh%.", "^pp_plan%.", "^optimizer%.lr%." }
 
 -- Nor those without effect: of an axis that is 1, of a model without experts.
 local WITHOUT = {
@@ -115,9 +115,30 @@ local function recompute_of(spec)
   return type(r) == "table" and table.concat(r, ", ") or r
 end
 
-local function rate_of(spec)
-  local lr = type(spec.optimizer) == "table" and spec.optimizer.lr
-  return type(lr) == "table" and builder(lr) or "constant"
+-- What else a rate has than its maximum and its warmup, by its builder.
+local RATES = {
+  constant = {}, linear = { "min", "steps" }, cosine = { "min", "steps" },
+  polynomial = { "min", "steps", "power" }, inverse_sqrt = { "min", "timescale" },
+  wsd = { "min", "steps", "decay", "decay_style" },
+}
+
+-- One that falls from the end of the warmup on is linear or cosine, whatever its builder.
+local SAME = { linear = true, cosine = true }
+local function kind_of(lr, named)
+  if named == "polynomial" and lr.power == 1 then return "linear" end
+  local all = lr.decay >= lr.steps - lr.warmup
+  return named == "wsd" and all and SAME[lr.decay_style] and lr.decay_style or named
+end
+
+local function add_rate(value, f)
+  local written, lr = type(f.spec.optimizer) == "table" and f.spec.optimizer.lr, f.rate
+  lr.max, lr.power = typed(f.stored["optimizer.lr.max"]), typed(f.stored["optimizer.lr.power"])
+  lr.decay_style = typed(f.stored["optimizer.lr.decay_style"])
+  local kind = kind_of(lr, type(written) == "table" and builder(written) or "constant")
+  value["optimizer.lr"], value["optimizer.lr.max"] = kind, lr.max
+  value["optimizer.lr.warmup"] = lr.warmup
+  lr.min = tonumber(string.format("%.12g", lr.min)) -- a part of max is rounded where it is made
+  for _, name in ipairs(RATES[kind]) do value["optimizer.lr." .. name] = lr[name] end
 end
 
 -- What lies in the memory of the host, and who keeps parameters between forward and backward.
@@ -144,11 +165,12 @@ local function add_learning(value, spec)
   end
 end
 
-local function add_written(value, spec)
+local function add_written(value, f)
+  local spec = f.spec
   add_learning(value, spec)
+  add_rate(value, f)
   value.recompute = recompute_of(spec)
   add_storage(value, spec)
-  value["optimizer.lr"] = rate_of(spec)
   local saved = type(spec.checkpoint) == "table" and spec.checkpoint or {}
   value["checkpoint.dir"], value["checkpoint.save_consolidated"] = saved.dir, saved.save_consolidated
   local betas = type(spec.optimizer) == "table" and spec.optimizer.betas or BETAS[value.optimizer]
@@ -175,7 +197,7 @@ function fields.of(plan)
     f.config = config_of(f)
     add_config(value, resolved(f.architecture, f.config))
   end
-  add_written(value, f.spec)
+  add_written(value, f)
   value.model, value.schedule = f.architecture, f.mesh.pp > 1 and f.facts.schedule or nil
   value["schedule's order"] = f.csv
   value["model's weights"] = f.weights

@@ -1,6 +1,7 @@
 -- automodel_training.lua - what a NeMo AutoModel recipe says of training: batch and sequences, the
 -- optimizer, data, steps and checkpoints as fields of a plan.
 local quote = use "import/quote"
+local rates = use "import/rates"
 local scalar = use "import/scalar"
 local values = use "import/values"
 
@@ -111,46 +112,66 @@ local function put_warmup(book, plan, steps)
   return n
 end
 
+local L = "lr_scheduler."
+
+-- Where the rate goes from its maximum, and until which step.
+local function put_fall(book, plan, shape, lr, steps)
+  if shape == "constant" then return book:no_effect(L .. "min_lr", "the rate is constant") end
+  rates.put_least(book, plan, L .. "min_lr", tonumber(string.format("%.9g", lr / 100)),
+                  "AutoModel's default: 1 % of lr")
+  if shape == "inverse_sqrt" then
+    local at = values.whole(book, L .. "lr_decay_steps", 1)
+    return rates.end_of_root(book, L .. "lr_decay_steps", at, steps)
+  end
+  if values.put_whole(book, plan, L .. "lr_decay_steps", "optimizer.lr.steps", 1) == nil and steps then
+    plan:put("optimizer.lr.steps", quote.value(steps), "AutoModel's default: all steps")
+  end
+  if shape ~= "wsd" then return end
+  local decay = values.whole(book, L .. "wsd_decay_steps", 1)
+  if not decay then
+    return book:refuse(L .. "lr_decay_style", "WSD needs wsd_decay_steps, the steps in which the rate falls")
+  end
+  rates.put_fall(book, plan, decay, L .. "wsd_decay_steps", L .. "lr_wsd_decay_style")
+end
+
+local function say_rise(book, warmup)
+  local key = L .. "init_lr"
+  local first = values.positive(book, key)
+  if warmup == 0 then
+    book:no_effect(key, "there is no warmup")
+  elseif first == 0 then
+    book:translated(key, "optimizer.lr, which rises from 0")
+  elseif first then
+    book:cannot(key, "the rate rises from 0, not from this")
+  else
+    book:assume("optimizer.lr", "AutoModel's warmup rises from a tenth of lr, here it is from 0")
+  end
+end
+
 local function put_rate(book, plan, lr, steps)
   local key = "optimizer.lr"
   if not book:has "lr_scheduler" then
     plan:put("optimizer.lr", quote.value(lr), book:leaf(key))
     return book:translated(key, "optimizer.lr")
   end
-  local style_key, style = book:first("lr_scheduler.lr_decay_style", "lr_scheduler.schedule")
-  style = style or "cosine"
-  if style ~= "cosine" and style ~= "linear" and style ~= "constant" then
-    book:cannot(style_key, "the shapes of weft are cosine, linear and constant: the plan has cosine")
-    style = "cosine"
+  local style_key, style = book:first(L .. "lr_decay_style", L .. "schedule")
+  local shape = rates.shapes[style or "cosine"]
+  if not shape then
+    return book:refuse(style_key, string.format("%s: expected constant, linear, cosine, inverse-square-root "
+                       .. "or WSD", quote.shown(style)))
   end
   book:translated(style_key or key, "optimizer.lr")
-  plan:head("optimizer.lr", "weft." .. style)
-  values.put_positive(book, plan, "lr_scheduler.max_lr", "optimizer.lr.max")
+  plan:head("optimizer.lr", "weft." .. shape)
+  values.put_positive(book, plan, L .. "max_lr", "optimizer.lr.max")
   plan:put("optimizer.lr.max", quote.value(lr), book:leaf(key))
   book:translated(key, "optimizer.lr.max")
-  if style ~= "constant" then
-    local least = values.positive(book, "lr_scheduler.min_lr")
-    plan:put("optimizer.lr.min", quote.value(least or tonumber(string.format("%.9g", lr / 100))),
-             book:leaf "lr_scheduler.min_lr" or "AutoModel's default: 1 % of lr")
-    book:translated("lr_scheduler.min_lr", "optimizer.lr.min")
-    if values.put_whole(book, plan, "lr_scheduler.lr_decay_steps", "optimizer.lr.steps", 1) == nil
-      and steps then
-      plan:put("optimizer.lr.steps", quote.value(steps), "AutoModel's default: all steps")
-    end
-  else
-    book:no_effect("lr_scheduler.min_lr", "the rate is constant")
-  end
+  put_fall(book, plan, shape, lr, steps)
   local warmup = put_warmup(book, plan, steps)
-  local first = values.positive(book, "lr_scheduler.init_lr")
-  if warmup == 0 then
-    book:no_effect("lr_scheduler.init_lr", "there is no warmup")
-  elseif first == 0 then
-    book:translated("lr_scheduler.init_lr", "optimizer.lr, which rises from 0")
-  elseif first then
-    book:cannot("lr_scheduler.init_lr", "the rate rises from 0, not from this")
-  else
-    book:assume("optimizer.lr", "AutoModel's warmup rises from a tenth of lr, here it is from 0")
+  if shape == "inverse_sqrt" and warmup == 0 then
+    plan:put("optimizer.lr.timescale", "1", "there is no warmup")
+    book:assume("optimizer.lr", "without a warmup the rate is that of AutoModel one step later")
   end
+  say_rise(book, warmup)
 end
 
 local STATES = { ["torch.float32"] = "f32", ["torch.bfloat16"] = "bf16" }
@@ -160,21 +181,15 @@ local function put_optimizer(book, plan, steps)
   local lr = values.positive(book, "optimizer.lr")
   if lr then put_rate(book, plan, lr, steps) end
   values.put_pair(book, plan, "optimizer.betas", "optimizer.betas")
+  plan:put("optimizer.betas", "{ 0.9, 0.999 }", "Adam's default")
   for _, key in ipairs { "optimizer.eps", "optimizer.epsilon" } do
     local eps = values.positive(book, key)
     if eps then plan:put("optimizer.eps", quote.value(eps), book:leaf(key)) end
     book:translated(key, "optimizer.eps")
   end
-  local decay = values.positive(book, "optimizer.weight_decay") or 0
-  plan:put("optimizer.weight_decay", quote.value(decay), book:leaf "optimizer.weight_decay"
-           or "Adam's default")
-  if decay > 0 then
-    book:cannot("optimizer.weight_decay",
-                "norms and biases decay there, too; here only what has more than one dimension")
-  else
-    book:translated("optimizer.weight_decay", "optimizer.weight_decay")
-  end
-  put_kind(book, decay)
+  local adamw = book:value "optimizer._target_" == "torch.optim.AdamW"
+  put_kind(book, values.put_decay(book, plan, "optimizer.weight_decay", adamw and 0.01 or 0,
+                                  adamw and "AdamW's default" or "Adam's default"))
   local clip = values.positive(book, "clip_grad_norm.max_norm")
   plan:put("optimizer.clip", quote.value(clip or 1.0), book:leaf "clip_grad_norm.max_norm"
            or "AutoModel's default")

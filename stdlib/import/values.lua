@@ -115,6 +115,17 @@ function values.lcm(a, b)
   return a // x * b
 end
 
+-- The decay of weights of a PyTorch optimizer, which has all parameters in one group.
+function values.put_decay(book, plan, key, default, why)
+  local decay = values.positive(book, key)
+  plan:put("optimizer.weight_decay", quote.value(decay or default), book:leaf(key) or why)
+  if (decay or default) > 0 then
+    plan:put("optimizer.decay_vectors", "true", "norms and biases decay, too")
+  end
+  book:translated(key, "optimizer.weight_decay")
+  return decay or default
+end
+
 -- Whether a text is a folder below the plan's, as plans have it.
 function values.folder(text)
   return not string.find(text, "^[/~]") and not string.find(text, "%.%.")

@@ -26,7 +26,7 @@ enum { SECONDS = 120 };
   "  batch = { global = 16, micro = 2, seq = 32 },\n"                                    \
   "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-5, min = 1e-6, warmup = 2 "    \
   "},\n"                                                                                 \
-  "    betas = { 0.8, 0.99 }, clip = 0.5, weight_decay = 0.1 },\n"                       \
+  "    betas = { 0.8, 0.99 }, clip = 0.5, decay_vectors = true },\n"                     \
   "  train = { steps = 12, seed = 7 },\n"                                                \
   "  data = weft.synthetic {},\n"
 
@@ -50,6 +50,29 @@ START_TEST(a_recipe_says_the_plan) {
   o = export_settings(0, "--to automodel a.lua");
   ck_assert_str_eq(o.out, yaml);
   import_has(o.err, "They say all ");
+}
+END_TEST
+
+/* Ratios are said as the steps and rates that they come to. */
+START_TEST(rates_are_said_in_steps) {
+  import_put("a.lua", AUTOMODEL "}\n");
+  process_run(SECONDS,
+              "sed -i 's/weft.cosine {.*/weft.wsd { max = 1e-4, min_ratio = 0.1, "
+              "warmup_ratio = 0.25, decay_ratio = 0.5, decay_style = \"minus_sqrt\" },/' "
+              "a.lua");
+  Outcome o = export_settings(0, "--to automodel a.lua -o out");
+  import_has(o.out, "They say all ");
+  const char *yaml = export_file("out/recipe.yaml");
+  import_has(yaml, "  lr_decay_style: WSD  # optimizer.lr\n");
+  import_has(yaml, "  lr_warmup_steps: 3  # optimizer.lr.warmup\n");
+  import_has(yaml, "  wsd_decay_steps: 6  # optimizer.lr.decay\n");
+  import_has(yaml, "  min_lr: 1.0e-05  # optimizer.lr.min\n");
+  process_run(
+      SECONDS,
+      "sed -i 's/weft.wsd {.*/weft.polynomial { max = 1e-4, power = 2 },/' a.lua");
+  o = export_settings(0, "--to automodel a.lua -o near");
+  import_has(o.out, "  optimizer.lr: polynomial here, linear as these settings say it\n");
+  import_has(o.out, "  optimizer.lr.power: 2 here, nothing as these settings say it\n");
 }
 END_TEST
 
@@ -121,7 +144,7 @@ START_TEST(deepspeed_says_zero) {
              "    offload_optimizer = \"cpu\", offload_param = \"cpu\" },\n"
              "  precision = \"bf16\",\n"
              "  batch = { global = 32, micro = 2, seq = 32 },\n"
-             "  optimizer = weft.adamw { lr = 1e-4 },\n"
+             "  optimizer = weft.adamw { lr = 1e-4, weight_decay = 0 },\n"
              "  data = weft.synthetic {},\n}\n");
   Outcome o = export_settings(0, "--to deepspeed a.lua -o out");
   import_has(o.out, "What weft import assumes, as they do not say it: batch.seq");
@@ -193,6 +216,7 @@ Suite *export_settings_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_set_timeout(c, 400);
   tcase_add_test(c, a_recipe_says_the_plan);
+  tcase_add_test(c, rates_are_said_in_steps);
   tcase_add_test(c, one_stage_for_each_rank);
   tcase_add_test(c, what_is_not_said_is_listed);
   tcase_add_test(c, texts_stay_what_they_are);

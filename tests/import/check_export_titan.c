@@ -29,7 +29,7 @@ enum { SECONDS = 120 };
   "  precision = \"bf16\",\n"                                                            \
   "  batch = { global = 16, micro = 2, seq = 32, rounds = 2 },\n"                        \
   "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-5, min = 1e-6, warmup = 2 "    \
-  "}, clip = 0 },\n"                                                                     \
+  "}, clip = 0, decay_vectors = true },\n"                                               \
   "  train = { steps = 12, seed = 7 },\n"                                                \
   "  data = weft.synthetic {},\n}\n"
 

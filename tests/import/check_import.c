@@ -107,6 +107,33 @@ static const char *report_with(const char *more) {
   return import("--world 1");
 }
 
+static const struct Rate {
+  const char *scheduler, *plan;
+} rates[] = {
+    {"lr_decay_style: WSD, wsd_decay_steps: 2, lr_wsd_decay_style: exponential",
+     "lr = weft.wsd {"},
+    {"lr_decay_style: WSD, wsd_decay_steps: 2, lr_wsd_decay_style: exponential",
+     "decay = 2,  -- a.yaml:5: lr_scheduler.wsd_decay_steps"},
+    {"lr_decay_style: WSD, wsd_decay_steps: 2, lr_wsd_decay_style: exponential",
+     "decay_style = \"exponential\","},
+    {"lr_decay_style: inverse-square-root, lr_warmup_steps: 3",
+     "lr = weft.inverse_sqrt {"},
+    {"lr_decay_style: inverse-square-root, lr_warmup_steps: 3", "min = 1e-05,"},
+    {"lr_decay_style: inverse-square-root, lr_warmup_steps: 0", "timescale = 1,"},
+    {"lr_decay_style: cosine", "betas = { 0.9, 0.999 },  -- Adam's default"},
+    {"lr_decay_style: cosine", "weight_decay = 0.01,  -- AdamW's default"},
+    {"lr_decay_style: cosine", "decay_vectors = true,  -- norms and biases decay, too"},
+};
+
+START_TEST(rates_have_their_shapes) {
+  report_with(arena_printf(scratch_arena,
+                           "optimizer: {_target_: torch.optim.AdamW, lr: 1e-3}\n"
+                           "lr_scheduler: {%s}\n",
+                           rates[_i].scheduler));
+  import_plan_has(rates[_i].plan);
+}
+END_TEST
+
 /* What of LoRA and of frozen parts a plan can say, and what it cannot. */
 START_TEST(adapters_are_taken_over) {
   const char *report =
@@ -280,6 +307,8 @@ static const struct Wrong {
     {"distributed.pipeline.layers_per_stage=40",
      "1 stages of 32 layers, which 2 pipeline ranks cannot share"},
     {"optimizer.lr=fast", "optimizer.lr = fast: expected a number, at least 0"},
+    {"lr_scheduler.lr_decay_style=fast", "fast: expected constant, linear, cosine"},
+    {"lr_scheduler.lr_decay_style=WSD", "WSD needs wsd_decay_steps"},
     {"optimizer.betas=0.9", "optimizer.betas: expected two numbers"},
     {"step_scheduler.global_batch_size=1e400", "expected a smaller number"},
     {"distributed.sequence_parallel=7", "expected true or false"},
@@ -462,6 +491,7 @@ Suite *import_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_set_timeout(c, 120);
   tcase_add_test(c, a_recipe_becomes_a_plan);
+  tcase_add_loop_test(c, rates_have_their_shapes, 0, LEN(rates));
   tcase_add_test(c, adapters_are_taken_over);
   tcase_add_test(c, the_warmup_is_a_share_of_the_steps);
   tcase_add_test(c, older_recipes_are_read);

@@ -340,6 +340,13 @@ static const struct Meaning {
     {"ENV_VARS.NCCL_P2P_DISABLE=1", "p2p_disable = true,"},
     {"ENV_VARS.NCCL_SOCKET_IFNAME=^lo", "socket_ifname = \"^lo\","},
     {"lr-decay-style=constant", "lr = weft.constant {"},
+    {"lr-decay-style=inverse-square-root lr-warmup-iters=4", "lr = weft.inverse_sqrt {"},
+    {"lr-decay-style=WSD lr-wsd-decay-iters=3", "decay = 3,"},
+    {"lr-decay-style=WSD lr-wsd-decay-samples=640",
+     "decay_style = \"exponential\",  -- the default there"},
+    {"lr-decay-style=WSD lr-wsd-decay-iters=3 lr-wsd-decay-style=minus_sqrt",
+     "decay_style = \"minus_sqrt\","},
+    {"lr-warmup-fraction=0.25 train-iters=null", "warmup_ratio = 0.25,"},
     {"use-distributed-optimizer=true optimizer-cpu-offload=true",
      "offload_optimizer = \"cpu\","},
     {"use-precision-aware-optimizer=true exp-avg-dtype=bf16 exp-avg-sq-dtype=bf16",
@@ -361,7 +368,7 @@ static const struct Switch {
   const char *setting, *with;
 } switches[] = {
     {"fp8-recipe=blockwise", "fp8-format=e4m3"},
-    {"lr-wsd-decay-style=linear", "lr-decay-style=WSD"},
+    {"lr-wsd-decay-style=linear", "lr-decay-style=WSD lr-wsd-decay-iters=3"},
     {"muon-momentum=0.95", "optimizer=muon"},
     {"mtp-loss-scaling-factor=0.1", "mtp-num-layers=1"},
     {"optimizer-offload-fraction=0.5", "optimizer-cpu-offload=true"},

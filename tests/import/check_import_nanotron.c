@@ -54,13 +54,33 @@ START_TEST(settings_become_a_plan) {
   import_plan_has("betas = { 0.9, 0.98 },");
   import_plan_has("steps = 15,"); /* warmup and decay */
   import_plan_has("clip = 0,");
-  import_has(report, "optimizer.weight_decay = 0.01: norms decay there, too");
+  import_plan_has("weight_decay = 0.01,");
+  import_plan_has("decay_vectors = true,");
   import_has(report, "tokens are made up there, too");
   put_with(", attention_bias: true", REST);
   import_file("a.yaml", "parallelism.tp_mode=ALL_REDUCE --world 16");
   import_plan_has("\"qwen2\",");
   import_plan_has("sequence_parallel = false,");
   import_plan_has("global = 48,");
+}
+END_TEST
+
+/* The rate stays at its maximum until a step, or falls with a root: weft.wsd. */
+START_TEST(rates_that_stay_are_wsd) {
+  put_with("", REST);
+  import_file("a.yaml", "optimizer.learning_rate_scheduler.lr_decay_starting_step=5");
+  import_plan_has("lr = weft.wsd {");
+  import_plan_has("decay = 13,");
+  import_plan_has("decay_style = \"cosine\",");
+  import_plan_has("steps = 18,");
+  import_file("a.yaml", "optimizer.learning_rate_scheduler.lr_decay_style=1-sqrt");
+  import_plan_has("decay_style = \"minus_sqrt\",");
+  import_plan_has("steps = 15,");
+  import_file("a.yaml", "optimizer.learning_rate_scheduler.lr_warmup_style=constant");
+  import_plan_has("lr = weft.wsd {");
+  import_plan_lacks("warmup");
+  import_fails(1, "a.yaml", "optimizer.learning_rate_scheduler.lr_decay_style=fast",
+               "fast: expected linear, cosine or 1-sqrt");
 }
 END_TEST
 
@@ -103,6 +123,7 @@ Suite *import_nanotron_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 120);
   tcase_add_test(t, settings_become_a_plan);
+  tcase_add_test(t, rates_that_stay_are_wsd);
   tcase_add_test(t, nothing_is_dropped);
   tcase_add_test(t, what_weft_lacks_is_refused_by_its_setting);
   suite_add_tcase(s, t);

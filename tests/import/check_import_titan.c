@@ -62,13 +62,14 @@ START_TEST(settings_become_a_plan) {
   import_plan_has("seq = 8192,  -- a.toml:21");
   import_plan_has("intermediate_size = 14336,");
   import_plan_has("recompute = { \"layers.1\", \"layers.3\", ");
-  import_plan_has("lr = weft.cosine {");
+  import_plan_has("lr = weft.wsd {");
+  import_plan_has("decay = 100,  -- a.toml:15: lr_scheduler.decay_ratio");
+  import_plan_has("decay_style = \"cosine\",");
   import_plan_has("min = 3e-05,");
   import_plan_has("dir = \"checkpoint\",");
   import_plan_has("every = 50,");
   import_plan_has("async = false,");
   import_has(report, "a.toml:7: model.converters = { \"float8\" }");
-  import_has(report, "a.toml:15: lr_scheduler.decay_ratio = 0.1: the rate stays at");
   import_has(report, "a.toml:33: quantize.linear.float8.filter_fqns");
   import_has(report,
              "a.toml:38: somewhere.made_up = 1979-05-27T07:32:00Z: weft import does not "
@@ -99,6 +100,8 @@ START_TEST(names_of_older_versions_are_known) {
   import_plan_has("dp = 2,  -- a.toml:7: training.data_parallel_degree");
   import_plan_has("micro = 2,  -- a.toml:5");
   import_plan_has("warmup = 3,");
+  import_plan_has("weight_decay = 0.1,  -- torchtitan's default");
+  import_plan_has("decay_vectors = true,");
   import_has(report, "a.toml:5: training.batch_size = 2 -> batch.micro");
 }
 END_TEST

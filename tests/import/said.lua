@@ -66,9 +66,16 @@ local EXPERTS = { mixtral = true, qwen3_moe = true, deepseek_v3 = true }
 
 -- ---- what all have ----
 
-local function rate(d, steps)
-  local kind = d:pick { "constant", "cosine", "linear" }
+-- `falls`: along which a rate that stays at its maximum first may fall.
+local function rate(d, steps, kinds, falls)
+  local kind = d:pick(kinds)
   local max = d:pick { 1e-3, 3e-4, 0.01 }
+  if kind == "wsd" then
+    return string.format("weft.wsd { max = %g, min_ratio = 0.1, warmup_ratio = %g, decay = %d, decay_style = %q }", max,
+                         d:pick { 0, 0.1 }, 3 + d:below(4), d:pick(falls))
+  elseif kind == "inverse_sqrt" then
+    return string.format("weft.inverse_sqrt { max = %g, min = %g, warmup = %d }", max, max / 10, 1 + d:below(3))
+  end
   if kind == "constant" then return string.format("weft.constant { max = %g, warmup = %d }", max, d:below(3)) end
   return string.format("weft.%s { max = %g, min = %g, warmup = %d, steps = %d }", kind, max, max / 10, d:below(3),
                        steps + d:pick { 0, 7 })
@@ -124,8 +131,13 @@ local function megatron_precision(d, p)
            hysteresis = d:pick { 1, 2 }, min_scale = d:pick { 1.0, 0.5 } }
 end
 
+local function megatron_rate(d, p)
+  return rate(d, p.steps, { "constant", "cosine", "linear", "inverse_sqrt", "wsd" },
+              { "linear", "cosine", "exponential", "minus_sqrt" })
+end
+
 local function megatron_optimizer(d, p, strategy)
-  local o = { lr = rate(d, p.steps), weight_decay = d:pick { 0, 0.1 }, clip = d:pick { 0, 1.0, 0.5 } }
+  local o = { lr = megatron_rate(d, p), weight_decay = d:pick { 0, 0.1 }, clip = d:pick { 0, 1.0, 0.5 } }
   if p.optimizer == "sgd" then
     o.momentum = d:pick { 0, 0.9 }
   else
@@ -233,7 +245,9 @@ local function titan_recompute(d, p)
 end
 
 local function titan_optimizer(d, p)
-  return "weft.adamw " .. text { lr = rate(d, p.steps), weight_decay = d:pick { 0, 0.1 }, clip = d:pick { 0, 1.0, 0.5 },
+  local lr = rate(d, p.steps, { "constant", "cosine", "linear", "wsd" }, { "linear", "cosine", "minus_sqrt" })
+  local decay = d:pick { 0, 0.1 }
+  return "weft.adamw " .. text { lr = lr, weight_decay = decay, decay_vectors = decay > 0 or nil, clip = d:pick { 0, 1.0, 0.5 },
     betas = d:pick { { 0.9, 0.95 }, { 0.9, 0.999 } }, eps = d:pick { 1e-8, 1e-6 } }
 end
 

@@ -12,6 +12,12 @@ static int64_t part_of(double part, int64_t n) {
   return (int64_t)ceil(part * (double)n * (1 - 1e-12));
 }
 
+static int64_t timescale_of(const LrSchedule *lr) {
+  enum { WITHOUT_WARMUP = 10000 };
+  if (lr->timescale) return lr->timescale;
+  return lr->warmup ? lr->warmup : WITHOUT_WARMUP;
+}
+
 LrSchedule lr_resolved(const Plan *p) {
   LrSchedule lr = p->opt.lr;
   if (!lr.steps) lr.steps = p->steps;
@@ -21,6 +27,7 @@ LrSchedule lr_resolved(const Plan *p) {
   if (lr.warmup_tokens > 0 && step > 0)
     lr.warmup = (int64_t)ceil((double)lr.warmup_tokens / step);
   if (lr.decay_ratio > 0) lr.decay = part_of(lr.decay_ratio, lr.steps);
+  lr.timescale = timescale_of(&lr);
   return lr;
 }
 
@@ -44,10 +51,7 @@ static double fallen(const LrSchedule *lr, int64_t from, int64_t step, LrFall fa
 }
 
 static double inverse_sqrt(const LrSchedule *lr, int64_t step) {
-  enum { WITHOUT_WARMUP = 10000 };
-  int64_t scale = lr->timescale ? lr->timescale
-                  : lr->warmup  ? lr->warmup
-                                : WITHOUT_WARMUP;
+  int64_t scale = timescale_of(lr);
   double at = (double)(step - lr->warmup + scale) / (double)scale;
   return fmax(lr->min, lr->max / sqrt(at));
 }

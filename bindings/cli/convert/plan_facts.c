@@ -118,6 +118,18 @@ static void add_config(lua_State *L, Job *j) {
   lua_pop(L, 2);
 }
 
+/* Adds the learning rate in steps, whatever way the plan says it. */
+static void add_rate(lua_State *L, const Job *j) {
+  LrSchedule lr = lr_resolved(&j->plan);
+  lua_createtable(L, 0, 5);
+  set_integer(L, "warmup", lr.warmup);
+  set_integer(L, "decay", lr.decay);
+  set_integer(L, "timescale", lr.timescale);
+  set_integer(L, "steps", lr.steps);
+  set_number(L, "min", lr.min);
+  lua_setfield(L, -2, "rate");
+}
+
 /* plan_fields(plan): a compiled plan as settings of another system are made of it. */
 static int plan_fields(lua_State *L) {
   plan_object_compiled(L);
@@ -126,6 +138,7 @@ static int plan_fields(lua_State *L) {
   if (lang_architecture(j->lp)) set_text(L, "architecture", lang_architecture(j->lp));
   if (lang_weights(j->lp)) set_text(L, "weights", lang_weights(j->lp));
   add_stored(L, j);
+  add_rate(L, j);
   add_config(L, j);
   schedule_csv_write(&j->schedule, false, script_push_text(L));
   script_end_text(L);

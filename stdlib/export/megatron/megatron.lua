@@ -2,6 +2,7 @@
 -- environment, torchrun, arrays of arguments. import/megatron reads the same arguments, the other way.
 local model = use "export/megatron/model"
 local ranks = use "export/megatron/ranks"
+local rates = use "import/rates"
 local rules = use "export/megatron/rules"
 local script = use "export/megatron/script"
 local megatron = { name = "Megatron", file = "train.sh", has_environment = true,
@@ -86,7 +87,7 @@ end
 local function put_rate(s, v)
   local kind, warmup = v["optimizer.lr"], v["optimizer.lr.warmup"]
   s:put("--lr", v["optimizer.lr.max"], "optimizer.lr.max")
-  s:put("--lr-decay-style", kind, "optimizer.lr")
+  s:put("--lr-decay-style", rates.style_of[kind], "optimizer.lr")
   s:put("--lr-warmup-iters", warmup, "optimizer.lr.warmup")
   if kind == "constant" then
     -- The decay must end behind the warmup, though there is none.
@@ -95,6 +96,8 @@ local function put_rate(s, v)
   end
   s:put("--min-lr", v["optimizer.lr.min"], "optimizer.lr.min")
   s:put("--lr-decay-iters", v["optimizer.lr.steps"], "optimizer.lr.steps")
+  s:put("--lr-wsd-decay-iters", v["optimizer.lr.decay"], "optimizer.lr.decay")
+  s:put("--lr-wsd-decay-style", v["optimizer.lr.decay_style"], "optimizer.lr.decay_style")
 end
 
 local function put_optimizer(s, v, form)

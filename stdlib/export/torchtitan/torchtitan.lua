@@ -139,6 +139,22 @@ local function put_training(s, v)
   s:put("training.mixed_precision_reduce", "float32", "precision.reduce_dtype")
 end
 
+-- What a rate falls along: a polynomial, a root of the steps and an exponential are none there.
+local TYPES = { linear = "linear", cosine = "cosine", minus_sqrt = "sqrt" }
+
+local function put_rate(s, v)
+  local kind, rate, steps = v["optimizer.lr"], "lr_scheduler.", v["optimizer.lr.steps"]
+  s:put(rate .. "warmup_steps", v["optimizer.lr.warmup"], "optimizer.lr.warmup")
+  if kind == "constant" then return s:put(rate .. "decay_ratio", 0.0, "optimizer.lr") end
+  s:put(rate .. "total_steps", steps, "optimizer.lr.steps")
+  s:put(rate .. "decay_type", TYPES[v["optimizer.lr.decay_style"] or kind] or "linear", "optimizer.lr")
+  if kind == "wsd" then
+    s:put(rate .. "decay_ratio", tonumber(string.format("%.12g", v["optimizer.lr.decay"] / steps)), "optimizer.lr.decay")
+  end
+  local factor = v["optimizer.lr.min"] / v["optimizer.lr.max"]
+  s:put(rate .. "min_lr_factor", tonumber(string.format("%.12g", factor)), "optimizer.lr.min")
+end
+
 local function put_optimizer(s, v)
   s:put("optimizer.name", "AdamW", "optimizer")
   s:put("optimizer.lr", v["optimizer.lr.max"], "optimizer.lr.max")
@@ -149,13 +165,7 @@ local function put_optimizer(s, v)
   end
   s:put("optimizer.eps", v["optimizer.eps"], "optimizer.eps")
   s:put("optimizer.weight_decay", v["optimizer.weight_decay"], "optimizer.weight_decay")
-  local kind, rate = v["optimizer.lr"], "lr_scheduler."
-  s:put(rate .. "warmup_steps", v["optimizer.lr.warmup"], "optimizer.lr.warmup")
-  if kind == "constant" then return s:put(rate .. "decay_ratio", 0.0, "optimizer.lr") end
-  s:put(rate .. "total_steps", v["optimizer.lr.steps"], "optimizer.lr.steps")
-  s:put(rate .. "decay_type", kind, "optimizer.lr")
-  local factor = v["optimizer.lr.min"] / v["optimizer.lr.max"]
-  s:put(rate .. "min_lr_factor", tonumber(string.format("%.12g", factor)), "optimizer.lr.min")
+  put_rate(s, v)
 end
 
 local function put_run(s, f)

@@ -298,7 +298,10 @@ local function put_rate(book, plan, lr)
   local kind = book:value "scheduler.type"
   local shape = SHAPES[kind]
   if not shape then
-    if kind ~= nil then book:cannot("scheduler.type", "the plan has a constant rate") end
+    if kind ~= nil then
+      book:cannot("scheduler.type", string.format("%s is no shape that weft's learning rates have: the plan has a "
+                  .. "constant one", quote.shown(kind)))
+    end
     plan:put("optimizer.lr", quote.value(lr), book:leaf "optimizer.params.lr" or "assumed")
     return
   end
@@ -322,6 +325,10 @@ local function put_rate(book, plan, lr)
       book:no_effect(params .. name, "the rate rises from 0")
     end
   end
+  if book:value(params .. "warmup_type") == "linear" then
+    return book:translated(params .. "warmup_type", "optimizer.lr.warmup")
+  end
+  book:cannot(params .. "warmup_type", "the rate rises with the logarithm of the steps there, here with the steps")
   book:assume("optimizer.lr", "the warmup is linear; DeepSpeed's default is logarithmic")
 end
 
@@ -344,14 +351,7 @@ local function put_optimizer(book, plan)
   book:no_effect(params .. "betas", "\"auto\": the Trainer's default, which is that of the plan")
   plan:put("optimizer.betas", "{ 0.9, 0.999 }", "Adam's default")
   values.put_positive(book, plan, params .. "eps", "optimizer.eps")
-  local decay = values.positive(book, params .. "weight_decay")
-  plan:put("optimizer.weight_decay", quote.value(decay or DEFAULTS.weight_decay),
-           decay and book:leaf(params .. "weight_decay") or "Adam's default")
-  if decay and decay > 0 then
-    book:cannot(params .. "weight_decay",
-                "norms and biases decay there, too; here only what has more than one dimension")
-  end
-  book:translated(params .. "weight_decay", "optimizer.weight_decay")
+  values.put_decay(book, plan, params .. "weight_decay", DEFAULTS.weight_decay, "Adam's default")
   book:no_effect(params .. "eps", "\"auto\": the Trainer's default, which is that of the plan")
   if book:value(params .. "adam_w_mode") == false then
     book:cannot(params .. "adam_w_mode", "the decay is added to the gradient there; here it is apart from it")

@@ -209,7 +209,7 @@ return {
   cannot("start_weight_decay", "the decay of weights is one number"),
   cannot("end_weight_decay", "the decay of weights is one number"),
   unless("weight_decay_incr_style", { "constant" }, "it is constant", "the decay of weights is one number"),
-  with("lr_wsd_*", { { lr_decay_style = "WSD" } }, "the shapes of weft are cosine, linear and constant"),
+  with("lr_wsd_*", { { lr_decay_style = "WSD" } }, "the steps of the fall are given in another way, too"),
   none("check_for_nan_in_loss_and_grad", "a step whose gradients are not finite changes nothing"),
   none("no_check_for_nan_in_loss_and_grad", "a step whose gradients are not finite changes nothing"),
   none("check_for_nan_in_grad", "a step whose gradients are not finite changes nothing"),

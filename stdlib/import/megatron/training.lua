@@ -1,6 +1,7 @@
 -- training.lua - what Megatron's arguments say of a run: batch, optimizer, data, checkpoints, and what the
 -- environment says, as fields of a plan.
 local quote = use "import/quote"
+local rates = use "import/rates"
 local unresolved = use("import/shell/value").unresolved
 local values = use "import/values"
 local training = {}
@@ -52,10 +53,68 @@ local function steps_of(book, iters, samples, global)
   if n then return n // global, samples end
 end
 
-local STYLES = { constant = "constant", linear = "linear", cosine = "cosine" }
-
 local RATE = { "min_lr", "lr_decay_style", "lr_decay_iters", "lr_decay_samples", "lr_warmup_iters",
-               "lr_warmup_samples", "lr_warmup_fraction", "lr_warmup_init" }
+               "lr_warmup_samples", "lr_warmup_fraction", "lr_warmup_init", "lr_wsd_decay_style",
+               "lr_wsd_decay_iters", "lr_wsd_decay_samples" }
+
+-- The rise to the full rate, over so many steps or a share of those of the decay.
+local function put_warmup(book, plan, span, global)
+  local warmup, key = steps_of(book, "lr_warmup_iters", "lr_warmup_samples", global)
+  local share = values.positive(book, "lr_warmup_fraction")
+  if share and not span then
+    plan:put("optimizer.lr.warmup_ratio", quote.value(share), book:leaf "lr_warmup_fraction")
+    book:translated("lr_warmup_fraction", "optimizer.lr.warmup_ratio")
+    return 1
+  elseif share then
+    warmup, key = math.floor(share * span), "lr_warmup_fraction"
+  end
+  plan:put("optimizer.lr.warmup", quote.value(warmup or 0), key and book:leaf(key) or "Megatron's default")
+  if key then book:translated(key, "optimizer.lr.warmup") end
+  return warmup or 0
+end
+
+local function say_rise(book, warmup)
+  if warmup > 0 then
+    book:assume("optimizer.lr", "the rise begins with a share of the rate in the first step, Megatron's with "
+                .. "what --lr-warmup-init says, which is 0")
+    if (values.positive(book, "lr_warmup_init") or 0) > 0 then
+      book:cannot("lr_warmup_init", "the rate rises from 0, not from this")
+    end
+  end
+  book:no_effect("lr_warmup_init", "it is 0, or there is no warmup")
+end
+
+local function put_stable(book, plan, global)
+  local steps, key = steps_of(book, "lr_wsd_decay_iters", "lr_wsd_decay_samples", global)
+  if not steps then
+    return book:refuse("lr_decay_style", "WSD needs --lr-wsd-decay-iters, the steps in which the rate falls")
+  end
+  rates.put_fall(book, plan, steps, key, "lr_wsd_decay_style", "exponential")
+end
+
+-- Where the rate goes from its maximum, and until which step.
+local function put_fall(book, plan, shape, steps, global)
+  local decay, key = steps_of(book, "lr_decay_iters", "lr_decay_samples", global)
+  local span = decay or steps
+  if shape == "constant" then
+    for _, one in ipairs { "min_lr", "lr_decay_iters", "lr_decay_samples" } do
+      book:no_effect(one, "the rate is constant")
+    end
+    return span
+  end
+  rates.put_least(book, plan, "min_lr", 0, "Megatron's default")
+  if shape == "inverse_sqrt" then
+    if key then rates.end_of_root(book, key, decay, steps) end
+    return span
+  end
+  if span then
+    plan:put("optimizer.lr.steps", quote.value(math.max(span, 1)), decay and book:leaf(key)
+             or "Megatron's default: all steps")
+  end
+  if key then book:translated(key, "optimizer.lr.steps") end
+  if shape == "wsd" then put_stable(book, plan, global) end
+  return span
+end
 
 local function put_rate(book, plan, steps, global)
   local lr = values.positive(book, "lr")
@@ -65,44 +124,23 @@ local function put_rate(book, plan, steps, global)
     return
   end
   local style = book:value "lr_decay_style" or "linear"
-  local known = STYLES[style]
-  if not known then
-    book:cannot("lr_decay_style", "the shapes of weft are cosine, linear and constant: the plan has linear")
-    known = "linear"
+  local shape = rates.shapes[style]
+  if not shape then
+    return book:refuse("lr_decay_style", string.format("%s: expected constant, linear, cosine, "
+                       .. "inverse-square-root or WSD", quote.shown(style)))
   end
-  plan:head("optimizer.lr", "weft." .. known)
+  plan:head("optimizer.lr", "weft." .. shape)
   plan:put("optimizer.lr.max", quote.value(lr), book:leaf "lr")
   book:translated("lr", "optimizer.lr.max")
   book:translated("lr_decay_style", "optimizer.lr")
-  local decay, decay_key = steps_of(book, "lr_decay_iters", "lr_decay_samples", global)
-  local span = decay or steps
-  if known ~= "constant" then
-    plan:put("optimizer.lr.min", quote.value(values.positive(book, "min_lr") or 0),
-             book:leaf "min_lr" or "Megatron's default")
-    book:translated("min_lr", "optimizer.lr.min")
-    if span then
-      plan:put("optimizer.lr.steps", quote.value(math.max(span, 1)), decay_key and book:leaf(decay_key)
-               or "Megatron's default: all steps")
-    end
-    if decay_key then book:translated(decay_key, "optimizer.lr.steps") end
-  else
-    for _, key in ipairs { "min_lr", "lr_decay_iters", "lr_decay_samples" } do
-      book:no_effect(key, "the rate is constant")
-    end
+  local span = put_fall(book, plan, shape, steps, global)
+  local warmup = put_warmup(book, plan, span, global)
+  if shape == "inverse_sqrt" and warmup == 0 then
+    plan:put("optimizer.lr.timescale", "1", "there is no warmup")
+    book:cannot("lr_decay_style", "without a warmup the rate falls with the root of the samples there; here with "
+                .. "that of the steps: it is larger")
   end
-  local warmup, key = steps_of(book, "lr_warmup_iters", "lr_warmup_samples", global)
-  local share = values.positive(book, "lr_warmup_fraction")
-  if share and span then warmup, key = math.floor(share * span), "lr_warmup_fraction" end
-  plan:put("optimizer.lr.warmup", quote.value(warmup or 0), key and book:leaf(key) or "Megatron's default")
-  if key then book:translated(key, "optimizer.lr.warmup") end
-  if (warmup or 0) > 0 then
-    book:assume("optimizer.lr", "the rise begins with a share of the rate in the first step, Megatron's with "
-                .. "what --lr-warmup-init says, which is 0")
-    if (values.positive(book, "lr_warmup_init") or 0) > 0 then
-      book:cannot("lr_warmup_init", "the rate rises from 0, not from this")
-    end
-  end
-  book:no_effect("lr_warmup_init", "it is 0, or there is no warmup")
+  say_rise(book, warmup)
 end
 
 local function put_sgd(book, plan)

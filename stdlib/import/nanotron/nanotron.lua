@@ -218,22 +218,27 @@ local function put_batch(book, plan, m)
 end
 
 local R = "optimizer.learning_rate_scheduler."
+local FALLS = { linear = "linear", cosine = "cosine", ["1-sqrt"] = "minus_sqrt" }
 
--- The step at which the rate is at its least.
-local function put_decay_end(book, plan, warmup)
+-- Puts the step at which the rate is at its least; of one that stays at its maximum behind its rise, or
+-- falls with a root, the steps of the fall. Returns the builder.
+local function put_fall(book, plan, warmup, rise, along)
   local start_key, steps_key = R .. "lr_decay_starting_step", R .. "lr_decay_steps"
-  local start = values.whole(book, start_key, 0)
-  if start and start > warmup then
-    book:cannot(start_key, "the rate stays at its maximum until this step; here it falls from the end of "
-                .. "the warmup on")
-  else
-    book:translated(start_key, "optimizer.lr: it falls from the end of the warmup on")
-  end
+  local start = values.whole(book, start_key, 0) or warmup
   local steps = values.whole(book, steps_key, 0)
-  if steps then
-    plan:put("optimizer.lr.steps", quote.value(math.max((start or warmup) + steps, 1)), book:leaf(steps_key))
-    book:translated(steps_key, "optimizer.lr.steps, counted from the first step")
+  local last = steps and math.max(start + steps, 1)
+    or (values.whole(book, "tokens.train_steps", 1) or 100)
+  if steps then plan:put("optimizer.lr.steps", quote.value(last), book:leaf(steps_key)) end
+  book:translated(steps_key, "optimizer.lr.steps, counted from the first step")
+  if start <= rise and along ~= "minus_sqrt" then
+    book:translated(start_key, "optimizer.lr: it falls from the end of the warmup on")
+    return along
   end
+  plan:put("optimizer.lr.decay", quote.value(math.max(last - start, 1)), book:leaf(start_key) or book:leaf(steps_key)
+           or "nanotron's default: all behind the warmup")
+  plan:put("optimizer.lr.decay_style", quote.text(along), book:leaf(R .. "lr_decay_style") or "nanotron's default")
+  book:translated(start_key, "optimizer.lr.decay")
+  return "wsd"
 end
 
 local function put_rate(book, plan)
@@ -243,23 +248,23 @@ local function put_rate(book, plan)
     return
   end
   local style = book:value(R .. "lr_decay_style") or "linear"
-  if style ~= "linear" and style ~= "cosine" then
-    book:cannot(R .. "lr_decay_style", "the shapes of weft are linear, cosine and constant: the plan has "
-                .. "linear")
-    style = "linear"
+  if not FALLS[style] then
+    return book:refuse(R .. "lr_decay_style", string.format("%s: expected linear, cosine or 1-sqrt",
+                                                            quote.shown(style)))
   end
   local least = values.positive(book, R .. "min_decay_lr")
-  plan:head("optimizer.lr", "weft." .. style)
   plan:put("optimizer.lr.max", quote.value(lr), book:leaf(R .. "learning_rate"))
   plan:put("optimizer.lr.min", quote.value(least or lr), book:leaf(R .. "min_decay_lr")
            or "nanotron's default: the rate does not fall")
   local warmup = values.whole(book, R .. "lr_warmup_steps", 0) or 0
+  local rise = warmup
   if book:value(R .. "lr_warmup_style") == "constant" then
+    rise = 0
     book:translated(R .. "lr_warmup_steps", "optimizer.lr, which begins at its maximum")
   else
     plan:put("optimizer.lr.warmup", quote.value(warmup), book:leaf(R .. "lr_warmup_steps") or "nanotron's default")
   end
-  put_decay_end(book, plan, warmup)
+  plan:head("optimizer.lr", "weft." .. put_fall(book, plan, warmup, rise, FALLS[style]))
   for _, name in ipairs { "learning_rate", "lr_decay_style", "min_decay_lr", "lr_warmup_steps",
                           "lr_warmup_style" } do
     book:translated(R .. name, "optimizer.lr")
@@ -286,11 +291,7 @@ local function put_optimizer(book, plan)
     end
     values.put_positive(book, plan, F .. "adam_eps", "optimizer.eps")
   end
-  local decay = values.put_positive(book, plan, "optimizer.weight_decay", "optimizer.weight_decay")
-  if decay and decay > 0 then
-    book:cannot("optimizer.weight_decay", "norms decay there, too; here only what has more than one "
-                .. "dimension")
-  end
+  values.put_decay(book, plan, "optimizer.weight_decay", 0, "the settings do not say it")
   local clip = values.positive(book, "optimizer.clip_grad")
   plan:put("optimizer.clip", quote.value(clip or 0), book:leaf "optimizer.clip_grad" or "nanotron's default: none")
   book:translated("optimizer.clip_grad", "optimizer.clip")

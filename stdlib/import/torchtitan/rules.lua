@@ -60,7 +60,7 @@ return {
   off("optimizer.early_step_in_backward", "a step waits for all gradients"),
   cannot("optimizer.*", "an option of an optimizer that weft does not have"),
   none("lr_scheduler.class", "optimizer.lr says it"),
-  cannot("lr_scheduler.*", "not a shape that weft's learning rates have"),
+  cannot("lr_scheduler.*", "an option of learning rates that weft does not have"),
 
   none("training.class", "the fields of the plan say it"),
   none("training.gc_freq", "there is no garbage to collect while steps run"),

@@ -87,53 +87,62 @@ end
 
 -- ---- the optimizer ----
 
-local STABLE = "the rate stays at its maximum before it falls over this share of the steps; here it "
-  .. "falls from the end of the warmup on"
+local S = "lr_scheduler."
 
-local function put_decay(book, plan, steps, shape)
-  local key = "lr_scheduler.decay_ratio"
+-- The rate falls over so much of the steps, along one of these; behind the warmup it stays at its
+-- maximum until then.
+local SHAPES = { linear = "linear", cosine = "cosine", sqrt = "minus_sqrt" }
+
+local function put_least(book, plan, lr)
+  local key = S .. "min_lr_factor"
+  local factor = values.positive(book, key) or 0
+  plan:put("optimizer.lr.min", quote.value(tonumber(string.format("%.12g", lr * factor))),
+           book:leaf(key) or "torchtitan's default")
+  book:translated(key, "optimizer.lr.min")
+end
+
+-- Of a rate that falls: its builder, and puts the steps of the fall if they are not all behind the warmup.
+local function put_decay(book, plan, steps, warmup, along)
+  local key = S .. "decay_ratio"
   local ratio = values.positive(book, key)
-  local total = values.put_whole(book, plan, "lr_scheduler.total_steps", "optimizer.lr.steps", 1) or steps
+  local total = values.put_whole(book, plan, S .. "total_steps", "optimizer.lr.steps", 1) or steps
   if not total then
     plan:put("optimizer.lr.steps", "10000", "torchtitan's default")
     total = 10000
   end
-  local warmup = scalar.integer(book:value "lr_scheduler.warmup_steps" or 200) or 0
-  if ratio and math.floor(total * ratio + 0.5) + warmup < total then
-    book:cannot(key, STABLE)
-  else
-    book:translated(key, "optimizer.lr: " .. shape .. " from the end of the warmup on")
+  local decay = ratio and math.floor(total * ratio + 0.5)
+  if along ~= "minus_sqrt" and (not decay or decay + warmup >= total) then
+    book:translated(key, "optimizer.lr: " .. along .. " from the end of the warmup on")
+    return along
   end
-  local factor = values.positive(book, "lr_scheduler.min_lr_factor") or 0
-  local lr = values.positive(book, "optimizer.lr") or 8e-4
-  plan:put("optimizer.lr.min", quote.value(tonumber(string.format("%.12g", lr * factor))),
-           book:leaf "lr_scheduler.min_lr_factor" or "torchtitan's default")
-  book:translated("lr_scheduler.min_lr_factor", "optimizer.lr.min")
+  decay = math.max(1, math.min(decay or total, total - warmup))
+  plan:put("optimizer.lr.decay", quote.value(decay), book:leaf(key) or "torchtitan's default: all behind the warmup")
+  plan:put("optimizer.lr.decay_style", quote.text(along), book:leaf(S .. "decay_type") or "torchtitan's default")
+  book:translated(key, "optimizer.lr.decay")
+  return "wsd"
 end
 
 local function put_rate(book, plan, steps)
-  local key, ratio = "lr_scheduler.decay_type", values.positive(book, "lr_scheduler.decay_ratio")
-  local shape = book:value(key) or "linear"
-  local constant = ratio == 0
-  if constant then
-    book:translated("lr_scheduler.decay_ratio", "optimizer.lr: constant behind the warmup")
-    for _, name in ipairs { "decay_type", "min_lr_factor", "total_steps" } do
-      book:no_effect("lr_scheduler." .. name, "the rate does not fall: decay_ratio is 0")
-    end
-    shape = "constant"
-  elseif shape ~= "linear" and shape ~= "cosine" then
-    book:cannot(key, "the shapes of weft are linear, cosine and constant: the plan has linear")
-    shape = "linear"
-  end
-  plan:head("optimizer.lr", "weft." .. shape)
-  plan:put("optimizer.lr.max", quote.value(values.positive(book, "optimizer.lr") or 8e-4),
-           book:leaf "optimizer.lr" or "torchtitan's default")
+  local key, lr = S .. "decay_type", values.positive(book, "optimizer.lr") or 8e-4
+  local named = book:value(key) or "linear"
+  local along = SHAPES[named]
+  plan:put("optimizer.lr.max", quote.value(lr), book:leaf "optimizer.lr" or "torchtitan's default")
   book:translated("optimizer.lr", "optimizer.lr.max")
-  book:translated(key, "optimizer.lr")
-  if not values.put_whole(book, plan, "lr_scheduler.warmup_steps", "optimizer.lr.warmup", 0) then
-    plan:put("optimizer.lr.warmup", "200", "torchtitan's default")
+  local warmup = values.put_whole(book, plan, S .. "warmup_steps", "optimizer.lr.warmup", 0)
+  if not warmup then plan:put("optimizer.lr.warmup", "200", "torchtitan's default") end
+  if values.positive(book, S .. "decay_ratio") == 0 then
+    plan:head("optimizer.lr", "weft.constant")
+    book:translated(S .. "decay_ratio", "optimizer.lr: constant behind the warmup")
+    for _, name in ipairs { "decay_type", "min_lr_factor", "total_steps" } do
+      book:no_effect(S .. name, "the rate does not fall: decay_ratio is 0")
+    end
+    return
+  elseif not along then
+    return book:refuse(key, string.format("%s: expected linear, cosine or sqrt", quote.shown(named)))
   end
-  if not constant then put_decay(book, plan, steps, shape) end
+  plan:head("optimizer.lr", "weft." .. put_decay(book, plan, steps, warmup or 200, along))
+  book:translated(key, "optimizer.lr")
+  put_least(book, plan, lr)
 end
 
 local KINDS = { AdamW = true, default_adamw = true, Adam = true }
@@ -171,17 +180,7 @@ local function put_optimizer(book, plan, steps)
   put_rate(book, plan, steps)
   put_betas(book, plan)
   values.put_positive(book, plan, "optimizer.eps", "optimizer.eps")
-  local decay = values.positive(book, "optimizer.weight_decay")
-  local from = book:leaf "optimizer.weight_decay"
-  plan:put("optimizer.weight_decay", quote.value(decay or 0.1), from or "torchtitan's default")
-  local note = "norms decay there, too; here only what has more than one dimension"
-  if decay == 0 then
-    book:translated("optimizer.weight_decay", "optimizer.weight_decay")
-  elseif from then
-    book:cannot("optimizer.weight_decay", note)
-  else
-    book:assume("optimizer.weight_decay", "0.1 as torchtitan's default: " .. note)
-  end
+  values.put_decay(book, plan, "optimizer.weight_decay", 0.1, "torchtitan's default")
   if book:value "training.max_norm" == math.huge then
     plan:put("optimizer.clip", "0.0", book:leaf "training.max_norm")
     return book:translated("training.max_norm", "optimizer.clip: no norm is above it")
