@@ -2,6 +2,7 @@
 -- what the others are. A name is looked up without its owner and without what only says how
 -- the weights were trained (-Instruct, -Base, a date). Sizes are those of the public files, checked
 -- against what is named beside each family; --model DIR takes the config.json of a folder instead.
+local other_models = use "import/other_models"
 local presets = use "presets"
 local models = {}
 
@@ -57,6 +58,26 @@ local function glm45(sizes, more)
   return c
 end
 
+-- GLM-4 of 2024; the later one is glm4, whose large size has no biases.
+local function glm4(arch, sizes, more)
+  local c = decoder(arch, sizes, more)
+  c.head_dim = 128
+  return c
+end
+-- Ling 2.0: GLM-4.5's attention with norms over heads, DeepSeek-V3's experts in groups.
+local function ling(sizes, more)
+  local c = decoder("glm4_moe", sizes, more)
+  c.head_dim, c.use_qk_norm, c.rms_norm_eps, c.rope_theta = 128, true, 1e-6, 600000.0
+  c.n_routed_experts, c.n_group, c.topk_group, c.routed_scaling_factor = 256, 8, 4, 2.5
+  c.max_position_embeddings, c.num_nextn_predict_layers = 32768, 0
+  c.note = "Ling 2.0 has the layers of glm4_moe; names in its files differ"
+  return c
+end
+-- Their sizes follow from the published numbers of parameters; the base of rotation is llama's.
+local function minicpm5(sizes)
+  return llama(sizes, { head_dim = 128, rms_norm_eps = 1e-6, max_position_embeddings = 131072 })
+end
+
 local function smollm2(sizes, theta)
   return llama(sizes, { tie_word_embeddings = true, rope_theta = theta, max_position_embeddings = 8192 })
 end
@@ -65,6 +86,11 @@ local function llama31(name, factor)
   for key, value in pairs(presets[name]) do c[key] = value end
   c.max_position_embeddings, c.rope_scaling = 131072, llama3_scaling(factor)
   return c
+end
+-- Llama 3.1 and Mistral NeMo, made narrower or less deep.
+local function minitron(sizes)
+  return llama(sizes, { head_dim = 128, rope_theta = 500000.0, max_position_embeddings = 131072,
+                        rope_scaling = llama3_scaling(8.0) })
 end
 local function qwen2(sizes, more)
   local c = decoder("qwen2", sizes, more)
@@ -162,6 +188,16 @@ local sizes = {
     { max_position_embeddings = 4096, rms_norm_eps = 1e-6 }),
   ["deepseek-llm-67b"] = llama({ 8192, 22016, 95, 64, 8, 102400 },
     { max_position_embeddings = 4096, rms_norm_eps = 1e-6 }),
+  ["llama-68m"] = llama({ 768, 3072, 2, 12, 12, 32000 }, { max_position_embeddings = 2048, rms_norm_eps = 1e-6 }),
+  ["llama-160m"] = llama({ 768, 3072, 12, 12, 12, 32000 }, { max_position_embeddings = 2048, rms_norm_eps = 1e-6 }),
+  ["llama-3.1-minitron-4b-width"] = minitron { 3072, 9216, 32, 32, 8, 128256 },
+  ["llama-3.1-minitron-4b-depth"] = minitron { 4096, 14336, 16, 32, 8, 128256 },
+  ["eurollm-1.7b"] = llama({ 2048, 5632, 24, 16, 8, 128000 }, { max_position_embeddings = 4096 }),
+  ["eurollm-9b"] = llama({ 4096, 12288, 42, 32, 8, 128000 }, { max_position_embeddings = 4096 }),
+  ["yi-1.5-6b"] = llama({ 4096, 11008, 32, 32, 4, 64000 },
+    { rope_theta = 5000000.0, max_position_embeddings = 4096, rms_norm_eps = 1e-6 }),
+  ["yi-1.5-34b"] = llama({ 7168, 20480, 60, 56, 8, 64000 },
+    { rope_theta = 5000000.0, max_position_embeddings = 4096, rms_norm_eps = 1e-6 }),
   ["yi-6b"] = llama({ 4096, 11008, 32, 32, 4, 64000 }, { rope_theta = 5000000.0, max_position_embeddings = 4096 }),
   ["yi-1.5-9b"] = llama({ 4096, 11008, 48, 32, 4, 64000 },
     { rope_theta = 5000000.0, max_position_embeddings = 4096, rms_norm_eps = 1e-6 }),
@@ -182,6 +218,10 @@ local sizes = {
     { max_position_embeddings = 32768, rope_theta = 1000000.0, window = 4096 }),
   ["codestral-22b-v0.1"] = mistral({ 6144, 16384, 56, 48, 8, 32768 },
     { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
+  ["mistral-small"] = mistral({ 6144, 16384, 56, 48, 8, 32768 },
+    { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
+  ["mistral-nemo-minitron-8b"] = mistral({ 4096, 11520, 40, 32, 8, 131072 },
+    { head_dim = 128, max_position_embeddings = 8192, rope_theta = 1000000.0 }),
   ["mistral-large"] = mistral({ 12288, 28672, 88, 96, 8, 32768 },
     { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
   ["mistral-small-24b"] = mistral({ 5120, 32768, 40, 32, 8, 131072 },
@@ -205,6 +245,7 @@ local sizes = {
   ["qwen1.5-14b"] = qwen2 { 5120, 13696, 40, 40, 40, 152064 },
   ["qwen1.5-32b"] = qwen2 { 5120, 27392, 64, 40, 8, 152064 },
   ["qwen1.5-72b"] = qwen2 { 8192, 24576, 80, 64, 64, 152064 },
+  ["qwen1.5-110b"] = qwen2 { 8192, 49152, 80, 64, 8, 152064 },
   ["qwen2.5-math-1.5b"] = qwen2_math({ 1536, 8960, 28, 12, 2, 151936 }, 4096, true),
   ["qwen2.5-math-7b"] = qwen2_math({ 3584, 18944, 28, 28, 4, 152064 }, 4096),
   ["deepseek-r1-distill-qwen-1.5b"] = qwen2_math({ 1536, 8960, 28, 12, 2, 151936 }, 131072),
@@ -250,6 +291,8 @@ local sizes = {
                        original_max_position_embeddings = 4096 } }),
   -- Granite by its technical report, OLMo 2 by its model cards, Phi-4 and GLM-4.5 by published
   -- scripts and totals, the others by the defaults of Transformers' classes.
+  ["granite-3.1-2b"] = granite({ 2048, 8192, 40, 32, 8, 49155 }, 0.015625, 8.0),
+  ["granite-3.1-8b"] = granite({ 4096, 12800, 40, 32, 8, 49155 }, 0.0078125, 16.0),
   ["granite-3.3-2b"] = granite({ 2048, 8192, 40, 32, 8, 49159 }, 0.015625, 8.0),
   ["granite-3.3-8b"] = granite({ 4096, 12800, 40, 32, 8, 49159 }, 0.0078125, 16.0),
   ["olmo-2-1b"] = olmo2 { 2048, 8192, 16, 16, 16, 100352 },
@@ -271,7 +314,20 @@ local sizes = {
       routed_scaling_factor = 2.5, use_qk_norm = true }),
   ["glm-4.5-air"] = glm45({ 4096, 10944, 46, 96, 8, 151552 },
     { moe_intermediate_size = 1408, n_routed_experts = 128, first_k_dense_replace = 1 }),
+  ["glm-4-9b"] = glm4("glm", { 4096, 13696, 40, 32, 2, 151552 }),
+  ["glm-4-9b-0414"] = glm4("glm4", { 4096, 13696, 40, 32, 2, 151552 },
+    { rms_norm_eps = 1e-5, max_position_embeddings = 32768 }),
+  ["glm-4-32b"] = glm4("glm4", { 6144, 23040, 61, 48, 2, 151552 },
+    { rms_norm_eps = 1e-5, max_position_embeddings = 32768, attention_bias = false }),
+  ["ling-mini-2.0"] = ling({ 2048, 5120, 20, 16, 4, 157184 },
+    { moe_intermediate_size = 512, first_k_dense_replace = 1 }),
+  ["ling-flash-2.0"] = ling({ 4096, 9216, 32, 32, 4, 157184 },
+    { moe_intermediate_size = 1024, first_k_dense_replace = 1 }),
+  ["ling-1t"] = ling({ 8192, 18432, 80, 64, 8, 157184 },
+    { moe_intermediate_size = 2048, first_k_dense_replace = 4 }),
   ["minimax-m2"] = decoder("minimax_m2", { 3072, 1536, 62, 48, 8, 200064 }, { rotary_dim = 64 }),
+  ["minicpm5-1b"] = minicpm5 { 1536, 4608, 24, 16, 2, 130560 },
+  ["minicpm5-2b"] = minicpm5 { 2048, 6144, 42, 16, 2, 130560 },
   -- DeepSeek-Coder, a Llama whose positions are scaled linearly, by its config.json.
   ["deepseek-coder-1.3b"] = deepseek_coder { 2048, 5504, 24, 16, 16, 32256 },
   ["deepseek-coder-6.7b"] = deepseek_coder { 4096, 11008, 32, 32, 32, 32256 },
@@ -286,9 +342,17 @@ local sizes = {
 -- Models that were trained further from another one, whose sizes they have.
 local same = {
   ["deepseek-r1-distill-qwen-14b"] = "qwen2.5-14b", ["deepseek-r1-distill-qwen-32b"] = "qwen2.5-32b",
+  ["granite-3.2-2b"] = "granite-3.1-2b", ["granite-3.2-8b"] = "granite-3.1-8b",
+  ["llama-guard-2-8b"] = "llama-3-8b", ["llama-guard-3-8b"] = "llama-3.1-8b",
+  ["hermes-3-llama-3.1-70b"] = "llama-3.1-70b", ["hermes-3-llama-3.2-3b"] = "llama-3.2-3b",
+  ["deepseek-math-7b"] = "deepseek-llm-7b", ["openreasoning-nemotron-7b"] = "qwen2.5-7b",
+  ["openreasoning-nemotron-14b"] = "qwen2.5-14b", ["openreasoning-nemotron-32b"] = "qwen2.5-32b",
+  ["acereason-nemotron-7b"] = "deepseek-r1-distill-qwen-7b",
   ["vicuna-7b-v1.5"] = "llama-2-7b", ["vicuna-13b-v1.5"] = "llama-2-13b",
   ["zephyr-7b-beta"] = "mistral-7b-v0.1", ["zephyr-7b-alpha"] = "mistral-7b-v0.1",
   ["open_llama_3b_v2"] = "open_llama_3b", ["open_llama_7b_v2"] = "open_llama_7b",
+  ["glm-z1-9b-0414"] = "glm-4-9b-0414", ["glm-z1-32b"] = "glm-4-32b", ["ring-mini-2.0"] = "ling-mini-2.0",
+  ["ring-flash-2.0"] = "ling-flash-2.0", ["ring-1t"] = "ling-1t",
   ["dialogpt-small"] = "gpt2", ["dialogpt-medium"] = "gpt2-medium", ["dialogpt-large"] = "gpt2-large",
 }
 for _, n in ipairs { "0.5b", "1.5b", "3b", "7b", "14b", "32b" } do same["qwen2.5-coder-" .. n] = "qwen2.5-" .. n end
@@ -304,56 +368,9 @@ for _, n in ipairs { "m2.1", "m2.5", "m2.7" } do sizes["minimax-" .. n] = sizes[
 -- Qwen3 of July 2025 has other frequencies and more positions; by litgpt's table.
 local dated = { ["qwen3-4b"] = 5000000.0, ["qwen3-30b-a3b"] = 10000000.0, ["qwen3-235b-a22b"] = 5000000.0 }
 
--- What public models are that weft has no architecture for, by how their names begin.
-local others = {
-  { "gpt-j", "a GPT-J" }, { "gpt4all-j", "a GPT-J" }, { "gpt-neox", "a GPT-NeoX" }, { "pythia", "a GPT-NeoX" },
-  { "gpt-neo", "a GPT-Neo" }, { "bloom", "a BLOOM" }, { "opt-", "an OPT" }, { "mpt-", "an MPT" },
-  { "dbrx", "a DBRX" }, { "mamba", "a Mamba" }, { "jamba", "a hybrid of Mamba and attention" },
-  { "bamba", "a hybrid of Mamba and attention" }, { "falcon-mamba", "a Mamba" },
-  { "falcon-", "a Falcon" }, { "stablelm", "a StableLM" }, { "stable-code", "a StableLM" },
-  { "minicpm", "a MiniCPM" }, { "internlm", "an InternLM" },
-  { "chatglm", "a ChatGLM" }, { "exaone", "an EXAONE" }, { "jais", "a Jais" },
-  { "powermoe", "a Granite with experts" }, { "orion", "an Orion" }, { "aquila", "an Aquila" },
-  { "kimi-k3", "a Kimi K3" }, { "hy-mt", "a Hunyuan" }, { "laguna", "a Laguna" },
-  { "wizardcoder", "a StarCoder" },
-  { "deepseek-v2", "a DeepSeek-V2" }, { "deepseek-coder-v2", "a DeepSeek-V2" },
-  { "deepseek-moe", "a DeepSeek-MoE" },
-  { "nemotron-4", "a Nemotron, with squared ReLU" }, { "minitron", "a Nemotron, with squared ReLU" },
-  { "llama-3_3-nemotron", "a Llama whose layers differ" }, { "llama-3_1-nemotron", "a Llama whose layers differ" },
-  { "gemma", "a Gemma" }, { "functiongemma", "a Gemma" }, { "diffusiongemma", "a Gemma" },
-  { "phi-4-mini", "a Phi with longrope" }, { "phi-3.5", "a Phi with longrope" }, { "phi", "a Phi" },
-  { "gpt-oss", "a GPT-OSS" }, { "glm-4.7-flash", "a GLM with latent attention" }, { "glm", "a GLM" },
-  { "nvidia-nemotron", "a hybrid of Mamba and attention" },
-  { "nemotron-3", "a hybrid of Mamba and attention" }, { "falcon-h1", "a hybrid of Mamba and attention" },
-  { "qwen3-next", "a hybrid of linear and full attention" },
-  { "qwen3.5", "a hybrid of linear and full attention, with images" },
-  { "qwen3.6", "a hybrid of linear and full attention, with images" },
-  { "qwen3.8", "a hybrid of linear and full attention, with images" },
-  { "qwen1.5-moe", "a Qwen2-MoE, with shared experts that have a gate" },
-  { "qwen-image", "a diffusion model of images" }, { "flux", "a diffusion model of images" },
-  { "hunyuanvideo", "a diffusion model of videos" }, { "wan", "a diffusion model of videos" },
-  { "deepseek-v3.2", "a DeepSeek-V3.2, with sparse attention" },
-  { "deepseek-v4", "a DeepSeek-V4" }, { "kimi-linear", "a hybrid of linear and full attention" },
-  { "minimax", "a MiniMax" }, { "mimo", "a MiMo" }, { "step-3", "a Step" },
-  { "olmo", "an OLMo" }, { "granite", "a Granite" },
-  { "starcoder", "a StarCoder" }, { "baichuan", "a Baichuan" }, { "ernie", "an ERNIE" },
-  { "c4ai-command", "a Cohere" }, { "ling-", "a Bailing-MoE" }, { "llada", "a masked diffusion model" },
-  { "devstral", "a Mistral 3, with images" },
-  { "ministral-3", "a Mistral 3, with images" }, { "mistral-small-3", "a Mistral 3, with images" },
-  { "mistral-medium-3", "a Mistral 3, with images" },
-  { "t5", "an encoder and a decoder" }, { "llava", "a model of images" },
-  { "llama-4", "a Llama 4, with experts and images" },
-  { "hy3", "a Hunyuan" }, { "hunyuan", "a Hunyuan" },
-}
-local within = {
-  { "%-vl%-", "a model of images" }, { "%-vl$", "a model of images" },
-  { "omni", "a model of images and sound" }, { "vision", "a model of images" },
-  { "multimodal", "a model of images and sound" }, { "embed", "an encoder" },
-}
-
 local suffixes = {
   "%-%d%d%d%d$", "%-instruct$", "%-base$", "%-chat$", "%-hf$", "%-it$", "%-thinking$", "%-bf16$",
-  "%-reasoning$", "%-preview$", "%-v1$", "%-0324$", "%-pt$",
+  "%-reasoning$", "%-preview$", "%-v1$", "%-0324$", "%-pt$", "%-sft$", "%-dpo$",
 }
 
 local function short_name(name)
@@ -364,7 +381,10 @@ local function short_name(name)
   local before
   repeat
     before = name
-    for _, suffix in ipairs(suffixes) do name = string.gsub(name, suffix, "") end
+    for _, suffix in ipairs(suffixes) do
+      if sizes[name] then return name end
+      name = string.gsub(name, suffix, "")
+    end
   until name == before
   return name
 end
@@ -387,12 +407,7 @@ function models.find(name)
   end
   if type(found) == "string" then return copy(presets[found]), found end
   if found then return copy(found) end
-  for _, other in ipairs(within) do
-    if string.find(short, other[1]) then return nil, other[2] end
-  end
-  for _, other in ipairs(others) do
-    if string.sub(short, 1, #other[1]) == other[1] then return nil, other[2] end
-  end
+  return nil, other_models.kind(short)
 end
 
 models.architectures = {}

@@ -30,6 +30,19 @@ static const struct Public {
     {"Qwen/Qwen3-Coder-480B-A35B-Instruct", "480 B"},
     {"openai-community/gpt2-xl", "1.56 B"},
     {"distilgpt2", "81.9 M"},
+    {"zai-org/glm-4-9b-chat-hf", "9.40 B"},
+    {"THUDM/GLM-4-9B-0414", "9.40 B"},
+    {"THUDM/GLM-4-32B-0414", "32.6 B"},
+    {"inclusionAI/Ling-mini-2.0", "16.3 B"},
+    {"inclusionAI/Ling-1T", "1.00 T"},
+    {"openbmb/MiniCPM5-1B", "1.08 B"},
+    {"openbmb/MiniCPM5-2B", "2.52 B"},
+    {"nvidia/Llama-3.1-Minitron-4B-Width-Base", "4.51 B"},
+    {"nvidia/Mistral-NeMo-Minitron-8B-Base", "8.41 B"},
+    {"utter-project/EuroLLM-9B", "9.15 B"},
+    {"Qwen/Qwen1.5-110B-Chat", "111 B"},
+    {"mistralai/Mistral-Small-Instruct-2409", "22.2 B"},
+    {"ibm-granite/granite-3.1-8b-instruct", "8.17 B"},
 };
 
 static void put_name(const char *name) {
@@ -54,6 +67,7 @@ static const struct Other {
     {"EleutherAI/pythia-12b", "a GPT-NeoX"},
     {"tiiuae/falcon-7b", "a Falcon"},
     {"deepseek-ai/DeepSeek-V2-Lite", "a DeepSeek-V2"},
+    {"meta-models/Muse-Glimmer-30B", "a Muse, with images"},
 };
 
 START_TEST(other_names_say_what_they_are) {
