@@ -1,7 +1,8 @@
 /* settings.h - settings files of other systems as one neutral tree in Lua, with the line
  * of each value. A node is a table:
  *
- *   { kind = "map", line =, keys = { name, ... }, at = { name = node } }
+ *   { kind = "map", line =, keys = { name, ... }, at = { name = node },
+ *     before = nil or a list of { key =, node =, line = } that a later one replaced }
  *   { kind = "list", line =, items = { node, ... } }
  *   { kind = "scalar", line =, text =, quoted = true or false }
  *

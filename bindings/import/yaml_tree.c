@@ -1,6 +1,6 @@
 /* yaml_tree.c - YAML by libyaml, event by event, as the tree of settings.h. One document;
- * duplicate keys, tags that would make objects and keys that are no scalars are errors.
- */
+ * tags that would make objects and keys that are no scalars are errors. Of a key that is
+ * there twice the last one counts, as to PyYAML, by which all these systems read. */
 #include <lauxlib.h>
 #include <yaml.h>
 
@@ -151,8 +151,9 @@ static Extent read_list(Reader *r, int depth) {
   return all;
 }
 
-/* Pushes the text of a key. Which keys there are is in the table below. */
-static void push_key(Reader *r) {
+/* Pushes the text of a key. Which keys there are is in the table below; returns whether
+ * this one is. */
+static bool push_key(Reader *r) {
   lua_State *L = r->L;
   if (r->event.type != YAML_SCALAR_EVENT)
     library_error(L, "%s:%d: a key is no name", r->name, line_of(r));
@@ -160,11 +161,31 @@ static void push_key(Reader *r) {
   lua_pushlstring(L, (const char *)r->event.data.scalar.value,
                   r->event.data.scalar.length);
   lua_pushvalue(L, -1);
-  if (lua_rawget(L, -3) == LUA_TTABLE) {
-    lua_getfield(L, -1, "line");
-    library_error(L, "%s:%d: \"%s\" is given twice, here and in line %d", r->name,
-                  line_of(r), SHOWN(lua_tostring(L, -3)), (int)lua_tointeger(L, -1));
+  bool again = lua_rawget(L, -3) == LUA_TTABLE;
+  lua_pop(L, 1);
+  return again;
+}
+
+/* Stack: map, keys, at, key. The value that the key has had so far does not count, and is
+ * told: { key =, node =, line = of the key that does } in the map's list `before`. */
+static void keep_before(Reader *r) {
+  lua_State *L = r->L;
+  int map = lua_gettop(L) - 3;
+  if (lua_getfield(L, map, "before") == LUA_TNIL) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, map, "before");
   }
+  lua_createtable(L, 0, 3);
+  lua_pushvalue(L, map + 3);
+  lua_setfield(L, -2, "key");
+  lua_pushvalue(L, map + 3);
+  lua_rawget(L, map + 2);
+  lua_setfield(L, -2, "node");
+  lua_pushinteger(L, line_of(r));
+  lua_setfield(L, -2, "line");
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
   lua_pop(L, 1);
 }
 
@@ -175,10 +196,13 @@ static Extent read_map(Reader *r, int depth) {
   push_node(r, "map");
   lua_newtable(L); /* keys */
   lua_newtable(L); /* at */
-  for (int i = 1; next(r), r->event.type != YAML_MAPPING_END_EVENT; i++) {
-    push_key(r);
-    lua_pushvalue(L, -1);
-    lua_rawseti(L, -4, i);
+  for (int i = 1; next(r), r->event.type != YAML_MAPPING_END_EVENT;) {
+    if (push_key(r)) {
+      keep_before(r);
+    } else {
+      lua_pushvalue(L, -1);
+      lua_rawseti(L, -4, i++);
+    }
     int line = line_of(r);
     next(r);
     Extent x = read_node(r, depth + 1);

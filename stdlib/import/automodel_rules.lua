@@ -109,6 +109,10 @@ return {
   none("nvtx", "weft run --trace writes what every rank did"),
   none("performance.*", "it does not change what is computed"),
   none("prewarm.*", "communicators are made before the first step"),
+  cannot("tool_call_eval.*", "there is no evaluation of tool calls"),
+  cannot("model.vit_path", IMAGES), cannot("model.vae_path", IMAGES), cannot("model.max_latent_size", IMAGES),
+  cannot("model.vae_encode_micro_batch_size", IMAGES), cannot("model.layer_module", IMAGES),
+  cannot("model.stage", IMAGES), cannot("model.init_mode", IMAGES), cannot("model.llm_qk_norm", IMAGES),
   none("moe_metrics.*", "balance of experts is printed by weft run"),
   none("parallelizer.*", "strategy and mesh say it"),
 

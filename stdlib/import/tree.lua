@@ -48,10 +48,27 @@ local function merge(node, file)
   return merged
 end
 
+local flatten
+
+-- Values of keys that are given again in the same map are leaves that are told, and count for nothing.
+local function add_before(leaves, before, prefix, file)
+  for _, one in ipairs(before) do
+    local key = prefix and prefix .. "." .. one.key or one.key
+    local lost = { at = {} }
+    flatten(lost, one.node, key, file, false)
+    for _, leaf in ipairs(lost) do
+      leaf.list, leaf.text = "no_effect", string.format("%s is given again in line %d, which counts",
+                                                        quote.shown(key), one.line)
+      leaves[#leaves + 1] = leaf
+    end
+  end
+end
+
 -- Adds the leaves of `node` to `leaves`; `prefix` is the key of the node. A name with a point is
 -- as deep as it says.
-local function flatten(leaves, node, prefix, file, json)
+function flatten(leaves, node, prefix, file, json)
   if node.kind == "map" and #node.keys > 0 then
+    add_before(leaves, node.before or {}, prefix, file)
     node = merge(node, file)
     for _, key in ipairs(node.keys) do
       flatten(leaves, node.at[key], prefix and prefix .. "." .. key or key, file, json)

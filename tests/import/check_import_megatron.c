@@ -545,6 +545,24 @@ START_TEST(bombs_are_refused) {
 END_TEST
 
 /* Files that a script sources are read beside it. */
+/* What a script asks Slurm for is in its environment. */
+START_TEST(slurm_says_what_it_was_asked_for) {
+  import_put("a.sh",
+             "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n"
+             "#SBATCH --ntasks-per-node=4\n"
+             "GLOBAL=$(( SLURM_NNODES * 8 ))\n"
+             "python pretrain_gpt.py --num-layers 2 --hidden-size 64 --lr 1e-3 \\\n"
+             "  --num-attention-heads 4 --micro-batch-size 1 --seq-length 32 \\\n"
+             "  --max-position-embeddings 32 --global-batch-size $GLOBAL \\\n"
+             "  --tensor-model-parallel-size $SLURM_GPUS_PER_NODE\n");
+  import_file("a.sh", "");
+  import_plan_has("tp = 4,");
+  import_plan_has("global = 16,");
+  import_file("a.sh", "SLURM_GPUS_PER_NODE=2");
+  import_plan_has("tp = 2,");
+}
+END_TEST
+
 START_TEST(sourced_files_are_read) {
   import_put("a.sh",
              "source conf/args.sh\n. \"$(dirname \"$0\")/more.sh\"\nsource lost.sh\n"
@@ -647,6 +665,7 @@ Suite *import_megatron_suite(void) {
   tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));
   tcase_add_test(c, bombs_are_refused);
   tcase_add_test(c, sourced_files_are_read);
+  tcase_add_test(c, slurm_says_what_it_was_asked_for);
   tcase_add_test(c, arguments_of_a_script_are_given_behind_it);
   tcase_add_test(c, the_file_of_yaml_cfg_is_followed);
   tcase_add_test(c, what_cannot_be_decided_is_said);

@@ -106,6 +106,15 @@ START_TEST(names_of_older_versions_are_known) {
 }
 END_TEST
 
+START_TEST(llama_2_of_older_versions_is_known) {
+  import_put("a.toml", "[model]\nname = \"llama2\"\nflavor = \"70B\"\n");
+  import_file("a.toml", "");
+  import_plan_has("vocab_size = 32000,");
+  import_plan_has("intermediate_size = 28672,");
+  import_plan_lacks("rope_scaling");
+}
+END_TEST
+
 /* Without shards there is no FSDP, and torchtitan computes in the type of the weights. */
 START_TEST(without_shards_there_is_no_fsdp) {
   import_put("a.toml", "[model]\nname = \"qwen3\"\nflavor = \"0.6B\"\n[parallelism]\n"
@@ -336,6 +345,7 @@ Suite *import_titan_suite(void) {
   tcase_add_test(t, settings_become_a_plan);
   tcase_add_test(t, nothing_is_dropped);
   tcase_add_test(t, names_of_older_versions_are_known);
+  tcase_add_test(t, llama_2_of_older_versions_is_known);
   tcase_add_test(t, without_shards_there_is_no_fsdp);
   tcase_add_test(t, what_weft_lacks_is_refused_by_its_setting);
   tcase_add_test(t, cuts_of_a_pipeline_are_taken);

@@ -238,6 +238,20 @@ local function read_slurm(leaves, text)
   end
 end
 
+-- What Slurm sets in the environment of a script that asks for machines in its comments.
+local function slurm_variables(leaves)
+  local asked = {}
+  for _, leaf in ipairs(leaves) do
+    local key = string.match(leaf.name, "^#SBATCH %-%-(.*)$")
+    if key then asked[key] = tostring(leaf.value) end
+  end
+  local nodes, tasks = asked.nodes, asked["ntasks-per-node"]
+  local gpus = string.match(asked["gpus-per-node"] or asked.gres or "", "(%d+)$")
+  local all = asked.ntasks or tonumber(nodes) and tonumber(tasks) and tostring(nodes * tasks) or nil
+  return { SLURM_NNODES = nodes, SLURM_JOB_NUM_NODES = nodes, SLURM_NTASKS_PER_NODE = tasks, SLURM_NTASKS = all,
+           SLURM_NPROCS = all, SLURM_GPUS_PER_NODE = gpus, SLURM_GPUS_ON_NODE = gpus }
+end
+
 local function any_trains(read)
   for _, one in ipairs(candidates(read.commands)) do
     if trains(one) then return true end
@@ -259,10 +273,11 @@ end
 -- notes about what could not be read. `given`: variables from the command line.
 -- `load(name)` gives the text of a file that the script sources, or nil.
 function arguments.read(text, file, given, load)
-  local read = with_heres(script(text, file, given, load), file, given, load)
-  local one = chosen(read, file)
   local leaves = {}
   read_slurm(leaves, text)
+  for name, value in next, slurm_variables(leaves) do given[name] = given[name] or value end
+  local read = with_heres(script(text, file, given, load), file, given, load)
+  local one = chosen(read, file)
   for _, set in ipairs(read.env) do
     add(leaves, "export " .. set.name, arguments.value(set.text), set.line)
   end

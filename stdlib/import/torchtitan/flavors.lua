@@ -158,8 +158,21 @@ local function coarse(args, shared)
   return args
 end
 
+-- Llama 2, which torchtitan had until 2024: its vocabulary, and positions that are not scaled.
+local function llama2(dim, layers, heads, more)
+  local a = { dim = dim, n_layers = layers, n_heads = heads, vocab_size = 32000, max_seq_len = 4096,
+              rope_scaling_args = { scaling_factor = 1 } }
+  for key, value in pairs(more or {}) do a[key] = value end
+  return a
+end
+
 local tied = { enable_weight_tying = true }
 local shipped = {
+  llama2 = { class = "TransformerModelArgs",
+    debugmodel = llama2(256, 8, 16), ["271M"] = llama2(1024, 16, 8), ["1B"] = llama2(2048, 18, 16),
+    ["7B"] = llama2(4096, 32, 32), ["13B"] = llama2(5120, 40, 40), ["26B"] = llama2(5120, 80, 40),
+    ["70B"] = llama2(8192, 80, 64, { n_kv_heads = 8, ffn_dim_multiplier = 1.3, multiple_of = 4096 }),
+  },
   llama3 = { class = "TransformerModelArgs",
     debugmodel = small { n_layers = 6, rope_theta = 500000.0 },
     ["8B"] = { dim = 4096, n_layers = 32, n_heads = 32, n_kv_heads = 8, ffn_dim_multiplier = 1.3,

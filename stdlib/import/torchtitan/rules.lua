@@ -158,6 +158,7 @@ return {
          .. "not in the plan"),
   cannot("code.*", CODE),
   none("trainer.class", "the plan is what is trained"),
+  none("profiler.*", TRACE), cannot("num_generators", RL), cannot("trainer.*", RL),
   cannot("async_loop.*", RL), cannot("rollouter.*", RL), cannot("renderer.*", RL),
   cannot("generator.*", RL), cannot("generator_router.*", RL), cannot("rubric.*", RL),
   cannot("batch_invariant", "samples do not depend on the batch that they are in, but for the order "
