@@ -217,7 +217,36 @@ local function files_of(book)
   end
 end
 
+-- What a plan would say of conversations, and of rows with a question and an answer; nil: it cannot.
+local COLUMNS = "dataset.column_mapping."
+local function rows_of(book, class)
+  if class == "ChatDataset" then return "" end
+  local answer = book:first(COLUMNS .. "answer")
+  local prompt = book:first(COLUMNS .. "question", COLUMNS .. "context")
+  if class ~= "ColumnMappedTextInstructionDataset" or not answer or not prompt then return nil end
+  local both = book:value(COLUMNS .. "question") ~= nil and book:value(COLUMNS .. "context") ~= nil
+  return string.format(", format = { prompt = %s, response = %s }", quote.text(tostring(book:value(prompt))),
+                       quote.text(tostring(book:value(answer)))), both
+end
+
+local function say_chat(book, class)
+  local key, path = book:first("dataset.path_or_dataset_id", "dataset.path_or_dataset")
+  local format, both = rows_of(book, class)
+  if not format or type(path) ~= "string" then return end
+  local file = string.find(path, "%.jsonl?$") and string.gsub(path, "^%./", "")
+  local how = string.format("data = weft.chat { %s%s } reads %s, with the tokenizer of weft.hf or of its folder",
+                            quote.text(file or "FILE.jsonl"), format, file and "it" or "its rows as JSON lines")
+  if both then how = how .. ", where one column has all of the prompt" end
+  book:cannot(key, (file and "a plan that names files needs them to be there: the plan has weft.synthetic; "
+                    or "a data set of the Hub, which is not downloaded: the plan has weft.synthetic; ")
+              .. quote.shown(how, 400))
+  for _, name in ipairs { "question", "answer", "context" } do
+    book:cannot(COLUMNS .. name, "see dataset." .. string.match(key, "[^.]*$"))
+  end
+end
+
 local function put_data(book, plan)
+  say_chat(book, string.match(tostring(book:value "dataset._target_" or ""), "([^.]*)$"))
   local class = tostring(book:value "dataset._target_" or "")
   local kind = TOKEN_FILES[string.match(class, "([^.]*)$")]
   local key, files = files_of(book)
@@ -243,15 +272,17 @@ local function put_train(book, plan)
   if steps then
     book:no_effect("step_scheduler.num_epochs", "step_scheduler.max_steps says how long")
   else
-    book:cannot("step_scheduler.num_epochs",
-                "how many steps an epoch has is not in the settings: train.steps is as without it")
+    local epochs = values.whole(book, "step_scheduler.num_epochs", 1)
+    book:cannot("step_scheduler.num_epochs", string.format("made-up tokens have no epochs: train.steps is as "
+      .. "without it; train.epochs = %s counts those of data in files", epochs or "N"))
     book:assume("train.steps", USUAL_STEPS .. ", as without it: the settings count epochs, or nothing")
   end
   for _, key in ipairs { "rng.seed", "seed" } do
     values.put_whole(book, plan, key, "train.seed", 0)
   end
-  book:cannot("step_scheduler.val_every_steps",
-              "there is no evaluation without data for it: see data.val and train.eval_every")
+  local every = values.whole(book, "step_scheduler.val_every_steps", 1)
+  book:cannot("step_scheduler.val_every_steps", string.format("there is no evaluation without data for it: "
+    .. "data.val, and train.eval_every = %s", every or "N"))
   return steps
 end
 

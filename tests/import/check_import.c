@@ -134,6 +134,28 @@ START_TEST(rates_have_their_shapes) {
 }
 END_TEST
 
+/* Conversations are not at hand: the report has what a plan says of them. */
+START_TEST(conversations_are_told) {
+  import_put(
+      "a.yaml",
+      "step_scheduler: {global_batch_size: 8, num_epochs: 3, val_every_steps: 20}\n"
+      "model: {pretrained_model_name_or_path: openai-community/gpt2}\n"
+      "dataset:\n  _target_: nemo_automodel.components.datasets.llm.chat_dataset."
+      "ChatDataset\n  path_or_dataset_id: ./chats/train.jsonl\n");
+  const char *report = import("");
+  import_has(report, "data = weft.chat { \"chats/train.jsonl\" } reads it");
+  import_has(report, "train.epochs = 3 counts those of data in files");
+  import_has(report, "data.val, and train.eval_every = 20");
+  report = import("dataset.path_or_dataset_id=allenai/tulu-3-sft-mixture");
+  import_has(report, "a data set of the Hub, which is not downloaded");
+  import_has(report, "data = weft.chat { \"FILE.jsonl\" } reads its rows as JSON lines");
+  report = import("dataset._target_=a.ColumnMappedTextInstructionDataset "
+                  "dataset.column_mapping.question=q dataset.column_mapping.answer=a");
+  import_has(report, "weft.chat { \"chats/train.jsonl\", format = { prompt = \"q\", "
+                     "response = \"a\" } } reads it");
+}
+END_TEST
+
 /* What of LoRA and of frozen parts a plan can say, and what it cannot. */
 START_TEST(adapters_are_taken_over) {
   const char *report =
@@ -510,6 +532,7 @@ Suite *import_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_set_timeout(c, 120);
   tcase_add_test(c, a_recipe_becomes_a_plan);
+  tcase_add_test(c, conversations_are_told);
   tcase_add_loop_test(c, rates_have_their_shapes, 0, LEN(rates));
   tcase_add_test(c, adapters_are_taken_over);
   tcase_add_test(c, the_warmup_is_a_share_of_the_steps);

@@ -307,6 +307,12 @@ static const struct Meaning {
      "disable-bias-linear=true qk-layernorm=true moe-layer-freq=[0]*1+[1]*11 "
      "moe-router-pre-softmax=true",
      "mlp_only_layers = { 0 },"},
+    {"position-embedding-type=rope normalization=RMSNorm swiglu=true "
+     "disable-bias-linear=true rotary-seq-len-interpolation-factor=4",
+     "rope_scaling = { factor = 4, rope_type = \"linear\" },"},
+    {"position-embedding-type=rope rotary-seq-len-interpolation-factor=4",
+     "yarn = 1, rope_factor = 4, rope_low = -1,"},
+    {"padded-vocab-size=50304 vocab-size=50000", "vocab_size = 50304,"},
     {"no-bias-gelu-fusion=true", "activation_function = \"gelu\","},
     {"disable-bias-linear=true num-experts=4 moe-aux-loss-coeff=0.01",
      "aux_loss_coef = 0.01,"},

@@ -140,7 +140,10 @@ local function attributes(m)
     parts[#parts + 1] = "rotary_from = 0"
   end
   if m.interleaved then parts[#parts + 1] = "interleaved = 1" end
-  if m.scaling then
+  if m.scaling and m.scaling.rope_type == "linear" then
+    parts[#parts + 1] = string.format("yarn = 1, rope_factor = %s, rope_low = -1, rope_high = 0, rope_scale = 1",
+                                      quote.value(m.scaling.factor))
+  elseif m.scaling then
     parts[#parts + 1] = string.format("rope_factor = %s, rope_low = 1.0, rope_high = 4.0, rope_original = 8192",
                                       quote.value(m.scaling.factor))
   end

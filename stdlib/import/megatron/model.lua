@@ -38,10 +38,8 @@ local function positions(book, m)
   m.theta = values.positive(book, "rotary_base") or 10000
   m.turning = values.positive(book, "rotary_percent") or 1
   m.interleaved = on(book, "rotary_interleaved")
-  if book:value "rotary_seq_len_interpolation_factor" then
-    book:refuse("rotary_seq_len_interpolation_factor", "positions are not interpolated in weft; yarn and "
-                .. "llama3 scaling are")
-  end
+  local stretch = values.positive(book, "rotary_seq_len_interpolation_factor")
+  if stretch and stretch > 1 then m.scaling = { rope_type = "linear", factor = stretch } end
   if on(book, "use_rope_scaling") then
     m.scaling = { rope_type = "llama3", factor = values.positive(book, "rope_scaling_factor") or 8.0,
                   low_freq_factor = 1.0, high_freq_factor = 4.0, original_max_position_embeddings = 8192 }
@@ -99,6 +97,15 @@ local function tokens_of(book)
 end
 
 local function vocabulary(book, m)
+  local padded = values.whole(book, "padded_vocab_size", 1)
+  if padded then
+    m.vocab = padded
+    book:translated("padded_vocab_size", "model's vocabulary")
+    for _, key in ipairs { "vocab_size", "make_vocab_size_divisible_by" } do
+      book:no_effect(key, "--padded-vocab-size says the rows of the vocabulary")
+    end
+    return
+  end
   local n, from = tokens_of(book)
   if not n then
     n = 50257
@@ -163,7 +170,7 @@ end
 local KEYS = { "num_layers", "hidden_size", "num_attention_heads", "ffn_hidden_size", "num_query_groups",
   "group_query_attention", "kv_channels", "normalization", "norm_epsilon", "position_embedding_type",
   "use_rotary_position_embeddings", "rotary_base", "rotary_percent", "rotary_interleaved", "use_rope_scaling",
-  "rope_scaling_factor", "swiglu", "squared_relu", "activation_func", "gated_linear_unit", "no_bias_gelu_fusion",
+  "rope_scaling_factor", "rotary_seq_len_interpolation_factor", "swiglu", "squared_relu", "activation_func", "gated_linear_unit", "no_bias_gelu_fusion",
   "disable_bias_linear", "add_bias_linear", "add_qkv_bias", "qk_layernorm", "untie_embeddings_and_output_weights",
   "share_embeddings_and_output_weights", "init_method_std", "max_position_embeddings", "multi_latent_attention",
   "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim", "rotary_scaling_factor",

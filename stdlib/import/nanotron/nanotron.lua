@@ -48,6 +48,9 @@ local function put_numbers(book, config)
     config[name] = values.flag(book, M .. name) or false
     book:translated(M .. name, "model")
   end
+  local stretch = values.positive(book, M .. "rope_seq_len_interpolation_factor")
+  if stretch and stretch > 1 then config.rope_scaling = { rope_type = "linear", factor = stretch } end
+  book:translated(M .. "rope_seq_len_interpolation_factor", "model.rope_scaling")
   local std = values.positive(book, "model.init_method.std")
   if std and std > 0 then
     config.initializer_range = std

@@ -61,7 +61,6 @@ return {
   cannot(M .. "no_rope_layer", "every layer has positions here"),
   cannot(M .. "rope_scaling.*", "frequencies of positions are scaled there: --model DIR with a config.json "
          .. "says how"),
-  cannot(M .. "rope_seq_len_interpolation_factor", "positions are not interpolated here"),
   cannot(M .. "*", "a key of a model that weft does not know"),
   none("optimizer.optimizer_factory.torch_adam_is_fused", "kernels of the optimizer do not change its numbers"),
   off("optimizer.weight_decay_exclude_named_params", "what has one dimension does not decay, all else does"),
