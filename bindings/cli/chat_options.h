@@ -1,5 +1,6 @@
-/* chat_options.h - --template and --option, of verbs that write or continue conversations.
- * Functions that take a lua_State are called in a state of the sandbox, and may raise. */
+/* chat_options.h - --template and --option, of verbs that write or continue
+ * conversations. Functions that take a lua_State are called in a state of the sandbox,
+ * and may raise. */
 #ifndef WEFT_CLI_CHAT_OPTIONS_H
 #define WEFT_CLI_CHAT_OPTIONS_H
 

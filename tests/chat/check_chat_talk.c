@@ -1,6 +1,6 @@
-/* check_chat_talk.c - weft sample --chat: a model that has learnt a conversation by heart is
- * asked its questions, from a checkpoint, from a hub folder and with an adapter; and what
- * each template puts around questions and answers. */
+/* check_chat_talk.c - weft sample --chat: a model that has learnt a conversation by heart
+ * is asked its questions, from a checkpoint, from a hub folder and with an adapter; and
+ * what each template puts around questions and answers. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@ enum { SECONDS = 60, SEQ = 96 };
 static const char talk[] = "{\"messages\": [" MESSAGE("user", Q1) ", " MESSAGE(
     "assistant", "a loom") ", " MESSAGE("user", Q2) ", " MESSAGE("assistant",
                                                                  "weave all day") "]}\n";
-#define ASK    "--greedy --chat --prompt '" Q1 "' --prompt '" Q2 "'"
-#define HEARD  "> " Q1 "\na loom\n> " Q2 "\nweave all day\n"
+#define ASK   "--greedy --chat --prompt '" Q1 "' --prompt '" Q2 "'"
+#define HEARD "> " Q1 "\na loom\n> " Q2 "\nweave all day\n"
 #define LLAMA                                                                            \
   "weft.model { 'llama', hidden_size = 32, num_hidden_layers = 1,\n"                     \
   "  num_attention_heads = 2, intermediate_size = 48, vocab_size = 512 }"
@@ -73,7 +73,8 @@ static json_t *turns_of(const char *command, json_t **doc) {
  * says with the cache of the first turn is what it says without. */
 static void check_tokens(void) {
   json_t *doc, *one;
-  json_t *turn = json_array_get(turns_of("$weft sample plan.lua --ckpt ck --json " ASK, &doc), 1);
+  json_t *turn =
+      json_array_get(turns_of("$weft sample plan.lua --ckpt ck --json " ASK, &doc), 1);
   json_t *tokens = json_object_get(turn, "tokens");
   int64_t n = json_integer_value(json_object_get(turn, "prompt"));
   ck_assert_str_eq(json_string_value(json_object_get(turn, "ended")), "eos");
@@ -92,12 +93,14 @@ static void check_tokens(void) {
   for (int64_t i = 0; i < (int64_t)json_array_size(tokens); i++) {
     int64_t id = json_integer_value(json_array_get(tokens, (size_t)i));
     ck_assert_int_eq(id, trained[i]);
-    if (i < n) ids = arena_printf(scratch_arena, "%s%s%lld", ids, i ? "," : "", (long long)id);
+    if (i < n)
+      ids = arena_printf(scratch_arena, "%s%s%lld", ids, i ? "," : "", (long long)id);
   }
-  Outcome o = process_run(SECONDS,
-                          "$weft sample plan.lua --ckpt ck --greedy --json --max-tokens %d "
-                          "--tokens %s",
-                          (int)((int64_t)json_array_size(tokens) - n), ids);
+  Outcome o =
+      process_run(SECONDS,
+                  "$weft sample plan.lua --ckpt ck --greedy --json --max-tokens %d "
+                  "--tokens %s",
+                  (int)((int64_t)json_array_size(tokens) - n), ids);
   ck_assert_msg(o.code == 0, "%s", o.err);
   one = json_loads(o.out, 0, NULL);
   json_t *alone = json_object_get(json_object_get(one, "result"), "tokens");
@@ -110,7 +113,8 @@ START_TEST(a_conversation_from_a_checkpoint) {
   put_plan("plan.lua", LLAMA, DATA ", mesh = { tp = 2 }, checkpoint = { dir = 'ck' }");
   expect(0, "", "", "$weft run plan.lua --steps 60 --quiet --threads 1");
   expect(0, HEARD, "", "$weft sample plan.lua --ckpt ck " ASK);
-  expect(0, "a loom\nweave all day\n", "", "$weft sample plan.lua --ckpt ck --quiet " ASK);
+  expect(0, "a loom\nweave all day\n", "",
+         "$weft sample plan.lua --ckpt ck --quiet " ASK);
   expect(0, HEARD, "", "$weft sample plan.lua --ckpt ck --set mesh.tp=1 " ASK);
   put("questions", Q1 "\n\n" Q2 "\r\n");
   expect(0, HEARD, "", "$weft sample plan.lua --ckpt ck --greedy --chat <questions");
@@ -130,8 +134,8 @@ START_TEST(a_hub_folder_and_an_adapter) {
   expect(0, HEARD, "", "$weft sample hub.lua --template chatml " ASK);
   expect(2, "", "tokenizer_config.json has no chat_template; name one: --template chatml",
          "$weft sample hub.lua " ASK);
-  put("talk.jsonl", "{\"messages\": [" MESSAGE("user", Q1) ", " MESSAGE(
-                        "assistant", "a wheel") "]}\n");
+  put("talk.jsonl",
+      "{\"messages\": [" MESSAGE("user", Q1) ", " MESSAGE("assistant", "a wheel") "]}\n");
   put_plan("tuned.lua", "weft.hf 'hub'",
            "data = weft.chat { 'talk.jsonl', template = 'chatml' }, mesh = { tp = 2 },\n"
            "adapter = { 'lora', rank = 8 }, checkpoint = { dir = 'ck' }");
@@ -159,13 +163,16 @@ START_TEST(what_is_wrong_with_a_question) {
       {"--chat --prompt x --option y=1", "the template \"chatml\" has no option \"y\""},
       {"--chat --prompt x --option y", "--option takes NAME=VALUE"},
       {"--chat --prompt ' '", "the question: an empty question"},
-      {"--chat --prompt '<|im_end|>' --refuse-special", "holds the special token <|im_end|>"},
+      {"--chat --prompt '<|im_end|>' --refuse-special",
+       "holds the special token <|im_end|>"},
       {"--chat </dev/null", "no question: give --prompt TEXT, or lines on the standard"},
       {"--chat --prompt x --template bare.lua",
-       "the template puts \"assistant: \" before an answer, but not at the end of a prompt"},
+       "the template puts \"assistant: \" before an answer, but not at the end of a "
+       "prompt"},
       {"--chat --prompt x --template endless.lua",
        "the template puts nothing behind an answer, and no eos_token_id is known"},
-      {"--chat --prompt x --template three.lua", "three.lua: error: the file returns a number"},
+      {"--chat --prompt x --template three.lua",
+       "three.lua: error: the file returns a number"},
       {"--prompt x --template chatml", "are for --chat"},
       {"--chat --prompt 'a b c d e f g h i j k l m n o p'",
        "tokens with this question, and the plan trains on 24 (batch.seq)"},
@@ -236,7 +243,10 @@ START_TEST(endings_and_prompts_of_templates) {
   LangOptions lang = {.instruction_limit = 10000000};
   LangState *state;
   TokenizerConfig config = {0};
-  ChatOpen o = {.path = "", .push_spec = push_named, .ud = (void *)name, .config = &config,
+  ChatOpen o = {.path = "",
+                .push_spec = push_named,
+                .ud = (void *)name,
+                .config = &config,
                 .talks = true};
   ChatTemplate t;
   weft_status st =
@@ -248,9 +258,10 @@ START_TEST(endings_and_prompts_of_templates) {
   ck_assert_msg(ends_with(first, templates[_i].prompt) && strstr(first, "how much"),
                 "%s: %s", name, first);
   bool channels = str_eq(name, "gpt-oss");
-  said(&t, "answer", channels ? "<|channel|>analysis<|message|>thought<|end|><|start|>assistant"
-                                "<|channel|>final<|message|>all of it"
-                              : "all of it");
+  said(&t, "answer",
+       channels ? "<|channel|>analysis<|message|>thought<|end|><|start|>assistant"
+                  "<|channel|>final<|message|>all of it"
+                : "all of it");
   const char *second = said(&t, "ask", "and then");
   ck_assert_msg(ends_with(second, templates[_i].prompt) && strstr(second, "all of it") &&
                     strstr(second, "and then") > strstr(second, "all of it") &&

@@ -42,19 +42,19 @@ static const char *said_of(const char *body) {
   return said;
 }
 
-#define ROPE(head, rest)  "g:rope(x, g:positions(), { head_dim = " #head rest " })"
+#define ROPE(head, rest) "g:rope(x, g:positions(), { head_dim = " #head rest " })"
 #define ATTEND(q, k, v, rest)                                                            \
   "g:attention(g:linear(x, p('q', " #q ", 8)), g:linear(x, p('k', " #k                   \
   ", 8)), g:linear(x, p('v', " #v ", 8)), { scale = 1, " rest " })"
 #define ROUTE(rest)   "local w, ids = g:route(l, { " rest " })"
 #define PERMUTE(rest) ROUTE("topk = 2") " g:permute(t, ids, w, { experts = 4, " rest " })"
-#define ROWS           PERMUTE("") " local rows, ends, at = g:permute(t, ids, w, { experts = 4 })"
+#define ROWS          PERMUTE("") " local rows, ends, at = g:permute(t, ids, w, { experts = 4 })"
 #define JOIN(a, b, dim, part)                                                            \
-  "g:join_heads(g:linear(x, p('a', " a ")), g:linear(x, p('b', " b ")), { head_dim = "   \
-  dim ", head_part = " part " })"
+  "g:join_heads(g:linear(x, p('a', " a ")), g:linear(x, p('b', " b                       \
+  ")), { head_dim = " dim ", head_part = " part " })"
 #define COUNTS(rest)                                                                     \
-  ROUTE("topk = 2") " local tl = g:flatten(g:labels()) g:expert_counts(" rest            \
-                    ", { experts = 4 })"
+  ROUTE("topk = 2")                                                                      \
+  " local tl = g:flatten(g:labels()) g:expert_counts(" rest ", { experts = 4 })"
 #define LOSS(rest)                                                                       \
   ROUTE("topk = 2")                                                                      \
   " local tl = g:flatten(g:labels()) local n = g:expert_counts(ids, tl, { experts = 4 "  \
@@ -70,8 +70,8 @@ static const struct {
 
 START_TEST(what_ops_take) {
   const char *said = said_of(cases[_i].body);
-  ck_assert_msg(str_eq(said, cases[_i].said), "%s\nsays:   %s\nshould: %s", cases[_i].body,
-                said, cases[_i].said);
+  ck_assert_msg(str_eq(said, cases[_i].said), "%s\nsays:   %s\nshould: %s",
+                cases[_i].body, said, cases[_i].said);
 }
 END_TEST
 

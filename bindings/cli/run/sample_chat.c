@@ -1,6 +1,6 @@
-/* sample_chat.c - weft sample --chat: questions from the command line or, a line each, from
- * the standard input. Each answer is written into the conversation by the template, as
- * training data are; what of it is in the key-value cache already is not run again. */
+/* sample_chat.c - weft sample --chat: questions from the command line or, a line each,
+ * from the standard input. Each answer is written into the conversation by the template,
+ * as training data are; what of it is in the key-value cache already is not run again. */
 #include "sample.h"
 
 #include <signal.h>
@@ -55,7 +55,8 @@ static weft_status open_template(Sample *s) {
                 .config = &c->config,
                 .refuse = s->cli->refuse_special ? s->tok : NULL,
                 .talks = true};
-  weft_status st = chat_template_open(file ? c->own : j->lp->state, &o, &c->template, &j->e);
+  weft_status st =
+      chat_template_open(file ? c->own : j->lp->state, &o, &c->template, &j->e);
   return st == WEFT_EPLAN ? WEFT_EUSAGE : st;
 }
 
@@ -116,16 +117,17 @@ static weft_status read_conversation(Sample *s, Turn *t) {
   One *o = &t->one;
   TokenIds ids = {0};
   int64_t trained = s->chat->context;
-  TRY(chat_talk(&s->chat->template, "ask", t->question, strlen(t->question), &s->chat->text,
-                &j->e));
+  TRY(chat_talk(&s->chat->template, "ask", t->question, strlen(t->question),
+                &s->chat->text, &j->e));
   weft_status st =
       tokenizer_encode(s->tok, s->chat->text.s, s->chat->text.n, false, &ids, &j->e);
   int64_t n = (int64_t)ids.n;
   if (st == WEFT_OK && n >= trained)
-    st = err_set(&j->e, WEFT_EUSAGE,
-                 "the conversation has %lld tokens with this question, and the plan trains "
-                 "on %lld (batch.seq)",
-                 (long long)n, (long long)trained);
+    st = err_set(
+        &j->e, WEFT_EUSAGE,
+        "the conversation has %lld tokens with this question, and the plan trains "
+        "on %lld (batch.seq)",
+        (long long)n, (long long)trained);
   if (st == WEFT_OK) {
     o->most = cli->max_tokens > 0 ? MIN(n + cli->max_tokens, trained) : trained;
     o->token = NEW_N(j->arena, int32_t, o->most);
