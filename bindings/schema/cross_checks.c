@@ -76,6 +76,21 @@ static void check_epochs(Cross *c) {
                "weft.synthetic has no end: train.steps says how long a run is");
 }
 
+/* Each piece adds to the gradient of the head. */
+static void check_loss_chunks(Cross *c) {
+  const Plan *p = c->plan;
+  if (p->loss_chunks == 1 || p->loss_chunks == 0) return;
+  if (!p->fused_ops)
+    diag_error(c->d, "option", "loss_chunks", "needs fused_ops, which is false here");
+  if (p->grad != DT_F32)
+    diag_error(
+        c->d, "option", "loss_chunks",
+        "each piece would round the gradient of the head to precision.grad_dtype = "
+        "%s",
+        dtype_name(p->grad))
+        ->suggestion = "precision.grad_dtype = \"f32\"";
+}
+
 /* What goes by the validation loss. */
 static void check_evaluation(Cross *c) {
   const struct {
@@ -378,6 +393,7 @@ static void cross_job(lua_State *L, void *ud) {
   check_moe(c);
   check_evaluation(c);
   check_epochs(c);
+  check_loss_chunks(c);
   if (c->mesh->size[AXIS_TP] > 1) check_styles(c);
   int64_t layers = -1;
   if (c->lp->config != LUA_NOREF) {

@@ -3,6 +3,7 @@
  * plan has the same size everywhere. */
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/gemm/gemm.h"
+#include "vm/device/linear_ce_calls.h"
 
 /* dq of all heads as f32, in rows of whole vectors, and delta per query:
  * attention_dx.c. */
@@ -44,10 +45,19 @@ uint64_t gemm_work(const GemmShape *s) {
   return sizeof(float) * (uint64_t)(b.m * b.k + b.k * b.n + c) + 3 * GEMM_LINE;
 }
 
-static bool is_product(int op) {
+bool cpu_is_product(int op) {
   return op == OP_linear || op == OP_linear_dx || op == OP_linear_dw ||
          op == OP_grouped_linear || op == OP_grouped_linear_dx ||
          op == OP_grouped_linear_dw;
+}
+
+/* The logits of a piece, and the scratch of the product that needs most. */
+static uint64_t linear_ce_work(int op, const KernelArgs *a) {
+  LinearCeCall call[LINEAR_CE_CALLS];
+  uint64_t most = 0;
+  for (int i = 0, n = linear_ce_calls(op, a, 0, call); i < n; i++)
+    most = MAX(most, cpu_work(call[i].op, &call[i].a));
+  return linear_ce_logits_bytes(a) + most;
 }
 
 uint64_t cpu_work(int op, const KernelArgs *a) {
@@ -55,7 +65,8 @@ uint64_t cpu_work(int op, const KernelArgs *a) {
   if (op == OP_sqnorm) return SQNORM_BLOCKS * sizeof(double);
   if (op == OP_permute && a->attr->drop == DROP_PROBS)
     return (uint64_t)count_of(&a->in[1]) * sizeof(Choice);
-  if (!is_product(op)) return 0;
+  if (linear_ce(op)) return linear_ce_work(op, a);
+  if (!cpu_is_product(op)) return 0;
   GemmShape s = gemm_of(op, a);
   return gemm_work(&s);
 }
@@ -66,5 +77,6 @@ static bool turns(int op) {
 
 uint64_t cpu_state(int op, const KernelArgs *a) {
   if (turns(op)) return (uint64_t)(attr_rotary_dim(a->attr) / 2) * sizeof(double);
-  return is_product(op) ? sizeof(Gemm) : 0;
+  if (linear_ce(op)) return LINEAR_CE_CALLS * sizeof(Gemm);
+  return cpu_is_product(op) ? sizeof(Gemm) : 0;
 }

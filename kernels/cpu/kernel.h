@@ -26,8 +26,9 @@ typedef void ReleaseFn(Device *dev, KernelArgs *a);
 #include "vm/graph/ops.def"
 extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_rope,
     prepare_attention, prepare_grouped_linear, prepare_grouped_linear_dx,
-    prepare_grouped_linear_dw;
-extern ReleaseFn release_gemm;
+    prepare_grouped_linear_dw, prepare_linear_ce_stats, prepare_linear_ce_back,
+    prepare_linear_ce_dx, prepare_linear_ce_dw;
+extern ReleaseFn release_gemm, release_linear_ce;
 
 /* ---- element types ---- */
 

@@ -198,6 +198,8 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
                                                           : "function";
   text_printf(t, "local learning = learning(new_draw, %llu, \"%s\")\n",
               (unsigned long long)(seed * 100000 + number), family);
+  text_printf(t, "local formats, pieces = precision(new_draw, %llu, false)\n",
+              (unsigned long long)(seed * 100000 + number));
   text_printf(t,
               "return weft.plan {\n"
               "  name = \"random-%llu-%llu\",\n"
@@ -230,7 +232,7 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   unsigned long long key = seed * 100000 + number;
   text_printf(t, "  optimizer = optimizer(weft, new_draw, %llu, %s),\n", key,
               number % 2 ? "true" : "false");
-  text_printf(t, "  precision = precision(new_draw, %llu, false),\n", key);
+  text_add(t, "  precision = formats, loss_chunks = pieces,\n");
   text_printf(t, "  data = weft.synthetic {},%s\n",
               below(d, 3) ? "" : "\n  packed = { eot = 3 },");
   text_printf(t, "  train = { steps = 3, seed = %d, log_every = 1 },\n}\n",

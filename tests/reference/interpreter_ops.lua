@@ -613,6 +613,37 @@ function ops.ce_dx(k, l, labels, m, s, g)
   return d
 end
 
+-- ---- a head with its loss, in pieces of the rows or not ----
+
+-- The logits, and what an op on them has as k.
+local function logits(k, x, w)
+  local rows = #x // last(k.dims[1])
+  local V = k.dims[2][k.attr.layout == 0 and 1 or 2]
+  local of = setmetatable({ out_dims = { { rows, V } }, dims = { { rows, V } } }, { __index = k })
+  return ops.linear(setmetatable({ out_dims = of.out_dims }, { __index = k }), x, w), of
+end
+
+function ops.linear_ce_stats(k, x, w, labels)
+  local l, of = logits(k, x, w)
+  return ops.ce_stats(of, l, labels)
+end
+
+function ops.linear_ce_dw(k, x, w, ...)
+  local l, of = logits(k, x, w)
+  local dims = { k.dims[1], of.dims[1] }
+  return ops.linear_dw(setmetatable({ dims = dims }, { __index = k }), x, ops.ce_dx(of, l, ...))
+end
+
+function ops.linear_ce_dx(k, x, w, ...)
+  local l, of = logits(k, x, w)
+  local shapes = { dims = of.dims, out_dims = { k.dims[1] } }
+  return ops.linear_dx(setmetatable(shapes, { __index = k }), ops.ce_dx(of, l, ...), w)
+end
+
+function ops.linear_ce_back(k, ...)
+  return ops.linear_ce_dw(k, ...), ops.linear_ce_dx(k, ...)
+end
+
 -- ---- pieces of tensors ----
 
 -- For each element of piece p of n of a dimension of length L0, of which a piece has L:

@@ -187,7 +187,8 @@ RefArgs problem_ref(const Problem *p, bool accumulate) {
                .accumulate = accumulate,
                .index = p->index,
                .heads_index = KERNEL_HEADS,
-               .unit = KERNEL_UNIT};
+               .unit = KERNEL_UNIT,
+               .type = p->in[0].type};
   for (int i = 0; i < p->nin; i++) a.in[i] = view(&p->in[i]);
   for (int i = 0; i < p->nout; i++) a.out[i] = view(&p->out[i]);
   return a;

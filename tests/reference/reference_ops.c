@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "vm/base/f16.h"
 #include "vm/base/philox.h"
 #include "vm/program/program.h"
 
@@ -682,6 +683,69 @@ static void ce_dx(RefArgs *a) {
       }
       OUT(0)[r * v + c] = d * IN(4)[0];
     }
+}
+
+/* ---- a head with its loss ---- */
+
+static void round_all(const RefArgs *a, RefTensor *t) {
+  for (int64_t i = 0; i < ref_count(t); i++)
+    t->v[i] = a->type == DT_BF16  ? bf16_to_f32(bf16_from_f32((float)t->v[i]))
+              : a->type == DT_F16 ? f16_to_f32(f16_from_f32((float)t->v[i]))
+                                  : (double)(float)t->v[i];
+}
+
+/* The logits, made with the op `linear`; `of` is then about them. */
+static double *logits_of(const RefArgs *a, RefArgs *of) {
+  RefArgs l = *a;
+  int64_t v = a->in[1].dim[a->attr->layout ? 1 : 0];
+  RefTensor t = {.ndim = 2, .dim = {rows(&a->in[0]), v}};
+  t.v = calloc((size_t)ref_count(&t), sizeof *t.v);
+  l.out[0] = t;
+  linear(&l);
+  round_all(a, &t);
+  *of = *a;
+  of->in[0] = t, of->in[1] = a->in[2];
+  return t.v;
+}
+
+static void linear_ce_stats(RefArgs *a) {
+  RefArgs ce;
+  double *l = logits_of(a, &ce);
+  ce_stats(&ce);
+  free(l);
+}
+
+/* In place of the logits, as ce_dx may. */
+static double *logits_gradient(const RefArgs *a, RefArgs *ce) {
+  double *l = logits_of(a, ce);
+  for (int i = 2; i < 5; i++) ce->in[i] = a->in[i + 1];
+  ce->out[0] = ce->in[0];
+  ce_dx(ce);
+  round_all(a, &ce->out[0]);
+  return l;
+}
+
+static void linear_ce_dw(RefArgs *a) {
+  RefArgs ce, dw = *a;
+  double *l = logits_gradient(a, &ce);
+  dw.in[1] = ce.out[0];
+  linear_dw(&dw);
+  free(l);
+}
+
+static void linear_ce_dx(RefArgs *a) {
+  RefArgs ce, dx = *a;
+  double *l = logits_gradient(a, &ce);
+  dx.in[0] = ce.out[0];
+  linear_dx(&dx);
+  free(l);
+}
+
+static void linear_ce_back(RefArgs *a) {
+  RefArgs dx = *a;
+  dx.out[0] = a->out[1];
+  linear_ce_dw(a);
+  linear_ce_dx(&dx);
 }
 
 #include "reference_step.h"

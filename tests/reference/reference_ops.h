@@ -25,6 +25,7 @@ typedef struct RefArgs {
   int heads_index;
   uint32_t unit; /* dropout: the number of the unit */
   RefMode mode;
+  DType type; /* what an op of several keeps between them is rounded to it */
 } RefArgs;
 
 int64_t ref_count(const RefTensor *t);

@@ -85,6 +85,7 @@ static const Given given[] = {
     {"plan", "precision", "bf16", NULL},
     {"plan", "recompute", "full", NULL},
     {"plan", "packed", "{ eot = 3 }", NULL},
+    {"plan", "loss_chunks", "2", NULL},
     {"plan", "freeze", "{ 'embed_tokens' }", NULL},
     {"plan", "groups", NULL, MODEL BATCH "groups = { { 'lm_head', lr = 0.5 } }"},
     {"plan", "adapter", NULL, MODEL BATCH "adapter = { 'lora', rank = 2 }"},

@@ -194,6 +194,15 @@ double coder_flops(const Graph *g, const Op *op) {
   return op_info[op->code].cost ? op_info[op->code].cost(g, op) : 0;
 }
 
+double coder_recomputed(const Graph *g, const Op *op) {
+  switch (op->code) {
+  case OP_linear_ce_back:
+  case OP_linear_ce_dx:
+  case OP_linear_ce_dw: return op_info[OP_linear].cost(g, op);
+  default: return op->recomputed ? coder_flops(g, op) : 0;
+  }
+}
+
 /* Adds the scratch operand of a kernel: a temporary that lives for this instruction. */
 void coder_work(Coder *c, CodeInstr *x) {
   KernelArgs a = {.attr = &x->attr, .nin = x->i.nin, .nout = x->i.nout};

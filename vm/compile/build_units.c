@@ -2,7 +2,8 @@
  *
  *   graph --autodiff--> joint graph --shard--> graph of one rank with collectives
  *     --recompute--> with forward ops again before the backward
- *     --fuse_ops, fuse_projections--> fewer ops --units_make--> Units
+ *     --fuse_ops, fuse_projections--> fewer ops --chunked_loss--> no whole logits
+ *     --units_make--> Units
  *
  * Runs of equal layers are folded before and unfolded after (fold_layers.h). */
 #include "build_units.h"
@@ -11,6 +12,7 @@
 #include "vm/rewrite/adapters.h"
 #include "vm/rewrite/autodiff.h"
 #include "vm/rewrite/drop_unread.h"
+#include "vm/rewrite/chunked_loss.h"
 #include "vm/rewrite/fuse_ops.h"
 #include "vm/rewrite/fused_projections.h"
 #include "vm/rewrite/recompute.h"
@@ -62,7 +64,9 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
                          Diags *d, weft_error *e) {
   Sharded sh;
   bool splits = compile_splits(in);
+  bool pieces = in->plan->loss_chunks > 1 || in->plan->loss_chunks == LOSS_CHUNKS_AUTO;
   recompute_set(in->graph, in->plan, in->arena);
+  if (pieces) chunked_loss_marks(in->graph);
   /* requires a finished graph; establishes gradients and phases */
   if (in->context)
     forward_alone(in->graph);
@@ -85,6 +89,8 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   TRY(checked(sh.g, e));
   dump(in, 'r', "recompute", sh.g);
   if (in->plan->fused_ops) fuse_ops(sh.g), fuse_projections(in, &sh);
+  /* requires that ce_max and ce_sum are one */
+  if (pieces && !chunked_loss(in->plan, sh.g, d)) return WEFT_EPLAN;
   TRY(checked(sh.g, e));
   dump(in, 'f', "fuse", sh.g);
   /* requires local shapes; establishes bodies with storage for every tensor */

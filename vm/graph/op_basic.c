@@ -59,6 +59,8 @@ bool op_adds(int code) {
   case OP_bias_dw:
   case OP_rmsnorm_dw:
   case OP_rmsnorm_back:
+  case OP_linear_ce_back:
+  case OP_linear_ce_dw:
   case OP_layernorm_dw:
   case OP_cast: return true;
   default: return false;
@@ -281,4 +283,13 @@ double cost_linear_dx(const Graph *g, const Op *op) {
 
 double cost_linear_dw(const Graph *g, const Op *op) {
   return gemm(&g->t.at[op->in[0]], &g->t.at[op->out[0]]);
+}
+
+/* The logits again, and one gradient or both. */
+double cost_linear_ce_part(const Graph *g, const Op *op) {
+  return 2 * cost_linear(g, op);
+}
+
+double cost_linear_ce_back(const Graph *g, const Op *op) {
+  return 3 * cost_linear(g, op);
 }

@@ -367,8 +367,11 @@ typedef struct Plan {
   AttentionBackend attention;
   bool deterministic; /* the same bits each time, on GPUs too */
   bool fused_ops;     /* ops that pass over the same memory become one */
+  int loss_chunks;    /* pieces of the rows of logits; 0, 1: all at once, or
+                         LOSS_CHUNKS_AUTO */
   uint64_t seed;
 } Plan;
+enum { LOSS_CHUNKS_AUTO = -1 };
 
 /* Ranks of dp_shard x cp that share what stays of parameters between forward and
  * backward, all of cp among them: a divisor of it between 1 and all; 1 where the plan has

@@ -65,7 +65,8 @@ static weft_status check_values(Rank *r, const Instr *in, const void *p, DType t
                                 uint64_t n, weft_error *e) {
   _Alignas(8) char block[8192];
   if (t == DT_I32) return WEFT_OK;
-  bool maximum = in->op == OP_ce_max || in->op == OP_ce_stats;
+  bool maximum =
+      in->op == OP_ce_max || in->op == OP_ce_stats || in->op == OP_linear_ce_stats;
   bool minus_inf =
       (in->code == I_KERNEL && maximum) || (in->code != I_KERNEL && in->red == RED_MAX);
   size_t size = (size_t)dtype_size(t), most = sizeof block / size;

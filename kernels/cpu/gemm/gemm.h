@@ -61,6 +61,7 @@ void gemm_end(Gemm *g);
 const char *gemm_backend(const Gemm *g); /* "onednn", "openblas", "plain" */
 
 /* cpu_workspace.c: the product that an op is, and the scratch of a product on any CPU. */
+bool cpu_is_product(int op); /* linear, grouped_linear, and their gradients */
 GemmShape gemm_of(int op, const KernelArgs *a);
 uint64_t gemm_work(const GemmShape *s);
 

@@ -24,6 +24,12 @@ weft_status prepare_linear_lt(Device *d, KernelArgs *a, weft_error *e);
 weft_status prepare_linear_dx_lt(Device *d, KernelArgs *a, weft_error *e);
 weft_status prepare_linear_dw_lt(Device *d, KernelArgs *a, weft_error *e);
 void release_lt(Device *d, KernelArgs *a);
+/* The same for the products of a head in pieces (linear_ce_lt.c). */
+weft_status prepare_linear_ce_stats_lt(Device *d, KernelArgs *a, weft_error *e);
+weft_status prepare_linear_ce_back_lt(Device *d, KernelArgs *a, weft_error *e);
+weft_status prepare_linear_ce_dx_lt(Device *d, KernelArgs *a, weft_error *e);
+weft_status prepare_linear_ce_dw_lt(Device *d, KernelArgs *a, weft_error *e);
+void release_linear_ce_lt(Device *d, KernelArgs *a);
 /* False if nothing was enqueued: not prepared, or an operand is not aligned. */
 bool cuda_multiply_lt(Device *d, const Product *p, const KernelArgs *a);
 
