@@ -3,6 +3,7 @@
 
 #include "vm/session/session.h"
 #include "vm/weights/param_gather.h"
+#include "vm/weights/weights_open.h"
 
 struct weft_run {
   weft_alloc alloc;
@@ -124,7 +125,9 @@ int weft_run_rank(const weft_run *r) { return r ? run_rank(r->s.run) : -1; }
 
 static weft_status load(weft_run *r, const char *path, const Folders *in,
                         weft_error *err) {
-  TRY(st_open(&r->alloc, path, in, &r->s.weights, err));
+  const Job *j = &r->plan->job;
+  Folders of_plan = lang_folders(j->lp);
+  TRY(weights_open(&r->alloc, path, in, &j->plan, &of_plan, &r->s.weights, err));
   weft_status st = session_fill(&r->s, err);
   st_close(r->s.weights);
   r->s.weights = NULL;
@@ -143,7 +146,7 @@ weft_status weft_run_init(weft_run *r, weft_error *err) {
   TRY(need(r, "the run", err));
   const char *weights = lang_weights(r->plan->job.lp);
   Folders in = lang_folders(r->plan->job.lp);
-  return weights ? load(r, weights, &in, err) : session_fill(&r->s, err);
+  return load(r, weights, &in, err);
 }
 
 /* ---- steps ---- */

@@ -11,6 +11,7 @@
 #include "vm/base/budget.h"
 
 #include "vm/weights/weights_match.h"
+#include "vm/weights/weights_open.h"
 #include "vm/compile/compile.h"
 
 weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path) {
@@ -215,8 +216,8 @@ weft_status job_check_files(Job *j) {
               "sequences sees some of them more than once",
               data_describe(data), (long long)has, has > 1 ? "s" : "", (long long)step);
   data_close(data);
-  if (st == WEFT_OK && lang_weights(j->lp))
-    st = st_open(NULL, lang_weights(j->lp), &in, &weights, &j->e);
+  if (st == WEFT_OK)
+    st = weights_open(NULL, lang_weights(j->lp), &in, &j->plan, &in, &weights, &j->e);
   if (weights) st = weights_fit(j->compiled, weights, NULL, &j->e);
   st_close(weights);
   if (j->d.list.n) lang_locate(j->lp, &j->d);

@@ -90,19 +90,6 @@ void field_targets(Check *c, int idx, const char *path) {
   if (at) a->targets = (Patterns){at, n};
 }
 
-void field_no_dropout(Check *c, int idx, const char *path) {
-  bool none = lua_type(c->L, idx) == LUA_TNUMBER && lua_tonumber(c->L, idx) == 0;
-  if (!none)
-    diag_error(c->d, "not-built", path, "dropout in an adapter is not in weft yet")
-        ->suggestion = "dropout = 0, or leave it out";
-}
-
-void field_no_dora(Check *c, int idx, const char *path) {
-  if (!lua_isboolean(c->L, idx) || lua_toboolean(c->L, idx))
-    diag_error(c->d, "not-built", path, "DoRA is not in weft yet")->suggestion =
-        "dora = false, or leave it out: LoRA is";
-}
-
 /* adapter = { "lora", rank = 16 } */
 void field_adapter(Check *c, int idx, const char *path) {
   if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;

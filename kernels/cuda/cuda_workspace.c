@@ -45,6 +45,7 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
   case OP_linear_ce_back:
   case OP_linear_ce_dx:
   case OP_linear_ce_dw: return linear_ce_work(op, a);
+  case OP_feature_scale_dw:
   case OP_bias_dw: return columns(cuda_rows(x), cuda_last(x), 1);
   case OP_layernorm_dw: return columns(cuda_rows(x), cuda_last(x), 2);
   case OP_rmsnorm_dw:

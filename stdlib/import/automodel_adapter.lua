@@ -2,7 +2,7 @@
 local quote = use "import/quote"
 local values = use "import/values"
 
-local DROPS = "an adapter drops nothing here: other losses"
+local DROPS = "an adapter drops what it reads alone: other losses"
 
 -- ---- which linears ----
 
@@ -70,7 +70,6 @@ end
 
 -- What is as it is in weft for one value.
 local SAME = {
-  { "use_dora", false, "DoRA is not in weft: the plan trains low-rank factors alone" },
   { "match_all_linear", false, "all linears of layers get an adapter, and the head none" },
   { "lora_A_init", "kaiming", "factors begin uniform in +-1/sqrt(in), as PEFT's" },
 }
@@ -87,11 +86,25 @@ local function put_rest(book)
   if not book:value "peft.lora_A_init" then
     book:assume("adapter", "factors begin uniform in +-1/sqrt(in); AutoModel's in 0 to 1")
   end
-  local drops = values.rate(book, "peft.dropout")
+end
+
+-- Of what A reads, or, as AutoModel has it if nothing is said, of what B gives.
+local function put_dropout(book, plan)
+  local drops, before = values.rate(book, "peft.dropout"), book:value "peft.dropout_position" == "pre"
+  if drops and before then plan:put("adapter.dropout", quote.value(drops), book:leaf "peft.dropout") end
   for _, name in ipairs { "dropout", "dropout_position" } do
-    if drops then book:cannot("peft." .. name, DROPS) end
-    book:no_effect("peft." .. name, "nothing is dropped")
+    local key = "peft." .. name
+    if drops and before then book:translated(key, "adapter.dropout") end
+    if drops and not before then book:cannot(key, DROPS) end
+    book:no_effect(key, "nothing is dropped")
   end
+end
+
+local function put_dora(book, plan)
+  local on = values.flag(book, "peft.use_dora")
+  if on then plan:put("adapter.dora", "true", book:leaf "peft.use_dora") end
+  if on then book:translated("peft.use_dora", "adapter.dora") end
+  book:no_effect("peft.use_dora", "as it is in weft")
 end
 
 local function put_number(book, plan, name, field, usual)
@@ -111,6 +124,8 @@ local function put_peft(book, plan, config, experts)
   put_number(book, plan, "dim", "adapter.rank", 8)
   put_number(book, plan, "alpha", "adapter.alpha", 32)
   put_targets(book, plan, config, experts)
+  put_dropout(book, plan)
+  put_dora(book, plan)
   put_rest(book)
   return true
 end

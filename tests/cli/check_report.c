@@ -166,7 +166,7 @@ static const char recipe[] = "step_scheduler:\n"
                              "  dim: 8\n"
                              "  alpha: 8\n"
                              "  dropout: 0.1\n"
-                             "  dropout_position: pre\n";
+                             "  dropout_position: post\n";
 
 START_TEST(settings_of_another_system) {
   put("a.yaml", recipe);
@@ -175,7 +175,7 @@ START_TEST(settings_of_another_system) {
   has(o.out, "mesh     dp=8 tp=2, 16 ranks");
   has(o.out, "not expressible, ");
   has(o.out, "frozen parameters ");
-  has(o.out, "a.yaml:14: peft.dropout = 0.1 and 1 more: an adapter drops nothing");
+  has(o.out, "a.yaml:14: peft.dropout = 0.1 and 1 more: an adapter drops what it reads");
   /* The same bytes as the plan that weft import makes. */
   json_t *v = report_json(0, "a.yaml --world 16");
   process_run(SECONDS, "$weft import a.yaml --world 16 --gpu h100-sxm -o b.lua");

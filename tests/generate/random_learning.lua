@@ -42,7 +42,8 @@ local function adapter(d, family, out)
   local rank = d:pick { 1, 2, 3, 4, 8 }
   out.adapter = {
     "lora", rank = rank, alpha = d:pick { rank, 16, 1, false } or nil,
-    rslora = d:maybe(3) or nil, targets = d:maybe(3) and "all-linear" or some,
+    rslora = d:maybe(3) or nil, dora = d:maybe(3) or nil,
+    dropout = d:maybe(3) and d:pick { 0.1, 0.5 } or nil, targets = d:maybe(3) and "all-linear" or some,
   }
   if not d:maybe(4) then return out end
   local family_first = family == "llama" and "layers.0" or "h.0"

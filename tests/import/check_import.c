@@ -168,9 +168,11 @@ START_TEST(adapters_are_taken_over) {
   import_plan_has("alpha = 16,  -- a.yaml:6: peft.alpha");
   import_plan_has("targets = { \"q_proj\", \"o_proj\", \"layers.*.mlp.up_proj\" },");
   import_has(report, "*fc* names modules that no pattern of adapter.targets does");
-  import_has(report, "peft.dropout = 0.1: an adapter drops nothing here");
-  import_has(report, "peft.use_dora = true: DoRA is not in weft");
+  import_has(report, "peft.dropout = 0.1: an adapter drops what it reads alone");
+  import_plan_has("dora = true,  -- a.yaml:8: peft.use_dora");
   import_has(report, "freeze_embeddings = true: with an adapter the model is frozen");
+  report_with("peft: {target_modules: '*_proj', dropout: 0.1, dropout_position: pre}\n");
+  import_plan_has("dropout = 0.1,");
   report = report_with("peft: {target_modules: '*_proj', dropout: 0}\n");
   import_has(report, "peft.target_modules = *_proj -> adapter.targets");
   import_has(report, "peft.dropout = 0: nothing is dropped");

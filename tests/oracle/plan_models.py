@@ -104,21 +104,40 @@ def cross_entropy(logits, labels):
 
 
 class Linears:
-    """The linears of a model, with what adapters add: x W + scale * (x A) B + bias. `in_out`:
-    GPT-2's weights are (in, out)."""
+    """The linears of a model, with what adapters add, as PEFT defines it. `in_out`: GPT-2's
+    weights are (in, out)."""
 
-    def __init__(self, adapter, weights, in_out=False):
-        self.w, self.in_out, self.scale = weights, in_out, None
+    def __init__(self, adapter, weights, batch, in_out=False):
+        self.w, self.b, self.in_out, self.scale = weights, batch, in_out, None
+        self.rate, self.number = adapter and adapter.get("dropout"), {}
         if adapter:
             rank, alpha = adapter["rank"], adapter.get("alpha") or adapter["rank"]
             self.scale = alpha / (rank ** 0.5 if adapter.get("rslora") else rank)
 
+    def dropped(self, x, name):
+        """With weft's masks: the linears of a layer are counted in the order of the model."""
+        layer = int(name.split(".")[2])
+        site = self.number[layer] = self.number.get(layer, -1) + 1
+        return dropout(x, self.b, self.rate, layer + 1, 4096 + site) if self.rate else x
+
+    def adapted(self, x, y, w, name):
+        low = F.linear(x, self.w[name + ".lora_A.weight"])
+        high = self.scale * F.linear(low, self.w[name + ".lora_B.weight"])
+        magnitude = self.w.get(name + ".lora_magnitude_vector")
+        if magnitude is None:
+            return y + high
+        with torch.no_grad():
+            more = self.w[name + ".lora_B.weight"] @ self.w[name + ".lora_A.weight"]
+            norm = (w + self.scale * more).norm(dim=1)
+        by = magnitude / norm
+        return y + (by - 1) * F.linear(x, w) + by * high
+
     def __call__(self, x, name):
         w = self.w[name + ".weight"]
-        y = F.linear(x, w.T if self.in_out else w)
+        w = w.T if self.in_out else w
+        y, read = F.linear(x, w), self.dropped(x, name)
         if name + ".lora_A.weight" in self.w:
-            low = F.linear(x, self.w[name + ".lora_A.weight"])
-            y = y + self.scale * F.linear(low, self.w[name + ".lora_B.weight"])
+            y = self.adapted(read, y, w, name)
         bias = self.w.get(name + ".bias")
         return y if bias is None else y + bias
 
@@ -333,7 +352,7 @@ def ops_loss(ops, weights, batch):
 
 def model_loss(plan, config, weights, batch, choices):
     """The loss, and how often each expert of each layer was chosen, by the layer's name."""
-    linear = Linears(plan["adapter"], weights, plan["model"] == "gpt2")
+    linear = Linears(plan["adapter"], weights, batch, plan["model"] == "gpt2")
     if plan["model"] == "function":
         return ops_loss(plan["ops"], weights, batch), {}
     if plan["model"] == "gpt2":

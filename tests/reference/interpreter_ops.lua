@@ -99,6 +99,33 @@ end
 function ops.add_bias(k, x, b)
   return map(x, function(v, i) return v + b[(i - 1) % #b + 1] end)
 end
+function ops.feature_sqnorms(k, w, a, b)
+  local R, I, O = k.dims[2][1], k.dims[2][2], k.dims[3][1]
+  local at, n = k.attr.layout == 0 and matrix(w, I) or turned(w, O), {}
+  for o = 0, O - 1 do
+    n[o + 1] = 0
+    for i = 0, I - 1 do
+      local v = at(o, i)
+      for r = 0, R - 1 do v = v + k.attr.scale * b[o * R + r + 1] * a[r * I + i + 1] end
+      n[o + 1] = n[o + 1] + v * v
+    end
+  end
+  return n
+end
+function ops.feature_scale(k, x, m, n)
+  return map(x, function(v, i)
+    local c = (i - 1) % #m + 1
+    return v * m[c] / sqrt(n[c])
+  end)
+end
+function ops.feature_scale_dw(k, x, n, dy)
+  local dm = zeros(#n)
+  for i = 1, #x do
+    local c = (i - 1) % #n + 1
+    dm[c] = dm[c] + x[i] * dy[i] / sqrt(n[c])
+  end
+  return dm
+end
 function ops.add(k, a, b) return map(a, function(v, i) return v + b[i] end) end
 function ops.mul(k, a, b) return map(a, function(v, i) return v * b[i] end) end
 function ops.scale(k, x) return map(x, function(v) return v * k.attr.scale end) end

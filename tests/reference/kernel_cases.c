@@ -19,6 +19,8 @@ const GradCase grad_case[] = {
     {OP_linear_dw, OP_linear, "x0 d0", "1", false},
     {OP_bias_dw, OP_add_bias, "d0", "1", false},
     {OP_scale, OP_scale, "d0", "0", false},
+    {OP_feature_scale, OP_feature_scale, "d0 x1 x2", "0", false},
+    {OP_feature_scale_dw, OP_feature_scale, "x0 x2 d0", "1", false},
     {OP_dropout, OP_dropout, "d0 x1", "0", false},
     {OP_gelu_dx, OP_gelu, "x0 d0", "0", false},
     {OP_silu_dx, OP_silu, "x0 d0", "0", false},

@@ -62,6 +62,25 @@ static void linear(RefArgs *a) {
     }
 }
 
+static void feature_sqnorms(RefArgs *a) {
+  int64_t R = a->in[1].dim[0], I = a->in[1].dim[1], O = a->in[2].dim[0];
+  for (int64_t o = 0; o < O; o++) {
+    OUT(0)[o] = 0;
+    for (int64_t i = 0; i < I; i++) {
+      double v = IN(0)[weight_at(a, o, i, O, I)];
+      for (int64_t r = 0; r < R; r++)
+        v += a->attr->scale * IN(2)[o * R + r] * IN(1)[r * I + i];
+      OUT(0)[o] += v * v;
+    }
+  }
+}
+
+static void feature_scale(RefArgs *a) {
+  int64_t n = last(&a->in[0]);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i] * IN(1)[i % n] / sqrt(IN(2)[i % n]);
+}
+
 static void add_bias(RefArgs *a) {
   int64_t n = last(&a->in[0]);
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = IN(0)[i] + IN(1)[i % n];
@@ -531,6 +550,13 @@ static void bias_dw(RefArgs *a) {
   start(a, 0);
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
     OUT(0)[i % last(&a->in[0])] += IN(0)[i];
+}
+
+static void feature_scale_dw(RefArgs *a) {
+  int64_t n = last(&a->in[0]);
+  start(a, 0);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i % n] += IN(0)[i] * IN(2)[i] / sqrt(IN(1)[i % n]);
 }
 
 static void gelu_dx(RefArgs *a) {

@@ -226,10 +226,8 @@ static const struct {
      "adapter.targets[2]: \"v_prjo\" matches no linear of the model (did you mean "
      "\"v_proj\"?)"},
     {"adapter = { 'lora' }", "adapter.rank: this field is required"},
-    {"adapter = { 'lora', rank = 4, dropout = 0.1 }",
-     "adapter.dropout: dropout in an adapter is not in weft yet"},
-    {"adapter = { 'lora', rank = 4, dora = true }",
-     "adapter.dora: DoRA is not in weft yet"},
+    {"adapter = { 'lora', rank = 4, dropout = 1 }",
+     "adapter.dropout: expected a number of at most 0.99, got number 1"},
     {"adapter = { 'qlora', rank = 4 }", "adapter: \"qlora\" is not built yet"},
     {"adapter = { 'lora', rank = 4, targets = {} }", "adapter.targets: names no linear"},
     {"adapter = { 'lora', rank = 4, target_modules = {} }",
@@ -290,12 +288,14 @@ START_TEST(cut_as_their_base) {
     int cut;
   } of[] = {{LAYER "mlp.up_proj.lora_A.weight", PL_R},
             {LAYER "mlp.up_proj.lora_B.weight", 0},
+            {LAYER "mlp.up_proj.lora_magnitude_vector", 0},
             {LAYER "mlp.down_proj.lora_A.weight", 1},
-            {LAYER "mlp.down_proj.lora_B.weight", PL_R}};
+            {LAYER "mlp.down_proj.lora_B.weight", PL_R},
+            {LAYER "mlp.down_proj.lora_magnitude_vector", PL_R}};
   const Compiled *c = compiled("false", "mesh = { tp = 2 }");
   int sums = count_code(&c->prog[0], I_COLL);
   job_free(&job);
-  c = compiled("false", "mesh = { tp = 2 }, adapter = { 'lora', rank = 4 }");
+  c = compiled("false", "mesh = { tp = 2 }, adapter = { 'lora', rank = 4, dora = true }");
   for (int i = 0; i < LEN(of); i++) {
     const CompiledParam *p = param_named(c, of[i].name);
     ck_assert_msg(p->place.on[AX_TP] == of[i].cut, "%s", of[i].name);
@@ -304,6 +304,8 @@ START_TEST(cut_as_their_base) {
   ck_assert(param_named(c, LAYER "mlp.up_proj.weight")->frozen);
   ck_assert_int_eq(param_named(c, LAYER "mlp.up_proj.lora_A.weight")->dim[0], 4);
   ck_assert_int_eq(param_named(c, LAYER "mlp.up_proj.lora_A.weight")->dim[1], 64);
+  job_free(&job);
+  c = compiled("false", "mesh = { tp = 2 }, adapter = { 'lora', rank = 4 }");
   int forward = 0;
   for (int b = 0; b < c->prog[0].nbody; b++) {
     const Body *x = &c->prog[0].body[b];
@@ -363,6 +365,7 @@ START_TEST(parts_of_modules_have_no_folder) {
                        "model.layers.0.self_attn.qkv_proj.weight"),
                 "%s", e.text);
   job_free(&job);
+  err_clear(&e);
   c = compiled("false", "adapter = { 'lora', rank = 4, targets = { 'o_proj' } }");
   ck_assert_int_eq(adapter_fits(c, packed, &e), WEFT_OK);
   job_free(&job);
@@ -379,12 +382,17 @@ static const char *const adapted[] = {
     "} }",
 };
 
+/* Of each mesh three: plain, with magnitudes, with these and masks. */
+static const char *const options[] = {"", ", dora = true",
+                                      ", dora = true, dropout = 0.2"};
+
 START_TEST(adapters_agree_with_one_rank) {
   JobVerify v = {.steps = 3};
-  const char *fields =
-      arena_printf(arena, "%s, adapter = { 'lora', rank = 4, alpha = 8 }", adapted[_i]);
+  const char *mesh = adapted[_i / LEN(options)], *option = options[_i % LEN(options)];
+  const char *fields = arena_printf(
+      arena, "%s, adapter = { 'lora', rank = 4, alpha = 8%s }", mesh, option);
   ck_assert_int_eq(load_plan("false", fields), WEFT_OK);
-  ck_assert_msg(job_verify(&job, &v) == WEFT_OK, "%s: %s", adapted[_i], job.e.text);
+  ck_assert_msg(job_verify(&job, &v) == WEFT_OK, "%s: %s", fields, job.e.text);
   ck_assert_int_gt(v.report.tensors, 100);
   job_free(&job);
 }
@@ -412,7 +420,7 @@ Suite *trainable_suite(void) {
   tcase_add_test(t, initial_values);
   tcase_add_test(t, ring_of_queries_alone);
   tcase_add_test(t, parts_of_modules_have_no_folder);
-  tcase_add_loop_test(t, adapters_agree_with_one_rank, 0, LEN(adapted));
+  tcase_add_loop_test(t, adapters_agree_with_one_rank, 0, LEN(adapted) * LEN(options));
   suite_add_tcase(s, t);
   return s;
 }

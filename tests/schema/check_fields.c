@@ -90,8 +90,6 @@ static const Given given[] = {
     {"plan", "groups", NULL, MODEL BATCH "groups = { { 'lm_head', lr = 0.5 } }"},
     {"plan", "adapter", NULL, MODEL BATCH "adapter = { 'lora', rank = 2 }"},
     {"lora", "targets", "{ 'q_proj' }", NULL},
-    {"lora", "dropout", "0", NULL},
-    {"lora", "dora", "false", NULL},
     {"group", "lr", NULL, MODEL BATCH "groups = { { 'norm', lr = 2 } }"},
     {"group", "weight_decay", NULL,
      MODEL BATCH "groups = { { 'norm', weight_decay = 2 } }"},

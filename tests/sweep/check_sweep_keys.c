@@ -124,8 +124,6 @@ static const struct {
     {"adapter",
      "'adapter', { 'lora', rank = 2 }, { 'lora', rank = 2, targets = { 'q_proj' } }"},
     {"adapter.targets", "'adapter.targets', 'all-linear'"},
-    {"adapter.dropout", "'adapter.dropout', 0"},
-    {"adapter.dora", "'adapter.dora', false"},
     {"groups", "'groups', { { 'lm_head', lr = 0.5 } }, { { 'norm', weight_decay = 0 } }"},
     {"cp", "'cp', {}, { comm = 'a2a', balance = 'none' }"},
     {"comm", "'comm', { timeout = 7 }"},

@@ -1,6 +1,8 @@
 /* ckpt_weights.c - see ckpt_weights.h. */
 #include "ckpt_weights.h"
 
+#include <math.h>
+
 #include "vm/weights/adapter_files.h"
 
 enum { BLOCK = 1 << 18 }; /* elements per buffer */
@@ -10,7 +12,9 @@ enum { BLOCK = 1 << 18 }; /* elements per buffer */
 /* The adapter of one base: A (rank, in) and B (out, rank), both whole. */
 typedef struct Merge {
   float *a, *b; /* NULL: the base has none */
-  int64_t na, nb, rank, in;
+  float *m;     /* magnitudes, and what rows are multiplied by, once norms are known; */
+  double *norm; /* NULL: it has none */
+  int64_t na, nb, nm, rank, in;
   int64_t columns; /* of the base */
   bool in_out;
 } Merge;
@@ -18,6 +22,8 @@ typedef struct Merge {
 static void merge_end(Merge *m) {
   mem_free(NULL, m->a, (size_t)m->na * sizeof *m->a);
   mem_free(NULL, m->b, (size_t)m->nb * sizeof *m->b);
+  mem_free(NULL, m->m, (size_t)m->nm * sizeof *m->m);
+  mem_free(NULL, m->norm, (size_t)m->nm * sizeof *m->norm);
   *m = (Merge){0};
 }
 
@@ -40,19 +46,50 @@ static weft_status merge_begin(CkptRead *read, const Compiled *c, int base,
   m->columns = c->param[base].dim[1];
   m->in_out = adapter_of_in_out(how->model, c->param[base].name);
   TRY(read_all(read, &c->param[a], &m->a, &m->na, e));
-  return read_all(read, &c->param[b], &m->b, &m->nb, e);
+  TRY(read_all(read, &c->param[b], &m->b, &m->nb, e));
+  int magnitude = adapter_part(c, base, ADAPTER_M);
+  if (magnitude < 0) return WEFT_OK;
+  TRY(read_all(read, &c->param[magnitude], &m->m, &m->nm, e));
+  m->norm = mem_new(NULL, (size_t)m->nm * sizeof *m->norm);
+  return m->norm ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
+}
+
+/* Which output feature element `at` of the base is of. */
+static int64_t feature(const Merge *m, int64_t at) {
+  return m->in_out ? at % m->columns : at / m->columns;
+}
+
+/* W + scale * B A of element `at`, where W is w. */
+static double added(const Merge *m, double scale, int64_t at, double w) {
+  int64_t out = feature(m, at), in = m->in_out ? at / m->columns : at % m->columns;
+  double sum = 0;
+  for (int64_t r = 0; r < m->rank; r++)
+    sum += (double)m->b[out * m->rank + r] * m->a[r * m->in + in];
+  return w + scale * sum;
 }
 
 /* Adds to elements [at, at + n) of the base. */
 static void merge_add(const Merge *m, double scale, int64_t at, int64_t n, float *w) {
   for (int64_t k = 0; m->a && k < n; k++) {
-    int64_t row = (at + k) / m->columns, column = (at + k) % m->columns;
-    int64_t out = m->in_out ? column : row, in = m->in_out ? row : column;
-    double sum = 0;
-    for (int64_t r = 0; r < m->rank; r++)
-      sum += (double)m->b[out * m->rank + r] * m->a[r * m->in + in];
-    w[k] = (float)(w[k] + scale * sum);
+    double v = added(m, scale, at + k, w[k]);
+    int64_t out = feature(m, at + k);
+    w[k] = (float)(m->m ? v * (m->m[out] / sqrt(m->norm[out])) : v);
   }
+}
+
+/* Sums the squares of each feature of the base with its adapter, where that has
+ * magnitudes. */
+static weft_status merge_norms(CkptRead *read, int param, int64_t all, const Merge *m,
+                               double scale, float *block, weft_error *e) {
+  for (int64_t at = 0, n; m->m && at < all; at += n) {
+    n = MIN(all - at, (int64_t)BLOCK);
+    TRY(ckpt_read_part(read, ckpt_kind(STATE_PARAM), param, at, n, block, e));
+    for (int64_t k = 0; k < n; k++) {
+      double v = added(m, scale, at + k, block[k]);
+      m->norm[feature(m, at + k)] += v * v;
+    }
+  }
+  return WEFT_OK;
 }
 
 /* ---- copying ---- */
@@ -62,6 +99,7 @@ static weft_status copy_param(CkptRead *read, const Compiled *c, int i,
                               float *block, weft_error *e) {
   int param = ckpt_param(read->c, c->param[i].name);
   int64_t all = param_count(&c->param[i]);
+  TRY(merge_norms(read, param, all, m, scale, block, e));
   for (int64_t at = 0, n; at < all; at += n) {
     n = MIN(all - at, (int64_t)BLOCK);
     TRY(ckpt_read_part(read, ckpt_kind(STATE_PARAM), param, at, n, block, e));

@@ -243,9 +243,22 @@ enum {
   ROLE_INDEX = 0x0f
 };
 
-typedef enum { INIT_NORMAL, INIT_ZEROS, INIT_ONES, INIT_UNIFORM } InitKind;
+typedef enum {
+  INIT_NORMAL,
+  INIT_ZEROS,
+  INIT_ONES,
+  INIT_UNIFORM,
+  INIT_ROW_NORMS,   /* of magnitudes: the norms of their base's rows, */
+  INIT_COLUMN_NORMS /* or columns: see vm/weights/magnitudes.h */
+} InitKind;
 /* Parameters of an adapter of a linear y = x @ W: y + scale * (x @ A) @ B. */
-typedef enum { ADAPTER_NONE, ADAPTER_A, ADAPTER_B } AdapterPart;
+typedef enum { ADAPTER_NONE, ADAPTER_A, ADAPTER_B, ADAPTER_M } AdapterPart;
+/* What the part's name has behind that of the module, as PEFT has it. */
+static inline const char *adapter_suffix(AdapterPart part) {
+  return part == ADAPTER_A   ? ".lora_A.weight"
+         : part == ADAPTER_B ? ".lora_B.weight"
+                             : ".lora_magnitude_vector";
+}
 typedef struct Param {
   const char *name; /* Hugging Face name */
   Tid tensor;

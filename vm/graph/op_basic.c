@@ -57,6 +57,7 @@ bool op_adds(int code) {
   case OP_grouped_linear_dw:
   case OP_expert_load:
   case OP_bias_dw:
+  case OP_feature_scale_dw:
   case OP_rmsnorm_dw:
   case OP_rmsnorm_back:
   case OP_linear_ce_back:

@@ -66,6 +66,8 @@ typedef struct SafeTensor {
 } SafeTensor;
 weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
                     SafeTensors **out, weft_error *e);
+/* The tensors of a further file: after an error nothing but st_close. */
+weft_status st_also(SafeTensors *s, const char *path, weft_error *e);
 void st_close(SafeTensors *s);
 int st_count(const SafeTensors *s);
 const SafeTensor *st_at(const SafeTensors *s, int i);

@@ -345,6 +345,13 @@ weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
   return WEFT_OK;
 }
 
+weft_status st_also(SafeTensors *s, const char *path, weft_error *e) {
+  if (setjmp(*arena_guard(s->arena)))
+    return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
+  TRY(add_file(s, arena_str(s->arena, path), e));
+  return sort_by_name(s, e);
+}
+
 void st_close(SafeTensors *s) {
   if (!s) return;
   json_decref(s->index);

@@ -230,6 +230,9 @@ typedef struct Adapter {
   int64_t rank;     /* 0: the plan has none */
   double alpha;     /* 0: as rank. What an adapter adds is multiplied by alpha / rank, */
   bool rslora;      /* or alpha / sqrt(rank) */
+  double dropout;   /* of what A reads, this part of all is dropped */
+  bool dora;        /* with a magnitude for each output feature */
+  const char *from; /* the folder of PEFT that it begins at; NULL: initial values */
   bool all;         /* of all linears of layers, */
   Patterns targets; /* or of these */
 } Adapter;

@@ -76,6 +76,9 @@ static inline int kept_kinds(const Compiled *c) {
 static inline StateKind kept_kind(int i) { return i ? state_opt(i - 1) : STATE_PARAM; }
 
 /* Initial values of a piece by (seed, name, global index). */
+/* The same of elements [from, from + n) of the whole parameter. */
+void param_init(const CompiledParam *cp, uint64_t seed, int64_t from, int64_t n,
+                float *to);
 void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local);
 
 /* What a rank holds of a state of a parameter: the piece that is read first, then, for

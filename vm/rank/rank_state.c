@@ -21,6 +21,12 @@ static void init_values(const CompiledParam *cp, const Rng *rng, uint64_t from, 
   for (int64_t k = 0; k < n; k++) to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
 }
 
+void param_init(const CompiledParam *cp, uint64_t seed, int64_t from, int64_t n,
+                float *to) {
+  Rng rng = rng_make(seed, cp->name);
+  init_values(cp, &rng, (uint64_t)from, n, to);
+}
+
 void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local) {
   Rng rng = rng_make(seed, cp->name);
   for (int64_t i = 0, spans = piece_spans(p); i < spans; i++) {

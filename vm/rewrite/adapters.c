@@ -6,7 +6,12 @@
  * tp is that of the base (shard_param.c). A, (rank, in), is cut where a rowwise base is,
  * and B, (out, rank), where a columnwise one is. A is uniform in +-1/sqrt(in) and B is 0,
  * as PEFT has it (Kaiming's initialisation with a = sqrt(5)), so a run begins at the
- * base. */
+ * base.
+ *
+ * With dropout A reads x with elements dropped (x'), and so does, with magnitudes (DoRA),
+ * what these scale: y = x @ W - x' @ W + m / |W + scale * B A| * (x' @ W + scale * (x' @
+ * A) @ B), the norms over the inputs of each output feature, which is without dropout the
+ * last term alone. Magnitudes begin as the norms of the base. */
 #include "adapters.h"
 
 #include "vm/shard/shard.h"
@@ -17,6 +22,7 @@ typedef struct Adapting {
   Graph *g;
   const Plan *plan;
   const bool *target; /* of each op */
+  int linear;         /* its number among the linears of its unit */
   Tid *now;           /* tensor -> what later ops read in its place */
 } Adapting;
 
@@ -100,24 +106,32 @@ static int find_targets(const Graph *g, const Adapter *a, bool *target, Diags *d
 
 /* ---- what is written ---- */
 
-/* "model.layers.0.mlp.up_proj.weight", "lora_A" -> "...up_proj.lora_A.weight" */
-static const char *part_name(Arena *a, const char *base, const char *part) {
+/* "model.layers.0.mlp.up_proj.weight", ".lora_A.weight" -> "...up_proj.lora_A.weight" */
+static const char *part_name(Arena *a, const char *base, const char *suffix) {
   size_t n = strlen(base), end = strlen(".weight");
   if (n > end && strcmp(base + n - end, ".weight") == 0) n -= end;
-  return arena_printf(a, "%.*s.%s.weight", (int)n, base, part);
+  return arena_printf(a, "%.*s%s", (int)n, base, suffix);
 }
 
 static weft_status add_part(Adapting *x, const Op *op, AdapterPart part, Tid *out,
                             weft_error *e) {
   Graph *g = x->g;
   const Tensor w = g->t.at[op->in[1]];
-  bool first = part == ADAPTER_A;
-  Dim in = w.dim[op->attr.layout ? 0 : 1], rank = {.size = x->plan->adapter.rank};
-  Dim features = w.dim[op->attr.layout ? 1 : 0];
-  const Dim dim[2] = {first ? rank : features, first ? in : rank};
-  const char *name = part_name(g->arena, w.name, first ? "lora_A" : "lora_B");
-  TRY(graph_param(g, name, dim, 2, first ? INIT_UNIFORM : INIT_ZEROS,
-                  first ? (float)(1 / sqrt((double)in.size)) : 0, out, e));
+  bool in_out = op->attr.layout != 0;
+  Dim in = w.dim[in_out ? 0 : 1], rank = {.size = x->plan->adapter.rank};
+  Dim features = w.dim[in_out ? 1 : 0];
+  float reach = (float)(1 / sqrt((double)in.size));
+  InitKind norms = in_out ? INIT_COLUMN_NORMS : INIT_ROW_NORMS;
+  const char *name = part_name(g->arena, w.name, adapter_suffix(part));
+  switch (part) {
+  case ADAPTER_A:
+    TRY(graph_param(g, name, (Dim[]){rank, in}, 2, INIT_UNIFORM, reach, out, e));
+    break;
+  case ADAPTER_B:
+    TRY(graph_param(g, name, (Dim[]){features, rank}, 2, INIT_ZEROS, 0, out, e));
+    break;
+  default: TRY(graph_param(g, name, &features, 1, norms, 0, out, e));
+  }
   Param *p = &g->param.at[g->t.at[*out].index];
   p->adapter = (uint8_t)part;
   p->base = w.name;
@@ -125,23 +139,72 @@ static weft_status add_part(Adapting *x, const Op *op, AdapterPart part, Tid *ou
   return WEFT_OK;
 }
 
+/* Ops of one adapter. */
+typedef struct Pen {
+  Adapting *x;
+  Op op; /* the linear */
+  float scale;
+} Pen;
+
+static weft_status write_op(const Pen *p, int code, const Tid *in, int n,
+                            const OpAttr *attr, const char *part, Tid *out,
+                            weft_error *e) {
+  Graph *g = p->x->g;
+  const char *name = p->op.name;
+  if (part) name = arena_printf(g->arena, "%s.%s", name, part);
+  return graph_op(g, code, in, n, attr, name, p->op.line, out, e);
+}
+
+/* What A reads. Sites are numbers of linears in the unit, whichever of these are targets,
+ * behind those of the model's own dropouts. */
+static weft_status write_dropout(const Pen *p, Tid *x, weft_error *e) {
+  enum { SITES = 1 << 12 };
+  OpAttr drop = {.rate = p->x->plan->adapter.dropout, .site = SITES + p->x->linear};
+  *x = p->op.in[0];
+  if (drop.rate == 0) return WEFT_OK;
+  Tid in[] = {*x, graph_input(p->x->g, IN_TOKEN_NUMBERS)};
+  return write_op(p, OP_dropout, in, 2, &drop, "lora_dropout", x, e);
+}
+
+/* y = y + (m / |W + scale * B A| * (base + high) - base); base: what W makes of `x`. The
+ * difference first: both are nearly the same, so that nothing is rounded there. */
+static weft_status write_magnitudes(const Pen *p, Tid x, const Tid ab[2], Tid high,
+                                    Tid *y, weft_error *e) {
+  Tid base = *y, norms, m, sum, scaled, less;
+  bool dropped = x != p->op.in[0];
+  OpAttr weight = {.scale = p->scale, .layout = p->op.attr.layout}, minus = {.scale = -1};
+  if (dropped)
+    TRY(write_op(p, OP_linear, (Tid[]){x, p->op.in[1]}, 2, &p->op.attr, NULL, &base, e));
+  TRY(add_part(p->x, &p->op, ADAPTER_M, &m, e));
+  TRY(write_op(p, OP_feature_sqnorms, (Tid[]){p->op.in[1], ab[0], ab[1]}, 3, &weight,
+               NULL, &norms, e));
+  TRY(write_op(p, OP_add, (Tid[]){base, high}, 2, NULL, NULL, &sum, e));
+  TRY(write_op(p, OP_feature_scale, (Tid[]){sum, m, norms}, 3, NULL,
+               "lora_magnitude_vector", &scaled, e));
+  if (!dropped) {
+    *y = scaled;
+    return WEFT_OK;
+  }
+  TRY(write_op(p, OP_scale, &base, 1, &minus, NULL, &less, e));
+  TRY(write_op(p, OP_add, (Tid[]){scaled, less}, 2, NULL, NULL, &sum, e));
+  return write_op(p, OP_add, (Tid[]){*y, sum}, 2, NULL, NULL, y, e);
+}
+
 /* Writes the adapter of op `id`, which has just been copied. */
 static weft_status adapt(Adapting *x, Oid id, weft_error *e) {
-  Graph *g = x->g;
-  const Op op = g->op.at[id];
-  Tid a, b, low, high, sum, y = op.out[0];
-  OpAttr scale = {.scale = (float)plan_adapter_scale(&x->plan->adapter)};
-  const char *down = arena_printf(g->arena, "%s.lora_A", op.name);
-  const char *up = arena_printf(g->arena, "%s.lora_B", op.name);
-  TRY(add_part(x, &op, ADAPTER_A, &a, e));
-  TRY(add_part(x, &op, ADAPTER_B, &b, e));
-  TRY(graph_op(g, OP_linear, (Tid[]){op.in[0], a}, 2, NULL, down, op.line, &low, e));
-  TRY(graph_op(g, OP_linear, (Tid[]){low, b}, 2, NULL, up, op.line, &high, e));
-  if (scale.scale != 1)
-    TRY(graph_op(g, OP_scale, &high, 1, &scale, up, op.line, &high, e));
-  TRY(graph_op(g, OP_add, (Tid[]){y, high}, 2, NULL, op.name, op.line, &sum, e));
-  x->now[y] = sum;
-  return WEFT_OK;
+  Pen p = {x, x->g->op.at[id], (float)plan_adapter_scale(&x->plan->adapter)};
+  Tid in, ab[2], low, high, y = p.op.out[0];
+  TRY(write_dropout(&p, &in, e));
+  TRY(add_part(x, &p.op, ADAPTER_A, &ab[0], e));
+  TRY(add_part(x, &p.op, ADAPTER_B, &ab[1], e));
+  TRY(write_op(&p, OP_linear, (Tid[]){in, ab[0]}, 2, NULL, "lora_A", &low, e));
+  TRY(write_op(&p, OP_linear, (Tid[]){low, ab[1]}, 2, NULL, "lora_B", &high, e));
+  if (p.scale != 1)
+    TRY(write_op(&p, OP_scale, &high, 1, &(OpAttr){.scale = p.scale}, "lora_B", &high,
+                 e));
+  x->now[y] = y;
+  if (x->plan->adapter.dora) return write_magnitudes(&p, in, ab, high, &x->now[y], e);
+  return write_op(&p, OP_add, (Tid[]){y, high}, 2, NULL, NULL, &x->now[y], e);
 }
 
 /* Copies an op of the model behind those that are written so far. */
@@ -169,9 +232,11 @@ static weft_status write_all(Adapting *x, weft_error *e) {
   int n = g->op.n, unit = g->open_unit;
   g->op.at = NULL, g->op.n = g->op.cap = 0;
   for (int i = 0; i < n; i++) {
+    if (i == 0 || g->open_unit != from[i].unit) x->linear = 0;
     g->open_unit = from[i].unit;
     Oid id = copy_op(x, &from[i]);
     if (x->target[i]) TRY(adapt(x, id, e));
+    x->linear += from[i].code == OP_linear;
   }
   g->open_unit = unit;
   g->forward_ops = g->op.n;

@@ -245,9 +245,9 @@ bool shard_experts_param(Shard *s, Oid op, int i, Place *p) {
 }
 
 /* What of an adapter is cut where a style cuts its base: A, (rank, in), along the input
- * features, and B, (out, rank), along the output features. */
+ * features, and B, (out, rank), along the output features, as the magnitudes. */
 static int adapter_cut(int part, int cut) {
-  if (cut < 0) return cut;
+  if (cut < 0 || part == ADAPTER_M) return cut;
   return cut == (part == ADAPTER_A ? 1 : 0) ? cut : -1;
 }
 

@@ -155,6 +155,36 @@ bool shard_dropout(Shard *s, Oid op) {
   return true;
 }
 
+/* Of parameters that linears before it read, as these have placed them: norms of features
+ * that are cut, or parts of sums over inputs that are. */
+bool shard_feature_sqnorms(Shard *s, Oid op) {
+  int out_dim = s->g->op.at[op].attr.layout ? 1 : 0;
+  Place w = shard_in(s, op, 0), y = place_whole();
+  for (int a = 0; a < AX_N; a++)
+    if (w.on[a] >= 0) y.on[a] = w.on[a] == out_dim ? 0 : PL_P;
+  for (int i = 0; i < 3; i++) shard_need(s, op, i, shard_in(s, op, i));
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
+/* As a bias is cut; linear in x, which stays partial. */
+bool shard_feature_scale(Shard *s, Oid op) {
+  Place m, x = shard_settled(s, op, 0);
+  if (!shard_param(s, op, 1, ROLE_BIAS, 0, &m)) return false;
+  int last = last_dim(s, op, 0);
+  if (m.on[AX_TP] == 0)
+    x.on[AX_TP] = (int8_t)last;
+  else if (x.on[AX_TP] == last)
+    x.on[AX_TP] = PL_R;
+  for (int a = 0; a < AX_N; a++)
+    if (shard_in(s, op, 0).on[a] == PL_P && m.on[a] == PL_R) x.on[a] = PL_P;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, m);
+  shard_need(s, op, 2, m);
+  shard_yield(s, op, 0, x);
+  return m.on[AX_TP] != 0 || shard_same_parts(s, op, 0, last, 1, 0);
+}
+
 /* RMSNorm and LayerNorm need whole rows, or whole heads. */
 bool shard_norm(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];

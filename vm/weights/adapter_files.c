@@ -6,10 +6,8 @@
 #include "vm/base/json.h"
 #include "weights_match.h"
 
-static const char prefix[] = "base_model.model.";
-
 const char *adapter_tensor(Arena *a, const char *param) {
-  return arena_printf(a, "%s%s", prefix, param);
+  return arena_printf(a, ADAPTER_PREFIX "%s", param);
 }
 
 /* ".weight" at the end of a name, or its end. */
@@ -20,12 +18,23 @@ static size_t module_length(const char *param) {
 
 int adapter_part(const Compiled *c, int base, AdapterPart part) {
   const char *module = c->param[base].name;
-  const char *end = part == ADAPTER_A ? ".lora_A.weight" : ".lora_B.weight";
+  const char *end = adapter_suffix(part);
   size_t n = module_length(module);
   for (int i = 0; i < c->nparam; i++)
     if (c->param[i].adapter == part && strncmp(c->param[i].name, module, n) == 0 &&
         strcmp(c->param[i].name + n, end) == 0)
       return i;
+  return -1;
+}
+
+int adapter_base(const Compiled *c, int part) {
+  const char *name = c->param[part].name;
+  size_t n = strlen(name) - strlen(adapter_suffix((AdapterPart)c->param[part].adapter));
+  for (int i = 0; i < c->nparam; i++) {
+    const char *base = c->param[i].name;
+    if (!c->param[i].adapter && module_length(base) == n && strncmp(base, name, n) == 0)
+      return i;
+  }
   return -1;
 }
 
@@ -83,9 +92,9 @@ static void write_settings(const Plan *p, Json *j) {
   const Adapter *a = &p->adapter;
   json_int(j, "r", a->rank);
   json_num(j, "lora_alpha", a->alpha > 0 ? a->alpha : (double)a->rank);
-  json_num(j, "lora_dropout", 0);
+  json_num(j, "lora_dropout", a->dropout);
   json_bool(j, "use_rslora", a->rslora);
-  json_bool(j, "use_dora", false);
+  json_bool(j, "use_dora", a->dora);
   json_str(j, "bias", "none");
   json_bool(j, "init_lora_weights", true);
   json_bool(j, "inference_mode", true);

@@ -8,11 +8,14 @@
 
 #define ADAPTER_WEIGHTS "adapter_model.safetensors"
 #define ADAPTER_CONFIG  "adapter_config.json"
+#define ADAPTER_PREFIX  "base_model.model." /* before the names of the model */
 
 /* "model.layers.0.mlp.up_proj.lora_A.weight" -> "base_model.model.model.layers.0..." */
 const char *adapter_tensor(Arena *a, const char *param);
 /* The number of this part of the adapter of parameter `base`; -1 if it has none. */
 int adapter_part(const Compiled *c, int base, AdapterPart part);
+/* The other way: the number of the parameter that a part is of. */
+int adapter_base(const Compiled *c, int part);
 /* Whether the linears that read this weight of the model take it as (in, out). */
 bool adapter_of_in_out(const Graph *g, const char *base);
 /* The text of adapter_config.json; `folder`: that of the base model, or NULL. */

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "magnitudes.h"
 #include "param_fill.h"
 
 /* ---- parts ---- */
@@ -16,8 +17,18 @@ static Piece part_at(const Worker *w, const Piece *p, int64_t at) {
 
 /* ---- initial values ---- */
 
+static weft_status initial_of(const void *ud, int param, int64_t from, int64_t n,
+                              float *to, weft_error *e) {
+  const Run *r = ud;
+  param_init(&r->c->param[param], r->plan->seed, from, n, to);
+  return WEFT_OK;
+}
+
 static weft_status initial(const Lane *l, void *ud, StateKind k, int param,
                            const Piece *part, PartOut *out, weft_error *e) {
+  const Compiled *c = l->run->c;
+  if (magnitudes(&c->param[param]))
+    return magnitudes_init(c, param, part, initial_of, l->run, out->local, e);
   piece_init(part, &l->run->c->param[param], l->run->plan->seed, out->local);
   return WEFT_OK;
 }

@@ -5,6 +5,7 @@
  * Ranges follow the order of the files, because the kernel reads ahead. */
 #include "weights_load.h"
 
+#include "magnitudes.h"
 #include "param_fill.h"
 #include "weights_match.h"
 
@@ -160,24 +161,45 @@ static int by_place(const void *x, const void *y, void *ud) {
   return (a->first > b->first) - (a->first < b->first);
 }
 
-/* Those that files have, along the files, then the adapters; returns how many there are
- * of the first. */
+/* Those that files have, along the files, then adapters that they have not; returns how
+ * many there are of the first. */
 static int list_params(Load *l, const SafeTensors *s) {
   int n = 0, tensors = 0, all = l->c->nparam;
+  bool adapter = weights_adapter(s);
   for (int i = 0; i < all; i++) {
-    if (l->c->param[i].adapter) continue;
+    if (l->c->param[i].adapter && !adapter) continue;
     tensors += list_tensors(l, s, i, l->tensor + tensors);
     l->order[n++] = i;
   }
   qsort_r(l->order, (size_t)n, sizeof *l->order, by_place, l->param);
-  for (int i = 0, k = n; i < all; i++)
+  for (int i = 0, k = n; i < all && !adapter; i++)
     if (l->c->param[i].adapter) l->order[k++] = i;
   return n;
 }
 
-/* Adapters begin with their initial values. */
+/* Elements of a parameter that is in files. */
+static weft_status read_values(const void *ud, int param, int64_t from, int64_t n,
+                               float *to, weft_error *e) {
+  enum { ROOM = 4096 };
+  const FileParam *p = &((const Load *)ud)->param[param];
+  unsigned char raw[ROOM * WIDEST];
+  for (int64_t at = from, end = from + n, some; at < end; at += some) {
+    const FileTensor *in = &p->tensor[at / p->each];
+    int64_t size = in->type->size, here = p->first + at % p->each;
+    some = MIN(MIN(end - at, p->each - at % p->each), (int64_t)ROOM);
+    TRY(file_at(in->t->in, in->t->at + (uint64_t)(here * size), raw,
+                (size_t)(some * size), e));
+    in->type->to_f32(raw, (size_t)some, to + (at - from));
+  }
+  return WEFT_OK;
+}
+
+/* Adapters that no file has begin with their initial values. */
 static weft_status put_initial(const Lane *lane, void *ud, StateKind k, int param,
                                const Piece *part, PartOut *out, weft_error *e) {
+  const Compiled *c = lane->run->c;
+  if (magnitudes(&c->param[param]))
+    return magnitudes_init(c, param, part, read_values, ud, out->local, e);
   piece_init(part, &lane->run->c->param[param], lane->run->plan->seed, out->local);
   return WEFT_OK;
 }
@@ -210,7 +232,8 @@ weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
                     .first = n,
                     .n = c->nparam - n,
                     .order = l.order,
-                    .values = put_initial};
+                    .values = put_initial,
+                    .ud = &l};
     if (st == WEFT_OK && rest.n) st = run_pieces(r, &rest, false, e);
   } else {
     err_set(e, st, "out of memory");

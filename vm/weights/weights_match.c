@@ -5,6 +5,8 @@
  * the head, and some have modules for multi-token prediction. */
 #include "weights_match.h"
 
+#include "adapter_files.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -172,8 +174,23 @@ static WeightSource in_pieces(const SafeTensors *s, const CompiledParam *p) {
                         .pieces = (int)p->dim[0] * n};
 }
 
+/* A part of an adapter, as PEFT calls it. */
+static WeightSource in_adapter(const SafeTensors *s, const CompiledParam *p) {
+  char name[512];
+  snprintf(name, sizeof name, ADAPTER_PREFIX "%s", p->name);
+  return (WeightSource){.t = st_find(s, name), .rows = p->dim[0], .pieces = 1};
+}
+
+bool weights_adapter(const SafeTensors *s) {
+  for (int i = 0; i < st_count(s); i++)
+    if (strncmp(st_at(s, i)->name, ADAPTER_PREFIX, strlen(ADAPTER_PREFIX)) == 0)
+      return true;
+  return false;
+}
+
 WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param) {
   const CompiledParam *p = &c->param[param];
+  if (p->adapter) return in_adapter(s, p);
   WeightSource from = {.t = find_name(s, p->name), .rows = p->dim[0], .pieces = 1};
   if (!from.t && p->ndim == 3) return in_pieces(s, p);
   for (int i = 0; i < LEN(fused) && !from.t; i++)
@@ -291,9 +308,10 @@ static int compare_pieces(const Compiled *c, const SafeTensors *s, int param,
 static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **sorted,
                     Misfits *m) {
   int n = 0, tied = tied_embedding(c);
+  bool adapter = weights_adapter(s);
   for (int i = 0; i < c->nparam; i++) {
     const CompiledParam *p = &c->param[i];
-    if (p->adapter) continue; /* the folder has the base */
+    if (p->adapter && !adapter) continue; /* the folder has the base */
     WeightSource from = weights_source(c, s, i);
     if (from.pieces > 1) {
       n += compare_pieces(c, s, i, from, sorted + n, m);

@@ -14,6 +14,9 @@ typedef struct WeightSource {
   int pieces; /* 1: it is not in pieces */
 } WeightSource;
 WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param);
+/* Whether there is an adapter among them: then it has all parts of those of the program.
+ */
+bool weights_adapter(const SafeTensors *s);
 /* Piece i of a parameter that is in pieces; NULL if it is missing. `name` (may be NULL)
  * is then what it is called. */
 const SafeTensor *weights_piece(const Compiled *c, const SafeTensors *s, int param, int i,

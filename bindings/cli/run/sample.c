@@ -8,6 +8,7 @@
 #include "vm/ckpt/ckpt.h"
 #include "vm/ckpt/ckpt_store.h"
 #include "vm/weights/weights_load.h"
+#include "vm/weights/weights_open.h"
 
 /* ---- prompts ---- */
 
@@ -162,7 +163,8 @@ static weft_status fill(Sample *s) {
   if (!path)
     return err_set(&j->e, WEFT_EUSAGE,
                    "the plan names no weights: give --ckpt DIR or --weights DIR");
-  TRY(st_open(NULL, path, s->cli->weights ? NULL : &in, &weights, &j->e));
+  TRY(weights_open(NULL, path, s->cli->weights ? NULL : &in, &j->plan, &in, &weights,
+                   &j->e));
   weft_status st = run_load(s->run, weights, &j->e);
   st_close(weights);
   return st;

@@ -13,6 +13,7 @@
 #include "vm/comm/launcher_env.h"
 #include "vm/session/session.h"
 #include "vm/weights/run_export.h"
+#include "vm/weights/weights_open.h"
 
 typedef struct Training {
   Job job;
@@ -157,7 +158,7 @@ static weft_status start(Training *t) {
   TRY(job_val(j, NULL, &t->session.val));
   Folders in = lang_folders(j->lp);
   const char *weights = lang_weights(j->lp);
-  if (weights) TRY(st_open(NULL, weights, &in, &t->session.weights, &j->e));
+  TRY(weights_open(NULL, weights, &in, &j->plan, &in, &t->session.weights, &j->e));
   JobFacts f = {.arena = j->arena,
                 .data = t->session.data,
                 .val = t->session.val,

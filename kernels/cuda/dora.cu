@@ -1,0 +1,71 @@
+/* dora.cu - the norms that features of a linear with an adapter have, features divided by
+ * them and times their magnitude, and the gradient of these. */
+#include "columns.cuh"
+
+/* A block for each row of w + scale * b @ a as (O,I); neighbouring threads have
+ * neighbouring columns. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    row_sqnorms(const T *w, const T *down, const T *up, float *to, int64_t I,
+                int64_t rank, int64_t row, int64_t column, float scale) {
+  int64_t o = blockIdx.x;
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < I; i += BLOCK) {
+    float v = 0;
+    for (int64_t r = 0; r < rank; r++)
+      v += scale * load(up[o * rank + r]) * load(down[r * I + i]);
+    v += load(w[o * row + i * column]);
+    sum += v * v;
+  }
+  sum = block_sum<BLOCK>(sum);
+  if (threadIdx.x == 0) to[o] = sum;
+}
+
+void cuda_feature_sqnorms(Device *d, const KernelArgs *a) {
+  int64_t rank = a->in[1].dim[0], I = a->in[1].dim[1], O = a->in[2].dim[0];
+  bool turned = a->attr->layout != 0;
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((row_sqnorms<T>), (unsigned)O, BLOCK, cuda_stream(d), data<const T>(&a->in[0]),
+           data<const T>(&a->in[1]), data<const T>(&a->in[2]), data<float>(&a->out[0]), I,
+           rank, turned ? 1 : I, turned ? O : 1, a->attr->scale);
+  });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    scale_features(const T *x, const T *m, const float *norm2, T *y, int64_t n,
+                   int64_t width) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+    int64_t c = i % width;
+    y[i] = rounded<T>(load(x[i]) * (load(m[c]) / sqrtf(norm2[c])));
+  }
+}
+
+void cuda_feature_scale(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_count(&a->in[0]);
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((scale_features<T>), blocks_for(n), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<const T>(&a->in[1]),
+           data<const float>(&a->in[2]), data<T>(&a->out[0]), n, cuda_last(&a->in[0]));
+  });
+}
+
+template <typename T> struct ScaleTerm {
+  const T *x, *dy;
+  const float *norm2;
+  __device__ void operator()(int64_t r, int64_t c, int64_t width, float *to) const {
+    to[0] += load(x[r * width + c]) * load(dy[r * width + c]) / sqrtf(norm2[c]);
+  }
+};
+
+void cuda_feature_scale_dw(Device *d, const KernelArgs *a) {
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    sum_columns<1>(d, a, cuda_rows(&a->in[0]), cuda_last(&a->in[0]),
+                   ScaleTerm<T>{data<const T>(&a->in[0]), data<const T>(&a->in[2]),
+                                data<const float>(&a->in[1])});
+  });
+}

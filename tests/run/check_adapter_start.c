@@ -1,0 +1,195 @@
+/* check_adapter_start.c - what an adapter begins at: magnitudes at the norms of its base,
+ * on any mesh, and the settings of a folder of PEFT, of which each that weft would read
+ * in another way is an error with the file and the key. That PEFT's folders are read as
+ * PEFT reads them, tests/oracle/adapters.py shows. */
+#include <check.h>
+#include <math.h>
+
+#include "bindings/api/job.h"
+#include "tests/harness/scratch.h"
+#include "vm/weights/adapter_files.h"
+#include "vm/weights/magnitudes.h"
+#include "vm/weights/weights_open.h"
+
+static Arena *arena;
+static Job job;
+
+static void setup(void) {
+  scratch_setup();
+  arena = arena_new(NULL);
+}
+static void teardown(void) {
+  arena_free(arena);
+  scratch_teardown();
+}
+
+static const Compiled *compiled(const char *model, const char *fields) {
+  const char *text = arena_printf(arena,
+                                  "return require 'weft'.plan { model = require "
+                                  "'weft'.model { %s },\n batch = { global = 4, micro = "
+                                  "1, seq = 8 }, %s }\n",
+                                  model, fields);
+  const char *path = scratch_put("plan.lua", text, strlen(text));
+  weft_status st = job_open(&job, arena, &(LangOptions){0}, path);
+  Text t = {0};
+  report_text(&job.d, false, &t);
+  ck_assert_msg(st == WEFT_OK, "%s%s", t.s ? t.s : "", job.e.text);
+  text_free(&t);
+  return job.compiled;
+}
+
+/* ---- magnitudes ---- */
+
+static double element(int64_t i) { return sin(0.37 * (double)i) + 0.1; }
+
+static weft_status elements(const void *ud, int param, int64_t from, int64_t n, float *to,
+                            weft_error *e) {
+  for (int64_t i = 0; i < n; i++) to[i] = (float)element(from + i);
+  return WEFT_OK;
+}
+
+/* The norm of feature `o` of a base with those elements. */
+static double norm_of(const CompiledParam *w, bool columns, int64_t o) {
+  double sum = 0;
+  for (int64_t i = 0; i < w->dim[columns ? 0 : 1]; i++) {
+    double v = (float)element(columns ? i * w->dim[1] + o : o * w->dim[1] + i);
+    sum += v * v;
+  }
+  return sqrt(sum);
+}
+
+/* Checks what all ranks have of magnitudes; returns how many elements that are. */
+static int64_t check_ranks(const Compiled *c, int param) {
+  const CompiledParam *p = &c->param[param];
+  const CompiledParam *w = &c->param[adapter_base(c, param)];
+  int64_t n = 0;
+  for (int rank = 0; rank < c->mesh.world; rank++) {
+    Piece piece[2];
+    if (!state_pieces(c, rank, STATE_PARAM, param, piece)) continue;
+    float *local = arena_alloc(arena, sizeof *local * (size_t)(piece->count + 1));
+    ck_assert_int_eq(
+        magnitudes_init(c, param, piece, elements, NULL, local, &scratch_error), WEFT_OK);
+    for (int64_t i = 0; i < piece_spans(piece); i++) {
+      Span s = piece_span(piece, i);
+      for (int64_t k = 0; k < s.n; k++, n++)
+        ck_assert_double_eq_tol(local[s.local + k],
+                                norm_of(w, p->init == INIT_COLUMN_NORMS, s.global + k),
+                                1e-4);
+    }
+  }
+  return n;
+}
+
+static const struct {
+  const char *model, *fields, *name;
+  int copies; /* of each element, on all ranks */
+} layout[] = {
+    {"'llama', num_hidden_layers = 1, hidden_size = 64, num_attention_heads = 4, "
+     "intermediate_size = 5000, vocab_size = 64",
+     "mesh = { tp = 2, dp = 2 }, strategy = 'fsdp2'",
+     "model.layers.0.mlp.up_proj.lora_magnitude_vector", 1},
+    {"'llama', num_hidden_layers = 1, hidden_size = 64, num_attention_heads = 4, "
+     "intermediate_size = 5000, vocab_size = 64",
+     "mesh = { tp = 2 }", "model.layers.0.mlp.down_proj.lora_magnitude_vector", 2},
+    {"'gpt2', n_layer = 1, n_embd = 64, n_head = 4, vocab_size = 64, n_positions = 8",
+     "mesh = { tp = 2 }", "transformer.h.0.attn.c_attn.lora_magnitude_vector", 1},
+};
+
+START_TEST(magnitudes_begin_as_norms) {
+  const Compiled *c =
+      compiled(layout[_i].model,
+               arena_printf(arena, "%s, adapter = { 'lora', rank = 2, dora = true }",
+                            layout[_i].fields));
+  int param = 0;
+  while (param < c->nparam && !str_eq(c->param[param].name, layout[_i].name)) param++;
+  ck_assert_msg(param < c->nparam, "%s", layout[_i].name);
+  ck_assert_int_eq(check_ranks(c, param), layout[_i].copies * c->param[param].dim[0]);
+  job_free(&job);
+}
+END_TEST
+
+/* ---- settings of a folder ---- */
+
+#define FIRST "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 8"
+static const struct {
+  const char *config, *says; /* NULL: nothing */
+} folder[] = {
+    {FIRST "}", NULL},
+    {FIRST
+     ", \"use_dora\": false, \"lora_dropout\": 0.3, \"bias\": \"none\", "
+     "\"modules_to_save\": null, \"rank_pattern\": {}, \"target_modules\": [\"a\"], "
+     "\"later\": false, \"init_lora_weights\": \"gaussian\"}",
+     NULL},
+    {"{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 8}",
+     "\"r\" is 8, the plan's adapter.rank 4"},
+    {"{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": 16}",
+     "\"lora_alpha\" is 16, the plan's adapter.alpha 8"},
+    {"{\"peft_type\": \"LORA\", \"r\": 4}", "has no \"lora_alpha\""},
+    {"{\"peft_type\": \"IA3\", \"r\": 4, \"lora_alpha\": 8}",
+     "\"peft_type\" is IA3, weft reads \"LORA\" alone"},
+    {FIRST ", \"use_dora\": true}",
+     "\"use_dora\" is true, the plan's adapter.dora false"},
+    {FIRST ", \"use_rslora\": true}",
+     "\"use_rslora\" is true, the plan's adapter.rslora false"},
+    {FIRST ", \"bias\": \"all\"}", "\"bias\" is all, weft reads \"none\" alone"},
+    {FIRST ", \"rank_pattern\": {\"q_proj\": 8}}",
+     "\"rank_pattern\" is set, which weft does not have"},
+    {FIRST ", \"modules_to_save\": [\"lm_head\"]}",
+     "\"modules_to_save\" is set, which weft does not have"},
+    {FIRST ", \"init_lora_weights\": \"pissa\"}",
+     "\"init_lora_weights\" is pissa: it may be of a base that was changed with it"},
+    {FIRST ", \"later\": 3}", "\"later\" is set, which weft does not have"},
+    {"[]", "is not an object"},
+    {"", "is empty"},
+};
+
+/* Opens a base without tensors and the adapter of `plan` beside it. */
+static weft_status open_both(const char *base, const Plan *plan, SafeTensors **out) {
+  Folders in = {.plan = scratch_dir};
+  return weights_open(NULL, base, NULL, plan, &in, out, &scratch_error);
+}
+
+START_TEST(settings_are_the_plans) {
+  static const char empty[] = "\2\0\0\0\0\0\0\0{}";
+  const char *base = scratch_put("base.safetensors", empty, sizeof empty - 1);
+  (void)scratch_put(ADAPTER_WEIGHTS, empty, sizeof empty - 1);
+  const char *file =
+      scratch_put(ADAPTER_CONFIG, folder[_i].config, strlen(folder[_i].config));
+  Plan plan = {.adapter = {.rank = 4, .alpha = 8, .from = "."}};
+  SafeTensors *s;
+  weft_status st = open_both(base, &plan, &s);
+  if (folder[_i].says) {
+    ck_assert_int_eq(st, WEFT_EFILE);
+    ck_assert_ptr_null(s);
+    ck_assert_msg(strstr(scratch_error.text, folder[_i].says), "%s", scratch_error.text);
+    ck_assert_msg(strstr(scratch_error.file, ADAPTER_CONFIG), "%s", file);
+    err_clear(&scratch_error);
+    return;
+  }
+  ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+  st_close(s);
+}
+END_TEST
+
+/* There must be a base that the adapter is of. */
+START_TEST(a_base_is_needed) {
+  Plan plan = {.adapter = {.rank = 4, .from = "folder"}};
+  SafeTensors *s;
+  ck_assert_int_eq(open_both(NULL, &plan, &s), WEFT_EPLAN);
+  ck_assert_msg(strstr(scratch_error.text, "the model has no weights that folder could"),
+                "%s", scratch_error.text);
+  err_clear(&scratch_error);
+}
+END_TEST
+
+Suite *adapter_start_suite(void);
+Suite *adapter_start_suite(void) {
+  Suite *s = suite_create("adapter_start");
+  TCase *t = tcase_create("adapter_start");
+  tcase_add_checked_fixture(t, setup, teardown);
+  tcase_add_loop_test(t, magnitudes_begin_as_norms, 0, LEN(layout));
+  tcase_add_loop_test(t, settings_are_the_plans, 0, LEN(folder));
+  tcase_add_test(t, a_base_is_needed);
+  suite_add_tcase(s, t);
+  return s;
+}
