@@ -208,6 +208,7 @@ static void use_files(ChatData *c, const char *name) {
   s->kind = DATA_TOKENS;
   s->format = TOKENS_MEGATRON;
   s->masks = MASKS_REQUIRED;
+  s->names = s->files;
   s->files = files;
   s->nfiles = c->set.n;
 }

@@ -257,6 +257,14 @@ typedef struct LossWork {
   int line;
 } LossWork;
 
+/* The source of each label, in the shape of the labels. */
+static weft_status sources_of(const LossWork *w, Tid *out, weft_error *e) {
+  *out = graph_input(w->g, IN_SOURCES);
+  if (w->g->t.at[w->labels].ndim != 1) return WEFT_OK;
+  return graph_op(w->g, OP_flatten, (Tid[]){*out}, 1, &(OpAttr){0}, NULL, w->line, out,
+                  e);
+}
+
 static weft_status add_loss(void *arg, weft_error *e) {
   LossWork *w = arg;
   const Tensor *t = &w->g->t.at[w->logits];
@@ -265,7 +273,10 @@ static weft_status add_loss(void *arg, weft_error *e) {
   TRY(graph_op(w->g, OP_ce_max, (Tid[]){w->logits}, 1, &attr, NULL, w->line, &m, e));
   TRY(graph_op(w->g, OP_ce_sum, (Tid[]){w->logits, w->labels, m}, 3, &attr, NULL, w->line,
                &s, e));
-  return graph_op(w->g, OP_ce_loss, (Tid[]){s, w->labels}, 2, &(OpAttr){0}, NULL, w->line,
+  Tid in[3] = {s, w->labels};
+  attr = (OpAttr){.n = w->g->sources};
+  if (w->g->sources) TRY(sources_of(w, &in[2], e));
+  return graph_op(w->g, OP_ce_loss, in, w->g->sources ? 3 : 2, &attr, NULL, w->line,
                   &w->loss, e);
 }
 

@@ -100,6 +100,7 @@ weft_status log_record(const FileEnd *to, const RunHead *h, const Record *r,
   if (s->eval_tokens) {
     json_num(&out, "eval_loss", s->eval_loss);
     json_num(&out, "eval_ms", s->eval_ms);
+    sources_json(&out, "eval_sources", h->val, s->eval_source, s->eval_sources);
     json_int(&out, "eval_tokens", s->eval_tokens);
   }
   if (s->expert_max > 0) {
@@ -117,6 +118,7 @@ weft_status log_record(const FileEnd *to, const RunHead *h, const Record *r,
   json_str(&out, "run", h->id);
   if (r->share > 0) json_num(&out, "share", r->share);
   if (s->loss_scale > 0) json_bool(&out, "skipped", s->skipped);
+  sources_json(&out, "sources", h->of, s->source, s->sources);
   json_int(&out, "step", s->step);
   json_num(&out, "step_ms", s->ms);
   json_int(&out, "tokens", s->tokens);

@@ -4,6 +4,7 @@
 #define WEFT_RECORD_H
 
 #include "bindings/api/job.h"
+#include "vm/base/json.h"
 #include "vm/io/file.h"
 
 /* A run before its first step. The caller fills all members except those noted. */
@@ -11,6 +12,7 @@ typedef struct RunHead {
   const Job *job;   /* compiled */
   const char *plan; /* path of the plan, as the user gave it */
   const char *comm, *data;
+  const Data *of, *val; /* the data, for the names of their streams */
   const char *way;      /* how steps are launched (run_way), or NULL */
   uint64_t plan_hash;   /* job_hash */
   int64_t end;          /* the run ends before this step */
@@ -43,6 +45,19 @@ void line_of_evaluation(const Record *r, Text *out);
 void line_of_skipped(const Record *r, Text *out);
 /* A short line that is overwritten on a terminal. */
 void line_of_progress(const Record *r, Text *out);
+
+/* ---- sources.c ---- Losses of the streams of a blend, those that have labels. */
+void sources_json(Json *out, const char *key, const Data *of, const SourceLoss *s, int n);
+/* A line each: the mean loss and how many labels that is of. */
+void sources_text(const Data *of, const SourceLoss *s, int n, Text *out);
+/* Sums over the last steps of a run: between one and two tenths of them. */
+typedef struct SourceSums {
+  SourceLoss now[SOURCES_MOST], before[SOURCES_MOST];
+  int64_t steps, steps_before; /* in each of them */
+} SourceSums;
+void sources_add(SourceSums *sums, const StepResult *r, int64_t tenth);
+/* Of both; returns how many steps these are. */
+int64_t sources_last(const SourceSums *sums, SourceLoss out[SOURCES_MOST]);
 
 /* ---- log.c ---- One JSON object per line, each with the id of its run. */
 weft_status log_open(const char *path, bool append, FileEnd *out, weft_error *e);

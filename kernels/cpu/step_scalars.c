@@ -26,6 +26,17 @@ void cpu_acc_loss(Device *dev, const KernelArgs *a) {
   scalars(a)[SC_LOSS] += *(const float *)a->in[0].p;
 }
 
+void cpu_acc_sources(Device *dev, const KernelArgs *a) {
+  const float *s = a->in[0].p;
+  const int32_t *labels = a->in[1].p, *source = a->in[2].p;
+  double *scal = scalars(a) + SC_SOURCES;
+  for (int64_t r = 0, n = count_of(&a->in[1]); r < n; r++) {
+    if (labels[r] == -100 || source[r] < 0 || source[r] >= a->attr->n) continue;
+    scal[2 * source[r]] += log(s[2 * r]) - s[2 * r + 1];
+    scal[2 * source[r] + 1]++;
+  }
+}
+
 void cpu_acc_rows(Device *dev, const KernelArgs *a) {
   const int32_t *ends = a->in[0].p;
   int64_t experts = a->in[0].dim[0] - 1;
@@ -117,5 +128,5 @@ void cpu_scal_add(Device *dev, const KernelArgs *a) {
 
 void cpu_scal_zero(Device *dev, const KernelArgs *a) {
   double *scal = scalars(a);
-  for (int i = SC_ZERO_FROM; i < SC_N; i++) scal[i] = 0;
+  for (int64_t i = SC_ZERO_FROM; i < count_of(&a->out[0]); i++) scal[i] = 0;
 }

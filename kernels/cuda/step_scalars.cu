@@ -18,6 +18,29 @@ __global__ void __launch_bounds__(BLOCK)
   if (threadIdx.x == 0) scal[SC_TOKENS] = (double)count;
 }
 
+/* One block a source, in f64. */
+__global__ void __launch_bounds__(BLOCK)
+    losses_of_sources(const float *s, const int32_t *labels, const int32_t *source,
+                      double *scal, int64_t n) {
+  double sum = 0, count = 0;
+  for (int64_t r = threadIdx.x; r < n; r += BLOCK) {
+    if (labels[r] == -100 || source[r] != (int32_t)blockIdx.x) continue;
+    sum += log((double)s[2 * r]) - s[2 * r + 1];
+    count += 1;
+  }
+  sum = block_sum<BLOCK>(sum);
+  count = block_sum<BLOCK>(count);
+  if (threadIdx.x > 0) return;
+  scal[SC_SOURCES + 2 * blockIdx.x] += sum;
+  scal[SC_SOURCES + 2 * blockIdx.x + 1] += count;
+}
+
+void cuda_acc_sources(Device *d, const KernelArgs *a) {
+  LAUNCH((losses_of_sources), (unsigned)a->attr->n, BLOCK, cuda_stream(d),
+         data<const float>(&a->in[0]), data<const int32_t>(&a->in[1]),
+         data<const int32_t>(&a->in[2]), scalars(a), cuda_count(&a->in[1]));
+}
+
 /* 32 bits suffice to count expert rows. */
 __global__ void __launch_bounds__(BLOCK)
     count_expert_rows(const int32_t *ends, double *scal, int64_t experts) {
@@ -139,8 +162,9 @@ struct ScalAdd {
   __device__ void operator()(double *scal) const { scal[to] += scal[from]; }
 };
 struct ScalZero {
+  int64_t n;
   __device__ void operator()(double *scal) const {
-    for (int i = SC_ZERO_FROM; i < SC_N; i++) scal[i] = 0;
+    for (int64_t i = SC_ZERO_FROM; i < n; i++) scal[i] = 0;
   }
 };
 
@@ -165,5 +189,5 @@ void cuda_scal_add(Device *d, const KernelArgs *a) {
   on_scalars(d, scalars(a), ScalAdd{a->attr->n, a->attr->dim});
 }
 void cuda_scal_zero(Device *d, const KernelArgs *a) {
-  on_scalars(d, scalars(a), ScalZero{});
+  on_scalars(d, scalars(a), ScalZero{cuda_count(&a->out[0])});
 }

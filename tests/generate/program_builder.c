@@ -51,7 +51,7 @@ Build *build_new(Arena *a, int pp, int tp, uint64_t arena_bytes) {
   assert(ok), (void)ok;
   for (int i = 0; i < pp; i++) {
     Program *p = &b->c->prog[i];
-    *p = (Program){.pp = i, .arena_bytes = arena_bytes};
+    *p = (Program){.pp = i, .arena_bytes = arena_bytes, .nscalar = SC_N};
     for (int j = 0; j < IN_N; j++) p->input[j] = UINT64_MAX;
     p->attr = NEW(a, OpAttr), p->nattr = 1;
     b->side[i].open = -1;

@@ -345,7 +345,7 @@ static void mark_needed(const Compiled *c, bool *needed) {
   }
 }
 
-/* A router with a bias that moves. */
+/* A router with a bias that moves, and a blend of data. */
 static const char moving[] =
     "local weft = require 'weft'\n"
     "return weft.plan { mesh = { dp = 2, ep = 2 }, model = weft.model { 'deepseek_v3',\n"
@@ -355,7 +355,7 @@ static const char moving[] =
     "  num_experts_per_tok = 2, n_group = 2, topk_group = 1, q_lora_rank = 12,\n"
     "  kv_lora_rank = 10, qk_nope_head_dim = 6, qk_rope_head_dim = 4, v_head_dim = 5 },\n"
     "  batch = { global = 2, micro = 1, seq = 16 }, moe = { bias_update_rate = 0.01 },\n"
-    "  data = weft.synthetic {} }\n";
+    "  data = weft.tokens { files = { 'a', 'b' }, weights = { 0.5, 0.5 } } }\n";
 
 /* Every row is one that some program needs, or it would hide what it allows. */
 START_TEST(every_row_is_needed) {

@@ -427,6 +427,7 @@ local function feed(rank, step)
           local v = name == "tokens" and step.tokens[row * T + at + 1]
             or name == "labels" and step.labels[row * T + at + 1]
             or name == "positions" and at
+            or name == "sources" and (step.sources or {})[row + 1] or name == "sources" and 0
             or name == "token_numbers" and (first + row * T + at) % 2 ^ 32 or 0
           if name ~= "seed" then
             rank.arena[cell], rank.arena.kind[cell] = v, "i32"

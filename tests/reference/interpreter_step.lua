@@ -1,6 +1,6 @@
 -- interpreter_step.lua - the ops that run once a step: what counts, scales and clips, in the
 -- block of scalars, and the optimizers; see interpreter_ops.lua.
-local sqrt, max, min = math.sqrt, math.max, math.min
+local sqrt, log, max, min = math.sqrt, math.log, math.max, math.min
 local ops = {}
 
 local function map(x, f)
@@ -36,6 +36,18 @@ end
 
 function ops.acc_loss(k, loss, scal)
   return changed(k, scal, { SC_LOSS = reader(k, scal) "SC_LOSS" + loss[1] })
+end
+
+function ops.acc_sources(k, s, labels, sources, scal)
+  local sums, from = {}, k.scalar.SC_SOURCES
+  for r = 0, #labels - 1 do
+    if labels[r + 1] ~= -100 then
+      local at = from + 2 * sources[r + 1]
+      sums[at] = (sums[at] or scal[at + 1]) + log(s[2 * r + 1]) - s[2 * r + 2]
+      sums[at + 1] = (sums[at + 1] or scal[at + 2]) + 1
+    end
+  end
+  return changed(k, scal, sums)
 end
 
 function ops.sqnorm(k, g, scal)

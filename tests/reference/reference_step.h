@@ -58,6 +58,15 @@ static void seed(RefArgs *a) { OUT(0)[0] = IN(0)[SC_SCALE] / fmax(IN(0)[SC_TOKEN
 
 static void acc_loss(RefArgs *a) { OUT(0)[SC_LOSS] += IN(0)[0]; }
 
+static void acc_sources(RefArgs *a) {
+  for (int64_t r = 0; r < ref_count(&a->in[1]); r++) {
+    int k = SC_SOURCES + 2 * (int)IN(2)[r];
+    if (IN(1)[r] == -100) continue;
+    OUT(0)[k] += log(IN(0)[2 * r]) - IN(0)[2 * r + 1];
+    OUT(0)[k + 1]++;
+  }
+}
+
 static void acc_rows(RefArgs *a) {
   int64_t experts = a->in[0].dim[0] - 1;
   for (int64_t e = 0; e < experts; e++) {

@@ -217,17 +217,32 @@ void coder_work(Coder *c, CodeInstr *x) {
   x->i.nwork = 1;
 }
 
+/* Makes `n` scalars of the step the last operand and the result. */
+static void in_scalars(CodeInstr *x, int n) {
+  int nin = x->i.nin;
+  for (int k = 0; k < 2; k++) {
+    x->t[nin + k] = -1;
+    x->operand[nin + k] =
+        (Operand){.slot = SLOT_SCALARS, .dtype = DT_F64, .ndim = 1, .dim = {n}};
+  }
+  x->i.nin = (uint8_t)(nin + 1), x->i.nout = 1;
+}
+
 /* Accumulates what tensor t counts in the scalars of the step. */
 static void accumulate(Coder *c, const Op *op, int how, Tid t) {
   CodeInstr *x = push(c, I_KERNEL, op);
   x->i.op = (uint16_t)how;
   add_in(c, x, t);
-  for (int k = 0; k < 2; k++) { /* the scalars as input and as output */
-    x->t[1 + k] = -1;
-    x->operand[1 + k] =
-        (Operand){.slot = SLOT_SCALARS, .dtype = DT_F64, .ndim = 1, .dim = {SC_N}};
-  }
-  x->i.nin = 2, x->i.nout = 1;
+  in_scalars(x, SC_N);
+}
+
+/* The same of a cross entropy, for each source of a blend. */
+static void accumulate_sources(Coder *c, const Op *op) {
+  CodeInstr *x = push(c, I_KERNEL, op);
+  x->i.op = OP_acc_sources;
+  x->attr.n = op->attr.n;
+  for (int k = 0; k < 3; k++) add_in(c, x, op->in[k]);
+  in_scalars(x, scalar_count(op->attr.n));
 }
 
 /* Counts the tokens of each expert on its rank, and the dropped ones where dropping is
@@ -252,4 +267,6 @@ void coder_kernel(Coder *c, const Op *op) {
   if (op->out[0] == c->g->loss && !coder_stays(c, c->g->loss))
     accumulate(c, op, OP_acc_loss, c->g->loss);
   if (op->phase == PH_F) count_rows(c, op);
+  if (op->phase == PH_F && op->code == OP_ce_loss && op->nin == 3)
+    accumulate_sources(c, op);
 }

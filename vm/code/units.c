@@ -250,6 +250,8 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
                  .at = NEW_N(keep, CompiledUnit, g->unit.n),
                  .loss = g->t.at[g->loss].unit,
                  .loss_place = sh->loss_place,
+                 .sources_place = sh->sources_place,
+                 .sources = sh->sources,
                  .experts = has_experts(g),
                  .context = in->context,
                  .tp_copies = sh->copies,

@@ -84,8 +84,9 @@ typedef struct Units {
   int nedge;
   UnitParam *param;
   int nparam;
-  int loss; /* the unit that computes the loss */
-  Place loss_place;
+  int loss;                        /* the unit that computes the loss */
+  Place loss_place, sources_place; /* see Sharded */
+  int sources;
   bool experts;    /* the model counts the tokens of each expert (SC_ROWS) */
   int64_t context; /* CompileInput.context; if set there are logits instead of a loss: */
   uint64_t logits_at; /* offset in the frame F..I of unit `loss` */

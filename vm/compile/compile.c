@@ -167,7 +167,8 @@ static void describe(Work *w, const Passes *p) {
                   .zigzag = p->mesh.size[AXIS_CP] > 1 && !plan->cp.in_order,
                   .documents = plan_cuts_documents(plan, p->mesh.size[AXIS_CP]),
                   .logits = u->logits,
-                  .logits_cut = u->logits_cut};
+                  .logits_cut = u->logits_cut,
+                  .sources = u->sources};
   w->comms = (Comms){.arena = p->in.arena, .mesh = &c->mesh};
   for (int i = 0; i < u->ncomm; i++) comm_for(&w->comms, u->comm[i], NULL, 0);
   describe_params(&p->costs->st, c);

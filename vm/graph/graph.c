@@ -212,8 +212,8 @@ Graph *graph_fork(const Graph *g, Arena *a) {
 }
 
 Tid graph_input(Graph *g, InputKind k) {
-  static const char *const name[IN_N] = {"tokens",     "labels",        "positions",
-                                         "doc_starts", "token_numbers", "seed"};
+  static const char *const name[IN_N] = {
+      "tokens", "labels", "positions", "doc_starts", "token_numbers", "sources", "seed"};
   if (g->input[k] >= 0) return g->input[k];
   Dim bt[2] = {{.size = g->batch, .tag = TAG_BATCH}, {.size = g->seq, .tag = TAG_SEQ}};
   Dim one[1] = {{.size = 1}};

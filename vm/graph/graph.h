@@ -100,12 +100,14 @@ typedef enum {
   IN_POSITIONS,
   IN_DOC_STARTS,
   IN_TOKEN_NUMBERS,
+  IN_SOURCES,
   IN_SEED,
   IN_N
 } InputKind;
 /* tokens, labels, positions, doc_starts: i32 (B, T). doc_starts[b,t] is the position in
  * the row of the first token of t's document. token_numbers: i32 (B, T), the number of a
- * token since the beginning of training, modulo 2^32. seed: f32 (1), the loss scale
+ * token since the beginning of training, modulo 2^32. sources: i32 (B, T), the number of
+ * the stream that the row is from, in a blend of data. seed: f32 (1), the loss scale
  * 1/tokens. */
 
 enum { MAX_DIM = 4, KERNEL_OPERANDS = 19 };
@@ -294,6 +296,7 @@ typedef struct Graph {
   Tid loss;
   Tid *grad;          /* after autodiff: for each tensor its gradient, or -1 */
   int64_t batch, seq; /* B, T */
+  int sources;        /* streams of a blend whose losses are told apart; 0: none */
   const char *file;   /* of the model function, NULL if it is not the user's */
   int forward_ops;    /* ops before this index are forward (after autodiff) */
 } Graph;

@@ -32,7 +32,12 @@ weft_status infer_ce_sum(Graph *g, Op *op, weft_error *e) {
 }
 
 weft_status infer_ce_loss(Graph *g, Op *op, weft_error *e) {
+  if (op->nin != 2 && op->nin != 3)
+    return shape_error(g, op, e, "takes what ce_sum made, labels and maybe sources");
   const Tensor *s = op_in(g, op, 0), *labels = op_in(g, op, 1);
+  if (op->nin == 3 &&
+      (op_in(g, op, 2)->dtype != DT_I32 || op_in(g, op, 2)->ndim != labels->ndim))
+    return shape_error(g, op, e, "sources must be integers, one for each label");
   if (labels->dtype != DT_I32 || s->dtype != DT_F32 || s->ndim != labels->ndim + 1 ||
       s->dim[s->ndim - 1].size != 2)
     return shape_error(g, op, e, "needs what ce_sum made, and labels");

@@ -106,8 +106,11 @@ static weft_status open_blend(Data *d, const DataSpec *spec, const Want *w,
   assert(spec->nweights == spec->nfiles);
   b->share = NEW_N(d->arena, int64_t, spec->nfiles);
   b->of = NEW_N(d->arena, Data *, spec->nfiles);
+  b->name = NEW_N(d->arena, const char *, spec->nfiles);
   for (; b->n < spec->nfiles; b->n++) {
     DataSpec one = *spec;
+    b->name[b->n] =
+        arena_str(d->arena, spec->names ? spec->names[b->n] : spec->files[b->n]);
     one.files = &spec->files[b->n];
     one.nfiles = 1;
     one.nweights = 0;
@@ -242,6 +245,14 @@ static const Data *stream_of(const Data *d, int64_t i, int64_t *own) {
   int64_t k = i % b->cycle;
   *own = i / b->cycle * b->share[b->turn[k]] + b->nth[k];
   return b->of[b->turn[k]];
+}
+
+int data_sources(const Data *d) { return d->blend ? d->blend->n : 0; }
+
+const char *data_source_name(const Data *d, int k) { return d->blend->name[k]; }
+
+int data_source(const Data *d, int64_t i) {
+  return d->blend ? d->blend->turn[i % d->blend->cycle] : 0;
 }
 
 /* Of a sample of one stream. */

@@ -37,6 +37,10 @@ typedef struct DataCounts {
   int64_t first, last; /* its first and last token in its stream */
 } DataCounts;
 weft_status data_counts(const Data *d, int64_t i, DataCounts *out, weft_error *e);
+/* The streams of a blend, by the names that the plan gives them; 0: there is one. */
+int data_sources(const Data *d);
+const char *data_source_name(const Data *d, int k);
+int data_source(const Data *d, int64_t i); /* of sample i, from 0 */
 /* Whether samples may have labels or tokens that do not count: masks, or whole documents.
  */
 bool data_is_partial(const Data *d);

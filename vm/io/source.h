@@ -116,6 +116,7 @@ weft_status rows_sample(const Data *d, int64_t k, int32_t *tokens, int32_t *labe
 /* ---- blend.c ---- several streams, each with its share of the samples */
 typedef struct Blend {
   Data **of;
+  const char **name; /* of each */
   int n;
   int64_t cycle;  /* samples after which the order of streams repeats */
   int64_t *share; /* samples of each stream per cycle */

@@ -403,7 +403,7 @@ static void place_inputs(const Stages *st, int rank, int microbatches, Layout *l
   uint64_t mask = inputs_of(st, rank);
   for (int k = 0; k < IN_N; k++)
     l->input[k] = mask >> k & 1 ? place_bytes(l, bytes) : UINT64_MAX;
-  l->scalars = place_bytes(l, SC_N * sizeof(double));
+  l->scalars = place_bytes(l, (uint64_t)scalar_count(st->u->sources) * sizeof(double));
   l->seed = place_bytes(l, sizeof(float));
 }
 

@@ -291,10 +291,12 @@ static void emit_main(Emit *e, const Compiled *c, MainList *t, Main *m) {
   else if (!c->forward)
     update_prologue(e, c);
   for (int i = 0; i < t->ev.n; i++) emit_event(e, &t->ev.at[i], m);
-  if (c->forward && !c->context)
+  if (c->forward && !c->context) {
     update_loss(e);
-  else if (!c->forward)
+    update_sources(e);
+  } else if (!c->forward) {
     update_epilogue(e, c, t);
+  }
   e->p->nmain = (uint32_t)e->code.n;
 }
 
@@ -357,4 +359,5 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   for (int i = 0; i < p->nunit; i++) p->unit[i] = arena_str(c->arena, p->unit[i]);
   memcpy(p->input, l->input, sizeof p->input);
   p->scalars = l->scalars;
+  p->nscalar = scalar_count(e.u->sources);
 }

@@ -43,6 +43,7 @@ void bucket_wait(Emit *e, int k, int step, int handle);
  * label tokens and of the loss. No region is written. */
 void update_count(Emit *e, const Compiled *c);
 void update_loss(Emit *e);
+void update_sources(Emit *e);
 /* The same for a training step. */
 void update_prologue(Emit *e, const Compiled *c);
 void update_epilogue(Emit *e, const Compiled *c, MainList *t);

@@ -88,7 +88,8 @@ static bool owns_loss(const Emit *e) { return unit_rank(e->st, e->u->loss) == e-
 
 void update_count(Emit *e, const Compiled *c) {
   emit_kernel(e, OP_scal_zero, NULL, "step");
-  scalars(e);
+  emit_in(e, first_scalars(e, scalar_count(e->u->sources)), DT_F64);
+  emit_out(e, first_scalars(e, scalar_count(e->u->sources)), DT_F64);
   if (owns_loss(e)) {
     int64_t n = (int64_t)e->microbatches * c->micro * c->tokens;
     emit_kernel(e, OP_count_labels, NULL, "labels");
@@ -166,6 +167,16 @@ static void reduce_rows(Emit *e) {
   }
 }
 
+/* Sums the losses and labels of each source, which one pp rank knows, as the loss. */
+void update_sources(Emit *e) {
+  AxisSet axes = place_partial(e->u->sources_place) | AXIS_BIT(AXIS_PP);
+  int comm = e->u->sources ? comm_for(e->comms, axes, NULL, 0) : -1;
+  if (comm < 0) return;
+  Extent at = {.off = e->l->scalars + 8 * SC_SOURCES, .n = 2 * e->u->sources};
+  start_sum(e, comm, RED_SUM, at, DT_F64, SCALAR_HANDLE, "losses of sources");
+  emit_wait(e, SCALAR_HANDLE, "losses of sources");
+}
+
 /* ---- norm ---- */
 
 const char *update_name(Emit *e, const Compiled *c, const Stretch *r) {
@@ -193,7 +204,7 @@ static bool alike_in_norm(const CompiledParam *all, const Stored *a, const Store
  * these. */
 static void measure(Emit *e, const Compiled *c) {
   const Regions *s = &e->l->regions;
-  AxisSet set[SC_N - SC_NORM2_CUT];
+  AxisSet set[SC_N - SC_NORM2_CUT]; /* the scalars for them */
   int n = 0;
   unsigned of = 1u << REGION_GRAD;
   for (Stretch r = {0}; regions_stretch(s, c->param, of, alike_in_norm, &r);) {
@@ -366,6 +377,7 @@ void update_epilogue(Emit *e, const Compiled *c, MainList *t) {
   reduce_gradients(e, t);
   reduce_ties(e, c);
   reduce_rows(e);
+  update_sources(e);
   measure(e, c);
   if (e->plan->opt.post_validation)
     post_validation(e, c, t);

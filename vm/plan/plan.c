@@ -154,6 +154,15 @@ void check_sequence_cut(const Plan *p, int cp, int tp, Diags *d) {
                    (long long)((seq / unit + 1) * unit));
 }
 
+/* ---- data ---- */
+
+static int streams(const DataSpec *d) { return d->nweights > 1 ? d->nfiles : 0; }
+
+int plan_sources(const DataSpec *d) {
+  int n = MAX(streams(d), d->val ? streams(d->val) : 0);
+  return n <= SOURCES_MOST ? n : 0;
+}
+
 /* ---- groups of parameters ---- */
 
 double plan_lr_factor(const Plan *p, int group) {

@@ -179,8 +179,9 @@ typedef enum { MASKS_AUTO, MASKS_REQUIRED, MASKS_NONE } MaskUse;
 typedef struct DataSpec {
   DataKind kind;
   const char *const *files;
-  int nfiles;      /* globs, relative to `dir` */
-  const char *dir; /* of the plan file */
+  int nfiles;               /* globs, relative to `dir` */
+  const char *const *names; /* of the files for people; NULL: they are their own */
+  const char *dir;          /* of the plan file */
   const char *const *folders;
   int nfolders; /* where else files may lie: --data */
   const double *weights;
@@ -194,6 +195,12 @@ typedef struct DataSpec {
   const struct DataSpec *val; /* or this; NULL: none is given */
   Packed packed;              /* the plan's */
 } DataSpec;
+
+/* The most sources of a blend whose losses are told apart. */
+enum { SOURCES_MOST = 64 };
+/* How many streams of a blend, of the data or of those for validation, a step may have;
+ * 0: there is no blend, or one of more than SOURCES_MOST. */
+int plan_sources(const DataSpec *d);
 
 /* When a run writes its state, and where; see vm/ckpt/ckpt.h. */
 /* Whether weights are written for others beside checkpoints: beside none, the last, all.

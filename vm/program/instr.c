@@ -40,5 +40,6 @@ const char *const prog_input_name[IN_N] = {
     [IN_POSITIONS] = "positions",
     [IN_DOC_STARTS] = "doc_starts",
     [IN_TOKEN_NUMBERS] = "token_numbers",
+    [IN_SOURCES] = "sources",
     [IN_SEED] = "seed",
 };

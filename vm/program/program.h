@@ -151,8 +151,12 @@ enum {
   SC_ROWS_MAX,     /* most rows that one expert got at once */
   SC_NORM2,        /* squared gradient norm: of what is whole, then all */
   SC_NORM2_CUT,    /* from here on: of what is cut over one set of axes */
-  SC_N = 32
+  SC_N = 32,
+  /* Behind these, where the data are a blend: of each source the sum of its losses and
+   * how many labels it has, after update: over all ranks. */
+  SC_SOURCES = SC_N
 };
+static inline int scalar_count(int sources) { return SC_N + 2 * sources; }
 
 typedef struct Program {
   int pp;      /* this program's pp rank */
@@ -187,7 +191,8 @@ typedef struct Program {
   int nhost;
   /* Inputs of a whole step, i32 (microbatches, micro, T); UINT64_MAX if not read here. */
   uint64_t input[IN_N];
-  uint64_t scalars;         /* f64[SC_N] */
+  uint64_t scalars;         /* f64[nscalar] */
+  int nscalar;              /* scalar_count() */
   uint64_t logits;          /* with Compiled.context: its logits, of the compute type */
   double flops, recomputed; /* of one step; recomputed: of those, see Body */
 } Program;
@@ -226,6 +231,7 @@ typedef struct Compiled {
                          others whose keys and values are kept; then */
   int64_t logits;     /* columns of logits on a rank, */
   AxisSet logits_cut; /* cut over these axes */
+  int sources;        /* of a blend, whose losses are told apart; 0: none */
   bool forward;       /* no backward, no optimizer: the loss and no more */
   struct Compiled *eval; /* the same step forward only, over the same arenas with the same
                             communicators; or NULL */

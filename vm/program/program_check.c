@@ -206,8 +206,11 @@ static weft_status check_tables(const Check *k) {
   for (int i = 1; i < p->nunit; i++)
     if (p->number[i] <= p->number[i - 1])
       return bad(k, "the number of a unit", p->number[i], p->number[i - 1] + 1);
-  if (p->scalars % 8 || p->scalars + 8 * SC_N > p->arena_bytes)
-    return bad(k, "the end of the scalars", p->scalars + 8 * SC_N, p->arena_bytes);
+  if (p->nscalar < SC_N || p->nscalar % 2)
+    return bad(k, "the number of scalars", (uint64_t)p->nscalar, SC_N);
+  uint64_t scalars = 8 * (uint64_t)p->nscalar;
+  if (p->scalars % 8 || p->scalars + scalars > p->arena_bytes)
+    return bad(k, "the end of the scalars", p->scalars + scalars, p->arena_bytes);
   uint64_t sum = 0;
   for (int i = 0; i < p->nmem; i++) sum += p->mem[i].bytes;
   if (sum > p->arena_bytes)

@@ -189,8 +189,9 @@ static void write_coordinates(const Print *k) {
 }
 
 static void write_inputs(const Print *k) {
-  static const InputKind sorted[IN_N] = {IN_DOC_STARTS, IN_LABELS,        IN_POSITIONS,
-                                         IN_SEED,       IN_TOKEN_NUMBERS, IN_TOKENS};
+  static const InputKind sorted[IN_N] = {IN_DOC_STARTS, IN_LABELS,  IN_POSITIONS,
+                                         IN_SEED,       IN_SOURCES, IN_TOKEN_NUMBERS,
+                                         IN_TOKENS};
   json_open(k->j, "inputs", '{');
   for (int i = 0; i < IN_N; i++)
     if (k->p->input[sorted[i]] != UINT64_MAX)
@@ -350,18 +351,18 @@ static void write_scalars(const Print *k) {
     const char *name;
     int index;
   } sorted[] = {
-      SCALAR(SC_BC1),    SCALAR(SC_BC2),          SCALAR(SC_CAREFUL),
-      SCALAR(SC_CLIP),   SCALAR(SC_DROPPED),      SCALAR(SC_GUESS),
-      SCALAR(SC_HOLD),   SCALAR(SC_LOSS),         SCALAR(SC_LR),
-      SCALAR(SC_NORM),   SCALAR(SC_NORM2),        SCALAR(SC_NORM2_CUT),
-      SCALAR(SC_ROWS),   SCALAR(SC_ROWS_EXPERTS), SCALAR(SC_ROWS_MAX),
-      SCALAR(SC_SCALE),  SCALAR(SC_SKIP),         SCALAR(SC_STEP),
-      SCALAR(SC_TOKENS), SCALAR(SC_UNDO),
+      SCALAR(SC_BC1),   SCALAR(SC_BC2),          SCALAR(SC_CAREFUL),
+      SCALAR(SC_CLIP),  SCALAR(SC_DROPPED),      SCALAR(SC_GUESS),
+      SCALAR(SC_HOLD),  SCALAR(SC_LOSS),         SCALAR(SC_LR),
+      SCALAR(SC_NORM),  SCALAR(SC_NORM2),        SCALAR(SC_NORM2_CUT),
+      SCALAR(SC_ROWS),  SCALAR(SC_ROWS_EXPERTS), SCALAR(SC_ROWS_MAX),
+      SCALAR(SC_SCALE), SCALAR(SC_SKIP),         SCALAR(SC_SOURCES),
+      SCALAR(SC_STEP),  SCALAR(SC_TOKENS),       SCALAR(SC_UNDO),
   };
 #undef SCALAR
-  _Static_assert(LEN(sorted) == SC_NORM2_CUT + 1, "a scalar has no name");
+  _Static_assert(LEN(sorted) == SC_NORM2_CUT + 2, "a scalar has no name");
   json_open(k->j, "scalars", '{');
-  json_int(k->j, "count", SC_N);
+  json_int(k->j, "count", k->p->nscalar);
   json_open(k->j, "names", '{');
   for (int i = 0; i < LEN(sorted); i++) json_int(k->j, sorted[i].name, sorted[i].index);
   json_close(k->j, '}');

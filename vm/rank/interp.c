@@ -333,14 +333,18 @@ static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t
 
 /* ---- a step ---- */
 
+static size_t scalar_bytes(const Rank *r) {
+  return (size_t)r->p->nscalar * sizeof *r->scalars;
+}
+
 static void upload(Rank *r, bool check) {
-  for (int i = SC_CLIP; i < SC_N; i++) r->scalars[i] = 0;
+  for (int i = SC_CLIP; i < r->p->nscalar; i++) r->scalars[i] = 0;
   /* A step that ends in the middle must not have changed anything. */
   r->scalars[SC_CAREFUL] = check;
   for (int k = 0; k < IN_SEED; k++)
     if (r->input[k] && r->p->input[k] != UINT64_MAX)
       device_upload(r->dev, r->arena + r->p->input[k], r->input[k], staged_bytes(r->c));
-  device_upload(r->dev, r->arena + r->p->scalars, r->scalars, SC_N * sizeof *r->scalars);
+  device_upload(r->dev, r->arena + r->p->scalars, r->scalars, scalar_bytes(r));
 }
 
 weft_status interp_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
@@ -357,8 +361,7 @@ static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_erro
 }
 
 static void download(Rank *r) {
-  device_download(r->dev, r->scalars, r->arena + r->p->scalars,
-                  SC_N * sizeof *r->scalars);
+  device_download(r->dev, r->scalars, r->arena + r->p->scalars, scalar_bytes(r));
 }
 
 void rank_trace(Rank *r, Tracer *t) { r->tracer = t; }

@@ -51,7 +51,7 @@ struct Rank {
   uint32_t nbase;
   Pending *pending;     /* [p->nhandle] */
   char *states;         /* of prepared kernels */
-  double *scalars;      /* [SC_N], here and below: staging, see rank_step */
+  double *scalars;      /* [nscalar], here and below: staging, see rank_step */
   int32_t *input[IN_N]; /* of a step; NULL if this rank does not read it */
   Tracer *tracer;       /* NULL: there is no trace */
   const Instr *bad;     /* see rank_bad */

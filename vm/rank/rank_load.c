@@ -157,7 +157,7 @@ static void take_tables(Rank *r, Room *m) {
 static void take_staging(Rank *r, Room *m) {
   for (int k = 0; k < IN_SEED; k++)
     if (r->p->input[k] != UINT64_MAX) r->input[k] = take(m, staged_bytes(r->c));
-  r->scalars = take(m, SC_N * sizeof *r->scalars);
+  r->scalars = take(m, (size_t)r->p->nscalar * sizeof *r->scalars);
 }
 
 static void take_states(Rank *r, Room *m) {

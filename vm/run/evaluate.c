@@ -10,7 +10,7 @@ static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
       arg; /* check every value, to name the op of the first one that is not finite */
   Run *r = w->run;
   weft_error why = {.rank = -1};
-  step_inputs(w, r->tokens, r->labels, 0);
+  step_inputs(w, &(StepRows){r->tokens, r->labels, r->source, 0});
   weft_status st = rank_step(w->eval, *again, r->stop, &why);
   if (st == WEFT_OK) return WEFT_OK;
   if (why.code == WEFT_EINTR)
@@ -44,12 +44,15 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
   const double *scalars = rank_scalars(r->worker[0].r);
   int64_t rows = run_rows(r), there = data_windows(d), tokens = 0;
   double loss = 0;
+  out->eval_sources = r->c->sources ? data_sources(d) : 0;
+  memset(out->eval_source, 0, sizeof out->eval_source);
   for (int64_t i = 0; i < batches && (!there || i * rows < there); i++) {
     int64_t n = there ? MIN(rows, there - i * rows) : rows;
     TRY(read_batch(r, d, i * rows, n, e));
     TRY(evaluate_batch(r, e));
     loss += scalars[SC_LOSS];
     tokens += (int64_t)scalars[SC_TOKENS];
+    step_sources(r, out->eval_sources, out->eval_source);
   }
   if (tokens == 0)
     return err_set(e, WEFT_ERUN,

@@ -41,6 +41,12 @@ typedef struct BestEval {
   int64_t since; /* evaluations since then whose loss did not */
 } BestEval;
 
+/* Of the labels of one stream of a blend, in one step or evaluation. */
+typedef struct SourceLoss {
+  double sum; /* of the cross entropies of its labels */
+  int64_t labels;
+} SourceLoss;
+
 typedef struct StepResult {
   int64_t step, tokens; /* label tokens of the step, all ranks */
   double loss, grad_norm, lr, ms;
@@ -52,6 +58,8 @@ typedef struct StepResult {
    * tokens that fill up rows, and those of documents that were dropped or truncated. */
   bool partial;
   int64_t padded, left_out;
+  int sources, eval_sources; /* of a blend; 0: the data are one stream */
+  SourceLoss source[SOURCES_MOST], eval_source[SOURCES_MOST];
   int64_t eval_tokens; /* label tokens of the evaluation after the step; 0: none ran */
   double eval_loss, eval_ms;
   BestEval best; /* with that evaluation */

@@ -67,6 +67,7 @@ struct Run {
   _Atomic bool evaluates;   /* the evaluation after that step is running */
   bool dead;                /* a job failed: communicators are unusable */
   int32_t *tokens, *labels; /* of a step: (microbatches, micro*dp, T) */
+  int32_t *source;          /* of each row; NULL: none is told apart */
   int64_t block_max;        /* elements of Worker.block: rank_block */
   bool saves;               /* see RunOptions */
 
@@ -111,9 +112,17 @@ WorldOptions run_world_options(const Run *r, WorldSetting setting[RUN_SETTINGS])
 /* Reads samples first .. first + n - 1 into the rows of a step, as far as ranks of this
  * process need them; rows from `n` on are not changed. */
 weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_error *e);
-/* Copies a rank's part of tokens and labels, with positions and the numbers that tokens
- * have from that of the first sample on, into its input buffers. */
-void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels, int64_t sample);
+/* A step as global arrays; `sample` is the number of its first row. */
+typedef struct StepRows {
+  const int32_t *tokens, *labels;
+  const int32_t *source; /* of each row; NULL: 0 */
+  int64_t sample;
+} StepRows;
+/* Copies a rank's part of them, with positions and the numbers of tokens, into its input
+ * buffers. */
+void step_inputs(Worker *w, const StepRows *s);
+/* Sums what the step's programs have counted for each of n sources. */
+void step_sources(const Run *r, int n, SourceLoss *sum);
 
 /* Rows of a step's global arrays for one data-parallel index. */
 static inline int64_t run_dp(const Run *r) { return mesh_size(&r->c->mesh, AXES_DP); }

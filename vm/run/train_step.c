@@ -26,8 +26,7 @@ static int64_t global_row(const Run *r, int dp_index, int64_t i) {
 
 /* Fills an input of a rank: its rows of the batch and, with cp, its tokens of each row.
  */
-static void fill_input(const Worker *w, const int32_t *tokens, const int32_t *labels,
-                       int64_t sample, InputKind k, int32_t *to) {
+static void fill_input(const Worker *w, const StepRows *s, InputKind k, int32_t *to) {
   const Run *r = w->run;
   const Mesh *m = &r->c->mesh;
   const Packed *packed = &r->plan->packed;
@@ -36,26 +35,28 @@ static void fill_input(const Worker *w, const int32_t *tokens, const int32_t *la
                              r->c->zigzag);
   int64_t rows = (int64_t)r->c->microbatches * r->c->micro;
   for (int64_t i = 0; i < rows; i++, to += r->c->tokens) {
-    int64_t row = global_row(r, dp_index, i) * r->c->seq;
-    uint32_t first = (uint32_t)(sample * r->c->seq + row);
-    if (r->c->documents)
-      packed_chunks(packed, tokens + row, labels + row, r->c->seq, first, &piece, k, to);
+    int64_t at = global_row(r, dp_index, i), row = at * r->c->seq;
+    const int32_t *tokens = s->tokens + row, *labels = s->labels + row;
+    uint32_t first = (uint32_t)(s->sample * r->c->seq + row);
+    if (k == IN_SOURCES)
+      for (int64_t t = 0; t < r->c->tokens; t++) to[t] = s->source ? s->source[at] : 0;
+    else if (r->c->documents)
+      packed_chunks(packed, tokens, labels, r->c->seq, first, &piece, k, to);
     else if (k == IN_TOKEN_NUMBERS)
       token_numbers(&piece, first, to);
     else if (k == IN_TOKENS)
-      seq_take(&piece, tokens + row, to);
+      seq_take(&piece, tokens, to);
     else if (k == IN_LABELS)
-      packed_labels(packed, tokens + row, labels + row, &piece, to);
+      packed_labels(packed, tokens, labels, &piece, to);
     else
-      packed_places(packed, tokens + row, labels + row, &piece, k == IN_POSITIONS, to);
+      packed_places(packed, tokens, labels, &piece, k == IN_POSITIONS, to);
   }
 }
 
-void step_inputs(Worker *w, const int32_t *tokens, const int32_t *labels,
-                 int64_t sample) {
+void step_inputs(Worker *w, const StepRows *s) {
   for (int k = IN_TOKENS; k < IN_SEED; k++) {
     int32_t *to = rank_input(w->r, (InputKind)k);
-    if (to) fill_input(w, tokens, labels, sample, (InputKind)k, to);
+    if (to) fill_input(w, s, (InputKind)k, to);
   }
 }
 
@@ -65,7 +66,9 @@ static void fill_step(Worker *w, const StepArg *s) {
   const Optimizer *opt = &r->plan->opt;
   double *scalars = rank_scalars(w->r);
   double t = (double)(s->step + 1 - r->scaler.skipped); /* optimizer steps taken */
-  step_inputs(w, s->tokens, s->labels, s->step * r->plan->batch.global);
+  StepRows rows = {s->tokens, s->labels, s->data ? r->source : NULL,
+                   s->step * r->plan->batch.global};
+  step_inputs(w, &rows);
   scalars[SC_LR] = s->lr;
   scalars[SC_BC1] = 1 - pow(opt->beta1, t);
   scalars[SC_BC2] = 1 - pow(opt->beta2, t);
@@ -129,6 +132,14 @@ static void read_experts(const Run *r, const double *scalars, StepResult *res) {
   res->dropped = (int64_t)scalars[SC_DROPPED] / r->c->mesh.size[AXIS_ETP];
 }
 
+void step_sources(const Run *r, int n, SourceLoss *sum) {
+  const double *of = rank_scalars(r->worker[0].r) + SC_SOURCES;
+  for (int k = 0; k < MIN(n, r->c->sources); k++) {
+    sum[k].sum += of[2 * k];
+    sum[k].labels += (int64_t)of[2 * k + 1];
+  }
+}
+
 /* The error for a step without label tokens: names what its first samples are made of. */
 static weft_status no_labels(const Run *r, const StepArg *s, weft_error *e) {
   enum { SHOWN = 3 };
@@ -155,6 +166,8 @@ static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *
   res->grad_norm = scalars[SC_NORM];
   read_experts(r, scalars, res);
   if (!(tokens > 0)) return no_labels(r, s, e);
+  res->sources = s->data && r->c->sources ? data_sources(s->data) : 0;
+  step_sources(r, res->sources, res->source);
   res->loss_scale = r->scaler.on ? r->scaler.scale : 0;
   res->skipped = scalars[SC_SKIP] != 0 || !isfinite(res->grad_norm);
   if (!isfinite(res->loss) || (res->skipped && !scaler_can_skip(&r->scaler)))
@@ -210,6 +223,7 @@ weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_erro
       int64_t row = global_row(r, k, i);
       if (row >= n) continue;
       TRY(data_sample(d, first + row, r->tokens + row * T, r->labels + row * T, e));
+      if (r->source) r->source[row] = data_source(d, first + row);
     }
   }
   return WEFT_OK;

@@ -399,6 +399,17 @@ static void size_params(Shard *s) {
   }
 }
 
+/* Losses are told apart by source where cross entropies are made: all in the same place.
+ */
+static void collect_sources(const Shard *s, Sharded *out) {
+  for (int i = 0; i < s->g->op.n; i++) {
+    const Op *op = &s->g->op.at[i];
+    if (op->code != OP_ce_loss || op->nin < 3) continue;
+    out->sources = op->attr.n;
+    out->sources_place = shard_told(s, s->place[op->out[0]]);
+  }
+}
+
 static void collect(const Shard *s, const CompileInput *in, Sharded *out) {
   const Graph *g = s->g;
   out->g = s->out;
@@ -411,6 +422,8 @@ static void collect(const Shard *s, const CompileInput *in, Sharded *out) {
     out->grad_place[i] = shard_told(s, s->grad_to[i]);
   }
   out->loss_place = shard_told(s, s->place[g->loss]);
+  out->sources = 0;
+  collect_sources(s, out);
   out->copies = s->n[AX_TP_REP];
 }
 

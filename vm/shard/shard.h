@@ -215,9 +215,11 @@ typedef struct Sharded {
   Place *param_place; /* of each parameter as stored */
   Place *grad_place;  /* of each parameter's gradient as W leaves it */
   Place loss_place;
-  Joined **joined; /* of each parameter, or NULL; NULL if there are none: see
-                      fused_projections.h */
-  int copies;      /* tp ranks that share a key-value head */
+  Place sources_place; /* of the sums for each source of a blend */
+  int sources;         /* 0: the loss has none */
+  Joined **joined;     /* of each parameter, or NULL; NULL if there are none: see
+                          fused_projections.h */
+  int copies;          /* tp ranks that share a key-value head */
 } Sharded;
 /* Checks the invariants of the result, those of gradients only if it `trains`; the error
  * names the op. */

@@ -329,8 +329,7 @@ bool shard_ce_loss(Shard *s, Oid op) {
   Place x = shard_settled(s, op, 0), y = x;
   for (int a = 0; a < AX_N; a++)
     if (y.on[a] >= 0) y.on[a] = PL_P;
-  shard_need(s, op, 0, x);
-  shard_need(s, op, 1, x);
+  for (int k = 0; k < s->g->op.at[op].nin; k++) shard_need(s, op, k, x);
   shard_yield(s, op, 0, y);
   return true;
 }

@@ -27,7 +27,8 @@ typedef struct Training {
   Recorder record;
   RunCkpt ckpt;
   StepResult last;
-  double eval_loss; /* of the last evaluation */
+  SourceSums sources; /* of the last steps */
+  double eval_loss;   /* of the last evaluation */
   int64_t tokens;
   int64_t end; /* train.steps or --steps; the learning rate schedule keeps the plan's */
   int64_t skipped; /* steps skipped by the loss scaler */
@@ -170,6 +171,8 @@ static weft_status start(Training *t) {
     t->record.head.resumed_step = t->ckpt.from->m.step;
   }
   t->record.head.data = data_describe(t->session.data);
+  t->record.head.of = t->session.data;
+  t->record.head.val = t->session.val;
   t->record.head.plan_hash = job_hash(&f);
   RunOptions o = {.world = t->comm,
                   .settings.meet = t->meet.addr ? &t->meet : NULL,
@@ -211,6 +214,7 @@ static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
   t->tokens += r->tokens;
   t->ms += r->ms;
   t->skipped += r->skipped;
+  sources_add(&t->sources, r, t->end / 10);
   TRY(warn_of_launches(t, e));
   TRY(record_step(&t->record, r, e));
   return run_ckpt_step(&t->ckpt, r, t->session.step);
@@ -266,8 +270,22 @@ static weft_status tell_best(Training *t) {
   return WEFT_OK;
 }
 
+/* Says what each stream of a blend has come to. */
+static void tell_sources(Training *t) {
+  SourceLoss last[SOURCES_MOST];
+  Text text = {0};
+  int64_t steps = sources_last(&t->sources, last);
+  if (!t->first || t->cli->quiet || t->cli->json || !t->last.sources) return;
+  text_printf(&text, "over the last %lld step%s:\n", (long long)steps,
+              steps > 1 ? "s" : "");
+  sources_text(t->session.data, last, t->last.sources, &text);
+  print_text(stdout, &text);
+}
+
 static void json_result(Json *out, void *ud) {
   const Training *t = ud;
+  SourceLoss last[SOURCES_MOST];
+  sources_last(&t->sources, last);
   if (t->session.best.step) {
     json_num(out, "best_eval_loss", t->session.best.loss);
     json_int(out, "best_eval_step", t->session.best.step);
@@ -278,6 +296,7 @@ static void json_result(Json *out, void *ud) {
   json_num(out, "lr", t->last.lr);
   json_int(out, "memory_bytes", (int64_t)run_memory(t->session.run));
   if (t->last.loss_scale > 0) json_int(out, "skipped", t->skipped);
+  sources_json(out, "sources", t->session.data, last, t->last.sources);
   json_int(out, "steps", t->session.step);
   if (t->session.patience) json_bool(out, "stopped", t->session.stopped);
   json_int(out, "tokens", t->tokens);
@@ -301,6 +320,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
                                  t, &t->job.e);
   record_clear(&t->record);
   if (st == WEFT_OK) st = tell_best(t);
+  if (st == WEFT_OK) tell_sources(t);
   if (st == WEFT_OK && cli->export)
     st = run_export(t->session.run, &t->export.out, &t->job.e);
   if (st == WEFT_OK && t->cli->trace)

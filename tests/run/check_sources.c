@@ -1,0 +1,225 @@
+/* check_sources.c - the losses of the streams of a blend: on every mesh, and as a run on
+ * one of the streams alone has them. Ids and masks are drawn; which labels count is known
+ * from the files. */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/generate/megatron_files.h"
+#include "tests/harness/process.h"
+#include "vm/base/rng.h"
+#include "vm/plan/plan.h"
+
+enum { DOCS = 60, MOST = 2000, SEQ = 16, STEPS = 4, VOCAB = 48, STREAMS = 2 };
+
+static uint32_t drawn(uint64_t i, uint32_t n) {
+  Rng rng = rng_make(23, "sources");
+  return rng_u32(&rng, i) % n;
+}
+
+/* NAME.bin and .idx; with `masked` also a .mask. The ids of a stream are below `most`. */
+static void put_stream(const char *name, uint64_t seed, uint32_t most, bool masked) {
+  int32_t length[DOCS], id[MOST];
+  uint8_t learnt[MOST];
+  int n = 0;
+  for (int k = 0; k < DOCS; k++) {
+    length[k] = 3 + (int32_t)drawn(1000 * seed + (uint64_t)k, SEQ);
+    for (int t = 0; t < length[k]; t++, n++) {
+      id[n] = (int32_t)drawn(9000 * seed + (uint64_t)n, most);
+      learnt[n] = (uint8_t)(drawn(70000 * seed + (uint64_t)n, 3) > 0);
+    }
+  }
+  megatron_put_ids(name, &(MegatronFile){8, DOCS, 0, length, 0, NULL}, id);
+  if (masked) mask_put(name, learnt, n);
+}
+
+static void put_plan(const char *name, int global, const char *fields) {
+  const char *text = arena_printf(
+      scratch_arena,
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+      "    num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 16,\n"
+      "    vocab_size = %d, initializer_range = 0.1 },\n"
+      "  batch = { global = %d, micro = 1, seq = %d },\n"
+      "  optimizer = weft.adamw { lr = 1e-2 }, train = { steps = %d, eval_every = 2 },\n"
+      "  %s }\n",
+      VOCAB, global, SEQ, STEPS, fields);
+  scratch_put(name, text, strlen(text));
+}
+
+#define BLEND                                                                            \
+  "data = weft.tokens { files = { 'a', 'b' }, weights = { 0.5, 0.5 }, val_fraction = "   \
+  "0.3 }"
+
+static void setup(void) {
+  scratch_setup();
+  put_stream("a", 1, 8, true);
+  put_stream("b", 2, VOCAB, false);
+}
+
+/* ---- logs ---- */
+
+typedef struct Log {
+  int n;
+  double loss[STEPS], of[STEPS][STREAMS], eval[STEPS][STREAMS];
+  int64_t tokens[STEPS], labels[STEPS][STREAMS], eval_labels[STEPS][STREAMS];
+} Log;
+
+static void read_sources(const json_t *list, double *loss, int64_t *labels) {
+  size_t i;
+  json_t *one;
+  json_array_foreach(list, i, one) {
+    const char *name = json_string_value(json_object_get(one, "name"));
+    int k = strcmp(name, "b") == 0;
+    ck_assert(k || strcmp(name, "a") == 0);
+    loss[k] = json_real_value(json_object_get(one, "loss"));
+    labels[k] = json_integer_value(json_object_get(one, "tokens"));
+  }
+}
+
+static Log run(const char *plan, const char *log, const char *more) {
+  Log out = {0};
+  char line[4096];
+  Outcome o =
+      process_run(120, "$weft run %s --threads 1 --quiet --log %s %s", plan, log, more);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  FILE *f = fopen(scratch_path(log), "r");
+  ck_assert_ptr_nonnull(f);
+  while (fgets(line, sizeof line, f)) {
+    json_t *j = json_loads(line, 0, NULL);
+    if (json_object_get(j, "loss")) {
+      int k = out.n++;
+      ck_assert_int_lt(k, STEPS);
+      out.loss[k] = json_real_value(json_object_get(j, "loss"));
+      out.tokens[k] = json_integer_value(json_object_get(j, "tokens"));
+      read_sources(json_object_get(j, "sources"), out.of[k], out.labels[k]);
+      read_sources(json_object_get(j, "eval_sources"), out.eval[k], out.eval_labels[k]);
+    }
+    json_decref(j);
+  }
+  fclose(f);
+  ck_assert_int_eq(out.n, STEPS);
+  return out;
+}
+
+/* ---- what is told ---- */
+
+static const char *const meshes[] = {
+    "mesh={dp=4}",
+    "mesh={dp=2,pp=2}",
+    "mesh={tp=2,pp=2} --set strategy='{\"zero\",sequence_parallel=true}'",
+    "mesh={cp=2,dp=2}",
+    "mesh={cp=2,tp=2} --set cp='{comm=\"ring\"}'",
+    "mesh={dp=2,pp=2} --set batch.micro=2 --set strategy=fsdp2",
+    "mesh={dp=2,tp=2} --set packed.size=16 --set packed.too_long=truncate",
+    "mesh={pp=2,dp=2} --set schedule=zero_bubble --set optimizer.post_validation=true",
+};
+
+/* The streams of a step have together its loss and its labels, on any mesh. */
+START_TEST(the_same_on_every_mesh) {
+  bool packed = strstr(meshes[_i], "packed") != NULL;
+  put_plan("plan.lua", 8, BLEND);
+  Log one = run("plan.lua", "one",
+                packed ? "--set packed.size=16 --set packed.too_long=truncate" : "");
+  Log many = run("plan.lua", "many", arena_printf(scratch_arena, "--set %s", meshes[_i]));
+  for (int i = 0; i < STEPS; i++) {
+    double sum = 0;
+    int64_t labels = 0;
+    for (int k = 0; k < STREAMS; k++) {
+      sum += many.of[i][k] * (double)many.labels[i][k];
+      labels += many.labels[i][k];
+      ck_assert_int_gt(many.labels[i][k], 0);
+      ck_assert_int_eq(one.labels[i][k], many.labels[i][k]);
+      ck_assert_double_eq_tol(one.of[i][k], many.of[i][k], 5e-6 * one.of[i][k]);
+      ck_assert_int_eq(one.eval_labels[i][k], many.eval_labels[i][k]);
+      ck_assert_double_eq_tol(one.eval[i][k], many.eval[i][k], 5e-6);
+    }
+    ck_assert_int_eq(labels, many.tokens[i]);
+    ck_assert_double_eq_tol(sum / (double)labels, many.loss[i], 1e-6 * many.loss[i]);
+  }
+  ck_assert_int_gt(many.eval_labels[1][0], 0);
+  ck_assert_int_lt(many.labels[0][0], many.labels[0][1]);
+}
+END_TEST
+
+/* Without a step that changes the parameters, a stream has the loss of a run that reads
+ * it alone, in steps of the samples that it gives to the blend. */
+START_TEST(as_of_the_stream_alone) {
+  static const char *const names[STREAMS] = {"a", "b"};
+  const char *still = "--set optimizer.lr=1e-30 --set data.shuffle=false";
+  put_plan("plan.lua", 8, BLEND);
+  Log blend = run("plan.lua", "blend",
+                  arena_printf(scratch_arena, "%s --set mesh={dp=2}", still));
+  for (int k = 0; k < STREAMS; k++) {
+    put_plan("alone.lua", 4,
+             arena_printf(scratch_arena,
+                          "data = weft.tokens { '%s', val_fraction = 0.3 }", names[k]));
+    Log alone = run("alone.lua", arena_printf(scratch_arena, "log-%s", names[k]), still);
+    for (int i = 0; i < STEPS; i++) {
+      ck_assert_int_eq(alone.tokens[i], blend.labels[i][k]);
+      ck_assert_double_eq_tol(alone.loss[i], blend.of[i][k], 1e-6 * alone.loss[i]);
+      ck_assert_int_eq(alone.labels[i][0] + alone.labels[i][1], 0);
+    }
+  }
+}
+END_TEST
+
+/* At the end of a run, and as JSON, over its last steps. */
+START_TEST(at_the_end) {
+  put_plan("plan.lua", 8, BLEND);
+  Log log = run("plan.lua", "log", "");
+  Outcome o = process_run(60, "$weft run plan.lua --threads 1");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *at = strstr(o.out, "over the last 2 steps:\n  loss ");
+  ck_assert_msg(at && strstr(at, " tokens  a\n") && strstr(at, " tokens  b\n"), "%s",
+                o.out);
+  o = process_run(60, "$weft run plan.lua --threads 1 --json");
+  json_t *doc = json_loads(o.out, 0, NULL);
+  double loss[STREAMS];
+  int64_t labels[STREAMS];
+  read_sources(json_object_get(json_object_get(doc, "result"), "sources"), loss, labels);
+  json_decref(doc);
+  for (int k = 0; k < STREAMS; k++) {
+    int64_t n = 0;
+    double sum = 0;
+    for (int i = STEPS - 2; i < STEPS; i++) {
+      n += log.labels[i][k];
+      sum += log.of[i][k] * (double)log.labels[i][k];
+    }
+    ck_assert_int_eq(labels[k], n);
+    ck_assert_double_eq_tol(loss[k], sum / (double)n, 1e-9);
+  }
+}
+END_TEST
+
+/* More streams than are told apart: no figure for some of them alone. */
+START_TEST(too_many_streams) {
+  const char *files = "", *weights = "";
+  for (int i = 0; i <= SOURCES_MOST; i++) {
+    files = arena_printf(scratch_arena, "%s'%c', ", files, "ab"[i % 2]);
+    weights = arena_printf(scratch_arena, "%s1, ", weights);
+  }
+  put_plan("plan.lua", 8,
+           arena_printf(scratch_arena,
+                        "data = weft.tokens { files = { %s }, weights = { %s }, "
+                        "val_fraction = 0.3 }",
+                        files, weights));
+  Log log = run("plan.lua", "log", "");
+  for (int k = 0; k < STREAMS; k++) ck_assert_int_eq(log.labels[0][k], 0);
+}
+END_TEST
+
+Suite *sources_suite(void);
+Suite *sources_suite(void) {
+  Suite *s = suite_create("sources");
+  TCase *t = tcase_create("sources");
+  tcase_add_checked_fixture(t, setup, scratch_teardown);
+  tcase_set_timeout(t, 240);
+  tcase_add_loop_test(t, the_same_on_every_mesh, 0, LEN(meshes));
+  tcase_add_test(t, as_of_the_stream_alone);
+  tcase_add_test(t, at_the_end);
+  tcase_add_test(t, too_many_streams);
+  suite_add_tcase(s, t);
+  return s;
+}
