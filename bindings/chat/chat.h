@@ -53,6 +53,8 @@ typedef struct ChatCounts {
   int64_t truncated;                     /* of these conversations */
   int64_t bad, unlearnt; /* dropped: not usable; nothing to learn in them */
   char first_bad[400];   /* why the first of them is not usable */
+  int64_t longest;       /* tokens of the longest conversation */
+  char longest_at[400];  /* its file and line */
 } ChatCounts;
 weft_status chat_file_write(const ChatFileSpec *spec, ChatCounts *n, weft_error *e);
 

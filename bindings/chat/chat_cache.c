@@ -90,6 +90,8 @@ static weft_status put_counts(const Dir *in, const ChatCounts *n, weft_error *e)
   json_int(&out, "bad", n->bad);
   json_int(&out, "unlearnt", n->unlearnt);
   json_str(&out, "first_bad", n->first_bad);
+  json_int(&out, "longest", n->longest);
+  json_str(&out, "longest_at", n->longest_at);
   json_close(&out, '}');
   weft_status st = t.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
                          : file_write(in, COUNTS, &(FilePart){t.s, t.n}, 1, e);
@@ -99,6 +101,11 @@ static weft_status put_counts(const Dir *in, const ChatCounts *n, weft_error *e)
 
 static int64_t count_of(const json_t *v, const char *key) {
   return json_integer_value(json_object_get(v, key));
+}
+
+static void read_text(const json_t *v, const char *key, char *to, size_t size) {
+  const char *s = json_string_value(json_object_get(v, key));
+  snprintf(to, size, "%s", s ? s : "");
 }
 
 bool chat_cache_has(Arena *a, const char *dir, const char *name, ChatCounts *n) {
@@ -117,8 +124,9 @@ bool chat_cache_has(Arena *a, const char *dir, const char *name, ChatCounts *n) 
   n->truncated = count_of(v, "truncated");
   n->bad = count_of(v, "bad");
   n->unlearnt = count_of(v, "unlearnt");
-  const char *why = json_string_value(json_object_get(v, "first_bad"));
-  snprintf(n->first_bad, sizeof n->first_bad, "%s", why ? why : "");
+  n->longest = count_of(v, "longest");
+  read_text(v, "first_bad", n->first_bad, sizeof n->first_bad);
+  read_text(v, "longest_at", n->longest_at, sizeof n->longest_at);
   json_decref(v);
   return true;
 }
@@ -132,6 +140,9 @@ static void add_counts(ChatCounts *sum, const ChatCounts *n) {
   sum->unlearnt += n->unlearnt;
   if (!*sum->first_bad)
     snprintf(sum->first_bad, sizeof sum->first_bad, "%s", n->first_bad);
+  if (n->longest <= sum->longest) return;
+  sum->longest = n->longest;
+  snprintf(sum->longest_at, sizeof sum->longest_at, "%s", n->longest_at);
 }
 
 /* ---- writing ---- */

@@ -21,7 +21,7 @@ static size_t learnt_of(const ChatTokens *t, size_t n) {
 }
 
 /* Writes the conversation that was rendered. */
-static weft_status add(Work *w, weft_error *e) {
+static weft_status add(Work *w, const char *path, int line, weft_error *e) {
   const ChatFileSpec *spec = w->spec;
   TRY(chat_tokens(spec->tokenizer, &w->text, &w->tokens, e));
   size_t n = w->tokens.ids.n, most = (size_t)spec->max_length;
@@ -36,6 +36,10 @@ static weft_status add(Work *w, weft_error *e) {
   w->n->tokens += (int64_t)n;
   w->n->learnt += (int64_t)learnt;
   w->n->truncated += cut;
+  if ((int64_t)n > w->n->longest) {
+    w->n->longest = (int64_t)n;
+    snprintf(w->n->longest_at, sizeof w->n->longest_at, "%s:%d", path, line);
+  }
   return token_file_add(w->out, w->tokens.ids.at, w->tokens.learnt, n, e);
 }
 
@@ -55,7 +59,7 @@ static weft_status add_row(Work *w, const char *path, const json_t *row, int lin
     err_clear(e);
     return WEFT_OK;
   }
-  if (st == WEFT_OK) st = add(w, e);
+  if (st == WEFT_OK) st = add(w, path, line, e);
   if (st == WEFT_OK || *e->file) return st;
   return place_error(path, line, st == WEFT_EPLAN ? WEFT_EFILE : st, e);
 }

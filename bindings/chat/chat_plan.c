@@ -198,6 +198,19 @@ static void warn(const ChatData *c, const ChatCounts *n, Diags *d) {
         (long long)n->bad, n->first_bad);
 }
 
+/* A row of the run holds the longest conversation, unless the plan says what becomes of
+ * such a one. */
+static weft_status fits(const ChatData *c, const ChatCounts *n, weft_error *e) {
+  const Packed *p = &c->lp->plan.packed;
+  if (!p->size || p->too_long != TOO_LONG_ERROR || n->longest <= p->size) return WEFT_OK;
+  return err_set(
+      e, WEFT_EPLAN,
+      "%s: the conversation has %lld tokens, more than packed.size = %lld; say "
+      "packed = { ..., too_long = \"truncate\" } or \"drop\", or max_length "
+      "here",
+      n->longest_at, (long long)n->longest, (long long)p->size);
+}
+
 /* The same data as token files. */
 static void use_files(ChatData *c, const char *name) {
   DataSpec *s = c->spec;
@@ -224,6 +237,7 @@ static weft_status prepare_set(ChatData *c, Diags *d, weft_error *e) {
   if (!chat_cache_has(c->arena, lp->state->dir, name, &n))
     TRY(write_files(c, name, &n, e));
   warn(c, &n, d);
+  TRY(fits(c, &n, e));
   use_files(c, name);
   return WEFT_OK;
 }

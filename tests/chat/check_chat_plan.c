@@ -12,6 +12,11 @@ enum { SECONDS = 60 };
 #define GOOD                                                                             \
   "{\"messages\": [{\"role\": \"user\", \"content\": \"one and two\"}, {\"role\": "      \
   "\"assistant\", \"content\": \"three and four and five\"}]}\n"
+#define LONG                                                                             \
+  "{\"messages\": [{\"role\": \"user\", \"content\": \"one\"}, {\"role\": "              \
+  "\"assistant\", "                                                                      \
+  "\"content\": \"three and four and five and six and seven and eight and nine and "     \
+  "ten\"}]}\n"
 #define MANY GOOD GOOD GOOD GOOD GOOD GOOD GOOD GOOD
 
 static void put(const char *name, const char *text) {
@@ -143,6 +148,24 @@ START_TEST(errors) {
 }
 END_TEST
 
+/* A row of a run cannot hold it, and a person looks for it in the conversations. */
+START_TEST(a_conversation_longer_than_a_row) {
+  put("b.jsonl", GOOD LONG GOOD);
+  put_plan("'b.jsonl', tokenizer = '.', template = 'chatml' }, packed = { size = 40 ");
+  for (int i = 0; i < 2; i++)
+    expect(
+        1, "",
+        "plan.lua:7: error: plan.data: b.jsonl:2: the conversation has 49 tokens, more "
+        "than packed.size = 40; say packed = { ..., too_long = \"truncate\" } or "
+        "\"drop\", or max_length here",
+        "$weft check plan.lua --set batch.seq=40");
+  expect(0, "plan: ok", "",
+         "$weft check plan.lua --set batch.seq=40 --set packed.too_long=truncate");
+  expect(0, "plan: ok", "1 of 3 conversations were cut after max_length = 40 tokens",
+         "$weft check plan.lua --set batch.seq=40 --set data.max_length=40");
+}
+END_TEST
+
 Suite *chat_plan_suite(void);
 Suite *chat_plan_suite(void) {
   Suite *s = suite_create("chat_plan");
@@ -161,5 +184,6 @@ Suite *chat_plan_suite(void) {
   tcase_add_test(t, a_function_of_the_plan);
   tcase_add_test(t, data_for_validation_and_shares);
   tcase_add_loop_test(t, errors, 0, LEN(bad));
+  tcase_add_test(t, a_conversation_longer_than_a_row);
   return s;
 }
