@@ -37,12 +37,13 @@ static const char *template_text(Arena *a, const json_t *v) {
   return json_is_string(v) ? arena_str(a, json_string_value(v)) : NULL;
 }
 
+/* A tokenizer without a longest text says so by model_max_length = 10^30. */
 static weft_status read_config(Arena *a, const char *path, TokenizerConfig *out,
                                weft_error *e) {
   char *s;
   size_t n;
   TRY(file_read(NULL, path, FILE_CODE_MAX, &s, &n, e));
-  json_t *doc = json_text(path, "", s, n, e);
+  json_t *doc = json_text_reals(path, "", s, n, e);
   mem_free(NULL, s, n + 1);
   if (!doc) return WEFT_EFILE;
   out->path = path;

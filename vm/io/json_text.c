@@ -37,8 +37,8 @@ static Count count(const char *s, size_t n) {
   return c;
 }
 
-json_t *json_text(const char *path, const char *what, const char *s, size_t n,
-                  weft_error *e) {
+static json_t *parse(const char *path, const char *what, const char *s, size_t n,
+                     size_t flags, weft_error *e) {
   Count c = count(s, n);
   json_error_t why;
   if (c.deepest > DEPTH_MAX)
@@ -50,8 +50,18 @@ json_t *json_text(const char *path, const char *what, const char *s, size_t n,
              what, VALUES_MAX, CONTAINERS_MAX);
   if (c.deepest > DEPTH_MAX || c.values > VALUES_MAX || c.containers > CONTAINERS_MAX)
     return NULL;
-  json_t *doc = json_loadb(s, n, JSON_REJECT_DUPLICATES, &why);
+  json_t *doc = json_loadb(s, n, JSON_REJECT_DUPLICATES | flags, &why);
   if (!doc)
     err_file(e, WEFT_EFILE, path, MAX(why.line, 1), "%sis not JSON: %s", what, why.text);
   return doc;
+}
+
+json_t *json_text(const char *path, const char *what, const char *s, size_t n,
+                  weft_error *e) {
+  return parse(path, what, s, n, 0, e);
+}
+
+json_t *json_text_reals(const char *path, const char *what, const char *s, size_t n,
+                        weft_error *e) {
+  return parse(path, what, s, n, JSON_DECODE_INT_AS_REAL, e);
 }

@@ -11,5 +11,9 @@
  * are counted first. */
 json_t *json_text(const char *path, const char *what, const char *s, size_t n,
                   weft_error *e);
+/* The same with all numbers as reals: in files of others integers may have more than 64
+ * bits. */
+json_t *json_text_reals(const char *path, const char *what, const char *s, size_t n,
+                        weft_error *e);
 
 #endif
