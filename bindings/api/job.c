@@ -162,7 +162,7 @@ weft_status job_compile(Job *j) {
 
 weft_status job_sources(Job *j) {
   int before = j->d.list.n;
-  weft_status st = chat_plan_data(j->lp, &j->plan.data, &j->d, &j->e);
+  weft_status st = chat_plan_data(j->lp, &j->plan.data, j->compiled->vocab, &j->d, &j->e);
   if (j->d.list.n > before) lang_locate(j->lp, &j->d);
   return st;
 }

@@ -55,6 +55,9 @@ typedef struct ChatCounts {
   char first_bad[400];   /* why the first of them is not usable */
   int64_t longest;       /* tokens of the longest conversation */
   char longest_at[400];  /* its file and line */
+  int64_t top;           /* the highest id of a token, */
+  char top_at[400];      /* where it is first, */
+  char top_text[100];    /* and the token */
 } ChatCounts;
 weft_status chat_file_write(const ChatFileSpec *spec, ChatCounts *n, weft_error *e);
 

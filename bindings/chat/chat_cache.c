@@ -92,6 +92,9 @@ static weft_status put_counts(const Dir *in, const ChatCounts *n, weft_error *e)
   json_str(&out, "first_bad", n->first_bad);
   json_int(&out, "longest", n->longest);
   json_str(&out, "longest_at", n->longest_at);
+  json_int(&out, "top", n->top);
+  json_str(&out, "top_at", n->top_at);
+  json_str(&out, "top_text", n->top_text);
   json_close(&out, '}');
   weft_status st = t.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
                          : file_write(in, COUNTS, &(FilePart){t.s, t.n}, 1, e);
@@ -127,6 +130,9 @@ bool chat_cache_has(Arena *a, const char *dir, const char *name, ChatCounts *n) 
   n->longest = count_of(v, "longest");
   read_text(v, "first_bad", n->first_bad, sizeof n->first_bad);
   read_text(v, "longest_at", n->longest_at, sizeof n->longest_at);
+  n->top = count_of(v, "top");
+  read_text(v, "top_at", n->top_at, sizeof n->top_at);
+  read_text(v, "top_text", n->top_text, sizeof n->top_text);
   json_decref(v);
   return true;
 }
@@ -140,9 +146,15 @@ static void add_counts(ChatCounts *sum, const ChatCounts *n) {
   sum->unlearnt += n->unlearnt;
   if (!*sum->first_bad)
     snprintf(sum->first_bad, sizeof sum->first_bad, "%s", n->first_bad);
-  if (n->longest <= sum->longest) return;
-  sum->longest = n->longest;
-  snprintf(sum->longest_at, sizeof sum->longest_at, "%s", n->longest_at);
+  if (n->longest > sum->longest) {
+    sum->longest = n->longest;
+    snprintf(sum->longest_at, sizeof sum->longest_at, "%s", n->longest_at);
+  }
+  if (n->top > sum->top || !*sum->top_at) {
+    sum->top = n->top;
+    snprintf(sum->top_at, sizeof sum->top_at, "%s", n->top_at);
+    snprintf(sum->top_text, sizeof sum->top_text, "%s", n->top_text);
+  }
 }
 
 /* ---- writing ---- */

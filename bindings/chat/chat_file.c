@@ -20,6 +20,24 @@ static size_t learnt_of(const ChatTokens *t, size_t n) {
   return sum;
 }
 
+/* Tokens that were added to a tokenizer have the highest ids. */
+static weft_status note_top(Work *w, size_t n, const char *path, int line,
+                            weft_error *e) {
+  ChatCounts *c = w->n;
+  const int32_t *id = w->tokens.ids.at;
+  Text token = {0};
+  size_t top = 0;
+  for (size_t i = 1; i < n; i++)
+    if (id[i] > id[top]) top = i;
+  if (!n || (id[top] <= c->top && *c->top_at)) return WEFT_OK;
+  TRY(tokenizer_decode(w->spec->tokenizer, &id[top], 1, true, &token, e));
+  c->top = id[top];
+  snprintf(c->top_at, sizeof c->top_at, "%s:%d", path, line);
+  snprintf(c->top_text, sizeof c->top_text, "%s", token.n ? token.s : "");
+  text_free(&token);
+  return WEFT_OK;
+}
+
 /* Writes the conversation that was rendered. */
 static weft_status add(Work *w, const char *path, int line, weft_error *e) {
   const ChatFileSpec *spec = w->spec;
@@ -40,6 +58,7 @@ static weft_status add(Work *w, const char *path, int line, weft_error *e) {
     w->n->longest = (int64_t)n;
     snprintf(w->n->longest_at, sizeof w->n->longest_at, "%s:%d", path, line);
   }
+  TRY(note_top(w, n, path, line, e));
   return token_file_add(w->out, w->tokens.ids.at, w->tokens.learnt, n, e);
 }
 

@@ -12,6 +12,7 @@ typedef struct ChatData {
   LangPlan *lp;
   DataSpec *spec;
   bool val;
+  int64_t vocab; /* of the model */
   Arena *arena;
   Tokenizer *tokenizer;
   TokenizerConfig config;
@@ -211,6 +212,22 @@ static weft_status fits(const ChatData *c, const ChatCounts *n, weft_error *e) {
       n->longest_at, (long long)n->longest, (long long)p->size);
 }
 
+/* The model has an embedding for each token. Growing it changes the weights, which is
+ * done once and in the place where they come from. */
+static weft_status is_known(const ChatData *c, const ChatCounts *n, weft_error *e) {
+  if (n->top < c->vocab) return WEFT_OK;
+  return err_set(
+      e, WEFT_EPLAN,
+      "%s: the token \"%s\" has the id %lld, and the model has ids below %lld: the "
+      "tokenizer has tokens that the model was made without. For weights of Hugging Face "
+      "grow embedding and head there, once: "
+      "model.resize_token_embeddings(len(tokenizer)); model.save_pretrained(\"DIR\"), "
+      "and "
+      "take weft.hf \"DIR\"; a model without weights needs a vocab_size of %lld or more",
+      n->top_at, n->top_text, (long long)n->top, (long long)c->vocab,
+      (long long)n->top + 1);
+}
+
 /* The same data as token files. */
 static void use_files(ChatData *c, const char *name) {
   DataSpec *s = c->spec;
@@ -237,15 +254,16 @@ static weft_status prepare_set(ChatData *c, Diags *d, weft_error *e) {
   if (!chat_cache_has(c->arena, lp->state->dir, name, &n))
     TRY(write_files(c, name, &n, e));
   warn(c, &n, d);
+  TRY(is_known(c, &n, e));
   TRY(fits(c, &n, e));
   use_files(c, name);
   return WEFT_OK;
 }
 
 /* What is wrong with the fields is said at their line of the plan. */
-static weft_status prepare(LangPlan *lp, DataSpec *spec, bool val, Diags *d,
-                           weft_error *e) {
-  ChatData c = {.lp = lp, .spec = spec, .val = val, .arena = lp->arena};
+static weft_status prepare(LangPlan *lp, DataSpec *spec, bool val, int64_t vocab,
+                           Diags *d, weft_error *e) {
+  ChatData c = {.lp = lp, .spec = spec, .val = val, .vocab = vocab, .arena = lp->arena};
   weft_status st = prepare_set(&c, d, e);
   if (st != WEFT_EPLAN || *e->file) return st;
   diag_error(d, "data", val ? "data.val" : "data", "%s", e->text);
@@ -261,14 +279,15 @@ weft_status chat_plan_tokenizer(LangPlan *lp, const char **path, weft_error *e) 
   return WEFT_OK;
 }
 
-weft_status chat_plan_data(LangPlan *lp, DataSpec *data, Diags *d, weft_error *e) {
+weft_status chat_plan_data(LangPlan *lp, DataSpec *data, int64_t vocab, Diags *d,
+                           weft_error *e) {
   if (data->val && data->val->kind == DATA_CHAT) {
     DataSpec *val = arena_copy(lp->arena, data->val, sizeof *val);
     val->dir = data->dir;
     val->folders = data->folders;
     val->nfolders = data->nfolders;
     data->val = val;
-    TRY(prepare(lp, val, true, d, e));
+    TRY(prepare(lp, val, true, vocab, d, e));
   }
-  return data->kind == DATA_CHAT ? prepare(lp, data, false, d, e) : WEFT_OK;
+  return data->kind == DATA_CHAT ? prepare(lp, data, false, vocab, d, e) : WEFT_OK;
 }

@@ -7,8 +7,9 @@
 
 /* Changes data of weft.chat, also those for validation, to the token files that hold
  * them, which it writes if they are not there. Other data stay. What was cut or left out
- * is a warning. */
-weft_status chat_plan_data(LangPlan *lp, DataSpec *data, Diags *d, weft_error *e);
+ * is a warning. Tokens that a model of this vocabulary does not have are an error. */
+weft_status chat_plan_data(LangPlan *lp, DataSpec *data, int64_t vocab, Diags *d,
+                           weft_error *e);
 /* For a plan with weft.chat, in a call of its state: pushes the fields that
  * stdlib/chat/chat.lua takes, as the plan gives them. */
 void chat_plan_push_spec(lua_State *L);

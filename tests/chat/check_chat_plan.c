@@ -166,6 +166,25 @@ START_TEST(a_conversation_longer_than_a_row) {
 }
 END_TEST
 
+/* Tokens that were added to a tokenizer, as <|im_start|> often is, before the model is
+ * grown; said each time, from a cache, too. */
+START_TEST(a_token_that_the_model_has_not) {
+  put_plan("'a.jsonl', tokenizer = '.', template = 'chatml'");
+  for (int i = 0; i < 2; i++)
+    expect(
+        1, "",
+        "plan.lua:7: error: plan.data: a.jsonl:1: the token \"assistant\" has the id "
+        "473, "
+        "and the model has ids below 200: the tokenizer has tokens that the model was "
+        "made without. For weights of Hugging Face grow embedding and head there, once: "
+        "model.resize_token_embeddings(len(tokenizer)); model.save_pretrained(\"DIR\"), "
+        "and "
+        "take weft.hf \"DIR\"; a model without weights needs a vocab_size of 474 or more",
+        "$weft check plan.lua --set model.vocab_size=200");
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+}
+END_TEST
+
 Suite *chat_plan_suite(void);
 Suite *chat_plan_suite(void) {
   Suite *s = suite_create("chat_plan");
@@ -185,5 +204,6 @@ Suite *chat_plan_suite(void) {
   tcase_add_test(t, data_for_validation_and_shares);
   tcase_add_loop_test(t, errors, 0, LEN(bad));
   tcase_add_test(t, a_conversation_longer_than_a_row);
+  tcase_add_test(t, a_token_that_the_model_has_not);
   return s;
 }
