@@ -21,6 +21,7 @@ int bench_comm_child(void); /* one of its processes */
 void bench_load(void);
 void bench_ckpt(void);
 void bench_data(void);
+void bench_sim(void);
 void bench_sweep(void);
 void bench_precision(void);
 

@@ -18,6 +18,7 @@ static const struct {
     {"data", "samples per second from files of tokens", bench_data},
     {"ckpt", "steps while a checkpoint of 5 M parameters is written", bench_ckpt},
     {"sweep", "points per second of a sweep over Llama 3 70B", bench_sweep},
+    {"sim", "simulated steps per second of Llama 3 70B and 405B", bench_sim},
     {"precision", "losses of the quick start after 200 steps, by precision",
      bench_precision},
 };

@@ -146,6 +146,31 @@ START_TEST(parts_add_up) {
 }
 END_TEST
 
+/* Groups over a part of an axis, or over several, count for the one that they wait for.
+ */
+START_TEST(axes_of_waits) {
+  lua_run(
+      PLANS_OF_CLOCK
+      "local function only(t, ...)\n"
+      "  local want, exposed = {}, plan(t):sim().pipeline[1].exposed\n"
+      "  for _, axis in ipairs { ... } do want[axis] = true end\n"
+      "  for _, axis in ipairs { 'tp', 'cp', 'ep', 'dp', 'pp' } do\n"
+      "    if (exposed[axis] ~= nil) ~= (want[axis] == true) then\n"
+      "      error(axis .. ': ' .. tostring(exposed[axis]), 2)\n"
+      "    end\n"
+      "  end\n"
+      "end\n"
+      "only({})\n"
+      "only({ mesh = { dp = 4 }, strategy = 'fsdp2' }, 'dp')\n"
+      "only({ mesh = { dp = 4 }, strategy = { 'fsdp2', reshard_after_forward = 2 } }, "
+      "'dp')\n"
+      "only({ mesh = { dp = 8 }, strategy = { 'zero', stage = 1 } }, 'dp')\n"
+      "only({ mesh = { cp = 2 } }, 'cp')\n"
+      "only({ mesh = { cp = 2, dp = 2 } }, 'cp', 'dp')\n" /* gradients over both */
+      "only({ mesh = { tp = 2 } }, 'tp')\n");
+}
+END_TEST
+
 /* The estimate of sweeps is a bound. */
 START_TEST(never_below_the_bound) {
   lua_run(
@@ -260,9 +285,9 @@ Suite *clock_suite(void) {
   const TTest *paper[] = {
       kernels_at_the_roofline, kernels_reach_a_share, products_reach_what_was_measured,
       stored_scores,           collectives,           small_messages_take_a_tree};
-  const TTest *plans[] = {parts_add_up,  never_below_the_bound,
-                          a_halved_link, the_bubble_shrinks,
-                          even_experts,  missing_figures_are_named};
+  const TTest *plans[] = {
+      parts_add_up,       axes_of_waits, never_below_the_bound,    a_halved_link,
+      the_bubble_shrinks, even_experts,  missing_figures_are_named};
   Suite *s = suite_create("clock");
   TCase *c = tcase_create("on paper"), *p = tcase_create("plans");
   for (int i = 0; i < LEN(paper); i++) tcase_add_test(c, paper[i]);

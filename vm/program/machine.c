@@ -263,7 +263,7 @@ static bool call(Machine *m, int pp, const Instr *in) {
   const Call *k = &r->p->call[in->call];
   const Body *b = &r->p->body[k->body];
   BodySum *s = &r->body[k->body];
-  bool one_step = bytes_clean(r, k, s);
+  bool one_step = machine_shares(m) ? s->closed : bytes_clean(r, k, s);
   if (one_step && !machine_shares(m) && behind_the_stream(m, pp, s)) return false;
   int64_t cost = cost_of(m, pp, in);
   machine_compute(m, pp, cost, cost);

@@ -77,6 +77,12 @@ typedef struct Start {
   LinkLoad load;
 } Start;
 
+/* The share of a direction of a link of a rank, or of the spine; see machine_rates.c. */
+typedef struct Demand {
+  int port;
+  double share;
+} Demand;
+
 typedef struct Channel {
   int comm; /* or -1: from member[0] to member[1] */
   int nmember;
@@ -87,6 +93,7 @@ typedef struct Channel {
   uint32_t mask;           /* size of the ring - 1 */
   VEC(int64_t) begin, end; /* with costs: of each transfer that ran */
   bool moving;             /* the next one runs: machine_rates.c */
+  Demand *demand;          /* room for what that takes */
 } Channel;
 
 typedef struct Pending {
@@ -140,7 +147,8 @@ typedef struct RankState {
 } RankState;
 
 typedef struct Moving {
-  int channel;
+  int channel, ndemand;
+  bool fixed;         /* while speeds are found: this one's is */
   double left, speed; /* ticks that it takes alone; per tick */
   int64_t since, end; /* left was true; if nothing changes */
 } Moving;
@@ -161,6 +169,7 @@ typedef struct Machine {
   VEC(int) advance;      /* channels whose head may have become free */
   Flow *flow;            /* as in Compiled; of what is not in closed bodies */
   VEC(Moving) moving;    /* with loads: transfers that run */
+  double *room, *want;   /* of ports: what is left, what those want that still grow */
   int64_t horizon;       /* until which ranks run before others have to */
   Proof proof;
 } Machine;

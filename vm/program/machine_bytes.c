@@ -2,7 +2,7 @@
  * its WAIT nothing else may write what it reads nor touch what it writes. Gathered
  * parameters may be read from the WAIT of their GATHER to their FREE, by calls that bind
  * them as the copy of that unit; meanwhile nothing may write them or the shard they came
- * from. */
+ * from. A walk in the order of time does not look: its programs are proven. */
 #include "machine.h"
 
 static const Busy *collision(const RankState *r, uint64_t lo, uint64_t hi, bool write) {
@@ -65,7 +65,7 @@ static bool gathered(const RankState *r, const Call *call, const Access *a) {
 
 weft_status bytes_touch(Machine *m, int pp, const Instr *in, Site at) {
   RankState *r = &m->rank[pp];
-  if (r->busy.n == 0 && !r->gathers) return WEFT_OK;
+  if (machine_shares(m) || (r->busy.n == 0 && !r->gathers)) return WEFT_OK;
   const Call *call = site_call(r->p, at);
   for (int i = 0; i < instr_operands(in); i++) {
     const Operand *o = &r->p->operand[in->operand + (uint32_t)i];
@@ -93,6 +93,7 @@ weft_status bytes_occupy(Machine *m, int pp, const Instr *in, Site at) {
   const Call *call = site_call(r->p, at);
   uint64_t lo[COLL_OPERANDS], hi[COLL_OPERANDS];
   int n = in->nin + in->nout;
+  if (machine_shares(m)) return WEFT_OK;
   TRY(bytes_touch(m, pp, in, at));
   for (int i = 0; i < n; i++) {
     range_of(m, pp, call, &r->p->operand[in->operand + (uint32_t)i], &lo[i], &hi[i]);
@@ -137,6 +138,7 @@ static bool same_site(Site a, Site b) { return a.pc == b.pc && a.main == b.main;
 weft_status bytes_free(Machine *m, int pp, const Instr *in, Site at) {
   RankState *r = &m->rank[pp];
   uint64_t lo, hi;
+  if (machine_shares(m)) return WEFT_OK;
   range_of(m, pp, NULL, &r->p->operand[in->operand], &lo, &hi);
   const Copy *c = copy_at(r, lo, hi);
   if (!is_there(c, lo, hi, (int32_t)in->unit) || c->lo != lo || c->hi != hi)

@@ -19,84 +19,77 @@ static int spine(const Machine *m) { return m->npp * LINK_KINDS * WAYS; }
 
 static const Start *head(const Channel *c) { return &c->ring[c->done & c->mask]; }
 
-/* The demands of a transfer: calls `each` with a port and the share of it. */
-typedef struct Demand {
-  int port;
-  double share;
-} Demand;
 enum { DEMANDS_OF_A_RANK = LINK_KINDS * WAYS };
 
-static int demands(const Machine *m, const Channel *c, Demand *out) {
+/* Writes down what the head of a channel takes; returns how many ports. */
+static int demands(Machine *m, Channel *c) {
   const LinkLoad *l = &head(c)->load;
   int n = 0;
+  if (!c->demand) c->demand = NEW_N(m->a, Demand, c->nmember * DEMANDS_OF_A_RANK + 1);
   for (int i = 0; i < c->nmember; i++)
     for (int k = 0; k < LINK_KINDS; k++)
       for (int way = OUT; way < WAYS; way++) {
         bool takes = c->comm >= 0 || (i == 0) == (way == OUT);
         if (l->link[k] > 0 && takes)
-          out[n++] = (Demand){port(c->member[i], k, way), l->link[k]};
+          c->demand[n++] = (Demand){port(c->member[i], k, way), l->link[k]};
       }
-  if (l->spine > 0) out[n++] = (Demand){spine(m), l->spine * c->nmember};
+  if (l->spine > 0) c->demand[n++] = (Demand){spine(m), l->spine * c->nmember};
   return n;
 }
 
 /* ---- speeds ---- */
 
-typedef struct Fill {
-  double *room, *want; /* of ports: what is left, and what those want that still grow */
-  Demand **demand;     /* of transfers */
-  int *n;
-  bool *fixed;
-} Fill;
+static const Demand *demand_of(const Machine *m, const Moving *v) {
+  return m->channel.at[v->channel].demand;
+}
 
-static Fill fill_begin(const Machine *m, Arena *a) {
-  int ports = spine(m) + 1, moving = m->moving.n;
-  Fill f = {.room = NEW_N(a, double, ports),
-            .want = NEW_N(a, double, ports),
-            .demand = NEW_N(a, Demand *, moving),
-            .n = NEW_N(a, int, moving),
-            .fixed = NEW_N(a, bool, moving)};
-  for (int i = 0; i < ports; i++) f.room[i] = i == spine(m) ? m->npp : 1;
-  for (int i = 0; i < moving; i++) {
-    const Channel *c = &m->channel.at[m->moving.at[i].channel];
-    f.demand[i] = NEW_N(a, Demand, c->nmember * DEMANDS_OF_A_RANK + 1);
-    f.n[i] = demands(m, c, f.demand[i]);
-    for (int k = 0; k < f.n[i]; k++) f.want[f.demand[i][k].port] += f.demand[i][k].share;
+static void fill_begin(Machine *m) {
+  if (!m->room) m->room = NEW_N(m->a, double, spine(m) + 1);
+  if (!m->want) m->want = NEW_N(m->a, double, spine(m) + 1);
+  for (int i = 0; i <= spine(m); i++) {
+    m->room[i] = i == spine(m) ? m->npp : 1;
+    m->want[i] = 0;
   }
-  return f;
+  for (int i = 0; i < m->moving.n; i++) {
+    Moving *v = &m->moving.at[i];
+    const Demand *d = demand_of(m, v);
+    for (int k = 0; k < v->ndemand; k++) m->want[d[k].port] += d[k].share;
+    v->fixed = false;
+  }
 }
 
 /* How much further the transfers that grow can all grow. */
-static double growth(const Machine *m, const Fill *f) {
+static double growth(const Machine *m) {
   double least = INFINITY;
   for (int i = 0; i <= spine(m); i++)
-    if (f->want[i] > 1e-12) least = MIN(least, f->room[i] / f->want[i]);
+    if (m->want[i] > 1e-12) least = MIN(least, m->room[i] / m->want[i]);
   return least;
 }
 
-static void fix(Fill *f, int i) {
-  f->fixed[i] = true;
-  for (int k = 0; k < f->n[i]; k++)
-    f->want[f->demand[i][k].port] -= f->demand[i][k].share;
+static void fix(Machine *m, Moving *v, double speed) {
+  const Demand *d = demand_of(m, v);
+  for (int k = 0; k < v->ndemand; k++) m->want[d[k].port] -= d[k].share;
+  v->fixed = true, v->speed = speed;
 }
 
-static bool on_full_port(const Fill *f, int i) {
-  for (int k = 0; k < f->n[i]; k++)
-    if (f->room[f->demand[i][k].port] < 1e-9) return true;
+static bool on_full_port(const Machine *m, const Moving *v) {
+  const Demand *d = demand_of(m, v);
+  for (int k = 0; k < v->ndemand; k++)
+    if (m->room[d[k].port] < 1e-9) return true;
   return false;
 }
 
-static void fill(Machine *m, double *speed, Arena *a) {
-  Fill f = fill_begin(m, a);
+static void find_speeds(Machine *m) {
   double grown = 0;
+  fill_begin(m);
   for (int left = m->moving.n; left > 0;) {
-    double by = MIN(growth(m, &f), 1 - grown);
+    double by = MIN(growth(m), 1 - grown);
     grown += by;
-    for (int i = 0; i <= spine(m); i++) f.room[i] -= by * f.want[i];
+    for (int i = 0; i <= spine(m); i++) m->room[i] -= by * m->want[i];
     for (int i = 0; i < m->moving.n; i++) {
-      if (f.fixed[i] || !(grown >= 1 - 1e-12 || on_full_port(&f, i))) continue;
-      speed[i] = grown;
-      fix(&f, i);
+      Moving *v = &m->moving.at[i];
+      if (v->fixed || !(grown >= 1 - 1e-12 || on_full_port(m, v))) continue;
+      fix(m, v, grown);
       left--;
     }
   }
@@ -129,17 +122,13 @@ static void slow_kernels(Machine *m, int64_t now) {
 }
 
 static void change(Machine *m, int64_t now) {
-  Arena *a = arena_new(arena_allocator(m->a));
-  double *speed = NEW_N(a, double, m->moving.n);
-  fill(m, speed, a);
+  for (int i = 0; i < m->moving.n; i++) move_to(&m->moving.at[i], now);
+  find_speeds(m);
   for (int i = 0; i < m->moving.n; i++) {
     Moving *v = &m->moving.at[i];
-    move_to(v, now);
-    v->speed = speed[i];
     v->end = now + (int64_t)ceil(v->left / v->speed - 1e-6);
   }
   slow_kernels(m, now);
-  arena_free(a);
 }
 
 void rates_begin(Machine *m, int channel) {
@@ -151,6 +140,7 @@ void rates_begin(Machine *m, int channel) {
   c->moving = true;
   *VEC_PUSH(m->a, c->begin) = now;
   *VEC_PUSH(m->a, m->moving) = (Moving){.channel = channel,
+                                        .ndemand = demands(m, c),
                                         .left = (double)head(c)->cost,
                                         .speed = 1,
                                         .since = now,

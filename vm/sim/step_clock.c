@@ -114,7 +114,7 @@ static void ran(void *ud, int pp, const Instr *in, int64_t from, int64_t to) {
 
 static SimAxis axis_of(const Clock *k, int pp, const Instr *in) {
   if (instr_is[in->code] & INSTR_PAIR) return SIM_PP;
-  AxisSet axes = axes_split(comm_axes(k, &k->c->prog[pp].comm[in->comm]));
+  AxisSet axes = axes_whole(comm_axes(k, &k->c->prog[pp].comm[in->comm]));
   if (axes & AXIS_BIT(AXIS_PP)) return SIM_PP;
   if (axes & (AXES_DP | AXIS_BIT(AXIS_EP_SHARD))) return SIM_DP;
   if (axes & AXIS_BIT(AXIS_CP)) return SIM_CP;
