@@ -7,7 +7,7 @@
 -- vocab, seq, global_batch, micro_batch, gpu, gpus, tp, pp, vpp, cp, ep, dp,
 -- zero_or_dist_opt, recompute, step_time_s, note. Nothing is fitted to them. Runs in FP8, of
 -- experts, of single layers and without sizes are left out, and counted. Where a run does not
--- say its micro batch, it is taken to be 1. Sources before FlashAttention, or that say so, store
+-- say its micro batch or its vocabulary, they are taken to be 1 and 51,200. Sources before FlashAttention, or that say so, store
 -- the scores of attention. `rows` prints each run.
 local weft = require "weft"
 local path, all_rows = ...
@@ -68,7 +68,9 @@ local function model(row)
       intermediate_size = ffn, vocab_size = int(row, "vocab", 51200),
       max_position_embeddings = int(row, "seq") }
   end
-  return weft.model { "gpt2", n_embd = hidden, n_layer = int(row, "layers"), n_head = int(row, "heads"),
+  -- Megatron's defaults; MPT trains without.
+  local drop = not row.model:find "MPT" and 0.1 or 0
+  return weft.model { "gpt2", resid_pdrop = drop, embd_pdrop = drop, attn_pdrop = drop, n_embd = hidden, n_layer = int(row, "layers"), n_head = int(row, "heads"),
     vocab_size = int(row, "vocab", 51200), n_positions = int(row, "seq") }
 end
 
@@ -100,12 +102,23 @@ local function attention(row)
   return "fused"
 end
 
+-- Stages of one size, the first and the last with a layer less: "Et|tt|tL".
+local function stages(row, pp, vpp)
+  if vpp == 1 or not (row.note or ""):find "one layer less" then return { virtual = vpp } end
+  local each, out = (int(row, "layers") + 2) // (pp * vpp), {}
+  for i = 1, pp * vpp do
+    local ends = (i == 1 or i == pp * vpp) and 1 or 0
+    out[i] = (i == 1 and "E" or "") .. ("t"):rep(each - ends) .. (i == pp * vpp and "L" or "")
+  end
+  return { virtual = vpp, layout = table.concat(out, "|") }
+end
+
 local function plan_of(row)
   local tp, pp, cp, vpp = int(row, "tp", 1), int(row, "pp", 1), int(row, "cp", 1), int(row, "vpp", 1)
   return {
     name = row.model, model = model(row), cluster = weft.cluster { gpus[row.gpu] },
     mesh = { world = int(row, "gpus"), tp = tp, pp = pp, cp = cp },
-    strategy = strategy(row, tp), schedule = schedule(row, vpp), pp_plan = { virtual = vpp },
+    strategy = strategy(row, tp), schedule = schedule(row, vpp), pp_plan = stages(row, pp, vpp),
     recompute = recompute(row), precision = "bf16",
     batch = { global = int(row, "global_batch"), micro = int(row, "micro_batch", 1), seq = int(row, "seq") },
   }
