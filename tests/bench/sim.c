@@ -1,5 +1,6 @@
-/* sim.c - simulated steps per second, of programs that are compiled: Llama 3 70B on 64 ranks
- * with 128 microbatches, and 405B on 16,384; and what compiling takes before them. */
+/* sim.c - simulated steps per second, of programs that are compiled: Llama 3 70B on 64
+ * ranks with 128 microbatches, and 405B on 16,384; and what compiling takes before them.
+ */
 #include "bench.h"
 
 #include <stdio.h>
@@ -29,7 +30,8 @@ static void simulate_often(const Job *j, const char *name, double compiled) {
          j->compiled->microbatches, each, 1e3 / each, each + compiled);
 }
 
-static void measure(const char *name, const char *file, const char *const *set, int nset) {
+static void measure(const char *name, const char *file, const char *const *set,
+                    int nset) {
   Job j;
   double start = bench_now();
   bench_open(&j, file, set, nset);

@@ -248,7 +248,7 @@ START_TEST(missing_figures_are_named) {
       PLANS_OF_CLOCK
       "local p = plan { mesh = { tp = 2 }, cluster = weft.cluster { gpus = 8, gpu = {\n"
       "  name = 'mine', bf16 = 1e14, bandwidth = 1e12 } } }\n"
-      "raises('plan.cluster.gpu.nvlink: the clock needs this figure of mine', p.sim, "
+      "raises('plan.cluster.gpu.nvlink: the clock needs this figure of the plan', p.sim, "
       "p)\n"
       "local q = plan { cluster = weft.cluster { gpus = 8 } }\n"
       "raises('plan.cluster: the clock needs the machines', q.sim, q)\n");
@@ -277,7 +277,13 @@ START_TEST(the_verb) {
   ck_assert_int_ne(o.code, 0);
   o = process_run(60, "$weft sim " WEFT_SOURCE_DIR "/plans/quickstart.lua");
   ck_assert_int_eq(o.code, 1);
-  ck_assert_ptr_nonnull(strstr(o.err, "plan.cluster: the clock needs the machines"));
+  ck_assert_ptr_nonnull(
+      strstr(o.err, "error: plan.cluster: the clock needs the machines"));
+  o = process_run(60, SIM " --set \"cluster={ gpus = 8, gpu = { bf16 = 1e14 } }\"");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_ptr_nonnull(strstr(o.err,
+                               "error: plan.cluster.gpu.bandwidth: the clock needs "
+                               "this figure of the plan's machines\n1 error\n"));
 }
 END_TEST
 

@@ -263,21 +263,19 @@ static void report(Clock *k, const RankTime *t, SimReport *out) {
   sum_waits(k, out);
 }
 
-weft_status sim_needs(const Plan *plan, const Mesh *m, weft_error *e) {
+const char *sim_lacks(const Plan *plan, const Mesh *m, const char **why) {
   const char *lacks = cluster_lacks(plan, m);
-  if (!lacks) return WEFT_OK;
-  if (strcmp(lacks, "cluster") == 0)
-    return err_set(
-        e, WEFT_EPLAN,
-        "plan.cluster: the clock needs the machines, with their GPU: cluster = "
-        "\"h100-sxm\", or figures of your own");
-  return err_set(e, WEFT_EPLAN, "plan.%s: the clock needs this figure of %s", lacks,
-                 plan->cluster.gpu);
+  bool all = lacks && strcmp(lacks, "cluster") == 0;
+  *why = all ? "the clock needs the machines, with their GPU: cluster = \"h100-sxm\", or "
+               "figures of your own"
+             : "the clock needs this figure of the plan's machines";
+  return lacks;
 }
 
 weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, Arena *a,
                      SimReport *out, weft_error *e) {
-  TRY(sim_needs(plan, &c->mesh, e));
+  const char *why, *lacks = sim_lacks(plan, &c->mesh, &why);
+  if (lacks) return err_set(e, WEFT_EPLAN, "plan.%s: %s", lacks, why);
   Clock k = {.c = c, .plan = plan, .o = o, .a = a};
   RankTime *t = NEW_N(a, RankTime, c->mesh.size[AXIS_PP]);
   begin(&k);

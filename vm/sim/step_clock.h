@@ -52,10 +52,9 @@ typedef struct SimReport {
   int nwait;
 } SimReport;
 
-/* WEFT_EPLAN names the figure of the plan's machines that the clock needs and they lack.
- */
-weft_status sim_needs(const Plan *plan, const Mesh *m, weft_error *e);
-/* After sim_needs. */
+/* The field of the plan that the clock needs and that is missing, and why; NULL: none. */
+const char *sim_lacks(const Plan *plan, const Mesh *m, const char **why);
+/* WEFT_EPLAN names such a field. */
 weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, Arena *a,
                      SimReport *out, weft_error *e);
 

@@ -38,7 +38,9 @@ static void json_result(Json *out, void *ud) {
 static weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
   TRY(job_start(j, cli, j->arena, plan));
   TRY(job_mesh(j, 0));
-  TRY(sim_needs(&j->plan, &j->mesh, &j->e));
+  const char *why, *lacks = sim_lacks(&j->plan, &j->mesh, &why);
+  if (lacks) diag_error(&j->d, "required", lacks, "%s", why);
+  if (lacks) return WEFT_EPLAN;
   TRY(job_compile(j));
   return cli->trace ? write_trace(j, cli->trace, &j->e) : WEFT_OK;
 }
