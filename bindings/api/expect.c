@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "vm/pipeline/timeline.h"
+#include "vm/sim/step_clock.h"
 
 static const struct {
   const char *name;
@@ -46,6 +47,26 @@ static void compiled_values(const Job *j, double value[EXPECT_N]) {
   value[EXPECT_stages] = j->schedule.ranks * j->schedule.virtual_stages;
 }
 
+/* Figures of the clock, if one of them is limited. */
+static weft_status clock_values(Job *j, double value[EXPECT_N]) {
+  const ExpectRange *step = &j->plan.expect[EXPECT_step_ms];
+  const ExpectRange *mfu = &j->plan.expect[EXPECT_mfu];
+  const char *why, *lacks = sim_lacks(&j->plan, &j->mesh, &why);
+  SimReport r;
+  if (!step->given && !mfu->given) return WEFT_OK;
+  if (lacks) {
+    diag_error(&j->d, "required", lacks, "%s, for expect.%s", why,
+               step->given ? "step_ms" : "mfu");
+    lang_locate(j->lp, &j->d);
+    return WEFT_EPLAN;
+  }
+  SimOptions o = {.rates = sheet_rates(RATES_USUAL)};
+  TRY(simulate(j->compiled, &j->plan, &o, j->arena, &r, &j->e));
+  value[EXPECT_step_ms] = r.seconds * 1e3;
+  value[EXPECT_mfu] = (r.flops - r.recomputed) / r.seconds / r.peak;
+  return WEFT_OK;
+}
+
 /* A limit of one number allows 1 % for figures that are not whole numbers. */
 static bool met(const ExpectRange *r, bool whole, double value) {
   double room = r->low == r->high && !whole ? EXPECT_TOLERANCE * fabs(r->low) : 0;
@@ -70,6 +91,7 @@ weft_status job_expect(Job *j, int *n) {
   TRY(timeline_run(&j->schedule, TIMELINE_UNIT, j->arena, &t, &j->e));
   schedule_values(&t, value);
   compiled_values(j, value);
+  TRY(clock_values(j, value));
   for (int k = 0; k < EXPECT_N; k++) {
     const ExpectRange *r = &j->plan.expect[k];
     bool whole = expect_info[k].whole;

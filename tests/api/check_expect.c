@@ -49,6 +49,34 @@ START_TEST(values_are_right) {
 }
 END_TEST
 
+/* What weft sim says, and only with a cluster. */
+START_TEST(figures_of_the_clock) {
+  plan("    step_ms = weft.at_least(1e6), mfu = weft.at_least(0.99)\n");
+  says("check", 1,
+       "plan.lua:2: error: plan.cluster: the clock needs the machines, with their GPU: "
+       "cluster = "
+       "\"h100-sxm\", or figures of your own, for expect.step_ms\n1 error\n");
+  Outcome o = process_run(SECONDS, "$weft check plan.lua --set cluster=h100-sxm");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_ptr_nonnull(strstr(o.err, "plan.expect.step_ms: is "));
+  ck_assert_ptr_nonnull(strstr(o.err, "expected at least 1000000\n"));
+  ck_assert_ptr_nonnull(strstr(o.err, "plan.expect.mfu: is "));
+  o = process_run(SECONDS, "$weft sim --json plan.lua --set cluster=h100-sxm");
+  json_t *j = json_loads(o.out, 0, NULL);
+  double seconds, mfu;
+  ck_assert_int_eq(json_unpack(j, "{s:{s:{s:F,s:F}}}", "result", "sim", "seconds",
+                               &seconds, "mfu", &mfu),
+                   0);
+  json_decref(j);
+  plan("");
+  o = process_run(SECONDS,
+                  "$weft check plan.lua --set cluster=h100-sxm --set expect.step_ms=%.9g "
+                  "--set expect.mfu=%.9g",
+                  seconds * 1e3, mfu);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+}
+END_TEST
+
 /* Memory, parameters and collectives as other reports have them. */
 START_TEST(sizes_are_those_of_the_reports) {
   plan("");
@@ -177,6 +205,7 @@ Suite *expect_suite(void) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_set_timeout(tc, 120);
   tcase_add_test(tc, values_are_right);
+  tcase_add_test(tc, figures_of_the_clock);
   tcase_add_test(tc, sizes_are_those_of_the_reports);
   tcase_add_test(tc, all_failures_are_told_at_once);
   tcase_add_test(tc, verify_has_no_limits);

@@ -40,6 +40,7 @@ static weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
   TRY(job_mesh(j, 0));
   const char *why, *lacks = sim_lacks(&j->plan, &j->mesh, &why);
   if (lacks) diag_error(&j->d, "required", lacks, "%s", why);
+  if (lacks) lang_locate(j->lp, &j->d);
   if (lacks) return WEFT_EPLAN;
   TRY(job_compile(j));
   return cli->trace ? write_trace(j, cli->trace, &j->e) : WEFT_OK;
