@@ -103,6 +103,16 @@ static void push_normal(lua_State *L, int defaults, int target, int value) {
     lua_pushvalue(L, value);
 }
 
+/* A key that is read past, and that a plan has: what says the same elsewhere. */
+static void tell_ignored(Model *m, int key, const char *path) {
+  lua_State *L = m->L;
+  field_push(L, m->arch, "ignored");
+  lua_pushvalue(L, key);
+  if (lua_rawget(L, -2) == LUA_TSTRING)
+    diag_warn(m->d, "no-effect", path, "changes nothing: %s", lua_tostring(L, -1));
+  lua_pop(L, 2);
+}
+
 /* Stack: key, value at the top. `path` NULL: not written by the user, so unknown keys
  * with a value other than false are only collected. */
 static void put_key(Model *m, const char *path) {
@@ -113,6 +123,7 @@ static void put_key(Model *m, const char *path) {
     /* top_k of a config.json is about sampling; written in a plan, it is about experts.
      */
     if (path && key_of_others(m, lua_tostring(L, key))) unknown_key(m, key, path);
+    if (path) tell_ignored(m, key, path);
     return;
   }
   push_target(L, m->arch, key);

@@ -34,7 +34,7 @@ end
 
 -- Keys of a config that change nothing that is trained, or that are told in the rules.
 local PLAIN = { _target_ = true, pretrained_model_name_or_path = true, name_or_path = true,
-                trust_remote_code = true, use_cache = true }
+                trust_remote_code = true, use_cache = true, router_aux_loss_coef = true }
 
 -- 1e-5 without a point is a text in YAML, and a number where a config has one.
 local function plain(value)
@@ -276,6 +276,17 @@ end
 
 local DISPATCHERS = { torch = "allgather" }
 
+-- Layers of experts of its own take the loss of routers from the model's config.
+local function put_router_loss(book, plan, m)
+  for _, key in ipairs { "model.router_aux_loss_coef", "model.config.router_aux_loss_coef" } do
+    if not m.experts then
+      book:no_effect(key, "the model has no experts")
+    else
+      values.put_positive(book, plan, key, "moe.aux_loss_coef")
+    end
+  end
+end
+
 local function put_moe(book, plan, m)
   for _, name in ipairs { "ignore_router_for_ac", "reshard_after_forward" } do
     local key = "distributed.moe." .. name
@@ -290,6 +301,7 @@ local function put_moe(book, plan, m)
     plan:put("moe.router_dtype", quote.text "f32", book:leaf "model.backend.gate_precision")
     book:translated("model.backend.gate_precision", "moe.router_dtype")
   end
+  put_router_loss(book, plan, m)
   local key = "model.backend.dispatcher"
   local value = book:value(key)
   if value == nil then return end

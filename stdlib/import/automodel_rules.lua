@@ -81,7 +81,6 @@ return {
   cannot("model.quantization_config.*", "weights are not quantized"),
   cannot("model.freeze_router", "routers train; freeze = { patterns } of the plan names what does not"),
   cannot("model.copy_init_moe", IMAGES),
-  none("model.router_aux_loss_coef", "a loss of routers is moe.aux_loss_coef"),
   none("model.backend._target_", "weft has its own kernels"),
   none("model.backend.enable_hf_state_dict_adapter", "weights have Hugging Face's names"),
   none("model.backend.enable_fsdp_optimizations",

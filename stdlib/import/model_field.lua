@@ -1,5 +1,6 @@
 -- model_field.lua - the field `model` of an imported plan: from --model, the name in the
 -- settings, and the keys of a config that they change.
+local elsewhere = use("models/config").elsewhere
 local flavors = use "import/torchtitan/flavors"
 local models = use "import/models"
 local plan_draft = use "plan_draft"
@@ -187,6 +188,12 @@ end
 -- Takes keys that the architecture does not have out of a config, and refuses values that it cannot
 -- have: weft check of the plan would say the same.
 function model_field.settle_keys(ledger, config)
+  for _, key in ipairs(keys(elsewhere)) do
+    for _, leaf in ipairs(config[key] ~= nil and leaves_of(ledger, key) or {}) do
+      leaf.list, leaf.text = "no_effect", elsewhere[key]
+    end
+    config[key] = nil
+  end
   for _, one in ipairs(reasons_about(config)) do
     local key = string.match(one.path or "", '^model[.%["]+([%w_]+)')
     local leaves = key and leaves_of(ledger, key) or {}

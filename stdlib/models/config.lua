@@ -71,11 +71,19 @@ function config.dense(arch, rules)
   end
 end
 
+-- What says here what a key that is read past says elsewhere: a plan that has the key is told.
+config.elsewhere = {
+  router_aux_loss_coef = "the loss of routers is plan.moe.aux_loss_coef",
+  aux_loss_alpha = "the loss of routers is plan.moe.aux_loss_coef",
+  seq_aux = "the loss of routers, plan.moe.aux_loss_coef, is that of a microbatch",
+  ep_size = "experts are shared as plan.mesh.ep says",
+}
+
 -- The set of keys that are read past, with those of one architecture added.
 function config.ignored(extra)
   local set = {}
   for _, key in ipairs(common) do set[key] = true end
-  for _, key in ipairs(extra or {}) do set[key] = true end
+  for _, key in ipairs(extra or {}) do set[key] = config.elsewhere[key] or true end
   return set
 end
 

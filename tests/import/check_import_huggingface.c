@@ -213,6 +213,35 @@ START_TEST(keys_of_a_config_are_checked) {
 }
 END_TEST
 
+/* The loss of routers is a field of the plan: a key of the model that says it is told,
+ * from a file and in a plan. */
+START_TEST(keys_that_are_said_elsewhere_are_told) {
+  import_put(
+      "c.json",
+      "{\"model_type\": \"mixtral\", \"hidden_size\": 64, \"num_hidden_layers\": 2,\n"
+      "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 320,\n"
+      "\"intermediate_size\": 96, \"router_aux_loss_coef\": 0.02}\n");
+  const char *report = import_file("c.json", "");
+  import_plan_lacks("  router_aux_loss_coef = 0.02,");
+  import_has(report, "c.json:3: router_aux_loss_coef = 0.02: the loss of routers is "
+                     "plan.moe.aux_loss_coef");
+  import_put("p.lua",
+             "local weft = require \"weft\"\nreturn weft.plan {\n"
+             "  model = weft.model { \"mixtral-tiny\", router_aux_loss_coef = 0.02 },\n"
+             "  batch = { global = 8, seq = 16 }, data = weft.synthetic {},\n}\n");
+  Outcome o = process_run(IMPORT_SECONDS, "$weft check p.lua");
+  ck_assert_int_eq(o.code, 0);
+  import_has(o.err,
+             "p.lua:3: warning: plan.model.router_aux_loss_coef: changes nothing: the "
+             "loss of routers is plan.moe.aux_loss_coef");
+  import_put("a.yaml", "step_scheduler: {global_batch_size: 8, max_steps: 5}\n"
+                       "model: {pretrained_model_name_or_path: Qwen/Qwen3-30B-A3B,\n"
+                       "  router_aux_loss_coef: 1.0e-4}\n");
+  import_file("a.yaml", "--world 8");
+  import_plan_has("aux_loss_coef = 0.0001,  -- a.yaml:3: model.router_aux_loss_coef");
+}
+END_TEST
+
 START_TEST(sequences_are_no_longer_than_positions) {
   import_put("c.json",
              "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": "
@@ -277,6 +306,7 @@ Suite *import_huggingface_suite(void) {
   tcase_add_test(t, empty_groups_and_other_machines_say_nothing);
   tcase_add_test(t, a_folder_with_a_config_becomes_a_plan);
   tcase_add_test(t, keys_of_a_config_are_checked);
+  tcase_add_test(t, keys_that_are_said_elsewhere_are_told);
   tcase_add_test(t, sequences_are_no_longer_than_positions);
   tcase_add_test(t, windows_of_attention_are_told);
   tcase_add_test(t, windows_of_other_architectures_are_told);
