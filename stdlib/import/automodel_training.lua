@@ -201,6 +201,10 @@ local function put_optimizer(book, plan, steps)
     book:translated("optimizer.exp_avg_sq_dtype", "optimizer.state_dtype")
   elseif plan:has "precision.master_dtype" and string.find(tostring(book:value "optimizer._target_"), "^torch%.optim") then
     plan:put("optimizer.state_dtype", quote.text "bf16", "torch.optim: the type of the weights")
+    if book:value "optimizer.fused" ~= true then
+      book:assume("optimizer", "weights in bf16 are rounded once a step, as by PyTorch's fused optimizers; its others "
+                  .. "round each of their operations")
+    end
   end
 end
 
