@@ -32,15 +32,19 @@ end
 
 local models = {}
 
+local RATES = { 0, 0, 0.1, 0.25 }
+
 function models.gpt2(d, p)
+  local drops = p.drops and d:pick(RATES)
   return sizes(d, p, { "gpt2", hidden_size = 64, layer_norm_epsilon = 1e-5, activation_function =
-                       d:pick { "gelu", "gelu_new" } })
+                       d:pick { "gelu", "gelu_new" }, embd_pdrop = drops or nil, resid_pdrop = drops or nil,
+                       attn_pdrop = p.drops and d:pick(RATES) or nil })
 end
 
 for _, name in ipairs { "llama", "qwen2", "qwen3" } do
   models[name] = function(d, p)
     return sizes(d, p, { name, intermediate_size = 96, head_dim = 16, rope_theta = d:pick { 10000.0, 500000.0 },
-      num_key_value_heads = d:maybe(2) and p.heads or p.kv, rms_norm_eps = d:pick { 1e-5, 1e-6 } })
+      num_key_value_heads = d:maybe(2) and p.heads or p.kv, rms_norm_eps = d:pick { 1e-5, 1e-6 }, attention_dropout = p.drops and d:pick(RATES) or nil })
   end
 end
 
@@ -184,7 +188,7 @@ end
 function systems.megatron(d)
   local p = { tp = d:pick { 1, 1, 2 }, pp = d:pick { 1, 1, 2, 4 }, cp = d:pick { 1, 1, 2 }, dp = d:pick { 1, 2, 4 },
               ep = 1, experts = 4, tied = d:maybe(2), precision = d:pick { "f32", "bf16", "f16" }, steps = 12,
-              model = d:pick { "gpt2", "llama", "qwen2", "qwen3", "mixtral", "qwen3_moe", "deepseek_v3" } }
+              model = d:pick { "gpt2", "llama", "qwen2", "qwen3", "mixtral", "qwen3_moe", "deepseek_v3" }, drops = true }
   if p.pp == 4 then p.tp = 1 end
   p.kv = p.tp * p.cp
   p.heads = p.model == "gpt2" and 4 or p.kv * d:pick { 1, 2 }

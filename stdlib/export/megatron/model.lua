@@ -9,9 +9,10 @@ local function put_sizes(s, c)
   s:put("--ffn-hidden-size", c.intermediate_size, "model.intermediate_size")
   s:put("--init-method-std", c.initializer_range, "model.initializer_range")
   s:put("--untie-embeddings-and-output-weights", not c.tie_word_embeddings, "model.tie_word_embeddings")
-  -- Both are 0.1 if nothing is said.
-  s:put("--attention-dropout", 0.0)
-  s:put("--hidden-dropout", 0.0)
+  -- Both are 0.1 if nothing is said. One rate is of the embedding and of the branches.
+  local attention, hidden = c.attention_dropout or c.attn_pdrop or 0.0, c.resid_pdrop or 0.0
+  s:put("--attention-dropout", attention, attention > 0 and "model.attention_dropout" or nil)
+  s:put("--hidden-dropout", hidden, hidden > 0 and "model.resid_pdrop" or nil)
 end
 
 -- Positions are as many as sequences have tokens, at least: Megatron wants that of all models.
