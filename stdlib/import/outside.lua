@@ -1,6 +1,7 @@
--- outside.lua - what a file of settings takes from outside of it: variables of the environment, as
--- "${NAME}", "${oc.env:NAME}" and with a default "${oc.env:NAME,2}", and other files that it names.
--- Neither is read: a default counts, and is said; what has none is an error if the plan needs it.
+-- outside.lua - what a setting takes from elsewhere. Another setting of the file, as "${model.name}" or
+-- ".name" beside it, has its value. Variables of the environment, as "${NAME}", "${oc.env:NAME}" and with a
+-- default "${oc.env:NAME,2}", and other files are not read: a default counts, and is said; what has none is an
+-- error if the plan needs it.
 local quote = use "import/quote"
 local scalar = use "import/scalar"
 local tree = use "import/tree"
@@ -15,25 +16,37 @@ local function parts(body)
   return name or string.match(body, "^%s*(.-)%s*$"), default
 end
 
--- The text with its variables replaced; the first one that has no value, and whether one had.
-local function expanded(text, given, said)
+-- What another setting of the file says: "model.name", or ".name" beside the setting that asks.
+local function setting(book, asking, name)
+  if string.sub(name, 1, 1) == "." then
+    name = (string.match(asking.key, "^(.*%.)[^.]*$") or "") .. string.sub(name, 2)
+  end
+  local leaf = book.leaves.at[name]
+  if not leaf or leaf == asking or leaf.value == scalar.null or type(leaf.value) == "table" then return nil end
+  return tostring(leaf.value)
+end
+
+-- The text with its variables replaced; the first one that has no value, and whether one had. `known(name)`
+-- is what another setting says.
+local function expanded(text, given, said, known)
   local open, found = nil, false
   for _ = 1, deepest do
     local n
     text, n = string.gsub(text, "%$(%b{})", function(body)
       body = string.sub(body, 2, -2)
       if string.find(body, "${", 1, true) then -- the inner one first
-        local inner, why = expanded(body, given, said)
+        local inner, why = expanded(body, given, said, known)
         if not why then return "${" .. inner .. "}" end
       end
       local name, default = parts(body)
-      local value = given[name] or default
+      local own = not given[name] and known(name)
+      local value = given[name] or own or default
       if value == nil then
         open = open or "${" .. body .. "}"
         return nil
       end
       found = true
-      if not given[name] then said[#said + 1] = { name = name, value = default } end
+      if not given[name] and not own then said[#said + 1] = { name = name, value = default } end
       return value
     end)
     if n == 0 or open then break end
@@ -46,7 +59,8 @@ function outside.settle(book, given)
   for _, leaf in ipairs(book.leaves) do
     if type(leaf.value) == "string" and string.find(leaf.value, "${", 1, true) then
       local said = {}
-      local text, open, found = expanded(leaf.value, given, said)
+      local function known(name) return setting(book, leaf, name) end
+      local text, open, found = expanded(leaf.value, given, said, known)
       if open then
         leaf.open = open
       elseif found then

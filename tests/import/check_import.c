@@ -493,6 +493,22 @@ START_TEST(yaml_means_what_its_readers_say) {
 }
 END_TEST
 
+START_TEST(settings_name_others) {
+  import_put("a.yaml", HEAD "tp: 2\nstep_scheduler:\n  global_batch_size: 16\n"
+                            "  max_steps: ${.global_batch_size}\n"
+                            "distributed: {tp_size: \"${tp}\", cp_size: \"${no.such}\"}\n"
+                            "seed: \"${step_scheduler.max_steps}\"\n"
+                            "dataset: {seq_length: \"${dataset.seq_length}\"}\n");
+  import_fails(1, "a.yaml", "", "a.yaml:8: error: ${no.such} has no value in the file");
+  import_fails(1, "a.yaml", "distributed.cp_size=1",
+               "a.yaml:10: error: ${dataset.seq_length} has no value");
+  import("distributed.cp_size=1 dataset.seq_length=64");
+  import_plan_has("tp = 2,  -- a.yaml:8: distributed.tp_size");
+  import_plan_has("steps = 16,");
+  import_plan_has("seed = 16,");
+}
+END_TEST
+
 /* As to PyYAML, the last one counts; what does not is told. */
 START_TEST(a_key_that_is_there_twice_is_told) {
   import_put("a.yaml", HEAD "optimizer: {lr: 1e-3, betas: [0.8, 0.9]}\n"
@@ -548,6 +564,7 @@ Suite *import_suite(void) {
   tcase_add_test(c, bombs_are_refused);
   tcase_add_loop_test(c, values_stay_in_strings_and_comments, 0, LEN(tricks));
   tcase_add_test(c, yaml_means_what_its_readers_say);
+  tcase_add_test(c, settings_name_others);
   tcase_add_test(c, a_key_that_is_there_twice_is_told);
   tcase_add_test(c, a_plan_that_is_there_stays);
   suite_add_tcase(s, c);
