@@ -135,6 +135,13 @@ static weft_status shrink_latents(Shrink *s) {
   return WEFT_OK;
 }
 
+/* A window that hides tokens of the whole sequence hides some of the short one, too. */
+static weft_status shrink_window(Shrink *s) {
+  int64_t v, seq = lang_plan(s->lp)->batch.seq;
+  if (!get(s, "sliding_window", &v) || v >= seq) return WEFT_OK;
+  return put(s, "sliding_window", v, MIN(v, MAX(s->plan->batch.seq / 3, 1)));
+}
+
 static weft_status shrink_model(Shrink *s, const Mesh *m, int64_t was_tp) {
   int64_t v, tp = m->size[AXIS_TP];
   int64_t stages = m->size[AXIS_PP] * plan_virtual(s->plan);
@@ -142,6 +149,7 @@ static weft_status shrink_model(Shrink *s, const Mesh *m, int64_t was_tp) {
     TRY(put(s, "num_hidden_layers", v, MIN(v, MAX(stages, 2))));
   TRY(shrink_heads(s, tp, was_tp));
   TRY(shrink_latents(s));
+  TRY(shrink_window(s));
   int64_t whole = tp * MAX(s->plan->mesh.etp, 1); /* tp and etp both must divide it */
   if (get(s, "intermediate_size", &v))
     TRY(put(s, "intermediate_size", v, MIN(v, (96 + whole - 1) / whole * whole)));

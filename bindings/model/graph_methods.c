@@ -29,7 +29,9 @@ static const OpKeys op_keys[] = {
       "rope_scale", "yarn", "rotary_dim", "rotary_from", "interleaved"}},
     {OP_split_heads, 2, {"head_dim", "head_part"}},
     {OP_join_heads, 2, {"head_dim", "head_part"}},
-    {OP_attention, 1, {"head_dim", "scale", "value_dim", "rate", "site"}},
+    {OP_attention,
+     1,
+     {"head_dim", "scale", "value_dim", "rate", "site", "window", "soft_cap"}},
     {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "scale"}},
     {OP_expert_counts, 1, {"experts"}},
     {OP_router_loss, 1, {"topk", "score", "aux", "z"}},
@@ -62,6 +64,7 @@ static const AttrField attr_fields[] = {
     INT(topk),          INT(score),        INT(norm_topk),  INT(groups),
     INT(topk_group),    INT(drop),         REAL(capacity),  REAL(bound),
     REAL(aux),          REAL(z),           REAL(rate),      INT(site),
+    INT(window),        REAL(soft_cap),
 };
 #undef INT
 #undef REAL

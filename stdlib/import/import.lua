@@ -261,7 +261,6 @@ return function(args)
   if system ~= megatron then outside.settle(book, given) end
   system.translate(book, plan, { world = args.world, model = args.model, node = node,
                                  file = args.file, configuration = configuration })
-  model_field.settle(book, plan)
   if system ~= megatron then outside.finish(book) end
   local text = #book.refused == 0 and plan_of(book, plan, system, args.file) or nil
   return { ok = text ~= nil, document = text, text = report_of(book, system, args.file),

@@ -30,38 +30,13 @@ function model_field.of_config(node, place)
     if step then
       if type(config[step]) ~= "table" then config[step] = {} end
       config[step][rest] = leaf.value
+    elseif leaf.key == "sliding_window" and leaf.value == scalar.null then
+      config.sliding_window = false -- Mistral's class has one unless null says that there is none
     elseif leaf.key ~= "model_type" and leaf.value ~= scalar.null then
       config[leaf.key] = leaf.value
     end
   end
-  model_field.take_window(config)
   return config
-end
-
--- Keys about windows of attention.
-local WINDOW_KEYS = { "sliding_window", "use_sliding_window", "max_window_layers", "layer_types" }
-
--- Whether layers have the window that the config names, as Hugging Face's classes read it.
-local function is_windowed(config)
-  if not string.find(config[1], "^qwen") then return true end
-  if config.use_sliding_window ~= true then return false end
-  if type(config.layer_types) == "table" then
-    for _, kind in ipairs(config.layer_types) do
-      if kind == "sliding_attention" then return true end
-    end
-    return false
-  end
-  return config[1] == "qwen3_moe"
-    or (config.max_window_layers or 28) < (scalar.integer(config.num_hidden_layers) or math.huge)
-end
-
--- Weft's attention has no window: its size goes to `window`, the keys away, and model_field.settle
--- says what that means for the sequences of the plan.
-function model_field.take_window(config)
-  local size = scalar.integer(config.sliding_window)
-  if not size or size < 1 or not is_windowed(config) then return end
-  config.window = size
-  for _, key in ipairs(WINDOW_KEYS) do config[key] = nil end
 end
 
 local function of_folder(path)
@@ -141,7 +116,7 @@ function model_field.put(plan, ledger, given, option)
     ledger:translated(given.leaf.key, "model")
   end
   config, preset = model_field.change(ledger, config, preset, given.changes)
-  model_field.window(ledger, given, config)
+  model_field.tell_note(ledger, config)
   local aside = take_aside(config)
   if not preset then model_field.settle_keys(ledger, config) end
   model_field.write(plan, config, preset, from)
@@ -161,7 +136,6 @@ function model_field.change(ledger, config, preset, changes)
     end
     if change.value ~= scalar.null then config[key], preset = change.value, nil end
   end
-  model_field.take_window(config)
   return config, preset
 end
 
@@ -210,29 +184,10 @@ function model_field.settle_keys(ledger, config)
   end
 end
 
-function model_field.window(ledger, given, config)
+-- Tells what there is to know about the sizes of a public model.
+function model_field.tell_note(ledger, config)
   if config.note then ledger:assume("model", config.note) end
   config.note = nil
-  ledger.window, config.window = config.window, nil
-end
-
--- Says what the window of the model's attention means, once batch.seq is known.
-function model_field.settle(ledger, plan)
-  local size, seq = ledger.window, scalar.integer(plan:source "batch.seq")
-  if not size then return end
-  local long = seq and seq > size
-  local what = long and string.format("attention looks back %d tokens there, in weft to the beginning of the "
-      .. "sequence, which has %d: more work, and other losses", size, seq)
-    or string.format("attention looks back %d tokens there, and no sequence of the plan is longer", size)
-  local told
-  for _, leaf in ipairs(ledger.leaves) do
-    for _, key in ipairs(WINDOW_KEYS) do
-      if leaf.value ~= scalar.null and (leaf.key == key or string.find(leaf.key, "." .. key, 1, true)) then
-        leaf.list, leaf.text, told = long and "not_expressible" or "no_effect", what, true
-      end
-    end
-  end
-  if not told then ledger:assume("model", what) end
 end
 
 function model_field.write(plan, config, preset, from)

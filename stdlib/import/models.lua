@@ -33,7 +33,7 @@ local function llama(sizes, more)
 end
 local function mistral(sizes, more)
   local c = decoder("mistral", sizes, more)
-  c.rms_norm_eps = 1e-5
+  c.rms_norm_eps, c.sliding_window = 1e-5, c.sliding_window or false
   return c
 end
 -- Numbers that embeddings, scores, branches and logits are multiplied by or divided by.
@@ -206,7 +206,7 @@ local sizes = {
     { rope_theta = 5000000.0, max_position_embeddings = 4096 }),
   -- The first version has a window.
   ["mistral-7b-v0.1"] = mistral({ 4096, 14336, 32, 32, 8, 32000 },
-    { max_position_embeddings = 32768, window = 4096 }),
+    { max_position_embeddings = 32768, sliding_window = 4096 }),
   ["mistral-7b-v0.2"] = mistral({ 4096, 14336, 32, 32, 8, 32000 },
     { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
   ["mistral-7b-v0.3"] = mistral({ 4096, 14336, 32, 32, 8, 32768 },
@@ -215,7 +215,7 @@ local sizes = {
   ["mistral-nemo"] = mistral({ 5120, 14336, 40, 32, 8, 131072 },
     { head_dim = 128, max_position_embeddings = 131072, rope_theta = 1000000.0 }),
   ["mathstral-7b-v0.1"] = mistral({ 4096, 14336, 32, 32, 8, 32768 },
-    { max_position_embeddings = 32768, rope_theta = 1000000.0, window = 4096 }),
+    { max_position_embeddings = 32768, rope_theta = 1000000.0, sliding_window = 4096 }),
   ["codestral-22b-v0.1"] = mistral({ 6144, 16384, 56, 48, 8, 32768 },
     { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
   ["mistral-small"] = mistral({ 6144, 16384, 56, 48, 8, 32768 },
@@ -227,7 +227,7 @@ local sizes = {
   ["mistral-small-24b"] = mistral({ 5120, 32768, 40, 32, 8, 131072 },
     { head_dim = 128, max_position_embeddings = 32768, rope_theta = 100000000.0 }),
   ["ministral-8b"] = mistral({ 4096, 12288, 36, 32, 8, 131072 },
-    { head_dim = 128, max_position_embeddings = 32768, rope_theta = 100000000.0, window = 32768 }),
+    { head_dim = 128, max_position_embeddings = 32768, rope_theta = 100000000.0, sliding_window = 32768 }),
   ["mixtral-8x7b"] = "mixtral-8x7b",
   ["mixtral-8x22b"] = decoder("mixtral", { 6144, 16384, 56, 48, 8, 32768 },
     { num_local_experts = 8, num_experts_per_tok = 2, max_position_embeddings = 65536,
@@ -302,8 +302,8 @@ local sizes = {
   ["phi-4"] = decoder("phi3", { 5120, 17920, 40, 40, 10, 100352 },
     { max_position_embeddings = 16384, original_max_position_embeddings = 16384,
       rope_theta = 250000.0 }),
-  ["phi-3-mini-4k"] = decoder("phi3", { 3072, 8192, 32, 32, 32, 32064 }, { window = 2047 }),
-  ["phi-3-medium-4k"] = decoder("phi3", { 5120, 17920, 40, 40, 10, 32064 }, { window = 2047 }),
+  ["phi-3-mini-4k"] = decoder("phi3", { 3072, 8192, 32, 32, 32, 32064 }, { sliding_window = 2047 }),
+  ["phi-3-medium-4k"] = decoder("phi3", { 5120, 17920, 40, 40, 10, 32064 }, { sliding_window = 2047 }),
   ["smollm3-3b"] = decoder("smollm3", { 2048, 11008, 36, 16, 4, 128256 },
     { tie_word_embeddings = true, rope_theta = 5000000.0, max_position_embeddings = 65536 }),
   ["seed-oss-36b"] = decoder("seed_oss", { 5120, 27648, 64, 80, 8, 155136 },

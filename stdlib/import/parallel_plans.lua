@@ -57,7 +57,7 @@ local function own_model(book, plan, node)
   for _, leaf in ipairs(book.leaves) do
     if not part_of(leaf.key) then book:translated(leaf.key, "model") end
   end
-  model_field.window(book, {}, config)
+  model_field.tell_note(book, config)
   model_field.write(plan, config, nil, book:leaf "model_type")
   return config
 end

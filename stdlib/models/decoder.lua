@@ -58,6 +58,7 @@ function decoder.attention(g, c, x, name, o, i)
   end
   local y = g:attention(q, k, v, g:doc_starts(), {
     head_dim = d, scale = o.attention_scale, rate = c.attention_dropout,
+    window = o.window and o.window(c, i) or nil,
   })
   return linear(g, c, y, name .. ".o_proj", hidden, heads, o.out_bias)
 end
@@ -111,20 +112,12 @@ local function vocabulary(g, c, name)
                  { std = c.initializer_range })
 end
 
--- Each token would see as many tokens: all of them, in sequences that are not longer.
-local function check_window(g, c)
-  local seq = g:tokens():size(2)
-  if c.sliding_window and c.use_sliding_window == nil and c.sliding_window < seq then
-    error(string.format("sliding_window = %d: attention of a window is not in weft yet, and "
-                        .. "batch.seq = %d is longer", c.sliding_window, seq), 0)
-  end
-end
-
 -- The whole model; returns the loss. Options are those of all layers, or of layer i, from 0:
 --   qkv_bias, out_bias, mlp_bias   which linear layers have one
 --   qk_norm         "heads": RMSNorm over each head of q and k, "width": over all together
 --   turns(c, i)     whether q and k of the layer turn; they do without it
 --   interleaved     pairs that turn are neighbours
+--   window(c, i)    how many tokens a query of the layer sees, nothing: all before it
 --   norms           see decoder.NORMS
 --   attention(g, c, x, name, options, i)  in the place of decoder.attention
 --   experts(c, i)   what moe.block takes, or nothing for a layer with an MLP; and `shared`,
@@ -134,7 +127,6 @@ end
 --                   what embeddings, scores, branches and logits are multiplied by
 function decoder.build(g, c, o)
   local embedding, extra = "model.embed_tokens.weight"
-  check_window(g, c)
   local function scaled(x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
   local x = g:unit("embed_tokens", function()
     return scaled(g:embedding(g:tokens(), vocabulary(g, c, embedding)), o.embedding_scale)
@@ -168,17 +160,40 @@ function decoder.defaults(changes)
   return config.defaults(d)
 end
 
--- A sliding window, where Hugging Face's Qwen would have one.
-function decoder.check_window(c, problems)
-  if not (c.use_sliding_window and c.sliding_window) then return problems end
-  local layers = c.layer_types or {}
-  local windowed = not c.layer_types and (c.max_window_layers or 0) < c.num_hidden_layers
-  for _, kind in ipairs(layers) do windowed = windowed or kind ~= "full_attention" end
-  if windowed then
-    config.add(problems, "use_sliding_window", "a sliding window is not supported (only "
-               .. "false, or max_window_layers = num_hidden_layers)")
+-- ---- windows ---- `window` of decoder.build
+
+-- All layers have sliding_window, if it is given.
+function decoder.same_window(c) return c.sliding_window or nil end
+
+-- The kind of layer i, from 0: what layer_types says, or else `otherwise`.
+function decoder.layer_type(c, i, otherwise)
+  return c.layer_types and c.layer_types[i + 1] or otherwise
+end
+
+-- sliding_window is that of the layers of type sliding_attention; of a config without
+-- layer_types, of those that `slides(c, i)` says.
+function decoder.window_by_type(slides)
+  return function(c, i)
+    local kind = slides(c, i) and "sliding_attention" or "full_attention"
+    return decoder.layer_type(c, i, kind) == "sliding_attention" and c.sliding_window or nil
   end
-  return problems
+end
+
+-- Qwen's: only with use_sliding_window, and from layer max_window_layers on.
+local late_window = decoder.window_by_type(function(c, i)
+  return i >= (c.max_window_layers or 0)
+end)
+function decoder.qwen_window(c, i)
+  return c.use_sliding_window and late_window(c, i) or nil
+end
+
+-- Adds what is wrong with layer_types beside the other keys.
+local function check_types(c, problems)
+  if not c.layer_types then return end
+  if #c.layer_types ~= c.num_hidden_layers then
+    config.add(problems, "layer_types", "%d types for num_hidden_layers = %d", #c.layer_types,
+               c.num_hidden_layers)
+  end
 end
 
 local rules = {
@@ -210,6 +225,7 @@ function decoder.check(class, c, more)
   local problems, sound = decoder.check_keys(class, c, more)
   if not sound then return problems end
   local heads, kv = c.num_attention_heads, kv_heads(c)
+  check_types(c, problems)
   if not c.head_dim and c.hidden_size % heads ~= 0 then
     config.add(problems, "num_attention_heads",
                "%d does not divide hidden_size = %d (or give head_dim)", heads,

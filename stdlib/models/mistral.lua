@@ -1,5 +1,5 @@
--- mistral.lua - Mistral: Llama's decoder. The sliding window of its first version is refused
--- for sequences that are longer; later ones have none.
+-- mistral.lua - Mistral: Llama's decoder. In its first version each token sees a window of
+-- the last sliding_window tokens; later ones have none.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 
@@ -10,7 +10,7 @@ local mistral = {
 }
 mistral.defaults, mistral.unwritten = decoder.defaults {
   intermediate_size = 14336, num_key_value_heads = 8, max_position_embeddings = 131072,
-  attention_bias = false,
+  attention_bias = false, sliding_window = 4096,
 }
 mistral.unwritten.attention_bias = true
 
@@ -19,7 +19,9 @@ config.dense(mistral, rules)
 
 mistral.head_dim = decoder.head_dim
 
-function mistral.build(g, c) return decoder.build(g, c, {}) end
+function mistral.build(g, c) 
+  return decoder.build(g, c, { window = decoder.same_window })
+end
 
 function mistral.check(c) return decoder.check(mistral.class, c, rules) end
 

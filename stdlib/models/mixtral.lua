@@ -7,7 +7,7 @@ local mixtral = {
   class = "MixtralForCausalLM",
   aliases = { num_experts = "num_local_experts" },
   -- The loss of routers is plan.moe.aux_loss_coef; Hugging Face has none, either, unless
-  -- output_router_logits is set. Two are of no meaning without a sliding window.
+  -- output_router_logits is set. Its class does not read the other two.
   ignored = config.ignored {
     "max_window_layers", "router_aux_loss_coef", "use_sliding_window",
   },
@@ -29,13 +29,15 @@ local function experts(c)
   }
 end
 
-function mixtral.build(g, c) return decoder.build(g, c, { experts = experts }) end
+function mixtral.build(g, c) 
+  return decoder.build(g, c, { experts = experts, window = decoder.same_window })
+end
 
 function mixtral.check(c)
   local problems = decoder.check(mixtral.class, c, {
     { "attention_bias", "only", { false } },
     { "num_local_experts", "count" }, { "num_experts_per_tok", "count" },
-    { "sliding_window", "only", { false } }, { "router_jitter_noise", "noise" },
+    { "sliding_window", "optional_count" }, { "router_jitter_noise", "noise" },
     { "output_router_logits", "only", { false } },
   })
   if config.sound(problems) and c.num_experts_per_tok > c.num_local_experts then

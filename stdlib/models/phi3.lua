@@ -13,7 +13,7 @@ phi3.defaults, phi3.unwritten = decoder.defaults {
   vocab_size = 32064, hidden_size = 3072, intermediate_size = 8192,
   max_position_embeddings = 4096, original_max_position_embeddings = 4096,
   rms_norm_eps = 1e-5, attention_bias = false, partial_rotary_factor = 1.0,
-  resid_pdrop = 0.0,
+  resid_pdrop = 0.0, sliding_window = false,
 }
 phi3.unwritten.attention_bias = true
 
@@ -26,7 +26,11 @@ config.dense(phi3, rules)
 
 phi3.head_dim = decoder.head_dim
 
-function phi3.build(g, c) return decoder.build(g, c, { residual_dropout = c.resid_pdrop }) end
+function phi3.build(g, c) 
+  return decoder.build(g, c, {
+    residual_dropout = c.resid_pdrop, window = decoder.same_window,
+  })
+end
 
 function phi3.check(c) return decoder.check(phi3.class, c, rules) end
 

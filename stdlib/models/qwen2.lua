@@ -1,5 +1,5 @@
--- qwen2.lua - Qwen2 and Qwen2.5: Llama's decoder with biases on q, k and v. A sliding
--- window, which published configurations carry switched off, is refused.
+-- qwen2.lua - Qwen2 and Qwen2.5: Llama's decoder with biases on q, k and v. Published
+-- configurations carry a sliding window of the later layers, switched off.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 
@@ -26,10 +26,10 @@ config.dense(qwen2, rules)
 
 qwen2.head_dim = decoder.head_dim
 
-function qwen2.build(g, c) return decoder.build(g, c, { qkv_bias = true }) end
-
-function qwen2.check(c)
-  return decoder.check_window(c, decoder.check(qwen2.class, c, rules))
+function qwen2.build(g, c) 
+  return decoder.build(g, c, { qkv_bias = true, window = decoder.qwen_window })
 end
+
+function qwen2.check(c) return decoder.check(qwen2.class, c, rules) end
 
 return qwen2

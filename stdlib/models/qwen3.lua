@@ -28,11 +28,10 @@ qwen3.head_dim = decoder.head_dim
 function qwen3.build(g, c)
   return decoder.build(g, c, {
     qk_norm = "heads", qkv_bias = c.attention_bias, out_bias = c.attention_bias,
+    window = decoder.qwen_window,
   })
 end
 
-function qwen3.check(c)
-  return decoder.check_window(c, decoder.check(qwen3.class, c, rules))
-end
+function qwen3.check(c) return decoder.check(qwen3.class, c, rules) end
 
 return qwen3

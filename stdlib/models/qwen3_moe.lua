@@ -13,7 +13,7 @@ local qwen3_moe = {
 qwen3_moe.defaults, qwen3_moe.unwritten = decoder.defaults {
   vocab_size = 151936, hidden_size = 2048, intermediate_size = 6144,
   num_hidden_layers = 24, num_key_value_heads = 4, max_position_embeddings = 32768,
-  attention_bias = false, use_sliding_window = false, sliding_window = false,
+  attention_bias = false, use_sliding_window = false, sliding_window = 4096,
   num_experts = 128, num_experts_per_tok = 8, moe_intermediate_size = 768,
   norm_topk_prob = false, decoder_sparse_step = 1, mlp_only_layers = false,
   output_router_logits = false,
@@ -33,10 +33,13 @@ local function experts(c, layer)
   }
 end
 
+-- That of all layers, if use_sliding_window says so.
+local function window(c) return c.use_sliding_window and c.sliding_window or nil end
+
 function qwen3_moe.build(g, c)
   return decoder.build(g, c, {
     qk_norm = "heads", qkv_bias = c.attention_bias, out_bias = c.attention_bias,
-    experts = experts,
+    experts = experts, window = window,
   })
 end
 
@@ -56,7 +59,7 @@ end
 
 function qwen3_moe.check(c)
   local problems = decoder.check(qwen3_moe.class, c, {
-    { "attention_bias", "boolean" }, { "use_sliding_window", "only", { false } },
+    { "attention_bias", "boolean" }, { "use_sliding_window", "boolean" },
     { "sliding_window", "optional_count" },
     { "num_experts", "count" }, { "num_experts_per_tok", "count" },
     { "moe_intermediate_size", "count" }, { "norm_topk_prob", "boolean" },

@@ -18,7 +18,8 @@ smollm3.defaults, smollm3.unwritten = decoder.defaults {
 
 local rules = {
   { "attention_bias", "boolean" }, { "mlp_bias", "boolean" },
-  { "use_sliding_window", "only", { false } }, { "sliding_window", "optional_count" },
+  { "use_sliding_window", "boolean" }, { "sliding_window", "optional_count" },
+  { "layer_types", "each", { "full_attention", "sliding_attention" } },
   { "no_rope_layers", "switches" }, { "no_rope_layer_interval", "count" },
 }
 config.dense(smollm3, rules)
@@ -30,10 +31,14 @@ local function turns(c, i)
   return (i + 1) % c.no_rope_layer_interval ~= 0
 end
 
+-- Layers whose queries do not turn may have a window.
+local still_window = decoder.window_by_type(function(c, i) return not turns(c, i) end)
+local function window(c, i) return c.use_sliding_window and still_window(c, i) or nil end
+
 function smollm3.build(g, c)
   return decoder.build(g, c, {
     qkv_bias = c.attention_bias, out_bias = c.attention_bias, mlp_bias = c.mlp_bias,
-    turns = turns,
+    turns = turns, window = window,
   })
 end
 

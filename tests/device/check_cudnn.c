@@ -238,6 +238,23 @@ START_TEST(dropout_is_not_its) {
 }
 END_TEST
 
+START_TEST(windows_and_caps_are_not_its) {
+  static const struct {
+    OpAttr attr;
+    const char *why;
+  } asked[] = {{{.head_dim = 64, .window = 8}, "no sliding window"},
+               {{.head_dim = 64, .soft_cap = 50}, "no cap of scores"}};
+  for (int i = 0; i < LEN(asked); i++)
+    for (int back = 0; back < 2; back++) {
+      KernelArgs a = {.attr = &asked[i].attr, .nin = back ? 6 : 3};
+      for (int k = 0; k < 3; k++)
+        a.in[k] = a.out[k] = (KTensor){.dtype = DT_BF16, .ndim = 3, .dim = {2, 16, 256}};
+      const char *why = cudnn_refuses(back ? OP_attention_dx : OP_attention, &a);
+      ck_assert_msg(why && strstr(why, asked[i].why), "%s", why ? why : "taken");
+    }
+}
+END_TEST
+
 /* ---- what cuDNN makes of it ---- */
 
 #ifdef WEFT_CUDNN_PLANS
@@ -365,6 +382,7 @@ Suite *cudnn_suite(void) {
   tcase_add_loop_test(t, large_scores_stay_finite, 0, 2);
   tcase_add_test(t, what_cudnn_is_given);
   tcase_add_test(t, dropout_is_not_its);
+  tcase_add_test(t, windows_and_caps_are_not_its);
   suite_add_tcase(s, t);
   plans(s);
   return s;

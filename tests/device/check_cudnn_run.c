@@ -22,9 +22,10 @@ static void put_plan(const char *backend) {
       plan, sizeof plan,
       "local weft = require \"weft\"\n"
       "return weft.plan {\n"
-      "  model = weft.model { \"llama\", hidden_size = 32, num_hidden_layers = 2,\n"
+      "  model = weft.model { \"mistral\", hidden_size = 32, num_hidden_layers = 2,\n"
       "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 32,\n"
-      "    vocab_size = 32 }, precision = \"bf16\", comm = { timeout = 30 },\n"
+      "    vocab_size = 32, sliding_window = false }, precision = \"bf16\", comm = { "
+      "timeout = 30 },\n"
       "  attention_backend = \"%s\",\n"
       "  batch = { global = 2, micro = 1, seq = 24 },\n"
       "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-2, warmup = 2 } },\n"
@@ -90,6 +91,7 @@ START_TEST(what_cudnn_cannot_do_is_an_error_of_the_plan) {
        "it sums dq in no fixed order, and the plan asks for deterministic = true"},
       {"packed.eot=3", "its causal mask does not support packed documents"},
       {"mesh.cp=2", "its causal mask does not support a part of the sequence"},
+      {"model.sliding_window=8", "weft's graph for it has no sliding window"},
   };
   put_plan("cudnn");
   for (int i = 0; i < LEN(asked); i++) {

@@ -171,6 +171,7 @@ Instr *build_coll(Build *b, int pp, int comm, CollKind coll, int handle, Operand
                      .comm = (int16_t)comm,
                      .nin = 1,
                      .nout = 1,
+                     .by = coll == COLL_SHIFT,
                      .handle = handle,
                      .what = name(b, pp, what),
                      .operand = operands(b, pp, o, 2)});

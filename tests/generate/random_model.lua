@@ -59,7 +59,9 @@ function blocks.attention(b, x)
   local k = b.d:maybe(4) and q or b.g:rope(project "k", b.g:positions(), turn)
   local v = b.d:maybe(4) and k or project "v"
   local o = b:module("o", "")
-  local how = { head_dim = b.d_head, rate = b.drops:pick { 0, 0, 0, 0.2 } }
+  local how = { head_dim = b.d_head, rate = b.drops:pick { 0, 0, 0, 0.2 },
+                window = b.sight:pick { 0, 0, 2, 3, 5 },
+                soft_cap = b.sight:pick { 0, 0, 0, 1.5 } }
   return b.g:linear(b.g:attention(q, k, v, b.g:doc_starts(), how),
                     weight(b, o, b.hidden, b.heads), { name = b:named(o) })
 end
@@ -115,7 +117,8 @@ end
 local kinds = { "mlp", "gated", "attention", "packed", "square", "bias" }
 
 local function build(g, c, seed)
-  local b = setmetatable({ g = g, d = new_draw(seed), drops = new_draw(seed + 11) }, builder)
+  local b = setmetatable({ g = g, d = new_draw(seed), drops = new_draw(seed + 11),
+                           sight = new_draw(seed + 13) }, builder)
   local d, width = b.d, c.heads * c.head_dim
   b.hidden, b.heads = { "hidden", width }, { "head", width, unit = c.head_dim }
   b.ffn, b.pair, b.d_head = { "ffn", c.ffn }, { "ffn", 2 * c.ffn, parts = 2 }, c.head_dim

@@ -125,6 +125,7 @@ static Tid layer(B *b, int i, Tid x, Tid *loss) {
   Dim ffn = dim(TAG_FFN, o->ffn, 1), out = dim(TAG_HEAD, o->heads * dv, dv);
   OpAttr rope = {.head_dim = d, .theta = 10000};
   OpAttr att = {.head_dim = d, .scale = 0.35f, .value_dim = o->value_dim};
+  if (i % 2) att.window = o->window;
   char unit[32];
   snprintf(unit, sizeof unit, "layers.%d", i);
   graph_open_unit(b->g, unit, i, b->e);

@@ -8,6 +8,7 @@
 typedef struct ToyOptions {
   int layers, hidden, heads, kv_heads, ffn, vocab;
   int value_dim; /* of v's heads; 0: like q and k */
+  int window;    /* that queries of odd layers see; 0: all */
   int tp, pp, dp;
   int cp;            /* 0: 1 */
   CpPlan how;        /* attention over cp */

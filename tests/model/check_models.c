@@ -90,10 +90,11 @@ static const struct {
     {"{ 'llama-tiny', num_hidden_layers = 0 }", "expected a positive integer"},
     {"{ 'llama-tiny', hiden_size = 64 }", "hidden_size"},
     {"{ 'llama-tiny', weights = false }", "model.weights"},
-    {"{ 'qwen2-tiny', use_sliding_window = true, max_window_layers = 2 }",
-     "use_sliding_window"},
-    {"{ 'qwen2-tiny', use_sliding_window = true, max_window_layers = false }",
-     "use_sliding_window"},
+    {"{ 'qwen2-tiny', use_sliding_window = 1 }", "use_sliding_window"},
+    {"{ 'qwen2-tiny', sliding_window = 0 }", "expected a positive integer, got 0"},
+    {"{ 'qwen2-tiny', layer_types = { 'chunked_attention' } }",
+     "\"chunked_attention\" is not supported (only \"full_attention\", "
+     "\"sliding_attention\")"},
     {"{ 'qwen2-tiny', max_window_layers = -1 }", "expected a number of layers, from 0"},
     {"{ 'llama-tiny', is_causal = false }", "is_causal"},
     {"{ 'qwen3-tiny', partial_rotary_factor = 0.5 }", "partial_rotary_factor"},
@@ -115,7 +116,7 @@ static const struct {
     {"{ 'qwen3-moe-tiny', mlp_only_layers = { 4 } }", "none of the 4 layers"},
     {"{ 'qwen3-tiny', use_sliding_window = true, "
      "layer_types = { 'full_attention', 'sliding_attention' } }",
-     "sliding window"},
+     "plan.model.layer_types: 2 types for num_hidden_layers = 4"},
     {"{ 'gpt2-tiny', scale_attn_by_inverse_layer_idx = true }", "inverse_layer_idx"},
     {"{ 'gpt2-tiny', n_head = 5 }", "does not divide hidden_size"},
     {"{ 'llama-tiny', architectures = { 'LlamaForSequenceClassification' } }",
@@ -166,7 +167,10 @@ static const struct {
 /* Keys of other architectures, with values that change nothing. */
 static const char *const neutral[] = {
     "{ 'llama-tiny', architectures = { 'LlamaForCausalLM' }, logit_scale = 1.0, "
-    "sliding_window = false, layer_types = { 'full_attention' }, num_experts = 1 }",
+    "sliding_window = false, num_experts = 1, layer_types = { 'full_attention', "
+    "'full_attention', 'full_attention', 'full_attention' } }",
+    "{ 'qwen2-tiny', use_sliding_window = true, max_window_layers = 2 }",
+    "{ 'qwen2-tiny', use_sliding_window = true, max_window_layers = false }",
     "{ 'gpt2-tiny', architectures = { 'GPT2LMHeadModel' }, pretraining_tp = 2 }",
     "{ 'deepseek-v3', qk_head_dim = 192, head_dim = 64, auto_map = { "
     "AutoModel = 'modeling_deepseek.DeepseekV3Model', "

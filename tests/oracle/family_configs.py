@@ -40,6 +40,20 @@ def coin(r):
     return r.random() < 0.5
 
 
+def window(r):
+    """Of sequences of 16 tokens: none, one token, some, all of them."""
+    return r.choice([None, 1, 3, 7, 15, 16, 40])
+
+
+def late_windows(r, layers):
+    """Qwen's: switched on or not, by type or from a layer on."""
+    keys = dict(use_sliding_window=r.random() < 0.8, sliding_window=window(r) or 2,
+                max_window_layers=r.choice([0, 1, layers]))
+    if keys["use_sliding_window"] and coin(r):
+        keys["layer_types"] = [r.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
+    return keys
+
+
 def llama(r):
     d = {"head_dim": r.choice([4, 12])} if coin(r) else {}
     return tf.LlamaConfig(**decoder(
@@ -48,15 +62,17 @@ def llama(r):
 
 
 def qwen2(r):
-    return tf.Qwen2Config(**decoder(r))
+    keys = decoder(r)
+    return tf.Qwen2Config(**keys, **late_windows(r, keys["num_hidden_layers"]))
 
 
 def qwen3(r):
-    return tf.Qwen3Config(**decoder(r, head_dim=r.choice([8, 16]), attention_bias=coin(r)))
+    keys = decoder(r, head_dim=r.choice([8, 16]), attention_bias=coin(r))
+    return tf.Qwen3Config(**keys, **late_windows(r, keys["num_hidden_layers"]))
 
 
 def mistral(r):
-    return tf.MistralConfig(**decoder(r, head_dim=r.choice([4, 12]), sliding_window=None))
+    return tf.MistralConfig(**decoder(r, head_dim=r.choice([4, 12]), sliding_window=window(r)))
 
 
 def granite(r):
@@ -72,6 +88,7 @@ def smollm3(r):
         keys["no_rope_layers"] = [int(coin(r)) for _ in range(keys["num_hidden_layers"])]
     else:
         keys["no_rope_layer_interval"] = r.choice([1, 2, 4])
+    keys.update(use_sliding_window=coin(r), sliding_window=window(r))
     return tf.SmolLM3Config(**keys)
 
 
@@ -103,7 +120,7 @@ def glm4(r):
 
 
 def phi3(r):
-    keys = decoder(r, sliding_window=None, resid_pdrop=0.0, embd_pdrop=0.0,
+    keys = decoder(r, sliding_window=window(r), resid_pdrop=0.0, embd_pdrop=0.0,
                    rope_parameters=rope(r, ("default",)))
     return tf.Phi3Config(**keys)
 
@@ -118,14 +135,14 @@ def experts(r, **keys):
 def mixtral(r):
     return tf.MixtralConfig(**decoder(r, num_local_experts=r.choice([4, 6]), num_experts_per_tok=2,
                                       head_dim=r.choice([4, 8]),
-                                      sliding_window=None))
+                                      sliding_window=window(r)))
 
 
 def qwen3_moe(r):
     return tf.Qwen3MoeConfig(**decoder(
         r, **experts(r), num_experts=r.choice([4, 8]), head_dim=8, norm_topk_prob=coin(r),
         mlp_only_layers=r.choice([[], [0]]), decoder_sparse_step=r.choice([1, 2]),
-        attention_bias=coin(r)))
+        attention_bias=coin(r), use_sliding_window=coin(r), sliding_window=window(r)))
 
 
 def deepseek_experts(r):

@@ -79,11 +79,16 @@ def turn(x, positions, theta, interleaved=False):
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def attend(q, k, v, sees, scale=None, kept=None):
-    """Of q (rows, seq, heads, d) and k, v of a divisor of its heads; (rows, seq, all)."""
+def attend(q, k, v, sees, scale=None, kept=None, window=None, cap=None):
+    """Of q (rows, seq, heads, d) and k, v of a divisor of its heads; (rows, seq, all). A query
+    sees the last `window` tokens, scores x become cap * tanh(x / cap)."""
     times = q.shape[2] // k.shape[2]
     k, v = k.repeat_interleave(times, 2), v.repeat_interleave(times, 2)
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * (scale or q.shape[-1] ** -0.5)
+    scores = cap * torch.tanh(scores / cap) if cap else scores
+    if window:
+        at = torch.arange(q.shape[1])
+        sees = sees & (at[:, None] - at < window)
     scores = scores.masked_fill(~sees[:, None], float("-inf"))
     p = scores.softmax(-1)
     p = p if kept is None else p * kept.to(p.dtype)
@@ -332,7 +337,8 @@ OPS = {
     "rope": lambda b, a, x, at: turn(heads_of(a, x), at, a["theta"]).flatten(2),
     "attention": lambda b, a, q, k, v, sees: attend(
         heads_of(a, q), heads_of(a, k), heads_of(a, v), sees, kept=attention_dropout(
-            b, q.shape[-1] // a["head_dim"], a.get("rate"), a["unit"], a["site"])),
+            b, q.shape[-1] // a["head_dim"], a.get("rate"), a["unit"], a["site"]),
+        window=a.get("window"), cap=a.get("soft_cap")),
     "cross_entropy": lambda b, a, x, labels: cross_entropy(x, labels),
 }
 

@@ -68,7 +68,8 @@ local function recorder(ops)
   function g.attention(_, q, k, v, starts, attr)
     attentions = attentions + 1
     return write("attention", { q, k, v, starts }, { head_dim = attr.head_dim,
-      rate = attr.rate, unit = units - 1, site = attentions - 1 }, 1)
+      rate = attr.rate, unit = units - 1, site = attentions - 1, window = attr.window,
+      soft_cap = attr.soft_cap }, 1)
   end
   return setmetatable(g, {
     __index = function(_, op)

@@ -124,6 +124,11 @@ static Num reduced(const Case *k, int n, uint64_t i) {
   return a;
 }
 
+/* How far a shift goes. */
+static int shift_by(const Case *k, int n) {
+  return 1 + (int)(k->count % (uint64_t)MAX(n - 1, 1));
+}
+
 static Num expected(const Case *k, int n, int member, uint64_t i) {
   switch (k->coll) {
   case COLL_ALL_GATHER: return input(k, (int)(i / k->count), i % k->count);
@@ -131,7 +136,7 @@ static Num expected(const Case *k, int n, int member, uint64_t i) {
   case COLL_ALL_TO_ALL:
   case COLL_ALL_TO_ALL_V:
     return input(k, (int)(i / k->count), (uint64_t)member * k->count + i % k->count);
-  case COLL_SHIFT: return input(k, (member + n - 1) % n, i);
+  case COLL_SHIFT: return input(k, (member + n - shift_by(k, n)) % n, i);
   default: return reduced(k, n, i);
   }
 }
@@ -224,6 +229,7 @@ static bool try_case(Peer *p, const Case *k) {
   CommOp op = {.coll = k->coll,
                .red = k->red,
                .dtype = k->dtype,
+               .by = shift_by(k, p->n),
                .in = in,
                .out = out,
                .count = k->count};
@@ -301,6 +307,7 @@ static void among_others(Peer *p) {
       if (i)
         other = (CommOp){.coll = COLL_SHIFT,
                          .dtype = DT_I32,
+                         .by = 1,
                          .in = given[0],
                          .out = &x[1],
                          .count = 1};

@@ -167,9 +167,9 @@ function collectives.all_to_all(parts)
   return out
 end
 
-function collectives.shift(parts)
+function collectives.shift(parts, first)
   local out = {}
-  for k = 1, #parts do out[k] = parts[(k - 2) % #parts + 1] end
+  for k = 1, #parts do out[k] = parts[(k - 1 - first.by) % #parts + 1] end
   return out
 end
 
@@ -206,7 +206,7 @@ local function move_collective(t)
       parts.given[k], parts.taken[k] = read(side.rank, x[2]), read(side.rank, x[3])
     end
   end
-  local results = collectives[first.collective](parts)
+  local results = collectives[first.collective](parts, first)
   for k, side in ipairs(t.side) do write(side.rank, side.instr.out[1], results[k]) end
 end
 

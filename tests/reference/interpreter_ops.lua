@@ -463,6 +463,7 @@ local function attention_of(k, starts)
   if k.ring then from = positions(whole, n, (k.index - a.step) % n, zigzag) end
   function f.sees(b, i, j)
     local start = starts and starts[b * f.T + i + 1] or 0
+    if a.window ~= 0 then start = max(start, at[i + 1] - a.window + 1) end
     return from[j + 1] <= at[i + 1] and from[j + 1] >= start
   end
   -- What a query's probability of a key is multiplied by.
@@ -492,6 +493,14 @@ local function dot(x, i, y, j, n)
   return s
 end
 
+-- A score, capped, and what its gradient is multiplied by.
+local function capped(k, x)
+  local c = k.attr.soft_cap
+  if c == 0 then return x, 1 end
+  local share = 1 - 2 / (exp(2 * x / c) + 1)
+  return c * share, 1 - share * share
+end
+
 -- o0, lse0: of the keys that were seen before, or nil.
 local function attend(k, q, kk, v, starts, o0, lse0)
   local f, o, lse = attention_of(k, starts), {}, {}
@@ -499,7 +508,7 @@ local function attend(k, q, kk, v, starts, o0, lse0)
     local sum, most, s = 0, lse0 and lse0[row] or -math.huge, {}
     for j = 0, f.S - 1 do
       if f.sees(b, i, j) then
-        s[j] = dot(q, f.q(b, i, h), kk, f.k(b, j, h), f.D) * k.attr.scale
+        s[j] = capped(k, dot(q, f.q(b, i, h), kk, f.k(b, j, h), f.D) * k.attr.scale)
         most = max(most, s[j])
       end
     end
@@ -527,9 +536,10 @@ local function attend_dx(k, q, kk, v, o, lse, dy, starts)
     for j = 0, f.S - 1 do
       if f.sees(b, i, j) then
         local kj, vj = f.k(b, j, h), f.v(b, j, h)
-        local p = exp(dot(q, qi, kk, kj, f.D) * k.attr.scale - lse[row])
+        local x, by = capped(k, dot(q, qi, kk, kj, f.D) * k.attr.scale)
+        local p = exp(x - lse[row])
         local m = f.keeps(b, i, j, h)
-        local ds = p * (m * dot(dy, oi, v, vj, f.E) - less) * k.attr.scale
+        local ds = p * (m * dot(dy, oi, v, vj, f.E) - less) * k.attr.scale * by
         for d = 1, f.D do
           dq[qi + d], dk[kj + d] = dq[qi + d] + ds * kk[kj + d], dk[kj + d] + ds * q[qi + d]
         end

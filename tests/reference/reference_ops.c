@@ -322,6 +322,13 @@ static double dot(const double *x, const double *y, int64_t n) {
   return sum;
 }
 
+/* That of a query x and a key: x becomes c tanh(x / c). */
+static double key_score(const RefArgs *a, const Query *q, int64_t s) {
+  double x = q->scale * dot(IN(0) + q_at(q), IN(1) + k_at(q, s), q->d),
+         c = a->attr->soft_cap;
+  return c > 0 ? c * tanh(x / c) : x;
+}
+
 static bool sees(const Query *q, int64_t key) {
   return q->key_at[key] >= q->from && q->key_at[key] <= q->at;
 }
@@ -382,6 +389,8 @@ static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query
                  : a->nin - (a->attr->rate > 0) > starts
                      ? (int64_t)IN(starts)[q.b * T + q.t]
                      : 0;
+        if (a->attr->window)
+          q.from = q.from > q.at - a->attr->window ? q.from : q.at - a->attr->window + 1;
         fn(a, &q);
       }
   }
@@ -392,18 +401,17 @@ static void attention_query(RefArgs *a, const Query *q) {
   int64_t stat = q_row(q);
   bool on = a->attr->step > 0;
   double most = on ? IN(4)[stat] : -INFINITY, sum = 0;
-  const double *x = IN(0) + q_at(q);
   for (int64_t s = 0; s < q->keys; s++)
-    if (sees(q, s)) most = fmax(most, q->scale * dot(x, IN(1) + k_at(q, s), q->d));
+    if (sees(q, s)) most = fmax(most, key_score(a, q, s));
   if (on) sum = exp(IN(4)[stat] - most);
   for (int64_t s = 0; s < q->keys; s++)
-    if (sees(q, s)) sum += exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most);
+    if (sees(q, s)) sum += exp(key_score(a, q, s) - most);
   double *o = OUT(0) + o_at(q);
   for (int64_t i = 0; i < q->e; i++)
     o[i] = on ? IN(3)[o_at(q) + i] * exp(IN(4)[stat] - most) / sum : 0;
   for (int64_t s = 0; s < q->keys; s++) {
     if (!sees(q, s)) continue;
-    double p = exp(q->scale * dot(x, IN(1) + k_at(q, s), q->d) - most) / sum;
+    double p = exp(key_score(a, q, s) - most) / sum;
     p *= kept_key(a, q, s);
     for (int64_t i = 0; i < q->e; i++) o[i] += p * IN(2)[v_at(q, s) + i];
   }
@@ -435,7 +443,10 @@ static void attention_step(RefArgs *a) {
       double sum = 0, *o = OUT(0) + (b * H + h) * e;
       for (int64_t i = 0; i < e; i++) o[i] = 0;
       for (int64_t r = 0; r <= pos; r++) {
-        double p = exp(a->attr->scale * dot(q, kept_row(a, 1, b, r, h * K / H, d), d));
+        if (a->attr->window && r <= pos - a->attr->window) continue;
+        double x = a->attr->scale * dot(q, kept_row(a, 1, b, r, h * K / H, d), d);
+        if (a->attr->soft_cap > 0) x = a->attr->soft_cap * tanh(x / a->attr->soft_cap);
+        double p = exp(x);
         sum += p;
         for (int64_t i = 0; i < e; i++) o[i] += p * kept_row(a, 2, b, r, h * K / H, e)[i];
       }
@@ -677,11 +688,12 @@ static void attention_dx_query(RefArgs *a, const Query *q) {
   for (int64_t s = 0; s < q->keys; s++) {
     if (!sees(q, s)) continue;
     int64_t k = k_at(q, s), v = v_at(q, s);
-    double p = exp(q->scale * dot(x, IN(1) + k, q->d) - lse);
+    double x_k = key_score(a, q, s), p = exp(x_k - lse);
     double m = kept_key(a, q, s), dp = m * dot(dy, IN(2) + v, q->e) - delta;
     if (a->mode == REF_PARTS)
       dp = m * sizes_dot(dy, IN(2) + v, q->e) + sizes_dot(dy, o, q->e);
-    double ds = p * dp * q->scale;
+    double ds = p * dp * q->scale, cap = a->attr->soft_cap;
+    if (cap > 0) ds *= 1 - x_k / cap * x_k / cap;
     for (int64_t i = 0; i < q->d; i++) {
       OUT(0)[q_at(q) + i] += term(a, ds * IN(1)[k + i]);
       OUT(1)[k + i] += term(a, ds * x[i]);

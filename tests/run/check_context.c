@@ -36,6 +36,22 @@ START_TEST(agrees_with_one_rank) {
 }
 END_TEST
 
+/* Queries of one layer see a window, those of the other all: from one token to all but
+ * one, in documents and not. */
+START_TEST(windows_agree_with_one_rank) {
+  static const int windows[] = {1, 2, 3, 5, 9, 15};
+  for (int i = 0; i < LEN(windows); i++) {
+    ToyOptions o = toy_of(i % 2 ? 4 : 8, ways[_i % LEN(ways)]);
+    o.window = windows[i];
+    o.how.in_order = _i / LEN(ways);
+    o.packed = i % 3 == 2;
+    o.pp = 1 + i % 2, o.dp = 1 + i / 3, o.strategy.stage = i / 3 ? 3 : 0;
+    if (!of_heads(&o)) o.kv_heads = 2;
+    pair_agrees(&o);
+  }
+}
+END_TEST
+
 /* What runs again in the backward, W apart from I, copies of heads, and each stage. */
 START_TEST(goes_with_the_rest) {
   static const Recompute again[] = {{.full = true}, {.selective = true}, {.cheap = true}};
@@ -147,6 +163,70 @@ START_TEST(shifts_run_beside_kernels) {
   }
   ck_assert_int_ge(rings, 2);
   toy_free(&t);
+}
+END_TEST
+
+/* Bytes that shifts of a rank move in a step, and steps of attention in its bodies. */
+typedef struct Moved {
+  uint64_t bytes;
+  int parts;
+} Moved;
+
+static Moved moved(const ToyOptions *o) {
+  Toy t;
+  Moved m = {0};
+  ck_assert_int_eq(toy_compile(&t, o, NULL), WEFT_OK);
+  const Program *p = &t.compiled->prog[0];
+  for (int i = 0; i < p->ncomm; i++)
+    m.bytes += flow_of(t.compiled, 0, i, COLL_SHIFT)->bytes;
+  for (uint32_t i = 0; i < p->ncode; i++)
+    m.parts += p->code[i].code == I_KERNEL && (p->code[i].op == OP_attention_part ||
+                                               p->code[i].op == OP_attention_part_dx);
+  toy_free(&t);
+  return m;
+}
+
+/* Of 16 ranks with 4 tokens each, or two runs of 2, what the window of one of two layers
+ * needs in forward and backward: steps; and shifts of keys and values, of which there is
+ * one less than steps, and of their gradients, one for each step but where one step is
+ * all. All of them move as much in f32. Equal layers have one body, others one each. */
+START_TEST(rings_skip_what_no_window_sees) {
+  static const struct {
+    int window, steps[2]; /* in order, zigzag */
+  } want[] = {{1, {1, 1}}, {2, {2, 3}}, {5, {2, 5}}, {6, {3, 7}}, {63, {16, 16}}};
+  ToyOptions o = toy_of(16, CP_RING);
+  o.seq = 64, o.kv_heads = 2, o.layers = 2;
+  Moved all = moved(&o);
+  uint64_t each = all.bytes / (2 * (2 * 15 + 16));
+  for (int i = 0; i < LEN(want); i++)
+    for (int zigzag = 0; zigzag < 2; zigzag++) {
+      int n = want[i].steps[zigzag], shifts = 2 * (n - 1) + (n > 1 ? n : 0);
+      o.window = want[i].window, o.how.in_order = !zigzag;
+      Moved m = moved(&o);
+      ck_assert_int_eq(m.parts, all.parts + 2 * n);
+      ck_assert_uint_eq(m.bytes, all.bytes / 2 + each * (uint64_t)shifts);
+    }
+}
+END_TEST
+
+/* Steps and pairs that a window sees, counted one by one. */
+START_TEST(pairs_of_windows_are_counted) {
+  enum { T = 48 };
+  for (int n = 1; n <= 4; n++)
+    for (int64_t window = 1; window <= T; window += 1 + window / 5)
+      for (int zigzag = 0; zigzag < 2; zigzag++)
+        for (int step = 0; step < n; step++) {
+          int64_t pairs = 0;
+          for (int r = 0; r < n; r++) {
+            SeqPiece q = seq_piece(T, n, r, zigzag),
+                     k = seq_piece(T, n, (r - step + n) % n, zigzag);
+            for (int64_t i = 0; i < T / n * (T / n); i++) {
+              int64_t back = seq_at(&q, i % (T / n)) - seq_at(&k, i / (T / n));
+              pairs += back >= 0 && back < window;
+            }
+          }
+          ck_assert_int_eq(seq_pairs(T, n, step, zigzag, window), pairs);
+        }
 }
 END_TEST
 
@@ -346,6 +426,12 @@ Suite *context_suite(void) {
   tcase_add_test(t, steps_of_the_ring_are_balanced);
   tcase_add_loop_test(t, a_long_sequence_is_an_eighth, 0, 6);
   tcase_add_test(t, says_what_does_not_divide);
+  suite_add_tcase(s, t);
+  t = tcase_create("windows");
+  tcase_set_timeout(t, 300);
+  tcase_add_loop_test(t, windows_agree_with_one_rank, 0, 2 * LEN(ways));
+  tcase_add_test(t, rings_skip_what_no_window_sees);
+  tcase_add_test(t, pairs_of_windows_are_counted);
   suite_add_tcase(s, t);
   return s;
 }

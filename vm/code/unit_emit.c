@@ -115,6 +115,7 @@ static void start_counted(Coder *c, const Op *op, CollKind coll, const Tid *in, 
   CodeInstr *x = push(c, I_COLL, op);
   x->i.coll = (uint8_t)coll;
   x->i.red = (uint8_t)op->attr.red;
+  if (coll == COLL_SHIFT) x->i.by = (int16_t)op->attr.step;
   x->i.comm = (int16_t)comm_index(c, ax_set_mesh(op->attr.axes));
   x->i.handle = free_handle(c);
   x->attr = (OpAttr){.dim = op->attr.dim, .n = op->attr.n, .scale = op->attr.scale};

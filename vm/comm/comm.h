@@ -19,7 +19,8 @@ typedef struct CommGroup {
   const int *rank; /* world ranks, in mesh order */
   int n;
   int in_flight;    /* most operations started and not yet waited for, per rank */
-  unsigned uses;    /* bit set of the CollKinds that are started on it */
+  unsigned uses;    /* bit set of the CollKinds that are started on it; all_to_all, too,
+                       where shifts reach others than neighbours: who connects to whom */
   const char *name; /* "tp": for messages */
 } CommGroup;
 
@@ -38,6 +39,7 @@ typedef struct CommOp {
   uint8_t coll;   /* CollKind */
   uint8_t red;    /* RedOp */
   uint8_t dtype;  /* DType; bf16 sums accumulate in f32 */
+  int by;         /* shift: member k of n gives to member (k + by) % n; 0 < by < n */
   int group;      /* collectives: index of the group; send/recv: -1 */
   int peer;       /* send/recv: world rank */
   const void *in; /* all_reduce: may equal `out`; all_gather and reduce_scatter: on all

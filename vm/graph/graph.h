@@ -133,6 +133,8 @@ typedef struct OpAttr {
   int32_t layout;        /* linear: 0 weight is [out,in], 1 [in,out] */
   int32_t head_dim;      /* rope, attention, split_heads, join_heads */
   int32_t value_dim;     /* attention: the size of a head of v and o; 0: head_dim */
+  int32_t window;        /* attention: the last tokens that a query sees, itself the last
+                            of them; 0: all up to it */
   int32_t head_part;     /* split_heads, join_heads: elements of a head's first part */
   int32_t rotary_dim;    /* rope: elements of a head that turn; 0: all of them */
   int32_t rotary_from;   /* rope: the first of them */
@@ -148,7 +150,8 @@ typedef struct OpAttr {
                             states are rounded by chance */
   int32_t inverse;       /* rope: rotate back */
   int32_t backend;       /* attention, attention_dx: BACKEND_x, who computes it */
-  int32_t step;          /* attention_part: how often keys and values were shifted */
+  int32_t step;          /* attention_part: how far keys and values were shifted; shift:
+                            how far it moves what a rank has */
   int32_t mirror;        /* slice, pack, unpack, collectives: the second of two parts is
                             cut from its end; attention: zigzag, see sequence.h */
   int32_t vocab;         /* cross entropy: true vocabulary size */
@@ -159,6 +162,8 @@ typedef struct OpAttr {
   int32_t site; /* dropout, attention: which one of its unit */
   uint32_t cut; /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
   uint32_t heads_cut; /* attention: AxisSet over which heads are cut, args.heads_index */
+  float soft_cap; /* attention: scores x become soft_cap * tanh(x / soft_cap); 0: as they
+                     are */
   float eps, scale, theta;
   /* RoPE scaling; factor 0 = none. As in Llama 3: low and high are turns in `original`
    * tokens. With `yarn` they are pairs: those up to low turn as ever, those from high on

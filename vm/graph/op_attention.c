@@ -1,5 +1,6 @@
 /* op_attention.c - shapes, gradients and costs of attention. */
 #include "rules.h"
+#include "sequence.h"
 
 weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
   bool drops = op->attr.rate != 0;
@@ -42,12 +43,27 @@ void grad_attention(Graph *g, Oid op, const Tid *dout, Tid *din) {
            (Backward){OP_attention_dx, role, n, (const int[]){0, 1, 2}, 3});
 }
 
-/* Causal: half of the T x T products. Of those `keys` are over the size of a head of k,
- * `values` over that of v; each is T*T*D per head. */
+/* How many of `keys` a query sees, in the mean over all queries of all ranks; itself is
+ * half a key. Documents that are cut by themselves are as far apart in each ring step. */
+static double keys_seen(const Op *op, int64_t keys) {
+  const OpAttr *a = &op->attr;
+  bool part = op->code == OP_attention_part || op->code == OP_attention_part_dx;
+  int n = part ? a->n : 1;
+  int64_t T = keys * n, window = a->window;
+  if (window == 0 || window >= T) return (double)keys / 2;
+  bool steps = part && a->parts == 0;
+  double pairs = (double)seq_pairs(T, steps ? n : 1, steps ? a->step : 0,
+                                   steps && a->mirror, window);
+  double own = !steps || a->step == 0 ? (double)T / 2 : 0;
+  return (pairs - own) / (double)T / (steps ? 1 : n);
+}
+
+/* Causal: half of the T x T products, or those of a window. Of them `keys` are over the
+ * size of a head of k, `values` over that of v; each is T*T*D per head. */
 static double products(const Graph *g, const Op *op, int keys, int values) {
   const Tensor *q = &g->t.at[op->in[0]];
-  double keys_here = (double)g->t.at[op->in[1]].dim[1].local;
-  double scores = (double)tensor_count(q) / op->attr.head_dim * keys_here;
+  double seen = keys_seen(op, g->t.at[op->in[1]].dim[1].local);
+  double scores = (double)tensor_count(q) / op->attr.head_dim * 2 * seen;
   return scores * (keys * op->attr.head_dim + values * attr_value_dim(&op->attr));
 }
 
@@ -58,8 +74,9 @@ double cost_attention_dx(const Graph *g, const Op *op) { return products(g, op, 
 
 /* ---- one token ---- */
 
-/* Over all rows, though only those up to the position are read. */
+/* Over all rows, or a window of them, though only those up to the position are read. */
 double cost_attention_step(const Graph *g, const Op *op) {
   double heads = (double)tensor_count(&g->t.at[op->in[0]]) / op->attr.head_dim;
-  return 2.0 * heads * op->attr.n * (op->attr.head_dim + attr_value_dim(&op->attr));
+  int rows = op->attr.window ? MIN(op->attr.n, op->attr.window) : op->attr.n;
+  return 2.0 * heads * rows * (op->attr.head_dim + attr_value_dim(&op->attr));
 }

@@ -40,6 +40,31 @@ static inline void seq_take(const SeqPiece *p, const int32_t *row, int32_t *to) 
     memcpy(to + k * p->run, row + p->first[k], (size_t)p->run * sizeof *to);
 }
 
+/* ---- windows ---- a query sees the last `window` tokens up to itself */
+
+/* Pairs (u, v) of numbers below n with u - v < x. */
+static inline int64_t seq_pairs_below(int64_t n, int64_t x) {
+  int64_t less = n - 1 + x, rest = n - x;
+  if (x <= 0) return less > 0 ? less * (less + 1) / 2 : 0;
+  return rest > 0 ? n * n - rest * (rest + 1) / 2 : n * n;
+}
+/* Pairs of a query and a key that it sees, where each of n ranks has its queries and the
+ * keys of the rank `step` before it; summed over the ranks. With one rank: of the whole
+ * sequence. */
+static inline int64_t seq_pairs(int64_t T, int n, int step, bool zigzag, int64_t window) {
+  int64_t sum = 0;
+  for (int r = 0; r < n; r++) {
+    SeqPiece q = seq_piece(T, n, r, zigzag),
+             k = seq_piece(T, n, (r - step + n) % n, zigzag);
+    for (int i = 0; i < q.runs; i++)
+      for (int j = 0; j < k.runs; j++) {
+        int64_t apart = q.first[i] - k.first[j];
+        sum += seq_pairs_below(q.run, window - apart) - seq_pairs_below(q.run, -apart);
+      }
+  }
+  return sum;
+}
+
 /* ---- documents ---- each of those that share a sequence is cut by itself, with zigzag:
  * of 2n slots, with T / 2n places each, rank r has r and 2n-1-r, as it has runs of a
  * sequence that is one document. Slot c has of positions [a, b) of a document the c-th

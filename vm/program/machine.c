@@ -47,7 +47,7 @@ static weft_status enter(Machine *m, Channel *c, uint32_t k, const Start *s) {
   if (k < c->top) {
     Start *first = &c->ring[k & c->mask];
     bool same = first->count == s->count && first->dtype == s->dtype &&
-                first->coll == s->coll && first->red == s->red;
+                first->coll == s->coll && first->red == s->red && first->by == s->by;
     first->ready = MAX(first->ready, s->ready);
     first->cost = MAX(first->cost, s->cost);
     return same ? WEFT_OK : report_mismatch(m, c, first, s);
@@ -173,6 +173,7 @@ static weft_status start(Machine *m, int pp, const Instr *in, Site at) {
              .ready = m->walk.rank[pp].now,
              .cost = cost_of(m, pp, in),
              .coll = coll ? in->coll : 0,
+             .by = coll ? in->by : 0,
              .red = coll && coll_info[in->coll].is & COLL_SUMS ? in->red : 0,
              .load = load_of(m, pp, in)};
   TRY(enter(m, c, k, &s));

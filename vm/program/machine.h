@@ -75,6 +75,7 @@ typedef struct Start {
   int32_t rank; /* pp rank that started first */
   uint8_t coll, red, dtype;
   LinkLoad load;
+  int16_t by;
 } Start;
 
 /* The share of a direction of a link of a rank, or of the spine; see machine_rates.c. */

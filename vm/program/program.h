@@ -73,6 +73,7 @@ typedef struct Instr {
   int16_t comm;      /* collectives: index into Program.comm */
   int16_t nin, nout;
   int16_t nwork;    /* KERNEL: 1 if its scratch follows the results, else 0 */
+  int16_t by;       /* shift: as CommOp.by */
   int32_t handle;   /* of what starts, and WAIT */
   int32_t peer;     /* SEND, RECV: pp rank */
   uint32_t operand; /* first in Program.operand: inputs, outputs, scratch */

@@ -105,6 +105,9 @@ static weft_status check_coll(const Check *k, uint32_t pc, const Body *b) {
                  : "it needs one input and one result");
   const CommDesc *d = &k->p->comm[in->comm];
   if (!comm_has_pp(d, k->p->pp)) FAIL("this rank is no member of %s", d->name);
+  bool shifts = in->coll == COLL_SHIFT;
+  if (shifts ? in->by < 1 || in->by >= comm_size(&k->c->mesh, d) : in->by != 0)
+    FAIL("a %s by %d among %d ranks", is->name, in->by, comm_size(&k->c->mesh, d));
   const Operand *o = &k->p->operand[in->operand];
   const Operand *out = &o[in->nin];
   if (o->dtype != out->dtype)

@@ -98,6 +98,7 @@ static void write_kernel(const Print *k, const Instr *in) {
 static void write_transfer(const Print *k, const Instr *in) {
   Json *j = k->j;
   bool coll = instr_is[in->code] & INSTR_COLL;
+  if (in->by) json_int(j, "by", in->by);
   offset(j, "bytes", operand_bytes(&k->p->operand[in->operand]));
   json_str(j, "code", instr_name[in->code]);
   if (coll) json_str(j, "collective", coll_info[in->coll].name);

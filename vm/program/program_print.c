@@ -81,6 +81,7 @@ static void print_transfer(const Print *k, const Instr *in) {
     text_printf(k->out, "%s", coll_info[in->coll].name);
     if (coll_info[in->coll].is & COLL_SUMS)
       text_add(k->out, in->red == RED_MAX ? " max" : " sum");
+    if (in->by > 1) text_printf(k->out, " by %d", in->by);
     text_printf(k->out, " on %s, ", k->p->comm[in->comm].name);
   } else {
     text_printf(k->out, "%s rank %d, ", in->code == I_SEND ? "to" : "from",

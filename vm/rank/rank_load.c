@@ -76,9 +76,12 @@ static void list_groups(Rank *r) {
                               .name = d->name};
     at += most_members(m, d);
   }
-  for (uint32_t i = 0; i < r->p->ncode; i++)
-    if (instr_is[r->p->code[i].code] & INSTR_COLL)
-      r->group[r->p->code[i].comm].uses |= 1u << r->p->code[i].coll;
+  for (uint32_t i = 0; i < r->p->ncode; i++) {
+    const Instr *in = &r->p->code[i];
+    if (!(instr_is[in->code] & INSTR_COLL)) continue;
+    r->group[in->comm].uses |= 1u << in->coll;
+    if (in->by > 1) r->group[in->comm].uses |= 1u << COLL_ALL_TO_ALL;
+  }
   for (int i = 0; i < m->size[AXIS_PP]; i++) r->peer[i] = rank_on_pp(m, r->rank, i);
 }
 

@@ -33,17 +33,20 @@ INLINE void softmax_step(float *s, const Heads *hd, const Queries *q, const KeyR
   float most[TILE], sum[TILE] = {0};
   bool all = sees_all(q, k);
   int n = k->in.n;
+  float scale = hd->scale, cap = hd->cap;
+  for (int i = 0; i < n * TILE && cap > 0; i++) s[i] = capped(s[i] * scale, cap);
+  if (cap > 0) scale = 1;
   memcpy(most, run->max, sizeof most);
   for (int j = 0; j < n; j++) {
     float *row = s + j * TILE;
     int32_t key = k->at[j];
     if (all) {
 #pragma omp simd
-      for (int i = 0; i < TILE; i++) row[i] *= hd->scale;
+      for (int i = 0; i < TILE; i++) row[i] *= scale;
     } else {
 #pragma omp simd
       for (int i = 0; i < TILE; i++) {
-        float x = row[i] * hd->scale;
+        float x = row[i] * scale;
         row[i] = replace_if((key > q->at[i]) | (key < q->start[i]), -INFINITY, x);
       }
     }
@@ -92,6 +95,7 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
   begin(a, s, &q, h, &run, o);
   for (int64_t y = 0; y < s->key_tiles; y++) {
     KeyRows keys;
+    if (!reaches(s, tile, y)) continue;
     keys_of(s, b, y, &keys);
     if (!sees_some(&q, &keys)) continue;
     Span k = keys.in;

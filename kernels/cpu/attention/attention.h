@@ -20,9 +20,10 @@ typedef struct Width {
 } Width;
 
 typedef struct Heads {
-  int64_t b, t, h, k; /* batch, queries, heads, kv heads */
-  Width qk, v;        /* of q and k; of v and o */
-  float scale;
+  int64_t b, t, h, k;    /* batch, queries, heads, kv heads */
+  Width qk, v;           /* of q and k; of v and o */
+  float scale, cap;      /* cap: of scores, 0: none */
+  int64_t window;        /* the last tokens that a query sees; 0: all up to it */
   const int32_t *starts; /* (B, t) or NULL; with slots (B, T) */
   int64_t T;             /* tokens of the sequence */
   int slots; /* rows are in the order of so many slots, see sequence.h; 0: positions */
@@ -74,6 +75,8 @@ INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
              .qk = {d, whole_lanes(d)},
              .v = {dv, whole_lanes(dv)},
              .scale = a->attr->scale,
+             .cap = a->attr->soft_cap,
+             .window = a->attr->window,
              .starts = a->nin - drops > starts_at ? a->in[starts_at].p : NULL,
              .T = T,
              .slots = a->attr->parts,
@@ -135,6 +138,7 @@ INLINE void queries_of(const Heads *s, int64_t b, int64_t tile, Queries *q) {
     SeqToken x = {q->pos + t, s->starts ? s->starts[b * s->t + q->row + t] : 0};
     if (s->slots) x = token_of(s, b, q->pos + t);
     q->number[i] = s->numbers ? (uint32_t)s->numbers[b * s->t + q->row + t] : 0;
+    if (s->window) x.start = MAX(x.start, x.at - s->window + 1);
     q->at[i] = (int32_t)x.at;
     q->start[i] = (int32_t)x.start;
     q->at_min = MIN(q->at_min, q->at[i]);
@@ -142,6 +146,13 @@ INLINE void queries_of(const Heads *s, int64_t b, int64_t tile, Queries *q) {
     q->start_min = MIN(q->start_min, q->start[i]);
     q->start_max = MAX(q->start_max, q->start[i]);
   }
+}
+
+/* Whether a query of one tile may see a key of another, by their places alone. */
+INLINE bool reaches(const Heads *s, int64_t tile, int64_t key_tile) {
+  Span q = span_of(&s->query, tile), k = span_of(&s->key, key_tile);
+  if (s->slots) return true;
+  return q.pos + q.n > k.pos && (s->window == 0 || q.pos < k.pos + k.n - 1 + s->window);
 }
 
 /* True if some, or all, pairs of these queries and keys are visible. */
@@ -154,6 +165,14 @@ INLINE bool sees_all(const Queries *q, const KeyRows *k) {
 /* True if query i and key i are the same token, in position order. */
 INLINE bool on_diagonal(const Heads *s, const Queries *q, const KeyRows *k) {
   return !s->slots && k->in.pos == q->pos;
+}
+
+/* A score that is near the cap or beyond comes no nearer: gradients shrink by capped_by.
+ */
+INLINE float capped(float x, float cap) { return cap * vtanh(x / cap); }
+INLINE float capped_by(float score, float cap) {
+  float share = score / cap;
+  return 1 - share * share;
 }
 
 /* What probabilities are multiplied by, (keys, TILE queries): 0 where a query of head h

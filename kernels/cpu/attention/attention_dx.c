@@ -59,15 +59,21 @@ INLINE void probabilities(float *p, float *ds, const KeyRows *k, const KernelArg
                           const Heads *s, int64_t h, const Queries *q,
                           const float *deltas) {
   const float *all = (const float *)a->in[LSE].p + (q->b * s->t + q->row) * s->h + h;
+  float scale = s->cap > 0 ? 1 : s->scale, shrinks[TILE];
+  for (int j = 0; j < TILE; j++) shrinks[j] = 1;
   for (int i = 0; i < q->n; i++) {
     float *pr = p + i * TILE, *dr = ds + i * TILE;
     float lse = all[i * s->h], delta = deltas[i];
     int32_t first = q->start[i], last = q->at[i];
+    for (int j = 0; j < TILE && s->cap > 0; j++) {
+      pr[j] = capped(pr[j] * s->scale, s->cap);
+      shrinks[j] = capped_by(pr[j], s->cap);
+    }
 #pragma omp simd
     for (int j = 0; j < TILE; j++) {
       bool hidden = (k->at[j] > last) | (k->at[j] < first);
-      float x = replace_if(hidden, 0, vexp(pr[j] * s->scale - lse));
-      dr[j] = x * (dr[j] - delta) * s->scale;
+      float x = replace_if(hidden, 0, vexp(pr[j] * scale - lse));
+      dr[j] = x * (dr[j] - delta) * s->scale * shrinks[j];
       pr[j] = x;
     }
   }
@@ -118,18 +124,12 @@ INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, i
   }
 }
 
-/* True if the last query of a tile may come after key position `pos`. */
-INLINE bool reaches(const Heads *s, int64_t tile, int64_t pos) {
-  Span q = span_of(&s->query, tile);
-  return s->slots || q.pos + q.n > pos;
-}
-
 /* One key tile against the query tiles of the heads that read it. */
 INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, int64_t tile,
                      DType t) {
   Keys y;
   y.at = span_of(&s->key, tile);
-  if (!w->dkv && !reaches(s, w->q0, y.at.pos)) return; /* w has one query tile */
+  if (!w->dkv && !reaches(s, w->q0, tile)) return; /* w has one query tile */
   keys_of(s, w->b, tile, &y.rows);
   load_head(y.k, &a->in[K], t, s->qk, w->b, w->kv, y.at.row, y.at.n);
   load_head(y.v, &a->in[V], t, s->v, w->b, w->kv, y.at.row, y.at.n);
@@ -139,7 +139,7 @@ INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, int64_t
   memset(y.dv, 0, (size_t)(TILE * s->v.ld) * sizeof *y.dv);
   for (int64_t h = w->h0; h < w->h1; h++)
     for (int64_t i = w->q0; i < w->q1; i++)
-      if (reaches(s, i, y.at.pos)) tiles(w, a, s, &y, h, i, t);
+      if (reaches(s, i, tile)) tiles(w, a, s, &y, h, i, t);
   if (!w->dkv) return;
   store_sums(&a->out[1], t, y.dk, s->qk, w->b, w->kv, y.at.row, y.at.n);
   store_sums(&a->out[2], t, y.dv, s->v, w->b, w->kv, y.at.row, y.at.n);

@@ -6,7 +6,8 @@
 typedef struct Step {
   int64_t b, h, k, rows; /* batch, heads, kv heads, rows of the cache */
   int d[2];              /* sizes of a head: of q and k; of v and o */
-  float scale;
+  float scale, cap;
+  int64_t window; /* 0: all rows up to the position */
 } Step;
 
 INLINE Step step_of(const KernelArgs *a) {
@@ -17,7 +18,9 @@ INLINE Step step_of(const KernelArgs *a) {
                 .k = a->in[1].dim[2] / d,
                 .rows = a->out[1].dim[1],
                 .d = {d, dv},
-                .scale = a->attr->scale};
+                .scale = a->attr->scale,
+                .cap = a->attr->soft_cap,
+                .window = a->attr->window};
 }
 
 /* Head h of row r of sequence b of the cache: keys (0) or values (1). */
@@ -26,19 +29,20 @@ INLINE const void *row_of(const Step *s, const KernelArgs *a, int what, DType t,
   return at(a->out[1 + what].p, t, ((b * s->rows + r) * s->k + h) * s->d[what]);
 }
 
-/* One query head over rows 0..pos, with a running softmax. */
+/* One query head over rows 0..pos, or a window of them, with a running softmax. */
 INLINE void one_head(const KernelArgs *a, const Step *s, int64_t b, int64_t h,
                      int64_t pos, DType t) {
   float q[HEAD_MAX], o[HEAD_MAX] = {0}, most = -INFINITY, sum = 0;
   int64_t kv = h * s->k / s->h, head = b * s->h + h;
   for (int j = 0; j < s->d[0]; j++)
     q[j] = get(a->in[0].p, t, head * s->d[0] + j) * s->scale;
-  for (int64_t r = 0; r <= pos; r++) {
+  for (int64_t r = s->window ? MAX(0, pos + 1 - s->window) : 0; r <= pos; r++) {
     const void *k = row_of(s, a, 0, t, b, r, kv);
     const void *v = row_of(s, a, 1, t, b, r, kv);
     float x = 0;
 #pragma omp simd reduction(+ : x)
     for (int j = 0; j < s->d[0]; j++) x += q[j] * get(k, t, j);
+    if (s->cap > 0) x = capped(x, s->cap);
     float top = x > most ? x : most, fade = expf(most - top), p = expf(x - top);
 #pragma omp simd
     for (int j = 0; j < s->d[1]; j++) o[j] = o[j] * fade + p * get(v, t, j);

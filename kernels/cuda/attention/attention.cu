@@ -69,13 +69,14 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   fetch<S::rows, S::threads>(mine, slice(q, b, s.t, h, s.h, s.d), first);
 
   int width = filled(s.d), width_v = filled(s.dv);
-  float scale = s.scale * LOG2E;
+  float scale = s.cap > 0 ? LOG2E : s.scale * LOG2E;
   walk_keys<S::threads>(
       s, b, query_range(s, b, first, S::rows), keys, values, others, key_at,
       [&](int stage, int k0, bool all) {
         if (first + l.warp_row >= s.t) return; /* a warp past the end */
         float x[NT][4], fade[2];
         times_rows(x, mine, others(stage, 0), width);
+        if (s.cap > 0) cap_scores(x, s.scale, s.cap);
         UNROLL
         for (int n = 0; n < NT; n++) UNROLL
         for (int j = 0; j < 4; j++) {

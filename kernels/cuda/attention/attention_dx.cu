@@ -22,12 +22,14 @@ __global__ void __launch_bounds__(BLOCK)
   if (threadIdx.x % WARP == 0) delta[i] = sum;
 }
 
-/* From a lane's scores and dP, and lse and delta, to P and dS / scale. */
+/* From a lane's scores and dP, and lse and delta, to P and dS / scale; with `cap` scores
+ * are capped ones. */
 template <typename Hidden>
-__device__ __forceinline__ void probability(float &p, float &ds, float scale, float lse,
-                                            float delta, Hidden hidden) {
+__device__ __forceinline__ void probability(float &p, float &ds, float scale, float cap,
+                                            float lse, float delta, Hidden hidden) {
+  float by = cap > 0 ? capped_by(p, cap) : 1;
   p = hidden() ? 0 : exp2_of(p * scale - lse);
-  ds = p * (ds - delta);
+  ds = p * (ds - delta) * by;
 }
 
 /* Grid: query tiles, longest first; heads; batch. `dq0`: of earlier steps, or NULL. */
@@ -62,13 +64,14 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   fetch<S::rows, S::threads>(my_do, slice(d_o, b, s.t, h, s.h, s.dv), first);
 
   int width = filled(s.d), width_v = filled(s.dv);
-  float scale = s.scale * LOG2E;
+  float scale = s.cap > 0 ? LOG2E : s.scale * LOG2E;
   walk_keys<S::threads>(
       s, b, query_range(s, b, first, S::rows), keys, values, others, key_at,
       [&](int stage, int k0, bool all) {
         if (first + l.warp_row >= s.t) return; /* a warp past the end */
         float p[NT][4], ds[NT][4];
         times_rows(p, mine, others(stage, 0), width);
+        if (s.cap > 0) cap_scores(p, s.scale, s.cap);
         times_rows(ds, my_do, others(stage, 1), width_v);
         UNROLL
         for (int n = 0; n < NT && DROPS; n++) UNROLL
@@ -81,7 +84,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         UNROLL
         for (int n = 0; n < NT; n++) UNROLL
         for (int j = 0; j < 4; j++)
-          probability(p[n][j], ds[n][j], scale, base[j / 2], less[j / 2], [&] {
+          probability(p[n][j], ds[n][j], scale, s.cap, base[j / 2], less[j / 2], [&] {
             return !all && !sees(row[j / 2], key_at[stage][n * 8 + 2 * l.member + j % 2]);
           });
         int there = rows_there(s.keys, k0, N);
@@ -125,7 +128,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   Tiles tiles = query_tiles<N>(s, b, here);
   int each = tiles.end - tiles.first; /* tiles per query head of these keys */
   int width = filled(s.d), width_v = filled(s.dv);
-  float scale = s.scale * LOG2E;
+  float scale = s.cap > 0 ? LOG2E : s.scale * LOG2E;
   walk(
       each * (int)(s.h / s.k),
       [&](int i) {
@@ -150,6 +153,7 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
         if (first + l.warp_row >= s.keys) return; /* a warp past the end */
         float p[NT][4], ds[NT][4];
         times_rows(p, mine, others(stage, 0), width);
+        if (s.cap > 0) cap_scores(p, s.scale, s.cap);
         times_rows(ds, my_v, others(stage, 1), width_v);
         UNROLL
         for (int n = 0; n < NT; n++) UNROLL
@@ -158,7 +162,8 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
           float f = 1;
           if (DROPS) f = factor_of(s, h0 + i / each, number[stage][c], key[j / 2]);
           if (DROPS) ds[n][j] *= f;
-          probability(p[n][j], ds[n][j], scale, base[stage][c] * LOG2E, less[stage][c],
+          probability(p[n][j], ds[n][j], scale, s.cap, base[stage][c] * LOG2E,
+                      less[stage][c],
                       [&] { return !all && !sees(query[stage][c], key[j / 2]); });
           if (DROPS) p[n][j] *= f;
         }

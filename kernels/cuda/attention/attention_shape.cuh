@@ -9,7 +9,8 @@
 struct Heads {
   int64_t b, t, keys, h, k; /* batch, queries, keys, heads, kv heads */
   int d, dv;                /* sizes of a head: of q and k; of v and o */
-  float scale;
+  float scale, cap;         /* cap: of scores, 0: none */
+  int window;               /* the last tokens that a query sees; 0: all up to it */
   const int32_t
       *starts; /* (B, t): the first token of a document; or NULL; with slots (B, T) */
   int64_t T;   /* tokens of the sequence */
@@ -44,6 +45,8 @@ static inline Heads heads_of(const KernelArgs *a, int starts_at) {
                d,
                attr_value_dim(a->attr),
                a->attr->scale,
+               a->attr->soft_cap,
+               a->attr->window,
                a->nin - drops > starts_at ? data<const int32_t>(&a->in[starts_at]) : NULL,
                T,
                a->attr->parts,
@@ -86,7 +89,9 @@ static __device__ __forceinline__ Row query_row(const Heads &s, int64_t b, int t
   int start = !s.starts ? 0
               : s.slots ? s.starts[b * s.T + place(s.query, t)]
                         : s.starts[b * s.t + t];
-  return Row{position(s, s.query, b, t), start};
+  int at = position(s, s.query, b, t);
+  if (s.window && start <= at - s.window) start = at - s.window + 1;
+  return Row{at, start};
 }
 static __device__ __forceinline__ Row key_row(const Heads &s, int64_t b, int t) {
   return Row{t < s.keys ? position(s, s.key, b, t) : INT32_MAX, 0};
@@ -140,14 +145,14 @@ static __device__ __forceinline__ Tiles key_tiles(const Heads &s, const Range &q
                (rows_before(s.key, q.hi.at + 1) + N - 1) / N};
 }
 /* The range of tiles of N queries that may see a range of keys: up to the first tile
- * whose documents all begin later. */
+ * whose documents, or windows, all begin later. */
 template <int N>
 static __device__ __forceinline__ Tiles query_tiles(const Heads &s, int64_t b,
                                                     const Range &k) {
   int end = (int)((s.t + N - 1) / N);
   if (s.slots) return Tiles{0, end};
   int first = rows_before(s.query, k.lo.at) / N, lo = first;
-  while (s.starts && lo < end) {
+  while ((s.starts || s.window) && lo < end) {
     int mid = lo + (end - lo) / 2;
     if (query_row(s, b, mid * N).start > k.hi.at)
       end = mid;
@@ -155,6 +160,17 @@ static __device__ __forceinline__ Tiles query_tiles(const Heads &s, int64_t b,
       lo = mid + 1;
   }
   return Tiles{first, end};
+}
+
+/* ---- caps of scores ---- */
+
+static __device__ __forceinline__ float capped(float x, float cap) {
+  return cap * tanhf(x / cap);
+}
+/* What gradients of scores shrink by. */
+static __device__ __forceinline__ float capped_by(float score, float cap) {
+  float share = score / cap;
+  return 1 - share * share;
 }
 
 /* ---- dropout ---- what probabilities are multiplied by; kernels have it by a template

@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(KEYS)
   for (int c = threadIdx.x; c < s.dv && writes; c += KEYS)
     kept_v[pos * wide_v + c] = v[c];
   float most = -INFINITY, sum = 0, out[HEAD_MOST / KEYS] = {0};
-  for (int64_t r0 = 0; r0 <= pos; r0 += KEYS) {
+  int64_t from = s.window && pos >= s.window ? pos + 1 - s.window : 0;
+  for (int64_t r0 = from; r0 <= pos; r0 += KEYS) {
     int64_t r = r0 + threadIdx.x;
     float x = -INFINITY, top = most;
     __syncthreads();
@@ -32,6 +33,7 @@ __global__ void __launch_bounds__(KEYS)
       const T *key = r == pos ? k : kept_k + r * wide_k;
       x = 0;
       for (int c = 0; c < s.d; c++) x += query[c] * load(key[c]);
+      if (s.cap > 0) x = capped(x, s.cap);
     }
     p[threadIdx.x] = x;
     __syncthreads();
@@ -67,6 +69,8 @@ void cuda_attention_step(Device *d, const KernelArgs *a) {
              dim,
              value_dim,
              a->attr->scale,
+             a->attr->soft_cap,
+             a->attr->window,
              NULL,
              rows,
              0,

@@ -250,6 +250,13 @@ __device__ __forceinline__ void add_product(float (&out)[CT][4], const float (&p
   }
 }
 
+/* Products become scores, capped. */
+template <int NT>
+__device__ __forceinline__ void cap_scores(float (&x)[NT][4], float scale, float cap) {
+  UNROLL
+  for (int n = 0; n < NT; n++) UNROLL
+  for (int j = 0; j < 4; j++) x[n][j] = capped(x[n][j] * scale, cap);
+}
 /* ---- loop over tiles ---- */
 
 /* How many of n rows from `first` on exist. */

@@ -22,6 +22,8 @@ const char *cudnn_refuses(int op, const KernelArgs *a) {
       {plain, "ring attention over cp accumulates in f32, which cuDNN does not"},
       {in_bf16(a), "it computes in bf16 only"},
       {t->rate == 0, "it does not drop by weft's masks, which every mesh has alike"},
+      {t->window == 0, "weft's graph for it has no sliding window"},
+      {t->soft_cap == 0, "weft's graph for it has no cap of scores"},
       {a->nin == nin, "its causal mask does not support packed documents"},
       {t->n <= 1 && t->parts <= 1,
        "its causal mask does not support a part of the sequence (cp)"},

@@ -407,7 +407,7 @@ function model.of_recipe(book, plan, key, recipe)
   book:translated(key, "model")
   book:assume("recipe", "what " .. quote.shown(recipe) .. " sets itself is Python, which is not read: only "
               .. "the model that it is named after, and what the arguments say")
-  model_field.window(book, {}, config)
+  model_field.tell_note(book, config)
   model_field.write(plan, config, preset, book:leaf(key))
   model.say_changes(book)
   return of_config(config)

@@ -61,7 +61,7 @@ static void exchange(Device *d, const LocalSlot *s, int n, uint64_t bytes,
 
 static void shift(Device *d, const LocalSlot *s, int n, DeviceMerge *m) {
   m->count = s->op.count;
-  for (int k = 0; k < n; k++) one(d, m, s->part[k].in, s->part[(k + 1) % n].out);
+  for (int k = 0; k < n; k++) one(d, m, s->part[k].in, s->part[(k + s->op.by) % n].out);
 }
 
 void local_device_move(Endpoint *p, const LocalSlot *s, int n) {

@@ -134,7 +134,7 @@ static void move(const LocalGroup *g, const LocalSlot *s, uint64_t seg) {
   }
   if (s->op.coll == COLL_SHIFT) {
     for (int k = 0; k < g->n; k++)
-      copy(s->part[(k + 1) % g->n].out + a * size, s->part[k].in + a * size,
+      copy(s->part[(k + s->op.by) % g->n].out + a * size, s->part[k].in + a * size,
            (end - a) * size);
     return;
   }

@@ -121,12 +121,12 @@ static int recv(const MpiPart *p, MPI_Request *req) {
 /* One half of a shift, in the order of starts on its communicator, like a collective. */
 static int to_next(const MpiPart *p, MPI_Request *req) {
   return MPI_Isend((const char *)p->op->in + p->at * p->size, p->len, p->type,
-                   (p->rank + 1) % p->n, 0, p->comm, req);
+                   (p->rank + p->op->by) % p->n, 0, p->comm, req);
 }
 
 static int from_last(const MpiPart *p, MPI_Request *req) {
   return MPI_Irecv((char *)p->op->out + p->at * p->size, p->len, p->type,
-                   (p->rank + p->n - 1) % p->n, 0, p->comm, req);
+                   (p->rank + p->n - p->op->by) % p->n, 0, p->comm, req);
 }
 
 /* The MPI calls of each collective: one, or two where it takes two requests. */

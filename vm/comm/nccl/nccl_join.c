@@ -120,7 +120,7 @@ static weft_status warm_up(NcclEndpoint *p, const CommNeeds *needs, int at,
                            weft_error *e) {
   NcclLine *l = &p->line[at];
   Comm c = {.ctx = p};
-  CommOp op = {.coll = COLL_SHIFT, .dtype = DT_I32, .count = 1, .group = -1};
+  CommOp op = {.coll = COLL_SHIFT, .dtype = DT_I32, .by = 1, .count = 1, .group = -1};
   void *page = NULL;
   if (at >= p->ngroup) {
     op.coll = (at - p->ngroup) % 2 ? COLL_RECV : COLL_SEND;

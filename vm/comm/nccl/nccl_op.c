@@ -62,7 +62,7 @@ static ncclResult_t exchange(const NcclLine *l, const CommOp *op) {
 
 static ncclResult_t shift(const NcclLine *l, const CommOp *op) {
   ncclDataType_t t = type_of(op);
-  int next = (l->me + 1) % l->n, last = (l->me + l->n - 1) % l->n;
+  int next = (l->me + op->by) % l->n, last = (l->me + l->n - op->by) % l->n;
   ncclResult_t r = ncclGroupStart();
   r = first_error(r, ncclSend(op->in, op->count, t, next, l->comm, l->queue));
   r = first_error(r, ncclRecv(op->out, op->count, t, last, l->comm, l->queue));

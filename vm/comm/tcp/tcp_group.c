@@ -52,7 +52,7 @@ static Span pass(const Exchange *x, const TcpGroup *g, int k) {
   case COLL_ALL_TO_ALL: return piece(x, x->op->in, k);
   case COLL_ALL_TO_ALL_V: return rows(x, x->op->in, x->op->give, k);
   case COLL_SHIFT:
-    if (k == (g->me + 1) % g->n) return piece(x, x->op->in, 0);
+    if (k == (g->me + x->op->by) % g->n) return piece(x, x->op->in, 0);
     break;
   case COLL_ALL_REDUCE:
     if (!x->everybody) return slice(x, g, x->op->out, g->me);
@@ -67,7 +67,7 @@ static Span take(const Exchange *x, const TcpGroup *g, int k) {
   case COLL_ALL_TO_ALL: return piece(x, x->op->out, k);
   case COLL_ALL_TO_ALL_V: return rows(x, x->op->out, x->op->take, k);
   case COLL_SHIFT:
-    if (g->me == (k + 1) % g->n) return piece(x, x->op->out, 0);
+    if (g->me == (k + x->op->by) % g->n) return piece(x, x->op->out, 0);
     break;
   case COLL_ALL_REDUCE:
     if (!x->everybody) return slice(x, g, x->op->out, k);
