@@ -7,6 +7,11 @@ local llama31_scaling = {
   original_max_position_embeddings = 8192,
 }
 
+local olmo3_scaling = {
+  rope_type = "yarn", factor = 8.0, original_max_position_embeddings = 8192, beta_fast = 32.0,
+  beta_slow = 1.0, attention_factor = 1.2079441541679836,
+}
+
 return {
   ["llama3-8b"] = {
     "llama", vocab_size = 128256, hidden_size = 4096, intermediate_size = 14336,
@@ -45,6 +50,21 @@ return {
     num_hidden_layers = 36, num_attention_heads = 32, num_key_value_heads = 8,
     head_dim = 128, max_position_embeddings = 40960, rms_norm_eps = 1e-6,
     rope_theta = 1000000.0,
+  },
+  ["mistral-7b"] = { -- the first version
+    "mistral", vocab_size = 32000, hidden_size = 4096, intermediate_size = 14336,
+    num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8,
+    max_position_embeddings = 32768, rms_norm_eps = 1e-5, sliding_window = 4096,
+  },
+  ["olmo3-7b"] = {
+    "olmo3", vocab_size = 100278, hidden_size = 4096, intermediate_size = 11008,
+    num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 32,
+    max_position_embeddings = 65536, rms_norm_eps = 1e-6, rope_scaling = olmo3_scaling,
+  },
+  ["olmo3-32b"] = {
+    "olmo3", vocab_size = 100278, hidden_size = 5120, intermediate_size = 27648,
+    num_hidden_layers = 64, num_attention_heads = 40, num_key_value_heads = 8,
+    max_position_embeddings = 65536, rms_norm_eps = 1e-6, rope_scaling = olmo3_scaling,
   },
   ["deepseek-v3"] = {
     "deepseek_v3", vocab_size = 129280, hidden_size = 7168, intermediate_size = 18432,

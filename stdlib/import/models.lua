@@ -299,6 +299,8 @@ local sizes = {
   ["olmo-2-7b"] = olmo2 { 4096, 11008, 32, 32, 32, 100352 },
   ["olmo-2-13b"] = olmo2 { 5120, 13824, 40, 40, 40, 100352 },
   ["olmo-2-32b"] = olmo2 { 5120, 27648, 64, 40, 8, 100352 },
+  ["olmo-3-7b"] = "olmo3-7b",
+  ["olmo-3-32b"] = "olmo3-32b",
   ["phi-4"] = decoder("phi3", { 5120, 17920, 40, 40, 10, 100352 },
     { max_position_embeddings = 16384, original_max_position_embeddings = 16384,
       rope_theta = 250000.0 }),
@@ -413,7 +415,7 @@ end
 models.architectures = {}
 for _, name in ipairs {
   "deepseek_v3", "ernie4_5", "glm", "glm4", "glm4_moe", "gpt2", "granite", "llama", "minimax_m2",
-  "mistral", "mixtral", "olmo2", "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss", "smollm3",
+  "ministral", "mistral", "mixtral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss", "smollm3",
 } do models.architectures[name] = true end
 
 return models

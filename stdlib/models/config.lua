@@ -120,8 +120,9 @@ function kinds.positive(value)
   end
 end
 
--- rope.lua says what is wrong with it.
+-- rope.lua says what is wrong with these.
 function kinds.part(value) end
+function kinds.ropes(value) end
 
 -- One of 0 and 1 for each layer, and maybe more of them.
 function kinds.switches(value)

@@ -52,7 +52,8 @@ function decoder.attention(g, c, x, name, o, i)
     k = norm_heads(g, c, k, name .. ".k_norm", kv, o.qk_norm)
   end
   if not o.turns or o.turns(c, i) then
-    local turn, positions = rope.attributes(c, d, g:tokens():size(2)), g:positions()
+    local of = o.rope_type and rope.of_type(c, o.rope_type(c, i)) or c
+    local turn, positions = rope.attributes(of, d, g:tokens():size(2)), g:positions()
     turn.interleaved = o.interleaved and 1 or 0
     q, k = g:rope(q, positions, turn), g:rope(k, positions, turn)
   end
@@ -116,6 +117,7 @@ end
 --   qkv_bias, out_bias, mlp_bias   which linear layers have one
 --   qk_norm         "heads": RMSNorm over each head of q and k, "width": over all together
 --   turns(c, i)     whether q and k of the layer turn; they do without it
+--   rope_type(c, i) the type of the layer, where each type has a rope of its own
 --   interleaved     pairs that turn are neighbours
 --   window(c, i)    how many tokens a query of the layer sees, nothing: all before it
 --   norms           see decoder.NORMS
@@ -207,16 +209,19 @@ local rules = {
 
 -- Problems of single keys; `more` holds rules of the architecture, `class` is as in
 -- config.lua. And whether sizes can be compared. A rule for partial_rotary_factor says that
--- the architecture has it.
+-- the architecture has it, one of the kind "ropes" that each type of layers has a rope.
 function decoder.check_keys(class, c, more)
   local all = {}
   for _, rule in ipairs(rules) do all[#all + 1] = rule end
   for _, rule in ipairs(more) do all[#all + 1] = rule end
   local problems = config.check(class, c, all)
   local sound = config.sound(problems)
-  local partial = false
-  for _, rule in ipairs(more) do partial = partial or rule[1] == "partial_rotary_factor" end
-  rope.check(c, problems, partial)
+  local partial, types = false, false
+  for _, rule in ipairs(more) do
+    partial = partial or rule[1] == "partial_rotary_factor"
+    types = types or rule[2] == "ropes"
+  end
+  if types then rope.check_types(c, problems) else rope.check(c, problems, partial) end
   return problems, sound
 end
 

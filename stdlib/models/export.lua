@@ -12,7 +12,11 @@ local rotary = {
   original_max_position_embeddings = true,
 }
 
-local function add_rotary(out, c)
+local function add_rotary(out, arch, c)
+  if arch.ropes then
+    out.rope_parameters = rope.keys_by_type(c)
+    return
+  end
   local p = rope.keys(c)
   out.rope_theta, out.rope_parameters = p.rope_theta, p
   if p.rope_type == "default" then return end
@@ -55,7 +59,7 @@ function export.whole(name, arch, c, dtype, null)
   if arch.defaults.rope_theta then
     out.num_key_value_heads = c.num_key_value_heads or c.num_attention_heads
     out.head_dim = arch.head_dim(c)
-    add_rotary(out, c)
+    add_rotary(out, arch, c)
   end
   out.architectures = { arch.class }
   out.model_type = name

@@ -21,7 +21,51 @@ end
 
 local function parameters(c)
   if is_given(c.rope_scaling) then return c.rope_scaling, "rope_scaling" end
-  return c.rope_parameters or {}, "rope_parameters"
+  return c.rope_parameters or {}, c.rope_place or "rope_parameters"
+end
+
+-- The types of layers that have a rope each.
+rope.TYPES = { "full_attention", "sliding_attention" }
+
+-- The config `c` of layers of one type, where rope_parameters has a table for each of them.
+-- Older files have rope_theta for all, and rope_scaling for layers that see all tokens.
+function rope.of_type(c, kind)
+  local p, all = {}, type(c.rope_parameters) == "table" and c.rope_parameters or {}
+  local function add(t)
+    for key, value in pairs(type(t) == "table" and t or {}) do p[key] = value end
+  end
+  add(all[kind])
+  if kind == "full_attention" then add(c.rope_scaling) end
+  return setmetatable({ rope_parameters = p, rope_scaling = false,
+                        rope_place = "rope_parameters." .. kind }, { __index = c })
+end
+
+-- Adds what is wrong with the ropes of all types.
+function rope.check_types(c, problems)
+  local known_types = {}
+  for _, kind in ipairs(rope.TYPES) do known_types[kind] = true end
+  if c.rope_parameters and type(c.rope_parameters) ~= "table" then
+    return config.add(problems, "rope_parameters", "expected a table, got %s",
+                      tostring(c.rope_parameters))
+  end
+  local unknown = {}
+  for key in pairs(c.rope_parameters or {}) do
+    if not known_types[key] then unknown[#unknown + 1] = tostring(key) end
+  end
+  table.sort(unknown)
+  for _, key in ipairs(unknown) do
+    config.add(problems, "rope_parameters." .. key,
+               "no type of layers (only a table for each of %s)", table.concat(rope.TYPES, ", "))
+  end
+  for _, kind in ipairs(rope.TYPES) do
+    local of = rope.of_type(c, kind)
+    rope.check(of, problems)
+    -- Hugging Face looks for it beside the tables, and so rounds whatever one of them says.
+    if of.rope_parameters.truncate == false then
+      config.add(problems, of.rope_place .. ".truncate",
+                 "only true is supported in the table of a type of layers")
+    end
+  end
 end
 
 -- The length that scaling starts from.
@@ -194,6 +238,13 @@ end
 
 -- The keys of each type that a file needs.
 local written = { linear = { "factor" }, dynamic = { "factor" }, llama3 = llama3, yarn = yarn }
+
+-- Those of each type.
+function rope.keys_by_type(c)
+  local out = {}
+  for _, kind in ipairs(rope.TYPES) do out[kind] = rope.keys(rope.of_type(c, kind)) end
+  return out
+end
 
 -- The keys in one table, as Transformers 5 has them.
 function rope.keys(c)

@@ -21,7 +21,8 @@ static const struct {
     {"llama3-8b", 8030261248},     {"llama3-70b", 70553706496},
     {"llama3-405b", 405853388800}, {"llama3.2-1b", 1235814400},
     {"qwen2-0.5b", 494032768},     {"qwen3-8b", 8190735360},
-    {"gpt2-124m", 124439808},
+    {"gpt2-124m", 124439808},      {"mistral-7b", 7241732096},
+    {"olmo3-7b", 7298011136},      {"olmo3-32b", 32233522176},
 };
 
 static int64_t params_of(const Graph *g) {
@@ -149,6 +150,19 @@ static const struct {
     {"{ 'smollm3', no_rope_layers = { 0, 1 } }", "2 numbers for 36 layers"},
     {"{ 'smollm3', no_rope_layers = { 0, 2 } }", "expected a list of 0 and 1, got 2"},
     {"{ 'mistral', sliding_window = 'all' }", "model.sliding_window"},
+    {"{ 'ministral', sliding_window = false, num_hidden_layers = 1, "
+     "layer_types = { 'sliding_attention' } }",
+     "plan.model.sliding_window: layer_types has sliding_attention"},
+    {"{ 'olmo3', rope_parameters = { rope_type = 'default' } }",
+     "rope_parameters.rope_type\"]: no type of layers"},
+    {"{ 'olmo3', rope_parameters = { sliding_attention = { rope_type = 'longrope' } } }",
+     "rope_parameters.sliding_attention.rope_type\"]: \"longrope\" is not supported"},
+    {"{ 'olmo3', rope_parameters = { full_attention = { rope_type = 'yarn', factor = "
+     "2.0, "
+     "truncate = false } } }",
+     "rope_parameters.full_attention.truncate\"]: only true is supported"},
+    {"{ 'olmo3', layer_types = { 'full_attention' } }",
+     "1 types for num_hidden_layers = 32"},
     {"{ 'granite', logits_scaling = 0 }", "model.logits_scaling"},
     {"{ 'minimax_m2', use_qk_norm = false }", "model.use_qk_norm"},
     {"{ 'qwen2-tiny', attention_bias = false }", "model.attention_bias"},

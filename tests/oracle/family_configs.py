@@ -96,6 +96,28 @@ def olmo2(r):
     return tf.Olmo2Config(**decoder(r, attention_bias=coin(r)))
 
 
+def some_types(r, keys):
+    """Layers of two types, said or as the class has them."""
+    if coin(r):
+        keys["layer_types"] = [r.choice(["full_attention", "sliding_attention"])
+                               for _ in range(keys["num_hidden_layers"])]
+    return keys
+
+
+def olmo3(r):
+    keys = decoder(r, attention_bias=coin(r), num_hidden_layers=r.choice([2, 4, 5]),
+                   sliding_window=window(r) or 2)
+    keys["rope_parameters"] = {"full_attention": rope(r), "sliding_attention": rope(r)}
+    for p in keys["rope_parameters"].values():
+        p.pop("truncate", None)  # Transformers does not read it there
+    return tf.Olmo3Config(**some_types(r, keys))
+
+
+def ministral(r):
+    return tf.MinistralConfig(**some_types(r, decoder(
+        r, head_dim=r.choice([4, 12]), sliding_window=window(r) or 5)))
+
+
 def seed_oss(r):
     return tf.SeedOssConfig(**decoder(
         r, head_dim=r.choice([4, 12]), attention_bias=coin(r), attention_out_bias=coin(r),
@@ -183,5 +205,5 @@ def gpt2(r):
 
 # By model_type.
 FAMILIES = {f.__name__: f for f in (
-    llama, qwen2, qwen3, mistral, granite, smollm3, olmo2, seed_oss, ernie4_5, glm, glm4, phi3, gpt2,
+    llama, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5, glm, glm4, phi3, gpt2,
     mixtral, qwen3_moe, deepseek_v3, glm4_moe, minimax_m2)}
