@@ -73,11 +73,15 @@ const char *scope_names(Arena *a, const char *scope, int most) {
   return list;
 }
 
+/* What has a meaning somewhere is not misspelt: `group` of a schedule, where the plan has
+ * `groups`. */
 static const char *nearest(Arena *a, const char *scope, const char *key) {
   VEC(const char *) own = {0}, all = {0};
+  bool means = false;
   for (const Field *f = schema; f->scope; f++) {
     const char *place = place_of(a, f->scope);
     bool other = f->type == FIELD_ALIAS || f->type == FIELD_NOOP;
+    means |= strcmp(f->key, key) == 0;
     if (strcmp(f->scope, scope) == 0 && !other)
       *VEC_PUSH(a, own) = f->key;
     else if (place)
@@ -86,7 +90,7 @@ static const char *nearest(Arena *a, const char *scope, const char *key) {
   const char *near = name_suggest(key, own.at, own.n);
   if (!near && strcmp(scope, "plan") != 0) /* data_parallel is not about data */
     near = begins_with_name(a, key, own.at, own.n, 2);
-  if (near) return near;
+  if (near || means) return near;
   near = str_nearest(key, all.at, all.n);
   return near ? elsewhere(a, scope, near) : NULL;
 }

@@ -223,6 +223,8 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
               "  pp_plan = { virtual = %d, balance = \"%s\" },\n",
               strategy.s, p->sp ? "true" : "false", reduced, keep ? "true" : "false",
               p->schedule, p->virtual_stages, number % 3 ? "even" : "cost");
+  /* ranks that exchange logits have them whole */
+  bool cut = p->tp == 1 || (!strstr(strategy.s, "loss_parallel = false") && !*styles);
   text_free(&strategy);
   text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
               p->micro * p->dp * p->microbatches * rounds, p->micro,
@@ -232,7 +234,7 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   unsigned long long key = seed * 100000 + number;
   text_printf(t, "  optimizer = optimizer(weft, new_draw, %llu, %s),\n", key,
               number % 2 ? "true" : "false");
-  text_add(t, "  precision = formats, loss_chunks = pieces,\n");
+  text_printf(t, "  precision = formats, loss_chunks = %s,\n", cut ? "pieces" : "nil");
   text_printf(t, "  data = weft.synthetic {},%s\n",
               below(d, 3) ? "" : "\n  packed = { eot = 3 },");
   text_printf(t, "  train = { steps = 3, seed = %d, log_every = 1 },\n}\n",

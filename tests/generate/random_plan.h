@@ -24,7 +24,7 @@ typedef struct RandomPlan {
   int head_ranks;        /* cp ranks that exchange heads */
   char context[64];      /* the field cp */
   const char *recompute; /* as in the plan */
-  char text[24576];      /* the plan file */
+  char text[49152];      /* the plan file */
 } RandomPlan;
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *out);

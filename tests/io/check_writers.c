@@ -50,6 +50,8 @@ static const Writer writers[] = {
     {"vm/run/run_trace.c", "out", RUN "--trace out", 0},
     {"bindings/cli/judge/show_schedule.c", "out",
      "$weft show plan.lua schedule --svg out", 0},
+    {"bindings/cli/judge/sim.c", "out",
+     "$weft sim plan.lua --set cluster=a100-80gb --trace out", 0},
     {"bindings/cli/run/launch.c", "out", "$weft launch plan.lua --mpirun -o out", 0},
     {"bindings/cli/convert/convert.c", "out", "$weft import settings.yaml -o out", 0},
     {"bindings/cli/convert/convert.c", "out",

@@ -7,6 +7,7 @@
 static const Kernel *of_cpu(int op) { return &cpu_set_here()->kernel[op]; }
 
 const KernelSet kernels_cpu = {.name = "cpu",
+                               .coarse = kernel_coarse,
                                .kernel = of_cpu,
                                .work = cpu_work,
                                .state = cpu_state,

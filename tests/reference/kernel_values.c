@@ -91,8 +91,15 @@ double kernel_roundings(const KTensor *a, const KTensor *b) {
   return most;
 }
 
+bool kernel_coarse(const Problem *p, int result) {
+  (void)result;
+  return p->op == OP_linear_ce_stats || p->op == OP_linear_ce_back ||
+         p->op == OP_linear_ce_dx || p->op == OP_linear_ce_dw;
+}
+
 /* Attention in bf16 sums products of probabilities that are rounded to bf16. */
 bool kernel_cuda_coarse(const Problem *p, int result) {
+  if (kernel_coarse(p, result)) return true;
   bool forward = p->op == OP_attention || p->op == OP_attention_part;
   bool back = p->op == OP_attention_dx || p->op == OP_attention_part_dx;
   return back || (forward && result == 0);

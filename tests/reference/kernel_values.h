@@ -34,6 +34,9 @@ double kernel_roundings(const KTensor *a, const KTensor *b);
 /* True for results of CUDA kernels that sum products of rounded factors: as inexact as
  * the operands' type, whatever the result's. */
 bool kernel_cuda_coarse(const Problem *p, int result);
+/* What an op rounds between its parts, such as logits, may round the other way: its
+ * results are as exact as its type, whatever theirs. */
+bool kernel_coarse(const Problem *p, int result);
 /* See `nothing` above. */
 double kernel_nothing(const Problem *p);
 

@@ -104,7 +104,7 @@ static void route_dx(RefArgs *a) {
       for (int64_t j = 0; j < k; j++) {
         double s = score(a, l, n, (int64_t)id[j]);
         double ds = score_slope(a, l, n, (int64_t)id[j], i);
-        d += dw[j] * (a->attr->norm_topk ? ds / sum - s * dsum / (sum * sum) : ds);
+        d += dw[j] * (a->attr->norm_topk ? (ds - s / sum * dsum) / sum : ds);
       }
       OUT(0)[r * n + i] = a->attr->scale * d;
     }

@@ -178,9 +178,11 @@ static void route_dx_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
     const int32_t *id = (const int32_t *)a->in[1].p + r * k;
     const float *dw = (const float *)a->in[2].p + r * k;
     scores_of(at, (const float *)a->in[0].p + r * n, n, p);
-    float by = at->norm_topk ? 1 / sum_of_chosen(p, id, k) : 1, less = 0;
+    float sum = at->norm_topk ? sum_of_chosen(p, id, k) : 1, by = 1 / sum, less = 0;
     memset(dl, 0, (size_t)n * sizeof *dl);
-    for (int j = 0; j < k; j++) less += dw[j] * p[id[j]] * by;
+    /* Divided as in route_rows: a single weight is 1, and its gradient 0 to the bit, or
+     * an optimizer would step by the sign of what was rounded. */
+    for (int j = 0; j < k; j++) less += dw[j] * (p[id[j]] / sum);
     if (at->score == SCORE_SOFTMAX && !at->norm_topk)
       for (int64_t i = 0; i < n; i++) dl[i] = -at->scale * p[i] * less;
     if (at->score == SCORE_SIGMOID && !at->norm_topk) less = 0;

@@ -168,7 +168,8 @@ void cuda_route(Device *d, const KernelArgs *a) {
   });
 }
 
-/* For weights normalized to 1, subtracts `less`, the mean of their gradients. */
+/* For weights normalized to 1, subtracts `less`, the mean of their gradients; of a single
+ * one that is 0 to the bit. */
 __global__ void __launch_bounds__(BLOCK)
     route_dx_row(const float *l, const int32_t *id, const float *dw, float *dl,
                  Routing r) {
@@ -178,8 +179,8 @@ __global__ void __launch_bounds__(BLOCK)
   scores_row(r, l, p);
   float sum = 0, less = 0;
   for (int64_t k = 0; k < r.topk; k++) sum += p[id[k]];
-  float by = r.norm ? 1 / sum : 1;
-  for (int64_t k = 0; k < r.topk; k++) less += dw[k] * p[id[k]] * by;
+  float total = r.norm ? sum : 1, by = 1 / total;
+  for (int64_t k = 0; k < r.topk; k++) less += dw[k] * (p[id[k]] / total);
   bool whole = !r.sigmoid && !r.norm;
   for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK) {
     float d = whole ? -r.scale * p[i] * less : 0;
