@@ -243,6 +243,33 @@ START_TEST(even_experts) {
 }
 END_TEST
 
+/* A window leaves attention less to do, over cp too; a head in pieces repeats its product
+ * and takes no less time than one whole. */
+START_TEST(windows_and_heads_in_pieces) {
+  lua_run(
+      "local function of(t, window)\n"
+      "  t.model = weft.model { 'mistral', hidden_size = 256, num_hidden_layers = 2,\n"
+      "    num_attention_heads = 4, num_key_value_heads = 4, intermediate_size = 512,\n"
+      "    vocab_size = 4096, sliding_window = window }\n"
+      "  t.cluster, t.precision = weft.cluster 'h100-sxm', 'bf16'\n"
+      "  t.batch = { global = 4, micro = 1, seq = 4096 }\n"
+      "  return weft.plan(t):sim()\n"
+      "end\n"
+      "for cp = 1, 2 do\n"
+      "  local mesh = { mesh = { cp = cp }, cp = { comm = 'ring' } }\n"
+      "  local all, some = of(mesh), of(mesh, 64)\n"
+      "  local less = 2 * 4 * 4 * 4096 * 4096 / 2 * 256 * 3.5 * (1 - 2 * 64 / 4096)\n"
+      "  assert(math.abs((all.flops - some.flops) / less - 1) < 0.05,\n"
+      "    (all.flops - some.flops) / less)\n"
+      "end\n"
+      "local whole, pieces = of({}), of { loss_chunks = 4 }\n"
+      "local head = 4 * 2 * 4096 * 4096 * 256\n"
+      "assert(math.abs((pieces.flops - whole.flops) / head - 1) < 0.05,\n"
+      "  (pieces.flops - whole.flops) / head)\n"
+      "assert(pieces.seconds > whole.seconds, 'faster')\n");
+}
+END_TEST
+
 START_TEST(missing_figures_are_named) {
   lua_run(
       PLANS_OF_CLOCK
@@ -291,9 +318,14 @@ Suite *clock_suite(void) {
   const TTest *paper[] = {
       kernels_at_the_roofline, kernels_reach_a_share, products_reach_what_was_measured,
       stored_scores,           collectives,           small_messages_take_a_tree};
-  const TTest *plans[] = {
-      parts_add_up,       axes_of_waits, never_below_the_bound,    a_halved_link,
-      the_bubble_shrinks, even_experts,  missing_figures_are_named};
+  const TTest *plans[] = {parts_add_up,
+                          axes_of_waits,
+                          never_below_the_bound,
+                          a_halved_link,
+                          the_bubble_shrinks,
+                          even_experts,
+                          windows_and_heads_in_pieces,
+                          missing_figures_are_named};
   Suite *s = suite_create("clock");
   TCase *c = tcase_create("on paper"), *p = tcase_create("plans");
   for (int i = 0; i < LEN(paper); i++) tcase_add_test(c, paper[i]);

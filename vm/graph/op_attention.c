@@ -43,11 +43,9 @@ void grad_attention(Graph *g, Oid op, const Tid *dout, Tid *din) {
            (Backward){OP_attention_dx, role, n, (const int[]){0, 1, 2}, 3});
 }
 
-/* How many of `keys` a query sees, in the mean over all queries of all ranks; itself is
- * half a key. Documents that are cut by themselves are as far apart in each ring step. */
-static double keys_seen(const Op *op, int64_t keys) {
-  const OpAttr *a = &op->attr;
-  bool part = op->code == OP_attention_part || op->code == OP_attention_part_dx;
+/* Documents that are cut by themselves are as far apart in each ring step. */
+double attention_keys_seen(int code, const OpAttr *a, int64_t keys) {
+  bool part = code == OP_attention_part || code == OP_attention_part_dx;
   int n = part ? a->n : 1;
   int64_t T = keys * n, window = a->window;
   if (window == 0 || window >= T) return (double)keys / 2;
@@ -62,7 +60,7 @@ static double keys_seen(const Op *op, int64_t keys) {
  * size of a head of k, `values` over that of v; each is T*T*D per head. */
 static double products(const Graph *g, const Op *op, int keys, int values) {
   const Tensor *q = &g->t.at[op->in[0]];
-  double seen = keys_seen(op, g->t.at[op->in[1]].dim[1].local);
+  double seen = attention_keys_seen(op->code, &op->attr, g->t.at[op->in[1]].dim[1].local);
   double scores = (double)tensor_count(q) / op->attr.head_dim * 2 * seen;
   return scores * (keys * op->attr.head_dim + values * attr_value_dim(&op->attr));
 }

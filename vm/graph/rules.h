@@ -85,6 +85,9 @@ COST(cost_attention)
 COST(cost_attention_dx)
 COST(cost_attention_step)
 #undef COST
+/* How many of `keys` a query of attention sees, in the mean over all queries of all
+ * ranks; itself is half a key. */
+double attention_keys_seen(int code, const OpAttr *a, int64_t keys);
 
 /* ---- for the rules themselves ---- */
 

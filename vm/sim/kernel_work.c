@@ -2,6 +2,8 @@
  * kernel_work.h. */
 #include "kernel_work.h"
 
+#include "vm/graph/rules.h"
+
 const char *const work_name[WORK_N] = {
 #define WORK(ID, name, doc) name,
 #include "work_class.def"
@@ -63,7 +65,8 @@ static void attention(KernelWork *w, const Program *p, const Instr *in, const Op
   w->kind = back ? WORK_ATTENTION_DX : WORK_ATTENTION;
   w->m = (double)o[0].dim[1], w->n = (double)o[1].dim[1], w->k = d;
   w->heads = (double)operand_count(&o[0]) / d / w->m;
-  w->flops = w->heads * w->m * w->n * (back ? 3 * d + 2 * dv : d + dv);
+  double seen = attention_keys_seen(in->op, a, o[1].dim[1]);
+  w->flops = w->heads * w->m * 2 * seen * (back ? 3 * d + 2 * dv : d + dv);
 }
 
 /* Where the weight of a product is read or written it is `w`: (O, I) or (I, O). */
@@ -77,6 +80,19 @@ static void dense(KernelWork *w, const Instr *in, const Operand *o) {
     product(w, columns(&o[0]), columns(&o[1]), rows(&o[0]));
   else
     product(w, rows(&o[0]), other_size(&o[1], columns(&o[0])), columns(&o[0]));
+}
+
+/* A head in pieces: as fast as products of the rows of a piece; cross entropy reads, and
+ * its gradient writes, the logits between them. */
+static void head(KernelWork *w, const Program *p, const Instr *in, const Operand *o,
+                 int products, int passes) {
+  double all = rows(&o[0]), v = other_size(&o[1], columns(&o[0]));
+  double n = p->attr[in->attr].n;
+  w->kind = WORK_PRODUCT;
+  product(w, all / n, v, columns(&o[0]));
+  w->flops = products * 2 * all * v * columns(&o[0]);
+  w->between = passes * all * v * dtype_size(w->dtype);
+  w->launches = n * (products + 1) - 1;
 }
 
 static void experts(KernelWork *w, const Instr *in, const Operand *o,
@@ -119,6 +135,10 @@ KernelWork kernel_work(const Program *p, const Instr *in, const EvenList *even) 
   case OP_router_logits:
   case OP_router_logits_dx:
   case OP_router_logits_dw: dense(&w, in, o); break;
+  case OP_linear_ce_stats: head(&w, p, in, o, 1, 1); break;
+  case OP_linear_ce_back: head(&w, p, in, o, 3, 2); break;
+  case OP_linear_ce_dx:
+  case OP_linear_ce_dw: head(&w, p, in, o, 2, 2); break;
   case OP_grouped_linear:
   case OP_grouped_linear_dx:
   case OP_grouped_linear_dw: experts(&w, in, o, even); break;

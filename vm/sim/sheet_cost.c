@@ -94,8 +94,9 @@ static double arithmetic_seconds(const Cluster *k, const SheetRates *r,
 }
 
 double sheet_kernel(const Cluster *k, const SheetRates *r, const KernelWork *w) {
-  double moved = w->bytes / (k->hbm_bandwidth * r->memory);
-  return MAX(arithmetic_seconds(k, r, w), moved) + r->launch;
+  double bandwidth = k->hbm_bandwidth * r->memory;
+  return MAX(arithmetic_seconds(k, r, w), w->bytes / bandwidth) + w->between / bandwidth +
+         (1 + w->launches) * r->launch;
 }
 
 /* ---- collectives ---- */
