@@ -415,7 +415,7 @@ static const Beyond beyond[] = {
     {"the reach on the host is 128, the limit is 0", host_above},
     {"operand 0 has no storage type", type_above},
     {"the kind of a region is", region_kind},
-    {"the kind of a region is 0", region_type},
+    {"the type of a region is", region_type},
     {"the length of a region is 16, the limit is 16", region_below},
     {"the end of a region is 8320, the limit is 8192", region_far},
     {"the end of a region is 8196, the limit is 8192", region_above},

@@ -299,9 +299,9 @@ static weft_status check_regions(const Check *k) {
   const Program *p = k->p;
   for (int i = 0; i < p->regions.nregion; i++) {
     const Region *r = &p->regions.region[i];
+    if (r->kind >= REGION_N) return bad(k, "the kind of a region", r->kind, REGION_N);
+    if (r->dtype >= DT_ACT) return bad(k, "the type of a region", r->dtype, DT_ACT);
     uint64_t n = region_bytes(r);
-    if (r->kind >= REGION_N || r->dtype >= DT_ACT)
-      return bad(k, "the kind of a region", r->kind, REGION_N);
     if (r->ways != mesh_size(&k->c->mesh, r->flat))
       return bad(k, "the shards of a region", (uint64_t)r->ways,
                  (uint64_t)mesh_size(&k->c->mesh, r->flat));
