@@ -426,9 +426,9 @@ static bool agrees(weft_status st, const char *plan, const VerifyReport *r) {
 }
 
 void random_plan_in_f32(RandomPlan *p) {
-  static const char f32[] = "precision = \"f32\",";
-  char *at = strstr(p->text, "precision = precision("), *end = at ? strchr(at, '\n') : at;
-  if (!end || end - at < (ptrdiff_t)strlen(f32)) abort();
+  static const char drawn[] = "precision = formats,", f32[] = "precision = \"f32\",";
+  char *at = strstr(p->text, drawn), *end = at ? at + strlen(drawn) : at;
+  if (!at || strlen(f32) > strlen(drawn)) abort();
   memcpy(at, f32, strlen(f32));
   memmove(at + strlen(f32), end, strlen(end) + 1);
 }

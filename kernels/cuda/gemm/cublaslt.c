@@ -44,12 +44,14 @@ static weft_status failed(cublasStatus_t r, const char *what, weft_error *e) {
 
 static cudaDataType_t type_of(DType t) { return t == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-/* A matrix (rows, cols) with these strides as column-major, transposed: (cols, rows). */
+/* A matrix (rows, cols) with these strides as column-major, transposed: (cols, rows).
+ * Both strides of a single row may be 1, and it is no matrix of rows that are 1 apart. */
 static cublasStatus_t turned(cublasLtMatrixLayout_t *out, cublasOperation_t *op, DType t,
                              int64_t rows, int64_t cols, int64_t row, int64_t col) {
   uint64_t r = (uint64_t)rows, c = (uint64_t)cols;
-  *op = col == 1 ? CUBLAS_OP_N : CUBLAS_OP_T;
-  if (col == 1) return cublasLtMatrixLayoutCreate(out, type_of(t), c, r, row);
+  bool by_row = col == 1 && row >= cols;
+  *op = by_row ? CUBLAS_OP_N : CUBLAS_OP_T;
+  if (by_row) return cublasLtMatrixLayoutCreate(out, type_of(t), c, r, row);
   return cublasLtMatrixLayoutCreate(out, type_of(t), r, c, col);
 }
 
