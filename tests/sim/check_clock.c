@@ -33,7 +33,7 @@ END_TEST
 /* What the GPU's figures say that products reach, or the usual share; few tiles leave
  * multiprocessors idle. */
 START_TEST(products_reach_what_was_measured) {
-  SheetRates r = {.library = 1, .memory = 1};
+  SheetRates r = {.products = 1, .memory = 1};
   Cluster k = sheet;
   KernelWork w = {.kind = WORK_PRODUCT, .dtype = DT_BF16, .m = 256, .n = 256, .k = 100};
   w.flops = 1000;
@@ -69,7 +69,7 @@ START_TEST(kernels_reach_a_share) {
   KernelWork w = {.kind = WORK_PRODUCT, .dtype = DT_BF16, .m = 64, .n = 64, .k = 128};
   w.flops = 1000;
   Cluster half = sheet;
-  half.reached = 500, r.library = 1, r.launch = 3;
+  half.reached = 500, r.products = 1, r.launch = 3;
   ck_assert_double_eq_tol(sheet_kernel(&half, &r, &w), 2 + 3, 1e-12);
   r.product_depth = 128, r.product_edge = 64;
   ck_assert_double_eq_tol(sheet_kernel(&half, &r, &w), 2 * 8 + 3, 1e-12);

@@ -43,8 +43,8 @@ static double busy_share(const Cluster *k, const SheetRates *r, double m, double
 static double best_rate(const Cluster *k, const SheetRates *r, DType t) {
   enum { USUAL = 80 }; /* percent */
   double peak = cluster_rate(k, t);
-  if (r->library == 0) return peak;
-  return r->library * (t != DT_F32 && k->reached > 0 ? k->reached : peak * USUAL / 100);
+  if (r->products == 0) return peak;
+  return r->products * (t != DT_F32 && k->reached > 0 ? k->reached : peak * USUAL / 100);
 }
 
 static double product_rate(const Cluster *k, const SheetRates *r, const KernelWork *w,
