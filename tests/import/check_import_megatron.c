@@ -453,7 +453,9 @@ static const struct Refused {
     {"encoder-num-layers=12", "an encoder and a decoder"},
     {"tokenizer-type=BertWordPieceCase", "an encoder and a decoder"},
     {"vision-model-type=clip", "images are not in weft"},
-    {"window-size=128,0", "attention looks back to the beginning in weft"},
+    {"window-size=128,0",
+     "this import writes models whose attention looks back to the beginning; "
+     "`sliding_window` of weft.model \"mistral\""},
     {"experimental-attention-variant=dsa", "is an attention that weft does not have"},
     {"quick-geglu=true", "is an activation function that weft does not have"},
     {"normalization=BatchNorm", "BatchNorm: expected LayerNorm or RMSNorm"},

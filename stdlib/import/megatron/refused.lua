@@ -7,7 +7,8 @@ local HYBRID = "layers of Mamba are not in weft; --model NAME makes the plan wit
 local ENCODER = "an encoder and a decoder, or an encoder alone, are not in weft; --model NAME makes the plan "
   .. "with a causal language model"
 local IMAGES = "images are not in weft; --model NAME makes the plan of a language model alone"
-local WINDOW = "attention looks back to the beginning in weft, not through a window"
+local WINDOW = "this import writes models whose attention looks back to the beginning; `sliding_window` of "
+  .. "weft.model \"mistral\" is a window of all layers"
 local ATTENTION = "is an attention that weft does not have"
 local ACTIVATION = "is an activation function that weft does not have"
 refused.ACTIVATION = ACTIVATION
