@@ -1,5 +1,6 @@
 /* cluster.c - plan.cluster: names of GPUs, and what the plan leaves open of their figures
- * from stdlib/clusters, whose files have the form of weft.cluster. */
+ * from stdlib/clusters, whose files have the form of weft.cluster, and may say which
+ * other file they are `like` but for their own figures. */
 #include "schema.h"
 
 /* Pushes the table of a GPU by its name or an alias; false, with nothing pushed, if there
@@ -56,6 +57,8 @@ static void read_scope(lua_State *L, Arena *a, const char *scope, int idx, Plan 
   }
 }
 
+/* Fills what is left open from the table of a GPU at `gpu`, and then from that of the GPU
+ * that it is `like`. */
 static void read_figures(lua_State *L, Arena *a, int gpu, Plan *p) {
   Cluster *c = &p->cluster;
   int top = lua_gettop(L);
@@ -67,6 +70,11 @@ static void read_figures(lua_State *L, Arena *a, int gpu, Plan *p) {
   field_push(L, gpu, "domain"), field_push(L, gpu, "gpus");
   if (!c->domain) c->domain = (int64_t)lua_tonumber(L, -2);
   if (!c->gpus) c->gpus = (int64_t)lua_tonumber(L, -1);
+  lua_settop(L, top);
+  const char *canon;
+  if (field_push(L, gpu, "like") == LUA_TSTRING &&
+      push_gpu(L, a, lua_tostring(L, -1), &canon))
+    read_figures(L, a, lua_gettop(L), p);
   lua_settop(L, top);
 }
 

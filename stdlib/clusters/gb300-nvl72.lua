@@ -1,27 +1,13 @@
--- gb300-nvl72.lua - racks of 18 trays with four NVIDIA GB300 GPUs each, in one NVLink domain.
--- Rates are the vendor's peaks per GPU without sparsity, bandwidths those of one direction.
+-- gb300-nvl72.lua - racks of 18 trays with four NVIDIA GB300 GPUs each, in one NVLink domain: GB200
+-- with more memory and a faster network. Rates and links are those of its datasheet, too.
 return {
+  like = "gb200-nvl72",
   aliases = { "gb300" },
-  gpus = 4,
-  domain = 72,                         -- the NVLink switches of a rack join all of it
   gpu = {
     memory_gib = 259,                  -- GB300 NVL72 datasheet: 20 TB of 72 GPUs, 279 GB each
-    -- The same, of 72: BF16 360 and FP8 720 PFLOP/s with sparsity, half of that without; FP32
-    -- 5,760 TFLOP/s.
-    bf16 = 2500e12,
-    fp8 = 5000e12,
-    f32 = 80e12,
-    sms = 148,
-    bandwidth = 8e12,                   -- the same: 576 TB/s of 72
-    -- The same: 130 TB/s of 72, both directions together.
-    nvlink = 900e9,
-    nvlink_latency = 3.4e-6,           -- a ring's step in NCCL's tuning table (Ring/Simple, NVLINK)
-    -- NVLink-C2C: 900 GB/s in both directions for the two GPUs of a superchip.
-    host = 225e9,
   },
   -- The same: 72 ConnectX-8 at 800 Gb/s.
   network = {
     per_gpu = 100e9,
-    latency = 9.6e-6,                  -- NCCL's tuning table again: hwLat, Ring/Simple, NET
   },
 }

@@ -1,28 +1,13 @@
--- h200.lua - machines with eight NVIDIA H200 SXM 141GB, as DGX H200 and HGX H200.
--- Rates are the vendor's peaks per GPU without sparsity, bandwidths those of one direction.
+-- h200.lua - machines with eight NVIDIA H200 SXM 141GB, as DGX H200 and HGX H200: the H100 SXM
+-- with other memory. The rates and links are those of the H200 datasheet, too, and the user guide
+-- of DGX H200 has the same cards for the network.
 return {
+  like = "h100-sxm",
   aliases = { "h200-sxm", "h200-141gb" },
-  gpus = 8,
   gpu = {
     memory_gib = 143771 / 1024,        -- total memory as nvidia-smi reports it
-    -- NVIDIA H200 Tensor Core GPU datasheet, SXM column: BF16 1,979 and FP8 3,958 TFLOP/s with
-    -- sparsity, half of that without; FP32 outside the tensor cores.
-    bf16 = 989.4e12,
-    fp8 = 1979e12,
-    f32 = 67e12,
     -- Azure's AI benchmarking guide, ND H200 v5: 0.690 of the peak, FP8, 16,384 cubed, random values.
     reached = 683e12,
-    sms = 132,                         -- Hopper architecture whitepaper
-    bandwidth = 4.8e12,                 -- the datasheet
-    -- The datasheet: 900 GB/s, both directions together.
-    nvlink = 450e9,
-    nvlink_latency = 3.4e-6,           -- a ring's step in NCCL's tuning table (Ring/Simple, NVLINK)
-    -- PCIe 5.0 x16; of the memory of the host each GPU's share is about as fast.
-    host = 64e9,
-  },
-  -- DGX H200 user guide: eight ConnectX-7 at 400 Gb/s, one for each GPU.
-  network = {
-    per_gpu = 50e9,
-    latency = 9.6e-6,                  -- NCCL's tuning table again: hwLat, Ring/Simple, NET
+    bandwidth = 4.8e12,                 -- NVIDIA H200 Tensor Core GPU datasheet
   },
 }

@@ -1,29 +1,9 @@
 -- h800.lua - machines with eight NVIDIA H800 SXM5 80GB: an H100 SXM with slower NVLink.
--- Rates are the vendor's peaks per GPU without sparsity, bandwidths those of one direction.
 return {
+  like = "h100-sxm",
   aliases = { "h800-sxm" },
-  gpus = 8,
   gpu = {
-    -- What nvidia-smi reports as total memory (81,559 MiB), not the 80 GB on the label.
-    memory_gib = 81559 / 1024,
-    -- As the H100; its datasheet, SXM column: BF16 1,979 and FP8 3,958 TFLOP/s with
-    -- sparsity, half of that without; FP32 outside the tensor cores.
-    bf16 = 989.4e12,
-    fp8 = 1979e12,
-    f32 = 67e12,
-    -- Azure's AI benchmarking guide, ND H100 v5: 0.696 of the peak, FP8, 16,384 cubed, random values.
-    reached = 689e12,
-    sms = 132,                         -- Hopper architecture whitepaper
-    bandwidth = 3.35e12,                -- the same
     -- NVIDIA H800 datasheet: 400 GB/s, both directions together.
     nvlink = 200e9,
-    nvlink_latency = 3.4e-6,           -- a ring's step in NCCL's tuning table (Ring/Simple, NVLINK)
-    -- PCIe 5.0 x16; of the memory of the host each GPU's share is about as fast.
-    host = 64e9,
-  },
-  -- As HGX H100: eight cards at 400 Gb/s, one for each GPU.
-  network = {
-    per_gpu = 50e9,
-    latency = 9.6e-6,                  -- NCCL's tuning table again: hwLat, Ring/Simple, NET
   },
 }

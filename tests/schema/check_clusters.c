@@ -69,6 +69,33 @@ START_TEST(library) {
 }
 END_TEST
 
+/* A file that says which other it is like has its own figures first, then the other's. */
+START_TEST(figures_of_a_gpu_like_another) {
+  static const struct {
+    const char *name;
+    double memory_gib, bandwidth, nvlink, network, bf16, reached;
+  } list[] = {
+      {"h800", 81559 / 1024.0, 3.35e12, 200e9, 50e9, 989.4e12, 689e12},
+      {"h200", 143771 / 1024.0, 4.8e12, 450e9, 50e9, 989.4e12, 683e12},
+      {"a100-40gb", 40, 1.555e12, 300e9, 25e9, 312e12, 256.5e12},
+      {"gb300-nvl72", 259, 8e12, 900e9, 100e9, 2500e12, 0},
+  };
+  for (int i = 0; i < LEN(list); i++) {
+    const Cluster *c =
+        &lang_test_good(&t,
+                        arena_printf(t.arena, PLAN("weft.cluster '%s'"), list[i].name))
+             ->cluster;
+    ck_assert_str_eq(c->gpu, list[i].name);
+    ck_assert_double_eq(c->memory_gib, list[i].memory_gib);
+    ck_assert_double_eq(c->hbm_bandwidth, list[i].bandwidth);
+    ck_assert_double_eq(c->nvlink_bandwidth, list[i].nvlink);
+    ck_assert_double_eq(c->network_bandwidth, list[i].network);
+    ck_assert_double_eq(c->bf16, list[i].bf16);
+    if (list[i].reached) ck_assert_double_eq(c->reached, list[i].reached);
+  }
+}
+END_TEST
+
 /* All figures of one's own, or some of a known GPU's. */
 START_TEST(figures_of_the_plan) {
   const Plan *p = lang_test_good(
@@ -198,6 +225,7 @@ Suite *clusters_suite(void) {
   TCase *c = tcase_create("clusters");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, figures_are_sound);
+  tcase_add_test(c, figures_of_a_gpu_like_another);
   tcase_add_test(c, library);
   tcase_add_test(c, figures_of_the_plan);
   tcase_add_test(c, missing_figures);
