@@ -19,19 +19,6 @@ static weft_status prepare(Device *dev, KernelArgs *a, int op, weft_error *e) {
   return WEFT_OK;
 }
 
-weft_status prepare_linear_ce_stats(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_linear_ce_stats, e);
-}
-weft_status prepare_linear_ce_back(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_linear_ce_back, e);
-}
-weft_status prepare_linear_ce_dx(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_linear_ce_dx, e);
-}
-weft_status prepare_linear_ce_dw(Device *dev, KernelArgs *a, weft_error *e) {
-  return prepare(dev, a, OP_linear_ce_dw, e);
-}
-
 /* A state that was not filled is zeros, which gemm_end leaves alone. */
 void release_linear_ce(Device *dev, KernelArgs *a) {
   for (int i = 0; i < LINEAR_CE_CALLS; i++) gemm_end(product_of(a, i));
@@ -53,11 +40,11 @@ static void run(Device *dev, const KernelArgs *a, int op) {
     }
 }
 
-void cpu_linear_ce_stats(Device *dev, const KernelArgs *a) {
-  run(dev, a, OP_linear_ce_stats);
-}
-void cpu_linear_ce_back(Device *dev, const KernelArgs *a) {
-  run(dev, a, OP_linear_ce_back);
-}
-void cpu_linear_ce_dx(Device *dev, const KernelArgs *a) { run(dev, a, OP_linear_ce_dx); }
-void cpu_linear_ce_dw(Device *dev, const KernelArgs *a) { run(dev, a, OP_linear_ce_dw); }
+#define KERNEL(name)                                                                     \
+  weft_status prepare_linear_ce_##name(Device *dev, KernelArgs *a, weft_error *e) {      \
+    return prepare(dev, a, OP_linear_ce_##name, e);                                      \
+  }                                                                                      \
+  void cpu_linear_ce_##name(Device *dev, const KernelArgs *a) {                          \
+    run(dev, a, OP_linear_ce_##name);                                                    \
+  }
+LINEAR_CE_OPS(KERNEL)

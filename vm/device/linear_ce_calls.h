@@ -15,9 +15,13 @@ typedef struct LinearCeCall {
 } LinearCeCall;
 enum { LINEAR_CE_CALLS = 4, LINEAR_CE_ALIGN = 256 };
 
+/* The ops by the ends of their names; DO is what a file does for each. */
+#define LINEAR_CE_OPS(DO) DO(stats) DO(back) DO(dx) DO(dw)
+
 static inline bool linear_ce(int op) {
-  return op == OP_linear_ce_stats || op == OP_linear_ce_back || op == OP_linear_ce_dx ||
-         op == OP_linear_ce_dw;
+#define IS(name) op == OP_linear_ce_##name ||
+  return LINEAR_CE_OPS(IS) false;
+#undef IS
 }
 
 /* The rows of a piece. */

@@ -35,19 +35,6 @@ static weft_status prepare(Device *d, KernelArgs *a, int op, weft_error *e) {
   return st;
 }
 
-weft_status prepare_linear_ce_stats_lt(Device *d, KernelArgs *a, weft_error *e) {
-  return prepare(d, a, OP_linear_ce_stats, e);
-}
-weft_status prepare_linear_ce_back_lt(Device *d, KernelArgs *a, weft_error *e) {
-  return prepare(d, a, OP_linear_ce_back, e);
-}
-weft_status prepare_linear_ce_dx_lt(Device *d, KernelArgs *a, weft_error *e) {
-  return prepare(d, a, OP_linear_ce_dx, e);
-}
-weft_status prepare_linear_ce_dw_lt(Device *d, KernelArgs *a, weft_error *e) {
-  return prepare(d, a, OP_linear_ce_dw, e);
-}
-
 static void run(Device *d, const KernelArgs *a, int op) {
   LinearCeCall call[LINEAR_CE_CALLS];
   for (int64_t piece = 0; piece < a->attr->n; piece++)
@@ -58,9 +45,11 @@ static void run(Device *d, const KernelArgs *a, int op) {
     }
 }
 
-void cuda_linear_ce_stats(Device *d, const KernelArgs *a) {
-  run(d, a, OP_linear_ce_stats);
-}
-void cuda_linear_ce_back(Device *d, const KernelArgs *a) { run(d, a, OP_linear_ce_back); }
-void cuda_linear_ce_dx(Device *d, const KernelArgs *a) { run(d, a, OP_linear_ce_dx); }
-void cuda_linear_ce_dw(Device *d, const KernelArgs *a) { run(d, a, OP_linear_ce_dw); }
+#define KERNEL(name)                                                                     \
+  weft_status prepare_linear_ce_##name##_lt(Device *d, KernelArgs *a, weft_error *e) {   \
+    return prepare(d, a, OP_linear_ce_##name, e);                                        \
+  }                                                                                      \
+  void cuda_linear_ce_##name(Device *d, const KernelArgs *a) {                           \
+    run(d, a, OP_linear_ce_##name);                                                      \
+  }
+LINEAR_CE_OPS(KERNEL)
