@@ -3,11 +3,11 @@
  * the folders that it says are there. What PEFT makes of an adapter's folder is in
  * tests/oracle/adapters.py, which needs Python. */
 #include <check.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/harness/process.h"
+#include "tests/harness/run_log.h"
 #include "vm/io/file.h"
 #include "vm/text/regex.h"
 
@@ -68,17 +68,12 @@ static void setup(void) {
 static void check_log(void) {
   enum { SOME = 5, MOST = 500 };
   double loss[MOST], first = 0, last = 0;
-  int n = 0;
-  char line[4096];
-  FILE *f = fopen(scratch_path("talks.log"), "r");
-  ck_assert_ptr_nonnull(f);
-  while (fgets(line, sizeof line, f)) {
-    json_t *j = json_loads(line, 0, NULL);
-    if (json_object_get(j, "loss") && n < MOST)
-      loss[n++] = json_real_value(json_object_get(j, "loss"));
-    json_decref(j);
+  json_t *step[MOST];
+  int n = log_steps("talks.log", step, MOST);
+  for (int i = 0; i < n; i++) {
+    loss[i] = json_real_value(json_object_get(step[i], "loss"));
+    json_decref(step[i]);
   }
-  fclose(f);
   ck_assert_int_ge(n, 3 * SOME);
   for (int i = 0; i < SOME; i++) first += loss[i] / SOME, last += loss[n - 1 - i] / SOME;
   ck_assert_msg(last < 0.7 * first, "loss %g, then %g", first, last);

@@ -2,7 +2,7 @@
  * the same, and what is in the way of it. */
 #include <check.h>
 
-#include "bindings/api/job.h"
+#include "tests/harness/compiled_job.h"
 #include "tests/harness/plan_bits.h"
 #include "tests/harness/scratch.h"
 
@@ -36,19 +36,7 @@ static weft_status open_with(const char *const *set, int n) {
 }
 
 static const Compiled *compiled(const char *const *set, int n) {
-  weft_status st = open_with(set, n);
-  Text t = {0};
-  report_text(&job.d, false, &t);
-  ck_assert_msg(st == WEFT_OK && job.compiled, "%s%s", t.s ? t.s : "", job.e.text);
-  text_free(&t);
-  return job.compiled;
-}
-
-static int count_op(const Program *p, int op) {
-  int n = 0;
-  for (uint32_t i = 0; i < p->ncode; i++)
-    n += p->code[i].code == I_KERNEL && p->code[i].op == op;
-  return n;
+  return compiled_job(&job, arena, put_plan(), set, n);
 }
 
 /* ---- what is left out ---- */
@@ -60,15 +48,15 @@ START_TEST(no_whole_logits) {
   static const char *const set[] = {"model.vocab_size=4000", "loss_chunks=8"};
   const Compiled *c = compiled(set, 1);
   uint64_t whole = peak(c);
-  int ops = count_op(&c->prog[0], OP_linear);
-  ck_assert_int_eq(count_op(&c->prog[0], OP_ce_stats), 1);
+  int ops = program_ops(&c->prog[0], OP_linear);
+  ck_assert_int_eq(program_ops(&c->prog[0], OP_ce_stats), 1);
   job_free(&job);
   c = compiled(set, 2);
-  ck_assert_int_eq(count_op(&c->prog[0], OP_linear_ce_stats), 1);
-  ck_assert_int_eq(count_op(&c->prog[0], OP_linear_ce_back), 1);
-  ck_assert_int_eq(count_op(&c->prog[0], OP_ce_stats), 0);
-  ck_assert_int_eq(count_op(&c->prog[0], OP_ce_dx), 0);
-  ck_assert_int_eq(count_op(&c->prog[0], OP_linear), ops - 1);
+  ck_assert_int_eq(program_ops(&c->prog[0], OP_linear_ce_stats), 1);
+  ck_assert_int_eq(program_ops(&c->prog[0], OP_linear_ce_back), 1);
+  ck_assert_int_eq(program_ops(&c->prog[0], OP_ce_stats), 0);
+  ck_assert_int_eq(program_ops(&c->prog[0], OP_ce_dx), 0);
+  ck_assert_int_eq(program_ops(&c->prog[0], OP_linear), ops - 1);
   ck_assert_uint_ge(whole - peak(c), 64 * 4000 * 4 * 3 / 4);
   job_free(&job);
 }

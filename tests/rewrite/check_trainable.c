@@ -4,7 +4,7 @@
 #include <check.h>
 #include <math.h>
 
-#include "bindings/api/job.h"
+#include "tests/harness/compiled_job.h"
 #include "tests/harness/scratch.h"
 #include "vm/weights/adapter_files.h"
 
@@ -44,12 +44,7 @@ static weft_status open_plan(const char *tied, const char *fields) {
 }
 
 static const Compiled *compiled(const char *tied, const char *fields) {
-  weft_status st = open_plan(tied, fields);
-  Text t = {0};
-  report_text(&job.d, false, &t);
-  ck_assert_msg(st == WEFT_OK && job.compiled, "%s%s", t.s ? t.s : "", job.e.text);
-  text_free(&t);
-  return job.compiled;
+  return compiled_job(&job, arena, put_plan(tied, fields), NULL, 0);
 }
 
 static int64_t elements(const Compiled *c, int pp, RegionKind k) {
@@ -57,19 +52,6 @@ static int64_t elements(const Compiled *c, int pp, RegionKind k) {
   int64_t n = 0;
   for (int i = 0; i < s->nregion; i++)
     if (s->region[i].kind == k) n += s->region[i].whole;
-  return n;
-}
-
-static int count_code(const Program *p, InstrCode code) {
-  int n = 0;
-  for (uint32_t i = 0; i < p->ncode; i++) n += p->code[i].code == code;
-  return n;
-}
-
-static int count_op(const Program *p, int op) {
-  int n = 0;
-  for (uint32_t i = 0; i < p->ncode; i++)
-    n += p->code[i].code == I_KERNEL && p->code[i].op == op;
   return n;
 }
 
@@ -88,10 +70,11 @@ START_TEST(frozen_stage) {
   }
   ck_assert_int_eq(elements(c, 0, REGION_WORK),
                    256 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64));
-  ck_assert_int_eq(count_code(first, I_RECV), 0);
-  ck_assert_int_eq(count_code(last, I_SEND), 0);
-  ck_assert_int_eq(count_code(last, I_RECV), count_code(first, I_SEND));
-  ck_assert_int_eq(count_op(first, OP_linear_dx) + count_op(first, OP_linear_dw), 0);
+  ck_assert_int_eq(program_codes(first, I_RECV), 0);
+  ck_assert_int_eq(program_codes(last, I_SEND), 0);
+  ck_assert_int_eq(program_codes(last, I_RECV), program_codes(first, I_SEND));
+  ck_assert_int_eq(program_ops(first, OP_linear_dx) + program_ops(first, OP_linear_dw),
+                   0);
   uint64_t activations = 0;
   for (int i = 0; i < first->nmem; i++)
     if (strcmp(first->mem[i].name, "activations") == 0) activations = first->mem[i].bytes;
@@ -106,11 +89,11 @@ START_TEST(frozen_behind) {
   const Compiled *c = compiled(
       "false",
       "mesh = { pp = 1 }, fused_ops = false, freeze = { 'layers.*', 'norm', 'lm_head' }");
-  int dx = count_op(&c->prog[0], OP_linear_dx);
+  int dx = program_ops(&c->prog[0], OP_linear_dx);
   ck_assert_int_ge(dx, 7);
-  ck_assert_int_eq(count_op(&c->prog[0], OP_linear_dw), 0);
-  ck_assert_int_eq(count_op(&c->prog[0], OP_rmsnorm_dw), 0);
-  ck_assert_int_eq(count_op(&c->prog[0], OP_embedding_dw), 1);
+  ck_assert_int_eq(program_ops(&c->prog[0], OP_linear_dw), 0);
+  ck_assert_int_eq(program_ops(&c->prog[0], OP_rmsnorm_dw), 0);
+  ck_assert_int_eq(program_ops(&c->prog[0], OP_embedding_dw), 1);
   ck_assert_int_eq(elements(c, 0, REGION_GRAD), 256 * 64);
   job_free(&job);
 }
@@ -133,14 +116,14 @@ END_TEST
 START_TEST(frozen_shards) {
   const Compiled *c = compiled("false", "mesh = { dp = 2 }, strategy = 'fsdp2', " FRONT);
   const Compiled *all = c;
-  int gathers = count_code(&c->prog[0], I_GATHER);
-  int scatters = count_code(&c->prog[0], I_SCATTER);
+  int gathers = program_codes(&c->prog[0], I_GATHER);
+  int scatters = program_codes(&c->prog[0], I_SCATTER);
   job_free(&job);
   all = compiled("false", "mesh = { dp = 2 }, strategy = 'fsdp2'");
   ck_assert_int_gt(gathers, 6);
-  ck_assert_int_gt(count_code(&all->prog[0], I_GATHER),
+  ck_assert_int_gt(program_codes(&all->prog[0], I_GATHER),
                    gathers); /* none for a backward */
-  ck_assert_int_lt(scatters, count_code(&all->prog[0], I_SCATTER));
+  ck_assert_int_lt(scatters, program_codes(&all->prog[0], I_SCATTER));
   ck_assert_int_gt(scatters, 0);
   job_free(&job);
 }
@@ -152,7 +135,7 @@ START_TEST(tied) {
   for (int i = 0; i < 2; i++) {
     const Compiled *c =
         compiled("true", arena_printf(arena, "freeze = { '%s' }", name[i]));
-    ck_assert_int_eq(count_op(&c->prog[0], OP_embedding_dw), 0);
+    ck_assert_int_eq(program_ops(&c->prog[0], OP_embedding_dw), 0);
     bool frozen = false;
     for (int k = 0; k < c->nparam; k++)
       if (strcmp(c->param[k].name, "model.embed_tokens.weight") == 0)
@@ -170,7 +153,7 @@ START_TEST(fused_without_input_gradient) {
   JobVerify v = {.steps = 2};
   compiled("false",
            arena_printf(arena, "mesh = %s, freeze = { 'embed_tokens' }", mesh[_i]));
-  ck_assert_int_ge(count_op(&job.compiled->prog[0], OP_rope_qkv_dx), 1);
+  ck_assert_int_ge(program_ops(&job.compiled->prog[0], OP_rope_qkv_dx), 1);
   job_free(&job);
   ck_assert_int_eq(load_plan("false", arena_printf(arena,
                                                    "mesh = %s, freeze = { "
@@ -293,7 +276,7 @@ START_TEST(cut_as_their_base) {
             {LAYER "mlp.down_proj.lora_B.weight", PL_R},
             {LAYER "mlp.down_proj.lora_magnitude_vector", PL_R}};
   const Compiled *c = compiled("false", "mesh = { tp = 2 }");
-  int sums = count_code(&c->prog[0], I_COLL);
+  int sums = program_codes(&c->prog[0], I_COLL);
   job_free(&job);
   c = compiled("false", "mesh = { tp = 2 }, adapter = { 'lora', rank = 4, dora = true }");
   for (int i = 0; i < LEN(of); i++) {

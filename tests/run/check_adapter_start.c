@@ -5,7 +5,7 @@
 #include <check.h>
 #include <math.h>
 
-#include "bindings/api/job.h"
+#include "tests/harness/compiled_job.h"
 #include "tests/harness/scratch.h"
 #include "vm/weights/adapter_files.h"
 #include "vm/weights/magnitudes.h"
@@ -30,12 +30,7 @@ static const Compiled *compiled(const char *model, const char *fields) {
                                   "1, seq = 8 }, %s }\n",
                                   model, fields);
   const char *path = scratch_put("plan.lua", text, strlen(text));
-  weft_status st = job_open(&job, arena, &(LangOptions){0}, path);
-  Text t = {0};
-  report_text(&job.d, false, &t);
-  ck_assert_msg(st == WEFT_OK, "%s%s", t.s ? t.s : "", job.e.text);
-  text_free(&t);
-  return job.compiled;
+  return compiled_job(&job, arena, path, NULL, 0);
 }
 
 /* ---- magnitudes ---- */

@@ -2,13 +2,13 @@
  * learnt on which mesh, what the log says of it, and where a run that goes on is. Ids are
  * drawn; which labels count is known from the files. */
 #include <check.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/generate/megatron_files.h"
 #include "tests/harness/process.h"
+#include "tests/harness/run_log.h"
 #include "tests/harness/scratch.h"
 #include "vm/base/rng.h"
 #include "vm/io/io.h"
@@ -72,35 +72,29 @@ static int64_t integer(const json_t *j, const char *key) {
   return json_integer_value(json_object_get(j, key));
 }
 
-static Log read_log(const char *name) {
-  Log out = {0};
-  char line[4096];
-  FILE *f = fopen(scratch_path(name), "r");
-  ck_assert_ptr_nonnull(f);
-  while (fgets(line, sizeof line, f)) {
-    json_t *j = json_loads(line, 0, NULL);
-    if (json_object_get(j, "loss")) {
-      int k = out.n++;
-      ck_assert_int_lt(k, STEPS);
-      out.loss[k] = json_real_value(json_object_get(j, "loss"));
-      out.eval_loss[k] = json_real_value(json_object_get(j, "eval_loss"));
-      out.tokens[k] = integer(j, "tokens");
-      out.padded[k] = integer(j, "padded_tokens");
-      out.dropped[k] = integer(j, "dropped_tokens");
-      out.eval_tokens[k] = integer(j, "eval_tokens");
-    }
-    json_decref(j);
+static Log of_steps(json_t **step, int n) {
+  Log out = {.n = n};
+  for (int k = 0; k < out.n; k++) {
+    out.loss[k] = json_real_value(json_object_get(step[k], "loss"));
+    out.eval_loss[k] = json_real_value(json_object_get(step[k], "eval_loss"));
+    out.tokens[k] = integer(step[k], "tokens");
+    out.padded[k] = integer(step[k], "padded_tokens");
+    out.dropped[k] = integer(step[k], "dropped_tokens");
+    out.eval_tokens[k] = integer(step[k], "eval_tokens");
+    json_decref(step[k]);
   }
-  fclose(f);
   return out;
+}
+
+static Log read_log(const char *name) {
+  json_t *step[STEPS];
+  return of_steps(step, log_steps(name, step, STEPS));
 }
 
 /* Runs a plan into a log of that name. */
 static Log run(const char *plan, const char *log, const char *more) {
-  Outcome o =
-      process_run(120, "$weft run %s --threads 1 --quiet --log %s %s", plan, log, more);
-  ck_assert_msg(o.code == 0, "%s", o.err);
-  return read_log(log);
+  json_t *step[STEPS];
+  return of_steps(step, run_logged(plan, log, more, step, STEPS));
 }
 
 /* ---- what is learnt ---- */

@@ -2,12 +2,12 @@
  * one of the streams alone has them. Ids and masks are drawn; which labels count is known
  * from the files. */
 #include <check.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/generate/megatron_files.h"
 #include "tests/harness/process.h"
+#include "tests/harness/run_log.h"
 #include "vm/base/rng.h"
 #include "vm/plan/plan.h"
 
@@ -80,26 +80,17 @@ static void read_sources(const json_t *list, double *loss, int64_t *labels) {
 
 static Log run(const char *plan, const char *log, const char *more) {
   Log out = {0};
-  char line[4096];
-  Outcome o =
-      process_run(120, "$weft run %s --threads 1 --quiet --log %s %s", plan, log, more);
-  ck_assert_msg(o.code == 0, "%s", o.err);
-  FILE *f = fopen(scratch_path(log), "r");
-  ck_assert_ptr_nonnull(f);
-  while (fgets(line, sizeof line, f)) {
-    json_t *j = json_loads(line, 0, NULL);
-    if (json_object_get(j, "loss")) {
-      int k = out.n++;
-      ck_assert_int_lt(k, STEPS);
-      out.loss[k] = json_real_value(json_object_get(j, "loss"));
-      out.tokens[k] = json_integer_value(json_object_get(j, "tokens"));
-      read_sources(json_object_get(j, "sources"), out.of[k], out.labels[k]);
-      read_sources(json_object_get(j, "eval_sources"), out.eval[k], out.eval_labels[k]);
-    }
-    json_decref(j);
-  }
-  fclose(f);
+  json_t *step[STEPS];
+  out.n = run_logged(plan, log, more, step, STEPS);
   ck_assert_int_eq(out.n, STEPS);
+  for (int k = 0; k < STEPS; k++) {
+    out.loss[k] = json_real_value(json_object_get(step[k], "loss"));
+    out.tokens[k] = json_integer_value(json_object_get(step[k], "tokens"));
+    read_sources(json_object_get(step[k], "sources"), out.of[k], out.labels[k]);
+    read_sources(json_object_get(step[k], "eval_sources"), out.eval[k],
+                 out.eval_labels[k]);
+    json_decref(step[k]);
+  }
   return out;
 }
 

@@ -1,0 +1,15 @@
+/* compiled_job.h - a plan compiled for a test, and what its programs are made of. */
+#ifndef WEFT_TESTS_COMPILED_JOB_H
+#define WEFT_TESTS_COMPILED_JOB_H
+
+#include "bindings/api/job.h"
+
+/* Opens the plan of this file with `n` settings; the test fails, with all that is said of
+ * the plan, where that does. What job_free ends. */
+const Compiled *compiled_job(Job *j, Arena *a, const char *path, const char *const *set,
+                             int n);
+/* How many instructions of a program launch this op, or have this code. */
+int program_ops(const Program *p, int op);
+int program_codes(const Program *p, InstrCode code);
+
+#endif
