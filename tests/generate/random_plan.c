@@ -2,6 +2,7 @@
 #include "random_plan.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,6 +16,16 @@ typedef struct Draw {
   Rng rng;
   uint64_t at;
 } Draw;
+
+/* Ends the program: what it draws from is not as this file knows it. */
+static _Noreturn void give_up(const char *form, ...) {
+  va_list args;
+  va_start(args, form);
+  vfprintf(stderr, form, args);
+  va_end(args);
+  fputc('\n', stderr);
+  abort();
+}
 
 static int below(Draw *d, int n) {
   return (int)(rng_u32(&d->rng, d->at++) % (uint32_t)n);
@@ -239,7 +250,8 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
               below(d, 3) ? "" : "\n  packed = { eot = 3 },");
   text_printf(t, "  train = { steps = 3, seed = %d, log_every = 1 },\n}\n",
               below(d, 1000));
-  if (t->oom || t->n >= sizeof p->text) abort();
+  if (t->oom || t->n >= sizeof p->text)
+    give_up("a random plan of %zu bytes, for which there is no room", t->n);
   memcpy(p->text, t->s, t->n + 1);
   text_free(t);
 }
@@ -256,7 +268,7 @@ static void add_library(Text *t, const char *name, const char *file) {
   size_t n;
   weft_error e = {.rank = -1};
   snprintf(path, sizeof path, WEFT_SOURCE_DIR "/tests/generate/%s.lua", file);
-  if (file_read(NULL, path, FILE_OWN_MAX, &s, &n, &e) != WEFT_OK) abort();
+  if (file_read(NULL, path, FILE_OWN_MAX, &s, &n, &e) != WEFT_OK) give_up("%s", e.text);
   text_printf(t, "local %s = (function()\n%s\nend)()\n", name, s);
   mem_free(NULL, s, n + 1);
 }
@@ -390,7 +402,7 @@ static weft_status parity_on(const DeviceKind *device, const RunOptions *options
   close(fd);
   Arena *a = arena_new(NULL);
   Job j;
-  if (setjmp(*arena_guard(a))) abort();
+  if (setjmp(*arena_guard(a))) give_up("out of memory");
   weft_status st = compare(&j, path, device, options, data, steps, tolerance, a, r);
   unlink(path);
   if (st != WEFT_OK || !r->ok) {
@@ -428,7 +440,7 @@ static bool agrees(weft_status st, const char *plan, const VerifyReport *r) {
 void random_plan_in_f32(RandomPlan *p) {
   static const char drawn[] = "precision = formats,", f32[] = "precision = \"f32\",";
   char *at = strstr(p->text, drawn), *end = at ? at + strlen(drawn) : at;
-  if (!at || strlen(f32) > strlen(drawn)) abort();
+  if (!at || strlen(f32) > strlen(drawn)) give_up("a random plan without \"%s\"", drawn);
   memcpy(at, f32, strlen(f32));
   memmove(at + strlen(f32), end, strlen(end) + 1);
 }

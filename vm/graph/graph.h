@@ -139,8 +139,9 @@ typedef struct OpAttr {
   int32_t rotary_dim;    /* rope: elements of a head that turn; 0: all of them */
   int32_t rotary_from;   /* rope: the first of them */
   int32_t interleaved;   /* rope: pairs are neighbours, not of the two halves */
-  int32_t n;             /* split, concat: parts; pack, unpack: pieces; attention: of the
-                            sequence, the queries are one; 0 or 1: they are all */
+  int32_t n;             /* split, concat: parts; pack, unpack: pieces; linear_ce_*: of
+                            the rows; attention: of the sequence, the queries are one; 0
+                            or 1: they are all */
   int32_t dim;           /* collectives, slice: the dimension that is cut */
   int32_t from;          /* all_to_all: the one that was cut before */
   uint32_t axes;         /* collectives, slice: a bit for each ShardAxis */
