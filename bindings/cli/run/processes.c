@@ -1,0 +1,142 @@
+/* processes.c - what a launcher has started, and how that becomes the ranks of a plan:
+ * see processes.h. */
+#include "processes.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "vm/comm/launcher_env.h"
+
+static const char *get_env(void *ud, const char *name) { return getenv(name); }
+
+int launched_rank(void) {
+  LaunchInfo info;
+  return launch_detect(get_env, NULL, &info, NULL) == WEFT_OK ? info.rank : 0;
+}
+
+bool is_launched(void) {
+  LaunchInfo info;
+  return launch_detect(get_env, NULL, &info, NULL) == WEFT_OK && info.kind != LAUNCH_NONE;
+}
+
+int launched_ranks(void) {
+  LaunchInfo info;
+  weft_status st = launch_detect(get_env, NULL, &info, NULL);
+  return st == WEFT_OK && info.kind != LAUNCH_NONE ? info.size : 1;
+}
+
+/* Checks that the number of started ranks fits the mesh. The error says how to start
+ * them, while job_mesh could only say which sizes do not fit. */
+static weft_status check_world(const Processes *p, const LaunchInfo *info) {
+  Job *j = p->job;
+  Mesh m;
+  Diags ignored = {.arena = j->arena};
+  if (!mesh_resolve(&j->plan.mesh, lang_cluster_ranks(j->lp), &m, &ignored))
+    return WEFT_OK; /* job_mesh reports it */
+  bool open = job_open_world(j);
+  if (open ? info->size % m.world == 0 : info->size == m.world) return WEFT_OK;
+  char mesh[96], started[96];
+  format_mesh(&m, mesh);
+  if (info->kind == LAUNCH_NONE)
+    snprintf(started, sizeof started, "this is one process that no launcher has started");
+  else
+    snprintf(started, sizeof started, "%s has started %d process%s",
+             launch_name(info->kind), info->size, info->size > 1 ? "es" : "");
+  return err_set(&j->e, WEFT_EUSAGE,
+                 "%s, but the plan's mesh (%s) %s %d ranks: start "
+                 "mpirun -n %d weft %s %s%s",
+                 started, mesh, open ? "takes a multiple of" : "has", m.world, m.world,
+                 p->cli->verb->name, p->cli->arg[0],
+                 p->cli->comm ? ", or leave --comm out" : ", or change the mesh");
+}
+
+/* Chooses the backend; *world: ranks that the launcher has started (0: no launcher). */
+static weft_status choose_comm(Processes *p, int64_t *world) {
+  weft_error *e = &p->job->e;
+  LaunchInfo info;
+  TRY(launch_detect(get_env, NULL, &info, e));
+  bool launched = info.kind != LAUNCH_NONE && info.size > 1;
+  char names[64];
+  bool meets = info.kind == LAUNCH_ENV, host = !p->job->device || p->job->device->host;
+  p->comm = p->cli->comm ? world_kind(p->cli->comm, NULL)
+                         : world_default(launched, meets, host);
+  if (!p->comm)
+    return err_set(e, WEFT_EUSAGE, "--comm is %s, got \"%s\"", world_names(names),
+                   p->cli->comm);
+  const DeviceKind *d = p->job->device ? p->job->device : device_kind(NULL, e);
+  TRY(world_suits(p->comm, d, e));
+  *world = p->comm->processes ? info.size : 0;
+  if (launched && *world == 0)
+    return err_set(e, WEFT_EUSAGE,
+                   "%s has started %d processes, but --comm %s is one "
+                   "process; leave --comm out",
+                   launch_name(info.kind), info.size, p->comm->name);
+  if (*world) TRY(check_world(p, &info));
+  if (p->comm->over ? !meets : !p->comm->meets) return WEFT_OK;
+  return rendezvous_of_env(&info, p->cli->stop, &p->meet, e);
+}
+
+/* Threads per rank. Somewhat more threads than cores are allowed, because results depend
+ * on their number and those of a large machine should be reproducible on a small one. */
+static weft_status choose_threads(Processes *p, int64_t world) {
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  int ranks = world ? 1 : p->job->mesh.world;
+  int64_t most = MAX(MAX(256, 4 * cores) / ranks, 1);
+  p->threads = MAX((int)p->cli->threads, 0);
+  if (p->threads <= most) return WEFT_OK;
+  return err_set(&p->job->e, WEFT_EUSAGE,
+                 "--threads %d: %d rank%s of %d threads are too "
+                 "many for %ld cores; at most --threads %lld",
+                 p->threads, ranks, ranks > 1 ? "s" : "", p->threads, cores,
+                 (long long)most);
+}
+
+bool processes_start(Cli *cli, Arena *arena, int *code) {
+  weft_error e = {.rank = -1};
+  if (procs_for_gpus(cli, arena, &e) != WEFT_OK) {
+    report_error("%s", e.text);
+    *code = weft_exit_code(e.code);
+    return true;
+  }
+  if (cli->procs <= 0 || getenv("WEFT_PROCS")) return false;
+  *code = run_procs(cli, arena);
+  return true;
+}
+
+weft_status processes(Processes *p, Job *j, const Cli *cli) {
+  int64_t world = 0;
+  p->job = j, p->cli = cli;
+  TRY(choose_comm(p, &world));
+  TRY(job_mesh(j, world));
+  return choose_threads(p, world);
+}
+
+/* SIGTERM ends the wait for other processes like Ctrl-C, with a message. */
+weft_status processes_open(Processes *p, Session *s, RunOptions *o) {
+  Job *j = p->job;
+  bool meets = p->meet.addr != NULL;
+  o->world = p->comm;
+  o->settings.meet = meets ? &p->meet : NULL;
+  o->told = &p->told;
+  o->threads = p->threads;
+  if (meets) p->cli->heed(SIGTERM);
+  weft_status st = session_open(s, &j->plan, j->compiled, o, &j->e);
+  if (meets) signal(SIGTERM, SIG_DFL);
+  return st;
+}
+
+int processes_end_other(Processes *p, weft_status st) {
+  Job *j = p->job;
+  weft_error first;
+  err_clear(&first);
+  if (st == WEFT_EPLAN && j->d.errors) report_first(&j->d, &first);
+  const weft_error *e = first.code ? &first : &j->e;
+  if (st != WEFT_OK && st != WEFT_EINTR && !p->told) {
+    sleep(2);
+    report_error("rank %d: %s%s%s", launched_rank(), e->file, e->file[0] ? ": " : "",
+                 e->text);
+  }
+  job_free(j);
+  return weft_exit_code(st);
+}
