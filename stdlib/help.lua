@@ -28,6 +28,20 @@ srun every process is one rank. A line is printed every train.log_every steps.
   --json             print one object at the end
 ]],
 
+  eval = [[
+Measures loss and perplexity of a trained model: on all validation data of the plan, or, where
+it has none, on all of its data. Without a launcher all ranks are threads of this process.
+
+  --ckpt DIR         parameters of a checkpoint, or of the latest one of a folder
+  --weights DIR      parameters of safetensors files; default: those of weft.hf
+  --batches N        at most so many batches of batch.global samples; default: all
+  --threads N        threads of each rank; default: the machine's share
+  --comm NAME        local, mpi, tcp or nccl; default: as of weft run
+  --device NAME      cpu or cuda: where the ranks compute (cpu)
+  --procs N          start N processes on this machine, each of which is a rank
+  --json             print one object at the end
+]],
+
   sample = [[
 Continues a prompt with the plan's model, token by token with a key-value cache, on the
 ranks of its tp in this process. Prompt and continuation are at most batch.seq tokens.

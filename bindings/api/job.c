@@ -120,6 +120,7 @@ static weft_status compile_steps(Job *j) {
                      .mesh = &j->mesh,
                      .graph = j->graph,
                      .schedule = &j->schedule,
+                     .evaluates = j->evaluates,
                      .device = j->device,
                      .arena = j->arena,
                      .dump = j->dump,

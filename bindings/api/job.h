@@ -24,6 +24,7 @@ typedef struct Job {
   Schedule schedule;
   Compiled *compiled;
   const DeviceKind *device; /* to compile for; NULL: the first row of the table */
+  bool evaluates;           /* compile for evaluations alone; the plan has eval_every */
   const char *dump;         /* letters of passes whose graph job_compile dumps, or NULL */
   Text dumped;
 } Job;

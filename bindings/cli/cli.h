@@ -21,8 +21,10 @@ enum {
 #include "verbs.def"
   EVERY_VERB = ~0,
   /* Verbs that load the plan of the command line. */
-  PLAN_VERBS = ON_RUN | ON_CHECK | ON_SHOW | ON_SIM | ON_VERIFY | ON_SAMPLE | ON_REPL |
-               ON_CKPT | ON_LAUNCH
+  PLAN_VERBS = ON_RUN | ON_CHECK | ON_SHOW | ON_SIM | ON_VERIFY | ON_EVAL | ON_SAMPLE |
+               ON_REPL | ON_CKPT | ON_LAUNCH,
+  /* Verbs that run on processes which a launcher has started. */
+  RUN_VERBS = ON_RUN | ON_EVAL
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 256 };

@@ -6,7 +6,7 @@
 
 /* The processes of a run have the same plan; only one of them reports. */
 bool is_rank0(const Cli *cli) {
-  return cli->verb->run != verb_run || launched_rank() == 0;
+  return !(cli->verb->bit & RUN_VERBS) || launched_rank() == 0;
 }
 
 /* print() of the plan; its argument may have several lines. */

@@ -122,9 +122,14 @@ static weft_status folded(const CompileInput *in, bool code, Arena *keep, Units 
 static bool trained(const CompileInput *in, CompileInput *out, Diags *d) {
   const Plan *plan = in->plan;
   *out = *in;
-  if (!plan->adapter.rank && plan->freeze.n + plan->ngroup == 0) return true;
+  if (!plan->adapter.rank && plan->freeze.n + plan->ngroup == 0 && !in->evaluates)
+    return true;
   out->graph = graph_fork(in->graph, in->arena);
   if (plan->adapter.rank && !adapters(out->graph, plan, d)) return false;
+  if (in->evaluates) {
+    for (int i = 0; i < out->graph->param.n; i++) out->graph->param.at[i].frozen = true;
+    return true;
+  }
   return in->context || trainable(out->graph, plan, d);
 }
 

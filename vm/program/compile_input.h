@@ -13,6 +13,7 @@ typedef struct CompileInput {
   const Schedule *schedule; /* of units: may be NULL, then W comes right after I */
   int64_t context; /* 0; or the graph is that of decode_graph, for programs that take
                       one token each: forward only, no state but the parameters */
+  bool evaluates;  /* nothing learns: no gradients, no states, no masters */
   const DeviceKind *device; /* NULL: the first row of the table */
   Arena *arena;             /* of compile(): owns the result; of passes: temporary */
   Arena *scratch;           /* of passes: emptied between units and ranks */

@@ -1,0 +1,135 @@
+/* verb_eval.c - weft eval: the loss of a model on validation data, on the ranks of a
+ * plan. */
+#include <math.h>
+
+#include "bindings/cli/cli.h"
+#include "bindings/record/record.h"
+#include "processes.h"
+#include "vm/ckpt/ckpt.h"
+#include "vm/ckpt/ckpt_store.h"
+#include "vm/weights/weights_open.h"
+
+typedef struct Evaluation {
+  Job job;
+  const Cli *cli;
+  Processes ranks;
+  Session session;
+  Ckpt *ckpt;       /* NULL: the session has the weights */
+  const char *name; /* of the checkpoint; NULL */
+  int64_t batches;
+  StepResult result;
+} Evaluation;
+
+/* ---- parameters ---- */
+
+static weft_status fill_from_ckpt(void *ud, Run *run, weft_error *e) {
+  return ckpt_load(ud, run, e);
+}
+
+static weft_status open_ckpt(Evaluation *v) {
+  Job *j = &v->job;
+  const char *path;
+  bool none;
+  TRY(store_find(j->arena, v->cli->ckpt, &path, &none, &j->e));
+  TRY(ckpt_open(path, &v->ckpt, &j->e));
+  TRY(ckpt_fits(v->ckpt, j->compiled, &j->e));
+  v->name =
+      arena_printf(j->arena, "step %lld, %s", (long long)v->ckpt->m.step, v->ckpt->m.id);
+  v->session.fill = fill_from_ckpt, v->session.fill_from = v->ckpt;
+  return WEFT_OK;
+}
+
+static weft_status open_parameters(Evaluation *v) {
+  const Cli *cli = v->cli;
+  Job *j = &v->job;
+  Folders in = lang_folders(j->lp);
+  const char *path = cli->weights ? cli->weights : lang_weights(j->lp);
+  if (cli->ckpt && cli->weights)
+    return err_set(&j->e, WEFT_EUSAGE, "give --ckpt or --weights, not both");
+  if (cli->ckpt) return open_ckpt(v);
+  if (!path)
+    return err_set(&j->e, WEFT_EUSAGE,
+                   "the plan names no weights: give --ckpt DIR or --weights DIR");
+  return weights_open(NULL, path, cli->weights ? NULL : &in, &j->plan, &in,
+                      &v->session.weights, &j->e);
+}
+
+/* ---- data ---- */
+
+/* The plan's validation data, or, where it has none, all of its data. */
+static weft_status open_data(Evaluation *v) {
+  Job *j = &v->job;
+  Session *s = &v->session;
+  TRY(job_val(j, NULL, &s->val));
+  if (!s->val) TRY(job_data(j, NULL, &s->val));
+  int64_t windows = data_windows(s->val), step = j->plan.batch.global;
+  int64_t all = windows ? (windows + step - 1) / step : j->plan.eval_batches;
+  v->batches = v->cli->batches > 0 ? MIN(v->cli->batches, all) : all;
+  return WEFT_OK;
+}
+
+/* ---- the verb ---- */
+
+static weft_status evaluate(Evaluation *v, Arena *arena) {
+  const Cli *cli = v->cli;
+  Job *j = &v->job;
+  TRY(job_start(j, cli, arena, cli->arg[0]));
+  TRY(processes(&v->ranks, j, cli));
+  j->evaluates = true;
+  j->plan.eval_every = 1;
+  TRY(job_compile(j));
+  TRY(open_data(v));
+  TRY(open_parameters(v));
+  JobFacts f = {.arena = j->arena,
+                .val = v->session.val,
+                .weights = v->session.weights,
+                .resumed = v->name};
+  TRY(job_facts(j, &f, &j->e));
+  RunOptions o = {.patience_s = j->plan.comm_timeout,
+                  .stop = cli->stop,
+                  .fact = f.fact,
+                  .nfact = f.n};
+  TRY(processes_open(&v->ranks, &v->session, &o));
+  return run_evaluate(v->session.run, v->session.val, v->batches, &v->result, &j->e);
+}
+
+/* With what masks leave out, or what of an epoch was not asked for. */
+static void print_result(const Evaluation *v) {
+  const StepResult *r = &v->result;
+  Text text = {0};
+  text_printf(&text, "loss %.4f  perplexity %.4g  %lld tokens  %.1f s  (%s)\n",
+              r->eval_loss, exp(r->eval_loss), (long long)r->eval_tokens,
+              r->eval_ms / 1e3, data_describe(v->session.val));
+  if (r->eval_sources)
+    sources_text(v->session.val, r->eval_source, r->eval_sources, &text);
+  print_text(stdout, &text);
+}
+
+static void json_result(Json *out, void *ud) {
+  const Evaluation *v = ud;
+  const StepResult *r = &v->result;
+  json_int(out, "batches", v->batches);
+  json_str(out, "data", data_describe(v->session.val));
+  json_num(out, "loss", r->eval_loss);
+  json_int(out, "memory_bytes", (int64_t)run_memory(v->session.run));
+  json_num(out, "perplexity", exp(r->eval_loss));
+  json_num(out, "seconds", r->eval_ms / 1e3);
+  sources_json(out, "sources", v->session.val, r->eval_source, r->eval_sources);
+  json_int(out, "tokens", r->eval_tokens);
+  json_int(out, "world", run_world(v->session.run));
+}
+
+int verb_eval(Cli *cli, Arena *arena) {
+  int code;
+  if (processes_start(cli, arena, &code)) return code;
+  Evaluation v = {.cli = cli};
+  bool first = is_rank0(cli);
+  weft_status st = evaluate(&v, arena);
+  if (st != WEFT_OK) run_fails(v.session.run, &v.job.e);
+  if (st == WEFT_OK && first && !cli->json) print_result(&v);
+  code = first ? job_end(&v.job, cli, st, json_result, &v)
+               : processes_end_other(&v.ranks, st);
+  session_close(&v.session, st != WEFT_OK);
+  ckpt_close(v.ckpt);
+  return code;
+}

@@ -1,0 +1,186 @@
+/* check_eval.c - weft eval: the loss that a run has measured, from its checkpoint, its
+ * export and its adapter, on other ranks; and what is in the way of it. */
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/harness/compiled_job.h"
+#include "tests/harness/process.h"
+#include "tests/harness/run_log.h"
+#include "tests/harness/scratch.h"
+#include "tests/ranks/mpirun.h"
+
+enum { STEPS = 2 };
+
+#define PLAN                                                                             \
+  "local weft = require 'weft'\n"                                                        \
+  "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"                 \
+  "    num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 16,\n"        \
+  "    vocab_size = 256, initializer_range = 0.1 },\n"                                   \
+  "  batch = { global = 8, micro = 1, seq = 16 },\n"                                     \
+  "  optimizer = weft.adamw { lr = 1e-2 }, data = weft.text { 'a.txt', 'b.txt',\n"       \
+  "    val_fraction = 0.25 },\n"                                                         \
+  "  train = { steps = 2, eval_every = 2, eval_batches = 1000 },\n"                      \
+  "  checkpoint = { dir = 'ck' } }\n"
+
+static double loss; /* of the run, after its steps */
+static int64_t tokens;
+
+static void put_text(const char *name, int n) {
+  Text t = {0};
+  for (int i = 0; i < n; i++)
+    text_printf(&t, "line %d of %s: %d times\n", i, name, i * i % 97);
+  scratch_put(name, t.s, t.n);
+  text_free(&t);
+}
+
+/* Trains, and keeps what the evaluation at the end has said. */
+static void train(const char *log, const char *more) {
+  json_t *step[STEPS];
+  ck_assert_int_eq(run_logged("plan.lua", log, more, step, STEPS), STEPS);
+  loss = json_real_value(json_object_get(step[1], "eval_loss"));
+  tokens = json_integer_value(json_object_get(step[1], "eval_tokens"));
+  for (int k = 0; k < STEPS; k++) json_decref(step[k]);
+  ck_assert(loss > 0);
+  ck_assert_int_gt(tokens, 0);
+}
+
+static void setup(void) {
+  scratch_setup();
+  put_text("a.txt", 100);
+  put_text("b.txt", 30);
+  scratch_put("plan.lua", PLAN, strlen(PLAN));
+}
+
+static json_t *result(const Outcome *o) {
+  ck_assert_msg(o->code == 0, "%d: %s%s", o->code, o->out, o->err);
+  json_t *j = json_loads(o->out, 0, NULL), *r = json_incref(json_object_get(j, "result"));
+  json_decref(j);
+  ck_assert_ptr_nonnull(r);
+  return r;
+}
+
+#define EVAL "$weft eval plan.lua --json --threads 1 "
+
+static void same_loss(const char *more) {
+  Outcome o = process_run(120, EVAL "%s", more);
+  json_t *r = result(&o);
+  ck_assert_double_eq_tol(json_real_value(json_object_get(r, "loss")), loss, 2e-6 * loss);
+  ck_assert_double_eq_tol(json_real_value(json_object_get(r, "perplexity")), exp(loss),
+                          1e-5 * exp(loss));
+  ck_assert_int_eq(json_integer_value(json_object_get(r, "tokens")), tokens);
+  json_decref(r);
+}
+
+/* From a checkpoint and from an export, on meshes that neither is from. */
+static const char *const ways[] = {
+    "--ckpt ck",
+    "--weights out",
+    "--ckpt ck --set mesh={tp=2,pp=2}",
+    "--ckpt ck --set mesh={dp=4} --set strategy=fsdp2",
+    "--weights out --set mesh={cp=2,pp=2} --set schedule=zero_bubble",
+    "--ckpt ck --set optimizer.post_validation=true --set mesh={dp=2}",
+    "--ckpt ck --set mesh={dp=2} --procs 2",
+    "--ckpt ck --set train.eval_every=0 --set 'freeze={\"embed_tokens\"}'",
+};
+
+START_TEST(what_the_run_has_measured) {
+  train("log", "--export out");
+  for (int i = 0; i < LEN(ways); i++) same_loss(ways[i]);
+}
+END_TEST
+
+START_TEST(of_an_adapter) {
+  train("log", "--export out");
+  double base = loss;
+  train("adapter.log",
+        "--set 'adapter={\"lora\",rank=2}' --set checkpoint.dir=ad --set train.seed=2");
+  ck_assert(fabs(loss - base) > 1e-3 * base);
+  same_loss("--set 'adapter={\"lora\",rank=2}' --ckpt ad --set mesh={tp=2,dp=2}");
+}
+END_TEST
+
+START_TEST(under_mpirun) {
+  if (!mpirun_present()) return;
+  train("log", "");
+  Outcome o = process_run(120, MPIRUN " " EVAL "--ckpt ck --set mesh={tp=2}", 2);
+  json_t *r = result(&o);
+  ck_assert_double_eq_tol(json_real_value(json_object_get(r, "loss")), loss, 2e-6 * loss);
+  json_decref(r);
+}
+END_TEST
+
+/* Fewer batches; and all data of a plan that has none for validation. */
+START_TEST(of_which_data) {
+  train("log", "");
+  Outcome o = process_run(60, EVAL "--ckpt ck --batches 2");
+  json_t *r = result(&o);
+  ck_assert_int_eq(json_integer_value(json_object_get(r, "batches")), 2);
+  ck_assert_int_eq(json_integer_value(json_object_get(r, "tokens")), 2 * 8 * 16);
+  json_decref(r);
+  o = process_run(60,
+                  EVAL "--ckpt ck --set data.val_fraction=0 --set train.eval_every=0");
+  r = result(&o);
+  ck_assert_int_gt(json_integer_value(json_object_get(r, "tokens")), 3 * tokens);
+  json_decref(r);
+  o = process_run(60, "$weft eval plan.lua --ckpt ck");
+  ck_assert_msg(o.code == 0 && strncmp(o.out, "loss ", 5) == 0 &&
+                    strstr(o.out, "  perplexity ") && strstr(o.out, " for validation)"),
+                "%s%s", o.out, o.err);
+}
+END_TEST
+
+/* Nothing learns: parameters are all the state there is. */
+START_TEST(only_parameters_are_kept) {
+  Job j;
+  Arena *a = arena_new(NULL);
+  ck_assert_int_eq(job_load(&j, a, &(LangOptions){0}, scratch_path("plan.lua")), WEFT_OK);
+  j.evaluates = true;
+  ck_assert_int_eq(job_mesh(&j, 0), WEFT_OK);
+  ck_assert_msg(job_compile(&j) == WEFT_OK, "%s", j.e.text);
+  const Regions *s = &j.compiled->prog[0].regions;
+  for (int i = 0; i < s->nregion; i++)
+    ck_assert_msg(s->region[i].kind == REGION_WORK || s->region[i].whole == 0,
+                  "region of kind %d", s->region[i].kind);
+  ck_assert_ptr_nonnull(j.compiled->eval);
+  job_free(&j);
+  arena_free(a);
+}
+END_TEST
+
+START_TEST(bad_input) {
+  static const struct {
+    const char *args, *says;
+  } rows[] = {
+      {"", "the plan names no weights: give --ckpt DIR or --weights DIR"},
+      {"--ckpt a --weights b", "give --ckpt or --weights, not both"},
+      {"--ckpt nowhere", "nowhere: error: there is no checkpoint"},
+      {"--weights nowhere", "nowhere"},
+      {"--ckpt ck --set model.hidden_size=32", "is of another model"},
+      {"--ckpt ck --batches 0", "--batches"},
+  };
+  train("log", "");
+  for (int i = 0; i < LEN(rows); i++) {
+    Outcome o = process_run(60, "$weft eval plan.lua %s", rows[i].args);
+    ck_assert_int_ne(o.code, 0);
+    ck_assert_msg(strstr(o.err, rows[i].says) != NULL, "%s: %s", rows[i].args, o.err);
+    ck_assert_str_eq(o.out, "");
+  }
+}
+END_TEST
+
+Suite *eval_suite(void) {
+  Suite *s = suite_create("eval");
+  TCase *tc = tcase_create("eval");
+  tcase_add_checked_fixture(tc, setup, scratch_teardown);
+  tcase_set_timeout(tc, 240);
+  tcase_add_test(tc, what_the_run_has_measured);
+  tcase_add_test(tc, of_an_adapter);
+  tcase_add_test(tc, under_mpirun);
+  tcase_add_test(tc, of_which_data);
+  tcase_add_test(tc, only_parameters_are_kept);
+  tcase_add_test(tc, bad_input);
+  suite_add_tcase(s, tc);
+  return s;
+}
