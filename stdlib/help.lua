@@ -203,6 +203,19 @@ from what kernels and collectives usually reach of it; planning.md says how far 
   --json             print one object
 ]],
 
+  diff = [[
+Compares two plans: their fields, as they are after --set and -D, which both get, and what
+follows from these: memory by class, communication by axis and operation, and, where the
+cluster names its GPU, the time that weft sim predicts.
+
+  --set PATH=VALUE   in both plans
+  -D NAME=VALUE      of weft.var, in both plans
+  --data DIR         both may read files below DIR
+  --json             fields and figures as one object
+
+Exit code 0: the same; 1: they differ, or one of them is wrong.
+]],
+
   verify = [[
 Makes the plan small enough for this machine, runs it on virtual ranks and on one
 rank, and compares loss, gradients and parameters. Prints what was made smaller and

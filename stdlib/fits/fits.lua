@@ -1,6 +1,7 @@
 -- fits.lua - weft report: whether a plan, or settings of another system, fit their GPUs. Takes
 -- the command line, gives one screen and the same as JSON: memory and its largest classes,
 -- the proof, the bubble, warnings, and the nearest layouts that fit if it does not.
+local assignments = use "fits/assignments"
 local import = use "import/import"
 local nearest = use "fits/nearest"
 local plan_asks, plan_draft = use "plan_asks", use "plan_draft"
@@ -12,16 +13,6 @@ local weft = use "weft"
 local USUAL_GPU = "h100-sxm"
 
 -- ---- a plan ----
-
-local function assignments(list)
-  local fields = {}
-  for _, word in ipairs(list) do
-    local key, value = string.match(word, "^([^=]+)=(.*)$")
-    if not key then fail(string.format("\"%s\" is no field=value", quote.shown(word))) end
-    fields[key] = value
-  end
-  return fields
-end
 
 -- The field that names the GPU, however the plan writes its cluster.
 local function gpu_field(spec)

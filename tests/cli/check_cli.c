@@ -111,6 +111,7 @@ START_TEST(verbs_without_arguments) {
       {"check", "needs a plan: weft check PLAN.lua\n"},
       {"show", "needs a plan: weft show PLAN.lua [TOPIC]\n"},
       {"sim", "needs a plan: weft sim PLAN.lua\n"},
+      {"diff", "needs a pair of plans: weft diff A.lua B.lua\n"},
       {"verify", "needs a plan: weft verify PLAN.lua\n"},
       {"eval", "needs a plan: weft eval PLAN.lua\n"},
       {"sample", "needs a plan: weft sample PLAN.lua\n"},

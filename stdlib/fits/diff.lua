@@ -1,0 +1,119 @@
+-- diff.lua - weft diff: what differs between two plans: their fields, and what follows from
+-- these: mesh, memory by class, communication, operations, and the time of a step.
+local assignments = use "fits/assignments"
+local text = use "reports/text"
+local weft = use "weft"
+local shown = use "shown"
+
+-- ---- what is compared ----
+
+-- Bytes of the classes of the rank with most memory.
+local function memory(plan, into)
+  local rank = plan:memory()
+  for _, one in ipairs(rank) do
+    if one.pp == rank.worst_pp then rank = one end
+  end
+  into("memory", rank.total, text.bytes)
+  for _, class in ipairs(rank.classes) do into("memory: " .. class.name, class.bytes, text.bytes) end
+end
+
+-- Messages and bytes of a step, by axis and operation.
+local function communication(plan, into)
+  for _, row in ipairs(plan:comm()) do
+    local name = string.format("%s %s", row.axis, row.op)
+    into(name .. ": count", row.count, tostring)
+    into(name .. ": bytes", row.bytes, text.bytes)
+  end
+end
+
+local function seconds(s)
+  return s < 1 and string.format("%.4g ms", 1e3 * s) or string.format("%.4g s", s)
+end
+
+-- nil where the clock lacks figures; then why.
+local function clock(plan, into)
+  local ok, sim = pcall(plan.sim, plan)
+  if not ok then return tostring(sim) end
+  into("step, predicted", sim.seconds, seconds)
+  into("tokens/s for each GPU", sim.tokens_per_s_per_gpu, text.count)
+  into("MFU", sim.mfu, function(x) return string.format("%.1f %%", 100 * x) end)
+end
+
+local function ranks(plan, into) into("ranks", plan.mesh.world, tostring) end
+
+-- Rows by name, in the order in which they are first met; and why the clock has none.
+local function figures(a, b)
+  local rows, why = {}, nil
+  for _, measure in ipairs { ranks, memory, communication, clock } do
+    for side, plan in ipairs { a, b } do
+      why = measure(plan, function(name, value, show)
+        if not rows[name] then
+          rows[name] = { name = name, show = show }
+          rows[#rows + 1] = rows[name]
+        end
+        rows[name][side] = value
+      end) or why
+    end
+  end
+  return rows, why
+end
+
+-- ---- the verb ----
+
+local function load_plan(path, args)
+  local plan, why = weft.load(path, { set = assignments(args.set), define = assignments(args.define) })
+  if not plan then error(why, 0) end
+  return plan
+end
+
+local function differing(rows)
+  local out = {}
+  for _, row in ipairs(rows) do
+    if row[1] ~= row[2] then out[#out + 1] = row end
+  end
+  return out
+end
+
+local function told(row, side)
+  return row[side] and row.show(row[side]) or "-"
+end
+
+-- "+12 %"; nothing where one of them is not there or is 0.
+local function change(row)
+  if not row[1] or not row[2] or row[1] == 0 then return "" end
+  local by = 100 * (row[2] / row[1] - 1)
+  return string.format(math.abs(by) < 10 and "%+.1f %%" or "%+.0f %%", by)
+end
+
+local function screen(fields, rows, why)
+  local out = {}
+  if #fields == 0 and #rows == 0 then return "the same\n" end
+  for _, f in ipairs(fields) do
+    out[#out + 1] = string.format("%s: %s -> %s", shown(f.path), shown(f.from or "(nothing)"),
+      shown(f.to or "(nothing)"))
+  end
+  local cells = {}
+  for i, row in ipairs(rows) do cells[i] = { row.name, told(row, 1), told(row, 2), change(row) } end
+  if #cells > 0 then
+    out[#out + 1] = (#fields > 0 and "\n" or "")
+      .. text.columns({ "what follows, of the rank with most", "from", "to", "" }, cells)
+  end
+  if why then out[#out + 1] = "time is not compared: " .. why end
+  return table.concat(out, "\n") .. "\n"
+end
+
+return function(args)
+  local a, b = load_plan(args.file, args), load_plan(args.words[1], args)
+  local fields, json = {}, { fields = {}, figures = {} }
+  for _, d in ipairs(a:diff(b)) do
+    if not d.figure then
+      fields[#fields + 1] = d
+      json.fields[#fields] = { path = d.path, from = d.from, to = d.to }
+    end
+  end
+  local all, why = figures(a, b)
+  local rows = differing(all)
+  for i, row in ipairs(rows) do json.figures[i] = { name = row.name, from = row[1], to = row[2] } end
+  json.same = #fields == 0 and #rows == 0
+  return { ok = json.same, text = screen(fields, rows, why), json = json }
+end
