@@ -1,5 +1,15 @@
 -- help.lua - what weft VERB --help says, by verb; `plan` follows where a verb takes a plan.
 return {
+  init = [[
+Makes the folder DIR, which must not be there yet:
+
+  plan.lua           a small plan that runs as it is, to change
+  weft.d.lua         every field and function with types and meaning, and
+  .luarc.json        settings, with which editors that have lua-language-server complete
+                     and check plans
+
+]],
+
   run = [[
 Trains. Without a launcher all ranks are threads of this process; under mpirun or
 srun every process is one rank. A line is printed every train.log_every steps.

@@ -22,5 +22,7 @@ bool api_doc_is_method(const ApiDoc *d);
 int api_doc_names(const char *object, const char **names, int room);
 /* The tables of docs/scripting.md. */
 void api_doc_markdown(Text *out);
+/* All that a plan can say and call, as a file of LuaCATS annotations. */
+void api_doc_stub(Text *out);
 
 #endif

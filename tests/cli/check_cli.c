@@ -107,6 +107,7 @@ START_TEST(verbs_without_arguments) {
   static const struct {
     const char *verb, *says; /* NULL: it needs nothing */
   } all[] = {
+      {"init", "needs a name for a folder: weft init DIR\n"},
       {"run", "needs a plan: weft run PLAN.lua\n"},
       {"check", "needs a plan: weft check PLAN.lua\n"},
       {"show", "needs a plan: weft show PLAN.lua [TOPIC]\n"},
