@@ -1,6 +1,6 @@
--- automodel.lua - a plan as a recipe of NeMo AutoModel. Names that import/automodel.lua translates
+-- automodel.lua - a plan as a recipe of NeMo AutoModel. Names that import/automodel translates
 -- come from its tables, read the other way.
-local names = use "import/automodel_names"
+local names = use "import/automodel/names"
 local pytorch = use "import/pytorch"
 local rates = use "import/rates"
 local settings = use "export/settings"

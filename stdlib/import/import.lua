@@ -15,7 +15,7 @@ local megatron = use "import/megatron/megatron"
 local registry = use "import/torchtitan/registry"
 local torchtitan = use "import/torchtitan/torchtitan"
 local systems = { use "import/parallel_plans", torchtitan, use "import/nanotron/nanotron",
-                  use "import/automodel", use "import/deepspeed/deepspeed", use "import/accelerate",
+                  use "import/automodel/automodel", use "import/deepspeed/deepspeed", use "import/accelerate",
                   megatron, use "import/huggingface" }
 
 -- Readers by the ending of a file's name.

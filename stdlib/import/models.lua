@@ -1,7 +1,8 @@
--- models.lua - models by their public names: sizes for those whose architecture weft has, and
--- what the others are. A name is looked up without its owner and without what only says how
--- the weights were trained (-Instruct, -Base, a date). Sizes are those of the public files, checked
--- against what is named beside each family; --model DIR takes the config.json of a folder instead.
+-- models.lua - models by their public names: sizes for those whose architecture weft has, and what
+-- the others are. A name is looked up as model_names.lua shortens it. Sizes are those of the public
+-- files, checked against what is named beside each family; --model DIR takes the config.json of a
+-- folder instead.
+local names = use "import/model_names"
 local other_models = use "import/other_models"
 local presets = use "presets"
 local models = {}
@@ -341,24 +342,7 @@ local sizes = {
   ["gpt2-xl"] = gpt2(1600, 48, 25),
   ["distilgpt2"] = gpt2(768, 6, 12),
 }
--- Models that were trained further from another one, whose sizes they have.
-local same = {
-  ["deepseek-r1-distill-qwen-14b"] = "qwen2.5-14b", ["deepseek-r1-distill-qwen-32b"] = "qwen2.5-32b",
-  ["granite-3.2-2b"] = "granite-3.1-2b", ["granite-3.2-8b"] = "granite-3.1-8b",
-  ["llama-guard-2-8b"] = "llama-3-8b", ["llama-guard-3-8b"] = "llama-3.1-8b",
-  ["hermes-3-llama-3.1-70b"] = "llama-3.1-70b", ["hermes-3-llama-3.2-3b"] = "llama-3.2-3b",
-  ["deepseek-math-7b"] = "deepseek-llm-7b", ["openreasoning-nemotron-7b"] = "qwen2.5-7b",
-  ["openreasoning-nemotron-14b"] = "qwen2.5-14b", ["openreasoning-nemotron-32b"] = "qwen2.5-32b",
-  ["acereason-nemotron-7b"] = "deepseek-r1-distill-qwen-7b",
-  ["vicuna-7b-v1.5"] = "llama-2-7b", ["vicuna-13b-v1.5"] = "llama-2-13b",
-  ["zephyr-7b-beta"] = "mistral-7b-v0.1", ["zephyr-7b-alpha"] = "mistral-7b-v0.1",
-  ["open_llama_3b_v2"] = "open_llama_3b", ["open_llama_7b_v2"] = "open_llama_7b",
-  ["glm-z1-9b-0414"] = "glm-4-9b-0414", ["glm-z1-32b"] = "glm-4-32b", ["ring-mini-2.0"] = "ling-mini-2.0",
-  ["ring-flash-2.0"] = "ling-flash-2.0", ["ring-1t"] = "ling-1t",
-  ["dialogpt-small"] = "gpt2", ["dialogpt-medium"] = "gpt2-medium", ["dialogpt-large"] = "gpt2-large",
-}
-for _, n in ipairs { "0.5b", "1.5b", "3b", "7b", "14b", "32b" } do same["qwen2.5-coder-" .. n] = "qwen2.5-" .. n end
-for name, of in pairs(same) do sizes[name] = sizes[of] end
+for name, of in pairs(names.same) do sizes[name] = sizes[of] end
 
 -- Later versions have other weights and the same sizes.
 for _, n in ipairs { "4.6", "4.7" } do
@@ -370,31 +354,10 @@ for _, n in ipairs { "m2.1", "m2.5", "m2.7" } do sizes["minimax-" .. n] = sizes[
 -- Qwen3 of July 2025 has other frequencies and more positions; by litgpt's table.
 local dated = { ["qwen3-4b"] = 5000000.0, ["qwen3-30b-a3b"] = 10000000.0, ["qwen3-235b-a22b"] = 5000000.0 }
 
-local suffixes = {
-  "%-%d%d%d%d$", "%-instruct$", "%-base$", "%-chat$", "%-hf$", "%-it$", "%-thinking$", "%-bf16$",
-  "%-reasoning$", "%-preview$", "%-v1$", "%-0324$", "%-pt$", "%-sft$", "%-dpo$",
-}
-
-local function short_name(name)
-  name = string.lower(string.match(name, "([^/]*)/*$"))
-  name = string.gsub(string.gsub(name, "^meta%-", ""), "%-instruct%-v", "-v")
-  name = string.gsub(name, "^(mixtral%-8x%d+b)%-v0%.%d$", "%1")
-  name = string.gsub(name, "^olmo%-2%-%d%d%d%d%-", "olmo-2-")
-  local before
-  repeat
-    before = name
-    for _, suffix in ipairs(suffixes) do
-      if sizes[name] then return name end
-      name = string.gsub(name, suffix, "")
-    end
-  until name == before
-  return name
-end
-
 -- Of a public name: the table that weft.model takes and, if there is one, the name of the
 -- preset that it is. Else nil and what the model is, or nil and nil.
 function models.find(name)
-  local short = short_name(name)
+  local short = names.short(name, sizes)
   local found = sizes[short]
   if not found and (presets[name] or presets[short]) then
     found = presets[name] and name or short

@@ -4,6 +4,9 @@ local quote = use "import/quote"
 local scalar = use "import/scalar"
 local values = {}
 
+-- Steps of a plan that does not say train.steps.
+values.USUAL_STEPS = 100
+
 local function refuse(book, key, value, expected)
   local leaf = book:leaf(key)
   book:refuse(key, string.format("%s = %s: expected %s", quote.shown(leaf and leaf.given or key),

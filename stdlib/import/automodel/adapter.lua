@@ -1,4 +1,4 @@
--- automodel_adapter.lua - peft and freeze_config of NeMo AutoModel as the fields adapter and freeze.
+-- adapter.lua - peft and freeze_config of NeMo AutoModel as the fields adapter and freeze.
 local quote = use "import/quote"
 local values = use "import/values"
 

@@ -1,4 +1,4 @@
--- automodel_names.lua - names of NeMo AutoModel and their names here, read in one direction by weft
+-- names.lua - names of NeMo AutoModel and their names here, read in one direction by weft
 -- import and in the other by weft export.
 local names = {}
 

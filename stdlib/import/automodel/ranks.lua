@@ -1,4 +1,4 @@
--- automodel_ranks.lua - the ranks and the strategy of NeMo AutoModel recipes: world, mesh, FSDP2
+-- ranks.lua - the ranks and the strategy of NeMo AutoModel recipes: world, mesh, FSDP2
 -- and Megatron FSDP settings as fields of a plan.
 local quote = use "import/quote"
 local scalar = use "import/scalar"

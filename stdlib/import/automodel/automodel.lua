@@ -1,14 +1,16 @@
 -- automodel.lua - recipes of NeMo AutoModel (YAML) as fields of a plan. What does not take part
--- in the plan is in automodel_rules.lua.
-local adapter = use "import/automodel_adapter"
+-- in the plan is in rules.lua.
+local adapter = use "import/automodel/adapter"
+local data = use "import/automodel/data"
 local model_field = use "import/model_field"
-local names = use "import/automodel_names"
+local names = use "import/automodel/names"
+local optimizer = use "import/automodel/optimizer"
 local pytorch = use "import/pytorch"
 local quote = use "import/quote"
-local ranks = use "import/automodel_ranks"
-local rules = use "import/automodel_rules"
+local ranks = use "import/automodel/ranks"
+local rules = use "import/automodel/rules"
 local scalar = use "import/scalar"
-local training = use "import/automodel_training"
+local training = use "import/automodel/training"
 local values = use "import/values"
 
 local automodel = { name = "NeMo AutoModel",
@@ -326,8 +328,8 @@ function automodel.translate(book, plan, options)
   training.put_packed(book, plan)
   training.put_batch(book, plan, m, config)
   local steps = training.put_train(book, plan)
-  training.put_optimizer(book, plan, steps)
-  training.put_data(book, plan)
+  optimizer.put(book, plan, steps)
+  data.put(book, plan)
   training.put_checkpoint(book, plan)
   training.put_timeout(book, plan)
   book:apply(rules)

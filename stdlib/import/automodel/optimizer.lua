@@ -1,0 +1,134 @@
+-- optimizer.lua - the optimizer and the learning rate of NeMo AutoModel recipes.
+local quote = use "import/quote"
+local rates = use "import/rates"
+local values = use "import/values"
+
+local ADAM = { ["torch.optim.Adam"] = "L2", ["torch.optim.AdamW"] = "AdamW" }
+
+local function put_kind(book, decay)
+  local key = "optimizer._target_"
+  local value = book:value(key)
+  if value == nil then return end
+  local name = string.match(tostring(value), "([^.]*)$")
+  if name == "Adam" and decay > 0 then
+    book:cannot(key, "Adam adds decay to the gradient; AdamW, which the plan has, to the step")
+  elseif ADAM[value] or name == "FusedAdam" or name == "FlashAdamW" or name == "AdamW" then
+    book:translated(key, "optimizer")
+  else
+    book:cannot(key, string.format("%s is not in weft: the plan has AdamW with these numbers",
+                                   quote.shown(name)))
+  end
+end
+
+-- Steps of the rise to the full rate: as given, or AutoModel's share of all steps, which without
+-- max_steps are those of the epochs, and so of the data: then a share of those that the plan has.
+local function put_warmup(book, plan, steps)
+  local key, field = "lr_scheduler.lr_warmup_steps", "optimizer.lr.warmup"
+  local given = values.put_whole(book, plan, key, field, 0)
+  if given then return given end
+  local n = math.min(1000, (steps or values.USUAL_STEPS) // 10)
+  plan:put(field, quote.value(n), "AutoModel's default: a tenth of the steps, at most 1000")
+  if not steps then
+    book:assume(field, string.format("%d, a tenth of the %d steps assumed: AutoModel takes a tenth of those "
+                                     .. "of all epochs, at most 1000", n, values.USUAL_STEPS))
+  end
+  return n
+end
+
+local L = "lr_scheduler."
+
+-- Where the rate goes from its maximum, and until which step.
+local function put_fall(book, plan, shape, lr, steps)
+  if shape == "constant" then return book:no_effect(L .. "min_lr", "the rate is constant") end
+  rates.put_least(book, plan, L .. "min_lr", tonumber(string.format("%.9g", lr / 100)),
+                  "AutoModel's default: 1 % of lr")
+  if shape == "inverse_sqrt" then
+    local at = values.whole(book, L .. "lr_decay_steps", 1)
+    return rates.end_of_root(book, L .. "lr_decay_steps", at, steps)
+  end
+  if values.put_whole(book, plan, L .. "lr_decay_steps", "optimizer.lr.steps", 1) == nil and steps then
+    plan:put("optimizer.lr.steps", quote.value(steps), "AutoModel's default: all steps")
+  end
+  if shape ~= "wsd" then return end
+  local decay = values.whole(book, L .. "wsd_decay_steps", 1)
+  if not decay then
+    return book:refuse(L .. "lr_decay_style", "WSD needs wsd_decay_steps, the steps in which the rate falls")
+  end
+  rates.put_fall(book, plan, decay, L .. "wsd_decay_steps", L .. "lr_wsd_decay_style")
+end
+
+local function say_rise(book, warmup)
+  local key = L .. "init_lr"
+  local first = values.positive(book, key)
+  if warmup == 0 then
+    book:no_effect(key, "there is no warmup")
+  elseif first == 0 then
+    book:translated(key, "optimizer.lr, which rises from 0")
+  elseif first then
+    book:cannot(key, "the rate rises from 0, not from this")
+  else
+    book:assume("optimizer.lr", "AutoModel's warmup rises from a tenth of lr, here it is from 0")
+  end
+end
+
+local function put_rate(book, plan, lr, steps)
+  local key = "optimizer.lr"
+  if not book:has "lr_scheduler" then
+    plan:put("optimizer.lr", quote.value(lr), book:leaf(key))
+    return book:translated(key, "optimizer.lr")
+  end
+  local style_key, style = book:first(L .. "lr_decay_style", L .. "schedule")
+  local shape = rates.shapes[style or "cosine"]
+  if not shape then
+    return book:refuse(style_key, string.format("%s: expected constant, linear, cosine, inverse-square-root "
+                       .. "or WSD", quote.shown(style)))
+  end
+  book:translated(style_key or key, "optimizer.lr")
+  plan:head("optimizer.lr", "weft." .. shape)
+  values.put_positive(book, plan, L .. "max_lr", "optimizer.lr.max")
+  plan:put("optimizer.lr.max", quote.value(lr), book:leaf(key))
+  book:translated(key, "optimizer.lr.max")
+  put_fall(book, plan, shape, lr, steps)
+  local warmup = put_warmup(book, plan, steps)
+  if shape == "inverse_sqrt" and warmup == 0 then
+    plan:put("optimizer.lr.timescale", "1", "there is no warmup")
+    book:assume("optimizer.lr", "without a warmup the rate is that of AutoModel one step later")
+  end
+  say_rise(book, warmup)
+end
+
+local STATES = { ["torch.float32"] = "f32", ["torch.bfloat16"] = "bf16" }
+
+local function put_optimizer(book, plan, steps)
+  plan:head("optimizer", "weft.adamw")
+  local lr = values.positive(book, "optimizer.lr")
+  if lr then put_rate(book, plan, lr, steps) end
+  values.put_pair(book, plan, "optimizer.betas", "optimizer.betas")
+  plan:put("optimizer.betas", "{ 0.9, 0.999 }", "Adam's default")
+  for _, key in ipairs { "optimizer.eps", "optimizer.epsilon" } do
+    local eps = values.positive(book, key)
+    if eps then plan:put("optimizer.eps", quote.value(eps), book:leaf(key)) end
+    book:translated(key, "optimizer.eps")
+  end
+  local adamw = book:value "optimizer._target_" == "torch.optim.AdamW"
+  put_kind(book, values.put_decay(book, plan, "optimizer.weight_decay", adamw and 0.01 or 0,
+                                  adamw and "AdamW's default" or "Adam's default"))
+  local clip = values.positive(book, "clip_grad_norm.max_norm")
+  plan:put("optimizer.clip", quote.value(clip or 1.0), book:leaf "clip_grad_norm.max_norm"
+           or "AutoModel's default")
+  book:translated("clip_grad_norm.max_norm", "optimizer.clip")
+  local state = STATES[book:value "optimizer.exp_avg_dtype"]
+  if state and state == STATES[book:value "optimizer.exp_avg_sq_dtype"] then
+    plan:put("optimizer.state_dtype", quote.text(state), book:leaf "optimizer.exp_avg_dtype")
+    book:translated("optimizer.exp_avg_dtype", "optimizer.state_dtype")
+    book:translated("optimizer.exp_avg_sq_dtype", "optimizer.state_dtype")
+  elseif plan:has "precision.master_dtype" and string.find(tostring(book:value "optimizer._target_"), "^torch%.optim") then
+    plan:put("optimizer.state_dtype", quote.text "bf16", "torch.optim: the type of the weights")
+    if book:value "optimizer.fused" ~= true then
+      book:assume("optimizer", "weights in bf16 are rounded once a step, as by PyTorch's fused optimizers; its others "
+                  .. "round each of their operations")
+    end
+  end
+end
+
+return { put = put_optimizer }

@@ -1,0 +1,142 @@
+-- training.lua - what a NeMo AutoModel recipe says of training: batch and sequences, steps and
+-- checkpoints as fields of a plan.
+local quote = use "import/quote"
+local scalar = use "import/scalar"
+local values = use "import/values"
+
+-- ---- batch and sequences ----
+
+local ASSUMED_SEQ = 2048
+
+local function sequence_of(book, config)
+  local size = values.whole(book, "packed_sequence.packed_sequence_size", 0)
+  if size and size > 0 then return size, "packed_sequence.packed_sequence_size" end
+  for _, key in ipairs { "packed_sequence.pack_size", "dataset.seq_len", "dataset.seq_length",
+                         "dataset.max_length", "dataloader.collate_fn.max_length",
+                         "distributed.pipeline.pp_seq_len", "recipe_args.seq_length" } do
+    local n = values.whole(book, key, 1)
+    if n then return n, key end
+  end
+  local most = scalar.integer(config.max_position_embeddings or ASSUMED_SEQ) or ASSUMED_SEQ
+  return math.min(ASSUMED_SEQ, most)
+end
+
+local function put_batch(book, plan, m, config)
+  local global = values.put_whole(book, plan, "step_scheduler.global_batch_size", "batch.global", 1)
+  -- The first versions had dataloader.batch_size, and how many of them make a step.
+  local key = book:first("step_scheduler.local_batch_size", "dataloader.batch_size")
+    or "step_scheduler.local_batch_size"
+  local locally, each = values.whole(book, key, 1), values.whole(book, "step_scheduler.grad_acc_steps", 1)
+  local micro, micro_key = locally, key
+  if not global and each then
+    global = (locally or 1) * m.dp * each
+    plan:put("batch.global", quote.value(global), book:leaf "step_scheduler.grad_acc_steps")
+    book:translated("step_scheduler.grad_acc_steps", "batch.global / (batch.micro * dp)")
+  elseif not global then
+    global = (locally or 1) * m.dp
+    plan:put("batch.global", quote.value(global), "assumed")
+    book:assume("batch.global", string.format("%d sequences: one local batch on each rank", global))
+  end
+  if m.pp > 1 then
+    micro = values.whole(book, "distributed.pipeline.pp_microbatch_size", 1)
+    micro_key = "distributed.pipeline.pp_microbatch_size"
+    book:translated(micro_key, "batch.micro")
+  end
+  plan:put("batch.micro", quote.value(micro or 1), book:leaf(micro_key) or "AutoModel's default")
+  if each then book:no_effect("step_scheduler.grad_acc_steps", "step_scheduler.global_batch_size says it") end
+  book:translated(key, m.pp > 1 and "batch.rounds" or "batch.micro")
+  local rounds = locally and global // math.max(locally * m.dp, 1) or 1
+  if m.pp > 1 and rounds > 1 and global % (locally * m.dp) == 0 then
+    plan:put("batch.rounds", quote.value(rounds), book:leaf(key))
+  end
+  local seq, seq_key = sequence_of(book, config)
+  plan:put("batch.seq", quote.value(seq), seq_key and book:leaf(seq_key) or "assumed")
+  if seq_key then return book:translated(seq_key, "batch.seq"), seq end
+  book:assume("batch.seq", string.format("%d tokens: each batch is as long as its longest sample "
+    .. "there; dataset.seq_length=N behind the file says another", seq))
+end
+
+-- The token that ends a document: which one it is does not change sizes.
+local function put_packed(book, plan)
+  local key, size = book:first("packed_sequence.packed_sequence_size", "packed_sequence.pack_size")
+  size = size and scalar.integer(size)
+  if not size or size < 1 then
+    return book:no_effect("packed_sequence.packed_sequence_size", "sequences are not packed")
+  end
+  plan:put("packed.eot", "0", "assumed: the id of the tokenizer is not in the settings")
+  plan:put("packed.size", quote.value(size), book:leaf(key))
+  plan:put("packed.labels", quote.text "within", "labels do not cross documents")
+  book:translated(key, "packed.size and batch.seq")
+  book:assume("packed.eot", "0 is the token that ends a document; set the one of the tokenizer")
+  if book:value "packed_sequence.drop_long_samples" == true then
+    plan:put("packed.too_long", quote.text "drop", book:leaf "packed_sequence.drop_long_samples")
+    book:translated("packed_sequence.drop_long_samples", "packed.too_long")
+  end
+end
+
+-- ---- steps, checkpoints ----
+
+local function put_train(book, plan)
+  local steps = values.put_whole(book, plan, "step_scheduler.max_steps", "train.steps", 1)
+  if steps then
+    book:no_effect("step_scheduler.num_epochs", "step_scheduler.max_steps says how long")
+  else
+    local epochs = values.whole(book, "step_scheduler.num_epochs", 1)
+    book:cannot("step_scheduler.num_epochs", string.format("made-up tokens have no epochs: train.steps is as "
+      .. "without it; train.epochs = %s counts those of data in files", epochs or "N"))
+    book:assume("train.steps", values.USUAL_STEPS .. ", as without it: the settings count epochs, or nothing")
+  end
+  for _, key in ipairs { "rng.seed", "seed" } do
+    values.put_whole(book, plan, key, "train.seed", 0)
+  end
+  local every = values.whole(book, "step_scheduler.val_every_steps", 1)
+  book:cannot("step_scheduler.val_every_steps", string.format("there is no evaluation without data for it: "
+    .. "data.val, and train.eval_every = %s", every or "N"))
+  return steps
+end
+
+local function put_consolidated(book, plan)
+  local key = "checkpoint.save_consolidated"
+  local value = book:value(key)
+  if value == nil then return end
+  if type(value) ~= "boolean" and value ~= "final" and value ~= "every" then
+    return book:refuse(key, string.format(
+      "%s = %s: expected true, false, \"final\" or \"every\"", key, quote.shown(value)))
+  end
+  plan:put(key, quote.value(value), book:leaf(key))
+  book:translated(key, key)
+end
+
+local function put_checkpoint(book, plan)
+  local every = "step_scheduler.ckpt_every_steps"
+  if book:value "checkpoint.enabled" == false then
+    book:no_effect("checkpoint.enabled", "it is off, as without it")
+    return book:no_effect(every, "checkpoint.enabled is false")
+  end
+  local key, dir = "checkpoint.checkpoint_dir", book:value "checkpoint.checkpoint_dir"
+  if dir ~= nil and type(dir) == "string" and values.folder(dir) then
+    plan:put("checkpoint.dir", quote.text(dir), book:leaf(key))
+    book:translated(key, "checkpoint.dir")
+  else
+    plan:put("checkpoint.dir", quote.text "checkpoints/", dir ~= nil and "a folder below the plan's"
+             or "AutoModel's default")
+    if dir ~= nil then
+      book:cannot(key, "a plan writes below its own folder: --set checkpoint.dir=DIR says another")
+    end
+  end
+  book:translated("checkpoint.enabled", "checkpoint")
+  values.put_whole(book, plan, every, "checkpoint.every", 0)
+  values.put_flag(book, plan, "checkpoint.is_async", "checkpoint.async")
+  put_consolidated(book, plan)
+end
+
+local function put_timeout(book, plan)
+  local minutes = values.positive(book, "dist_env.timeout_minutes")
+  if not minutes or minutes == 0 then return end
+  plan:put("comm.timeout", quote.value(math.min(minutes * 60, 1000000)),
+           book:leaf "dist_env.timeout_minutes")
+  book:translated("dist_env.timeout_minutes", "comm.timeout")
+end
+
+return { put_batch = put_batch, put_packed = put_packed,
+         put_train = put_train, put_checkpoint = put_checkpoint, put_timeout = put_timeout }

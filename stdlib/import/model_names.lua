@@ -1,0 +1,45 @@
+-- model_names.lua - public names of models: without their owner and what only says how the weights were
+-- trained (-Instruct, -Base, a date), and which models have the sizes of others.
+local names = {}
+
+-- Models that were trained further from another one, whose sizes they have.
+names.same = {
+  ["deepseek-r1-distill-qwen-14b"] = "qwen2.5-14b", ["deepseek-r1-distill-qwen-32b"] = "qwen2.5-32b",
+  ["granite-3.2-2b"] = "granite-3.1-2b", ["granite-3.2-8b"] = "granite-3.1-8b",
+  ["llama-guard-2-8b"] = "llama-3-8b", ["llama-guard-3-8b"] = "llama-3.1-8b",
+  ["hermes-3-llama-3.1-70b"] = "llama-3.1-70b", ["hermes-3-llama-3.2-3b"] = "llama-3.2-3b",
+  ["deepseek-math-7b"] = "deepseek-llm-7b", ["openreasoning-nemotron-7b"] = "qwen2.5-7b",
+  ["openreasoning-nemotron-14b"] = "qwen2.5-14b", ["openreasoning-nemotron-32b"] = "qwen2.5-32b",
+  ["acereason-nemotron-7b"] = "deepseek-r1-distill-qwen-7b",
+  ["vicuna-7b-v1.5"] = "llama-2-7b", ["vicuna-13b-v1.5"] = "llama-2-13b",
+  ["zephyr-7b-beta"] = "mistral-7b-v0.1", ["zephyr-7b-alpha"] = "mistral-7b-v0.1",
+  ["open_llama_3b_v2"] = "open_llama_3b", ["open_llama_7b_v2"] = "open_llama_7b",
+  ["glm-z1-9b-0414"] = "glm-4-9b-0414", ["glm-z1-32b"] = "glm-4-32b", ["ring-mini-2.0"] = "ling-mini-2.0",
+  ["ring-flash-2.0"] = "ling-flash-2.0", ["ring-1t"] = "ling-1t",
+  ["dialogpt-small"] = "gpt2", ["dialogpt-medium"] = "gpt2-medium", ["dialogpt-large"] = "gpt2-large",
+}
+for _, n in ipairs { "0.5b", "1.5b", "3b", "7b", "14b", "32b" } do names.same["qwen2.5-coder-" .. n] = "qwen2.5-" .. n end
+
+local suffixes = {
+  "%-%d%d%d%d$", "%-instruct$", "%-base$", "%-chat$", "%-hf$", "%-it$", "%-thinking$", "%-bf16$",
+  "%-reasoning$", "%-preview$", "%-v1$", "%-0324$", "%-pt$", "%-sft$", "%-dpo$",
+}
+
+-- The name in `known` that a public one stands for, or what is left of it.
+function names.short(name, known)
+  name = string.lower(string.match(name, "([^/]*)/*$"))
+  name = string.gsub(string.gsub(name, "^meta%-", ""), "%-instruct%-v", "-v")
+  name = string.gsub(name, "^(mixtral%-8x%d+b)%-v0%.%d$", "%1")
+  name = string.gsub(name, "^olmo%-2%-%d%d%d%d%-", "olmo-2-")
+  local before
+  repeat
+    before = name
+    for _, suffix in ipairs(suffixes) do
+      if known[name] then return name end
+      name = string.gsub(name, suffix, "")
+    end
+  until name == before
+  return name
+end
+
+return names
