@@ -16,6 +16,15 @@ static int use(lua_State *L) {
   return 1;
 }
 
+/* Files that plans read, too, such as models, name others so: "weft.models.config" is the
+ * file models/config. */
+static int require(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  if (strncmp(name, "weft.", 5) != 0) return luaL_error(L, "the library has no %s", name);
+  library_push(L, luaL_gsub(L, name + 5, ".", "/"));
+  return 1;
+}
+
 /* Raises an error without a position, because positions in the library mean nothing to
  * callers. */
 int library_error(lua_State *L, const char *fmt, ...) {
@@ -117,9 +126,10 @@ static void copy(lua_State *L, bool functions_of_c) {
 
 static void push_environment(lua_State *L) {
   static const luaL_Reg own[] = {
-      {"use", use},     {"fail", fail},     {"expected", expected}, {"suggest", suggest},
-      {"keys", keys},   {"origin", origin}, {"builder", builder},   {"box", box},
-      {"unbox", unbox}, {NULL, NULL}};
+      {"use", use},         {"fail", fail}, {"expected", expected},
+      {"suggest", suggest}, {"keys", keys}, {"origin", origin},
+      {"builder", builder}, {"box", box},   {"unbox", unbox},
+      {"require", require}, {NULL, NULL}};
   static const char *const libraries[] = {"string", "table", "math", "utf8", "debug"};
   lua_newtable(L);
   lua_pushglobaltable(L);

@@ -5,6 +5,7 @@
  * strings belongs to the script. Besides Lua's functions they have:
  *
  *   use(name)             the value of another file, or of library_provide
+ *   require(name)         the same: require "weft.models.llama" is use "models/llama"
  *   fail(text)            raises an error at the place that called the library
  *   expected(v, type, f)  raises an error if argument v of function f has another type
  *   suggest(text, names)  the name that was probably meant, or nil

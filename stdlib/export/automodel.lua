@@ -1,5 +1,6 @@
 -- automodel.lua - a plan as a recipe of NeMo AutoModel. Names that import/automodel translates
 -- come from its tables, read the other way.
+local fields = use "export/fields"
 local names = use "import/automodel/names"
 local pytorch = use "import/pytorch"
 local rates = use "import/rates"
@@ -108,7 +109,7 @@ end
 local function put_model(s, f, form)
   s:put("model._target_", "nemo_automodel.NeMoAutoModelForCausalLM.from_config")
   s:put("model.config._target_", "transformers." .. names.class_of[f.architecture], "model")
-  for _, key in ipairs(keys(f.config)) do s:put("model.config." .. key, f.config[key]) end
+  for _, key in ipairs(keys(f.config)) do s:put("model.config." .. key, fields.written(f, key)) end
   local v = f.value
   local field = form == "fsdp2" and "precision.master_dtype" or "precision.param_dtype"
   s:put("model.torch_dtype", names.torch[v[field]], field)
@@ -116,10 +117,56 @@ end
 
 local function put_moe(s, f)
   local v = f.value
+  if f.facts.experts == 0 then return end
+  if v["moe.router_dtype"] == "f32" then s:put("model.backend.gate_precision", "float32", "moe.router_dtype") end
+  s:put("model.config.router_aux_loss_coef", v["moe.aux_loss_coef"], "moe.aux_loss_coef")
   if v["mesh.ep"] == 1 then return end
   s:put("model.backend.dispatcher", v["moe.dispatcher"] == "allgather" and "torch" or "deepep", "moe.dispatcher")
   s:put("distributed.moe.ignore_router_for_ac", v["moe.ignore_router_for_ac"], "moe.ignore_router_for_ac")
   s:put("distributed.moe.reshard_after_forward", v["moe.reshard_after_forward"], "moe.reshard_after_forward")
+end
+
+-- ---- what learns ----
+
+-- A pattern that AutoModel matches with the same modules: names of modules are written as their ends.
+local function pattern_of(target)
+  local inner = string.match(target, "^layers%.%*%.(.*)$")
+  return inner and "model.layers.*." .. inner or "*." .. target
+end
+
+local function put_adapter(s, f)
+  local v, spec = f.value, f.spec.adapter
+  if not spec or v["adapter.rank"] == 0 then return end
+  s:put("peft._target_", names.PEFT, "adapter")
+  s:put("peft.dim", v["adapter.rank"], "adapter.rank")
+  s:put("peft.alpha", math.tointeger(v["adapter.alpha"]), "adapter.alpha")
+  if type(spec.targets) == "table" then
+    local list = {}
+    for i, target in ipairs(spec.targets) do list[i] = pattern_of(target) end
+    s:put("peft.target_modules", list, "adapter.targets")
+  else
+    s:put("peft.exclude_modules", { "*lm_head*" }, "adapter.targets")
+  end
+  if v["adapter.dropout"] > 0 then
+    s:put("peft.dropout", v["adapter.dropout"], "adapter.dropout")
+    s:put("peft.dropout_position", "pre")
+  end
+  s:put("peft.use_dora", v["adapter.dora"], "adapter.dora")
+  s:put("peft.lora_A_init", "kaiming")
+end
+
+local function put_freeze(s, f)
+  local list = f.spec.freeze
+  if list and table.concat(list, " ") == table.concat(names.embeddings(f.architecture), " ") then
+    s:put("freeze_config.freeze_embeddings", true, "freeze")
+  end
+end
+
+-- Cross entropy that never has all logits is that of a head in pieces.
+local function put_loss(s, f)
+  local kind = f.value.loss_chunks == "auto" and "linear_ce.FusedLinearCrossEntropy"
+    or "masked_ce.MaskedCrossEntropy"
+  s:put("loss_fn._target_", names.LOSS .. kind, f.value.loss_chunks == "auto" and "loss_chunks" or nil)
 end
 
 local function put_batch(s, f)
@@ -192,7 +239,9 @@ function automodel.write(f, form)
   put_distributed(s, f, form)
   put_pipeline(s, f)
   put_moe(s, f)
-  s:put("loss_fn._target_", "nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy")
+  put_adapter(s, f)
+  put_freeze(s, f)
+  put_loss(s, f)
   put_optimizer(s, f)
   return { text = function(head) return s:yaml(head) end }
 end

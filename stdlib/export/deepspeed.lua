@@ -1,5 +1,6 @@
 -- deepspeed.lua - a plan as DeepSpeed's JSON, with the model beside it as config.json. Ranks and
 -- sequences are not in there: the launcher and the data have them.
+local fields = use "export/fields"
 local settings = use "export/settings"
 local deepspeed = { name = "DeepSpeed", file = "ds_config.json" }
 
@@ -91,7 +92,7 @@ end
 local function config_json(f)
   local s = settings.new()
   s:put("model_type", f.architecture)
-  for _, key in ipairs(keys(f.config)) do s:put(key, f.config[key]) end
+  for _, key in ipairs(keys(f.config)) do s:put(key, fields.written(f, key)) end
   return s:json()
 end
 

@@ -2,6 +2,7 @@
 -- that two plans can be compared. Fields that only say how others are found (mesh.world,
 -- pp_plan) are there by what they come to: sizes of the mesh, layers of the stages.
 local quote = use "import/quote"
+local scalar = use "import/scalar"
 local plan_facts, plan_fields = use "plan_facts", use "plan_fields"
 local fields = {}
 
@@ -57,15 +58,21 @@ end
 
 -- A model's sizes as its config.json has them: keys that say "not given" are left out, but where
 -- that is no default. Heads of latent attention have keys of their own, whatever the key says.
-local NOT_GIVEN = { q_lora_rank = true }
 local function config_of(f)
-  local config = {}
+  local config, defaults = {}, use("models/" .. f.architecture).defaults
   for _, key in ipairs(keys(f.config)) do
     local v = f.config[key]
-    if v ~= false and key ~= "is_causal" or NOT_GIVEN[key] then config[key] = v end
+    if key ~= "is_causal" and (v ~= false or defaults[key]) then config[key] = v end
   end
   if f.architecture == "deepseek_v3" then config.num_key_value_heads = config.num_attention_heads end
   return config
+end
+
+-- A value of it as files have it: "not given" is null there.
+function fields.written(f, key)
+  local v = f.config[key]
+  if v == false and use("models/" .. f.architecture).defaults[key] ~= true then return scalar.null end
+  return v
 end
 
 -- Keys that a plan has no use for: of layers that are not trained.
@@ -159,7 +166,9 @@ local BETAS = { adamw = { 0.9, 0.95 }, lion = { 0.9, 0.99 } }
 -- Which parameters learn, and how, as the plan has it.
 local function add_learning(value, spec)
   local adapter = type(spec.adapter) == "table" and spec.adapter or {}
+  if adapter[1] then value["adapter.alpha"] = adapter.alpha or adapter.rank end
   value["adapter.targets"] = adapter[1] and quote.value(adapter.targets or "all-linear") or nil
+  value.loss_chunks = spec.loss_chunks or 1
   for _, name in ipairs { "freeze", "groups" } do
     value[name] = spec[name] and #spec[name] > 0 and quote.value(spec[name]) or nil
   end

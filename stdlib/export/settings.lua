@@ -1,5 +1,6 @@
 -- settings.lua - settings that are written: keys in order, each with a value and the field of the
 -- plan that it says; as YAML and TOML, with the fields as comments, and as JSON, which has none.
+local scalar = use "import/scalar"
 local shown = use "shown"
 local settings = {}
 settings.__index = settings
@@ -7,10 +8,10 @@ settings.__index = settings
 function settings.new() return setmetatable({ root = { list = {}, at = {} } }, settings) end
 
 -- The setting `key` ("a.b"; a step that has a point of its own is not possible) of a text, number,
--- boolean, list of these, or a table of them; nil: it is not said.
+-- boolean, scalar.null, list of these, or a table of them; nil: it is not said.
 function settings:put(key, value, field)
   if value == nil then return end
-  if type(value) == "table" and value[1] == nil then
+  if type(value) == "table" and value[1] == nil and value ~= scalar.null then
     for _, name in ipairs(keys(value)) do self:put(key .. "." .. name, value[name], field) end
     return
   end
@@ -50,6 +51,7 @@ local function plain(text)
 end
 
 local function value_of(v, yaml)
+  if v == scalar.null then return "null" end
   if type(v) == "number" then return number(v) end
   if type(v) == "boolean" then return tostring(v) end
   if type(v) == "string" then return yaml and plain(v) and v or quoted(v) end

@@ -27,7 +27,7 @@ function huggingface.translate(book, plan, options)
     local key = string.match(leaf.key, "^[^.]*")
     if not string.find(leaf.key, "^[%a_][%w_]*$") and not string.find(leaf.key, "^[%a_][%w_]*%.") then
       book:cannot(leaf.key, "it is no name of a key of a model's config")
-    elseif leaf.value == scalar.null and key ~= "sliding_window" then
+    elseif leaf.value == scalar.null and config[key] == nil then
       book:no_effect(leaf.key, "null is as if it were not given")
     else
       book:translated(leaf.key, key == "model_type" and "model" or "model." .. key)

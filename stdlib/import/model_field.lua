@@ -14,6 +14,14 @@ local model_field = {}
 
 local HAS = "weft has " .. table.concat(keys(models.architectures), ", ")
 
+-- A value as weft.model takes it: null is false where the class of the architecture has another
+-- default, such as Mistral's window, and as if it were not given elsewhere.
+local function given(architecture, key, value)
+  if value ~= scalar.null then return value end
+  local model = use("models/" .. architecture)
+  if model.defaults[model.aliases[key] or key] then return false end
+end
+
 -- The keys of a config.json as weft.model takes them. Nil and why not.
 function model_field.of_config(node, place)
   local arch = node.kind == "map" and node.at.model_type
@@ -30,10 +38,8 @@ function model_field.of_config(node, place)
     if step then
       if type(config[step]) ~= "table" then config[step] = {} end
       config[step][rest] = leaf.value
-    elseif leaf.key == "sliding_window" and leaf.value == scalar.null then
-      config.sliding_window = false -- Mistral's class has one unless null says that there is none
-    elseif leaf.key ~= "model_type" and leaf.value ~= scalar.null then
-      config[leaf.key] = leaf.value
+    elseif leaf.key ~= "model_type" then
+      config[leaf.key] = given(config[1], leaf.key, leaf.value)
     end
   end
   return config
@@ -134,7 +140,8 @@ function model_field.change(ledger, config, preset, changes)
         ledger:translated(leaf.key, "model." .. key)
       end
     end
-    if change.value ~= scalar.null then config[key], preset = change.value, nil end
+    local value = given(config[1], key, change.value)
+    if value ~= nil then config[key], preset = value, nil end
   end
   return config, preset
 end

@@ -159,16 +159,6 @@ START_TEST(what_megatron_refuses) {
 }
 END_TEST
 
-/* More of them: ./dev round-trips N. */
-START_TEST(plans_of_what_it_can_say) {
-  Outcome o =
-      process_run(300, "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
-                       "$weft " WEFT_BINARY_DIR "/weft-tests megatron 12 3 said");
-  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
-  import_has(o.out, "12 said in full");
-}
-END_TEST
-
 Suite *export_megatron_suite(void) {
   Suite *s = suite_create("export_megatron");
   TCase *c = tcase_create("export_megatron");
@@ -177,7 +167,6 @@ Suite *export_megatron_suite(void) {
   tcase_add_test(c, a_script_says_the_plan);
   tcase_add_test(c, stages_are_a_layout_where_they_are_not_equal);
   tcase_add_loop_test(c, what_megatron_refuses, 0, LEN(cases));
-  tcase_add_test(c, plans_of_what_it_can_say);
   suite_add_tcase(s, c);
   return s;
 }

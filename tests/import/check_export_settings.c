@@ -100,18 +100,35 @@ START_TEST(what_is_not_said_is_listed) {
   import_has(export_file("out/recipe.yaml"), "#   packed.labels: within here");
   import_has(export_file("out/environment.sh"), "export NCCL_ALGO='Ring'\n");
   import_lacks(o.out, "mesh.tp");
-  import_put("a.lua", PLAN "  freeze = { \"embed_tokens\" },\n"
+  import_put("a.lua", PLAN "  freeze = { \"lm_head\" },\n"
                            "  groups = { { \"norm\", lr = 0.5 } },\n}\n");
   o = export_settings(0, "--to automodel a.lua -o frozen");
-  import_has(o.out,
-             "  freeze: { \"embed_tokens\" } here, nothing as these settings say it\n");
+  import_has(o.out, "  freeze: { \"lm_head\" } here, nothing as these settings say it\n");
   import_has(o.out, "  groups: { { \"norm\", lr = 0.5 } } here, nothing as these");
-  import_put("a.lua", PLAN "  adapter = { \"lora\", rank = 4 },\n}\n");
-  o = export_settings(0, "--to automodel a.lua -o adapter");
-  import_has(o.out, "  adapter.rank: 4 here, 0 as these settings say it\n");
-  import_has(
-      o.out,
-      "  adapter.targets: \"all-linear\" here, nothing as these settings say it\n");
+}
+END_TEST
+
+/* What learns, a window that is off, where the class has one, and a head in pieces. */
+START_TEST(what_weft_has_and_recipes_say) {
+  import_put("a.lua", AUTOMODEL
+             "  adapter = { \"lora\", rank = 4, alpha = 8, dropout = 0.1, dora = true,\n"
+             "    targets = { \"q_proj\", \"layers.*.mlp.up_proj\" } },\n"
+             "  loss_chunks = \"auto\",\n}\n");
+  process_run(SECONDS, "sed -i s/qwen3/mistral/ a.lua");
+  Outcome o =
+      export_settings(0, "--to automodel a.lua -o out --set model.sliding_window=false");
+  import_has(o.out, "They say all ");
+  const char *yaml = export_file("out/recipe.yaml");
+  import_has(yaml, "    sliding_window: null\n");
+  import_has(yaml, "  target_modules: [\"*.q_proj\", \"model.layers.*.mlp.up_proj\"]");
+  import_has(yaml, "  dropout_position: pre\n");
+  import_has(yaml, "  use_dora: true  # adapter.dora\n");
+  import_has(yaml, "linear_ce.FusedLinearCrossEntropy  # loss_chunks\n");
+  process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");
+  export_same_programs("a.lua --set model.sliding_window=false", "b.lua");
+  /* rslora is PEFT's alone. */
+  o = export_settings(0, "--to automodel a.lua -o other --set adapter.rslora=true");
+  import_has(o.out, "  adapter.rslora: true here, false as these settings say it\n");
 }
 END_TEST
 
@@ -210,6 +227,17 @@ START_TEST(random_plans_there_and_back) {
 }
 END_TEST
 
+/* Plans of what the tables of docs/import.md say that a system can say. */
+START_TEST(plans_of_what_it_can_say) {
+  Outcome o = process_run(300,
+                          "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
+                          "$weft " WEFT_BINARY_DIR "/weft-tests %s 12 3 said",
+                          systems[_i]);
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  import_has(o.out, "12 said in full");
+}
+END_TEST
+
 Suite *export_settings_suite(void) {
   Suite *s = suite_create("export_settings");
   TCase *c = tcase_create("export_settings");
@@ -219,10 +247,12 @@ Suite *export_settings_suite(void) {
   tcase_add_test(c, rates_are_said_in_steps);
   tcase_add_test(c, one_stage_for_each_rank);
   tcase_add_test(c, what_is_not_said_is_listed);
+  tcase_add_test(c, what_weft_has_and_recipes_say);
   tcase_add_test(c, texts_stay_what_they_are);
   tcase_add_test(c, deepspeed_says_zero);
   tcase_add_test(c, wrong_use_is_told);
   tcase_add_loop_test(c, random_plans_there_and_back, 0, LEN(systems));
+  tcase_add_loop_test(c, plans_of_what_it_can_say, 0, LEN(systems));
   suite_add_tcase(s, c);
   return s;
 }

@@ -146,16 +146,6 @@ START_TEST(what_torchtitan_refuses) {
 }
 END_TEST
 
-/* More of them: ./dev round-trips N. */
-START_TEST(plans_of_what_it_can_say) {
-  Outcome o =
-      process_run(300, "$weft lua " WEFT_SOURCE_DIR "/tests/import/round_trip.lua "
-                       "$weft " WEFT_BINARY_DIR "/weft-tests torchtitan 12 3 said");
-  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
-  import_has(o.out, "12 said in full");
-}
-END_TEST
-
 Suite *export_titan_suite(void) {
   Suite *s = suite_create("export_titan");
   TCase *c = tcase_create("export_titan");
@@ -165,7 +155,6 @@ Suite *export_titan_suite(void) {
   tcase_add_test(c, a_flavor_is_named_where_the_sizes_match);
   tcase_add_test(c, a_schedule_without_a_name_is_a_table);
   tcase_add_loop_test(c, what_torchtitan_refuses, 0, LEN(cases));
-  tcase_add_test(c, plans_of_what_it_can_say);
   suite_add_tcase(s, c);
   return s;
 }

@@ -188,6 +188,14 @@ END_TEST
 /* Keys that a model does not have are left out, values that it cannot have are refused,
  * each by the line where it is. */
 START_TEST(keys_of_a_config_are_checked) {
+  /* null is not the default of the class where that is something. */
+  import_put(
+      "c.json",
+      "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 64, \"num_hidden_layers\": 1,\n"
+      "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 320, "
+      "\"q_lora_rank\": null}");
+  import_file("c.json", "");
+  import_plan_has("q_lora_rank = false,");
   import_put("c.json", LLAMA "\"quantization_config\": {\"bits\": 4},\n\"mine\": 1,\n"
                              "\"a b\": 2,\n\"rope_scaling\": null}");
   const char *report = import_file("c.json", "");

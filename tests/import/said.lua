@@ -66,6 +66,36 @@ function models.deepseek_v3(d, p)
     rms_norm_eps = d:pick { 1e-5, 1e-6 } })
 end
 
+function models.mistral(d, p)
+  return sizes(d, p, { "mistral", intermediate_size = 96, head_dim = 16, num_key_value_heads = p.kv,
+    sliding_window = d:pick { 7, 4096, false } })
+end
+
+-- Every second layer, or all that are given, have a window.
+local function types_of(d, p)
+  if d:maybe(2) then return nil end
+  local list = {}
+  for i = 1, p.layers do list[i] = d:pick { "full_attention", "sliding_attention" } end
+  return list
+end
+
+for _, name in ipairs { "ministral", "olmo3" } do
+  models[name] = function(d, p)
+    return sizes(d, p, { name, intermediate_size = 96, head_dim = 16, num_key_value_heads = p.kv,
+      sliding_window = d:pick { 5, 16 }, layer_types = types_of(d, p) })
+  end
+end
+
+function models.phi3(d, p)
+  return sizes(d, p, { "phi3", intermediate_size = 96, num_key_value_heads = p.kv, sliding_window = d:pick { false, 9 },
+    resid_pdrop = d:pick(RATES) })
+end
+
+function models.granite(d, p)
+  return sizes(d, p, { "granite", intermediate_size = 96, num_key_value_heads = p.kv, embedding_multiplier = 12.0,
+    attention_multiplier = 0.25, residual_multiplier = 0.22, logits_scaling = 8.0 })
+end
+
 local EXPERTS = { mixtral = true, qwen3_moe = true, deepseek_v3 = true }
 
 -- ---- what all have ----
@@ -304,6 +334,179 @@ function systems.torchtitan(d)
   end
   if d:maybe(3) then plan.comm = { timeout = d:pick { 60, 100 } } end
   plan.deterministic = d:maybe(4) or nil
+  return plan
+end
+
+-- ---- NeMo AutoModel ----
+
+-- Its schedules are PyTorch's.
+local AUTO = { { "1f1b", 1 }, { "gpipe", 1 }, { "interleaved_1f1b", 2 }, { "looped_bfs", 2 }, { "zero_bubble", 2 },
+               { "zbv", 2 }, { "dualpipe_v", 2 } }
+
+local function auto_strategy(d, p)
+  local plain = p.tp == 1 and p.pp == 1 and p.cp == 1 and p.ep == 1 and p.dp > 1
+  if plain and d:maybe(4) then return { "ddp", bucket_bytes = 1048576 * d:pick { 1, 25 } } end
+  if plain and d:maybe(3) then
+    return { "megatron_fsdp", zero_dp_strategy = d:below(4), overlap_grad_reduce = d:maybe(2) }
+  end
+  return { "fsdp2", reshard_after_forward = d:pick { true, false, nil }, defer_fsdp_grad_sync = d:maybe(2),
+           forward_prefetch_depth = d:below(3), backward_prefetch_depth = d:below(3),
+           offload_policy = d:maybe(4) or nil }
+end
+
+-- Without FSDP2 all have the type of the weights.
+local function auto_precision(d, kind)
+  if kind ~= "fsdp2" then return { param_dtype = "f32" } end
+  local param = d:pick { "f32", "bf16", "bf16" }
+  local masters = param == "bf16" and d:maybe(3)
+  local sums = param == "bf16" and d:pick { "f32", "bf16" } or "f32"
+  return { param_dtype = param, reduce_dtype = sums, master_dtype = masters and "bf16" or nil,
+           grad_dtype = masters and sums == "bf16" and "bf16" or nil }
+end
+
+local function auto_optimizer(d, p, precision)
+  local lr = rate(d, p.steps, { "constant", "linear", "cosine", "wsd", "inverse_sqrt" },
+                  { "linear", "cosine", "exponential", "minus_sqrt" })
+  local decay = d:pick { 0, 0.1 }
+  return "weft.adamw " .. text { lr = lr, weight_decay = decay, decay_vectors = decay > 0 or nil,
+    clip = d:pick { 0, 1.0, 0.5 }, betas = d:pick { { 0.9, 0.95 }, { 0.9, 0.999 } }, eps = d:pick { 1e-8, 1e-6 },
+    state_dtype = (precision.master_dtype or d:maybe(4)) and "bf16" or nil }
+end
+
+local TARGETS = { "all-linear", { "q_proj", "v_proj" }, { "layers.*.self_attn.o_proj" } }
+
+-- What learns: all, what is not frozen, or adapters.
+local function auto_learning(d, p, plan)
+  local gpt2 = p.model == "gpt2"
+  if d:maybe(3) then
+    plan.freeze = gpt2 and { "wte", "wpe" } or { "embed_tokens" }
+  elseif d:maybe(2) then
+    local dropout = d:pick { 0, 0.1 }
+    local named = not gpt2 and p.model ~= "phi3" and p.model ~= "deepseek_v3"
+    plan.adapter = { "lora", rank = d:pick { 2, 4 }, alpha = d:pick { 4, 16 }, dora = d:maybe(3) or nil,
+                     targets = named and d:pick(TARGETS) or "all-linear", dropout = dropout > 0 and dropout or nil }
+  end
+end
+
+local function auto_experts(d, p, plan)
+  plan.moe = { aux_loss_coef = d:pick { 0, 0.01 }, router_dtype = d:maybe(3) and "f32" or nil }
+  if p.ep == 1 then return end
+  plan.mesh.ep, plan.mesh.etp = p.ep, 1
+  plan.moe.dispatcher = d:pick { "allgather", "alltoall" }
+  plan.moe.ignore_router_for_ac, plan.moe.reshard_after_forward = d:maybe(2), d:maybe(2)
+end
+
+-- Stages of as many layers, or the first ones with one more.
+local function auto_cut(d, p)
+  local stages = p.pp * p.virtual
+  local each = d:pick { 1, 2 }
+  p.layers, p.list = stages * each, nil
+  if stages == 1 or d:maybe(2) then return end
+  local more = 1 + d:below(stages - 1)
+  p.layers, p.list = p.layers + more, {}
+  for i = 1, stages do p.list[i] = each + (i <= more and 1 or 0) end
+end
+
+local function auto_rest(d, p, plan)
+  if d:maybe(3) then
+    plan.checkpoint = { dir = "ckpt/a b", every = d:pick { 5, 100 }, async = d:maybe(2),
+                        save_consolidated = d:pick { true, false, "final", nil } }
+  end
+  if d:maybe(3) then plan.comm = { timeout = d:pick { 60, 600 } } end
+  if p.cp == 1 and d:maybe(4) then
+    plan.packed = { eot = 0, size = plan.batch.seq, labels = "within", too_long = d:maybe(2) and "drop" or nil }
+  end
+  if not plan.precision.grad_dtype and d:maybe(4) then plan.loss_chunks = "auto" end
+end
+
+function systems.automodel(d)
+  local p = { tp = d:pick { 1, 1, 2 }, pp = d:pick { 1, 1, 2, 4 }, cp = d:pick { 1, 1, 2 }, dp = d:pick { 1, 2, 4 },
+              ep = 1, experts = 4, steps = 12, drops = true,
+              model = d:pick { "gpt2", "llama", "qwen2", "qwen3", "mistral", "ministral", "olmo3", "phi3", "granite",
+                               "mixtral", "qwen3_moe", "deepseek_v3" } }
+  local schedule = d:pick(AUTO)
+  if p.pp == 4 then p.tp = 1 end
+  p.tied = p.pp == 1 and d:maybe(2)
+  p.kv = p.tp * p.cp
+  p.heads = p.model == "gpt2" and 4 or p.kv * d:pick { 1, 2 }
+  p.virtual = p.pp > 1 and schedule[2] or 1
+  auto_cut(d, p)
+  if EXPERTS[p.model] and p.dp * p.cp > 1 and d:maybe(2) then p.ep = 2 end
+  local micro, count, rounds = d:pick { 1, 2 }, p.pp * d:pick { 2, 4 }, p.pp > 1 and d:pick { 1, 2 } or 1
+  local plan = { name = "drawn", model = models[p.model](d, p), mesh = { tp = p.tp, pp = p.pp, cp = p.cp, dp = p.dp },
+                 batch = { global = micro * p.dp * count * rounds, micro = micro, seq = 16 * p.cp, rounds = rounds },
+                 recompute = d:pick { "none", "full" }, train = { steps = p.steps, seed = d:below(1000) } }
+  plan.strategy = auto_strategy(d, p)
+  plan.precision = auto_precision(d, plan.strategy[1])
+  if plan.strategy[1] == "fsdp2" and p.dp == 4 and p.ep == 1 and d:maybe(2) then plan.mesh.dp_replicate = 2 end
+  if p.tp > 1 then
+    plan.strategy.sequence_parallel = d:maybe(2)
+    plan.strategy.enable_async_tensor_parallel = plan.strategy.sequence_parallel and d:maybe(3) or nil
+  end
+  if EXPERTS[p.model] then auto_experts(d, p, plan) end
+  auto_learning(d, p, plan)
+  if p.pp > 1 then plan.schedule, plan.pp_plan = schedule[1], { layers = p.list, virtual = p.virtual } end
+  plan.optimizer = auto_optimizer(d, p, plan.precision)
+  auto_rest(d, p, plan)
+  return plan
+end
+
+-- ---- DeepSpeed ----
+
+local function zero_strategy(d, p, stage)
+  local s = { "zero", stage = stage, overlap_grad_reduce = d:maybe(2), bucket_bytes = 4 * d:pick { 1000, 6553600 } }
+  if stage == 3 then
+    s.param_persistence_threshold = d:pick { 0, 100 }
+    if p.dp == 4 and d:maybe(3) then s.zero_hpz_partition_size = 2 end
+  end
+  if stage > 0 and d:maybe(4) then
+    s.offload_optimizer = "cpu"
+    s.offload_param = stage == 3 and d:maybe(2) and "cpu" or nil
+  end
+  return s
+end
+
+local function zero_precision(d)
+  local kind = d:pick { "f32", "bf16", "f16" }
+  if kind == "f32" then return { param_dtype = "f32", grad_dtype = "f32" } end
+  local grads = d:pick { "f32", kind }
+  local p = { param_dtype = kind, grad_dtype = grads, reduce_dtype = kind == "bf16" and d:maybe(3) and "bf16" or nil }
+  if kind == "f16" then
+    p.init_scale, p.growth_interval = d:pick { 65536.0, 1024.0 }, d:pick { 2000, 10 }
+    p.hysteresis, p.min_scale = d:pick { 1, 2 }, d:pick { 1.0, 0.5 }
+  elseif d:maybe(4) then
+    p.master_dtype = "bf16"
+  end
+  return p
+end
+
+-- The rate rises over two steps at least, and falls to 0 along a line, or to a part of itself.
+local function zero_optimizer(d, precision)
+  local max, rises = d:pick { 1e-3, 3e-4 }, 2 + d:below(2)
+  local lr = d:pick { max, string.format("weft.constant { max = %g, warmup = %d }", max, rises),
+    string.format("weft.linear { max = %g, min = 0, warmup = %d, steps = 50 }", max, rises),
+    string.format("weft.cosine { max = %g, min = %g, warmup = %d, steps = 50 }", max, max / 8, rises) }
+  local decay = d:pick { 0, 0.1 }
+  return "weft.adamw " .. text { lr = lr, weight_decay = decay, decay_vectors = decay > 0 or nil,
+    clip = d:pick { 0, 1.0, 0.5 }, betas = d:pick { { 0.9, 0.95 }, { 0.9, 0.999 } }, eps = d:pick { 1e-8, 1e-6 },
+    state_dtype = precision.param_dtype == "bf16" and d:maybe(3) and "bf16" or nil }
+end
+
+function systems.deepspeed(d)
+  local p = { tp = d:pick { 1, 1, 2 }, pp = 1, cp = 1, dp = d:pick { 1, 2, 4 }, experts = 4, drops = true,
+              tied = d:maybe(2), layers = 1 + d:below(3),
+              model = d:pick { "gpt2", "llama", "qwen2", "qwen3", "mistral", "ministral", "olmo3", "phi3", "granite",
+                               "mixtral", "qwen3_moe", "deepseek_v3" } }
+  p.kv = p.tp
+  p.heads = p.model == "gpt2" and 4 or p.kv * d:pick { 1, 2 }
+  local micro = d:pick { 1, 2 }
+  local plan = { name = "drawn", model = models[p.model](d, p), mesh = { tp = p.tp, dp = p.dp },
+                 batch = { global = micro * p.dp * d:pick { 1, 2, 4 }, micro = micro, seq = 16 },
+                 train = { log_every = d:pick { 1, 10 } }, precision = zero_precision(d) }
+  -- The length of sequences is none of its settings: they are as long as the model allows.
+  plan.model.max_position_embeddings = 16
+  plan.strategy = zero_strategy(d, p, d:below(p.tp > 1 and 3 or 4))
+  plan.optimizer = zero_optimizer(d, plan.precision)
   return plan
 end
 

@@ -1,4 +1,5 @@
 -- adapter.lua - peft and freeze_config of NeMo AutoModel as the fields adapter and freeze.
+local names = use "import/automodel/names"
 local quote = use "import/quote"
 local values = use "import/values"
 
@@ -132,8 +133,6 @@ end
 
 -- ---- freeze_config ----
 
-local EMBEDDINGS = { gpt2 = { "wte", "wpe" } }
-
 local function put_freeze(book, plan, config, adapted)
   for _, name in ipairs { "freeze_embeddings", "freeze_language_model" } do
     local key = "freeze_config." .. name
@@ -141,7 +140,7 @@ local function put_freeze(book, plan, config, adapted)
     if on ~= nil and (adapted or not on) then
       book:no_effect(key, adapted and "with an adapter the model is frozen" or "it trains")
     elseif on and name == "freeze_embeddings" then
-      plan:put("freeze", quote.value(EMBEDDINGS[config[1]] or { "embed_tokens" }), book:leaf(key))
+      plan:put("freeze", quote.value(names.embeddings(config[1])), book:leaf(key))
       book:translated(key, "freeze")
     elseif on then
       book:cannot(key, "nothing would be left that learns: the plan trains it")

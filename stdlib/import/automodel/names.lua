@@ -1,14 +1,24 @@
--- names.lua - names of NeMo AutoModel and their names here, read in one direction by weft
--- import and in the other by weft export.
+-- names.lua - names of NeMo AutoModel and their names here, read in one direction by weft import and in
+-- the other by weft export.
+local architectures = use("import/models").architectures
 local names = {}
-
-names.classes = { Qwen3MoeConfig = "qwen3_moe", Qwen3Config = "qwen3", Qwen2Config = "qwen2",
-                  LlamaConfig = "llama", MixtralConfig = "mixtral", GPT2Config = "gpt2",
-                  DeepseekV3Config = "deepseek_v3" }
 
 names.torch = { bf16 = "bfloat16", f16 = "float16", f32 = "float32" }
 
-names.class_of = {}
-for there, here in next, names.classes do names.class_of[here] = there end
+-- Architectures by the class of their configs, as Transformers names it, and the other way.
+names.classes, names.class_of = {}, {}
+for _, here in ipairs(keys(architectures)) do
+  local class = use("models/" .. here).class
+  class = string.gsub(string.gsub(class, "ForCausalLM$", ""), "LMHeadModel$", "") .. "Config"
+  names.classes[class], names.class_of[here] = here, class
+end
+
+names.PEFT = "nemo_automodel.components._peft.lora.PeftConfig"
+names.LOSS = "nemo_automodel.components.loss."
+
+-- Embeddings, which freeze_config names together.
+function names.embeddings(architecture)
+  return architecture == "gpt2" and { "wte", "wpe" } or { "embed_tokens" }
+end
 
 return names

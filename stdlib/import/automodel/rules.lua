@@ -118,16 +118,9 @@ return {
   none("loss_fn.fp32_upcast", "the loss is computed in f32"),
   none("loss_fn.reduction", "the loss is the mean over the labels of the step"),
   cannot("loss_fn.logit_softcapping", "logits are not capped"),
-  { "loss_fn._target_", function(book, leaf)
-    local name = tostring(leaf.value)
-    if string.find(name, "MaskedCrossEntropy$") or string.find(name, "TEParallelCrossEntropy$") then
-      book:no_effect(leaf.key, "the cross entropy of the next token is the loss")
-    elseif string.find(name, "FusedLinearCrossEntropy$") then
-      book:cannot(leaf.key, "the same loss, but here its logits are in memory: more of it")
-    else
-      book:cannot(leaf.key, LOSS)
-    end
-  end },
+  none("loss_fn.ignore_index", "labels that do not count are marked by the data"),
+  none("loss_fn.chunk_len", "see loss_fn._target_"),
+  cannot("loss_fn._target_", LOSS),
 
   cannot("dataset.*", DATA),
   none("dataloader.num_workers", "data is read beside the steps"),

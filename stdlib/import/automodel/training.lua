@@ -74,6 +74,30 @@ local function put_packed(book, plan)
   end
 end
 
+-- ---- the loss ----
+
+local PLAIN = { MaskedCrossEntropy = true, TEParallelCrossEntropy = true }
+
+-- Cross entropy and the head as one, without the logits of all rows.
+local FUSED = { FusedLinearCrossEntropy = true }
+
+-- A head in pieces adds to its gradient in f32.
+local function put_loss(book, plan)
+  local key = "loss_fn._target_"
+  local class = string.match(tostring(book:value(key) or ""), "([^.]*)$")
+  if PLAIN[class] then return book:no_effect(key, "the cross entropy of the next token is the loss") end
+  if class == "ChunkedCrossEntropy" then
+    return book:cannot(key, "the same loss in pieces, of the head, too, in later versions: loss_chunks = N says that")
+  end
+  if not FUSED[class] then return end
+  if plan:has "precision.grad_dtype" then
+    return book:cannot(key, "the same loss; its logits are in memory here, as loss_chunks needs gradients in f32: "
+                       .. "more memory")
+  end
+  plan:put("loss_chunks", quote.text "auto", book:leaf(key))
+  book:translated(key, "loss_chunks, as many pieces as make the logits of one no larger than what the head reads")
+end
+
 -- ---- steps, checkpoints ----
 
 local function put_train(book, plan)
@@ -138,5 +162,5 @@ local function put_timeout(book, plan)
   book:translated("dist_env.timeout_minutes", "comm.timeout")
 end
 
-return { put_batch = put_batch, put_packed = put_packed,
+return { put_batch = put_batch, put_packed = put_packed, put_loss = put_loss,
          put_train = put_train, put_checkpoint = put_checkpoint, put_timeout = put_timeout }
