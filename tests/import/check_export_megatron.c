@@ -20,6 +20,10 @@ enum { SECONDS = 120 };
   "  model = weft.model { \"mixtral\", num_hidden_layers = 4, hidden_size = 64,\n"       \
   "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 96,\n"      \
   "    vocab_size = 256, num_local_experts = 4, num_experts_per_tok = 2 },\n"
+#define OLMO                                                                             \
+  "  model = weft.model { \"olmo3\", num_hidden_layers = 4, hidden_size = 64,\n"         \
+  "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 96,\n"      \
+  "    vocab_size = 256 },\n"
 #define REST                                                                             \
   "  mesh = { tp = 2, pp = 2, dp = 2 },\n"                                               \
   "  strategy = { \"zero\", stage = 1, sequence_parallel = true },\n"                    \
@@ -131,6 +135,8 @@ static const struct Case {
     {LLAMA, "--set schedule=gpipe", 0, "schedule: gpipe here, 1f1b", NULL, NULL},
     {LLAMA, "--set deterministic=true", 0, "They say all else", "--deterministic-mode",
      NULL},
+    {OLMO, "", 1, "olmo3: weft export writes Megatron's arguments of deepseek_v3, gpt2,",
+     NULL, NULL},
     /* What has not. */
     {EXPERTS, "--set model.num_experts_per_tok=1", 1,
      "a router that chooses one expert by softmax", NULL, NULL},

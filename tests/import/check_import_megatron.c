@@ -360,6 +360,30 @@ static const struct Meaning {
     {"seed=7", "seed = 7,"},
     {"distributed-timeout-minutes=10", "timeout = 600,"},
     {"save=ckpt/run async-save=true save-interval=7", "dir = \"ckpt/run\","},
+    /* --window-size counts the tokens beside each one. */
+    {"'window-size=127,0' position-embedding-type=rope normalization=RMSNorm swiglu=true "
+     "disable-bias-linear=true",
+     "\"mistral\","},
+    {"'window-size=127,0' position-embedding-type=rope normalization=RMSNorm swiglu=true "
+     "disable-bias-linear=true",
+     "sliding_window = 128,"},
+    {"'window-size=127,0' add-qkv-bias=true position-embedding-type=rope "
+     "normalization=RMSNorm swiglu=true disable-bias-linear=true",
+     "use_sliding_window = true,"},
+    {"'window-size=127,0' window-attn-skip-freq=12 position-embedding-type=rope "
+     "normalization=RMSNorm swiglu=true disable-bias-linear=true",
+     "\"sliding_attention\", \"full_attention\" },"},
+    {"'window-size=-1,0' position-embedding-type=rope normalization=RMSNorm swiglu=true "
+     "disable-bias-linear=true",
+     "\"llama\","},
+    {"window-attn-skip-freq=2 position-embedding-type=rope normalization=RMSNorm "
+     "swiglu=true disable-bias-linear=true",
+     "\"llama\","},
+    {"'window-size=127,0' num-experts=8", "{ head_dim = d, window = c.window })"},
+    {"'window-size=127,0' 'window-attn-skip-freq=([0]*2+[1]*10)'",
+     "window = not (i < 2) and c.window or nil"},
+    {"'window-size=127,0' window-attn-skip-freq=4",
+     "window = not ({ [3] = true, [7] = true, [11] = true })[i]"},
 };
 
 START_TEST(arguments_mean_what_megatron_says) {
@@ -434,11 +458,13 @@ START_TEST(the_function_of_a_plan_trains) {
       "  --disable-bias-linear: true\n  --group-query-attention: true\n"
       "  --num-query-groups: 2\n  --num-experts: 4\n  --moe-aux-loss-coeff: 0.01\n"
       "  --moe-shared-expert-intermediate-size: 16\n  --ffn-hidden-size: 64\n"
-      "  --moe-layer-freq: \"[0,1]\"\n  --tensor-model-parallel-size: 2\n"
+      "  --moe-layer-freq: \"[0,1]\"\n  --window-size: 4,0\n"
+      "  --window-attn-skip-freq: 2\n  --tensor-model-parallel-size: 2\n"
       "  --sequence-parallel: true\n  --expert-model-parallel-size: 2\n"
       "  --expert-tensor-parallel-size: 1\n");
   import_file("a.yaml", "--world 4");
   import_plan_has("if i < 1 then return");
+  import_plan_has("window = not ({ [1] = true })[i] and c.window or nil");
   Outcome o = process_run(IMPORT_SECONDS, "$weft verify a.lua");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
 }
@@ -453,9 +479,6 @@ static const struct Refused {
     {"encoder-num-layers=12", "an encoder and a decoder"},
     {"tokenizer-type=BertWordPieceCase", "an encoder and a decoder"},
     {"vision-model-type=clip", "images are not in weft"},
-    {"window-size=128,0",
-     "this import writes models whose attention looks back to the beginning; "
-     "`sliding_window` of weft.model \"mistral\""},
     {"experimental-attention-variant=dsa", "is an attention that weft does not have"},
     {"quick-geglu=true", "is an activation function that weft does not have"},
     {"normalization=BatchNorm", "BatchNorm: expected LayerNorm or RMSNorm"},
@@ -468,6 +491,11 @@ static const struct Refused {
     {"seq-length=4096", "4096 tokens are more than max-position-embeddings = 1024"},
     {"recompute-granularity=some", "some: expected full or selective"},
     {"lr=fast", "lr = fast: expected a number, at least 0"},
+    {"window-size=all", "all: expected two numbers, such as 127,0"},
+    {"'window-size=3,0' 'window-attn-skip-freq=[1]*3'",
+     "with one number for each of 12 layers"},
+    {"chunk-attention-size=64",
+     "attention within chunks is not in weft; --window-size is"},
     {"qk-layernorm=true", "weft's LayerNorm is over all of a token"},
     {"tensor-model-parallel-size='${TP}'",
      "${TP} has no value in the file: give one by --set tensor-model-parallel-size="},

@@ -110,7 +110,10 @@ START_TEST(what_weft_lacks_is_refused_by_its_setting) {
                "expected an integer, at least 1");
   put_with(", sliding_window_size: 20, no_rope_layer: 4, _use_doc_masking: true", REST);
   const char *report = import_file("a.yaml", "");
-  import_has(report, "model.model_config.sliding_window_size = 20: attention looks back");
+  import_has(report,
+             "model.model_config.sliding_window_size = 20 -> model.sliding_window");
+  import_plan_has("\"mistral\",");
+  import_plan_has("sliding_window = 20,");
   import_has(report,
              "model.model_config.no_rope_layer = 4: every layer has positions here");
   import_has(report, "_use_doc_masking = true: each document attends to itself there");

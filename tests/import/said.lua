@@ -215,16 +215,27 @@ local function megatron_rest(d, plan)
   plan.deterministic = d:maybe(4) and not plan.strategy.enable_async_tensor_parallel or nil
 end
 
+-- Windows of all layers are Mistral's, those of some Ministral's; without one it is a Llama.
+local function megatron_window(model)
+  if model[1] == "ministral" then
+    model.layer_types = { "full_attention" }
+    for i = 2, model.num_hidden_layers do model.layer_types[i] = "sliding_attention" end
+  end
+  if model[1] == "mistral" or model[1] == "ministral" then model.sliding_window = model.sliding_window or 16 end
+end
+
 function systems.megatron(d)
   local p = { tp = d:pick { 1, 1, 2 }, pp = d:pick { 1, 1, 2, 4 }, cp = d:pick { 1, 1, 2 }, dp = d:pick { 1, 2, 4 },
               ep = 1, experts = 4, tied = d:maybe(2), precision = d:pick { "f32", "bf16", "f16" }, steps = 12,
-              model = d:pick { "gpt2", "llama", "qwen2", "qwen3", "mixtral", "qwen3_moe", "deepseek_v3" }, drops = true }
+              model = d:pick { "gpt2", "llama", "qwen2", "qwen3", "mistral", "ministral", "mixtral", "qwen3_moe",
+                               "deepseek_v3" }, drops = true }
   if p.pp == 4 then p.tp = 1 end
   p.kv = p.tp * p.cp
   p.heads = p.model == "gpt2" and 4 or p.kv * d:pick { 1, 2 }
   p.virtual = p.pp > 1 and d:pick { 1, 1, 2 } or 1
   p.uneven = p.pp > 1 and d:maybe(3)
   p.layers, p.list = cut(d, p.pp * p.virtual, d:pick { 1, 2 }, p.uneven)
+  if p.model == "ministral" and p.layers == 1 then p.model = "mistral" end
   if EXPERTS[p.model] and p.dp * p.cp > 1 and d:maybe(2) then p.ep = 2 end
   p.optimizer = d:pick { "adamw", "adamw", "sgd" }
   local micro, count = d:pick { 1, 2 }, p.pp * d:pick { 2, 4 }
@@ -233,6 +244,7 @@ function systems.megatron(d)
                  batch = { global = micro * p.dp * count, micro = micro, seq = 16 * p.cp },
                  recompute = d:pick { "none", "full", "selective" },
                  train = { steps = p.steps, seed = d:below(1000), log_every = d:pick { 1, 10 } } }
+  megatron_window(plan.model)
   if p.ep > 1 then plan.mesh.ep, plan.mesh.etp = p.ep, d:pick { 1, p.tp } end
   plan.strategy = megatron_strategy(d, p)
   if plan.strategy.stage == 0 and d:maybe(2) then p.optimizer = "lion" end

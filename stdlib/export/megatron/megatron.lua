@@ -156,6 +156,8 @@ local function start_of(f)
 end
 
 function megatron.write(f, form)
+  local why = model.refused(f)
+  if why then return nil, why end
   local s, v = script.new(), f.value
   put_environment(s, f)
   model.put(s, f)
@@ -167,7 +169,7 @@ function megatron.write(f, form)
   put_optimizer(s, v, form)
   put_data(s)
   put_checkpoint(s, v)
-  local why = rules.broken(s, f)
+  why = rules.broken(s, f)
   if why then return nil, why end
   local start = start_of(f)
   return { text = function(head) return s:text(head, start, "\"${MEGATRON_PATH:-.}/pretrain_gpt.py\"") end }

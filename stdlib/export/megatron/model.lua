@@ -66,18 +66,23 @@ local function put_heads(s, c)
   s:put("--kv-channels", c.head_dim or c.hidden_size // c.num_attention_heads, "model.head_dim")
 end
 
--- "([0]*3+[1]*58)": 1 for a layer with experts.
-local function put_dense(s, c, is_dense)
-  local runs, any = {}, false
-  for i = 0, c.num_hidden_layers - 1 do
-    local one = is_dense(i) and 0 or 1
-    any = any or one == 0
-    local last = runs[#runs]
-    if last and last.one == one then last.n = last.n + 1 else runs[#runs + 1] = { one = one, n = 1 } end
+-- "([0]*3+[1]*58)", a number for each layer.
+local function runs_of(layers, number)
+  local runs = {}
+  for i = 0, layers - 1 do
+    local n, last = number(i), runs[#runs]
+    if last and last.n == n then last.times = last.times + 1 else runs[#runs + 1] = { n = n, times = 1 } end
   end
+  for i, run in ipairs(runs) do runs[i] = string.format("[%d]*%d", run.n, run.times) end
+  return "(" .. table.concat(runs, "+") .. ")"
+end
+
+-- Which layers have experts.
+local function put_dense(s, c, is_dense)
+  local any = false
+  for i = 0, c.num_hidden_layers - 1 do any = any or is_dense(i) end
   if not any then return end
-  for i, run in ipairs(runs) do runs[i] = string.format("[%d]*%d", run.one, run.n) end
-  s:put("--moe-layer-freq", "(" .. table.concat(runs, "+") .. ")", "model")
+  s:put("--moe-layer-freq", runs_of(c.num_hidden_layers, function(i) return is_dense(i) and 0 or 1 end), "model")
 end
 
 local function put_experts(s, n, topk, width)
@@ -103,6 +108,27 @@ end
 function families.qwen3(s, c)
   families.llama(s, c)
   s:put("--qk-layernorm", true, "model")
+end
+
+-- "127,0": tokens before each that it sees, and behind it. "([1]*3+[0])": 0 for a layer that sees all.
+local function put_window(s, c, slides)
+  if not c.sliding_window then return end
+  s:put("--window-size", string.format("%d,0", c.sliding_window - 1), "model.sliding_window")
+  local runs = runs_of(c.num_hidden_layers, function(i) return slides(i) and 1 or 0 end)
+  if runs ~= string.format("([1]*%d)", c.num_hidden_layers) then
+    s:put("--window-attn-skip-freq", runs, "model.layer_types")
+  end
+end
+
+function families.mistral(s, c)
+  families.llama(s, c)
+  put_window(s, c, function() return true end)
+end
+
+function families.ministral(s, c)
+  families.llama(s, c)
+  local types = c.layer_types or {}
+  put_window(s, c, function(i) return types[i + 1] ~= "full_attention" end)
 end
 
 function families.mixtral(s, c)
@@ -166,6 +192,12 @@ end
 
 -- How many experts a config has; nil: none.
 function model.experts(c) return c.num_local_experts or c.num_experts or c.n_routed_experts end
+
+-- Why these arguments make no such model; nil: they do.
+function model.refused(f)
+  if families[f.architecture] then return nil end
+  return f.architecture .. ": weft export writes Megatron's arguments of " .. table.concat(keys(families), ", ")
+end
 
 function model.put(s, f)
   s:group "MODEL_ARGS"

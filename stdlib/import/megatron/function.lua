@@ -30,11 +30,11 @@ local NORMS = {
 ]] }
 
 local ATTENTION = [[
-  local function attention(x, name)
+  local function attention(x, name$ILAYER)
     local q = linear(x, name .. ".q", heads, hidden$BIAS)
     local k = linear(x, name .. ".k", kv_heads, hidden$BIAS)
     local v = linear(x, name .. ".v", kv_heads, hidden$BIAS)
-$QKNORM$ROPE    local o = g:attention(q, k, v, g:doc_starts(), { head_dim = d$RATE })
+$QKNORM$ROPE    local o = g:attention(q, k, v, g:doc_starts(), { head_dim = d$WINDOW$RATE })
     return linear(o, name .. ".proj", hidden, heads, { std = residual$OUTBIAS })
   end
 ]]
@@ -103,7 +103,7 @@ $SHARED    if plan.aux == 0 and plan.z == 0 then return y end
 local LAYER = [[
   local function layer(i, x)
     local name = "layers." .. i
-    x = g:add(x, $DROP(attention(norm(x, name .. ".norm1"), name .. ".attention")))
+    x = g:add(x, $DROP(attention(norm(x, name .. ".norm1"), name .. ".attention"$ILAYER)))
     return g:add(x, $DROP(mlp(norm(x, name .. ".norm2"), name .. ".mlp", c.ffn)))
   end
 ]]
@@ -111,7 +111,7 @@ local LAYER = [[
 local MOE_LAYER = [[
   local function layer(i, x, loss)
     local name, h = "layers." .. i
-    x = g:add(x, $DROP(attention(norm(x, name .. ".norm1"), name .. ".attention")))
+    x = g:add(x, $DROP(attention(norm(x, name .. ".norm1"), name .. ".attention"$ILAYER)))
     h = norm(x, name .. ".norm2")
 $DENSE    local y, more = experts(h, name .. ".mlp")
     return g:add(x, $DROP(y)), loss and more and g:add(loss, more) or loss or more
@@ -170,21 +170,31 @@ local function expert_text(m)
   return fill(EXPERTS, with)
 end
 
--- Whether layer i is one without experts, as Lua: of a row from the first one on, or of a set.
-local function dense_test(dense)
+-- Whether layer i is one of these, as Lua: of a row from the first one on, or of a set.
+local function is_one_of(list)
   local first = true
-  for i, layer in ipairs(dense) do first = first and layer == i - 1 end
-  if first then return "i < " .. #dense end
+  for i, layer in ipairs(list) do first = first and layer == i - 1 end
+  if first then return "i < " .. #list end
   local set = {}
-  for i, layer in ipairs(dense) do set[i] = string.format("[%d] = true", layer) end
+  for i, layer in ipairs(list) do set[i] = string.format("[%d] = true", layer) end
   return string.format("({ %s })[i]", table.concat(set, ", "))
 end
 
+-- Which layers see a window.
+local function window_text(m)
+  if not m.window then return "" end
+  if #m.window.full == 0 then return ", window = c.window" end
+  local sees_all = string.gsub(is_one_of(m.window.full), "^i.*", "(%0)")
+  return ", window = not " .. sees_all .. " and c.window or nil"
+end
+
+-- Attention that differs from layer to layer is told which one it is in.
+local function layer_argument(m) return m.window and #m.window.full > 0 and ", i" or "" end
+
 local function layer_text(m)
-  if not m.experts then return fill_drops(LAYER, m) end
-  local dense = m.experts.dense
-  local text = fill_drops(MOE_LAYER, m)
-  return fill(text, { DENSE = #dense > 0 and fill(fill_drops(DENSE, m), { ISDENSE = dense_test(dense) }) or "" })
+  local dense = m.experts and m.experts.dense or {}
+  return fill(fill_drops(m.experts and MOE_LAYER or LAYER, m), { ILAYER = layer_argument(m),
+    DENSE = #dense > 0 and fill(fill_drops(DENSE, m), { ISDENSE = is_one_of(dense) }) or "" })
 end
 
 local function body(m)
@@ -204,7 +214,7 @@ local function body(m)
   add(NORMS[m.norm])
   if m.act == "relu2" then add(SQUARE) end
   if m.drops then add(DROP) end
-  add(fill(ATTENTION, { BIAS = qkv, OUTBIAS = out, RATE = m.attention_drops and ", rate = c.attention_dropout" or "",
+  add(fill(ATTENTION, { BIAS = qkv, OUTBIAS = out, WINDOW = window_text(m), ILAYER = layer_argument(m), RATE = m.attention_drops and ", rate = c.attention_dropout" or "",
                         QKNORM = m.qk_norm and QK_NORM or "",
                         ROPE = m.position == "rope" and ROPE or "" }))
   if dense then
@@ -268,6 +278,7 @@ local function config(plan, m, from)
   put("std", m.std)
   put("eps", m.eps)
   if m.act == "gelu" then put("gelu", m.erf and 1 or 0) end
+  if m.window then put("window", m.window.tokens) end
   if m.drops then put("hidden_dropout", m.drops) end
   if m.attention_drops then put("attention_dropout", m.attention_drops) end
   if not e then return end

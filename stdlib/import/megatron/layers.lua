@@ -4,7 +4,7 @@ local values = use "import/values"
 local layers = {}
 
 -- "[0]*3+[1]*58", with or without brackets around it, as a list of as many numbers as layers.
-local function pattern(text, most)
+function layers.pattern(text, most)
   local list = {}
   text = string.gsub(text, "%s", "")
   text = string.match(text, "^%((.*)%)$") or text
@@ -34,7 +34,7 @@ local function dense_layers(book, m)
     end
     return dense
   end
-  local list = type(value) == "string" and pattern(value, m.layers)
+  local list = type(value) == "string" and layers.pattern(value, m.layers)
   if type(value) == "table" then list = value end
   if not list or #list ~= m.layers then
     book:refuse("moe_layer_freq", string.format("%s: expected a number, or a list such as [0]*3+[1]*%d with one "

@@ -5,9 +5,11 @@ local layers_of = use "import/megatron/layers"
 local model_field = use "import/model_field"
 local models = use "import/models"
 local quote = use "import/quote"
+local recipe = use "import/megatron/recipe"
 local refused = use "import/megatron/refused"
 local scalar = use "import/scalar"
 local values = use "import/values"
+local windows = use "import/megatron/windows"
 local model = {}
 
 local function on(book, key) return values.flag(book, key) == true end
@@ -199,6 +201,7 @@ local function described(book, tp)
   heads(book, m)
   mla(book, m)
   layers_of.experts(book, m)
+  windows.read(book, m)
   vocabulary(book, m)
   if #book.refused > before then return nil end
   return m
@@ -214,7 +217,7 @@ end
 
 local function gpt2(m)
   if m.position ~= "learned" or m.norm ~= "layernorm" or not m.bias or m.act ~= "gelu" or m.experts
-    or m.kv_heads ~= m.heads or m.head_dim * m.heads ~= m.hidden or m.qk_norm or m.mla then
+    or m.kv_heads ~= m.heads or m.head_dim * m.heads ~= m.hidden or m.qk_norm or m.mla or m.window then
     return nil
   end
   local c = common("gpt2", m)
@@ -236,15 +239,17 @@ end
 
 local function llama(m)
   if not is_llama(m) or m.experts or m.mla or (m.qkv_bias and m.qk_norm) then return nil end
-  local c = rotary(common(m.qkv_bias and "qwen2" or m.qk_norm and "qwen3" or "llama", m), m)
+  local plain = m.window and (#m.window.full > 0 and "ministral" or "mistral") or "llama"
+  local c = rotary(common(m.qkv_bias and "qwen2" or m.qk_norm and "qwen3" or plain, m), m)
   c.num_key_value_heads, c.head_dim = m.kv_heads, m.head_dim
+  windows.put(c, m)
   return c
 end
 
 local function mixtral(m)
   local e = m.experts
   if not is_llama(m) or m.mla or not e or e.score ~= "softmax" or e.shared or e.groups or e.scale ~= 1
-    or m.qkv_bias or e.bias then
+    or m.qkv_bias or e.bias or m.window then
     return nil
   end
   local c
@@ -277,6 +282,7 @@ local function deepseek(book, m)
     return no("multi_latent_attention", "weft's model with latent attention (deepseek_v3) has rope, RMSNorm, "
               .. "--swiglu and --disable-bias-linear")
   end
+  if m.window then return no("window_size", "weft's latent attention (deepseek_v3) has no window") end
   if not m.qk_norm then
     return no("multi_latent_attention", "weft's latent attention has norms of its latents: --qk-layernorm")
   end
@@ -316,10 +322,15 @@ local function say_initial(book, m)
   end
 end
 
+local function all_keys()
+  local all = {}
+  for _, list in ipairs { KEYS, layers_of.keys, windows.keys } do table.move(list, 1, #list, #all + 1, all) end
+  return all
+end
+
 -- What the arguments say of the model does not count.
 local function say_all(book, why)
-  for _, key in ipairs(KEYS) do book:no_effect(key, why) end
-  for _, key in ipairs(layers_of.keys) do book:no_effect(key, why) end
+  for _, key in ipairs(all_keys()) do book:no_effect(key, why) end
   for _, row in ipairs(refused.rows) do book:no_effect(row[1], why) end
   book:no_effect("vocab_size", why)
   book:no_effect("make_vocab_size_divisible_by", why)
@@ -342,8 +353,11 @@ function model.put(book, plan, options, tp)
     say_all(book, "--model says which model the plan has")
     return config and of_config(config)
   end
-  local key, name = model.recipe(book)
-  if key then return model.of_recipe(book, plan, key, name) end
+  local key, name = recipe.name(book)
+  if key then
+    local config = recipe.put(book, plan, key, name, all_keys())
+    return config and of_config(config)
+  end
   if refused.refuse(book) then return nil end
   local m = described(book, tp)
   if not m then return nil end
@@ -361,56 +375,8 @@ function model.put(book, plan, options, tp)
   end
   m.arch = config and config[1] or "function"
   for _, one in ipairs(KEYS) do book:translated(one, "model") end
+  for _, one in ipairs(windows.keys) do book:translated(one, "model") end
   return m
-end
-
--- ---- recipes of Megatron-Bridge, which are Python functions with the name of a model ----
-
-function model.recipe(book)
-  local key = book:first("recipe")
-  if not key or book:leaf "num_layers" then return nil end
-  return key, tostring(book:value(key))
-end
-
--- "llama32_1b_pretrain_config" -> "llama-3.2-1b"
-local function public_name(recipe)
-  local name = string.gsub(recipe, "_config$", "")
-  name = string.gsub(name, "_(pretrain)_?.*$", "")
-  name = string.gsub(string.gsub(name, "_(sft)_?.*$", ""), "_(peft)_?.*$", "")
-  name = string.gsub(string.gsub(name, "_(finetune)_?.*$", ""), "_", "-")
-  name = string.gsub(name, "^llama(%d)(%d)%-", "llama-%1.%2-")
-  name = string.gsub(name, "^llama(%d)%-(%d)%-", "llama-%1.%2-")
-  name = string.gsub(name, "^llama(%d)%-", "llama-%1-")
-  name = string.gsub(name, "^qwen(%d)(%d)%-", "qwen%1.%2-")
-  return (string.gsub(name, "%-600m$", "-0.6b"))
-end
-
--- Arguments that change a recipe's model: the plan has the model that it is named after.
-function model.say_changes(book)
-  local why = "the plan has the model that the recipe is named after, without this change"
-  for _, list in ipairs { KEYS, layers_of.keys } do
-    for _, one in ipairs(list) do book:cannot(one, why) end
-  end
-  for _, row in ipairs(refused.rows) do book:cannot(row[1], why) end
-end
-
-function model.of_recipe(book, plan, key, recipe)
-  local name = public_name(recipe)
-  local config, preset = models.find(name)
-  if not config then
-    book:refuse(key, preset and string.format("%s is a recipe of %s, which weft does not have; --model NAME "
-                  .. "makes the plan with another model", quote.shown(recipe), preset)
-      or string.format("%s is a recipe in Python whose model is not in weft's table of public models: give its "
-                       .. "config.json by --model DIR", quote.shown(recipe)))
-    return nil
-  end
-  book:translated(key, "model")
-  book:assume("recipe", "what " .. quote.shown(recipe) .. " sets itself is Python, which is not read: only "
-              .. "the model that it is named after, and what the arguments say")
-  model_field.tell_note(book, config)
-  model_field.write(plan, config, preset, book:leaf(key))
-  model.say_changes(book)
-  return of_config(config)
 end
 
 return model

@@ -7,8 +7,7 @@ local HYBRID = "layers of Mamba are not in weft; --model NAME makes the plan wit
 local ENCODER = "an encoder and a decoder, or an encoder alone, are not in weft; --model NAME makes the plan "
   .. "with a causal language model"
 local IMAGES = "images are not in weft; --model NAME makes the plan of a language model alone"
-local WINDOW = "this import writes models whose attention looks back to the beginning; `sliding_window` of "
-  .. "weft.model \"mistral\" is a window of all layers"
+local CHUNKS = "attention within chunks is not in weft; --window-size is: a window that goes along"
 local ATTENTION = "is an attention that weft does not have"
 local ACTIVATION = "is an activation function that weft does not have"
 refused.ACTIVATION = ACTIVATION
@@ -20,7 +19,7 @@ refused.rows = {
   { "encoder_num_layers", ENCODER }, { "decoder_num_layers", ENCODER },
   { "encoder_seq_length", ENCODER }, { "bert_no_binary_head", ENCODER },
   { "vision_model_type", IMAGES }, { "language_model_type", IMAGES }, { "img_h", IMAGES },
-  { "window_size", WINDOW }, { "window_attn_skip_freq", WINDOW }, { "chunk_attention_size", WINDOW },
+  { "chunk_attention_size", CHUNKS },
   { "experimental_attention_variant", ATTENTION }, { "heterogeneous_layers_config_path",
     "layers that differ are not in weft's models" },
   { "heterogeneous_layers_config_encoded_json", "layers that differ are not in weft's models" },

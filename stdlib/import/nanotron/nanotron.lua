@@ -62,6 +62,20 @@ local function put_numbers(book, config)
   book:translated(M .. "hidden_act", "model.hidden_act")
 end
 
+-- All layers see so many tokens, themselves the last.
+local function put_window(book, config)
+  local key = M .. "sliding_window_size"
+  local tokens = values.whole(book, key, 1)
+  if not tokens then return end
+  config.sliding_window = tokens
+  if config[1] == "qwen2" then
+    config.use_sliding_window, config.max_window_layers = true, 0
+  else
+    config[1] = "mistral"
+  end
+  book:translated(key, "model.sliding_window")
+end
+
 -- nanotron's Qwen2 has biases only where it is told; without them its layers are Llama's.
 local function own_config(book, tp)
   if refuse_other_model(book) then return nil end
@@ -74,6 +88,7 @@ local function own_config(book, tp)
   book:translated(M .. "num_key_value_heads", "model.num_key_value_heads")
   put_numbers(book, config)
   config[1], config.attention_bias = config.attention_bias and "qwen2" or "llama", nil
+  put_window(book, config)
   local multiple = (values.whole(book, "model.make_vocab_size_divisible_by", 1) or 1) * tp
   config.vocab_size = (config.vocab_size + multiple - 1) // multiple * multiple
   book:translated("model.make_vocab_size_divisible_by", "model.vocab_size, which is rounded up to it "

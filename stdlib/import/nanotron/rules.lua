@@ -56,8 +56,6 @@ return {
   off(M .. "rope_interleaved", "halves of a head turn together here, neighbours there"),
   off(M .. "z_loss_enabled", "the loss is the cross entropy alone"),
   none(M .. "z_loss_coefficient", "it counts with z_loss_enabled"),
-  cannot(M .. "sliding_window_size", "attention looks back so many tokens there, in the plan back to "
-         .. "the beginning: the same where batch.seq is no longer; `sliding_window` of weft.model \"mistral\" is such a window"),
   cannot(M .. "no_rope_layer", "every layer has positions here"),
   cannot(M .. "rope_scaling.*", "frequencies of positions are scaled there: --model DIR with a config.json "
          .. "says how"),
