@@ -20,8 +20,10 @@ static const OpKeys op_keys[] = {
     {OP_scale, 1, {"scale"}},
     {OP_dropout, 1, {"rate", "site"}},
     {OP_gelu, 0, {"kind"}},
-    {OP_rmsnorm, 1, {"eps"}},
-    {OP_layernorm, 1, {"eps"}},
+    {OP_soft_cap, 1, {"soft_cap"}},
+    {OP_clamped_swiglu, 2, {"scale", "limit"}},
+    {OP_rmsnorm, 1, {"eps", "zero_centered"}},
+    {OP_layernorm, 1, {"eps", "zero_centered"}},
     {OP_split, 1, {"n"}},
     {OP_rope,
      2,
@@ -56,15 +58,18 @@ typedef struct AttrField {
                  : A_DOUBLE)                                                             \
   }
 static const AttrField attr_fields[] = {
-    INT(layout),        INT(head_dim),     INT(n),          INT(kind),
-    INT(vocab),         REAL(eps),         REAL(scale),     REAL(theta),
-    INT(rope_original), REAL(rope_factor), REAL(rope_low),  REAL(rope_high),
-    INT(value_dim),     INT(head_part),    INT(rotary_dim), INT(rotary_from),
-    INT(interleaved),   REAL(rope_scale),  INT(yarn),       INT(experts),
-    INT(topk),          INT(score),        INT(norm_topk),  INT(groups),
-    INT(topk_group),    INT(drop),         REAL(capacity),  REAL(bound),
-    REAL(aux),          REAL(z),           REAL(rate),      INT(site),
-    INT(window),        REAL(soft_cap),
+    INT(layout),       INT(head_dim),      INT(n),
+    INT(kind),         INT(vocab),         REAL(eps),
+    REAL(scale),       REAL(theta),        INT(rope_original),
+    REAL(rope_factor), REAL(rope_low),     REAL(rope_high),
+    INT(value_dim),    INT(head_part),     INT(rotary_dim),
+    INT(rotary_from),  INT(interleaved),   REAL(rope_scale),
+    INT(yarn),         INT(experts),       INT(topk),
+    INT(score),        INT(norm_topk),     INT(groups),
+    INT(topk_group),   INT(drop),          REAL(capacity),
+    REAL(bound),       REAL(aux),          REAL(z),
+    REAL(rate),        INT(site),          INT(window),
+    REAL(soft_cap),    INT(zero_centered), REAL(limit),
 };
 #undef INT
 #undef REAL

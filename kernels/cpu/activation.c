@@ -1,5 +1,5 @@
-/* activation.c - gelu, silu, relu, silu_mul and their gradients, element by element;
- * swiglu is silu_mul of the halves of a row. */
+/* activation.c - gelu, silu, relu, soft_cap, silu_mul and their gradients, element by
+ * element; swiglu is silu_mul of the halves of a row. */
 #include "vecmath.h"
 
 /* tanh approximation: gelu(x) = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
@@ -97,6 +97,28 @@ INLINE void relu_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(relu_dx, in[0])
 
+INLINE void soft_cap(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p;
+  void *y = a->out[0].p;
+  float cap = a->attr->soft_cap;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) put(y, t, i, cap * vtanh(get(x, t, i) / cap));
+}
+BY_TYPE(soft_cap, in[0])
+
+/* dx = dy * (1 - (y / cap)^2) */
+INLINE void soft_cap_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *y = a->in[0].p, *dy = a->in[1].p;
+  void *dx = a->out[0].p;
+  float by = 1 / a->attr->soft_cap;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) {
+    float v = get(y, t, i) * by;
+    put(dx, t, i, get(dy, t, i) * (1.0f - v * v));
+  }
+}
+BY_TYPE(soft_cap_dx, in[0])
+
 /* Elements [lo, hi) of y. */
 INLINE void gated(const void *g, const void *u, void *y, int64_t lo, int64_t hi,
                   DType t) {
@@ -155,6 +177,10 @@ void cpu_silu(Device *dev, const KernelArgs *a) { elements(dev, a, silu_part); }
 void cpu_silu_dx(Device *dev, const KernelArgs *a) { elements(dev, a, silu_dx_part); }
 void cpu_relu(Device *dev, const KernelArgs *a) { elements(dev, a, relu_part); }
 void cpu_relu_dx(Device *dev, const KernelArgs *a) { elements(dev, a, relu_dx_part); }
+void cpu_soft_cap(Device *dev, const KernelArgs *a) { elements(dev, a, soft_cap_part); }
+void cpu_soft_cap_dx(Device *dev, const KernelArgs *a) {
+  elements(dev, a, soft_cap_dx_part);
+}
 void cpu_silu_mul(Device *dev, const KernelArgs *a) { elements(dev, a, silu_mul_part); }
 void cpu_silu_mul_dx(Device *dev, const KernelArgs *a) {
   elements(dev, a, silu_mul_dx_part);

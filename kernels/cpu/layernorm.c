@@ -4,7 +4,7 @@
 INLINE void layernorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t n = last_dim(&a->in[0]);
   const void *w = a->in[1].p, *b = a->in[2].p;
-  float *stats = a->out[1].p;
+  float *stats = a->out[1].p, plus = attr_weight_plus(a->attr);
   for (int64_t r = lo; r < hi; r++) {
     const void *x = at(a->in[0].p, t, r * n);
     void *y = at(a->out[0].p, t, r * n);
@@ -22,7 +22,7 @@ INLINE void layernorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
     stats[2 * r + 1] = rstd;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-      put(y, t, i, (get(x, t, i) - mean) * rstd * get(w, t, i) + get(b, t, i));
+      put(y, t, i, (get(x, t, i) - mean) * rstd * (get(w, t, i) + plus) + get(b, t, i));
   }
 }
 BY_TYPE(layernorm, in[0])
@@ -41,9 +41,10 @@ INLINE void layernorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
     const void *x = at(a->in[0].p, t, r * n), *dy = at(a->in[3].p, t, r * n);
     void *dx = at(a->out[0].p, t, r * n);
     float mean = stats[2 * r], rstd = stats[2 * r + 1], sum = 0, dot = 0;
+    float plus = attr_weight_plus(a->attr);
 #pragma omp simd reduction(+ : sum, dot)
     for (int64_t i = 0; i < n; i++) {
-      float d = get(dy, t, i) * get(w, t, i);
+      float d = get(dy, t, i) * (get(w, t, i) + plus);
       sum += d;
       dot += d * ((get(x, t, i) - mean) * rstd);
     }
@@ -51,7 +52,7 @@ INLINE void layernorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
     dot /= (float)n;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-      float d = get(dy, t, i) * get(w, t, i);
+      float d = get(dy, t, i) * (get(w, t, i) + plus);
       put(dx, t, i, (d - sum - (get(x, t, i) - mean) * rstd * dot) * rstd);
     }
   }

@@ -3,15 +3,15 @@
  * loop. */
 #include "kernel.h"
 
-/* Normalizes one group; returns its rstd. */
-INLINE float norm_group(const void *x, const void *w, void *y, int64_t g, float eps,
-                        DType t) {
+/* Normalizes one group by w + plus; returns its rstd. */
+INLINE float norm_group(const void *x, const void *w, float plus, void *y, int64_t g,
+                        float eps, DType t) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < g; i++) sum += get(x, t, i) * get(x, t, i);
   float s = 1.0f / sqrtf(sum / (float)g + eps);
 #pragma omp simd
-  for (int64_t i = 0; i < g; i++) put(y, t, i, get(x, t, i) * s * get(w, t, i));
+  for (int64_t i = 0; i < g; i++) put(y, t, i, get(x, t, i) * s * (get(w, t, i) + plus));
   return s;
 }
 
@@ -19,8 +19,8 @@ INLINE void rmsnorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t g = last_dim(&a->in[1]);
   float *rstd = a->out[1].p;
   for (int64_t r = lo; r < hi; r++)
-    rstd[r] = norm_group(at(a->in[0].p, t, r * g), a->in[1].p, at(a->out[0].p, t, r * g),
-                         g, a->attr->eps, t);
+    rstd[r] = norm_group(at(a->in[0].p, t, r * g), a->in[1].p, attr_weight_plus(a->attr),
+                         at(a->out[0].p, t, r * g), g, a->attr->eps, t);
 }
 BY_TYPE(rmsnorm, in[0])
 
@@ -33,7 +33,8 @@ INLINE void add_rmsnorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
     void *z = at(a->out[0].p, t, r * g);
 #pragma omp simd
     for (int64_t i = 0; i < g; i++) put(z, t, i, get(x, t, i) + get(b, t, i));
-    rstd[r] = norm_group(z, a->in[2].p, at(a->out[1].p, t, r * g), g, a->attr->eps, t);
+    rstd[r] = norm_group(z, a->in[2].p, attr_weight_plus(a->attr),
+                         at(a->out[1].p, t, r * g), g, a->attr->eps, t);
   }
 }
 BY_TYPE(add_rmsnorm, in[0])
@@ -59,18 +60,20 @@ INLINE void rmsnorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
     const void *x = at(a->in[0].p, t, r * g), *dy = at(a->in[3].p, t, r * g);
     const void *d = a->nin > 4 ? at(a->in[4].p, t, r * g) : NULL;
     void *dx = at(a->out[a->nout - 1].p, t, r * g);
-    float s = rstd[r], dot = 0;
+    float s = rstd[r], dot = 0, plus = attr_weight_plus(a->attr);
 #pragma omp simd reduction(+ : dot)
-    for (int64_t i = 0; i < g; i++) dot += get(dy, t, i) * get(w, t, i) * get(x, t, i);
+    for (int64_t i = 0; i < g; i++)
+      dot += get(dy, t, i) * (get(w, t, i) + plus) * get(x, t, i);
     float k = dot * s * s * s / (float)g;
     if (d) {
 #pragma omp simd
       for (int64_t i = 0; i < g; i++)
-        put(dx, t, i, get(dy, t, i) * get(w, t, i) * s - get(x, t, i) * k + get(d, t, i));
+        put(dx, t, i,
+            get(dy, t, i) * (get(w, t, i) + plus) * s - get(x, t, i) * k + get(d, t, i));
     } else {
 #pragma omp simd
       for (int64_t i = 0; i < g; i++)
-        put(dx, t, i, get(dy, t, i) * get(w, t, i) * s - get(x, t, i) * k);
+        put(dx, t, i, get(dy, t, i) * (get(w, t, i) + plus) * s - get(x, t, i) * k);
     }
   }
 }

@@ -1,10 +1,6 @@
-/* activation.cu - gelu, silu, relu, silu_mul and their gradients, element by element;
- * swiglu is silu_mul of the halves of a row. */
+/* activation.cu - gelu, silu, relu, soft_cap, silu_mul and their gradients, element by
+ * element; swiglu is silu_mul of the halves of a row. */
 #include "kernel.cuh"
-
-static __device__ __forceinline__ float sigmoid(float x) {
-  return 1.0f / (1.0f + expf(-x));
-}
 
 /* ---- gelu ---- kind 0: x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3);
  * kind 1: x * Phi(x) */
@@ -32,7 +28,7 @@ struct GeluDx {
   }
 };
 
-/* ---- silu, relu ---- */
+/* ---- silu, relu, soft_cap ---- */
 
 static __device__ __forceinline__ float silu_slope(float x, float s) {
   return s * (1.0f + x * (1.0f - s));
@@ -59,6 +55,19 @@ struct ReluDx {
     out[0] = in[0] > 0 ? in[1] : 0;
   }
 };
+struct SoftCap {
+  float cap;
+  __device__ void operator()(const float *in, float *out) const {
+    out[0] = cap * tanhf(in[0] / cap);
+  }
+};
+struct SoftCapDx { /* of the result */
+  float cap;
+  __device__ void operator()(const float *in, float *out) const {
+    float t = in[0] / cap;
+    out[0] = in[1] * (1.0f - t * t);
+  }
+};
 struct SiluMul {
   __device__ void operator()(const float *in, float *out) const {
     out[0] = in[0] * sigmoid(in[0]) * in[1];
@@ -80,6 +89,12 @@ void cuda_silu(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Silu{}); }
 void cuda_silu_dx(Device *d, const KernelArgs *a) { map<2, 1>(d, a, SiluDx{}); }
 void cuda_relu(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Relu{}); }
 void cuda_relu_dx(Device *d, const KernelArgs *a) { map<2, 1>(d, a, ReluDx{}); }
+void cuda_soft_cap(Device *d, const KernelArgs *a) {
+  map<1, 1>(d, a, SoftCap{a->attr->soft_cap});
+}
+void cuda_soft_cap_dx(Device *d, const KernelArgs *a) {
+  map<2, 1>(d, a, SoftCapDx{a->attr->soft_cap});
+}
 void cuda_silu_mul(Device *d, const KernelArgs *a) { map<2, 1>(d, a, SiluMul{}); }
 void cuda_silu_mul_dx(Device *d, const KernelArgs *a) { map<3, 2>(d, a, SiluMulDx{}); }
 

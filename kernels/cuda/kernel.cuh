@@ -72,6 +72,10 @@ template <int THREADS, typename T> __device__ T block_sum(T x, bool most = false
 
 /* ---- elements ---- */
 
+static __device__ __forceinline__ float sigmoid(float x) {
+  return 1.0f / (1.0f + expf(-x));
+}
+
 static inline unsigned blocks_for(int64_t n, int each = BLOCK) {
   int64_t blocks = (n + each - 1) / each;
   return (unsigned)(blocks < 1 ? 1 : blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX);

@@ -1,11 +1,11 @@
 /* layernorm.cu - layernorm over rows and its gradients; stats: (mean, rstd) of a row. A
- * block per row. */
+ * block per row; weights are w + plus. */
 #include "columns.cuh"
 
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     layernorm_rows(const T *x, const T *w, const T *b, T *y, float *stats, int64_t n,
-                   float eps) {
+                   float eps, float plus) {
   int64_t r = blockIdx.x;
   x += r * n, y += r * n;
   float sum = 0, var = 0;
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(BLOCK)
   float rstd = 1.0f / sqrtf(block_sum<BLOCK>(var) / (float)n + eps);
   if (threadIdx.x == 0) stats[2 * r] = mean, stats[2 * r + 1] = rstd;
   for (int64_t i = threadIdx.x; i < n; i += BLOCK)
-    y[i] = rounded<T>((load(x[i]) - mean) * rstd * load(w[i]) + load(b[i]));
+    y[i] = rounded<T>((load(x[i]) - mean) * rstd * (load(w[i]) + plus) + load(b[i]));
 }
 
 void cuda_layernorm(Device *d, const KernelArgs *a) {
@@ -27,7 +27,7 @@ void cuda_layernorm(Device *d, const KernelArgs *a) {
     LAUNCH((layernorm_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
            data<const T>(&a->in[0]), data<const T>(&a->in[1]), data<const T>(&a->in[2]),
            data<T>(&a->out[0]), data<float>(&a->out[1]), cuda_last(&a->in[0]),
-           a->attr->eps);
+           a->attr->eps, attr_weight_plus(a->attr));
   });
 }
 
@@ -35,12 +35,12 @@ void cuda_layernorm(Device *d, const KernelArgs *a) {
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     layernorm_dx_rows(const T *x, const T *w, const float *stats, const T *dy, T *dx,
-                      int64_t n) {
+                      int64_t n, float plus) {
   int64_t r = blockIdx.x;
   x += r * n, dy += r * n, dx += r * n;
   float mean = stats[2 * r], rstd = stats[2 * r + 1], sum = 0, dot = 0;
   for (int64_t i = threadIdx.x; i < n; i += BLOCK) {
-    float d = load(dy[i]) * load(w[i]);
+    float d = load(dy[i]) * (load(w[i]) + plus);
     sum += d;
     dot += d * ((load(x[i]) - mean) * rstd);
   }
@@ -48,7 +48,8 @@ __global__ void __launch_bounds__(BLOCK)
   dot = block_sum<BLOCK>(dot) / (float)n;
   for (int64_t i = threadIdx.x; i < n; i += BLOCK)
     dx[i] = rounded<T>(
-        (load(dy[i]) * load(w[i]) - sum - (load(x[i]) - mean) * rstd * dot) * rstd);
+        (load(dy[i]) * (load(w[i]) + plus) - sum - (load(x[i]) - mean) * rstd * dot) *
+        rstd);
 }
 
 void cuda_layernorm_dx(Device *d, const KernelArgs *a) {
@@ -57,7 +58,7 @@ void cuda_layernorm_dx(Device *d, const KernelArgs *a) {
     LAUNCH((layernorm_dx_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
            data<const T>(&a->in[0]), data<const T>(&a->in[1]),
            data<const float>(&a->in[2]), data<const T>(&a->in[3]), data<T>(&a->out[0]),
-           cuda_last(&a->in[0]));
+           cuda_last(&a->in[0]), attr_weight_plus(a->attr));
   });
 }
 

@@ -10,12 +10,12 @@ template <int THREADS> __device__ __forceinline__ float group_sum(float x) {
     return block_sum<THREADS>(x);
 }
 
-/* THREADS threads per group, BLOCK / THREADS groups per block. With b, normalizes z = x +
- * b; each thread reads only elements of z that it wrote. */
+/* THREADS threads per group, BLOCK / THREADS groups per block. Weights are w + plus. With
+ * b, normalizes z = x + b; each thread reads only elements of z that it wrote. */
 template <typename T, int THREADS>
 __global__ void __launch_bounds__(BLOCK)
     rmsnorm_groups(const T *x, const T *b, T *z, const T *w, T *y, float *rstd, int64_t n,
-                   int64_t g, float eps) {
+                   int64_t g, float eps, float plus) {
   int64_t r = (int64_t)blockIdx.x * (BLOCK / THREADS) + threadIdx.x / THREADS;
   int first = threadIdx.x % THREADS;
   if (r >= n) return;
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(BLOCK)
   float s = 1.0f / sqrtf(group_sum<THREADS>(sum) / (float)g + eps);
   if (first == 0) rstd[r] = s;
   for (int64_t i = first; i < g; i += THREADS)
-    y[i] = rounded<T>(load(x[i]) * s * load(w[i]));
+    y[i] = rounded<T>(load(x[i]) * s * (load(w[i]) + plus));
 }
 
 /* Operands of the gradients; d is added to dx if present. */
@@ -41,6 +41,7 @@ template <typename T> struct NormGrad {
   const T *dy, *d;
   T *dx;
   int64_t n, g;
+  float plus; /* weights are w + plus */
 };
 
 /* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd, of group r. */
@@ -52,10 +53,10 @@ __device__ __forceinline__ void group_dx(const NormGrad<T> &a, int64_t r) {
   T *dx = a.dx + r * a.g;
   float s = a.rstd[r], dot = 0;
   for (int64_t i = first; i < a.g; i += THREADS)
-    dot += load(dy[i]) * load(a.w[i]) * load(x[i]);
+    dot += load(dy[i]) * (load(a.w[i]) + a.plus) * load(x[i]);
   float k = group_sum<THREADS>(dot) * s * s * s / (float)a.g;
   for (int64_t i = first; i < a.g; i += THREADS) {
-    float v = load(dy[i]) * load(a.w[i]) * s - load(x[i]) * k;
+    float v = load(dy[i]) * (load(a.w[i]) + a.plus) * s - load(x[i]) * k;
     dx[i] = rounded<T>(d ? v + load(d[i]) : v);
   }
 }
@@ -112,7 +113,7 @@ static void norm(Device *d, const KernelArgs *a, const T *b, T *z, const KTensor
   by_group(g, n, [&](auto threads, unsigned blocks) {
     LAUNCH((rmsnorm_groups<T, decltype(threads)::n>), blocks, BLOCK, cuda_stream(d),
            data<const T>(&a->in[0]), b, z, data<const T>(w), data<T>(y),
-           data<float>(rstd), n, g, a->attr->eps);
+           data<float>(rstd), n, g, a->attr->eps, attr_weight_plus(a->attr));
   });
 }
 
@@ -141,7 +142,8 @@ template <typename T> static NormGrad<T> grad_of(const KernelArgs *a) {
                      a->nin > 4 ? data<const T>(&a->in[4]) : nullptr,
                      data<T>(&a->out[a->nout - 1]),
                      cuda_count(&a->in[0]) / g,
-                     g};
+                     g,
+                     attr_weight_plus(a->attr)};
 }
 
 template <typename T> static void launch_dx(Device *d, const NormGrad<T> &x) {

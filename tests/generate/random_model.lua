@@ -20,17 +20,20 @@ end
 local function norm(b, x)
   local name = b:module("norm", "")
   local w = b.g:param(name .. ".weight", { b.hidden }, { init = "ones" })
+  local centered = b.d:maybe(4) and 1 or 0
   if b.d:maybe(3) then
     local bias = b.g:param(b:module("shift", "") .. ".bias", { b.hidden })
-    return b.g:layernorm(x, w, bias, { eps = 1e-5, name = b:named(name) })
+    return b.g:layernorm(x, w, bias,
+                         { eps = 1e-5, zero_centered = centered, name = b:named(name) })
   end
-  return b.g:rmsnorm(x, w, { eps = 1e-5, name = b:named(name) })
+  return b.g:rmsnorm(x, w, { eps = 1e-5, zero_centered = centered, name = b:named(name) })
 end
 
 function blocks.mlp(b, x)
   local up = b:module("up", "")
   local h = b.g:linear(norm(b, x), weight(b, up, b.ffn, b.hidden), { name = b:named(up) })
-  h = b.g[b.d:pick { "silu", "gelu", "relu" }](b.g, h)
+  local bend = b.d:pick { "silu", "gelu", "relu", "soft_cap" }
+  h = b.g[bend](b.g, h, bend == "soft_cap" and { soft_cap = 0.7 } or {})
   if b.d:maybe(3) then            -- the same weight the other way round
     local w = b.g:param(up .. ".weight", { b.ffn, b.hidden }, { std = 0.2 })
     return b.g:linear(h, w, { layout = 1, name = b:named(b:module("back", "")) })

@@ -35,6 +35,12 @@ static double objective(const Problem *f, const GradCase *g, const Problem *b) {
   return sum;
 }
 
+/* Where, on both sides of 0, an op has no slope; nan: nowhere. */
+static double kink_of(int op, const OpAttr *a) {
+  if (op == OP_relu_dx) return 0;
+  return op == OP_clamped_swiglu_dx ? (double)a->limit : (double)NAN;
+}
+
 /* Compares some 15 elements of the gradient of input x. */
 static int check_input(const GradCase *g, Problem *f, const Problem *b, int x,
                        const RefTensor *grad) {
@@ -45,7 +51,7 @@ static int check_input(const GradCase *g, Problem *f, const Problem *b, int x,
   for (int64_t i = 0; i < n; i += step, tried++) {
     const double h = 1e-4;
     double *v = &f->in[x].v[i], old = *v;
-    if (g->op == OP_relu_dx && fabs(old) < 2 * h) continue; /* the kink */
+    if (fabs(fabs(old) - kink_of(g->op, &f->attr)) < 2 * h) continue;
     *v = old + h;
     double up = objective(f, g, b);
     *v = old - h;

@@ -99,6 +99,11 @@ def rmsnorm(x, w, eps):
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * w
 
 
+def clamped_swiglu(g, u, a):
+    g, u = g.clamp(max=a["limit"]), u.clamp(-a["limit"], a["limit"])
+    return g * torch.sigmoid(a["scale"] * g) * (u + 1)
+
+
 def cross_entropy(logits, labels):
     if logits.dtype == torch.bfloat16:
         logits = logits.float()
@@ -326,8 +331,11 @@ OPS = {
     "gelu": lambda b, a, x: F.gelu(x, approximate="tanh"),
     "relu": lambda b, a, x: F.relu(x),
     "silu_mul": lambda b, a, g, u: F.silu(g) * u,
-    "rmsnorm": lambda b, a, x, w: rmsnorm(x, w, a["eps"]),
-    "layernorm": lambda b, a, x, w, v: F.layer_norm(x, x.shape[-1:], w, v, a["eps"]),
+    "clamped_swiglu": lambda b, a, x: clamped_swiglu(x[..., ::2], x[..., 1::2], a),
+    "soft_cap": lambda b, a, x: a["soft_cap"] * torch.tanh(x / a["soft_cap"]),
+    "rmsnorm": lambda b, a, x, w: rmsnorm(x, w + a.get("zero_centered", 0), a["eps"]),
+    "layernorm": lambda b, a, x, w, v: F.layer_norm(
+        x, x.shape[-1:], w + a.get("zero_centered", 0), v, a["eps"]),
     "split": lambda b, a, x: x.chunk(a["n"], -1),
     "tokens": lambda b, a: b.tokens,
     "labels": lambda b, a: b.labels,

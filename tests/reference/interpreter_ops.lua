@@ -226,6 +226,36 @@ function ops.relu(k, x) return map(x, function(v) return max(v, 0) end) end
 function ops.relu_dx(k, x, dy)
   return map(x, function(v, i) return v > 0 and dy[i] or 0 end)
 end
+function ops.soft_cap(k, x)
+  local c = k.attr.soft_cap
+  return map(x, function(v) return c * (1 - 2 / (exp(2 * v / c) + 1)) end)
+end
+function ops.soft_cap_dx(k, y, dy)
+  return map(y, function(v, i) return dy[i] * (1 - (v / k.attr.soft_cap) ^ 2) end)
+end
+local function gate(k, x, i)
+  local most = k.attr.limit
+  local g, u = math.min(x[2 * i - 1], most), math.max(math.min(x[2 * i], most), -most)
+  return g, u, 1 / (1 + exp(-k.attr.scale * g))
+end
+function ops.clamped_swiglu(k, x)
+  local y = {}
+  for i = 1, #x // 2 do
+    local g, u, s = gate(k, x, i)
+    y[i] = g * s * (u + 1)
+  end
+  return y
+end
+function ops.clamped_swiglu_dx(k, x, dy)
+  local dx, most = {}, k.attr.limit
+  for i = 1, #dy do
+    local g, u, s = gate(k, x, i)
+    local slope = s + k.attr.scale * g * s * (1 - s)
+    dx[2 * i - 1] = x[2 * i - 1] > most and 0 or dy[i] * (u + 1) * slope
+    dx[2 * i] = math.abs(x[2 * i]) > most and 0 or dy[i] * g * s
+  end
+  return dx
+end
 function ops.silu_mul(k, g, u) return map(g, function(v, i) return silu(v) * u[i] end) end
 function ops.silu_mul_dx(k, g, u, dy)
   return map(g, function(v, i) return silu_slope(v) * u[i] * dy[i] end),
@@ -281,8 +311,14 @@ end
 
 -- ---- norms ----
 
+-- The weight of a norm.
+local function weight(k, w)
+  return k.attr.zero_centered == 1 and map(w, function(v) return 1 + v end) or w
+end
+
 function ops.rmsnorm(k, x, w)
   local y, rstd, G = {}, {}, #w
+  w = weight(k, w)
   for r = 0, #x // G - 1 do
     local s = 0
     for c = 1, G do s = s + x[r * G + c] ^ 2 end
@@ -294,6 +330,7 @@ end
 
 function ops.rmsnorm_dx(k, x, w, rstd, dy)
   local dx, G = {}, #w
+  w = weight(k, w)
   for r = 0, #x // G - 1 do
     local s, q = 0, rstd[r + 1]
     for c = 1, G do s = s + dy[r * G + c] * w[c] * x[r * G + c] end
@@ -325,6 +362,7 @@ end
 
 function ops.layernorm(k, x, w, b)
   local y, stats, C = {}, {}, #w
+  w = weight(k, w)
   for r = 0, #x // C - 1 do
     local mean, s = 0, 0
     for c = 1, C do mean = mean + x[r * C + c] / C end
@@ -338,6 +376,7 @@ end
 
 function ops.layernorm_dx(k, x, w, stats, dy)
   local dx, C = {}, #w
+  w = weight(k, w)
   for r = 0, #x // C - 1 do
     local mean, rstd, s, t = stats[2 * r + 1], stats[2 * r + 2], 0, 0
     for c = 1, C do

@@ -10,6 +10,7 @@ const KernelCase kernel_case[] = {
 #include "cases_loss.def"
 #include "cases_fused.def"
 #include "cases_step.def"
+#include "cases_families.def"
 };
 const int kernel_cases = LEN(kernel_case);
 
@@ -25,6 +26,8 @@ const GradCase grad_case[] = {
     {OP_gelu_dx, OP_gelu, "x0 d0", "0", false},
     {OP_silu_dx, OP_silu, "x0 d0", "0", false},
     {OP_relu_dx, OP_relu, "x0 d0", "0", false},
+    {OP_soft_cap_dx, OP_soft_cap, "y0 d0", "0", false},
+    {OP_clamped_swiglu_dx, OP_clamped_swiglu, "x0 d0", "0", false},
     {OP_silu_mul_dx, OP_silu_mul, "x0 x1 d0", "0 1", false},
     {OP_swiglu_dx, OP_swiglu, "x0 d0", "0", false},
     {OP_rmsnorm_dx, OP_rmsnorm, "x0 x1 y1 d0", "0", false},

@@ -135,6 +135,39 @@ static void relu(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[i] = fmax(IN(0)[i], 0);
 }
 
+static void soft_cap(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = a->attr->soft_cap * tanh(IN(0)[i] / a->attr->soft_cap);
+}
+
+/* One pair (g, u) of clamped_swiglu. */
+typedef struct RefGate {
+  double g, u, s;
+} RefGate;
+
+static RefGate gate_of(const RefArgs *a, int64_t i) {
+  double most = a->attr->limit, g = fmin(IN(0)[2 * i], most);
+  return (RefGate){g, fmax(fmin(IN(0)[2 * i + 1], most), -most),
+                   sigmoid(a->attr->scale * g)};
+}
+
+static void clamped_swiglu(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
+    RefGate p = gate_of(a, i);
+    OUT(0)[i] = p.g * p.s * (p.u + 1);
+  }
+}
+
+static void clamped_swiglu_dx(RefArgs *a) {
+  double most = a->attr->limit, alpha = a->attr->scale;
+  for (int64_t i = 0; i < ref_count(&a->in[1]); i++) {
+    RefGate p = gate_of(a, i);
+    double slope = p.s + alpha * p.g * p.s * (1 - p.s), dy = IN(1)[i];
+    OUT(0)[2 * i] = IN(0)[2 * i] > most ? 0 : dy * (p.u + 1) * slope;
+    OUT(0)[2 * i + 1] = fabs(IN(0)[2 * i + 1]) > most ? 0 : dy * p.g * p.s;
+  }
+}
+
 static void silu_mul(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
     OUT(0)[i] = IN(0)[i] * sigmoid(IN(0)[i]) * IN(1)[i];
@@ -148,6 +181,11 @@ static void swiglu(RefArgs *a) {
   }
 }
 
+/* Element i of operand k, the weight of a norm. */
+static double weight(const RefArgs *a, int k, int64_t i) {
+  return IN(k)[i] + (a->attr->zero_centered ? 1 : 0);
+}
+
 static void rmsnorm(RefArgs *a) {
   int64_t g = last(&a->in[1]);
   for (int64_t r = 0; r < ref_count(&a->in[0]) / g; r++) {
@@ -155,7 +193,7 @@ static void rmsnorm(RefArgs *a) {
     for (int64_t i = 0; i < g; i++) sum += IN(0)[r * g + i] * IN(0)[r * g + i];
     OUT(1)[r] = 1 / sqrt(sum / (double)g + a->attr->eps);
     for (int64_t i = 0; i < g; i++)
-      OUT(0)[r * g + i] = IN(0)[r * g + i] * OUT(1)[r] * IN(1)[i];
+      OUT(0)[r * g + i] = IN(0)[r * g + i] * OUT(1)[r] * weight(a, 1, i);
   }
 }
 
@@ -169,7 +207,7 @@ static void layernorm(RefArgs *a) {
     OUT(1)[2 * r] = mean;
     OUT(1)[2 * r + 1] = rstd;
     for (int64_t i = 0; i < c; i++)
-      OUT(0)[r * c + i] = (IN(0)[r * c + i] - mean) * rstd * IN(1)[i] + IN(2)[i];
+      OUT(0)[r * c + i] = (IN(0)[r * c + i] - mean) * rstd * weight(a, 1, i) + IN(2)[i];
   }
 }
 
@@ -596,6 +634,11 @@ static void relu_dx(RefArgs *a) {
     OUT(0)[i] = IN(0)[i] > 0 ? IN(1)[i] : 0;
 }
 
+static void soft_cap_dx(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(1)[i] * (1 - pow(IN(0)[i] / a->attr->soft_cap, 2));
+}
+
 static void silu_mul_dx(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
     OUT(0)[i] = IN(2)[i] * IN(1)[i] * silu_slope(IN(0)[i]);
@@ -618,9 +661,10 @@ static void rmsnorm_dx(RefArgs *a) {
   for (int64_t r = 0; r < ref_count(&a->in[0]) / g; r++) {
     const double *x = IN(0) + r * g, *dy = IN(3) + r * g;
     double s = IN(2)[r], mean = 0;
-    for (int64_t i = 0; i < g; i++) mean += dy[i] * IN(1)[i] * x[i] * s / (double)g;
     for (int64_t i = 0; i < g; i++)
-      OUT(0)[r * g + i] = s * (dy[i] * IN(1)[i] - x[i] * s * mean);
+      mean += dy[i] * weight(a, 1, i) * x[i] * s / (double)g;
+    for (int64_t i = 0; i < g; i++)
+      OUT(0)[r * g + i] = s * (dy[i] * weight(a, 1, i) - x[i] * s * mean);
   }
 }
 
@@ -645,11 +689,12 @@ static void layernorm_dx(RefArgs *a) {
     const double *x = IN(0) + r * c, *dy = IN(3) + r * c;
     double mean = IN(2)[2 * r], rstd = IN(2)[2 * r + 1], m1 = 0, m2 = 0;
     for (int64_t i = 0; i < c; i++) {
-      m1 += dy[i] * IN(1)[i] / (double)c;
-      m2 += dy[i] * IN(1)[i] * (x[i] - mean) * rstd / (double)c;
+      m1 += dy[i] * weight(a, 1, i) / (double)c;
+      m2 += dy[i] * weight(a, 1, i) * (x[i] - mean) * rstd / (double)c;
     }
     for (int64_t i = 0; i < c; i++)
-      OUT(0)[r * c + i] = rstd * (dy[i] * IN(1)[i] - m1 - (x[i] - mean) * rstd * m2);
+      OUT(0)
+      [r * c + i] = rstd * (dy[i] * weight(a, 1, i) - m1 - (x[i] - mean) * rstd * m2);
   }
 }
 

@@ -163,8 +163,10 @@ typedef struct OpAttr {
   int32_t site; /* dropout, attention: which one of its unit */
   uint32_t cut; /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
   uint32_t heads_cut; /* attention: AxisSet over which heads are cut, args.heads_index */
-  float soft_cap; /* attention: scores x become soft_cap * tanh(x / soft_cap); 0: as they
-                     are */
+  float soft_cap; /* soft_cap: x become soft_cap * tanh(x / soft_cap); attention: scores
+                     do, 0: are as they are */
+  float limit;    /* clamped_swiglu */
+  int32_t zero_centered; /* rmsnorm, layernorm: 1 + w in the place of w */
   float eps, scale, theta;
   /* RoPE scaling; factor 0 = none. As in Llama 3: low and high are turns in `original`
    * tokens. With `yarn` they are pairs: those up to low turn as ever, those from high on
@@ -187,6 +189,10 @@ typedef struct OpAttr {
 /* The size of a head of v and o. */
 static inline int attr_value_dim(const OpAttr *a) {
   return a->value_dim ? a->value_dim : a->head_dim;
+}
+/* What is added to the weight of a norm. */
+static inline float attr_weight_plus(const OpAttr *a) {
+  return a->zero_centered ? 1.0f : 0.0f;
 }
 /* The learning rate of a step, where `lr` is that of the plan. */
 static inline double attr_lr(const OpAttr *a, double lr) {

@@ -233,8 +233,42 @@ void grad_relu(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_relu_dx, (X0, DY0), (0));
 }
 
+weft_status infer_soft_cap(Graph *g, Op *op, weft_error *e) {
+  if (!(op->attr.soft_cap > 0))
+    return shape_error(g, op, e, "soft_cap must be above 0, got %g",
+                       (double)op->attr.soft_cap);
+  return infer_same(g, op, e);
+}
+
+/* Of the result, which is kept in any case where it becomes a loss. */
+void grad_soft_cap(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_soft_cap_dx, (Y0, DY0), (0));
+}
+
 void grad_silu_mul(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_silu_mul_dx, (X0, X1, DY0), (0, 1));
+}
+
+/* A dimension of pairs becomes one of as many elements. */
+weft_status infer_clamped_swiglu(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0);
+  TRY(need_numbers(g, op, 0, e));
+  Dim dim[MAX_DIM];
+  int ndim = x->ndim;
+  memcpy(dim, x->dim, sizeof dim);
+  Dim *last = &dim[ndim - 1];
+  if (last->size % 2)
+    return shape_error(g, op, e, "%lld features are no pairs", (long long)last->size);
+  if (!(op->attr.limit > 0))
+    return shape_error(g, op, e, "limit must be above 0, got %g", (double)op->attr.limit);
+  last->size = last->local = last->size / 2;
+  last->unit = last->unit % 2 == 0 ? last->unit / 2 : 1;
+  op_result(g, op, 0, DT_ACT, dim, ndim);
+  return WEFT_OK;
+}
+
+void grad_clamped_swiglu(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_clamped_swiglu_dx, (X0, DY0), (0));
 }
 
 weft_status infer_split(Graph *g, Op *op, weft_error *e) {

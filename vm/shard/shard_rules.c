@@ -144,6 +144,22 @@ bool shard_follow(Shard *s, Oid op) {
   return same_cut(s, op, p);
 }
 
+/* Neighbours stay on one rank. */
+bool shard_pairs(Shard *s, Oid op) {
+  int last = last_dim(s, op, 0);
+  const Dim *d = &in_tensor(s, op, 0)->dim[last];
+  Place x = shard_settled(s, op, 0);
+  shard_need(s, op, 0, x);
+  shard_yield(s, op, 0, x);
+  if ((x.on[AX_TP] != last && x.on[AX_ETP] != last) || d->unit % 2 == 0) return true;
+  const Op *o = &s->g->op.at[op];
+  diag_error(
+      s->d, "tp-plan", "tp_plan",
+      "%s is cut between neighbours that belong together: its features need unit = 2",
+      o->name ? o->name : "a tensor");
+  return false;
+}
+
 /* Follows x, of which columns may be cut where they are one run of all of them. */
 bool shard_dropout(Shard *s, Oid op) {
   int last = last_dim(s, op, 0);
