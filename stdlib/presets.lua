@@ -66,6 +66,31 @@ return {
     num_hidden_layers = 64, num_attention_heads = 40, num_key_value_heads = 8,
     max_position_embeddings = 65536, rms_norm_eps = 1e-6, rope_scaling = olmo3_scaling,
   },
+  ["gemma-2b"] = {
+    "gemma", hidden_size = 2048, intermediate_size = 16384, num_hidden_layers = 18,
+    num_attention_heads = 8, num_key_value_heads = 1,
+  },
+  ["gemma-7b"] = { "gemma" },
+  ["gemma2-2b"] = { "gemma2" },
+  ["gemma2-9b"] = {
+    "gemma2", hidden_size = 3584, intermediate_size = 14336, num_hidden_layers = 42,
+    num_attention_heads = 16, num_key_value_heads = 8,
+  },
+  ["gemma2-27b"] = {
+    "gemma2", hidden_size = 4608, intermediate_size = 36864, num_hidden_layers = 46,
+    num_attention_heads = 32, num_key_value_heads = 16, head_dim = 128,
+    query_pre_attn_scalar = 144,
+  },
+  ["gemma3-270m"] = {
+    "gemma3_text", vocab_size = 262144, hidden_size = 640, intermediate_size = 2048,
+    num_hidden_layers = 18, num_attention_heads = 4, num_key_value_heads = 1,
+    max_position_embeddings = 32768, sliding_window = 512,
+  },
+  ["gemma3-1b"] = {
+    "gemma3_text", vocab_size = 262144, hidden_size = 1152, intermediate_size = 6912,
+    num_hidden_layers = 26, num_attention_heads = 4, num_key_value_heads = 1,
+    max_position_embeddings = 32768, sliding_window = 512,
+  },
   ["deepseek-v3"] = {
     "deepseek_v3", vocab_size = 129280, hidden_size = 7168, intermediate_size = 18432,
     moe_intermediate_size = 2048, num_hidden_layers = 61, num_attention_heads = 128,
@@ -118,6 +143,16 @@ return {
     moe_intermediate_size = 64, num_hidden_layers = 4, num_attention_heads = 8,
     num_key_value_heads = 4, head_dim = 32, num_experts = 16, num_experts_per_tok = 4,
     norm_topk_prob = true, max_position_embeddings = 1024,
+  },
+  ["gemma2-tiny"] = {
+    "gemma2", vocab_size = 256, hidden_size = 128, intermediate_size = 384,
+    num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 2, head_dim = 32,
+    query_pre_attn_scalar = 32, max_position_embeddings = 1024, sliding_window = 64,
+  },
+  ["gemma3-tiny"] = {
+    "gemma3_text", vocab_size = 256, hidden_size = 128, intermediate_size = 384,
+    num_hidden_layers = 6, num_attention_heads = 4, num_key_value_heads = 1, head_dim = 32,
+    query_pre_attn_scalar = 32, max_position_embeddings = 1024, sliding_window = 64,
   },
   ["gpt2-tiny"] = {
     "gpt2", vocab_size = 256, hidden_size = 128, num_hidden_layers = 4,

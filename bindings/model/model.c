@@ -343,6 +343,25 @@ static void keep_folder(Model *m, const char *dir, int json) {
   m->lp->folder_config = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
+/* True, and an error, of a file whose model has others beside the one of text. */
+static bool has_text_model(Model *m, int json, const char *file, const char *type) {
+  lua_State *L = m->L;
+  bool has = field_push(L, json, "text_config") == LUA_TTABLE;
+  const char *inner = NULL;
+  if (has && field_push(L, -1, "model_type") == LUA_TSTRING)
+    inner = arena_str(m->arena, lua_tostring(L, -1));
+  lua_settop(L, json + 1);
+  if (!has) return false;
+  Diag *g = diag_error(m->d, "unsupported", "model",
+                       "%s: \"%s\" is a model of images or sound around one of text "
+                       "(text_config), and models of text alone are trained here",
+                       file, type);
+  if (inner)
+    g->suggestion = arena_printf(
+        m->arena, "a folder of the model of text alone: its model_type is \"%s\"", inner);
+  return true;
+}
+
 static void from_folder(Model *m, int t, const char *dir) {
   lua_State *L = m->L;
   int errors = m->d->errors;
@@ -361,7 +380,8 @@ static void from_folder(Model *m, int t, const char *dir) {
     diag_error(m->d, "model", "model", "%s has no model_type", file);
     return;
   }
-  if (!begin_config(m, lua_tostring(L, -1), "model")) return;
+  const char *type = lua_tostring(L, -1);
+  if (has_text_model(m, json, file, type) || !begin_config(m, type, "model")) return;
   overlay(m, json, NULL);
   keep_folder(m, dir, json);
   warn_unread(m, file);

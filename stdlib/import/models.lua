@@ -329,6 +329,11 @@ local sizes = {
   ["ling-1t"] = ling({ 8192, 18432, 80, 64, 8, 157184 },
     { moe_intermediate_size = 2048, first_k_dense_replace = 4 }),
   ["minimax-m2"] = decoder("minimax_m2", { 3072, 1536, 62, 48, 8, 200064 }, { rotary_dim = 64 }),
+  -- Gemma by its config.json; from Gemma 3's 4B on they have images.
+  ["gemma-2b"] = "gemma-2b", ["gemma-7b"] = "gemma-7b",
+  ["gemma-1.1-2b"] = "gemma-2b", ["gemma-1.1-7b"] = "gemma-7b",
+  ["gemma-2-2b"] = "gemma2-2b", ["gemma-2-9b"] = "gemma2-9b", ["gemma-2-27b"] = "gemma2-27b",
+  ["gemma-3-270m"] = "gemma3-270m", ["gemma-3-1b"] = "gemma3-1b",
   ["minicpm5-1b"] = minicpm5 { 1536, 4608, 24, 16, 2, 130560 },
   ["minicpm5-2b"] = minicpm5 { 2048, 6144, 42, 16, 2, 130560 },
   -- DeepSeek-Coder, a Llama whose positions are scaled linearly, by its config.json.
@@ -377,7 +382,7 @@ end
 
 models.architectures = {}
 for _, name in ipairs {
-  "deepseek_v3", "ernie4_5", "glm", "glm4", "glm4_moe", "gpt2", "granite", "llama", "minimax_m2",
+  "deepseek_v3", "ernie4_5", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "granite", "llama", "minimax_m2",
   "ministral", "mistral", "mixtral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss", "smollm3",
 } do models.architectures[name] = true end
 

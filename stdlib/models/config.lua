@@ -120,6 +120,10 @@ function kinds.positive(value)
   end
 end
 
+function kinds.optional_positive(value)
+  if value then return kinds.positive(value) end
+end
+
 -- rope.lua says what is wrong with these.
 function kinds.part(value) end
 function kinds.ropes(value) end

@@ -34,9 +34,16 @@ end
 
 local head_dim, linear, norm = decoder.head_dim, decoder.linear, decoder.norm
 
+-- An RMSNorm whose weights are 1 + w: w begins with 0, to which weight decay pulls it.
+function decoder.centered_norm(g, c, x, name, dim)
+  local w = g:param(name .. ".weight", { dim }, zeros)
+  return g:rmsnorm(x, w, { eps = c.rms_norm_eps, zero_centered = 1 })
+end
+
 -- A norm over each head, or over all of them together.
-local function norm_heads(g, c, x, name, heads, kind)
-  return norm(g, c, x, name, kind == "heads" and { "head_dim", head_dim(c) } or heads)
+local function norm_heads(g, c, x, name, heads, o)
+  local dim = o.qk_norm == "heads" and { "head_dim", head_dim(c) } or heads
+  return (o.norm or norm)(g, c, x, name, dim)
 end
 
 -- Attention of layer `i`, from 0; `o` are options of decoder.build.
@@ -48,8 +55,8 @@ function decoder.attention(g, c, x, name, o, i)
   local k = linear(g, c, x, name .. ".k_proj", kv, hidden, o.qkv_bias)
   local v = linear(g, c, x, name .. ".v_proj", kv, hidden, o.qkv_bias)
   if o.qk_norm then
-    q = norm_heads(g, c, q, name .. ".q_norm", heads, o.qk_norm)
-    k = norm_heads(g, c, k, name .. ".k_norm", kv, o.qk_norm)
+    q = norm_heads(g, c, q, name .. ".q_norm", heads, o)
+    k = norm_heads(g, c, k, name .. ".k_norm", kv, o)
   end
   if not o.turns or o.turns(c, i) then
     local of = o.rope_type and rope.of_type(c, o.rope_type(c, i)) or c
@@ -59,7 +66,7 @@ function decoder.attention(g, c, x, name, o, i)
   end
   local y = g:attention(q, k, v, g:doc_starts(), {
     head_dim = d, scale = o.attention_scale, rate = c.attention_dropout,
-    window = o.window and o.window(c, i) or nil,
+    window = o.window and o.window(c, i) or nil, soft_cap = o.score_cap,
   })
   return linear(g, c, y, name .. ".o_proj", hidden, heads, o.out_bias)
 end
@@ -68,7 +75,8 @@ local function mlp(g, c, x, name, width, o)
   local hidden, ffn = { "hidden", c.hidden_size }, { "ffn", width }
   local gate = linear(g, c, x, name .. ".gate_proj", ffn, hidden, o.mlp_bias)
   local up = linear(g, c, x, name .. ".up_proj", ffn, hidden, o.mlp_bias)
-  return linear(g, c, g:silu_mul(gate, up), name .. ".down_proj", hidden, ffn, o.mlp_bias)
+  local y = (o.glu or g.silu_mul)(g, gate, up)
+  return linear(g, c, y, name .. ".down_proj", hidden, ffn, o.mlp_bias)
 end
 
 -- MLP or experts of layer `i`, and their loss or nil.
@@ -86,8 +94,10 @@ end
 decoder.NORMS = {
   before = { "input_layernorm", false, "post_attention_layernorm", false },
   after = { false, "post_attention_layernorm", false, "post_feedforward_layernorm" },
-  around = { "input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm",
-             "post_mlp_layernorm" },
+  around = { "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+             "post_feedforward_layernorm" },
+  glm4 = { "input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm",
+           "post_mlp_layernorm" },
 }
 
 -- `loss` is that of the routers so far, or nil. Returns the hidden states and such a loss.
@@ -95,7 +105,7 @@ local function layer(g, c, x, loss, i, o)
   local name, norms = "model.layers." .. i, o.norms or decoder.NORMS.before
   local function normed(h, which)
     if not norms[which] then return h end
-    return norm(g, c, h, name .. "." .. norms[which], { "hidden", c.hidden_size })
+    return (o.norm or norm)(g, c, h, name .. "." .. norms[which], { "hidden", c.hidden_size })
   end
   local function add(h, y)
     if o.residual_dropout then y = g:dropout(y, { rate = o.residual_dropout }) end
@@ -121,12 +131,15 @@ end
 --   interleaved     pairs that turn are neighbours
 --   window(c, i)    how many tokens a query of the layer sees, nothing: all before it
 --   norms           see decoder.NORMS
+--   norm(g, c, x, name, dim)  in the place of an RMSNorm
+--   glu(g, gate, up)  in the place of silu(gate) * up
 --   attention(g, c, x, name, options, i)  in the place of decoder.attention
 --   experts(c, i)   what moe.block takes, or nothing for a layer with an MLP; and `shared`,
 --                   the width of an MLP beside the experts
 --   residual_dropout  what of the branches is dropped
 --   embedding_scale, attention_scale, residual_scale, logits_scale
 --                   what embeddings, scores, branches and logits are multiplied by
+--   score_cap, logits_cap  soft caps of scores and logits
 function decoder.build(g, c, o)
   local embedding, extra = "model.embed_tokens.weight"
   local function scaled(x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
@@ -137,13 +150,14 @@ function decoder.build(g, c, o)
     x, extra = g:layer(i, function() return layer(g, c, x, extra, i, o) end)
   end
   x = g:unit("norm", function()
-    return norm(g, c, x, "model.norm", { "hidden", c.hidden_size })
+    return (o.norm or norm)(g, c, x, "model.norm", { "hidden", c.hidden_size })
   end)
   return g:unit("lm_head", function()
     local head = c.tie_word_embeddings and embedding or "lm_head.weight"
     -- Rows of hidden states are narrower than those of logits.
     local logits = g:linear(scaled(x, o.logits_scale), vocabulary(g, c, head),
                             { name = "lm_head" })
+    if o.logits_cap then logits = g:soft_cap(logits, { soft_cap = o.logits_cap }) end
     return moe.sum(g, g:cross_entropy(logits, g:labels()), extra)
   end)
 end
@@ -211,9 +225,10 @@ local rules = {
 -- config.lua. And whether sizes can be compared. A rule for partial_rotary_factor says that
 -- the architecture has it, one of the kind "ropes" that each type of layers has a rope.
 function decoder.check_keys(class, c, more)
-  local all = {}
-  for _, rule in ipairs(rules) do all[#all + 1] = rule end
-  for _, rule in ipairs(more) do all[#all + 1] = rule end
+  local all, own = {}, {}
+  for _, rule in ipairs(more) do own[rule[1]] = true end
+  for _, rule in ipairs(rules) do if not own[rule[1]] then all[#all + 1] = rule end end
+  table.move(more, 1, #more, #all + 1, all)
   local problems = config.check(class, c, all)
   local sound = config.sound(problems)
   local partial, types = false, false

@@ -2,4 +2,4 @@
 local decoder = require "weft.models.decoder"
 local glm = require "weft.models.glm"
 
-return glm.family("Glm4ForCausalLM", decoder.NORMS.around)
+return glm.family("Glm4ForCausalLM", decoder.NORMS.glm4)

@@ -28,14 +28,19 @@ end
 rope.TYPES = { "full_attention", "sliding_attention" }
 
 -- The config `c` of layers of one type, where rope_parameters has a table for each of them.
--- Older files have rope_theta for all, and rope_scaling for layers that see all tokens.
+-- Older files have rope_theta for all, and rope_scaling for layers that see all tokens;
+-- Gemma's, rope_local_base_freq for those with a window.
 function rope.of_type(c, kind)
   local p, all = {}, type(c.rope_parameters) == "table" and c.rope_parameters or {}
   local function add(t)
     for key, value in pairs(type(t) == "table" and t or {}) do p[key] = value end
   end
   add(all[kind])
-  if kind == "full_attention" then add(c.rope_scaling) end
+  if kind == "full_attention" then
+    add(c.rope_scaling)
+  elseif not p.rope_theta and c.rope_local_base_freq then
+    p.rope_theta = c.rope_local_base_freq
+  end
   return setmetatable({ rope_parameters = p, rope_scaling = false,
                         rope_place = "rope_parameters." .. kind }, { __index = c })
 end

@@ -23,6 +23,10 @@ static const struct {
     {"qwen2-0.5b", 494032768},     {"qwen3-8b", 8190735360},
     {"gpt2-124m", 124439808},      {"mistral-7b", 7241732096},
     {"olmo3-7b", 7298011136},      {"olmo3-32b", 32233522176},
+    {"gemma-2b", 2506172416},      {"gemma-7b", 8537680896},
+    {"gemma2-2b", 2614341888},     {"gemma2-9b", 9241705984},
+    {"gemma2-27b", 27227128320},   {"gemma3-270m", 268098176},
+    {"gemma3-1b", 999885952},
 };
 
 static int64_t params_of(const Graph *g) {
@@ -161,6 +165,18 @@ static const struct {
      "2.0, "
      "truncate = false } } }",
      "rope_parameters.full_attention.truncate\"]: only true is supported"},
+    {"{ 'gemma2-tiny', hidden_activation = 'gelu' }",
+     "\"gelu\" is not supported (only \"gelu_pytorch_tanh\")"},
+    {"{ 'gemma2-tiny', hidden_act = 'silu' }", "model.hidden_act"},
+    {"{ 'gemma2-tiny', final_logit_softcapping = -30 }", "expected a number above 0"},
+    {"{ 'gemma2-tiny', query_pre_attn_scalar = 0 }", "expected a number above 0, got 0"},
+    {"{ 'gemma3-tiny', attn_logit_softcapping = 50 }", "model.attn_logit_softcapping"},
+    {"{ 'gemma3-tiny', use_bidirectional_attention = true }",
+     "model.use_bidirectional_attention"},
+    {"{ 'gemma3-tiny', rope_parameters = { rope_type = 'default' } }",
+     "no type of layers (only a table for each of full_attention, sliding_attention)"},
+    {"{ 'gemma3-tiny', architectures = { 'Gemma3ForConditionalGeneration' } }",
+     "only \"Gemma3ForCausalLM\""},
     {"{ 'olmo3', layer_types = { 'full_attention' } }",
      "1 types for num_hidden_layers = 32"},
     {"{ 'granite', logits_scaling = 0 }", "model.logits_scaling"},

@@ -118,6 +118,33 @@ def ministral(r):
         r, head_dim=r.choice([4, 12]), sliding_window=window(r) or 5)))
 
 
+def gemma(r):
+    keys = decoder(r, head_dim=r.choice([4, 12]), attention_bias=coin(r))
+    return tf.GemmaConfig(**keys)
+
+
+def later_gemma(r, **more):
+    return some_types(r, decoder(
+        r, head_dim=r.choice([4, 12]), attention_bias=coin(r), sliding_window=window(r) or 5,
+        num_hidden_layers=r.choice([2, 3, 6]), query_pre_attn_scalar=r.choice([8, 144]),
+        final_logit_softcapping=r.choice([None, 1.0, 30.0]), **more))
+
+
+def gemma2(r):
+    return tf.Gemma2Config(**later_gemma(r, attn_logit_softcapping=r.choice([None, 0.5, 50.0])))
+
+
+def gemma3_text(r):
+    keys = later_gemma(r)
+    keys["rope_parameters"] = {kind: rope(r, ("default", "linear", "llama3", "yarn"))
+                               for kind in ("full_attention", "sliding_attention")}
+    for p in keys["rope_parameters"].values():
+        p.pop("truncate", None)  # Transformers does not read it there
+    if "layer_types" not in keys:
+        keys["sliding_window_pattern"] = r.choice([2, 3, 6])
+    return tf.Gemma3TextConfig(**keys)
+
+
 def seed_oss(r):
     return tf.SeedOssConfig(**decoder(
         r, head_dim=r.choice([4, 12]), attention_bias=coin(r), attention_out_bias=coin(r),
@@ -205,5 +232,6 @@ def gpt2(r):
 
 # By model_type.
 FAMILIES = {f.__name__: f for f in (
-    llama, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5, glm, glm4, phi3, gpt2,
+    llama, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5,
+    glm, glm4, phi3, gemma, gemma2, gemma3_text, gpt2,
     mixtral, qwen3_moe, deepseek_v3, glm4_moe, minimax_m2)}

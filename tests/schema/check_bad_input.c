@@ -405,6 +405,11 @@ static const struct {
     {"{\"model_type\": \"mamba\"}",
      "~hf.lua:5: error: plan.model: there is no model \"mamba\" (architectures: "
      "deepseek_v3, ernie4_5, "},
+    {"{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\"}}",
+     "hf.lua:5: error: plan.model: model/config.json: \"gemma3\" is a model of images or "
+     "sound around one of text (text_config), and models of text alone are trained here "
+     "(a folder of the model of text alone: its model_type is \"gemma3_text\")\n"
+     "1 error\n"},
     {"{\"model_type\": \"llama\", \"hidden_size\": \"big\"}",
      "~plan.model.hidden_size: expected a positive integer, got \"big\"\n"},
     {"{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}, \"magic\": "

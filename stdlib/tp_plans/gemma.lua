@@ -1,0 +1,2 @@
+-- gemma.lua - layers as those of Llama.
+return require "weft.tp_plans.llama"

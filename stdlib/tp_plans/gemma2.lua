@@ -1,0 +1,2 @@
+-- gemma2.lua - layers as those of Llama.
+return require "weft.tp_plans.llama"
