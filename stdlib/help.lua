@@ -138,6 +138,27 @@ field of a plan.
 Exit code 0: it fits; 1: it does not, or is wrong, or cannot be imported.
 ]],
 
+  best = [[
+Searches the fastest layout of a plan on its cluster: sizes of the mesh, strategy, micro batch,
+recomputation, schedule, stages of a rank and how layers are shared out. All of them are judged
+by bounds of memory and time, those that may be best by their exact memory and the clock of weft
+sim. Says what became of every layout, and why those that come next lose.
+
+  NAME=VALUE,...     look at these values only, of tp, pp, cp, ep, etp, strategy (zero-0 to
+                     zero-3, fsdp2, ddp), recompute, micro, schedule, virtual, balance
+  clock=N            so many layouts at most are on the clock (64)
+  keep=N             so many are told (10)
+  memory=GIB         that a rank may have; default: of the GPU, less cluster.reserve_gib
+  threads=N          default: one for each core
+  -o FILE            write a plan with that layout; a file that is there is not replaced
+  --set PATH=VALUE   change a field of the plan
+  -D NAME=VALUE      the plan has it as weft.var("NAME", DEFAULT) or weft.vars.NAME
+  --data DIR         data and models may lie below DIR, too; may be repeated
+  --json             one object
+
+Ctrl-C ends the search with the best so far.
+]],
+
   launch = [[
 Writes a script that starts the plan on its machines: as many ranks as its mesh has, as
 many on each as its cluster has GPUs. Arguments of the script are passed to weft run.

@@ -23,7 +23,7 @@ struct weft_plan {
 
 /* weft_plan_load with a table in place of a file. */
 weft_status api_plan_take(const weft_plan_options *options, const LangValue *value,
-                          weft_plan **out, weft_error *err);
+                          bool draft, weft_plan **out, weft_error *err);
 /* weft_plan_load with the text of a file that need not be there. */
 weft_status api_plan_text(const weft_plan_options *options, const char *path,
                           const char *text, weft_plan **out, weft_error *err);

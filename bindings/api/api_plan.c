@@ -125,8 +125,8 @@ weft_status weft_plan_load(const weft_plan_options *options, const char *path,
 }
 
 weft_status api_plan_take(const weft_plan_options *options, const LangValue *value,
-                          weft_plan **out, weft_error *err) {
-  return new_plan(options, (PlanCall){.value = value}, out, err);
+                          bool draft, weft_plan **out, weft_error *err) {
+  return new_plan(options, (PlanCall){.value = value, .draft = draft}, out, err);
 }
 
 weft_status api_plan_text(const weft_plan_options *options, const char *path,

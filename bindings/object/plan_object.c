@@ -178,16 +178,6 @@ static int load_object(lua_State *L, bool draft) {
 /* weft.load and weft.plan with the options define, set and data. */
 int plan_object_load(lua_State *L) { return load_object(L, false); }
 
-int plan_object_draft(lua_State *L) {
-  weft_error e;
-  if (lua_type(L, 2) != LUA_TSTRING) return load_object(L, true);
-  PlanObject *o = new_object(L);
-  weft_plan_options options = options_for(L, o);
-  weft_status st =
-      api_plan_draft(&options, luaL_checkstring(L, 1), lua_tostring(L, 2), &o->plan, &e);
-  return end_object(L, o, st, &e);
-}
-
 int plan_object_text(lua_State *L) {
   weft_error e;
   const char *name = luaL_checkstring(L, 1), *text = luaL_checkstring(L, 2);
@@ -203,7 +193,8 @@ static const char *folder(lua_State *L, const char *file) {
   return lua_pushlstring(L, file, (size_t)(slash - file) + (slash == file));
 }
 
-int plan_object_make(lua_State *L) {
+/* The plan of the table at 1. */
+static int take_table(lua_State *L, bool draft) {
   weft_error e;
   const char *file = NULL;
   builders_plan(L);
@@ -215,9 +206,23 @@ int plan_object_make(lua_State *L) {
   LangValue v = {.file = file, .line = line, .dir = folder(L, file), .from = L, .idx = 1};
   PlanObject *o = new_object(L);
   weft_plan_options options = options_for(L, o);
-  weft_status st = api_plan_take(&options, &v, &o->plan, &e);
-  int n = end_object(L, o, st, &e);
-  return n == 1 ? 1 : lua_error(L);
+  weft_status st = api_plan_take(&options, &v, draft, &o->plan, &e);
+  return end_object(L, o, st, &e);
+}
+
+int plan_object_draft(lua_State *L) {
+  weft_error e;
+  if (lua_istable(L, 1)) return take_table(L, true);
+  if (lua_type(L, 2) != LUA_TSTRING) return load_object(L, true);
+  PlanObject *o = new_object(L);
+  weft_plan_options options = options_for(L, o);
+  weft_status st =
+      api_plan_draft(&options, luaL_checkstring(L, 1), lua_tostring(L, 2), &o->plan, &e);
+  return end_object(L, o, st, &e);
+}
+
+int plan_object_make(lua_State *L) {
+  return take_table(L, false) == 1 ? 1 : lua_error(L);
 }
 
 /* plan:with { field = value, ["mesh.tp"] = 4 }: a compiled copy. */
@@ -238,7 +243,7 @@ static int with(lua_State *L) {
   weft_plan_options options = options_for(L, o);
   options.define = of->plan->opt.define;
   options.data = of->plan->opt.data;
-  weft_status st = api_plan_take(&options, &v, &o->plan, &e);
+  weft_status st = api_plan_take(&options, &v, false, &o->plan, &e);
   if (st == WEFT_OK) st = compile_object(L, o, &e);
   return end_object(L, o, st, &e);
 }

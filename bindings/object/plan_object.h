@@ -15,8 +15,9 @@ int plan_object_make(lua_State *L);
 /* load(name, text): a plan of a text, as if it were the file `name`, which is not read;
  * nil and the reasons. For the library alone. */
 int plan_object_text(lua_State *L);
-/* draft(name, text) and draft(path, options of weft.load): the plan without checks of its
- * layout, for weft.sweep to try others of it. For the library alone. */
+/* draft(name, text), draft(path, options of weft.load) and draft(fields): the plan
+ * without checks of its layout, for searches to try others of it. For the library alone.
+ */
 int plan_object_draft(lua_State *L);
 
 /* Pushes an object for a plan that another owner has compiled as far as needed; the Lua
@@ -38,6 +39,14 @@ int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
 weft_plan *plan_object_at(lua_State *L, int idx);
 /* The same, compiled; NULL if it does not compile. */
 const Job *plan_object_try(lua_State *L, int idx);
+
+/* ---- plan_asks.c ---- */
+/* asks(plan): the ranks that a plan is for, as it writes them, and the bounds below. */
+int plan_asks(lua_State *L);
+/* Sets in the table on top what bounds layouts: ranks of a machine and of an NVLink
+ * domain, layers, experts; and, if the plan names its GPU, that and the memory of a rank.
+ */
+void plan_bounds_set(lua_State *L, const Job *j);
 
 /* ---- methods ---- */
 int plan_match(lua_State *L); /* plan_params.c */

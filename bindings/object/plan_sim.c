@@ -1,28 +1,19 @@
 /* plan_sim.c - plan:sim(): a step of a compiled plan on the clock, as a table. */
 #include "format.h"
 #include "plan_object.h"
-#include "bindings/script/script.h"
-#include "vm/sim/step_clock.h"
+#include "sim_figures.h"
 
-typedef struct SimJob {
-  const Job *j;
-  Arena *arena;
-  bool scores;             /* attention stores them */
-  SimReport r;             /* at the usual rates */
-  double seconds[RATES_N]; /* of the step */
-  weft_status st;
-  weft_error e;
-} SimJob;
-
-static void sim_job(void *ud) {
-  SimJob *k = ud;
+weft_status sim_figures(const Job *j, bool scores, Arena *a, SimFigures *out,
+                        weft_error *e) {
+  *out = (SimFigures){.plan = arena_str(a, j->plan.name),
+                      .gpu = arena_str(a, j->plan.cluster.gpu)};
   for (int i = RATES_N; i-- > RATES_USUAL;) {
     SimOptions o = {.rates = sheet_rates((RatesOf)i)};
-    o.rates.scores = k->scores;
-    k->st = simulate(k->j->compiled, &k->j->plan, &o, k->arena, &k->r, &k->e);
-    if (k->st != WEFT_OK) return;
-    k->seconds[i] = k->r.seconds;
+    o.rates.scores = scores;
+    TRY(simulate(j->compiled, &j->plan, &o, a, &out->r, e));
+    out->seconds[i] = out->r.seconds;
   }
+  return WEFT_OK;
 }
 
 static double sum(const double *x, int n) {
@@ -61,22 +52,15 @@ static void push_waits(lua_State *L, const SimReport *r) {
   }
 }
 
-/* plan:sim(whether attention stores its scores) */
-int plan_sim(lua_State *L) {
-  const Job *j = plan_object_compiled(L);
-  SimJob k = {.j = j, .scores = lua_toboolean(L, 2)};
-  k.arena = script_push_arena(L);
-  err_clear(&k.e);
-  if (!arena_try(k.arena, sim_job, &k)) return luaL_error(L, "not enough memory");
-  if (k.st != WEFT_OK) return plan_object_raise(L, plan_object_self(L), k.st, &k.e);
-  const SimReport *r = &k.r;
+void sim_figures_push(lua_State *L, const SimFigures *f) {
+  const SimReport *r = &f->r;
   lua_newtable(L);
-  set_text(L, "plan", j->plan.name);
-  set_text(L, "gpu", j->plan.cluster.gpu);
+  set_text(L, "plan", f->plan);
+  set_text(L, "gpu", f->gpu);
   set_integer(L, "ranks", r->ranks);
   set_number(L, "seconds", r->seconds);
-  set_number(L, "low", k.seconds[RATES_BETTER]);
-  set_number(L, "high", k.seconds[RATES_WORSE]);
+  set_number(L, "low", f->seconds[RATES_BETTER]);
+  set_number(L, "high", f->seconds[RATES_WORSE]);
   set_integer(L, "tokens", r->tokens);
   set_number(L, "tokens_per_s_per_gpu", (double)r->tokens / r->seconds / r->ranks);
   set_number(L, "flops", r->flops);
@@ -90,5 +74,29 @@ int plan_sim(lua_State *L) {
   lua_setfield(L, -2, "pipeline");
   push_waits(L, r);
   lua_setfield(L, -2, "waits");
+}
+
+typedef struct SimCall {
+  const Job *j;
+  Arena *arena;
+  bool scores;
+  SimFigures f;
+  weft_status st;
+  weft_error e;
+} SimCall;
+
+static void sim_call(void *ud) {
+  SimCall *k = ud;
+  k->st = sim_figures(k->j, k->scores, k->arena, &k->f, &k->e);
+}
+
+/* plan:sim(whether attention stores its scores) */
+int plan_sim(lua_State *L) {
+  SimCall k = {.j = plan_object_compiled(L), .scores = lua_toboolean(L, 2)};
+  k.arena = script_push_arena(L);
+  err_clear(&k.e);
+  if (!arena_try(k.arena, sim_call, &k)) return luaL_error(L, "not enough memory");
+  if (k.st != WEFT_OK) return plan_object_raise(L, plan_object_self(L), k.st, &k.e);
+  sim_figures_push(L, &k.f);
   return 1;
 }

@@ -26,6 +26,8 @@ int script_weft(lua_State *L) {
   lua_setfield(L, -2, "grid");
   lua_pushcfunction(L, sweep_make);
   lua_setfield(L, -2, "sweep");
+  lua_pushcfunction(L, sweep_best);
+  lua_setfield(L, -2, "best");
   known_library(L, "weft");
   known_add(L, "weft");
   lua_pushglobaltable(L);

@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "bindings/api/job.h"
+#include "bindings/object/sim_figures.h"
 #include "bindings/script/script.h"
 #include "sweep_point.h"
 
@@ -42,6 +44,7 @@ typedef struct Sweep {
   Judge *judge;
   pthread_t *thread;
   int nthread, nstarted;
+  int64_t upto;         /* points from here on wait for another start */
   _Atomic int64_t next; /* index of todo that no thread has taken */
   _Atomic int stop;
   _Atomic int64_t done;
@@ -60,6 +63,7 @@ void sweep_choice(const Sweep *s, int64_t point, int *choice);
 
 /* ---- sweep_api.c ---- */
 int sweep_make(lua_State *L);      /* weft.sweep { ... } */
+int sweep_best(lua_State *L);      /* weft.best { ... } */
 int sweep_grid_make(lua_State *L); /* weft.grid { { "mesh.tp", 1, 2, 4 }, ... } */
 /* Gives the library of a state what stdlib/sweep works with. */
 void sweep_open(lua_State *L);
@@ -98,6 +102,19 @@ void sweep_start(Sweep *s);
 bool sweep_work(Sweep *s, Judge *j, double seconds);
 /* Waits for all threads. */
 void sweep_join(Sweep *s);
+
+/* ---- sweep_job.c ---- */
+/* Calls `act` with a job whose plan is that of row i, loaded and checked; its arena is
+ * freed afterwards. A plan that is wrong, or an `act` that says so: WEFT_EPLAN and `why`.
+ */
+typedef weft_status SweepAct(void *ud, Job *j);
+weft_status sweep_job(Sweep *s, int64_t i, SweepAct *act, void *ud, PointReason *why,
+                      weft_error *e);
+
+/* ---- sweep_clock.c ---- */
+/* Compiles the plan of row i and puts it on the clock; figures in the arena. */
+weft_status sweep_clock(Sweep *s, int64_t i, Arena *a, SimFigures *out, PointReason *why,
+                        weft_error *e);
 
 /* ---- sweep_measure.c ---- */
 /* Trains the plan of row i for so many steps, made small, on virtual ranks. NAN: no step

@@ -281,6 +281,10 @@ void sweep_open(lua_State *L) {
   library_provide(L, "sweep/plan");
   luaL_newlib(L, core);
   library_provide(L, "sweep/core");
+  lua_pushcfunction(L, plan_asks);
+  library_provide(L, "plan_asks");
+  lua_pushcfunction(L, plan_object_draft);
+  library_provide(L, "plan_draft");
 }
 
 int sweep_make(lua_State *L) {
@@ -288,6 +292,14 @@ int sweep_make(lua_State *L) {
   if (h && h->swept) *h->swept = true;
   lua_settop(L, 1);
   library_push(L, "sweep/sweep");
+  lua_insert(L, 1);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+int sweep_best(lua_State *L) {
+  lua_settop(L, 1);
+  library_push(L, "best/best");
   lua_insert(L, 1);
   lua_call(L, 1, 1);
   return 1;

@@ -3,7 +3,6 @@
  * runs the small plan: it shows overhead of schedules, not the speed of a cluster. */
 #include <math.h>
 
-#include "bindings/api/job.h"
 #include "sweep.h"
 #include "vm/session/session.h"
 
@@ -35,41 +34,23 @@ static weft_status train(Job *j, int steps, const StopFlag *stop, double *rate) 
 }
 
 typedef struct Measuring {
-  Job job;
-  Vary vary;
   int steps;
   const StopFlag *stop;
   double rate;
-  weft_status st;
 } Measuring;
 
-static void measure_job(void *ud) {
+static weft_status measure_job(void *ud, Job *j) {
   Measuring *m = ud;
   LangShrunk shrunk;
-  m->job.lp = &m->vary.plan;
-  m->job.plan = *lang_plan(m->job.lp);
-  m->st = job_compile_small(&m->job, RANKS, &shrunk);
-  if (m->st == WEFT_OK) m->st = train(&m->job, m->steps, m->stop, &m->rate);
+  TRY(job_compile_small(j, RANKS, &shrunk));
+  return train(j, m->steps, m->stop, &m->rate);
 }
 
 weft_status sweep_measure(Sweep *s, int64_t i, int steps, const StopFlag *stop,
                           double *rate, weft_error *e) {
-  Judge *j = &s->judge[0];
-  int choice[SWEEP_AXES];
-  Arena *a = arena_new(NULL);
-  if (!a) return err_set(e, WEFT_ENOMEM, "out of memory in a sweep");
-  Measuring m = {
-      .job = {.arena = a, .d = {.arena = a}}, .steps = steps, .stop = stop, .rate = NAN};
-  err_clear(&m.job.e);
-  sweep_choice(s, s->todo[i], choice);
-  m.st = vary_begin(j->lp, j->values, choice, s->naxis, &m.vary, &m.job.d, &m.job.e);
-  if (m.st == WEFT_OK && !arena_try(a, measure_job, &m))
-    m.st = err_set(&m.job.e, WEFT_ENOMEM, "out of memory in a sweep");
-  vary_end(&m.vary);
-  if (m.st == WEFT_EPLAN && m.job.d.errors) report_first(&m.job.d, &m.job.e);
-  if (m.st != WEFT_OK) *e = m.job.e;
-  text_free(&m.job.dumped);
-  arena_free(a);
+  Measuring m = {.steps = steps, .stop = stop, .rate = NAN};
+  PointReason why;
+  weft_status st = sweep_job(s, i, measure_job, &m, &why, e);
   *rate = m.rate;
-  return m.st;
+  return st;
 }

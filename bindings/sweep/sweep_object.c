@@ -125,8 +125,9 @@ static void open_judge(lua_State *L, Sweep *s) {
   if (st != WEFT_OK) luaL_error(L, "not enough memory");
 }
 
-/* points:open(plan, axes, threads): whether the plan names its GPU; without a plan judges
- * whose plans are given, and nil. 0 threads: one for each core. */
+/* points:open(plan, axes, threads [, floor]): whether the plan names its GPU; without a
+ * plan judges whose plans are given, and nil. 0 threads: one for each core; `floor`:
+ * bytes and times of rows are lower bounds. */
 static int open_plan(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   int64_t want = luaL_checkinteger(L, 4);
@@ -141,6 +142,7 @@ static int open_plan(lua_State *L) {
       return luaL_error(L, "not enough memory");
   if (s->given) return 0;
   while (s->nthread < want) open_judge(L, s);
+  for (int i = 0; i < s->nthread; i++) s->judge[i].floor = lua_toboolean(L, 5);
   lua_pushboolean(L, lang_plan(s->judge[0].lp)->cluster.gpu != NULL);
   return 1;
 }
@@ -178,10 +180,15 @@ static bool is_stopped(lua_State *L) {
   return stop && *stop;
 }
 
-/* points:start() */
+static int row(lua_State *L);
+static void push_why(lua_State *L, const PointReason *w);
+
+/* points:start([n]): on the first n points that are not done; default: all. */
 static int start(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   GUARD(L, s);
+  s->upto = MIN(luaL_optinteger(L, 2, s->ntodo), s->ntodo);
+  s->next = 0;
   s->stop = 0;
   s->all_given = false;
   sweep_start(s);
@@ -222,6 +229,47 @@ static int stop(lua_State *L) {
   return 0;
 }
 
+/* points:whole(i): its row, exactly, and not counted again; for rows that are bounds,
+ * when no thread works. Nothing after Ctrl-C. */
+static int whole(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  int64_t i = index_at(L, s, 2);
+  Judge *j = &s->judge[0];
+  int choice[SWEEP_AXES];
+  PointReason why;
+  bool floor = j->floor;
+  sweep_choice(s, s->todo[i], choice);
+  j->floor = false;
+  weft_status st = judge_point(j, choice, s->naxis, &s->row[i], &why);
+  j->floor = floor;
+  if (is_stopped(L)) sweep_cut(L, s);
+  if (st == WEFT_EINTR || s->interrupted) return 0;
+  return st == WEFT_OK ? row(L) : reasons_raise(L, st, NULL, &j->e);
+}
+
+/* points:clock(i): the plan of row i compiled and on the clock, as plan:sim() gives it;
+ * or nil and why it does not compile; nothing after Ctrl-C. */
+static int clock_point(lua_State *L) {
+  Sweep *s = sweep_at(L, 1);
+  int64_t i = index_at(L, s, 2);
+  SimFigures f;
+  PointReason why;
+  Arena *a = script_push_arena(L);
+  weft_error e;
+  err_clear(&e);
+  weft_status st = sweep_clock(s, i, a, &f, &why, &e);
+  if (is_stopped(L)) sweep_cut(L, s);
+  if (st == WEFT_EINTR || s->interrupted) return 0;
+  if (st == WEFT_EPLAN) {
+    lua_pushnil(L);
+    push_why(L, &why);
+    return 2;
+  }
+  if (st != WEFT_OK) return reasons_raise(L, st, NULL, &e);
+  sim_figures_push(L, &f);
+  return 1;
+}
+
 /* points:measure(i, steps): tokens per second, or nil. */
 static int measure(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
@@ -250,6 +298,7 @@ static const struct {
                {NULL, "microbatches", offsetof(PointRow, microbatches), true},
                {NULL, "worst_rank", offsetof(PointRow, worst), true},
                {NULL, "peak_bytes", offsetof(PointRow, bytes), false},
+               {NULL, "mean_fixed_bytes", offsetof(PointRow, mean_fixed), false},
                {NULL, "bubble", offsetof(PointRow, bubble), false},
                {NULL, "flop", offsetof(PointRow, flops), false},
                {NULL, "flop_recomputed", offsetof(PointRow, recomputed), false},
@@ -378,13 +427,16 @@ static int close_file(lua_State *L) {
 }
 
 static void push_metatable(lua_State *L) {
-  static const luaL_Reg methods[] = {
-      {"__gc", free_sweep},  {"__close", free_sweep}, {"open", open_plan},
-      {"key", find_key},     {"start", start},        {"work", work},
-      {"take", take},        {"judge", sweep_judge},  {"join", join},
-      {"stop", stop},        {"measure", measure},    {"row", row},
-      {"put", put},          {"counts", counts},      {"append", append},
-      {"write", write_text}, {"close", close_file},   {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"__gc", free_sweep},  {"__close", free_sweep},
+                                     {"open", open_plan},   {"key", find_key},
+                                     {"start", start},      {"work", work},
+                                     {"take", take},        {"judge", sweep_judge},
+                                     {"join", join},        {"stop", stop},
+                                     {"whole", whole},      {"clock", clock_point},
+                                     {"measure", measure},  {"row", row},
+                                     {"put", put},          {"counts", counts},
+                                     {"append", append},    {"write", write_text},
+                                     {"close", close_file}, {NULL, NULL}};
   if (!luaL_newmetatable(L, SWEEP_TYPE)) return;
   luaL_setfuncs(L, methods, 0);
   lua_pushvalue(L, -1);

@@ -276,8 +276,12 @@ static uint64_t limit_of(const Judge *j, const Plan *plan) {
 static weft_status judge_memory(Passes *w, PointRow *row) {
   Point *p = w->ud;
   uint64_t limit = limit_of(p->j, plan_of(p));
-  RankMemory size = rank_memory_floor(w->costs, row->microbatches, limit);
-  if (!size.over) {
+  const ReadySchedule *s = w->schedule;
+  RankMemory size =
+      rank_memory_floor(w->costs, &s->when, s->splits, row->microbatches, limit);
+  row->floor = p->j->floor;
+  row->mean_fixed = size.mean;
+  if (!size.over && !row->floor) {
     TRY(passes_ranks(w));
     const Lives *l = w->made;
     arena_reset(p->j->scratch);
@@ -292,8 +296,8 @@ static weft_status judge_memory(Passes *w, PointRow *row) {
 
 static void judge_costs(const Passes *w, PointRow *row) {
   const Lives *l = w->made;
-  Estimate e =
-      estimate(w->costs, l->step, w->in.plan, &w->mesh, row->microbatches, row->bubble);
+  Estimate e = estimate(w->costs, l ? l->step : NULL, w->in.plan, &w->mesh,
+                        row->microbatches, row->bubble);
   row->tp = e.tp, row->cp = e.cp, row->ep = e.ep, row->dp_bytes = e.dp, row->pp = e.pp;
   row->ep_even = e.ep_even;
   row->flops = e.flops, row->recomputed = e.recomputed;

@@ -24,7 +24,9 @@ typedef enum { POINT_NONE, POINT_OK, POINT_ILLEGAL, POINT_MEMORY } PointState;
 typedef struct PointRow {
   PointState state;
   int dp, microbatches, worst;     /* worst: the pipeline rank with most bytes */
-  double bytes;                    /* of that rank, exactly */
+  double bytes;                    /* of that rank, exactly, unless */
+  double mean_fixed;               /* see RankMemory.mean; of a floor only */
+  bool floor;                      /* bytes and seconds are lower bounds: see Judge */
   double bubble;                   /* idle share with unit costs */
   double tp, cp, ep, dp_bytes, pp; /* given to operations of a step, busiest rank */
   double ep_even;                  /* see Estimate */
@@ -46,7 +48,9 @@ typedef struct Judge {
   LangPlan *lp;
   int values; /* vary_take */
   SweepCaches *caches;
-  uint64_t limit;                /* bytes of a rank, LIMIT_GPU or LIMIT_NONE */
+  uint64_t limit; /* bytes of a rank, LIMIT_GPU or LIMIT_NONE */
+  bool floor; /* bytes of a point are a lower bound, without lifetimes of buffers, which
+                 take most of the time */
   Arena *arena, *scratch, *unit; /* unit: of a unit while its code is made */
   Text key;
   weft_error e;

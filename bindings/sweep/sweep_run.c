@@ -72,8 +72,8 @@ bool sweep_work(Sweep *s, Judge *j, double seconds) {
   double end = now_s() + seconds;
   do {
     int64_t first = atomic_fetch_add(&s->next, TAKE);
-    if (first >= s->ntodo) return false;
-    for (int64_t i = first; i < MIN(first + TAKE, s->ntodo) && !s->stop; i++)
+    if (first >= s->upto) return false;
+    for (int64_t i = first; i < MIN(first + TAKE, s->upto) && !s->stop; i++)
       judge_one(s, j, i);
   } while (!s->stop && now_s() < end);
   return !s->stop;

@@ -113,6 +113,7 @@ START_TEST(verbs_without_arguments) {
       {"show", "needs a plan: weft show PLAN.lua [TOPIC]\n"},
       {"sim", "needs a plan: weft sim PLAN.lua\n"},
       {"diff", "needs a pair of plans: weft diff A.lua B.lua\n"},
+      {"best", "needs a plan: weft best PLAN.lua [NAME=VALUE,... ...]\n"},
       {"verify", "needs a plan: weft verify PLAN.lua\n"},
       {"eval", "needs a plan: weft eval PLAN.lua\n"},
       {"sample", "needs a plan: weft sample PLAN.lua\n"},

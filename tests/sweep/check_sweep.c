@@ -264,6 +264,43 @@ START_TEST(other_fields) {
 }
 END_TEST
 
+/* Without lifetimes of buffers bytes and times are lower bounds, and microbatches in
+ * flight count: schedules and recomputation differ by them. */
+START_TEST(floors) {
+  static const char *const grids[] = {
+      "return { { 'schedule', '1f1b', 'gpipe', 'zero_bubble', 'zbv', 'zb_h2',"
+      "  'interleaved_1f1b', 'v_half', 'v_min', 'dualpipe_v', 'eager_1f1b' },"
+      " { 'recompute', 'none', 'cheap', 'full' }, { 'mesh.pp', 1, 2 }, { 'mesh.tp', 1, 2 "
+      "},"
+      " { 'batch.global', 32 }, { 'model.tie_word_embeddings', false, true } }",
+      "return { { 'strategy', 'fsdp2', 'zero', { 'zero', stage = 2 } },"
+      " { 'schedule', '1f1b', 'zbv' }, { 'mesh.dp', 2, 4 }, { 'batch.micro', 1, 2 },"
+      " { 'batch.global', 32 }, { 'freeze', { 'embed_tokens' }, { 'layers.0.*' } } }"};
+  int apart = 0;
+  for (int k = 0; k < LEN(grids); k++) {
+    Axes a;
+    axes_open(&a, PLANS "quickstart.lua", grids[k]);
+    for (int64_t p = 0; p < a.points; p++) {
+      PointRow row, least;
+      PointReason why;
+      judge_at(&a, p, &row, &why);
+      a.judge.floor = true;
+      judge_at(&a, p, &least, &why);
+      a.judge.floor = false;
+      ck_assert_int_eq(least.state, row.state);
+      if (row.state != POINT_OK) continue;
+      ck_assert_msg(least.bytes <= row.bytes, "grid %d, point %lld: %.0f, really %.0f", k,
+                    (long long)p, least.bytes, row.bytes);
+      ck_assert(least.floor && least.mean_fixed <= least.bytes);
+      ck_assert(least.seconds <= row.seconds && least.dp_bytes <= row.dp_bytes);
+      apart += least.bytes > least.mean_fixed * 1.05;
+    }
+    axes_close(&a);
+  }
+  ck_assert_int_gt(apart, 20);
+}
+END_TEST
+
 /* Parameters and gradients that are whole for a while. */
 START_TEST(held_blocks) {
   static const char plan[] =
@@ -502,6 +539,7 @@ Suite *sweep_suite(void) {
   tcase_add_test(t, points_are_compiled_plans);
   tcase_add_test(t, other_fields);
   tcase_add_test(t, schedule_of_a_file);
+  tcase_add_test(t, floors);
   tcase_add_test(t, held_blocks);
   tcase_add_test(t, gathers_of_megatron_fsdp);
   tcase_add_test(t, shared_experts);

@@ -137,11 +137,41 @@ static uint64_t rank_bytes(const RankCosts *s, int r, uint64_t fixed, uint64_t b
   return fixed + MAX(buffers + s->rank[r].temp, s->rank[r].kept);
 }
 
-RankMemory rank_memory_floor(const RankCosts *s, int64_t microbatches, uint64_t limit) {
+/* What a microbatch keeps of a unit, at least, between its F and its W: before I the
+ * frames that F fills, after it those that W reads. A body that is empty reads none. */
+static uint64_t frames_kept(const UnitCode *c, bool splits) {
+  enum { FI, FW, IW };
+  bool back = c->body[PH_B]->n > 0;
+  bool reads_i = back || c->body[PH_I]->n > 0, reads_w = back || c->body[PH_W]->n > 0;
+  uint64_t fi = reads_i ? c->frame[FI] : 0, iw = reads_w ? c->frame[IW] : 0;
+  return (reads_w ? c->frame[FW] : 0) + (splits ? MIN(fi, iw) : fi);
+}
+
+static uint64_t stage_frames(const Stages *st, int stage, bool splits) {
+  uint64_t bytes = 0;
+  for (int u = st->first[stage]; u < st->first[stage + 1]; u++)
+    bytes += frames_kept(st->u->at[u].code, splits);
+  return bytes;
+}
+
+/* The frames of all microbatches in flight at once, as if each were at the smallest stage
+ * of the rank. */
+static uint64_t flight_floor(const RankCosts *s, const Timeline *when, bool splits,
+                             int r) {
+  uint64_t least = UINT64_MAX;
+  for (int stage = 0; stage < s->st.n; stage++)
+    if (s->st.rank[stage] == r) least = MIN(least, stage_frames(&s->st, stage, splits));
+  return least == UINT64_MAX ? 0 : least * (uint64_t)when->peak[r];
+}
+
+RankMemory rank_memory_floor(const RankCosts *s, const Timeline *when, bool splits,
+                             int64_t microbatches, uint64_t limit) {
   RankMemory worst = {0};
   for (int r = 0; r < s->st.ranks; r++) {
-    uint64_t bytes = rank_bytes(s, r, fixed_bytes(s, r, microbatches), 0);
+    uint64_t flight = flight_floor(s, when, splits, r);
+    uint64_t bytes = rank_bytes(s, r, fixed_bytes(s, r, microbatches), flight);
     if (bytes > worst.bytes) worst.bytes = bytes, worst.rank = r;
+    worst.mean += (double)s->rank[r].fixed / s->st.ranks;
   }
   worst.over = worst.bytes > limit;
   return worst;

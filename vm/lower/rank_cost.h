@@ -43,13 +43,18 @@ typedef struct RankMemory {
   uint64_t bytes; /* of the worst rank; if above the limit, a lower bound */
   int rank;       /* the worst rank */
   bool over;      /* more than the limit */
+  double
+      mean; /* of all ranks without any buffer: the same however layers are cut, but
+               for    padding, so that one rank at least has as much. Of a floor only */
 } RankMemory;
 /* Exactly Program.arena_bytes of the worst rank for `microbatches` in a step; `l` of each
  * rank, `eval` the same of the program that evaluates, or NULL. */
 RankMemory rank_memory(const RankCosts *s, const RankLives *l, const RankLives *eval,
                        int64_t microbatches, uint64_t limit, Arena *scratch);
-/* Looks at what is there without any buffer: over, or nothing known. */
-RankMemory rank_memory_floor(const RankCosts *s, int64_t microbatches, uint64_t limit);
+/* A lower bound of it without lifetimes: of buffers only the frames of the microbatches
+ * in flight. `splits`: the schedule has W apart from I somewhere. */
+RankMemory rank_memory_floor(const RankCosts *s, const Timeline *when, bool splits,
+                             int64_t microbatches, uint64_t limit);
 
 /* ---- step_estimate.c ---- */
 typedef struct Estimate {
@@ -61,7 +66,9 @@ typedef struct Estimate {
   double ep_even; /* of ep if experts are balanced; ep itself is the maximum */
   double seconds; /* per step; 0 if the plan names no GPU */
 } Estimate;
-/* On the real mesh, with the idle share that the schedule has in units. */
+/* On the real mesh, with the idle share that the schedule has in units. Without lifetimes
+ * (`l` NULL) gathers and copies of unsharded buckets are left out: both bytes and time
+ * are lower bounds. */
 Estimate estimate(const RankCosts *s, const RankLives *l, const Plan *plan, const Mesh *m,
                   int64_t microbatches, double bubble);
 

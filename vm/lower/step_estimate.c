@@ -70,7 +70,7 @@ static double host_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
   double bytes = 0;
   if (s->offload_state)
     bytes += (double)r->stepped * (dtype_size(plan->grad) + dtype_size(plan->dtype));
-  if (s->offload_params)
+  if (s->offload_params && l)
     bytes += (double)l[AREA_GATHER].copies / mesh_size(m, flat_axes(plan, m));
   return bytes > 0 ? bytes / plan->cluster.host_bandwidth : 0;
 }
@@ -96,8 +96,9 @@ static double step_seconds(const RankCosts *c, const RankLives *l, const Plan *p
     double forward = work_seconds(m, k, &x->work[PH_F]), backward = 0;
     for (int ph = PH_I; ph < BODIES; ph++) backward += work_seconds(m, k, &x->work[ph]);
     most = MAX(most, forward + backward);
-    tail = MAX(tail, tail_seconds(plan, m, x, backward) + host_seconds(plan, m, x, l[r]));
-    held = MAX(held, unshard_seconds(plan, m, l[r]));
+    tail = MAX(tail, tail_seconds(plan, m, x, backward) +
+                         host_seconds(plan, m, x, l ? l[r] : NULL));
+    if (l) held = MAX(held, unshard_seconds(plan, m, l[r]));
   }
   for (int s = 0; s + 1 < c->st.n; s++) {
     double bytes = 0;
@@ -145,7 +146,7 @@ Estimate estimate(const RankCosts *c, const RankLives *l, const Plan *plan, cons
     e.cp = MAX(e.cp, axis_bytes(x, AX_CP, mbs) + axis_bytes(x, AX_CP_HEADS, mbs));
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + axis_bytes(x, AX_EP_SHARD, mbs) +
                          (double)x->reduced + (double)x->scattered + (double)x->gathered +
-                         moved_bytes(l[r]));
+                         (l ? moved_bytes(l[r]) : 0));
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
   if (!cluster_lacks(plan, m))

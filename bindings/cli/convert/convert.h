@@ -21,6 +21,7 @@
  *   files     instead, a list of { name =, text = } for the folder -o
  *   text      what is said; aside: on the standard error
  *   json      what --json prints in the place of both
+ *   interrupted   it was cut short by Ctrl-C, and this is what there was
  *
  * An error that it raises is that of a file. Returns the exit code. */
 int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L));

@@ -11,14 +11,6 @@
 #include "bindings/schema/schema.h"
 #include "bindings/script/library.h"
 
-/* The sizes of a model by any of these names, 0 if it has none. */
-static int64_t config_int(const Job *j, const char *const *names) {
-  int64_t n;
-  for (; *names; names++)
-    if (lang_config_int(j->lp, *names, &n)) return n;
-  return 0;
-}
-
 static void add_proof(lua_State *L, const Proof *p) {
   lua_createtable(L, 0, 4);
   set_integer(L, "transfers", p->transfers);
@@ -26,38 +18,6 @@ static void add_proof(lua_State *L, const Proof *p) {
   set_integer(L, "communicators", p->communicators);
   set_integer(L, "instructions", p->instructions);
   lua_setfield(L, -2, "proof");
-}
-
-static void add_gpu(lua_State *L, const Job *j) {
-  const Cluster *c = &j->plan.cluster;
-  if (!c->gpu) return;
-  set_text(L, "gpu", c->gpu);
-  set_integer(L, "room", (int64_t)plan_memory_limit(&j->plan));
-  set_number(L, "reserve_gib", c->reserve_gib);
-}
-
-/* Adds the bounds of layouts: ranks of a machine, layers, experts. */
-static void add_bounds(lua_State *L, const Job *j) {
-  static const char *const layers[] = {"num_hidden_layers", NULL};
-  static const char *const experts[] = {"num_experts", "num_local_experts",
-                                        "n_routed_experts", NULL};
-  set_integer(L, "node", job_node_ranks(j));
-  set_integer(L, "layers", config_int(j, layers));
-  set_integer(L, "experts", config_int(j, experts));
-}
-
-/* plan_asks(plan): the ranks that a plan is for, as it writes them, and the bounds of
- * other layouts. It need not be one that can be compiled. */
-static int plan_asks(lua_State *L) {
-  const Job *j = &plan_object_self(L)->job;
-  const MeshSpec *m = &j->plan.mesh;
-  lua_newtable(L);
-  set_integer(L, "world", m->world ? m->world : lang_cluster_ranks(j->lp));
-  set_integer(L, "tp", m->tp), set_integer(L, "pp", m->pp);
-  set_integer(L, "cp", m->cp), set_integer(L, "ep", m->ep);
-  add_bounds(L, j);
-  add_gpu(L, j);
-  return 1;
 }
 
 /* plan_facts(plan): raises all reasons why it cannot be compiled. */
@@ -71,7 +31,7 @@ static int plan_facts(lua_State *L) {
   set_integer(L, "world", j->mesh.world);
   lua_pushboolean(L, job_open_world(j));
   lua_setfield(L, -2, "open_world");
-  add_bounds(L, j);
+  plan_bounds_set(L, j);
   if (lang_architecture(j->lp)) set_text(L, "model", lang_architecture(j->lp));
   set_integer(L, "parameters", (int64_t)j->compiled->params_total);
   set_integer(L, "global", b->global);
@@ -79,7 +39,6 @@ static int plan_facts(lua_State *L) {
   set_integer(L, "seq", b->seq);
   set_integer(L, "microbatches", j->compiled->microbatches);
   set_text(L, "schedule", j->plan.schedule);
-  add_gpu(L, j);
   add_proof(L, &j->compiled->proof);
   reasons_list(L, &j->d);
   lua_setfield(L, -2, "warnings");
@@ -155,8 +114,4 @@ void plan_facts_provide(lua_State *L) {
   library_provide(L, "plan_fields");
   lua_pushcfunction(L, plan_object_text);
   library_provide(L, "plan_of_text");
-  lua_pushcfunction(L, plan_asks);
-  library_provide(L, "plan_asks");
-  lua_pushcfunction(L, plan_object_draft);
-  library_provide(L, "plan_draft");
 }

@@ -1,0 +1,23 @@
+/* sim_figures.h - a step of a compiled plan on the clock, at all rates, and the same as a
+ * table of Lua. */
+#ifndef WEFT_SIM_FIGURES_H
+#define WEFT_SIM_FIGURES_H
+
+#include "bindings/api/job.h"
+#include "bindings/script/script.h"
+#include "vm/sim/step_clock.h"
+
+typedef struct SimFigures {
+  SimReport r;             /* at the usual rates */
+  double seconds[RATES_N]; /* of the step */
+  const char *plan, *gpu;  /* their names */
+} SimFigures;
+
+/* After job_compile. `scores`: attention stores them. Everything of `out` is in the arena,
+ * so that it outlives the job. */
+weft_status sim_figures(const Job *j, bool scores, Arena *a, SimFigures *out,
+                        weft_error *e);
+/* Pushes the table that plan:sim() gives. */
+void sim_figures_push(lua_State *L, const SimFigures *f);
+
+#endif

@@ -1,0 +1,197 @@
+-- search.lua - the search for a layout: bounds of memory and time for all of them, by the
+-- passes of a sweep without lifetimes of buffers; then the clock on whole programs, for those
+-- that may be best, each after its exact memory. What the clock said of some gives a forecast
+-- of the others, by which the next ones are chosen. A layout whose bound is above what the
+-- clock said of another cannot be better, and is never on the clock.
+local core, forecast, space = use "sweep/core", use "best/forecast", use "best/space"
+local format = string.format
+local search = {}
+
+local together = 8       -- layouts on the clock between two fits
+local margin = 0.02      -- the search ends when nothing is forecast to be this near to the best
+local least_clocked = 24 -- ... and so many were on the clock
+
+-- ---- bounds ----
+
+local function progress(...)
+  if core.progress() then core.progress(format(...)) end
+end
+
+-- The first so many points.
+local function judge(points, n, all)
+  local start = core.clock()
+  points:start(n)
+  while points:work(0.1) do
+    local done = points:counts().judged
+    progress("bounds of %d of %d layouts, %.0f/s", done, all, done / math.max(core.clock() - start, 1e-3))
+  end
+  points:join()
+  return not points:counts().interrupted
+end
+
+-- Parameters, gradients and optimizer state of all stages are the same however layers are cut,
+-- scheduled and recomputed: where the mean rank has no room for them no layout of the same
+-- mesh and strategy fits, and one of them stands for all. They come first in the list.
+local function judge_all(points, s)
+  if not judge(points, s.nlightest, #s.layouts) then return end
+  for i = s.nlightest, #s.layouts - 1 do
+    local lightest = s.lightest[i + 1] - 1
+    local state, row = points:row(lightest)
+    if state == "memory" and row.mean_fixed_bytes > s.room then points:put(i, state, row) end
+  end
+  judge(points, #s.layouts, #s.layouts)
+end
+
+-- The layouts that may fit, by their bounds; the first are the least.
+local function collect(points, s)
+  local list = {}
+  for i = 1, #s.layouts do
+    local state, row = points:row(i - 1)
+    if state == "ok" then
+      list[#list + 1] = { i = i, layout = s.layouts[i], bound = row.step_ms and row.step_ms / 1e3, row = row }
+    end
+  end
+  if list[1] and not list[1].bound then
+    fail "weft.best: the plan's machines lack a figure that times need; weft sim names it"
+  end
+  table.sort(list, function(a, b)
+    if a.bound ~= b.bound then return a.bound < b.bound end
+    return a.i < b.i
+  end)
+  return list
+end
+
+-- ---- the clock ----
+
+local function refuse(r, why)
+  for _, x in ipairs(r.reasons) do
+    if x.code == why.code and x.path == why.path then
+      x.count = x.count + 1
+      return
+    end
+  end
+  r.reasons[#r.reasons + 1] = { code = why.code, path = why.path, message = why.summary, count = 1 }
+end
+
+-- Exact memory, then the clock. False: the search was interrupted.
+local function clock(r, points, x)
+  x.done = true
+  local state, row, why = points:whole(x.i - 1)
+  if not state then return false end
+  if state ~= "ok" then
+    if state == "memory" then r.memory = r.memory + 1 else refuse(r, why) end
+    return true
+  end
+  local sim, wrong = points:clock(x.i - 1)
+  if wrong then
+    refuse(r, wrong)
+    return true
+  end
+  if not sim then return false end
+  x.row, x.sim, x.seconds = row, sim, sim.seconds
+  if x.expected then r.errors[#r.errors + 1] = math.abs(x.expected / x.seconds - 1) end
+  r.clocked[#r.clocked + 1] = x
+  if not r.best or x.seconds < r.best.seconds then r.best = x end
+  progress("on the clock: %d of at most %d; the best takes %.4g s", #r.clocked, r.most, r.best.seconds)
+  return true
+end
+
+-- For each value of each field the layout with the least bound, so that a fit knows all.
+local function first_ones(list)
+  local out, taken = {}, {}
+  for _, name in ipairs(space.NAMES) do
+    local seen = {}
+    for _, x in ipairs(list) do
+      local v = x.layout[name]
+      if v ~= nil and not seen[v] then
+        seen[v] = true
+        if not taken[x] then out[#out + 1] = x end
+        taken[x] = true
+      end
+    end
+  end
+  table.sort(out, function(a, b)
+    if a.bound ~= b.bound then return a.bound < b.bound end
+    return a.i < b.i
+  end)
+  return out
+end
+
+-- Those that are left, with what the clock is expected to say, the least first.
+local function expect(r, list)
+  local seen, left = {}, {}
+  for k, x in ipairs(r.clocked) do
+    seen[k] = { layout = x.layout, log = math.log(x.seconds / x.bound) }
+  end
+  local fit = forecast.fit(space.NAMES, seen)
+  for _, x in ipairs(list) do
+    if not x.done and not (r.best and x.bound >= r.best.seconds) then
+      x.expected = x.bound * math.exp(forecast.log(fit, x.layout))
+      left[#left + 1] = x
+    end
+  end
+  table.sort(left, function(a, b)
+    if a.expected ~= b.expected then return a.expected < b.expected end
+    return a.i < b.i
+  end)
+  return left
+end
+
+local function is_far(r, x)
+  return r.best and #r.clocked >= least_clocked and x.expected > r.best.seconds * (1 + margin)
+end
+
+local function clock_best(r, points, list)
+  for _, x in ipairs(first_ones(list)) do
+    if #r.clocked >= r.most or r.best and x.bound >= r.best.seconds then break end
+    if not clock(r, points, x) then return end
+  end
+  while #r.clocked < r.most do
+    local left = expect(r, list)
+    if #left == 0 or is_far(r, left[1]) then return end
+    for k = 1, math.min(together, #left) do
+      if k > 1 and (is_far(r, left[k]) or #r.clocked >= r.most) then break end
+      if not clock(r, points, left[k]) then return end
+    end
+  end
+end
+
+-- ---- the search ----
+
+-- Runs over the layouts of `s`. Gives what became of each: counts, `clocked` by their time,
+-- and `left`, those that nobody timed, by what is expected of them.
+function search.run(plan, s, o)
+  local start = core.clock()
+  local shield <close> = core.shield()
+  local sizes, axes = {}, {}
+  for k, a in ipairs(s.axes) do
+    axes[k] = table.move(a, 1, #a, 1, {})
+    sizes[k] = #a - 1
+  end
+  local points <close> = core.points(sizes, s.points, o.memory)
+  points:open(plan, axes, o.threads, true)
+  judge_all(points, s)
+  local r = points:counts()
+  r.layouts, r.most, r.clocked, r.errors = #s.layouts, o.clock, {}, {}
+  local list = collect(points, s)
+  r.floor_memory, r.fits = r.memory, #list
+  r.bound_seconds = core.clock() - start
+  if not r.interrupted then clock_best(r, points, list) end
+  r.interrupted = points:counts().interrupted
+  if core.progress() then core.progress(nil) end
+  r.left = {}
+  if #r.clocked > 0 then r.left = expect(r, list) end
+  local timed_or_refused = 0
+  for _, x in ipairs(list) do
+    if x.done then timed_or_refused = timed_or_refused + 1 end
+  end
+  r.pruned = #r.clocked > 0 and #list - timed_or_refused - #r.left or 0
+  table.sort(r.clocked, function(a, b)
+    if a.seconds ~= b.seconds then return a.seconds < b.seconds end
+    return a.i < b.i
+  end)
+  r.seconds = core.clock() - start
+  return r
+end
+
+return search

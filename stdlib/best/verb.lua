@@ -1,0 +1,102 @@
+-- verb.lua - weft best: the command line as options of weft.best; the result as a screen, as
+-- JSON and as the file of a plan.
+local best, plan_file, space = use "best/best", use "best/plan_file", use "best/space"
+local draft, of_text, report = use "plan_draft", use "plan_of_text", use "reports/best"
+local quote, shown = use "import/quote", use "shown"
+local text = use "reports/text"
+local format = string.format
+
+local NUMBERS = { clock = true, keep = true, threads = true, memory = true }
+
+local function failf(...) fail("weft best: " .. format(...)) end
+
+local function assignments(list, what)
+  local fields = {}
+  for _, word in ipairs(list) do
+    local key, value = string.match(word, "^([^=]+)=(.*)$")
+    if not key then failf("\"%s\" is no %s", quote.shown(word), what) end
+    fields[key] = value
+  end
+  return fields
+end
+
+-- "4,8" -> { 4, 8 }
+local function values(word)
+  local list = {}
+  for item in string.gmatch(word, "[^,]+") do list[#list + 1] = math.tointeger(tonumber(item)) or item end
+  return list
+end
+
+local function options(args)
+  local o, given = { over = {} }, assignments(args.words, "NAME=VALUE,VALUE: what the search looks at")
+  for _, key in ipairs(keys(given)) do
+    local word, known = given[key], NUMBERS[key]
+    for _, name in ipairs(space.NAMES) do known = known or name == key end
+    if not known then
+      local names = table.move(space.NAMES, 1, #space.NAMES, 1, keys(NUMBERS))
+      local near = suggest(key, names)
+      failf("\"%s\" is nothing that is searched%s", quote.shown(key),
+        near and format(" (did you mean \"%s\"?)", near) or "")
+    end
+    if NUMBERS[key] then
+      o[key] = math.tointeger(tonumber(word)) or tonumber(word)
+        or failf("%s=%s is no number", key, quote.shown(word))
+    else
+      o.over[key] = values(word)
+    end
+  end
+  return o
+end
+
+local function load(args)
+  if args.folder then failf("%s is a folder, not a plan", shown(args.file)) end
+  local plan, why = draft(args.file, { set = assignments(args.set, "field=value"),
+                                       define = assignments(args.define, "name=value") })
+  if plan then return plan end
+  if not why[1] or not why[1].code then error(why, 0) end
+  return nil, why
+end
+
+-- Reasons as weft check prints them, as far as a line says them.
+local function wrong(why)
+  local out = {}
+  for i, x in ipairs(why) do
+    out[i] = format("%s:%s error: plan.%s: %s", x.file and shown(x.file) or "", x.line and x.line .. ":" or "",
+      x.path or "", x.message)
+  end
+  out[#out + 1] = ""
+  return { ok = false, text = table.concat(out, "\n"), json = { errors = why } }
+end
+
+local function comment(v, file)
+  local b = v.best
+  return { format("%s - made by weft best of %s: %.4g s a step, MFU %.1f %%, by the clock.", v.plan, shown(file),
+             b.seconds, 100 * b.mfu),
+           format("The best of %d layouts, %d of them on the clock.", v.layouts, v.on_the_clock) }
+end
+
+-- The text is read again, as the file will be: what it cannot say is told now.
+local function write(plan, v, args)
+  local document = plan_file.text(plan, v.best.fields, comment(v, args.file))
+  local again, why = of_text(args.output, document)
+  if not again then failf("the plan cannot be written: %s", why[1] and why[1].message or tostring(why)) end
+  again:close()
+  return document
+end
+
+return function(args)
+  local plan, why = load(args)
+  if not plan then return wrong(why) end
+  local o = options(args)
+  o.plan = plan
+  local v = best(o)
+  local lines = { report(v, text) }
+  if v.best then
+    lines[#lines + 1] = ""
+    lines[#lines + 1] = "weft run " .. shown(args.file) .. " " .. plan_file.options(v.best.fields)
+  end
+  lines[#lines + 1] = ""
+  local document = args.output and v.best and write(plan, v, args)
+  return { ok = v.best ~= nil or v.interrupted, interrupted = v.interrupted, text = table.concat(lines, "\n"), json = v,
+           document = document or nil }
+end

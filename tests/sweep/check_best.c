@@ -1,0 +1,324 @@
+/* check_best.c - weft.best and weft best: the first choice beside that of an exhaustive
+ * clock, what became of every layout, bounds that are bounds, plans as files, and searches
+ * that find nothing. */
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "tests/harness/lua_run.h"
+#include "tests/harness/process.h"
+#include "tests/harness/terminal.h"
+
+/* plan(t): a model of eight layers on eight GPUs; its activations are large beside its
+ * parameters, so that layouts differ. */
+#define SMALL                                                                            \
+  "local function plan(t)\n"                                                             \
+  "  local p = { name = 'small', model = weft.model { 'llama', hidden_size = 512,\n"     \
+  "      num_hidden_layers = 8, num_attention_heads = 8, intermediate_size = 1024,\n"    \
+  "      vocab_size = 1024 },\n"                                                         \
+  "    cluster = weft.cluster { 'h100-sxm', nodes = 1 }, precision = 'bf16',\n"          \
+  "    strategy = { 'zero', stage = 1 }, mesh = {},\n"                                   \
+  "    batch = { global = 32, micro = 1, seq = 512 } }\n"                                \
+  "  for key, value in pairs(t or {}) do p[key] = value end\n"                           \
+  "  return p\n"                                                                         \
+  "end\n"                                                                                \
+  "local few = { tp = { 1, 2, 4 }, pp = { 1, 2, 4 }, micro = { 1, 2 },\n"                \
+  "  strategy = { 'zero-1', 'fsdp2' }, recompute = { 'none', 'full' },\n"                \
+  "  schedule = { '1f1b', 'interleaved_1f1b', 'zero_bubble' }, balance = { 'even' } }\n"
+
+/* The clock of every plan that the search may look at, made one by one. */
+START_TEST(near_the_exhaustive_choice) {
+  lua_run(SMALL
+          "local least, n = math.huge, 0\n"
+          "local function try(tp, pp, micro, strategy, recompute, schedule, virtual)\n"
+          "  local ok, p = pcall(weft.plan, plan { mesh = { tp = tp, pp = pp },\n"
+          "    strategy = strategy, recompute = recompute, schedule = schedule,\n"
+          "    pp_plan = virtual > 1 and { virtual = virtual } or nil,\n"
+          "    batch = { global = 32, micro = micro, seq = 512 } })\n"
+          "  if not ok or not p:check() then return end\n"
+          "  n, least = n + 1, math.min(least, p:sim().seconds)\n"
+          "  p:close()\n"
+          "end\n"
+          "local forms = { { '1f1b', 1 }, { 'zero_bubble', 1 }, { 'interleaved_1f1b', 2 },\n"
+          "  { 'interleaved_1f1b', 4 } }\n"
+          "for _, tp in ipairs(few.tp) do for _, pp in ipairs(few.pp) do\n"
+          "  for _, micro in ipairs(few.micro) do for _, again in ipairs(few.recompute) do\n"
+          "    for _, form in ipairs(forms) do\n"
+          "      if tp * pp <= 8 and (pp > 1 or form[1] == '1f1b') and pp * form[2] <= 8 then\n"
+          "        for _, s in ipairs { { 'zero', stage = 1, sequence_parallel = true },\n"
+          "            { 'fsdp2', sequence_parallel = true } } do\n"
+          "          try(tp, pp, micro, s, again, form[1], form[2])\n"
+          "        end\n"
+          "      end\n"
+          "    end\n"
+          "  end end\n"
+          "end end\n"
+          "local r = weft.best { plan = plan(), over = few, clock = 30, keep = 1 }\n"
+          "assert(n > 100, n)\n"
+          "same(r.on_the_clock + r.forecast_slower + r.slower_by_bound, n)\n"
+          "assert(r.best.seconds >= least * (1 - 1e-9))\n"
+          "assert(r.best.seconds <= 1.02 * least, r.best.seconds / least)\n");
+}
+END_TEST
+
+/* Every layout is in one of the counts. */
+START_TEST(nothing_is_dropped) {
+  lua_run(SMALL
+          "for _, o in ipairs { { clock = 10 }, { clock = 1000000, memory = 0.5 },\n"
+          "    { clock = 30, over = few }, { over = { tp = { 8 }, micro = { 1, 64 } } } } do\n"
+          "  o.plan, o.threads = plan(), 1\n"
+          "  o.over = o.over or { micro = { 1, 2 }, schedule = { '1f1b', 'zbv' } }\n"
+          "  local r = weft.best(o)\n"
+          "  same(r.on_the_clock + r.forecast_slower + r.slower_by_bound + r.memory\n"
+          "    + r.refused + r.unseen, r.layouts)\n"
+          "  same(r.unseen, 0)\n"
+          "  says(r, r.layouts .. ' layouts in ')\n"
+          "end\n");
+}
+END_TEST
+
+/* The step that was found is that of weft sim for the same plan, and its bytes are those
+ * that weft check has. */
+START_TEST(figures_are_those_of_the_plan) {
+  lua_run(SMALL
+          "local r = weft.best { plan = plan(), over = few, clock = 12 }\n"
+          "for _, row in ipairs(r.rows) do\n"
+          "  local p = plan()\n"
+          "  for _, f in ipairs(row.fields) do\n"
+          "    if f[1] == 'batch.micro' then p.batch.micro = f[2] else p[f[1]] = f[2] end\n"
+          "  end\n"
+          "  local made = weft.plan(p)\n"
+          "  local v, m = made:sim(), made:memory()\n"
+          "  assert(math.abs(v.seconds - row.seconds) < 1e-9 * v.seconds)\n"
+          "  same(m[m.worst_pp + 1].total, math.tointeger(row.peak_gib * 2 ^ 30))\n"
+          "  assert(row.bound <= row.seconds)\n"
+          "  same(made.mesh.tp, row.layout.tp)\n"
+          "  same(made.mesh.dp, row.layout.dp)\n"
+          "end\n");
+}
+END_TEST
+
+/* Rows are in the order of time; the classes of why add up to the difference. */
+START_TEST(why_adds_up) {
+  lua_run(SMALL
+          "local r = weft.best { plan = plan(), over = few, clock = 12 }\n"
+          "assert(#r.rows > 5)\n"
+          "for i = 2, #r.rows do\n"
+          "  local row, sum = r.rows[i], 0\n"
+          "  assert(row.seconds >= r.rows[i - 1].seconds)\n"
+          "  for _, x in ipairs(row.why) do sum = sum + x.seconds end\n"
+          "  local behind = row.seconds - r.best.seconds\n"
+          "  assert(math.abs(sum - behind) < 1e-6 * r.best.seconds)\n"
+          "  assert(math.abs(row.behind - behind / r.best.seconds) < 1e-9)\n"
+          "  if row.behind < 0.03 then same(row.tie, true) end\n"
+          "end\n"
+          "local far = r.rows[#r.rows]\n"
+          "assert(far.behind > 0.1 and not far.tie)\n"
+          "says(r, string.format('%.1f %%  ', 100 * far.behind))\n");
+}
+END_TEST
+
+/* A choice of its own for one thread or several, and twice. */
+START_TEST(the_same_twice) {
+  lua_run(SMALL
+          "local one = weft.best { plan = plan(), over = few, clock = 20, threads = 1 }\n"
+          "local two = weft.best { plan = plan(), over = few, clock = 20, threads = 2 }\n"
+          "same(#one.rows, #two.rows)\n"
+          "for i, row in ipairs(one.rows) do same(two.rows[i].seconds, row.seconds) end\n"
+          "same(two.memory, one.memory)\n"
+          "same(two.slower_by_bound, one.slower_by_bound)\n");
+}
+END_TEST
+
+START_TEST(without_a_plan) {
+  lua_run(SMALL
+          "local p = plan()\n"
+          "local r = weft.best { model = p.model, cluster = p.cluster, batch = 32,\n"
+          "  seq = 512, over = { tp = { 2 }, pp = { 2 }, micro = { 1 } }, clock = 3 }\n"
+          "same(r.best.layout.tp, 2)\n"
+          "same(r.best.layout.dp, 2)\n");
+}
+END_TEST
+
+/* Experts are shared by ranks of dp; etp is 1 or tp. */
+START_TEST(experts) {
+  lua_run(SMALL
+          "local p = plan { model = weft.model { 'mixtral', hidden_size = 256,\n"
+          "  num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 4,\n"
+          "  intermediate_size = 256, vocab_size = 256, num_local_experts = 4, num_experts_per_tok = 2 } }\n"
+          "local r = weft.best { plan = p, clock = 200, keep = 200,\n"
+          "  over = { pp = { 1 }, tp = { 1, 2 }, micro = { 1 }, strategy = { 'zero-1' },\n"
+          "    recompute = { 'none' } } }\n"
+          "local seen = {}\n"
+          "for _, row in ipairs(r.rows) do\n"
+          "  local is = row.layout\n"
+          "  seen[is.ep] = true\n"
+          "  assert(is.etp == 1 or is.etp == is.tp)\n"
+          "end\n"
+          "same(seen[1] and seen[2] and seen[4] and not seen[8], true)\n");
+}
+END_TEST
+
+START_TEST(searches_that_cannot_be) {
+  lua_run(SMALL
+          "local function bad(text, o) raises(text, weft.best, o) end\n"
+          "bad(\"option 'plann' (did you mean 'plan'?)\", { plann = 1 })\n"
+          "bad('model is missing', {})\n"
+          "bad('seq is missing', { model = 'llama3-8b', cluster = 'h100-sxm', batch = 8 })\n"
+          "bad('seq is that of the plan', { plan = plan(), seq = 512 })\n"
+          "bad(\"over has no 'tpp' (did you mean 'tp'?)\", { plan = plan(),\n"
+          "  over = { tpp = { 1 } } })\n"
+          "bad('over.tp has no values', { plan = plan(), over = { tp = {} } })\n"
+          "bad('over.tp: 0 is no size', { plan = plan(), over = { tp = { 0 } } })\n"
+          "bad('over.tp: expected a list', { plan = plan(), over = { tp = 4 } })\n"
+          "bad(\"no schedule '1f1c' (did you mean '1f1b'?)\", { plan = plan(),\n"
+          "  over = { schedule = { '1f1c' } } })\n"
+          "bad('no layout of 8 ranks has tp 3', { plan = plan(), over = { tp = { 3 } } })\n"
+          "bad('no layout of 8 ranks has tp 8, pp 2', { plan = plan(),\n"
+          "  over = { tp = { 8 }, pp = { 2 } } })\n"
+          "bad('memory is a positive number', { plan = plan(), memory = 0 })\n"
+          "bad('clock must be an integer', { plan = plan(), clock = 0 })\n"
+          "bad('the plan names no GPU', { plan = plan {\n"
+          "  cluster = weft.cluster { nodes = 1, gpus = 8 } } })\n"
+          "bad('machines lack a figure', { plan = plan { cluster = weft.cluster {\n"
+          "  nodes = 1, gpus = 8, gpu = { name = 'x', bf16 = 1e14, memory_gib = 80 } } },\n"
+          "  over = few })\n");
+}
+END_TEST
+
+/* Nothing fits, or everything is refused: a result that says so. */
+START_TEST(nothing_is_found) {
+  lua_run(SMALL
+          "local r = weft.best { plan = plan(), memory = 0.001, over = few }\n"
+          "same(r.best, nil)\n"
+          "same(r.memory + r.refused, r.layouts)\n"
+          "says(r, 'no layout fits')\n"
+          "says(r, 'need more than 0.001 GiB on a rank')\n"
+          "r = weft.best { plan = plan(), over = { micro = { 64 } } }\n"
+          "same(r.best, nil)\n"
+          "same(r.refused, r.layouts)\n"
+          "says(r, 'is not a multiple of batch.micro')\n");
+}
+END_TEST
+
+/* ---- weft best ---- */
+
+#define PLAN_TEXT                                                                        \
+  "local weft = require \"weft\"\n"                                                      \
+  "return weft.plan {\n"                                                                 \
+  "  name = \"small\",\n"                                                                \
+  "  model = weft.model { \"llama\", hidden_size = 512, num_hidden_layers = 8,\n"        \
+  "    num_attention_heads = 8, intermediate_size = 1024, vocab_size = 1024 },\n"        \
+  "  cluster = weft.cluster { \"h100-sxm\", nodes = 1 },\n"                              \
+  "  mesh = { tp = 3 },\n"                                                               \
+  "  tp_plan = weft.extend(weft.tp_plan \"llama\", { lm_head = \"colwise\" }),\n"        \
+  "  precision = \"bf16\",\n"                                                            \
+  "  expect = { peak_gib = weft.between(0, 70) },\n"                                     \
+  "  batch = { global = 32, micro = 1, seq = 512 },\n"                                   \
+  "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-3, min = 1e-4 } },\n"          \
+  "  data = weft.synthetic {},\n"
+
+static void put(const char *name, const char *text) {
+  scratch_put(name, text, strlen(text));
+}
+
+static Outcome best(int code, const char *arguments) {
+  Outcome o = process_run(60, "$weft best %s", arguments);
+  ck_assert_msg(o.code == code, "weft best %s: %d: %s%s", arguments, o.code, o.out,
+                o.err);
+  return o;
+}
+
+static void has(const char *text, const char *what) {
+  ck_assert_msg(strstr(text, what), "no \"%s\" in:\n%s", what, text);
+}
+
+#define FEW "tp=1,2 pp=1,2 micro=1 recompute=none schedule=1f1b clock=6 "
+
+/* The layout of the plan itself need not be right. What -o writes is a plan whose step is
+ * the one that was told. */
+START_TEST(a_plan_file) {
+  put("small.lua", PLAN_TEXT "}\n");
+  Outcome o = best(0, "small.lua " FEW "-o found.lua --json");
+  json_t *v = json_loads(o.out, 0, NULL), *of = json_object_get(v, "best");
+  ck_assert_msg(of != NULL, "%s", o.out);
+  double seconds = json_number_value(json_object_get(of, "seconds"));
+  Outcome sim = process_run(60, "$weft sim found.lua --json");
+  ck_assert_msg(sim.code == 0, "%s%s", sim.out, sim.err);
+  json_t *w = json_loads(sim.out, 0, NULL);
+  json_t *result = json_object_get(w, "result");
+  json_t *r = json_object_get(result, "sim");
+  double again = json_number_value(json_object_get(r ? r : result, "seconds"));
+  ck_assert_msg(again > 0, "%s", sim.out);
+  ck_assert_double_eq_tol(again, seconds, 1e-9 * seconds);
+  json_decref(v), json_decref(w);
+  has(best(2, "small.lua " FEW "-o found.lua").err, "found.lua");
+}
+END_TEST
+
+START_TEST(options_of_the_verb) {
+  put("small.lua", PLAN_TEXT "}\n");
+  has(best(0, "small.lua " FEW).out, "weft run small.lua --set 'mesh={ ");
+  has(best(1, "small.lua " FEW "memory=0.001").out, "no layout fits");
+  has(best(2, "small.lua tpp=1").err, "\"tpp\" is nothing that is searched");
+  has(best(2, "small.lua tp").err, "is no NAME=VALUE");
+  has(best(2, "small.lua tp=").err, "over.tp has no values");
+  has(best(2, "small.lua clock=many").err, "clock=many is no number");
+  has(best(2, "missing.lua").err, "missing.lua");
+  put("wrong.lua", PLAN_TEXT "  batchh = 1,\n}\n");
+  has(best(1, "wrong.lua").out, "batchh");
+}
+END_TEST
+
+/* A function cannot be put into another file: an error, and no file. */
+START_TEST(plans_that_cannot_be_written) {
+  put("own.lua", PLAN_TEXT "  schedule = function(s) for mb = 0, s.microbatches - 1 do "
+                           "s:F(0, mb) s:B(0, mb) end end,\n}\n");
+  Outcome o = best(2, "own.lua tp=2 pp=2 micro=1 recompute=none clock=2 -o other.lua");
+  has(o.err, "plan.schedule is a function of the plan");
+  ck_assert_str_eq(scratch_get("other.lua"), "");
+}
+END_TEST
+
+/* Ctrl-C while programs are on the clock: the best so far is told; before that there is
+ * none. */
+START_TEST(interrupted) {
+  Terminal *t = terminal_start("$weft best plans/llama3_70b.lua tp=4,8 pp=4,8 micro=1");
+  terminal_wait(t, "on the clock: 1 of at most");
+  terminal_type(t, "\003");
+  ck_assert_int_eq(terminal_end(t), 130);
+  const char *screen = terminal_rows(t, 0, t->row);
+  has(screen, "s, interrupted:");
+  has(screen, "weft run plans/llama3_70b.lua --set");
+  t = terminal_start("$weft best plans/llama3_70b.lua");
+  terminal_wait(t, "bounds of ");
+  terminal_type(t, "\003");
+  ck_assert_int_eq(terminal_end(t), 130);
+  screen = terminal_rows(t, 0, t->row);
+  has(screen, "no layout was on the clock yet");
+  has(screen, "not looked at");
+}
+END_TEST
+
+Suite *best_suite(void);
+Suite *best_suite(void) {
+  Suite *s = suite_create("best");
+  TCase *c = tcase_create("best");
+  tcase_set_timeout(c, 120);
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  tcase_add_test(c, near_the_exhaustive_choice);
+  tcase_add_test(c, nothing_is_dropped);
+  tcase_add_test(c, figures_are_those_of_the_plan);
+  tcase_add_test(c, why_adds_up);
+  tcase_add_test(c, the_same_twice);
+  tcase_add_test(c, without_a_plan);
+  tcase_add_test(c, experts);
+  tcase_add_test(c, searches_that_cannot_be);
+  tcase_add_test(c, nothing_is_found);
+  tcase_add_test(c, a_plan_file);
+  tcase_add_test(c, options_of_the_verb);
+  tcase_add_test(c, plans_that_cannot_be_written);
+  tcase_add_test(c, interrupted);
+  suite_add_tcase(s, c);
+  return s;
+}
