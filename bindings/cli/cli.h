@@ -75,10 +75,10 @@ int launched_rank(void);
 int launched_ranks(void); /* of all processes; 1 without a launcher */
 bool is_launched(void);   /* by mpirun or the like */
 
-/* ---- procs.c ---- */
+/* ---- spawn_ranks.c ---- */
 /* Runs the verb as several processes (weft run --procs); returns the exit code. */
 int run_procs(Cli *cli, Arena *arena);
-/* ---- procs_per_gpu.c ---- */
+/* ---- spawn_per_gpu.c ---- */
 /* Sets --procs if each rank of the plan is to have a GPU of its own. */
 weft_status procs_for_gpus(Cli *cli, Arena *arena, weft_error *e);
 

@@ -1,5 +1,5 @@
-/* plan_asks.c - what a plan asks for and what bounds other layouts of it, for searches: the
- * plan need not be one that can be compiled. */
+/* plan_asks.c - what a plan asks for and what bounds other layouts of it, for searches:
+ * the plan need not be one that can be compiled. */
 #include "plan_object.h"
 
 #include "bindings/schema/schema.h"

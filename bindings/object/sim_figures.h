@@ -13,8 +13,8 @@ typedef struct SimFigures {
   const char *plan, *gpu;  /* their names */
 } SimFigures;
 
-/* After job_compile. `scores`: attention stores them. Everything of `out` is in the arena,
- * so that it outlives the job. */
+/* After job_compile. `scores`: attention stores them. Everything of `out` is in the
+ * arena, so that it outlives the job. */
 weft_status sim_figures(const Job *j, bool scores, Arena *a, SimFigures *out,
                         weft_error *e);
 /* Pushes the table that plan:sim() gives. */

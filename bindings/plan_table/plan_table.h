@@ -66,7 +66,7 @@ weft_status value_set(LangState *s, const char *assignment, weft_error *e);
 /* Reports control characters in strings of the plan, which terminals would obey. */
 void texts_check(lua_State *L, Arena *a, Diags *d);
 
-/* ---- replay.c ---- */
+/* ---- field_lines.c ---- */
 typedef struct Replay Replay;
 Replay *replay_new(Arena *a);
 /* StateHost.on_line of the replaying state; `replay` is a Replay. */

@@ -1,4 +1,5 @@
-/* sweep_clock.c - whole programs of the best rows on the clock: what a bound leaves out. */
+/* sweep_clock.c - whole programs of the best rows on the clock: what a bound leaves out.
+ */
 #include "sweep.h"
 
 typedef struct Clocking {

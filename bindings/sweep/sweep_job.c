@@ -1,5 +1,5 @@
-/* sweep_job.c - the plan of one row as a job of its own, which goes on where the passes of
- * a sweep end: to programs. */
+/* sweep_job.c - the plan of one row as a job of its own, which goes on where the passes
+ * of a sweep end: to programs. */
 #include "sweep.h"
 
 typedef struct RowJob {

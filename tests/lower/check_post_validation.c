@@ -6,7 +6,7 @@
 
 #include "tests/harness/run_bits.h"
 #include "vm/run/run_int.h"
-#include "vm/storage/offsets.h"
+#include "vm/storage/memory_plan.h"
 #include "vm/weights/param_gather.h"
 
 /* ---- what the pp ranks did in the last step ---- */

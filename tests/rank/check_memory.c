@@ -9,7 +9,7 @@
 #include "tests/harness/run_bits.h"
 #include "vm/session/session.h"
 #include "vm/weights/snapshot.h"
-#include "vm/storage/offsets.h"
+#include "vm/storage/memory_plan.h"
 #include "vm/session/footprint.h"
 #include "vm/weights/param_gather.h"
 

@@ -692,9 +692,8 @@ static void layernorm_dx(RefArgs *a) {
       m1 += dy[i] * weight(a, 1, i) / (double)c;
       m2 += dy[i] * weight(a, 1, i) * (x[i] - mean) * rstd / (double)c;
     }
-    for (int64_t i = 0; i < c; i++)
-      OUT(0)
-      [r * c + i] = rstd * (dy[i] * weight(a, 1, i) - m1 - (x[i] - mean) * rstd * m2);
+    for (int64_t i = 0; i < c; i++) OUT(0)
+    [r * c + i] = rstd * (dy[i] * weight(a, 1, i) - m1 - (x[i] - mean) * rstd * m2);
   }
 }
 

@@ -12,7 +12,7 @@
 #include "tests/harness/plan_bits.h"
 #include "tests/generate/random_plan.h"
 #include "tests/harness/run_bits.h"
-#include "vm/storage/offsets.h"
+#include "vm/storage/memory_plan.h"
 #include "vm/code/units.h"
 #include "vm/compile/build_units.h"
 #include "vm/compile/compile.h"

@@ -5,7 +5,7 @@
 
 #include "tests/harness/gradient_sums.h"
 #include "vm/base/f16.h"
-#include "vm/storage/offsets.h"
+#include "vm/storage/memory_plan.h"
 #include "vm/weights/param_gather.h"
 
 /* ---- sums by hand ---- */

@@ -5,7 +5,7 @@
 #include "tests/ranks/collective_counts.h"
 #include "vm/rewrite/autodiff.h"
 #include "vm/shard/shard.h"
-#include "vm/storage/offsets.h"
+#include "vm/storage/memory_plan.h"
 #include "vm/compile/compile.h"
 
 /* ---- golden numbers ---- */

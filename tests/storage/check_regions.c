@@ -5,7 +5,7 @@
 
 #include "tests/generate/handmade_regions.h"
 #include "tests/generate/small_llama.h"
-#include "vm/storage/offsets.h"
+#include "vm/storage/memory_plan.h"
 
 enum { MOST = 1 << 13 };
 

@@ -1,6 +1,6 @@
 /* check_best.c - weft.best and weft best: the first choice beside that of an exhaustive
- * clock, what became of every layout, bounds that are bounds, plans as files, and searches
- * that find nothing. */
+ * clock, what became of every layout, bounds that are bounds, plans as files, and
+ * searches that find nothing. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -28,36 +28,38 @@
 
 /* The clock of every plan that the search may look at, made one by one. */
 START_TEST(near_the_exhaustive_choice) {
-  lua_run(SMALL
-          "local least, n = math.huge, 0\n"
-          "local function try(tp, pp, micro, strategy, recompute, schedule, virtual)\n"
-          "  local ok, p = pcall(weft.plan, plan { mesh = { tp = tp, pp = pp },\n"
-          "    strategy = strategy, recompute = recompute, schedule = schedule,\n"
-          "    pp_plan = virtual > 1 and { virtual = virtual } or nil,\n"
-          "    batch = { global = 32, micro = micro, seq = 512 } })\n"
-          "  if not ok or not p:check() then return end\n"
-          "  n, least = n + 1, math.min(least, p:sim().seconds)\n"
-          "  p:close()\n"
-          "end\n"
-          "local forms = { { '1f1b', 1 }, { 'zero_bubble', 1 }, { 'interleaved_1f1b', 2 },\n"
-          "  { 'interleaved_1f1b', 4 } }\n"
-          "for _, tp in ipairs(few.tp) do for _, pp in ipairs(few.pp) do\n"
-          "  for _, micro in ipairs(few.micro) do for _, again in ipairs(few.recompute) do\n"
-          "    for _, form in ipairs(forms) do\n"
-          "      if tp * pp <= 8 and (pp > 1 or form[1] == '1f1b') and pp * form[2] <= 8 then\n"
-          "        for _, s in ipairs { { 'zero', stage = 1, sequence_parallel = true },\n"
-          "            { 'fsdp2', sequence_parallel = true } } do\n"
-          "          try(tp, pp, micro, s, again, form[1], form[2])\n"
-          "        end\n"
-          "      end\n"
-          "    end\n"
-          "  end end\n"
-          "end end\n"
-          "local r = weft.best { plan = plan(), over = few, clock = 30, keep = 1 }\n"
-          "assert(n > 100, n)\n"
-          "same(r.on_the_clock + r.forecast_slower + r.slower_by_bound, n)\n"
-          "assert(r.best.seconds >= least * (1 - 1e-9))\n"
-          "assert(r.best.seconds <= 1.02 * least, r.best.seconds / least)\n");
+  lua_run(
+      SMALL
+      "local least, n = math.huge, 0\n"
+      "local function try(tp, pp, micro, strategy, recompute, schedule, virtual)\n"
+      "  local ok, p = pcall(weft.plan, plan { mesh = { tp = tp, pp = pp },\n"
+      "    strategy = strategy, recompute = recompute, schedule = schedule,\n"
+      "    pp_plan = virtual > 1 and { virtual = virtual } or nil,\n"
+      "    batch = { global = 32, micro = micro, seq = 512 } })\n"
+      "  if not ok or not p:check() then return end\n"
+      "  n, least = n + 1, math.min(least, p:sim().seconds)\n"
+      "  p:close()\n"
+      "end\n"
+      "local forms = { { '1f1b', 1 }, { 'zero_bubble', 1 }, { 'interleaved_1f1b', 2 },\n"
+      "  { 'interleaved_1f1b', 4 } }\n"
+      "for _, tp in ipairs(few.tp) do for _, pp in ipairs(few.pp) do\n"
+      "  for _, micro in ipairs(few.micro) do for _, again in ipairs(few.recompute) do\n"
+      "    for _, form in ipairs(forms) do\n"
+      "      if tp * pp <= 8 and (pp > 1 or form[1] == '1f1b') and pp * form[2] <= 8 "
+      "then\n"
+      "        for _, s in ipairs { { 'zero', stage = 1, sequence_parallel = true },\n"
+      "            { 'fsdp2', sequence_parallel = true } } do\n"
+      "          try(tp, pp, micro, s, again, form[1], form[2])\n"
+      "        end\n"
+      "      end\n"
+      "    end\n"
+      "  end end\n"
+      "end end\n"
+      "local r = weft.best { plan = plan(), over = few, clock = 30, keep = 1 }\n"
+      "assert(n > 100, n)\n"
+      "same(r.on_the_clock + r.forecast_slower + r.slower_by_bound, n)\n"
+      "assert(r.best.seconds >= least * (1 - 1e-9))\n"
+      "assert(r.best.seconds <= 1.02 * least, r.best.seconds / least)\n");
 }
 END_TEST
 
@@ -65,7 +67,8 @@ END_TEST
 START_TEST(nothing_is_dropped) {
   lua_run(SMALL
           "for _, o in ipairs { { clock = 10 }, { clock = 1000000, memory = 0.5 },\n"
-          "    { clock = 30, over = few }, { over = { tp = { 8 }, micro = { 1, 64 } } } } do\n"
+          "    { clock = 30, over = few }, { over = { tp = { 8 }, micro = { 1, 64 } } } "
+          "} do\n"
           "  o.plan, o.threads = plan(), 1\n"
           "  o.over = o.over or { micro = { 1, 2 }, schedule = { '1f1b', 'zbv' } }\n"
           "  local r = weft.best(o)\n"
@@ -80,41 +83,41 @@ END_TEST
 /* The step that was found is that of weft sim for the same plan, and its bytes are those
  * that weft check has. */
 START_TEST(figures_are_those_of_the_plan) {
-  lua_run(SMALL
-          "local r = weft.best { plan = plan(), over = few, clock = 12 }\n"
-          "for _, row in ipairs(r.rows) do\n"
-          "  local p = plan()\n"
-          "  for _, f in ipairs(row.fields) do\n"
-          "    if f[1] == 'batch.micro' then p.batch.micro = f[2] else p[f[1]] = f[2] end\n"
-          "  end\n"
-          "  local made = weft.plan(p)\n"
-          "  local v, m = made:sim(), made:memory()\n"
-          "  assert(math.abs(v.seconds - row.seconds) < 1e-9 * v.seconds)\n"
-          "  same(m[m.worst_pp + 1].total, math.tointeger(row.peak_gib * 2 ^ 30))\n"
-          "  assert(row.bound <= row.seconds)\n"
-          "  same(made.mesh.tp, row.layout.tp)\n"
-          "  same(made.mesh.dp, row.layout.dp)\n"
-          "end\n");
+  lua_run(
+      SMALL
+      "local r = weft.best { plan = plan(), over = few, clock = 12 }\n"
+      "for _, row in ipairs(r.rows) do\n"
+      "  local p = plan()\n"
+      "  for _, f in ipairs(row.fields) do\n"
+      "    if f[1] == 'batch.micro' then p.batch.micro = f[2] else p[f[1]] = f[2] end\n"
+      "  end\n"
+      "  local made = weft.plan(p)\n"
+      "  local v, m = made:sim(), made:memory()\n"
+      "  assert(math.abs(v.seconds - row.seconds) < 1e-9 * v.seconds)\n"
+      "  same(m[m.worst_pp + 1].total, math.tointeger(row.peak_gib * 2 ^ 30))\n"
+      "  assert(row.bound <= row.seconds)\n"
+      "  same(made.mesh.tp, row.layout.tp)\n"
+      "  same(made.mesh.dp, row.layout.dp)\n"
+      "end\n");
 }
 END_TEST
 
 /* Rows are in the order of time; the classes of why add up to the difference. */
 START_TEST(why_adds_up) {
-  lua_run(SMALL
-          "local r = weft.best { plan = plan(), over = few, clock = 12 }\n"
-          "assert(#r.rows > 5)\n"
-          "for i = 2, #r.rows do\n"
-          "  local row, sum = r.rows[i], 0\n"
-          "  assert(row.seconds >= r.rows[i - 1].seconds)\n"
-          "  for _, x in ipairs(row.why) do sum = sum + x.seconds end\n"
-          "  local behind = row.seconds - r.best.seconds\n"
-          "  assert(math.abs(sum - behind) < 1e-6 * r.best.seconds)\n"
-          "  assert(math.abs(row.behind - behind / r.best.seconds) < 1e-9)\n"
-          "  if row.behind < 0.03 then same(row.tie, true) end\n"
-          "end\n"
-          "local far = r.rows[#r.rows]\n"
-          "assert(far.behind > 0.1 and not far.tie)\n"
-          "says(r, string.format('%.1f %%  ', 100 * far.behind))\n");
+  lua_run(SMALL "local r = weft.best { plan = plan(), over = few, clock = 12 }\n"
+                "assert(#r.rows > 5)\n"
+                "for i = 2, #r.rows do\n"
+                "  local row, sum = r.rows[i], 0\n"
+                "  assert(row.seconds >= r.rows[i - 1].seconds)\n"
+                "  for _, x in ipairs(row.why) do sum = sum + x.seconds end\n"
+                "  local behind = row.seconds - r.best.seconds\n"
+                "  assert(math.abs(sum - behind) < 1e-6 * r.best.seconds)\n"
+                "  assert(math.abs(row.behind - behind / r.best.seconds) < 1e-9)\n"
+                "  if row.behind < 0.03 then same(row.tie, true) end\n"
+                "end\n"
+                "local far = r.rows[#r.rows]\n"
+                "assert(far.behind > 0.1 and not far.tie)\n"
+                "says(r, string.format('%.1f %%  ', 100 * far.behind))\n");
 }
 END_TEST
 
@@ -142,62 +145,64 @@ END_TEST
 
 /* Experts are shared by ranks of dp; etp is 1 or tp. */
 START_TEST(experts) {
-  lua_run(SMALL
-          "local p = plan { model = weft.model { 'mixtral', hidden_size = 256,\n"
-          "  num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 4,\n"
-          "  intermediate_size = 256, vocab_size = 256, num_local_experts = 4, num_experts_per_tok = 2 } }\n"
-          "local r = weft.best { plan = p, clock = 200, keep = 200,\n"
-          "  over = { pp = { 1 }, tp = { 1, 2 }, micro = { 1 }, strategy = { 'zero-1' },\n"
-          "    recompute = { 'none' } } }\n"
-          "local seen = {}\n"
-          "for _, row in ipairs(r.rows) do\n"
-          "  local is = row.layout\n"
-          "  seen[is.ep] = true\n"
-          "  assert(is.etp == 1 or is.etp == is.tp)\n"
-          "end\n"
-          "same(seen[1] and seen[2] and seen[4] and not seen[8], true)\n");
+  lua_run(
+      SMALL
+      "local p = plan { model = weft.model { 'mixtral', hidden_size = 256,\n"
+      "  num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 4,\n"
+      "  intermediate_size = 256, vocab_size = 256, num_local_experts = 4, "
+      "num_experts_per_tok = 2 } }\n"
+      "local r = weft.best { plan = p, clock = 200, keep = 200,\n"
+      "  over = { pp = { 1 }, tp = { 1, 2 }, micro = { 1 }, strategy = { 'zero-1' },\n"
+      "    recompute = { 'none' } } }\n"
+      "local seen = {}\n"
+      "for _, row in ipairs(r.rows) do\n"
+      "  local is = row.layout\n"
+      "  seen[is.ep] = true\n"
+      "  assert(is.etp == 1 or is.etp == is.tp)\n"
+      "end\n"
+      "same(seen[1] and seen[2] and seen[4] and not seen[8], true)\n");
 }
 END_TEST
 
 START_TEST(searches_that_cannot_be) {
-  lua_run(SMALL
-          "local function bad(text, o) raises(text, weft.best, o) end\n"
-          "bad(\"option 'plann' (did you mean 'plan'?)\", { plann = 1 })\n"
-          "bad('model is missing', {})\n"
-          "bad('seq is missing', { model = 'llama3-8b', cluster = 'h100-sxm', batch = 8 })\n"
-          "bad('seq is that of the plan', { plan = plan(), seq = 512 })\n"
-          "bad(\"over has no 'tpp' (did you mean 'tp'?)\", { plan = plan(),\n"
-          "  over = { tpp = { 1 } } })\n"
-          "bad('over.tp has no values', { plan = plan(), over = { tp = {} } })\n"
-          "bad('over.tp: 0 is no size', { plan = plan(), over = { tp = { 0 } } })\n"
-          "bad('over.tp: expected a list', { plan = plan(), over = { tp = 4 } })\n"
-          "bad(\"no schedule '1f1c' (did you mean '1f1b'?)\", { plan = plan(),\n"
-          "  over = { schedule = { '1f1c' } } })\n"
-          "bad('no layout of 8 ranks has tp 3', { plan = plan(), over = { tp = { 3 } } })\n"
-          "bad('no layout of 8 ranks has tp 8, pp 2', { plan = plan(),\n"
-          "  over = { tp = { 8 }, pp = { 2 } } })\n"
-          "bad('memory is a positive number', { plan = plan(), memory = 0 })\n"
-          "bad('clock must be an integer', { plan = plan(), clock = 0 })\n"
-          "bad('the plan names no GPU', { plan = plan {\n"
-          "  cluster = weft.cluster { nodes = 1, gpus = 8 } } })\n"
-          "bad('machines lack a figure', { plan = plan { cluster = weft.cluster {\n"
-          "  nodes = 1, gpus = 8, gpu = { name = 'x', bf16 = 1e14, memory_gib = 80 } } },\n"
-          "  over = few })\n");
+  lua_run(
+      SMALL
+      "local function bad(text, o) raises(text, weft.best, o) end\n"
+      "bad(\"option 'plann' (did you mean 'plan'?)\", { plann = 1 })\n"
+      "bad('model is missing', {})\n"
+      "bad('seq is missing', { model = 'llama3-8b', cluster = 'h100-sxm', batch = 8 })\n"
+      "bad('seq is that of the plan', { plan = plan(), seq = 512 })\n"
+      "bad(\"over has no 'tpp' (did you mean 'tp'?)\", { plan = plan(),\n"
+      "  over = { tpp = { 1 } } })\n"
+      "bad('over.tp has no values', { plan = plan(), over = { tp = {} } })\n"
+      "bad('over.tp: 0 is no size', { plan = plan(), over = { tp = { 0 } } })\n"
+      "bad('over.tp: expected a list', { plan = plan(), over = { tp = 4 } })\n"
+      "bad(\"no schedule '1f1c' (did you mean '1f1b'?)\", { plan = plan(),\n"
+      "  over = { schedule = { '1f1c' } } })\n"
+      "bad('no layout of 8 ranks has tp 3', { plan = plan(), over = { tp = { 3 } } })\n"
+      "bad('no layout of 8 ranks has tp 8, pp 2', { plan = plan(),\n"
+      "  over = { tp = { 8 }, pp = { 2 } } })\n"
+      "bad('memory is a positive number', { plan = plan(), memory = 0 })\n"
+      "bad('clock must be an integer', { plan = plan(), clock = 0 })\n"
+      "bad('the plan names no GPU', { plan = plan {\n"
+      "  cluster = weft.cluster { nodes = 1, gpus = 8 } } })\n"
+      "bad('machines lack a figure', { plan = plan { cluster = weft.cluster {\n"
+      "  nodes = 1, gpus = 8, gpu = { name = 'x', bf16 = 1e14, memory_gib = 80 } } },\n"
+      "  over = few })\n");
 }
 END_TEST
 
 /* Nothing fits, or everything is refused: a result that says so. */
 START_TEST(nothing_is_found) {
-  lua_run(SMALL
-          "local r = weft.best { plan = plan(), memory = 0.001, over = few }\n"
-          "same(r.best, nil)\n"
-          "same(r.memory + r.refused, r.layouts)\n"
-          "says(r, 'no layout fits')\n"
-          "says(r, 'need more than 0.001 GiB on a rank')\n"
-          "r = weft.best { plan = plan(), over = { micro = { 64 } } }\n"
-          "same(r.best, nil)\n"
-          "same(r.refused, r.layouts)\n"
-          "says(r, 'is not a multiple of batch.micro')\n");
+  lua_run(SMALL "local r = weft.best { plan = plan(), memory = 0.001, over = few }\n"
+                "same(r.best, nil)\n"
+                "same(r.memory + r.refused, r.layouts)\n"
+                "says(r, 'no layout fits')\n"
+                "says(r, 'need more than 0.001 GiB on a rank')\n"
+                "r = weft.best { plan = plan(), over = { micro = { 64 } } }\n"
+                "same(r.best, nil)\n"
+                "same(r.refused, r.layouts)\n"
+                "says(r, 'is not a multiple of batch.micro')\n");
 }
 END_TEST
 

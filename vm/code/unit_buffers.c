@@ -3,7 +3,7 @@
  * temporaries of the body, which share memory by lifetime. */
 #include "unit_code_int.h"
 
-#include "vm/storage/offsets.h"
+#include "vm/storage/memory_plan.h"
 
 /* ---- readers of each tensor ---- */
 

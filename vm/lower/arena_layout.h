@@ -3,7 +3,7 @@
 #ifndef WEFT_LAYOUT_H
 #define WEFT_LAYOUT_H
 
-#include "vm/storage/offsets.h"
+#include "vm/storage/memory_plan.h"
 #include "vm/pipeline/stages.h"
 
 /* A gradient bucket: a Block whose gradients are partial. They are reduced over sum[0]

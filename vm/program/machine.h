@@ -78,7 +78,7 @@ typedef struct Start {
   int16_t by;
 } Start;
 
-/* The share of a direction of a link of a rank, or of the spine; see machine_rates.c. */
+/* The share of a direction of a link of a rank, or of the spine; see shared_links.c. */
 typedef struct Demand {
   int port;
   double share;
@@ -93,7 +93,7 @@ typedef struct Channel {
   Start *ring;             /* starts done .. top */
   uint32_t mask;           /* size of the ring - 1 */
   VEC(int64_t) begin, end; /* with costs: of each transfer that ran */
-  bool moving;             /* the next one runs: machine_rates.c */
+  bool moving;             /* the next one runs: shared_links.c */
   Demand *demand;          /* room for what that takes */
 } Channel;
 
@@ -205,7 +205,7 @@ void machine_advance(Machine *m, int channel);
 /* The compute queue works: of `ticks` so many are kernels. */
 void machine_compute(Machine *m, int pp, int64_t kernels, int64_t ticks);
 
-/* ---- machine_rates.c ---- transfers that share links, in the order of time */
+/* ---- shared_links.c ---- transfers that share links, in the order of time */
 
 /* The head of a channel begins to move now. */
 void rates_begin(Machine *m, int channel);

@@ -10,7 +10,7 @@
  */
 #include "fused_projections_int.h"
 
-#include "vm/storage/offsets.h"
+#include "vm/storage/memory_plan.h"
 
 /* ---- which weights ---- */
 

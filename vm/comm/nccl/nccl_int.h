@@ -75,6 +75,16 @@ weft_status nccl_cuda_failed(const NcclEndpoint *p, cudaError_t r, const char *w
 weft_status nccl_settle(NcclEndpoint *p, NcclLine *l, ncclResult_t r, const char *what,
                         weft_error *e);
 
+/* ---- nccl_ctas.c ---- */
+/* CTAs of a communicator of a group, and of one of a pair for each direction. */
+typedef struct NcclCtas {
+  int group, pair;
+} NcclCtas;
+/* As the plan says, else by how many communicators the rank has; an error where all of
+ * them together do not fit on the GPU. */
+weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclCtas *out,
+                            weft_error *e);
+
 /* ---- nccl_join.c ---- */
 weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs, Comm *c,
                       weft_error *e);

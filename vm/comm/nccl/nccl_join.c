@@ -8,38 +8,6 @@
 
 #include "nccl_int.h"
 
-/* ---- blocks of the GPU ---- */
-
-/* A kernel of NCCL keeps its thread blocks while it waits for peers, so the blocks of all
- * communicators have to fit at once, beside the compute kernels that they wait for. */
-enum { GROUP_CTAS = 16, PAIR_CTAS = 2 };
-
-typedef struct Ctas {
-  int group, pair;
-} Ctas;
-
-/* Half of the SMs for groups and a quarter for pairs, unless the plan says otherwise. All
- * ranks have the same groups, so all choose the same numbers. */
-static weft_status share_gpu(const NcclEndpoint *p, const CommNeeds *needs, Ctas *out,
-                             weft_error *e) {
-  int all = 0, groups = 0, pairs = 2 * p->npeer, gpu = 0;
-  CUDA(p, cudaGetDevice(&gpu));
-  CUDA(p, cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, gpu));
-  for (int i = 0; i < needs->ngroup; i++) groups += needs->group[i].n > 1;
-  out->group = p->w->group_ctas;
-  out->pair = p->w->pair_ctas;
-  if (!out->group) out->group = MAX(1, MIN(GROUP_CTAS, all / 2 / MAX(groups, 1)));
-  if (!out->pair) out->pair = MAX(1, MIN(PAIR_CTAS, all / 4 / MAX(pairs, 1)));
-  int sum = groups * out->group + pairs * out->pair;
-  if (sum <= all) return WEFT_OK;
-  return err_set(
-      e, WEFT_EUSAGE,
-      "rank %d: %d communicators of %d CTAs and %d send and receive directions of %d "
-      "need %d CTAs, more than the %d multiprocessors of the GPU, so they could "
-      "deadlock: set nccl.group_ctas and nccl.pair_ctas lower",
-      p->rank, groups, out->group, pairs, out->pair, sum, all);
-}
-
 /* ---- lines ---- */
 
 static weft_status new_queue(NcclEndpoint *p, NcclLine *l, weft_error *e) {
@@ -241,9 +209,9 @@ static weft_status make_events(NcclEndpoint *p, weft_error *e) {
 }
 
 static weft_status join_all(NcclEndpoint *p, const CommNeeds *needs, weft_error *e) {
-  Ctas ctas = {0};
+  NcclCtas ctas = {0};
   if (p->npeer) memcpy(p->peer, needs->peer, (size_t)p->npeer * sizeof *p->peer);
-  TRY(share_gpu(p, needs, &ctas, e));
+  TRY(nccl_share_ctas(p, needs, &ctas, e));
   TRY(make_events(p, e));
   TRY(make_groups(p, needs, ctas.group, e));
   p->self->n = 1;

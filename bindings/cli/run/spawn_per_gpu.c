@@ -1,4 +1,4 @@
-/* procs_per_gpu.c - weft run on a machine with several GPUs and without a launcher: one
+/* spawn_per_gpu.c - weft run on a machine with several GPUs and without a launcher: one
  * process per rank and GPU, started as by --procs. */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* offsets.h - static memory planning: from lifetimes (intervals) to offsets. */
-#ifndef WEFT_OFFSETS_H
-#define WEFT_OFFSETS_H
+/* memory_plan.h - static memory planning: from lifetimes (intervals) to offsets. */
+#ifndef WEFT_MEMORY_PLAN_H
+#define WEFT_MEMORY_PLAN_H
 
 #include "vm/device/device.h"
 

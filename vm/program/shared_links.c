@@ -1,4 +1,4 @@
-/* machine_rates.c - the machine in the order of time, for transfers that share links:
+/* shared_links.c - the machine in the order of time, for transfers that share links:
  * each moves at a speed that changes whenever another one on its links begins or ends,
  * and kernels are slower beside some of them.
  *

@@ -1,5 +1,5 @@
-/* procs.c - weft run --procs N: starts itself as N processes on this machine, which meet
- * at a listening socket that is open before the first one starts. Rank 0 has the
+/* spawn_ranks.c - weft run --procs N: starts itself as N processes on this machine, which
+ * meet at a listening socket that is open before the first one starts. Rank 0 has the
  * terminal; lines of the others are printed with their rank. Signals are passed on, and
  * the first failure ends all. */
 #include <errno.h>

@@ -1,12 +1,12 @@
-/* offsets.c - packs buffers with known lifetimes into one range of bytes, in two ways,
- * and takes the smaller result.
+/* memory_plan.c - packs buffers with known lifetimes into one range of bytes, in two
+ * ways, and takes the smaller result.
  *
  * Slots: each size has as many slots as buffers of that size are alive at once, and a
  * buffer takes any free one. Microbatches reuse the same few sizes, so this rarely wastes
  * a byte. Holes: best fit into the smallest hole; better where different sizes alternate,
  * but holes fragment. */
 #include "holes.h"
-#include "offsets.h"
+#include "memory_plan.h"
 
 typedef struct SlotSize {
   uint64_t size, base;

@@ -1,8 +1,8 @@
-/* replay.c - finds the lines of plan fields without a parser. When a check has failed,
- * the plan is evaluated again under a line hook. Before each new line the tables in the
- * registers of the running function (locals and "(temporary)" slots) are inspected; keys
- * that are new belong to the line that has just run. A field whose value is a table made
- * inside its parent's constructor gets the line of its opening brace. */
+/* field_lines.c - finds the lines of plan fields without a parser. When a check has
+ * failed, the plan is evaluated again under a line hook. Before each new line the tables
+ * in the registers of the running function (locals and "(temporary)" slots) are
+ * inspected; keys that are new belong to the line that has just run. A field whose value
+ * is a table made inside its parent's constructor gets the line of its opening brace. */
 #include "plan_table.h"
 
 enum { MAX_DEPTH = 200, MAX_NEST = 12, MAX_FILES = 64 };
