@@ -94,7 +94,7 @@ static int read_settings(lua_State *L) {
   const char *path = luaL_checkstring(L, 1), *text;
   size_t n;
   Opened *o = push_file(L, path, &text, &n);
-  if (ends_in(path, ".json")) check_json(L, text, n, o->name);
+  if (ends_in(path, ".json") || ends_in(path, ".conf")) check_json(L, text, n, o->name);
   yaml_tree(L, text, n, o->name);
   return 1;
 }

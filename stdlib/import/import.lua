@@ -13,17 +13,18 @@ local tree = use "import/tree"
 
 local megatron = use "import/megatron/megatron"
 local registry = use "import/torchtitan/registry"
+local scalar = use "import/scalar"
 local torchtitan = use "import/torchtitan/torchtitan"
 local systems = { use "import/parallel_plans", torchtitan, use "import/nanotron/nanotron",
                   use "import/automodel/automodel", use "import/deepspeed/deepspeed", use "import/accelerate",
                   megatron, use "import/huggingface" }
 
 -- Readers by the ending of a file's name.
-local READERS = { json = read_settings, yaml = read_settings, yml = read_settings,
+local READERS = { json = read_settings, conf = read_settings, yaml = read_settings, yml = read_settings,
                   toml = use "import/formats/toml", py = use "import/formats/python" }
 local SCRIPTS = { sh = true, bash = true, sbatch = true, slurm = true, sub = true, txt = true, args = true }
 
-local function base_of(file) return string.match(file, "([^/]*)/*$") end
+local function base_of(file) return scalar.behind_last(string.gsub(file, "/+$", ""), "/") end
 
 -- "" of a name without one.
 local function ending(file) return string.match(base_of(file), "%.(%w*)$") or "" end
@@ -119,7 +120,7 @@ local function settings_of(args)
   end
   local node = read(file)
   if node.kind ~= "map" then fail(quote.shown(args.file) .. ": is no table of settings") end
-  return tree.leaves(node, base_of(file), kind == "json"), node
+  return tree.leaves(node, base_of(file), kind == "json" or kind == "conf"), node
 end
 
 local function system_of(leaves, file)

@@ -58,7 +58,7 @@ local function of_table(path, flavor)
     local entry = node.at[key].at and node.at[key].at[flavor]
     local class = entry and entry.kind == "map" and entry.at.class
     if class then
-      local config, why, note = flavors.of_class(string.match(class.value, "[^.]*$"), tree.value(entry))
+      local config, why, note = flavors.of_class(scalar.behind_last(class.value, "."), tree.value(entry))
       if config then config.note = note end
       return config, why
     end

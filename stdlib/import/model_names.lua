@@ -1,5 +1,6 @@
 -- model_names.lua - public names of models: without their owner and what only says how the weights were
 -- trained (-Instruct, -Base, a date), and which models have the sizes of others.
+local scalar = use "import/scalar"
 local names = {}
 
 -- Models that were trained further from another one, whose sizes they have.
@@ -27,7 +28,7 @@ local suffixes = {
 
 -- The name in `known` that a public one stands for, or what is left of it.
 function names.short(name, known)
-  name = string.lower(string.match(name, "([^/]*)/*$"))
+  name = string.lower(scalar.behind_last(string.match(name, "^(.-)/*$"), "/"))
   name = string.gsub(string.gsub(name, "^meta%-", ""), "%-instruct%-v", "-v")
   name = string.gsub(name, "^(mixtral%-8x%d+b)%-v0%.%d$", "%1")
   name = string.gsub(name, "^olmo%-2%-%d%d%d%d%-", "olmo-2-")

@@ -12,6 +12,12 @@ for word in string.gmatch("no No NO false False FALSE off Off OFF", "%S+") do wo
 for word in string.gmatch("null Null NULL ~", "%S+") do words[word] = scalar.null end
 words[""] = scalar.null
 
+-- What is behind the last mark of a text ("a.b.C" and "." is "C"), in one pass: a pattern that ends in $
+-- is tried at each place of a long text.
+function scalar.behind_last(text, mark)
+  return string.reverse(string.match(string.reverse(text), "^[^" .. mark .. "]*"))
+end
+
 local digits = {
   { "^([-+]?)0b([01_]+)$", 2 }, { "^([-+]?)0x([%x_]+)$", 16 }, { "^([-+]?)0o?([0-7_]+)$", 8 },
   { "^([-+]?)(0)$", 10 }, { "^([-+]?)([1-9][%d_]*)$", 10 },

@@ -382,7 +382,7 @@ static const struct Hostile {
     {"h.yaml", "a: 1\n", "is none of the settings that weft import knows"},
     {"h.json", "{\"a\": 1, \"a\": 2}", "h.json:1: is no JSON: duplicate object key"},
     {"h.json", "{'a': 1}", "h.json:1: is no JSON"},
-    {"h.pdf", "a: 1\n", "h.pdf: weft import reads .json, .py, .toml"},
+    {"h.pdf", "a: 1\n", "h.pdf: weft import reads .conf, .json, .py, .toml"},
     {"none.yaml", NULL, "none.yaml: "},
 };
 
@@ -417,6 +417,13 @@ START_TEST(bombs_are_refused) {
   import_put("h.yaml", t.s);
   text_free(&t);
   import_fails(2, "h.yaml", "", "settings have at most 4194304");
+  /* What is behind the last point of a long text is found in one pass. */
+  text_add(&t, "step_scheduler: {max_steps: 1}\ndistributed: {_target_: ");
+  for (int i = 0; i < 1 << 20; i++) text_add(&t, "a");
+  text_add(&t, "}\nmodel: {pretrained_model_name_or_path: Qwen/Qwen3-8B}\n");
+  import_put("h.yaml", t.s);
+  text_free(&t);
+  import_fails(1, "h.yaml", "", "is none of fsdp2, megatron_fsdp and ddp");
 }
 END_TEST
 

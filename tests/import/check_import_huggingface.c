@@ -208,6 +208,8 @@ START_TEST(keys_of_a_config_are_checked) {
   import_has(report, "c.json:5: a b = 2: it is no name of a key");
   import_put("ds.json", "{\"train_batch_size\": 8}");
   report = import_file("ds.json", "--model ./c.json --world 2");
+  import_put("ds.conf", "{\n\t\"train_batch_size\": 8\n}");
+  import_file("ds.conf", "--model ./c.json --world 2");
   import_has(report, "model.mine: weft's llama has no such key");
   import_put("c.json",
              LLAMA "\"rope_scaling\": {\"rope_type\": \"longrope\", \"factor\": 2}}");

@@ -61,11 +61,29 @@ END_TEST
 START_TEST(more_choices_than_experts_are_refused) {
   import_put("a.sh",
              "python a.py --micro-batch-size 1 --num-layers 2 --hidden-size 64 \\\n"
-             "  --num-attention-heads 4 --num-experts 1 --seq-length 64 \\\n"
+             "  --num-attention-heads 4 --num-experts 2 --seq-length 64 \\\n"
              "  --max-position-embeddings 64 --position-embedding-type rotary\n");
+  import_fails(1, "a.sh", "--set moe-router-topk=3",
+               "each token goes to 3 experts (--moe-router-topk), and there are 2");
+  /* One expert is an MLP, as DeepSpeed's scripts have it. */
+  import_file("a.sh", "--set num-experts=1");
+  import_plan_lacks("g:moe()");
+  /* What a checkpoint says is not in the settings. */
   import_fails(
-      1, "a.sh", "",
-      "a.sh:2: error: each token goes to 2 experts (--moe-router-topk), and there is 1");
+      1, "a.sh", "--set num-layers=-1",
+      "error: the settings do not say --num-layers, which comes from a checkpoint");
+}
+END_TEST
+
+/* What its reader is to fill in is a text, and no error of the shell. */
+START_TEST(placeholders_are_texts) {
+  import_put("a.sh",
+             "VOCAB=<Path to vocab.json (e.g. /gpt2-vocab.json)>\nDATA=<a path>\n"
+             "python a.py --micro-batch-size 1 --num-layers 2 --hidden-size 64 \\\n"
+             "  --num-attention-heads 4 --seq-length 64 --vocab-file $VOCAB \\\n"
+             "  --max-position-embeddings 64 --data-path $DATA\n");
+  const char *report = import_file("a.sh", "");
+  import_has(report, "--vocab-file = <Path to vocab.json (e.g. /gpt2-vocab.json)>");
 }
 END_TEST
 
@@ -77,6 +95,7 @@ Suite *import_shell_suite(void) {
   tcase_add_loop_test(t, the_command_that_trains_is_read, 0, LEN(scripts));
   tcase_add_test(t, two_commands_that_train_are_refused);
   tcase_add_test(t, more_choices_than_experts_are_refused);
+  tcase_add_test(t, placeholders_are_texts);
   suite_add_tcase(s, t);
   return s;
 }

@@ -1,6 +1,7 @@
 -- adapter.lua - peft and freeze_config of NeMo AutoModel as the fields adapter and freeze.
 local names = use "import/automodel/names"
 local quote = use "import/quote"
+local scalar = use "import/scalar"
 local values = use "import/values"
 
 local DROPS = "an adapter drops what it reads alone: other losses"
@@ -34,7 +35,7 @@ local function targets_of(pattern, config, experts)
   end
   local module = string.match(pattern, "^model%.layers%.%*%.([%w_.]+)$")
   local path = module or string.match(pattern, "^%*%.([%w_.]+)$") or string.match(pattern, "^%*?([%w_.]+)$")
-  if not path or not is_linear(config, experts, string.match(path, "[^.]*$")) then return nil end
+  if not path or not is_linear(config, experts, scalar.behind_last(path, ".")) then return nil end
   return { module and "layers.*." .. module or path }
 end
 

@@ -88,7 +88,7 @@ end
 local function class_model(book, plan)
   local key = "model.config._target_"
   local class = tostring(book:value(key) or "")
-  local name = string.match(class, "([^.]*)$")
+  local name = scalar.behind_last(class, ".")
   if not string.find(name, "Config$") then return nil end
   if not names.classes[name] then
     book:refuse(key, string.format("%s is the config of an architecture that weft does not have; "
@@ -108,7 +108,7 @@ local TEXT_CLASS = { NeMoAutoModelForCausalLM = true, AutoModelForCausalLM = tru
 local function refuse_other_class(book, option)
   local key, class = "model._target_", book:value "model._target_"
   if class == nil then return end
-  local name = string.match(tostring(class), "([^.]*)%.[^.]*$") or tostring(class)
+  local name = string.match(tostring(class), "^.*%.([^.]*)%.[^.]*$") or string.match(tostring(class), "^([^.]*)%.") or tostring(class)
   if TEXT_CLASS[name] then return end
   if option then return book:cannot(key, "the plan trains the causal language model of --model") end
   book:refuse(key, string.format("%s makes another kind of model than a causal language model, "

@@ -1,6 +1,7 @@
 -- data.lua - the data of NeMo AutoModel recipes: made up in the plan; the report says what reads those of
 -- the recipe.
 local quote = use "import/quote"
+local scalar = use "import/scalar"
 
 local SYNTHETIC = "MockIterableDataset$"
 local TOKEN_FILES = { NanogptDataset = "automodel", MegatronPretraining = "megatron" }
@@ -37,14 +38,14 @@ local function say_chat(book, class)
                     or "a data set of the Hub, which is not downloaded: the plan has weft.synthetic; ")
               .. quote.shown(how, 400))
   for _, name in ipairs { "question", "answer", "context" } do
-    book:cannot(COLUMNS .. name, "see dataset." .. string.match(key, "[^.]*$"))
+    book:cannot(COLUMNS .. name, "see dataset." .. scalar.behind_last(key, "."))
   end
 end
 
 local function put_data(book, plan)
-  say_chat(book, string.match(tostring(book:value "dataset._target_" or ""), "([^.]*)$"))
+  say_chat(book, scalar.behind_last(tostring(book:value "dataset._target_" or ""), "."))
   local class = tostring(book:value "dataset._target_" or "")
-  local kind = TOKEN_FILES[string.match(class, "([^.]*)$")]
+  local kind = TOKEN_FILES[scalar.behind_last(class, ".")]
   local key, files = files_of(book)
   if string.find(class, SYNTHETIC) then
     book:translated("dataset._target_", "data = weft.synthetic")

@@ -1,6 +1,7 @@
 -- optimizer.lua - the optimizer and the learning rate of NeMo AutoModel recipes.
 local quote = use "import/quote"
 local rates = use "import/rates"
+local scalar = use "import/scalar"
 local values = use "import/values"
 
 local ADAM = { ["torch.optim.Adam"] = "L2", ["torch.optim.AdamW"] = "AdamW" }
@@ -9,7 +10,7 @@ local function put_kind(book, decay)
   local key = "optimizer._target_"
   local value = book:value(key)
   if value == nil then return end
-  local name = string.match(tostring(value), "([^.]*)$")
+  local name = scalar.behind_last(tostring(value), ".")
   if name == "Adam" and decay > 0 then
     book:cannot(key, "Adam adds decay to the gradient; AdamW, which the plan has, to the step")
   elseif ADAM[value] or name == "FusedAdam" or name == "FlashAdamW" or name == "AdamW" then

@@ -113,7 +113,7 @@ local MEGATRON_FSDP = { "zero_dp_strategy", "overlap_grad_reduce", "overlap_para
 local function strategy_of(book)
   local key, name = book:first("distributed.strategy", "distributed._target_")
   if not key then return "fsdp2" end
-  local known = STRATEGIES[name] or MANAGERS[string.match(tostring(name), "([^.]*)$")]
+  local known = STRATEGIES[name] or MANAGERS[scalar.behind_last(tostring(name), ".")]
   if not known then
     book:refuse(key, string.format("the strategy %s is none of fsdp2, megatron_fsdp and ddp",
                                    quote.shown(name)))

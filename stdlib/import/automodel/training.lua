@@ -84,7 +84,7 @@ local FUSED = { FusedLinearCrossEntropy = true }
 -- A head in pieces adds to its gradient in f32.
 local function put_loss(book, plan)
   local key = "loss_fn._target_"
-  local class = string.match(tostring(book:value(key) or ""), "([^.]*)$")
+  local class = scalar.behind_last(tostring(book:value(key) or ""), ".")
   if PLAIN[class] then return book:no_effect(key, "the cross entropy of the next token is the loss") end
   if class == "ChunkedCrossEntropy" then
     return book:cannot(key, "the same loss in pieces, of the head, too, in later versions: loss_chunks = N says that")

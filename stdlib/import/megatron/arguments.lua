@@ -246,7 +246,7 @@ local function slurm_variables(leaves)
     if key then asked[key] = tostring(leaf.value) end
   end
   local nodes, tasks = asked.nodes, asked["ntasks-per-node"]
-  local gpus = string.match(asked["gpus-per-node"] or asked.gres or "", "(%d+)$")
+  local gpus = string.match(asked["gpus-per-node"] or asked.gres or "", "%f[%d]%d+$")
   local all = asked.ntasks or tonumber(nodes) and tonumber(tasks) and tostring(nodes * tasks) or nil
   return { SLURM_NNODES = nodes, SLURM_JOB_NUM_NODES = nodes, SLURM_NTASKS_PER_NODE = tasks, SLURM_NTASKS = all,
            SLURM_NPROCS = all, SLURM_GPUS_PER_NODE = gpus, SLURM_GPUS_ON_NODE = gpus }

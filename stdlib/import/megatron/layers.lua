@@ -55,7 +55,9 @@ layers.keys = { "num_experts", "moe_router_topk", "moe_router_score_function", "
 
 function layers.experts(book, m)
   local n = values.whole(book, "num_experts", 1)
-  if not n then
+  local own = book:value "moe_ffn_hidden_size" or book:value "moe_shared_expert_intermediate_size"
+  if not n or n == 1 and not own then
+    book:no_effect("num_experts", "one expert, to which all tokens go, is an MLP")
     for _, key in ipairs(layers.keys) do book:no_effect(key, "the model has no experts") end
     return
   end

@@ -124,11 +124,13 @@ local function vocabulary(book, m)
                                                                 m.vocab))
 end
 
+-- -1 stands for what the checkpoint says.
 local function need(book, key)
-  local n = values.whole(book, key, 1)
-  if not n and not book:leaf(key) then
+  local from_checkpoint = book:value(key) == -1
+  local n = not from_checkpoint and values.whole(book, key, 1)
+  if not n and (from_checkpoint or not book:leaf(key)) then
     local flag = string.gsub(key, "_", "-")
-    local whence = on(book, "use_checkpoint_args") and "use_checkpoint_args" or nil
+    local whence = from_checkpoint and key or on(book, "use_checkpoint_args") and "use_checkpoint_args" or nil
     book:refuse(whence, string.format("the settings do not say --%s%s: give it by --set %s=N, or a model by --model "
       .. "NAME", flag, whence and ", which comes from a checkpoint" or "", flag))
   end

@@ -1,6 +1,7 @@
 -- refused.lua - Megatron's settings that make a model which no field of weft can say: encoders, images,
 -- Mamba, other attentions.
 local quote = use "import/quote"
+local scalar = use "import/scalar"
 local refused = {}
 
 local HYBRID = "layers of Mamba are not in weft; --model NAME makes the plan with another model"
@@ -42,7 +43,7 @@ local PROGRAMS = { { "_bert", ENCODER }, { "_t5", ENCODER }, { "_ict", ENCODER }
 local function other_kind(book)
   -- The program's folder may be a variable that nobody set: its name counts.
   local tokenizer, leaf = book:value "tokenizer_type", book:leaf "program"
-  local program = string.match(tostring(leaf and leaf.value), "[^/]*$")
+  local program = scalar.behind_last(tostring(leaf and leaf.value), "/")
   if string.find(tostring(tokenizer), TOKENIZERS) then return "tokenizer_type", ENCODER end
   for _, row in ipairs(PROGRAMS) do
     if string.find(program, row[1], 1, true) then return "program", row[2] end

@@ -205,6 +205,14 @@ local function before_array(word)
   return #word.parts == 1 and part[1] == "text" and string.find(part[2], "^[%a_][%w_]*%+?=$") ~= nil
 end
 
+-- A place that its reader is to fill, NAME=<path of the data>, is a text.
+local function placeholder(state, word, at)
+  local text = before_array(word) and string.match(state.text, "^<%a[^<>\n]*>%f[%s\0]", at)
+  if not text then return at end
+  add_text(word.parts, text)
+  return at + #text
+end
+
 local function is_number(word)
   local part = word.parts[1]
   return #word.parts == 1 and part[1] == "text" and string.find(part[2], "^%d+$") ~= nil
@@ -276,6 +284,7 @@ return function(text, file)
     else
       local word
       word, at = read_word(state, at)
+      at = placeholder(state, word, at)
       if before_array(word) and string.sub(text, at, at) == "(" then
         word.kind = "array"
         word.items, at = array(state, at + 1)

@@ -231,7 +231,7 @@ end
 
 -- "simple_fsdp.llama3", "llama3_ft" -> "llama3". Nil and what it is if weft lacks it, or nil.
 function flavors.family(name)
-  name = string.lower(string.match(name, "([^.]*)$"))
+  name = string.lower(scalar.behind_last(name, "."))
   name = string.gsub(name, "^graph_trainer_", "")
   name = string.gsub(string.gsub(name, "_simple_fsdp$", ""), "_ft$", "")
   if shipped[name] then return name end

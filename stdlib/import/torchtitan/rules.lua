@@ -1,11 +1,14 @@
 -- rules.lua - torchtitan's settings that do not take part in the plan: a row each,
 -- { key or prefix.*, what, text }; see ledger.lua. The others are in torchtitan.lua and beside it.
 local rule = use "import/rule"
+local scalar = use "import/scalar"
 local none, cannot, unless, off, switched =
   rule.none, rule.cannot, rule.unless, rule.off, rule.switched
 
 local LOGS = "weft run --log and --tensorboard write every step"
 local FP8 = "products are not computed in fp8 or narrower: the plan computes in precision.param_dtype"
+local ADAPTER = "here all parameters train: adapter = { \"lora\", rank = , alpha = } of the plan trains factors beside "
+  .. "linears instead"
 local CODE = "code of one's own is not read: what it changes is not in the plan"
 local TRACE = "weft run --profile and weft show tell where time and memory go"
 local WEIGHTS = "training begins with weights of its own: weft.hf reads those of a folder"
@@ -42,13 +45,18 @@ return {
     if type(leaf.value) == "table" and #leaf.value == 0 then
       return book:no_effect(leaf.key, "it is empty, as without it")
     end
-    book:cannot(leaf.key, FP8)
+    local names = type(leaf.value) == "table" and table.concat(leaf.value, " ") or tostring(leaf.value)
+    book:cannot(leaf.key, string.find(string.lower(names), "lora") and ADAPTER or FP8)
   end },
   off("model.use_flex_attn", "each document attends to itself there: packed = { eot = id } says it"),
   none("model.attn_mask_type", "packed says whether documents are told apart"),
   cannot("model_args.*", CODE), cannot("model.*", "the model is what its flavor says"),
   cannot("model_spec.num_mtp_layers", "the last layers that predict further tokens are not trained"),
-  cannot("model_spec.converters", FP8), cannot("model_spec.non_blocking_capacity_factor",
+  { "model_spec.converters", function(book, leaf)
+    local lora = string.find(string.lower(tostring(leaf.value)), "lora") ~= nil
+    book:cannot(leaf.key, lora and ADAPTER or FP8)
+  end },
+  cannot("model_spec.non_blocking_capacity_factor",
     "rows for each expert are as many as come: moe.max_tokens_factor plans fewer"),
   none("model_spec.class", "the model is what its flavor says"),
   unless("model_spec.attn_backend", { "sdpa" }, MASKS,
@@ -134,8 +142,8 @@ return {
   cannot("experimental.*", CODE),
 
   { "loss.class", function(book, leaf)
-    local name = string.match(tostring(leaf.value), "([^.]*)$")
-    if name == "ChunkedLossWrapper" or name == "CrossEntropyLoss" or name == "ChunkedCELoss" then
+    local name = scalar.behind_last(tostring(leaf.value), ".")
+    if name == "CrossEntropyLoss" then
       return book:no_effect(leaf.key, "the loss is the cross entropy of the next token")
     end
     book:cannot(leaf.key, LOSS)
@@ -144,7 +152,7 @@ return {
          LOSS),
   none("loss.global_vocab_size.*", "the vocabulary is the model's"),
   none("loss.loss_fn.global_vocab_size.*", "the vocabulary is the model's"),
-  none("loss.num_chunks", "how the loss is cut in memory is the program's"),
+  none("loss.num_chunks", "it counts with a loss in pieces"),
   cannot("loss.*", LOSS),
   cannot("dataloader.collator.*", "images are not read: the plan trains the language model alone"),
   none("dataloader.*", "samples are made up, as long as steps are taken"),

@@ -6,6 +6,7 @@ local quote = use "import/quote"
 local ranks = use "import/torchtitan/ranks"
 local rules = use "import/torchtitan/rules"
 local flavors = use "import/torchtitan/flavors"
+local scalar = use "import/scalar"
 local training = use "import/torchtitan/training"
 local values = use "import/values"
 
@@ -186,7 +187,7 @@ local function put_recompute(book, plan, config, registry)
   local class = book:value "activation_checkpoint.class"
   if mode == nil and class ~= nil then
     key = "activation_checkpoint.class"
-    mode = CLASSES[string.match(tostring(class), "([^.]*)$")] or class
+    mode = CLASSES[scalar.behind_last(tostring(class), ".")] or class
   end
   local from = book:leaf(key) or "torchtitan's default"
   -- A registry without one has none; the files of older versions have the selective one.
@@ -278,7 +279,7 @@ function torchtitan.translate(book, plan, options)
   put_precision(book, plan, m)
   put_recompute(book, plan, config, options.configuration ~= nil)
   put_moe(book, plan, m, config, aside)
-  training.put_batch(book, plan, m)
+  training.put_loss(book, plan, m, training.put_batch(book, plan, m))
   local steps = training.put_train(book, plan)
   training.put_optimizer(book, plan, steps)
   training.put_data(book, plan)

@@ -48,6 +48,7 @@ local function put_sequences(book, plan, m)
   end
   local seq = values.put_whole(book, plan, SEQ, "batch.seq", 1)
   if not seq then plan:put("batch.seq", "2048", "torchtitan's default") end
+  return micro * (seq or 2048)
 end
 
 -- Newer versions count tokens: a microbatch is so many, in sequences of at most the context.
@@ -78,11 +79,37 @@ local function put_tokens(book, plan, m)
   book:translated(STEP, "batch.global * batch.seq")
   book:translated(PARTS, "batch.global: microbatches of a rank")
   book:translated(CONTEXT, "batch.seq")
+  return micro * seq
 end
 
+-- Returns the tokens of a microbatch; nil: they are refused.
 local function put_batch(book, plan, m)
   if book:first(TOKENS, CONTEXT) then return put_tokens(book, plan, m) end
-  put_sequences(book, plan, m)
+  return put_sequences(book, plan, m)
+end
+
+-- ---- the loss ----
+
+local IN_PIECES = { ChunkedLossWrapper = true, ChunkedCELoss = true }
+
+-- A head whose rows go in pieces, so that the logits of all never exist. Each piece adds to the gradient of
+-- the head in f32 here, and pieces are equal.
+local function put_loss(book, plan, m, tokens)
+  local key, of, chunks = "loss.class", "loss.loss_fn.class", "loss.num_chunks"
+  local class = scalar.behind_last(tostring(book:value(key) or ""), ".")
+  local inner = scalar.behind_last(tostring(book:value(of) or "CrossEntropyLoss"), ".")
+  if not IN_PIECES[class] or inner ~= "CrossEntropyLoss" then return end
+  local n = values.whole(book, chunks, 1) or 8
+  if not tokens or tokens // m.cp % n ~= 0 or plan:has "precision.grad_dtype" then
+    for _, one in ipairs { key, chunks } do
+      book:cannot(one, "the same loss; its logits are in memory at once here, as loss_chunks needs equal pieces and "
+                  .. "gradients in f32: more memory")
+    end
+    return
+  end
+  plan:put("loss_chunks", quote.value(n), book:leaf(chunks) or book:leaf(key))
+  book:translated(key, "loss_chunks")
+  book:translated(chunks, "loss_chunks")
 end
 
 -- ---- the optimizer ----
@@ -150,7 +177,7 @@ local KINDS = { AdamW = true, default_adamw = true, Adam = true }
 local function put_kind(book)
   for _, key in ipairs { "optimizer.name", "optimizer.class" } do
     local value = book:value(key)
-    local name = value ~= nil and string.match(tostring(value), "([^.]*)$")
+    local name = value ~= nil and scalar.behind_last(tostring(value), ".")
     if name == "Adam" then
       book:cannot(key, "Adam adds decay to the gradient; AdamW, which the plan has, to the step")
     elseif KINDS[name] then
@@ -266,5 +293,5 @@ local function put_checkpoint(book, plan)
   end
 end
 
-return { put_batch = put_batch, put_optimizer = put_optimizer, put_data = put_data,
+return { put_batch = put_batch, put_loss = put_loss, put_optimizer = put_optimizer, put_data = put_data,
          put_train = put_train, put_checkpoint = put_checkpoint }
