@@ -328,12 +328,16 @@ static const char *instead_of(const char *name) {
       {" strategy schedule recompute name ", "%s = \"...\""},
       {" optimizer adam Adam optim muon Muon adafactor adagrad rmsprop ",
        "weft.adamw { ... }, weft.sgd or weft.lion"},
-      {" warmup wsd polynomial ",
+      {" warmup lr_scheduler ",
        "weft.cosine { max = ..., warmup = STEPS }, weft.linear or weft.constant"},
       {" data dataset files json jsonl huggingface load_dataset ",
        "weft.text \"FILES\", or weft.tokens of what weft tokenize wrote"},
       {" random dummy fake mock ", "weft.synthetic {}"},
-      {" llama gpt2 mixtral qwen2 qwen3 qwen3_moe deepseek_v3 ",
+      {" blend mixture mix interleave concat ",
+       "weft.tokens { files = { ... }, weights = { ... } }"},
+      {" sft messages sharegpt alpaca ", "weft.chat { \"FILE.jsonl\" }"},
+      {" lora LoRA peft adapter dora ", "adapter = { \"lora\", rank = 16 }"},
+      {" llama mistral ministral gpt2 mixtral qwen2 qwen3 qwen3_moe deepseek_v3 ",
        "weft.model { \"%s\", ... }"},
       {" models ", "weft.model \"NAME\""}};
   const char *in = name ? name : "";

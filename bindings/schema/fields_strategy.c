@@ -410,9 +410,12 @@ void field_recompute(Check *c, int idx, const char *path) {
 void field_loss_chunks(Check *c, int idx, const char *path) {
   enum { MOST = 65536 };
   int64_t n;
-  if (lua_type(c->L, idx) == LUA_TSTRING) {
+  bool number = lua_isnumber(c->L, idx); /* or a string that is one */
+  if (!number && lua_type(c->L, idx) == LUA_TSTRING) {
     if (check_name(c, "auto", path, lua_tostring(c->L, idx)))
       c->plan->loss_chunks = LOSS_CHUNKS_AUTO;
+  } else if (!number) {
+    check_type(c, path, "an integer of at least 1, or \"auto\"", idx);
   } else if (check_int(c, idx, path, 1, MOST, &n)) {
     c->plan->loss_chunks = (int)n;
   }

@@ -256,6 +256,25 @@ START_TEST(a_registry_has_several_configurations) {
 }
 END_TEST
 
+/* A head in pieces, of which there are 8 unless the settings say otherwise. */
+START_TEST(losses_in_pieces_are_loss_chunks) {
+  import_put("qwen3_registry.json", registry);
+  import_file("qwen3_registry.json", "base_one loss.class=ChunkedLossWrapper");
+  import_plan_has("loss_chunks = 8,");
+  import_file("qwen3_registry.json",
+              "base_one loss.class=ChunkedLossWrapper loss.num_chunks=4");
+  import_plan_has("loss_chunks = 4,");
+  const char *report = import_file(
+      "qwen3_registry.json", "base_one loss.class=ChunkedLossWrapper loss.num_chunks=3");
+  import_plan_lacks("loss_chunks = ");
+  import_has(report, "loss_chunks needs equal pieces");
+  report = import_file("qwen3_registry.json", "base_one loss.class=ChunkedLossWrapper "
+                                              "loss.loss_fn.class=GRPOLoss");
+  import_plan_lacks("loss_chunks = ");
+  import_has(report, "another loss");
+}
+END_TEST
+
 /* ---- TOML ---- */
 
 static void toml_fails(const char *text, const char *says) {
@@ -351,6 +370,7 @@ Suite *import_titan_suite(void) {
   tcase_add_test(t, cuts_of_a_pipeline_are_taken);
   tcase_add_test(t, public_models_have_their_own_numbers);
   tcase_add_test(t, a_registry_has_several_configurations);
+  tcase_add_test(t, losses_in_pieces_are_loss_chunks);
   tcase_add_test(t, bad_toml_is_told_by_its_line);
   tcase_add_test(t, all_forms_of_toml_are_read);
   tcase_add_test(t, bombs_are_refused);
