@@ -17,7 +17,7 @@ names.same = {
   ["open_llama_3b_v2"] = "open_llama_3b", ["open_llama_7b_v2"] = "open_llama_7b",
   ["glm-z1-9b-0414"] = "glm-4-9b-0414", ["glm-z1-32b"] = "glm-4-32b", ["ring-mini-2.0"] = "ling-mini-2.0",
   ["ring-flash-2.0"] = "ling-flash-2.0", ["ring-1t"] = "ling-1t",
-  ["dialogpt-small"] = "gpt2", ["dialogpt-medium"] = "gpt2-medium", ["dialogpt-large"] = "gpt2-large",
+  ["olmo-3.1-32b"] = "olmo-3-32b", ["dialogpt-small"] = "gpt2", ["dialogpt-medium"] = "gpt2-medium", ["dialogpt-large"] = "gpt2-large",
 }
 for _, n in ipairs { "0.5b", "1.5b", "3b", "7b", "14b", "32b" } do names.same["qwen2.5-coder-" .. n] = "qwen2.5-" .. n end
 
@@ -31,7 +31,7 @@ function names.short(name, known)
   name = string.lower(scalar.behind_last(string.match(name, "^(.-)/*$"), "/"))
   name = string.gsub(string.gsub(name, "^meta%-", ""), "%-instruct%-v", "-v")
   name = string.gsub(name, "^(mixtral%-8x%d+b)%-v0%.%d$", "%1")
-  name = string.gsub(name, "^olmo%-2%-%d%d%d%d%-", "olmo-2-")
+  name = string.gsub(name, "^(olmo%-[23])%-%d%d%d%d%-", "%1-")
   local before
   repeat
     before = name

@@ -156,6 +156,29 @@ START_TEST(conversations_are_told) {
 }
 END_TEST
 
+/* Epochs are steps where the settings say how many samples they take: here 3 of 13 local
+ * batches. */
+START_TEST(epochs_of_known_samples_are_steps) {
+  import_put(
+      "a.yaml",
+      "step_scheduler: {global_batch_size: 8, local_batch_size: 2, num_epochs: 3}\n"
+      "model: {pretrained_model_name_or_path: openai-community/gpt2}\n"
+      "distributed: {dp_size: 4}\n"
+      "dataset: {_target_: a.make_squad_dataset, split: \"train[:100]\"}\n"
+      "optimizer: {lr: 0.001}\nlr_scheduler: {lr_decay_style: cosine}\n");
+  const char *report = import("");
+  import_has(report, "train.steps: 39: 3 epochs of 100 samples");
+  import_plan_has("steps = 39,  -- a.yaml:1: step_scheduler.num_epochs");
+  import_plan_has("warmup = 3,");
+  import("dataset.split='train[4:80]' dataset.limit_dataset_samples=1000");
+  import_plan_has("steps = 30,");
+  import("dataset.dataset_name=rajpurkar/squad dataset.split=train");
+  import_plan_has("steps = 32850,"); /* 10,950 local batches on each rank */
+  report = import("packed_sequence.packed_sequence_size=64");
+  import_has(report, "train.epochs = 3 counts those of data in files");
+}
+END_TEST
+
 /* What of LoRA and of frozen parts a plan can say, and what it cannot. */
 START_TEST(adapters_are_taken_over) {
   const char *report =
@@ -559,6 +582,7 @@ Suite *import_suite(void) {
   tcase_set_timeout(c, 120);
   tcase_add_test(c, a_recipe_becomes_a_plan);
   tcase_add_test(c, conversations_are_told);
+  tcase_add_test(c, epochs_of_known_samples_are_steps);
   tcase_add_loop_test(c, rates_have_their_shapes, 0, LEN(rates));
   tcase_add_test(c, adapters_are_taken_over);
   tcase_add_test(c, the_warmup_is_a_share_of_the_steps);

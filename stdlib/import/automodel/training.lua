@@ -100,15 +100,63 @@ end
 
 -- ---- steps, checkpoints ----
 
-local function put_train(book, plan)
+-- Rows of public data sets that recipes train with, by their cards.
+local PUBLIC = { ["rajpurkar/squad"] = { train = 87599, validation = 10570 },
+                 ["rowan/hellaswag"] = { train = 39905, validation = 10042 } }
+
+local function public_samples(book)
+  local _, name = book:first("dataset.dataset_name", "dataset.path_or_dataset")
+  return PUBLIC[name] and PUBLIC[name][book:value "dataset.split" or "train"]
+end
+
+-- Samples of the data, of which the settings take no more; nil: they do not say.
+local function samples_of(book)
+  local least = public_samples(book)
+  local function may_be(n) least = n and math.min(n, least or n) or least end
+  for _, name in ipairs { "limit_dataset_samples", "num_samples_limit", "num_samples" } do
+    may_be(scalar.integer(book:value("dataset." .. name)))
+  end
+  for _, name in ipairs { "split", "train_split" } do
+    local from, to = string.match(tostring(book:value("dataset." .. name)), "^%w+%[(%d*):(%d+)%]$")
+    from, to = scalar.integer(from or 0) or 0, scalar.integer(to)
+    may_be(to and to - from)
+  end
+  return least and least > 0 and least or nil
+end
+
+-- Steps of the epochs: each is as many local batches as a rank has samples for, in steps of several.
+local function steps_of_epochs(book, m, samples)
+  local epochs = values.whole(book, "step_scheduler.num_epochs", 1) or 10
+  local locally = scalar.integer(book:value "step_scheduler.local_batch_size") or 1
+  local global = scalar.integer(book:value "step_scheduler.global_batch_size") or locally * m.dp
+  local function parts(n, size) return (n + size - 1) // math.max(size, 1) end
+  return epochs, epochs * parts(parts(parts(samples, m.dp), locally), math.max(global // (locally * m.dp), 1))
+end
+
+-- Without max_steps a run has epochs: of samples whose number is known these are steps.
+local function put_epochs(book, plan, m)
+  local key = "step_scheduler.num_epochs"
+  local samples = not plan:has "packed" and samples_of(book)
+  if samples then
+    local epochs, steps = steps_of_epochs(book, m, samples)
+    plan:put("train.steps", quote.value(steps), book:leaf(key) or "AutoModel's default: 10 epochs")
+    book:translated(key, "train.steps")
+    book:assume("train.steps", string.format("%d: %d epochs of %d samples, the most that the settings take", steps, epochs,
+                                             samples))
+    return steps
+  end
+  local epochs = values.whole(book, key, 1)
+  book:cannot(key, string.format("made-up tokens have no epochs: train.steps is as without it; train.epochs = %s "
+    .. "counts those of data in files", epochs or "N"))
+  book:assume("train.steps", values.USUAL_STEPS .. ", as without it: the settings count epochs, or nothing")
+end
+
+local function put_train(book, plan, m)
   local steps = values.put_whole(book, plan, "step_scheduler.max_steps", "train.steps", 1)
   if steps then
     book:no_effect("step_scheduler.num_epochs", "step_scheduler.max_steps says how long")
   else
-    local epochs = values.whole(book, "step_scheduler.num_epochs", 1)
-    book:cannot("step_scheduler.num_epochs", string.format("made-up tokens have no epochs: train.steps is as "
-      .. "without it; train.epochs = %s counts those of data in files", epochs or "N"))
-    book:assume("train.steps", values.USUAL_STEPS .. ", as without it: the settings count epochs, or nothing")
+    steps = put_epochs(book, plan, m)
   end
   for _, key in ipairs { "rng.seed", "seed" } do
     values.put_whole(book, plan, key, "train.seed", 0)
