@@ -38,11 +38,11 @@ local function mistral(sizes, more)
   return c
 end
 -- Numbers that embeddings, scores, branches and logits are multiplied by or divided by.
-local function granite(sizes, scores, logits)
+local function granite(sizes, scores, logits, theta, positions)
   return decoder("granite", sizes, {
     embedding_multiplier = 12.0, attention_multiplier = scores, residual_multiplier = 0.22,
     logits_scaling = logits, tie_word_embeddings = true, rms_norm_eps = 1e-5,
-    rope_theta = 10000000.0, max_position_embeddings = 131072 })
+    rope_theta = theta or 10000000.0, max_position_embeddings = positions or 131072 })
 end
 local function deepseek_coder(sizes)
   return llama(sizes, { rms_norm_eps = 1e-6, rope_theta = 100000.0, max_position_embeddings = 16384,
@@ -129,9 +129,16 @@ local function gpt2(hidden, layers, heads)
            num_attention_heads = heads, max_position_embeddings = 1024 }
 end
 
+local function cerebras(hidden, layers, heads)
+  local c = gpt2(hidden, layers, heads)
+  c.max_position_embeddings, c.activation_function = 2048, "gelu"
+  return c
+end
+
 local tied = { tie_word_embeddings = true }
--- Qwen2.5 from 14B on.
+-- Qwen2.5 from 14B on, and with a million positions.
 local wide = { rms_norm_eps = 1e-5 }
+local long = { rms_norm_eps = 1e-5, rope_theta = 10000000.0, max_position_embeddings = 1010000 }
 
 -- A text is the name of a preset.
 local sizes = {
@@ -149,9 +156,6 @@ local sizes = {
   ["llama-3.2-3b"] = llama({ 3072, 8192, 28, 24, 8, 128256 },
     { head_dim = 128, rope_theta = 500000.0, max_position_embeddings = 131072,
       tie_word_embeddings = true, rope_scaling = llama3_scaling(32.0) }),
-  ["llama-3.1-nemotron-nano-8b"] = llama31("llama3-8b", 8.0),
-  ["deepseek-r1-distill-llama-8b"] = llama31("llama3-8b", 8.0),
-  ["deepseek-r1-distill-llama-70b"] = llama31("llama3-70b", 8.0),
   ["tinyllama-1.1b"] = llama { 2048, 5632, 22, 32, 4, 32000 },
   -- SmolLM2, by the config.json of the 135M and litgpt's table.
   ["smollm2-135m"] = smollm2({ 576, 1536, 30, 9, 3, 49152 }, 100000.0),
@@ -178,8 +182,6 @@ local sizes = {
   ["codellama-70b"] = codellama { 8192, 28672, 80, 64, 8, 32016 },
   ["codellama-7b-python"] = codellama { 4096, 11008, 32, 32, 32, 32000 },
   ["codellama-13b-python"] = codellama { 5120, 13824, 40, 40, 40, 32000 },
-  ["llama-3.1-nemotron-70b"] = llama31("llama3-70b", 8.0),
-  ["hermes-3-llama-3.1-8b"] = llama31("llama3-8b", 8.0),
   -- By published sizes, whose numbers of parameters they give.
   ["smollm-135m"] = llama({ 576, 1536, 30, 9, 3, 49152 }, tied),
   ["smollm-360m"] = llama({ 960, 2560, 32, 15, 5, 49152 }, tied),
@@ -207,6 +209,8 @@ local sizes = {
     { rope_theta = 5000000.0, max_position_embeddings = 4096 }),
   -- The first version has a window.
   ["mistral-7b-v0.1"] = mistral({ 4096, 14336, 32, 32, 8, 32000 },
+    { max_position_embeddings = 32768, sliding_window = 4096 }),
+  ["openhermes-2.5-mistral-7b"] = mistral({ 4096, 14336, 32, 32, 8, 32002 },
     { max_position_embeddings = 32768, sliding_window = 4096 }),
   ["mistral-7b-v0.2"] = mistral({ 4096, 14336, 32, 32, 8, 32000 },
     { max_position_embeddings = 32768, rope_theta = 1000000.0 }),
@@ -249,12 +253,15 @@ local sizes = {
   ["qwen1.5-110b"] = qwen2 { 8192, 49152, 80, 64, 8, 152064 },
   ["qwen2.5-math-1.5b"] = qwen2_math({ 1536, 8960, 28, 12, 2, 151936 }, 4096, true),
   ["qwen2.5-math-7b"] = qwen2_math({ 3584, 18944, 28, 28, 4, 152064 }, 4096),
+  ["qwen2.5-math-72b"] = qwen2_math({ 8192, 29568, 80, 64, 8, 152064 }, 4096),
   ["deepseek-r1-distill-qwen-1.5b"] = qwen2_math({ 1536, 8960, 28, 12, 2, 151936 }, 131072),
   ["deepseek-r1-distill-qwen-7b"] = qwen2_math({ 3584, 18944, 28, 28, 4, 152064 }, 131072),
   ["qwen2.5-0.5b"] = qwen2({ 896, 4864, 24, 14, 2, 151936 }, tied),
   ["qwen2.5-1.5b"] = qwen2({ 1536, 8960, 28, 12, 2, 151936 }, tied),
   ["qwen2.5-3b"] = qwen2({ 2048, 11008, 36, 16, 2, 151936 }, tied),
   ["qwen2.5-7b"] = qwen2 { 3584, 18944, 28, 28, 4, 152064 },
+  ["qwen2.5-7b-1m"] = qwen2({ 3584, 18944, 28, 28, 4, 152064 }, long),
+  ["qwen2.5-14b-1m"] = qwen2({ 5120, 13824, 48, 40, 8, 152064 }, long),
   ["qwen2.5-14b"] = qwen2({ 5120, 13824, 48, 40, 8, 152064 }, wide),
   ["qwen2.5-32b"] = qwen2({ 5120, 27648, 64, 40, 8, 152064 }, wide),
   ["qwen2.5-72b"] = qwen2({ 8192, 29568, 80, 64, 8, 152064 }, wide),
@@ -292,6 +299,8 @@ local sizes = {
                        original_max_position_embeddings = 4096 } }),
   -- Granite by its technical report, OLMo 2 by its model cards, Phi-4 and GLM-4.5 by published
   -- scripts and totals, the others by the defaults of Transformers' classes.
+  ["granite-3.0-2b"] = granite({ 2048, 8192, 40, 32, 8, 49155 }, 0.015625, 8.0, 10000.0, 4096),
+  ["granite-3.0-8b"] = granite({ 4096, 12800, 40, 32, 8, 49155 }, 0.0078125, 16.0, 10000.0, 4096),
   ["granite-3.1-2b"] = granite({ 2048, 8192, 40, 32, 8, 49155 }, 0.015625, 8.0),
   ["granite-3.1-8b"] = granite({ 4096, 12800, 40, 32, 8, 49155 }, 0.0078125, 16.0),
   ["granite-3.3-2b"] = granite({ 2048, 8192, 40, 32, 8, 49159 }, 0.015625, 8.0),
@@ -305,6 +314,8 @@ local sizes = {
   ["phi-4"] = decoder("phi3", { 5120, 17920, 40, 40, 10, 100352 },
     { max_position_embeddings = 16384, original_max_position_embeddings = 16384,
       rope_theta = 250000.0 }),
+  ["phi-4-reasoning"] = decoder("phi3", { 5120, 17920, 40, 40, 10, 100352 },
+    { max_position_embeddings = 32768, original_max_position_embeddings = 32768, rope_theta = 500000.0 }),
   ["phi-3-mini-4k"] = decoder("phi3", { 3072, 8192, 32, 32, 32, 32064 }, { sliding_window = 2047 }),
   ["phi-3-medium-4k"] = decoder("phi3", { 5120, 17920, 40, 40, 10, 32064 }, { sliding_window = 2047 }),
   ["smollm3-3b"] = decoder("smollm3", { 2048, 11008, 36, 16, 4, 128256 },
@@ -346,6 +357,10 @@ local sizes = {
   ["gpt2-large"] = gpt2(1280, 36, 20),
   ["gpt2-xl"] = gpt2(1600, 48, 25),
   ["distilgpt2"] = gpt2(768, 6, 12),
+  ["cerebras-gpt-111m"] = cerebras(768, 10, 12), ["cerebras-gpt-256m"] = cerebras(1088, 14, 17),
+  ["cerebras-gpt-590m"] = cerebras(1536, 18, 12), ["cerebras-gpt-1.3b"] = cerebras(2048, 24, 16),
+  ["cerebras-gpt-2.7b"] = cerebras(2560, 32, 32), ["cerebras-gpt-6.7b"] = cerebras(4096, 32, 32),
+  ["cerebras-gpt-13b"] = cerebras(5120, 40, 40),
 }
 for name, of in pairs(names.same) do sizes[name] = sizes[of] end
 
@@ -354,7 +369,6 @@ for _, n in ipairs { "4.6", "4.7" } do
   sizes["glm-" .. n] = copy(sizes["glm-4.5"])
   sizes["glm-" .. n].max_position_embeddings = 202752
 end
-for _, n in ipairs { "m2.1", "m2.5", "m2.7" } do sizes["minimax-" .. n] = sizes["minimax-m2"] end
 
 -- Qwen3 of July 2025 has other frequencies and more positions; by litgpt's table.
 local dated = { ["qwen3-4b"] = 5000000.0, ["qwen3-30b-a3b"] = 10000000.0, ["qwen3-235b-a22b"] = 5000000.0 }

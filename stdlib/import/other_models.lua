@@ -49,6 +49,7 @@ local begins = {
   { "mistral-medium-3", "a Mistral 3, with images" },
   { "t5", "an encoder and a decoder" }, { "llava", "a model of images" },
   { "llama-4", "a Llama 4, with experts and images" },
+  { "lfm2", "a hybrid of convolutions and attention" },
   { "muse", "a Muse, with images" }, { "inkling", "an Inkling, with images" }, { "hy3", "a Hunyuan" }, { "hunyuan", "a Hunyuan" },
 }
 local within = {

@@ -46,6 +46,13 @@ static const struct Public {
     {"google/gemma-7b-it", "8.54 B"},
     {"google/gemma-2-27b-it", "27.2 B"},
     {"google/gemma-3-1b-pt", "1.00 B"},
+    {"cerebras/Cerebras-GPT-1.3B", "1.32 B"},
+    {"teknium/OpenHermes-2.5-Mistral-7B", "7.24 B"},
+    {"Qwen/Qwen2.5-14B-Instruct-1M", "14.8 B"},
+    {"ibm-granite/granite-3.0-8b-base", "8.17 B"},
+    {"microsoft/Phi-4-reasoning-plus", "14.7 B"},
+    {"meta-llama/Meta-Llama-3.1-405B-Instruct-FP8", "406 B"},
+    {"allenai/Olmo-3.1-32B-Think", "32.2 B"},
 };
 
 static void put_name(const char *name) {
