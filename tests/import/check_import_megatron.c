@@ -329,6 +329,10 @@ static const struct Meaning {
     {"context-parallel-size=2", "comm = \"ring\",  -- Megatron's default: p2p"},
     {"context-parallel-size=2 cp-comm-type=a2a", "comm = \"a2a\","},
     {"recompute-activations=true", "recompute = \"selective\","},
+    {"checkpoint-activations=true", "recompute = \"full\","}, /* of older versions */
+    {"activations-checkpoint-method=uniform", "recompute = \"full\","},
+    {"train-iters=null train-tokens=3276800", "steps = 100,"},
+    {"lr-warmup-tokens=65536", "warmup = 2,"},
     {"recompute-granularity=full recompute-method=uniform recompute-num-layers=1",
      "recompute = \"full\","},
     {"recompute-granularity=full recompute-method=block recompute-num-layers=1",

@@ -15,7 +15,7 @@ local counts = { ok = 0, refused = 0, wrong = 0, broken = 0 }
 -- Kinds of refusals, and how they begin or what is in them. `outside`: the file says no model that weft has,
 -- so that it is none of the files that a plan is wanted of.
 local REASONS = {
-  { kind = "another architecture", outside = true, "architecture that weft does not have", "[;:] weft has ",
+  { kind = "another architecture", outside = true, "architecture that weft does not have", "; weft has ", "is not in weft: weft has ",
     "which weft does not have", "^layers of Mamba are not in weft", "^weft has nanotron's llama and qwen2, not",
     "layers of nanotron's experts", "torchtitan has llama, qwen3" },
   { kind = "another kind of model", outside = true, "makes another kind of model than a causal language model",

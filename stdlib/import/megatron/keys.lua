@@ -13,7 +13,9 @@ local SAME = {
   layernorm_epsilon = "norm_epsilon", num_moe_experts = "num_experts", sequence_length = "seq_length",
   num_layers_in_first_pipeline_stage = "decoder_first_pipeline_num_layers",
   num_layers_in_last_pipeline_stage = "decoder_last_pipeline_num_layers",
-  model_parallel_size = "tensor_model_parallel_size", checkpoint_activations = "recompute_activations",
+  model_parallel_size = "tensor_model_parallel_size", activations_checkpoint_granularity = "recompute_granularity",
+  checkpoint_num_layers = "recompute_num_layers", activations_checkpoint_num_layers = "recompute_num_layers",
+  moe_loss_coeff = "moe_aux_loss_coeff",
   adam_epsilon = "adam_eps", max_steps = "train_iters", batch_size = "micro_batch_size",
   microbatch_group_size_per_vp_stage = "microbatch_group_size_per_virtual_pipeline_stage",
 }

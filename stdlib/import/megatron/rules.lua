@@ -72,7 +72,7 @@ return {
   none("use_legacy_models", "weft has one model of each architecture"),
   none("no_position_embedding", "position_embedding_type says it"),
   none("transformer_impl", KERNELS), none("use_te", KERNELS), none("attention_backend", KERNELS),
-  none("use_flash_attn", KERNELS), none("flash_decode", INFERENCE), none("te_rng_tracker", KERNELS),
+  none("use_flash_attn", KERNELS), none("use_flash_attn_v2", KERNELS), none("flash_decode", INFERENCE), none("te_rng_tracker", KERNELS),
   none("apply_layernorm_1p", "weights of norms begin as 1 and do not decay: the same as 0 with 1 added"),
   none("layernorm_zero_centered_gamma", "weights of norms begin as 1 and do not decay: the same as 0 with 1 added"),
   off("apply_wd_to_qk_layernorm", "norms do not decay here"),
@@ -158,6 +158,8 @@ return {
   off("cpu_offloading", OFFLOAD), with("cpu_offloading_*", { "cpu_offloading", "cpu_offloading_num_layers" }, OFFLOAD),
   with("offload_modules", { "fine_grained_activation_offloading" }, OFFLOAD),
   off("fine_grained_activation_offloading", OFFLOAD), with("min_offloaded_tensor_size", { "fine_grained_activation_offloading" }, OFFLOAD),
+  off("partition_activations", "what layers keep is not cut over tp: sequence_parallel does that"),
+  off("checkpoint_in_cpu", OFFLOAD), none("synchronize_each_layer", KEPT), none("contigious_checkpointing", KEPT),
   off("distribute_saved_activations", "what layers keep is not cut over tp: sequence_parallel does that"),
   none("empty_unused_memory_level", KEPT), none("manual_gc", "nothing is collected in a step"),
   none("manual_gc_interval", "nothing is collected in a step"),
@@ -263,6 +265,8 @@ return {
   none("convert_checkpoint_from_megatron_to_transformers", FILES),
 
   -- ---- data ----
+  none("data_impl", DATA), none("codecarbon_dir", LOG), none("no_log_loss_scale_to_tensorboard", LOG),
+  cannot("kd", DISTILL), cannot("kd_*", DISTILL),
   cannot("data_path", DATA), cannot("train_data_path", DATA), cannot("valid_data_path", EVAL),
   cannot("test_data_path", EVAL),
   cannot("data_args_path", DATA), cannot("per_split_data_args_path", DATA),

@@ -114,7 +114,7 @@ local function block_layers(m, n)
 end
 
 local function full(book, plan, m, from)
-  local method = book:value "recompute_method"
+  local method = book:value "recompute_method" or book:value "activations_checkpoint_method"
   local n = values.whole(book, "recompute_num_layers", 1)
   if method ~= nil and method ~= "uniform" and method ~= "block" then
     book:refuse("recompute_method", quote.shown(method) .. ": expected uniform or block")
@@ -140,6 +140,9 @@ end
 function step.put_recompute(book, plan, m)
   local key, value = book:first "recompute_granularity"
   if not key and on(book, "recompute_activations") then key, value = "recompute_activations", "selective" end
+  -- Names of versions in which nothing but whole layers was computed again.
+  if not key and on(book, "checkpoint_activations") then key, value = "checkpoint_activations", "full" end
+  if not key and book:value "activations_checkpoint_method" then key, value = "activations_checkpoint_method", "full" end
   if value == "full" then
     full(book, plan, m, book:leaf(key))
   elseif value == "selective" then
@@ -148,7 +151,7 @@ function step.put_recompute(book, plan, m)
     book:refuse(key, quote.shown(value) .. ": expected full or selective")
   end
   for _, one in ipairs { "recompute_granularity", "recompute_method", "recompute_num_layers", "recompute_modules",
-                         "recompute_activations" } do
+                         "recompute_activations", "checkpoint_activations", "activations_checkpoint_method" } do
     if key then book:translated(one, "recompute") else book:no_effect(one, "nothing is computed again") end
   end
 end

@@ -45,12 +45,15 @@ end
 
 -- ---- the optimizer ----
 
--- A number of steps, said in steps or in samples.
+-- A number of steps, said in steps, in samples, or, as DeepSpeed's Megatron has it, in tokens.
 local function steps_of(book, iters, samples, global)
   local n = values.whole(book, iters, 0)
   if n then return n, iters end
   n = values.whole(book, samples, 0)
   if n then return n // global, samples end
+  local tokens, seq = string.gsub(samples, "samples$", "tokens"), values.whole(book, "seq_length", 1)
+  n = seq and values.whole(book, tokens, 0)
+  if n then return n // (global * seq), tokens end
 end
 
 local RATE = { "min_lr", "lr_decay_style", "lr_decay_iters", "lr_decay_samples", "lr_warmup_iters",
