@@ -299,6 +299,7 @@ static const struct {
                {NULL, "worst_rank", offsetof(PointRow, worst), true},
                {NULL, "peak_bytes", offsetof(PointRow, bytes), false},
                {NULL, "mean_fixed_bytes", offsetof(PointRow, mean_fixed), false},
+               {NULL, "even_seconds", offsetof(PointRow, even), false},
                {NULL, "bubble", offsetof(PointRow, bubble), false},
                {NULL, "flop", offsetof(PointRow, flops), false},
                {NULL, "flop_recomputed", offsetof(PointRow, recomputed), false},

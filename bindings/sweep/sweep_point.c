@@ -302,6 +302,7 @@ static void judge_costs(const Passes *w, PointRow *row) {
   row->ep_even = e.ep_even;
   row->flops = e.flops, row->recomputed = e.recomputed;
   row->seconds = e.seconds;
+  row->even = e.even;
 }
 
 static weft_status judge(Point *p, const int *choice, int n, PointRow *row) {

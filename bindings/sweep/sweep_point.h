@@ -33,6 +33,7 @@ typedef struct PointRow {
   double flops;                    /* of a step, all ranks */
   double recomputed;               /* of those, what recompute adds */
   double seconds;                  /* estimate of a step; 0: no figures */
+  double even;                     /* see Estimate */
 } PointRow;
 
 /* Why a point is no plan. */

@@ -31,23 +31,41 @@ end
 
 -- Parameters, gradients and optimizer state of all stages are the same however layers are cut,
 -- scheduled and recomputed: where the mean rank has no room for them no layout of the same
--- mesh and strategy fits, and one of them stands for all. They come first in the list.
-local function judge_all(points, s)
-  if not judge(points, s.nlightest, #s.layouts) then return end
-  for i = s.nlightest, #s.layouts - 1 do
-    local lightest = s.lightest[i + 1] - 1
-    local state, row = points:row(lightest)
-    if state == "memory" and row.mean_fixed_bytes > s.room then points:put(i, state, row) end
+-- mesh and strategy fits, and one of them stands for all.
+local function drop_large(points, s)
+  for i = 0, #s.layouts - 1 do
+    local of = s.lightest[i + 1] - 1
+    if of ~= i then
+      local state, row = points:row(of)
+      if state == "memory" and row.mean_fixed_bytes > s.room then points:put(i, state, row) end
+    end
   end
-  judge(points, #s.layouts, #s.layouts)
+end
+
+-- The work of all ranks is the same however layers are cut and scheduled: where the mean rank
+-- has more of it than a step takes that was on the clock, no schedule makes up for that.
+local function drop_slow(points, s, seconds)
+  for i = 0, #s.layouts - 1 do
+    local of = s.plainest[i + 1] - 1
+    if of ~= i and not points:row(i) then
+      local state, row = points:row(of)
+      if state == "ok" and row.even_seconds >= seconds then
+        row.step_ms = row.even_seconds * 1e3
+        points:put(i, state, row)
+      end
+    end
+  end
 end
 
 -- The layouts that may fit, by their bounds; the first are the least.
-local function collect(points, s)
+-- `done`: those that were on the clock before.
+local function collect(points, s, done)
   local list = {}
   for i = 1, #s.layouts do
     local state, row = points:row(i - 1)
-    if state == "ok" then
+    if done and done[i] then
+      list[#list + 1] = done[i]
+    elseif state == "ok" then
       list[#list + 1] = { i = i, layout = s.layouts[i], bound = row.step_ms and row.step_ms / 1e3, row = row }
     end
   end
@@ -105,7 +123,7 @@ local function first_ones(list)
       local v = x.layout[name]
       if v ~= nil and not seen[v] then
         seen[v] = true
-        if not taken[x] then out[#out + 1] = x end
+        if not taken[x] and not x.done then out[#out + 1] = x end
         taken[x] = true
       end
     end
@@ -158,6 +176,23 @@ end
 
 -- ---- the search ----
 
+local first_clocked = 8
+
+-- Bounds of all layouts: first of those that stand for others by their parameters, then of
+-- those that do by their work, of which some are on the clock, then of what is left.
+local function judge_all(r, points, s)
+  if not judge(points, s.nlightest, #s.layouts) then return end
+  drop_large(points, s)
+  if not judge(points, s.nplainest, #s.layouts) then return end
+  for k, x in ipairs(collect(points, s)) do
+    if k > first_clocked or #r.clocked >= r.most or r.best and x.bound >= r.best.seconds then break end
+    r.done[x.i] = x
+    if not clock(r, points, x) then return end
+  end
+  if r.best then drop_slow(points, s, r.best.seconds) end
+  judge(points, #s.layouts, #s.layouts)
+end
+
 -- Runs over the layouts of `s`. Gives what became of each: counts, `clocked` by their time,
 -- and `left`, those that nobody timed, by what is expected of them.
 function search.run(plan, s, o)
@@ -170,12 +205,14 @@ function search.run(plan, s, o)
   end
   local points <close> = core.points(sizes, s.points, o.memory)
   points:open(plan, axes, o.threads, true)
-  judge_all(points, s)
-  local r = points:counts()
-  r.layouts, r.most, r.clocked, r.errors = #s.layouts, o.clock, {}, {}
-  local list = collect(points, s)
-  r.floor_memory, r.fits = r.memory, #list
-  r.bound_seconds = core.clock() - start
+  local r = { layouts = #s.layouts, most = o.clock, clocked = {}, errors = {}, done = {}, reasons = {}, memory = 0 }
+  judge_all(r, points, s)
+  local refused, by_buffers, counts = r.reasons, r.memory, points:counts()
+  for key, v in next, counts do r[key] = v end
+  for _, why in ipairs(refused) do refuse(r, why) end
+  r.floor_memory, r.memory = r.memory, r.memory + by_buffers
+  local list = collect(points, s, r.done)
+  r.fits = #list
   if not r.interrupted then clock_best(r, points, list) end
   r.interrupted = points:counts().interrupted
   if core.progress() then core.progress(nil) end

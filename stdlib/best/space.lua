@@ -64,6 +64,7 @@ local function schedules(spec, asks)
   return own and STAGES[own] and with(list, own) or list
 end
 
+-- Experts add two sizes to the mesh: there are fewer values of what matters less.
 local function usual(spec, asks)
   local world, batch = asks.world, spec.batch or {}
   local seq = math.tointeger(batch.seq) or longest_share
@@ -74,12 +75,12 @@ local function usual(spec, asks)
     cp = powers(world, math.max(1, math.min(seq // longest_share, 16))),
     ep = experts and divisors(world, asks.experts) or { 1 },
     etp = experts and { 1, 2, 4, 8 } or { 1 },
-    strategy = { "zero-0", "zero-1", "zero-2", "fsdp2" },
+    strategy = experts and { "zero-1", "fsdp2" } or { "zero-0", "zero-1", "zero-2", "fsdp2" },
     recompute = recomputes(spec),
-    micro = { 1, 2, 4, 8 },
+    micro = experts and { 1, 2, 4 } or { 1, 2, 4, 8 },
     schedule = schedules(spec, asks),
     virtual = false, -- by the layers
-    balance = { "even", "cost" },
+    balance = experts and { "even" } or { "even", "cost" },
   }
 end
 
@@ -245,29 +246,32 @@ local function describe(try, asks)
     table.concat(try.ep, "/"), try.virtual and table.concat(try.virtual, "/") or "as layers allow")
 end
 
-local function add(s, lightest, pick, layout)
-  s.picks[#s.picks + 1], s.layouts[#s.layouts + 1], s.lightest[#s.lightest + 1] = pick, layout, lightest
-  if #s.picks > most_points then
+local function add(s, pick, layout, lightest, plainest)
+  local n = #s.layouts + 1
+  s.picks[n], s.layouts[n], s.lightest[n], s.plainest[n] = pick, layout, lightest, plainest
+  if n > most_points then
     failf("more than %d million layouts: give fewer values in over", most_points // 1000000)
   end
 end
 
--- All layouts of a mesh under a strategy: the first one stands for their parameters.
+-- All layouts of a mesh under a strategy: the first one stands for their parameters, the first
+-- one of each micro batch and recomputation for the work.
 local function add_group(s, axes, try, m, im, strategy, pipes)
   local is = axes.strategy.index(strategy, function() return strategy_field(s.spec, strategy) end)
-  local first = nil
-  for _, p in ipairs(pipes) do
-    local ic = axes.schedule.index(p.schedule, function() return p.schedule end)
-    local ip = axes.stages.index(p.virtual .. p.balance, function() return stages_field(s.spec, p) end)
-    for _, b in ipairs(try.micro) do
-      local ib = axes.micro.index(b, function() return b end)
-      for _, r in ipairs(try.recompute or { false }) do
-        local ir = axes.recompute and axes.recompute.index(r, function() return r end)
+  local lightest = nil
+  for _, b in ipairs(try.micro) do
+    local ib = axes.micro.index(b, function() return b end)
+    for _, r in ipairs(try.recompute or { false }) do
+      local ir = axes.recompute and axes.recompute.index(r, function() return r end)
+      local plainest = nil
+      for _, p in ipairs(pipes) do
+        local ic = axes.schedule.index(p.schedule, function() return p.schedule end)
+        local ip = axes.stages.index(p.virtual .. p.balance, function() return stages_field(s.spec, p) end)
         local layout = { tp = m.tp, pp = m.pp, cp = m.cp, ep = m.ep, etp = m.etp, dp = m.dp, strategy = strategy,
           micro = b, recompute = r or nil, schedule = m.pp > 1 and p.schedule or nil, virtual = p.virtual,
           balance = m.pp > 1 and p.balance or nil }
-        first = first or layout
-        add(s, first, { im, is, ib, ic, ip, ir }, layout)
+        lightest, plainest = lightest or layout, plainest or layout
+        add(s, { im, is, ib, ic, ip, ir }, layout, lightest, plainest)
       end
     end
   end
@@ -276,30 +280,35 @@ end
 -- Those that stand for others come first.
 local function order(s)
   local at, list = {}, {}
-  for i, layout in ipairs(s.layouts) do
-    if s.lightest[i] == layout then list[#list + 1] = i end
+  local function take(is)
+    for i, layout in ipairs(s.layouts) do
+      if not at[layout] and is(i, layout) then
+        list[#list + 1] = i
+        at[layout] = #list
+      end
+    end
+    return #list
   end
-  s.nlightest = #list
-  for i, layout in ipairs(s.layouts) do
-    if s.lightest[i] ~= layout then list[#list + 1] = i end
-  end
-  local picks, layouts, lightest = {}, {}, {}
+  s.nlightest = take(function(i, layout) return s.lightest[i] == layout end)
+  s.nplainest = take(function(i, layout) return s.plainest[i] == layout end)
+  take(function() return true end)
+  local picks, layouts, lightest, plainest = {}, {}, {}, {}
   for k, i in ipairs(list) do
     picks[k], layouts[k] = s.picks[i], s.layouts[i]
-    at[layouts[k]] = k
+    lightest[k], plainest[k] = at[s.lightest[i]], at[s.plainest[i]]
   end
-  for k, i in ipairs(list) do lightest[k] = at[s.lightest[i]] end
-  s.picks, s.layouts, s.lightest = picks, layouts, lightest
+  s.picks, s.layouts, s.lightest, s.plainest = picks, layouts, lightest, plainest
 end
 
 -- { axes = { { path, value... }... }, points = their numbers, layouts = what each is;
--- lightest = the number of the layout that stands for its parameters, of the first nlightest }
+-- lightest = the number of the layout that stands for its parameters, of the first nlightest;
+-- plainest = of the one that stands for its work, of the first nplainest }
 function space.make(spec, asks, over)
   local try = read_over(over, usual(spec, asks))
   local axes = { mesh = axis "mesh", strategy = axis "strategy", micro = axis "batch.micro",
                  schedule = axis "schedule", stages = axis "pp_plan",
                  recompute = try.recompute and axis "recompute" }
-  local s = { spec = spec, picks = {}, layouts = {}, lightest = {}, points = {}, room = asks.room,
+  local s = { spec = spec, picks = {}, layouts = {}, lightest = {}, plainest = {}, points = {}, room = asks.room,
               axes = { axes.mesh, axes.strategy, axes.micro, axes.schedule, axes.stages, axes.recompute } }
   for _, m in ipairs(meshes(try, asks.world)) do
     local key = table.concat({ m.tp, m.pp, m.cp, m.ep, m.etp }, " ")

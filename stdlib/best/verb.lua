@@ -97,6 +97,6 @@ return function(args)
   end
   lines[#lines + 1] = ""
   local document = args.output and v.best and write(plan, v, args)
-  return { ok = v.best ~= nil or v.interrupted, interrupted = v.interrupted, text = table.concat(lines, "\n"), json = v,
-           document = document or nil }
+  return { ok = v.best ~= nil or v.interrupted, interrupted = v.interrupted, json = v,
+           text = table.concat(lines, "\n"), document = document or nil }
 end

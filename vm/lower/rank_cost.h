@@ -65,6 +65,8 @@ typedef struct Estimate {
              also those over dp and cp together */
   double ep_even; /* of ep if experts are balanced; ep itself is the maximum */
   double seconds; /* per step; 0 if the plan names no GPU */
+  double even; /* of that the work of all microbatches, if all ranks had the same: no cut
+                  of the layers and no schedule is faster */
 } Estimate;
 /* On the real mesh, with the idle share that the schedule has in units. Without lifetimes
  * (`l` NULL) gathers and copies of unsharded buckets are left out: both bytes and time

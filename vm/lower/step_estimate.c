@@ -88,18 +88,20 @@ static double unshard_seconds(const Plan *plan, const Mesh *m, const Lifetimes *
 }
 
 static double step_seconds(const RankCosts *c, const RankLives *l, const Plan *plan,
-                           const Mesh *m, int64_t mbs, double bubble) {
+                           const Mesh *m, int64_t mbs, double bubble, double *even) {
   const Cluster *k = &plan->cluster;
-  double most = 0, tail = 0, sent = 0, held = 0;
+  double most = 0, all = 0, tail = 0, sent = 0, held = 0;
   for (int r = 0; r < c->st.ranks; r++) {
     const RankCost *x = &c->rank[r];
     double forward = work_seconds(m, k, &x->work[PH_F]), backward = 0;
     for (int ph = PH_I; ph < BODIES; ph++) backward += work_seconds(m, k, &x->work[ph]);
     most = MAX(most, forward + backward);
+    all += forward + backward;
     tail = MAX(tail, tail_seconds(plan, m, x, backward) +
                          host_seconds(plan, m, x, l ? l[r] : NULL));
     if (l) held = MAX(held, unshard_seconds(plan, m, l[r]));
   }
+  *even = (double)mbs * all / c->st.ranks;
   for (int s = 0; s + 1 < c->st.n; s++) {
     double bytes = 0;
     for (int i = 0; i < c->st.fwd[s].n; i++)
@@ -150,6 +152,6 @@ Estimate estimate(const RankCosts *c, const RankLives *l, const Plan *plan, cons
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
   if (!cluster_lacks(plan, m))
-    e.seconds = step_seconds(c, l, plan, m, microbatches, bubble);
+    e.seconds = step_seconds(c, l, plan, m, microbatches, bubble, &e.even);
   return e;
 }
