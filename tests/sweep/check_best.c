@@ -143,14 +143,16 @@ START_TEST(without_a_plan) {
 }
 END_TEST
 
-/* Experts are shared by ranks of dp; etp is 1 or tp. */
+/* Experts are shared by ranks of dp; etp is 1 or tp. The clock has balanced experts, and
+ * so has the bound, though buffers have room for more. */
 START_TEST(experts) {
   lua_run(
       SMALL
-      "local p = plan { model = weft.model { 'mixtral', hidden_size = 256,\n"
+      "local p = plan { batch = { global = 32, micro = 1, seq = 4096 },\n"
+      "  model = weft.model { 'mixtral', hidden_size = 2048,\n"
       "  num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 4,\n"
-      "  intermediate_size = 256, vocab_size = 256, num_local_experts = 4, "
-      "num_experts_per_tok = 2 } }\n"
+      "  intermediate_size = 8192, vocab_size = 256, num_local_experts = 4,\n"
+      "  num_experts_per_tok = 2 }, moe = { dispatcher = 'alltoall' } }\n"
       "local r = weft.best { plan = p, clock = 200, keep = 200,\n"
       "  over = { pp = { 1 }, tp = { 1, 2 }, micro = { 1 }, strategy = { 'zero-1' },\n"
       "    recompute = { 'none' } } }\n"
@@ -159,6 +161,7 @@ START_TEST(experts) {
       "  local is = row.layout\n"
       "  seen[is.ep] = true\n"
       "  assert(is.etp == 1 or is.etp == is.tp)\n"
+      "  assert(row.bound <= row.seconds, row.bound / row.seconds)\n"
       "end\n"
       "same(seen[1] and seen[2] and seen[4] and not seen[8], true)\n");
 }

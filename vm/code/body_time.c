@@ -67,6 +67,47 @@ double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm
   return x->i.code == I_KERNEL ? kernel_seconds(c, x) : 0;
 }
 
+/* ---- experts ---- */
+
+static void note_even(BodyClock *c, int64_t rows, double even) {
+  for (int i = 0; i < c->neven; i++)
+    if (c->even[i].rows == rows) return;
+  if (c->neven < LEN(c->even))
+    c->even[c->neven++] = (struct EvenShare){rows, MIN(even / (double)rows, 1)};
+}
+
+/* The choices of all tokens are shared by the experts; those that are here get theirs. */
+void body_even(BodyClock *c, const UnitBody *b) {
+  double even = 0;
+  for (int i = 0; i < b->n; i++) {
+    const CodeInstr *x = &b->at[i];
+    if (x->i.code != I_KERNEL) continue;
+    if (x->i.op == OP_permute) {
+      double here = (double)x->operand[x->i.nin + 1].dim[0] - 1;
+      even = (double)operand_count(&x->operand[1]) * here / x->attr.experts;
+    } else if (x->i.op == OP_grouped_linear && even > 0) {
+      note_even(c, x->operand[0].dim[0], even);
+    }
+  }
+}
+
+static double even_share(const BodyClock *c, const Operand *o) {
+  for (int i = 0; o->ndim == 2 && i < c->neven; i++)
+    if (c->even[i].rows == o->dim[0]) return c->even[i].share;
+  return 1;
+}
+
+/* The same kernel without the rows that nobody has. */
+static double balanced_seconds(const BodyClock *c, const CodeInstr *x) {
+  CodeInstr real = *x;
+  for (int i = 0; i < x->i.nin + x->i.nout; i++) {
+    Operand *o = &real.operand[i];
+    if (o->ndim == 2) o->dim[0] = (int64_t)((double)o->dim[0] * even_share(c, o) + 0.5);
+  }
+  real.flops *= even_share(c, &x->operand[0]);
+  return kernel_seconds(c, &real);
+}
+
 /* The largest handle and communicator numbers of a body. */
 static void most_of(const UnitBody *b, int *handles, int *comms) {
   *handles = *comms = 0;
@@ -85,7 +126,8 @@ BodyTime body_time(const BodyClock *c, const UnitBody *b, const AxisSet *comm, A
          *free = NEW_N(a, double, comms);
   for (int i = 0; i < b->n; i++) {
     const CodeInstr *x = &b->at[i];
-    double s = instr_seconds(c, x, comm);
+    bool kernel = x->i.code == I_KERNEL && c->neven > 0;
+    double s = kernel ? balanced_seconds(c, x) : instr_seconds(c, x, comm);
     if (x->i.code == I_COLL) {
       free[x->i.comm] = end[x->i.handle] = MAX(now, free[x->i.comm]) + s;
       moved += s;

@@ -11,6 +11,12 @@ typedef struct BodyClock {
   Cluster gpu; /* of the plan, or a typical one */
   DType dtype; /* compute type */
   Mesh mesh;
+  struct EvenShare {
+    int64_t rows;
+    double share;
+  } even[4]; /* of the rows that buffers of experts have room for, those that there are if
+                experts are balanced: see body_even */
+  int neven;
 } BodyClock;
 /* The clock for bodies of a plan; `copies` as in Units.tp_copies. If figures of the
  * plan's GPU are missing, typical ones serve to order bodies. */
@@ -25,8 +31,12 @@ double coll_seconds(const Link *l, CollKind coll, double bytes, double count);
  * that bodies must not depend on. */
 double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm);
 
+/* Notes how many rows the experts of a body get if all get the same, for the times of
+ * this body and others of the unit. */
+void body_even(BodyClock *c, const UnitBody *b);
+
 typedef struct BodyTime {
-  double kernels; /* of the compute queue */
+  double kernels; /* of the compute queue; experts are balanced */
   double hidden;  /* of collectives that overlap with kernels */
 } BodyTime;
 /* Runs the body on a clock like that of the abstract machine: one compute queue, one

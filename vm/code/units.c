@@ -35,11 +35,12 @@ static void add_collective(const Table *t, const CodeInstr *x, UnitWork *w) {
   w->count[a][x->i.coll]++;
 }
 
-static UnitWork work_of(const Table *t, const UnitBody *b) {
+static UnitWork work_of(Table *t, const UnitBody *b) {
   UnitWork w = {.flops = b->flops, .recomputed = b->recomputed};
   for (int i = 0; i < b->n; i++)
     if (b->at[i].i.code == I_COLL) add_collective(t, &b->at[i], &w);
   if (cluster_lacks(t->in->plan, t->in->mesh)) return w;
+  body_even(&t->clock, b);
   BodyTime s = body_time(&t->clock, b, t->comm, t->scratch);
   w.seconds = s.kernels, w.hidden = s.hidden;
   return w;

@@ -4,7 +4,7 @@
  *   pipeline = the largest work of a rank / (1 - bubble)
  *   work     = microbatches * (kernels + collectives inside units, less the part of
  *              these that overlaps with kernels: body_time.h)
- *   kernel   = max(flops / peak, bytes / memory bandwidth); experts at full capacity
+ *   kernel   = max(flops / peak, bytes / memory bandwidth); experts balanced
  *   fill     = 2 * (stages - 1) * one transfer between stages
  *   tail     = gradient reduction beyond one microbatch's backward (all of it without
  *              overlap_grad_reduce) + the optimizer, which is bound by memory
@@ -14,9 +14,9 @@
  *   unshard  = gathers and reduce-scatters of unsharded buckets beyond the work of all
  *              microbatches (all of them without prefetch)
  *
- * Expert dispatch is timed as if experts were balanced where only real rows travel; its
- * bytes (Estimate.ep) are those of full capacity. Nothing is fitted to measurements: real
- * runs take longer. */
+ * Expert dispatch is timed as if experts were balanced where only real rows travel, too;
+ * its bytes (Estimate.ep) are those of full capacity. Nothing is fitted to measurements:
+ * real runs take longer. */
 #include "rank_cost.h"
 #include "vm/plan/cluster_figures.h"
 #include "vm/plan/optimizer.h"
