@@ -308,7 +308,8 @@ learnt.
                      folder, if it is one of these
   --option NAME=V    of the template: date, system (for conversations without one),
                      keep_reasoning; may be given several times
-  --format NAME      messages (the default), sharegpt, alpaca, or prompt=COLUMN,response=COLUMN
+  --format NAME      messages (the default), sharegpt, alpaca, preference, or
+                    prompt=COLUMN,response=COLUMN
   --train-on WHAT    assistant (the default): all answers; last: the last one; all: every token
   --max-length N     cuts longer conversations, and counts them
   --drop-bad         leaves out conversations that cannot be used, and counts them; else the

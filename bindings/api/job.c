@@ -59,9 +59,8 @@ weft_status job_mesh(Job *j, int64_t world) {
 weft_status job_graph(Job *j) {
   int64_t B = j->plan.batch.micro * mesh_size(&j->mesh, AXES_DP);
   j->graph = graph_new(j->arena, B, j->plan.batch.seq);
-  j->graph->sources = plan_sources(&j->plan.data);
-  return lang_build_graph(j->lp, &j->plan.moe, B, j->plan.batch.seq, j->graph, &j->d,
-                          &j->e);
+  if (!j->plan.loss.name) j->graph->sources = plan_sources(&j->plan.data);
+  return lang_build_graph(j->lp, &j->plan, B, j->plan.batch.seq, j->graph, &j->d, &j->e);
 }
 
 weft_status job_schedule(Job *j) {

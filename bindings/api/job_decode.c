@@ -17,13 +17,14 @@ static void keep_model(Plan *p) {
                            .overlap_tp = p->strategy.overlap_tp,
                            .bucket_bytes = p->strategy.bucket_bytes};
   p->packed = (Packed){0};
+  p->loss = (LossPlan){0};
   p->eval_every = 0;
   p->opt.post_validation = false;
 }
 
 static weft_status make_graph(Job *j, int64_t context) {
   j->graph = graph_new(j->arena, 1, 1);
-  TRY(lang_build_graph(j->lp, &j->plan.moe, 1, 1, j->graph, &j->d, &j->e));
+  TRY(lang_build_graph(j->lp, &j->plan, 1, 1, j->graph, &j->d, &j->e));
   return decode_graph(j->graph, context, &j->d) ? WEFT_OK : WEFT_EPLAN;
 }
 

@@ -11,7 +11,7 @@ typedef struct Work {
   ChatCounts *n;
   TokenFileOut *out;
   ChatText text;
-  ChatTokens tokens;
+  ChatTokens tokens[2]; /* of the answers of a row */
 } Work;
 
 static size_t learnt_of(const ChatTokens *t, size_t n) {
@@ -21,10 +21,10 @@ static size_t learnt_of(const ChatTokens *t, size_t n) {
 }
 
 /* Tokens that were added to a tokenizer have the highest ids. */
-static weft_status note_top(Work *w, size_t n, const char *path, int line,
-                            weft_error *e) {
+static weft_status note_top(Work *w, const ChatTokens *of, size_t n, const char *path,
+                            int line, weft_error *e) {
   ChatCounts *c = w->n;
-  const int32_t *id = w->tokens.ids.at;
+  const int32_t *id = of->ids.at;
   Text token = {0};
   size_t top = 0;
   for (size_t i = 1; i < n; i++)
@@ -38,18 +38,17 @@ static weft_status note_top(Work *w, size_t n, const char *path, int line,
   return WEFT_OK;
 }
 
-/* Writes the conversation that was rendered. */
-static weft_status add(Work *w, const char *path, int line, weft_error *e) {
-  const ChatFileSpec *spec = w->spec;
-  TRY(chat_tokens(spec->tokenizer, &w->text, &w->tokens, e));
-  size_t n = w->tokens.ids.n, most = (size_t)spec->max_length;
-  bool cut = most && n > most;
-  if (cut) n = most;
-  size_t learnt = learnt_of(&w->tokens, n);
-  if (!learnt) {
-    w->n->unlearnt++;
-    return WEFT_OK;
-  }
+/* How many tokens of a conversation are used. */
+static size_t used(const Work *w, const ChatTokens *t) {
+  size_t most = (size_t)w->spec->max_length;
+  return most && t->ids.n > most ? most : t->ids.n;
+}
+
+/* Writes a conversation. */
+static weft_status add(Work *w, const ChatTokens *t, const char *path, int line,
+                       weft_error *e) {
+  size_t n = used(w, t), learnt = learnt_of(t, n);
+  bool cut = n < t->ids.n;
   w->n->conversations++;
   w->n->tokens += (int64_t)n;
   w->n->learnt += (int64_t)learnt;
@@ -58,8 +57,29 @@ static weft_status add(Work *w, const char *path, int line, weft_error *e) {
     w->n->longest = (int64_t)n;
     snprintf(w->n->longest_at, sizeof w->n->longest_at, "%s:%d", path, line);
   }
-  TRY(note_top(w, n, path, line, e));
-  return token_file_add(w->out, w->tokens.ids.at, w->tokens.learnt, n, e);
+  TRY(note_top(w, t, n, path, line, e));
+  return token_file_add(w->out, t->ids.at, t->learnt, n, e);
+}
+
+/* Writes those of a row, or none of them. */
+static weft_status add_all(Work *w, const char *path, int line, weft_error *e) {
+  int answers = w->spec->template->answers;
+  for (int i = 0; i < answers; i++)
+    if (!learnt_of(&w->tokens[i], used(w, &w->tokens[i]))) {
+      w->n->unlearnt += answers;
+      return WEFT_OK;
+    }
+  for (int i = 0; i < answers; i++) TRY(add(w, &w->tokens[i], path, line, e));
+  return WEFT_OK;
+}
+
+static weft_status render(Work *w, const json_t *row, weft_error *e) {
+  const ChatFileSpec *spec = w->spec;
+  for (int i = 0; i < spec->template->answers; i++) {
+    TRY(chat_render(spec->template, row, i, &w->text, e));
+    TRY(chat_tokens(spec->tokenizer, &w->text, &w->tokens[i], e));
+  }
+  return WEFT_OK;
 }
 
 static weft_status place_error(const char *path, int line, weft_status st,
@@ -71,14 +91,14 @@ static weft_status place_error(const char *path, int line, weft_status st,
 
 static weft_status add_row(Work *w, const char *path, const json_t *row, int line,
                            weft_error *e) {
-  weft_status st = chat_render(w->spec->template, row, &w->text, e);
+  weft_status st = render(w, row, e);
   if (st == WEFT_EPLAN && w->spec->drop_bad) {
     if (w->n->bad++ == 0)
       snprintf(w->n->first_bad, sizeof w->n->first_bad, "%s:%d: %s", path, line, e->text);
     err_clear(e);
     return WEFT_OK;
   }
-  if (st == WEFT_OK) st = add(w, path, line, e);
+  if (st == WEFT_OK) st = add_all(w, path, line, e);
   if (st == WEFT_OK || *e->file) return st;
   return place_error(path, line, st == WEFT_EPLAN ? WEFT_EFILE : st, e);
 }
@@ -128,6 +148,6 @@ weft_status chat_file_write(const ChatFileSpec *spec, ChatCounts *n, weft_error 
   else
     token_file_drop(w.out);
   chat_text_free(&w.text);
-  chat_tokens_free(&w.tokens);
+  for (int i = 0; i < LEN(w.tokens); i++) chat_tokens_free(&w.tokens[i]);
   return st;
 }

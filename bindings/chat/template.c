@@ -37,6 +37,7 @@ static bool add_piece(ChatText *t, const char *s, size_t n, bool learn) {
 typedef struct Call {
   const ChatTemplate *t;
   const json_t *row;
+  int answer;
   ChatText *out;
   bool oom;
 } Call;
@@ -59,7 +60,8 @@ static int render(lua_State *L) {
   Call *c = lua_touserdata(L, 1);
   lua_rawgeti(L, LUA_REGISTRYINDEX, c->t->call);
   json_push_ordered(L, c->row);
-  lua_call(L, 1, 1);
+  lua_pushinteger(L, c->answer + 1);
+  lua_call(L, 2, 1);
   return take_pieces(L, c);
 }
 
@@ -85,9 +87,9 @@ static weft_status call(LangState *s, int results, weft_error *e) {
   return st;
 }
 
-weft_status chat_render(const ChatTemplate *t, const json_t *row, ChatText *out,
-                        weft_error *e) {
-  Call c = {t, row, out, false};
+weft_status chat_render(const ChatTemplate *t, const json_t *row, int answer,
+                        ChatText *out, weft_error *e) {
+  Call c = {t, row, answer, out, false};
   out->text.n = out->n = 0;
   lua_pushcfunction(t->state->L, render);
   lua_pushlightuserdata(t->state->L, &c);
@@ -137,8 +139,14 @@ static int special_in(lua_State *L) {
   return 1;
 }
 
+typedef struct Opening {
+  const ChatOpen *o;
+  ChatTemplate *to;
+} Opening;
+
 static int open_spec(lua_State *L) {
-  const ChatOpen *o = lua_touserdata(L, 1);
+  const Opening *opening = lua_touserdata(L, 1);
+  const ChatOpen *o = opening->o;
   lua_settop(L, 0);
   o->push_spec(L, o->ud);
   lua_getfield(L, 1, "options");
@@ -151,6 +159,10 @@ static int open_spec(lua_State *L) {
   }
   lua_settop(L, 1);
   tokenizer_config_apply(L, o->config);
+  lua_getfield(L, 1, "format");
+  bool pairs = str_eq(lua_tostring(L, -1), "preference");
+  opening->to->answers = pairs ? 2 : 1;
+  lua_settop(L, 1);
   stdlib_push(L, o->talks ? "chat/talk" : "chat/chat");
   lua_getfield(L, -1, "open");
   lua_pushvalue(L, 1);
@@ -160,9 +172,10 @@ static int open_spec(lua_State *L) {
 
 weft_status chat_template_open(LangState *s, const ChatOpen *o, ChatTemplate *out,
                                weft_error *e) {
-  *out = (ChatTemplate){s, LUA_NOREF};
+  *out = (ChatTemplate){.state = s, .call = LUA_NOREF};
+  Opening opening = {o, out};
   lua_pushcfunction(s->L, open_spec);
-  lua_pushlightuserdata(s->L, (void *)o);
+  lua_pushlightuserdata(s->L, &opening);
   weft_status st = call(s, 1, e);
   if (st == WEFT_OK) out->call = luaL_ref(s->L, LUA_REGISTRYINDEX);
   if (st != WEFT_OK && e && !*e->file) snprintf(e->file, sizeof e->file, "%s", o->path);

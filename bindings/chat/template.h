@@ -30,6 +30,7 @@ void chat_text_free(ChatText *t);
 typedef struct ChatTemplate {
   LangState *state;
   int call; /* registry reference of the function of rows, or of stdlib/chat/talk.lua */
+  int answers; /* of a row: 2 where it has a chosen and a rejected one, else 1 */
 } ChatTemplate;
 struct Tokenizer;
 struct TokenizerConfig;
@@ -45,10 +46,10 @@ typedef struct ChatOpen {
 weft_status chat_template_open(LangState *s, const ChatOpen *o, ChatTemplate *out,
                                weft_error *e);
 void chat_template_close(ChatTemplate *t);
-/* Replaces `out`. WEFT_EPLAN: the row cannot be used, and `e` says why; other rows may.
- */
-weft_status chat_render(const ChatTemplate *t, const json_t *row, ChatText *out,
-                        weft_error *e);
+/* Replaces `out` by the row with this one of its answers, from 0. WEFT_EPLAN: the row
+ * cannot be used, and `e` says why; other rows may. */
+weft_status chat_render(const ChatTemplate *t, const json_t *row, int answer,
+                        ChatText *out, weft_error *e);
 /* A conversation that goes on: does "ending", "ask" or "answer" of stdlib/chat/talk.lua
  * with the bytes s[0, n), and replaces `out` by the text that it gives. WEFT_EPLAN: the
  * template does not take them. */

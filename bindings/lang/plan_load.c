@@ -149,6 +149,7 @@ static weft_status load(LoadJob *j) {
   lp->opt = *j->o;
   lp->arena = a;
   lp->config = lp->build = lp->schedule = lp->schedule_options = LUA_NOREF;
+  lp->loss = lp->loss_options = lp->teacher_build = lp->teacher_config = LUA_NOREF;
   LangValue own;
   if (j->value) own = value_origin(a, j->value);
   const char *path = lp->plan.file = j->value ? own.file : arena_str(a, j->path);

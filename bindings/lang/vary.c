@@ -117,6 +117,10 @@ static void restore_job(lua_State *L, void *ud) {
   unref(L, v->plan.build, v->of->build);
   unref(L, v->plan.schedule, v->of->schedule);
   unref(L, v->plan.schedule_options, v->of->schedule_options);
+  unref(L, v->plan.loss, v->of->loss);
+  unref(L, v->plan.loss_options, v->of->loss_options);
+  unref(L, v->plan.teacher_build, v->of->teacher_build);
+  unref(L, v->plan.teacher_config, v->of->teacher_config);
 }
 
 weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary *v,
@@ -127,6 +131,7 @@ weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary 
   p->opt.draft = false; /* others of a draft are plans */
   p->plan = (Plan){.file = lp->plan.file};
   p->config = p->build = p->schedule = p->schedule_options = LUA_NOREF;
+  p->loss = p->loss_options = p->teacher_build = p->teacher_config = LUA_NOREF;
   p->schedule_csv = NULL;
   p->arch = p->weights = NULL;
   p->schedule_v = p->from_plan = false;

@@ -1,5 +1,5 @@
 /* graph_methods.c - methods of `g` for ops: one per forward op of vm/graph/ops.def, made
- * from op_info, and g:cross_entropy, which adds three ops.
+ * from op_info.
  *
  * A method takes the op's tensors in order and, last, a table of attributes named as in
  * OpAttr. Its key `name` is the op's module, for tp_plan, where that is not the module of
@@ -10,6 +10,7 @@
 #include "bindings/sandbox/sandbox.h"
 #include "graph_userdata.h"
 #include "vm/base/terminal.h"
+#include "vm/graph/second_model.h"
 
 enum { MAX_IN = 8, MAX_OUT = 8 }; /* graph_op makes up to 8 results */
 
@@ -40,6 +41,8 @@ static const OpKeys op_keys[] = {
     {OP_permute, 1, {"experts", "capacity", "bound", "drop"}},
     {OP_ce_max, 1, {"vocab"}},
     {OP_ce_sum, 1, {"vocab"}},
+    {OP_offset, 1, {"scale"}},
+    {OP_divergence_sums, 1, {"beta", "vocab"}},
 };
 
 typedef struct AttrField {
@@ -69,7 +72,7 @@ static const AttrField attr_fields[] = {
     INT(topk_group),   INT(drop),          REAL(capacity),
     REAL(bound),       REAL(aux),          REAL(z),
     REAL(rate),        INT(site),          INT(window),
-    REAL(soft_cap),    INT(zero_centered), REAL(limit),
+    REAL(soft_cap),    INT(zero_centered), REAL(limit), REAL(beta),
 };
 #undef INT
 #undef REAL
@@ -186,7 +189,8 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
 static int results_of(int code, const OpAttr *attr) {
   switch (code) {
   case OP_split: return attr->n;
-  case OP_split_heads: return 2;
+  case OP_split_heads:
+  case OP_split_pairs: return 2;
   case OP_route: return 2;
   case OP_permute: return 3;
   default: return 1;
@@ -243,6 +247,7 @@ static int op_method(lua_State *L) {
   if (w.code == OP_dropout || w.code == OP_attention)
     w.attr.site = next_site(u->graph, w.code);
   read_attrs(L, w.code, attrs, &w.attr, &w.name);
+  if (second_open(u->graph)) w.attr.rate = 0; /* it is not trained */
   if (w.code == OP_dropout && w.attr.rate == 0) {
     lua_pushvalue(L, 2);
     return 1;
@@ -257,52 +262,6 @@ static int op_method(lua_State *L) {
   return n;
 }
 
-/* ---- cross entropy ---- */
-
-typedef struct LossWork {
-  Graph *g;
-  Tid logits, labels, loss;
-  int line;
-} LossWork;
-
-/* The source of each label, in the shape of the labels. */
-static weft_status sources_of(const LossWork *w, Tid *out, weft_error *e) {
-  *out = graph_input(w->g, IN_SOURCES);
-  if (w->g->t.at[w->labels].ndim != 1) return WEFT_OK;
-  return graph_op(w->g, OP_flatten, (Tid[]){*out}, 1, &(OpAttr){0}, NULL, w->line, out,
-                  e);
-}
-
-static weft_status add_loss(void *arg, weft_error *e) {
-  LossWork *w = arg;
-  const Tensor *t = &w->g->t.at[w->logits];
-  OpAttr attr = {.vocab = (int32_t)t->dim[t->ndim - 1].size};
-  Tid m, s;
-  TRY(graph_op(w->g, OP_ce_max, (Tid[]){w->logits}, 1, &attr, NULL, w->line, &m, e));
-  TRY(graph_op(w->g, OP_ce_sum, (Tid[]){w->logits, w->labels, m}, 3, &attr, NULL, w->line,
-               &s, e));
-  Tid in[3] = {s, w->labels};
-  attr = (OpAttr){.n = w->g->sources};
-  if (w->g->sources) TRY(sources_of(w, &in[2], e));
-  return graph_op(w->g, OP_ce_loss, in, w->g->sources ? 3 : 2, &attr, NULL, w->line,
-                  &w->loss, e);
-}
-
-/* g:cross_entropy(logits, labels): the sum of losses over all labels but -100. The seed
- * of its gradient divides it by the number of labels in the whole step. */
-static int g_cross_entropy(lua_State *L) {
-  GraphUd *u = graph_self(L);
-  if (lua_gettop(L) != 3)
-    return luaL_error(L, "g:cross_entropy takes logits and labels, got %d tensor%s",
-                      lua_gettop(L) - 1, lua_gettop(L) == 2 ? "" : "s");
-  LossWork w = {.g = u->graph, .line = graph_line(L, u)};
-  w.logits = graph_tensor_arg(L, u, 2, "g:cross_entropy: logits");
-  w.labels = graph_tensor_arg(L, u, 3, "g:cross_entropy: labels");
-  graph_do(L, u, add_loss, &w);
-  graph_push_tensor(L, 1, u, w.loss);
-  return 1;
-}
-
 /* Adds a method for each op with an infer rule: the forward ops. */
 void graph_push_ops(lua_State *L) {
   for (int code = 0; code < OP_N; code++) {
@@ -311,6 +270,5 @@ void graph_push_ops(lua_State *L) {
     lua_pushcclosure(L, op_method, 1);
     lua_setfield(L, -2, op_info[code].name);
   }
-  lua_pushcfunction(L, g_cross_entropy);
-  lua_setfield(L, -2, "cross_entropy");
+  graph_push_losses(L);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "model.h"
+#include "vm/graph/second_model.h"
 
 /* ---- calls into the graph core ---- */
 
@@ -295,6 +296,7 @@ typedef struct ModelCall {
   const MoePlan *moe;
   /* "@file" of the model function, or NULL if it is not from a file */
   const char *source;
+  PlanLoss own;
   Tid loss;
   char file[512]; /* where an error occurred, "" if not in a file of the user */
   int line;
@@ -341,7 +343,7 @@ static int call_model(lua_State *L) {
   lua_pushcclosure(L, locate, 1);
   int handler = lua_gettop(L);
   GraphUd *u = lua_newuserdatauv(L, sizeof *u, 0);
-  *u = (GraphUd){.graph = c->g, .moe = c->moe, .source = c->source};
+  *u = (GraphUd){.graph = c->g, .moe = c->moe, .source = c->source, .loss = c->own};
   luaL_setmetatable(L, GRAPH_TYPE);
   lua_pushvalue(L, 2);
   lua_pushvalue(L, -2);
@@ -356,6 +358,7 @@ static int call_model(lua_State *L) {
     return lua_error(L);
   }
   c->loss = loss_of(L, u);
+  c->own = u->loss;
   return 0;
 }
 
@@ -381,42 +384,97 @@ static weft_status report(const ModelCall *c, const char *msg, Diags *d) {
  * or a wrong result becomes a diagnostic with path "model" and, where a file of the user
  * is on the call stack, file and line. `g` and its tensors cannot be used after the call.
  */
-static weft_status call_at(lua_State *L, int fn, Graph *g, const MoePlan *moe, Diags *d,
-                           weft_error *e) {
+static weft_status call_at(lua_State *L, int fn, ModelCall *c, Diags *d, weft_error *e) {
   int top = lua_gettop(L);
   if (!lua_checkstack(L, 8)) return err_set(e, WEFT_ENOMEM, "the Lua stack is full");
-  ModelCall c = {.g = g, .moe = moe, .loss = -1, .source = source_of(L, fn)};
-  g->file = c.source ? chunk_file(c.source) : NULL;
+  c->source = source_of(L, fn);
+  c->own.called = false;
+  c->g->file = c->source ? chunk_file(c->source) : NULL;
   lua_pushcfunction(L, call_model);
-  lua_pushlightuserdata(L, &c);
+  lua_pushlightuserdata(L, c);
   lua_pushvalue(L, fn);
   lua_pushvalue(L, fn + 1);
   weft_status st = WEFT_OK;
   int lua_st = lua_pcall(L, 3, 0, 0);
-  if (lua_st == LUA_ERRMEM || c.out_of_memory)
+  if (lua_st == LUA_ERRMEM || c->out_of_memory)
     st = err_set(e, WEFT_ENOMEM, "out of memory while building the model");
   else if (lua_st != LUA_OK)
-    st = report(&c, lua_isstring(L, -1) ? lua_tostring(L, -1) : "an error", d);
+    st = report(c, lua_isstring(L, -1) ? lua_tostring(L, -1) : "an error", d);
+  else if (c->own.fn != LUA_NOREF && !c->own.called)
+    st = report(c,
+                "the plan has a loss, and the model returns one of its own: it ends in "
+                "g:loss(logits) where it is to be trained with plan.loss",
+                d);
   lua_settop(L, top);
-  if (st != WEFT_OK) return st;
-  weft_error why;
-  err_clear(&why);
-  st = graph_finish(g, c.loss, &why);
-  if (st == WEFT_EPLAN) return report(&c, why.text, d);
-  if (st != WEFT_OK && e) *e = why;
   return st;
 }
 
-weft_status lang_build_graph(LangPlan *lp, const MoePlan *moe, int64_t B, int64_t T,
+/* Calls the model, or the teacher, as the second one of the graph. */
+static weft_status call_second(lua_State *L, const LangPlan *lp, ModelCall *c, Diags *d,
+                               weft_error *e) {
+  bool teacher = c->own.second == SECOND_TEACHER;
+  int top = lua_gettop(L);
+  second_begin(c->g, teacher                        ? TEACHER_PREFIX
+                     : c->own.second == SECOND_COPY ? REFERENCE_PREFIX
+                                                    : "");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, teacher ? lp->teacher_build : lp->build);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, teacher ? lp->teacher_config : lp->config);
+  weft_status st = call_at(L, top + 1, c, d, e);
+  second_end(c->g);
+  lua_settop(L, top);
+  return st;
+}
+
+/* Losses of routers are multiplied by the label tokens that the sum is divided by. */
+static weft_status check_routers(const ModelCall *c, const Plan *p, Diags *d) {
+  bool experts = false;
+  for (int i = 0; i < c->g->op.n; i++) {
+    const Op *op = &c->g->op.at[i];
+    experts |= op->code == OP_permute && op->second;
+    if (op->code == OP_router_loss && p->loss.per != LOSS_PER_TOKENS &&
+        (op->attr.aux != 0 || op->attr.z != 0)) {
+      diag_error(d, "unsupported", "loss",
+                 "losses of routers are built for a loss that is divided by label tokens")
+          ->suggestion = "moe = { aux_loss = 0, z_loss = 0 }";
+      return WEFT_EPLAN;
+    }
+  }
+  if (!experts) return WEFT_OK;
+  diag_error(d, "unsupported", "loss",
+             "a reference or teacher with experts is not built: a model without them is");
+  return WEFT_EPLAN;
+}
+
+static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
+                               const Plan *p, Diags *d, weft_error *e) {
+  int top = lua_gettop(L);
+  if (c->own.second) TRY(call_second(L, lp, c, d, e));
+  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->build);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->config);
+  weft_status st = call_at(L, top + 1, c, d, e);
+  if (st != WEFT_OK) return st;
+  if (c->own.second) second_join(c->g);
+  weft_error why;
+  err_clear(&why);
+  st = graph_finish(c->g, c->loss, &why);
+  if (st == WEFT_EPLAN) return report(c, why.text, d);
+  if (st != WEFT_OK && e) *e = why;
+  return st == WEFT_OK ? check_routers(c, p, d) : st;
+}
+
+weft_status lang_build_graph(LangPlan *lp, const Plan *plan, int64_t B, int64_t T,
                              Graph *g, Diags *d, weft_error *e) {
   LangState *s = lp->state;
   lua_State *L = s->L;
   int top = lua_gettop(L);
+  bool own = plan->loss.name != NULL;
+  ModelCall c = {.g = g, .moe = &plan->moe, .loss = -1};
+  c.own = (PlanLoss){.fn = own ? lp->loss : LUA_NOREF,
+                     .options = lp->loss_options,
+                     .second = plan->loss.second};
   if (lp->plan.packed.on) graph_input(g, IN_DOC_STARTS);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->build);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, lp->config);
   state_arm(s, false);
-  weft_status st = call_at(L, top + 1, g, moe, d, e);
+  weft_status st = call_models(L, lp, &c, plan, d, e);
   state_disarm(s);
   lua_settop(L, top);
   if (s->stop != STOP_NONE) return state_stopped(s, d, e);

@@ -10,11 +10,20 @@
 #define GRAPH_TYPE  "weft.graph"
 #define TENSOR_TYPE "weft.tensor"
 
+/* The loss of the plan, in calls of its model. */
+typedef struct PlanLoss {
+  int fn, options; /* registry references; LUA_NOREF: cross entropy */
+  SecondKind second;
+  Tid other;   /* the logits of the second model */
+  bool called; /* g:loss was */
+} PlanLoss;
+
 /* The userdata `g`. `graph` is NULL after the model function has ended. */
 typedef struct GraphUd {
   Graph *graph;
   const MoePlan *moe;
   const char *source; /* "@plan.lua": the file whose lines are recorded in ops, or NULL */
+  PlanLoss loss;
   bool out_of_memory; /* an allocation of the graph's arena failed */
 } GraphUd;
 
@@ -48,7 +57,8 @@ typedef struct OpKeys {
   const char *key[MAX_ATTR];
 } OpKeys;
 const OpKeys *graph_op_keys(int code);
-/* Adds one method per forward op, and cross_entropy, to the table on top. */
+/* Adds one method per forward op, and those of graph_loss.c, to the table on top. */
 void graph_push_ops(lua_State *L);
+void graph_push_losses(lua_State *L);
 
 #endif

@@ -14,10 +14,11 @@ typedef struct Model {
   LangPlan *lp;
   Arena *arena;
   Diags *d;
-  int arch;    /* stack index of the architecture's table */
-  int config;  /* stack index of the config that is being filled */
-  bool hf;     /* weft.hf, with weights */
-  int written; /* stack index of a table: config key -> key that the user wrote */
+  int arch;         /* stack index of the architecture's table */
+  int config;       /* stack index of the config that is being filled */
+  bool hf;          /* weft.hf, with weights */
+  const char *path; /* of the field that says it */
+  int written;      /* stack index of a table: config key -> key that the user wrote */
   VEC(const char *)
   unread; /* keys of a preset or file that the architecture does not know */
 } Model;
@@ -318,12 +319,12 @@ static void warn_unread(Model *m, const char *file) {
   for (int i = 0; i < m->unread.n; i++) {
     const char *key = m->unread.at[i];
     if (strcmp(key, "quantization_config") == 0)
-      diag_error(m->d, "model", "model", "%s: quantized weights cannot be trained", file);
+      diag_error(m->d, "model", m->path, "%s: quantized weights cannot be trained", file);
     else
       list = list ? arena_printf(m->arena, "%s, %s", list, key) : key;
   }
   if (list)
-    diag_warn(m->d, "model", "model",
+    diag_warn(m->d, "model", m->path,
               "%s has keys that mean nothing to %s models here: %s", file, m->lp->arch,
               list);
 }
@@ -352,7 +353,7 @@ static bool has_text_model(Model *m, int json, const char *file, const char *typ
     inner = arena_str(m->arena, lua_tostring(L, -1));
   lua_settop(L, json + 1);
   if (!has) return false;
-  Diag *g = diag_error(m->d, "unsupported", "model",
+  Diag *g = diag_error(m->d, "unsupported", m->path,
                        "%s: \"%s\" is a model of images or sound around one of text "
                        "(text_config), and models of text alone are trained here",
                        file, type);
@@ -371,17 +372,17 @@ static void from_folder(Model *m, int t, const char *dir) {
   dir = folders_find(&in, m->arena, dir);
   const char *file = arena_printf(m->arena, "%s/config.json", dir);
   if (access(file, F_OK) == 0 && folders_hold(&in, file, &e) != WEFT_OK) {
-    diag_error(m->d, "file", "model", "%s: %s", file, e.text);
+    diag_error(m->d, "file", m->path, "%s: %s", file, e.text);
     return;
   }
-  if (!hf_config_push(L, file, "model", m->d)) return;
+  if (!hf_config_push(L, file, m->path, m->d)) return;
   int json = lua_gettop(L);
   if (field_push(L, json, "model_type") != LUA_TSTRING) {
-    diag_error(m->d, "model", "model", "%s has no model_type", file);
+    diag_error(m->d, "model", m->path, "%s has no model_type", file);
     return;
   }
   const char *type = lua_tostring(L, -1);
-  if (has_text_model(m, json, file, type) || !begin_config(m, type, "model")) return;
+  if (has_text_model(m, json, file, type) || !begin_config(m, type, m->path)) return;
   overlay(m, json, NULL);
   keep_folder(m, dir, json);
   warn_unread(m, file);
@@ -432,8 +433,22 @@ static void resolve_table(Model *m, int t, bool hf) {
         hf ? "write weft.hf \"DIR\"" : "write weft.model { \"llama\", key = value }";
 }
 
-void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
-  Model m = {.L = L, .lp = lp, .arena = d->arena, .d = d};
+/* The teacher of plan.loss, a model of a folder: its build function and config. */
+static void resolve_teacher(lua_State *L, LangPlan *lp, Diags *d) {
+  if (lp->plan.loss.second != SECOND_TEACHER) return;
+  int top = lua_gettop(L);
+  LangPlan of = *lp;
+  Model m = {.L = L, .lp = &of, .arena = d->arena, .d = d, .path = "loss.teacher"};
+  m.hf = true;
+  lua_newtable(L);
+  from_folder(&m, lua_gettop(L), lp->plan.loss.teacher);
+  lp->teacher_build = of.build == lp->build ? LUA_NOREF : of.build;
+  lp->teacher_config = of.config == lp->config ? LUA_NOREF : of.config;
+  lua_settop(L, top);
+}
+
+static void resolve_model(lua_State *L, LangPlan *lp, Diags *d) {
+  Model m = {.L = L, .lp = lp, .arena = d->arena, .d = d, .path = "model"};
   int top = lua_gettop(L);
   lua_pushliteral(L, "model");
   lua_rawget(L, PLAN_INDEX);
@@ -459,6 +474,11 @@ void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
     if (lua_istable(L, v)) g->suggestion = "write weft.model before the table";
   }
   lua_settop(L, top);
+}
+
+void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
+  resolve_model(L, lp, d);
+  resolve_teacher(L, lp, d);
 }
 
 /* The library's plan for the architecture is on top. Rules of a written plan that it has,

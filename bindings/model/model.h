@@ -12,9 +12,9 @@ void model_default_tp(lua_State *L, LangPlan *lp, Diags *d);
 
 /* ---- graph_userdata.c ---- */
 /* Calls the model function for a batch of B sequences of T tokens. `g` comes from
- * graph_new(arena, B, T) and is finished afterwards; `moe` is what g:moe() returns. May
- * be called again with a changed config. */
-weft_status lang_build_graph(LangPlan *lp, const MoePlan *moe, int64_t B, int64_t T,
+ * graph_new(arena, B, T) and is finished afterwards; of `plan` moe is what g:moe()
+ * returns, and loss what g:loss() adds. May be called again with a changed config. */
+weft_status lang_build_graph(LangPlan *lp, const Plan *plan, int64_t B, int64_t T,
                              Graph *g, Diags *d, weft_error *e);
 
 /* ---- hf.c ---- Pushes the table of a config.json; false with a diagnostic. */

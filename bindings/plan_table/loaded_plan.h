@@ -40,8 +40,10 @@ struct LangPlan {
   bool schedule_v; /* placement = "v" */
   bool from_plan;  /* the schedule function is from the plan's file, so its lines are
                       reported */
-  const LangValue *value;     /* what it was made from; NULL: a file */
-  const char *const *changed; /* paths of value->changes, NULL-terminated */
+  int loss, loss_options; /* registry references of the plan's loss, or LUA_NOREF */
+  int teacher_build, teacher_config; /* those of its teacher's model, or LUA_NOREF */
+  const LangValue *value;            /* what it was made from; NULL: a file */
+  const char *const *changed;        /* paths of value->changes, NULL-terminated */
   int schedule_options; /* registry reference of the schedule's options, or LUA_NOREF */
   const Schedule *schedule_csv; /* the schedule read by weft.schedule_csv, or NULL */
   LangState *replay;            /* made by the first lang_locate that needs it */

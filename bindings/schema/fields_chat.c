@@ -6,7 +6,7 @@
 void field_chat_format(Check *c, int idx, const char *path) {
   static const char *const keys[] = {"prompt", "response"};
   if (lua_type(c->L, idx) == LUA_TSTRING) {
-    check_name(c, "messages sharegpt alpaca", path, lua_tostring(c->L, idx));
+    check_name(c, "messages sharegpt alpaca preference", path, lua_tostring(c->L, idx));
     return;
   }
   for (int i = 0; i < LEN(keys); i++) {

@@ -230,4 +230,5 @@ void schema_check(lua_State *L, LangPlan *lp, Diags *d) {
   check_mark(&c, PLAN_INDEX, "");
   check_scope(&c, PLAN_INDEX, "plan", "", 1);
   strategy_rules(&c);
+  loss_rules(&c);
 }

@@ -92,6 +92,7 @@ bool schema_has_scope(const char *scope);
 #define GPU_NAMES                                                                        \
   "v100, a100-40gb, a100-80gb, h100-sxm, h100-pcie, h100-500w, h800, h200, b200, b300, " \
   "gb200-nvl72, gb300-nvl72, mi300x"
+#define LOSS_NAMES "cross_entropy dpo distill"
 #define SCHEDULE_NAMES                                                                   \
   "gpipe afab=gpipe all_forward_all_backward=gpipe schedule_gpipe=gpipe "                \
   "1f1b one_forward_one_backward=1f1b train_schedule=1f1b schedule_1f1b=1f1b "           \
@@ -228,7 +229,9 @@ FieldCheck field_precision, field_mp_policy, field_reshard, field_hpz_partition,
     field_recompute, field_loss_chunks; /* fields_strategy.c */
 FieldCheck field_schedule;              /* fields_schedule.c */
 FieldCheck field_freeze, field_groups, field_adapter,
-    field_targets; /* fields_learning.c */
+    field_targets;     /* fields_learning.c */
+FieldCheck field_loss; /* fields_loss.c */
+void loss_rules(Check *c);
 FieldCheck field_chat_format, field_chat_template, field_chat_options; /* fields_chat.c */
 /* Once all fields are checked: number formats that strategy and precision both name. */
 void strategy_rules(Check *c);

@@ -107,7 +107,7 @@ static void make_units(Point *p, Passes *w, PassResult *x) {
   int64_t B = plan->batch.micro * mesh_size(&m, AXES_DP);
   Graph *g = graph_new(w->in.arena, B, plan->batch.seq);
   g->sources = plan_sources(&plan->data);
-  x->st = lang_build_graph(p->lp, &plan->moe, B, plan->batch.seq, g, x->d, x->e);
+  x->st = lang_build_graph(p->lp, plan, B, plan->batch.seq, g, x->d, x->e);
   if (x->st != WEFT_OK) return;
   w->in.graph = g;
   w->in.mesh = &m;

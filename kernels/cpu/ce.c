@@ -84,8 +84,10 @@ INLINE void ce_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   int64_t v = last_dim(&a->in[0]), n = columns(a), first = first_column(a);
   const int32_t *labels = a->in[1].p;
   const float *m = a->in[2].p, *s = a->in[3].p;
-  float g = *(const float *)a->in[4].p;
+  const float *gs = a->in[4].p;
+  int64_t each = count_of(&a->in[4]) > 1; /* a gradient for each row, or one for all */
   for (int64_t r = lo; r < hi; r++) {
+    float g = gs[r * each];
     const void *l = at(a->in[0].p, t, r * v);
     void *dl = at(a->out[0].p, t, r * v);
     if (labels[r] == IGNORED) {

@@ -19,7 +19,8 @@ void cpu_count_labels(Device *dev, const KernelArgs *a) {
 
 void cpu_seed(Device *dev, const KernelArgs *a) {
   const double *scal = a->in[0].p;
-  *(float *)a->out[0].p = (float)(scal[SC_SCALE] / MAX(scal[SC_TOKENS], 1.0));
+  double by = a->attr->n > 0 ? a->attr->n : MAX(scal[SC_TOKENS], 1.0);
+  *(float *)a->out[0].p = (float)(scal[SC_SCALE] / by);
 }
 
 void cpu_acc_loss(Device *dev, const KernelArgs *a) {

@@ -82,14 +82,15 @@ __global__ void __launch_bounds__(BLOCK)
   to[2 * r + 1] = here ? s[2 * r + 1] + (m[r] - most[r]) : 0;
 }
 
-/* dl may be l: each element is read and written by one thread. */
+/* A gradient for each row, or one for all. dl may be l: each element is read and written
+ * by one thread. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     dx_rows(const T *l, const int32_t *labels, const float *m, const float *s,
-            const float *seed, T *dl, Columns c) {
+            const float *seed, int64_t each, T *dl, Columns c) {
   int64_t r = blockIdx.x, label = labels[r] - c.first;
   bool counts = labels[r] != IGNORED;
-  float g = *seed, most = m[r], total = s[2 * r], k = g / total;
+  float g = seed[r * each], most = m[r], total = s[2 * r], k = g / total;
   l += r * c.all, dl += r * c.all;
   for (int64_t i = threadIdx.x; i < c.all; i += BLOCK) {
     float v = 0;
@@ -141,7 +142,8 @@ void cuda_ce_dx(Device *d, const KernelArgs *a) {
     LAUNCH((dx_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
            data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
            data<const float>(&a->in[2]), data<const float>(&a->in[3]),
-           data<const float>(&a->in[4]), data<T>(&a->out[0]), slice_of(a));
+           data<const float>(&a->in[4]), (int64_t)(cuda_count(&a->in[4]) > 1),
+           data<T>(&a->out[0]), slice_of(a));
   });
 }
 

@@ -121,8 +121,10 @@ static __device__ double clip_factor(double norm, double clip) {
 
 struct Seed {
   float *seed;
+  int count; /* 0: label tokens */
   __device__ void operator()(double *scal) const {
-    *seed = (float)(scal[SC_SCALE] / (scal[SC_TOKENS] > 1.0 ? scal[SC_TOKENS] : 1.0));
+    double tokens = scal[SC_TOKENS] > 1.0 ? scal[SC_TOKENS] : 1.0;
+    *seed = (float)(scal[SC_SCALE] / (count > 0 ? (double)count : tokens));
   }
 };
 struct AccLoss {
@@ -174,7 +176,7 @@ template <typename F> static void on_scalars(Device *d, double *scal, F f) {
 }
 
 void cuda_seed(Device *d, const KernelArgs *a) {
-  on_scalars(d, data<double>(&a->in[0]), Seed{data<float>(&a->out[0])});
+  on_scalars(d, data<double>(&a->in[0]), Seed{data<float>(&a->out[0]), a->attr->n});
 }
 void cuda_acc_loss(Device *d, const KernelArgs *a) {
   on_scalars(d, scalars(a), AccLoss{data<const float>(&a->in[0])});

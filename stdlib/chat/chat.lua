@@ -1,5 +1,6 @@
 -- chat.lua - conversations to pieces of text: open(spec) gives the function that takes a row of
--- a data set and returns the pieces { text, learn = true or false } of its conversation.
+-- a data set and returns the pieces { text, learn = true or false } of its conversation, with
+-- answer 1 or 2 where it has a chosen and a rejected one.
 --
 -- spec: template (a name or a function(messages, tools, options)), format, train_on, and options,
 -- which the template gets, too: bos, eos, json(text), system, any_order and its own.
@@ -69,12 +70,18 @@ function chat.open(spec)
     fail('train_on is "assistant", "last" or "all", not "%s"', tostring(train_on))
   end
   formats.reader(spec.format)
-  return function(row)
-    local messages, tools = formats.conversation(row, spec.format, options)
+  local answers = spec.format == "preference" and { "chosen", "rejected" } or {}
+  return function(row, answer)
+    local messages, tools, texts, prompt =
+      formats.conversation(row, spec.format, options, answers[answer])
+    if texts then return texts end
     mark(messages, train_on)
+    for i = 1, prompt or 0 do messages[i].learn = false end
     local pieces = template(messages, tools, options)
     chat.check_pieces(pieces)
-    for _, p in ipairs(pieces) do p.learn = train_on == "all" or p.learn or false end
+    for _, p in ipairs(pieces) do
+      p.learn = train_on == "all" and not prompt or p.learn or false
+    end
     return pieces
   end
 end

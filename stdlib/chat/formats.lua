@@ -221,6 +221,53 @@ function formats.columns(row, _, columns)
   return system_first(out, row.system)
 end
 
+-- ---- preferences ----
+
+local function same(a, b)
+  return a.role == b.role and a.content == b.content and
+         text.tojson(a.tool_calls) == text.tojson(b.tool_calls)
+end
+
+-- How many messages two conversations begin with alike.
+local function common(a, b)
+  local n = 0
+  while a[n + 1] and b[n + 1] and same(a[n + 1], b[n + 1]) do n = n + 1 end
+  return n
+end
+
+-- Answer `which`, "chosen" or "rejected": the messages, how many of these are the prompt, or
+-- pieces, where the row has texts, which no template is for.
+function formats.preference(row, options, which)
+  for _, key in ipairs { "chosen", "rejected" } do
+    if text.is_null(row[key]) then
+      fail('has no "%s", as format "preference" needs: a pair has "chosen" and "rejected"', key)
+    end
+  end
+  if type(row.chosen) == "string" or type(row.rejected) == "string" then
+    local prompt = text_field(row, "prompt", true)
+    for _, key in ipairs { "chosen", "rejected" } do
+      if text_field(row, key, true) == "" then fail('"%s" is empty', key) end
+    end
+    return nil, { { prompt }, { row[which] .. (options.eos or ""), learn = true } }
+  end
+  local lists = {}
+  for _, key in ipairs { "chosen", "rejected" } do
+    lists[key] = messages_of(row[key], "role", "content", key)
+    if #lists[key] == 0 then fail('"%s" has no messages', key) end
+  end
+  if text.is_null(row.prompt) then
+    local n = common(lists.chosen, lists.rejected)
+    if n == #lists.chosen or n == #lists.rejected then
+      fail('"chosen" and "rejected" do not differ in an answer')
+    end
+    return lists[which], nil, n
+  end
+  local messages = messages_of(row.prompt, "role", "content", "prompt")
+  local n = #messages
+  for _, m in ipairs(lists[which]) do messages[#messages + 1] = m end
+  return messages, nil, n
+end
+
 local function tools_of(row, options)
   local tools = row.tools
   if type(tools) == "string" then tools = tools ~= "" and options.json(tools) or nil end
@@ -243,9 +290,9 @@ function formats.reader(format)
     return formats.columns
   end
   local named = { messages = formats.messages, sharegpt = formats.sharegpt,
-                  alpaca = formats.alpaca }
+                  alpaca = formats.alpaca, preference = formats.preference }
   if not named[format] then
-    fail('there is no format "%s": messages, sharegpt, alpaca or { prompt =, response = }',
+    fail('there is no format "%s": messages, sharegpt, alpaca, preference or { prompt =, response = }',
          tostring(format))
   end
   return named[format]
@@ -257,16 +304,19 @@ function formats.with_system(messages, options)
   return system_first(table.move(messages, 1, #messages, 1, {}), options.system)
 end
 
--- The messages of a row and its tools, or nil.
-function formats.conversation(row, format, options)
+-- The messages of a row and its tools, or nil. Of preferences `which` says which answer; then
+-- pieces are given instead, or how many messages are the prompt.
+function formats.conversation(row, format, options, which)
   if not text.is_object(row) then fail("is not an object") end
-  local messages = formats.reader(format)(row, options, format)
+  local messages, pieces, prompt = formats.reader(format)(row, options, which or format)
+  if pieces then return nil, nil, pieces end
   if #messages == 0 then fail("has no messages") end
   for i, m in ipairs(messages) do
     formats.check_message(m, "message " .. i, options.special)
   end
   if not options.any_order then check_order(messages) end
-  return formats.with_system(messages, options), tools_of(row, options)
+  local whole = formats.with_system(messages, options)
+  return whole, tools_of(row, options), nil, prompt and prompt + #whole - #messages
 end
 
 return formats

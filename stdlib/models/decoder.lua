@@ -158,7 +158,7 @@ function decoder.build(g, c, o)
     local logits = g:linear(scaled(x, o.logits_scale), vocabulary(g, c, head),
                             { name = "lm_head" })
     if o.logits_cap then logits = g:soft_cap(logits, { soft_cap = o.logits_cap }) end
-    return moe.sum(g, g:cross_entropy(logits, g:labels()), extra)
+    return moe.sum(g, g:loss(logits), extra)
   end)
 end
 

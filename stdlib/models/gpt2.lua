@@ -90,7 +90,7 @@ function gpt2.build(g, c)
   return g:unit("lm_head", function()
     local head = c.tie_word_embeddings and wte or "lm_head.weight"
     local w = embedding(g, c, head, "vocab", c.vocab_size)
-    return g:cross_entropy(g:linear(x, w, { name = "lm_head" }), g:labels())
+    return g:loss(g:linear(x, w, { name = "lm_head" }))
   end)
 end
 

@@ -89,7 +89,7 @@ static void check_case(json_t *c, const Tokenizer *t, LangState *state) {
   ck_assert_msg(st == WEFT_OK, "%s: %s", name, scratch_error.text);
   json_array_foreach(json_object_get(c, "rows"), i, row) {
     const char *where = arena_printf(scratch_arena, "%s, row %zu", name, i);
-    st = chat_render(&template, row, &text, &scratch_error);
+    st = chat_render(&template, row, 0, &text, &scratch_error);
     ck_assert_msg(st == WEFT_OK, "%s: %s", where, scratch_error.text);
     ck_assert_int_eq(chat_tokens(t, &text, &tokens, &scratch_error), WEFT_OK);
     same(json_array_get(json_object_get(c, "want"), i), &text, &tokens, where);

@@ -185,6 +185,85 @@ START_TEST(a_token_that_the_model_has_not) {
 }
 END_TEST
 
+/* ---- preferences ---- */
+
+#define SAYS(role, text) "{\"role\": \"" role "\", \"content\": \"" text "\"}"
+#define ASKED            SAYS("user", "one and two")
+#define BETTER           SAYS("assistant", "three and four")
+#define WORSE            SAYS("assistant", "five")
+#define CONVERSATION(x)  "{\"messages\": [" ASKED ", " x "]}\n"
+#define PAIR                                                                             \
+  "{\"prompt\": [" ASKED "], \"chosen\": [" BETTER "], \"rejected\": [" WORSE "]}\n"
+#define PAIR_WITHOUT_PROMPT                                                              \
+  "{\"chosen\": [" ASKED ", " BETTER "], \"rejected\": [" ASKED ", " WORSE "]}\n"
+
+static void put_preferences(const char *fields, const char *rest) {
+  put("plan.lua",
+      arena_printf(
+          scratch_arena,
+          "local weft = require 'weft'\n"
+          "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+          "  num_hidden_layers = 1, num_attention_heads = 2,\n"
+          "  intermediate_size = 16, vocab_size = 512 },\n"
+          "  batch = { global = 4, micro = 2, seq = 64 },\n"
+          "  packed = { size = 64, alone = true }, train = { steps = 1 },\n"
+          "  data = weft.chat { 'p.jsonl', tokenizer = '.', template = 'chatml',\n"
+          "    format = '%s' }, %s }\n",
+          fields, rest));
+}
+
+/* Documents in turns: what the same conversations are, of which the answer is learnt. */
+START_TEST(pairs_of_answers) {
+  put("p.jsonl", PAIR PAIR_WITHOUT_PROMPT);
+  put("m.jsonl",
+      CONVERSATION(BETTER) CONVERSATION(WORSE) CONVERSATION(BETTER) CONVERSATION(WORSE));
+  put_preferences("preference", "loss = 'dpo'");
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+  expect(0, "loss   0.6931", "", "$weft run plan.lua");
+  Outcome one = expect(0, "", "", "sh -c 'cat .weft/*/1.bin .weft/*/1.mask | md5sum'");
+  Outcome two = expect(
+      0, "", "",
+      "sh -c '$weft tokenize --chat m.jsonl --tokenizer . --template chatml -o x.bin "
+      ">&2; cat x.bin x.mask | md5sum'");
+  ck_assert_str_eq(one.out, two.out);
+}
+END_TEST
+
+START_TEST(texts_that_are_preferred) {
+  put("p.jsonl",
+      "{\"prompt\": \"one \", \"chosen\": \"two\", \"rejected\": \"three\"}\n"
+      "{\"prompt\": \"two \", \"chosen\": \"five\", \"rejected\": \"four\"}\n");
+  put_preferences("preference", "loss = 'dpo'");
+  expect(0, "loss   0.6931", "", "$weft run plan.lua");
+}
+END_TEST
+
+static const struct {
+  const char *row, *format, *rest, *text;
+} unpaired[] = {
+    {"{\"prompt\": [" ASKED "], \"chosen\": [" BETTER "]}\n", "preference",
+     "loss = 'dpo'", "p.jsonl:1: error: has no \"rejected\""},
+    {"{\"chosen\": [" ASKED ", " BETTER "], \"rejected\": [" ASKED ", " BETTER "]}\n",
+     "preference", "loss = 'dpo'", "do not differ in an answer"},
+    {"{\"prompt\": [" ASKED "], \"chosen\": [], \"rejected\": [" BETTER "]}\n",
+     "preference", "loss = 'dpo'", "\"chosen\" has no messages"},
+    {"{\"chosen\": \"one\", \"rejected\": \"two\"}\n", "preference", "loss = 'dpo'",
+     "has no \"prompt\""},
+    {CONVERSATION(BETTER), "messages", "loss = 'dpo'",
+     "plan.data.format: the loss is of pairs"},
+    {PAIR, "preference", "", "are for a loss of pairs"},
+};
+
+START_TEST(names_what_is_no_pair) {
+  put("p.jsonl", unpaired[_i].row);
+  put_preferences(unpaired[_i].format, unpaired[_i].rest);
+  Outcome o = process_run(SECONDS, "$weft check plan.lua");
+  ck_assert_int_ne(o.code, 0);
+  ck_assert_msg(strstr(o.err, unpaired[_i].text), "%s\nhas no: %s", o.err,
+                unpaired[_i].text);
+}
+END_TEST
+
 Suite *chat_plan_suite(void);
 Suite *chat_plan_suite(void) {
   Suite *s = suite_create("chat_plan");
@@ -200,6 +279,9 @@ Suite *chat_plan_suite(void) {
   tcase_add_checked_fixture(t, setup, scratch_teardown);
   tcase_set_timeout(t, 120);
   tcase_add_test(t, written_once);
+  tcase_add_test(t, pairs_of_answers);
+  tcase_add_test(t, texts_that_are_preferred);
+  tcase_add_loop_test(t, names_what_is_no_pair, 0, LEN(unpaired));
   tcase_add_test(t, a_function_of_the_plan);
   tcase_add_test(t, data_for_validation_and_shares);
   tcase_add_loop_test(t, errors, 0, LEN(bad));

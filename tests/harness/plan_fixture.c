@@ -38,8 +38,7 @@ void fixture_close(PlanFixture *f) {
 
 weft_status fixture_graph(PlanFixture *f, int64_t B, int64_t T, Graph **g) {
   *g = graph_new(f->arena, B, T);
-  weft_status st =
-      lang_build_graph(f->lp, &lang_plan(f->lp)->moe, B, T, *g, &f->d, &f->e);
+  weft_status st = lang_build_graph(f->lp, lang_plan(f->lp), B, T, *g, &f->d, &f->e);
   if (st != WEFT_OK) lang_locate(f->lp, &f->d);
   return st;
 }

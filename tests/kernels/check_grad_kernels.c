@@ -86,6 +86,67 @@ START_TEST(gradient_is_the_slope) {
 }
 END_TEST
 
+/* ---- divergences ---- Their gradient is that through the statistics of the logits, too,
+ * which the op gets as operands: here these are made of the same logits. */
+
+enum { ROWS = 3, WORDS = 11 };
+
+typedef struct Divergence {
+  double x[ROWS * WORDS], y[ROWS * WORDS], labels[ROWS], g[ROWS], dx[ROWS * WORDS];
+  double mx[ROWS], sx[2 * ROWS], my[ROWS], sy[2 * ROWS], d[2 * ROWS];
+} Divergence;
+
+static RefTensor of_rows(double *v, int64_t width) {
+  return (RefTensor){.v = v, .ndim = width ? 2 : 1, .dim = {ROWS, width}};
+}
+
+static void stats(double *l, double *labels, double *m, double *s, const OpAttr *attr) {
+  RefArgs a = {.attr = attr, .nin = 1, .nout = 1};
+  a.in[0] = of_rows(l, WORDS), a.out[0] = of_rows(m, 0);
+  ref_ops[OP_ce_max](&a);
+  a.in[1] = of_rows(labels, 0), a.in[2] = of_rows(m, 0), a.out[0] = of_rows(s, 2);
+  ref_ops[OP_ce_sum](&a);
+}
+
+/* The sum of the divergences of all rows, times their gradients. */
+static double divergence(Divergence *v, const OpAttr *attr, bool backward) {
+  RefArgs a = {.attr = attr, .nin = 7, .nout = 1};
+  stats(v->x, v->labels, v->mx, v->sx, attr);
+  stats(v->y, v->labels, v->my, v->sy, attr);
+  a.in[0] = of_rows(v->x, WORDS), a.in[1] = of_rows(v->y, WORDS);
+  a.in[2] = of_rows(v->labels, 0);
+  a.in[3] = of_rows(v->mx, 0), a.in[4] = of_rows(v->sx, 2);
+  a.in[5] = of_rows(v->my, 0), a.in[6] = of_rows(v->sy, 2);
+  a.out[0] = of_rows(v->d, 2);
+  ref_ops[OP_divergence_sums](&a);
+  a.in[7] = of_rows(v->d, 2), a.in[8] = of_rows(v->g, 0);
+  a.out[0] = of_rows(v->dx, WORDS);
+  if (backward) ref_ops[OP_divergence_dx](&a);
+  double sum = 0;
+  for (int r = 0; r < ROWS; r++) sum += v->g[r] * v->d[2 * r];
+  return sum;
+}
+
+START_TEST(gradient_of_a_divergence_is_the_slope) {
+  const double betas[] = {0, 0.25, 0.5, 1};
+  const OpAttr attr = {.vocab = WORDS - 2, .beta = betas[_i]};
+  const double h = 1e-4;
+  Divergence v = {.labels = {4, -100, 0}, .g = {0.7, 2, -1.3}};
+  for (int i = 0; i < ROWS * WORDS; i++)
+    v.x[i] = 2 * sin(3.7 * i), v.y[i] = 2 * cos(1.9 * i);
+  ck_assert_double_gt(divergence(&v, &attr, true), -10);
+  Divergence at = v;
+  for (int i = 0; i < ROWS * WORDS; i++) {
+    at.x[i] = v.x[i] + h;
+    double up = divergence(&at, &attr, false);
+    at.x[i] = v.x[i] - h;
+    double down = divergence(&at, &attr, false);
+    at.x[i] = v.x[i];
+    ck_assert_double_eq_tol((up - down) / (2 * h), v.dx[i], 1e-6);
+  }
+}
+END_TEST
+
 /* Adding is the same for all: what was there plus the gradient. */
 START_TEST(gradients_of_parameters_add) {
   const GradCase *g = &grad_case[_i];
@@ -117,6 +178,7 @@ Suite *grad_kernels_suite(void) {
   TCase *tc = tcase_create("reference");
   tcase_set_timeout(tc, 300);
   tcase_add_loop_test(tc, gradient_is_the_slope, 0, grad_cases);
+  tcase_add_loop_test(tc, gradient_of_a_divergence_is_the_slope, 0, 4);
   tcase_add_loop_test(tc, gradients_of_parameters_add, 0, grad_cases);
   suite_add_tcase(s, tc);
   return s;

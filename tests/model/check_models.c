@@ -378,7 +378,7 @@ static weft_status build_with(PlanFixture *f, int n) {
     return WEFT_ENOMEM;
   }
   Graph *g = graph_new(a, 1, 8);
-  weft_status st = lang_build_graph(f->lp, &lang_plan(f->lp)->moe, 1, 8, g, &f->d, &f->e);
+  weft_status st = lang_build_graph(f->lp, lang_plan(f->lp), 1, 8, g, &f->d, &f->e);
   if (st == WEFT_OK) ck_assert_int_eq(g->param.n, 39);
   arena_free(a);
   return st;

@@ -69,7 +69,7 @@ START_TEST(hugging_face_folder) {
 END_TEST
 
 static weft_status built(int64_t B, int64_t T, Graph *g) {
-  return lang_build_graph(t.lp, &lang_plan(t.lp)->moe, B, T, g, &t.d, &t.e);
+  return lang_build_graph(t.lp, lang_plan(t.lp), B, T, g, &t.d, &t.e);
 }
 
 START_TEST(graph_again_with_other_config) {

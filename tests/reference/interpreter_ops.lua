@@ -683,10 +683,108 @@ function ops.ce_dx(k, l, labels, m, s, g)
   for r = 0, #labels - 1 do
     for c = 1, labels[r + 1] ~= -100 and n or 0 do
       local p = exp(l[r * V + c] - m[r + 1]) / s[2 * r + 1]
-      d[r * V + c] = (p - (labels[r + 1] == first + c - 1 and 1 or 0)) * g[1]
+      d[r * V + c] = (p - (labels[r + 1] == first + c - 1 and 1 or 0)) * g[#g > 1 and r + 1 or 1]
     end
   end
   return d
+end
+
+-- ---- losses of a plan's own ----
+
+function ops.ce_losses(k, s, labels)
+  return map(labels, function(label, r)
+    return label ~= -100 and log(s[2 * r - 1]) - s[2 * r] or 0
+  end)
+end
+
+function ops.label_mask(k, labels)
+  return map(labels, function(label) return label ~= -100 and 1 or 0 end)
+end
+
+-- The sums of n equal runs.
+local function sums(x, n)
+  local y = zeros(n)
+  for i = 1, #x do
+    local r = (i - 1) // (#x // n) + 1
+    y[r] = y[r] + x[i]
+  end
+  return y
+end
+
+function ops.row_sums(k, x) return sums(x, #x // last(k.dims[1])) end
+function ops.sum_all(k, x) return sums(x, 1) end
+
+function ops.spread(k, dy)
+  local n, dx = 1, {}
+  for _, d in ipairs(k.out_dims[1]) do n = n * d end
+  for i = 1, n do dx[i] = dy[(i - 1) // (n // #dy) + 1] end
+  return dx
+end
+
+function ops.split_pairs(k, x)
+  local a, b = {}, {}
+  for i = 1, #x // 2 do a[i], b[i] = x[2 * i - 1], x[2 * i] end
+  return a, b
+end
+
+function ops.join_pairs(k, a, b)
+  local x = {}
+  for i = 1, #a do x[2 * i - 1], x[2 * i] = a[i], b[i] end
+  return x
+end
+
+local function ratio(a, b) return b == 0 and 0 or a / b end
+function ops.divide(k, a, b) return map(a, function(v, i) return ratio(v, b[i]) end) end
+function ops.divide_db(k, b, y, dy)
+  return map(b, function(v, i) return -ratio(y[i] * dy[i], v) end)
+end
+function ops.offset(k, x) return map(x, function(v) return v + k.attr.scale end) end
+function ops.exponential(k, x) return map(x, function(v) return exp(v) end) end
+function ops.log_sigmoid(k, x)
+  return map(x, function(v) return math.min(v, 0) - log(1 + exp(-math.abs(v))) end)
+end
+function ops.log_sigmoid_dx(k, x, dy)
+  return map(x, function(v, i) return dy[i] / (1 + exp(v)) end)
+end
+
+-- Calls fn(row, column, p, q) with the probabilities of the columns of rows that count.
+local function each_probability(k, x, y, labels, mx, sx, my, sy, fn)
+  local V = last(k.dims[1])
+  local _, n = columns(k, V)
+  for r = 1, #labels do
+    for c = 1, labels[r] ~= -100 and n or 0 do
+      local i = (r - 1) * V + c
+      fn(r, i, exp(x[i] - mx[r]) / sx[2 * r - 1], exp(y[i] - my[r]) / sy[2 * r - 1])
+    end
+  end
+end
+
+function ops.divergence_sums(k, x, y, labels, mx, sx, my, sy)
+  local beta, d = k.attr.beta or 0, zeros(2 * #labels)
+  each_probability(k, x, y, labels, mx, sx, my, sy, function(r, _, p, q)
+    local m = (1 - beta) * p + beta * q
+    local of_p, of_q = p * log(p / m), q * log(q / m)
+    d[2 * r - 1] = d[2 * r - 1] + (beta == 0 and of_q or beta == 1 and of_p or
+                                   beta * of_q + (1 - beta) * of_p)
+    d[2 * r] = d[2 * r] + of_p
+  end)
+  return d
+end
+
+function ops.divergence_rows(k, d)
+  local y = {}
+  for r = 1, #d // 2 do y[r] = d[2 * r - 1] end
+  return y
+end
+
+function ops.divergence_dx(k, x, y, labels, mx, sx, my, sy, d, g)
+  local beta, dx = k.attr.beta or 0, zeros(#x)
+  each_probability(k, x, y, labels, mx, sx, my, sy, function(r, i, p, q)
+    local m = (1 - beta) * p + beta * q
+    local by = p * (log(p / m) - d[2 * r])
+    dx[i] = g[r] * (beta == 0 and p - q or beta == 1 and by or (1 - beta) * by)
+  end)
+  return dx
 end
 
 -- ---- a head with its loss, in pieces of the rows or not ----

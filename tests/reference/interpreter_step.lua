@@ -31,7 +31,8 @@ end
 
 function ops.seed(k, scal)
   local s = reader(k, scal)
-  return { s "SC_SCALE" / max(s "SC_TOKENS", 1) }
+  local n = k.attr.n or 0
+  return { s "SC_SCALE" / (n > 0 and n or max(s "SC_TOKENS", 1)) }
 end
 
 function ops.acc_loss(k, loss, scal)

@@ -51,5 +51,12 @@ const GradCase grad_case[] = {
     {OP_grouped_linear_dw, OP_grouped_linear, "x0 d0 x2", "1", false},
     {OP_combine_dx, OP_combine, "x0 x1 x2 d0", "0 1", false},
     {OP_ce_dx, OP_ce_sum, "x0 x1 x2 y0 u", "0", false},
+    {OP_spread, OP_row_sums, "d0", "0", false},
+    {OP_spread, OP_sum_all, "d0", "0", false},
+    {OP_join_pairs, OP_split_pairs, "d*", "0", false},
+    {OP_divide, OP_divide, "d0 x1", "0", false},
+    {OP_divide_db, OP_divide, "x1 y0 d0", "1", false},
+    {OP_mul, OP_exponential, "d0 y0", "0", false},
+    {OP_log_sigmoid_dx, OP_log_sigmoid, "x0 d0", "0", false},
 };
 const int grad_cases = LEN(grad_case);

@@ -546,6 +546,8 @@ static void ce_loss(RefArgs *a) {
     if (IN(1)[r] != -100) OUT(0)[0] += log(IN(0)[2 * r]) - IN(0)[2 * r + 1];
 }
 
+#include "reference_losses.h"
+
 /* ---- backward ---- */
 
 static void acc(RefArgs *a) {
@@ -763,7 +765,7 @@ static void ce_dx(RefArgs *a) {
         d = exp(IN(0)[r * v + c] - IN(2)[r]) / IN(3)[2 * r];
         if (id == (int64_t)IN(1)[r]) d -= 1;
       }
-      OUT(0)[r * v + c] = d * IN(4)[0];
+      OUT(0)[r * v + c] = d * IN(4)[ref_count(&a->in[4]) > 1 ? r : 0];
     }
 }
 

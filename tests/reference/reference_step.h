@@ -54,7 +54,9 @@ static void count_labels(RefArgs *a) {
     OUT(0)[SC_TOKENS] += IN(0)[i] != -100;
 }
 
-static void seed(RefArgs *a) { OUT(0)[0] = IN(0)[SC_SCALE] / fmax(IN(0)[SC_TOKENS], 1); }
+static void seed(RefArgs *a) {
+  OUT(0)[0] = IN(0)[SC_SCALE] / (a->attr->n ? a->attr->n : fmax(IN(0)[SC_TOKENS], 1));
+}
 
 static void acc_loss(RefArgs *a) { OUT(0)[SC_LOSS] += IN(0)[0]; }
 

@@ -64,6 +64,9 @@ static const struct {
     {"chat", MODEL BATCH CHAT},
     {"synthetic", MODEL BATCH "data = weft.synthetic {}"},
     {"train", MODEL BATCH "data = weft.text { 'a.txt', val_fraction = 0.25 }"},
+    {"cross_entropy", MODEL BATCH "loss = { 'cross_entropy' }"},
+    {"dpo", MODEL BATCH "adapter = { 'lora', rank = 2 }, loss = { 'dpo' }"},
+    {"distill", MODEL BATCH "loss = { 'distill', teacher = 'teacher' }"},
     {"early_stopping", MODEL BATCH VALIDATED ", early_stopping = { patience = 3 } }"},
     {"checkpoint", MODEL BATCH "checkpoint = { dir = 'a' }"},
     {"at_most", MODEL BATCH "expect = { bubble = weft.at_most(1) }"},
@@ -89,6 +92,9 @@ static const Given given[] = {
     {"plan", "freeze", "{ 'embed_tokens' }", NULL},
     {"plan", "groups", NULL, MODEL BATCH "groups = { { 'lm_head', lr = 0.5 } }"},
     {"plan", "adapter", NULL, MODEL BATCH "adapter = { 'lora', rank = 2 }"},
+    {"plan", "loss", NULL, MODEL BATCH "loss = { 'cross_entropy', per = 'sequences' }"},
+    {"cross_entropy", "per", "sequences", NULL},
+    {"distill", "teacher", "tutor", NULL},
     {"lora", "targets", "{ 'q_proj' }", NULL},
     {"group", "lr", NULL, MODEL BATCH "groups = { { 'norm', lr = 2 } }"},
     {"group", "weight_decay", NULL,
@@ -141,6 +147,7 @@ static const Given given[] = {
      MODEL BATCH "precision = { param_dtype = 'bf16' }"},
     {"packed", "eot", "5", MODEL BATCH "packed = { eot = 3 }"},
     {"packed", "bos", "5", MODEL BATCH "packed = { bos = 3 }"},
+    {"packed", "alone", "true", MODEL BATCH "packed = { size = 16 }"},
     {"packed", "size", "16", MODEL BATCH "packed = { eot = 3 }"},
     {"cp", "comm", "ring", MODEL BATCH "mesh = { cp = 2 }"},
     {"moe", "drop", "true",
@@ -636,17 +643,27 @@ START_TEST(processes_agree_on_every_option_of_nccl) {
 }
 END_TEST
 
+/* Folders that rows of weft.hf and of teachers name. */
+static void setup(void) {
+  scratch_setup();
+  for (int i = 0; i < 2; i++) {
+    Outcome o = process_run(60, "cp -r " WEFT_SOURCE_DIR "/tests/oracle/llama %s",
+                            i ? "tutor" : "teacher");
+    ck_assert_int_eq(o.code, 0);
+  }
+}
+
 Suite *fields_suite(void);
 Suite *fields_suite(void) {
   Suite *s = suite_create("fields");
   TCase *t = tcase_create("schema");
   tcase_set_timeout(t, 300);
-  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_add_checked_fixture(t, setup, scratch_teardown);
   tcase_add_test(t, every_field_is_told);
   suite_add_tcase(s, t);
   t = tcase_create("meaning");
   tcase_set_timeout(t, 300);
-  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_add_checked_fixture(t, setup, scratch_teardown);
   tcase_add_test(t, functions_are_told_by_code_and_what_they_hold);
   tcase_add_test(t, the_hash_is_of_what_is_meant);
   tcase_add_test(t, every_row_has_a_type_or_a_checker);

@@ -115,6 +115,7 @@ static void make_params(Unfold *w) {
   for (int i = 0; i < g->param.n; i++) {
     w->u->param[i] = w->from->param[w->param[i]];
     w->u->param[i].name = arena_str(w->keep, g->param.at[i].name);
+    w->u->param[i].like = arena_str(w->keep, g->param.at[i].like);
   }
 }
 

@@ -177,6 +177,7 @@ static void keep_params(Table *t) {
     const Param *p = &g->param.at[i];
     const Tensor *x = &t->sh->g->t.at[t->sh->local[p->tensor]];
     t->u->param[i] = (UnitParam){.name = arena_str(t->keep, p->name),
+                                 .like = arena_str(t->keep, p->like),
                                  .ndim = x->ndim,
                                  .init = p->init,
                                  .std = p->std,

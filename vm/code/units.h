@@ -66,13 +66,13 @@ typedef struct UnitEdge {
 void edge_label(Arena *a, UnitEdge *e, const char *unit);
 
 typedef struct UnitParam {
-  const char *name;
+  const char *name, *like;
   uint8_t ndim, init; /* init: InitKind */
   Dim dim[MAX_DIM];   /* global and local sizes */
   float std, share;
   bool decay, frozen;
   int32_t group;
-  uint8_t adapter;   /* these: see Param */
+  uint8_t adapter;   /* these, and like: see Param */
   Place place, grad; /* of the parameter as stored; of the gradient as W writes it */
   int64_t count;     /* local elements */
 } UnitParam;

@@ -20,6 +20,7 @@ static void describe_params(const Stages *st, Compiled *c) {
     const Holders *h = &st->holders[i];
     CompiledParam *p = &c->param[i];
     *p = (CompiledParam){.name = arena_str(c->arena, from->name),
+                         .like = arena_str(c->arena, from->like),
                          .ndim = from->ndim,
                          .init = from->init,
                          .std = from->std,

@@ -242,6 +242,9 @@ weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
     if (dim[d].size < 1)
       return err_set(e, WEFT_EPLAN, "parameter %s: dimension %d has size %lld", name, d,
                      (long long)dim[d].size);
+  const char *like = name;
+  bool second = second_open(g) && *g->second->prefix;
+  if (second) name = arena_printf(g->arena, "%s%s", g->second->prefix, name);
   int known = names_find(&g->param_names, name);
   if (known >= 0) {
     *out = g->param.at[known].tensor;
@@ -258,7 +261,10 @@ weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
                                           .tensor = t,
                                           .init = (uint8_t)init,
                                           .std = std,
-                                          .decay = ndim > 1};
+                                          .decay = ndim > 1,
+                                          .frozen = second};
+  Param *p = &g->param.at[g->param.n - 1];
+  p->like = second ? arena_str(g->arena, like) : p->name;
   *out = t;
   return WEFT_OK;
 }
@@ -351,6 +357,7 @@ weft_status graph_op(Graph *g, int code, const Tid *in, int nin, const OpAttr *a
   if (attr) op->attr = *attr;
   op->name = name ? arena_str(g->arena, name) : module_of(g, in, nin);
   op->line = line;
+  op->second = second_open(g);
   weft_status st = info->infer(g, op, e);
   if (st != WEFT_OK) {
     g->op.n = ops;

@@ -177,6 +177,7 @@ typedef struct OpAttr {
   /* What kernels compute with in f64 before anything becomes an f32. */
   double capacity;     /* permute: of rows that are as many for each expert; 0: all */
   double bound;        /* permute: the same for each rank that has experts */
+  double beta;         /* divergence_sums: how much of the mixture is of the second */
   double rate;         /* dropout, attention: how much of all is dropped */
   double clip;         /* clip_coef: maximal norm, 0 none */
   double lr;           /* steps of optimizers: times SC_LR; 0: as it is */
@@ -233,6 +234,7 @@ typedef struct Op {
   uint16_t code; /* OP_x */
   uint8_t phase; /* Phase */
   uint8_t nout;
+  bool second;     /* of a second model: adapters leave it as it is */
   bool recomputed; /* forward: runs again where the backward needs its results, see
                  recompute.c; backward: is such a copy */
   int16_t nin;
@@ -286,6 +288,8 @@ typedef struct Param {
   float share;      /* of a router's bias, which chooses: of all choices those that an
                        expert should get; 0: stepped by the optimizer */
   int32_t line;     /* in Graph.file, 0 if unknown */
+  const char *like; /* the parameter that it begins as, by a name of the model's own; its
+                       own name but for those of a second model */
 } Param;
 
 /* Where pp_plan, recompute and FSDP may cut. Units are in execution order. */
@@ -295,6 +299,13 @@ typedef struct Unit {
 } Unit;
 /* A module name without what says which layer: bodies of equal layers are equal. */
 const char *unit_relative_name(const Unit *u, const char *name);
+
+/* A model beside the one that is trained: see second_model.h. */
+typedef struct SecondModel {
+  const char *prefix; /* of its parameters; "": it has none of its own */
+  bool open;          /* what is added now is of it */
+  int units;          /* of it, the first ones of the graph */
+} SecondModel;
 
 typedef struct Graph {
   Arena *arena;
@@ -306,12 +317,16 @@ typedef struct Graph {
   int32_t open_unit;             /* -1 outside */
   Tid input[IN_N];               /* -1 if the model does not read it */
   Tid loss;
-  Tid *grad;          /* after autodiff: for each tensor its gradient, or -1 */
-  int64_t batch, seq; /* B, T */
-  int sources;        /* streams of a blend whose losses are told apart; 0: none */
-  const char *file;   /* of the model function, NULL if it is not the user's */
-  int forward_ops;    /* ops before this index are forward (after autodiff) */
+  Tid *grad;           /* after autodiff: for each tensor its gradient, or -1 */
+  int64_t batch, seq;  /* B, T */
+  SecondModel *second; /* NULL: the graph has none */
+  int sources;         /* streams of a blend whose losses are told apart; 0: none */
+  const char *file;    /* of the model function, NULL if it is not the user's */
+  int forward_ops;     /* ops before this index are forward (after autodiff) */
 } Graph;
+
+/* Whether what is added now is of a second model. */
+static inline bool second_open(const Graph *g) { return g->second && g->second->open; }
 
 enum OpCode {
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) OP_##name,

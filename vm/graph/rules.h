@@ -36,6 +36,13 @@ INFER(infer_combine)
 INFER(infer_ce_max)
 INFER(infer_ce_sum)
 INFER(infer_ce_loss)
+INFER(infer_ce_losses)
+INFER(infer_label_mask)
+INFER(infer_row_sums)
+INFER(infer_sum_all)
+INFER(infer_split_pairs)
+INFER(infer_divergence_sums)
+INFER(infer_divergence_rows)
 #undef INFER
 
 /* dout[k] is the gradient of result k or -1; sets din[k] for every operand that gets a
@@ -72,6 +79,16 @@ GRAD(grad_grouped_linear)
 GRAD(grad_combine)
 GRAD(grad_ce_sum)
 GRAD(grad_ce_loss)
+GRAD(grad_ce_losses)
+GRAD(grad_row_sums)
+GRAD(grad_sum_all)
+GRAD(grad_split_pairs)
+GRAD(grad_divide)
+GRAD(grad_offset)
+GRAD(grad_exponential)
+GRAD(grad_log_sigmoid)
+GRAD(grad_divergence_sums)
+GRAD(grad_divergence_rows)
 #undef GRAD
 
 #define COST(name) double name(const Graph *g, const Op *op);
@@ -132,6 +149,21 @@ void backward(Graph *g, Oid fwd, const Tid *dout, Tid *din, Backward b);
                       LEN(((const int[]){UNWRAP results}))})
 #define UNWRAP(...) __VA_ARGS__
 /* Shorthand for roles. */
-enum { X0 = ROLE_IN, X1, X2, X3, Y0 = ROLE_OUT, Y1, Y2, DY0 = ROLE_DOUT, DY1, DY2, DY3 };
+enum {
+  X0 = ROLE_IN,
+  X1,
+  X2,
+  X3,
+  X4,
+  X5,
+  X6,
+  Y0 = ROLE_OUT,
+  Y1,
+  Y2,
+  DY0 = ROLE_DOUT,
+  DY1,
+  DY2,
+  DY3
+};
 
 #endif

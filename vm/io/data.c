@@ -73,6 +73,12 @@ static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
   TRY(take_part(d, spec, e));
   if (!d->packed.size || !d->total) return WEFT_OK;
   TRY(rows_open(d, e));
+  if (d->packed.pairs && d->rows->n % 2)
+    return err_set(
+        e, WEFT_EPLAN,
+        "%s: %lld documents are no pairs, as the loss needs them: the first of "
+        "two is better than the second",
+        d->described, (long long)d->rows->n);
   double full = 100 * (double)d->rows->filled / ((double)d->rows->n * (double)d->seq);
   d->described =
       arena_printf(d->arena, "%s, whole documents in %lld rows, %.1f %% of them filled%s",
@@ -230,10 +236,12 @@ static int64_t shuffled(const Data *d, uint64_t epoch, uint64_t k, uint64_t n) {
   return (int64_t)rng_permute(&r, k, n);
 }
 
-/* The number of sample i in the order of the data. */
+/* The number of sample i in the order of the data; pairs stay together. */
 static int64_t window(const Data *d, int64_t i) {
-  int64_t n = windows(d), k = n ? i % n : i;
-  return n && d->shuffle ? shuffled(d, (uint64_t)(i / n), (uint64_t)k, (uint64_t)n) : k;
+  int64_t n = windows(d), k = n ? i % n : i, each = d->packed.pairs ? 2 : 1;
+  if (!n || !d->shuffle) return k;
+  int64_t at = shuffled(d, (uint64_t)(i / n), (uint64_t)(k / each), (uint64_t)(n / each));
+  return each * at + k % each;
 }
 
 /* The stream of sample i; *own is its number there. */

@@ -72,6 +72,10 @@ weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
                     SafeTensors **out, weft_error *e);
 /* The tensors of a further file: after an error nothing but st_close. */
 weft_status st_also(SafeTensors *s, const char *path, weft_error *e);
+/* Names of all tensors get a prefix. */
+weft_status st_prefix(SafeTensors *s, const char *prefix, weft_error *e);
+/* Adds the tensors of `from`, which it takes, also after an error. */
+weft_status st_take(SafeTensors *s, SafeTensors *from, weft_error *e);
 void st_close(SafeTensors *s);
 int st_count(const SafeTensors *s);
 const SafeTensor *st_at(const SafeTensors *s, int i);

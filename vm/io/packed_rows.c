@@ -1,7 +1,8 @@
 /* packed_rows.c - whole documents packed into rows of equal length, in order: a document
- * that does not fit into the rest of a row begins the next one. Rows are counted when the
- * data is opened; the begin of only some of them is kept, so that memory does not grow
- * with the data, and the others are found by walking on from those. */
+ * that does not fit into the rest of a row begins the next one, as each does that is to
+ * be alone. Rows are counted when the data is opened; the begin of only some of them is
+ * kept, so that memory does not grow with the data, and the others are found by walking
+ * on from those. */
 #include "source.h"
 
 enum { MARKS = 1 << 16 };
@@ -81,7 +82,7 @@ weft_status rows_open(Data *d, weft_error *e) {
     r->ncut += it.cut > 0;
     r->cut += it.cut;
     if (it.n == 0) break;
-    if (it.n > room) {
+    if (it.n > room || d->packed.alone) {
       add_row(r, it.at);
       room = d->seq;
     }
@@ -119,8 +120,9 @@ weft_status rows_sample(const Data *d, int64_t k, int32_t *tokens, int32_t *labe
   for (;;) {
     TRY(piece_next(&p, &it, e));
     if (MAX(row, (int64_t)0) == k) c.dropped += it.dropped;
-    if (it.n == 0 || (it.n > room && row == k)) break;
-    if (it.n > room) {
+    bool next = it.n > room || d->packed.alone;
+    if (it.n == 0 || (next && row == k)) break;
+    if (next) {
       row++;
       room = d->seq;
     }

@@ -31,7 +31,8 @@ struct SafeTensors {
   VEC(SafeTensor) t; /* sorted by name after st_open */
   char *header_text; /* while a header is read */
   size_t header_bytes;
-  json_t *index, *header; /* while being read; st_close frees them after an error */
+  struct SafeTensors *joined; /* whose files some tensors are in, or NULL */
+  json_t *index, *header;     /* while being read; st_close frees them after an error */
 };
 
 #define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
@@ -352,8 +353,24 @@ weft_status st_also(SafeTensors *s, const char *path, weft_error *e) {
   return sort_by_name(s, e);
 }
 
+weft_status st_prefix(SafeTensors *s, const char *prefix, weft_error *e) {
+  if (setjmp(*arena_guard(s->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
+  for (int i = 0; i < s->t.n; i++)
+    s->t.at[i].name = arena_printf(s->arena, "%s%s", prefix, s->t.at[i].name);
+  return sort_by_name(s, e);
+}
+
+weft_status st_take(SafeTensors *s, SafeTensors *from, weft_error *e) {
+  assert(!s->joined);
+  s->joined = from;
+  if (setjmp(*arena_guard(s->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
+  for (int i = 0; i < from->t.n; i++) *VEC_PUSH(s->arena, s->t) = from->t.at[i];
+  return sort_by_name(s, e);
+}
+
 void st_close(SafeTensors *s) {
   if (!s) return;
+  st_close(s->joined);
   json_decref(s->index);
   free_header(s);
   for (int i = 0; i < s->files.n; i++) file_close(s->files.at[i]);

@@ -101,7 +101,8 @@ void update_count(Emit *e, const Compiled *c) {
 
 void update_prologue(Emit *e, const Compiled *c) {
   update_count(e, c);
-  emit_kernel(e, OP_seed, NULL, "loss scale");
+  double count = plan_loss_count(e->plan, e->plan->batch.global, 0);
+  emit_kernel(e, OP_seed, &(OpAttr){.n = (int32_t)count}, "loss scale");
   emit_in(e, first_scalars(e, SC_N), DT_F64);
   emit_out(e, (Extent){.off = e->l->seed, .n = 1}, DT_F32);
   clear_paddings(e);

@@ -126,6 +126,14 @@ int plan_cp_heads(const Plan *p, const Mesh *m) {
   return p->cp.comm == CP_A2A_RING && n > 0 && cp % n == 0 ? n : 1;
 }
 
+double plan_loss_count(const Plan *p, int64_t rows, double tokens) {
+  switch (p->loss.per) {
+  case LOSS_PER_SEQUENCES: return (double)rows;
+  case LOSS_PER_PAIRS: return (double)rows / 2;
+  default: return tokens;
+  }
+}
+
 double plan_memory_limit(const Plan *p) {
   const Cluster *c = &p->cluster;
   if (!c->gpu || c->memory_gib == 0) return INFINITY;

@@ -162,6 +162,8 @@ typedef struct Packed {
   int32_t separator;
   int64_t size; /* documents are whole in rows of so many; 0: cut by rows */
   TooLong too_long;
+  bool alone; /* a row has one document, */
+  bool pairs; /* and two rows, which stay neighbours, are a pair */
 } Packed;
 /* A label that does not count; with a size, also one that is its document's last. */
 enum { LABEL_IGNORED = -100, LABEL_DOCUMENT_END = -101 };
@@ -244,6 +246,19 @@ typedef struct Adapter {
   Patterns targets; /* or of these */
 } Adapter;
 double plan_adapter_scale(const Adapter *a);
+
+/* What a step's sum of losses is divided by: how many label tokens it has, sequences, or
+ * pairs of these. */
+typedef enum { LOSS_PER_TOKENS, LOSS_PER_SEQUENCES, LOSS_PER_PAIRS } LossPer;
+/* The model beside the one that is trained, of which a loss reads the logits: a copy of
+ * the model as it begins, the base of adapters, or one with weights of its own. */
+typedef enum { SECOND_NONE, SECOND_COPY, SECOND_BASE, SECOND_TEACHER } SecondKind;
+typedef struct LossPlan {
+  const char *name; /* of stdlib/losses, or "function"; NULL: cross entropy */
+  LossPer per;
+  SecondKind second;
+  const char *teacher; /* the folder of one with weights of its own */
+} LossPlan;
 
 typedef struct Batch {
   int64_t global, micro, seq, rounds;
@@ -356,6 +371,7 @@ typedef struct Plan {
   Optimizer opt;
   Patterns freeze; /* of parameters that do not learn */
   Adapter adapter;
+  LossPlan loss;
   const ParamGroup *group;
   int ngroup;
   DataSpec data;
@@ -400,6 +416,9 @@ int plan_cp_heads(const Plan *p, const Mesh *m);
  */
 double plan_lr_factor(const Plan *p, int group);
 double plan_weight_decay(const Plan *p, int group, bool decay);
+
+/* What the losses of `rows` sequences, with so many label tokens, are divided by. */
+double plan_loss_count(const Plan *p, int64_t rows, double tokens);
 
 /* Bytes that a rank may fill on the cluster's GPU; INFINITY if that is not known. */
 double plan_memory_limit(const Plan *p);

@@ -34,7 +34,7 @@ static const AttrField of_optimizers[] = {
 #include "vm/plan/optimizers.def"
 };
 static const AttrField of_ops[] = {
-    REAL(aux),         INT(axes),       INT(backend),       REAL(bound),
+    REAL(aux),         INT(axes),       INT(backend),       REAL(beta), REAL(bound),
     REAL(capacity),    REAL(clip),      INT(cut),           INT(dim),
     INT(drop),         REAL(eps),       INT(experts),       INT(from),
     INT(groups),       INT(head_dim),   INT(head_part),     INT(heads_cut),
@@ -48,9 +48,9 @@ static const AttrField of_ops[] = {
     INT(value_dim),    INT(vocab),      REAL(weight_decay), INT(window),
     INT(yarn),         REAL(z),         INT(zero_centered),
 };
-/* Seven of them, and those of optimizers, have eight bytes. */
+/* Eight of them, and those of optimizers, have eight bytes. */
 _Static_assert((sizeof of_ops + 2 * sizeof of_optimizers) / sizeof(AttrField) * 4 +
-                       7 * 4 ==
+                       8 * 4 ==
                    sizeof(OpAttr),
                "a field has no row");
 

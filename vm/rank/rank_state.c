@@ -23,12 +23,12 @@ static void init_values(const CompiledParam *cp, const Rng *rng, uint64_t from, 
 
 void param_init(const CompiledParam *cp, uint64_t seed, int64_t from, int64_t n,
                 float *to) {
-  Rng rng = rng_make(seed, cp->name);
+  Rng rng = rng_make(seed, cp->like);
   init_values(cp, &rng, (uint64_t)from, n, to);
 }
 
 void piece_init(const Piece *p, const CompiledParam *cp, uint64_t seed, float *local) {
-  Rng rng = rng_make(seed, cp->name);
+  Rng rng = rng_make(seed, cp->like);
   for (int64_t i = 0, spans = piece_spans(p); i < spans; i++) {
     Span s = piece_span(p, i);
     float *to = local + s.local;

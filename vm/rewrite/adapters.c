@@ -37,7 +37,8 @@ static bool names_module(const char *pattern, const char *module) {
 }
 
 static bool is_linear(const Graph *g, const Op *op) {
-  return op->code == OP_linear && op->name && g->t.at[op->in[1]].kind == T_PARAM;
+  return op->code == OP_linear && !op->second && op->name &&
+         g->t.at[op->in[1]].kind == T_PARAM;
 }
 
 /* A reader of the weight of op `id` that is no linear of the same orientation, or -1. */
@@ -236,7 +237,7 @@ static weft_status write_all(Adapting *x, weft_error *e) {
     g->open_unit = from[i].unit;
     Oid id = copy_op(x, &from[i]);
     if (x->target[i]) TRY(adapt(x, id, e));
-    x->linear += from[i].code == OP_linear;
+    x->linear += from[i].code == OP_linear && !from[i].second;
   }
   g->open_unit = unit;
   g->forward_ops = g->op.n;

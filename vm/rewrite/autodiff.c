@@ -169,7 +169,8 @@ static void differentiate(Autodiff *ad, Oid id) {
     ad->broken = true;
     return;
   }
-  bool parts = op->code == OP_split || op->code == OP_split_heads;
+  bool parts =
+      op->code == OP_split || op->code == OP_split_heads || op->code == OP_split_pairs;
   if (any && !all && parts) {
     problem(ad, op->line, "%s: some results are used and some are not", op_label(ad, op));
     ad->broken = true;

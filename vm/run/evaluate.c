@@ -42,15 +42,23 @@ static weft_status evaluate_batch(Run *r, weft_error *e) {
 static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResult *out,
                                weft_error *e) {
   const double *scalars = rank_scalars(r->worker[0].r);
-  int64_t rows = run_rows(r), there = data_windows(d), tokens = 0;
+  int64_t rows = run_rows(r), there = data_windows(d), tokens = 0, done = 0;
+  bool whole = r->plan->loss.per != LOSS_PER_TOKENS;
+  if (whole && there && there < rows)
+    return err_set(e, WEFT_ERUN,
+                   "the validation data have %lld sequences, a step %lld: a loss that is "
+                   "divided by sequences or pairs is measured on whole steps",
+                   (long long)there, (long long)rows);
   double loss = 0;
   out->eval_sources = r->c->sources ? data_sources(d) : 0;
   memset(out->eval_source, 0, sizeof out->eval_source);
   for (int64_t i = 0; i < batches && (!there || i * rows < there); i++) {
     int64_t n = there ? MIN(rows, there - i * rows) : rows;
+    if (whole && n < rows) break;
     TRY(read_batch(r, d, i * rows, n, e));
     TRY(evaluate_batch(r, e));
     loss += scalars[SC_LOSS];
+    done += n;
     tokens += (int64_t)scalars[SC_TOKENS];
     step_sources(r, out->eval_sources, out->eval_source);
   }
@@ -58,7 +66,7 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
     return err_set(e, WEFT_ERUN,
                    "%sstep %lld has no label tokens: every label is ignored (-100)",
                    run_part(r), (long long)r->step);
-  out->eval_loss = loss / (double)tokens;
+  out->eval_loss = loss / plan_loss_count(r->plan, done, (double)tokens);
   out->eval_tokens = tokens;
   return WEFT_OK;
 }

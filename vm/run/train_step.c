@@ -162,7 +162,8 @@ static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *
   const double *scalars = rank_scalars(r->worker[0].r);
   double tokens = scalars[SC_TOKENS];
   res->tokens = (int64_t)tokens;
-  res->loss = tokens > 0 ? scalars[SC_LOSS] / tokens : 0;
+  double count = plan_loss_count(r->plan, r->plan->batch.global, tokens);
+  res->loss = tokens > 0 ? scalars[SC_LOSS] / count : 0;
   res->grad_norm = scalars[SC_NORM];
   read_experts(r, scalars, res);
   if (!(tokens > 0)) return no_labels(r, s, e);

@@ -166,7 +166,8 @@ Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
 
 /* Ops of the loss: without loss_parallel the plan asks for whole logits. */
 static bool reads_logits(const Op *op) {
-  return op->code == OP_ce_max || op->code == OP_ce_sum || op->code == OP_ce_dx;
+  return op->code == OP_ce_max || op->code == OP_ce_sum || op->code == OP_ce_dx ||
+         op->code == OP_divergence_sums || op->code == OP_divergence_dx;
 }
 
 /* Warns about a gather that neither sequence parallelism nor a style asks for: a
@@ -236,7 +237,9 @@ static bool vocab_cut(const Shard *s, Oid id) {
   case OP_embedding_dw: return s->need[f][1].on[AX_TP] == 0;
   case OP_ce_max:
   case OP_ce_sum:
-  case OP_ce_dx: return s->need[f][0].on[AX_TP] == s->g->t.at[op->in[0]].ndim - 1;
+  case OP_ce_dx:
+  case OP_divergence_sums:
+  case OP_divergence_dx: return s->need[f][0].on[AX_TP] == s->g->t.at[op->in[0]].ndim - 1;
   default: return false;
   }
 }

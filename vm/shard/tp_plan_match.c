@@ -6,6 +6,8 @@
  * with most literal characters wins. */
 #include "shard.h"
 
+#include "vm/graph/second_model.h"
+
 #include <ctype.h>
 
 static bool segment_matches(const char *p, size_t np, const char *s, size_t ns) {
@@ -33,6 +35,9 @@ static bool matches(const char *p, const char *s, size_t n) {
 bool tp_pattern_fits(const char *p, const char *s, size_t n) {
   static const char *const base[] = {"model.", "transformer."};
   if (matches(p, s, n)) return true;
+  size_t second = second_prefix(s, n);
+  s += second, n -= second;
+  if (second && matches(p, s, n)) return true;
   for (int i = 0; i < LEN(base); i++) {
     size_t k = strlen(base[i]);
     if (n > k && memcmp(s, base[i], k) == 0 && matches(p, s + k, n - k)) return true;

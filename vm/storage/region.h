@@ -30,6 +30,7 @@ extern const char *const region_class[REGION_N]; /* "parameters", ... */
 /* One logical parameter, for loading, gathering and checkpoints. */
 typedef struct CompiledParam {
   const char *name;
+  const char *like; /* see Param */
   int ndim;
   int64_t dim[MAX_DIM];   /* global */
   uint8_t parts[MAX_DIM]; /* see Dim.parts */

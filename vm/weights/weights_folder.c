@@ -9,6 +9,7 @@
 
 #include "vm/base/f16.h"
 #include "vm/base/json.h"
+#include "vm/graph/second_model.h"
 
 typedef struct OutTensor {
   StWrite write;
@@ -92,7 +93,8 @@ static OutParam list_adapter(WeightsOut *w, const CompiledParam *p) {
 }
 
 bool weights_out_has(const WeightsOut *w, const CompiledParam *p) {
-  return w->o->adapter == (p->adapter != ADAPTER_NONE);
+  return w->o->adapter == (p->adapter != ADAPTER_NONE) &&
+         !second_prefix(p->name, strlen(p->name));
 }
 
 /* A tensor for each parameter, or for each of `like` that has some. */

@@ -161,19 +161,18 @@ static int by_place(const void *x, const void *y, void *ud) {
   return (a->first > b->first) - (a->first < b->first);
 }
 
-/* Those that files have, along the files, then adapters that they have not; returns how
- * many there are of the first. */
+/* Those that files have, along the files, then those that begin with initial values, as
+ * adapters do that no file has; returns how many there are of the first. */
 static int list_params(Load *l, const SafeTensors *s) {
   int n = 0, tensors = 0, all = l->c->nparam;
-  bool adapter = weights_adapter(s);
   for (int i = 0; i < all; i++) {
-    if (l->c->param[i].adapter && !adapter) continue;
+    if (weights_initial(l->c, s, i)) continue;
     tensors += list_tensors(l, s, i, l->tensor + tensors);
     l->order[n++] = i;
   }
   qsort_r(l->order, (size_t)n, sizeof *l->order, by_place, l->param);
-  for (int i = 0, k = n; i < all && !adapter; i++)
-    if (l->c->param[i].adapter) l->order[k++] = i;
+  for (int i = 0, k = n; i < all; i++)
+    if (weights_initial(l->c, s, i)) l->order[k++] = i;
   return n;
 }
 
@@ -194,7 +193,7 @@ static weft_status read_values(const void *ud, int param, int64_t from, int64_t 
   return WEFT_OK;
 }
 
-/* Adapters that no file has begin with their initial values. */
+/* What no file has begins with its initial values. */
 static weft_status put_initial(const Lane *lane, void *ud, StateKind k, int param,
                                const Piece *part, PartOut *out, weft_error *e) {
   const Compiled *c = lane->run->c;

@@ -6,6 +6,7 @@
 #include "weights_match.h"
 
 #include "adapter_files.h"
+#include "vm/graph/second_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,10 +158,18 @@ static const struct Stacked *stacked_as(const SafeTensors *s, const CompiledPara
   return NULL;
 }
 
+/* A copy of the model begins at the tensors of the model itself. */
+static const CompiledParam *named_in_files(const Compiled *c, int param) {
+  const CompiledParam *p = &c->param[param], *of = NULL;
+  size_t n = strlen(REFERENCE_PREFIX);
+  if (strncmp(p->name, REFERENCE_PREFIX, n) == 0) of = param_named(c, p->name + n);
+  return of ? of : p;
+}
+
 const SafeTensor *weights_piece(const Compiled *c, const SafeTensors *s, int param, int i,
                                 char name[512]) {
   char own[512];
-  const CompiledParam *p = &c->param[param];
+  const CompiledParam *p = named_in_files(c, param);
   return find_piece(s, p, stacked_as(s, p), i, name ? name : own);
 }
 
@@ -188,8 +197,25 @@ bool weights_adapter(const SafeTensors *s) {
   return false;
 }
 
-WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param) {
+static bool of_teacher(const char *name) {
+  return strncmp(name, TEACHER_PREFIX, strlen(TEACHER_PREFIX)) == 0;
+}
+
+/* Files may be of the model, of a teacher, or of both. */
+static bool has_those(const SafeTensors *s, bool teacher) {
+  for (int i = 0; i < st_count(s); i++)
+    if (of_teacher(st_at(s, i)->name) == teacher) return true;
+  return false;
+}
+
+bool weights_initial(const Compiled *c, const SafeTensors *s, int param) {
   const CompiledParam *p = &c->param[param];
+  if (p->adapter) return !weights_adapter(s);
+  return !has_those(s, of_teacher(p->name));
+}
+
+WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param) {
+  const CompiledParam *p = named_in_files(c, param);
   if (p->adapter) return in_adapter(s, p);
   WeightSource from = {.t = find_name(s, p->name), .rows = p->dim[0], .pieces = 1};
   if (!from.t && p->ndim == 3) return in_pieces(s, p);
@@ -224,6 +250,7 @@ static int tied_embedding(const Compiled *c) {
   int at = -1;
   for (int i = 0; i < c->nparam; i++) {
     if (strcmp(c->param[i].name, head) == 0) return -1;
+    if (second_prefix(c->param[i].name, strlen(c->param[i].name))) continue;
     if (ends_with(c->param[i].name, ".embed_tokens.weight") ||
         ends_with(c->param[i].name, ".wte.weight"))
       at = i;
@@ -308,10 +335,9 @@ static int compare_pieces(const Compiled *c, const SafeTensors *s, int param,
 static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **sorted,
                     Misfits *m) {
   int n = 0, tied = tied_embedding(c);
-  bool adapter = weights_adapter(s);
   for (int i = 0; i < c->nparam; i++) {
     const CompiledParam *p = &c->param[i];
-    if (p->adapter && !adapter) continue; /* the folder has the base */
+    if (weights_initial(c, s, i)) continue; /* the folder has the base */
     WeightSource from = weights_source(c, s, i);
     if (from.pieces > 1) {
       n += compare_pieces(c, s, i, from, sorted + n, m);

@@ -17,6 +17,9 @@ WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param);
 /* Whether there is an adapter among them: then it has all parts of those of the program.
  */
 bool weights_adapter(const SafeTensors *s);
+/* Whether a parameter begins with its initial values beside these files: it is of an
+ * adapter, or of the model or of a teacher, of which they have nothing. */
+bool weights_initial(const Compiled *c, const SafeTensors *s, int param);
 /* Piece i of a parameter that is in pieces; NULL if it is missing. `name` (may be NULL)
  * is then what it is called. */
 const SafeTensor *weights_piece(const Compiled *c, const SafeTensors *s, int param, int i,

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "adapter_files.h"
+#include "vm/graph/second_model.h"
 
 #include "vm/io/file.h"
 #include "vm/io/json_text.h"
@@ -133,9 +134,37 @@ static weft_status add_adapter(const weft_alloc *a, SafeTensors *to, const Adapt
   return st_also(to, weights, e);
 }
 
-weft_status weights_open(const weft_alloc *a, const char *path, const Folders *in,
-                         const Plan *plan, const Folders *of_plan, SafeTensors **out,
-                         weft_error *e) {
+static weft_status open_teacher(const weft_alloc *a, const char *teacher,
+                                const Folders *in, Arena *scratch, SafeTensors **out,
+                                weft_error *e) {
+  if (setjmp(*arena_guard(scratch))) return err_set(e, WEFT_ENOMEM, "out of memory");
+  TRY(st_open(a, folders_find(in, scratch, teacher), in, out, e));
+  return st_prefix(*out, TEACHER_PREFIX, e);
+}
+
+/* Adds those of the teacher, or opens them alone. */
+static weft_status add_teacher(const weft_alloc *a, const char *teacher,
+                               const Folders *in, SafeTensors **out, weft_error *e) {
+  SafeTensors *own = NULL;
+  Arena *scratch = arena_new(a);
+  weft_status st = scratch ? open_teacher(a, teacher, in, scratch, &own, e)
+                           : err_set(e, WEFT_ENOMEM, "out of memory");
+  arena_free(scratch);
+  if (st == WEFT_OK && !*out)
+    *out = own;
+  else if (st == WEFT_OK)
+    st = st_take(*out, own, e);
+  else
+    st_close(own);
+  if (st == WEFT_OK) return st;
+  st_close(*out);
+  *out = NULL;
+  return st;
+}
+
+static weft_status open_model(const weft_alloc *a, const char *path, const Folders *in,
+                              const Plan *plan, const Folders *of_plan, SafeTensors **out,
+                              weft_error *e) {
   *out = NULL;
   if (!path && plan->adapter.from)
     return err_set(e, WEFT_EPLAN,
@@ -152,4 +181,12 @@ weft_status weights_open(const weft_alloc *a, const char *path, const Folders *i
   st_close(*out);
   *out = NULL;
   return st;
+}
+
+weft_status weights_open(const weft_alloc *a, const char *path, const Folders *in,
+                         const Plan *plan, const Folders *of_plan, SafeTensors **out,
+                         weft_error *e) {
+  TRY(open_model(a, path, in, plan, of_plan, out, e));
+  if (plan->loss.second != SECOND_TEACHER) return WEFT_OK;
+  return add_teacher(a, plan->loss.teacher, of_plan, out, e);
 }

@@ -1,0 +1,176 @@
+/* fields_loss.c - plan.loss: a name of stdlib/losses or a function, with options. What a
+ * sum of losses is divided by, and which second model it reads, are known before the
+ * function is called. */
+#include "schema.h"
+
+/* The text of a key at `t`, or NULL. */
+static const char *text_of(Check *c, int t, const char *key) {
+  if (!t) return NULL;
+  bool is = field_push(c->L, t, key) == LUA_TSTRING;
+  const char *s = is ? arena_str(c->arena, lua_tostring(c->L, -1)) : NULL;
+  lua_pop(c->L, 1);
+  return s;
+}
+
+/* A text of one of these names at key `key`; *out is its number. */
+static void choose(Check *c, int t, const char *path, const char *key, const char *names,
+                   const char *const *name, int n, int *out) {
+  const char *at = arena_printf(c->arena, "%s.%s", path, key);
+  if (field_push(c->L, t, key) != LUA_TNIL) {
+    if (lua_type(c->L, -1) != LUA_TSTRING)
+      check_type(c, at, names, -1);
+    else if (check_name(c, names, at, lua_tostring(c->L, -1)))
+      for (int i = 0; i < n; i++)
+        if (str_eq(name[i], lua_tostring(c->L, -1))) *out = i;
+  }
+  lua_pop(c->L, 1);
+}
+
+static void choose_per(Check *c, int t, const char *path) {
+  static const char *const name[] = {"tokens", "sequences", "pairs"};
+  int per = (int)c->plan->loss.per;
+  choose(c, t, path, "per", "tokens sequences pairs", name, LEN(name), &per);
+  c->plan->loss.per = (LossPer)per;
+}
+
+static void choose_second(Check *c, int t, const char *path) {
+  static const char *const name[] = {
+      [SECOND_NONE] = "", [SECOND_COPY] = "copy", [SECOND_BASE] = "base"};
+  int second = (int)c->plan->loss.second;
+  choose(c, t, path, "reference", "copy base", name, LEN(name), &second);
+  const char *teacher = text_of(c, t, "teacher");
+  if (teacher && second != SECOND_NONE)
+    diag_error(c->d, "option", arena_printf(c->arena, "%s.teacher", path),
+               "a loss has one model beside the one that is trained, and reference says "
+               "which");
+  if (teacher) second = SECOND_TEACHER;
+  c->plan->loss.second = (SecondKind)second;
+  c->plan->loss.teacher = teacher;
+}
+
+/* Keeps the function on top of the stack, and the table of options at t or an empty one.
+ */
+static void keep(Check *c, int t) {
+  c->lp->loss = luaL_ref(c->L, LUA_REGISTRYINDEX);
+  if (t)
+    lua_pushvalue(c->L, t);
+  else
+    lua_newtable(c->L);
+  c->lp->loss_options = luaL_ref(c->L, LUA_REGISTRYINDEX);
+}
+
+/* The name is on top of the stack. */
+static void named(Check *c, int t, const char *path) {
+  lua_State *L = c->L;
+  const char *name = check_name(c, LOSS_NAMES, path, lua_tostring(L, -1));
+  if (!name) return;
+  c->plan->loss.name = name;
+  if (t) check_scope(c, t, name, path, 2);
+  stdlib_push(L, lua_pushfstring(L, "losses/%s", name));
+  int module = lua_gettop(L);
+  choose_per(c, module, path);
+  choose_second(c, module, path);
+  if (t) choose_per(c, t, path), choose_second(c, t, path);
+  if (str_eq(name, "distill") && !c->plan->loss.teacher)
+    diag_error(c->d, "required", arena_printf(c->arena, "%s.teacher", path), "is missing")
+        ->suggestion = "the folder of a model of Hugging Face, with the same vocabulary";
+  field_push(L, module, "loss");
+  keep(c, t);
+}
+
+static void own_function(Check *c, int t, const char *path) {
+  c->plan->loss.name = "function";
+  if (t) choose_per(c, t, path), choose_second(c, t, path);
+  keep(c, t);
+}
+
+/* loss = false, "dpo", { "dpo", beta = 0.1 }, f or { f, per = "sequences" } */
+void field_loss(Check *c, int idx, const char *path) {
+  lua_State *L = c->L;
+  int top = lua_gettop(L);
+  if (lua_isboolean(L, idx) && !lua_toboolean(L, idx)) return;
+  idx = lua_absindex(L, idx);
+  int t = lua_istable(L, idx) ? idx : 0;
+  if (t)
+    lua_rawgeti(L, t, 1);
+  else
+    lua_pushvalue(L, idx);
+  if (lua_isfunction(L, -1))
+    own_function(c, t, path);
+  else if (lua_type(L, -1) == LUA_TSTRING)
+    named(c, t, path);
+  else
+    check_type(c, path, "a name or a function, or a table that begins with one",
+               t ? -1 : idx);
+  lua_settop(L, top);
+}
+
+/* Losses of sequences and pairs need sequences that hold one document, and pairs that
+ * nothing takes apart. */
+static void data_rules(Check *c) {
+  Plan *p = c->plan;
+  if (p->loss.per == LOSS_PER_TOKENS) return;
+  bool pairs = p->loss.per == LOSS_PER_PAIRS, files = p->data.kind != DATA_SYNTHETIC;
+  if (p->packed.on && !p->packed.alone)
+    diag_error(c->d, "option", "packed",
+               "a loss that is divided by sequences or pairs needs one document in each")
+        ->suggestion = "packed = { size = batch.seq, alone = true }";
+  else if (pairs && files && !p->packed.alone)
+    diag_error(c->d, "required", "packed",
+               "a loss of pairs needs whole documents, two of which are a pair")
+        ->suggestion = "packed = { size = batch.seq, alone = true }";
+  if (!pairs) return;
+  p->packed.pairs = true;
+  if (p->packed.size && p->packed.too_long != TOO_LONG_ERROR &&
+      p->packed.too_long != TOO_LONG_TRUNCATE)
+    diag_error(c->d, "option", "packed.too_long",
+               "would take one of a pair away, or add to it: \"error\" and \"truncate\" "
+               "leave pairs whole");
+  if (p->data.val_fraction > 0)
+    diag_error(c->d, "unsupported", "data.val_fraction",
+               "is not built for pairs: data.val names files for validation");
+  if (p->data.nweights > 1)
+    diag_error(c->d, "unsupported", "data", "a blend of pairs is not built: name the "
+                                            "files without weights");
+}
+
+/* Conversations are pairs for a loss of pairs, and for no other. */
+static void chat_rules(Check *c) {
+  bool pairs = c->plan->loss.per == LOSS_PER_PAIRS;
+  if (c->plan->data.kind != DATA_CHAT) return;
+  field_push(c->L, PLAN_INDEX, "data");
+  const char *format = text_of(c, lua_gettop(c->L), "format");
+  lua_pop(c->L, 1);
+  if (str_eq(format ? format : "", "preference") == pairs) return;
+  diag_error(c->d, "option", "data.format",
+             pairs ? "the loss is of pairs: a row has a chosen and a rejected answer"
+                   : "rows with a chosen and a rejected answer are for a loss of pairs")
+      ->suggestion = pairs ? "format = \"preference\"" : "loss = \"dpo\"";
+}
+
+/* What the field cannot know of others: is called when all are checked. */
+void loss_rules(Check *c) {
+  LossPlan *loss = &c->plan->loss;
+  const Adapter *a = &c->plan->adapter;
+  bool said = false;
+  chat_rules(c);
+  if (!loss->name) return;
+  if (field_push(c->L, PLAN_INDEX, "loss") == LUA_TTABLE)
+    said = text_of(c, lua_gettop(c->L), "reference") != NULL;
+  lua_pop(c->L, 1);
+  if (loss->second == SECOND_COPY && !said && a->rank) loss->second = SECOND_BASE;
+  if (loss->second == SECOND_BASE && !a->rank)
+    diag_error(c->d, "option", "loss.reference",
+               "\"base\" is the model without its adapter, and the plan has no adapter")
+        ->suggestion = "\"copy\"";
+  if (loss->second == SECOND_COPY && a->rank && a->from)
+    diag_error(c->d, "unsupported", "loss.reference",
+               "a copy of a model with adapter.from is not built: it would be one of the "
+               "base")
+        ->suggestion = "\"base\"";
+  data_rules(c);
+  if (c->plan->loss_chunks != 0 && c->plan->loss_chunks != 1)
+    diag_error(c->d, "unsupported", "loss_chunks",
+               "is built for the cross entropy of a plan without loss")
+        ->suggestion = "leave loss_chunks out";
+}

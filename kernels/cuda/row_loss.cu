@@ -1,0 +1,142 @@
+/* row_loss.cu - numbers of f32 for tokens, sequences and pairs of them, and elementwise
+ * ops for losses. */
+#include "kernel.cuh"
+
+enum { IGNORED = -100 };
+
+/* ---- a number from others ---- a thread for each element of the result */
+
+template <typename F> __global__ void __launch_bounds__(BLOCK) each(int64_t n, F f) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) f(i);
+}
+
+template <typename F> static void for_each(Device *d, int64_t n, F f) {
+  LAUNCH((each<F>), blocks_for(n), BLOCK, cuda_stream(d), n, f);
+}
+
+struct CeLosses {
+  const float *s;
+  const int32_t *labels;
+  float *y;
+  __device__ void operator()(int64_t r) const {
+    y[r] = labels[r] == IGNORED ? 0.0f
+                                : (float)(log((double)s[2 * r]) - (double)s[2 * r + 1]);
+  }
+};
+struct LabelMask {
+  const int32_t *labels;
+  float *y;
+  __device__ void operator()(int64_t r) const { y[r] = labels[r] != IGNORED; }
+};
+struct Spread {
+  const float *dy;
+  float *dx;
+  int64_t each;
+  __device__ void operator()(int64_t i) const { dx[i] = dy[i / each]; }
+};
+struct SplitPairs {
+  const float *x;
+  float *first, *second;
+  __device__ void operator()(int64_t i) const {
+    first[i] = x[2 * i];
+    second[i] = x[2 * i + 1];
+  }
+};
+struct JoinPairs {
+  const float *first, *second;
+  float *x;
+  __device__ void operator()(int64_t i) const {
+    x[2 * i] = first[i];
+    x[2 * i + 1] = second[i];
+  }
+};
+
+void cuda_ce_losses(Device *d, const KernelArgs *a) {
+  for_each(d, cuda_count(&a->out[0]),
+           CeLosses{data<const float>(&a->in[0]), data<const int32_t>(&a->in[1]),
+                    data<float>(&a->out[0])});
+}
+void cuda_label_mask(Device *d, const KernelArgs *a) {
+  for_each(d, cuda_count(&a->out[0]),
+           LabelMask{data<const int32_t>(&a->in[0]), data<float>(&a->out[0])});
+}
+void cuda_spread(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_count(&a->out[0]);
+  for_each(d, n,
+           Spread{data<const float>(&a->in[0]), data<float>(&a->out[0]),
+                  n / cuda_count(&a->in[0])});
+}
+void cuda_split_pairs(Device *d, const KernelArgs *a) {
+  for_each(d, cuda_count(&a->out[0]),
+           SplitPairs{data<const float>(&a->in[0]), data<float>(&a->out[0]),
+                      data<float>(&a->out[1])});
+}
+void cuda_join_pairs(Device *d, const KernelArgs *a) {
+  for_each(d, cuda_count(&a->in[0]),
+           JoinPairs{data<const float>(&a->in[0]), data<const float>(&a->in[1]),
+                     data<float>(&a->out[0])});
+}
+
+/* ---- sums ---- a block for each row, in f64 */
+
+__global__ void __launch_bounds__(BLOCK) sum_each_row(const float *x, float *y, int64_t n) {
+  double sum = 0;
+  x += blockIdx.x * n;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) sum += (double)x[i];
+  sum = block_sum<BLOCK>(sum);
+  if (threadIdx.x == 0) y[blockIdx.x] = (float)sum;
+}
+
+static void sum_rows_of(Device *d, const KernelArgs *a, int64_t rows) {
+  LAUNCH((sum_each_row), (unsigned)rows, BLOCK, cuda_stream(d),
+         data<const float>(&a->in[0]), data<float>(&a->out[0]),
+         cuda_count(&a->in[0]) / rows);
+}
+void cuda_row_sums(Device *d, const KernelArgs *a) {
+  sum_rows_of(d, a, cuda_count(&a->out[0]));
+}
+void cuda_sum_all(Device *d, const KernelArgs *a) { sum_rows_of(d, a, 1); }
+
+/* ---- elements ---- */
+
+struct Div {
+  __device__ void operator()(const float *in, float *out) const {
+    out[0] = in[1] == 0 ? 0.0f : in[0] / in[1];
+  }
+};
+struct DivDb {
+  __device__ void operator()(const float *in, float *out) const {
+    out[0] = in[0] == 0 ? 0.0f : -(in[1] * in[2]) / in[0];
+  }
+};
+struct Offset {
+  float by;
+  __device__ void operator()(const float *in, float *out) const { out[0] = in[0] + by; }
+};
+struct Exp {
+  __device__ void operator()(const float *in, float *out) const { out[0] = expf(in[0]); }
+};
+/* Of large |x| neither overflows nor loses what is left of 1. */
+struct LogSigmoid {
+  __device__ void operator()(const float *in, float *out) const {
+    float low = in[0] < 0 ? in[0] : 0.0f;
+    out[0] = low - log1pf(expf(-fabsf(in[0])));
+  }
+};
+struct LogSigmoidDx {
+  __device__ void operator()(const float *in, float *out) const {
+    out[0] = in[1] / (1.0f + expf(in[0]));
+  }
+};
+
+void cuda_divide(Device *d, const KernelArgs *a) { map<2, 1>(d, a, Div{}); }
+void cuda_divide_db(Device *d, const KernelArgs *a) { map<3, 1>(d, a, DivDb{}); }
+void cuda_offset(Device *d, const KernelArgs *a) {
+  map<1, 1>(d, a, Offset{a->attr->scale});
+}
+void cuda_exponential(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Exp{}); }
+void cuda_log_sigmoid(Device *d, const KernelArgs *a) { map<1, 1>(d, a, LogSigmoid{}); }
+void cuda_log_sigmoid_dx(Device *d, const KernelArgs *a) {
+  map<2, 1>(d, a, LogSigmoidDx{});
+}
