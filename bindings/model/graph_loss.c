@@ -1,5 +1,6 @@
 /* graph_loss.c - methods of `g` for losses that add several ops: g:cross_entropy,
- * g:token_losses, g:divergence; and g:loss, by which a model ends in the loss of the plan.
+ * g:token_losses, g:divergence; and g:loss, by which a model ends in the loss of the
+ * plan.
  */
 #include <math.h>
 

@@ -72,7 +72,8 @@ static const AttrField attr_fields[] = {
     INT(topk_group),   INT(drop),          REAL(capacity),
     REAL(bound),       REAL(aux),          REAL(z),
     REAL(rate),        INT(site),          INT(window),
-    REAL(soft_cap),    INT(zero_centered), REAL(limit), REAL(beta),
+    REAL(soft_cap),    INT(zero_centered), REAL(limit),
+    REAL(beta),
 };
 #undef INT
 #undef REAL

@@ -130,8 +130,9 @@ static void data_rules(Check *c) {
     diag_error(c->d, "unsupported", "data.val_fraction",
                "is not built for pairs: data.val names files for validation");
   if (p->data.nweights > 1)
-    diag_error(c->d, "unsupported", "data", "a blend of pairs is not built: name the "
-                                            "files without weights");
+    diag_error(c->d, "unsupported", "data",
+               "a blend of pairs is not built: name the "
+               "files without weights");
 }
 
 /* Conversations are pairs for a loss of pairs, and for no other. */

@@ -3,7 +3,8 @@
  *
  * With r = (1 - beta) p + beta q, log(p / r) and log(q / r) are -log1p of what the other
  * adds, so that nothing cancels where p and q are nearly the same:
- *   log(p / r) = -log1p(beta (q / p - 1)),  log(q / r) = -log1p((1 - beta) (p / q - 1)). */
+ *   log(p / r) = -log1p(beta (q / p - 1)),  log(q / r) = -log1p((1 - beta) (p / q - 1)).
+ */
 #include "kernel.h"
 
 enum { IGNORED = -100 };

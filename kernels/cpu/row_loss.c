@@ -1,5 +1,5 @@
-/* row_loss.c - numbers of f32 for tokens, sequences and pairs of them, and elementwise ops
- * for losses. All of them are small beside logits. */
+/* row_loss.c - numbers of f32 for tokens, sequences and pairs of them, and elementwise
+ * ops for losses. All of them are small beside logits. */
 #include "kernel.h"
 
 enum { IGNORED = -100 };
@@ -91,8 +91,7 @@ BY_TYPE(div_db, out[0])
 
 INLINE void offset(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   float by = a->attr->scale;
-  for (int64_t i = lo; i < hi; i++)
-    put(a->out[0].p, t, i, get(a->in[0].p, t, i) + by);
+  for (int64_t i = lo; i < hi; i++) put(a->out[0].p, t, i, get(a->in[0].p, t, i) + by);
 }
 BY_TYPE(offset, out[0])
 
@@ -112,8 +111,7 @@ BY_TYPE(log_sigmoid, out[0])
 
 INLINE void log_sigmoid_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   for (int64_t i = lo; i < hi; i++)
-    put(a->out[0].p, t, i,
-        get(a->in[1].p, t, i) / (1 + expf(get(a->in[0].p, t, i))));
+    put(a->out[0].p, t, i, get(a->in[1].p, t, i) / (1 + expf(get(a->in[0].p, t, i))));
 }
 BY_TYPE(log_sigmoid_dx, out[0])
 
@@ -123,7 +121,9 @@ static void elements(Device *dev, const KernelArgs *a, PartFn fn) {
 void cpu_divide(Device *dev, const KernelArgs *a) { elements(dev, a, div_each_part); }
 void cpu_divide_db(Device *dev, const KernelArgs *a) { elements(dev, a, div_db_part); }
 void cpu_offset(Device *dev, const KernelArgs *a) { elements(dev, a, offset_part); }
-void cpu_exponential(Device *dev, const KernelArgs *a) { elements(dev, a, exp_each_part); }
+void cpu_exponential(Device *dev, const KernelArgs *a) {
+  elements(dev, a, exp_each_part);
+}
 void cpu_log_sigmoid(Device *dev, const KernelArgs *a) {
   elements(dev, a, log_sigmoid_part);
 }

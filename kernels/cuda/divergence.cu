@@ -8,12 +8,8 @@ enum { IGNORED = -100 };
 /* What is to be taken off logits for their log-probabilities, of each row. */
 struct Stats {
   const float *mx, *sx, *my, *sy;
-  __device__ double x(int64_t r) const {
-    return (double)mx[r] + log((double)sx[2 * r]);
-  }
-  __device__ double y(int64_t r) const {
-    return (double)my[r] + log((double)sy[2 * r]);
-  }
+  __device__ double x(int64_t r) const { return (double)mx[r] + log((double)sx[2 * r]); }
+  __device__ double y(int64_t r) const { return (double)my[r] + log((double)sy[2 * r]); }
 };
 
 static __device__ double log_p_to_r(double lp, double lq, double beta) {
@@ -73,7 +69,8 @@ static Stats stats_of(const KernelArgs *a) {
 }
 
 static int64_t columns_here(const KernelArgs *a) {
-  int64_t v = cuda_last(&a->in[0]), n = a->attr->vocab - (a->attr->cut ? a->index * v : 0);
+  int64_t v = cuda_last(&a->in[0]),
+          n = a->attr->vocab - (a->attr->cut ? a->index * v : 0);
   return n < 0 ? 0 : n < v ? n : v;
 }
 
@@ -90,15 +87,16 @@ void cuda_divergence_sums(Device *d, const KernelArgs *a) {
 void cuda_divergence_dx(Device *d, const KernelArgs *a) {
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((divergence_dx_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
-           cuda_stream(d), data<const T>(&a->in[0]), data<const T>(&a->in[1]),
+    LAUNCH((divergence_dx_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<const T>(&a->in[1]),
            data<const int32_t>(&a->in[2]), stats_of(a), data<const float>(&a->in[7]),
            data<const float>(&a->in[8]), data<T>(&a->out[0]), a->attr->beta,
            cuda_last(&a->in[0]), columns_here(a));
   });
 }
 
-__global__ void __launch_bounds__(BLOCK) first_of_two(const float *d, float *y, int64_t n) {
+__global__ void __launch_bounds__(BLOCK)
+    first_of_two(const float *d, float *y, int64_t n) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
   if (i < n) y[i] = d[2 * i];
 }

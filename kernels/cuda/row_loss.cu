@@ -80,7 +80,8 @@ void cuda_join_pairs(Device *d, const KernelArgs *a) {
 
 /* ---- sums ---- a block for each row, in f64 */
 
-__global__ void __launch_bounds__(BLOCK) sum_each_row(const float *x, float *y, int64_t n) {
+__global__ void __launch_bounds__(BLOCK)
+    sum_each_row(const float *x, float *y, int64_t n) {
   double sum = 0;
   x += blockIdx.x * n;
   for (int64_t i = threadIdx.x; i < n; i += BLOCK) sum += (double)x[i];

@@ -166,7 +166,8 @@ static const struct {
   const char *plan, *text;
 } refused[] = {
     {"loss = 'dpa'", "plan.loss: unknown value \"dpa\" (did you mean \"dpo\"?)"},
-    {"loss = { 'dpo', bet = 1 }", "plan.loss.bet: unknown field (did you mean \"beta\"?)"},
+    {"loss = { 'dpo', bet = 1 }",
+     "plan.loss.bet: unknown field (did you mean \"beta\"?)"},
     {"loss = 3", "a name or a function, or a table that begins with one"},
     {"loss = { 'dpo', reference = 'base' }", "the plan has no adapter"},
     {"loss = { function() end, per = 'words' }", "plan.loss.per"},
@@ -237,11 +238,11 @@ static void put_teacher(const char *of) {
 START_TEST(a_teacher_on_every_mesh) {
   static const char *const options[] = {"temperature = 2, beta = 0.3",
                                         "alpha = 1, beta = 1"};
-  const char *text = arena_printf(
-      arena,
-      LLAMA("loss = { 'distill', teacher = 'teacher', %s }, %s,\n"
-            "data = weft.synthetic {} }\n"),
-      options[_i / LEN(meshes)], meshes[_i % LEN(meshes)]);
+  const char *text =
+      arena_printf(arena,
+                   LLAMA("loss = { 'distill', teacher = 'teacher', %s }, %s,\n"
+                         "data = weft.synthetic {} }\n"),
+                   options[_i / LEN(meshes)], meshes[_i % LEN(meshes)]);
   put_teacher(_i % 2 ? "llama" : "llama_tied");
   scratch_put("plan.lua", text, strlen(text));
   Outcome o = process_run(60, "$weft verify plan.lua");

@@ -115,7 +115,8 @@ weft_status infer_divergence_sums(Graph *g, Op *op, weft_error *e) {
   if (x->ndim != y->ndim || last < 1 || !same_dims(x, y, last))
     return shape_error(g, op, e, "both logits must have the same rows");
   if (x->dim[last].size != y->dim[last].size)
-    return shape_error(g, op, e, "logits of %lld and of %lld tokens: the vocabularies differ",
+    return shape_error(g, op, e,
+                       "logits of %lld and of %lld tokens: the vocabularies differ",
                        (long long)x->dim[last].size, (long long)y->dim[last].size);
   if (labels->dtype != DT_I32 || labels->ndim != last || !same_dims(labels, x, last))
     return shape_error(g, op, e, "labels must be integers, one for each row of logits");

@@ -1,11 +1,11 @@
-/* second_model.h - a model beside the one that is trained, in the same graph: the reference
- * of a preference loss, the teacher of distillation.
+/* second_model.h - a model beside the one that is trained, in the same graph: the
+ * reference of a preference loss, the teacher of distillation.
  *
- * It is built first, between second_begin and second_end, then the other; second_join puts
- * its ops into units of the other, so that whatever cuts these units cuts both: a layer
- * goes to that of the same number or, of models of different depth, of the same share. Its
- * parameters have a prefix and are frozen, or, without a prefix, are those of the other
- * model, which is then frozen itself but for adapters. */
+ * It is built first, between second_begin and second_end, then the other; second_join
+ * puts its ops into units of the other, so that whatever cuts these units cuts both: a
+ * layer goes to that of the same number or, of models of different depth, of the same
+ * share. Its parameters have a prefix and are frozen, or, without a prefix, are those of
+ * the other model, which is then frozen itself but for adapters. */
 #ifndef WEFT_SECOND_MODEL_H
 #define WEFT_SECOND_MODEL_H
 

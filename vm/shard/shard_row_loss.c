@@ -45,9 +45,10 @@ bool shard_split_pairs(Shard *s, Oid op) {
   shard_need(s, op, 0, x);
   for (int i = 0; i < 2; i++) shard_yield(s, op, i, x);
   if (s->plan->batch.micro % 2 == 0) return true;
-  diag_error(s->d, "divisibility", "batch.micro",
-             "the loss is of pairs of sequences, and %lld in a microbatch would split one",
-             (long long)s->plan->batch.micro)
+  diag_error(
+      s->d, "divisibility", "batch.micro",
+      "the loss is of pairs of sequences, and %lld in a microbatch would split one",
+      (long long)s->plan->batch.micro)
       ->suggestion = "an even number";
   return false;
 }
