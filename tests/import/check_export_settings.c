@@ -126,9 +126,20 @@ START_TEST(what_weft_has_and_recipes_say) {
   import_has(yaml, "linear_ce.FusedLinearCrossEntropy  # loss_chunks\n");
   process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");
   export_same_programs("a.lua --set model.sliding_window=false", "b.lua");
+  /* Logits that are capped are not made in pieces. */
+  Outcome i = process_run(
+      SECONDS, "$weft import out/recipe.yaml -o c.lua "
+               "model.config._target_=transformers.Gemma2Config "
+               "model.config.hidden_act=gelu_pytorch_tanh && $weft check -q c.lua");
+  ck_assert_msg(i.code == 0, "%s%s", i.out, i.err);
+  import_lacks(export_file("c.lua"), "loss_chunks = ");
   /* rslora is PEFT's alone. */
   o = export_settings(0, "--to automodel a.lua -o other --set adapter.rslora=true");
   import_has(o.out, "  adapter.rslora: true here, false as these settings say it\n");
+  /* Gemma 3 has a config for texts beside one for images. */
+  process_run(SECONDS, "sed -i s/mistral/gemma3_text/ a.lua");
+  o = export_settings(0, "--to automodel a.lua");
+  import_has(o.out, "    _target_: transformers.Gemma3TextConfig  # model\n");
 }
 END_TEST
 

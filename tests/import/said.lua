@@ -91,6 +91,13 @@ function models.phi3(d, p)
     resid_pdrop = d:pick(RATES) })
 end
 
+for _, name in ipairs { "gemma", "gemma2", "gemma3_text" } do
+  models[name] = function(d, p)
+    return sizes(d, p, { name, intermediate_size = 96, head_dim = 16, num_key_value_heads = p.kv,
+      sliding_window = name ~= "gemma" and d:pick { 5, 4096 } or nil })
+  end
+end
+
 function models.granite(d, p)
   return sizes(d, p, { "granite", intermediate_size = 96, num_key_value_heads = p.kv, embedding_multiplier = 12.0,
     attention_multiplier = 0.25, residual_multiplier = 0.22, logits_scaling = 8.0 })
@@ -428,14 +435,14 @@ local function auto_rest(d, p, plan)
   if p.cp == 1 and d:maybe(4) then
     plan.packed = { eot = 0, size = plan.batch.seq, labels = "within", too_long = d:maybe(2) and "drop" or nil }
   end
-  if not plan.precision.grad_dtype and d:maybe(4) then plan.loss_chunks = "auto" end
+  if not plan.precision.grad_dtype and p.model ~= "gemma2" and d:maybe(4) then plan.loss_chunks = "auto" end
 end
 
 function systems.automodel(d)
   local p = { tp = d:pick { 1, 1, 2 }, pp = d:pick { 1, 1, 2, 4 }, cp = d:pick { 1, 1, 2 }, dp = d:pick { 1, 2, 4 },
               ep = 1, experts = 4, steps = 12, drops = true,
               model = d:pick { "gpt2", "llama", "qwen2", "qwen3", "mistral", "ministral", "olmo3", "phi3", "granite",
-                               "mixtral", "qwen3_moe", "deepseek_v3" } }
+                               "gemma", "gemma2", "gemma3_text", "mixtral", "qwen3_moe", "deepseek_v3" } }
   local schedule = d:pick(AUTO)
   if p.pp == 4 then p.tp = 1 end
   p.tied = p.pp == 1 and d:maybe(2)
@@ -508,7 +515,7 @@ function systems.deepspeed(d)
   local p = { tp = d:pick { 1, 1, 2 }, pp = 1, cp = 1, dp = d:pick { 1, 2, 4 }, experts = 4, drops = true,
               tied = d:maybe(2), layers = 1 + d:below(3),
               model = d:pick { "gpt2", "llama", "qwen2", "qwen3", "mistral", "ministral", "olmo3", "phi3", "granite",
-                               "mixtral", "qwen3_moe", "deepseek_v3" } }
+                               "gemma", "gemma2", "gemma3_text", "mixtral", "qwen3_moe", "deepseek_v3" } }
   p.kv = p.tp
   p.heads = p.model == "gpt2" and 4 or p.kv * d:pick { 1, 2 }
   local micro = d:pick { 1, 2 }

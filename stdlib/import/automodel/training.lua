@@ -81,8 +81,14 @@ local PLAIN = { MaskedCrossEntropy = true, TEParallelCrossEntropy = true }
 -- Cross entropy and the head as one, without the logits of all rows.
 local FUSED = { FusedLinearCrossEntropy = true }
 
--- A head in pieces adds to its gradient in f32.
-local function put_loss(book, plan)
+local function caps_logits(config)
+  local cap = config.final_logit_softcapping
+  if cap == nil then cap = use("models/" .. config[1]).defaults.final_logit_softcapping end
+  return cap and true or false
+end
+
+-- A head in pieces adds to its gradient in f32, and nothing is between it and the loss.
+local function put_loss(book, plan, config)
   local key = "loss_fn._target_"
   local class = scalar.behind_last(tostring(book:value(key) or ""), ".")
   if PLAIN[class] then return book:no_effect(key, "the cross entropy of the next token is the loss") end
@@ -93,6 +99,9 @@ local function put_loss(book, plan)
   if plan:has "precision.grad_dtype" then
     return book:cannot(key, "the same loss; its logits are in memory here, as loss_chunks needs gradients in f32: "
                        .. "more memory")
+  end
+  if caps_logits(config) then
+    return book:cannot(key, "the same loss; its logits, which this model caps, are in memory here: more memory")
   end
   plan:put("loss_chunks", quote.text "auto", book:leaf(key))
   book:translated(key, "loss_chunks, as many pieces as make the logits of one no larger than what the head reads")
