@@ -25,7 +25,7 @@ names.same = {
   ["cogito-v1-preview-llama-3b"] = "llama-3.2-3b", ["cogito-v1-preview-llama-8b"] = "llama-3.1-8b",
   ["cogito-v1-preview-llama-70b"] = "llama-3.1-70b", ["cogito-v1-preview-qwen-14b"] = "qwen2.5-14b",
   ["cogito-v1-preview-qwen-32b"] = "qwen2.5-32b",
-  ["olmo-3.1-32b"] = "olmo-3-32b", ["dialogpt-small"] = "gpt2", ["dialogpt-medium"] = "gpt2-medium", ["dialogpt-large"] = "gpt2-large",
+  ["functiongemma-270m"] = "gemma-3-270m", ["olmo-3.1-32b"] = "olmo-3-32b", ["dialogpt-small"] = "gpt2", ["dialogpt-medium"] = "gpt2-medium", ["dialogpt-large"] = "gpt2-large",
 }
 for _, n in ipairs { "0.5b", "1.5b", "3b", "7b", "14b", "32b" } do names.same["qwen2.5-coder-" .. n] = "qwen2.5-" .. n end
 

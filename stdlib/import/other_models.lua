@@ -22,7 +22,7 @@ local begins = {
   { "apertus", "an Apertus" }, { "afm", "an AFM" },
   { "qwen2-57b", "a Qwen2-MoE, with shared experts that have a gate" },
   { "gemma-3n", "a Gemma 3n, with images and sound" }, { "gemma-3", "a Gemma 3, with images" },
-  { "gemma", "a Gemma" }, { "functiongemma", "a Gemma" }, { "diffusiongemma", "a Gemma" },
+  { "gemma", "a Gemma" }, { "diffusiongemma", "a Gemma" },
   { "phi-4-mini", "a Phi with longrope" }, { "phi-3.5", "a Phi with longrope" }, { "phi", "a Phi" },
   { "gpt-oss", "a GPT-OSS" }, { "glm-4.7-flash", "a GLM with latent attention" }, { "glm", "a GLM" },
   { "nvidia-nemotron", "a hybrid of Mamba and attention" },
