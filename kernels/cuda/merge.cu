@@ -12,6 +12,7 @@ template <typename T> struct Wide { typedef T type; };
 template <> struct Wide<bfloat> { typedef float type; };
 static __device__ __forceinline__ double load(double x) { return x; }
 static __device__ __forceinline__ int32_t load(int32_t x) { return x; }
+static __device__ __forceinline__ uint8_t load(uint8_t x) { return x; }
 
 /* Integer sums wrap; a NaN operand gives NaN. */
 template <typename A> __device__ __forceinline__ A merged(A a, A x, bool most) {
@@ -65,6 +66,7 @@ extern "C" void cuda_merge(void *stream, const DeviceMerge *m) {
   case DT_BF16: merge<bfloat>(stream, m); break;
   case DT_F64: merge<double>(stream, m); break;
   case DT_I32: merge<int32_t>(stream, m); break;
+  case DT_U8: merge<uint8_t>(stream, m); break;
   default: assert(!"a type of this device");
   }
 }

@@ -1,7 +1,8 @@
 -- random_learning.lua - draws by number which parameters of a plan learn, and how: frozen
 -- parts, from the front or anywhere, groups with a learning rate or a decay of their own, and
 -- adapters of some linears or all.
--- `family` names the modules; `new_draw` is that of random_draw.lua.
+-- `family` names the modules; `blocks`: sizes are such that the base of an adapter may be stored in
+-- 4 bits, which it then is. `new_draw` is that of random_draw.lua.
 
 -- No parameter is named twice.
 local modules = {
@@ -36,13 +37,14 @@ local linears = {
 }
 
 -- A group of B's, as LoRA+ has it, now and then.
-local function adapter(d, family, out)
+local function adapter(d, family, blocks, out)
   local names = shuffled(d, linears[family])
   local some = table.move(names, 1, 1 + d:below(#names - 1), 1, {})
   local rank = d:pick { 1, 2, 3, 4, 8 }
   out.adapter = {
     "lora", rank = rank, alpha = d:pick { rank, 16, 1, false } or nil,
     rslora = d:maybe(3) or nil, dora = d:maybe(3) or nil,
+    base = blocks and "nf4" or nil,
     dropout = d:maybe(3) and d:pick { 0.1, 0.5 } or nil, targets = d:maybe(3) and "all-linear" or some,
   }
   if not d:maybe(4) then return out end
@@ -58,11 +60,11 @@ local function group(d, pattern)
            weight_decay = (not lr or d:maybe(2)) and d:pick { 0, 0.01, 0.3 } or nil }
 end
 
-return function(new_draw, number, family)
+return function(new_draw, number, family, blocks)
   local d = new_draw(number + 29)
   local names, out = shuffled(d, modules[family]), {}
   local kind = d:pick { "all", "all", "front", "some", "some", "adapter", "adapter" }
-  if kind == "adapter" and linears[family] then return adapter(d, family, out) end
+  if blocks or kind == "adapter" and linears[family] then return adapter(d, family, blocks, out) end
   if kind == "front" then out.freeze = d:pick(fronts[family]) end
   local frozen = kind == "some" and 1 + d:below(math.max(#names - 2, 1)) or 0
   if frozen > 0 then out.freeze = table.move(names, 1, frozen, 1, {}) end

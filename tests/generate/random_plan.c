@@ -101,6 +101,20 @@ static const char *draw_dropout(const Draw *model, bool gpt2) {
   return rates[below(&d, LEN(rates))][gpt2];
 }
 
+/* Whether linears have rows of whole blocks of 4 bits on every rank of tp, for a base
+ * that is stored so; with a generator of its own, too. */
+static bool draw_blocks(const Draw *model, int which) {
+  Draw d = {rng_make(rng_u32(&model->rng, 0), "blocks"), 0};
+  return below(&d, 6) == 0 && which < 2;
+}
+
+/* The size of a head with which the heads of a rank make up whole blocks. */
+static int head_of_blocks(int heads) {
+  int size = 64;
+  while (size > 8 && heads * (size / 2) % 64 == 0) size /= 2;
+  return size;
+}
+
 /* The model as Lua code. Sizes are legal for tp; the vocabulary need not be divisible. */
 static int draw_model(Draw *d, const RandomPlan *p, int which, char *s, size_t n) {
   int kv = p->tp * p->head_ranks * PICK(d, 1, 2), heads = kv * PICK(d, 1, 2);
@@ -108,19 +122,23 @@ static int draw_model(Draw *d, const RandomPlan *p, int which, char *s, size_t n
     kv = MAX(p->tp / PICK(d, 2, 4), 1), heads = p->tp * PICK(d, 1, 2);
   int stages = p->pp * p->virtual_stages, head_dim = PICK(d, 4, 8, 16);
   int layers = stages * PICK(d, 1, stages > 4 ? 1 : 2) + below(d, 2);
-  int vocab = PICK(d, 37, 48, 53), hidden = heads * head_dim;
+  int vocab = PICK(d, 37, 48, 53);
+  if (p->blocks) head_dim = head_of_blocks(heads / p->tp);
+  int hidden = heads * head_dim;
   if (which == 3)
     return snprintf(s, n,
                     "weft.model { \"gpt2\", n_layer = %d, n_embd = %d, n_head = %d, "
                     "%svocab_size = %d, n_positions = %d, initializer_range = 0.1 }",
                     layers, hidden, heads, draw_dropout(d, true), vocab, 32 * p->cp);
+  bool tied = below(d, 2);
+  int ffn = PICK(d, 8, 12, 20, 32);
   return snprintf(s, n,
                   "weft.model { \"%s\", %snum_hidden_layers = %d, hidden_size = %d, "
                   "num_attention_heads = %d, num_key_value_heads = %d, "
                   "intermediate_size = %d, vocab_size = %d, initializer_range = 0.1, "
                   "tie_word_embeddings = %s%s }",
                   arch[which], draw_dropout(d, false), layers, hidden, heads, kv,
-                  p->tp * PICK(d, 8, 12, 20, 32), vocab, below(d, 2) ? "true" : "false",
+                  p->tp * (p->blocks ? 64 : ffn), vocab, tied ? "true" : "false",
                   which == 2 ? ", head_dim = 8" : "");
 }
 
@@ -207,8 +225,9 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   const char *family = strstr(model, "\"gpt2\"")          ? "gpt2"
                        : strstr(model, "weft.model { \"") ? "llama"
                                                           : "function";
-  text_printf(t, "local learning = learning(new_draw, %llu, \"%s\")\n",
-              (unsigned long long)(seed * 100000 + number), family);
+  text_printf(t, "local learning = learning(new_draw, %llu, \"%s\", %s)\n",
+              (unsigned long long)(seed * 100000 + number), family,
+              p->blocks ? "true" : "false");
   text_printf(t, "local formats, pieces = precision(new_draw, %llu, false)\n",
               (unsigned long long)(seed * 100000 + number));
   text_printf(t,
@@ -293,7 +312,9 @@ void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
                     .micro = PICK(&d, 1, 1, 2)};
   int rounds = draw_sizes(&d, p);
   draw_context(seed, number, p);
-  draw_model(&d, p, below(&d, 4), model, sizeof model);
+  int which = below(&d, 4);
+  p->blocks = draw_blocks(&d, which);
+  draw_model(&d, p, which, model, sizeof model);
   add_head(&t);
   write_plan(&d, seed, number, rounds, &t, model, "", p);
 }

@@ -21,6 +21,7 @@ typedef struct RandomPlan {
   int tp, pp, dp, cp, micro, microbatches, virtual_stages;
   const char *schedule;
   bool sp;
+  bool blocks;           /* an adapter's base is stored in 4 bits */
   int head_ranks;        /* cp ranks that exchange heads */
   char context[64];      /* the field cp */
   const char *recompute; /* as in the plan */

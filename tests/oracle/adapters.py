@@ -65,6 +65,13 @@ def gpt2():
                                       n_positions=SEQ, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
 
 
+def llama_blocks():
+    """With rows of two blocks of NF4, one for each rank of tp 2; scales in several groups."""
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=128, intermediate_size=256, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False))
+
+
 FEW = {k: MESHES[k] for k in ("one rank", "pp 2", "fsdp2")}
 CASES = [(llama, 'targets = "all-linear"', MESHES),
          (llama, 'rslora = true, targets = { "q_proj", "layers.*.mlp.down_proj" }', MESHES),
@@ -72,6 +79,7 @@ CASES = [(llama, 'targets = "all-linear"', MESHES),
          (llama, 'dora = true', MESHES),
          (llama, 'dropout = 0.2, targets = { "k_proj", "o_proj", "up_proj" }', MESHES),
          (llama, 'dora = true, rslora = true, dropout = 0.2', MESHES),
+         (llama_blocks, 'base = "nf4"', MESHES), (llama_blocks, 'base = "nf4", dora = true', FEW),
          (gpt2, 'dora = true', FEW), (gpt2, 'dropout = 0.1', FEW)]
 
 
@@ -125,10 +133,54 @@ def drop_by_masks(model):
     return masks
 
 
-def with_peft(folder, batches, dtype, turn=0):
+LEVELS = torch.tensor([
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+    -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+    0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+    0.7229568362236023, 1.0])
+
+
+def dynamic_map():
+    """Middles of 2^i equal parts of [0.1, 1], times 10^(i - 6), both signs; 0 and 1."""
+    values = [torch.zeros(1), torch.ones(1)]
+    for i in range(7):
+        ends = torch.linspace(0.1, 1, 2 ** i + 1)
+        values += [s * 10 ** (i - 6) * (ends[:-1] + ends[1:]) / 2 for s in (1, -1)]
+    return torch.cat(values).sort()[0]
+
+
+def nearest(x, levels):
+    return torch.bucketize(x, (levels[:-1] + levels[1:]) / 2)
+
+
+def nf4(weight):
+    """A weight as its NF4 with quantised scales gives it back (QLoRA, arXiv:2305.14314): what
+    bitsandbytes computes on GPUs, in f32."""
+    blocks = weight.detach().float().reshape(-1, 64)
+    scale = blocks.abs().amax(1)
+    codes = nearest(blocks * (1 / scale)[:, None], LEVELS)
+    offset, levels = scale.double().mean().float(), dynamic_map()
+    less = torch.nn.functional.pad(scale - offset, (0, -len(scale) % 256)).view(-1, 256)
+    if len(scale) % 256:
+        less.view(-1)[len(scale):] = 0
+    group = less.abs().amax(1, keepdim=True)
+    again = (levels[nearest(less * (1 / group), levels)] * group).flatten()[:len(scale)] + offset
+    return (LEVELS[codes] * again[:, None]).view(weight.shape)
+
+
+def base_of(folder, targets):
+    """The model that adapters are of; linears of layers as they are stored."""
+    model = AutoModelForCausalLM.from_pretrained(folder / "base")
+    for name, module in model.named_modules():
+        if "nf4" in targets and ".layers." in name and isinstance(module, torch.nn.Linear):
+            module.weight.data = nf4(module.weight)
+    return model
+
+
+def with_peft(folder, batches, dtype, targets, turn=0):
     """The losses of the steps, and the adapter after them. `turn`: rows are summed in another
     order."""
-    base = AutoModelForCausalLM.from_pretrained(folder / "base").to(dtype)
+    base = base_of(folder, targets).to(dtype)
     model = PeftModel.from_pretrained(base, folder / "first", is_trainable=True).to(dtype)
     masks = drop_by_masks(model)
     weights = [p for p in model.parameters() if p.requires_grad]
@@ -153,7 +205,7 @@ def with_peft(folder, batches, dtype, turn=0):
 def from_peft(folder, batches, mesh, targets):
     """How far a step of weft that begins at the folder that PEFT wrote is from PEFT's loss, and
     the adapter that weft writes without having learnt from that of the folder (0)."""
-    base = AutoModelForCausalLM.from_pretrained(folder / "base").double()
+    base = base_of(folder, targets).double()
     model = PeftModel.from_pretrained(base, folder / "peft").double().eval()
     with torch.no_grad():
         want = loss_of(model, *batches[0]).item()
@@ -181,7 +233,7 @@ def one(folder, number, mesh, batches, want, targets):
     assert got.keys() == want[1].keys(), sorted(got.keys() ^ want[1].keys())
     far = {"loss": max(abs(a - b) / abs(b) for a, b in zip(losses, want[0], strict=True)),
            "adapter": max(apart(got[n], want[1][n]) for n in got)}
-    base = AutoModelForCausalLM.from_pretrained(folder / "base").double()
+    base = base_of(folder, targets).double()
     peft = PeftModel.from_pretrained(base, folder / name).double()
     merged = AutoModelForCausalLM.from_pretrained(folder / (name + "-merged")).double()
     with torch.no_grad():
@@ -208,8 +260,8 @@ def main():
                 PLAN % (*MESHES["one rank"], targets, ROWS, SEQ, STEPS))
             trained(folder, "first", "--steps", "1", "--set", "optimizer.lr=0")
             subprocess.run(["rm", "-r", folder / "ckpt"], check=True)
-            want = with_peft(folder, batches, torch.float64)
-            rounded = [with_peft(folder, batches, torch.float32, turn)[1] for turn in TURNS]
+            want = with_peft(folder, batches, torch.float64, targets)
+            rounded = [with_peft(folder, batches, torch.float32, targets, turn)[1] for turn in TURNS]
             most = max(apart(p, want[1][n]) for one_run in rounded for n, p in one_run.items())
             may = {"adapter": max(TOLERANCE, ROUNDING * most)}
             far = from_peft(folder, batches, meshes.get("tp 2", meshes["fsdp2"]), targets)

@@ -8,7 +8,7 @@
 -- values that are not numbers.
 local interpreter = {}
 
-local size = { f32 = 4, i32 = 4, f64 = 8 }
+local size = { f32 = 4, i32 = 4, f64 = 8, u8 = 1 }
 local nan = 0 / 0
 
 -- ---- memory ----

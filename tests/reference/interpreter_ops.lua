@@ -99,6 +99,39 @@ end
 function ops.add_bias(k, x, b)
   return map(x, function(v, i) return v + b[(i - 1) % #b + 1] end)
 end
+
+local levels = { -1, -0.69619280, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.0910500, 0,
+  0.07958030, 0.16093020, 0.24611230, 0.33791524, 0.44070983, 0.56261700, 0.72295684, 1 }
+
+-- What a code of scales stands for: the middles of 2^k equal parts of [0.1, 1] times 10^(k - 6).
+local function scale_value(code)
+  local n, k = math.abs(code - 127), 0
+  if n == 0 or n == 128 then return n // 128 end
+  while 2 << k <= n do k = k + 1 end
+  local middle = 0.1 + (n - (1 << k) + 0.5) * 0.9 / (1 << k)
+  return (code < 127 and -1 or 1) * 10.0 ^ (k - 6) * middle
+end
+
+function ops.nf4(k, codes, scales, groups)
+  local R, I = k.out_dims[1][1], k.out_dims[1][2]
+  local cut, n = (k.attr.cut or 0) ~= 0, math.max(k.attr.n or 1, 1)
+  local rows, columns = cut and k.attr.dim == 0, cut and k.attr.dim == 1
+  local parts, offset, w = rows and k.attr.parts or 1, groups[#groups], {}
+  local each = R // parts
+  for r = 0, R - 1 do
+    local row = rows and (r // each * n + k.index) * each + r % each or r
+    local first = columns and (row * n + k.index) * I or row * I
+    for i = 0, I - 1 do
+      local here = r * I + i
+      local byte = codes[here // 2 + 1]
+      local group = groups[(first + i) // 64 // 256 + 1]
+      local scale = scale_value(scales[here // 64 + 1]) * group + offset
+      w[here + 1] = levels[(i % 2 == 0 and byte >> 4 or byte & 15) + 1] * scale
+    end
+  end
+  return w
+end
+
 function ops.feature_sqnorms(k, w, a, b)
   local R, I, O = k.dims[2][1], k.dims[2][2], k.dims[3][1]
   local at, n = k.attr.layout == 0 and matrix(w, I) or turned(w, O), {}

@@ -113,6 +113,7 @@ static void fill(Value *x, uint64_t *s) {
   if (strchr("gkncu1sorz", x->kind)) return;
   for (int64_t i = 0; i < n; i++) {
     double v = strchr("til", x->kind)  ? floor(uniform(s) * (double)x->limit)
+               : x->kind == 'a'        ? floor(uniform(s) * 256)
                : strchr("vp", x->kind) ? 0.01 + uniform(s)
                : x->kind == 'm'        ? 3.5 + uniform(s)
                : x->kind == 'q'        ? floor(32 * uniform(s) - 16) / 8
@@ -134,6 +135,7 @@ static int parse(const char *text, Value *x, DType dtype) {
                 : strchr("fvmye", *p)   ? DT_F32
                 : strchr("hp", *p)      ? DT_BF16
                 : strchr("tlisorz", *p) ? DT_I32
+                : *p == 'a'             ? DT_U8
                                         : DT_F64;
     p = end;
     if (*p == ' ' && x[n].alias < 0) do

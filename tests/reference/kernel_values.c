@@ -30,6 +30,7 @@ void kernel_put(const Value *x, void *p) {
     if (x->type == DT_F16) ((f16 *)p)[i] = f16_from_f32((float)x->v[i]);
     if (x->type == DT_F64) ((double *)p)[i] = x->v[i];
     if (x->type == DT_I32) ((int32_t *)p)[i] = (int32_t)x->v[i];
+    if (x->type == DT_U8) ((uint8_t *)p)[i] = (uint8_t)x->v[i];
   }
 }
 
@@ -38,6 +39,7 @@ double kernel_element(const void *p, DType t, int64_t i) {
   if (t == DT_BF16) return bf16_to_f32(((const bf16 *)p)[i]);
   if (t == DT_F16) return f16_to_f32(((const f16 *)p)[i]);
   if (t == DT_F64) return ((const double *)p)[i];
+  if (t == DT_U8) return ((const uint8_t *)p)[i];
   return ((const int32_t *)p)[i];
 }
 

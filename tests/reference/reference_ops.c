@@ -62,6 +62,40 @@ static void linear(RefArgs *a) {
     }
 }
 
+/* The levels of NF4, and what a code of its scales stands for: of 2^k equal parts of
+ * [0.1, 1] times 10^(k - 6) the middle, with both signs, and 0 and 1. */
+static const double nf4_values[] = {-1,          -0.69619280, -0.52507305, -0.39491749,
+                                    -0.28444138, -0.18477343, -0.0910500,  0,
+                                    0.07958030,  0.16093020,  0.24611230,  0.33791524,
+                                    0.44070983,  0.56261700,  0.72295684,  1};
+
+static double scale_value(int code) {
+  int n = code < 127 ? 127 - code : code - 127, k = 0;
+  if (n == 0) return 0;
+  if (n == 128) return 1;
+  while (2 << k <= n) k++;
+  double part = 0.9 / (1 << k), middle = 0.1 + (n - (1 << k) + 0.5) * part;
+  return (code < 127 ? -1 : 1) * pow(10, k - 6) * middle;
+}
+
+static void nf4(RefArgs *a) {
+  int64_t R = a->out[0].dim[0], I = a->out[0].dim[1], all = I, first = 0;
+  int64_t parts = 1, n = 1, at = 0;
+  const double *group = IN(2), offset = group[a->in[2].dim[0] - 1];
+  if (a->attr->cut && a->attr->dim == 1) all = I * a->attr->n, first = I * a->index;
+  if (a->attr->cut && a->attr->dim == 0)
+    parts = a->attr->parts, n = a->attr->n, at = a->index;
+  for (int64_t r = 0; r < R; r++)
+    for (int64_t i = 0; i < I; i++) {
+      int64_t each = R / parts, part = r / each;
+      int64_t row = part * each * n + at * each + r % each;
+      int64_t block = (row * all + first + i) / 64;
+      int byte = (int)IN(0)[(r * I + i) / 2], code = i % 2 ? byte % 16 : byte / 16;
+      double scale = scale_value((int)IN(1)[(r * I + i) / 64]) * group[block / 256];
+      OUT(0)[r * I + i] = nf4_values[code] * (scale + offset);
+    }
+}
+
 static void feature_sqnorms(RefArgs *a) {
   int64_t R = a->in[1].dim[0], I = a->in[1].dim[1], O = a->in[2].dim[0];
   for (int64_t o = 0; o < O; o++) {

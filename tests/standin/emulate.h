@@ -28,6 +28,10 @@ struct Dim3 {
 struct __nv_bfloat16 {
   uint16_t bits;
 };
+/* Rounded each, where a compiler may fuse them. */
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fadd_rn(float a, float b) { return a + b; }
+
 static inline float __bfloat162float(__nv_bfloat16 b) {
   uint32_t wide = (uint32_t)b.bits << 16;
   float f;

@@ -21,6 +21,7 @@ typedef enum {
 } ncclResult_t;
 typedef enum { ncclSum = 0, ncclMax = 2 } ncclRedOp_t;
 typedef enum {
+  ncclUint8 = 1,
   ncclInt32 = 2,
   ncclFloat16 = 6,
   ncclFloat32 = 7,

@@ -20,6 +20,7 @@ static void narrow(DType t, const float *from, int64_t n, char *to) {
   if (t == DT_F32) memcpy(to, from, (size_t)n * sizeof *from);
   for (int64_t i = 0; i < n && t == DT_BF16; i++) half[i] = bf16_from_f32(from[i]);
   for (int64_t i = 0; i < n && t == DT_F16; i++) half[i] = f16_from_f32(from[i]);
+  for (int64_t i = 0; i < n && t == DT_U8; i++) to[i] = (char)(uint8_t)from[i];
 }
 
 static weft_status fill_piece(Convert *c, const Saved *s, char *to, weft_error *e) {

@@ -45,6 +45,22 @@ static void know(void *ud) {
     names_add(k->arena, &k->names, k->to->param[i].name, i);
 }
 
+/* Whether the base of a checkpoint, or of a program, is stored in 4 bits. */
+static bool has_codes(const Ckpt *c) {
+  static const char scales[] = ".nested_absmax";
+  for (int i = 0; i < c->m.nparam; i++) {
+    size_t n = strlen(c->m.param[i].name), end = sizeof scales - 1;
+    if (n > end && str_eq(c->m.param[i].name + n - end, scales)) return true;
+  }
+  return false;
+}
+
+static bool reads_codes(const Compiled *to) {
+  for (int i = 0; i < to->nparam; i++)
+    if (to->param[i].quant) return true;
+  return false;
+}
+
 weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
   Text t = {0};
   if (!to->context && c->m.optimizer != to->optimizer)
@@ -75,6 +91,11 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
   weft_status st = WEFT_OK;
   if (t.oom)
     st = err_set(e, WEFT_ENOMEM, "out of memory");
+  else if (n && has_codes(c) != reads_codes(to))
+    st = err_file(e, WEFT_EFILE, c->dir, 0,
+                  "its base is %sstored in 4 bits, the plan's is%s: "
+                  "adapter.base must be that of the checkpoint's plan",
+                  has_codes(c) ? "" : "not ", has_codes(c) ? " not" : "");
   else if (n)
     st = err_file(e, WEFT_EFILE, c->dir, 0, "is of another model:%.900s", t.s);
   else if (stateless)

@@ -43,6 +43,8 @@ static void widen(DType t, const char *from, int64_t n, float *restrict to) {
   const uint16_t *half = (const uint16_t *)from;
   if (t == DT_F32)
     memcpy(to, from, (size_t)n * sizeof *to);
+  else if (t == DT_U8)
+    for (int64_t i = 0; i < n; i++) to[i] = (unsigned char)from[i];
   else if (t == DT_BF16)
     for (int64_t i = 0; i < n; i++) to[i] = bf16_to_f32(half[i]);
   else

@@ -3,9 +3,49 @@
 
 #include <math.h>
 
+#include "vm/base/nf4.h"
 #include "vm/weights/adapter_files.h"
+#include "vm/weights/quantized.h"
+#include "vm/weights/weights_match.h"
 
 enum { BLOCK = 1 << 18 }; /* elements per buffer */
+
+/* ---- weights ---- */
+
+static weft_status read_param(CkptRead *read, const Compiled *c, int i, int64_t at,
+                              int64_t n, float *to, weft_error *e) {
+  int param = ckpt_param(read->c, c->param[i].name);
+  return ckpt_read_part(read, ckpt_kind(STATE_PARAM), param, at, n, to, e);
+}
+
+/* Elements [at, at + n) of a weight that is stored in 4 bits; `at` is a multiple of
+ * BLOCK. Codes lie in the second half of `to` while what they stand for fills it. */
+static weft_status read_nf4(CkptRead *read, const Compiled *c, int codes, int64_t at,
+                            int64_t n, float *to, weft_error *e) {
+  enum { BLOCKS = BLOCK / NF4_BLOCK, GROUPS = BLOCKS / NF4_GROUP };
+  float scale[BLOCKS], group[GROUPS], offset, *code = to + n / 2;
+  int scales = quantized_part(c, codes, QUANT_SCALES);
+  int groups = quantized_part(c, codes, QUANT_GROUPS);
+  int64_t first = at / NF4_BLOCK, blocks = n / NF4_BLOCK;
+  TRY(read_param(read, c, codes, at / 2, n / 2, code, e));
+  TRY(read_param(read, c, scales, first, blocks, scale, e));
+  TRY(read_param(read, c, groups, first / NF4_GROUP, (blocks + NF4_GROUP - 1) / NF4_GROUP,
+                 group, e));
+  TRY(read_param(read, c, groups, param_count(&c->param[groups]) - 1, 1, &offset, e));
+  for (int64_t k = 0; k < n / 2; k++) {
+    int64_t b = 2 * k / NF4_BLOCK;
+    float by = nf4_unpack_scale((uint8_t)scale[b], group[b / NF4_GROUP], offset);
+    int two = (int)code[k];
+    to[2 * k] = nf4_level[two >> 4] * by;
+    to[2 * k + 1] = nf4_level[two & 15] * by;
+  }
+  return WEFT_OK;
+}
+
+static weft_status read_weight(CkptRead *read, const Compiled *c, int i, int64_t at,
+                               int64_t n, float *to, weft_error *e) {
+  return (c->param[i].quant ? read_nf4 : read_param)(read, c, i, at, n, to, e);
+}
 
 /* ---- merging ---- */
 
@@ -43,7 +83,7 @@ static weft_status merge_begin(CkptRead *read, const Compiled *c, int base,
   int b = how ? adapter_part(c, base, ADAPTER_B) : -1;
   if (a < 0 || b < 0) return WEFT_OK;
   m->rank = c->param[a].dim[0], m->in = c->param[a].dim[1];
-  m->columns = c->param[base].dim[1];
+  m->columns = weights_as_model(&c->param[base]).dim[1];
   m->in_out = adapter_of_in_out(how->model, c->param[base].name);
   TRY(read_all(read, &c->param[a], &m->a, &m->na, e));
   TRY(read_all(read, &c->param[b], &m->b, &m->nb, e));
@@ -79,11 +119,12 @@ static void merge_add(const Merge *m, double scale, int64_t at, int64_t n, float
 
 /* Sums the squares of each feature of the base with its adapter, where that has
  * magnitudes. */
-static weft_status merge_norms(CkptRead *read, int param, int64_t all, const Merge *m,
-                               double scale, float *block, weft_error *e) {
+static weft_status merge_norms(CkptRead *read, const Compiled *c, int base, int64_t all,
+                               const Merge *m, double scale, float *block,
+                               weft_error *e) {
   for (int64_t at = 0, n; m->m && at < all; at += n) {
     n = MIN(all - at, (int64_t)BLOCK);
-    TRY(ckpt_read_part(read, ckpt_kind(STATE_PARAM), param, at, n, block, e));
+    TRY(read_weight(read, c, base, at, n, block, e));
     for (int64_t k = 0; k < n; k++) {
       double v = added(m, scale, at + k, block[k]);
       m->norm[feature(m, at + k)] += v * v;
@@ -97,12 +138,11 @@ static weft_status merge_norms(CkptRead *read, int param, int64_t all, const Mer
 static weft_status copy_param(CkptRead *read, const Compiled *c, int i,
                               const WeightsOut *out, const Merge *m, double scale,
                               float *block, weft_error *e) {
-  int param = ckpt_param(read->c, c->param[i].name);
-  int64_t all = param_count(&c->param[i]);
-  TRY(merge_norms(read, param, all, m, scale, block, e));
+  int64_t all = param_weights(&c->param[i]);
+  TRY(merge_norms(read, c, i, all, m, scale, block, e));
   for (int64_t at = 0, n; at < all; at += n) {
     n = MIN(all - at, (int64_t)BLOCK);
-    TRY(ckpt_read_part(read, ckpt_kind(STATE_PARAM), param, at, n, block, e));
+    TRY(read_weight(read, c, i, at, n, block, e));
     merge_add(m, scale, at, n, block);
     TRY(weights_out_put(out, i, at, n, block, e));
   }

@@ -262,8 +262,10 @@ static weft_status read_tensor(Ckpt *c, int number, const SafeTensors *s,
   const char *text = st_metadata(s, 0, t->name);
   if (!read_name(c, t->name, &p))
     FAIL(t, "holds the tensor \"%s\", of which the manifest knows nothing", t->name);
-  if (!str_eq(t->type, "F32") && !str_eq(t->type, "BF16") && !str_eq(t->type, "F16"))
-    FAIL(t, "tensor \"%s\" is of type %s; F32, BF16 and F16 are read", t->name, t->type);
+  if (!str_eq(t->type, "F32") && !str_eq(t->type, "BF16") && !str_eq(t->type, "F16") &&
+      !str_eq(t->type, "U8"))
+    FAIL(t, "tensor \"%s\" is of type %s; F32, BF16, F16 and U8 are read", t->name,
+         t->type);
   if (!text)
     FAIL(t, "its header does not say which part of a parameter tensor \"%s\" is",
          t->name);

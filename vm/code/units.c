@@ -185,6 +185,8 @@ static void keep_params(Table *t) {
                                  .frozen = p->frozen,
                                  .group = p->group,
                                  .adapter = p->adapter,
+                                 .quant = p->quant,
+                                 .dtype = x->dtype,
                                  .share = p->share,
                                  .place = t->sh->param_place[i],
                                  .grad = t->sh->grad_place[i],

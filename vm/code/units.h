@@ -72,9 +72,10 @@ typedef struct UnitParam {
   float std, share;
   bool decay, frozen;
   int32_t group;
-  uint8_t adapter;   /* these, and like: see Param */
-  Place place, grad; /* of the parameter as stored; of the gradient as W writes it */
-  int64_t count;     /* local elements */
+  uint8_t adapter, quant; /* these, and like: see Param */
+  uint8_t dtype;          /* that it is stored in: DType */
+  Place place, grad;      /* of the parameter as stored; of the gradient as W writes it */
+  int64_t count;          /* local elements */
 } UnitParam;
 
 typedef struct Units {

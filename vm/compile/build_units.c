@@ -15,6 +15,7 @@
 #include "vm/rewrite/chunked_loss.h"
 #include "vm/rewrite/fuse_ops.h"
 #include "vm/rewrite/fused_projections.h"
+#include "vm/rewrite/quantized_base.h"
 #include "vm/rewrite/recompute.h"
 #include "vm/rewrite/trainable.h"
 #include "vm/rewrite/wgrad_split.h"
@@ -126,6 +127,8 @@ static bool trained(const CompileInput *in, CompileInput *out, Diags *d) {
     return true;
   out->graph = graph_fork(in->graph, in->arena);
   if (plan->adapter.rank && !adapters(out->graph, plan, d)) return false;
+  if (plan->adapter.base == BASE_NF4 && !quantized_base(out->graph, plan, d))
+    return false;
   if (in->evaluates) {
     for (int i = 0; i < out->graph->param.n; i++) out->graph->param.at[i].frozen = true;
     return true;

@@ -28,16 +28,16 @@ static void describe_params(const Stages *st, Compiled *c) {
                          .frozen = from->frozen,
                          .group = from->group,
                          .adapter = from->adapter,
+                         .quant = from->quant,
                          .share = from->share,
                          .place = from->place,
                          .npp = h->npp,
                          .pp = arena_copy(c->arena, h->pp, sizeof(int) * (size_t)h->npp)};
-    uint64_t n = 1;
     for (int d = 0; d < from->ndim; d++) {
-      n *= (uint64_t)(p->dim[d] = from->dim[d].size);
+      p->dim[d] = from->dim[d].size;
       p->parts[d] = from->dim[d].parts;
     }
-    c->params_total += n;
+    c->params_total += (uint64_t)param_weights(p);
   }
 }
 

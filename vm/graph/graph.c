@@ -7,12 +7,13 @@
 
 int dtype_size(DType t) {
   static const int size[] = {
-      [DT_F32] = 4, [DT_BF16] = 2, [DT_F64] = 8, [DT_I32] = 4, [DT_F16] = 2};
+      [DT_F32] = 4, [DT_BF16] = 2, [DT_F64] = 8, [DT_I32] = 4, [DT_F16] = 2, [DT_U8] = 1};
   assert(t < DT_ACT);
   return size[t];
 }
 
-static const char *const dtypes[] = {"f32", "bf16", "f64", "i32", "f16", "act", "grad"};
+static const char *const dtypes[] = {"f32", "bf16", "f64", "i32",
+                                     "f16", "u8",   "act", "grad"};
 
 const char *dtype_name(DType t) { return dtypes[t]; }
 
@@ -231,6 +232,13 @@ static bool same_dims(const Tensor *t, const Dim *dim, int ndim) {
         t->dim[d].unit != MAX(dim[d].unit, 1) || t->dim[d].parts != MAX(dim[d].parts, 1))
       return false;
   return true;
+}
+
+Tid graph_weight(const Graph *g, Tid t) {
+  const Tensor *x = &g->t.at[t];
+  bool stored =
+      x->kind == T_VALUE && x->producer >= 0 && g->op.at[x->producer].code == OP_nf4;
+  return stored ? g->op.at[x->producer].in[0] : t;
 }
 
 weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,

@@ -16,12 +16,14 @@ typedef enum {
   DT_F64,
   DT_I32,
   DT_F16,
+  DT_U8,  /* codes of quantised weights */
   DT_ACT, /* the plan's compute type; shard() resolves it */
   DT_GRAD /* that of its gradients of parameters, likewise */
 } DType;
 int dtype_size(DType t);             /* bytes; DT_ACT and DT_GRAD are errors */
 DType dtype_named(const char *name); /* one of those below; DT_ACT: none */
-const char *dtype_name(DType t); /* "f32", "bf16", "f64", "i32", "f16", "act", "grad" */
+const char *
+dtype_name(DType t); /* "f32", "bf16", "f64", "i32", "f16", "u8", "act", "grad" */
 
 /* What a dimension means. vm/mesh/axes.def says which axis may cut which tag. */
 typedef enum {
@@ -275,13 +277,18 @@ static inline const char *adapter_suffix(AdapterPart part) {
          : part == ADAPTER_B ? ".lora_B.weight"
                              : ".lora_magnitude_vector";
 }
+/* Parameters that a frozen weight (O, I) is stored as in 4 bits (vm/base/nf4.h): two
+ * codes in a byte (O, I/2), under the name of the weight; scales of blocks (O, I/64); of
+ * groups of these, with the offset behind. */
+typedef enum { QUANT_NONE, QUANT_CODES, QUANT_SCALES, QUANT_GROUPS } QuantPart;
 typedef struct Param {
   const char *name; /* Hugging Face name */
   Tid tensor;
   uint8_t init;     /* InitKind */
   float std;        /* of INIT_UNIFORM: values are between -std and std */
   uint8_t adapter;  /* AdapterPart */
-  const char *base; /* of an adapter: the weight that it adapts */
+  uint8_t quant;    /* QuantPart */
+  const char *base; /* of an adapter, and of scales: the weight that it belongs to */
   bool decay;       /* weight decay applies: more than one dimension */
   bool frozen;      /* does not learn: see vm/rewrite/trainable.h */
   int32_t group;    /* Plan.group that it is in, from 1; 0: none */
@@ -346,6 +353,9 @@ extern const OpInfo op_info[OP_N];
 int op_parse(const char *name); /* -1 if unknown */
 /* Ops that make gradients of parameters: f32, added to what is there where told. */
 bool op_adds(int code);
+/* The parameter that a weight is, or is made of where that is stored in 4 bits; else `t`.
+ */
+Tid graph_weight(const Graph *g, Tid t);
 /* The type of the gradient of a tensor as ops that add up make it: DT_GRAD of a
  * parameter, but f32 of a router's bias, whose gradient is a count, and of others. */
 DType graph_grad_dtype(const Graph *g, Tid of);

@@ -29,7 +29,7 @@ static uint64_t bytes_of(const StWrite *t) {
 
 /* Wide types first, so that every tensor is aligned to its elements. */
 static int rank_of(DType t) {
-  static const DType order[] = {DT_F64, DT_F32, DT_I32, DT_BF16, DT_F16};
+  static const DType order[] = {DT_F64, DT_F32, DT_I32, DT_BF16, DT_F16, DT_U8};
   for (int i = 0; i < LEN(order); i++)
     if (order[i] == t) return i;
   return LEN(order);

@@ -37,7 +37,7 @@ static const StType types[] = {
     {"F64", 8, DT_F64, f64},     {"F32", 4, DT_F32, f32}, {"F16", 2, DT_F16, half},
     {"BF16", 2, DT_BF16, brain}, {"I64", 8, DT_F32, i64}, {"I32", 4, DT_I32, i32},
     {"I16", 2, DT_F32, i16},     {"I8", 1, DT_F32, i8},   {"U64", 8, DT_F32, u64},
-    {"U32", 4, DT_F32, u32},     {"U16", 2, DT_F32, u16}, {"U8", 1, DT_F32, u8},
+    {"U32", 4, DT_F32, u32},     {"U16", 2, DT_F32, u16}, {"U8", 1, DT_U8, u8},
     {"BOOL", 1, DT_F32, truth},
 };
 
@@ -54,6 +54,7 @@ const char *st_type_name(DType t) {
   case DT_F64: return "F64";
   case DT_I32: return "I32";
   case DT_F16: return "F16";
+  case DT_U8: return "U8";
   case DT_ACT:
   case DT_GRAD: break;
   }

@@ -67,6 +67,7 @@ typedef struct FlatParam {
   struct Flat flat;
   bool grad, work; /* gradient, parameter: stored as shards */
   bool decay, frozen;
+  uint8_t dtype; /* DType that it is stored in where that is not the plan's to say */
   int32_t group;
   float share;
   AxisSet cut, partial; /* axes that shard it by its style; axes over which its gradient
@@ -106,6 +107,7 @@ static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int pa
                          cuts->params && cut_flat(&flat) && p->count >= cuts->persistence,
                      .decay = p->decay,
                      .frozen = p->frozen,
+                     .dtype = p->dtype,
                      .group = p->group,
                      .share = p->share,
                      .cut = cut,
@@ -140,6 +142,7 @@ static int collect(const Stages *st, const Cuts *cuts, int rank, FlatParam *row,
 
 static int class_order(const FlatParam *a, const FlatParam *b) {
   if (a->frozen != b->frozen) return a->frozen ? 1 : -1;
+  if (a->dtype != b->dtype) return a->dtype < b->dtype ? -1 : 1;
   if (a->shared != b->shared) return a->shared ? 1 : -1;
   if (a->grad != b->grad) return a->grad ? -1 : 1;
   if (a->work != b->work) return a->work ? -1 : 1;
@@ -263,6 +266,7 @@ static Kept kept(const FlatParam *p, RegionKind kind) {
 static bool counts(const FlatParam *p) { return p->share > 0; }
 
 static DType type_of(const FlatParam *p, RegionKind kind, DType dtype) {
+  if (p->frozen) return (DType)p->dtype;
   return counts(p) && (kind == REGION_GRAD || kind == REGION_MASTER) ? DT_F32 : dtype;
 }
 
@@ -432,11 +436,13 @@ static void place_optimizer(Layout *l, const Plan *plan, int64_t length) {
 /* ---- the pass ---- */
 
 /* The type with the fewest bytes: what is aligned in it is aligned in every region. */
-static DType narrowest_of(const Plan *p) {
+static DType narrowest_of(const Plan *p, const FlatParam *row, int n) {
   const DType all[] = {p->dtype, p->opt.state, p->grad, p->master};
   DType least = all[0];
   for (int i = 1; i < LEN(all); i++)
     if (dtype_size(all[i]) < dtype_size(least)) least = all[i];
+  for (int i = 0; i < n; i++)
+    if (dtype_size((DType)row[i].dtype) < dtype_size(least)) least = (DType)row[i].dtype;
   return least;
 }
 
@@ -456,7 +462,7 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
         row[i].stored.count + (i + 1 < n && row[i + 1].behind ? row[i + 1].together : 0);
   int64_t limit = plan->strategy.bucket_bytes / dtype_size(plan->grad);
   DType state = plan->opt.state;
-  int64_t length = fill_buffer(l, row, n, narrowest_of(plan), &cuts, limit, keep);
+  int64_t length = fill_buffer(l, row, n, narrowest_of(plan, row, n), &cuts, limit, keep);
   l->counts = NEW_N(scratch, bool, l->regions.nblock);
   for (int i = 0; i < l->regions.nblock; i++)
     l->counts[i] = counts(&row[l->regions.block[i].at]);

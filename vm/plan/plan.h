@@ -234,6 +234,9 @@ typedef struct ParamGroup {
   double weight_decay; /* instead of the optimizer's */
 } ParamGroup;
 
+/* As the plan's precision says, or in 4 bits: see vm/rewrite/quantized_base.h. */
+typedef enum { BASE_UNQUANTIZED, BASE_NF4 } BaseStorage;
+
 /* Low-rank adapters (LoRA, arXiv:2106.09685) of linears: see vm/rewrite/adapters.h. */
 typedef struct Adapter {
   int64_t rank;     /* 0: the plan has none */
@@ -241,6 +244,7 @@ typedef struct Adapter {
   bool rslora;      /* or alpha / sqrt(rank) */
   double dropout;   /* of what A reads, this part of all is dropped */
   bool dora;        /* with a magnitude for each output feature */
+  BaseStorage base; /* of the frozen weights of linears of layers */
   const char *from; /* the folder of PEFT that it begins at; NULL: initial values */
   bool all;         /* of all linears of layers, */
   Patterns targets; /* or of these */

@@ -64,7 +64,7 @@ static const char *not_finite(const void *p, DType t, uint64_t n, bool minus_inf
 static weft_status check_values(Rank *r, const Instr *in, const void *p, DType t,
                                 uint64_t n, weft_error *e) {
   _Alignas(8) char block[8192];
-  if (t == DT_I32) return WEFT_OK;
+  if (t == DT_I32 || t == DT_U8) return WEFT_OK;
   bool maximum =
       in->op == OP_ce_max || in->op == OP_ce_stats || in->op == OP_linear_ce_stats;
   bool minus_inf =

@@ -79,7 +79,20 @@ static void read_half(Rank *r, const Piece *p, float *local) {
   }
 }
 
+static void read_bytes(Rank *r, const Piece *p, float *local) {
+  uint8_t block[4096];
+  for (int64_t at = 0; at < p->count; at += LEN(block)) {
+    int64_t n = MIN((int64_t)LEN(block), p->count - at);
+    device_download(r->dev, block, address(r, p) + at, (size_t)n);
+    for (int64_t i = 0; i < n; i++) local[at + i] = block[i];
+  }
+}
+
 void rank_read(Rank *r, const Piece *p, float *local) {
+  if (p->region->dtype == DT_U8) {
+    read_bytes(r, p, local);
+    return;
+  }
   if (p->region->dtype != DT_F32) {
     read_half(r, p, local);
     return;
@@ -95,7 +108,7 @@ float *rank_floats(Rank *r, const Piece *p) {
 }
 
 uint16_t *rank_halves(Rank *r, const Piece *p) {
-  bool there = reachable(r) && p->region->dtype != DT_F32;
+  bool there = reachable(r) && dtype_size((DType)p->region->dtype) == sizeof(uint16_t);
   return there ? (uint16_t *)address(r, p) : NULL;
 }
 
@@ -118,12 +131,27 @@ static void write_half(Rank *r, const Piece *p, const float *local) {
   }
 }
 
+/* Codes are whole numbers below 256. */
+static void write_bytes(Rank *r, const Piece *p, const float *local) {
+  uint8_t block[4096];
+  for (int64_t at = 0; at < p->count; at += LEN(block)) {
+    int64_t n = MIN((int64_t)LEN(block), p->count - at);
+    for (int64_t i = 0; i < n; i++) block[i] = (uint8_t)local[at + i];
+    if (reachable(r))
+      memcpy(address(r, p) + at, block, (size_t)n);
+    else
+      device_upload(r->dev, address(r, p) + at, block, (size_t)n);
+  }
+}
+
 /* Other threads than the rank's may write where the host can. */
 void rank_write(Rank *r, const Piece *p, const float *local) {
   if (rank_floats(r, p))
     memcpy(rank_floats(r, p), local, (size_t)p->count * sizeof *local);
   else if (rank_halves(r, p))
     round_to((DType)p->region->dtype, local, p->count, rank_halves(r, p));
+  else if (p->region->dtype == DT_U8)
+    write_bytes(r, p, local);
   else if (p->region->dtype != DT_F32)
     write_half(r, p, local);
   else

@@ -99,7 +99,7 @@ static bool same_param(Scan *s, const Op *p, const Op *q, int k) {
   if (u->unit != p->unit || v->unit != q->unit || u->op != v->op ||
       u->operand != v->operand || a->init != b->init || a->std != b->std ||
       a->decay != b->decay || a->share != b->share || a->frozen != b->frozen ||
-      a->group != b->group || a->adapter != b->adapter)
+      a->group != b->group || a->adapter != b->adapter || a->quant != b->quant)
     return false;
   if (!s->numbered && same_but_numbers(a->name, b->name) &&
       same_but_numbers(p->name, q->name))

@@ -1,6 +1,7 @@
 /* recompute_policy.c - which forward ops a plan recomputes, by the flags in ops.def:
  * `full` all ops of layers; `selective` products without a parameter (the core of
  * attention); `cheap` ops that are bound by memory (norms, activations, ropes, sums).
+ * Weights that are stored in 4 bits are always made again.
  *
  * A pattern names a unit, or a module with all modules in it. Ops without a name, such as
  * activation functions, belong to a module if they are between two of its ops. */
@@ -14,7 +15,7 @@ static bool moves_data(const Op *op) { return op_info[op->code].cost == cost_mov
 static bool is_core(const Graph *g, const Op *op) {
   if (!op_info[op->code].cost || moves_data(op)) return false;
   for (int k = 0; k < op->nin; k++)
-    if (g->t.at[op->in[k]].kind == T_PARAM) return false;
+    if (g->t.at[graph_weight(g, op->in[k])].kind == T_PARAM) return false;
   return true;
 }
 
@@ -82,6 +83,7 @@ void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mar
   }
   for (int i = 0; i < g->op.n && plan->moe.keep_router; i++)
     if (is_router(&g->op.at[i])) mark[i] = false;
+  for (int i = 0; i < g->op.n; i++) mark[i] |= g->op.at[i].code == OP_nf4;
 }
 
 /* ---- for build_units ---- */

@@ -274,6 +274,20 @@ void shard_dropout_place(const Shard *s, Oid id, Op *o) {
     o->attr.heads_cut = cut;
 }
 
+/* Which part of a weight in 4 bits this rank has. */
+static void cut_nf4(const Shard *s, Oid id, Op *o) {
+  Place p = shard_told(s, s->need[id][0]);
+  o->attr.n = 1;
+  for (int d = 0; d < 2; d++) {
+    if (!place_cuts_dim(p, d)) continue;
+    const Tensor *codes = &s->out->t.at[s->local[s->g->op.at[id].in[0]]];
+    o->attr.dim = d;
+    o->attr.parts = codes->dim[d].parts;
+    o->attr.cut = place_dim_cuts(p, d);
+    o->attr.n = (int32_t)(codes->dim[d].size / codes->dim[d].local);
+  }
+}
+
 static void emit_one(Shard *s, Oid id, const Tid *in) {
   const Op *op = &s->g->op.at[id];
   Oid to = shard_emit_op(s, op->code, op->nin, op->nout, op, op->phase);
@@ -282,6 +296,7 @@ static void emit_one(Shard *s, Oid id, const Tid *in) {
   if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);
   if (experts_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_EP);
   shard_dropout_place(s, id, o);
+  if (op->code == OP_nf4) cut_nf4(s, id, o);
   if (op->code == OP_permute) shard_limit_rows(s, o);
   if (op->code == OP_attention || op->code == OP_attention_dx) shard_cut_queries(s, o);
   for (int i = 0; i < op->nout; i++) {

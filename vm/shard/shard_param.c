@@ -49,12 +49,13 @@ static void rule_error(Shard *s, int rule, const char *fmt, ...) {
 static int rule_of(Shard *s, Oid op, int i) {
   const Op *o = &s->g->op.at[op];
   const TpRule *tp = s->plan->tp;
-  const char *name = s->g->t.at[o->in[i]].name, *module = o->name;
-  if (s->g->t.at[o->in[i]].kind != T_PARAM) return -1;
-  const Param *p = &s->g->param.at[s->g->t.at[o->in[i]].index];
+  const Tensor *t = &s->g->t.at[graph_weight(s->g, o->in[i])];
+  const char *name = t->name, *module = o->name;
+  if (t->kind != T_PARAM) return -1;
+  const Param *p = &s->g->param.at[t->index];
+  if (p->base) name = p->base;
   if (p->adapter) {
     const char *end = strrchr(module, '.');
-    name = p->base;
     module = arena_strn(s->d->arena, module, (size_t)(end - module));
   }
   int tie, rule = tp_match(s->plan, name, module, s->rule_hits, &tie);
@@ -113,8 +114,11 @@ bool shard_check_cut(Shard *s, Tid id, int dim) {
   int64_t piece = (int64_t)d->unit * d->parts;
   int n = shard_copied(s, id, dim) ? s->n[AX_TP] : s->tp;
   if ((d->tag == TAG_VOCAB && piece == 1) || d->size % (piece * n) == 0) return true;
+  const Tensor *t = &s->g->t.at[id];
   const char *name = size_name(d->tag);
   char label[96];
+  if (t->kind == T_PARAM && s->g->param.at[t->index].quant && dim == 1)
+    name = arena_printf(s->d->arena, "the blocks of a row of %s in 4 bits", t->name);
   if (!name)
     name = arena_printf(s->d->arena, "dimension %d of %s", dim,
                         tensor_label(s->g, id, label));
@@ -267,6 +271,7 @@ bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p)
   TpStyle st = rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
   int cut = style_cut(st, role, out_dim), part = s->g->param.at[t->index].adapter;
   if (part) cut = adapter_cut(part, cut);
+  if (s->g->param.at[t->index].quant == QUANT_GROUPS) cut = -1;
   bool packed = st == STYLE_PACKED_COLWISE || st == STYLE_PACKED_ROWWISE;
   if (cut == -2) {
     rule_error(s, rule, "style %s makes no sense for %s", tp_style_name(st), t->name);

@@ -171,6 +171,17 @@ bool shard_dropout(Shard *s, Oid op) {
   return true;
 }
 
+/* Cut as the weight of the linear that reads it, whose style holds; groups are whole. */
+bool shard_nf4(Shard *s, Oid op) {
+  for (int i = 0; i < 3; i++) {
+    Place p;
+    if (!shard_param(s, op, i, ROLE_WEIGHT, 0, &p)) return false;
+    shard_need(s, op, i, p);
+    if (i == 0) shard_yield(s, op, 0, p);
+  }
+  return true;
+}
+
 /* Of parameters that linears before it read, as these have placed them: norms of features
  * that are cut, or parts of sums over inputs that are. */
 bool shard_feature_sqnorms(Shard *s, Oid op) {

@@ -6,7 +6,7 @@
 #include "shard.h"
 
 ShardRule shard_embedding, shard_linear, shard_add_bias, shard_add, shard_follow,
-    shard_pairs, shard_dropout, shard_feature_sqnorms, shard_feature_scale, shard_norm,
+    shard_pairs, shard_dropout, shard_nf4, shard_feature_sqnorms, shard_feature_scale, shard_norm,
     shard_rope, shard_split_heads, shard_join_heads, shard_attention,
     shard_attention_step, shard_flatten, shard_unflatten, shard_router_logits,
     shard_route, shard_expert_counts, shard_router_loss, shard_permute,

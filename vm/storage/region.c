@@ -17,6 +17,11 @@ int64_t param_count(const CompiledParam *p) {
   return n;
 }
 
+int64_t param_weights(const CompiledParam *p) {
+  if (p->quant == QUANT_NONE) return param_count(p);
+  return p->quant == QUANT_CODES ? 2 * param_count(p) : 0;
+}
+
 const Stored *regions_param(const Regions *s, int param) {
   for (int i = 0; i < s->nparam; i++)
     if (s->param[i].param == param) return &s->param[i];

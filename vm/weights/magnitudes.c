@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "adapter_files.h"
+#include "weights_match.h"
 
 #include "vm/base/f16.h"
 
@@ -32,7 +33,7 @@ weft_status magnitudes_init(const Compiled *c, int param, const Piece *part,
                             BaseValues *values, const void *ud, float *local,
                             weft_error *e) {
   int base = adapter_base(c, param);
-  const CompiledParam *w = &c->param[base];
+  const CompiledParam weight = weights_as_model(&c->param[base]), *w = &weight;
   bool columns = c->param[param].init == INIT_COLUMN_NORMS;
   int64_t width = w->dim[1], all = param_count(w);
   float some[READ];

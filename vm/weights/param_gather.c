@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "magnitudes.h"
 #include "param_fill.h"
+#include "quantized.h"
 
 /* ---- parts ---- */
 
@@ -27,15 +27,21 @@ static weft_status initial_of(const void *ud, int param, int64_t from, int64_t n
 static weft_status initial(const Lane *l, void *ud, StateKind k, int param,
                            const Piece *part, PartOut *out, weft_error *e) {
   const Compiled *c = l->run->c;
+  if (c->param[param].quant) return quantized_init(ud, param, part, out->local, e);
   if (magnitudes(&c->param[param]))
-    return magnitudes_init(c, param, part, initial_of, l->run, out->local, e);
+    return magnitudes_init(c, param, part, quantized_values, ud, out->local, e);
   piece_init(part, &l->run->c->param[param], l->run->plan->seed, out->local);
   return WEFT_OK;
 }
 
 weft_status run_init(Run *r, weft_error *e) {
-  Filling f = {.kind = {STATE_PARAM}, .nkind = 1, .n = r->c->nparam, .values = initial};
-  return run_pieces(r, &f, true, e);
+  Quantized q;
+  TRY(quantized_begin(r, initial_of, r, &q, e));
+  Filling f = {
+      .kind = {STATE_PARAM}, .nkind = 1, .n = r->c->nparam, .values = initial, .ud = &q};
+  weft_status st = run_pieces(r, &f, true, e);
+  quantized_end(r, &q);
+  return st;
 }
 
 /* ---- one parameter ---- */

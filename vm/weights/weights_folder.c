@@ -94,7 +94,7 @@ static OutParam list_adapter(WeightsOut *w, const CompiledParam *p) {
 
 bool weights_out_has(const WeightsOut *w, const CompiledParam *p) {
   return w->o->adapter == (p->adapter != ADAPTER_NONE) &&
-         !second_prefix(p->name, strlen(p->name));
+         !second_prefix(p->name, strlen(p->name)) && !weights_follow(p);
 }
 
 /* A tensor for each parameter, or for each of `like` that has some. */
@@ -104,7 +104,7 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
   int *seen = NEW_N(w->arena, int, n + 1); /* number + 1 of a tensor of `like` */
   w->param = NEW_N(w->arena, OutParam, c->nparam + 1);
   for (int i = 0; i < c->nparam; i++) {
-    const CompiledParam *p = &c->param[i];
+    const CompiledParam weight = weights_as_model(&c->param[i]), *p = &weight;
     WeightSource from = {0};
     char name[512];
     int64_t rows, first;

@@ -5,8 +5,8 @@
  * Ranges follow the order of the files, because the kernel reads ahead. */
 #include "weights_load.h"
 
-#include "magnitudes.h"
 #include "param_fill.h"
+#include "quantized.h"
 #include "weights_match.h"
 
 #include <stdlib.h>
@@ -142,7 +142,7 @@ static int list_tensors(const Load *l, const SafeTensors *s, int param, FileTens
   FileParam *p = &l->param[param];
   *p = (FileParam){.tensor = to,
                    .first = from.first,
-                   .each = param_count(&l->c->param[param]) / from.pieces,
+                   .each = param_weights(&l->c->param[param]) / from.pieces,
                    .alike = true};
   for (int i = 0; i < from.pieces; i++) {
     to[i].t = from.pieces > 1 ? weights_piece(l->c, s, param, i, NULL) : from.t;
@@ -161,18 +161,24 @@ static int by_place(const void *x, const void *y, void *ud) {
   return (a->first > b->first) - (a->first < b->first);
 }
 
-/* Those that files have, along the files, then those that begin with initial values, as
- * adapters do that no file has; returns how many there are of the first. */
+/* Whether a parameter is not filled by what files have, but by what follows from it: what
+ * no file has, and what is stored in 4 bits. */
+static bool follows(const Load *l, const SafeTensors *s, int i) {
+  return l->c->param[i].quant || weights_initial(l->c, s, i);
+}
+
+/* Those that files have, along the files, then those that follow; returns how many there
+ * are of the first. */
 static int list_params(Load *l, const SafeTensors *s) {
   int n = 0, tensors = 0, all = l->c->nparam;
   for (int i = 0; i < all; i++) {
-    if (weights_initial(l->c, s, i)) continue;
+    if (weights_follow(&l->c->param[i]) || weights_initial(l->c, s, i)) continue;
     tensors += list_tensors(l, s, i, l->tensor + tensors);
-    l->order[n++] = i;
+    if (!follows(l, s, i)) l->order[n++] = i;
   }
   qsort_r(l->order, (size_t)n, sizeof *l->order, by_place, l->param);
   for (int i = 0, k = n; i < all; i++)
-    if (weights_initial(l->c, s, i)) l->order[k++] = i;
+    if (follows(l, s, i)) l->order[k++] = i;
   return n;
 }
 
@@ -193,14 +199,40 @@ static weft_status read_values(const void *ud, int param, int64_t from, int64_t 
   return WEFT_OK;
 }
 
-/* What no file has begins with its initial values. */
+/* What no file has begins with its initial values; weights become codes. */
 static weft_status put_initial(const Lane *lane, void *ud, StateKind k, int param,
                                const Piece *part, PartOut *out, weft_error *e) {
   const Compiled *c = lane->run->c;
+  if (c->param[param].quant) return quantized_init(ud, param, part, out->local, e);
   if (magnitudes(&c->param[param]))
-    return magnitudes_init(c, param, part, read_values, ud, out->local, e);
+    return magnitudes_init(c, param, part, quantized_values, ud, out->local, e);
   piece_init(part, &lane->run->c->param[param], lane->run->plan->seed, out->local);
   return WEFT_OK;
+}
+
+static weft_status load_all(Run *r, Load *l, const SafeTensors *s, weft_error *e) {
+  Quantized q;
+  int n = list_params(l, s);
+  Filling f = {.kind = {STATE_PARAM},
+               .nkind = 1,
+               .n = n,
+               .order = l->order,
+               .bring = bring,
+               .values = put_part,
+               .ud = l};
+  Filling rest = {.kind = {STATE_PARAM},
+                  .nkind = 1,
+                  .first = n,
+                  .n = r->c->nparam - n,
+                  .order = l->order,
+                  .values = put_initial,
+                  .ud = &q};
+  TRY(run_pieces(r, &f, true, e));
+  if (!rest.n) return WEFT_OK;
+  TRY(quantized_begin(r, read_values, l, &q, e));
+  weft_status st = run_pieces(r, &rest, false, e);
+  quantized_end(r, &q);
+  return st;
 }
 
 /* Every process reads the files itself. */
@@ -217,23 +249,7 @@ weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
   weft_status st = WEFT_ENOMEM;
   if (l.param && l.tensor && l.windows) {
     l.order = (int *)(l.param + c->nparam);
-    int n = list_params(&l, s);
-    Filling f = {.kind = {STATE_PARAM},
-                 .nkind = 1,
-                 .n = n,
-                 .order = l.order,
-                 .bring = bring,
-                 .values = put_part,
-                 .ud = &l};
-    st = run_pieces(r, &f, true, e);
-    Filling rest = {.kind = {STATE_PARAM},
-                    .nkind = 1,
-                    .first = n,
-                    .n = c->nparam - n,
-                    .order = l.order,
-                    .values = put_initial,
-                    .ud = &l};
-    if (st == WEFT_OK && rest.n) st = run_pieces(r, &rest, false, e);
+    st = load_all(r, &l, s, e);
   } else {
     err_set(e, st, "out of memory");
   }

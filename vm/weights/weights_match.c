@@ -68,6 +68,13 @@ static const char *renamed(const char *name, const char *tail, const char *modul
   return buf;
 }
 
+CompiledParam weights_as_model(const CompiledParam *p) {
+  CompiledParam w = *p;
+  if (p->quant == QUANT_CODES) w.dim[1] *= 2;
+  w.quant = QUANT_NONE;
+  return w;
+}
+
 static const CompiledParam *param_named(const Compiled *c, const char *name) {
   for (int i = 0; i < c->nparam; i++)
     if (str_eq(c->param[i].name, name)) return &c->param[i];
@@ -82,7 +89,7 @@ static void count_packed(const Compiled *c, const CompiledParam *p, const char *
   for (int k = 0; k < LEN(f->part) && f->part[k]; k++) {
     const CompiledParam *q =
         param_named(c, renamed(p->name, tail, f->part[part], f->part[k], name));
-    if (k < part && q) *first += param_count(q);
+    if (k < part && q) *first += param_weights(q);
     if (q) *rows += q->dim[0];
   }
 }
@@ -284,8 +291,9 @@ typedef struct Misfits {
 } Misfits;
 
 /* Whether what was found under the name `name` can be what `p` wants. */
-static bool fits(const CompiledParam *p, const char *name, WeightSource from,
+static bool fits(const CompiledParam *param, const char *name, WeightSource from,
                  Misfits *m) {
+  const CompiledParam weight = weights_as_model(param), *p = &weight;
   const SafeTensor *t = from.t;
   if (!same_shape(p, from.rows, t)) {
     int64_t want[MAX_DIM];
@@ -338,6 +346,7 @@ static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **
   for (int i = 0; i < c->nparam; i++) {
     const CompiledParam *p = &c->param[i];
     if (weights_initial(c, s, i)) continue; /* the folder has the base */
+    if (weights_follow(p)) continue;        /* the folder has the weight */
     WeightSource from = weights_source(c, s, i);
     if (from.pieces > 1) {
       n += compare_pieces(c, s, i, from, sorted + n, m);
@@ -391,8 +400,30 @@ uint64_t weights_fit_bytes(const Compiled *c) {
   return sizeof(SafeTensor *) * n;
 }
 
+/* Tensors that only weights have which others have quantised. */
+static const struct Scheme {
+  const char *end, *by;
+} scheme[] = {{".quant_state.bitsandbytes__nf4", "bitsandbytes (NF4)"},
+              {".quant_state.bitsandbytes__fp4", "bitsandbytes (FP4)"},
+              {".SCB", "bitsandbytes (8 bits)"},
+              {".qweight", "GPTQ or AWQ"},
+              {".weight_scale_inv", "blocks of FP8"},
+              {".weight_packed", "compressed-tensors"}};
+
+static weft_status check_scheme(const SafeTensors *s, weft_error *e) {
+  for (int i = 0; i < st_count(s); i++)
+    for (int k = 0; k < LEN(scheme); k++)
+      if (ends_with(st_at(s, i)->name, scheme[k].end))
+        return err_set(e, WEFT_EFILE,
+                       "the weights are quantised by %s (%s): weft reads F32, BF16, F16 "
+                       "and F64, and stores these in 4 bits itself (adapter.base)",
+                       scheme[k].by, st_at(s, i)->name);
+  return WEFT_OK;
+}
+
 weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_alloc *a,
                         weft_error *e) {
+  TRY(check_scheme(s, e));
   const SafeTensor **sorted = mem_new(a, weights_fit_bytes(c));
   if (!sorted) return err_set(e, WEFT_ENOMEM, "out of memory");
   Misfits m = {.text = {.alloc = a}};

@@ -14,6 +14,12 @@ typedef struct WeightSource {
   int pieces; /* 1: it is not in pieces */
 } WeightSource;
 WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param);
+/* A parameter as files of the model have it: codes as the weight that they are of. */
+CompiledParam weights_as_model(const CompiledParam *p);
+/* Whether it follows from another, so that no file has it: scales of codes. */
+static inline bool weights_follow(const CompiledParam *p) {
+  return p->quant == QUANT_SCALES || p->quant == QUANT_GROUPS;
+}
 /* Whether there is an adapter among them: then it has all parts of those of the program.
  */
 bool weights_adapter(const SafeTensors *s);

@@ -28,6 +28,7 @@ MPI_Datatype mpi_type(DType t) {
   case DT_F16: return MPI_UINT16_T;
   case DT_F64: return MPI_DOUBLE;
   case DT_I32: return MPI_INT32_T;
+  case DT_U8: return MPI_UINT8_T;
   case DT_ACT:
   case DT_GRAD: break;
   }

@@ -32,13 +32,13 @@ static ncclDataType_t type_of(const CommOp *op) {
   case DT_F16: return ncclFloat16;
   case DT_F64: return ncclFloat64;
   case DT_I32: return ncclInt32;
+  case DT_U8: return ncclUint8;
   default: return ncclFloat32;
   }
 }
 
 static size_t bytes_of(const CommOp *op) {
-  bool half = op->dtype == DT_BF16 || op->dtype == DT_F16;
-  return op->count * (op->dtype == DT_F64 ? 8 : half ? 2 : 4);
+  return op->count * (size_t)dtype_size((DType)op->dtype);
 }
 
 /* Joins the results of several calls that make one operation. */
