@@ -1,6 +1,6 @@
-/* unpack_nf4.c - weights of codes of 4 bits and the scales of their blocks; see vm/base/nf4.h.
- * Every level times its scale is an f32 that is rounded once, so all ranks have the same
- * bits of a weight. */
+/* unpack_nf4.c - weights of codes of 4 bits and the scales of their blocks; see
+ * vm/base/nf4.h. Every level times its scale is an f32 that is rounded once, so all ranks
+ * have the same bits of a weight. */
 #include "kernel.h"
 
 #include "vm/base/nf4.h"

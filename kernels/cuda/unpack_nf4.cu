@@ -1,5 +1,5 @@
-/* unpack_nf4.cu - weights of codes of 4 bits and the scales of their blocks, with the bits
- * of kernels/cpu/unpack_nf4.c. */
+/* unpack_nf4.cu - weights of codes of 4 bits and the scales of their blocks, with the
+ * bits of kernels/cpu/unpack_nf4.c. */
 #include "kernel.cuh"
 
 #include "vm/base/nf4.h"

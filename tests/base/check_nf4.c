@@ -26,8 +26,8 @@ static uint32_t fold(const void *p, size_t n) {
   return h;
 }
 
-/* bitsandbytes 0.50.2: quantize_4bit; scales less their mean to the nearest of its dynamic
- * map in groups of 256, as on its GPUs; dequantize_4bit. */
+/* bitsandbytes 0.50.2: quantize_4bit; scales less their mean to the nearest of its
+ * dynamic map in groups of 256, as on its GPUs; dequantize_4bit. */
 START_TEST(as_bitsandbytes) {
   static float w[N], y[N], scale[BLOCKS], group[GROUPS];
   static uint8_t code[N / 2], small[BLOCKS];
@@ -39,8 +39,8 @@ START_TEST(as_bitsandbytes) {
   }
   float offset = (float)(sum / BLOCKS);
   for (int g = 0; g < GROUPS; g++)
-    group[g] = nf4_pack_scales(scale + g * NF4_GROUP, NF4_GROUP, offset,
-                               small + g * NF4_GROUP);
+    group[g] =
+        nf4_pack_scales(scale + g * NF4_GROUP, NF4_GROUP, offset, small + g * NF4_GROUP);
   for (int i = 0; i < N; i++) {
     int b = i / NF4_BLOCK, two = code[i / 2];
     y[i] = nf4_level[i % 2 ? two & 15 : two >> 4] *

@@ -61,7 +61,8 @@ static uint64_t stored(const Compiled *c, DType t) {
 /* Linears of a layer: q and o, k and v, gate, up and down. */
 enum { WEIGHTS = 2 * (2 * 128 * 128 + 2 * 64 * 128 + 3 * 128 * 256) };
 
-/* Half a byte for each weight, and one for each block; each of 28 parameters is padded. */
+/* Half a byte for each weight, and one for each block; each of 28 parameters is padded.
+ */
 static void check_bytes(const char *fields, uint64_t want) {
   const Compiled *c = compiled(arena_printf(arena, NF4 "precision = 'bf16', %s", fields));
   uint64_t bytes = stored(c, DT_U8);
@@ -214,13 +215,16 @@ END_TEST
 static const struct {
   const char *model, *fields, *says;
 } wrong[] = {
-    {"'gpt2', n_layer = 1, n_embd = 64, n_head = 4, vocab_size = 64, n_positions = 8", NF4,
-     "attn.c_attn cannot be stored in 4 bits: its weight lies as (in, out), and blocks go "
+    {"'gpt2', n_layer = 1, n_embd = 64, n_head = 4, vocab_size = 64, n_positions = 8",
+     NF4,
+     "attn.c_attn cannot be stored in 4 bits: its weight lies as (in, out), and blocks "
+     "go "
      "along the inputs"},
     {"'llama', hidden_size = 96, num_hidden_layers = 1, num_attention_heads = 4, "
      "intermediate_size = 256, vocab_size = 96",
      NF4,
-     "self_attn.q_proj cannot be stored in 4 bits: blocks of 64 would go over the ends of "
+     "self_attn.q_proj cannot be stored in 4 bits: blocks of 64 would go over the ends "
+     "of "
      "its 96 inputs"},
     {LLAMA, NF4 "mesh = { tp = 4 }",
      "4 does not divide the blocks of a row of "

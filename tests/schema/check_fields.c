@@ -96,6 +96,7 @@ static const Given given[] = {
     {"cross_entropy", "per", "sequences", NULL},
     {"distill", "teacher", "tutor", NULL},
     {"lora", "targets", "{ 'q_proj' }", NULL},
+    {"lora", "base", "nf4", NULL},
     {"group", "lr", NULL, MODEL BATCH "groups = { { 'norm', lr = 2 } }"},
     {"group", "weight_decay", NULL,
      MODEL BATCH "groups = { { 'norm', weight_decay = 2 } }"},

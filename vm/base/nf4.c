@@ -29,8 +29,7 @@ float nf4_largest(const float *w, int n) {
 
 static uint8_t level_of(float x) {
   int n = 0;
-  for (int k = 0; k + 1 < NF4_LEVELS; k++)
-    n += x > (nf4_level[k] + nf4_level[k + 1]) / 2;
+  for (int k = 0; k + 1 < NF4_LEVELS; k++) n += x > (nf4_level[k] + nf4_level[k + 1]) / 2;
   return (uint8_t)n;
 }
 

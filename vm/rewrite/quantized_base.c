@@ -141,7 +141,8 @@ static weft_status store_all(Quantizing *q, Diags *d, int *found, weft_error *e)
       cannot(d, op, "its weight lies as (in, out), and blocks go along the inputs");
     else if (w->dim[1].size % NF4_BLOCK)
       cannot(d, op,
-             arena_printf(d->arena, "blocks of %d would go over the ends of its %lld inputs",
+             arena_printf(d->arena,
+                          "blocks of %d would go over the ends of its %lld inputs",
                           NF4_BLOCK, (long long)w->dim[1].size));
     else
       TRY(store(q, i, e));
@@ -155,7 +156,8 @@ bool quantized_base(Graph *g, const Plan *plan, Diags *d) {
   /* each weight makes two parameters, which are read as they are */
   int most = tensors + 2 * g->param.n + g->op.n;
   Quantizing q = {.g = g,
-                  .scales = (void *)arena_alloc(g->arena, sizeof *q.scales * (size_t)most),
+                  .scales =
+                      (void *)arena_alloc(g->arena, sizeof *q.scales * (size_t)most),
                   .now = NEW_N(g->arena, Tid, most),
                   .stored = NEW_N(g->arena, bool, most)};
   weft_error e;

@@ -145,8 +145,7 @@ static weft_status put_codes(const Quantized *q, int codes, int64_t at, int64_t 
 static weft_status put_scales(const Quantized *q, int codes, int64_t at, int64_t n,
                               Group *g, int64_t *have, float *to, weft_error *e) {
   for (int64_t i = at; i < at + n; i++) {
-    if (i / NF4_GROUP != *have)
-      TRY(pack_group(q, codes, *have = i / NF4_GROUP, g, e));
+    if (i / NF4_GROUP != *have) TRY(pack_group(q, codes, *have = i / NF4_GROUP, g, e));
     to[i - at] = g->code[i % NF4_GROUP];
   }
   return WEFT_OK;
@@ -172,9 +171,7 @@ weft_status quantized_init(const Quantized *q, int param, const Piece *part, flo
     float *to = local + s.local;
     switch (kind) {
     case QUANT_CODES: TRY(put_codes(q, codes, s.global, s.n, to, e)); break;
-    case QUANT_SCALES:
-      TRY(put_scales(q, codes, s.global, s.n, &g, &have, to, e));
-      break;
+    case QUANT_SCALES: TRY(put_scales(q, codes, s.global, s.n, &g, &have, to, e)); break;
     default: TRY(put_groups(q, codes, s.global, s.n, &g, to, e));
     }
     for (int64_t k = s.n; k < s.n + s.padding; k++) to[k] = 0;
