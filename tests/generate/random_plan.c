@@ -231,6 +231,9 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   text_printf(t, "local formats, pieces = precision(new_draw, %llu, false)\n",
               (unsigned long long)(seed * 100000 + number));
   text_printf(t,
+              "local loss, rows = loss(new_draw, %llu, \"%s\", %d, learning.adapter)\n",
+              (unsigned long long)(seed * 100000 + number), family, p->micro);
+  text_printf(t,
               "return weft.plan {\n"
               "  name = \"random-%llu-%llu\",\n"
               "  model = %s,\n%s"
@@ -264,9 +267,10 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   unsigned long long key = seed * 100000 + number;
   text_printf(t, "  optimizer = optimizer(weft, new_draw, %llu, %s),\n", key,
               number % 2 ? "true" : "false");
-  text_printf(t, "  precision = formats, loss_chunks = %s,\n", cut ? "pieces" : "nil");
-  text_printf(t, "  data = weft.synthetic {},%s\n",
-              below(d, 3) ? "" : "\n  packed = { eot = 3 },");
+  text_printf(t, "  precision = formats, loss = loss, loss_chunks = %s,\n",
+              cut ? "not loss and pieces or nil" : "nil");
+  text_add(t, "  data = weft.synthetic {},\n");
+  if (below(d, 3) == 0) text_add(t, "  packed = not rows and { eot = 3 } or nil,\n");
   text_printf(t, "  train = { steps = 3, seed = %d, log_every = 1 },\n}\n",
               below(d, 1000));
   if (t->oom || t->n >= sizeof p->text)
@@ -299,6 +303,7 @@ static void add_head(Text *t) {
   add_library(t, "optimizer", "random_optimizer");
   add_library(t, "precision", "random_precision");
   add_library(t, "learning", "random_learning");
+  add_library(t, "loss", "random_loss");
 }
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {

@@ -65,11 +65,12 @@ def say(*command):
 
 
 def weft(folder, *options):
-    """The records of the steps, and the weights after them."""
+    """The records of the steps, and the weights after them. A loss of the plan's own is left out:
+    preference.py has these."""
     log, out = folder / "log", folder / "weights"
     done = subprocess.run(
         [BUILD / "weft", "run", folder / "plan.lua", "--quiet", "--threads", "1", "--log", log,
-         "--export", out, *options], capture_output=True, text=True)
+         "--export", out, "--set", "loss=false", *options], capture_output=True, text=True)
     if done.returncode == 1 and re.search("error: |no label tokens", done.stderr):
         raise Refused(done.stderr)
     if done.returncode != 0:
