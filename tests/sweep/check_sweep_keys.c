@@ -134,6 +134,7 @@ static const struct {
      "'strategy.activation_checkpointing_scope', 'all'"},
     {"strategy.bucket_cap_mb", "'strategy.bucket_cap_mb', 0.001, 1"},
     {"moe", "'moe', { aux_loss_coef = 0.1 }, { dispatcher = 'alltoall' }"},
+    {"loss", "'loss', 'cross_entropy', { 'cross_entropy', per = 'sequences' }"},
     {"loss_chunks", "'loss_chunks', 2, 'auto'"},
     {"packed", "'packed', { eot = 3 }, { bos = 4 }"},
     {"batch", "'batch', { global = 32, seq = 16 }, { global = 16, seq = 32 }"},
