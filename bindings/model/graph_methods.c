@@ -38,6 +38,7 @@ static const OpKeys op_keys[] = {
     {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "scale"}},
     {OP_expert_counts, 1, {"experts"}},
     {OP_router_loss, 1, {"topk", "score", "aux", "z"}},
+    {OP_grouped_linear, 0, {"layout"}},
     {OP_permute, 1, {"experts", "capacity", "bound", "drop"}},
     {OP_ce_max, 1, {"vocab"}},
     {OP_ce_sum, 1, {"vocab"}},

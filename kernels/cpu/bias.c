@@ -13,7 +13,22 @@ INLINE void add_bias(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(add_bias, in[0])
 
+/* Logits of a router are f32 in any compute type. */
+INLINE void add_to_logits(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t n = last_dim(&a->in[0]);
+  const float *x = a->in[0].p;
+  float *y = a->out[0].p;
+  for (int64_t r = lo; r < hi; r++)
+    for (int64_t i = 0; i < n; i++) y[r * n + i] = x[r * n + i] + get(a->in[1].p, t, i);
+}
+BY_TYPE(add_to_logits, in[1])
+
 void cpu_add_bias(Device *dev, const KernelArgs *a) {
+  if (a->in[0].dtype != a->in[1].dtype) {
+    each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])),
+              add_to_logits_part);
+    return;
+  }
   each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), add_bias_part);
 }
 

@@ -19,20 +19,14 @@ static uint64_t attention_dx(const KernelArgs *a) {
 GemmShape gemm_of(int op, const KernelArgs *a) {
   const KTensor *x = &a->in[0], *y = &a->out[0];
   GemmShape s = {.in = x->dtype, .out = y->dtype};
-  if (op == OP_grouped_linear_dw) {
-    s.m = last_dim(&a->in[1]), s.n = last_dim(x), s.k = rows_of(x);
-    s.ta = true;
-    return s;
-  }
-  if (op == OP_linear_dw) {
+  if (op == OP_linear_dw || op == OP_grouped_linear_dw) {
     int64_t i = last_dim(x), o = last_dim(&a->in[1]);
     bool turned = a->attr->layout == 0;
     s.m = turned ? o : i, s.n = turned ? i : o, s.k = rows_of(x);
     s.ta = true;
   } else {
     s.m = rows_of(x), s.n = last_dim(y), s.k = last_dim(x);
-    s.tb = op == OP_grouped_linear ||
-           (op != OP_grouped_linear_dx && a->attr->layout == (op == OP_linear_dx));
+    s.tb = a->attr->layout == (op == OP_linear_dx || op == OP_grouped_linear_dx);
   }
   return s;
 }

@@ -2,21 +2,30 @@
  */
 #include "columns.cuh"
 
-template <typename T>
+/* Logits of a router are f32 in any compute type. */
+template <typename T, typename B>
 __global__ void __launch_bounds__(BLOCK)
-    add_bias_rows(const T *x, const T *b, T *y, int64_t n, int64_t width) {
+    add_bias_rows(const T *x, const B *b, T *y, int64_t n, int64_t width) {
   int64_t step = (int64_t)gridDim.x * blockDim.x;
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
     y[i] = rounded<T>(load(x[i]) + load(b[i % width]));
 }
 
-void cuda_add_bias(Device *d, const KernelArgs *a) {
+template <typename T, typename B> static void add_bias(Device *d, const KernelArgs *a) {
   int64_t n = cuda_count(&a->in[0]);
-  by_type(a->in[0].dtype, [&](auto *p) {
+  LAUNCH((add_bias_rows<T, B>), blocks_for(n), BLOCK, cuda_stream(d),
+         data<const T>(&a->in[0]), data<const B>(&a->in[1]), data<T>(&a->out[0]), n,
+         cuda_last(&a->in[0]));
+}
+
+void cuda_add_bias(Device *d, const KernelArgs *a) {
+  bool logits = a->in[0].dtype != a->in[1].dtype;
+  by_type(a->in[1].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((add_bias_rows<T>), blocks_for(n), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<const T>(&a->in[1]), data<T>(&a->out[0]), n,
-           cuda_last(&a->in[0]));
+    if (logits)
+      add_bias<float, T>(d, a);
+    else
+      add_bias<T, T>(d, a);
   });
 }
 

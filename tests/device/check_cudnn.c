@@ -212,6 +212,7 @@ START_TEST(what_cudnn_is_given) {
     OpAttr attr = {
         .head_dim = x->head, .value_dim = x->value, .n = x->pieces, .parts = x->slots};
     KernelArgs a = {.attr = &attr, .nin = x->nin};
+    a.in[3].dtype = DT_I32; /* doc_starts, if it is given */
     for (int k = 0; k < 3; k++)
       a.in[k] = a.out[k] =
           (KTensor){.dtype = x->type,

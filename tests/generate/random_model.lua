@@ -65,7 +65,11 @@ function blocks.attention(b, x)
   local how = { head_dim = b.d_head, rate = b.drops:pick { 0, 0, 0, 0.2 },
                 window = b.sight:pick { 0, 0, 2, 3, 5 },
                 soft_cap = b.sight:pick { 0, 0, 0, 1.5 } }
-  return b.g:linear(b.g:attention(q, k, v, b.g:doc_starts(), how),
+  local sinks
+  if b.sight:maybe(4) then
+    sinks = b.g:param(b.at .. ".sinks.weight", { b.sinks }, { std = 0.5 })
+  end
+  return b.g:linear(b.g:attention(q, k, v, b.g:doc_starts(), sinks, how),
                     weight(b, o, b.hidden, b.heads), { name = b:named(o) })
 end
 
@@ -124,6 +128,7 @@ local function build(g, c, seed)
                            sight = new_draw(seed + 13) }, builder)
   local d, width = b.d, c.heads * c.head_dim
   b.hidden, b.heads = { "hidden", width }, { "head", width, unit = c.head_dim }
+  b.sinks = { "none", width // c.head_dim }
   b.ffn, b.pair, b.d_head = { "ffn", c.ffn }, { "ffn", 2 * c.ffn, parts = 2 }, c.head_dim
   b.at = "embed"
   local table_dims = { { "vocab", c.vocab_size }, b.hidden }
@@ -172,6 +177,7 @@ local legal = {
   rmsnorm = { "sequence_parallel", "replicate" },
   layernorm = { "sequence_parallel", "replicate" },
   add_bias = { "replicate", "colwise" },
+  attention = { "replicate" },
   embedding = { "embedding_rowwise", "rowwise", "replicate", "embedding_colwise" },
   packed = { "packed_colwise", "replicate" },
 }

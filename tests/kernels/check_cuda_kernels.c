@@ -34,7 +34,7 @@ END_TEST
 START_TEST(backward_case) {
   const GradCase *g = &grad_case[_i];
   for (int i = 0; i < kernel_cases; i++) {
-    if (kernel_case[i].op != g->forward) continue;
+    if (!grad_case_is_of(g, &kernel_case[i])) continue;
     for (int k = 0; k < 4; k++) {
       Problem p;
       problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
@@ -56,7 +56,7 @@ START_TEST(gradients_of_16_bits) {
   lt.device = (Device){.ctx = &c};
   ck_assert_msg(c.lt != NULL, "%s", why);
   for (int i = 0; i < kernel_cases; i++) {
-    if (kernel_case[i].op != g->forward) continue;
+    if (!grad_case_is_of(g, &kernel_case[i])) continue;
     for (int k = 0; k < 4; k++) {
       Problem p;
       problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
@@ -126,7 +126,7 @@ START_TEST(attention_rounds_its_gradients) {
   const double half = 0x1p-8, f32 = 4e-6;
   if (g->op != OP_attention_dx && g->op != OP_attention_part_dx) return;
   for (int c = 0; c < kernel_cases; c++) {
-    if (kernel_case[c].op != g->forward) continue;
+    if (!grad_case_is_of(g, &kernel_case[c])) continue;
     Problem p = in_mode(g, &kernel_case[c], c, REF_SUMS);
     Problem sizes = in_mode(g, &kernel_case[c], c, REF_SIZES);
     Problem parts = in_mode(g, &kernel_case[c], c, REF_PARTS);

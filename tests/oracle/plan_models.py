@@ -79,9 +79,10 @@ def turn(x, positions, theta, interleaved=False):
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-def attend(q, k, v, sees, scale=None, kept=None, window=None, cap=None):
+def attend(q, k, v, sees, scale=None, kept=None, window=None, cap=None, sinks=None):
     """Of q (rows, seq, heads, d) and k, v of a divisor of its heads; (rows, seq, all). A query
-    sees the last `window` tokens, scores x become cap * tanh(x / cap)."""
+    sees the last `window` tokens, scores x become cap * tanh(x / cap); `sinks` are scores, of
+    each head, of a key without a value."""
     times = q.shape[2] // k.shape[2]
     k, v = k.repeat_interleave(times, 2), v.repeat_interleave(times, 2)
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * (scale or q.shape[-1] ** -0.5)
@@ -90,7 +91,10 @@ def attend(q, k, v, sees, scale=None, kept=None, window=None, cap=None):
         at = torch.arange(q.shape[1])
         sees = sees & (at[:, None] - at < window)
     scores = scores.masked_fill(~sees[:, None], float("-inf"))
-    p = scores.softmax(-1)
+    if sinks is not None:
+        one = sinks[None, :, None, None].expand(*scores.shape[:3], 1)
+        scores = torch.cat([scores, one], -1)
+    p = scores.softmax(-1)[..., :k.shape[1]]
     p = p if kept is None else p * kept.to(p.dtype)
     return torch.einsum("bhqk,bkhd->bqhd", p, v).flatten(2)
 
@@ -343,10 +347,10 @@ OPS = {
     "doc_starts": lambda b, a: b.sees,
     "dropout": lambda b, a, x: dropout(x, b, a["rate"], a["unit"], a["site"]),
     "rope": lambda b, a, x, at: turn(heads_of(a, x), at, a["theta"]).flatten(2),
-    "attention": lambda b, a, q, k, v, sees: attend(
+    "attention": lambda b, a, q, k, v, sees, sinks=None: attend(
         heads_of(a, q), heads_of(a, k), heads_of(a, v), sees, kept=attention_dropout(
             b, q.shape[-1] // a["head_dim"], a.get("rate"), a["unit"], a["site"]),
-        window=a.get("window"), cap=a.get("soft_cap")),
+        window=a.get("window"), cap=a.get("soft_cap"), sinks=sinks),
     "cross_entropy": lambda b, a, x, labels: cross_entropy(x, labels),
 }
 

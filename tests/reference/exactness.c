@@ -74,7 +74,7 @@ START_TEST(table) {
   for (int i = 0; i < kernel_cases; i++) {
     case_of(&kernel_case[i], NULL, 1 + (uint64_t)i, all);
     for (int g = 0; g < grad_cases; g++)
-      if (grad_case[g].forward == kernel_case[i].op)
+      if (grad_case_is_of(&grad_case[g], &kernel_case[i]))
         case_of(&kernel_case[i], &grad_case[g], 1 + (uint64_t)i, all);
   }
   printf("%-20s %10s %10s %16s\n", "op", "f32: cuda", "cpu", "bf16: roundings");

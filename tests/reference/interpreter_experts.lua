@@ -233,13 +233,18 @@ local function each_row(offsets, f)
   end
 end
 
+-- Where the weight of expert e from input i, from 1, to output o, from 0, is.
+local function weight_at(k, e, o, i, O, I)
+  return k.attr.layout == 1 and (e * I + i - 1) * O + o + 1 or (e * O + o) * I + i
+end
+
 function experts.grouped_linear(k, x, w, offsets)
   local I, O = last(k.dims[1]), last(k.out_dims[1])
   local y = zeros(k.out_dims[1][1] * O)
   each_row(offsets, function(e, row)
     for o = 0, O - 1 do
       local s = 0
-      for i = 1, I do s = s + x[row * I + i] * w[(e * O + o) * I + i] end
+      for i = 1, I do s = s + x[row * I + i] * w[weight_at(k, e, o, i, O, I)] end
       y[row * O + o + 1] = s
     end
   end)
@@ -252,7 +257,7 @@ function experts.grouped_linear_dx(k, dy, w, offsets)
   each_row(offsets, function(e, row)
     for o = 0, O - 1 do
       for i = 1, I do
-        dx[row * I + i] = dx[row * I + i] + dy[row * O + o + 1] * w[(e * O + o) * I + i]
+        dx[row * I + i] = dx[row * I + i] + dy[row * O + o + 1] * w[weight_at(k, e, o, i, O, I)]
       end
     end
   end)
@@ -265,12 +270,32 @@ function experts.grouped_linear_dw(k, x, dy, offsets)
   each_row(offsets, function(e, row)
     for o = 0, O - 1 do
       for i = 1, I do
-        local at = (e * O + o) * I + i
+        local at = weight_at(k, e, o, i, O, I)
         dw[at] = dw[at] + x[row * I + i] * dy[row * O + o + 1]
       end
     end
   end)
   return dw
+end
+
+local function adds_here(k) return k.attr.cut == 0 or k.index == 0 end
+
+function experts.grouped_bias(k, x, b, offsets)
+  local O = last(k.dims[1])
+  local y = zeros(#x)
+  each_row(offsets, function(e, row)
+    for o = 1, O do y[row * O + o] = x[row * O + o] + (adds_here(k) and b[e * O + o] or 0) end
+  end)
+  return y
+end
+
+function experts.grouped_bias_dw(k, dy, offsets)
+  local O = last(k.dims[1])
+  local db = zeros((#offsets - 1) * O)
+  each_row(offsets, function(e, row)
+    for o = 1, adds_here(k) and O or 0 do db[e * O + o] = db[e * O + o] + dy[row * O + o] end
+  end)
+  return db
 end
 
 -- ---- rows between ranks ----

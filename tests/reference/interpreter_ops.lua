@@ -574,10 +574,11 @@ local function capped(k, x)
 end
 
 -- o0, lse0: of the keys that were seen before, or nil.
-local function attend(k, q, kk, v, starts, o0, lse0)
+local function attend(k, q, kk, v, starts, sinks, o0, lse0)
   local f, o, lse = attention_of(k, starts), {}, {}
   f.each(function(b, i, h, row)
-    local sum, most, s = 0, lse0 and lse0[row] or -math.huge, {}
+    local sink = sinks and not lse0 and sinks[k.heads_index * f.H + h + 1]
+    local sum, most, s = 0, lse0 and lse0[row] or sink or -math.huge, {}
     for j = 0, f.S - 1 do
       if f.sees(b, i, j) then
         s[j] = capped(k, dot(q, f.q(b, i, h), kk, f.k(b, j, h), f.D) * k.attr.scale)
@@ -585,7 +586,7 @@ local function attend(k, q, kk, v, starts, o0, lse0)
       end
     end
     local to = f.o(b, i, h)
-    local was = lse0 and exp(lse0[row] - most) or 0
+    local was = lse0 and exp(lse0[row] - most) or sink and exp(sink - most) or 0
     for d = 1, f.E do o[to + d] = o0 and was * o0[to + d] or 0 end
     sum = was
     for j, x in pairs(s) do
@@ -622,24 +623,38 @@ local function attend_dx(k, q, kk, v, o, lse, dy, starts)
   return dq, dk, dv
 end
 
--- Operands without the last one, token_numbers, where something is dropped.
+-- Operands without the last one, token_numbers, where something is dropped; and the sinks
+-- behind the others, the only one with one dimension.
 local function operands(k, ...)
-  local list = { ... }
+  local list, sinks = { ... }, nil
   if k.attr.rate ~= 0 then k.numbers = table.remove(list) end
-  return list
+  local before = #k.dims - select("#", ...)
+  if #list > 0 and #k.dims[before + #list] == 1 then sinks = table.remove(list) end
+  return list, sinks
 end
 
 function ops.attention(k, q, kk, v, ...)
-  return attend(k, q, kk, v, operands(k, ...)[1])
+  local more, sinks = operands(k, ...)
+  return attend(k, q, kk, v, more[1], sinks)
+end
+function ops.attention_sinks_dw(k, sinks, o, lse, dy)
+  local H = last(k.dims[3])
+  local ds, E = zeros(#sinks), last(k.dims[2]) // H
+  for row = 0, #lse - 1 do
+    local h = k.heads_index * H + row % H + 1
+    local p = exp(sinks[h] - lse[row + 1])
+    for d = 1, E do ds[h] = ds[h] - p * o[row * E + d] * dy[row * E + d] end
+  end
+  return ds
 end
 function ops.attention_dx(k, q, kk, v, o, lse, dy, ...)
   return attend_dx(k, q, kk, v, o, lse, dy, operands(k, ...)[1])
 end
 function ops.attention_part(k, q, kk, v, ...)
-  local more = operands(k, ...)
+  local more, sinks = operands(k, ...)
   k.ring = true
-  if k.attr.step == 0 then return attend(k, q, kk, v, more[1]) end
-  return attend(k, q, kk, v, more[3], more[1], more[2])
+  if k.attr.step == 0 then return attend(k, q, kk, v, more[1], sinks) end
+  return attend(k, q, kk, v, more[3], nil, more[1], more[2])
 end
 function ops.attention_part_dx(k, q, kk, v, o, lse, dy, ...)
   local more = operands(k, ...)

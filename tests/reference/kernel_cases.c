@@ -1,6 +1,8 @@
 /* kernel_cases.c - the tables of cases, by families of ops. */
 #include "kernel_cases.h"
 
+#include <string.h>
+
 #include "vm/program/program.h"
 
 const KernelCase kernel_case[] = {
@@ -40,6 +42,7 @@ const GradCase grad_case[] = {
     {OP_join_heads, OP_split_heads, "d*", "0", false},
     {OP_split_heads, OP_join_heads, "d0", "0 1", false},
     {OP_attention_dx, OP_attention, "x0 x1 x2 y0 y1 d0 x3 x4", "0 1 2", false},
+    {OP_attention_sinks_dw, OP_attention, "x3 y0 y1 d0", "3", false},
     {OP_unflatten, OP_flatten, "d0", "0", false},
     {OP_flatten, OP_unflatten, "d0", "0", false},
     {OP_router_logits_dx, OP_router_logits, "d0 x1", "0", false},
@@ -47,6 +50,7 @@ const GradCase grad_case[] = {
     {OP_route_dx, OP_route, "x0 y1 d0", "0", false},
     {OP_router_loss_dx, OP_router_loss, "x0 x1 d0", "0", false},
     {OP_permute_dx, OP_permute, "d0 y2", "0", false},
+    {OP_grouped_bias_dw, OP_grouped_bias, "d0 x2", "1", false},
     {OP_grouped_linear_dx, OP_grouped_linear, "d0 x1 x2", "0", false},
     {OP_grouped_linear_dw, OP_grouped_linear, "x0 d0 x2", "1", false},
     {OP_combine_dx, OP_combine, "x0 x1 x2 d0", "0 1", false},
@@ -60,3 +64,8 @@ const GradCase grad_case[] = {
     {OP_log_sigmoid_dx, OP_log_sigmoid, "x0 d0", "0", false},
 };
 const int grad_cases = LEN(grad_case);
+
+bool grad_case_is_of(const GradCase *g, const KernelCase *c) {
+  bool sinks = strstr(c->in, " w ") && !strstr(c->in, " s "); /* they are operand 3 */
+  return g->forward == c->op && (g->op != OP_attention_sinks_dw || sinks);
+}

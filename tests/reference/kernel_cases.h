@@ -38,6 +38,8 @@ typedef struct GradCase {
 } GradCase;
 extern const GradCase grad_case[];
 extern const int grad_cases;
+/* Whether the gradient is one of such a case: that of sinks needs them. */
+bool grad_case_is_of(const GradCase *g, const KernelCase *c);
 
 typedef struct Value {
   char kind;

@@ -185,7 +185,7 @@ void kernel_places_hold(const KernelSet *set, const DType *types, int ntype) {
         problem_free(&p);
       }
       for (int g = 0; g < grad_cases; g++) {
-        if (grad_case[g].forward != c->op || !has_places(grad_case[g].op)) continue;
+        if (!grad_case_is_of(&grad_case[g], c) || !has_places(grad_case[g].op)) continue;
         problem_grad(&p, NULL, &grad_case[g], c, types[t], 1 + (uint64_t)i);
         hold_in_place(set, &p, tried);
         problem_free(&p);

@@ -270,23 +270,29 @@ static int64_t expert_of(const double *offsets, int64_t experts, int64_t row) {
   return -1;
 }
 
+/* Where the weight of expert e from input i to output o is. */
+static int64_t grouped_at(const RefArgs *a, int64_t e, int64_t o, int64_t i, int64_t O,
+                          int64_t I) {
+  return e * O * I + (a->attr->layout ? i * O + o : o * I + i);
+}
+
 static void grouped_linear(RefArgs *a) {
-  int64_t experts = a->in[1].dim[0], O = a->in[1].dim[1], I = a->in[1].dim[2];
+  int64_t experts = a->in[1].dim[0], O = last(&a->out[0]), I = last(&a->in[0]);
   for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
     int64_t e = expert_of(IN(2), experts, i / O);
     OUT(0)[i] = 0;
     for (int64_t k = 0; k < I && e >= 0; k++)
-      OUT(0)[i] += IN(0)[i / O * I + k] * IN(1)[(e * O + i % O) * I + k];
+      OUT(0)[i] += IN(0)[i / O * I + k] * IN(1)[grouped_at(a, e, i % O, k, O, I)];
   }
 }
 
 static void grouped_linear_dx(RefArgs *a) {
-  int64_t experts = a->in[1].dim[0], O = a->in[1].dim[1], I = a->in[1].dim[2];
+  int64_t experts = a->in[1].dim[0], O = last(&a->in[0]), I = last(&a->out[0]);
   for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
     int64_t e = expert_of(IN(2), experts, i / I);
     OUT(0)[i] = 0;
     for (int64_t k = 0; k < O && e >= 0; k++)
-      OUT(0)[i] += IN(0)[i / I * O + k] * IN(1)[(e * O + k) * I + i % I];
+      OUT(0)[i] += IN(0)[i / I * O + k] * IN(1)[grouped_at(a, e, k, i % I, O, I)];
   }
 }
 
@@ -295,8 +301,28 @@ static void grouped_linear_dw(RefArgs *a) {
   start(a, 0);
   for (int64_t r = 0; r < a->in[0].dim[0]; r++) {
     int64_t e = expert_of(IN(2), experts, r);
-    for (int64_t i = 0; i < O * I && e >= 0; i++)
-      OUT(0)[e * O * I + i] += IN(1)[r * O + i / I] * IN(0)[r * I + i % I];
+    for (int64_t i = 0; i < O * I && e >= 0; i++) {
+      double *dw = OUT(0) + grouped_at(a, e, i / I, i % I, O, I);
+      *dw += IN(1)[r * O + i / I] * IN(0)[r * I + i % I];
+    }
+  }
+}
+
+static void grouped_bias(RefArgs *a) {
+  int64_t experts = a->in[1].dim[0], O = last(&a->in[0]);
+  for (int64_t i = 0; i < ref_count(&a->out[0]); i++) {
+    int64_t e = expert_of(IN(2), experts, i / O);
+    double b = e >= 0 && !(a->attr->cut && a->index) ? IN(1)[e * O + i % O] : 0;
+    OUT(0)[i] = e >= 0 ? IN(0)[i] + b : 0;
+  }
+}
+
+static void grouped_bias_dw(RefArgs *a) {
+  int64_t experts = a->out[0].dim[0], O = last(&a->in[0]);
+  start(a, 0);
+  for (int64_t i = 0; i < ref_count(&a->in[0]) && !(a->attr->cut && a->index); i++) {
+    int64_t e = expert_of(IN(1), experts, i / O);
+    if (e >= 0) OUT(0)[e * O + i % O] += IN(0)[i];
   }
 }
 

@@ -458,7 +458,7 @@ static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query
         int64_t y = position(a, all, T, a->index, q.t);
         q.at = map[y];
         q.from = documents ? start_of[y]
-                 : a->nin - (a->attr->rate > 0) > starts
+                 : a->nin - (a->attr->rate > 0) > starts && a->in[starts].ndim == 2
                      ? (int64_t)IN(starts)[q.b * T + q.t]
                      : 0;
         if (a->attr->window)
@@ -469,13 +469,22 @@ static void each_query(RefArgs *a, int starts, void (*fn)(RefArgs *, const Query
   free(map);
 }
 
+/* The score of the sink of head h of those of this rank, of H; -inf without sinks, which
+ * are the only list among the operands from `first` on. */
+static double sink_of(const RefArgs *a, int first, int64_t H, int64_t h) {
+  for (int i = first; i < a->nin; i++)
+    if (a->in[i].ndim == 1) return IN(i)[a->heads_index * H + h];
+  return -INFINITY;
+}
+
 static void attention_query(RefArgs *a, const Query *q) {
   int64_t stat = q_row(q);
   bool on = a->attr->step > 0;
-  double most = on ? IN(4)[stat] : -INFINITY, sum = 0;
+  double sink = on ? -INFINITY : sink_of(a, 3, q->H, q->h);
+  double most = on ? IN(4)[stat] : sink, sum = 0;
   for (int64_t s = 0; s < q->keys; s++)
     if (sees(q, s)) most = fmax(most, key_score(a, q, s));
-  if (on) sum = exp(IN(4)[stat] - most);
+  sum = on ? exp(IN(4)[stat] - most) : sink > -INFINITY ? exp(sink - most) : 0;
   for (int64_t s = 0; s < q->keys; s++)
     if (sees(q, s)) sum += exp(key_score(a, q, s) - most);
   double *o = OUT(0) + o_at(q);
@@ -512,7 +521,7 @@ static void attention_step(RefArgs *a) {
       kept_row(a, 2, b, pos, 0, e)[i] = IN(2)[b * K * e + i];
     for (int64_t h = 0; h < H; h++) {
       const double *q = IN(0) + (b * H + h) * d;
-      double sum = 0, *o = OUT(0) + (b * H + h) * e;
+      double sum = exp(sink_of(a, 4, H, h)), *o = OUT(0) + (b * H + h) * e;
       for (int64_t i = 0; i < e; i++) o[i] = 0;
       for (int64_t r = 0; r <= pos; r++) {
         if (a->attr->window && r <= pos - a->attr->window) continue;
@@ -789,6 +798,15 @@ static void attention_dx(RefArgs *a) {
   each_query(a, on ? 7 : 6, attention_dx_query);
 }
 static void attention_part_dx(RefArgs *a) { attention_dx(a); }
+
+static void attention_sinks_dw(RefArgs *a) {
+  int64_t H = last(&a->in[2]), e = last(&a->in[1]) / H;
+  start(a, 0);
+  for (int64_t r = 0; r < ref_count(&a->in[2]); r++) {
+    int64_t all = a->heads_index * H + r % H;
+    OUT(0)[all] -= exp(IN(0)[all] - IN(2)[r]) * dot(IN(1) + r * e, IN(3) + r * e, e);
+  }
+}
 
 static void ce_dx(RefArgs *a) {
   int64_t v = last(&a->in[0]), id;

@@ -36,6 +36,13 @@ typedef struct KernelArgs {
   void *state;     /* DeviceKind.state bytes, filled by prepare, or NULL */
 } KernelArgs;
 
+/* The sinks of an attention op whose optional operands begin at `first`, or NULL: behind
+ * doc_starts and before token_numbers, which are integers. */
+static inline const KTensor *kernel_sinks(const KernelArgs *a, int first) {
+  int last = a->nin - 1 - (a->attr->rate > 0);
+  return last >= first && a->in[last].dtype != DT_I32 ? &a->in[last] : NULL;
+}
+
 typedef struct Device Device;
 
 /* One op on one device. None of these functions allocates: what a kernel keeps is in

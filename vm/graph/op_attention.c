@@ -2,10 +2,29 @@
 #include "rules.h"
 #include "sequence.h"
 
+/* Behind doc_starts, before token_numbers; those are integers. */
+int attention_sinks_operand(const Graph *g, const Op *op) {
+  int last = op->nin - 1 - (op->attr.rate != 0);
+  return last >= 3 && g->t.at[op->in[last]].dtype != DT_I32 ? last : -1;
+}
+
+static weft_status check_sinks(Graph *g, const Op *op, int64_t heads, weft_error *e) {
+  int at = attention_sinks_operand(g, op);
+  if (at < 0) return WEFT_OK;
+  const Tensor *s = op_in(g, op, at);
+  TRY(need_numbers(g, op, at, e));
+  if (s->kind != T_PARAM) return shape_error(g, op, e, "sinks must be a parameter");
+  if (s->ndim != 1 || s->dim[0].size != heads)
+    return shape_error(g, op, e, "the sinks of %lld heads have as many elements",
+                       (long long)heads);
+  return WEFT_OK;
+}
+
 weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
-  bool drops = op->attr.rate != 0;
-  if (op->nin - drops < 3 || op->nin - drops > 4)
-    return shape_error(g, op, e, "takes q, k, v and maybe doc_starts, got %d tensors",
+  int drops = op->attr.rate != 0, sinks = attention_sinks_operand(g, op) >= 0;
+  if (op->nin - drops < 3 || op->nin - drops - sinks > 4)
+    return shape_error(g, op, e,
+                       "takes q, k, v and maybe doc_starts and sinks, got %d tensors",
                        op->nin - drops);
   TRY(check_rate(g, op, e));
   const Tensor *q = op_in(g, op, 0), *k = op_in(g, op, 1), *v = op_in(g, op, 2);
@@ -24,6 +43,7 @@ weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
   if (heads % kv)
     return shape_error(g, op, e, "%lld kv heads do not divide %lld heads", (long long)kv,
                        (long long)heads);
+  TRY(check_sinks(g, op, heads, e));
   if (op->attr.scale == 0) return shape_error(g, op, e, "scale must be given");
   Dim dim[MAX_DIM];
   memcpy(dim, q->dim, sizeof dim);
@@ -35,12 +55,17 @@ weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
   return WEFT_OK;
 }
 
+/* What q, k and v get does not ask for sinks: o and lse are of them, too. */
 void grad_attention(Graph *g, Oid op, const Tid *dout, Tid *din) {
   uint8_t role[8] = {X0, X1, X2, Y0, Y1, DY0};
-  int n = 6;
-  for (int i = 3; i < g->op.at[op].nin; i++) role[n++] = (uint8_t)(ROLE_IN + i);
+  int n = 6, sinks = attention_sinks_operand(g, &g->op.at[op]);
+  for (int i = 3; i < g->op.at[op].nin; i++)
+    if (i != sinks) role[n++] = (uint8_t)(ROLE_IN + i);
   backward(g, op, dout, din,
            (Backward){OP_attention_dx, role, n, (const int[]){0, 1, 2}, 3});
+  if (sinks < 0) return;
+  const uint8_t of[] = {(uint8_t)(ROLE_IN + sinks), Y0, Y1, DY0};
+  backward(g, op, dout, din, (Backward){OP_attention_sinks_dw, of, 4, &sinks, 1});
 }
 
 /* Documents that are cut by themselves are as far apart in each ring step. */

@@ -55,6 +55,8 @@ bool op_adds(int code) {
   case OP_linear_dw:
   case OP_router_logits_dw:
   case OP_grouped_linear_dw:
+  case OP_grouped_bias_dw:
+  case OP_attention_sinks_dw:
   case OP_expert_load:
   case OP_bias_dw:
   case OP_feature_scale_dw:
@@ -151,13 +153,13 @@ void grad_linear(Graph *g, Oid op, const Tid *dout, Tid *din) {
 
 weft_status infer_add_bias(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *b = op_in(g, op, 1);
-  for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
+  for (int i = x->dtype == DT_F32; i < 2; i++) TRY(need_numbers(g, op, i, e));
   if (b->ndim != 1 || b->dim[0].size != x->dim[x->ndim - 1].size)
     return shape_error(g, op, e, "the bias has %lld elements, the input %lld features",
                        (long long)b->dim[0].size, (long long)x->dim[x->ndim - 1].size);
   Dim dim[MAX_DIM];
   memcpy(dim, x->dim, sizeof dim);
-  op_result(g, op, 0, DT_ACT, dim, x->ndim);
+  op_result(g, op, 0, (DType)x->dtype, dim, x->ndim);
   return WEFT_OK;
 }
 

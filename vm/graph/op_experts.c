@@ -193,12 +193,14 @@ void grad_permute(Graph *g, Oid op, const Tid *dout, Tid *din) {
 weft_status infer_grouped_linear(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1), *ends = op_in(g, op, 2);
   for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
-  if (x->ndim != 2 || w->ndim != 3 || x->dim[1].size != w->dim[2].size)
-    return shape_error(g, op, e, "needs rows (R,I) and a weight (E,O,I)");
+  int out = op->attr.layout ? 2 : 1, in = 3 - out;
+  if (x->ndim != 2 || w->ndim != 3 || x->dim[1].size != w->dim[in].size)
+    return shape_error(g, op, e, "needs rows (R,I) and a weight (E,%s)",
+                       op->attr.layout ? "I,O" : "O,I");
   if (ends->dtype != DT_I32 || ends->ndim != 1 || ends->dim[0].size != w->dim[0].size + 1)
     return shape_error(g, op, e, "needs the offsets of %lld experts",
                        (long long)w->dim[0].size);
-  Dim dim[2] = {x->dim[0], w->dim[1]};
+  Dim dim[2] = {x->dim[0], w->dim[out]};
   op_result(g, op, 0, DT_ACT, dim, 2);
   return WEFT_OK;
 }
@@ -206,6 +208,24 @@ weft_status infer_grouped_linear(Graph *g, Op *op, weft_error *e) {
 void grad_grouped_linear(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_grouped_linear_dx, (DY0, X1, X2), (0));
   BACKWARD(g, op, dout, din, OP_grouped_linear_dw, (X0, DY0, X2), (1));
+}
+
+weft_status infer_grouped_bias(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *b = op_in(g, op, 1), *ends = op_in(g, op, 2);
+  for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
+  if (x->ndim != 2 || b->ndim != 2 || x->dim[1].size != b->dim[1].size)
+    return shape_error(g, op, e, "needs rows (R,O) and a bias (E,O)");
+  if (ends->dtype != DT_I32 || ends->ndim != 1 || ends->dim[0].size != b->dim[0].size + 1)
+    return shape_error(g, op, e, "needs the offsets of %lld experts",
+                       (long long)b->dim[0].size);
+  Dim dim[2] = {x->dim[0], x->dim[1]};
+  op_result(g, op, 0, DT_ACT, dim, 2);
+  return WEFT_OK;
+}
+
+void grad_grouped_bias(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  din[0] = dout[0];
+  BACKWARD(g, op, dout, din, OP_grouped_bias_dw, (DY0, X2), (1));
 }
 
 weft_status infer_combine(Graph *g, Op *op, weft_error *e) {

@@ -33,6 +33,7 @@ INFER(infer_expert_counts)
 INFER(infer_router_loss)
 INFER(infer_permute)
 INFER(infer_grouped_linear)
+INFER(infer_grouped_bias)
 INFER(infer_combine)
 INFER(infer_ce_max)
 INFER(infer_ce_sum)
@@ -77,6 +78,7 @@ GRAD(grad_route)
 GRAD(grad_router_loss)
 GRAD(grad_permute)
 GRAD(grad_grouped_linear)
+GRAD(grad_grouped_bias)
 GRAD(grad_combine)
 GRAD(grad_ce_sum)
 GRAD(grad_ce_loss)
@@ -107,6 +109,8 @@ COST(cost_attention)
 COST(cost_attention_dx)
 COST(cost_attention_step)
 #undef COST
+/* The operand of an attention op that holds sinks, or -1. */
+int attention_sinks_operand(const Graph *g, const Op *op);
 /* How many of `keys` a query of attention sees, in the mean over all queries of all
  * ranks; itself is half a key. */
 double attention_keys_seen(int code, const OpAttr *a, int64_t keys);

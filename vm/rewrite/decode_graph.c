@@ -2,6 +2,8 @@
  * loss to logits; see decode_graph.h. */
 #include "decode_graph.h"
 
+#include "vm/graph/rules.h"
+
 /* Adds the cache for k: `context` rows. */
 static Tid add_rows(Graph *g, Tid k, int64_t context, const Op *op, Oid id) {
   Dim dim[MAX_DIM];
@@ -16,16 +18,18 @@ static Tid add_rows(Graph *g, Tid k, int64_t context, const Op *op, Oid id) {
 /* Attention of one query: without a mask, and without packed documents. */
 static void one_query(Graph *g, Oid id, int64_t context) {
   Op op = g->op.at[id];
-  Tid *in = NEW_N(g->arena, Tid, 4), *out = NEW_N(g->arena, Tid, 3);
+  Tid *in = NEW_N(g->arena, Tid, 5), *out = NEW_N(g->arena, Tid, 3);
   memcpy(in, op.in, 3 * sizeof *in);
   in[3] = graph_input(g, IN_POSITIONS);
+  int sinks = attention_sinks_operand(g, &op), n = 4;
+  if (sinks >= 0) in[n++] = op.in[sinks];
   out[0] = op.out[0];
   out[1] = add_rows(g, in[1], context, &op, id);
   out[2] = add_rows(g, in[2], context, &op, id);
   op.code = OP_attention_step;
   op.attr.n = (int32_t)context;
   op.attr.rate = 0;
-  op.in = in, op.nin = 4;
+  op.in = in, op.nin = (int16_t)n;
   op.out = out, op.nout = 3;
   g->op.at[id] = op;
 }

@@ -261,13 +261,30 @@ static bool experts_cut(const Shard *s, Oid id) {
   return s->g->op.at[id].code == OP_permute && s->yield[id][0].on[AX_EP] == 0;
 }
 
-/* Dropout draws for the columns, or heads, of all ranks, with the plan's seed. */
+static bool has_sinks(const Graph *g, Oid f) {
+  const Op *op = &g->op.at[f];
+  if (op->code == OP_attention_step) return op->nin > 4;
+  return op->code == OP_attention && attention_sinks_operand(g, op) >= 0;
+}
+
+/* The ranks whose rows are parts of sums that a bias is added to. */
+static AxisSet biased_once(const Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  bool back = op->code == OP_grouped_bias_dw;
+  if (!back && op->code != OP_grouped_bias) return 0;
+  return place_partial(shard_told(s, s->yield[back ? op->fwd : id][0]));
+}
+
+/* Dropout draws for the columns, or heads, of all ranks, with the plan's seed; sinks are
+ * of all heads, too. */
 void shard_dropout_place(const Shard *s, Oid id, Op *o) {
   Oid f = id < s->g->forward_ops ? id : s->g->op.at[id].fwd;
-  if (f < 0 || s->g->op.at[f].attr.rate == 0) return;
+  if (f < 0) return;
+  bool sinks = s->g->op.at[f].code != OP_dropout && has_sinks(s->g, f);
+  if (s->g->op.at[f].attr.rate == 0 && !sinks) return;
   Place x = shard_told(s, s->need[f][0]);
   AxisSet cut = place_dim_cuts(x, s->g->t.at[s->g->op.at[f].in[0]].ndim - 1);
-  o->attr.seed = s->plan->seed;
+  if (s->g->op.at[f].attr.rate != 0) o->attr.seed = s->plan->seed;
   if (s->g->op.at[f].code == OP_dropout)
     o->attr.cut = cut;
   else
@@ -295,6 +312,8 @@ static void emit_one(Shard *s, Oid id, const Tid *in) {
   memcpy(o->in, in, sizeof(Tid) * (size_t)op->nin);
   if (vocab_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_TP);
   if (experts_cut(s, id)) o->attr.cut = AXIS_BIT(AXIS_EP);
+  AxisSet once = biased_once(s, id);
+  if (once) o->attr.cut = once;
   shard_dropout_place(s, id, o);
   if (op->code == OP_nf4) cut_nf4(s, id, o);
   if (op->code == OP_permute) shard_limit_rows(s, o);
@@ -313,7 +332,8 @@ static void emit(Shard *s, Oid id) {
     in[i] = converted(s, op->in[i], s->need[id][i], op, op->phase);
   for (int i = 0; i < op->nout; i++) s->place[op->out[i]] = s->yield[id][i];
   Oid f = id < s->g->forward_ops ? id : op->fwd;
-  if (op->code != OP_acc && s->expand[f])
+  bool whole = op->code == OP_acc || op->code == OP_attention_sinks_dw; /* no steps */
+  if (!whole && s->expand[f])
     s->expand[f](s, id, in);
   else
     emit_one(s, id, in);

@@ -13,7 +13,8 @@ typedef enum {
   ROLE_BIAS,
   ROLE_TABLE,
   ROLE_NORM,
-  ROLE_EXPERTS /* weights (expert, out, in) */
+  ROLE_EXPERTS,     /* weights (expert, out, in), or (expert, in, out) */
+  ROLE_EXPERTS_BIAS /* (expert, out) */
 } ParamRole;
 
 typedef struct Conversion {

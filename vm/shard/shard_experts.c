@@ -243,13 +243,13 @@ bool shard_permute(Shard *s, Oid op) {
 
 /* A grouped linear on the expert mesh: the result is partial over etp where etp shards
  * the features that are summed over. */
-static bool own_linear(Shard *s, Oid op) {
+static bool own_linear(Shard *s, Oid op, int out_dim) {
   Place w, x = shard_in(s, op, 0), ends = shard_in(s, op, 2), y;
   if (!shard_experts_param(s, op, 1, &w)) return false;
   if (s->n[AX_EP] > 1) x.on[AX_EP] = ends.on[AX_EP] = 0;
-  x.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 2 ? 1 : PL_R);
+  x.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 3 - out_dim ? 1 : PL_R);
   y = x;
-  if (w.on[AX_ETP] >= 0) y.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 1 ? 1 : PL_P);
+  if (w.on[AX_ETP] >= 0) y.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == out_dim ? 1 : PL_P);
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, w);
   shard_need(s, op, 2, ends);
@@ -258,14 +258,15 @@ static bool own_linear(Shard *s, Oid op) {
 }
 
 bool shard_grouped_linear(Shard *s, Oid op) {
-  if (shard_own_experts(s)) return own_linear(s, op);
+  int out_dim = s->g->op.at[op].attr.layout ? 2 : 1;
+  if (shard_own_experts(s)) return own_linear(s, op, out_dim);
   Place w, x = shard_settled(s, op, 0), ends = shard_in(s, op, 2);
-  if (!shard_param(s, op, 1, ROLE_EXPERTS, 1, &w)) return false;
+  if (!shard_param(s, op, 1, ROLE_EXPERTS, out_dim, &w)) return false;
   Place y = x;
-  if (w.on[AX_TP] == 1) {
+  if (w.on[AX_TP] == out_dim) {
     x.on[AX_TP] = PL_R;
     y.on[AX_TP] = 1;
-  } else if (w.on[AX_TP] == 2) {
+  } else if (w.on[AX_TP] >= 0) {
     x.on[AX_TP] = 1;
     shard_divide(&y, w, PL_P);
   } else if (x.on[AX_TP] == 1) {
@@ -275,7 +276,24 @@ bool shard_grouped_linear(Shard *s, Oid op) {
   shard_need(s, op, 1, w);
   shard_need(s, op, 2, ends);
   shard_yield(s, op, 0, y);
-  return w.on[AX_TP] != 2 || shard_same_parts(s, op, 0, 1, 1, 2);
+  return w.on[AX_TP] != 3 - out_dim || shard_same_parts(s, op, 0, 1, 1, 3 - out_dim);
+}
+
+/* Rows that are partial sums stay so: the bias is added on the first of the ranks. */
+bool shard_grouped_bias(Shard *s, Oid op) {
+  Place b, x = shard_in(s, op, 0), ends = shard_in(s, op, 2);
+  bool own = shard_own_experts(s);
+  ShardAxis a = own ? AX_ETP : AX_TP;
+  if (own ? !shard_experts_param(s, op, 1, &b)
+          : !shard_param(s, op, 1, ROLE_EXPERTS_BIAS, 0, &b))
+    return false;
+  if (own && s->n[AX_EP] > 1) x.on[AX_EP] = ends.on[AX_EP] = 0;
+  if (x.on[a] != PL_P) x.on[a] = b.on[a];
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, b);
+  shard_need(s, op, 2, ends);
+  shard_yield(s, op, 0, x);
+  return true;
 }
 
 /* Combine on the expert mesh: each rank has some of the rows of a token, or partial sums

@@ -80,17 +80,21 @@ static int style_cut(TpStyle st, ParamRole role, int out_dim) {
   case STYLE_COLWISE:
   case STYLE_COLWISE_GATHER:
   case STYLE_PACKED_COLWISE:
-    if (role == ROLE_EXPERTS) return 1;
+    if (role == ROLE_EXPERTS) return out_dim;
+    if (role == ROLE_EXPERTS_BIAS) return 1;
     return role == ROLE_WEIGHT ? out_dim : role == ROLE_NORM ? -2 : 0;
   case STYLE_ROWWISE:
   case STYLE_ROWWISE_REP:
   case STYLE_PACKED_ROWWISE:
-    if (role == ROLE_EXPERTS) return 2;
+    if (role == ROLE_EXPERTS) return 3 - out_dim;
+    if (role == ROLE_EXPERTS_BIAS) return -1;
     if (role == ROLE_WEIGHT) return 1 - out_dim;
     return role == ROLE_TABLE ? 0 : role == ROLE_BIAS ? -1 : -2;
   case STYLE_EMBEDDING_ROWWISE: return role == ROLE_TABLE || role == ROLE_WEIGHT ? 0 : -2;
   case STYLE_EMBEDDING_COLWISE: return role == ROLE_TABLE || role == ROLE_WEIGHT ? 1 : -2;
-  case STYLE_EXPERTS: return role == ROLE_EXPERTS || role == ROLE_NORM ? -1 : -2;
+  case STYLE_EXPERTS:
+    return role == ROLE_EXPERTS || role == ROLE_EXPERTS_BIAS || role == ROLE_NORM ? -1
+                                                                                  : -2;
   case STYLE_N: break;
   }
   return -2;
@@ -208,9 +212,11 @@ static bool set_param(Shard *s, const Tensor *t, int rule, int cut) {
          shard_check_cut(s, s->g->param.at[t->index].tensor, cut);
 }
 
-/* The dimension of an expert's weight that etp shards: its inner features. */
+/* The dimension of an expert's weight or bias that etp shards: its inner features. */
 static int features_of(const Tensor *t) {
-  return t->dim[1].tag == TAG_FFN ? 1 : t->dim[2].tag == TAG_FFN ? 2 : -1;
+  for (int d = 1; d < t->ndim; d++)
+    if (t->dim[d].tag == TAG_FFN) return d;
+  return -1;
 }
 
 static bool experts_divide(Shard *s, const Tensor *t, int features) {
@@ -222,7 +228,8 @@ static bool experts_divide(Shard *s, const Tensor *t, int features) {
                t->name)
         ->suggestion = arena_printf(s->d->arena, "ep may be %s",
                                     mesh_divisors(s->d->arena, t->dim[0].size));
-  if (etp > 1) fits = features > 0 && pieces(&t->dim[features]) % etp == 0;
+  bool whole = t->ndim == 2 && features < 0; /* the bias of the way out */
+  if (etp > 1 && !whole) fits = features > 0 && pieces(&t->dim[features]) % etp == 0;
   if (fits || !shard_tell_once(s, "etp")) return ok && fits;
   if (features < 0)
     diag_error(s->d, "divisibility", "mesh.etp",
@@ -242,7 +249,7 @@ bool shard_experts_param(Shard *s, Oid op, int i, Place *p) {
   if (!experts_divide(s, t, features)) return false;
   rule_of(s, op, i);
   if (s->n[AX_EP] > 1) p->on[AX_EP] = 0;
-  if (s->n[AX_ETP] > 1) p->on[AX_ETP] = (int8_t)features;
+  if (s->n[AX_ETP] > 1) p->on[AX_ETP] = (int8_t)(features < 0 ? PL_R : features);
   s->placed[t->index] = 1;
   s->place[id] = *p;
   return true;

@@ -284,6 +284,14 @@ static Place keys_of(const Shard *s, Place *q) {
   return k;
 }
 
+/* Every rank has the sinks of all heads, and reads those of its own. */
+static bool whole_sinks(Shard *s, Oid op, int i) {
+  Place p;
+  if (!shard_param(s, op, i, ROLE_NORM, 0, &p)) return false;
+  shard_need(s, op, i, p);
+  return true;
+}
+
 /* Attention: heads are independent; a head needs the whole sequence. */
 bool shard_attention(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
@@ -294,8 +302,10 @@ bool shard_attention(Shard *s, Oid op) {
   for (int i = 1; i < 3; i++) shard_need(s, op, i, k);
   Place starts = rows_of(q, 2);
   if (shard_cut_documents(s)) starts.on[AX_CP] = starts.on[AX_CP_HEADS] = PL_R;
-  bool drops = o->attr.rate > 0, packed = o->nin - drops > 3;
+  int sinks = attention_sinks_operand(s->g, o);
+  bool drops = o->attr.rate > 0, packed = o->nin - drops - (sinks >= 0) > 3;
   if (packed) shard_need(s, op, 3, starts);
+  if (sinks >= 0 && !whole_sinks(s, op, sinks)) return false;
   if (drops) shard_need(s, op, o->nin - 1, rows_of(q, 2));
   shard_yield(s, op, 0, q);
   shard_yield(s, op, 1, q);
@@ -318,6 +328,7 @@ bool shard_attention_step(Shard *s, Oid op) {
   if (q.on[AX_TP] != 2) q.on[AX_TP] = PL_R;
   for (int i = 0; i < 3; i++) shard_need(s, op, i, q);
   shard_need(s, op, 3, rows_of(q, 2));
+  if (s->g->op.at[op].nin > 4 && !whole_sinks(s, op, 4)) return false;
   for (int i = 0; i < 3; i++) shard_yield(s, op, i, q);
   return q.on[AX_TP] != 2 || whole_heads(s, op);
 }

@@ -13,11 +13,14 @@ typedef struct Running {
   float max[TILE], sum[TILE];
 } Running;
 
-/* Continues from lse, taken as a maximum with a sum of 1. */
+/* Continues from lse, taken as a maximum with a sum of 1; begins so with the sink of the
+ * head, if there are sinks. */
 INLINE void begin(const KernelArgs *a, const Heads *s, const Queries *q, int64_t h,
-                  Running *run, float *o) {
+                  Running *run, float *o, DType t) {
   bool on = goes_on(a);
-  for (int i = 0; i < TILE; i++) run->max[i] = -INFINITY, run->sum[i] = on;
+  const KTensor *sinks = on ? NULL : kernel_sinks(a, STARTS_FIRST);
+  float most = sinks ? get(sinks->p, t, s->first_head + h) : -INFINITY;
+  for (int i = 0; i < TILE; i++) run->max[i] = most, run->sum[i] = on || sinks;
   if (on)
     load_head(o, &a->in[O], DT_F32, s->v, q->b, h, q->row, q->n);
   else
@@ -92,7 +95,7 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
   queries_of(s, b, tile, &q);
   load_head(x, &a->in[Q], t, s->qk, b, h, q.row, q.n);
   turn_head(qt, x, s->qk, q.n);
-  begin(a, s, &q, h, &run, o);
+  begin(a, s, &q, h, &run, o, t);
   for (int64_t y = 0; y < s->key_tiles; y++) {
     KeyRows keys;
     if (!reaches(s, tile, y)) continue;

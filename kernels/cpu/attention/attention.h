@@ -67,6 +67,7 @@ INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
   int ranks = MAX(a->attr->n, 1);
   int64_t T = q->dim[1] * ranks;
   bool zigzag = a->attr->mirror, drops = a->attr->rate > 0;
+  bool starts = a->nin - drops > starts_at && a->in[starts_at].dtype == DT_I32;
   assert(q->ndim == 3 && k->ndim == 3);
   Heads s = {.b = q->dim[0],
              .t = q->dim[1],
@@ -77,7 +78,7 @@ INLINE Heads heads_of(const KernelArgs *a, int starts_at) {
              .scale = a->attr->scale,
              .cap = a->attr->soft_cap,
              .window = a->attr->window,
-             .starts = a->nin - drops > starts_at ? a->in[starts_at].p : NULL,
+             .starts = starts ? a->in[starts_at].p : NULL,
              .T = T,
              .slots = a->attr->parts,
              .query = seq_piece(T, ranks, a->index, zigzag),

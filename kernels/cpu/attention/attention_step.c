@@ -3,6 +3,8 @@
  * query heads that share it, so no two threads touch the same rows. */
 #include "attention.h"
 
+enum { SINKS = 4 }; /* operand */
+
 typedef struct Step {
   int64_t b, h, k, rows; /* batch, heads, kv heads, rows of the cache */
   int d[2];              /* sizes of a head: of q and k; of v and o */
@@ -32,8 +34,10 @@ INLINE const void *row_of(const Step *s, const KernelArgs *a, int what, DType t,
 /* One query head over rows 0..pos, or a window of them, with a running softmax. */
 INLINE void one_head(const KernelArgs *a, const Step *s, int64_t b, int64_t h,
                      int64_t pos, DType t) {
-  float q[HEAD_MAX], o[HEAD_MAX] = {0}, most = -INFINITY, sum = 0;
-  int64_t kv = h * s->k / s->h, head = b * s->h + h;
+  const KTensor *sinks = kernel_sinks(a, SINKS);
+  int64_t kv = h * s->k / s->h, head = b * s->h + h, of_all = a->heads_index * s->h + h;
+  float q[HEAD_MAX], o[HEAD_MAX] = {0}, sum = sinks ? 1 : 0;
+  float most = sinks ? get(sinks->p, t, of_all) : -INFINITY;
   for (int j = 0; j < s->d[0]; j++)
     q[j] = get(a->in[0].p, t, head * s->d[0] + j) * s->scale;
   for (int64_t r = s->window ? MAX(0, pos + 1 - s->window) : 0; r <= pos; r++) {

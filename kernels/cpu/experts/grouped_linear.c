@@ -51,6 +51,10 @@ void cpu_grouped_linear_dw(Device *dev, const KernelArgs *a) {
   const KTensor *x = &a->in[0], *dy = &a->in[1];
   const int32_t *ends = a->in[2].p;
   GemmShape s = gemm_of(OP_grouped_linear_dw, a);
+  if (a->attr->layout) { /* x^T dy */
+    const KTensor *swap = x;
+    x = dy, dy = swap;
+  }
   for (int64_t i = 0; i < a->out[0].dim[0]; i++) {
     void *dw = at(a->out[0].p, s.out, i * s.m * s.n);
     s.k = ends[i + 1] - ends[i];

@@ -37,11 +37,11 @@ __device__ __forceinline__ void softmax(float (&x)[NT][4], Running &run,
 }
 
 /* Grid: query tiles, longest first; heads; batch. `o0`, `lse0`: from earlier ring steps,
- * or NULL; `wide`: o is f32. */
+ * or NULL; `wide`: o is f32. `sinks`: of the heads of all ranks, or NULL. */
 template <typename T, int D, bool DROPS>
 __global__ void __launch_bounds__(Shape<T, D>::threads)
     attend(Heads s, const T *q, const T *k, const T *v, const float *o0,
-           const float *lse0, void *o, bool wide, float *lse) {
+           const float *lse0, const T *sinks, void *o, bool wide, float *lse) {
   typedef Shape<T, D> S;
   constexpr int N = S::forward, NT = N / 8, CT = D / 8;
   SHARED_ROOM(room);
@@ -64,6 +64,10 @@ __global__ void __launch_bounds__(Shape<T, D>::threads)
   for (int i = 0; i < 2 && lse0; i++) {
     run.sum[i] = l.member == 0; /* one of the four lanes starts with it */
     if (t[i] < s.t) run.most[i] = lse0[(b * s.t + t[i]) * s.h + h] * LOG2E;
+  }
+  for (int i = 0; i < 2 && sinks; i++) {
+    run.sum[i] = l.member == 0;
+    run.most[i] = load(sinks[s.first_head + h]) * LOG2E;
   }
   add_sums(out, slice(o0, b, s.t, h, s.h, s.dv), t, 0);
   fetch<S::rows, S::threads>(mine, slice(q, b, s.t, h, s.h, s.d), first);
@@ -113,6 +117,7 @@ void cuda_attention(Device *d, const KernelArgs *a) {
   if (cudnn_run(d, a)) return;
   bool on = goes_on(a);
   Heads s = heads_of(a, on ? STARTS : STARTS_FIRST);
+  const KTensor *sinks = on ? NULL : kernel_sinks(a, STARTS_FIRST);
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     by_head(s, [&](auto size) {
@@ -123,7 +128,8 @@ void cuda_attention(Device *d, const KernelArgs *a) {
       LAUNCH_ROOM((attend<T, D, DROPS>), grid, S::threads, S::room_forward,
                   cuda_stream(d), s, data<const T>(&a->in[0]), data<const T>(&a->in[1]),
                   data<const T>(&a->in[2]), on ? data<const float>(&a->in[O]) : NULL,
-                  on ? data<const float>(&a->in[LSE]) : NULL, a->out[0].p,
+                  on ? data<const float>(&a->in[LSE]) : NULL,
+                  sinks ? data<const T>(sinks) : NULL, a->out[0].p,
                   a->out[0].dtype == DT_F32, data<float>(&a->out[1]));
     });
   });

@@ -37,6 +37,7 @@ static inline Heads heads_of(const KernelArgs *a, int starts_at) {
   int n = a->attr->n > 1 ? a->attr->n : 1;
   int64_t T = q->dim[1] * n, h = q->dim[2] / d;
   bool drops = a->attr->rate > 0;
+  bool starts = a->nin - drops > starts_at && a->in[starts_at].dtype == DT_I32;
   return Heads{q->dim[0],
                q->dim[1],
                k->dim[1],
@@ -47,7 +48,7 @@ static inline Heads heads_of(const KernelArgs *a, int starts_at) {
                a->attr->scale,
                a->attr->soft_cap,
                a->attr->window,
-               a->nin - drops > starts_at ? data<const int32_t>(&a->in[starts_at]) : NULL,
+               starts ? data<const int32_t>(&a->in[starts_at]) : NULL,
                T,
                a->attr->parts,
                seq_piece(T, n, a->index, a->attr->mirror != 0),

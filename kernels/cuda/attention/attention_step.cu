@@ -3,14 +3,14 @@
  * head's first query head writes the new row, and all read it from the operands. */
 #include "attention_shape.cuh"
 
-enum { KEYS = 128, HEAD_MOST = 256 };
+enum { KEYS = 128, HEAD_MOST = 256, SINKS = 4 };
 
 /* Grid: heads, batch. Scores of KEYS keys at a time; every thread sums all of them, which
  * avoids a block reduction. */
 template <typename T>
 __global__ void __launch_bounds__(KEYS)
     attend_step(Heads s, const T *q, const T *k, const T *v, const int32_t *positions,
-                T *o, T *kept_k, T *kept_v, int64_t rows) {
+                const T *sinks, T *o, T *kept_k, T *kept_v, int64_t rows) {
   __shared__ float p[KEYS], query[HEAD_MOST];
   int64_t h = blockIdx.x, b = blockIdx.y, kv = h * s.k / s.h, pos = positions[b];
   bool writes = h == (kv * s.h + s.k - 1) / s.k;
@@ -24,6 +24,7 @@ __global__ void __launch_bounds__(KEYS)
   for (int c = threadIdx.x; c < s.dv && writes; c += KEYS)
     kept_v[pos * wide_v + c] = v[c];
   float most = -INFINITY, sum = 0, out[HEAD_MOST / KEYS] = {0};
+  if (sinks) most = load(sinks[s.first_head + h]), sum = 1;
   int64_t from = s.window && pos >= s.window ? pos + 1 - s.window : 0;
   for (int64_t r0 = from; r0 <= pos; r0 += KEYS) {
     int64_t r = r0 + threadIdx.x;
@@ -78,13 +79,14 @@ void cuda_attention_step(Device *d, const KernelArgs *a) {
              seq_whole(rows),
              NULL,
              Dropout{},
-             0};
+             (uint32_t)(a->heads_index * (q->dim[2] / dim))};
+  const KTensor *sinks = kernel_sinks(a, SINKS);
   Dim3 grid((unsigned)s.h, (unsigned)s.b);
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     LAUNCH((attend_step<T>), grid, KEYS, cuda_stream(d), s, data<const T>(&a->in[0]),
            data<const T>(&a->in[1]), data<const T>(&a->in[2]),
-           data<const int32_t>(&a->in[3]), data<T>(&a->out[0]), data<T>(&a->out[1]),
-           data<T>(&a->out[2]), rows);
+           data<const int32_t>(&a->in[3]), sinks ? data<const T>(sinks) : NULL,
+           data<T>(&a->out[0]), data<T>(&a->out[1]), data<T>(&a->out[2]), rows);
   });
 }

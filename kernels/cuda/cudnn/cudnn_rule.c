@@ -24,6 +24,7 @@ const char *cudnn_refuses(int op, const KernelArgs *a) {
       {t->rate == 0, "it does not drop by weft's masks, which every mesh has alike"},
       {t->window == 0, "weft's graph for it has no sliding window"},
       {t->soft_cap == 0, "weft's graph for it has no cap of scores"},
+      {back || !kernel_sinks(a, PLAIN_FORWARD), "weft's graph for it has no sinks"},
       {a->nin == nin, "its causal mask does not support packed documents"},
       {t->n <= 1 && t->parts <= 1,
        "its causal mask does not support a part of the sequence (cp)"},

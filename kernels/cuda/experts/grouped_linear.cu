@@ -45,11 +45,12 @@ static void grouped(Device *d, const KernelArgs *a, bool forward) {
   int64_t tiles = (rows + TILE_M - 1) / TILE_M + experts;
   Dim3 grid((unsigned)((n + TILE_N - 1) / TILE_N), (unsigned)tiles);
   const int32_t *ends = data<const int32_t>(&a->in[2]);
+  bool rows_out = forward == (a->attr->layout == 0); /* a row of w is one of y */
   by_type(w->dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     LAUNCH((multiply_rows<T>), grid, BLOCK, cuda_stream(d), data<const T>(&a->in[0]),
            data<const T>(w), ends, data<T>(&a->out[0]), experts, n, k,
-           forward ? (int64_t)1 : n, forward ? k : (int64_t)1);
+           rows_out ? (int64_t)1 : n, rows_out ? k : (int64_t)1);
     LAUNCH((clear_past<T>), blocks_for(rows * n), BLOCK, cuda_stream(d), ends + experts,
            data<T>(&a->out[0]), rows, n);
   });
@@ -58,7 +59,7 @@ static void grouped(Device *d, const KernelArgs *a, bool forward) {
 void cuda_grouped_linear(Device *d, const KernelArgs *a) { grouped(d, a, true); }
 void cuda_grouped_linear_dx(Device *d, const KernelArgs *a) { grouped(d, a, false); }
 
-/* dW[e](m,n) = dy^T x over the expert's rows. */
+/* dW[e](m,n) = dy^T x over the expert's rows; for layout 1 x^T dy. */
 template <typename T, typename G>
 __global__ void __launch_bounds__(BLOCK)
     multiply_weights(const T *x, const T *dy, const int32_t *ends, G *dw, int64_t m,
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(BLOCK)
 void cuda_grouped_linear_dw(Device *d, const KernelArgs *a) {
   const KTensor *dw = &a->out[0];
   int64_t m = dw->dim[1], n = dw->dim[2];
+  bool turned = a->attr->layout != 0;
   Dim3 grid((unsigned)((n + TILE_N - 1) / TILE_N), (unsigned)((m + TILE_M - 1) / TILE_M),
             (unsigned)dw->dim[0]);
   by_type(a->in[0].dtype, [&](auto *p) {
@@ -79,7 +81,7 @@ void cuda_grouped_linear_dw(Device *d, const KernelArgs *a) {
     by_type(dw->dtype, [&](auto *g) {
       typedef TYPE_OF(g) G;
       LAUNCH((multiply_weights<T, G>), grid, BLOCK, cuda_stream(d),
-             data<const T>(&a->in[0]), data<const T>(&a->in[1]),
+             data<const T>(&a->in[turned ? 1 : 0]), data<const T>(&a->in[turned ? 0 : 1]),
              data<const int32_t>(&a->in[2]), data<G>(dw), m, n, a->accumulate);
     });
   });
