@@ -100,6 +100,29 @@ return {
       mscale_all_dim = 1.0, original_max_position_embeddings = 4096,
     },
   },
+  ["gpt-oss-20b"] = { "gpt_oss", num_hidden_layers = 24, num_local_experts = 32 },
+  ["gpt-oss-120b"] = { "gpt_oss" },
+  ["moonlight-16b-a3b"] = {
+    "deepseek_v3", vocab_size = 163840, hidden_size = 2048, intermediate_size = 11264,
+    moe_intermediate_size = 1408, num_hidden_layers = 27, num_attention_heads = 16,
+    num_key_value_heads = 16,
+    q_lora_rank = false, n_routed_experts = 64, num_experts_per_tok = 6,
+    n_shared_experts = 2, first_k_dense_replace = 1, n_group = 1, topk_group = 1,
+    routed_scaling_factor = 2.446, num_nextn_predict_layers = 0, max_position_embeddings = 8192, rope_theta = 50000.0,
+    rms_norm_eps = 1e-5,
+  },
+  ["kimi-k2"] = {
+    "kimi_k2", vocab_size = 163840, hidden_size = 7168, intermediate_size = 18432,
+    moe_intermediate_size = 2048, num_hidden_layers = 61, num_attention_heads = 64,
+    num_key_value_heads = 64,
+    n_routed_experts = 384, num_experts_per_tok = 8, n_shared_experts = 1,
+    first_k_dense_replace = 1, n_group = 1, topk_group = 1, routed_scaling_factor = 2.827,
+    num_nextn_predict_layers = 0, max_position_embeddings = 131072, rope_theta = 50000.0,
+    rope_scaling = {
+      type = "yarn", factor = 32.0, beta_fast = 1.0, beta_slow = 1.0, mscale = 1.0,
+      mscale_all_dim = 1.0, original_max_position_embeddings = 4096,
+    },
+  },
   ["mixtral-8x7b"] = {
     "mixtral", vocab_size = 32000, hidden_size = 4096, intermediate_size = 14336,
     num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8,
@@ -143,6 +166,12 @@ return {
     moe_intermediate_size = 64, num_hidden_layers = 4, num_attention_heads = 8,
     num_key_value_heads = 4, head_dim = 32, num_experts = 16, num_experts_per_tok = 4,
     norm_topk_prob = true, max_position_embeddings = 1024,
+  },
+  ["gpt-oss-tiny"] = {
+    "gpt_oss", vocab_size = 256, hidden_size = 128, intermediate_size = 96,
+    num_hidden_layers = 4, num_attention_heads = 8, num_key_value_heads = 4, head_dim = 32,
+    num_local_experts = 8, num_experts_per_tok = 2, max_position_embeddings = 1024,
+    sliding_window = 64, rope_scaling = { rope_type = "default" },
   },
   ["gemma2-tiny"] = {
     "gemma2", vocab_size = 256, hidden_size = 128, intermediate_size = 384,

@@ -283,20 +283,10 @@ local sizes = {
   ["deepseek-v3"] = "deepseek-v3",
   ["deepseek-r1"] = "deepseek-v3",
   ["deepseek-v3.1"] = "deepseek-v3",
-  ["moonlight-16b-a3b"] = decoder("deepseek_v3", { 2048, 11264, 27, 16, 16, 163840 },
-    { q_lora_rank = false, kv_lora_rank = 512, moe_intermediate_size = 1408,
-      n_routed_experts = 64, num_experts_per_tok = 6, n_shared_experts = 2,
-      first_k_dense_replace = 1, n_group = 1, topk_group = 1, routed_scaling_factor = 2.446,
-      num_nextn_predict_layers = 0, rope_theta = 50000.0, max_position_embeddings = 8192,
-      rms_norm_eps = 1e-5 }),
-  ["kimi-k2"] = decoder("deepseek_v3", { 7168, 18432, 61, 64, 64, 163840 },
-    { moe_intermediate_size = 2048, n_routed_experts = 384, num_experts_per_tok = 8,
-      n_shared_experts = 1, first_k_dense_replace = 1, n_group = 1, topk_group = 1,
-      routed_scaling_factor = 2.827, num_nextn_predict_layers = 0, rope_theta = 50000.0,
-      max_position_embeddings = 131072,
-      rope_scaling = { type = "yarn", factor = 32.0, beta_fast = 1.0, beta_slow = 1.0,
-                       mscale = 1.0, mscale_all_dim = 1.0,
-                       original_max_position_embeddings = 4096 } }),
+  ["moonlight-16b-a3b"] = "moonlight-16b-a3b",
+  ["kimi-k2"] = "kimi-k2",
+  -- gpt-oss by its config.json, weights in bf16.
+  ["gpt-oss-20b"] = "gpt-oss-20b", ["gpt-oss-120b"] = "gpt-oss-120b",
   -- Granite by its technical report, OLMo 2 by its model cards, Phi-4 and GLM-4.5 by published
   -- scripts and totals, the others by the defaults of Transformers' classes.
   ["granite-3.0-2b"] = granite({ 2048, 8192, 40, 32, 8, 49155 }, 0.015625, 8.0, 10000.0, 4096),
@@ -396,8 +386,9 @@ end
 
 models.architectures = {}
 for _, name in ipairs {
-  "deepseek_v3", "ernie4_5", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "granite", "llama", "minimax_m2",
-  "ministral", "mistral", "mixtral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss", "smollm3",
+  "deepseek_v3", "ernie4_5", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_oss", "granite", "kimi_k2",
+  "llama", "minimax_m2",
+  "ministral", "mistral", "mixtral", "nemotron", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss", "smollm3",
 } do models.architectures[name] = true end
 
 return models

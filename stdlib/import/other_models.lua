@@ -24,7 +24,7 @@ local begins = {
   { "gemma-3n", "a Gemma 3n, with images and sound" }, { "gemma-3", "a Gemma 3, with images" },
   { "gemma", "a Gemma" }, { "diffusiongemma", "a Gemma" },
   { "phi-4-mini", "a Phi with longrope" }, { "phi-3.5", "a Phi with longrope" }, { "phi", "a Phi" },
-  { "gpt-oss", "a GPT-OSS" }, { "glm-4.7-flash", "a GLM with latent attention" }, { "glm", "a GLM" },
+  { "glm-4.7-flash", "a GLM with latent attention" }, { "glm", "a GLM" },
   { "nvidia-nemotron", "a hybrid of Mamba and attention" },
   { "nemotron-3", "a hybrid of Mamba and attention" }, { "falcon-h1", "a hybrid of Mamba and attention" },
   { "qwen3-next", "a hybrid of linear and full attention" },

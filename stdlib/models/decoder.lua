@@ -64,7 +64,9 @@ function decoder.attention(g, c, x, name, o, i)
     turn.interleaved = o.interleaved and 1 or 0
     q, k = g:rope(q, positions, turn), g:rope(k, positions, turn)
   end
-  local y = g:attention(q, k, v, g:doc_starts(), {
+  local sinks = o.sinks and g:param(name .. ".sinks", { { "none", c.num_attention_heads } },
+                                    { std = c.initializer_range }) or nil
+  local y = g:attention(q, k, v, g:doc_starts(), sinks, {
     head_dim = d, scale = o.attention_scale, rate = c.attention_dropout,
     window = o.window and o.window(c, i) or nil, soft_cap = o.score_cap,
   })
@@ -73,6 +75,10 @@ end
 
 local function mlp(g, c, x, name, width, o)
   local hidden, ffn = { "hidden", c.hidden_size }, { "ffn", width }
+  if o.activation then
+    local up = linear(g, c, x, name .. ".up_proj", ffn, hidden, o.mlp_bias)
+    return linear(g, c, o.activation(g, up), name .. ".down_proj", hidden, ffn, o.mlp_bias)
+  end
   local gate = linear(g, c, x, name .. ".gate_proj", ffn, hidden, o.mlp_bias)
   local up = linear(g, c, x, name .. ".up_proj", ffn, hidden, o.mlp_bias)
   local y = (o.glu or g.silu_mul)(g, gate, up)
@@ -133,12 +139,14 @@ end
 --   norms           see decoder.NORMS
 --   norm(g, c, x, name, dim)  in the place of an RMSNorm
 --   glu(g, gate, up)  in the place of silu(gate) * up
+--   activation(g, up)  of an MLP without a gate
 --   attention(g, c, x, name, options, i)  in the place of decoder.attention
 --   experts(c, i)   what moe.block takes, or nothing for a layer with an MLP; and `shared`,
 --                   the width of an MLP beside the experts
 --   residual_dropout  what of the branches is dropped
 --   embedding_scale, attention_scale, residual_scale, logits_scale
 --                   what embeddings, scores, branches and logits are multiplied by
+--   sinks           heads have one each: the score of a key without a value
 --   score_cap, logits_cap  soft caps of scores and logits
 function decoder.build(g, c, o)
   local embedding, extra = "model.embed_tokens.weight"

@@ -24,22 +24,35 @@ local function router_loss(g, logits, ids, o, plan)
   })
 end
 
+-- Experts with gated SiLU: their parameters, and what comes of the rows of all of them.
+local function gated(g, name, o)
+  local expert, hidden, init = { "expert", o.experts }, { "hidden", o.hidden }, { std = o.std }
+  local gate_up = g:param(name .. ".gate_up_proj",
+                          { expert, { "ffn", 2 * o.width, parts = 2 }, hidden }, init)
+  local down = g:param(name .. ".down_proj", { expert, hidden, { "ffn", o.width } }, init)
+  return function(rows, offsets)
+    local gate, up = g:split(g:grouped_linear(rows, gate_up, offsets), { n = 2 })
+    return g:grouped_linear(g:silu_mul(gate, up), down, offsets)
+  end
+end
+
 -- What comes of x (batch, seq, hidden), and the losses of the router or nil. `o` has
 -- experts, topk, width (of an expert), hidden, std, and how the router scores: score
 -- ("softmax" or "sigmoid"), norm (whether weights sum to 1), and for the latter groups,
 -- topk_group, scale, and bias: the name of what is added to scores before they are compared.
+-- `router` is its name, if not "gate"; router_bias, whether its logits have one;
+-- mlp(g, name, o), in the place of gated experts, returns a function of rows and offsets.
 function moe.block(g, x, name, o)
-  local plan, init = g:moe(), { std = o.std }
+  local plan, init, gate = g:moe(), { std = o.std }, name .. "." .. (o.router or "gate")
   local expert, hidden = { "expert", o.experts }, { "hidden", o.hidden }
-  local gate_up = g:param(name .. ".experts.gate_up_proj",
-                          { expert, { "ffn", 2 * o.width, parts = 2 }, hidden }, init)
-  local down = g:param(name .. ".experts.down_proj",
-                       { expert, hidden, { "ffn", o.width } }, init)
-  local router = g:param(name .. ".gate.weight", { expert, hidden }, init)
+  local mlp = (o.mlp or gated)(g, name .. ".experts", o)
+  local router = g:param(gate .. ".weight", { expert, hidden }, init)
+  local router_bias = o.router_bias and g:param(gate .. ".bias", { expert }, init)
   local bias = o.bias and g:param(name .. "." .. o.bias, { expert }, { init = "zeros" })
 
   local tokens = g:flatten(x)
   local logits = g:router_logits(tokens, router)
+  if router_bias then logits = g:add_bias(logits, router_bias) end
   local weights, ids = g:route(logits, bias or nil, {
     topk = o.topk, score = scores[o.score], norm_topk = o.norm and 1 or 0,
     groups = o.groups or 0, topk_group = o.topk_group or 0, scale = o.scale or 1,
@@ -47,8 +60,7 @@ function moe.block(g, x, name, o)
   local rows, offsets, places = g:permute(tokens, ids, weights, {
     experts = o.experts, capacity = plan.capacity, bound = plan.bound, drop = plan.drop,
   })
-  local gate, up = g:split(g:grouped_linear(rows, gate_up, offsets), { n = 2 })
-  local y = g:grouped_linear(g:silu_mul(gate, up), down, offsets)
+  local y = mlp(rows, offsets)
   return g:unflatten(g:combine(y, weights, places)), router_loss(g, logits, ids, o, plan)
 end
 

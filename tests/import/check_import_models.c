@@ -43,6 +43,8 @@ static const struct Public {
     {"Qwen/Qwen1.5-110B-Chat", "111 B"},
     {"mistralai/Mistral-Small-Instruct-2409", "22.2 B"},
     {"ibm-granite/granite-3.1-8b-instruct", "8.17 B"},
+    {"openai/gpt-oss-20b", "20.9 B"},
+    {"moonshotai/Moonlight-16B-A3B", "16.0 B"},
     {"google/gemma-7b-it", "8.54 B"},
     {"google/gemma-2-27b-it", "27.2 B"},
     {"google/gemma-3-1b-pt", "1.00 B"},

@@ -18,14 +18,16 @@ static const struct {
   const char *name;
   int64_t params;
 } presets[] = {
-    {"llama3-8b", 8030261248},     {"llama3-70b", 70553706496},
-    {"llama3-405b", 405853388800}, {"llama3.2-1b", 1235814400},
-    {"qwen2-0.5b", 494032768},     {"qwen3-8b", 8190735360},
-    {"gpt2-124m", 124439808},      {"mistral-7b", 7241732096},
-    {"olmo3-7b", 7298011136},      {"olmo3-32b", 32233522176},
-    {"gemma-2b", 2506172416},      {"gemma-7b", 8537680896},
-    {"gemma2-2b", 2614341888},     {"gemma2-9b", 9241705984},
-    {"gemma2-27b", 27227128320},   {"gemma3-270m", 268098176},
+    {"llama3-8b", 8030261248},          {"llama3-70b", 70553706496},
+    {"llama3-405b", 405853388800},      {"llama3.2-1b", 1235814400},
+    {"qwen2-0.5b", 494032768},          {"qwen3-8b", 8190735360},
+    {"gpt2-124m", 124439808},           {"mistral-7b", 7241732096},
+    {"olmo3-7b", 7298011136},           {"olmo3-32b", 32233522176},
+    {"gpt-oss-20b", 20914757184},       {"gpt-oss-120b", 116829156672},
+    {"moonlight-16b-a3b", 15960110208}, {"kimi-k2", 1026408232448},
+    {"gemma-2b", 2506172416},           {"gemma-7b", 8537680896},
+    {"gemma2-2b", 2614341888},          {"gemma2-9b", 9241705984},
+    {"gemma2-27b", 27227128320},        {"gemma3-270m", 268098176},
     {"gemma3-1b", 999885952},
 };
 
@@ -165,6 +167,13 @@ static const struct {
      "2.0, "
      "truncate = false } } }",
      "rope_parameters.full_attention.truncate\"]: only true is supported"},
+    {"{ 'gpt-oss-tiny', swiglu_limit = 0 }", "expected a number above 0, got 0"},
+    {"{ 'gpt-oss-tiny', num_experts_per_tok = 9 }", "9 choices of num_local_experts = 8"},
+    {"{ 'gpt-oss-tiny', hidden_act = 'gelu' }", "model.hidden_act"},
+    {"{ 'gpt-oss-tiny', architectures = { 'GptOssForSequenceClassification' } }",
+     "only \"GptOssForCausalLM\""},
+    {"{ 'nemotron', hidden_act = 'silu' }", "only \"relu2\""},
+    {"{ 'nemotron', norm_eps = 0 }", "expected a number above 0, got 0"},
     {"{ 'gemma2-tiny', hidden_activation = 'gelu' }",
      "\"gelu\" is not supported (only \"gelu_pytorch_tanh\")"},
     {"{ 'gemma2-tiny', hidden_act = 'silu' }", "model.hidden_act"},

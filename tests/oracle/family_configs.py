@@ -145,6 +145,13 @@ def gemma3_text(r):
     return tf.Gemma3TextConfig(**keys)
 
 
+def nemotron(r):
+    keys = decoder(r, head_dim=r.choice([4, 12]), attention_bias=coin(r), mlp_bias=coin(r),
+                   norm_eps=r.choice([1e-5, 1e-6]))
+    del keys["rms_norm_eps"]
+    return tf.NemotronConfig(**partial(r, keys))
+
+
 def seed_oss(r):
     return tf.SeedOssConfig(**decoder(
         r, head_dim=r.choice([4, 12]), attention_bias=coin(r), attention_out_bias=coin(r),
@@ -187,6 +194,14 @@ def mixtral(r):
                                       sliding_window=window(r)))
 
 
+def gpt_oss(r):
+    keys = decoder(r, head_dim=r.choice([4, 12]), num_local_experts=r.choice([4, 6]),
+                   num_experts_per_tok=r.choice([2, 3]), sliding_window=window(r) or 5,
+                   attention_bias=coin(r), swiglu_limit=r.choice([0.5, 7.0]),
+                   rope_parameters=rope(r, ("default", "yarn", "yarn")))
+    return tf.GptOssConfig(**some_types(r, keys))
+
+
 def qwen3_moe(r):
     return tf.Qwen3MoeConfig(**decoder(
         r, **experts(r), num_experts=r.choice([4, 8]), head_dim=8, norm_topk_prob=coin(r),
@@ -210,6 +225,29 @@ def deepseek_v3(r):
     return tf.DeepseekV3Config(**keys)
 
 
+def of_deepseek(r, **changes):
+    """Files of others that are DeepSeek-V3 to Transformers."""
+    keys = decoder(r, **experts(r), q_lora_rank=None, kv_lora_rank=8, qk_nope_head_dim=8,
+                   qk_rope_head_dim=4, v_head_dim=8, first_k_dense_replace=1, n_routed_experts=8,
+                   n_group=1, topk_group=1, norm_topk_prob=True, rms_norm_eps=1e-5)
+    keys.update(changes, num_key_value_heads=keys["num_attention_heads"])
+    return tf.DeepseekV3Config(**keys)
+
+
+def moonlight(r):
+    return of_deepseek(r, n_shared_experts=2, num_experts_per_tok=r.choice([3, 6]),
+                       routed_scaling_factor=2.446,
+                       rope_parameters={"rope_type": "default", "rope_theta": 50000.0})
+
+
+def kimi_k2(r):
+    """Its beta_fast is its beta_slow: no pair is in between."""
+    p = yarn(50000.0, 32.0, 16, beta_fast=1.0, beta_slow=1.0)
+    p["mscale_all_dim"] = 1.0
+    return of_deepseek(r, q_lora_rank=12, n_shared_experts=1, routed_scaling_factor=2.827,
+                       rope_parameters=p)
+
+
 def minimax_m2(r):
     return tf.MiniMaxM2Config(**partial(r, decoder(
         r, head_dim=8, num_local_experts=8, num_experts_per_tok=r.choice([2, 3]))))
@@ -230,8 +268,9 @@ def gpt2(r):
         bos_token_id=None, eos_token_id=None)
 
 
-# By model_type.
+# By model_type, or by the name of files that have another's.
 FAMILIES = {f.__name__: f for f in (
     llama, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5,
-    glm, glm4, phi3, gemma, gemma2, gemma3_text, gpt2,
-    mixtral, qwen3_moe, deepseek_v3, glm4_moe, minimax_m2)}
+    nemotron, glm, glm4, phi3, gemma, gemma2, gemma3_text, gpt2,
+    mixtral, gpt_oss, qwen3_moe, deepseek_v3, moonlight, kimi_k2,
+    glm4_moe, minimax_m2)}
