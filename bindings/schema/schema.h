@@ -83,10 +83,6 @@ bool schema_tells(const Field *f);
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);
 /* The tables of docs/plan.md. */
 void schema_markdown(Text *out);
-/* schema_stub.c: the same for editors, as LuaCATS classes. */
-void schema_stub(Text *out);
-/* Whether fields are of this scope: a builder takes them. */
-bool schema_has_scope(const char *scope);
 /* Names of schedules, as a list of names in schema.def; case, '-' and '_' do not matter.
  */
 #define GPU_NAMES                                                                        \

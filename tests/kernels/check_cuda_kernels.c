@@ -19,7 +19,7 @@ START_TEST(forward_case) {
   for (int k = 0; k < 4; k++) { /* two types, overwriting and adding */
     Problem p;
     if (k % 2 && !op_adds(c->op)) continue;
-    problem_make(&p, c, types[k / 2], 1 + (uint64_t)_i);
+    problem_make(&p, c, types[k / 2], problem_seed(c));
     kernel_agrees(&kernels_cuda, &p, k % 2, type_names[k / 2]);
     problem_free(&p);
   }
@@ -37,7 +37,8 @@ START_TEST(backward_case) {
     if (!grad_case_is_of(g, &kernel_case[i])) continue;
     for (int k = 0; k < 4; k++) {
       Problem p;
-      problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
+      problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2],
+                   problem_seed(&kernel_case[i]));
       if (k % 2 == 0 || p.adds)
         kernel_agrees(&kernels_cuda, &p, k % 2, type_names[k / 2]);
       problem_free(&p);
@@ -59,7 +60,8 @@ START_TEST(gradients_of_16_bits) {
     if (!grad_case_is_of(g, &kernel_case[i])) continue;
     for (int k = 0; k < 4; k++) {
       Problem p;
-      problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
+      problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2],
+                   problem_seed(&kernel_case[i]));
       problem_narrow(&p, DT_BF16);
       if (p.adds) kernel_agrees(&lt, &p, k % 2, type_names[k / 2]);
       problem_free(&p);
@@ -91,8 +93,8 @@ START_TEST(attention_rounds_probabilities) {
   const double half = 0x1p-8, f32 = 4e-6;
   Problem p, sums;
   if (c->op != OP_attention && c->op != OP_attention_part) return;
-  problem_make(&p, c, DT_BF16, 1 + (uint64_t)_i);
-  problem_make(&sums, c, DT_BF16, 1 + (uint64_t)_i);
+  problem_make(&p, c, DT_BF16, problem_seed(c));
+  problem_make(&sums, c, DT_BF16, problem_seed(c));
   RefArgs ref = problem_ref(&p, false);
   ref_ops[p.op](&ref);
   of_absolutes(&sums, c->attr.step > 0 ? "23" : "2");
@@ -111,7 +113,7 @@ END_TEST
 
 static Problem in_mode(const GradCase *g, const KernelCase *c, int i, RefMode mode) {
   Problem p;
-  problem_grad(&p, NULL, g, c, DT_BF16, 1 + (uint64_t)i);
+  problem_grad(&p, NULL, g, c, DT_BF16, problem_seed(c));
   RefArgs ref = problem_ref(&p, false);
   ref.mode = mode;
   ref_ops[p.op](&ref);
@@ -164,14 +166,14 @@ START_TEST(products_through_cublaslt) {
     if (kernel_case[i].op != OP_linear) continue;
     for (int k = 0; k < 2; k++) {
       Problem p;
-      problem_make(&p, &kernel_case[i], types[k], 1 + (uint64_t)i);
+      problem_make(&p, &kernel_case[i], types[k], problem_seed(&kernel_case[i]));
       kernel_agrees(&lt, &p, false, type_names[k]);
       problem_free(&p);
       for (int g = 0; g < grad_cases; g++) {
         if (grad_case[g].forward != OP_linear) continue;
         for (int add = 0; add < 2; add++) {
           problem_grad(&p, NULL, &grad_case[g], &kernel_case[i], types[k],
-                       1 + (uint64_t)i);
+                       problem_seed(&kernel_case[i]));
           if (!add || p.adds) kernel_agrees(&lt, &p, add, type_names[k]), tried++;
           problem_free(&p);
         }

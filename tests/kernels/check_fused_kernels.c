@@ -128,13 +128,14 @@ static int check_op(const KernelSet *set, int op, DType type, int threads) {
   for (int i = 0; i < kernel_cases; i++) {
     Problem p;
     if (kernel_case[i].op == op) {
-      problem_make(&p, &kernel_case[i], type, 1 + (uint64_t)i);
+      problem_make(&p, &kernel_case[i], type, problem_seed(&kernel_case[i]));
       check_problem(set, &p, threads), tried++;
       problem_free(&p);
     }
     for (int g = 0; g < grad_cases; g++) {
       if (grad_case[g].op != op || grad_case[g].forward != kernel_case[i].op) continue;
-      problem_grad(&p, NULL, &grad_case[g], &kernel_case[i], type, 1 + (uint64_t)i);
+      problem_grad(&p, NULL, &grad_case[g], &kernel_case[i], type,
+                   problem_seed(&kernel_case[i]));
       check_problem(set, &p, threads), tried++;
       problem_free(&p);
     }

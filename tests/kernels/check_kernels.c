@@ -20,11 +20,11 @@ START_TEST(forward_case) {
   const KernelCase *c = &kernel_case[_i];
   for (int t = 0; t < LEN(types); t++) {
     Problem p;
-    problem_make(&p, c, types[t], 1 + (uint64_t)_i);
+    problem_make(&p, c, types[t], problem_seed(c));
     kernel_agrees(&kernels_cpu, &p, false, type_names[t]);
     problem_free(&p);
     if (!op_adds(c->op)) continue;
-    problem_make(&p, c, types[t], 1 + (uint64_t)_i);
+    problem_make(&p, c, types[t], problem_seed(c));
     kernel_agrees(&kernels_cpu, &p, true, type_names[t]);
     problem_free(&p);
   }
@@ -38,7 +38,8 @@ START_TEST(backward_case) {
     if (!grad_case_is_of(g, &kernel_case[i])) continue;
     for (int k = 0; k < 2 * LEN(types); k++) { /* each overwriting and adding */
       Problem p;
-      problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2], 1 + (uint64_t)i);
+      problem_grad(&p, NULL, g, &kernel_case[i], types[k / 2],
+                   problem_seed(&kernel_case[i]));
       if (k % 2 == 0 || p.adds) kernel_agrees(&kernels_cpu, &p, k % 2, type_names[k / 2]);
       tried += k % 2 == 0 || p.adds;
       problem_free(&p);
@@ -62,7 +63,8 @@ START_TEST(gradients_of_16_bits) {
     if (!grad_case_is_of(g, &kernel_case[i])) continue;
     for (int k = 0; k < 2 * LEN(narrow); k++) {
       Problem p;
-      problem_grad(&p, NULL, g, &kernel_case[i], narrow[k / 2].ops, 1 + (uint64_t)i);
+      problem_grad(&p, NULL, g, &kernel_case[i], narrow[k / 2].ops,
+                   problem_seed(&kernel_case[i]));
       problem_narrow(&p, narrow[k / 2].gradients);
       if (p.adds) kernel_agrees(&kernels_cpu, &p, k % 2, narrow[k / 2].name);
       problem_free(&p);

@@ -11,7 +11,8 @@ enum { KERNEL_UNIT = 3, KERNEL_HEADS = 2 };
 /* Operands are written "kind dims kind dims ...", for example "x 2,3,8 w 8":
  *   x activation, w parameter (both of the compute type), f f32, v f32 in (0,1),
  *   h bf16, p bf16 in (0,1), q activation in eighths: sums of two are exact,
- *   y f32 of which every third is 0, e f32 that are all 0, m f32 around 4, b bias-like x,
+ *   y f32 of which every third is 0, e f32 that are all 0, m<N> f32 around N or 4,
+ *   b bias-like x,
  *   t<N> ids below N, l<N> labels (some ignored), i<N> positions below N,
  *   s document starts (B,T),
  *   z<N> document starts in the order of N slots,
@@ -60,6 +61,8 @@ typedef struct Problem {
   bool adds; /* a result is a parameter's gradient (accumulates) */
 } Problem;
 
+/* A seed for a case that stays the same wherever its row stands among the others. */
+uint64_t problem_seed(const KernelCase *c);
 void problem_make(Problem *p, const KernelCase *c, DType dtype, uint64_t seed);
 /* The backward problem of c; `forward` (may be NULL) gets the forward one. */
 void problem_grad(Problem *p, Problem *forward, const GradCase *g, const KernelCase *c,

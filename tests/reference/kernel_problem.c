@@ -115,9 +115,9 @@ static void fill(Value *x, uint64_t *s) {
     double v = strchr("til", x->kind)  ? floor(uniform(s) * (double)x->limit)
                : x->kind == 'a'        ? floor(uniform(s) * 256)
                : strchr("vp", x->kind) ? 0.01 + uniform(s)
-               : x->kind == 'm'        ? 3.5 + uniform(s)
-               : x->kind == 'q'        ? floor(32 * uniform(s) - 16) / 8
-                                       : normal(s);
+               : x->kind == 'm' ? (x->limit ? (double)x->limit : 4) - 0.5 + uniform(s)
+               : x->kind == 'q' ? floor(32 * uniform(s) - 16) / 8
+                                : normal(s);
     if (x->kind == 'l' && i % 3 == 1) v = -100;
     if (x->kind == 'e' || (x->kind == 'y' && i % 3 == 1)) v = 0;
     x->v[i] = rounded(v, x->type);
@@ -144,6 +144,13 @@ static int parse(const char *text, Value *x, DType dtype) {
     while (*p == ' ') p++;
   }
   return n;
+}
+
+uint64_t problem_seed(const KernelCase *c) {
+  const char *op = op_title(c->op);
+  uint64_t h = hash_bytes(0, op, strlen(op));
+  h = hash_bytes(h, c->in, strlen(c->in));
+  return hash_bytes(h, c->out, strlen(c->out));
 }
 
 void problem_make(Problem *p, const KernelCase *c, DType dtype, uint64_t seed) {

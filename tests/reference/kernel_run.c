@@ -180,13 +180,13 @@ void kernel_places_hold(const KernelSet *set, const DType *types, int ntype) {
       const KernelCase *c = &kernel_case[i];
       Problem p;
       if (has_places(c->op)) {
-        problem_make(&p, c, types[t], 1 + (uint64_t)i);
+        problem_make(&p, c, types[t], problem_seed(c));
         hold_in_place(set, &p, tried);
         problem_free(&p);
       }
       for (int g = 0; g < grad_cases; g++) {
         if (!grad_case_is_of(&grad_case[g], c) || !has_places(grad_case[g].op)) continue;
-        problem_grad(&p, NULL, &grad_case[g], c, types[t], 1 + (uint64_t)i);
+        problem_grad(&p, NULL, &grad_case[g], c, types[t], problem_seed(c));
         hold_in_place(set, &p, tried);
         problem_free(&p);
       }

@@ -92,9 +92,7 @@ static void divergence_sums(RefArgs *a) {
       Probabilities x = probabilities(a, r, r * v + c);
       double of_p = x.p * log(x.p / x.r), of_q = x.q * log(x.q / x.r);
       OUT(0)
-      [2 * r] += beta == 0   ? of_q
-                 : beta == 1 ? of_p
-                             : beta * of_q + (1 - beta) * of_p;
+      [2 * r] += beta == 0 ? of_q : beta == 1 ? of_p : beta * of_q + (1 - beta) * of_p;
       OUT(0)[2 * r + 1] += of_p;
     }
   }

@@ -8,7 +8,7 @@
 #include "bindings/api/job.h"
 #include "tests/harness/scratch.h"
 #include "vm/base/nf4.h"
-#include "vm/storage/offsets.h"
+#include "vm/storage/memory_plan.h"
 #include "vm/weights/quantized.h"
 
 static Arena *arena;

@@ -1,6 +1,7 @@
 /* schema_stub.c - the fields of a plan as LuaCATS annotations, of which editors make
  * completion and checks: a class weft.SCOPE for each scope of schema.def. */
-#include "schema.h"
+#include "api_doc.h"
+#include "bindings/schema/schema.h"
 
 /* Adds each name of a row, up to those that are not built, in this form, with bars
  * between; of an alias=name the alias. */
