@@ -81,7 +81,13 @@ Comm::~Comm() {
 typedef std::shared_ptr<Comm> CommRef;
 
 size_t size_of(int type) {
-  return type == ncclFloat64 ? 8 : type == ncclFloat16 || type == ncclBfloat16 ? 2 : 4;
+  switch (type) {
+  case ncclFloat64: return 8;
+  case ncclFloat16:
+  case ncclBfloat16: return 2;
+  case ncclUint8: return 1;
+  default: return 4;
+  }
 }
 
 /* Elements that a member gives. */
@@ -128,6 +134,7 @@ template <typename T> void store(char *p, T x) { memcpy(p, &x, sizeof x); }
 
 double get(int type, const char *p) {
   switch (type) {
+  case ncclUint8: return load<uint8_t>(p);
   case ncclInt32: return load<int32_t>(p);
   case ncclFloat64: return load<double>(p);
   case ncclBfloat16: return __bfloat162float(load<__nv_bfloat16>(p));
@@ -138,6 +145,7 @@ double get(int type, const char *p) {
 
 void put(int type, char *p, double x) {
   switch (type) {
+  case ncclUint8: return store(p, (uint8_t)x);
   case ncclInt32: return store(p, (int32_t)x);
   case ncclFloat64: return store(p, x);
   case ncclBfloat16: return store(p, __float2bfloat16_rn((float)x));
