@@ -90,6 +90,21 @@ void field_targets(Check *c, int idx, const char *path) {
   if (at) a->targets = (Patterns){at, n};
 }
 
+/* "qlora" and "dora" are "lora" with an option, which may be said again. */
+static void read_kind(Check *c, int idx, const char *kind, const char *path) {
+  Adapter *a = &c->plan->adapter;
+  bool base = str_eq(kind, "qlora"), dora = str_eq(kind, "dora");
+  if (!base && !dora) return;
+  const char *key = base ? "base" : "dora";
+  bool said = field_push(c->L, idx, key) != LUA_TNIL;
+  lua_pop(c->L, 1);
+  if (said && !(base ? a->base == BASE_NF4 : a->dora))
+    diag_error(c->d, "contradiction", arena_printf(c->arena, "%s.%s", path, key),
+               "\"%s\" has this on: leave it out, or name it \"lora\"", kind);
+  if (base) a->base = BASE_NF4;
+  if (dora) a->dora = true;
+}
+
 /* adapter = { "lora", rank = 16 } */
 void field_adapter(Check *c, int idx, const char *path) {
   if (lua_isboolean(c->L, idx) && !lua_toboolean(c->L, idx)) return;
@@ -102,7 +117,8 @@ void field_adapter(Check *c, int idx, const char *path) {
   const char *kind = named ? arena_str(c->arena, lua_tostring(c->L, -1)) : NULL;
   if (!named) check_type(c, path, "a name first, { \"lora\", rank = 16 }", -1);
   lua_pop(c->L, 1);
-  if (!kind || !check_name(c, "lora | qlora dora", path, kind)) return;
+  if (!kind || !check_name(c, "lora qlora dora", path, kind)) return;
   check_scope(c, idx, "lora", path, 2);
+  read_kind(c, idx, kind, path);
   if (!c->plan->adapter.targets.n) c->plan->adapter.all = true;
 }

@@ -152,6 +152,11 @@ local function put_adapter(s, f)
     s:put("peft.dropout_position", "pre")
   end
   s:put("peft.use_dora", v["adapter.dora"], "adapter.dora")
+  if v["adapter.base"] == "nf4" then
+    s:put("quantization.load_in_4bit", true, "adapter.base")
+    s:put("quantization.bnb_4bit_quant_type", "nf4", "adapter.base")
+    s:put("quantization.bnb_4bit_use_double_quant", true, "adapter.base")
+  end
   s:put("peft.lora_A_init", "kaiming")
 end
 

@@ -194,6 +194,14 @@ START_TEST(adapters_are_taken_over) {
   import_has(report, "peft.dropout = 0.1: an adapter drops what it reads alone");
   import_plan_has("dora = true,  -- a.yaml:8: peft.use_dora");
   import_has(report, "freeze_embeddings = true: with an adapter the model is frozen");
+  report = report_with("quantization: {load_in_4bit: true, bnb_4bit_quant_type: nf4, "
+                       "bnb_4bit_use_double_quant: true}\npeft: {dim: 4}\n");
+  import_plan_has("base = \"nf4\",");
+  import_has(report, "quantization.bnb_4bit_quant_type = nf4 -> adapter.base");
+  report = report_with("quantization: {load_in_4bit: true, bnb_4bit_quant_type: fp4, "
+                       "bnb_4bit_use_double_quant: true}\npeft: {dim: 4}\n");
+  import_has(report,
+             "weights are stored in 4 bits as NF4 with double quantisation alone");
   report_with("peft: {target_modules: '*_proj', dropout: 0.1, dropout_position: pre}\n");
   import_plan_has("dropout = 0.1,");
   report = report_with("peft: {target_modules: '*_proj', dropout: 0}\n");

@@ -109,6 +109,27 @@ local function put_dora(book, plan)
   book:no_effect("peft.use_dora", "as it is in weft")
 end
 
+-- bitsandbytes' NF4 with scales that are quantized, too, of a base that an adapter is on; its
+-- defaults are not assumed.
+local function put_base(book, plan, adapted)
+  local prefix, other = "quantization.", "weights are stored in 4 bits as NF4 with double "
+    .. "quantisation alone (adapter.base), and under an adapter"
+  if not values.flag(book, prefix .. "load_in_4bit") then return end
+  local nf4 = book:value(prefix .. "bnb_4bit_quant_type") == "nf4"
+    and values.flag(book, prefix .. "bnb_4bit_use_double_quant")
+  for _, name in ipairs { "load_in_4bit", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant" } do
+    local key = prefix .. name
+    if adapted and nf4 then
+      book:translated(key, "adapter.base")
+    elseif book:value(key) ~= nil then
+      book:cannot(key, other)
+    end
+  end
+  if not (adapted and nf4) then return end
+  plan:put("adapter.base", quote.text "nf4", book:leaf(prefix .. "load_in_4bit"))
+  book:no_effect(prefix .. "bnb_4bit_compute_dtype", "products are in the type of precision")
+end
+
 local function put_number(book, plan, name, field, usual)
   local key = "peft." .. name
   local n = values.whole(book, key, 1) or usual
@@ -152,7 +173,9 @@ end
 local adapter = {}
 
 function adapter.put(book, plan, config, experts)
-  put_freeze(book, plan, config, put_peft(book, plan, config, experts))
+  local adapted = put_peft(book, plan, config, experts)
+  put_base(book, plan, adapted)
+  put_freeze(book, plan, config, adapted)
 end
 
 return adapter

@@ -100,7 +100,7 @@ return {
   cannot("peft.lora_dtype", "factors have the types that precision gives all parameters"),
   cannot("peft.*", OTHER_PEFT),
   none("freeze_config.*", "the plan has no such part"),
-  switched("quantization", "load_in_4bit", "weights are not quantized"),
+  switched("quantization", "load_in_4bit", "the base of an adapter is stored in 4 bits (adapter.base), as NF4 with double quantisation alone"),
   switched("fp8", "enabled",
            "products are computed in the type of precision, not in fp8: other numbers, and less speed"),
   none("compile.*", "plans are compiled always"),
