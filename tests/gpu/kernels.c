@@ -324,8 +324,10 @@ static void forward_cases(Bench *b, int op, DType type) {
   for (int i = 0; i < kernel_cases; i++)
     if (kernel_case[i].op == op) first = first < 0 ? i : first, last = i;
   for (int i = MAX(first, 0); i <= last; i++) {
-    Source s = {
-        .c = &kernel_case[i], .type = type, .seed = 1 + (uint64_t)i, .cudnn = b->cudnn};
+    Source s = {.c = &kernel_case[i],
+                .type = type,
+                .seed = problem_seed(&kernel_case[i]),
+                .cudnn = b->cudnn};
     if (kernel_case[i].op == op && chosen(b, i, first, last)) try(b, op, &s, op_adds(op));
   }
 }
@@ -333,14 +335,14 @@ static void forward_cases(Bench *b, int op, DType type) {
 static void backward_cases(Bench *b, const GradCase *g, DType type) {
   int first = -1, last = -1;
   for (int i = 0; i < kernel_cases; i++)
-    if (kernel_case[i].op == g->forward) first = first < 0 ? i : first, last = i;
+    if (grad_case_is_of(g, &kernel_case[i])) first = first < 0 ? i : first, last = i;
   for (int i = MAX(first, 0); i <= last; i++) {
     Source s = {.c = &kernel_case[i],
                 .g = g,
                 .type = type,
-                .seed = 1 + (uint64_t)i,
+                .seed = problem_seed(&kernel_case[i]),
                 .cudnn = b->cudnn};
-    if (kernel_case[i].op != g->forward || !chosen(b, i, first, last)) continue;
+    if (!grad_case_is_of(g, &kernel_case[i]) || !chosen(b, i, first, last)) continue;
     Problem p = problem(&s);
     bool adds = p.adds;
     problem_free(&p);

@@ -357,6 +357,24 @@ static const char moving[] =
     "  batch = { global = 2, micro = 1, seq = 16 }, moe = { bias_update_rate = 0.01 },\n"
     "  data = weft.tokens { files = { 'a', 'b' }, weights = { 0.5, 0.5 } } }\n";
 
+/* Gradients of a divergence over logits. */
+static const char apart[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+    "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
+    "  vocab_size = 32 }, batch = { global = 2, micro = 1, seq = 8 },\n"
+    "  loss = { function(g, x) return g:sum_all(g:divergence(x.logits, x.reference,\n"
+    "    x.labels, { beta = 0 })) end, reference = 'copy' } }\n";
+
+static void plan_needs(const char *name, const char *plan, bool *needed) {
+  Job j;
+  const char *path = scratch_put(name, plan, strlen(plan));
+  weft_status st = job_open(&j, scratch_arena, &(LangOptions){0}, path);
+  ck_assert_msg(st == WEFT_OK, "%s: %s", name, j.e.text);
+  mark_needed(j.compiled, needed);
+  job_free(&j);
+}
+
 /* Every row is one that some program needs, or it would hide what it allows. */
 START_TEST(every_row_is_needed) {
   bool *needed = calloc((size_t)op_places, sizeof *needed);
@@ -375,6 +393,7 @@ START_TEST(every_row_is_needed) {
   Program *p = &j.compiled->prog[0];
   ck_assert_int_gt(planted(j.compiled, p, main_kernel(p, OP_bias_step, 0)), 0);
   job_free(&j);
+  plan_needs("apart.lua", apart, needed);
   for (int k = 0; k < op_places; k++) {
     bool collective = op_place[k].op == OP_all_reduce; /* no kernel */
     ck_assert_msg(needed[k] || collective, "%s: result %d over %d: no program does that",

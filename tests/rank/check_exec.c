@@ -105,8 +105,12 @@ static Compiled *pipeline(bool lost) {
   Compiled *c = build_done(b);
   c->param = NEW(arena, CompiledParam);
   c->nparam = 1;
-  c->param[0] = (CompiledParam){
-      .name = "w", .ndim = 1, .dim = {4}, .init = INIT_ONES, .place = place_whole()};
+  c->param[0] = (CompiledParam){.like = "w",
+                                .name = "w",
+                                .ndim = 1,
+                                .dim = {4},
+                                .init = INIT_ONES,
+                                .place = place_whole()};
   stored_add(arena, &c->prog[0].regions, (Stored){.count = 4, .owner = true}, DT_F32,
              (StoredAt){W, W, G, M, V});
   for (int i = 0; i < 2; i++) {

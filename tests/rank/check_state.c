@@ -49,6 +49,7 @@ static Place cut_by_tp(int dim) {
 static CompiledParam param(const char *name, int64_t rows, int64_t cols, int cut,
                            uint8_t parts) {
   return (CompiledParam){.name = name,
+                         .like = name,
                          .ndim = cols ? 2 : 1,
                          .dim = {rows, cols},
                          .std = 0.02f,

@@ -209,6 +209,14 @@ uint64_t coder_offsets(Coder *c) {
   return bytes;
 }
 
+/* The bit of a gradient among those of the unit: frozen parameters have none. */
+static int gradient_bit(const Coder *c, int index) {
+  int bit = 0;
+  for (int i = 0; i < index; i++)
+    bit += !c->logical->param.at[c->code->param.at[i]].frozen;
+  return bit;
+}
+
 /* Of the results that write a parameter's gradient in a body, the first overwrites if the
  * call says so; later ones accumulate. */
 static void mark_accumulation(Coder *c) {
@@ -218,7 +226,7 @@ static void mark_accumulation(Coder *c) {
     if (x->i.code != I_KERNEL || x->i.nout == 0 || x->t[x->i.nin] < 0) continue;
     Storage s = coder_place(c, x->t[x->i.nin]);
     if (s.kind != ST_GRAD) continue;
-    x->i.acc = seen[s.index] ? ACC_ALWAYS : (uint8_t)(ACC_BIT + s.index);
+    x->i.acc = seen[s.index] ? ACC_ALWAYS : (uint8_t)(ACC_BIT + gradient_bit(c, s.index));
     seen[s.index] = true;
   }
 }

@@ -144,12 +144,15 @@ static void find_reads(Coder *c, Phase ph, const int *ops, int nops) {
 /* Whether a unit fits the bit masks that calls carry, one bit for each gradient. */
 static bool small_enough(const Coder *c, Diags *d) {
   enum { PARAMS = 64, EDGES = 4096 };
-  if (c->code->param.n <= PARAMS && c->code->edge.n <= EDGES) return true;
-  diag_error(
-      d, "unit-size", "model",
-      "unit %s has %d parameters (at most %d) and shares %d tensors with others (at "
-      "most %d): open more units (g:layer, g:unit)",
-      c->g->unit.at[c->unit].name, c->code->param.n, PARAMS, c->code->edge.n, EDGES);
+  int learn = 0;
+  for (int i = 0; i < c->code->param.n; i++)
+    learn += !c->logical->param.at[c->code->param.at[i]].frozen;
+  if (learn <= PARAMS && c->code->edge.n <= EDGES) return true;
+  diag_error(d, "unit-size", "model",
+             "unit %s has %d parameters that learn (at most %d) and shares %d tensors "
+             "with others (at "
+             "most %d): open more units (g:layer, g:unit)",
+             c->g->unit.at[c->unit].name, learn, PARAMS, c->code->edge.n, EDGES);
   return false;
 }
 

@@ -178,10 +178,11 @@ static void clear_unwritten(Emit *e, const Main *m, const Event *ev) {
 static uint64_t fresh_mask(Emit *e, int u, Phase ph, bool *written) {
   const CompiledUnit *x = &e->u->at[u];
   uint64_t mask = 0;
-  for (int i = 0; i < x->code->nparam; i++) {
+  for (int i = 0, bit = -1; i < x->code->nparam; i++) {
     int p = e->l->of[x->param[i]];
+    bit += !e->u->param[x->param[i]].frozen; /* as in unit_buffers.c */
     if (!(x->code->grad_use[i] >> ph & 1)) continue;
-    if (!written[p]) mask |= 1ull << i;
+    if (!written[p]) mask |= 1ull << bit;
     written[p] = true;
   }
   return mask;

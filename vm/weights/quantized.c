@@ -104,7 +104,7 @@ weft_status quantized_begin(const Run *r, BaseValues *values, const void *ud,
     weft_error why = {.rank = -1};
     if (c->param[i].quant != QUANT_CODES || !is_here(r, &c->param[i])) continue;
     if (find_offset(out, i, &why) == WEFT_OK) continue;
-#pragma omp critical(quantized_failed)
+#pragma omp critical
     if (first.code == WEFT_OK) first = why;
   }
   if (first.code == WEFT_OK) return WEFT_OK;

@@ -104,11 +104,10 @@ bool processes_start(Cli *cli, Arena *arena, int *code) {
   return true;
 }
 
-weft_status processes(Processes *p, Job *j, const Cli *cli) {
+weft_status processes(Processes *p) {
   int64_t world = 0;
-  p->job = j, p->cli = cli;
   TRY(choose_comm(p, &world));
-  TRY(job_mesh(j, world));
+  TRY(job_mesh(p->job, world));
   return choose_threads(p, world);
 }
 

@@ -7,7 +7,7 @@
 #include "vm/session/session.h"
 
 typedef struct Processes {
-  Job *job;
+  Job *job; /* these two from the beginning */
   const Cli *cli;
   const WorldKind *comm;
   Rendezvous meet; /* for backends whose processes meet by TCP */
@@ -21,7 +21,7 @@ typedef struct Processes {
 bool processes_start(Cli *cli, Arena *arena, int *code);
 /* After job_start: chooses backend and threads by the command line and the launcher, and
  * does job_mesh for the ranks that are there. */
-weft_status processes(Processes *p, Job *j, const Cli *cli);
+weft_status processes(Processes *p);
 /* Opens a session on these ranks, with the other options of `o`. */
 weft_status processes_open(Processes *p, Session *s, RunOptions *o);
 /* The end of a process that does not report; returns the exit code. If rank 0 has the

@@ -74,7 +74,7 @@ static weft_status evaluate(Evaluation *v, Arena *arena) {
   const Cli *cli = v->cli;
   Job *j = &v->job;
   TRY(job_start(j, cli, arena, cli->arg[0]));
-  TRY(processes(&v->ranks, j, cli));
+  TRY(processes(&v->ranks));
   j->evaluates = true;
   j->plan.eval_every = 1;
   TRY(job_compile(j));
@@ -123,6 +123,7 @@ int verb_eval(Cli *cli, Arena *arena) {
   int code;
   if (processes_start(cli, arena, &code)) return code;
   Evaluation v = {.cli = cli};
+  v.ranks = (Processes){.job = &v.job, .cli = cli};
   bool first = is_rank0(cli);
   weft_status st = evaluate(&v, arena);
   if (st != WEFT_OK) run_fails(v.session.run, &v.job.e);

@@ -50,7 +50,7 @@ static weft_status open_record(Training *t) {
 
 static weft_status start(Training *t) {
   Job *j = &t->job;
-  TRY(processes(&t->ranks, j, t->cli));
+  TRY(processes(&t->ranks));
   TRY(job_compile(j));
   TRY(job_expect(j, NULL));
   TRY(open_record(t));
@@ -233,6 +233,7 @@ int verb_run(Cli *cli, Arena *arena) {
   int code;
   if (processes_start(cli, arena, &code)) return code;
   Training t = {.cli = cli, .first = is_rank0(cli)};
+  t.ranks = (Processes){.job = &t.job, .cli = cli};
   t.ckpt = (RunCkpt){
       .cli = cli, .job = &t.job, .first = t.first, .make_room = clear_line, .ud = &t};
   weft_status st = run_ckpt_end(&t.ckpt, run_plan(&t, cli, arena));
