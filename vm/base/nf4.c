@@ -53,7 +53,7 @@ static uint8_t scale_code(float x) {
 }
 
 float nf4_pack_scales(const float *scale, int n, float offset, uint8_t *to) {
-  float less[NF4_GROUP];
+  float less[NF4_GROUP] = {0};
   for (int i = 0; i < n; i++) less[i] = scale[i] - offset;
   float most = nf4_largest(less, n), by = 1 / fmaxf(most, 1e-38f);
   for (int i = 0; i < n; i++) to[i] = scale_code(less[i] * by);
