@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "bindings/api/job.h"
+#include "tests/harness/process.h"
 #include "tests/harness/scratch.h"
 #include "vm/base/nf4.h"
 #include "vm/storage/memory_plan.h"
@@ -210,6 +211,39 @@ START_TEST(agree_with_one_rank) {
 }
 END_TEST
 
+/* ---- folders ---- */
+
+static Outcome expect_ok(const char *command) {
+  Outcome o = process_run(60, "%s", command);
+  ck_assert_msg(o.code == 0, "%s: %s%s", command, o.out, o.err);
+  return o;
+}
+
+#define PLAN(model)                                                                      \
+  "return require 'weft'.plan { model = require 'weft'." model ",\n"                     \
+  "data = require 'weft'.synthetic {}, train = { steps = 2 }, "                          \
+  "batch = { global = 4, micro = 1, seq = 8 }, %s }\n"
+
+/* The merged model has the tensors of the model, and nothing of how its base was stored.
+ */
+START_TEST(merged_models_load) {
+  const char *to = arena_printf(arena, PLAN("model { %s }"), LLAMA,
+                                NF4 "checkpoint = { dir = 'ck', every = 2 }");
+  const char *from = arena_printf(arena, PLAN("hf 'merged'"), "");
+  SafeTensors *s;
+  scratch_put("to.lua", to, strlen(to));
+  scratch_put("from.lua", from, strlen(from));
+  expect_ok("$weft run -q to.lua");
+  expect_ok("$weft ckpt merge to.lua ck merged");
+  ck_assert_int_eq(
+      st_open(NULL, scratch_path("merged/model.safetensors"), NULL, &s, &scratch_error),
+      WEFT_OK);
+  ck_assert_int_eq(st_count(s), 2 * 9 + 3);
+  st_close(s);
+  expect_ok("$weft run -q from.lua");
+}
+END_TEST
+
 /* ---- what is wrong ---- */
 
 static const struct {
@@ -251,6 +285,7 @@ Suite *quantized_base_suite(void) {
   tcase_add_test(t, bytes_of_codes);
   tcase_add_loop_test(t, cut_from_the_whole, 0, LEN(layout));
   tcase_add_loop_test(t, agree_with_one_rank, 0, LEN(meshes) * LEN(options));
+  tcase_add_test(t, merged_models_load);
   tcase_add_loop_test(t, named_errors, 0, LEN(wrong));
   suite_add_tcase(s, t);
   return s;

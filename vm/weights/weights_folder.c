@@ -108,7 +108,7 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
     WeightSource from = {0};
     char name[512];
     int64_t rows, first;
-    if (!weights_out_has(w, p)) continue;
+    if (!weights_out_has(w, &c->param[i])) continue; /* as it is stored */
     if (w->o->adapter) {
       w->param[i] = list_adapter(w, p);
       continue;
