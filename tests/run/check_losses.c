@@ -9,6 +9,8 @@
 #include "tests/harness/process.h"
 #include "tests/harness/run_bits.h"
 #include "vm/weights/param_gather.h"
+#include "vm/weights/weights_load.h"
+#include "vm/weights/weights_open.h"
 
 #define LLAMA(rest)                                                                      \
   "local weft = require 'weft'\n"                                                        \
@@ -260,6 +262,69 @@ START_TEST(a_teacher_of_another_vocabulary) {
 }
 END_TEST
 
+/* ---- a teacher beside a model of initial values ---- */
+
+#define WIDE(rest)                                                                       \
+  "return require 'weft'.plan { model = require 'weft'.model { 'llama',\n"               \
+  "  num_hidden_layers = 1, hidden_size = 128, num_attention_heads = 4,\n"               \
+  "  intermediate_size = 128, vocab_size = 96 }, data = require 'weft'.synthetic {},\n"  \
+  "  batch = { global = 4, micro = 2, seq = 16 }, train = { steps = 1 },\n" rest " }\n"
+
+/* One whose rows are whole blocks: all bases of the plan are stored in 4 bits. */
+static void make_teacher(void) {
+  const char *text = WIDE("checkpoint = { dir = 'ck', every = 1 }");
+  scratch_put("teacher.lua", text, strlen(text));
+  Outcome o = process_run(60, "$weft run teacher.lua -q");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft ckpt export teacher.lua ck teacher");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+}
+
+/* All parameters but the teacher's, one after the other. */
+static float *values_of(Run *r, const Compiled *c, int64_t *n) {
+  float *all = arena_alloc(arena, (size_t)c->params_total * 2 * sizeof *all);
+  *n = 0;
+  for (int i = 0; i < c->nparam; i++) {
+    if (strncmp(c->param[i].name, "teacher.", 8) == 0) continue;
+    OK(run_get(r, STATE_PARAM, i, all + *n, &trace_err));
+    *n += param_count(&c->param[i]);
+  }
+  return all;
+}
+
+static const char *const initial_bases[] = {
+    "adapter = { 'lora', rank = 4, dora = true }",
+    "adapter = { 'lora', rank = 4, base = 'nf4' }, mesh = { dp = 2 }, strategy = 'fsdp2'",
+    "adapter = { 'lora', rank = 4, dora = true, base = 'nf4', "
+    "targets = { 'q_proj', 'down_proj' } }, mesh = { tp = 2 }",
+};
+
+/* Files have nothing of what magnitudes and codes follow from here. */
+START_TEST(a_teacher_changes_no_initial_values) {
+  Job j;
+  Run *r;
+  SafeTensors *s;
+  RunOptions how = {.world = world_kind("local", NULL), .threads = 1};
+  Folders in = {.plan = scratch_dir};
+  const char *text = arena_printf(
+      arena, WIDE("loss = { 'distill', teacher = 'teacher' }, %s"), initial_bases[_i]);
+  make_teacher();
+  OK(job_open(&j, arena, &options, scratch_put("plan.lua", text, strlen(text))));
+  OK(run_open(&j.plan, j.compiled, &how, &r, &trace_err));
+  OK(weights_open(NULL, NULL, NULL, &j.plan, &in, &s, &trace_err));
+  OK(run_load(r, s, &trace_err));
+  int64_t n, same;
+  const float *loaded = values_of(r, j.compiled, &n);
+  OK(run_init(r, &trace_err));
+  const float *initial = values_of(r, j.compiled, &same);
+  ck_assert_int_eq(n, same);
+  ck_assert(memcmp(loaded, initial, (size_t)n * sizeof *loaded) == 0);
+  st_close(s);
+  run_close(r);
+  job_free(&j);
+}
+END_TEST
+
 START_TEST(odd_documents_are_no_pairs) {
   put_pairs(7);
   scratch_put("plan.lua", LLAMA(PAIRS), strlen(LLAMA(PAIRS)));
@@ -290,5 +355,6 @@ Suite *losses_suite(void) {
   tcase_add_test(tc, odd_documents_are_no_pairs);
   tcase_add_loop_test(tc, a_teacher_on_every_mesh, 0, 2 * LEN(meshes));
   tcase_add_test(tc, a_teacher_of_another_vocabulary);
+  tcase_add_loop_test(tc, a_teacher_changes_no_initial_values, 0, LEN(initial_bases));
   return s;
 }

@@ -24,13 +24,14 @@ typedef struct FileTensor {
 /* A parameter's elements, `each` of them in each of its tensors, from `first` of it on.
  */
 typedef struct FileParam {
-  const FileTensor *tensor;
+  const FileTensor *tensor; /* NULL: no file has it (weights_initial, weights_follow) */
   int64_t first, each;
   bool alike; /* the tensors are of one type */
 } FileParam;
 
 typedef struct Load {
   const Compiled *c;
+  uint64_t seed; /* of initial values */
   FileParam *param;
   FileTensor *tensor; /* of all parameters */
   int *order;         /* of parameters, along the files */
@@ -182,12 +183,17 @@ static int list_params(Load *l, const SafeTensors *s) {
   return n;
 }
 
-/* Elements of a parameter that is in files. */
+/* Elements of a weight, of files or initial ones. */
 static weft_status read_values(const void *ud, int param, int64_t from, int64_t n,
                                float *to, weft_error *e) {
   enum { ROOM = 4096 };
-  const FileParam *p = &((const Load *)ud)->param[param];
+  const Load *l = ud;
+  const FileParam *p = &l->param[param];
   unsigned char raw[ROOM * WIDEST];
+  if (!p->tensor) {
+    param_init(&l->c->param[param], l->seed, from, n, to);
+    return WEFT_OK;
+  }
   for (int64_t at = from, end = from + n, some; at < end; at += some) {
     const FileTensor *in = &p->tensor[at / p->each];
     int64_t size = in->type->size, here = p->first + at % p->each;
@@ -242,7 +248,9 @@ weft_status run_load(Run *r, const SafeTensors *s, weft_error *e) {
   TRY(weights_check_tied(c, s, e));
   size_t params = params_bytes(c), tensors = tensors_bytes(c);
   size_t windows = window_bytes(c) * (size_t)r->nworker;
-  Load l = {.c = c, .window = windows / (size_t)run_lanes(r) / WIDEST * WIDEST};
+  Load l = {.c = c,
+            .seed = r->plan->seed,
+            .window = windows / (size_t)run_lanes(r) / WIDEST * WIDEST};
   l.param = mem_new(&r->alloc, params);
   l.tensor = mem_new(&r->alloc, tensors);
   l.windows = mem_new(&r->alloc, windows);
