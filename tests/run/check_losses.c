@@ -325,6 +325,47 @@ START_TEST(a_teacher_changes_no_initial_values) {
 }
 END_TEST
 
+/* ---- sampling ---- */
+
+static const char *const second_models[] = {
+    "loss = { 'dpo', reference = 'copy' }",
+    "loss = { 'distill', teacher = 'teacher' }",
+    "loss = { 'distill', teacher = 'teacher' }, adapter = { 'lora', rank = 2 }",
+};
+
+/* Tokens come from the model alone: its checkpoint has the other one, too. */
+START_TEST(samples_without_the_second_model) {
+  const char *text = arena_printf(arena,
+                                  LLAMA("%s, data = weft.synthetic {},\n"
+                                        "checkpoint = { dir = 'ck', every = 3 } }\n"),
+                                  second_models[_i]);
+  put_teacher("llama");
+  scratch_put("plan.lua", text, strlen(text));
+  Outcome o = process_run(60, "$weft run plan.lua -q");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft sample plan.lua --ckpt ck --tokens 1,2 --max-tokens 3");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft run plan.lua -q --resume ck --set train.steps=4");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+}
+END_TEST
+
+/* Parameters of no second model are the model's, or the checkpoint is of another. */
+START_TEST(samples_no_other_model) {
+  const char *text = LLAMA("loss = { 'dpo', reference = 'copy' }, data = "
+                           "weft.synthetic {}, checkpoint = { dir = 'ck', every = 3 } "
+                           "}\n");
+  scratch_put("plan.lua", text, strlen(text));
+  Outcome o = process_run(60, "$weft run plan.lua -q");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft sample plan.lua --ckpt ck --tokens 1,2 --max-tokens 3 "
+                      "--set model.num_hidden_layers=7");
+  ck_assert_int_ne(o.code, 0);
+  ck_assert_msg(strstr(o.err, "model.layers.7.") && !strstr(o.err, "reference."), "%s",
+                o.err);
+}
+END_TEST
+
 START_TEST(odd_documents_are_no_pairs) {
   put_pairs(7);
   scratch_put("plan.lua", LLAMA(PAIRS), strlen(LLAMA(PAIRS)));
@@ -356,5 +397,7 @@ Suite *losses_suite(void) {
   tcase_add_loop_test(tc, a_teacher_on_every_mesh, 0, 2 * LEN(meshes));
   tcase_add_test(tc, a_teacher_of_another_vocabulary);
   tcase_add_loop_test(tc, a_teacher_changes_no_initial_values, 0, LEN(initial_bases));
+  tcase_add_loop_test(tc, samples_without_the_second_model, 0, LEN(second_models));
+  tcase_add_test(tc, samples_no_other_model);
   return s;
 }

@@ -2,6 +2,8 @@
  * holds. */
 #include "ckpt.h"
 
+#include "vm/graph/second_model.h"
+
 /* ---- comparing parameters ---- */
 
 enum { SHOWN = 10 };
@@ -61,6 +63,11 @@ static bool reads_codes(const Compiled *to) {
   return false;
 }
 
+/* Decoding needs no reference and no teacher: its program leaves them out. */
+static bool is_left_out(const Known *k, const char *name) {
+  return k->to->context && second_prefix(name, strlen(name));
+}
+
 weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
   Text t = {0};
   if (!to->context && c->m.optimizer != to->optimizer)
@@ -84,7 +91,8 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
       stateless = p->name;
   }
   for (int i = 0; i < c->m.nparam; i++)
-    if (names_find(&k.names, c->m.param[i].name) < 0)
+    if (names_find(&k.names, c->m.param[i].name) < 0 &&
+        !is_left_out(&k, c->m.param[i].name))
       differs(&t, &n, c->m.param[i].name, &c->m.param[i], NULL);
   arena_free(k.arena);
   if (n > SHOWN) text_printf(&t, "\n  and %d more", n - SHOWN);
