@@ -366,6 +366,75 @@ START_TEST(samples_no_other_model) {
 }
 END_TEST
 
+/* ---- folders of teachers ---- */
+
+static const char lm_head[] = "lm_head.weight";
+
+/* Writes the weights of a teacher again: names lose `base`; with `by` >= 0 the embedding
+ * is repeated as the head, whose first element is greater by so much. */
+static void rewrite_teacher(const char *base, float by) {
+  SafeTensors *s;
+  const char *path = scratch_path("teacher/model.safetensors");
+  size_t skip = strlen(base);
+  OK(st_open(NULL, path, NULL, &s, &trace_err));
+  int n = st_count(s);
+  StWrite *t = NEW_N(arena, StWrite, n + 1);
+  for (int i = 0; i < st_count(s); i++) {
+    const SafeTensor *from = st_at(s, i);
+    const char *name = from->name;
+    float *data = arena_alloc(arena, from->bytes);
+    OK(st_read_f32(from, data, &trace_err));
+    if (strncmp(name, base, skip) == 0) name += skip;
+    t[i] = (StWrite){.name = arena_str(arena, name), .ndim = from->ndim, .data = data};
+    memcpy(t[i].dim, from->dim, sizeof t[i].dim);
+    if (by < 0 || !strstr(name, "embed_tokens")) continue;
+    data = arena_copy(arena, data, from->bytes);
+    data[0] += by;
+    t[n] = t[i];
+    t[n].name = lm_head, t[n++].data = data;
+  }
+  st_close(s);
+  OK(st_write(NULL, path, t, n, &trace_err));
+}
+
+static const struct {
+  const char *of, *base;
+  float by;
+  const char *says; /* NULL: it is a teacher */
+} folders[] = {
+    {"gpt2", "transformer.", -1, NULL},
+    {"llama", "model.", -1, NULL},
+    {"llama_tied", "", 0, NULL},
+    {"llama_tied", "model.", 0, NULL},
+    {"llama_tied", "", 1,
+     "teacher.lm_head.weight: differs from teacher.model.embed_tokens.weight"},
+};
+
+/* What weft.hf takes is a teacher, too, also beside a model of a folder. */
+START_TEST(folders_of_the_hub_teach) {
+  const char *model = _i % 2 ? "weft.model { 'llama', num_hidden_layers = 2, hidden_size "
+                               "= 32, num_attention_heads = 4, vocab_size = 96 }"
+                             : "weft.hf 'student'";
+  int row = _i / 2;
+  const char *text =
+      arena_printf(arena,
+                   "local weft = require 'weft'\nreturn weft.plan { model = %s,\n"
+                   "batch = { global = 2, micro = 2, seq = 8 }, train = { steps = 1 },\n"
+                   "data = weft.synthetic {},\n"
+                   "loss = { 'distill', teacher = 'teacher' } }\n",
+                   model);
+  put_teacher(folders[row].of);
+  OK(process_run(60, "cp -r " WEFT_SOURCE_DIR "/tests/oracle/llama_tied student").code);
+  rewrite_teacher(folders[row].base, folders[row].by);
+  scratch_put("plan.lua", text, strlen(text));
+  Outcome o = process_run(60, "$weft run plan.lua -q");
+  if (folders[row].says)
+    ck_assert_msg(o.code != 0 && strstr(o.err, folders[row].says), "%s", o.err);
+  else
+    ck_assert_msg(o.code == 0, "%s, %s: %s", folders[row].of, text, o.err);
+}
+END_TEST
+
 START_TEST(odd_documents_are_no_pairs) {
   put_pairs(7);
   scratch_put("plan.lua", LLAMA(PAIRS), strlen(LLAMA(PAIRS)));
@@ -399,5 +468,6 @@ Suite *losses_suite(void) {
   tcase_add_loop_test(tc, a_teacher_changes_no_initial_values, 0, LEN(initial_bases));
   tcase_add_loop_test(tc, samples_without_the_second_model, 0, LEN(second_models));
   tcase_add_test(tc, samples_no_other_model);
+  tcase_add_loop_test(tc, folders_of_the_hub_teach, 0, 2 * LEN(folders));
   return s;
 }

@@ -14,19 +14,29 @@
 /* ---- names ---- */
 
 static const char *const bases[] = {"model.", "transformer."};
-static const char head[] = "lm_head.weight";
+#define HEAD "lm_head.weight"
+static const char head[] = HEAD, teacher_head[] = TEACHER_PREFIX HEAD;
 
 static bool ends_with(const char *s, const char *end) {
   size_t n = strlen(s), m = strlen(end);
   return n >= m && strcmp(s + n - m, end) == 0;
 }
 
+/* A name as the files of its own model have it, without the prefix of a second model. */
+static const char *own_name(const char *name) {
+  return name + second_prefix(name, strlen(name));
+}
+
 /* A tensor of this name, or of that which the model without a head gives it. */
 static const SafeTensor *find_exactly(const SafeTensors *s, const char *name) {
   const SafeTensor *t = st_find(s, name);
+  const char *own = own_name(name);
+  char other[512];
   for (int i = 0; i < LEN(bases) && !t; i++) {
     size_t n = strlen(bases[i]);
-    if (strncmp(name, bases[i], n) == 0) t = st_find(s, name + n);
+    if (strncmp(own, bases[i], n) != 0) continue;
+    snprintf(other, sizeof other, "%.*s%s", (int)(own - name), name, own + n);
+    t = st_find(s, other);
   }
   return t;
 }
@@ -245,21 +255,28 @@ static bool is_buffer(const char *name) {
  * layers, and have a projection that no layer has. */
 static bool is_further_token(const SafeTensors *s, const char *name) {
   static const char layers[] = "model.layers.";
+  const char *own = own_name(name);
   char projection[64];
-  if (strncmp(name, layers, sizeof layers - 1) != 0) return false;
-  int n = (int)(sizeof layers - 1 + strcspn(name + sizeof layers - 1, "."));
+  if (strncmp(own, layers, sizeof layers - 1) != 0) return false;
+  size_t before = (size_t)(own - name) + sizeof layers - 1;
+  int n = (int)(before + strcspn(name + before, "."));
   snprintf(projection, sizeof projection, "%.*s.eh_proj.weight", n, name);
   return st_find(s, projection) != NULL;
 }
 
-/* The embedding that the head of a tied model reads; -1 if the model has a head. */
-static int tied_embedding(const Compiled *c) {
+/* The embedding that this head reads, of a tied model; -1 if the name is of no head, or
+ * its model has one. */
+static int tied_embedding(const Compiled *c, const char *name) {
   int at = -1;
+  size_t prefix = second_prefix(name, strlen(name));
+  if (strcmp(name + prefix, head) != 0) return -1;
   for (int i = 0; i < c->nparam; i++) {
-    if (strcmp(c->param[i].name, head) == 0) return -1;
-    if (second_prefix(c->param[i].name, strlen(c->param[i].name))) continue;
-    if (ends_with(c->param[i].name, ".embed_tokens.weight") ||
-        ends_with(c->param[i].name, ".wte.weight"))
+    const char *other = c->param[i].name;
+    if (strcmp(other, name) == 0) return -1;
+    if (second_prefix(other, strlen(other)) != prefix ||
+        strncmp(other, name, prefix) != 0)
+      continue;
+    if (ends_with(other, ".embed_tokens.weight") || ends_with(other, ".wte.weight"))
       at = i;
   }
   return at;
@@ -342,7 +359,7 @@ static int compare_pieces(const Compiled *c, const SafeTensors *s, int param,
 
 static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **sorted,
                     Misfits *m) {
-  int n = 0, tied = tied_embedding(c);
+  int n = 0;
   for (int i = 0; i < c->nparam; i++) {
     const CompiledParam *p = &c->param[i];
     if (weights_initial(c, s, i)) continue; /* the folder has the base */
@@ -366,9 +383,10 @@ static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **
     if (bsearch(&t, sorted, (size_t)n, sizeof *sorted, by_address)) continue;
     if (is_buffer(t->name)) continue;
     if (is_further_token(s, t->name)) continue;
-    if (tied >= 0 && strcmp(t->name, head) == 0) {
+    int tied = tied_embedding(c, t->name);
+    if (tied >= 0) {
       const CompiledParam *p = &c->param[tied];
-      (void)fits(p, head, (WeightSource){.t = t, .rows = p->dim[0]}, m);
+      (void)fits(p, t->name, (WeightSource){.t = t, .rows = p->dim[0]}, m);
       continue;
     }
     m->n++;
@@ -438,9 +456,10 @@ weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_allo
   return st;
 }
 
-weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e) {
-  int tied = tied_embedding(c);
-  const SafeTensor *again = st_find(s, head);
+static weft_status check_head(const Compiled *c, const SafeTensors *s, const char *name,
+                              weft_error *e) {
+  int tied = tied_embedding(c, name);
+  const SafeTensor *again = st_find(s, name);
   if (tied < 0 || !again) return WEFT_OK;
   const SafeTensor *first = weights_source(c, s, tied).t;
   enum { BLOCK = 4096 };
@@ -455,7 +474,12 @@ weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_err
           e, WEFT_EFILE,
           "the weights do not fit the model:\n  %s: differs from %s, which the "
           "model's head is tied to (tie_word_embeddings)",
-          head, c->param[tied].name);
+          name, c->param[tied].name);
   }
   return WEFT_OK;
+}
+
+weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e) {
+  TRY(check_head(c, s, head, e));
+  return check_head(c, s, teacher_head, e);
 }
