@@ -163,7 +163,7 @@ void loss_rules(Check *c) {
   if (loss->second == SECOND_BASE && !a->rank)
     diag_error(c->d, "option", "loss.reference",
                "\"base\" is the model without its adapter, and the plan has no adapter")
-        ->suggestion = "\"copy\"";
+        ->suggestion = "reference = \"copy\"";
   if (loss->second == SECOND_COPY && a->rank && a->from)
     diag_error(c->d, "unsupported", "loss.reference",
                "a copy of a model with adapter.from is not built: it would be one of the "

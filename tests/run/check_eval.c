@@ -159,6 +159,11 @@ START_TEST(bad_input) {
       {"--weights nowhere", "nowhere"},
       {"--ckpt ck --set model.hidden_size=32", "is of another model"},
       {"--ckpt ck --batches 0", "--batches"},
+      {"--weights out --set data.val_fraction=0 --set train.eval_every=0 --set loss=dpo "
+       "--set batch.micro=2 --set 'packed={size=64,alone=true,eot=10}' --set "
+       "batch.seq=64",
+       "a copy of what it began as, which a folder of weights does not have: give "
+       "--ckpt"},
   };
   train("log", "");
   for (int i = 0; i < LEN(rows); i++) {

@@ -46,6 +46,10 @@ static weft_status open_parameters(Evaluation *v) {
   const char *path = cli->weights ? cli->weights : lang_weights(j->lp);
   if (cli->ckpt && cli->weights)
     return err_set(&j->e, WEFT_EUSAGE, "give --ckpt or --weights, not both");
+  if (cli->weights && j->plan.loss.second == SECOND_COPY)
+    return err_set(&j->e, WEFT_EUSAGE,
+                   "the loss compares the model with a copy of what it began as, which a "
+                   "folder of weights does not have: give --ckpt DIR");
   if (cli->ckpt) return open_ckpt(v);
   if (!path)
     return err_set(&j->e, WEFT_EUSAGE,
@@ -93,12 +97,15 @@ static weft_status evaluate(Evaluation *v, Arena *arena) {
   return run_evaluate(v->session.run, v->session.val, v->batches, &v->result, &j->e);
 }
 
-/* With what masks leave out, or what of an epoch was not asked for. */
+/* Cross entropy over label tokens has one; preferences and divergences have none. */
+static bool has_perplexity(const Evaluation *v) { return !v->job.plan.loss.name; }
+
 static void print_result(const Evaluation *v) {
   const StepResult *r = &v->result;
   Text text = {0};
-  text_printf(&text, "loss %.4f  perplexity %.4g  %lld tokens  %.1f s  (%s)\n",
-              r->eval_loss, exp(r->eval_loss), (long long)r->eval_tokens,
+  text_printf(&text, "loss %.4f", r->eval_loss);
+  if (has_perplexity(v)) text_printf(&text, "  perplexity %.4g", exp(r->eval_loss));
+  text_printf(&text, "  %lld tokens  %.1f s  (%s)\n", (long long)r->eval_tokens,
               r->eval_ms / 1e3, data_describe(v->session.val));
   if (r->eval_sources)
     sources_text(v->session.val, r->eval_source, r->eval_sources, &text);
@@ -112,7 +119,7 @@ static void json_result(Json *out, void *ud) {
   json_str(out, "data", data_describe(v->session.val));
   json_num(out, "loss", r->eval_loss);
   json_int(out, "memory_bytes", (int64_t)run_memory(v->session.run));
-  json_num(out, "perplexity", exp(r->eval_loss));
+  if (has_perplexity(v)) json_num(out, "perplexity", exp(r->eval_loss));
   json_num(out, "seconds", r->eval_ms / 1e3);
   sources_json(out, "sources", v->session.val, r->eval_source, r->eval_sources);
   json_int(out, "tokens", r->eval_tokens);

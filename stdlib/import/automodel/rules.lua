@@ -8,7 +8,8 @@ local KERNELS = "which kernels compute does not change the plan; on GPUs see att
 local OTHER_PEFT = "adapter has no such part, or this is no PeftConfig of AutoModel, which becomes one"
 local DATA = "documents of texts, with templates and masks, are not read: the plan has "
   .. "weft.synthetic, or weft.tokens of files that were tokenized (weft tokenize)"
-local LOSS = "another loss: the plan trains with the cross entropy of the next token"
+local LOSS = "another loss, which is not translated: the plan trains with the cross entropy of the next token, "
+  .. "and its field loss takes others"
 local IMAGES = "images and sound are not read: the plan trains the language model alone"
 
 return {
@@ -78,7 +79,7 @@ return {
   unless("model.load_base_model", { false }, "a run begins with random weights",
          "a run begins with random weights, not with those of the model; weft.hf \"DIR\" has them"),
   none("model.output_hidden_states", "only the loss is computed"),
-  cannot("model.quantization_config.*", "weights are not quantized"),
+  cannot("model.quantization_config.*", "weights that are stored quantized are not read; adapter.base stores a frozen base in 4 bits"),
   cannot("model.freeze_router", "routers train; freeze = { patterns } of the plan names what does not"),
   cannot("model.copy_init_moe", IMAGES),
   none("model.backend._target_", "weft has its own kernels"),

@@ -25,7 +25,8 @@ local OFFLOAD = "activations stay on the device"
 local IMAGES = "images are not read: the plan trains the language model alone"
 local ATTENTION = "it belongs to an attention that weft does not have"
 local MUON = "it is of an optimizer that weft does not have: the plan has AdamW"
-local DISTILL = "a teacher is not trained from: the plan has the cross entropy of the next token"
+local DISTILL = "a teacher is not translated: the plan has the cross entropy of the next token; "
+  .. "loss = { \"distill\", teacher = } of a plan learns from one"
 local PARTS = "here all parameters train; adapter = { \"lora\", rank = } of the plan trains factors beside each of "
   .. "q, k, v, gate and up, where Megatron's fused linears have one pair for all" -- of an adapter
 
@@ -106,8 +107,8 @@ return {
   none("variable_seq_lengths", "sequences have one length"),
   none("pipeline_dtype", "precision says what goes between stages"),
   cannot("yaml_cfg", "the settings are in that file: import it"),
-  cannot("activation_func_clamp_value", "activations are not clamped"),
-  off("glu_linear_offset", "gates have no offset"), off("enable_gpt_oss", ATTENTION),
+  cannot("activation_func_clamp_value", "of weft's models gpt_oss alone clamps activations"),
+  off("glu_linear_offset", "gates have no offset"), off("enable_gpt_oss", "gpt-oss is not translated from arguments: weft.model \"gpt-oss-20b\" is that model"),
   with("linear_*", { "experimental_attention_variant" }, ATTENTION), with("dsa_*", { "experimental_attention_variant" }, ATTENTION), off("moe_latent_size", "experts read all of a token"),
 
   -- ---- experts ----

@@ -15,7 +15,8 @@ local WEIGHTS = "training begins with weights of its own: weft.hf reads those of
 local MASKS = "which kernels compute does not change the plan; on GPUs see attention_backend"
 local RL = "reinforcement learning: the plan trains the model alone, with the cross entropy of the "
   .. "next token"
-local LOSS = "another loss: the plan trains with the cross entropy of the next token"
+local LOSS = "another loss, which is not translated: the plan trains with the cross entropy of the next token, "
+  .. "and its field loss takes others"
 
 -- Settings of conversions that count only where model.converters names one, or a switch is on.
 local function converted(pattern, name, switch)
