@@ -6,9 +6,14 @@
 /* Normalizes one group by w + plus; returns its rstd. */
 INLINE float norm_group(const void *x, const void *w, float plus, void *y, int64_t g,
                         float eps, DType t) {
+  enum { BLOCK = 256 }; /* one after the other, thousands of squares lose digits */
   float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < g; i++) sum += get(x, t, i) * get(x, t, i);
+  for (int64_t k = 0; k < g; k += BLOCK) {
+    float part = 0;
+#pragma omp simd reduction(+ : part)
+    for (int64_t i = k; i < MIN(g, k + BLOCK); i++) part += get(x, t, i) * get(x, t, i);
+    sum += part;
+  }
   float s = 1.0f / sqrtf(sum / (float)g + eps);
 #pragma omp simd
   for (int64_t i = 0; i < g; i++) put(y, t, i, get(x, t, i) * s * (get(w, t, i) + plus));
