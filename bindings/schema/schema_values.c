@@ -28,7 +28,7 @@ static const char *want_number(Check *c, double lo, double hi, bool integer, int
   if (lua_type(c->L, idx) == LUA_TNUMBER && lua_tonumber(c->L, idx) > hi)
     return arena_printf(c->arena, "%s of at most %.15g", kind, hi);
   if (lo == 1 && hi >= 1e6 && integer) return "a positive integer";
-  if (hi >= 1e3) return arena_printf(c->arena, "%s of at least %g", kind, lo);
+  if (hi >= 1e3) return arena_printf(c->arena, "%s of at least %.15g", kind, lo);
   return arena_printf(c->arena, "%s from %.0f to %.0f", kind, lo, hi);
 }
 
