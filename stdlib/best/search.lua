@@ -57,6 +57,15 @@ local function drop_slow(points, s, seconds)
   end
 end
 
+-- Sorts layouts by their bounds, equal ones as they were drawn; returns the list.
+local function by_bound(list)
+  table.sort(list, function(a, b)
+    if a.bound ~= b.bound then return a.bound < b.bound end
+    return a.i < b.i
+  end)
+  return list
+end
+
 -- The layouts that may fit, by their bounds; the first are the least.
 -- `done`: those that were on the clock before.
 local function collect(points, s, done)
@@ -72,11 +81,7 @@ local function collect(points, s, done)
   if list[1] and not list[1].bound then
     fail "weft.best: the plan's machines lack a figure that times need; weft sim names it"
   end
-  table.sort(list, function(a, b)
-    if a.bound ~= b.bound then return a.bound < b.bound end
-    return a.i < b.i
-  end)
-  return list
+  return by_bound(list)
 end
 
 -- ---- the clock ----
@@ -128,11 +133,7 @@ local function first_ones(list)
       end
     end
   end
-  table.sort(out, function(a, b)
-    if a.bound ~= b.bound then return a.bound < b.bound end
-    return a.i < b.i
-  end)
-  return out
+  return by_bound(out)
 end
 
 -- Those that are left, with what the clock is expected to say, the least first.

@@ -3,6 +3,7 @@
 -- what the plan asks for and the values that the caller wants; gives axes as weft.grid has
 -- them, and the numbers of the points that are layouts.
 local format = string.format
+local divisors = use "fits/divisors"
 local most_points = 10000000
 local space = {}
 
@@ -21,14 +22,6 @@ local STAGES = {
 }
 
 -- ---- usual values ----
-
-local function divisors(n, most)
-  local list = {}
-  for d = 1, math.min(n, most) do
-    if n % d == 0 then list[#list + 1] = d end
-  end
-  return list
-end
 
 local function powers(n, most)
   local list = {}

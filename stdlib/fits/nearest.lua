@@ -2,19 +2,12 @@
 -- can run: sizes of the mesh, the microbatch and recomputation are varied at the same number of
 -- ranks, fewest changed fields first, and judged by weft.sweep. If none fits, the fewest times as
 -- many ranks on which one does.
+local divisors = use "fits/divisors"
 local weft = use "weft"
 local gib = 1 << 30
 local most_changes, most_times, kept = 3, 64, 3
 
 -- ---- values of fields ----
-
-local function divisors(n, most)
-  local list = {}
-  for d = 1, math.min(n, most) do
-    if n % d == 0 then list[#list + 1] = d end
-  end
-  return list
-end
 
 -- The values that each size may have. tp stays within a machine.
 local function sizes_to_try(facts, world)
