@@ -27,12 +27,11 @@ return weft.plan {
 }
 ]]
 
--- The language server of lua-language-server.
+-- Of lua-language-server, which finds weft.d.lua beside the plan by itself.
 local settings = [[
 {
   "$schema": "https://raw.githubusercontent.com/LuaLS/vscode-lua/master/setting/schema.json",
-  "runtime.version": "Lua 5.4",
-  "workspace.library": ["weft.d.lua"]
+  "runtime.version": "Lua 5.4"
 }
 ]]
 
