@@ -206,7 +206,7 @@ local function before_array(word)
 end
 
 -- A place that its reader is to fill, NAME=<path of the data>, is a text.
-local function placeholder(state, word, at)
+local function angle_text(state, word, at)
   local text = before_array(word) and string.match(state.text, "^<%a[^<>\n]*>%f[%s\0]", at)
   if not text then return at end
   add_text(word.parts, text)
@@ -284,7 +284,7 @@ return function(text, file)
     else
       local word
       word, at = read_word(state, at)
-      at = placeholder(state, word, at)
+      at = angle_text(state, word, at)
       if before_array(word) and string.sub(text, at, at) == "(" then
         word.kind = "array"
         word.items, at = array(state, at + 1)
