@@ -203,7 +203,7 @@ START_TEST(keys_of_a_config_are_checked) {
   import_has(
       report,
       "c.json:3: quantization_config.bits = 4: weft's llama has no such key (not in "
-      "weft: quantized products and weights)");
+      "weft: quantized products and weights; ");
   import_has(report, "c.json:4: mine = 1: weft's llama has no such key");
   import_has(report, "c.json:5: a b = 2: it is no name of a key");
   import_put("ds.json", "{\"train_batch_size\": 8}");
