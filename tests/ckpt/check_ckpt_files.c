@@ -238,12 +238,12 @@ END_TEST
 
 /* As manifest_write ends one. */
 static void seal(json_t *doc) {
-  char hash[HASH_TEXT];
+  char hash[CHECKSUM_TEXT];
   json_object_del(doc, "checksum");
   char *s = json_dumps(doc, JSON_INDENT(2));
   size_t n = strlen(s) - 2;
   const char *text = arena_printf(scratch_arena, "%.*s,\n  \"checksum\": \"%s\"\n}\n",
-                                  (int)n, s, hash_text(ckpt_hash(s, n), hash));
+                                  (int)n, s, checksum_text(checksum(s, n), hash));
   free(s);
   put(file_at_number(0), text, strlen(text));
 }

@@ -42,7 +42,7 @@ static void put_pieces(Ckpt *c, int parts, int tp, const float *whole) {
     piece_cut(&x->piece, whole, local);
     x->bytes = (uint64_t)x->piece.count * sizeof *local;
     uint64_t *hash = NEW(scratch_arena, uint64_t);
-    *hash = ckpt_hash(local, x->bytes);
+    *hash = checksum(local, x->bytes);
     x->block = hash;
     at += x->bytes;
   }
@@ -104,8 +104,8 @@ static Ckpt long_tensor(Piece *whole, float *data) {
   *c.piece = (CkptPiece){.dtype = DT_F32, .piece = *whole, .bytes = LONG * sizeof *data};
   c.piece->block = hash;
   for (uint64_t k = 0; k < 3; k++)
-    hash[k] = ckpt_hash(data + k * (CKPT_BLOCK / sizeof *data),
-                        MIN(CKPT_BLOCK, c.piece->bytes - k * CKPT_BLOCK));
+    hash[k] = checksum(data + k * (CKPT_BLOCK / sizeof *data),
+                       MIN(CKPT_BLOCK, c.piece->bytes - k * CKPT_BLOCK));
   const char *path = scratch_put("w.bin", data, c.piece->bytes);
   c.file = NEW(scratch_arena, File);
   must(file_open(arena_str(scratch_arena, path), c.file, &scratch_error));
@@ -169,9 +169,9 @@ END_TEST
 static weft_status box_read(const CkptParam *param, const char *box) {
   static const float data[4] = {1, 2, 3, 4};
   CkptFile said = {.name = "made.safetensors"};
-  char hash[HASH_TEXT], text[512];
+  char hash[CHECKSUM_TEXT], text[512];
   snprintf(text, sizeof text, "{\"box\": [%s], \"from\": 0, \"blocks\": [\"%s\"]}", box,
-           hash_text(ckpt_hash(data, sizeof data), hash));
+           checksum_text(checksum(data, sizeof data), hash));
   StMeta meta[] = {{"id", "0123456789abcdef"}, {"param/w", text}};
   StWrite tensor = {.name = "param/w", .dtype = DT_F32, .ndim = 1, .dim = {4}};
   StContent content = {.tensor = &tensor, .n = 1, .meta = meta, .nmeta = LEN(meta)};

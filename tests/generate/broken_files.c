@@ -132,11 +132,11 @@ static void make_manifest(FuzzFile *f, int form) {
 /* Content is checked only after its checksum, so that is fixed. */
 static void repair_seal(FuzzFile *f) {
   size_t end = sizeof manifest_end - 1, digits = strcspn(manifest_end, "0");
-  char hash[HASH_TEXT];
+  char hash[CHECKSUM_TEXT];
   if (f->n <= end) return;
   char *at = (char *)f->s + f->n - end;
   memcpy(at, manifest_end, end);
-  memcpy(at + digits, hash_text(ckpt_hash(f->s, f->n - end), hash), HASH_TEXT - 1);
+  memcpy(at + digits, checksum_text(checksum(f->s, f->n - end), hash), CHECKSUM_TEXT - 1);
 }
 
 /* ---- a checkpoint of two files ---- */
@@ -147,12 +147,12 @@ static const char shard_id[] = "0123456789abcdef";
 /* A piece of "a", cut flat, or of the rows of "b": the first or the second half. */
 static void add_piece(Text *t, const char *kind, int half, const float *data) {
   static const char *const boxes[] = {"[[1,4,0,4,4]]", "[[1,2,%d,1,1],[1,3,0,3,3]]"};
-  char hash[HASH_TEXT], box[64];
+  char hash[CHECKSUM_TEXT], box[64];
   for (int p = 0; p < LEN(shard_params); p++) {
     snprintf(box, sizeof box, boxes[p], half);
     text_printf(t, ",\"%s/%s\":\"{\\\"blocks\\\":[\\\"%s\\\"],\\\"box\\\":%s,", kind,
                 shard_params[p].name,
-                hash_text(ckpt_hash(p ? data + 2 : data, p ? 12 : 8), hash), box);
+                checksum_text(checksum(p ? data + 2 : data, p ? 12 : 8), hash), box);
     text_printf(t, "\\\"from\\\":%d}\"", p ? 0 : 2 * half);
   }
 }

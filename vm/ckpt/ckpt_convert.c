@@ -75,8 +75,8 @@ static weft_status convert(Convert *c, Arena *a, Manifest *m, const StopFlag *st
   CkptFile *file = NEW_N(a, CkptFile, c->to->mesh.world);
   clock_gettime(CLOCK_REALTIME, &now);
   m->saved_at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-  uint64_t id[2] = {ckpt_hash(m->id, sizeof m->id), (uint64_t)m->saved_at};
-  hash_text(ckpt_hash(id, sizeof id), m->id);
+  uint64_t id[2] = {checksum(m->id, sizeof m->id), (uint64_t)m->saved_at};
+  checksum_text(checksum(id, sizeof id), m->id);
   m->file = file;
   m->nfile = c->to->mesh.world;
   m->param = params_of(c, a);

@@ -27,7 +27,7 @@ static weft_status load_block(CkptRead *r, const CkptPiece *p, uint64_t at,
   if (r->in == p && r->at == begin) return WEFT_OK;
   r->in = NULL;
   TRY(file_at(f, p->at + begin, r->block, (size_t)n, e));
-  if (ckpt_hash(r->block, (size_t)n) != p->block[begin / CKPT_BLOCK])
+  if (checksum(r->block, (size_t)n) != p->block[begin / CKPT_BLOCK])
     return err_file(
         e, WEFT_EFILE, f->path, 0,
         "tensor \"%s\" is damaged: its bytes %llu to %llu do not match their checksum",

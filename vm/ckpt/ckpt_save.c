@@ -24,7 +24,7 @@ struct Saver {
   Arena *arena; /* lives as long as the saver */
   RankFile disk;
   Dir dir; /* the folder of checkpoints; closed while it cannot be opened */
-  char run_id[HASH_TEXT];
+  char run_id[CHECKSUM_TEXT];
   StopFlag stop;
   int64_t saved; /* step of the last save that began; -1: none */
   double paused;
@@ -221,8 +221,8 @@ static void describe(Saver *s, const StepResult *r, int64_t next) {
   const Plan *p = s->o.plan;
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  uint64_t id = ckpt_hash(s->run_id, sizeof s->run_id) + (uint64_t)next;
-  hash_text(ckpt_hash(&id, sizeof id), s->m.id);
+  uint64_t id = checksum(s->run_id, sizeof s->run_id) + (uint64_t)next;
+  checksum_text(checksum(&id, sizeof id), s->m.id);
   LrSchedule lr = lr_resolved(p);
   s->m.step = next;
   s->m.saved_at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
@@ -335,7 +335,7 @@ static void keep_first(void *mine, const void *other, size_t n) {}
 static void make_manifest(Saver *s) {
   const Compiled *c = s->c;
   const SaverOptions *o = &s->o;
-  char hash[HASH_TEXT];
+  char hash[CHECKSUM_TEXT];
   CkptParam *p = NEW_N(s->arena, CkptParam, c->nparam);
   for (int i = 0; i < c->nparam; i++) {
     p[i] = (CkptParam){
@@ -343,7 +343,7 @@ static void make_manifest(Saver *s) {
     memcpy(p[i].dim, c->param[i].dim, sizeof p[i].dim);
   }
   s->file = NEW_N(s->arena, CkptFile, c->mesh.world);
-  hash_text(ckpt_hash(o->plan_text, strlen(o->plan_text)), hash);
+  checksum_text(checksum(o->plan_text, strlen(o->plan_text)), hash);
   s->m = (Manifest){.seed = (int64_t)o->plan->seed,
                     .weft = weft_version(),
                     .name = o->plan->name,
@@ -366,7 +366,7 @@ static weft_status open_saver(Saver *s, weft_error *e) {
   make_manifest(s);
   clock_gettime(CLOCK_REALTIME, &now);
   id[1] = (uint64_t)now.tv_sec, id[2] = (uint64_t)now.tv_nsec;
-  hash_text(ckpt_hash(id, sizeof id), s->run_id);
+  checksum_text(checksum(id, sizeof id), s->run_id);
   bool first = run_rank(s->run) == 0;
   if (first) TRY(take_folder(s, e));
   TRY(run_combine(s->run, s->run_id, sizeof s->run_id, keep_first, e));

@@ -10,7 +10,7 @@
 #include "vm/io/json_text.h"
 
 static const char seal[] = ",\n  \"checksum\": \"", after_seal[] = "\"\n}\n";
-enum { SEAL = sizeof seal - 1 + HASH_TEXT - 1 + sizeof after_seal - 1 };
+enum { SEAL = sizeof seal - 1 + CHECKSUM_TEXT - 1 + sizeof after_seal - 1 };
 enum { MANIFEST_MAX = 256 << 20, TEXT_SHOWN = 60 };
 
 /* ---- writing ---- */
@@ -37,13 +37,13 @@ static void write_frozen(Json *j, const Manifest *m) {
 }
 
 static void write_files(Json *j, const Manifest *m) {
-  char hash[HASH_TEXT];
+  char hash[CHECKSUM_TEXT];
   json_open(j, "files", '[');
   for (int i = 0; i < m->nfile; i++) {
     if (!m->file[i].bytes) continue;
     json_open(j, NULL, '{');
     json_int(j, "bytes", (int64_t)m->file[i].bytes);
-    json_str(j, "header", hash_text(m->file[i].header, hash));
+    json_str(j, "header", checksum_text(m->file[i].header, hash));
     json_str(j, "name", m->file[i].name);
     json_close(j, '}');
   }
@@ -72,7 +72,7 @@ static void write_best(Json *j, const BestEval *b) {
 }
 
 void manifest_write(const Manifest *m, Text *out) {
-  char hash[HASH_TEXT];
+  char hash[CHECKSUM_TEXT];
   Json j = {.out = out, .pretty = true};
   json_open(&j, NULL, '{');
   write_best(&j, &m->best);
@@ -97,8 +97,8 @@ void manifest_write(const Manifest *m, Text *out) {
   json_int(&j, "version", CKPT_VERSION);
   json_str(&j, "weft", m->weft);
   json_int(&j, "world", m->world);
-  uint64_t h = ckpt_hash(out->s, out->n);
-  text_printf(out, "%s%s%s", seal, hash_text(h, hash), after_seal);
+  uint64_t h = checksum(out->s, out->n);
+  text_printf(out, "%s%s%s", seal, checksum_text(h, hash), after_seal);
 }
 
 /* ---- reading ---- */
@@ -140,7 +140,7 @@ static weft_status get_number(const Reader *r, const json_t *in, const char *key
 static weft_status get_hash(const Reader *r, const char *key, const json_t *in,
                             uint64_t *out) {
   const char *s = json_string_value(json_object_get(in, key));
-  if (!s || !hash_parse(s, out)) FAIL(r, "\"%s\" is not a checksum", key);
+  if (!s || !checksum_parse(s, out)) FAIL(r, "\"%s\" is not a checksum", key);
   return WEFT_OK;
 }
 
@@ -287,7 +287,7 @@ static weft_status read_members(const Reader *r, Manifest *m) {
                     "is of version %lld; this weft reads version %d", (long long)version,
                     CKPT_VERSION);
   TRY(get_hash(r, "id", r->doc, &id));
-  hash_text(id, m->id);
+  checksum_text(id, m->id);
   TRY(get_int(r, r->doc, "step", 0, INT64_MAX / 2, &m->step));
   TRY(get_int(r, r->doc, "saved_at", 0, INT64_MAX, &m->saved_at));
   TRY(get_int(r, r->doc, "samples", 0, INT64_MAX, &m->samples));
@@ -310,14 +310,14 @@ static weft_status read_members(const Reader *r, Manifest *m) {
 
 static weft_status check_seal(const Reader *r, const char *s, size_t n) {
   uint64_t said;
-  char digits[HASH_TEXT] = "";
+  char digits[CHECKSUM_TEXT] = "";
   const char *at = n > SEAL ? s + n - SEAL : NULL;
   bool sealed = at && memcmp(at, seal, sizeof seal - 1) == 0;
-  if (sealed) memcpy(digits, at + sizeof seal - 1, HASH_TEXT - 1);
-  if (!sealed || !hash_parse(digits, &said) ||
-      !str_eq(at + sizeof seal - 1 + HASH_TEXT - 1, after_seal))
+  if (sealed) memcpy(digits, at + sizeof seal - 1, CHECKSUM_TEXT - 1);
+  if (!sealed || !checksum_parse(digits, &said) ||
+      !str_eq(at + sizeof seal - 1 + CHECKSUM_TEXT - 1, after_seal))
     FAIL(r, "does not end with a checksum: it is damaged, or no checkpoint manifest");
-  if (ckpt_hash(s, n - SEAL) != said) FAIL(r, "is damaged: its checksum does not match");
+  if (checksum(s, n - SEAL) != said) FAIL(r, "is damaged: its checksum does not match");
   return WEFT_OK;
 }
 

@@ -3,7 +3,7 @@
 #ifndef WEFT_CKPT_MANIFEST_H
 #define WEFT_CKPT_MANIFEST_H
 
-#include "ckpt_hash.h"
+#include "vm/base/checksum.h"
 #include "vm/weights/snapshot.h"
 
 #define MANIFEST_NAME "manifest.json"
@@ -23,10 +23,10 @@ typedef struct CkptParam {
 } CkptParam;
 
 typedef struct Manifest {
-  char id[HASH_TEXT]; /* of this checkpoint, repeated in each of its files */
-  int64_t step;       /* the step that a resumed run takes next */
-  int64_t saved_at;   /* nanoseconds since 1970 */
-  int64_t samples;    /* training samples that the run has used */
+  char id[CHECKSUM_TEXT]; /* of this checkpoint, repeated in each of its files */
+  int64_t step;           /* the step that a resumed run takes next */
+  int64_t saved_at;       /* nanoseconds since 1970 */
+  int64_t samples;        /* training samples that the run has used */
   int64_t seed;
   double lr;     /* of the next step */
   int optimizer; /* OptimizerKind, whose states it has */

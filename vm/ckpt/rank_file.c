@@ -33,7 +33,7 @@ weft_status shard_header(const File *f, uint64_t *hash, weft_error *e) {
   char *s = mem_new(NULL, (size_t)n + sizeof n);
   if (!s) return err_file(e, WEFT_ENOMEM, f->path, 0, "out of memory");
   weft_status st = file_at(f, 0, s, (size_t)n + sizeof n, e);
-  *hash = ckpt_hash(s, (size_t)n + sizeof n);
+  *hash = checksum(s, (size_t)n + sizeof n);
   mem_free(NULL, s, (size_t)n + sizeof n);
   return st;
 }
@@ -43,13 +43,13 @@ weft_status shard_header(const File *f, uint64_t *hash, weft_error *e) {
 /* {"box": [[parts, size, first, slice, valid], ...], "from": n, "blocks": [...]} */
 static void write_place(Text *out, const Saved *s, const char *data) {
   Json j = {.out = out};
-  char hash[HASH_TEXT];
+  char hash[CHECKSUM_TEXT];
   uint64_t bytes = saved_size(s);
   json_open(&j, NULL, '{');
   json_open(&j, "blocks", '[');
   for (uint64_t at = 0; at < bytes; at += CKPT_BLOCK)
     json_str(&j, NULL,
-             hash_text(ckpt_hash(data + at, MIN(bytes - at, CKPT_BLOCK)), hash));
+             checksum_text(checksum(data + at, MIN(bytes - at, CKPT_BLOCK)), hash));
   json_close(&j, ']');
   json_open(&j, "box", '[');
   for (int d = 0; d < s->piece.ndim; d++) {
@@ -223,7 +223,7 @@ static weft_status read_blocks(Arena *a, const json_t *list, const SafeTensor *t
          json_array_size(list), n);
   for (size_t i = 0; i < n; i++) {
     const char *s = json_string_value(json_array_get(list, i));
-    if (!s || !hash_parse(s, &block[i]))
+    if (!s || !checksum_parse(s, &block[i]))
       FAIL(t, "tensor \"%s\": checksum %zu is not hexadecimal", t->name, i);
   }
   p->block = block;
@@ -302,12 +302,12 @@ weft_status shard_read(Ckpt *c, int number, CkptPieces *list, weft_error *e) {
                     (unsigned long long)f->size, (unsigned long long)said->bytes);
   TRY(shard_header(f, &hash, e));
   if (hash != said->header) {
-    char has[HASH_TEXT];
+    char has[CHECKSUM_TEXT];
     return err_file(
         e, WEFT_EFILE, f->path, 0,
         "its header is damaged, or of another checkpoint: its checksum is %s, "
         "not that of the manifest",
-        hash_text(hash, has));
+        checksum_text(hash, has));
   }
   TRY(st_open(NULL, f->path, NULL, &s, e));
   weft_status st = read_tensors(c, number, s, list, e);

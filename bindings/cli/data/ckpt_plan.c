@@ -70,9 +70,9 @@ static weft_status convert(Conversion *c, const Cli *cli, Arena *arena,
   c->m = c->from->m;
   TRY(new_facts(c, arena));
   TRY(file_read(NULL, at[1], FILE_CODE_MAX, &c->text, &c->bytes, e));
-  char hash[HASH_TEXT];
+  char hash[CHECKSUM_TEXT];
   c->m.plan = c->text;
-  c->m.plan_hash = arena_str(arena, hash_text(ckpt_hash(c->text, c->bytes), hash));
+  c->m.plan_hash = arena_str(arena, checksum_text(checksum(c->text, c->bytes), hash));
   c->m.name = c->b.plan.name;
   c->m.mesh = arena_str(arena, format_mesh(&c->b.mesh, mesh));
   c->m.world = c->b.mesh.world;
