@@ -151,7 +151,9 @@ weft_status weft_run_init(weft_run *r, weft_error *err) {
 
 /* ---- steps ---- */
 
-static weft_status end_step(weft_status st, const StepResult *from, weft_step *out) {
+static weft_status end_step(weft_run *r, weft_status st, const StepResult *from,
+                            weft_step *out, weft_error *err) {
+  if (st == WEFT_OK) st = session_check_replicas(&r->s, from->step + 1, err);
   *out = (weft_step){.step = from->step,
                      .tokens = from->tokens,
                      .loss = from->loss,
@@ -177,7 +179,8 @@ weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error 
   StepResult result = {.step = step};
   TRY(check_step(r, step, out, err));
   if (!r->s.data) TRY(open_data(r, err));
-  return end_step(run_step(r->s.run, r->s.data, step, &result, err), &result, out);
+  weft_status st = run_step(r->s.run, r->s.data, step, &result, err);
+  return end_step(r, st, &result, out, err);
 }
 
 /* Kernels do not check ids, so a wrong one must be refused here. */
@@ -219,8 +222,8 @@ weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
                    (long long)b->global, (long long)b->seq, tokens && labels ? n : 0);
   TRY(check_tokens(r, tokens, n, err));
   TRY(check_labels(r, labels, n, err));
-  return end_step(run_step_tokens(r->s.run, tokens, labels, step, &result, err), &result,
-                  out);
+  weft_status st = run_step_tokens(r->s.run, tokens, labels, step, &result, err);
+  return end_step(r, st, &result, out, err);
 }
 
 /* ---- parameters ---- */

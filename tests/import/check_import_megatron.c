@@ -362,6 +362,7 @@ static const struct Meaning {
     {"use-precision-aware-optimizer=true exp-avg-dtype=bf16 exp-avg-sq-dtype=bf16",
      "state_dtype = \"bf16\","},
     {"seed=7", "seed = 7,"},
+    {"check_weight_hash_across_dp_replicas_interval=20", "check_replicas_every = 20,"},
     {"distributed-timeout-minutes=10", "timeout = 600,"},
     {"save=ckpt/run async-save=true save-interval=7", "dir = \"ckpt/run\","},
     /* --window-size counts the tokens beside each one. */

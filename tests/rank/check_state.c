@@ -209,6 +209,39 @@ START_TEST(a_replica_that_differs_is_noticed) {
 }
 END_TEST
 
+/* Bits of copies: of the tied weight, which is on both pp ranks; of the bias on both tp
+ * ranks; of their states. What is no copy, tp rank 1's rows, is not compared with rank
+ * 0's. */
+START_TEST(a_bit_of_a_copy_that_flips_is_named) {
+  const struct {
+    int rank, at, bit;
+    const char *says;
+  } flips[] = {
+      {2, EMBED + 4, 0,
+       "rank 2 holds other bits than rank 0, of which it is a copy: embed; 1 "},
+      {1, EMBED + 4, 0,
+       "rank 3 holds other bits than rank 1, of which it is a copy: embed; 1 "},
+      {3, BIAS + 8, 31,
+       "rank 3 holds other bits than rank 2, of which it is a copy: bias; 1 "},
+      {2, BIAS + 2 * EACH, 9,
+       "rank 3 holds other bits than rank 2, of which it is a copy: "
+       "first moment of bias; 1 of 3 such"},
+  };
+  open_run(two_params(DT_F32));
+  ck_assert_msg(run_init(run, &err) == WEFT_OK, "%s", err.text);
+  for (size_t i = 0; i < LEN(flips); i++) {
+    uint32_t *word =
+        (uint32_t *)((char *)rank_arena(run->worker[flips[i].rank].r) + flips[i].at);
+    ck_assert_msg(run_check_replicas(run, &err) == WEFT_OK, "%s", err.text);
+    *word ^= 1u << flips[i].bit;
+    ck_assert_int_eq(run_check_replicas(run, &err), WEFT_ERUN);
+    has(flips[i].says);
+    err = (weft_error){.rank = -1};
+    *word ^= 1u << flips[i].bit;
+  }
+}
+END_TEST
+
 /* The compute-type copy is made from the master by rounding to even. */
 START_TEST(bf16_copies_follow_the_master) {
   open_run(two_params(DT_BF16));
@@ -326,6 +359,7 @@ Suite *state_suite(void) {
       ones_are_padded_with_zeros,
       parameters_are_gathered_and_spread,
       a_replica_that_differs_is_noticed,
+      a_bit_of_a_copy_that_flips_is_named,
       bf16_copies_follow_the_master,
       weights_are_loaded,
       weights_that_do_not_fit_are_all_named,

@@ -1,6 +1,7 @@
-/* check_failures.c - of four processes that train, one is killed, stopped, or finds a
- * value that is no number: all end soon, not with success, and one message names who it
- * was. Under mpirun, over TCP without it, and over a stand-in of NCCL.
+/* check_failures.c - of four processes that train, one is killed, stopped, finds a value
+ * that is no number, or has a bit of its memory flipped: all end soon, not with success,
+ * and one message names who it was. Under mpirun, over TCP without it, and over a
+ * stand-in of NCCL.
  *
  * WEFT_FAILURES=N (./dev failures N) lets N of them happen, at other moments, and wants
  * each to end within the limit and five seconds. */
@@ -22,8 +23,8 @@
 enum { IDS = 512, VOCAB = 50, RANKS = 4, STEPS = 100000, AT_STEP = 2, LARGEST = 4096 };
 static const double LIMIT_S = 2, MORE_S = 5;
 
-typedef enum { KILLED, STOPPED, POISONED, KINDS } Kind;
-static const char *const kinds[KINDS] = {"kill", "stop", "poison"};
+typedef enum { KILLED, STOPPED, POISONED, FLIPPED, KINDS } Kind;
+static const char *const kinds[KINDS] = {"kill", "stop", "poison", "flip"};
 
 /* ---- a rank ---- */
 
@@ -51,11 +52,25 @@ static void poison(Run *r) {
   }
 }
 
+/* A bit of the first norm, which the other tp rank has, too. */
+static void flip(Run *r) {
+  Worker *w = &r->worker[0];
+  float value[LARGEST];
+  Piece p[2];
+  int i = 0;
+  while (r->c->param[i].ndim != 1 || !state_pieces(r->c, w->rank, STATE_PARAM, i, p)) i++;
+  rank_read(w->r, p, value);
+  ((uint32_t *)value)[p->count - 1] ^= 1u << 12;
+  rank_write(w->r, p, value);
+}
+
 static void meet_fate(Run *r, const Fate *f) {
   pthread_t t;
   fprintf(stderr, "struck at %.3f\n", now_s() + f->delay_us / 1e6);
   if (f->kind == POISONED)
     poison(r);
+  else if (f->kind == FLIPPED)
+    flip(r);
   else
     pthread_create(&t, NULL, strike, (void *)f);
 }
@@ -72,6 +87,7 @@ static bool train(Toy *toy, const RunOptions *o, const Fate *f, weft_error *e) {
   for (int i = 0; i < STEPS && st == WEFT_OK; i++) {
     if (i == AT_STEP && run_rank(r) == f->rank) meet_fate(r, f);
     st = run_step_tokens(r, tokens, labels, i, &res, e);
+    if (st == WEFT_OK && i <= AT_STEP) st = run_check_replicas(r, e);
   }
   run_close(r);
   return st == WEFT_OK;
@@ -127,15 +143,18 @@ static int times(const char *text, const char *what) {
 }
 
 static void is_told(const Fate *f, const char *text) {
-  static const char *const said[KINDS] = {"weft: the process of rank %d has ended; ",
-                                          "weft: rank %d has not answered for ",
-                                          "first seen on rank %d in "};
+  static const char *const said[KINDS] = {
+      "weft: the process of rank %d has ended; ", "weft: rank %d has not answered for ",
+      "first seen on rank %d in ", "weft: rank %d holds other bits than rank %d, "};
   char want[80];
-  snprintf(want, sizeof want, said[f->kind], f->rank);
+  /* Of two copies it is the first that the message compares with. */
+  snprintf(want, sizeof want, said[f->kind], f->kind == FLIPPED ? f->rank | 1 : f->rank,
+           f->rank & ~1);
   ck_assert_msg(times(text, want) == 1, "%s rank %d: \"%s\" is not there once:\n%s",
                 kinds[f->kind], f->rank, want, text);
   ck_assert_msg(times(text, "weft: ") == 1, "more than one message:\n%s", text);
-  ck_assert_msg(strstr(text, " wait") != NULL, "nobody waits:\n%s", text);
+  bool waits = strstr(text, " wait") != NULL;
+  ck_assert_msg(waits || f->kind == FLIPPED, "nobody waits:\n%s", text);
 }
 
 static void in_time(const char *text) {

@@ -385,6 +385,7 @@ typedef struct Plan {
   MoePlan moe;
   ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
+  int64_t check_replicas_every; /* steps; 0: before checkpoints only */
   double
       epochs; /* instead of steps, which it makes once the data are open; 0: not said */
   int64_t eval_every,

@@ -74,6 +74,10 @@ void run_close(Run *r);
  * If values differ, all of them get WEFT_EUSAGE with an error that names ranks and
  * values. */
 weft_status run_consensus(Run *r, const RunFact *fact, int n, weft_error *e);
+/* Whether all copies of parameters and optimizer states hold the same bits on all ranks
+ * that have them (replica_check.c), between two steps; all processes call it. WEFT_ERUN
+ * on all of them otherwise, with an error that names a parameter and two ranks. */
+weft_status run_check_replicas(Run *r, weft_error *e);
 /* On rank 0 a warning about facts that may differ and do; else NULL. */
 const char *run_uneven(const Run *r);
 /* Writes the recorded events of all ranks as a file for Perfetto: as many of the first

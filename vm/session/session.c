@@ -15,6 +15,7 @@ weft_status session_fill(Session *s, weft_error *e) {
 weft_status session_open(Session *s, const Plan *p, const Compiled *c,
                          const RunOptions *o, weft_error *e) {
   s->eval_every = p->eval_every, s->eval_batches = p->eval_batches;
+  s->check_every = p->check_replicas_every;
   s->patience = p->patience, s->min_delta = p->min_delta;
   TRY(run_open(p, c, o, &s->run, e));
   return session_fill(s, e);
@@ -46,6 +47,11 @@ static weft_status evaluate(Session *s, StepResult *r, weft_error *e) {
   return WEFT_OK;
 }
 
+weft_status session_check_replicas(Session *s, int64_t steps, weft_error *e) {
+  bool due = s->check_every && steps % s->check_every == 0;
+  return due ? run_check_replicas(s->run, e) : WEFT_OK;
+}
+
 weft_status session_train(Session *s, int64_t end, const StopFlag *stop,
                           SessionAfter after, void *ud, weft_error *e) {
   while (s->step < end && !s->stopped) {
@@ -54,6 +60,7 @@ weft_status session_train(Session *s, int64_t end, const StopFlag *stop,
       return err_set(e, WEFT_EINTR, "interrupted after %lld steps", (long long)s->step);
     TRY(run_step(s->run, s->data, s->step, &r, e));
     s->step++;
+    TRY(session_check_replicas(s, s->step, e));
     if (evaluates(s, end)) TRY(evaluate(s, &r, e));
     r.best = s->best;
     r.stops = s->stopped;

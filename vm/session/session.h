@@ -15,7 +15,7 @@ typedef struct Session {
    * seed. */
   weft_status (*fill)(void *ud, Run *run, weft_error *e);
   void *fill_from;
-  int64_t eval_every, eval_batches, patience; /* from the plan */
+  int64_t eval_every, eval_batches, patience, check_every; /* from the plan */
   double min_delta;
   BestEval best; /* set before session_train for a run that is resumed */
   bool stopped;  /* by early stopping */
@@ -28,6 +28,8 @@ weft_status session_open(Session *s, const Plan *p, const Compiled *c,
 /* Fills parameters from the weights or, without weights, from the seed; zeroes optimizer
  * states. */
 weft_status session_fill(Session *s, weft_error *e);
+/* Where the plan wants it after this many steps: run_check_replicas. */
+weft_status session_check_replicas(Session *s, int64_t steps, weft_error *e);
 /* Called after each step, for reports, evaluations and checkpoints. An error ends the
  * loop. */
 typedef weft_status (*SessionAfter)(void *ud, const StepResult *r, weft_error *e);

@@ -16,6 +16,7 @@
 #include "vm/base/rng.h"
 #include "vm/weights/magnitudes.h"
 #include "vm/weights/param_gather.h"
+#include "vm/weights/snapshot.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -324,6 +325,22 @@ static weft_status step_of_many(Verify *v, int64_t step, StepResult *out, weft_e
   return WEFT_OK;
 }
 
+/* Copies of states, too, which run_apart does not look at. Processes end with the error.
+ */
+static weft_status check_replicas(Verify *v, int64_t step, weft_error *e) {
+  weft_error why = {.rank = -1};
+  weft_status st = run_check_replicas(v->many, &why);
+  if (st == WEFT_OK || (st == WEFT_ERUN && !v->out->ok)) return WEFT_OK;
+  if (st == WEFT_ERUN && run_is_alone(v->many)) {
+    v->out->ok = false;
+    snprintf(v->out->first_bad, sizeof v->out->first_bad, "step %lld: %s",
+             (long long)step, why.text);
+    return WEFT_OK;
+  }
+  *e = why;
+  return st;
+}
+
 static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
   StepResult many, one = {0};
   make_tokens(v, step);
@@ -342,6 +359,7 @@ static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
   for (int k = 0; k < optimizer(v)->states; k++)
     TRY(compare_kind(v, step, state_opt(k), &v->out->grad, e));
   TRY(compare_params(v, &many, &one, e));
+  TRY(check_replicas(v, step, e));
   v->out->steps++;
   return WEFT_OK;
 }

@@ -62,6 +62,10 @@ local function put_batch(s, v)
   s:put("--train-iters", v["train.steps"], "train.steps")
   s:put("--seed", v["train.seed"], "train.seed")
   s:put("--log-interval", v["train.log_every"], "train.log_every")
+  if v["train.check_replicas_every"] > 0 then
+    s:put("--check-weight-hash-across-dp-replicas-interval", v["train.check_replicas_every"],
+      "train.check_replicas_every")
+  end
   s:put("--eval-iters", 0)
   s:put("--deterministic-mode", v.deterministic, "deterministic")
   if v["comm.timeout"] > 0 then

@@ -218,7 +218,6 @@ return {
   none("check_for_nan_in_grad", "a step whose gradients are not finite changes nothing"),
   none("check_for_spiky_loss", "losses are printed as they are"),
   none("check_for_large_grads", "losses are printed as they are"),
-  none("check_weight_hash_across_dp_replicas_interval", "copies are checked by weft verify"),
   none("log_max_attention_logit", LOG),
 
   -- ---- the run ----

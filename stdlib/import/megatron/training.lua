@@ -220,6 +220,8 @@ function training.put_train(book, plan, global)
   plan:put("train.seed", quote.value(values.whole(book, "seed", 0) or 1234), book:leaf "seed" or "Megatron's default")
   book:translated("seed", "train.seed")
   values.put_whole(book, plan, "log_interval", "train.log_every", 1)
+  values.put_whole(book, plan, "check_weight_hash_across_dp_replicas_interval",
+    "train.check_replicas_every", 1)
   return steps
 end
 
