@@ -153,6 +153,11 @@ START_TEST(conversations_are_told) {
                   "dataset.column_mapping.question=q dataset.column_mapping.answer=a");
   import_has(report, "weft.chat { \"chats/train.jsonl\", format = { prompt = \"q\", "
                      "response = \"a\" } } reads it");
+  report = import(
+      "dataset._target_=nemo_automodel.components.datasets.llm.squad.make_squad_dataset "
+      "dataset.path_or_dataset_id=null dataset.dataset_name=rajpurkar/squad");
+  import_has(report, "data = weft.chat { \"FILE.jsonl\", format = { prompt = \"prompt\", "
+                     "response = \"response\" } } reads JSON lines of its questions");
 }
 END_TEST
 

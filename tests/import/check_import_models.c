@@ -90,6 +90,47 @@ START_TEST(other_names_say_what_they_are) {
 }
 END_TEST
 
+/* Recipes are counted as what they are: one that runs, one that lacks something, one
+ * whose model weft does not have, and one of images, which is left out. */
+START_TEST(recipes_are_counted) {
+#define MODEL(name)                                                                      \
+  "\"model\":{\"_target_\":\"nemo_automodel.NeMoAutoModelForCausalLM."                   \
+  "from_pretrained\",\"pretrained_model_name_or_path\":\"" name "\"}"
+#define RECIPE(name, settings)                                                           \
+  "{\"from\":\"" name                                                                    \
+  "\",\"settings\":{\"step_scheduler\":{\"global_batch_size\":8}," settings "}}\n"
+#define DATA(class)                                                                      \
+  ",\"dataset\":{\"_target_\":\"nemo_automodel.components.datasets." class "\"}"
+  import_put(
+      "recipes.jsonl",
+      RECIPE("one", MODEL("Qwen/Qwen3-0.6B") DATA("llm.hellaswag.HellaSwag")) RECIPE(
+          "two", MODEL("Qwen/Qwen3-0.6B")
+                     DATA("llm.hellaswag.HellaSwag") ",\"fp8\":{\"enabled\":true},"
+                                                     "\"neftune\":{\"noise_alpha\":5.0}")
+          RECIPE("three", MODEL("nvidia/NVIDIA-Nemotron-Nano-9B-v2")
+                              DATA("llm.chat_dataset.ChatDataset"))
+              RECIPE("four",
+                     MODEL("Qwen/Qwen3-0.6B") DATA("vlm.datasets.make_rdr_dataset"))
+                  RECIPE("five",
+                         MODEL("Qwen/Qwen3-0.6B") DATA("llm.retrieval.Retrieval")));
+#undef MODEL
+#undef RECIPE
+#undef DATA
+  Outcome o =
+      process_run(IMPORT_SECONDS, "$weft lua " WEFT_SOURCE_DIR
+                                  "/tests/import/end_to_end.lua $weft out recipes.jsonl");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  import_has(o.out, "runs\tqwen3\tone\tquestions and answers\n");
+  import_has(o.out, "noise on embeddings\tqwen3\ttwo\tneftune.noise_alpha = 5.0");
+  import_has(o.out, "the model: Mamba\t-\tthree\t");
+  import_has(o.out,
+             "the data\tqwen3\tfive\tnemo_automodel.components.datasets.llm.retrieval");
+  import_has(o.out, "    1  images or sound in its data\n");
+  import_has(o.out, "4 recipes of text: 1 run, 25.0 %\n"
+                    "3 recipes of these with a model of weft: 1 run, 33.3 %\n");
+}
+END_TEST
+
 Suite *import_models_suite(void) {
   Suite *s = suite_create("import_models");
   TCase *t = tcase_create("models");
@@ -97,6 +138,7 @@ Suite *import_models_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_loop_test(t, a_name_has_its_parameters, 0, LEN(models));
   tcase_add_loop_test(t, other_names_say_what_they_are, 0, LEN(others));
+  tcase_add_test(t, recipes_are_counted);
   suite_add_tcase(s, t);
   return s;
 }

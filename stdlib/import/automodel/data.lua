@@ -16,8 +16,14 @@ end
 
 -- What a plan would say of conversations, and of rows with a question and an answer; nil: it cannot.
 local COLUMNS = "dataset.column_mapping."
+-- Classes that make a question and an answer of each row of a set of their own.
+local MADE = {
+  HellaSwag = "JSON lines of its beginnings and their right endings",
+  make_squad_dataset = "JSON lines of its questions, below their contexts, and the first answers",
+}
 local function rows_of(book, class)
   if class == "ChatDataset" then return "" end
+  if MADE[class] then return ', format = { prompt = "prompt", response = "response" }' end
   local answer = book:first(COLUMNS .. "answer")
   local prompt = book:first(COLUMNS .. "question", COLUMNS .. "context")
   if class ~= "ColumnMappedTextInstructionDataset" or not answer or not prompt then return nil end
@@ -27,12 +33,13 @@ local function rows_of(book, class)
 end
 
 local function say_chat(book, class)
-  local key, path = book:first("dataset.path_or_dataset_id", "dataset.path_or_dataset")
+  local key, path = book:first("dataset.path_or_dataset_id", "dataset.path_or_dataset", "dataset.dataset_name")
   local format, both = rows_of(book, class)
   if not format or type(path) ~= "string" then return end
   local file = string.find(path, "%.jsonl?$") and string.gsub(path, "^%./", "")
   local how = string.format("data = weft.chat { %s%s } reads %s, with the tokenizer of weft.hf or of its folder",
-                            quote.text(file or "FILE.jsonl"), format, file and "it" or "its rows as JSON lines")
+                            quote.text(file or "FILE.jsonl"), format,
+                            file and "it" or MADE[class] or "its rows as JSON lines")
   if both then how = how .. ", where one column has all of the prompt" end
   book:cannot(key, (file and "a plan that names files needs them to be there: the plan has weft.synthetic; "
                     or "a data set of the Hub, which is not downloaded: the plan has weft.synthetic; ")

@@ -6,8 +6,8 @@ local none, cannot, unless, off, switched =
 
 local KERNELS = "which kernels compute does not change the plan; on GPUs see attention_backend"
 local OTHER_PEFT = "adapter has no such part, or this is no PeftConfig of AutoModel, which becomes one"
-local DATA = "documents of texts, with templates and masks, are not read: the plan has "
-  .. "weft.synthetic, or weft.tokens of files that were tokenized (weft tokenize)"
+local DATA = "data of the recipe are not read: the plan has weft.synthetic; weft.chat reads conversations "
+  .. "in JSON lines, weft.tokens what weft tokenize makes of texts"
 local LOSS = "another loss, which is not translated: the plan trains with the cross entropy of the next token, "
   .. "and its field loss takes others"
 local IMAGES = "images and sound are not read: the plan trains the language model alone"
@@ -97,7 +97,7 @@ return {
   off("model.transformer_engine_fp8", "products are not computed in fp8"),
   off("model.transformer_engine_linear", KERNELS),
 
-  none("peft.use_triton", KERNELS),
+  none("peft.use_triton", KERNELS), none("peft.use_memory_efficient_lora", KERNELS),
   cannot("peft.lora_dtype", "factors have the types that precision gives all parameters"),
   cannot("peft.*", OTHER_PEFT),
   none("freeze_config.*", "the plan has no such part"),
