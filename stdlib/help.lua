@@ -77,6 +77,7 @@ ranks of its tp in this process. Prompt and continuation are at most batch.seq t
   --top-p P          sample from the fewest tokens with this probability in sum
   --seed S           of sampling; the same seed gives the same continuation; default: 0
   --greedy           always the likeliest token
+  --device NAME      cpu or cuda: where the ranks compute (cpu)
   --threads N        threads of each rank
   --quiet            only the continuation
   --json             one object at the end
@@ -315,6 +316,17 @@ learnt.
   --drop-bad         leaves out conversations that cannot be used, and counts them; else the
                      first one is an error
   --refuse-special   the text of a special token in a message is an error
+]],
+
+  completion = [[
+Prints a script with which a shell completes verbs and options, or the manual page. Packages
+install them; else
+
+  bash               source <(weft completion bash)
+  zsh                weft completion zsh >DIR/_weft, in a folder of $fpath
+  fish               weft completion fish | source
+  man                weft completion man >weft.1; man ./weft.1
+
 ]],
 
   doctor = [[

@@ -38,7 +38,7 @@ static const Verb verbs[] = {
 static void print_help(FILE *f) {
   fputs("weft - parallel training plans in Lua\n\nusage: weft VERB [options]\n\n", f);
   for (int i = 0; i < LEN(verbs); i++)
-    fprintf(f, "  %-8s %s\n", verbs[i].name, verbs[i].summary);
+    fprintf(f, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
   fputs("\nweft VERB --help says more; weft --version prints the version.\n"
         "Without a verb, weft on a terminal is weft repl.\n",
         f);
