@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# ./dev clean-room [--short]: the two commands of the README from a fresh clone of the last
-# commit, in a Debian root that holds nothing but apt. --short: five steps of the quick start
-# and a few suites. Needs root and mmdebstrap; takes the host's mirrors and apt settings.
+# ./dev clean-room [--short]: in a Debian root that holds nothing but apt, first the Debian
+# packages of this tree are installed and train, then the two commands of the README run from
+# a fresh clone of the last commit. --short: five steps of the quick start and a few suites,
+# and no packages where building them again would take minutes. Needs root and mmdebstrap;
+# takes the host's mirrors and apt settings.
 # The mounts live in a mount namespace of their own, so they end with it, however it ends.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -58,10 +60,37 @@ mmdebstrap --quiet --mode=root --variant=apt --aptopt="$work/apt.conf" \
 cp /etc/hosts "$root/etc/hosts"
 git clone -q --depth 1 "file://$PWD" "$root/weft"
 
+# Training by what the packages alone bring, in a folder with a space and an umlaut; they go
+# again with all that they brought.
+packages() {
+  ./dev package >&2
+  mkdir "$root/packages"
+  cp build-package/packages/weft_*.deb build-package/packages/libweft0_*.deb "$root/packages"
+  # shellcheck disable=SC2016 # of the shell inside
+  unshare --mount --propagation private -- "$PWD/tests/clean_room.sh" --inside "$root" bash -euc '
+    export DEBIAN_FRONTEND=noninteractive
+    { apt-get update -q && apt-get install -y -q --no-install-recommends /packages/*.deb; } >/tmp/packages.log 2>&1 ||
+      { cat /tmp/packages.log; exit 1; }
+    cp -r /usr/share/doc/weft/examples "/tmp/Pläne hier"
+    cd "/tmp/Pläne hier"
+    weft check quickstart.lua
+    weft run quickstart.lua --steps 5
+    weft completion man | cmp - /usr/share/man/man1/weft.1
+    apt-get purge -y -q --auto-remove weft libweft0 >/tmp/packages.log 2>&1 ||
+      { cat /tmp/packages.log; exit 1; }
+    test ! -e /usr/bin/weft'
+}
+if [ "${1:-}" = --short ] && ! command -v ccache >/dev/null; then
+  say "skipped: Debian packages, which are built a second time here for want of ccache"
+else
+  say "Debian packages"
+  packages
+fi
+
 for command in "run plans/quickstart.lua ${steps[*]}" "test ${suites[*]}"; do
   say "./dev $command"
   # shellcheck disable=SC2086 # words
   unshare --mount --propagation private -- "$PWD/tests/clean_room.sh" --inside "$root" \
     ./dev $command
 done
-say "both commands of the README pass from packages alone"
+say "packages and both commands of the README work in a bare root"
