@@ -232,6 +232,7 @@ transfers that it waited for, and the bubble. Times come from the data sheet of 
 from what kernels and collectives usually reach of it; planning.md says how far off that is.
 
   --trace FILE       write what every pipeline rank does when, for Perfetto
+  --svg FILE         draw the same as a timeline of the schedule's actions
   --json             print one object
 ]],
 

@@ -1,7 +1,9 @@
 -- sim.lua - plan:sim(): the time of a step, and of each pipeline rank where it goes.
 local format = string.format
 
-local fields = { tp = "mesh.tp", cp = "mesh.cp", ep = "mesh.ep", dp = "mesh.dp", pp = "mesh.pp" }
+local longest = use "reports/waits"
+
+local axes = { "tp", "cp", "ep", "dp", "pp" }
 local shown = 6 -- waits
 
 local function span(s)
@@ -13,7 +15,7 @@ end
 local function alike(a, b, step)
   local function near(x, y) return math.abs((x or 0) - (y or 0)) < step / 1000 end
   if not (near(a.compute, b.compute) and near(a.bubble, b.bubble)) then return false end
-  for axis in pairs(fields) do
+  for _, axis in ipairs(axes) do
     if not near(a.exposed[axis], b.exposed[axis]) then return false end
   end
   return true
@@ -32,19 +34,7 @@ local function rows(v)
   return out
 end
 
--- Of each place the pipeline rank that waits longest.
-local function longest(v)
-  local out, told = {}, {}
-  for _, w in ipairs(v.waits) do
-    local place = w.axis .. " " .. w.what
-    if not told[place] and #out < shown then out[#out + 1] = w end
-    told[place] = true
-  end
-  return out
-end
-
 local classes = { "products", "expert products", "attention", "attention backward", "memory", "optimizer" }
-local axes = { "tp", "cp", "ep", "dp", "pp" }
 
 -- Columns in which some rank has time.
 local function used(v, key, names)
@@ -87,10 +77,8 @@ return function(v, text)
   if #v.waits > 0 then
     out[#out + 1] = ""
     out[#out + 1] = "longest waits for transfers:"
-    for _, w in ipairs(longest(v)) do
-      out[#out + 1] = format("  %-8s %s exposed in %s, pp rank %d", fields[w.axis], span(w.seconds),
-        w.what ~= "" and w.what or w.axis == "pp" and "transfers between stages" or "what units share",
-        w.pp)
+    for _, w in ipairs(longest(v, shown)) do
+      out[#out + 1] = format("  %-8s %s exposed in %s, pp rank %d", w.field, span(w.seconds), w.where, w.pp)
     end
   end
   return table.concat(out, "\n")

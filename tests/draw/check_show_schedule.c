@@ -177,7 +177,7 @@ static void well_formed(const char *s) {
 static const char *picture(const Schedule *s) {
   Text out = {0};
   Timeline t = timeline_of(s);
-  timeline_svg(s, &t, &out);
+  timeline_svg(s, &t, false, &out);
   ck_assert(!out.oom);
   const char *copy = arena_str(scratch_arena, out.s);
   text_free(&out);

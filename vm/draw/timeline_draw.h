@@ -14,8 +14,8 @@ void timeline_text(const Schedule *s, const Timeline *t, int width, bool colour,
 /* Bubble, peaks and, unless `bytes` is NULL, traffic()'s result; `copies`: ranks per pp
  * rank. */
 void timeline_figures(const Timeline *t, const RankTraffic *bytes, int copies, Text *out);
-/* The picture as a complete file. */
-void timeline_svg(const Schedule *s, const Timeline *t, Text *out);
+/* The picture as a complete file, or as an element of a page in HTML. */
+void timeline_svg(const Schedule *s, const Timeline *t, bool in_page, Text *out);
 /* Writes members into an open JSON object: "bubble" to "makespan", in alphabetical order;
  * and "ranks", an array with `bytes`, peaks, idle time and slots. */
 void timeline_json_shares(const Timeline *t, Json *out);

@@ -1,5 +1,7 @@
-/* timeline_svg.c - a timeline as one self-contained SVG. All cells of one kind and tint
- * are one path, so large schedules give small files. */
+/* timeline_svg.c - a timeline as one self-contained SVG, on a light or a dark ground as
+ * the reader's screen is. All cells of one kind and tint are one path, so large schedules
+ * give small files. The time axis has units, or seconds where the timeline is of a clock.
+ */
 #include "timeline_draw.h"
 
 #include <stdio.h>
@@ -42,11 +44,14 @@ static const Look look[DRAW_N] = {
                 {LIGHT, LIGHT, LIGHT, LIGHT}},
 };
 
+#define AFTER "#c9a227" /* reductions and optimizer */
+
 typedef struct Picture {
   const Schedule *s;
   const Timeline *t;
   Text *out;
   double unit;  /* pixels of a unit */
+  double cell;  /* pixels of the narrowest cell */
   double width; /* of the time axis */
   int bottom;   /* of the last row */
 } Picture;
@@ -145,6 +150,18 @@ static void add_label(Picture *p, const Box *b, int mb) {
   text_printf(p->out, "\">%d</text>", mb);
 }
 
+/* What follows the actions of a rank. */
+static void add_after(Picture *p) {
+  if (!p->t->after) return;
+  text_add(p->out, "<path class=\"c\" fill=\"" AFTER "\" d=\"");
+  for (int r = 0; r < p->t->ranks; r++)
+    for (int i = 0; i < p->t->nafter[r]; i++) {
+      Box b = box_of(p, r, &p->t->after[r][i], 0);
+      add_cell(p, &b, 0);
+    }
+  text_add(p->out, "\"/>\n");
+}
+
 static void add_cells(Picture *p) {
   for (int k = DRAW_F; k <= DRAW_B; k++)
     for (int tint = 0; tint < TINTS; tint++) {
@@ -155,6 +172,7 @@ static void add_cells(Picture *p) {
       each_part(p, (DrawKind)k, tint, add_label);
       text_add(p->out, "</g>\n");
     }
+  add_after(p);
 }
 
 /* ---- axes, names, legend ---- */
@@ -174,6 +192,18 @@ static void add_rows(Picture *p) {
   text_add(p->out, "<text class=\"p\" x=\"");
   add_number(p->out, LEFT + p->width + RIGHT / 2);
   text_printf(p->out, "\" y=\"%d\">peak chunks</text></g>\n", TOP - 8);
+}
+
+/* A place on the time axis: units, or with the unit of the whole axis. */
+static void add_time(const Picture *p, int64_t at) {
+  double tick = p->t->tick, all = tick * (double)p->t->makespan;
+  if (tick == 0)
+    text_printf(p->out, "%lld", (long long)at);
+  else if (all >= 2)
+    text_printf(p->out, "%.4g s", tick * (double)at);
+  else
+    text_printf(p->out, all >= 2e-3 ? "%.4g ms" : "%.4g µs",
+                tick * (double)at * (all >= 2e-3 ? 1e3 : 1e6));
 }
 
 static int64_t tick(const Picture *p) {
@@ -196,7 +226,9 @@ static void add_axis(Picture *p) {
   for (int64_t t = 0; t <= p->t->makespan; t += step) {
     text_add(p->out, "<text x=\"");
     add_number(p->out, LEFT + (double)t * p->unit);
-    text_printf(p->out, "\" y=\"%d\">%lld</text>", p->bottom + 17, (long long)t);
+    text_printf(p->out, "\" y=\"%d\">", p->bottom + 17);
+    add_time(p, t);
+    text_add(p->out, "</text>");
   }
   text_add(p->out, "</g>\n");
 }
@@ -236,7 +268,12 @@ static void add_legend(Picture *p) {
     if (tint < TINTS) x = swatch(p, x, y, look[k].fill[tint], look[k].name);
   }
   if (has_pairs(p)) x = swatch_pair(p, x, y);
-  x = swatch(p, x, y, "#ececee", "idle");
+  if (p->t->after) x = swatch(p, x, y, AFTER, "reductions, optimizer");
+  text_printf(p->out,
+              "<rect class=\"i\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"12\"/>"
+              "<text x=\"%d\" y=\"%d\">idle</text>",
+              x, y - 10, SWATCH, x + SWATCH + 5, y);
+  x += SWATCH + 5 + 7 * 4 + 16;
   if (p->s->virtual_stages > 1)
     text_printf(p->out, "<text x=\"%d\" y=\"%d\">darker: later chunks</text>", x, y);
   text_add(p->out, "</g>\n");
@@ -249,41 +286,72 @@ static void add_captions(Picture *p) {
   text_printf(p->out, "</text><text class=\"u\" x=\"%d\" y=\"46\">%d rank%s", LEFT,
               s->ranks, s->ranks > 1 ? "s" : "");
   if (s->virtual_stages > 1) text_printf(p->out, " × %d chunks", s->virtual_stages);
-  text_printf(p->out,
-              ", %d microbatch%s; bubble %.1f %%, %.1f %% within the ranks’ own "
-              "spans</text>\n",
-              s->microbatches, s->microbatches > 1 ? "es" : "",
-              100 * timeline_bubble(p->t), 100 * timeline_bubble_own(p->t));
+  text_printf(p->out, ", %d microbatch%s; ", s->microbatches,
+              s->microbatches > 1 ? "es" : "");
+  if (p->t->tick > 0) {
+    text_add(p->out, "a step of ");
+    add_time(p, p->t->makespan);
+    text_printf(p->out, " by the clock, %.1f %% of it idle between actions</text>\n",
+                100 * timeline_bubble(p->t));
+  } else {
+    text_printf(p->out, "bubble %.1f %%, %.1f %% within the ranks’ own spans</text>\n",
+                100 * timeline_bubble(p->t), 100 * timeline_bubble_own(p->t));
+  }
 }
 
+/* Every rule is below .tl: in a page it must not reach what is around the picture. */
 static const char style[] =
-    "<style>text{font-family:system-ui,\"DejaVu Sans\",Verdana,sans-serif}"
-    ".c{stroke:#fff;stroke-width:%s}"
-    ".n{font-size:11px;text-anchor:middle}.s{font-size:9px}.m{font-size:%s}"
-    ".r{fill:#ececee}.r text{font-size:12px;fill:#333;text-anchor:end}.r "
-    ".p{text-anchor:middle}"
-    ".a path{stroke:#999;fill:none}"
-    ".a text{font-size:10px;fill:#666;text-anchor:middle}"
-    ".l text{font-size:12px;fill:#333}"
-    ".t{font-size:16px;font-weight:600;fill:#111}.u{font-size:12px;fill:#444}</style>\n";
+    "<style>.tl text{font-family:system-ui,\"DejaVu Sans\",Verdana,sans-serif}"
+    ".tl .c{stroke:#fff;stroke-width:%s}"
+    ".tl .n{font-size:11px;text-anchor:middle}.tl .s{font-size:9px}.tl .m{font-size:%s}"
+    ".tl .r,.tl .i{fill:#ececee}"
+    ".tl .r text{font-size:12px;fill:#333;text-anchor:end}.tl .r .p{text-anchor:middle}"
+    ".tl .a path{stroke:#999;fill:none}"
+    ".tl .a text{font-size:10px;fill:#666;text-anchor:middle}"
+    ".tl .l text{font-size:12px;fill:#333}.tl .g{fill:#fff}"
+    ".tl .t{font-size:16px;font-weight:600;fill:#111}.tl .u{font-size:12px;fill:#444}"
+    "@media screen and (prefers-color-scheme:dark){.tl .g{fill:#15181c}"
+    ".tl .c{stroke:#15181c}.tl .r,.tl .i{fill:#2a2f36}.tl .a path{stroke:#5b636d}"
+    ".tl .r text,.tl .l text,.tl .u{fill:#c8ced6}.tl .a text{fill:#9aa4af}"
+    ".tl .t{fill:#f0f2f4}}</style>\n";
 
-void timeline_svg(const Schedule *s, const Timeline *t, Text *out) {
-  Picture p = {.s = s, .t = t, .out = out, .bottom = TOP + t->ranks * ROW};
-  int64_t units = MAX(t->makespan, 1);
-  p.unit = MIN((double)WIDTH / (double)units, CELL_MOST);
+/* Pixels of a unit of time. */
+static double unit_pixels(const Timeline *t) {
+  double unit = (double)WIDTH / (double)MAX(t->makespan, 1);
+  if (t->tick > 0) return unit;
+  unit = MIN(unit, CELL_MOST);
   /* Whole pixels look sharper, unless rounding would distort too much. */
-  if (p.unit >= 8) p.unit = (double)(int)p.unit;
-  p.unit = MAX(p.unit, 1);
-  p.width = (double)units * p.unit;
+  return MAX(unit >= 8 ? (double)(int)unit : unit, 1);
+}
+
+/* Pixels of the narrowest slot. */
+static double narrowest(const Picture *p) {
+  int64_t least = p->t->tick > 0 ? p->t->makespan : 1;
+  for (int r = 0; p->t->tick > 0 && r < p->t->ranks; r++)
+    for (int i = 0; i < p->s->n[r]; i++) {
+      const TimelineSlot *slot = &p->t->slot[r][i];
+      if (slot->end > slot->start) least = MIN(least, slot->end - slot->start);
+    }
+  return p->unit * (double)least;
+}
+
+void timeline_svg(const Schedule *s, const Timeline *t, bool in_page, Text *out) {
+  Picture p = {.s = s, .t = t, .out = out, .bottom = TOP + t->ranks * ROW};
+  p.unit = unit_pixels(t);
+  p.cell = narrowest(&p);
+  p.width = (double)MAX(t->makespan, 1) * p.unit;
   int width = MAX(LEFT + (int)p.width + RIGHT, 640), height = p.bottom + 58;
   text_printf(out,
-              "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-              "viewBox=\"0 0 %d %d\">\n",
-              width, height, width, height);
+              "<svg %sclass=\"tl\" role=\"img\" width=\"%d\" height=\"%d\" "
+              "viewBox=\"0 0 %d %d\">\n<title>Timeline of the schedule ",
+              in_page ? "" : "xmlns=\"http://www.w3.org/2000/svg\" ", width, height,
+              width, height);
+  add_escaped(out, s->name ? s->name : "");
+  text_add(out, "</title>\n");
   char small[16];
-  snprintf(small, sizeof small, "%.2gpx", MAX(font_for(&p, p.unit), FONT_LEAST));
-  text_printf(out, style, p.unit >= 6 ? "1" : p.unit >= 3 ? ".5" : "0", small);
-  text_printf(out, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width, height);
+  snprintf(small, sizeof small, "%.2gpx", MAX(font_for(&p, p.cell), FONT_LEAST));
+  text_printf(out, style, p.cell >= 6 ? "1" : p.cell >= 3 ? ".5" : "0", small);
+  text_printf(out, "<rect class=\"g\" width=\"%d\" height=\"%d\"/>\n", width, height);
   add_captions(&p);
   add_rows(&p);
   add_cells(&p);

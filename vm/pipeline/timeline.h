@@ -26,9 +26,14 @@ typedef struct Timeline {
   TimelineSlot **slot;   /* [rank][action], as in Schedule.list */
   int64_t *busy;         /* [rank] time spent in actions */
   int64_t *first, *last; /* [rank] start of its first action, end of its last */
-  int *ran;  /* [rank] actions that ran: all, unless the schedule was refused */
-  int *peak; /* [rank] peak number of (chunk, microbatch) pairs whose F has
-              * begun and whose B or W has not ended */
+  int *ran;    /* [rank] actions that ran: all, unless the schedule was refused */
+  int *peak;   /* [rank] peak number of (chunk, microbatch) pairs whose F has
+                * begun and whose B or W has not ended */
+  double tick; /* seconds of a unit of time; 0: it is one of TimelineCost */
+  TimelineSlot *
+      *after;  /* [rank] what follows its actions, in order: reductions of gradients
+                * and the optimizer; NULL: not a part of this timeline */
+  int *nafter; /* [rank] */
 } Timeline;
 
 /* Linear in the number of actions. WEFT_EPLAN if ranks wait for each other for ever or an

@@ -135,7 +135,7 @@ void schedule_json(const ScheduleView *v, Json *out) {
 
 weft_status schedule_picture(const ScheduleView *v, const char *path, weft_error *e) {
   Text out = {0};
-  timeline_svg(&v->job->schedule, &v->timeline, &out);
+  timeline_svg(&v->job->schedule, &v->timeline, false, &out);
   FilePart part = {out.s, out.n};
   weft_status st = out.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
                            : file_write(NULL, path, &part, 1, e);

@@ -2,22 +2,40 @@
 #include "bindings/cli/cli.h"
 
 #include "bindings/api/api.h"
+#include "vm/draw/timeline_draw.h"
 #include "vm/io/file.h"
+#include "vm/sim/sim_timeline.h"
 #include "vm/sim/sim_trace.h"
 
 typedef struct Simulated {
   struct weft_plan plan; /* only its job is set */
 } Simulated;
 
+/* Takes the text. */
+static weft_status write_text(Text *out, const char *path, weft_error *e) {
+  FilePart part = {out->s, out->n};
+  weft_status st = out->oom ? err_set(e, WEFT_ENOMEM, "out of memory")
+                            : file_write(NULL, path, &part, 1, e);
+  text_free(out);
+  return st;
+}
+
 static weft_status write_trace(const Job *j, const char *path, weft_error *e) {
   Text out = {0};
   weft_status st = sim_trace(j->compiled, &j->plan, j->arena, &out, e);
-  FilePart part = {out.s, out.n};
-  if (st == WEFT_OK)
-    st = out.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
-                 : file_write(NULL, path, &part, 1, e);
+  if (st == WEFT_OK) return write_text(&out, path, e);
   text_free(&out);
   return st;
+}
+
+static weft_status write_picture(const Job *j, const char *path, weft_error *e) {
+  Text out = {0};
+  Schedule s;
+  Timeline t;
+  SheetRates rates = sheet_rates(RATES_USUAL);
+  TRY(sim_timeline(j->compiled, &j->plan, &rates, j->arena, &s, &t, e));
+  timeline_svg(&s, &t, false, &out);
+  return write_text(&out, path, e);
 }
 
 static weft_status print_sim(Simulated *s) {
@@ -43,7 +61,8 @@ static weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
   if (lacks) lang_locate(j->lp, &j->d);
   if (lacks) return WEFT_EPLAN;
   TRY(job_compile(j));
-  return cli->trace ? write_trace(j, cli->trace, &j->e) : WEFT_OK;
+  if (cli->trace) TRY(write_trace(j, cli->trace, &j->e));
+  return cli->svg ? write_picture(j, cli->svg, &j->e) : WEFT_OK;
 }
 
 int verb_sim(Cli *cli, Arena *arena) {
