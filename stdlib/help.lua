@@ -133,6 +133,7 @@ field of a plan.
   --set key=value    as key=value
   -D NAME=VALUE      a plan has it as weft.var("NAME", DEFAULT) or weft.vars.NAME
   --data DIR         data and models may lie below DIR, too; may be repeated
+  --html FILE        write the report as a page, too: one file without requests to anything
   --quiet            nothing if it fits
   --json             one object
 

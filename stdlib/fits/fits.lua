@@ -4,9 +4,10 @@
 local assignments = use "fits/assignments"
 local import = use "import/import"
 local nearest = use "fits/nearest"
+local page = use "page/page"
 local plan_asks, plan_draft = use "plan_asks", use "plan_draft"
 local plan_facts, plan_of_text = use "plan_facts", use "plan_of_text"
-local quote = use "import/quote"
+local quote, read_text = use "import/quote", use "read_text"
 local screen = use "fits/screen"
 local weft = use "weft"
 
@@ -125,6 +126,7 @@ end
 local function judge(r, plan)
   local ok, why = plan:check()
   if not ok then return wrong(r, why) end
+  r.plan = plan
   r.facts = plan_facts(plan)
   if r.relate then r.relate(r.facts.warnings) end
   local memory = plan:memory()
@@ -151,7 +153,14 @@ local function report(args)
   return plan and judge(r, plan) or wrong(r, why)
 end
 
+-- The text of the plan that was judged; nil: settings that became none.
+local function plan_text(r, args)
+  if r.made then return r.made.ok and r.made.document or nil end
+  return (read_text(args.file))
+end
+
 return function(args)
   local r = report(args)
-  return { ok = r.verdict == "fits", text = screen.text(r), json = screen.json(r) }
+  return { ok = r.verdict == "fits", text = screen.text(r), json = screen.json(r),
+           page = args.html and page(r, args, plan_text(r, args)) or nil }
 end

@@ -9,14 +9,19 @@ local shown_classes, shown_warnings, shown_settings = 5, 5, 5
 
 -- ---- the screen ----
 
-local function head(r)
-  local system = r.made and " (" .. r.made.json.system .. ")" or ""
+-- What became of it, in a few words.
+function screen.verdict(r)
   local says = {
     refused = "cannot be imported", wrong = "is no plan that can run",
     fits = r.facts and string.format("fits, %s to spare", size(r.facts.room - r.rank.total)),
     too_large = r.facts and string.format("does not fit: %s too much", size(r.rank.total - r.facts.room)),
   }
-  return string.format("%s%s: %s", shown(r.file), system, says[r.verdict])
+  return says[r.verdict]
+end
+
+local function head(r)
+  local system = r.made and " (" .. r.made.json.system .. ")" or ""
+  return string.format("%s%s: %s", shown(r.file), system, screen.verdict(r))
 end
 
 local function classes(rank)
@@ -77,7 +82,7 @@ local function add_settings(out, r)
   end
 end
 
-local function place_of(one)
+function screen.place(one)
   if one.from then return one.from .. ": " end
   if one.file then
     return one.line and string.format("%s:%d: ", one.file, one.line) or one.file .. ": "
@@ -86,12 +91,12 @@ local function place_of(one)
 end
 
 -- As weft check has them.
-local function path_of(one)
+function screen.path(one)
   if not one.path or one.path == "" then return "" end
   return (string.find(one.path, "^%[") and "plan" or "plan.") .. one.path .. ": "
 end
 
-local function suggested(text)
+function screen.suggested(text)
   if not text then return "" end
   local word = string.find(text, "^[%w_.-]+$")
   return string.format(word and " (did you mean \"%s\"?)" or " (%s)", shown(text))
@@ -103,13 +108,18 @@ local function add_reasons(out, list, what, most)
       out[#out + 1] = string.format("and %d more", #list - most)
       break
     end
-    out[#out + 1] = string.format("%s%s: %s%s%s", place_of(one), one.severity or what, path_of(one),
-                                  one.message or one.text, suggested(one.suggestion))
+    out[#out + 1] = string.format("%s%s: %s%s%s", screen.place(one), one.severity or what, screen.path(one),
+                                  one.message or one.text, screen.suggested(one.suggestion))
   end
 end
 
-local function change(one)
-  return string.format("%s %s -> %s", one.path, quote.shown(one.from), quote.shown(one.to))
+-- "mesh.tp 3 -> 4, mesh.pp 1 -> 2"
+function screen.changes(layout)
+  local parts = {}
+  for i, one in ipairs(layout.changes) do
+    parts[i] = string.format("%s %s -> %s", one.path, quote.shown(one.from), quote.shown(one.to))
+  end
+  return #parts > 0 and table.concat(parts, ", ") or "the same layout"
 end
 
 local function add_nearest(out, r)
@@ -123,15 +133,12 @@ local function add_nearest(out, r)
   out[#out + 1] = same and string.format("nearest layouts of %s that fit:", ranks)
     or string.format("no layout of %s fits; of %d these do:", ranks, found[1].world)
   for _, one in ipairs(found) do
-    local parts = {}
-    for i, c in ipairs(one.changes) do parts[i] = change(c) end
-    out[#out + 1] = string.format("  %-40s %s, bubble %.1f %%",
-      #parts > 0 and table.concat(parts, ", ") or "the same layout", size(one.peak), one.bubble * 100)
+    out[#out + 1] = string.format("  %-40s %s, bubble %.1f %%", screen.changes(one), size(one.peak), one.bubble * 100)
   end
 end
 
 -- The memory of the GPUs has a line of its own.
-local function other_warnings(list)
+function screen.warnings(list)
   local others = {}
   for _, one in ipairs(list) do
     if one.code ~= "memory" then others[#others + 1] = one end
@@ -144,7 +151,7 @@ function screen.text(r)
   if r.facts then add_figures(out, r) end
   add_settings(out, r)
   if r.errors then add_reasons(out, r.errors, "error", 20) end
-  if r.facts then add_reasons(out, other_warnings(r.facts.warnings), "warning", shown_warnings) end
+  if r.facts then add_reasons(out, screen.warnings(r.facts.warnings), "warning", shown_warnings) end
   add_nearest(out, r)
   return table.concat(out, "\n") .. "\n"
 end
@@ -181,7 +188,7 @@ function screen.json(r)
   for i, c in ipairs(r.rank.classes) do out.memory.classes[i] = { name = c.name, bytes = c.bytes } end
   out.mesh, out.world, out.parameters = f.mesh, f.world, f.parameters
   out.proof, out.bubble = f.proof, r.bubble
-  out.warnings = reasons_json(other_warnings(f.warnings))
+  out.warnings = reasons_json(screen.warnings(f.warnings))
   return out
 end
 

@@ -59,6 +59,7 @@ static void push_arguments(lua_State *L, const Cli *cli) {
   put_word(L, "gpu", cli->gpu);
   put_word(L, "to", cli->to);
   put_word(L, "output", cli->output);
+  put_word(L, "html", cli->html);
   if (cli->world > 0) lua_pushinteger(L, cli->world), lua_setfield(L, -2, "world");
 }
 
@@ -111,6 +112,16 @@ static weft_status write_files(lua_State *L, const char *folder, weft_error *e) 
   return st;
 }
 
+/* A page is written whatever it says; one that cannot be is what the exit code tells. */
+static void write_page(lua_State *L, Convert *c) {
+  FilePart part;
+  lua_getfield(L, -1, "page");
+  part.data = lua_tolstring(L, -1, &part.bytes);
+  weft_status st = file_write(NULL, c->cli->html, &part, 1, &c->e);
+  if (st != WEFT_OK) c->st = st;
+  lua_pop(L, 1);
+}
+
 static void give(lua_State *L, Convert *c) {
   const Cli *cli = c->cli;
   int result = lua_gettop(L);
@@ -130,6 +141,7 @@ static void give(lua_State *L, Convert *c) {
   lua_getfield(L, -1, "interrupted");
   if (lua_toboolean(L, -1) && c->st == WEFT_OK) c->st = WEFT_EINTR;
   lua_settop(L, result);
+  if (cli->html) write_page(L, c);
   if (cli->json) {
     print_json(L);
     return;

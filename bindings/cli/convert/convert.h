@@ -11,7 +11,7 @@
  *
  *   file, folder      the first argument, and whether it is a folder
  *   words, set        the others; --set
- *   define, model, world, gpu, to, output
+ *   define, model, world, gpu, to, output, html
  *
  * `provide`, which may be NULL, gives the library what the file needs beside `shown`,
  * `read_settings` and `weft`. The file returns a table:
@@ -21,10 +21,16 @@
  *   files     instead, a list of { name =, text = } for the folder -o
  *   text      what is said; aside: on the standard error
  *   json      what --json prints in the place of both
+ *   page      what is written to --html, also if it is not ok
  *   interrupted   it was cut short by Ctrl-C, and this is what there was
  *
  * An error that it raises is that of a file. Returns the exit code. */
 int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L));
+
+/* ---- plan_picture.c ---- */
+/* Provides plan_picture(plan, whether by the clock): the timeline of its schedule as an
+ * element of a page, in units of time or, by the clock, in seconds. */
+void plan_picture_provide(lua_State *L);
 
 /* ---- plan_facts.c ---- */
 /* Provides plan_facts(plan), what weft check says of a plan object beside its memory;
