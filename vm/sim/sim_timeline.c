@@ -1,6 +1,7 @@
 /* sim_timeline.c - when the clock runs each action of the schedule; see sim_timeline.h.
- * An instruction of the main list says of which action it is, so a slot is the span of the
- * calls of its action. What a rank does after its last action has slots of its own. */
+ * An instruction of the main list says of which action it is, so a slot is the span of
+ * the calls of its action. What a rank does after its last action has slots of its own.
+ */
 #include "sim_timeline.h"
 
 typedef VEC(TimelineSlot) SlotList;
@@ -110,8 +111,7 @@ weft_status sim_timeline(const Compiled *c, const Plan *plan, const SheetRates *
   t->tick = 1 / SIM_TICKS;
   t->after = NEW_N(a, TimelineSlot *, t->ranks);
   t->nafter = NEW_N(a, int, t->ranks);
-  Slots k = {
-      .c = c, .a = a, .t = t, .n = one->n, .other = NEW_N(a, SlotList, t->ranks)};
+  Slots k = {.c = c, .a = a, .t = t, .n = one->n, .other = NEW_N(a, SlotList, t->ranks)};
   SimOptions o = {.rates = *rates, .ran = ran, .waited = waited, .ud = &k};
   SimReport r;
   TRY(simulate(c, plan, &o, a, &r, e));
