@@ -71,12 +71,12 @@ weft_status job_schedule(Job *j) {
  * 6.0". */
 static const char *classes_text(const Job *j, const Program *p) {
   const char *text = "";
-  bool *told = NEW_N(j->arena, bool, p->nmem);
+  bool *listed = NEW_N(j->arena, bool, p->nmem);
   for (int n = 0; n < p->nmem; n++) {
     int best = -1;
     for (int i = 0; i < p->nmem; i++)
-      if (!told[i] && (best < 0 || p->mem[i].bytes > p->mem[best].bytes)) best = i;
-    told[best] = true;
+      if (!listed[i] && (best < 0 || p->mem[i].bytes > p->mem[best].bytes)) best = i;
+    listed[best] = true;
     double gib = (double)p->mem[best].bytes / (1 << 30);
     if (gib >= 0.05)
       text = arena_printf(j->arena, "%s%s%s %.1f", text, *text ? ", " : "",

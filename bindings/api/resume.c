@@ -15,14 +15,14 @@ static const struct Row {
 };
 
 static const struct Row *row_of(const char *what) {
-  static const struct Row told = {"", NOTE, ""};
+  static const struct Row noted = {"", NOTE, ""};
   for (int i = 0; i < LEN(rows); i++) {
     size_t n = strlen(rows[i].what);
     bool below = rows[i].what[n - 1] == '.';
     if (below ? strncmp(what, rows[i].what, n) == 0 : str_eq(what, rows[i].what))
       return &rows[i];
   }
-  return &told;
+  return &noted;
 }
 
 /* ---- facts ---- */

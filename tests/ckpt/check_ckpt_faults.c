@@ -65,7 +65,7 @@ typedef struct Trainee {
   Run *run;
   Saver *saver;
   Countdown messages, disk;
-  bool told;
+  bool reported_elsewhere;
 } Trainee;
 
 static weft_status begin(Trainee *t, const Rendezvous *m, const Fate *f, weft_error *e) {
@@ -75,7 +75,7 @@ static weft_status begin(Trainee *t, const Rendezvous *m, const Fate *f, weft_er
                   .threads = 1,
                   .patience_s = 20,
                   .saves = true,
-                  .told = &t->told};
+                  .reported_elsewhere = &t->reported_elsewhere};
   SaverOptions so = {
       .plan = p, .plan_text = "a plan", .mesh = "a mesh", .end = TAKEN, .say = quiet};
   p->name = "toy";
@@ -121,7 +121,7 @@ static bool be_rank(const Rendezvous *meet, const void *arg) {
   if (st == WEFT_OK) st = train(&t, f, &e);
   saver_close(t.saver);
   if (st != WEFT_OK) run_fails(t.run, &e);
-  if (st != WEFT_OK && !t.told) fprintf(stderr, "weft: %s\n", e.text);
+  if (st != WEFT_OK && !t.reported_elsewhere) fprintf(stderr, "weft: %s\n", e.text);
   if (st != WEFT_OK) run_abandon(t.run);
   run_close(t.run);
   ckpt_close(t.from);

@@ -1,6 +1,7 @@
-/* check_page.c - weft report --html: one file that asks for nothing, whose elements are closed,
- * in which nothing of a plan becomes markup; and, where chromium is, that a browser shows it
- * at the width of a phone, a tablet and a screen without cutting anything off. */
+/* check_page.c - weft report --html: one file that asks for nothing, whose elements are
+ * closed, in which nothing of a plan becomes markup; and, where chromium is, that a
+ * browser shows it at the width of a phone, a tablet and a screen without cutting
+ * anything off. */
 #include <check.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -78,14 +79,14 @@ static int links(const char *s) {
 
 /* One file that a browser shows without asking anybody for anything. */
 static void stands_alone(const char *text) {
-  static const char *const outside[] = {"http:",   "https:", "//",   "<script", "<link",
-                                        "<iframe", "url(",   "@import", "<img"};
+  static const char *const outside[] = {
+      "http:", "https:", "//", "<script", "<link", "<iframe", "url(", "@import", "<img"};
   closed(text);
   ck_assert_int_gt(links(text), 1);
   has(text, "<meta content=\"default-src &#39;none&#39;; ");
   const char *plan = strstr(text, "<section aria-labelledby=\"plan-title\"");
-  const char *own = plan ? arena_printf(scratch_arena, "%.*s", (int)(plan - text), text)
-                         : text;
+  const char *own =
+      plan ? arena_printf(scratch_arena, "%.*s", (int)(plan - text), text) : text;
   for (size_t i = 0; i < LEN(outside); i++) lacks(own, outside[i]);
   for (const char *p = text; (p = strchr(p, '<')); p++) {
     int n = (int)strcspn(p, ">");
@@ -100,23 +101,28 @@ START_TEST(a_large_plan_is_one_small_file) {
   const char *text = page(0, PLANS "llama3_405b_16k.lua");
   ck_assert_uint_lt(strlen(text), LARGEST);
   stands_alone(text);
-  static const char *const said[] = {
-      "<h1>llama3-405b-h100x16384</h1>", "fits, 18 GiB to spare",
-      "<html lang=\"en\">",              "<td class=\"n\">59.7 GiB</td>",
-      "<td class=\"n\">40.1 GiB</td>",   "<td class=\"w\">reduce_scatter</td>",
-      "<td class=\"w\">all_gather</td>", "exposed tp",
-      "<svg class=\"tl\"",               " by the clock, ",
-      "Memory of each rank",             ">11.9 GiB</td>",
-      "llama3-405b&quot;",               "<title>Timeline of the schedule 1f1b</title>"};
+  static const char *const said[] = {"<h1>llama3-405b-h100x16384</h1>",
+                                     "fits, 18 GiB to spare",
+                                     "<html lang=\"en\">",
+                                     "<td class=\"n\">59.7 GiB</td>",
+                                     "<td class=\"n\">40.1 GiB</td>",
+                                     "<td class=\"w\">reduce_scatter</td>",
+                                     "<td class=\"w\">all_gather</td>",
+                                     "exposed tp",
+                                     "<svg class=\"tl\"",
+                                     " by the clock, ",
+                                     "Memory of each rank",
+                                     ">11.9 GiB</td>",
+                                     "llama3-405b&quot;",
+                                     "<title>Timeline of the schedule 1f1b</title>"};
   for (size_t i = 0; i < LEN(said); i++) has(text, said[i]);
 }
 END_TEST
 
 /* Without a GPU there is no clock, and the page says so; the schedule is in units. */
 START_TEST(without_figures_there_is_no_time) {
-  const char *text =
-      page(0, PLANS "quickstart.lua --set 'cluster={nodes=1,gpus=8,"
-                    "gpu={name=\"x\",memory_gib=80}}'");
+  const char *text = page(0, PLANS "quickstart.lua --set 'cluster={nodes=1,gpus=8,"
+                                   "gpu={name=\"x\",memory_gib=80}}'");
   stands_alone(text);
   has(text, "Not predicted: ");
   has(text, "every action takes a unit of time");
@@ -125,7 +131,8 @@ END_TEST
 
 /* ---- what a plan says ---- */
 
-#define HOSTILE "</title></style><script>alert(1)</script><img src=x onerror=alert(2)>&amp;"
+#define HOSTILE                                                                          \
+  "</title></style><script>alert(1)</script><img src=x onerror=alert(2)>&amp;"
 #define PLAN(mesh)                                                                       \
   "local weft = require \"weft\"\n"                                                      \
   "-- " HOSTILE "\n"                                                                     \
@@ -172,9 +179,10 @@ END_TEST
 
 /* A layout that does not fit is shown whole, with those that do. */
 START_TEST(what_would_fit_is_a_table) {
-  put("c.lua", "local weft = require 'weft'\n"
-               "return weft.plan { model = weft.model 'llama3-8b', mesh = { world = 8 },\n"
-               "  batch = { global = 64, micro = 2, seq = 4096 } }\n");
+  put("c.lua",
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model 'llama3-8b', mesh = { world = 8 },\n"
+      "  batch = { global = 64, micro = 2, seq = 4096 } }\n");
   const char *text = page(1, "c.lua");
   stands_alone(text);
   has(text, "does not fit: ");
@@ -233,7 +241,8 @@ static bool has_browser(void) {
   put("empty.html", "<!DOCTYPE html><title>x</title>");
   Outcome o = process_run(SECONDS, BROWSER "--dump-dom \"file://$PWD/empty.html\"");
   if (o.code == 0 && strstr(o.out, "<title>x</title>")) return true;
-  printf("page: skipped: a page in a browser: chromium does not run (Debian: chromium)\n");
+  printf(
+      "page: skipped: a page in a browser: chromium does not run (Debian: chromium)\n");
   return false;
 }
 

@@ -89,7 +89,7 @@ static const char *text_of(void) {
     if (e->first) c = 'S';
     if (e->kept) c = 'G';
     all = arena_printf(arena, "%s%s%c%d", all, *all ? " " : "", c,
-                       e->kind == EV_CALL ? e->unit : e->held);
+                       e->kind == EV_CALL ? e->unit : e->unsharded);
   }
   return all;
 }
@@ -115,7 +115,7 @@ static void begin(Now *n, int buffer) {
 
 static void check_call(const Now *n, const Event *e) {
   for (int i = held.first[e->unit]; i < held.first[e->unit + 1]; i++) {
-    int b = held.use[i].held;
+    int b = held.use[i].bucket;
     if (held.at[b].bytes[FULL_PARAM] && held.use[i].reads >> e->phase & 1)
       ck_assert_msg(n->copy[b] >= 0 && n->waited[b], "%d in %s", b, text_of());
     if (held.at[b].bytes[FULL_GRAD] && held.use[i].writes >> e->phase & 1)
@@ -126,7 +126,8 @@ static void check_call(const Now *n, const Event *e) {
 /* The block of the FREE at `at` has a GATHER after it. */
 static bool gathered_again(int at) {
   for (int i = at + 1; i < list.ev.n; i++)
-    if (list.ev.at[i].kind == EV_GATHER && list.ev.at[i].held == list.ev.at[at].held)
+    if (list.ev.at[i].kind == EV_GATHER &&
+        list.ev.at[i].unsharded == list.ev.at[at].unsharded)
       return true;
   return false;
 }
@@ -136,35 +137,37 @@ static void go_on(Now *n, int at) {
   switch ((EventKind)e->kind) {
   case EV_CALL: check_call(n, e); break;
   case EV_KEEP:
-    ck_assert(n->part[e->held] < 0 && n->copy[e->held] >= 0 && n->waited[e->held]);
-    n->part[e->held] = e->buffer;
+    ck_assert(n->part[e->unsharded] < 0 && n->copy[e->unsharded] >= 0 &&
+              n->waited[e->unsharded]);
+    n->part[e->unsharded] = e->buffer;
     begin(n, e->buffer);
     break;
   case EV_GATHER:
-    ck_assert(n->copy[e->held] < 0);
-    ck_assert_int_eq(e->kept, n->part[e->held] >= 0);
-    n->copy[e->held] = e->buffer, n->waited[e->held] = false;
+    ck_assert(n->copy[e->unsharded] < 0);
+    ck_assert_int_eq(e->kept, n->part[e->unsharded] >= 0);
+    n->copy[e->unsharded] = e->buffer, n->waited[e->unsharded] = false;
     begin(n, e->buffer);
     break;
   case EV_FREE:
-    ck_assert(n->copy[e->held] == e->buffer && n->waited[e->held]);
-    n->live[e->buffer] = false, n->copy[e->held] = -1;
-    if (n->part[e->held] >= 0 && !gathered_again(at)) n->live[n->part[e->held]] = false;
+    ck_assert(n->copy[e->unsharded] == e->buffer && n->waited[e->unsharded]);
+    n->live[e->buffer] = false, n->copy[e->unsharded] = -1;
+    if (n->part[e->unsharded] >= 0 && !gathered_again(at))
+      n->live[n->part[e->unsharded]] = false;
     break;
   case EV_TAKE:
-    ck_assert(n->sum[e->held] < 0);
-    n->sum[e->held] = e->buffer;
+    ck_assert(n->sum[e->unsharded] < 0);
+    n->sum[e->unsharded] = e->buffer;
     begin(n, e->buffer);
     break;
   case EV_SCATTER:
-    ck_assert_int_eq(n->sum[e->held], e->buffer);
-    n->sum[e->held] = -1;
+    ck_assert_int_eq(n->sum[e->unsharded], e->buffer);
+    n->sum[e->unsharded] = -1;
     break;
   case EV_WAIT:
     of = started(e->handle, at);
     ck_assert(n->flying[e->handle]);
     n->flying[e->handle] = false;
-    if (of->kind == EV_GATHER) n->waited[of->held] = true;
+    if (of->kind == EV_GATHER) n->waited[of->unsharded] = true;
     /* The sum is done with, unless an ADD follows. */
     bool adds = at + 1 < list.ev.n && list.ev.at[at + 1].kind == EV_ADD;
     if (of->kind == EV_SCATTER && !adds) n->live[of->buffer] = false;

@@ -164,7 +164,7 @@ return {
   { file = "vm/lower/unshard.c", suites = "unshard",
     from = "if (s->phase == PH_F) keep_part(", to = "keep_part(" },
   { file = "vm/lower/unshard.c", suites = "unshard reduce_dtype",
-    from = "if (wire) end(u, held, b->sum, at);", to = "" },
+    from = "if (cast) end(u, bucket, b->sum, at);", to = "" },
   { file = "vm/lower/unsharded_buckets.c", suites = "reduce_dtype matrix",
     from = "acc = first ? ACC_NEVER : ACC_ALWAYS;", to = "acc = ACC_ALWAYS;" },
   { file = "vm/lower/unsharded_buckets.c", suites = "strategies matrix",

@@ -97,7 +97,7 @@ static bool be_rank(const WorldKind *world, const DeviceKind *device, const Rend
                     const Fate *f) {
   Toy toy;
   weft_error e = {.rank = -1};
-  bool told = false;
+  bool elsewhere = false;
   ToyOptions t = toy_default();
   t.layers = 2, t.micro = 2, t.microbatches = 2, t.tied = true;
   t.tp = 2, t.pp = 2;
@@ -106,10 +106,10 @@ static bool be_rank(const WorldKind *world, const DeviceKind *device, const Rend
                   .settings.meet = m,
                   .threads = 1,
                   .patience_s = LIMIT_S,
-                  .told = &told};
+                  .reported_elsewhere = &elsewhere};
   if (toy_compile(&toy, &t, NULL) != WEFT_OK) return false;
   bool ok = train(&toy, &o, f, &e);
-  if (!ok && !told) fprintf(stderr, "weft: %s\n", e.text);
+  if (!ok && !elsewhere) fprintf(stderr, "weft: %s\n", e.text);
   toy_free(&toy);
   return ok;
 }

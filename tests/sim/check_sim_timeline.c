@@ -1,5 +1,6 @@
-/* check_sim_timeline.c - a simulated step as a timeline: every action of every round has its
- * slot, in the order of the schedule and after what it needs; and the picture of it. */
+/* check_sim_timeline.c - a simulated step as a timeline: every action of every round has
+ * its slot, in the order of the schedule and after what it needs; and the picture of it.
+ */
 #include <check.h>
 #include <stdlib.h>
 
@@ -46,8 +47,8 @@ static const Action *action_of(const Drawn *d, int stage, int mb, int bit,
   ck_abort_msg("no slot of stage %d, microbatch %d", stage, mb);
 }
 
-/* A stage begins a microbatch before the one that needs what it makes. A pair has one slot
- * for both of its parts: it begins before the other ends. */
+/* A stage begins a microbatch before the one that needs what it makes. A pair has one
+ * slot for both of its parts: it begins before the other ends. */
 static void is_before(const Drawn *d, int bit, int first, int then, int mb) {
   TimelineSlot x, y;
   bool pair = action_of(d, first, mb, bit, &x)->kind == ACT_OVERLAP;
@@ -88,9 +89,8 @@ static void after_what_it_needs(const Drawn *d) {
     }
 }
 
-static const char *const schedules[] = {
-    "schedule=1f1b", "schedule=interleaved_1f1b", "schedule=zbv",
-    "schedule=dualpipe_v"};
+static const char *const schedules[] = {"schedule=1f1b", "schedule=interleaved_1f1b",
+                                        "schedule=zbv", "schedule=dualpipe_v"};
 
 START_TEST(every_action_has_its_slot) {
   Drawn d = {.s = {0}};
@@ -114,8 +114,8 @@ START_TEST(rounds_follow_each_other) {
 END_TEST
 
 START_TEST(a_picture_in_seconds) {
-  Outcome o = process_run(60, "$weft sim " PLAN
-                              " --set cluster=h100-sxm --set batch.global=32 --svg t.svg");
+  Outcome o = process_run(
+      60, "$weft sim " PLAN " --set cluster=h100-sxm --set batch.global=32 --svg t.svg");
   ck_assert_msg(o.code == 0, "%s", o.err);
   const char *svg = scratch_get(scratch_path("t.svg"));
   ck_assert_ptr_nonnull(strstr(svg, "<svg xmlns="));

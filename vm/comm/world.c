@@ -82,10 +82,10 @@ static void close_under(World *w) {
 }
 
 static weft_status start_under(World *w, int size, weft_error *e) {
-  bool meets = w->told && w->told->meet;
+  bool meets = w->options && w->options->meet;
   World *u = w->under = mem_new(w->alloc, sizeof *u);
   if (!u) return err_set(e, WEFT_ENOMEM, "out of memory");
-  TRY(world_start(u, world_default(true, meets, true), w->alloc, size, w->told, e));
+  TRY(world_start(u, world_default(true, meets, true), w->alloc, size, w->options, e));
   w->rank = u->rank;
   w->here = u->here;
   w->size = u->size;
@@ -99,7 +99,7 @@ static weft_status start_under(World *w, int size, weft_error *e) {
 /* ---- calls ---- */
 
 weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int size,
-                        const WorldOptions *told, weft_error *e) {
+                        const WorldOptions *options, weft_error *e) {
   *w = (World){0};
   if (k->most && size > k->most)
     return err_set(e, WEFT_ELIMIT, "%d virtual ranks are more than one process runs (%d)",
@@ -108,17 +108,17 @@ weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int s
   if (!vt) return e && e->code ? e->code : WEFT_EFILE;
   assert(vt->version == WORLD_VERSION);
   *w = (World){.vt = vt,
-               .fault = told ? told->fault : NULL,
-               .fault_ud = told ? told->fault_ud : NULL,
+               .fault = options ? options->fault : NULL,
+               .fault_ud = options ? options->fault_ud : NULL,
                .alloc = a,
                .size = size,
                .here = size,
                .node = size,
-               .told = told,
+               .options = options,
                .together = k->together};
   weft_status st = k->over ? start_under(w, size, e) : WEFT_OK;
   if (st == WEFT_OK) st = vt->start(w, e);
-  w->told = NULL;
+  w->options = NULL;
   if (st == WEFT_OK) return WEFT_OK;
   close_under(w);
   w->vt = NULL;

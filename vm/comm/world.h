@@ -86,9 +86,9 @@ struct World {
   int size;        /* ranks in all; set before start, which may find another number */
   int rank, here;  /* first rank of this process; number of its ranks */
   int node, place; /* ranks on this machine; index among them of the first rank here */
-  const WorldOptions *told; /* for start only */
-  struct Net *net;          /* listening sockets of the processes; NULL: not needed */
-  bool quiet;               /* another process reports the error */
+  const WorldOptions *options; /* for start only */
+  struct Net *net;             /* listening sockets of the processes; NULL: not needed */
+  bool quiet;                  /* another process reports the error */
   bool watched;            /* the supervisor ends waits for a rank that does not answer */
   bool (*fault)(void *ud); /* from WorldOptions */
   void *fault_ud;
@@ -109,7 +109,7 @@ const char *world_names(char buf[64]);
 /* WEFT_EUSAGE if the backend cannot move this device's memory. */
 weft_status world_suits(const WorldKind *k, const DeviceKind *d, weft_error *e);
 weft_status world_start(World *w, const WorldKind *k, const weft_alloc *a, int size,
-                        const WorldOptions *told, weft_error *e);
+                        const WorldOptions *options, weft_error *e);
 weft_status world_join(World *w, int rank, Device *d, const CommNeeds *needs, Comm *c,
                        weft_error *e);
 static inline bool world_has(const World *w, int rank) {

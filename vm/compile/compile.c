@@ -58,16 +58,16 @@ static weft_status rank_program(Work *w, const Transfers *tr, ActionsInput *list
   const CompileInput *in = &w->in;
   const Stages *st = tr->st;
   Layout l;
-  UnshardedList held;
+  UnshardedList unsharded;
   arena_reset(in->scratch);
   layout(st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
   TRY(layout_check(st, r, &l, w->e));
-  unsharded_buckets(st, &l, r, in->scratch, &held);
-  w->gathers |= held.bytes[FULL_PARAM] > 0;
-  MainList t = {.steps = held.n > 0};
+  unsharded_buckets(st, &l, r, in->scratch, &unsharded);
+  w->gathers |= unsharded.bytes[FULL_PARAM] > 0;
+  MainList t = {.steps = unsharded.n > 0};
   actions(list, r, &l, &t);
   /* requires the main list; establishes when buckets are gathered, freed and reduced */
-  unshard(&in->plan->strategy, tr->s->ranks > 1, &held, in->scratch, &t);
+  unshard(&in->plan->strategy, tr->s->ranks > 1, &unsharded, in->scratch, &t);
   /* requires bodies, layout and main list; establishes the program */
   Emit emit = {.plan = in->plan,
                .mesh = &c->mesh,
@@ -78,7 +78,7 @@ static weft_status rank_program(Work *w, const Transfers *tr, ActionsInput *list
                .scratch = in->scratch,
                .p = &c->prog[r],
                .l = &l,
-               .held = &held};
+               .unsharded = &unsharded};
   c->prog[r].pp = r;
   lower(&emit, &t, c);
   return WEFT_OK;

@@ -206,14 +206,14 @@ static void of_area(const Interval *v, int n, const BufferSizes *f, Arena *scrat
       out->tight ? NULL : move(a, out->step, sizeof *out->step * (size_t)out->nstep);
 }
 
-void lifetimes(const Transfers *tr, const Strategy *how, const UnshardedList *held,
+void lifetimes(const Transfers *tr, const Strategy *how, const UnshardedList *buckets,
                const BufferSizes f[AREA_N], int rank, Arena *scratch, Arena *a,
                Lifetimes out[AREA_N]) {
   Layout none = {0};
-  MainList t = {.brief = true, .steps = held->n > 0};
+  MainList t = {.brief = true, .steps = buckets->n > 0};
   ActionsInput in = {.tr = tr, .scratch = scratch};
   actions(&in, rank, &none, &t);
-  unshard(how, tr->st->ranks > 1, held, scratch, &t);
+  unshard(how, tr->st->ranks > 1, buckets, scratch, &t);
   for (int k = 0; k < AREA_N; k++) {
     of_area(t.buffer[k].at, t.buffer[k].n, &f[k], scratch, a, &out[k]);
     if (k == AREA_GATHER) /* counted as one area */

@@ -44,7 +44,7 @@ typedef struct Lifetimes {
 
 /* requires the order of sends; establishes the lifetimes of a rank's buffers in each
  * area. */
-void lifetimes(const Transfers *t, const Strategy *how, const UnshardedList *held,
+void lifetimes(const Transfers *t, const Strategy *how, const UnshardedList *buckets,
                const BufferSizes f[AREA_N], int rank, Arena *scratch, Arena *a,
                Lifetimes out[AREA_N]);
 

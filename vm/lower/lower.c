@@ -140,7 +140,7 @@ typedef struct Main {
   Bodies bodies;
   int *unit_at;  /* unit -> its number on this rank */
   bool *written; /* parameter -> its gradient buffer holds a value already */
-  UnshardedNow held;
+  UnshardedNow unsharded;
   uint64_t area[AREA_N];        /* offset of each area */
   uint32_t phase[BODIES], none; /* indices of strings */
   Transferred seen[SEEN];
@@ -157,7 +157,7 @@ static void number_units(Emit *e, int *unit_at) {
 
 /* The gradients of a bucket go to a new buffer, which holds no values. */
 static void begin_gradients(const Emit *e, const Event *ev, bool *written) {
-  const Block *b = &e->l->regions.block[e->held->at[ev->held].block];
+  const Block *b = &e->l->regions.block[e->unsharded->at[ev->unsharded].block];
   memset(&written[b->at], 0, sizeof *written * (size_t)b->n);
 }
 
@@ -165,10 +165,11 @@ static void begin_gradients(const Emit *e, const Event *ev, bool *written) {
  * split wgrads some are written in I of other microbatches. */
 static void clear_unwritten(Emit *e, const Main *m, const Event *ev) {
   const Regions *s = &e->l->regions;
-  const Block *b = &s->block[e->held->at[ev->held].block];
+  const Block *b = &s->block[e->unsharded->at[ev->unsharded].block];
   for (int i = b->at, n; i < b->at + b->n; i += n) {
     for (n = 0; i + n < b->at + b->n && !m->written[i + n]; n++) continue;
-    if (n > 0) clear_stored(e, &s->param[i], n, m->held.sum[ev->held], b->first);
+    if (n > 0)
+      clear_stored(e, &s->param[i], n, m->unsharded.sum[ev->unsharded], b->first);
     n = MAX(n, 1);
   }
 }
@@ -210,7 +211,7 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
                .unit = (uint32_t)m->unit_at[ev->unit],
                .chunk = (uint16_t)e->st->chunk[e->st->of_unit[ev->unit]],
                .mb = ev->mb,
-               .bind = bind_unsharded(e, &m->held, ev->unit, (Phase)ev->phase),
+               .bind = bind_unsharded(e, &m->unsharded, ev->unit, (Phase)ev->phase),
                .nbind = (uint16_t)(2 * code->nparam),
                .dyn = (uint32_t)e->dyn.n,
                .ndyn = (uint16_t)(DYN_EDGE + code->nedge),
@@ -260,8 +261,8 @@ static void emit_reduce(Emit *e, const Event *ev) {
     e->code.at[i].line = ev->line, e->code.at[i].action = ev->action;
 }
 
-static uint64_t held_at(const Emit *e, const Main *m, const Event *ev) {
-  return buffer_at(m, e->held->at[ev->held].area, ev->buffer);
+static uint64_t bucket_at(const Emit *e, const Main *m, const Event *ev) {
+  return buffer_at(m, e->unsharded->at[ev->unsharded].area, ev->buffer);
 }
 
 static void emit_event(Emit *e, const Event *ev, Main *m) {
@@ -279,7 +280,7 @@ static void emit_event(Emit *e, const Event *ev, Main *m) {
   case EV_ADD:
     if (ev->kind == EV_TAKE) begin_gradients(e, ev, m->written);
     if (ev->kind == EV_SCATTER) clear_unwritten(e, m, ev);
-    emit_unsharded(e, &m->held, ev, held_at(e, m, ev));
+    emit_unsharded(e, &m->unsharded, ev, bucket_at(e, m, ev));
     break;
   }
 }
@@ -336,7 +337,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   reserve_calls(&e, t, c->arena);
   number_bodies(&e, t, &m->bodies);
   number_units(&e, m->unit_at);
-  unsharded_begin(&e, e.held, m->unit_at, &m->held);
+  unsharded_begin(&e, e.unsharded, m->unit_at, &m->unsharded);
   emit_main(&e, c, t, m);
   for (int k = 0; k < p->nbody; k++)
     write_body(&e, m->bodies.unit.at[k] / BODIES, (Phase)(m->bodies.unit.at[k] % BODIES),

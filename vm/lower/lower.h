@@ -21,7 +21,7 @@ typedef struct Emit {
   Arena *scratch; /* temporary memory of this rank */
   Program *p;
   const Layout *l;
-  const struct UnshardedList *held;
+  const struct UnshardedList *unsharded;
   VEC(Instr) code;
   VEC(Operand) operand;
   VEC(OpAttr) attr;

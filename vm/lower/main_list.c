@@ -19,7 +19,7 @@ Event *walk_event(Walk *w, EventKind kind) {
                .peer = -1,
                .handle = -1,
                .bucket = -1,
-               .held = -1,
+               .unsharded = -1,
                .action = w->action,
                .line = w->line};
   return e;

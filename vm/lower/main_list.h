@@ -27,14 +27,15 @@ typedef struct Event {
   uint8_t kind;
   uint8_t phase;    /* CALL */
   int32_t unit, mb; /* CALL */
-  int32_t buffer;   /* SEND, RECV: of activations; events of `held`: in the area of that
-                       bucket */
+  int32_t buffer;   /* SEND, RECV: of activations; events of `unsharded`: in the area
+                       of that bucket */
   int32_t peer;     /* SEND, RECV: pp rank */
   int32_t handle;   /* of an event that starts something, and of WAIT */
   int32_t bucket;   /* REDUCE */
-  int32_t held; /* GATHER, KEEP, FREE, TAKE, SCATTER, ADD: the bucket, in UnshardedList */
-  bool kept;    /* GATHER: among the ranks of a group, from what KEEP has copied */
-  bool first;   /* SCATTER, ADD: the first of the step, which overwrites the shard */
+  int32_t
+      unsharded;  /* GATHER, KEEP, FREE, TAKE, SCATTER, ADD: bucket, in UnshardedList */
+  bool kept;      /* GATHER: among the ranks of a group, from what KEEP has copied */
+  bool first;     /* SCATTER, ADD: the first of the step, which overwrites the shard */
   int32_t action; /* see Instr */
   int32_t line;
   uint32_t edges; /* CALL: index of its first frame and edge in call_buffer */

@@ -12,7 +12,7 @@
 #include "unshard.h"
 
 typedef struct Residency {
-  int32_t held;
+  int32_t bucket;
   int64_t from; /* the calls that read gathered parameters are numbered: the GATHER starts
                    with this one, */
   int64_t use;  /* and this one is the first that reads the copy */
@@ -39,7 +39,7 @@ typedef struct BucketState {
 
 /* A SCATTER that is not waited for yet. */
 typedef struct Scattering {
-  int32_t held, buffer, handle, step;
+  int32_t bucket, buffer, handle, step;
   bool first;
 } Scattering;
 
@@ -77,11 +77,11 @@ static const BucketUse *uses_of(const Unshard *u, const Step *s, int *n) {
 
 /* Whether the call reads gathered parameters of the bucket. */
 static bool reads(const Unshard *u, const Step *s, const BucketUse *x) {
-  return x->reads >> s->phase & 1 && u->h->at[x->held].bytes[FULL_PARAM];
+  return x->reads >> s->phase & 1 && u->h->at[x->bucket].bytes[FULL_PARAM];
 }
 
 static bool writes(const Unshard *u, const Step *s, const BucketUse *x) {
-  return x->writes >> s->phase & 1 && u->h->at[x->held].bytes[FULL_GRAD];
+  return x->writes >> s->phase & 1 && u->h->at[x->bucket].bytes[FULL_GRAD];
 }
 
 /* Whether no later body of the same microbatch writes its gradients. */
@@ -95,8 +95,8 @@ static bool writes_last(const BucketUse *x, Phase ph) {
 /* Plans the copy for one use. Prefetch does not cross the turn from forward to backward
  * or back: at the turn memory is needed for gradients, and a bucket that is read on both
  * sides of it is still unsharded. */
-static void plan_use(Unshard *u, int step, const Step *s, int32_t held, int64_t call) {
-  BucketState *b = &u->block[held];
+static void plan_use(Unshard *u, int step, const Step *s, int32_t bucket, int64_t call) {
+  BucketState *b = &u->block[bucket];
   int64_t from = MAX(call - u->how->prefetch[u->backward], u->turn);
   int64_t next = b->used + 1;
   bool soon = call == next || (from <= next && next > u->turn);
@@ -104,7 +104,8 @@ static void plan_use(Unshard *u, int step, const Step *s, int32_t held, int64_t 
   b->used = call;
   if (!stays) {
     if (u->residency.n) from = MAX(from, u->residency.at[u->residency.n - 1].from);
-    *VEC_PUSH(u->a, u->residency) = (Residency){.held = held, .from = from, .use = call};
+    *VEC_PUSH(u->a, u->residency) =
+        (Residency){.bucket = bucket, .from = from, .use = call};
     b->residency = u->residency.n - 1;
   }
   u->residency.at[b->residency].last = step;
@@ -115,14 +116,14 @@ static void plan_call(Unshard *u, int step, const Step *s, int64_t *calls) {
   const BucketUse *x = uses_of(u, s, &n);
   bool any = false;
   for (int i = 0; i < n; i++) {
-    if (writes(u, s, &x[i])) u->block[x[i].held].written = step;
+    if (writes(u, s, &x[i])) u->block[x[i].bucket].written = step;
     if (!reads(u, s, &x[i])) continue;
     if ((s->phase != PH_F) != u->backward) {
       u->backward = !u->backward;
       u->turn = *calls;
     }
     any = true;
-    if (!u->block[x[i].held].by_schedule) plan_use(u, step, s, x[i].held, *calls);
+    if (!u->block[x[i].bucket].by_schedule) plan_use(u, step, s, x[i].bucket, *calls);
   }
   *calls += any;
 }
@@ -167,7 +168,7 @@ static void plan(Unshard *u) {
 
 /* ---- placing ---- */
 
-static Event *put(Unshard *u, EventKind kind, int at, int32_t held, int32_t buffer) {
+static Event *put(Unshard *u, EventKind kind, int at, int32_t bucket, int32_t buffer) {
   Event *e = &u->unwanted;
   if (!u->t->brief) {
     Placed *p = VEC_PUSH(u->a, u->placed);
@@ -176,7 +177,7 @@ static Event *put(Unshard *u, EventKind kind, int at, int32_t held, int32_t buff
   }
   *e = (Event){.kind = (uint8_t)kind,
                .buffer = buffer,
-               .held = held,
+               .unsharded = bucket,
                .handle = -1,
                .bucket = -1,
                .peer = -1,
@@ -189,67 +190,67 @@ static int handle(Unshard *u) {
   return u->free_handle.n ? u->free_handle.at[--u->free_handle.n] : u->t->handles++;
 }
 
-static void wait(Unshard *u, int at, int32_t held, int handle) {
-  put(u, EV_WAIT, at, held, -1)->handle = handle;
+static void wait(Unshard *u, int at, int32_t bucket, int handle) {
+  put(u, EV_WAIT, at, bucket, -1)->handle = handle;
   *VEC_PUSH(u->a, u->free_handle) = handle;
 }
 
 /* A new buffer, live from just before event `at`. */
-static int32_t begin(Unshard *u, int what, int32_t held, int at) {
-  Area area = u->h->at[held].area;
+static int32_t begin(Unshard *u, int what, int32_t bucket, int at) {
+  Area area = u->h->at[bucket].area;
   *VEC_PUSH(u->a, u->t->buffer[area]) = (Interval){.start = at,
                                                    .end = at,
-                                                   .size = u->h->at[held].bytes[what],
-                                                   .what = UNSHARDED_N * held + what};
+                                                   .size = u->h->at[bucket].bytes[what],
+                                                   .what = UNSHARDED_N * bucket + what};
   u->begun = at;
   return u->t->buffer[area].n - 1;
 }
 
 /* Ends the buffer's life just before event `at`. A buffer that begins there later may
  * take its place, one that has begun there already may not. */
-static void end(Unshard *u, int32_t held, int32_t buffer, int at) {
-  u->t->buffer[u->h->at[held].area].at[buffer].end = u->begun == at ? at : at - 1;
+static void end(Unshard *u, int32_t bucket, int32_t buffer, int at) {
+  u->t->buffer[u->h->at[bucket].area].at[buffer].end = u->begun == at ? at : at - 1;
 }
 
 /* ---- parameters ---- */
 
-static void gather(Unshard *u, int32_t held, int at) {
-  BucketState *b = &u->block[held];
-  b->copy = begin(u, FULL_PARAM, held, at);
+static void gather(Unshard *u, int32_t bucket, int at) {
+  BucketState *b = &u->block[bucket];
+  b->copy = begin(u, FULL_PARAM, bucket, at);
   b->handle = handle(u);
-  Event *e = put(u, EV_GATHER, at, held, b->copy);
+  Event *e = put(u, EV_GATHER, at, bucket, b->copy);
   e->handle = b->handle, e->kept = b->part >= 0;
-  uint64_t bytes = u->h->at[held].bytes[FULL_PARAM];
+  uint64_t bytes = u->h->at[bucket].bytes[FULL_PARAM];
   *(e->kept ? &u->t->moved_kept : &u->t->moved) += bytes;
   if (!e->kept) u->t->copies += bytes;
 }
 
-static void wait_for_copy(Unshard *u, int32_t held, int at) {
-  BucketState *b = &u->block[held];
-  if (b->handle >= 0) wait(u, at, held, b->handle);
+static void wait_for_copy(Unshard *u, int32_t bucket, int at) {
+  BucketState *b = &u->block[bucket];
+  if (b->handle >= 0) wait(u, at, bucket, b->handle);
   b->handle = -1;
 }
 
-static void free_copy(Unshard *u, int32_t held, int at) {
-  BucketState *b = &u->block[held];
-  wait_for_copy(u, held, at);
-  put(u, EV_FREE, at, held, b->copy);
-  end(u, held, b->copy, at);
+static void free_copy(Unshard *u, int32_t bucket, int at) {
+  BucketState *b = &u->block[bucket];
+  wait_for_copy(u, bucket, at);
+  put(u, EV_FREE, at, bucket, b->copy);
+  end(u, bucket, b->copy, at);
   b->copy = -1;
   if (b->part < 0 || b->residency < b->final) return;
-  end(u, held, b->part, at);
+  end(u, bucket, b->part, at);
   b->part = -1;
 }
 
 /* After the first forward of a step the group's shard is kept until the bucket's last
  * residency: all gathers between are within the group. Its buffer begins with the call,
  * so that what begins after the call may take the place of the freed copy. */
-static void keep_part(Unshard *u, int32_t held, int call) {
-  BucketState *b = &u->block[held];
-  if (!u->h->at[held].bytes[GROUP_SHARD] || b->part >= 0 || b->residency == b->final)
+static void keep_part(Unshard *u, int32_t bucket, int call) {
+  BucketState *b = &u->block[bucket];
+  if (!u->h->at[bucket].bytes[GROUP_SHARD] || b->part >= 0 || b->residency == b->final)
     return;
-  b->part = begin(u, GROUP_SHARD, held, call);
-  put(u, EV_KEEP, call + 1, held, b->part);
+  b->part = begin(u, GROUP_SHARD, bucket, call);
+  put(u, EV_KEEP, call + 1, bucket, b->part);
 }
 
 static bool gathers(const Unshard *u, const Step *s) {
@@ -266,8 +267,8 @@ static void gather_ahead(Unshard *u, int64_t from, int64_t use, int at) {
   for (; u->next < u->residency.n; u->next++) {
     const Residency *x = &u->residency.at[u->next];
     if (x->from > from || x->use > use) return;
-    u->block[x->held].residency = u->next;
-    gather(u, x->held, at);
+    u->block[x->bucket].residency = u->next;
+    gather(u, x->bucket, at);
   }
 }
 
@@ -287,7 +288,7 @@ static void prepare(Unshard *u, const Step *s) {
   }
   gather_ahead(u, u->calls, next_needs_no_copy(u, s) ? u->calls : INT64_MAX, s->at);
   for (int i = 0; i < n; i++)
-    if (reads(u, s, &x[i])) wait_for_copy(u, x[i].held, s->at);
+    if (reads(u, s, &x[i])) wait_for_copy(u, x[i].bucket, s->at);
   u->calls++;
 }
 
@@ -296,12 +297,12 @@ static void free_after(Unshard *u, const Step *s, int step) {
   int n;
   const BucketUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
-    const BucketState *b = &u->block[x[i].held];
+    const BucketState *b = &u->block[x[i].bucket];
     if (!reads(u, s, &x[i]) || b->by_schedule ||
         u->residency.at[b->residency].last != step)
       continue;
-    if (s->phase == PH_F) keep_part(u, x[i].held, s->at);
-    free_copy(u, x[i].held, s->at + 1);
+    if (s->phase == PH_F) keep_part(u, x[i].bucket, s->at);
+    free_copy(u, x[i].bucket, s->at + 1);
   }
 }
 
@@ -321,18 +322,18 @@ static void follow_schedule(Unshard *u, const Step *s) {
 
 /* ---- gradients ---- */
 
-static void scatter(Unshard *u, int32_t held, int at, int step) {
-  BucketState *b = &u->block[held];
-  bool wire = u->h->at[held].bytes[REDUCE_BUFFER] > 0;
-  Scattering x = {.held = held,
-                  .buffer = wire ? begin(u, REDUCE_BUFFER, held, at) : b->sum,
+static void scatter(Unshard *u, int32_t bucket, int at, int step) {
+  BucketState *b = &u->block[bucket];
+  bool cast = u->h->at[bucket].bytes[REDUCE_BUFFER] > 0;
+  Scattering x = {.bucket = bucket,
+                  .buffer = cast ? begin(u, REDUCE_BUFFER, bucket, at) : b->sum,
                   .handle = handle(u),
                   .step = step,
                   .first = !b->begun};
-  Event *e = put(u, EV_SCATTER, at, held, x.buffer);
+  Event *e = put(u, EV_SCATTER, at, bucket, x.buffer);
   e->handle = x.handle, e->first = x.first;
-  if (wire) end(u, held, b->sum, at);
-  u->t->moved += u->h->at[held].bytes[wire ? REDUCE_BUFFER : FULL_GRAD];
+  if (cast) end(u, bucket, b->sum, at);
+  u->t->moved += u->h->at[bucket].bytes[cast ? REDUCE_BUFFER : FULL_GRAD];
   *VEC_PUSH(u->a, u->scattering) = x;
   b->sum = -1, b->begun = true;
 }
@@ -341,10 +342,10 @@ static void scatter(Unshard *u, int32_t held, int at, int step) {
 static void wait_for_scatters(Unshard *u, int step, int at) {
   for (; u->done < u->scattering.n && u->scattering.at[u->done].step < step; u->done++) {
     const Scattering *x = &u->scattering.at[u->done];
-    wait(u, at, x->held, x->handle);
-    if (!x->first || u->h->at[x->held].bytes[REDUCE_BUFFER])
-      put(u, EV_ADD, at, x->held, x->buffer)->first = x->first;
-    end(u, x->held, x->buffer, at);
+    wait(u, at, x->bucket, x->handle);
+    if (!x->first || u->h->at[x->bucket].bytes[REDUCE_BUFFER])
+      put(u, EV_ADD, at, x->bucket, x->buffer)->first = x->first;
+    end(u, x->bucket, x->buffer, at);
   }
 }
 
@@ -354,10 +355,10 @@ static void begin_gradients(Unshard *u, const Step *s, int step) {
   int n;
   const BucketUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
-    BucketState *b = &u->block[x[i].held];
+    BucketState *b = &u->block[x[i].bucket];
     if (!writes(u, s, &x[i]) || b->sum >= 0) continue;
-    b->sum = begin(u, FULL_GRAD, x[i].held, s->at);
-    put(u, EV_TAKE, s->at, x[i].held, b->sum);
+    b->sum = begin(u, FULL_GRAD, x[i].bucket, s->at);
+    put(u, EV_TAKE, s->at, x[i].bucket, b->sum);
   }
 }
 
@@ -365,11 +366,11 @@ static void reduce_after(Unshard *u, const Step *s, int step) {
   int n;
   const BucketUse *x = uses_of(u, s, &n);
   for (int i = 0; i < n; i++) {
-    const BucketState *b = &u->block[x[i].held];
+    const BucketState *b = &u->block[x[i].bucket];
     bool each =
         !u->how->defer_grad_sync && !b->at_reduce && writes_last(&x[i], (Phase)s->phase);
     bool last = b->written == step && b->reduces == 0;
-    if (writes(u, s, &x[i]) && (each || last)) scatter(u, x[i].held, s->at + 1, step);
+    if (writes(u, s, &x[i]) && (each || last)) scatter(u, x[i].bucket, s->at + 1, step);
   }
   if (!u->how->overlap_grad_reduce) wait_for_scatters(u, step + 1, s->at + 1);
 }
@@ -424,12 +425,16 @@ static void merge(Unshard *u) {
   t->ev.n = t->ev.cap = n;
 }
 
-void unshard(const Strategy *how, bool pipelined, const UnshardedList *held,
+void unshard(const Strategy *how, bool pipelined, const UnshardedList *buckets,
              Arena *scratch, MainList *t) {
-  if (held->n == 0) return;
-  Unshard u = {
-      .how = how, .h = held, .t = t, .a = scratch, .pipelined = pipelined, .begun = -1};
-  u.block = (void *)arena_alloc(scratch, sizeof *u.block * (size_t)held->n);
+  if (buckets->n == 0) return;
+  Unshard u = {.how = how,
+               .h = buckets,
+               .t = t,
+               .a = scratch,
+               .pipelined = pipelined,
+               .begun = -1};
+  u.block = (void *)arena_alloc(scratch, sizeof *u.block * (size_t)buckets->n);
   plan(&u);
   for (int i = 0; i < t->step.n; i++) place(&u, i);
   finish(&u);

@@ -24,7 +24,7 @@ typedef struct UnshardedBucket {
 } UnshardedBucket;
 
 typedef struct BucketUse {
-  int32_t held;          /* in UnshardedList.at */
+  int32_t bucket;        /* in UnshardedList.at */
   uint8_t reads, writes; /* 1 << Phase for each body that reads parameters of the bucket,
                             and for each that writes gradients */
 } BucketUse;
@@ -41,7 +41,7 @@ typedef struct UnshardedList {
 /* requires the steps of a main list; establishes the buffers of unsharded buckets
  * (Interval.what: UNSHARDED_N * index of the bucket + FULL_PARAM ...) and, in a list that
  * is not brief, the events that are placed between its own. */
-void unshard(const Strategy *how, bool pipelined, const UnshardedList *held,
+void unshard(const Strategy *how, bool pipelined, const UnshardedList *buckets,
              Arena *scratch, MainList *t);
 
 #endif

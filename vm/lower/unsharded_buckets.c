@@ -45,13 +45,13 @@ static int32_t find_uses(const Stages *st, const Layout *l, int u, UnshardedList
   const CompiledUnit *x = &st->u->at[u];
   int32_t first = out->first[u], end = first;
   for (int i = 0; i < x->code->nparam; i++) {
-    int32_t held = out->of[l->regions.param[l->of[x->param[i]]].block], k = first;
-    if (held < 0) continue;
-    while (k < end && out->use[k].held != held) k++;
-    if (k == end) out->use[end++] = (BucketUse){.held = held};
+    int32_t bucket = out->of[l->regions.param[l->of[x->param[i]]].block], k = first;
+    if (bucket < 0) continue;
+    while (k < end && out->use[k].bucket != bucket) k++;
+    if (k == end) out->use[end++] = (BucketUse){.bucket = bucket};
     out->use[k].reads |= x->code->param_use[i];
     out->use[k].writes |= x->code->grad_use[i];
-    UnshardedBucket *b = &out->at[held];
+    UnshardedBucket *b = &out->at[bucket];
     b->chunks |= 1ull << st->chunk[st->of_unit[u]];
     if (b->unit < 0) b->unit = u;
   }
@@ -115,9 +115,10 @@ static Instr *start(Emit *e, const UnshardedNow *n, const Event *ev, InstrCode c
  * buffer. */
 static Extent gathered_from(Emit *e, const UnshardedNow *n, const Event *ev,
                             Extent whole) {
-  const UnshardedBucket *x = &n->h->at[ev->held];
+  const UnshardedBucket *x = &n->h->at[ev->unsharded];
   const Region *r = region_of(e, x, REGION_WORK);
-  if (ev->kept) return (Extent){.off = n->part[ev->held], .n = whole.n / e->l->group};
+  if (ev->kept)
+    return (Extent){.off = n->part[ev->unsharded], .n = whole.n / e->l->group};
   if (!on_host(r->off)) return shard_of(e, x, r);
   Extent part = {whole.off, whole.n / r->ways, r->flat};
   emit_kernel(e, OP_copy, NULL, e->u->at[x->unit].name);
@@ -127,10 +128,10 @@ static Extent gathered_from(Emit *e, const UnshardedNow *n, const Event *ev,
 }
 
 static void emit_gathering(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
-  const UnshardedBucket *x = &n->h->at[ev->held];
+  const UnshardedBucket *x = &n->h->at[ev->unsharded];
   const Region *r = region_of(e, x, REGION_WORK);
   Extent whole = {.off = at, .n = e->l->regions.block[x->block].whole};
-  n->copy[ev->held] = at;
+  n->copy[ev->unsharded] = at;
   if (ev->kind == EV_GATHER) {
     Extent from = gathered_from(e, n, ev, whole);
     Instr *in = start(e, n, ev, I_GATHER, x);
@@ -147,12 +148,12 @@ static void emit_gathering(Emit *e, UnshardedNow *n, const Event *ev, uint64_t a
 
 /* Copies this rank's part of an unsharded bucket, for later gathers within its group. */
 static void emit_keep(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
-  const UnshardedBucket *x = &n->h->at[ev->held];
+  const UnshardedBucket *x = &n->h->at[ev->unsharded];
   DType t = (DType)region_of(e, x, REGION_WORK)->dtype;
   int64_t part = e->l->regions.block[x->block].whole / e->l->group;
-  n->part[ev->held] = at;
+  n->part[ev->unsharded] = at;
   emit_kernel(e, OP_copy, NULL, e->u->at[x->unit].name);
-  emit_in(e, (Extent){n->copy[ev->held], part, e->l->group_axes}, t);
+  emit_in(e, (Extent){n->copy[ev->unsharded], part, e->l->group_axes}, t);
   emit_out(e, (Extent){.off = at, .n = part}, t);
 }
 
@@ -170,7 +171,7 @@ static void emit_add(Emit *e, const UnshardedBucket *x, Extent part, bool first)
  * one in another type, leaves its result in the rank's part of the buffer, from where ADD
  * accumulates it. */
 static void emit_sum(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
-  const UnshardedBucket *x = &n->h->at[ev->held];
+  const UnshardedBucket *x = &n->h->at[ev->unsharded];
   const Region *r = layout_gradients(e->l, x->block);
   int64_t length = e->l->regions.block[x->block].whole;
   Extent part = {at, length / r->ways, r->flat}, whole = {.off = at, .n = length};
@@ -181,7 +182,7 @@ static void emit_sum(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
   }
   if (x->bytes[REDUCE_BUFFER]) {
     emit_kernel(e, OP_cast, NULL, "gradients");
-    emit_in(e, (Extent){.off = n->sum[ev->held], .n = length}, (DType)r->dtype);
+    emit_in(e, (Extent){.off = n->sum[ev->unsharded], .n = length}, (DType)r->dtype);
     emit_out(e, whole, type);
   }
   Instr *in = start(e, n, ev, I_SCATTER, x);
@@ -198,8 +199,8 @@ void emit_unsharded(Emit *e, UnshardedNow *n, const Event *ev, uint64_t at) {
   case EV_FREE: emit_gathering(e, n, ev, at); break;
   case EV_KEEP: emit_keep(e, n, ev, at); break;
   case EV_TAKE:
-    n->sum[ev->held] = at;
-    clear_padding(e, n->h->at[ev->held].block, at);
+    n->sum[ev->unsharded] = at;
+    clear_padding(e, n->h->at[ev->unsharded].block, at);
     break;
   default: emit_sum(e, n, ev, at);
   }
@@ -214,27 +215,27 @@ static Bind bind_param(const Emit *e, const UnshardedNow *n, const CompiledUnit 
                        Phase ph) {
   const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
   const Region *r = regions_find(&e->l->regions, REGION_WORK, p);
-  int held = n->h->of[p->block];
-  if (held < 0 || !n->h->at[held].bytes[FULL_PARAM])
+  int bucket = n->h->of[p->block];
+  if (bucket < 0 || !n->h->at[bucket].bytes[FULL_PARAM])
     return (Bind){layout_at(e->l, REGION_WORK, x->param[i]), BIND_STORED};
   if (!(x->code->param_use[i] >> ph & 1)) return (Bind){0, BIND_STORED};
   int64_t at = p->at - e->l->regions.block[p->block].first;
-  return (Bind){n->copy[held] + (uint64_t)at * (uint64_t)dtype_size((DType)r->dtype),
-                n->unit_at[n->h->at[held].unit]};
+  return (Bind){n->copy[bucket] + (uint64_t)at * (uint64_t)dtype_size((DType)r->dtype),
+                n->unit_at[n->h->at[bucket].unit]};
 }
 
 static Bind bind_gradient(const Emit *e, const UnshardedNow *n, const CompiledUnit *x,
                           int i, Phase ph) {
   const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
-  int held = n->h->of[p->block];
+  int bucket = n->h->of[p->block];
   if (e->u->context || e->u->param[x->param[i]].frozen)
     return (Bind){0, BIND_STORED}; /* there is no gradient */
-  if (held < 0 || !n->h->at[held].bytes[FULL_GRAD])
+  if (bucket < 0 || !n->h->at[bucket].bytes[FULL_GRAD])
     return (Bind){layout_at(e->l, REGION_GRAD, x->param[i]), BIND_STORED};
   if (!(x->code->grad_use[i] >> ph & 1)) return (Bind){0, BIND_STORED};
   int64_t at = p->at - e->l->regions.block[p->block].first;
   DType dt = (DType)layout_gradients(e->l, p->block)->dtype;
-  return (Bind){n->sum[held] + (uint64_t)(at * dtype_size(dt)), BIND_STORED};
+  return (Bind){n->sum[bucket] + (uint64_t)(at * dtype_size(dt)), BIND_STORED};
 }
 
 static bool same_binds(const Bind *a, const Bind *b, int n) {

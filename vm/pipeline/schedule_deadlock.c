@@ -55,7 +55,7 @@ void schedule_deadlock(ScheduleCheck *c, const Timeline *t) {
   enum { MOST = 8 };
   const Schedule *s = c->s;
   Stuck k = {c, t->ran};
-  int waiting = 0, told = 0, first = 0;
+  int waiting = 0, shown = 0, first = 0;
   for (int r = s->ranks - 1; r >= 0; r--)
     if (k.at[r] < s->n[r]) waiting++, first = r;
   assert(waiting > 0);
@@ -63,15 +63,15 @@ void schedule_deadlock(ScheduleCheck *c, const Timeline *t) {
   const char *text = "deadlock, these actions wait for each other:";
   int r = first;
   do {
-    if (told++ < MOST) text = arena_printf(c->a, "%s%s", text, member(&k, r));
+    if (shown++ < MOST) text = arena_printf(c->a, "%s%s", text, member(&k, r));
     r = need_of(&k, r).rank;
   } while (r != first);
-  if (told > MOST)
-    text = arena_printf(c->a, "%s\n  and %d more in this cycle", text, told - MOST);
-  if (waiting > told)
+  if (shown > MOST)
+    text = arena_printf(c->a, "%s\n  and %d more in this cycle", text, shown - MOST);
+  if (waiting > shown)
     text =
-        arena_printf(c->a, "%s\n  %d more rank%s wait%s for them", text, waiting - told,
-                     waiting - told > 1 ? "s" : "", waiting - told > 1 ? "" : "s");
+        arena_printf(c->a, "%s\n  %d more rank%s wait%s for them", text, waiting - shown,
+                     waiting - shown > 1 ? "s" : "", waiting - shown > 1 ? "" : "s");
   Diag *x = diag_error(c->d, "deadlock", "schedule", "%s", text);
   int line = s->list[first][k.at[first]].line;
   if (line > 0 && s->file) x->file = s->file, x->line = line;

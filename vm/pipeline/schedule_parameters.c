@@ -3,11 +3,11 @@
 #include "schedule_int.h"
 
 typedef struct Chunk {
-  bool named;  /* the schedule unshards it somewhere */
-  bool open;   /* it is unsharded at this step */
-  bool told;   /* one of its problems was reported already */
-  int changed; /* step of its last UNSHARD or RESHARD, -1: none yet */
-  int reduced; /* step of its REDUCE_GRAD, -1: none yet */
+  bool named;    /* the schedule unshards it somewhere */
+  bool open;     /* it is unsharded at this step */
+  bool reported; /* one of its problems was reported already */
+  int changed;   /* step of its last UNSHARD or RESHARD, -1: none yet */
+  int reduced;   /* step of its REDUCE_GRAD, -1: none yet */
   int last_w;
 } Chunk;
 
@@ -25,8 +25,8 @@ static Chunk *look(ScheduleCheck *c, int rank) {
 }
 
 static void use(ScheduleCheck *c, int rank, int step, Chunk *k, Tell *problem) {
-  if (!k->named || k->open || k->told) return;
-  k->told = true;
+  if (!k->named || k->open || k->reported) return;
+  k->reported = true;
   problem(c, rank, step,
           k->changed < 0
               ? "comes before the UNSHARD of its chunk"

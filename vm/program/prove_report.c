@@ -302,10 +302,10 @@ static weft_status report_missing(const Machine *m, int pp, int peer, const Chan
   return finish(m, &t, pp, m->rank[pp].at);
 }
 
-static void add_others(Text *t, const Machine *m, const bool *told) {
+static void add_others(Text *t, const Machine *m, const bool *listed) {
   int left = 0;
   for (int i = 0; i < m->npp; i++) {
-    if (told[i] || m->walk.rank[i].ended) continue;
+    if (listed[i] || m->walk.rank[i].ended) continue;
     if (t->n < ROOM)
       add_node(t, m, (Node){i, false});
     else
@@ -326,7 +326,7 @@ static int next_node(const void *ud, int of) {
  * and the ranks that only wait for it after them. */
 static weft_status report_cycle(const Machine *m, int pp) {
   Text t = {0};
-  bool *told = NEW_N(m->a, bool, m->npp);
+  bool *listed = NEW_N(m->a, bool, m->npp);
   int lowest = walk_circle(2 * m->npp, 2 * pp, next_node, m);
   Node first = {lowest / 2, lowest % 2}, n = first;
   text_add(&t, m->in_order ? "deadlock if the collectives of a rank run in one order, as "
@@ -338,11 +338,11 @@ static weft_status report_cycle(const Machine *m, int pp) {
       add_node(&t, m, n);
     else
       left++;
-    told[n.pp] = true;
+    listed[n.pp] = true;
     n = blocker(m, n);
   } while (!same_node(n, first));
   if (left) text_printf(&t, "\n  and %d more in this cycle", left);
-  add_others(&t, m, told);
+  add_others(&t, m, listed);
   return finish(m, &t, first.pp, m->rank[first.pp].at);
 }
 

@@ -34,7 +34,7 @@ typedef struct Consensus {
     bool alike;
     char differs[900]; /* the facts that differ, as a message */
   } verdict;           /* made by rank 0, sent to all */
-  char told[400];      /* on rank 0: the facts of kind FACT_TOLD that differ */
+  char warned[400];    /* on rank 0: the facts of kind FACT_TOLD that differ */
 } Consensus;
 
 /* ---- comparing ---- */
@@ -111,12 +111,12 @@ static int add_differences(const Consensus *a, FactKind kind, const char *lead,
 }
 
 static void compare(Consensus *a) {
-  Text out = {0}, told = {0};
+  Text out = {0}, warned = {0};
   int found = add_differences(a, FACT_SAME, "\n  ", &out);
   if (!found) found = add_differences(a, FACT_FOLLOWS, "\n  ", &out);
-  if (add_differences(a, FACT_TOLD, "; ", &told) && told.s)
-    snprintf(a->told, sizeof a->told, "%s", told.s + 2);
-  text_free(&told);
+  if (add_differences(a, FACT_TOLD, "; ", &warned) && warned.s)
+    snprintf(a->warned, sizeof a->warned, "%s", warned.s + 2);
+  text_free(&warned);
   if (out.oom) a->st = WEFT_ENOMEM;
   if (found)
     snprintf(a->verdict.differs, sizeof a->verdict.differs,
@@ -196,7 +196,7 @@ weft_status run_consensus(Run *r, const RunFact *fact, int n, weft_error *e) {
   a.known = mem_new(a.alloc, bytes);
   if (!a.known) return err_set(e, WEFT_ENOMEM, "out of memory");
   weft_status st = run_all(r, job_agree, &a, false, e);
-  if (a.told[0]) memcpy(r->uneven, a.told, sizeof r->uneven);
+  if (a.warned[0]) memcpy(r->uneven, a.warned, sizeof r->uneven);
   for (int i = 0; r->world.rank == 0 && i < world; i++) unpack(&a, &a.known[i]);
   mem_free(a.alloc, a.known, bytes);
   return st;

@@ -30,7 +30,7 @@ static void end(void *ud, int culprit, weft_status code, const char *why, bool s
   r->over = true;
   r->verdict = e;
   pthread_mutex_unlock(&r->lock);
-  if (r->told) *r->told = !speaks;
+  if (r->reported_elsewhere) *r->reported_elsewhere = !speaks;
   r->world.quiet = !speaks;
   world_abort(&r->world, -1, code, why);
 }

@@ -198,8 +198,8 @@ static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   int size = r->c->mesh.world;
   if (w != r->worker) return WEFT_OK;
   WorldSetting setting[RUN_SETTINGS];
-  WorldOptions told = run_world_options(r, setting);
-  TRY(world_start(&r->world, r->kind, &r->alloc, size, &told, e));
+  WorldOptions settings = run_world_options(r, setting);
+  TRY(world_start(&r->world, r->kind, &r->alloc, size, &settings, e));
   for (int i = 0; i < r->nworker; i++) r->worker[i].rank = r->world.rank + i;
   if (r->world.size != size)
     return err_set(e, WEFT_EUSAGE,
@@ -397,7 +397,7 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
   r->stop = o->stop;
   r->settings = o->settings;
   r->saves = o->saves;
-  r->told = o->told;
+  r->reported_elsewhere = o->reported_elsewhere;
   r->traces = o->trace;
   r->scaler = scaler_make(p);
   r->scaled = 1;

@@ -30,7 +30,8 @@ typedef struct RunOptions {
   double patience_s; /* of the stall detector; 0: see stall_patience */
   bool saves;        /* checkpoints will be written: reserves memory for the copy */
   bool trace;        /* record events for run_trace */
-  bool *told;        /* set if another process reports why the run ended; may be NULL */
+  bool *reported_elsewhere; /* set if another process reports why the run ended; may be
+                               NULL */
 } RunOptions;
 
 /* The lowest validation loss of a run. */

@@ -50,7 +50,7 @@ struct Run {
   WorldOptions settings; /* used while the run is opened */
   Supervisor *control;   /* NULL with one process */
   Net net;               /* for a backend that has no connections of its own */
-  bool *told;
+  bool *reported_elsewhere;
   char uneven[400]; /* see run_uneven; "": no difference */
   bool traces;
   double patience_s; /* 0: stall_patience chooses */

@@ -451,7 +451,7 @@ weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
               .out = out};
   weft_status st = compare_runs(&v, plan_one, one, steps, options, e);
   const char *why = v.many ? run_not_captured(v.many) : NULL;
-  if (why) snprintf(out->not_kept, sizeof out->not_kept, "%s", why);
+  if (why) snprintf(out->not_captured, sizeof out->not_captured, "%s", why);
   clean_up(&v);
   return st;
 }

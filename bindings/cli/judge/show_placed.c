@@ -32,13 +32,13 @@ static const char *next_word(Words *w, Arena *a) {
     const Instr *in = &w->p->code[w->pc++];
     const char *kind = kind_of(in);
     if (kind) {
-      bool told = w->code == in->code && w->unit == in->unit;
+      bool same = w->code == in->code && w->unit == in->unit;
       w->code = in->code, w->unit = in->unit;
-      if (!told) return arena_printf(a, "%s(%s)", kind, w->p->unit[in->unit]);
+      if (!same) return arena_printf(a, "%s(%s)", kind, w->p->unit[in->unit]);
     } else if (in->code == I_CALL) {
-      bool told = w->action == in->action;
+      bool same = w->action == in->action;
       w->code = in->code, w->action = in->action;
-      if (told || in->action == 0) continue;
+      if (same || in->action == 0) continue;
       schedule_action_text(s, w->p->pp, &s->list[w->p->pp][in->action - 1], buf);
       return arena_str(a, buf);
     }

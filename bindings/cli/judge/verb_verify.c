@@ -23,7 +23,7 @@ static void print_report(const Comparison *c) {
          "parameter %.1e\n",
          r->loss, r->grad_norm, r->grad, r->param);
   if (r->worst[0]) printf("  worst tensor: %s\n", r->worst);
-  if (r->not_kept[0]) printf("  steps were launched op by op: %s\n", r->not_kept);
+  if (r->not_captured[0]) printf("  steps were launched op by op: %s\n", r->not_captured);
   printf("  %s (tolerance %g)\n", r->ok ? "the same" : "DIFFERENT", c->v.tolerance);
 }
 

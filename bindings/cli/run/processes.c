@@ -117,7 +117,7 @@ weft_status processes_open(Processes *p, Session *s, RunOptions *o) {
   bool meets = p->meet.addr != NULL;
   o->world = p->comm;
   o->settings.meet = meets ? &p->meet : NULL;
-  o->told = &p->told;
+  o->reported_elsewhere = &p->reported_elsewhere;
   o->threads = p->threads;
   if (meets) p->cli->heed(SIGTERM);
   weft_status st = session_open(s, &j->plan, j->compiled, o, &j->e);
@@ -131,7 +131,7 @@ int processes_end_other(Processes *p, weft_status st) {
   err_clear(&first);
   if (st == WEFT_EPLAN && j->d.errors) report_first(&j->d, &first);
   const weft_error *e = first.code ? &first : &j->e;
-  if (st != WEFT_OK && st != WEFT_EINTR && !p->told) {
+  if (st != WEFT_OK && st != WEFT_EINTR && !p->reported_elsewhere) {
     sleep(2);
     report_error("rank %d: %s%s%s", launched_rank(), e->file, e->file[0] ? ": " : "",
                  e->text);

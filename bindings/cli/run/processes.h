@@ -10,9 +10,9 @@ typedef struct Processes {
   Job *job; /* these two from the beginning */
   const Cli *cli;
   const WorldKind *comm;
-  Rendezvous meet; /* for backends whose processes meet by TCP */
-  int threads;     /* of each rank; 0: as many as there are cores for it */
-  bool told;       /* another process reports why the run has ended */
+  Rendezvous meet;         /* for backends whose processes meet by TCP */
+  int threads;             /* of each rank; 0: as many as there are cores for it */
+  bool reported_elsewhere; /* another process reports why the run has ended */
 } Processes;
 
 /* Starts processes of this verb if --procs or the GPUs of this machine ask for it. False:

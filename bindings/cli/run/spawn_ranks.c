@@ -30,7 +30,7 @@ typedef struct Proc {
 typedef struct Procs {
   int n, left, code; /* code: exit code of the first failure */
   double failed;     /* time of the first failure; 0: none */
-  int told;          /* number of signals sent to all */
+  int signals;       /* number of signals sent to all */
   Proc *proc;
   char *word[WORDS]; /* the command line, ending with NULL */
 } Procs;
@@ -183,8 +183,8 @@ static void reap(Procs *p) {
 /* A process that is suspended takes no signal but SIGKILL. */
 static void hurry(Procs *p) {
   double since = p->failed ? now_s() - p->failed : 0;
-  if (since > GRACE_S && p->told == 0) p->told++, to_all(p, SIGTERM);
-  if (since > GRACE_S + LAST_S && p->told == 1) p->told++, to_all(p, SIGKILL);
+  if (since > GRACE_S && p->signals == 0) p->signals++, to_all(p, SIGTERM);
+  if (since > GRACE_S + LAST_S && p->signals == 1) p->signals++, to_all(p, SIGKILL);
 }
 
 static void look_on(Procs *p, struct pollfd *fds) {

@@ -130,7 +130,7 @@ static void set_all(const WorldSetting *s, int n) {
 
 static weft_status start_world(World *world, weft_error *e) {
   int version = 0;
-  const WorldOptions *o = world->told;
+  const WorldOptions *o = world->options;
   if (o) set_all(o->setting, o->nsetting);
   set_all(usual, LEN(usual));
   if (ncclGetVersion(&version) != ncclSuccess || version < OLDEST)

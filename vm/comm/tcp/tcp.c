@@ -178,7 +178,7 @@ static void find_node(const Net *n, World *w) {
 }
 
 static weft_status start_world(World *world, weft_error *e) {
-  const Rendezvous *m = world->told ? world->told->meet : NULL;
+  const Rendezvous *m = world->options ? world->options->meet : NULL;
   if (!m || !m->addr || !m->port || !m->secret)
     return err_set(e, WEFT_EUSAGE, "the tcp backend has no rendezvous address");
   TcpWorld *w = mem_new(world->alloc, sizeof *w);
