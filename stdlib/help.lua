@@ -231,10 +231,27 @@ Compiles the plan and runs its programs on a clock: how long a step takes on the
 cluster, tokens/s for each GPU, MFU and HFU, and for each pipeline rank the time of kernels,
 transfers that it waited for, and the bubble. Times come from the data sheet of the GPU and
 from what kernels and collectives usually reach of it; planning.md says how far off that is.
+With a calibration they are those that were measured, and the report says what share is not.
 
+  --calibration FILE what weft calibrate has written; a plan without a cluster is then on
+                     the machine that it was measured on
   --trace FILE       write what every pipeline rank does when, for Perfetto
   --svg FILE         draw the same as a timeline of the schedule's actions
   --json             print one object
+]],
+
+  calibrate = [[
+Compiles the plans, runs each of their distinct kernels and collectives several times on
+virtual ranks of this machine, and writes the times to calibration.lua, or another FILE: for
+weft sim --calibration FILE. A file that is there already keeps its rows, so that a
+calibration that was ended goes on; it is written whole or not at all, also on Ctrl-C. It has
+to be of this machine.
+
+  -o, --output FILE  where to
+  --threads N        threads of each rank; default: the machine's share for the plan that
+                     has most ranks
+  --device NAME      cpu or cuda; default: cpu
+  -q, --quiet        no progress
 ]],
 
   diff = [[

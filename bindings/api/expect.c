@@ -60,7 +60,7 @@ static weft_status clock_values(Job *j, double value[EXPECT_N]) {
     lang_locate(j->lp, &j->d);
     return WEFT_EPLAN;
   }
-  SimOptions o = {.rates = sheet_rates(RATES_USUAL)};
+  SimOptions o = {.rates = sheet_rates(RATES_USUAL), .table = j->costs};
   TRY(simulate(j->compiled, &j->plan, &o, j->arena, &r, &j->e));
   value[EXPECT_step_ms] = r.seconds * 1e3;
   value[EXPECT_mfu] = (r.flops - r.recomputed) / r.seconds / r.peak;

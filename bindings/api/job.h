@@ -10,6 +10,7 @@
 #include "bindings/lang/plan_load.h"
 #include "bindings/lang/report.h"
 #include "vm/run/run.h"
+#include "vm/sim/cost_table.h"
 #include "vm/session/verify.h"
 
 typedef struct Job {
@@ -24,6 +25,7 @@ typedef struct Job {
   Schedule schedule;
   Compiled *compiled;
   const DeviceKind *device; /* to compile for; NULL: the first row of the table */
+  const CostTable *costs;   /* measured times for the clock, or NULL */
   bool evaluates;           /* compile for evaluations alone; the plan has eval_every */
   const char *dump;         /* letters of passes whose graph job_compile dumps, or NULL */
   Text dumped;

@@ -22,7 +22,7 @@ enum {
   EVERY_VERB = ~0,
   /* Verbs that load the plan of the command line. */
   PLAN_VERBS = ON_RUN | ON_CHECK | ON_SHOW | ON_SIM | ON_VERIFY | ON_EVAL | ON_SAMPLE |
-               ON_REPL | ON_CKPT | ON_LAUNCH,
+               ON_REPL | ON_CKPT | ON_LAUNCH | ON_CALIBRATE,
   /* Verbs that run on processes which a launcher has started. */
   RUN_VERBS = ON_RUN | ON_EVAL
 };

@@ -3,12 +3,15 @@
 #include "plan_object.h"
 #include "sim_figures.h"
 
+#include "bindings/calibration/job_costs.h"
+
 weft_status sim_figures(const Job *j, bool scores, Arena *a, SimFigures *out,
                         weft_error *e) {
   *out = (SimFigures){.plan = arena_str(a, j->plan.name),
-                      .gpu = arena_str(a, j->plan.cluster.gpu)};
+                      .gpu = arena_str(a, j->plan.cluster.gpu),
+                      .measured = j->costs != NULL};
   for (int i = RATES_N; i-- > RATES_USUAL;) {
-    SimOptions o = {.rates = sheet_rates((RatesOf)i)};
+    SimOptions o = {.rates = sheet_rates((RatesOf)i), .table = j->costs};
     o.rates.scores = scores;
     TRY(simulate(j->compiled, &j->plan, &o, a, &out->r, e));
     out->seconds[i] = out->r.seconds;
@@ -35,6 +38,7 @@ static void push_rank(lua_State *L, const SimRank *r, int pp) {
     if (r->exposed[i] > 0) set_number(L, sim_axis_name[i], r->exposed[i]);
   lua_setfield(L, -2, "exposed");
   set_number(L, "compute", sum(r->kernels, WORK_N));
+  if (r->shared > 0) set_number(L, "shared", r->shared);
   set_number(L, "bubble", r->bubble);
 }
 
@@ -48,6 +52,29 @@ static void push_waits(lua_State *L, const SimReport *r) {
     set_text(L, "what", w->what);
     set_number(L, "seconds", w->seconds);
     set_integer(L, "count", w->count);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* Shares of the time of kernels and transfers. */
+static void push_sources(lua_State *L, const double *from) {
+  double all = sum(from, COST_FROM_N);
+  lua_createtable(L, 0, COST_FROM_N);
+  for (int i = 0; i < COST_FROM_N; i++)
+    set_number(L, cost_from_name[i], all > 0 ? from[i] / all : 0);
+}
+
+static void push_ops(lua_State *L, const SimReport *r) {
+  lua_createtable(L, r->nop, 0);
+  for (int i = 0; i < r->nop; i++) {
+    const SimOp *op = &r->op[i];
+    lua_createtable(L, 0, 5);
+    set_text(L, "name", op->name);
+    set_text(L, "dtype", dtype_name(op->dtype));
+    set_integer(L, "count", op->count);
+    set_number(L, "seconds", sum(op->seconds, COST_FROM_N));
+    push_sources(L, op->seconds);
+    lua_setfield(L, -2, "sources");
     lua_rawseti(L, -2, i + 1);
   }
 }
@@ -74,12 +101,18 @@ void sim_figures_push(lua_State *L, const SimFigures *f) {
   lua_setfield(L, -2, "pipeline");
   push_waits(L, r);
   lua_setfield(L, -2, "waits");
+  push_sources(L, r->from);
+  lua_setfield(L, -2, "sources");
+  if (!f->measured) return;
+  push_ops(L, r);
+  lua_setfield(L, -2, "ops");
 }
 
 typedef struct SimCall {
   const Job *j;
   Arena *arena;
   bool scores;
+  const char *calibration;
   SimFigures f;
   weft_status st;
   weft_error e;
@@ -87,12 +120,17 @@ typedef struct SimCall {
 
 static void sim_call(void *ud) {
   SimCall *k = ud;
-  k->st = sim_figures(k->j, k->scores, k->arena, &k->f, &k->e);
+  Job j = *k->j;
+  j.d = (Diags){.arena = k->arena};
+  k->st = k->calibration ? job_costs(&j, k->calibration, k->arena, &k->e) : WEFT_OK;
+  if (k->st == WEFT_OK) k->st = sim_figures(&j, k->scores, k->arena, &k->f, &k->e);
 }
 
-/* plan:sim(whether attention stores its scores) */
+/* plan:sim(whether attention stores its scores, the file of a calibration or nil) */
 int plan_sim(lua_State *L) {
-  SimCall k = {.j = plan_object_compiled(L), .scores = lua_toboolean(L, 2)};
+  SimCall k = {.j = plan_object_compiled(L),
+               .scores = lua_toboolean(L, 2),
+               .calibration = lua_tostring(L, 3)};
   k.arena = script_push_arena(L);
   err_clear(&k.e);
   if (!arena_try(k.arena, sim_call, &k)) return luaL_error(L, "not enough memory");

@@ -11,6 +11,7 @@ typedef struct SimFigures {
   SimReport r;             /* at the usual rates */
   double seconds[RATES_N]; /* of the step */
   const char *plan, *gpu;  /* their names */
+  bool measured;           /* with a calibration */
 } SimFigures;
 
 /* After job_compile. `scores`: attention stores them. Everything of `out` is in the

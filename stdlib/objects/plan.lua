@@ -56,13 +56,14 @@ return function(methods)
     end
   end
 
-  -- plan:sim { attention = "scores" }: a step on the clock.
+  -- plan:sim { attention = "scores", calibration = "FILE" }: a step on the clock.
   function methods.sim(plan, how)
-    local o = options.read(how, { "attention" }, "sim")
+    local o = options.read(how, { "attention", "calibration" }, "sim")
     if o.attention and o.attention ~= "scores" and o.attention ~= "fused" then
       failf('attention is "fused" or "scores", not %s', written(o.attention))
     end
-    return report("sim", values.sim(plan, o.attention == "scores"))
+    if o.calibration then expected(o.calibration, "string", "sim.calibration") end
+    return report("sim", values.sim(plan, o.attention == "scores", o.calibration))
   end
 
   -- plan:rank(n): who the rank is, what it runs, holds and sends.

@@ -14,7 +14,9 @@ end
 -- Ranks whose times are the same to a thousandth of the step are one row.
 local function alike(a, b, step)
   local function near(x, y) return math.abs((x or 0) - (y or 0)) < step / 1000 end
-  if not (near(a.compute, b.compute) and near(a.bubble, b.bubble)) then return false end
+  if not (near(a.compute, b.compute) and near(a.bubble, b.bubble) and near(a.shared, b.shared)) then
+    return false
+  end
   for _, axis in ipairs(axes) do
     if not near(a.exposed[axis], b.exposed[axis]) then return false end
   end
@@ -53,16 +55,37 @@ local function table_of(v, text)
   local heads, kernels, exposed = { "pp rank" }, used(v, "kernels", classes), used(v, "exposed", axes)
   for _, name in ipairs(kernels) do heads[#heads + 1] = name end
   for _, name in ipairs(exposed) do heads[#heads + 1] = "exposed " .. name end
+  local shared = false
+  for _, r in ipairs(v.pipeline) do shared = shared or r.shared ~= nil end
+  if shared then heads[#heads + 1] = "shared cores" end
   heads[#heads + 1] = "bubble"
   local out = {}
   for _, row in ipairs(rows(v)) do
     local cells = { row.from == row.to and format("%d", row.from) or format("%d-%d", row.from, row.to) }
     for _, name in ipairs(kernels) do cells[#cells + 1] = share(row.of.kernels[name], v) end
     for _, name in ipairs(exposed) do cells[#cells + 1] = share(row.of.exposed[name], v) end
+    if shared then cells[#cells + 1] = share(row.of.shared, v) end
     cells[#cells + 1] = share(row.of.bubble, v)
     out[#out + 1] = cells
   end
   return text.columns(heads, out)
+end
+
+-- How the times are known, and which ops no row of the calibration is near to.
+local function known(v)
+  local s = v.sources
+  if not v.ops then
+    return "  all of it is by data sheets: nothing was measured; from better to worse stacks, see planning.md"
+  end
+  local out = format("  of kernels and transfers %.1f %% measured, %.1f %% interpolated, %.1f %% by data sheet",
+    100 * s.measured, 100 * s.interpolated, 100 * s["data sheet"])
+  local without = {}
+  for _, op in ipairs(v.ops) do
+    if op.sources["data sheet"] > 0 then without[#without + 1] = op.name .. " " .. op.dtype end
+  end
+  if #without == 0 then return out end
+  local more = #without > shown and format(" and %d more", #without - shown) or ""
+  return out .. ":\n    no row for " .. table.concat(without, ", ", 1, math.min(#without, shown)) .. more
 end
 
 return function(v, text)
@@ -71,7 +94,7 @@ return function(v, text)
       span(v.low), span(v.high)),
     format("  %s tokens/s for each GPU, MFU %.1f %%, HFU %.1f %% (causal attention counts half)",
       text.count(v.tokens_per_s_per_gpu), 100 * v.mfu, 100 * v.hfu),
-    "  all of it is by data sheets: nothing was measured; from better to worse stacks, see planning.md",
+    known(v),
     "", "percent of the step:", table_of(v, text),
   }
   if #v.waits > 0 then

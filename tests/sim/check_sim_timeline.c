@@ -23,10 +23,9 @@ static void draw(Drawn *d, const char *schedule, const char *rounds) {
   weft_error e;
   Arena *a = scratch_arena;
   const Compiled *c = compiled_job(&d->j, a, PLAN, set, LEN(set));
-  SheetRates rates = sheet_rates(RATES_USUAL);
   SimReport r;
-  SimOptions o = {.rates = rates};
-  weft_status st = sim_timeline(c, &d->j.plan, &rates, a, &d->s, &d->t, &e);
+  SimOptions o = {.rates = sheet_rates(RATES_USUAL)};
+  weft_status st = sim_timeline(c, &d->j.plan, NULL, a, &d->s, &d->t, &e);
   ck_assert_msg(st == WEFT_OK, "%s", e.text);
   ck_assert_int_eq(simulate(c, &d->j.plan, &o, a, &r, &e), WEFT_OK);
   d->seconds = r.seconds;

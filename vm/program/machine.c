@@ -133,8 +133,11 @@ static int64_t cost_of(const Machine *m, int pp, const Instr *in) {
 void machine_compute(Machine *m, int pp, int64_t kernels, int64_t ticks) {
   RankState *r = &m->rank[pp];
   int64_t slower = (int64_t)((double)kernels * r->beside);
+  if (ticks > 0) rates_cores(m, pp, m->walk.rank[pp].now);
+  int64_t shared = (int64_t)((double)(ticks + slower) * (m->crowd - 1));
   r->busy_ticks += kernels + slower;
-  m->walk.rank[pp].now += ticks + slower;
+  r->shared_ticks += shared;
+  m->walk.rank[pp].now += ticks + slower + shared;
   r->kernels = ticks > 0 ? (double)kernels / (double)ticks : 0;
 }
 
@@ -191,6 +194,7 @@ static weft_status start(Machine *m, int pp, const Instr *in, Site at) {
 static void block(Machine *m, int pp, int channel, uint32_t seq) {
   m->rank[pp].block_seq = seq;
   walk_block(&m->walk, pp, channel);
+  rates_cores(m, -1, m->walk.rank[pp].now);
 }
 
 static void tell_wait(const Machine *m, int pp, const Pending *h, int64_t from) {
@@ -361,6 +365,7 @@ weft_status machine_run_rank(Machine *m, int pp) {
     if (r->handle[i].channel >= 0) return report_unwaited(m, pp, &r->handle[i]);
   TRY(bytes_end(m, pp));
   w->ended = true;
+  rates_cores(m, -1, w->now);
   return WEFT_OK;
 }
 
@@ -387,7 +392,8 @@ void machine_begin(Machine *m, const Compiled *c, const RunCosts *costs, bool in
                  .costs = costs,
                  .in_order = in_order,
                  .npp = npp,
-                 .horizon = INT64_MAX};
+                 .horizon = INT64_MAX,
+                 .crowd = 1};
   make_coll_channels(m);
   m->pair_channel = NEW_N(a, int32_t, (size_t)npp * (size_t)npp);
   memset(m->pair_channel, -1, sizeof(int32_t) * (size_t)npp * (size_t)npp);

@@ -145,6 +145,7 @@ typedef struct RankState {
                             */
   double beside;           /* of all that run: see LinkLoad */
   double kernels;          /* share of them in what the compute queue does */
+  int64_t shared_ticks;    /* see RankTime */
 } RankState;
 
 typedef struct Moving {
@@ -172,6 +173,7 @@ typedef struct Machine {
   VEC(Moving) moving;    /* with loads: transfers that run */
   double *room, *want;   /* of ports: what is left, what those want that still grow */
   int64_t horizon;       /* until which ranks run before others have to */
+  double crowd;          /* everything takes so many times as long: see RunCosts.cores */
   Proof proof;
 } Machine;
 
@@ -209,6 +211,9 @@ void machine_compute(Machine *m, int pp, int64_t kernels, int64_t ticks);
 
 /* The head of a channel begins to move now. */
 void rates_begin(Machine *m, int channel);
+/* The compute queue of a rank, which stood still, works from now on (`pp`), or a rank
+ * stands still from now on (-1). */
+void rates_cores(Machine *m, int pp, int64_t now);
 weft_status rates_run(Machine *m);
 
 /* ---- machine_bytes.c ---- what may touch which bytes, and when */

@@ -67,9 +67,10 @@ static bool kernel(BodyWalk *w, const Instr *in) {
   return true;
 }
 
-/* When a collective that starts now ends, if only this body uses its communicator. */
+/* When a collective that starts now ends, if only this body uses its communicator. Where
+ * ranks are threads they move the data themselves, when they come to wait for it. */
 static int64_t end_of(BodyWalk *w, const Instr *in) {
-  if (!w->m->costs) return 0;
+  if (!w->m->costs || w->m->costs->cores > 0) return 0;
   int64_t *all = &w->free[w->p->ncomm], *own = &w->free[in->comm];
   int64_t begin = MAX(w->now, w->m->in_order ? *all : *own);
   return *all = *own = begin + w->m->costs->cost(w->m->costs->ud, w->pp, in);
@@ -123,10 +124,13 @@ static bool wait(BodyWalk *w, const Instr *in) {
   for (int i = 0; i < w->flying.n; i++)
     if (w->flying.at[i].handle == in->handle) {
       const Flying *f = &w->flying.at[i];
+      const RunCosts *costs = w->m->costs;
+      int64_t end = f->end;
+      if (costs && costs->cores > 0)
+        end = w->now + costs->cost(costs->ud, w->pp, &w->p->code[f->pc]);
       w->in_flight[f->comm]--;
-      if (f->end > w->now)
-        *VEC_PUSH(w->a, w->s->wait) = (BodyWait){f->pc, f->end - w->now};
-      w->now = MAX(w->now, f->end);
+      if (end > w->now) *VEC_PUSH(w->a, w->s->wait) = (BodyWait){f->pc, end - w->now};
+      w->now = MAX(w->now, end);
       w->flying.at[i] = w->flying.at[--w->flying.n];
       return true;
     }

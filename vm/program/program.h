@@ -349,10 +349,16 @@ typedef struct RunCosts {
   /* NULL, or called after each wait. */
   void (*waited)(void *ud, int pp, const RankWait *w);
   bool in_order; /* on the stricter backend, see prove.c */
+  /* With `load`, where ranks are threads: the cores of their machine, and how many of
+   * them the ranks of one pp rank can use together. Compute queues that work and
+   * transfers that move get equal shares of the cores if there are not enough. 0: each
+   * rank has a device of its own. */
+  double cores, rank_cores;
 } RunCosts;
 typedef struct RankTime {
-  int64_t end;          /* of main */
-  int64_t busy, waited; /* of the compute queue; together `end` */
+  int64_t end;                  /* of main */
+  int64_t busy, waited, shared; /* of the compute queue; together `end`. shared: what it
+                                   took longer because others used its cores */
 } RankTime;
 /* Times of each pp rank, for programs that prove() has passed. */
 weft_status run_costs(const Compiled *c, const RunCosts *costs, RankTime *out,

@@ -68,7 +68,8 @@ static weft_status costs_in(const Compiled *c, Arena *a, const RunCosts *costs,
   tell_waits(&m);
   for (int i = 0; i < m.npp; i++) {
     int64_t end = m.walk.rank[i].now, busy = m.rank[i].busy_ticks;
-    out[i] = (RankTime){end, busy, end - busy};
+    int64_t shared = m.rank[i].shared_ticks;
+    out[i] = (RankTime){end, busy, end - busy - shared, shared};
   }
   return WEFT_OK;
 }

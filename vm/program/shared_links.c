@@ -1,6 +1,7 @@
 /* shared_links.c - the machine in the order of time, for transfers that share links:
  * each moves at a speed that changes whenever another one on its links begins or ends,
- * and kernels are slower beside some of them.
+ * and kernels are slower beside some of them. Where ranks are threads that share cores,
+ * all of it is slower while there are more of them than cores.
  *
  * Speeds are max-min fair: all grow alike until a link is full; those on it keep what
  * they have, the others go on. Collectives of closed bodies are not among them: the
@@ -95,6 +96,25 @@ static void find_speeds(Machine *m) {
   }
 }
 
+/* ---- cores ---- */
+
+static bool works(const Machine *m, int pp, int64_t now) {
+  const WalkRank *w = &m->walk.rank[pp];
+  return w->now > now && !w->ended && w->need == WALK_NOTHING;
+}
+
+/* How many times the cores would be needed; `starts`: this rank begins to work. */
+static double crowd(const Machine *m, int starts, int64_t now) {
+  double want = 0;
+  if (!(m->costs->cores > 0)) return 1;
+  for (int pp = 0; pp < m->npp; pp++) want += pp == starts || works(m, pp, now);
+  for (int i = 0; i < m->moving.n; i++) {
+    const Channel *c = &m->channel.at[m->moving.at[i].channel];
+    want += c->comm >= 0 ? c->nmember : 1;
+  }
+  return MAX(want * m->costs->rank_cores / m->costs->cores, 1);
+}
+
 /* ---- what a change of speeds changes ---- */
 
 static void move_to(Moving *v, int64_t now) {
@@ -113,22 +133,42 @@ static void slow_kernels(Machine *m, int64_t now) {
         if (c->member[k] == pp) beside = MAX(beside, head(c)->load.beside);
     }
     if (beside == r->beside) continue;
-    bool works = w->now > now && !w->ended && w->need == WALK_NOTHING;
     double factor = (1 + r->kernels * beside) / (1 + r->kernels * r->beside);
-    int64_t more = works ? (int64_t)((double)(w->now - now) * (factor - 1)) : 0;
+    int64_t more =
+        works(m, pp, now) ? (int64_t)((double)(w->now - now) * (factor - 1)) : 0;
     w->now += more, r->busy_ticks += more;
     r->beside = beside;
   }
 }
 
-static void change(Machine *m, int64_t now) {
+/* Work that is under way takes longer, or less long, from now on. */
+static void set_crowd(Machine *m, double to, int64_t now) {
+  for (int pp = 0; pp < m->npp && to != m->crowd; pp++) {
+    WalkRank *w = &m->walk.rank[pp];
+    if (!works(m, pp, now)) continue;
+    int64_t more = llround((double)(w->now - now) * (to / m->crowd - 1));
+    w->now += more;
+    m->rank[pp].shared_ticks += more;
+  }
+  m->crowd = to;
+}
+
+static void change_with(Machine *m, int starts, int64_t now) {
   for (int i = 0; i < m->moving.n; i++) move_to(&m->moving.at[i], now);
   find_speeds(m);
+  set_crowd(m, crowd(m, starts, now), now);
   for (int i = 0; i < m->moving.n; i++) {
     Moving *v = &m->moving.at[i];
+    v->speed /= m->crowd;
     v->end = now + (int64_t)ceil(v->left / v->speed - 1e-6);
   }
   slow_kernels(m, now);
+}
+
+static void change(Machine *m, int64_t now) { change_with(m, -1, now); }
+
+void rates_cores(Machine *m, int pp, int64_t now) {
+  if (machine_shares(m) && crowd(m, pp, now) != m->crowd) change_with(m, pp, now);
 }
 
 void rates_begin(Machine *m, int channel) {

@@ -99,7 +99,7 @@ static void sum(const Slots *k, const Schedule *s, int pp) {
   }
 }
 
-weft_status sim_timeline(const Compiled *c, const Plan *plan, const SheetRates *rates,
+weft_status sim_timeline(const Compiled *c, const Plan *plan, const CostTable *table,
                          Arena *a, Schedule *s, Timeline *t, weft_error *e) {
   const Schedule *one = &c->schedule;
   repeat(one, c->microbatches / one->microbatches, a, s);
@@ -112,7 +112,11 @@ weft_status sim_timeline(const Compiled *c, const Plan *plan, const SheetRates *
   t->after = NEW_N(a, TimelineSlot *, t->ranks);
   t->nafter = NEW_N(a, int, t->ranks);
   Slots k = {.c = c, .a = a, .t = t, .n = one->n, .other = NEW_N(a, SlotList, t->ranks)};
-  SimOptions o = {.rates = *rates, .ran = ran, .waited = waited, .ud = &k};
+  SimOptions o = {.rates = sheet_rates(RATES_USUAL),
+                  .table = table,
+                  .ran = ran,
+                  .waited = waited,
+                  .ud = &k};
   SimReport r;
   TRY(simulate(c, plan, &o, a, &r, e));
   t->makespan = (int64_t)(r.seconds * SIM_TICKS + 0.5);

@@ -8,8 +8,8 @@
 
 /* The actions of all rounds of a step, and when they run: from the start of an action's
  * first body to the end of its last, with what bodies wait for inside. One rank for each
- * pipeline rank. */
-weft_status sim_timeline(const Compiled *c, const Plan *plan, const SheetRates *rates,
+ * pipeline rank. `table`: measured times, or NULL. */
+weft_status sim_timeline(const Compiled *c, const Plan *plan, const CostTable *table,
                          Arena *a, Schedule *s, Timeline *t, weft_error *e);
 
 #endif

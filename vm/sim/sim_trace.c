@@ -35,13 +35,16 @@ static void waited(void *ud, int pp, const RankWait *w) {
   add(ud, pp, TRACE_MOVE, w->what, w->began, w->ended);
 }
 
-weft_status sim_trace(const Compiled *c, const Plan *plan, Arena *a, Text *out,
-                      weft_error *e) {
+weft_status sim_trace(const Compiled *c, const Plan *plan, const CostTable *t, Arena *a,
+                      Text *out, weft_error *e) {
   int npp = c->mesh.size[AXIS_PP];
   Events v = {
       .c = c, .a = a, .rank = (void *)arena_alloc(a, sizeof *v.rank * (size_t)npp)};
-  SimOptions o = {
-      .rates = sheet_rates(RATES_USUAL), .ran = ran, .waited = waited, .ud = &v};
+  SimOptions o = {.rates = sheet_rates(RATES_USUAL),
+                  .table = t,
+                  .ran = ran,
+                  .waited = waited,
+                  .ud = &v};
   SimReport r;
   TRY(simulate(c, plan, &o, a, &r, e));
   TraceOut to = {.out = out, .c = c};

@@ -6,7 +6,7 @@
 #include "step_clock.h"
 
 /* One rank for each pipeline rank. */
-weft_status sim_trace(const Compiled *c, const Plan *plan, Arena *a, Text *out,
-                      weft_error *e);
+weft_status sim_trace(const Compiled *c, const Plan *plan, const CostTable *t, Arena *a,
+                      Text *out, weft_error *e);
 
 #endif

@@ -9,6 +9,7 @@ const char *const sim_axis_name[SIM_AXES] = {"tp", "cp", "ep", "dp", "pp"};
 typedef struct Known {
   bool has;
   double seconds;
+  CostFrom from;
   LinkLoad load;
 } Known;
 
@@ -16,11 +17,13 @@ typedef struct Clock {
   const Compiled *c;
   const Plan *plan;
   const SimOptions *o;
+  CostSource source;
   Arena *a;
   EvenList *even;                         /* [pp] */
   Known **known;                          /* [pp][pc] */
   int64_t (*exposed)[SIM_AXES], *stalled; /* [pp] */
   VEC(SimWait) wait;
+  VEC(SimOp) op;
 } Clock;
 
 /* ---- links ---- */
@@ -68,22 +71,22 @@ static bool uses_host(const Program *p, const Instr *in) {
   return false;
 }
 
-static double kernel_seconds(const Clock *k, int pp, const Instr *in) {
+static void know_kernel(Clock *k, int pp, const Instr *in, Known *out) {
   const Program *p = &k->c->prog[pp];
   KernelWork w = kernel_work(p, in, &k->even[pp]);
-  Cluster there = k->plan->cluster;
-  if (uses_host(p, in)) there.hbm_bandwidth = there.host_bandwidth;
-  return sheet_kernel(&there, &k->o->rates, &w);
+  Cost c = cost_of_kernel(&k->source, p, in, &w, uses_host(p, in));
+  out->seconds = c.seconds, out->from = c.from;
 }
 
 static void know_move(const Clock *k, int pp, const Instr *in, Known *out) {
   MoveWork w = move_of(k, pp, in);
-  out->seconds = sheet_move(&k->o->rates, &w);
-  double full = sheet_move_full(&k->o->rates, &w);
-  if (!(full > 0)) return;
-  out->load.link[w.link] = full / out->seconds;
+  const Operand *o = &k->c->prog[pp].operand[in->operand];
+  MoveCost c = cost_of_move(&k->source, &w, (DType)o->dtype);
+  out->seconds = c.seconds, out->from = c.from;
+  if (!(c.full > 0)) return;
+  out->load.link[w.link] = MIN(c.full / c.seconds, 1);
   if (w.link == LINK_NETWORK && k->plan->cluster.spine > 0)
-    out->load.spine = full / out->seconds;
+    out->load.spine = out->load.link[w.link];
 }
 
 static const Known *know(Clock *k, int pp, const Instr *in) {
@@ -92,7 +95,7 @@ static const Known *know(Clock *k, int pp, const Instr *in) {
   if (instr_is[in->code] & INSTR_STARTS)
     know_move(k, pp, in, x);
   else if (in->code == I_KERNEL)
-    x->seconds = kernel_seconds(k, pp, in);
+    know_kernel(k, pp, in, x);
   x->has = true;
   return x;
 }
@@ -184,6 +187,71 @@ static void sum_waits(Clock *k, SimReport *out) {
   out->wait = w, out->nwait = n;
 }
 
+/* How often a step calls each body. */
+static int64_t *body_calls(const Clock *k, const Program *p) {
+  int64_t *calls = NEW_N(k->a, int64_t, p->nbody);
+  for (uint32_t i = 0; i < p->nmain; i++)
+    if (p->code[i].code == I_CALL) calls[p->call[p->code[i].call].body]++;
+  return calls;
+}
+
+/* ---- ops ---- */
+
+static bool starts_or_runs(const Instr *in) {
+  return in->code == I_KERNEL || instr_is[in->code] & INSTR_STARTS;
+}
+
+static SimOp *op_of(Clock *k, int pp, const Instr *in) {
+  const Program *p = &k->c->prog[pp];
+  bool kernel = in->code == I_KERNEL;
+  CollKind kind = instr_is[in->code] & INSTR_PAIR ? COLL_SEND : (CollKind)in->coll;
+  int op = kernel ? in->op : -1 - (int)kind;
+  DType t = kernel ? kernel_dtype(p, in) : (DType)p->operand[in->operand].dtype;
+  for (int i = 0; i < k->op.n; i++)
+    if (k->op.at[i].op == op && k->op.at[i].dtype == t) return &k->op.at[i];
+  const char *name = kernel ? op_info[op].name : coll_info[kind].name;
+  SimOp *new = VEC_PUSH(k->a, k->op);
+  *new = (SimOp){.name = name, .op = op, .dtype = t};
+  return new;
+}
+
+/* Instructions that run `times` in a step. A transfer is told by its sender alone. */
+static void add_ops(Clock *k, int pp, uint32_t first, uint32_t n, int64_t times) {
+  for (uint32_t i = first; i < first + n; i++) {
+    const Instr *in = &k->c->prog[pp].code[i];
+    if (!starts_or_runs(in) || in->code == I_RECV || times == 0) continue;
+    const Known *x = know(k, pp, in);
+    SimOp *op = op_of(k, pp, in);
+    op->count += times;
+    op->seconds[x->from] += x->seconds * (double)times;
+  }
+}
+
+static double op_seconds(const SimOp *op) {
+  double s = 0;
+  for (int i = 0; i < COST_FROM_N; i++) s += op->seconds[i];
+  return s;
+}
+
+static int by_seconds(const void *x, const void *y) {
+  double a = op_seconds(x), b = op_seconds(y);
+  return a < b ? 1 : a > b ? -1 : 0;
+}
+
+static void sum_ops(Clock *k, SimReport *out) {
+  for (int pp = 0; pp < k->c->mesh.size[AXIS_PP]; pp++) {
+    const Program *p = &k->c->prog[pp];
+    int64_t *calls = body_calls(k, p);
+    add_ops(k, pp, 0, p->nmain, 1);
+    for (int b = 0; b < p->nbody; b++)
+      add_ops(k, pp, p->body[b].first, p->body[b].n, calls[b]);
+  }
+  if (k->op.n) qsort(k->op.at, (size_t)k->op.n, sizeof *k->op.at, by_seconds);
+  for (int i = 0; i < k->op.n; i++)
+    for (int f = 0; f < COST_FROM_N; f++) out->from[f] += k->op.at[i].seconds[f];
+  out->op = k->op.at, out->nop = k->op.n;
+}
+
 /* ---- kernels by class ---- */
 
 /* Of instructions that run once; returns the arithmetic of rows of experts that nobody
@@ -206,10 +274,8 @@ static double add_kernels(Clock *k, int pp, uint32_t first, uint32_t n, double *
  * for rows of experts that nobody has. */
 static double sum_kernels(Clock *k, int pp, double busy, double *to) {
   const Program *p = &k->c->prog[pp];
-  int64_t *calls = NEW_N(k->a, int64_t, p->nbody);
+  int64_t *calls = body_calls(k, p);
   double alone = 0, room = 0;
-  for (uint32_t i = 0; i < p->nmain; i++)
-    if (p->code[i].code == I_CALL) calls[p->call[p->code[i].call].body]++;
   add_kernels(k, pp, 0, p->nmain, to);
   for (int b = 0; b < p->nbody; b++) {
     double each[WORK_N] = {0}, n = (double)calls[b];
@@ -243,6 +309,13 @@ static void begin(Clock *k) {
   }
 }
 
+/* Ranks beyond the cores add nothing to what a machine can do at most. */
+static double devices(const Clock *k) {
+  const CostTable *t = k->o->table;
+  double world = k->c->mesh.world;
+  return t && t->cores > 0 ? MIN(world, (double)t->cores / MAX(t->threads, 1)) : world;
+}
+
 static void report(Clock *k, const RankTime *t, SimReport *out) {
   const Mesh *m = &k->c->mesh;
   int npp = m->size[AXIS_PP];
@@ -254,13 +327,15 @@ static void report(Clock *k, const RankTime *t, SimReport *out) {
     SimRank *r = &out->rank[pp];
     for (int x = 0; x < SIM_AXES; x++)
       r->exposed[x] = (double)k->exposed[pp][x] / SIM_TICKS;
+    r->shared = (double)t[pp].shared / SIM_TICKS;
     r->bubble = (double)(k->stalled[pp] + end - t[pp].end) / SIM_TICKS;
     double room = sum_kernels(k, pp, (double)t[pp].busy / SIM_TICKS, r->kernels);
     add_flops(&k->c->prog[pp], room, (double)m->world / npp, out);
   }
-  out->peak = cluster_rate(&k->plan->cluster, k->plan->dtype) * m->world;
+  out->peak = cluster_rate(&k->plan->cluster, k->plan->dtype) * devices(k);
   out->tokens = k->plan->batch.global * k->plan->batch.seq;
   sum_waits(k, out);
+  sum_ops(k, out);
 }
 
 const char *sim_lacks(const Plan *plan, const Mesh *m, const char **why) {
@@ -277,9 +352,14 @@ weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, A
   const char *why, *lacks = sim_lacks(plan, &c->mesh, &why);
   if (lacks) return err_set(e, WEFT_EPLAN, "plan.%s: %s", lacks, why);
   Clock k = {.c = c, .plan = plan, .o = o, .a = a};
+  k.source = (CostSource){&plan->cluster, o->rates, o->table};
   RankTime *t = NEW_N(a, RankTime, c->mesh.size[AXIS_PP]);
   begin(&k);
   RunCosts costs = {.ud = &k, .cost = cost, .load = load, .ran = ran, .waited = waited};
+  if (o->table && o->table->cores > 0) {
+    costs.cores = o->table->cores;
+    costs.rank_cores = o->table->threads * c->mesh.world / (double)c->mesh.size[AXIS_PP];
+  }
   TRY(run_costs(c, &costs, t, e));
   report(&k, t, out);
   return WEFT_OK;

@@ -7,7 +7,7 @@
 #ifndef WEFT_STEP_CLOCK_H
 #define WEFT_STEP_CLOCK_H
 
-#include "sheet_cost.h"
+#include "step_cost.h"
 #include "vm/plan/plan.h"
 
 typedef enum { SIM_TP, SIM_CP, SIM_EP, SIM_DP, SIM_PP, SIM_AXES } SimAxis;
@@ -18,6 +18,7 @@ typedef struct SimRank {
   double kernels[WORK_N];   /* of the compute queue, by class, with what transfers beside
                                them cost */
   double exposed[SIM_AXES]; /* it stood still while a transfer ran that it waited for */
+  double shared;            /* all of that took longer as ranks share cores */
   double bubble;            /* it stood still for other pipeline ranks, or was done */
 } SimRank;
 
@@ -30,11 +31,21 @@ typedef struct SimWait {
   int64_t count;
 } SimWait;
 
+/* What an op, or a kind of transfer, costs in all, and how that is known. */
+typedef struct SimOp {
+  const char *name; /* "linear_dw"; "all_reduce" */
+  int op;           /* OpCode; or -1 - CollKind */
+  DType dtype;
+  int64_t count; /* in a step on one rank of each pp rank */
+  double seconds[COST_FROM_N];
+} SimOp;
+
 /* A tick is a picosecond: a step of a day fits into 63 bits. */
 #define SIM_TICKS 1e12
 
 typedef struct SimOptions {
   SheetRates rates;
+  const CostTable *table; /* measured times, or NULL */
   /* NULL, or as in RunCosts */
   void (*ran)(void *ud, int pp, const Instr *in, int64_t from, int64_t to);
   void (*waited)(void *ud, int pp, const RankWait *w);
@@ -50,6 +61,9 @@ typedef struct SimReport {
   SimRank *rank; /* [npp] */
   SimWait *wait; /* the longest first */
   int nwait;
+  SimOp *op; /* what takes longest first */
+  int nop;
+  double from[COST_FROM_N]; /* sums over `op` */
 } SimReport;
 
 /* The field of the plan that the clock needs and that is missing, and why; NULL: none. */

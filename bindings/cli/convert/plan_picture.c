@@ -19,10 +19,9 @@ typedef struct PictureCall {
 static void picture_call(void *ud) {
   PictureCall *k = ud;
   const Job *j = k->j;
-  SheetRates rates = sheet_rates(RATES_USUAL);
   k->s = j->schedule;
   k->st = k->by_clock
-              ? sim_timeline(j->compiled, &j->plan, &rates, k->arena, &k->s, &k->t, &k->e)
+              ? sim_timeline(j->compiled, &j->plan, j->costs, k->arena, &k->s, &k->t, &k->e)
               : timeline_run(&k->s, TIMELINE_UNIT, k->arena, &k->t, &k->e);
 }
 

@@ -2,6 +2,7 @@
 #include "bindings/cli/cli.h"
 
 #include "bindings/api/api.h"
+#include "bindings/calibration/job_costs.h"
 #include "vm/draw/timeline_draw.h"
 #include "vm/io/file.h"
 #include "vm/sim/sim_timeline.h"
@@ -22,7 +23,7 @@ static weft_status write_text(Text *out, const char *path, weft_error *e) {
 
 static weft_status write_trace(const Job *j, const char *path, weft_error *e) {
   Text out = {0};
-  weft_status st = sim_trace(j->compiled, &j->plan, j->arena, &out, e);
+  weft_status st = sim_trace(j->compiled, &j->plan, j->costs, j->arena, &out, e);
   if (st == WEFT_OK) return write_text(&out, path, e);
   text_free(&out);
   return st;
@@ -32,8 +33,7 @@ static weft_status write_picture(const Job *j, const char *path, weft_error *e) 
   Text out = {0};
   Schedule s;
   Timeline t;
-  SheetRates rates = sheet_rates(RATES_USUAL);
-  TRY(sim_timeline(j->compiled, &j->plan, &rates, j->arena, &s, &t, e));
+  TRY(sim_timeline(j->compiled, &j->plan, j->costs, j->arena, &s, &t, e));
   timeline_svg(&s, &t, false, &out);
   return write_text(&out, path, e);
 }
@@ -56,6 +56,7 @@ static void json_result(Json *out, void *ud) {
 static weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
   TRY(job_start(j, cli, j->arena, plan));
   TRY(job_mesh(j, 0));
+  if (cli->calibration) TRY(job_costs(j, cli->calibration, j->arena, &j->e));
   const char *why, *lacks = sim_lacks(&j->plan, &j->mesh, &why);
   if (lacks) diag_error(&j->d, "required", lacks, "%s", why);
   if (lacks) lang_locate(j->lp, &j->d);

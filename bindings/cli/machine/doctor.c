@@ -41,8 +41,8 @@ typedef struct Doctor {
   DoctorMachine machine;
 } Doctor;
 
-/* The "model name" of the first CPU. */
-static void find_cpu(char *text, size_t size) {
+/* Its "model name". */
+void doctor_cpu(char *text, size_t size) {
   char line[256];
   FILE *f = fopen("/proc/cpuinfo", "r");
   snprintf(text, size, "unknown CPU");
@@ -121,7 +121,7 @@ static weft_status examine(Doctor *d, Arena *arena, weft_error *e) {
   TextBuf levels = textbuf(d->levels, sizeof d->levels);
   for (int i = 0; i <= (int)cpu_best(); i++)
     textbuf_printf(&levels, "%s%s", i ? ", " : "", cpu_level_name((CpuLevel)i));
-  find_cpu(d->cpu, sizeof d->cpu);
+  doctor_cpu(d->cpu, sizeof d->cpu);
   find_wait(d->wait, sizeof d->wait);
   d->cores = count_cores();
   d->memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);

@@ -1,0 +1,62 @@
+/* job_costs.c - gives the clock of a job measured times; see job_costs.h. */
+#include "job_costs.h"
+
+#include "vm/sim/step_cost.h"
+
+const char *calibrations_differ(const CostTable *a, const CostTable *b, Arena *to) {
+  const struct {
+    const char *what, *x, *y;
+  } list[] = {{"device", a->device, b->device},
+              {"machine", a->machine, b->machine},
+              {"kernels", a->way, b->way},
+              {"version of weft", a->version, b->version}};
+  for (int i = 0; i < LEN(list); i++)
+    if (strcmp(list[i].x, list[i].y) != 0)
+      return arena_printf(to, "%s, %s and %s", list[i].what, list[i].x, list[i].y);
+  if (a->threads != b->threads)
+    return arena_printf(to, "threads of a rank, %d and %d", a->threads, b->threads);
+  if (a->cores != b->cores)
+    return arena_printf(to, "cores, %d and %d", a->cores, b->cores);
+  return NULL;
+}
+
+/* What a prediction takes over although it may have changed since. */
+static void warn_of_age(Job *j, const CostTable *t, const DeviceKind *kind) {
+  char way[DEVICE_WAY];
+  weft_error none = {.rank = -1};
+  if (strcmp(t->version, weft_version()) != 0)
+    diag_warn(&j->d, "calibration", "",
+              "the calibration is of weft %s, this is %s: kernels may have changed",
+              t->version, weft_version());
+  if (kind->way && kind->way(way, &none) == WEFT_OK && strcmp(way, t->way) != 0)
+    diag_warn(&j->d, "calibration", "",
+              "the calibration is of kernels by %s; here they are by %s", t->way, way);
+}
+
+static bool has_dtype(const CostTable *t, DType dtype) {
+  for (int i = 0; i < t->kernel.n; i++)
+    if (t->kernel.at[i].work.dtype == dtype) return true;
+  return false;
+}
+
+weft_status job_costs(Job *j, const char *path, Arena *a, weft_error *e) {
+  CostTable *t = NEW(a, CostTable);
+  TRY(calibration_read(path, a, t, &j->d, e));
+  const DeviceKind *kind = device_kind(t->device, e);
+  if (!kind) return WEFT_EUSAGE;
+  if (j->plan.cluster.gpu && t->cores > 0) {
+    diag_warn(&j->d, "calibration", "cluster",
+              "the calibration is of %s, the cluster of %s: nothing of it is used",
+              t->machine, j->plan.cluster.gpu);
+    return WEFT_OK;
+  }
+  if (!j->plan.cluster.gpu) table_cluster(t, j->mesh.world, &j->plan.cluster);
+  if (!has_dtype(t, j->plan.dtype))
+    diag_warn(&j->d, "calibration", "precision",
+              "the calibration has no kernel in %s, the plan's compute type",
+              dtype_name(j->plan.dtype));
+  warn_of_age(j, t, kind);
+  j->device = kind;
+  j->costs = t;
+  return WEFT_OK;
+}

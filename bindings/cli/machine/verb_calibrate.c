@@ -1,0 +1,184 @@
+/* verb_calibrate.c - weft calibrate: measures what the programs of plans need, and keeps
+ * it in a file that is complete after each part. */
+#include "bindings/cli/cli.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bindings/calibration/job_costs.h"
+#include "doctor.h"
+#include "vm/calibrate/calibrate.h"
+
+typedef struct Calibrate {
+  Cli *cli;
+  Arena *arena;
+  Job *job; /* [cli->narg] */
+  const char *path;
+  Bench bench;
+  CostTable table;
+  Wanted wanted;
+  int done, kernels, moves; /* rows; measured now, of both kinds */
+  double saved;             /* when the file was written last */
+} Calibrate;
+
+/* ---- what there is ---- */
+
+/* `failed`: which of them is wrong, and has the error. */
+static weft_status compile_plans(Calibrate *c, int *failed) {
+  for (*failed = 0; *failed < c->cli->narg; ++*failed) {
+    Job *j = &c->job[*failed];
+    weft_status st = job_start(j, c->cli, c->arena, c->cli->arg[*failed]);
+    if (st == WEFT_OK) st = job_mesh(j, 0);
+    if (st == WEFT_OK) st = job_compile(j);
+    if (st != WEFT_OK) return st;
+  }
+  *failed = 0;
+  return WEFT_OK;
+}
+
+static int most_ranks(const Calibrate *c) {
+  int most = 1;
+  for (int i = 0; i < c->cli->narg; i++) most = MAX(most, c->job[i].mesh.world);
+  return most;
+}
+
+static void describe(Calibrate *c, const DeviceKind *kind, int threads) {
+  char way[DEVICE_WAY] = "", cpu[128], date[32];
+  weft_error none = {.rank = -1};
+  time_t now = time(NULL);
+  struct tm day;
+  if (kind->way) (void)kind->way(way, &none);
+  doctor_cpu(cpu, sizeof cpu);
+  strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
+  c->table = (CostTable){.device = kind->name,
+                         .way = arena_str(c->arena, way),
+                         .machine = arena_str(c->arena, cpu),
+                         .version = weft_version(),
+                         .date = arena_str(c->arena, date),
+                         .threads = threads,
+                         .cores = kind->host ? bench_cores() : 0};
+}
+
+/* Rows that a file has already; it has to be of the same machine. */
+static weft_status go_on(Calibrate *c, Diags *d, weft_error *e) {
+  CostTable old;
+  if (access(c->path, F_OK) != 0) return WEFT_OK;
+  TRY(calibration_read(c->path, c->arena, &old, d, e));
+  const char *why = calibrations_differ(&old, &c->table, c->arena);
+  if (why)
+    return err_set(e, WEFT_EUSAGE,
+                   "%s was measured elsewhere (%s): name another file, or remove it",
+                   c->path, why);
+  const char *date = c->table.date;
+  c->table = old;
+  c->table.date = date;
+  return WEFT_OK;
+}
+
+/* ---- measuring ---- */
+
+static weft_status keep(Calibrate *c, weft_error *e) {
+  c->saved = now_s();
+  return calibration_write(&c->table, c->path, e);
+}
+
+static weft_status row_done(Calibrate *c, const char *what, weft_error *e) {
+  enum { EVERY = 10 }; /* seconds between writes */
+  int all = c->wanted.kernel.n + c->wanted.move.n;
+  c->done++;
+  if (!c->cli->quiet && isatty(STDERR_FILENO))
+    fprintf(stderr, "\r%d of %d  %-32.32s%s", c->done, all, what,
+            c->done == all ? "\n" : "");
+  return now_s() - c->saved > EVERY ? keep(c, e) : WEFT_OK;
+}
+
+static weft_status measure_kernels(Calibrate *c, weft_error *e) {
+  EvenList none = {0};
+  for (int i = 0; i < c->wanted.kernel.n; i++) {
+    const WantedKernel *w = &c->wanted.kernel.at[i];
+    KernelRow row = {
+        .op = w->in->op, .shape = w->shape, .work = kernel_work(w->p, w->in, &none)};
+    row.work.dtype = kernel_dtype(w->p, w->in);
+    TRY(time_kernel(&c->bench, w, &row.seconds, e));
+    *VEC_PUSH(c->arena, c->table.kernel) = row;
+    c->kernels++;
+    TRY(row_done(c, op_info[w->in->op].name, e));
+  }
+  return WEFT_OK;
+}
+
+static weft_status measure_moves(Calibrate *c, weft_error *e) {
+  for (int i = 0; i < c->wanted.move.n; i++) {
+    const WantedMove *w = &c->wanted.move.at[i];
+    MoveRow row = {
+        .kind = w->kind, .dtype = w->dtype, .ranks = w->ranks, .bytes = (double)w->bytes};
+    TRY(time_move(&c->bench, w, &row.seconds, e));
+    *VEC_PUSH(c->arena, c->table.move) = row;
+    c->moves++;
+    TRY(row_done(c, coll_info[w->kind].name, e));
+  }
+  return WEFT_OK;
+}
+
+static weft_status measure_machine(Calibrate *c, weft_error *e) {
+  CostTable *t = &c->table;
+  if (t->bandwidth > 0) return WEFT_OK;
+  TRY(time_product(&c->bench, DT_F32, &t->f32, e));
+  TRY(time_product(&c->bench, DT_BF16, &t->bf16, e));
+  return time_copy(&c->bench, &t->bandwidth, e);
+}
+
+/* What was measured before an error or Ctrl-C is kept. */
+static weft_status measure(Calibrate *c, weft_error *e) {
+  TRY(measure_machine(c, e));
+  c->saved = now_s();
+  weft_status st = measure_kernels(c, e);
+  if (st == WEFT_OK) st = measure_moves(c, e);
+  weft_error again = {.rank = -1};
+  weft_status kept = keep(c, st == WEFT_OK ? e : &again);
+  return st == WEFT_OK ? kept : st;
+}
+
+static weft_status calibrate(Calibrate *c, Diags *d, weft_error *e) {
+  const double each = 0.02; /* seconds of samples for a row */
+  int ranks = most_ranks(c), cores = bench_cores();
+  int threads = c->cli->threads > 0 ? (int)c->cli->threads : MAX(cores / ranks, 1);
+  const DeviceKind *kind = device_kind(c->cli->device, e);
+  if (!kind) return WEFT_EUSAGE;
+  describe(c, kind, threads);
+  TRY(go_on(c, d, e));
+  for (int i = 0; i < c->cli->narg; i++)
+    wanted_add(&c->wanted, c->job[i].compiled, &c->table, c->arena);
+  TRY(bench_open(&c->bench, kind, threads, ranks, e));
+  c->bench.seconds = each;
+  c->bench.stop = c->cli->stop;
+  return measure(c, e);
+}
+
+static void tell(const Calibrate *c) {
+  printf("%s: %s, %s\n", c->path, c->table.machine, c->table.way);
+  printf("  %d kernels and %d transfers measured now, %d and %d rows in all\n",
+         c->kernels, c->moves, c->table.kernel.n, c->table.move.n);
+  if (c->wanted.left_out)
+    printf("  %d instructions were left out, whose time depends on routed rows or on "
+           "memory of the host: data sheets have them\n",
+           c->wanted.left_out);
+}
+
+int verb_calibrate(Cli *cli, Arena *arena) {
+  Job *job = NEW_N(arena, Job, cli->narg);
+  Calibrate c = {.cli = cli,
+                 .arena = arena,
+                 .job = job,
+                 .path = cli->output ? cli->output : "calibration.lua"};
+  for (int i = 0; i < cli->narg; i++)
+    job[i] = (Job){.arena = arena, .d = {.arena = arena}};
+  int failed;
+  weft_status st = compile_plans(&c, &failed);
+  if (st == WEFT_OK) st = calibrate(&c, &job->d, &job->e);
+  if (st == WEFT_OK) tell(&c);
+  for (int i = 0; i < cli->narg; i++)
+    if (i != failed) job_free(&job[i]);
+  return job_end(&job[failed], cli, st, NULL, NULL);
+}

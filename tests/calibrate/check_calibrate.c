@@ -1,0 +1,55 @@
+/* check_calibrate.c - weft calibrate: what it measures, that it goes on where it was
+ * ended, and what it leaves alone. No time is compared. */
+#include <check.h>
+
+#include "tests/harness/process.h"
+
+static const char plan_text[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { name = 'tiny',\n"
+    "  model = weft.model { 'llama', hidden_size = 16, num_hidden_layers = 4,\n"
+    "    num_attention_heads = 4, intermediate_size = 32, vocab_size = 64 },\n"
+    "  batch = { global = 4, micro = 1, seq = 8 },\n"
+    "  optimizer = weft.adamw { lr = 1e-3 }, train = { steps = 2 },\n"
+    "  data = weft.synthetic {} }\n";
+
+static void has(const char *text, const char *part) {
+  ck_assert_msg(strstr(text, part) != NULL, "\"%s\" is not in\n%s", part, text);
+}
+
+/* The second run has nothing to do, a larger plan adds to it; a file of another machine
+ * is left alone. */
+START_TEST(a_calibration_goes_on) {
+  scratch_put("tiny.lua", plan_text, strlen(plan_text));
+  Outcome o = process_run(120, "$weft calibrate tiny.lua --threads 1 -o c.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *first = scratch_get(scratch_path("c.lua"));
+  has(first, "kernel { \"linear\", \"f32\", ");
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --json");
+  ck_assert_int_eq(o.code, 0);
+  has(o.out, "\"measured\": 1\n");
+  o = process_run(60, "$weft calibrate tiny.lua --threads 1 -o c.lua");
+  ck_assert_int_eq(o.code, 0);
+  has(o.out, "0 kernels and 0 transfers measured now");
+  ck_assert_str_eq(scratch_get(scratch_path("c.lua")), first);
+  o = process_run(120, "$weft calibrate tiny.lua --threads 1 -o c.lua --set "
+                       "mesh.world=2 --set mesh.tp=2");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *second = scratch_get(scratch_path("c.lua"));
+  has(second, "move { \"all_reduce\", \"f32\", ranks = 2, ");
+  o = process_run(60, "$weft calibrate tiny.lua --threads 3 -o c.lua");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "c.lua was measured elsewhere (threads of a rank, 1 and 3)");
+  ck_assert_str_eq(scratch_get(scratch_path("c.lua")), second);
+}
+END_TEST
+
+Suite *calibrate_suite(void) {
+  Suite *s = suite_create("calibrate");
+  TCase *c = tcase_create("verb");
+  tcase_add_test(c, a_calibration_goes_on);
+  tcase_set_timeout(c, 600);
+  tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
+  suite_add_tcase(s, c);
+  return s;
+}

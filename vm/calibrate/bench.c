@@ -1,0 +1,29 @@
+/* bench.c - the device of programs, and the clock by which it is measured. */
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "calibrate.h"
+
+int bench_cores(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return MAX(CPU_COUNT(&set), 1);
+  return MAX((int)sysconf(_SC_NPROCESSORS_ONLN), 1);
+}
+
+weft_status bench_open(Bench *b, const DeviceKind *kind, int threads, int ranks,
+                       weft_error *e) {
+  int fit = kind->host ? MAX(bench_cores() / MAX(threads, 1), 1) : ranks;
+  b->kind = kind, b->threads = threads, b->ranks = MIN(ranks, fit);
+  b->processor = kind->host && threads == 1;
+  b->device = kind->load(e);
+  if (b->device) return WEFT_OK;
+  return e && e->code ? e->code : WEFT_EUSAGE;
+}
+
+double bench_now(const Bench *b) {
+  struct timespec t;
+  if (!b->processor) return now_s();
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}

@@ -1,0 +1,73 @@
+/* calibrate.h - measures the kernels and collectives of compiled programs on the device
+ * and the world at hand: rows of a cost table (vm/sim/cost_table.h).
+ *
+ * As many ranks run a kernel at once as there are cores for, since they share these and
+ * the memory. Each row is the median of several runs after a warm-up; operands lie in
+ * several places, which are used by turns, as in a step. Where a rank is one thread, its
+ * processor time is measured: the clock shares the cores itself, and what else the
+ * machine does is no part of a row. */
+#ifndef WEFT_CALIBRATE_H
+#define WEFT_CALIBRATE_H
+
+#include "vm/sim/cost_table.h"
+
+/* What programs need and a table lacks. */
+typedef struct WantedKernel {
+  const Compiled *c;
+  const Program *p;
+  const Instr *in;
+  const char *shape;
+} WantedKernel;
+
+typedef struct WantedMove {
+  CollKind kind;
+  DType dtype;
+  RedOp red;
+  int ranks, by;
+  uint64_t bytes; /* as the clock counts them */
+} WantedMove;
+
+typedef struct Wanted {
+  VEC(WantedKernel) kernel;
+  VEC(WantedMove) move;
+  int left_out; /* kernels and collectives whose time depends on routed rows */
+} Wanted;
+/* Adds what one step of these programs needs beyond the table. */
+void wanted_add(Wanted *w, const Compiled *c, const CostTable *have, Arena *a);
+
+typedef struct Bench {
+  const DeviceKind *kind;
+  const DeviceVtable *device;
+  int threads, ranks; /* of each rank; that run at once */
+  double seconds;     /* of samples for each row */
+  bool processor;     /* the processor time of threads is measured, not the clock's */
+  const StopFlag *stop;
+} Bench;
+int bench_cores(void); /* of this process */
+double bench_now(const Bench *b);
+/* The device of programs, and how many of `ranks` run at once. */
+weft_status bench_open(Bench *b, const DeviceKind *kind, int threads, int ranks,
+                       weft_error *e);
+
+/* ---- kernel_timing.c ---- */
+weft_status time_kernel(const Bench *b, const WantedKernel *w, double *seconds,
+                        weft_error *e);
+/* flop/s of a large product, bytes/s of a large copy, of one rank while all run. */
+weft_status time_product(const Bench *b, DType t, double *rate, weft_error *e);
+weft_status time_copy(const Bench *b, double *rate, weft_error *e);
+/* ---- move_timing.c ---- */
+weft_status time_move(const Bench *b, const WantedMove *w, double *seconds,
+                      weft_error *e);
+
+/* ---- samples.c ---- */
+enum { SAMPLES_MOST = 4096 };
+typedef struct Samples {
+  double *at; /* [SAMPLES_MOST] */
+  int n;
+} Samples;
+/* Calls fn(ud, i, samples) on n threads at once; the mean of their medians. */
+typedef weft_status TimedFn(void *ud, int i, Samples *out, weft_error *e);
+weft_status median_of_threads(int n, TimedFn *fn, void *ud, double *seconds,
+                              weft_error *e);
+
+#endif

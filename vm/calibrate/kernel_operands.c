@@ -1,0 +1,129 @@
+/* kernel_operands.c - arguments of a kernel, filled so that it takes as long as in a
+ * step: small numbers that are neither denormal nor grow, token ids over the whole
+ * vocabulary, one document, scalars with which the optimizer steps. See
+ * kernel_operands.h. */
+#include "kernel_operands.h"
+
+#include "vm/base/bf16.h"
+#include "vm/base/f16.h"
+
+TimedKernel timed_instr(const Compiled *c, const Program *p, const Instr *in) {
+  const Operand *o = &p->operand[in->operand];
+  TimedKernel t = {
+      .op = in->op,
+      .args = {.attr = &p->attr[in->attr], .nin = in->nin, .nout = in->nout}};
+  KernelArgs *a = &t.args;
+  for (int k = 0; k < a->nin; k++) a->in[k] = operand_shape(&o[k]);
+  for (int k = 0; k < a->nout; k++) a->out[k] = operand_shape(&o[in->nin + k]);
+  int last = c->mesh.world - 1;
+  a->accumulate = in->acc != ACC_NEVER;
+  a->index = a->attr->cut ? mesh_index(&c->mesh, a->attr->cut, last) : 0;
+  a->heads_index = heads_index(&c->mesh, a->attr->heads_cut, last);
+  return t;
+}
+
+/* ---- places ---- */
+
+static size_t bytes_of(const KTensor *t) {
+  size_t n = (size_t)dtype_size(t->dtype);
+  for (int i = 0; i < t->ndim; i++) n *= (size_t)t->dim[i];
+  return n;
+}
+
+static size_t aligned(size_t n) {
+  return (n + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
+}
+
+/* Ops on scalars have them as an operand and as the result. */
+static int input_of(const KernelArgs *a, int out) {
+  if (a->out[out].dtype != DT_F64 || a->nin == 0) return -1;
+  const KTensor *last = &a->in[a->nin - 1];
+  return last->dtype == DT_F64 && bytes_of(last) == bytes_of(&a->out[out]) ? a->nin - 1
+                                                                           : -1;
+}
+
+size_t operands_bytes(const TimedKernel *t) {
+  size_t n = 0;
+  for (int k = 0; k < t->args.nin; k++) n += aligned(bytes_of(&t->args.in[k]));
+  for (int k = 0; k < t->args.nout; k++)
+    if (input_of(&t->args, k) < 0) n += aligned(bytes_of(&t->args.out[k]));
+  return MAX(n, DEVICE_ALIGN);
+}
+
+void operands_place(const TimedKernel *t, KernelArgs *a, char *block) {
+  for (int k = 0; k < a->nin; k++) {
+    a->in[k].p = block;
+    block += aligned(bytes_of(&a->in[k]));
+  }
+  for (int k = 0; k < a->nout; k++) {
+    int same = input_of(a, k);
+    a->out[k].p = same >= 0 ? a->in[same].p : block;
+    if (same < 0) block += aligned(bytes_of(&a->out[k]));
+  }
+}
+
+/* ---- values ---- */
+
+/* From -1/2 to 1/2, the same for each place. */
+static float small(size_t i) {
+  uint32_t x = (uint32_t)i * 2654435761u;
+  return (float)(x >> 8) / (1 << 24) - 0.5f;
+}
+
+static void fill_scalars(double *s, size_t n) {
+  for (size_t i = 0; i < n; i++) s[i] = 0;
+  if (n < SC_N) return;
+  s[SC_LR] = 1e-4;
+  s[SC_BC1] = s[SC_BC2] = s[SC_SCALE] = s[SC_STEP] = s[SC_CLIP] = s[SC_TOKENS] = 1;
+}
+
+/* Ids and labels; 0 everywhere else: one document that begins there. */
+static void fill_integers(const TimedKernel *t, int operand, int32_t *to, size_t n) {
+  const KernelArgs *a = &t->args;
+  int64_t rows = t->op == OP_embedding      ? a->in[1].dim[0]
+                 : t->op == OP_embedding_dw ? a->out[0].dim[0]
+                 : operand > 0              ? a->attr->vocab
+                                            : 0;
+  for (size_t i = 0; i < n; i++)
+    to[i] = rows > 0 ? (int32_t)((uint32_t)i * 2654435761u % (uint32_t)rows) : 0;
+}
+
+static void fill_tensor(const TimedKernel *t, int operand, const KTensor *x) {
+  size_t n = bytes_of(x) / (size_t)dtype_size(x->dtype);
+  switch (x->dtype) {
+  case DT_I32: fill_integers(t, operand, x->p, n); break;
+  case DT_F64: fill_scalars(x->p, n); break;
+  case DT_U8: memset(x->p, 0x35, n); break;
+  default:
+    for (size_t i = 0; i < n; i++) {
+      float v = small(i);
+      if (x->dtype == DT_F32)
+        ((float *)x->p)[i] = v;
+      else
+        ((uint16_t *)x->p)[i] = x->dtype == DT_BF16 ? bf16_from_f32(v) : f16_from_f32(v);
+    }
+  }
+}
+
+void operands_fill(const TimedKernel *t, char *block) {
+  KernelArgs a = t->args;
+  operands_place(t, &a, block);
+  for (int k = 0; k < a.nout; k++) fill_tensor(t, -1, &a.out[k]);
+  for (int k = 0; k < a.nin; k++) fill_tensor(t, k, &a.in[k]);
+}
+
+bool operands_known(const Program *p, const Instr *in) {
+  static const uint16_t routed[] = {
+      OP_route,           OP_expert_counts,     OP_router_loss, OP_permute,
+      OP_grouped_linear,  OP_grouped_bias,      OP_combine,     OP_route_dx,
+      OP_expert_load,     OP_router_loss_dx,    OP_permute_dx,  OP_grouped_linear_dx,
+      OP_grouped_bias_dw, OP_grouped_linear_dw, OP_combine_dx,  OP_expert_sizes,
+      OP_expert_ends,     OP_acc_rows,          OP_acc_dropped, OP_regroup,
+      OP_acc_sources};
+  for (int i = 0; i < LEN(routed); i++)
+    if (routed[i] == in->op) return false;
+  const Operand *o = &p->operand[in->operand];
+  for (int i = 0; i < instr_operands(in); i++)
+    if (on_host(o[i].off)) return false;
+  return true;
+}

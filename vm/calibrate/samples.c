@@ -1,0 +1,82 @@
+/* samples.c - threads that measure the same at once, and the median of what they saw. */
+#include "calibrate.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+typedef struct Timer {
+  TimedFn *fn;
+  void *ud;
+  int i;
+  Samples samples;
+  weft_status st;
+  weft_error e;
+  pthread_t thread;
+} Timer;
+
+static void *timer_main(void *p) {
+  Timer *t = p;
+  t->st = t->fn(t->ud, t->i, &t->samples, &t->e);
+  return NULL;
+}
+
+/* Signals are for the thread that started them. */
+static int start(Timer *t) {
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &old);
+  int failed = pthread_create(&t->thread, NULL, timer_main, t);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  return failed;
+}
+
+static int by_size(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return a < b ? -1 : a > b;
+}
+
+static double median(double *x, int n) {
+  qsort(x, (size_t)n, sizeof *x, by_size);
+  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+static weft_status gather(const Timer *t, int n, double *seconds, weft_error *e) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) {
+    if (t[i].st != WEFT_OK) {
+      *e = t[i].e;
+      return t[i].st;
+    }
+    if (!t[i].samples.n) return err_set(e, WEFT_EINTERNAL, "nothing was measured");
+    sum += median(t[i].samples.at, t[i].samples.n);
+  }
+  *seconds = sum / n;
+  return WEFT_OK;
+}
+
+weft_status median_of_threads(int n, TimedFn *fn, void *ud, double *seconds,
+                              weft_error *e) {
+  size_t count = (size_t)n, bytes = sizeof(double) * SAMPLES_MOST * count;
+  Timer *t = mem_new(NULL, sizeof *t * count);
+  double *samples = mem_new(NULL, bytes);
+  weft_status st = t && samples ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
+  int started = 0;
+  for (; st == WEFT_OK && started < n; started++) {
+    Timer *x = &t[started];
+    *x = (Timer){.fn = fn,
+                 .ud = ud,
+                 .i = started,
+                 .samples = {.at = samples + (size_t)started * SAMPLES_MOST},
+                 .e = {.rank = -1}};
+    if (start(x)) {
+      st = err_set(e, WEFT_ELIMIT, "cannot start thread %d of %d", started, n);
+      break;
+    }
+  }
+  for (int i = 0; i < started; i++) pthread_join(t[i].thread, NULL);
+  if (st == WEFT_OK) st = gather(t, n, seconds, e);
+  mem_free(NULL, samples, bytes);
+  mem_free(NULL, t, sizeof *t * count);
+  return st;
+}
