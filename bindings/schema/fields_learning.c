@@ -2,6 +2,9 @@
  * adapter. */
 #include "schema.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 /* freeze = { "embed_tokens", "layers.*.mlp" } */
 void field_freeze(Check *c, int idx, const char *path) {
   int n;
@@ -77,6 +80,15 @@ void field_groups(Check *c, int idx, const char *path) {
 
 /* ---- adapter ---- */
 
+/* The same limits as of rank and alpha. */
+enum { RANK_MOST = 65536, ALPHA_MOST = 1000000 };
+
+/* A table has no order; errors and folders have this one. */
+static int by_pattern(const void *a, const void *b) {
+  const PatternNumber *x = a, *y = b;
+  return strcmp(x->pattern, y->pattern);
+}
+
 void field_targets(Check *c, int idx, const char *path) {
   Adapter *a = &c->plan->adapter;
   if (lua_type(c->L, idx) == LUA_TSTRING) {
@@ -88,6 +100,81 @@ void field_targets(Check *c, int idx, const char *path) {
   const char **at = field_list_texts(c, idx, path, want, &n);
   if (at && n == 0) diag_error(c->d, "required", path, "names no linear");
   if (at) a->targets = (Patterns){at, n};
+}
+
+void field_target_parameters(Check *c, int idx, const char *path) {
+  int n;
+  const char **at = field_list_texts(c, idx, path, "a list of patterns", &n);
+  if (at) c->plan->adapter.experts = (Patterns){at, n};
+}
+
+void field_modules_to_save(Check *c, int idx, const char *path) {
+  int n;
+  const char **at = field_list_texts(c, idx, path, "a list of patterns", &n);
+  if (at) c->plan->adapter.saved = (Patterns){at, n};
+}
+
+/* The key and the value on top of the stack. */
+static bool pattern_number(Check *c, const char *path, double most, bool whole,
+                           PatternNumber *out) {
+  lua_State *L = c->L;
+  if (lua_type(L, -2) != LUA_TSTRING) {
+    diag_error(c->d, "type", path, "the keys are patterns of modules (strings)");
+    return false;
+  }
+  out->pattern = arena_str(c->arena, lua_tostring(L, -2));
+  const char *sub = arena_printf(c->arena, "%s[\"%s\"]", path, out->pattern);
+  if (lua_type(L, -1) != LUA_TNUMBER) {
+    check_type(c, sub, "a number", -1);
+    return false;
+  }
+  out->number = lua_tonumber(L, -1);
+  bool fits = out->number > 0 && out->number <= most;
+  if (fits && (!whole || out->number == floor(out->number))) return true;
+  diag_error(c->d, "range", sub, "%g is not %s from %s to %g", out->number,
+             whole ? "a whole number" : "a number", whole ? "1" : "above 0", most);
+  return false;
+}
+
+/* { ["q_proj"] = 8, ["layers.0.mlp.up_proj"] = 4 } */
+static void pattern_numbers(Check *c, int idx, const char *path, double most, bool whole,
+                            PatternNumbers *out) {
+  lua_State *L = c->L;
+  int n = 0;
+  if (!lua_istable(L, idx)) {
+    check_type(c, path, "a table of pattern = number", idx);
+    return;
+  }
+  idx = lua_absindex(L, idx);
+  for (lua_pushnil(L); lua_next(L, idx); lua_pop(L, 1)) n++;
+  PatternNumber *at = (void *)arena_alloc(c->arena, sizeof *at * (size_t)(n + 1));
+  n = 0;
+  for (lua_pushnil(L); lua_next(L, idx); lua_pop(L, 1))
+    n += pattern_number(c, path, most, whole, &at[n]);
+  qsort(at, (size_t)n, sizeof *at, by_pattern);
+  *out = (PatternNumbers){at, n};
+}
+
+void field_rank_pattern(Check *c, int idx, const char *path) {
+  pattern_numbers(c, idx, path, RANK_MOST, true, &c->plan->adapter.ranks);
+}
+
+void field_alpha_pattern(Check *c, int idx, const char *path) {
+  pattern_numbers(c, idx, path, ALPHA_MOST, false, &c->plan->adapter.alphas);
+}
+
+/* Adapters of experts, of which PEFT has no other kind either. */
+static void check_experts(Check *c, const char *path) {
+  const Adapter *a = &c->plan->adapter;
+  if (!a->experts.n) return;
+  if (a->dropout > 0)
+    diag_error(c->d, "contradiction", arena_printf(c->arena, "%s.dropout", path),
+               "what adapters of experts read is not dropped")
+        ->suggestion = "leave out dropout, or target_parameters";
+  if (a->dora)
+    diag_error(c->d, "contradiction", arena_printf(c->arena, "%s.dora", path),
+               "adapters of experts have no magnitudes")
+        ->suggestion = "leave out dora, or target_parameters";
 }
 
 /* "qlora" and "dora" are "lora" with an option, which may be said again. */
@@ -120,5 +207,7 @@ void field_adapter(Check *c, int idx, const char *path) {
   if (!kind || !check_name(c, "lora qlora dora", path, kind)) return;
   check_scope(c, idx, "lora", path, 2);
   read_kind(c, idx, kind, path);
-  if (!c->plan->adapter.targets.n) c->plan->adapter.all = true;
+  const Adapter *a = &c->plan->adapter;
+  if (!a->targets.n && !a->experts.n) c->plan->adapter.all = true;
+  check_experts(c, path);
 }

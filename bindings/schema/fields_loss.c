@@ -159,7 +159,13 @@ void loss_rules(Check *c) {
   if (field_push(c->L, PLAN_INDEX, "loss") == LUA_TTABLE)
     said = text_of(c, lua_gettop(c->L), "reference") != NULL;
   lua_pop(c->L, 1);
-  if (loss->second == SECOND_COPY && !said && a->rank) loss->second = SECOND_BASE;
+  if (loss->second == SECOND_COPY && !said && a->rank && !a->saved.n)
+    loss->second = SECOND_BASE;
+  if (loss->second == SECOND_BASE && a->saved.n)
+    diag_error(c->d, "option", "loss.reference",
+               "\"base\" is the model without its adapter, and adapter.modules_to_save "
+               "changes it, too")
+        ->suggestion = "reference = \"copy\"";
   if (loss->second == SECOND_BASE && !a->rank)
     diag_error(c->d, "option", "loss.reference",
                "\"base\" is the model without its adapter, and the plan has no adapter")

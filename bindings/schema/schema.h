@@ -224,9 +224,10 @@ FieldCheck field_precision, field_mp_policy, field_reshard, field_hpz_partition,
     field_ac_scope, field_switch, field_always_on, field_autocast, field_fp8_cache,
     field_recompute, field_loss_chunks; /* fields_strategy.c */
 FieldCheck field_schedule;              /* fields_schedule.c */
-FieldCheck field_freeze, field_groups, field_adapter,
-    field_targets;     /* fields_learning.c */
-FieldCheck field_loss; /* fields_loss.c */
+FieldCheck field_freeze, field_groups, field_adapter, field_targets,
+    field_target_parameters, field_modules_to_save, field_rank_pattern,
+    field_alpha_pattern; /* fields_learning.c */
+FieldCheck field_loss;   /* fields_loss.c */
 void loss_rules(Check *c);
 FieldCheck field_chat_format, field_chat_template, field_chat_options; /* fields_chat.c */
 /* Once all fields are checked: number formats that strategy and precision both name. */

@@ -2,6 +2,20 @@
 #include <check.h>
 
 #include "compiled_job.h"
+#include "scratch.h"
+
+Arena *arena;
+Job job;
+
+void job_setup(void) {
+  scratch_setup();
+  arena = arena_new(NULL);
+}
+
+void job_teardown(void) {
+  arena_free(arena);
+  scratch_teardown();
+}
 
 const Compiled *compiled_job(Job *j, Arena *a, const char *path, const char *const *set,
                              int n) {

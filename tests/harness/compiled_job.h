@@ -4,6 +4,12 @@
 
 #include "bindings/api/job.h"
 
+/* What each test of a suite that opens plans has, with these as a checked fixture: an
+ * arena, a job, and the folder of scratch.h. */
+extern Arena *arena;
+extern Job job;
+void job_setup(void);
+void job_teardown(void);
 /* Opens the plan of this file with `n` settings; the test fails, with all that is said of
  * the plan, where that does. What job_free ends. */
 const Compiled *compiled_job(Job *j, Arena *a, const char *path, const char *const *set,

@@ -1,6 +1,6 @@
 """LoRA of weft against PEFT, on meshes: twelve steps, the folder of the adapter, the merged model.
 
-    tests/oracle/adapters.py      with a Python that has torch, transformers and peft
+    tests/oracle/adapters.py [NUMBER OF A CASE...]    with a Python that has torch, transformers, peft
 
 Transformers makes a small model with random weights. weft begins an adapter on it and exports
 it; PEFT loads that folder, trains it in f64 with AdamW on the same batches, and weft trains it
@@ -11,10 +11,8 @@ and those of the model that `weft ckpt merge` wrote (1e-5 of the largest), and P
 folder that PEFT wrote with that of weft, which writes the same adapter again. Where an adapter
 drops, PEFT drops by weft's masks.
 """
-import json
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
@@ -22,17 +20,19 @@ try:
     import torch
     from peft import PeftModel
     from safetensors.torch import load_file
-    from transformers import (AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig,
-                              LlamaForCausalLM)
+    from transformers import (AutoModelForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM,
+                              GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+                              MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig,
+                              Qwen3MoeForCausalLM)
 except ImportError as missing:
     print(f"skipped: {sys.executable} has no {missing.name} (PYTHON=... chooses another one)")
     sys.exit(0)
 
 from plan_models import dropout
+from trained import (ROUNDING, ROWS, SEQ, STEPS, TOLERANCE, VOCABULARY, apart, forget, losses_of,
+                     meshes, weft)
 
-STEPS, TOLERANCE, ROUNDING, ROWS, SEQ, VOCABULARY = 12, 1e-5, 4, 8, 16, 96
 TURNS = (0, 1, 3, 6)  # of PEFT in f32: the worst counts
-WEFT = pathlib.Path(__file__).resolve().parent.parent.parent / "build" / "weft"
 
 PLAN = """local weft = require "weft"
 return weft.plan {
@@ -44,14 +44,9 @@ return weft.plan {
   train = { steps = %d, seed = 5 }, checkpoint = { dir = "ckpt" },
 }
 """
-MESHES = {
-    "one rank": ("dp = 1", '"zero"', "1f1b"),
-    "tp 2": ("tp = 2, dp = 1", '"zero", sequence_parallel = true', "1f1b"),
-    "pp 2": ("pp = 2, dp = 1", '"zero"', "zero_bubble"),
-    "cp 2": ("cp = 2, dp = 1", '"zero"', "1f1b"),
-    "fsdp2": ("dp = 2", '"fsdp2"', "1f1b"),
-    "tp 2, pp 2, fsdp2": ("tp = 2, pp = 2, dp = 2", '"fsdp2"', "1f1b"),
-}
+MANY = meshes("one rank", "tp 2", "pp 2", "cp 2", "fsdp2", "tp 2, pp 2, fsdp2")
+FEW = meshes("one rank", "pp 2", "fsdp2")
+EXPERTS = meshes("one rank", "ep 2", "tp 2", "pp 2", "fsdp2", "ep 2, etp 2", "ep 2, pp 2, fsdp2")
 
 
 def llama():
@@ -72,28 +67,45 @@ def llama_blocks():
         num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False))
 
 
-FEW = {k: MESHES[k] for k in ("one rank", "pp 2", "fsdp2")}
-CASES = [(llama, 'targets = "all-linear"', MESHES),
-         (llama, 'rslora = true, targets = { "q_proj", "layers.*.mlp.down_proj" }', MESHES),
+MOE = dict(vocab_size=VOCABULARY, hidden_size=64, intermediate_size=48, num_hidden_layers=2,
+           num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False,
+           num_experts_per_tok=2, experts_implementation="eager")
+
+
+def mixtral():
+    return MixtralForCausalLM(MixtralConfig(**MOE, num_local_experts=4))
+
+
+def qwen3_moe():
+    return Qwen3MoeForCausalLM(Qwen3MoeConfig(
+        **MOE, num_experts=4, moe_intermediate_size=24, head_dim=16, norm_topk_prob=True))
+
+
+def deepseek_v3():
+    return DeepseekV3ForCausalLM(DeepseekV3Config(
+        **{**MOE, "num_key_value_heads": 4}, n_routed_experts=8, n_group=2, topk_group=1,
+        first_k_dense_replace=1, moe_intermediate_size=24, n_shared_experts=1, q_lora_rank=None,
+        kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=16))
+
+
+BOTH = 'target_parameters = { "experts.gate_up_proj", "experts.down_proj" }'
+PATTERNS = 'rank_pattern = { ["layers.*.mlp.up_proj"] = 6, q_proj = 2 }, ' \
+           'alpha_pattern = { ["layers.1.self_attn.q_proj"] = 12, down_proj = 3 }'
+SAVED = 'targets = { "q_proj", "down_proj" }, ' \
+        'modules_to_save = { "lm_head", "embed_tokens", "layers.1.input_layernorm" }'
+CASES = [(llama, 'targets = "all-linear"', MANY),
+         (llama, 'rslora = true, targets = { "q_proj", "layers.*.mlp.down_proj" }', MANY),
          (gpt2, 'targets = { "c_attn", "attn.c_proj", "c_fc" }', FEW),
-         (llama, 'dora = true', MESHES),
-         (llama, 'dropout = 0.2, targets = { "k_proj", "o_proj", "up_proj" }', MESHES),
-         (llama, 'dora = true, rslora = true, dropout = 0.2', MESHES),
-         (llama_blocks, 'base = "nf4"', MESHES), (llama_blocks, 'base = "nf4", dora = true', FEW),
-         (gpt2, 'dora = true', FEW), (gpt2, 'dropout = 0.1', FEW)]
-
-
-def weft(folder, *arguments):
-    done = subprocess.run([WEFT, *arguments], capture_output=True, text=True, cwd=folder)
-    if done.returncode != 0:
-        raise RuntimeError(f"weft ends with {done.returncode}\n{done.stdout}{done.stderr}")
-
-
-def trained(folder, name, *options):
-    """The losses of a run whose adapter is in the folder `name`."""
-    log = folder / f"{name}.log"
-    weft(folder, "run", "plan.lua", "--quiet", "--log", log, "--export", name, *options)
-    return [r["loss"] for r in map(json.loads, log.read_text().splitlines()) if "loss" in r]
+         (llama, 'dora = true', MANY),
+         (llama, 'dropout = 0.2, targets = { "k_proj", "o_proj", "up_proj" }', MANY),
+         (llama, 'dora = true, rslora = true, dropout = 0.2', MANY),
+         (llama_blocks, 'base = "nf4"', MANY), (llama_blocks, 'base = "nf4", dora = true', FEW),
+         (gpt2, 'dora = true', FEW), (gpt2, 'dropout = 0.1', FEW),
+         (mixtral, BOTH, EXPERTS), (qwen3_moe, 'targets = { "q_proj", "o_proj" }, ' + BOTH, EXPERTS),
+         (deepseek_v3, 'rslora = true, ' + BOTH, EXPERTS),
+         (mixtral, 'target_parameters = { "layers.1.mlp.experts.down_proj" }', FEW),
+         (llama, PATTERNS, MANY), (llama, SAVED, MANY), (mixtral, BOTH + ', rank_pattern = { '
+          'gate_up_proj = 6 }, modules_to_save = { "mlp.gate", "norm" }', EXPERTS)]
 
 
 def adapter_of(folder):
@@ -168,9 +180,14 @@ def nf4(weight):
     return (LEVELS[codes] * again[:, None]).view(weight.shape)
 
 
+def loaded(folder):
+    """Experts one by one: products of groups are not in f64."""
+    return AutoModelForCausalLM.from_pretrained(folder, experts_implementation="eager")
+
+
 def base_of(folder, targets):
     """The model that adapters are of; linears of layers as they are stored."""
-    model = AutoModelForCausalLM.from_pretrained(folder / "base")
+    model = loaded(folder / "base")
     for name, module in model.named_modules():
         if "nf4" in targets and ".layers." in name and isinstance(module, torch.nn.Linear):
             module.weight.data = nf4(module.weight)
@@ -197,7 +214,7 @@ def with_peft(folder, batches, dtype, targets, turn=0):
         optimizer.step()
         losses.append(loss.item())
     model.save_pretrained(folder / "peft")
-    named = {n.replace(".default", "").replace("vector.weight", "vector"): p.detach()
+    named = {re.sub(r"\.modules_to_save|\.default", "", n).replace("vector.weight", "vector"): p.detach()
              for n, p in model.named_parameters() if p.requires_grad}
     return losses, named
 
@@ -211,23 +228,19 @@ def from_peft(folder, batches, mesh, targets):
         want = loss_of(model, *batches[0]).item()
     (folder / "plan.lua").write_text(PLAN % (*mesh, targets, ROWS, SEQ, STEPS))
     still = ("--steps", "1", "--set", "optimizer.lr=0", "--set", "adapter.dropout=0")
-    got = trained(folder, "again", *still, "--set", 'adapter.from="peft"')[0]
+    got = losses_of(folder, "again", *still, "--set", 'adapter.from="peft"')[0]
     a, b = adapter_of(folder / "again"), adapter_of(folder / "peft")
     assert a.keys() == b.keys(), sorted(a.keys() ^ b.keys())
-    subprocess.run(["rm", "-r", folder / "ckpt"], check=True)
+    forget(folder)
     return {"loss": abs(got - want) / want,
             "adapter": float(any((a[n].float() != b[n].float()).any() for n in a))}
-
-
-def apart(a, b):
-    return ((a.double() - b.double()).norm() / b.double().norm().clamp_min(1e-12)).item()
 
 
 def one(folder, number, mesh, batches, want, targets):
     text = PLAN % (*mesh, targets, ROWS, SEQ, STEPS)
     (folder / "plan.lua").write_text(text)
     name = f"mesh{number}"
-    losses = trained(folder, name)
+    losses = losses_of(folder, name)
     weft(folder, "ckpt", "merge", "plan.lua", "ckpt", name + "-merged")
     got = adapter_of(folder / name)
     assert got.keys() == want[1].keys(), sorted(got.keys() ^ want[1].keys())
@@ -235,19 +248,19 @@ def one(folder, number, mesh, batches, want, targets):
            "adapter": max(apart(got[n], want[1][n]) for n in got)}
     base = base_of(folder, targets).double()
     peft = PeftModel.from_pretrained(base, folder / name).double()
-    merged = AutoModelForCausalLM.from_pretrained(folder / (name + "-merged")).double()
+    merged = loaded(folder / (name + "-merged")).double()
     with torch.no_grad():
         tokens = batches[0][0]
         a, b = (m(input_ids=tokens, use_cache=False).logits for m in (peft, merged))
     far["merged logits"] = ((a - b).abs().max() / a.abs().max()).item()
-    subprocess.run(["rm", "-r", folder / "ckpt"], check=True)
+    forget(folder)
     return far
 
 
 def main():
     torch.set_num_threads(1)
     failed = 0
-    for build, targets, meshes in CASES:
+    for build, targets, where in [CASES[int(i)] for i in sys.argv[1:]] or CASES:
         torch.manual_seed(1)
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
@@ -257,17 +270,17 @@ def main():
             shape = (STEPS, ROWS, SEQ)
             batches = list(zip(ids[:-1].view(shape), ids[1:].view(shape)))
             (folder / "plan.lua").write_text(
-                PLAN % (*MESHES["one rank"], targets, ROWS, SEQ, STEPS))
-            trained(folder, "first", "--steps", "1", "--set", "optimizer.lr=0")
-            subprocess.run(["rm", "-r", folder / "ckpt"], check=True)
+                PLAN % (*where["one rank"], targets, ROWS, SEQ, STEPS))
+            losses_of(folder, "first", "--steps", "1", "--set", "optimizer.lr=0")
+            forget(folder)
             want = with_peft(folder, batches, torch.float64, targets)
             rounded = [with_peft(folder, batches, torch.float32, targets, turn)[1] for turn in TURNS]
             most = max(apart(p, want[1][n]) for one_run in rounded for n, p in one_run.items())
             may = {"adapter": max(TOLERANCE, ROUNDING * most)}
-            far = from_peft(folder, batches, meshes.get("tp 2", meshes["fsdp2"]), targets)
+            far = from_peft(folder, batches, where.get("tp 2", where["fsdp2"]), targets)
             failed += max(far.values()) > TOLERANCE
             print(f"{build.__name__}, {targets}, from PEFT's folder:", far, flush=True)
-            for number, (what, mesh) in enumerate(meshes.items()):
+            for number, (what, mesh) in enumerate(where.items()):
                 far = one(folder, number, mesh, batches, want, targets)
                 ok = all(d <= may.get(k, TOLERANCE) for k, d in far.items())
                 failed += not ok

@@ -12,9 +12,7 @@ little more than rounding, too).
 """
 import ast
 import importlib.util
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -27,9 +25,11 @@ except ImportError as missing:
     print(f"skipped: {sys.executable} has no {missing.name} (PYTHON=... chooses another one)")
     sys.exit(0)
 
-STEPS, TOLERANCE, ROUNDING, ROWS, SEQ, VOCABULARY, END = 12, 1e-5, 4, 8, 16, 96, 0
+from trained import (ROUNDING, ROWS, SEQ, STEPS, TOLERANCE, VOCABULARY, apart, forget, losses_of,
+                     meshes)
+
+END = 0
 TURNS = (0, 2, 4, 6)  # of PyTorch in f32: pairs in other orders; the worst counts
-WEFT = pathlib.Path(__file__).resolve().parent.parent.parent / "build" / "weft"
 F = torch.nn.functional
 
 PLAN = """local weft = require "weft"
@@ -43,15 +43,7 @@ return weft.plan {
   train = { steps = %d, seed = 5 }, checkpoint = { dir = "ckpt" },
 }
 """
-MESHES = {
-    "one rank": ("dp = 1", '"zero"', "1f1b"),
-    "tp 2": ("tp = 2, dp = 1", '"zero", sequence_parallel = true', "1f1b"),
-    "pp 2": ("pp = 2, dp = 1", '"zero"', "zero_bubble"),
-    "cp 2": ("cp = 2, dp = 1", '"zero"', "1f1b"),
-    "dp 2": ("dp = 2", '"zero"', "1f1b"),
-    "fsdp2": ("dp = 2", '"fsdp2"', "1f1b"),
-    "tp 2, pp 2, fsdp2": ("tp = 2, pp = 2, dp = 2", '"fsdp2"', "1f1b"),
-}
+MESHES = meshes("one rank", "tp 2", "pp 2", "cp 2", "dp 2", "fsdp2", "tp 2, pp 2, fsdp2")
 
 
 def llama(layers=2, hidden=64):
@@ -131,20 +123,12 @@ CASES = {
 
 # ---- runs ----
 
-def weft(folder, *arguments):
-    done = subprocess.run([WEFT, *arguments], capture_output=True, text=True, cwd=folder)
-    if done.returncode != 0:
-        raise RuntimeError(f"weft ends with {done.returncode}\n{done.stdout}{done.stderr}")
-
-
 def trained(folder, name, case, mesh, *options):
     """The losses of a run, and what it has written."""
     (folder / "plan.lua").write_text(
         PLAN % (*mesh, CASES[case][0], CASES[case][1], ROWS, SEQ, END, SEQ, STEPS))
-    log = folder / f"{name}.log"
-    weft(folder, "run", "plan.lua", "--quiet", "--log", log, "--export", name, *options)
-    subprocess.run(["rm", "-r", folder / "ckpt"], check=True)
-    losses = [r["loss"] for r in map(json.loads, log.read_text().splitlines()) if "loss" in r]
+    losses = losses_of(folder, name, *options)
+    forget(folder)
     file = "adapter_model" if CASES[case][1] else "model"
     return losses, load_file(folder / name / f"{file}.safetensors")
 
@@ -181,10 +165,6 @@ def with_torch(folder, case, batches, dtype, turn=0):
     named = {n.replace(".default", ""): p.detach()
              for n, p in model.named_parameters() if p.requires_grad}
     return losses, named
-
-
-def apart(a, b):
-    return ((a.double() - b.double()).norm() / b.double().norm().clamp_min(1e-12)).item()
 
 
 def documents():

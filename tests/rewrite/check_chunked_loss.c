@@ -6,18 +6,6 @@
 #include "tests/harness/plan_bits.h"
 #include "tests/harness/scratch.h"
 
-static Arena *arena;
-static Job job;
-
-static void setup(void) {
-  scratch_setup();
-  arena = arena_new(NULL);
-}
-static void teardown(void) {
-  arena_free(arena);
-  scratch_teardown();
-}
-
 /* A head that is large beside the rest: 4 rows of 32 tokens, 512 columns. */
 #define PLAN                                                                             \
   "local weft = require 'weft'\n"                                                        \
@@ -206,7 +194,7 @@ Suite *chunked_loss_suite(void);
 Suite *chunked_loss_suite(void) {
   Suite *s = suite_create("chunked_loss");
   TCase *c = tcase_create("pass");
-  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_checked_fixture(c, job_setup, job_teardown);
   tcase_add_test(c, no_whole_logits);
   tcase_add_test(c, flops_are_counted);
   tcase_add_test(c, chosen);
@@ -215,7 +203,7 @@ Suite *chunked_loss_suite(void) {
   suite_add_tcase(s, c);
   c = tcase_create("runs");
   tcase_set_timeout(c, 120);
-  tcase_add_checked_fixture(c, setup, teardown);
+  tcase_add_checked_fixture(c, job_setup, job_teardown);
   tcase_add_loop_test(c, trains_the_same, 0, LEN(meshes));
   suite_add_tcase(s, c);
   return s;

@@ -5,47 +5,33 @@
 #include <check.h>
 #include <math.h>
 
-#include "bindings/api/job.h"
+#include "tests/harness/compiled_job.h"
 #include "tests/harness/process.h"
 #include "tests/harness/scratch.h"
 #include "vm/base/nf4.h"
 #include "vm/storage/memory_plan.h"
 #include "vm/weights/quantized.h"
 
-static Arena *arena;
-static Job job;
-
-static void setup(void) {
-  scratch_setup();
-  arena = arena_new(NULL);
-}
-static void teardown(void) {
-  arena_free(arena);
-  scratch_teardown();
-}
-
 #define LLAMA                                                                            \
   "'llama', hidden_size = 128, num_hidden_layers = 2, num_attention_heads = 4, "         \
   "num_key_value_heads = 2, intermediate_size = 256, vocab_size = 96"
 #define NF4 "adapter = { 'lora', rank = 2, base = 'nf4' },"
 
-static weft_status open_plan(const char *model, const char *fields) {
+static const char *put_plan(const char *model, const char *fields) {
   const char *text = arena_printf(arena,
                                   "local weft = require 'weft'\nreturn weft.plan { model "
                                   "= weft.model { %s },\n batch = { global = 4, micro = "
                                   "1, seq = 8 }, %s }\n",
                                   model, fields);
-  const char *path = scratch_put("plan.lua", text, strlen(text));
-  return job_open(&job, arena, &(LangOptions){0}, path);
+  return scratch_put("plan.lua", text, strlen(text));
+}
+
+static weft_status open_plan(const char *model, const char *fields) {
+  return job_open(&job, arena, &(LangOptions){0}, put_plan(model, fields));
 }
 
 static const Compiled *compiled(const char *fields) {
-  weft_status st = open_plan(LLAMA, fields);
-  Text t = {0};
-  report_text(&job.d, false, &t);
-  ck_assert_msg(st == WEFT_OK && job.compiled, "%s%s", t.s ? t.s : "", job.e.text);
-  text_free(&t);
-  return job.compiled;
+  return compiled_job(&job, arena, put_plan(LLAMA, fields), NULL, 0);
 }
 
 /* ---- bytes ---- */
@@ -281,7 +267,7 @@ Suite *quantized_base_suite(void) {
   Suite *s = suite_create("quantized_base");
   TCase *t = tcase_create("quantized_base");
   tcase_set_timeout(t, 60);
-  tcase_add_checked_fixture(t, setup, teardown);
+  tcase_add_checked_fixture(t, job_setup, job_teardown);
   tcase_add_test(t, bytes_of_codes);
   tcase_add_loop_test(t, cut_from_the_whole, 0, LEN(layout));
   tcase_add_loop_test(t, agree_with_one_rank, 0, LEN(meshes) * LEN(options));

@@ -8,18 +8,6 @@
 #include "tests/harness/scratch.h"
 #include "vm/weights/adapter_files.h"
 
-static Arena *arena;
-static Job job;
-
-static void setup(void) {
-  scratch_setup();
-  arena = arena_new(NULL);
-}
-static void teardown(void) {
-  arena_free(arena);
-  scratch_teardown();
-}
-
 #define MODEL                                                                            \
   "  model = weft.model { 'llama', hidden_size = 64, num_hidden_layers = 4, "            \
   "num_attention_heads = 4, intermediate_size = 128, vocab_size = 256, "                 \
@@ -389,7 +377,7 @@ Suite *trainable_suite(void);
 Suite *trainable_suite(void) {
   Suite *s = suite_create("trainable");
   TCase *t = tcase_create("frozen");
-  tcase_add_checked_fixture(t, setup, teardown);
+  tcase_add_checked_fixture(t, job_setup, job_teardown);
   tcase_add_test(t, frozen_stage);
   tcase_add_test(t, frozen_behind);
   tcase_add_test(t, no_master);
@@ -401,7 +389,7 @@ Suite *trainable_suite(void) {
   suite_add_tcase(s, t);
   t = tcase_create("adapters");
   tcase_set_timeout(t, 60);
-  tcase_add_checked_fixture(t, setup, teardown);
+  tcase_add_checked_fixture(t, job_setup, job_teardown);
   tcase_add_test(t, tied_head_is_named);
   tcase_add_test(t, cut_as_their_base);
   tcase_add_test(t, initial_values);

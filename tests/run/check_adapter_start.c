@@ -11,18 +11,6 @@
 #include "vm/weights/magnitudes.h"
 #include "vm/weights/weights_open.h"
 
-static Arena *arena;
-static Job job;
-
-static void setup(void) {
-  scratch_setup();
-  arena = arena_new(NULL);
-}
-static void teardown(void) {
-  arena_free(arena);
-  scratch_teardown();
-}
-
 static const Compiled *compiled(const char *model, const char *fields) {
   const char *text = arena_printf(arena,
                                   "return require 'weft'.plan { model = require "
@@ -128,9 +116,15 @@ static const struct {
      "\"use_rslora\" is true, the plan's adapter.rslora false"},
     {FIRST ", \"bias\": \"all\"}", "\"bias\" is all, weft reads \"none\" alone"},
     {FIRST ", \"rank_pattern\": {\"q_proj\": 8}}",
-     "\"rank_pattern\" is set, which weft does not have"},
+     "\"rank_pattern\" has \"q_proj\": 8, the plan's adapter.rank_pattern has no such "
+     "pattern"},
+    {FIRST ", \"alpha_pattern\": {\"q_proj\": \"8\"}}",
+     "\"q_proj\" of \"alpha_pattern\" is not a number"},
+    {FIRST ", \"alpha_pattern\": [8]}", "\"alpha_pattern\" is not an object"},
     {FIRST ", \"modules_to_save\": [\"lm_head\"]}",
-     "\"modules_to_save\" is set, which weft does not have"},
+     "\"modules_to_save\" is set, the plan's adapter.modules_to_save is not"},
+    {FIRST ", \"target_parameters\": [\"experts.down_proj\"]}",
+     "\"target_parameters\" is set, the plan's adapter.target_parameters is not"},
     {FIRST ", \"init_lora_weights\": \"pissa\"}",
      "\"init_lora_weights\" is pissa: it may be of a base that was changed with it"},
     {FIRST ", \"later\": 3}", "\"later\" is set, which weft does not have"},
@@ -166,6 +160,56 @@ START_TEST(settings_are_the_plans) {
 }
 END_TEST
 
+#define SECOND                                                                           \
+  FIRST ", \"modules_to_save\": [\"lm_head\"], \"alpha_pattern\": {\"k_proj\": 2}"
+static const struct {
+  const char *config, *says; /* NULL: nothing */
+} patterns[] = {
+    {SECOND ", \"rank_pattern\": {\"layers\\\\.\\\\d+\\\\.mlp\": 8, \"q_proj\": 2}}",
+     NULL},
+    {SECOND
+     ", \"rank_pattern\": {\"^model.layers.[0-9]+.mlp$\": 8, \".*\\\\.q_proj\": 2}}",
+     NULL},
+    {SECOND ", \"rank_pattern\": {\"layers.0.mlp\": 8, \"q_proj\": 2}}",
+     "\"rank_pattern\" has \"layers.0.mlp\": 8, the plan's adapter.rank_pattern has no "
+     "such "
+     "pattern"},
+    {SECOND ", \"rank_pattern\": {\"q_proj\": 3}}",
+     "\"q_proj\" of \"rank_pattern\" is 3, the plan's adapter.rank_pattern 2"},
+    {SECOND ", \"rank_pattern\": {\"q_proj\": 2}}",
+     "\"rank_pattern\" has no \"layers.*.mlp\", the plan's adapter.rank_pattern 8"},
+    {SECOND "}", "has no \"rank_pattern\", the plan's adapter.rank_pattern is set"},
+    {FIRST ", \"modules_to_save\": null}",
+     "\"modules_to_save\" is not set, the plan's adapter.modules_to_save is"},
+};
+
+/* Patterns of a folder are regular expressions, those of a plan are not; what they name
+ * is the same, or an error. */
+START_TEST(patterns_are_the_plans) {
+  static const char empty[] = "\2\0\0\0\0\0\0\0{}";
+  static const PatternNumber rank[] = {{"layers.*.mlp", 8}, {"q_proj", 2}};
+  static const PatternNumber alpha[] = {{"k_proj", 2}};
+  static const char *const saved[] = {"lm_head"};
+  const char *base = scratch_put("base.safetensors", empty, sizeof empty - 1);
+  (void)scratch_put(ADAPTER_WEIGHTS, empty, sizeof empty - 1);
+  (void)scratch_put(ADAPTER_CONFIG, patterns[_i].config, strlen(patterns[_i].config));
+  Adapter a = {.rank = 4, .alpha = 8, .from = ".", .ranks = {rank, 2}};
+  a.alphas = (PatternNumbers){alpha, 1};
+  a.saved = (Patterns){saved, 1};
+  Plan plan = {.adapter = a};
+  SafeTensors *s;
+  weft_status st = open_both(base, &plan, &s);
+  if (!patterns[_i].says) {
+    ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+    st_close(s);
+    return;
+  }
+  ck_assert_int_eq(st, WEFT_EFILE);
+  ck_assert_msg(strstr(scratch_error.text, patterns[_i].says), "%s", scratch_error.text);
+  err_clear(&scratch_error);
+}
+END_TEST
+
 /* There must be a base that the adapter is of. */
 START_TEST(a_base_is_needed) {
   Plan plan = {.adapter = {.rank = 4, .from = "folder"}};
@@ -181,9 +225,10 @@ Suite *adapter_start_suite(void);
 Suite *adapter_start_suite(void) {
   Suite *s = suite_create("adapter_start");
   TCase *t = tcase_create("adapter_start");
-  tcase_add_checked_fixture(t, setup, teardown);
+  tcase_add_checked_fixture(t, job_setup, job_teardown);
   tcase_add_loop_test(t, magnitudes_begin_as_norms, 0, LEN(layout));
   tcase_add_loop_test(t, settings_are_the_plans, 0, LEN(folder));
+  tcase_add_loop_test(t, patterns_are_the_plans, 0, LEN(patterns));
   tcase_add_test(t, a_base_is_needed);
   suite_add_tcase(s, t);
   return s;

@@ -49,13 +49,15 @@ static weft_status read_weight(CkptRead *read, const Compiled *c, int i, int64_t
 
 /* ---- merging ---- */
 
-/* The adapter of one base: A (rank, in) and B (out, rank), both whole. */
+/* The adapter of one base: A (rank, in) and B (out, rank), both whole; of experts, one
+ * such matrix after the other. */
 typedef struct Merge {
   float *a, *b; /* NULL: the base has none */
+  double scale;
   float *m;     /* magnitudes, and what rows are multiplied by, once norms are known; */
   double *norm; /* NULL: it has none */
   int64_t na, nb, nm, rank, in;
-  int64_t columns; /* of the base */
+  int64_t out, columns; /* of the base: output features, columns of a matrix */
   bool in_out;
 } Merge;
 
@@ -82,8 +84,11 @@ static weft_status merge_begin(CkptRead *read, const Compiled *c, int base,
   int a = how ? adapter_part(c, base, ADAPTER_A) : -1;
   int b = how ? adapter_part(c, base, ADAPTER_B) : -1;
   if (a < 0 || b < 0) return WEFT_OK;
-  m->rank = c->param[a].dim[0], m->in = c->param[a].dim[1];
-  m->columns = weights_as_model(&c->param[base]).dim[1];
+  const CompiledParam w = weights_as_model(&c->param[base]), *pa = &c->param[a];
+  m->rank = pa->dim[pa->ndim - 2], m->in = pa->dim[pa->ndim - 1];
+  m->columns = w.dim[w.ndim - 1];
+  m->out = w.dim[w.ndim - 1] * w.dim[w.ndim - 2] / m->in;
+  m->scale = plan_adapter_scale(how->adapter, m->rank, pa->alpha);
   m->in_out = adapter_of_in_out(how->model, c->param[base].name);
   TRY(read_all(read, &c->param[a], &m->a, &m->na, e));
   TRY(read_all(read, &c->param[b], &m->b, &m->nb, e));
@@ -94,24 +99,27 @@ static weft_status merge_begin(CkptRead *read, const Compiled *c, int base,
   return m->norm ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
 }
 
-/* Which output feature element `at` of the base is of. */
+/* Which output feature element `at` of a matrix is of. */
 static int64_t feature(const Merge *m, int64_t at) {
   return m->in_out ? at % m->columns : at / m->columns;
 }
 
 /* W + scale * B A of element `at`, where W is w. */
-static double added(const Merge *m, double scale, int64_t at, double w) {
+static double added(const Merge *m, int64_t at, double w) {
+  int64_t expert = at / (m->out * m->in);
+  at %= m->out * m->in;
   int64_t out = feature(m, at), in = m->in_out ? at / m->columns : at % m->columns;
+  const float *b = m->b + (expert * m->out + out) * m->rank;
+  const float *a = m->a + expert * m->rank * m->in + in;
   double sum = 0;
-  for (int64_t r = 0; r < m->rank; r++)
-    sum += (double)m->b[out * m->rank + r] * m->a[r * m->in + in];
-  return w + scale * sum;
+  for (int64_t r = 0; r < m->rank; r++) sum += (double)b[r] * a[r * m->in];
+  return w + m->scale * sum;
 }
 
 /* Adds to elements [at, at + n) of the base. */
-static void merge_add(const Merge *m, double scale, int64_t at, int64_t n, float *w) {
+static void merge_add(const Merge *m, int64_t at, int64_t n, float *w) {
   for (int64_t k = 0; m->a && k < n; k++) {
-    double v = added(m, scale, at + k, w[k]);
+    double v = added(m, at + k, w[k]);
     int64_t out = feature(m, at + k);
     w[k] = (float)(m->m ? v * (m->m[out] / sqrt(m->norm[out])) : v);
   }
@@ -120,13 +128,12 @@ static void merge_add(const Merge *m, double scale, int64_t at, int64_t n, float
 /* Sums the squares of each feature of the base with its adapter, where that has
  * magnitudes. */
 static weft_status merge_norms(CkptRead *read, const Compiled *c, int base, int64_t all,
-                               const Merge *m, double scale, float *block,
-                               weft_error *e) {
+                               const Merge *m, float *block, weft_error *e) {
   for (int64_t at = 0, n; m->m && at < all; at += n) {
     n = MIN(all - at, (int64_t)BLOCK);
     TRY(read_weight(read, c, base, at, n, block, e));
     for (int64_t k = 0; k < n; k++) {
-      double v = added(m, scale, at + k, block[k]);
+      double v = added(m, at + k, block[k]);
       m->norm[feature(m, at + k)] += v * v;
     }
   }
@@ -136,14 +143,14 @@ static weft_status merge_norms(CkptRead *read, const Compiled *c, int base, int6
 /* ---- copying ---- */
 
 static weft_status copy_param(CkptRead *read, const Compiled *c, int i,
-                              const WeightsOut *out, const Merge *m, double scale,
-                              float *block, weft_error *e) {
+                              const WeightsOut *out, const Merge *m, float *block,
+                              weft_error *e) {
   int64_t all = param_weights(&c->param[i]);
-  TRY(merge_norms(read, c, i, all, m, scale, block, e));
+  TRY(merge_norms(read, c, i, all, m, block, e));
   for (int64_t at = 0, n; at < all; at += n) {
     n = MIN(all - at, (int64_t)BLOCK);
     TRY(read_weight(read, c, i, at, n, block, e));
-    merge_add(m, scale, at, n, block);
+    merge_add(m, at, n, block);
     TRY(weights_out_put(out, i, at, n, block, e));
   }
   return WEFT_OK;
@@ -155,8 +162,7 @@ static weft_status copy(CkptRead *read, const Compiled *c, const WeightsOut *out
     Merge m;
     if (!weights_out_has(out, &c->param[i])) continue;
     weft_status st = merge_begin(read, c, i, how, &m, e);
-    if (st == WEFT_OK)
-      st = copy_param(read, c, i, out, &m, how ? how->scale : 0, block, e);
+    if (st == WEFT_OK) st = copy_param(read, c, i, out, &m, block, e);
     merge_end(&m);
     TRY(st);
   }

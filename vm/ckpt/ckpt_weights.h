@@ -8,7 +8,7 @@
 
 /* The adapters that are added to their bases: W + scale * B A. */
 typedef struct MergeHow {
-  double scale;
+  const Adapter *adapter;
   const Graph *model; /* without adapters: says which weights are (in, out) */
 } MergeHow;
 /* Exports the parameters of `c`, which fit the checkpoint (ckpt_fits), with adapters

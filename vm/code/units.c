@@ -185,6 +185,8 @@ static void keep_params(Table *t) {
                                  .frozen = p->frozen,
                                  .group = p->group,
                                  .adapter = p->adapter,
+                                 .alpha = p->alpha,
+                                 .saved = p->saved,
                                  .quant = p->quant,
                                  .dtype = x->dtype,
                                  .share = p->share,

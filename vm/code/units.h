@@ -72,10 +72,12 @@ typedef struct UnitParam {
   float std, share;
   bool decay, frozen;
   int32_t group;
-  uint8_t adapter, quant; /* these, and like: see Param */
-  uint8_t dtype;          /* that it is stored in: DType */
-  Place place, grad;      /* of the parameter as stored; of the gradient as W writes it */
-  int64_t count;          /* local elements */
+  uint8_t adapter, quant;
+  double alpha;
+  bool saved;        /* these, and like: see Param */
+  uint8_t dtype;     /* that it is stored in: DType */
+  Place place, grad; /* of the parameter as stored; of the gradient as W writes it */
+  int64_t count;     /* local elements */
 } UnitParam;
 
 typedef struct Units {

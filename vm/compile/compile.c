@@ -28,6 +28,8 @@ static void describe_params(const Stages *st, Compiled *c) {
                          .frozen = from->frozen,
                          .group = from->group,
                          .adapter = from->adapter,
+                         .alpha = from->alpha,
+                         .saved = from->saved,
                          .quant = from->quant,
                          .share = from->share,
                          .place = from->place,

@@ -269,7 +269,8 @@ typedef enum {
   INIT_ROW_NORMS,   /* of magnitudes: the norms of their base's rows, */
   INIT_COLUMN_NORMS /* or columns: see vm/weights/magnitudes.h */
 } InitKind;
-/* Parameters of an adapter of a linear y = x @ W: y + scale * (x @ A) @ B. */
+/* Parameters of an adapter of a linear y = x @ W: y + scale * (x @ A) @ B; of experts,
+ * which have one each, A is (E, rank, in) and B (E, out, rank). */
 typedef enum { ADAPTER_NONE, ADAPTER_A, ADAPTER_B, ADAPTER_M } AdapterPart;
 /* What the part's name has behind that of the module, as PEFT has it. */
 static inline const char *adapter_suffix(AdapterPart part) {
@@ -289,6 +290,8 @@ typedef struct Param {
   uint8_t adapter;  /* AdapterPart */
   uint8_t quant;    /* QuantPart */
   const char *base; /* of an adapter, and of scales: the weight that it belongs to */
+  double alpha;     /* of an adapter: see plan_adapter_scale */
+  bool saved;       /* of the model, and learns beside its adapter */
   bool decay;       /* weight decay applies: more than one dimension */
   bool frozen;      /* does not learn: see vm/rewrite/trainable.h */
   int32_t group;    /* Plan.group that it is in, from 1; 0: none */

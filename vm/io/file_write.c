@@ -33,8 +33,8 @@ static bool open_temporary(FileOut *f, unsigned mode) {
   for (int i = 0; i < 100; i++) {
     dir_temporary(&f->temporary, f->name, i);
     if (f->temporary.oom) break;
-    f->fd = openat(folder_of(f)->fd, f->temporary.s, FLAGS | O_WRONLY | O_CREAT | O_EXCL,
-                   mode);
+    f->fd =
+        openat(folder_of(f)->fd, f->temporary.s, FLAGS | O_RDWR | O_CREAT | O_EXCL, mode);
     f->first = f->fd >= 0;
     if (f->first || errno != EEXIST) return f->first;
   }
@@ -157,6 +157,20 @@ static bool put(int fd, const char *s, size_t n, bool plain, uint64_t at) {
 weft_status file_put(const FileOut *f, uint64_t at, const void *data, size_t n,
                      weft_error *e) {
   return put(f->fd, data, n, f->plain, at) ? WEFT_OK : fails(f, errno, e);
+}
+
+weft_status file_again(const FileOut *f, uint64_t at, void *data, size_t n,
+                       weft_error *e) {
+  char *to = data;
+  assert(f->first && !f->plain);
+  while (n > 0) {
+    ssize_t got = pread(f->fd, to, MIN(n, (size_t)1 << 30), (off_t)at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0) errno = EIO;
+    if (got <= 0) return fails(f, errno, e);
+    to += got, at += (uint64_t)got, n -= (size_t)got;
+  }
+  return WEFT_OK;
 }
 
 weft_status file_finish(FileOut *f, weft_error *e) {

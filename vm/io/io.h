@@ -126,6 +126,11 @@ uint64_t st_size(const StOut *o);    /* bytes of the whole file */
 /* Bytes [at, at + n) of tensor number `tensor` of the content. Thread-safe. */
 weft_status st_put(const StOut *o, int tensor, uint64_t at, const void *data, size_t n,
                    weft_error *e);
+/* Turns a tensor that was put as the transpose of a matrix of so many columns, of
+ * elements of `size` bytes; in the process that created the file, after the others have
+ * put all. */
+weft_status st_turn(const StOut *o, int tensor, int64_t columns, size_t size,
+                    weft_error *e);
 /* Syncs; the process that created the file renames it over the target after those that
  * joined have finished. Frees `o`, also after an error, and then keeps the target. */
 weft_status st_finish(StOut *o, weft_error *e);

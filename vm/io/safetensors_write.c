@@ -161,6 +161,29 @@ weft_status st_put(const StOut *o, int tensor, uint64_t at, const void *data, si
   return file_put(&o->file, t->at + at, data, n, e);
 }
 
+static void transpose(const char *from, int64_t rows, int64_t columns, size_t size,
+                      char *to) {
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t k = 0; k < columns; k++, to += size)
+      memcpy(to, from + (size_t)(k * rows + i) * size, size);
+}
+
+weft_status st_turn(const StOut *o, int tensor, int64_t columns, size_t size,
+                    weft_error *e) {
+  const struct Extent *t = &o->tensor[tensor];
+  int64_t rows = (int64_t)(t->bytes / size) / columns;
+  char *was = mem_new(&o->alloc, t->bytes), *is = mem_new(&o->alloc, t->bytes);
+  weft_status st = was && is ? file_again(&o->file, t->at, was, t->bytes, e)
+                             : err_file(e, WEFT_ENOMEM, o->name, 0, "out of memory");
+  if (st == WEFT_OK) {
+    transpose(was, rows, columns, size, is);
+    st = file_put(&o->file, t->at, is, t->bytes, e);
+  }
+  mem_free(&o->alloc, was, t->bytes);
+  mem_free(&o->alloc, is, t->bytes);
+  return st;
+}
+
 weft_status st_finish(StOut *o, weft_error *e) {
   weft_status status = file_finish(&o->file, e);
   out_free(o);

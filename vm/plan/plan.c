@@ -182,7 +182,6 @@ double plan_weight_decay(const Plan *p, int group, bool decay) {
   return decay || p->opt.decay_vectors ? p->opt.weight_decay : 0;
 }
 
-double plan_adapter_scale(const Adapter *a) {
-  double alpha = a->alpha > 0 ? a->alpha : (double)a->rank;
-  return alpha / (a->rslora ? sqrt((double)a->rank) : (double)a->rank);
+double plan_adapter_scale(const Adapter *a, int64_t rank, double alpha) {
+  return alpha / (a->rslora ? sqrt((double)rank) : (double)rank);
 }

@@ -226,6 +226,16 @@ typedef struct Patterns {
   int n;
 } Patterns;
 
+/* Patterns, and a number for what each of them names. */
+typedef struct PatternNumber {
+  const char *pattern;
+  double number;
+} PatternNumber;
+typedef struct PatternNumbers {
+  const PatternNumber *at;
+  int n;
+} PatternNumbers;
+
 /* Parameters that are stepped in another way than the others. */
 typedef struct ParamGroup {
   Patterns of;
@@ -237,7 +247,8 @@ typedef struct ParamGroup {
 /* As the plan's precision says, or in 4 bits: see vm/rewrite/quantized_base.h. */
 typedef enum { BASE_UNQUANTIZED, BASE_NF4 } BaseStorage;
 
-/* Low-rank adapters (LoRA, arXiv:2106.09685) of linears: see vm/rewrite/adapters.h. */
+/* Low-rank adapters (LoRA, arXiv:2106.09685) of linears and experts: see
+ * vm/rewrite/adapters.h. */
 typedef struct Adapter {
   int64_t rank;     /* 0: the plan has none */
   double alpha;     /* 0: as rank. What an adapter adds is multiplied by alpha / rank, */
@@ -247,9 +258,13 @@ typedef struct Adapter {
   BaseStorage base; /* of the frozen weights of linears of layers */
   const char *from; /* the folder of PEFT that it begins at; NULL: initial values */
   bool all;         /* of all linears of layers, */
-  Patterns targets; /* or of these */
+  Patterns targets; /* or of these, */
+  Patterns experts; /* and of these weights of all experts of a layer */
+  PatternNumbers ranks, alphas; /* of some modules, in the place of rank and alpha */
+  Patterns saved; /* modules that learn beside it as they are, without one */
 } Adapter;
-double plan_adapter_scale(const Adapter *a);
+/* What an adapter adds is multiplied by this. */
+double plan_adapter_scale(const Adapter *a, int64_t rank, double alpha);
 
 /* What a step's sum of losses is divided by: how many label tokens it has, sequences, or
  * pairs of these. */

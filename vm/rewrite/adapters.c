@@ -1,10 +1,11 @@
 /* adapters.c - writes y = x @ W + scale * (x @ A) @ B for each linear y = x @ W that the
- * plan's adapter targets.
+ * plan's adapter targets, and for each product of the rows of experts with their weights.
  *
  * A and B are ordinary parameters, and what is added are ordinary ops, so autodiff,
  * strategies and checkpoints need no rule for them, and placements need one: the style of
  * tp is that of the base (shard_param.c). A, (rank, in), is cut where a rowwise base is,
- * and B, (out, rank), where a columnwise one is. A is uniform in +-1/sqrt(in) and B is 0,
+ * and B, (out, rank), where a columnwise one is; those of experts are cut by expert, too,
+ * where their base is. A is uniform in +-1/sqrt(in) and B is 0,
  * as PEFT has it (Kaiming's initialisation with a = sqrt(5)), so a run begins at the
  * base.
  *
@@ -14,96 +15,17 @@
  * last term alone. Magnitudes begin as the norms of the base. */
 #include "adapters.h"
 
-#include "vm/shard/shard.h"
+#include "adapter_targets.h"
 
 #include <math.h>
 
 typedef struct Adapting {
   Graph *g;
   const Plan *plan;
-  const bool *target; /* of each op */
-  int linear;         /* its number among the linears of its unit */
-  Tid *now;           /* tensor -> what later ops read in its place */
+  const AdapterTarget *target; /* of each op */
+  int linear;                  /* its number among the linears of its unit */
+  Tid *now;                    /* tensor -> what later ops read in its place */
 } Adapting;
-
-/* ---- which linears ---- */
-
-/* Whether a pattern is this module, or the end of its name: "q_proj", as PEFT has it. */
-static bool names_module(const char *pattern, const char *module) {
-  if (tp_pattern_fits(pattern, module, strlen(module))) return true;
-  for (const char *s = module; (s = strchr(s, '.'));)
-    if (s++, tp_pattern_fits(pattern, s, strlen(s))) return true;
-  return false;
-}
-
-static bool is_linear(const Graph *g, const Op *op) {
-  return op->code == OP_linear && !op->second && op->name &&
-         g->t.at[op->in[1]].kind == T_PARAM;
-}
-
-/* A reader of the weight of op `id` that is no linear of the same orientation, or -1. */
-static Oid other_reader(const Graph *g, Oid id) {
-  const Op *op = &g->op.at[id];
-  for (int i = 0; i < g->op.n; i++)
-    for (int k = 0; k < g->op.at[i].nin; k++) {
-      const Op *q = &g->op.at[i];
-      bool same = k == 1 && q->code == OP_linear && q->attr.layout == op->attr.layout;
-      if (q->in[k] == op->in[1] && !same) return i;
-    }
-  return -1;
-}
-
-static void matches_nothing(const Graph *g, const char *pattern, int item, Diags *d) {
-  Arena *a = d->arena;
-  PatternList names = {0};
-  for (int i = 0; i < g->op.n; i++) {
-    if (!is_linear(g, &g->op.at[i])) continue;
-    const char *name = tp_as_pattern(a, arena_printf(a, "%s.", g->op.at[i].name));
-    const char *last = strrchr(name, '.');
-    *VEC_PUSH(a, names) = name;
-    if (last) *VEC_PUSH(a, names) = last + 1;
-  }
-  const char *near = str_nearest(pattern, names.at, names.n);
-  Diag *x = diag_error(d, "adapter", arena_printf(a, "adapter.targets[%d]", item + 1),
-                       "\"%s\" matches no linear of the model", pattern);
-  if (near)
-    x->suggestion = arena_printf(a, "did you mean \"%s\"?", near);
-  else if (names.n)
-    x->suggestion = arena_printf(a, "linears are called %s", names.at[names.n / 2]);
-}
-
-/* Who reads a weight in another way would not see its adapter. */
-static void cannot_adapt(const Graph *g, Oid id, Oid other, int item, Diags *d) {
-  const Op *op = &g->op.at[id], *q = &g->op.at[other];
-  diag_error(d, "adapter", arena_printf(d->arena, "adapter.targets[%d]", item + 1),
-             "%s is tied: %s of %s reads %s, too, without the adapter", op->name,
-             op_info[q->code].name, q->name ? q->name : "the model",
-             g->t.at[op->in[1]].name)
-      ->suggestion = "tie_word_embeddings = false, or leave it out";
-}
-
-/* Marks the targets; returns how many there are. */
-static int find_targets(const Graph *g, const Adapter *a, bool *target, Diags *d) {
-  int n = 0;
-  for (int p = 0; p < a->targets.n; p++) {
-    int hits = 0;
-    for (int i = 0; i < g->op.n; i++) {
-      const Op *op = &g->op.at[i];
-      if (!is_linear(g, op) || !names_module(a->targets.at[p], op->name)) continue;
-      Oid other = other_reader(g, i);
-      if (other >= 0 && !hits) cannot_adapt(g, i, other, p, d);
-      target[i] = true, hits++;
-    }
-    if (!hits) matches_nothing(g, a->targets.at[p], p, d);
-  }
-  for (int i = 0; i < g->op.n && a->all; i++) {
-    const Op *op = &g->op.at[i];
-    bool layer = g->unit.at[op->unit].layer >= 0;
-    target[i] = layer && is_linear(g, op) && other_reader(g, i) < 0;
-  }
-  for (int i = 0; i < g->op.n; i++) n += target[i];
-  return n;
-}
 
 /* ---- what is written ---- */
 
@@ -114,38 +36,43 @@ static const char *part_name(Arena *a, const char *base, const char *suffix) {
   return arena_printf(a, "%.*s%s", (int)n, base, suffix);
 }
 
-static weft_status add_part(Adapting *x, const Op *op, AdapterPart part, Tid *out,
-                            weft_error *e) {
-  Graph *g = x->g;
+/* Ops of one adapter. */
+typedef struct Pen {
+  Adapting *x;
+  Op op; /* the linear */
+  AdapterTarget as;
+  float scale;
+} Pen;
+
+static weft_status add_part(const Pen *pen, AdapterPart part, Tid *out, weft_error *e) {
+  Graph *g = pen->x->g;
+  const Op *op = &pen->op;
   const Tensor w = g->t.at[op->in[1]];
+  int expert = w.ndim - 2; /* 1: a matrix for each */
   bool in_out = op->attr.layout != 0;
-  Dim in = w.dim[in_out ? 0 : 1], rank = {.size = x->plan->adapter.rank};
-  Dim features = w.dim[in_out ? 1 : 0];
+  Dim in = w.dim[expert + (in_out ? 0 : 1)], rank = {.size = pen->as.rank};
+  Dim features = w.dim[expert + (in_out ? 1 : 0)];
   float reach = (float)(1 / sqrt((double)in.size));
   InitKind norms = in_out ? INIT_COLUMN_NORMS : INIT_ROW_NORMS;
   const char *name = part_name(g->arena, w.name, adapter_suffix(part));
+  Dim a[] = {w.dim[0], rank, in}, b[] = {w.dim[0], features, rank};
+  int skip = 1 - expert;
   switch (part) {
   case ADAPTER_A:
-    TRY(graph_param(g, name, (Dim[]){rank, in}, 2, INIT_UNIFORM, reach, out, e));
+    TRY(graph_param(g, name, a + skip, w.ndim, INIT_UNIFORM, reach, out, e));
     break;
   case ADAPTER_B:
-    TRY(graph_param(g, name, (Dim[]){features, rank}, 2, INIT_ZEROS, 0, out, e));
+    TRY(graph_param(g, name, b + skip, w.ndim, INIT_ZEROS, 0, out, e));
     break;
   default: TRY(graph_param(g, name, &features, 1, norms, 0, out, e));
   }
   Param *p = &g->param.at[g->t.at[*out].index];
   p->adapter = (uint8_t)part;
+  p->alpha = pen->as.alpha;
   p->base = w.name;
   p->line = op->line;
   return WEFT_OK;
 }
-
-/* Ops of one adapter. */
-typedef struct Pen {
-  Adapting *x;
-  Op op; /* the linear */
-  float scale;
-} Pen;
 
 static weft_status write_op(const Pen *p, int code, const Tid *in, int n,
                             const OpAttr *attr, const char *part, Tid *out,
@@ -154,6 +81,13 @@ static weft_status write_op(const Pen *p, int code, const Tid *in, int n,
   const char *name = p->op.name;
   if (part) name = arena_printf(g->arena, "%s.%s", name, part);
   return graph_op(g, code, in, n, attr, name, p->op.line, out, e);
+}
+
+/* x @ w, for each row that of its expert. */
+static weft_status write_product(const Pen *p, Tid x, Tid w, const char *part, Tid *out,
+                                 weft_error *e) {
+  Tid in[] = {x, w, p->op.nin > 2 ? p->op.in[2] : -1};
+  return write_op(p, p->op.code, in, p->op.nin, NULL, part, out, e);
 }
 
 /* What A reads. Sites are numbers of linears in the unit, whichever of these are targets,
@@ -176,7 +110,7 @@ static weft_status write_magnitudes(const Pen *p, Tid x, const Tid ab[2], Tid hi
   OpAttr weight = {.scale = p->scale, .layout = p->op.attr.layout}, minus = {.scale = -1};
   if (dropped)
     TRY(write_op(p, OP_linear, (Tid[]){x, p->op.in[1]}, 2, &p->op.attr, NULL, &base, e));
-  TRY(add_part(p->x, &p->op, ADAPTER_M, &m, e));
+  TRY(add_part(p, ADAPTER_M, &m, e));
   TRY(write_op(p, OP_feature_sqnorms, (Tid[]){p->op.in[1], ab[0], ab[1]}, 3, &weight,
                NULL, &norms, e));
   TRY(write_op(p, OP_add, (Tid[]){base, high}, 2, NULL, NULL, &sum, e));
@@ -192,19 +126,21 @@ static weft_status write_magnitudes(const Pen *p, Tid x, const Tid ab[2], Tid hi
 }
 
 /* Writes the adapter of op `id`, which has just been copied. */
-static weft_status adapt(Adapting *x, Oid id, weft_error *e) {
-  Pen p = {x, x->g->op.at[id], (float)plan_adapter_scale(&x->plan->adapter)};
+static weft_status adapt(Adapting *x, Oid id, AdapterTarget as, weft_error *e) {
+  const Adapter *adapter = &x->plan->adapter;
+  float scale = (float)plan_adapter_scale(adapter, as.rank, as.alpha);
+  Pen p = {x, x->g->op.at[id], as, scale};
   Tid in, ab[2], low, high, y = p.op.out[0];
   TRY(write_dropout(&p, &in, e));
-  TRY(add_part(x, &p.op, ADAPTER_A, &ab[0], e));
-  TRY(add_part(x, &p.op, ADAPTER_B, &ab[1], e));
-  TRY(write_op(&p, OP_linear, (Tid[]){in, ab[0]}, 2, NULL, "lora_A", &low, e));
-  TRY(write_op(&p, OP_linear, (Tid[]){low, ab[1]}, 2, NULL, "lora_B", &high, e));
+  TRY(add_part(&p, ADAPTER_A, &ab[0], e));
+  TRY(add_part(&p, ADAPTER_B, &ab[1], e));
+  TRY(write_product(&p, in, ab[0], "lora_A", &low, e));
+  TRY(write_product(&p, low, ab[1], "lora_B", &high, e));
   if (p.scale != 1)
     TRY(write_op(&p, OP_scale, &high, 1, &(OpAttr){.scale = p.scale}, "lora_B", &high,
                  e));
   x->now[y] = y;
-  if (x->plan->adapter.dora) return write_magnitudes(&p, in, ab, high, &x->now[y], e);
+  if (adapter->dora) return write_magnitudes(&p, in, ab, high, &x->now[y], e);
   return write_op(&p, OP_add, (Tid[]){y, high}, 2, NULL, NULL, &x->now[y], e);
 }
 
@@ -236,7 +172,7 @@ static weft_status write_all(Adapting *x, weft_error *e) {
     if (i == 0 || g->open_unit != from[i].unit) x->linear = 0;
     g->open_unit = from[i].unit;
     Oid id = copy_op(x, &from[i]);
-    if (x->target[i]) TRY(adapt(x, id, e));
+    if (x->target[i].rank) TRY(adapt(x, id, x->target[i], e));
     x->linear += from[i].code == OP_linear && !from[i].second;
   }
   g->open_unit = unit;
@@ -245,18 +181,17 @@ static weft_status write_all(Adapting *x, weft_error *e) {
 }
 
 bool adapters(Graph *g, const Plan *plan, Diags *d) {
-  bool *target = NEW_N(g->arena, bool, g->op.n);
   int errors = d->errors;
   weft_error e;
   err_clear(&e);
-  if (find_targets(g, &plan->adapter, target, d) == 0 && d->errors == errors)
-    diag_error(d, "adapter", "adapter.targets", "the model has no linear in a layer")
-        ->suggestion = "name those that it has: targets = { patterns }";
+  const AdapterTarget *target = adapter_targets(g, &plan->adapter, d);
+  const bool *saved = adapter_saved(g, &plan->adapter, target, d);
   if (d->errors > errors) return false;
   Adapting x = {.g = g, .plan = plan, .target = target};
   x.now = NEW_N(g->arena, Tid, g->t.n);
   for (int i = 0; i < g->t.n; i++) x.now[i] = i;
-  for (int i = 0; i < g->param.n; i++) g->param.at[i].frozen = true;
+  for (int i = 0; i < g->param.n; i++)
+    g->param.at[i].saved = saved[i], g->param.at[i].frozen = !saved[i];
   own_names(g);
   if (write_all(&x, &e) == WEFT_OK) return true;
   diag_error(d, "adapter", "adapter", "%s", e.text);

@@ -166,9 +166,12 @@ void shard_yield(Shard *s, Oid op, int i, Place p);
 /* The placement of the parameter at operand i by its style; `out_dim` is the dimension of
  * the output features of a weight. False if that is impossible (reported). */
 bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p);
-/* Whether a linear takes a partial sum as it is: B of an adapter whose base is cut along
- * its input, because the result is added to that of the base, which is partial, too. */
-bool shard_takes_partial(const Shard *s, Oid op);
+/* Whether a linear takes a sum that is partial over an axis as it is: B of an adapter
+ * whose base is cut along its input, because the result is added to that of the base,
+ * which is partial, too. */
+bool shard_takes_partial(const Shard *s, Oid op, ShardAxis a);
+/* The placement of its rows then: settled but for what is partial over tp. */
+Place shard_linear_rows(const Shard *s, Oid op);
 /* Whether dimensions `di` of operand i and `dk` of operand k, which are sharded alike,
  * are packed from the same parts; reports it if not. */
 bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk);

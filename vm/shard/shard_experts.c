@@ -247,7 +247,10 @@ static bool own_linear(Shard *s, Oid op, int out_dim) {
   Place w, x = shard_in(s, op, 0), ends = shard_in(s, op, 2), y;
   if (!shard_experts_param(s, op, 1, &w)) return false;
   if (s->n[AX_EP] > 1) x.on[AX_EP] = ends.on[AX_EP] = 0;
-  x.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 3 - out_dim ? 1 : PL_R);
+  if (shard_takes_partial(s, op, AX_ETP))
+    x.on[AX_ETP] = PL_P;
+  else
+    x.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == 3 - out_dim ? 1 : PL_R);
   y = x;
   if (w.on[AX_ETP] >= 0) y.on[AX_ETP] = (int8_t)(w.on[AX_ETP] == out_dim ? 1 : PL_P);
   shard_need(s, op, 0, x);
@@ -260,7 +263,7 @@ static bool own_linear(Shard *s, Oid op, int out_dim) {
 bool shard_grouped_linear(Shard *s, Oid op) {
   int out_dim = s->g->op.at[op].attr.layout ? 2 : 1;
   if (shard_own_experts(s)) return own_linear(s, op, out_dim);
-  Place w, x = shard_settled(s, op, 0), ends = shard_in(s, op, 2);
+  Place w, x = shard_linear_rows(s, op), ends = shard_in(s, op, 2);
   if (!shard_param(s, op, 1, ROLE_EXPERTS, out_dim, &w)) return false;
   Place y = x;
   if (w.on[AX_TP] == out_dim) {

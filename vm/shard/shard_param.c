@@ -228,7 +228,8 @@ static bool experts_divide(Shard *s, const Tensor *t, int features) {
                t->name)
         ->suggestion = arena_printf(s->d->arena, "ep may be %s",
                                     mesh_divisors(s->d->arena, t->dim[0].size));
-  bool whole = t->ndim == 2 && features < 0; /* the bias of the way out */
+  /* the bias of the way out; what of an adapter is beside the features */
+  bool whole = features < 0 && (t->ndim == 2 || s->g->param.at[t->index].adapter);
   if (etp > 1 && !whole) fits = features > 0 && pieces(&t->dim[features]) % etp == 0;
   if (fits || !shard_tell_once(s, "etp")) return ok && fits;
   if (features < 0)
@@ -256,16 +257,25 @@ bool shard_experts_param(Shard *s, Oid op, int i, Place *p) {
 }
 
 /* What of an adapter is cut where a style cuts its base: A, (rank, in), along the input
- * features, and B, (out, rank), along the output features, as the magnitudes. */
-static int adapter_cut(int part, int cut) {
+ * features, and B, (out, rank), along the output features, as the magnitudes; of experts
+ * behind their number. */
+static int adapter_cut(const Tensor *t, int part, int cut) {
   if (cut < 0 || part == ADAPTER_M) return cut;
-  return cut == (part == ADAPTER_A ? 1 : 0) ? cut : -1;
+  return cut == t->ndim - (part == ADAPTER_A ? 1 : 2) ? cut : -1;
 }
 
-bool shard_takes_partial(const Shard *s, Oid op) {
+bool shard_takes_partial(const Shard *s, Oid op, ShardAxis a) {
   const Tensor *w = &s->g->t.at[s->g->op.at[op].in[1]];
   bool b = w->kind == T_PARAM && s->g->param.at[w->index].adapter == ADAPTER_B;
-  return b && shard_in(s, op, 0).on[AX_TP] == PL_P;
+  return b && shard_in(s, op, 0).on[a] == PL_P;
+}
+
+Place shard_linear_rows(const Shard *s, Oid op) {
+  Place x = shard_settled(s, op, 0);
+  if (shard_takes_partial(s, op, AX_TP))
+    for (int a = 0; a < AX_N; a++)
+      if (ax_of_one_factor((ShardAxis)a, AX_TP)) x.on[a] = shard_in(s, op, 0).on[a];
+  return x;
 }
 
 bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p) {
@@ -277,7 +287,7 @@ bool shard_param(Shard *s, Oid op, int i, ParamRole role, int out_dim, Place *p)
   int rule = rule_of(s, op, i);
   TpStyle st = rule < 0 ? STYLE_REPLICATE : s->plan->tp[rule].style;
   int cut = style_cut(st, role, out_dim), part = s->g->param.at[t->index].adapter;
-  if (part) cut = adapter_cut(part, cut);
+  if (part) cut = adapter_cut(t, part, cut);
   if (s->g->param.at[t->index].quant == QUANT_GROUPS) cut = -1;
   bool packed = st == STYLE_PACKED_COLWISE || st == STYLE_PACKED_ROWWISE;
   if (cut == -2) {

@@ -54,11 +54,8 @@ static bool bias_follows(Shard *s, Oid op) {
 
 bool shard_linear(Shard *s, Oid op) {
   int out_dim = s->g->op.at[op].attr.layout ? 1 : 0, last = last_dim(s, op, 0);
-  Place w, x = shard_settled(s, op, 0);
+  Place w, x = shard_linear_rows(s, op);
   if (!shard_param(s, op, 1, ROLE_WEIGHT, out_dim, &w)) return false;
-  if (shard_takes_partial(s, op))
-    for (int a = 0; a < AX_N; a++)
-      if (ax_of_one_factor((ShardAxis)a, AX_TP)) x.on[a] = shard_in(s, op, 0).on[a];
   Place y = x;
   if (w.on[AX_TP] == out_dim) {
     x.on[AX_TP] = PL_R;

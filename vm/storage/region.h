@@ -39,9 +39,11 @@ typedef struct CompiledParam {
   float std, share;
   bool decay, frozen; /* frozen: it has a value and nothing else */
   int32_t group;
-  uint8_t adapter, quant; /* share, decay, group, adapter, quant: see Param */
-  int npp;                /* pp ranks that hold it */
-  int *pp;                /* ascending; the first one owns it */
+  uint8_t adapter, quant; /* these, share, decay, group, */
+  double alpha;           /* alpha and saved: see Param */
+  bool saved;
+  int npp; /* pp ranks that hold it */
+  int *pp; /* ascending; the first one owns it */
 } CompiledParam;
 int64_t param_count(const CompiledParam *p); /* global elements */
 /* Elements of the model's weight that it is, whatever it is stored in: twice as many as

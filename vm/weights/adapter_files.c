@@ -3,11 +3,52 @@
  * every module of that name or that ends with it. */
 #include "adapter_files.h"
 
+#include <stdio.h>
+
 #include "vm/base/json.h"
 #include "weights_match.h"
 
-const char *adapter_tensor(Arena *a, const char *param) {
-  return arena_printf(a, ADAPTER_PREFIX "%s", param);
+bool adapter_has(const CompiledParam *p) { return p->adapter || p->saved; }
+
+static bool of_experts(const CompiledParam *p) { return p->adapter && p->ndim == 3; }
+
+bool adapter_turned(const CompiledParam *p) {
+  return of_experts(p) && p->adapter == ADAPTER_B;
+}
+
+CompiledParam adapter_shape(const CompiledParam *p) {
+  CompiledParam w = *p;
+  if (!of_experts(p)) return w;
+  w.ndim = 2;
+  w.dim[0] = p->dim[p->adapter == ADAPTER_B ? 1 : 0];
+  w.dim[1] = p->dim[2];
+  w.dim[p->adapter == ADAPTER_B ? 1 : 0] *= p->dim[p->adapter == ADAPTER_B ? 0 : 1];
+  return w;
+}
+
+/* The module that has the weight: the name of a part without the last three words. */
+static size_t holder_length(const CompiledParam *p) {
+  size_t n = strlen(p->name) - strlen(adapter_suffix((AdapterPart)p->adapter));
+  while (n > 0 && p->name[--n] != '.') continue;
+  return n;
+}
+
+void adapter_tensor(const Compiled *c, int param, char name[512]) {
+  const CompiledParam *p = &c->param[param];
+  if (!of_experts(p)) {
+    snprintf(name, 512, ADAPTER_PREFIX "%s", p->name);
+    return;
+  }
+  size_t n = holder_length(p);
+  int at = snprintf(name, 512, ADAPTER_PREFIX "%.*s", (int)n, p->name);
+  for (int i = param + 1; i < c->nparam; i++) {
+    const CompiledParam *q = &c->param[i];
+    bool same = of_experts(q) && q->adapter == p->adapter && holder_length(q) == n;
+    if (same && strncmp(p->name, q->name, n) == 0 && at < 512)
+      at += snprintf(name + at, 512 - (size_t)at, ".base_layer");
+  }
+  if (at < 512)
+    snprintf(name + at, 512 - (size_t)at, "%s", adapter_suffix((AdapterPart)p->adapter));
 }
 
 /* ".weight" at the end of a name, or its end. */
@@ -41,8 +82,8 @@ int adapter_base(const Compiled *c, int part) {
 bool adapter_of_in_out(const Graph *g, const char *base) {
   for (int i = 0; i < g->op.n; i++) {
     const Op *op = &g->op.at[i];
-    if (op->code == OP_linear && str_eq(g->t.at[op->in[1]].name, base))
-      return op->attr.layout == 1;
+    bool product = op->code == OP_linear || op->code == OP_grouped_linear;
+    if (product && str_eq(g->t.at[op->in[1]].name, base)) return op->attr.layout == 1;
   }
   return false;
 }
@@ -55,30 +96,76 @@ static const char *last_part(Arena *a, const char *param) {
   return dot ? dot + 1 : s;
 }
 
-/* Whether all matrices whose modules are called so have an adapter: then the name stands
- * for them. */
-static bool stands_for_all(const Compiled *c, Arena *a, const char *name) {
+/* A weight that may have an adapter, of one matrix (2) or one for each expert (3). */
+static bool is_base(const CompiledParam *p, int ndim) {
+  return !p->adapter && p->ndim == ndim;
+}
+
+/* Whether all weights of such modules have an adapter: then the name stands for them. */
+static bool stands_for_all(const Compiled *c, Arena *a, const char *name, int ndim) {
   for (int i = 0; i < c->nparam; i++)
-    if (!c->param[i].adapter && c->param[i].ndim == 2 &&
-        str_eq(last_part(a, c->param[i].name), name) && adapter_part(c, i, ADAPTER_A) < 0)
+    if (is_base(&c->param[i], ndim) && str_eq(last_part(a, c->param[i].name), name) &&
+        adapter_part(c, i, ADAPTER_A) < 0)
       return false;
   return true;
 }
 
-static void write_targets(const Compiled *c, Arena *a, Json *j) {
-  VEC(const char *) told = {0};
-  json_open(j, "target_modules", '[');
+typedef VEC(const char *) Told;
+
+/* Writes a name that is not among those. */
+static void write_new(Arena *a, Json *j, Told *told, const char *name) {
+  for (int k = 0; k < told->n; k++)
+    if (str_eq(told->at[k], name)) return;
+  *VEC_PUSH(a, *told) = name;
+  json_str(j, NULL, name);
+}
+
+static void write_targets(const Compiled *c, Arena *a, const char *key, int ndim,
+                          Json *j) {
+  Told told = {0};
+  json_open(j, key, '[');
   for (int i = 0; i < c->nparam; i++) {
-    if (c->param[i].adapter || adapter_part(c, i, ADAPTER_A) < 0) continue;
+    if (!is_base(&c->param[i], ndim) || adapter_part(c, i, ADAPTER_A) < 0) continue;
     const char *param = c->param[i].name, *name = last_part(a, param);
-    if (!stands_for_all(c, a, name)) name = arena_strn(a, param, module_length(param));
-    bool known = false;
-    for (int k = 0; k < told.n; k++) known |= str_eq(told.at[k], name);
-    if (known) continue;
-    *VEC_PUSH(a, told) = name;
-    json_str(j, NULL, name);
+    bool all = stands_for_all(c, a, name, ndim);
+    if (!all) name = arena_strn(a, param, module_length(param));
+    if (all && ndim == 3) name = arena_printf(a, "experts.%s", name);
+    write_new(a, j, &told, name);
   }
   json_close(j, ']');
+}
+
+/* Full names, since PEFT takes one for each module whose name ends with it. */
+static void write_saved(const Compiled *c, Arena *a, Json *j) {
+  Told told = {0};
+  bool any = false;
+  for (int i = 0; i < c->nparam; i++) any |= c->param[i].saved;
+  if (!any) {
+    json_none(j, "modules_to_save");
+    return;
+  }
+  json_open(j, "modules_to_save", '[');
+  for (int i = 0; i < c->nparam; i++) {
+    const char *param = c->param[i].name, *dot = strrchr(param, '.');
+    if (c->param[i].saved && dot)
+      write_new(a, j, &told, arena_strn(a, param, (size_t)(dot - param)));
+  }
+  json_close(j, ']');
+}
+
+/* A pattern as the regular expression that PEFT reads, of the end of a name. */
+static void write_patterns(Arena *a, Json *j, const char *key, PatternNumbers of) {
+  json_open(j, key, '{');
+  for (int i = 0; i < of.n; i++) {
+    Text name = {.alloc = arena_allocator(a)};
+    for (const char *s = of.at[i].pattern; *s; s++)
+      if (*s == '.' || *s == '*')
+        text_add(&name, *s == '.' ? "\\." : "\\d+");
+      else
+        text_printf(&name, "%c", *s);
+    json_num(j, name.s ? name.s : "", of.at[i].number);
+  }
+  json_close(j, '}');
 }
 
 static bool any_in_out(const Compiled *c, const Graph *g) {
@@ -88,8 +175,7 @@ static bool any_in_out(const Compiled *c, const Graph *g) {
   return false;
 }
 
-static void write_settings(const Plan *p, Json *j) {
-  const Adapter *a = &p->adapter;
+static void write_settings(const Adapter *a, Json *j) {
   json_int(j, "r", a->rank);
   json_num(j, "lora_alpha", a->alpha > 0 ? a->alpha : (double)a->rank);
   json_num(j, "lora_dropout", a->dropout);
@@ -98,11 +184,6 @@ static void write_settings(const Plan *p, Json *j) {
   json_str(j, "bias", "none");
   json_bool(j, "init_lora_weights", true);
   json_bool(j, "inference_mode", true);
-  json_none(j, "modules_to_save");
-  json_open(j, "rank_pattern", '{');
-  json_close(j, '}');
-  json_open(j, "alpha_pattern", '{');
-  json_close(j, '}');
 }
 
 void adapter_config(const Compiled *c, const Plan *p, const Graph *g, const char *folder,
@@ -118,9 +199,13 @@ void adapter_config(const Compiled *c, const Plan *p, const Graph *g, const char
   json_str(&j, "peft_type", "LORA");
   json_str(&j, "task_type", "CAUSAL_LM");
   json_str(&j, "base_model_name_or_path", folder);
-  write_settings(p, &j);
+  write_settings(&p->adapter, &j);
+  write_patterns(a, &j, "rank_pattern", p->adapter.ranks);
+  write_patterns(a, &j, "alpha_pattern", p->adapter.alphas);
+  write_saved(c, a, &j);
   json_bool(&j, "fan_in_fan_out", any_in_out(c, g));
-  write_targets(c, a, &j);
+  write_targets(c, a, "target_modules", 2, &j);
+  if (p->adapter.experts.n) write_targets(c, a, "target_parameters", 3, &j);
   json_close(&j, '}');
   text_add(out, "\n");
   arena_free(a);

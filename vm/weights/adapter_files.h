@@ -10,8 +10,17 @@
 #define ADAPTER_CONFIG  "adapter_config.json"
 #define ADAPTER_PREFIX  "base_model.model." /* before the names of the model */
 
-/* "model.layers.0.mlp.up_proj.lora_A.weight" -> "base_model.model.model.layers.0..." */
-const char *adapter_tensor(Arena *a, const char *param);
+/* "model.layers.0.mlp.up_proj.lora_A.weight" -> "base_model.model.model.layers.0...". Of
+ * experts, whose weights are parameters of one module, PEFT wraps the module once for
+ * each that has an adapter, in their order: the last one's are of the module
+ * ("...mlp.experts.lora_A.weight"), those before it of its base_layer, and so on. */
+void adapter_tensor(const Compiled *c, int param, char name[512]);
+/* Whether an adapter's folder has it: parts, and what learns beside them. */
+bool adapter_has(const CompiledParam *p);
+/* How PEFT has a part: matrices of experts are one, A (E * rank, in), and B (out, rank *
+ * E), where the expert is the last digit; `turned` says so of B. */
+bool adapter_turned(const CompiledParam *p);
+CompiledParam adapter_shape(const CompiledParam *p);
 /* The number of this part of the adapter of parameter `base`; -1 if it has none. */
 int adapter_part(const Compiled *c, int base, AdapterPart part);
 /* The other way: the number of the parameter that a part is of. */

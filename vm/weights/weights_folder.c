@@ -14,6 +14,7 @@
 typedef struct OutTensor {
   StWrite write;
   int file, number; /* in its content */
+  int64_t turned;   /* is put as its transpose: of so many columns; 0: it is not */
 } OutTensor;
 
 /* Where a parameter goes: its elements from `first` on of a tensor; or each `each` of
@@ -84,16 +85,20 @@ static OutParam list_packed(WeightsOut *w, const CompiledParam *p, const char *n
   return to;
 }
 
-/* A part of an adapter, as PEFT calls it. */
-static OutParam list_adapter(WeightsOut *w, const CompiledParam *p) {
+/* What PEFT's folder has, as it calls it. */
+static OutParam list_adapter(WeightsOut *w, const Compiled *c, int param) {
+  const CompiledParam *p = &c->param[param], shape = adapter_shape(p);
   OutParam to = {.tensor = w->t.n, .each = INT64_MAX};
-  const char *name = adapter_tensor(w->arena, p->name);
-  add_tensor(w, name, p->ndim, p->dim, out_type(w->o, NULL));
+  char name[512];
+  adapter_tensor(c, param, name);
+  OutTensor *t = add_tensor(w, arena_str(w->arena, name), shape.ndim, shape.dim,
+                            out_type(w->o, NULL));
+  if (adapter_turned(p)) t->turned = p->dim[0];
   return to;
 }
 
 bool weights_out_has(const WeightsOut *w, const CompiledParam *p) {
-  return w->o->adapter == (p->adapter != ADAPTER_NONE) &&
+  return (w->o->adapter ? adapter_has(p) : p->adapter == ADAPTER_NONE) &&
          !second_prefix(p->name, strlen(p->name)) && !weights_follow(p);
 }
 
@@ -110,7 +115,7 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
     int64_t rows, first;
     if (!weights_out_has(w, &c->param[i])) continue; /* as it is stored */
     if (w->o->adapter) {
-      w->param[i] = list_adapter(w, p);
+      w->param[i] = list_adapter(w, c, i);
       continue;
     }
     if (like) from = weights_source(c, like, i);
@@ -353,8 +358,18 @@ static weft_status write_others(WeightsOut *w, weft_error *e) {
   return WEFT_OK;
 }
 
+/* What was put in parameters' order is put in the files'. */
+static weft_status turn(const WeightsOut *w, weft_error *e) {
+  for (int i = 0; i < w->t.n; i++) {
+    const OutTensor *t = &w->t.at[i];
+    size_t size = (size_t)dtype_size(t->write.dtype);
+    if (t->turned) TRY(st_turn(w->file[t->file], t->number, t->turned, size, e));
+  }
+  return WEFT_OK;
+}
+
 weft_status weights_out_finish(WeightsOut *w, weft_error *e) {
-  weft_status st = WEFT_OK;
+  weft_status st = w->folder.first ? turn(w, e) : WEFT_OK;
   for (int i = 0; i < w->nfile && st == WEFT_OK; i++) {
     StOut *f = w->file[i];
     w->file[i] = NULL;

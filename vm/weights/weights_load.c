@@ -5,6 +5,7 @@
  * Ranges follow the order of the files, because the kernel reads ahead. */
 #include "weights_load.h"
 
+#include "adapter_files.h"
 #include "param_fill.h"
 #include "quantized.h"
 #include "weights_match.h"
@@ -163,9 +164,10 @@ static int by_place(const void *x, const void *y, void *ud) {
 }
 
 /* Whether a parameter is not filled by what files have, but by what follows from it: what
- * no file has, and what is stored in 4 bits. */
+ * no file has, what is stored in 4 bits, and what files have in another order. */
 static bool follows(const Load *l, const SafeTensors *s, int i) {
-  return l->c->param[i].quant || weights_initial(l->c, s, i);
+  const CompiledParam *p = &l->c->param[i];
+  return p->quant || adapter_turned(p) || weights_initial(l->c, s, i);
 }
 
 /* Those that files have, along the files, then those that follow; returns how many there
@@ -205,10 +207,42 @@ static weft_status read_values(const void *ud, int param, int64_t from, int64_t 
   return WEFT_OK;
 }
 
+/* Fills a span of B of experts from rows [row, row + n) of the file's matrix, in which a
+ * column is that of an expert: `each` rows. */
+static void put_turned_span(Span s, int64_t experts, int64_t each, int64_t row, int64_t n,
+                            const float *rows, float *local) {
+  for (int64_t k = 0, run; k < s.n; k += run) {
+    int64_t expert = (s.global + k) / each, first = (s.global + k) % each;
+    run = MIN(s.n - k, each - first);
+    int64_t end = MIN(first + run, row + n);
+    for (int64_t i = MAX(first, row); i < end; i++)
+      local[s.local + k + i - first] = rows[(i - row) * experts + expert];
+  }
+  memset(local + s.local + s.n, 0, (size_t)s.padding * sizeof *local);
+}
+
+static weft_status put_turned(const Load *l, int param, const Piece *part, float *local,
+                              weft_error *e) {
+  enum { ROOM = 16 * EXPERTS_MAX };
+  const CompiledParam *p = &l->c->param[param];
+  int64_t experts = p->dim[0], each = p->dim[1] * p->dim[2];
+  float rows[ROOM];
+  for (int64_t row = 0, n; row < each; row += n) {
+    n = MIN(each - row, ROOM / experts);
+    TRY(read_values(l, param, row * experts, n * experts, rows, e));
+    for (int64_t i = 0, spans = piece_spans(part); i < spans; i++)
+      put_turned_span(piece_span(part, i), experts, each, row, n, rows, local);
+  }
+  return WEFT_OK;
+}
+
 /* What no file has begins with its initial values; weights become codes. */
 static weft_status put_initial(const Lane *lane, void *ud, StateKind k, int param,
                                const Piece *part, PartOut *out, weft_error *e) {
   const Compiled *c = lane->run->c;
+  const Load *l = ((const Quantized *)ud)->ud;
+  if (adapter_turned(&c->param[param]) && l->param[param].tensor)
+    return put_turned(l, param, part, out->local, e);
   if (c->param[param].quant) return quantized_init(ud, param, part, out->local, e);
   if (magnitudes(&c->param[param]))
     return magnitudes_init(c, param, part, quantized_values, ud, out->local, e);

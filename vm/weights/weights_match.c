@@ -200,11 +200,12 @@ static WeightSource in_pieces(const SafeTensors *s, const CompiledParam *p) {
                         .pieces = (int)p->dim[0] * n};
 }
 
-/* A part of an adapter, as PEFT calls it. */
-static WeightSource in_adapter(const SafeTensors *s, const CompiledParam *p) {
+/* What PEFT's folder has, as it calls it. */
+static WeightSource in_adapter(const Compiled *c, const SafeTensors *s, int param) {
   char name[512];
-  snprintf(name, sizeof name, ADAPTER_PREFIX "%s", p->name);
-  return (WeightSource){.t = st_find(s, name), .rows = p->dim[0], .pieces = 1};
+  adapter_tensor(c, param, name);
+  int64_t rows = adapter_shape(&c->param[param]).dim[0];
+  return (WeightSource){.t = st_find(s, name), .rows = rows, .pieces = 1};
 }
 
 bool weights_adapter(const SafeTensors *s) {
@@ -233,7 +234,7 @@ bool weights_initial(const Compiled *c, const SafeTensors *s, int param) {
 
 WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param) {
   const CompiledParam *p = named_in_files(c, param);
-  if (p->adapter) return in_adapter(s, p);
+  if (p->adapter || (p->saved && weights_adapter(s))) return in_adapter(c, s, param);
   WeightSource from = {.t = find_name(s, p->name), .rows = p->dim[0], .pieces = 1};
   if (!from.t && p->ndim == 3) return in_pieces(s, p);
   for (int i = 0; i < LEN(fused) && !from.t; i++)
@@ -310,7 +311,8 @@ typedef struct Misfits {
 /* Whether what was found under the name `name` can be what `p` wants. */
 static bool fits(const CompiledParam *param, const char *name, WeightSource from,
                  Misfits *m) {
-  const CompiledParam weight = weights_as_model(param), *p = &weight;
+  const CompiledParam weight = weights_as_model(param), shape = adapter_shape(&weight);
+  const CompiledParam *p = &shape;
   const SafeTensor *t = from.t;
   if (!same_shape(p, from.rows, t)) {
     int64_t want[MAX_DIM];
@@ -328,6 +330,13 @@ static bool fits(const CompiledParam *param, const char *name, WeightSource from
     return true;
   }
   m->n++;
+  return false;
+}
+
+/* Whether it is the base's of a parameter that an adapter's folder has, too. */
+static bool is_saved(const Compiled *c, const SafeTensors *s, const SafeTensor *t) {
+  for (int i = 0; i < c->nparam; i++)
+    if (c->param[i].saved && find_name(s, c->param[i].name) == t) return true;
   return false;
 }
 
@@ -383,6 +392,7 @@ static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **
     if (bsearch(&t, sorted, (size_t)n, sizeof *sorted, by_address)) continue;
     if (is_buffer(t->name)) continue;
     if (is_further_token(s, t->name)) continue;
+    if (is_saved(c, s, t)) continue;
     int tied = tied_embedding(c, t->name);
     if (tied >= 0) {
       const CompiledParam *p = &c->param[tied];

@@ -37,7 +37,7 @@ static weft_status export(CkptExport *x, Cli *cli, Arena *arena, const char *con
   if (weights) TRY(st_open(NULL, weights, &in, &x->weights, &j->e));
   if (weights) TRY(weights_fit(j->compiled, x->weights, NULL, &j->e));
   TRY(export_begin(&x->folder, j, cli, at[2], x->weights, merged, &j->e));
-  MergeHow how = {merged ? plan_adapter_scale(&j->plan.adapter) : 0, j->graph};
+  MergeHow how = {&j->plan.adapter, j->graph};
   return ckpt_weights(x->from, j->compiled, &x->folder.out, merged ? &how : NULL,
                       &x->read, &j->e);
 }

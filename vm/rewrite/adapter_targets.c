@@ -1,0 +1,272 @@
+/* adapter_targets.c - patterns of the plan's adapter: which linears and which weights of
+ * experts have one, of which rank, and which modules learn as they are.
+ *
+ * A pattern is a module, or the end of its name, as PEFT's target_modules has them. */
+#include "adapter_targets.h"
+
+#include "vm/graph/second_model.h"
+#include "vm/shard/shard.h"
+
+typedef struct Finder {
+  const Graph *g;
+  const Adapter *adapter;
+  const AdapterTarget *target; /* of each op */
+  Diags *d;
+} Finder;
+
+/* Whether a pattern is this module, or the end of its name: "q_proj", as PEFT has it. */
+static bool names_module(const char *pattern, const char *module) {
+  if (tp_pattern_fits(pattern, module, strlen(module))) return true;
+  for (const char *s = module; (s = strchr(s, '.'));)
+    if (s++, tp_pattern_fits(pattern, s, strlen(s))) return true;
+  return false;
+}
+
+static bool reads_param(const Graph *g, const Op *op) {
+  return !op->second && op->name && g->t.at[op->in[1]].kind == T_PARAM;
+}
+
+static bool is_linear(const Graph *g, const Op *op) {
+  return op->code == OP_linear && reads_param(g, op);
+}
+
+static bool is_experts(const Graph *g, const Op *op) {
+  return op->code == OP_grouped_linear && reads_param(g, op);
+}
+
+/* What patterns name: a linear's module, or a weight of experts, of which their module
+ * has several. */
+static const char *target_name(const Graph *g, const Op *op) {
+  return op->code == OP_grouped_linear ? g->t.at[op->in[1]].name : op->name;
+}
+
+/* What a list of patterns is of. */
+typedef bool KindFn(const Graph *g, const Op *op);
+typedef struct Kind {
+  const char *field, *one, *all;
+  KindFn *is;
+} Kind;
+static const Kind linears = {"targets", "linear", "linears", is_linear};
+static const Kind experts = {"target_parameters", "weight of experts",
+                             "weights of experts", is_experts};
+
+static const char *item_path(const Finder *f, const char *field, int item) {
+  return arena_printf(f->d->arena, "adapter.%s[%d]", field, item + 1);
+}
+
+/* A reader of the weight of op `id` that is not of the same kind and orientation, or -1.
+ */
+static Oid other_reader(const Graph *g, Oid id) {
+  const Op *op = &g->op.at[id];
+  for (int i = 0; i < g->op.n; i++)
+    for (int k = 0; k < g->op.at[i].nin; k++) {
+      const Op *q = &g->op.at[i];
+      bool same = k == 1 && q->code == op->code && q->attr.layout == op->attr.layout;
+      if (q->in[k] == op->in[1] && !same) return i;
+    }
+  return -1;
+}
+
+/* ---- what is wrong ---- */
+
+/* Adds what a user may have meant instead of a pattern: names of modules. */
+static void suggest(Diag *x, Arena *a, const char *pattern, const PatternList *names,
+                    const char *what) {
+  const char *near = str_nearest(pattern, names->at, names->n);
+  if (near)
+    x->suggestion = arena_printf(a, "did you mean \"%s\"?", near);
+  else if (names->n)
+    x->suggestion = arena_printf(a, "%s are called %s", what, names->at[names->n / 2]);
+}
+
+static void add_name(Arena *a, PatternList *names, const char *module) {
+  const char *name = tp_as_pattern(a, arena_printf(a, "%s.", module));
+  const char *last = strrchr(name, '.');
+  *VEC_PUSH(a, *names) = name;
+  if (last) *VEC_PUSH(a, *names) = last + 1;
+}
+
+static void matches_nothing(const Finder *f, const Kind *k, const char *pattern,
+                            int item) {
+  const Graph *g = f->g;
+  Arena *a = f->d->arena;
+  PatternList names = {0};
+  for (int i = 0; i < g->op.n; i++)
+    if (k->is(g, &g->op.at[i])) add_name(a, &names, target_name(g, &g->op.at[i]));
+  Diag *x = diag_error(f->d, "adapter", item_path(f, k->field, item),
+                       "\"%s\" matches no %s of the model", pattern, k->one);
+  suggest(x, a, pattern, &names, k->all);
+  if (!names.n) x->suggestion = arena_printf(a, "the model has no %s", k->all);
+}
+
+/* Who reads a weight in another way would not see its adapter. */
+static void cannot_adapt(const Finder *f, const Kind *k, Oid id, Oid other, int item) {
+  const Op *op = &f->g->op.at[id], *q = &f->g->op.at[other];
+  diag_error(f->d, "adapter", item_path(f, k->field, item),
+             "%s is tied: %s of %s reads %s, too, without the adapter",
+             target_name(f->g, op), op_info[q->code].name,
+             q->name ? q->name : "the model", f->g->t.at[op->in[1]].name)
+      ->suggestion = "tie_word_embeddings = false, or leave it out";
+}
+
+/* ---- targets ---- */
+
+static void find(const Finder *f, const Kind *k, Patterns of, AdapterTarget *to) {
+  const Graph *g = f->g;
+  for (int p = 0; p < of.n; p++) {
+    int hits = 0;
+    for (int i = 0; i < g->op.n; i++) {
+      const Op *op = &g->op.at[i];
+      if (!k->is(g, op) || !names_module(of.at[p], target_name(g, op))) continue;
+      Oid other = other_reader(g, i);
+      if (other >= 0 && !hits) cannot_adapt(f, k, i, other, p);
+      to[i].rank = f->adapter->rank, hits++;
+    }
+    if (!hits) matches_nothing(f, k, of.at[p], p);
+  }
+}
+
+static void find_all(const Finder *f, AdapterTarget *to) {
+  const Graph *g = f->g;
+  int errors = f->d->errors, n = 0;
+  for (int i = 0; i < g->op.n && f->adapter->all; i++) {
+    const Op *op = &g->op.at[i];
+    bool layer = g->unit.at[op->unit].layer >= 0;
+    if (layer && is_linear(g, op) && other_reader(g, i) < 0)
+      to[i].rank = f->adapter->rank;
+  }
+  for (int i = 0; i < g->op.n; i++) n += f->target[i].rank > 0;
+  if (n == 0 && f->d->errors == errors)
+    diag_error(f->d, "adapter", "adapter.targets", "the model has no linear in a layer")
+        ->suggestion = "name those that it has: targets = { patterns }";
+}
+
+/* ---- ranks of their own ---- */
+
+static void no_target(const Finder *f, const char *path, const char *pattern) {
+  Arena *a = f->d->arena;
+  PatternList names = {0};
+  for (int i = 0; i < f->g->op.n; i++)
+    if (f->target[i].rank) add_name(a, &names, target_name(f->g, &f->g->op.at[i]));
+  Diag *x = diag_error(f->d, "adapter", path,
+                       "\"%s\" names no module that has an adapter", pattern);
+  suggest(x, a, pattern, &names, "those that have one");
+}
+
+/* The pattern of the list that names a module, or -1; two that say different numbers are
+ * an error, since a table has no order. */
+static int which(const Finder *f, const char *field, PatternNumbers of,
+                 const char *module) {
+  int found = -1;
+  for (int i = 0; i < of.n; i++) {
+    if (!names_module(of.at[i].pattern, module)) continue;
+    if (found >= 0 && of.at[i].number != of.at[found].number)
+      diag_error(f->d, "adapter", arena_printf(f->d->arena, "adapter.%s", field),
+                 "\"%s\" and \"%s\" both name %s and say %g and %g", of.at[found].pattern,
+                 of.at[i].pattern, module, of.at[found].number, of.at[i].number);
+    found = i;
+  }
+  return found;
+}
+
+/* Reports patterns that name no target. */
+static void all_used(const Finder *f, const char *field, PatternNumbers of) {
+  for (int p = 0; p < of.n; p++) {
+    int hits = 0;
+    for (int i = 0; i < f->g->op.n; i++)
+      hits += f->target[i].rank &&
+              names_module(of.at[p].pattern, target_name(f->g, &f->g->op.at[i]));
+    const char *path =
+        arena_printf(f->d->arena, "adapter.%s[\"%s\"]", field, of.at[p].pattern);
+    if (!hits) no_target(f, path, of.at[p].pattern);
+  }
+}
+
+AdapterTarget *adapter_targets(const Graph *g, const Adapter *a, Diags *d) {
+  AdapterTarget *target =
+      (void *)arena_alloc(g->arena, sizeof *target * (size_t)(g->op.n + 1));
+  Finder f = {g, a, target, d};
+  int errors = d->errors;
+  memset(target, 0, sizeof *target * (size_t)(g->op.n + 1));
+  find(&f, &linears, a->targets, target);
+  find(&f, &experts, a->experts, target);
+  if (d->errors == errors) find_all(&f, target);
+  if (d->errors > errors) return target;
+  all_used(&f, "rank_pattern", a->ranks);
+  all_used(&f, "alpha_pattern", a->alphas);
+  for (int i = 0; i < g->op.n && d->errors == errors; i++) {
+    if (!target[i].rank) continue;
+    const char *name = target_name(g, &g->op.at[i]);
+    int rank = which(&f, "rank_pattern", a->ranks, name);
+    int alpha = which(&f, "alpha_pattern", a->alphas, name);
+    target[i].alpha = a->alpha > 0 ? a->alpha : (double)a->rank;
+    if (rank >= 0) target[i].rank = (int64_t)a->ranks.at[rank].number;
+    if (alpha >= 0) target[i].alpha = a->alphas.at[alpha].number;
+  }
+  return target;
+}
+
+/* ---- modules that learn as they are ---- */
+
+/* The module of a parameter: its name without the last part. */
+static const char *module_of(Arena *a, const char *param) {
+  const char *dot = strrchr(param, '.');
+  return dot ? arena_strn(a, param, (size_t)(dot - param)) : param;
+}
+
+/* Whether a pattern names a module that has the parameter. */
+static bool names_holder(Arena *a, const char *pattern, const char *param) {
+  for (const char *m = param; strrchr(m, '.');)
+    if (names_module(pattern, m = module_of(a, m))) return true;
+  return false;
+}
+
+/* The module of an op that reads a parameter and is not called as that is; NULL: it is
+ * not tied. */
+static const char *tied_to(const Graph *g, const Param *p) {
+  for (int i = 0; i < g->op.n; i++)
+    for (int k = 0; k < g->op.at[i].nin; k++) {
+      const Op *op = &g->op.at[i];
+      if (op->in[k] == p->tensor && op->name && !op->second &&
+          strncmp(p->name, op->name, strlen(op->name)) != 0)
+        return op->name;
+    }
+  return NULL;
+}
+
+static void check_saved(const Finder *f, const Param *p, const char *path) {
+  const char *tied = tied_to(f->g, p);
+  if (tied)
+    diag_error(f->d, "adapter", path, "%s is tied: %s reads it, too", p->name, tied)
+        ->suggestion = "tie_word_embeddings = false, or leave it out";
+  for (int i = 0; i < f->g->op.n; i++)
+    if (f->target[i].rank && f->g->op.at[i].in[1] == p->tensor)
+      diag_error(f->d, "adapter", path,
+                 "%s has an adapter: it learns in one way or the "
+                 "other",
+                 target_name(f->g, &f->g->op.at[i]));
+}
+
+bool *adapter_saved(const Graph *g, const Adapter *a, const AdapterTarget *target,
+                    Diags *d) {
+  bool *saved = NEW_N(g->arena, bool, g->param.n + 1);
+  Finder f = {g, a, target, d};
+  for (int p = 0; p < a->saved.n; p++) {
+    const char *path = item_path(&f, "modules_to_save", p);
+    PatternList names = {0};
+    int hits = 0, errors = d->errors;
+    for (int i = 0; i < g->param.n; i++) {
+      const Param *param = &g->param.at[i];
+      if (second_prefix(param->name, strlen(param->name))) continue;
+      add_name(d->arena, &names, module_of(d->arena, param->name));
+      if (!names_holder(d->arena, a->saved.at[p], param->name)) continue;
+      if (!saved[i] && d->errors == errors) check_saved(&f, param, path);
+      saved[i] = true, hits++;
+    }
+    if (!hits)
+      suggest(diag_error(d, "adapter", path, "\"%s\" names no module of the model",
+                         a->saved.at[p]),
+              d->arena, a->saved.at[p], &names, "modules");
+  }
+  return saved;
+}

@@ -1,0 +1,19 @@
+/* adapter_targets.h - which linears and experts the plan's adapter is of. */
+#ifndef WEFT_REWRITE_ADAPTER_TARGETS_H
+#define WEFT_REWRITE_ADAPTER_TARGETS_H
+
+#include "vm/base/diag.h"
+#include "vm/graph/graph.h"
+#include "vm/plan/plan.h"
+
+typedef struct AdapterTarget {
+  int64_t rank; /* 0: none */
+  double alpha;
+} AdapterTarget;
+/* Of each op; errors go to `d`. */
+AdapterTarget *adapter_targets(const Graph *g, const Adapter *a, Diags *d);
+/* Of each parameter, whether it learns beside the adapter. */
+bool *adapter_saved(const Graph *g, const Adapter *a, const AdapterTarget *target,
+                    Diags *d);
+
+#endif
