@@ -29,7 +29,8 @@ static const OpKeys op_keys[] = {
     {OP_rope,
      2,
      {"head_dim", "theta", "rope_factor", "rope_low", "rope_high", "rope_original",
-      "rope_scale", "yarn", "rotary_dim", "rotary_from", "interleaved"}},
+      "rope_scale", "yarn", "rotary_dim", "rotary_from", "interleaved", "length",
+      "length_scale"}},
     {OP_split_heads, 2, {"head_dim", "head_part"}},
     {OP_join_heads, 2, {"head_dim", "head_part"}},
     {OP_attention,
@@ -74,7 +75,7 @@ static const AttrField attr_fields[] = {
     REAL(bound),       REAL(aux),          REAL(z),
     REAL(rate),        INT(site),          INT(window),
     REAL(soft_cap),    INT(zero_centered), REAL(limit),
-    REAL(beta),
+    REAL(beta),        INT(length),        REAL(length_scale),
 };
 #undef INT
 #undef REAL

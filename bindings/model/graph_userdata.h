@@ -51,7 +51,7 @@ void graph_do(lua_State *L, GraphUd *u, GraphWork fn, void *arg);
 int graph_param_method(lua_State *L);
 
 /* The attributes that a forward op takes; the first `need` are required. */
-enum { MAX_ATTR = 12 };
+enum { MAX_ATTR = 14 };
 typedef struct OpKeys {
   int code, need;
   const char *key[MAX_ATTR];

@@ -191,3 +191,36 @@ static void halves(Device *dev, const KernelArgs *a, PartFn fn) {
 }
 void cpu_swiglu(Device *dev, const KernelArgs *a) { halves(dev, a, swiglu_part); }
 void cpu_swiglu_dx(Device *dev, const KernelArgs *a) { halves(dev, a, swiglu_dx_part); }
+
+/* ---- gate: a number for each row ---- */
+
+INLINE void gate(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t n = last_dim(&a->in[0]);
+  for (int64_t r = lo; r < hi; r++) {
+    const void *x = at(a->in[0].p, t, r * n);
+    void *y = at(a->out[0].p, t, r * n);
+    float by = sigmoid(get(a->in[1].p, t, r));
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) put(y, t, i, get(x, t, i) * by);
+  }
+}
+BY_TYPE(gate, in[0])
+
+INLINE void gate_ds(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t n = last_dim(&a->in[0]);
+  for (int64_t r = lo; r < hi; r++) {
+    const void *x = at(a->in[0].p, t, r * n), *dy = at(a->in[2].p, t, r * n);
+    float by = sigmoid(get(a->in[1].p, t, r)), sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += get(x, t, i) * get(dy, t, i);
+    put(a->out[0].p, t, r, sum * by * (1.0f - by));
+  }
+}
+BY_TYPE(gate_ds, in[0])
+
+static void of_rows(Device *dev, const KernelArgs *a, PartFn part) {
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), part);
+}
+
+void cpu_gate(Device *dev, const KernelArgs *a) { of_rows(dev, a, gate_part); }
+void cpu_gate_ds(Device *dev, const KernelArgs *a) { of_rows(dev, a, gate_ds_part); }

@@ -1,4 +1,5 @@
-/* layernorm.c - layernorm over rows and its gradients; stats: (mean, rstd) of a row. */
+/* layernorm.c - layernorm over rows and its gradients; stats: (mean, rstd) of a row. And
+ * rows less their mean. */
 #include "kernel.h"
 
 INLINE void layernorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
@@ -96,4 +97,23 @@ BY_TYPE(layernorm_dw, in[0])
 
 void cpu_layernorm_dw(Device *dev, const KernelArgs *a) {
   each_part(dev, a, last_dim(&a->in[0]), COLUMN_GRAIN, layernorm_dw_part);
+}
+
+INLINE void center(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  int64_t n = last_dim(&a->in[0]);
+  for (int64_t r = lo; r < hi; r++) {
+    const void *x = at(a->in[0].p, t, r * n);
+    void *y = at(a->out[0].p, t, r * n);
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += get(x, t, i);
+    float mean = sum / (float)n;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) put(y, t, i, get(x, t, i) - mean);
+  }
+}
+BY_TYPE(center, in[0])
+
+void cpu_center(Device *dev, const KernelArgs *a) {
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), center_part);
 }

@@ -171,3 +171,43 @@ void cuda_swiglu_dx(Device *d, const KernelArgs *a) {
             Rows<T, 2>{{du + c, du}, {2 * c, 2 * c}}, rows, c, SiluMulDx{});
   });
 }
+
+/* ---- gate: a number for each row ---- */
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    gate_rows(const T *x, const T *s, T *y, int64_t n, int64_t width) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+    y[i] = rounded<T>(load(x[i]) * sigmoid(load(s[i / width])));
+}
+
+void cuda_gate(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_count(&a->in[0]);
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((gate_rows<T>), blocks_for(n), BLOCK, cuda_stream(d), data<const T>(&a->in[0]),
+           data<const T>(&a->in[1]), data<T>(&a->out[0]), n, cuda_last(&a->in[0]));
+  });
+}
+
+/* A block for each row. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    gate_ds_rows(const T *x, const T *s, const T *dy, T *ds, int64_t n) {
+  int64_t r = blockIdx.x;
+  float sum = 0, by = sigmoid(load(s[r]));
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
+    sum += load(x[r * n + i]) * load(dy[r * n + i]);
+  sum = block_sum<BLOCK>(sum);
+  if (threadIdx.x == 0) ds[r] = rounded<T>(sum * by * (1.0f - by));
+}
+
+void cuda_gate_ds(Device *d, const KernelArgs *a) {
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((gate_ds_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<const T>(&a->in[1]), data<const T>(&a->in[2]),
+           data<T>(&a->out[0]), cuda_last(&a->in[0]));
+  });
+}

@@ -1,5 +1,5 @@
-/* layernorm.cu - layernorm over rows and its gradients; stats: (mean, rstd) of a row. A
- * block per row; weights are w + plus. */
+/* layernorm.cu - layernorm over rows and its gradients; stats: (mean, rstd) of a row. And
+ * rows less their mean. A block per row; weights are w + plus. */
 #include "columns.cuh"
 
 template <typename T>
@@ -78,5 +78,23 @@ void cuda_layernorm_dw(Device *d, const KernelArgs *a) {
     sum_columns<2>(d, a, cuda_rows(&a->in[0]), cuda_last(&a->in[0]),
                    LayerTerm<T>{data<const T>(&a->in[0]), data<const T>(&a->in[2]),
                                 data<const float>(&a->in[1])});
+  });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(BLOCK) center_rows(const T *x, T *y, int64_t n) {
+  int64_t r = blockIdx.x;
+  x += r * n, y += r * n;
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) sum += load(x[i]);
+  float mean = block_sum<BLOCK>(sum) / (float)n;
+  for (int64_t i = threadIdx.x; i < n; i += BLOCK) y[i] = rounded<T>(load(x[i]) - mean);
+}
+
+void cuda_center(Device *d, const KernelArgs *a) {
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    LAUNCH((center_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
+           data<const T>(&a->in[0]), data<T>(&a->out[0]), cuda_last(&a->in[0]));
   });
 }

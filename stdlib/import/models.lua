@@ -386,9 +386,9 @@ end
 
 models.architectures = {}
 for _, name in ipairs {
-  "deepseek_v3", "ernie4_5", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_oss", "granite", "kimi_k2",
-  "llama", "minimax_m2",
-  "ministral", "mistral", "mixtral", "nemotron", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss", "smollm3",
+  "cohere2", "deepseek_v3", "ernie4_5", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2",
+  "gpt_oss", "granite", "hy_v3", "kimi_k2", "llama", "minimax_m2", "ministral", "ministral3", "mistral", "mixtral", "nemotron",
+  "olmo2", "olmo3", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "starcoder2",
 } do models.architectures[name] = true end
 
 return models

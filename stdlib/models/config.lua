@@ -127,6 +127,7 @@ end
 -- rope.lua says what is wrong with these.
 function kinds.part(value) end
 function kinds.ropes(value) end
+function kinds.grows(value) end
 
 -- One of 0 and 1 for each layer, and maybe more of them.
 function kinds.switches(value)

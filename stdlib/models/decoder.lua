@@ -34,11 +34,21 @@ end
 
 local head_dim, linear, norm = decoder.head_dim, decoder.linear, decoder.norm
 
+-- A LayerNorm.
+function decoder.layer_norm(g, c, x, name, dim)
+  local w, b = g:param(name .. ".weight", { dim }, ones), g:param(name .. ".bias", { dim }, zeros)
+  return g:layernorm(x, w, b, { eps = c.rms_norm_eps })
+end
+
 -- An RMSNorm whose weights are 1 + w: w begins with 0, to which weight decay pulls it.
 function decoder.centered_norm(g, c, x, name, dim)
   local w = g:param(name .. ".weight", { dim }, zeros)
   return g:rmsnorm(x, w, { eps = c.rms_norm_eps, zero_centered = 1 })
 end
+
+-- Modules that some families call otherwise.
+local NAMES = { out = "o_proj", up = "up_proj", down = "down_proj", norm = "norm" }
+local function called(o, which) return o.names and o.names[which] or NAMES[which] end
 
 -- A norm over each head, or over all of them together.
 local function norm_heads(g, c, x, name, heads, o)
@@ -62,7 +72,8 @@ function decoder.attention(g, c, x, name, o, i)
     local of = o.rope_type and rope.of_type(c, o.rope_type(c, i)) or c
     local turn, positions = rope.attributes(of, d, g:tokens():size(2)), g:positions()
     turn.interleaved = o.interleaved and 1 or 0
-    q, k = g:rope(q, positions, turn), g:rope(k, positions, turn)
+    local longer = o.longer_queries and rope.longer(of, turn) or turn
+    q, k = g:rope(q, positions, longer), g:rope(k, positions, turn)
   end
   local sinks = o.sinks and g:param(name .. ".sinks", { { "none", c.num_attention_heads } },
                                     { std = c.initializer_range }) or nil
@@ -70,14 +81,14 @@ function decoder.attention(g, c, x, name, o, i)
     head_dim = d, scale = o.attention_scale, rate = c.attention_dropout,
     window = o.window and o.window(c, i) or nil, soft_cap = o.score_cap,
   })
-  return linear(g, c, y, name .. ".o_proj", hidden, heads, o.out_bias)
+  return linear(g, c, y, name .. "." .. called(o, "out"), hidden, heads, o.out_bias)
 end
 
 local function mlp(g, c, x, name, width, o)
   local hidden, ffn = { "hidden", c.hidden_size }, { "ffn", width }
   if o.activation then
-    local up = linear(g, c, x, name .. ".up_proj", ffn, hidden, o.mlp_bias)
-    return linear(g, c, o.activation(g, up), name .. ".down_proj", hidden, ffn, o.mlp_bias)
+    local up = linear(g, c, x, name .. "." .. called(o, "up"), ffn, hidden, o.mlp_bias)
+    return linear(g, c, o.activation(g, up), name .. "." .. called(o, "down"), hidden, ffn, o.mlp_bias)
   end
   local gate = linear(g, c, x, name .. ".gate_proj", ffn, hidden, o.mlp_bias)
   local up = linear(g, c, x, name .. ".up_proj", ffn, hidden, o.mlp_bias)
@@ -90,15 +101,20 @@ local function feed_forward(g, c, x, name, o, i)
   local experts = o.experts and o.experts(c, i)
   if not experts then return mlp(g, c, x, name .. ".mlp", c.intermediate_size, o) end
   local y, loss = moe.block(g, x, name .. ".mlp", experts)
-  if experts.shared then
-    y = g:add(y, mlp(g, c, x, name .. ".mlp.shared_experts", experts.shared, o))
+  if not experts.shared then return y, loss end
+  local beside = name .. ".mlp." .. (experts.shared_name or "shared_experts")
+  local shared = mlp(g, c, x, beside, experts.shared, o)
+  if experts.shared_gate then
+    local one = { "none", 1 }
+    shared = g:gate(shared, linear(g, c, x, beside .. "_gate", one, { "hidden", c.hidden_size }))
   end
-  return y, loss
+  return g:add(y, shared), loss
 end
 
 -- Names of the norms of a layer: before and after attention, before and after the MLP.
 decoder.NORMS = {
   before = { "input_layernorm", false, "post_attention_layernorm", false },
+  one = { "input_layernorm", false, false, false },
   after = { false, "post_attention_layernorm", false, "post_feedforward_layernorm" },
   around = { "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
              "post_feedforward_layernorm" },
@@ -118,9 +134,9 @@ local function layer(g, c, x, loss, i, o)
     if o.residual_scale then y = g:scale(y, { scale = o.residual_scale }) end
     return g:add(h, y)
   end
-  local attend = o.attention or decoder.attention
-  x = add(x, normed(attend(g, c, normed(x, 1), name .. ".self_attn", o, i), 2))
-  local y, more = feed_forward(g, c, normed(x, 3), name, o, i)
+  local attend, inner = o.attention or decoder.attention, normed(x, 1)
+  x = add(x, normed(attend(g, c, inner, name .. ".self_attn", o, i), 2))
+  local y, more = feed_forward(g, c, o.parallel and inner or normed(x, 3), name, o, i)
   return add(x, normed(y, 4)), moe.sum(g, loss, more)
 end
 
@@ -130,11 +146,14 @@ local function vocabulary(g, c, name)
 end
 
 -- The whole model; returns the loss. Options are those of all layers, or of layer i, from 0:
---   qkv_bias, out_bias, mlp_bias   which linear layers have one
+--   qkv_bias, out_bias, mlp_bias, head_bias   which linear layers have one
+--   names           of modules, in the place of NAMES
+--   parallel        the MLP reads what attention does, which has the only norm of the layer
 --   qk_norm         "heads": RMSNorm over each head of q and k, "width": over all together
 --   turns(c, i)     whether q and k of the layer turn; they do without it
 --   rope_type(c, i) the type of the layer, where each type has a rope of its own
 --   interleaved     pairs that turn are neighbours
+--   longer_queries  queries grow with their positions, as rope.longer says
 --   window(c, i)    how many tokens a query of the layer sees, nothing: all before it
 --   norms           see decoder.NORMS
 --   norm(g, c, x, name, dim)  in the place of an RMSNorm
@@ -142,8 +161,9 @@ end
 --   activation(g, up)  of an MLP without a gate
 --   attention(g, c, x, name, options, i)  in the place of decoder.attention
 --   experts(c, i)   what moe.block takes, or nothing for a layer with an MLP; and `shared`,
---                   the width of an MLP beside the experts
---   residual_dropout  what of the branches is dropped
+--                   the width of an MLP beside the experts, shared_name, its module, and
+--                   shared_gate, whether a number for each token says how much of it counts
+--   residual_dropout, embedding_dropout  what of branches and of embeddings is dropped
 --   embedding_scale, attention_scale, residual_scale, logits_scale
 --                   what embeddings, scores, branches and logits are multiplied by
 --   sinks           heads have one each: the score of a key without a value
@@ -152,19 +172,23 @@ function decoder.build(g, c, o)
   local embedding, extra = "model.embed_tokens.weight"
   local function scaled(x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
   local x = g:unit("embed_tokens", function()
-    return scaled(g:embedding(g:tokens(), vocabulary(g, c, embedding)), o.embedding_scale)
+    local y = scaled(g:embedding(g:tokens(), vocabulary(g, c, embedding)), o.embedding_scale)
+    return o.embedding_dropout and g:dropout(y, { rate = o.embedding_dropout }) or y
   end)
   for i = 0, c.num_hidden_layers - 1 do
     x, extra = g:layer(i, function() return layer(g, c, x, extra, i, o) end)
   end
   x = g:unit("norm", function()
-    return (o.norm or norm)(g, c, x, "model.norm", { "hidden", c.hidden_size })
+    return (o.norm or norm)(g, c, x, "model." .. called(o, "norm"), { "hidden", c.hidden_size })
   end)
   return g:unit("lm_head", function()
     local head = c.tie_word_embeddings and embedding or "lm_head.weight"
     -- Rows of hidden states are narrower than those of logits.
     local logits = g:linear(scaled(x, o.logits_scale), vocabulary(g, c, head),
                             { name = "lm_head" })
+    if o.head_bias then
+      logits = g:add_bias(logits, g:param("lm_head.bias", { { "vocab", c.vocab_size } }, zeros))
+    end
     if o.logits_cap then logits = g:soft_cap(logits, { soft_cap = o.logits_cap }) end
     return moe.sum(g, g:loss(logits), extra)
   end)
@@ -231,7 +255,8 @@ local rules = {
 
 -- Problems of single keys; `more` holds rules of the architecture, `class` is as in
 -- config.lua. And whether sizes can be compared. A rule for partial_rotary_factor says that
--- the architecture has it, one of the kind "ropes" that each type of layers has a rope.
+-- the architecture has it, one of the kind "ropes" that each type of layers has a rope, one of
+-- the kind "grows" that queries grow with their positions.
 function decoder.check_keys(class, c, more)
   local all, own = {}, {}
   for _, rule in ipairs(more) do own[rule[1]] = true end
@@ -239,12 +264,12 @@ function decoder.check_keys(class, c, more)
   table.move(more, 1, #more, #all + 1, all)
   local problems = config.check(class, c, all)
   local sound = config.sound(problems)
-  local partial, types = false, false
+  local partial, types, grows = false, false, false
   for _, rule in ipairs(more) do
     partial = partial or rule[1] == "partial_rotary_factor"
-    types = types or rule[2] == "ropes"
+    types, grows = types or rule[2] == "ropes", grows or rule[2] == "grows"
   end
-  if types then rope.check_types(c, problems) else rope.check(c, problems, partial) end
+  if types then rope.check_types(c, problems) else rope.check(c, problems, partial, grows) end
   return problems, sound
 end
 

@@ -19,7 +19,7 @@ local deepseek_v3 = {
   -- are those of plan.moe, and how many ranks share experts is mesh.ep.
   ignored = config.ignored { "aux_loss_alpha", "ep_size", "seq_aux" },
 }
-deepseek_v3.defaults, deepseek_v3.unwritten = decoder.defaults {
+local keys = {
   vocab_size = 129280, hidden_size = 7168, intermediate_size = 18432,
   num_hidden_layers = 61, num_attention_heads = 128, num_key_value_heads = 128,
   max_position_embeddings = 4096, q_lora_rank = 1536, kv_lora_rank = 512,
@@ -31,6 +31,7 @@ deepseek_v3.defaults, deepseek_v3.unwritten = decoder.defaults {
   scoring_func = "sigmoid", topk_method = "noaux_tc", output_router_logits = false,
   qk_head_dim = false,
 }
+deepseek_v3.defaults, deepseek_v3.unwritten = decoder.defaults(keys)
 deepseek_v3.unwritten.qk_head_dim = true
 
 -- The part of a head that turns.
@@ -115,8 +116,8 @@ local function check_sizes(c, problems)
   end
 end
 
-function deepseek_v3.check(c)
-  local problems, sound = decoder.check_keys(deepseek_v3.class, c, rules)
+local function check(class, c, all)
+  local problems, sound = decoder.check_keys(class, c, all)
   if not sound then return problems end
   check_sizes(c, problems)
   local heads = c.num_attention_heads
@@ -128,8 +129,28 @@ function deepseek_v3.check(c)
   if c.qk_rope_head_dim % 2 ~= 0 then
     config.add(problems, "qk_rope_head_dim", "must be even, got %d", c.qk_rope_head_dim)
   end
+  moe.check_types(c, problems)
   moe.check_deepseek(c, problems)
   return problems
+end
+
+function deepseek_v3.check(c) return check(deepseek_v3.class, c, rules) end
+
+-- An architecture of these layers with other defaults; `own` are rules in the place of those of
+-- the same keys.
+function deepseek_v3.like(class, changes, own)
+  local d, all, taken = {}, {}, {}
+  for _, t in ipairs { keys, changes } do for key, value in pairs(t) do d[key] = value end end
+  for _, rule in ipairs(own) do all[#all + 1], taken[rule[1]] = rule, true end
+  for _, rule in ipairs(rules) do if not taken[rule[1]] then all[#all + 1] = rule end end
+  local arch = {
+    class = class, aliases = deepseek_v3.aliases, ignored = deepseek_v3.ignored,
+    head_dim = deepseek_v3.head_dim, build = deepseek_v3.build,
+    check = function(c) return check(class, c, all) end,
+  }
+  arch.defaults, arch.unwritten = decoder.defaults(d)
+  arch.unwritten.qk_head_dim = true
+  return arch
 end
 
 return deepseek_v3

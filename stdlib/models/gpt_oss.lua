@@ -3,6 +3,7 @@
 -- are clamped, and gate and up of an expert are neighbours in one weight.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
+local moe = require "weft.models.moe"
 
 local gpt_oss = {
   class = "GptOssForCausalLM",
@@ -73,10 +74,7 @@ end
 
 function gpt_oss.check(c)
   local problems = decoder.check(gpt_oss.class, c, rules)
-  if config.sound(problems) and c.num_experts_per_tok > c.num_local_experts then
-    config.add(problems, "num_experts_per_tok", "%d choices of num_local_experts = %d",
-               c.num_experts_per_tok, c.num_local_experts)
-  end
+  if config.sound(problems) then moe.check_choices(c, problems, "num_local_experts") end
   return problems
 end
 

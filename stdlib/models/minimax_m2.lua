@@ -2,6 +2,7 @@
 -- head turns, and experts in every layer, chosen by sigmoids and a bias.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
+local moe = require "weft.models.moe"
 
 local minimax = {
   class = "MiniMaxM2ForCausalLM",
@@ -48,10 +49,7 @@ end
 
 function minimax.check(c)
   local problems = decoder.check(minimax.class, c, rules)
-  if config.sound(problems) and c.num_experts_per_tok > c.num_local_experts then
-    config.add(problems, "num_experts_per_tok", "%d choices of num_local_experts = %d",
-               c.num_experts_per_tok, c.num_local_experts)
-  end
+  if config.sound(problems) then moe.check_choices(c, problems, "num_local_experts") end
   return problems
 end
 

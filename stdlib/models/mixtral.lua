@@ -2,6 +2,7 @@
 -- has the best few, by a softmax over those.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
+local moe = require "weft.models.moe"
 
 local mixtral = {
   class = "MixtralForCausalLM",
@@ -40,10 +41,7 @@ function mixtral.check(c)
     { "sliding_window", "optional_count" }, { "router_jitter_noise", "noise" },
     { "output_router_logits", "only", { false } },
   })
-  if config.sound(problems) and c.num_experts_per_tok > c.num_local_experts then
-    config.add(problems, "num_experts_per_tok", "%d choices of num_local_experts = %d",
-               c.num_experts_per_tok, c.num_local_experts)
-  end
+  if config.sound(problems) then moe.check_choices(c, problems, "num_local_experts") end
   return problems
 end
 

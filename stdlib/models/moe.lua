@@ -64,6 +64,55 @@ function moe.block(g, x, name, o)
   return g:unflatten(g:combine(y, weights, places)), router_loss(g, logits, ids, o, plan)
 end
 
+-- ---- which layers have experts, and how many are chosen ----
+
+-- Whether a layer, from 0, has an MLP: as mlp_layer_types says, or the first of them.
+function moe.is_dense(c, layer)
+  if c.mlp_layer_types then return c.mlp_layer_types[layer + 1] == "dense" end
+  return layer < (c.first_k_dense_replace or 1)
+end
+
+-- Qwen's: each layer of so many, but for those that mlp_only_layers has.
+function moe.is_sparse(c, layer)
+  if (layer + 1) % c.decoder_sparse_step ~= 0 then return false end
+  for _, i in ipairs(c.mlp_only_layers or {}) do
+    if i == layer then return false end
+  end
+  return true
+end
+
+-- Adds what is wrong with mlp_only_layers.
+function moe.check_layers(c, problems)
+  local list = c.mlp_only_layers
+  if not list then return end
+  if type(list) ~= "table" then
+    return config.add(problems, "mlp_only_layers", "expected a list, got %s", tostring(list))
+  end
+  for _, i in ipairs(list) do
+    if math.type(i) ~= "integer" or i < 0 or i >= c.num_hidden_layers then
+      config.add(problems, "mlp_only_layers", "%s is none of the %d layers, which count "
+                 .. "from 0", tostring(i), c.num_hidden_layers)
+    end
+  end
+end
+
+-- Adds what is wrong with mlp_layer_types beside the number of layers.
+function moe.check_types(c, problems)
+  local types = c.mlp_layer_types
+  if types and #types ~= c.num_hidden_layers then
+    config.add(problems, "mlp_layer_types", "%d types for num_hidden_layers = %d", #types,
+               c.num_hidden_layers)
+  end
+end
+
+-- Adds what is wrong with num_experts_per_tok beside the number of experts, the key `all`.
+function moe.check_choices(c, problems, all)
+  if c.num_experts_per_tok > c[all] then
+    config.add(problems, "num_experts_per_tok", "%d choices of %s = %d", c.num_experts_per_tok,
+               all, c[all])
+  end
+end
+
 -- ---- DeepSeek-V3's experts ----
 
 moe.deepseek_rules = {
@@ -76,7 +125,7 @@ moe.deepseek_rules = {
 -- What moe.block takes for a layer of DeepSeek-V3, from 0, and of those that have its experts:
 -- none in the first layers. All groups, or one, is no restriction.
 function moe.deepseek(c, layer)
-  if not c.n_routed_experts or layer < c.first_k_dense_replace then return nil end
+  if not c.n_routed_experts or moe.is_dense(c, layer) then return nil end
   local grouped = c.topk_group < c.n_group
   return {
     experts = c.n_routed_experts, topk = c.num_experts_per_tok,

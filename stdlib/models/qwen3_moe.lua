@@ -2,6 +2,7 @@
 -- decoder_sparse_step-th one that is not one of mlp_only_layers.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
+local moe = require "weft.models.moe"
 
 local qwen3_moe = {
   class = "Qwen3MoeForCausalLM",
@@ -22,10 +23,7 @@ qwen3_moe.defaults, qwen3_moe.unwritten = decoder.defaults {
 qwen3_moe.head_dim = decoder.head_dim
 
 local function experts(c, layer)
-  if (layer + 1) % c.decoder_sparse_step ~= 0 then return nil end
-  for _, i in ipairs(c.mlp_only_layers or {}) do
-    if i == layer then return nil end
-  end
+  if not moe.is_sparse(c, layer) then return nil end
   return {
     experts = c.num_experts, topk = c.num_experts_per_tok, width = c.moe_intermediate_size,
     hidden = c.hidden_size, std = c.initializer_range, score = "softmax",
@@ -43,20 +41,6 @@ function qwen3_moe.build(g, c)
   })
 end
 
-local function check_layers(c, problems)
-  local list = c.mlp_only_layers
-  if not list then return end
-  if type(list) ~= "table" then
-    return config.add(problems, "mlp_only_layers", "expected a list, got %s", tostring(list))
-  end
-  for _, i in ipairs(list) do
-    if math.type(i) ~= "integer" or i < 0 or i >= c.num_hidden_layers then
-      config.add(problems, "mlp_only_layers", "%s is none of the %d layers, which count "
-                 .. "from 0", tostring(i), c.num_hidden_layers)
-    end
-  end
-end
-
 function qwen3_moe.check(c)
   local problems = decoder.check(qwen3_moe.class, c, {
     { "attention_bias", "boolean" }, { "use_sliding_window", "boolean" },
@@ -66,11 +50,8 @@ function qwen3_moe.check(c)
     { "decoder_sparse_step", "count" }, { "output_router_logits", "only", { false } },
   })
   if not config.sound(problems) then return problems end
-  check_layers(c, problems)
-  if c.num_experts_per_tok > c.num_experts then
-    config.add(problems, "num_experts_per_tok", "%d choices of num_experts = %d",
-               c.num_experts_per_tok, c.num_experts)
-  end
+  moe.check_layers(c, problems)
+  moe.check_choices(c, problems, "num_experts")
   return problems
 end
 

@@ -10,6 +10,8 @@ local llama3 = { "factor", "low_freq_factor", "high_freq_factor",
 local yarn = { "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim" }
 local known = { rope_type = true, type = true, rope_theta = true, truncate = true,
                 partial_rotary_factor = true }
+-- Keys of architectures whose queries grow with their positions.
+local growing = { llama_4_scaling_beta = true, max_position_embeddings = true }
 for _, key in ipairs(llama3) do known[key] = true end
 for _, key in ipairs(yarn) do known[key] = true end
 
@@ -132,16 +134,27 @@ local function check_share(c, p, where, partial, problems)
   end
 end
 
+-- Queries grow by a share of the logarithm of how many lengths, of the context that scaling
+-- starts from, are before them.
+local function check_growth(p, where, problems)
+  for _, key in ipairs { "llama_4_scaling_beta", "original_max_position_embeddings" } do
+    if type(p[key]) ~= "number" or p[key] <= 0 then
+      config.add(problems, where .. "." .. key, "expected a number above 0, got %s", tostring(p[key]))
+    end
+  end
+end
+
 -- Adds what is wrong with the keys of rope to `problems`; `partial`: the model can turn a part
--- of each head.
-function rope.check(c, problems, partial)
+-- of each head; `grows`: its queries grow with their positions.
+function rope.check(c, problems, partial, grows)
   local p, where = parameters(c)
   if type(p) ~= "table" then
     return config.add(problems, where, "expected a table, got %s", tostring(p))
   end
   for _, key in ipairs(rope.unknown(p)) do
-    config.add(problems, where .. "." .. key, "unknown key")
+    if not (grows and growing[key]) then config.add(problems, where .. "." .. key, "unknown key") end
   end
+  if grows then check_growth(p, where, problems) end
   local theta = p.rope_theta or c.rope_theta
   if type(theta) ~= "number" or theta <= 0 then
     config.add(problems, p.rope_theta and where .. ".rope_theta" or "rope_theta",
@@ -241,6 +254,14 @@ function rope.attributes(c, head_dim, seq)
   return a
 end
 
+-- Attributes of queries that grow, of those of keys.
+function rope.longer(c, turn)
+  local p, a = parameters(c), {}
+  for key, value in pairs(turn) do a[key] = value end
+  a.length_scale, a.length = p.llama_4_scaling_beta, math.tointeger(original(c, p))
+  return a
+end
+
 -- The keys of each type that a file needs.
 local written = { linear = { "factor" }, dynamic = { "factor" }, llama3 = llama3, yarn = yarn }
 
@@ -257,6 +278,10 @@ function rope.keys(c)
   local kind = scaling_type(p)
   local out = { rope_theta = (p.rope_theta or c.rope_theta) + 0.0, rope_type = kind }
   if share(c, p) ~= 1 then out.partial_rotary_factor = share(c, p) + 0.0 end
+  if p.llama_4_scaling_beta then
+    out.llama_4_scaling_beta = p.llama_4_scaling_beta + 0.0
+    out.original_max_position_embeddings = math.tointeger(original(c, p))
+  end
   if kind == "default" then return out end
   for _, list in ipairs { written[kind], { "factor" } } do
     for _, key in ipairs(list) do if p[key] then out[key] = p[key] + 0.0 end end

@@ -26,7 +26,16 @@ local function norm(b, x)
     return b.g:layernorm(x, w, bias,
                          { eps = 1e-5, zero_centered = centered, name = b:named(name) })
   end
+  if b.sight:maybe(5) then x = b.g:center(x) end
   return b.g:rmsnorm(x, w, { eps = 1e-5, zero_centered = centered, name = b:named(name) })
+end
+
+-- A number for each token says how much of y counts.
+local function gated_by(b, x, y)
+  if not b.sight:maybe(4) then return y end
+  local name = b:module("share", "")
+  local w = b.g:param(name .. ".weight", { { "none", 1 }, b.hidden }, { std = 0.2 })
+  return b.g:gate(y, b.g:linear(x, w, { name = b:named(name) }))
 end
 
 function blocks.mlp(b, x)
@@ -48,8 +57,8 @@ function blocks.gated(b, x)
   local u = b.g:linear(h, weight(b, up, b.ffn, b.hidden), { name = b:named(up) })
   local v = b.g:linear(h, weight(b, gate, b.ffn, b.hidden), { name = b:named(gate) })
   local down = b:module("down", "")
-  return b.g:linear(b:dropout(b.g:silu_mul(u, v)), weight(b, down, b.hidden, b.ffn),
-                    { name = b:named(down) })
+  return gated_by(b, h, b.g:linear(b:dropout(b.g:silu_mul(u, v)),
+                                   weight(b, down, b.hidden, b.ffn), { name = b:named(down) }))
 end
 
 function blocks.attention(b, x)

@@ -601,7 +601,7 @@ return {
   { file = "kernels/cuda/ce.cu", suites = "cuda_kernels",
     from = "(e / total - 1.0f) * g", to = "e / total * g" },
   { file = "kernels/cuda/attention/rope.cu", suites = "cuda_kernels",
-    from = "(float)sine * by * sign", to = "(float)sine * by" },
+    from = "(float)sine * longer * sign", to = "(float)sine * longer" },
   { file = "kernels/cuda/gemm/cublaslt.c", suites = "cuda_kernels",
     from = "beta = a->accumulate", to = "beta = 0" },
   { file = "kernels/cuda/gemm/cublaslt_algorithms.c", suites = "cuda_products",

@@ -181,6 +181,40 @@ def phi3(r):
     return tf.Phi3Config(**keys)
 
 
+def phi(r):
+    keys = decoder(r, hidden_act="gelu_new", layer_norm_eps=r.choice([1e-5, 1e-6]),
+                   resid_pdrop=0.0, embd_pdrop=0.0)
+    del keys["rms_norm_eps"]
+    return tf.PhiConfig(**partial(r, keys))
+
+
+def starcoder2(r):
+    keys = decoder(r, sliding_window=window(r), norm_epsilon=r.choice([1e-5, 1e-6]),
+                   use_bias=coin(r))
+    del keys["rms_norm_eps"]
+    return tf.Starcoder2Config(**keys)
+
+
+def cohere2(r):
+    keys = decoder(r, sliding_window=window(r) or 5, logit_scale=r.choice([1.0, 0.0625]),
+                   layer_norm_eps=r.choice([1e-5, 1e-6]), attention_bias=coin(r),
+                   num_hidden_layers=r.choice([2, 4, 5]))
+    del keys["rms_norm_eps"]
+    keys = some_types(r, keys)
+    if "layer_types" not in keys:
+        keys["sliding_window_pattern"] = r.choice([2, 4])
+    return tf.Cohere2Config(**keys)
+
+
+def ministral3(r):
+    """Lengths that sequences of 16 tokens are longer than, and others."""
+    p = yarn(r.choice([500.0, 1e6]), r.choice([2.0, 16.0]), r.choice([3, 8, 64]),
+             llama_4_scaling_beta=r.choice([0.1, 0.7]))
+    p["mscale_all_dim"] = r.choice([1.0, 0.7])
+    return tf.Ministral3Config(**decoder(r, head_dim=r.choice([4, 12]), sliding_window=window(r),
+                                         rope_parameters=p))
+
+
 # ---- with experts ----
 
 
@@ -209,6 +243,29 @@ def qwen3_moe(r):
         attention_bias=coin(r), use_sliding_window=coin(r), sliding_window=window(r)))
 
 
+def qwen2_moe(r):
+    keys = decoder(r, **experts(r), num_experts=r.choice([4, 8]), norm_topk_prob=coin(r),
+                   shared_expert_intermediate_size=r.choice([8, 20]), qkv_bias=coin(r),
+                   mlp_only_layers=r.choice([[], [0]]), decoder_sparse_step=r.choice([1, 2]))
+    keys.update(use_sliding_window=coin(r), sliding_window=window(r) or 3,
+                max_window_layers=r.choice([0, 1, keys["num_hidden_layers"]]))
+    return tf.Qwen2MoeConfig(**keys)
+
+
+def some_dense(r, keys):
+    """Layers with an MLP: the first one, or those that are said."""
+    if coin(r):
+        keys["mlp_layer_types"] = [r.choice(["dense", "sparse"]) for _ in range(keys["num_hidden_layers"])]
+    return keys
+
+
+def hy_v3(r):
+    return tf.HYV3Config(**some_dense(r, decoder(
+        r, **experts(r), num_experts=r.choice([4, 8]), num_shared_experts=r.choice([1, 2]),
+        head_dim=8, attention_bias=coin(r), mlp_bias=coin(r),
+        router_scaling_factor=r.choice([1.0, 2.826]))))
+
+
 def deepseek_experts(r):
     groups = r.choice([1, 2])
     return experts(r, first_k_dense_replace=r.choice([0, 1]), n_routed_experts=8, n_group=groups,
@@ -223,6 +280,15 @@ def deepseek_v3(r):
                    attention_bias=coin(r))
     keys["num_key_value_heads"] = keys["num_attention_heads"]
     return tf.DeepseekV3Config(**keys)
+
+
+def glm4_moe_lite(r):
+    keys = decoder(r, **deepseek_experts(r), q_lora_rank=r.choice([None, 12]), kv_lora_rank=10,
+                   qk_nope_head_dim=r.choice([3, 8]), qk_rope_head_dim=4,
+                   v_head_dim=r.choice([4, 7]), rope_interleave=coin(r), attention_bias=coin(r))
+    del keys["first_k_dense_replace"]
+    keys["num_key_value_heads"] = keys["num_attention_heads"]
+    return tf.Glm4MoeLiteConfig(**some_dense(r, keys))
 
 
 def of_deepseek(r, **changes):
@@ -271,6 +337,6 @@ def gpt2(r):
 # By model_type, or by the name of files that have another's.
 FAMILIES = {f.__name__: f for f in (
     llama, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5,
-    nemotron, glm, glm4, phi3, gemma, gemma2, gemma3_text, gpt2,
-    mixtral, gpt_oss, qwen3_moe, deepseek_v3, moonlight, kimi_k2,
-    glm4_moe, minimax_m2)}
+    nemotron, glm, glm4, phi, phi3, gemma, gemma2, gemma3_text, gpt2, cohere2, ministral3, starcoder2,
+    mixtral, gpt_oss, qwen2_moe, qwen3_moe, deepseek_v3, moonlight, kimi_k2,
+    glm4_moe, glm4_moe_lite, minimax_m2, hy_v3)}

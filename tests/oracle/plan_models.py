@@ -340,6 +340,8 @@ OPS = {
     "rmsnorm": lambda b, a, x, w: rmsnorm(x, w + a.get("zero_centered", 0), a["eps"]),
     "layernorm": lambda b, a, x, w, v: F.layer_norm(
         x, x.shape[-1:], w + a.get("zero_centered", 0), v, a["eps"]),
+    "center": lambda b, a, x: x - x.mean(-1, keepdim=True),
+    "gate": lambda b, a, x, s: x * torch.sigmoid(s),
     "split": lambda b, a, x: x.chunk(a["n"], -1),
     "tokens": lambda b, a: b.tokens,
     "labels": lambda b, a: b.labels,

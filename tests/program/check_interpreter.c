@@ -206,9 +206,13 @@ static lua_State *open_interpreter(void) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
   lua_pushcfunction(L, with_traceback);
+  push_file(L, "interpreter_lists");
+  lua_setglobal(L, "interpreter_lists");
   push_file(L, "interpreter_ops");
   lua_pushvalue(L, -1);
   lua_setglobal(L, "interpreter_ops");
+  add_ops(L, "interpreter_attention");
+  add_ops(L, "interpreter_loss");
   add_ops(L, "interpreter_experts");
   add_ops(L, "interpreter_step");
   push_file(L, "interpreter");

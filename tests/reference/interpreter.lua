@@ -1,7 +1,6 @@
 -- interpreter.lua - executes the programs that `weft show program --json` prints, written
 -- from docs/program.md: no code of weft is in it, numbers are f64, and every op is the
--- shortest loop that says what it means (interpreter_ops.lua, interpreter_experts.lua,
--- interpreter_step.lua).
+-- shortest loop that says what it means (interpreter_ops.lua and those beside it).
 --
 -- Ranks take turns in an order that is drawn. Nothing is buffered: what is sent is read
 -- when both sides have started, or later, and until then the place that it goes to holds

@@ -1,15 +1,8 @@
 -- interpreter_experts.lua - the ops of models with experts; see interpreter_ops.lua.
 local exp, log, max = math.exp, math.log, math.max
+local last, zeros = interpreter_lists.last, interpreter_lists.zeros
 local ops = interpreter_ops
 local experts = {}
-
-local function zeros(n)
-  local y = {}
-  for i = 1, n do y[i] = 0 end
-  return y
-end
-
-local function last(dims) return dims[#dims] end
 
 function experts.router_logits(k, x, w)
   return ops.linear({ attr = { layout = 0 }, dims = k.dims, out_dims = k.out_dims }, x, w)

@@ -7,6 +7,8 @@
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 
+#include <math.h>
+
 #include "vm/base/base.h"
 #include "vm/mesh/mesh.h"
 
@@ -175,6 +177,10 @@ typedef struct OpAttr {
    * `factor` times slower; and cosines and sines are multiplied by rope_scale. */
   float rope_factor, rope_low, rope_high, rope_scale;
   int32_t rope_original, yarn;
+  /* rope: what turns becomes longer with each `length` positions; length_scale 0: it does
+   * not */
+  float length_scale;
+  int32_t length;
   float aux, z; /* router_loss: coefficients */
   /* What kernels compute with in f64 before anything becomes an f32. */
   double capacity;     /* permute: of rows that are as many for each expert; 0: all */
@@ -200,6 +206,11 @@ static inline float attr_weight_plus(const OpAttr *a) {
 /* The learning rate of a step, where `lr` is that of the plan. */
 static inline double attr_lr(const OpAttr *a, double lr) {
   return a->lr > 0 ? a->lr * lr : lr;
+}
+/* What rope multiplies all that turns at a position by. */
+static inline float attr_length_factor(const OpAttr *a, int32_t position) {
+  if (a->length_scale == 0) return 1.0f;
+  return 1.0f + a->length_scale * logf((float)(1 + position / a->length));
 }
 /* How many elements of a head turn. */
 static inline int attr_rotary_dim(const OpAttr *a) {

@@ -235,6 +235,24 @@ void grad_relu(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_relu_dx, (X0, DY0), (0));
 }
 
+/* A number for each row, as wide as one feature. */
+weft_status infer_gate(Graph *g, Op *op, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *s = op_in(g, op, 1);
+  for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
+  bool fits = x->ndim == s->ndim && s->dim[s->ndim - 1].size == 1;
+  for (int i = 0; fits && i < x->ndim - 1; i++) fits = x->dim[i].size == s->dim[i].size;
+  if (!fits) return shape_error(g, op, e, "needs one number for each row");
+  Dim dim[MAX_DIM];
+  memcpy(dim, x->dim, sizeof dim);
+  op_result(g, op, 0, DT_ACT, dim, x->ndim);
+  return WEFT_OK;
+}
+
+void grad_gate(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_gate, (DY0, X1), (0));
+  BACKWARD(g, op, dout, din, OP_gate_ds, (X0, X1, DY0), (1));
+}
+
 weft_status infer_soft_cap(Graph *g, Op *op, weft_error *e) {
   if (!(op->attr.soft_cap > 0))
     return shape_error(g, op, e, "soft_cap must be above 0, got %g",

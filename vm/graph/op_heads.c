@@ -19,6 +19,8 @@ weft_status infer_rope(Graph *g, Op *op, weft_error *e) {
   if (!(a->theta > 0)) return shape_error(g, op, e, "theta must be above 0");
   if (a->yarn && !(a->rope_factor > 0 && a->rope_low < a->rope_high))
     return shape_error(g, op, e, "yarn needs a rope_factor and rope_low below rope_high");
+  if (a->length_scale != 0 && a->length < 1)
+    return shape_error(g, op, e, "length_scale needs a length above 0");
   Dim dim[MAX_DIM];
   memcpy(dim, x->dim, sizeof dim);
   op_result(g, op, 0, DT_ACT, dim, 3);

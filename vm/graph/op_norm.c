@@ -1,4 +1,5 @@
-/* op_norm.c - shapes and gradients of RMSNorm (whole rows or per head) and LayerNorm. */
+/* op_norm.c - shapes and gradients of RMSNorm (whole rows or per head) and LayerNorm, and
+ * of center, of which and RMSNorm a LayerNorm without a bias is made. */
 #include "rules.h"
 
 weft_status infer_rmsnorm(Graph *g, Op *op, weft_error *e) {
@@ -42,4 +43,14 @@ weft_status infer_layernorm(Graph *g, Op *op, weft_error *e) {
 void grad_layernorm(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_layernorm_dx, (X0, X1, Y1, DY0), (0));
   BACKWARD(g, op, dout, din, OP_layernorm_dw, (X0, Y1, DY0), (1, 2));
+}
+
+weft_status infer_center(Graph *g, Op *op, weft_error *e) {
+  TRY(need_numbers(g, op, 0, e));
+  return infer_same(g, op, e);
+}
+
+/* It is its own transpose. */
+void grad_center(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_center, (DY0), (0));
 }

@@ -55,6 +55,8 @@ static const AttrField of_ops[] = {
     INT(inverse),
     INT(kind),
     INT(layout),
+    INT(length),
+    REAL(length_scale),
     REAL(limit),
     REAL(lr),
     INT(mirror),

@@ -231,6 +231,26 @@ bool shard_norm(Shard *s, Oid op) {
   return true;
 }
 
+/* Of whole rows. */
+bool shard_center(Shard *s, Oid op) {
+  Place x = shard_settled(s, op, 0);
+  if (x.on[AX_TP] == last_dim(s, op, 0)) x.on[AX_TP] = PL_R;
+  shard_need(s, op, 0, x);
+  shard_yield(s, op, 0, x);
+  return true;
+}
+
+/* The numbers of the rows are where the rows are; of partial sums they are whole. */
+bool shard_gate(Shard *s, Oid op) {
+  Place x = shard_in(s, op, 0), gate = rows_of(x, last_dim(s, op, 0));
+  for (int a = 0; a < AX_N; a++)
+    if (gate.on[a] == PL_P) gate.on[a] = PL_R;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, gate);
+  shard_yield(s, op, 0, x);
+  return true;
+}
+
 bool shard_rope(Shard *s, Oid op) {
   Place x = shard_settled(s, op, 0);
   shard_need(s, op, 0, x);

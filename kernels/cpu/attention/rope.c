@@ -97,11 +97,12 @@ INLINE void rope(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   const int32_t *pos = a->in[1].p;
   const double *freq = a->state;
   float scale = attr->rope_scale != 0 ? attr->rope_scale : 1.0f;
-  float sign = attr->inverse ? -scale : scale;
+  float sign = attr->inverse ? -1.0f : 1.0f;
   bool near = attr->interleaved;
   for (int64_t r = lo; r < hi; r++) {
     const void *from = at(a->in[0].p, t, r * last_dim(&a->in[0]));
     void *to = at(a->out[0].p, t, r * last_dim(&a->out[0]));
+    float longer = scale * attr_length_factor(attr, pos[r]);
     keep(attr, from, to, n, t);
     for (int64_t i0 = 0; i0 < half; i0 += TILE) {
       int w = (int)MIN(TILE, half - i0);
@@ -109,8 +110,8 @@ INLINE void rope(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 #pragma omp simd
       for (int i = 0; i < w; i++) {
         cos_sin(pos[r] * freq[i0 + i], &by.c[i], &by.s[i]);
-        by.c[i] *= scale;
-        by.s[i] *= sign;
+        by.c[i] *= longer;
+        by.s[i] *= sign * longer;
       }
       for (int64_t h = attr->rotary_from; h < n; h += d) {
         int64_t first = h + (near ? 2 * i0 : i0);

@@ -6,6 +6,8 @@
 struct RopeScale {
   float factor, low, high;
   int original, yarn;
+  float length_scale; /* what turns becomes longer with each `length` positions */
+  int length;
 };
 
 /* Which pairs rotate: pair i is the elements first + i*step and `other` behind it. */
@@ -74,7 +76,10 @@ __global__ void __launch_bounds__(BLOCK)
     double f = pow((double)theta, -(double)i / p.count);
     double sine, cosine;
     sincos(pos[r] * scaled_frequency(f, i, scale), &sine, &cosine);
-    float c = (float)cosine * by, s = (float)sine * by * sign;
+    float longer = by;
+    if (scale.length_scale != 0)
+      longer *= 1.0f + scale.length_scale * logf((float)(1 + pos[r] / scale.length));
+    float c = (float)cosine * longer, s = (float)sine * longer * sign;
     turn_row(a, r, i, p, c, s);
     if (b.x) turn_row(b, r, i, p, c, s);
     if (same.x) copy_row(same, r, i, p);
@@ -101,8 +106,8 @@ static void rope(Device *d, const KernelArgs *a, const KTensor *pos, Turned<T> f
   const OpAttr *at = a->attr;
   int64_t tokens = cuda_count(pos);
   Pairs pairs = pairs_of(at);
-  RopeScale scale = {at->rope_factor, at->rope_low, at->rope_high, at->rope_original,
-                     at->yarn};
+  RopeScale scale = {at->rope_factor, at->rope_low,     at->rope_high, at->rope_original,
+                     at->yarn,        at->length_scale, at->length};
   float by = at->rope_scale != 0 ? at->rope_scale : 1.0f;
   LAUNCH((rope_tokens<T>), blocks_for(tokens * pairs.count), BLOCK, cuda_stream(d), first,
          second, same, data<const int32_t>(pos), tokens, pairs, at->theta, by,
