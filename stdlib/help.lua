@@ -290,6 +290,8 @@ Options may follow the script; arguments after -- are the script's.
   --jsonl FILE       every point as a line of JSON, written as it is done
   --resume FILE      continue such a file, or create it
   --data DIR         data and models of plans may be below DIR as well
+  --json             one object with the best rows; what the script prints goes to the
+                     standard error
 ]],
 
   repl = [[

@@ -197,6 +197,14 @@ WEFT_API weft_status weft_plan_proof(const weft_plan *plan, weft_proof *out,
 WEFT_API weft_status weft_plan_program(weft_plan *plan, int rank, const char **out,
                                        weft_error *err);
 
+/* A view of a compiled plan as one JSON object: "mesh", "memory", "stages", "comm" and
+ * "rank" have what weft show prints with --json as their member of that name, "program"
+ * is the object of docs/program.md. `rank` is that of "rank", "program" and, unless it is
+ * negative, of "comm". Valid until the next call with this plan. WEFT_EUSAGE: there is no
+ * such view or rank. */
+WEFT_API weft_status weft_plan_show(weft_plan *plan, const char *what, int rank,
+                                    const char **out, weft_error *err);
+
 /* ---- runs ---- */
 
 typedef struct weft_run weft_run;

@@ -110,12 +110,6 @@ weft_status run_script(struct lua_State *L, const Cli *cli, const char *path);
 /* The host that scripts and the prompt get. */
 ScriptHost script_host_of(Cli *cli);
 
-/* ---- show_report.c ---- */
-/* Adds what the field or method `what` of the plan's object returns, with argument `arg`
- * unless it is negative: as text, and as JSON under the same key if `out` is given. */
-weft_status show_report(struct weft_plan *plan, const char *what, int64_t arg, Text *text,
-                        Json *out, weft_error *e);
-
 /* ---- show_schedule.c ---- */
 typedef struct ScheduleView {
   Job *job;

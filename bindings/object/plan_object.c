@@ -277,8 +277,9 @@ static void mesh_job(void *ud) {
   j->ok = mesh_resolve(&p.mesh, lang_cluster_ranks(j->lp), &j->mesh, &j->d);
 }
 
-/* The mesh of the plan, which need not be compiled. */
+/* The mesh that the plan was compiled for; of one that was not, that of its fields. */
 static Mesh mesh_of(lua_State *L, const PlanObject *o) {
+  if (o->plan->job.compiled) return o->plan->job.compiled->mesh;
   MeshJob j = {.lp = o->plan->job.lp, .d = {.arena = script_push_arena(L)}};
   /* Loading has resolved it, so it is valid. */
   if (!arena_try(j.d.arena, mesh_job, &j) || !j.ok) luaL_error(L, "not enough memory");

@@ -3,6 +3,7 @@
 #define WEFT_RUNNER_H
 
 #include "bindings/script/script.h"
+#include "vm/base/json.h"
 
 /* Pushes a new table `weft`, the result of require "weft". The module weft.so exports it
  * as luaopen_weft. */
@@ -22,5 +23,11 @@ int script_handler(lua_State *L);
  * error nothing is pushed. */
 weft_status script_run(lua_State *L, const char *path, int argc, char *const *argv,
                        weft_error *e);
+
+/* ---- plan_show.c ---- */
+/* Adds what the field or method `what` of the plan's object returns, with argument `arg`
+ * unless it is negative: as text, and as JSON under the same key if `out` is given. */
+weft_status show_report(weft_plan *plan, const char *what, int64_t arg, Text *text,
+                        Json *out, weft_error *e);
 
 #endif

@@ -23,6 +23,7 @@ typedef struct ScriptHost {
   bool *swept; /* set to true by the first sweep; may be NULL */
   /* Files of the first sweep, unless it names files itself. */
   const char *csv, *jsonl, *resume;
+  Text *json;              /* gets the result of the first sweep, as one line of JSON */
   const char *const *data; /* folders of --data, NULL-terminated */
 } ScriptHost;
 /* Must be called before the first use of the table. Without it a state has none of the

@@ -168,6 +168,23 @@ static int files(lua_State *L) {
   return 1;
 }
 
+/* wanted(): does the host want the result of this sweep, the first? give(table): there it
+ * is. */
+static int wanted(lua_State *L) {
+  const ScriptHost *h = script_host(L);
+  lua_pushboolean(L, h && h->json && h->json->n == 0);
+  return 1;
+}
+
+static int give(lua_State *L) {
+  const ScriptHost *h = script_host(L);
+  size_t n;
+  json(L);
+  const char *s = lua_tolstring(L, -1, &n);
+  if (h && h->json) text_addn(h->json, s, n);
+  return 0;
+}
+
 /* progress(): is it shown? progress(line) shows one, progress(nil) ends it. */
 static int progress(lua_State *L) {
   const ScriptHost *h = script_host(L);
@@ -276,7 +293,8 @@ void sweep_open(lua_State *L) {
       {"points", sweep_points}, {"is_plan", is_plan},  {"wrong", wrong},
       {"read", read_file},      {"write", write_file}, {"json", json},
       {"parse", parse},         {"files", files},      {"progress", progress},
-      {"clock", seconds},       {"shield", shield},    {NULL, NULL}};
+      {"wanted", wanted},       {"give", give},        {"clock", seconds},
+      {"shield", shield},       {NULL, NULL}};
   luaL_newlib(L, plan);
   library_provide(L, "sweep/plan");
   luaL_newlib(L, core);

@@ -132,4 +132,34 @@ function print.csv(r)
   return table.concat(out, "\n") .. "\n"
 end
 
+-- ---- JSON ----
+
+-- A value that JSON has, else the text that stands for it in the table.
+local function plain(x, choice)
+  local v = rawget(x.values, choice + 1)
+  local kind = type(v)
+  if kind == "number" or kind == "string" or kind == "boolean" then return v end
+  return x.text[choice]
+end
+
+-- What weft sweep --json prints: rows with a member for each axis, under its path, and for each
+-- figure that is known.
+function print.json(r)
+  local out = { rows = {}, reasons = {} }
+  for _, key in ipairs { "points", "judged", "legal", "illegal", "memory", "dropped", "seconds" } do
+    out[key] = r[key]
+  end
+  out.asked, out.interrupted = r.asked, r.interrupted or false
+  for i, x in ipairs(r.reasons) do
+    out.reasons[i] = { code = x.code, path = x.path, message = x.message, count = x.count }
+  end
+  for i, b in ipairs(r.best) do
+    local row, choice = { worst_rank = b.row.worst_rank }, grid.choice(r.grid, b.point)
+    for k, x in ipairs(r.grid) do row[x.path] = plain(x, choice[k]) end
+    for _, name in ipairs(figures) do row[name] = figures.column[name](b.row) end
+    out.rows[i] = row
+  end
+  return out
+end
+
 return print

@@ -282,5 +282,6 @@ return function(o)
   r.text = print.table(r, keep < all and keep or shown)
   local result = result_of(r)
   if r.files.csv then core.write(r.files.csv, print.csv(r)) end
+  if core.wanted() then core.give(print.json(r)) end
   return result
 end

@@ -164,6 +164,20 @@ START_TEST(a_plan_compiles_for_several_worlds) {
   ck_assert_int_eq(weft_plan_program(plan, 7, &program, &err), WEFT_OK);
   ck_assert_ptr_nonnull(strstr(program, "rank 7 of 8"));
   refused(weft_plan_program(plan, 8, &program, &err), WEFT_EUSAGE, "no rank 8");
+  static const char *const views[] = {"mesh", "memory", "stages", "comm", "rank"};
+  for (int i = 0; i < (int)(sizeof views / sizeof *views); i++) {
+    weft_status st = weft_plan_show(plan, views[i], 7, &program, &err);
+    ck_assert_msg(st == WEFT_OK, "%s: %s", views[i], err.text);
+    json_t *doc = json_loads(program, JSON_REJECT_DUPLICATES, NULL);
+    ck_assert_msg(json_object_get(doc, views[i]) != NULL, "%s: %s", views[i], program);
+    json_decref(doc);
+  }
+  ck_assert_int_eq(weft_plan_show(plan, "program", 7, &program, &err), WEFT_OK);
+  json_t *whole = json_loads(program, JSON_REJECT_DUPLICATES, NULL);
+  ck_assert_int_eq(json_integer_value(json_object_get(whole, "rank")), 7);
+  json_decref(whole);
+  refused(weft_plan_show(plan, "comms", 0, &program, &err), WEFT_EUSAGE,
+          "\"comms\" is none of mesh, memory");
   uint64_t sum = 0;
   for (int i = 0; i < weft_plan_param_count(plan); i++) {
     ck_assert_int_eq(weft_plan_param_at(plan, i, &p, &err), WEFT_OK);

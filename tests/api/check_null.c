@@ -95,6 +95,16 @@ FUNCTION(weft_plan_program) {
   REFUSED(weft_plan_program(NULL, 0, &s, e));
   REFUSED(weft_plan_program(plan, 0, NULL, e));
 }
+FUNCTION(weft_plan_show) {
+  const char *out = "";
+  REFUSED(weft_plan_show(NULL, "mesh", 0, &out, e));
+  ck_assert_ptr_null(out);
+  REFUSED(weft_plan_show(plan, NULL, 0, &out, e));
+  REFUSED(weft_plan_show(plan, "mesh", 0, NULL, e));
+  REFUSED(weft_plan_show(plan, "meshes", 0, &out, e));
+  REFUSED(weft_plan_show(plan, "program", -1, &out, e));
+  REFUSED(weft_plan_show(plan, "rank", 1 << 20, &out, e));
+}
 
 FUNCTION(weft_run_open) {
   weft_run *r = NULL;
@@ -146,18 +156,43 @@ static const struct {
   const char *name;
   void (*call)(void);
 } rows[] = {
-    ROW(weft_exit_code),         ROW(weft_version),         ROW(weft_mesh_new),
-    ROW(weft_mesh_free),         ROW(weft_mesh_world),      ROW(weft_mesh_size),
-    ROW(weft_mesh_coord),        ROW(weft_mesh_group),      ROW(weft_plan_load),
-    ROW(weft_plan_free),         ROW(weft_plan_report),     ROW(weft_plan_report_json),
-    ROW(weft_plan_compile),      ROW(weft_plan_name),       ROW(weft_plan_steps),
-    ROW(weft_plan_sequences),    ROW(weft_plan_tokens),     ROW(weft_plan_mesh),
-    ROW(weft_plan_microbatches), ROW(weft_plan_parameters), ROW(weft_plan_memory),
-    ROW(weft_plan_param_count),  ROW(weft_plan_param_at),   ROW(weft_plan_param),
-    ROW(weft_plan_proof),        ROW(weft_plan_program),    ROW(weft_run_open),
-    ROW(weft_run_close),         ROW(weft_run_rank),        ROW(weft_run_init),
-    ROW(weft_run_load),          ROW(weft_run_step),        ROW(weft_run_step_tokens),
-    ROW(weft_run_get),           ROW(weft_run_set),         ROW(weft_verify),
+    ROW(weft_exit_code),
+    ROW(weft_version),
+    ROW(weft_mesh_new),
+    ROW(weft_mesh_free),
+    ROW(weft_mesh_world),
+    ROW(weft_mesh_size),
+    ROW(weft_mesh_coord),
+    ROW(weft_mesh_group),
+    ROW(weft_plan_load),
+    ROW(weft_plan_free),
+    ROW(weft_plan_report),
+    ROW(weft_plan_report_json),
+    ROW(weft_plan_compile),
+    ROW(weft_plan_name),
+    ROW(weft_plan_steps),
+    ROW(weft_plan_sequences),
+    ROW(weft_plan_tokens),
+    ROW(weft_plan_mesh),
+    ROW(weft_plan_microbatches),
+    ROW(weft_plan_parameters),
+    ROW(weft_plan_memory),
+    ROW(weft_plan_param_count),
+    ROW(weft_plan_param_at),
+    ROW(weft_plan_param),
+    ROW(weft_plan_proof),
+    ROW(weft_plan_program),
+    ROW(weft_plan_show),
+    ROW(weft_run_open),
+    ROW(weft_run_close),
+    ROW(weft_run_rank),
+    ROW(weft_run_init),
+    ROW(weft_run_load),
+    ROW(weft_run_step),
+    ROW(weft_run_step_tokens),
+    ROW(weft_run_get),
+    ROW(weft_run_set),
+    ROW(weft_verify),
 };
 
 static void setup(void) {

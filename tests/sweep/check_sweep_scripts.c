@@ -371,6 +371,56 @@ START_TEST(interrupt) {
 }
 END_TEST
 
+/* One object for machines; what the script prints is not in it. Of two sweeps it is the
+ * first. */
+START_TEST(json_alone) {
+  Outcome o = script("sweep --json",
+                     "local over = { { 'mesh.tp', 1, 2, 3 }, { 'schedule', '1f1b' } }\n"
+                     "local r = weft.sweep { plan = P, over = over, keep = 1 }\n"
+                     "weft.sweep { plan = P, over = { { 'mesh.tp', 1 } } }\n"
+                     "print('rows', #r)\n");
+  ck_assert_msg(o.code == 0, "exit %d\n%s%s", o.code, o.out, o.err);
+  ck_assert_str_eq(o.err, "rows\t1\n");
+  json_t *doc = json_loads(o.out, JSON_REJECT_DUPLICATES, NULL), *row;
+  json_int_t tp, points, illegal, dp;
+  const char *schedule, *path;
+  double peak;
+  ck_assert_msg(json_unpack(doc, "{s:b, s:{s:{s:I, s:I, s:[{s:s}], s:[o]}}}", "valid",
+                            &(int){0}, "result", "sweep", "points", &points, "illegal",
+                            &illegal, "reasons", "path", &path, "rows", &row) == 0,
+                "%s", o.out);
+  ck_assert_int_eq(json_unpack(row, "{s:I, s:s, s:I, s:F}", "mesh.tp", &tp, "schedule",
+                               &schedule, "dp", &dp, "peak_gib", &peak),
+                   0);
+  ck_assert(points == 3 && illegal == 1 && (tp == 1 || tp == 2) && dp == 2 && peak > 0);
+  ck_assert_str_eq(schedule, "1f1b");
+  ck_assert_str_eq(path, "mesh.tp");
+  json_decref(doc);
+}
+END_TEST
+
+/* What is wrong is in the object, too. */
+START_TEST(json_of_errors) {
+  static const struct {
+    const char *script, *says;
+    int code;
+  } rows[] = {
+      {"weft.sweep { plan = P, over = { { 'mesh.tp', 3 } } }", "none of the 1", 1},
+      {"weft.sweep { plan = P, over = { { 'mehs.tp', 3 } } }", "'mesh'", 1},
+      {"print(1)", "made no sweep", 1},
+      {"weft.sweep { plan = 'no.lua', over = { { 'mesh.tp', 3 } } }", "no.lua", 2}};
+  for (int i = 0; i < LEN(rows); i++) {
+    Outcome o = script("sweep --json", rows[i].script);
+    json_t *doc = json_loads(o.out, JSON_REJECT_DUPLICATES, NULL);
+    const char *summary = "";
+    json_unpack(doc, "{s:[{s:s}], s:n}", "diagnostics", "summary", &summary, "result");
+    ck_assert_msg(o.code == rows[i].code && strstr(summary, rows[i].says),
+                  "%s: exit %d\n%s%s", rows[i].script, o.code, o.out, o.err);
+    json_decref(doc);
+  }
+}
+END_TEST
+
 /* A plan instead of a script. */
 START_TEST(no_sweep) {
   Outcome o = process_run(30, "$weft sweep --csv x.csv " PLANS "quickstart.lua");
@@ -407,6 +457,8 @@ Suite *sweep_scripts_suite(void) {
   tcase_add_test(t, csv_and_json);
   tcase_add_test(t, resume);
   tcase_add_test(t, interrupt);
+  tcase_add_test(t, json_alone);
+  tcase_add_test(t, json_of_errors);
   tcase_add_test(t, no_sweep);
   tcase_add_test(t, example);
   suite_add_tcase(s, t);

@@ -5,6 +5,8 @@
 #include "bindings/runner/runner.h"
 #include "vm/base/terminal.h"
 
+#include <unistd.h>
+
 weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
   weft_error e;
   err_clear(&e);
@@ -59,12 +61,47 @@ static int run_alone(Cli *cli, bool *swept) {
 int verb_lua(Cli *cli, Arena *arena) { return run_alone(cli, NULL); }
 
 /* A plan is a Lua script as well, but one that sweeps nothing. */
+#define NO_SWEEP                                                                         \
+  "%s made no sweep: it is a script that calls weft.sweep { plan =, over = }"
+
+/* Runs the script with the standard error as its standard output. */
+static weft_status run_aside(const Cli *cli, ScriptHost *host, weft_error *e) {
+  int out = dup(STDOUT_FILENO);
+  lua_State *L = script_new(host);
+  if (!L || out < 0) return err_set(e, WEFT_ENOMEM, "out of memory");
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  weft_status st = script_run(L, cli->arg[0], cli->script_argc, cli->script_argv, e);
+  lua_close(L);
+  fflush(stdout);
+  dup2(out, STDOUT_FILENO);
+  close(out);
+  return st == WEFT_OK && cli->cut_short ? WEFT_EINTR : st;
+}
+
+static void put_result(Json *out, void *ud) {
+  const Text *result = ud;
+  json_raw(out, "sweep", result->s, result->n);
+}
+
+/* Rows that were judged before Ctrl-C are a result. */
+static int sweep_json(Cli *cli, Arena *arena) {
+  Job j = {.arena = arena, .d = {.arena = arena}};
+  Text result = {0};
+  ScriptHost host = script_host_of(cli);
+  host.json = &result;
+  weft_status st = run_aside(cli, &host, &j.e);
+  if (st == WEFT_OK && !result.n) st = err_set(&j.e, WEFT_EPLAN, NO_SWEEP, cli->arg[0]);
+  bool kept = st == WEFT_EINTR && result.n;
+  int code = job_end(&j, cli, kept ? WEFT_OK : st, put_result, &result);
+  text_free(&result);
+  return kept ? weft_exit_code(st) : code;
+}
+
 int verb_sweep(Cli *cli, Arena *arena) {
+  if (cli->json) return sweep_json(cli, arena);
   bool swept = false;
   int code = run_alone(cli, &swept);
   if (code != 0 || swept) return code;
-  report_error(
-      "%s made no sweep: it is a script that calls weft.sweep { plan =, over = }",
-      cli->arg[0]);
+  report_error(NO_SWEEP, cli->arg[0]);
   return weft_exit_code(WEFT_EPLAN);
 }

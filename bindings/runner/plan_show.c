@@ -1,7 +1,8 @@
-/* show_report.c - weft show by the methods of plan objects: the same values as in
- * scripts, printed as at the prompt or as JSON. */
-#include "bindings/cli/cli.h"
+/* plan_show.c - views of a plan by the methods of plan objects: the same values as in
+ * scripts, printed as at the prompt or as JSON, for weft show and weft_plan_show. */
+#include "runner.h"
 
+#include "bindings/api/api.h"
 #include "bindings/object/plan_object.h"
 #include "bindings/plan_table/json_value.h"
 #include "bindings/sandbox/stdlib.h"
@@ -75,4 +76,56 @@ weft_status show_report(weft_plan *plan, const char *what, int64_t arg, Text *te
                  lua_isstring(L, -1) ? lua_tostring(L, -1) : "failed");
   lua_close(L);
   return st;
+}
+
+/* ---- weft.h ---- */
+
+typedef enum { WHOLE, OF_A_RANK, OF_A_RANK_OR_THE_WORST } About;
+
+static const struct {
+  const char *name;
+  About about;
+} views[] = {{"mesh", WHOLE},        {"memory", WHOLE},
+             {"stages", WHOLE},      {"rank", OF_A_RANK},
+             {"program", OF_A_RANK}, {"comm", OF_A_RANK_OR_THE_WORST}};
+#define VIEWS "mesh, memory, stages, comm, rank, program"
+
+/* Takes the rank away from a view that is of all of them. */
+static weft_status check_view(const weft_plan *p, const char *what, int *rank,
+                              weft_error *err) {
+  int i = 0;
+  while (i < LEN(views) && !(what && strcmp(views[i].name, what) == 0)) i++;
+  if (i == LEN(views))
+    return err_set(err, WEFT_EUSAGE, "\"%s\" is none of " VIEWS, what ? what : "");
+  if (!p || !p->job.compiled)
+    return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
+  int world = p->job.compiled->mesh.world;
+  if (views[i].about == WHOLE) *rank = -1;
+  if (*rank >= world || (*rank < 0 && views[i].about == OF_A_RANK))
+    return err_set(err, WEFT_EUSAGE, "there is no rank %d, the mesh has %d ranks", *rank,
+                   world);
+  return WEFT_OK;
+}
+
+weft_status weft_plan_show(weft_plan *p, const char *what, int rank, const char **out,
+                           weft_error *err) {
+  err_clear(err);
+  if (!out) return err_set(err, WEFT_EUSAGE, "the output argument for the view is NULL");
+  *out = NULL;
+  TRY(check_view(p, what, &rank, err));
+  weft_error e;
+  weft_status st = WEFT_OK;
+  err_clear(&e);
+  text_free(&p->text);
+  if (strcmp(what, "program") == 0) {
+    program_json(p->job.compiled, rank, &p->text);
+  } else {
+    Json json = {.out = &p->text};
+    json_open(&json, NULL, '{');
+    st = show_report(p, what, rank, NULL, &json, &e);
+    json_close(&json, '}');
+  }
+  if (st != WEFT_OK) return err_set(err, st, "%s", e.text);
+  *out = p->text.s;
+  return *out ? WEFT_OK : err_set(err, WEFT_ENOMEM, "out of memory");
 }
