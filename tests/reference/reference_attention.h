@@ -1,5 +1,5 @@
-/* reference_attention.h - a part of reference_ops.c: attention, in pieces and with a cache,
- * and its gradients. */
+/* reference_attention.h - a part of reference_ops.c: attention, in pieces and with a
+ * cache, and its gradients. */
 
 /* One query of attention: indices, and the range of keys that it sees. */
 typedef struct Query {

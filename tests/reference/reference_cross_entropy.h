@@ -1,5 +1,5 @@
-/* reference_cross_entropy.h - a part of reference_ops.c: cross entropy and its gradient, and
- * a head with its loss. */
+/* reference_cross_entropy.h - a part of reference_ops.c: cross entropy and its gradient,
+ * and a head with its loss. */
 
 /* True if column c of this rank's logits is in the vocabulary; *global is its id. */
 static bool is_word(const RefArgs *a, int64_t c, int64_t *global) {
