@@ -60,7 +60,7 @@ ranks of its tp in this process. Prompt and continuation are at most batch.seq t
   --weights DIR      parameters of safetensors files; default: those of weft.hf
   --prompt TEXT      for a model of bytes (weft.text), or with a tokenizer; may be given
                      several times: one continuation after the other
-  --tokenizer FILE   a tokenizer.json; default: that beside the weights
+  --tokenizer FILE   a tokenizer.json; default: the plan's, else that beside the weights
   --tokens 1,2,3     ids of tokens, of any model
   --max-tokens N     length of the continuation; default: 100, or what batch.seq leaves.
                      An eos_token_id of the model's folder ends it earlier

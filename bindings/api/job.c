@@ -1,6 +1,7 @@
 /* job.c - from a plan file to proven programs, one step per function; see job.h. */
 #include "job.h"
 #include "bindings/chat/chat_plan.h"
+#include "bindings/chat/plan_tokenizer.h"
 
 #include <math.h>
 
@@ -221,6 +222,7 @@ weft_status job_check_files(Job *j) {
     st = weights_open(NULL, lang_weights(j->lp), &in, &j->plan, &in, &weights, &j->e);
   if (weights) st = weights_fit(j->compiled, weights, NULL, &j->e);
   st_close(weights);
+  if (st == WEFT_OK) st = plan_tokenizer_check(j->lp, j->compiled->vocab, &j->d, &j->e);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;
 }

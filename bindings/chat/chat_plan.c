@@ -106,12 +106,17 @@ static void read_fields(lua_State *L, void *ud) {
 static weft_status find_tokenizer_file(ChatData *c, weft_error *e) {
   Folders in = lang_folders(c->lp);
   struct stat st;
-  const char *path =
-      c->named ? folders_find(&in, c->arena, c->named) : lang_folder(c->lp);
+  const char *path = NULL;
+  if (c->named)
+    path = folders_find(&in, c->arena, c->named);
+  else
+    TRY(lang_tokenizer_folder(c->lp, &path, e));
+  if (!path) path = lang_folder(c->lp);
   if (!path)
     return err_set(e, WEFT_EPLAN,
                    "tokenizer: which? The folder of a model that has a "
-                   "tokenizer.json; that of weft.hf needs no name");
+                   "tokenizer.json, here or as plan.tokenizer; that of weft.hf needs no "
+                   "name");
   if (c->named) TRY(folders_hold(&in, path, e));
   bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
   c->set.tokenizer = folder ? arena_printf(c->arena, "%s/tokenizer.json", path) : path;

@@ -3,6 +3,7 @@
 #include "loaded_plan.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 weft_status plan_state_new(const LangOptions *o, Arena *a, const char *path,
                            const char *dir, Replay *lines, LangState **out,
@@ -21,6 +22,23 @@ const char *lang_folder(const LangPlan *lp) { return lp->folder; }
 Folders lang_folders(const LangPlan *lp) {
   return (Folders){lp->state->dir, lp->opt.data, lp->opt.ndata};
 }
+weft_status lang_tokenizer_folder(LangPlan *lp, const char **folder, weft_error *e) {
+  const char *named = lp->plan.tokenizer;
+  Folders in = lang_folders(lp);
+  *folder = NULL;
+  if (!named) return WEFT_OK;
+  const char *found = folders_find(&in, lp->arena, named);
+  const char *file = arena_printf(lp->arena, "%s/tokenizer.json", found);
+  if (access(file, R_OK) != 0)
+    return err_set(e, WEFT_EPLAN,
+                   "plan.tokenizer: \"%s\" is no folder with a tokenizer.json, "
+                   "below the plan's folder or one of --data",
+                   named);
+  TRY(folders_hold(&in, found, e));
+  *folder = found;
+  return WEFT_OK;
+}
+
 const char *lang_architecture(const LangPlan *lp) { return lp->arch; }
 
 /* ---- lines ---- */

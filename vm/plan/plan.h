@@ -371,6 +371,7 @@ typedef enum { ATTENTION_NATIVE, ATTENTION_CUDNN, ATTENTION_AUTO } AttentionBack
 
 typedef struct Plan {
   const char *name, *file;
+  const char *tokenizer; /* a folder, as the plan writes it, or NULL */
   Cluster cluster;
   MeshSpec mesh;
   Strategy strategy;

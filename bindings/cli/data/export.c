@@ -2,13 +2,15 @@
  * of the model's folder, so that the new folder can be used in its place; see export.h.
  */
 #include "export.h"
+#include "bindings/chat/plan_tokenizer.h"
 #include "bindings/model/model.h"
 #include "vm/weights/adapter_files.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CONFIG_NAME "config.json"
+#define CONFIG_NAME     "config.json"
+#define GENERATION_NAME "generation_config.json"
 
 /* "5GB", "800MB", "2e9": powers of ten, as in Hugging Face's max_shard_size. */
 static weft_status read_size(const char *text, uint64_t *out, weft_error *e) {
@@ -41,42 +43,67 @@ static weft_status read_dtype(const char *text, DType *out, weft_error *e) {
   return err_set(e, WEFT_EUSAGE, "--dtype is f32, bf16 or f16, got \"%s\"", text);
 }
 
-static weft_status add_file(ExportFolder *x, Job *j, const char *folder, const char *name,
-                            weft_error *e) {
-  const char *path = arena_printf(j->arena, "%s/%s", folder, name);
+/* Lists the file of this name in the first of two folders, either of which may be NULL,
+ * that has it. */
+static weft_status add_file(ExportFolder *x, Job *j, const char *const folder[2],
+                            const char *name, bool *found, weft_error *e) {
+  const char *path = NULL;
   Folders in = lang_folders(j->lp);
   char *text;
   size_t n;
-  if (access(path, F_OK) != 0) return WEFT_OK;
+  *found = false;
+  for (int i = 0; i < 2 && !*found; i++) {
+    if (!folder[i]) continue;
+    path = arena_printf(j->arena, "%s/%s", folder[i], name);
+    *found = access(path, F_OK) == 0;
+  }
+  if (!*found) return WEFT_OK;
   TRY(folders_hold(&in, path, e));
   TRY(file_read(NULL, path, 256 << 20, &text, &n, e));
   x->file[x->out.nfile++] = (WeightsFile){name, text, n};
   return WEFT_OK;
 }
 
-/* Lists x->config as a file of this name. */
-static weft_status take_text(ExportFolder *x, const char *name, weft_error *e) {
-  char *copy = x->config.oom ? NULL : strdup(x->config.s ? x->config.s : "");
+/* Lists a text as a file of this name. */
+static weft_status take_text(ExportFolder *x, const char *name, const Text *text,
+                             weft_error *e) {
+  char *copy = text->oom ? NULL : strdup(text->s ? text->s : "");
   if (!copy) return err_set(e, WEFT_ENOMEM, "out of memory");
-  x->file[x->out.nfile++] = (WeightsFile){name, copy, x->config.n};
+  x->file[x->out.nfile++] = (WeightsFile){name, copy, text->n};
   return WEFT_OK;
+}
+
+/* Lists the files of the plan's tokenizer and of its model, the former first; what ends a
+ * text is known to who generates with the folder, also if neither has a file of it. */
+static weft_status list_beside(ExportFolder *x, Job *j, weft_error *e) {
+  const char *folder[2] = {NULL, lang_folder(j->lp)};
+  bool found, ends = false;
+  TRY(lang_tokenizer_folder(j->lp, &folder[0], e));
+  for (int i = 0; i < WEIGHTS_BESIDE; i++) {
+    if (str_eq(weights_beside[i], CONFIG_NAME)) continue;
+    TRY(add_file(x, j, folder, weights_beside[i], &found, e));
+    if (str_eq(weights_beside[i], GENERATION_NAME)) ends = found;
+  }
+  if (ends || !folder[0]) return WEFT_OK;
+  Text text = {0};
+  weft_status st = plan_tokenizer_generation(j->lp, folder[0], &text, e);
+  if (st == WEFT_OK && text.n) st = take_text(x, GENERATION_NAME, &text, e);
+  text_free(&text);
+  return st;
 }
 
 /* Lists config.json and the other files of the plan's model, or what PEFT has beside an
  * adapter. */
 static weft_status list_files(ExportFolder *x, Job *j, DType dtype, weft_error *e) {
   _Static_assert(WEIGHTS_BESIDE <= LEN(x->file), "room for all of them");
-  const char *folder = lang_folder(j->lp);
   bool known;
   if (x->out.adapter) {
-    adapter_config(j->compiled, &j->plan, j->graph, folder, &x->config);
-    return take_text(x, ADAPTER_CONFIG, e);
+    adapter_config(j->compiled, &j->plan, j->graph, lang_folder(j->lp), &x->config);
+    return take_text(x, ADAPTER_CONFIG, &x->config, e);
   }
-  for (int i = 0; folder && i < WEIGHTS_BESIDE; i++)
-    if (!str_eq(weights_beside[i], CONFIG_NAME))
-      TRY(add_file(x, j, folder, weights_beside[i], e));
+  TRY(list_beside(x, j, e));
   TRY(lang_hf_config(j->lp, dtype, &x->config, &known, e));
-  return known ? take_text(x, CONFIG_NAME, e) : WEFT_OK;
+  return known ? take_text(x, CONFIG_NAME, &x->config, e) : WEFT_OK;
 }
 
 weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "bindings/chat/chat_plan.h"
+#include "bindings/chat/chat.h"
+#include "bindings/chat/plan_tokenizer.h"
 #include "vm/ckpt/ckpt.h"
 #include "vm/ckpt/ckpt_store.h"
 #include "vm/weights/weights_load.h"
@@ -36,21 +37,14 @@ static weft_status read_ids(Sample *s, One *o, const char *text) {
   return WEFT_OK;
 }
 
-/* The tokenizer of the command line, or of the plan's weft.chat, or the one beside the
- * weights. */
+/* The tokenizer of the command line, or else of the plan. */
 static weft_status open_tokenizer(Sample *s) {
   const Cli *cli = s->cli;
   Job *j = &s->job;
   const char *path = cli->tokenizer;
-  const char *folder = cli->weights ? cli->weights : lang_folder(j->lp);
   if (s->bytes && path)
     return err_set(&j->e, WEFT_EUSAGE, "the tokens of this plan are bytes (weft.text)");
-  if (!path && !cli->weights && j->plan.data.kind == DATA_CHAT)
-    TRY(chat_plan_tokenizer(j->lp, &path, &j->e));
-  if (!path && folder && !s->bytes) {
-    const char *beside = arena_printf(j->arena, "%s/tokenizer.json", folder);
-    if (access(beside, R_OK) == 0) path = beside;
-  }
+  if (!path) TRY(plan_tokenizer(j->lp, cli->weights, &path, &j->e));
   s->tokenizer = path;
   return path ? tokenizer_open(NULL, path, &s->tok, &j->e) : WEFT_OK;
 }
@@ -93,8 +87,9 @@ static weft_status read_prompts(Sample *s, int64_t *context) {
     return err_set(e, WEFT_EUSAGE, "give a --prompt TEXT or --tokens 1,2,3");
   if (cli->nprompt && !s->bytes && !s->tok)
     return err_set(e, WEFT_EUSAGE,
-                   "the tokens of this plan are not bytes, and no tokenizer.json lies "
-                   "beside its weights: give --tokenizer FILE, or ids, --tokens 1,2,3");
+                   "the tokens of this plan are not bytes, it names no tokenizer (plan."
+                   "tokenizer), and no tokenizer.json lies beside its weights: give "
+                   "--tokenizer FILE, or ids, --tokens 1,2,3");
   s->n = cli->nprompt ? cli->nprompt : 1;
   s->one = NEW_N(s->job.arena, One, s->n);
   *context = 0;
@@ -105,10 +100,21 @@ static weft_status read_prompts(Sample *s, int64_t *context) {
   return WEFT_OK;
 }
 
+/* Weights that name no end token are followed by the tokenizer that the plan names. */
+static weft_status end_of_tokenizer(Sample *s, const char *folder) {
+  Job *j = &s->job;
+  TokenizerConfig config;
+  TRY(sample_eos(&s->end, j->arena, folder, &j->e));
+  if (s->end.neos || !s->tok) return WEFT_OK;
+  TRY(tokenizer_config_read(j->arena, folder, &config, &j->e));
+  if (config.eos) sample_end_at(&s->end, tokenizer_find(s->tok, config.eos));
+  return WEFT_OK;
+}
+
 /* Collects what ends a text before its limit. */
 static weft_status read_end(Sample *s) {
   const Cli *cli = s->cli;
-  const char *folder = cli->weights ? cli->weights : lang_folder(s->job.lp);
+  const char *folder;
   s->end = (SampleEnd){0};
   for (int i = 0; i < cli->nuntil; i++) {
     if (!*cli->until[i]) return err_set(&s->job.e, WEFT_EUSAGE, "--stop is empty");
@@ -118,7 +124,11 @@ static weft_status read_end(Sample *s) {
     return err_set(&s->job.e, WEFT_EUSAGE,
                    "--stop is a string, and the tokens of this plan are ids: give "
                    "--tokenizer FILE");
-  return sample_eos(&s->end, s->job.arena, folder, &s->job.e);
+  TRY(sample_eos(&s->end, s->job.arena,
+                 cli->weights ? cli->weights : lang_folder(s->job.lp), &s->job.e));
+  if (s->end.neos) return WEFT_OK;
+  TRY(lang_tokenizer_folder(s->job.lp, &folder, &s->job.e));
+  return folder ? end_of_tokenizer(s, folder) : WEFT_OK;
 }
 
 static weft_status read_choice(Sample *s) {

@@ -90,9 +90,10 @@ weft_status sample_chat_open(Sample *s, int64_t *context) {
                    "--chat takes questions, from --prompt or the standard input, and no "
                    "--tokens");
   if (!s->tok)
-    return err_set(&s->job.e, WEFT_EUSAGE,
-                   "--chat needs a tokenizer, and no tokenizer.json lies beside the "
-                   "weights: give --tokenizer DIR");
+    return err_set(
+        &s->job.e, WEFT_EUSAGE,
+        "--chat needs a tokenizer: the plan names none (plan.tokenizer), and no "
+        "tokenizer.json lies beside the weights: give --tokenizer DIR");
   TRY(open_template(s));
   TRY(add_ending(s));
   *context = c->context = s->job.plan.batch.seq;

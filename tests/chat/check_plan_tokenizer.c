@@ -1,0 +1,165 @@
+/* check_plan_tokenizer.c - the tokenizer that a plan names: prompts and what ends them,
+ * conversations, and the folder that is exported. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "tests/harness/process.h"
+#include "vm/io/io.h"
+
+enum { SECONDS = 60 };
+
+static void put(const char *name, const char *text) {
+  scratch_put(name, text, strlen(text));
+}
+
+static void put_plan(const char *name, const char *fields) {
+  put(name,
+      arena_printf(scratch_arena,
+                   "local weft = require 'weft'\n"
+                   "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+                   "  num_hidden_layers = 1, num_attention_heads = 2,\n"
+                   "  intermediate_size = 16, vocab_size = 512 },\n"
+                   "  batch = { global = 2, micro = 1, seq = 32 },\n"
+                   "  train = { steps = 1 }, checkpoint = { dir = 'ck' },\n"
+                   "  %s }\n",
+                   fields));
+}
+
+static void setup(void) {
+  char *s;
+  size_t n;
+  scratch_setup();
+  const char *from = WEFT_SOURCE_DIR "/tests/tokenizer/gpt2.json";
+  ck_assert_int_eq(file_read(NULL, from, FILE_OWN_MAX, &s, &n, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(mkdir(scratch_path("words"), 0755), 0);
+  scratch_put("words/tokenizer.json", s, n);
+  mem_free(NULL, s, n + 1);
+  put("words/tokenizer_config.json", "{\"eos_token\": \"<|endoftext|>\"}");
+  put_plan("plan.lua", "tokenizer = 'words'");
+}
+
+static Outcome expect(int code, const char *out, const char *err, const char *command) {
+  Outcome o = process_run(SECONDS, "%s", command);
+  ck_assert_msg(o.code == code && strstr(o.out, out) && strstr(o.err, err),
+                "%s: %d\n%s%s", command, o.code, o.out, o.err);
+  return o;
+}
+
+/* Tokenizers need a library that is opened together with a module. */
+static bool opens(void) {
+  Outcome o = process_run(SECONDS, "$weft check plan.lua");
+  if (!strstr(o.err, "weft_text.so")) return true;
+  printf("plan_tokenizer: skipped: %s", o.err);
+  return false;
+}
+
+#define RUN "$weft run plan.lua --threads 1 -q"
+
+START_TEST(prompts_take_it) {
+  if (!opens()) return;
+  expect(0, "", "", RUN);
+  Outcome named =
+      expect(0, "It is day", "",
+             "$weft sample plan.lua --ckpt ck --greedy --prompt 'It is day' --max-tokens 5");
+  put_plan("bare.lua", "name = 'bare'");
+  Outcome given = expect(0, "It is day", "",
+                         "$weft sample bare.lua --ckpt ck --greedy --prompt 'It is day' "
+                         "--max-tokens 5 --tokenizer words");
+  ck_assert_str_eq(named.out, given.out);
+  expect(2, "", "it names no tokenizer (plan.tokenizer)",
+         "$weft sample bare.lua --ckpt ck --prompt a");
+  expect(2, "", "the plan names none (plan.tokenizer)",
+         "$weft sample bare.lua --ckpt ck --chat --prompt a");
+}
+END_TEST
+
+/* The folder is one that generates by itself: tokenizer, and what ends a text. */
+START_TEST(exported_folders_have_it) {
+  if (!opens()) return;
+  expect(0, "", "", RUN " --export new");
+  ck_assert_str_eq(scratch_get(scratch_path("new/tokenizer.json")),
+                   scratch_get(scratch_path("words/tokenizer.json")));
+  ck_assert_str_eq(scratch_get(scratch_path("new/tokenizer_config.json")),
+                   scratch_get(scratch_path("words/tokenizer_config.json")));
+  const char *made = scratch_get(scratch_path("new/generation_config.json"));
+  ck_assert_msg(strstr(made, "{\n  \"eos_token_id\": "), "%s", made);
+  put("hf.lua", "local weft = require 'weft'\n"
+                "return weft.plan { model = weft.hf 'new', batch = { global = 1, seq = 32 } "
+                "}\n");
+  expect(0, "It is day", "",
+         "$weft sample hf.lua --greedy --prompt 'It is day' --max-tokens 5");
+  put("words/generation_config.json", "{\"eos_token_id\": [3, 5]}\n");
+  expect(0, "", "", "$weft ckpt export plan.lua ck again");
+  ck_assert_str_eq(scratch_get(scratch_path("again/generation_config.json")),
+                   "{\"eos_token_id\": [3, 5]}\n");
+}
+END_TEST
+
+/* Each token is an end token here: nothing follows the prompt. */
+START_TEST(its_end_token_ends_a_text) {
+  Text all = {0};
+  if (!opens()) return;
+  expect(0, "", "", RUN);
+  text_add(&all, "{\"eos_token_id\": ");
+  Outcome o = expect(0, "\"tokens\"", "",
+                     "$weft sample plan.lua --ckpt ck --greedy --tokens 1,2 --max-tokens 1 "
+                     "--json");
+  const char *last = strrchr(strstr(o.out, "\"tokens\""), ',');
+  for (const char *s = strstr(o.out, "\"tokens\""); *s && *s != ']'; s++)
+    if (*s == ',') last = s;
+  text_printf(&all, "%d}", atoi(last + 1));
+  put("words/generation_config.json", all.s);
+  text_free(&all);
+  expect(0, "\"eos\"", "",
+         "$weft sample plan.lua --ckpt ck --greedy --tokens 1,2 --max-tokens 1 --json");
+}
+END_TEST
+
+START_TEST(conversations_take_it) {
+  if (!opens()) return;
+  Text rows = {0};
+  for (int i = 0; i < 40; i++)
+    text_add(&rows, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
+                    "\"assistant\", \"content\": \"b\"}]}\n");
+  put("a.jsonl", rows.s);
+  text_free(&rows);
+  put_plan("chat.lua", "tokenizer = 'words', data = weft.chat { 'a.jsonl', template = "
+                       "function(m) return { { 'x', learn = true }, { 'y', learn = true } "
+                       "} end }");
+  expect(0, "no deadlock", "", "$weft check chat.lua");
+}
+END_TEST
+
+START_TEST(what_is_wrong_has_its_line) {
+  put_plan("none.lua", "tokenizer = 'no/where'");
+  expect(1, "",
+         "none.lua:7: error: plan.tokenizer: \"no/where\" is no folder with a tokenizer.json",
+         "$weft check none.lua");
+  put_plan("bytes.lua", "tokenizer = 'words', data = weft.text { 'a.txt' }");
+  put("a.txt", "some text that is long enough for a sample of thirty-two bytes and more\n");
+  expect(1, "", "bytes.lua:7: error: plan.tokenizer: the tokens of weft.text are bytes",
+         "$weft check bytes.lua");
+  put_plan("out.lua", "tokenizer = '/usr'");
+  Outcome o = process_run(SECONDS, "$weft check out.lua");
+  ck_assert_int_ne(o.code, 0);
+  if (!opens()) return;
+  expect(0, "", "plan.lua:7: warning: plan.tokenizer: ",
+         "$weft check plan.lua --set model.vocab_size=64");
+}
+END_TEST
+
+Suite *plan_tokenizer_suite(void) {
+  Suite *s = suite_create("plan_tokenizer");
+  TCase *c = tcase_create("plan_tokenizer");
+  tcase_add_checked_fixture(c, setup, scratch_teardown);
+  tcase_set_timeout(c, 120);
+  tcase_add_test(c, prompts_take_it);
+  tcase_add_test(c, exported_folders_have_it);
+  tcase_add_test(c, its_end_token_ends_a_text);
+  tcase_add_test(c, conversations_take_it);
+  tcase_add_test(c, what_is_wrong_has_its_line);
+  suite_add_tcase(s, c);
+  return s;
+}
