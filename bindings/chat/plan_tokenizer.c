@@ -40,9 +40,10 @@ weft_status plan_tokenizer_check(LangPlan *lp, int64_t vocab, Diags *d, weft_err
   Tokenizer *t;
   if (!lp->plan.tokenizer) return WEFT_OK;
   if (lp->plan.data.kind == DATA_TEXT) {
-    diag_error(d, "data", "tokenizer",
-               "the tokens of weft.text are bytes; with a tokenizer take weft.tokens, whose "
-               "files weft tokenize writes");
+    diag_error(
+        d, "data", "tokenizer",
+        "the tokens of weft.text are bytes; with a tokenizer take weft.tokens, whose "
+        "files weft tokenize writes");
     return WEFT_EPLAN;
   }
   weft_status st = lang_tokenizer_folder(lp, &folder, e);

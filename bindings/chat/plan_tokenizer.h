@@ -9,8 +9,8 @@
  * the weights in `weights`, or of weft.hf if that is NULL; NULL: none. */
 weft_status plan_tokenizer(LangPlan *lp, const char *weights, const char **path,
                            weft_error *e);
-/* Reports a plan.tokenizer that is not there or is of a plan whose tokens are bytes; warns
- * of one that cannot be opened or has ids that the model does not. */
+/* Reports a plan.tokenizer that is not there or is of a plan whose tokens are bytes;
+ * warns of one that cannot be opened or has ids that the model does not. */
 weft_status plan_tokenizer_check(LangPlan *lp, int64_t vocab, Diags *d, weft_error *e);
 /* A generation_config.json for a folder that has none, of the begin and end tokens that
  * tokenizer_config.json names. Nothing is added if it names none. */

@@ -60,9 +60,9 @@ static bool opens(void) {
 START_TEST(prompts_take_it) {
   if (!opens()) return;
   expect(0, "", "", RUN);
-  Outcome named =
-      expect(0, "It is day", "",
-             "$weft sample plan.lua --ckpt ck --greedy --prompt 'It is day' --max-tokens 5");
+  Outcome named = expect(
+      0, "It is day", "",
+      "$weft sample plan.lua --ckpt ck --greedy --prompt 'It is day' --max-tokens 5");
   put_plan("bare.lua", "name = 'bare'");
   Outcome given = expect(0, "It is day", "",
                          "$weft sample bare.lua --ckpt ck --greedy --prompt 'It is day' "
@@ -85,9 +85,10 @@ START_TEST(exported_folders_have_it) {
                    scratch_get(scratch_path("words/tokenizer_config.json")));
   const char *made = scratch_get(scratch_path("new/generation_config.json"));
   ck_assert_msg(strstr(made, "{\n  \"eos_token_id\": "), "%s", made);
-  put("hf.lua", "local weft = require 'weft'\n"
-                "return weft.plan { model = weft.hf 'new', batch = { global = 1, seq = 32 } "
-                "}\n");
+  put("hf.lua",
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.hf 'new', batch = { global = 1, seq = 32 } "
+      "}\n");
   expect(0, "It is day", "",
          "$weft sample hf.lua --greedy --prompt 'It is day' --max-tokens 5");
   put("words/generation_config.json", "{\"eos_token_id\": [3, 5]}\n");
@@ -103,9 +104,10 @@ START_TEST(its_end_token_ends_a_text) {
   if (!opens()) return;
   expect(0, "", "", RUN);
   text_add(&all, "{\"eos_token_id\": ");
-  Outcome o = expect(0, "\"tokens\"", "",
-                     "$weft sample plan.lua --ckpt ck --greedy --tokens 1,2 --max-tokens 1 "
-                     "--json");
+  Outcome o =
+      expect(0, "\"tokens\"", "",
+             "$weft sample plan.lua --ckpt ck --greedy --tokens 1,2 --max-tokens 1 "
+             "--json");
   const char *last = strrchr(strstr(o.out, "\"tokens\""), ',');
   for (const char *s = strstr(o.out, "\"tokens\""); *s && *s != ']'; s++)
     if (*s == ',') last = s;
@@ -121,13 +123,15 @@ START_TEST(conversations_take_it) {
   if (!opens()) return;
   Text rows = {0};
   for (int i = 0; i < 40; i++)
-    text_add(&rows, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
-                    "\"assistant\", \"content\": \"b\"}]}\n");
+    text_add(&rows,
+             "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": "
+             "\"assistant\", \"content\": \"b\"}]}\n");
   put("a.jsonl", rows.s);
   text_free(&rows);
-  put_plan("chat.lua", "tokenizer = 'words', data = weft.chat { 'a.jsonl', template = "
-                       "function(m) return { { 'x', learn = true }, { 'y', learn = true } "
-                       "} end }");
+  put_plan("chat.lua",
+           "tokenizer = 'words', data = weft.chat { 'a.jsonl', template = "
+           "function(m) return { { 'x', learn = true }, { 'y', learn = true } "
+           "} end }");
   expect(0, "no deadlock", "", "$weft check chat.lua");
 }
 END_TEST
@@ -135,10 +139,12 @@ END_TEST
 START_TEST(what_is_wrong_has_its_line) {
   put_plan("none.lua", "tokenizer = 'no/where'");
   expect(1, "",
-         "none.lua:7: error: plan.tokenizer: \"no/where\" is no folder with a tokenizer.json",
+         "none.lua:7: error: plan.tokenizer: \"no/where\" is no folder with a "
+         "tokenizer.json",
          "$weft check none.lua");
   put_plan("bytes.lua", "tokenizer = 'words', data = weft.text { 'a.txt' }");
-  put("a.txt", "some text that is long enough for a sample of thirty-two bytes and more\n");
+  put("a.txt",
+      "some text that is long enough for a sample of thirty-two bytes and more\n");
   expect(1, "", "bytes.lua:7: error: plan.tokenizer: the tokens of weft.text are bytes",
          "$weft check bytes.lua");
   put_plan("out.lua", "tokenizer = '/usr'");
