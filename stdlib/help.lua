@@ -235,6 +235,8 @@ With a calibration they are those that were measured, and the report says what s
 
   --calibration FILE what weft calibrate has written; a plan without a cluster is then on
                      the machine that it was measured on
+  --compare TRACE    kernels of a run of this plan, which weft run --trace has written, beside
+                     what the clock says of them, by op, the largest difference first
   --trace FILE       write what every pipeline rank does when, for Perfetto
   --svg FILE         draw the same as a timeline of the schedule's actions
   --json             print one object

@@ -30,7 +30,6 @@ static const Option option[] = {
   {name, shorter, on, VALUE_LIST, AT(member), AT(n), 0, 0},
 #include "options.def"
 };
-_Static_assert(LEN(option) <= 64, "options are counted in a mask");
 
 static bool has_option(const Cli *cli, const Option *o) { return o->on & cli->verb->bit; }
 
@@ -122,17 +121,16 @@ static weft_status next_word(const Cli *cli, const Option *o, const char *word,
 
 /* Parses the option at argv[i]; returns the index of the last word that belongs to it, -1
  * after an error. */
-static int take_option(Cli *cli, int i, int argc, char **argv, uint64_t *seen,
+static int take_option(Cli *cli, int i, int argc, char **argv, bool *seen,
                        weft_error *e) {
   const char *arg = argv[i], *value;
   const Option *o = find(cli, arg, &value);
   if (!o) return unknown(cli, arg, e), -1;
-  uint64_t bit = 1ull << (o - option);
   if (o->value == VALUE_NONE && value)
     return err_set(e, WEFT_EUSAGE, "%s takes no value", o->name), -1;
-  if (o->value != VALUE_NONE && o->value != VALUE_LIST && *seen & bit)
+  if (o->value != VALUE_NONE && o->value != VALUE_LIST && seen[o - option])
     return err_set(e, WEFT_EUSAGE, "%s is given twice", o->name), -1;
-  *seen |= bit;
+  seen[o - option] = true;
   if (o->value != VALUE_NONE && !value) {
     value = ++i < argc ? argv[i] : NULL;
     if (next_word(cli, o, value, e) != WEFT_OK) return -1;
@@ -148,7 +146,7 @@ static int take_option(Cli *cli, int i, int argc, char **argv, uint64_t *seen,
 weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
   bool options = true, script = false;
   const char *ignored;
-  uint64_t seen = 0;
+  bool seen[LEN(option)] = {0};
   TakesArguments takes = cli->verb->takes;
   for (int i = 0; i < LEN(option); i++)
     if (option[i].value == VALUE_INT) *(int64_t *)((char *)cli + option[i].at) = -1;
@@ -161,7 +159,7 @@ weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
     if (options && strcmp(arg, "--") == 0) {
       options = false;
     } else if (options && arg[0] == '-' && arg[1]) {
-      i = take_option(cli, i, argc, argv, &seen, e);
+      i = take_option(cli, i, argc, argv, seen, e);
       if (i < 0) return e->code;
     } else if (script) {
       cli->script_argv[cli->script_argc++] =

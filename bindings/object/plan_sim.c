@@ -123,6 +123,10 @@ static void sim_call(void *ud) {
   Job j = *k->j;
   j.d = (Diags){.arena = k->arena};
   k->st = k->calibration ? job_costs(&j, k->calibration, k->arena, &k->e) : WEFT_OK;
+  if (k->st == WEFT_EPLAN && j.d.errors) {
+    const Diag *g = &j.d.list.at[j.d.list.n - 1];
+    err_file(&k->e, k->st, g->file ? g->file : k->calibration, g->line, "%s", g->summary);
+  }
   if (k->st == WEFT_OK) k->st = sim_figures(&j, k->scores, k->arena, &k->f, &k->e);
 }
 

@@ -90,8 +90,8 @@ end
 
 return function(v, text)
   local out = {
-    format("%s on %d x %s: %s a step, between %s and %s", v.plan, v.ranks, v.gpu, span(v.seconds),
-      span(v.low), span(v.high)),
+    format("%s on %d x %s: %s a step", v.plan, v.ranks, v.gpu, span(v.seconds)) ..
+      (v.low == v.high and "" or format(", between %s and %s", span(v.low), span(v.high))),
     format("  %s tokens/s for each GPU, MFU %.1f %%, HFU %.1f %% (causal attention counts half)",
       text.count(v.tokens_per_s_per_gpu), 100 * v.mfu, 100 * v.hfu),
     known(v),

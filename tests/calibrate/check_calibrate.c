@@ -44,10 +44,38 @@ START_TEST(a_calibration_goes_on) {
 }
 END_TEST
 
+/* Kernels of a run by instruction; a trace of other programs, or none, is refused. */
+START_TEST(a_trace_beside_the_clock) {
+  scratch_put("tiny.lua", plan_text, strlen(plan_text));
+  Outcome o =
+      process_run(60, "$weft run tiny.lua --threads 1 --steps 3 -q --trace t.json");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft calibrate tiny.lua --threads 1 -q -o c.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare t.json");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  has(o.out,
+      "kernels of a step on all ranks, in ms, as measured in 2 steps and predicted");
+  /* 4 microbatches of 4 layers with 4 products, and the head */
+  has(o.out, "  linear               f32       68 ");
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare t.json "
+                      "--set model.num_hidden_layers=3");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "t.json: is no trace of this plan on this mesh");
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare tiny.lua");
+  ck_assert_int_eq(o.code, 2);
+  scratch_put("t.json", "{\"traceEvents\": []}", 19);
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare t.json");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "t.json: is no trace of weft run: it has no kernels");
+}
+END_TEST
+
 Suite *calibrate_suite(void) {
   Suite *s = suite_create("calibrate");
   TCase *c = tcase_create("verb");
   tcase_add_test(c, a_calibration_goes_on);
+  tcase_add_test(c, a_trace_beside_the_clock);
   tcase_set_timeout(c, 600);
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   suite_add_tcase(s, c);

@@ -53,7 +53,7 @@ static const Writer writers[] = {
     {"bindings/cli/judge/sim.c", "out",
      "$weft sim plan.lua --set cluster=a100-80gb --trace out", 0},
     {"bindings/calibration/calibration_write.c", "out",
-     "$weft calibrate plan.lua --threads 1 -o out", ANY_CODE},
+     "$weft calibrate plan.lua --threads 1 -o out", 0},
     {"bindings/cli/run/launch.c", "out", "$weft launch plan.lua --mpirun -o out", 0},
     {"bindings/cli/convert/convert.c", "out", "$weft import settings.yaml -o out", 0},
     {"bindings/cli/convert/convert.c", "out",

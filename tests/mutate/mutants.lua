@@ -517,7 +517,7 @@ return {
   { file = "bindings/plan_table/field_lines.c", suites = "lang bad_input",
     from = "return b & 0xffffffff;", to = "return 0;" },
   { file = "bindings/cli/options.c", suites = "cli",
-    from = "o->value != VALUE_LIST && *seen & bit", to = "o->value == VALUE_LIST && *seen & bit" },
+    from = "o->value != VALUE_LIST && seen[o - option]", to = "o->value == VALUE_LIST && seen[o - option]" },
   { file = "bindings/api/advice.c", suites = "advice",
     from = "if (2 * whole <= all) return;", to = "if (whole <= all) return;" },
   { file = "bindings/api/advice.c", suites = "advice",

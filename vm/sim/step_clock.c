@@ -65,16 +65,10 @@ static MoveWork move_of(const Clock *k, int pp, const Instr *in) {
 
 /* ---- costs ---- */
 
-static bool uses_host(const Program *p, const Instr *in) {
-  for (int i = 0; i < instr_operands(in); i++)
-    if (on_host(p->operand[in->operand + (uint32_t)i].off)) return true;
-  return false;
-}
-
 static void know_kernel(Clock *k, int pp, const Instr *in, Known *out) {
   const Program *p = &k->c->prog[pp];
   KernelWork w = kernel_work(p, in, &k->even[pp]);
-  Cost c = cost_of_kernel(&k->source, p, in, &w, uses_host(p, in));
+  Cost c = cost_of_kernel(&k->source, p, in, &w, instr_uses_host(p, in));
   out->seconds = c.seconds, out->from = c.from;
 }
 

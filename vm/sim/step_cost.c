@@ -1,6 +1,12 @@
 /* step_cost.c - one answer of tables and data sheets; see step_cost.h. */
 #include "step_cost.h"
 
+bool instr_uses_host(const Program *p, const Instr *in) {
+  for (int i = 0; i < instr_operands(in); i++)
+    if (on_host(p->operand[in->operand + (uint32_t)i].off)) return true;
+  return false;
+}
+
 Cost cost_of_kernel(const CostSource *s, const Program *p, const Instr *in,
                     const KernelWork *w, bool host) {
   if (s->table && !host) {

@@ -11,6 +11,8 @@ typedef struct CostSource {
   const CostTable *table; /* NULL: data sheets alone */
 } CostSource;
 
+/* Whether it works on memory of the host. */
+bool instr_uses_host(const Program *p, const Instr *in);
 /* `host`: it works on memory of the host. */
 Cost cost_of_kernel(const CostSource *s, const Program *p, const Instr *in,
                     const KernelWork *w, bool host);

@@ -7,9 +7,12 @@
 #include "vm/io/file.h"
 #include "vm/sim/sim_timeline.h"
 #include "vm/sim/sim_trace.h"
+#include "vm/sim/trace_compare.h"
 
 typedef struct Simulated {
   struct weft_plan plan; /* only its job is set */
+  bool compares;
+  Compared compared;
 } Simulated;
 
 /* Takes the text. */
@@ -38,16 +41,60 @@ static weft_status write_picture(const Job *j, const char *path, weft_error *e) 
   return write_text(&out, path, e);
 }
 
+static weft_status compare(Simulated *s, const char *path) {
+  Job *j = &s->plan.job;
+  CostSource source = {&j->plan.cluster, sheet_rates(RATES_USUAL), j->costs};
+  s->compares = true;
+  return trace_compare(j->compiled, &source, path, j->arena, &s->compared, &j->e);
+}
+
+static void print_compared(const Compared *c) {
+  enum { SHOWN = 20 };
+  printf(
+      "\nkernels of a step on all ranks, in ms, as measured in %d step%s and predicted:\n"
+      "  %-18s %5s %8s %10s %10s %10s  %s\n",
+      c->steps, c->steps == 1 ? "" : "s", "op", "type", "count", "measured", "predicted",
+      "difference", "by");
+  for (int i = 0; i < MIN(c->n, SHOWN); i++) {
+    const ComparedOp *o = &c->op[i];
+    printf("  %-18s %5s %8lld %10.3f %10.3f %+10.3f  %s\n", op_info[o->op].name,
+           dtype_name(o->dtype), (long long)o->count, o->measured * 1e3,
+           o->predicted * 1e3, (o->measured - o->predicted) * 1e3,
+           cost_from_name[o->from]);
+  }
+  if (c->n > SHOWN) printf("  and %d more\n", c->n - SHOWN);
+  printf("  %-33s %10.3f %10.3f %+10.3f\n", "all", c->measured * 1e3, c->predicted * 1e3,
+         (c->measured - c->predicted) * 1e3);
+}
+
+static void json_compared(Json *out, const Compared *c) {
+  json_open(out, "compare", '[');
+  for (int i = 0; i < c->n; i++) {
+    const ComparedOp *o = &c->op[i];
+    json_open(out, NULL, '{');
+    json_str(out, "by", cost_from_name[o->from]);
+    json_int(out, "count", o->count);
+    json_str(out, "dtype", dtype_name(o->dtype));
+    json_num(out, "measured", o->measured);
+    json_str(out, "op", op_info[o->op].name);
+    json_num(out, "predicted", o->predicted);
+    json_close(out, '}');
+  }
+  json_close(out, ']');
+}
+
 static weft_status print_sim(Simulated *s) {
   Text out = {0};
   weft_status st = show_report(&s->plan, "sim", -1, &out, NULL, &s->plan.job.e);
   if (st == WEFT_OK) print_text(stdout, &out);
+  if (st == WEFT_OK && s->compares) print_compared(&s->compared);
   text_free(&out);
   return st;
 }
 
 static void json_result(Json *out, void *ud) {
   Simulated *s = ud;
+  if (s->compares) json_compared(out, &s->compared);
   if (show_report(&s->plan, "sim", -1, NULL, out, &s->plan.job.e) != WEFT_OK)
     json_none(out, "sim");
 }
@@ -70,6 +117,7 @@ int verb_sim(Cli *cli, Arena *arena) {
   Simulated s = {.plan.job = {.arena = arena, .d = {.arena = arena}}};
   Job *j = &s.plan.job;
   weft_status st = sim_job(j, cli, cli->arg[0]);
+  if (st == WEFT_OK && cli->compare) st = compare(&s, cli->compare);
   if (st == WEFT_OK && !cli->json) st = print_sim(&s);
   return job_end(j, cli, st, json_result, &s);
 }

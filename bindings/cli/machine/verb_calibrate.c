@@ -18,6 +18,7 @@ typedef struct Calibrate {
   Bench bench;
   CostTable table;
   Wanted wanted;
+  const char *today;
   int done, kernels, moves; /* rows; measured now, of both kinds */
   double saved;             /* when the file was written last */
 } Calibrate;
@@ -51,11 +52,12 @@ static void describe(Calibrate *c, const DeviceKind *kind, int threads) {
   if (kind->way) (void)kind->way(way, &none);
   doctor_cpu(cpu, sizeof cpu);
   strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
+  c->today = arena_str(c->arena, date);
   c->table = (CostTable){.device = kind->name,
                          .way = arena_str(c->arena, way),
                          .machine = arena_str(c->arena, cpu),
                          .version = weft_version(),
-                         .date = arena_str(c->arena, date),
+                         .date = c->today,
                          .threads = threads,
                          .cores = kind->host ? bench_cores() : 0};
 }
@@ -70,9 +72,7 @@ static weft_status go_on(Calibrate *c, Diags *d, weft_error *e) {
     return err_set(e, WEFT_EUSAGE,
                    "%s was measured elsewhere (%s): name another file, or remove it",
                    c->path, why);
-  const char *date = c->table.date;
   c->table = old;
-  c->table.date = date;
   return WEFT_OK;
 }
 
@@ -80,6 +80,7 @@ static weft_status go_on(Calibrate *c, Diags *d, weft_error *e) {
 
 static weft_status keep(Calibrate *c, weft_error *e) {
   c->saved = now_s();
+  if (c->kernels + c->moves) c->table.date = c->today;
   return calibration_write(&c->table, c->path, e);
 }
 
