@@ -135,6 +135,38 @@ local function cerebras(hidden, layers, heads)
   return c
 end
 
+-- Cohere 2.
+local function command(sizes)
+  return decoder("cohere2", sizes, { logit_scale = 0.25, rope_theta = 50000.0 })
+end
+local function qwen2_moe(sizes, more)
+  local c = decoder("qwen2_moe", sizes, more)
+  c.rope_theta, c.num_experts = 1000000.0, c.num_experts or 60
+  return c
+end
+local function starcoder2(sizes, theta, shared)
+  return decoder("starcoder2", sizes, { rope_theta = theta, sliding_window = 4096,
+    max_position_embeddings = 16384, tie_word_embeddings = shared })
+end
+local function phi(sizes, part)
+  return decoder("phi", sizes, { partial_rotary_factor = part, max_position_embeddings = 2048 })
+end
+-- Ministral 3 and Devstral 2: scaled from `length` positions on, by `factor`; queries grow by `growth`.
+local function ministral3(sizes, theta, factor, length, growth, more)
+  local c = decoder("ministral3", sizes, more)
+  c.head_dim, c.max_position_embeddings = 128, math.tointeger(factor * length)
+  c.rope_parameters = { rope_type = "yarn", rope_theta = theta, factor = factor, mscale = 1.0, mscale_all_dim = 1.0,
+                        beta_fast = 32.0, beta_slow = 1.0, original_max_position_embeddings = length,
+                        llama_4_scaling_beta = growth }
+  return c
+end
+-- Those that see images, too.
+local function ministral3_text(...)
+  local c = ministral3(...)
+  c.note = "the text model alone, which sees no images; its files have it under another prefix"
+  return c
+end
+
 local tied = { tie_word_embeddings = true }
 -- Qwen2.5 from 14B on, and with a million positions.
 local wide = { rms_norm_eps = 1e-5 }
@@ -330,6 +362,23 @@ local sizes = {
   ["ling-1t"] = ling({ 8192, 18432, 80, 64, 8, 157184 },
     { moe_intermediate_size = 2048, first_k_dense_replace = 4 }),
   ["minimax-m2"] = decoder("minimax_m2", { 3072, 1536, 62, 48, 8, 200064 }, { rotary_dim = 64 }),
+  ["hy3"] = decoder("hy_v3", { 4096, 13312, 80, 64, 8, 120832 }, { num_experts = 192 }),
+  ["glm-4.7-flash"] = decoder("glm4_moe_lite", { 2048, 10240, 47, 20, 20, 154880 }, { n_routed_experts = 64 }),
+  ["c4ai-command-r7b-12"] = command { 4096, 14336, 32, 32, 8, 256000 },
+  ["c4ai-command-a-03"] = command { 12288, 36864, 64, 96, 8, 256000 },
+  ["qwen1.5-moe-a2.7b"] = qwen2_moe({ 2048, 5632, 24, 16, 16, 151936 }, { max_position_embeddings = 8192 }),
+  ["qwen2-57b-a14b"] = qwen2_moe({ 3584, 18944, 28, 28, 4, 151936 },
+    { num_experts = 64, num_experts_per_tok = 8, moe_intermediate_size = 2560, shared_expert_intermediate_size = 20480 }),
+  ["starcoder2-3b"] = starcoder2({ 3072, 12288, 30, 24, 2, 49152 }, 999999.4420358813, true),
+  ["starcoder2-7b"] = starcoder2({ 4608, 18432, 32, 36, 4, 49152 }, 1000000.0, true),
+  ["starcoder2-15b"] = starcoder2({ 6144, 24576, 40, 48, 4, 49152 }, 100000.0, false),
+  ["phi-1"] = phi({ 2048, 8192, 24, 32, 32, 51200 }, 0.5), ["phi-1_5"] = phi({ 2048, 8192, 24, 32, 32, 51200 }, 0.5),
+  ["phi-2"] = phi({ 2560, 10240, 32, 32, 32, 51200 }, 0.4),
+  ["ministral-3-3b"] = ministral3_text({ 3072, 9216, 26, 32, 8, 131072 }, 1000000.0, 16.0, 16384, 0.1, tied),
+  ["ministral-3-8b"] = ministral3_text({ 4096, 14336, 34, 32, 8, 131072 }, 1000000.0, 16.0, 16384, 0.1),
+  ["ministral-3-14b"] = ministral3_text({ 5120, 16384, 40, 32, 8, 131072 }, 1000000000.0, 16.0, 16384, 0.1),
+  ["devstral-small-2-24b"] = ministral3_text({ 5120, 32768, 40, 32, 8, 131072 }, 100000000.0, 48.0, 8192, 0.1),
+  ["devstral-2-123b"] = ministral3({ 12288, 28672, 88, 96, 8, 131072 }, 1000000.0, 64.0, 4096, 0.0),
   -- Gemma by its config.json; from Gemma 3's 4B on they have images.
   ["gemma-2b"] = "gemma-2b", ["gemma-7b"] = "gemma-7b",
   ["gemma-1.1-2b"] = "gemma-2b", ["gemma-1.1-7b"] = "gemma-7b",

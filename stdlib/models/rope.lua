@@ -137,9 +137,10 @@ end
 -- Queries grow by a share of the logarithm of how many lengths, of the context that scaling
 -- starts from, are before them.
 local function check_growth(p, where, problems)
-  for _, key in ipairs { "llama_4_scaling_beta", "original_max_position_embeddings" } do
-    if type(p[key]) ~= "number" or p[key] <= 0 then
-      config.add(problems, where .. "." .. key, "expected a number above 0, got %s", tostring(p[key]))
+  for _, row in ipairs { { "llama_4_scaling_beta", 0 }, { "original_max_position_embeddings", 1 } } do
+    local key, least = row[1], row[2]
+    if type(p[key]) ~= "number" or p[key] < least then
+      config.add(problems, where .. "." .. key, "expected a number from %d, got %s", least, tostring(p[key]))
     end
   end
 end

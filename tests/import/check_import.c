@@ -213,6 +213,11 @@ START_TEST(adapters_are_taken_over) {
   import_has(report, "peft.target_modules = *_proj -> adapter.targets");
   import_has(report, "peft.dropout = 0: nothing is dropped");
   import_plan_has("\"gate_proj\", \"up_proj\", \"down_proj\" },");
+  report = report_with("peft: {match_all_linear: true, target_modules: '*_proj'}\n");
+  import_has(report, "peft.match_all_linear = true -> adapter.targets");
+  import_plan_has("\"down_proj\", \"lm_head\" },");
+  report = import("model.pretrained_model_name_or_path=MiniMaxAI/MiniMax-M2");
+  import_has(report, "peft.match_all_linear = true: experts, a head");
   report = report_with(
       "freeze_config: {freeze_embeddings: true, freeze_language_model: true}\n");
   import_has(report, "nothing would be left that learns");
@@ -348,9 +353,8 @@ START_TEST(models_by_name_folder_and_class) {
   import_plan_has("\"mistral\",");
   import_plan_has("rms_norm_eps = 1e-05,");
   import_plan_has("sliding_window = 4096,");
-  import_fails(
-      1, "a.yaml", "model.pretrained_model_name_or_path=google/gemma-3-4b-it",
-      "error: google/gemma-3-4b-it is a Gemma 3, with images; weft has deepseek_v3");
+  import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=google/gemma-3-4b-it",
+               "error: google/gemma-3-4b-it is a Gemma 3, with images; weft has cohere2");
   import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=me/mine-3b",
                "the sizes of me/mine-3b are not in weft's table of public models");
   import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=null", "name no model");

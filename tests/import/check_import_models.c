@@ -55,6 +55,21 @@ static const struct Public {
     {"microsoft/Phi-4-reasoning-plus", "14.7 B"},
     {"meta-llama/Meta-Llama-3.1-405B-Instruct-FP8", "406 B"},
     {"allenai/Olmo-3.1-32B-Think", "32.2 B"},
+    {"CohereForAI/c4ai-command-r7b-12-2024", "8.03 B"},
+    {"CohereLabs/c4ai-command-a-03-2025", "111 B"},
+    {"Qwen/Qwen1.5-MoE-A2.7B-Chat", "14.3 B"},
+    {"Qwen/Qwen2-57B-A14B-Instruct", "57.4 B"},
+    {"bigcode/starcoder2-3b", "3.03 B"},
+    {"bigcode/starcoder2-7b", "7.17 B"},
+    {"bigcode/starcoder2-15b", "16.0 B"},
+    {"microsoft/phi-1_5", "1.42 B"},
+    {"microsoft/phi-2", "2.78 B"},
+    {"tencent/Hy3-preview", "295 B"},
+    {"zai-org/GLM-4.7-Flash", "29.9 B"},
+    {"mistralai/Ministral-3-3B-Instruct-2512", "3.43 B"},
+    {"mistralai/Ministral-3-14B-Base-2512", "13.5 B"},
+    {"mistralai/Devstral-Small-2-24B-Instruct-2512", "23.6 B"},
+    {"mistralai/Devstral-2-123B-Instruct-2512", "125 B"},
 };
 
 static void put_name(const char *name) {
@@ -85,8 +100,8 @@ static const struct Other {
 START_TEST(other_names_say_what_they_are) {
   put_name(others[_i].name);
   import_fails(1, "a.yaml", "",
-               arena_printf(scratch_arena, "%s is %s; weft has deepseek_v3",
-                            others[_i].name, others[_i].is));
+               arena_printf(scratch_arena, "%s is %s; weft has cohere2", others[_i].name,
+                            others[_i].is));
 }
 END_TEST
 

@@ -136,7 +136,7 @@ static const struct {
     {"{ 'starcoder2', hidden_act = 'silu' }", "only \"gelu_pytorch_tanh\""},
     {"{ 'phi', qk_layernorm = true }", "qk_layernorm"},
     {"{ 'ministral3', rope_parameters = { rope_type = 'default' } }",
-     "llama_4_scaling_beta\"]: expected a number above 0, got nil"},
+     "llama_4_scaling_beta\"]: expected a number from 0, got nil"},
     {"{ 'llama-tiny', rope_parameters = { llama_4_scaling_beta = 0.1 } }",
      "llama_4_scaling_beta\"]: unknown key"},
     {"{ 'gpt2-tiny', n_head = 5 }", "does not divide hidden_size"},

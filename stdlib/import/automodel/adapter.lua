@@ -15,8 +15,10 @@ local ALL = { "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "d
 local OF = {
   gpt2 = { "c_attn", "c_proj", "c_fc" }, phi3 = { "o_proj", "down_proj" },
   glm = { "q_proj", "k_proj", "v_proj", "o_proj", "down_proj" }, deepseek_v3 = { "o_proj" },
+  phi = { "q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2" },
+  starcoder2 = { "q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj" },
 }
-OF.glm4 = OF.glm
+OF.glm4, OF.glm4_moe_lite = OF.glm, OF.deepseek_v3
 
 local function is_linear(config, experts, name)
   for _, one in ipairs(OF[config[1]] or experts and ATTENTION or ALL) do
@@ -39,12 +41,32 @@ local function targets_of(pattern, config, experts)
   return { module and "layers.*." .. module or path }
 end
 
+-- All linears, with the head, where each is one module on both sides; nil: a head is the embedding's
+-- weight, or there are others.
+local function all_linears(config, experts)
+  local tied = config.tie_word_embeddings
+  if tied == nil then tied = use("models/" .. config[1]).defaults.tie_word_embeddings end
+  if experts or OF[config[1]] or tied then return nil end
+  return table.move(ALL, 1, #ALL, 1, { [#ALL + 1] = "lm_head" })
+end
+
 local function list_of(value) return type(value) == "table" and value or { value } end
 
 -- All linears of layers if the settings name none, or leave out the head alone.
 local function put_targets(book, plan, config, experts)
   local prefix, targets = "peft.", {}
   local all, named, left = prefix .. "match_all_linear", prefix .. "target_modules", prefix .. "exclude_modules"
+  local every = book:value(all) == true and all_linears(config, experts)
+  if every then
+    plan:put("adapter.targets", quote.value(every), book:leaf(all))
+    book:translated(all, "adapter.targets")
+    for _, key in ipairs { named, left } do book:no_effect(key, "peft.match_all_linear says it") end
+    return
+  end
+  if book:value(all) then
+    book:cannot(all, "experts, a head that is the embedding, and linears that are fused get none here")
+  end
+  book:no_effect(all, "as it is in weft")
   for _, pattern in ipairs(list_of(book:value(named))) do
     local same = targets_of(pattern, config, experts)
     if not same then
@@ -65,14 +87,12 @@ local function put_targets(book, plan, config, experts)
   end
   plan:put("adapter.targets", quote.text "all-linear", book:leaf(named) or book:leaf(left) or book:leaf(all))
   book:translated(left, "adapter.targets, which leaves out the head")
-  if book:value(all) then book:cannot(all, "all linears of layers get an adapter, and the head none") end
 end
 
 -- ---- peft ----
 
 -- What is as it is in weft for one value.
 local SAME = {
-  { "match_all_linear", false, "all linears of layers get an adapter, and the head none" },
   { "lora_A_init", "kaiming", "factors begin uniform in +-1/sqrt(in), as PEFT's" },
 }
 

@@ -278,6 +278,17 @@ end
 
 local DISPATCHERS = { torch = "allgather" }
 
+-- Whether a model has them: a config says how many, or its architecture.
+local function has_experts(config)
+  local usual = config[1] and use("models/" .. config[1]).defaults or {}
+  for _, key in ipairs { "num_experts", "num_local_experts", "n_routed_experts" } do
+    local n = config[key]
+    if n == nil then n = usual[key] end
+    if n then return true end
+  end
+  return false
+end
+
 -- Layers of experts of its own take the loss of routers from the model's config.
 local function put_router_loss(book, plan, m)
   for _, key in ipairs { "model.router_aux_loss_coef", "model.config.router_aux_loss_coef" } do
@@ -318,7 +329,7 @@ function automodel.translate(book, plan, options)
   local config = put_model(book, plan, options)
   if not config then return book:apply(rules) end
   local m = ranks.put_mesh(book, plan, options)
-  m.experts = (config.num_experts or config.num_local_experts or config.n_routed_experts) and true
+  m.experts = has_experts(config)
   local strategy = ranks.put_strategy(book, plan, m)
   put_pipeline(book, plan, m, config)
   put_precision(book, plan, strategy)
