@@ -1,0 +1,55 @@
+"""weft: plans of parallel training, checked, proven, swept and run.
+
+    >>> import weft
+    >>> weft.check("plan.lua").memory                      # doctest: +SKIP
+    >>> weft.sweep("plan.lua", over={"mesh.tp": [1, 2]})   # doctest: +SKIP
+
+A plan is a Lua file. What Python does with it is done by the library of the program weft;
+docs/python.md has a page about it."""
+
+from ._version import __version__
+from .errors import (
+    Diagnostic,
+    FileError,
+    InternalError,
+    Interrupted,
+    LimitError,
+    OutOfMemory,
+    PlanError,
+    RunError,
+    UsageError,
+    WeftError,
+)
+from .following import LogError, Sink, follow, read_log
+from .plan import Check, Plan, Program, Run, Step, Verified, check, load
+from .rows import Rows
+from .sweeping import Sweep, sweep
+
+__all__ = [
+    "Check",
+    "Diagnostic",
+    "FileError",
+    "InternalError",
+    "Interrupted",
+    "LimitError",
+    "LogError",
+    "OutOfMemory",
+    "Plan",
+    "PlanError",
+    "Program",
+    "Rows",
+    "Run",
+    "RunError",
+    "Sink",
+    "Step",
+    "Sweep",
+    "UsageError",
+    "Verified",
+    "WeftError",
+    "__version__",
+    "check",
+    "follow",
+    "load",
+    "read_log",
+    "sweep",
+]

@@ -1,0 +1,282 @@
+"""libweftlua by ctypes: the functions of weft.h that Python calls, and where they are found.
+
+The environment variables WEFT_LIBRARY and WEFT_PROGRAM name a library and a program to use in
+the place of those in the package; without any of these, those of the system are used."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import json
+import os
+import shutil
+import threading
+from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64
+from ctypes import c_size_t, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+from ._version import __version__
+from .errors import BY_STATUS, Diagnostic, WeftError
+
+HERE = Path(__file__).resolve().parent / "native"
+EPLAN = 1
+
+
+class Error(ctypes.Structure):
+    _fields_ = [
+        ("code", c_int),
+        ("line", c_int),
+        ("rank", c_int),
+        ("file", c_char * 256),
+        ("text", c_char * 1024),
+    ]
+
+
+class PlanOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("alloc", c_void_p),
+        ("set", POINTER(c_char_p)),
+        ("define", POINTER(c_char_p)),
+        ("stop", POINTER(c_int)),
+        ("memory_limit", c_uint64),
+        ("instruction_limit", c_int64),
+        ("print", c_void_p),
+        ("ud", c_void_p),
+        ("data", POINTER(c_char_p)),
+        ("compile_limit", c_uint64),
+        ("cpu_limit", c_double),
+    ]
+
+
+class Param(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("ndim", c_int), ("dim", c_int64 * 8), ("count", c_int64)]
+
+
+class Proof(ctypes.Structure):
+    _fields_ = [
+        ("transfers", c_int64),
+        ("collectives", c_int64),
+        ("instructions", c_int64),
+        ("communicators", c_int),
+    ]
+
+
+class RunOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("comm", c_char_p),
+        ("threads", c_int),
+        ("stop", POINTER(c_int)),
+        ("patience_s", c_double),
+    ]
+
+
+class Step(ctypes.Structure):
+    _fields_ = [
+        ("step", c_int64),
+        ("tokens", c_int64),
+        ("loss", c_double),
+        ("grad_norm", c_double),
+        ("lr", c_double),
+        ("ms", c_double),
+        ("loss_scale", c_double),
+        ("skipped", c_int),
+    ]
+
+
+class VerifyOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("ranks", c_int),
+        ("steps", c_int),
+        ("tolerance", c_double),
+        ("stop", POINTER(c_int)),
+    ]
+
+
+class VerifyResult(ctypes.Structure):
+    _fields_ = [
+        ("ranks", c_int),
+        ("steps", c_int),
+        ("tensors", c_int),
+        ("loss", c_double),
+        ("grad_norm", c_double),
+        ("grad", c_double),
+        ("param", c_double),
+        ("tolerance", c_double),
+        ("worst", c_char * 160),
+        ("not_covered", c_char * 1024),
+    ]
+
+
+# name -> result, arguments; a function that may fail has Error as its last argument.
+_ERROR = POINTER(Error)
+_FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
+    ("weft_version", c_char_p, []),
+    ("weft_plan_load", c_int, [POINTER(PlanOptions), c_char_p, POINTER(c_void_p), _ERROR]),
+    ("weft_plan_free", None, [c_void_p]),
+    ("weft_plan_report_json", c_char_p, [c_void_p]),
+    ("weft_plan_compile", c_int, [c_void_p, c_int, _ERROR]),
+    ("weft_plan_name", c_char_p, [c_void_p]),
+    ("weft_plan_steps", c_int64, [c_void_p]),
+    ("weft_plan_sequences", c_int64, [c_void_p]),
+    ("weft_plan_tokens", c_int64, [c_void_p]),
+    ("weft_plan_microbatches", c_int, [c_void_p]),
+    ("weft_plan_parameters", c_uint64, [c_void_p]),
+    ("weft_plan_memory", c_uint64, [c_void_p, c_int]),
+    ("weft_plan_param_count", c_int, [c_void_p]),
+    ("weft_plan_param_at", c_int, [c_void_p, c_int, POINTER(Param), _ERROR]),
+    ("weft_plan_proof", c_int, [c_void_p, POINTER(Proof), _ERROR]),
+    ("weft_plan_program", c_int, [c_void_p, c_int, POINTER(c_char_p), _ERROR]),
+    ("weft_plan_show", c_int, [c_void_p, c_char_p, c_int, POINTER(c_char_p), _ERROR]),
+    ("weft_run_open", c_int, [c_void_p, POINTER(RunOptions), POINTER(c_void_p), _ERROR]),
+    ("weft_run_close", None, [c_void_p]),
+    ("weft_run_init", c_int, [c_void_p, _ERROR]),
+    ("weft_run_load", c_int, [c_void_p, c_char_p, _ERROR]),
+    ("weft_run_step", c_int, [c_void_p, c_int64, POINTER(Step), _ERROR]),
+    (
+        "weft_run_get",
+        c_int,
+        [c_void_p, c_int, c_char_p, c_void_p, c_size_t, _ERROR],
+    ),
+    (
+        "weft_run_set",
+        c_int,
+        [c_void_p, c_int, c_char_p, c_void_p, c_size_t, _ERROR],
+    ),
+    ("weft_verify", c_int, [c_void_p, POINTER(VerifyOptions), POINTER(VerifyResult), _ERROR]),
+]
+
+
+def _library_path() -> str:
+    named = os.environ.get("WEFT_LIBRARY")
+    if named:
+        return named
+    for path in sorted(HERE.glob("lib/**/libweftlua.so.*")):
+        return str(path)
+    found = ctypes.util.find_library("weftlua")
+    if found:
+        return found
+    raise ImportError(
+        "libweftlua is not there: install the wheel of weft or Debian's libweft0, or set "
+        "WEFT_LIBRARY to the library of a build"
+    )
+
+
+def _open(path: str) -> ctypes.CDLL:
+    # OpenMP reads how long its threads spin when it is loaded; see docs/embedding.md.
+    mine = not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ)
+    if mine:
+        os.environ["GOMP_SPINCOUNT"] = "20000"
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as e:
+        raise ImportError(f"{path} cannot be opened: {e}") from e
+    finally:
+        if mine:
+            del os.environ["GOMP_SPINCOUNT"]
+    for name, result, arguments in _FUNCTIONS:
+        function = getattr(library, name, None)
+        if function is None:
+            raise ImportError(f"{path} is of another version of weft: it has no {name}")
+        function.restype, function.argtypes = result, arguments
+    version = library.weft_version().decode()
+    if version != __version__:
+        raise ImportError(f"{path} is weft {version}, the package is {__version__}")
+    return library
+
+
+_loaded: Optional[ctypes.CDLL] = None
+_loading = threading.Lock()
+
+
+def library() -> Any:
+    """libweftlua, opened when it is first needed."""
+    global _loaded
+    with _loading:
+        if _loaded is None:
+            _loaded = _open(_library_path())
+        return _loaded
+
+
+def _on_path() -> Optional[str]:
+    # A script of that name would be the one of this package, which starts the program.
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = shutil.which("weft", path=folder) if folder else None
+        if path and Path(path).read_bytes()[:4] == b"\x7fELF":
+            return path
+    return None
+
+
+def program() -> str:
+    """The path of the program weft."""
+    named = os.environ.get("WEFT_PROGRAM")
+    own = HERE / "bin" / "weft"
+    found = named or (str(own) if own.exists() else _on_path())
+    if not found:
+        raise ImportError(
+            "the program weft is not there: install the wheel of weft or Debian's weft, or set "
+            "WEFT_PROGRAM to the program of a build"
+        )
+    return found
+
+
+def strings(items: Sequence[str]) -> Any:
+    """A list of C strings that ends with NULL; NULL for no items."""
+    if not items:
+        return None
+    return (c_char_p * (len(items) + 1))(*[os.fsencode(s) for s in items], None)
+
+
+def text(s: bytes) -> str:
+    return s.decode("utf-8", "replace")
+
+
+def fail(status: int, error: Error, report: Optional[bytes] = None) -> WeftError:
+    """The exception of a status; a report of the plan has all that is wrong with it."""
+    found: List[Diagnostic] = []
+    if report and status == EPLAN:
+        found = [Diagnostic.of_json(d) for d in json.loads(report)["diagnostics"]]
+    message, place = text(error.text), text(error.file)
+    if place:
+        message = f"{place}:{error.line}: {message}" if error.line else f"{place}: {message}"
+    return BY_STATUS[status](message, found)
+
+
+def call(function: Callable[..., int], *arguments: Any) -> None:
+    """Calls a function that may fail; raises its error."""
+    error = Error()
+    status = function(*arguments, byref(error))
+    if status:
+        raise fail(status, error)
+
+
+class Interruptible:
+    """Long calls, which run in a thread of their own so that Ctrl-C can end them: Python
+    handles signals only between its own instructions. `flag` is the stop flag of weft.h."""
+
+    def __init__(self) -> None:
+        self.flag = c_int(0)
+
+    def call(self, function: Callable[..., int], *arguments: Any) -> Tuple[int, Error]:
+        error = Error()
+        if threading.current_thread() is not threading.main_thread():
+            return function(*arguments, byref(error)), error
+        status: List[int] = []
+        worker = threading.Thread(
+            target=lambda: status.append(function(*arguments, byref(error))), daemon=True
+        )
+        worker.start()
+        try:
+            worker.join()
+        except KeyboardInterrupt:
+            self.flag.value = 1
+            worker.join()
+            self.flag.value = 0
+            raise
+        return status[0], error
+
+
+__all__ = ["library", "program"]

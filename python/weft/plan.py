@@ -1,0 +1,489 @@
+"""Plans, their programs and their runs, over the C API of weft.h.
+
+A handle of weft is used by one thread at a time; a plan and its runs count as one, so they
+share a lock."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import json
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+from . import _native
+from .errors import Diagnostic, UsageError
+from .rows import Rows
+
+__all__ = ["Check", "Plan", "Program", "Run", "Step", "Verified", "check", "load"]
+
+Path = Union[str, "os.PathLike[str]"]
+Fields = Union[Mapping[str, Any], Sequence[str]]
+
+
+def _value(v: Any) -> str:
+    return str(v).lower() if isinstance(v, bool) else str(v)
+
+
+def _pairs(fields: Optional[Fields]) -> List[str]:
+    """``{"mesh.tp": 4}`` or ``["mesh.tp=4"]``, as ``--set`` and ``-D`` take them."""
+    if fields is None:
+        return []
+    if isinstance(fields, Mapping):
+        return [f"{key}={_value(v)}" for key, v in fields.items()]
+    if isinstance(fields, str):
+        raise UsageError(f'expected a dict or a list of "path=value", got "{fields}"')
+    return list(fields)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What ``weft check`` says of a plan that is right."""
+
+    name: str
+    world: int  #: ranks
+    mesh: Dict[str, int]  #: size of every axis
+    parameters: int  #: elements of all of them
+    microbatches: int
+    memory_bytes: int  #: of the arena of the worst rank
+    memory: Rows  #: columns ``pp``, ``name``, ``bytes``, ``note``
+    proof: Dict[str, int]
+    diagnostics: List[Diagnostic]  #: warnings
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a run."""
+
+    step: int
+    tokens: int
+    loss: float
+    grad_norm: float
+    lr: float
+    ms: float
+    loss_scale: float
+    skipped: bool
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Largest relative differences between a small version on many ranks and on one."""
+
+    ranks: int
+    steps: int
+    tensors: int
+    loss: float
+    grad_norm: float
+    grad: float
+    param: float
+    tolerance: float
+    worst: str
+    not_covered: str
+
+
+class Program(Sequence[Dict[str, Any]]):
+    """The program of a rank: a sequence of its instructions, as docs/program.md has them."""
+
+    def __init__(self, json: Dict[str, Any], text: str) -> None:
+        self.json = json  #: the whole object
+        self.text = text  #: the same for people
+
+    @property
+    def rank(self) -> int:
+        return int(self.json["rank"])
+
+    @property
+    def world(self) -> int:
+        return int(self.json["world"])
+
+    @property
+    def arena_bytes(self) -> int:
+        return int(self.json["arena_bytes"])
+
+    @property
+    def bodies(self) -> List[Dict[str, Any]]:
+        """Lists of instructions that CALL names by number."""
+        bodies: List[Dict[str, Any]] = self.json["bodies"]
+        return bodies
+
+    def of(self, code: str) -> Rows:
+        """The instructions with this code: ``CALL``, ``SEND``, ``COLL``, ..."""
+        return Rows(i for i in self if i["code"] == code)
+
+    def __len__(self) -> int:
+        return len(self.json["main"])
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.json["main"][index]
+
+    def __repr__(self) -> str:
+        return f"<weft.Program of rank {self.rank} of {self.world}, {len(self)} instructions>"
+
+
+def _members(struct: Any) -> Dict[str, Any]:
+    return {field[0]: getattr(struct, field[0]) for field in struct._fields_}
+
+
+class _Owned:
+    """The handle of a plan, freed once: by close, or with the last plan or run that has it."""
+
+    def __init__(self, library: Any) -> None:
+        self.free_plan, self.handle = library.weft_plan_free, ctypes.c_void_p()
+
+    def free(self) -> None:
+        value, self.handle.value = self.handle.value, None
+        if value is not None:
+            self.free_plan(value)
+
+    def __del__(self) -> None:
+        self.free()
+
+
+def _close_run(close: Any, handle: Optional[int], plan: _Owned) -> None:
+    close(handle)  # `plan` is kept until here
+
+
+class Plan:
+    """A plan of a Lua file, checked and compiled; its programs cannot deadlock.
+
+    ``set`` changes fields (``{"mesh.tp": 4}``), ``define`` gives variables of the plan values,
+    ``data`` are folders that it may read besides its own, ``world`` is the number of ranks where
+    the plan leaves it open. Raises :class:`PlanError` with all that is wrong. ``close`` gives the
+    memory back before Python does; a plan is also a context manager."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        set: Optional[Fields] = None,
+        define: Optional[Fields] = None,
+        data: Sequence[Path] = (),
+        world: int = 0,
+        memory_limit: int = 0,
+    ) -> None:
+        self._lib = _native.library()
+        self._lock = threading.RLock()
+        self._runs: "weakref.WeakSet[Run]" = weakref.WeakSet()
+        self._long = _native.Interruptible()
+        self.path = os.fspath(path)
+        self._again = {"set": _pairs(set), "define": _pairs(define), "data": tuple(data),
+                       "world": world, "memory_limit": memory_limit}
+        options = _native.PlanOptions(
+            size=ctypes.sizeof(_native.PlanOptions),
+            set=_native.strings(_pairs(set)),
+            define=_native.strings(_pairs(define)),
+            data=_native.strings([os.fspath(d) for d in data]),
+            stop=ctypes.pointer(self._long.flag),
+            compile_limit=memory_limit,
+        )
+        self._owned = _Owned(self._lib)
+        handle = self._owned.handle
+        status, error = self._long.call(
+            self._lib.weft_plan_load, options, os.fsencode(self.path), ctypes.byref(handle)
+        )
+        if not status:
+            status, error = self._long.call(
+                self._lib.weft_plan_compile, handle.value, ctypes.c_int(world)
+            )
+        report = self._lib.weft_plan_report_json(handle.value) if handle.value else None
+        if status:
+            failure = _native.fail(status, error, report)
+            self.close()
+            raise failure
+        self.diagnostics: List[Diagnostic] = [
+            Diagnostic.of_json(d) for d in json.loads(report or b'{"diagnostics": []}')["diagnostics"]
+        ]
+
+    def close(self) -> None:
+        """Frees the plan, and closes its runs first."""
+        with self._lock:
+            for run in list(self._runs):
+                run.close()
+            self._owned.free()
+
+    def __enter__(self) -> "Plan":
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._owned.handle.value is None:
+            return f"<weft.Plan {self.path}, closed>"
+        return f"<weft.Plan {self.name} of {self.path}, {self.world} ranks>"
+
+    def _open(self) -> int:
+        value = self._owned.handle.value
+        if value is None:
+            raise UsageError(f"the plan of {self.path} is closed")
+        return value
+
+    def changed(self, set: Fields) -> "Plan":
+        """The same plan with other fields: ``plan.changed({"mesh.tp": 4})``."""
+        again = dict(self._again)
+        again["set"] = list(self._again["set"]) + _pairs(set)  # type: ignore[call-overload]
+        return Plan(self.path, **again)  # type: ignore[arg-type]
+
+    # ---- what it says ----
+
+    @property
+    def name(self) -> str:
+        with self._lock:
+            return _native.text(self._lib.weft_plan_name(self._open()))
+
+    @property
+    def steps(self) -> int:
+        """train.steps; 0 where the plan has epochs."""
+        with self._lock:
+            return int(self._lib.weft_plan_steps(self._open()))
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step on all ranks."""
+        with self._lock:
+            return int(self._lib.weft_plan_sequences(self._open()))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a sequence."""
+        with self._lock:
+            return int(self._lib.weft_plan_tokens(self._open()))
+
+    @property
+    def microbatches(self) -> int:
+        with self._lock:
+            return int(self._lib.weft_plan_microbatches(self._open()))
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all parameters."""
+        with self._lock:
+            return int(self._lib.weft_plan_parameters(self._open()))
+
+    @property
+    def world(self) -> int:
+        """The number of ranks."""
+        return int(self._show("mesh", 0)["world"])
+
+    @property
+    def mesh(self) -> Dict[str, int]:
+        """The size of every axis."""
+        sizes: Dict[str, int] = self._show("mesh", 0)["size"]
+        return sizes
+
+    @property
+    def proof(self) -> Dict[str, int]:
+        """What the proof went through, of one rank per pipeline stage."""
+        out = _native.Proof()
+        with self._lock:
+            _native.call(self._lib.weft_plan_proof, self._open(), ctypes.byref(out))
+        return _members(out)
+
+    def _show(self, what: str, rank: int) -> Any:
+        out = ctypes.c_char_p()
+        with self._lock:
+            _native.call(
+                self._lib.weft_plan_show, self._open(), what.encode(), rank, ctypes.byref(out)
+            )
+            shown = json.loads(out.value or b"null")
+        return shown if what == "program" else shown[what]
+
+    def memory(self) -> Rows:
+        """Bytes by class of each pipeline rank: ``pp``, ``name``, ``bytes``, ``note``."""
+        return Rows(
+            {"pp": rank["pp"], **part} for rank in self._show("memory", -1) for part in rank["classes"]
+        )
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes of the arena of the worst rank."""
+        return max(int(rank["total_bytes"]) for rank in self._show("memory", -1))
+
+    def memory_bytes(self, rank: int) -> int:
+        """Bytes of a rank's arena, which is all that its program uses."""
+        with self._lock:
+            n = int(self._lib.weft_plan_memory(self._open(), rank))
+        if n == 0:
+            raise UsageError(f"there is no rank {rank}, the mesh has {self.world} ranks")
+        return n
+
+    def stages(self) -> Rows:
+        """What each pipeline stage runs, and its share of the work."""
+        return Rows(self._show("stages", -1))
+
+    def comm(self, rank: Optional[int] = None) -> Rows:
+        """Operations, count and bytes on every axis in a step, of a rank or the worst one."""
+        if rank is None:
+            return Rows(self._show("comm", -1))
+        return Rows(self._show("comm", rank)["list"])
+
+    def rank(self, rank: int) -> Dict[str, Any]:
+        """A rank: its place, groups, stages, memory, communication and actions."""
+        shown: Dict[str, Any] = self._show("rank", rank)
+        return shown
+
+    def program(self, rank: int) -> Program:
+        """What a rank does in a step."""
+        out = ctypes.c_char_p()
+        with self._lock:
+            whole = self._show("program", rank)
+            _native.call(
+                self._lib.weft_plan_program, self._open(), rank, ctypes.byref(out)
+            )
+            return Program(whole, _native.text(out.value or b""))
+
+    def parameter_list(self) -> Rows:
+        """The parameters as the model sees them: ``name``, ``shape``, ``count``."""
+        rows, p = Rows(), _native.Param()
+        with self._lock:
+            for i in range(self._lib.weft_plan_param_count(self._open())):
+                _native.call(self._lib.weft_plan_param_at, self._open(), i, ctypes.byref(p))
+                rows.append(
+                    {"name": _native.text(p.name), "shape": tuple(p.dim[: p.ndim]), "count": p.count}
+                )
+        return rows
+
+    # ---- what it does ----
+
+    def verify(self, *, ranks: int = 0, steps: int = 0, tolerance: float = 0.0) -> Verified:
+        """Runs a small version on virtual ranks and on one rank; PlanError if they differ."""
+        options = _native.VerifyOptions(
+            size=ctypes.sizeof(_native.VerifyOptions), ranks=ranks, steps=steps,
+            tolerance=tolerance, stop=ctypes.pointer(self._long.flag),
+        )
+        out = _native.VerifyResult()
+        with self._lock:
+            status, error = self._long.call(
+                self._lib.weft_verify, self._open(), options, ctypes.byref(out)
+            )
+        if status:
+            raise _native.fail(status, error)
+        fields = _members(out)
+        for name in ("worst", "not_covered"):
+            fields[name] = _native.text(fields[name])
+        return Verified(**fields)
+
+    def open(self, *, threads: int = 0) -> "Run":
+        """Allocates all ranks as threads of this process."""
+        return Run(self, threads=threads)
+
+
+class Run:
+    """The ranks of a plan, which train: ``with plan.open() as run: run.init(); run.step(0)``."""
+
+    _STATES = {"param": 0, "grad": 1, "moment1": 2, "moment2": 3}
+
+    def __init__(self, plan: Plan, *, threads: int = 0) -> None:
+        self.plan = plan
+        self._lib, self._lock, self._long = plan._lib, plan._lock, plan._long
+        options = _native.RunOptions(
+            size=ctypes.sizeof(_native.RunOptions), threads=threads,
+            stop=ctypes.pointer(self._long.flag),
+        )
+        handle = ctypes.c_void_p()
+        with self._lock:
+            _native.call(
+                self._lib.weft_run_open, plan._open(), options, ctypes.byref(handle)
+            )
+            self._handle: Optional[int] = handle.value
+            self._end = weakref.finalize(
+                self, _close_run, self._lib.weft_run_close, handle.value, plan._owned
+            )
+            plan._runs.add(self)
+
+    def close(self) -> None:
+        """Ends the ranks and frees their memory."""
+        with self._lock:
+            if self._handle is not None:
+                self._handle = None
+                self._end()
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self.close()
+
+    def _open(self) -> int:
+        if self._handle is None:
+            raise UsageError(f"the run of {self.plan.path} is closed")
+        return self._handle
+
+    def _long_call(self, function: Any, *arguments: Any) -> None:
+        with self._lock:
+            status, error = self._long.call(function, self._open(), *arguments)
+        if status:
+            raise _native.fail(status, error)
+
+    def init(self) -> None:
+        """Loads the weights that the plan names, or draws initial values."""
+        self._long_call(self._lib.weft_run_init)
+
+    def load(self, path: Path) -> None:
+        """Loads parameters of a safetensors file, its index, or a folder with one of them."""
+        self._long_call(self._lib.weft_run_load, os.fsencode(path))
+
+    def step(self, step: int) -> Step:
+        """Trains a step, counted from 0, on the plan's data."""
+        out = _native.Step()
+        self._long_call(self._lib.weft_run_step, step, ctypes.byref(out))
+        fields = _members(out)
+        return Step(**{**fields, "skipped": bool(fields["skipped"])})
+
+    def steps(self, n: Optional[int] = None) -> Iterator[Step]:
+        """Trains from step 0: ``n`` steps, or as many as the plan says."""
+        for i in range(self.plan.steps if n is None else n):
+            yield self.step(i)
+
+    def _tensor(self, state: str, name: str) -> Tuple[int, bytes, int]:
+        if state not in self._STATES:
+            raise UsageError(f'"{state}" is none of {", ".join(self._STATES)}')
+        for row in self.plan.parameter_list():
+            if row["name"] == name:
+                return self._STATES[state], name.encode(), row["count"]
+        raise UsageError(f'there is no parameter "{name}"')
+
+    def get(self, name: str, state: str = "param") -> "array.array[float]":
+        """A parameter as a whole in C order, its gradient (``"grad"``) or a moment of it;
+        ``numpy.frombuffer(..., "float32")`` takes it without a copy."""
+        which, encoded, n = self._tensor(state, name)
+        out = array.array("f", bytes(4 * n))
+        with self._lock:
+            _native.call(
+                self._lib.weft_run_get, self._open(), which, encoded, out.buffer_info()[0], n
+            )
+        return out
+
+    def set(self, name: str, values: Any, state: str = "param") -> None:
+        """The way back, of numbers or of a buffer of f32 (an array, ``numpy.float32``)."""
+        which, encoded, n = self._tensor(state, name)
+        given = values if isinstance(values, array.array) else array.array("f", values)
+        if given.typecode != "f" or len(given) != n:
+            raise UsageError(
+                f"{name} has {n} values of type f, got {len(given)} of type {given.typecode}"
+            )
+        with self._lock:
+            _native.call(
+                self._lib.weft_run_set, self._open(), which, encoded, given.buffer_info()[0], n
+            )
+
+
+def load(path: Path, **options: Any) -> Plan:
+    """The same as :class:`Plan`."""
+    return Plan(path, **options)
+
+
+def check(path: Path, **options: Any) -> Check:
+    """Checks and compiles a plan, and proves that its ranks cannot block each other.
+
+    Takes what :class:`Plan` takes. Raises :class:`PlanError`, whose ``diagnostics`` are all that
+    is wrong; :class:`FileError` if the file cannot be read."""
+    with Plan(path, **options) as plan:
+        return Check(
+            name=plan.name, world=plan.world, mesh=plan.mesh, parameters=plan.parameters,
+            microbatches=plan.microbatches, memory_bytes=plan.peak_bytes, memory=plan.memory(),
+            proof=plan.proof, diagnostics=plan.diagnostics,
+        )

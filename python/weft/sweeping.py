@@ -1,0 +1,126 @@
+"""Sweeps: many combinations of field values, judged by the program weft, which has a thread
+for each core and stops at Ctrl-C with what is done."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from . import _native
+from .errors import BY_EXIT, Diagnostic, InternalError, UsageError, WeftError
+from .rows import Rows
+
+__all__ = ["Sweep", "sweep"]
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Sweep(Rows):
+    """The best rows of a sweep, best first, each with a member for every axis under its path
+    (``"mesh.tp"``) and for every figure that is known (``"peak_gib"``, ``"step_ms"``, ...)."""
+
+    points: int  #: of the grid
+    asked: int  #: of them, those that ``where`` left
+    judged: int
+    legal: int
+    illegal: int
+    memory: int  #: plans that do not fit
+    dropped: int  #: plans without a score
+    seconds: float
+    interrupted: bool  #: by Ctrl-C; the rows are those that were done
+    reasons: Rows  #: ``code``, ``path``, ``message``, ``count`` of what is illegal
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        super().__init__(result["rows"])
+        for name in ("points", "asked", "judged", "legal", "illegal", "memory", "dropped"):
+            setattr(self, name, int(result[name]))
+        self.seconds = float(result["seconds"])
+        self.interrupted = bool(result["interrupted"])
+        self.reasons = Rows(result["reasons"])
+
+
+def _lua(v: Any) -> str:
+    """A value of Python as Lua has it."""
+    if v is None:
+        return "nil"
+    if isinstance(v, bool):
+        return str(v).lower()
+    if isinstance(v, float) and not math.isfinite(v):
+        raise UsageError(f"a value of a grid is {v}")
+    if isinstance(v, (int, float)):
+        return repr(v)
+    if isinstance(v, str):
+        body = "".join(c if " " <= c != '"' and c != "\\" and c != "\x7f" else
+                       "".join(f"\\{b:03d}" for b in c.encode()) for c in v)
+        return f'"{body}"'
+    if isinstance(v, Mapping):
+        return "{ " + ", ".join(f"[{_lua(k)}] = {_lua(x)}" for k, x in v.items()) + " }"
+    if isinstance(v, Sequence):
+        return "{ " + ", ".join(_lua(x) for x in v) + " }"
+    raise UsageError(f"a value of a grid is a {type(v).__name__}, which Lua does not have")
+
+
+def _script(plan: Path, over: Mapping[str, Sequence[Any]], options: Mapping[str, Any]) -> str:
+    axes = [_lua([path, *values]) for path, values in over.items()]
+    fields = [f"plan = {_lua(os.path.abspath(os.fspath(plan)))}",
+              "over = weft.grid { " + ", ".join(axes) + " }"]
+    fields += [f"{name} = {_lua(v)}" for name, v in options.items() if v is not None]
+    return 'local weft = require "weft"\nweft.sweep { ' + ", ".join(fields) + " }\n"
+
+
+def _failure(code: int, out: bytes, err: bytes) -> WeftError:
+    try:
+        found = [Diagnostic.of_json(d) for d in json.loads(out)["diagnostics"]]
+    except (ValueError, KeyError):
+        found = []
+    text = err.decode("utf-8", "replace").strip() or f"the program weft ended with {code}"
+    return BY_EXIT.get(code, InternalError)(text, found)
+
+
+def _run(command: List[str], script: Optional[str]) -> Sweep:
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)
+    given = script.encode() if script else b""
+    try:
+        out, err = child.communicate(given)
+    except KeyboardInterrupt:
+        # On a terminal the program got the same Ctrl-C, and gives the rows that are done.
+        out, err = child.communicate()
+        if child.returncode != 130:
+            raise
+    if child.returncode not in (0, 130):
+        raise _failure(child.returncode, out, err)
+    result: Dict[str, Any] = json.loads(out or b"{}").get("result") or {}
+    if not result:
+        raise _failure(child.returncode, out, err)
+    return Sweep(result["sweep"])
+
+
+def sweep(
+    path: Path,
+    *arguments: str,
+    over: Optional[Mapping[str, Sequence[Any]]] = None,
+    keep: Optional[int] = None,
+    max_gib: Optional[float] = None,
+    score: Optional[str] = None,
+    threads: Optional[int] = None,
+    data: Sequence[Path] = (),
+) -> Sweep:
+    """Judges all combinations of some fields of a plan; rows come best first.
+
+    With ``over`` (``{"mesh.tp": [1, 2, 4], "schedule": ["1f1b", "zbv"]}``) ``path`` is a plan;
+    ``keep``, ``max_gib``, ``score`` (a column) and ``threads`` are those of ``weft.sweep`` in Lua.
+    Without it ``path`` is a script for ``weft sweep``, with its arguments; the result is that of
+    its first sweep."""
+    command = [_native.program(), "sweep", "--json"]
+    for folder in data:
+        command += ["--data", os.fspath(folder)]
+    if over is not None:
+        options = {"keep": keep, "max_gib": max_gib, "score": score, "threads": threads}
+        return _run(command + ["-", *arguments], _script(path, over, options))
+    if any(v is not None for v in (keep, max_gib, score, threads)):
+        raise UsageError("keep, max_gib, score and threads need over: a script has its own")
+    return _run(command + [os.fspath(path), "--", *arguments], None)

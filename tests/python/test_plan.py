@@ -1,0 +1,202 @@
+"""weft.check, plans, programs and runs."""
+
+import collections
+import gc
+import json
+import os
+import resource
+import subprocess
+import threading
+
+import pytest
+import weft
+
+
+def test_check_says_what_the_program_says(plans):
+    said = weft.check(plans / "quickstart.lua")
+    out = subprocess.run(
+        [os.environ.get("WEFT_PROGRAM", "weft"), "check", "--json", str(plans / "quickstart.lua")],
+        stdout=subprocess.PIPE, check=True,
+    ).stdout
+    result = json.loads(out)["result"]
+    assert (said.name, said.parameters) == (result["name"], result["parameters"])
+    assert said.memory_bytes == result["memory_bytes"]
+    assert said.proof == result["proof"]
+    assert {**said.mesh, "world": said.world} == result["mesh"]
+    assert said.diagnostics == []
+    for pp in (0, 1):
+        assert 0 < sum(row["bytes"] for row in said.memory if row["pp"] == pp) <= said.memory_bytes
+    assert {"parameters", "gradients", "activations"} <= {row["name"] for row in said.memory}
+
+
+def test_a_wrong_plan_raises_all_that_is_wrong(plans):
+    path = plans / "quickstart.lua"
+    fields = {"mesh.tp": 3, "train.step": 4, "optimizer.clip": -1}
+    with pytest.raises(weft.PlanError) as e:
+        weft.check(path, set=fields)
+    found = e.value.diagnostics
+    assert {d.path for d in found} >= {"mesh.tp", "train.step", "optimizer.clip"}
+    assert all(isinstance(d, weft.Diagnostic) and d.severity == "error" for d in found)
+    assert [d.suggestion for d in found if d.path == "train.step"] == ["steps"]
+    out = subprocess.run(
+        [os.environ.get("WEFT_PROGRAM", "weft"), "check", str(path)]
+        + [word for key, v in fields.items() for word in ("--set", f"{key}={v}")],
+        stderr=subprocess.PIPE, check=False,
+    ).stderr.decode()
+    assert out.splitlines()[:-1] == str(e.value).splitlines()
+
+
+def test_errors_by_kind(tmp_path, small):
+    with pytest.raises(weft.FileError, match="no.lua"):
+        weft.check(tmp_path / "no.lua")
+    with pytest.raises(weft.UsageError, match="expected a dict"):
+        weft.load(small, set="mesh.tp=2")
+    with pytest.raises(weft.UsageError, match="nothing"):
+        weft.load(small, define={"nothing": 1})
+    (tmp_path / "loop.lua").write_text("while true do end")
+    with pytest.raises(weft.LimitError):
+        weft.check(tmp_path / "loop.lua")
+    (tmp_path / "syntax.lua").write_text("return weft.plan {")
+    with pytest.raises(weft.PlanError) as e:
+        weft.check(tmp_path / "syntax.lua")
+    assert e.value.diagnostics[0].line == 1
+    assert issubclass(weft.PlanError, weft.WeftError)
+
+
+def test_a_plan_and_its_programs(small):
+    with weft.load(small, define={"steps": 7}) as plan:
+        assert (plan.name, plan.world, plan.steps) == ("small", 4, 7)
+        assert (plan.sequences, plan.tokens, plan.microbatches) == (4, 16, 4)
+        assert plan.mesh["tp"] == 2
+        assert sum(row["count"] for row in plan.parameter_list()) == plan.parameters
+        assert plan.memory_bytes(0) <= plan.peak_bytes
+        assert [row["stage"] for row in plan.stages()] == [0, 1]
+        assert {row["axis"] for row in plan.comm(3)} >= {"tp"}
+        assert plan.rank(3)["rank"] == 3
+        program = plan.program(3)
+        assert (program.rank, program.world) == (3, 4)
+        assert program.arena_bytes == plan.memory_bytes(3)
+        assert len(program) == len(list(program)) > len(program.of("RECV")) > 0
+        assert "rank 3 of 4" in program.text and program.bodies
+        other = plan.changed({"mesh.tp": 1})
+        assert (other.world, other.steps) == (2, 7)
+        for wrong in (lambda: plan.program(4), lambda: plan.rank(-1), lambda: plan.memory_bytes(9)):
+            with pytest.raises(weft.UsageError, match="there is no rank"):
+                wrong()
+    with pytest.raises(weft.UsageError, match="is closed"):
+        plan.memory()
+    assert "closed" in repr(plan)
+    plan.close()
+
+
+def test_a_run_trains(small):
+    with weft.load(small) as plan, plan.open(threads=1) as run:
+        run.init()
+        steps = list(run.steps())
+        assert [s.step for s in steps] == [0, 1] and steps[0].tokens == 4 * 16
+        norm = run.get("model.norm.weight")
+        assert len(run.get("model.norm.weight", "grad")) == len(norm)
+        run.set("model.norm.weight", [2.0] * len(norm))
+        assert set(run.get("model.norm.weight")) == {2.0}
+        with pytest.raises(weft.UsageError, match="values of type f"):
+            run.set("model.norm.weight", [1.0])
+        with pytest.raises(weft.UsageError, match="no parameter"):
+            run.get("head")
+        with pytest.raises(weft.UsageError, match="none of param, grad"):
+            run.get("model.norm.weight", "momentum")
+    with pytest.raises(weft.UsageError, match="is closed"):
+        run.step(2)
+
+
+def test_a_plan_closes_its_runs(small):
+    plan = weft.load(small)
+    run = plan.open(threads=1)
+    plan.close()
+    with pytest.raises(weft.UsageError, match="is closed"):
+        run.init()
+
+
+def test_verify(small):
+    with weft.load(small) as plan:
+        result = plan.verify(steps=1)
+        assert result.ranks == 4 and result.steps == 1 and result.tensors > 0
+        assert result.param <= result.tolerance
+
+
+def test_plans_in_threads(small):
+    names = []
+
+    def one():
+        with weft.load(small) as plan:
+            names.append((plan.name, len(plan.program(0))))
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(names) == 4 and len(set(names)) == 1
+
+
+class Counted:
+    """A library that counts the calls of its functions."""
+
+    def __init__(self, library):
+        self.library, self.calls = library, collections.Counter()
+
+    def __getattr__(self, name):
+        function = getattr(self.library, name)
+
+        def counted(*arguments):
+            self.calls[name] += 1
+            return function(*arguments)
+
+        return counted
+
+
+def test_nothing_is_lost(small, monkeypatch):
+    """Plans that are closed, dropped, wrong, or left in a circle with their run: each handle is
+    freed once. WEFT_CYCLES=10000 takes minutes."""
+    lib = Counted(weft._native.library())
+    monkeypatch.setattr(weft._native, "_loaded", lib)
+    n = int(os.environ.get("WEFT_CYCLES", "200"))
+    for i in range(n):
+        plan = weft.load(small)
+        if i % 4 == 0:
+            plan.close()
+            plan.close()
+        if i % 4 == 1:
+            circle = [plan.open(threads=1)]
+            circle.append(circle)
+            gc.collect()
+        if i % 4 == 2:
+            with pytest.raises(weft.PlanError):
+                weft.load(small, set={"mesh.tp": 3})
+    del plan, circle
+    gc.collect()
+    assert lib.calls["weft_plan_load"] == lib.calls["weft_plan_free"] == n + n // 4
+    assert lib.calls["weft_run_open"] == lib.calls["weft_run_close"] == n // 4
+
+
+def test_memory_comes_back(small):
+    def resident():
+        gc.collect()
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * resource.getpagesize()
+
+    def cycle():
+        with weft.load(small) as plan, plan.open(threads=1):
+            plan.program(0)
+
+    for _ in range(50):
+        cycle()
+    before = resident()
+    for _ in range(100):
+        cycle()
+    # A plan of this size and its run hold more than 200 KiB.
+    assert resident() - before < 4 << 20
+
+
+def test_the_package_is_that_of_the_library():
+    assert weft.__version__ == weft._native.text(weft._native.library().weft_version())
+    assert os.path.exists(os.path.dirname(weft.__file__) + "/py.typed")

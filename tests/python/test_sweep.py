@@ -1,0 +1,75 @@
+"""weft.sweep: scripts, grids of Python, errors; rows as lists of dicts and in pandas."""
+
+import builtins
+
+import pytest
+import weft
+
+
+def test_a_grid_of_python(small):
+    rows = weft.sweep(
+        small, over={"mesh.tp": [1, 2, 3], "schedule": ["gpipe", "1f1b"], "train.steps": [2]}, keep=3
+    )
+    assert (rows.points, rows.judged, rows.legal, rows.illegal) == (6, 6, 4, 2)
+    assert len(rows) == 3 and not rows.interrupted
+    assert {row["mesh.tp"] for row in rows} <= {1, 2}
+    assert {row["schedule"] for row in rows} <= {"gpipe", "1f1b"}
+    assert rows[0]["peak_gib"] <= rows[1]["peak_gib"]
+    assert rows.reasons[0]["path"] == "mesh.tp" and rows.reasons[0]["count"] == 2
+    limited = weft.sweep(small, over={"mesh.tp": [1, 2]}, max_gib=rows[0]["peak_gib"] * 1.01)
+    assert limited.memory + limited.legal == 2
+
+
+def test_a_script(tmp_path, small):
+    script = tmp_path / "Suche ü.lua"
+    script.write_text(
+        'local weft = require "weft"\nprint "not a row"\n'
+        'weft.sweep { plan = arg[1], over = { { "mesh.tp", 1, 2 } }, score = "bubble" }\n'
+    )
+    rows = weft.sweep(script, str(small))
+    assert sorted(row["mesh.tp"] for row in rows) == [1, 2]
+    with pytest.raises(weft.UsageError, match="keep, max_gib"):
+        weft.sweep(script, keep=3)
+
+
+def test_values_of_lua(small):
+    odd = 'a "quoted"\\ name \u00e4'
+    rows = weft.sweep(small, over={"name": [odd], "strategy": [{"1": "zero"}, "zero"]}, keep=2)
+    assert rows[0]["name"] == odd
+    for wrong in (object(), float("nan")):
+        with pytest.raises(weft.UsageError, match="a value of a grid is"):
+            weft.sweep(small, over={"mesh.tp": [wrong]})
+
+
+def test_errors(tmp_path, small, plans):
+    with pytest.raises(weft.PlanError, match="did you mean 'mesh'"):
+        weft.sweep(small, over={"mehs.tp": [1]})
+    with pytest.raises(weft.PlanError, match="none of the 1 points is a plan") as e:
+        weft.sweep(small, over={"mesh.tp": [3]})
+    assert e.value.diagnostics
+    with pytest.raises(weft.FileError, match="no.lua"):
+        weft.sweep(tmp_path / "no.lua")
+    with pytest.raises(weft.PlanError, match="made no sweep"):
+        weft.sweep(plans / "quickstart.lua")
+
+
+def test_pandas(small):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = weft.check(small).memory.to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame.groupby("pp")["bytes"].sum()) == list(
+        sum(r["bytes"] for r in weft.check(small).memory if r["pp"] == pp) for pp in (0, 1)
+    )
+
+
+def test_no_pandas(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest, **more):
+        if name == "pandas":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        weft.Rows([{"a": 1}]).to_pandas()
