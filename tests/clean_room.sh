@@ -87,6 +87,28 @@ else
   packages
 fi
 
+# The wheel in a virtual environment; the long form only, as building it needs PyPI.
+wheel() {
+  ./dev wheel >&2
+  cp build-package/wheel/*.whl "$root/packages"
+  # shellcheck disable=SC2016 # of the shell inside
+  unshare --mount --propagation private -- "$PWD/tests/clean_room.sh" --inside "$root" bash -euc '
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -q --no-install-recommends python3-venv >/tmp/packages.log 2>&1 ||
+      { cat /tmp/packages.log; exit 1; }
+    python3 -m venv /tmp/venv
+    /tmp/venv/bin/pip install -q --no-index /packages/*.whl
+    cp -r /tmp/venv/lib/python3*/site-packages/weft/native/share/doc/weft/examples "/tmp/Räder hier"
+    cd "/tmp/Räder hier"
+    /tmp/venv/bin/weft run quickstart.lua --steps 5
+    /tmp/venv/bin/python -c "import weft; print(weft.check(\"quickstart.lua\"))"
+    apt-get purge -y -q --auto-remove python3-venv >/tmp/packages.log 2>&1'
+}
+if [ "${1:-}" != --short ]; then
+  say "the wheel"
+  wheel
+fi
+
 for command in "run plans/quickstart.lua ${steps[*]}" "test ${suites[*]}"; do
   say "./dev $command"
   # shellcheck disable=SC2086 # words
