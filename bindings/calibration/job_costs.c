@@ -50,7 +50,6 @@ weft_status job_costs(Job *j, const char *path, Arena *a, weft_error *e) {
               t->machine, j->plan.cluster.gpu);
     return WEFT_OK;
   }
-  if (!j->plan.cluster.gpu) table_cluster(t, j->mesh.world, &j->plan.cluster);
   if (!has_dtype(t, j->plan.dtype))
     diag_warn(&j->d, "calibration", "precision",
               "the calibration has no kernel in %s, the plan's compute type",
@@ -59,4 +58,9 @@ weft_status job_costs(Job *j, const char *path, Arena *a, weft_error *e) {
   j->device = kind;
   j->costs = t;
   return WEFT_OK;
+}
+
+void job_costs_machine(Job *j) {
+  if (j->costs && !j->plan.cluster.gpu)
+    table_cluster(j->costs, j->mesh.world, &j->plan.cluster);
 }

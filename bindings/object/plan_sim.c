@@ -127,6 +127,7 @@ static void sim_call(void *ud) {
     const Diag *g = &j.d.list.at[j.d.list.n - 1];
     err_file(&k->e, k->st, g->file ? g->file : k->calibration, g->line, "%s", g->summary);
   }
+  job_costs_machine(&j);
   if (k->st == WEFT_OK) k->st = sim_figures(&j, k->scores, k->arena, &k->f, &k->e);
 }
 

@@ -58,6 +58,15 @@ START_TEST(a_trace_beside_the_clock) {
       "kernels of a step on all ranks, in ms, as measured in 2 steps and predicted");
   /* 4 microbatches of 4 layers with 4 products, and the head */
   has(o.out, "  linear               f32       68 ");
+  /* Stages are cut as in the run, which knows no cluster. */
+#define STAGES                                                                           \
+  "--set mesh.world=8 --set mesh.tp=2 --set mesh.pp=2 --set batch.global=16 "            \
+  "--set schedule=interleaved_1f1b --set model.num_hidden_layers=8"
+  o = process_run(60,
+                  "$weft run tiny.lua --threads 1 --steps 2 -q --trace s.json " STAGES);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare s.json " STAGES);
+  ck_assert_msg(o.code == 0, "%s", o.err);
   o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare t.json "
                       "--set model.num_hidden_layers=3");
   ck_assert_int_eq(o.code, 2);

@@ -17,7 +17,7 @@ typedef struct Setup {
 
 /* At least so many bytes are used by turns, so that a kernel does not find all that it
  * reads in the nearest cache; it does not find all of a step there, either. */
-enum { TURNS = 8 << 20, PLACES_MOST = 32, WARM = 2, LEAST = 5 };
+enum { TURNS = 4 << 20, PLACES_MOST = 16, WARM = 2, LEAST = 5 };
 
 static weft_status prepare(Setup *s, const Bench *b, const TimedKernel *t,
                            weft_error *e) {

@@ -18,7 +18,7 @@ typedef struct Compare {
   const CostSource *source;
   const char *path;
   Arena *a;
-  Seen **seen; /* [pp][pc] */
+  Seen **seen;         /* [pp][pc] */
   int64_t first, last; /* steps of the trace */
   VEC(ComparedOp) op;
 } Compare;

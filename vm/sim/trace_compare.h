@@ -1,4 +1,5 @@
-/* trace_compare.h - kernels of a run that was traced beside what the clock says of them. */
+/* trace_compare.h - kernels of a run that was traced beside what the clock says of them.
+ */
 #ifndef WEFT_TRACE_COMPARE_H
 #define WEFT_TRACE_COMPARE_H
 

@@ -105,10 +105,12 @@ static weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
   TRY(job_mesh(j, 0));
   if (cli->calibration) TRY(job_costs(j, cli->calibration, j->arena, &j->e));
   const char *why, *lacks = sim_lacks(&j->plan, &j->mesh, &why);
+  if (j->costs && !j->plan.cluster.gpu) lacks = NULL;
   if (lacks) diag_error(&j->d, "required", lacks, "%s", why);
   if (lacks) lang_locate(j->lp, &j->d);
   if (lacks) return WEFT_EPLAN;
   TRY(job_compile(j));
+  job_costs_machine(j);
   if (cli->trace) TRY(write_trace(j, cli->trace, &j->e));
   return cli->svg ? write_picture(j, cli->svg, &j->e) : WEFT_OK;
 }
