@@ -1,6 +1,6 @@
 -- random_experts.lua - draws plans of models with experts or latent attention, legal ones,
 -- by number; no token is dropped, so N ranks do what one does. `new_draw` is that of
--- random_draw.lua, `optimizer` that of random_optimizer.lua.
+-- random_draw.lua, `optimizer` that of random_optimizer.lua, `packing` that of random_packing.lua.
 local schedules = {
   { "1f1b", 1 }, { "gpipe", 1 }, { "zb_h2", 1 }, { "interleaved_1f1b", 2 },
   { "zero_bubble", 2 }, { "zbv", 2 }, { "v_half", 2 }, { "dualpipe_v", 2 },
@@ -108,6 +108,39 @@ local function draw_schedule(d, pp)
   return s[1], s[2], count
 end
 
+local weights = { "experts.gate_up_proj", "experts.down_proj" }
+
+-- Adapters of experts, of linears or of both.
+local function draw_adapter(e, dense)
+  local of = not dense and e:pick { weights, weights, { weights[1] }, { weights[2] }, false } or nil
+  local named = of and of[#of] or "o_proj"
+  return {
+    "lora", rank = e:pick { 1, 2, 3 }, alpha = e:pick { 4, 7, false } or nil,
+    rslora = e:maybe(4) or nil, target_parameters = of,
+    targets = e:pick { false, "all-linear", { "o_proj" } } or nil,
+    dropout = not of and e:maybe(2) and 0.2 or nil, dora = not of and e:maybe(2) or nil,
+    rank_pattern = e:maybe(3) and { [named] = 4 } or nil,
+    alpha_pattern = e:maybe(4) and { [named] = 3 } or nil,
+    modules_to_save = e:maybe(4) and { e:pick { "norm", "input_layernorm", dense and "norm" or "mlp.gate" } }
+      or nil,
+  }
+end
+
+-- What learns, and how, and what is minimised; with a generator of its own, so that the rest of a
+-- plan is unchanged.
+local function draw_learning(new_draw, number, dense, moe)
+  local e, out = new_draw(number + 41), {}
+  local kind = e:pick { "all", "all", "adapter", "adapter", "some" }
+  if kind == "adapter" then out.adapter = draw_adapter(e, dense) end
+  if kind == "some" then
+    out.freeze = { e:pick { "embed_tokens", "layers.*.mlp", "layers.0", "layers.*.self_attn" } }
+    out.groups = e:maybe(2) and { { "norm", lr = 3 } } or nil
+  end
+  local routers = moe and (moe.aux_loss_coef or moe.z_loss_coef)
+  if e:maybe(4) and not routers then out.loss = { "cross_entropy", per = "sequences" } end
+  return out
+end
+
 return function(weft, number)
   local d = new_draw(number + 1)
   local mesh = draw_mesh(d)
@@ -128,6 +161,8 @@ return function(weft, number)
   local host = strategy.offload_optimizer or strategy.offload_policy
   local moe = draw_moe(d, mesh, dense, name == "deepseek_v3" and not host)
   local waits = host or moe and moe.bias_update_rate
+  local learning = draw_learning(new_draw, number, dense, moe)
+  local rows, seq = learning.loss ~= nil, 16 * mesh.cp
   return weft.plan {
     name = name .. "-" .. number, model = weft.model(model), precision = precision(new_draw, number, true),
     mesh = mesh,
@@ -136,9 +171,11 @@ return function(weft, number)
     strategy = strategy, moe = moe,
     schedule = schedule, pp_plan = { virtual = virtual },
     recompute = d:pick { "none", "full", "selective", "cheap" },
-    batch = { global = micro * mesh.dp * count, micro = micro, seq = 16 * mesh.cp },
+    batch = { global = micro * mesh.dp * count, micro = micro, seq = seq },
+    adapter = learning.adapter, freeze = learning.freeze, groups = learning.groups,
+    loss = learning.loss,
     optimizer = optimizer(weft, new_draw, number, not waits),
-    packed = d:maybe(3) and { eot = 3 } or nil,
+    packed = packing(new_draw, number, rows, seq, d:maybe(3) and not rows and { eot = 3 } or nil),
     data = weft.synthetic {}, train = { steps = 3, seed = d:below(1000), log_every = 1 },
   }
 end

@@ -36,8 +36,22 @@ local linears = {
   gpt2 = { "c_attn", "attn.c_proj", "h.*.mlp.c_fc", "h.*.mlp.c_proj", "h.0.attn.c_attn" },
 }
 
+-- Modules that may learn beside an adapter, which are tied to nothing.
+local beside = {
+  llama = { "norm", "layers.0.input_layernorm", "post_attention_layernorm" },
+  gpt2 = { "ln_f", "h.0.ln_1", "ln_2" },
+}
+
+-- Ranks of their own and modules that learn, with a generator of their own: the rest of a plan is
+-- unchanged. `names` are targets, which none of them names twice.
+local function patterns(e, family, names, adapter)
+  if e:maybe(3) then adapter.rank_pattern = { [e:pick(names)] = e:pick { 1, 2, 5 } } end
+  if e:maybe(4) then adapter.alpha_pattern = { [e:pick(names)] = e:pick { 1, 6.5 } } end
+  if e:maybe(5) then adapter.modules_to_save = { e:pick(beside[family]) } end
+end
+
 -- A group of B's, as LoRA+ has it, now and then.
-local function adapter(d, family, blocks, out)
+local function adapter(d, e, family, blocks, out)
   local names = shuffled(d, linears[family])
   local some = table.move(names, 1, 1 + d:below(#names - 1), 1, {})
   local rank = d:pick { 1, 2, 3, 4, 8 }
@@ -47,7 +61,9 @@ local function adapter(d, family, blocks, out)
     base = blocks and "nf4" or nil,
     dropout = d:maybe(3) and d:pick { 0.1, 0.5 } or nil, targets = d:maybe(3) and "all-linear" or some,
   }
-  if not d:maybe(4) then return out end
+  local all = d:maybe(4)
+  patterns(e, family, all and names or some, out.adapter)
+  if not all then return out end
   local family_first = family == "llama" and "layers.0" or "h.0"
   out.adapter.targets = "all-linear"
   out.groups = { { family_first, lr = 2 } }
@@ -64,7 +80,9 @@ return function(new_draw, number, family, blocks)
   local d = new_draw(number + 29)
   local names, out = shuffled(d, modules[family]), {}
   local kind = d:pick { "all", "all", "front", "some", "some", "adapter", "adapter" }
-  if blocks or kind == "adapter" and linears[family] then return adapter(d, family, blocks, out) end
+  if blocks or kind == "adapter" and linears[family] then 
+    return adapter(d, new_draw(number + 31), family, blocks, out)
+  end
   if kind == "front" then out.freeze = d:pick(fronts[family]) end
   local frozen = kind == "some" and 1 + d:below(math.max(#names - 2, 1)) or 0
   if frozen > 0 then out.freeze = table.move(names, 1, frozen, 1, {}) end

@@ -19,6 +19,7 @@ return function(new_draw, seed, family, micro, adapter)
     return { divergence, per = per, reference = "copy", beta = d:pick { 0, 0.3, 1 } },
            per ~= "tokens"
   end
-  return { "dpo", beta = 0.5, label_smoothing = d:pick { 0, 0.2 },
-           reference = adapter and d:pick { "copy", "base" } or nil }, true
+  local smooth, reference = d:pick { 0, 0.2 }, adapter and d:pick { "copy", "base" } or nil
+  if adapter and adapter.modules_to_save then reference = "copy" end
+  return { "dpo", beta = 0.5, label_smoothing = smooth, reference = reference }, true
 end

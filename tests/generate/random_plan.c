@@ -259,9 +259,9 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   /* ranks that exchange logits have them whole */
   bool cut = p->tp == 1 || (!strstr(strategy.s, "loss_parallel = false") && !*styles);
   text_free(&strategy);
+  int seq = PICK(d, 8, 12, 16) * p->cp;
   text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
-              p->micro * p->dp * p->microbatches * rounds, p->micro,
-              PICK(d, 8, 12, 16) * p->cp, rounds);
+              p->micro * p->dp * p->microbatches * rounds, p->micro, seq, rounds);
   text_printf(t, "  freeze = learning.freeze, groups = learning.groups, "
                  "adapter = learning.adapter,\n");
   unsigned long long key = seed * 100000 + number;
@@ -270,7 +270,8 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   text_printf(t, "  precision = formats, loss = loss, loss_chunks = %s,\n",
               cut ? "not loss and pieces or nil" : "nil");
   text_add(t, "  data = weft.synthetic {},\n");
-  if (below(d, 3) == 0) text_add(t, "  packed = not rows and { eot = 3 } or nil,\n");
+  const char *stream = below(d, 3) == 0 ? "not rows and { eot = 3 } or nil" : "nil";
+  text_printf(t, "  packed = packing(new_draw, %llu, rows, %d, %s),\n", key, seq, stream);
   text_printf(t, "  train = { steps = 3, seed = %d, log_every = 1 },\n}\n",
               below(d, 1000));
   if (t->oom || t->n >= sizeof p->text)
@@ -304,6 +305,7 @@ static void add_head(Text *t) {
   add_library(t, "precision", "random_precision");
   add_library(t, "learning", "random_learning");
   add_library(t, "loss", "random_loss");
+  add_library(t, "packing", "random_packing");
 }
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {
