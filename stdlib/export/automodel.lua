@@ -167,8 +167,25 @@ local function put_freeze(s, f)
   end
 end
 
+-- A teacher's divergence is KL(teacher|student), without a factor at a temperature of 1 alone.
+local function distills(f)
+  local loss = f.spec.loss
+  return type(loss) == "table" and loss[1] == "distill" and (loss.beta or 0) == 0
+    and (loss.temperature or 1) == 1 and loss
+end
+
+local function put_teacher(s, loss)
+  s:put("teacher_model._target_", "nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained")
+  s:put("teacher_model.pretrained_model_name_or_path", loss.teacher, "loss.teacher")
+  s:put("kd_ratio", loss.alpha or 0.5, "loss.alpha")
+  s:put("kd_loss_fn._target_", names.LOSS .. "kd_loss.KDLoss", "loss")
+  s:put("kd_loss_fn.temperature", 1.0, "loss")
+end
+
 -- Cross entropy that never has all logits is that of a head in pieces.
 local function put_loss(s, f)
+  local loss = distills(f)
+  if loss then put_teacher(s, loss) end
   local kind = f.value.loss_chunks == "auto" and "linear_ce.FusedLinearCrossEntropy"
     or "masked_ce.MaskedCrossEntropy"
   s:put("loss_fn._target_", names.LOSS .. kind, f.value.loss_chunks == "auto" and "loss_chunks" or nil)
@@ -237,7 +254,8 @@ end
 
 function automodel.write(f, form)
   local s = settings.new()
-  s:put("recipe", "TrainFinetuneRecipeForNextTokenPrediction")
+  s:put("recipe", distills(f) and "KnowledgeDistillationRecipeForNextTokenPrediction"
+        or "TrainFinetuneRecipeForNextTokenPrediction")
   put_batch(s, f)
   put_run(s, f)
   put_model(s, f, form)

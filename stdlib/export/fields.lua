@@ -163,11 +163,36 @@ end
 
 local BETAS = { adamw = { 0.9, 0.95 }, lion = { 0.9, 0.99 } }
 
+local DISTILL = { alpha = 0.5, beta = 0, temperature = 1 }
+
+local function entries(t)
+  local list = {}
+  for k, v in next, t do
+    list[#list + 1] = (type(k) == "number" and "" or k .. " = ") .. (type(v) == "function" and "a function" or tostring(v))
+  end
+  table.sort(list)
+  return table.concat(list, ", ")
+end
+
+-- A loss other than cross entropy by label tokens; nil: it is that.
+local function loss_of(loss)
+  if type(loss) ~= "table" then loss = { loss } end
+  if loss[1] == nil or loss[1] == "cross_entropy" and (loss.per or "tokens") == "tokens" then return nil end
+  local all = {}
+  for k, v in next, loss[1] == "distill" and DISTILL or {} do all[k] = v end
+  for k, v in next, loss do all[k] = v end
+  return entries(all)
+end
+
 -- Which parameters learn, and how, as the plan has it.
 local function add_learning(value, spec)
   local adapter = type(spec.adapter) == "table" and spec.adapter or {}
   if adapter[1] then value["adapter.alpha"] = adapter.alpha or adapter.rank end
   value["adapter.targets"] = adapter[1] and quote.value(adapter.targets or "all-linear") or nil
+  for _, name in ipairs { "target_parameters", "modules_to_save", "rank_pattern", "alpha_pattern" } do
+    value["adapter." .. name] = adapter[name] and entries(adapter[name]) or nil
+  end
+  value.loss = loss_of(spec.loss)
   value.loss_chunks = spec.loss_chunks or 1
   for _, name in ipairs { "freeze", "groups" } do
     value[name] = spec[name] and #spec[name] > 0 and quote.value(spec[name]) or nil

@@ -6,7 +6,8 @@ local plan_text = {}
 plan_text.__index = plan_text
 
 local ORDER = { "name", "model", "cluster", "mesh", "strategy", "tp_plan", "pp_plan", "schedule", "precision",
-  "recompute", "loss_chunks", "cp", "moe", "packed", "batch", "freeze", "groups", "adapter", "optimizer", "data", "train", "checkpoint",
+  "recompute", "loss_chunks", "cp", "moe", "packed", "batch", "freeze", "groups", "adapter", "loss",
+  "optimizer", "data", "train", "checkpoint",
   "comm", "nccl", "deterministic", "attention_backend", "cuda_graph" }
 
 function plan_text.new() return setmetatable({ root = { list = {}, at = {} } }, plan_text) end

@@ -143,6 +143,47 @@ START_TEST(what_weft_has_and_recipes_say) {
 }
 END_TEST
 
+/* A teacher that is a folder, and the divergence that AutoModel has; of a name of the
+ * hub, and of another temperature, the report says what the plan would have. */
+START_TEST(a_teacher_there_and_back) {
+  process_run(SECONDS, "cp -r " WEFT_SOURCE_DIR "/tests/oracle/llama teacher");
+  import_put("a.lua",
+             AUTOMODEL "  loss = { \"distill\", teacher = \"./teacher\", alpha = "
+                       "0.25 },\n}\n");
+  process_run(SECONDS,
+              "sed -i 's/qwen3/llama/; s/vocab_size = 256/vocab_size = 96/' a.lua");
+  Outcome o = export_settings(0, "--to automodel a.lua -o out");
+  import_has(o.out, "They say all ");
+  const char *yaml = export_file("out/recipe.yaml");
+  import_has(yaml, "recipe: KnowledgeDistillationRecipeForNextTokenPrediction\n");
+  import_has(yaml, "  pretrained_model_name_or_path: \"./teacher\"  # loss.teacher\n");
+  import_has(yaml, "kd_ratio: 0.25  # loss.alpha\n");
+  o = process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  import_has(export_file("b.lua"), "teacher = \"./teacher\"");
+  export_same_programs("a.lua", "b.lua");
+  o = process_run(SECONDS, "$weft import out/recipe.yaml -o c.lua "
+                           "teacher_model.pretrained_model_name_or_path=meta-llama/Big");
+  import_has(o.out, "loss = { \"distill\", teacher = \"DIR\", alpha = 0.25 } once "
+                    "meta-llama/Big is there");
+  import_lacks(export_file("c.lua"), "\n  loss = {");
+  o = process_run(SECONDS, "$weft import out/recipe.yaml -o d.lua "
+                           "kd_loss_fn.temperature=2");
+  import_has(o.out, "multiplies the divergence by the square of the temperature");
+  import_lacks(export_file("d.lua"), "\n  loss = {");
+  o = export_settings(0, "--to automodel a.lua -o other --set loss.beta=0.5");
+  import_has(o.out, "  loss: alpha = 0.25, beta = 0.5, distill, ");
+  /* Nor is any other loss left out without a word, nor patterns of an adapter. */
+  import_put("e.lua",
+             AUTOMODEL "  loss = { \"cross_entropy\", per = \"sequences\" },\n"
+                       "  adapter = { \"lora\", rank = 2, rank_pattern = { q_proj "
+                       "= 4 } },\n}\n");
+  o = export_settings(0, "--to automodel e.lua -o more");
+  import_has(o.out, "  loss: cross_entropy, per = sequences here, nothing as these");
+  import_has(o.out, "  adapter.rank_pattern: q_proj = 4 here, nothing as these");
+}
+END_TEST
+
 /* What a plan holds gets out of neither its comment, nor its text, nor the shell's. */
 START_TEST(texts_stay_what_they_are) {
   import_put("a.lua", AUTOMODEL
@@ -260,6 +301,7 @@ Suite *export_settings_suite(void) {
   tcase_add_test(c, one_stage_for_each_rank);
   tcase_add_test(c, what_is_not_said_is_listed);
   tcase_add_test(c, what_weft_has_and_recipes_say);
+  tcase_add_test(c, a_teacher_there_and_back);
   tcase_add_test(c, texts_stay_what_they_are);
   tcase_add_test(c, deepspeed_says_zero);
   tcase_add_test(c, wrong_use_is_told);

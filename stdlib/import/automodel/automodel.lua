@@ -10,6 +10,7 @@ local quote = use "import/quote"
 local ranks = use "import/automodel/ranks"
 local rules = use "import/automodel/rules"
 local scalar = use "import/scalar"
+local teacher = use "import/automodel/teacher"
 local training = use "import/automodel/training"
 local values = use "import/values"
 
@@ -338,7 +339,7 @@ function automodel.translate(book, plan, options)
   adapter.put(book, plan, config, m.experts)
   training.put_packed(book, plan)
   training.put_batch(book, plan, m, config)
-  training.put_loss(book, plan, config)
+  training.put_loss(book, plan, config, teacher.put(book, plan))
   local steps = training.put_train(book, plan, m)
   optimizer.put(book, plan, steps)
   data.put(book, plan)

@@ -88,7 +88,7 @@ local function caps_logits(config)
 end
 
 -- A head in pieces adds to its gradient in f32, and nothing is between it and the loss.
-local function put_loss(book, plan, config)
+local function put_loss(book, plan, config, own)
   local key = "loss_fn._target_"
   local class = scalar.behind_last(tostring(book:value(key) or ""), ".")
   if PLAIN[class] then return book:no_effect(key, "the cross entropy of the next token is the loss") end
@@ -96,6 +96,9 @@ local function put_loss(book, plan, config)
     return book:cannot(key, "the same loss in pieces, of the head, too, in later versions: loss_chunks = N says that")
   end
   if not FUSED[class] then return end
+  if own then
+    return book:cannot(key, "the same loss; its logits are in memory here, as those of the teacher are: more memory")
+  end
   if plan:has "precision.grad_dtype" then
     return book:cannot(key, "the same loss; its logits are in memory here, as loss_chunks needs gradients in f32: "
                        .. "more memory")
