@@ -114,6 +114,11 @@ function kinds.optional_count(value)
   if value then return kinds.count(value) end
 end
 
+-- 0 is none, too.
+function kinds.count_or_none(value)
+  if value ~= 0 then return kinds.optional_count(value) end
+end
+
 function kinds.positive(value)
   if type(value) ~= "number" or not (value > 0) then
     return "expected a number above 0, got " .. show(value)

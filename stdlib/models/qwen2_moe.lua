@@ -20,7 +20,7 @@ qwen2_moe.defaults, qwen2_moe.unwritten = decoder.defaults {
 
 local rules = {
   { "qkv_bias", "boolean" }, { "use_sliding_window", "boolean" },
-  { "sliding_window", "optional_count" }, { "max_window_layers", "optional_layers" },
+  { "sliding_window", "count_or_none" }, { "max_window_layers", "optional_layers" },
   { "layer_types", "each", { "full_attention", "sliding_attention" } },
   { "num_experts", "count" }, { "num_experts_per_tok", "count" },
   { "moe_intermediate_size", "count" }, { "shared_expert_intermediate_size", "count" },
@@ -55,6 +55,9 @@ end
 function qwen2_moe.check(c)
   local problems = decoder.check(qwen2_moe.class, c, rules)
   if not config.sound(problems) then return problems end
+  if c.use_sliding_window and c.sliding_window == 0 then
+    config.add(problems, "sliding_window", "0 tokens, with use_sliding_window = true")
+  end
   moe.check_layers(c, problems)
   moe.check_choices(c, problems, "num_experts")
   return problems

@@ -115,6 +115,15 @@ START_TEST(llama_2_of_older_versions_is_known) {
 }
 END_TEST
 
+START_TEST(gpt_oss_is_known) {
+  import_put("a.toml", "[model]\nname = \"gpt_oss\"\nflavor = \"20b\"\n");
+  const char *report = import_file("a.toml", "");
+  import_plan_has("num_hidden_layers = 24,");
+  import_plan_has("num_local_experts = 32,");
+  import_has(report, "model.flavor = 20b: its routers are balanced by a bias");
+}
+END_TEST
+
 /* Without shards there is no FSDP, and torchtitan computes in the type of the weights. */
 START_TEST(without_shards_there_is_no_fsdp) {
   import_put("a.toml", "[model]\nname = \"qwen3\"\nflavor = \"0.6B\"\n[parallelism]\n"
@@ -365,6 +374,7 @@ Suite *import_titan_suite(void) {
   tcase_add_test(t, nothing_is_dropped);
   tcase_add_test(t, names_of_older_versions_are_known);
   tcase_add_test(t, llama_2_of_older_versions_is_known);
+  tcase_add_test(t, gpt_oss_is_known);
   tcase_add_test(t, without_shards_there_is_no_fsdp);
   tcase_add_test(t, what_weft_lacks_is_refused_by_its_setting);
   tcase_add_test(t, cuts_of_a_pipeline_are_taken);

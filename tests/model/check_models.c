@@ -128,6 +128,8 @@ static const struct {
     {"{ 'hy_v3', mlp_layer_types = { 'dense' } }", "1 types for num_hidden_layers = 80"},
     {"{ 'hy_v3', mlp_layer_types = { 'odd' } }", "only \"dense\", \"sparse\""},
     {"{ 'qwen2_moe', num_experts_per_tok = 61 }", "61 choices of num_experts = 60"},
+    {"{ 'qwen2_moe', use_sliding_window = true, sliding_window = 0 }", "0 tokens"},
+    {"{ 'qwen2_moe', sliding_window = -1 }", "expected a positive integer, got -1"},
     {"{ 'qwen2_moe', mlp_only_layers = { 24 } }", "none of the 24 layers"},
     {"{ 'glm4_moe_lite', first_k_dense_replace = 2 }", "first_k_dense_replace"},
     {"{ 'cohere2', use_parallel_block = false }", "use_parallel_block"},
@@ -430,14 +432,14 @@ END_TEST
 /* ---- example plans ---- */
 
 /* Loads, builds, compiles and proves the plan; nothing may be wrong with it. */
-static void compile_example(const char *file) {
+static void compile_example(const char *file, const char *const *defines) {
   PlanFixture f;
   Graph *g;
   Mesh m;
   Schedule s;
   Compiled *c;
   Proof proof;
-  weft_status st = fixture_open(&f, file, NULL, NULL);
+  weft_status st = fixture_open(&f, file, defines, NULL);
   ck_assert_msg(st == WEFT_OK && f.d.list.n == 0, "%s", fixture_report(&f));
   const Plan *p = lang_plan(f.lp);
   ck_assert(mesh_resolve(&p->mesh, lang_cluster_ranks(f.lp), &m, &f.d));
@@ -459,7 +461,24 @@ START_TEST(example_plans_compile) {
   ck_assert_int_ge((int)files.gl_pathc, 7);
   for (size_t i = 0; i < files.gl_pathc; i++)
     if (!strstr(files.gl_pathv[i], "/plans/sweep_")) /* scripts */
-      compile_example(files.gl_pathv[i] + strlen(WEFT_SOURCE_DIR) + 1);
+      compile_example(files.gl_pathv[i] + strlen(WEFT_SOURCE_DIR) + 1, NULL);
+  globfree(&files);
+}
+END_TEST
+
+/* A family is an architecture that has a tensor plan: each has a published size that
+ * fits. */
+START_TEST(each_family_has_a_plan) {
+  static const char folder[] = WEFT_SOURCE_DIR "/stdlib/tp_plans/";
+  glob_t files;
+  ck_assert_int_eq(glob(WEFT_SOURCE_DIR "/stdlib/tp_plans/*.lua", 0, NULL, &files), 0);
+  ck_assert_int_ge((int)files.gl_pathc, 30);
+  for (size_t i = 0; i < files.gl_pathc; i++) {
+    const char *name = files.gl_pathv[i] + strlen(folder);
+    char define[64];
+    snprintf(define, sizeof define, "family=%.*s", (int)strcspn(name, "."), name);
+    compile_example("plans/families.lua", (const char *[]){define, NULL});
+  }
   globfree(&files);
 }
 END_TEST
@@ -473,6 +492,7 @@ Suite *models_suite(void) {
   tcase_add_test(t, architectures_take_their_defaults);
   tcase_add_loop_test(t, takes_neutral_keys, 0, LEN(neutral));
   tcase_add_test(t, example_plans_compile);
+  tcase_add_test(t, each_family_has_a_plan);
   suite_add_tcase(s, t);
   t = tcase_create("graph userdata");
   tcase_add_loop_test(t, reports_mistake, 0, LEN(mistakes));

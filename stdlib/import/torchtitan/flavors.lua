@@ -72,6 +72,22 @@ local function deepseek(a)
   return c, nil, moe.score_func == "softmax" and SOFTMAX or nil
 end
 
+-- Its routers have a bias that follows the load of experts, which Hugging Face's class has not.
+local BALANCED = "its routers are balanced by a bias, which weft's gpt_oss does not have, as the public model has "
+  .. "none: moe.aux_loss_coef balances them by a loss"
+
+local function gpt_oss(a)
+  local moe = type(a.moe_args) == "table" and a.moe_args or {}
+  local c = { "gpt_oss", hidden_size = a.dim or 2880, intermediate_size = a.moe_inter_dim or 2880,
+    num_hidden_layers = a.n_layers or 24, num_attention_heads = a.n_heads or 64,
+    num_key_value_heads = a.n_kv_heads or 8, head_dim = a.head_dim or 64,
+    vocab_size = a.vocab_size or 201088, rms_norm_eps = a.norm_eps or 1e-5,
+    sliding_window = a.sliding_window_size or 128, swiglu_limit = a.swiglu_limit or 7.0,
+    max_position_embeddings = a.max_seq_len or 131072,
+    num_local_experts = moe.num_experts or 32, num_experts_per_tok = moe.top_k or 4 }
+  return c, nil, moe.load_balance_coeff ~= scalar.null and BALANCED or nil
+end
+
 local PLAIN = "depth_init attn_type attn_mask_type eos_id attn_backend use_flex_attn "
   .. "max_batch_size class fuse_qkv expert_parallel_comm_backend"
 local LLAMA = "dim n_layers n_heads n_kv_heads vocab_size multiple_of ffn_dim_multiplier norm_eps "
@@ -81,6 +97,9 @@ local QWEN3 = "dim n_layers n_heads n_kv_heads vocab_size head_dim hidden_dim no
 local DEEPSEEK = "dim inter_dim moe_inter_dim n_layers n_dense_layers n_heads vocab_size norm_eps "
   .. "moe_args q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim max_seq_len "
   .. "original_seq_len rope_theta rope_factor beta_fast beta_slow mscale " .. PLAIN
+
+local GPT_OSS = "dim n_layers n_heads n_kv_heads head_dim vocab_size moe_inter_dim norm_eps moe_args "
+  .. "sliding_window_size swiglu_limit max_seq_len " .. PLAIN
 
 local function words(text)
   local set = {}
@@ -94,6 +113,7 @@ local classes = {
   Llama3ModelArgs = { make = llama, args = words(LLAMA), needs = { "dim", "n_layers", "n_heads" } },
   Qwen3ModelArgs = { make = qwen3, args = words(QWEN3), needs = {} },
   DeepSeekV3ModelArgs = { make = deepseek, args = words(DEEPSEEK), needs = {} },
+  GptOssModelArgs = { make = gpt_oss, args = words(GPT_OSS), needs = {} },
 }
 
 -- Arguments that may be 0, for none.
@@ -198,6 +218,10 @@ local shipped = {
     ["235B-A22B"] = q(4096, 12288, 94, 64, { n_kv_heads = 4, moe_enabled = true,
       moe_inter_dim = 1536, moe_args = moe(128, 8), rope_theta = 5000000.0 }),
   },
+  gpt_oss = { class = "GptOssModelArgs",
+    debugmodel = { vocab_size = 2048, dim = 256, n_layers = 4, moe_args = moe(8, 4) },
+    ["20b"] = { n_layers = 24, moe_args = moe(32, 4) }, ["120b"] = { n_layers = 36, moe_args = moe(128, 4) },
+  },
   deepseek_v3 = { class = "DeepSeekV3ModelArgs",
     debugmodel = coarse(small { inter_dim = 1024, moe_inter_dim = 256, n_layers = 6,
                                 moe_args = moe(8, 3) }, 2),
@@ -219,7 +243,7 @@ local DOCUMENTS = { _flex_attn = true, _flex = true, _varlen_attn = true, _varle
 
 -- Families that weft has no architecture for.
 local others = { llama4 = "a Llama 4, with experts and images", flux = "a diffusion model of images",
-  gpt_oss = "a GPT-OSS", qwen3_5 = "a hybrid of linear and full attention, with images",
+  qwen3_5 = "a hybrid of linear and full attention, with images",
   qwen35 = "a hybrid of linear and full attention, with images", vlm = "a model of images",
   qwen3_vl = "a model of images", muse_glimmer = "a Muse", kimi = "a Kimi, with images", kimi_vl = "a model of images" }
 
