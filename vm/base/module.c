@@ -63,7 +63,7 @@ const void *module_open(const Module *m, weft_error *e) {
     err_set(
         e, m->code,
         "%s is not there: %s is built where %s is found when weft is configured; install "
-        "it and build again",
+        "it and build again, or install the package that has this module",
         m->what, m->file, m->built);
     return NULL;
   }

@@ -170,8 +170,9 @@ static void reduce_rows(Emit *e) {
 
 /* Sums the losses and labels of each source, which one pp rank knows, as the loss. */
 void update_sources(Emit *e) {
+  if (!e->u->sources) return; /* then they have no place either */
   AxisSet axes = place_partial(e->u->sources_place) | AXIS_BIT(AXIS_PP);
-  int comm = e->u->sources ? comm_for(e->comms, axes, NULL, 0) : -1;
+  int comm = comm_for(e->comms, axes, NULL, 0);
   if (comm < 0) return;
   Extent at = {.off = e->l->scalars + 8 * SC_SOURCES, .n = 2 * e->u->sources};
   start_sum(e, comm, RED_SUM, at, DT_F64, SCALAR_HANDLE, "losses of sources");
