@@ -2,6 +2,7 @@
 -- ,command; from what scripts can call and from the fields of plans.
 local host, fields, names = use "prompt/host", use "prompt/fields", use "prompt/names"
 local api, commands = use "prompt/api", use "prompt/commands"
+local presets = use "presets"
 local find, format, match, rep = string.find, string.format, string.match, string.rep
 local sub = string.sub
 
@@ -70,7 +71,8 @@ function help.overview()
   ?topic              what is known about a field, function or object
 A value is printed and kept as _; a ; at the end of the line hides it.
 Ctrl-C stops what runs, the tab key completes.
-Topics: weft (functions), plan and mesh (objects and fields), and fields of
+Topics: weft (functions), plan and mesh (objects and fields), names of schedules
+and of presets (?1f1b, ?llama3-8b), and fields of
 ]] .. scopes()
 end
 
@@ -103,6 +105,38 @@ local function add_schema(owner, name, out)
   end
 end
 
+-- What a file of the library says of itself at its begin, without its own name.
+local function about(folder, name)
+  local text = host.about(folder .. name)
+  return text and string.gsub(string.gsub(text, "^[^ ]+%.lua %- ", ""), "\n+$", "")
+end
+
+-- A value of a preset, as a plan would write it.
+local function literal(v)
+  if type(v) ~= "table" then return type(v) == "string" and format("%q", v) or tostring(v) end
+  local parts = {}
+  for i, one in ipairs(v) do parts[i] = literal(one) end
+  for _, key in ipairs(keys(v)) do
+    if type(key) == "string" then parts[#parts + 1] = key .. " = " .. literal(v[key]) end
+  end
+  return "{ " .. table.concat(parts, ", ") .. " }"
+end
+
+-- Schedules and models that have a name: schedule = "1f1b", weft.model "llama3-8b".
+local function add_named(name, out)
+  local preset = presets[name]
+  if has(fields.schedules, name) then
+    local text = about("schedules/", name)
+    if text then out[#out + 1] = format('schedule = "%s"\n  %s', name, (string.gsub(text, "\n", "\n  "))) end
+  elseif preset then
+    local lines = { format('weft.model "%s"', name), "  a preset of the architecture " .. preset[1] .. ":" }
+    for _, key in ipairs(keys(preset)) do
+      if key ~= 1 then lines[#lines + 1] = format("  %s = %s", key, literal(preset[key])) end
+    end
+    out[#out + 1] = table.concat(lines, "\n")
+  end
+end
+
 -- The nearest of all names that have the same owner.
 local function nearest(owner, name)
   local all = {}
@@ -111,6 +145,8 @@ local function nearest(owner, name)
     all[#all + 1] = d.name
   end
   for _, f in ipairs(fields.of[fields.scope(owner)] or {}) do all[#all + 1] = f.key end
+  for _, one in ipairs(owner == "" and fields.schedules or {}) do all[#all + 1] = one end
+  for _, one in ipairs(owner == "" and keys(presets) or {}) do all[#all + 1] = one end
   local near = suggest(name, all)
   return near and owner ~= "" and owner .. "." .. near or near
 end
@@ -125,10 +161,11 @@ function help.topic(topic)
   local out, path = {}, match(topic, "^[^( {]*")
   local owner, name = match(path, "^(.*)[.:]([^.:]*)$")
   owner, name = owner or "", name or path
+  add_named(path, out)
   add_api(owner, name, out)
   add_schema(owner, name, out)
   if #out > 0 then return table.concat(out, "\n") end
-  local near = nearest(owner, name)
+  local near = nearest(owner, name) or suggest(path, keys(presets))
   return nil, format("nothing is known about '%s'", topic)
     .. (near and format(" (did you mean '%s'?)", near) or "")
 end

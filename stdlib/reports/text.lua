@@ -33,8 +33,8 @@ function text.list(items, shown)
 end
 
 -- Rows of cells under their heads. Texts are flush left, numbers flush right; a last column
--- of texts is not filled up.
-function text.columns(heads, rows)
+-- of texts is not filled up. `figures`: all columns but the first are flush right.
+function text.columns(heads, rows, figures)
   local width, right = {}, {}
   for c, head in ipairs(heads) do
     width[c], right[c] = #head, true
@@ -43,6 +43,7 @@ function text.columns(heads, rows)
       width[c] = math.max(width[c], #tostring(cell))
       if type(cell) == "string" and not match(cell, "^[%d.]") then right[c] = false end
     end
+    if figures then right[c] = c > 1 end
   end
   local out = {}
   local function add(row)

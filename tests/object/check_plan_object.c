@@ -276,6 +276,11 @@ START_TEST(memory) {
                 "  assert(sum <= stage.total and sum > 0.99 * stage.total)\n"
                 "end\n"
                 "local one = p:memory(63) same(one.pp, 3) same(one.total, m[4].total)\n"
+                "says(m, 'by pipeline rank: at most 48.9 GiB, at pp 0 (*)')\n"
+                "says(m, 'pp 0 *      pp 1      pp 2      pp 3\\narena  ')\n"
+                "local many = p:with { mesh = { pp = 16, tp = 4 } }:memory()\n"
+                "says(many, '\\npp rank     arena  parameters')\n"
+                "says(many, '\\n15    ')\n"
                 "says(m, 'optimizer state') says(one, 'memory of rank 63: ')\n"
                 "raises('there is no rank 64', p.memory, p, 64)\n");
 }

@@ -141,6 +141,13 @@ START_TEST(help) {
   prompt_says(t, "help 'zzz'", "error: nothing is known about 'zzz'\n");
   prompt_tells(t, "help(print)", "not this function");
   prompt_tells(t, "?batch", "  micro ");
+  prompt_tells(t, "?1f1b", "schedule = \"1f1b\"\n  one forward, one backward: ");
+  prompt_tells(t, "?1f1b", "  Memory:     P-r microbatches on rank r.\n");
+  prompt_tells(t, "?llama3-8b",
+               "weft.model \"llama3-8b\"\n  a preset of the architecture llama:");
+  prompt_tells(t, "?llama3.2-1b", "  hidden_size = 2048\n");
+  prompt_tells(t, "?llama3-9b",
+               "nothing is known about 'llama3-9b' (did you mean 'llama3-8b'?)");
   prompt_tells(t, "?optimizer.lr.max", "after the warmup");
   prompt_leave(t);
 }

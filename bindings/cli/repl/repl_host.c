@@ -10,6 +10,7 @@
 #include "bindings/schema/schema.h"
 #include "bindings/object/result.h"
 #include "bindings/script/api_doc.h"
+#include "bindings/sandbox/stdlib.h"
 #include "bindings/script/library.h"
 
 static const char matches_key =
@@ -208,12 +209,28 @@ static void add_session(lua_State *L, Repl *r) {
   lua_setfield(L, -2, "weft");
 }
 
+/* about(file): the comment that a file of the library begins with; nil: there is none of
+ * this name. */
+static int file_about(lua_State *L) {
+  const StdlibFile *f = stdlib_find(luaL_checkstring(L, 1));
+  luaL_Buffer b;
+  if (!f) return 0;
+  luaL_buffinit(L, &b);
+  for (const char *s = f->text; strncmp(s, "--", 2) == 0;) {
+    const char *end = strchr(s, '\n');
+    if (!end) break;
+    s += s[2] == ' ' ? 3 : 2;
+    luaL_addlstring(&b, s, (size_t)(end + 1 - s));
+    s = end + 1;
+  }
+  luaL_pushresult(&b);
+  return 1;
+}
+
 void repl_provide(lua_State *L, Repl *r) {
-  static const luaL_Reg facts[] = {{"schema", push_schema},
-                                   {"texts", field_texts},
-                                   {"api", push_api},
-                                   {"files", files},
-                                   {NULL, NULL}};
+  static const luaL_Reg facts[] = {{"schema", push_schema}, {"texts", field_texts},
+                                   {"api", push_api},       {"files", files},
+                                   {"about", file_about},   {NULL, NULL}};
   luaL_checkstack(L, 12, NULL);
   luaL_newlib(L, facts);
   push_names(L, script_push_arena(L), SCHEDULE_NAMES);
