@@ -148,6 +148,7 @@ static const Builder builder[] = {
 #define LR(ID, name) {#name, LR_##ID == LR_CONSTANT ? ARG_NUMBER : ARG_TABLE, "max"},
 #include "vm/plan/lr.def"
 #define OPTIMIZER(ID, name, states, flops, changes, formula) {#name, ARG_TABLE, NULL},
+#define MATRICES(ID, name, rest, states, flops, changes)     {#name, ARG_TABLE, NULL},
 #include "vm/plan/optimizers.def"
 #define SOURCE(ID, name) {#name, ARG_TEXT, NULL},
 #include "vm/plan/sources.def"
@@ -327,7 +328,7 @@ static const char *instead_of(const char *name) {
        "schedule = \"%s\""},
       {" strategy schedule recompute name ", "%s = \"...\""},
       {" optimizer adam Adam optim muon Muon adafactor adagrad rmsprop ",
-       "weft.adamw { ... }, weft.sgd or weft.lion"},
+       "weft.adamw { ... }, weft.sgd, weft.lion or weft.muon"},
       {" warmup lr_scheduler ",
        "weft.cosine { max = ..., warmup = STEPS }, weft.linear or weft.constant"},
       {" data dataset files json jsonl huggingface load_dataset ",

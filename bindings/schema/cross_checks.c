@@ -4,6 +4,7 @@
 #include "bindings/schedule/schedule_facts.h"
 #include "schema.h"
 #include "vm/io/io.h"
+#include "vm/plan/optimizer.h"
 #include "vm/pipeline/schedule.h"
 
 typedef struct Cross {
@@ -303,6 +304,11 @@ static void check_offload(Cross *c) {
   else if (s->stage < (s->offload_params ? 3 : 1))
     diag_error(c->d, "strategy", path, "what is offloaded is shards: it needs stage %s",
                s->offload_params ? "3" : "1 or more");
+  const OptimizerInfo *o = &optimizer_info[c->plan->opt.kind];
+  if (o->matrices)
+    diag_error(c->d, "not-built", path,
+               "%s puts matrices together on the device: its states stay there", o->name)
+        ->suggestion = "leave it out, or give another optimizer";
   if (c->plan->opt.post_validation)
     diag_error(
         c->d, "strategy", "optimizer.post_validation",

@@ -16,6 +16,8 @@ static const struct {
                 {"precision", "master_dtype", {DT_F32, DT_BF16}},
 #define OPTIMIZER(ID, name, states, flops, changes, formula)                             \
   {#name, "state_dtype", {DT_F32, DT_BF16}},
+#define MATRICES(ID, name, rest, states, flops, changes)                                 \
+  {#name, "state_dtype", {DT_F32, DT_BF16}},
 #include "vm/plan/optimizers.def"
                 {"moe", "drop_policy", {DROP_PROBS, DROP_POSITION}},
                 {"tokens", "dtype", {2, 4}}};

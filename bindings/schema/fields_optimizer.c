@@ -1,6 +1,8 @@
 /* fields_optimizer.c - betas and learning rates. */
 #include "schema.h"
 
+#include <math.h>
+
 void field_betas(Check *c, int idx, const char *path) {
   double v[2] = {0, 0};
   int n = field_list_length(c, idx, path, "a list of two numbers");
@@ -23,6 +25,23 @@ void field_betas(Check *c, int idx, const char *path) {
   }
   c->plan->opt.beta1 = v[0];
   c->plan->opt.beta2 = v[1];
+}
+
+void field_coefficients(Check *c, int idx, const char *path) {
+  int n = field_list_length(c, idx, path, "a list of three numbers");
+  if (n < 0) return;
+  if (n != LEN(c->plan->opt.ns)) {
+    diag_error(c->d, "range", path, "expected three numbers, got %d", n);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(c->L, idx, i + 1);
+    double v = lua_tonumber(c->L, -1);
+    if (lua_type(c->L, -1) != LUA_TNUMBER || !(fabs(v) <= 1e3))
+      check_type(c, field_item_path(c, path, i + 1), "a number from -1000 to 1000", -1);
+    c->plan->opt.ns[i] = v;
+    lua_pop(c->L, 1);
+  }
 }
 
 /* ---- learning rate ---- */

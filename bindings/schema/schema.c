@@ -58,6 +58,7 @@ static const char data_sources[] =
 #define DATA_SOURCES                                         (data_sources + 1)
 #define OPTIMIZER(ID, name, states, flops, changes, formula) " " #name
 static const char optimizers[] =
+#define MATRICES(ID, name, rest, states, flops, changes) " " #name
 #include "vm/plan/optimizers.def"
     ;
 #define OPTIMIZERS (optimizers + 1)

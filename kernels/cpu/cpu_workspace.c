@@ -56,7 +56,7 @@ static uint64_t linear_ce_work(int op, const KernelArgs *a) {
 
 uint64_t cpu_work(int op, const KernelArgs *a) {
   if (op == OP_attention_dx || op == OP_attention_part_dx) return attention_dx(a);
-  if (op == OP_sqnorm) return SQNORM_BLOCKS * sizeof(double);
+  if (op == OP_sqnorm || op == OP_unit_norm) return SQNORM_BLOCKS * sizeof(double);
   if (op == OP_permute && a->attr->drop == DROP_PROBS)
     return (uint64_t)count_of(&a->in[1]) * sizeof(Choice);
   if (linear_ce(op)) return linear_ce_work(op, a);

@@ -80,7 +80,8 @@ static void sqnorm_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   WITH_TYPE(s->t, square_blocks, s, lo, hi)
 }
 
-void cpu_sqnorm(Device *dev, const KernelArgs *a) {
+/* The sum of the squares of the first operand. */
+static double sum_squares(Device *dev, const KernelArgs *a) {
   SqNorm s = {
       .g = a->in[0].p, .t = a->in[0].dtype, .n = count_of(&a->in[0]), .sum = a->work};
   s.block = MAX((s.n + SQNORM_BLOCKS - 1) / SQNORM_BLOCKS, 1024);
@@ -89,7 +90,24 @@ void cpu_sqnorm(Device *dev, const KernelArgs *a) {
   each_part(dev, &part, blocks, MAX(1, ELEMENT_GRAIN / s.block), sqnorm_part);
   double sum = 0;
   for (int64_t b = 0; b < blocks; b++) sum += s.sum[b];
-  scalars(a)[a->attr->n] += sum;
+  return sum;
+}
+
+void cpu_sqnorm(Device *dev, const KernelArgs *a) {
+  scalars(a)[a->attr->n] += sum_squares(dev, a);
+}
+
+static void unit_norm_part(const KernelArgs *a, int64_t lo, int64_t hi) {
+  const float *x = a->in[0].p, by = *(const float *)a->state;
+  float *y = a->out[0].p;
+  for (int64_t i = lo; i < hi; i++) y[i] = x[i] / by;
+}
+
+void cpu_unit_norm(Device *dev, const KernelArgs *a) {
+  float by = fmaxf((float)sqrt(sum_squares(dev, a)), a->attr->eps);
+  KernelArgs part = *a;
+  part.state = &by;
+  each_part(dev, &part, count_of(&a->in[0]), ELEMENT_GRAIN, unit_norm_part);
 }
 
 static double clip_factor(double norm, double clip) {

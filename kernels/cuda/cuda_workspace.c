@@ -53,6 +53,7 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
     int64_t g = cuda_last(&a->out[0]);
     return columns(cuda_count(x) / g, g, 1);
   }
+  case OP_unit_norm:
   case OP_sqnorm: return CUDA_NORM_BLOCKS * sizeof(double);
   case OP_attention_dx:
   case OP_attention_part_dx: /* delta, for each query and head */

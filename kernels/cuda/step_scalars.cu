@@ -97,7 +97,8 @@ __global__ void __launch_bounds__(BLOCK)
   if (threadIdx.x == 0) scal[to] += sum;
 }
 
-void cuda_sqnorm(Device *d, const KernelArgs *a) {
+/* Sums of squares of so many parts of the first operand, in its scratch. */
+static int norm_parts(Device *d, const KernelArgs *a) {
   int64_t n = cuda_count(&a->in[0]), each = (n + CUDA_NORM_BLOCKS - 1) / CUDA_NORM_BLOCKS;
   if (each < BLOCK * 4) each = BLOCK * 4;
   int blocks = (int)((n + each - 1) / each);
@@ -108,8 +109,33 @@ void cuda_sqnorm(Device *d, const KernelArgs *a) {
       LAUNCH((square_sums<G>), blocks, BLOCK, cuda_stream(d), data<const G>(&a->in[0]),
              part, n, each);
     });
-  LAUNCH((add_square_sums), 1, BLOCK, cuda_stream(d), part, scalars(a), blocks,
-         a->attr->n);
+  return blocks;
+}
+
+void cuda_sqnorm(Device *d, const KernelArgs *a) {
+  int blocks = norm_parts(d, a);
+  LAUNCH((add_square_sums), 1, BLOCK, cuda_stream(d), (const double *)a->work, scalars(a),
+         blocks, a->attr->n);
+}
+
+/* Every block adds up the same parts in the same order. */
+__global__ void __launch_bounds__(BLOCK)
+    divide_by_norm(const float *x, float *y, int64_t n, const double *part, int parts,
+                   float eps) {
+  double sum = 0;
+  for (int i = threadIdx.x; i < parts; i += BLOCK) sum += part[i];
+  float norm = (float)sqrt(block_sum<BLOCK>(sum)), by = norm > eps ? norm : eps;
+  int64_t step = (int64_t)gridDim.x * BLOCK;
+  for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += step)
+    y[i] = x[i] / by;
+}
+
+void cuda_unit_norm(Device *d, const KernelArgs *a) {
+  int parts = norm_parts(d, a);
+  int64_t n = cuda_count(&a->in[0]);
+  LAUNCH((divide_by_norm), blocks_for(n), BLOCK, cuda_stream(d),
+         data<const float>(&a->in[0]), data<float>(&a->out[0]), n,
+         (const double *)a->work, parts, a->attr->eps);
 }
 
 /* ---- one thread ---- */

@@ -95,6 +95,9 @@ static ToyOptions lion_fsdp2(void) { return with(OPTIMIZER_LION, fsdp2()); }
 static ToyOptions lion_offload(void) { return with(OPTIMIZER_LION, offload()); }
 static ToyOptions lion_by_chance(void) { return with(OPTIMIZER_LION, by_chance()); }
 static ToyOptions lion_zero2(void) { return with(OPTIMIZER_LION, zero2()); }
+static ToyOptions muon_one_rank(void) { return with(OPTIMIZER_MUON, one_rank()); }
+static ToyOptions muon_fsdp2(void) { return with(OPTIMIZER_MUON, fsdp2()); }
+static ToyOptions muon_zero3(void) { return with(OPTIMIZER_MUON, zero3_bf16()); }
 
 /* Heads that tp does not divide: padding. */
 static ToyOptions padded(void) {
@@ -132,6 +135,8 @@ static ToyOptions experts_in_shards(void) {
   return o;
 }
 static ToyOptions lion_experts(void) { return with(OPTIMIZER_LION, experts_of_both()); }
+static ToyOptions muon_experts(void) { return with(OPTIMIZER_MUON, experts_of_both()); }
+static ToyOptions muon_padded(void) { return with(OPTIMIZER_MUON, padded()); }
 static ToyOptions sgd_experts(void) { return with(OPTIMIZER_SGD, experts_in_shards()); }
 static ToyOptions experts_bf16(void) {
   ToyOptions o = shared(1, 2, 4, 2, 2);
@@ -167,6 +172,11 @@ static ToyOptions (*const cases[])(void) = {plain,
                                             lion_offload,
                                             lion_by_chance,
                                             lion_experts,
+                                            muon_one_rank,
+                                            muon_fsdp2,
+                                            muon_zero3,
+                                            muon_experts,
+                                            muon_padded,
                                             experts_of_tp,
                                             experts_of_dp,
                                             experts_of_both,
@@ -231,6 +241,9 @@ static const struct Pair2 {
              {sgd_experts, sgd_experts},
              {lion_zero2, lion_one_rank},
              {lion_one_rank, lion_zero2},
+             {muon_one_rank, muon_padded},
+             {muon_padded, muon_fsdp2},
+             {muon_fsdp2, muon_one_rank},
              {pure, pure_zero3},
              {pure_zero3, pure_zero1},
              {pure_zero1, zero2}};

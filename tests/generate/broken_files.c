@@ -141,7 +141,8 @@ static void repair_seal(FuzzFile *f) {
 
 /* ---- a checkpoint of two files ---- */
 
-static const CkptParam shard_params[] = {{"a", 1, {4}, false}, {"b", 2, {2, 3}, false}};
+static const CkptParam shard_params[] = {{"a", 1, {4}, false, false},
+                                         {"b", 2, {2, 3}, false, false}};
 static const char shard_id[] = "0123456789abcdef";
 
 /* A piece of "a", cut flat, or of the rows of "b": the first or the second half. */

@@ -174,7 +174,7 @@ return function(weft, number)
     batch = { global = micro * mesh.dp * count, micro = micro, seq = seq },
     adapter = learning.adapter, freeze = learning.freeze, groups = learning.groups,
     loss = learning.loss,
-    optimizer = optimizer(weft, new_draw, number, not waits),
+    optimizer = optimizer(weft, new_draw, number, not waits, host and true),
     packed = packing(new_draw, number, rows, seq, d:maybe(3) and not rows and { eot = 3 } or nil),
     data = weft.synthetic {}, train = { steps = 3, seed = d:below(1000), log_every = 1 },
   }

@@ -1,6 +1,7 @@
 -- random_optimizer.lua - draws the optimizer of a plan by number: every option that it has,
 -- with values at the ends of what is legal, too. `validates`: whether a step may begin before
--- the norm is known, which other fields of the plan decide. `new_draw` is that of
+-- the norm is known, which other fields of the plan decide, and so do they whether its state
+-- is on the host (`offloads`). `new_draw` is that of
 -- random_draw.lua.
 local function rate(weft, d)
   local schedule = d:pick { "number", "number", "constant", "cosine", "linear" }
@@ -32,7 +33,18 @@ local function lion(weft, d, o)
   return weft.lion(o)
 end
 
-return function(weft, new_draw, number, validates)
+-- Decays and betas are those of AdamW, which steps the rest.
+local function muon(weft, d, o)
+  o.post_validation = nil
+  o.momentum = d:pick { 0.95, 0.95, 0.9, 0.5, 0 }
+  o.nesterov = d:pick { true, true, false }
+  o.ns_steps = d:pick { 5, 5, 1, 3 }
+  o.ns_coefficients = d:maybe(4) and d:pick { { 2, -1.5, 0.5 }, { 1.5, -0.5, 0 } } or nil
+  o.adjust_lr = d:pick { "original", "match_rms_adamw", "spectral_unclamped" }
+  return weft.muon(o)
+end
+
+return function(weft, new_draw, number, validates, offloads)
   local d = new_draw(number + 13)
   local small = d:maybe(10)       -- averages in 16 bits
   local o = {
@@ -48,5 +60,6 @@ return function(weft, new_draw, number, validates)
   o.post_validation = validates and not d:maybe(4) or nil
   if d:maybe(4) then return sgd(weft, d, o) end
   if d:maybe(4) then return lion(weft, d, o) end
-  return weft.adamw(o)
+  if offloads or not new_draw(number + 57):maybe(4) then return weft.adamw(o) end
+  return muon(weft, new_draw(number + 58), o)
 end

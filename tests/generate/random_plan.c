@@ -258,6 +258,7 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
               p->schedule, p->virtual_stages, number % 3 ? "even" : "cost");
   /* ranks that exchange logits have them whole */
   bool cut = p->tp == 1 || (!strstr(strategy.s, "loss_parallel = false") && !*styles);
+  bool offloads = strstr(strategy.s, "offload") != NULL;
   text_free(&strategy);
   int seq = PICK(d, 8, 12, 16) * p->cp;
   text_printf(t, "  batch = { global = %d, micro = %d, seq = %d, rounds = %d },\n",
@@ -265,8 +266,8 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   text_printf(t, "  freeze = learning.freeze, groups = learning.groups, "
                  "adapter = learning.adapter,\n");
   unsigned long long key = seed * 100000 + number;
-  text_printf(t, "  optimizer = optimizer(weft, new_draw, %llu, %s),\n", key,
-              number % 2 ? "true" : "false");
+  text_printf(t, "  optimizer = optimizer(weft, new_draw, %llu, %s, %s),\n", key,
+              number % 2 ? "true" : "false", offloads ? "true" : "false");
   text_printf(t, "  precision = formats, loss = loss, loss_chunks = %s,\n",
               cut ? "not loss and pieces or nil" : "nil");
   text_add(t, "  data = weft.synthetic {},\n");

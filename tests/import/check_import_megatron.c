@@ -343,6 +343,12 @@ static const struct Meaning {
     {"optimizer=sgd", "optimizer = weft.sgd {"},
     {"optimizer=lion lion-beta2=0.99", "betas = { 0.95, 0.99 },  -- "},
     {"optimizer=lion", "optimizer = weft.lion {"},
+    {"optimizer=muon", "optimizer = weft.muon {"},
+    {"optimizer=dist_muon muon-momentum=0.8", "momentum = 0.8,"},
+    {"optimizer=muon muon-use-nesterov=true", "nesterov = true,"},
+    {"optimizer=muon muon-scale-mode=shape_scaling", "adjust_lr = \"original\","},
+    {"optimizer=muon muon-extra-scale-factor=0.2", "adjust_lr = \"match_rms_adamw\","},
+    {"optimizer=muon muon-num-ns-steps=6", "ns_steps = 6,"},
     {"normalization=RMSNorm position-embedding-type=rope swiglu=true num-experts=8 "
      "disable-bias-linear=true kv-channels=128",
      "head_dim = 128,"},
@@ -404,7 +410,7 @@ static const struct Switch {
 } switches[] = {
     {"fp8-recipe=blockwise", "fp8-format=e4m3"},
     {"lr-wsd-decay-style=linear", "lr-decay-style=WSD lr-wsd-decay-iters=3"},
-    {"muon-momentum=0.95", "optimizer=muon"},
+    {"muon-fp32-matmul-prec=low", "optimizer=muon"},
     {"mtp-loss-scaling-factor=0.1", "mtp-num-layers=1"},
     {"optimizer-offload-fraction=0.5", "optimizer-cpu-offload=true"},
     {"fim-rate=0.5", "fim-data=true"},

@@ -1,7 +1,8 @@
 """Makes oracle data of the other optimizers: twelve steps on the model, the weights, the
 tokens and the labels of steps_uses, by torch.optim.SGD, and by Lion as its paper has it
 (Chen et al. 2023, algorithm 2), in f32 on the CPU, gradients clipped, decay on matrices only;
-and by AdamW with the decay on vectors, too.
+by AdamW with the decay on vectors, too, and by Muon on `w` with AdamW on the rest: as
+torch.optim.Muon computes it, but in f32, of which it is a fiftieth away at most (asserted).
 
 By hand, with torch and safetensors installed:
     python tests/oracle/optimizers.py
@@ -12,6 +13,7 @@ of uses.lua (-D model=NAME) loss.NAME and norm.NAME.
 import pathlib
 
 import torch
+from muon import Muon
 from safetensors.torch import load_file, save_file
 
 STEPS, CLIP = 12, 0.5
@@ -55,6 +57,22 @@ def adamw_of_all(decay, **options):
     return make
 
 
+def muon(decay, whole=False, adamw=None, **options):
+    """`whole`: torch.optim.Muon itself, whose products are of bf16."""
+    def make(groups):
+        (e, w), n = groups[0]["params"], groups[1]["params"][0]
+        one = torch.optim.Muon if whole else Muon
+        return [one([w], weight_decay=decay, **options),
+                torch.optim.AdamW([{"params": [e], "weight_decay": decay},
+                                   {"params": [n], "weight_decay": 0.0}], foreach=False,
+                                  lr=options["lr"], betas=(0.9, 0.95), **(adamw or {}))]
+    return make
+
+
+MUON = {"lr": 1e-2}
+MUON_RMS = {"lr": 5e-3, "momentum": 0.8, "nesterov": False, "ns_steps": 3,
+            "ns_coefficients": (2.0, -1.5, 0.5), "adjust_lr_fn": "match_rms_adamw"}
+
 OPTIMIZERS = {
     "sgd": sgd(0.0, lr=0.1),
     "sgd_momentum": sgd(0.01, lr=0.05, momentum=0.9),
@@ -63,7 +81,10 @@ OPTIMIZERS = {
     "lion": lion(0.1, lr=1e-3, betas=(0.9, 0.99)),
     "lion_betas": lion(0.0, lr=3e-3, betas=(0.95, 0.98)),
     "adamw_vectors": adamw_of_all(2.0, lr=1e-2, betas=(0.9, 0.95)),
+    "muon": muon(0.1, **MUON),
+    "muon_rms": muon(0.02, **MUON_RMS),
 }
+WHOLE = {"muon": muon(0.1, whole=True, **MUON), "muon_rms": muon(0.02, whole=True, **MUON_RMS)}
 
 
 def train(weights, data, make):
@@ -80,17 +101,19 @@ def train(weights, data, make):
         x = x + norm(x) @ (w + 0.5 * w @ w.T).T
         return norm(x) @ e.T
 
-    optimizer = make([{"params": [e, w]}, {"params": [n], "weight_decay": 0.0}])
+    made = make([{"params": [e, w]}, {"params": [n], "weight_decay": 0.0}])
+    optimizers = made if isinstance(made, list) else [made]
     losses, norms = [], []
     for step in range(STEPS):
-        optimizer.zero_grad()
+        e.grad = w.grad = n.grad = None
         loss = torch.nn.functional.cross_entropy(
             logits(data["tokens"][step].long()).view(-1, e.shape[0]),
             data["labels"][step].long().view(-1))
         loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_([e, w, n], CLIP).item())
         losses.append(loss.item())
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
     return torch.tensor(losses), torch.tensor(norms)
 
 
@@ -101,6 +124,10 @@ if __name__ == "__main__":
     out = {"tokens": data["tokens"], "labels": data["labels"]}
     for name, make in OPTIMIZERS.items():
         out[f"loss.{name}"], out[f"norm.{name}"] = train(weights, data, make)
+        if name in WHOLE:
+            loss, _ = train(weights, data, WHOLE[name])
+            apart = ((loss - out[f"loss.{name}"]) / loss).abs().max()
+            assert apart < 2e-2, f"{name} is {apart:.2g} from torch.optim.Muon"
         print(f"{name}: loss {out[f'loss.{name}'][0]:.6f} to {out[f'loss.{name}'][-1]:.6f}")
     folder = HERE / "steps_optimizers"
     folder.mkdir(exist_ok=True)

@@ -41,6 +41,7 @@ except ImportError as missing:
     print(f"skipped: {sys.executable} has no {missing.name} (PYTHON=... chooses another one)")
     sys.exit(0)
 from optimizers import Lion
+from muon import Muon
 from plan_models import Batch, Choices, model_loss
 from token_files import write_index, write_mask
 
@@ -215,8 +216,33 @@ def groups_of(plan, weights):
         decay = o["weight_decay"] if p.dim() > 1 or o.get("decay_vectors") else 0.0
         own = {"lr": 1.0, "weight_decay": decay} | (own[0] if own else {})
         out.append({"params": [p.requires_grad_()], "factor": own["lr"],
-                    "weight_decay": own["weight_decay"]})
+                    "name": name, "weight_decay": own["weight_decay"]})
     return out
+
+
+class Both:
+    """Muon for matrices of layers, AdamW for the rest."""
+
+    def __init__(self, o, groups):
+        def is_matrix(group):
+            name, p = group["name"], group["params"][0]
+            in_layer = re.search(r"(^|\.)(layers|h)\.\d+\.", name)
+            return in_layer and p.dim() > 1 and not name.endswith("_bias")
+        whole = [{**g, "split": 2 if g["name"].endswith("experts.gate_up_proj") else 1}
+                 for g in groups if is_matrix(g)]
+        rest = [g for g in groups if not is_matrix(g)]
+        said = {k: o[k] for k in ("momentum", "nesterov", "ns_steps", "ns_coefficients") if k in o}
+        self.of = []
+        if whole:
+            self.of.append(Muon(whole, lr=0.0, adjust_lr_fn=o["adjust_lr"], **said))
+        if rest:
+            self.of.append(torch.optim.AdamW(rest, lr=0.0, betas=BETAS, foreach=False,
+                                             eps=o["eps"] or torch.finfo(torch.float32).tiny))
+        self.param_groups = [g for x in self.of for g in x.param_groups]
+
+    def step(self):
+        for x in self.of:
+            x.step()
 
 
 def optimizer_of(o, groups, dtype):
@@ -227,6 +253,8 @@ def optimizer_of(o, groups, dtype):
                                nesterov=bool(o.get("nesterov")))
     if o["kind"] == "lion":
         return Lion(groups, lr=0.0, betas=BETAS)
+    if o["kind"] == "muon":
+        return Both(o, groups)
     return torch.optim.AdamW(groups, lr=0.0, betas=BETAS,
                              eps=o["eps"] or torch.finfo(dtype).tiny, foreach=False)
 

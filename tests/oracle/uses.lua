@@ -40,6 +40,12 @@ local optimizers = {
   lion_betas = function()
     return weft.lion { lr = 3e-3, betas = { 0.95, 0.98 }, clip = 0.5 }
   end,
+  muon = function() return weft.muon { lr = 1e-2, clip = 0.5 } end,
+  muon_rms = function()
+    return weft.muon { lr = 5e-3, momentum = 0.8, nesterov = false, ns_steps = 3,
+                       ns_coefficients = { 2, -1.5, 0.5 }, adjust_lr = "match_rms_adamw",
+                       weight_decay = 0.02, clip = 0.5 }
+  end,
   adamw_vectors = function()
     return weft.adamw { lr = 1e-2, weight_decay = 2, decay_vectors = true, clip = 0.5 }
   end,

@@ -83,6 +83,12 @@ static const struct {
      LLAMA(4)
          BATCH(4) "mesh = { pp = 2 }, optimizer = weft.adamw { lr = 1e-2, eps = 1e-3, "
                   "post_validation = true }"},
+    {"muon", LLAMA(2) BATCH(4) "mesh = { tp = 2, dp = 2 }, strategy = 'fsdp2', "
+                               "optimizer = weft.muon { lr = 1e-2, ns_steps = 3 }"},
+    {"muon of experts",
+     MIXTRAL BATCH(4) "mesh = { dp = 2, ep = 2, etp = 2, tp = 2 }, moe = { dispatcher = "
+                      "'alltoall' }, optimizer = weft.muon { lr = 1e-2, ns_steps = 3, "
+                      "nesterov = false, adjust_lr = 'match_rms_adamw' }"},
     {"mixtral", MIXTRAL BATCH(2)},
     {"mixtral allgather",
      MIXTRAL BATCH(4) "mesh = { dp = 2, ep = 2 }, moe = { aux_loss_coef = 0.02 }"},

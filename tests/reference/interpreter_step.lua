@@ -159,6 +159,72 @@ function ops.adamw_try(k, p, g, m, v, scal)
   return p1, m1, v1, copy, p, m, v
 end
 
+-- ---- whole matrices ----
+
+function ops.matrix_average(k, g, m, scal)
+  local s, mu = reader(k, scal), k.attr.momentum or 0
+  if s "SC_HOLD" ~= 0 then return m, map(m, function() return 0 end) end
+  local m1, u = {}, {}
+  for i = 1, #m do
+    local x = g[i] * s "SC_CLIP"
+    m1[i] = mu * m[i] + (1 - mu) * x
+    u[i] = (k.attr.nesterov or 0) ~= 0 and x + mu * (m1[i] - x) or m1[i]
+  end
+  return m1, u
+end
+
+-- Calls f(place in the boxes, place in x or nil) for each element of each piece of a matrix
+-- that is x, or whose transpose x is.
+local function each_place(k, boxes, x, f)
+  local a = k.attr
+  local turned, cut, parts = (a.inverse or 0) ~= 0, (a.dim or 0) + 1, max(a.parts or 1, 1)
+  local whole = turned and { x[2], x[1] } or { x[1], x[2] }
+  local part, here = whole[cut] // parts, { whole[1], whole[2] }
+  local run = -(-part // boxes[1])
+  here[cut] = parts * run
+  for piece = 0, boxes[1] - 1 do
+    for i = 0, here[1] - 1 do
+      for j = 0, here[2] - 1 do
+        local at, to = { i, j }, piece * boxes[2] + (a.first or 0) + i * here[2] + j
+        local within = piece * run + at[cut] % run
+        at[cut] = at[cut] // run * part + within
+        f(to + 1, within < part
+          and 1 + (turned and at[2] * x[2] + at[1] or at[1] * x[2] + at[2]) or nil)
+      end
+    end
+  end
+end
+
+function ops.matrix_take(k, boxes, x)
+  local y = map(x, function(v) return v end)
+  if k.index ~= (k.attr.from or 0) then return y end
+  each_place(k, k.dims[1], k.dims[2], function(there, here)
+    if here then y[here] = boxes[there] end
+  end)
+  return y
+end
+
+function ops.matrix_put(k, x, boxes)
+  local y, mine = map(boxes, function(v) return v end), k.index == (k.attr.from or 0)
+  each_place(k, k.dims[2], k.dims[1], function(there, here)
+    y[there] = here and mine and k.attr.scale * x[here] or 0
+  end)
+  return y
+end
+
+function ops.unit_norm(k, x)
+  local sum = 0
+  for i = 1, #x do sum = sum + x[i] * x[i] end
+  return map(x, function(v) return v / max(sqrt(sum), k.attr.eps) end)
+end
+
+function ops.matrix_step(k, p, o, scal)
+  local s, decay, lr = reader(k, scal), k.attr.weight_decay or 0, rate_of(k, scal)
+  if s "SC_HOLD" ~= 0 then return p, p end
+  local p1 = map(p, function(v, i) return v - lr * (decay * v + o[i]) end)
+  return p1, p1
+end
+
 function ops.step_undo(k, p, ...)
   local kept = { ... }
   if reader(k, table.remove(kept)) "SC_UNDO" == 0 then return end

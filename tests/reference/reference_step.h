@@ -180,6 +180,65 @@ static void adamw_try(RefArgs *a) {
   adamw(a);
 }
 
+static void matrix_average(RefArgs *a) {
+  const double *sc = IN(2);
+  double mu = a->attr->momentum;
+  for (int64_t i = 0; i < ref_count(&a->in[1]); i++) {
+    double x = IN(0)[i] * sc[SC_CLIP], m = mu * IN(1)[i] + (1 - mu) * x;
+    OUT(1)[i] = sc[SC_HOLD] != 0 ? 0 : a->attr->nesterov != 0 ? x + mu * (m - x) : m;
+    if (sc[SC_HOLD] == 0) OUT(0)[i] = m;
+  }
+}
+
+/* Copies a matrix out of the pieces that the boxes have of it, or, if `into` them, the
+ * other way, with zeros in the place of padding. */
+static void matrix_pieces(RefArgs *a, const RefTensor *boxes, double *in_boxes,
+                          const RefTensor *x, double *in_x, bool into) {
+  const OpAttr *at = a->attr;
+  int64_t pieces = boxes->dim[0], n = boxes->dim[1];
+  int64_t whole[2] = {x->dim[at->inverse != 0], x->dim[at->inverse == 0]};
+  int64_t parts = at->parts > 1 ? at->parts : 1, here[2] = {whole[0], whole[1]};
+  here[at->dim] = parts * ((whole[at->dim] / parts + pieces - 1) / pieces);
+  for (int64_t k = 0; k < pieces * here[0] * here[1]; k++) {
+    int64_t at_dim[2] = {k / here[1] % here[0], k % here[1]}, p = k / here[1] / here[0];
+    double *there = &in_boxes[p * n + (int64_t)at->first + k % (here[0] * here[1])];
+    int64_t s = source(a, p, at_dim[at->dim], whole[at->dim], here[at->dim]);
+    if (into) *there = 0;
+    if (s < 0 || (into && a->index != at->from)) continue;
+    at_dim[at->dim] = s;
+    int64_t place = at->inverse ? at_dim[1] * x->dim[1] + at_dim[0]
+                                : at_dim[0] * x->dim[1] + at_dim[1];
+    if (into)
+      *there = at->scale * in_x[place];
+    else
+      in_x[place] = *there;
+  }
+}
+
+static void matrix_take(RefArgs *a) {
+  if (a->index == a->attr->from)
+    matrix_pieces(a, &a->in[0], (double *)IN(0), &a->out[0], OUT(0), false);
+}
+
+static void matrix_put(RefArgs *a) {
+  matrix_pieces(a, &a->out[0], OUT(0), &a->in[0], (double *)IN(0), true);
+}
+
+static void unit_norm(RefArgs *a) {
+  double sum = 0;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) sum += IN(0)[i] * IN(0)[i];
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = IN(0)[i] / fmax(sqrt(sum), a->attr->eps);
+}
+
+static void matrix_step(RefArgs *a) {
+  const double *sc = IN(2);
+  if (sc[SC_HOLD] != 0) return;
+  double lr = attr_lr(a->attr, sc[SC_LR]);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = OUT(1)[i] = IN(0)[i] - lr * (a->attr->weight_decay * IN(0)[i] + IN(1)[i]);
+}
+
 static void step_undo(RefArgs *a) {
   int kept = a->nin - 1;
   if (IN(kept)[SC_UNDO] == 0) return;

@@ -47,11 +47,6 @@ static bool has_kind(const Manifest *m, int kind, const char *name) {
          str_eq(ckpt_kind_name(m->optimizer, kind), name);
 }
 
-/* A frozen parameter has no states. */
-static bool stateless(const Manifest *m, int kind, int param) {
-  return kind != ckpt_kind(STATE_PARAM) && m->param[param].frozen;
-}
-
 static weft_status compare_all(Compare *c, void (*fn)(void *ud, const CompareRow *row),
                                void *ud, const StopFlag *stop, weft_error *e) {
   const Manifest *a = &c->a.c->m, *b = &c->b.c->m;
@@ -61,8 +56,8 @@ static weft_status compare_all(Compare *c, void (*fn)(void *ud, const CompareRow
     const char *kind = ckpt_kind_name(a->optimizer, k);
     CompareRow row = {.name = a->param[p].name, .kind = kind, .is = TENSOR_ONE};
     if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
-    if (!has_kind(b, k, kind) || (q >= 0 && stateless(b, k, q))) q = -1;
-    if (stateless(a, k, p)) {
+    if (!has_kind(b, k, kind) || (q >= 0 && !manifest_has(b, k, q))) q = -1;
+    if (!manifest_has(a, k, p)) {
       if (q < 0) continue;
       row.is = TENSOR_OTHER, q = -1;
     }

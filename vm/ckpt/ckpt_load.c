@@ -77,6 +77,7 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
                     optimizer_info[to->optimizer].name);
   int n = 0;
   const char *stateless = NULL; /* the first that learns and has no states */
+  const char *whole = NULL;     /* the first that only one steps as a whole */
   Known k = {.to = to, .arena = arena_new(NULL)};
   if (!k.arena || !arena_try(k.arena, know, &k)) {
     arena_free(k.arena);
@@ -87,6 +88,9 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
     int at = ckpt_param(c, p->name);
     const CkptParam *has = at < 0 ? NULL : &c->m.param[at];
     if (!has || !same_shape(has, p)) differs(&t, &n, p->name, has, p);
+    if (has && !to->context && !has->frozen && !p->frozen && has->matrix != p->matrix &&
+        !whole)
+      whole = p->name;
     if (has && has->frozen && !p->frozen && !to->context && !stateless)
       stateless = p->name;
   }
@@ -111,6 +115,11 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
                   "has no optimizer states of %.200s: it was frozen there, and the plan "
                   "trains it",
                   stateless);
+  else if (whole)
+    st = err_file(e, WEFT_EUSAGE, c->dir, 0,
+                  "has %.200s as a matrix of a layer or not, and the plan the other way: "
+                  "its states are others",
+                  whole);
   text_free(&t);
   return st;
 }

@@ -59,7 +59,7 @@ static weft_status check_tensor(const Ckpt *c, int kind, int param, const CkptPi
   const CkptParam *of = &c->m.param[param];
   int64_t sum = 0, all = 1;
   bool ok = n > 0;
-  if (of->frozen && kind != ckpt_kind(STATE_PARAM) && n == 0) return WEFT_OK;
+  if (!manifest_has(&c->m, kind, param) && n == 0) return WEFT_OK;
   for (int d = 0; d < of->ndim; d++) all *= of->dim[d];
   for (int i = 0, boxed; i < n && ok; i += boxed) {
     boxed = whole_box(p + i, n - i);

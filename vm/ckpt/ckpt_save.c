@@ -339,8 +339,10 @@ static void make_manifest(Saver *s) {
   char hash[CHECKSUM_TEXT];
   CkptParam *p = NEW_N(s->arena, CkptParam, c->nparam);
   for (int i = 0; i < c->nparam; i++) {
-    p[i] = (CkptParam){
-        .name = c->param[i].name, .ndim = c->param[i].ndim, .frozen = c->param[i].frozen};
+    p[i] = (CkptParam){.name = c->param[i].name,
+                       .ndim = c->param[i].ndim,
+                       .frozen = c->param[i].frozen,
+                       .matrix = c->param[i].matrix};
     memcpy(p[i].dim, c->param[i].dim, sizeof p[i].dim);
   }
   s->file = NEW_N(s->arena, CkptFile, c->mesh.world);

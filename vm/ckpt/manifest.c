@@ -25,12 +25,24 @@ static void write_params(Json *j, const Manifest *m) {
   json_close(j, '}');
 }
 
+/* Lists of names of parameters that have less than all states: the member of the
+ * manifest, and that of CkptParam. */
+static const struct ParamList {
+  const char *name;
+  size_t at;
+} param_lists[] = {{"frozen", offsetof(CkptParam, frozen)},
+                   {"matrices", offsetof(CkptParam, matrix)}};
+
+static bool *listed(const struct ParamList *l, const CkptParam *p) {
+  return (bool *)((char *)p + l->at);
+}
+
 /* The member is there if it has names. */
-static void write_frozen(Json *j, const Manifest *m) {
+static void write_list(Json *j, const Manifest *m, const struct ParamList *l) {
   int n = 0;
   for (int i = 0; i < m->nparam; i++) {
-    if (!m->param[i].frozen) continue;
-    if (n++ == 0) json_open(j, "frozen", '[');
+    if (!*listed(l, &m->param[i])) continue;
+    if (n++ == 0) json_open(j, l->name, '[');
     json_str(j, NULL, m->param[i].name);
   }
   if (n) json_close(j, ']');
@@ -87,7 +99,7 @@ void manifest_write(const Manifest *m, Text *out) {
   json_str(&j, "name", m->name);
   json_str(&j, "optimizer", optimizer_info[m->optimizer].name);
   write_params(&j, m);
-  write_frozen(&j, m);
+  for (int k = 0; k < LEN(param_lists); k++) write_list(&j, m, &param_lists[k]);
   json_str(&j, "plan", m->plan);
   json_str(&j, "plan_hash", m->plan_hash);
   json_int(&j, "samples", m->samples);
@@ -204,18 +216,19 @@ static weft_status read_param(const Reader *r, const json_t *dims, CkptParam *p)
 }
 
 /* Names of parameters, each once. */
-static weft_status read_frozen(const Reader *r, CkptParam *p, int n) {
-  const json_t *list = json_object_get(r->doc, "frozen"), *name;
+static weft_status read_list(const Reader *r, CkptParam *p, int n,
+                             const struct ParamList *l) {
+  const json_t *list = json_object_get(r->doc, l->name), *name;
   size_t k;
   Names names = {0};
   for (int i = 0; i < n; i++) names_add(r->arena, &names, p[i].name, i);
   json_array_foreach(list, k, name) {
     const char *s = json_string_value(name);
     int at = s ? names_find(&names, s) : -1;
-    if (at < 0 || p[at].frozen)
-      FAIL(r, "lists \"%.*s\" as frozen, which is no parameter or listed twice",
-           TEXT_SHOWN, s ? s : "");
-    p[at].frozen = true;
+    if (at < 0 || *listed(l, &p[at]))
+      FAIL(r, "lists \"%.*s\" in %s, which is no parameter or listed twice", TEXT_SHOWN,
+           s ? s : "", l->name);
+    *listed(l, &p[at]) = true;
   }
   return WEFT_OK;
 }
@@ -232,7 +245,9 @@ static weft_status read_params(const Reader *r, Manifest *m) {
     p[i].name = arena_str(r->arena, name);
     TRY(read_param(r, dims, &p[i++]));
   }
-  return read_frozen(r, p, m->nparam);
+  for (int k = 0; k < LEN(param_lists); k++)
+    TRY(read_list(r, p, m->nparam, &param_lists[k]));
+  return WEFT_OK;
 }
 
 static weft_status read_facts(const Reader *r, Manifest *m) {

@@ -20,6 +20,7 @@ typedef struct CkptParam {
   int ndim;
   int64_t dim[MAX_DIM];
   bool frozen; /* it has a value, and no states of the optimizer */
+  bool matrix; /* stepped as a whole: it has the first of the states */
 } CkptParam;
 
 typedef struct Manifest {
@@ -42,6 +43,12 @@ typedef struct Manifest {
   const CkptFile *file;
   int nfile;
 } Manifest;
+
+/* Whether a parameter has tensors of this kind: see kept_kind. */
+static inline bool manifest_has(const Manifest *m, int kind, int param) {
+  const CkptParam *p = &m->param[param];
+  return kind <= (p->frozen ? 0 : optimizer_states(m->optimizer, p->matrix));
+}
 
 void manifest_write(const Manifest *m, Text *out);
 /* Reads the manifest at `path`; all strings are in the arena. */

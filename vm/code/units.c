@@ -197,6 +197,19 @@ static void keep_params(Table *t) {
   }
 }
 
+/* Embeddings and heads are no matrices of layers, nor is a weight that such a unit shares
+ * with a layer, nor are biases of experts, a row each. */
+static void mark_matrices(Units *u) {
+  for (int i = 0; i < u->nparam; i++) {
+    const UnitParam *p = &u->param[i];
+    bool biases = p->ndim == 2 && p->dim[0].tag == TAG_EXPERT && p->init == INIT_ZEROS;
+    u->param[i].matrix = p->ndim > 1 && !biases;
+  }
+  for (int k = 0; k < u->n; k++)
+    for (int i = 0; i < u->at[k].code->nparam && u->at[k].layer < 0; i++)
+      u->param[u->at[k].param[i]].matrix = false;
+}
+
 AxisSet unit_param_partial(const UnitParam *p) { return place_partial(p->grad); }
 
 /* ---- the model as a whole ---- */
@@ -278,6 +291,7 @@ bool units_make(const CompileInput *in, const Sharded *sh, bool code, Arena *scr
     keep_unit(&t, u, &raw);
   }
   keep_params(&t);
+  mark_matrices(out);
   out->edge = t.edge.at, out->nedge = t.edge.n;
   out->comm = arena_copy(keep, t.comm, sizeof *t.comm * (size_t)out->ncomm);
   for (int i = 0; i < t.body.n && !code; i++) t.body.at[i]->at = NULL;

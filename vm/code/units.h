@@ -70,7 +70,7 @@ typedef struct UnitParam {
   uint8_t ndim, init; /* init: InitKind */
   Dim dim[MAX_DIM];   /* global and local sizes */
   float std, share;
-  bool decay, frozen;
+  bool decay, frozen, matrix; /* matrix: such, of layers alone */
   int32_t group;
   uint8_t adapter, quant;
   double alpha;

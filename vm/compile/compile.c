@@ -10,6 +10,7 @@
 #include "passes.h"
 #include "vm/base/budget.h"
 #include "vm/lower/unsharded_buckets.h"
+#include "vm/plan/optimizer.h"
 
 static void describe_params(const Stages *st, Compiled *c) {
   const Units *u = st->u;
@@ -26,6 +27,8 @@ static void describe_params(const Stages *st, Compiled *c) {
                          .std = from->std,
                          .decay = from->decay,
                          .frozen = from->frozen,
+                         .matrix = from->matrix && !from->frozen &&
+                                   optimizer_info[c->optimizer].matrices,
                          .group = from->group,
                          .adapter = from->adapter,
                          .alpha = from->alpha,
@@ -64,6 +67,7 @@ static weft_status rank_program(Work *w, const Transfers *tr, ActionsInput *list
   arena_reset(in->scratch);
   layout(st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
   TRY(layout_check(st, r, &l, w->e));
+  TRY(matrix_check(&c->mesh, st->u, &l, w->e));
   unsharded_buckets(st, &l, r, in->scratch, &unsharded);
   w->gathers |= unsharded.bytes[FULL_PARAM] > 0;
   MainList t = {.steps = unsharded.n > 0};

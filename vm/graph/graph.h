@@ -147,13 +147,14 @@ typedef struct OpAttr {
                             the rows; attention: of the sequence, the queries are one; 0
                             or 1: they are all */
   int32_t dim;           /* collectives, slice: the dimension that is cut */
-  int32_t from;          /* all_to_all: the one that was cut before */
+  int32_t from;          /* all_to_all: the one that was cut before; matrix_take,
+                            matrix_put: the rank, of attr.cut, that has the matrix */
   uint32_t axes;         /* collectives, slice: a bit for each ShardAxis */
   int32_t red;           /* all_reduce: RED_SUM or RED_MAX */
   int32_t parts;         /* slice, all_gather...: Dim.parts of the cut dimension */
   int32_t kind;          /* gelu: 0 tanh approximation, 1 erf; steps of optimizers: 1
                             states are rounded by chance */
-  int32_t inverse;       /* rope: rotate back */
+  int32_t inverse;       /* rope: rotate back; matrix_take, matrix_put: transposed */
   int32_t backend;       /* attention, attention_dx: BACKEND_x, who computes it */
   int32_t step;          /* attention_part: how far keys and values were shifted; shift:
                             how far it moves what a rank has */
@@ -193,7 +194,8 @@ typedef struct OpAttr {
 #define NUMBER(name) double name; /* with numbers and switches of their own, */
 #define SWITCH(name) double name;
 #include "vm/plan/optimizers.def"
-  uint64_t seed; /* and that of the rounding by chance, or of dropout; at most 2^53 */
+  uint64_t first; /* matrix_take, matrix_put: the first element of the matrix */
+  uint64_t seed;  /* and that of the rounding by chance, or of dropout; at most 2^53 */
 } OpAttr;
 /* The size of a head of v and o. */
 static inline int attr_value_dim(const OpAttr *a) {

@@ -30,6 +30,7 @@ typedef struct Cuts {
   } flat[2]; /* [0]: parameters of experts; [1]: all others */
   const Mesh *mesh;
   bool grads, params;
+  OptimizerKind optimizer;
   int64_t persistence; /* parameters with fewer elements are not sharded (stage 3) */
   bool host_state, host_params;
   DType work; /* of the parameters that ops read */
@@ -54,6 +55,7 @@ static Cuts cuts_of(const Plan *plan, const Mesh *m) {
       .host_state = s->offload_state,
       .host_params = s->offload_params,
       .work = plan->dtype,
+      .optimizer = plan->opt.kind,
       .flat = {{flat[0], mesh_size(m, flat[0])}, {flat[1], mesh_size(m, flat[1])}},
       .grads = s->stage > 1,
       .params = s->stage > 2,
@@ -67,6 +69,7 @@ typedef struct FlatParam {
   struct Flat flat;
   bool grad, work; /* gradient, parameter: stored as shards */
   bool decay, frozen;
+  bool matrix;   /* stepped as a whole: it has one state */
   uint8_t dtype; /* DType that it is stored in where that is not the plan's to say */
   int32_t group;
   float share;
@@ -90,6 +93,11 @@ static bool sums_over(const Mesh *m, AxisSet partial, AxisSet flat) {
   return (axes_split(mesh_axes(m, partial)) & cut) == cut;
 }
 
+/* Whether the optimizer steps a parameter as a whole: it has one state then. */
+static bool steps_whole(const Cuts *cuts, const UnitParam *p) {
+  return optimizer_info[cuts->optimizer].matrices && p->matrix && !p->frozen;
+}
+
 static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int param,
                             int use, int unit) {
   const UnitParam *p = &st->u->param[param];
@@ -107,6 +115,7 @@ static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int pa
                          cuts->params && cut_flat(&flat) && p->count >= cuts->persistence,
                      .decay = p->decay,
                      .frozen = p->frozen,
+                     .matrix = steps_whole(cuts, p),
                      .dtype = p->dtype,
                      .group = p->group,
                      .share = p->share,
@@ -146,6 +155,7 @@ static int class_order(const FlatParam *a, const FlatParam *b) {
   if (a->shared != b->shared) return a->shared ? 1 : -1;
   if (a->grad != b->grad) return a->grad ? -1 : 1;
   if (a->work != b->work) return a->work ? -1 : 1;
+  if (a->matrix != b->matrix) return a->matrix ? -1 : 1;
   if (a->decay != b->decay) return a->decay ? -1 : 1;
   if (a->group != b->group) return a->group < b->group ? -1 : 1;
   if (a->share != b->share) return a->share < b->share ? -1 : 1;
@@ -274,6 +284,7 @@ static DType type_of(const FlatParam *p, RegionKind kind, DType dtype) {
  * the host. The value of a frozen parameter is what ops read, and there is no other. */
 static bool has_region(const Cuts *c, const FlatParam *p, RegionKind kind, DType dtype) {
   if (p->frozen) return kind == REGION_WORK;
+  if (kind == region_state(1)) return optimizer_states(c->optimizer, p->matrix) > 1;
   if (kind != REGION_MASTER) return true;
   return c->host_state || type_of(p, kind, dtype) != c->work;
 }
@@ -298,7 +309,7 @@ static void add_regions(Layout *l, const Cuts *cuts, const FlatParam *row,
     for (; next < s->nblock; next++) {
       const FlatParam *p = &row[s->block[next].at];
       if (kept(p, kind) != how || p->shared != of->shared || p->frozen != of->frozen ||
-          type_of(p, kind, dtype) != type)
+          type_of(p, kind, dtype) != type || !has_region(cuts, p, kind, dtype))
         break;
       r->whole += s->block[next].whole;
     }
@@ -482,5 +493,7 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   l->work_bytes = update_work(u->device, plan->opt.kind, length);
   l->work = place_bytes(l, l->work_bytes);
   if (cuts.host_state) place_optimizer(l, plan, length);
+  l->matrices = matrix_bytes(plan, m, u, l, scratch);
+  l->kept = l->matrices;
   if (plan->opt.post_validation) l->kept = post_validation_bytes(plan, &l->regions);
 }

@@ -3,7 +3,7 @@
  * all-gather of parameters that were stepped in shards. */
 #include "optimizer_step.h"
 
-static void start(Emit *e, CollKind coll, AxisSet axes, int handle, const char *what) {
+void emit_coll(Emit *e, CollKind coll, AxisSet axes, int handle, const char *what) {
   Instr *x = emit_instr(e, I_COLL, what);
   x->coll = (uint8_t)coll;
   x->red = RED_SUM;
@@ -63,8 +63,8 @@ void bucket_start(Emit *e, int k, int step, int handle) {
     from = to = there;
     if (scatter) to = at_wire(there.off, &sum.to);
   }
-  start(e, scatter ? COLL_REDUCE_SCATTER : COLL_ALL_REDUCE, b->sum[step], handle,
-        "gradients");
+  emit_coll(e, scatter ? COLL_REDUCE_SCATTER : COLL_ALL_REDUCE, b->sum[step], handle,
+            "gradients");
   emit_in(e, from, type);
   emit_out(e, to, type);
 }
@@ -82,7 +82,7 @@ bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what) {
   const Region *work = regions_find(s, REGION_WORK, &s->param[r->first]);
   if (r->ways == 1 || work->flat) return false;
   Stretch whole = uncut(r);
-  start(e, COLL_ALL_GATHER, r->flat, handle, what);
+  emit_coll(e, COLL_ALL_GATHER, r->flat, handle, what);
   emit_in(e, region_extent(work, r), (DType)work->dtype);
   emit_out(e, region_extent(work, &whole), (DType)work->dtype);
   return true;
@@ -90,8 +90,8 @@ bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what) {
 
 /* Fills n elements with zeros: what a slice has beyond its input is zero, and here the
  * input is empty. */
-static void clear(Emit *e, DType dt, uint64_t at, int64_t n) {
-  emit_kernel(e, OP_slice, &(OpAttr){.n = 1}, "gradients");
+void emit_zeros(Emit *e, DType dt, uint64_t at, int64_t n, const char *what) {
+  emit_kernel(e, OP_slice, &(OpAttr){.n = 1}, what);
   emit_in(e, (Extent){.off = at}, dt);
   emit_out(e, (Extent){.off = at, .n = n}, dt);
 }
@@ -99,7 +99,8 @@ static void clear(Emit *e, DType dt, uint64_t at, int64_t n) {
 void clear_stored(Emit *e, const Stored *p, int n, uint64_t at, int64_t first) {
   int64_t end = p[n - 1].at + p[n - 1].count;
   DType dt = (DType)layout_gradients(e->l, p->block)->dtype;
-  clear(e, dt, at + (uint64_t)((p->at - first) * dtype_size(dt)), end - p->at);
+  emit_zeros(e, dt, at + (uint64_t)((p->at - first) * dtype_size(dt)), end - p->at,
+             "gradients");
 }
 
 void clear_padding(Emit *e, int block, uint64_t at) {
@@ -113,7 +114,8 @@ void clear_padding(Emit *e, int block, uint64_t at) {
   }
   if (from < 0) return;
   DType dt = (DType)layout_gradients(e->l, block)->dtype;
-  clear(e, dt, at + (uint64_t)((from - b->first) * dtype_size(dt)), to - from);
+  emit_zeros(e, dt, at + (uint64_t)((from - b->first) * dtype_size(dt)), to - from,
+             "gradients");
 }
 
 void clear_paddings(Emit *e) {

@@ -26,18 +26,19 @@ void emit_out(Emit *e, Extent at, DType dt) {
 }
 
 /* Adds the scratch operand of the last kernel, after its other operands. */
-void emit_work(Emit *e) {
+void emit_work_at(Emit *e, uint64_t at) {
   Instr *x = &e->code.at[e->code.n - 1];
   KernelArgs a = {.attr = &e->attr.at[x->attr], .nin = x->nin, .nout = x->nout};
   const Operand *o = &e->operand.at[x->operand];
   for (int k = 0; k < a.nin; k++) a.in[k] = operand_shape(&o[k]);
   for (int k = 0; k < a.nout; k++) a.out[k] = operand_shape(&o[a.nin + k]);
   uint64_t bytes = e->u->device->work(x->op, &a);
-  assert(bytes <= e->l->work_bytes);
   if (!bytes) return;
-  emit_operand(e, (Extent){.off = e->l->work, .n = (int64_t)((bytes + 3) / 4)}, DT_F32);
+  emit_operand(e, (Extent){.off = at, .n = (int64_t)((bytes + 3) / 4)}, DT_F32);
   x->nwork = 1;
 }
+
+void emit_work(Emit *e) { emit_work_at(e, e->l->work); }
 
 /* The first n scalars. */
 static Extent first_scalars(const Emit *e, int64_t n) {
@@ -64,10 +65,6 @@ static void start_sum(Emit *e, int comm, RedOp red, Extent at, DType dt, int han
 void emit_wait(Emit *e, int handle, const char *what) {
   emit_instr(e, I_WAIT, what)->handle = handle;
 }
-
-/* Handle for reductions that are waited for at once: handles of bodies are free between
- * calls. */
-enum { SCALAR_HANDLE = 0 };
 
 bool emit_scalar_sum(Emit *e, AxisSet axes, int which, int handle, const char *what) {
   int comm = comm_for(e->comms, axes, NULL, 0);
@@ -243,7 +240,7 @@ void update_clip(Emit *e, int op, bool whole) {
 static bool alike_in_step(const CompiledParam *all, const Stored *a, const Stored *b) {
   const CompiledParam *p = &all[a->param], *q = &all[b->param];
   return p->decay == q->decay && p->group == q->group && p->share == q->share &&
-         p->frozen == q->frozen;
+         p->frozen == q->frozen && p->matrix == q->matrix;
 }
 
 /* The next range that learns, over all regions except those of copies that are unsharded
@@ -279,16 +276,21 @@ void update_results(Emit *e, const Stretch *r, bool undo) {
   if (!undo) emit_out(e, new_work(e, work, r), (DType)work->dtype);
 }
 
+OpAttr update_attr(const Emit *e, const CompiledParam *of) {
+  const Optimizer *o = &e->plan->opt;
+  OpAttr attr = optimizer_attr(o);
+  attr.seed = o->stochastic ? e->plan->seed : 0;
+  attr.weight_decay = plan_weight_decay(e->plan, of->group, of->decay);
+  double factor = plan_lr_factor(e->plan, of->group);
+  attr.lr = factor == 1 ? 0 : factor;
+  return attr;
+}
+
 void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   const Optimizer *o = &e->plan->opt;
   const Regions *s = &e->l->regions;
   const Stored *p = &s->param[r->first];
-  OpAttr attr = optimizer_attr(o);
-  attr.seed = o->stochastic ? e->plan->seed : 0;
-  const CompiledParam *of = &c->param[p->param];
-  attr.weight_decay = plan_weight_decay(e->plan, of->group, of->decay);
-  double factor = plan_lr_factor(e->plan, of->group);
-  attr.lr = factor == 1 ? 0 : factor;
+  OpAttr attr = update_attr(e, &c->param[p->param]);
   emit_kernel(e, op, &attr, update_name(e, c, r));
   const Region *g = gradients(e, r), *value = regions_value(s, p);
   emit_in(e, region_extent(value, r), (DType)value->dtype);
@@ -341,16 +343,43 @@ static void step_on_host(Emit *e, const Compiled *c, const Stretch *r) {
     emit_copy(e, new_work(e, work, r), region_extent(work, r), (DType)work->dtype, what);
 }
 
+/* Starts the gather of a range that was stepped in shards, and waits for it unless that
+ * is to overlap with what follows. */
+static void gather_stepped(Emit *e, const Stretch *r, MainList *t) {
+  bool overlap = e->plan->strategy.overlap_param_gather;
+  if (!emit_gather(e, r, overlap ? t->handles : SCALAR_HANDLE, "parameters")) return;
+  if (overlap)
+    t->handles++;
+  else
+    emit_wait(e, SCALAR_HANDLE, "parameters");
+}
+
+/* The blocks of a range whose matrices are stepped as a whole. */
+static void step_matrices(Emit *e, const Compiled *c, const MatrixRoom *room,
+                          const Stretch *r, MainList *t) {
+  const Regions *s = &e->l->regions;
+  for (int i = r->first; i < r->first + r->n; i += s->block[s->param[i].block].n) {
+    const Region *state = regions_find(s, REGION_STATE1, &s->param[i]);
+    Stretch block = regions_block(s, s->param[i].block, state);
+    matrix_step(e, c, room, &block);
+    gather_stepped(e, &block, t);
+  }
+}
+
 /* Steps all ranges. With overlap_param_gather a range is gathered while the next ones are
  * stepped. */
 void update_last_step(Emit *e, const Compiled *c, MainList *t) {
-  bool overlap = e->plan->strategy.overlap_param_gather;
+  MatrixRoom room = matrix_room(e->plan, e->mesh, e->u, e->l, e->scratch);
   int first = t->handles;
   if (e->l->offloads) {
     Extent to = {.off = e->l->host_scalars, .n = SC_ZERO_FROM};
     emit_copy(e, first_scalars(e, SC_ZERO_FROM), to, DT_F64, "step");
   }
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
+    if (matrices_in(e, &r)) {
+      step_matrices(e, c, &room, &r, t);
+      continue;
+    }
     if (update_balances(c, e, &r)) {
       balance(e, c, &r);
     } else if (e->l->offloads) {
@@ -359,11 +388,7 @@ void update_last_step(Emit *e, const Compiled *c, MainList *t) {
       update_step(e, c, &r, optimizer_info[e->plan->opt.kind].step);
       emit_work(e);
     }
-    if (!emit_gather(e, &r, overlap ? t->handles : SCALAR_HANDLE, "parameters")) continue;
-    if (overlap)
-      t->handles++;
-    else
-      emit_wait(e, SCALAR_HANDLE, "parameters");
+    gather_stepped(e, &r, t);
   }
   for (int h = first; h < t->handles; h++) emit_wait(e, h, "parameters");
 }

@@ -12,6 +12,15 @@ void emit_kernel(Emit *e, int op, const OpAttr *attr, const char *what);
 void emit_in(Emit *e, Extent at, DType dt);
 void emit_out(Emit *e, Extent at, DType dt);
 void emit_work(Emit *e);
+/* The same, at an offset of the arena. */
+void emit_work_at(Emit *e, uint64_t at);
+/* Zeroes n elements. */
+void emit_zeros(Emit *e, DType dt, uint64_t at, int64_t n, const char *what);
+/* Starts a collective; its input and result follow. */
+void emit_coll(Emit *e, CollKind coll, AxisSet axes, int handle, const char *what);
+/* Handle for collectives that are waited for at once: handles of bodies are free between
+ * calls. */
+enum { SCALAR_HANDLE = 0 };
 void emit_wait(Emit *e, int handle, const char *what);
 /* Starts the reduction of one scalar; false if the axes have one rank, and nothing is to
  * be waited for. */
@@ -23,6 +32,8 @@ AxisSet update_loss_axes(const Units *u);
 void update_clip(Emit *e, int op, bool whole);
 /* The next range of parameters with equal optimizer settings; see regions_stretch. */
 bool update_stretch(const Emit *e, const Compiled *c, Stretch *r);
+/* The attributes of the step of a parameter. */
+OpAttr update_attr(const Emit *e, const CompiledParam *of);
 /* Emits the optimizer's step, or an op with the same operands, on one range. It reads
  * only the scalars before SC_ZERO_FROM, so reductions of the others may be in flight. */
 void update_step(Emit *e, const Compiled *c, const Stretch *r, int op);
@@ -48,6 +59,24 @@ void clear_paddings(Emit *e);
 bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what);
 /* The last pass over the parameters: steps and gathers them. */
 void update_last_step(Emit *e, const Compiled *c, MainList *t);
+
+/* ---- matrix_step.c ---- */
+/* Where it works, from Layout.end on, while activations are dead. Offsets from there. */
+typedef struct MatrixRoom {
+  uint64_t box; /* one block of the buffer, as long as the longest */
+  uint64_t
+      boxes; /* those of all ranks with pieces of its matrices, if there are several */
+  uint64_t x[2];  /* a matrix */
+  uint64_t y[3];  /* a square of its shorter side */
+  uint64_t work;  /* scratch of kernels */
+  uint64_t bytes; /* of all of them; 0: there is no such matrix */
+} MatrixRoom;
+MatrixRoom matrix_room(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
+                       Arena *scratch);
+/* Whether the parameters of a range are stepped as whole matrices. */
+bool matrices_in(const Emit *e, const Stretch *r);
+/* Emits the step of one block of them. */
+void matrix_step(Emit *e, const Compiled *c, const MatrixRoom *at, const Stretch *block);
 
 /* ---- post_validation.c ---- */
 /* Post-validation: reduces norm and loss over pp while the optimizer steps. */

@@ -101,9 +101,10 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
   x->kept = l.kept;
   for (uint64_t in = inputs_of(st, r); in; in &= in - 1) x->inputs++;
   if (l.regions.nparam) add_reductions(&l, x), add_gathers(&l, x), add_ties(st, &l, x);
-  unsharded_buckets(st, &l, r, a, &x->held);
+  x->whole = matrix_cost(plan, m, st->u, &l, scratch);
+  unsharded_buckets(st, &l, r, a, &x->unsharded);
   for (int k = AREA_GATHER; k <= AREA_SMALL; k++)
-    unsharded_sizes(&x->held, (Area)k, a, &x->sizes[k]);
+    unsharded_sizes(&x->unsharded, (Area)k, a, &x->sizes[k]);
   x->sent = sent_by(st, r);
   for (int u = 0; u < st->u->n; u++)
     if (unit_rank(st, u) == r) add_unit(st->u->at[u].code, x->work);
@@ -122,7 +123,7 @@ RankLives *rank_lives(const RankCosts *c, const Transfers *t, const Strategy *ho
                       Arena *scratch, Arena *a) {
   RankLives *l = (void *)arena_alloc(a, sizeof *l * (size_t)c->st.ranks);
   for (int r = 0; r < c->st.ranks; r++)
-    lifetimes(t, how, &c->rank[r].held, c->rank[r].sizes, r, scratch, a, l[r]);
+    lifetimes(t, how, &c->rank[r].unsharded, c->rank[r].sizes, r, scratch, a, l[r]);
   return l;
 }
 

@@ -6,6 +6,13 @@
 #include "vm/pipeline/stages.h"
 #include "lifetimes.h"
 
+/* Of the step of whole matrices (matrix_step.c): bytes of collectives over the axes that
+ * cut the buffer flat, and over those that cut matrices; floating point operations. */
+typedef struct MatrixCost {
+  uint64_t flat, cut;
+  double flops;
+} MatrixCost;
+
 typedef struct RankCost {
   uint64_t fixed; /* parameters, gradients, state and scalars */
   uint64_t temp;  /* workspace, besides the buffers */
@@ -17,8 +24,9 @@ typedef struct RankCost {
    * reduced over tp (in addition), of parameters that are gathered over dp, and of tied
    * weights that are summed over pp ranks. */
   uint64_t reduced, scattered, reduced_tp, gathered, tied;
+  MatrixCost whole;
   uint64_t sent; /* bytes to other pipeline ranks, per microbatch */
-  UnshardedList held;
+  UnshardedList unsharded;
   BufferSizes sizes[AREA_N]; /* of buffers with a lifetime */
   UnitWork work[BODIES];     /* per microbatch, all chunks; by Phase */
 } RankCost;
@@ -32,6 +40,10 @@ typedef struct RankCosts {
  */
 void rank_costs(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *scratch,
                 Arena *a, RankCosts *out);
+
+/* matrix_step.c: the step of all matrices of a rank; requires the regions of `l`. */
+MatrixCost matrix_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
+                       Arena *scratch);
 
 /* Lifetimes of the buffers of a rank, by area. */
 typedef Lifetimes RankLives[AREA_N];

@@ -7,7 +7,8 @@
  *   kernel   = max(flops / peak, bytes / memory bandwidth); experts balanced
  *   fill     = 2 * (stages - 1) * one transfer between stages
  *   tail     = gradient reduction beyond one microbatch's backward (all of it without
- *              overlap_grad_reduce) + the optimizer, which is bound by memory
+ *              overlap_grad_reduce) + the optimizer, which is bound by memory, and where
+ *              it makes matrices orthogonal their gathers and products
  *   host     = copies of an offloading strategy, which overlap with nothing: gradients
  *              to the host and parameters back, where the optimizer is bound by the
  *              host's memory; shards of parameters before each gather
@@ -59,7 +60,10 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
       (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
   if (!away && k->f32 > 0)
     step = MAX(step, (double)r->stepped * optimizer_info[plan->opt.kind].flops / k->f32);
-  return reduce +
+  double whole = link_ring(&flat, (double)r->whole.flat, r->whole.flat > 0, false) +
+                 link_ring(&tp, (double)r->whole.cut, r->whole.cut > 0, false);
+  if (k->f32 > 0) whole += r->whole.flops / k->f32;
+  return reduce + whole +
          (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
 }
 
@@ -141,14 +145,14 @@ Estimate estimate(const RankCosts *c, const RankLives *l, const Plan *plan, cons
       e.recomputed += x->work[ph].recomputed * mbs * copies;
     }
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + axis_bytes(x, AX_TP_REP, mbs) +
-                         (double)x->reduced_tp);
+                         (double)x->reduced_tp + (double)x->whole.cut);
     double rows = axis_bytes(x, AX_EP, mbs) + axis_bytes(x, AX_ETP, mbs);
     e.ep = MAX(e.ep, rows);
     e.ep_even = MAX(e.ep_even, rows - empty_bytes(x, mbs));
     e.cp = MAX(e.cp, axis_bytes(x, AX_CP, mbs) + axis_bytes(x, AX_CP_HEADS, mbs));
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + axis_bytes(x, AX_EP_SHARD, mbs) +
                          (double)x->reduced + (double)x->scattered + (double)x->gathered +
-                         (l ? moved_bytes(l[r]) : 0));
+                         (double)x->whole.flat + (l ? moved_bytes(l[r]) : 0));
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
   if (!cluster_lacks(plan, m))

@@ -36,6 +36,13 @@ const OptimizerInfo optimizer_info[OPTIMIZER_N] = {
   [OPTIMIZER_##ID].flops = flops_, [OPTIMIZER_##ID].changes = changes_,
 #define STATE(ID, name_, number, saved_, title_, power_, before_)                        \
   [OPTIMIZER_##ID].state[number - 1] = {saved_, title_, power_, before_},
+#define MATRICES(ID, name_, rest_, states_, flops_, changes_)                            \
+  [OPTIMIZER_##ID].name = #name_, [OPTIMIZER_##ID].matrices = true,                      \
+  [OPTIMIZER_##ID].step = OP_##rest_, [OPTIMIZER_##ID].attempt = OP_##rest_##_try,       \
+  [OPTIMIZER_##ID].states = states_, [OPTIMIZER_##ID].flops = flops_,                    \
+  [OPTIMIZER_##ID].changes = changes_,
+#define KEEPS(ID, number, saved_, title_, power_, before_)                               \
+  [OPTIMIZER_##ID].state[number - 1] = {saved_, title_, power_, before_},
 #include "optimizers.def"
 };
 
@@ -57,6 +64,16 @@ double optimizer_bytes(const Plan *p) {
   int copy = p->master == p->dtype ? 0 : dtype_size(p->dtype);
   return 2 * dtype_size(p->grad) + 2 * dtype_size(p->master) +
          2 * states * dtype_size(p->opt.state) + copy;
+}
+
+double optimizer_adjusts(const Optimizer *o, int64_t rows, int64_t cols) {
+  double a = (double)rows, b = (double)cols;
+  switch (o->adjust_lr) {
+  case ADJUST_ORIGINAL: return sqrt(fmax(1, a / b));
+  case ADJUST_MATCH_RMS_ADAMW: return 0.2 * sqrt(fmax(a, b));
+  case ADJUST_SPECTRAL: return sqrt(a / b);
+  }
+  return 1;
 }
 
 OpAttr optimizer_attr(const Optimizer *o) {

@@ -18,6 +18,8 @@ typedef struct OptimizerInfo {
   const char *name;
   int step, attempt; /* OpCodes: NAME, NAME_try */
   int states;
+  bool
+      matrices; /* those of layers take a step of their own, with the first state alone */
   double flops;
   OptimizerChanges *changes;
   struct {
@@ -28,6 +30,10 @@ typedef struct OptimizerInfo {
 } OptimizerInfo;
 extern const OptimizerInfo optimizer_info[OPTIMIZER_N];
 
+/* States of a parameter. `matrix`: of a layer, see CompiledParam. */
+static inline int optimizer_states(int kind, bool matrix) {
+  return matrix && optimizer_info[kind].matrices ? 1 : optimizer_info[kind].states;
+}
 /* -1 if there is none of this name. */
 int optimizer_parse(const char *name);
 /* An optimizer of this kind: its own defaults, the rest 0. The learning rate stays. */
@@ -35,6 +41,8 @@ void optimizer_begin(Optimizer *o, OptimizerKind kind);
 /* Bytes that a step of an element reads and writes: the gradient twice (norm, step), the
  * value and the states, the copy in the compute type where there are master weights. */
 double optimizer_bytes(const Plan *p);
+/* What the step of a matrix (rows, cols) multiplies the learning rate by. */
+double optimizer_adjusts(const Optimizer *o, int64_t rows, int64_t cols);
 /* The attributes of its step op but for seed and decay. */
 OpAttr optimizer_attr(const Optimizer *o);
 

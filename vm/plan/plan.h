@@ -120,9 +120,13 @@ double lr_at(const LrSchedule *lr, int64_t step);
 
 typedef enum {
 #define OPTIMIZER(ID, name, states, flops, changes, formula) OPTIMIZER_##ID,
+#define MATRICES(ID, name, rest, states, flops, changes)     OPTIMIZER_##ID,
 #include "optimizers.def"
   OPTIMIZER_N
 } OptimizerKind;
+/* What the learning rate of a matrix (A, B) is multiplied by: sqrt(max(1, A / B)), 0.2
+ * sqrt(max(A, B)), sqrt(A / B). */
+typedef enum { ADJUST_ORIGINAL, ADJUST_MATCH_RMS_ADAMW, ADJUST_SPECTRAL } AdjustLr;
 enum { OPTIMIZER_STATES = 2 }; /* of one, at most; as many regions hold them */
 typedef struct Optimizer {
   OptimizerKind kind; /* see optimizer.h */
@@ -135,6 +139,11 @@ typedef struct Optimizer {
   DType state;                    /* of its states: f32 or bf16 */
   bool stochastic;                /* those in bf16 are rounded by chance */
   bool post_validation; /* steps before the check, see vm/lower/post_validation.c */
+  /* Of one that steps whole matrices, see vm/lower/matrix_step.c: steps of Newton-Schulz,
+   * their coefficients, the least norm that a matrix is divided by. */
+  int64_t ns_steps;
+  double ns[3], ns_eps;
+  AdjustLr adjust_lr;
 } Optimizer;
 
 /* How f16 training scales its loss; see vm/run/loss_scaler.h. */

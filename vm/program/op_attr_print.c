@@ -46,6 +46,7 @@ static const AttrField of_ops[] = {
     INT(drop),
     REAL(eps),
     INT(experts),
+    INT(first),
     INT(from),
     INT(groups),
     INT(head_dim),
@@ -89,9 +90,9 @@ static const AttrField of_ops[] = {
     REAL(z),
     INT(zero_centered),
 };
-/* Eight of them, and those of optimizers, have eight bytes. */
+/* Nine of them, and those of optimizers, have eight bytes. */
 _Static_assert((sizeof of_ops + 2 * sizeof of_optimizers) / sizeof(AttrField) * 4 +
-                       8 * 4 ==
+                       9 * 4 ==
                    sizeof(OpAttr),
                "a field has no row");
 

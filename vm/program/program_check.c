@@ -260,7 +260,6 @@ static weft_status check_blocks(const Check *k) {
 static weft_status check_params(const Check *k) {
   const Regions *s = &k->p->regions;
   int64_t end = 0;
-  int trained = k->c->context ? 0 : 1 + optimizer_info[k->c->optimizer].states;
   for (int i = 0; i < s->nparam; i++) {
     const Stored *q = &s->param[i];
     if (q->param < 0 || q->param >= k->c->nparam)
@@ -272,8 +271,10 @@ static weft_status check_params(const Check *k) {
     int64_t box = piece_box(&k->c->mesh, &k->c->param[q->param]);
     if (box != q->count)
       return bad(k, k->c->param[q->param].name, (uint64_t)q->count, (uint64_t)box);
+    const CompiledParam *p = &k->c->param[q->param];
+    int trained = k->c->context ? 0 : 1 + optimizer_states(k->c->optimizer, p->matrix);
     const Region *r = regions_value(s, q);
-    for (int j = 0; r && j < trained && !k->c->param[q->param].frozen; j++)
+    for (int j = 0; r && j < trained && !p->frozen; j++)
       if (q->at + q->count <= r->first + r->whole) r = regions_find(s, kept(j), q);
     if (!r || q->at + q->count > r->first + r->whole)
       return bad_param(k, q, "have no place in a region");

@@ -7,7 +7,8 @@
  * of rounding noise, and the norm of its layer is taken instead. Adam turns such noise
  * into steps of full size: so the part of a parameter's difference that follows from the
  * differences of gradients and states, by optimizer_info, is subtracted, and only the
- * rest counts. */
+ * rest counts. Of the step of a whole matrix, in which every element depends on all
+ * others, that part is bounded. */
 #include "verify.h"
 #include "vm/base/budget.h"
 
@@ -283,6 +284,40 @@ static double explain(Verify *v, const StepResult *many, const StepResult *one, 
   return sqrt(norm);
 }
 
+/* The average that the step of a matrix makes orthogonal. */
+static double average(const Verify *v, const StepResult *s, int side, int64_t i) {
+  const Optimizer *o = &v->plan->opt;
+  double g = v->buf[B_GRAD + side][i] * clip_of(v, s), m = v->buf[B_STATE + side][i];
+  return o->nesterov ? g + o->momentum * (m - g) : m;
+}
+
+/* The same for a parameter whose matrices are stepped as a whole: an iteration multiplies
+ * the difference of what it is given by the first coefficient at most, which it does
+ * where a matrix has less than full rank, such as the gradient of a router, whose rows
+ * add up to 0: what it has there is rounding. *bound: the norm of the difference that
+ * may follow from those of gradients and averages. Returns that of the change. */
+static double explain_matrices(Verify *v, const StepResult *many, const StepResult *one,
+                               int param, double *bound) {
+  const CompiledParam *p = &v->c->param[param];
+  const Optimizer *o = &v->plan->opt;
+  int64_t count = p->ndim > 2 ? p->dim[0] : 1, n = param_count(p) / count;
+  int64_t rows = p->dim[p->ndim - 2], cols = p->dim[p->ndim - 1];
+  double lr = one->lr * plan_lr_factor(v->plan, p->group);
+  double step = lr * optimizer_adjusts(o, rows, cols), all = 0;
+  double gain = pow(fmax(1, fabs(o->ns[0])), (double)o->ns_steps);
+  for (int64_t k = 0; k < count; k++) {
+    double diff = 0, norm = 0;
+    for (int64_t i = k * n; i < (k + 1) * n; i++) {
+      double b = average(v, one, 1, i), d = average(v, many, 0, i) - b;
+      diff += d * d, norm += b * b;
+    }
+    double apart = diff > 0 ? fmin(1, sqrt(diff / fmax(norm, diff))) : 0;
+    all += pow(step * gain * apart, 2);
+  }
+  *bound = sqrt(all);
+  return step * sqrt((double)(count * MIN(rows, cols)));
+}
+
 static weft_status compare_params(Verify *v, const StepResult *many, const StepResult *s,
                                   weft_error *e) {
   int64_t first = 0;
@@ -294,9 +329,15 @@ static weft_status compare_params(Verify *v, const StepResult *many, const StepR
     TRY(get_both(v, STATE_GRAD, i, B_GRAD, e));
     for (int k = 0; k < optimizer(v)->states; k++)
       TRY(get_both(v, state_opt(k), i, B_STATE + 2 * k, e));
-    double step = compares(v) ? explain(v, many, s, i, first, n) : 0;
+    double step = 0, bound = 0;
+    if (compares(v))
+      step = optimizer(v)->matrices && v->c->param[i].matrix
+                 ? explain_matrices(v, many, s, i, &bound)
+                 : explain(v, many, s, i, first, n);
     first += n;
     v->norm[i] = norms(v->buf[0], v->buf[1], n);
+    double far = v->norm[i].diff;
+    v->norm[i].diff = far <= bound ? 0 : far - bound; /* NaN stays */
     /* A step may end near 0; the rounding error is relative to the step then. */
     v->norm[i].ref = fmax(v->norm[i].ref, step);
     judge(v, s->step, kind_name(v, STATE_PARAM), v->c->param[i].name,

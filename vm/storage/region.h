@@ -38,6 +38,8 @@ typedef struct CompiledParam {
   uint8_t init;           /* InitKind */
   float std, share;
   bool decay, frozen; /* frozen: it has a value and nothing else */
+  bool matrix;        /* stepped as a whole: of layers alone, with two dimensions or, of
+                       * experts, three */
   int32_t group;
   uint8_t adapter, quant; /* these, share, decay, group, */
   double alpha;           /* alpha and saved: see Param */

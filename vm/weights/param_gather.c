@@ -101,9 +101,16 @@ static weft_status job_get(Worker *w, void *arg, weft_error *e) {
   return w->rank == 0 ? collect(w, m, e) : WEFT_OK;
 }
 
+/* Whether any rank keeps this of a parameter. */
+static bool is_kept(const Compiled *c, StateKind k, int param) {
+  const CompiledParam *p = &c->param[param];
+  if (k == STATE_PARAM) return true;
+  return !p->frozen && k < state_opt(optimizer_states(c->optimizer, p->matrix));
+}
+
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
   Move m = {.kind = k, .param = param, .global = out};
-  if (r->c->param[param].frozen && k != STATE_PARAM)
+  if (!is_kept(r->c, k, param))
     memset(out, 0, (size_t)param_count(&r->c->param[param]) * sizeof *out);
   return run_each(r, job_get, &m, param_count(&r->c->param[param]), e);
 }

@@ -75,12 +75,34 @@ end
 
 -- ---- the optimizer ----
 
-local function put_adam(s, v, form)
-  s:put("--optimizer", "adam", "optimizer")
+local function put_averages(s, v)
   local a, b = string.match(v["optimizer.betas"] or "0.9, 0.95", "^(.*), (.*)$")
   s:put("--adam-beta1", tonumber(a), "optimizer.betas")
   s:put("--adam-beta2", tonumber(b), "optimizer.betas")
   s:put("--adam-eps", v["optimizer.eps"], "optimizer.eps")
+end
+
+-- Megatron's names of what the learning rate of a matrix is multiplied by.
+local SCALES = {
+  original = "shape_scaling", match_rms_adamw = "spectral", spectral_unclamped = "unit_rms_norm",
+}
+
+local function put_muon(s, v)
+  s:put("--optimizer", "muon", "optimizer")
+  s:put("--muon-momentum", v["optimizer.momentum"], "optimizer.momentum")
+  s:put("--muon-use-nesterov", v["optimizer.nesterov"], "optimizer.nesterov")
+  s:put("--muon-num-ns-steps", v["optimizer.ns_steps"], "optimizer.ns_steps")
+  s:put("--muon-scale-mode", SCALES[v["optimizer.adjust_lr"]], "optimizer.adjust_lr")
+  if v["optimizer.adjust_lr"] == "match_rms_adamw" then
+    s:put("--muon-extra-scale-factor", 0.2, "optimizer.adjust_lr")
+  end
+  s:put("--muon-tp-mode", "duplicated", "optimizer")
+  put_averages(s, v)
+end
+
+local function put_adam(s, v, form)
+  s:put("--optimizer", "adam", "optimizer")
+  put_averages(s, v)
   -- Averages in 16 bits belong to the distributed optimizer.
   if v["optimizer.state_dtype"] ~= "bf16" or form == "none" or form == "torch" then return end
   s:put("--use-precision-aware-optimizer", true, "optimizer.state_dtype")
@@ -114,6 +136,8 @@ local function put_optimizer(s, v, form)
     local a, b = string.match(v["optimizer.betas"], "^(.*), (.*)$")
     s:put("--lion-beta1", tonumber(a), "optimizer.betas")
     s:put("--lion-beta2", tonumber(b), "optimizer.betas")
+  elseif v.optimizer == "muon" and form == "none" then
+    put_muon(s, v)
   else
     put_adam(s, v, form)
   end

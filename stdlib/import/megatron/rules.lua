@@ -24,7 +24,7 @@ local TEST = "how the test is run and judged"
 local OFFLOAD = "activations stay on the device"
 local IMAGES = "images are not read: the plan trains the language model alone"
 local ATTENTION = "it belongs to an attention that weft does not have"
-local MUON = "it is of an optimizer that weft does not have: the plan has AdamW"
+local MUON = "Muon steps whole matrices in f32 here, q, k and v apart, and AdamW all the rest"
 local DISTILL = "a teacher is not translated: the plan has the cross entropy of the next token; "
   .. "loss = { \"distill\", teacher = } of a plan learns from one"
 local PARTS = "here all parameters train; adapter = { \"lora\", rank = } of the plan trains factors beside each of "
@@ -205,6 +205,11 @@ return {
   none("cross_dc", KERNELS),
 
   -- ---- the optimizer ----
+  unless("muon_tp_mode", { "duplicated", "distributed" }, "matrices are whole over tp",
+         "matrices are whole over tp: other steps than each rank's of its part"),
+  none("muon_split_qkv", "q, k and v are matrices of their own"),
+  unless("muon_coefficient_type", { "quintic" }, "they are the default of ns_coefficients", "ns_coefficients are the same in all steps"),
+  unless("muon_scalar_optimizer", { "adam" }, "it is AdamW", MUON),
   with("muon_*", { { optimizer = "muon" }, { optimizer = "dist_muon" }, { optimizer = "adaptive_muon" } }, MUON),
   cannot("decoupled_lr", "embedding and head have the rate of all parameters"),
   with("decoupled_min_lr", { "decoupled_lr" }, "embedding and head have the rate of all parameters"),

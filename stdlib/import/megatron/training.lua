@@ -168,6 +168,59 @@ local function put_lion(book, plan)
   end
 end
 
+-- What AdamW has of its own, which Muon has for all but matrices of layers.
+local function put_averages(book, plan)
+  local b1, b2 = values.positive(book, "adam_beta1"), values.positive(book, "adam_beta2")
+  plan:put("optimizer.betas", quote.value { b1 or 0.9, b2 or 0.999 },
+           book:leaf "adam_beta1" or book:leaf "adam_beta2" or "Megatron's default")
+  book:translated("adam_beta1", "optimizer.betas")
+  book:translated("adam_beta2", "optimizer.betas")
+  values.put_positive(book, plan, "adam_eps", "optimizer.eps")
+end
+
+-- Scales of the step of a matrix, which Megatron multiplies by --muon-extra-scale-factor, and
+-- the factor that is in weft's.
+local SCALES = {
+  spectral = { "match_rms_adamw", 0.2 }, shape_scaling = { "original", 1 },
+  unit_rms_norm = { "spectral_unclamped", 1 },
+}
+
+local function put_scale(book, plan)
+  local mode, factor = book:value "muon_scale_mode" or "spectral", values.positive(book, "muon_extra_scale_factor")
+  local scale = SCALES[mode]
+  if not scale then return book:refuse("muon_scale_mode", quote.shown(mode) .. " is not in weft") end
+  plan:put("optimizer.adjust_lr", quote.text(scale[1]), book:leaf "muon_scale_mode" or "Megatron's default")
+  book:translated("muon_scale_mode", "optimizer.adjust_lr")
+  if (factor or 1) == scale[2] then
+    book:translated("muon_extra_scale_factor", "optimizer.adjust_lr")
+  elseif factor then
+    book:cannot("muon_extra_scale_factor", string.format("adjust_lr = %q has the factor %g: the steps of matrices are "
+                .. "as much shorter or longer", scale[1], scale[2]))
+  else
+    book:assume("optimizer.adjust_lr", string.format("it has the factor %g, where Megatron's without "
+                .. "--muon-extra-scale-factor has 1", scale[2]))
+  end
+end
+
+local function put_muon(book, plan)
+  plan:head("optimizer", "weft.muon")
+  book:translated("optimizer", "optimizer")
+  local momentum, steps = values.positive(book, "muon_momentum"), values.whole(book, "muon_num_ns_steps", 1)
+  plan:put("optimizer.momentum", quote.value(momentum or 0.9), book:leaf "muon_momentum" or "Megatron's default")
+  book:translated("muon_momentum", "optimizer.momentum")
+  if steps then plan:put("optimizer.ns_steps", quote.value(steps), book:leaf "muon_num_ns_steps") end
+  book:translated("muon_num_ns_steps", "optimizer.ns_steps")
+  local ahead = book:value "muon_use_nesterov" or book:value "muon_nesterov"
+  plan:put("optimizer.nesterov", quote.value(ahead and true or false),
+           book:leaf "muon_use_nesterov" or book:leaf "muon_nesterov" or "Megatron's default")
+  for _, key in ipairs { "muon_use_nesterov", "muon_nesterov" } do book:translated(key, "optimizer.nesterov") end
+  put_scale(book, plan)
+  put_averages(book, plan)
+  book:assume("optimizer", "matrices are those of Hugging Face's files, over all ranks of tp: gate and up apart, where "
+              .. "Megatron has them as one, and without --muon-tp-mode takes each rank's part for a matrix")
+  for _, key in ipairs { "sgd_momentum", "lion_beta1", "lion_beta2" } do book:no_effect(key, "the optimizer is Muon") end
+end
+
 local function put_adam(book, plan)
   local kind = book:value "optimizer"
   plan:head("optimizer", "weft.adamw")
@@ -176,12 +229,7 @@ local function put_adam(book, plan)
                 .. "averages of each parameter")
   end
   book:translated("optimizer", "optimizer")
-  local b1, b2 = values.positive(book, "adam_beta1"), values.positive(book, "adam_beta2")
-  plan:put("optimizer.betas", quote.value { b1 or 0.9, b2 or 0.999 },
-           book:leaf "adam_beta1" or book:leaf "adam_beta2" or "Megatron's default")
-  book:translated("adam_beta1", "optimizer.betas")
-  book:translated("adam_beta2", "optimizer.betas")
-  values.put_positive(book, plan, "adam_eps", "optimizer.eps")
+  put_averages(book, plan)
   book:no_effect("sgd_momentum", "the optimizer is not SGD")
   for _, key in ipairs { "lion_beta1", "lion_beta2" } do book:no_effect(key, "the optimizer is not Lion") end
   local m, v = tostring(book:value "exp_avg_dtype"), tostring(book:value "exp_avg_sq_dtype")
@@ -193,7 +241,7 @@ local function put_adam(book, plan)
   end
 end
 
-local KINDS = { sgd = put_sgd, lion = put_lion }
+local KINDS = { sgd = put_sgd, lion = put_lion, muon = put_muon, dist_muon = put_muon }
 
 function training.put_optimizer(book, plan, steps, global)
   local kind = KINDS[book:value "optimizer"] or put_adam
