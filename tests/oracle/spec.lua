@@ -65,9 +65,12 @@ local function recorder(ops)
     sites = sites + 1
     return write("dropout", { x }, { rate = attr.rate, unit = units - 1, site = sites - 1 }, 1)
   end
-  function g.attention(_, q, k, v, starts, attr)
+  -- Sinks, which may be nil, are before the attributes.
+  function g.attention(_, q, k, v, starts, ...)
     attentions = attentions + 1
-    return write("attention", { q, k, v, starts }, { head_dim = attr.head_dim,
+    local more = table.pack(...)
+    local attr, sinks = more[more.n], more.n > 1 and more[1] or nil
+    return write("attention", { q, k, v, starts, sinks }, { head_dim = attr.head_dim,
       rate = attr.rate, unit = units - 1, site = attentions - 1, window = attr.window,
       soft_cap = attr.soft_cap }, 1)
   end
