@@ -132,7 +132,7 @@ static weft_status stages_key(Point *p, const Passes *w, Text *k) {
 static weft_status lives_key(Point *p, const Passes *w, Text *k) {
   const RankCosts *c = w->costs;
   bool held = false;
-  for (int r = 0; r < c->st.ranks; r++) held |= c->rank[r].held.n > 0;
+  for (int r = 0; r < c->st.ranks; r++) held |= c->rank[r].unsharded.n > 0;
   text_printf(k, "%d %d %d %d %d|", w->units->shape, p->of[PASS_SCHEDULE]->id,
               w->microbatches, held ? p->of[PASS_STAGES]->id : -1,
               plan_of(p)->eval_every > 0);
