@@ -184,9 +184,10 @@ START_TEST(settings_of_another_system) {
   o = report(1, "a.yaml --world 16 distributed.tp_size=3");
   has(o.out, "a.yaml (NeMo AutoModel): is no plan that can run");
   has(o.out, "the command line: distributed.tp_size: error: plan.mesh");
-  o = report(1, "a.yaml model.pretrained_model_name_or_path=Qwen/Qwen1.5-MoE-A2.7B");
+  o = report(
+      1, "a.yaml model.pretrained_model_name_or_path=Qwen/Qwen3-Next-80B-A3B-Instruct");
   has(o.out, "a.yaml (NeMo AutoModel): cannot be imported");
-  has(o.out, "Qwen2-MoE");
+  has(o.out, "Qwen3-Next");
 }
 END_TEST
 

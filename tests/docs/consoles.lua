@@ -41,6 +41,8 @@ local not_run = {
   ["weft import config_registry.py"] = YOURS, ["weft import configuration_mixtral.py"] = YOURS,
   ["weft report recipe.yaml"] = YOURS, ["weft import out/config.toml"] = YOURS,
   ["weft export --to"] = YOURS, ["ls out"] = YOURS, ["docs/import.md: weft check plan.lua"] = YOURS,
+  ["weft calibrate small.lua"] = "its suite measures, which takes a while",
+  ["weft sim small.lua"] = "the suite calibration has tables",
   ["weft repl"] = "the suite repl types it", ["LUA_CPATH="] = "the suite lua_module runs Lua without weft",
 }
 

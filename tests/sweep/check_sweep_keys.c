@@ -48,6 +48,13 @@ static const char moe_plan[] =
     "  cluster = weft.cluster { nodes = 1, gpus = 8, gpu = 'h100-sxm' },\n"
     "  mesh = { tp = 2, pp = 1, dp = 4, ep = 2 }, batch = { global = 16, seq = 16 } }\n";
 
+static const char muon_plan[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model 'llama-tiny', strategy = { 'fsdp2' },\n"
+    "  cluster = weft.cluster { nodes = 1, gpus = 8, gpu = 'h100-sxm' },\n"
+    "  mesh = { tp = 2 }, batch = { global = 16, seq = 16 }, optimizer = weft.muon {} "
+    "}\n";
+
 static const char function_plan[] =
     "local weft = require 'weft'\n"
     "local function all(s)\n"
@@ -74,6 +81,7 @@ static const struct {
              {fsdp2_plan, "fsdp2", "fsdp2", 8},
              {megatron_plan, "megatron_fsdp", "megatron_fsdp", 6},
              {moe_plan, "moe", NULL, 4},
+             {muon_plan, "muon", NULL, 0},
              {function_plan, "function", NULL, 1}};
 static const char *const strategies[] = {"zero", "ddp", "fsdp2", "megatron_fsdp"};
 
@@ -145,6 +153,7 @@ static const struct {
     {"optimizer", "'optimizer', 3"},
     {"optimizer.lr", "'optimizer.lr', 1e-3"},
     {"optimizer.betas", "'optimizer.betas', { 0.5, 0.6 }"},
+    {"optimizer.ns_coefficients", "'optimizer.ns_coefficients', { 2, -1.5, 0.5 }"},
     {"data", "'data', 3"},
     {"data.files", "'data.files', { 'x' }"},
     {"data.val", "'data.val', 3"},

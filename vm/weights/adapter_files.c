@@ -35,20 +35,19 @@ static size_t holder_length(const CompiledParam *p) {
 
 void adapter_tensor(const Compiled *c, int param, char name[512]) {
   const CompiledParam *p = &c->param[param];
+  TextBuf t = textbuf(name, 512);
   if (!of_experts(p)) {
-    snprintf(name, 512, ADAPTER_PREFIX "%s", p->name);
+    textbuf_printf(&t, ADAPTER_PREFIX "%s", p->name);
     return;
   }
   size_t n = holder_length(p);
-  int at = snprintf(name, 512, ADAPTER_PREFIX "%.*s", (int)n, p->name);
+  textbuf_printf(&t, ADAPTER_PREFIX "%.*s", (int)n, p->name);
   for (int i = param + 1; i < c->nparam; i++) {
     const CompiledParam *q = &c->param[i];
     bool same = of_experts(q) && q->adapter == p->adapter && holder_length(q) == n;
-    if (same && strncmp(p->name, q->name, n) == 0 && at < 512)
-      at += snprintf(name + at, 512 - (size_t)at, ".base_layer");
+    if (same && strncmp(p->name, q->name, n) == 0) textbuf_printf(&t, ".base_layer");
   }
-  if (at < 512)
-    snprintf(name + at, 512 - (size_t)at, "%s", adapter_suffix((AdapterPart)p->adapter));
+  textbuf_printf(&t, "%s", adapter_suffix((AdapterPart)p->adapter));
 }
 
 /* ".weight" at the end of a name, or its end. */
