@@ -54,7 +54,7 @@ START_TEST(scripts_have_all) {
     const char *in_bash = part(bash, arena_printf(scratch_arena, "\n  %s) ", name), ";;");
     const char *in_zsh = part(zsh, arena_printf(scratch_arena, "\n  %s)\n", name), ";;");
     for (int i = 0; i < LEN(options); i++) {
-      if (!(options[i].on & verbs[v].bit)) continue;
+      if (!options[i].name || !(options[i].on & verbs[v].bit)) continue;
       const char *o = options[i].name, *dashes = strncmp(o, "--", 2) == 0 ? "l" : "s";
       has_text(in_bash, name, o);
       has_text(in_zsh, name, arena_printf(scratch_arena, "'*%s[", o));
