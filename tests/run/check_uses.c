@@ -105,6 +105,43 @@ START_TEST(read_in_many_units) {
 }
 END_TEST
 
+/* ---- gradients that one kernel writes ---- */
+
+/* A norm's weight and bias in two groups of parameters: their buckets are reduced at
+ * different times where W comes later than I and other parameters of the weight's bucket
+ * are written in I. */
+static const char *const grouped[] = {
+    "mesh = { pp = 2, dp = 2 }, strategy = { 'zero', stage = 2 },",
+    "mesh = { pp = 2, dp = 2, tp = 2 }, strategy = { 'zero', stage = 2 },",
+    "mesh = { pp = 2, dp = 2, tp = 2 },\n"
+    "  strategy = { 'zero', stage = 3, sequence_parallel = true },",
+    "mesh = { pp = 2, dp = 2 }, strategy = { 'fsdp2', defer_fsdp_grad_sync = false },",
+};
+
+START_TEST(norms_in_two_groups) {
+  Text plan = {0}, why = {0};
+  VerifyReport r;
+  text_printf(
+      &plan,
+      "local weft = require 'weft'\n"
+      "return weft.plan {\n"
+      "  model = weft.model { 'gpt2', n_layer = 2, n_embd = 32, n_head = 4,\n"
+      "    vocab_size = 37, n_positions = 8, initializer_range = 0.1 },\n"
+      "  %s schedule = 'zero_bubble', batch = { global = 8, micro = 2, seq = 8 },\n"
+      "  freeze = { 'h.*.mlp.c_fc', 'h.*.attn.c_attn.weight', 'h.*.attn.c_proj',\n"
+      "    'h.*.ln_1.weight' },\n"
+      "  groups = { { 'h.*.ln_2.bias', lr = 3, weight_decay = 0.01 } },\n"
+      "  optimizer = weft.adamw { lr = 1e-2 }, data = weft.synthetic {},\n"
+      "  train = { steps = 3, seed = 2 } }\n",
+      grouped[_i]);
+  weft_status st = plan_parity(plan.s, 3, 1e-5, &r, &why);
+  ck_assert_msg(st == WEFT_OK && r.ok, "%s %s%s", r.first_bad, why.s ? why.s : "",
+                plan.s);
+  text_free(&plan);
+  text_free(&why);
+}
+END_TEST
+
 /* ---- messages ---- */
 
 static const struct {
@@ -182,6 +219,7 @@ Suite *uses_suite(void) {
   TCase *c = tcase_create("models");
   tcase_set_timeout(c, 120);
   tcase_add_loop_test(c, agrees_with_one_rank, 0, LEN(models) * LEN(meshes));
+  tcase_add_loop_test(c, norms_in_two_groups, 0, LEN(grouped));
   tcase_add_test(c, read_in_many_units);
   tcase_add_loop_test(c, refuses, 0, LEN(refused));
   suite_add_tcase(s, c);

@@ -217,17 +217,35 @@ static int gradient_bit(const Coder *c, int index) {
   return bit;
 }
 
+/* The parameters whose gradients a kernel writes, by number in the unit. */
+static int gradients_of(Coder *c, const CodeInstr *x, int index[KERNEL_OPERANDS]) {
+  int n = 0;
+  for (int k = 0; x->i.code == I_KERNEL && k < x->i.nout; k++) {
+    if (x->t[x->i.nin + k] < 0) continue;
+    Storage s = coder_place(c, x->t[x->i.nin + k]);
+    if (s.kind == ST_GRAD) index[n++] = s.index;
+  }
+  return n;
+}
+
 /* Of the results that write a parameter's gradient in a body, the first overwrites if the
- * call says so; later ones accumulate. */
-static void mark_accumulation(Coder *c) {
+ * call says so; later ones accumulate. A kernel does the one or the other with all its
+ * results (a norm's weight and bias): the first one's bit decides, or, if a part of them
+ * was written before, it accumulates. */
+static void mark_accumulation(Coder *c, Phase ph) {
+  int16_t *bit = c->code->grad_bit + ph * c->code->param.n;
   bool *seen = NEW_N(c->scratch, bool, c->code->param.n);
+  for (int i = 0; i < c->code->param.n; i++) bit[i] = (int16_t)i;
   for (int i = 0; i < c->out.n; i++) {
     CodeInstr *x = &c->out.at[i];
-    if (x->i.code != I_KERNEL || x->i.nout == 0 || x->t[x->i.nin] < 0) continue;
-    Storage s = coder_place(c, x->t[x->i.nin]);
-    if (s.kind != ST_GRAD) continue;
-    x->i.acc = seen[s.index] ? ACC_ALWAYS : (uint8_t)(ACC_BIT + gradient_bit(c, s.index));
-    seen[s.index] = true;
+    int of[KERNEL_OPERANDS], n = gradients_of(c, x, of), written = 0;
+    for (int k = 0; k < n; k++) written += seen[of[k]];
+    if (n == 0) continue;
+    x->i.acc = written ? ACC_ALWAYS : (uint8_t)(ACC_BIT + gradient_bit(c, of[0]));
+    for (int k = 0; k < n; k++) {
+      if (!seen[of[k]]) bit[of[k]] = (int16_t)(written ? GRAD_CLEARED : of[0]);
+      seen[of[k]] = true;
+    }
   }
 }
 
@@ -243,7 +261,7 @@ static void use_param(Coder *c, uint8_t *use, Storage at, Phase ph) {
  * has. */
 void coder_slots(Coder *c, Phase ph) {
   c->out.at = c->code->body[ph].at, c->out.n = c->code->body[ph].n;
-  mark_accumulation(c);
+  mark_accumulation(c, ph);
   for (int i = 0; i < c->out.n; i++) {
     CodeInstr *x = &c->out.at[i];
     if (x->i.code == I_WAIT) continue;

@@ -241,6 +241,7 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
   out->edge_use = NEW_N(scratch, uint8_t, out->edge.n);
   out->grad_use = NEW_N(scratch, uint8_t, out->param.n);
   out->param_use = NEW_N(scratch, uint8_t, out->param.n);
+  out->grad_bit = NEW_N(scratch, int16_t, BODIES * out->param.n);
   for (Phase ph = PH_F; ph <= PH_W; ph++) coder_slots(c, ph);
   if (merges(c)) merge_bodies(c, ops, nops);
   for (Phase ph = PH_F; ph < BODIES; ph++)

@@ -8,8 +8,9 @@
 typedef struct RawUnit {
   VEC(int) param;   /* parameters that the unit reads, in order of first use */
   VEC(Tid) edge;    /* sharded tensors that cross between it and other units */
-  VEC(bool) joined; /* see UnitCode, also for the next three */
+  VEC(bool) joined; /* see UnitCode, also for the next four */
   uint8_t *edge_use, *grad_use, *param_use;
+  int16_t *grad_bit;
   VEC(int32_t) read[3];
   UnitBody body[BODIES];
   uint64_t frame[3], temp, input_mask;

@@ -85,6 +85,10 @@ static bool same_bytes(const void *a, const void *b, size_t n) {
   return n == 0 || memcmp(a, b, n) == 0;
 }
 
+static size_t grad_bit_bytes(int nparam) {
+  return BODIES * (size_t)nparam * sizeof(int16_t);
+}
+
 static bool same_code(const UnitCode *a, const UnitCode *b) {
   if (a->nparam != b->nparam || a->nedge != b->nedge || a->temp != b->temp ||
       a->input_mask != b->input_mask || a->handles != b->handles ||
@@ -99,6 +103,7 @@ static bool same_code(const UnitCode *a, const UnitCode *b) {
   return same_bytes(a->edge_use, b->edge_use, (size_t)a->nedge) &&
          same_bytes(a->grad_use, b->grad_use, (size_t)a->nparam) &&
          same_bytes(a->param_use, b->param_use, (size_t)a->nparam) &&
+         same_bytes(a->grad_bit, b->grad_bit, grad_bit_bytes(a->nparam)) &&
          same_bytes(a->joined, b->joined, sizeof *a->joined * (size_t)a->nparam);
 }
 
@@ -108,6 +113,7 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
                 .edge_use = raw->edge_use,
                 .grad_use = raw->grad_use,
                 .param_use = raw->param_use,
+                .grad_bit = raw->grad_bit,
                 .joined = raw->joined.at,
                 .temp = raw->temp,
                 .input_mask = raw->input_mask,
@@ -121,6 +127,7 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
   c.edge_use = arena_copy(t->keep, c.edge_use, (size_t)c.nedge);
   c.grad_use = arena_copy(t->keep, c.grad_use, (size_t)c.nparam);
   c.param_use = arena_copy(t->keep, c.param_use, (size_t)c.nparam);
+  c.grad_bit = arena_copy(t->keep, c.grad_bit, grad_bit_bytes(c.nparam));
   c.joined = arena_copy(t->keep, c.joined, sizeof *c.joined * (size_t)c.nparam);
   for (int ph = 0; ph < 3; ph++) {
     c.read[ph].edge =

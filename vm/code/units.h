@@ -26,6 +26,10 @@ typedef struct UnitCode {
   uint8_t *edge_use;  /* for each edge: 1 << Phase of each body that uses it */
   uint8_t *grad_use;  /* for each parameter: of each body that writes its gradient */
   uint8_t *param_use; /* for each parameter: of each body that reads it */
+  /* For each body, of each parameter: whose bit of Call.fresh decides for its gradient,
+   * itself but where one kernel writes several gradients; GRAD_CLEARED: the body only
+   * accumulates, so one that is fresh is cleared before it. */
+  int16_t *grad_bit;
   bool *joined; /* for each parameter: part of a fused projection, it must be right behind
                    the next one in memory (fused_projections.h) */
   /* Edges of other units that each body reads: indices within the unit, by first use. */

@@ -140,6 +140,7 @@ typedef struct Main {
   Bodies bodies;
   int *unit_at;  /* unit -> its number on this rank */
   bool *written; /* parameter -> its gradient buffer holds a value already */
+  bool *fresh;   /* parameter of a call's unit -> the call is the first to write it */
   UnshardedNow unsharded;
   uint64_t area[AREA_N];        /* offset of each area */
   uint32_t phase[BODIES], none; /* indices of strings */
@@ -174,17 +175,46 @@ static void clear_unwritten(Emit *e, const Main *m, const Event *ev) {
   }
 }
 
+static void clear_gradient(Emit *e, const Main *m, const CompiledUnit *x, int i,
+                           Phase ph) {
+  const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
+  uint64_t at = bind_gradient(e, &m->unsharded, x, i, ph).off;
+  emit_zeros(e, (DType)layout_gradients(e->l, p->block)->dtype, at, p->count,
+             "gradients");
+}
+
+/* Clears the gradients of a unit that its body writes first but cannot overwrite: of
+ * those that one kernel writes, others are written already, as they are reduced at other
+ * times (buckets of groups of parameters, weights with several uses). */
+static void clear_mixed(Emit *e, const Main *m, const CompiledUnit *x, Phase ph) {
+  bool *fresh = m->fresh;
+  const int16_t *bit = x->code->grad_bit + ph * x->code->nparam;
+  for (int i = 0; i < x->code->nparam; i++) {
+    if (bit[i] == i || (bit[i] != GRAD_CLEARED && fresh[bit[i]] == fresh[i])) continue;
+    int first = bit[i] == GRAD_CLEARED ? i : bit[i];
+    for (int k = 0; k < x->code->nparam; k++) {
+      if (!fresh[k] || (k != first && bit[k] != first)) continue;
+      clear_gradient(e, m, x, k, ph);
+      fresh[k] = false;
+    }
+  }
+}
+
 /* A bit for each gradient that this call writes first, so that it must overwrite; marks
  * them as written. */
-static uint64_t fresh_mask(Emit *e, int u, Phase ph, bool *written) {
+static uint64_t fresh_mask(Emit *e, const Main *m, int u, Phase ph) {
   const CompiledUnit *x = &e->u->at[u];
   uint64_t mask = 0;
+  for (int i = 0; i < x->code->nparam; i++) {
+    bool *written = &m->written[e->l->of[x->param[i]]],
+         writes = x->code->grad_use[i] >> ph & 1;
+    m->fresh[i] = writes && !*written;
+    *written |= writes;
+  }
+  clear_mixed(e, m, x, ph);
   for (int i = 0, bit = -1; i < x->code->nparam; i++) {
-    int p = e->l->of[x->param[i]];
     bit += !e->u->param[x->param[i]].frozen; /* as in unit_buffers.c */
-    if (!(x->code->grad_use[i] >> ph & 1)) continue;
-    if (!written[p]) mask |= 1ull << bit;
-    written[p] = true;
+    if (m->fresh[i]) mask |= 1ull << bit;
   }
   return mask;
 }
@@ -207,6 +237,10 @@ static void bind_buffer(Emit *e, const Main *m, int32_t buffer) {
 
 static void emit_call(Emit *e, const Event *ev, Main *m) {
   const UnitCode *code = e->u->at[ev->unit].code;
+  int first = e->code.n;
+  uint64_t fresh = fresh_mask(e, m, ev->unit, (Phase)ev->phase);
+  for (int i = first; i < e->code.n; i++)
+    e->code.at[i].line = ev->line, e->code.at[i].action = ev->action;
   Call call = {.body = (uint32_t)m->bodies.of[ev->unit][ev->phase],
                .unit = (uint32_t)m->unit_at[ev->unit],
                .chunk = (uint16_t)e->st->chunk[e->st->of_unit[ev->unit]],
@@ -215,7 +249,7 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
                .nbind = (uint16_t)(2 * code->nparam),
                .dyn = (uint32_t)e->dyn.n,
                .ndyn = (uint16_t)(DYN_EDGE + code->nedge),
-               .fresh = fresh_mask(e, ev->unit, (Phase)ev->phase, m->written)};
+               .fresh = fresh};
   const int32_t *buf = &m->t->call_buffer.at[ev->edges];
   for (int k = 0; k < 3; k++) bind_buffer(e, m, buf[k]);
   if (ev->unit == e->u->loss && e->u->context)
@@ -328,7 +362,8 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   uint64_t temp_bytes = temp_of(e.st, p->pp);
   *m = (Main){.t = t,
               .unit_at = NEW_N(e.scratch, int, e.u->n),
-              .written = NEW_N(e.scratch, bool, l->regions.nparam + 1)};
+              .written = NEW_N(e.scratch, bool, l->regions.nparam + 1),
+              .fresh = NEW_N(e.scratch, bool, l->regions.nparam + 1)};
   uint64_t area[AREA_N], passes = l->end;
   for (int k = 0; k < AREA_N; k++) {
     m->area[k] = passes;

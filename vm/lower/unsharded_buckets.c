@@ -224,8 +224,8 @@ static Bind bind_param(const Emit *e, const UnshardedNow *n, const CompiledUnit 
                 n->unit_at[n->h->at[bucket].unit]};
 }
 
-static Bind bind_gradient(const Emit *e, const UnshardedNow *n, const CompiledUnit *x,
-                          int i, Phase ph) {
+Bind bind_gradient(const Emit *e, const UnshardedNow *n, const CompiledUnit *x, int i,
+                   Phase ph) {
   const Stored *p = &e->l->regions.param[e->l->of[x->param[i]]];
   int bucket = n->h->of[p->block];
   if (e->u->context || e->u->param[x->param[i]].frozen)

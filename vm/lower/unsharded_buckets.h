@@ -1,7 +1,7 @@
 /* unsharded_buckets.h - the buckets of a rank with sharded parameters or gradients, their
  * bindings in calls and their instructions; see unshard.h. */
-#ifndef WEFT_HELD_H
-#define WEFT_HELD_H
+#ifndef WEFT_UNSHARDED_BUCKETS_H
+#define WEFT_UNSHARDED_BUCKETS_H
 
 #include "unshard.h"
 #include "optimizer_step.h"
@@ -23,6 +23,9 @@ typedef struct UnshardedNow {
   uint64_t *copy, *sum, *part; /* current offsets of each bucket's buffers */
   BoundAt **bound;             /* for each unit */
 } UnshardedNow;
+/* The gradient of parameter `i` of a unit, as the unit's body `ph` is bound to it. */
+Bind bind_gradient(const Emit *e, const UnshardedNow *n, const CompiledUnit *x, int i,
+                   Phase ph);
 void unsharded_begin(const Emit *e, const UnshardedList *h, const int *unit_at,
                      UnshardedNow *out);
 /* Writes the instructions of a GATHER, KEEP, FREE, TAKE, SCATTER or ADD whose buffer is

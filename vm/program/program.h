@@ -56,6 +56,7 @@ extern const CollInfo coll_info[COLL_N];
 /* Accumulation into gradients: ACC_NEVER, ACC_ALWAYS, or ACC_BIT + k: accumulate unless
  * bit k of Call.fresh is set (the first microbatch of a step overwrites). */
 enum { ACC_NEVER = 0, ACC_ALWAYS = 1, ACC_BIT = 2 };
+enum { GRAD_CLEARED = -1 }; /* see UnitCode.grad_bit */
 
 typedef struct Operand {
   uint64_t off; /* bytes, from the slot's base */
