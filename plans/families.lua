@@ -52,7 +52,13 @@ local rows = {
 }
 
 local family = weft.var("family", "gemma2")
-local row = rows[family] or error("no row for the family " .. family)
+local function names()
+  local list = {}
+  for name in pairs(rows) do list[#list + 1] = name end
+  table.sort(list)
+  return table.concat(list, ", ")
+end
+local row = rows[family] or error("no row for the family " .. family .. ": " .. names())
 local nodes = row.nodes or 1
 
 return weft.plan {

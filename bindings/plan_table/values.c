@@ -190,6 +190,11 @@ weft_status value_set(LangState *s, const char *assignment, weft_error *e) {
                    "--set %s: write --set PATH=VALUE, for example "
                    "--set mesh.tp=4",
                    assignment);
+  /* What a shell makes of a variable that is not set is no wish for the default. */
+  if (!eq[1 + strspn(eq + 1, " \t")])
+    return err_set(e, WEFT_EUSAGE,
+                   "--set %s there is no value behind =; %snil leaves the field out",
+                   assignment, assignment);
   SetJob j = {.text = assignment, .value = eq + 1, .e = e};
   TRY(state_protect(s, set_job, &j, e));
   return j.st;

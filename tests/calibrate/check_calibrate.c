@@ -73,6 +73,7 @@ START_TEST(a_trace_beside_the_clock) {
   has(o.err, "t.json: is no trace of this plan on this mesh");
   o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare tiny.lua");
   ck_assert_int_eq(o.code, 2);
+  has(o.err, "is no trace of weft run: it is not JSON: ");
   scratch_put("t.json", "{\"traceEvents\": []}", 19);
   o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare t.json");
   ck_assert_int_eq(o.code, 2);

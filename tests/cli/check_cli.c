@@ -355,6 +355,9 @@ START_TEST(show) {
   expect(arena_printf(a, "show %s mesh --rank 1", quickstart), 2, "", "--rank belongs");
   expect(arena_printf(a, "show %s mesh --csv", quickstart), 2, "", "--csv belongs");
   expect(arena_printf(a, "show %s mash", quickstart), 2, "", "\"mash\" is none of");
+  expect(arena_printf(a, "show meshes %s", quickstart), 2, "", ": did you mean mesh?");
+  expect(arena_printf(a, "show %s mesh --set mesh.tp=", quickstart), 2, "",
+         "--set mesh.tp= there is no value behind =; mesh.tp=nil");
   expect(
       arena_printf(a, "show program %s", quickstart), 0,
       "SEND   h3 to rank 4, 65536 bytes, f32[2,64,128]  \"activation after layers.1\"\n",

@@ -74,6 +74,7 @@ START_TEST(bad_input) {
       process_run(30, "sh -c 'mkdir there && touch there/x && exec $weft init there'");
   ck_assert_int_eq(o.code, 2);
   ck_assert_msg(strstr(o.err, "there: exists and is not empty"), "%s", o.err);
+  ck_assert_str_eq(o.out, "");
   o = process_run(30, "$weft init no/such");
   ck_assert_msg(o.code != 0 && strstr(o.err, "no/such"), "%s", o.err);
   o = process_run(30, "$weft init a b");

@@ -143,7 +143,7 @@ static weft_status read_json(const char *path, json_t **out, weft_error *e) {
   char *s;
   size_t n;
   TRY(file_read(NULL, path, FILE_OWN_MAX, &s, &n, e));
-  *out = json_text(path, "is no trace of weft run", s, n, e);
+  *out = json_text(path, "is no trace of weft run: it ", s, n, e);
   mem_free(NULL, s, n + 1);
   return *out ? WEFT_OK : WEFT_EFILE;
 }

@@ -133,6 +133,18 @@ static const Topic *find_topic(const char *name) {
   return NULL;
 }
 
+/* Of two words that are no topics, the one that is not named like a plan is wrong. */
+static weft_status unknown_topic(const char *a, const char *b, weft_error *e) {
+  const char *names[LEN(topics)], *end = strrchr(b, '.');
+  const char *wrong = end && strcmp(end, ".lua") == 0 ? a : b;
+  for (int i = 0; i < LEN(topics); i++) names[i] = topics[i].name;
+  const char *near = str_nearest(wrong, names, LEN(topics));
+  if (near)
+    return err_set(e, WEFT_EUSAGE, "\"%s\" is none of " TOPICS ": did you mean %s?",
+                   wrong, near);
+  return err_set(e, WEFT_EUSAGE, "\"%s\" is none of " TOPICS, wrong);
+}
+
 /* Plan, topic and rank may be given in any order. */
 static weft_status read_args(Cli *cli, const char **plan, const Topic **topic,
                              weft_error *e) {
@@ -150,7 +162,7 @@ static weft_status read_args(Cli *cli, const char **plan, const Topic **topic,
     } else if (!*plan) {
       *plan = arg;
     } else {
-      return err_set(e, WEFT_EUSAGE, "\"%s\" is none of " TOPICS, arg);
+      return unknown_topic(*plan, arg, e);
     }
   }
   if (*topic && cli->logical && strcmp((*topic)->name, "graph") == 0) *topic = &logical;
