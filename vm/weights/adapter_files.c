@@ -156,13 +156,14 @@ static void write_saved(const Compiled *c, Arena *a, Json *j) {
 static void write_patterns(Arena *a, Json *j, const char *key, PatternNumbers of) {
   json_open(j, key, '{');
   for (int i = 0; i < of.n; i++) {
-    Text name = {.alloc = arena_allocator(a)};
-    for (const char *s = of.at[i].pattern; *s; s++)
-      if (*s == '.' || *s == '*')
-        text_add(&name, *s == '.' ? "\\." : "\\d+");
-      else
-        text_printf(&name, "%c", *s);
-    json_num(j, name.s ? name.s : "", of.at[i].number);
+    char *name = arena_alloc(a, 3 * strlen(of.at[i].pattern) + 1), *to = name;
+    for (const char *s = of.at[i].pattern; *s; s++) {
+      const char *as = *s == '.' ? "\\." : *s == '*' ? "\\d+" : NULL;
+      size_t n = as ? strlen(as) : 1;
+      memcpy(to, as ? as : s, n);
+      to += n;
+    }
+    json_num(j, name, of.at[i].number);
   }
   json_close(j, '}');
 }

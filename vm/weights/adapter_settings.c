@@ -84,16 +84,17 @@ static const char *const part[][2] = {
 /* A key as the plan would have it: "model\.layers\.\d+\.mlp" -> "layers.*.mlp". Others
  * stay as they are, and so are none of the plan's. */
 static const char *as_pattern(Arena *a, const char *key) {
-  Text out = {.alloc = arena_allocator(a)};
+  char *name = arena_alloc(a, strlen(key) + 1), *to = name; /* no part becomes longer */
   for (const char *s = key; *s;) {
     int k = 0;
     while (k < LEN(part) && strncmp(s, part[k][0], strlen(part[k][0])) != 0) k++;
-    if (k < LEN(part))
-      text_add(&out, part[k][1]), s += strlen(part[k][0]);
-    else
-      text_printf(&out, "%c", *s++);
+    if (k == LEN(part)) {
+      *to++ = *s++;
+      continue;
+    }
+    memcpy(to, part[k][1], strlen(part[k][1]));
+    to += strlen(part[k][1]), s += strlen(part[k][0]);
   }
-  const char *name = out.s ? out.s : "";
   return name;
 }
 
