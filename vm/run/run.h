@@ -79,6 +79,9 @@ weft_status run_consensus(Run *r, const RunFact *fact, int n, weft_error *e);
  * that have them (replica_check.c), between two steps; all processes call it. WEFT_ERUN
  * on all of them otherwise, with an error that names a parameter and two ranks. */
 weft_status run_check_replicas(Run *r, weft_error *e);
+/* Whether copies have to be the same: on GPUs ranks may compute a product in different
+ * ways, each the one that it found fastest, unless the plan is deterministic. */
+bool run_copies_agree(const Run *r);
 /* On rank 0 a warning about facts that may differ and do; else NULL. */
 const char *run_uneven(const Run *r);
 /* Writes the recorded events of all ranks as a file for Perfetto: as many of the first
