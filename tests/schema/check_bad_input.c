@@ -75,7 +75,7 @@ static const Case usage[] = {
      "weft: there is no rank 2, the mesh has 2 ranks\n"},
     {"show base.lua prgram", 2,
      "weft: \"prgram\" is none of mesh, graph, schedule, memory, stages, comm, rank, "
-     "program\n"},
+     "program: did you mean program?\n"},
     {"run base.lua --log .", 2, ".: error: cannot be written: Is a directory\n"},
     {"run base.lua --log no/x", 2,
      "no/x: error: cannot be written: No such file or directory\n"},
