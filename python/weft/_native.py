@@ -192,7 +192,7 @@ _loaded: Optional[ctypes.CDLL] = None
 _loading = threading.Lock()
 
 
-def library() -> Any:
+def loaded() -> Any:
     """libweftlua, opened when it is first needed."""
     global _loaded
     with _loading:
@@ -279,4 +279,4 @@ class Interruptible:
         return status[0], error
 
 
-__all__ = ["library", "program"]
+__all__ = ["loaded", "program"]

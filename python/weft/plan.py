@@ -164,7 +164,7 @@ class Plan:
         world: int = 0,
         memory_limit: int = 0,
     ) -> None:
-        self._lib = _native.library()
+        self._lib = _native.loaded()
         self._lock = threading.RLock()
         self._runs: "weakref.WeakSet[Run]" = weakref.WeakSet()
         self._long = _native.Interruptible()

@@ -142,10 +142,10 @@ class Counted:
     """A library that counts the calls of its functions."""
 
     def __init__(self, library):
-        self.library, self.calls = library, collections.Counter()
+        self.counted, self.calls = library, collections.Counter()
 
     def __getattr__(self, name):
-        function = getattr(self.library, name)
+        function = getattr(self.counted, name)
 
         def counted(*arguments):
             self.calls[name] += 1
@@ -157,7 +157,7 @@ class Counted:
 def test_nothing_is_lost(small, monkeypatch):
     """Plans that are closed, dropped, wrong, or left in a circle with their run: each handle is
     freed once. WEFT_CYCLES=10000 takes minutes."""
-    lib = Counted(weft._native.library())
+    lib = Counted(weft._native.loaded())
     monkeypatch.setattr(weft._native, "_loaded", lib)
     n = int(os.environ.get("WEFT_CYCLES", "200"))
     for i in range(n):
@@ -198,5 +198,5 @@ def test_memory_comes_back(small):
 
 
 def test_the_package_is_that_of_the_library():
-    assert weft.__version__ == weft._native.text(weft._native.library().weft_version())
+    assert weft.__version__ == weft._native.text(weft._native.loaded().weft_version())
     assert os.path.exists(os.path.dirname(weft.__file__) + "/py.typed")
