@@ -3,15 +3,7 @@
 #include <check.h>
 
 #include "tests/harness/process.h"
-
-static const char plan_text[] =
-    "local weft = require 'weft'\n"
-    "return weft.plan { name = 'tiny',\n"
-    "  model = weft.model { 'llama', hidden_size = 16, num_hidden_layers = 4,\n"
-    "    num_attention_heads = 4, intermediate_size = 32, vocab_size = 64 },\n"
-    "  batch = { global = 4, micro = 1, seq = 8 },\n"
-    "  optimizer = weft.adamw { lr = 1e-3 }, train = { steps = 2 },\n"
-    "  data = weft.synthetic {} }\n";
+#include "tests/generate/tiny_plan.h"
 
 static void has(const char *text, const char *part) {
   ck_assert_msg(strstr(text, part) != NULL, "\"%s\" is not in\n%s", part, text);
@@ -20,7 +12,7 @@ static void has(const char *text, const char *part) {
 /* The second run has nothing to do, a larger plan adds to it; a file of another machine
  * is left alone. */
 START_TEST(a_calibration_goes_on) {
-  scratch_put("tiny.lua", plan_text, strlen(plan_text));
+  scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
   Outcome o = process_run(120, "$weft calibrate tiny.lua --threads 1 -o c.lua");
   ck_assert_msg(o.code == 0, "%s", o.err);
   const char *first = scratch_get(scratch_path("c.lua"));
@@ -46,7 +38,7 @@ END_TEST
 
 /* Kernels of a run by instruction; a trace of other programs, or none, is refused. */
 START_TEST(a_trace_beside_the_clock) {
-  scratch_put("tiny.lua", plan_text, strlen(plan_text));
+  scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
   Outcome o =
       process_run(60, "$weft run tiny.lua --threads 1 --steps 3 -q --trace t.json");
   ck_assert_msg(o.code == 0, "%s", o.err);

@@ -6,15 +6,7 @@
 
 #include "bindings/calibration/calibration.h"
 #include "tests/harness/process.h"
-
-static const char plan_text[] =
-    "local weft = require 'weft'\n"
-    "return weft.plan { name = 'tiny',\n"
-    "  model = weft.model { 'llama', hidden_size = 16, num_hidden_layers = 4,\n"
-    "    num_attention_heads = 4, intermediate_size = 32, vocab_size = 64 },\n"
-    "  batch = { global = 4, micro = 1, seq = 8 },\n"
-    "  optimizer = weft.adamw { lr = 1e-3 }, train = { steps = 2 },\n"
-    "  data = weft.synthetic {} }\n";
+#include "tests/generate/tiny_plan.h"
 
 #define MACHINE                                                                          \
   "machine { device = 'cpu', way = 'w', name = 'm', version = '0', date = 'd',\n"        \
@@ -129,7 +121,7 @@ static void has(const char *text, const char *part) {
 }
 
 START_TEST(a_table_without_rows_says_so) {
-  scratch_put("tiny.lua", plan_text, strlen(plan_text));
+  scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
   scratch_put("c.lua", MACHINE, strlen(MACHINE));
   Outcome o = process_run(60, "$weft sim tiny.lua --calibration c.lua");
   ck_assert_int_eq(o.code, 0);

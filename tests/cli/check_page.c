@@ -3,11 +3,11 @@
  * browser shows it at the width of a phone, a tablet and a screen without cutting
  * anything off. */
 #include <check.h>
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/harness/process.h"
+#include "tests/harness/markup.h"
 
 enum { SECONDS = 60, LARGEST = 500 << 10 };
 
@@ -32,37 +32,6 @@ static const char *page(int code, const char *arguments) {
 
 /* ---- what a page is made of ---- */
 
-static bool is_named(const char *tag, const char *name) {
-  size_t n = strlen(name);
-  return strncmp(tag, name, n) == 0 && !isalnum((unsigned char)tag[n]);
-}
-
-/* Every element is closed, in order, but those that have no end. */
-static void closed(const char *s) {
-  const char *open[64];
-  int depth = 0, elements = 0;
-  for (; (s = strchr(s, '<')); elements++) {
-    const char *name = s + 1, *end = strchr(s, '>');
-    ck_assert_ptr_nonnull(end);
-    if (*name == '/') {
-      size_t n = (size_t)(end - name - 1);
-      ck_assert_int_gt(depth, 0);
-      const char *last = open[--depth];
-      ck_assert_msg(strncmp(last, name + 1, n) == 0 && !isalnum((unsigned char)last[n]),
-                    "%.20s closes %.20s", name, last);
-    } else if (end[-1] != '/' && *name != '!' && !is_named(name, "meta")) {
-      int quotes = 0;
-      for (const char *p = name; p < end; p++) quotes += *p == '"';
-      ck_assert_msg(quotes % 2 == 0, "%.60s", name);
-      ck_assert_int_lt(depth, LEN(open));
-      open[depth++] = name;
-    }
-    s = end;
-  }
-  ck_assert_int_eq(depth, 0);
-  ck_assert_int_gt(elements, 20);
-}
-
 /* Each link leads to an element of the page. */
 static int links(const char *s) {
   static const char begin[] = " href=\"";
@@ -81,7 +50,7 @@ static int links(const char *s) {
 static void stands_alone(const char *text) {
   static const char *const outside[] = {
       "http:", "https:", "//", "<script", "<link", "<iframe", "url(", "@import", "<img"};
-  closed(text);
+  markup_is_closed(text);
   ck_assert_int_gt(links(text), 1);
   has(text, "<meta content=\"default-src &#39;none&#39;; ");
   const char *plan = strstr(text, "<section aria-labelledby=\"plan-title\"");

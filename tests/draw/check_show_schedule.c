@@ -1,7 +1,6 @@
 /* check_show_schedule.c - the timeline as people see it: drawn in text at several widths,
  * in colour on a terminal only, as a picture and as JSON; and its bytes. */
 #include <check.h>
-#include <ctype.h>
 #include <jansson.h>
 #include <pty.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 
 #include "tests/harness/process.h"
 #include "tests/generate/schedule_text.h"
+#include "tests/harness/markup.h"
 #include "vm/draw/timeline_draw.h"
 #include "vm/io/io.h"
 
@@ -148,32 +148,6 @@ END_TEST
 
 /* ---- picture ---- */
 
-/* Every element is closed, in order, and every attribute quoted. */
-static void well_formed(const char *s) {
-  const char *open[32];
-  int depth = 0, elements = 0;
-  for (; (s = strchr(s, '<')); elements++) {
-    const char *name = s + 1, *end = strchr(s, '>');
-    ck_assert_ptr_nonnull(end);
-    if (*name == '/') {
-      size_t n = (size_t)(end - name - 1);
-      ck_assert_int_gt(depth, 0);
-      ck_assert_msg(strncmp(open[--depth], name + 1, n) == 0 &&
-                        !isalnum((unsigned char)open[depth][n]),
-                    "%.20s", name);
-    } else {
-      int quotes = 0;
-      for (const char *p = name; p < end; p++) quotes += *p == '"';
-      ck_assert_int_eq(quotes % 2, 0);
-      ck_assert_int_lt(depth, LEN(open));
-      if (end[-1] != '/') open[depth++] = name;
-    }
-    s = end;
-  }
-  ck_assert_int_eq(depth, 0);
-  ck_assert_int_gt(elements, 5);
-}
-
 static const char *picture(const Schedule *s) {
   Text out = {0};
   Timeline t = timeline_of(s);
@@ -195,12 +169,12 @@ START_TEST(pictures_are_well_formed) {
                           "0F0,1F0,(0F1;1B0)OVERLAP_F_B,0I0,1F1,0W0,1B1,0B1", 2, 2, true);
   s.name = "a<b> & \"c\"\n";
   const char *svg = picture(&s);
-  well_formed(svg);
+  markup_is_closed(svg);
   ck_assert(strstr(svg, ">a&lt;b&gt; &amp; &quot;c&quot; </text>"));
   ck_assert(strstr(svg, "overlapped pair"));
   Schedule big = large(8, 64);
   svg = picture(&big);
-  well_formed(svg);
+  markup_is_closed(svg);
   ck_assert(!strstr(svg, "overlapped"));
 }
 END_TEST
@@ -282,7 +256,7 @@ START_TEST(writes_the_picture) {
   Outcome o = show("--svg out.svg");
   ck_assert_msg(o.code == 0, "%s", o.err);
   ck_assert(strstr(o.out, "bubble"));
-  well_formed(scratch_get(scratch_path("out.svg")));
+  markup_is_closed(scratch_get(scratch_path("out.svg")));
   ck_assert(!strstr(scratch_list(), ".tmp"));
   o = show("--svg /nowhere/out.svg");
   ck_assert_int_eq(o.code, 2);

@@ -4,6 +4,7 @@
 
 #include "tests/harness/compiled_job.h"
 #include "tests/harness/scratch.h"
+#include "tests/generate/tiny_plan.h"
 #include "vm/calibrate/calibrate.h"
 #include "vm/sim/step_clock.h"
 
@@ -84,15 +85,6 @@ END_TEST
 
 /* ---- steps by tables that were made by hand ---- */
 
-static const char plan_text[] =
-    "local weft = require 'weft'\n"
-    "return weft.plan { name = 'tiny',\n"
-    "  model = weft.model { 'llama', hidden_size = 16, num_hidden_layers = 4,\n"
-    "    num_attention_heads = 4, intermediate_size = 32, vocab_size = 64 },\n"
-    "  batch = { global = 4, micro = 1, seq = 8 },\n"
-    "  optimizer = weft.adamw { lr = 1e-3 }, train = { steps = 2 },\n"
-    "  data = weft.synthetic {} }\n";
-
 static const double KERNEL_S = 1e-3, MOVE_S = 5e-3;
 
 /* Every kernel takes a millisecond and every transfer five. */
@@ -128,7 +120,7 @@ static SimReport step_of(Job *j, const char *const *set, int n, int cores) {
   SimReport r;
   weft_error e;
   err_clear(&e);
-  const char *path = scratch_put("tiny.lua", plan_text, strlen(plan_text));
+  const char *path = scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
   const Compiled *c = compiled_job(j, scratch_arena, path, set, n);
   CostTable t = flat_table(c, cores, scratch_arena);
   table_cluster(&t, c->mesh.world, &j->plan.cluster);
@@ -200,7 +192,7 @@ END_TEST
 /* A kernel that takes longer makes the step longer by as much as it runs. */
 START_TEST(one_row_counts_as_often_as_it_runs) {
   Job j;
-  const char *path = scratch_put("tiny.lua", plan_text, strlen(plan_text));
+  const char *path = scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
   const Compiled *c = compiled_job(&j, scratch_arena, path, NULL, 0);
   CostTable t = flat_table(c, 2, scratch_arena);
   table_cluster(&t, 1, &j.plan.cluster);
