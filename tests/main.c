@@ -1,6 +1,8 @@
-/* main.c - runs every Check suite, or those named on the command line; --suites lists
- * them. Check prints its own counts; the last line sums them up. mpirun starts it with
- * --mpi-child or --run-child. */
+/* main.c - runs every Check suite, or those named on the command line, whole or single
+ * checks of them (SUITE:CHECK:ITERATION, or @FILE of such lines); --suites lists them.
+ * Check prints its own counts; the last line sums them up. mpirun starts it with
+ * --mpi-child or
+ * --run-child. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 #include "tests/ranks/killed_runs.h"
 #include "tests/generate/schedule_cases.h"
 #include "tests/generate/hostile_plan.h"
+#include "tests/harness/only.h"
 
 #define SUITE(x) Suite *x##_suite(void);
 #include "suites.def"
@@ -51,12 +54,6 @@ static int print_suites(void) {
   return EXIT_SUCCESS;
 }
 
-static int wanted(const char *name, int argc, char **argv) {
-  for (int i = 1; i < argc; i++)
-    if (strcmp(argv[i], name) == 0) return 1;
-  return argc == 1;
-}
-
 int main(int argc, char **argv) {
   /* Check's own limit of four seconds is short on a machine that is busy. */
   setenv("CK_DEFAULT_TIMEOUT", "60", 0);
@@ -81,9 +78,11 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);
   if (argc > 1 && strcmp(argv[1], "--api") == 0) return print_page(api_doc_markdown);
   if (argc > 1 && strcmp(argv[1], "--ops") == 0) return print_page(graph_ops_markdown);
+  for (int i = 1; i < argc; i++)
+    if (!only_add(argv[i])) return EXIT_FAILURE;
   SRunner *sr = srunner_create(NULL);
   for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
-    if (wanted(suites[i].name, argc, argv)) srunner_add_suite(sr, suites[i].make());
+    if (only_suite(suites[i].name)) srunner_add_suite(sr, suites[i].make());
   /* What a program printed belongs to what failed. The library moves twice as much with
    * each check that is passed. */
   check_set_max_msg_size(1 << 14);

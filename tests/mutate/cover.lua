@@ -1,112 +1,146 @@
--- cover.lua - which lines each suite runs, recorded once per state of the sources with gcov,
--- a suite at a time, so that a recording that was ended goes on. One file per suite:
+-- cover.lua - which lines each check runs, recorded once per state of the sources, a suite at
+-- a time, so that a recording that was ended goes on. The sources are compiled so that each
+-- block tells that it runs (trace.c); a block is the line at which it begins. `.lines` lists
+-- these, in the order of their numbers:
 --
---   7.31 passed              seconds of processor time, and how it ended
---   vm/mesh/mesh.c 12-14 17  the lines that it runs
+--   vm/mesh/mesh.c 12
 --
--- and one, `.code`, with all lines that hold code.
+-- and a file per suite has, for each check, its name, the seconds it took, how it ended, and
+-- the blocks that it runs, a bit each, behind a line of these.
 local tree = dofile "tests/mutate/tree.lua"
-local BUILD, LINES = tree.PLACE .. "/cover", tree.PLACE .. "/lines"
-local HEADER = "tests/mutate/cover.h"
-local SECONDS = 300 -- for a suite
-local PLANTED = "^(vm/.*%.c)$ ^(bindings/.*%.c)$ ^(kernels/cpu/.*%.c)$"
+local BUILD, LINES = tree.SOURCES .. "/build-traced", tree.PLACE .. "/lines"
+local SECONDS = 900 -- for a suite
+local PAGE = 4096   -- of what trace.c writes, a byte for each WIDTH bytes of code
+local WIDTH = 4
 
 local M = {}
 
--- ---- lists of lines ----
+-- ---- the build ----
 
-local function join(set) -- { [12] = true, ... } as "12-14 17"
-  local list, parts, i = {}, {}, 1
-  for n in pairs(set) do list[#list + 1] = n end
-  table.sort(list)
-  while i <= #list do
-    local k = i
-    while list[k + 1] == list[k] + 1 do k = k + 1 end
-    parts[#parts + 1] = k > i and list[i] .. "-" .. list[k] or list[i]
-    i = k + 1
+local function here() return tree.lines_of("pwd")[1] end
+
+local function build()
+  local object = here() .. "/" .. tree.PLACE .. "/trace.o"
+  if not tree.run("cc -O2 -fPIC -c -o %s tests/mutate/trace.c", object) then
+    tree.fail "tests/mutate/trace.c does not compile"
   end
-  return table.concat(parts, " ")
+  tree.configure(BUILD, ('-DCMAKE_C_FLAGS="-g" -DCMAKE_C_COMPILER_LAUNCHER=%s/tests/mutate/trace-cc \z
+    -DCMAKE_EXE_LINKER_FLAGS=%s -DCMAKE_SHARED_LINKER_FLAGS=%s -DCMAKE_MODULE_LINKER_FLAGS=%s')
+    :format(here(), object, object, object))
+  if not tree.build(BUILD) then
+    tree.fail("the sources do not compile for recording: see ", BUILD, ".log")
+  end
 end
 
-local function split(text)
-  local set = {}
-  for first, last in text:gmatch "(%d+)%-?(%d*)" do
-    for n = first // 1, (tonumber(last) or first) // 1 do set[n] = true end
+-- The lines of a module's blocks, as "path line", by their place among its bytes.
+local function blocks_of(file)
+  local root = tree.lines_of("realpath %s", tree.SOURCES)[1] .. "/"
+  local addresses = tree.lines_of("objdump -d --no-show-raw-insn %s | awk '/call .*<(__sanitizer_cov_trace_pc|\z
+    __cyg_profile_func_enter)>/ { f = 1; next } f && /^ / { sub(\":\", \"\", $1); print $1 } { f = 0 }'", file)
+  -- A call is before where it returns to.
+  local calls = {}
+  for i, a in ipairs(addresses) do calls[i] = ("%x\n"):format(tonumber(a, 16) - 1) end
+  tree.write(tree.PLACE .. "/calls", table.concat(calls))
+  local places, blocks = tree.lines_of("addr2line -e %s <%s/calls", file, tree.PLACE), {}
+  for i, a in ipairs(addresses) do
+    local path, line = (places[i] or ""):match "^(.-):(%d+)"
+    if path and path:sub(1, #root) == root then
+      blocks[tonumber(a, 16) // WIDTH] = path:sub(#root + 1) .. " " .. line
+    end
   end
-  return set
+  return blocks
+end
+
+-- All modules of the build: { name = { place = number of the line } }, and the lines.
+local function modules()
+  local found, numbers, list = {}, {}, {}
+  for _, file in ipairs(tree.lines_of("find %s -maxdepth 2 -type f \\( -name 'weft' -o -name weft-tests -o -name '*.so' \\)", BUILD)) do
+    local blocks = blocks_of(file)
+    for place, text in pairs(blocks) do
+      if not numbers[text] then
+        list[#list + 1] = text
+        numbers[text] = #list
+      end
+      blocks[place] = numbers[text]
+    end
+    found[file:match "[^/]+$"] = next(blocks) and blocks
+  end
+  return found, list
 end
 
 -- ---- recording ----
 
-local function planted_in(path)
-  for pattern in PLANTED:gmatch "%S+" do
-    if path:find(pattern) then return true end
-  end
-end
-
--- A path that gcov names, from the root of the sources; ccache makes them relative.
-local function in_sources(path, root, build)
-  if path:sub(1, 1) ~= "/" then path = build .. "/" .. path end
-  local times
-  repeat path, times = path:gsub("/[^/]+/%.%./", "/", 1) until times == 0
-  return path:sub(1, #root) == root and path:sub(#root + 1)
-end
-
--- What gcov says of the notes or counts that `find` names: { path = { line = runs } }.
-local function gcov(find)
-  local root = tree.lines_of("realpath %s", tree.SOURCES)[1] .. "/"
-  local build = tree.lines_of("realpath %s", BUILD)[1]
-  local files, lines = {}, nil
-  local pipe = io.popen(("cd %s && find . %s -print0 | xargs -0 -r gcov -t 2>/dev/null")
-                          :format(BUILD, find))
-  for text in pipe:lines() do
-    local runs, line, rest = text:match "^%s*([^:%s]+):%s*(%d+):(.*)$"
-    if line == "0" then
-      local source = rest:match "^Source:(.*)$"
-      if source then
-        local path = in_sources(source, root, build)
-        lines = path and planted_in(path) and (files[path] or {}) or nil
-        if lines then files[path] = lines end
+-- The places that a file of trace.c names.
+local function each_place(path, f)
+  local file, page, nothing = assert(io.open(path, "rb")), 0, ("\0"):rep(PAGE)
+  while true do
+    local bytes = file:read(PAGE)
+    if not bytes then break end
+    if bytes ~= nothing then
+      local at = bytes:find("[^\0]")
+      while at do
+        f(page * PAGE + at - 1)
+        at = bytes:find("[^\0]", at + 1)
       end
-    elseif lines and runs and runs ~= "-" then
-      line = math.tointeger(tonumber(line))
-      lines[line] = lines[line] or runs:find "^%d" ~= nil
     end
+    page = page + 1
   end
-  pipe:close()
-  return files
+  file:close()
 end
 
--- The files' lines that are run, or that hold code.
-local function put(name, head, files, code)
-  local out = {}
-  for path, lines in pairs(files) do
-    local set = {}
-    for line, runs in pairs(lines) do
-      if runs or code then set[line] = true end
+local function bits_of(set, n)
+  local bytes = {}
+  for i = 1, n // 8 + 1 do bytes[i] = 0 end
+  for k in pairs(set) do
+    local i = k // 8 + 1
+    bytes[i] = bytes[i] | 1 << k % 8
+  end
+  local parts = {}
+  for i = 1, #bytes, 200 do parts[#parts + 1] = string.char(table.unpack(bytes, i, math.min(i + 199, #bytes))) end
+  return table.concat(parts)
+end
+
+-- How each check of the suite ended, by its number.
+local function checks_of(xml)
+  local list = {}
+  for result, body in (tree.read(xml) or ""):gmatch '<test result="(%w+)">(.-)</test>' do
+    list[body:match "<iteration>(%d+)<"] =
+      ("%s %s"):format(body:match "<duration>(.-)<", result)
+  end
+  return list
+end
+
+-- The blocks that each check ran, by SUITE#CHECK#ITERATION#NUMBER of only.c.
+local function sets_of(folder, found)
+  local sets = {}
+  for _, path in ipairs(tree.lines_of("find '%s' -name '*#*'", folder)) do
+    local check, module = path:match "/([^/]*#%d+)%.([^/]*)$"
+    local set, places = sets[check] or {}, found[module] or {}
+    each_place(path, function(place)
+      if places[place] then set[places[place]] = true end
+    end)
+    sets[check] = set
+  end
+  return sets
+end
+
+local function record(suite, found, n)
+  local folder = here() .. "/" .. tree.PLACE .. "/trace"
+  local xml, out = folder .. "/checks.xml", {}
+  assert(tree.run("rm -rf '%s' && mkdir -p '%s'", folder, folder))
+  local result, seconds = tree.end_suite(tree.start_suite(BUILD, suite, SECONDS, nil,
+    ("WEFT_TRACE=%s CK_XML_LOG_FILE_NAME=%s"):format(folder, xml)))
+  local checks = checks_of(xml)
+  for check, set in pairs(sets_of(folder, found)) do
+    local name, i, number = check:match "#(.*)#(%d+)#(%d+)$"
+    if checks[number] then
+      out[#out + 1] = ("%s %s %s\n%s\n"):format(name, i, checks[number], bits_of(set, n))
     end
-    if next(set) then out[#out + 1] = path .. " " .. join(set) end
   end
   table.sort(out)
-  table.insert(out, 1, head)
-  tree.write(LINES .. "/" .. name .. ".new", table.concat(out, "\n") .. "\n")
-  assert(os.rename(LINES .. "/" .. name .. ".new", LINES .. "/" .. name))
-end
-
-local function build()
-  local flags = "--coverage -include $PWD/" .. tree.SOURCES .. "/" .. HEADER
-  tree.configure(BUILD, ('-DCMAKE_C_FLAGS="%s" -DCMAKE_EXE_LINKER_FLAGS=--coverage \z
-    -DCMAKE_SHARED_LINKER_FLAGS=--coverage -DCMAKE_MODULE_LINKER_FLAGS=--coverage'):format(flags))
-  if not tree.build(BUILD) then
-    tree.fail("the sources do not compile with --coverage: see ", BUILD, ".log")
-  end
-end
-
-local function record(suite)
-  assert(tree.run("find %s -name '*.gcda' -delete", BUILD))
-  local result, seconds = tree.run_suite(BUILD, suite, SECONDS)
-  put(suite, ("%.2f %s"):format(seconds, result), gcov "-name '*.gcda' -not -path '*/tests/*'", false)
-  print(("  %-20s %-6s %7.1f s"):format(suite, result, seconds))
+  tree.write(LINES .. "/" .. suite .. ".new", table.concat(out))
+  assert(os.rename(LINES .. "/" .. suite .. ".new", LINES .. "/" .. suite))
+  print(("  %-20s %-6s %4d checks %7.1f s"):format(suite, result, #out, seconds))
   io.stdout:flush()
 end
 
@@ -122,70 +156,85 @@ function M.record(suites, id)
   end
   if #left == 0 then return end
   build()
-  print(("recording which lines %d of %d suites run:"):format(#left, #suites))
-  for _, suite in ipairs(left) do record(suite) end
-  put(".code", "", gcov "-name '*.gcno' -not -path '*/tests/*'", true)
+  local found, list = modules()
+  if #list == 0 then tree.fail("no block of ", BUILD, " has a line") end
+  tree.write(LINES .. "/.lines", table.concat(list, "\n") .. "\n")
+  print(("recording which of %d lines %d of %d suites run:"):format(#list, #left, #suites))
+  for _, suite in ipairs(left) do record(suite, found, #list) end
+  assert(tree.run("rm -rf %s/trace", tree.PLACE))
 end
 
 -- ---- asking ----
 
-local function load(name)
-  local r = { files = {}, runs = 0 }
-  local lines = tree.read(LINES .. "/" .. name):gmatch "[^\n]+"
-  if name ~= ".code" then
-    r.suite = name
-    r.seconds, r.ended = lines():match "^(%S+) (%S+)$"
-    r.seconds = tonumber(r.seconds)
-  end
-  for line in lines do
-    local path, list = line:match "^(%S+) (.*)$"
-    r.files[path] = split(list)
-    for _ in pairs(r.files[path]) do r.runs = r.runs + 1 end
-  end
-  return r
-end
+local function has(bits, k) return bits:byte(k // 8 + 1) >> k % 8 & 1 == 1 end
 
+-- What was recorded: the numbers of each file's blocks with their lines, in order, and the checks.
 function M.load(suites)
-  local c = { code = load ".code", suites = {} }
-  for i, suite in ipairs(suites) do c.suites[i] = load(suite) end
+  local c, k = { files = {}, checks = {} }, 0
+  for text in tree.read(LINES .. "/.lines"):gmatch "[^\n]+" do
+    k = k + 1
+    local path, line = text:match "^(%S+) (%d+)$"
+    c.files[path] = c.files[path] or {}
+    table.insert(c.files[path], { line = line // 1, k = k })
+  end
+  for _, blocks in pairs(c.files) do table.sort(blocks, function(a, b) return a.line < b.line end) end
+  local size = k // 8 + 1
+  for _, suite in ipairs(suites) do
+    local file = assert(io.open(LINES .. "/" .. suite, "rb"))
+    while true do
+      local head = file:read "l"
+      if not head then break end
+      local name, i, seconds, ended = head:match "^(%S+) (%d+) (%S+) (%S+)$"
+      local bits = file:read(size)
+      file:read(1)
+      c.checks[#c.checks + 1] = { suite = suite, name = name, id = suite .. ":" .. name .. ":" .. i,
+                                  seconds = tonumber(seconds), ended = ended, bits = bits }
+    end
+    file:close()
+  end
   return c
 end
 
--- The lines to ask about: that of the place, else those around it, else (data) all of its file.
-local function lines_of_place(code, place)
-  if code[place.line] then return { [place.line] = true } end
-  local set = {}
-  for line = place.first, place.last do
-    if code[line] then set[line] = true end
+-- The blocks of the place: those that begin at its line, else at the nearest before it and
+-- the nearest after it, of which one holds it.
+local function blocks_of_place(blocks, place)
+  local list, before, after = {}, nil, nil
+  for _, b in ipairs(blocks) do
+    if b.line <= place.line and (not before or b.line > before) then before = b.line end
+    if b.line > place.line and not after then after = b.line end
   end
-  return next(set) and set or code
+  for _, b in ipairs(blocks) do
+    if b.line == before or before ~= place.line and b.line == after then list[#list + 1] = b.k end
+  end
+  return list
 end
 
-local function lines_in(s, path)
-  local n = 0
-  for _ in pairs(s.files[path] or {}) do n = n + 1 end
-  return n
+local function runs_any(check, list)
+  for _, k in ipairs(list) do
+    if has(check.bits, k) then return true end
+  end
 end
 
--- The suites that run the place, those first that are likely to tell soonest what is wrong:
--- quick ones, and ones that run much of its file and little else. Many run a line of the
--- compiler on their way to something else; few have plans that need every line of its file.
-function M.suites_of(c, path, place)
-  local code, list, cost = c.code.files[path], {}, {}
-  if not code then return list end
-  local wanted = lines_of_place(code, place)
-  for _, s in ipairs(c.suites) do
-    local runs = s.files[path] or {}
-    for line in pairs(wanted) do
-      if runs[line] then
-        list[#list + 1] = s
-        cost[s] = s.seconds * s.runs / lines_in(s, path) ^ 2
-        break
+-- The checks that run the place, those first that are likely to tell soonest what is wrong:
+-- quick ones, and ones that run much of its file. Many run a line of the compiler on their
+-- way to something else; few have plans that need every line of its file. What failed without
+-- a fault is not asked.
+function M.checks_of(c, path, place)
+  local blocks, list, cost = c.files[path], {}, {}
+  if not blocks then return list end
+  local wanted = blocks_of_place(blocks, place)
+  for _, check in ipairs(c.checks) do
+    if check.ended == "success" and runs_any(check, wanted) then
+      local n = 0
+      for _, b in ipairs(blocks) do
+        if has(check.bits, b.k) then n = n + 1 end
       end
+      list[#list + 1] = check
+      cost[check] = (check.seconds + 0.02) / n ^ 2
     end
   end
   table.sort(list, function(a, b)
-    return cost[a] < cost[b] or cost[a] == cost[b] and a.suite < b.suite
+    return cost[a] < cost[b] or cost[a] == cost[b] and a.id < b.id
   end)
   return list
 end

@@ -1,27 +1,28 @@
 -- random.lua - ./dev mutate --random N SEED [SECONDS]: N faults drawn at random from the C
--- files of vm, bindings and kernels/cpu, each put to the suites that run its line.
+-- files of vm, bindings and kernels/cpu, each put to the checks that run its line.
 --
 -- The draws follow from SEED and the sources alone. First one of the four kinds of
 -- faults.lua is drawn, then a place, then what stands there instead. A draw that does not
 -- compile, or that leaves the object file as it was, is not a fault: another one takes its
 -- place. A fault is
 --
---   killed    a check fails, and fails once more when its test case is run again
---   late      suites do not end, or checks do not, and none fails otherwise: nobody would
---             know whether the machine is slow, so that does not count as killed
+--   killed    a check fails, and fails once more when it is run again
+--   late      checks do not end, and none fails otherwise: nobody would know whether the
+--             machine is slow, so that does not count as killed
 --   survived  neither
 --
--- Suites are asked in order of what they cost, as many at a time as there are cores, as long
--- as they take no more than SECONDS together when nothing is wrong. A run that was ended goes
--- on; with more SECONDS, what survived is put to the suites that were not asked before.
+-- Checks are asked in order of what they cost and how much they say (cover.lua), in batches,
+-- as many at a time as there are cores, as long as they take no more than SECONDS together
+-- when nothing is wrong. A run that was ended goes on; with more SECONDS, what survived is
+-- put to the checks that were not asked before.
 local tree = dofile "tests/mutate/tree.lua"
 local cover = dofile "tests/mutate/cover.lua"
 local faults = dofile "tests/mutate/faults.lua"
 local FILES = "git ls-files 'vm/*.c' 'bindings/*.c' 'kernels/cpu/*.c'"
 local SECONDS = 300
-local LATE = 2 -- suites that may not end, of a fault
+local LATE = 2 -- batches that may not end, of a fault
 local WANTED = 0.85
-local LANES = math.min(tree.cores(), 4) -- suites at a time: each has threads for all cores
+local LANES = math.min(tree.cores(), 4) -- batches at a time: checks have threads for all cores
 
 -- ---- planting ----
 
@@ -37,68 +38,90 @@ local function contents(objects)
   return table.concat(text)
 end
 
--- How many suites of the list take no more than so many seconds together.
-local function within(list, seconds)
-  local n, spent = 0, 0
-  for i, s in ipairs(list) do
-    spent = spent + s.seconds
-    if spent > seconds and i > 1 then break end
-    n = i
+-- The list cut into batches, each a second or two at first and longer later on, so that what
+-- is found soon is found soon; as many as take no more than so many seconds together. Each
+-- has the number of its last check.
+local function batches(list, first, seconds)
+  local made, spent, i = {}, 0, 1
+  while i <= #list and spent < seconds do
+    local b, limit = { seconds = 0 }, math.min(2 + spent / 4, 20)
+    repeat
+      b[#b + 1] = list[i]
+      b.seconds = b.seconds + list[i].seconds + 0.02
+      i = i + 1
+    until i > #list or b.seconds > limit
+    spent = spent + b.seconds
+    b.last = i - 1
+    if i > first then made[#made + 1] = b end
   end
-  return n
+  return made
 end
 
--- Puts the suites of `list` from number `first` on to the tree as it is now. What counts is
--- the first of the list that fails, whichever ends first.
-local function ask(list, first, seconds)
-  local r = { kind = "survived", suite = "-", asked = first - 1, late = 0 }
-  local last, running = within(list, seconds), {}
-  local function begin(i, case, lane)
-    local limit = math.ceil(30 + 4 * list[i].seconds)
-    return tree.start_suite(tree.BUILD, list[i].suite, limit, case, lane)
+local function start(checks, seconds, lane)
+  local ids, file = {}, ("%s/checks%d"):format(tree.PLACE, lane)
+  for i, c in ipairs(checks) do ids[i] = c.id end
+  tree.write(file, table.concat(ids, "\n") .. "\n")
+  return tree.start_suite(tree.BUILD, "@" .. file, math.ceil(30 + 4 * seconds), lane)
+end
+
+-- Those of the batch that failed and fail again.
+local function fails_again(batch, names)
+  for _, name in ipairs(names) do
+    for _, c in ipairs(batch) do
+      if c.id:sub(-#name - 1) == ":" .. name and
+         tree.end_suite(start({ c }, c.seconds, LANES)) == "failed" then
+        return c
+      end
+    end
   end
-  local function start(i)
-    if i <= last then running[i] = begin(i, nil, i % LANES) end
+end
+
+-- Puts the batches on to the tree as it is now. What counts is the first one that fails,
+-- whichever ends first.
+local function ask(list)
+  local r = { kind = "survived", check = "-", asked = 0, late = 0 }
+  local running = {}
+  local function begin(i)
+    if list[i] then running[i] = start(list[i], list[i].seconds, i % LANES) end
   end
-  local function stop(kind, i)
-    for k = i + 1, last do
+  local function stop(kind, check, i)
+    for k = i + 1, #list do
       if running[k] then tree.stop_suite(running[k]) end
     end
-    r.kind, r.suite = kind, list[i].suite
+    r.kind, r.check = kind, check
     return r
   end
-  for i = first, first + LANES - 2 do start(i) end
-  for i = first, last do
-    start(i + LANES - 1)
-    local result, _, case = tree.end_suite(running[i])
-    r.asked = i
-    if result == "failed" and tree.end_suite(begin(i, case, LANES)) == "failed" then
-      return stop("killed", i)
-    end
+  for i = 1, LANES - 1 do begin(i) end
+  for i, batch in ipairs(list) do
+    begin(i + LANES - 1)
+    local result, _, names = tree.end_suite(running[i])
+    r.asked = batch.last
+    local check = result == "failed" and fails_again(batch, names)
+    if check then return stop("killed", check.id, i) end
     if result == "late" then
       r.late = r.late + 1
-      r.kind, r.suite = "late", list[i].suite
-      if r.late >= LATE then return stop("late", i) end
+      r.kind, r.check = "late", batch[1].id
+      if r.late >= LATE then return stop("late", r.check, i) end
     end
   end
   return r
 end
 
 -- Compiles the fault's file and, if that changes an object, links and asks.
-local function try(d, list, first, seconds)
+local function try(d, list)
   local path, text = tree.SOURCES .. "/" .. d.path, tree.read(tree.SOURCES .. "/" .. d.path)
   local objects = objects_of(d.path)
-  if #objects == 0 then return { kind = "unbuilt", suite = "-", asked = 0, late = 0 } end
+  if #objects == 0 then return { kind = "unbuilt", check = "-", asked = 0, late = 0 } end
   local before, r = contents(objects), nil
   tree.write(path, faults.planted(text, d.place, d.to))
   if not tree.build(tree.BUILD, table.concat(objects, " ")) then
-    r = { kind = "broken", suite = "-", asked = 0, late = 0 }
+    r = { kind = "broken", check = "-", asked = 0, late = 0 }
   elseif contents(objects) == before then
-    r = { kind = "same", suite = "-", asked = 0, late = 0 }
+    r = { kind = "same", check = "-", asked = 0, late = 0 }
   elseif not tree.build() then
-    r = { kind = "broken", suite = "-", asked = 0, late = 0 }
+    r = { kind = "broken", check = "-", asked = 0, late = 0 }
   else
-    r = ask(list, first, seconds)
+    r = ask(list)
   end
   tree.write(path, text)
   return r
@@ -115,15 +138,15 @@ local function load_results(file, id)
     return results
   end
   for line in lines do
-    local n, kind, suite, asked, late, seconds = line:match "^(%d+) (%S+) (%S+) (%d+) (%d+) (%d+)$"
-    results[n // 1] = { kind = kind, suite = suite, asked = asked // 1, late = late // 1,
+    local n, kind, check, asked, late, seconds = line:match "^(%d+) (%S+) (%S+) (%d+) (%d+) (%d+)$"
+    results[n // 1] = { kind = kind, check = check, asked = asked // 1, late = late // 1,
                         seconds = seconds // 1 }
   end
   return results
 end
 
 local function save(file, n, r)
-  tree.write(file, ("%d %s %s %d %d %d\n"):format(n, r.kind, r.suite, r.asked, r.late, r.seconds), "ab")
+  tree.write(file, ("%d %s %s %d %d %d\n"):format(n, r.kind, r.check, r.asked, r.late, r.seconds), "ab")
 end
 
 local function diff(d)
@@ -141,10 +164,10 @@ local function diff(d)
 end
 
 local function tell(n, d, r, list)
-  local why = r.kind == "killed" and "by " .. r.suite
-              or r.kind == "late" and r.suite .. " does not end"
-              or #list == 0 and "no suite runs it"
-              or ("%d of %d suites asked"):format(r.asked, #list)
+  local why = r.kind == "killed" and "by " .. r.check
+              or r.kind == "late" and "from " .. r.check .. " on does not end"
+              or #list == 0 and "no check runs it"
+              or ("%d of %d checks asked"):format(r.asked, #list)
   print(("%4d %-8s %s:%d: %s; %s (%d s)"):format(n, r.kind, d.path, d.place.line, d.kind, why, r.seconds))
   if r.kind ~= "killed" then print(diff(d)) end
   io.stdout:flush()
@@ -177,17 +200,7 @@ end
 cover.record(suites, tree.digest())
 tree.configure(tree.BUILD)
 if not tree.build() then tree.fail("the sources do not compile: see ", tree.BUILD, ".log") end
-
-local lines = cover.load(suites)
--- What fails without a fault says nothing. With --coverage symbols are others, so a suite
--- that failed then is asked here.
-for i = #lines.suites, 1, -1 do
-  local s = lines.suites[i]
-  if s.ended ~= "passed" and tree.run_suite(tree.BUILD, s.suite, 600) ~= "passed" then
-    print("suite " .. s.suite .. " fails without a fault: it is not asked")
-    table.remove(lines.suites, i)
-  end
-end
+local recorded = cover.load(suites)
 
 local file = ("%s/random-%d"):format(tree.PLACE, seed)
 local results, draw = load_results(file, id), faults.draws(tree.lines_of(FILES), seed)
@@ -196,11 +209,11 @@ local n, planted, total = 0, 0, 0
 while planted < N do
   n = n + 1
   local d, r = draw(), results[n]
-  local list = cover.suites_of(lines, d.path, d.place)
-  local again = r and r.kind == "survived" and r.asked < within(list, seconds)
-  if not r or again then
+  local list = cover.checks_of(recorded, d.path, d.place)
+  local left = batches(list, r and r.asked + 1 or 1, seconds)
+  if not r or r.kind == "survived" and #left > 0 then
     local begun, before = os.time(), r and r.seconds or 0
-    r = try(d, list, r and r.asked + 1 or 1, seconds)
+    r = try(d, left)
     r.seconds = os.time() - begun + before
     save(file, n, r)
   end

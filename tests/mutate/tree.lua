@@ -85,16 +85,15 @@ end
 
 -- ---- a suite ----
 
--- What the log of a suite says of the checks that failed: the test case of the first one
--- that failed by itself, and whether all of them only did not end.
+-- What the log says of the checks that failed: the names, as CHECK:ITERATION, of those that
+-- failed by themselves, and whether there are none of these but some that did not end.
 local function failures(log)
-  local case, late = nil, nil
-  for place, of, text in log:gmatch "\n([^\n:]+:%d+):[FE]:([^:\n]+):([^\n]*)" do
+  local names, late = {}, false
+  for of, text in log:gmatch "\n[^\n:]+:%d+:[FE]:[^:\n]+:([^:\n]+:%d+): ([^\n]*)" do
     local slow = text:find("Test timeout expired", 1, true) or text:find("does not end", 1, true)
-    if not slow then case = case or of end
-    late = place and true
+    if slow then late = true else names[#names + 1] = of end
   end
-  return case, late and not case
+  return names, late and #names == 0
 end
 
 function M.cores() return math.tointeger(tonumber(M.lines_of "nproc"[1])) end
@@ -105,26 +104,26 @@ local function slower()
   return math.max(1, math.ceil(load / M.cores()))
 end
 
--- Starts a suite. `seconds`: how long it may take on a quiet machine; `case`: only this test
--- case of it; `lane`: of those that run at once, each has its own.
-function M.start_suite(folder, suite, seconds, case, lane)
+-- Starts what weft-tests takes: a suite, or @FILE. `seconds`: how long it may take on a quiet
+-- machine; `lane`: of those that run at once, each has its own; `settings`: more of the
+-- environment.
+function M.start_suite(folder, suite, seconds, lane, settings)
   local times, log = slower(), ("%s.suite%d"):format(folder, lane or 0)
   os.remove(log .. ".session")
-  local only = case and "CK_RUN_CASE='" .. case .. "'" or ""
   local line = ("CK_TIMEOUT_MULTIPLIER=%d %s bash tests/mutate/suite.sh %s/weft-tests %s %d %s")
-                 :format(times, only, folder, suite, times * seconds, log)
+                 :format(times, settings or "", folder, suite, times * seconds, log)
   return { pipe = assert(io.popen(line)), log = log }
 end
 
 -- Waits for it: "passed", "failed" or "late" (it did not end, or checks of it did not and no
--- other failed); the processor time; the test case that failed.
+-- other failed); the processor time; the checks that failed.
 function M.end_suite(s)
   local status, cpu = (s.pipe:read "l" or ""):match "^(%d+) (%S+)$"
   s.pipe:close()
-  if status == "0" then return "passed", tonumber(cpu) end
-  if status == "124" then return "late", tonumber(cpu) end
-  local case, late = failures("\n" .. M.read(s.log))
-  return late and "late" or "failed", tonumber(cpu), case
+  if status == "0" then return "passed", tonumber(cpu), {} end
+  if status == "124" then return "late", tonumber(cpu), {} end
+  local names, late = failures("\n" .. M.read(s.log))
+  return late and "late" or "failed", tonumber(cpu), names
 end
 
 -- Ends it before its time.

@@ -1,0 +1,15 @@
+/* only.h - which checks of the suites are run, and, where it is recorded what each of
+ * them runs (tests/mutate/cover.lua), their names for that. */
+#ifndef WEFT_TESTS_ONLY_H
+#define WEFT_TESTS_ONLY_H
+#include <stdbool.h>
+
+/* Takes an argument of weft-tests: SUITE, SUITE:CHECK, SUITE:CHECK:ITERATION, or @FILE
+ * with such names, a line each. Says what is wrong and returns false. */
+bool only_add(const char *argument);
+
+/* Whether anything of the suite is wanted; the checks that are made from now on are its.
+ */
+bool only_suite(const char *suite);
+
+#endif
