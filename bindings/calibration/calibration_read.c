@@ -47,15 +47,16 @@ static const char *text_of(lua_State *L, int i, const char *name) {
   return text_at(L, name);
 }
 
-/* A number from `least` on; `needed`: it has to be there. */
+/* A number from `least` on; `needed`: it has to be there. Products of two stay finite. */
 static double number(lua_State *L, const char *name, double least, bool needed) {
+  const double most = 1e30;
   double v = 0;
   if (lua_getfield(L, 1, name) == LUA_TNUMBER)
     v = lua_tonumber(L, -1);
   else if (needed || !lua_isnil(L, -1))
     luaL_error(L, "%s: a number is missing", name);
-  if ((needed || !lua_isnil(L, -1)) && !(v >= least && isfinite(v)))
-    luaL_error(L, "%s: %f is no number from %f on", name, v, least);
+  if ((needed || !lua_isnil(L, -1)) && !(v >= least && v <= most))
+    luaL_error(L, "%s: %f is no number from %f to %f", name, v, least, most);
   lua_pop(L, 1);
   return v;
 }
@@ -74,8 +75,9 @@ static DType dtype_of(lua_State *L) {
 }
 
 static double seconds_of(lua_State *L) {
+  const double day = 86400e9;
   double ns = number(L, "ns", 0, true);
-  if (!(ns > 0)) luaL_error(L, "ns: has to be above 0");
+  if (!(ns > 0 && ns <= day)) luaL_error(L, "ns: has to be above 0, and at most a day");
   return ns / 1e9;
 }
 

@@ -1,9 +1,14 @@
 /* check_calibrate.c - weft calibrate: what it measures, that it goes on where it was
  * ended, and what it leaves alone. No time is compared. */
 #include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "tests/harness/process.h"
 #include "tests/generate/tiny_plan.h"
+#include "vm/calibrate/calibrate.h"
 
 static void has(const char *text, const char *part) {
   ck_assert_msg(strstr(text, part) != NULL, "\"%s\" is not in\n%s", part, text);
@@ -70,14 +75,95 @@ START_TEST(a_trace_beside_the_clock) {
   o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare t.json");
   ck_assert_int_eq(o.code, 2);
   has(o.err, "t.json: is no trace of weft run: it has no kernels");
+#define KERNEL(step) "{\"cat\": \"kernel\", \"args\": {\"step\": " step "}}"
+  static const char far[] =
+      "{\"traceEvents\": [" KERNEL("1") ", " KERNEL("9223372036854775807") "]}";
+  static const char none[] = "{\"traceEvents\": [" KERNEL("\"one\"") "]}";
+  scratch_put("t.json", far, sizeof far - 1);
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare t.json");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "it goes from step 1 to 9223372036854775807");
+  scratch_put("t.json", none, sizeof none - 1);
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare t.json");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "a kernel is of no step");
 }
 END_TEST
+
+/* Matrices of Muon are timed on a rank that has them, which says how much there is to do;
+ * those that are longer than wide are turned on the way, and a row of their own. */
+START_TEST(matrices_are_timed_where_they_are) {
+  char plan[1024];
+  const char *adamw = strstr(tiny_plan, "weft.adamw");
+  snprintf(plan, sizeof plan, "%.*sweft.muon%s", (int)(adamw - tiny_plan), tiny_plan,
+           adamw + strlen("weft.adamw"));
+  scratch_put("muon.lua", plan, strlen(plan));
+  Outcome o =
+      process_run(120, "$weft calibrate muon.lua --threads 1 -o c.lua --set mesh.world=2 "
+                       "--set model.hidden_size=256 --set model.intermediate_size=512");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *file = scratch_get(scratch_path("c.lua")), *row = file;
+  int rows = 0, turned = 0;
+  while ((row = strstr(row, "kernel { \"matrix_take\", "))) {
+    double bytes = 0, ns = 0;
+    const char *end = strchr(row, '}'), *b = strstr(row, "bytes = "),
+               *n = strstr(row, "ns = ");
+    ck_assert(end && b && n && b < end && n < end);
+    ck_assert_int_eq(sscanf(b, "bytes = %lf", &bytes), 1);
+    ck_assert_int_eq(sscanf(n, "ns = %lf", &ns), 1);
+    ck_assert_msg(bytes / ns < 1000, "%.*s", (int)(end - row),
+                  row); /* a terabyte a second */
+    const char *inverse = strstr(row, "inverse=1");
+    turned += inverse && inverse < end;
+    rows++;
+    row = end;
+  }
+  ck_assert_msg(rows > turned && turned > 0, "%d, %d turned\n%s", rows, turned, file);
+}
+END_TEST
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static pthread_barrier_t all_there;
+
+static weft_status wait_for_all(void *ud, int i, Samples *out, weft_error *e) {
+  pthread_barrier_wait(&all_there);
+  out->at[out->n++] = i;
+  return WEFT_OK;
+}
+
+/* There is no room for the stacks of the last threads; the first ones do not wait for
+ * them. */
+START_TEST(threads_that_cannot_start_leave_none_waiting) {
+  enum { THREADS = 64 };
+  struct rlimit room;
+  double seconds = 0;
+  weft_error e = {.rank = -1};
+  long pages = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  ck_assert(f && fscanf(f, "%ld", &pages) == 1);
+  fclose(f);
+  pthread_barrier_init(&all_there, NULL, THREADS);
+  ck_assert_int_eq(median_of_threads(THREADS, wait_for_all, NULL, &seconds, &e), WEFT_OK);
+  ck_assert_double_eq(seconds, (THREADS - 1) / 2.0);
+  getrlimit(RLIMIT_AS, &room);
+  room.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (200 << 20);
+  ck_assert_int_eq(setrlimit(RLIMIT_AS, &room), 0);
+  ck_assert_int_eq(median_of_threads(2 * THREADS, wait_for_all, NULL, &seconds, &e),
+                   WEFT_ELIMIT);
+  ck_assert_msg(strstr(e.text, "cannot start thread") != NULL, "%s", e.text);
+}
+END_TEST
+#endif
 
 Suite *calibrate_suite(void) {
   Suite *s = suite_create("calibrate");
   TCase *c = tcase_create("verb");
   tcase_add_test(c, a_calibration_goes_on);
   tcase_add_test(c, a_trace_beside_the_clock);
+  tcase_add_test(c, matrices_are_timed_where_they_are);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  tcase_add_test(c, threads_that_cannot_start_leave_none_waiting);
+#endif
   tcase_set_timeout(c, 600);
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   suite_add_tcase(s, c);

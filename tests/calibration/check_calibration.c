@@ -71,6 +71,12 @@ START_TEST(wrong_files_are_refused_with_their_line) {
       {MACHINE "kernel { 'linear', 'f32', '', class = 'products', ns = 0 }", 3,
        "ns: has to be above 0"},
       {MACHINE "kernel { 'linear', 'f32', '', class = 'products', ns = 0/0 }", 3, "ns: "},
+      {MACHINE "kernel { 'linear', 'f32', '', class = 'products', ns = 1e300 }", 3,
+       "ns: "},
+      {MACHINE "kernel { 'linear', 'f32', '', class = 'products', ns = 1e15 }", 3,
+       "ns: has to be above 0, and at most a day"},
+      {MACHINE "kernel { 'linear', 'f32', '', class = 'products', m = 1e200, ns = 1 }", 3,
+       "m: "},
       {MACHINE "kernel { 'linear', 'f32', 'x', class = 'products', ns = 1 }\n"
                "kernel { 'linear', 'f32', 'x', class = 'products', ns = 2 }",
        4, "a second row of linear x"},

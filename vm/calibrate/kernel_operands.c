@@ -19,6 +19,8 @@ TimedKernel timed_instr(const Compiled *c, const Program *p, const Instr *in) {
   a->accumulate = in->acc != ACC_NEVER;
   a->index = a->attr->cut ? mesh_index(&c->mesh, a->attr->cut, last) : 0;
   a->heads_index = heads_index(&c->mesh, a->attr->heads_cut, last);
+  /* The rank that has the matrix: the others do next to nothing. */
+  if (in->op == OP_matrix_take || in->op == OP_matrix_put) a->index = a->attr->from;
   return t;
 }
 

@@ -5,7 +5,15 @@
 #include <signal.h>
 #include <stdlib.h>
 
+/* What is measured may wait for all threads, so none begins before all are there. */
+typedef struct Gate {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  enum { GATE_SHUT, GATE_OPEN, GATE_SENT_HOME } is;
+} Gate;
+
 typedef struct Timer {
+  Gate *gate;
   TimedFn *fn;
   void *ud;
   int i;
@@ -15,8 +23,24 @@ typedef struct Timer {
   pthread_t thread;
 } Timer;
 
+static bool let_in(Gate *g) {
+  pthread_mutex_lock(&g->mutex);
+  while (g->is == GATE_SHUT) pthread_cond_wait(&g->changed, &g->mutex);
+  bool in = g->is == GATE_OPEN;
+  pthread_mutex_unlock(&g->mutex);
+  return in;
+}
+
+static void gate_set(Gate *g, int to) {
+  pthread_mutex_lock(&g->mutex);
+  g->is = to;
+  pthread_cond_broadcast(&g->changed);
+  pthread_mutex_unlock(&g->mutex);
+}
+
 static void *timer_main(void *p) {
   Timer *t = p;
+  if (!let_in(t->gate)) return NULL;
   t->st = t->fn(t->ud, t->i, &t->samples, &t->e);
   return NULL;
 }
@@ -61,10 +85,14 @@ weft_status median_of_threads(int n, TimedFn *fn, void *ud, double *seconds,
   Timer *t = mem_new(NULL, sizeof *t * count);
   double *samples = mem_new(NULL, bytes);
   weft_status st = t && samples ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
+  Gate gate = {.is = GATE_SHUT};
   int started = 0;
+  pthread_mutex_init(&gate.mutex, NULL);
+  pthread_cond_init(&gate.changed, NULL);
   for (; st == WEFT_OK && started < n; started++) {
     Timer *x = &t[started];
-    *x = (Timer){.fn = fn,
+    *x = (Timer){.gate = &gate,
+                 .fn = fn,
                  .ud = ud,
                  .i = started,
                  .samples = {.at = samples + (size_t)started * SAMPLES_MOST},
@@ -74,7 +102,10 @@ weft_status median_of_threads(int n, TimedFn *fn, void *ud, double *seconds,
       break;
     }
   }
+  gate_set(&gate, st == WEFT_OK ? GATE_OPEN : GATE_SENT_HOME);
   for (int i = 0; i < started; i++) pthread_join(t[i].thread, NULL);
+  pthread_cond_destroy(&gate.changed);
+  pthread_mutex_destroy(&gate.mutex);
   if (st == WEFT_OK) st = gather(t, n, seconds, e);
   mem_free(NULL, samples, bytes);
   mem_free(NULL, t, sizeof *t * count);

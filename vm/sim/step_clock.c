@@ -70,6 +70,9 @@ static void know_kernel(Clock *k, int pp, const Instr *in, Known *out) {
   KernelWork w = kernel_work(p, in, &k->even[pp]);
   Cost c = cost_of_kernel(&k->source, p, in, &w, instr_uses_host(p, in));
   out->seconds = c.seconds, out->from = c.from;
+  /* Of as many matrices as there are ranks each takes its own. */
+  if (in->op == OP_matrix_take)
+    out->seconds /= mesh_size(&k->c->mesh, p->attr[in->attr].cut);
 }
 
 static void know_move(const Clock *k, int pp, const Instr *in, Known *out) {

@@ -2,6 +2,8 @@
  * trace_compare.h. */
 #include "trace_compare.h"
 
+#include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -57,25 +59,37 @@ static const Instr *instr_of(const Compare *k, const json_t *event, int *pp) {
   return name && strncmp(name, wanted, t.n) == 0 ? &p->code[pc] : NULL;
 }
 
-static void find_steps(Compare *k, const json_t *events) {
+/* Steps are counted in an int of those that ask. */
+static weft_status find_steps(Compare *k, const json_t *events, weft_error *e) {
   size_t i;
   const json_t *event;
   k->first = INT64_MAX, k->last = -1;
   json_array_foreach((json_t *)events, i, event) {
     if (!is_kernel(event)) continue;
-    k->first = MIN(k->first, argument(event, "step"));
-    k->last = MAX(k->last, argument(event, "step"));
+    int64_t step = argument(event, "step");
+    if (step < 0)
+      return err_set(e, WEFT_EFILE, "%s: is no trace of weft run: a kernel is of no step",
+                     k->path);
+    k->first = MIN(k->first, step);
+    k->last = MAX(k->last, step);
   }
+  if (k->last < 0)
+    return err_set(e, WEFT_EFILE, "%s: is no trace of weft run: it has no kernels",
+                   k->path);
+  if (k->last - k->first >= INT_MAX)
+    return err_set(e, WEFT_EFILE,
+                   "%s: is no trace of weft run: it goes from step %" PRId64
+                   " to %" PRId64,
+                   k->path, k->first, k->last);
   if (k->first < k->last) k->first++;
+  return WEFT_OK;
 }
 
 static weft_status read_events(Compare *k, const json_t *events, weft_error *e) {
   size_t i;
   const json_t *event;
-  find_steps(k, events);
-  if (k->last < 0)
-    return err_set(e, WEFT_EFILE, "%s: is no trace of weft run: it has no kernels",
-                   k->path);
+  weft_status st = find_steps(k, events, e);
+  if (st != WEFT_OK) return st;
   json_array_foreach((json_t *)events, i, event) {
     int pp = 0;
     if (!is_kernel(event) || argument(event, "step") < k->first) continue;
