@@ -272,7 +272,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
               .momentum = 0.9,
               .dampening = 0.1,
               .eps = 1e-8,
-              .ns_steps = 3,
+              .ns_steps = o->ns_steps ? o->ns_steps : 3,
               .ns = {3.4445, -4.775, 2.0315},
               .ns_eps = 1e-7,
               .weight_decay = 0.1,

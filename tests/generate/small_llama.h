@@ -39,6 +39,7 @@ typedef struct ToyOptions {
   DType master; /* of what the optimizer steps */
   double clip;
   int optimizer; /* OptimizerKind */
+  int ns_steps;  /* 0: 3 */
   DType state;   /* of the optimizer's states */
   bool stochastic;
   bool post_validation;

@@ -54,7 +54,9 @@ end
 -- All modules of the build: { name = { place = number of the line } }, and the lines.
 local function modules()
   local found, numbers, list = {}, {}, {}
-  for _, file in ipairs(tree.lines_of("find %s -maxdepth 2 -type f \\( -name 'weft' -o -name weft-tests -o -name '*.so' \\)", BUILD)) do
+  local files = tree.lines_of("find %s -maxdepth 2 -type f -not -path '*/pages/*' \\( -name weft -o \z
+    -name weft-tests -o -name '*.so' \\)", BUILD)
+  for _, file in ipairs(files) do
     local blocks = blocks_of(file)
     for place, text in pairs(blocks) do
       if not numbers[text] then

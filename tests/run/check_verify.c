@@ -225,6 +225,32 @@ START_TEST(a_gradient_where_there_should_be_none) {
 }
 END_TEST
 
+static void turn_back(Program *p, Instr *in) { p->attr[in->attr].scale *= -1; }
+
+/* The iteration multiplies differences of averages, which are those of bf16 here, by 3.4
+ * in each of its steps: a matrix that goes the wrong way must be seen all the same. */
+START_TEST(a_matrix_that_goes_the_wrong_way) {
+  const double tolerance = _i % 2 ? 4e-2 : 1e-5;
+  ToyOptions o = mesh(2, 1, 2), one;
+  o.layers = 2, o.optimizer = OPTIMIZER_MUON, o.ns_steps = _i / 2 ? 8 : 5;
+  if (_i % 2) o.dtype = DT_BF16, o.state = DT_BF16;
+  compile_pair(o);
+  one = pair_alone(&o);
+  one.dtype = one.state = DT_F32;
+  toy_free(&pair.one);
+  ck_assert_int_eq(toy_compile(&pair.one, &one, NULL), WEFT_OK);
+  pair.many.plan.opt.lr.max = pair.one.plan.opt.lr.max =
+      0.1; /* beside a parameter's norm */
+  pair_verify(&pair, 3, tolerance);
+  ck_assert_msg(pair.report.ok, "%s", pair.report.first_bad);
+  plant((Sought){I_KERNEL, OP_matrix_put, NULL}, turn_back);
+  pair_verify(&pair, 1, tolerance);
+  ck_assert_msg(!pair.report.ok, "the fault was not noticed");
+  ck_assert_msg(strstr(pair.report.first_bad, "parameter of ") != NULL, "%s",
+                pair.report.first_bad);
+}
+END_TEST
+
 /* Ops read bf16 copies of master weights of which each rank steps a part. */
 START_TEST(a_copy_that_is_not_gathered) {
   ToyOptions o = mesh(1, 1, 2);
@@ -294,6 +320,7 @@ Suite *verify_suite(void) {
   tcase_set_timeout(c, 60);
   for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
   tcase_add_loop_test(c, a_fault_is_noticed, 0, LEN(faults));
+  tcase_add_loop_test(c, a_matrix_that_goes_the_wrong_way, 0, 4);
   tcase_add_loop_test(c, half_types_pass, 0, 4);
   tcase_add_loop_test(c, half_moments_pass, 0, 4);
   tcase_add_loop_test(c, rows_without_gradients_stay, 0, 2);

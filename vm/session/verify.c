@@ -7,8 +7,8 @@
  * of rounding noise, and the norm of its layer is taken instead. Adam turns such noise
  * into steps of full size: so the part of a parameter's difference that follows from the
  * differences of gradients and states, by optimizer_info, is subtracted, and only the
- * rest counts. Of the step of a whole matrix, in which every element depends on all
- * others, that part is bounded. */
+ * rest counts. */
+#include "orthogonal.h"
 #include "verify.h"
 #include "vm/base/budget.h"
 
@@ -50,6 +50,7 @@ typedef struct Verify {
   int64_t ids; /* of a step */
   int64_t vocab;
   double tolerance, worst;
+  Orthogonal orthogonal; /* of optimizers that step whole matrices */
   VerifyReport *out;
 } Verify;
 
@@ -284,38 +285,57 @@ static double explain(Verify *v, const StepResult *many, const StepResult *one, 
   return sqrt(norm);
 }
 
-/* The average that the step of a matrix makes orthogonal. */
-static double average(const Verify *v, const StepResult *s, int side, int64_t i) {
+/* The average that the step of a matrix makes orthogonal: from that before the step, as
+ * the one that is stored may be rounded. */
+static double average(const Verify *v, const StepResult *s, int side, int64_t i,
+                      int64_t first) {
   const Optimizer *o = &v->plan->opt;
-  double g = v->buf[B_GRAD + side][i] * clip_of(v, s), m = v->buf[B_STATE + side][i];
+  double g = v->buf[B_GRAD + side][i] * clip_of(v, s), m = v->before[0][first + i];
+  m += (1 - o->momentum) * (g - m);
   return o->nesterov ? g + o->momentum * (m - g) : m;
 }
 
-/* The same for a parameter whose matrices are stepped as a whole: an iteration multiplies
- * the difference of what it is given by the first coefficient at most, which it does
- * where a matrix has less than full rank, such as the gradient of a router, whose rows
- * add up to 0: what it has there is rounding. *bound: the norm of the difference that
- * may follow from those of gradients and averages. Returns that of the change. */
-static double explain_matrices(Verify *v, const StepResult *many, const StepResult *one,
-                               int param, double *bound) {
+/* The same for the k-th matrix of a parameter that is stepped as a whole. */
+static weft_status explain_matrix(Verify *v, const StepResult *const s[2], int param,
+                                  int64_t k, int64_t first, weft_error *e) {
   const CompiledParam *p = &v->c->param[param];
   const Optimizer *o = &v->plan->opt;
-  int64_t count = p->ndim > 2 ? p->dim[0] : 1, n = param_count(p) / count;
-  int64_t rows = p->dim[p->ndim - 2], cols = p->dim[p->ndim - 1];
-  double lr = one->lr * plan_lr_factor(v->plan, p->group);
-  double step = lr * optimizer_adjusts(o, rows, cols), all = 0;
-  double gain = pow(fmax(1, fabs(o->ns[0])), (double)o->ns_steps);
-  for (int64_t k = 0; k < count; k++) {
-    double diff = 0, norm = 0;
-    for (int64_t i = k * n; i < (k + 1) * n; i++) {
-      double b = average(v, one, 1, i), d = average(v, many, 0, i) - b;
-      diff += d * d, norm += b * b;
-    }
-    double apart = diff > 0 ? fmin(1, sqrt(diff / fmax(norm, diff))) : 0;
-    all += pow(step * gain * apart, 2);
+  int64_t rows = p->dim[p->ndim - 2], cols = p->dim[p->ndim - 1], n = rows * cols;
+  double step = s[1]->lr * plan_lr_factor(v->plan, p->group);
+  step *= optimizer_adjusts(o, rows, cols);
+  for (int side = 0; side < 2; side++) {
+    float *m = v->buf[B_STATE + side];
+    for (int64_t i = 0; i < n; i++)
+      m[i] = (float)average(v, s[side], side, k * n + i, first);
+    TRY(orthogonal(&v->orthogonal, o, rows, cols, m, e));
   }
-  *bound = sqrt(all);
-  return step * sqrt((double)(count * MIN(rows, cols)));
+  for (int64_t i = 0; i < n; i++) {
+    double a = v->buf[B_STATE][i], b = v->buf[B_STATE + 1][i];
+    float *at = &v->buf[B_PARAM][k * n + i];
+    *at = (float)(*at + step * (a - b));
+  }
+  return WEFT_OK;
+}
+
+/* And for all of them. An iteration multiplies rounding by the first coefficient at most,
+ * which it does where a matrix has less than full rank, such as the gradient of a router,
+ * whose rows add up to 0. *bound: the norm of the difference that may follow from that.
+ * *norm: that of the change. */
+static weft_status explain_matrices(Verify *v, const StepResult *const s[2], int param,
+                                    int64_t first, double *norm, double *bound,
+                                    weft_error *e) {
+  const double rounding = 8 * 0x1p-24; /* of f32, in an iteration */
+  const CompiledParam *p = &v->c->param[param];
+  const Optimizer *o = &v->plan->opt;
+  int64_t count = p->ndim > 2 ? p->dim[0] : 1;
+  int64_t rows = p->dim[p->ndim - 2], cols = p->dim[p->ndim - 1];
+  double gain = pow(fmax(1, fabs(o->ns[0])), (double)o->ns_steps);
+  double step = s[1]->lr * plan_lr_factor(v->plan, p->group);
+  step *= optimizer_adjusts(o, rows, cols);
+  for (int64_t k = 0; k < count; k++) TRY(explain_matrix(v, s, param, k, first, e));
+  *bound = sqrt((double)count) * step * fmin(gain * rounding, 1);
+  *norm = step * sqrt((double)(count * MIN(rows, cols)));
+  return WEFT_OK;
 }
 
 static weft_status compare_params(Verify *v, const StepResult *many, const StepResult *s,
@@ -330,10 +350,11 @@ static weft_status compare_params(Verify *v, const StepResult *many, const StepR
     for (int k = 0; k < optimizer(v)->states; k++)
       TRY(get_both(v, state_opt(k), i, B_STATE + 2 * k, e));
     double step = 0, bound = 0;
-    if (compares(v))
-      step = optimizer(v)->matrices && v->c->param[i].matrix
-                 ? explain_matrices(v, many, s, i, &bound)
-                 : explain(v, many, s, i, first, n);
+    if (compares(v) && optimizer(v)->matrices && v->c->param[i].matrix)
+      TRY(explain_matrices(v, (const StepResult *[2]){many, s}, i, first, &step, &bound,
+                           e));
+    else if (compares(v))
+      step = explain(v, many, s, i, first, n);
     first += n;
     v->norm[i] = norms(v->buf[0], v->buf[1], n);
     double far = v->norm[i].diff;
@@ -426,7 +447,7 @@ static size_t before_bytes(const Verify *v) {
   return (size_t)n * sizeof(float);
 }
 
-static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
+static weft_status set_up(Verify *v, const Compiled *one, int threads, weft_error *e) {
   size_t n = (size_t)v->c->nparam;
   for (int i = 0; i < v->c->nparam; i++)
     v->largest = MAX(v->largest, param_count(&v->c->param[i]));
@@ -442,6 +463,8 @@ static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
     if (optimizer(v)->state[k].before)
       ok = (v->before[k] = mem_new(v->alloc, before_bytes(v))) && ok;
   if (!ok) return err_set(e, WEFT_ENOMEM, "out of memory");
+  if (optimizer(v)->matrices)
+    TRY(orthogonal_open(&v->orthogonal, v->alloc, threads, v->largest, e));
   if (v->vocab == INT32_MAX)
     return err_set(e, WEFT_EUSAGE,
                    "verify: the model reads no tokens and has no loss "
@@ -452,6 +475,7 @@ static weft_status set_up(Verify *v, const Compiled *one, weft_error *e) {
 
 static void clean_up(Verify *v) {
   size_t n = (size_t)v->c->nparam;
+  orthogonal_close(&v->orthogonal);
   for (int k = 0; k < LEN(v->before); k++)
     if (v->before[k]) mem_free(v->alloc, v->before[k], before_bytes(v));
   for (int i = 0; i < LEN(v->buf); i++)
@@ -470,7 +494,7 @@ static weft_status compare_runs(Verify *v, const Plan *plan_one, const Compiled 
   RunOptions o = {.alloc = v->alloc, .stop = many.stop, .threads = many.threads};
   many.alloc = v->alloc;
   TRY(check_pair(v->c, one, e));
-  TRY(set_up(v, one, e));
+  TRY(set_up(v, one, many.threads, e));
   TRY(run_open(v->plan, v->c, &many, &v->many, e));
   if (compares(v)) TRY(run_open(plan_one, one, &o, &v->one, e));
   TRY(run_init(v->many, e));
