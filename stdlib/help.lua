@@ -237,6 +237,10 @@ With a calibration they are those that were measured, and the report says what s
                      the machine that it was measured on
   --compare TRACE    kernels of a run of this plan, which weft run --trace has written, beside
                      what the clock says of them, by op, the largest difference first
+  --diff OTHER.lua   say where the steps of the two plans spend different time: kernels by
+                     class, transfers that ranks wait for, the bubble; the parts add up to
+                     the steps. Options hold for both. Plans of other batches or numbers of
+                     ranks are compared by what a token costs all ranks together
   --trace FILE       write what every pipeline rank does when, for Perfetto
   --svg FILE         draw the same as a timeline of the schedule's actions
   --json             print one object

@@ -1,8 +1,7 @@
 /* sim.c - weft sim: a step of a plan on the clock. */
-#include "bindings/cli/cli.h"
+#include "sim_job.h"
 
 #include "bindings/api/api.h"
-#include "bindings/calibration/job_costs.h"
 #include "vm/draw/timeline_draw.h"
 #include "vm/io/file.h"
 #include "vm/sim/sim_timeline.h"
@@ -100,7 +99,7 @@ static void json_result(Json *out, void *ud) {
 }
 
 /* The figures that the clock needs are asked for before the work is done. */
-static weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
+weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
   TRY(job_start(j, cli, j->arena, plan));
   TRY(job_mesh(j, 0));
   if (cli->calibration) TRY(job_costs(j, cli->calibration, j->arena, &j->e));
@@ -116,6 +115,7 @@ static weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
 }
 
 int verb_sim(Cli *cli, Arena *arena) {
+  if (cli->diff) return sim_diff(cli, arena);
   Simulated s = {.plan.job = {.arena = arena, .d = {.arena = arena}}};
   Job *j = &s.plan.job;
   weft_status st = sim_job(j, cli, cli->arg[0]);
