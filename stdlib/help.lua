@@ -361,6 +361,8 @@ Prints the CPU and which kernels it gets, the libraries that were found and thei
 versions, the rate of matrix products in f32 and bf16 (about a second), and what is
 missing with the Debian package to install.
 
+  --calibration FILE say how what weft calibrate has written has aged: what is another
+                     on this machine than then, and its rates measured again (a second)
   --json             print one object
 ]],
 

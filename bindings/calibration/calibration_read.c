@@ -84,9 +84,9 @@ static double seconds_of(lua_State *L) {
 /* ---- the three functions ---- */
 
 static int machine(lua_State *L) {
-  static const char *const known[] = {"device", "way",       "name",  "version",
-                                      "date",   "threads",   "cores", "f32",
-                                      "bf16",   "bandwidth", NULL};
+  static const char *const known[] = {"device", "way",     "name",      "version",
+                                      "date",   "threads", "cores",     "ranks",
+                                      "f32",    "bf16",    "bandwidth", NULL};
   Reading *r = reading(L);
   CostTable *t = r->to;
   only(L, known);
@@ -99,6 +99,7 @@ static int machine(lua_State *L) {
   t->date = text_field(L, "date");
   t->threads = whole(L, "threads", 1);
   t->cores = whole(L, "cores", 0);
+  t->ranks = (int)fmin(number(L, "ranks", 0, false), 1e6);
   t->f32 = number(L, "f32", 1, true);
   t->bf16 = number(L, "bf16", 1, true);
   t->bandwidth = number(L, "bandwidth", 1, true);

@@ -28,9 +28,10 @@ static void add_machine(const CostTable *t, Text *out) {
   text_add(out, "\n  ");
   add_field(out, "version", t->version);
   add_field(out, "date", t->date);
-  text_printf(
-      out, "threads = %d, cores = %d,\n  f32 = %.4g, bf16 = %.4g, bandwidth = %.4g }\n",
-      t->threads, t->cores, t->f32, t->bf16, t->bandwidth);
+  text_printf(out, "threads = %d, cores = %d, ranks = %d,\n", t->threads, t->cores,
+              t->ranks);
+  text_printf(out, "  f32 = %.4g, bf16 = %.4g, bandwidth = %.4g }\n", t->f32, t->bf16,
+              t->bandwidth);
 }
 
 static void add_size(Text *out, const char *name, double v) {

@@ -90,6 +90,35 @@ START_TEST(a_trace_beside_the_clock) {
 }
 END_TEST
 
+/* A rate that the file has wrong is seen, and a file of another machine is not compared.
+ */
+START_TEST(a_calibration_ages) {
+  scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
+  Outcome o = process_run(120, "$weft calibrate tiny.lua --threads 1 -q -o c.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft doctor --calibration c.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  has(o.out, "c.lua: of ");
+  has(o.out, ", 0 days old, ");
+  has(o.out, "  copies ");
+  process_run(60, "sed 's/bandwidth = [0-9.e+]*/bandwidth = 1e15/' c.lua >d.lua");
+  o = process_run(60, "$weft doctor --calibration d.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  has(o.out, "GB/s then, ");
+  has(o.out, "  more than a tenth apart: calibrate again");
+  process_run(60, "sed 's/name = \"[^\"]*\"/name = \"Z80\"/; s/date = \"[^\"]*\"/date = "
+                  "\"soon\"/' c.lua >d.lua");
+  o = process_run(60, "$weft doctor --calibration d.lua --json");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  has(o.out, "\"differs\": \"machine, Z80 and ");
+  has(o.out, "\"days\": null");
+  has(o.out, "\"rates\": {}");
+  o = process_run(60, "$weft doctor --calibration tiny.lua");
+  ck_assert_int_eq(o.code, 1);
+  has(o.err, "tiny.lua:3: error: ");
+}
+END_TEST
+
 /* Matrices of Muon are timed on a rank that has them, which says how much there is to do;
  * those that are longer than wide are turned on the way, and a row of their own. */
 START_TEST(matrices_are_timed_where_they_are) {
@@ -160,6 +189,7 @@ Suite *calibrate_suite(void) {
   TCase *c = tcase_create("verb");
   tcase_add_test(c, a_calibration_goes_on);
   tcase_add_test(c, a_trace_beside_the_clock);
+  tcase_add_test(c, a_calibration_ages);
   tcase_add_test(c, matrices_are_timed_where_they_are);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   tcase_add_test(c, threads_that_cannot_start_leave_none_waiting);

@@ -32,6 +32,7 @@ typedef struct CostTable {
   const char *version, *date;  /* of weft; "2026-11-23" */
   int threads;                 /* of each rank */
   int cores;                   /* that ranks share; 0: each has a device of its own */
+  int ranks;                   /* that measured at once; 0: unknown */
   double f32, bf16, bandwidth; /* what large products and copies of one rank reach */
   VEC(KernelRow) kernel;
   VEC(MoveRow) move;

@@ -1,6 +1,7 @@
 /* doctor.c - weft doctor: what this machine can run, its GEMM rate, what is missing. */
 #include "bindings/cli/cli.h"
 #include "doctor.h"
+#include "machine_table.h"
 
 #include <dlfcn.h>
 #include <sched.h>
@@ -39,21 +40,8 @@ typedef struct Doctor {
   char version[PARTS][VERSION_TEXT]; /* "": not installed */
   Rate f32, bf16;
   DoctorMachine machine;
+  const CalibrationAge *age; /* of --calibration, or NULL */
 } Doctor;
-
-/* Its "model name". */
-void doctor_cpu(char *text, size_t size) {
-  char line[256];
-  FILE *f = fopen("/proc/cpuinfo", "r");
-  snprintf(text, size, "unknown CPU");
-  while (f && fgets(line, sizeof line, f)) {
-    char *colon = strchr(line, ':');
-    if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-    snprintf(text, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-    break;
-  }
-  if (f) fclose(f);
-}
 
 static int count_cores(void) {
   cpu_set_t set;
@@ -121,7 +109,7 @@ static weft_status examine(Doctor *d, Arena *arena, weft_error *e) {
   TextBuf levels = textbuf(d->levels, sizeof d->levels);
   for (int i = 0; i <= (int)cpu_best(); i++)
     textbuf_printf(&levels, "%s%s", i ? ", " : "", cpu_level_name((CpuLevel)i));
-  doctor_cpu(d->cpu, sizeof d->cpu);
+  machine_cpu(d->cpu, sizeof d->cpu);
   find_wait(d->wait, sizeof d->wait);
   d->cores = count_cores();
   d->memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -167,6 +155,7 @@ static void json_rate(Json *out, const char *key, const Rate *r) {
 static void json_result(Json *out, void *ud) {
   const Doctor *d = ud;
   json_rate(out, "bf16", &d->bf16);
+  if (d->age) calibration_age_json(d->age, out);
   json_int(out, "cores", d->cores);
   json_str(out, "cpu", d->cpu);
   json_rate(out, "f32", &d->f32);
@@ -184,8 +173,14 @@ static void json_result(Json *out, void *ud) {
 int verb_doctor(Cli *cli, Arena *arena) {
   Job j = {.arena = arena, .d = {.arena = arena}};
   Doctor d = {0};
+  CalibrationAge age;
   weft_status st = examine(&d, arena, &j.e);
+  if (st == WEFT_OK && cli->calibration) {
+    st = calibration_age(cli, cli->calibration, arena, &j.d, &age, &j.e);
+    d.age = &age;
+  }
   if (st == WEFT_OK && !cli->json) print_text_of(&d);
+  if (st == WEFT_OK && !cli->json && d.age) calibration_age_print(d.age);
   int code = job_end(&j, cli, st, json_result, &d);
   doctor_machine_free(&d.machine);
   return code;

@@ -14,8 +14,6 @@ typedef struct DoctorMachine {
   Text networks, infiniband, list, topology;
 } DoctorMachine;
 
-/* The name of the first CPU. */
-void doctor_cpu(char *text, size_t size);
 void doctor_machine(DoctorMachine *m);
 void doctor_machine_free(DoctorMachine *m);
 void doctor_machine_print(const DoctorMachine *m);

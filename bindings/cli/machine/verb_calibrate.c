@@ -3,12 +3,10 @@
 #include "bindings/cli/cli.h"
 
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bindings/calibration/job_costs.h"
-#include "doctor.h"
-#include "vm/calibrate/calibrate.h"
+#include "machine_table.h"
 
 typedef struct Calibrate {
   Cli *cli;
@@ -42,24 +40,6 @@ static int most_ranks(const Calibrate *c) {
   int most = 1;
   for (int i = 0; i < c->cli->narg; i++) most = MAX(most, c->job[i].mesh.world);
   return most;
-}
-
-static void describe(Calibrate *c, const DeviceKind *kind, int threads) {
-  char way[DEVICE_WAY] = "", cpu[128], date[32];
-  weft_error none = {.rank = -1};
-  time_t now = time(NULL);
-  struct tm day;
-  if (kind->way) (void)kind->way(way, &none);
-  doctor_cpu(cpu, sizeof cpu);
-  strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
-  c->today = arena_str(c->arena, date);
-  c->table = (CostTable){.device = kind->name,
-                         .way = arena_str(c->arena, way),
-                         .machine = arena_str(c->arena, cpu),
-                         .version = weft_version(),
-                         .date = c->today,
-                         .threads = threads,
-                         .cores = kind->host ? bench_cores() : 0};
 }
 
 /* Rows that a file has already; it has to be of the same machine. */
@@ -123,11 +103,9 @@ static weft_status measure_moves(Calibrate *c, weft_error *e) {
 }
 
 static weft_status measure_machine(Calibrate *c, weft_error *e) {
-  CostTable *t = &c->table;
-  if (t->bandwidth > 0) return WEFT_OK;
-  TRY(time_product(&c->bench, DT_F32, &t->f32, e));
-  TRY(time_product(&c->bench, DT_BF16, &t->bf16, e));
-  return time_copy(&c->bench, &t->bandwidth, e);
+  if (c->table.bandwidth > 0) return WEFT_OK;
+  c->table.ranks = c->bench.ranks;
+  return machine_rates(&c->bench, &c->table, e);
 }
 
 /* What was measured before an error or Ctrl-C is kept. */
@@ -147,7 +125,8 @@ static weft_status calibrate(Calibrate *c, Diags *d, weft_error *e) {
   int threads = c->cli->threads > 0 ? (int)c->cli->threads : MAX(cores / ranks, 1);
   const DeviceKind *kind = device_kind(c->cli->device, e);
   if (!kind) return WEFT_EUSAGE;
-  describe(c, kind, threads);
+  machine_table(kind, threads, c->arena, &c->table);
+  c->today = c->table.date;
   TRY(go_on(c, d, e));
   for (int i = 0; i < c->cli->narg; i++)
     wanted_add(&c->wanted, c->job[i].compiled, &c->table, c->arena);
