@@ -8,13 +8,11 @@
  * into steps of full size: so the part of a parameter's difference that follows from the
  * differences of gradients and states, by optimizer_info, is subtracted, and only the
  * rest counts. */
-#include "orthogonal.h"
-#include "verify.h"
+#include "verify_int.h"
 #include "vm/base/budget.h"
 
 #include "vm/base/bf16.h"
 #include "vm/base/f16.h"
-#include "vm/base/rng.h"
 #include "vm/weights/magnitudes.h"
 #include "vm/weights/param_gather.h"
 #include "vm/weights/snapshot.h"
@@ -27,78 +25,9 @@
  * largest in its layer. A wrong gradient is still noticed down to one tolerance. */
 enum { NEAR_ZERO = 10 };
 
-typedef struct Norms {
-  double diff, ref; /* L2 norms: of many - one, and of one */
-} Norms;
-
-/* Indices of the buffers that are compared, each for `many`, then for `one`. */
-enum { B_PARAM = 0, B_GRAD = 2, B_STATE = 4, BUFS = B_STATE + 2 * OPTIMIZER_STATES };
-
-typedef struct Verify {
-  const weft_alloc *alloc;
-  const Plan *plan;
-  const Compiled *c; /* of `many` */
-  Run *many, *one;
-  int *layer;       /* [nparam] index of the first parameter in the same layer */
-  Norms *norm;      /* [nparam] */
-  float *buf[BUFS]; /* each of the size of the largest parameter */
-  int64_t largest;  /* elements */
-  /* Parameters and states before the step, for optimizers whose row `changes` asks for
-   * them. */
-  float *before[OPTIMIZER_STATES];
-  int32_t *tokens, *labels;
-  int64_t ids; /* of a step */
-  int64_t vocab;
-  double tolerance, worst;
-  Orthogonal orthogonal; /* of optimizers that step whole matrices */
-  VerifyReport *out;
-} Verify;
-
-static const OptimizerInfo *optimizer(const Verify *v) {
-  return &optimizer_info[v->plan->opt.kind];
-}
-
 static const char *kind_name(const Verify *v, StateKind k) {
   if (k == STATE_PARAM) return "parameter";
   return k == STATE_GRAD ? "gradient" : optimizer(v)->state[k - STATE_OPT1].title;
-}
-
-/* ---- data ---- */
-
-/* Of 16 labels of a row, so many count: rows of most tasks, whole documents, and the
- * answers of conversations, which are few or none in some. The first row of a step has
- * labels in any case. */
-static uint32_t labels_that_count(const Verify *v, int64_t step, int64_t row) {
-  static const uint32_t share[] = {14, 14, 14, 16, 8, 4, 1, 0};
-  Rng rng = rng_make(v->plan->seed, "verify.masks");
-  uint64_t at = (uint64_t)(step * (v->ids / v->c->seq) + row);
-  return share[rng_u32(&rng, at) % (row ? LEN(share) : 4)];
-}
-
-/* Fills a step with random ids. Some labels are ignored, in each row by another share, so
- * that microbatches and ranks have very different numbers of label tokens; in packed
- * plans one token in sixteen ends a document. */
-static void make_tokens(Verify *v, int64_t step) {
-  Rng rng = rng_make(v->plan->seed, "verify");
-  int64_t T = v->c->seq;
-  uint64_t first = (uint64_t)step * (uint64_t)v->ids * 4;
-  for (int64_t i = 0; i < v->ids; i++) {
-    uint64_t at = first + (uint64_t)i * 4;
-    int32_t id = (int32_t)(rng_u32(&rng, at) % (uint64_t)v->vocab);
-    bool ends = v->plan->packed.on && rng_u32(&rng, at + 1) % 16 == 0;
-    if (ends && v->plan->packed.separated) id = v->plan->packed.separator;
-    v->tokens[i] = id;
-    if (i % T) v->labels[i - 1] = id;
-    if (i % T == T - 1)
-      v->labels[i] = (int32_t)(rng_u32(&rng, at + 2) % (uint64_t)v->vocab);
-  }
-  for (int64_t i = 0; i < v->ids; i++) {
-    uint64_t at = first + (uint64_t)i * 4;
-    if (rng_u32(&rng, at + 3) % 16 >= labels_that_count(v, step, i / T))
-      v->labels[i] = LABEL_IGNORED;
-    if (v->plan->packed.size && rng_u32(&rng, at + 1) % 16 == 0)
-      v->labels[i] = LABEL_DOCUMENT_END;
-  }
 }
 
 /* ---- norms and tolerance ---- */
@@ -247,97 +176,6 @@ static weft_status compare_initial(Verify *v, weft_error *e) {
   return WEFT_OK;
 }
 
-/* The factor by which clipping scales gradients. */
-static double clip_of(const Verify *v, const StepResult *s) {
-  double clip = v->plan->opt.clip;
-  return clip > 0 ? fmin(1, clip / (s->grad_norm + 1e-6)) : 1;
-}
-
-/* The change of element i by the step of `many` (side 0) or `one`, without weight decay,
- * which is the same on both sides. */
-static double taken(const Verify *v, const StepResult *s, int side, int param, int64_t i,
-                    int64_t first, bool *either) {
-  const OptimizerInfo *o = optimizer(v);
-  Element x = {.grad = v->buf[B_GRAD + side][i] * clip_of(v, s)};
-  for (int k = 0; k < o->states; k++) {
-    x.after[k] = v->buf[B_STATE + 2 * k + side][i];
-    if (v->before[k]) x.before[k] = v->before[k][first + i];
-  }
-  double lr = s->lr * plan_lr_factor(v->plan, v->c->param[param].group);
-  return o->changes(&v->plan->opt, lr, (double)s->step + 1, &x, either);
-}
-
-/* Subtracts from the parameters of `many` the differences that follow from gradients and
- * states; returns the L2 norm of the change of `one`. Where rounding decides the sign of
- * a step, either sign is accepted. */
-static double explain(Verify *v, const StepResult *many, const StepResult *one, int param,
-                      int64_t first, int64_t n) {
-  float *p = v->buf[B_PARAM], *q = v->buf[B_PARAM + 1];
-  double norm = 0;
-  for (int64_t i = 0; i < n; i++) {
-    bool either = false;
-    double a = taken(v, many, 0, param, i, first, &either);
-    double b = taken(v, one, 1, param, i, first, &either);
-    p[i] = (float)(p[i] + a - b);
-    if (either && fabs(p[i] - q[i]) <= 2.1 * fabs(b)) p[i] = q[i];
-    norm += b * b;
-  }
-  return sqrt(norm);
-}
-
-/* The average that the step of a matrix makes orthogonal: from that before the step, as
- * the one that is stored may be rounded. */
-static double average(const Verify *v, const StepResult *s, int side, int64_t i,
-                      int64_t first) {
-  const Optimizer *o = &v->plan->opt;
-  double g = v->buf[B_GRAD + side][i] * clip_of(v, s), m = v->before[0][first + i];
-  m += (1 - o->momentum) * (g - m);
-  return o->nesterov ? g + o->momentum * (m - g) : m;
-}
-
-/* The same for the k-th matrix of a parameter that is stepped as a whole. */
-static weft_status explain_matrix(Verify *v, const StepResult *const s[2], int param,
-                                  int64_t k, int64_t first, weft_error *e) {
-  const CompiledParam *p = &v->c->param[param];
-  const Optimizer *o = &v->plan->opt;
-  int64_t rows = p->dim[p->ndim - 2], cols = p->dim[p->ndim - 1], n = rows * cols;
-  double step = s[1]->lr * plan_lr_factor(v->plan, p->group);
-  step *= optimizer_adjusts(o, rows, cols);
-  for (int side = 0; side < 2; side++) {
-    float *m = v->buf[B_STATE + side];
-    for (int64_t i = 0; i < n; i++)
-      m[i] = (float)average(v, s[side], side, k * n + i, first);
-    TRY(orthogonal(&v->orthogonal, o, rows, cols, m, e));
-  }
-  for (int64_t i = 0; i < n; i++) {
-    double a = v->buf[B_STATE][i], b = v->buf[B_STATE + 1][i];
-    float *at = &v->buf[B_PARAM][k * n + i];
-    *at = (float)(*at + step * (a - b));
-  }
-  return WEFT_OK;
-}
-
-/* And for all of them. An iteration multiplies rounding by the first coefficient at most,
- * which it does where a matrix has less than full rank, such as the gradient of a router,
- * whose rows add up to 0. *bound: the norm of the difference that may follow from that.
- * *norm: that of the change. */
-static weft_status explain_matrices(Verify *v, const StepResult *const s[2], int param,
-                                    int64_t first, double *norm, double *bound,
-                                    weft_error *e) {
-  const double rounding = 8 * 0x1p-24; /* of f32, in an iteration */
-  const CompiledParam *p = &v->c->param[param];
-  const Optimizer *o = &v->plan->opt;
-  int64_t count = p->ndim > 2 ? p->dim[0] : 1;
-  int64_t rows = p->dim[p->ndim - 2], cols = p->dim[p->ndim - 1];
-  double gain = pow(fmax(1, fabs(o->ns[0])), (double)o->ns_steps);
-  double step = s[1]->lr * plan_lr_factor(v->plan, p->group);
-  step *= optimizer_adjusts(o, rows, cols);
-  for (int64_t k = 0; k < count; k++) TRY(explain_matrix(v, s, param, k, first, e));
-  *bound = sqrt((double)count) * step * fmin(gain * rounding, 1);
-  *norm = step * sqrt((double)(count * MIN(rows, cols)));
-  return WEFT_OK;
-}
-
 static weft_status compare_params(Verify *v, const StepResult *many, const StepResult *s,
                                   weft_error *e) {
   int64_t first = 0;
@@ -350,11 +188,7 @@ static weft_status compare_params(Verify *v, const StepResult *many, const StepR
     for (int k = 0; k < optimizer(v)->states; k++)
       TRY(get_both(v, state_opt(k), i, B_STATE + 2 * k, e));
     double step = 0, bound = 0;
-    if (compares(v) && optimizer(v)->matrices && v->c->param[i].matrix)
-      TRY(explain_matrices(v, (const StepResult *[2]){many, s}, i, first, &step, &bound,
-                           e));
-    else if (compares(v))
-      step = explain(v, many, s, i, first, n);
+    if (compares(v)) TRY(explain_param(v, many, s, i, first, &step, &bound, e));
     first += n;
     v->norm[i] = norms(v->buf[0], v->buf[1], n);
     double far = v->norm[i].diff;

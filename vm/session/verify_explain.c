@@ -1,0 +1,107 @@
+/* verify_explain.c - which part of a parameter's difference follows from the differences
+ * of gradients and states: Adam turns noise in these into steps of full size. */
+#include "verify_int.h"
+
+#include <math.h>
+
+/* The factor by which clipping scales gradients. */
+static double clip_of(const Verify *v, const StepResult *s) {
+  double clip = v->plan->opt.clip;
+  return clip > 0 ? fmin(1, clip / (s->grad_norm + 1e-6)) : 1;
+}
+
+/* The change of element i by the step of `many` (side 0) or `one`, without weight decay,
+ * which is the same on both sides. */
+static double taken(const Verify *v, const StepResult *s, int side, int param, int64_t i,
+                    int64_t first, bool *either) {
+  const OptimizerInfo *o = optimizer(v);
+  Element x = {.grad = v->buf[B_GRAD + side][i] * clip_of(v, s)};
+  for (int k = 0; k < o->states; k++) {
+    x.after[k] = v->buf[B_STATE + 2 * k + side][i];
+    if (v->before[k]) x.before[k] = v->before[k][first + i];
+  }
+  double lr = s->lr * plan_lr_factor(v->plan, v->c->param[param].group);
+  return o->changes(&v->plan->opt, lr, (double)s->step + 1, &x, either);
+}
+
+/* Subtracts from the parameters of `many` the differences that follow from gradients and
+ * states; returns the L2 norm of the change of `one`. Where rounding decides the sign of
+ * a step, either sign is accepted. */
+static double explain(Verify *v, const StepResult *many, const StepResult *one, int param,
+                      int64_t first, int64_t n) {
+  float *p = v->buf[B_PARAM], *q = v->buf[B_PARAM + 1];
+  double norm = 0;
+  for (int64_t i = 0; i < n; i++) {
+    bool either = false;
+    double a = taken(v, many, 0, param, i, first, &either);
+    double b = taken(v, one, 1, param, i, first, &either);
+    p[i] = (float)(p[i] + a - b);
+    if (either && fabs(p[i] - q[i]) <= 2.1 * fabs(b)) p[i] = q[i];
+    norm += b * b;
+  }
+  return sqrt(norm);
+}
+
+/* The average that the step of a matrix makes orthogonal: from that before the step, as
+ * the one that is stored may be rounded. */
+static double average(const Verify *v, const StepResult *s, int side, int64_t i,
+                      int64_t first) {
+  const Optimizer *o = &v->plan->opt;
+  double g = v->buf[B_GRAD + side][i] * clip_of(v, s), m = v->before[0][first + i];
+  m += (1 - o->momentum) * (g - m);
+  return o->nesterov ? g + o->momentum * (m - g) : m;
+}
+
+/* The same for the k-th matrix of a parameter that is stepped as a whole. */
+static weft_status explain_matrix(Verify *v, const StepResult *const s[2], int param,
+                                  int64_t k, int64_t first, weft_error *e) {
+  const CompiledParam *p = &v->c->param[param];
+  const Optimizer *o = &v->plan->opt;
+  int64_t rows = p->dim[p->ndim - 2], cols = p->dim[p->ndim - 1], n = rows * cols;
+  double step = s[1]->lr * plan_lr_factor(v->plan, p->group);
+  step *= optimizer_adjusts(o, rows, cols);
+  for (int side = 0; side < 2; side++) {
+    float *m = v->buf[B_STATE + side];
+    for (int64_t i = 0; i < n; i++)
+      m[i] = (float)average(v, s[side], side, k * n + i, first);
+    TRY(orthogonal(&v->orthogonal, o, rows, cols, m, e));
+  }
+  for (int64_t i = 0; i < n; i++) {
+    double a = v->buf[B_STATE][i], b = v->buf[B_STATE + 1][i];
+    float *at = &v->buf[B_PARAM][k * n + i];
+    *at = (float)(*at + step * (a - b));
+  }
+  return WEFT_OK;
+}
+
+/* And for all of them. An iteration multiplies rounding by the first coefficient at most,
+ * which it does where a matrix has less than full rank, such as the gradient of a router,
+ * whose rows add up to 0. *bound: the norm of the difference that may follow from that.
+ * *norm: that of the change. */
+static weft_status explain_matrices(Verify *v, const StepResult *const s[2], int param,
+                                    int64_t first, double *norm, double *bound,
+                                    weft_error *e) {
+  const double rounding = 8 * 0x1p-24; /* of f32, in an iteration */
+  const CompiledParam *p = &v->c->param[param];
+  const Optimizer *o = &v->plan->opt;
+  int64_t count = p->ndim > 2 ? p->dim[0] : 1;
+  int64_t rows = p->dim[p->ndim - 2], cols = p->dim[p->ndim - 1];
+  double gain = pow(fmax(1, fabs(o->ns[0])), (double)o->ns_steps);
+  double step = s[1]->lr * plan_lr_factor(v->plan, p->group);
+  step *= optimizer_adjusts(o, rows, cols);
+  for (int64_t k = 0; k < count; k++) TRY(explain_matrix(v, s, param, k, first, e));
+  *bound = sqrt((double)count) * step * fmin(gain * rounding, 1);
+  *norm = step * sqrt((double)(count * MIN(rows, cols)));
+  return WEFT_OK;
+}
+
+weft_status explain_param(Verify *v, const StepResult *many, const StepResult *one,
+                          int param, int64_t first, double *norm, double *bound,
+                          weft_error *e) {
+  *bound = 0;
+  if (optimizer(v)->matrices && v->c->param[param].matrix)
+    return explain_matrices(v, (const StepResult *[2]){many, one}, param, first, norm,
+                            bound, e);
+  *norm = explain(v, many, one, param, first, param_count(&v->c->param[param]));
+  return WEFT_OK;
+}
