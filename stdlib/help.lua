@@ -168,6 +168,8 @@ many on each as its cluster has GPUs. Arguments of the script are passed to weft
   --slurm            for sbatch
   --mpirun           for mpirun of Open MPI
   --torchrun         to be started on each machine
+  --device NAME      cpu or cuda; default: cuda where the plan's cluster names its GPU. On
+                     GPUs ranks exchange by NCCL
   -o, --output FILE  where to; default: the standard output
 ]],
 

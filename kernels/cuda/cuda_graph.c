@@ -50,12 +50,14 @@ static cudaGraphExec_t *place_of(CudaDevice *c, cudaGraphExec_t kept) {
   return NULL;
 }
 
-/* The graph is destroyed at once: the executable graph holds everything. */
+/* Nodes keep the priority of the queue that they were captured on: transfers are before
+ * computation. The graph is destroyed at once: the executable graph holds everything. */
 static cudaError_t make(CudaDevice *c, cudaGraphExec_t *exec) {
   cudaGraph_t graph = NULL;
   cudaError_t r = cudaStreamEndCapture(c->compute, &graph);
   if (r == cudaSuccess) r = c->first;
-  if (r == cudaSuccess) r = cudaGraphInstantiate(exec, graph, 0);
+  if (r == cudaSuccess)
+    r = cudaGraphInstantiate(exec, graph, cudaGraphInstantiateFlagUseNodePriority);
   if (graph) (void)cudaGraphDestroy(graph);
   if (r == cudaSuccess) r = cudaGraphUpload(*exec, c->compute);
   if (r == cudaSuccess || !*exec) return r;

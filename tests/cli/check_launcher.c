@@ -212,7 +212,7 @@ static const char *script_without_mpi(void) {
   return text;
 }
 
-static Outcome run_script(const char *kind, const char *args) {
+static Outcome run_script_by(const char *weft, const char *kind, const char *args) {
   static const char srun[] =
       "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n" FOR_FOUR(
           "SLURM_STEP_ID=0 SLURM_PROCID=$r SLURM_NTASKS=4 SLURM_LOCALID=$r \"$@\"");
@@ -226,9 +226,13 @@ static Outcome run_script(const char *kind, const char *args) {
   scratch_put("scontrol", "#!/bin/sh\necho 127.0.0.1\n", 25);
   return process_run(60,
                      "sh -c 'chmod +x srun torchrun scontrol; PATH=.:$PATH PORT=%d "
-                     "SLURM_JOB_ID=%d SLURM_JOB_NODELIST=x WEFT_SECRET=w WEFT=$weft bash "
+                     "SLURM_JOB_ID=%d SLURM_JOB_NODELIST=x WEFT_SECRET=w WEFT=%s bash "
                      "%s.sh %s --threads 1'",
-                     21000 + getpid() % 9000, getpid(), kind, args);
+                     21000 + getpid() % 9000, getpid(), weft, kind, args);
+}
+
+static Outcome run_script(const char *kind, const char *args) {
+  return run_script_by("$weft", kind, args);
 }
 
 START_TEST(other_scripts_run) {
@@ -239,6 +243,54 @@ START_TEST(other_scripts_run) {
                 "%s", text);
   Outcome o = run_script(kind, _i ? "0 127.0.0.1 --steps 2" : "--steps 2");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, "step      1") != NULL, "%s%s", o.out, o.err);
+}
+END_TEST
+
+/* Where the cluster names a GPU ranks run on it, or as --device says. */
+START_TEST(scripts_for_gpus) {
+  const char *cluster = "--set 'cluster={nodes=1,gpus=4,gpu=\"h100-sxm\"}'";
+  const char *text = script_of(kinds[_i], cluster);
+  ck_assert_msg(strstr(text, " --comm nccl --device cuda ") != NULL, "%s", text);
+  ck_assert_ptr_null(strstr(text, "Data goes over TCP"));
+  remove(scratch_path(_i == 0 ? "slurm.sh" : _i == 1 ? "mpirun.sh" : "torchrun.sh"));
+  text = script_of(kinds[_i],
+                   "--set 'cluster={nodes=1,gpus=4,gpu=\"h100-sxm\"}' --device cpu");
+  ck_assert_ptr_null(strstr(text, "cuda"));
+  remove(scratch_path(_i == 0 ? "slurm.sh" : _i == 1 ? "mpirun.sh" : "torchrun.sh"));
+  text = script_of(kinds[_i], "--device cuda");
+  ck_assert_msg(strstr(text, " --comm nccl --device cuda ") != NULL, "%s", text);
+  Outcome o = process_run(60, "$weft launch plan.lua --%s --device gpu", kinds[_i]);
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_msg(strstr(o.err, "gpu"), "%s", o.err);
+}
+END_TEST
+
+/* By mpirun, and by srun and torchrun as above, on stand-ins of GPUs and NCCL. */
+START_TEST(scripts_run_on_gpus) {
+  if (access(WEFT_BINARY_DIR "/standin/weft_nccl.so", F_OK) != 0) {
+    printf("launcher: there is no stand-in of NCCL, so no script for GPUs is run\n");
+    return;
+  }
+  bool mpirun = strcmp(kinds[_i], "mpirun") == 0;
+  if (mpirun && !mpirun_present()) return;
+  script_of(kinds[_i], "--device cuda --set precision=f32");
+  Outcome o = process_run(60, "sh -c 'cp $weft weft; ln -sf " WEFT_BINARY_DIR
+                              "/standin/weft_cuda.so " WEFT_BINARY_DIR
+                              "/standin/weft_nccl.so " WEFT_BINARY_DIR "/weft_mpi.so .'");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  setenv("WEFT_STANDIN", "gpus=4", 1);
+  if (mpirun)
+    o = process_run(120,
+                    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                    "OMPI_MCA_rmaps_base_oversubscribe=1 ASAN_OPTIONS=detect_leaks=0 "
+                    "WEFT=./weft bash mpirun.sh --steps 2 --threads 1");
+  else
+    o = run_script_by("./weft", kinds[_i],
+                      _i == 2 ? "0 127.0.0.1 --steps 2" : "--steps 2");
+  unsetenv("WEFT_STANDIN");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.err, "4 ranks (nccl)") != NULL, "%s%s", o.out, o.err);
   ck_assert_msg(strstr(o.out, "step      1") != NULL, "%s%s", o.out, o.err);
 }
 END_TEST
@@ -366,6 +418,8 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, sbatch_asks_for_machines);
   tcase_add_loop_test(t, scripts_of_mpi_run, 0, 2);
   tcase_add_loop_test(t, other_scripts_run, 0, 2);
+  tcase_add_loop_test(t, scripts_for_gpus, 0, LEN(kinds));
+  tcase_add_loop_test(t, scripts_run_on_gpus, 0, LEN(kinds));
   tcase_add_test(t, scripts_live_with_lost_checkpoints);
   tcase_add_test(t, one_kind_of_script);
   tcase_add_loop_test(t, traces_show_all_ranks, 0, LEN(ways));

@@ -23,6 +23,7 @@ extern const WorldVtable weft_nccl_world;
 /* Each rank runs what it has queued in an order of its own. */
 static void order(uint64_t n, int rank) {
   Standin s = standin_usual;
+  setenv(CUDA_CONNECTIONS, "32", 0); /* as loading the device does */
   s.order = n + 7 * (uint64_t)rank;
   standin_set(&s);
 }
@@ -329,6 +330,10 @@ static const struct {
     {"sms=2", "--procs 4", "more than the 2 multiprocessors of the GPU", 2},
     {"sms=30", "--procs 4 --set nccl.group_ctas=16",
      "more than the 30 multiprocessors of the GPU", 2},
+    {"sms=132 CUDA_DEVICE_MAX_CONNECTIONS=1", "--procs 4",
+     "but CUDA_DEVICE_MAX_CONNECTIONS is 1: queues that share a connection may wait for "
+     "each other for ever; leave it unset",
+     2},
     {"nccl=21003", "--procs 4", "NCCL 2.10 is too old; weft needs 2.18 or newer", 2},
     {"nccl_error=9", "--procs 4", "remote error: the stand-in was told to fail", 1},
     {"nccl_init=1", "--procs 4", "NCCL: a communicator over ", 1},
@@ -341,6 +346,19 @@ START_TEST(what_fails_is_told) {
                           machines[_i].machine, machines[_i].options);
   ck_assert_msg(strstr(o.err, machines[_i].says) != NULL, "%s", o.err);
   ck_assert_int_eq(o.code, machines[_i].code);
+}
+END_TEST
+
+/* Whatever the module then says: CUDA reads it at the first call. */
+START_TEST(connections_are_set) {
+  weft_error e = {.rank = -1};
+  const DeviceKind *cuda = device_kind("cuda", &e);
+  unsetenv(CUDA_CONNECTIONS);
+  (void)cuda->load(&e);
+  ck_assert_str_eq(getenv(CUDA_CONNECTIONS), "32");
+  setenv(CUDA_CONNECTIONS, "16", 1);
+  (void)cuda->load(&e);
+  ck_assert_str_eq(getenv(CUDA_CONNECTIONS), "16");
 }
 END_TEST
 
@@ -369,6 +387,7 @@ Suite *nccl_suite(void) {
   tcase_set_timeout(tc, 300);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_loop_test(tc, the_program_runs, 0, 2);
+  tcase_add_test(tc, connections_are_set);
   tcase_add_loop_test(tc, what_fails_is_told, 0, LEN(machines));
   tcase_add_test(tc, no_module_is_told);
   suite_add_tcase(s, tc);

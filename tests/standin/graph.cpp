@@ -54,6 +54,8 @@ bool graph_elsewhere(const Launched &g) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
                                  unsigned long long flags) {
+  /* A GPU would say nothing, and its transfers would wait behind computation. */
+  if (!(flags & cudaGraphInstantiateFlagUseNodePriority)) return cudaErrorInvalidValue;
   *exec = new CUgraphExec_st{std::make_shared<CUgraph_st>(*graph)};
   return cudaSuccess;
 }

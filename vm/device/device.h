@@ -204,7 +204,10 @@ extern const DeviceVtable device_cpu;
 uint64_t cpu_work(int op, const KernelArgs *a);
 uint64_t cpu_state(int op, const KernelArgs *a);
 weft_status cpu_way(char text[DEVICE_WAY], weft_error *e);
-/* open_cuda.c, and kernels/cuda/cuda_workspace.c. */
+/* open_cuda.c, and kernels/cuda/cuda_workspace.c. Streams of a GPU share as many
+ * connections as this variable of the environment says, 8 without it and 32 at most;
+ * loading sets 32 where it is not set. */
+#define CUDA_CONNECTIONS "CUDA_DEVICE_MAX_CONNECTIONS"
 const DeviceVtable *device_load_cuda(weft_error *e);
 uint64_t cuda_work(int op, const KernelArgs *a);
 uint64_t cuda_state(int op, const KernelArgs *a);

@@ -1,4 +1,6 @@
 /* open_cuda.c - opens the CUDA device, a shared object. */
+#include <stdlib.h>
+
 #include "device.h"
 #include "vm/base/module.h"
 
@@ -11,7 +13,10 @@ static const Module module = {
     .code = WEFT_EUSAGE,
 };
 
+/* CUDA reads the variable at its first call. A kernel of NCCL that waits for a peer keeps
+ * back what comes behind it on the same connection, which the peer may be waiting for. */
 const DeviceVtable *device_load_cuda(weft_error *e) {
+  setenv(CUDA_CONNECTIONS, "32", 0);
   const DeviceVtable *const *device = module_open(&module, e);
   if (!device || (*device)->version == 1) return device ? *device : NULL;
   module_other(&module, e);

@@ -60,30 +60,43 @@ static const char *not_finite(const void *p, DType t, uint64_t n, bool minus_inf
   return NULL;
 }
 
-/* Looks at a result where the device has it, block by block. */
+/* What the first of these values that is not finite is, or NULL. They are downloaded in
+ * large blocks: a transfer takes microseconds, however small. */
+static weft_status find_value(Rank *r, const void *p, DType t, uint64_t n, bool minus_inf,
+                              const char **gave, weft_error *e) {
+  enum { BLOCK = 4 << 20 };
+  size_t size = (size_t)dtype_size(t), most = BLOCK / size;
+  size_t bytes = (size_t)MIN(n, most) * size;
+  char *block = mem_new(NULL, bytes);
+  if (!block) return err_set(e, WEFT_ENOMEM, "out of memory");
+  *gave = NULL;
+  for (uint64_t at = 0; at < n && !*gave; at += most) {
+    uint64_t some = MIN(most, n - at);
+    device_download(r->dev, block, (const char *)p + at * size, some * size);
+    *gave = not_finite(block, t, some, minus_inf);
+  }
+  mem_free(NULL, block, bytes);
+  return WEFT_OK;
+}
+
+/* Looks at a result where the device has it. */
 static weft_status check_values(Rank *r, const Instr *in, const void *p, DType t,
                                 uint64_t n, weft_error *e) {
-  _Alignas(8) char block[8192];
-  if (t == DT_I32 || t == DT_U8) return WEFT_OK;
+  if (t == DT_I32 || t == DT_U8 || n == 0) return WEFT_OK;
   bool maximum =
       in->op == OP_ce_max || in->op == OP_ce_stats || in->op == OP_linear_ce_stats;
   bool minus_inf =
       (in->code == I_KERNEL && maximum) || (in->code != I_KERNEL && in->red == RED_MAX);
-  size_t size = (size_t)dtype_size(t), most = sizeof block / size;
-  for (uint64_t at = 0; at < n; at += most) {
-    uint64_t some = MIN(most, n - at);
-    device_download(r->dev, block, (const char *)p + at * size, some * size);
-    const char *gave = not_finite(block, t, some, minus_inf);
-    if (!gave) continue;
-    char name[256];
-    rank_describe(r, in, name, sizeof name);
-    r->bad = in;
-    r->gave = gave;
-    err_set(e, WEFT_ERUN, "rank %d: %s gave %s", r->rank, name, gave);
-    if (e) e->rank = r->rank;
-    return WEFT_ERUN;
-  }
-  return WEFT_OK;
+  const char *gave = NULL;
+  char name[256];
+  TRY(find_value(r, p, t, n, minus_inf, &gave, e));
+  if (!gave) return WEFT_OK;
+  rank_describe(r, in, name, sizeof name);
+  r->bad = in;
+  r->gave = gave;
+  err_set(e, WEFT_ERUN, "rank %d: %s gave %s", r->rank, name, gave);
+  if (e) e->rank = r->rank;
+  return WEFT_ERUN;
 }
 
 const Instr *rank_bad(const Rank *r, const char **gave) {

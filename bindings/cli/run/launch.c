@@ -12,7 +12,8 @@ typedef struct Launch {
   const Cli *cli;
   Job job;
   int ranks, per_node, nodes;
-  bool gpus;     /* the plan's cluster has a GPU */
+  bool gpus;     /* the machines of the plan's cluster have GPUs */
+  bool cuda;     /* ranks run on them, and NCCL carries what they exchange */
   bool resumes;  /* the plan has checkpoints to resume from */
   bool mpi;      /* data goes over MPI */
   char name[64]; /* job name: letters, digits, - and _ */
@@ -39,6 +40,7 @@ static void put_list(Launch *l, const char *option, const char *const *list, int
 
 /* "weft run PLAN ..." with the options of this verb. */
 static void put_run(Launch *l, const char *comm) {
+  if (l->cuda) comm = "nccl --device cuda";
   text_add(&l->out, "\"${WEFT:-weft}\" run ");
   put_quoted(&l->out, l->cli->arg[0]);
   put_list(l, "--set", l->cli->set, l->cli->nset);
@@ -105,12 +107,13 @@ static void put_slurm_command(Launch *l) {
   put_run(l, "tcp");
 }
 
-/* Whether this machine, where the script is written, has MPI. */
+/* Whether this machine, where the script is written, has MPI. Ranks of GPUs meet over
+ * TCP: that carries what NCCL needs to begin. */
 static void choose_mpi(Launch *l) {
   weft_error why;
   err_clear(&why);
-  l->mpi = !l->gpus && world_kind("mpi", NULL)->load(&why);
-  if (!l->mpi && !l->gpus) put_tcp_note(l, why.text);
+  l->mpi = !l->cuda && world_kind("mpi", NULL)->load(&why);
+  if (!l->mpi && !l->cuda) put_tcp_note(l, why.text);
 }
 
 static void put_slurm(Launch *l) {
@@ -169,7 +172,7 @@ static void put_torchrun(Launch *l) {
            "set -euo pipefail\n: \"${WEFT_SECRET:?must be a secret that is the same on "
            "all machines}\"\nexport WEFT_SECRET\nnode=${1:-0} master=${2:-127.0.0.1} "
            "port=${PORT:-29500}\nshift \"$(($# < 2 ? $# : 2))\"\n");
-  if (!l->gpus) put_tcp_note(l, NULL);
+  if (!l->cuda) put_tcp_note(l, NULL);
   put_attempts(l, put_torchrun_command);
 }
 
@@ -202,6 +205,12 @@ static weft_status measure(Launch *l) {
   l->per_node = MIN(job_node_ranks(j), l->ranks);
   l->nodes = (l->ranks + l->per_node - 1) / l->per_node;
   l->gpus = j->plan.cluster.gpus > 0;
+  l->cuda = j->plan.cluster.gpu != NULL;
+  if (l->cli->device) {
+    const DeviceKind *kind = device_kind(l->cli->device, &j->e);
+    if (!kind) return WEFT_EUSAGE;
+    l->cuda = !kind->host;
+  }
   l->resumes = j->plan.checkpoint.dir != NULL;
   snprintf(l->name, sizeof l->name, "%s", j->plan.name);
   for (char *s = l->name; *s; s++)

@@ -73,7 +73,11 @@ static weft_status choose_comm(Processes *p, int64_t *world) {
                    "process; leave --comm out",
                    launch_name(info.kind), info.size, p->comm->name);
   if (*world) TRY(check_world(p, &info));
-  if (p->comm->over ? !meets : !p->comm->meets) return WEFT_OK;
+  /* srun starts ranks of MPI only if it was built for this MPI, so what NCCL needs to
+   * begin goes over TCP there, if there is a secret for that. */
+  bool secret =
+      info.kind == LAUNCH_SLURM && getenv("MASTER_ADDR") && getenv("WEFT_SECRET");
+  if (p->comm->over ? !meets && !secret : !p->comm->meets) return WEFT_OK;
   return rendezvous_of_env(&info, p->cli->stop, &p->meet, e);
 }
 

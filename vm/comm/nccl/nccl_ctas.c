@@ -1,5 +1,35 @@
-/* nccl_ctas.c - how many CTAs of the GPU each communicator gets. */
+/* nccl_ctas.c - how many CTAs of the GPU each communicator gets, and whether its queues
+ * have connections to the GPU of their own. */
 #include "nccl_int.h"
+
+#include <stdlib.h>
+
+static int group_count(const CommNeeds *needs) {
+  int n = 0;
+  for (int i = 0; i < needs->ngroup; i++) n += needs->group[i].n > 1;
+  return n;
+}
+
+/* Queues that share a connection run one after the other: a kernel that waits for a peer
+ * keeps back what is behind it, and that the peer may wait for (CUDA C++ Programming
+ * Guide, CUDA_DEVICE_MAX_CONNECTIONS). */
+weft_status nccl_check_queues(const NcclEndpoint *p, const CommNeeds *needs,
+                              weft_error *e) {
+  enum { UNSET = 8, MOST = 32 };
+  const char *text = getenv(CUDA_CONNECTIONS);
+  int has = text ? MIN(atoi(text), MOST) : UNSET;
+  int queues = 1 + group_count(needs) + 2 * p->npeer;
+  if (queues <= has) return WEFT_OK;
+  return err_set(
+      e, WEFT_EUSAGE,
+      "rank %d: its step has %d queues on the GPU, of computation, %d groups and "
+      "%d directions, but " CUDA_CONNECTIONS " is %d%s: queues that share a "
+      "connection may wait for each other for ever; %s",
+      p->rank, queues, group_count(needs), 2 * p->npeer, has,
+      text ? "" : " if it is not set",
+      queues <= MOST ? "leave it unset, weft sets 32"
+                     : "32 is the most: choose a mesh with fewer groups");
+}
 
 /* A kernel of NCCL keeps its thread blocks while it waits for peers, so the blocks of all
  * communicators have to fit at once, beside the compute kernels that they wait for. */
@@ -9,10 +39,9 @@ enum { GROUP_CTAS = 16, PAIR_CTAS = 2 };
  * all choose the same numbers. */
 weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclCtas *out,
                             weft_error *e) {
-  int all = 0, groups = 0, pairs = 2 * p->npeer, gpu = 0;
+  int all = 0, groups = group_count(needs), pairs = 2 * p->npeer, gpu = 0;
   CUDA(p, cudaGetDevice(&gpu));
   CUDA(p, cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, gpu));
-  for (int i = 0; i < needs->ngroup; i++) groups += needs->group[i].n > 1;
   out->group = p->w->group_ctas;
   out->pair = p->w->pair_ctas;
   if (!out->group) out->group = MAX(1, MIN(GROUP_CTAS, all / 2 / MAX(groups, 1)));

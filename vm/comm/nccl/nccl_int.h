@@ -80,6 +80,9 @@ weft_status nccl_settle(NcclEndpoint *p, NcclLine *l, ncclResult_t r, const char
 typedef struct NcclCtas {
   int group, pair;
 } NcclCtas;
+/* Whether each queue of the rank has a connection of its own. */
+weft_status nccl_check_queues(const NcclEndpoint *p, const CommNeeds *needs,
+                              weft_error *e);
 /* As the plan says, else by how many communicators the rank has; an error where all of
  * them together do not fit on the GPU. */
 weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclCtas *out,

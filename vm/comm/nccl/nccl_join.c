@@ -211,6 +211,7 @@ static weft_status make_events(NcclEndpoint *p, weft_error *e) {
 static weft_status join_all(NcclEndpoint *p, const CommNeeds *needs, weft_error *e) {
   NcclCtas ctas = {0};
   if (p->npeer) memcpy(p->peer, needs->peer, (size_t)p->npeer * sizeof *p->peer);
+  TRY(nccl_check_queues(p, needs, e));
   TRY(nccl_share_ctas(p, needs, &ctas, e));
   TRY(make_events(p, e));
   TRY(make_groups(p, needs, ctas.group, e));
