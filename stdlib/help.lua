@@ -45,6 +45,8 @@ it has none, on all of its data. Without a launcher all ranks are threads of thi
   --ckpt DIR         parameters of a checkpoint, or of the latest one of a folder
   --weights DIR      parameters of safetensors files; default: those of weft.hf
   --batches N        at most so many batches of batch.global samples; default: all
+  --reference        writes the file of loss.reference_file instead: the loss of each sequence
+                     of the data, for training and validation, by the model as it begins
   --threads N        threads of each rank; default: the machine's share
   --comm NAME        local, mpi, tcp or nccl; default: as of weft run
   --device NAME      cpu or cuda: where the ranks compute (cpu)

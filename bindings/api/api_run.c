@@ -44,6 +44,7 @@ typedef struct SourcesCall {
 static void sources_job(void *ud) {
   SourcesCall *c = ud;
   c->st = job_sources(c->j);
+  if (c->st == WEFT_OK) c->st = job_reference(c->j, &c->j->e);
 }
 
 /* Conversations become token files when a run is opened: it needs the plan's Lua state,
@@ -220,6 +221,10 @@ weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
   if (!tokens || !labels || n != (size_t)(b->global * b->seq))
     return err_set(err, WEFT_EUSAGE, "a step has %lld x %lld tokens and labels, got %zu",
                    (long long)b->global, (long long)b->seq, tokens && labels ? n : 0);
+  if (r->plan->job.plan.loss.second == SECOND_FILE)
+    return err_set(err, WEFT_EUSAGE,
+                   "the plan's loss reads a file of losses of its own data, which the "
+                   "host's tokens have none of: say reference = \"copy\"");
   TRY(check_tokens(r, tokens, n, err));
   TRY(check_labels(r, labels, n, err));
   weft_status st = run_step_tokens(r->s.run, tokens, labels, step, &result, err);

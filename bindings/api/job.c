@@ -60,7 +60,8 @@ weft_status job_mesh(Job *j, int64_t world) {
 weft_status job_graph(Job *j) {
   int64_t B = j->plan.batch.micro * mesh_size(&j->mesh, AXES_DP);
   j->graph = graph_new(j->arena, B, j->plan.batch.seq);
-  if (!j->plan.loss.name) j->graph->sources = plan_sources(&j->plan.data);
+  j->graph->sources = plan_sources(&j->plan.data);
+  if (j->tells_rows) j->graph->sources = (int)j->plan.batch.global;
   return lang_build_graph(j->lp, &j->plan, B, j->plan.batch.seq, j->graph, &j->d, &j->e);
 }
 
@@ -177,6 +178,7 @@ void job_epochs(Plan *p, const Data *d) {
 
 weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
   TRY(job_sources(j));
+  TRY(job_reference(j, &j->e));
   TRY(data_open(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab, j->plan.seed,
                 out, &j->e));
   job_epochs(&j->plan, *out);
@@ -188,6 +190,7 @@ static weft_status check_val(Job *j) {
   Data *val;
   uint64_t ignored;
   TRY(job_sources(j));
+  TRY(job_reference(j, &j->e));
   TRY(data_open_val(NULL, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
                     j->plan.seed, &val, &j->e));
   weft_status st = val ? data_look(val, &ignored, &j->e) : WEFT_OK;
@@ -199,6 +202,7 @@ weft_status job_val(Job *j, const weft_alloc *a, Data **out) {
   *out = NULL;
   if (!j->plan.eval_every) return WEFT_OK;
   TRY(job_sources(j));
+  TRY(job_reference(j, &j->e));
   return data_open_val(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
                        j->plan.seed, out, &j->e);
 }

@@ -12,6 +12,7 @@ typedef struct LossWork {
   Graph *g;
   Tid logits, labels, other, out; /* other: the logits that a divergence is from */
   double beta;
+  bool tells; /* the cross entropy of each source of the data, too */
   int line;
 } LossWork;
 
@@ -47,9 +48,10 @@ static weft_status add_cross_entropy(void *arg, weft_error *e) {
   Tid s[2];
   TRY(add_stats(w, w->logits, s, e));
   Tid in[3] = {s[1], w->labels};
-  OpAttr attr = {.n = w->g->sources};
-  if (w->g->sources) TRY(sources_of(w, &in[2], e));
-  return op(w, OP_ce_loss, in, w->g->sources ? 3 : 2, &attr, &w->out, e);
+  bool tells = w->tells && w->g->sources;
+  OpAttr attr = {.n = tells ? w->g->sources : 0};
+  if (tells) TRY(sources_of(w, &in[2], e));
+  return op(w, OP_ce_loss, in, tells ? 3 : 2, &attr, &w->out, e);
 }
 
 static weft_status add_token_losses(void *arg, weft_error *e) {
@@ -57,6 +59,17 @@ static weft_status add_token_losses(void *arg, weft_error *e) {
   Tid s[2];
   TRY(add_stats(w, w->logits, s, e));
   return op(w, OP_ce_losses, (Tid[]){s[1], w->labels}, 2, NULL, &w->out, e);
+}
+
+/* Whether a cross entropy is that of which each source has a part: of a model without a
+ * loss of the plan any is, of one with it the first of the model's own logits and labels.
+ */
+static bool is_told(GraphUd *u, Tid logits, Tid labels) {
+  if (second_open(u->graph)) return false;
+  if (u->loss.fn == LUA_NOREF) return true;
+  bool first = !u->loss.told && logits == u->loss.own;
+  if (!first || labels != graph_input(u->graph, IN_LABELS)) return false;
+  return u->loss.told = true;
 }
 
 static int of_logits(lua_State *L, const char *name, GraphWork fn) {
@@ -67,6 +80,7 @@ static int of_logits(lua_State *L, const char *name, GraphWork fn) {
   LossWork w = {.g = u->graph, .line = graph_line(L, u)};
   w.logits = graph_tensor_arg(L, u, 2, lua_pushfstring(L, "g:%s: logits", name));
   w.labels = graph_tensor_arg(L, u, 3, lua_pushfstring(L, "g:%s: labels", name));
+  w.tells = fn == add_cross_entropy && is_told(u, w.logits, w.labels);
   graph_do(L, u, fn, &w);
   graph_push_tensor(L, 1, u, w.out);
   return 1;
@@ -128,15 +142,29 @@ static void set_tensor(lua_State *L, GraphUd *u, const char *key, Tid t) {
   lua_setfield(L, -2, key);
 }
 
-/* Calls the plan's f(g, x, options), x = { logits, labels, reference or teacher }. */
+/* What a file of the reference has for each sequence. */
+static weft_status add_reference_losses(void *arg, weft_error *e) {
+  LossWork *w = arg;
+  Tid rows = graph_input(w->g, IN_REFERENCE);
+  return op(w, OP_row_sums, &rows, 1, NULL, &w->out, e);
+}
+
+/* Calls the plan's f(g, x, options), x = { logits, labels, and reference,
+ * reference_losses or teacher }. */
 static int own_loss(lua_State *L, GraphUd *u, Tid logits, Tid labels) {
+  u->loss.own = logits;
   const char *second = u->loss.second == SECOND_TEACHER ? "teacher" : "reference";
   lua_rawgeti(L, LUA_REGISTRYINDEX, u->loss.fn);
   lua_pushvalue(L, 1);
   lua_createtable(L, 0, 3);
   set_tensor(L, u, "logits", logits);
   set_tensor(L, u, "labels", labels);
-  if (u->loss.second) set_tensor(L, u, second, u->loss.other);
+  if (second_is_model(u->loss.second)) set_tensor(L, u, second, u->loss.other);
+  if (u->loss.second == SECOND_FILE) {
+    LossWork w = {.g = u->graph, .line = graph_line(L, u)};
+    graph_do(L, u, add_reference_losses, &w);
+    set_tensor(L, u, "reference_losses", w.out);
+  }
   lua_rawgeti(L, LUA_REGISTRYINDEX, u->loss.options);
   lua_call(L, 3, 1);
   TensorUd *t = luaL_testudata(L, -1, TENSOR_TYPE);
@@ -145,6 +173,10 @@ static int own_loss(lua_State *L, GraphUd *u, Tid logits, Tid labels) {
                       "the function of plan.loss must return the loss, such as "
                       "g:sum_all(losses); it returned %s",
                       luaL_typename(L, -1));
+  if (u->graph->sources && is_told(u, logits, labels)) {
+    LossWork w = {.g = u->graph, .logits = logits, .labels = labels, .tells = true};
+    graph_do(L, u, add_cross_entropy, &w);
+  }
   return 1;
 }
 
@@ -162,6 +194,7 @@ static int g_loss(lua_State *L) {
     u->loss.other = w.logits;
   else if (u->loss.fn != LUA_NOREF)
     return own_loss(L, u, w.logits, w.labels);
+  w.tells = is_told(u, w.logits, w.labels);
   graph_do(L, u, add_cross_entropy, &w);
   graph_push_tensor(L, 1, u, w.out);
   return 1;

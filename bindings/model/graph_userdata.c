@@ -449,12 +449,12 @@ static weft_status check_routers(const ModelCall *c, const Plan *p, Diags *d) {
 static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
                                const Plan *p, Diags *d, weft_error *e) {
   int top = lua_gettop(L);
-  if (c->own.second) TRY(call_second(L, lp, c, d, e));
+  if (second_is_model(c->own.second)) TRY(call_second(L, lp, c, d, e));
   lua_rawgeti(L, LUA_REGISTRYINDEX, lp->build);
   lua_rawgeti(L, LUA_REGISTRYINDEX, lp->config);
   weft_status st = call_at(L, top + 1, c, d, e);
   if (st != WEFT_OK) return st;
-  if (c->own.second) second_join(c->g);
+  if (second_is_model(c->own.second)) second_join(c->g);
   weft_error why;
   err_clear(&why);
   st = graph_finish(c->g, c->loss, &why);
@@ -487,7 +487,8 @@ weft_status lang_build_graph(LangPlan *lp, const Plan *plan, int64_t B, int64_t 
   ModelCall c = {.g = g, .moe = &plan->moe, .loss = -1};
   c.own = (PlanLoss){.fn = own ? lp->loss : LUA_NOREF,
                      .options = lp->loss_options,
-                     .second = plan->loss.second};
+                     .second = plan->loss.second,
+                     .own = -1};
   if (lp->plan.packed.on) graph_input(g, IN_DOC_STARTS);
   state_arm(s, false);
   weft_status st = call_models(L, lp, &c, plan, d, e);

@@ -16,6 +16,8 @@ typedef struct PlanLoss {
   SecondKind second;
   Tid other;   /* the logits of the second model */
   bool called; /* g:loss was */
+  Tid own;     /* while fn is called: the logits of the model; else -1 */
+  bool told;   /* their cross entropy is, for each source of the data */
 } PlanLoss;
 
 /* The userdata `g`. `graph` is NULL after the model function has ended. */

@@ -48,6 +48,20 @@ static void choose_second(Check *c, int t, const char *path) {
   c->plan->loss.teacher = teacher;
 }
 
+/* The reference's losses, computed ahead, in the place of the reference. */
+static void choose_file(Check *c, int t, const char *path) {
+  const char *file = text_of(c, t, "reference_file");
+  const char *at = arena_printf(c->arena, "%s.reference_file", path);
+  if (!file) return;
+  if (field_push(c->L, t, "reference") != LUA_TNIL || c->plan->loss.teacher)
+    diag_error(c->d, "option", at,
+               "has what a reference gave, and the plan says %s too: a loss reads one",
+               c->plan->loss.teacher ? "teacher" : "reference");
+  lua_pop(c->L, 1);
+  c->plan->loss.second = SECOND_FILE;
+  c->plan->loss.file = file;
+}
+
 /* Keeps the function on top of the stack, and the table of options at t or an empty one.
  */
 static void keep(Check *c, int t) {
@@ -71,6 +85,7 @@ static void named(Check *c, int t, const char *path) {
   choose_per(c, module, path);
   choose_second(c, module, path);
   if (t) choose_per(c, t, path), choose_second(c, t, path);
+  if (t && str_eq(name, "dpo")) choose_file(c, t, path);
   if (str_eq(name, "distill") && !c->plan->loss.teacher)
     diag_error(c->d, "required", arena_printf(c->arena, "%s.teacher", path), "is missing")
         ->suggestion = "the folder of a model of Hugging Face, with the same vocabulary";
@@ -80,7 +95,7 @@ static void named(Check *c, int t, const char *path) {
 
 static void own_function(Check *c, int t, const char *path) {
   c->plan->loss.name = "function";
-  if (t) choose_per(c, t, path), choose_second(c, t, path);
+  if (t) choose_per(c, t, path), choose_second(c, t, path), choose_file(c, t, path);
   keep(c, t);
 }
 
@@ -149,6 +164,16 @@ static void chat_rules(Check *c) {
       ->suggestion = pairs ? "format = \"preference\"" : "loss = \"dpo\"";
 }
 
+/* A file has a number for each sequence of one stream. */
+static void file_rules(Check *c) {
+  const DataSpec *d = &c->plan->data;
+  if (c->plan->loss.second != SECOND_FILE) return;
+  if (d->nweights > 1 || (d->val && d->val->nweights > 1))
+    diag_error(c->d, "unsupported", "loss.reference_file",
+               "is not built for a blend of data: name the files without weights, or say "
+               "reference = \"copy\"");
+}
+
 /* What the field cannot know of others: is called when all are checked. */
 void loss_rules(Check *c) {
   LossPlan *loss = &c->plan->loss;
@@ -175,6 +200,7 @@ void loss_rules(Check *c) {
                "a copy of a model with adapter.from is not built: it would be one of the "
                "base")
         ->suggestion = "\"base\"";
+  file_rules(c);
   data_rules(c);
   if (c->plan->loss_chunks != 0 && c->plan->loss_chunks != 1)
     diag_error(c->d, "unsupported", "loss_chunks",

@@ -2,7 +2,8 @@
 -- the first sequence is to become likelier than the second, against a reference model.
 --
 -- Options: beta, how little the model may leave the reference; label_smoothing, what part of
--- the pairs is thought to be labelled the wrong way round.
+-- the pairs is thought to be labelled the wrong way round. With reference_file the reference's
+-- losses are there already, one a sequence.
 local dpo = { per = "pairs", reference = "copy" }
 
 -- The loss of a sequence is minus the logarithm of its probability.
@@ -13,7 +14,7 @@ end
 -- log(model / reference) of the chosen sequences minus that of the rejected ones.
 function dpo.margin(g, x)
   local own = sequence_losses(g, x.logits, x.labels)
-  local other = sequence_losses(g, x.reference, x.labels)
+  local other = x.reference_losses or sequence_losses(g, x.reference, x.labels)
   local chosen, rejected = g:split_pairs(g:add(other, g:scale(own, { scale = -1 })))
   return g:add(chosen, g:scale(rejected, { scale = -1 }))
 end

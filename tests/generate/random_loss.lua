@@ -1,6 +1,6 @@
 -- random_loss.lua - draws by number the loss of a plan whose model ends in g:loss: cross entropy by
--- tokens or sequences, pairs against a copy or the base of an adapter, a divergence from a copy.
--- Returns it, or nothing, and whether it is of sequences or pairs.
+-- tokens or sequences, pairs against a copy, the base of an adapter or numbers of a file, a
+-- divergence from a copy. Returns it, or nothing, and whether it is of sequences or pairs.
 local function divergence(g, x, o)
   local apart = g:divergence(x.logits, x.reference, x.labels, { beta = o.beta })
   local loss = g:add(g:sum_all(apart), g:cross_entropy(x.logits, x.labels))
@@ -21,5 +21,8 @@ return function(new_draw, seed, family, micro, adapter)
   end
   local smooth, reference = d:pick { 0, 0.2 }, adapter and d:pick { "copy", "base" } or nil
   if adapter and adapter.modules_to_save then reference = "copy" end
-  return { "dpo", beta = 0.5, label_smoothing = smooth, reference = reference }, true
+  local file = d:maybe(3) and "made-up" or nil -- with synthetic data nothing is read
+  if file then reference = nil end
+  return { "dpo", beta = 0.5, label_smoothing = smooth, reference = reference,
+           reference_file = file }, true
 end

@@ -134,6 +134,40 @@ START_TEST(the_same_on_every_mesh) {
 }
 END_TEST
 
+/* A loss of the plan's own tells the cross entropy of each stream, too, whatever it adds
+ * to it and wherever that is from. */
+static const char *const own[] = {
+    "{'cross_entropy',per='sequences'}",
+    "function(g,x)return(g:sum_all(g:token_losses(x.logits,x.labels)))end",
+    "{function(g,x)return(g:add(g:cross_entropy(x.reference,x.labels),"
+    "g:add(g:cross_entropy(x.logits,x.labels),g:cross_entropy(x.logits,x.labels))))end,"
+    "reference='copy'}",
+};
+
+#define ALONE ", packed = { size = 16, too_long = 'truncate', alone = true }"
+
+START_TEST(of_a_loss_of_the_plans_own) {
+  const char *still = "--set optimizer.lr=1e-30";
+  put_plan("plan.lua", 8, BLEND ALONE);
+  Log plain = run("plan.lua", "plain", still);
+  const char *mesh = _i < (int)LEN(own) ? "{dp=2}" : "{cp=2,pp=2,tp=2}";
+  put_plan("own.lua", 8,
+           arena_printf(scratch_arena, BLEND ALONE ", loss = %s", own[_i % LEN(own)]));
+  Log with =
+      run("own.lua", "own", arena_printf(scratch_arena, "%s --set mesh=%s", still, mesh));
+  for (int i = 0; i < STEPS; i++)
+    for (int k = 0; k < STREAMS; k++) {
+      ck_assert_int_gt(with.labels[i][k], 0);
+      ck_assert_int_eq(with.labels[i][k], plain.labels[i][k]);
+      ck_assert_double_eq_tol(with.of[i][k], plain.of[i][k], 5e-6 * plain.of[i][k]);
+      if (_i % (int)LEN(own) == 0)
+        continue; /* evaluations of sequences are of whole steps */
+      ck_assert_int_eq(with.eval_labels[i][k], plain.eval_labels[i][k]);
+      ck_assert_double_eq_tol(with.eval[i][k], plain.eval[i][k], 5e-6);
+    }
+}
+END_TEST
+
 /* Without a step that changes the parameters, a stream has the loss of a run that reads
  * it alone, in steps of the samples that it gives to the blend. */
 START_TEST(as_of_the_stream_alone) {
@@ -208,6 +242,7 @@ Suite *sources_suite(void) {
   tcase_add_checked_fixture(t, setup, scratch_teardown);
   tcase_set_timeout(t, 240);
   tcase_add_loop_test(t, the_same_on_every_mesh, 0, LEN(meshes));
+  tcase_add_loop_test(t, of_a_loss_of_the_plans_own, 0, 2 * LEN(own));
   tcase_add_test(t, as_of_the_stream_alone);
   tcase_add_test(t, at_the_end);
   tcase_add_test(t, too_many_streams);

@@ -213,13 +213,14 @@ Graph *graph_fork(const Graph *g, Arena *a) {
 }
 
 Tid graph_input(Graph *g, InputKind k) {
-  static const char *const name[IN_N] = {
-      "tokens", "labels", "positions", "doc_starts", "token_numbers", "sources", "seed"};
+  static const char *const name[IN_N] = {"tokens",     "labels",        "positions",
+                                         "doc_starts", "token_numbers", "sources",
+                                         "reference",  "seed"};
   if (g->input[k] >= 0) return g->input[k];
   Dim bt[2] = {{.size = g->batch, .tag = TAG_BATCH}, {.size = g->seq, .tag = TAG_SEQ}};
   Dim one[1] = {{.size = 1}};
-  Tid t = k == IN_SEED ? graph_tensor(g, T_INPUT, DT_F32, one, 1)
-                       : graph_tensor(g, T_INPUT, DT_I32, bt, 2);
+  DType type = k == IN_SEED || k == IN_REFERENCE ? DT_F32 : DT_I32;
+  Tid t = graph_tensor(g, T_INPUT, type, k == IN_SEED ? one : bt, k == IN_SEED ? 1 : 2);
   g->t.at[t].name = name[k];
   g->t.at[t].index = k;
   return g->input[k] = t;

@@ -105,14 +105,16 @@ typedef enum {
   IN_DOC_STARTS,
   IN_TOKEN_NUMBERS,
   IN_SOURCES,
+  IN_REFERENCE,
   IN_SEED,
   IN_N
 } InputKind;
 /* tokens, labels, positions, doc_starts: i32 (B, T). doc_starts[b,t] is the position in
  * the row of the first token of t's document. token_numbers: i32 (B, T), the number of a
  * token since the beginning of training, modulo 2^32. sources: i32 (B, T), the number of
- * the stream that the row is from, in a blend of data. seed: f32 (1), the loss scale
- * 1/tokens. */
+ * the stream that the row is from, in a blend of data. reference: f32 (B, T), at the
+ * first token of a row the loss of a reference model for the row, elsewhere 0. seed: f32
+ * (1), the loss scale 1/tokens. */
 
 enum { MAX_DIM = 4, KERNEL_OPERANDS = 19 };
 

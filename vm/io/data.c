@@ -22,6 +22,12 @@ static weft_status open_part(const weft_alloc *a, const DataSpec *spec, const Wa
 
 /* ---- one stream ---- */
 
+/* The label of a window's last token is the first token of the next window. */
+static int64_t windows(const Data *d) {
+  if (d->rows) return d->rows->n;
+  return d->total ? (d->end - d->begin - 1) / d->seq : 0;
+}
+
 /* The first id for validation. Packed documents are not cut. */
 static weft_status find_cut(Data *d, const DataSpec *spec, int64_t *cut, weft_error *e) {
   Documents w;
@@ -130,9 +136,21 @@ static weft_status open_blend(Data *d, const DataSpec *spec, const Want *w,
 
 /* ---- open ---- */
 
+/* Of synthetic data losses are made up, too. */
+static weft_status open_reference(Data *d, const DataSpec *spec, weft_error *e) {
+  if (!spec->reference) return WEFT_OK;
+  d->made_up = spec->kind == DATA_SYNTHETIC;
+  if (d->made_up) return WEFT_OK;
+  const char *path = arena_str(d->arena, spec->reference);
+  return reference_open(path, spec->reference_model, d->seq, d->val, windows(d),
+                        &d->reference, e);
+}
+
 static weft_status open_any(Data *d, const DataSpec *spec, const Want *w, weft_error *e) {
   if (setjmp(*arena_guard(d->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
-  return spec->nweights > 1 ? open_blend(d, spec, w, e) : open_stream(d, spec, e);
+  if (spec->nweights > 1) return open_blend(d, spec, w, e);
+  TRY(open_stream(d, spec, e));
+  return open_reference(d, spec, e);
 }
 
 static weft_status open_part(const weft_alloc *a, const DataSpec *spec, const Want *w,
@@ -176,6 +194,8 @@ weft_status data_open_val(const weft_alloc *a, const DataSpec *spec, int64_t seq
   val.folders = spec->folders;
   val.nfolders = spec->nfolders;
   val.packed = spec->packed;
+  val.reference = spec->reference;
+  val.reference_model = spec->reference_model;
   return open_part(a, &val, &(Want){seq, vocab, seed, true, 0}, out, e);
 }
 
@@ -195,6 +215,7 @@ void data_close(Data *d) {
     file_close(&d->part[i].index);
     file_close(&d->part[i].mask.file);
   }
+  file_close(&d->reference.file);
   for (int i = 0; d->blend && i < d->blend->n; i++) data_close(d->blend->of[i]);
   weft_alloc alloc = d->alloc;
   if (d->blend) blend_free(&alloc, d->blend);
@@ -207,12 +228,6 @@ int64_t data_tokens(const Data *d) {
   int64_t n = d->end - d->begin;
   for (int i = 0; d->blend && i < d->blend->n; i++) n += data_tokens(d->blend->of[i]);
   return n;
-}
-
-/* The label of a window's last token is the first token of the next window. */
-static int64_t windows(const Data *d) {
-  if (d->rows) return d->rows->n;
-  return d->total ? (d->end - d->begin - 1) / d->seq : 0;
 }
 
 int64_t data_windows(const Data *d) {
@@ -305,6 +320,16 @@ weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labe
   if (d->packed.size) return WEFT_OK;
   TRY(d->source->ids(d, at + d->seq, 1, labels + d->seq - 1, e));
   return stream_mask(d, at + 1, d->seq, labels, e);
+}
+
+weft_status data_reference(const Data *d, int64_t i, const int32_t *tokens,
+                           const int32_t *labels, float *loss, weft_error *e) {
+  assert(!d->blend);
+  if (d->made_up) {
+    *loss = reference_made_up(labels, d->seq, d->vocab, d->seed, (uint64_t)i);
+    return WEFT_OK;
+  }
+  return reference_read(&d->reference, d->val, window(d, i), tokens, labels, loss, e);
 }
 
 /* ---- fingerprint ---- */

@@ -30,6 +30,9 @@ size_t data_bytes(const DataSpec *spec);
 /* tokens[seq], labels[seq] of sample i >= 0. Thread-safe. */
 weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
                         weft_error *e);
+/* The loss of the spec's reference for sample i, whose tokens and labels these are. */
+weft_status data_reference(const Data *d, int64_t i, const int32_t *tokens,
+                           const int32_t *labels, float *loss, weft_error *e);
 /* What a sample has of less use: tokens that fill up its row, and those of documents that
  * were dropped or truncated where it was filled. Over an epoch each counts once. */
 typedef struct DataCounts {
@@ -67,6 +70,9 @@ typedef struct SafeTensor {
   const File *in;
   uint64_t at; /* byte offset of its data; little-endian */
   size_t bytes;
+  const unsigned char
+      *row; /* where st_grow added some: each of the new ones; else NULL, */
+  size_t row_bytes, in_file; /* and how many bytes it and those of the file have */
 } SafeTensor;
 weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
                     SafeTensors **out, weft_error *e);
@@ -81,6 +87,10 @@ int st_count(const SafeTensors *s);
 const SafeTensor *st_at(const SafeTensors *s, int i);
 const SafeTensor *st_find(const SafeTensors *s, const char *name); /* NULL if absent */
 uint64_t st_bytes(const SafeTensors *s); /* total bytes of all tensors */
+/* Gives tensor i more rows, each of them the mean of those that the file has. */
+weft_status st_grow(SafeTensors *s, int i, int64_t rows, weft_error *e);
+/* Bytes [at, at + n) of its data as the file has, or would have, them. Thread-safe. */
+weft_status st_raw(const SafeTensor *t, uint64_t at, void *to, size_t n, weft_error *e);
 /* All elements as f32. */
 weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e);
 /* Elements [first, first + n). */

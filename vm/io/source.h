@@ -6,6 +6,7 @@
 #define WEFT_IO_SOURCE_H
 
 #include "io.h"
+#include "reference_file.h"
 #include "token_mask.h"
 
 /* One file of the stream: `n` ids of `width` bytes; `first` is where they begin. */
@@ -35,9 +36,11 @@ struct Data {
   int nparts;
   bool masked; /* every part has a mask */
   Packed packed;
-  struct Rows *rows;   /* NULL: samples are windows */
-  struct Blend *blend; /* NULL: a single stream */
-  int number;          /* number of this stream in a blend, from 1; 0: no blend */
+  struct Rows *rows;       /* NULL: samples are windows */
+  struct Blend *blend;     /* NULL: a single stream */
+  int number;              /* number of this stream in a blend, from 1; 0: no blend */
+  bool made_up;            /* losses of the reference are, as the tokens */
+  ReferenceFile reference; /* without a file there are none */
   const char *described;
 };
 

@@ -205,7 +205,14 @@ typedef struct DataSpec {
   double val_fraction;        /* of the end of the stream, for validation */
   const struct DataSpec *val; /* or this; NULL: none is given */
   Packed packed;              /* the plan's */
+  const char *reference;      /* the file of losses of a reference; NULL: none is read, */
+  uint64_t reference_model;   /* and which model it has to be of */
 } DataSpec;
+
+/* Rows of files that are fewer than those of the model: see weights_open.h. */
+typedef struct VocabGrowth {
+  int64_t from, to; /* 0: nothing grows */
+} VocabGrowth;
 
 /* The most sources of a blend whose losses are told apart. */
 enum { SOURCES_MOST = 64 };
@@ -279,14 +286,26 @@ double plan_adapter_scale(const Adapter *a, int64_t rank, double alpha);
  * pairs of these. */
 typedef enum { LOSS_PER_TOKENS, LOSS_PER_SEQUENCES, LOSS_PER_PAIRS } LossPer;
 /* The model beside the one that is trained, of which a loss reads the logits: a copy of
- * the model as it begins, the base of adapters, or one with weights of its own. */
-typedef enum { SECOND_NONE, SECOND_COPY, SECOND_BASE, SECOND_TEACHER } SecondKind;
+ * the model as it begins, the base of adapters, or one with weights of its own. Or there
+ * is none, and the loss reads what the model as it begins gave for each sequence. */
+typedef enum {
+  SECOND_NONE,
+  SECOND_COPY,
+  SECOND_BASE,
+  SECOND_TEACHER,
+  SECOND_FILE
+} SecondKind;
 typedef struct LossPlan {
   const char *name; /* of stdlib/losses, or "function"; NULL: cross entropy */
   LossPer per;
   SecondKind second;
   const char *teacher; /* the folder of one with weights of its own */
+  const char *file;    /* of losses of a reference, see vm/io/reference_file.h */
 } LossPlan;
+/* Whether there is a model beside the one that is trained. */
+static inline bool second_is_model(SecondKind k) {
+  return k != SECOND_NONE && k != SECOND_FILE;
+}
 
 typedef struct Batch {
   int64_t global, micro, seq, rounds;
@@ -401,6 +420,7 @@ typedef struct Plan {
   Patterns freeze; /* of parameters that do not learn */
   Adapter adapter;
   LossPlan loss;
+  VocabGrowth grown; /* embedding and head have more rows than their files */
   const ParamGroup *group;
   int ngroup;
   DataSpec data;

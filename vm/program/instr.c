@@ -41,5 +41,6 @@ const char *const prog_input_name[IN_N] = {
     [IN_DOC_STARTS] = "doc_starts",
     [IN_TOKEN_NUMBERS] = "token_numbers",
     [IN_SOURCES] = "sources",
+    [IN_REFERENCE] = "reference",
     [IN_SEED] = "seed",
 };

@@ -190,9 +190,9 @@ static void write_coordinates(const Print *k) {
 }
 
 static void write_inputs(const Print *k) {
-  static const InputKind sorted[IN_N] = {IN_DOC_STARTS, IN_LABELS,  IN_POSITIONS,
-                                         IN_SEED,       IN_SOURCES, IN_TOKEN_NUMBERS,
-                                         IN_TOKENS};
+  static const InputKind sorted[IN_N] = {IN_DOC_STARTS,    IN_LABELS, IN_POSITIONS,
+                                         IN_REFERENCE,     IN_SEED,   IN_SOURCES,
+                                         IN_TOKEN_NUMBERS, IN_TOKENS};
   json_open(k->j, "inputs", '{');
   for (int i = 0; i < IN_N; i++)
     if (k->p->input[sorted[i]] != UINT64_MAX)

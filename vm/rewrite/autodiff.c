@@ -265,6 +265,9 @@ static void check_params(Autodiff *ad) {
               g->param.at[i].name);
 }
 
+/* Whether what the op computes is told, so that it stays though no loss depends on it. */
+static bool tells(const Op *op) { return op->code == OP_ce_loss && op->nin == 3; }
+
 /* Removes the ops that the loss does not depend on: their parameters would get no
  * gradient. */
 static void drop_unused(Graph *g) {
@@ -272,6 +275,7 @@ static void drop_unused(Graph *g) {
   live[g->loss] = true;
   for (int i = g->op.n - 1; i >= 0; i--) {
     const Op *op = &g->op.at[i];
+    keep[i] = tells(op);
     for (int k = 0; k < op->nout; k++) keep[i] |= live[op->out[k]];
     for (int k = 0; k < op->nin && keep[i]; k++) live[op->in[k]] = true;
   }

@@ -10,7 +10,10 @@ static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
       arg; /* check every value, to name the op of the first one that is not finite */
   Run *r = w->run;
   weft_error why = {.rank = -1};
-  step_inputs(w, &(StepRows){r->tokens, r->labels, r->source, 0});
+  step_inputs(w, &(StepRows){.tokens = r->tokens,
+                             .labels = r->labels,
+                             .source = r->source,
+                             .reference = r->reference});
   weft_status st = rank_step(w->eval, *again, r->stop, &why);
   if (st == WEFT_OK) return WEFT_OK;
   if (why.code == WEFT_EINTR)
@@ -27,6 +30,7 @@ static weft_status read_batch(Run *r, const Data *d, int64_t first, int64_t n,
   int64_t T = r->c->seq, rows = run_rows(r);
   for (int64_t i = n * T; i < rows * T; i++)
     r->tokens[i] = 0, r->labels[i] = LABEL_IGNORED;
+  for (int64_t i = n; r->reference && i < rows; i++) r->reference[i] = 0;
   return step_read(r, d, first, n, e);
 }
 
@@ -84,5 +88,22 @@ weft_status run_evaluate(Run *r, const Data *d, int64_t batches, StepResult *out
   r->evaluates = false;
   r->step = -1;
   out->eval_ms = 1e3 * (now_s() - begin);
+  return st;
+}
+
+/* Rows beyond n have no label. */
+weft_status run_row_losses(Run *r, const Data *d, int64_t first, int64_t n, double *loss,
+                           weft_error *e) {
+  const double *sum = rank_scalars(r->worker[0].r) + SC_SOURCES;
+  int64_t rows = run_rows(r);
+  assert(r->c->eval && r->c->sources == rows && n <= rows);
+  r->step = first / rows;
+  r->evaluates = true;
+  weft_status st = read_batch(r, d, first, n, e);
+  for (int64_t i = 0; i < rows; i++) r->source[i] = (int32_t)i;
+  if (st == WEFT_OK) st = evaluate_batch(r, e);
+  for (int64_t i = 0; i < n; i++) loss[i] = sum[2 * i];
+  r->evaluates = false;
+  r->step = -1;
   return st;
 }

@@ -352,13 +352,19 @@ static weft_status check_compiled(Run *r, weft_error *e) {
 }
 
 static size_t source_bytes(const Run *r) { return (size_t)run_rows(r) * sizeof(int32_t); }
+static size_t reference_bytes(const Run *r) {
+  return (size_t)run_rows(r) * sizeof(float);
+}
 
 static weft_status new_batch(Run *r, weft_error *e) {
   size_t n = (size_t)(run_rows(r) * r->c->seq) * sizeof(int32_t);
   r->tokens = mem_new(&r->alloc, n);
   r->labels = mem_new(&r->alloc, n);
+  bool reads = r->plan->loss.second == SECOND_FILE;
   if (r->c->sources) r->source = mem_new(&r->alloc, source_bytes(r));
-  if (!r->tokens || !r->labels || (r->c->sources && !r->source))
+  if (reads) r->reference = mem_new(&r->alloc, reference_bytes(r));
+  if (!r->tokens || !r->labels || (r->c->sources && !r->source) ||
+      (reads && !r->reference))
     return err_set(e, WEFT_ENOMEM, "out of memory");
   return WEFT_OK;
 }
@@ -471,6 +477,7 @@ void run_close(Run *r) {
   net_close(&r->net);
   size_t n = (size_t)(run_rows(r) * r->c->seq) * sizeof(int32_t);
   mem_free(&r->alloc, r->source, r->source ? source_bytes(r) : 0);
+  mem_free(&r->alloc, r->reference, r->reference ? reference_bytes(r) : 0);
   mem_free(&r->alloc, r->labels, n);
   mem_free(&r->alloc, r->tokens, n);
   mem_free(&r->alloc, r->worker, (size_t)r->nworker * sizeof *r->worker);

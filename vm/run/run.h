@@ -104,7 +104,8 @@ int run_rank(const Run *r);          /* 0 without a launcher */
 int run_machine_ranks(const Run *r); /* ranks on this machine */
 /* Step number `step` (from 0) on the samples step*global .. of `d`. */
 weft_status run_step(Run *r, const Data *d, int64_t step, StepResult *out, weft_error *e);
-/* The same with given tokens and labels, each (microbatches, micro*dp, seq), global. */
+/* The same with given tokens and labels, each (microbatches, micro*dp, seq), global. What
+ * a plan reads of a file for each sequence, losses of a reference, is then made up. */
 weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels,
                             int64_t step, StepResult *out, weft_error *e);
 /* Forgets the last step, which was skipped, so that the same step number can be run
@@ -121,6 +122,11 @@ weft_status run_decode(Run *r, int32_t token, int64_t position, float *logits,
  * must have eval_every. */
 weft_status run_evaluate(Run *r, const Data *d, int64_t batches, StepResult *out,
                          weft_error *e);
+/* For a plan whose sources are the rows of a step: the sum of the losses of each of
+ * samples first .. first + n - 1, with the parameters as they are; n is at most
+ * batch.global. All processes call it and get the same losses. */
+weft_status run_row_losses(Run *r, const Data *d, int64_t first, int64_t n, double *loss,
+                           weft_error *e);
 uint64_t run_memory(const Run *r); /* bytes of the worst rank's arena */
 /* Allocations through weft_alloc, and string lookups, since the last call; for tests. */
 uint64_t run_allocations(Run *r);

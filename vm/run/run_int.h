@@ -68,6 +68,7 @@ struct Run {
   bool dead;                /* a job failed: communicators are unusable */
   int32_t *tokens, *labels; /* of a step: (microbatches, micro*dp, T) */
   int32_t *source;          /* of each row; NULL: none is told apart */
+  float *reference;         /* the loss of a reference of each row; NULL: none is read */
   int64_t block_max;        /* elements of Worker.block: rank_block */
   bool saves;               /* see RunOptions */
 
@@ -115,7 +116,8 @@ weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_erro
 /* A step as global arrays; `sample` is the number of its first row. */
 typedef struct StepRows {
   const int32_t *tokens, *labels;
-  const int32_t *source; /* of each row; NULL: 0 */
+  const int32_t *source;  /* of each row; NULL: 0 */
+  const float *reference; /* of each row; NULL: none is read */
   int64_t sample;
 } StepRows;
 /* Copies a rank's part of them, with positions and the numbers of tokens, into its input

@@ -4,6 +4,8 @@
  * that made the first such value. */
 #include "run_int.h"
 
+#include "vm/io/reference_file.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -24,6 +26,14 @@ static int64_t global_row(const Run *r, int dp_index, int64_t i) {
   return i / micro * micro * run_dp(r) + dp_index * micro + i % micro;
 }
 
+/* The loss of a row is at its first token; what the reference is for adds up rows. */
+static void put_reference(const SeqPiece *piece, float loss, int32_t *to) {
+  for (int64_t i = 0; i < piece->run * piece->runs; i++) {
+    float x = seq_at(piece, i) == 0 ? loss : 0;
+    memcpy(&to[i], &x, sizeof x);
+  }
+}
+
 /* Fills an input of a rank: its rows of the batch and, with cp, its tokens of each row.
  */
 static void fill_input(const Worker *w, const StepRows *s, InputKind k, int32_t *to) {
@@ -40,6 +50,8 @@ static void fill_input(const Worker *w, const StepRows *s, InputKind k, int32_t 
     uint32_t first = (uint32_t)(s->sample * r->c->seq + row);
     if (k == IN_SOURCES)
       for (int64_t t = 0; t < r->c->tokens; t++) to[t] = s->source ? s->source[at] : 0;
+    else if (k == IN_REFERENCE)
+      put_reference(&piece, s->reference[at], to);
     else if (r->c->documents)
       packed_chunks(packed, tokens, labels, r->c->seq, first, &piece, k, to);
     else if (k == IN_TOKEN_NUMBERS)
@@ -66,8 +78,11 @@ static void fill_step(Worker *w, const StepArg *s) {
   const Optimizer *opt = &r->plan->opt;
   double *scalars = rank_scalars(w->r);
   double t = (double)(s->step + 1 - r->scaler.skipped); /* optimizer steps taken */
-  StepRows rows = {s->tokens, s->labels, s->data ? r->source : NULL,
-                   s->step * r->plan->batch.global};
+  StepRows rows = {.tokens = s->tokens,
+                   .labels = s->labels,
+                   .source = s->data ? r->source : NULL,
+                   .reference = r->reference,
+                   .sample = s->step * r->plan->batch.global};
   step_inputs(w, &rows);
   scalars[SC_LR] = s->lr;
   scalars[SC_BC1] = 1 - pow(opt->beta1, t);
@@ -204,6 +219,10 @@ static weft_status one_step(Run *r, StepArg *s, StepResult *out, weft_error *e) 
 weft_status run_step_tokens(Run *r, const int32_t *tokens, const int32_t *labels,
                             int64_t step, StepResult *out, weft_error *e) {
   StepArg s = {.tokens = tokens, .labels = labels, .step = step};
+  int64_t n = r->plan->batch.global;
+  for (int64_t i = 0; r->reference && i < n; i++)
+    r->reference[i] = reference_made_up(labels + i * r->c->seq, r->c->seq, r->c->vocab,
+                                        r->plan->seed, (uint64_t)(step * n + i));
   return one_step(r, &s, out, e);
 }
 
@@ -223,8 +242,11 @@ weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_erro
     for (int64_t i = 0; i < rows; i++) {
       int64_t row = global_row(r, k, i);
       if (row >= n) continue;
-      TRY(data_sample(d, first + row, r->tokens + row * T, r->labels + row * T, e));
+      int32_t *tokens = r->tokens + row * T, *labels = r->labels + row * T;
+      TRY(data_sample(d, first + row, tokens, labels, e));
       if (r->source) r->source[row] = data_source(d, first + row);
+      if (r->reference)
+        TRY(data_reference(d, first + row, tokens, labels, &r->reference[row], e));
     }
   }
   return WEFT_OK;

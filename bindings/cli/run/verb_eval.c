@@ -4,21 +4,10 @@
 
 #include "bindings/cli/cli.h"
 #include "bindings/record/record.h"
-#include "processes.h"
+#include "eval.h"
 #include "vm/ckpt/ckpt.h"
 #include "vm/ckpt/ckpt_store.h"
 #include "vm/weights/weights_open.h"
-
-typedef struct Evaluation {
-  Job job;
-  const Cli *cli;
-  Processes ranks;
-  Session session;
-  Ckpt *ckpt;       /* NULL: the session has the weights */
-  const char *name; /* of the checkpoint; NULL */
-  int64_t batches;
-  StepResult result;
-} Evaluation;
 
 /* ---- parameters ---- */
 
@@ -74,6 +63,21 @@ static weft_status open_data(Evaluation *v) {
 
 /* ---- the verb ---- */
 
+weft_status eval_open_run(Evaluation *v) {
+  Job *j = &v->job;
+  JobFacts f = {.arena = j->arena,
+                .data = v->session.data,
+                .val = v->session.val,
+                .weights = v->session.weights,
+                .resumed = v->name};
+  TRY(job_facts(j, &f, &j->e));
+  RunOptions o = {.patience_s = j->plan.comm_timeout,
+                  .stop = v->cli->stop,
+                  .fact = f.fact,
+                  .nfact = f.n};
+  return processes_open(&v->ranks, &v->session, &o);
+}
+
 static weft_status evaluate(Evaluation *v, Arena *arena) {
   const Cli *cli = v->cli;
   Job *j = &v->job;
@@ -81,19 +85,11 @@ static weft_status evaluate(Evaluation *v, Arena *arena) {
   TRY(processes(&v->ranks));
   j->evaluates = true;
   j->plan.eval_every = 1;
+  if (cli->reference) return eval_reference(v);
   TRY(job_compile(j));
   TRY(open_data(v));
   TRY(open_parameters(v));
-  JobFacts f = {.arena = j->arena,
-                .val = v->session.val,
-                .weights = v->session.weights,
-                .resumed = v->name};
-  TRY(job_facts(j, &f, &j->e));
-  RunOptions o = {.patience_s = j->plan.comm_timeout,
-                  .stop = cli->stop,
-                  .fact = f.fact,
-                  .nfact = f.n};
-  TRY(processes_open(&v->ranks, &v->session, &o));
+  TRY(eval_open_run(v));
   return run_evaluate(v->session.run, v->session.val, v->batches, &v->result, &j->e);
 }
 
@@ -134,8 +130,9 @@ int verb_eval(Cli *cli, Arena *arena) {
   bool first = is_rank0(cli);
   weft_status st = evaluate(&v, arena);
   if (st != WEFT_OK) run_fails(v.session.run, &v.job.e);
-  if (st == WEFT_OK && first && !cli->json) print_result(&v);
-  code = first ? job_end(&v.job, cli, st, json_result, &v)
+  if (st == WEFT_OK && first && !cli->json && !cli->reference) print_result(&v);
+  code = first ? job_end(&v.job, cli, st,
+                         cli->reference ? eval_reference_json : json_result, &v)
                : processes_end_other(&v.ranks, st);
   session_close(&v.session, st != WEFT_OK);
   ckpt_close(v.ckpt);

@@ -1,0 +1,81 @@
+/* job_reference.c - the losses of a reference that a plan's loss reads from a file: where
+ * the file is, and which model it has to be of. */
+#include "bindings/model/model.h"
+#include "job.h"
+#include "vm/weights/weights_open.h"
+
+#include <unistd.h>
+
+const char *job_reference_path(Job *j, bool write) {
+  Folders in = lang_folders(j->lp);
+  const char *name = j->plan.loss.file, *plan = in.plan ? in.plan : "";
+  return write ? folders_below(j->arena, plan, name) : folders_find(&in, j->arena, name);
+}
+
+/* ---- the model ---- */
+
+/* Three places of each tensor: weights that were trained on differ in all of them. */
+static weft_status add_weights(const SafeTensors *s, uint64_t *h, weft_error *e) {
+  enum { SOME = 256 };
+  unsigned char bytes[SOME];
+  for (int i = 0; i < st_count(s); i++) {
+    const SafeTensor *t = st_at(s, i);
+    size_t n = MIN(t->bytes, (size_t)SOME);
+    *h = hash_bytes(*h, t->name, strlen(t->name));
+    *h = hash_bytes(*h, t->dim, sizeof t->dim);
+    *h = hash_bytes(*h, t->type, strlen(t->type));
+    for (int k = 0; k < 3 && n; k++) {
+      TRY(st_raw(t, (t->bytes - n) / 2 * (size_t)k, bytes, n, e));
+      *h = hash_bytes(*h, bytes, n);
+    }
+  }
+  return WEFT_OK;
+}
+
+/* Without weights a model begins at the values of the seed. */
+static weft_status add_values(Job *j, uint64_t *h, weft_error *e) {
+  Folders in = lang_folders(j->lp);
+  SafeTensors *weights = NULL;
+  TRY(weights_open(NULL, lang_weights(j->lp), &in, &j->plan, &in, &weights, e));
+  if (!weights) {
+    *h = hash_bytes(*h, &j->plan.seed, sizeof j->plan.seed);
+    return WEFT_OK;
+  }
+  weft_status st = add_weights(weights, h, e);
+  st_close(weights);
+  return st;
+}
+
+static uint64_t add_adapter(uint64_t h, const Adapter *a) {
+  const double scale[] = {a->alpha, (double)a->rank, a->rslora, a->dora};
+  return hash_bytes(h, scale, sizeof scale);
+}
+
+/* An adapter that begins at its initial values adds nothing. */
+weft_status job_reference_model(Job *j, uint64_t *hash, weft_error *e) {
+  const Adapter *a = &j->plan.adapter;
+  Text model = {0};
+  weft_status st = lang_config_text(j->lp, &model, e);
+  uint64_t h = hash_bytes(0, model.s, model.n);
+  text_free(&model);
+  TRY(st);
+  if (a->base != BASE_UNQUANTIZED) h = hash_bytes(h, &a->base, sizeof a->base);
+  if (a->from) h = add_adapter(h, a);
+  TRY(add_values(j, &h, e));
+  *hash = h;
+  return WEFT_OK;
+}
+
+weft_status job_reference(Job *j, weft_error *e) {
+  DataSpec *d = &j->plan.data;
+  if (j->plan.loss.second != SECOND_FILE || d->reference) return WEFT_OK;
+  TRY(job_reference_model(j, &d->reference_model, e));
+  Folders in = lang_folders(j->lp);
+  const char *path = job_reference_path(j, false);
+  if (access(path, F_OK) != 0)
+    return err_file(e, WEFT_EFILE, path, 0,
+                    "is not there; weft eval PLAN --reference writes it");
+  TRY(folders_hold(&in, path, e));
+  d->reference = path;
+  return WEFT_OK;
+}
