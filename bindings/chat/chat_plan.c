@@ -217,20 +217,17 @@ static weft_status fits(const ChatData *c, const ChatCounts *n, weft_error *e) {
       n->longest_at, (long long)n->longest, (long long)p->size);
 }
 
-/* The model has an embedding for each token. Growing it changes the weights, which is
- * done once and in the place where they come from. */
+/* The model has an embedding for each token. */
 static weft_status is_known(const ChatData *c, const ChatCounts *n, weft_error *e) {
   if (n->top < c->vocab) return WEFT_OK;
   return err_set(
       e, WEFT_EPLAN,
       "%s: the token \"%s\" has the id %lld, and the model has ids below %lld: the "
-      "tokenizer has tokens that the model was made without. For weights of Hugging Face "
-      "grow embedding and head there, once: "
-      "model.resize_token_embeddings(len(tokenizer)); model.save_pretrained(\"DIR\"), "
-      "and "
-      "take weft.hf \"DIR\"; a model without weights needs a vocab_size of %lld or more",
+      "tokenizer has tokens that the model was made without. Of weights of Hugging Face "
+      "embedding and head grow by weft.hf { \"DIR\", vocab_size = %lld, new_tokens = "
+      "\"mean\" }; a model without weights needs a vocab_size of %lld or more",
       n->top_at, n->top_text, (long long)n->top, (long long)c->vocab,
-      (long long)n->top + 1);
+      (long long)n->top + 1, (long long)n->top + 1);
 }
 
 /* The same data as token files. */

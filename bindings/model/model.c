@@ -156,6 +156,11 @@ static void put_key(Model *m, const char *path) {
   lua_rawset(L, m->config);
 }
 
+/* Keys of weft.hf that are about its files and not of the config. */
+static bool of_weights(const char *key) {
+  return str_eq(key, "weights") || str_eq(key, "new_tokens");
+}
+
 /* Copies the keys of the table at `src` into the config. */
 static void overlay(Model *m, int src, const char *path) {
   lua_State *L = m->L;
@@ -168,7 +173,7 @@ static void overlay(Model *m, int src, const char *path) {
   for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
     if (lua_isinteger(L, -1) && lua_tointeger(L, -1) == 1) continue;
     if (lua_type(L, -1) == LUA_TSTRING) {
-      if (m->hf && path && strcmp(lua_tostring(L, -1), "weights") == 0) continue;
+      if (m->hf && path && of_weights(lua_tostring(L, -1))) continue;
       lua_pushvalue(L, -1);
       lua_rawget(L, src);
       put_key(m, path);
@@ -363,6 +368,34 @@ static bool has_text_model(Model *m, int json, const char *file, const char *typ
   return true;
 }
 
+static int64_t vocab_of(lua_State *L, int config) {
+  field_push(L, config, "vocab_size");
+  int64_t n = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+  lua_pop(L, 1);
+  return n;
+}
+
+/* new_tokens = "mean": embedding and head get the rows that the folder has not. `had`:
+ * its tokens. */
+static void grow_vocabulary(Model *m, int t, int64_t had) {
+  lua_State *L = m->L;
+  int64_t has = vocab_of(L, m->config);
+  if (field_push(L, t, "new_tokens") == LUA_TNIL) return;
+  if (lua_type(L, -1) != LUA_TSTRING || !str_eq(lua_tostring(L, -1), "mean"))
+    diag_error(m->d, "type", "model.new_tokens", "expected \"mean\", got %s",
+               value_describe(m->arena, L, -1));
+  else if (!m->lp->weights)
+    diag_error(m->d, "option", "model.new_tokens",
+               "is about the rows that weights have not, and none are read");
+  else if (has <= had)
+    diag_error(m->d, "option", "model.new_tokens",
+               "nothing is new: the folder has %lld tokens, and so does the model",
+               (long long)had)
+        ->suggestion = "say how many tokens the model has: vocab_size";
+  else
+    m->lp->plan.grown = (VocabGrowth){had, has};
+}
+
 static void from_folder(Model *m, int t, const char *dir) {
   lua_State *L = m->L;
   int errors = m->d->errors;
@@ -384,6 +417,7 @@ static void from_folder(Model *m, int t, const char *dir) {
   const char *type = lua_tostring(L, -1);
   if (has_text_model(m, json, file, type) || !begin_config(m, type, m->path)) return;
   overlay(m, json, NULL);
+  int64_t had = vocab_of(L, m->config);
   keep_folder(m, dir, json);
   warn_unread(m, file);
   overlay(m, t, "model");
@@ -393,6 +427,7 @@ static void from_folder(Model *m, int t, const char *dir) {
                value_describe(m->arena, L, -1));
   bool weights = lua_isnil(L, -1) || lua_toboolean(L, -1);
   m->lp->weights = weights ? arena_str(m->arena, dir) : NULL;
+  grow_vocabulary(m, t, had);
 }
 
 /* f(g, config): the other keys are its config, as written. */

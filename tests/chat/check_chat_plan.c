@@ -176,10 +176,9 @@ START_TEST(a_token_that_the_model_has_not) {
         "plan.lua:7: error: plan.data: a.jsonl:1: the token \"assistant\" has the id "
         "473, "
         "and the model has ids below 200: the tokenizer has tokens that the model was "
-        "made without. For weights of Hugging Face grow embedding and head there, once: "
-        "model.resize_token_embeddings(len(tokenizer)); model.save_pretrained(\"DIR\"), "
-        "and "
-        "take weft.hf \"DIR\"; a model without weights needs a vocab_size of 474 or more",
+        "made without. Of weights of Hugging Face embedding and head grow by weft.hf { "
+        "\"DIR\", vocab_size = 474, new_tokens = \"mean\" }; a model without weights "
+        "needs a vocab_size of 474 or more",
         "$weft check plan.lua --set model.vocab_size=200");
   expect(0, "plan: ok", "", "$weft check plan.lua");
 }

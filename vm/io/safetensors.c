@@ -368,6 +368,38 @@ weft_status st_take(SafeTensors *s, SafeTensors *from, weft_error *e) {
   return sort_by_name(s, e);
 }
 
+/* The means of the columns, in the type of the tensor. */
+static weft_status mean_row(SafeTensors *s, const SafeTensor *t, int64_t columns,
+                            unsigned char *row, weft_error *e) {
+  double *sum = NEW_N(s->arena, double, columns);
+  float *one = NEW_N(s->arena, float, columns);
+  for (int64_t r = 0; r < t->dim[0]; r++) {
+    TRY(st_read_part(t, r * columns, columns, one, e));
+    for (int64_t i = 0; i < columns; i++) sum[i] += one[i];
+  }
+  for (int64_t i = 0; i < columns; i++) one[i] = (float)(sum[i] / (double)t->dim[0]);
+  if (!st_from_f32(t->dtype, one, (size_t)columns, row))
+    FAIL(t->file, "tensor \"%s\" is of %s: rows are added to F32, BF16 and F16", t->name,
+         t->type);
+  return WEFT_OK;
+}
+
+weft_status st_grow(SafeTensors *s, int i, int64_t rows, weft_error *e) {
+  SafeTensor *t = &s->t.at[i];
+  assert(!t->row && t->ndim > 0 && t->dim[0] > 0 && rows > t->dim[0]);
+  if (setjmp(*arena_guard(s->arena)))
+    return err_file(e, WEFT_ENOMEM, t->file, 0, "out of memory");
+  size_t row_bytes = t->bytes / (size_t)t->dim[0];
+  unsigned char *row = arena_alloc(s->arena, row_bytes);
+  TRY(mean_row(s, t, (int64_t)(row_bytes / (size_t)st_type(t->type)->size), row, e));
+  t->in_file = t->bytes;
+  t->bytes = row_bytes * (size_t)rows;
+  t->dim[0] = rows;
+  t->row = row;
+  t->row_bytes = row_bytes;
+  return WEFT_OK;
+}
+
 void st_close(SafeTensors *s) {
   if (!s) return;
   st_close(s->joined);

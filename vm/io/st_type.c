@@ -1,6 +1,7 @@
 /* st_type.c - conversion of safetensors elements to f32. */
 #include "st_type.h"
 
+#include "vm/base/bf16.h"
 #include "vm/base/f16.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -61,15 +62,35 @@ const char *st_type_name(DType t) {
   return NULL;
 }
 
+bool st_from_f32(DType t, const float *from, size_t n, unsigned char *to) {
+  for (size_t i = 0; i < n; i++) {
+    uint16_t x = t == DT_BF16 ? bf16_from_f32(from[i]) : f16_from_f32(from[i]);
+    if (t != DT_F32) memcpy(to + i * sizeof x, &x, sizeof x);
+  }
+  if (t == DT_F32) memcpy(to, from, n * sizeof *from);
+  return t == DT_F32 || t == DT_BF16 || t == DT_F16;
+}
+
+/* New rows are behind those of the file. */
+weft_status st_raw(const SafeTensor *t, uint64_t at, void *to, size_t n, weft_error *e) {
+  size_t whole = t->row ? t->in_file : t->bytes;
+  size_t there = at < whole ? MIN(n, whole - (size_t)at) : 0;
+  unsigned char *new = (unsigned char *)to + there;
+  if (there) TRY(file_at(t->in, t->at + at, to, there, e));
+  for (size_t i = 0; i < n - there; i++)
+    new[i] = t->row[(at + there - whole + i) % t->row_bytes];
+  return WEFT_OK;
+}
+
 weft_status st_read_part(const SafeTensor *t, int64_t first, int64_t n, float *out,
                          weft_error *e) {
   const StType *type = st_type(t->type);
   unsigned char chunk[16384];
   size_t size = (size_t)type->size;
-  uint64_t at = t->at + (uint64_t)first * size;
+  uint64_t at = (uint64_t)first * size;
   for (size_t left = (size_t)n * size, k; left > 0; left -= k, at += k) {
     k = MIN(left, sizeof chunk);
-    TRY(file_at(t->in, at, chunk, k, e));
+    TRY(st_raw(t, at, chunk, k, e));
     type->to_f32(chunk, k / size, out);
     out += k / size;
   }

@@ -13,6 +13,8 @@ typedef struct StType {
   void (*to_f32)(const unsigned char *from, size_t n, float *to);
 } StType;
 const StType *st_type(const char *name); /* NULL if it is none of ST_TYPES */
-const char *st_type_name(DType t);       /* NULL if there is none */
+/* The other way; false if it is not built for the type. */
+bool st_from_f32(DType t, const float *from, size_t n, unsigned char *to);
+const char *st_type_name(DType t); /* NULL if there is none */
 
 #endif

@@ -90,7 +90,8 @@ static weft_status bring(const Lane *lane, void *ud, int param, const RangeSet *
     for (int64_t at = c->run[i].from, n; at < c->run[i].to; at += n) {
       Found f = find(ud, lane, param, at);
       n = MIN(f.n, c->run[i].to - at);
-      TRY(file_at(f.in->t->in, f.at, f.window, (size_t)(n * f.in->type->size), e));
+      TRY(st_raw(f.in->t, f.at - f.in->t->at, f.window, (size_t)(n * f.in->type->size),
+                 e));
     }
   return WEFT_OK;
 }
@@ -200,8 +201,7 @@ static weft_status read_values(const void *ud, int param, int64_t from, int64_t 
     const FileTensor *in = &p->tensor[at / p->each];
     int64_t size = in->type->size, here = p->first + at % p->each;
     some = MIN(MIN(end - at, p->each - at % p->each), (int64_t)ROOM);
-    TRY(file_at(in->t->in, in->t->at + (uint64_t)(here * size), raw,
-                (size_t)(some * size), e));
+    TRY(st_raw(in->t, (uint64_t)(here * size), raw, (size_t)(some * size), e));
     in->type->to_f32(raw, (size_t)some, to + (at - from));
   }
   return WEFT_OK;

@@ -45,6 +45,29 @@ static weft_status add_teacher(const weft_alloc *a, const char *teacher,
   return st;
 }
 
+static bool ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), m = strlen(end);
+  return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* Whether it has a row for each token. */
+static bool of_tokens(const char *name) {
+  static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
+                                     "lm_head.weight", "lm_head.bias"};
+  for (int i = 0; i < LEN(ends); i++)
+    if (ends_with(name, ends[i])) return true;
+  return false;
+}
+
+/* Files that have them already, as those of a model that was grown and trained, stay. */
+static weft_status grow(SafeTensors *s, VocabGrowth by, weft_error *e) {
+  for (int i = 0; i < st_count(s); i++)
+    if (of_tokens(st_at(s, i)->name) && st_at(s, i)->ndim &&
+        st_at(s, i)->dim[0] == by.from)
+      TRY(st_grow(s, i, by.to, e));
+  return WEFT_OK;
+}
+
 static weft_status open_model(const weft_alloc *a, const char *path, const Folders *in,
                               const Plan *plan, const Folders *of_plan, SafeTensors **out,
                               weft_error *e) {
@@ -55,11 +78,13 @@ static weft_status open_model(const weft_alloc *a, const char *path, const Folde
                    "reads some",
                    plan->adapter.from);
   if (path) TRY(st_open(a, path, in, out, e));
-  if (!plan->adapter.from) return WEFT_OK;
-  Arena *scratch = arena_new(a);
-  weft_status st = scratch ? add_adapter(a, *out, &plan->adapter, of_plan, scratch, e)
-                           : err_set(e, WEFT_ENOMEM, "out of memory");
-  arena_free(scratch);
+  weft_status st = path && plan->grown.to ? grow(*out, plan->grown, e) : WEFT_OK;
+  if (st == WEFT_OK && plan->adapter.from) {
+    Arena *scratch = arena_new(a);
+    st = scratch ? add_adapter(a, *out, &plan->adapter, of_plan, scratch, e)
+                 : err_set(e, WEFT_ENOMEM, "out of memory");
+    arena_free(scratch);
+  }
   if (st == WEFT_OK) return st;
   st_close(*out);
   *out = NULL;
