@@ -216,12 +216,38 @@ START_TEST(adapters_are_taken_over) {
   report = report_with("peft: {match_all_linear: true, target_modules: '*_proj'}\n");
   import_has(report, "peft.match_all_linear = true -> adapter.targets");
   import_plan_has("\"down_proj\", \"lm_head\" },");
-  report = import("model.pretrained_model_name_or_path=MiniMaxAI/MiniMax-M2");
-  import_has(report, "peft.match_all_linear = true: experts, a head");
+  import("model.pretrained_model_name_or_path=MiniMaxAI/MiniMax-M2");
+  import_plan_has(
+      "targets = { \"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\", \"lm_head\" },");
+  report = import("model.pretrained_model_name_or_path=Qwen/Qwen2.5-3B");
+  import_has(report, "peft.match_all_linear = true: a head that is the embedding");
   report = report_with(
       "freeze_config: {freeze_embeddings: true, freeze_language_model: true}\n");
   import_has(report, "nothing would be left that learns");
   import_plan_has("freeze = { \"embed_tokens\" },");
+}
+END_TEST
+
+/* All experts of a layer are one module there, which "*" names and "*_proj" does not. */
+START_TEST(adapters_of_experts_are_taken_over) {
+  static const char moe[] = "model.pretrained_model_name_or_path=Qwen/Qwen3-30B-A3B";
+  report_with("peft: {target_modules: '*_proj'}\n");
+  import(moe);
+  import_plan_has("targets = { \"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\" },");
+  import_plan_lacks("target_parameters");
+  report_with("peft: {target_modules: ['*'], dim: 32, moe_rank_scaling: true}\n");
+  const char *report = import(moe);
+  import_plan_has("\"o_proj\", \"lm_head\" },");
+  import_plan_has(
+      "target_parameters = { \"experts.gate_up_proj\", \"experts.down_proj\" },");
+  import_plan_has("rank_pattern = { [\"experts.down_proj\"] = 4, "
+                  "[\"experts.gate_up_proj\"] = 4 },");
+  import_has(report, "peft.moe_rank_scaling = true -> adapter.rank_pattern");
+  report_with("peft: {target_modules: ['*'], dim: 4, moe_rank_scaling: true}\n");
+  import_has(import(moe), "leaves experts no rank");
+  report_with("peft: {target_modules: ['*']}\n");
+  import_has(import("model.pretrained_model_name_or_path=mistralai/Mixtral-8x7B-v0.1"),
+             "names modules that no pattern of adapter.targets does");
 }
 END_TEST
 
@@ -602,6 +628,7 @@ Suite *import_suite(void) {
   tcase_add_test(c, epochs_of_known_samples_are_steps);
   tcase_add_loop_test(c, rates_have_their_shapes, 0, LEN(rates));
   tcase_add_test(c, adapters_are_taken_over);
+  tcase_add_test(c, adapters_of_experts_are_taken_over);
   tcase_add_test(c, the_warmup_is_a_share_of_the_steps);
   tcase_add_test(c, older_recipes_are_read);
   tcase_add_test(c, variables_and_other_files_are_told);

@@ -4,7 +4,7 @@
 
 Transformers makes small models with random weights. PyTorch trains in f64 with TRL's definitions:
 DPO as DPOTrainer has it ("sigmoid", with label smoothing), against a frozen copy or with the
-adapter of PEFT switched off; distillation by GKDTrainer.generalized_jsd_loss; cross entropy that
+adapter of PEFT switched off, or, in weft, against losses that were computed ahead on the same mesh; distillation by GKDTrainer.generalized_jsd_loss; cross entropy that
 is divided by sequences. weft does the same on each mesh. Compared are the losses of all steps
 (relative, 1e-5) and the weights after the last one (1e-5 of a tensor's norm, or four times what
 PyTorch in f32 is apart at worst, with pairs in four orders: AdamW steps along gradients that are
@@ -26,7 +26,7 @@ except ImportError as missing:
     sys.exit(0)
 
 from trained import (ROUNDING, ROWS, SEQ, STEPS, TOLERANCE, VOCABULARY, apart, forget, losses_of,
-                     meshes)
+                     meshes, weft)
 
 END = 0
 TURNS = (0, 2, 4, 6)  # of PyTorch in f32: pairs in other orders; the worst counts
@@ -112,6 +112,9 @@ CASES = {
     "dpo": ('{ "dpo", beta = 0.5 }', "", dpo(0.5, 0), "copy"),
     "smooth": ('{ "dpo", label_smoothing = 0.1 }', "", dpo(0.1, 0.1), "copy"),
     "base": ('{ "dpo", beta = 0.5 }', LORA, dpo(0.5, 0), "base"),
+    "ahead": ('{ "dpo", beta = 0.5, reference_file = "reference" }', "", dpo(0.5, 0), "copy"),
+    "adapter ahead": ('{ "dpo", beta = 0.5, reference_file = "reference" }', LORA, dpo(0.5, 0),
+                      "base"),
     "forward": ('{ "distill", teacher = "teacher", temperature = 2 }', "",
                 distill(0.5, 0, 2), "teacher"),
     "reverse": ('{ "distill", teacher = "teacher", alpha = 1, beta = 1 }', "",
@@ -127,6 +130,8 @@ def trained(folder, name, case, mesh, *options):
     """The losses of a run, and what it has written."""
     (folder / "plan.lua").write_text(
         PLAN % (*mesh, CASES[case][0], CASES[case][1], ROWS, SEQ, END, SEQ, STEPS))
+    if "reference_file" in CASES[case][0]:
+        weft(folder, "eval", "plan.lua", "--reference")
     losses = losses_of(folder, name, *options)
     forget(folder)
     file = "adapter_model" if CASES[case][1] else "model"

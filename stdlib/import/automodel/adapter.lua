@@ -19,21 +19,44 @@ local OF = {
   starcoder2 = { "q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj" },
 }
 OF.glm4, OF.glm4_moe_lite = OF.glm, OF.deepseek_v3
+-- Linears beside the experts in AutoModel's own models of this kind: with shared experts or dense
+-- layers those of MLPs, too. The router is none, and all experts of a layer are a module of another
+-- class, which a pattern names and "all linears" does not.
+local BESIDE = { qwen3_moe = ATTENTION, minimax_m2 = ATTENTION, gpt_oss = ATTENTION, glm4_moe = ALL, hy_v3 = ALL }
+local EXPERTS = { "experts.gate_up_proj", "experts.down_proj" }
+
+local function linears_of(config, experts)
+  if experts then return BESIDE[config[1]] end
+  return not OF[config[1]] and ALL or nil
+end
 
 local function is_linear(config, experts, name)
-  for _, one in ipairs(OF[config[1]] or experts and ATTENTION or ALL) do
+  for _, one in ipairs(OF[config[1]] or experts and (BESIDE[config[1]] or ATTENTION) or ALL) do
     if one == name then return true end
   end
   return false
 end
 
--- A pattern of AutoModel, whose "*" stands for any text, as patterns of weft; nil: there are none
--- that name the same.
+-- All linears, with the head, where each is one module on both sides; nil: a head is the embedding's
+-- weight, or there are others.
+local function all_linears(config, experts)
+  local tied, linears = config.tie_word_embeddings, linears_of(config, experts)
+  if tied == nil then tied = use("models/" .. config[1]).defaults.tie_word_embeddings end
+  if tied or not linears then return nil end
+  return table.move(linears, 1, #linears, 1, { [#linears + 1] = "lm_head" })
+end
+
+-- A pattern of AutoModel, whose "*" stands for any text, as patterns of weft, and weights of experts;
+-- nil: there are none that name the same.
 local function targets_of(pattern, config, experts)
   if type(pattern) ~= "string" then return nil end
+  if pattern == "*" then
+    local all = all_linears(config, experts)
+    return all, all and experts and EXPERTS
+  end
   if pattern == "*_proj" or pattern == "*.*_proj" then
     if config[1] == "gpt2" then return { "c_proj" } end
-    return not experts and not OF[config[1]] and ALL or nil
+    return linears_of(config, experts)
   end
   local module = string.match(pattern, "^model%.layers%.%*%.([%w_.]+)$")
   local path = module or string.match(pattern, "^%*%.([%w_.]+)$") or string.match(pattern, "^%*?([%w_.]+)$")
@@ -41,20 +64,23 @@ local function targets_of(pattern, config, experts)
   return { module and "layers.*." .. module or path }
 end
 
--- All linears, with the head, where each is one module on both sides; nil: a head is the embedding's
--- weight, or there are others.
-local function all_linears(config, experts)
-  local tied = config.tie_word_embeddings
-  if tied == nil then tied = use("models/" .. config[1]).defaults.tie_word_embeddings end
-  if experts or OF[config[1]] or tied then return nil end
-  return table.move(ALL, 1, #ALL, 1, { [#ALL + 1] = "lm_head" })
-end
-
 local function list_of(value) return type(value) == "table" and value or { value } end
+
+-- Experts have a part of the rank, if that is asked for, and the same alpha.
+local function put_experts(book, plan, config, key)
+  local scaling = "peft.moe_rank_scaling"
+  plan:put("adapter.target_parameters", quote.value(EXPERTS), book:leaf(key))
+  if not values.flag(book, scaling) then return end
+  local chosen = config.num_experts_per_tok or use("models/" .. config[1]).defaults.num_experts_per_tok
+  local rank = (values.whole(book, "peft.dim", 1) or 8) // chosen
+  if rank < 1 then return book:cannot(scaling, "leaves experts no rank") end
+  plan:put("adapter.rank_pattern", quote.value { [EXPERTS[1]] = rank, [EXPERTS[2]] = rank }, book:leaf(scaling))
+  book:translated(scaling, "adapter.rank_pattern: the rank of experts")
+end
 
 -- All linears of layers if the settings name none, or leave out the head alone.
 local function put_targets(book, plan, config, experts)
-  local prefix, targets = "peft.", {}
+  local prefix, targets, of_experts = "peft.", {}, false
   local all, named, left = prefix .. "match_all_linear", prefix .. "target_modules", prefix .. "exclude_modules"
   local every = book:value(all) == true and all_linears(config, experts)
   if every then
@@ -64,11 +90,13 @@ local function put_targets(book, plan, config, experts)
     return
   end
   if book:value(all) then
-    book:cannot(all, "experts, a head that is the embedding, and linears that are fused get none here")
+    book:cannot(all, "a head that is the embedding, linears that are fused and those of other models with "
+      .. "experts get none here")
   end
   book:no_effect(all, "as it is in weft")
   for _, pattern in ipairs(list_of(book:value(named))) do
-    local same = targets_of(pattern, config, experts)
+    local same, weights = targets_of(pattern, config, experts)
+    of_experts = of_experts or weights
     if not same then
       book:cannot(named, string.format("%s names modules that no pattern of adapter.targets does, "
         .. "of this model", quote.shown(pattern)))
@@ -82,6 +110,8 @@ local function put_targets(book, plan, config, experts)
   end
   if #targets > 0 then
     plan:put("adapter.targets", quote.value(targets), book:leaf(named))
+    if of_experts then put_experts(book, plan, config, named) end
+    book:no_effect("peft.moe_rank_scaling", "it is about experts, which have no adapter")
     book:no_effect(left, "adapter.targets says it")
     return book:translated(named, "adapter.targets")
   end
