@@ -12,7 +12,8 @@ typedef struct LossWork {
   Graph *g;
   Tid logits, labels, other, out; /* other: the logits that a divergence is from */
   double beta;
-  bool tells; /* the cross entropy of each source of the data, too */
+  bool tells; /* the cross entropy of each source of the data, too, */
+  bool alone; /* even if no loss depends on it */
   int line;
 } LossWork;
 
@@ -51,7 +52,9 @@ static weft_status add_cross_entropy(void *arg, weft_error *e) {
   bool tells = w->tells && w->g->sources;
   OpAttr attr = {.n = tells ? w->g->sources : 0};
   if (tells) TRY(sources_of(w, &in[2], e));
-  return op(w, OP_ce_loss, in, tells ? 3 : 2, &attr, &w->out, e);
+  TRY(op(w, OP_ce_loss, in, tells ? 3 : 2, &attr, &w->out, e));
+  if (tells && w->alone) w->g->told = w->out;
+  return WEFT_OK;
 }
 
 static weft_status add_token_losses(void *arg, weft_error *e) {
@@ -81,6 +84,7 @@ static int of_logits(lua_State *L, const char *name, GraphWork fn) {
   w.logits = graph_tensor_arg(L, u, 2, lua_pushfstring(L, "g:%s: logits", name));
   w.labels = graph_tensor_arg(L, u, 3, lua_pushfstring(L, "g:%s: labels", name));
   w.tells = fn == add_cross_entropy && is_told(u, w.logits, w.labels);
+  w.alone = u->loss.fn != LUA_NOREF;
   graph_do(L, u, fn, &w);
   graph_push_tensor(L, 1, u, w.out);
   return 1;
@@ -174,7 +178,8 @@ static int own_loss(lua_State *L, GraphUd *u, Tid logits, Tid labels) {
                       "g:sum_all(losses); it returned %s",
                       luaL_typename(L, -1));
   if (u->graph->sources && is_told(u, logits, labels)) {
-    LossWork w = {.g = u->graph, .logits = logits, .labels = labels, .tells = true};
+    LossWork w = {
+        .g = u->graph, .logits = logits, .labels = labels, .tells = true, .alone = true};
     graph_do(L, u, add_cross_entropy, &w);
   }
   return 1;

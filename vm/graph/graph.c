@@ -197,6 +197,7 @@ Graph *graph_new(Arena *a, int64_t batch, int64_t seq) {
   g->seq = seq;
   g->open_unit = -1;
   g->loss = -1;
+  g->told = -1;
   for (int i = 0; i < IN_N; i++) g->input[i] = -1;
   return g;
 }

@@ -342,7 +342,8 @@ typedef struct Graph {
   int32_t open_unit;             /* -1 outside */
   Tid input[IN_N];               /* -1 if the model does not read it */
   Tid loss;
-  Tid *grad;           /* after autodiff: for each tensor its gradient, or -1 */
+  Tid told;  /* a cross entropy that is computed for its sums by source alone, or -1 */
+  Tid *grad; /* after autodiff: for each tensor its gradient, or -1 */
   int64_t batch, seq;  /* B, T */
   SecondModel *second; /* NULL: the graph has none */
   int sources;         /* streams of a blend whose losses are told apart; 0: none */

@@ -345,6 +345,17 @@ static weft_status look_at_blend(const Data *d, uint64_t *print, weft_error *e) 
   return WEFT_OK;
 }
 
+/* Reads the begin and the end of the losses of a reference. */
+static weft_status look_at_reference(const File *f, uint64_t *print, weft_error *e) {
+  char some[1024];
+  size_t n = (size_t)MIN(f->size, (uint64_t)sizeof some);
+  for (int k = 0; f->path && k < 2; k++) {
+    TRY(file_at(f, k ? f->size - n : 0, some, n, e));
+    *print = hash_bytes(*print, some, n);
+  }
+  return WEFT_OK;
+}
+
 /* Reads at the begin and the end of every part, or the begin of an endless stream. */
 weft_status data_look(const Data *d, uint64_t *print, weft_error *e) {
   enum { LOOK = 1024 };
@@ -362,5 +373,5 @@ weft_status data_look(const Data *d, uint64_t *print, weft_error *e) {
       *print = hash_bytes(*print, id, (size_t)n * sizeof *id);
     }
   }
-  return WEFT_OK;
+  return look_at_reference(&d->reference.file, print, e);
 }

@@ -6,7 +6,7 @@
 #define WEFT_IO_SOURCE_H
 
 #include "io.h"
-#include "reference_file.h"
+#include "reference/reference_file.h"
 #include "token_mask.h"
 
 /* One file of the stream: `n` ids of `width` bytes; `first` is where they begin. */

@@ -300,7 +300,7 @@ typedef struct LossPlan {
   LossPer per;
   SecondKind second;
   const char *teacher; /* the folder of one with weights of its own */
-  const char *file;    /* of losses of a reference, see vm/io/reference_file.h */
+  const char *file; /* of losses of a reference, see vm/io/reference/reference_file.h */
 } LossPlan;
 /* Whether there is a model beside the one that is trained. */
 static inline bool second_is_model(SecondKind k) {

@@ -265,17 +265,14 @@ static void check_params(Autodiff *ad) {
               g->param.at[i].name);
 }
 
-/* Whether what the op computes is told, so that it stays though no loss depends on it. */
-static bool tells(const Op *op) { return op->code == OP_ce_loss && op->nin == 3; }
-
-/* Removes the ops that the loss does not depend on: their parameters would get no
- * gradient. */
+/* Removes the ops that neither the loss nor what is told depends on: their parameters
+ * would get no gradient. */
 static void drop_unused(Graph *g) {
   bool *live = NEW_N(g->arena, bool, g->t.n), *keep = NEW_N(g->arena, bool, g->op.n);
   live[g->loss] = true;
+  if (g->told >= 0) live[g->told] = true;
   for (int i = g->op.n - 1; i >= 0; i--) {
     const Op *op = &g->op.at[i];
-    keep[i] = tells(op);
     for (int k = 0; k < op->nout; k++) keep[i] |= live[op->out[k]];
     for (int k = 0; k < op->nin && keep[i]; k++) live[op->in[k]] = true;
   }

@@ -266,6 +266,7 @@ static void copy_graph(Fold *f, Arena *a) {
   for (int i = 0; i < IN_N; i++)
     f->g->input[i] = g->input[i] < 0 ? -1 : c.to[g->input[i]];
   f->g->loss = c.to[g->loss];
+  f->g->told = g->told < 0 ? -1 : c.to[g->told];
   f->g->forward_ops = f->g->op.n;
 }
 

@@ -4,7 +4,7 @@
  * that made the first such value. */
 #include "run_int.h"
 
-#include "vm/io/reference_file.h"
+#include "vm/io/reference/reference_file.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * reads of a reference. The model of the plan is evaluated as a run begins with it, under
  * the plan's own mesh, and each row of a step is a source whose loss is told apart. */
 #include "eval.h"
-#include "vm/io/reference_file.h"
+#include "vm/io/reference/reference_file.h"
 #include "vm/weights/weights_open.h"
 
 typedef struct Writing {

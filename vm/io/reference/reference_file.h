@@ -8,7 +8,7 @@
 #ifndef WEFT_REFERENCE_FILE_H
 #define WEFT_REFERENCE_FILE_H
 
-#include "file.h"
+#include "vm/io/file.h"
 
 typedef struct ReferenceHead {
   uint64_t model; /* a hash of the model, its weights and settings */
