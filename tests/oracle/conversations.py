@@ -24,7 +24,7 @@ except ImportError as missing:
 
 from trained import STEPS, meshes, weft
 
-TOLERANCE, ROWS = 2e-6, 4
+TOLERANCE, ROWS = 2e-6, 8
 HERE = pathlib.Path(__file__).resolve().parent.parent
 TEMPLATES = ("chatml", "llama3", "qwen2.5", "gemma3", "llama3.1", "qwen3")
 WORDS = "and after all it is one the same but for a few of those who said no or so".split()
@@ -113,7 +113,7 @@ def main():
         draw = random.Random(1000 * seed + number)
         torch.manual_seed(number)
         template, alone = draw.choice(TEMPLATES), draw.random() < 0.3
-        learnt, seq = draw.choice(("assistant", "assistant", "last", "all")), 320
+        learnt, seq = draw.choice(("assistant", "assistant", "last", "all")), 448
         what, mesh = draw.choice(list(MESHES.items()))
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
@@ -121,6 +121,9 @@ def main():
             (folder / "tokenizer" / "tokenizer.json").write_text(
                 (HERE / "chat" / "nfc.json").read_text())
             talks = [conversation(draw) for _ in range(draw.randint(6, 40))]
+            if learnt == "all":  # which a message that is not learnt contradicts
+                for turn in (t for talk in talks for t in talk["messages"]):
+                    turn.pop("train", None)
             (folder / "talks.jsonl").write_text("".join(json.dumps(t) + "\n" for t in talks))
             LlamaForCausalLM(LlamaConfig(
                 vocab_size=600, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
