@@ -177,11 +177,21 @@ many on each as its cluster has GPUs. Arguments of the script are passed to weft
 
   check = [[
 Evaluates the plan, checks every field, builds the model, compiles the programs of
-all ranks and proves that they cannot deadlock. Nothing is run.
+all ranks and proves that they cannot deadlock. Nothing is run. weft explain CODE says more
+about the code behind an error or a warning. Warnings leave the exit code 0, also that a
+plan does not fit its GPUs, with which weft report ends with 1.
 
   --device NAME      compile for cpu or cuda, which need not be there (cpu)
   --quiet            print nothing if the plan is right
   --json             print one object
+]],
+
+  explain = [[
+Says what the code in brackets behind an error or a warning of weft check means, why it
+matters and what to do. Without CODE: all of them.
+
+  --json             one object with a list of code, summary and text
+
 ]],
 
   show = [[

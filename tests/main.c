@@ -11,6 +11,7 @@
 #include "bindings/script/api_doc.h"
 #include "bindings/model/model.h"
 #include "tests/generate/random_plan.h"
+#include "bindings/lang/report.h"
 #include "bindings/schema/schema.h"
 #include "tests/generate/device_plans.h"
 #include "tests/reference/exactness.h"
@@ -77,6 +78,8 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--suites") == 0) return print_suites();
   if (argc > 1 && strcmp(argv[1], "--fields") == 0) return print_page(schema_markdown);
   if (argc > 1 && strcmp(argv[1], "--api") == 0) return print_page(api_doc_markdown);
+  if (argc > 1 && strcmp(argv[1], "--codes") == 0)
+    return print_page(report_codes_markdown);
   if (argc > 1 && strcmp(argv[1], "--ops") == 0) return print_page(graph_ops_markdown);
   for (int i = 1; i < argc; i++)
     if (!only_add(argv[i])) return EXIT_FAILURE;

@@ -7,7 +7,7 @@ static void warmup(Job *j) {
   const Plan *p = lang_plan(j->lp);
   LrSchedule lr = lr_resolved(p);
   if (p->epochs > 0 || lr.warmup <= p->steps) return;
-  diag_warn(&j->d, "pointless", "optimizer.lr.warmup",
+  diag_warn(&j->d, "warmup", "optimizer.lr.warmup",
             "the run ends after train.steps = %lld, before the warmup of %lld steps does",
             (long long)p->steps, (long long)lr.warmup);
 }
@@ -17,7 +17,7 @@ static void positions(Job *j) {
   int64_t most;
   if (!lang_config_int(j->lp, "max_position_embeddings", &most) || most <= 0) return;
   if (j->plan.batch.seq <= most) return;
-  diag_warn(&j->d, "pointless", "batch.seq",
+  diag_warn(&j->d, "positions", "batch.seq",
             "%lld tokens are more than model.max_position_embeddings = %lld",
             (long long)j->plan.batch.seq, (long long)most);
 }
@@ -28,7 +28,7 @@ static void tp_over_nodes(Job *j) {
   int64_t gpus = cluster_domain(&j->plan.cluster),
           span = (int64_t)m->size[AXIS_TP] * m->stride[AXIS_TP];
   if (!gpus || m->size[AXIS_TP] == 1 || (span <= gpus && gpus % span == 0)) return;
-  diag_warn(&j->d, "pointless", "mesh.tp",
+  diag_warn(&j->d, "tp-network", "mesh.tp",
             "groups of tp = %d reach over machines of %lld GPUs: every layer waits for "
             "the network",
             m->size[AXIS_TP], (long long)gpus);
@@ -47,7 +47,7 @@ static void tp_cuts_little(Job *j) {
   const char *share = whole == all ? "all"
                                    : arena_printf(j->arena, "%.0f %% of the",
                                                   100.0 * (double)whole / (double)all);
-  diag_warn(&j->d, "pointless", j->plan.ntp ? "tp_plan" : "mesh.tp",
+  diag_warn(&j->d, "tp-whole", j->plan.ntp ? "tp_plan" : "mesh.tp",
             "%s parameters are whole on each rank of tp = %d, which then repeat each "
             "other's work",
             share, j->mesh.size[AXIS_TP]);

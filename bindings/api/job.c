@@ -100,6 +100,7 @@ static void warn_memory(Job *j) {
             "cluster.reserve_gib = %.15g (in GiB: %s)",
             pp, gib, gib - (room / (1 << 30)), c->memory_gib, c->gpu, c->reserve_gib,
             classes_text(j, &j->compiled->prog[pp]));
+  job_gradient_sync(j, room);
 }
 
 /* The device must support the compute type. */
@@ -246,7 +247,7 @@ void job_note(Job *j, weft_status st) {
   static const char *const codes[] = {
       [WEFT_EPLAN] = "plan",         [WEFT_ERUN] = "run",
       [WEFT_EFILE] = "file",         [WEFT_EUSAGE] = "usage",
-      [WEFT_ELIMIT] = "limit",       [WEFT_ENOMEM] = "memory",
+      [WEFT_ELIMIT] = "limit",       [WEFT_ENOMEM] = "out-of-memory",
       [WEFT_EINTERNAL] = "internal", [WEFT_EINTR] = "interrupted"};
   Diag *g = diag_error(&j->d, codes[st], "", "%s", j->e.text);
   if (j->e.file[0]) g->file = arena_str(j->arena, j->e.file);

@@ -52,6 +52,9 @@ weft_status job_decode(Job *j, int64_t context);
 /* Part of job_compile: warns of settings that are legal and have less effect than they
  * seem to. */
 void job_advise(Job *j);
+/* gradient_sync.c: a warning if gradients that are reduced once a step are why the plan
+ * needs more than `room` bytes. */
+void job_gradient_sync(Job *j, double room);
 /* no_effect.c: another part of it, about fields that change nothing in this plan. */
 weft_status job_no_effect(Job *j);
 /* unsaid.c, after job_mesh: what the plan leaves to defaults with which other systems do

@@ -26,6 +26,8 @@ static const Option option[] = {
   {name, shorter, on, VALUE_NUMBER, AT(member), 0, 0, 0},
 #define WORD(member, name, shorter, on)                                                  \
   {name, shorter, on, VALUE_WORD, AT(member), 0, 0, 0},
+#define CHOICE(member, name, shorter, on, choices)                                       \
+  {name, shorter, on, VALUE_WORD, AT(member), 0, 0, 0},
 #define LIST(member, name, shorter, on, n)                                               \
   {name, shorter, on, VALUE_LIST, AT(member), AT(n), 0, 0},
 #include "options.def"

@@ -64,7 +64,7 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
     text_add(&text, "\n");
     print_text(stdout, &text);
   } else {
-    report_text(&j->d, colour_wanted(stderr), &text);
+    report_text(&j->d, REPORT_CODES | (colour_wanted(stderr) ? REPORT_COLOUR : 0), &text);
     print_text(stderr, &text);
     if (other) print_error(&j->e);
   }

@@ -33,19 +33,21 @@ static void add_message(const Diag *g, Text *out) {
   text_add(out, word ? "\"?)" : ")");
 }
 
-static void add_diag(const Diag *g, bool colour, Text *out) {
-  bool error = g->severity == DIAG_ERROR;
+static void add_diag(const Diag *g, unsigned how, Text *out) {
+  bool colour = how & REPORT_COLOUR, error = g->severity == DIAG_ERROR;
   add_place(g, out);
   if (colour) text_add(out, error ? "\033[1;31m" : "\033[1;35m");
   text_add(out, error ? "error" : "warning");
   if (colour) text_add(out, "\033[0m");
   text_add(out, ": ");
   add_message(g, out);
+  if (how & REPORT_CODES)
+    text_printf(out, colour ? " \033[2m[%s]\033[0m" : " [%s]", g->code);
   text_add(out, "\n");
 }
 
-void report_text(const Diags *d, bool colour, Text *out) {
-  for (int i = 0; i < d->list.n; i++) add_diag(&d->list.at[i], colour, out);
+void report_text(const Diags *d, unsigned how, Text *out) {
+  for (int i = 0; i < d->list.n; i++) add_diag(&d->list.at[i], how, out);
   if (d->errors) text_printf(out, "%d error%s", d->errors, d->errors > 1 ? "s" : "");
   if (d->warnings)
     text_printf(out, "%s%d warning%s", d->errors ? ", " : "", d->warnings,
@@ -65,6 +67,18 @@ weft_status report_first(const Diags *d, weft_error *e) {
                          : err_file(e, WEFT_EPLAN, g->file, g->line, "%s", t.s);
   text_free(&t);
   return st;
+}
+
+void report_codes_markdown(Text *out) {
+  int n;
+  const DiagCode *code = diag_codes(&n);
+  text_add(out, "\n| code | is | what it means, and what to do |\n| --- | --- | --- |\n");
+  for (int i = 0; i < n; i++) {
+    text_printf(out, "| `%s` | %s | ", code[i].name, code[i].summary);
+    for (const char *s = code[i].text; *s; s++)
+      text_printf(out, *s == '|' ? "\\%c" : "%c", *s == '\n' ? ' ' : *s);
+    text_add(out, " |\n");
+  }
 }
 
 static void json_diag(const Diag *g, Json *j) {

@@ -98,7 +98,10 @@ static weft_status failure(LangState *s, int status, int skip, const char *path,
   const char *msg = lua_tostring(s->L, -1);
   Diag *g = diag_error(d, status == LUA_ERRSYNTAX ? "syntax" : "runtime", path, "%s",
                        msg ? msg + skip : "error in error handling");
-  if (status == LUA_ERRSYNTAX && msg) g->suggestion = syntax_hint(msg);
+  if (status == LUA_ERRSYNTAX && msg) {
+    g->suggestion = settings_hint(d->arena, file);
+    if (!g->suggestion) g->suggestion = syntax_hint(msg);
+  }
   if (s->line) {
     g->file = arena_str(d->arena, file);
     g->line = s->line;

@@ -110,6 +110,9 @@ const char *chunk_file(const char *source);
 /* ---- syntax_hint.c ---- */
 /* What is usually meant where the parser gives this message, or NULL. */
 const char *syntax_hint(const char *msg);
+/* What to do with a file that by the ending of its name has settings of another system;
+ * NULL: it has another ending. */
+const char *settings_hint(Arena *a, const char *file);
 
 /* ---- limits.c ---- */
 /* Makes the Lua state, NULL if there is no memory for it, and what collecting garbage

@@ -32,3 +32,17 @@ const char *syntax_hint(const char *msg) {
     if (strstr(msg, hints[i].words)) return hints[i].hint;
   return NULL;
 }
+
+const char *settings_hint(Arena *a, const char *file) {
+  static const char *const endings[] = {".yaml", ".yml", ".json", ".toml",  ".conf",
+                                        ".py",   ".sh",  ".bash", ".slurm", ".sbatch"};
+  const char *end = strrchr(file, '.');
+  for (int i = 0; end && i < LEN(endings); i++)
+    if (strcmp(end, endings[i]) == 0)
+      return arena_printf(
+          a,
+          "a plan is Lua; of settings, weft import %s makes one, and weft "
+          "report %s says whether they fit",
+          file, file);
+  return NULL;
+}

@@ -41,7 +41,8 @@ class Diagnostic:
         if self.suggestion:
             word = " " not in self.suggestion
             hint = f' (did you mean "{self.suggestion}"?)' if word else f" ({self.suggestion})"
-        return f"{where}{self.severity}: {path}{self.message}{hint}"
+        code = f" [{self.code}]" if self.code else ""
+        return f"{where}{self.severity}: {path}{self.message}{hint}{code}"
 
     @staticmethod
     def of_json(d: Dict[str, Any]) -> "Diagnostic":

@@ -1,6 +1,7 @@
 -- completion.lua - weft completion: the verbs, as provided by the program, with what their
 -- help says, as a script of a shell or as the manual page.
 local help, verbs, items_of = use "help", use "verbs", use "completion/help_items"
+local choices, codes = use "completion/choices", use "codes"
 local kinds = { bash = "bash", fish = "fish", man = "man", zsh = "zsh" }
 
 -- What an option is for: its first clause, in one line.
@@ -23,7 +24,9 @@ local function explain(verb)
       verb.about[name] = verb.about[name] or short_of(item.text)
     end
   end
+  if verb.name == "explain" then verb.words = codes end
   for _, o in ipairs(verb.options) do
+    o.choices = o.choices and choices(o.choices)
     o.about = verb.about[o.name] or verb.about[o.short or ""] or ""
   end
 end

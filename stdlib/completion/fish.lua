@@ -13,8 +13,9 @@ return function(verbs)
     for _, o in ipairs(v.options) do
       local long = string.match(o.name, "^%-%-(.*)$")
       local short = string.match(long and o.short or o.name, "^%-(%a)$")
+      local value = o.choices and " -x -a " .. quoted(table.concat(o.choices, " ")) or o.value and " -r" or ""
       add("%s%s%s%s -d %s", on, long and " -l " .. long or "", short and " -s " .. short or "",
-          o.value and " -r" or "", quoted(o.about))
+          value, quoted(o.about))
     end
   end
   return table.concat(out, "\n") .. "\n"

@@ -31,8 +31,8 @@ end
 local function pair(x, about) return string.format("'%s:%s'", x, escaped(about, "[\\:]")) end
 
 local function option(name, o)
-  return string.format("'*%s[%s]%s'", name, escaped(o.about, "[\\%[%]:]"),
-                       o.value and ":value:_files" or "")
+  local value = o.choices and ":value:(" .. table.concat(o.choices, " ") .. ")" or ":value:_files"
+  return string.format("'*%s[%s]%s'", name, escaped(o.about, "[\\%[%]:]"), o.value and value or "")
 end
 
 return function(verbs)

@@ -1,6 +1,7 @@
 -- diff.lua - weft diff: what differs between two plans: their fields, and what follows from
 -- these: mesh, memory by class, communication, operations, and the time of a step.
 local assignments = use "fits/assignments"
+local plan_facts = use "plan_facts"
 local text = use "reports/text"
 local weft = use "weft"
 local shown = use "shown"
@@ -85,9 +86,9 @@ local function change(row)
   return string.format(math.abs(by) < 10 and "%+.1f %%" or "%+.0f %%", by)
 end
 
-local function screen(fields, rows, why)
-  local out = {}
-  if #fields == 0 and #rows == 0 then return "the same\n" end
+local function screen(fields, rows, why, tight)
+  local out, same = {}, #fields == 0 and #rows == 0
+  if same then out[1] = "the same" end
   for _, f in ipairs(fields) do
     out[#out + 1] = string.format("%s: %s -> %s", shown(f.path), shown(f.from or "(nothing)"),
       shown(f.to or "(nothing)"))
@@ -98,8 +99,21 @@ local function screen(fields, rows, why)
     out[#out + 1] = (#fields > 0 and "\n" or "")
       .. text.columns({ "what follows, of the rank with most", "from", "to", "" }, cells)
   end
-  if why then out[#out + 1] = "time is not compared: " .. why end
+  if why and not same then out[#out + 1] = "time is not compared: " .. why end
+  for _, line in ipairs(tight) do out[#out + 1] = line end
   return table.concat(out, "\n") .. "\n"
+end
+
+-- Whether a plan fits its GPUs, nil where it names none; adds a line if it does not.
+local function fits(plan, path, lines)
+  local room, total = plan_facts(plan).room, 0
+  if not room then return nil end
+  for _, rank in ipairs(plan:memory()) do total = math.max(total, rank.total) end
+  if total > room then
+    lines[#lines + 1] = string.format("%s does not fit its GPUs: %s too much on the worst rank", shown(path),
+                                      text.bytes(total - room))
+  end
+  return total <= room
 end
 
 return function(args)
@@ -114,6 +128,8 @@ return function(args)
   local all, why = figures(a, b)
   local rows = differing(all)
   for i, row in ipairs(rows) do json.figures[i] = { name = row.name, from = row[1], to = row[2] } end
+  local tight = {}
+  json.from_fits, json.to_fits = fits(a, args.file, tight), fits(b, args.words[1], tight)
   json.same = #fields == 0 and #rows == 0
-  return { ok = json.same, text = screen(fields, rows, why), json = json }
+  return { ok = json.same, text = screen(fields, rows, why, tight), json = json }
 end

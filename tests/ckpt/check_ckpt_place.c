@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/harness/codes.h"
 #include "tests/harness/process.h"
 #include "tests/harness/scratch.h"
 
@@ -35,7 +36,8 @@ static const char *found(void) {
 }
 
 static void has(const char *text, const char *part) {
-  ck_assert_msg(strstr(text, part) != NULL, "\"%s\" is not in: %s", part, text);
+  ck_assert_msg(strstr(without_codes(text), part) != NULL, "\"%s\" is not in: %s", part,
+                text);
 }
 
 #define FILE_IN(dir) "./" dir "/step-00000002/manifest.json\n"

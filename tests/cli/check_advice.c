@@ -33,10 +33,10 @@ START_TEST(warmup_and_positions) {
               "optimizer = weft.adamw { lr = weft.cosine { max = 1e-3, warmup = 6 } }",
         "plan.lua:4: warning: plan.optimizer.lr.warmup: the run ends after train.steps = "
         "5, "
-        "before the warmup of 6 steps does\n1 warning\n");
+        "before the warmup of 6 steps does [warmup]\n1 warning\n");
   warns("batch = { global = 1, seq = 4096 }",
         "plan.lua:3: warning: plan.batch.seq: 4096 tokens are more than "
-        "model.max_position_embeddings = 1024\n1 warning\n");
+        "model.max_position_embeddings = 1024 [positions]\n1 warning\n");
 }
 END_TEST
 
@@ -45,7 +45,7 @@ START_TEST(tensor_parallelism_that_does_little) {
   warns(
       BATCH ", mesh = { tp = 2 },\ntp_plan = { norm = 'replicate' }",
       "plan.lua:4: warning: plan.tp_plan: all parameters are whole on each rank of tp = "
-      "2, which then repeat each other's work\n1 warning\n");
+      "2, which then repeat each other's work [tp-whole]\n1 warning\n");
   warns(BATCH
         ",\nmesh = { tp = 4, dp = 2 }, cluster = weft.cluster { nodes = 2, gpus = 4 }",
         "");
@@ -53,7 +53,7 @@ START_TEST(tensor_parallelism_that_does_little) {
         ",\nmesh = { tp = 4, dp = 1 }, cluster = weft.cluster { nodes = 2, gpus = 2 }",
         "plan.lua:4: warning: plan.mesh.tp: groups of tp = 4 reach over machines of 2 "
         "GPUs: "
-        "every layer waits for the network\n1 warning\n");
+        "every layer waits for the network [tp-network]\n1 warning\n");
 }
 END_TEST
 

@@ -110,6 +110,7 @@ START_TEST(verbs_without_arguments) {
       {"init", "needs a name for a folder: weft init DIR\n"},
       {"run", "needs a plan: weft run PLAN.lua\n"},
       {"check", "needs a plan: weft check PLAN.lua\n"},
+      {"explain", NULL},
       {"show", "needs a plan: weft show PLAN.lua [TOPIC]\n"},
       {"sim", "needs a plan: weft sim PLAN.lua\n"},
       {"calibrate", "needs a plan: weft calibrate PLAN.lua... [-o FILE.lua]\n"},

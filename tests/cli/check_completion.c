@@ -16,6 +16,7 @@ static const struct {
 #define INTEGER(member, name, shorter, on, ...) {name, shorter, on},
 #define NUMBER(member, name, shorter, on)       {name, shorter, on},
 #define WORD(member, name, shorter, on)         {name, shorter, on},
+#define CHOICE(member, name, shorter, on, ...)  {name, shorter, on},
 #define LIST(member, name, shorter, on, n)      {name, shorter, on},
 #include "bindings/cli/options.def"
 };
@@ -133,14 +134,43 @@ START_TEST(bash_completes) {
       "source ./script\n"
       "ask() { COMP_WORDS=(weft \"$@\") COMP_CWORD=$#; _weft; echo \"${COMPREPLY[*]}\"; "
       "}\n"
-      "ask ch; ask show p.lua me; ask run --thr; ask check --thr; ask run p\n";
+      "ask ch; ask show p.lua me; ask run --thr; ask check --thr; ask run p\n"
+      "ask run p.lua --comm t; ask check --device c; ask explain dead; ask report --gpu "
+      "h2; "
+      "ask export --to me; ask run --log c\n";
   if (!has("bash")) return;
   const char *script = made("bash");
   scratch_put("script", script, strlen(script));
   scratch_put("ask", ask, strlen(ask));
   Outcome o = process_run(10, "bash ask");
   ck_assert_str_eq(o.err, "");
-  ck_assert_str_eq(o.out, "check\nmesh memory\n--threads\n\n\n");
+  ck_assert_str_eq(o.out, "check\nmesh memory\n--threads\n\n\n"
+                          "tcp\ncpu cuda\ndeadlock\nh200\nmegatron\n\n");
+}
+END_TEST
+
+/* What is completed for an option is what the program takes: it says so where it gets
+ * something else. */
+START_TEST(choices_are_those_of_the_program) {
+  static const struct {
+    const char *command, *option;
+  } all[] = {{"run plan.lua", "--comm"},
+             {"check plan.lua", "--device"},
+             {"export plan.lua", "--to"}};
+  static const char plan[] = "local weft = require 'weft'\nreturn weft.plan { model = "
+                             "weft.model 'llama-tiny', batch = { global = 1, seq = 8 } }";
+  const char *bash = made("bash");
+  scratch_put("plan.lua", plan, strlen(plan));
+  for (int i = 0; i < LEN(all); i++) {
+    const char *line = arena_printf(scratch_arena, "\n    %s) words='", all[i].option);
+    const char *words = part(bash, line, "'") + strlen(line);
+    Outcome o = process_run(20, "$weft %s %s no-such", all[i].command, all[i].option);
+    ck_assert_int_ne(o.code, 0);
+    char *list = arena_str(scratch_arena, words);
+    for (char *word; (word = strsep(&list, " ")) != NULL;)
+      ck_assert_msg(strstr(o.err, word) != NULL, "%s: no %s in %s", all[i].option, word,
+                    o.err);
+  }
 }
 END_TEST
 
@@ -154,6 +184,7 @@ Suite *completion_suite(void) {
   tcase_add_test(t, an_unknown_shell);
   tcase_add_test(t, shells_read_it);
   tcase_add_test(t, bash_completes);
+  tcase_add_test(t, choices_are_those_of_the_program);
   suite_add_tcase(s, t);
   return s;
 }

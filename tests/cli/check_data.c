@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/generate/megatron_files.h"
+#include "tests/harness/codes.h"
 #include "tests/harness/process.h"
 #include "vm/io/io.h"
 
@@ -24,8 +25,8 @@ static void setup(void) {
 static void expect(int code, const char *err, const char *args) {
   Outcome o = process_run(SECONDS, "$weft %s", args);
   ck_assert_msg(o.code == code, "weft %s: exit code %d\n%s", args, o.code, o.err);
-  ck_assert_msg(strstr(o.err, err) != NULL, "weft %s printed:\n%sexpected:\n%s", args,
-                o.err, err);
+  ck_assert_msg(strstr(without_codes(o.err), err) != NULL,
+                "weft %s printed:\n%sexpected:\n%s", args, o.err, err);
 }
 
 /* A hundred lines of text, for plans with a vocabulary of 128. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bindings/lang/report.h"
 #include "bindings/script/api_doc.h"
 #include "bindings/model/model.h"
 #include "bindings/sandbox/stdlib.h"
@@ -38,6 +39,22 @@ END_TEST
 START_TEST(scripting_md_lists_the_functions) {
   ends_with(WEFT_SOURCE_DIR "/docs/scripting.md", "bindings/script/api_doc.def",
             api_doc_markdown);
+}
+END_TEST
+
+START_TEST(explain_md_lists_the_codes) {
+  ends_with(WEFT_SOURCE_DIR "/docs/explain.md", "vm/base/diag.def",
+            report_codes_markdown);
+}
+END_TEST
+
+/* Every code in the sources is in the table, and every row is the code of something. */
+START_TEST(codes_are_those_of_the_sources) {
+  Outcome o =
+      process_run(60, "sh -c 'cd " WEFT_SOURCE_DIR
+                      " && $weft explain --json | $weft lua tests/docs/codes.lua'");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, ": 0 are not so") != NULL, "%s", o.out);
 }
 END_TEST
 
@@ -197,11 +214,13 @@ Suite *docs_suite(void) {
   TCase *t = tcase_create("docs");
   tcase_add_test(t, plan_md_lists_the_fields);
   tcase_add_test(t, scripting_md_lists_the_functions);
+  tcase_add_test(t, explain_md_lists_the_codes);
   tcase_add_test(t, models_md_lists_the_ops);
   suite_add_tcase(s, t);
   t = tcase_create("models");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 300);
+  tcase_add_test(t, codes_are_those_of_the_sources);
   tcase_add_test(t, models_md_says_what_may_be_cut);
   tcase_add_test(t, models_md_names_the_keys);
   tcase_add_test(t, models_md_shows_plans);

@@ -307,7 +307,7 @@ START_TEST(cannot_run) {
   ck_assert_msg(strstr(o.err,
                        "s.csv:1: error: plan.schedule: rank 0, step 4 (cell 10): B of "
                        "microbatch 1 is emitted twice, first at step 3 (line 1, "
-                       "cell 9)\n"),
+                       "cell 9) [schedule]\n"),
                 "%s", o.err);
 }
 END_TEST

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/harness/codes.h"
 #include "tests/harness/process.h"
 
 enum { SECONDS = 30 };
@@ -33,8 +34,9 @@ typedef struct Case {
 
 static void expect(const Case *c) {
   Outcome o = process_run(SECONDS, "$weft %s", c->args);
+  const char *err = without_codes(o.err);
   bool part = c->err[0] == '~';
-  bool same = part ? strstr(o.err, c->err + 1) != NULL : strcmp(o.err, c->err) == 0;
+  bool same = part ? strstr(err, c->err + 1) != NULL : strcmp(err, c->err) == 0;
   ck_assert_msg(o.code == c->code, "weft %s: exit code %d\n%s", c->args, o.code, o.err);
   ck_assert_msg(same, "weft %s printed:\n%sexpected:\n%s", c->args, o.err, c->err);
   ck_assert_msg(part || !*o.out, "weft %s: stdout:\n%s", c->args, o.out);

@@ -1,9 +1,33 @@
-/* diag.c - collects the diagnostics of a plan and sorts them by line. */
+/* diag.c - collects the diagnostics of a plan and sorts them by line; the table of their
+ * codes. */
 #include "diag.h"
 #include "terminal.h"
 
+static const DiagCode codes[] = {
+#define CODE(name, summary, text) {name, summary, text},
+#include "diag.def"
+};
+
+const DiagCode *diag_codes(int *n) {
+  *n = LEN(codes);
+  return codes;
+}
+
+const DiagCode *diag_code(const char *name) {
+  for (int i = 0; i < LEN(codes); i++)
+    if (strcmp(codes[i].name, name) == 0) return &codes[i];
+  return NULL;
+}
+
+const char *diag_code_near(const char *name) {
+  const char *names[LEN(codes)];
+  for (int i = 0; i < LEN(codes); i++) names[i] = codes[i].name;
+  return str_nearest(name, names, LEN(codes));
+}
+
 static Diag *add(Diags *d, DiagSeverity severity, const char *code, const char *path,
                  const char *fmt, va_list ap) {
+  assert(diag_code(code));
   Diag new = {.severity = severity, .code = arena_str(d->arena, code)};
   new.path = arena_str(d->arena, path ? path : "");
   new.summary = arena_shown(d->arena, arena_vprintf(d->arena, fmt, ap), PARAGRAPH);

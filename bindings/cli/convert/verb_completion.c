@@ -8,15 +8,17 @@
 typedef struct Row {
   const char *name, *shorter;
   unsigned on;
-  bool value; /* a value follows */
+  bool value;          /* a value follows */
+  const char *choices; /* of names, or NULL */
 } Row;
 
 static const Row options[] = {
-#define FLAG(member, name, shorter, on)         {name, shorter, on, false},
-#define INTEGER(member, name, shorter, on, ...) {name, shorter, on, true},
-#define NUMBER(member, name, shorter, on)       {name, shorter, on, true},
-#define WORD(member, name, shorter, on)         {name, shorter, on, true},
-#define LIST(member, name, shorter, on, n)      {name, shorter, on, true},
+#define FLAG(member, name, shorter, on)            {name, shorter, on, false, NULL},
+#define INTEGER(member, name, shorter, on, ...)    {name, shorter, on, true, NULL},
+#define NUMBER(member, name, shorter, on)          {name, shorter, on, true, NULL},
+#define WORD(member, name, shorter, on)            {name, shorter, on, true, NULL},
+#define CHOICE(member, name, shorter, on, choices) {name, shorter, on, true, choices},
+#define LIST(member, name, shorter, on, n)         {name, shorter, on, true, NULL},
 #include "bindings/cli/options.def"
 };
 
@@ -33,7 +35,7 @@ static void set_string(lua_State *L, const char *key, const char *value) {
   lua_setfield(L, -2, key);
 }
 
-/* The options of a verb: a list of { name =, short =, value = }. */
+/* The options of a verb: a list of { name =, short =, value =, choices = }. */
 static void push_options(lua_State *L, unsigned bit) {
   lua_newtable(L);
   for (int i = 0; i < LEN(options); i++) {
@@ -41,10 +43,38 @@ static void push_options(lua_State *L, unsigned bit) {
     lua_newtable(L);
     set_string(L, "name", options[i].name);
     set_string(L, "short", options[i].shorter);
+    set_string(L, "choices", options[i].choices);
     lua_pushboolean(L, options[i].value);
     lua_setfield(L, -2, "value");
     lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
   }
+}
+
+/* The codes of weft explain: a list of { name =, about = }. */
+static void push_codes(lua_State *L) {
+  int n;
+  const DiagCode *code = diag_codes(&n);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_newtable(L);
+    set_string(L, "name", code[i].name);
+    set_string(L, "about", code[i].summary);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* The GPUs that a cluster may name: a list. */
+static void push_gpus(lua_State *L) {
+  int n;
+  Arena *a = script_push_arena(L);
+  if (setjmp(*arena_guard(a))) luaL_error(L, "not enough memory");
+  const char *const *gpus = stdlib_names(a, "clusters", &n);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_pushstring(L, gpus[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_remove(L, -2);
 }
 
 /* The verbs: a list of { name =, args =, summary =, plan =, options = }; `plan` says that
@@ -63,6 +93,10 @@ static void provide(lua_State *L) {
     lua_rawseti(L, -2, i + 1);
   }
   library_provide(L, "verbs");
+  push_gpus(L);
+  library_provide(L, "gpus");
+  push_codes(L);
+  library_provide(L, "codes");
   lua_pushstring(L, weft_version());
   library_provide(L, "version");
 }

@@ -1,19 +1,39 @@
 /* check.c - weft check: loads, compiles, proves and reports a plan. */
 #include "bindings/cli/cli.h"
 
+#include <math.h>
+
 typedef struct Checked {
   Job job;
   int expectations;
   JobUnsaid unsaid;
 } Checked;
 
+/* What the worst rank needs, and what the GPU lacks for it. */
+static void print_memory(const Job *j, double lacks) {
+  char a[32];
+  int rank;
+  uint64_t worst = job_worst_memory(j, &rank);
+  printf("  memory  %s on the worst rank (pipeline rank %d)",
+         format_bytes((double)worst, a), rank);
+  if (lacks > 0)
+    printf(": %s too much for %s", format_bytes(lacks, a), j->plan.cluster.gpu);
+  printf("\n");
+}
+
+/* Bytes of the worst rank for which its GPU has no room; not above 0: it fits, or the
+ * plan names no GPU. */
+static double lacking(const Job *j) {
+  int rank;
+  return (double)job_worst_memory(j, &rank) - plan_memory_limit(&j->plan);
+}
+
 static void print_summary(const Checked *c) {
   const Job *j = &c->job;
   char mesh[96], a[32], text[ATTENTION_WAY];
-  int rank;
-  uint64_t worst = job_worst_memory(j, &rank);
+  double lacks = lacking(j);
   const Batch *b = &j->plan.batch;
-  printf("%s: ok\n", j->plan.name);
+  printf("%s: %s\n", j->plan.name, lacks > 0 ? "right, but does not fit its GPUs" : "ok");
   printf("  mesh    %s, %d rank%s%s\n", format_mesh(&j->mesh, mesh), j->mesh.world,
          j->mesh.world > 1 ? "s" : "",
          job_open_world(j) ? " (the smallest world; none is stated)" : "");
@@ -23,8 +43,7 @@ static void print_summary(const Checked *c) {
   printf("  step    %lld sequences of %lld tokens in %d microbatches, %s\n",
          (long long)b->global, (long long)b->seq, j->compiled->microbatches,
          j->plan.schedule);
-  printf("  memory  %s on the worst rank (pipeline rank %d)\n",
-         format_bytes((double)worst, a), rank);
+  print_memory(j, lacks);
   printf(
       "  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
       (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
@@ -43,6 +62,10 @@ static void json_result(Json *out, void *ud) {
   const Checked *c = ud;
   const Job *j = &c->job;
   int rank;
+  if (isfinite(plan_memory_limit(&j->plan)))
+    json_bool(out, "fits", lacking(j) <= 0);
+  else
+    json_none(out, "fits");
   json_int(out, "memory_bytes", (int64_t)job_worst_memory(j, &rank));
   json_open(out, "mesh", '{');
   for (int i = 0; i < AXIS_N; i++)
