@@ -71,17 +71,20 @@ local function row_of(s, best, x)
   return row
 end
 
--- Of each field its values, each with the best layout on the clock that has it.
+-- Of each field its values, each with the best layout on the clock that has it, and with how many
+-- of them have it: what rests on one says little of the value.
 local function best_with(r)
   local list = {}
   for _, name in ipairs(space.NAMES) do
     local seen = {}
     for _, x in ipairs(r.clocked) do
       local v = x.layout[name]
-      if v ~= nil and not seen[v] and v ~= r.best.layout[name] then
-        seen[v] = true
-        list[#list + 1] = { field = name, value = v, behind = x.seconds / r.best.seconds - 1,
-                            why = compare.why(r.best.sim, x.sim), seconds = r.best.seconds }
+      if v ~= nil and seen[v] then
+        seen[v].layouts = seen[v].layouts + 1
+      elseif v ~= nil and v ~= r.best.layout[name] then
+        seen[v] = { field = name, value = v, behind = x.seconds / r.best.seconds - 1, layouts = 1,
+                    why = compare.why(r.best.sim, x.sim), seconds = r.best.seconds }
+        list[#list + 1] = seen[v]
       end
     end
   end

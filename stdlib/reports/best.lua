@@ -103,9 +103,10 @@ end
 local function others_of(v, text)
   local rows = {}
   for _, x in ipairs(v.others) do
-    rows[#rows + 1] = { x.field .. " " .. value(x.value), format("%.1f %%", 100 * x.behind), causes(x.why, x.seconds) }
+    rows[#rows + 1] = { x.field .. " " .. value(x.value), format("%.1f %%", 100 * x.behind), tostring(x.layouts),
+                        causes(x.why, x.seconds) }
   end
-  return text.columns({ "with", "behind", "why" }, rows)
+  return text.columns({ "with", "behind", "of", "why" }, rows)
 end
 
 function report.text(v, text)
@@ -132,7 +133,7 @@ function report.text(v, text)
   end
   if #v.others > 0 then
     out[#out + 1] = ""
-    out[#out + 1] = "the best on the clock with another value:"
+    out[#out + 1] = "the best on the clock with another value, of so many on it that have it:"
     out[#out + 1] = others_of(v, text)
   end
   out[#out + 1] = ""

@@ -12,13 +12,14 @@ function text.bytes(n)
   return format(i == 1 and "%d %s" or "%.3g %s", i == 1 and math.floor(n) or n, units[i])
 end
 
--- "1.05 M"
+-- "1.05 M", "8.03 B", as weft check has them.
 function text.count(n)
-  local units, i = { "", " k", " M", " G", " T", " P" }, 1
-  while n >= 1000 and i < #units do
+  local units, i = { "", " k", " M", " B", " T" }, 1
+  while n >= 999.5 and i < #units do
     n, i = n / 1000, i + 1
   end
-  return format("%.4g%s", n, units[i])
+  if i == 1 then return format("%.4g", n) end
+  return format(n < 10 and "%.2f%s" or n < 100 and "%.1f%s" or "%.0f%s", n, units[i])
 end
 
 function text.plural(n, word)
