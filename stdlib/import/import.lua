@@ -75,14 +75,31 @@ local function follow_yaml(leaves, file)
   end
 end
 
--- Reads files that a script sources: where they lie from its folder, or beside it.
-local function sourced(file)
+-- Reads files that a script sources: where they lie from its folder, or beside it. Adds their texts.
+local function sourced(file, texts)
   local folder = string.match(file, "^.*/") or ""
   return function(name)
     for _, one in ipairs { name, base_of(name) } do
       local path = string.find(one, "^/") and one or folder .. one
       local ok, text = pcall(read_text, path)
-      if ok and #text <= SCRIPT_BYTES then return text end
+      if ok and #text <= SCRIPT_BYTES then
+        texts[#texts + 1] = text
+        return text
+      end
+    end
+  end
+end
+
+-- A variable of the command line that stands nowhere in the script was meant to be another one.
+local function check_variables(names, texts, file)
+  local text = table.concat(texts, "\n")
+  for _, name in ipairs(names) do
+    if not string.find(text, "%f[%w_]" .. name .. "%f[^%w_]") and not string.find(name, "^%d") then
+      local others = {}
+      for other in string.gmatch(text, "%$%{?([%a_][%w_]*)") do others[#others + 1] = other end
+      local near = suggest(name, others)
+      fail(string.format("%s: has no variable %s%s", quote.shown(file), name,
+                         near and string.format(" (did you mean %s?)", near) or ""))
     end
   end
 end
@@ -93,7 +110,10 @@ local function read_arguments(file, args)
   if #text > SCRIPT_BYTES then
     fail(string.format("%s: has %d bytes; a script has at most %d", quote.shown(file), #text, SCRIPT_BYTES))
   end
-  local list, notes = arguments.read(text, base_of(file), variables_of(args), sourced(file))
+  local given, texts = variables_of(args), { text }
+  local names = keys(given)
+  local list, notes = arguments.read(text, base_of(file), given, sourced(file, texts))
+  check_variables(names, texts, file)
   for i, one in ipairs(list) do
     leaves[i] = { key = one.name, value = one.value, file = base_of(file), line = one.line, stray = one.stray }
     leaves.at[one.name] = leaves[i]

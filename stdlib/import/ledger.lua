@@ -14,12 +14,12 @@ ledger.lists = {
 
 -- `absent`: texts that mean the same as a setting that is not given.
 function ledger.new(leaves, absent)
-  return setmetatable({ leaves = leaves, absent = absent, assumed = {}, refused = {} }, ledger)
+  return setmetatable({ leaves = leaves, absent = absent, assumed = {}, refused = {}, asked = {} }, ledger)
 end
 
 -- The value of a key; nil: it is not given, or null, or absent, or a variable without one.
 function ledger:value(key)
-  local leaf = self.leaves.at[key]
+  local leaf = self:leaf(key)
   if leaf and leaf.open then
     leaf.asked = true
     return nil
@@ -28,7 +28,11 @@ function ledger:value(key)
   return leaf.value
 end
 
-function ledger:leaf(key) return self.leaves.at[key] end
+-- What was asked for is known, to say what a misspelt key was meant to be.
+function ledger:leaf(key)
+  self.asked[key] = true
+  return self.leaves.at[key]
+end
 
 -- The first of these keys that has a value, and the value.
 function ledger:first(...)
@@ -75,6 +79,19 @@ function ledger:refuse(key, text)
   if leaf then self:cannot(key, text) end
 end
 
+-- A setting of the command line that nothing reads is an error: it was meant to change something.
+local function unread(self, leaf, exact)
+  local names = {}
+  for _, known in ipairs { self.asked, exact, self.leaves.at } do
+    for _, key in ipairs(keys(known)) do
+      if key ~= leaf.key then names[#names + 1] = key end
+    end
+  end
+  local near = suggest(leaf.key, names)
+  self:refuse(leaf.key, string.format("weft import does not know the setting \"%s\"%s", quote.shown(leaf.key),
+                                      near and string.format(" (did you mean \"%s\"?)", quote.shown(near)) or ""))
+end
+
 -- Applies rules to all leaves that nothing was said of. `rules` is a list of { pattern, what,
 -- text }: a key, or "prefix.*" for all below it and "prefix_*" for all names that begin so; the
 -- longest pattern counts. `what` is
@@ -99,6 +116,8 @@ function ledger:apply(rules)
         self:no_effect(leaf.key, "null is as if it were not given")
       elseif not rule and type(leaf.value) == "table" and next(leaf.value) == nil then
         self:no_effect(leaf.key, "it is empty")
+      elseif not rule and leaf.ordered and #self.refused == 0 then
+        unread(self, leaf, exact)
       elseif not rule then
         self:cannot(leaf.key, #self.refused == 0 and "weft import does not know this setting"
                               or "not looked at, as an error ended the translation before")

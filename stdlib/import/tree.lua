@@ -1,6 +1,6 @@
 -- tree.lua - the tree of a settings file as a list of leaves, { key = "a.b", value =, line =,
 -- file = }: values, lists, null and empty maps. A list is one leaf. Its name in the file, where
--- that is not the key, is `given`.
+-- that is not the key, is `given`; `ordered`: the command line gives it.
 local quote = use "import/quote"
 local scalar = use "import/scalar"
 local tree = {}
@@ -118,6 +118,7 @@ function tree.override(leaves, word)
   end
   clear(leaves, key)
   tree.set(leaves, key, scalar.of_word(text), "the command line")
+  leaves.at[key].ordered = true
 end
 
 -- Where a value stands, shown: "recipe.yaml:3".

@@ -353,6 +353,10 @@ START_TEST(words_behind_the_file_take_its_place) {
   import("--world 16 lr_scheduler=null");
   import_plan_has("lr = 1e-05,");
   import_fails(2, "a.yaml", "nonsense", "\"nonsense\" is no key=value");
+  import_fails(1, "a.yaml", "--world 16 distributed.tp_sz=4",
+               "the command line: error: weft import does not know the setting "
+               "\"distributed.tp_sz\" (did you mean \"distributed.tp_size\"?)");
+  import_fails(1, "a.yaml", "--world 16 TPP=8", "does not know the setting \"TPP\"");
 }
 END_TEST
 

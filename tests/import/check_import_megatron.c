@@ -645,6 +645,10 @@ START_TEST(arguments_of_a_script_are_given_behind_it) {
   import_plan_has("tp = 2,");
   import_file("a.sh", "1=4 2=128 3=4 '$tp=2'");
   import_plan_has("hidden_size = 128,");
+  import_fails(2, "a.sh", "1=4 3=4 '$tp=2' '$tpp=4'",
+               "a.sh: has no variable tpp (did you mean tp?)");
+  import_fails(1, "a.sh", "1=4 3=4 '$tp=2' tensor-model-parallel-sz=4",
+               "(did you mean \"tensor_model_parallel_size\"?)");
 }
 END_TEST
 
