@@ -126,6 +126,13 @@ static int write_file(lua_State *L) {
   return check(L, file_write(NULL, luaL_checkstring(L, 1), &part, 1, &e), &e);
 }
 
+/* writable(file): raises an error if write would refuse the file. */
+static int writable(lua_State *L) {
+  weft_error e;
+  err_clear(&e);
+  return check(L, file_check(luaL_checkstring(L, 1), false, &e), &e);
+}
+
 /* json(table): one line, keys sorted. */
 static int json(lua_State *L) {
   Text *t = script_push_text(L);
@@ -291,10 +298,10 @@ void sweep_open(lua_State *L) {
       {"fields", fields}, {"path", path}, {"copy", copy}, {NULL, NULL}};
   static const luaL_Reg core[] = {
       {"points", sweep_points}, {"is_plan", is_plan},  {"wrong", wrong},
-      {"read", read_file},      {"write", write_file}, {"json", json},
-      {"parse", parse},         {"files", files},      {"progress", progress},
-      {"wanted", wanted},       {"give", give},        {"clock", seconds},
-      {"shield", shield},       {NULL, NULL}};
+      {"read", read_file},      {"write", write_file}, {"writable", writable},
+      {"json", json},           {"parse", parse},      {"files", files},
+      {"progress", progress},   {"wanted", wanted},    {"give", give},
+      {"clock", seconds},       {"shield", shield},    {NULL, NULL}};
   luaL_newlib(L, plan);
   library_provide(L, "sweep/plan");
   luaL_newlib(L, core);

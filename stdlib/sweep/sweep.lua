@@ -256,6 +256,7 @@ end
 return function(o)
   expected(o, "table", "sweep")
   local r = read_options(o)
+  if r.files.csv then core.writable(r.files.csv) end
   local shield <close> = core.shield()
   choose(r, shield)
   local sizes = {}

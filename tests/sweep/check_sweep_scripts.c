@@ -232,6 +232,8 @@ START_TEST(bad_input) {
        "        2  memory: more than 0.001 GiB on a rank"},
       {"weft.sweep { plan = P, " OVER ", csv = '/dev/full' }", 2,
        "/dev/full: error: cannot be written: No space left"},
+      {"weft.sweep { plan = 'no.lua', " OVER ", csv = '/nowhere/x' }", 2,
+       "/nowhere/x"}, /* before the plan is opened */
       {"weft.sweep { plan = P, " OVER ", jsonl = '/dev/full' }", 2,
        "/dev/full: error: cannot be written: No space left"},
       {"weft.sweep { plan = P, " OVER ", jsonl = '/nowhere/x' }", 2, "/nowhere/x"},

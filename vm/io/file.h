@@ -77,6 +77,10 @@ weft_status file_write(const Dir *in, const char *name, const FilePart *part, in
 /* The same with a file mode; `only_new`: the name must not exist. */
 weft_status file_write_as(const Dir *in, const char *name, const FilePart *part, int n,
                           unsigned mode, bool only_new, weft_error *e);
+/* WEFT_OK if file_write, or with only_new file_write_as, would not refuse this name: for
+ * a check before work that takes long. What is no file, such as a pipe, is not looked at.
+ */
+weft_status file_check(const char *name, bool only_new, weft_error *e);
 
 /* A file that is appended to while others read it (a log). */
 typedef struct FileEnd {

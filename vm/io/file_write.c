@@ -230,6 +230,17 @@ weft_status file_write_as(const Dir *in, const char *name, const FilePart *part,
   return put_parts(&f, part, n, e);
 }
 
+weft_status file_check(const char *name, bool only_new, weft_error *e) {
+  FileOut f;
+  weft_status st = place(NULL, name, &f, e);
+  bool plain = st == WEFT_OK && !only_new &&
+               is_plain(folder_of(&f), dir_entry(folder_of(&f), f.name));
+  if (st == WEFT_OK && !plain) st = check_target(&f, only_new, e);
+  if (st == WEFT_OK && !plain && !open_temporary(&f, MODE)) st = fails(&f, errno, e);
+  file_drop(&f);
+  return st;
+}
+
 /* ---- appending ---- */
 
 static int open_end(const Dir *in, const char *name, unsigned mode, bool only_new) {

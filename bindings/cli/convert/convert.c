@@ -83,6 +83,13 @@ static void print_json(lua_State *L) {
   lua_pop(L, 1);
 }
 
+/* What is there already is not replaced, which is said before anything is done. */
+static weft_status output_is_free(const Cli *cli, weft_error *e) {
+  if (!cli->output) return WEFT_OK;
+  bool folder = cli->verb->bit & (ON_INIT | ON_EXPORT);
+  return folder ? folder_free(cli->output, e) : file_check(cli->output, true, e);
+}
+
 /* A file that is there already is not replaced. */
 static weft_status write_document(lua_State *L, const char *path, weft_error *e) {
   FilePart part;
@@ -179,6 +186,11 @@ int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L)) {
   Convert c = {.cli = cli, .name = name, .provide = provide};
   err_clear(&c.e);
   ScriptHost host = script_host_of(cli);
+  c.st = output_is_free(cli, &c.e);
+  if (c.st != WEFT_OK) {
+    report_error("%s%s%s", c.e.file, *c.e.file ? ": " : "", c.e.text);
+    return weft_exit_code(c.st);
+  }
   lua_State *L = script_new(&host);
   if (!L) {
     report_error("out of memory");
