@@ -74,6 +74,7 @@ START_TEST(a_run_goes_on) {
   /* Nothing is left to do. */
   rest = run(0, "--resume auto");
   ck_assert_str_eq(rest.out, "");
+  has(rest.err, ", the last one: nothing is left to train\n");
 }
 END_TEST
 
@@ -90,6 +91,7 @@ START_TEST(auto_goes_back_to_a_whole_one) {
              "skipped: runs/step-00000004/rank-00000.safetensors: is 100 bytes long, it "
              "was written with ");
   has(o.err, "resumes from step 2 ");
+  ck_assert_ptr_null(strstr(o.err, "the last one"));
   has(ckpt(0, "verify runs/step-00000006"), "complete");
   /* The one that `latest` names may be gone, or have no manifest. */
   process_run(10, "rm -r runs/step-00000006");

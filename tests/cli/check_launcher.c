@@ -52,8 +52,9 @@ START_TEST(another_number_is_refused) {
   put_plan();
   Outcome o = process_run(60, "$weft run plan.lua --steps 1 --threads 1 --procs 3");
   ck_assert_int_eq(o.code, 2);
-  ck_assert_msg(strstr(o.err, "has started 3 processes, but the plan's mesh"), "%s",
-                o.err);
+  static const char want[] = "weft: --procs 3, but the plan's mesh (pp=2 tp=2) has 4 "
+                             "ranks: --procs 4, or change the mesh\n";
+  ck_assert_msg(str_eq(o.err, want), "%s", o.err);
   o = process_run(60, "env RANK=0 WORLD_SIZE=2 $weft run plan.lua --procs 4");
   ck_assert_int_eq(o.code, 2);
   ck_assert_msg(strstr(o.err, "--procs starts processes itself"), "%s", o.err);

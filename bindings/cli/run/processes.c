@@ -38,6 +38,12 @@ static weft_status check_world(const Processes *p, const LaunchInfo *info) {
   if (open ? info->size % m.world == 0 : info->size == m.world) return WEFT_OK;
   char mesh[96], started[96];
   format_mesh(&m, mesh);
+  if (getenv("WEFT_PROCS"))
+    return err_set(&j->e, WEFT_EUSAGE,
+                   "--procs %d, but the plan's mesh (%s) %s %d ranks: --procs %d, or "
+                   "change the mesh",
+                   info->size, mesh, open ? "takes a multiple of" : "has", m.world,
+                   m.world);
   if (info->kind == LAUNCH_NONE)
     snprintf(started, sizeof started, "this is one process that no launcher has started");
   else
@@ -72,7 +78,10 @@ static weft_status choose_comm(Processes *p, int64_t *world) {
                    "%s has started %d processes, but --comm %s is one "
                    "process; leave --comm out",
                    launch_name(info.kind), info.size, p->comm->name);
-  if (*world) TRY(check_world(p, &info));
+  if (*world && check_world(p, &info) != WEFT_OK) {
+    p->reported_elsewhere = true; /* all processes find the same */
+    return e->code;
+  }
   /* srun starts ranks of MPI only if it was built for this MPI, so what NCCL needs to
    * begin goes over TCP there, if there is a secret for that. */
   bool secret =

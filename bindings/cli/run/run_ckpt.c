@@ -108,8 +108,9 @@ weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
   const Checkpointing *how = &j->plan.checkpoint;
   char mesh[96], text[200];
   if (r->from) {
-    snprintf(text, sizeof text, "resumes from step %lld (%s)", (long long)r->from->m.step,
-             r->from->m.id);
+    int64_t step = r->from->m.step;
+    snprintf(text, sizeof text, "resumes from step %lld (%s)%s", (long long)step,
+             r->from->m.id, step < end ? "" : ", the last one: nothing is left to train");
     say(r, false, text);
   }
   if (!how->dir) return WEFT_OK;
