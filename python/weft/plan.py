@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import difflib
 import json
 import os
 import threading
@@ -84,6 +85,10 @@ class Verified:
     not_covered: str
 
 
+#: The codes of instructions, which docs/program.md explains.
+INSTRUCTIONS = ("CALL", "KERNEL", "COLL", "SEND", "RECV", "WAIT", "GATHER", "FREE", "SCATTER")
+
+
 class Program(Sequence[Dict[str, Any]]):
     """The program of a rank: a sequence of its instructions, as docs/program.md has them."""
 
@@ -111,6 +116,10 @@ class Program(Sequence[Dict[str, Any]]):
 
     def of(self, code: str) -> Rows:
         """The instructions with this code: ``CALL``, ``SEND``, ``COLL``, ..."""
+        if code not in INSTRUCTIONS:
+            near = difflib.get_close_matches(str(code).upper(), INSTRUCTIONS, 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else "there are " + ", ".join(INSTRUCTIONS)
+            raise UsageError(f"there is no instruction {code!r} ({hint})")
         return Rows(i for i in self if i["code"] == code)
 
     def __len__(self) -> int:

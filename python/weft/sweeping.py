@@ -7,6 +7,7 @@ import json
 import math
 import os
 import subprocess
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from . import _native
@@ -71,12 +72,19 @@ def _script(plan: Path, over: Mapping[str, Sequence[Any]], options: Mapping[str,
     return 'local weft = require "weft"\nweft.sweep { ' + ", ".join(fields) + " }\n"
 
 
+def _plain(text: str) -> str:
+    """A message of a script in Lua without the calls that led to it, and without its place in
+    the script that stands for a grid of Python."""
+    return text.split("\n  stack traceback:")[0].replace("stdin:2: ", "", 1).strip()
+
+
 def _failure(code: int, out: bytes, err: bytes) -> WeftError:
     try:
         found = [Diagnostic.of_json(d) for d in json.loads(out)["diagnostics"]]
+        found = [replace(d, message=_plain(d.message)) for d in found]
     except (ValueError, KeyError):
         found = []
-    text = err.decode("utf-8", "replace").strip() or f"the program weft ended with {code}"
+    text = _plain(err.decode("utf-8", "replace")) or f"the program weft ended with {code}"
     return BY_EXIT.get(code, InternalError)(text, found)
 
 

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 import weft
+from weft.plan import INSTRUCTIONS
 
 
 def test_check_says_what_the_program_says(plans):
@@ -77,6 +78,9 @@ def test_a_plan_and_its_programs(small):
         assert (program.rank, program.world) == (3, 4)
         assert program.arena_bytes == plan.memory_bytes(3)
         assert len(program) == len(list(program)) > len(program.of("RECV")) > 0
+        assert sum(len(program.of(code)) for code in INSTRUCTIONS) == len(program)
+        with pytest.raises(weft.UsageError, match="no instruction 'SENDS' .did you mean 'SEND'"):
+            program.of("SENDS")
         assert "rank 3 of 4" in program.text and program.bodies
         other = plan.changed({"mesh.tp": 1})
         assert (other.world, other.steps) == (2, 7)

@@ -47,6 +47,9 @@ def test_errors(tmp_path, small, plans):
     with pytest.raises(weft.PlanError, match="none of the 1 points is a plan") as e:
         weft.sweep(small, over={"mesh.tp": [3]})
     assert e.value.diagnostics
+    with pytest.raises(weft.PlanError) as e:
+        weft.sweep(small, over={"mesh.tpp": [1]})
+    assert str(e.value) == "error: a plan has no field 'mesh.tpp' (did you mean 'tp'?) [plan]"
     with pytest.raises(weft.FileError, match="no.lua"):
         weft.sweep(tmp_path / "no.lua")
     with pytest.raises(weft.PlanError, match="made no sweep"):
