@@ -35,7 +35,9 @@ START_TEST(other_outputs_are_found) {
       "# x\n\n```\n$ weft check plans/llama3_8b.lua\nllama3-8b-h100x16: ok\n```\n",
       "# x\n\n```\n$ weft check plans/llama3_8b.lua\nllama3-8b-h100x17: ok\n...\n```\n",
       "# x\n\n```\n$ weft check plans/none.lua\n```\n",
-      "# x\n\n```\n$ weft check plans/none.lua\n...\n```\n"};
+      "# x\n\n```\n$ weft check plans/none.lua\n...\n```\n",
+      "# x\n\n```\nstep     20/400  loss   2.9967  grad   1.0378  lr 2.996e-03  9.04 "
+      "MiB\n```\n"};
   for (int i = 0; i < LEN(page); i++) {
     scratch_put("page.md", page[i], strlen(page[i]));
     Outcome o =

@@ -5,7 +5,8 @@
 -- in which `plans` are those of the tree; files are those that the page shows before, with
 -- their name: as output of `$ cat NAME`, or as a block of Lua that begins with "-- NAME".
 -- "..." in an output stands for anything, a line "..." for any lines. What a machine's speed
--- decides is not compared. Headers of plans say bytes of commands, which are compared, too.
+-- decides is not compared. Headers of plans say bytes of commands, which are compared, too. Lines of
+-- a run that stand without a command are those of the quick start.
 local pages = { "README.md" }
 for name in io.popen("ls docs/*.md"):lines() do pages[#pages + 1] = name end
 local wanted = #arg > 0 and arg or pages
@@ -181,6 +182,51 @@ local function console(name, page, block)
   done()
 end
 
+-- ---- lines of runs ----
+
+local soon = 20 -- the step up to which the quick start is run
+local QUICKSTART = "weft run plans/quickstart.lua --steps " .. soon + 1
+
+local function figures(line)
+  local step, steps, loss, grad, lr, rest = line:match("^step%s+(%d+)/(%d+)%s+loss%s+([%d.]+)%s+grad%s+([%d.]+)%s+lr (%S+)(.*)$")
+  if not step then return end
+  return { step = tonumber(step), steps = tonumber(steps), loss = tonumber(loss), grad = tonumber(grad), lr = lr,
+           bytes = rest:match("[%d.]+ [KMGT]iB") }
+end
+
+local quick -- its header, and its steps by number
+local function quickstart()
+  if quick then return quick end
+  quick = { steps = {} }
+  for _, line in ipairs(lines_of((run(QUICKSTART)))) do
+    local f = figures(line)
+    if f then quick.steps[f.step], quick.bytes = f, f.bytes end
+    if line:match("^quickstart: ") then quick.header = line end
+  end
+  return quick
+end
+
+local function near(a, b, part) return math.abs(a - b) <= part * math.abs(b) end
+
+-- Loss and norm may differ a little between CPUs; bytes and rates do not.
+local function run_lines(name, text)
+  for line in text:gmatch("[^\n]+") do
+    local f, is = figures(line), nil
+    if f or line:match("%d ranks? %(%l+%), [%d.]+ [KMGT]iB each") then
+      local q = quickstart()
+      compared = compared + 1
+      if f then
+        local s = q.steps[f.step]
+        is = f.bytes == q.bytes and (s or f.step > soon)
+          and (not s or f.lr == s.lr and near(f.loss, s.loss, 1e-3) and near(f.grad, s.grad, 1e-2))
+      else
+        is = line == q.header
+      end
+      if not is then fail("%s: no line of the quick start: %s (its header: %s)", name, line, q.header) end
+    end
+  end
+end
+
 -- Blocks in order: language, text.
 local function blocks(page)
   local at = 1
@@ -203,6 +249,8 @@ for _, name in ipairs(wanted) do
       write(folder .. "/" .. file, text)
     elseif (language == "" or language == "console") and ("\n" .. text):find("\n$ ", 1, true) then
       console(name, page, text)
+    elseif language == "" then
+      run_lines(name, text)
     end
   end
 end
