@@ -35,9 +35,15 @@ local settings = [[
 }
 ]]
 
+-- A path as a shell takes it.
+local function quoted(path)
+  if not string.find(path, "[^%w_./-]") then return path end
+  return "'" .. string.gsub(path, "'", "'\\''") .. "'"
+end
+
 return function(args)
-  local said = string.format("%s: plan.lua, .luarc.json and weft.d.lua; next: weft verify %s/plan.lua\n",
-                             args.file, args.file)
+  local said = string.format("%s: plan.lua, .luarc.json and weft.d.lua; next: weft verify %s\n",
+                             args.file, quoted(args.file .. "/plan.lua"))
   return {
     ok = true, text = said, json = { folder = args.file },
     files = {

@@ -11,6 +11,7 @@
 START_TEST(the_plan_runs) {
   Outcome o = process_run(30, "$weft init 'my plan'");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, "weft verify 'my plan/plan.lua'\n"), "%s", o.out);
   o = process_run(30, "$weft check 'my plan/plan.lua'");
   ck_assert_msg(o.code == 0 && !*o.err, "%s%s", o.out, o.err);
   o = process_run(120,
