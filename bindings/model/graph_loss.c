@@ -14,6 +14,7 @@ typedef struct LossWork {
   double beta;
   bool tells; /* the cross entropy of each source of the data, too, */
   bool alone; /* even if no loss depends on it */
+  float z; /* of a cross entropy: the coefficient of its z-loss */
   int line;
 } LossWork;
 
@@ -32,6 +33,7 @@ static weft_status add_stats(const LossWork *w, Tid logits, Tid out[2], weft_err
   OpAttr attr = vocabulary(w, logits);
   attr.beta = 0;
   TRY(op(w, OP_ce_max, &logits, 1, &attr, &out[0], e));
+  attr.z = w->z;
   return op(w, OP_ce_sum, (Tid[]){logits, w->labels, out[0]}, 3, &attr, &out[1], e);
 }
 
@@ -48,11 +50,12 @@ static weft_status add_cross_entropy(void *arg, weft_error *e) {
   LossWork *w = arg;
   Tid s[2];
   TRY(add_stats(w, w->logits, s, e));
-  Tid in[3] = {s[1], w->labels};
+  Tid in[4] = {s[1], w->labels, s[0]};
   bool tells = w->tells && w->g->sources;
-  OpAttr attr = {.n = tells ? w->g->sources : 0};
-  if (tells) TRY(sources_of(w, &in[2], e));
-  TRY(op(w, OP_ce_loss, in, tells ? 3 : 2, &attr, &w->out, e));
+  OpAttr attr = {.n = tells ? w->g->sources : 0, .z = w->z};
+  int n = w->z != 0 ? 3 : 2;
+  if (tells) TRY(sources_of(w, &in[n++], e));
+  TRY(op(w, OP_ce_loss, in, n, &attr, &w->out, e));
   if (tells && w->alone) w->g->told = w->out;
   return WEFT_OK;
 }
@@ -75,12 +78,12 @@ static bool is_told(GraphUd *u, Tid logits, Tid labels) {
   return u->loss.told = true;
 }
 
-static int of_logits(lua_State *L, const char *name, GraphWork fn) {
+static int of_logits(lua_State *L, const char *name, float z, GraphWork fn) {
   GraphUd *u = graph_self(L);
   if (lua_gettop(L) != 3)
     return luaL_error(L, "g:%s takes logits and labels, got %d tensor%s", name,
                       lua_gettop(L) - 1, lua_gettop(L) == 2 ? "" : "s");
-  LossWork w = {.g = u->graph, .line = graph_line(L, u)};
+  LossWork w = {.g = u->graph, .z = z, .line = graph_line(L, u)};
   w.logits = graph_tensor_arg(L, u, 2, lua_pushfstring(L, "g:%s: logits", name));
   w.labels = graph_tensor_arg(L, u, 3, lua_pushfstring(L, "g:%s: labels", name));
   w.tells = fn == add_cross_entropy && is_told(u, w.logits, w.labels);
@@ -90,15 +93,35 @@ static int of_logits(lua_State *L, const char *name, GraphWork fn) {
   return 1;
 }
 
-/* g:cross_entropy(logits, labels): the sum of losses over all labels but -100. The seed
- * of its gradient divides it by the number of labels in the whole step. */
+/* The attribute z_loss of the table at 4, which is taken away; 0 without a table. */
+static float z_loss_arg(lua_State *L) {
+  if (lua_gettop(L) != 4 || !lua_istable(L, 4)) return 0;
+  for (lua_pushnil(L); state_next(L, 4); lua_pop(L, 1))
+    if (lua_type(L, -2) != LUA_TSTRING || !str_eq(lua_tostring(L, -2), "z_loss"))
+      luaL_error(L, "g:cross_entropy: unknown attribute \"%s\" (it takes: z_loss)",
+                 plain_tostring(L, -2));
+  lua_pushliteral(L, "z_loss");
+  int type = lua_rawget(L, 4);
+  double z = lua_tonumber(L, -1);
+  if (type != LUA_TNIL && (type != LUA_TNUMBER || !(z >= 0) || !isfinite((float)z)))
+    luaL_error(L, "g:cross_entropy: z_loss must be a number from 0, got %s",
+               plain_tostring(L, -1));
+  lua_settop(L, 3);
+  return (float)z;
+}
+
+/* g:cross_entropy(logits, labels [, { z_loss = 1e-4 }]): the sum of losses over all
+ * labels but -100. The seed of its gradient divides it by the number of labels in the
+ * whole step.
+ */
 static int g_cross_entropy(lua_State *L) {
-  return of_logits(L, "cross_entropy", add_cross_entropy);
+  float z = z_loss_arg(L);
+  return of_logits(L, "cross_entropy", z, add_cross_entropy);
 }
 
 /* g:token_losses(logits, labels): one for each label; 0 where that is -100. */
 static int g_token_losses(lua_State *L) {
-  return of_logits(L, "token_losses", add_token_losses);
+  return of_logits(L, "token_losses", 0, add_token_losses);
 }
 
 /* ---- divergence ---- */

@@ -150,6 +150,25 @@ static void data_rules(Check *c) {
                "files without weights");
 }
 
+/* Cross entropy, divided by label tokens. */
+static bool by_tokens(const Plan *p) {
+  return str_eq(p->loss.name, "cross_entropy") && p->loss.per == LOSS_PER_TOKENS;
+}
+
+/* A z-loss is of label tokens. */
+static void token_rules(Check *c) {
+  if (!str_eq(c->plan->loss.name, "cross_entropy") || by_tokens(c->plan)) return;
+  if (field_push(c->L, PLAN_INDEX, "loss") == LUA_TTABLE) {
+    field_push(c->L, lua_gettop(c->L), "z_loss");
+    if (lua_tonumber(c->L, -1) > 0)
+      diag_error(c->d, "not-built", "loss.z_loss",
+                 "is built for a loss that is divided by label tokens")
+          ->suggestion = "per = \"tokens\"";
+    lua_pop(c->L, 1);
+  }
+  lua_pop(c->L, 1);
+}
+
 /* Conversations are pairs for a loss of pairs, and for no other. */
 static void chat_rules(Check *c) {
   bool pairs = c->plan->loss.per == LOSS_PER_PAIRS;
@@ -202,8 +221,10 @@ void loss_rules(Check *c) {
         ->suggestion = "\"base\"";
   file_rules(c);
   data_rules(c);
-  if (c->plan->loss_chunks != 0 && c->plan->loss_chunks != 1)
-    diag_error(c->d, "unsupported", "loss_chunks",
-               "is built for the cross entropy of a plan without loss")
+  token_rules(c);
+  if (c->plan->loss_chunks != 0 && c->plan->loss_chunks != 1 && !by_tokens(c->plan))
+    diag_error(
+        c->d, "unsupported", "loss_chunks",
+        "is built for the cross entropy of a plan without loss, or per = \"tokens\"")
         ->suggestion = "leave loss_chunks out";
 }

@@ -94,10 +94,11 @@ INLINE void ce_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
       memset(dl, 0, (size_t)v * (t == DT_F32 ? 4 : 2));
       continue;
     }
-    float most = m[r], k = g / s[2 * r];
+    float most = m[r], total = s[2 * r], z = a->attr->z;
+    float up = z != 0 ? 1.0f + 2 * z * (most + logf(total)) : 1.0f, k = g / total * up;
     int64_t label = labels[r] - first;
     bool here = label >= 0 && label < n;
-    float p = here ? vexp(get(l, t, label) - most) / s[2 * r] : 0;
+    float p = here ? vexp(get(l, t, label) - most) / total * up : 0;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) put(dl, t, i, vexp(get(l, t, i) - most) * k);
     for (int64_t i = n; i < v; i++) put(dl, t, i, 0);
@@ -118,8 +119,12 @@ void cpu_ce_dx(Device *dev, const KernelArgs *a) { rows(dev, a, ce_dx_part); }
 void cpu_ce_loss(Device *dev, const KernelArgs *a) {
   const float *s = a->in[0].p;
   const int32_t *labels = a->in[1].p;
-  double sum = 0;
-  for (int64_t r = 0, n = count_of(&a->in[1]); r < n; r++)
-    if (labels[r] != IGNORED) sum += log(s[2 * r]) - s[2 * r + 1];
+  double sum = 0, z = a->attr->z;
+  const float *m = z != 0 ? a->in[2].p : NULL;
+  for (int64_t r = 0, n = count_of(&a->in[1]); r < n; r++) {
+    if (labels[r] == IGNORED) continue;
+    double total = log(s[2 * r]), all = m ? m[r] + total : 0;
+    sum += total - s[2 * r + 1] + z * all * all;
+  }
   *(float *)a->out[0].p = (float)sum;
 }

@@ -87,16 +87,17 @@ __global__ void __launch_bounds__(BLOCK)
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     dx_rows(const T *l, const int32_t *labels, const float *m, const float *s,
-            const float *seed, int64_t each, T *dl, Columns c) {
+            const float *seed, int64_t each, float z, T *dl, Columns c) {
   int64_t r = blockIdx.x, label = labels[r] - c.first;
   bool counts = labels[r] != IGNORED;
-  float g = seed[r * each], most = m[r], total = s[2 * r], k = g / total;
+  float g = seed[r * each], most = m[r], total = s[2 * r];
+  float up = z != 0 ? 1.0f + 2 * z * (most + logf(total)) : 1.0f, k = g / total * up;
   l += r * c.all, dl += r * c.all;
   for (int64_t i = threadIdx.x; i < c.all; i += BLOCK) {
     float v = 0;
     if (counts && i < c.n) {
       float e = expf(load(l[i]) - most);
-      v = i == label ? (e / total - 1.0f) * g : e * k;
+      v = i == label ? (e / total * up - 1.0f) * g : e * k;
     }
     dl[i] = rounded<T>(v);
   }
@@ -142,22 +143,28 @@ void cuda_ce_dx(Device *d, const KernelArgs *a) {
     LAUNCH((dx_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
            data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
            data<const float>(&a->in[2]), data<const float>(&a->in[3]),
-           data<const float>(&a->in[4]), (int64_t)(cuda_count(&a->in[4]) > 1),
+           data<const float>(&a->in[4]), (int64_t)(cuda_count(&a->in[4]) > 1), a->attr->z,
            data<T>(&a->out[0]), slice_of(a));
   });
 }
 
 /* A sum over rows only: one block, in f64. */
 __global__ void __launch_bounds__(BLOCK)
-    loss_of_rows(const float *s, const int32_t *labels, float *loss, int64_t n) {
+    loss_of_rows(const float *s, const int32_t *labels, const float *m, double z,
+                 float *loss, int64_t n) {
   double sum = 0;
-  for (int64_t r = threadIdx.x; r < n; r += BLOCK)
-    if (labels[r] != IGNORED) sum += log((double)s[2 * r]) - s[2 * r + 1];
+  for (int64_t r = threadIdx.x; r < n; r += BLOCK) {
+    if (labels[r] == IGNORED) continue;
+    double total = log((double)s[2 * r]), all = m ? m[r] + total : 0;
+    sum += total - s[2 * r + 1] + z * all * all;
+  }
   sum = block_sum<BLOCK>(sum);
   if (threadIdx.x == 0) *loss = (float)sum;
 }
 
 void cuda_ce_loss(Device *d, const KernelArgs *a) {
   LAUNCH((loss_of_rows), 1, BLOCK, cuda_stream(d), data<const float>(&a->in[0]),
-         data<const int32_t>(&a->in[1]), data<float>(&a->out[0]), cuda_count(&a->in[1]));
+         data<const int32_t>(&a->in[1]),
+         a->attr->z != 0 ? data<const float>(&a->in[2]) : (const float *)NULL,
+         (double)a->attr->z, data<float>(&a->out[0]), cuda_count(&a->in[1]));
 }

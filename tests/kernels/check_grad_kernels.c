@@ -14,9 +14,10 @@ static double objective(const Problem *f, const GradCase *g, const Problem *b) {
   ref_ops[f->op](&a);
   if (g->op == OP_ce_dx) {
     double loss;
-    RefArgs l = {.attr = &f->attr, .nin = 2, .nout = 1};
+    RefArgs l = {.attr = &f->attr, .nin = 3, .nout = 1};
     l.in[0] = a.out[0];
     l.in[1] = a.in[1];
+    l.in[2] = a.in[2];
     l.out[0] = (RefTensor){.v = &loss, .ndim = 1, .dim = {1}};
     ref_ops[OP_ce_loss](&l);
     return loss * b->in[4].v[0];

@@ -599,7 +599,7 @@ return {
   { file = "kernels/cuda/embedding.cu", suites = "cuda_kernels",
     from = "among(ids, 0, blockIdx.x, id)", to = "among(ids, 1, blockIdx.x, id)" },
   { file = "kernels/cuda/ce.cu", suites = "cuda_kernels",
-    from = "(e / total - 1.0f) * g", to = "e / total * g" },
+    from = "(e / total * up - 1.0f) * g", to = "e / total * g" },
   { file = "kernels/cuda/attention/rope.cu", suites = "cuda_kernels",
     from = "(float)sine * longer * sign", to = "(float)sine * longer" },
   { file = "kernels/cuda/gemm/cublaslt.c", suites = "cuda_kernels",

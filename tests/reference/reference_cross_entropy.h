@@ -50,8 +50,11 @@ static void ce_shift(RefArgs *a) {
 
 static void ce_loss(RefArgs *a) {
   OUT(0)[0] = 0;
-  for (int64_t r = 0; r < ref_count(&a->in[1]); r++)
-    if (IN(1)[r] != -100) OUT(0)[0] += log(IN(0)[2 * r]) - IN(0)[2 * r + 1];
+  for (int64_t r = 0; r < ref_count(&a->in[1]); r++) {
+    if (IN(1)[r] == -100) continue;
+    OUT(0)[0] += log(IN(0)[2 * r]) - IN(0)[2 * r + 1];
+    if (a->attr->z != 0) OUT(0)[0] += a->attr->z * pow(IN(2)[r] + log(IN(0)[2 * r]), 2);
+  }
 }
 
 static void ce_dx(RefArgs *a) {
@@ -61,6 +64,7 @@ static void ce_dx(RefArgs *a) {
       double d = 0;
       if (is_word(a, c, &id) && IN(1)[r] != -100) {
         d = exp(IN(0)[r * v + c] - IN(2)[r]) / IN(3)[2 * r];
+        d += d * 2 * a->attr->z * (IN(2)[r] + log(IN(3)[2 * r]));
         if (id == (int64_t)IN(1)[r]) d -= 1;
       }
       OUT(0)[r * v + c] = d * IN(4)[ref_count(&a->in[4]) > 1 ? r : 0];

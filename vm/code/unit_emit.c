@@ -2,6 +2,7 @@
  * where the sharded dimension is not the outermost one; its WAIT is right before the
  * first use of the result. */
 #include "unit_code_int.h"
+#include "vm/graph/rules.h"
 
 /* ---- instructions ---- */
 
@@ -268,6 +269,6 @@ void coder_kernel(Coder *c, const Op *op) {
   if (op->out[0] == c->g->loss && !coder_stays(c, c->g->loss))
     accumulate(c, op, OP_acc_loss, c->g->loss);
   if (op->phase == PH_F) count_rows(c, op);
-  if (op->phase == PH_F && op->code == OP_ce_loss && op->nin == 3)
+  if (op->phase == PH_F && op->code == OP_ce_loss && ce_loss_sources(op) >= 0)
     accumulate_sources(c, op);
 }

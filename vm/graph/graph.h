@@ -184,7 +184,7 @@ typedef struct OpAttr {
    * not */
   float length_scale;
   int32_t length;
-  float aux, z; /* router_loss: coefficients */
+  float aux, z; /* router_loss: coefficients; z also of ce_sum, ce_loss and ce_dx */
   /* What kernels compute with in f64 before anything becomes an f32. */
   double capacity;     /* permute: of rows that are as many for each expert; 0: all */
   double bound;        /* permute: the same for each rank that has experts */

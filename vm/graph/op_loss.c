@@ -31,13 +31,23 @@ weft_status infer_ce_sum(Graph *g, Op *op, weft_error *e) {
   return WEFT_OK;
 }
 
+int ce_loss_sources(const Op *op) {
+  int at = op->attr.z != 0 ? 3 : 2;
+  return op->nin > at ? at : -1;
+}
+
 weft_status infer_ce_loss(Graph *g, Op *op, weft_error *e) {
-  if (op->nin != 2 && op->nin != 3)
-    return shape_error(g, op, e, "takes what ce_sum made, labels and maybe sources");
+  bool z = op->attr.z != 0;
+  if (op->nin != 2 + z && op->nin != 3 + z)
+    return shape_error(g, op, e, "takes what ce_sum made, labels%s and maybe sources",
+                       z ? ", the maximum" : "");
   const Tensor *s = op_in(g, op, 0), *labels = op_in(g, op, 1);
-  if (op->nin == 3 &&
-      (op_in(g, op, 2)->dtype != DT_I32 || op_in(g, op, 2)->ndim != labels->ndim))
+  int sources = ce_loss_sources(op);
+  if (sources >= 0 && (op_in(g, op, sources)->dtype != DT_I32 ||
+                       op_in(g, op, sources)->ndim != labels->ndim))
     return shape_error(g, op, e, "sources must be integers, one for each label");
+  if (z && (op_in(g, op, 2)->dtype != DT_F32 || op_in(g, op, 2)->ndim != labels->ndim))
+    return shape_error(g, op, e, "the maximum must be what ce_max made");
   if (labels->dtype != DT_I32 || s->dtype != DT_F32 || s->ndim != labels->ndim + 1 ||
       s->dim[s->ndim - 1].size != 2)
     return shape_error(g, op, e, "needs what ce_sum made, and labels");

@@ -115,6 +115,8 @@ COST(cost_attention_step)
 #undef COST
 /* The operand of an attention op that holds sinks, or -1. */
 int attention_sinks_operand(const Graph *g, const Op *op);
+/* The operand of a ce_loss that holds sources, or -1. */
+int ce_loss_sources(const Op *op);
 /* How many of `keys` a query of attention sees, in the mean over all queries of all
  * ranks; itself is half a key. */
 double attention_keys_seen(int code, const OpAttr *a, int64_t keys);

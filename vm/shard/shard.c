@@ -442,7 +442,7 @@ static void size_params(Shard *s) {
 static void collect_sources(const Shard *s, Sharded *out) {
   for (int i = 0; i < s->g->op.n; i++) {
     const Op *op = &s->g->op.at[i];
-    if (op->code != OP_ce_loss || op->nin < 3) continue;
+    if (op->code != OP_ce_loss || ce_loss_sources(op) < 0) continue;
     out->sources = op->attr.n;
     out->sources_place = shard_told(s, s->place[op->out[0]]);
   }
