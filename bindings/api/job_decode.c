@@ -18,6 +18,8 @@ static void keep_model(Plan *p) {
                            .bucket_bytes = p->strategy.bucket_bytes};
   p->packed = (Packed){0};
   p->loss = (LossPlan){0};
+  p->mtp = (MtpPlan){0};
+  p->moe.aux = p->moe.z = 0;
   p->eval_every = 0;
   p->opt.post_validation = false;
 }

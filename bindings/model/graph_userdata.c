@@ -154,8 +154,18 @@ static int input_method(lua_State *L, InputKind kind) {
   return 1;
 }
 
-static int g_tokens(lua_State *L) { return input_method(L, IN_TOKENS); }
-static int g_labels(lua_State *L) { return input_method(L, IN_LABELS); }
+/* g:tokens(), or g:tokens(k): those k places further on. */
+static int ahead_method(lua_State *L, InputKind of, const char *name) {
+  int ok = 1;
+  lua_Integer k = lua_isnoneornil(L, 2) ? 0 : lua_tointegerx(L, 2, &ok);
+  if (!ok || k < 0 || k > NEXT_MOST)
+    return luaL_error(L, "g:%s takes how many places ahead, from 0 to %d, got %s", name,
+                      NEXT_MOST, plain_tostring(L, 2));
+  return input_method(L, input_ahead(of, (int)k));
+}
+
+static int g_tokens(lua_State *L) { return ahead_method(L, IN_TOKENS, "tokens"); }
+static int g_labels(lua_State *L) { return ahead_method(L, IN_LABELS, "labels"); }
 static int g_positions(lua_State *L) { return input_method(L, IN_POSITIONS); }
 
 static void set_number(lua_State *L, const char *key, double v) {
@@ -175,6 +185,17 @@ static int g_moe(lua_State *L) {
   lua_pushinteger(L, !drops ? DROP_NONE : m->drop ? m->drop : DROP_PROBS);
   lua_setfield(L, -2, "drop");
   return 1;
+}
+
+/* g:mtp(): how many further tokens the plan has the model predict, and the factor of
+ * their losses; 0 of a second model. */
+static int g_mtp(lua_State *L) {
+  GraphUd *u = graph_self(L);
+  bool own = !second_open(u->graph);
+  u->mtp_asked |= own;
+  lua_pushinteger(L, own ? u->mtp->layers : 0);
+  lua_pushnumber(L, u->mtp->weight);
+  return 2;
 }
 
 /* g:doc_starts(): nil unless the plan packs documents (see model.h). */
@@ -266,6 +287,7 @@ static void make_types(lua_State *L) {
                                      {"param", graph_param_method},
                                      {"unit", g_unit},
                                      {"moe", g_moe},
+                                     {"mtp", g_mtp},
                                      {NULL, NULL}};
   static const luaL_Reg tensor[] = {
       {"shape", tensor_shape}, {"size", tensor_size}, {NULL, NULL}};
@@ -295,6 +317,8 @@ static void make_types(lua_State *L) {
 typedef struct ModelCall {
   Graph *g;
   const MoePlan *moe;
+  const MtpPlan *mtp;
+  bool mtp_asked;
   /* "@file" of the model function, or NULL if it is not from a file */
   const char *source;
   PlanLoss own;
@@ -344,7 +368,8 @@ static int call_model(lua_State *L) {
   lua_pushcclosure(L, locate, 1);
   int handler = lua_gettop(L);
   GraphUd *u = lua_newuserdatauv(L, sizeof *u, 0);
-  *u = (GraphUd){.graph = c->g, .moe = c->moe, .source = c->source, .loss = c->own};
+  *u = (GraphUd){
+      .graph = c->g, .moe = c->moe, .mtp = c->mtp, .source = c->source, .loss = c->own};
   luaL_setmetatable(L, GRAPH_TYPE);
   lua_pushvalue(L, 2);
   lua_pushvalue(L, -2);
@@ -360,6 +385,7 @@ static int call_model(lua_State *L) {
   }
   c->loss = loss_of(L, u);
   c->own = u->loss;
+  c->mtp_asked |= u->mtp_asked;
   return 0;
 }
 
@@ -446,6 +472,15 @@ static weft_status check_routers(const ModelCall *c, const Plan *p, Diags *d) {
   return WEFT_EPLAN;
 }
 
+/* Layers for further tokens are a part of the model that its function has to build. */
+static weft_status check_mtp(const ModelCall *c, Diags *d) {
+  if (c->mtp->layers == 0 || c->mtp_asked) return WEFT_OK;
+  diag_error(d, "not-built", "mtp.num_layers",
+             "this model has no layers that predict further tokens")
+      ->suggestion = "leave out mtp; a model function asks for it by g:mtp()";
+  return WEFT_EPLAN;
+}
+
 static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
                                const Plan *p, Diags *d, weft_error *e) {
   int top = lua_gettop(L);
@@ -460,6 +495,7 @@ static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
   st = graph_finish(c->g, c->loss, &why);
   if (st == WEFT_EPLAN) return report(c, why.text, d);
   if (st != WEFT_OK && e) *e = why;
+  if (st == WEFT_OK) st = check_mtp(c, d);
   return st == WEFT_OK ? check_routers(c, p, d) : st;
 }
 
@@ -484,7 +520,7 @@ weft_status lang_build_graph(LangPlan *lp, const Plan *plan, int64_t B, int64_t 
   lua_State *L = s->L;
   int top = lua_gettop(L);
   bool own = plan->loss.name != NULL;
-  ModelCall c = {.g = g, .moe = &plan->moe, .loss = -1};
+  ModelCall c = {.g = g, .moe = &plan->moe, .mtp = &plan->mtp, .loss = -1};
   c.own = (PlanLoss){.fn = own ? lp->loss : LUA_NOREF,
                      .options = lp->loss_options,
                      .second = plan->loss.second,

@@ -24,8 +24,10 @@ typedef struct PlanLoss {
 typedef struct GraphUd {
   Graph *graph;
   const MoePlan *moe;
+  const MtpPlan *mtp;
   const char *source; /* "@plan.lua": the file whose lines are recorded in ops, or NULL */
   PlanLoss loss;
+  bool mtp_asked;     /* g:mtp was called */
   bool out_of_memory; /* an allocation of the graph's arena failed */
 } GraphUd;
 

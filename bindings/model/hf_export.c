@@ -7,6 +7,9 @@
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"
 
+/* How many layers behind the model predict further tokens. */
+#define FURTHER_TOKENS "num_nextn_predict_layers"
+
 typedef struct Export {
   LangPlan *lp;
   const char *dtype; /* "float32"; NULL: as in the folder */
@@ -40,6 +43,10 @@ static void whole(lua_State *L, void *ud) {
   lua_pushstring(L, x->dtype);
   lua_pushlightuserdata(L, NULL);
   lua_call(L, 5, 1);
+  if (x->lp->plan.mtp.layers) {
+    lua_pushinteger(L, x->lp->plan.mtp.layers);
+    lua_setfield(L, -2, FURTHER_TOKENS);
+  }
   json_value(L, NULL, &j);
   text_add(x->out, "\n");
 }
@@ -67,6 +74,11 @@ static void changes(lua_State *L, void *ud) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->config);
   lua_call(L, 4, 1);
   for (lua_pushnil(L); lua_next(L, -2);) change(L, x, lua_tostring(L, -2));
+  const json_t *said = json_object_get(x->doc, FURTHER_TOKENS);
+  int64_t layers = x->lp->plan.mtp.layers;
+  if (!layers || json_integer_value(said) == layers) return;
+  lua_pushinteger(L, layers);
+  change(L, x, FURTHER_TOKENS);
 }
 
 /* Transformers 5 writes "dtype", earlier ones "torch_dtype". */

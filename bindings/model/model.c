@@ -325,7 +325,7 @@ static void warn_unread(Model *m, const char *file) {
     const char *key = m->unread.at[i];
     if (strcmp(key, "quantization_config") == 0)
       diag_error(m->d, "model", m->path, "%s: quantized weights cannot be trained", file);
-    else
+    else if (strcmp(key, "num_nextn_predict_layers") != 0 || !m->lp->plan.mtp.layers)
       list = list ? arena_printf(m->arena, "%s, %s", list, key) : key;
   }
   if (list)

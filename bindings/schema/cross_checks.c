@@ -166,6 +166,7 @@ static void check_stages(Cross *c, int64_t layers) {
     diag_error(c->d, "range", "pp_plan.modules", "%d entries for %d stages", pp->nmodules,
                ranks * chunks);
   if (pp->modules || pp->by_cost || (layers < 0 && !pp->layers)) return;
+  if (layers >= 0) layers += c->plan->mtp.layers;
   int *each = NEW_N(c->d->arena, int, ranks *chunks);
   stage_layers(pp, ranks, chunks, (int)MIN(layers, 1000000), each, c->d);
 }
@@ -387,6 +388,28 @@ static void check_moe(Cross *c) {
                "steps what lies on the GPU: leave out what offloads optimizer state");
 }
 
+/* Layers for further tokens stand behind a model that trains as a whole, by tokens. */
+static void check_mtp(Cross *c) {
+  const Plan *p = c->plan;
+  bool by_tokens = !p->loss.name || (str_eq(p->loss.name, "cross_entropy") &&
+                                     p->loss.per == LOSS_PER_TOKENS);
+  if (p->mtp.layers == 0) return;
+  if (p->adapter.rank)
+    diag_error(c->d, "not-built", "mtp.num_layers",
+               "layers that predict further tokens are not built beside an adapter")
+        ->suggestion = "leave out mtp, or the adapter";
+  if (!by_tokens)
+    diag_error(
+        c->d, "not-built", "mtp.num_layers",
+        "further tokens are predicted with a cross entropy that is divided by label "
+        "tokens alone")
+        ->suggestion = "leave out mtp, or the loss";
+  if (p->batch.seq <= p->mtp.layers)
+    diag_error(c->d, "option", "mtp.num_layers",
+               "no token of batch.seq = %lld has one so far behind it",
+               (long long)p->batch.seq);
+}
+
 static void cross_job(lua_State *L, void *ud) {
   Cross *c = ud;
   c->L = L;
@@ -397,6 +420,7 @@ static void cross_job(lua_State *L, void *ud) {
   check_offload(c);
   check_optimizer(c);
   check_moe(c);
+  check_mtp(c);
   check_evaluation(c);
   check_epochs(c);
   check_loss_chunks(c);

@@ -6,7 +6,7 @@ local plan_text = {}
 plan_text.__index = plan_text
 
 local ORDER = { "name", "model", "cluster", "mesh", "strategy", "tp_plan", "pp_plan", "schedule", "precision",
-  "recompute", "loss_chunks", "cp", "moe", "packed", "batch", "freeze", "groups", "adapter", "loss",
+  "recompute", "loss_chunks", "cp", "moe", "mtp", "packed", "batch", "freeze", "groups", "adapter", "loss",
   "optimizer", "data", "train", "checkpoint",
   "comm", "nccl", "deterministic", "attention_backend", "cuda_graph" }
 

@@ -123,8 +123,9 @@ decoder.NORMS = {
 }
 
 -- `loss` is that of the routers so far, or nil. Returns the hidden states and such a loss.
-local function layer(g, c, x, loss, i, o)
-  local name, norms = "model.layers." .. i, o.norms or decoder.NORMS.before
+-- The layer has the kind of layer `i`, and the name of layer `at`.
+local function layer(g, c, x, loss, i, o, at)
+  local name, norms = "model.layers." .. (at or i), o.norms or decoder.NORMS.before
   local function normed(h, which)
     if not norms[which] then return h end
     return (o.norm or norm)(g, c, h, name .. "." .. norms[which], { "hidden", c.hidden_size })
@@ -140,9 +141,66 @@ local function layer(g, c, x, loss, i, o)
   return add(x, normed(y, 4)), moe.sum(g, loss, more)
 end
 
+local EMBEDDING = "model.embed_tokens.weight"
+
 local function vocabulary(g, c, name)
   return g:param(name, { { "vocab", c.vocab_size }, { "hidden", c.hidden_size } },
                  { std = c.initializer_range })
+end
+
+local function scaled(g, x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
+
+-- Embeddings of the tokens `ahead` places further on.
+local function embedded(g, c, ahead, o)
+  local table = vocabulary(g, c, EMBEDDING)
+  local y = scaled(g, g:embedding(g:tokens(ahead), table), o.embedding_scale)
+  return o.embedding_dropout and g:dropout(y, { rate = o.embedding_dropout }) or y
+end
+
+local function logits_of(g, c, x, o)
+  local head = c.tie_word_embeddings and EMBEDDING or "lm_head.weight"
+  -- Rows of hidden states are narrower than those of logits.
+  local logits = g:linear(scaled(g, x, o.logits_scale), vocabulary(g, c, head), { name = "lm_head" })
+  if o.head_bias then
+    logits = g:add_bias(logits, g:param("lm_head.bias", { { "vocab", c.vocab_size } }, zeros))
+  end
+  return o.logits_cap and g:soft_cap(logits, { soft_cap = o.logits_cap }) or logits
+end
+
+local function last_norm(g, c, x, name, o)
+  return (o.norm or norm)(g, c, x, name, { "hidden", c.hidden_size })
+end
+
+-- ---- multi-token prediction ---- DeepSeek-V3's (arXiv:2412.19437, section 2.2): module k
+-- predicts of each token i the one k + 1 places further on, from what module k - 1, or the
+-- model, has of i, h[i], and the token i + k:
+--
+--   h'[i] = M [RMSNorm(Emb(t[i + k])); RMSNorm(h[i])],  h = RMSNorm(Layer(h'))
+--   P[i + k + 1] = OutHead(h[i]),  loss = weight / D * sum over k of cross entropies
+--
+-- with the embedding and the head of the model. h of the model is what its head reads, and
+-- modules end in a norm of their own, as in Megatron and in DeepSeek's files; M has its
+-- columns in their order. The layer is as the last one of the model. A cross entropy is
+-- divided by the labels of the model, as in the paper, though the last k tokens of a document
+-- have no label; modules read there a token 0.
+
+-- Module k from `x`; loss is that of routers.
+local function further(g, c, x, loss, k, o)
+  local at, width = c.num_hidden_layers + k - 1, c.hidden_size
+  local name = "model.layers." .. at
+  local e = last_norm(g, c, embedded(g, c, k, o), name .. ".enorm", o)
+  local h = last_norm(g, c, x, name .. ".hnorm", o)
+  local both = g:join_heads(e, h, { head_dim = 2 * width, head_part = width })
+  x = linear(g, c, both, name .. ".eh_proj", { "hidden", width }, { "none", 2 * width })
+  x, loss = layer(g, c, x, loss, c.num_hidden_layers - 1, o, at)
+  return last_norm(g, c, x, name .. ".shared_head.norm", o), loss
+end
+
+-- Of logits and labels k places further on; what a blend's sources are is of the model's
+-- own loss alone.
+local function further_loss(g, c, logits, k)
+  local labels, of = g:labels(k), { vocab = c.vocab_size }
+  return g:ce_loss(g:ce_sum(logits, labels, g:ce_max(logits, of), of), labels)
 end
 
 -- The whole model; returns the loss. Options are those of all layers, or of layer i, from 0:
@@ -169,28 +227,26 @@ end
 --   sinks           heads have one each: the score of a key without a value
 --   score_cap, logits_cap  soft caps of scores and logits
 function decoder.build(g, c, o)
-  local embedding, extra = "model.embed_tokens.weight"
-  local function scaled(x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
-  local x = g:unit("embed_tokens", function()
-    local y = scaled(g:embedding(g:tokens(), vocabulary(g, c, embedding)), o.embedding_scale)
-    return o.embedding_dropout and g:dropout(y, { rate = o.embedding_dropout }) or y
-  end)
+  local extra
+  local x = g:unit("embed_tokens", function() return embedded(g, c, 0, o) end)
   for i = 0, c.num_hidden_layers - 1 do
     x, extra = g:layer(i, function() return layer(g, c, x, extra, i, o) end)
   end
-  x = g:unit("norm", function()
-    return (o.norm or norm)(g, c, x, "model." .. called(o, "norm"), { "hidden", c.hidden_size })
-  end)
+  x = g:unit("norm", function() return last_norm(g, c, x, "model." .. called(o, "norm"), o) end)
+  local modules, weight = g:mtp()
+  local hidden = { [0] = x }
+  for k = 1, modules do
+    hidden[k], extra = g:layer(c.num_hidden_layers + k - 1, function()
+      return further(g, c, hidden[k - 1], extra, k, o)
+    end)
+  end
   return g:unit("lm_head", function()
-    local head = c.tie_word_embeddings and embedding or "lm_head.weight"
-    -- Rows of hidden states are narrower than those of logits.
-    local logits = g:linear(scaled(x, o.logits_scale), vocabulary(g, c, head),
-                            { name = "lm_head" })
-    if o.head_bias then
-      logits = g:add_bias(logits, g:param("lm_head.bias", { { "vocab", c.vocab_size } }, zeros))
+    local loss = g:loss(logits_of(g, c, x, o))
+    for k = 1, modules do
+      local more = further_loss(g, c, logits_of(g, c, hidden[k], o), k)
+      loss = g:add(loss, g:scale(more, { scale = weight / modules }))
     end
-    if o.logits_cap then logits = g:soft_cap(logits, { soft_cap = o.logits_cap }) end
-    return moe.sum(g, g:loss(logits), extra)
+    return moe.sum(g, loss, extra)
   end)
 end
 

@@ -138,6 +138,12 @@ local function draw_learning(new_draw, number, dense, moe)
   end
   local routers = moe and (moe.aux_loss_coef or moe.z_loss_coef)
   if e:maybe(4) and not routers then out.loss = { "cross_entropy", per = "sequences" } end
+  if out.loss then return out end
+  local f = new_draw(number + 47)
+  if f:maybe(4) then out.loss = { "cross_entropy", z_loss = f:pick { 0.01, 0.1 } } end
+  if f:maybe(3) and not out.adapter then
+    out.mtp = { num_layers = f:pick { 1, 1, 2 }, loss_scaling_factor = f:pick { 0.1, 0.3, 1 } }
+  end
   return out
 end
 
@@ -162,7 +168,7 @@ return function(weft, number)
   local moe = draw_moe(d, mesh, dense, name == "deepseek_v3" and not host)
   local waits = host or moe and moe.bias_update_rate
   local learning = draw_learning(new_draw, number, dense, moe)
-  local rows, seq = learning.loss ~= nil, 16 * mesh.cp
+  local rows, seq = learning.loss ~= nil and not learning.loss.z_loss, 16 * mesh.cp
   return weft.plan {
     name = name .. "-" .. number, model = weft.model(model), precision = precision(new_draw, number, true),
     mesh = mesh,
@@ -173,7 +179,7 @@ return function(weft, number)
     recompute = d:pick { "none", "full", "selective", "cheap" },
     batch = { global = micro * mesh.dp * count, micro = micro, seq = seq },
     adapter = learning.adapter, freeze = learning.freeze, groups = learning.groups,
-    loss = learning.loss,
+    loss = learning.loss, mtp = learning.mtp,
     optimizer = optimizer(weft, new_draw, number, not waits, host and true),
     packed = packing(new_draw, number, rows, seq, d:maybe(3) and not rows and { eot = 3 } or nil),
     data = weft.synthetic {}, train = { steps = 3, seed = d:below(1000), log_every = 1 },

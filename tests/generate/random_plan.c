@@ -230,9 +230,9 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
               p->blocks ? "true" : "false");
   text_printf(t, "local formats, pieces = precision(new_draw, %llu, false)\n",
               (unsigned long long)(seed * 100000 + number));
-  text_printf(t,
-              "local loss, rows = loss(new_draw, %llu, \"%s\", %d, learning.adapter)\n",
-              (unsigned long long)(seed * 100000 + number), family, p->micro);
+  text_printf(
+      t, "local loss, rows, mtp = loss(new_draw, %llu, \"%s\", %d, learning.adapter)\n",
+      (unsigned long long)(seed * 100000 + number), family, p->micro);
   text_printf(t,
               "return weft.plan {\n"
               "  name = \"random-%llu-%llu\",\n"
@@ -268,8 +268,8 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
   unsigned long long key = seed * 100000 + number;
   text_printf(t, "  optimizer = optimizer(weft, new_draw, %llu, %s, %s),\n", key,
               number % 2 ? "true" : "false", offloads ? "true" : "false");
-  text_printf(t, "  precision = formats, loss = loss, loss_chunks = %s,\n",
-              cut ? "not loss and pieces or nil" : "nil");
+  text_printf(t, "  precision = formats, loss = loss, mtp = mtp, loss_chunks = %s,\n",
+              cut ? "(not loss or loss.z_loss) and pieces or nil" : "nil");
   text_add(t, "  data = weft.synthetic {},\n");
   const char *stream = below(d, 3) == 0 ? "not rows and { eot = 3 } or nil" : "nil";
   text_printf(t, "  packed = packing(new_draw, %llu, rows, %d, %s),\n", key, seq, stream);

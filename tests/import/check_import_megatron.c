@@ -411,7 +411,7 @@ static const struct Switch {
     {"fp8-recipe=blockwise", "fp8-format=e4m3"},
     {"lr-wsd-decay-style=linear", "lr-decay-style=WSD lr-wsd-decay-iters=3"},
     {"muon-fp32-matmul-prec=low", "optimizer=muon"},
-    {"mtp-loss-scaling-factor=0.1", "mtp-num-layers=1"},
+    {"mtp-use-repeated-layer=true", "mtp-num-layers=1"},
     {"optimizer-offload-fraction=0.5", "optimizer-cpu-offload=true"},
     {"fim-rate=0.5", "fim-data=true"},
 };
@@ -451,7 +451,9 @@ START_TEST(latent_attention_is_deepseek) {
   import_plan_has("factor = 40");
   import_plan_has("ep = 4,");
   import_plan_has("bias_update_rate = 0.001,  -- Megatron's default");
-  import_has(report, "--mtp-num-layers = 1: multi-token prediction is not trained");
+  import_plan_has("num_layers = 1,");
+  import_plan_has("loss_scaling_factor = 0.1");
+  import_lacks(report, "multi-token");
   import_fails(1, "a.yaml", "moe-router-score-function=softmax",
                "weft's deepseek_v3 chooses experts by sigmoids");
 }

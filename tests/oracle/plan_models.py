@@ -12,16 +12,28 @@ class Batch:
     """Tokens and labels (rows, seq) of a step, with what follows of documents."""
 
     def __init__(self, tokens, labels, begins, numbers, seed):
-        """`begins`: whether each token is the first one of a document; `numbers`: which one it
-        is since the first step; `seed`: of masks."""
+        """`begins` (rows, seq + 1): whether each token, and the one behind the row, is the first
+        one of a document; `numbers`: which one it is since the first step; `seed`: of masks."""
         self.begins, self.numbers, self.seed = begins, numbers.flatten().numpy(), seed
         rows, seq = tokens.shape
         self.tokens, self.labels = tokens, labels
         at = torch.arange(seq).expand(rows, seq)
-        starts = torch.where(begins, at, 0).cummax(1).values
+        starts = torch.where(begins[:, :seq], at, 0).cummax(1).values
         self.positions = at - starts
         causal = at[:, :, None] >= at[:, None, :]
         self.sees = causal & (at[:, None, :] >= starts[:, :, None])
+
+    def ahead(self, k):
+        """Tokens and labels k places further on: those of another document, and what is behind
+        the row, are token 0 and label -100; a label of another document never counts."""
+        rows, seq = self.tokens.shape
+        same = torch.ones(rows, seq, dtype=torch.bool)
+        for i in range(1, k + 1):  # not begun by the token i places on
+            same &= ~F.pad(self.begins[:, i: seq], (0, i), value=True)
+        tokens = F.pad(self.tokens[:, k:], (0, k))
+        labels = torch.where(self.begins[:, 1:], -100, self.labels)
+        labels = F.pad(labels[:, k:], (0, k), value=-100)
+        return torch.where(same, tokens, 0), torch.where(same, labels, -100)
 
     def cut(self, rows):
         """Batches of so many rows, in their order."""
@@ -108,10 +120,16 @@ def clamped_swiglu(g, u, a):
     return g * torch.sigmoid(a["scale"] * g) * (u + 1)
 
 
-def cross_entropy(logits, labels):
+def cross_entropy(logits, labels, z=0.0, per=None):
+    """The mean over labels that count; of PaLM's z-loss, too, z * log^2 Z. `per`: labels by whose
+    number it is divided instead."""
     if logits.dtype == torch.bfloat16:
         logits = logits.float()
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    counts = (labels != -100).flatten()
+    losses = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
+    if z:
+        losses = losses + z * logits.flatten(0, 1).logsumexp(-1).pow(2) * counts
+    return losses.sum() / (counts if per is None else per != -100).sum()
 
 
 # ---- linears ----
@@ -185,8 +203,10 @@ class Choices:
 class Decoder:
     """Llama, Qwen2, Qwen3, their models with experts, and DeepSeek-V3."""
 
-    def __init__(self, config, linear, batch, moe, microbatches, choices):
+    def __init__(self, config, linear, batch, plan, microbatches, choices):
+        moe = plan["moe"] or {}
         self.c, self.w, self.b = config, linear.w, batch
+        self.mtp, self.z = plan["mtp"] or {}, plan["z_loss"]
         self.moe, self.groups, self.choices = moe, microbatches, choices
         self.linear = linear
         self.theta = config["rope_parameters"]["rope_theta"]
@@ -200,7 +220,8 @@ class Decoder:
 
     def kept(self, q, name):
         """Of the attention of a layer, which is unit number i + 1 of the model."""
-        unit = int(name.split(".")[2]) + 1
+        layer = int(name.split(".")[2])
+        unit = layer + 1 + (layer >= self.c["num_hidden_layers"])  # the last norm is one
         return attention_dropout(self.b, q.shape[2], self.c.get("attention_dropout"), unit)
 
     def attention(self, x, name):
@@ -273,26 +294,45 @@ class Decoder:
         share = counts / counts.sum()
         self.extra = self.extra + ((aux * n * (f * p).sum(-1) + z * z_means) * share).sum()
 
+    def layer(self, x, name):
+        attention = self.latent_attention if "kv_lora_rank" in self.c else self.attention
+        x = x + attention(self.norm(x, name + ".input_layernorm"), name + ".self_attn")
+        h = self.norm(x, name + ".post_attention_layernorm")
+        if name + ".mlp.gate.weight" not in self.w:
+            return x + self.mlp(h, name + ".mlp")
+        x = x + self.experts(h, name + ".mlp")
+        if name + ".mlp.shared_experts.up_proj.weight" in self.w:
+            x = x + self.mlp(h, name + ".mlp.shared_experts")
+        return x
+
+    def further(self, h, head):
+        """DeepSeek-V3's multi-token prediction (arXiv:2412.19437, equations 21 to 25) from the
+        states of the model: module k has of token i the state before it and the embedding of
+        token i + k, and predicts token i + k + 1. Each loss is divided by all labels (the T of
+        equation 24); their mean counts lambda times."""
+        c, modules, total = self.c, self.mtp.get("num_layers") or 0, 0
+        for k in range(1, modules + 1):
+            name = f"model.layers.{c['num_hidden_layers'] + k - 1}"
+            tokens, labels = self.b.ahead(k)
+            e = F.embedding(tokens, self.w["model.embed_tokens.weight"])
+            both = [self.norm(e, name + ".enorm"), self.norm(h, name + ".hnorm")]
+            h = self.layer(self.linear(torch.cat(both, -1), name + ".eh_proj"), name)
+            h = self.norm(h, name + ".shared_head.norm")
+            total = total + cross_entropy(F.linear(h, head), labels, per=self.b.labels)
+        return self.mtp["loss_scaling_factor"] / modules * total if modules else 0
+
     def loss(self):
         c, w = self.c, self.w
-        attention = self.latent_attention if "kv_lora_rank" in c else self.attention
         x = F.embedding(self.b.tokens, w["model.embed_tokens.weight"])
         for i in range(c["num_hidden_layers"]):
-            name = f"model.layers.{i}"
-            x = x + attention(self.norm(x, name + ".input_layernorm"), name + ".self_attn")
-            h = self.norm(x, name + ".post_attention_layernorm")
-            if name + ".mlp.gate.weight" in w:
-                x = x + self.experts(h, name + ".mlp")
-                if name + ".mlp.shared_experts.up_proj.weight" in w:
-                    x = x + self.mlp(h, name + ".mlp.shared_experts")
-            else:
-                x = x + self.mlp(h, name + ".mlp")
-        head = "model.embed_tokens" if c["tie_word_embeddings"] else "lm_head"
-        logits = F.linear(self.norm(x, "model.norm"), w[head + ".weight"])
-        return cross_entropy(logits, self.b.labels) + self.extra
+            x = self.layer(x, f"model.layers.{i}")
+        head = w["model.embed_tokens.weight" if c["tie_word_embeddings"] else "lm_head.weight"]
+        h = self.norm(x, "model.norm")
+        more = self.further(h, head)
+        return cross_entropy(F.linear(h, head), self.b.labels, self.z) + more + self.extra
 
 
-def gpt2_loss(c, linear, b):
+def gpt2_loss(c, linear, b, z):
     w = linear.w
 
     def norm(x, name):
@@ -314,7 +354,7 @@ def gpt2_loss(c, linear, b):
         x = x + drop(y, "resid_pdrop", i + 1, 0)
         h = F.gelu(linear(norm(x, name + ".ln_2"), name + ".mlp.c_fc"), approximate="tanh")
         x = x + drop(linear(h, name + ".mlp.c_proj"), "resid_pdrop", i + 1, 1)
-    return cross_entropy(norm(x, "transformer.ln_f") @ wte.T, b.labels)
+    return cross_entropy(norm(x, "transformer.ln_f") @ wte.T, b.labels, z)
 
 
 # ---- model functions ----
@@ -376,8 +416,7 @@ def model_loss(plan, config, weights, batch, choices):
     if plan["model"] == "function":
         return ops_loss(plan["ops"], weights, batch), {}
     if plan["model"] == "gpt2":
-        return gpt2_loss(config, linear, batch), {}
+        return gpt2_loss(config, linear, batch, plan["z_loss"]), {}
     one = plan["batch"]["micro"] * plan["mesh"]["dp"]
-    decoder = Decoder(config, linear, batch, plan["moe"] or {}, plan["batch"]["global"] // one,
-                      choices)
+    decoder = Decoder(config, linear, batch, plan, plan["batch"]["global"] // one, choices)
     return decoder.loss(), decoder.load

@@ -65,13 +65,23 @@ def say(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def without_copies(weights):
+    """Layers that predict further tokens have the embedding and the head once more."""
+    table = weights.get("model.embed_tokens.weight")
+    of = {"embed_tokens.weight": table, "shared_head.head.weight": weights.get("lm_head.weight", table)}
+    for name in list(weights):
+        copied = re.fullmatch(r"model\.layers\.\d+\.(.*)", name)
+        if copied and copied[1] in of:
+            assert torch.equal(weights.pop(name), of[copied[1]]), name
+    return weights
+
+
 def weft(folder, *options):
-    """The records of the steps, and the weights after them. A loss of the plan's own is left out:
-    preference.py has these."""
+    """The records of the steps, and the weights after them."""
     log, out = folder / "log", folder / "weights"
     done = subprocess.run(
         [BUILD / "weft", "run", folder / "plan.lua", "--quiet", "--threads", "1", "--log", log,
-         "--export", out, "--set", "loss=false", *options], capture_output=True, text=True)
+         "--export", out, *options], capture_output=True, text=True)
     if done.returncode == 1 and re.search("error: |no label tokens", done.stderr):
         raise Refused(done.stderr)
     if done.returncode != 0:
@@ -80,7 +90,7 @@ def weft(folder, *options):
     config = out / "config.json"
     config = json.loads(config.read_text()) if config.exists() else {}
     if (out / "model.safetensors").exists():
-        weights = load_file(out / "model.safetensors")
+        weights = without_copies(load_file(out / "model.safetensors"))
     else:  # an adapter alone
         weights = {n.removeprefix("base_model.model."): w
                    for n, w in load_file(out / "adapter_model.safetensors").items()}
@@ -91,14 +101,11 @@ def weft(folder, *options):
 
 
 def write_plan(folder, seed, number):
-    """What the plan says, as spec.lua reads it. Some of those with documents have them whole
-    in rows."""
+    """What the plan says, as spec.lua reads it."""
     text = say(BUILD / "weft-tests", "--plan", str(seed), str(number))
     text = text.replace("weft.synthetic {}", 'weft.tokens { "tokens.bin", shuffle = false }')
-    if number % 3:
-        size = re.search(r"seq = (\d+)", text)[1]
-        text = re.sub(r"packed = {[^}]*}", f'packed = {{ size = {size}, too_long = "truncate" }}',
-                      text)
+    for loss in ("loss", "learning.loss"):  # others of the plan's own are preference.py's
+        text = text.replace(f"loss = {loss},", f"loss = {loss} and {loss}.z_loss and {loss} or nil,")
     (folder / "plan.lua").write_text(text)
     return json.loads(say("lua5.4", HERE / "spec.lua", folder / "plan.lua"))
 
@@ -125,23 +132,24 @@ def windows(ids, learnt, shape, eot, seed):
     """Samples of all steps: windows of the ids, their labels the next ones."""
     labels = torch.where(learnt, ids, -100)[1:].view(shape)
     tokens = ids[:-1].view(shape)
-    begins = torch.zeros_like(tokens, dtype=torch.bool)
+    begins = torch.zeros(*shape[:2], shape[2] + 1, dtype=torch.bool)
     if eot is not None:
-        begins[:, :, 1:] = tokens[:, :, :-1] == eot
+        begins[:, :, 1:] = tokens == eot
     parts = (tokens, labels, begins, numbers_of(shape))
     return [Batch(*step, seed) for step in zip(*parts)]
 
 
-def rows_of(ids, learnt, lengths, shape, seed):
-    """The same, of whole documents in rows: one that does not fit begins the next row. What is
+def rows_of(ids, learnt, lengths, shape, seed, alone):
+    """The same, of whole documents in rows: one that does not fit, or is to be alone, begins the
+    next row. What is
     left of a row is token 0, each a document by itself."""
     steps, rows, seq = shape
     tokens = torch.zeros(steps * rows, seq, dtype=torch.long)
-    labels, begins = torch.full_like(tokens, -100), torch.ones_like(tokens, dtype=torch.bool)
+    labels, begins = torch.full_like(tokens, -100), torch.ones(steps * rows, seq + 1).bool()
     row, room, at = -1, 0, 0
     for length in lengths:
         n = min(length, seq)
-        if n > room:
+        if n > room or alone:
             row, room = row + 1, seq
         if row == len(tokens):
             break
@@ -152,7 +160,8 @@ def rows_of(ids, learnt, lengths, shape, seed):
         room, at = room - n, at + length
     assert row + 1 >= len(tokens)
     parts = (tokens, labels, begins, numbers_of(shape))
-    return [Batch(*(x.view(shape)[i] for x in parts), seed) for i in range(steps)]
+    parts = [x.view(steps, rows, -1) for x in parts]
+    return [Batch(*(x[i] for x in parts), seed) for i in range(steps)]
 
 
 def write_tokens(folder, plan, vocabulary, number):
@@ -175,7 +184,7 @@ def write_tokens(folder, plan, vocabulary, number):
     while (left := len(ids) - sum(lengths)) > 0:
         lengths.append(min(left, 1 + int(torch.randint(seq + seq // 4, (1,), generator=draw))))
     write_index(path, lengths)
-    return rows_of(ids, learnt, lengths, shape, plan["seed"])
+    return rows_of(ids, learnt, lengths, shape, plan["seed"], packed.get("alone"))
 
 
 # ---- PyTorch ----

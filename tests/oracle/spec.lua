@@ -140,6 +140,7 @@ print(json {
   precision = type(plan.precision) == "table" and plan.precision or {},
   adapter = plan.adapter or {},
   freeze = plan.freeze or {}, groups = plan.groups and groups_of(plan.groups) or {},
+  mtp = plan.mtp or {}, z_loss = (plan.loss or {}).z_loss or 0,
   model = type(plan.model[1]) == "string" and plan.model[1] or "function",
   ops = ops_of(plan.model),
 })

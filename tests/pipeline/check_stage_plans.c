@@ -67,8 +67,8 @@ START_TEST(values_that_are_wrong) {
       "\"Et*3|(tt|)*29,t|L\", got number 7\n"
       "4 errors\n");
   refused("layout = 'Et*4|tmtt|L',\n",
-          "plan.lua:10: error: plan.pp_plan.layout: column 7 of \"Et*4|tmtt|L\": m, a "
-          "layer of multi-token prediction, is part of no model of weft\n1 error\n");
+          "plan.lua:10: error: plan.pp_plan.layout: column 8 of \"Et*4|tmtt|L\": m, a "
+          "layer for a further token, is behind all t\n1 error\n");
 }
 END_TEST
 

@@ -415,10 +415,11 @@ START_TEST(layout_errors) {
       {"EtL|t", "column 4 of \"EtL|t\": nothing follows L, which closes the last stage"},
       {"Et(L)*2",
        "column 4 of \"Et(L)*2\": nothing follows L, which closes the last stage"},
-      {"Et*3|m|L", "column 6 of \"Et*3|m|L\": m, a layer of multi-token prediction, is "
-                   "part of no model of weft"},
-      {"Et|x|L", "column 4 of \"Et|x|L\": expected E (embedding), t (layer), L (loss) or "
-                 "| (next stage)"},
+      {"Et*3|mt|L",
+       "column 7 of \"Et*3|mt|L\": m, a layer for a further token, is behind all t"},
+      {"Et|x|L",
+       "column 4 of \"Et|x|L\": expected E (embedding), t (layer), m (layer for "
+       "a further token), L (loss) or | (next stage)"},
       {"Et|(tt|L", "column 4 of \"Et|(tt|L\": this ( is never closed"},
       {"Et|tt)L", "column 6 of \"Et|tt)L\": this ) closes nothing"},
       {"E*", "column 2 of \"E*\": * needs a number from 1 to 1000000"},

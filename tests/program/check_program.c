@@ -533,7 +533,7 @@ START_TEST(names) {
   ck_assert_str_eq(instr_name[I_CALL], "CALL");
   ck_assert_str_eq(instr_name[I_WAIT], "WAIT");
   for (int i = 0; i < COLL_N; i++) ck_assert_ptr_nonnull(coll_info[i].name);
-  for (int i = 0; i < IN_N; i++) ck_assert_ptr_nonnull(prog_input_name[i]);
+  for (int i = 0; i < IN_N; i++) ck_assert_ptr_nonnull(input_name[i]);
   ck_assert_str_eq(coll_info[COLL_REDUCE_SCATTER].name, "reduce_scatter");
   ck_assert_str_eq(prog_phase_name[PH_UPDATE], "update");
 }

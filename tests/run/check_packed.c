@@ -65,6 +65,30 @@ static void check_pieces(const Packed *p, const int32_t *row, const int32_t *raw
   }
 }
 
+/* What stands `ahead` places further on in the same document, and its label, unless that
+ * is of another document. */
+static void check_further(const Packed *p, const int32_t *row, int32_t next, int n,
+                          bool zigzag) {
+  int document[T + 1];
+  int32_t raw[T], got[T];
+  split(p, row, next, document);
+  for (int t = 0; t < T; t++) raw[t] = t + 1 < T ? row[t + 1] : next;
+  for (int k = 1; k <= NEXT_MOST; k++)
+    for (int r = 0; r < n; r++)
+      for (int of = IN_TOKENS; of <= IN_LABELS; of++) {
+        SeqPiece at = seq_piece(T, n, r, zigzag);
+        packed_further(p, row, raw, T, &at, input_ahead((InputKind)of, k), got);
+        for (int i = 0; i < T / n; i++) {
+          int64_t t = seq_at(&at, i), to = t + k;
+          bool there = to < T && document[t] == document[to];
+          bool learnt = there && document[to] == document[to + 1];
+          int32_t want = of == IN_TOKENS ? (there ? row[to] : 0)
+                                         : (learnt ? raw[to] : LABEL_IGNORED);
+          ck_assert_int_eq(got[i], want);
+        }
+      }
+}
+
 START_TEST(rows_are_split_as_one_would_by_hand) {
   Packed p = {.on = true, .separator = SEP, .first = _i & 1, .within = _i & 2};
   Rng rng = rng_make(7, "packed");
@@ -72,7 +96,9 @@ START_TEST(rows_are_split_as_one_would_by_hand) {
   for (int i = 0; i < ROWS; i++) {
     int32_t row[T];
     for (int t = 0; t < T; t++) row[t] = (int32_t)(rng_u32(&rng, at++) % (4 + i % 9));
-    check_row(&p, row, (int32_t)(rng_u32(&rng, at++) % 5));
+    int32_t next = (int32_t)(rng_u32(&rng, at++) % 5);
+    check_row(&p, row, next);
+    check_further(&p, row, next, 1 + i % 4, i % 2);
     int32_t raw[T];
     for (int t = 0; t < T; t++) raw[t] = (int32_t)(rng_u32(&rng, at++) % 5);
     check_pieces(&p, row, raw, 1 + i % 4, i % 2);
@@ -98,6 +124,40 @@ START_TEST(both_conventions) {
 }
 END_TEST
 
+/* Documents that are cut over cp by themselves: in the order of slots, with labels that
+ * were masked, and with ends that the data say. */
+START_TEST(further_tokens_of_documents_that_are_cut) {
+  enum { CP = 2, SLOTS = 2 * CP, RUN = T / SLOTS };
+  Packed p = {.on = true, .size = T};
+  Rng rng = rng_make(11, "further");
+  uint64_t at = 0;
+  for (int i = 0; i < ROWS; i++) {
+    int32_t row[T], raw[T], places[T], got[T], from[T];
+    SeqPiece all = seq_whole(T);
+    for (int t = 0; t < T; t++) row[t] = (int32_t)(rng_u32(&rng, at++) % 50) + 1;
+    for (int t = 0; t < T; t++) {
+      bool end = rng_u32(&rng, at++) % 6 == 0, masked = rng_u32(&rng, at++) % 5 == 0;
+      raw[t] = end ? LABEL_DOCUMENT_END : masked ? LABEL_IGNORED : row[(t + 1) % T];
+    }
+    packed_places(&p, row, raw, &all, false, places);
+    for (int r = 0; r < CP; r++)
+      for (int k = 1; k <= NEXT_MOST; k++)
+        for (int of = IN_TOKENS; of <= IN_LABELS; of++) {
+          SeqPiece piece = seq_piece(T, CP, r, true);
+          packed_chunks(&p, row, raw, T, 0, &piece, input_ahead((InputKind)of, k), got);
+          packed_chunks(&p, row, raw, T, 0, &piece, IN_TOKEN_NUMBERS, from);
+          for (int y = 0; y < T / CP; y++) {
+            int t = from[y], to = t + k;
+            bool there = to < T && places[to] == places[t];
+            int32_t label = there ? raw[to] : LABEL_IGNORED;
+            if (label == LABEL_DOCUMENT_END) label = LABEL_IGNORED;
+            ck_assert_int_eq(got[y], of == IN_TOKENS ? (there ? row[to] : 0) : label);
+          }
+        }
+  }
+}
+END_TEST
+
 START_TEST(unpacked_rows_are_whole) {
   const int32_t row[3] = {0, 0, 0};
   int32_t at[3], labels[3] = {0, 0, 0};
@@ -116,6 +176,7 @@ Suite *packed_suite(void) {
   TCase *t = tcase_create("packed");
   tcase_add_loop_test(t, rows_are_split_as_one_would_by_hand, 0, 4);
   tcase_add_test(t, both_conventions);
+  tcase_add_test(t, further_tokens_of_documents_that_are_cut);
   tcase_add_test(t, unpacked_rows_are_whole);
   suite_add_tcase(s, t);
   return s;

@@ -49,6 +49,7 @@ static const struct {
     {"packed", MODEL BATCH "packed = { eot = 3, size = 16 }"},
     {"cp", MODEL BATCH "mesh = { cp = 8 }, cp = { comm = 'a2a+p2p', heads_size = 4 }"},
     {"moe", EXPERTS BATCH "mesh = { ep = 2 }"},
+    {"mtp", MODEL BATCH "mtp = { num_layers = 1 }"},
     {"batch", MODEL BATCH},
     {"adamw", ADAMW("1e-3")},
     {"sgd", MODEL BATCH "optimizer = weft.sgd { lr = 1e-3, momentum = 0.9 }"},

@@ -145,6 +145,7 @@ static const struct {
     {"strategy.activation_checkpointing_scope",
      "'strategy.activation_checkpointing_scope', 'all'"},
     {"strategy.bucket_cap_mb", "'strategy.bucket_cap_mb', 0.001, 1"},
+    {"mtp", "'mtp', { num_layers = 1 }, { num_layers = 2 }"},
     {"moe", "'moe', { aux_loss_coef = 0.1 }, { dispatcher = 'alltoall' }"},
     {"loss", "'loss', 'cross_entropy', { 'cross_entropy', per = 'sequences' }"},
     {"loss_chunks", "'loss_chunks', 2, 'auto'"},

@@ -186,6 +186,118 @@ START_TEST(trained_weights_are_those_of_the_run) {
 }
 END_TEST
 
+/* ---- layers that predict further tokens ---- DeepSeek-V3's files have in each of them
+ * the embedding and the head of the model once more */
+
+static const char further[] = ", mtp = { num_layers = 2 }";
+
+static void copy_config(const char *from, const char *to) {
+  size_t n;
+  char *text;
+  must(file_read(NULL, arena_printf(scratch_arena, "%s/config.json", from), FILE_CODE_MAX,
+                 &text, &n, &scratch_error),
+       &scratch_error, "config");
+  FilePart config = {text, n};
+  must(file_write(NULL, arena_printf(scratch_arena, "%s/config.json", to), &config, 1,
+                  &scratch_error),
+       &scratch_error, "config");
+  mem_free(NULL, text, n + 1);
+}
+
+/* Whether two tensors of a folder have the same values. */
+static bool same_values(const SafeTensors *s, const char *a, const char *b) {
+  const SafeTensor *x = st_find(s, a), *y = st_find(s, b);
+  ck_assert_msg(x && y, "%s or %s is missing", a, b);
+  float *p = calloc(x->bytes, 2), *q = calloc(y->bytes, 2);
+  must(st_read_f32(x, p, &scratch_error), &scratch_error, a);
+  must(st_read_f32(y, q, &scratch_error), &scratch_error, b);
+  bool same = x->bytes == y->bytes && memcmp(p, q, 2 * x->bytes) == 0;
+  free(p), free(q);
+  return same;
+}
+
+START_TEST(further_tokens_keep_every_byte) {
+  static const char *const own[] = {"enorm.weight", "hnorm.weight", "eh_proj.weight",
+                                    "shared_head.norm.weight", "self_attn.o_proj.weight"};
+  const char *model = oracle("deepseek_v3_moe"),
+             *mesh = arena_printf(scratch_arena, "%s%s", shared[_i], further);
+  Exporter f;
+  StepResult r;
+  int32_t tokens[8 * 16], labels[8 * 16];
+  for (int i = 0; i < 8 * 16; i++) tokens[i] = i * 7 % 96, labels[i] = i * 11 % 96;
+  exporter_start(
+      &f, arena_printf(scratch_arena, "weft.hf { '%s', weights = false }", model), mesh);
+  must(run_step_tokens(f.run, tokens, labels, 0, &r, &f.job.e), &f.job.e, "step");
+  const char *half = exporter_write(&f, "half", (WeightsOutOptions){.dtype = DT_BF16});
+  int layers = 0;
+  for (int i = 0; i < f.job.compiled->nparam; i++)
+    layers += strstr(f.job.compiled->param[i].name, ".hnorm.") != NULL;
+  ck_assert_int_eq(layers, 2);
+  exporter_end(&f);
+  SafeTensors *s;
+  must(st_open(NULL, half, NULL, &s, &scratch_error), &scratch_error, half);
+  int first = 0;
+  while (!st_find(s, arena_printf(scratch_arena, "model.layers.%d.hnorm.weight", first)))
+    first++;
+  for (int i = first; i < first + 2; i++) {
+    const char *at = arena_printf(scratch_arena, "model.layers.%d", i);
+    for (int k = 0; k < LEN(own); k++)
+      ck_assert_ptr_nonnull(st_find(s, arena_printf(scratch_arena, "%s.%s", at, own[k])));
+    ck_assert(same_values(s, arena_printf(scratch_arena, "%s.embed_tokens.weight", at),
+                          "model.embed_tokens.weight"));
+    ck_assert(same_values(s,
+                          arena_printf(scratch_arena, "%s.shared_head.head.weight", at),
+                          "lm_head.weight"));
+  }
+  st_close(s);
+  copy_config(model, half);
+  exporter_start(&f, hf(half), mesh);
+  same_tensors(exporter_write(&f, "again",
+                              (WeightsOutOptions){.like = f.weights, .dtype = DT_ACT}),
+               half);
+  exporter_end(&f);
+}
+END_TEST
+
+/* Writes another element into a tensor of the folder. */
+static void spoil(const char *folder, const SafeTensor *t) {
+  FILE *f = fopen(arena_printf(scratch_arena, "%s/model.safetensors", folder), "r+");
+  ck_assert_ptr_nonnull(f);
+  ck_assert_int_eq(fseek(f, (long)t->at, SEEK_SET), 0);
+  ck_assert_uint_eq(fwrite("\x12\x34", 1, 2, f), 2);
+  ck_assert_int_eq(fclose(f), 0);
+}
+
+START_TEST(a_copy_that_differs_is_told) {
+  const char *model = arena_printf(scratch_arena, "weft.hf { '%s', weights = false }",
+                                   oracle("deepseek_v3_moe"));
+  static const char *const copy[][2] = {
+      {"model.layers.4.embed_tokens.weight", "model.embed_tokens.weight"},
+      {"model.layers.3.shared_head.head.weight", "lm_head.weight"}};
+  for (int i = 0; i < LEN(copy); i++) {
+    Exporter f;
+    SafeTensors *s;
+    err_clear(&scratch_error);
+    exporter_start(&f, model, arena_printf(scratch_arena, "mesh = {}%s", further));
+    const char *half =
+        exporter_write(&f, i ? "head" : "table", (WeightsOutOptions){.dtype = DT_BF16});
+    must(st_open(NULL, half, NULL, &s, &scratch_error), &scratch_error, half);
+    must(weights_fit(f.job.compiled, s, NULL, &scratch_error), &scratch_error, half);
+    must(weights_check_tied(f.job.compiled, s, &scratch_error), &scratch_error, half);
+    SafeTensor spoilt = *st_find(s, copy[i][0]);
+    st_close(s);
+    spoil(half, &spoilt);
+    must(st_open(NULL, half, NULL, &s, &scratch_error), &scratch_error, half);
+    ck_assert_int_eq(weights_check_tied(f.job.compiled, s, &scratch_error), WEFT_EFILE);
+    const char *says =
+        arena_printf(scratch_arena, "%s: differs from %s", copy[i][0], copy[i][1]);
+    ck_assert_msg(strstr(scratch_error.text, says) != NULL, "%s", scratch_error.text);
+    st_close(s);
+    exporter_end(&f);
+  }
+}
+END_TEST
+
 /* ---- layouts ---- */
 
 /* Rows of several tensors below each other. */
@@ -546,6 +658,8 @@ Suite *export_suite(void) {
   tcase_add_loop_test(t, untouched_weights_keep_every_byte, 0, CASES);
   tcase_add_loop_test(t, every_copy_is_loaded, 0, 4 * LEN(halves));
   tcase_add_loop_test(t, trained_weights_are_those_of_the_run, 0, CASES);
+  tcase_add_loop_test(t, further_tokens_keep_every_byte, 0, LEN(shared));
+  tcase_add_test(t, a_copy_that_differs_is_told);
   tcase_add_loop_test(t, fused_projections_are_read_and_written, 0, LEN(meshes));
   tcase_add_test(t, architectures_say_what_files_have_packed);
   tcase_add_test(t, fused_projections_of_another_size_do_not_fit);

@@ -213,16 +213,32 @@ Graph *graph_fork(const Graph *g, Arena *a) {
   return f;
 }
 
+const char *const input_name[IN_N] = {
+    [IN_TOKENS] = "tokens",
+    [IN_LABELS] = "labels",
+    [IN_POSITIONS] = "positions",
+    [IN_DOC_STARTS] = "doc_starts",
+    [IN_TOKEN_NUMBERS] = "token_numbers",
+    [IN_SOURCES] = "sources",
+    [IN_REFERENCE] = "reference",
+    [IN_NEXT_TOKENS] = "next_tokens_1",
+    [IN_NEXT_TOKENS + 1] = "next_tokens_2",
+    [IN_NEXT_TOKENS + 2] = "next_tokens_3",
+    [IN_NEXT_TOKENS + 3] = "next_tokens_4",
+    [IN_NEXT_LABELS] = "next_labels_1",
+    [IN_NEXT_LABELS + 1] = "next_labels_2",
+    [IN_NEXT_LABELS + 2] = "next_labels_3",
+    [IN_NEXT_LABELS + 3] = "next_labels_4",
+    [IN_SEED] = "seed",
+};
+
 Tid graph_input(Graph *g, InputKind k) {
-  static const char *const name[IN_N] = {"tokens",     "labels",        "positions",
-                                         "doc_starts", "token_numbers", "sources",
-                                         "reference",  "seed"};
   if (g->input[k] >= 0) return g->input[k];
   Dim bt[2] = {{.size = g->batch, .tag = TAG_BATCH}, {.size = g->seq, .tag = TAG_SEQ}};
   Dim one[1] = {{.size = 1}};
   DType type = k == IN_SEED || k == IN_REFERENCE ? DT_F32 : DT_I32;
   Tid t = graph_tensor(g, T_INPUT, type, k == IN_SEED ? one : bt, k == IN_SEED ? 1 : 2);
-  g->t.at[t].name = name[k];
+  g->t.at[t].name = input_name[k];
   g->t.at[t].index = k;
   return g->input[k] = t;
 }

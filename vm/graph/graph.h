@@ -98,6 +98,7 @@ typedef int32_t Tid; /* tensor */
 typedef int32_t Oid; /* op */
 
 typedef enum { T_VALUE, T_PARAM, T_INPUT } TensorKind;
+enum { NEXT_MOST = 4 }; /* how many tokens ahead inputs look, at most */
 typedef enum {
   IN_TOKENS,
   IN_LABELS,
@@ -106,15 +107,30 @@ typedef enum {
   IN_TOKEN_NUMBERS,
   IN_SOURCES,
   IN_REFERENCE,
-  IN_SEED,
+  IN_NEXT_TOKENS,
+  IN_NEXT_LABELS = IN_NEXT_TOKENS + NEXT_MOST,
+  IN_SEED = IN_NEXT_LABELS + NEXT_MOST,
   IN_N
 } InputKind;
+/* The input of tokens, or of labels, `ahead` places further on; 0: these themselves. */
+static inline InputKind input_ahead(InputKind of, int ahead) {
+  InputKind first = of == IN_TOKENS ? IN_NEXT_TOKENS : IN_NEXT_LABELS;
+  return ahead ? (InputKind)((int)first + ahead - 1) : of;
+}
+/* How far ahead an input is; 0 of all but those of input_ahead. */
+static inline int input_places(InputKind k) {
+  if (k < IN_NEXT_TOKENS || k >= IN_SEED) return 0;
+  return ((int)k - IN_NEXT_TOKENS) % NEXT_MOST + 1;
+}
+extern const char *const input_name[IN_N]; /* "tokens", "labels", ... */
 /* tokens, labels, positions, doc_starts: i32 (B, T). doc_starts[b,t] is the position in
  * the row of the first token of t's document. token_numbers: i32 (B, T), the number of a
  * token since the beginning of training, modulo 2^32. sources: i32 (B, T), the number of
  * the stream that the row is from, in a blend of data. reference: f32 (B, T), at the
- * first token of a row the loss of a reference model for the row, elsewhere 0. seed: f32
- * (1), the loss scale 1/tokens. */
+ * first token of a row the loss of a reference model for the row, elsewhere 0.
+ * next_tokens_k, next_labels_k: the token and the label k places further on, or 0 and -100
+ * where that is another document's, or behind the row. seed: f32 (1), the loss scale
+ * 1/tokens. */
 
 enum { MAX_DIM = 4, KERNEL_OPERANDS = 19 };
 

@@ -1,7 +1,8 @@
 /* pp_layout.c - reads a pipeline layout in Megatron's notation: E embedding, t layer,
- * m multi-token prediction, L loss (with the last norm and the head), | between stages,
- * x*n and (...)*n repeat, commas and blanks mean nothing. The result is the number of
- * layers of each stage; E opens the first stage and L closes the last one. */
+ * m layer of multi-token prediction (mtp of a plan), L loss (with the head), | between
+ * stages, x*n and (...)*n repeat, commas and blanks mean nothing. The result is the
+ * number of layers of each stage, those of m among them; E opens the first stage and L
+ * closes the last one. */
 #include "vm/plan/plan.h"
 
 enum { DEPTH_MAX = 16, STEPS_MAX = 1000000, REPEAT_MAX = 1000000 };
@@ -10,8 +11,8 @@ typedef struct Reader {
   const char *text;
   int at; /* index of the next character */
   int depth, steps;
-  bool embedding, loss; /* already seen */
-  VEC(int) layers;      /* of each stage so far */
+  bool embedding, further, loss; /* already seen */
+  VEC(int) layers;               /* of each stage so far */
   Arena *a;
   const char *wrong;
 } Reader;
@@ -35,7 +36,10 @@ static bool symbol(Reader *r, int at) {
     return wrong(r, at, "a layout begins with E, the embedding");
   if (c == 'E') r->embedding = true;
   if (c == 'L') r->loss = true;
-  if (c == 't') r->layers.at[r->layers.n - 1]++;
+  if (c == 't' && r->further)
+    return wrong(r, at, "m, a layer for a further token, is behind all t");
+  if (c == 'm') r->further = true;
+  if (c == 't' || c == 'm') r->layers.at[r->layers.n - 1]++;
   if (c == '|') *VEC_PUSH(r->a, r->layers) = 0;
   return true;
 }
@@ -66,15 +70,13 @@ static bool primary(Reader *r) {
   case '*': return wrong(r, r->at, "there is nothing before this * to repeat");
   case 'E':
   case 't':
+  case 'm':
   case 'L':
   case '|': return symbol(r, r->at++);
-  case 'm':
-    return wrong(r, r->at,
-                 "m, a layer of multi-token prediction, is part of no model "
-                 "of weft");
   default:
     return wrong(r, r->at,
-                 "expected E (embedding), t (layer), L (loss) or | (next stage)");
+                 "expected E (embedding), t (layer), m (layer for a further token), L "
+                 "(loss) or | (next stage)");
   }
 }
 

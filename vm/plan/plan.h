@@ -354,6 +354,13 @@ typedef struct MoePlan {
   MoeDispatcher dispatcher;
 } MoePlan;
 
+/* Layers that predict further tokens, each one more than the layer before it: see
+ * stdlib/models/decoder.lua. Their losses add `weight` / `layers` times their sum. */
+typedef struct MtpPlan {
+  int64_t layers; /* 0: none; at most NEXT_MOST */
+  double weight;
+} MtpPlan;
+
 /* The machines that a plan is for: figures of one GPU in SI units, of the plan or of
  * stdlib/clusters. 0: the figure is not known; see cluster_figures.h. */
 typedef struct Cluster {
@@ -428,6 +435,7 @@ typedef struct Plan {
   Checkpointing checkpoint;
   CpPlan cp;
   MoePlan moe;
+  MtpPlan mtp;
   ExpectRange expect[EXPECT_N];
   int64_t steps, log_every;
   int64_t check_replicas_every; /* steps; 0: before checkpoints only */

@@ -299,7 +299,7 @@ static weft_status check_residents(const Check *k, Arena *a) {
       4 * (uint64_t)k->c->microbatches * (uint64_t)k->c->micro * (uint64_t)k->c->tokens;
   for (int i = 0; i < IN_SEED; i++)
     if (p->input[i] != UINT64_MAX)
-      all[n++] = (Resident){prog_input_name[i], {p->input[i], p->input[i] + ids}};
+      all[n++] = (Resident){input_name[i], {p->input[i], p->input[i] + ids}};
   for (int i = 0; i < p->regions.nregion; i++) {
     const Region *r = &p->regions.region[i];
     all[n++] = (Resident){region_name[r->kind], {r->off, r->off + region_bytes(r)}};

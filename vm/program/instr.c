@@ -33,14 +33,3 @@ const CollInfo coll_info[COLL_N] = {
 const char *const prog_phase_name[PH_UPDATE + 1] = {
     [PH_F] = "F", [PH_I] = "I", [PH_W] = "W", [PH_B] = "B", [PH_UPDATE] = "update",
 };
-
-const char *const prog_input_name[IN_N] = {
-    [IN_TOKENS] = "tokens",
-    [IN_LABELS] = "labels",
-    [IN_POSITIONS] = "positions",
-    [IN_DOC_STARTS] = "doc_starts",
-    [IN_TOKEN_NUMBERS] = "token_numbers",
-    [IN_SOURCES] = "sources",
-    [IN_REFERENCE] = "reference",
-    [IN_SEED] = "seed",
-};

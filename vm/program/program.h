@@ -241,7 +241,6 @@ typedef struct Compiled {
 
 /* instr.c: names for printing. */
 extern const char *const prog_phase_name[PH_UPDATE + 1]; /* by Phase: "F", "I", ... */
-extern const char *const prog_input_name[IN_N];          /* "tokens", ... */
 
 /* ---- program.c: what the numbers of a program mean ---- */
 static inline uint64_t operand_count(const Operand *o) { /* elements */

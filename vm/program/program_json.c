@@ -190,13 +190,17 @@ static void write_coordinates(const Print *k) {
 }
 
 static void write_inputs(const Print *k) {
-  static const InputKind sorted[IN_N] = {IN_DOC_STARTS,    IN_LABELS, IN_POSITIONS,
-                                         IN_REFERENCE,     IN_SEED,   IN_SOURCES,
-                                         IN_TOKEN_NUMBERS, IN_TOKENS};
+  InputKind sorted[IN_N];
+  for (int i = 0; i < IN_N; i++) {
+    int at = i;
+    for (; at > 0 && strcmp(input_name[sorted[at - 1]], input_name[i]) > 0; at--)
+      sorted[at] = sorted[at - 1];
+    sorted[at] = (InputKind)i;
+  }
   json_open(k->j, "inputs", '{');
   for (int i = 0; i < IN_N; i++)
     if (k->p->input[sorted[i]] != UINT64_MAX)
-      offset(k->j, prog_input_name[sorted[i]], k->p->input[sorted[i]]);
+      offset(k->j, input_name[sorted[i]], k->p->input[sorted[i]]);
   json_close(k->j, '}');
 }
 

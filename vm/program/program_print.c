@@ -165,7 +165,7 @@ static void print_memory(const Print *k) {
   text_printf(k->out, "  %-16s @%llu\n", "scalars", ULL(p->scalars));
   for (int i = 0; i < IN_N; i++)
     if (p->input[i] != UINT64_MAX)
-      text_printf(k->out, "  %-16s @%llu\n", prog_input_name[i], ULL(p->input[i]));
+      text_printf(k->out, "  %-16s @%llu\n", input_name[i], ULL(p->input[i]));
 }
 
 static void print_comms(const Print *k) {

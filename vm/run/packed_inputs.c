@@ -1,5 +1,6 @@
 /* packed_inputs.c - inputs for sequences packed with several documents: the start of each
- * token's document, positions within it, and labels masked at document ends. */
+ * token's document, positions within it, labels masked at document ends, and what stands
+ * further on in the same document. */
 #include "run_int.h"
 
 /* Whether token `next`, which follows `id` with this label, begins a document. */
@@ -32,6 +33,26 @@ void packed_labels(const Packed *p, const int32_t *row, const int32_t *labels,
     to[i] = label_at(p, row, labels, seq_at(piece, i));
 }
 
+/* The token, or label, `ahead` places behind position `at`, of the same document and
+ * before position `end`. A label of another document counts nowhere. */
+static int32_t further_at(const Packed *p, const int32_t *row, const int32_t *labels,
+                          int64_t end, int64_t at, InputKind kind) {
+  int64_t to = at + input_places(kind);
+  bool token = kind < IN_NEXT_LABELS;
+  bool there = to < end;
+  for (int64_t i = at; there && i < to; i++)
+    there = !begins(p, row[i], labels[i], row[i + 1]);
+  if (!there) return token ? 0 : LABEL_IGNORED;
+  if (token) return row[to];
+  return begins(p, row[to], labels[to], labels[to]) ? LABEL_IGNORED : labels[to];
+}
+
+void packed_further(const Packed *p, const int32_t *row, const int32_t *labels, int64_t T,
+                    const SeqPiece *piece, InputKind kind, int32_t *to) {
+  for (int64_t i = 0; i < piece->run * piece->runs; i++)
+    to[i] = further_at(p, row, labels, T, seq_at(piece, i), kind);
+}
+
 void token_numbers(const SeqPiece *piece, uint32_t first, int32_t *to) {
   for (int64_t i = 0; i < piece->run * piece->runs; i++)
     to[i] = (int32_t)(first + (uint32_t)seq_at(piece, i));
@@ -46,7 +67,8 @@ static void take_chunk(const Packed *p, const int32_t *row, const int32_t *label
   int64_t at = seq_in_document(a, b, slots, c, first);
   to += k * piece->run;
   for (int64_t i = first; i < end; i++, at++)
-    to[i] = kind == IN_TOKENS          ? row[at]
+    to[i] = input_places(kind)         ? further_at(p, row, labels, b, at, kind)
+            : kind == IN_TOKENS        ? row[at]
             : kind == IN_LABELS        ? label_at(p, row, labels, at)
             : kind == IN_POSITIONS     ? (int32_t)(at - a)
             : kind == IN_TOKEN_NUMBERS ? (int32_t)(number + (uint32_t)at)

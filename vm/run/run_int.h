@@ -141,6 +141,9 @@ void packed_places(const Packed *p, const int32_t *row, const int32_t *labels,
 /* The labels of the piece, LABEL_IGNORED where they do not count. */
 void packed_labels(const Packed *p, const int32_t *row, const int32_t *labels,
                    const SeqPiece *piece, int32_t *to);
+/* Input `kind`, of those that look ahead, of the piece of a sequence of T tokens. */
+void packed_further(const Packed *p, const int32_t *row, const int32_t *labels, int64_t T,
+                    const SeqPiece *piece, InputKind kind, int32_t *to);
 /* The numbers of the piece's tokens in a sequence that begins with number `first`. */
 void token_numbers(const SeqPiece *piece, uint32_t first, int32_t *to);
 /* Input `kind` of the piece where each document is cut over cp by itself; a sequence has

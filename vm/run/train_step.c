@@ -54,6 +54,8 @@ static void fill_input(const Worker *w, const StepRows *s, InputKind k, int32_t 
       put_reference(&piece, s->reference[at], to);
     else if (r->c->documents)
       packed_chunks(packed, tokens, labels, r->c->seq, first, &piece, k, to);
+    else if (input_places(k))
+      packed_further(packed, tokens, labels, r->c->seq, &piece, k, to);
     else if (k == IN_TOKEN_NUMBERS)
       token_numbers(&piece, first, to);
     else if (k == IN_TOKENS)

@@ -24,12 +24,18 @@ typedef struct OutParam {
   int64_t first, each;
 } OutParam;
 
+/* A parameter that another tensor has, too. */
+typedef struct OutCopy {
+  int param, tensor;
+} OutCopy;
+
 struct WeightsOut {
   Arena *arena;
   const weft_alloc *alloc;
   const WeightsOutOptions *o;
   VEC(OutTensor) t;
   OutParam *param;
+  VEC(OutCopy) copy;
   int nfile;
   StOut **file;
   FolderOut folder;
@@ -102,6 +108,26 @@ bool weights_out_has(const WeightsOut *w, const CompiledParam *p) {
          !second_prefix(p->name, strlen(p->name)) && !weights_follow(p);
 }
 
+/* Layers that predict further tokens have the embedding and the head once more, in files
+ * of models that began as such, and where there is nothing to be like. */
+static void list_copies(WeightsOut *w, const Compiled *c) {
+  static const char projection[] = ".eh_proj.weight";
+  static const char *const end[] = {WEIGHTS_EMBEDDING_COPY, WEIGHTS_HEAD_COPY};
+  for (int i = 0; i < c->nparam && !w->o->adapter; i++) {
+    const char *name = c->param[i].name;
+    size_t n = strlen(name), less = sizeof projection - 1;
+    if (n < less || !str_eq(name + n - less, projection)) continue;
+    for (int k = 0; k < LEN(end); k++) {
+      const char *copy = arena_printf(w->arena, "%.*s%s", (int)(n - less), name, end[k]);
+      int of = weights_copied(c, copy);
+      if (of < 0 || (w->o->like && !st_find(w->o->like, copy))) continue;
+      const OutTensor like = w->t.at[w->param[of].tensor];
+      *VEC_PUSH(w->arena, w->copy) = (OutCopy){of, w->t.n};
+      add_tensor(w, copy, like.write.ndim, like.write.dim, like.write.dtype);
+    }
+  }
+}
+
 /* A tensor for each parameter, or for each of `like` that has some. */
 static void list_tensors(WeightsOut *w, const Compiled *c) {
   const SafeTensors *like = w->o->like;
@@ -137,6 +163,7 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
     }
     w->param[i] = (OutParam){seen[at] - 1, from.first, INT64_MAX};
   }
+  list_copies(w, c);
 }
 
 /* Files are filled one after the other. */
@@ -315,6 +342,12 @@ weft_status weights_out_put(const WeightsOut *w, int param, int64_t from, int64_
     if (t->write.dtype != DT_F32) narrow(t->write.dtype, values + done, some);
     TRY(st_put(w->file[t->file], t->number, (uint64_t)(p.first + at % p.each) * size,
                values + done, (size_t)some * size, e));
+    for (int i = 0; i < w->copy.n; i++) {
+      if (w->copy.at[i].param != param) continue;
+      t = &w->t.at[w->copy.at[i].tensor];
+      TRY(st_put(w->file[t->file], t->number, (uint64_t)at * size, values + done,
+                 (size_t)some * size, e));
+    }
   }
   return WEFT_OK;
 }

@@ -2,7 +2,8 @@
  *
  * Files of the hub differ in details: a base model's names lack the prefix of the model
  * with a head, old files hold buffers that are computed, some repeat a tied embedding as
- * the head, and some have modules for multi-token prediction. */
+ * the head, and some have modules for multi-token prediction, with copies of the
+ * embedding and of the head. */
 #include "weights_match.h"
 
 #include "adapter_files.h"
@@ -252,17 +253,36 @@ static bool is_buffer(const char *name) {
   return false;
 }
 
-/* Whether it is of a module that predicts a further token. Those are numbered on from the
- * layers, and have a projection that no layer has. */
-static bool is_further_token(const SafeTensors *s, const char *name) {
+/* The projection that a layer of this tensor has if it is a module that predicts a
+ * further token, which are numbered on from the layers; returns how long the layer's name
+ * is, 0: it is of no layer. */
+static int projection_of(const char *name, char projection[64]) {
   static const char layers[] = "model.layers.";
   const char *own = own_name(name);
-  char projection[64];
-  if (strncmp(own, layers, sizeof layers - 1) != 0) return false;
+  if (strncmp(own, layers, sizeof layers - 1) != 0) return 0;
   size_t before = (size_t)(own - name) + sizeof layers - 1;
   int n = (int)(before + strcspn(name + before, "."));
-  snprintf(projection, sizeof projection, "%.*s.eh_proj.weight", n, name);
-  return st_find(s, projection) != NULL;
+  snprintf(projection, 64, "%.*s.eh_proj.weight", n, name);
+  return n;
+}
+
+/* Whether it is of a module that predicts a further token, and that the model does not
+ * have. */
+static bool is_further_token(const Compiled *c, const SafeTensors *s, const char *name) {
+  char projection[64];
+  return projection_of(name, projection) && st_find(s, projection) &&
+         !param_named(c, projection);
+}
+
+int weights_copied(const Compiled *c, const char *name) {
+  char projection[64];
+  int n = projection_of(name, projection);
+  if (!n || !param_named(c, projection)) return -1;
+  bool of_head = str_eq(name + n, WEIGHTS_HEAD_COPY);
+  if (!of_head && !str_eq(name + n, WEIGHTS_EMBEDDING_COPY)) return -1;
+  const CompiledParam *p = of_head ? param_named(c, head) : NULL;
+  if (!p) p = param_named(c, "model.embed_tokens.weight"); /* a head may be tied to it */
+  return p ? (int)(p - c->param) : -1;
 }
 
 /* The embedding that this head reads, of a tied model; -1 if the name is of no head, or
@@ -391,9 +411,10 @@ static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **
     const SafeTensor *t = st_at(s, i);
     if (bsearch(&t, sorted, (size_t)n, sizeof *sorted, by_address)) continue;
     if (is_buffer(t->name)) continue;
-    if (is_further_token(s, t->name)) continue;
+    if (is_further_token(c, s, t->name)) continue;
     if (is_saved(c, s, t)) continue;
     int tied = tied_embedding(c, t->name);
+    if (tied < 0) tied = weights_copied(c, t->name);
     if (tied >= 0) {
       const CompiledParam *p = &c->param[tied];
       (void)fits(p, t->name, (WeightSource){.t = t, .rows = p->dim[0]}, m);
@@ -420,9 +441,9 @@ static weft_status report(const Misfits *m, weft_error *e) {
                  m->text.s, m->n - shown);
 }
 
-/* A tensor for each parameter, or two for each expert. */
+/* A tensor for each parameter, or two for each expert, and copies. */
 uint64_t weights_fit_bytes(const Compiled *c) {
-  uint64_t n = 1;
+  uint64_t n = 1 + 2 * NEXT_MOST;
   for (int i = 0; i < c->nparam; i++)
     n += c->param[i].ndim == 3 ? 2 * (uint64_t)c->param[i].dim[0] : 1;
   return sizeof(SafeTensor *) * n;
@@ -466,9 +487,9 @@ weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_allo
   return st;
 }
 
-static weft_status check_head(const Compiled *c, const SafeTensors *s, const char *name,
-                              weft_error *e) {
-  int tied = tied_embedding(c, name);
+/* That the tensor of this name, if there is one, is parameter `tied`. */
+static weft_status check_again(const Compiled *c, const SafeTensors *s, const char *name,
+                               int tied, const char *why, weft_error *e) {
   const SafeTensor *again = st_find(s, name);
   if (tied < 0 || !again) return WEFT_OK;
   const SafeTensor *first = weights_source(c, s, tied).t;
@@ -480,16 +501,25 @@ static weft_status check_head(const Compiled *c, const SafeTensors *s, const cha
     TRY(st_read_part(first, at, some, x, e));
     TRY(st_read_part(again, at, some, y, e));
     if (memcmp(x, y, (size_t)some * sizeof *x) != 0)
-      return err_set(
-          e, WEFT_EFILE,
-          "the weights do not fit the model:\n  %s: differs from %s, which the "
-          "model's head is tied to (tie_word_embeddings)",
-          name, c->param[tied].name);
+      return err_set(e, WEFT_EFILE,
+                     "the weights do not fit the model:\n  %s: differs from %s, which %s",
+                     name, c->param[tied].name, why);
   }
   return WEFT_OK;
 }
 
+static weft_status check_head(const Compiled *c, const SafeTensors *s, const char *name,
+                              weft_error *e) {
+  return check_again(c, s, name, tied_embedding(c, name),
+                     "the model's head is tied to (tie_word_embeddings)", e);
+}
+
 weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e) {
   TRY(check_head(c, s, head, e));
+  for (int i = 0; i < st_count(s); i++) {
+    const char *name = st_at(s, i)->name;
+    TRY(check_again(c, s, name, weights_copied(c, name),
+                    "layers for further tokens (mtp) share with the model", e));
+  }
   return check_head(c, s, teacher_head, e);
 }

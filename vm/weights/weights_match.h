@@ -40,7 +40,14 @@ bool weights_packed(const Compiled *c, const char *const *modules, int param,
 weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_alloc *a,
                         weft_error *e);
 uint64_t weights_fit_bytes(const Compiled *c);
-/* A head beside a tied embedding must be that embedding. Reads both. */
+/* What files of DeepSeek-V3 have once more in each layer that predicts a further token,
+ * by the end of its name behind the layer's. */
+#define WEIGHTS_EMBEDDING_COPY ".embed_tokens.weight"
+#define WEIGHTS_HEAD_COPY      ".shared_head.head.weight"
+/* The parameter that a tensor of this name is such a copy of, or -1. */
+int weights_copied(const Compiled *c, const char *name);
+/* A head beside a tied embedding must be that embedding, and copies in layers that
+ * predict further tokens what they are of. Reads both. */
 weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e);
 
 #endif

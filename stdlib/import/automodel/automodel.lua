@@ -1,5 +1,6 @@
 -- automodel.lua - recipes of NeMo AutoModel (YAML) as fields of a plan. What does not take part
 -- in the plan is in rules.lua.
+local further = use "import/further"
 local adapter = use "import/automodel/adapter"
 local data = use "import/automodel/data"
 local model_field = use "import/model_field"
@@ -336,6 +337,8 @@ function automodel.translate(book, plan, options)
   put_precision(book, plan, strategy)
   put_recompute(book, plan)
   put_moe(book, plan, m)
+  further.put(book, plan, config[1], "model.num_nextn_predict_layers", "model.mtp_loss_scaling_factor",
+              0.1)
   adapter.put(book, plan, config, m.experts)
   training.put_packed(book, plan)
   training.put_batch(book, plan, m, config)

@@ -91,9 +91,10 @@ return {
   cannot("model.backend.te_fp8.*", "products are not computed in fp8"),
   none("model.backend.*", KERNELS),
   cannot("model.text_config.*", IMAGES), cannot("model.vision_config.*", IMAGES),
-  cannot("model.num_nextn_predict_layers", "weft does not train multi-token prediction"),
-  cannot("model.mtp_loss_scaling_factor", "weft does not train multi-token prediction"),
-  cannot("model.mtp_use_repeated_layer", "weft does not train multi-token prediction"),
+  off("model.num_nextn_predict_layers", "the model has no layers that predict further tokens"),
+  rule.with("model.mtp_loss_scaling_factor", { "model.num_nextn_predict_layers" },
+       "the model has no layers that predict further tokens"),
+  rule.off("model.mtp_use_repeated_layer", "layers that predict further tokens have weights of their own each"),
   off("model.transformer_engine_fp8", "products are not computed in fp8"),
   off("model.transformer_engine_linear", KERNELS),
 

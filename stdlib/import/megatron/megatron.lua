@@ -1,6 +1,7 @@
 -- megatron.lua - settings of Megatron-LM and Megatron-Bridge as fields of a plan: arguments of scripts
 -- and of test suites, --yaml-cfg files, and key=value of recipes. What does not take part in the
 -- plan is in rules.lua.
+local further = use "import/further"
 local keys = use "import/megatron/keys"
 local layers = use "import/megatron/layers"
 local model = use "import/megatron/model"
@@ -135,6 +136,7 @@ function megatron.translate(book, plan, options)
     m.seq_limit = made.position == "learned" and made.max or nil
     if made.hidden then say_dropout(book) end
     ranks.put_mesh(book, plan, m, options, m.experts ~= nil)
+    m.further = further.put(book, plan, m.arch, "mtp_num_layers", "mtp_loss_scaling_factor", 0.1)
     ranks.put_pipeline(book, plan, m)
     ranks.put_strategy(book, plan, m)
     step.put_precision(book, plan)

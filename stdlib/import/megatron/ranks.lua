@@ -171,6 +171,22 @@ local function uneven(book, m, virtual, extra_first, extra_last)
   return list, key
 end
 
+-- Layers that predict further tokens are all on the last stage.
+local function with_further(book, m, virtual, list, why)
+  local stages = m.pp * virtual
+  if not list and why then return nil, why end
+  if not list and m.layers % stages ~= 0 then
+    return nil, book:refuse("mtp_num_layers", string.format("%d layers cannot be cut into %d equal stages", m.layers,
+                                                            stages)) or "mtp_num_layers"
+  end
+  if not list then
+    list = {}
+    for i = 1, stages do list[i] = m.layers // stages end
+  end
+  list[stages] = list[stages] + m.further
+  return list, why or "mtp_num_layers"
+end
+
 local function put_layout(book, plan, m)
   local key = "pipeline_model_parallel_layout"
   local text = book:value(key)
@@ -184,10 +200,10 @@ local function put_layout(book, plan, m)
     book:refuse(key, string.format("its %d stages are no multiple of pp = %d", stages, m.pp))
     return 1
   end
-  local kept = string.gsub(tostring(text), "m%*?%d*", "")
+  local kept = m.further > 0 and tostring(text) or string.gsub(tostring(text), "m%*?%d*", "")
   plan:put("pp_plan.layout", quote.text(kept), book:leaf(key))
   if kept ~= text then
-    book:cannot(key, "m, multi-token prediction, is not trained: the plan has the layout without it")
+    book:cannot(key, "m, multi-token prediction, is no part of the model: the plan has the layout without it")
   else
     book:translated(key, "pp_plan.layout")
   end
@@ -218,6 +234,7 @@ function ranks.put_pipeline(book, plan, m)
     local counted = m.layers + (extra_first and 1 or 0) + (extra_last and 1 or 0)
     virtual, key = virtual_of(book, m, counted)
     local list, why = uneven(book, m, virtual, extra_first, extra_last)
+    if m.further > 0 then list, why = with_further(book, m, virtual, list, why) end
     if list then
       plan:put("pp_plan.layers", quote.value(list), book:leaf(why))
     elseif not why and m.layers % (m.pp * virtual) ~= 0 then

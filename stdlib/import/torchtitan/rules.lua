@@ -52,7 +52,7 @@ return {
   off("model.use_flex_attn", "each document attends to itself there: packed = { eot = id } says it"),
   none("model.attn_mask_type", "packed says whether documents are told apart"),
   cannot("model_args.*", CODE), cannot("model.*", "the model is what its flavor says"),
-  cannot("model_spec.num_mtp_layers", "the last layers that predict further tokens are not trained"),
+  off("model_spec.num_mtp_layers", "the model has no layers that predict further tokens"),
   { "model_spec.converters", function(book, leaf)
     local lora = string.find(string.lower(tostring(leaf.value)), "lora") ~= nil
     book:cannot(leaf.key, lora and ADAPTER or FP8)

@@ -5,6 +5,7 @@ local model_field = use "import/model_field"
 local quote = use "import/quote"
 local ranks = use "import/torchtitan/ranks"
 local rules = use "import/torchtitan/rules"
+local further = use "import/further"
 local flavors = use "import/torchtitan/flavors"
 local scalar = use "import/scalar"
 local training = use "import/torchtitan/training"
@@ -279,6 +280,7 @@ function torchtitan.translate(book, plan, options)
   put_precision(book, plan, m)
   put_recompute(book, plan, config, options.configuration ~= nil)
   put_moe(book, plan, m, config, aside)
+  further.put(book, plan, config[1], "model_spec.num_mtp_layers", "loss.mtp_scale", 0.3)
   training.put_loss(book, plan, m, training.put_batch(book, plan, m))
   local steps = training.put_train(book, plan)
   training.put_optimizer(book, plan, steps)
