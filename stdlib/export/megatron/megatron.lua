@@ -54,6 +54,14 @@ local function put_moe(s, f)
   end
 end
 
+-- Over stages the layout names them, too.
+local function put_mtp(s, v)
+  if v["mtp.num_layers"] == 0 then return end
+  s:group "MTP_ARGS"
+  s:put("--mtp-num-layers", v["mtp.num_layers"], "mtp.num_layers")
+  s:put("--mtp-loss-scaling-factor", v["mtp.loss_scaling_factor"], "mtp.loss_scaling_factor")
+end
+
 local function put_batch(s, v)
   s:group "TRAINING_ARGS"
   s:put("--micro-batch-size", v["batch.micro"], "batch.micro")
@@ -193,6 +201,7 @@ function megatron.write(f, form)
   put_precision(s, v)
   put_recompute(s, v)
   put_moe(s, f)
+  put_mtp(s, v)
   put_batch(s, v)
   put_optimizer(s, v, form)
   put_data(s)

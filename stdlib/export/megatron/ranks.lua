@@ -36,15 +36,17 @@ end
 -- ---- the pipeline ----
 
 -- Units of a stage in Megatron's letters: what is before the layers is E, what is behind them is L.
-local function letters(units)
-  local before, n, behind = false, 0, false
+local function letters(units, layers)
+  local before, n, further, behind = false, 0, 0, false
   for unit in string.gmatch(units, "%S+") do
-    if string.find(unit, "%.%d+$") then n = n + 1
+    local number = tonumber(string.match(unit, "%.(%d+)$"))
+    if number and number >= layers then further = further + 1
+    elseif number then n = n + 1
     elseif n > 0 or unit == "norm" or unit == "ln_f" or unit == "lm_head" then behind = true
     else before = true end
   end
-  local layers = n == 0 and "" or n == 1 and "t" or "t*" .. n
-  return (before and "E" or "") .. layers .. (behind and "L" or ""), n
+  local text = (n == 0 and "" or n == 1 and "t" or "t*" .. n) .. string.rep("m", further)
+  return (before and "E" or "") .. text .. (behind and "L" or ""), n + further
 end
 
 -- The layout of the stages, and whether it is what Megatron makes without one.
@@ -52,10 +54,10 @@ local function layout_of(f)
   local parts, even, stages = {}, true, f.mesh.pp * f.virtual
   local each = f.facts.layers // stages
   for units in string.gmatch(f.value.pp_plan .. " | ", "(.-) | ") do
-    local text, n = letters(units)
+    local text, n = letters(units, f.config.num_hidden_layers or f.config.n_layer)
     parts[#parts + 1] = text
     local at = #parts
-    even = even and n == each and (string.find(text, "E") ~= nil) == (at == 1)
+    even = even and n == each and not string.find(text, "m") and (string.find(text, "E") ~= nil) == (at == 1)
       and (string.find(text, "L") ~= nil) == (at == stages)
   end
   return table.concat(parts, "|"), even
@@ -73,12 +75,14 @@ end
 
 -- One stage for each rank, as equal as can be: what comes nearest where stages cannot be interleaved.
 local function one_each(f)
-  local layers, pp, parts = f.facts.layers, f.mesh.pp, {}
+  local further = f.value["mtp.num_layers"]
+  local layers, pp, parts = f.facts.layers - further, f.mesh.pp, {}
   for i = 1, pp do
     local n = layers // pp + (i <= layers % pp and 1 or 0)
-    parts[i] = (i == 1 and "E" or "") .. (n > 0 and "t*" .. n or "") .. (i == pp and "L" or "")
+    parts[i] = (i == 1 and "E" or "") .. (n > 0 and "t*" .. n or "")
+      .. (i == pp and string.rep("m", further) .. "L" or "")
   end
-  return table.concat(parts, "|"), layers % pp == 0
+  return table.concat(parts, "|"), layers % pp == 0 and further == 0
 end
 
 local function put_pipeline(s, f)
