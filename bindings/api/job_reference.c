@@ -2,6 +2,7 @@
  * the file is, and which model it has to be of. */
 #include "bindings/model/model.h"
 #include "job.h"
+#include "vm/io/st_type.h"
 #include "vm/weights/weights_open.h"
 
 #include <unistd.h>
@@ -16,17 +17,17 @@ const char *job_reference_path(Job *j, bool write) {
 
 /* Three places of each tensor: weights that were trained on differ in all of them. */
 static weft_status add_weights(const SafeTensors *s, uint64_t *h, weft_error *e) {
-  enum { SOME = 256 };
-  unsigned char bytes[SOME];
+  enum { SOME = 32 };
+  unsigned char bytes[SOME * sizeof(double)];
   for (int i = 0; i < st_count(s); i++) {
     const SafeTensor *t = st_at(s, i);
-    size_t n = MIN(t->bytes, (size_t)SOME);
+    int64_t size = st_type(t->type)->size, all = (int64_t)t->bytes / size, n = MIN(all, SOME);
     *h = hash_bytes(*h, t->name, strlen(t->name));
     *h = hash_bytes(*h, t->dim, sizeof t->dim);
     *h = hash_bytes(*h, t->type, strlen(t->type));
     for (int k = 0; k < 3 && n; k++) {
-      TRY(st_raw(t, (t->bytes - n) / 2 * (size_t)k, bytes, n, e));
-      *h = hash_bytes(*h, bytes, n);
+      TRY(st_read_raw(t, (all - n) / 2 * k, n, bytes, e));
+      *h = hash_bytes(*h, bytes, (size_t)(n * size));
     }
   }
   return WEFT_OK;

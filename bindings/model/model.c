@@ -318,15 +318,47 @@ static void from_name(Model *m, int t, const char *name) {
   end_config(m, m->d->errors == errors);
 }
 
+static int block_size(lua_State *L, int t, int i) {
+  int n = 0;
+  if (field_push(L, t, "weight_block_size") == LUA_TTABLE) {
+    lua_rawgeti(L, -1, i);
+    n = (int)lua_tointeger(L, -1);
+  }
+  return n;
+}
+
+/* Forgets the codes that weights of a folder are in, if they are read as what they stand
+ * for (vm/io/st_packed.h): the model has none. */
+static void forget_codes(Model *m, int json) {
+  lua_State *L = m->L;
+  int top = lua_gettop(L);
+  if (field_push(L, json, "quantization_config") == LUA_TTABLE) {
+    int t = lua_gettop(L);
+    bool named = field_push(L, t, "quant_method") == LUA_TSTRING;
+    const char *method = named ? lua_tostring(L, -1) : "";
+    bool blocks =
+        str_eq(method, "fp8") && block_size(L, t, 1) == 128 && block_size(L, t, 2) == 128;
+    if (blocks || str_eq(method, "mxfp4")) {
+      lua_pushnil(L);
+      lua_setfield(L, json, "quantization_config");
+    }
+  }
+  lua_settop(L, top);
+}
+
 /* Warns about unknown keys of a file: the model may not compute what the file means. */
-static void warn_unread(Model *m, const char *file) {
+static void warn_unread(Model *m, int json, const char *file) {
   const char *list = NULL;
+  bool codes = field_push(m->L, json, "quantization_config") != LUA_TNIL;
+  lua_pop(m->L, 1);
   for (int i = 0; i < m->unread.n; i++) {
     const char *key = m->unread.at[i];
-    if (strcmp(key, "quantization_config") == 0)
-      diag_error(m->d, "model", m->path, "%s: quantized weights cannot be trained", file);
-    else if (strcmp(key, "num_nextn_predict_layers") != 0 || !m->lp->plan.mtp.layers)
-      list = list ? arena_printf(m->arena, "%s, %s", list, key) : key;
+    bool says = strcmp(key, "quantization_config") == 0;
+    bool mtp = strcmp(key, "num_nextn_predict_layers") == 0 && m->lp->plan.mtp.layers;
+    if (says && codes)
+      diag_error(m->d, "model", m->path, "%s: quantized weights cannot be trained", file)
+          ->suggestion = "weights of mxfp4, or of fp8 in blocks of 128 x 128, are read";
+    if (!says && !mtp) list = list ? arena_printf(m->arena, "%s, %s", list, key) : key;
   }
   if (list)
     diag_warn(m->d, "model", m->path,
@@ -418,8 +450,9 @@ static void from_folder(Model *m, int t, const char *dir) {
   if (has_text_model(m, json, file, type) || !begin_config(m, type, m->path)) return;
   overlay(m, json, NULL);
   int64_t had = vocab_of(L, m->config);
+  forget_codes(m, json);
   keep_folder(m, dir, json);
-  warn_unread(m, file);
+  warn_unread(m, json, file);
   overlay(m, t, "model");
   end_config(m, m->d->errors == errors);
   if (field_push(L, t, "weights") != LUA_TNIL && !lua_isboolean(L, -1))

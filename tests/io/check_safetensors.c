@@ -222,7 +222,7 @@ START_TEST(broken_headers) {
       {"{\"a\":{\"dtype\":3}}", "tensor \"a\" has no string \"dtype\""},
       {"{\"a\":{\"dtype\":\"F8_E5M2\"}}",
        "tensor \"a\": dtype \"F8_E5M2\" is not supported (F64, F32, F16, BF16, I64, I32, "
-       "I16, I8, U64, U32, U16, U8, BOOL are)"},
+       "I16, I8, U64, U32, U16, U8, BOOL, F8_E4M3 are)"},
       {"{\"a\":{\"dtype\":\"F32\"}}", "tensor \"a\" has no list \"shape\""},
       {"{\"a\":" ROW("F32", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}",
        "tensor \"a\" has 9 dimensions, at most 8 are supported"},

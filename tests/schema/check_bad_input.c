@@ -417,7 +417,7 @@ static const struct {
     {"{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}, \"magic\": "
      "null}",
      "hf.lua:5: error: plan.model: model/config.json: quantized weights cannot be "
-     "trained\n"
+     "trained (weights of mxfp4, or of fp8 in blocks of 128 x 128, are read)\n"
      "1 error\n"},
     {"{\"model_type\": \"llama\", \"logit_cap\": 30.0, \"shared_kv\": true, "
      "\"extra\": false, \"hidden_size\": 0}",

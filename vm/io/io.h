@@ -73,6 +73,7 @@ typedef struct SafeTensor {
   const unsigned char
       *row; /* where st_grow added some: each of the new ones; else NULL, */
   size_t row_bytes, in_file; /* and how many bytes it and those of the file have */
+  const struct StPacked *packed; /* NULL: its elements are there; else st_packed.h */
 } SafeTensor;
 weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
                     SafeTensors **out, weft_error *e);
@@ -89,11 +90,12 @@ const SafeTensor *st_find(const SafeTensors *s, const char *name); /* NULL if ab
 uint64_t st_bytes(const SafeTensors *s); /* total bytes of all tensors */
 /* Gives tensor i more rows, each of them the mean of those that the file has. */
 weft_status st_grow(SafeTensors *s, int i, int64_t rows, weft_error *e);
-/* Bytes [at, at + n) of its data as the file has, or would have, them. Thread-safe. */
-weft_status st_raw(const SafeTensor *t, uint64_t at, void *to, size_t n, weft_error *e);
 /* All elements as f32. */
 weft_status st_read_f32(const SafeTensor *t, float *out, weft_error *e);
-/* Elements [first, first + n). */
+/* Elements [first, first + n), as `type` says. Thread-safe. */
+weft_status st_read_raw(const SafeTensor *t, int64_t first, int64_t n, void *to,
+                        weft_error *e);
+/* The same as f32. */
 weft_status st_read_part(const SafeTensor *t, int64_t first, int64_t n, float *out,
                          weft_error *e);
 /* A string in "__metadata__" of a file's header; NULL if there is no such key. Files are

@@ -8,6 +8,7 @@
 #include "file.h"
 #include "io.h"
 #include "json_text.h"
+#include "st_packed.h"
 #include "st_type.h"
 
 enum {
@@ -334,6 +335,8 @@ weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
     return err_file(e, WEFT_ENOMEM, path, 0, "out of memory");
   }
   weft_status status = add_path(s, path, e);
+  if (status == WEFT_OK) status = sort_by_name(s, e);
+  if (status == WEFT_OK) status = st_packed_find(s->arena, s->t.at, &s->t.n, e);
   if (status == WEFT_OK) status = sort_by_name(s, e);
   if (status != WEFT_OK) {
     st_close(s);

@@ -2,6 +2,8 @@
 #include "st_type.h"
 
 #include "vm/base/bf16.h"
+#include "st_packed.h"
+
 #include "vm/base/f16.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -35,11 +37,13 @@ static void f32(const unsigned char *from, size_t n, float *to) {
 }
 
 static const StType types[] = {
-    {"F64", 8, DT_F64, f64},     {"F32", 4, DT_F32, f32}, {"F16", 2, DT_F16, half},
-    {"BF16", 2, DT_BF16, brain}, {"I64", 8, DT_F32, i64}, {"I32", 4, DT_I32, i32},
-    {"I16", 2, DT_F32, i16},     {"I8", 1, DT_F32, i8},   {"U64", 8, DT_F32, u64},
-    {"U32", 4, DT_F32, u32},     {"U16", 2, DT_F32, u16}, {"U8", 1, DT_U8, u8},
-    {"BOOL", 1, DT_F32, truth},
+    {"F64", 8, DT_F64, f64},    {"F32", 4, DT_F32, f32},
+    {"F16", 2, DT_F16, half},   {"BF16", 2, DT_BF16, brain},
+    {"I64", 8, DT_F32, i64},    {"I32", 4, DT_I32, i32},
+    {"I16", 2, DT_F32, i16},    {"I8", 1, DT_F32, i8},
+    {"U64", 8, DT_F32, u64},    {"U32", 4, DT_F32, u32},
+    {"U16", 2, DT_F32, u16},    {"U8", 1, DT_U8, u8},
+    {"BOOL", 1, DT_F32, truth}, {"F8_E4M3", 1, DT_F32, st_f8_to_f32},
 };
 
 const StType *st_type(const char *name) {
@@ -56,6 +60,8 @@ const char *st_type_name(DType t) {
   case DT_I32: return "I32";
   case DT_F16: return "F16";
   case DT_U8: return "U8";
+  case DT_Q8: /* are saved as f32 */
+  case DT_UQ8:
   case DT_ACT:
   case DT_GRAD: break;
   }
@@ -72,27 +78,31 @@ bool st_from_f32(DType t, const float *from, size_t n, unsigned char *to) {
 }
 
 /* New rows are behind those of the file. */
-weft_status st_raw(const SafeTensor *t, uint64_t at, void *to, size_t n, weft_error *e) {
-  size_t whole = t->row ? t->in_file : t->bytes;
-  size_t there = at < whole ? MIN(n, whole - (size_t)at) : 0;
-  unsigned char *new = (unsigned char *)to + there;
-  if (there) TRY(file_at(t->in, t->at + at, to, there, e));
-  for (size_t i = 0; i < n - there; i++)
-    new[i] = t->row[(at + there - whole + i) % t->row_bytes];
+weft_status st_read_raw(const SafeTensor *t, int64_t first, int64_t n, void *to,
+                        weft_error *e) {
+  size_t size = (size_t)st_type(t->type)->size;
+  int64_t whole = (int64_t)((t->row ? t->in_file : t->bytes) / size);
+  int64_t there = first < whole ? MIN(n, whole - first) : 0;
+  if (there && t->packed) TRY(st_packed_read(t, first, there, to, e));
+  if (there && !t->packed)
+    TRY(file_at(t->in, t->at + (uint64_t)first * size, to, (size_t)there * size, e));
+  if (there == n) return WEFT_OK;
+  unsigned char *new = (unsigned char *)to + (size_t)there * size;
+  size_t at = (size_t)(first + there - whole) * size;
+  for (size_t i = 0; i < (size_t)(n - there) * size; i++)
+    new[i] = t->row[(at + i) % t->row_bytes];
   return WEFT_OK;
 }
 
 weft_status st_read_part(const SafeTensor *t, int64_t first, int64_t n, float *out,
                          weft_error *e) {
   const StType *type = st_type(t->type);
-  unsigned char chunk[16384];
-  size_t size = (size_t)type->size;
-  uint64_t at = (uint64_t)first * size;
-  for (size_t left = (size_t)n * size, k; left > 0; left -= k, at += k) {
-    k = MIN(left, sizeof chunk);
-    TRY(st_raw(t, at, chunk, k, e));
-    type->to_f32(chunk, k / size, out);
-    out += k / size;
+  _Alignas(8) unsigned char chunk[16384];
+  int64_t room = (int64_t)sizeof chunk / type->size;
+  for (int64_t k; n > 0; first += k, n -= k, out += k) {
+    k = MIN(n, room);
+    TRY(st_read_raw(t, first, k, chunk, e));
+    type->to_f32(chunk, (size_t)k, out);
   }
   return WEFT_OK;
 }

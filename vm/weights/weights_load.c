@@ -61,7 +61,7 @@ uint64_t weights_bytes(const Compiled *c) {
 typedef struct Found {
   const FileTensor *in;
   int64_t n;
-  uint64_t at; /* in the file */
+  int64_t at; /* in the tensor */
   char *window;
 } Found;
 
@@ -75,13 +75,16 @@ static Found find(const Load *l, const Lane *lane, int param, int64_t element) {
   const FileTensor *in = &p->tensor[i];
   int64_t size = in->type->size, here = MAX(begin, lane->from);
   int64_t slack = (MIN(end, lane->from + lane->most) - here) * (WIDEST - size);
-  uint64_t at = in->t->at + (uint64_t)((p->first + here - begin) * size);
+  int64_t first = p->first + here - begin;
+  uint64_t at = in->t->at + (uint64_t)(first * size);
   char *window = l->windows + (size_t)lane->number * l->window;
   window += (here - lane->from) * WIDEST;
   if (slack >= PAGE) window += (at - (uintptr_t)window) % PAGE;
   uint64_t behind = (uint64_t)((element - here) * size);
-  return (Found){
-      .in = in, .n = end - element, .at = at + behind, .window = window + behind};
+  return (Found){.in = in,
+                 .n = end - element,
+                 .at = first + element - here,
+                 .window = window + behind};
 }
 
 static weft_status bring(const Lane *lane, void *ud, int param, const RangeSet *c,
@@ -90,8 +93,7 @@ static weft_status bring(const Lane *lane, void *ud, int param, const RangeSet *
     for (int64_t at = c->run[i].from, n; at < c->run[i].to; at += n) {
       Found f = find(ud, lane, param, at);
       n = MIN(f.n, c->run[i].to - at);
-      TRY(st_raw(f.in->t, f.at - f.in->t->at, f.window, (size_t)(n * f.in->type->size),
-                 e));
+      TRY(st_read_raw(f.in->t, f.at, n, f.window, e));
     }
   return WEFT_OK;
 }
@@ -192,16 +194,16 @@ static weft_status read_values(const void *ud, int param, int64_t from, int64_t 
   enum { ROOM = 4096 };
   const Load *l = ud;
   const FileParam *p = &l->param[param];
-  unsigned char raw[ROOM * WIDEST];
+  _Alignas(WIDEST) unsigned char raw[ROOM * WIDEST];
   if (!p->tensor) {
     param_init(&l->c->param[param], l->seed, from, n, to);
     return WEFT_OK;
   }
   for (int64_t at = from, end = from + n, some; at < end; at += some) {
     const FileTensor *in = &p->tensor[at / p->each];
-    int64_t size = in->type->size, here = p->first + at % p->each;
+    int64_t here = p->first + at % p->each;
     some = MIN(MIN(end - at, p->each - at % p->each), (int64_t)ROOM);
-    TRY(st_raw(in->t, (uint64_t)(here * size), raw, (size_t)(some * size), e));
+    TRY(st_read_raw(in->t, here, some, raw, e));
     in->type->to_f32(raw, (size_t)some, to + (at - from));
   }
   return WEFT_OK;

@@ -456,7 +456,6 @@ static const struct Scheme {
               {".quant_state.bitsandbytes__fp4", "bitsandbytes (FP4)"},
               {".SCB", "bitsandbytes (8 bits)"},
               {".qweight", "GPTQ or AWQ"},
-              {".weight_scale_inv", "blocks of FP8"},
               {".weight_packed", "compressed-tensors"}};
 
 static weft_status check_scheme(const SafeTensors *s, weft_error *e) {
