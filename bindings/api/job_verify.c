@@ -125,9 +125,20 @@ static weft_status compile_small(Job *j, int ranks, LangShrunk *shrunk) {
   return job_compile(j);
 }
 
+/* Codes of 8 bits turn the last bits of a gradient into steps of a hundredth: states are
+ * compared in f32. Where flat cuts fall, blocks are the same on all meshes. */
+static weft_status without_codes(Job *j, const Diags *before, LangShrunk *shrunk) {
+  if (dtype_elements(j->plan.opt.state) == 1) return WEFT_OK;
+  tell(j, shrunk, "states of the optimizer in 8 bits -> f32");
+  j->plan.opt.state = DT_F32;
+  j->d = *before;
+  return job_compile(j);
+}
+
 weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk) {
   Diags before = j->d;
   TRY(compile_small(j, ranks, shrunk));
+  TRY(without_codes(j, &before, shrunk));
   return as_one_rank_routes(j, &before, shrunk);
 }
 

@@ -137,6 +137,16 @@ static ToyOptions experts_in_shards(void) {
 static ToyOptions lion_experts(void) { return with(OPTIMIZER_LION, experts_of_both()); }
 static ToyOptions muon_experts(void) { return with(OPTIMIZER_MUON, experts_of_both()); }
 static ToyOptions muon_padded(void) { return with(OPTIMIZER_MUON, padded()); }
+/* Averages in blocks of 8 bits, but for what is small. */
+static ToyOptions in_8bit(ToyOptions o) {
+  o.state = DT_Q8, o.hidden = 96, o.ffn = 72;
+  return with(OPTIMIZER_ADAMW_8BIT, o);
+}
+static ToyOptions in_8bit_one_rank(void) { return in_8bit(one_rank()); }
+static ToyOptions in_8bit_fsdp2(void) { return in_8bit(fsdp2()); }
+static ToyOptions in_8bit_zero3(void) { return in_8bit(zero3_bf16()); }
+static ToyOptions in_8bit_offload(void) { return in_8bit(offload()); }
+static ToyOptions in_8bit_experts(void) { return in_8bit(experts_of_both()); }
 static ToyOptions sgd_experts(void) { return with(OPTIMIZER_SGD, experts_in_shards()); }
 static ToyOptions experts_bf16(void) {
   ToyOptions o = shared(1, 2, 4, 2, 2);
@@ -164,6 +174,11 @@ static ToyOptions (*const cases[])(void) = {plain,
                                             post_validation,
                                             padded,
                                             sgd_plain,
+                                            in_8bit_one_rank,
+                                            in_8bit_fsdp2,
+                                            in_8bit_zero3,
+                                            in_8bit_offload,
+                                            in_8bit_experts,
                                             sgd_zero3,
                                             sgd_early,
                                             sgd_f16,

@@ -33,6 +33,12 @@ local function lion(weft, d, o)
   return weft.lion(o)
 end
 
+local function adamw_8bit(weft, d, o)
+  o.state_dtype, o.stochastic_rounding, o.post_validation = nil, nil, nil
+  o.eps = o.eps > 0 and o.eps or nil
+  return weft.adamw_8bit(o)
+end
+
 -- Decays and betas are those of AdamW, which steps the rest.
 local function muon(weft, d, o)
   o.post_validation = nil
@@ -60,6 +66,8 @@ return function(weft, new_draw, number, validates, offloads)
   o.post_validation = validates and not d:maybe(4) or nil
   if d:maybe(4) then return sgd(weft, d, o) end
   if d:maybe(4) then return lion(weft, d, o) end
+  if new_draw(number + 73):maybe(8) then return weft.adam(o) end
+  if new_draw(number + 71):maybe(6) then return adamw_8bit(weft, d, o) end
   if offloads or not new_draw(number + 57):maybe(4) then return weft.adamw(o) end
   return muon(weft, new_draw(number + 58), o)
 end

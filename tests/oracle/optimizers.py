@@ -69,6 +69,13 @@ def muon(decay, whole=False, adamw=None, **options):
     return make
 
 
+def adam(decay, **options):
+    def make(groups):
+        groups[0]["weight_decay"] = decay
+        return torch.optim.Adam(groups, foreach=False, **options)
+    return make
+
+
 MUON = {"lr": 1e-2}
 MUON_RMS = {"lr": 5e-3, "momentum": 0.8, "nesterov": False, "ns_steps": 3,
             "ns_coefficients": (2.0, -1.5, 0.5), "adjust_lr_fn": "match_rms_adamw"}
@@ -78,6 +85,7 @@ OPTIMIZERS = {
     "sgd_momentum": sgd(0.01, lr=0.05, momentum=0.9),
     "sgd_dampening": sgd(0.1, lr=0.1, momentum=0.8, dampening=0.4),
     "sgd_nesterov": sgd(0.02, lr=0.05, momentum=0.9, nesterov=True),
+    "adam": adam(0.1, lr=1e-2, betas=(0.9, 0.99)),
     "lion": lion(0.1, lr=1e-3, betas=(0.9, 0.99)),
     "lion_betas": lion(0.0, lr=3e-3, betas=(0.95, 0.98)),
     "adamw_vectors": adamw_of_all(2.0, lr=1e-2, betas=(0.9, 0.95)),

@@ -36,6 +36,9 @@ local optimizers = {
   sgd_nesterov = function()
     return weft.sgd { lr = 0.05, momentum = 0.9, nesterov = true, weight_decay = 0.02, clip = 0.5 }
   end,
+  adam = function()
+    return weft.adam { lr = 1e-2, betas = { 0.9, 0.99 }, weight_decay = 0.1, clip = 0.5 }
+  end,
   lion = function() return weft.lion { lr = 1e-3, weight_decay = 0.1, clip = 0.5 } end,
   lion_betas = function()
     return weft.lion { lr = 3e-3, betas = { 0.95, 0.98 }, clip = 0.5 }

@@ -115,6 +115,19 @@ function ops.adamw(k, p, g, m, v, scal)
   return p1, m1, v1, p1
 end
 
+function ops.adam(k, p, g, m, v, scal)
+  local s, a = reader(k, scal), k.attr
+  if s "SC_HOLD" ~= 0 then return p, m, v, p end
+  local p1, m1, v1, lr = {}, {}, {}, rate_of(k, scal)
+  for i = 1, #p do
+    local x = g[i] * s "SC_CLIP" + (a.weight_decay or 0) * p[i]
+    m1[i] = m[i] + (1 - a.beta1) * (x - m[i])
+    v1[i] = v[i] + (1 - a.beta2) * (x * x - v[i])
+    p1[i] = p[i] - lr / s "SC_BC1" * m1[i] / (sqrt(v1[i] / s "SC_BC2") + a.eps)
+  end
+  return p1, m1, v1, p1
+end
+
 function ops.sgd(k, p, g, m, scal)
   local s, a = reader(k, scal), k.attr
   if s "SC_HOLD" ~= 0 then return p, m, p end
@@ -156,6 +169,15 @@ end
 
 function ops.adamw_try(k, p, g, m, v, scal)
   local p1, m1, v1, copy = ops.adamw(k, p, g, m, v, scal)
+  return p1, m1, v1, copy, p, m, v
+end
+
+-- With states in f32, as small parameters have them.
+ops.adamw_8bit = ops.adamw
+ops.adamw_8bit_try = ops.adamw_try
+
+function ops.adam_try(k, p, g, m, v, scal)
+  local p1, m1, v1, copy = ops.adam(k, p, g, m, v, scal)
   return p1, m1, v1, copy, p, m, v
 end
 

@@ -126,6 +126,22 @@ static void adamw(RefArgs *a) {
   }
 }
 
+/* As adamw of a gradient with the decay, which is then none. */
+static void adam(RefArgs *a) {
+  const double *sc = IN(4);
+  const OpAttr *at = a->attr;
+  if (sc[SC_HOLD] != 0) return;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double p = IN(0)[i], g = IN(1)[i] * sc[SC_CLIP] + at->weight_decay * p;
+    double m = at->beta1 * IN(2)[i] + (1 - at->beta1) * g;
+    double v = at->beta2 * IN(3)[i] + (1 - at->beta2) * g * g;
+    double step = m == 0 ? 0 : m / sc[SC_BC1] / (sqrt(v / sc[SC_BC2]) + at->eps);
+    OUT(0)[i] = OUT(3)[i] = p - attr_lr(at, sc[SC_LR]) * step;
+    OUT(1)[i] = m;
+    OUT(2)[i] = v;
+  }
+}
+
 static void sgd(RefArgs *a) {
   const double *sc = IN(3);
   const OpAttr *at = a->attr;
@@ -171,14 +187,27 @@ static void lion_try(RefArgs *a) {
   lion(a);
 }
 
-static void adamw_try(RefArgs *a) {
+static void keep_states(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
     OUT(4)[i] = IN(0)[i];
     OUT(5)[i] = IN(2)[i];
     OUT(6)[i] = IN(3)[i];
   }
+}
+
+static void adamw_try(RefArgs *a) {
+  keep_states(a);
   adamw(a);
 }
+
+static void adam_try(RefArgs *a) {
+  keep_states(a);
+  adam(a);
+}
+
+static void adamw_8bit(RefArgs *a) { adamw(a); }
+
+static void adamw_8bit_try(RefArgs *a) { adamw_try(a); }
 
 static void matrix_average(RefArgs *a) {
   const double *sc = IN(2);

@@ -96,6 +96,8 @@ static void fill_tensor(const TimedKernel *t, int operand, const KTensor *x) {
   case DT_I32: fill_integers(t, operand, x->p, n); break;
   case DT_F64: fill_scalars(x->p, n); break;
   case DT_U8: memset(x->p, 0x35, n); break;
+  case DT_Q8: /* of averages: what a run begins with */
+  case DT_UQ8: memset(x->p, 0, bytes_of(x)); break;
   default:
     for (size_t i = 0; i < n; i++) {
       float v = small(i);

@@ -24,7 +24,7 @@ static void narrow(DType t, const float *from, int64_t n, char *to) {
 }
 
 static weft_status fill_piece(Convert *c, const Saved *s, char *to, weft_error *e) {
-  DType t = (DType)s->piece.region->dtype;
+  DType t = region_saved(s->piece.region);
   int param = ckpt_param(c->read.c, c->to->param[s->param].name);
   for (int64_t at = 0, n; at < s->piece.count; at += n, to += n * dtype_size(t)) {
     n = MIN(s->piece.count - at, (int64_t)PART);

@@ -73,7 +73,7 @@ static int64_t box_elements(const Piece *p) {
 /* With the shape of the box if it is the whole box, else flat. */
 static StWrite tensor_of(const char *name, const Saved *s) {
   const Piece *p = &s->piece;
-  StWrite t = {.name = name, .dtype = (DType)p->region->dtype};
+  StWrite t = {.name = name, .dtype = region_saved(p->region)};
   if (p->count == box_elements(p)) {
     t.ndim = p->ndim;
     for (int d = 0; d < p->ndim; d++) t.dim[d] = p->dim[d].parts * p->dim[d].slice;

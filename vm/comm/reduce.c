@@ -49,6 +49,8 @@ void reduce_add(DType t, RedOp op, ReduceAcc *acc, const void *in, size_t n) {
   case DT_F64: (sum ? sum_f64 : max_f64)(acc->f64, in, n); return;
   case DT_I32: (sum ? sum_i32 : max_i32)(acc->i32, in, n); return;
   case DT_U8: /* codes are gathered, not added */
+  case DT_Q8:
+  case DT_UQ8:
   case DT_ACT:
   case DT_GRAD: break;
   }

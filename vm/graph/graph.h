@@ -19,10 +19,13 @@ typedef enum {
   DT_I32,
   DT_F16,
   DT_U8,  /* codes of quantised weights */
+  DT_Q8,  /* averages in 8 bits, in blocks (vm/base/dynamic8.h): of any sign, */
+  DT_UQ8, /* and of squares. An item of these types is a block */
   DT_ACT, /* the plan's compute type; shard() resolves it */
   DT_GRAD /* that of its gradients of parameters, likewise */
 } DType;
-int dtype_size(DType t);             /* bytes; DT_ACT and DT_GRAD are errors */
+int dtype_size(DType t);             /* bytes of an item; DT_ACT and DT_GRAD are errors */
+int dtype_elements(DType t);         /* of an item: 1, or those of a block */
 DType dtype_named(const char *name); /* one of those below; DT_ACT: none */
 const char *
 dtype_name(DType t); /* "f32", "bf16", "f64", "i32", "f16", "u8", "act", "grad" */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "arena_layout.h"
+#include "vm/base/dynamic8.h"
 #include "vm/plan/optimizer.h"
 
 /* ---- the flat parameter buffer ---- */
@@ -33,7 +34,8 @@ typedef struct Cuts {
   OptimizerKind optimizer;
   int64_t persistence; /* parameters with fewer elements are not sharded (stage 3) */
   bool host_state, host_params;
-  DType work; /* of the parameters that ops read */
+  DType work;   /* of the parameters that ops read */
+  bool in_bits; /* states are stored in blocks of codes */
 } Cuts;
 
 AxisSet flat_axes(const Plan *plan, const Mesh *m) {
@@ -56,6 +58,7 @@ static Cuts cuts_of(const Plan *plan, const Mesh *m) {
       .host_params = s->offload_params,
       .work = plan->dtype,
       .optimizer = plan->opt.kind,
+      .in_bits = dtype_elements(plan->opt.state) > 1,
       .flat = {{flat[0], mesh_size(m, flat[0])}, {flat[1], mesh_size(m, flat[1])}},
       .grads = s->stage > 1,
       .params = s->stage > 2,
@@ -70,6 +73,7 @@ typedef struct FlatParam {
   bool grad, work; /* gradient, parameter: stored as shards */
   bool decay, frozen;
   bool matrix;   /* stepped as a whole: it has one state */
+  bool few;      /* its states are in f32, though others are in blocks of codes */
   uint8_t dtype; /* DType that it is stored in where that is not the plan's to say */
   int32_t group;
   float share;
@@ -98,6 +102,12 @@ static bool steps_whole(const Cuts *cuts, const UnitParam *p) {
   return optimizer_info[cuts->optimizer].matrices && p->matrix && !p->frozen;
 }
 
+static bool few_elements(const Cuts *cuts, const UnitParam *p) {
+  int64_t n = 1;
+  for (int d = 0; d < p->ndim; d++) n *= p->dim[d].size;
+  return cuts->in_bits && n < DYNAMIC8_LEAST;
+}
+
 static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int param,
                             int use, int unit) {
   const UnitParam *p = &st->u->param[param];
@@ -116,6 +126,7 @@ static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int pa
                      .decay = p->decay,
                      .frozen = p->frozen,
                      .matrix = steps_whole(cuts, p),
+                     .few = few_elements(cuts, p),
                      .dtype = p->dtype,
                      .group = p->group,
                      .share = p->share,
@@ -156,6 +167,7 @@ static int class_order(const FlatParam *a, const FlatParam *b) {
   if (a->grad != b->grad) return a->grad ? -1 : 1;
   if (a->work != b->work) return a->work ? -1 : 1;
   if (a->matrix != b->matrix) return a->matrix ? -1 : 1;
+  if (a->few != b->few) return a->few ? 1 : -1;
   if (a->decay != b->decay) return a->decay ? -1 : 1;
   if (a->group != b->group) return a->group < b->group ? -1 : 1;
   if (a->share != b->share) return a->share < b->share ? -1 : 1;
@@ -186,13 +198,14 @@ static bool joins(const FlatParam *row, const Block *b, int i, const Cuts *cuts,
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /* Assigns positions and buckets. Every parameter and every shard begins at an aligned
- * address in each region. A bucket has the parameters of one unit if parameters or
- * gradients are sharded, else at most `limit` elements, or one matrix. Returns the
- * elements that this rank steps. */
+ * address in each region, and where one has blocks of codes, a block. A bucket has the
+ * parameters of one unit if parameters or gradients are sharded, else at most `limit`
+ * elements, or one matrix. Returns the elements that this rank steps. */
 static int64_t fill_buffer(Layout *l, FlatParam *row, int n, DType dtype,
                            const Cuts *cuts, int64_t limit, Arena *a) {
   Regions *s = &l->regions;
   int64_t unit = ALIGN / dtype_size(dtype), length = 0;
+  if (cuts->in_bits) unit = MAX(unit, DYNAMIC8_BLOCK);
   Block *b = NULL;
   s->param = NEW_N(a, Stored, n);
   s->block = NEW_N(a, Block, n);
@@ -275,9 +288,18 @@ static Kept kept(const FlatParam *p, RegionKind kind) {
  * it moves by less than 16 bits hold. */
 static bool counts(const FlatParam *p) { return p->share > 0; }
 
-static DType type_of(const FlatParam *p, RegionKind kind, DType dtype) {
+/* State k of an optimizer whose states are in blocks: those of squares have no sign. */
+static DType state_type(const Cuts *c, const FlatParam *p, RegionKind kind, DType dtype) {
+  if (dtype_elements(dtype) == 1 || kind < REGION_STATE1) return dtype;
+  if (p->few || counts(p)) return DT_F32;
+  int power = optimizer_info[c->optimizer].state[kind - REGION_STATE1].power;
+  return power == 2 ? DT_UQ8 : DT_Q8;
+}
+
+static DType type_of(const Cuts *c, const FlatParam *p, RegionKind kind, DType dtype) {
   if (p->frozen) return (DType)p->dtype;
-  return counts(p) && (kind == REGION_GRAD || kind == REGION_MASTER) ? DT_F32 : dtype;
+  if (counts(p) && (kind == REGION_GRAD || kind == REGION_MASTER)) return DT_F32;
+  return state_type(c, p, kind, dtype);
 }
 
 /* Master weights are stored where ops read another type, or where the optimizer runs on
@@ -286,7 +308,7 @@ static bool has_region(const Cuts *c, const FlatParam *p, RegionKind kind, DType
   if (p->frozen) return kind == REGION_WORK;
   if (kind == region_state(1)) return optimizer_states(c->optimizer, p->matrix) > 1;
   if (kind != REGION_MASTER) return true;
-  return c->host_state || type_of(p, kind, dtype) != c->work;
+  return c->host_state || type_of(c, p, kind, dtype) != c->work;
 }
 
 /* Adds the regions of one kind: one for each run of buckets that are stored in the same
@@ -299,7 +321,7 @@ static void add_regions(Layout *l, const Cuts *cuts, const FlatParam *row,
     next = i + 1;
     if (!has_region(cuts, of, kind, dtype)) continue;
     Kept how = kept(of, kind);
-    DType type = type_of(of, kind, dtype);
+    DType type = type_of(cuts, of, kind, dtype);
     Region *r = &s->region[s->nregion++];
     *r = (Region){.kind = kind,
                   .dtype = type,
@@ -309,7 +331,7 @@ static void add_regions(Layout *l, const Cuts *cuts, const FlatParam *row,
     for (; next < s->nblock; next++) {
       const FlatParam *p = &row[s->block[next].at];
       if (kept(p, kind) != how || p->shared != of->shared || p->frozen != of->frozen ||
-          type_of(p, kind, dtype) != type || !has_region(cuts, p, kind, dtype))
+          type_of(cuts, p, kind, dtype) != type || !has_region(cuts, p, kind, dtype))
         break;
       r->whole += s->block[next].whole;
     }
@@ -451,7 +473,8 @@ static DType narrowest_of(const Plan *p, const FlatParam *row, int n) {
   const DType all[] = {p->dtype, p->opt.state, p->grad, p->master};
   DType least = all[0];
   for (int i = 1; i < LEN(all); i++)
-    if (dtype_size(all[i]) < dtype_size(least)) least = all[i];
+    if (dtype_elements(all[i]) == 1 && dtype_size(all[i]) < dtype_size(least))
+      least = all[i];
   for (int i = 0; i < n; i++)
     if (dtype_size((DType)row[i].dtype) < dtype_size(least)) least = (DType)row[i].dtype;
   return least;

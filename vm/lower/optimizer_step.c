@@ -264,6 +264,12 @@ static Extent new_work(const Emit *e, const Region *work, const Stretch *r) {
   return far ? as_long_as(r, e->l->host_work) : region_extent(work, r);
 }
 
+static void emit_state(Emit *e, const Stretch *r, int k, bool result) {
+  const Regions *s = &e->l->regions;
+  const Region *of = regions_find(s, region_state(k), &s->param[r->first]);
+  (result ? emit_out : emit_in)(e, region_extent(of, r), (DType)of->dtype);
+}
+
 void update_results(Emit *e, const Stretch *r, bool undo) {
   const Regions *s = &e->l->regions;
   const Stored *p = &s->param[r->first];
@@ -271,8 +277,7 @@ void update_results(Emit *e, const Stretch *r, bool undo) {
   emit_out(e, region_extent(value, r), (DType)value->dtype);
   if (undo) emit_out(e, new_work(e, work, r), (DType)work->dtype);
   for (int k = 0; k < optimizer_info[e->plan->opt.kind].states; k++)
-    emit_out(e, region_extent(regions_find(s, region_state(k), p), r),
-             e->plan->opt.state);
+    emit_state(e, r, k, true);
   if (!undo) emit_out(e, new_work(e, work, r), (DType)work->dtype);
 }
 
@@ -296,8 +301,7 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   emit_in(e, region_extent(value, r), (DType)value->dtype);
   emit_in(e, e->l->offloads ? as_long_as(r, e->l->host_grad) : region_extent(g, r),
           (DType)g->dtype);
-  for (int k = 0; k < optimizer_info[o->kind].states; k++)
-    emit_in(e, region_extent(regions_find(s, region_state(k), p), r), o->state);
+  for (int k = 0; k < optimizer_info[o->kind].states; k++) emit_state(e, r, k, false);
   Extent scalars = first_scalars(e, SC_ZERO_FROM);
   if (e->l->offloads) scalars.off = e->l->host_scalars;
   emit_in(e, scalars, DT_F64);

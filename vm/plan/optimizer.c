@@ -63,7 +63,7 @@ double optimizer_bytes(const Plan *p) {
   int states = optimizer_info[p->opt.kind].states;
   int copy = p->master == p->dtype ? 0 : dtype_size(p->dtype);
   return 2 * dtype_size(p->grad) + 2 * dtype_size(p->master) +
-         2 * states * dtype_size(p->opt.state) + copy;
+         2.0 * states * dtype_size(p->opt.state) / dtype_elements(p->opt.state) + copy;
 }
 
 double optimizer_adjusts(const Optimizer *o, int64_t rows, int64_t cols) {
@@ -81,5 +81,6 @@ OpAttr optimizer_attr(const Optimizer *o) {
 #define NUMBER(name) a.name = o->name;
 #define SWITCH(name) a.name = o->name;
 #include "optimizers.def"
+  if (o->kind == OPTIMIZER_ADAMW_8BIT) a.epsilon = o->eps; /* is multiplied in f64 */
   return a;
 }

@@ -136,8 +136,8 @@ typedef struct Optimizer {
 #include "optimizers.def"
   double eps, weight_decay, clip; /* clip 0: none */
   bool decay_vectors;             /* what has one dimension decays, too */
-  DType state;                    /* of its states: f32 or bf16 */
-  bool stochastic;                /* those in bf16 are rounded by chance */
+  DType state; /* of its states: f32 or bf16; DT_Q8: 8 bits in blocks, see state_type */
+  bool stochastic;      /* those in bf16 are rounded by chance */
   bool post_validation; /* steps before the check, see vm/lower/post_validation.c */
   /* Of one that steps whole matrices, see vm/lower/matrix_step.c: steps of Newton-Schulz,
    * their coefficients, the least norm that a matrix is divided by. */

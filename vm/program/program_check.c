@@ -54,7 +54,9 @@ static weft_status check_operands(const Check *k, uint32_t pc, const Body *b) {
     if (o->slot >= nslot) FAIL("operand %d is in slot %d of %d", i, o->slot, nslot);
     for (int d = 0; d < o->ndim; d++)
       if (o->dim[d] < 0) FAIL("operand %d: dimension %d is negative", i, d);
-    if (o->off % (uint64_t)dtype_size(o->dtype))
+    int aligned =
+        dtype_elements(o->dtype) > 1 ? (int)sizeof(float) : dtype_size(o->dtype);
+    if (o->off % (uint64_t)aligned)
       FAIL("operand %d: offset %llu is not a multiple of %s", i,
            (unsigned long long)o->off, dtype_name(o->dtype));
   }

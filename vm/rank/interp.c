@@ -82,7 +82,7 @@ static weft_status find_value(Rank *r, const void *p, DType t, uint64_t n, bool 
 /* Looks at a result where the device has it. */
 static weft_status check_values(Rank *r, const Instr *in, const void *p, DType t,
                                 uint64_t n, weft_error *e) {
-  if (t == DT_I32 || t == DT_U8 || n == 0) return WEFT_OK;
+  if (t == DT_I32 || t == DT_U8 || dtype_elements(t) > 1 || n == 0) return WEFT_OK;
   bool maximum =
       in->op == OP_ce_max || in->op == OP_ce_stats || in->op == OP_linear_ce_stats;
   bool minus_inf =

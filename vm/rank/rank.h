@@ -92,8 +92,9 @@ void rank_write(Rank *r, const Piece *p, const float *local);
  * of another size. */
 float *rank_floats(Rank *r, const Piece *p);
 uint16_t *rank_halves(Rank *r, const Piece *p);
-/* As it is stored. */
+/* As it is stored; as checkpoints have it, see region_saved. */
 void rank_read_raw(Rank *r, const Piece *p, void *to);
+void rank_read_saved(Rank *r, const Piece *p, void *to);
 /* Zeros in all that a step reads before it writes it: in all regions but those of
  * gradients, paddings too. `block` has room for n elements. */
 void rank_clear(Rank *r, float *block, int64_t n);

@@ -2,6 +2,7 @@
  * rank's arena and the host. */
 #include "interp.h"
 
+#include "vm/base/dynamic8.h"
 #include "vm/base/f16.h"
 #include "vm/base/rng.h"
 
@@ -59,12 +60,46 @@ int state_pieces(const Compiled *c, int rank, StateKind k, int param, Piece out[
 
 static char *address(const Rank *r, const Piece *p) {
   const Region *g = p->region;
-  return rank_place(r, g->off) + p->at * dtype_size((DType)g->dtype);
+  return rank_place(r, g->off) + region_span(g, p->at);
 }
 
 void rank_read_raw(Rank *r, const Piece *p, void *to) {
-  size_t n = (size_t)p->count * (size_t)dtype_size((DType)p->region->dtype);
-  device_download(r->dev, to, address(r, p), n);
+  device_download(r->dev, to, address(r, p), region_span(p->region, p->count));
+}
+
+static bool reachable(const Rank *r) { return r->c->device->host; }
+
+/* Block by block. The first one may begin before the piece. */
+static void read_blocks(Rank *r, const Piece *p, void *to) {
+  float some[DYNAMIC8_BLOCK];
+  Dynamic8Map map;
+  Dynamic8 block;
+  dynamic8_map(p->region->dtype == DT_Q8, &map);
+  for (int64_t i = 0, n; i < p->count; i += n) {
+    int64_t in = (p->at + i) % DYNAMIC8_BLOCK;
+    Piece part = piece_part(p, i - in, in);
+    n = MIN(DYNAMIC8_BLOCK - in, p->count - i);
+    device_download(r->dev, &block, address(r, &part), sizeof block);
+    dynamic8_unpack(&map, &block, (int)in, (int)n, some);
+    memcpy((char *)to + i * (int64_t)sizeof *some, some, (size_t)n * sizeof *some);
+  }
+}
+
+/* Whole blocks, but for what is left of the last one, which is padding. */
+static void write_blocks(Rank *r, const Piece *p, const float *local) {
+  Dynamic8Map map;
+  Dynamic8 block;
+  assert(p->at % DYNAMIC8_BLOCK == 0);
+  dynamic8_map(p->region->dtype == DT_Q8, &map);
+  for (int64_t i = 0; i < p->count; i += DYNAMIC8_BLOCK) {
+    int64_t n = MIN((int64_t)DYNAMIC8_BLOCK, p->count - i);
+    Piece part = piece_part(p, i, n);
+    dynamic8_pack_again(&map, local + i, (int)n, &block);
+    if (reachable(r))
+      memcpy(address(r, &part), &block, sizeof block);
+    else
+      device_upload(r->dev, address(r, &part), &block, sizeof block);
+  }
 }
 
 static void read_half(Rank *r, const Piece *p, float *local) {
@@ -88,9 +123,20 @@ static void read_bytes(Rank *r, const Piece *p, float *local) {
   }
 }
 
+void rank_read_saved(Rank *r, const Piece *p, void *to) {
+  if (region_saved(p->region) == (DType)p->region->dtype)
+    rank_read_raw(r, p, to);
+  else
+    read_blocks(r, p, to);
+}
+
 void rank_read(Rank *r, const Piece *p, float *local) {
   if (p->region->dtype == DT_U8) {
     read_bytes(r, p, local);
+    return;
+  }
+  if (dtype_elements((DType)p->region->dtype) > 1) {
+    read_blocks(r, p, local);
     return;
   }
   if (p->region->dtype != DT_F32) {
@@ -99,8 +145,6 @@ void rank_read(Rank *r, const Piece *p, float *local) {
   }
   device_download(r->dev, local, address(r, p), (size_t)p->count * sizeof *local);
 }
-
-static bool reachable(const Rank *r) { return r->c->device->host; }
 
 float *rank_floats(Rank *r, const Piece *p) {
   bool there = reachable(r) && p->region->dtype == DT_F32;
@@ -152,6 +196,8 @@ void rank_write(Rank *r, const Piece *p, const float *local) {
     round_to((DType)p->region->dtype, local, p->count, rank_halves(r, p));
   else if (p->region->dtype == DT_U8)
     write_bytes(r, p, local);
+  else if (dtype_elements((DType)p->region->dtype) > 1)
+    write_blocks(r, p, local);
   else if (p->region->dtype != DT_F32)
     write_half(r, p, local);
   else

@@ -18,7 +18,7 @@ static bool item_at(const SavedList *l, int i, Saved *out, uint64_t *bytes) {
   const Region *r = piece[0].region;
   *out = (Saved){.kind = k, .param = at->param, .piece = piece[0]};
   *bytes = (uint64_t)((at->count + r->ways - 1) / r->ways) *
-           (uint64_t)dtype_size((DType)r->dtype);
+           (uint64_t)dtype_size(region_saved(r));
   return true;
 }
 
@@ -91,7 +91,7 @@ static void end_block(Most *m) {
 static void add_item(Most *m, const SavedList *l, const Saved *s, uint64_t writer) {
   const Region *r = s->piece.region;
   const Stored *at = regions_param(regions_of(l), s->param);
-  uint64_t size = (uint64_t)dtype_size((DType)r->dtype);
+  uint64_t size = (uint64_t)dtype_size(region_saved(r));
   bool next = m->writer != writer;
   if (next || m->region != r || m->block != at->block) end_block(m);
   if (next) m->all = 0;

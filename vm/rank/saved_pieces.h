@@ -6,7 +6,7 @@
 
 #include "rank.h"
 
-/* A piece that a rank writes, as its region holds it. */
+/* A piece that a rank writes, as its region holds it, but for blocks: region_saved. */
 typedef struct Saved {
   StateKind kind; /* but for STATE_GRAD */
   int param;
@@ -14,7 +14,7 @@ typedef struct Saved {
   uint64_t at; /* of its bytes in the rank's share */
 } Saved;
 static inline uint64_t saved_size(const Saved *s) {
-  return (uint64_t)s->piece.count * (uint64_t)dtype_size((DType)s->piece.region->dtype);
+  return (uint64_t)s->piece.count * (uint64_t)dtype_size(region_saved(s->piece.region));
 }
 
 /* All that a rank writes: for (SavedList l = saved_list(c, rank); saved_next(&l, &s);) */

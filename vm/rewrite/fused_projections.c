@@ -10,6 +10,8 @@
  */
 #include "fused_projections_int.h"
 
+#include "vm/base/dynamic8.h"
+
 #include "vm/storage/memory_plan.h"
 
 /* ---- which weights ---- */
@@ -47,6 +49,13 @@ static bool is_of_products(const Join *j, int param, int unit) {
   return by == NOBODY || (by != SEVERAL && op_at(j, by)->code == OP_linear_dw);
 }
 
+/* Whether the states of a weight are in f32, though those of others are in blocks. */
+static bool few_elements(const Join *j, const Tensor *x) {
+  int64_t n = 1;
+  for (int d = 0; d < x->ndim; d++) n *= x->dim[d].size;
+  return j->in_bits && n < DYNAMIC8_LEAST;
+}
+
 /* Whether two weights have equal settings for layout() and equal width. */
 static bool are_alike(const Join *j, int p, int q) {
   const Param *a = &j->logical->param.at[p], *b = &j->logical->param.at[q];
@@ -55,19 +64,22 @@ static bool are_alike(const Join *j, int p, int q) {
          a->frozen == b->frozen && a->group == b->group && x->dtype == y->dtype &&
          x->ndim == y->ndim && x->dim[1].local == y->dim[1].local &&
          (tensor_count(x) < j->persistence) == (tensor_count(y) < j->persistence) &&
+         few_elements(j, x) == few_elements(j, y) &&
          place_eq(j->sh->param_place[p], j->sh->param_place[q]) &&
          place_eq(j->sh->grad_place[p], j->sh->grad_place[q]);
 }
 
 /* Elements to which weights must be aligned, so that they are adjacent in every region:
- * no region has a type narrower than bf16. */
-enum { ALIGNED = ALIGN / 2 };
+ * no region has a type narrower than bf16, but where states are in blocks. */
+static int64_t aligned_to(const Join *j) {
+  return j->in_bits ? DYNAMIC8_BLOCK : ALIGN / 2;
+}
 
 static bool can_join(const Join *j, const Joined *w, int unit) {
   for (int k = 0; k < w->n; k++) {
     int p = w->param[k];
     if (j->sh->joined[p] || !is_of_products(j, p, unit) ||
-        tensor_count(tensor_at(j, stored(j, p))) % ALIGNED != 0)
+        tensor_count(tensor_at(j, stored(j, p))) % aligned_to(j) != 0)
       return false;
     for (int i = 0; i < k; i++)
       if (!are_alike(j, w->param[i], p)) return false;
@@ -299,6 +311,7 @@ void fuse_projections(const CompileInput *in, Sharded *sh) {
   Join j = {.r = rewrite_begin(sh->g),
             .logical = in->graph,
             .sh = sh,
+            .in_bits = dtype_elements(in->plan->opt.state) > 1,
             .persistence = in->plan->strategy.persistence};
   sh->joined = NEW_N(sh->g->arena, Joined *, in->graph->param.n);
   find_gradients(&j);

@@ -11,6 +11,7 @@ typedef struct Join {
   const Graph *logical;
   Sharded *sh;
   int64_t persistence;
+  bool in_bits;  /* states of the optimizer are in blocks of codes */
   Oid *gradient; /* of each parameter: the op that computes its gradient, */
 } Join;
 enum { NOBODY = -1, SEVERAL = -2 }; /* no op, or several */

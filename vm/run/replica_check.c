@@ -96,13 +96,14 @@ static void find_sets(ReplicaCheck *x) {
 
 /* As it is stored, block by block. */
 static uint64_t sum_piece(Worker *w, const Piece *p) {
-  int64_t size = dtype_size((DType)p->region->dtype);
-  int64_t most = w->run->block_max * (int64_t)sizeof *w->block / size;
+  DType t = (DType)p->region->dtype;
+  int64_t room = w->run->block_max * (int64_t)sizeof *w->block;
+  int64_t most = room / dtype_size(t) * dtype_elements(t);
   uint64_t sum = 0;
   for (int64_t at = 0; at < p->count; at += most) {
     Piece part = piece_part(p, at, MIN(most, p->count - at));
     rank_read_raw(w->r, &part, w->block);
-    sum = sum * 31 + checksum(w->block, (size_t)(part.count * size));
+    sum = sum * 31 + checksum(w->block, region_span(p->region, part.count));
   }
   return sum;
 }

@@ -41,13 +41,21 @@ const Region *regions_value(const Regions *s, const Stored *p) {
   return r ? r : regions_find(s, REGION_WORK, p);
 }
 
-uint64_t region_bytes(const Region *r) {
-  return (uint64_t)r->count * (uint64_t)dtype_size((DType)r->dtype);
+/* Items that n elements begin: the last one may have more than these. */
+static int64_t items(const Region *r, int64_t n) {
+  int64_t each = dtype_elements((DType)r->dtype);
+  return (n + each - 1) / each;
 }
+
+uint64_t region_span(const Region *r, int64_t n) {
+  return (uint64_t)items(r, n) * (uint64_t)dtype_size((DType)r->dtype);
+}
+
+uint64_t region_bytes(const Region *r) { return region_span(r, r->count); }
 
 uint64_t region_at(const Region *r, int64_t at) {
   assert(r->count == r->whole && at >= r->first && at <= r->first + r->whole);
-  return r->off + (uint64_t)(at - r->first) * (uint64_t)dtype_size((DType)r->dtype);
+  return r->off + region_span(r, at - r->first);
 }
 
 /* ---- stretches ---- */
@@ -118,11 +126,10 @@ Stretch regions_block(const Regions *s, int block, const Region *cut) {
 }
 
 Extent region_extent(const Region *r, const Stretch *s) {
-  if (s->ways == 1) return (Extent){.off = region_at(r, s->at), .n = s->count};
-  Extent p = {.n = s->count / s->ways};
+  if (s->ways == 1) return (Extent){.off = region_at(r, s->at), .n = items(r, s->count)};
+  Extent p = {.n = items(r, s->count / s->ways)};
   if (is_packed(r))
-    p.off = r->off + (uint64_t)((s->at - r->first) / s->ways) *
-                         (uint64_t)dtype_size((DType)r->dtype);
+    p.off = r->off + region_span(r, (s->at - r->first) / s->ways);
   else
     p.off = region_at(r, s->at), p.shard = s->flat;
   return p;

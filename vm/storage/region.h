@@ -100,6 +100,13 @@ const Region *regions_find(const Regions *s, RegionKind kind, const Stored *p);
  * master. */
 const Region *regions_value(const Regions *s, const Stored *p);
 uint64_t region_bytes(const Region *r);
+/* Bytes of its first n elements. */
+uint64_t region_span(const Region *r, int64_t n);
+/* The type in which checkpoints have its elements: its own, or f32 for blocks, which
+ * another mesh may cut elsewhere. */
+static inline DType region_saved(const Region *r) {
+  return dtype_elements((DType)r->dtype) > 1 ? DT_F32 : (DType)r->dtype;
+}
 /* Offset in the arena of element `at` of the row; the region is stored whole. */
 uint64_t region_at(const Region *r, int64_t at);
 
@@ -120,8 +127,8 @@ bool regions_stretch(const Regions *s, const CompiledParam *all, unsigned kinds,
 /* A block as a stretch, cut like the region `cut`, or whole if that is NULL. */
 Stretch regions_block(const Regions *s, int block, const Region *cut);
 
-/* The part of a region that a rank works on: `n` elements at `off`, or, with `shard`, at
- * the rank's shard over these axes from `off` on: see Operand.shard. */
+/* The part of a region that a rank works on: `n` items (see DT_Q8) at `off`, or, with
+ * `shard`, at the rank's shard over these axes from `off` on: see Operand.shard. */
 typedef struct Extent {
   uint64_t off;
   int64_t n;

@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include "vm/base/dynamic8.h"
 #include "vm/base/nontemporal.h"
 
 /* What is filled by itself goes rank by rank, so many elements of a piece in a row: far
@@ -162,6 +163,7 @@ static weft_status job_pieces(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   int lanes = lanes_each(r), worker = (int)(w - r->worker);
   int64_t share = r->block_max / lanes;
+  if (lanes > 1) share -= share % DYNAMIC8_BLOCK; /* what is written begins at a block */
   weft_status st = WEFT_OK;
 #pragma omp parallel num_threads(lanes) if (lanes > 1)
   {

@@ -7,7 +7,7 @@
 
 static weft_status job_copy(Worker *w, void *arg, weft_error *e) {
   SavedList l = saved_list(w->run->c, w->rank);
-  for (Saved s; saved_next(&l, &s);) rank_read_raw(w->r, &s.piece, w->copy + s.at);
+  for (Saved s; saved_next(&l, &s);) rank_read_saved(w->r, &s.piece, w->copy + s.at);
   return WEFT_OK;
 }
 

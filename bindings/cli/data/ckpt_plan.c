@@ -132,7 +132,7 @@ static int source_size(const Planned *p, StateKind k) {
     return dtype_size(p->ckpt->piece[first].dtype);
   }
   state_pieces(c, rank_on_pp(&c->mesh, 0, c->param[0].pp[0]), k, 0, piece);
-  return dtype_size((DType)piece[0].region->dtype);
+  return dtype_size(region_saved(piece[0].region));
 }
 
 /* Each region is read once: states, the master value, and the parameters that ops read,
@@ -160,7 +160,7 @@ static uint64_t written_bytes(const Compiled *c, int pp) {
                    piece);
       int boxes = mesh_size(&c->mesh, place_cuts(of->place));
       n += (uint64_t)s->param[i].count * (uint64_t)boxes *
-           (uint64_t)dtype_size((DType)piece[0].region->dtype);
+           (uint64_t)dtype_size(region_saved(piece[0].region));
     }
   }
   return n;

@@ -148,8 +148,11 @@ INLINE const double *scalars_of(const KernelArgs *a) { return a->in[a->nin - 1].
 INLINE void copy_elements(const KTensor *to, const KTensor *from, int64_t lo,
                           int64_t hi) {
   DType t = from->dtype;
-  assert(to->dtype == t);
-  memcpy(at(to->p, t, lo), at(from->p, t, lo), (size_t)((hi - lo) * dtype_size(t)));
+  int64_t each = dtype_elements(t), size = dtype_size(t);
+  int64_t first = lo / each, end = (hi + each - 1) / each;
+  assert(to->dtype == t && lo % each == 0);
+  memcpy((char *)to->p + first * size, (char *)from->p + first * size,
+         (size_t)((end - first) * size));
 }
 
 /* Keeps what a step overwrites, in blocks that stay in the cache between both. */

@@ -1,7 +1,7 @@
 /* adamw.cu - one step of AdamW; see kernels/cpu/optimizer/adamw.c for the formula. */
 #include "step_kernels.cuh"
 
-struct AdamW {
+template <bool COUPLED> struct AdamW {
   enum { STATES = 2 };
   struct Rates {
     float by, root, keep;
@@ -20,9 +20,12 @@ struct AdamW {
     return r;
   }
   __device__ float step(const Rates &r, float p, float x, float *state) const {
+    if (COUPLED) x += (float)decay * p;
     float m = state[0] = average(state[0], x, beta1);
     float v = state[1] = average(state[1], x * x, beta2);
-    return p * r.keep - (m == 0 ? 0 : r.by * m / (sqrtf(v) * r.root + eps));
+    return (COUPLED ? p : p * r.keep) -
+           (m == 0 ? 0 : r.by * m / (sqrtf(v) * r.root + eps));
   }
 };
-OPTIMIZER_KERNELS(adamw, AdamW)
+OPTIMIZER_KERNELS(adamw, AdamW<false>)
+OPTIMIZER_KERNELS(adam, AdamW<true>)

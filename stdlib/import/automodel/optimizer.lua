@@ -4,16 +4,20 @@ local rates = use "import/rates"
 local scalar = use "import/scalar"
 local values = use "import/values"
 
-local ADAM = { ["torch.optim.Adam"] = "L2", ["torch.optim.AdamW"] = "AdamW" }
+local ADAM = { ["torch.optim.Adam"] = true, ["torch.optim.AdamW"] = true }
 
-local function put_kind(book, decay)
+-- Without a decay both of PyTorch's are the same.
+local function builder(book)
+  local decay = tonumber(book:value "optimizer.weight_decay") or 0
+  return book:value "optimizer._target_" == "torch.optim.Adam" and decay > 0 and "weft.adam" or "weft.adamw"
+end
+
+local function put_kind(book)
   local key = "optimizer._target_"
   local value = book:value(key)
   if value == nil then return end
   local name = scalar.behind_last(tostring(value), ".")
-  if name == "Adam" and decay > 0 then
-    book:cannot(key, "Adam adds decay to the gradient; AdamW, which the plan has, to the step")
-  elseif ADAM[value] or name == "FusedAdam" or name == "FlashAdamW" or name == "AdamW" then
+  if ADAM[value] or name == "FusedAdam" or name == "FlashAdamW" or name == "AdamW" then
     book:translated(key, "optimizer")
   else
     book:cannot(key, string.format("%s is not in weft: the plan has AdamW with these numbers",
@@ -101,7 +105,7 @@ end
 local STATES = { ["torch.float32"] = "f32", ["torch.bfloat16"] = "bf16" }
 
 local function put_optimizer(book, plan, steps)
-  plan:head("optimizer", "weft.adamw")
+  plan:head("optimizer", builder(book))
   local lr = values.positive(book, "optimizer.lr")
   if lr then put_rate(book, plan, lr, steps) end
   values.put_pair(book, plan, "optimizer.betas", "optimizer.betas")
@@ -112,8 +116,9 @@ local function put_optimizer(book, plan, steps)
     book:translated(key, "optimizer.eps")
   end
   local adamw = book:value "optimizer._target_" == "torch.optim.AdamW"
-  put_kind(book, values.put_decay(book, plan, "optimizer.weight_decay", adamw and 0.01 or 0,
-                                  adamw and "AdamW's default" or "Adam's default"))
+  put_kind(book)
+  values.put_decay(book, plan, "optimizer.weight_decay", adamw and 0.01 or 0,
+                   adamw and "AdamW's default" or "Adam's default")
   local clip = values.positive(book, "clip_grad_norm.max_norm")
   plan:put("optimizer.clip", quote.value(clip or 1.0), book:leaf "clip_grad_norm.max_norm"
            or "AutoModel's default")

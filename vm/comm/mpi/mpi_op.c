@@ -29,6 +29,8 @@ MPI_Datatype mpi_type(DType t) {
   case DT_F64: return MPI_DOUBLE;
   case DT_I32: return MPI_INT32_T;
   case DT_U8: return MPI_UINT8_T;
+  case DT_Q8: /* states are not sent */
+  case DT_UQ8:
   case DT_ACT:
   case DT_GRAD: break;
   }
