@@ -91,6 +91,11 @@ static bool set_dtype(Export *x) {
   return json_object_set_new(x->doc, key, json_string(x->dtype)) == 0;
 }
 
+/* What is written are weights, also where the folder has codes that stand for them. */
+static void drop_codes(Export *x) {
+  if (json_object_del(x->doc, "quantization_config") == 0) x->changed = true;
+}
+
 static int add_text(const char *s, size_t n, void *out) {
   text_addn(out, s, n);
   return ((Text *)out)->oom ? -1 : 0;
@@ -107,6 +112,7 @@ static weft_status of_folder(Export *x, weft_error *e) {
     x->doc = json_text(path.s, "", text, n, e);
     st = !x->doc ? WEFT_EFILE : state_protect(x->lp->state, changes, x, e);
     if (st == WEFT_OK && !set_dtype(x)) st = err_set(e, WEFT_ENOMEM, "out of memory");
+    if (st == WEFT_OK) drop_codes(x);
     if (st == WEFT_OK && !x->changed) text_addn(x->out, text, n);
     if (st == WEFT_OK && x->changed) {
       (void)json_dump_callback(x->doc, add_text, x->out, JSON_INDENT(2));

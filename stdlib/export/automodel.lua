@@ -222,9 +222,9 @@ end
 
 local function put_optimizer(s, f)
   local v = f.value
-  s:put("optimizer._target_", "torch.optim.AdamW", "optimizer")
+  s:put("optimizer._target_", v.optimizer == "adam" and "torch.optim.Adam" or "torch.optim.AdamW", "optimizer")
   s:put("optimizer.lr", v["optimizer.lr.max"], "optimizer.lr")
-  if v.optimizer == "adamw" then
+  if v.optimizer == "adamw" or v.optimizer == "adam" then
     local a, b = string.match(v["optimizer.betas"], "^(.*), (.*)$")
     s:put("optimizer.betas", { tonumber(a), tonumber(b) }, "optimizer.betas")
   end

@@ -161,7 +161,7 @@ local function add_storage(value, spec)
   value["strategy.reshard_after_forward"] = keep
 end
 
-local BETAS = { adamw = { 0.9, 0.95 }, lion = { 0.9, 0.99 }, muon = { 0.9, 0.95 } }
+local BETAS = { adam = { 0.9, 0.999 }, adamw = { 0.9, 0.95 }, adamw_8bit = { 0.9, 0.999 }, lion = { 0.9, 0.99 }, muon = { 0.9, 0.95 } }
 
 local DISTILL = { alpha = 0.5, beta = 0, temperature = 1 }
 

@@ -15,7 +15,7 @@ enum { STEPS = 12, MANY = 5000, FEW = 300, BLOCKS = (MANY + 255) / 256 };
 static float value_of(int64_t i, int step) {
   uint32_t h = (uint32_t)(i + 1) * 2654435761u + (uint32_t)step * 40503u;
   h = (h ^ h >> 15) * 2246822519u;
-  if (h / 16 % 16 == 0) return 0;
+  if (step > 0 && h / 16 % 16 == 0) return 0;
   double x = ((double)(h >> 8) - 0x1p23) * 0x1p-24;
   return (float)ldexp(x, -(int)(h % 16));
 }

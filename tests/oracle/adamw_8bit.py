@@ -20,12 +20,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def value_of(n, step):
-    """f32 of both signs and of sizes from 2^-38 to 1/2; one of 16 is 0 in a step."""
+    """f32 of both signs and of sizes from 2^-38 to 1/2; one of 16 gradients is 0.
+    No parameter is: weft leaves one that is 0 and has no gradient, as padding has none."""
     i = torch.arange(n, dtype=torch.int64)
     h = ((i + 1) * 2654435761 + step * 40503) % 2**32
     h = (h ^ h >> 15) * 2246822519 % 2**32
     x = ((h >> 8) - 2**23).double() * 2.0**-24
-    x = x * torch.pow(2.0, -(h % 16).double()) * (h // 16 % 16 != 0)
+    x = x * torch.pow(2.0, -(h % 16).double())
+    if step > 0:
+        x = x * (h // 16 % 16 != 0)
     return x.float()
 
 
