@@ -21,7 +21,8 @@ static weft_status add_weights(const SafeTensors *s, uint64_t *h, weft_error *e)
   unsigned char bytes[SOME * sizeof(double)];
   for (int i = 0; i < st_count(s); i++) {
     const SafeTensor *t = st_at(s, i);
-    int64_t size = st_type(t->type)->size, all = (int64_t)t->bytes / size, n = MIN(all, SOME);
+    int64_t size = st_type(t->type)->size, all = (int64_t)t->bytes / size,
+            n = MIN(all, SOME);
     *h = hash_bytes(*h, t->name, strlen(t->name));
     *h = hash_bytes(*h, t->dim, sizeof t->dim);
     *h = hash_bytes(*h, t->type, strlen(t->type));

@@ -14,7 +14,7 @@ typedef struct LossWork {
   double beta;
   bool tells; /* the cross entropy of each source of the data, too, */
   bool alone; /* even if no loss depends on it */
-  float z; /* of a cross entropy: the coefficient of its z-loss */
+  float z;    /* of a cross entropy: the coefficient of its z-loss */
   int line;
 } LossWork;
 

@@ -630,7 +630,7 @@ return {
     from = "for (int k = 0; at.joined && k < c->joined[param]->n; k++)",
     to = "for (int k = 0; at.joined && k < 0; k++)" },
   { file = "vm/rewrite/fused_projections.c", suites = "fused_projections",
-    from = "tensor_count(tensor_at(j, stored(j, p))) % ALIGNED != 0)", to = "false)" },
+    from = "tensor_count(tensor_at(j, stored(j, p))) % aligned_to(j) != 0)", to = "false)" },
   { file = "vm/rewrite/fused_projections.c", suites = "fused_projections",
     from = "(tensor_count(x) < j->persistence) == (tensor_count(y) < j->persistence) &&",
     to = "true &&" },

@@ -131,8 +131,8 @@ extern const char *const input_name[IN_N]; /* "tokens", "labels", ... */
  * token since the beginning of training, modulo 2^32. sources: i32 (B, T), the number of
  * the stream that the row is from, in a blend of data. reference: f32 (B, T), at the
  * first token of a row the loss of a reference model for the row, elsewhere 0.
- * next_tokens_k, next_labels_k: the token and the label k places further on, or 0 and -100
- * where that is another document's, or behind the row. seed: f32 (1), the loss scale
+ * next_tokens_k, next_labels_k: the token and the label k places further on, or 0 and
+ * -100 where that is another document's, or behind the row. seed: f32 (1), the loss scale
  * 1/tokens. */
 
 enum { MAX_DIM = 4, KERNEL_OPERANDS = 19 };

@@ -72,8 +72,8 @@ typedef struct SafeTensor {
   size_t bytes;
   const unsigned char
       *row; /* where st_grow added some: each of the new ones; else NULL, */
-  size_t row_bytes, in_file; /* and how many bytes it and those of the file have */
-  const struct StPacked *packed; /* NULL: its elements are there; else st_packed.h */
+  size_t row_bytes, in_file;     /* and how many bytes it and those of the file have */
+  const struct StPacked *packed; /* NULL: its elements are there; else st_type.h */
 } SafeTensor;
 weft_status st_open(const weft_alloc *a, const char *path, const Folders *in,
                     SafeTensors **out, weft_error *e);

@@ -8,7 +8,6 @@
 #include "file.h"
 #include "io.h"
 #include "json_text.h"
-#include "st_packed.h"
 #include "st_type.h"
 
 enum {
