@@ -349,7 +349,7 @@ weft_status st_read_raw(const SafeTensor *t, int64_t first, int64_t n, void *to,
   if (there && !t->packed)
     TRY(file_at(t->in, t->at + (uint64_t)first * size, to, (size_t)there * size, e));
   if (there == n) return WEFT_OK;
-  unsigned char *new = (unsigned char *)to + (size_t)there * size;
+  unsigned char *new = (unsigned char *)to + (size_t)there *size;
   size_t at = (size_t)(first + there - whole) * size;
   for (size_t i = 0; i < (size_t)(n - there) * size; i++)
     new[i] = t->row[(at + i) % t->row_bytes];
