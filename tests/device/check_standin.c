@@ -53,7 +53,9 @@ static void fork_to(cudaStream_t from, cudaStream_t to, cudaEvent_t e) {
 static cudaGraphExec_t end(void) {
   cudaGraphExec_t exec;
   ck_assert_int_eq(cudaStreamEndCapture(a, &graph), cudaSuccess);
-  ck_assert_int_eq(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  ck_assert_int_eq(
+      cudaGraphInstantiate(&exec, graph, cudaGraphInstantiateFlagUseNodePriority),
+      cudaSuccess);
   ck_assert_int_eq(cudaGraphDestroy(graph), cudaSuccess);
   ck_assert_int_eq(cudaGraphUpload(exec, a), cudaSuccess);
   return exec;

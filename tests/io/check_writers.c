@@ -28,6 +28,14 @@ static const char chat[] =
 static const char rows[] =
     "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
     "{\"role\": \"assistant\", \"content\": \"b c d e f g h\"}]}\n";
+static const char pairs[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+    "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
+    "  vocab_size = 32 }, batch = { global = 2, micro = 2, seq = 8 },\n"
+    "  packed = { eot = 0, size = 8, alone = true }, data = weft.tokens { 'pairs.bin' "
+    "},\n"
+    "  loss = { 'dpo', reference_file = 'out' }, train = { steps = 1 } }\n";
 static const char settings[] =
     "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
     "model:\n  pretrained_model_name_or_path: openai-community/gpt2\n";
@@ -58,6 +66,7 @@ static const Writer writers[] = {
     {"bindings/cli/convert/convert.c", "out", "$weft import settings.yaml -o out", 0},
     {"bindings/cli/convert/convert.c", "out",
      "$weft export --to deepspeed plan.lua -o out", NEW_FOLDER},
+    {"vm/io/reference/reference_file.c", "out", "$weft eval pairs.lua --reference", 0},
     {"vm/io/token_file_write.c", "out.bin",
      "$weft tokenize " TOKENIZER " plan.lua --out out.bin", 0},
     {"vm/io/token_file_write.c", "out.idx",
@@ -133,6 +142,9 @@ static void setup(void) {
   scratch_put("sweep.lua", sweep, sizeof sweep - 1);
   scratch_put("chat.lua", chat, sizeof chat - 1);
   scratch_put("rows", rows, sizeof rows - 1);
+  static const uint16_t ids[] = {5, 1, 2, 0, 5, 3, 0, 6, 1, 0, 6, 2, 4, 0};
+  scratch_put("pairs.lua", pairs, sizeof pairs - 1);
+  scratch_put("pairs.bin", ids, sizeof ids);
   scratch_put("settings.yaml", settings, sizeof settings - 1);
   process_run(10, "sh -c 'mkdir victim && cd victim && mkfifo pipe && echo keep >file && "
                   "echo w >rank-00000.safetensors && echo m >manifest.json && "

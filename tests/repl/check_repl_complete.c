@@ -204,8 +204,8 @@ START_TEST(commands_and_topics) {
   /* Fields and methods. */
   expect("?plan.me|", "memory mesh ");
   expect("?mesh.gr|", "group groups ");
-  expect("?weft.ada|", "adamw ");
-  expect(",help weft.ada|", "adamw ");
+  expect("?weft.muo|", "muon ");
+  expect(",help weft.muo|", "muon ");
 }
 END_TEST
 
