@@ -308,18 +308,19 @@ END_TEST
 
 /* A small file system that is made full or read-only when all that a writer reads is
  * there; false if this user cannot. */
-static const struct RankFile {
+static const struct Disk {
   const char *end, *says;
 } disks[] = {
     {"mount -o remount,ro disk", "Read-only file system"},
     {"dd if=/dev/zero of=disk/fill bs=4096 2>/dev/null; true", "No space left on device"},
 };
 
-static bool make_disk(const Writer *w, const struct RankFile *d) {
+static bool make_disk(const Writer *w, const struct Disk *d) {
   Outcome o = process_run(
       10, "sh -c 'mkdir disk && mount -t tmpfs -o size=1m tmpfs disk 2>/dev/null'");
   if (o.code != 0) return false;
-  process_run(10, "cp plan.lua sweep.lua settings.yaml chat.lua rows disk");
+  process_run(
+      10, "cp plan.lua sweep.lua settings.yaml chat.lua rows pairs.lua pairs.bin disk");
   if (w->kind & NEEDS_CKPT)
     process_run(30, "sh -c 'cd disk && " RUN "--set checkpoint.dir=ckpt'");
   process_run(10, "sh -c '%s'", d->end);
@@ -329,7 +330,7 @@ static bool make_disk(const Writer *w, const struct RankFile *d) {
 /* Each names the reason. */
 START_TEST(disks_are_called_what_they_are) {
   const Writer *w = &writers[_i / LEN(disks)];
-  const struct RankFile *d = &disks[_i % LEN(disks)];
+  const struct Disk *d = &disks[_i % LEN(disks)];
   setup();
   if (make_disk(w, d)) {
     const char *command = arena_printf(scratch_arena, "cd disk && %s", w->command);
