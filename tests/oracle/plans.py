@@ -3,7 +3,7 @@
     tests/oracle/plans.py N [SEED [FIRST]]     as ./dev oracle does, in the root of the sources
 
 A plan gets betas (0.9, 0.999), averages in f32 and tokens from a file, every second one with a
-mask of labels that count; of plans with documents two in three have them whole in rows. weft writes its initial
+mask of labels that count; documents are whole in rows where the plan has them so. weft writes its initial
 weights (a step with a learning rate of 0) and, after twelve steps, losses and weights.
 PyTorch takes the initial weights and the same twelve batches, whole, in f64: the models of
 plan_models.py, autograd, clip_grad_norm_, AdamW, SGD or the Lion of optimizers.py. What
@@ -139,12 +139,13 @@ def windows(ids, learnt, shape, eot, seed):
     return [Batch(*step, seed) for step in zip(*parts)]
 
 
-def rows_of(ids, learnt, lengths, shape, seed, alone):
+def rows_of(ids, learnt, lengths, shape, seed, packed):
     """The same, of whole documents in rows: one that does not fit, or is to be alone, begins the
-    next row. What is
-    left of a row is token 0, each a document by itself."""
+    next row. What is left of a row is the token that ends documents, or 0, each a document by
+    itself, which routers see."""
     steps, rows, seq = shape
-    tokens = torch.zeros(steps * rows, seq, dtype=torch.long)
+    alone = packed.get("alone")
+    tokens = torch.full((steps * rows, seq), packed.get("eot") or 0, dtype=torch.long)
     labels, begins = torch.full_like(tokens, -100), torch.ones(steps * rows, seq + 1).bool()
     row, room, at = -1, 0, 0
     for length in lengths:
@@ -184,7 +185,7 @@ def write_tokens(folder, plan, vocabulary, number):
     while (left := len(ids) - sum(lengths)) > 0:
         lengths.append(min(left, 1 + int(torch.randint(seq + seq // 4, (1,), generator=draw))))
     write_index(path, lengths)
-    return rows_of(ids, learnt, lengths, shape, plan["seed"], packed.get("alone"))
+    return rows_of(ids, learnt, lengths, shape, plan["seed"], packed)
 
 
 # ---- PyTorch ----
