@@ -301,6 +301,21 @@ static void end_config(Model *m, bool check) {
   m->lp->config = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
+/* Layers for further tokens are the plan's: a model's own key adds none. */
+static void warn_of_further_layers(Model *m, int t) {
+  static const char *const keys[] = {"num_nextn_predict_layers", "num_mtp_layers"};
+  for (int i = 0; i < LEN(keys); i++) {
+    int type = field_push(m->L, t, keys[i]);
+    lua_Integer n = type == LUA_TNUMBER ? lua_tointeger(m->L, -1) : 0;
+    lua_pop(m->L, 1);
+    if (n <= 0 || n == m->lp->plan.mtp.layers) continue;
+    diag_warn(m->d, "no-effect", arena_printf(m->arena, "model.%s", keys[i]),
+              "the model has %lld such layers, as plan.mtp says",
+              (long long)m->lp->plan.mtp.layers)
+        ->suggestion = "plan.mtp = { num_layers = N } adds them";
+  }
+}
+
 /* ---- presets, folders, functions ---- */
 
 static void from_name(Model *m, int t, const char *name) {
@@ -315,6 +330,7 @@ static void from_name(Model *m, int t, const char *name) {
   if (!begin_config(m, arch, "model")) return;
   if (preset) overlay(m, preset, NULL);
   overlay(m, t, "model");
+  warn_of_further_layers(m, t);
   end_config(m, m->d->errors == errors);
 }
 
@@ -454,6 +470,7 @@ static void from_folder(Model *m, int t, const char *dir) {
   keep_folder(m, dir, json);
   warn_unread(m, json, file);
   overlay(m, t, "model");
+  warn_of_further_layers(m, t);
   end_config(m, m->d->errors == errors);
   if (field_push(L, t, "weights") != LUA_TNIL && !lua_isboolean(L, -1))
     diag_error(m->d, "type", "model.weights", "expected true or false, got %s",

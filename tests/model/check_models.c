@@ -9,6 +9,7 @@
 #include "bindings/model/model.h"
 #include "bindings/schedule/schedule_facts.h"
 #include "tests/harness/plan_fixture.h"
+#include "tests/harness/process.h"
 #include "vm/compile/compile.h"
 
 /* ---- presets ---- */
@@ -483,6 +484,30 @@ START_TEST(each_family_has_a_plan) {
 }
 END_TEST
 
+/* A key of the model says how many layers predict further tokens; the plan adds them. */
+START_TEST(further_layers_are_the_plans) {
+  static const char text[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'deepseek_v3', num_hidden_layers = 2,\n"
+      "  hidden_size = 32, intermediate_size = 32, moe_intermediate_size = 16,\n"
+      "  num_attention_heads = 4, num_key_value_heads = 4, n_routed_experts = 4,\n"
+      "  num_experts_per_tok = 2, n_group = 1, topk_group = 1, q_lora_rank = 8,\n"
+      "  kv_lora_rank = 8, qk_nope_head_dim = 8, qk_rope_head_dim = 8, v_head_dim = 8,\n"
+      "  vocab_size = 64, num_nextn_predict_layers = 2 }, data = weft.synthetic {},\n"
+      "  batch = { global = 1, micro = 1, seq = 8 }, train = { steps = 1 } }\n";
+  static const char says[] = "plan.model.num_nextn_predict_layers: the model has ";
+  scratch_setup();
+  scratch_put("plan.lua", text, sizeof text - 1);
+  Outcome o = process_run(60, "$weft check plan.lua");
+  ck_assert_msg(o.code == 0 && strstr(o.err, says), "%s%s", o.out, o.err);
+  o = process_run(60, "$weft check plan.lua --set mtp.num_layers=1");
+  ck_assert_msg(o.code == 0 && strstr(o.err, says), "%s%s", o.out, o.err);
+  o = process_run(60, "$weft check plan.lua --set mtp.num_layers=2");
+  ck_assert_msg(o.code == 0 && !strstr(o.err, says), "%s%s", o.out, o.err);
+  scratch_teardown();
+}
+END_TEST
+
 Suite *models_suite(void) {
   Suite *s = suite_create("models");
   TCase *t = tcase_create("presets");
@@ -493,6 +518,7 @@ Suite *models_suite(void) {
   tcase_add_loop_test(t, takes_neutral_keys, 0, LEN(neutral));
   tcase_add_test(t, example_plans_compile);
   tcase_add_test(t, each_family_has_a_plan);
+  tcase_add_test(t, further_layers_are_the_plans);
   suite_add_tcase(s, t);
   t = tcase_create("graph userdata");
   tcase_add_loop_test(t, reports_mistake, 0, LEN(mistakes));
