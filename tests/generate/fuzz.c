@@ -87,17 +87,23 @@ static bool others_agree(const char *plan) {
   return ok;
 }
 
-/* Whether one rank is as far from itself when its weights differ in the last bit. */
+/* Whether one rank is as far from itself when its weights differ in the last bit: a
+ * gradient that is next to nothing by its own figure. */
 static bool one_rank_does(const char *plan, const VerifyReport *was) {
+  static const char of[] = "gradient of ";
+  const char *name = strncmp(was->worst, of, strlen(of)) ? NULL : was->worst + strlen(of);
   Rounding own;
   Text why = {0};
-  bool ok = plan_rounding(plan, &own, &why) == WEFT_OK;
+  bool ok = plan_rounding(plan, name, STEPS, &own, &why) == WEFT_OK;
   text_free(&why);
   return ok && was->param <= tolerance &&
          was->loss <= fmax(tolerance, AS_FAR * own.loss) &&
-         was->grad <= fmax(tolerance, AS_FAR * own.grad) &&
+         was->grad <= fmax(tolerance, AS_FAR * fmax(own.grad, own.named)) &&
          was->grad_norm <= fmax(tolerance, AS_FAR * own.grad_norm);
 }
+
+/* Steps are clipped by the norm. */
+static const double FOLLOWS = 1.01;
 
 bool fuzz_formats_do(const char *plan, const VerifyReport *was) {
   VerifyReport own;
@@ -106,7 +112,8 @@ bool fuzz_formats_do(const char *plan, const VerifyReport *was) {
   text_free(&why);
   return ok && was->loss <= fmax(tolerance, AS_FAR * own.loss) &&
          was->grad <= fmax(tolerance, AS_FAR * own.grad) &&
-         was->param <= fmax(tolerance, AS_FAR * own.param) &&
+         was->param <=
+             fmax(fmax(tolerance, AS_FAR * own.param), FOLLOWS * was->grad_norm) &&
          was->grad_norm <= fmax(fmax(tolerance, own.grad), AS_FAR * own.grad_norm);
 }
 
@@ -122,9 +129,9 @@ static bool rounds_gradients(const char *plan) {
 bool fuzz_only_rounds(const char *plan, const VerifyReport *was) {
   double worst = fmax(fmax(was->loss, was->grad), fmax(was->param, was->grad_norm));
   /* Gradients in 16 bits, whose parts cancel: the loss, which is f32, is as exact. */
-  bool sums = was->loss <= tolerance && was->param <= tolerance && worst < 2e-2;
+  bool sums = was->loss <= tolerance && was->param <= tolerance && worst < 0.1;
   if (worst >= 10 * tolerance)
-    return fuzz_formats_do(plan, was) ||
+    return fuzz_formats_do(plan, was) || one_rank_does(plan, was) ||
            (sums && rounds_gradients(plan) && others_agree(plan));
   return others_agree(plan) || one_rank_does(plan, was);
 }

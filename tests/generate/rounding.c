@@ -9,12 +9,13 @@
 #include "bindings/api/job.h"
 #include "vm/compile/compile.h"
 #include "vm/base/rng.h"
+#include "vm/session/verify_int.h"
 #include "vm/weights/param_gather.h"
 
 typedef struct Step {
   const Compiled *c;
   Run *run;
-  Data *data;
+  Verify data;  /* tokens and labels as weft verify makes them */
   float **grad; /* of the step before, by parameter */
   StepResult was;
 } Step;
@@ -49,26 +50,39 @@ static double gradient_differs(const float *was, const float *is, int64_t n, dou
   return own > 1e-3 * all ? length(is, was, n) / own : 0;
 }
 
-static weft_status compare(Step *s, Arena *a, Rounding *out, weft_error *e) {
-  StepResult is;
+/* Step `at` of a run that begins again; `shakes` before it. */
+static weft_status take(Step *s, int at, bool shakes, Arena *a, StepResult *out,
+                        weft_error *e) {
   TRY(run_init(s->run, e));
-  TRY(shake(s, a, e));
-  TRY(run_step(s->run, s->data, 0, &is, e));
-  *out = (Rounding){.loss = fabs(is.loss - s->was.loss) / fabs(s->was.loss),
-                    .grad_norm = fabs(is.grad_norm - s->was.grad_norm) / is.grad_norm};
+  for (int i = 0; i <= at; i++) {
+    make_tokens(&s->data, i);
+    if (i == at && shakes) TRY(shake(s, a, e));
+    TRY(run_step_tokens(s->run, s->data.tokens, s->data.labels, i, out, e));
+  }
+  return WEFT_OK;
+}
+
+static weft_status compare(Step *s, int at, const char *name, Arena *a, Rounding *out,
+                           weft_error *e) {
+  StepResult is;
+  TRY(take(s, at, true, a, &is, e));
+  out->loss = fmax(out->loss, fabs(is.loss - s->was.loss) / fabs(s->was.loss));
+  out->grad_norm =
+      fmax(out->grad_norm, fabs(is.grad_norm - s->was.grad_norm) / is.grad_norm);
   for (int i = 0; i < s->c->nparam; i++) {
     int64_t n = param_count(&s->c->param[i]);
     float *g = NEW_N(a, float, n);
     TRY(run_get(s->run, STATE_GRAD, i, g, e));
     out->grad = fmax(out->grad, gradient_differs(s->grad[i], g, n, s->was.grad_norm));
+    if (name && str_eq(name, s->c->param[i].name))
+      out->named = fmax(out->named, gradient_differs(s->grad[i], g, n, 0));
   }
   return WEFT_OK;
 }
 
-static weft_status first_step(Step *s, Arena *a, weft_error *e) {
+static weft_status as_it_is(Step *s, int at, Arena *a, weft_error *e) {
   s->grad = NEW_N(a, float *, s->c->nparam);
-  TRY(run_init(s->run, e));
-  TRY(run_step(s->run, s->data, 0, &s->was, e));
+  TRY(take(s, at, false, a, &s->was, e));
   for (int i = 0; i < s->c->nparam; i++) {
     s->grad[i] = NEW_N(a, float, param_count(&s->c->param[i]));
     TRY(run_get(s->run, STATE_GRAD, i, s->grad[i], e));
@@ -104,32 +118,39 @@ static weft_status alone(Job *many, Arena *a, const char *path, int steps,
                 &(RunOptions){.threads = 1}, out, &many->e);
 }
 
-static weft_status two_steps(Job *many, Arena *a, const char *path, Rounding *out) {
+/* What is asked of a plan: one of both. */
+typedef struct Task {
+  int steps;
+  VerifyReport *alone;
+  Rounding *rounding;
+  const char *name;
+} Task;
+
+static weft_status each_twice(Job *many, Arena *a, const char *path, const Task *t) {
   Job one;
   Step s = {0};
   TRY(job_load(many, a, &(LangOptions){0}, path));
   TRY(job_mesh(many, 0));
   TRY(job_compile(many));
   weft_status st = job_twin(many, &one);
-  s.c = one.compiled;
-  if (st == WEFT_OK) st = job_data(&one, NULL, &s.data);
+  s.c = st == WEFT_OK ? one.compiled : NULL;
+  if (st == WEFT_OK) {
+    int64_t ids = (int64_t)s.c->microbatches * s.c->micro * s.c->seq;
+    s.data = (Verify){.plan = &many->plan, .c = s.c, .ids = ids, .vocab = s.c->vocab};
+    s.data.tokens = NEW_N(a, int32_t, ids);
+    s.data.labels = NEW_N(a, int32_t, ids);
+  }
   if (st == WEFT_OK)
     st = run_open(&one.plan, s.c, &(RunOptions){.threads = 1}, &s.run, &one.e);
-  if (st == WEFT_OK) st = first_step(&s, a, &one.e);
-  if (st == WEFT_OK) st = compare(&s, a, out, &one.e);
+  for (int at = 0; st == WEFT_OK && at < t->steps; at++) {
+    st = as_it_is(&s, at, a, &one.e);
+    if (st == WEFT_OK) st = compare(&s, at, t->name, a, t->rounding, &one.e);
+  }
   run_close(s.run);
-  data_close(s.data);
   many->d = one.d;
   many->e = one.e;
   return st;
 }
-
-/* What is asked of a plan: one of both. */
-typedef struct Task {
-  int steps;
-  VerifyReport *alone;
-  Rounding *rounding;
-} Task;
 
 static weft_status with_plan(const char *plan, const Task *t, Text *report) {
   char path[] = "/tmp/weft-plan-XXXXXX.lua";
@@ -139,8 +160,8 @@ static weft_status with_plan(const char *plan, const Task *t, Text *report) {
   Arena *a = arena_new(NULL);
   Job j;
   if (setjmp(*arena_guard(a))) abort();
-  weft_status st = t->alone ? alone(&j, a, path, t->steps, t->alone)
-                            : two_steps(&j, a, path, t->rounding);
+  weft_status st =
+      t->alone ? alone(&j, a, path, t->steps, t->alone) : each_twice(&j, a, path, t);
   unlink(path);
   if (st != WEFT_OK) {
     report_text(&j.d, false, report);
@@ -156,7 +177,8 @@ weft_status plan_alone(const char *plan, int steps, VerifyReport *out, Text *rep
   return with_plan(plan, &(Task){.steps = steps, .alone = out}, report);
 }
 
-weft_status plan_rounding(const char *plan, Rounding *out, Text *report) {
+weft_status plan_rounding(const char *plan, const char *name, int steps, Rounding *out,
+                          Text *report) {
   *out = (Rounding){0};
-  return with_plan(plan, &(Task){.rounding = out}, report);
+  return with_plan(plan, &(Task){.steps = steps, .rounding = out, .name = name}, report);
 }

@@ -163,7 +163,7 @@ START_TEST(rounding_excuses_no_fault) {
   Rounding own;
   Text plan = {0}, why = {0};
   text_printf(&plan, by_range, "0.02");
-  ck_assert_msg(plan_rounding(plan.s, &own, &why) == WEFT_OK, "%s", why.s);
+  ck_assert_msg(plan_rounding(plan.s, NULL, 1, &own, &why) == WEFT_OK, "%s", why.s);
   ck_assert_double_gt(own.grad, 1e-8);
   ck_assert_double_lt(own.grad, 2e-6);
   ck_assert_double_lt(own.loss, 2e-6);
