@@ -365,11 +365,27 @@ START_TEST(bombs_are_refused) {
 }
 END_TEST
 
+/* Adam adds the decay to the gradient; without one it is AdamW. */
+START_TEST(adam_is_adam) {
+  static const char text[] = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\n"
+                             "local_batch_size = 1\nseq_len = 4096\nsteps = 10\n"
+                             "[optimizer]\nname = \"Adam\"\nlr = 3e-4\n";
+  import_put("a.toml", text);
+  import_file("a.toml", "");
+  import_plan_has("optimizer = weft.adam {");
+  import_plan_has("weight_decay = 0.1,  -- torchtitan's default");
+  import_put("a.toml", arena_printf(scratch_arena, "%sweight_decay = 0.0\n", text));
+  import_file("a.toml", "");
+  import_plan_has("optimizer = weft.adamw {");
+}
+END_TEST
+
 Suite *import_titan_suite(void) {
   Suite *s = suite_create("import_titan");
   TCase *t = tcase_create("torchtitan");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 120);
+  tcase_add_test(t, adam_is_adam);
   tcase_add_test(t, settings_become_a_plan);
   tcase_add_test(t, nothing_is_dropped);
   tcase_add_test(t, names_of_older_versions_are_known);

@@ -156,9 +156,9 @@ local function put_rate(s, v)
 end
 
 local function put_optimizer(s, v)
-  s:put("optimizer.name", "AdamW", "optimizer")
+  s:put("optimizer.name", v.optimizer == "adam" and "Adam" or "AdamW", "optimizer")
   s:put("optimizer.lr", v["optimizer.lr.max"], "optimizer.lr.max")
-  if v.optimizer == "adamw" then
+  if v.optimizer == "adamw" or v.optimizer == "adam" then
     local a, b = string.match(v["optimizer.betas"], "^(.*), (.*)$")
     s:put("optimizer.beta1", tonumber(a), "optimizer.betas")
     s:put("optimizer.beta2", tonumber(b), "optimizer.betas")

@@ -79,7 +79,7 @@ return {
   unless("model.load_base_model", { false }, "a run begins with random weights",
          "a run begins with random weights, not with those of the model; weft.hf \"DIR\" has them"),
   none("model.output_hidden_states", "only the loss is computed"),
-  cannot("model.quantization_config.*", "weights that are stored quantized are not read; adapter.base stores a frozen base in 4 bits"),
+  cannot("model.quantization_config.*", "a base that is quantized as it is loaded: adapter.base stores a frozen base in 4 bits; folders in mxfp4, or in fp8 blocks of 128 x 128, are read as bf16"),
   cannot("model.freeze_router", "routers train; freeze = { patterns } of the plan names what does not"),
   cannot("model.copy_init_moe", IMAGES),
   none("model.backend._target_", "weft has its own kernels"),

@@ -174,13 +174,23 @@ end
 
 local KINDS = { AdamW = true, default_adamw = true, Adam = true }
 
+-- Adam adds the decay, 0.1 unless the settings say another one, to the gradient.
+local function builder(book)
+  for _, key in ipairs { "optimizer.name", "optimizer.class" } do
+    local value = book:value(key)
+    local decay = tonumber(book:value "optimizer.weight_decay") or 0.1
+    if value ~= nil and scalar.behind_last(tostring(value), ".") == "Adam" and decay > 0 then
+      return "weft.adam"
+    end
+  end
+  return "weft.adamw"
+end
+
 local function put_kind(book)
   for _, key in ipairs { "optimizer.name", "optimizer.class" } do
     local value = book:value(key)
     local name = value ~= nil and scalar.behind_last(tostring(value), ".")
-    if name == "Adam" then
-      book:cannot(key, "Adam adds decay to the gradient; AdamW, which the plan has, to the step")
-    elseif KINDS[name] then
+    if KINDS[name] then
       book:translated(key, "optimizer")
     elseif name == "OptimizersContainer" then
       book:cannot(key, "groups of parameters with optimizers of their own: the plan has AdamW for all")
@@ -202,7 +212,7 @@ local function put_betas(book, plan)
 end
 
 local function put_optimizer(book, plan, steps)
-  plan:head("optimizer", "weft.adamw")
+  plan:head("optimizer", builder(book))
   put_kind(book)
   put_rate(book, plan, steps)
   put_betas(book, plan)
