@@ -392,12 +392,12 @@ START_TEST(diagnostics_are_counted_and_sorted) {
   char path[] = "mesh.tp";
   static const int line[] = {14, 0, 12, 14, 3, 12, 0};
   for (int i = 0; i < LEN(line); i++) {
-    Diag *e =
-        i % 2 ? diag_warn(&d, "c", path, "%d", i) : diag_error(&d, "c", path, "%d", i);
+    Diag *e = i % 2 ? diag_warn(&d, "type", path, "%d", i)
+                    : diag_error(&d, "type", path, "%d", i);
     e->line = line[i];
     e->file = i == 6 ? NULL : "plan.lua";
   }
-  diag_error(&d, "c", path, "7")->file = "a.lua";
+  diag_error(&d, "type", path, "7")->file = "a.lua";
   path[0] = '?';
   diag_sort(&d);
   ck_assert_int_eq(d.errors, 5);
@@ -408,7 +408,7 @@ START_TEST(diagnostics_are_counted_and_sorted) {
     ck_assert_str_eq(d.list.at[i].summary, want[i]);
     ck_assert_str_eq(d.list.at[i].path, "mesh.tp");
   }
-  diag_error(&d, "c", "", "8");
+  diag_error(&d, "type", "", "8");
   ck_assert_str_eq(d.list.at[8].summary, "8");
   ck_assert_str_eq(d.list.at[7].summary, "6");
   arena_free(a);
@@ -419,7 +419,7 @@ START_TEST(sorting_keeps_the_order_of_arrival) {
   Arena *a = arena_new(NULL);
   Diags d = {.arena = a};
   for (int i = 0; i < 1000; i++) {
-    Diag *e = diag_error(&d, "c", "", "%d", i);
+    Diag *e = diag_error(&d, "type", "", "%d", i);
     e->file = "p.lua";
     e->line = 1 + i * 7919 % 10;
   }

@@ -255,7 +255,7 @@ START_TEST(errors_and_diagnostics) {
   harmless("file", e.file);
   ck_assert_ptr_null(strchr(e.text, '\n'));
   Diags d = {.arena = arena_new(NULL)};
-  harmless("summary", diag_error(&d, "x", "", "%s", EVIL_C)->summary);
+  harmless("summary", diag_error(&d, "type", "", "%s", EVIL_C)->summary);
   arena_free(d.arena);
 }
 END_TEST

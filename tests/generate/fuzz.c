@@ -102,15 +102,17 @@ static bool one_rank_does(const char *plan, const VerifyReport *was) {
          was->grad_norm <= fmax(tolerance, AS_FAR * own.grad_norm);
 }
 
-/* Steps are clipped by the norm. */
-static const double FOLLOWS = 1.01;
+/* Steps are clipped by the norm. A loss is one number, which may be near by chance: in 16
+ * bits it is allowed half a unit of bf16. */
+static const double FOLLOWS = 1.01, HALF_UNIT = 0x1p-9;
 
 bool fuzz_formats_do(const char *plan, const VerifyReport *was) {
   VerifyReport own;
   Text why = {0};
   bool ok = plan_alone(plan, STEPS, &own, &why) == WEFT_OK;
   text_free(&why);
-  return ok && was->loss <= fmax(tolerance, AS_FAR * own.loss) &&
+  double loss = own.grad > 10 * tolerance ? HALF_UNIT : tolerance;
+  return ok && was->loss <= fmax(loss, AS_FAR * own.loss) &&
          was->grad <= fmax(tolerance, AS_FAR * own.grad) &&
          was->param <=
              fmax(fmax(tolerance, AS_FAR * own.param), FOLLOWS * was->grad_norm) &&
