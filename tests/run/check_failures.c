@@ -89,6 +89,8 @@ static bool train(Toy *toy, const RunOptions *o, const Fate *f, weft_error *e) {
     st = run_step_tokens(r, tokens, labels, i, &res, e);
     if (st == WEFT_OK && i <= AT_STEP) st = run_check_replicas(r, e);
   }
+  /* As verbs do: a rank lost between two steps is reported by one process, too. */
+  if (st != WEFT_OK) run_fails(r, e);
   run_close(r);
   return st == WEFT_OK;
 }
