@@ -14,9 +14,8 @@ typedef struct SimFigures {
   bool measured;           /* with a calibration */
 } SimFigures;
 
-/* After job_compile. `scores`: attention stores them. Everything of `out` is in the
- * arena, so that it outlives the job. */
-weft_status sim_figures(const Job *j, bool scores, Arena *a, SimFigures *out,
+/* After job_compile. Everything of `out` is in the arena, so that it outlives the job. */
+weft_status sim_figures(const Job *j, AttentionKind attention, Arena *a, SimFigures *out,
                         weft_error *e);
 /* Pushes the table that plan:sim() gives. */
 void sim_figures_push(lua_State *L, const SimFigures *f);

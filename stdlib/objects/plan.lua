@@ -56,14 +56,15 @@ return function(methods)
     end
   end
 
-  -- plan:sim { attention = "scores", calibration = "FILE" }: a step on the clock.
+  -- plan:sim { attention = "fused", calibration = "FILE" }: a step on the clock.
   function methods.sim(plan, how)
     local o = options.read(how, { "attention", "calibration" }, "sim")
-    if o.attention and o.attention ~= "scores" and o.attention ~= "fused" then
-      failf('attention is "fused" or "scores", not %s', written(o.attention))
+    local kinds = { fused = true, flash1 = true, scores = true }
+    if o.attention and not kinds[o.attention] then
+      failf('attention is "fused", "flash1" or "scores", not %s', written(o.attention))
     end
     if o.calibration then expected(o.calibration, "string", "sim.calibration") end
-    return report("sim", values.sim(plan, o.attention == "scores", o.calibration))
+    return report("sim", values.sim(plan, o.attention or "fused", o.calibration))
   end
 
   -- plan:rank(n): who the rank is, what it runs, holds and sends.

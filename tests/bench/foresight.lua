@@ -7,8 +7,10 @@
 -- vocab, seq, global_batch, micro_batch, gpu, gpus, tp, pp, vpp, cp, ep, dp,
 -- zero_or_dist_opt, recompute, step_time_s, note. Nothing is fitted to them. Runs in FP8, of
 -- experts, of single layers and without sizes are left out, and counted. Where a run does not
--- say its micro batch or its vocabulary, they are taken to be 1 and 51,200. Sources before FlashAttention, or that say so, store
--- the scores of attention. `rows` prints each run.
+-- say its micro batch or its vocabulary, they are taken to be 1 and 51,200. A note may say
+-- what the network of a machine carries, as "800 Gb/s inter-node"; else it is that of the
+-- GPU's usual machine. Sources before FlashAttention, or that say so, store the scores of
+-- attention, and one has FlashAttention 1. `rows` prints each run.
 local weft = require "weft"
 local path, all_rows = ...
 if not path then error("which runs? weft lua tests/bench/foresight.lua RUNS.csv", 0) end
@@ -93,13 +95,20 @@ local function recompute(row)
   return how:find "full" and "full" or how:find "selective" and "selective" or "none"
 end
 
--- Stacks whose attention stored its scores.
-local stored = { "Narayanan", "Zero Bubble", "vTrain" }
+-- Stacks whose attention stored its scores, and one that was measured in the spring of 2023.
+local older = { { "Narayanan", "scores" }, { "Zero Bubble", "scores" }, { "vTrain", "scores" }, { "llm-foundry", "flash1" } }
 local function attention(row)
-  for _, source in ipairs(stored) do
-    if row.source:find(source, 1, true) then return "scores" end
+  for _, of in ipairs(older) do
+    if row.source:find(of[1], 1, true) then return of[2] end
   end
   return "fused"
+end
+
+-- The GPU's usual machine, of eight, with the network that the run had.
+local function machine(row)
+  local note = row.note or ""
+  local gbits = note:match "(%d+) Gb/s inter%-node" or note:match "(%d+) Gbps node"
+  return { gpus[row.gpu], network = gbits and { per_gpu = gbits * 1e9 / 8 / 8 } or nil }
 end
 
 -- Stages of one size, the first and the last with a layer less: "Et|tt|tL".
@@ -116,7 +125,7 @@ end
 local function plan_of(row)
   local tp, pp, cp, vpp = int(row, "tp", 1), int(row, "pp", 1), int(row, "cp", 1), int(row, "vpp", 1)
   return {
-    name = row.model, model = model(row), cluster = weft.cluster { gpus[row.gpu] },
+    name = row.model, model = model(row), cluster = weft.cluster(machine(row)),
     mesh = { world = int(row, "gpus"), tp = tp, pp = pp, cp = cp },
     strategy = strategy(row, tp), schedule = schedule(row, vpp), pp_plan = stages(row, pp, vpp),
     recompute = recompute(row), precision = "bf16",

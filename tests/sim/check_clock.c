@@ -73,9 +73,31 @@ START_TEST(kernels_reach_a_share) {
   ck_assert_double_eq_tol(sheet_kernel(&half, &r, &w), 2 + 3, 1e-12);
   r.product_depth = 128, r.product_edge = 64;
   ck_assert_double_eq_tol(sheet_kernel(&half, &r, &w), 2 * 8 + 3, 1e-12);
-  w.kind = WORK_ATTENTION_DX, w.n = 1000, w.k = 24;
+  w.kind = WORK_ATTENTION_DX, w.n = 1000, w.k = 128;
   r.attention_dx = 0.5, r.attention_depth = 1000, r.attention_head = 24;
-  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 2 * 4 + 3, 1e-12);
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 2 * 2 + 3, 1e-12);
+  w.k = 24; /* heads of 128 reach 128 / 152 of what has no end, these 1 / 2 */
+  ck_assert_double_eq_tol(sheet_kernel(&sheet, &r, &w), 2 * 4 * 128.0 / 152 + 3, 1e-12);
+}
+END_TEST
+
+/* Kernels of a stack of 2022 and of one before take longer than those of today, in the
+ * share that their rows have. */
+START_TEST(attention_of_older_stacks) {
+  KernelWork w = {.kind = WORK_ATTENTION, .dtype = DT_BF16, .heads = 8, .k = 128};
+  w.m = w.n = 100000, w.flops = 2 * w.heads * w.m * w.n * w.k;
+  double seconds[3];
+  for (int i = ATTENTION_FUSED; i <= ATTENTION_SCORES; i++) {
+    SheetRates r = sheet_rates(RATES_USUAL);
+    sheet_attention(&r, (AttentionKind)i);
+    r.launch = 0;
+    seconds[i] = sheet_kernel(&sheet, &r, &w);
+  }
+  SheetRates r = sheet_rates(RATES_USUAL);
+  ck_assert_double_eq_tol(seconds[1] / seconds[0], r.attention / r.attention_1, 1e-9);
+  ck_assert_double_gt(seconds[2], seconds[1]);
+  ck_assert_int_eq(sheet_attention_kind("flash1"), ATTENTION_FLASH_1);
+  ck_assert_int_eq(sheet_attention_kind("flash"), -1);
 }
 END_TEST
 
@@ -315,9 +337,10 @@ START_TEST(the_verb) {
 END_TEST
 
 Suite *clock_suite(void) {
-  const TTest *paper[] = {
-      kernels_at_the_roofline, kernels_reach_a_share, products_reach_what_was_measured,
-      stored_scores,           collectives,           small_messages_take_a_tree};
+  const TTest *paper[] = {kernels_at_the_roofline,          kernels_reach_a_share,
+                          products_reach_what_was_measured, stored_scores,
+                          attention_of_older_stacks,        collectives,
+                          small_messages_take_a_tree};
   const TTest *plans[] = {parts_add_up,
                           axes_of_waits,
                           never_below_the_bound,

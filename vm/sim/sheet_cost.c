@@ -22,6 +22,23 @@ SheetRates sheet_roofline(void) {
                       .host = 1};
 }
 
+static const char *const attention_kinds[] = {[ATTENTION_FUSED] = "fused",
+                                              [ATTENTION_FLASH_1] = "flash1",
+                                              [ATTENTION_SCORES] = "scores"};
+
+int sheet_attention_kind(const char *name) {
+  for (int i = 0; i < LEN(attention_kinds); i++)
+    if (str_eq(name, attention_kinds[i])) return i;
+  return -1;
+}
+
+void sheet_attention(SheetRates *r, AttentionKind kind) {
+  r->scores = kind == ATTENTION_SCORES;
+  if (kind != ATTENTION_FLASH_1) return;
+  r->attention = r->attention_1;
+  r->attention_dx = r->attention_1_dx;
+}
+
 /* ---- kernels ---- */
 
 /* The share of its best that a size leaves. */
@@ -56,6 +73,9 @@ static double product_rate(const Cluster *k, const SheetRates *r, const KernelWo
 
 /* ---- attention ---- */
 
+/* The rates of attention are those of heads of this size. */
+enum { USUAL_HEAD = 128 };
+
 /* Passes over stored scores: written by the first product, softmax with its mask,
  * dropout, the second product; and as much again for each gradient, with both operands.
  */
@@ -75,7 +95,8 @@ static double attention_seconds(const Cluster *k, const SheetRates *r,
   bool back = w->kind == WORK_ATTENTION_DX;
   if (r->scores > 0) return stored_scores(k, r, w, back);
   double share = (back ? r->attention_dx : r->attention) *
-                 ramp(w->n, r->attention_depth) * ramp(w->k, r->attention_head);
+                 ramp(w->n, r->attention_depth) * ramp(w->k, r->attention_head) /
+                 ramp(USUAL_HEAD, r->attention_head);
   return w->flops / (cluster_rate(k, w->dtype) * share);
 }
 
