@@ -10,7 +10,8 @@
 -- say its micro batch or its vocabulary, they are taken to be 1 and 51,200. A note may say
 -- what the network of a machine carries, as "800 Gb/s inter-node"; else it is that of the
 -- GPU's usual machine. Sources before FlashAttention, or that say so, store the scores of
--- attention, and one has FlashAttention 1. `rows` prints each run.
+-- attention, and one has FlashAttention 1; two reduce gradients behind the backward. `rows` prints
+-- each run.
 local weft = require "weft"
 local path, all_rows = ...
 if not path then error("which runs? weft lua tests/bench/foresight.lua RUNS.csv", 0) end
@@ -83,11 +84,15 @@ local function schedule(row, vpp)
   return vpp > 1 and "interleaved_1f1b" or "1f1b"
 end
 
+-- Megatron reduces gradients while the backward runs since the end of 2023; before, all of them
+-- behind it.
+local function older_megatron(row) return row.source:find "Narayanan" or row.source:find "vTrain" end
+
 local function strategy(row, tp)
   local how = (row.zero_or_dist_opt or ""):lower()
   if how:find "fsdp" then return { "fsdp2" } end
   local sp = (row.recompute or ""):find "SP" or how:find "dist" or row.gpu:find "H100"
-  return { "zero", stage = (how:find "dist" or how:find "zero") and 1 or 0, sequence_parallel = tp > 1 and sp and true or false }
+  return { "zero", overlap_grad_reduce = not older_megatron(row), stage = (how:find "dist" or how:find "zero") and 1 or 0, sequence_parallel = tp > 1 and sp and true or false }
 end
 
 local function recompute(row)
