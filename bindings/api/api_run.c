@@ -249,7 +249,7 @@ static weft_status find(const weft_run *r, weft_state what, const char *name,
   const OptimizerInfo *o = &optimizer_info[r->c->optimizer];
   if (what >= WEFT_MOMENT1 && (int)(what - WEFT_MOMENT1) >= o->states)
     return err_set(err, WEFT_EUSAGE, "weft.%s keeps %d state%s of a parameter, not %d",
-                   o->name, o->states, o->states == 1 ? "" : "s",
+                   optimizer_title(r->c->optimizer), o->states, o->states == 1 ? "" : "s",
                    what - WEFT_MOMENT1 + 1);
   *param = name ? api_find_param(r->c, name) : -1;
   if (*param < 0)

@@ -88,6 +88,10 @@ static ToyOptions with(OptimizerKind kind, ToyOptions o) {
 }
 static ToyOptions sgd_plain(void) { return with(OPTIMIZER_SGD, plain()); }
 static ToyOptions sgd_zero3(void) { return with(OPTIMIZER_SGD, zero3_bf16()); }
+static ToyOptions bare_sgd_zero3(void) { return with(OPTIMIZER_SGD_PLAIN, zero3_bf16()); }
+static ToyOptions bare_sgd_fsdp2(void) { return with(OPTIMIZER_SGD_PLAIN, fsdp2()); }
+static ToyOptions bare_sgd_offload(void) { return with(OPTIMIZER_SGD_PLAIN, offload()); }
+static ToyOptions bare_sgd_by_chance(void) { return with(OPTIMIZER_SGD_PLAIN, pure()); }
 static ToyOptions sgd_early(void) { return with(OPTIMIZER_SGD, post_validation()); }
 static ToyOptions sgd_f16(void) { return with(OPTIMIZER_SGD, f16()); }
 static ToyOptions lion_one_rank(void) { return with(OPTIMIZER_LION, one_rank()); }
@@ -179,6 +183,10 @@ static ToyOptions (*const cases[])(void) = {plain,
                                             in_8bit_zero3,
                                             in_8bit_offload,
                                             in_8bit_experts,
+                                            bare_sgd_zero3,
+                                            bare_sgd_fsdp2,
+                                            bare_sgd_offload,
+                                            bare_sgd_by_chance,
                                             sgd_zero3,
                                             sgd_early,
                                             sgd_f16,
@@ -312,7 +320,8 @@ END_TEST
 
 /* Its states would be those of another step. */
 START_TEST(another_optimizer_is_refused) {
-  static const OptimizerKind to[] = {OPTIMIZER_ADAMW, OPTIMIZER_LION};
+  static const OptimizerKind to[] = {OPTIMIZER_ADAMW, OPTIMIZER_LION,
+                                     OPTIMIZER_SGD_PLAIN};
   ToyOptions a = with(OPTIMIZER_SGD, one_rank());
   SavedToy s;
   double loss[WHOLE];

@@ -230,6 +230,7 @@ static void make_schedule(Toy *t, const ToyOptions *o) {
 
 weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
   *t = (Toy){.arena = arena_new(NULL)};
+  bool bare = o->optimizer == OPTIMIZER_SGD_PLAIN; /* a plan names it SGD */
   if (setjmp(*arena_guard(t->arena))) abort();
   t->diags.arena = t->arena;
   t->plan = (Plan){
@@ -265,11 +266,11 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
                 .micro = o->micro,
                 .seq = o->seq,
                 .rounds = MAX(o->rounds, 1)},
-      .opt = {.kind = (OptimizerKind)o->optimizer,
+      .opt = {.kind = bare ? OPTIMIZER_SGD : (OptimizerKind)o->optimizer,
               .lr = {.kind = LR_CONSTANT, .max = 1e-2},
               .beta1 = 0.9,
               .beta2 = 0.95,
-              .momentum = 0.9,
+              .momentum = bare ? 0 : 0.9,
               .dampening = 0.1,
               .eps = 1e-8,
               .ns_steps = o->ns_steps ? o->ns_steps : 3,

@@ -147,6 +147,14 @@ function ops.sgd_try(k, p, g, m, scal)
   return p1, m1, copy, p, m
 end
 
+function ops.sgd_plain(k, p, g, scal)
+  local s, p1 = reader(k, scal), {}
+  if s "SC_HOLD" ~= 0 then return p, p end
+  local lr, decay = rate_of(k, scal), k.attr.weight_decay or 0
+  for i = 1, #p do p1[i] = p[i] - lr * (g[i] * s "SC_CLIP" + decay * p[i]) end
+  return p1, p1
+end
+
 function ops.lion(k, p, g, m, scal)
   local s, a = reader(k, scal), k.attr
   if s "SC_HOLD" ~= 0 then return p, m, p end

@@ -156,6 +156,16 @@ static void sgd(RefArgs *a) {
   }
 }
 
+static void sgd_plain(RefArgs *a) {
+  const double *sc = IN(2);
+  const OpAttr *at = a->attr;
+  if (sc[SC_HOLD] != 0) return;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double x = IN(1)[i] * sc[SC_CLIP] + at->weight_decay * IN(0)[i];
+    OUT(0)[i] = OUT(1)[i] = IN(0)[i] - attr_lr(at, sc[SC_LR]) * x;
+  }
+}
+
 /* What an optimizer of one state overwrites. */
 static void keep_state(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {

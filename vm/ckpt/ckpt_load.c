@@ -73,8 +73,7 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
   if (!to->context && c->m.optimizer != to->optimizer)
     return err_file(e, WEFT_EUSAGE, c->dir, 0,
                     "has the states of weft.%s, the plan's optimizer is weft.%s",
-                    optimizer_info[c->m.optimizer].name,
-                    optimizer_info[to->optimizer].name);
+                    optimizer_title(c->m.optimizer), optimizer_title(to->optimizer));
   int n = 0;
   const char *stateless = NULL; /* the first that learns and has no states */
   const char *whole = NULL;     /* the first that only one steps as a whole */

@@ -164,7 +164,7 @@ static void describe(Work *w, const Passes *p) {
                   .microbatches = p->microbatches,
                   .micro = (int)plan->batch.micro,
                   .dtype = plan->dtype,
-                  .optimizer = plan->opt.kind,
+                  .optimizer = optimizer_kind(&plan->opt),
                   .context = p->in.context,
                   .forward = p->in.context > 0,
                   .device = compile_device(&p->in),

@@ -57,7 +57,7 @@ static Cuts cuts_of(const Plan *plan, const Mesh *m) {
       .host_state = s->offload_state,
       .host_params = s->offload_params,
       .work = plan->dtype,
-      .optimizer = plan->opt.kind,
+      .optimizer = optimizer_kind(&plan->opt),
       .in_bits = dtype_elements(plan->opt.state) > 1,
       .flat = {{flat[0], mesh_size(m, flat[0])}, {flat[1], mesh_size(m, flat[1])}},
       .grads = s->stage > 1,
@@ -454,7 +454,8 @@ static uint64_t update_work(const DeviceKind *d, OptimizerKind kind, int64_t len
   uint64_t bytes = 0;
   for (int i = 0; i < KERNEL_MAX_IN; i++) a.in[i] = row;
   for (int i = 0; i < KERNEL_MAX_OUT; i++) a.out[i] = row;
-  for (int i = 0; i < LEN(ops); i++) bytes = MAX(bytes, d->work(ops[i], &a));
+  for (int i = 0; i < LEN(ops); i++)
+    if (ops[i] >= 0) bytes = MAX(bytes, d->work(ops[i], &a));
   return bytes;
 }
 
@@ -508,12 +509,12 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   }
   add_regions(l, &cuts, row, REGION_MASTER, plan->master);
   add_regions(l, &cuts, row, REGION_GRAD, plan->grad);
-  for (int k = 0; k < optimizer_info[plan->opt.kind].states; k++)
+  for (int k = 0; k < optimizer_row(&plan->opt)->states; k++)
     add_regions(l, &cuts, row, region_state(k), state);
   fill_buckets(l, m, row, scratch);
   place_wires(l);
   place_inputs(st, rank, microbatches, l);
-  l->work_bytes = update_work(u->device, plan->opt.kind, length);
+  l->work_bytes = update_work(u->device, optimizer_kind(&plan->opt), length);
   l->work = place_bytes(l, l->work_bytes);
   if (cuts.host_state) place_optimizer(l, plan, length);
   l->matrices = matrix_bytes(plan, m, u, l, scratch);

@@ -88,7 +88,7 @@ static bool is_matrix(const Units *u, const Stored *p, const Regions *s) {
 
 bool matrices_in(const Emit *e, const Stretch *r) {
   const Regions *s = &e->l->regions;
-  return optimizer_info[e->plan->opt.kind].matrices &&
+  return optimizer_row(&e->plan->opt)->matrices &&
          is_matrix(e->u, &s->param[r->first], s);
 }
 
@@ -149,7 +149,7 @@ MatrixRoom matrix_room(const Plan *plan, const Mesh *m, const Units *u, const La
                        Arena *a) {
   const Regions *s = &l->regions;
   uint64_t box = 0, boxes = 0, wide = 0, square = 0, work = 0;
-  if (!optimizer_info[plan->opt.kind].matrices) return (MatrixRoom){0};
+  if (!optimizer_row(&plan->opt)->matrices) return (MatrixRoom){0};
   for (int i = 0; i < s->nblock; i++) {
     if (!is_matrix(u, &s->param[s->block[i].at], s)) continue;
     Whole w = whole_of(m, u, s, i, a);
@@ -189,7 +189,7 @@ MatrixCost matrix_cost(const Plan *plan, const Mesh *m, const Units *u, const La
                        Arena *a) {
   const Regions *s = &l->regions;
   MatrixCost cost = {0};
-  if (!optimizer_info[plan->opt.kind].matrices) return cost;
+  if (!optimizer_row(&plan->opt)->matrices) return cost;
   for (int i = 0; i < s->nblock; i++) {
     if (!is_matrix(u, &s->param[s->block[i].at], s)) continue;
     Whole w = whole_of(m, u, s, i, a);

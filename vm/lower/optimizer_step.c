@@ -276,7 +276,7 @@ void update_results(Emit *e, const Stretch *r, bool undo) {
   const Region *work = regions_find(s, REGION_WORK, p), *value = regions_value(s, p);
   emit_out(e, region_extent(value, r), (DType)value->dtype);
   if (undo) emit_out(e, new_work(e, work, r), (DType)work->dtype);
-  for (int k = 0; k < optimizer_info[e->plan->opt.kind].states; k++)
+  for (int k = 0; k < optimizer_row(&e->plan->opt)->states; k++)
     emit_state(e, r, k, true);
   if (!undo) emit_out(e, new_work(e, work, r), (DType)work->dtype);
 }
@@ -301,7 +301,7 @@ void update_step(Emit *e, const Compiled *c, const Stretch *r, int op) {
   emit_in(e, region_extent(value, r), (DType)value->dtype);
   emit_in(e, e->l->offloads ? as_long_as(r, e->l->host_grad) : region_extent(g, r),
           (DType)g->dtype);
-  for (int k = 0; k < optimizer_info[o->kind].states; k++) emit_state(e, r, k, false);
+  for (int k = 0; k < optimizer_row(o)->states; k++) emit_state(e, r, k, false);
   Extent scalars = first_scalars(e, SC_ZERO_FROM);
   if (e->l->offloads) scalars.off = e->l->host_scalars;
   emit_in(e, scalars, DT_F64);
@@ -341,7 +341,7 @@ static void step_on_host(Emit *e, const Compiled *c, const Stretch *r) {
   const Region *g = gradients(e, r);
   emit_copy(e, region_extent(g, r), as_long_as(r, e->l->host_grad), (DType)g->dtype,
             what);
-  update_step(e, c, r, optimizer_info[e->plan->opt.kind].step);
+  update_step(e, c, r, optimizer_row(&e->plan->opt)->step);
   emit_work(e);
   if (!on_host(work->off))
     emit_copy(e, new_work(e, work, r), region_extent(work, r), (DType)work->dtype, what);
@@ -389,7 +389,7 @@ void update_last_step(Emit *e, const Compiled *c, MainList *t) {
     } else if (e->l->offloads) {
       step_on_host(e, c, &r);
     } else {
-      update_step(e, c, &r, optimizer_info[e->plan->opt.kind].step);
+      update_step(e, c, &r, optimizer_row(&e->plan->opt)->step);
       emit_work(e);
     }
     gather_stepped(e, &r, t);

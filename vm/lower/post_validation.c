@@ -8,7 +8,7 @@
 #include "vm/plan/optimizer.h"
 
 /* Number of tensors that the optimizer overwrites: master value and states. */
-static int kept(const Optimizer *o) { return 1 + optimizer_info[o->kind].states; }
+static int kept(const Optimizer *o) { return 1 + optimizer_row(o)->states; }
 
 /* The type of tensor k of them: of the master value, then of the states. */
 static DType kept_type(const Plan *p, int k) { return k ? p->opt.state : p->master; }
@@ -54,7 +54,7 @@ static Region kept_in(const Emit *e, const Stretch *r, int k) {
 static void step_keeping(Emit *e, const Compiled *c) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     if (update_balances(c, e, &r)) continue;
-    update_step(e, c, &r, optimizer_info[e->plan->opt.kind].attempt);
+    update_step(e, c, &r, optimizer_row(&e->plan->opt)->attempt);
     for (int k = 0; k < kept(&e->plan->opt); k++) {
       Region copy = kept_in(e, &r, k);
       emit_out(e, region_extent(&copy, &r), (DType)copy.dtype);

@@ -59,7 +59,7 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
   double step =
       (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
   if (!away && k->f32 > 0)
-    step = MAX(step, (double)r->stepped * optimizer_info[plan->opt.kind].flops / k->f32);
+    step = MAX(step, (double)r->stepped * optimizer_row(&plan->opt)->flops / k->f32);
   double whole = link_ring(&flat, (double)r->whole.flat, r->whole.flat > 0, false) +
                  link_ring(&tp, (double)r->whole.cut, r->whole.cut > 0, false);
   if (k->f32 > 0) whole += r->whole.flops / k->f32;

@@ -19,6 +19,12 @@ static double sgd_changes(const Optimizer *o, double lr, double t, const Element
   return lr * e->after[0];
 }
 
+/* Decay is in the gradient, and depends on the parameter alone. */
+static double plain_changes(const Optimizer *o, double lr, double t, const Element *e,
+                            bool *either) {
+  return lr * e->grad;
+}
+
 /* Where both parts of the average cancel, rounding decides. */
 static double lion_changes(const Optimizer *o, double lr, double t, const Element *e,
                            bool *either) {
@@ -41,10 +47,21 @@ const OptimizerInfo optimizer_info[OPTIMIZER_N] = {
   [OPTIMIZER_##ID].step = OP_##rest_, [OPTIMIZER_##ID].attempt = OP_##rest_##_try,       \
   [OPTIMIZER_##ID].states = states_, [OPTIMIZER_##ID].flops = flops_,                    \
   [OPTIMIZER_##ID].changes = changes_,
+#define WITHOUT(ID, name_, OF, title_, plain, flops_, changes_, formula)                 \
+  [OPTIMIZER_##ID].name = #name_, [OPTIMIZER_##ID].step = OP_##name_,                    \
+  [OPTIMIZER_##ID].title = title_, [OPTIMIZER_##ID].attempt = -1,                        \
+  [OPTIMIZER_##ID].flops = flops_, [OPTIMIZER_##ID].changes = changes_,
 #define KEEPS(ID, number, saved_, title_, power_, before_)                               \
   [OPTIMIZER_##ID].state[number - 1] = {saved_, title_, power_, before_},
 #include "optimizers.def"
 };
+
+OptimizerKind optimizer_kind(const Optimizer *o) {
+#define WITHOUT(ID, name, OF, title, plain, flops, changes, formula)                     \
+  if (o->kind == OPTIMIZER_##OF && (plain)) return OPTIMIZER_##ID;
+#include "optimizers.def"
+  return o->kind;
+}
 
 int optimizer_parse(const char *name) {
   for (int i = 0; i < OPTIMIZER_N; i++)
@@ -60,7 +77,7 @@ void optimizer_begin(Optimizer *o, OptimizerKind kind) {
 }
 
 double optimizer_bytes(const Plan *p) {
-  int states = optimizer_info[p->opt.kind].states;
+  int states = optimizer_row(&p->opt)->states;
   int copy = p->master == p->dtype ? 0 : dtype_size(p->dtype);
   return 2 * dtype_size(p->grad) + 2 * dtype_size(p->master) +
          2.0 * states * dtype_size(p->opt.state) / dtype_elements(p->opt.state) + copy;

@@ -16,7 +16,8 @@ typedef double OptimizerChanges(const Optimizer *o, double lr, double t, const E
 
 typedef struct OptimizerInfo {
   const char *name;
-  int step, attempt; /* OpCodes: NAME, NAME_try */
+  const char *title; /* as messages call it behind "weft."; NULL: the name */
+  int step, attempt; /* OpCodes: NAME, NAME_try, or -1 */
   int states;
   bool
       matrices; /* those of layers take a step of their own, with the first state alone */
@@ -30,9 +31,19 @@ typedef struct OptimizerInfo {
 } OptimizerInfo;
 extern const OptimizerInfo optimizer_info[OPTIMIZER_N];
 
+/* The row of what the plan asks for: a plan names SGD, without momentum it is SGD_PLAIN.
+ */
+OptimizerKind optimizer_kind(const Optimizer *o);
+static inline const OptimizerInfo *optimizer_row(const Optimizer *o) {
+  return &optimizer_info[optimizer_kind(o)];
+}
 /* States of a parameter. `matrix`: of a layer, see CompiledParam. */
 static inline int optimizer_states(int kind, bool matrix) {
   return matrix && optimizer_info[kind].matrices ? 1 : optimizer_info[kind].states;
+}
+static inline const char *optimizer_title(int kind) {
+  return optimizer_info[kind].title ? optimizer_info[kind].title
+                                    : optimizer_info[kind].name;
 }
 /* -1 if there is none of this name. */
 int optimizer_parse(const char *name);

@@ -121,6 +121,7 @@ double lr_at(const LrSchedule *lr, int64_t step);
 typedef enum {
 #define OPTIMIZER(ID, name, states, flops, changes, formula) OPTIMIZER_##ID,
 #define MATRICES(ID, name, rest, states, flops, changes)     OPTIMIZER_##ID,
+#define WITHOUT(ID, n, OF, title, plain, flops, changes, f)  OPTIMIZER_##ID,
 #include "optimizers.def"
   OPTIMIZER_N
 } OptimizerKind;
@@ -129,7 +130,7 @@ typedef enum {
 typedef enum { ADJUST_ORIGINAL, ADJUST_MATCH_RMS_ADAMW, ADJUST_SPECTRAL } AdjustLr;
 enum { OPTIMIZER_STATES = 2 }; /* of one, at most; as many regions hold them */
 typedef struct Optimizer {
-  OptimizerKind kind; /* see optimizer.h */
+  OptimizerKind kind; /* as the plan names it; see optimizer_kind */
   LrSchedule lr;
 #define NUMBER(name) double name;
 #define SWITCH(name) bool name;

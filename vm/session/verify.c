@@ -27,7 +27,7 @@ enum { NEAR_ZERO = 10 };
 
 static const char *kind_name(const Verify *v, StateKind k) {
   if (k == STATE_PARAM) return "parameter";
-  return k == STATE_GRAD ? "gradient" : optimizer(v)->state[k - STATE_OPT1].title;
+  return k == STATE_GRAD ? "gradient" : v->optimizer->state[k - STATE_OPT1].title;
 }
 
 /* ---- norms and tolerance ---- */
@@ -140,7 +140,7 @@ static weft_status compare_kind(Verify *v, int64_t step, StateKind k, double *fi
     v->norm[i] = norms(v->buf[0], v->buf[1], param_count(&v->c->param[i]));
     /* The relative difference of a square is twice that of its root, which is what the
      * step uses. */
-    if (k >= STATE_OPT1) v->norm[i].diff /= optimizer(v)->state[k - STATE_OPT1].power;
+    if (k >= STATE_OPT1) v->norm[i].diff /= v->optimizer->state[k - STATE_OPT1].power;
   }
   judge_all(v, step, k, field);
   return WEFT_OK;
@@ -185,7 +185,7 @@ static weft_status compare_params(Verify *v, const StepResult *many, const StepR
     double apart = 0;
     TRY(run_apart(v->many, STATE_PARAM, i, v->buf[0], &apart, e));
     TRY(get_both(v, STATE_GRAD, i, B_GRAD, e));
-    for (int k = 0; k < optimizer(v)->states; k++)
+    for (int k = 0; k < v->optimizer->states; k++)
       TRY(get_both(v, state_opt(k), i, B_STATE + 2 * k, e));
     double step = 0, bound = 0;
     if (compares(v)) TRY(explain_param(v, many, s, i, first, &step, &bound, e));
@@ -252,7 +252,7 @@ static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
   judge(v, step, "gradient norm", "",
         relative(fabs(many.grad_norm - one.grad_norm), one.grad_norm),
         &v->out->grad_norm);
-  for (int k = 0; k < optimizer(v)->states; k++)
+  for (int k = 0; k < v->optimizer->states; k++)
     TRY(compare_kind(v, step, state_opt(k), &v->out->grad, e));
   TRY(compare_params(v, &many, &one, e));
   TRY(check_replicas(v, step, e));
@@ -293,11 +293,11 @@ static weft_status set_up(Verify *v, const Compiled *one, int threads, weft_erro
   ok = (v->labels = mem_new(v->alloc, (size_t)v->ids * sizeof *v->labels)) && ok;
   for (int i = 0; i < LEN(v->buf); i++)
     ok = (v->buf[i] = mem_new(v->alloc, (size_t)v->largest * sizeof *v->buf[i])) && ok;
-  for (int k = 0; k < optimizer(v)->states; k++)
-    if (optimizer(v)->state[k].before)
+  for (int k = 0; k < v->optimizer->states; k++)
+    if (v->optimizer->state[k].before)
       ok = (v->before[k] = mem_new(v->alloc, before_bytes(v))) && ok;
   if (!ok) return err_set(e, WEFT_ENOMEM, "out of memory");
-  if (optimizer(v)->matrices)
+  if (v->optimizer->matrices)
     TRY(orthogonal_open(&v->orthogonal, v->alloc, threads, v->largest, e));
   if (v->vocab == INT32_MAX)
     return err_set(e, WEFT_EUSAGE,
@@ -338,6 +338,12 @@ static weft_status compare_runs(Verify *v, const Plan *plan_one, const Compiled 
   return WEFT_OK;
 }
 
+static const OptimizerInfo *fewer_states(const Compiled *many, const Compiled *one) {
+  const OptimizerInfo *a = &optimizer_info[many->optimizer],
+                      *b = &optimizer_info[one->optimizer];
+  return a->states < b->states ? a : b;
+}
+
 weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
                    const Compiled *one, int steps, double tolerance,
                    const RunOptions *options, VerifyReport *out, weft_error *e) {
@@ -345,6 +351,7 @@ weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
   Verify v = {.alloc = budget_below(many->arena),
               .plan = plan,
               .c = many,
+              .optimizer = fewer_states(many, one),
               .tolerance = tolerance,
               .worst = -1,
               .out = out};

@@ -14,7 +14,7 @@ static double clip_of(const Verify *v, const StepResult *s) {
  * which is the same on both sides. */
 static double taken(const Verify *v, const StepResult *s, int side, int param, int64_t i,
                     int64_t first, bool *either) {
-  const OptimizerInfo *o = optimizer(v);
+  const OptimizerInfo *o = v->optimizer;
   Element x = {.grad = v->buf[B_GRAD + side][i] * clip_of(v, s)};
   for (int k = 0; k < o->states; k++) {
     x.after[k] = v->buf[B_STATE + 2 * k + side][i];
@@ -99,7 +99,7 @@ weft_status explain_param(Verify *v, const StepResult *many, const StepResult *o
                           int param, int64_t first, double *norm, double *bound,
                           weft_error *e) {
   *bound = 0;
-  if (optimizer(v)->matrices && v->c->param[param].matrix)
+  if (v->optimizer->matrices && v->c->param[param].matrix)
     return explain_matrices(v, (const StepResult *[2]){many, one}, param, first, norm,
                             bound, e);
   *norm = explain(v, many, one, param, first, param_count(&v->c->param[param]));

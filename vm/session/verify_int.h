@@ -16,6 +16,9 @@ typedef struct Verify {
   const weft_alloc *alloc;
   const Plan *plan;
   const Compiled *c; /* of `many` */
+  /* The row of the one that keeps fewer states: SGD's post-validation, which one rank
+   * does not have, keeps one that is not needed. */
+  const OptimizerInfo *optimizer;
   Run *many, *one;
   int *layer;       /* [nparam] index of the first parameter in the same layer */
   Norms *norm;      /* [nparam] */
@@ -31,11 +34,6 @@ typedef struct Verify {
   Orthogonal orthogonal; /* of optimizers that step whole matrices */
   VerifyReport *out;
 } Verify;
-
-/* Of the plan: its row of optimizers.def. */
-static inline const OptimizerInfo *optimizer(const Verify *v) {
-  return &optimizer_info[v->plan->opt.kind];
-}
 
 /* ---- verify_data.c ---- */
 /* Fills a step with random ids; some labels are ignored. */

@@ -1,7 +1,7 @@
 /* sgd.c - one step of SGD with momentum, as torch.optim.SGD takes it, in one pass:
  *   g = clip g + decay p;  m = momentum m + (1 - dampening) g, but in the first step g
  *   p -= lr (g + momentum m) with nesterov, else lr m
- * Without momentum m is g. */
+ * Without momentum m is g, and sgd_plain has no m. */
 #include "step_kernels.h"
 
 /* `s` is the type of m. */
@@ -30,3 +30,28 @@ INLINE void sgd_line(const KernelArgs *a, int64_t from, const Line *l, uint32_t 
 }
 
 OPTIMIZER_KERNELS(sgd)
+
+INLINE void sgd_plain_line(const KernelArgs *a, const Line *l) {
+  const double *scal = scalars_of(a);
+  float clip = (float)scal[SC_CLIP], lr = (float)attr_lr(a->attr, scal[SC_LR]);
+  float decay = (float)a->attr->weight_decay;
+#pragma omp simd
+  for (int64_t i = 0; i < l->n; i++)
+    l->to[i] = l->p[i] - lr * (l->g[i] * clip + decay * l->p[i]);
+}
+
+static void sgd_plain_part(const KernelArgs *a, int64_t lo, int64_t hi) {
+  uint32_t step = (uint32_t)(uint64_t)scalars_of(a)[SC_STEP];
+  LineRoom room;
+  for (int64_t from = lo; from < hi; from += LINE) {
+    Line l = line_begin(a, from, MIN(LINE, hi - from), &room);
+    sgd_plain_line(a, &l);
+    line_end(a, &l, from, a->attr->kind != 0, step, chance_seed(a->attr));
+  }
+  stores_end();
+}
+
+void cpu_sgd_plain(Device *dev, const KernelArgs *a) {
+  if (scalars_of(a)[SC_HOLD] == 0)
+    each_part(dev, a, count_of(&a->in[0]), ELEMENT_GRAIN, sgd_plain_part);
+}

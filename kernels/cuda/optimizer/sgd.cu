@@ -29,3 +29,24 @@ struct Sgd {
   }
 };
 OPTIMIZER_KERNELS(sgd, Sgd)
+
+struct SgdPlain {
+  enum { STATES = 0 };
+  struct Rates {
+    float lr;
+  };
+  double factor;
+  float decay;
+
+  explicit SgdPlain(const OpAttr *a)
+      : factor(attr_lr(a, 1)), decay((float)a->weight_decay) {}
+  __device__ Rates rates(const double *scal) const {
+    Rates r;
+    r.lr = (float)(factor * scal[SC_LR]);
+    return r;
+  }
+  __device__ float step(const Rates &r, float p, float x, float *) const {
+    return p - r.lr * (x + decay * p);
+  }
+};
+OPTIMIZER_KERNEL_STATELESS(sgd_plain, SgdPlain)

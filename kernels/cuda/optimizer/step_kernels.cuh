@@ -40,11 +40,11 @@ static inline __device__ float average(float old, float x, double beta) {
 template <typename P, typename S, int N> struct Stepped {
   const P *p;
   const void *g;
-  const S *state[N];
+  const S *state[N + !N]; /* there are no arrays of no elements */
   P *p_out;
-  S *state_out[N];
+  S *state_out[N + !N];
   P *kept; /* what p was, or NULL */
-  S *state_kept[N];
+  S *state_kept[N + !N];
   bool half, by_chance; /* of gradients: bf16; of what is not f32 */
   uint32_t seed;
 };
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(BLOCK)
   uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
   int64_t by = (int64_t)gridDim.x * blockDim.x;
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
-    float was = load(a.p[i]), state[N];
+    float was = load(a.p[i]), state[N + !N];
     float g = a.half ? load(((const bfloat *)a.g)[i]) : ((const float *)a.g)[i];
     for (int k = 0; k < N; k++) state[k] = load(a.state[k][i]);
     if (a.kept) {
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
     if (hold) continue;
     float x = g * clip, p = rule.step(rates, was, x, state);
-    uint32_t r = a.by_chance ? chance(x, state[0], number, a.seed) : 0;
+    uint32_t r = N && a.by_chance ? chance(x, state[0], number, a.seed) : 0;
     for (int k = 0; k < N; k++)
       a.state_out[k][i] = rounded_by<S>(state[k], a.by_chance, r >> 16 * k);
     r = a.by_chance ? chance(g, was, number, a.seed) : 0;
@@ -121,5 +121,12 @@ template <typename Rule> static void step(Device *d, const KernelArgs *k, bool k
 #define OPTIMIZER_KERNELS(name, Rule)                                                    \
   void cuda_##name(Device *d, const KernelArgs *a) { step<Rule>(d, a, false); }          \
   void cuda_##name##_try(Device *d, const KernelArgs *a) { step<Rule>(d, a, true); }
+
+/* The kernel of NAME, which has no states. */
+#define OPTIMIZER_KERNEL_STATELESS(name, Rule)                                           \
+  void cuda_##name(Device *d, const KernelArgs *a) {                                     \
+    by_type(a->in[0].dtype,                                                              \
+            [&](auto *p) { step_of<Rule, TYPE_OF(p), TYPE_OF(p)>(d, a, false); });       \
+  }
 
 #endif
