@@ -16,7 +16,7 @@ local registry = use "import/torchtitan/registry"
 local scalar = use "import/scalar"
 local torchtitan = use "import/torchtitan/torchtitan"
 local systems = { use "import/parallel_plans", torchtitan, use "import/nanotron/nanotron",
-                  use "import/automodel/automodel", use "import/deepspeed/deepspeed", use "import/accelerate",
+                  use "import/automodel/automodel", use "import/deepspeed/deepspeed", use "import/accelerate/accelerate",
                   megatron, use "import/huggingface" }
 
 -- Readers by the ending of a file's name.
@@ -276,7 +276,7 @@ return function(args)
   for _, word in ipairs(args.set) do tree.override(leaves, word) end
   for _, word in ipairs(words) do tree.override(leaves, word) end
   local system = configuration and torchtitan or system_of(leaves, args.file)
-  local book, plan = ledger.new(leaves, system.absent), plan_text.new()
+  local book, plan = ledger.new(leaves, system.absent, system.fields), plan_text.new()
   plan:put("name", quote.text(configuration and name_of(configuration) or name_of(args.file)))
   if args.gpu then plan:put("cluster", quote.text(args.gpu), args.gpu_from or "--gpu") end
   if system ~= megatron then outside.settle(book, given) end

@@ -12,9 +12,35 @@ ledger.lists = {
   { "not_expressible", "not expressible" },
 }
 
--- `absent`: texts that mean the same as a setting that is not given.
-function ledger.new(leaves, absent)
-  return setmetatable({ leaves = leaves, absent = absent, assumed = {}, refused = {}, asked = {} }, ledger)
+-- Rows by the keys that they are of: exact ones, and those below "prefix.*" and "prefix_*", of which the
+-- longest counts. `from` and `to`: where a row has its keys.
+local function index(rows, from, to)
+  local exact, below = {}, {}
+  for _, row in ipairs(rows) do
+    for i = from, to or #row do
+      local prefix = string.match(row[i], "^(.*)%.%*$") or string.match(row[i], "^(.*_)%*$")
+      local at, name = prefix and below or exact, prefix or row[i]
+      at[name] = at[name] or {}
+      table.insert(at[name], row)
+    end
+  end
+  return { exact = exact, below = below }
+end
+
+-- The rows of a key; nil: there are none.
+local function rows_of(indexed, key)
+  if indexed.exact[key] then return indexed.exact[key] end
+  while key do
+    if indexed.below[key] then return indexed.below[key] end
+    key = string.match(key, "^(.*_)[^._]+_?$") or string.match(key, "^(.*)%.[^.]*$")
+  end
+end
+
+-- `absent`: texts that mean the same as a setting that is not given. `fields`: rows { field, key, ...,
+-- note = }, the settings that take part in the plan; nil: those of a system whose keys are the fields'.
+function ledger.new(leaves, absent, fields)
+  return setmetatable({ leaves = leaves, absent = absent, fields = fields and index(fields, 2), assumed = {},
+                        refused = {}, asked = {} }, ledger)
 end
 
 -- The value of a key; nil: it is not given, or null, or absent, or a variable without one.
@@ -51,14 +77,47 @@ function ledger:has(prefix)
   return false
 end
 
+-- How texts begin that say why a translated setting needs no field.
+local NAMES_NONE = { f32 = true, no = true, gradients = true, scores = true }
+
 local function put(self, key, list, text)
   local leaf = self.leaves.at[key]
   if leaf and not leaf.list then leaf.list, leaf.text = list, text end
   return leaf
 end
 
--- The first word about a setting counts; `cannot` takes the place of the other two.
-function ledger:translated(key, field) return put(self, key, "translated", field) end
+-- Whether a row is of the field that a text begins with: the field itself, one above or one below it.
+local function is_of(row, field)
+  for name in string.gmatch(row[1], "[^, ]+") do
+    if name == field or string.sub(name, 1, #field + 1) == field .. "."
+      or string.sub(field, 1, #name + 1) == name .. "." then
+      return true
+    end
+  end
+  return false
+end
+
+-- The row of a setting for what is said of it: one of its rows is of the field that the text begins with,
+-- unless the text names no field. What docs/import.md shows is then what happens.
+local function row_for(self, key, text)
+  local rows = rows_of(self.fields, key)
+  if not rows then fail("weft import: fields.lua has no row of " .. quote.shown(key)) end
+  local field = text and string.match(text, "^[%a_][%w_.]*")
+  for _, row in ipairs(rows) do
+    if not text or is_of(row, field) then return row end
+  end
+  if not NAMES_NONE[field] then
+    fail(string.format("weft import: fields.lua does not have %s as %s", quote.shown(key), quote.shown(text)))
+  end
+  return rows[1]
+end
+
+-- The first word about a setting counts; `cannot` takes the place of the other two. `text` says more than
+-- the field that the setting's row has.
+function ledger:translated(key, text)
+  local row = self.fields and row_for(self, key, text)
+  return put(self, key, "translated", text or row[1])
+end
 function ledger:no_effect(key, why) return put(self, key, "no_effect", why) end
 function ledger:cannot(key, change)
   local leaf = self.leaves.at[key]
@@ -79,14 +138,20 @@ function ledger:refuse(key, text)
   if leaf then self:cannot(key, text) end
 end
 
+-- A setting that weft import has a row of, and did not ask for: the other settings are such that it is none of
+-- theirs, as a scale of the loss without --fp16.
+local COUNTS_NOT = "counts only with other settings than these: nothing of it is in the plan"
+local function known(self, key) return self.fields and rows_of(self.fields, key) ~= nil end
+
 -- A setting of the command line that nothing reads is an error: it was meant to change something.
 local function unread(self, leaf, exact)
   local names = {}
-  for _, known in ipairs { self.asked, exact, self.leaves.at } do
-    for _, key in ipairs(keys(known)) do
+  for _, list in ipairs { self.asked, exact, self.fields and self.fields.exact or {}, self.leaves.at } do
+    for _, key in ipairs(keys(list)) do
       if key ~= leaf.key then names[#names + 1] = key end
     end
   end
+  if known(self, leaf.key) then return self:refuse(leaf.key, string.format('"%s" %s', quote.shown(leaf.key), COUNTS_NOT)) end
   local near = suggest(leaf.key, names)
   self:refuse(leaf.key, string.format("weft import does not know the setting \"%s\"%s", quote.shown(leaf.key),
                                       near and string.format(" (did you mean \"%s\"?)", quote.shown(near)) or ""))
@@ -97,30 +162,21 @@ end
 -- longest pattern counts. `what` is
 -- "no_effect", "cannot" or a function(ledger, leaf) that says one of them.
 function ledger:apply(rules)
-  local exact, below = {}, {}
-  for _, rule in ipairs(rules) do
-    local prefix = string.match(rule[1], "^(.*)%.%*$") or string.match(rule[1], "^(.*_)%*$")
-    if prefix then below[prefix] = rule else exact[rule[1]] = rule end
-  end
-  local function find(key)
-    if exact[key] then return exact[key] end
-    while key do
-      if below[key] then return below[key] end
-      key = string.match(key, "^(.*_)[^._]+_?$") or string.match(key, "^(.*)%.[^.]*$")
-    end
-  end
+  local indexed = index(rules, 1, 1)
   for _, leaf in ipairs(self.leaves) do
     if not leaf.list then
-      local rule = find(leaf.key)
+      local found = rows_of(indexed, leaf.key)
+      local rule = found and found[#found] -- of two rows of a key the last one counts
       if not rule and leaf.value == scalar.null then
         self:no_effect(leaf.key, "null is as if it were not given")
       elseif not rule and type(leaf.value) == "table" and next(leaf.value) == nil then
         self:no_effect(leaf.key, "it is empty")
       elseif not rule and leaf.ordered and #self.refused == 0 then
-        unread(self, leaf, exact)
+        unread(self, leaf, indexed.exact)
+      elseif not rule and #self.refused > 0 then
+        self:cannot(leaf.key, "not looked at, as an error ended the translation before")
       elseif not rule then
-        self:cannot(leaf.key, #self.refused == 0 and "weft import does not know this setting"
-                              or "not looked at, as an error ended the translation before")
+        self:cannot(leaf.key, known(self, leaf.key) and "it " .. COUNTS_NOT or "weft import does not know this setting")
       elseif leaf.value == scalar.null then
         self:no_effect(leaf.key, "null is as if it were not given")
       elseif type(rule[2]) == "function" then

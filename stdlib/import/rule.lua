@@ -1,5 +1,5 @@
 -- rule.lua - rows of the tables that say what becomes of settings without a part in the plan; see
--- ledger.apply.
+-- ledger.apply. The third of a row is what a plan without the setting lacks, as docs/import.md shows it.
 local rule = {}
 
 function rule.none(key, why) return { key, "no_effect", why } end
@@ -12,7 +12,7 @@ function rule.unless(key, values, why, change)
       if leaf.value == value then return book:no_effect(leaf.key, why) end
     end
     book:cannot(leaf.key, change)
-  end }
+  end, change }
 end
 
 function rule.off(key, change)
@@ -33,7 +33,7 @@ function rule.with(key, switches, change)
       names[i] = "--" .. string.gsub(name, "_", "-") .. (wanted and " " .. wanted or "")
     end
     book:no_effect(leaf.key, "it counts with " .. table.concat(names, " or ") .. " alone, which is not given")
-  end }
+  end, change }
 end
 
 -- All of a group by its switch, which must be exactly true or "auto" to count.
@@ -44,7 +44,7 @@ function rule.switched(group, switch, change)
     else
       book:no_effect(leaf.key, "it is off")
     end
-  end }
+  end, change }
 end
 
 return rule

@@ -48,6 +48,15 @@ START_TEST(explain_md_lists_the_codes) {
 }
 END_TEST
 
+/* Tables of other systems' settings are those by which they are imported. */
+START_TEST(import_md_shows_the_rows) {
+  Outcome o = process_run(30, "sh -c 'cd " WEFT_SOURCE_DIR
+                              " && $weft lua tests/docs/import_tables.lua check'");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strncmp(o.out, "11 tables", 9) == 0, "%s", o.out);
+}
+END_TEST
+
 /* Every code in the sources is in the table, and every row is the code of something. */
 START_TEST(codes_are_those_of_the_sources) {
   Outcome o =
@@ -220,6 +229,7 @@ Suite *docs_suite(void) {
   t = tcase_create("models");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 300);
+  tcase_add_test(t, import_md_shows_the_rows);
   tcase_add_test(t, codes_are_those_of_the_sources);
   tcase_add_test(t, models_md_says_what_may_be_cut);
   tcase_add_test(t, models_md_names_the_keys);

@@ -360,6 +360,26 @@ START_TEST(words_behind_the_file_take_its_place) {
 }
 END_TEST
 
+/* A setting of the table that the others leave out is known, and none of it is in the
+ * plan. */
+START_TEST(settings_that_do_not_count_are_known) {
+  static const char depth[] =
+      "distributed:\n  strategy: fsdp2\n  bucket_cap_mb: 25\n"
+      "step_scheduler:\n  global_batch_size: 8\n"
+      "model:\n  pretrained_model_name_or_path: Qwen/Qwen2.5-7B\n";
+  import_put("a.yaml", depth);
+  import_has(import(""),
+             "a.yaml:3: distributed.bucket_cap_mb = 25: it counts only with other "
+             "settings than these");
+  import_fails(
+      1, "a.yaml", "distributed.bucket_cap_mb=25",
+      "the command line: error: \"distributed.bucket_cap_mb\" counts only with other "
+      "settings than these");
+  import("distributed.strategy=ddp");
+  import_plan_has("bucket_bytes = 26214400,");
+}
+END_TEST
+
 START_TEST(models_by_name_folder_and_class) {
   import_put("a.yaml", recipe);
   import("--world 16 model.pretrained_model_name_or_path=Qwen/Qwen2.5-7B-Instruct "
@@ -638,6 +658,7 @@ Suite *import_suite(void) {
   tcase_add_test(c, variables_and_other_files_are_told);
   tcase_add_test(c, nothing_is_dropped);
   tcase_add_test(c, words_behind_the_file_take_its_place);
+  tcase_add_test(c, settings_that_do_not_count_are_known);
   tcase_add_test(c, models_by_name_folder_and_class);
   tcase_add_loop_test(c, wrong_values_are_refused, 0, LEN(wrong));
   tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));

@@ -155,7 +155,7 @@ end
 local function put_dora(book, plan)
   local on = values.flag(book, "peft.use_dora")
   if on then plan:put("adapter.dora", "true", book:leaf "peft.use_dora") end
-  if on then book:translated("peft.use_dora", "adapter.dora") end
+  if on then book:translated "peft.use_dora" end
   book:no_effect("peft.use_dora", "as it is in weft")
 end
 
@@ -193,7 +193,7 @@ local function put_peft(book, plan, config, experts)
   local class = book:value "peft._target_"
   if class and not string.find(tostring(class), "%f[%w]PeftConfig$") then return false end
   plan:put("adapter.#", quote.text "lora", book:leaf "peft._target_")
-  book:translated("peft._target_", "adapter")
+  book:translated "peft._target_"
   put_number(book, plan, "dim", "adapter.rank", 8)
   put_number(book, plan, "alpha", "adapter.alpha", 32)
   put_targets(book, plan, config, experts)

@@ -15,7 +15,7 @@ local teacher = use "import/automodel/teacher"
 local training = use "import/automodel/training"
 local values = use "import/values"
 
-local automodel = { name = "NeMo AutoModel",
+local automodel = { name = "NeMo AutoModel", fields = use "import/automodel/fields",
                     describe = "a recipe of NeMo AutoModel (step_scheduler, distributed)",
                     absent = { none = true, None = true } }
 
@@ -80,7 +80,7 @@ local function gpt2_model(book, plan)
   for _, name in ipairs { "bos_token_id", "eos_token_id", "attn_implementation" } do
     book:no_effect("model." .. name, "it changes nothing that is trained")
   end
-  book:translated("model._target_", "model")
+  book:translated "model._target_"
   model_field.write(plan, config, nil, book:leaf "model._target_")
   config.num_hidden_layers, config.max_position_embeddings = config.n_layer, config.n_positions
   return config
@@ -210,7 +210,7 @@ local function put_precision(book, plan, strategy)
   elseif reduce then
     plan:put("precision.reduce_dtype", quote.text(reduce),
              book:leaf "distributed.mp_policy.reduce_dtype")
-    book:translated("distributed.mp_policy.reduce_dtype", "precision.reduce_dtype")
+    book:translated "distributed.mp_policy.reduce_dtype"
   end
   book:no_effect("distributed.mp_policy.output_dtype",
                  "the loss is computed in f32 from logits in param_dtype")
@@ -237,9 +237,9 @@ local function put_stages(book, plan, m, schedule, layers)
         .. "round_virtual_stages_to_pp_multiple: up", each, stages, layers, m.pp))
     end
     virtual = stages // m.pp
-    book:translated(prefix .. "layers_per_stage", "pp_plan.virtual")
+    book:translated(prefix .. "layers_per_stage")
   end
-  book:translated(prefix .. "round_virtual_stages_to_pp_multiple", "pp_plan.virtual")
+  book:translated(prefix .. "round_virtual_stages_to_pp_multiple")
   local stages = virtual * m.pp
   if stages > layers then
     return book:refuse(prefix .. "layers_per_stage", string.format(
@@ -314,7 +314,7 @@ local function put_moe(book, plan, m)
   book:no_effect("distributed.moe.wrap_outer_model", "each unit is gathered by itself")
   if book:value "model.backend.gate_precision" == "float32" and m.experts then
     plan:put("moe.router_dtype", quote.text "f32", book:leaf "model.backend.gate_precision")
-    book:translated("model.backend.gate_precision", "moe.router_dtype")
+    book:translated "model.backend.gate_precision"
   end
   put_router_loss(book, plan, m)
   local key = "model.backend.dispatcher"

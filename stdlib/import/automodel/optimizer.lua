@@ -122,12 +122,12 @@ local function put_optimizer(book, plan, steps)
   local clip = values.positive(book, "clip_grad_norm.max_norm")
   plan:put("optimizer.clip", quote.value(clip or 1.0), book:leaf "clip_grad_norm.max_norm"
            or "AutoModel's default")
-  book:translated("clip_grad_norm.max_norm", "optimizer.clip")
+  book:translated "clip_grad_norm.max_norm"
   local state = STATES[book:value "optimizer.exp_avg_dtype"]
   if state and state == STATES[book:value "optimizer.exp_avg_sq_dtype"] then
     plan:put("optimizer.state_dtype", quote.text(state), book:leaf "optimizer.exp_avg_dtype")
-    book:translated("optimizer.exp_avg_dtype", "optimizer.state_dtype")
-    book:translated("optimizer.exp_avg_sq_dtype", "optimizer.state_dtype")
+    book:translated "optimizer.exp_avg_dtype"
+    book:translated "optimizer.exp_avg_sq_dtype"
   elseif plan:has "precision.master_dtype" and string.find(tostring(book:value "optimizer._target_"), "^torch%.optim") then
     plan:put("optimizer.state_dtype", quote.text "bf16", "torch.optim: the type of the weights")
     if book:value "optimizer.fused" ~= true then

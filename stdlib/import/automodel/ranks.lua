@@ -48,7 +48,7 @@ local function put_world(book, plan, m, options)
   if world and world % least == 0 and batch_fits(book, m, world) then
     plan:put("mesh.world", quote.value(world), book:leaf(key))
     book:translated(key, "mesh.world")
-    if key == "ci.nodes" then book:translated("ci.nproc_per_node", "mesh.world") end
+    if key == "ci.nodes" then book:translated "ci.nproc_per_node" end
     return world
   end
   local why = "the settings do not say how many"
@@ -81,7 +81,7 @@ local function put_mesh(book, plan, options)
   elseif dp_given then
     m.dp = dp
     plan:put("mesh.dp", quote.value(dp), book:leaf "distributed.dp_size")
-    book:translated("distributed.dp_size", "mesh.dp")
+    book:translated "distributed.dp_size"
   else
     book:no_effect("distributed.dp_size", "dp is what is left of the world, here too")
   end
@@ -91,7 +91,7 @@ local function put_mesh(book, plan, options)
     plan:put("mesh.dp_replicate", quote.value(m.dp_replicate),
              book:leaf "distributed.dp_replicate_size")
   end
-  book:translated("distributed.dp_replicate_size", "mesh.dp_replicate")
+  book:translated "distributed.dp_replicate_size"
   -- AutoModel's experts are whole: ep takes the ranks of tp, too.
   if m.ep > 1 and m.tp > 1 then plan:put("mesh.etp", "1", "AutoModel does not cut experts by tp") end
   m.dp = m.dp or math.max(m.world // (m.tp * m.pp * m.cp), 1)
@@ -194,7 +194,7 @@ local function put_strategy(book, plan, m)
   if mb then
     plan:put("strategy.bucket_bytes", quote.value(math.max(1, math.floor(mb * 1048576))),
              book:leaf "distributed.bucket_cap_mb")
-    book:translated("distributed.bucket_cap_mb", "strategy.bucket_bytes")
+    book:translated "distributed.bucket_cap_mb"
   end
   return strategy
 end

@@ -70,7 +70,7 @@ local function put_packed(book, plan)
   book:assume("packed.eot", "0 is the token that ends a document; set the one of the tokenizer")
   if book:value "packed_sequence.drop_long_samples" == true then
     plan:put("packed.too_long", quote.text "drop", book:leaf "packed_sequence.drop_long_samples")
-    book:translated("packed_sequence.drop_long_samples", "packed.too_long")
+    book:translated "packed_sequence.drop_long_samples"
   end
 end
 
@@ -208,7 +208,7 @@ local function put_checkpoint(book, plan)
       book:cannot(key, "a plan writes below its own folder: --set checkpoint.dir=DIR says another")
     end
   end
-  book:translated("checkpoint.enabled", "checkpoint")
+  book:translated "checkpoint.enabled"
   values.put_whole(book, plan, every, "checkpoint.every", 0)
   values.put_flag(book, plan, "checkpoint.is_async", "checkpoint.async")
   put_consolidated(book, plan)
@@ -219,7 +219,7 @@ local function put_timeout(book, plan)
   if not minutes or minutes == 0 then return end
   plan:put("comm.timeout", quote.value(math.min(minutes * 60, 1000000)),
            book:leaf "dist_env.timeout_minutes")
-  book:translated("dist_env.timeout_minutes", "comm.timeout")
+  book:translated "dist_env.timeout_minutes"
 end
 
 return { put_batch = put_batch, put_packed = put_packed, put_loss = put_loss,

@@ -7,7 +7,7 @@ local rules = use "import/deepspeed/rules"
 local scalar = use "import/scalar"
 local values = use "import/values"
 
-local deepspeed = { name = "DeepSpeed", absent = { auto = true },
+local deepspeed = { name = "DeepSpeed", fields = use "import/deepspeed/fields", absent = { auto = true },
                     describe = "a configuration of DeepSpeed (zero_optimization, train_batch_size)" }
 
 local TOPS = { zero_optimization = true, train_batch_size = true, gradient_clipping = true,
@@ -55,7 +55,7 @@ local function said_dp(book, plan, options, shared)
   if not options.world then
     if not dp then return nil end
     plan:put("mesh.world", quote.value(dp * shared), book:leaf "data_parallel_size")
-    book:translated("data_parallel_size", "mesh.world")
+    book:translated "data_parallel_size"
     return dp
   end
   book:no_effect("data_parallel_size", "--world says how many ranks there are")
@@ -103,8 +103,8 @@ local function put_batch(book, plan, options, shared)
   end
   plan:put("batch.global", quote.value(global), book:leaf "train_batch_size" or "assumed")
   plan:put("batch.micro", quote.value(micro), book:leaf "train_micro_batch_size_per_gpu" or "assumed")
-  book:translated("train_batch_size", "batch.global")
-  book:translated("train_micro_batch_size_per_gpu", "batch.micro")
+  book:translated "train_batch_size"
+  book:translated "train_micro_batch_size_per_gpu"
   book:translated("gradient_accumulation_steps", "batch.global / (batch.micro * dp)")
 end
 
@@ -129,13 +129,13 @@ local function put_offload(book, plan, stage)
   if state and stage >= 1 then
     plan:put("strategy.offload_optimizer", quote.text "cpu",
              book:leaf(zero .. "offload_optimizer.device") or book:leaf(zero .. "cpu_offload"))
-    book:translated(zero .. "offload_optimizer.device", "strategy.offload_optimizer")
-    book:translated(zero .. "cpu_offload", "strategy.offload_optimizer")
+    book:translated(zero .. "offload_optimizer.device")
+    book:translated(zero .. "cpu_offload")
   end
   if not params then return end
   if stage == 3 and state then
     plan:put("strategy.offload_param", quote.text "cpu", book:leaf(zero .. "offload_param.device"))
-    book:translated(zero .. "offload_param.device", "strategy.offload_param")
+    book:translated(zero .. "offload_param.device")
   else
     book:cannot(zero .. "offload_param.device", "parameters are offloaded at stage 3 with the "
                 .. "optimizer (offload_optimizer): here they stay on the device")
@@ -167,7 +167,7 @@ local function put_zero(book, plan, config)
   end
   plan:put("strategy.#", quote.text "zero", "DeepSpeed")
   plan:put("strategy.stage", quote.value(stage), book:leaf(zero .. "stage") or "DeepSpeed's default")
-  book:translated(zero .. "stage", "strategy.stage")
+  book:translated(zero .. "stage")
   values.put_flag(book, plan, zero .. "overlap_comm", "strategy.overlap_grad_reduce")
   values.put_whole(book, plan, zero .. "reduce_bucket_size", "strategy.reduce_bucket_size", 1)
   book:no_effect(zero .. "reduce_bucket_size", "\"auto\": the default of strategy.bucket_bytes")
@@ -178,7 +178,7 @@ local function put_zero(book, plan, config)
       plan:put("strategy.zero_hpz_partition_size", quote.value(group),
                book:leaf(zero .. "zero_hpz_partition_size"))
     end
-    book:translated(zero .. "zero_hpz_partition_size", "strategy.zero_hpz_partition_size")
+    book:translated(zero .. "zero_hpz_partition_size")
   end
   for _, name in ipairs { "stage3_param_persistence_threshold", "param_persistence_threshold",
                           "zero_hpz_partition_size" } do
@@ -198,7 +198,7 @@ local function put_f16(book, plan)
   local power = values.whole(book, "fp16.initial_scale_power", 0)
   if power and power <= 60 then
     plan:put("precision.init_scale", quote.value(1 << power), book:leaf "fp16.initial_scale_power")
-    book:translated("fp16.initial_scale_power", "precision.init_scale")
+    book:translated "fp16.initial_scale_power"
   end
   values.put_whole(book, plan, "fp16.loss_scale_window", "precision.growth_interval", 1)
   plan:put("precision.growth_interval", "1000", "DeepSpeed's default")
@@ -306,7 +306,7 @@ local function put_rate(book, plan, lr)
     return
   end
   local params = "scheduler.params."
-  book:translated("scheduler.type", "optimizer.lr")
+  book:translated "scheduler.type"
   plan:head("optimizer.lr", "weft." .. shape)
   put_peak(book, plan, params, kind, lr)
   values.put_whole(book, plan, params .. "warmup_num_steps", "optimizer.lr.warmup", 0)
@@ -342,10 +342,10 @@ local function put_optimizer(book, plan)
     book:cannot("optimizer.type", string.format("%s is not in weft: the plan has AdamW with these "
       .. "numbers", quote.shown(kind)))
   end
-  book:translated("optimizer.type", "optimizer")
+  book:translated "optimizer.type"
   local lr = values.positive(book, params .. "lr")
   put_rate(book, plan, lr or DEFAULTS.lr)
-  book:translated(params .. "lr", "optimizer.lr")
+  book:translated(params .. "lr")
   if not lr then book:assume("optimizer.lr", "5e-05, the Trainer's default") end
   values.put_pair(book, plan, params .. "betas", "optimizer.betas")
   book:no_effect(params .. "betas", "\"auto\": the Trainer's default, which is that of the plan")
@@ -369,7 +369,7 @@ local function put_optimizer(book, plan)
   local auto = book:leaf "gradient_clipping" and not clip
   plan:put("optimizer.clip", quote.value(clip or auto and 1.0 or 0), clip
            and book:leaf "gradient_clipping" or auto and "the Trainer's default" or "DeepSpeed's default")
-  book:translated("gradient_clipping", "optimizer.clip")
+  book:translated "gradient_clipping"
 end
 
 function deepspeed.translate(book, plan, options)

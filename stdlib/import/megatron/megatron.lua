@@ -13,7 +13,7 @@ local step = use "import/megatron/step"
 local training = use "import/megatron/training"
 local unresolved = use("import/shell/value").unresolved
 
-local megatron = { name = "Megatron",
+local megatron = { name = "Megatron", fields = use "import/megatron/fields",
                    describe = "arguments of Megatron (scripts, lists of --flag value, MODEL_ARGS, --yaml-cfg "
                      .. "files), settings of Megatron-Bridge (train.train_iters, model.tensor_model_parallel_size)",
                    absent = {} }

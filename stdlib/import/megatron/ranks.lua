@@ -92,7 +92,7 @@ function ranks.put_mesh(book, plan, m, options, experts)
     plan:put("mesh.etp", quote.value(m.etp), book:leaf "expert_tensor_parallel_size")
   end
   if experts then
-    book:translated("expert_tensor_parallel_size", "mesh.etp")
+    book:translated "expert_tensor_parallel_size"
   else
     m.etp = m.tp
     book:no_effect("expert_tensor_parallel_size", "the model has no experts")
@@ -102,10 +102,10 @@ function ranks.put_mesh(book, plan, m, options, experts)
   if m.copies > 1 then
     plan:put("mesh.dp_replicate", quote.value(m.copies), book:leaf "num_distributed_optimizer_instances")
   end
-  book:translated("num_distributed_optimizer_instances", "mesh.dp_replicate")
+  book:translated "num_distributed_optimizer_instances"
   if on(book, "use_tp_pp_dp_mapping") and m.pp > 1 then
     plan:put("mesh.order", '{ "dp_replicate", "dp_shard", "pp", "cp", "tp" }', book:leaf "use_tp_pp_dp_mapping")
-    book:translated("use_tp_pp_dp_mapping", "mesh.order")
+    book:translated "use_tp_pp_dp_mapping"
   else
     book:no_effect("use_tp_pp_dp_mapping", "there is one pipeline stage")
   end
@@ -289,14 +289,14 @@ local function put_tp_overlap(book, plan, m, parallel)
     return book:no_effect("tp_comm_overlap", "without sequence parallelism nothing is gathered over tp")
   end
   plan:put("strategy.enable_async_tensor_parallel", "true", book:leaf "tp_comm_overlap")
-  book:translated("tp_comm_overlap", "strategy.enable_async_tensor_parallel")
+  book:translated "tp_comm_overlap"
 end
 
 function ranks.put_strategy(book, plan, m)
   local parallel = on(book, "sequence_parallel") and m.tp > 1
   if on(book, "use_torch_fsdp2") then
     plan:put("strategy.#", quote.text "fsdp2", book:leaf "use_torch_fsdp2")
-    book:translated("use_torch_fsdp2", "strategy")
+    book:translated "use_torch_fsdp2"
     for _, key in ipairs { "use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather" } do
       book:no_effect(key, "FSDP2 cuts all, and overlaps")
     end
@@ -311,8 +311,8 @@ function ranks.put_strategy(book, plan, m)
     local share = values.positive(book, "optimizer_offload_fraction") or 1
     if stage > 0 and share == 1 and on(book, "optimizer_cpu_offload") then
       plan:put("strategy.offload_optimizer", quote.text "cpu", book:leaf "optimizer_cpu_offload")
-      book:translated("optimizer_cpu_offload", "strategy.offload_optimizer")
-      book:translated("optimizer_offload_fraction", "strategy.offload_optimizer")
+      book:translated "optimizer_cpu_offload"
+      book:translated "optimizer_offload_fraction"
       book:no_effect("use_precision_aware_optimizer", "Megatron offloads with it alone; the types are said beside it")
     end
     put_overlap(book, plan, "overlap_grad_reduce", "strategy.overlap_grad_reduce", true)
@@ -327,7 +327,7 @@ function ranks.put_strategy(book, plan, m)
   if on(book, "sequence_parallel") and m.tp == 1 then
     book:no_effect("sequence_parallel", "without tp there is nothing to cut")
   end
-  book:translated("sequence_parallel", "strategy.sequence_parallel")
+  book:translated "sequence_parallel"
   put_tp_overlap(book, plan, m, parallel)
 end
 

@@ -125,7 +125,7 @@ local function full(book, plan, m, from)
     local names = {}
     for i, layer in ipairs(layers) do names[i] = quote.text("layers." .. layer) end
     plan:put("recompute", "{ " .. table.concat(names, ", ") .. " }", from)
-    return book:translated("recompute_num_layers", "recompute")
+    return book:translated "recompute_num_layers"
   end
   plan:put("recompute", quote.text "full", from)
   if method == "uniform" and n and n > 1 then
@@ -221,7 +221,7 @@ local function put_balance(book, plan)
   local weight = coefficient ~= nil and scalar.number(coefficient)
   if weight and weight >= 0 then
     plan:put("moe.aux_loss_coef", quote.value(weight), book:leaf "moe_aux_loss_coeff")
-    book:translated("moe_aux_loss_coeff", "moe.aux_loss_coef")
+    book:translated "moe_aux_loss_coeff"
   elseif coefficient ~= nil then
     values.positive(book, "moe_aux_loss_coeff")
   end
@@ -265,7 +265,7 @@ function step.put_moe(book, plan, m)
     local policy = book:value "moe_token_drop_policy"
     if policy == "position" or policy == "probs" then
       plan:put("moe.drop_policy", quote.text(policy), book:leaf "moe_token_drop_policy")
-      book:translated("moe_token_drop_policy", "moe.drop_policy")
+      book:translated "moe_token_drop_policy"
     end
   end
   book:no_effect("moe_token_drop_policy", "nothing is dropped")
@@ -273,7 +273,7 @@ function step.put_moe(book, plan, m)
     local rate = values.positive(book, "moe_router_bias_update_rate") or 1e-3
     plan:put("moe.bias_update_rate", quote.value(rate), book:leaf "moe_router_bias_update_rate"
              or "Megatron's default")
-    book:translated("moe_router_bias_update_rate", "moe.bias_update_rate")
+    book:translated "moe_router_bias_update_rate"
   end
   book:no_effect("moe_router_bias_update_rate", "routers have no bias")
 end

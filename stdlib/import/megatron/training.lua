@@ -134,8 +134,8 @@ local function put_rate(book, plan, steps, global)
   end
   plan:head("optimizer.lr", "weft." .. shape)
   plan:put("optimizer.lr.max", quote.value(lr), book:leaf "lr")
-  book:translated("lr", "optimizer.lr.max")
-  book:translated("lr_decay_style", "optimizer.lr")
+  book:translated "lr"
+  book:translated "lr_decay_style"
   local span = put_fall(book, plan, shape, steps, global)
   local warmup = put_warmup(book, plan, span, global)
   if shape == "inverse_sqrt" and warmup == 0 then
@@ -150,8 +150,8 @@ local function put_sgd(book, plan)
   plan:head("optimizer", "weft.sgd")
   plan:put("optimizer.momentum", quote.value(values.positive(book, "sgd_momentum") or 0.9),
            book:leaf "sgd_momentum" or "Megatron's default")
-  book:translated("sgd_momentum", "optimizer.momentum")
-  book:translated("optimizer", "optimizer")
+  book:translated "sgd_momentum"
+  book:translated "optimizer"
   for _, key in ipairs { "adam_beta1", "adam_beta2", "adam_eps", "lion_beta1", "lion_beta2" } do
     book:no_effect(key, "the optimizer is SGD")
   end
@@ -173,8 +173,8 @@ local function put_averages(book, plan)
   local b1, b2 = values.positive(book, "adam_beta1"), values.positive(book, "adam_beta2")
   plan:put("optimizer.betas", quote.value { b1 or 0.9, b2 or 0.999 },
            book:leaf "adam_beta1" or book:leaf "adam_beta2" or "Megatron's default")
-  book:translated("adam_beta1", "optimizer.betas")
-  book:translated("adam_beta2", "optimizer.betas")
+  book:translated "adam_beta1"
+  book:translated "adam_beta2"
   values.put_positive(book, plan, "adam_eps", "optimizer.eps")
 end
 
@@ -190,9 +190,9 @@ local function put_scale(book, plan)
   local scale = SCALES[mode]
   if not scale then return book:refuse("muon_scale_mode", quote.shown(mode) .. " is not in weft") end
   plan:put("optimizer.adjust_lr", quote.text(scale[1]), book:leaf "muon_scale_mode" or "Megatron's default")
-  book:translated("muon_scale_mode", "optimizer.adjust_lr")
+  book:translated "muon_scale_mode"
   if (factor or 1) == scale[2] then
-    book:translated("muon_extra_scale_factor", "optimizer.adjust_lr")
+    book:translated "muon_extra_scale_factor"
   elseif factor then
     book:cannot("muon_extra_scale_factor", string.format("adjust_lr = %q has the factor %g: the steps of matrices are "
                 .. "as much shorter or longer", scale[1], scale[2]))
@@ -204,12 +204,12 @@ end
 
 local function put_muon(book, plan)
   plan:head("optimizer", "weft.muon")
-  book:translated("optimizer", "optimizer")
+  book:translated "optimizer"
   local momentum, steps = values.positive(book, "muon_momentum"), values.whole(book, "muon_num_ns_steps", 1)
   plan:put("optimizer.momentum", quote.value(momentum or 0.9), book:leaf "muon_momentum" or "Megatron's default")
-  book:translated("muon_momentum", "optimizer.momentum")
+  book:translated "muon_momentum"
   if steps then plan:put("optimizer.ns_steps", quote.value(steps), book:leaf "muon_num_ns_steps") end
-  book:translated("muon_num_ns_steps", "optimizer.ns_steps")
+  book:translated "muon_num_ns_steps"
   local ahead = book:value "muon_use_nesterov" or book:value "muon_nesterov"
   plan:put("optimizer.nesterov", quote.value(ahead and true or false),
            book:leaf "muon_use_nesterov" or book:leaf "muon_nesterov" or "Megatron's default")
@@ -228,7 +228,7 @@ local function put_adam(book, plan)
     book:cannot("optimizer", quote.shown(kind) .. " is not in weft: the plan has AdamW, whose state is two "
                 .. "averages of each parameter")
   end
-  book:translated("optimizer", "optimizer")
+  book:translated "optimizer"
   put_averages(book, plan)
   book:no_effect("sgd_momentum", "the optimizer is not SGD")
   for _, key in ipairs { "lion_beta1", "lion_beta2" } do book:no_effect(key, "the optimizer is not Lion") end
@@ -249,10 +249,10 @@ function training.put_optimizer(book, plan, steps, global)
   put_rate(book, plan, steps, global)
   plan:put("optimizer.weight_decay", quote.value(values.positive(book, "weight_decay") or 0.01),
            book:leaf "weight_decay" or "Megatron's default")
-  book:translated("weight_decay", "optimizer.weight_decay")
+  book:translated "weight_decay"
   local clip = values.positive(book, "clip_grad")
   plan:put("optimizer.clip", quote.value(clip or 1.0), book:leaf "clip_grad" or "Megatron's default")
-  book:translated("clip_grad", "optimizer.clip")
+  book:translated "clip_grad"
 end
 
 -- ---- data, steps, checkpoints ----
@@ -266,7 +266,7 @@ function training.put_train(book, plan, global)
     book:assume("train.steps", "100, as without it: the settings do not say how long they train")
   end
   plan:put("train.seed", quote.value(values.whole(book, "seed", 0) or 1234), book:leaf "seed" or "Megatron's default")
-  book:translated("seed", "train.seed")
+  book:translated "seed"
   values.put_whole(book, plan, "log_interval", "train.log_every", 1)
   values.put_whole(book, plan, "check_weight_hash_across_dp_replicas_interval",
     "train.check_replicas_every", 1)
@@ -289,7 +289,7 @@ function training.put_checkpoint(book, plan)
   local dir = book:value "save"
   if type(dir) == "string" and values.folder(dir) then
     plan:put("checkpoint.dir", quote.text(dir), book:leaf "save")
-    book:translated("save", "checkpoint.dir")
+    book:translated "save"
   else
     plan:put("checkpoint.dir", quote.text "checkpoints/", "a folder below the plan's")
     book:cannot("save", "a plan writes below its own folder: --set checkpoint.dir=DIR says another")
@@ -297,14 +297,14 @@ function training.put_checkpoint(book, plan)
   values.put_whole(book, plan, "save_interval", "checkpoint.every", 0)
   local async = values.flag(book, "async_save")
   plan:put("checkpoint.async", tostring(async == true), book:leaf "async_save" or "Megatron's default")
-  book:translated("async_save", "checkpoint.async")
+  book:translated "async_save"
 end
 
 function training.put_timeout(book, plan)
   local minutes = values.positive(book, "distributed_timeout_minutes")
   if not minutes or minutes == 0 then return end
   plan:put("comm.timeout", quote.value(math.min(minutes * 60, 1000000)), book:leaf "distributed_timeout_minutes")
-  book:translated("distributed_timeout_minutes", "comm.timeout")
+  book:translated "distributed_timeout_minutes"
 end
 
 -- ---- what the environment says ----
@@ -357,7 +357,7 @@ function training.put_environment(book, plan)
   end
   if on(book, "deterministic_mode") then
     plan:put("deterministic", "true", book:leaf "deterministic_mode")
-    book:translated("deterministic_mode", "deterministic")
+    book:translated "deterministic_mode"
   end
 end
 

@@ -6,7 +6,7 @@ local rules = use "import/nanotron/rules"
 local scalar = use "import/scalar"
 local values = use "import/values"
 
-local nanotron = { name = "nanotron", absent = {},
+local nanotron = { name = "nanotron", fields = use "import/nanotron/fields", absent = {},
                    describe = "settings of nanotron (parallelism.dp, tokens, model.model_config)" }
 
 function nanotron.is(leaves)
@@ -50,7 +50,7 @@ local function put_numbers(book, config)
   end
   local stretch = values.positive(book, M .. "rope_seq_len_interpolation_factor")
   if stretch and stretch > 1 then config.rope_scaling = { rope_type = "linear", factor = stretch } end
-  book:translated(M .. "rope_seq_len_interpolation_factor", "model.rope_scaling")
+  book:translated(M .. "rope_seq_len_interpolation_factor")
   local std = values.positive(book, "model.init_method.std")
   if std and std > 0 then
     config.initializer_range = std
@@ -131,7 +131,7 @@ local function put_mesh(book, plan, options)
     m.dp = math.max(options.world // (m.tp * m.pp * m.cp), 1)
   else
     plan:put("mesh.dp", quote.value(m.dp), book:leaf(P .. "dp") or "nanotron's default")
-    book:translated(P .. "dp", "mesh.dp")
+    book:translated(P .. "dp")
   end
   return m
 end
@@ -169,13 +169,13 @@ local function put_strategy(book, plan, m)
   end
   plan:put("strategy.#", quote.text "zero", "nanotron")
   plan:put("strategy.stage", quote.value(stage), book:leaf "optimizer.zero_stage" or "nanotron's default")
-  book:translated("optimizer.zero_stage", "strategy.stage")
+  book:translated "optimizer.zero_stage"
   put_tensor(book, plan, m)
   local mb = values.positive(book, "model.ddp_bucket_cap_mb")
   if mb and mb > 0 then
     plan:put("strategy.bucket_bytes", quote.value(math.max(1, math.floor(mb * 1048576))),
              book:leaf "model.ddp_bucket_cap_mb")
-    book:translated("model.ddp_bucket_cap_mb", "strategy.bucket_bytes")
+    book:translated "model.ddp_bucket_cap_mb"
   end
 end
 
@@ -201,7 +201,7 @@ local function put_compute(book, plan, m)
   end
   local kind = values.type_of(book, "model.dtype") or "bf16"
   plan:put("precision.param_dtype", quote.text(kind), book:leaf "model.dtype" or "nanotron's default")
-  book:translated("model.dtype", "precision.param_dtype")
+  book:translated "model.dtype"
   local sums = "optimizer.accumulate_grad_in_fp32"
   if values.flag(book, sums) == false and kind ~= "f32" then
     book:cannot(sums, "gradients add up in f32, and there are f32 master weights: more memory, better "
@@ -211,7 +211,7 @@ local function put_compute(book, plan, m)
   end
   if values.flag(book, P .. "recompute_layer") then
     plan:put("recompute", quote.text "full", book:leaf(P .. "recompute_layer"))
-    return book:translated(P .. "recompute_layer", "recompute")
+    return book:translated(P .. "recompute_layer")
   end
   book:no_effect(P .. "recompute_layer", "it is off, as without it")
 end
@@ -224,7 +224,7 @@ local function put_batch(book, plan, m)
   plan:put("batch.global", quote.value(micro * each * m.dp),
            book:leaf "tokens.batch_accumulation_per_replica")
   plan:put("batch.micro", quote.value(micro), book:leaf "tokens.micro_batch_size")
-  book:translated("tokens.micro_batch_size", "batch.micro")
+  book:translated "tokens.micro_batch_size"
   book:translated("tokens.batch_accumulation_per_replica", "batch.global / (batch.micro * dp)")
   if not values.put_whole(book, plan, "tokens.sequence_length", "batch.seq", 1) then
     plan:put("batch.seq", "2048", "assumed")
@@ -295,7 +295,7 @@ local function put_optimizer(book, plan)
   local name = string.lower(tostring(book:value(F .. "name") or "adamw"))
   plan:head("optimizer", name == "sgd" and "weft.sgd" or "weft.adamw")
   if name == "sgd" or name == "adamw" then
-    book:translated(F .. "name", "optimizer")
+    book:translated(F .. "name")
   else
     book:cannot(F .. "name", "not an optimizer that weft has: the plan has AdamW")
   end
@@ -304,15 +304,15 @@ local function put_optimizer(book, plan)
     local a, b = values.positive(book, F .. "adam_beta1"), values.positive(book, F .. "adam_beta2")
     if a and b then
       plan:put("optimizer.betas", quote.value { a, b }, book:leaf(F .. "adam_beta1"))
-      book:translated(F .. "adam_beta1", "optimizer.betas")
-      book:translated(F .. "adam_beta2", "optimizer.betas")
+      book:translated(F .. "adam_beta1")
+      book:translated(F .. "adam_beta2")
     end
     values.put_positive(book, plan, F .. "adam_eps", "optimizer.eps")
   end
   values.put_decay(book, plan, "optimizer.weight_decay", 0, "the settings do not say it")
   local clip = values.positive(book, "optimizer.clip_grad")
   plan:put("optimizer.clip", quote.value(clip or 0), book:leaf "optimizer.clip_grad" or "nanotron's default: none")
-  book:translated("optimizer.clip_grad", "optimizer.clip")
+  book:translated "optimizer.clip_grad"
 end
 
 local function put_checkpoint(book, plan)

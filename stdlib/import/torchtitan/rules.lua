@@ -28,7 +28,7 @@ local function converted(pattern, name, switch)
     end
     if on then return book:cannot(leaf.key, FP8) end
     book:no_effect(leaf.key, "model.converters does not name it")
-  end }
+  end, FP8 }
 end
 
 return {

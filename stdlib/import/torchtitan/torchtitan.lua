@@ -11,7 +11,7 @@ local scalar = use "import/scalar"
 local training = use "import/torchtitan/training"
 local values = use "import/values"
 
-local torchtitan = { name = "torchtitan", absent = {},
+local torchtitan = { name = "torchtitan", fields = use "import/torchtitan/fields", absent = {},
                      describe = "settings of torchtitan (parallelism.*_degree, model.flavor)" }
 
 -- Keys that no other system has.
@@ -228,7 +228,7 @@ local function put_precision(book, plan, m)
   local reduce = values.type_of(book, "training.mixed_precision_reduce")
   if reduce and reduce ~= "f16" then
     plan:put("precision.reduce_dtype", quote.text(reduce), book:leaf "training.mixed_precision_reduce")
-    book:translated("training.mixed_precision_reduce", "precision.reduce_dtype")
+    book:translated "training.mixed_precision_reduce"
   end
   if values.type_of(book, "training.dtype") == "f32" then
     book:translated("training.dtype", "f32 master weights, as there are always")

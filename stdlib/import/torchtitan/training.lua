@@ -78,7 +78,7 @@ local function put_tokens(book, plan, m)
   book:translated(TOKENS, "batch.micro * batch.seq")
   book:translated(STEP, "batch.global * batch.seq")
   book:translated(PARTS, "batch.global: microbatches of a rank")
-  book:translated(CONTEXT, "batch.seq")
+  book:translated(CONTEXT)
   return micro * seq
 end
 
@@ -154,7 +154,7 @@ local function put_rate(book, plan, steps)
   local named = book:value(key) or "linear"
   local along = SHAPES[named]
   plan:put("optimizer.lr.max", quote.value(lr), book:leaf "optimizer.lr" or "torchtitan's default")
-  book:translated("optimizer.lr", "optimizer.lr.max")
+  book:translated "optimizer.lr"
   local warmup = values.put_whole(book, plan, S .. "warmup_steps", "optimizer.lr.warmup", 0)
   if not warmup then plan:put("optimizer.lr.warmup", "200", "torchtitan's default") end
   if values.positive(book, S .. "decay_ratio") == 0 then
@@ -207,8 +207,8 @@ local function put_betas(book, plan)
   local a, b = values.positive(book, "optimizer.beta1"), values.positive(book, "optimizer.beta2")
   plan:put("optimizer.betas", quote.value { a or 0.9, b or 0.95 },
            book:leaf "optimizer.beta1" or book:leaf "optimizer.beta2" or "torchtitan's default")
-  book:translated("optimizer.beta1", "optimizer.betas")
-  book:translated("optimizer.beta2", "optimizer.betas")
+  book:translated "optimizer.beta1"
+  book:translated "optimizer.beta2"
 end
 
 local function put_optimizer(book, plan, steps)
@@ -246,7 +246,7 @@ local function put_train(book, plan)
   values.put_whole(book, plan, "metrics.log_freq", "train.log_every", 1)
   if values.flag(book, "debug.deterministic") then
     plan:put("deterministic", "true", book:leaf "debug.deterministic")
-    book:translated("debug.deterministic", "deterministic")
+    book:translated "debug.deterministic"
   else
     book:no_effect("debug.deterministic", "it is off, as without it")
   end
@@ -254,7 +254,7 @@ local function put_train(book, plan)
   if timeout and timeout > 0 then
     plan:put("comm.timeout", quote.value(math.max(math.min(timeout, 1000000), 0.1)),
              book:leaf "comm.train_timeout_seconds")
-    book:translated("comm.train_timeout_seconds", "comm.timeout")
+    book:translated "comm.train_timeout_seconds"
   end
   return steps or 10000
 end
@@ -283,7 +283,7 @@ local function put_checkpoint(book, plan)
     end
     return
   end
-  book:translated("checkpoint.enable", "checkpoint")
+  book:translated "checkpoint.enable"
   local key, dir = "checkpoint.folder", book:value "checkpoint.folder"
   if type(dir) == "string" and values.folder(dir) then
     plan:put("checkpoint.dir", quote.text(dir), book:leaf(key))
@@ -299,7 +299,7 @@ local function put_checkpoint(book, plan)
   put_async(book, plan)
   if values.flag(book, "checkpoint.last_save_in_hf") then
     plan:put("checkpoint.save_consolidated", quote.text "final", book:leaf "checkpoint.last_save_in_hf")
-    book:translated("checkpoint.last_save_in_hf", "checkpoint.save_consolidated")
+    book:translated "checkpoint.last_save_in_hf"
   end
 end
 

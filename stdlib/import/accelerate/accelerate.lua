@@ -6,7 +6,7 @@ local rule = use "import/rule"
 local scalar = use "import/scalar"
 local values = use "import/values"
 
-local accelerate = { name = "Accelerate", absent = { none = true, [""] = true },
+local accelerate = { name = "Accelerate", fields = use "import/accelerate/fields", absent = { none = true, [""] = true },
                      describe = "a configuration of Accelerate (distributed_type)" }
 
 function accelerate.is(leaves)
@@ -88,13 +88,13 @@ local function put_fsdp(book, plan)
   book:translated("fsdp_config.fsdp_reshard_after_forward", "strategy")
   if values.flag(book, "fsdp_config.fsdp_offload_params") and not (how and how.ddp) then
     plan:put("strategy.offload_policy", "true", book:leaf "fsdp_config.fsdp_offload_params")
-    book:translated("fsdp_config.fsdp_offload_params", "strategy.offload_policy")
+    book:translated "fsdp_config.fsdp_offload_params"
   else
     book:no_effect("fsdp_config.fsdp_offload_params", "it is off")
   end
   if values.flag(book, "fsdp_config.fsdp_activation_checkpointing") then
     plan:put("recompute", quote.text "full", book:leaf "fsdp_config.fsdp_activation_checkpointing")
-    book:translated("fsdp_config.fsdp_activation_checkpointing", "recompute")
+    book:translated "fsdp_config.fsdp_activation_checkpointing"
   else
     book:no_effect("fsdp_config.fsdp_activation_checkpointing", "it is off")
   end
@@ -124,7 +124,7 @@ end
 
 local function put_strategy(book, plan)
   local kind = string.upper(tostring(book:value "distributed_type" or "NO"))
-  book:translated("distributed_type", "strategy")
+  book:translated "distributed_type"
   if kind == "FSDP" then return put_fsdp(book, plan) end
   if kind == "DEEPSPEED" then return put_zero(book, plan) end
   if kind ~= "NO" and not string.find(kind, "^MULTI_") then
@@ -160,7 +160,7 @@ local function put_mesh(book, plan, options, how)
   if options.world then
     book:no_effect("num_processes", "--world says how many ranks there are")
   end
-  book:translated("num_processes", "mesh.world")
+  book:translated "num_processes"
   if not world then book:assume("mesh.world", "8 ranks; --world N says another") end
   world = world or 8
   local rest = m.tp * m.cp * m.dp_replicate
@@ -200,14 +200,14 @@ function accelerate.translate(book, plan, options)
   put_batch(book, plan, put_mesh(book, plan, options, type(how) == "table" and how))
   local kind = values.type_of(book, "mixed_precision")
   plan:put("precision", quote.text(kind or "f32"), book:leaf "mixed_precision" or "Accelerate's default")
-  book:translated("mixed_precision", "precision")
+  book:translated "mixed_precision"
   plan:head("optimizer", "weft.adamw")
   plan:put("optimizer.lr", "5e-05", "assumed")
   book:assume("optimizer", "AdamW with lr = 5e-05: the settings do not say it")
   local clip = values.positive(book, "deepspeed_config.gradient_clipping")
   if clip then
     plan:put("optimizer.clip", quote.value(clip), book:leaf "deepspeed_config.gradient_clipping")
-    book:translated("deepspeed_config.gradient_clipping", "optimizer.clip")
+    book:translated "deepspeed_config.gradient_clipping"
   end
   values.assume_rest(book, plan, config)
   book:apply(rules)

@@ -1,0 +1,56 @@
+-- fields.lua - nanotron's settings that take part in the plan, in the order in which a reader looks for
+-- them: rows { field, setting, ..., note = }; see ledger.lua. rules.lua has the others.
+return {
+  { "model", "model.model_config.hidden_size", "model.model_config.intermediate_size",
+    "model.model_config.num_hidden_layers", "model.model_config.num_attention_heads",
+    "model.model_config.num_key_value_heads", "model.model_config.vocab_size",
+    "model.model_config.max_position_embeddings", "model.model_config.rms_norm_eps", "model.model_config.rope_theta",
+    "model.model_config.tie_word_embeddings", "model.model_config.attention_bias", "model.model_config.hidden_act",
+    note = "`llama`, and `qwen2`, whose layers are Llama's unless `attention_bias` is set; experts, Mamba and "
+      .. "StarCoder are errors by name" },
+  { "model.rope_scaling", "model.model_config.rope_seq_len_interpolation_factor" },
+  { "model.vocab_size", "model.make_vocab_size_divisible_by",
+    note = "rounded up to a multiple of it times tp, as there" },
+  { "model.sliding_window", "model.model_config.sliding_window_size",
+    note = "of all layers: `mistral`, or `qwen2` with `use_sliding_window`" },
+
+  { "mesh.dp", "parallelism.dp" },
+  { "mesh.tp", "parallelism.tp" },
+  { "mesh.pp", "parallelism.pp" },
+  { "mesh.cp", "parallelism.context_parallel_size" },
+  { "mesh.ep", "parallelism.expert_parallel_size" },
+
+  { "schedule", "parallelism.pp_engine",
+    note = "`afab`, the default, is `gpipe`; stages of equal work, `pp_plan.balance = \"cost\"`" },
+  { "strategy.sequence_parallel", "parallelism.tp_mode", note = "`REDUCE_SCATTER` is sequence parallelism" },
+  { "strategy.overlap_tp", "parallelism.tp_linear_async_communication" },
+  { "recompute", "parallelism.recompute_layer" },
+  { "strategy.stage", "optimizer.zero_stage", note = "of `\"zero\"`: 0 or 1" },
+  { "strategy.bucket_bytes", "model.ddp_bucket_cap_mb" },
+  { "precision.param_dtype", "model.dtype" },
+  { "precision.grad_dtype", "optimizer.accumulate_grad_in_fp32",
+    note = "gradients add up in f32, as they do always; false is said" },
+
+  { "batch.micro", "tokens.micro_batch_size" },
+  { "batch.global", "tokens.batch_accumulation_per_replica", note = "times the microbatch and dp" },
+  { "batch.seq", "tokens.sequence_length" },
+  { "train.steps", "tokens.train_steps" },
+  { "train.seed", "general.seed" },
+  { "train.log_every", "logging.iteration_step_info_interval" },
+
+  { "optimizer", "optimizer.optimizer_factory.name", note = "with `decay_vectors`: norms decay there, too" },
+  { "optimizer.lr", "optimizer.learning_rate_scheduler.learning_rate",
+    "optimizer.learning_rate_scheduler.lr_decay_style", "optimizer.learning_rate_scheduler.min_decay_lr",
+    "optimizer.learning_rate_scheduler.lr_warmup_steps", "optimizer.learning_rate_scheduler.lr_warmup_style",
+    note = "`min_decay_lr` is the rate itself if it is not given; `1-sqrt` is `weft.wsd`" },
+  { "optimizer.lr.steps", "optimizer.learning_rate_scheduler.lr_decay_steps", note = "counted from the first step" },
+  { "optimizer.lr.decay", "optimizer.learning_rate_scheduler.lr_decay_starting_step",
+    note = "a rate that stays at its maximum until then is `weft.wsd`" },
+  { "optimizer.betas", "optimizer.optimizer_factory.adam_beta1", "optimizer.optimizer_factory.adam_beta2" },
+  { "optimizer.eps", "optimizer.optimizer_factory.adam_eps" },
+  { "optimizer.weight_decay", "optimizer.weight_decay" },
+  { "optimizer.clip", "optimizer.clip_grad", note = "off if it is not given" },
+
+  { "checkpoint.dir", "checkpoints.checkpoints_path", note = "all are kept" },
+  { "checkpoint.every", "checkpoints.checkpoint_interval" },
+}
