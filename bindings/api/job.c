@@ -186,6 +186,13 @@ weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
   return WEFT_OK;
 }
 
+weft_status job_tokenizer(Job *j) {
+  int before = j->d.list.n;
+  weft_status st = plan_tokenizer_check(j->lp, j->compiled->vocab, &j->d, &j->e);
+  if (j->d.list.n > before) lang_locate(j->lp, &j->d);
+  return st;
+}
+
 /* Checks that the validation data can be opened, if there are any. */
 static weft_status check_val(Job *j) {
   Data *val;
@@ -227,7 +234,7 @@ weft_status job_check_files(Job *j) {
     st = weights_open(NULL, lang_weights(j->lp), &in, &j->plan, &in, &weights, &j->e);
   if (weights) st = weights_fit(j->compiled, weights, NULL, &j->e);
   st_close(weights);
-  if (st == WEFT_OK) st = plan_tokenizer_check(j->lp, j->compiled->vocab, &j->d, &j->e);
+  if (st == WEFT_OK) st = job_tokenizer(j);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;
 }

@@ -75,6 +75,9 @@ void job_epochs(Plan *p, const Data *d);
 weft_status job_data(Job *j, const weft_alloc *a, Data **out);
 /* Opens the validation data; *out is NULL if the plan has none. */
 weft_status job_val(Job *j, const weft_alloc *a, Data **out);
+/* After job_compile: what is wrong with plan.tokenizer is said alike by all that open the
+ * plan's data or weights. */
+weft_status job_tokenizer(Job *j);
 /* job_reference.c: the file that the plan's loss reads. Its path, as it is opened; or
  * where it is to be written, NULL if that is not below the plan's folder. */
 const char *job_reference_path(Job *j, bool write);
@@ -83,7 +86,8 @@ weft_status job_reference_model(Job *j, uint64_t *hash, weft_error *e);
 /* Says to the plan's data which file that is and of which model it has to be, if there is
  * one. Before data are opened. */
 weft_status job_reference(Job *j, weft_error *e);
-/* After job_compile: checks that data and weights exist, can be read and fit the plan. */
+/* After job_compile: checks that data, weights and tokenizer exist, can be read and fit
+ * the plan. */
 weft_status job_check_files(Job *j);
 /* job_facts.c: what the processes of a run must have in common, after job_compile: every
  * field of the plan, data and weights. These may be NULL. */

@@ -9,14 +9,39 @@
 
 #define NAME "tokenizer.json"
 
-weft_status plan_tokenizer(LangPlan *lp, const char *weights, const char **path,
+/* What is wrong with the field is said at its line. */
+static weft_status as_diagnostic(LangPlan *lp, Diags *d, weft_status st, weft_error *e) {
+  static const char field[] = "plan.tokenizer: ";
+  size_t n = sizeof field - 1;
+  if (st != WEFT_EPLAN || *e->file) return st;
+  diag_error(d, "data", "tokenizer", "%s",
+             e->text + (strncmp(e->text, field, n) == 0 ? n : 0));
+  lang_locate(lp, d);
+  err_clear(e);
+  return st;
+}
+
+/* A tokenizer makes no tokens that are bytes. */
+static weft_status takes_tokens(LangPlan *lp, Diags *d) {
+  if (!lp->plan.tokenizer || lp->plan.data.kind != DATA_TEXT) return WEFT_OK;
+  diag_error(
+      d, "data", "tokenizer",
+      "the tokens of weft.text are bytes; with a tokenizer take weft.tokens, whose "
+      "files weft tokenize writes");
+  lang_locate(lp, d);
+  return WEFT_EPLAN;
+}
+
+weft_status plan_tokenizer(LangPlan *lp, const char *weights, const char **path, Diags *d,
                            weft_error *e) {
   const char *folder = NULL;
   *path = NULL;
+  TRY(takes_tokens(lp, d));
   if (lp->plan.data.kind == DATA_TEXT) return WEFT_OK; /* tokens are bytes */
   if (!weights && lp->plan.data.kind == DATA_CHAT)
     return chat_plan_tokenizer(lp, path, e);
-  TRY(lang_tokenizer_folder(lp, &folder, e));
+  weft_status st = lang_tokenizer_folder(lp, &folder, e);
+  if (st != WEFT_OK) return as_diagnostic(lp, d, st, e);
   if (!folder) folder = weights ? weights : lang_folder(lp);
   if (!folder) return WEFT_OK;
   const char *file = arena_printf(lp->arena, "%s/" NAME, folder);
@@ -24,34 +49,24 @@ weft_status plan_tokenizer(LangPlan *lp, const char *weights, const char **path,
   return WEFT_OK;
 }
 
-/* What is wrong with the field is said at its line. */
-static weft_status as_diagnostic(Diags *d, weft_status st, weft_error *e) {
-  static const char field[] = "plan.tokenizer: ";
-  size_t n = sizeof field - 1;
-  if (st != WEFT_EPLAN || *e->file) return st;
-  diag_error(d, "data", "tokenizer", "%s",
-             e->text + (strncmp(e->text, field, n) == 0 ? n : 0));
-  err_clear(e);
-  return st;
+/* "FILE:LINE: " of an error, as far as it has them. */
+static const char *place(Arena *a, const weft_error *e) {
+  if (!*e->file) return "";
+  return e->line ? arena_printf(a, "%s:%d: ", e->file, e->line)
+                 : arena_printf(a, "%s: ", e->file);
 }
 
 weft_status plan_tokenizer_check(LangPlan *lp, int64_t vocab, Diags *d, weft_error *e) {
   const char *folder;
   Tokenizer *t;
   if (!lp->plan.tokenizer) return WEFT_OK;
-  if (lp->plan.data.kind == DATA_TEXT) {
-    diag_error(
-        d, "data", "tokenizer",
-        "the tokens of weft.text are bytes; with a tokenizer take weft.tokens, whose "
-        "files weft tokenize writes");
-    return WEFT_EPLAN;
-  }
+  TRY(takes_tokens(lp, d));
   weft_status st = lang_tokenizer_folder(lp, &folder, e);
-  if (st != WEFT_OK) return as_diagnostic(d, st, e);
+  if (st != WEFT_OK) return as_diagnostic(lp, d, st, e);
   st = tokenizer_open(NULL, arena_printf(lp->arena, "%s/" NAME, folder), &t, e);
   if (st != WEFT_OK) { /* a run needs the ids of its data alone */
-    diag_warn(d, "data", "tokenizer", "prompts are not possible: %s%s%s", e->file,
-              *e->file ? ": " : "", e->text);
+    diag_warn(d, "data", "tokenizer", "prompts are not possible: %s%s",
+              place(lp->arena, e), e->text);
     err_clear(e);
     return WEFT_OK;
   }

@@ -6,8 +6,9 @@
 #include "bindings/plan_table/loaded_plan.h"
 
 /* The tokenizer.json of prompts: that of weft.chat, of plan.tokenizer, or the one beside
- * the weights in `weights`, or of weft.hf if that is NULL; NULL: none. */
-weft_status plan_tokenizer(LangPlan *lp, const char *weights, const char **path,
+ * the weights in `weights`, or of weft.hf if that is NULL; NULL: none. A plan.tokenizer
+ * that is not there is reported. */
+weft_status plan_tokenizer(LangPlan *lp, const char *weights, const char **path, Diags *d,
                            weft_error *e);
 /* Reports a plan.tokenizer that is not there or is of a plan whose tokens are bytes;
  * warns of one that cannot be opened or has ids that the model does not. */

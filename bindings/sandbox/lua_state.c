@@ -223,11 +223,23 @@ static int run_chunk(lua_State *L) {
   return 1;
 }
 
+/* The text of the plan's file, which is freed by the caller. */
+static weft_status read_plan(LangState *s, Arena *a, char **text, size_t *n,
+                             weft_error *e) {
+  weft_error why = {.rank = -1};
+  weft_status st = file_read(s->opt->alloc, s->path, FILE_CODE_MAX, text, n, &why);
+  const char *hint = st == WEFT_EFILE ? folder_hint(a, s->path) : NULL;
+  if (hint)
+    return err_file(e, st, s->path, 0, "is a folder, a plan is a file (%s)", hint);
+  if (st != WEFT_OK && e) *e = why;
+  return st;
+}
+
 weft_status state_run(LangState *s, Diags *d, weft_error *e) {
   const char *own = s->opt->text;
   char *text = NULL;
   size_t n = own ? strlen(own) : 0;
-  if (!own) TRY(file_read(s->opt->alloc, s->path, FILE_CODE_MAX, &text, &n, e));
+  if (!own) TRY(read_plan(s, d->arena, &text, &n, e));
   const char *name = arena_printf(d->arena, "@%s", s->path);
   state_arm(s, false);
   int status = chunk_load(s->L, own ? own : text, n, name);

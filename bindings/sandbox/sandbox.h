@@ -114,6 +114,11 @@ const char *syntax_hint(const char *msg);
  * NULL: it has another ending. */
 const char *settings_hint(Arena *a, const char *file);
 
+/* ---- folder_hint.c ---- */
+/* What is meant by a folder where a plan is expected; NULL: it is none, or cannot be
+ * read. */
+const char *folder_hint(Arena *a, const char *path);
+
 /* ---- limits.c ---- */
 /* Makes the Lua state, NULL if there is no memory for it, and what collecting garbage
  * needs in it. */

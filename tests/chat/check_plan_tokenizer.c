@@ -136,17 +136,41 @@ START_TEST(conversations_take_it) {
 }
 END_TEST
 
+/* What opens a plan's data or weights says the same of its tokenizer. */
+#define ALL_VERBS(code, says, plan)                                                      \
+  do {                                                                                   \
+    expect(code, "", says, "$weft check " plan);                                         \
+    expect(code, "", says, "$weft run --threads 1 -q " plan);                            \
+    expect(code, "", says, "$weft eval --weights . " plan);                              \
+    expect(code, "", says, "$weft sample --prompt a " plan);                             \
+  } while (0)
+
+/* A file that is damaged is none for prompts; a run needs the ids of its data alone. */
+START_TEST(a_damaged_one_is_warned_of) {
+  static const char says[] = "damaged.lua:7: warning: plan.tokenizer: prompts are not "
+                             "possible: broken/tokenizer.json:2: is not JSON";
+  ck_assert_int_eq(mkdir(scratch_path("broken"), 0755), 0);
+  put("broken/tokenizer.json", "{\n");
+  put_plan("damaged.lua", "tokenizer = 'broken'");
+  expect(0, "", says, "$weft check damaged.lua");
+  expect(0, "", says, "$weft run --threads 1 -q damaged.lua");
+  expect(2, "", says, "$weft eval --weights broken damaged.lua");
+  expect(2, "", "broken/tokenizer.json:2: error: is not JSON",
+         "$weft sample --prompt a damaged.lua");
+}
+END_TEST
+
 START_TEST(what_is_wrong_has_its_line) {
   put_plan("none.lua", "tokenizer = 'no/where'");
-  expect(1, "",
-         "none.lua:7: error: plan.tokenizer: \"no/where\" is no folder with a "
-         "tokenizer.json",
-         "$weft check none.lua");
+  ALL_VERBS(1,
+            "none.lua:7: error: plan.tokenizer: \"no/where\" is no folder with a "
+            "tokenizer.json",
+            "none.lua");
   put_plan("bytes.lua", "tokenizer = 'words', data = weft.text { 'a.txt' }");
   put("a.txt",
       "some text that is long enough for a sample of thirty-two bytes and more\n");
-  expect(1, "", "bytes.lua:7: error: plan.tokenizer: the tokens of weft.text are bytes",
-         "$weft check bytes.lua");
+  ALL_VERBS(1, "bytes.lua:7: error: plan.tokenizer: the tokens of weft.text are bytes",
+            "bytes.lua");
   put_plan("out.lua", "tokenizer = '/usr'");
   Outcome o = process_run(SECONDS, "$weft check out.lua");
   ck_assert_int_ne(o.code, 0);
@@ -166,6 +190,7 @@ Suite *plan_tokenizer_suite(void) {
   tcase_add_test(c, its_end_token_ends_a_text);
   tcase_add_test(c, conversations_take_it);
   tcase_add_test(c, what_is_wrong_has_its_line);
+  tcase_add_test(c, a_damaged_one_is_warned_of);
   suite_add_tcase(s, c);
   return s;
 }

@@ -20,6 +20,37 @@ START_TEST(the_plan_runs) {
 }
 END_TEST
 
+/* A folder in the place of a plan, by what is in it. */
+START_TEST(a_folder_says_what_it_has) {
+  static const struct {
+    const char *make, *says;
+  } cases[] = {
+      {"$weft init 'd é'", "its plan is d é/plan.lua"},
+      {"mkdir 'd é'",
+       "it has no Lua file: weft init NEW makes a folder with a plan in it"},
+      {"mkdir 'd é' && touch 'd é/b.lua' 'd é/c.lua' 'd é/a.lua' 'd é/x.d.lua' 'd "
+       "é/.h.lua'",
+       "it has 3 Lua files, name one of them: a.lua, b.lua, c.lua)"},
+      {"mkdir 'd é' && touch 'd é/e.lua' 'd é/c.lua' 'd é/d.lua' 'd é/b.lua' 'd é/a.lua'",
+       "it has 5 Lua files, name one of them: a.lua, b.lua, c.lua and 2 more)"},
+      {"mkdir 'd é' && touch 'd é/config.json'",
+       "weft import d é -o plan.lua makes a plan"},
+      {"mkdir -p 'd é/step-00000100'",
+       "it has checkpoints, which weft ckpt ls d é lists"},
+      {"mkdir 'd é' && touch 'd é/r.yaml'",
+       "of settings, weft import d é/r.yaml makes one"},
+  };
+  for (int i = 0; i < LEN(cases); i++) {
+    process_run(30, "rm -rf 'd é'");
+    Outcome o = process_run(30, "sh -c \"%s\"", cases[i].make);
+    ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+    o = process_run(30, "$weft check 'd é/'");
+    ck_assert_msg(o.code == 2 && strstr(o.err, cases[i].says), "%d: %s", i, o.err);
+    ck_assert_msg(strstr(o.err, ": error: is a folder, a plan is a file ("), "%s", o.err);
+  }
+}
+END_TEST
+
 /* A field's line in a class of its scope, of which there may be several. */
 static bool annotated(const char *text, const Field *f) {
   char head[128], field[128];
@@ -89,6 +120,7 @@ Suite *init_suite(void) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_set_timeout(tc, 120);
   tcase_add_test(tc, the_plan_runs);
+  tcase_add_test(tc, a_folder_says_what_it_has);
   tcase_add_test(tc, annotations_name_everything);
   tcase_add_test(tc, annotations_are_lua);
   tcase_add_test(tc, bad_input);

@@ -86,7 +86,7 @@ static const Case usage[] = {
     {"check base.lua >/dev/full", 2, "weft: cannot write to the standard output\n"},
     {"run nofile.lua", 2,
      "nofile.lua: error: cannot be opened: No such file or directory\n"},
-    {"run .", 2, ".: error: is a directory, a file is expected\n"},
+    {"run .", 2, "~.: error: is a folder, a plan is a file (it has "},
     {"check base.lua --set mesh.tp", 2,
      "~--set mesh.tp: write --set PATH=VALUE, for example --set mesh.tp=4\n"},
 };

@@ -108,6 +108,7 @@ weft_status eval_reference(Evaluation *v) {
   TRY(check(v));
   evaluate_rows(j);
   TRY(job_compile(j));
+  TRY(job_tokenizer(j));
   TRY(open_data(v));
   TRY(job_reference_model(j, &model, &j->e));
   TRY(weights_open(NULL, lang_weights(j->lp), &in, &j->plan, &in, &v->session.weights,

@@ -44,7 +44,7 @@ static weft_status open_tokenizer(Sample *s) {
   const char *path = cli->tokenizer;
   if (s->bytes && path)
     return err_set(&j->e, WEFT_EUSAGE, "the tokens of this plan are bytes (weft.text)");
-  if (!path) TRY(plan_tokenizer(j->lp, cli->weights, &path, &j->e));
+  if (!path) TRY(plan_tokenizer(j->lp, cli->weights, &path, &j->d, &j->e));
   s->tokenizer = path;
   return path ? tokenizer_open(NULL, path, &s->tok, &j->e) : WEFT_OK;
 }

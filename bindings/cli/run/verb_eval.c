@@ -87,6 +87,7 @@ static weft_status evaluate(Evaluation *v, Arena *arena) {
   j->plan.eval_every = 1;
   if (cli->reference) return eval_reference(v);
   TRY(job_compile(j));
+  TRY(job_tokenizer(j));
   TRY(open_data(v));
   TRY(open_parameters(v));
   TRY(eval_open_run(v));

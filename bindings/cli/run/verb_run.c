@@ -53,6 +53,7 @@ static weft_status start(Training *t) {
   TRY(processes(&t->ranks));
   TRY(job_compile(j));
   TRY(job_expect(j, NULL));
+  TRY(job_tokenizer(j));
   TRY(open_record(t));
   TRY(job_data(j, NULL, &t->session.data));
   t->end = t->record.head.end = t->cli->steps >= 0 ? t->cli->steps : j->plan.steps;
