@@ -197,16 +197,18 @@ function M.load(suites)
   return c
 end
 
--- The blocks of the place: those that begin at its line, else at the nearest before it and
--- the nearest after it, of which one holds it.
+-- The blocks of the place: those that begin at its line, and at the nearest before it, as a line
+-- may begin in the middle of a block (`if (condition) return`, whose own block is the return);
+-- where none begins at it also the nearest after it.
 local function blocks_of_place(blocks, place)
-  local list, before, after = {}, nil, nil
+  local list, before, at, after = {}, nil, nil, nil
   for _, b in ipairs(blocks) do
-    if b.line <= place.line and (not before or b.line > before) then before = b.line end
+    if b.line < place.line and (not before or b.line > before) then before = b.line end
+    if b.line == place.line then at = b.line end
     if b.line > place.line and not after then after = b.line end
   end
   for _, b in ipairs(blocks) do
-    if b.line == before or before ~= place.line and b.line == after then list[#list + 1] = b.k end
+    if b.line == before or b.line == (at or after) then list[#list + 1] = b.k end
   end
   return list
 end
