@@ -210,7 +210,7 @@ local function blocks_of_place(blocks, place)
   for _, b in ipairs(blocks) do
     if b.line == before or b.line == (at or after) then list[#list + 1] = b.k end
   end
-  return list
+  return list, before
 end
 
 local function runs_any(check, list)
@@ -225,8 +225,8 @@ end
 -- a fault is not asked.
 function M.checks_of(c, path, place)
   local blocks, list, cost = c.files[path], {}, {}
-  if not blocks then return list end
-  local wanted = blocks_of_place(blocks, place)
+  if not blocks or not place then return list end
+  local wanted, before = blocks_of_place(blocks, place)
   for _, check in ipairs(c.checks) do
     if check.ended == "success" and runs_any(check, wanted) then
       local n = 0
@@ -240,6 +240,9 @@ function M.checks_of(c, path, place)
   table.sort(list, function(a, b)
     return cost[a] < cost[b] or cost[a] == cost[b] and a.id < b.id
   end)
+  -- In kernels functions alone are told, and those that others hold have blocks that nobody
+  -- is seen to run: then it is the one before.
+  if #list == 0 then return M.checks_of(c, path, before and { line = before }) end
   return list
 end
 
