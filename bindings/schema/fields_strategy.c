@@ -45,7 +45,7 @@ static void set_bucket(Check *c, const char *path, int64_t bytes) {
   lua_pop(c->L, 2);
   if (both)
     diag_error(c->d, "alias", path,
-               "is another name of bucket_bytes, which is given too");
+               "is another name of plan.strategy.bucket_bytes, which is given too");
   c->plan->strategy.bucket_bytes = bytes;
 }
 

@@ -139,25 +139,42 @@ void schema_optimizer(Check *c, const char *name) {
     if (same(f->scope, name) && isfinite(f->def)) field_set(c->arena, f, c->plan, f->def);
 }
 
-static void check_alias(Check *c, int t, const Field *alias, const char *path) {
-  lua_State *L = c->L;
-  lua_pushstring(L, alias->names);
-  bool both = lua_rawget(L, t) != LUA_TNIL;
+static bool has_key(lua_State *L, int t, const char *key) {
+  lua_pushstring(L, key);
+  bool yes = lua_rawget(L, t) != LUA_TNIL;
   lua_pop(L, 1);
-  if (both)
-    diag_error(c->d, "alias", path, "is another name of plan.%s, which is given too",
-               alias->names);
+  return yes;
+}
+
+/* The other name under which the table has the field of `alias`, NULL: none. Of two
+ * aliases the later one is told. */
+static const char *other_name(Check *c, int t, const Field *alias) {
+  if (has_key(c->L, t, alias->names)) return alias->names;
+  for (const Field *f = schema; f->scope; f++)
+    if (f->type == FIELD_ALIAS && same(f->scope, alias->scope) &&
+        strcmp(f->names, alias->names) == 0 && strcmp(f->key, alias->key) < 0 &&
+        has_key(c->L, t, f->key))
+      return f->key;
+  return NULL;
+}
+
+static void check_alias(Check *c, int t, const Field *alias, const char *path) {
+  const char *other = other_name(c, t, alias), *dot = strrchr(path, '.');
+  if (other)
+    diag_error(c->d, "alias", path, "is another name of plan.%.*s%s, which is given too",
+               dot ? (int)(dot + 1 - path) : 0, path, other);
   else
     check_value(c, schema_find(alias->scope, alias->names), -1, path);
 }
 
 /* A field may be given by its own name or by an alias. */
-static bool given(Check *c, int t, const Field *f) {
-  lua_State *L = c->L;
-  lua_pushstring(L, f->key);
-  bool yes = lua_rawget(L, t) != LUA_TNIL;
-  lua_pop(L, 1);
-  return yes;
+static bool given(Check *c, int t, const Field *of) {
+  if (has_key(c->L, t, of->key)) return true;
+  for (const Field *f = schema; f->scope; f++)
+    if (f->type == FIELD_ALIAS && same(f->scope, of->scope) &&
+        strcmp(f->names, of->key) == 0 && has_key(c->L, t, f->key))
+      return true;
+  return false;
 }
 
 /* Is `path` the field that `text` begins with, or a table around it? */

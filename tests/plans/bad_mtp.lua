@@ -9,7 +9,7 @@ return weft.plan {
   batch   = { global = 16, seq = 2 },
 }
 --> bad_mtp.lua:6: error: plan.mtp.loss_scaling_factor: expected a number of at least 0, got number -1
---> bad_mtp.lua:6: error: plan.mtp.mtp_num_layers: is another name of plan.num_layers, which is given too
+--> bad_mtp.lua:6: error: plan.mtp.mtp_num_layers: is another name of plan.mtp.num_layers, which is given too
 --> bad_mtp.lua:6: error: plan.mtp.num_layers: layers that predict further tokens are not built beside an adapter (leave out mtp, or the adapter)
 --> bad_mtp.lua:6: error: plan.mtp.num_layers: further tokens are predicted with a cross entropy that is divided by label tokens alone (leave out mtp, or the loss)
 --> bad_mtp.lua:6: error: plan.mtp.num_layers: no token of batch.seq = 2 has one so far behind it
