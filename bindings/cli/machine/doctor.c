@@ -108,7 +108,9 @@ static weft_status examine(Doctor *d, Arena *arena, weft_error *e) {
   TRY(cpu_level(&d->level, e));
   TextBuf levels = textbuf(d->levels, sizeof d->levels);
   for (int i = 0; i <= (int)cpu_best(); i++)
-    textbuf_printf(&levels, "%s%s", i ? ", " : "", cpu_level_name((CpuLevel)i));
+    if (cpu_set_of((CpuLevel)i))
+      textbuf_printf(&levels, "%s%s", *d->levels ? ", " : "",
+                     cpu_level_name((CpuLevel)i));
   machine_cpu(d->cpu, sizeof d->cpu);
   find_wait(d->wait, sizeof d->wait);
   d->cores = count_cores();
