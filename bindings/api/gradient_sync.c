@@ -39,7 +39,9 @@ void job_gradient_sync(Job *j, double room) {
   o.job.dump = NULL;
   o.job.dumped = (Text){0};
   o.job.plan.strategy.defer_grad_sync = false;
+  bool quiet = lang_quiet(j->lp, true); /* the model's function has printed already */
   bool whole = arena_try(arena, compile_other, &o) && o.compiled;
+  lang_quiet(j->lp, quiet);
   double less = whole ? (double)job_worst_memory(&o.job, &pp) : room + 1;
   arena_free(arena);
   if (less > room) return;

@@ -39,6 +39,12 @@ weft_status lang_tokenizer_folder(LangPlan *lp, const char **folder, weft_error 
   return WEFT_OK;
 }
 
+bool lang_quiet(LangPlan *lp, bool quiet) {
+  bool before = lp->state->quiet;
+  lp->state->quiet = quiet;
+  return before;
+}
+
 const char *lang_architecture(const LangPlan *lp) { return lp->arch; }
 
 /* ---- lines ---- */

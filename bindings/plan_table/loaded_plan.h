@@ -68,6 +68,9 @@ const char *lang_weights(const LangPlan *lp);
 const char *lang_folder(const LangPlan *lp);
 /* The folders that files of the plan may be in. */
 Folders lang_folders(const LangPlan *lp);
+/* Whether print() of the plan prints nothing, while it is evaluated once more; returns
+ * whether it did so before. */
+bool lang_quiet(LangPlan *lp, bool quiet);
 /* The folder of plan.tokenizer, which has a tokenizer.json; NULL: the plan names none.
  * WEFT_EPLAN, with a text that begins with the field: there is none. */
 weft_status lang_tokenizer_folder(LangPlan *lp, const char **folder, weft_error *e);

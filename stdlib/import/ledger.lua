@@ -143,6 +143,20 @@ end
 local COUNTS_NOT = "counts only with other settings than these: nothing of it is in the plan"
 local function known(self, key) return self.fields and rows_of(self.fields, key) ~= nil end
 
+-- The key that was meant by one, as a whole or, where none is near, by its last name: TPP is tp_size.
+local function nearest(key, names)
+  local short, whole = {}, {}
+  for _, name in ipairs(names) do
+    local last = scalar.behind_last(name, ".")
+    for _, one in ipairs { last, (string.gsub(last, "_size$", "")), (string.gsub(last, "_degree$", "")) } do
+      if not whole[one] then short[#short + 1], whole[one] = one, name end
+    end
+  end
+  local near = suggest(key, names)
+  if near then return near end
+  return whole[suggest(string.lower(scalar.behind_last(key, ".")), short) or ""]
+end
+
 -- A setting of the command line that nothing reads is an error: it was meant to change something.
 local function unread(self, leaf, exact)
   local names = {}
@@ -152,7 +166,7 @@ local function unread(self, leaf, exact)
     end
   end
   if known(self, leaf.key) then return self:refuse(leaf.key, string.format('"%s" %s', quote.shown(leaf.key), COUNTS_NOT)) end
-  local near = suggest(leaf.key, names)
+  local near = nearest(leaf.key, names)
   self:refuse(leaf.key, string.format("weft import does not know the setting \"%s\"%s", quote.shown(leaf.key),
                                       near and string.format(" (did you mean \"%s\"?)", quote.shown(near)) or ""))
 end

@@ -107,6 +107,30 @@ START_TEST(gradients_that_wait) {
 }
 END_TEST
 
+/* The model is made once more to see whether it would fit, and says nothing then. */
+START_TEST(a_plan_prints_once) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = function(g)\n"
+      "    print 'made'\n"
+      "    local function w() return g:param('w', { { 'vocab', 64 }, { 'hidden', 1024 } "
+      "}) "
+      "end\n"
+      "    local x = g:unit('a', function() return g:embedding(g:tokens(), w()) end)\n"
+      "    return g:unit('b', function() return g:cross_entropy(g:linear(x, w()), "
+      "g:labels()) end)\n"
+      "  end,\n"
+      "  mesh = { dp = 8 }, strategy = { 'fsdp2' },\n"
+      "  cluster = { gpu = { 'h100-sxm', memory_gib = 2.0003 }, gpus = 8, nodes = 1 },\n"
+      "  batch = { global = 64, micro = 1, seq = 16 } }\n";
+  scratch_put("plan.lua", plan, strlen(plan));
+  Outcome o = process_run(SECONDS, "$weft check plan.lua");
+  ck_assert_msg(strstr(o.err, "[memory]") != NULL, "%s%s", o.out, o.err);
+  const char *first = strstr(o.err, "made");
+  ck_assert_msg(first && !strstr(first + 1, "made"), "%s", o.err);
+}
+END_TEST
+
 START_TEST(settings_are_no_plan) {
   static const char yaml[] = "model:\n  hidden: 4\n";
   scratch_put("r.yaml", yaml, strlen(yaml));
@@ -128,6 +152,7 @@ Suite *explain_suite(void) {
   tcase_add_test(c, check_prints_the_code);
   tcase_add_test(c, gradients_that_wait);
   tcase_add_test(c, settings_are_no_plan);
+  tcase_add_test(c, a_plan_prints_once);
   suite_add_tcase(s, c);
   return s;
 }

@@ -356,7 +356,8 @@ START_TEST(words_behind_the_file_take_its_place) {
   import_fails(1, "a.yaml", "--world 16 distributed.tp_sz=4",
                "the command line: error: weft import does not know the setting "
                "\"distributed.tp_sz\" (did you mean \"distributed.tp_size\"?)");
-  import_fails(1, "a.yaml", "--world 16 TPP=8", "does not know the setting \"TPP\"");
+  import_fails(1, "a.yaml", "--world 16 TPP=8",
+               "does not know the setting \"TPP\" (did you mean \"distributed.");
 }
 END_TEST
 
