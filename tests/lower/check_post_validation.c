@@ -70,7 +70,8 @@ static void same_as_ordinary(ToyOptions o) {
     trace(&t, &o, threads, &x);
     o.post_validation = false;
     trace(&u, &o, threads, &y);
-    if (o.optimizer == OPTIMIZER_SGD_PLAIN) x.kinds--; /* a state for the copy: optimizers.def */
+    if (o.optimizer == OPTIMIZER_SGD_PLAIN)
+      x.kinds--; /* a state for the copy: optimizers.def */
     same_bits(&x, &y);
     toy_free(&t);
     toy_free(&u);
