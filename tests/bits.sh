@@ -2,7 +2,8 @@
 # bits.sh - whether a change kept the numbers: N random plans are trained for three steps by
 # the program of this tree and by that of another commit, and seven plans are verified by both.
 # Losses, gradient norms and what verify says must be the same to the last digit. The other
-# program is built once, in build/bits-COMMIT.
+# program is built once, in build/bits-COMMIT; its tests draw the plans, so that they have the
+# fields that both know.
 #
 #   tests/bits.sh COMMIT [N [SEED]]
 set -euo pipefail
@@ -10,14 +11,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 commit=$(git rev-parse --short=12 "${1:?a commit to compare with}")
 count=${2:-200} seed=${3:-2026}
 old=$PWD/build/bits-$commit new=$PWD/build/weft
-if [ ! -x "$old/build/weft" ]; then
+if [ ! -x "$old/build/weft-tests" ]; then
   git worktree prune
-  git worktree add --detach "$old" "$commit" >/dev/null
+  [ -d "$old" ] || git worktree add --detach "$old" "$commit" >/dev/null
   # With the modules that multiply matrices: another one has other bits.
   (cd "$old" && cmake --preset release -DWEFT_CUDA=OFF >/dev/null &&
-    cmake --build build --target weft-cli weft_gemm_dnnl weft_gemm_blas weft_edit >/dev/null)
+    cmake --build build --target weft-cli weft_gemm_dnnl weft_gemm_blas weft_edit weft-tests >/dev/null)
 fi
-old=$old/build/weft
+tests=$old/build/weft-tests old=$old/build/weft
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -35,7 +36,7 @@ train() { # PROGRAM LOG PLAN
 equal=0 differ=0 refused=0
 for ((i = 0; i < count; i++)); do
   plan=$scratch/plan.lua
-  build/weft-tests --plan "$seed" "$i" >"$plan"
+  "$tests" --plan "$seed" "$i" >"$plan"
   train "$old" "$scratch/old" "$plan"
   train "$new" "$scratch/new" "$plan"
   if ! cmp -s "$scratch/old.numbers" "$scratch/new.numbers"; then
