@@ -242,6 +242,9 @@ START_TEST(other_scripts_run) {
   ck_assert_msg(strstr(text, "# Data goes over TCP, which between machines is for first "
                              "runs and for debugging;\n# "),
                 "%s", text);
+  if (!_i) /* ports of who connects begin at 32768 */
+    ck_assert_msg(strstr(text, "MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))\n"), "%s",
+                  text);
   Outcome o = run_script(kind, _i ? "0 127.0.0.1 --steps 2" : "--steps 2");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   ck_assert_msg(strstr(o.out, "step      1") != NULL, "%s%s", o.out, o.err);

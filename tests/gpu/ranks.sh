@@ -7,7 +7,7 @@ set -uo pipefail
 n=$1 out=$2
 shift 2
 mkdir -p "$out"
-export WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + (RANDOM + $$) % 20000))
+export WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + (RANDOM + $$) % 12000))
 export WEFT_SECRET=${WEFT_SECRET:-$(head -c 16 /dev/urandom | base64)}
 export NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1
 pids=()

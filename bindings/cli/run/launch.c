@@ -130,11 +130,11 @@ static void put_slurm(Launch *l) {
   if (l->resumes) text_add(out, "#SBATCH --requeue\n#SBATCH --signal=TERM@120\n");
   text_add(out, "set -euo pipefail\n");
   choose_mpi(l);
-  if (!l->mpi)
+  if (!l->mpi) /* a port below 32768: above, Linux gives them to who connects */
     text_add(
         out,
         "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
-        "MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))\n"
+        "MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))\n"
         "WEFT_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n"
         "export MASTER_ADDR MASTER_PORT WEFT_SECRET\n");
   put_attempts(l, put_slurm_command);
