@@ -10,12 +10,14 @@
 #include "bindings/sandbox/sandbox.h"
 #include "graph_userdata.h"
 #include "vm/base/terminal.h"
+#include "vm/graph/op_attrs.h"
 #include "vm/graph/second_model.h"
 
 enum { MAX_IN = 8, MAX_OUT = 8 }; /* graph_op makes up to 8 results */
 
 /* ---- attributes ---- */
 
+/* By their names in op_attrs.c; those in front must be given. */
 static const OpKeys op_keys[] = {
     {OP_linear, 0, {"layout"}},
     {OP_scale, 1, {"scale"}},
@@ -47,39 +49,6 @@ static const OpKeys op_keys[] = {
     {OP_divergence_sums, 1, {"beta", "vocab"}},
 };
 
-typedef struct AttrField {
-  const char *name;
-  size_t offset;
-  enum { AN_INT, A_FLOAT, A_DOUBLE } is;
-} AttrField;
-
-#define INT(f)                                                                           \
-  { #f, offsetof(OpAttr, f), AN_INT }
-#define REAL(f)                                                                          \
-  {                                                                                      \
-#f, offsetof(OpAttr, f),                                                             \
-        _Generic(((OpAttr *)0)->f, float                                                 \
-                 : A_FLOAT, double                                                       \
-                 : A_DOUBLE)                                                             \
-  }
-static const AttrField attr_fields[] = {
-    INT(layout),       INT(head_dim),      INT(n),
-    INT(kind),         INT(vocab),         REAL(eps),
-    REAL(scale),       REAL(theta),        INT(rope_original),
-    REAL(rope_factor), REAL(rope_low),     REAL(rope_high),
-    INT(value_dim),    INT(head_part),     INT(rotary_dim),
-    INT(rotary_from),  INT(interleaved),   REAL(rope_scale),
-    INT(yarn),         INT(experts),       INT(topk),
-    INT(score),        INT(norm_topk),     INT(groups),
-    INT(topk_group),   INT(drop),          REAL(capacity),
-    REAL(bound),       REAL(aux),          REAL(z),
-    REAL(rate),        INT(site),          INT(window),
-    REAL(soft_cap),    INT(zero_centered), REAL(limit),
-    REAL(beta),        INT(length),        REAL(length_scale),
-};
-#undef INT
-#undef REAL
-
 const OpKeys *graph_op_keys(int code) {
   static const OpKeys none;
   for (int i = 0; i < LEN(op_keys); i++)
@@ -93,23 +62,16 @@ static int key_count(const OpKeys *k) {
   return n;
 }
 
-static const AttrField *field_of(const char *name) {
-  int i = 0;
-  while (strcmp(attr_fields[i].name, name) != 0)
-    i++; /* op_keys has only names of this table */
-  return &attr_fields[i];
-}
-
 /* Stores the attribute on top of the stack. */
 static void set_attr(lua_State *L, const char *op, const AttrField *f, OpAttr *attr) {
-  void *at = (char *)attr + f->offset;
+  void *at = (char *)attr + f->at;
   int ok = lua_type(L, -1) == LUA_TNUMBER;
-  if (f->is != AN_INT) {
+  if (f->storage != ATTR_INT32) {
     double v = lua_tonumber(L, -1);
-    if (!ok || !isfinite(f->is == A_FLOAT ? (double)(float)v : v))
+    if (!ok || !isfinite(f->storage == ATTR_FLOAT ? (double)(float)v : v))
       luaL_error(L, "g:%s: %s must be a finite number, got %s", op, f->name,
                  plain_tostring(L, -1));
-    if (f->is == A_FLOAT)
+    if (f->storage == ATTR_FLOAT)
       *(float *)at = (float)v;
     else
       *(double *)at = v;
@@ -167,7 +129,7 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
   int n = key_count(k), found = 0, entries = 0;
   for (int i = 0; t && i < n; i++, lua_pop(L, 1)) {
     given[i] = field(L, t, k->key[i], &found) != LUA_TNIL;
-    if (given[i]) set_attr(L, op, field_of(k->key[i]), attr);
+    if (given[i]) set_attr(L, op, attr_find(k->key[i]), attr);
   }
   if (t) {
     if (field(L, t, "name", &found) == LUA_TSTRING)

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "vm/base/json.h"
+#include "vm/graph/op_attrs.h"
 #include "vm/graph/sequence.h"
 #include "vm/storage/piece.h"
-
-#include "op_attr_print.h"
+#include "program.h"
 
 typedef struct Print {
   const Compiled *c;

@@ -1,7 +1,8 @@
 /* program_print.c - program_print(): the program of one world rank as text. Peers are
  * world ranks, communicators list their members for this rank, operands are written as
  * dtype[shape] $slot+offset (slot 0, the arena: @offset). */
-#include "op_attr_print.h"
+#include "program.h"
+#include "vm/graph/op_attrs.h"
 
 typedef struct Print {
   const Compiled *c;

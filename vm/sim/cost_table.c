@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "vm/program/op_attr_print.h"
+#include "vm/graph/op_attrs.h"
 
 const char *const cost_from_name[COST_FROM_N] = {"measured", "interpolated",
                                                  "data sheet"};

@@ -1,31 +1,23 @@
-/* op_attr_print.c - see op_attr_print.h. A field that OpAttr gains needs a row here to be
- * seen; the fields are int32_t, uint32_t, uint64_t (at most 2^53), float or double. */
-#include "op_attr_print.h"
-
-typedef enum { INT32, UINT32, UINT64, SINGLE, DOUBLE } Storage;
+/* op_attrs.c - see op_attrs.h. A field that OpAttr gains needs a row here to be seen; the
+ * fields are int32_t, uint32_t, uint64_t (at most 2^53), float or double. */
+#include "op_attrs.h"
 
 /* INT stands for both kinds of integers, REAL for both of reals. */
 #define INT(name)                                                                        \
   {                                                                                      \
 #name, offsetof(OpAttr, name),                                                       \
         _Generic(((OpAttr *)0)->name, int32_t                                            \
-                 : INT32, uint32_t                                                       \
-                 : UINT32, uint64_t                                                      \
-                 : UINT64)                                                               \
+                 : ATTR_INT32, uint32_t                                                  \
+                 : ATTR_UINT32, uint64_t                                                 \
+                 : ATTR_UINT64)                                                          \
   }
 #define REAL(name)                                                                       \
   {                                                                                      \
 #name, offsetof(OpAttr, name),                                                       \
         _Generic(((OpAttr *)0)->name, float                                              \
-                 : SINGLE, double                                                        \
-                 : DOUBLE)                                                               \
+                 : ATTR_FLOAT, double                                                    \
+                 : ATTR_DOUBLE)                                                          \
   }
-
-typedef struct AttrField {
-  const char *name;
-  size_t at;
-  Storage storage;
-} AttrField;
 
 /* Both lists are in the order of names. */
 static const AttrField of_optimizers[] = {
@@ -55,13 +47,22 @@ _Static_assert((sizeof of_ops + 2 * sizeof of_optimizers) / sizeof(AttrField) * 
                    sizeof(OpAttr),
                "a field has no row");
 
-static double value_of(const void *p, Storage storage) {
-  switch (storage) {
-  case INT32: return *(const int32_t *)p;
-  case UINT32: return *(const uint32_t *)p;
-  case UINT64: return (double)*(const uint64_t *)p;
-  case SINGLE: return (double)*(const float *)p;
-  case DOUBLE: return *(const double *)p;
+const AttrField *attr_find(const char *name) {
+  for (int i = 0; i < LEN(of_ops); i++)
+    if (str_eq(of_ops[i].name, name)) return &of_ops[i];
+  for (int i = 0; i < LEN(of_optimizers); i++)
+    if (str_eq(of_optimizers[i].name, name)) return &of_optimizers[i];
+  return NULL;
+}
+
+static double value_of(const OpAttr *a, const AttrField *x) {
+  const void *p = (const char *)a + x->at;
+  switch (x->storage) {
+  case ATTR_INT32: return *(const int32_t *)p;
+  case ATTR_UINT32: return *(const uint32_t *)p;
+  case ATTR_UINT64: return (double)*(const uint64_t *)p;
+  case ATTR_FLOAT: return (double)*(const float *)p;
+  case ATTR_DOUBLE: return *(const double *)p;
   }
   return 0;
 }
@@ -71,7 +72,7 @@ void attr_each(const OpAttr *a, AttrFn *f, void *ud) {
     bool op = k == LEN(of_optimizers) ||
               (i < LEN(of_ops) && strcmp(of_ops[i].name, of_optimizers[k].name) < 0);
     const AttrField *x = op ? &of_ops[i++] : &of_optimizers[k++];
-    double v = value_of((const char *)a + x->at, x->storage);
+    double v = value_of(a, x);
     if (v != 0) f(ud, x->name, v);
   }
 }
