@@ -7,112 +7,33 @@
 
 #include "graph.h"
 
-#define INFER(name) weft_status name(Graph *g, Op *op, weft_error *e);
-INFER(infer_embedding)
-INFER(infer_linear)
-INFER(infer_add_bias)
-INFER(infer_same)
-INFER(infer_soft_cap)
-INFER(infer_dropout)
-INFER(infer_nf4)
-INFER(infer_feature_sqnorms)
-INFER(infer_feature_scale)
-INFER(infer_clamped_swiglu)
-INFER(infer_center)
-INFER(infer_gate)
-INFER(infer_rmsnorm)
-INFER(infer_layernorm)
-INFER(infer_split)
-INFER(infer_rope)
-INFER(infer_split_heads)
-INFER(infer_join_heads)
-INFER(infer_attention)
-INFER(infer_flatten)
-INFER(infer_unflatten)
-INFER(infer_router_logits)
-INFER(infer_route)
-INFER(infer_expert_counts)
-INFER(infer_router_loss)
-INFER(infer_permute)
-INFER(infer_grouped_linear)
-INFER(infer_grouped_bias)
-INFER(infer_combine)
-INFER(infer_ce_max)
-INFER(infer_ce_sum)
-INFER(infer_ce_loss)
-INFER(infer_ce_losses)
-INFER(infer_label_mask)
-INFER(infer_row_sums)
-INFER(infer_sum_all)
-INFER(infer_split_pairs)
-INFER(infer_divergence_sums)
-INFER(infer_divergence_rows)
-#undef INFER
+/* NULL in a row is no rule: while rows are read for their functions, it is a name that
+ * nothing defines and nothing calls. */
+#pragma push_macro("NULL")
+#undef NULL
+
+typedef weft_status InferRule(Graph *g, Op *op, weft_error *e);
+#define NULL                                               no_infer
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) InferRule infer;
+#include "ops.def"
+#undef NULL
 
 /* dout[k] is the gradient of result k or -1; sets din[k] for every operand that gets a
  * gradient, leaves -1 for the others. */
-#define GRAD(name) void name(Graph *g, Oid op, const Tid *dout, Tid *din);
-GRAD(grad_embedding)
-GRAD(grad_linear)
-GRAD(grad_add_bias)
-GRAD(grad_add)
-GRAD(grad_mul)
-GRAD(grad_scale)
-GRAD(grad_dropout)
-GRAD(grad_feature_scale)
-GRAD(grad_gelu)
-GRAD(grad_silu)
-GRAD(grad_relu)
-GRAD(grad_soft_cap)
-GRAD(grad_center)
-GRAD(grad_gate)
-GRAD(grad_silu_mul)
-GRAD(grad_clamped_swiglu)
-GRAD(grad_rmsnorm)
-GRAD(grad_layernorm)
-GRAD(grad_split)
-GRAD(grad_rope)
-GRAD(grad_split_heads)
-GRAD(grad_join_heads)
-GRAD(grad_attention)
-GRAD(grad_flatten)
-GRAD(grad_unflatten)
-GRAD(grad_router_logits)
-GRAD(grad_route)
-GRAD(grad_router_loss)
-GRAD(grad_permute)
-GRAD(grad_grouped_linear)
-GRAD(grad_grouped_bias)
-GRAD(grad_combine)
-GRAD(grad_ce_sum)
-GRAD(grad_ce_loss)
-GRAD(grad_ce_losses)
-GRAD(grad_row_sums)
-GRAD(grad_sum_all)
-GRAD(grad_split_pairs)
-GRAD(grad_divide)
-GRAD(grad_offset)
-GRAD(grad_exponential)
-GRAD(grad_log_sigmoid)
-GRAD(grad_divergence_sums)
-GRAD(grad_divergence_rows)
-#undef GRAD
+typedef void GradRule(Graph *g, Oid op, const Tid *dout, Tid *din);
+#define NULL                                               no_grad
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) GradRule grad;
+#include "ops.def"
+#undef NULL
 
-#define COST(name) double name(const Graph *g, const Op *op);
-COST(cost_move)
-COST(cost_linear)
-COST(cost_linear_dx)
-COST(cost_linear_dw)
-COST(cost_linear_ce_back)
-COST(cost_linear_ce_part)
-COST(cost_sqnorms)
-COST(cost_grouped)
-COST(cost_grouped_dx)
-COST(cost_grouped_dw)
-COST(cost_attention)
-COST(cost_attention_dx)
-COST(cost_attention_step)
-#undef COST
+typedef double CostRule(const Graph *g, const Op *op);
+#define NULL                                               no_cost
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) CostRule cost;
+#include "ops.def"
+#undef NULL
+
+#pragma pop_macro("NULL")
+
 /* The operand of an attention op that holds sinks, or -1. */
 int attention_sinks_operand(const Graph *g, const Op *op);
 /* The operand of a ce_loss that holds sources, or -1. */

@@ -5,13 +5,12 @@
 
 #include "shard.h"
 
-ShardRule shard_embedding, shard_linear, shard_add_bias, shard_add, shard_follow,
-    shard_pairs, shard_dropout, shard_nf4, shard_feature_sqnorms, shard_feature_scale,
-    shard_norm, shard_center, shard_gate, shard_rope, shard_split_heads, shard_join_heads,
-    shard_attention, shard_attention_step, shard_flatten, shard_unflatten,
-    shard_router_logits, shard_route, shard_expert_counts, shard_router_loss,
-    shard_permute, shard_grouped_linear, shard_grouped_bias, shard_combine, shard_ce_max,
-    shard_ce_sum, shard_ce_loss, shard_ce_losses, shard_label_mask, shard_row_sums,
-    shard_sum_all, shard_split_pairs, shard_divergence_sums;
+#pragma push_macro("NULL") /* of ops without a rule, see vm/graph/rules.h */
+#undef NULL
+#define NULL                                               no_shard
+#define OP(name, nin, nout, infer, grad, shard, cost, doc) ShardRule shard;
+#include "vm/graph/ops.def"
+#undef NULL
+#pragma pop_macro("NULL")
 
 #endif
