@@ -315,6 +315,12 @@ static int extend(lua_State *L) {
 
 /* ---- the table ---- */
 
+static const char any_optimizer[] = "one of:"
+#define OPTIMIZER(ID, name, ...) " weft." #name
+#define MATRICES(ID, name, ...)  " weft." #name
+#include "vm/plan/optimizers.def"
+    ;
+
 /* What has no function: fields, and names of strategies and schedules. */
 static const char *instead_of(const char *name) {
   static const struct {
@@ -327,8 +333,7 @@ static const char *instead_of(const char *name) {
       {" gpipe interleaved_1f1b zero_bubble looped_bfs zbv dualpipe_v ",
        "schedule = \"%s\""},
       {" strategy schedule recompute name ", "%s = \"...\""},
-      {" optimizer adam Adam optim muon Muon adafactor adagrad rmsprop ",
-       "weft.adamw { ... }, weft.sgd, weft.lion or weft.muon"},
+      {" optimizer optim Adam Muon adafactor adagrad rmsprop ", any_optimizer},
       {" warmup lr_scheduler ",
        "weft.cosine { max = ..., warmup = STEPS }, weft.linear or weft.constant"},
       {" data dataset files json jsonl huggingface load_dataset ",
