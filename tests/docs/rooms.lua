@@ -1,6 +1,7 @@
 -- rooms.lua - what a reader of the sources may count on: every folder of sources has a README
--- that names only files that are there, no folder has more than 20 sources, no two files have
--- one name, and files and rooms do not include each other in circles. Prints what is not so.
+-- that names its files and only files that are there, no folder has more than 20 sources, no two
+-- files have one name, files and rooms do not include each other in circles, and no header declares
+-- functions of another room. Prints what is not so.
 --
 --   weft lua tests/docs/rooms.lua [circles]     in the root of the sources
 local MAX_SOURCES, MAX_CIRCLE, MAX_CIRCLES, LINES = 20, 3, 5, { 4, 30 }
@@ -80,11 +81,32 @@ local function check_suites(path, text)
   end
 end
 
+-- A README names every source of its room, by name or by the family that is a folder of the room.
+-- A header is named by its source, a source by its header. Kernels are a file an op: by folders alone.
+local function check_sources(room, text)
+  for _, path in ipairs(house) do
+    local base, kind = base_of(path):match "^([%w_]+)%.(%a+)$"
+    if (kind == "c" or kind == "h" or kind == "def") and folder_of(path) == room and not room:find "^kernels/" and not base:find "_int$" and
+       not text:find("%f[%w_]" .. base .. "%f[^%w_]") then
+      complain("%s/README.md: does not name %s", room, base_of(path))
+    end
+  end
+end
+
 for d, n in pairs(sources) do
   if n > MAX_SOURCES then complain("%s: %d sources, more than %d", d, n, MAX_SOURCES) end
   local room = d:match "^%w+/[%w_]+" -- a family inside of a room is in the room's README
   local text = room and read(room .. "/README.md")
   if room and not text then complain("%s: no README.md", room) end
+  if text and d == room then check_sources(room, text) end
+end
+
+local tour = read "stdlib/README.md"
+for _, path in ipairs(all) do
+  local room = path:match "^stdlib/([%w_]+)/"
+  if room and not tour:find("`" .. room .. "/`", 1, true) then
+    complain("stdlib/README.md: does not name %s/", room)
+  end
 end
 for _, path in ipairs(all) do
   local text = path:find "README%.md$" or path == "CONTRIBUTING.md" or path:find "^docs/[ag]%w+%.md$"
@@ -179,6 +201,34 @@ local function circles(to)
     if not index[v] then visit(v) end
   end
   return found
+end
+
+-- ---- declarations ----
+
+-- A header that declares what another room defines hides that its room needs the other. device.h
+-- names the devices that are there, which implement it.
+local DECLARES = { ["vm/device/device.h"] = "^kernels/" }
+
+local function without_comments(path) return (read(path):gsub("/%*.-%*/", "")) end
+
+local defined = {} -- function -> its rooms
+for _, path in ipairs(house) do
+  if is_source(path) then
+    for name, rest in without_comments(path):gmatch "\n%a[%w_ *]-([%w_]+)(%b()%s*{)" do
+      defined[name] = defined[name] or {}
+      defined[name][room_of(path)] = true
+    end
+  end
+end
+for _, path in ipairs(house) do
+  if path:find "%.h$" and path ~= "vm/weft.h" then
+    for name in without_comments(path):gmatch "\n%a[%w_ *]-([%w_]+)%b();" do
+      local room = defined[name] and next(defined[name])
+      if room and not defined[name][room_of(path)] and not room:find(DECLARES[path] or "^$") then
+        complain("%s: declares %s(), which %s has", path, name, room)
+      end
+    end
+  end
 end
 
 local of_files = circles(edges(node_of))
