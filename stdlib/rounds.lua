@@ -2,7 +2,7 @@
 -- groups, each of which passes through all chunks before the next group begins.
 local rounds = {}
 
--- Microbatches of a group where nobody says it: as near to the number of ranks as equal
+-- Microbatches of a group where the plan does not say it: as near to the number of ranks as equal
 -- groups allow.
 function rounds.size(ranks, microbatches)
   return microbatches // math.max(1, microbatches // ranks)

@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
   if (cli.verb->run != verb_check && cli.verb->run != verb_show)
     start_with_short_waits(argv);
   listen_again();
-  /* A closed pipe ends the program silently: the reader wants no more. Under MPI a closed
+  /* A closed pipe ends the program silently: the reader has ended. Under MPI a closed
    * connection is handled by that library. */
   signal(SIGPIPE, is_launched() ? SIG_IGN : SIG_DFL);
   return flushed(run_verb(&cli, MAX(argc - 2, 0), argv + 2));

@@ -190,7 +190,7 @@ weft_status value_set(LangState *s, const char *assignment, weft_error *e) {
                    "--set %s: write --set PATH=VALUE, for example "
                    "--set mesh.tp=4",
                    assignment);
-  /* What a shell makes of a variable that is not set is no wish for the default. */
+  /* Not the default: it is what a shell makes of a variable that is not set. */
   if (!eq[1 + strspn(eq + 1, " \t")])
     return err_set(e, WEFT_EUSAGE,
                    "--set %s there is no value behind =; %snil leaves the field out",

@@ -216,7 +216,7 @@ void vars_add(lua_State *L, const LangOptions *o) {
   lua_setfield(L, -2, "var");
 }
 
-/* ---- what nobody has read ---- */
+/* ---- variables that were given and not read ---- */
 
 typedef struct UnreadJob {
   const LangState *s;

@@ -1,5 +1,5 @@
 /* field_storage.c - the values of a plan's fields where they lie in Plan. The row of
- * schema.def says where and how; nobody else reads or writes by it. */
+ * schema.def says where and how; no other file reads or writes by it. */
 #include "schema.h"
 
 #include <stdio.h>

@@ -195,7 +195,7 @@ local function judge_all(r, points, s)
 end
 
 -- Runs over the layouts of `s`. Gives what became of each: counts, `clocked` by their time,
--- and `left`, those that nobody timed, by what is expected of them.
+-- and `left`, those that were not timed, by what is expected of them.
 function search.run(plan, s, o)
   local start = core.clock()
   local shield <close> = core.shield()

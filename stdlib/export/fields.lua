@@ -148,7 +148,7 @@ local function add_rate(value, f)
   for _, name in ipairs(RATES[kind]) do value["optimizer.lr." .. name] = lr[name] end
 end
 
--- What lies in the memory of the host, and who keeps parameters between forward and backward.
+-- What lies in the memory of the host, and what keeps parameters between forward and backward.
 local function add_storage(value, spec)
   local s = type(spec.strategy) == "table" and spec.strategy or {}
   local function on(v) return v == true or v == "cpu" end

@@ -67,7 +67,7 @@ return function(methods)
     return report("sim", values.sim(plan, o.attention or "fused", o.calibration))
   end
 
-  -- plan:rank(n): who the rank is, what it runs, holds and sends.
+  -- plan:rank(n): where the rank is in the mesh, what it runs, holds and sends.
   function methods.rank(plan, n)
     local mesh, coord, groups = plan.mesh, {}, {}
     local at, memory = mesh:coord(n), plan:memory(n)

@@ -91,7 +91,7 @@ static int rounds(const Moving *m) {
   return (int)(n < FEW ? FEW : n > MANY ? MANY : n);
 }
 
-/* One sample for all rounds: who moves the data differs from round to round. */
+/* One sample for all rounds: which rank moves the data differs from round to round. */
 static weft_status repeat(const Moving *m, Member *x, Samples *out, weft_error *e) {
   int n = rounds(m);
   for (int k = 0; k < WARM; k++) TRY(once(x, e));

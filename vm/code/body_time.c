@@ -97,7 +97,7 @@ static double even_share(const BodyClock *c, const Operand *o) {
   return 1;
 }
 
-/* The same kernel without the rows that nobody has. */
+/* The same kernel without the rows that no expert has. */
 static double balanced_seconds(const BodyClock *c, const CodeInstr *x) {
   CodeInstr real = *x;
   for (int i = 0; i < x->i.nin + x->i.nout; i++) {

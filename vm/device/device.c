@@ -4,7 +4,7 @@
 
 #include "vm/base/strict.h"
 
-/* True if this is the call that a test wants to fail. */
+/* True if this is the call that a test has chosen to fail. */
 static bool fails(Device *d) { return d->fail_in > 0 && --d->fail_in == 0; }
 
 weft_status device_open(Device *d, const DeviceVtable *vt, const weft_alloc *a, int rank,

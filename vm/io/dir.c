@@ -68,7 +68,7 @@ bool dir_is_system(const Dir *d) {
 
 /* ---- errors ---- */
 
-/* Better reasons than strerror's. */
+/* Reasons that name what weft asked for, where strerror says less. */
 static const char *reason(const Dir *in, int why) {
   struct stat st;
   if (why == ENOENT && in->fd >= 0 && fstat(in->fd, &st) == 0 && !st.st_nlink)

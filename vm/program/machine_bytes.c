@@ -1,8 +1,9 @@
-/* machine_bytes.c - who may touch which bytes, and when. From the start of a transfer to
- * its WAIT nothing else may write what it reads nor touch what it writes. Gathered
- * parameters may be read from the WAIT of their GATHER to their FREE, by calls that bind
- * them as the copy of that unit; meanwhile nothing may write them or the shard they came
- * from. A walk in the order of time does not look: its programs are proven. */
+/* machine_bytes.c - which kernels and transfers may touch which bytes, and when. From the
+ * start of a transfer to its WAIT nothing else may write what it reads nor touch what it
+ * writes. Gathered parameters may be read from the WAIT of their GATHER to their FREE, by
+ * calls that bind them as the copy of that unit; meanwhile nothing may write them or the
+ * shard they came from. A walk in the order of time does not look: its programs are
+ * proven. */
 #include "machine.h"
 
 static const Busy *collision(const RankState *r, uint64_t lo, uint64_t hi, bool write) {

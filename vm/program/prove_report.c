@@ -322,8 +322,8 @@ static int next_node(const void *ud, int of) {
   return 2 * n.pp + n.stream;
 }
 
-/* Follows who waits for whom until it closes, then names the members of the cycle first
- * and the ranks that only wait for it after them. */
+/* Follows the waits from rank to rank until they close a cycle, then names the members of
+ * the cycle first and the ranks that only wait for it after them. */
 static weft_status report_cycle(const Machine *m, int pp) {
   Text t = {0};
   bool *listed = NEW_N(m->a, bool, m->npp);

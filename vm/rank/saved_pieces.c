@@ -1,4 +1,4 @@
-/* saved_pieces.c - who writes what of a checkpoint, from the programs alone. */
+/* saved_pieces.c - which rank writes what of a checkpoint, from the programs alone. */
 #include "saved_pieces.h"
 
 static const Regions *regions_of(const SavedList *l) {

@@ -2,8 +2,8 @@
  *
  * A kernel may have more results than something learns from: attention gives the
  * gradients of queries, keys and values also where an adapter is on the queries alone.
- * Over cp those of keys and values then travel around a ring for nobody; and a message
- * that nobody waits for would arrive in memory that another tensor has by then. */
+ * Over cp those of keys and values then travel around a ring unread; and a
+ * message that no op waits for would arrive in memory that another tensor has by then. */
 #include "drop_unread.h"
 
 static bool moves(int code) {

@@ -3,7 +3,7 @@
  *
  * Every rank steps its copies by itself, so a device that computes wrongly, a bit that
  * flips in memory or ranks with different kernels leave copies that drift apart, without
- * any error: the loss is then that of a model that nobody has.
+ * any error: the loss is then that of a model that no rank has.
  *
  * Pieces whose copies are on the same ranks form a set. Each rank makes one checksum of
  * each set, rank 0 compares them within every group of copies, and only if two differ the

@@ -268,7 +268,7 @@ static double add_kernels(Clock *k, int pp, uint32_t first, uint32_t n, double *
 }
 
 /* Classes of kernels of a pipeline rank; returns the arithmetic that its programs count
- * for rows of experts that nobody has. */
+ * for rows of experts that no rank has. */
 static double sum_kernels(Clock *k, int pp, double busy, double *to) {
   const Program *p = &k->c->prog[pp];
   int64_t *calls = body_calls(k, p);

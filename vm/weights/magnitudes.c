@@ -1,6 +1,6 @@
 /* magnitudes.c - see magnitudes.h. The base is read in the order in which it lies, a
- * little at a time: who has a part of the magnitudes reads the rows of that part, or, of
- * a weight (in, out), all of it. */
+ * little at a time: a rank with a part of the magnitudes reads the rows of that part, or,
+ * of a weight (in, out), all of it. */
 #include "magnitudes.h"
 
 #include <math.h>

@@ -52,7 +52,7 @@ static weft_status fill_part(const Lane *l, const Filling *f, Rank *to, StateKin
   return WEFT_OK;
 }
 
-/* `twin` may be NULL and has the same elements. */
+/* `twin`: the second region that takes the same elements, or NULL. */
 static weft_status fill_piece(const Lane *l, const Filling *f, Rank *to, StateKind k,
                               int param, const Piece *p, const Piece *twin,
                               weft_error *e) {

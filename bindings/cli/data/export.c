@@ -73,8 +73,8 @@ static weft_status take_text(ExportFolder *x, const char *name, const Text *text
   return WEFT_OK;
 }
 
-/* Lists the files of the plan's tokenizer and of its model, the former first; what ends a
- * text is known to who generates with the folder, also if neither has a file of it. */
+/* Lists the files of the plan's tokenizer and of its model, the former first; whoever
+ * generates with the folder knows what ends a text, also if neither has a file of it. */
 static weft_status list_beside(ExportFolder *x, Job *j, weft_error *e) {
   const char *folder[2] = {NULL, lang_folder(j->lp)};
   bool found, ends = false;

@@ -119,7 +119,7 @@ static bool ends_early(lua_State *L) {
   return msg && n >= 5 && strcmp(msg + n - 5, "<eof>") == 0;
 }
 
-/* Whether the message on top only complains that the chunk begins with an expression. */
+/* Whether the message on top is only about a chunk that begins with an expression. */
 static bool blames_begin(lua_State *L, const char *chunk) {
   const char *msg = lua_tostring(L, -1), *near = msg ? strstr(msg, " near '") : NULL;
   if (!near || !strstr(msg, "unexpected symbol")) return false;

@@ -130,7 +130,7 @@ static void put_slurm(Launch *l) {
   if (l->resumes) text_add(out, "#SBATCH --requeue\n#SBATCH --signal=TERM@120\n");
   text_add(out, "set -euo pipefail\n");
   choose_mpi(l);
-  if (!l->mpi) /* a port below 32768: above, Linux gives them to who connects */
+  if (!l->mpi) /* a port below 32768: above, Linux gives them to outgoing connections */
     text_add(
         out,
         "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"

@@ -261,7 +261,7 @@ static weft_status setup(MpiWorld *w, World *world, weft_error *e) {
   return WEFT_OK;
 }
 
-/* MPI_Init waits for its launcher, Open MPI's for ever if that dies meanwhile: until it
+/* MPI_Init waits for its launcher, Open MPI's for ever if that ends meanwhile: until it
  * is through, this process ends with the one that started it. A process without a
  * launcher has a shell for a parent, which may leave. */
 static void init_mpi(void) {
