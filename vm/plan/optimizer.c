@@ -97,7 +97,8 @@ OpAttr optimizer_attr(const Optimizer *o) {
   OpAttr a = {.eps = (float)o->eps, .kind = o->stochastic};
 #define NUMBER(name) a.name = o->name;
 #define SWITCH(name) a.name = o->name;
+#define ATTRIBUTE(ID, name, value)                                                       \
+  if (o->kind == OPTIMIZER_##ID) a.name = value;
 #include "optimizers.def"
-  if (o->kind == OPTIMIZER_ADAMW_8BIT) a.epsilon = o->eps; /* is multiplied in f64 */
   return a;
 }
