@@ -19,12 +19,37 @@ enum {
 enum {
 #define VERB(ID, ...) ON_##ID = 1 << INDEX_OF_##ID,
 #include "verbs.def"
-  EVERY_VERB = ~0,
-  /* Verbs that load the plan of the command line. */
-  PLAN_VERBS = ON_RUN | ON_CHECK | ON_SHOW | ON_SIM | ON_VERIFY | ON_EVAL | ON_SAMPLE |
-               ON_REPL | ON_CKPT | ON_LAUNCH | ON_CALIBRATE,
-  /* Verbs that run on processes which a launcher has started. */
-  RUN_VERBS = ON_RUN | ON_EVAL
+  EVERY_VERB = ~0
+};
+
+/* Groups of verbs, each with options in common. */
+enum {
+  LOADS_PLAN = 1,  /* the plan of the command line */
+  LOADS_PLANS = 2, /* plans among its arguments, in Lua */
+  RUNS_RANKS = 4,  /* on processes, which a launcher may have started */
+  PRINTS_JSON = 8
+};
+/* The verbs of a group. */
+enum {
+#define VERB(ID, name, takes, needs, args, summary, groups)                              \
+  | ((groups)&LOADS_PLAN ? ON_##ID : 0)
+  PLAN_VERBS = 0
+#include "verbs.def"
+  ,
+#define VERB(ID, name, takes, needs, args, summary, groups)                              \
+  | ((groups)&LOADS_PLANS ? ON_##ID : 0)
+  PLANS_VERBS = 0
+#include "verbs.def"
+  ,
+#define VERB(ID, name, takes, needs, args, summary, groups)                              \
+  | ((groups)&RUNS_RANKS ? ON_##ID : 0)
+  RUN_VERBS = 0
+#include "verbs.def"
+  ,
+#define VERB(ID, name, takes, needs, args, summary, groups)                              \
+  | ((groups)&PRINTS_JSON ? ON_##ID : 0)
+  JSON_VERBS = 0
+#include "verbs.def"
 };
 
 enum { CLI_LIST = 256, CLI_ARGS = 256 };

@@ -30,7 +30,7 @@ static void listen_again(void) {
 }
 
 static const Verb verbs[] = {
-#define VERB(ID, name, takes, needs, args, summary)                                      \
+#define VERB(ID, name, takes, needs, args, summary, groups)                              \
   {ON_##ID, #name, takes, needs, args, summary, verb_##name},
 #include "verbs.def"
 };

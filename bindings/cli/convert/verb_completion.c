@@ -26,7 +26,8 @@ static const struct {
   unsigned bit;
   const char *name, *args, *summary;
 } verbs[] = {
-#define VERB(ID, name, takes, needs, args, summary) {ON_##ID, #name, args, summary},
+#define VERB(ID, name, takes, needs, args, summary, groups)                              \
+  {ON_##ID, #name, args, summary},
 #include "bindings/cli/verbs.def"
 };
 
