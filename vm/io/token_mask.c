@@ -139,9 +139,6 @@ weft_status token_mask_add(TokenMaskOut *m, const uint8_t *learnt, size_t n,
   return WEFT_OK;
 }
 
-int64_t token_mask_tokens(const TokenMaskOut *m) { return m->tokens; }
-int64_t token_mask_learnt(const TokenMaskOut *m) { return m->learnt; }
-
 static weft_status put_end(TokenMaskOut *m, const File *bin, weft_error *e) {
   unsigned char head[HEAD] = {0};
   uint64_t hash;

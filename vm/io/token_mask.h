@@ -18,8 +18,6 @@ weft_status token_mask_create(const weft_alloc *a, const Dir *in, const char *na
 /* The next n tokens: 0 is not learnt, anything else is. */
 weft_status token_mask_add(TokenMaskOut *m, const uint8_t *learnt, size_t n,
                            weft_error *e);
-int64_t token_mask_tokens(const TokenMaskOut *m); /* so far */
-int64_t token_mask_learnt(const TokenMaskOut *m); /* those of them that are learnt */
 /* Ties the mask to `bin`, all of whose bytes are written and which is not finished yet:
  * finish it last, so that there never is a new .bin with an old mask or with none. Frees
  * `m`, also after an error, and then keeps the target. */
