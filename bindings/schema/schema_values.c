@@ -1,5 +1,5 @@
-/* schema_values.c - one value of the plan's table against its row of schema.def. Where it
- * goes in Plan, field_storage.c knows. */
+/* schema_values.c - one value of the plan's table against its row of schema.def.
+ * field_storage.c puts it into Plan. */
 #include <math.h>
 
 #include "schema.h"

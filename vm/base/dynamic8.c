@@ -32,7 +32,7 @@ static float largest_of(const float *x, int n) {
   return most;
 }
 
-/* How many of the middles lie below x: the code of the value next to it. */
+/* The code of the value nearest to x: the number of middles between values below x. */
 static uint8_t code_of(const Dynamic8Map *m, float x) {
   int k = 0;
   for (int half = DYNAMIC8_CODES / 2; half; half /= 2)

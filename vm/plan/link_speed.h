@@ -14,7 +14,7 @@ typedef struct Link {
 
 /* GPUs that NVLink joins. */
 int64_t cluster_domain(const Cluster *k);
-/* What ranks use that lie within `extent` neighbouring ones. */
+/* The link that joins `extent` ranks with consecutive numbers. */
 typedef enum { LINK_NVLINK, LINK_HOST, LINK_NETWORK, LINK_KINDS } LinkKind;
 LinkKind link_kind(const Cluster *k, int64_t extent);
 /* From the first to the last rank of a group over `axes`. */

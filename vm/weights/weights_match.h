@@ -14,9 +14,9 @@ typedef struct WeightSource {
   int pieces; /* 1: it is not in pieces */
 } WeightSource;
 WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param);
-/* A parameter as files of the model have it: codes as the weight that they are of. */
+/* A parameter as files of the model have it: codes in 4 bits as the whole weight. */
 CompiledParam weights_as_model(const CompiledParam *p);
-/* Whether it follows from another, so that no file has it: scales of codes. */
+/* Scales of codes are computed from the weight; no file has them. */
 static inline bool weights_follow(const CompiledParam *p) {
   return p->quant == QUANT_SCALES || p->quant == QUANT_GROUPS;
 }
@@ -40,14 +40,14 @@ bool weights_packed(const Compiled *c, const char *const *modules, int param,
 weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_alloc *a,
                         weft_error *e);
 uint64_t weights_fit_bytes(const Compiled *c);
-/* What files of DeepSeek-V3 have once more in each layer that predicts a further token,
- * by the end of its name behind the layer's. */
+/* Ends of names: each layer of multi-token prediction in a file of DeepSeek-V3 repeats
+ * the embedding and the head. */
 #define WEIGHTS_EMBEDDING_COPY ".embed_tokens.weight"
 #define WEIGHTS_HEAD_COPY      ".shared_head.head.weight"
 /* The parameter that a tensor of this name is such a copy of, or -1. */
 int weights_copied(const Compiled *c, const char *name);
-/* A head beside a tied embedding must be that embedding, and copies in layers that
- * predict further tokens what they are of. Reads both. */
+/* Where a file has a head although it is tied, its numbers must be those of the
+ * embedding; so must copies in layers of multi-token prediction. Reads both. */
 weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e);
 
 #endif

@@ -16,7 +16,7 @@ function value.wrong(env, line, ...)
 end
 
 -- Variables: { name = { text = } or { items = { text } } }. `args` are the positional ones, by number; `whole`:
--- nobody has more of them.
+-- these are all of them.
 function value.new(file)
   return { file = file, at = {}, bytes = 0, nesting = 0, used = {}, args = {}, whole = false }
 end
