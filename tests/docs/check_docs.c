@@ -172,8 +172,8 @@ END_TEST
 
 /* A name that is not there sends a reader off to look for it. */
 START_TEST(comments_name_what_is_there) {
-  Outcome o = process_run(30, "sh -c 'cd " WEFT_SOURCE_DIR
-                              " && $weft lua tests/cli/comments.lua'");
+  Outcome o = process_run(120, "sh -c 'cd " WEFT_SOURCE_DIR
+                               " && $weft lua tests/cli/comments.lua'");
   ck_assert_msg(o.code == 0, "comments that name what is not there:\n%s%s", o.out, o.err);
 }
 END_TEST
