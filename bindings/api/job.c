@@ -167,7 +167,7 @@ weft_status job_sources(Job *j) {
   int before = j->d.list.n;
   weft_status st = chat_plan_data(j->lp, &j->plan.data, j->compiled->vocab, &j->d, &j->e);
   if (j->d.list.n > before) lang_locate(j->lp, &j->d);
-  return st;
+  return job_of_field(j, st, "data", &j->e);
 }
 
 void job_epochs(Plan *p, const Data *d) {
@@ -180,8 +180,9 @@ void job_epochs(Plan *p, const Data *d) {
 weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
   TRY(job_sources(j));
   TRY(job_reference(j, &j->e));
-  TRY(data_open(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab, j->plan.seed,
-                out, &j->e));
+  weft_status st = data_open(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
+                             j->plan.seed, out, &j->e);
+  if (st != WEFT_OK) return job_of_field(j, st, "data", &j->e);
   job_epochs(&j->plan, *out);
   return WEFT_OK;
 }
@@ -193,36 +194,42 @@ weft_status job_tokenizer(Job *j) {
   return st;
 }
 
+static weft_status open_val(Job *j, const weft_alloc *a, Data **out) {
+  TRY(job_sources(j));
+  TRY(job_reference(j, &j->e));
+  weft_status st = data_open_val(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
+                                 j->plan.seed, out, &j->e);
+  return job_of_field(j, st, "data", &j->e);
+}
+
 /* Checks that the validation data can be opened, if there are any. */
 static weft_status check_val(Job *j) {
   Data *val;
   uint64_t ignored;
-  TRY(job_sources(j));
-  TRY(job_reference(j, &j->e));
-  TRY(data_open_val(NULL, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
-                    j->plan.seed, &val, &j->e));
+  TRY(open_val(j, NULL, &val));
   weft_status st = val ? data_look(val, &ignored, &j->e) : WEFT_OK;
   data_close(val);
-  return st;
+  return job_of_field(j, st, "data", &j->e);
 }
 
 weft_status job_val(Job *j, const weft_alloc *a, Data **out) {
   *out = NULL;
-  if (!j->plan.eval_every) return WEFT_OK;
-  TRY(job_sources(j));
-  TRY(job_reference(j, &j->e));
-  return data_open_val(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
-                       j->plan.seed, out, &j->e);
+  return j->plan.eval_every ? open_val(j, a, out) : WEFT_OK;
+}
+
+weft_status job_weights(Job *j, const weft_alloc *a, SafeTensors **out, weft_error *e) {
+  Folders in = lang_folders(j->lp);
+  weft_status st = weights_open(a, lang_weights(j->lp), &in, &j->plan, &in, out, e);
+  return job_of_field(j, st, "model", e);
 }
 
 weft_status job_check_files(Job *j) {
-  Folders in = lang_folders(j->lp);
   SafeTensors *weights = NULL;
   Data *data;
   uint64_t ignored;
   TRY(check_val(j));
   TRY(job_data(j, NULL, &data));
-  weft_status st = data_look(data, &ignored, &j->e);
+  weft_status st = job_of_field(j, data_look(data, &ignored, &j->e), "data", &j->e);
   int64_t has = data_windows(data), step = j->plan.batch.global;
   if (has && has < step)
     diag_warn(&j->d, "data", "data",
@@ -230,9 +237,9 @@ weft_status job_check_files(Job *j) {
               "sequences sees some of them more than once",
               data_describe(data), (long long)has, has > 1 ? "s" : "", (long long)step);
   data_close(data);
-  if (st == WEFT_OK)
-    st = weights_open(NULL, lang_weights(j->lp), &in, &j->plan, &in, &weights, &j->e);
-  if (weights) st = weights_fit(j->compiled, weights, NULL, &j->e);
+  if (st == WEFT_OK) st = job_weights(j, NULL, &weights, &j->e);
+  if (weights)
+    st = job_of_field(j, weights_fit(j->compiled, weights, NULL, &j->e), "model", &j->e);
   st_close(weights);
   if (st == WEFT_OK) st = job_tokenizer(j);
   if (j->d.list.n) lang_locate(j->lp, &j->d);

@@ -86,6 +86,12 @@ weft_status job_reference_model(Job *j, uint64_t *hash, weft_error *e);
 /* Says to the plan's data which file that is and of which model it has to be, if there is
  * one. Before data are opened. */
 weft_status job_reference(Job *j, weft_error *e);
+/* Opens the files that the plan begins at, after job_compile; *out is NULL without any.
+ */
+weft_status job_weights(Job *j, const weft_alloc *a, SafeTensors **out, weft_error *e);
+/* job_field.c: what came of opening a file that this field names; an error of the file
+ * then says so, with the field's line. */
+weft_status job_of_field(Job *j, weft_status st, const char *field, weft_error *e);
 /* After job_compile: checks that data, weights and tokenizer exist, can be read and fit
  * the plan. */
 weft_status job_check_files(Job *j);

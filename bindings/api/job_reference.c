@@ -3,7 +3,6 @@
 #include "bindings/model/model.h"
 #include "job.h"
 #include "vm/io/st_type.h"
-#include "vm/weights/weights_open.h"
 
 #include <unistd.h>
 
@@ -36,9 +35,8 @@ static weft_status add_weights(const SafeTensors *s, uint64_t *h, weft_error *e)
 
 /* Without weights a model begins at the values of the seed. */
 static weft_status add_values(Job *j, uint64_t *h, weft_error *e) {
-  Folders in = lang_folders(j->lp);
   SafeTensors *weights = NULL;
-  TRY(weights_open(NULL, lang_weights(j->lp), &in, &j->plan, &in, &weights, e));
+  TRY(job_weights(j, NULL, &weights, e));
   if (!weights) {
     *h = hash_bytes(*h, &j->plan.seed, sizeof j->plan.seed);
     return WEFT_OK;

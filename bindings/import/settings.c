@@ -7,7 +7,9 @@
 #include <lauxlib.h>
 
 #include "bindings/script/library.h"
+#include "bindings/script/script.h"
 #include "vm/base/terminal.h"
+#include "vm/base/absent.h"
 #include "vm/io/file.h"
 
 static bool ends_in(const char *path, const char *ending) {
@@ -127,7 +129,21 @@ static int read_text(lua_State *L) {
   return 3;
 }
 
+/* absent(path): what to do instead, where this is no file that may be read; or nil. */
+static int absent(lua_State *L) {
+  const char *path = luaL_checkstring(L, 1), *slash = strrchr(path, '/');
+  Arena *a = script_push_arena(L);
+  if (setjmp(*arena_guard(a))) return luaL_error(L, "not enough memory");
+  const char *folder = slash ? arena_strn(a, path, (size_t)(slash - path)) : ".";
+  const char *advice = absent_hub(a, path);
+  if (!advice) advice = absent_convert(a, folder, slash ? slash + 1 : path);
+  lua_pushstring(L, advice);
+  return 1;
+}
+
 void settings_provide(lua_State *L) {
+  lua_pushcfunction(L, absent);
+  library_provide(L, "absent");
   lua_pushcfunction(L, give_settings);
   library_provide(L, "give_settings");
   lua_pushcfunction(L, read_settings);

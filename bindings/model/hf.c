@@ -29,7 +29,8 @@ static json_t *read_config(lua_State *L, const char *file, weft_error *e) {
   return doc;
 }
 
-bool hf_config_push(lua_State *L, const char *file, const char *path, Diags *d) {
+bool hf_config_push(lua_State *L, const char *file, const char *hub, const char *path,
+                    Diags *d) {
   weft_error e;
   err_clear(&e);
   json_t **doc = json_box(L);
@@ -43,6 +44,7 @@ bool hf_config_push(lua_State *L, const char *file, const char *path, Diags *d) 
     else
       diag_error(d, "file", path, "%s: %s", file, e.text)->suggestion =
           access(file, F_OK) == 0 ? NULL
+          : hub                   ? hub
                                   : "weft.hf takes a folder that is at hand; nothing is "
                                     "downloaded";
     lua_pop(L, 1);

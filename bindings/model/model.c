@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "bindings/schema/schema.h"
+#include "vm/base/absent.h"
 typedef struct Model {
   lua_State *L;
   LangPlan *lp;
@@ -450,13 +451,14 @@ static void from_folder(Model *m, int t, const char *dir) {
   Folders in = lang_folders(m->lp);
   weft_error e;
   err_clear(&e);
+  const char *hub = absent_hub(m->arena, dir);
   dir = folders_find(&in, m->arena, dir);
   const char *file = arena_printf(m->arena, "%s/config.json", dir);
   if (access(file, F_OK) == 0 && folders_hold(&in, file, &e) != WEFT_OK) {
     diag_error(m->d, "file", m->path, "%s: %s", file, e.text);
     return;
   }
-  if (!hf_config_push(L, file, m->path, m->d)) return;
+  if (!hf_config_push(L, file, hub, m->path, m->d)) return;
   int json = lua_gettop(L);
   if (field_push(L, json, "model_type") != LUA_TSTRING) {
     diag_error(m->d, "model", m->path, "%s has no model_type", file);

@@ -17,8 +17,10 @@ void model_default_tp(lua_State *L, LangPlan *lp, Diags *d);
 weft_status lang_build_graph(LangPlan *lp, const Plan *plan, int64_t B, int64_t T,
                              Graph *g, Diags *d, weft_error *e);
 
-/* ---- hf.c ---- Pushes the table of a config.json; false with a diagnostic. */
-bool hf_config_push(lua_State *L, const char *file, const char *path, Diags *d);
+/* ---- hf.c ---- Pushes the table of a config.json; false with a diagnostic, which says
+ * `hub`, if that is not NULL, where there is no such file. */
+bool hf_config_push(lua_State *L, const char *file, const char *hub, const char *path,
+                    Diags *d);
 
 /* ---- hf_export.c ---- */
 /* The config.json of the model, with weights of type `dtype` (DT_ACT: that of its

@@ -1,6 +1,7 @@
 -- import.lua - weft import: settings of another system, given as { file =, words =, set =,
 -- model =, world = }, become the text of a plan and three lists of what became of each setting.
 -- Each system has a table of its own beside this file.
+local absent = use "absent"
 local arguments = use "import/megatron/arguments"
 local ledger = use "import/ledger"
 local model_field = use "import/model_field"
@@ -127,6 +128,8 @@ end
 -- The leaves of a file, and its tree if it has one. A folder is that of a model.
 local function settings_of(args)
   local file = args.file
+  local instead = not args.folder and absent(file)
+  if instead then fail(string.format("%s: is nothing to import: %s", quote.shown(file), instead)) end
   if args.folder then file = string.gsub(file, "/*$", "") .. "/config.json" end
   local kind = ending(file)
   if kind == "" or SCRIPTS[kind] then return read_arguments(file, args) end

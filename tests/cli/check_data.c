@@ -48,7 +48,7 @@ START_TEST(pipes_do_not_hang) {
   expect(1, "require \"pipe\": is a pipe, a file is expected", "check requires.lua");
   expect(1, "plan.model: model/config.json: is a pipe, a file is expected",
          "check hf.lua -D model=model");
-  expect(2, "pipe.lua: error: is a pipe, a file is expected\n",
+  expect(2, "pipe.lua: error: is a pipe, a file is expected (plan.data, data.lua:11)\n",
          "check data.lua -D kind=text -D file=pipe.lua");
   expect(2, "/dev/zero: error: is a device, a file is expected\n", "check /dev/zero");
 }
@@ -72,14 +72,16 @@ START_TEST(data_outside_needs_its_folder) {
   ck_assert_int_eq(symlink("../other/a.txt", scratch_path("plans/link.txt")), 0);
   expect(2,
          "is outside of the plan's folder; give the folder that it may be read from: "
-         "--data DIR\n",
+         "--data DIR (plan.data, plans/data.lua:11)\n",
          "check plans/data.lua -D kind=text -D file=link.txt");
   expect(2, "is outside of the plan's folder",
          "run plans/data.lua -D kind=text -D file=../other/a.txt");
   expect(0, "", "check plans/data.lua -D kind=text -D file=link.txt --data other");
-  expect(2, "plans/a.txt: error: no file matches\n",
+  expect(2, "plans/a.txt: error: no file matches (plan.data, plans/data.lua:11)\n",
          "check plans/data.lua -D kind=text -D file=a.txt");
-  expect(2, "plans/a.txt: error: no file matches, nor in the folders of --data\n",
+  expect(2,
+         "plans/a.txt: error: no file matches, nor in the folders of --data (plan.data, "
+         "plans/data.lua:11)\n",
          "check plans/data.lua -D kind=text -D file=a.txt --data plans");
   expect(0, "1 file, 1.0 k bytes",
          "run plans/data.lua -D kind=text -D file=a.txt --data plans --data other");
@@ -131,6 +133,47 @@ START_TEST(scripts_name_folders) {
 }
 END_TEST
 
+/* ---- files that are not there ---- */
+
+/* The nearest name, what to do instead, and where the plan asks for it. */
+START_TEST(missing_files_are_told) {
+  put_text("talks.txt");
+  ck_assert_int_eq(mkdir(scratch_path("m"), 0700), 0);
+  static const char config[] =
+      "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 1,\n"
+      "\"num_attention_heads\": 4, \"intermediate_size\": 64, \"vocab_size\": 128}";
+  scratch_put("m/config.json", config, sizeof config - 1);
+  scratch_put("m/pytorch_model-00001-of-00002.bin", "", 0);
+#define PICKLE                                                                           \
+  "pytorch_model-00001-of-00002.bin is a pickle of PyTorch, which is code and is not "   \
+  "read. Once, with Transformers: python3 -c 'from transformers import "                 \
+  "AutoModelForCausalLM as M; M.from_pretrained(\"m\", "
+  expect(2,
+         "talk.txt: error: no file matches (did you mean \"talks.txt\"?) (plan.data, "
+         "data.lua:11)\n",
+         "check data.lua -D kind=text -D file=talk.txt");
+  expect(2, PICKLE, "check hf.lua -D model=m --data .");
+  expect(2, " (plan.model, hf.lua:5)\n", "run hf.lua -D model=m --data .");
+  expect(1,
+         "hf.lua:5: error: plan.model: meta-llama/Llama-3.1-8B/config.json: cannot be "
+         "opened: No such file or directory (a folder is needed and nothing is "
+         "downloaded; if this is a name of the Hugging Face hub, hf download "
+         "meta-llama/Llama-3.1-8B --local-dir Llama-3.1-8B gets it)\n",
+         "check hf.lua -D model=meta-llama/Llama-3.1-8B");
+  expect(2,
+         "weft: meta-llama/Llama-3.1-8B: is nothing to import: a folder is needed and "
+         "nothing is downloaded; ",
+         "import meta-llama/Llama-3.1-8B");
+  expect(2, "m/model.gguf: is nothing to import: model.gguf is of llama.cpp",
+         "report m/model.gguf");
+  expect(2, "q/w: error: is not there: a folder is needed",
+         "eval data.lua -D kind=text -D file=talks.txt --weights q/w");
+  /* A folder of the user's with a wrong name in it is no name of the hub. */
+  expect(1, "m/x/config.json: cannot be opened: No such file or directory (weft.hf takes",
+         "check hf.lua -D model=m/x --data .");
+}
+END_TEST
+
 /* ---- check sees data ---- */
 
 START_TEST(check_looks_at_data) {
@@ -146,7 +189,7 @@ START_TEST(check_looks_at_data) {
          "check data.lua -D kind=text -D file=few.txt");
   expect(2,
          "bad.txt: error: byte 195 at offset 999 is not below the model's vocabulary of "
-         "128\n",
+         "128 (plan.data, data.lua:11)\n",
          "check data.lua -D kind=text -D file=bad.txt");
 }
 END_TEST
@@ -272,6 +315,7 @@ Suite *data_suite(void) {
   tcase_add_test(t, data_outside_needs_its_folder);
   tcase_add_test(t, models_outside_need_their_folder);
   tcase_add_test(t, scripts_name_folders);
+  tcase_add_test(t, missing_files_are_told);
   tcase_add_test(t, check_looks_at_data);
   tcase_add_test(t, check_looks_at_validation_data);
   tcase_add_test(t, weights_go_with_files);

@@ -42,6 +42,16 @@ static void expect(const Case *c) {
   ck_assert_msg(part || !*o.out, "weft %s: stdout:\n%s", c->args, o.out);
 }
 
+/* Where a file is opened, its error ends with the field that names it; where a step reads
+ * it, "~", it does not. */
+static void expect_of_field(const char *args, const char *err, const char *field) {
+  int n = (int)strlen(err) - 1;
+  bool whole = err[0] != '~', line = err[n] == '\n';
+  const char *all =
+      arena_printf(scratch_arena, "%.*s%s", line ? n : n + 1, err, whole ? field : "");
+  expect(&(Case){args, 2, all});
+}
+
 /* ---- the command line ---- */
 
 static const Case usage[] = {
@@ -245,7 +255,7 @@ static const struct {
      "a label\n"},
     {"a.txt", "plain words, then \xc3\xa4\xc3\xb6 more words and then the end", 51,
      "~a.txt: error: byte 195 at offset 18 is not below the model's vocabulary of 128\n"},
-    {"b.txt", "x", 1, "a.txt: error: no file matches\n"},
+    {"b.txt", "x", 1, "a.txt: error: no file matches (did you mean \"b.txt\"?)\n"},
     {"a.bin", "\1\0\2\0\3\0", 6,
      "a.bin: error: 1 file with 3 tokens; one sample needs batch.seq + 1 = 9, the last "
      "as "
@@ -259,9 +269,9 @@ static const struct {
 START_TEST(data_is_checked) {
   bool text = strstr(data[_i].name, ".txt");
   scratch_put(data[_i].name, data[_i].bytes, data[_i].n);
-  expect(&(Case){text ? "run data.lua -D kind=text -D file=a.txt --log log"
-                      : "run data.lua -D kind=tokens -D file=a.bin --log log",
-                 2, data[_i].err});
+  expect_of_field(text ? "run data.lua -D kind=text -D file=a.txt --log log"
+                       : "run data.lua -D kind=tokens -D file=a.bin --log log",
+                  data[_i].err, " (plan.data, data.lua:11)\n");
   lines_of(scratch_path("log"));
 }
 END_TEST
@@ -356,7 +366,7 @@ static const struct {
     {turn, 2,
      "weft: the weights do not fit the model:\n"
      "  model.layers.0.mlp.up_proj.weight: shape [32, 48], the model has [48, 32]\n"},
-    {cut_short, 2, "~bytes of data (is the file complete?)\n"},
+    {cut_short, 2, "~bytes of data (is the file complete?)"},
     {put_nan, 1, "~weft: step 0: loss is nan; first seen on rank "},
     {put_inf, 1, "~in op rmsnorm of model.norm\n"},
 };
@@ -387,7 +397,7 @@ START_TEST(files_that_are_no_weights) {
   remove(scratch_path("model/model.safetensors"));
   expect(&(Case){run, 2,
                  "model: error: holds neither model.safetensors nor "
-                 "model.safetensors.index.json\n"});
+                 "model.safetensors.index.json (plan.model, hf.lua:5)\n"});
   remove(scratch_path("model/config.json"));
   expect(
       &(Case){run, 1,

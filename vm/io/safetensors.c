@@ -9,6 +9,7 @@
 #include "io.h"
 #include "json_text.h"
 #include "st_type.h"
+#include "vm/base/absent.h"
 
 enum {
   HEADER_MAX = 100 << 20,
@@ -302,7 +303,9 @@ static weft_status add_folder(SafeTensors *s, const char *path, weft_error *e) {
   const char *index = arena_printf(s->arena, "%s/model.safetensors.index.json", path);
   if (stat(whole, &st) == 0) return add_file(s, whole, e);
   if (stat(index, &st) == 0) return add_index(s, index, e);
-  FAIL(path, "holds neither model.safetensors nor model.safetensors.index.json");
+  const char *other = absent_pickle(s->arena, path);
+  FAIL(path, "holds neither model.safetensors nor model.safetensors.index.json%s%s",
+       other ? ": " : "", other ? other : "");
 }
 
 static bool ends_with(const char *s, const char *end) {
@@ -314,6 +317,12 @@ static weft_status add_path(SafeTensors *s, const char *path, weft_error *e) {
   struct stat st;
   if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return add_folder(s, path, e);
   path = arena_str(s->arena, path);
+  const char *hub = absent_hub(s->arena, path);
+  if (hub) FAIL(path, "is not there: %s", hub);
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  const char *folder = slash ? arena_strn(s->arena, path, (size_t)(slash - path)) : ".";
+  const char *pickle = absent_convert(s->arena, folder, name);
+  if (pickle) FAIL(path, "is no safetensors file: %s", pickle);
   return ends_with(path, ".json") ? add_index(s, path, e) : add_file(s, path, e);
 }
 

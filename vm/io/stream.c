@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "source.h"
+#include "vm/base/absent.h"
 
 #define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
 
@@ -82,7 +83,9 @@ static weft_status find(Arena *a, const DataSpec *spec, const char *pattern, Pat
   for (int i = 0; i < more && out->n == before; i++)
     TRY(add_named(a, spec, full_pattern(a, spec->folders[i], pattern), out, e));
   if (out->n > before) return WEFT_OK;
-  FAIL(first, "no file matches%s", more ? ", nor in the folders of --data" : "");
+  const char *near = absent_nearest(a, first);
+  FAIL(first, "no file matches%s%s%s%s", more ? ", nor in the folders of --data" : "",
+       near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
 }
 
 static int by_text(const void *x, const void *y) {

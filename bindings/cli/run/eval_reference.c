@@ -3,7 +3,6 @@
  * the plan's own mesh, and each row of a step is a source whose loss is told apart. */
 #include "eval.h"
 #include "vm/io/reference/reference_file.h"
-#include "vm/weights/weights_open.h"
 
 typedef struct Writing {
   Evaluation *v;
@@ -102,7 +101,6 @@ static weft_status write_file(Writing *w, uint64_t model) {
 
 weft_status eval_reference(Evaluation *v) {
   Job *j = &v->job;
-  Folders in = lang_folders(j->lp);
   Writing w = {.v = v};
   uint64_t model;
   TRY(check(v));
@@ -111,8 +109,7 @@ weft_status eval_reference(Evaluation *v) {
   TRY(job_tokenizer(j));
   TRY(open_data(v));
   TRY(job_reference_model(j, &model, &j->e));
-  TRY(weights_open(NULL, lang_weights(j->lp), &in, &j->plan, &in, &v->session.weights,
-                   &j->e));
+  TRY(job_weights(j, NULL, &v->session.weights, &j->e));
   TRY(eval_open_run(v));
   TRY(write_file(&w, model));
   if (!is_rank0(v->cli) || v->cli->json) return WEFT_OK;

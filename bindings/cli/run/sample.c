@@ -166,15 +166,16 @@ static weft_status fill(Sample *s) {
   Job *j = &s->job;
   Folders in = lang_folders(j->lp);
   SafeTensors *weights = NULL;
-  const char *path = s->cli->weights ? s->cli->weights : lang_weights(j->lp);
   if (s->cli->ckpt && s->cli->weights)
     return err_set(&j->e, WEFT_EUSAGE, "give --ckpt or --weights, not both");
   if (s->cli->ckpt) return fill_from_ckpt(s);
-  if (!path)
+  if (!s->cli->weights && !lang_weights(j->lp))
     return err_set(&j->e, WEFT_EUSAGE,
                    "the plan names no weights: give --ckpt DIR or --weights DIR");
-  TRY(weights_open(NULL, path, s->cli->weights ? NULL : &in, &j->plan, &in, &weights,
-                   &j->e));
+  if (s->cli->weights)
+    TRY(weights_open(NULL, s->cli->weights, NULL, &j->plan, &in, &weights, &j->e));
+  else
+    TRY(job_weights(j, NULL, &weights, &j->e));
   weft_status st = run_load(s->run, weights, &j->e);
   st_close(weights);
   return st;

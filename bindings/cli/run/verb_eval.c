@@ -32,7 +32,6 @@ static weft_status open_parameters(Evaluation *v) {
   const Cli *cli = v->cli;
   Job *j = &v->job;
   Folders in = lang_folders(j->lp);
-  const char *path = cli->weights ? cli->weights : lang_weights(j->lp);
   if (cli->ckpt && cli->weights)
     return err_set(&j->e, WEFT_EUSAGE, "give --ckpt or --weights, not both");
   if (cli->weights && j->plan.loss.second == SECOND_COPY)
@@ -40,11 +39,12 @@ static weft_status open_parameters(Evaluation *v) {
                    "the loss compares the model with a copy of what it began as, which a "
                    "folder of weights does not have: give --ckpt DIR");
   if (cli->ckpt) return open_ckpt(v);
-  if (!path)
+  if (!cli->weights && !lang_weights(j->lp))
     return err_set(&j->e, WEFT_EUSAGE,
                    "the plan names no weights: give --ckpt DIR or --weights DIR");
-  return weights_open(NULL, path, cli->weights ? NULL : &in, &j->plan, &in,
-                      &v->session.weights, &j->e);
+  if (!cli->weights) return job_weights(j, NULL, &v->session.weights, &j->e);
+  return weights_open(NULL, cli->weights, NULL, &j->plan, &in, &v->session.weights,
+                      &j->e);
 }
 
 /* ---- data ---- */

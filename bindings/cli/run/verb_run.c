@@ -12,7 +12,6 @@
 #include "vm/base/terminal.h"
 #include "vm/session/session.h"
 #include "vm/weights/run_export.h"
-#include "vm/weights/weights_open.h"
 
 typedef struct Training {
   Job job;
@@ -58,9 +57,7 @@ static weft_status start(Training *t) {
   TRY(job_data(j, NULL, &t->session.data));
   t->end = t->record.head.end = t->cli->steps >= 0 ? t->cli->steps : j->plan.steps;
   TRY(job_val(j, NULL, &t->session.val));
-  Folders in = lang_folders(j->lp);
-  const char *weights = lang_weights(j->lp);
-  TRY(weights_open(NULL, weights, &in, &j->plan, &in, &t->session.weights, &j->e));
+  TRY(job_weights(j, NULL, &t->session.weights, &j->e));
   JobFacts f = {.arena = j->arena,
                 .data = t->session.data,
                 .val = t->session.val,
