@@ -94,6 +94,7 @@ START_TEST(bad_input) {
       {"a.lua b.lua c.lua", 2, "diff takes two plans"},
       {"a.lua nope.lua", 2, "nope.lua: error: cannot be opened"},
       {"a.lua wrong.lua", 1, "wrong.lua"},
+      {"wrong.lua a.lua", 1, "wrong.lua:1: error: "},
       {"a.lua b.lua --set mesh.tp=3", 1, "mesh.tp"},
       {"a.lua b.lua --set x", 2, "x"},
   };

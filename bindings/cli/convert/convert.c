@@ -182,6 +182,21 @@ static weft_status status_of(lua_State *L, int code, const Cli *cli) {
   return st != WEFT_EPLAN || reasons_of_plan(L, -1) ? st : WEFT_EFILE;
 }
 
+/* The report of a wrong plan has lines of its own, as weft check prints them. */
+static void print_failure(lua_State *L) {
+  bool of_plan = reasons_of_plan(L, -1);
+  size_t n;
+  const char *s = luaL_tolstring(L, -1, &n);
+  if (!of_plan) {
+    report_error("%s", s);
+    return;
+  }
+  Text t = {0};
+  text_add_shown(&t, s, n, FREE_LINES, true);
+  if (n && s[n - 1] != '\n') text_add(&t, "\n");
+  print_text(stderr, &t);
+}
+
 int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L)) {
   Convert c = {.cli = cli, .name = name, .provide = provide};
   err_clear(&c.e);
@@ -201,7 +216,7 @@ int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L)) {
   int code = lua_pcall(L, 1, 0, 0);
   if (code != LUA_OK) {
     c.st = status_of(L, code, cli);
-    report_error("%s", luaL_tolstring(L, -1, NULL));
+    print_failure(L);
   } else if (c.e.text[0]) {
     report_error("%s%s%s", c.e.file, *c.e.file ? ": " : "", c.e.text);
   }
