@@ -55,6 +55,9 @@ int script_unknown(lua_State *L, const char *object) {
   const char *what = strcmp(object, "weft") == 0 ? "" : "weft.";
   int n = api_doc_names(object, names, LEN(names));
   const char *near = name_suggest(key, names, n);
+  if (!*what && strcmp(key, "var") == 0)
+    return luaL_error(L, "weft has no 'var' in a script: it is of plans, which weft.load "
+                         "reads; a script has arg");
   if (near)
     return luaL_error(L, "%s%s has no '%s' (did you mean '%s'?)", what, object, key,
                       near);

@@ -34,8 +34,7 @@ class Diagnostic:
     def __str__(self) -> str:
         """As ``weft check`` prints it."""
         # What --set or -D gave has no line; one word is the right value, more are advice.
-        given = self.file is not None and self.file.startswith("-")
-        where = f"{self.file}: " if given else f"{self.file}:{self.line}: " if self.file else ""
+        where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
         path = f"plan{'' if self.path[0] == '[' else '.'}{self.path}: " if self.path else ""
         hint = ""
         if self.suggestion:

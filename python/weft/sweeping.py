@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 import os
+import re
 import subprocess
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _native
 from .errors import BY_EXIT, Diagnostic, InternalError, UsageError, WeftError
@@ -49,10 +51,12 @@ def _lua(v: Any) -> str:
         return "nil"
     if isinstance(v, bool):
         return str(v).lower()
-    if isinstance(v, float) and not math.isfinite(v):
-        raise UsageError(f"a value of a grid is {v}")
-    if isinstance(v, (int, float)):
-        return repr(v)
+    if isinstance(v, numbers.Integral):  # those of numpy, too
+        return repr(int(v))
+    if isinstance(v, numbers.Real):
+        if not math.isfinite(v):
+            raise UsageError(f"a value of a grid is {v}")
+        return repr(float(v))
     if isinstance(v, str):
         body = "".join(c if " " <= c != '"' and c != "\\" and c != "\x7f" else
                        "".join(f"\\{b:03d}" for b in c.encode()) for c in v)
@@ -65,6 +69,11 @@ def _lua(v: Any) -> str:
 
 
 def _script(plan: Path, over: Mapping[str, Sequence[Any]], options: Mapping[str, Any]) -> str:
+    if not isinstance(over, Mapping):
+        raise UsageError(f'over is a {type(over).__name__}; a dict is needed: {{"mesh.tp": [1, 2]}}')
+    for name, values in over.items():
+        if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+            raise UsageError(f"over[{name!r}] is {values!r}; a list of values is needed: [{values!r}]")
     axes = [_lua([path, *values]) for path, values in over.items()]
     fields = [f"plan = {_lua(os.path.abspath(os.fspath(plan)))}",
               "over = weft.grid { " + ", ".join(axes) + " }"]
@@ -78,10 +87,18 @@ def _plain(text: str) -> str:
     return text.split("\n  stack traceback:")[0].replace("stdin:2: ", "", 1).strip()
 
 
+def _placed(d: Diagnostic) -> Diagnostic:
+    """A diagnostic whose message is that of a file, "FILE:LINE: error: ...", in its parts."""
+    found = re.match(r"(?s)(.+?)(?::(\d+))?: error: (.*?)(?:\n1 error)?$", d.message)
+    if d.file or not found:
+        return d
+    return replace(d, file=found[1], line=int(found[2] or 0), message=found[3])
+
+
 def _failure(code: int, out: bytes, err: bytes) -> WeftError:
     try:
         found = [Diagnostic.of_json(d) for d in json.loads(out)["diagnostics"]]
-        found = [replace(d, message=_plain(d.message)) for d in found]
+        found = [_placed(replace(d, message=_plain(d.message))) for d in found]
     except (ValueError, KeyError):
         found = []
     text = _plain(err.decode("utf-8", "replace")) or f"the program weft ended with {code}"

@@ -1,6 +1,7 @@
 """weft.sweep: scripts, grids of Python, errors; rows as lists of dicts and in pandas."""
 
 import builtins
+from fractions import Fraction
 
 import pytest
 import weft
@@ -41,7 +42,36 @@ def test_values_of_lua(small):
             weft.sweep(small, over={"mesh.tp": [wrong]})
 
 
+def test_axes_are_lists(small):
+    for wrong in ({"mesh.tp": 2}, {"schedule": "1f1b"}, {"strategy": {"1": "zero"}}):
+        with pytest.raises(weft.UsageError, match=r"a list of values is needed: \["):
+            weft.sweep(small, over=wrong)
+    with pytest.raises(weft.UsageError, match="a dict is needed"):
+        weft.sweep(small, over=["mesh.tp"])
+    rows = weft.sweep(small, over={"batch.seq": range(16, 48, 16)})
+    assert sorted(row["batch.seq"] for row in rows) == [16, 32]
+
+
+def test_numbers_of_other_packages(small):
+    class Eight(int):  # as numpy's, whose repr is not a number of Lua
+        def __repr__(self):
+            return "int64(8)"
+
+    rows = weft.sweep(small, over={"batch.seq": [Eight(8)], "optimizer.clip": [Fraction(1, 2)]})
+    assert rows[0]["batch.seq"] == 8 and rows[0]["optimizer.clip"] == 0.5
+
+
 def test_errors(tmp_path, small, plans):
+    with pytest.raises(weft.FileError) as e:
+        weft.sweep(tmp_path / "no.lua", over={"mesh.tp": [1]})
+    assert str(e.value) == f"{tmp_path}/no.lua: error: cannot be opened: No such file or directory [file]"
+    wrong = tmp_path / "wrong.lua"
+    wrong.write_text(small.read_text().replace("batch =", "bacth ="))
+    with pytest.raises(weft.PlanError) as e:
+        weft.sweep(wrong, over={"mesh.tp": [1]})
+    assert "traceback" not in str(e.value) and str(e.value).startswith(f"{wrong}:")
+    with pytest.raises(weft.PlanError, match="it is of plans"):
+        weft.sweep(small)
     with pytest.raises(weft.PlanError, match="did you mean 'mesh'"):
         weft.sweep(small, over={"mehs.tp": [1]})
     with pytest.raises(weft.PlanError, match="none of the 1 points is a plan") as e:
