@@ -6,6 +6,7 @@
 #   dev       weft.h, and what CMake and pkg-config need to find the libraries
 #   mpi       the MPI engine, which needs the MPI library that it was built with
 #   cuda      the CUDA device and NCCL
+#   rock      weft.so, and below weft/ the modules that it opens: what luarocks puts where Lua looks
 #
 # Paths are relative to the files themselves, so that an installed tree may be moved.
 include(CMakePackageConfigHelpers)
@@ -20,6 +21,8 @@ install(TARGETS weft weftlua-shared EXPORT weft-targets
         LIBRARY COMPONENT library NAMELINK_COMPONENT dev)
 install(TARGETS weft-module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lua/5.4
         COMPONENT library)
+install(TARGETS weft-module LIBRARY DESTINATION . COMPONENT rock EXCLUDE_FROM_ALL)
+add_custom_target(module DEPENDS weft-module)
 foreach(module ${MODULES})
   if(module STREQUAL weft_edit)
     set(part program)
@@ -29,6 +32,8 @@ foreach(module ${MODULES})
     set(part cuda)
   else()
     set(part library)
+    install(TARGETS ${module} LIBRARY DESTINATION weft COMPONENT rock EXCLUDE_FROM_ALL)
+    add_dependencies(module ${module})
   endif()
   install(TARGETS ${module} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/weft COMPONENT ${part})
 endforeach()

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# ./dev clean-room [--short]: in a Debian root that holds nothing but apt, first the Debian
+# ./dev clean-room [--short | --packages]: in a Debian root that holds nothing but apt, first the Debian
 # packages of this tree are installed and train, then the two commands of the README run from
 # a fresh clone of the last commit. --short: five steps of the quick start and a few suites,
-# and no packages, which are one more build of everything. Needs root and mmdebstrap; takes
+# and no packages, which are one more build of everything; --packages: these alone, and the
+# wheel. Needs root and mmdebstrap; takes
 # the host's mirrors and apt settings.
 # The mounts live in a mount namespace of their own, so they end with it, however it ends.
 set -euo pipefail
@@ -32,11 +33,12 @@ if [ "${1:-}" = --inside ]; then
   exit
 fi
 
-steps=() suites=()
+steps=() suites=() packages=true sources=true
 case ${1:-} in
 '') ;;
---short) steps=(--steps 5) suites=(lang mesh passes program exec kernels cli) ;;
-*) say "there is no option $1; --short is one"; exit 2 ;;
+--short) packages=false steps=(--steps 5) suites=(lang mesh passes program exec kernels cli) ;;
+--packages) sources=false ;;
+*) say "there is no option $1; --short and --packages are"; exit 2 ;;
 esac
 [ "$(id -u)" = 0 ] || { say "only root can make a root"; exit 2; }
 
@@ -47,16 +49,16 @@ root=$work/root
 
 # Mirrors, proxies and certificates as on this host.
 apt-config dump Acquire >"$work/apt.conf"
-sources=()
+lists=()
 for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
-  ! grep -qsE '^(deb |Types:)' "$file" || sources+=("$file")
+  ! grep -qsE '^(deb |Types:)' "$file" || lists+=("$file")
 done
 . /etc/os-release
-say "making a root of $VERSION_CODENAME from ${#sources[@]} file(s) of sources"
+say "making a root of $VERSION_CODENAME from ${#lists[@]} file(s) of sources"
 mmdebstrap --quiet --mode=root --variant=apt --aptopt="$work/apt.conf" \
   --setup-hook='for f in auth.conf auth.conf.d; do [ ! -e /etc/apt/$f ] || cp -a /etc/apt/$f "$1/etc/apt/"; done' \
   --setup-hook='mkdir -p "$1/etc/ssl"; [ ! -d /etc/ssl/certs ] || cp -aL /etc/ssl/certs "$1/etc/ssl/"' \
-  "$VERSION_CODENAME" "$root" "${sources[@]}"
+  "$VERSION_CODENAME" "$root" "${lists[@]}"
 cp /etc/hosts "$root/etc/hosts"
 git clone -q --depth 1 "file://$PWD" "$root/weft"
 
@@ -80,10 +82,6 @@ packages() {
       { cat /tmp/packages.log; exit 1; }
     test ! -e /usr/bin/weft'
 }
-if [ "${1:-}" != --short ]; then
-  say "Debian packages"
-  packages
-fi
 
 # The wheel in a virtual environment; the long form only, as building it needs PyPI.
 wheel() {
@@ -102,9 +100,15 @@ wheel() {
     /tmp/venv/bin/python -c "import weft; print(weft.check(\"quickstart.lua\"))"
     apt-get purge -y -q --auto-remove python3-venv >/tmp/packages.log 2>&1'
 }
-if [ "${1:-}" != --short ]; then
+if $packages; then
+  say "Debian packages"
+  packages
   say "the wheel"
   wheel
+fi
+if ! $sources; then
+  say "the packages work in a bare root"
+  exit
 fi
 
 for command in "run plans/quickstart.lua ${steps[*]}" "test ${suites[*]}"; do

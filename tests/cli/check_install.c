@@ -82,6 +82,35 @@ START_TEST(hosts_find_the_library) {
 }
 END_TEST
 
+/* What luarocks deploys: the module finds what it opens beside itself. */
+START_TEST(a_rock_is_a_module) {
+  static const char script[] =
+      "local weft = require 'weft'\n"
+      "dofile(arg[1])\n"
+      "assert(version == weft.version .. '-1', version)\n"
+      "local plan = weft.plan { model = weft.model 'llama-tiny', mesh = { tp = 2 },\n"
+      "  batch = { global = 2, seq = 16 } }\n"
+      "print(plan.mesh.world, plan:verify { steps = 1 }.tensors > 0)\n";
+  if (!ready()) return;
+  scratch_put("host.lua", script, strlen(script));
+  Outcome o = process_run(60, "sh -ec 'cmake --install " WEFT_BINARY_DIR
+                              " --component rock --prefix \"$PWD/" TREE "\" >log; "
+                              "ls \"" TREE "\" \"" TREE "/weft\"'");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, "weft.so\n") && strstr(o.out, "weft_gemm_dnnl.so\n") &&
+                    !strstr(o.out, "libweft"),
+                "%s", o.out);
+  if (system("command -v lua5.4 >/dev/null 2>&1") != 0) {
+    printf("install: skipped: there is no lua5.4 for the rock\n");
+    return;
+  }
+  o = process_run(60, "sh -ec 'LUA_CPATH=\"" TREE
+                      "/?.so\" lua5.4 host.lua " WEFT_SOURCE_DIR "/weft-*.rockspec'");
+  ck_assert_str_eq(o.err, "");
+  ck_assert_str_eq(o.out, "2\ttrue\n");
+}
+END_TEST
+
 Suite *install_suite(void) {
   Suite *s = suite_create("install");
   TCase *t = tcase_create("install");
@@ -89,6 +118,7 @@ Suite *install_suite(void) {
   tcase_set_timeout(t, 200);
   tcase_add_test(t, an_installed_program_runs);
   tcase_add_test(t, hosts_find_the_library);
+  tcase_add_test(t, a_rock_is_a_module);
   suite_add_tcase(s, t);
   return s;
 }
