@@ -367,6 +367,7 @@ install them; else
   zsh                weft completion zsh >DIR/_weft, in a folder of $fpath
   fish               weft completion fish | source
   man                weft completion man >weft.1; man ./weft.1
+  schema             the JSON schema of what verbs print with --json, one in $defs for each
 
 ]],
 

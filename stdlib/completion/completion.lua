@@ -2,7 +2,8 @@
 -- help says, as a script of a shell or as the manual page.
 local help, verbs, items_of = use "help", use "verbs", use "completion/help_items"
 local choices, codes = use "completion/choices", use "codes"
-local kinds = { bash = "bash", fish = "fish", man = "man", zsh = "zsh" }
+local kinds = { bash = "completion/bash", fish = "completion/fish", man = "completion/man", schema = "json/schema",
+                zsh = "completion/zsh" }
 
 -- What an option is for: its first clause, in one line.
 local function short_of(text)
@@ -34,9 +35,9 @@ end
 return function(args)
   local kind = kinds[args.file]
   if not kind then
-    fail(string.format("weft completion has no %s; there are bash, zsh, fish and man",
+    fail(string.format("weft completion has no %s; there are bash, zsh, fish, man and schema",
                        (use "shown")(args.file)))
   end
   for _, verb in ipairs(verbs) do explain(verb) end
-  return { ok = true, document = use("completion/" .. kind)(verbs) }
+  return { ok = true, document = use(kind)(verbs) }
 end

@@ -106,8 +106,8 @@ END_TEST
 START_TEST(an_unknown_shell) {
   Outcome o = process_run(10, "$weft completion ksh");
   ck_assert_int_eq(o.code, 2);
-  ck_assert_msg(strstr(o.err, "weft completion has no ksh; there are bash, zsh, fish and "
-                              "man\n") != NULL,
+  ck_assert_msg(strstr(o.err, "weft completion has no ksh; there are bash, zsh, fish, "
+                              "man and schema\n") != NULL,
                 "%s", o.err);
 }
 END_TEST

@@ -1,5 +1,5 @@
-/* check_json_page.c - docs/json.md: each command on it prints the members that its table
- * has, of their types, and no others; every verb with --json is on it. */
+/* check_json_page.c - what verbs print with --json: each command of docs/json.md prints
+ * what its schema says and no more, and every verb with --json is on the page. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -8,55 +8,103 @@
 #include "bindings/cli/cli.h"
 #include "tests/harness/process.h"
 
-static const char *type_of(const json_t *v) {
+/* ---- a schema ---- of the keywords that stdlib/json/schema.lua writes. Members that it
+ * does not name are legal for a reader and wrong here. */
+
+static const json_t *root; /* of the schemas */
+
+static bool is_type(const json_t *v, const char *type) {
   switch (json_typeof(v)) {
-  case JSON_OBJECT: return "object";
-  case JSON_ARRAY: return "list";
-  case JSON_STRING: return "string";
-  case JSON_INTEGER: return "integer";
-  case JSON_REAL: return "number";
-  case JSON_NULL: return "null";
-  default: return "boolean";
+  case JSON_OBJECT: return str_eq(type, "object");
+  case JSON_ARRAY: return str_eq(type, "array");
+  case JSON_STRING: return str_eq(type, "string");
+  case JSON_INTEGER: return str_eq(type, "integer") || str_eq(type, "number");
+  case JSON_REAL: return str_eq(type, "number");
+  case JSON_NULL: return str_eq(type, "null");
+  default: return str_eq(type, "boolean");
   }
 }
 
-/* The types of a member, "object or null": those behind its name in the row that has it.
- */
-static const char *documented(const char *section, const char *member) {
-  const char *name = arena_printf(scratch_arena, "`%s`", member);
-  for (const char *row = section; (row = strstr(row, "\n| `")) != NULL; row++) {
-    const char *end = row + 1 + strcspn(row + 1, "\n");
-    const char *is = strstr(row, " | "), *at = strstr(row, name);
-    if (is && is < end && at && at < is)
-      return arena_printf(scratch_arena, "%.*s", (int)strcspn(is + 3, ":|\n"), is + 3);
+/* NULL, or what is wrong with the value at this place. */
+static const char *fault(const json_t *schema, json_t *v, const char *at);
+
+static const char *fault_of_object(const json_t *schema, json_t *v, const char *at) {
+  const json_t *properties = json_object_get(schema, "properties"), *one;
+  const json_t *others = json_object_get(schema, "additionalProperties");
+  size_t i;
+  const char *name;
+  json_t *value;
+  json_array_foreach(
+      json_object_get(schema, "required"), i,
+      one) if (!json_object_get(v,
+                                json_string_value(
+                                    one))) return arena_printf(scratch_arena,
+                                                               "%s has no %s", at,
+                                                               json_string_value(one));
+  if (!properties && !others) return NULL; /* any object */
+  json_object_foreach(v, name, value) {
+    const char *place = arena_printf(scratch_arena, "%s.%s", at, name);
+    const json_t *is = json_object_get(properties, name);
+    if (!is && !others) return arena_printf(scratch_arena, "%s is not in it", place);
+    const char *wrong = fault(is ? is : others, value, place);
+    if (wrong) return wrong;
   }
   return NULL;
 }
 
-static void check_members(const char *section, json_t *object, const char *command) {
-  const char *member;
-  json_t *value;
-  size_t n = 0, rows = 0;
-  json_object_foreach(object, member, value) {
-    const char *is = documented(section, member), *type = type_of(value);
-    ck_assert_msg(is != NULL, "docs/json.md does not say that %s prints %s", command,
-                  member);
-    bool fits = strstr(is, type) || (str_eq(type, "integer") && strstr(is, "number"));
-    ck_assert_msg(fits, "%s: %s is a %s, docs/json.md says: %s", command, member, type,
-                  is);
-    n++;
+static const char *fault_of_any(const json_t *any, json_t *v, const char *at) {
+  const char *wrong = "";
+  const json_t *one;
+  size_t i;
+  json_array_foreach(any, i, one) {
+    const char *why = fault(one, v, at);
+    if (!why) return NULL;
+    wrong = arena_printf(scratch_arena, "%s%s; ", wrong, why);
   }
-  /* Every member that is in front of a row is printed. */
-  for (const char *row = section; (row = strstr(row, "\n| `")) != NULL; row++)
-    for (const char *at = row + 3, *is = strstr(row, " | "); at < is && *at == '`';) {
-      const char *end = strchr(at + 1, '`');
-      const char *name = arena_printf(scratch_arena, "%.*s", (int)(end - at - 1), at + 1);
-      ck_assert_msg(json_object_get(object, name) != NULL, "%s prints no %s", command,
-                    name);
-      rows++;
-      at = end + 1 + strspn(end + 1, ", ");
-    }
-  ck_assert_uint_eq(n, rows);
+  return wrong;
+}
+
+static const char *fault(const json_t *schema, json_t *v, const char *at) {
+  const json_t *any = json_object_get(schema, "anyOf"), *items;
+  const json_t *is = json_object_get(schema, "const");
+  const char *type = json_string_value(json_object_get(schema, "type"));
+  if (any) return fault_of_any(any, v, at);
+  if (is)
+    return str_eq(json_string_value(is), json_string_value(v))
+               ? NULL
+               : arena_printf(scratch_arena, "%s is not %s", at, json_string_value(is));
+  ck_assert_msg(type != NULL, "a schema without a type at %s", at);
+  if (!is_type(v, type)) return arena_printf(scratch_arena, "%s is no %s", at, type);
+  if (json_is_object(v)) return fault_of_object(schema, v, at);
+  if (!json_is_array(v) || !(items = json_object_get(schema, "items"))) return NULL;
+  size_t i;
+  json_t *one;
+  json_array_foreach(v, i, one) {
+    const char *wrong = fault(items, one, arena_printf(scratch_arena, "%s[%zu]", at, i));
+    if (wrong) return wrong;
+  }
+  return NULL;
+}
+
+static void read_schema(void) {
+  Outcome o = process_run(20, "$weft completion schema");
+  json_error_t e;
+  root = json_loads(o.out, JSON_REJECT_DUPLICATES, &e);
+  ck_assert_msg(o.code == 0 && root, "%d: %s%s", o.code, o.err, e.text);
+}
+
+/* The schema of "weft ckpt ls" is ckpt-ls. */
+static const json_t *schema_of(const char *heading) {
+  char *name = arena_strn(scratch_arena, heading, strcspn(heading, "\n")), *to = name;
+  for (const char *c = name; *c; c++)
+    if (*c != '-' && *c != ' ')
+      *to++ = *c;
+    else if (to > name && to[-1] != '-')
+      *to++ = '-';
+  *to = 0;
+  const json_t *s = json_object_get(json_object_get(root, "$defs"), name);
+  ck_assert_msg(s != NULL, "weft completion schema has no %s", name);
+  return s;
 }
 
 /* The section of a heading, up to the next one. */
@@ -116,12 +164,13 @@ START_TEST(every_verb_is_on_the_page) {
 }
 END_TEST
 
-START_TEST(commands_print_what_the_page_says) {
+START_TEST(commands_print_what_the_schema_says) {
+  static const char begin[] = "\n## weft ";
   folder();
-  const char *page = scratch_get(WEFT_SOURCE_DIR "/docs/json.md");
-  const char *frame = section_at(strstr(page, "\n## The frame"));
+  read_schema();
   int n = 0;
-  for (const char *at = page; (at = strstr(at, "\n## weft ")) != NULL; at++, n++) {
+  for (const char *at = scratch_get(WEFT_SOURCE_DIR "/docs/json.md");
+       (at = strstr(at, begin)) != NULL; at++, n++) {
     const char *section = section_at(at), *line = strstr(section, "\n\n`weft ");
     ck_assert_msg(line != NULL, "%s: no command", section);
     const char *command =
@@ -129,12 +178,43 @@ START_TEST(commands_print_what_the_page_says) {
     Outcome o = process_run(100, "$weft %s --json", command);
     json_t *doc = json_loads(o.out, JSON_REJECT_DUPLICATES, NULL);
     ck_assert_msg(doc != NULL, "%s: %s%s", command, o.out, o.err);
-    json_t *result = json_object_get(doc, "result");
-    if (result) check_members(frame, doc, command);
-    check_members(section, result ? result : doc, command);
+    const char *wrong = fault(schema_of(at + strlen(begin)), doc, command);
+    ck_assert_msg(!wrong, "%s", wrong);
     json_decref(doc);
   }
-  ck_assert_int_ge(n, 20);
+  ck_assert_int_eq(n, (int)json_object_size(json_object_get(root, "$defs")));
+}
+END_TEST
+
+/* What is printed of a wrong plan is that, too; and something else is not. */
+START_TEST(the_schema_tells_them_apart) {
+  static const char *const commands[] = {"check plan.lua --set mesh.tp=3",
+                                         "check none.lua", "sweep plan.lua",
+                                         "run plan.lua --set train.step=1"};
+  folder();
+  read_schema();
+  for (int i = 0; i < LEN(commands); i++) {
+    Outcome o = process_run(30, "$weft %s --json", commands[i]);
+    json_t *doc = json_loads(o.out, 0, NULL);
+    const char *verb = arena_strn(scratch_arena, commands[i], strcspn(commands[i], " "));
+    ck_assert_msg(o.code != 0 && doc, "%s: %s", commands[i], o.err);
+    const char *wrong = fault(schema_of(verb), doc, verb);
+    ck_assert_msg(!wrong, "%s", wrong);
+    ck_assert_ptr_nonnull(fault(schema_of("explain"), doc, verb));
+    json_object_set_new(doc, "error_count", json_string("1"));
+    ck_assert_str_eq(fault(schema_of(verb), doc, "x"), "x.error_count is no integer");
+    json_object_del(doc, "error_count");
+    ck_assert_str_eq(fault(schema_of(verb), doc, "x"), "x has no error_count");
+    json_decref(doc);
+  }
+}
+END_TEST
+
+/* Tables of the page are made of the rows that the schema is made of. */
+START_TEST(the_page_shows_the_rows) {
+  Outcome o = process_run(30, "sh -c 'cd " WEFT_SOURCE_DIR
+                              " && $weft lua tests/docs/json_tables.lua check'");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
 }
 END_TEST
 
@@ -144,7 +224,9 @@ Suite *json_page_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 200);
   tcase_add_test(t, every_verb_is_on_the_page);
-  tcase_add_test(t, commands_print_what_the_page_says);
+  tcase_add_test(t, commands_print_what_the_schema_says);
+  tcase_add_test(t, the_schema_tells_them_apart);
+  tcase_add_test(t, the_page_shows_the_rows);
   suite_add_tcase(s, t);
   return s;
 }
