@@ -51,8 +51,10 @@ pre>span::before{content:attr(data-n);display:inline-block;width:3.2rem;margin-r
 pre .error,pre .warning{border-left-style:solid;border-left-width:4px}pre .error::before,pre .warning::before{width:calc(3.2rem - 4px)}
 pre>span:target{background:var(--warnwash)}.hc{color:var(--comment)}.hs{color:var(--string)}.hn{color:var(--number)}.hw{color:var(--word)}
 footer{margin-top:3rem;padding-top:1rem;padding-bottom:2.5rem;color:var(--soft);font-size:.875rem}footer p{border-top:1px solid var(--rule);padding-top:1rem;max-width:none}
+@media (max-width:72rem){th,td{padding:.3rem .4rem}.wide{min-width:8rem;width:20%}.bar{min-width:7rem}}
 @media (max-width:60rem){.figures{grid-template-columns:repeat(3,1fr)}}
 @media (max-width:40rem){header{padding-top:1.5rem}table{font-size:.875rem}th,td{padding:.3rem .5rem}.figures{grid-template-columns:repeat(2,1fr)}
+caption{white-space:normal;max-width:calc(100vw - 2rem)}
 .figures dd{font-size:1.05rem}}
 @media print{@page{margin:14mm}body{font-size:10.5pt}nav,.skip{display:none}header,main,footer{max-width:none;padding-left:0;padding-right:0}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}section{padding-top:1.2rem}h2,caption{break-after:avoid}tr,.figures,.reasons li{break-inside:avoid}

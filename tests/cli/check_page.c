@@ -181,7 +181,8 @@ END_TEST
 
 static const int width[] = {360, 1024, 1920};
 
-/* A page of frames, each as wide as a screen: it says of each how wide its content is. */
+/* A page of frames, each as wide as a screen: it says of each how wide its content is,
+ * and how many of its tables are wider than their place. */
 static void put_frames(const char *text) {
   Text out = {0};
   text_add(&out, "<!DOCTYPE html><body style=\"margin:0\">");
@@ -195,9 +196,14 @@ static void put_frames(const char *text) {
         text_addn(&out, s, 1);
     text_add(&out, "\"></iframe>");
   }
-  text_add(&out, "<script>onload = () => document.body.dataset.wide = [...document."
-                 "querySelectorAll('iframe')].map(f => f.contentDocument.documentElement"
-                 ".scrollWidth + '<=' + f.contentWindow.innerWidth).join(' ')</script>");
+  text_add(&out,
+           "<script>onload = () => document.body.dataset.wide = [...document."
+           "querySelectorAll('iframe')].map(f => f.contentDocument.documentElement"
+           ".scrollWidth + '<=' + f.contentWindow.innerWidth).join(' ') + ' cut ' + "
+           "[...document.querySelectorAll('iframe')].map(f => f.contentWindow."
+           "innerWidth < 1000 ? 0 : [...f.contentDocument.querySelectorAll("
+           "'.scroll')].filter(s => s.querySelector('table') && s.scrollWidth > "
+           "s.clientWidth).length).join()</script>");
   scratch_put("frames.html", out.s, out.n);
   text_free(&out);
 }
@@ -228,6 +234,9 @@ static void fits_its_width(const char *text) {
     ck_assert_msg(wide <= room, "%d pixels in %d", wide, room);
     said = strchr(said, '=') + 1 + strlen(arena_printf(scratch_arena, "%d", room));
   }
+  /* Tables need to be scrolled on a phone alone. */
+  ck_assert_msg(strncmp(said, " cut 0,0,0\"", 11) == 0, "tables that are cut: %.20s",
+                said);
 }
 
 /* The picture is there and not one colour: those compress to almost nothing. */
