@@ -116,8 +116,14 @@ static const struct {
      "\"use_rslora\" is true, the plan's adapter.rslora false"},
     {FIRST ", \"bias\": \"all\"}", "\"bias\" is all, weft reads \"none\" alone"},
     {FIRST ", \"rank_pattern\": {\"q_proj\": 8}}",
-     "\"rank_pattern\" has \"q_proj\": 8, the plan's adapter.rank_pattern has no such "
-     "pattern"},
+     "\"r\" and \"rank_pattern\" give model.layers.0.self_attn.q_proj rank 8, the plan's "
+     "adapter 4"},
+    {FIRST ", \"rank_pattern\": {\"z_proj\": 8}}", NULL},
+    {FIRST ", \"rank_pattern\": {\"(q_proj\": 8}}",
+     "\"(q_proj\" of \"rank_pattern\" is no regular expression: "},
+    {"{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 8, "
+     "\"rank_pattern\": {\".*\": 4}}",
+     NULL},
     {FIRST ", \"alpha_pattern\": {\"q_proj\": \"8\"}}",
      "\"q_proj\" of \"alpha_pattern\" is not a number"},
     {FIRST ", \"alpha_pattern\": [8]}", "\"alpha_pattern\" is not an object"},
@@ -132,6 +138,28 @@ static const struct {
     {"", "is empty"},
 };
 
+/* An adapter of two layers in scratch_dir. */
+static void put_adapter(void) {
+  static const char *const module[] = {"self_attn.q_proj", "self_attn.k_proj",
+                                       "mlp.up_proj", "mlp.experts",
+                                       "mlp.experts.base_layer"};
+  Text head = {0}, file = {0};
+  int n = 0;
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k < LEN(module); k++, n++)
+      text_printf(&head,
+                  "%s\"base_model.model.model.layers.%d.%s.lora_A.weight\": {\"dtype\": "
+                  "\"F32\", \"shape\": [1, 1], \"data_offsets\": [%d, %d]}",
+                  n ? ", " : "{", i, module[k], 4 * n, 4 * n + 4);
+  text_add(&head, "}");
+  for (int i = 0; i < 8; i++) text_addn(&file, &(char){(char)(head.n >> 8 * i)}, 1);
+  text_addn(&file, head.s, head.n);
+  for (int i = 0; i < 4 * n; i++) text_addn(&file, "", 1);
+  (void)scratch_put(ADAPTER_WEIGHTS, file.s, file.n);
+  text_free(&head);
+  text_free(&file);
+}
+
 /* Opens a base without tensors and the adapter of `plan` beside it. */
 static weft_status open_both(const char *base, const Plan *plan, SafeTensors **out) {
   Folders in = {.plan = scratch_dir};
@@ -141,7 +169,7 @@ static weft_status open_both(const char *base, const Plan *plan, SafeTensors **o
 START_TEST(settings_are_the_plans) {
   static const char empty[] = "\2\0\0\0\0\0\0\0{}";
   const char *base = scratch_put("base.safetensors", empty, sizeof empty - 1);
-  (void)scratch_put(ADAPTER_WEIGHTS, empty, sizeof empty - 1);
+  put_adapter();
   const char *file =
       scratch_put(ADAPTER_CONFIG, folder[_i].config, strlen(folder[_i].config));
   Plan plan = {.adapter = {.rank = 4, .alpha = 8, .from = "."}};
@@ -161,25 +189,36 @@ START_TEST(settings_are_the_plans) {
 END_TEST
 
 #define SECOND                                                                           \
-  FIRST ", \"modules_to_save\": [\"lm_head\"], \"alpha_pattern\": {\"k_proj\": 2}"
+  FIRST ", \"modules_to_save\": [\"lm_head\"], \"target_parameters\": "                  \
+        "[\"experts.gate_up_proj\", \"down_proj\"], \"alpha_pattern\": {"
+#define RANKS "}, \"rank_pattern\": {\"up_proj\": 8, \"q_proj\": 2}}"
+#define ALPHA SECOND "\"k_proj\": 2}, \"rank_pattern\": "
 static const struct {
   const char *config, *says; /* NULL: nothing */
 } patterns[] = {
-    {SECOND ", \"rank_pattern\": {\"layers\\\\.\\\\d+\\\\.mlp\": 8, \"q_proj\": 2}}",
+    {ALPHA "{\"layers\\\\.\\\\d+\\\\.mlp\\\\.up_proj\": 8, \"q_proj\": 2}}", NULL},
+    {ALPHA "{\"^model.layers.[0-9]+.mlp.up_proj$\": 8, \".*\\\\.q_proj\": 2}}", NULL},
+    {ALPHA "{\"(0|1)\\\\.mlp\\\\.up_proj\": 8, \"layers.*q_proj\": 2}}", NULL},
+    {ALPHA "{\"model.layers.0.mlp.up_proj\": 8, \"up_proj\": 8, \"[qz]_proj\": 2, "
+           "\"nothing\": 77}}",
      NULL},
-    {SECOND
-     ", \"rank_pattern\": {\"^model.layers.[0-9]+.mlp$\": 8, \".*\\\\.q_proj\": 2}}",
-     NULL},
-    {SECOND ", \"rank_pattern\": {\"layers.0.mlp\": 8, \"q_proj\": 2}}",
-     "\"rank_pattern\" has \"layers.0.mlp\": 8, the plan's adapter.rank_pattern has no "
-     "such "
-     "pattern"},
-    {SECOND ", \"rank_pattern\": {\"q_proj\": 3}}",
-     "\"q_proj\" of \"rank_pattern\" is 3, the plan's adapter.rank_pattern 2"},
-    {SECOND ", \"rank_pattern\": {\"q_proj\": 2}}",
-     "\"rank_pattern\" has no \"layers.*.mlp\", the plan's adapter.rank_pattern 8"},
-    {SECOND "}", "has no \"rank_pattern\", the plan's adapter.rank_pattern is set"},
-    {FIRST ", \"modules_to_save\": null}",
+    {ALPHA "{\"q_proj\": 2, \"q_proj|up_proj\": 8}}", NULL}, /* the first counts */
+    {ALPHA "{\"up_proj|q_proj\": 8, \"q_proj\": 2}}",
+     "give model.layers.0.self_attn.q_proj rank 8, the plan's adapter 2"},
+    {ALPHA "{\"layers.0.mlp.up_proj\": 8, \"q_proj\": 2}}",
+     "give model.layers.1.mlp.up_proj rank 4, the plan's adapter 8"},
+    {ALPHA "{\"up_proj\": 8, \"q_proj\": 3}}",
+     "give model.layers.0.self_attn.q_proj rank 3, the plan's adapter 2"},
+    {ALPHA "{\"up_proj\": 8, \"_proj\": 2}}", /* a whole word is to fit */
+     "give model.layers.0.self_attn.q_proj rank 4, the plan's adapter 2"},
+    {ALPHA "{\"up_proj\": 8, \"q_proj\": 2, \"mlp.experts.down_proj\": 1}}",
+     "give model.layers.0.mlp.experts.down_proj rank 1, the plan's adapter 4"},
+    {ALPHA "{}}", "give model.layers.0.mlp.up_proj rank 4, the plan's adapter 8"},
+    {SECOND RANKS, "\"alpha_pattern\" give model.layers.0.self_attn.k_proj alpha 8, the "
+                   "plan's adapter 2"},
+    {SECOND "\".*1.*k_proj\": 2" RANKS,
+     "give model.layers.0.self_attn.k_proj alpha 8, the plan's adapter 2"},
+    {FIRST ", \"modules_to_save\": null, \"target_parameters\": [\"a\"]}",
      "\"modules_to_save\" is not set, the plan's adapter.modules_to_save is"},
 };
 
@@ -187,15 +226,17 @@ static const struct {
  * is the same, or an error. */
 START_TEST(patterns_are_the_plans) {
   static const char empty[] = "\2\0\0\0\0\0\0\0{}";
-  static const PatternNumber rank[] = {{"layers.*.mlp", 8}, {"q_proj", 2}};
+  static const PatternNumber rank[] = {{"layers.*.mlp.up_proj", 8}, {"q_proj", 2}};
   static const PatternNumber alpha[] = {{"k_proj", 2}};
   static const char *const saved[] = {"lm_head"};
+  static const char *const of[] = {"experts.gate_up_proj", "mlp.experts.down_proj"};
   const char *base = scratch_put("base.safetensors", empty, sizeof empty - 1);
-  (void)scratch_put(ADAPTER_WEIGHTS, empty, sizeof empty - 1);
+  put_adapter();
   (void)scratch_put(ADAPTER_CONFIG, patterns[_i].config, strlen(patterns[_i].config));
   Adapter a = {.rank = 4, .alpha = 8, .from = ".", .ranks = {rank, 2}};
   a.alphas = (PatternNumbers){alpha, 1};
   a.saved = (Patterns){saved, 1};
+  a.experts = (Patterns){of, LEN(of)};
   Plan plan = {.adapter = a};
   SafeTensors *s;
   weft_status st = open_both(base, &plan, &s);

@@ -14,8 +14,7 @@ typedef struct Finder {
   Diags *d;
 } Finder;
 
-/* Whether a pattern is this module, or the end of its name: "q_proj", as PEFT has it. */
-static bool names_module(const char *pattern, const char *module) {
+bool adapter_names_module(const char *pattern, const char *module) {
   if (tp_pattern_fits(pattern, module, strlen(module))) return true;
   for (const char *s = module; (s = strchr(s, '.'));)
     if (s++, tp_pattern_fits(pattern, s, strlen(s))) return true;
@@ -117,7 +116,7 @@ static void find(const Finder *f, const Kind *k, Patterns of, AdapterTarget *to)
     int hits = 0;
     for (int i = 0; i < g->op.n; i++) {
       const Op *op = &g->op.at[i];
-      if (!k->is(g, op) || !names_module(of.at[p], target_name(g, op))) continue;
+      if (!k->is(g, op) || !adapter_names_module(of.at[p], target_name(g, op))) continue;
       Oid other = other_reader(g, i);
       if (other >= 0 && !hits) cannot_adapt(f, k, i, other, p);
       to[i].rank = f->adapter->rank, hits++;
@@ -153,20 +152,32 @@ static void no_target(const Finder *f, const char *path, const char *pattern) {
   suggest(x, a, pattern, &names, "those that have one");
 }
 
-/* The pattern of the list that names a module, or -1; two that say different numbers are
- * an error, since a table has no order. */
-static int which(const Finder *f, const char *field, PatternNumbers of,
-                 const char *module) {
+/* The number that a pattern of the list says of a module, or `otherwise`. */
+static double number_of(PatternNumbers of, const char *module, double otherwise) {
+  for (int i = 0; i < of.n; i++)
+    if (adapter_names_module(of.at[i].pattern, module)) otherwise = of.at[i].number;
+  return otherwise;
+}
+
+AdapterTarget adapter_target_of(const Adapter *a, const char *module) {
+  double alpha = a->alpha > 0 ? a->alpha : (double)a->rank;
+  return (AdapterTarget){(int64_t)number_of(a->ranks, module, (double)a->rank),
+                         number_of(a->alphas, module, alpha)};
+}
+
+/* Two patterns that say different numbers of a module are an error, since a table has no
+ * order. */
+static void check_one(const Finder *f, const char *field, PatternNumbers of,
+                      const char *module) {
   int found = -1;
   for (int i = 0; i < of.n; i++) {
-    if (!names_module(of.at[i].pattern, module)) continue;
+    if (!adapter_names_module(of.at[i].pattern, module)) continue;
     if (found >= 0 && of.at[i].number != of.at[found].number)
       diag_error(f->d, "adapter", arena_printf(f->d->arena, "adapter.%s", field),
                  "\"%s\" and \"%s\" both name %s and say %g and %g", of.at[found].pattern,
                  of.at[i].pattern, module, of.at[found].number, of.at[i].number);
     found = i;
   }
-  return found;
 }
 
 /* Reports patterns that name no target. */
@@ -175,7 +186,7 @@ static void all_used(const Finder *f, const char *field, PatternNumbers of) {
     int hits = 0;
     for (int i = 0; i < f->g->op.n; i++)
       hits += f->target[i].rank &&
-              names_module(of.at[p].pattern, target_name(f->g, &f->g->op.at[i]));
+              adapter_names_module(of.at[p].pattern, target_name(f->g, &f->g->op.at[i]));
     const char *path =
         arena_printf(f->d->arena, "adapter.%s[\"%s\"]", field, of.at[p].pattern);
     if (!hits) no_target(f, path, of.at[p].pattern);
@@ -197,11 +208,9 @@ AdapterTarget *adapter_targets(const Graph *g, const Adapter *a, Diags *d) {
   for (int i = 0; i < g->op.n && d->errors == errors; i++) {
     if (!target[i].rank) continue;
     const char *name = target_name(g, &g->op.at[i]);
-    int rank = which(&f, "rank_pattern", a->ranks, name);
-    int alpha = which(&f, "alpha_pattern", a->alphas, name);
-    target[i].alpha = a->alpha > 0 ? a->alpha : (double)a->rank;
-    if (rank >= 0) target[i].rank = (int64_t)a->ranks.at[rank].number;
-    if (alpha >= 0) target[i].alpha = a->alphas.at[alpha].number;
+    check_one(&f, "rank_pattern", a->ranks, name);
+    check_one(&f, "alpha_pattern", a->alphas, name);
+    target[i] = adapter_target_of(a, name);
   }
   return target;
 }
@@ -217,7 +226,7 @@ static const char *module_of(Arena *a, const char *param) {
 /* Whether a pattern names a module that has the parameter. */
 static bool names_holder(Arena *a, const char *pattern, const char *param) {
   for (const char *m = param; strrchr(m, '.');)
-    if (names_module(pattern, m = module_of(a, m))) return true;
+    if (adapter_names_module(pattern, m = module_of(a, m))) return true;
   return false;
 }
 

@@ -10,6 +10,10 @@ typedef struct AdapterTarget {
   int64_t rank; /* 0: none */
   double alpha;
 } AdapterTarget;
+/* Whether a pattern is this module, or the end of its name: "q_proj", as PEFT has it. */
+bool adapter_names_module(const char *pattern, const char *module);
+/* Of a module that has an adapter. */
+AdapterTarget adapter_target_of(const Adapter *a, const char *module);
 /* Of each op; errors go to `d`. */
 AdapterTarget *adapter_targets(const Graph *g, const Adapter *a, Diags *d);
 /* Of each parameter, whether it learns beside the adapter. */

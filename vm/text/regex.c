@@ -15,8 +15,9 @@ weft_status regex_api(const RegexApi **out, weft_error *e) {
   *out = api;
   if (!so)
     return err_set(e, WEFT_EFILE,
-                   "tokenizers need %s (Debian: libonig5, libutf8proc2): %s", MODULE,
-                   dlerror());
+                   "tokenizers and patterns of adapters need %s (Debian: libonig5, "
+                   "libutf8proc2): %s",
+                   MODULE, dlerror());
   if (api && api->version == REGEX_API_VERSION) return WEFT_OK;
   return err_set(e, WEFT_EFILE, "%s is of another version of weft", path);
 }

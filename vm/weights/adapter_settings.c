@@ -4,8 +4,7 @@
  * none, false or empty is an error, since it may change the numbers. */
 #include "adapter_settings.h"
 
-#include <math.h>
-
+#include "adapter_patterns.h"
 #include "vm/io/file.h"
 #include "vm/io/json_text.h"
 
@@ -30,6 +29,19 @@ static bool is_passed(const char *key) {
   return false;
 }
 
+/* What has a comparison of its own. */
+static bool is_compared(const char *key) {
+  static const char *const keys[] = {"r",
+                                     "lora_alpha",
+                                     "rank_pattern",
+                                     "alpha_pattern",
+                                     "target_parameters",
+                                     "modules_to_save"};
+  for (int i = 0; i < LEN(keys); i++)
+    if (str_eq(key, keys[i])) return true;
+  return false;
+}
+
 /* None, false or empty: a setting that is not used. */
 static bool is_off(const json_t *v) {
   return json_is_null(v) || json_is_false(v) ||
@@ -37,10 +49,16 @@ static bool is_off(const json_t *v) {
          (json_is_object(v) && !json_object_size(v));
 }
 
-static weft_status check_number(const char *file, const char *key, const json_t *v,
-                                const char *field, double want, weft_error *e) {
+/* Where the folder or the plan has numbers of some modules, adapter_patterns compares
+ * those of each. */
+static weft_status check_number(const char *file, const json_t *config, const char *key,
+                                const char *pattern, const char *field, double want,
+                                weft_error *e) {
+  const json_t *v = json_object_get(config, key);
+  if (!v) FAIL(file, "has no \"%s\"", key);
   if (!json_is_number(v)) FAIL(file, "\"%s\" is not a number", key);
-  if (json_number_value(v) != want)
+  bool of_each = !pattern || json_object_size(json_object_get(config, pattern));
+  if (json_number_value(v) != want && !of_each)
     FAIL(file, "\"%s\" is %g, the plan's adapter.%s %g", key, json_number_value(v), field,
          want);
   return WEFT_OK;
@@ -73,82 +91,6 @@ static weft_status check_init(const char *file, const char *key, const json_t *v
        s ? s : "no known value");
 }
 
-/* ---- patterns ---- */
-
-/* What may be before the name of a module without meaning more. */
-static const char *const before[] = {"^", ".*\\.", "(.*\\.)?", "model.", "transformer."};
-/* Parts of regular expressions, and what a pattern of the plan has there. */
-static const char *const part[][2] = {
-    {"\\.", "."}, {"\\d+", "*"}, {"[0-9]+", "*"}, {"$", ""}};
-
-/* A key as the plan would have it: "model\.layers\.\d+\.mlp" -> "layers.*.mlp". Others
- * stay as they are, and so are none of the plan's. */
-static const char *as_pattern(Arena *a, const char *key) {
-  char *name = arena_alloc(a, strlen(key) + 1), *to = name; /* no part becomes longer */
-  for (const char *s = key; *s;) {
-    int k = 0;
-    while (k < LEN(part) && strncmp(s, part[k][0], strlen(part[k][0])) != 0) k++;
-    if (k == LEN(part)) {
-      *to++ = *s++;
-      continue;
-    }
-    memcpy(to, part[k][1], strlen(part[k][1]));
-    to += strlen(part[k][1]), s += strlen(part[k][0]);
-  }
-  return name;
-}
-
-static const char *without_before(const char *s) {
-  for (int i = 0; i < LEN(before); i++) {
-    size_t n = strlen(before[i]);
-    if (strncmp(s, before[i], n) == 0) s += n;
-  }
-  return s;
-}
-
-static bool same_pattern(Arena *a, const char *key, const char *pattern) {
-  const char *x = as_pattern(a, without_before(key));
-  return str_eq(without_before(x), without_before(pattern));
-}
-
-static weft_status compare_patterns(Arena *a, const char *file, const char *key,
-                                    const json_t *v, PatternNumbers want, weft_error *e) {
-  bool *found = NEW_N(a, bool, want.n + 1);
-  const char *name;
-  json_t *number;
-  json_object_foreach((json_t *)v, name, number) {
-    int i = 0;
-    while (i < want.n && !same_pattern(a, name, want.at[i].pattern)) i++;
-    if (!json_is_number(number))
-      FAIL(file, "\"%s\" of \"%s\" is not a number", name, key);
-    double n = json_number_value(number);
-    if (i == want.n)
-      FAIL(file, "\"%s\" has \"%s\": %g, the plan's adapter.%s has no such pattern", key,
-           name, n, key);
-    if (want.at[i].number != n)
-      FAIL(file, "\"%s\" of \"%s\" is %g, the plan's adapter.%s %g", name, key, n, key,
-           want.at[i].number);
-    found[i] = true;
-  }
-  for (int i = 0; i < want.n; i++)
-    if (!found[i])
-      FAIL(file, "\"%s\" has no \"%s\", the plan's adapter.%s %g", key,
-           want.at[i].pattern, key, want.at[i].number);
-  return WEFT_OK;
-}
-
-/* Both name modules by patterns, and say a number of each. */
-static weft_status check_patterns(const char *file, const char *key, const json_t *v,
-                                  PatternNumbers want, weft_error *e) {
-  if (!json_is_object(v) && !json_is_null(v)) FAIL(file, "\"%s\" is not an object", key);
-  Arena *a = arena_new(NULL);
-  weft_status st = a && !setjmp(*arena_guard(a))
-                       ? compare_patterns(a, file, key, v, want, e)
-                       : err_set(e, WEFT_ENOMEM, "out of memory");
-  arena_free(a);
-  return st;
-}
-
 /* Names that the plan gives as patterns: which modules they are the tensors tell. */
 static weft_status check_names(const char *file, const json_t *config, const char *key,
                                Patterns want, weft_error *e) {
@@ -163,38 +105,31 @@ static weft_status check_names(const char *file, const json_t *config, const cha
 
 static weft_status check_key(const char *file, const char *key, const json_t *v,
                              const Adapter *a, weft_error *e) {
-  double alpha = a->alpha > 0 ? a->alpha : (double)a->rank;
   if (str_eq(key, "peft_type")) return check_text(file, key, v, "LORA", e);
   if (str_eq(key, "bias")) return check_text(file, key, v, "none", e);
-  if (str_eq(key, "r")) return check_number(file, key, v, "rank", (double)a->rank, e);
-  if (str_eq(key, "lora_alpha")) return check_number(file, key, v, "alpha", alpha, e);
   if (str_eq(key, "use_rslora")) return check_flag(file, key, v, "rslora", a->rslora, e);
   if (str_eq(key, "use_dora")) return check_flag(file, key, v, "dora", a->dora, e);
   if (str_eq(key, "init_lora_weights")) return check_init(file, key, v, e);
-  if (str_eq(key, "rank_pattern")) return check_patterns(file, key, v, a->ranks, e);
-  if (str_eq(key, "alpha_pattern")) return check_patterns(file, key, v, a->alphas, e);
-  if (str_eq(key, "target_parameters") || str_eq(key, "modules_to_save")) return WEFT_OK;
-  if (is_passed(key) || is_off(v)) return WEFT_OK;
+  if (is_compared(key) || is_passed(key) || is_off(v)) return WEFT_OK;
   FAIL(file, "\"%s\" is set, which weft does not have", key);
 }
 
 static weft_status check_config(const char *file, const json_t *config, const Adapter *a,
                                 weft_error *e) {
-  static const char *const needed[] = {"peft_type", "r", "lora_alpha"};
+  double alpha = a->alpha > 0 ? a->alpha : (double)a->rank;
   const char *key;
   json_t *value;
   if (!json_is_object(config)) FAIL(file, "is not an object");
-  for (int i = 0; i < LEN(needed); i++)
-    if (!json_object_get(config, needed[i])) FAIL(file, "has no \"%s\"", needed[i]);
+  if (!json_object_get(config, "peft_type")) FAIL(file, "has no \"peft_type\"");
+  TRY(check_number(file, config, "r", a->ranks.n ? NULL : "rank_pattern", "rank",
+                   (double)a->rank, e));
+  TRY(check_number(file, config, "lora_alpha", a->alphas.n ? NULL : "alpha_pattern",
+                   "alpha", alpha, e));
   json_object_foreach((json_t *)config, key, value)
       TRY(check_key(file, key, value, a, e));
   TRY(check_names(file, config, "target_parameters", a->experts, e));
   TRY(check_names(file, config, "modules_to_save", a->saved, e));
   /* what PEFT leaves out is off */
-  if (a->ranks.n && !json_object_get(config, "rank_pattern"))
-    FAIL(file, "has no \"rank_pattern\", the plan's adapter.rank_pattern is set");
-  if (a->alphas.n && !json_object_get(config, "alpha_pattern"))
-    FAIL(file, "has no \"alpha_pattern\", the plan's adapter.alpha_pattern is set");
   if (a->dora && !json_object_get(config, "use_dora"))
     FAIL(file, "has no \"use_dora\", the plan's adapter.dora is true");
   if (a->rslora && !json_object_get(config, "use_rslora"))
@@ -203,7 +138,7 @@ static weft_status check_config(const char *file, const json_t *config, const Ad
 }
 
 weft_status adapter_settings(const weft_alloc *a, const char *file, const Adapter *of,
-                             weft_error *e) {
+                             const SafeTensors *s, weft_error *e) {
   char *text;
   size_t bytes;
   TRY(file_read(a, file, CONFIG_MAX, &text, &bytes, e));
@@ -212,6 +147,7 @@ weft_status adapter_settings(const weft_alloc *a, const char *file, const Adapte
   if (!bytes) FAIL(file, "is empty");
   if (!config) return WEFT_EFILE;
   weft_status st = check_config(file, config, of, e);
+  if (st == WEFT_OK) st = adapter_patterns(a, file, config, of, s, e);
   json_decref(config);
   return st;
 }

@@ -5,8 +5,9 @@
 #include "vm/io/io.h"
 #include "vm/plan/plan.h"
 
-/* WEFT_EFILE with the file and the key if its settings are not the plan's. */
+/* WEFT_EFILE with the file and the key if its settings are not the plan's; `s` has the
+ * tensors of the adapter. */
 weft_status adapter_settings(const weft_alloc *a, const char *file, const Adapter *of,
-                             weft_error *e);
+                             const SafeTensors *s, weft_error *e);
 
 #endif

@@ -13,8 +13,8 @@ static weft_status add_adapter(const weft_alloc *a, SafeTensors *to, const Adapt
   const char *weights = arena_printf(scratch, "%s/" ADAPTER_WEIGHTS, folder);
   TRY(folders_hold(in, config, e));
   TRY(folders_hold(in, weights, e));
-  TRY(adapter_settings(a, config, of, e));
-  return st_also(to, weights, e);
+  TRY(st_also(to, weights, e));
+  return adapter_settings(a, config, of, to, e);
 }
 
 static weft_status open_teacher(const weft_alloc *a, const char *teacher,
