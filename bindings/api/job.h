@@ -120,6 +120,18 @@ void job_note(Job *j, weft_status st);
 /* The arena bytes of the pp rank that needs most, and its number. */
 uint64_t job_worst_memory(const Job *j, int *pp);
 
+/* ---- job_learns.c ---- */
+/* Of a compiled plan in which some parameters are frozen: how many elements learn, and
+ * bytes of the worst rank, those of the host with them. */
+typedef struct JobLearns {
+  uint64_t parameters;
+  uint64_t frozen, learning;    /* parameters, as ops read them */
+  uint64_t states, activations; /* gradients, master weights, the optimizer's state */
+  uint64_t saved; /* it needs so much less than with nothing frozen and no adapter */
+} JobLearns;
+/* False: the plan has neither `adapter` nor `freeze`. */
+bool job_learns(const Job *j, JobLearns *out);
+
 /* ---- shrink.c ---- */
 typedef struct LangShrunk {
   const char *const *what; /* "num_hidden_layers 32 -> 4" */

@@ -7,6 +7,8 @@ typedef struct Checked {
   Job job;
   int expectations;
   JobUnsaid unsaid;
+  bool frozen; /* some parameters are */
+  JobLearns learns;
 } Checked;
 
 /* What the worst rank needs, and what the GPU lacks for it. */
@@ -19,6 +21,24 @@ static void print_memory(const Job *j, double lacks) {
   if (lacks > 0)
     printf(": %s too much for %s", format_bytes(lacks, a), j->plan.cluster.gpu);
   printf("\n");
+}
+
+/* Of the worst rank: what is frozen, what learns, and what that saves. */
+static void print_learns(const Checked *c) {
+  char a[32], b[32];
+  const JobLearns *l = &c->learns;
+  const Adapter *of = &c->job.plan.adapter;
+  printf("  learns  %s of %s parameters", format_count((double)l->parameters, a),
+         format_count((double)c->job.compiled->params_total, b));
+  if (of->rank) printf(", an adapter of rank %lld", (long long)of->rank);
+  printf(": %s %s", of->rank ? "base" : "frozen", format_bytes((double)l->frozen, a));
+  printf(", %s %s", of->rank ? "adapter" : "others",
+         format_bytes((double)l->learning, a));
+  printf(", gradients and states %s", format_bytes((double)l->states, a));
+  printf(", activations %s\n", format_bytes((double)l->activations, a));
+  if (l->saved)
+    printf("          %s less than if all of the model learnt\n",
+           format_bytes((double)l->saved, a));
 }
 
 /* Bytes of the worst rank for which its GPU has no room; not above 0: it fits, or the
@@ -44,6 +64,7 @@ static void print_summary(const Checked *c) {
          (long long)b->global, (long long)b->seq, j->compiled->microbatches,
          j->plan.schedule);
   print_memory(j, lacks);
+  if (c->frozen) print_learns(c);
   printf(
       "  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
       (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
@@ -58,6 +79,17 @@ static void print_summary(const Checked *c) {
            c->expectations > 1 ? "all limits are kept" : "the limit is kept");
 }
 
+static void json_learns(Json *out, const JobLearns *l) {
+  json_open(out, "learns", '{');
+  json_int(out, "activation_bytes", (int64_t)l->activations);
+  json_int(out, "frozen_bytes", (int64_t)l->frozen);
+  json_int(out, "parameter_bytes", (int64_t)l->learning);
+  json_int(out, "parameters", (int64_t)l->parameters);
+  json_int(out, "saved_bytes", (int64_t)l->saved);
+  json_int(out, "state_bytes", (int64_t)l->states);
+  json_close(out, '}');
+}
+
 static void json_result(Json *out, void *ud) {
   const Checked *c = ud;
   const Job *j = &c->job;
@@ -66,6 +98,10 @@ static void json_result(Json *out, void *ud) {
     json_bool(out, "fits", lacking(j) <= 0);
   else
     json_none(out, "fits");
+  if (c->frozen)
+    json_learns(out, &c->learns);
+  else
+    json_none(out, "learns");
   json_int(out, "memory_bytes", (int64_t)job_worst_memory(j, &rank));
   json_open(out, "mesh", '{');
   for (int i = 0; i < AXIS_N; i++)
@@ -93,11 +129,12 @@ static weft_status check(Checked *c, Cli *cli, Arena *arena) {
   TRY(job_compile(j));
   TRY(job_expect(j, &c->expectations));
   TRY(job_unsaid(j, &c->unsaid));
+  c->frozen = job_learns(j, &c->learns);
   return job_check_files(j);
 }
 
 int verb_check(Cli *cli, Arena *arena) {
-  Checked c;
+  Checked c = {0};
   weft_status st = check(&c, cli, arena);
   if (st == WEFT_OK && !cli->json && !cli->quiet) print_summary(&c);
   return job_end(&c.job, cli, st, json_result, &c);

@@ -1,0 +1,104 @@
+/* check_learns.c - what weft check says of plans with frozen parameters: bytes of base,
+ * adapter, states and activations, and how many it saves. */
+#include <check.h>
+
+#include "tests/harness/compiled_job.h"
+#include "tests/harness/process.h"
+
+#define MODEL                                                                            \
+  "local weft = require 'weft'\nreturn weft.plan { name = 'p',\n"                        \
+  "  model = weft.model { 'llama', hidden_size = 64, num_hidden_layers = 2, "            \
+  "num_attention_heads = 4, intermediate_size = 128, vocab_size = 256 },\n"              \
+  "  batch = { global = 4, micro = 1, seq = 32 }, %s }\n"
+
+static const char *put_plan(const char *fields) {
+  const char *text = arena_printf(arena, MODEL, fields);
+  return scratch_put("plan.lua", text, strlen(text));
+}
+
+static JobLearns learns_of(const char *fields, uint64_t *memory) {
+  JobLearns l;
+  int pp;
+  compiled_job(&job, arena, put_plan(fields), NULL, 0);
+  job_learns(&job, &l);
+  *memory = job_worst_memory(&job, &pp);
+  job_free(&job);
+  return l;
+}
+
+static const struct {
+  const char *around, *frozen; /* of the plan, and what leaves something out */
+  uint64_t learning;           /* elements */
+} plans[] = {
+    {"mesh = { dp = 1 }", "adapter = { 'lora', rank = 4, targets = { 'q_proj' } }",
+     2 * 2 * 4 * 64},
+    {"mesh = { dp = 2 }, strategy = 'fsdp2', precision = 'bf16'",
+     "adapter = { 'lora', rank = 4, targets = { 'q_proj', 'o_proj' } }", 4 * 2 * 4 * 64},
+    {"mesh = { pp = 2 }", "freeze = { 'embed_tokens', 'layers' }", 64 + 256 * 64},
+    {"mesh = { dp = 2 }, strategy = { 'zero', stage = 1, offload_optimizer = true }",
+     "adapter = { 'lora', rank = 4, targets = { 'q_proj' } }, groups = { { 'layers.0', lr "
+     "= 2 } }, loss = { 'cross_entropy', per = 'sequences' }",
+     2 * 2 * 4 * 64},
+};
+
+/* The difference to a plan that says nothing of what is frozen is what is told. */
+START_TEST(saved_is_the_difference) {
+  uint64_t own, all;
+  const char *around = plans[_i].around;
+  JobLearns none = learns_of(around, &all);
+  JobLearns l = learns_of(arena_printf(arena, "%s, %s", around, plans[_i].frozen), &own);
+  ck_assert_uint_eq(none.parameters, 0);
+  ck_assert_uint_eq(l.parameters, plans[_i].learning);
+  ck_assert_uint_gt(l.saved, 0);
+  ck_assert_msg(own + l.saved <= all + 4096 && own + l.saved + 4096 >= all,
+                "%llu and %llu saved, %llu with nothing frozen", (unsigned long long)own,
+                (unsigned long long)l.saved, (unsigned long long)all);
+  ck_assert_uint_gt(l.states, 0);
+  ck_assert_uint_gt(l.activations, 0);
+  ck_assert_uint_ge(l.frozen + l.learning, l.learning + 1);
+}
+END_TEST
+
+/* A copy takes the place of the model without its adapter, which the loss reads. */
+START_TEST(with_a_reference) {
+  uint64_t own;
+  JobLearns l = learns_of("adapter = { 'lora', rank = 4 }, loss = { 'dpo' }, packed = { "
+                          "size = 32, alone = true, eot = 3 }, batch = { global = 4, "
+                          "micro = 2, seq = 32 }",
+                          &own);
+  ck_assert_uint_gt(l.saved, 0);
+}
+END_TEST
+
+START_TEST(check_says_it) {
+  put_plan("adapter = { 'lora', rank = 4, targets = { 'q_proj' } }");
+  Outcome o = process_run(60, "$weft check plan.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  ck_assert_msg(strstr(o.out, "  learns  1.02 k of 116 k parameters, an adapter of rank "
+                              "4: base ") &&
+                    strstr(o.out, " less than if all of the model learnt\n"),
+                "%s", o.out);
+  o = process_run(60, "$weft check plan.lua --json");
+  ck_assert_msg(strstr(o.out, "\"learns\": {") && strstr(o.out, "\"parameters\": 1024,"),
+                "%s", o.out);
+  put_plan("freeze = { 'layers.0' }");
+  o = process_run(60, "$weft check plan.lua");
+  ck_assert_msg(strstr(o.out, " parameters: frozen "), "%s", o.out);
+  put_plan("");
+  o = process_run(60, "$weft check plan.lua");
+  ck_assert_msg(!strstr(o.out, "learns"), "%s", o.out);
+}
+END_TEST
+
+Suite *learns_suite(void);
+Suite *learns_suite(void) {
+  Suite *s = suite_create("learns");
+  TCase *t = tcase_create("learns");
+  tcase_add_checked_fixture(t, job_setup, job_teardown);
+  tcase_set_timeout(t, 100);
+  tcase_add_loop_test(t, saved_is_the_difference, 0, LEN(plans));
+  tcase_add_test(t, with_a_reference);
+  tcase_add_test(t, check_says_it);
+  suite_add_tcase(s, t);
+  return s;
+}
