@@ -182,6 +182,6 @@ return function(weft, number)
     loss = learning.loss, mtp = learning.mtp,
     optimizer = optimizer(weft, new_draw, number, not waits, host and true),
     packed = packing(new_draw, number, rows, seq, d:maybe(3) and not rows and { eot = 3 } or nil),
-    data = weft.synthetic {}, train = { steps = 3, seed = d:below(1000), log_every = 1 },
+    data = weft.synthetic { learnt = masks(new_draw, number) }, train = { steps = 3, seed = d:below(1000), log_every = 1 },
   }
 end

@@ -270,7 +270,7 @@ static void write_plan(Draw *d, uint64_t seed, uint64_t number, int rounds, Text
               number % 2 ? "true" : "false", offloads ? "true" : "false");
   text_printf(t, "  precision = formats, loss = loss, mtp = mtp, loss_chunks = %s,\n",
               cut ? "(not loss or loss.z_loss) and pieces or nil" : "nil");
-  text_add(t, "  data = weft.synthetic {},\n");
+  text_printf(t, "  data = weft.synthetic { learnt = masks(new_draw, %llu) },\n", key);
   const char *stream = below(d, 3) == 0 ? "not rows and { eot = 3 } or nil" : "nil";
   text_printf(t, "  packed = packing(new_draw, %llu, rows, %d, %s),\n", key, seq, stream);
   text_printf(t, "  train = { steps = 3, seed = %d, log_every = 1 },\n}\n",
@@ -307,6 +307,7 @@ static void add_head(Text *t) {
   add_library(t, "learning", "random_learning");
   add_library(t, "loss", "random_loss");
   add_library(t, "packing", "random_packing");
+  add_library(t, "masks", "random_masks");
 }
 
 void random_plan(uint64_t seed, uint64_t number, RandomPlan *p) {

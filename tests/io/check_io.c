@@ -292,6 +292,38 @@ START_TEST(other_data_for_validation) {
 }
 END_TEST
 
+/* So many labels are learnt, others for other data, and tokens are what they were. */
+START_TEST(synthetic_masks) {
+  DataSpec some = {.kind = DATA_SYNTHETIC, .learnt = 0.25};
+  Data *all = open_data((DataSpec){.kind = DATA_SYNTHETIC, .learnt = 1}, 100, 50);
+  Data *d = open_data(some, 100, 50);
+  int32_t t[2][100], l[2][100], learnt = 0;
+  ck_assert_str_eq(data_describe(d),
+                   "synthetic tokens, vocabulary 50, 25 % of them learnt");
+  ck_assert(data_is_partial(d) && !data_is_partial(all));
+  for (int64_t i = 0; i < 100; i++) {
+    ck_assert_int_eq(data_sample(all, i, t[0], l[0], &scratch_error), WEFT_OK);
+    ck_assert_int_eq(data_sample(d, i, t[1], l[1], &scratch_error), WEFT_OK);
+    ck_assert_mem_eq(t[0], t[1], sizeof *t);
+    for (int k = 0; k < 100; k++) {
+      ck_assert(l[1][k] == l[0][k] || l[1][k] == LABEL_IGNORED);
+      learnt += l[1][k] != LABEL_IGNORED;
+    }
+  }
+  ck_assert_msg(learnt > 2350 && learnt < 2650, "%d", learnt);
+  Data *v = open_val((DataSpec){.kind = DATA_SYNTHETIC, .val = &some}, 100, 50);
+  int same = 0;
+  ck_assert_int_eq(data_sample(d, 0, t[0], l[0], &scratch_error), WEFT_OK);
+  ck_assert_int_eq(data_sample(v, 0, t[1], l[1], &scratch_error), WEFT_OK);
+  for (int k = 0; k < 100; k++)
+    same += (l[0][k] == LABEL_IGNORED) == (l[1][k] == LABEL_IGNORED);
+  ck_assert_int_lt(same, 90);
+  data_close(all);
+  data_close(d);
+  data_close(v);
+}
+END_TEST
+
 /* Made-up tokens for validation are others than those of training. */
 START_TEST(synthetic_validation_is_other_data) {
   DataSpec val = {.kind = DATA_SYNTHETIC};
@@ -439,6 +471,7 @@ Suite *io_suite(void) {
   tcase_add_test(t, token_formats_mix);
   tcase_add_test(t, ids_are_checked_when_read);
   tcase_add_test(t, synthetic_is_endless);
+  tcase_add_test(t, synthetic_masks);
   tcase_add_test(t, the_end_is_for_validation);
   tcase_add_test(t, other_data_for_validation);
   tcase_add_test(t, synthetic_validation_is_other_data);

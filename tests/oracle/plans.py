@@ -103,7 +103,7 @@ def weft(folder, *options):
 def write_plan(folder, seed, number):
     """What the plan says, as spec.lua reads it."""
     text = say(BUILD / "weft-tests", "--plan", str(seed), str(number))
-    text = text.replace("weft.synthetic {}", 'weft.tokens { "tokens.bin", shuffle = false }')
+    text = re.sub(r"weft\.synthetic \{.*?\}", 'weft.tokens { "tokens.bin", shuffle = false }', text)
     for loss in ("loss", "learning.loss"):  # others of the plan's own are preference.py's
         text = text.replace(f"loss = {loss},", f"loss = {loss} and {loss}.z_loss and {loss} or nil,")
     (folder / "plan.lua").write_text(text)

@@ -319,7 +319,7 @@ weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labe
   labels[d->seq - 1] = LABEL_DOCUMENT_END; /* stays so in packed rows */
   if (d->packed.size) return WEFT_OK;
   TRY(d->source->ids(d, at + d->seq, 1, labels + d->seq - 1, e));
-  return stream_mask(d, at + 1, d->seq, labels, e);
+  return source_mask(d, at + 1, d->seq, labels, e);
 }
 
 weft_status data_reference(const Data *d, int64_t i, const int32_t *tokens,
@@ -369,7 +369,7 @@ weft_status data_look(const Data *d, uint64_t *print, weft_error *e) {
     if (d->masked) *print = hash_bytes(*print, &p->mask.learnt, sizeof p->mask.learnt);
     for (int k = 0; n > 0 && k < 2; k++) {
       TRY(d->source->ids(d, k ? last : p->first, n, id, e));
-      TRY(stream_mask(d, k ? last : p->first, n, id, e));
+      TRY(source_mask(d, k ? last : p->first, n, id, e));
       *print = hash_bytes(*print, id, (size_t)n * sizeof *id);
     }
   }

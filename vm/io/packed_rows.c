@@ -104,7 +104,7 @@ static weft_status put(const Data *d, int64_t at, int64_t n, int64_t t, int32_t 
   TRY(d->source->ids(d, at, n, tokens + t, e));
   memcpy(labels + t, tokens + t + 1, (size_t)(n - 1) * sizeof *labels);
   labels[t + n - 1] = LABEL_DOCUMENT_END;
-  return stream_mask(d, at + 1, n - 1, labels + t, e);
+  return source_mask(d, at + 1, n - 1, labels + t, e);
 }
 
 /* Documents that are dropped count for the row that is filled when they come, those

@@ -34,7 +34,8 @@ struct Data {
   bool shuffle;
   Part *part;
   int nparts;
-  bool masked; /* every part has a mask */
+  bool masked;   /* every part has a mask, or tokens are synthetic */
+  double learnt; /* synthetic: the share of those that are learnt */
   Packed packed;
   struct Rows *rows;       /* NULL: samples are windows */
   struct Blend *blend;     /* NULL: a single stream */
@@ -49,11 +50,20 @@ typedef struct Source {
   weft_status (*open)(Data *d, const DataSpec *spec, weft_error *e);
   /* Reads ids [at, at + n) of the stream, each below d->vocab. Thread-safe. */
   weft_status (*ids)(const Data *d, int64_t at, int64_t n, int32_t *out, weft_error *e);
+  /* Labels that are ids [at, at + n) of a masked stream: those that are not learnt become
+   * LABEL_IGNORED. Thread-safe; NULL: there are no masks. */
+  weft_status (*mask)(const Data *d, int64_t at, int64_t n, int32_t *labels,
+                      weft_error *e);
   const char *unit, *id; /* "bytes", "byte": for messages */
 } Source;
 
 #define SOURCE(ID, name) extern const Source source_##name;
 #include "vm/plan/sources.def"
+
+static inline weft_status source_mask(const Data *d, int64_t at, int64_t n,
+                                      int32_t *labels, weft_error *e) {
+  return d->masked && n > 0 ? d->source->mask(d, at, n, labels, e) : WEFT_OK;
+}
 
 /* ---- stream.c ---- */
 /* Finds the files of the spec and opens each: `form` finds the ids in one. */
@@ -65,8 +75,6 @@ weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out, weft_
 
 /* The part of the id at `at`. */
 const Part *stream_part(const Data *d, int64_t at);
-/* Labels that are ids [at, at + n) of the stream: those that are not learnt become
- * LABEL_IGNORED. */
 weft_status stream_mask(const Data *d, int64_t at, int64_t n, int32_t *labels,
                         weft_error *e);
 

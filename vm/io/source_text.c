@@ -11,4 +11,4 @@ static weft_status open_text(Data *d, const DataSpec *spec, weft_error *e) {
   return stream_open(d, spec, bytes, e);
 }
 
-const Source source_text = {open_text, stream_ids, "bytes", "byte"};
+const Source source_text = {open_text, stream_ids, NULL, "bytes", "byte"};

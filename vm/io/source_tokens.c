@@ -140,7 +140,7 @@ static weft_status open_tokens(Data *d, const DataSpec *spec, weft_error *e) {
   return stream_open(d, spec, tokens, e);
 }
 
-const Source source_tokens = {open_tokens, stream_ids, "tokens", "token"};
+const Source source_tokens = {open_tokens, stream_ids, stream_mask, "tokens", "token"};
 
 /* ---- conversations ---- */
 
@@ -152,4 +152,4 @@ static weft_status open_chat(Data *d, const DataSpec *spec, weft_error *e) {
       "conversations are read as token files: weft tokenize --chat makes them");
 }
 
-const Source source_chat = {open_chat, stream_ids, "tokens", "token"};
+const Source source_chat = {open_chat, stream_ids, stream_mask, "tokens", "token"};

@@ -314,7 +314,6 @@ static weft_status mask_part(const Part *p, int64_t i, int64_t n, int32_t *label
 
 weft_status stream_mask(const Data *d, int64_t at, int64_t n, int32_t *labels,
                         weft_error *e) {
-  if (!d->masked || n == 0) return WEFT_OK;
   const Part *p = stream_part(d, at);
   for (int64_t i = at - p->first; n > 0; p++, i = 0) {
     int64_t k = MIN(n, p->n - i);

@@ -202,6 +202,7 @@ typedef struct DataSpec {
   int width;     /* tokens: bytes of an id; 0 = not said */
   MaskUse masks; /* tokens */
   int64_t vocab; /* synthetic: 0 = the model's */
+  double learnt; /* synthetic: this share of the tokens; 0 = all, as 1 */
   bool shuffle;
   double val_fraction;        /* of the end of the stream, for validation */
   const struct DataSpec *val; /* or this; NULL: none is given */

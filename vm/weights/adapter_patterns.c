@@ -102,8 +102,7 @@ static weft_status compare(const Reader *r, const char *module, weft_error *e) {
 static weft_status compare_experts(const Reader *r, const char *module, weft_error *e) {
   for (int i = 0; i < r->of->experts.n; i++) {
     const char *pattern = r->of->experts.at[i], *dot = strrchr(pattern, '.');
-    const char *name =
-        arena_printf(r->arena, "%s.%s", module, dot ? dot + 1 : pattern);
+    const char *name = arena_printf(r->arena, "%s.%s", module, dot ? dot + 1 : pattern);
     if (adapter_names_module(pattern, name)) TRY(compare(r, name, e));
   }
   return WEFT_OK;
