@@ -173,6 +173,8 @@ static weft_status parse_error(const Rows *r, int line, weft_error *e) {
   char why[sizeof e->text];
   int at = e->line ? e->line + line - 1 : line;
   snprintf(why, sizeof why, "%s%s", byte ? "is not UTF-8: " : "", byte ? byte : e->text);
+  if (strstr(e->text, "JSON_ALLOW_NUL"))
+    snprintf(why, sizeof why, "holds the character \\u0000, which no text may have");
   err_clear(e);
   FAIL(at, "%s", why);
 }

@@ -270,7 +270,11 @@ end
 
 local function tools_of(row, options)
   local tools = row.tools
-  if type(tools) == "string" then tools = tools ~= "" and options.json(tools) or nil end
+  if tools == "" then return nil end
+  if type(tools) == "string" then
+    tools = options.json(tools)
+    if tools == nil then fail("tools is a text that is no JSON") end
+  end
   if text.is_null(tools) then return nil end
   if not text.is_list(tools) then fail("tools is not a list") end
   for i, tool in ipairs(tools) do

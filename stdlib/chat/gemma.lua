@@ -4,7 +4,7 @@ local text = require "weft.chat.text"
 
 return function(messages, tools, options, before)
   local out, put = text.pieces()
-  if tools then error("gemma has no place for tools", 0) end
+  text.without_tools("gemma", messages, tools)
   put(options.bos or "")
   for i, m in ipairs(messages) do
     if (m.role == "user") ~= (i % 2 == 1) then

@@ -146,6 +146,14 @@ function text.pieces()
   return list, function(s, learn) list[#list + 1] = { s, learn = learn or false } end
 end
 
+-- Templates without tools would write a call as an empty answer, which is learnt.
+function text.without_tools(name, messages, tools)
+  if tools then error(name .. " has no place for tools", 0) end
+  for i, m in ipairs(messages) do
+    if m.tool_calls then error(("message %d: %s has no place for tool calls"):format(i, name), 0) end
+  end
+end
+
 -- The function of a tool or of a call, which some data has without a table around it.
 function text.callee(call) return text.is_object(call["function"]) and call["function"] or call end
 

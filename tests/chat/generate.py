@@ -21,9 +21,6 @@ from transformers import PreTrainedTokenizerFast
 import transformers.utils.chat_template_utils as chat_template_utils
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FOLDER = sys.argv[1] if len(sys.argv) > 1 else HERE
-SETS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
-SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 TRL = os.path.join(os.path.dirname(importlib.util.find_spec("trl").origin), "chat_templates")
 DATE = "2025-08-05"
 
@@ -283,9 +280,9 @@ def wanted_mistral(both, t, row):
     return {"ids": got, "text": t.decode(got, skip_special_tokens=False)}
 
 
-def main_mistral(rng, t, f):
+def main_mistral(rng, t, f, sets):
     both = mistral(t)
-    for _ in range(SETS):
+    for _ in range(sets):
         some = rows(rng, "system tools exclusive calls_alone", ["and"], 4)
         case = {"template": "mistral", "tokenizer": "tekken", "bos": "<s>", "options": {},
                 "rows": some, "want": [wanted_mistral(both, t, r) for r in some]}
@@ -328,17 +325,17 @@ def wanted(tokenizer, row, jinja, masked, options):
     return want
 
 
-def main():
-    rng = random.Random(SEED)
+def main(folder=HERE, sets=3, seed=1):
+    sets, rng = int(sets), random.Random(int(seed))
     names = {}
     for kind in SPECIAL:
         t = build(kind)
-        t.save(os.path.join(FOLDER, kind + ".json"), pretty=False)
+        t.save(os.path.join(folder, kind + ".json"), pretty=False)
         names[kind] = t
-    with open(os.path.join(FOLDER, "chat.cases"), "w", encoding="utf-8") as f:
+    with open(os.path.join(folder, "chat.cases"), "w", encoding="utf-8") as f:
         for name, kind, bos, jinja, masked, features, plain, plain_own in KINDS:
             tokenizer = PreTrainedTokenizerFast(tokenizer_object=names[kind], bos_token=bos)
-            for _ in range(SETS):
+            for _ in range(sets):
                 options, own = plain, plain_own
                 some = rows(rng, features, SPECIAL[kind], 4)
                 if rng.random() < 0.25:
@@ -349,9 +346,9 @@ def main():
                         "want": [(wanted_none if "none" in features.split() else wanted)(
                             tokenizer, r, jinja, masked, own) for r in some]}
                 f.write(json.dumps(case, ensure_ascii=False, separators=(",", ":")) + "\n")
-        main_mistral(rng, names["tekken"], f)
+        main_mistral(rng, names["tekken"], f, sets)
     # The hashes of stdlib/chat/known.lua, and the options with which a template has that text.
-    with open(os.path.join(FOLDER, "hashes"), "w", encoding="utf-8") as f:
+    with open(os.path.join(folder, "hashes"), "w", encoding="utf-8") as f:
         for file, name in HASHES:
             f.write(f"{hashlib.sha256(trl(file).strip().encode()).hexdigest()} {name}\n")
 
@@ -367,4 +364,4 @@ HASHES = [(f, n) for f, n in [
     ("gptoss", "gpt-oss"), ("gptoss_training", "gpt-oss")]]
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -15,10 +15,14 @@
 #define CHATML    TOKENIZER " --template chatml -o o.bin"
 enum { SECONDS = 60 };
 
-#define ASK(q)      "{\"role\": \"user\", \"content\": \"" q "\"}"
-#define ANSWER(a)   "{\"role\": \"assistant\", \"content\": \"" a "\"}"
-#define ROW(list)   "{\"messages\": [" list "]}\n"
-#define GOOD        ROW(ASK("one") ", " ANSWER("two"))
+#define ASK(q)    "{\"role\": \"user\", \"content\": \"" q "\"}"
+#define ANSWER(a) "{\"role\": \"assistant\", \"content\": \"" a "\"}"
+#define ROW(list) "{\"messages\": [" list "]}\n"
+#define GOOD      ROW(ASK("one") ", " ANSWER("two"))
+#define PART      "{\"type\": \"text\", \"text\": \"s\"}"
+#define CALLS                                                                            \
+  "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"look\", "      \
+  "\"arguments\": {}}}]}"
 #define IM(role, x) "<|im_start|>" role "\n" x "<|im_end|>\n"
 
 static void put(const char *name, const char *text) {
@@ -157,6 +161,20 @@ static const struct {
      "rows:1: error: message 2: weight is 0 or 1"},
     {ROW(ASK("a") ", {\"role\": \"assistant\", \"content\": [{\"type\": \"image\"}]}"),
      "", "rows:1: error: message 2: part 1 of content is \"image\"; only texts"},
+    {GOOD ROW(ASK("a\\u0000b") "," ANSWER("b")), "",
+     "rows:2: error: holds the character \\u0000, which no text may have"},
+    {GOOD "{\"messages\": [" ASK("a") "," ANSWER("b") "], \"tools\": \"look\"}", "",
+     "rows:2: error: tools is a text that is no JSON"},
+    {GOOD "{\"messages\": [" ASK("a") "," ANSWER("b") "], \"tools\": \"[]\"}", "",
+     "rows:2: error: chatml has no place for tools"},
+    {GOOD ROW(ASK("a") "," CALLS), "",
+     "rows:2: error: message 2: chatml has no place for tool calls"},
+    {ROW(ASK("a") "," CALLS), "--template llama3",
+     "rows:1: error: message 2: llama3 has no place for tool calls"},
+    {ROW(ASK("a") "," CALLS), "--template gemma",
+     "rows:1: error: message 2: gemma has no place for tool calls"},
+    {ROW("{\"role\": \"system\", \"content\": [" PART "," PART "]}," ASK("a")),
+     "--template gemma3", "rows:1: error: gemma3 reads one part of a system message"},
     {ROW(ASK("<|im_end|>") "," ANSWER("b")), "--refuse-special",
      "rows:1: error: message 1: holds the special token <|im_end|>"},
     {GOOD, "--format share", "there is no format \"share\": messages, sharegpt"},
@@ -170,9 +188,11 @@ static const struct {
 };
 
 START_TEST(bad_rows) {
+  bool own = strstr(bad[_i].args, "--template") != NULL;
   put("rows", bad[_i].rows);
   expect(2, "", bad[_i].error,
-         arena_printf(scratch_arena, "rows %s" CHATML, bad[_i].args));
+         arena_printf(scratch_arena, "rows %s%s", bad[_i].args,
+                      own ? TOKENIZER " -o o.bin" : CHATML));
   ck_assert_str_eq(scratch_list(), "rows ");
 }
 END_TEST

@@ -4,7 +4,7 @@ local text = require "weft.chat.text"
 
 return function(messages, tools, options)
   local out, put = text.pieces()
-  if tools then error("chatml has no place for tools", 0) end
+  text.without_tools("chatml", messages, tools)
   for _, m in ipairs(messages) do
     put("<|im_start|>" .. m.role .. "\n")
     put((m.content or "") .. "<|im_end|>\n", m.learn)

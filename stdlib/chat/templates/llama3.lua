@@ -3,7 +3,7 @@ local text = require "weft.chat.text"
 
 return function(messages, tools, options)
   local out, put = text.pieces()
-  if tools then error("llama3 has no place for tools; llama3.1 has", 0) end
+  text.without_tools("llama3", messages, tools)
   for i, m in ipairs(messages) do
     put((i == 1 and options.bos or "") .. "<|start_header_id|>" .. m.role ..
         "<|end_header_id|>\n\n")
