@@ -16,7 +16,7 @@ known.templates = {
   ["llama3.1"] = { "date", "tools_in_user_message" },
   ["mistral"] = {},
   ["qwen2.5"] = {},
-  ["qwen3"] = { "enable_thinking", "keep_reasoning" },
+  ["qwen3"] = { "enable_thinking", "keep_reasoning", "reasoning" },
 }
 
 known.hashes = {
@@ -36,6 +36,10 @@ known.hashes = {
     { "qwen3" },
   ["1d944ff8f268b611abb296cdd24d0f51981eef1c8647ac321c3a0258f61eb6c9"] =
     { "qwen3", keep_reasoning = true },
+  ["64f85b198065d0fba2a81f37e10ed68161ce2c19a754c7100e67e0ca2ee9c326"] =
+    { "qwen3", reasoning = false },
+  ["48e17aa3caf5bf20075b6e7366864ee943e00b6f0752aadfe8b670c2ab0291a5"] =
+    { "qwen3", reasoning = false },
   ["ecd6ae513fe103f0eb62e8ab5bfa8d0fe45c1074fa398b089c93a7e70c15cfd6"] =
     { "gemma" },
   ["ee06c456c3a7f9b11598f2ccb8ac64c248d962e17cdc53ff414e6427051d3847"] =

@@ -1,5 +1,6 @@
 -- qwen3.lua - Qwen 3: ChatML with tools and reasoning. Only answers after the last question keep
--- their reasoning, as when the model is asked; keep_reasoning = true keeps that of all.
+-- their reasoning, as when the model is asked; keep_reasoning = true keeps that of all. Models that
+-- do not reason (Instruct-2507) have reasoning = false: contents are taken as they are.
 local text = require "weft.chat.text"
 local qwen = require "weft.chat.qwen"
 
@@ -25,10 +26,11 @@ local function parts(m)
          text.lstrip_lines(text.after_last(content, "</think>"))
 end
 
-local function answer(m, keeps, is_last)
-  local reasoning, content = parts(m)
+local function answer(m, plain, keeps, is_last)
+  local reasoning, content = "", m.content or ""
+  if not plain then reasoning, content = parts(m) end
   local out = { content }
-  if keeps and (is_last or reasoning ~= "") then
+  if not plain and keeps and (is_last or reasoning ~= "") then
     out[1] = "<think>\n" .. text.strip_lines(reasoning) .. "\n</think>\n\n" ..
              text.lstrip_lines(content)
   end
@@ -50,10 +52,11 @@ return function(messages, tools, options)
     put("<|im_start|>system\n" .. system .. "<|im_end|>\n")
   end
   local question, all = last_question(messages), options.keep_reasoning
+  local plain = options.reasoning == false
   for i, m in ipairs(messages) do
     if m.role == "assistant" then
       put "<|im_start|>assistant\n"
-      put(answer(m, all or i > question, all or i == #messages), m.learn)
+      put(answer(m, plain, all or i > question, all or i == #messages), m.learn)
     elseif m.role == "tool" then
       qwen.result(messages, i, put)
     elseif m.role == "user" or m.role == "system" and i > 1 then
@@ -63,7 +66,7 @@ return function(messages, tools, options)
   end
   if options.generation_prompt then
     put("<|im_start|>assistant\n" ..
-        (options.enable_thinking == false and "<think>\n\n</think>\n\n" or ""))
+        (options.enable_thinking == false and not plain and "<think>\n\n</think>\n\n" or ""))
   end
   return out
 end
