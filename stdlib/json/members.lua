@@ -38,6 +38,10 @@ local sections = {
     { "parameters", "integer", "elements of all" },
     { "microbatches", "integer", "of a step" },
     { "memory_bytes", "integer", "the arena of the worst rank" },
+    { "learns", "{activation_bytes: integer, frozen_bytes: integer, parameter_bytes: integer, parameters: integer, "
+      .. "saved_bytes: integer, state_bytes: integer}|null",
+      "of a plan with `adapter` or `freeze`: how many `parameters` learn, `frozen_bytes`, `parameter_bytes`, `state_bytes`, "
+      .. "`activation_bytes` of the worst rank, and `saved_bytes`, by which it needs less than if all of the model learnt" },
     { "proof", proof, "`transfers`, `collectives`, `communicators`, `instructions` that it went through" },
     { "fits", "boolean|null", "whether the worst rank fits its GPU, null where the plan names none" },
     { "unsaid", "[string]", "defaults that other systems have otherwise, as text" },
