@@ -5,14 +5,17 @@
 
 #include "bindings/calibration/job_costs.h"
 
-weft_status sim_figures(const Job *j, AttentionKind attention, Arena *a, SimFigures *out,
+weft_status sim_figures(const Job *j, const SimStack *stack, Arena *a, SimFigures *out,
                         weft_error *e) {
   *out = (SimFigures){.plan = arena_str(a, j->plan.name),
                       .gpu = arena_str(a, j->plan.cluster.gpu),
                       .measured = j->costs != NULL};
   for (int i = RATES_N; i-- > RATES_USUAL;) {
-    SimOptions o = {.rates = sheet_rates((RatesOf)i), .table = j->costs};
-    sheet_attention(&o.rates, attention);
+    SimOptions o = {.rates = sheet_rates((RatesOf)i),
+                    .table = j->costs,
+                    .steps_overlap = stack->steps_overlap,
+                    .sends_block = stack->sends_block};
+    sheet_attention(&o.rates, stack->attention);
     TRY(simulate(j->compiled, &j->plan, &o, a, &out->r, e));
     out->seconds[i] = out->r.seconds;
   }
@@ -111,7 +114,7 @@ void sim_figures_push(lua_State *L, const SimFigures *f) {
 typedef struct SimCall {
   const Job *j;
   Arena *arena;
-  AttentionKind attention;
+  SimStack stack;
   const char *calibration;
   SimFigures f;
   weft_status st;
@@ -128,16 +131,18 @@ static void sim_call(void *ud) {
     err_file(&k->e, k->st, g->file ? g->file : k->calibration, g->line, "%s", g->summary);
   }
   job_costs_machine(&j);
-  if (k->st == WEFT_OK) k->st = sim_figures(&j, k->attention, k->arena, &k->f, &k->e);
+  if (k->st == WEFT_OK) k->st = sim_figures(&j, &k->stack, k->arena, &k->f, &k->e);
 }
 
-/* plan:sim(what computes attention, the file of a calibration or nil) */
+/* plan:sim(what computes attention, whether steps overlap, whether sends block, the file
+ * of a calibration or nil) */
 int plan_sim(lua_State *L) {
   int attention = sheet_attention_kind(luaL_checkstring(L, 2));
   luaL_argcheck(L, attention >= 0, 2, "no kind of attention");
-  SimCall k = {.j = plan_object_compiled(L),
-               .attention = (AttentionKind)attention,
-               .calibration = lua_tostring(L, 3)};
+  SimCall k = {
+      .j = plan_object_compiled(L),
+      .stack = {(AttentionKind)attention, lua_toboolean(L, 3), lua_toboolean(L, 4)},
+      .calibration = lua_tostring(L, 5)};
   k.arena = script_push_arena(L);
   err_clear(&k.e);
   if (!arena_try(k.arena, sim_call, &k)) return luaL_error(L, "not enough memory");

@@ -14,8 +14,14 @@ typedef struct SimFigures {
   bool measured;           /* with a calibration */
 } SimFigures;
 
+/* What a stack does otherwise than weft. */
+typedef struct SimStack {
+  AttentionKind attention;
+  bool steps_overlap, sends_block; /* see SimOptions */
+} SimStack;
+
 /* After job_compile. Everything of `out` is in the arena, so that it outlives the job. */
-weft_status sim_figures(const Job *j, AttentionKind attention, Arena *a, SimFigures *out,
+weft_status sim_figures(const Job *j, const SimStack *stack, Arena *a, SimFigures *out,
                         weft_error *e);
 /* Pushes the table that plan:sim() gives. */
 void sim_figures_push(lua_State *L, const SimFigures *f);

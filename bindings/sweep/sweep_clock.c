@@ -11,7 +11,7 @@ typedef struct Clocking {
 
 static void run_clock(void *ud) {
   Clocking *c = ud;
-  c->st = sim_figures(c->j, false, c->a, c->out, &c->j->e);
+  c->st = sim_figures(c->j, &(SimStack){ATTENTION_FUSED}, c->a, c->out, &c->j->e);
 }
 
 static weft_status clock_job(void *ud, Job *j) {

@@ -56,15 +56,26 @@ return function(methods)
     end
   end
 
-  -- plan:sim { attention = "fused", calibration = "FILE" }: a step on the clock.
+  -- plan:sim { attention = "fused", steps = "apart", sends = "beside", calibration = "FILE" }: a step on
+  -- the clock; what a stack does otherwise than weft, and measured times.
+  local stack = {
+    attention = { fused = true, flash1 = true, scores = true },
+    steps = { apart = true, overlap = true }, sends = { beside = true, blocking = true },
+  }
+  local says = {
+    attention = '"fused", "flash1" or "scores"', steps = '"apart" or "overlap"',
+    sends = '"beside" or "blocking"',
+  }
   function methods.sim(plan, how)
-    local o = options.read(how, { "attention", "calibration" }, "sim")
-    local kinds = { fused = true, flash1 = true, scores = true }
-    if o.attention and not kinds[o.attention] then
-      failf('attention is "fused", "flash1" or "scores", not %s', written(o.attention))
+    local o = options.read(how, { "attention", "calibration", "sends", "steps" }, "sim")
+    for field, values in pairs(stack) do
+      if o[field] ~= nil and not values[o[field]] then
+        failf("%s is %s, not %s", field, says[field], written(o[field]))
+      end
     end
     if o.calibration then expected(o.calibration, "string", "sim.calibration") end
-    return report("sim", values.sim(plan, o.attention or "fused", o.calibration))
+    return report("sim", values.sim(plan, o.attention or "fused", o.steps == "overlap", o.sends == "blocking",
+      o.calibration))
   end
 
   -- plan:rank(n): where the rank is in the mesh, what it runs, holds and sends.

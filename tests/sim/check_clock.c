@@ -101,6 +101,22 @@ START_TEST(attention_of_older_stacks) {
 }
 END_TEST
 
+/* Gradients of 4 bytes that are added to are read and written: what is lost for a result
+ * of 2 bytes is lost four times, and their bytes count where memory is the limit. */
+START_TEST(sums_of_gradients) {
+  SheetRates r = {.products = 1, .product_depth = 128, .memory = 1};
+  Cluster half = sheet;
+  half.reached = 500;
+  KernelWork w = {.kind = WORK_PRODUCT, .dtype = DT_BF16, .m = 64, .n = 64, .k = 512};
+  w.flops = 1000, w.cell = 2;
+  ck_assert_double_eq_tol(sheet_kernel(&half, &r, &w), 2 * 1.25, 1e-12);
+  w.cell = 8;
+  ck_assert_double_eq_tol(sheet_kernel(&half, &r, &w), 2 * 2, 1e-12);
+  w.bytes = 200, w.added = 50;
+  ck_assert_double_eq_tol(sheet_kernel(&half, &r, &w), 5, 1e-12);
+}
+END_TEST
+
 START_TEST(collectives) {
   SheetRates r = sheet_roofline();
   MoveWork w = {.link = LINK_NVLINK, .bytes = 800, .over = link_near(&sheet, 4)};
@@ -135,7 +151,7 @@ END_TEST
   "  t.model = weft.model { 'llama', hidden_size = 512, num_hidden_layers = 8,\n"        \
   "    num_attention_heads = 8, intermediate_size = 1024, vocab_size = 1024 }\n"         \
   "  t.cluster = t.cluster or weft.cluster 'h100-sxm'\n"                                 \
-  "  t.precision = 'bf16'\n"                                                             \
+  "  t.precision = t.precision or 'bf16'\n"                                              \
   "  t.batch = t.batch or { global = 32, micro = 1, seq = 256 }\n"                       \
   "  return weft.plan(t)\n"                                                              \
   "end\n"                                                                                \
@@ -165,6 +181,60 @@ START_TEST(parts_add_up) {
           "  assert(s.low < s.seconds and s.seconds < s.high, 'range')\n"
           "  near(s.tokens_per_s_per_gpu * s.seconds * s.ranks, s.tokens)\n"
           "end\n");
+}
+END_TEST
+
+#define ADDS_UP                                                                          \
+  "local function adds_up(s)\n"                                                          \
+  "  for _, r in ipairs(s.pipeline) do\n"                                                \
+  "    near(total(r.kernels) + total(r.exposed) + r.bubble, s.seconds)\n"                \
+  "  end\n"                                                                              \
+  "  return s\n"                                                                         \
+  "end\n"
+
+/* Without the sums over pipeline ranks between two steps one takes as long as the longest
+ * span of a rank: no less than its work, and less than with them. */
+START_TEST(steps_that_overlap) {
+  lua_run(
+      PLANS_OF_CLOCK ADDS_UP
+      "local p = plan { mesh = { pp = 4 }, schedule = 'zb_h2' }\n"
+      "local apart, overlap = adds_up(p:sim()), adds_up(p:sim { steps = 'overlap' })\n"
+      "local busiest = 0\n"
+      "for _, r in ipairs(overlap.pipeline) do busiest = math.max(busiest, r.compute) "
+      "end\n"
+      "assert(overlap.seconds >= busiest, 'less than its work')\n"
+      "local sums = 2 * (3 * 2 * 2.5e-6)\n" /* of two scalars, around 4 ranks */
+      "assert(apart.seconds - overlap.seconds > sums, 'no sum stands between')\n"
+      "local alone = plan { mesh = { dp = 2 } }\n"
+      "assert(alone:sim { steps = 'overlap' }.seconds > 0.98 * alone:sim().seconds)\n"
+      "local fine, e = pcall(p.sim, p, { steps = 'beside' })\n"
+      "assert(not fine and tostring(e):find('steps is \"apart\" or \"overlap\", not', 1, "
+      "true), e)\n");
+}
+END_TEST
+
+/* Each rank stands still for what it sends: 32 microbatches to the next rank and as many
+ * gradients back. */
+START_TEST(sends_that_block) {
+  lua_run(PLANS_OF_CLOCK ADDS_UP
+          "local p = plan { mesh = { pp = 4 } }\n"
+          "local beside, blocking = p:sim(), adds_up(p:sim { sends = 'blocking' })\n"
+          "local one = 256 * 512 * 2 / (450e9 * 0.8)\n"
+          "assert(blocking.pipeline[2].exposed.pp >= 64 * one, 'stands still')\n"
+          "assert(blocking.pipeline[4].exposed.pp >= 32 * one, 'at the end')\n"
+          "assert(blocking.seconds > beside.seconds + 32 * one, 'longer')\n"
+          "near(blocking.pipeline[2].compute, beside.pipeline[2].compute)\n");
+}
+END_TEST
+
+/* A gradient in f32 is added to by more bytes than one in bf16. */
+START_TEST(gradients_in_f32) {
+  lua_run(PLANS_OF_CLOCK
+          "local function of(grad)\n"
+          "  return plan({ precision = { param_dtype = 'bf16', grad_dtype = grad } })\n"
+          "    :sim().pipeline[1].kernels.products\n"
+          "end\n"
+          "assert(of('f32') > 1.05 * of('bf16'), of('f32') / of('bf16'))\n");
 }
 END_TEST
 
@@ -340,8 +410,11 @@ Suite *clock_suite(void) {
   const TTest *paper[] = {kernels_at_the_roofline,          kernels_reach_a_share,
                           products_reach_what_was_measured, stored_scores,
                           attention_of_older_stacks,        collectives,
-                          small_messages_take_a_tree};
+                          small_messages_take_a_tree,       sums_of_gradients};
   const TTest *plans[] = {parts_add_up,
+                          steps_that_overlap,
+                          sends_that_block,
+                          gradients_in_f32,
                           axes_of_waits,
                           never_below_the_bound,
                           a_halved_link,

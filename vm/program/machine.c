@@ -285,6 +285,15 @@ static bool call(Machine *m, int pp, const Instr *in) {
   return true;
 }
 
+/* Stands still for as long as what it sends takes alone. */
+static void hold(Machine *m, int pp, const Instr *in) {
+  int64_t from = m->walk.rank[pp].now, cost = cost_of(m, pp, in);
+  machine_compute(m, pp, 0, cost);
+  RankWait w = {
+      .what = in, .came = from, .began = from, .ended = from + cost, .times = 1};
+  if (m->costs->waited) m->costs->waited(m->costs->ud, pp, &w);
+}
+
 /* One instruction that is no call. */
 static weft_status execute(Machine *m, int pp, const Instr *in, bool *blocked) {
   RankState *r = &m->rank[pp];
@@ -298,8 +307,11 @@ static weft_status execute(Machine *m, int pp, const Instr *in, bool *blocked) {
     TRY(bytes_free(m, pp, in, r->at));
     cost = cost_of(m, pp, in);
     break;
-  case I_COLL:
   case I_SEND:
+    TRY(start(m, pp, in, r->at));
+    if (m->costs && m->costs->sends_block) hold(m, pp, in);
+    return WEFT_OK;
+  case I_COLL:
   case I_RECV:
   case I_GATHER:
   case I_SCATTER: return start(m, pp, in, r->at);

@@ -128,6 +128,9 @@ KernelWork kernel_work(const Program *p, const Instr *in, const EvenList *even) 
   const Operand *o = &p->operand[in->operand];
   KernelWork w = {
       .kind = WORK_MOVE, .dtype = (DType)o[0].dtype, .bytes = moved(in, o, even)};
+  if (in->acc != ACC_NEVER) w.added = bytes_of(o + in->nin, in->nout);
+  if (in->nout)
+    w.cell = dtype_size((DType)o[in->nin].dtype) * (in->acc != ACC_NEVER ? 2 : 1);
   switch (in->op) {
   case OP_linear:
   case OP_linear_dx:

@@ -19,6 +19,8 @@ typedef struct KernelWork {
    * keys, heads of all sequences, size of a head. */
   double m, n, k, heads;
   double flops, bytes; /* causal attention: of the half that counts */
+  double added;        /* bytes of a sum in memory that it adds to: these are read, too */
+  double cell;         /* bytes that are read and written for a number of the result */
   double between;      /* bytes that pass through memory between its products, and */
   double launches;     /* what it launches beside one kernel */
   double room; /* flops of rows of experts that buffers have room for beside them */

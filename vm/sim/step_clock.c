@@ -22,6 +22,8 @@ typedef struct Clock {
   EvenList *even;                         /* [pp] */
   Known **known;                          /* [pp][pc] */
   int64_t (*exposed)[SIM_AXES], *stalled; /* [pp] */
+  int64_t *first,
+      *summing; /* [pp]: its first unit, -1 before; waits for sums over pp since */
   VEC(SimWait) wait;
   VEC(SimOp) op;
 } Clock;
@@ -107,6 +109,7 @@ static void load(void *ud, int pp, const Instr *in, LinkLoad *out) {
 
 static void ran(void *ud, int pp, const Instr *in, int64_t from, int64_t to) {
   const Clock *k = ud;
+  if (in->code == I_CALL && k->first[pp] < 0) k->first[pp] = from;
   if (k->o->ran) k->o->ran(k->o->ud, pp, in, from, to);
 }
 
@@ -135,6 +138,12 @@ static const char *like(const Clock *k, const char *what) {
   return out;
 }
 
+/* The norm, or the loss, of all pipeline ranks. */
+static bool sums_scalar(const Clock *k, int pp, const Instr *in) {
+  return !(instr_is[in->code] & INSTR_PAIR) &&
+         k->c->prog[pp].operand[in->operand].dtype == DT_F64;
+}
+
 static void waited(void *ud, int pp, const RankWait *w) {
   Clock *k = ud;
   SimAxis axis = axis_of(k, pp, w->what);
@@ -142,6 +151,8 @@ static void waited(void *ud, int pp, const RankWait *w) {
    * came before was another rank's work. */
   if (k->o->waited) k->o->waited(k->o->ud, pp, w);
   if (w->ended <= w->came) return;
+  if (axis == SIM_PP && k->first[pp] >= 0 && sums_scalar(k, pp, w->what))
+    k->summing[pp] += w->ended - w->came;
   int64_t moving = axis == SIM_PP ? MAX(w->came, w->began) : w->came;
   k->stalled[pp] += (moving - w->came) * w->times;
   k->exposed[pp][axis] += (w->ended - moving) * w->times;
@@ -300,6 +311,9 @@ static void begin(Clock *k) {
   k->known = NEW_N(k->a, Known *, npp);
   k->exposed = (void *)arena_alloc(k->a, sizeof *k->exposed * (size_t)npp);
   k->stalled = NEW_N(k->a, int64_t, npp);
+  k->first = NEW_N(k->a, int64_t, npp);
+  k->summing = NEW_N(k->a, int64_t, npp);
+  for (int pp = 0; pp < npp; pp++) k->first[pp] = -1;
   for (int pp = 0; pp < npp; pp++) {
     even_rows(&k->c->prog[pp], k->a, &k->even[pp]);
     k->known[pp] = NEW_N(k->a, Known, k->c->prog[pp].ncode);
@@ -313,12 +327,18 @@ static double devices(const Clock *k) {
   return t && t->cores > 0 ? MIN(world, (double)t->cores / MAX(t->threads, 1)) : world;
 }
 
+/* How long a rank keeps from beginning the step again. */
+static int64_t rank_period(const Clock *k, const RankTime *t, int pp) {
+  if (!k->o->steps_overlap) return t[pp].end;
+  return t[pp].end - MAX(k->first[pp], 0) - k->summing[pp];
+}
+
 static void report(Clock *k, const RankTime *t, SimReport *out) {
   const Mesh *m = &k->c->mesh;
   int npp = m->size[AXIS_PP];
   int64_t end = 0;
   *out = (SimReport){.npp = npp, .ranks = m->world, .rank = NEW_N(k->a, SimRank, npp)};
-  for (int pp = 0; pp < npp; pp++) end = MAX(end, t[pp].end);
+  for (int pp = 0; pp < npp; pp++) end = MAX(end, rank_period(k, t, pp));
   out->seconds = (double)end / SIM_TICKS;
   for (int pp = 0; pp < npp; pp++) {
     SimRank *r = &out->rank[pp];
@@ -352,7 +372,12 @@ weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, A
   k.source = (CostSource){&plan->cluster, o->rates, o->table};
   RankTime *t = NEW_N(a, RankTime, c->mesh.size[AXIS_PP]);
   begin(&k);
-  RunCosts costs = {.ud = &k, .cost = cost, .load = load, .ran = ran, .waited = waited};
+  RunCosts costs = {.ud = &k,
+                    .cost = cost,
+                    .load = load,
+                    .ran = ran,
+                    .waited = waited,
+                    .sends_block = o->sends_block};
   if (o->table && o->table->cores > 0) {
     costs.cores = o->table->cores;
     costs.rank_cores = o->table->threads * c->mesh.world / (double)c->mesh.size[AXIS_PP];

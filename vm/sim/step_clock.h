@@ -46,6 +46,12 @@ typedef struct SimOp {
 typedef struct SimOptions {
   SheetRates rates;
   const CostTable *table; /* measured times, or NULL */
+  /* A rank begins the next step when it has done its own work of this one: no sum over
+   * pipeline ranks stands between steps, as where Zero Bubble's post-validation looks at
+   * the norm beside the next step. The step is then the longest time from the first to
+   * the last work of a rank. */
+  bool steps_overlap;
+  bool sends_block; /* see RunCosts */
   /* NULL, or as in RunCosts */
   void (*ran)(void *ud, int pp, const Instr *in, int64_t from, int64_t to);
   void (*waited)(void *ud, int pp, const RankWait *w);
