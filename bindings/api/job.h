@@ -52,6 +52,17 @@ weft_status job_decode(Job *j, int64_t context);
 /* Part of job_compile: warns of settings that are legal and have less effect than they
  * seem to. */
 void job_advise(Job *j);
+/* sizing.c: of those the rules by which layouts are sized, for plans with GPUs. */
+void job_sizing(Job *j);
+/* what_if.c: the plan with another setting, after job_compile. */
+typedef struct WhatIf {
+  bool timed, compiles;
+  double memory;  /* bytes of the rank that needs most */
+  double seconds; /* of a step by the clock; 0: it cannot say */
+} WhatIf;
+void job_what_if(const Job *j, void (*change)(Job *), bool timed, WhatIf *out);
+/* By the clock; 0: a figure of the cluster is missing. */
+double job_step_seconds(const Job *j, Arena *a);
 /* gradient_sync.c: a warning if gradients that are reduced once a step are why the plan
  * needs more than `room` bytes. */
 void job_gradient_sync(Job *j, double room);

@@ -57,6 +57,66 @@ START_TEST(tensor_parallelism_that_does_little) {
 }
 END_TEST
 
+/* The warning of `weft check` on a plan for GPUs; `want`: what it says, "": it says none.
+ */
+static void sizes(const char *fields, const char *want) {
+  Text t = {0};
+  text_printf(
+      &t,
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama', hidden_size = 2048,\n"
+      "num_hidden_layers = 8, num_attention_heads = 16, intermediate_size = 8192,\n"
+      "vocab_size = 32000, max_position_embeddings = 200000 },\n%s }\n",
+      fields);
+  scratch_put("plan.lua", t.s, t.n);
+  text_free(&t);
+  Outcome o = process_run(SECONDS, "$weft check --quiet plan.lua");
+  bool right = *want ? strstr(o.err, want) != NULL : !*o.err;
+  ck_assert_msg(o.code == 0 && right, "exit %d\n%s", o.code, o.err);
+}
+
+#define ON_GPUS "cluster = 'h100-sxm', precision = 'bf16', "
+
+/* Each with what another setting gains; and none where that gains nothing. */
+START_TEST(rules_of_sizing) {
+  sizes(
+      ON_GPUS "mesh = { world = 8, pp = 4, tp = 2 }, batch = { global = 16, micro = 4, "
+              "seq = 2048 }",
+      "plan.batch.micro: 4 microbatches on 4 pipeline ranks leave 43 % of the step idle; "
+      "with micro = 1 there are 16, and by the clock a step takes ");
+  sizes(ON_GPUS "mesh = { world = 8, pp = 4, tp = 2 }, batch = { global = 64, micro = 4, "
+                "seq = 2048 }",
+        "");
+  sizes(
+      "cluster = 'h100-sxm', mesh = { world = 2, tp = 2 }, batch = { global = 4, seq = "
+      "2048 }",
+      "plan.precision: nothing says the type, so all is computed in f32; with \"bf16\" a "
+      "step takes ");
+  sizes(
+      "cluster = 'h100-sxm', precision = 'f32', mesh = { world = 2, tp = 2 }, batch = { "
+      "global = 4, seq = 2048 }",
+      "");
+}
+END_TEST
+
+#define ON_SMALL_ONES                                                                    \
+  "cluster = weft.cluster { gpus = 8, nodes = 1, gpu = { 'h100-sxm', memory_gib = 24 } " \
+  "},\n"                                                                                 \
+  "precision = 'bf16', mesh = { world = 8 }, "
+
+START_TEST(copies_and_long_sequences) {
+  sizes(ON_SMALL_ONES
+        "batch = { global = 8, seq = 2048 }, strategy = { 'zero', stage = 0 }",
+        "plan.strategy: each of 8 data-parallel ranks keeps all states of the "
+        "optimizer; \"zero\" with stage = 1 needs ");
+  sizes(ON_SMALL_ONES
+        "batch = { global = 8, seq = 2048 }, strategy = { 'zero', stage = 1 }",
+        "");
+  sizes(ON_SMALL_ONES "batch = { global = 8, seq = 65536 }, strategy = 'fsdp2'",
+        "plan.batch.seq: activations of 65536 tokens take ");
+}
+END_TEST
+
 static const struct {
   const char *name, *here; /* NULL: it is not a field */
 } foreign[] = {
@@ -112,6 +172,8 @@ Suite *advice_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_test(c, warmup_and_positions);
   tcase_add_test(c, tensor_parallelism_that_does_little);
+  tcase_add_test(c, rules_of_sizing);
+  tcase_add_test(c, copies_and_long_sequences);
   tcase_add_test(c, names_lead_to_fields);
   tcase_add_test(c, help_marks_what_is_not_built);
   suite_add_tcase(s, c);

@@ -127,6 +127,8 @@ static weft_status check(Checked *c, Cli *cli, Arena *arena) {
   TRY(job_start(j, cli, arena, cli->arg[0]));
   TRY(job_mesh(j, 0));
   TRY(job_compile(j));
+  job_sizing(j);
+  lang_locate(j->lp, &j->d);
   TRY(job_expect(j, &c->expectations));
   TRY(job_unsaid(j, &c->unsaid));
   c->frozen = job_learns(j, &c->learns);
