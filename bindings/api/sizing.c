@@ -58,14 +58,16 @@ static void f32_by_default(Job *j, double now) {
   bool said = false;
   void *of[] = {j, &said};
   WhatIf half;
-  if (j->plan.dtype != DT_F32 || !(j->plan.cluster.bf16 > 2 * j->plan.cluster.f32)) return;
+  if (j->plan.dtype != DT_F32 || !(j->plan.cluster.bf16 > 2 * j->plan.cluster.f32))
+    return;
   if (state_protect(j->lp->state, says_precision, of, &j->e) != WEFT_OK || said) return;
   job_what_if(j, in_bf16, true, &half);
   if (!half.compiles || !(half.seconds > 0) || half.seconds > now / 2) return;
-  diag_warn(&j->d, "f32-by-default", "precision",
-            "nothing says the type, so all is computed in f32; with \"bf16\" a step takes "
-            "%.3g s by the clock instead of %.3g s",
-            half.seconds, now);
+  diag_warn(
+      &j->d, "f32-by-default", "precision",
+      "nothing says the type, so all is computed in f32; with \"bf16\" a step takes "
+      "%.3g s by the clock instead of %.3g s",
+      half.seconds, now);
 }
 
 /* ---- copies ---- */
@@ -88,11 +90,12 @@ static void all_copies(Job *j, double now) {
   double saved = (has - cut.memory) / GIB;
   if (!cut.compiles || PART * saved < j->plan.cluster.memory_gib) return;
   if (cut.seconds > (1 + LEAST_GAIN) * now) return;
-  diag_warn(&j->d, "all-copies", "strategy",
-            "each of %d data-parallel ranks keeps all states of the optimizer; \"zero\" "
-            "with stage = 1 needs %.1f GiB less on a rank, and a step takes %.3g s by the "
-            "clock, here %.3g s",
-            dp_of(j), saved, cut.seconds, now);
+  diag_warn(
+      &j->d, "all-copies", "strategy",
+      "each of %d data-parallel ranks keeps all states of the optimizer; \"zero\" "
+      "with stage = 1 needs %.1f GiB less on a rank, and a step takes %.3g s by the "
+      "clock, here %.3g s",
+      dp_of(j), saved, cut.seconds, now);
 }
 
 /* ---- sequences ---- */

@@ -65,7 +65,8 @@ START_TEST(check_prints_the_code) {
 END_TEST
 
 #define LARGE                                                                            \
-  "mesh = { dp = 8 }, strategy = { 'fsdp2'%s }, precision = 'f32', batch = { global = "  \
+  "mesh = { dp = 8 }, strategy = { 'fsdp2'%s },\n"                                       \
+  "precision = 'f32', batch = { global = "                                               \
   "%d, seq = 1024 },\n"                                                                  \
   "cluster = { gpu = { 'h100-sxm', memory_gib = %g }, gpus = 8, nodes = 1 }"
 
