@@ -26,6 +26,7 @@ static void keep_model(Plan *p) {
 
 static weft_status make_graph(Job *j, int64_t context) {
   j->graph = graph_new(j->arena, 1, 1);
+  j->graph->context = context;
   TRY(lang_build_graph(j->lp, &j->plan, 1, 1, j->graph, &j->d, &j->e));
   return decode_graph(j->graph, context, &j->d) ? WEFT_OK : WEFT_EPLAN;
 }

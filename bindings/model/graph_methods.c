@@ -22,6 +22,7 @@ static const OpKeys op_keys[] = {
     {OP_linear, 0, {"layout"}},
     {OP_scale, 1, {"scale"}},
     {OP_dropout, 1, {"rate", "site"}},
+    {OP_noise, 1, {"rate", "site"}},
     {OP_gelu, 0, {"kind"}},
     {OP_soft_cap, 1, {"soft_cap"}},
     {OP_clamped_swiglu, 2, {"scale", "limit"}},
@@ -31,15 +32,15 @@ static const OpKeys op_keys[] = {
     {OP_rope,
      2,
      {"head_dim", "theta", "rope_factor", "rope_low", "rope_high", "rope_original",
-      "rope_scale", "yarn", "rotary_dim", "rotary_from", "interleaved", "length",
-      "length_scale"}},
+      "rope_factors", "rope_scale", "yarn", "rotary_dim", "rotary_from", "interleaved",
+      "length", "length_scale"}},
     {OP_split_heads, 2, {"head_dim", "head_part"}},
     {OP_join_heads, 2, {"head_dim", "head_part"}},
     {OP_attention,
      1,
      {"head_dim", "scale", "value_dim", "rate", "site", "window", "soft_cap"}},
-    {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "scale"}},
-    {OP_expert_counts, 1, {"experts"}},
+    {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "n", "scale"}},
+    {OP_expert_counts, 1, {"experts", "n"}},
     {OP_router_loss, 1, {"topk", "score", "aux", "z"}},
     {OP_grouped_linear, 0, {"layout"}},
     {OP_permute, 1, {"experts", "capacity", "bound", "drop"}},
@@ -60,6 +61,20 @@ static int key_count(const OpKeys *k) {
   int n = 0;
   while (n < MAX_ATTR && k->key[n]) n++;
   return n;
+}
+
+/* Stores the list on top of the stack, of at most ROPE_FACTORS numbers. */
+static void set_factors(lua_State *L, const char *op, float *to) {
+  size_t n = lua_istable(L, -1) ? lua_rawlen(L, -1) : 0;
+  if (n < 1 || n > ROPE_FACTORS)
+    luaL_error(L, "g:%s: rope_factors must be a list of 1 to %d numbers", op,
+               ROPE_FACTORS);
+  for (size_t i = 0; i < n; i++, lua_pop(L, 1)) {
+    int is = lua_rawgeti(L, -1, (lua_Integer)i + 1) == LUA_TNUMBER;
+    to[i] = is ? (float)lua_tonumber(L, -1) : 0;
+    if (!is || !isfinite((double)to[i]))
+      luaL_error(L, "g:%s: rope_factors must be a list of finite numbers", op);
+  }
 }
 
 /* Stores the attribute on top of the stack. */
@@ -129,7 +144,10 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
   int n = key_count(k), found = 0, entries = 0;
   for (int i = 0; t && i < n; i++, lua_pop(L, 1)) {
     given[i] = field(L, t, k->key[i], &found) != LUA_TNIL;
-    if (given[i]) set_attr(L, op, attr_find(k->key[i]), attr);
+    if (given[i] && str_eq(k->key[i], "rope_factors"))
+      set_factors(L, op, attr->rope_factors);
+    else if (given[i])
+      set_attr(L, op, attr_find(k->key[i]), attr);
   }
   if (t) {
     if (field(L, t, "name", &found) == LUA_TSTRING)
@@ -178,8 +196,11 @@ static int next_site(const Graph *g, int code) {
   return n;
 }
 
+/* Ops that draw by the numbers of tokens, which they get by themselves. */
+static bool draws(int code) { return code == OP_dropout || code == OP_noise; }
+
 /* The tensors that a method takes; what drops gets the numbers of tokens by itself. */
-static int operands_of(int code) { return op_info[code].nin - (code == OP_dropout); }
+static int operands_of(int code) { return op_info[code].nin - draws(code); }
 
 static weft_status add_op(void *arg, weft_error *e) {
   OpWork *w = arg;
@@ -209,11 +230,10 @@ static int op_method(lua_State *L) {
   OpWork w = {.g = u->graph, .code = (int)lua_tointeger(L, lua_upvalueindex(1))};
   int last = lua_gettop(L), attrs = last > 1 && lua_istable(L, last) ? last : 0;
   read_operands(L, u, attrs ? last - 1 : last, &w);
-  if (w.code == OP_dropout || w.code == OP_attention)
-    w.attr.site = next_site(u->graph, w.code);
+  if (draws(w.code) || w.code == OP_attention) w.attr.site = next_site(u->graph, w.code);
   read_attrs(L, w.code, attrs, &w.attr, &w.name);
   if (second_open(u->graph)) w.attr.rate = 0; /* it is not trained */
-  if (w.code == OP_dropout && w.attr.rate == 0) {
+  if (draws(w.code) && w.attr.rate == 0) {
     lua_pushvalue(L, 2);
     return 1;
   }

@@ -177,13 +177,36 @@ static void set_number(lua_State *L, const char *key, double v) {
 static int g_moe(lua_State *L) {
   const MoePlan *m = graph_self(L)->moe;
   bool drops = m->capacity > 0 || m->drops;
-  lua_createtable(L, 0, 5);
+  lua_createtable(L, 0, 8);
   set_number(L, "aux", m->aux);
+  lua_pushinteger(L, m->aux_sequences);
+  lua_setfield(L, -2, "aux_sequences");
+  lua_pushinteger(L, m->groups);
+  lua_setfield(L, -2, "groups");
+  lua_pushinteger(L, m->group_topk);
+  lua_setfield(L, -2, "topk_group");
   set_number(L, "z", m->z);
   set_number(L, "capacity", m->capacity);
   set_number(L, "bound", m->most);
   lua_pushinteger(L, !drops ? DROP_NONE : m->drop ? m->drop : DROP_PROBS);
   lua_setfield(L, -2, "drop");
+  return 1;
+}
+
+/* g:context(): how many tokens a sequence has, those before a token that is sampled too.
+ */
+static int g_context(lua_State *L) {
+  const Graph *g = graph_self(L)->graph;
+  lua_pushinteger(L, g->context ? g->context : g->seq);
+  return 1;
+}
+
+/* g:noise_alpha(): the plan's train.neftune_noise_alpha; 0 of a second model. */
+static int g_noise_alpha(lua_State *L) {
+  GraphUd *u = graph_self(L);
+  bool own = !second_open(u->graph);
+  u->noise_asked |= own;
+  lua_pushnumber(L, own ? u->noise_alpha : 0);
   return 1;
 }
 
@@ -288,6 +311,8 @@ static void make_types(lua_State *L) {
                                      {"unit", g_unit},
                                      {"moe", g_moe},
                                      {"mtp", g_mtp},
+                                     {"noise_alpha", g_noise_alpha},
+                                     {"context", g_context},
                                      {NULL, NULL}};
   static const luaL_Reg tensor[] = {
       {"shape", tensor_shape}, {"size", tensor_size}, {NULL, NULL}};
@@ -318,7 +343,8 @@ typedef struct ModelCall {
   Graph *g;
   const MoePlan *moe;
   const MtpPlan *mtp;
-  bool mtp_asked;
+  double noise_alpha;
+  bool mtp_asked, noise_asked;
   /* "@file" of the model function, or NULL if it is not from a file */
   const char *source;
   PlanLoss own;
@@ -368,8 +394,12 @@ static int call_model(lua_State *L) {
   lua_pushcclosure(L, locate, 1);
   int handler = lua_gettop(L);
   GraphUd *u = lua_newuserdatauv(L, sizeof *u, 0);
-  *u = (GraphUd){
-      .graph = c->g, .moe = c->moe, .mtp = c->mtp, .source = c->source, .loss = c->own};
+  *u = (GraphUd){.graph = c->g,
+                 .moe = c->moe,
+                 .mtp = c->mtp,
+                 .noise_alpha = c->noise_alpha,
+                 .source = c->source,
+                 .loss = c->own};
   luaL_setmetatable(L, GRAPH_TYPE);
   lua_pushvalue(L, 2);
   lua_pushvalue(L, -2);
@@ -386,6 +416,7 @@ static int call_model(lua_State *L) {
   c->loss = loss_of(L, u);
   c->own = u->loss;
   c->mtp_asked |= u->mtp_asked;
+  c->noise_asked |= u->noise_asked;
   return 0;
 }
 
@@ -481,6 +512,15 @@ static weft_status check_mtp(const ModelCall *c, Diags *d) {
   return WEFT_EPLAN;
 }
 
+/* So is noise on embeddings. */
+static weft_status check_noise(const ModelCall *c, Diags *d) {
+  if (c->noise_alpha == 0 || c->noise_asked) return WEFT_OK;
+  diag_error(d, "not-built", "train.neftune_noise_alpha",
+             "this model adds no noise to its embeddings")
+      ->suggestion = "leave it out; a model function asks for it by g:noise_alpha()";
+  return WEFT_EPLAN;
+}
+
 static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
                                const Plan *p, Diags *d, weft_error *e) {
   int top = lua_gettop(L);
@@ -496,6 +536,7 @@ static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
   if (st == WEFT_EPLAN) return report(c, why.text, d);
   if (st != WEFT_OK && e) *e = why;
   if (st == WEFT_OK) st = check_mtp(c, d);
+  if (st == WEFT_OK) st = check_noise(c, d);
   return st == WEFT_OK ? check_routers(c, p, d) : st;
 }
 
@@ -520,11 +561,20 @@ weft_status lang_build_graph(LangPlan *lp, const Plan *plan, int64_t B, int64_t 
   lua_State *L = s->L;
   int top = lua_gettop(L);
   bool own = plan->loss.name != NULL;
-  ModelCall c = {.g = g, .moe = &plan->moe, .mtp = &plan->mtp, .loss = -1};
+  ModelCall c = {.g = g,
+                 .moe = &plan->moe,
+                 .mtp = &plan->mtp,
+                 .noise_alpha = plan->noise_alpha,
+                 .loss = -1};
   c.own = (PlanLoss){.fn = own ? lp->loss : LUA_NOREF,
                      .options = lp->loss_options,
                      .second = plan->loss.second,
                      .own = -1};
+  HfPacked packed;
+  TRY(lang_hf_packed(lp, &packed, e));
+  const char **names = NEW_N(g->arena, const char *, HF_PACKED + 1);
+  for (int i = 0; packed.name[i]; i++) names[i] = arena_str(g->arena, packed.name[i]);
+  g->packed = names[0] ? names : NULL;
   if (lp->plan.packed.on) graph_input(g, IN_DOC_STARTS);
   state_arm(s, false);
   weft_status st = call_models(L, lp, &c, plan, d, e);

@@ -25,9 +25,11 @@ typedef struct GraphUd {
   Graph *graph;
   const MoePlan *moe;
   const MtpPlan *mtp;
+  double noise_alpha;
   const char *source; /* "@plan.lua": the file whose lines are recorded in ops, or NULL */
   PlanLoss loss;
   bool mtp_asked;     /* g:mtp was called */
+  bool noise_asked;   /* g:noise_alpha was called */
   bool out_of_memory; /* an allocation of the graph's arena failed */
 } GraphUd;
 

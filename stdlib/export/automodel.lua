@@ -198,6 +198,9 @@ local function put_batch(s, f)
   s:put("step_scheduler.local_batch_size", v["mesh.pp"] > 1 and here or v["batch.micro"],
         v["mesh.pp"] > 1 and "batch.rounds" or "batch.micro")
   s:put("step_scheduler.max_steps", v["train.steps"], "train.steps")
+  if v["train.neftune_noise_alpha"] > 0 then
+    s:put("neftune.noise_alpha", v["train.neftune_noise_alpha"], "train.neftune_noise_alpha")
+  end
   s:put("dataset._target_", "nemo_automodel.components.datasets.llm.mock_iterable_dataset.MockIterableDataset", "data")
   s:put("dataset.seq_len", v["batch.seq"], "batch.seq")
   s:put("dataset.vocab_size", f.config.vocab_size)

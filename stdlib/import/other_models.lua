@@ -2,6 +2,8 @@
 -- or by what is in them.
 local other_models = {}
 
+local LONGROPE = "a Phi with longrope, whose factors are in its config.json alone: weft.hf reads them"
+
 local begins = {
   { "gpt-j", "a GPT-J" }, { "gpt4all-j", "a GPT-J" }, { "gpt-neox", "a GPT-NeoX" }, { "pythia", "a GPT-NeoX" },
   { "gpt-neo", "a GPT-Neo" }, { "bloom", "a BLOOM" }, { "opt-", "an OPT" }, { "mpt-", "an MPT" },
@@ -17,12 +19,12 @@ local begins = {
   { "deepseek-moe", "a DeepSeek-MoE" },
   { "nemotron-4", "a Nemotron, with squared ReLU" }, { "minitron", "a Nemotron, with squared ReLU" },
   { "llama-3_3-nemotron", "a Llama whose layers differ" }, { "llama-3_1-nemotron", "a Llama whose layers differ" },
-  { "phi-3-mini-128k", "a Phi with longrope" }, { "phi-3-medium-128k", "a Phi with longrope" },
+  { "phi-3-mini-128k", LONGROPE }, { "phi-3-medium-128k", LONGROPE },
   { "kimi-k2.5", "a Kimi K2, with images" }, { "nemotron-h", "a hybrid of Mamba and attention" },
   { "apertus", "an Apertus" }, { "afm", "an AFM" },
   { "gemma-3n", "a Gemma 3n, with images and sound" }, { "gemma-3", "a Gemma 3, with images" },
   { "gemma", "a Gemma" }, { "diffusiongemma", "a Gemma" },
-  { "phi-4-mini", "a Phi with longrope" }, { "phi-3.5", "a Phi with longrope" }, { "phi", "a Phi" },
+  { "phi-4-mini", LONGROPE }, { "phi-3.5", LONGROPE }, { "phi", "a Phi" },
   { "glm-4.7-flash", "a GLM with latent attention" }, { "glm", "a GLM" },
   { "nvidia-nemotron", "a hybrid of Mamba and attention" },
   { "nemotron-3", "a hybrid of Mamba and attention" }, { "falcon-h1", "a hybrid of Mamba and attention" },

@@ -70,7 +70,7 @@ function decoder.attention(g, c, x, name, o, i)
   end
   if not o.turns or o.turns(c, i) then
     local of = o.rope_type and rope.of_type(c, o.rope_type(c, i)) or c
-    local turn, positions = rope.attributes(of, d, g:tokens():size(2)), g:positions()
+    local turn, positions = rope.attributes(of, d, g:context()), g:positions()
     turn.interleaved = o.interleaved and 1 or 0
     local longer = o.longer_queries and rope.longer(of, turn) or turn
     q, k = g:rope(q, positions, longer), g:rope(k, positions, turn)
@@ -150,10 +150,18 @@ end
 
 local function scaled(g, x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
 
+-- Embeddings with the noise that the plan asks for (NEFTune, arXiv:2310.05914). Its site is none that
+-- what drops there has, so that both are drawn independently.
+local NOISE_SITE <const> = 8192
+function decoder.noisy(g, x)
+  return g:noise(x, { rate = g:noise_alpha() / math.sqrt(x:size(2) * x:size(3)), site = NOISE_SITE })
+end
+
 -- Embeddings of the tokens `ahead` places further on.
 local function embedded(g, c, ahead, o)
   local table = vocabulary(g, c, EMBEDDING)
   local y = scaled(g, g:embedding(g:tokens(ahead), table), o.embedding_scale)
+  if ahead == 0 then y = decoder.noisy(g, y) end
   return o.embedding_dropout and g:dropout(y, { rate = o.embedding_dropout }) or y
 end
 

@@ -59,8 +59,8 @@ local function queries(g, c, x, name, heads)
 end
 
 -- Attributes of g:rope for the last part of heads of so many elements.
-local function turn(c, head_dim)
-  local a = rope.attributes(c, c.qk_rope_head_dim)
+local function turn(g, c, head_dim)
+  local a = rope.attributes(c, c.qk_rope_head_dim, g:context())
   a.head_dim, a.rotary_dim = head_dim, c.qk_rope_head_dim
   a.rotary_from = head_dim - c.qk_rope_head_dim
   a.interleaved = c.rope_interleave and 1 or 0
@@ -71,7 +71,7 @@ local function attention(g, c, x, name)
   local n, nope, d = c.num_attention_heads, c.qk_nope_head_dim, c.qk_rope_head_dim
   local rank, v_dim, positions = c.kv_lora_rank, c.v_head_dim, g:positions()
   local q = queries(g, c, x, name, { "head", n * (nope + d), unit = nope + d })
-  q = g:rope(q, positions, turn(c, nope + d))
+  q = g:rope(q, positions, turn(g, c, nope + d))
   local both = latent(g, c, x, name .. ".kv_a_proj_with_mqa", rank + d)
   local kv, k_rope = g:split_heads(both, { head_dim = rank + d, head_part = rank })
   kv = latent_norm(g, c, kv, name .. ".kv_a_layernorm", rank)
@@ -79,7 +79,7 @@ local function attention(g, c, x, name)
                       { "head", n * (nope + v_dim), unit = nope + v_dim },
                       { "none", rank })
   local k, v = g:split_heads(kv, { head_dim = nope + v_dim, head_part = nope })
-  k_rope = g:rope(k_rope, positions, turn(c, d))
+  k_rope = g:rope(k_rope, positions, turn(g, c, d))
   k = g:join_heads(k, k_rope, { head_dim = nope + d, head_part = nope })
   local o = g:attention(q, k, v, g:doc_starts(), {
     head_dim = nope + d, value_dim = v_dim, rate = c.attention_dropout,

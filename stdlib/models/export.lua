@@ -61,6 +61,10 @@ function export.whole(name, arch, c, dtype, null)
     out.head_dim = arch.head_dim(c)
     add_rotary(out, arch, c)
   end
+  -- A class that has it beside the tables reads it there.
+  if arch.defaults.original_max_position_embeddings then
+    out.original_max_position_embeddings = c.original_max_position_embeddings
+  end
   out.architectures = { arch.class }
   out.model_type = name
   out.torch_dtype, out.dtype = dtype, dtype

@@ -2,6 +2,7 @@
 -- one packed weight. Weights of linear layers are stored [in, out] (layout 1), as Hugging
 -- Face's Conv1D does. Both spellings of the sizes are accepted: n_embd or hidden_size.
 local config = require "weft.models.config"
+local decoder = require "weft.models.decoder"
 
 local gpt2 = {
   class = "GPT2LMHeadModel",
@@ -80,8 +81,8 @@ function gpt2.build(g, c)
     local positions =
       embedding(g, c, "transformer.wpe.weight", "position", c.max_position_embeddings)
     local tokens = embedding(g, c, wte, "vocab", c.vocab_size)
-    local sum = g:add(g:embedding(g:tokens(), tokens), g:embedding(g:positions(), positions))
-    return g:dropout(sum, { rate = c.embd_pdrop })
+    local x = decoder.noisy(g, g:embedding(g:tokens(), tokens))
+    return g:dropout(g:add(x, g:embedding(g:positions(), positions)), { rate = c.embd_pdrop })
   end)
   for i = 0, c.num_hidden_layers - 1 do
     x = g:layer(i, function() return layer(g, c, x, "transformer.h." .. i) end)

@@ -9,7 +9,7 @@ local llama3 = { "factor", "low_freq_factor", "high_freq_factor",
                  "original_max_position_embeddings" }
 local yarn = { "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim" }
 local known = { rope_type = true, type = true, rope_theta = true, truncate = true,
-                partial_rotary_factor = true }
+                partial_rotary_factor = true, short_factor = true, long_factor = true }
 -- Keys of architectures whose queries grow with their positions.
 local growing = { llama_4_scaling_beta = true, max_position_embeddings = true }
 for _, key in ipairs(llama3) do known[key] = true end
@@ -47,8 +47,8 @@ function rope.of_type(c, kind)
                         rope_place = "rope_parameters." .. kind }, { __index = c })
 end
 
--- Adds what is wrong with the ropes of all types.
-function rope.check_types(c, problems)
+-- Adds what is wrong with the ropes of all types; `partial`: each can turn a part of each head.
+function rope.check_types(c, problems, partial)
   local known_types = {}
   for _, kind in ipairs(rope.TYPES) do known_types[kind] = true end
   if c.rope_parameters and type(c.rope_parameters) ~= "table" then
@@ -66,7 +66,11 @@ function rope.check_types(c, problems)
   end
   for _, kind in ipairs(rope.TYPES) do
     local of = rope.of_type(c, kind)
-    rope.check(of, problems)
+    rope.check(of, problems, partial)
+    if partial and rope.turning(of, c.head_dim) % 2 ~= 0 then
+      config.add(problems, of.rope_place .. ".partial_rotary_factor", "%d elements of a head of %d turn, which "
+                 .. "must be even", rope.turning(of, c.head_dim), c.head_dim)
+    end
     -- Hugging Face looks for it beside the tables, and so rounds whatever one of them says.
     if of.rope_parameters.truncate == false then
       config.add(problems, of.rope_place .. ".truncate",
@@ -81,7 +85,11 @@ local function original(c, p)
     or c.max_position_embeddings
 end
 
-local function scaling_type(p) return p.rope_type or p.type or "default" end
+-- Phi-3's first files call longrope "su", and "yarn".
+local function scaling_type(p)
+  local kind = p.rope_type or p.type or "default"
+  return p.short_factor and (kind == "su" or kind == "yarn") and "longrope" or kind
+end
 
 -- Adds a problem for each of the keys that is no number above 0.
 local function need_positive(c, p, where, kind, keys, problems)
@@ -115,6 +123,32 @@ function checks.yarn(c, p, where, problems)
   local given = { "factor", "original_max_position_embeddings" }
   for _, key in ipairs(yarn) do if p[key] then given[#given + 1] = key end end
   need_positive(c, p, where, "yarn", given, problems)
+end
+
+local MOST_PAIRS <const> = 64
+
+function checks.longrope(c, p, where, problems)
+  local head_dim = c.head_dim or c.hidden_size // c.num_attention_heads
+  local pairs_turning = rope.turning(c, head_dim) // 2
+  for _, key in ipairs { "short_factor", "long_factor" } do
+    local list, at = p[key], where .. "." .. key
+    if type(list) ~= "table" or #list ~= pairs_turning then
+      config.add(problems, at, "longrope needs a list of %d numbers, one for each pair that turns, got %s",
+                 pairs_turning, type(list) == "table" and #list or tostring(list))
+    elseif #list > MOST_PAIRS then
+      config.add(problems, at, "%d pairs: at most %d have a factor each", #list, MOST_PAIRS)
+    else
+      for i, value in ipairs(list) do
+        if type(value) ~= "number" or value <= 0 then
+          config.add(problems, at, "item %d: expected a number above 0, got %s", i, tostring(value))
+          break
+        end
+      end
+    end
+  end
+  local given = { "original_max_position_embeddings" }
+  for _, key in ipairs { "factor", "attention_factor" } do if p[key] then given[#given + 1] = key end end
+  need_positive(c, p, where, "longrope", given, problems)
 end
 
 -- Which part of a head turns; MiniMax says how many elements.
@@ -165,7 +199,7 @@ function rope.check(c, problems, partial, grows)
   local kind = scaling_type(p)
   if checks[kind] then return checks[kind](c, p, where, problems) end
   config.add(problems, where .. ".rope_type",
-             '"%s" is not supported (only "default", "linear", "dynamic", "llama3", "yarn")',
+             '"%s" is not supported (only "default", "linear", "dynamic", "llama3", "yarn", "longrope")',
              tostring(kind))
 end
 
@@ -224,6 +258,15 @@ local function add_linear(a, p)
   a.yarn, a.rope_factor, a.rope_low, a.rope_high, a.rope_scale = 1, p.factor, -1, 0, 1
 end
 
+-- Each pair turns as many times slower as one of two lists says: that of sequences up to the length that
+-- scaling starts from, or that of longer ones. What turns grows with the factor between both lengths.
+local function add_longrope(a, c, p, context)
+  local length = original(c, p)
+  local factor = p.factor or c.max_position_embeddings / length
+  a.rope_factors = context and context > length and p.long_factor or p.short_factor
+  a.rope_scale = p.attention_factor or factor > 1 and math.sqrt(1 + math.log(factor) / math.log(length)) or 1
+end
+
 -- Hugging Face's "dynamic" turns as ever up to the length that the model was made for.
 local function check_length(c, seq)
   if seq and seq > c.max_position_embeddings then
@@ -233,7 +276,8 @@ local function check_length(c, seq)
   end
 end
 
--- Attributes of g:rope for heads of so many elements, in sequences of `seq` tokens.
+-- Attributes of g:rope for heads of so many elements, in sequences of `seq` tokens: with those before
+-- one that is sampled.
 function rope.attributes(c, head_dim, seq)
   local p = parameters(c)
   local turning = rope.turning(c, head_dim)
@@ -246,6 +290,8 @@ function rope.attributes(c, head_dim, seq)
     a.rope_original = original(c, p)
   elseif kind == "yarn" then
     add_yarn(a, c, p)
+  elseif kind == "longrope" then
+    add_longrope(a, c, p, seq)
   elseif kind == "linear" then
     add_linear(a, p)
   elseif kind == "dynamic" then
@@ -264,7 +310,8 @@ function rope.longer(c, turn)
 end
 
 -- The keys of each type that a file needs.
-local written = { linear = { "factor" }, dynamic = { "factor" }, llama3 = llama3, yarn = yarn }
+local written = { linear = { "factor" }, dynamic = { "factor" }, llama3 = llama3, yarn = yarn,
+                  longrope = { "attention_factor" } }
 
 -- Those of each type.
 function rope.keys_by_type(c)
@@ -287,7 +334,8 @@ function rope.keys(c)
   for _, list in ipairs { written[kind], { "factor" } } do
     for _, key in ipairs(list) do if p[key] then out[key] = p[key] + 0.0 end end
   end
-  if kind == "llama3" or kind == "yarn" then
+  if kind == "longrope" then out.short_factor, out.long_factor = p.short_factor, p.long_factor end
+  if kind == "llama3" or kind == "yarn" or kind == "longrope" then
     out.original_max_position_embeddings = math.tointeger(original(c, p))
   end
   if kind == "yarn" then out.truncate = p.truncate end

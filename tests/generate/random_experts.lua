@@ -182,6 +182,8 @@ return function(weft, number)
     loss = learning.loss, mtp = learning.mtp,
     optimizer = optimizer(weft, new_draw, number, not waits, host and true),
     packed = packing(new_draw, number, rows, seq, d:maybe(3) and not rows and { eot = 3 } or nil),
-    data = weft.synthetic { learnt = masks(new_draw, number) }, train = { steps = 3, seed = d:below(1000), log_every = 1 },
+    data = weft.synthetic { learnt = masks(new_draw, number) },
+    train = { steps = 3, seed = d:below(1000), log_every = 1,
+              neftune_noise_alpha = new_draw(number + 59):maybe(6) and 3 or nil },
   }
 end

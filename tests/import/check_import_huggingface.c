@@ -212,9 +212,9 @@ START_TEST(keys_of_a_config_are_checked) {
   import_file("ds.conf", "--model ./c.json --world 2");
   import_has(report, "model.mine: weft's llama has no such key");
   import_put("c.json",
-             LLAMA "\"rope_scaling\": {\"rope_type\": \"longrope\", \"factor\": 2}}");
+             LLAMA "\"rope_scaling\": {\"rope_type\": \"ntk\", \"factor\": 2}}");
   import_fails(1, "c.json", "",
-               "c.json:3: error: model.rope_scaling: \"longrope\" is not supported");
+               "c.json:3: error: model.rope_scaling: \"ntk\" is not supported");
   import_put("c.json", LLAMA "\"architectures\": [\"LlamaForSequenceClassification\"]}");
   import_fails(1, "c.json", "",
                "c.json:3: error: model.architectures: "

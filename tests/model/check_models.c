@@ -91,8 +91,13 @@ static const struct {
 } refused[] = {
     {"{ 'llama-tiny', attention_bias = 1 }", "attention_bias"},
     {"{ 'llama-tiny', hidden_act = 'gelu' }", "hidden_act"},
+    {"{ 'llama-tiny', rope_scaling = { rope_type = 'ntk', factor = 4.0 } }",
+     "\"longrope\")"},
     {"{ 'llama-tiny', rope_scaling = { rope_type = 'longrope', factor = 4.0 } }",
-     "dynamic"},
+     "rope_scaling.short_factor\"]: longrope needs a list of"},
+    {"{ 'llama-tiny', num_attention_heads = 16, rope_scaling = { rope_type = 'longrope', "
+     "short_factor = { 1, 2, 3, 4 }, long_factor = { 1, 0, 1, 1 } } }",
+     "rope_scaling.long_factor\"]: item 2: expected a number above 0, got 0"},
     {"{ 'llama-tiny', num_attention_heads = 12 }", "does not divide hidden_size"},
     {"{ 'llama-tiny', num_key_value_heads = 3 }", "does not divide num_attention_heads"},
     {"{ 'llama-tiny', num_hidden_layers = 0 }", "expected a positive integer"},
@@ -109,7 +114,7 @@ static const struct {
     {"{ 'gpt2-tiny', is_causal = false }", "is_causal"},
     {"{ 'llama-tiny', pruned_heads = { ['1'] = { 0 } } }", "pruned_heads"},
     {"{ 'llama-tiny', rope_parameters = { rope_type = 'default' }, "
-     "rope_scaling = { rope_type = 'longrope', factor = 4.0 } }",
+     "rope_scaling = { rope_type = 'ntk', factor = 4.0 } }",
      "rope_scaling.rope_type"},
     {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn' } }", "rope_scaling.factor"},
     {"{ 'llama-tiny', rope_scaling = { rope_type = 'yarn', factor = 4, beta_fast = -1 } "
@@ -178,8 +183,8 @@ static const struct {
      "plan.model.sliding_window: layer_types has sliding_attention"},
     {"{ 'olmo3', rope_parameters = { rope_type = 'default' } }",
      "rope_parameters.rope_type\"]: no type of layers"},
-    {"{ 'olmo3', rope_parameters = { sliding_attention = { rope_type = 'longrope' } } }",
-     "rope_parameters.sliding_attention.rope_type\"]: \"longrope\" is not supported"},
+    {"{ 'olmo3', rope_parameters = { sliding_attention = { rope_type = 'ntk' } } }",
+     "rope_parameters.sliding_attention.rope_type\"]: \"ntk\" is not supported"},
     {"{ 'olmo3', rope_parameters = { full_attention = { rope_type = 'yarn', factor = "
      "2.0, "
      "truncate = false } } }",

@@ -181,6 +181,22 @@ def phi3(r):
     return tf.Phi3Config(**keys)
 
 
+def phi3_long(r):
+    """With longrope: sequences are of 16 tokens, so that either of the two lists may be taken."""
+    keys = decoder(r, sliding_window=window(r), resid_pdrop=0.0, embd_pdrop=0.0,
+                   rope_parameters=rope(r, ("default",)),
+                   original_max_position_embeddings=r.choice([8, 16, 32]))
+    d, part = r.choice([12, 20]), r.choice([0.5, 1.0])
+    keys["hidden_size"], pairs = keys["num_attention_heads"] * d, int(d * part) // 2
+    keys["rope_parameters"] |= {
+        "rope_type": "longrope", "partial_rotary_factor": part,
+        "short_factor": [r.uniform(1, 2) for _ in range(pairs)],
+        "long_factor": [r.uniform(1, 40) for _ in range(pairs)]}
+    if coin(r):
+        keys["rope_parameters"]["attention_factor"] = r.choice([0.8, 1.2])
+    return tf.Phi3Config(**keys)
+
+
 def phi(r):
     keys = decoder(r, hidden_act="gelu_new", layer_norm_eps=r.choice([1e-5, 1e-6]),
                    resid_pdrop=0.0, embd_pdrop=0.0)
@@ -336,7 +352,7 @@ def gpt2(r):
 
 # By model_type, or by the name of files that have another's.
 FAMILIES = {f.__name__: f for f in (
-    llama, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5,
-    nemotron, glm, glm4, phi, phi3, gemma, gemma2, gemma3_text, gpt2, cohere2, ministral3, starcoder2,
-    mixtral, gpt_oss, qwen2_moe, qwen3_moe, deepseek_v3, moonlight, kimi_k2,
+    llama, arcee, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5,
+    nemotron, glm, glm4, phi, phi3, phi3_long, gemma, gemma2, gemma3_text, gpt2, cohere2, ministral3, starcoder2,
+    mixtral, gpt_oss, mimo_v2_flash, qwen2_moe, qwen3_moe, deepseek_v3, moonlight, kimi_k2,
     glm4_moe, glm4_moe_lite, minimax_m2, hy_v3)}

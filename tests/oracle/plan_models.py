@@ -11,10 +11,12 @@ import torch.nn.functional as F
 class Batch:
     """Tokens and labels (rows, seq) of a step, with what follows of documents."""
 
-    def __init__(self, tokens, labels, begins, numbers, seed):
+    def __init__(self, tokens, labels, begins, numbers, seed, noise_alpha=0):
         """`begins` (rows, seq + 1): whether each token, and the one behind the row, is the first
-        one of a document; `numbers`: which one it is since the first step; `seed`: of masks."""
+        one of a document; `numbers`: which one it is since the first step; `seed`: of masks and
+        of noise on embeddings, of which there is as much as `noise_alpha` says."""
         self.begins, self.numbers, self.seed = begins, numbers.flatten().numpy(), seed
+        self.noise_alpha = noise_alpha
         rows, seq = tokens.shape
         self.tokens, self.labels = tokens, labels
         at = torch.arange(seq).expand(rows, seq)
@@ -39,7 +41,7 @@ class Batch:
         """Batches of so many rows, in their order."""
         numbers = torch.from_numpy(self.numbers).view(self.tokens.shape)
         parts = (x.split(rows) for x in (self.tokens, self.labels, self.begins, numbers))
-        return [Batch(*part, self.seed) for part in zip(*parts)]
+        return [Batch(*part, self.seed, self.noise_alpha) for part in zip(*parts)]
 
 
 def philox(counter, key):
@@ -67,6 +69,21 @@ def dropout(x, b, rate, unit, site):
     """Of x (rows, seq, features), with weft's masks: by number of the token and column."""
     kept = factors(b.numbers, x.shape[-1], rate, np.array([site]), unit, b.seed)
     return x * kept.view(x.shape).to(x.dtype)
+
+
+NOISE_SITE = 8192
+
+
+def noisy(x, b):
+    """Embeddings (rows, seq, features) with noise by weft's words, as NEFTune has it."""
+    if not b.noise_alpha:
+        return x
+    rows, seq, features = x.shape
+    groups = np.arange((features + 3) // 4)
+    counter = np.broadcast_arrays(b.numbers[:, None], groups, NOISE_SITE, 0)
+    words = philox(counter, (b.seed % 2**32, b.seed >> 32)).reshape(rows, seq, -1)[..., :features]
+    unit = torch.from_numpy(words.astype(np.float64) / 2**31 - 1)
+    return x + (b.noise_alpha / (seq * features) ** 0.5 * unit).to(x.dtype)
 
 
 def attention_dropout(b, heads, rate, unit, site=0):
@@ -148,9 +165,7 @@ class Linears:
 
     def dropped(self, x, name):
         """With weft's masks: the linears of a layer are counted in the order of the model."""
-        layer = int(name.split(".")[2])
-        site = self.number[layer] = self.number.get(layer, -1) + 1
-        return dropout(x, self.b, self.rate, layer + 1, 4096 + site) if self.rate else x
+        return dropout(x, self.b, self.rate, int(name.split(".")[2]) + 1, 4096 + site) if self.rate else x
 
     def adapted(self, x, y, w, name):
         low = F.linear(x, self.w[name + ".lora_A.weight"])
@@ -284,7 +299,8 @@ class Decoder:
         return (y * weights[..., None]).sum(2)
 
     def add_losses(self, logits, scores, chosen):
-        """Of each microbatch by itself; each counts as its label tokens do."""
+        """Of each microbatch by itself, or of each so many sequences of it; each counts as its label
+        tokens do."""
         aux, z = self.moe.get("aux_loss_coef") or 0, self.moe.get("z_loss_coef") or 0
         n = scores.shape[-1]
         p = (scores / scores.sum(-1, keepdim=True)).view(self.groups, -1, n).mean(1)
@@ -323,7 +339,7 @@ class Decoder:
 
     def loss(self):
         c, w = self.c, self.w
-        x = F.embedding(self.b.tokens, w["model.embed_tokens.weight"])
+        x = noisy(F.embedding(self.b.tokens, w["model.embed_tokens.weight"]), self.b)
         for i in range(c["num_hidden_layers"]):
             x = self.layer(x, f"model.layers.{i}")
         head = w["model.embed_tokens.weight" if c["tie_word_embeddings"] else "lm_head.weight"]
@@ -343,7 +359,7 @@ def gpt2_loss(c, linear, b, z):
         return dropout(x, b, c[key], unit, site) if c.get(key) else x
 
     wte = w["transformer.wte.weight"]
-    x = F.embedding(b.tokens, wte) + F.embedding(b.positions, w["transformer.wpe.weight"])
+    x = noisy(F.embedding(b.tokens, wte), b) + F.embedding(b.positions, w["transformer.wpe.weight"])
     x = drop(x, "embd_pdrop", 0, 0)
     for i in range(c["n_layer"]):
         name = f"transformer.h.{i}"

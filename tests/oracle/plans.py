@@ -506,6 +506,8 @@ def one(seed, number):
                          if n.endswith(("embed_tokens.weight", "wte.weight", "embed.weight")))
         (folder / "tokens.idx").unlink()
         batches = write_tokens(folder, plan, vocabulary, number)
+        for batch in batches:
+            batch.noise_alpha = plan["noise_alpha"]
         records, weights, _ = weft(folder, "--steps", str(STEPS), *run)
     weights = base | weights
     got = {"loss": [r["loss"] for r in records], "weights": weights}

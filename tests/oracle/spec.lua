@@ -136,7 +136,8 @@ end
 local plan = assert(loadfile(arg[1]))()
 print(json {
   name = plan.name, mesh = plan.mesh, batch = plan.batch, moe = plan.moe or {},
-  packed = plan.packed or {}, seed = (plan.train or {}).seed or 0, optimizer = plan.optimizer,
+  packed = plan.packed or {}, seed = (plan.train or {}).seed or 0,
+  noise_alpha = (plan.train or {}).neftune_noise_alpha or 0, optimizer = plan.optimizer,
   precision = type(plan.precision) == "table" and plan.precision or {},
   adapter = plan.adapter or {},
   freeze = plan.freeze or {}, groups = plan.groups and groups_of(plan.groups) or {},

@@ -244,7 +244,8 @@ static const struct {
                {"steps.lua", "steps_smollm3"},     {"steps.lua", "steps_olmo2"},
                {"steps.lua", "steps_seed_oss"},    {"steps.lua", "steps_ernie4_5"},
                {"steps.lua", "steps_glm4_moe"},    {"steps.lua", "steps_glm4"},
-               {"steps.lua", "steps_phi3"},        {"steps.lua", "steps_minimax_m2"},
+               {"steps.lua", "steps_phi3"},        {"steps.lua", "steps_phi3_long"},
+               {"steps.lua", "steps_minimax_m2"},  {"router.lua", "steps_router"},
                {"uses.lua", "steps_uses"}};
 
 START_TEST(steps_agree_with_pytorch) {

@@ -52,9 +52,14 @@ local function philox(c0, c1, c2, c3, key)
   return { c0, c1, c2, c3 }
 end
 
--- What an element is multiplied by: of a token, in a column, in a place of the unit.
+-- The random word of a token, in a column, in a place of the unit.
+function lists.word(k, token, column, place, seed)
+  return philox(math.tointeger(token), column // 4, place, k.unit, seed)[column % 4 + 1]
+end
+
+-- What an element is multiplied by.
 function lists.kept(k, token, column, place, seed)
-  local word = philox(math.tointeger(token), column // 4, place, k.unit, seed)[column % 4 + 1]
+  local word = lists.word(k, token, column, place, seed)
   return word >= k.attr.rate * 2.0 ^ 32 // 1 and 1 / (1 - k.attr.rate) or 0
 end
 

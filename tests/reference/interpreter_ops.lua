@@ -153,6 +153,15 @@ function ops.dropout(k, x, token)
   end)
 end
 
+function ops.noise(k, x, token)
+  local C, a = last(k.dims[1]), k.attr
+  local first, site, seed = a.cut ~= 0 and k.index * C or 0, a.site // 1 | 0, a.seed // 1 | 0
+  return map(x, function(v, i)
+    local word = lists.word(k, token[(i - 1) // C + 1], first + (i - 1) % C, site, seed)
+    return v + a.rate * (word / 2 ^ 31 - 1)
+  end)
+end
+
 -- ---- activations: the function and its slope ----
 
 local function silu(x) return x * sigmoid(x) end

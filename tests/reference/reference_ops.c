@@ -150,6 +150,18 @@ static void dropout(RefArgs *a) {
   [i] = IN(0)[i] * kept(a, IN(1)[i / c], first + i % c, (uint32_t)a->attr->site, 0);
 }
 
+static void noise(RefArgs *a) {
+  int64_t c = last(&a->in[0]), first = a->attr->cut ? a->index * c : 0;
+  uint32_t key[] = {(uint32_t)a->attr->seed, (uint32_t)(a->attr->seed >> 32)}, word[4];
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    int64_t column = first + i % c;
+    uint32_t counter[] = {(uint32_t)(int32_t)IN(1)[i / c], (uint32_t)(column / 4),
+                          (uint32_t)a->attr->site, a->unit};
+    philox4x32(counter, key, word);
+    OUT(0)[i] = IN(0)[i] + a->attr->rate * (word[column % 4] / 0x1p31 - 1);
+  }
+}
+
 static double gelu_of(double x, int kind) {
   if (kind == 1) return 0.5 * x * (1 + erf(x / sqrt(2)));
   return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
@@ -273,6 +285,7 @@ static void split(RefArgs *a) {
  * wavelengths. */
 static double frequency(const OpAttr *at, int i, int d) {
   double f = pow(at->theta, -2.0 * i / d);
+  if (at->rope_factors[0] != 0) f /= at->rope_factors[i];
   if (at->rope_factor == 0) return f;
   if (at->yarn) {
     double low = at->rope_low, slow = (i - low) / (at->rope_high - low);

@@ -12,14 +12,16 @@
 #include "vm/weights/param_gather.h"
 
 /* Enough layers that some are compiled once. */
-#define GPT2(rates)                                                                      \
+#define GPT2(rates) GPT2_WITH(rates, "")
+#define GPT2_WITH(rates, train)                                                          \
   "local weft = require 'weft'\n"                                                        \
   "return weft.plan { model = weft.model { 'gpt2', n_layer = 8, n_embd = 16, "           \
   "n_head = 4, vocab_size = 37, n_positions = 32, initializer_range = 0.2, " rates       \
   " },\n"                                                                                \
   "  batch = { global = 4, micro = 1, seq = 16 }, data = weft.synthetic { "              \
   "val = weft.synthetic {} },\n"                                                         \
-  "  optimizer = weft.adamw { lr = 1e-2 }, train = { steps = 3, seed = 3 },\n"
+  "  optimizer = weft.adamw { lr = 1e-2 }, train = { steps = 3, seed = 3" train " },\n"
+#define NOISE ", neftune_noise_alpha = 5"
 #define DROPS "embd_pdrop = 0.3, resid_pdrop = 0.5, attn_pdrop = 0.4"
 
 static const char *const meshes[] = {
@@ -38,7 +40,7 @@ static const char *const meshes[] = {
 START_TEST(the_same_on_every_mesh) {
   Text plan = {0}, why = {0};
   VerifyReport r;
-  text_printf(&plan, GPT2(DROPS) "%s }\n", meshes[_i]);
+  text_printf(&plan, GPT2_WITH(DROPS, NOISE) "%s }\n", meshes[_i]);
   weft_status st = plan_parity(plan.s, 3, 1e-5, &r, &why);
   ck_assert_msg(st == WEFT_OK && r.ok, "%s%s", why.s ? why.s : "", plan.s);
   text_free(&plan);
@@ -89,6 +91,36 @@ START_TEST(evaluations_drop_nothing) {
   losses(GPT2("attn_pdrop = 0") "mesh = { pp = 2 } }\n", &step[1], &evaluation[1]);
   ck_assert_double_eq(evaluation[0], evaluation[1]);
   ck_assert_double_gt(fabs(step[0] - step[1]), 1e-3);
+}
+END_TEST
+
+START_TEST(evaluations_add_no_noise) {
+  double step[2], evaluation[2];
+  losses(GPT2_WITH("attn_pdrop = 0", NOISE) "mesh = { pp = 2 } }\n", &step[0],
+         &evaluation[0]);
+  losses(GPT2("attn_pdrop = 0") "mesh = { pp = 2 } }\n", &step[1], &evaluation[1]);
+  ck_assert_double_eq(evaluation[0], evaluation[1]);
+  ck_assert_double_gt(fabs(step[0] - step[1]), 1e-3);
+}
+END_TEST
+
+/* A model that adds none is not trained without it. */
+START_TEST(a_model_asks_for_noise) {
+  Text why = {0};
+  VerifyReport r;
+  const char *plan =
+      "local weft = require 'weft'\n"
+      "local function model(g)\n"
+      "  local e = g:param('e.weight', { { 'vocab', 32 }, { 'hidden', 8 } })\n"
+      "  return g:cross_entropy(g:linear(g:embedding(g:tokens(), e), e), g:labels())\n"
+      "end\n"
+      "return weft.plan { model = model, data = weft.synthetic {},\n"
+      "  train = { neftune_noise_alpha = 5 },\n"
+      "  batch = { global = 1, micro = 1, seq = 8 } }\n";
+  ck_assert_int_eq(plan_parity(plan, 1, 1e-5, &r, &why), WEFT_EPLAN);
+  ck_assert_msg(strstr(why.s, "train.neftune_noise_alpha: this model adds no noise"),
+                "%s", why.s);
+  text_free(&why);
 }
 END_TEST
 
@@ -143,6 +175,8 @@ Suite *dropout_suite(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, evaluations_drop_nothing);
+  tcase_add_test(tc, evaluations_add_no_noise);
+  tcase_add_test(tc, a_model_asks_for_noise);
   tcase_add_loop_test(tc, names_what_is_wrong, 0, LEN(refused));
   suite_add_tcase(s, tc);
   return s;

@@ -49,4 +49,9 @@ PHILOX_FN float dropout_factor(const Dropout *d, uint32_t word) {
   return word >= d->least ? d->scale : 0;
 }
 
+/* Uniform between -reach and reach. */
+PHILOX_FN float noise_of(float reach, uint32_t word) {
+  return reach * ((float)word * 0x1p-31f - 1);
+}
+
 #endif

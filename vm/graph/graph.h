@@ -153,6 +153,8 @@ typedef struct Tensor {
   Tid logical;   /* in a sharded graph: the tensor of the logical graph */
 } Tensor;
 
+enum { ROPE_FACTORS = 64 }; /* pairs of a head that may have one each */
+
 /* Attributes of ops, flat: an op reads the fields its row in ops.def names. */
 typedef struct OpAttr {
   int32_t layout;        /* linear: 0 weight is [out,in], 1 [in,out] */
@@ -166,7 +168,8 @@ typedef struct OpAttr {
   int32_t interleaved;   /* rope: pairs are neighbours, not of the two halves */
   int32_t n;             /* split, concat: parts; pack, unpack: pieces; linear_ce_*: of
                             the rows; attention: of the sequence, the queries are one; 0
-                            or 1: they are all */
+                            or 1: they are all; route: whose scores are a group's, the
+                            largest, 0: two; expert_counts: sequences */
   int32_t dim;           /* collectives, slice: the dimension that is cut */
   int32_t from;          /* all_to_all: the one that was cut before; matrix_take,
                             matrix_put: the rank, of attr.cut, that has the matrix */
@@ -199,6 +202,8 @@ typedef struct OpAttr {
    * `factor` times slower; and cosines and sines are multiplied by rope_scale. */
   float rope_factor, rope_low, rope_high, rope_scale;
   int32_t rope_original, yarn;
+  /* rope: the frequency of pair i is divided by this; the first one 0: none is */
+  float rope_factors[ROPE_FACTORS];
   /* rope: what turns becomes longer with each `length` positions; length_scale 0: it does
    * not */
   float length_scale;
@@ -363,11 +368,14 @@ typedef struct Graph {
   Tid loss;
   Tid told;  /* a cross entropy that is computed for its sums by source alone, or -1 */
   Tid *grad; /* after autodiff: for each tensor its gradient, or -1 */
-  int64_t batch, seq;  /* B, T */
-  SecondModel *second; /* NULL: the graph has none */
-  int sources;         /* streams of a blend whose losses are told apart; 0: none */
-  const char *file;    /* of the model function, NULL if it is not the user's */
-  int forward_ops;     /* ops before this index are forward (after autodiff) */
+  int64_t batch, seq;        /* B, T */
+  int64_t context;           /* of a graph of one token: with those before it; 0: seq */
+  SecondModel *second;       /* NULL: the graph has none */
+  int sources;               /* streams of a blend whose losses are told apart; 0: none */
+  const char *file;          /* of the model function, NULL if it is not the user's */
+  const char *const *packed; /* modules that files of the model have as one, see
+                                packed_modules.h; NULL: none */
+  int forward_ops;           /* ops before this index are forward (after autodiff) */
 } Graph;
 
 /* Whether what is added now is of a second model. */

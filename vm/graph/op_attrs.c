@@ -19,6 +19,14 @@
                  : ATTR_DOUBLE)                                                          \
   }
 
+/* An element of a list, as a field. */
+#define ITEM(name, i)                                                                    \
+  { #name "_" #i, offsetof(OpAttr, name) + (1##i - 100) * sizeof(float), ATTR_FLOAT }
+#define TEN(name, t)                                                                     \
+  ITEM(name, t##0), ITEM(name, t##1), ITEM(name, t##2), ITEM(name, t##3),                \
+      ITEM(name, t##4), ITEM(name, t##5), ITEM(name, t##6), ITEM(name, t##7),            \
+      ITEM(name, t##8), ITEM(name, t##9)
+
 /* Both lists are in the order of names. */
 static const AttrField of_optimizers[] = {
 #define NUMBER(name) REAL(name),
@@ -26,20 +34,71 @@ static const AttrField of_optimizers[] = {
 #include "vm/plan/optimizers.def"
 };
 static const AttrField of_ops[] = {
-    REAL(aux),         INT(axes),       INT(backend),       REAL(beta),
-    REAL(bound),       REAL(capacity),  REAL(clip),         INT(cut),
-    INT(dim),          INT(drop),       REAL(eps),          INT(experts),
-    INT(first),        INT(from),       INT(groups),        INT(head_dim),
-    INT(head_part),    INT(heads_cut),  INT(interleaved),   INT(inverse),
-    INT(kind),         INT(layout),     INT(length),        REAL(length_scale),
-    REAL(limit),       REAL(lr),        INT(mirror),        INT(n),
-    INT(norm_topk),    INT(parts),      REAL(rate),         INT(red),
-    REAL(rope_factor), REAL(rope_high), REAL(rope_low),     INT(rope_original),
-    REAL(rope_scale),  INT(rotary_dim), INT(rotary_from),   REAL(scale),
-    INT(score),        INT(seed),       INT(site),          REAL(soft_cap),
-    INT(step),         REAL(theta),     INT(topk),          INT(topk_group),
-    INT(value_dim),    INT(vocab),      REAL(weight_decay), INT(window),
-    INT(yarn),         REAL(z),         INT(zero_centered),
+    REAL(aux),
+    INT(axes),
+    INT(backend),
+    REAL(beta),
+    REAL(bound),
+    REAL(capacity),
+    REAL(clip),
+    INT(cut),
+    INT(dim),
+    INT(drop),
+    REAL(eps),
+    INT(experts),
+    INT(first),
+    INT(from),
+    INT(groups),
+    INT(head_dim),
+    INT(head_part),
+    INT(heads_cut),
+    INT(interleaved),
+    INT(inverse),
+    INT(kind),
+    INT(layout),
+    INT(length),
+    REAL(length_scale),
+    REAL(limit),
+    REAL(lr),
+    INT(mirror),
+    INT(n),
+    INT(norm_topk),
+    INT(parts),
+    REAL(rate),
+    INT(red),
+    REAL(rope_factor),
+    TEN(rope_factors, 0),
+    TEN(rope_factors, 1),
+    TEN(rope_factors, 2),
+    TEN(rope_factors, 3),
+    TEN(rope_factors, 4),
+    TEN(rope_factors, 5),
+    ITEM(rope_factors, 60),
+    ITEM(rope_factors, 61),
+    ITEM(rope_factors, 62),
+    ITEM(rope_factors, 63),
+    REAL(rope_high),
+    REAL(rope_low),
+    INT(rope_original),
+    REAL(rope_scale),
+    INT(rotary_dim),
+    INT(rotary_from),
+    REAL(scale),
+    INT(score),
+    INT(seed),
+    INT(site),
+    REAL(soft_cap),
+    INT(step),
+    REAL(theta),
+    INT(topk),
+    INT(topk_group),
+    INT(value_dim),
+    INT(vocab),
+    REAL(weight_decay),
+    INT(window),
+    INT(yarn),
+    REAL(z),
+    INT(zero_centered),
 };
 /* Nine of them, and those of optimizers, have eight bytes. */
 _Static_assert((sizeof of_ops + 2 * sizeof of_optimizers) / sizeof(AttrField) * 4 +

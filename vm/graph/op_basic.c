@@ -203,10 +203,10 @@ weft_status check_rate(const Graph *g, const Op *op, weft_error *e) {
   return shape_error(g, op, e, "rate must be at least 0 and below 1, got %g", rate);
 }
 
-weft_status infer_dropout(Graph *g, Op *op, weft_error *e) {
+/* One row for each token, whose numbers are the second operand. */
+static weft_status infer_by_place(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *numbers = op_in(g, op, 1);
   TRY(need_numbers(g, op, 0, e));
-  TRY(check_rate(g, op, e));
   bool tokens = x->ndim == 3 && numbers->kind == T_INPUT &&
                 numbers->index == IN_TOKEN_NUMBERS && x->dim[0].size == g->batch &&
                 x->dim[1].size == g->seq;
@@ -217,6 +217,18 @@ weft_status infer_dropout(Graph *g, Op *op, weft_error *e) {
   op_result(g, op, 0, DT_ACT, dim, 3);
   return WEFT_OK;
 }
+
+weft_status infer_dropout(Graph *g, Op *op, weft_error *e) {
+  TRY(check_rate(g, op, e));
+  return infer_by_place(g, op, e);
+}
+
+weft_status infer_noise(Graph *g, Op *op, weft_error *e) {
+  if (op->attr.rate >= 0) return infer_by_place(g, op, e);
+  return shape_error(g, op, e, "rate must be at least 0, got %g", op->attr.rate);
+}
+
+void grad_noise(Graph *g, Oid op, const Tid *dout, Tid *din) { din[0] = dout[0]; }
 
 /* The mask is drawn again: nothing is kept for it. */
 void grad_dropout(Graph *g, Oid op, const Tid *dout, Tid *din) {

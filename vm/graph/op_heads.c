@@ -19,6 +19,13 @@ weft_status infer_rope(Graph *g, Op *op, weft_error *e) {
   if (!(a->theta > 0)) return shape_error(g, op, e, "theta must be above 0");
   if (a->yarn && !(a->rope_factor > 0 && a->rope_low < a->rope_high))
     return shape_error(g, op, e, "yarn needs a rope_factor and rope_low below rope_high");
+  if (a->rope_factors[0] != 0 && turning > 2 * ROPE_FACTORS)
+    return shape_error(g, op, e, "factors of %d pairs: at most %d have one", turning / 2,
+                       ROPE_FACTORS);
+  for (int i = 0; a->rope_factors[0] != 0 && i < turning / 2; i++)
+    if (!(a->rope_factors[i] > 0))
+      return shape_error(g, op, e, "needs a factor above 0 for each of %d pairs",
+                         turning / 2);
   if (a->length_scale != 0 && a->length < 1)
     return shape_error(g, op, e, "length_scale needs a length above 0");
   Dim dim[MAX_DIM];

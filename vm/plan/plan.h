@@ -264,14 +264,17 @@ typedef struct ParamGroup {
 
 /* As the plan's precision says, or in 4 bits: see vm/rewrite/quantized_base.h. */
 typedef enum { BASE_UNQUANTIZED, BASE_NF4 } BaseStorage;
+/* Where an adapter drops: what A reads, as PEFT does, or what B gives. */
+typedef enum { DROPS_PRE, DROPS_POST } DropoutPosition;
 
 /* Low-rank adapters (LoRA, arXiv:2106.09685) of linears and experts: see
  * vm/rewrite/adapters.h. */
 typedef struct Adapter {
-  int64_t rank;     /* 0: the plan has none */
-  double alpha;     /* 0: as rank. What an adapter adds is multiplied by alpha / rank, */
-  bool rslora;      /* or alpha / sqrt(rank) */
-  double dropout;   /* of what A reads, this part of all is dropped */
+  int64_t rank;   /* 0: the plan has none */
+  double alpha;   /* 0: as rank. What an adapter adds is multiplied by alpha / rank, */
+  bool rslora;    /* or alpha / sqrt(rank) */
+  double dropout; /* of what A reads, or B gives, this part of all is dropped */
+  DropoutPosition drops;
   bool dora;        /* with a magnitude for each output feature */
   BaseStorage base; /* of the frozen weights of linears of layers */
   const char *from; /* the folder of PEFT that it begins at; NULL: initial values */
@@ -346,13 +349,16 @@ typedef enum {
 } MoeDispatcher;
 /* What experts add to a plan. */
 typedef struct MoePlan {
-  double aux, z;    /* coefficients of the losses of routers */
-  double bias_rate; /* step of the bias that chooses experts; 0: none */
-  double capacity;  /* of an expert, by the mean of all; 0: as many as come */
-  double most;      /* of a rank that has experts, by the mean; 0: the same */
-  bool drops;       /* what is beyond `most` is left out, else it is an error */
-  int drop;         /* DROP_x, which are left out */
-  bool keep_router; /* it does not run again in the backward */
+  double aux, z;              /* coefficients of the losses of routers */
+  int64_t aux_sequences;      /* whose choices are balanced together; 0: a microbatch's */
+  int64_t groups, group_topk; /* of experts, and of how many a token chooses; 0: the
+                                 model's */
+  double bias_rate;           /* step of the bias that chooses experts; 0: none */
+  double capacity;            /* of an expert, by the mean of all; 0: as many as come */
+  double most;                /* of a rank that has experts, by the mean; 0: the same */
+  bool drops;                 /* what is beyond `most` is left out, else it is an error */
+  int drop;                   /* DROP_x, which are left out */
+  bool keep_router;           /* it does not run again in the backward */
   MoeDispatcher dispatcher;
 } MoePlan;
 
@@ -439,6 +445,7 @@ typedef struct Plan {
   MoePlan moe;
   MtpPlan mtp;
   ExpectRange expect[EXPECT_N];
+  double noise_alpha; /* of noise on embeddings (NEFTune); 0: none */
   int64_t steps, log_every;
   int64_t check_replicas_every; /* steps; 0: before checkpoints only */
   double

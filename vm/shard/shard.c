@@ -280,12 +280,13 @@ static AxisSet biased_once(const Shard *s, Oid id) {
 void shard_dropout_place(const Shard *s, Oid id, Op *o) {
   Oid f = id < s->g->forward_ops ? id : s->g->op.at[id].fwd;
   if (f < 0) return;
-  bool sinks = s->g->op.at[f].code != OP_dropout && has_sinks(s->g, f);
+  int code = s->g->op.at[f].code;
+  bool rows = code == OP_dropout || code == OP_noise, sinks = !rows && has_sinks(s->g, f);
   if (s->g->op.at[f].attr.rate == 0 && !sinks) return;
   Place x = shard_told(s, s->need[f][0]);
   AxisSet cut = place_dim_cuts(x, s->g->t.at[s->g->op.at[f].in[0]].ndim - 1);
   if (s->g->op.at[f].attr.rate != 0) o->attr.seed = s->plan->seed;
-  if (s->g->op.at[f].code == OP_dropout)
+  if (rows)
     o->attr.cut = cut;
   else
     o->attr.heads_cut = cut;

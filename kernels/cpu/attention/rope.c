@@ -26,6 +26,7 @@ weft_status prepare_rope(Device *dev, KernelArgs *a, weft_error *e) {
   int d = attr_rotary_dim(at);
   for (int i = 0; i < d / 2; i++) {
     double f = pow(at->theta, -2.0 * i / d);
+    if (at->rope_factors[0] != 0) f /= at->rope_factors[i];
     freq[i] = at->rope_factor == 0 ? f : at->yarn ? ramped(at, i, f) : scaled(at, f);
   }
   return WEFT_OK;

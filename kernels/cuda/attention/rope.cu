@@ -8,6 +8,7 @@ struct RopeScale {
   int original, yarn;
   float length_scale; /* what turns becomes longer with each `length` positions */
   int length;
+  float factors[ROPE_FACTORS]; /* of pairs; the first one 0: none */
 };
 
 /* Which pairs rotate: pair i is the elements first + i*step and `other` behind it. */
@@ -18,7 +19,8 @@ struct Pairs {
 
 /* Frequencies as in Llama 3: long wavelengths are slowed down by the factor, those in
  * between are blended. */
-static __device__ double scaled_frequency(double f, int pair, RopeScale s) {
+static __device__ double scaled_frequency(double f, int pair, const RopeScale &s) {
+  if (s.factors[0] != 0) f /= s.factors[pair];
   if (s.factor == 0) return f;
   if (s.yarn) { /* pairs past `high` are slowed down, those from `low` on blended */
     double k = (pair - s.low) / ((double)s.high - s.low);
@@ -107,7 +109,8 @@ static void rope(Device *d, const KernelArgs *a, const KTensor *pos, Turned<T> f
   int64_t tokens = cuda_count(pos);
   Pairs pairs = pairs_of(at);
   RopeScale scale = {at->rope_factor, at->rope_low,     at->rope_high, at->rope_original,
-                     at->yarn,        at->length_scale, at->length};
+                     at->yarn,        at->length_scale, at->length,    {0}};
+  for (int i = 0; i < ROPE_FACTORS; i++) scale.factors[i] = at->rope_factors[i];
   float by = at->rope_scale != 0 ? at->rope_scale : 1.0f;
   LAUNCH((rope_tokens<T>), blocks_for(tokens * pairs.count), BLOCK, cuda_stream(d), first,
          second, same, data<const int32_t>(pos), tokens, pairs, at->theta, by,

@@ -327,6 +327,14 @@ local function put_moe(book, plan, m)
               .. "kernels")
 end
 
+-- Noise on embeddings; 5 is AutoModel's default where it is asked for.
+local function put_noise(book, plan)
+  local key, field = "neftune.noise_alpha", "train.neftune_noise_alpha"
+  if not book:has "neftune" then return end
+  plan:put(field, quote.value(values.positive(book, key) or 5.0), book:leaf(key) or "AutoModel's default")
+  book:translated(key, field)
+end
+
 function automodel.translate(book, plan, options)
   local config = put_model(book, plan, options)
   if not config then return book:apply(rules) end
@@ -344,6 +352,7 @@ function automodel.translate(book, plan, options)
   training.put_batch(book, plan, m, config)
   training.put_loss(book, plan, config, teacher.put(book, plan))
   local steps = training.put_train(book, plan, m)
+  put_noise(book, plan)
   optimizer.put(book, plan, steps)
   data.put(book, plan)
   training.put_checkpoint(book, plan)

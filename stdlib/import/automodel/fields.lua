@@ -81,6 +81,7 @@ return {
   { "loss.alpha", "kd_ratio" },
 
   { "train.steps", "step_scheduler.max_steps" },
+  { "train.neftune_noise_alpha", "neftune.noise_alpha", note = "5 if `neftune` says no other" },
   { "train.steps", "step_scheduler.num_epochs",
     note = "where the settings say how many samples they take at most (`limit_dataset_samples`, "
       .. "`num_samples_limit`, `split: train[:1000]`, SQuAD and HellaSwag) and do not pack them; else said: "

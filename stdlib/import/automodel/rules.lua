@@ -63,7 +63,6 @@ return {
   cannot("nce_distill_loss_weight", LOSS), cannot("dllm.*", LOSS), cannot("dflash.*", LOSS),
   cannot("flow_matching.*", LOSS), cannot("vae.*", IMAGES), cannot("data.*", IMAGES),
   cannot("inference.*", LOSS), cannot("output.*", LOSS), cannot("datasets", DATA),
-  cannot("neftune.*", "noise on embeddings is not added"),
 
   none("model._target_", "the plan's model says it"),
   none("model.cache_dir", "weft downloads nothing"),
