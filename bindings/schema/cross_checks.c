@@ -379,6 +379,17 @@ static void check_moe(Cross *c) {
     diag_error(c->d, "option", "moe.max_tokens_factor",
                "capacity_factor bounds the rows of every expert already")
         ->suggestion = "leave out one of them";
+  if (m->aux_sequences > 0 && m->aux == 0)
+    diag_error(c->d, "option", "moe.aux_loss_sequences", "no loss balances experts")
+        ->suggestion = "add aux_loss_coef";
+  if (m->aux_sequences > 0 && c->plan->batch.micro % m->aux_sequences)
+    diag_error(c->d, "divisibility", "moe.aux_loss_sequences",
+               "%lld sequences do not divide batch.micro = %lld",
+               (long long)m->aux_sequences, (long long)c->plan->batch.micro);
+  if ((m->groups > 0) != (m->group_topk > 0))
+    diag_error(c->d, "option", m->groups ? "moe.num_groups" : "moe.group_topk",
+               "num_groups and group_topk go together")
+        ->suggestion = "give both or neither";
   if (m->bias_rate == 0) return;
   if (c->plan->opt.post_validation)
     diag_error(c->d, "not-built", "moe.bias_update_rate",

@@ -16,12 +16,32 @@ function moe.sum(g, loss, more)
   return g:add(loss, more)
 end
 
+local function loss_of(g, logits, counts, o, aux, z)
+  return g:router_loss(logits, counts, { topk = o.topk, score = scores[o.score], aux = aux, z = z })
+end
+
+-- The loss that balances experts is of a microbatch, or of each so many sequences of it.
 local function router_loss(g, logits, ids, o, plan)
-  if plan.aux == 0 and plan.z == 0 then return nil end
+  local each, loss = plan.aux ~= 0 and plan.aux_sequences > 0, nil
+  if each then
+    local counts = g:expert_counts(g:unflatten(ids), g:labels(), { experts = o.experts, n = plan.aux_sequences })
+    loss = loss_of(g, g:unflatten(logits), counts, o, plan.aux, 0)
+  end
+  local aux = each and 0 or plan.aux
+  if aux == 0 and plan.z == 0 then return loss end
   local counts = g:expert_counts(ids, g:flatten(g:labels()), { experts = o.experts })
-  return g:router_loss(logits, counts, {
-    topk = o.topk, score = scores[o.score], aux = plan.aux, z = plan.z,
-  })
+  return moe.sum(g, loss, loss_of(g, logits, counts, o, aux, plan.z))
+end
+
+-- Groups of experts, of which a token chooses some: the model's, or the plan's, whose groups are
+-- compared by as many of their experts as a token has in each.
+local function groups_of(o, plan)
+  if plan.groups == 0 then return o.groups or 0, o.topk_group or 0, 0 end
+  if plan.groups == 1 or plan.groups == plan.topk_group then return 0, 0, 0 end
+  if o.topk % plan.topk_group ~= 0 then
+    error(string.format("moe.group_topk = %d does not divide the %d experts of a token", plan.topk_group, o.topk), 0)
+  end
+  return plan.groups, plan.topk_group, o.topk // plan.topk_group
 end
 
 -- Experts with gated SiLU: their parameters, and what comes of the rows of all of them.
@@ -53,9 +73,10 @@ function moe.block(g, x, name, o)
   local tokens = g:flatten(x)
   local logits = g:router_logits(tokens, router)
   if router_bias then logits = g:add_bias(logits, router_bias) end
+  local groups, topk_group, best = groups_of(o, plan)
   local weights, ids = g:route(logits, bias or nil, {
     topk = o.topk, score = scores[o.score], norm_topk = o.norm and 1 or 0,
-    groups = o.groups or 0, topk_group = o.topk_group or 0, scale = o.scale or 1,
+    groups = groups, topk_group = topk_group, n = best, scale = o.scale or 1,
   })
   local rows, offsets, places = g:permute(tokens, ids, weights, {
     experts = o.experts, capacity = plan.capacity, bound = plan.bound, drop = plan.drop,

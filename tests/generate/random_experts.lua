@@ -89,6 +89,25 @@ local function draw_strategy(d, m)
   }
 end
 
+-- Whose choices are balanced together, and groups of experts; with a generator of its own, so that
+-- the rest of a plan is unchanged. `experts`: how many there are, and how many a token has.
+local function draw_balance(e, moe, micro, experts, topk)
+  if moe.aux_loss_coef and e:maybe(2) then
+    moe.aux_loss_sequences = e:maybe(2) and 1 or micro
+  end
+  if not e:maybe(4) then return moe end
+  for _, groups in ipairs { 4, 2 } do
+    local kept = groups // 2
+    local adds = topk % kept == 0 and topk // kept
+    if experts % groups == 0 and adds and experts // groups >= adds and experts // groups * kept >= topk
+      and experts // groups > 1 then
+      moe.num_groups, moe.group_topk = groups, kept
+      return moe
+    end
+  end
+  return moe
+end
+
 local function draw_moe(d, m, dense, biased)
   if dense then return nil end
   return {
@@ -166,6 +185,7 @@ return function(weft, number)
   local strategy = draw_strategy(d, mesh)
   local host = strategy.offload_optimizer or strategy.offload_policy
   local moe = draw_moe(d, mesh, dense, name == "deepseek_v3" and not host)
+  if moe then draw_balance(new_draw(number + 53), moe, micro, experts, model.num_experts_per_tok) end
   local waits = host or moe and moe.bias_update_rate
   local learning = draw_learning(new_draw, number, dense, moe)
   local rows, seq = learning.loss ~= nil and not learning.loss.z_loss, 16 * mesh.cp

@@ -273,10 +273,13 @@ class Decoder:
     def choose(self, scores, bias):
         """Which experts (…, experts) each token has, as numbers 0 and 1."""
         by = scores.detach() + (0 if bias is None else bias)
-        n = self.c.get("n_group", 1)
-        if bias is not None and self.c["topk_group"] < n:
+        n, kept, adds = self.c.get("n_group", 1), self.c.get("topk_group", 1), 2
+        if self.moe.get("num_groups"):
+            n, kept = self.moe["num_groups"], self.moe["group_topk"]
+            adds = self.c["num_experts_per_tok"] // kept
+        if kept < n:
             groups = by.unflatten(-1, (n, -1))
-            best = groups.topk(2, -1).values.sum(-1).topk(self.c["topk_group"], -1).indices
+            best = groups.topk(adds, -1).values.sum(-1).topk(kept, -1).indices
             out = torch.ones(groups.shape[:-1], dtype=torch.bool).scatter(-1, best, False)
             by = groups.masked_fill(out[..., None], float("-inf")).flatten(-2)
         chosen = self.choices.take(by, self.c["num_experts_per_tok"])
@@ -302,9 +305,10 @@ class Decoder:
         """Of each microbatch by itself, or of each so many sequences of it; each counts as its label
         tokens do."""
         aux, z = self.moe.get("aux_loss_coef") or 0, self.moe.get("z_loss_coef") or 0
-        n = scores.shape[-1]
-        p = (scores / scores.sum(-1, keepdim=True)).view(self.groups, -1, n).mean(1)
-        f = chosen.view(self.groups, -1, n).mean(1) / self.c["num_experts_per_tok"]
+        n, together = scores.shape[-1], self.moe.get("aux_loss_sequences")
+        groups = len(self.b.labels) // together if together else self.groups
+        p = (scores / scores.sum(-1, keepdim=True)).view(groups, -1, n).mean(1)
+        f = chosen.view(groups, -1, n).mean(1) / self.c["num_experts_per_tok"]
         z_means = logits.logsumexp(-1).pow(2).view(self.groups, -1).mean(1)
         counts = (self.b.labels != -100).view(self.groups, -1).sum(1)
         share = counts / counts.sum()

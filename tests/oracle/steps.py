@@ -4,6 +4,7 @@ steps of PyTorch's AdamW (decay on matrices only, gradients clipped) in f32 on t
 By hand, with torch, transformers and safetensors installed:
     python tests/oracle/steps.py                 the committed sample, next to this file
     python tests/oracle/steps.py experts         of it those of Qwen3-MoE and DeepSeek-V3
+    python tests/oracle/steps.py router          of it a router's loss of each sequence
     python tests/oracle/steps.py FAMILY...       of it those of families of family_configs.py
     python tests/oracle/steps.py DIR N [seed]    N random models in DIR, for
     build/weft-tests --oracle DIR                which runs them
@@ -34,7 +35,12 @@ def randomise(model, spread):
         torch.nn.init.normal_(p, centre, 0.1 if p.dim() == 1 else spread)
 
 
-def train(parameters, logits_of, vocab):
+def no_more(tokens, labels):
+    return 0.0
+
+
+def train(parameters, logits_of, vocab, more=no_more):
+    """`more` of tokens and labels is added to the loss, after logits_of."""
     decayed = [p for p in parameters if p.dim() > 1]
     rest = [p for p in parameters if p.dim() == 1]
     optimizer = torch.optim.AdamW(
@@ -48,6 +54,7 @@ def train(parameters, logits_of, vocab):
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(
             logits_of(tokens[step]).view(-1, vocab), labels[step].view(-1))
+        loss = loss + more(tokens[step], labels[step])
         loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(parameters, CLIP).item())
         losses.append(loss.item())
@@ -56,11 +63,11 @@ def train(parameters, logits_of, vocab):
             "norm": torch.tensor(norms)}
 
 
-def write(folder, weights, named, logits_of, vocab):
+def write(folder, weights, named, logits_of, vocab, more=no_more):
     folder.mkdir(exist_ok=True)
     save_file({n: p.detach().clone().contiguous() for n, p in weights.items()},
               folder / "model.safetensors", metadata={"format": "pt"})
-    out = train(list(named), logits_of, vocab)
+    out = train(list(named), logits_of, vocab, more)
     save_file(out, folder / "expected.safetensors")
     print(f"{folder.name}: loss {out['loss'][0]:.6f} to {out['loss'][-1]:.6f}")
 
@@ -71,7 +78,7 @@ def write_config(folder, model):
     (folder / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
 
 
-def hub(folder, model, spread=0.15):
+def hub(folder, model, spread=0.15, more=no_more):
     model = model.float().train()
     randomise(model, spread)
     weights = dict(model.named_parameters())
@@ -82,7 +89,7 @@ def hub(folder, model, spread=0.15):
             weights[name] = bias
     watch_routers(model)
     write(folder, weights, named,
-          lambda t: model(input_ids=t, use_cache=False).logits, model.config.vocab_size)
+          lambda t: model(input_ids=t, use_cache=False).logits, model.config.vocab_size, more)
     write_config(folder, model)
 
 
@@ -129,6 +136,7 @@ def sample():
         pad_token_id=None, attn_implementation="eager", num_local_experts=6,
         num_experts_per_tok=2, experts_implementation="eager")))
     experts()
+    router()
 
 
 def experts():
@@ -146,6 +154,35 @@ def experts():
         kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
         n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1,
         routed_scaling_factor=1.5)))
+
+
+def router():
+    """Megatron's seq_aux_loss, of router.lua: of each layer and sequence the coefficient times E
+    times the sum over experts of their part of the choices and their mean score; sequences count
+    as their labels do."""
+    torch.manual_seed(29)
+    coefficient, k, experts_of = 0.05, 2, 8
+    model = tf.Qwen3MoeForCausalLM(tf.Qwen3MoeConfig(
+        vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=4, max_position_embeddings=32,
+        pad_token_id=None, num_experts_per_tok=k, moe_intermediate_size=8, num_experts=experts_of,
+        norm_topk_prob=True, attn_implementation="eager", experts_implementation="eager"))
+    read = {}
+    for layer in model.model.layers:
+        gate = layer.mlp.gate
+        gate.register_forward_pre_hook(lambda m, args: read.__setitem__(m, args[0]))
+
+    def more(tokens, labels):
+        counts = (labels != -100).sum(1)
+        total = 0.0
+        for gate, hidden in read.items():
+            scores = torch.nn.functional.linear(hidden.view(BATCH, SEQ, -1), gate.weight).softmax(-1)
+            chosen = torch.zeros_like(scores).scatter(-1, scores.topk(k).indices, 1.0)
+            balance = (chosen.mean(1) / k * scores.mean(1)).sum(-1)
+            total = total + (coefficient * experts_of * balance * counts / counts.sum()).sum()
+        return total
+
+    hub(HERE / "steps_router", model, more=more)
 
 
 # What the committed sample is to have of what is drawn for a family.
@@ -234,6 +271,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1:] == ["experts"]:
         experts()
+    elif sys.argv[1:] == ["router"]:
+        router()
     elif set(sys.argv[1:]) & set(FAMILIES):
         for kind in sys.argv[1:]:
             family(kind)

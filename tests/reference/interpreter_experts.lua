@@ -46,14 +46,15 @@ local function largest(key)
   return best
 end
 
--- Only the groups whose two largest add up to most are left.
+-- Only the groups whose largest, two or attr.n, add up to most are left.
 local function keep_groups(k, key)
   local groups = k.attr.groups
   local size, sum, kept = #key // groups, {}, {}
   for g = 1, groups do
     local own = { table.unpack(key, (g - 1) * size + 1, g * size) }
     table.sort(own, function(a, b) return a > b end)
-    sum[g] = own[1] + own[2]
+    sum[g] = 0
+    for i = 1, k.attr.n ~= 0 and k.attr.n or 2 do sum[g] = sum[g] + own[i] end
   end
   for _ = 1, k.attr.topk_group do
     local g = largest(sum)
@@ -109,10 +110,18 @@ end
 
 -- ---- load and losses ----
 
+-- Of all tokens, or of each so many sequences.
 function experts.expert_counts(k, ids, labels)
-  local n = zeros(k.attr.experts + 1)
-  for i = 1, #ids do n[ids[i] + 1] = n[ids[i] + 1] + 1 end
-  for i = 1, #labels do n[#n] = n[#n] + (labels[i] ~= -100 and 1 or 0) end
+  local row, rows = k.attr.experts + 1, #k.out_dims[1] == 2 and k.out_dims[1][1] or 1
+  local n = zeros(rows * row)
+  for i = 1, #ids do
+    local at = (i - 1) * rows // #ids * row + ids[i] + 1
+    n[at] = n[at] + 1
+  end
+  for i = 1, #labels do
+    local at = (i - 1) * rows // #labels * row + row
+    n[at] = n[at] + (labels[i] ~= -100 and 1 or 0)
+  end
   return n
 end
 
@@ -122,7 +131,14 @@ function experts.expert_load(k, ids)
   return n
 end
 
--- The coefficients of n[e] p[e] and of the squared logarithm of a row.
+-- The row of counts for row r of logits, from 0; the coefficients of n[e] p[e] and of the squared
+-- logarithm of a row.
+local function counts_for(k, l, all, r, E)
+  local rows, n = (#l // E) // (#all // (E + 1)), {}
+  table.move(all, r // rows * (E + 1) + 1, (r // rows + 1) * (E + 1), 1, n)
+  return n
+end
+
 local function terms(k, n, E)
   local a, N = k.attr, k.attr.n
   return n[E + 1] * a.aux * E / (N * N * a.topk), n[E + 1] * a.z / N
@@ -137,10 +153,11 @@ local function row_of_loss(k, l, at, E)
   return s, p, lse, total
 end
 
-function experts.router_loss(k, l, n)
+function experts.router_loss(k, l, all)
   local E, sum = last(k.dims[1]), 0
-  local balance, z = terms(k, n, E)
   for r = 0, #l // E - 1 do
+    local n = counts_for(k, l, all, r, E)
+    local balance, z = terms(k, n, E)
     local p, _, lse = row_of_loss(k, l, r * E, E)
     for e = 1, E do sum = sum + balance * n[e] * p[e] end
     sum = sum + z * lse * lse
@@ -148,10 +165,11 @@ function experts.router_loss(k, l, n)
   return { sum }
 end
 
-function experts.router_loss_dx(k, l, n, g)
+function experts.router_loss_dx(k, l, all, g)
   local E, dl = last(k.dims[1]), {}
-  local balance, z = terms(k, n, E)
   for r = 0, #l // E - 1 do
+    local n = counts_for(k, l, all, r, E)
+    local balance, z = terms(k, n, E)
     local p, q, lse, total = row_of_loss(k, l, r * E, E)
     local less = 0
     for e = 1, E do less = less + n[e] * p[e] end

@@ -56,9 +56,10 @@ static int64_t place_of(const double *v, int64_t n, int64_t i) {
 
 static void keep_groups(const RefArgs *a, double *key, int64_t n) {
   int64_t size = n / a->attr->groups;
+  int64_t best = a->attr->n ? a->attr->n : 2;
   double sum[EXPERTS_MAX] = {0};
   for (int64_t i = 0; i < n; i++)
-    if (place_of(key + i / size * size, size, i % size) < 2) sum[i / size] += key[i];
+    if (place_of(key + i / size * size, size, i % size) < best) sum[i / size] += key[i];
   for (int64_t i = 0; i < n; i++)
     if (place_of(sum, a->attr->groups, i / size) >= a->attr->topk_group)
       key[i] = -INFINITY;
@@ -112,10 +113,13 @@ static void route_dx(RefArgs *a) {
 }
 
 static void expert_counts(RefArgs *a) {
-  int64_t experts = a->attr->experts;
-  for (int64_t i = 0; i <= experts; i++) OUT(0)[i] = 0;
-  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[(int64_t)IN(0)[i]]++;
-  for (int64_t i = 0; i < ref_count(&a->in[1]); i++) OUT(0)[experts] += IN(1)[i] != -100;
+  int64_t row = a->attr->experts + 1, rows = ref_count(&a->out[0]) / row;
+  int64_t choices = ref_count(&a->in[0]), labels = ref_count(&a->in[1]);
+  for (int64_t i = 0; i < rows * row; i++) OUT(0)[i] = 0;
+  for (int64_t i = 0; i < choices; i++)
+    OUT(0)[i * rows / choices * row + (int64_t)IN(0)[i]]++;
+  for (int64_t i = 0; i < labels; i++)
+    OUT(0)[i * rows / labels * row + row - 1] += IN(1)[i] != -100;
 }
 
 static void expert_load(RefArgs *a) {
@@ -123,35 +127,39 @@ static void expert_load(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[(int64_t)IN(0)[i]]++;
 }
 
-/* What a row adds to the loss. */
-static double row_loss(const RefArgs *a, const double *l, int64_t n) {
+/* What a row adds to the loss, of which the logits of row `r` are `l`. */
+static double row_loss(const RefArgs *a, const double *l, int64_t n, int64_t r) {
   const OpAttr *at = a->attr;
+  int64_t counts = ref_count(&a->in[1]) / (n + 1);
+  const double *count = IN(1) + r * counts / (ref_count(&a->in[0]) / n) * (n + 1);
   double all = at->n, sum = 0, balance = 0, lse = log(exps(l, n));
   for (int64_t i = 0; i < n; i++) sum += score(a, l, n, i);
   for (int64_t i = 0; i < n; i++)
-    balance += IN(1)[i] / (all * at->topk) * score(a, l, n, i) / sum;
-  return IN(1)[n] * (at->aux * (double)n * balance + at->z * lse * lse) / all;
+    balance += count[i] / (all * at->topk) * score(a, l, n, i) / sum;
+  return count[n] * (at->aux * (double)n * balance + at->z * lse * lse) / all;
 }
 
+static int64_t experts_of(const RefArgs *a) { return a->in[0].dim[a->in[0].ndim - 1]; }
+
 static void router_loss(RefArgs *a) {
-  int64_t n = a->in[0].dim[1];
+  int64_t n = experts_of(a);
   OUT(0)[0] = 0;
-  for (int64_t r = 0; r < a->in[0].dim[0]; r++)
-    OUT(0)[0] += row_loss(a, IN(0) + r * n, n);
+  for (int64_t r = 0; r < ref_count(&a->in[0]) / n; r++)
+    OUT(0)[0] += row_loss(a, IN(0) + r * n, n, r);
 }
 
 /* By high-order finite differences, independent of the kernels' formula. */
 static void router_loss_dx(RefArgs *a) {
   static const double at[] = {1, 2, 3}, by[] = {0.75, -0.15, 1.0 / 60};
-  int64_t n = a->in[0].dim[1];
+  int64_t n = experts_of(a);
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
     double *l = IN(0) + i / n * n, old = IN(0)[i], d = 0;
     for (int k = 0; k < 3; k++) {
       const double h = 2e-3 * at[k];
       IN(0)[i] = old + h;
-      d += by[k] * row_loss(a, l, n);
+      d += by[k] * row_loss(a, l, n, i / n);
       IN(0)[i] = old - h;
-      d -= by[k] * row_loss(a, l, n);
+      d -= by[k] * row_loss(a, l, n, i / n);
     }
     IN(0)[i] = old;
     OUT(0)[i] = IN(2)[0] * d / 2e-3;

@@ -76,11 +76,13 @@ static weft_status need_logits(Graph *g, const Op *op, weft_error *e) {
 static weft_status check_groups(Graph *g, const Op *op, int64_t experts, weft_error *e) {
   const OpAttr *a = &op->attr;
   if (a->groups == 0) return WEFT_OK;
-  if (experts % a->groups || experts / a->groups < 2)
+  int best = a->n ? a->n : 2;
+  if (experts % a->groups || experts / a->groups < best)
     return shape_error(g, op, e,
-                       "%d groups of the same size, of two experts or more, "
+                       "%d groups of the same size, of %s or more, "
                        "cannot be made of %lld experts",
-                       a->groups, (long long)experts);
+                       a->groups, best == 2 ? "two experts" : "as many as are added up",
+                       (long long)experts);
   int64_t most = experts / a->groups * a->topk_group;
   if (a->topk_group < 1 || a->topk_group > a->groups || a->topk > most)
     return shape_error(g, op, e, "%d of %d groups: %d choices cannot be made in them",
@@ -122,24 +124,40 @@ void grad_route(Graph *g, Oid op, const Tid *dout, Tid *din) {
   if (g->op.at[op].nin == 2) BACKWARD(g, op, dout, din, OP_expert_load, (Y1), (1));
 }
 
+/* Of all tokens, or, where these are (batch, seq), of each attr.n sequences. */
 weft_status infer_expert_counts(Graph *g, Op *op, weft_error *e) {
   const Tensor *ids = op_in(g, op, 0), *labels = op_in(g, op, 1);
-  bool ok = ids->dtype == DT_I32 && ids->ndim == 2 && labels->dtype == DT_I32 &&
-            labels->ndim == 1 && labels->dim[0].size == ids->dim[0].size;
+  int rows = ids->ndim - 1;
+  bool ok = ids->dtype == DT_I32 && (rows == 1 || rows == 2) && labels->dtype == DT_I32 &&
+            labels->ndim == rows;
+  for (int d = 0; ok && d < rows; d++) ok = labels->dim[d].size == ids->dim[d].size;
   if (!ok)
     return shape_error(g, op, e, "needs ids of route and the labels of its tokens");
   TRY(need_experts(g, op, op->attr.experts, e));
-  Dim dim = {.size = op->attr.experts + 1};
-  op_result(g, op, 0, DT_F32, &dim, 1);
+  Dim dim[2] = {ids->dim[0], {.size = op->attr.experts + 1}};
+  if (rows == 1) {
+    op_result(g, op, 0, DT_F32, &dim[1], 1);
+    return WEFT_OK;
+  }
+  int64_t together = op->attr.n, batch = dim[0].size;
+  if (together < 1 || batch % together)
+    return shape_error(g, op, e, "n = %lld of %lld sequences", (long long)together,
+                       (long long)batch);
+  dim[0].size /= together;
+  op_result(g, op, 0, DT_F32, dim, 2);
   return WEFT_OK;
 }
 
 weft_status infer_router_loss(Graph *g, Op *op, weft_error *e) {
-  TRY(need_logits(g, op, e));
   const Tensor *l = op_in(g, op, 0), *n = op_in(g, op, 1);
-  if (n->dtype != DT_F32 || n->ndim != 1 || n->dim[0].size != l->dim[1].size + 1)
+  bool each = l->dtype == DT_F32 && l->ndim == 3; /* of some sequences by themselves */
+  if (!each) TRY(need_logits(g, op, e));
+  if (n->dtype != DT_F32 || n->ndim != l->ndim - 1 ||
+      n->dim[n->ndim - 1].size != l->dim[l->ndim - 1].size + 1 ||
+      (each && l->dim[0].size % n->dim[0].size))
     return shape_error(g, op, e, "needs logits, and what expert_counts made");
-  op->attr.n = (int32_t)l->dim[0].size;
+  int64_t tokens = l->dim[0].size;
+  op->attr.n = (int32_t)(each ? tokens / n->dim[0].size * l->dim[1].size : tokens);
   Dim one = {.size = 1};
   op_result(g, op, 0, DT_F32, &one, 1);
   return WEFT_OK;

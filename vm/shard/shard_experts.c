@@ -123,7 +123,45 @@ bool shard_route(Shard *s, Oid op) {
   return true;
 }
 
+/* ---- losses of some sequences by themselves ---- of (batch, seq, ...), of which only
+ * batch and sequence are cut */
+
+static bool of_sequences(const Shard *s, Oid op) {
+  return s->g->t.at[s->g->op.at[op].in[0]].ndim == 3;
+}
+
+static Place cut_sequences(Place p) {
+  for (int a = 0; a < AX_N; a++)
+    if (p.on[a] < 0 || p.on[a] > 1) p.on[a] = PL_R;
+  return p;
+}
+
+/* What there is one of for each so many sequences: cut by batch, and `seq` over what cuts
+ * sequences. */
+static Place each_sequences(Place p, int seq) {
+  for (int a = 0; a < AX_N; a++)
+    if (p.on[a] == 1) p.on[a] = (int8_t)seq;
+  return p;
+}
+
+static bool counts_of_sequences(Shard *s, Oid op) {
+  Place x = cut_sequences(shard_settled(s, op, 0));
+  for (int i = 0; i < 2; i++) shard_need(s, op, i, x);
+  shard_yield(s, op, 0, each_sequences(x, PL_P));
+  return true;
+}
+
+static bool loss_of_sequences(Shard *s, Oid op) {
+  Place x = cut_sequences(shard_settled(s, op, 0)), y = x;
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, each_sequences(x, PL_R));
+  for (int a = 0; a < AX_N; a++) y.on[a] = x.on[a] >= 0 ? PL_P : PL_R;
+  shard_yield(s, op, 0, y);
+  return true;
+}
+
 bool shard_expert_counts(Shard *s, Oid op) {
+  if (of_sequences(s, op)) return counts_of_sequences(s, op);
   Place x = whole_rows(shard_settled(s, op, 0));
   for (int i = 0; i < 2; i++) shard_need(s, op, i, x);
   shard_yield(s, op, 0, parts_of_rows(x));
@@ -133,6 +171,7 @@ bool shard_expert_counts(Shard *s, Oid op) {
 /* Linear in a rank's rows, given the counts over all rows: the result is a partial sum.
  */
 bool shard_router_loss(Shard *s, Oid op) {
+  if (of_sequences(s, op)) return loss_of_sequences(s, op);
   Place x = whole_rows(shard_settled(s, op, 0));
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, place_whole());

@@ -107,21 +107,30 @@ static int64_t largest(const float *key, int64_t n) {
   return best;
 }
 
+/* The sum of the `best` largest of n, largest first; a few of few. */
+static float sum_of_best(const float *key, int64_t n, int best) {
+  float last = INFINITY, sum = 0;
+  for (int taken = 0; taken < best;) {
+    float next = -INFINITY;
+    int equal = 0;
+    for (int64_t i = 0; i < n; i++) {
+      if (key[i] < last && key[i] > next) next = key[i], equal = 0;
+      equal += key[i] == next;
+    }
+    if (!(next > -INFINITY)) return -INFINITY;
+    for (; equal > 0 && taken < best; equal--, taken++) sum += next;
+    last = next;
+  }
+  return sum;
+}
+
 /* Sets the keys outside of the best groups to -inf. */
 static void keep_groups(const OpAttr *at, float *key, int64_t n) {
   int64_t size = n / at->groups;
   float sum[EXPERTS_MAX];
   bool kept[EXPERTS_MAX] = {false};
-  for (int64_t g = 0; g < at->groups; g++) {
-    float first = -INFINITY, second = -INFINITY;
-    for (int64_t i = g * size; i < (g + 1) * size; i++) {
-      if (key[i] > first)
-        second = first, first = key[i];
-      else if (key[i] > second)
-        second = key[i];
-    }
-    sum[g] = first + second;
-  }
+  for (int64_t g = 0; g < at->groups; g++)
+    sum[g] = sum_of_best(key + g * size, size, at->n ? at->n : 2);
   for (int k = 0; k < at->topk_group; k++) {
     int64_t g = largest(sum, at->groups);
     if (g < 0) break;
@@ -200,24 +209,27 @@ void cpu_route_dx(Device *dev, const KernelArgs *a) {
 
 /* ---- load and auxiliary losses ---- */
 
-static void add_choices(const KTensor *ids, float *n) {
-  const int32_t *id = ids->p;
-  for (int64_t i = 0; i < count_of(ids); i++) n[id[i]]++;
+static void add_choices(const int32_t *id, int64_t choices, float *n) {
+  for (int64_t i = 0; i < choices; i++) n[id[i]]++;
 }
 
+/* Each row of counts is of as many tokens, in their order. */
 void cpu_expert_counts(Device *dev, const KernelArgs *a) {
-  const int32_t *label = a->in[1].p;
-  float *n = a->out[0].p;
-  int64_t experts = a->out[0].dim[0] - 1;
-  memset(n, 0, (size_t)(experts + 1) * sizeof *n);
-  add_choices(&a->in[0], n);
-  for (int64_t i = 0; i < count_of(&a->in[1]); i++) n[experts] += label[i] != -100;
+  int64_t experts = last_dim(&a->out[0]) - 1, rows = rows_of(&a->out[0]);
+  int64_t choices = count_of(&a->in[0]) / rows, labels = count_of(&a->in[1]) / rows;
+  for (int64_t r = 0; r < rows; r++) {
+    const int32_t *label = (const int32_t *)a->in[1].p + r * labels;
+    float *n = (float *)a->out[0].p + r * (experts + 1);
+    memset(n, 0, (size_t)(experts + 1) * sizeof *n);
+    add_choices((const int32_t *)a->in[0].p + r * choices, choices, n);
+    for (int64_t i = 0; i < labels; i++) n[experts] += label[i] != -100;
+  }
 }
 
 void cpu_expert_load(Device *dev, const KernelArgs *a) {
   if (!a->accumulate)
     memset(a->out[0].p, 0, (size_t)count_of(&a->out[0]) * sizeof(float));
-  add_choices(&a->in[0], a->out[0].p);
+  add_choices(a->in[0].p, count_of(&a->in[0]), a->out[0].p);
 }
 
 /* Per-row coefficients of the losses: of n[e] p[e] and of the z loss. */
@@ -225,10 +237,16 @@ typedef struct LossTerms {
   float balance, z;
 } LossTerms;
 
-static LossTerms terms_of(const KernelArgs *a) {
+/* The counts that a row of logits is compared with. */
+static const float *counts_for(const KernelArgs *a, int64_t row) {
+  int64_t rows = rows_of(&a->in[0]) / rows_of(&a->in[1]);
+  return (const float *)a->in[1].p + row / rows * last_dim(&a->in[1]);
+}
+
+static LossTerms terms_of(const KernelArgs *a, const float *count) {
   const OpAttr *at = a->attr;
-  int64_t experts = a->in[0].dim[1];
-  double tokens = at->n, labels = ((const float *)a->in[1].p)[experts];
+  int64_t experts = last_dim(&a->in[0]);
+  double tokens = at->n, labels = count[experts];
   return (LossTerms){
       (float)(labels * at->aux * (double)experts / (tokens * tokens * at->topk)),
       (float)(labels * at->z / tokens)};
@@ -256,25 +274,26 @@ static float mean_load(const float *count, const float *p, int64_t n) {
 }
 
 void cpu_router_loss(Device *dev, const KernelArgs *a) {
-  int64_t n = a->in[0].dim[1];
-  LossTerms k = terms_of(a);
+  int64_t n = last_dim(&a->in[0]);
   double sum = 0;
-  for (int64_t r = 0; r < a->in[0].dim[0]; r++) {
+  for (int64_t r = 0; r < rows_of(&a->in[0]); r++) {
     float p[EXPERTS_MAX], q[EXPERTS_MAX], total;
+    const float *count = counts_for(a, r);
+    LossTerms k = terms_of(a, count);
     float lse = row_of_loss(a->attr, (const float *)a->in[0].p + r * n, n, p, q, &total);
-    sum += (double)k.balance * mean_load(a->in[1].p, p, n) + (double)k.z * lse * lse;
+    sum += (double)k.balance * mean_load(count, p, n) + (double)k.z * lse * lse;
   }
   *(float *)a->out[0].p = (float)sum;
 }
 
 static void router_loss_dx_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
-  int64_t n = a->in[0].dim[1];
-  const float *count = a->in[1].p;
-  LossTerms k = terms_of(a);
+  int64_t n = last_dim(&a->in[0]);
   float g = *(const float *)a->in[2].p;
   for (int64_t r = lo; r < hi; r++) {
     float p[EXPERTS_MAX], q[EXPERTS_MAX], total;
     float *dl = (float *)a->out[0].p + r * n;
+    const float *count = counts_for(a, r);
+    LossTerms k = terms_of(a, count);
     float lse = row_of_loss(a->attr, (const float *)a->in[0].p + r * n, n, p, q, &total);
     float less = mean_load(count, p, n);
     for (int64_t i = 0; i < n; i++) {
@@ -286,5 +305,6 @@ static void router_loss_dx_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
 }
 
 void cpu_router_loss_dx(Device *dev, const KernelArgs *a) {
-  each_part(dev, a, a->in[0].dim[0], row_grain(4 * a->in[0].dim[1]), router_loss_dx_rows);
+  each_part(dev, a, rows_of(&a->in[0]), row_grain(4 * last_dim(&a->in[0])),
+            router_loss_dx_rows);
 }

@@ -57,20 +57,16 @@ static __device__ float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 /* Attributes and shapes of the routing. */
 struct Routing {
-  int64_t experts, topk, groups, topk_group;
+  int64_t experts, topk, groups, topk_group, best;
   bool sigmoid, norm;
   float scale;
 };
 
 static Routing routing_of(const KernelArgs *a) {
   const OpAttr *at = a->attr;
-  return Routing{a->in[0].dim[1],
-                 at->topk,
-                 at->groups,
-                 at->topk_group,
-                 at->score == SCORE_SIGMOID,
-                 at->norm_topk != 0,
-                 at->scale};
+  return Routing{a->in[0].dim[1],    at->topk,          at->groups,
+                 at->topk_group,     at->n ? at->n : 2, at->score == SCORE_SIGMOID,
+                 at->norm_topk != 0, at->scale};
 }
 
 /* Softmax of a row to p, in shared memory; returns the log of the sum. */
@@ -109,18 +105,28 @@ static __device__ int largest(const float *key, int64_t n) {
   return first == -EXPERTS_MAX ? -1 : -first;
 }
 
+/* The sum of the `best` largest of n, largest first; a few of few. */
+static __device__ float sum_of_best(const float *key, int64_t n, int64_t best) {
+  float last = INFINITY, sum = 0;
+  for (int64_t taken = 0; taken < best;) {
+    float next = -INFINITY;
+    int equal = 0;
+    for (int64_t i = 0; i < n; i++) {
+      if (key[i] < last && key[i] > next) next = key[i], equal = 0;
+      equal += key[i] == next;
+    }
+    if (!(next > -INFINITY)) return -INFINITY;
+    for (; equal > 0 && taken < best; equal--, taken++) sum += next;
+    last = next;
+  }
+  return sum;
+}
+
 /* Sets the keys outside of the best groups to -inf. */
 static __device__ void keep_groups(const Routing &r, float *key, float *sum, int *kept) {
   int64_t size = r.experts / r.groups;
   for (int64_t g = threadIdx.x; g < r.groups; g += BLOCK) {
-    float first = -INFINITY, second = -INFINITY;
-    for (int64_t i = g * size; i < (g + 1) * size; i++) {
-      if (key[i] > first)
-        second = first, first = key[i];
-      else if (key[i] > second)
-        second = key[i];
-    }
-    sum[g] = first + second;
+    sum[g] = sum_of_best(key + g * size, size, r.best);
     kept[g] = 0;
   }
   __syncthreads();
@@ -219,12 +225,15 @@ __global__ void __launch_bounds__(BLOCK)
 }
 
 void cuda_expert_counts(Device *d, const KernelArgs *a) {
-  int64_t experts = a->out[0].dim[0] - 1;
-  float *to = data<float>(&a->out[0]);
-  LAUNCH((count_choices), (unsigned)experts, BLOCK, cuda_stream(d),
-         data<const int32_t>(&a->in[0]), to, cuda_count(&a->in[0]), false);
-  LAUNCH((count_valid), 1, BLOCK, cuda_stream(d), data<const int32_t>(&a->in[1]),
-         to + experts, cuda_count(&a->in[1]));
+  int64_t row = a->out[0].dim[a->out[0].ndim - 1], rows = cuda_count(&a->out[0]) / row;
+  int64_t choices = cuda_count(&a->in[0]) / rows, labels = cuda_count(&a->in[1]) / rows;
+  for (int64_t r = 0; r < rows; r++) {
+    float *to = data<float>(&a->out[0]) + r * row;
+    LAUNCH((count_choices), (unsigned)(row - 1), BLOCK, cuda_stream(d),
+           data<const int32_t>(&a->in[0]) + r * choices, to, choices, false);
+    LAUNCH((count_valid), 1, BLOCK, cuda_stream(d),
+           data<const int32_t>(&a->in[1]) + r * labels, to + row - 1, labels);
+  }
 }
 
 void cuda_expert_load(Device *d, const KernelArgs *a) {
@@ -237,12 +246,22 @@ struct LossOf {
   int64_t experts, topk, tokens;
   bool sigmoid;
   float aux, z;
+  int64_t rows; /* of logits that one row of counts is for */
 };
 
 static LossOf loss_of(const KernelArgs *a) {
-  return LossOf{a->in[0].dim[1], a->attr->topk,
-                a->attr->n,      a->attr->score == SCORE_SIGMOID,
-                a->attr->aux,    a->attr->z};
+  int64_t experts = a->in[0].dim[a->in[0].ndim - 1];
+  int64_t rows = cuda_count(&a->in[0]) / experts;
+  int64_t counts = cuda_count(&a->in[1]) / (experts + 1);
+  return LossOf{
+      experts,      a->attr->topk, a->attr->n,   a->attr->score == SCORE_SIGMOID,
+      a->attr->aux, a->attr->z,    rows / counts};
+}
+
+/* The counts that a row of logits is compared with. */
+static __device__ const float *counts_for(const LossOf &k, const float *count,
+                                          int64_t row) {
+  return count + row / k.rows * (k.experts + 1);
 }
 
 /* Per-row coefficients of the losses: of n[e] p[e] and of the z loss. */
@@ -278,9 +297,10 @@ __global__ void __launch_bounds__(BLOCK)
   __shared__ float p[EXPERTS_MAX], q[EXPERTS_MAX];
   float balance, z, total, load_sum;
   double sum = 0;
-  terms_of(k, count, &balance, &z);
   for (int64_t r = 0; r < rows; r++) {
-    float lse = loss_row(k, l + r * k.experts, count, p, q, &total, &load_sum);
+    const float *n = counts_for(k, count, r);
+    terms_of(k, n, &balance, &z);
+    float lse = loss_row(k, l + r * k.experts, n, p, q, &total, &load_sum);
     sum += (double)balance * load_sum + (double)z * lse * lse;
   }
   if (threadIdx.x == 0) *loss = (float)sum;
@@ -288,8 +308,8 @@ __global__ void __launch_bounds__(BLOCK)
 
 void cuda_router_loss(Device *d, const KernelArgs *a) {
   LAUNCH((loss_rows), 1, BLOCK, cuda_stream(d), data<const float>(&a->in[0]),
-         data<const float>(&a->in[1]), data<float>(&a->out[0]), a->in[0].dim[0],
-         loss_of(a));
+         data<const float>(&a->in[1]), data<float>(&a->out[0]),
+         cuda_count(&a->in[0]) / a->in[0].dim[a->in[0].ndim - 1], loss_of(a));
 }
 
 __global__ void __launch_bounds__(BLOCK)
@@ -297,6 +317,7 @@ __global__ void __launch_bounds__(BLOCK)
   __shared__ float p[EXPERTS_MAX], q[EXPERTS_MAX];
   float balance, z, total, load_sum;
   l += blockIdx.x * k.experts, dl += blockIdx.x * k.experts;
+  count = counts_for(k, count, blockIdx.x);
   terms_of(k, count, &balance, &z);
   float lse = loss_row(k, l, count, p, q, &total, &load_sum);
   for (int64_t i = threadIdx.x; i < k.experts; i += BLOCK) {
@@ -306,7 +327,8 @@ __global__ void __launch_bounds__(BLOCK)
 }
 
 void cuda_router_loss_dx(Device *d, const KernelArgs *a) {
-  LAUNCH((loss_dx_row), (unsigned)a->in[0].dim[0], BLOCK, cuda_stream(d),
+  int64_t rows = cuda_count(&a->in[0]) / a->in[0].dim[a->in[0].ndim - 1];
+  LAUNCH((loss_dx_row), (unsigned)rows, BLOCK, cuda_stream(d),
          data<const float>(&a->in[0]), data<const float>(&a->in[1]),
          data<const float>(&a->in[2]), data<float>(&a->out[0]), loss_of(a));
 }

@@ -38,8 +38,13 @@ local function put_moe(s, f)
   local v = f.value
   if not model.experts(f.config) then return end
   s:group "ROUTER_ARGS"
-  local weight = v["moe.aux_loss_coef"]
-  s:put("--moe-router-load-balancing-type", weight > 0 and "aux_loss" or "none", "moe.aux_loss_coef")
+  local weight, each = v["moe.aux_loss_coef"], v["moe.aux_loss_sequences"] == 1 and v["batch.micro"] > 1
+  s:put("--moe-router-load-balancing-type", weight > 0 and (each and "seq_aux_loss" or "aux_loss") or "none",
+        "moe.aux_loss_sequences")
+  if v["moe.num_groups"] > 1 then
+    s:put("--moe-router-num-groups", v["moe.num_groups"], "moe.num_groups")
+    s:put("--moe-router-group-topk", v["moe.group_topk"], "moe.group_topk")
+  end
   if weight > 0 then s:put("--moe-aux-loss-coeff", weight, "moe.aux_loss_coef") end
   if v["moe.z_loss_coef"] > 0 then s:put("--moe-z-loss-coeff", v["moe.z_loss_coef"], "moe.z_loss_coef") end
   s:put("--moe-router-dtype", "fp32", "moe.router_dtype")

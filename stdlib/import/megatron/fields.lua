@@ -61,8 +61,12 @@ return {
 
   { "cp.comm", "cp_comm_type", note = "`p2p` is `ring`, and the default there" },
   { "cp.heads_size", "hierarchical_context_parallel_sizes" },
-  { "moe.aux_loss_coef", "moe_aux_loss_coeff", "moe_router_load_balancing_type",
-    note = "`sinkhorn`, and losses of each sequence or of the whole batch, are not expressible" },
+  { "moe.aux_loss_coef", "moe_aux_loss_coeff" },
+  { "moe.aux_loss_sequences", "moe_router_load_balancing_type",
+    note = "`aux_loss` is of batch.micro sequences, `seq_aux_loss` of each; `sinkhorn` and `global_aux_loss` are not "
+      .. "expressible" },
+  { "moe.num_groups", "moe_router_num_groups", note = "of DeepSeek-V3 `n_group` of the model" },
+  { "moe.group_topk", "moe_router_group_topk", note = "of DeepSeek-V3 `topk_group` of the model" },
   { "moe.z_loss_coef", "moe_z_loss_coeff" },
   { "moe.dispatcher", "moe_token_dispatcher_type" },
   { "moe.router_dtype", "moe_router_dtype", note = "scores of routers are f32 always; `fp64` is said" },

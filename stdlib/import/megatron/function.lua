@@ -87,7 +87,8 @@ local EXPERTS = [[
 $ROUTERBIAS    local tokens = g:flatten(x)
     local logits = g:router_logits(tokens, router)
     local weights, ids = g:route(logits, $BIASARG, {
-      topk = c.topk, score = $SCORE, norm_topk = $NORMED, groups = $GROUPS, topk_group = $TOPKGROUP, scale = $SCALE,
+      topk = c.topk, score = $SCORE, norm_topk = $NORMED, groups = plan.groups,
+      topk_group = plan.topk_group, n = $GROUPBEST, scale = $SCALE,
     })
     local rows, offsets, places = g:permute(tokens, ids, weights, {
       experts = c.experts, capacity = plan.capacity, bound = plan.bound, drop = plan.drop,
@@ -161,8 +162,7 @@ local function expert_text(m)
       and '    local choice = g:param(name .. ".router.bias", { expert }, { init = "zeros" })\n' or "",
     BIASARG = e.bias and "choice" or "nil",
     SCORE = e.score == "sigmoid" and "1" or "0", NORMED = e.normed and "1" or "0",
-    GROUPS = tostring(e.groups or 0), TOPKGROUP = tostring(e.groups and e.topk_group or 0),
-    SCALE = quote.value(e.scale + 0.0),
+    GROUPBEST = tostring(e.groups and e.topk // e.topk_group or 0), SCALE = quote.value(e.scale + 0.0),
     EXPERTACT = gated and '    local gate, value = g:split(h, { n = 2 })\n    h = g:silu_mul(gate, value)\n'
       or "    h = " .. act(m, "h") .. "\n",
     SHARED = e.shared and '    y = g:add(y, mlp(x, name .. ".shared", c.shared_ffn))\n' or "",

@@ -94,6 +94,12 @@ function layers.experts(book, m)
   for _, key in ipairs(layers.keys) do book:translated(key, "model") end
 end
 
+-- Whether groups of experts are a field of the plan: but for DeepSeek-V3, whose config has groups that
+-- are compared by their two best experts.
+function layers.groups_in_plan(c, e)
+  return e.groups and e.groups > 1 and (c[1] ~= "deepseek_v3" or e.topk // e.topk_group ~= 2)
+end
+
 -- How many layers before all others have none; nil if others have none, too.
 function layers.first_dense(e)
   for i, layer in ipairs(e.dense) do

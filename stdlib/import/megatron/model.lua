@@ -250,7 +250,7 @@ end
 
 local function mixtral(m)
   local e = m.experts
-  if not is_llama(m) or m.mla or not e or e.score ~= "softmax" or e.shared or e.groups or e.scale ~= 1
+  if not is_llama(m) or m.mla or not e or e.score ~= "softmax" or e.shared or e.scale ~= 1
     or m.qkv_bias or e.bias or m.window then
     return nil
   end
@@ -313,7 +313,8 @@ local function deepseek(book, m)
   c.first_k_dense_replace, c.n_routed_experts, c.num_experts_per_tok = first, e.n, e.topk
   c.moe_intermediate_size, c.norm_topk_prob, c.routed_scaling_factor = e.width, e.normed, e.scale
   c.n_shared_experts = e.shared and e.shared // e.width or false
-  c.n_group, c.topk_group = e.groups or 1, e.groups and e.topk_group or 1
+  local grouped = e.groups and not layers_of.groups_in_plan(c, e)
+  c.n_group, c.topk_group = grouped and e.groups or 1, grouped and e.topk_group or 1
   return c
 end
 

@@ -1,5 +1,6 @@
 -- step.lua - how a step computes by Megatron's arguments: precision, what runs again, sequences over
 -- context ranks, experts, as fields of a plan.
+local layers = use "import/megatron/layers"
 local quote = use "import/quote"
 local scalar = use "import/scalar"
 local values = use "import/values"
@@ -200,6 +201,14 @@ local function first_of(book, key)
   return first
 end
 
+-- Whose choices are balanced together: those of one rank's microbatch, or of a sequence.
+local function put_together(book, plan, key, value)
+  local micro = scalar.integer(book:value "micro_batch_size" or 1)
+  local together = value == "seq_aux_loss" and 1 or value == "aux_loss" and micro
+  if not together then return end
+  plan:put("moe.aux_loss_sequences", quote.value(together), book:leaf(key) or "Megatron's default")
+end
+
 local function put_balance(book, plan)
   local key = "moe_router_load_balancing_type"
   local value = first_of(book, key) or "aux_loss"
@@ -212,16 +221,17 @@ local function put_balance(book, plan)
   elseif value == "none" then
     book:translated(key, "no loss of routers")
     return book:no_effect("moe_aux_loss_coeff", "there is no such loss")
-  elseif value ~= "aux_loss" then
-    book:cannot(key, "the loss that balances experts is of the tokens of a microbatch here, not of each sequence "
-                .. "or of the whole batch; its weight is the same")
+  elseif value == "global_aux_loss" then
+    book:cannot(key, "the loss that balances experts is of the tokens of a microbatch of all ranks here, not of those "
+                .. "of the step so far; its weight is the same")
   end
-  book:translated(key, "moe.aux_loss_coef")
+  book:translated(key, "moe.aux_loss_sequences")
   local coefficient = first_of(book, "moe_aux_loss_coeff")
   local weight = coefficient ~= nil and scalar.number(coefficient)
   if weight and weight >= 0 then
     plan:put("moe.aux_loss_coef", quote.value(weight), book:leaf "moe_aux_loss_coeff")
     book:translated "moe_aux_loss_coeff"
+    if weight > 0 then put_together(book, plan, key, value) end
   elseif coefficient ~= nil then
     values.positive(book, "moe_aux_loss_coeff")
   end
@@ -251,6 +261,10 @@ function step.put_moe(book, plan, m)
     return
   end
   put_balance(book, plan)
+  if layers.groups_in_plan({ m.arch }, m.experts) then
+    plan:put("moe.num_groups", quote.value(m.experts.groups), book:leaf "moe_router_num_groups")
+    plan:put("moe.group_topk", quote.value(m.experts.topk_group), book:leaf "moe_router_group_topk")
+  end
   values.put_positive(book, plan, "moe_z_loss_coeff", "moe.z_loss_coef")
   put_dispatcher(book, plan)
   local dtype = book:value "moe_router_dtype"

@@ -1,0 +1,135 @@
+/* check_balance.c - losses that balance experts over some sequences by themselves, and
+ * groups of experts: sequences count as microbatches of one rank do, and as Megatron
+ * defines them; the same on every mesh; what plans may not ask for. How the losses are
+ * computed PyTorch (tests/oracle/plans.py) and the references of kernels know. */
+#include <check.h>
+#include <math.h>
+
+#include "tests/generate/random_plan.h"
+#include "tests/harness/plan_bits.h"
+#include "tests/harness/scratch.h"
+
+#define PLAN(fields)                                                                     \
+  "local weft = require 'weft'\n"                                                        \
+  "return weft.plan { model = weft.model { 'qwen3_moe', vocab_size = 64, "               \
+  "hidden_size = 32, num_hidden_layers = 2, num_attention_heads = 4, "                   \
+  "num_key_value_heads = 2, head_dim = 8, num_experts = 8, num_experts_per_tok = 4, "    \
+  "moe_intermediate_size = 16, initializer_range = 0.3 },\n"                             \
+  "  data = weft.synthetic {}, optimizer = weft.adamw { lr = 1e-2 },\n"                  \
+  "  train = { steps = 3, seed = 3 }, " fields " }\n"
+#define BATCH(micro) "batch = { global = 4, micro = " micro ", seq = 16 }, "
+#define LOSS         "aux_loss_coef = 0.5"
+
+static Arena *arena;
+static void setup(void) {
+  arena = arena_new(NULL);
+  scratch_setup();
+}
+static void teardown(void) {
+  scratch_teardown();
+  arena_free(arena);
+}
+
+static PlanBits run(const char *text) {
+  PlanBits bits;
+  plan_bits(arena, scratch_put("plan.lua", text, strlen(text)), NULL, 0, &bits);
+  return bits;
+}
+
+static double apart(const PlanBits *a, const PlanBits *b) {
+  double most = 0;
+  for (int i = 0; i < 2; i++)
+    most = fmax(most, fabs(a->loss[i] - b->loss[i]) / fabs(b->loss[i]));
+  return most;
+}
+
+/* Of each row both plans are the same: the second has one microbatch for what the first
+ * takes by itself. The third differs. */
+static const struct {
+  const char *some, *alone, *all;
+} same[] = {
+    /* Megatron's seq_aux_loss */
+    {PLAN(BATCH("4") "moe = { " LOSS ", aux_loss_sequences = 1 }"),
+     PLAN(BATCH("1") "moe = { " LOSS " }"), PLAN(BATCH("4") "moe = { " LOSS " }")},
+    {PLAN(BATCH("4") "moe = { " LOSS ", aux_loss_sequences = 2, z_loss_coef = 0.1 }"),
+     PLAN(BATCH("2") "moe = { " LOSS ", z_loss_coef = 0.1 }"),
+     PLAN(BATCH("4") "moe = { " LOSS ", z_loss_coef = 0.1 }")},
+    /* Megatron's aux_loss, of the microbatch of each data-parallel rank */
+    {PLAN(BATCH("2") "mesh = { dp = 2 }, moe = { " LOSS ", aux_loss_sequences = 2 }"),
+     PLAN(BATCH("2") "moe = { " LOSS " }"),
+     PLAN(BATCH("2") "mesh = { dp = 2 }, moe = { " LOSS " }")},
+};
+
+START_TEST(sequences_count_as_microbatches_of_one_rank) {
+  PlanBits some = run(same[_i].some), alone = run(same[_i].alone),
+           all = run(same[_i].all);
+  ck_assert_double_lt(apart(&some, &alone), 1e-6);
+  ck_assert_double_gt(apart(&all, &alone), 1e-5);
+  ck_assert_int_eq(some.n, alone.n);
+  for (int64_t i = 0; i < some.n; i++)
+    ck_assert_float_eq_tol(some.param[i], alone.param[i], 2e-3F);
+}
+END_TEST
+
+#define MOE(more)                                                                        \
+  "moe = { " LOSS ", aux_loss_sequences = 1, z_loss_coef = 0.01, num_groups = 4, "       \
+  "group_topk = 2" more " }"
+
+static const char *const meshes[] = {
+    PLAN(BATCH("2") "mesh = { dp = 2 }, " MOE("")),
+    PLAN(BATCH("2") "mesh = { tp = 2, dp = 2 }, strategy = { 'zero', stage = 2, "
+                    "sequence_parallel = true }, " MOE("")),
+    PLAN(BATCH("2") "mesh = { cp = 2, pp = 2 }, cp = { comm = 'ring' }, " MOE("")),
+    PLAN(
+        BATCH("2") "mesh = { pp = 2 }, schedule = 'zb_h2', recompute = 'full', " MOE("")),
+    PLAN(BATCH("1") "mesh = { dp = 4, ep = 4 }, strategy = 'fsdp2', " MOE(
+        ", dispatcher = 'alltoall'")),
+    PLAN(BATCH("2") "mesh = { tp = 2, dp = 2, ep = 2, etp = 1 }, " MOE("")),
+};
+
+START_TEST(the_same_on_every_mesh) {
+  Text why = {0};
+  VerifyReport r;
+  weft_status st = plan_parity(meshes[_i], 3, 1e-5, &r, &why);
+  ck_assert_msg(st == WEFT_OK && r.ok, "%s%s", why.s ? why.s : "", meshes[_i]);
+  text_free(&why);
+}
+END_TEST
+
+static const struct {
+  const char *plan, *text;
+} refused[] = {
+    {PLAN(BATCH("2") "moe = { aux_loss_sequences = 1 }"),
+     "moe.aux_loss_sequences: no loss balances experts"},
+    {PLAN(BATCH("2") "moe = { " LOSS ", aux_loss_sequences = 4 }"),
+     "moe.aux_loss_sequences: 4 sequences do not divide batch.micro = 2"},
+    {PLAN(BATCH("2") "moe = { num_groups = 4 }"),
+     "moe.num_groups: num_groups and group_topk go together"},
+    {PLAN(BATCH("2") "moe = { num_groups = 4, group_topk = 3 }"),
+     "moe.group_topk = 3 does not divide the 4 experts of a token"},
+    {PLAN(BATCH("2") "moe = { num_groups = 8, group_topk = 1 }"),
+     "8 groups of the same size, of as many as are added up or more, cannot be made"},
+};
+
+START_TEST(names_what_is_wrong) {
+  Text why = {0};
+  VerifyReport r;
+  ck_assert_int_eq(plan_parity(refused[_i].plan, 1, 1e-5, &r, &why), WEFT_EPLAN);
+  ck_assert_msg(strstr(why.s, refused[_i].text), "%s\nhas no: %s", why.s,
+                refused[_i].text);
+  text_free(&why);
+}
+END_TEST
+
+Suite *balance_suite(void);
+Suite *balance_suite(void) {
+  Suite *s = suite_create("balance");
+  TCase *tc = tcase_create("losses");
+  tcase_add_checked_fixture(tc, setup, teardown);
+  tcase_set_timeout(tc, 120);
+  tcase_add_loop_test(tc, sequences_count_as_microbatches_of_one_rank, 0, LEN(same));
+  tcase_add_loop_test(tc, the_same_on_every_mesh, 0, LEN(meshes));
+  tcase_add_loop_test(tc, names_what_is_wrong, 0, LEN(refused));
+  suite_add_tcase(s, tc);
+  return s;
+}
