@@ -149,7 +149,7 @@ local function put_adapter(s, f)
   end
   if v["adapter.dropout"] > 0 then
     s:put("peft.dropout", v["adapter.dropout"], "adapter.dropout")
-    s:put("peft.dropout_position", "pre")
+    s:put("peft.dropout_position", v["adapter.dropout_position"], "adapter.dropout_position")
   end
   s:put("peft.use_dora", v["adapter.dora"], "adapter.dora")
   if v["adapter.base"] == "nf4" then

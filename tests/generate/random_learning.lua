@@ -63,6 +63,7 @@ local function adapter(d, e, family, blocks, out)
   }
   local all = d:maybe(4)
   patterns(e, family, all and names or some, out.adapter)
+  if out.adapter.dropout and e:maybe(2) then out.adapter.dropout_position = "post" end
   if not all then return out end
   local family_first = family == "llama" and "layers.0" or "h.0"
   out.adapter.targets = "all-linear"

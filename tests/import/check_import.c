@@ -196,7 +196,8 @@ START_TEST(adapters_are_taken_over) {
   import_plan_has("alpha = 16,  -- a.yaml:6: peft.alpha");
   import_plan_has("targets = { \"q_proj\", \"o_proj\", \"layers.*.mlp.up_proj\" },");
   import_has(report, "*fc* names modules that no pattern of adapter.targets does");
-  import_has(report, "peft.dropout = 0.1: an adapter drops what it reads alone");
+  import_plan_has("dropout = 0.1,  -- a.yaml:7: peft.dropout");
+  import_plan_has("dropout_position = \"post\",  -- AutoModel's default");
   import_plan_has("dora = true,  -- a.yaml:8: peft.use_dora");
   import_has(report, "freeze_embeddings = true: with an adapter the model is frozen");
   report = report_with("quantization: {load_in_4bit: true, bnb_4bit_quant_type: nf4, "
@@ -209,6 +210,7 @@ START_TEST(adapters_are_taken_over) {
              "weights are stored in 4 bits as NF4 with double quantisation alone");
   report_with("peft: {target_modules: '*_proj', dropout: 0.1, dropout_position: pre}\n");
   import_plan_has("dropout = 0.1,");
+  import_plan_lacks("dropout_position");
   report = report_with("peft: {target_modules: '*_proj', dropout: 0}\n");
   import_has(report, "peft.target_modules = *_proj -> adapter.targets");
   import_has(report, "peft.dropout = 0: nothing is dropped");
@@ -219,8 +221,18 @@ START_TEST(adapters_are_taken_over) {
   import("model.pretrained_model_name_or_path=MiniMaxAI/MiniMax-M2");
   import_plan_has(
       "targets = { \"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\", \"lm_head\" },");
-  report = import("model.pretrained_model_name_or_path=Qwen/Qwen2.5-3B");
-  import_has(report, "peft.match_all_linear = true: a head that is the embedding");
+  import("model.pretrained_model_name_or_path=Qwen/Qwen2.5-3B");
+  import_plan_has("\"down_proj\", \"lm_head\" },");
+  import("model.pretrained_model_name_or_path=microsoft/phi-4");
+  import_plan_has("targets = { \"qkv_proj\", \"o_proj\", \"gate_up_proj\", "
+                  "\"down_proj\", \"lm_head\" },");
+  import("model.pretrained_model_name_or_path=zai-org/GLM-4.7-Flash");
+  import_plan_has("targets = { \"q_a_proj\", \"q_b_proj\", \"kv_a_proj_with_mqa\", "
+                  "\"kv_b_proj\", \"o_proj\",");
+  import("model.pretrained_model_name_or_path=Qwen/Qwen1.5-MoE-A2.7B");
+  import_plan_has("\"shared_expert_gate\", \"lm_head\" },");
+  report_with("neftune: {}\n");
+  import_plan_has("neftune_noise_alpha = 5.0,  -- AutoModel's default");
   report = report_with(
       "freeze_config: {freeze_embeddings: true, freeze_language_model: true}\n");
   import_has(report, "nothing would be left that learns");
@@ -405,7 +417,7 @@ START_TEST(models_by_name_folder_and_class) {
   import_plan_has("rms_norm_eps = 1e-05,");
   import_plan_has("sliding_window = 4096,");
   import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=google/gemma-3-4b-it",
-               "error: google/gemma-3-4b-it is a Gemma 3, with images; weft has cohere2");
+               "error: google/gemma-3-4b-it is a Gemma 3, with images; weft has arcee");
   import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=me/mine-3b",
                "the sizes of me/mine-3b are not in weft's table of public models");
   import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=null", "name no model");

@@ -22,7 +22,7 @@ try:
     from safetensors.torch import load_file
     from transformers import (AutoModelForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM,
                               GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                              MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig,
+                              MixtralConfig, MixtralForCausalLM, Phi3Config, Phi3ForCausalLM, Qwen3MoeConfig,
                               Qwen3MoeForCausalLM)
 except ImportError as missing:
     print(f"skipped: {sys.executable} has no {missing.name} (PYTHON=... chooses another one)")
@@ -53,6 +53,19 @@ def llama():
     return LlamaForCausalLM(LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False))
+
+
+def tied():
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True))
+
+
+def phi3():
+    """Of which files have q, k and v, and gate and up, as one linear each."""
+    return Phi3ForCausalLM(Phi3Config(
+        vocab_size=VOCABULARY, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False, pad_token_id=None))
 
 
 def gpt2():
@@ -104,6 +117,10 @@ CASES = [(llama, 'targets = "all-linear"', MANY),
          (mixtral, BOTH, EXPERTS), (qwen3_moe, 'targets = { "q_proj", "o_proj" }, ' + BOTH, EXPERTS),
          (deepseek_v3, 'rslora = true, ' + BOTH, EXPERTS),
          (mixtral, 'target_parameters = { "layers.1.mlp.experts.down_proj" }', FEW),
+         (phi3, 'targets = "all-linear"', MANY),
+         (phi3, 'dora = true, targets = { "qkv_proj", "gate_up_proj" }, rank_pattern = { qkv_proj = 2 }',
+          MANY),
+         (tied, 'targets = { "lm_head", "q_proj" }', MANY),
          (llama, PATTERNS, MANY), (llama, SAVED, MANY), (mixtral, BOTH + ', rank_pattern = { '
           'gate_up_proj = 6 }, modules_to_save = { "mlp.gate", "norm" }', EXPERTS)]
 
@@ -241,13 +258,18 @@ def one(folder, number, mesh, batches, want, targets):
     (folder / "plan.lua").write_text(text)
     name = f"mesh{number}"
     losses = losses_of(folder, name)
-    weft(folder, "ckpt", "merge", "plan.lua", "ckpt", name + "-merged")
+    merges = targets.find("lm_head") < 0 or "modules_to_save" in targets  # a tied head's is not
+    if merges:
+        weft(folder, "ckpt", "merge", "plan.lua", "ckpt", name + "-merged")
     got = adapter_of(folder / name)
     assert got.keys() == want[1].keys(), sorted(got.keys() ^ want[1].keys())
     far = {"loss": max(abs(a - b) / abs(b) for a, b in zip(losses, want[0], strict=True)),
            "adapter": max(apart(got[n], want[1][n]) for n in got)}
     base = base_of(folder, targets).double()
     peft = PeftModel.from_pretrained(base, folder / name).double()
+    if not merges:
+        forget(folder)
+        return far
     merged = loaded(folder / (name + "-merged")).double()
     with torch.no_grad():
         tokens = batches[0][0]

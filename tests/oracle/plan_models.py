@@ -159,17 +159,21 @@ class Linears:
     def __init__(self, adapter, weights, batch, in_out=False):
         self.w, self.b, self.in_out, self.scale = weights, batch, in_out, None
         self.rate, self.number = adapter and adapter.get("dropout"), {}
+        self.post = bool(adapter) and adapter.get("dropout_position") == "post"
         if adapter:
             rank, alpha = adapter["rank"], adapter.get("alpha") or adapter["rank"]
             self.scale = alpha / (rank ** 0.5 if adapter.get("rslora") else rank)
 
-    def dropped(self, x, name):
+    def dropped(self, x, site, name):
         """With weft's masks: the linears of a layer are counted in the order of the model."""
         return dropout(x, self.b, self.rate, int(name.split(".")[2]) + 1, 4096 + site) if self.rate else x
 
-    def adapted(self, x, y, w, name):
+    def adapted(self, x, y, w, site, name):
+        if not self.post:
+            x = self.dropped(x, site, name)
         low = F.linear(x, self.w[name + ".lora_A.weight"])
-        high = self.scale * F.linear(low, self.w[name + ".lora_B.weight"])
+        high = F.linear(low, self.w[name + ".lora_B.weight"])
+        high = self.scale * (self.dropped(high, site, name) if self.post else high)
         magnitude = self.w.get(name + ".lora_magnitude_vector")
         if magnitude is None:
             return y + high
@@ -182,9 +186,10 @@ class Linears:
     def __call__(self, x, name):
         w = self.w[name + ".weight"]
         w = w.T if self.in_out else w
-        y, read = F.linear(x, w), self.dropped(x, name)
+        layer, y = name.split(".")[2], F.linear(x, w)
+        site = self.number[layer] = self.number.get(layer, -1) + 1
         if name + ".lora_A.weight" in self.w:
-            y = self.adapted(read, y, w, name)
+            y = self.adapted(x, y, w, site, name)
         bias = self.w.get(name + ".bias")
         return y if bias is None else y + bias
 

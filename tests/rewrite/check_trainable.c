@@ -231,14 +231,17 @@ START_TEST(named_errors) {
 }
 END_TEST
 
-/* A weight that another op reads as well has no adapter. */
-START_TEST(tied_head_is_named) {
+/* A head that reads the embeddings' table has no weight whose norms magnitudes begin as.
+ */
+START_TEST(tied_head_has_no_magnitudes) {
   ck_assert_int_eq(
-      open_plan("true", "adapter = { 'lora', rank = 4, targets = { 'lm_head' } }"),
+      open_plan("true",
+                "adapter = { 'lora', rank = 4, dora = true, targets = { 'lm_head' } }"),
       WEFT_EPLAN);
   Text t = {0};
   report_text(&job.d, false, &t);
-  ck_assert_msg(t.s && strstr(t.s, "adapter.targets[1]: lm_head is tied: embedding of "),
+  ck_assert_msg(t.s &&
+                    strstr(t.s, "adapter.targets[1]: lm_head is tied: its adapter has"),
                 "%s", t.s ? t.s : "nothing");
   text_free(&t);
   job_free(&job);
@@ -327,6 +330,27 @@ START_TEST(initial_values) {
 }
 END_TEST
 
+/* The adapter of a tied head is of the head, beside a table that stays as it is. */
+START_TEST(tied_head_has_its_own) {
+  weft_error e = {.rank = -1};
+  const Compiled *c = compiled(
+      "true", "adapter = { 'lora', rank = 4, targets = { 'lm_head', 'q_proj' } }");
+  ck_assert_int_eq(param_named(c, "lm_head.lora_A.weight")->adapter, ADAPTER_A);
+  Text t = {0};
+  adapter_config(c, &job.plan, job.graph, NULL, &t);
+  ck_assert_msg(strstr(t.s, "\"lm_head\"") && strstr(t.s, "\"q_proj\""), "%s", t.s);
+  text_free(&t);
+  ck_assert_int_eq(adapter_merges(c, &e), WEFT_EPLAN);
+  ck_assert_msg(strstr(e.text, "lm_head.lora_A.weight is of a head that reads"), "%s",
+                e.text);
+  job_free(&job);
+  err_clear(&e);
+  c = compiled("true", "adapter = { 'lora', rank = 4 }");
+  ck_assert_int_eq(adapter_merges(c, &e), WEFT_OK);
+  job_free(&job);
+}
+END_TEST
+
 /* PEFT knows modules of files, where q, k and v of some models are one. */
 START_TEST(parts_of_modules_have_no_folder) {
   static const char *const packed[] = {"qkv_proj", "gate_up_proj", NULL};
@@ -347,6 +371,50 @@ START_TEST(parts_of_modules_have_no_folder) {
 }
 END_TEST
 
+#define PHI3                                                                             \
+  "local weft = require 'weft'\nreturn weft.plan {\n  model = weft.model { 'phi3', "     \
+  "vocab_size = 64, hidden_size = 32, intermediate_size = 48, num_hidden_layers = 2, "   \
+  "num_attention_heads = 4, num_key_value_heads = 2 },\n"                                \
+  "  batch = { global = 4, micro = 1, seq = 16 }, mesh = { tp = 2, pp = 2 },\n"          \
+  "  adapter = { 'lora', rank = 4, alpha = 8, dropout = 0.2, dora = true,\n"             \
+  "    targets = { 'qkv_proj', 'gate_up_proj' }, rank_pattern = { qkv_proj = 2 } } }\n"
+
+/* q, k and v read one A, and each has its rows of the B that PEFT knows. */
+START_TEST(modules_of_files_have_one_adapter) {
+  static const char *const packed[] = {"qkv_proj", "gate_up_proj", NULL};
+  static const struct {
+    const char *part;
+    int64_t first;
+  } rows[] = {{"q_proj", 0}, {"k_proj", 64}, {"v_proj", 96}};
+  JobVerify v = {.steps = 3};
+  weft_error e = {.rank = -1};
+  const char *path = scratch_put("plan.lua", PHI3, strlen(PHI3));
+  const Compiled *c = compiled_job(&job, arena, path, NULL, 0);
+  ck_assert_int_eq(adapter_fits(c, packed, &e), WEFT_OK);
+  ck_assert_int_eq(param_named(c, LAYER "self_attn.qkv_proj.lora_A.weight")->dim[0], 2);
+  ck_assert_int_eq(param_named(c, LAYER "mlp.gate_up_proj.lora_A.weight")->dim[0], 4);
+  for (int i = 0; i < LEN(rows); i++) {
+    char name[512];
+    int64_t all, first;
+    const char *b = arena_printf(arena, LAYER "self_attn.%s.lora_B.weight", rows[i].part);
+    int param = (int)(param_named(c, b) - c->param);
+    ck_assert(adapter_packed(c, param, name, &all, &first));
+    ck_assert_str_eq(name,
+                     ADAPTER_PREFIX "model.layers.1.self_attn.qkv_proj.lora_B.weight");
+    ck_assert_int_eq(all, 64);
+    ck_assert_int_eq(first, rows[i].first);
+  }
+  Text t = {0};
+  adapter_config(c, &job.plan, job.graph, NULL, &t);
+  ck_assert_msg(strstr(t.s, "\"qkv_proj\",") && !strstr(t.s, "\"q_proj\""), "%s", t.s);
+  text_free(&t);
+  job_free(&job);
+  ck_assert_int_eq(job_load(&job, arena, &(LangOptions){0}, path), WEFT_OK);
+  ck_assert_msg(job_verify(&job, &v) == WEFT_OK, "%s", job.e.text);
+  job_free(&job);
+}
+END_TEST
+
 static const char *const adapted[] = {
     "mesh = { tp = 2 }, strategy = { 'zero', sequence_parallel = true }",
     "mesh = { pp = 2 }, schedule = 'zero_bubble'",
@@ -357,9 +425,10 @@ static const char *const adapted[] = {
     "} }",
 };
 
-/* Of each mesh three: plain, with magnitudes, with these and masks. */
-static const char *const options[] = {"", ", dora = true",
-                                      ", dora = true, dropout = 0.2"};
+/* Of each mesh some: plain, with magnitudes, with these and masks, masks of what is
+ * added. */
+static const char *const options[] = {"", ", dora = true", ", dora = true, dropout = 0.2",
+                                      ", dropout = 0.2, dropout_position = 'post'"};
 
 START_TEST(adapters_agree_with_one_rank) {
   JobVerify v = {.steps = 3};
@@ -390,7 +459,9 @@ Suite *trainable_suite(void) {
   t = tcase_create("adapters");
   tcase_set_timeout(t, 60);
   tcase_add_checked_fixture(t, job_setup, job_teardown);
-  tcase_add_test(t, tied_head_is_named);
+  tcase_add_test(t, tied_head_has_no_magnitudes);
+  tcase_add_test(t, tied_head_has_its_own);
+  tcase_add_test(t, modules_of_files_have_one_adapter);
   tcase_add_test(t, cut_as_their_base);
   tcase_add_test(t, initial_values);
   tcase_add_test(t, ring_of_queries_alone);

@@ -4,6 +4,7 @@
  * A pattern is a module, or the end of its name, as PEFT's target_modules has them. */
 #include "adapter_targets.h"
 
+#include "vm/graph/packed_modules.h"
 #include "vm/graph/second_model.h"
 #include "vm/shard/shard.h"
 
@@ -39,6 +40,16 @@ static const char *target_name(const Graph *g, const Op *op) {
   return op->code == OP_grouped_linear ? g->t.at[op->in[1]].name : op->name;
 }
 
+/* The module of the model's files that a linear is a part of; NULL: it is one itself. */
+static const char *whole_name(const Graph *g, const Op *op) {
+  PackedName part;
+  char name[PACKED_NAME];
+  if (!g->packed || op->code != OP_linear || !packed_find(op->name, g->packed, &part))
+    return NULL;
+  packed_rename(op->name, &part, part.of->whole, name);
+  return arena_str(g->arena, name);
+}
+
 /* What a list of patterns is of. */
 typedef bool KindFn(const Graph *g, const Op *op);
 typedef struct Kind {
@@ -53,14 +64,16 @@ static const char *item_path(const Finder *f, const char *field, int item) {
   return arena_printf(f->d->arena, "adapter.%s[%d]", field, item + 1);
 }
 
-/* A reader of the weight of op `id` that is not of the same kind and orientation, or -1.
- */
+/* A reader of the weight of op `id` that is not of the same kind and orientation, or -1:
+ * a lookup is none, since the head that reads the table of embeddings, too, may have an
+ * adapter that these do not see. */
 static Oid other_reader(const Graph *g, Oid id) {
   const Op *op = &g->op.at[id];
   for (int i = 0; i < g->op.n; i++)
     for (int k = 0; k < g->op.at[i].nin; k++) {
       const Op *q = &g->op.at[i];
       bool same = k == 1 && q->code == op->code && q->attr.layout == op->attr.layout;
+      same |= q->code == OP_embedding;
       if (q->in[k] == op->in[1] && !same) return i;
     }
   return -1;
@@ -108,6 +121,20 @@ static void cannot_adapt(const Finder *f, const Kind *k, Oid id, Oid other, int 
       ->suggestion = "tie_word_embeddings = false, or leave it out";
 }
 
+/* A head that reads the table of embeddings has no weight of its own whose norms its
+ * magnitudes could begin as. */
+static bool is_tied_head(const Graph *g, const Op *op) {
+  return op->code == OP_linear &&
+         strncmp(g->t.at[op->in[1]].name, op->name, strlen(op->name)) != 0;
+}
+
+static void no_magnitudes(const Finder *f, Oid id, int item) {
+  diag_error(f->d, "not-built", item_path(f, "targets", item),
+             "%s is tied: its adapter has no magnitudes (dora)",
+             target_name(f->g, &f->g->op.at[id]))
+      ->suggestion = "leave out dora, or it";
+}
+
 /* ---- targets ---- */
 
 static void find(const Finder *f, const Kind *k, Patterns of, AdapterTarget *to) {
@@ -116,10 +143,15 @@ static void find(const Finder *f, const Kind *k, Patterns of, AdapterTarget *to)
     int hits = 0;
     for (int i = 0; i < g->op.n; i++) {
       const Op *op = &g->op.at[i];
-      if (!k->is(g, op) || !adapter_names_module(of.at[p], target_name(g, op))) continue;
+      if (!k->is(g, op)) continue;
+      bool own = adapter_names_module(of.at[p], target_name(g, op));
+      const char *whole = own ? NULL : whole_name(g, op);
+      if (!own && !(whole && adapter_names_module(of.at[p], whole))) continue;
       Oid other = other_reader(g, i);
       if (other >= 0 && !hits) cannot_adapt(f, k, i, other, p);
+      if (f->adapter->dora && is_tied_head(g, op)) no_magnitudes(f, i, p);
       to[i].rank = f->adapter->rank, hits++;
+      to[i].packed |= whole != NULL;
     }
     if (!hits) matches_nothing(f, k, of.at[p], p);
   }
@@ -131,8 +163,9 @@ static void find_all(const Finder *f, AdapterTarget *to) {
   for (int i = 0; i < g->op.n && f->adapter->all; i++) {
     const Op *op = &g->op.at[i];
     bool layer = g->unit.at[op->unit].layer >= 0;
-    if (layer && is_linear(g, op) && other_reader(g, i) < 0)
-      to[i].rank = f->adapter->rank;
+    if (!layer || !is_linear(g, op) || other_reader(g, i) >= 0) continue;
+    to[i].rank = f->adapter->rank;
+    to[i].packed = whole_name(g, op) != NULL;
   }
   for (int i = 0; i < g->op.n; i++) n += f->target[i].rank > 0;
   if (n == 0 && f->d->errors == errors)
@@ -161,8 +194,14 @@ static double number_of(PatternNumbers of, const char *module, double otherwise)
 
 AdapterTarget adapter_target_of(const Adapter *a, const char *module) {
   double alpha = a->alpha > 0 ? a->alpha : (double)a->rank;
-  return (AdapterTarget){(int64_t)number_of(a->ranks, module, (double)a->rank),
-                         number_of(a->alphas, module, alpha)};
+  return (AdapterTarget){.rank = (int64_t)number_of(a->ranks, module, (double)a->rank),
+                         .alpha = number_of(a->alphas, module, alpha)};
+}
+
+/* What patterns call a target: a part of a module as the module. */
+static const char *called(const Finder *f, Oid id) {
+  const Op *op = &f->g->op.at[id];
+  return f->target[id].packed ? whole_name(f->g, op) : target_name(f->g, op);
 }
 
 /* Two patterns that say different numbers of a module are an error, since a table has no
@@ -185,8 +224,7 @@ static void all_used(const Finder *f, const char *field, PatternNumbers of) {
   for (int p = 0; p < of.n; p++) {
     int hits = 0;
     for (int i = 0; i < f->g->op.n; i++)
-      hits += f->target[i].rank &&
-              adapter_names_module(of.at[p].pattern, target_name(f->g, &f->g->op.at[i]));
+      hits += f->target[i].rank && adapter_names_module(of.at[p].pattern, called(f, i));
     const char *path =
         arena_printf(f->d->arena, "adapter.%s[\"%s\"]", field, of.at[p].pattern);
     if (!hits) no_target(f, path, of.at[p].pattern);
@@ -207,10 +245,12 @@ AdapterTarget *adapter_targets(const Graph *g, const Adapter *a, Diags *d) {
   all_used(&f, "alpha_pattern", a->alphas);
   for (int i = 0; i < g->op.n && d->errors == errors; i++) {
     if (!target[i].rank) continue;
-    const char *name = target_name(g, &g->op.at[i]);
+    const char *name = called(&f, i);
+    bool packed = target[i].packed;
     check_one(&f, "rank_pattern", a->ranks, name);
     check_one(&f, "alpha_pattern", a->alphas, name);
     target[i] = adapter_target_of(a, name);
+    target[i].packed = packed;
   }
   return target;
 }

@@ -9,6 +9,8 @@
 typedef struct AdapterTarget {
   int64_t rank; /* 0: none */
   double alpha;
+  bool packed; /* it is a part of a module of the model's files that has one adapter: A is
+                  that of the module, and B some rows of the module's */
 } AdapterTarget;
 /* Whether a pattern is this module, or the end of its name: "q_proj", as PEFT has it. */
 bool adapter_names_module(const char *pattern, const char *module);

@@ -1,6 +1,9 @@
 /* adapters.c - writes y = x @ W + scale * (x @ A) @ B for each linear y = x @ W that the
  * plan's adapter targets, and for each product of the rows of experts with their weights.
  *
+ * Where the model's files have several linears as one module, as Phi-3's, that module has
+ * one adapter: the linears read one A, and each has its rows of B.
+ *
  * A and B are ordinary parameters, and what is added are ordinary ops, so autodiff,
  * strategies and checkpoints need no rule for them, and placements need one: the style of
  * tp is that of the base (shard_param.c). A, (rank, in), is cut where a rowwise base is,
@@ -12,10 +15,12 @@
  * With dropout A reads x with elements dropped (x'), and so does, with magnitudes (DoRA),
  * what these scale: y = x @ W - x' @ W + m / |W + scale * B A| * (x' @ W + scale * (x' @
  * A) @ B), the norms over the inputs of each output feature, which is without dropout the
- * last term alone. Magnitudes begin as the norms of the base. */
+ * last term alone. Magnitudes begin as the norms of the base. Where the plan drops what
+ * an adapter adds, in the place of what it reads, that is (x @ A) @ B. */
 #include "adapters.h"
 
 #include "adapter_targets.h"
+#include "vm/graph/packed_modules.h"
 
 #include <math.h>
 
@@ -44,6 +49,20 @@ typedef struct Pen {
   float scale;
 } Pen;
 
+/* The weight that a part is called after: of a head that reads the embeddings' table its
+ * module's, and A of a part of a module is the module's. */
+static const char *named_after(const Pen *pen, const char *weight, AdapterPart part) {
+  PackedName found;
+  char name[PACKED_NAME];
+  const char *module = pen->op.name;
+  if (module && pen->op.code == OP_linear && strncmp(weight, module, strlen(module)) != 0)
+    return arena_printf(pen->x->g->arena, "%s.weight", module);
+  if (part != ADAPTER_A || !pen->as.packed || !packed_find(weight, NULL, &found))
+    return weight;
+  packed_rename(weight, &found, found.of->whole, name);
+  return arena_str(pen->x->g->arena, name);
+}
+
 static weft_status add_part(const Pen *pen, AdapterPart part, Tid *out, weft_error *e) {
   Graph *g = pen->x->g;
   const Op *op = &pen->op;
@@ -54,7 +73,8 @@ static weft_status add_part(const Pen *pen, AdapterPart part, Tid *out, weft_err
   Dim features = w.dim[expert + (in_out ? 1 : 0)];
   float reach = (float)(1 / sqrt((double)in.size));
   InitKind norms = in_out ? INIT_COLUMN_NORMS : INIT_ROW_NORMS;
-  const char *name = part_name(g->arena, w.name, adapter_suffix(part));
+  const char *after = named_after(pen, w.name, part);
+  const char *name = part_name(g->arena, after, adapter_suffix(part));
   Dim a[] = {w.dim[0], rank, in}, b[] = {w.dim[0], features, rank};
   int skip = 1 - expert;
   switch (part) {
@@ -67,6 +87,7 @@ static weft_status add_part(const Pen *pen, AdapterPart part, Tid *out, weft_err
   default: TRY(graph_param(g, name, &features, 1, norms, 0, out, e));
   }
   Param *p = &g->param.at[g->t.at[*out].index];
+  if (p->adapter) return WEFT_OK; /* of another part of the module */
   p->adapter = (uint8_t)part;
   p->alpha = pen->as.alpha;
   p->base = w.name;
@@ -90,13 +111,17 @@ static weft_status write_product(const Pen *p, Tid x, Tid w, const char *part, T
   return write_op(p, p->op.code, in, p->op.nin, NULL, part, out, e);
 }
 
-/* What A reads. Sites are numbers of linears in the unit, whichever of these are targets,
- * behind those of the model's own dropouts. */
-static weft_status write_dropout(const Pen *p, Tid *x, weft_error *e) {
+/* Drops elements of *x if the plan's adapter drops there. Sites are numbers of linears in
+ * the unit, whichever of these are targets, behind those of the model's own dropouts;
+ * what the parts of a module read is dropped as what the first one does. */
+static weft_status write_dropout(const Pen *p, DropoutPosition here, Tid *x,
+                                 weft_error *e) {
   enum { SITES = 1 << 12 };
-  OpAttr drop = {.rate = p->x->plan->adapter.dropout, .site = SITES + p->x->linear};
-  *x = p->op.in[0];
-  if (drop.rate == 0) return WEFT_OK;
+  const Adapter *adapter = &p->x->plan->adapter;
+  PackedName part = {0};
+  if (here == DROPS_PRE && p->as.packed) (void)packed_find(p->op.name, NULL, &part);
+  OpAttr drop = {.rate = adapter->dropout, .site = SITES + p->x->linear - part.part};
+  if (drop.rate == 0 || adapter->drops != here) return WEFT_OK;
   Tid in[] = {*x, graph_input(p->x->g, IN_TOKEN_NUMBERS)};
   return write_op(p, OP_dropout, in, 2, &drop, "lora_dropout", x, e);
 }
@@ -130,12 +155,13 @@ static weft_status adapt(Adapting *x, Oid id, AdapterTarget as, weft_error *e) {
   const Adapter *adapter = &x->plan->adapter;
   float scale = (float)plan_adapter_scale(adapter, as.rank, as.alpha);
   Pen p = {x, x->g->op.at[id], as, scale};
-  Tid in, ab[2], low, high, y = p.op.out[0];
-  TRY(write_dropout(&p, &in, e));
+  Tid in = p.op.in[0], ab[2], low, high, y = p.op.out[0];
+  TRY(write_dropout(&p, DROPS_PRE, &in, e));
   TRY(add_part(&p, ADAPTER_A, &ab[0], e));
   TRY(add_part(&p, ADAPTER_B, &ab[1], e));
   TRY(write_product(&p, in, ab[0], "lora_A", &low, e));
   TRY(write_product(&p, low, ab[1], "lora_B", &high, e));
+  TRY(write_dropout(&p, DROPS_POST, &high, e));
   if (p.scale != 1)
     TRY(write_op(&p, OP_scale, &high, 1, &(OpAttr){.scale = p.scale}, "lora_B", &high,
                  e));

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "vm/base/json.h"
+#include "vm/graph/packed_modules.h"
 #include "weights_match.h"
 
 bool adapter_has(const CompiledParam *p) { return p->adapter || p->saved; }
@@ -56,8 +57,7 @@ static size_t module_length(const char *param) {
   return n > end && strcmp(param + n - end, ".weight") == 0 ? n - end : n;
 }
 
-int adapter_part(const Compiled *c, int base, AdapterPart part) {
-  const char *module = c->param[base].name;
+static int part_of(const Compiled *c, const char *module, AdapterPart part) {
   const char *end = adapter_suffix(part);
   size_t n = module_length(module);
   for (int i = 0; i < c->nparam; i++)
@@ -65,6 +65,58 @@ int adapter_part(const Compiled *c, int base, AdapterPart part) {
         strcmp(c->param[i].name + n, end) == 0)
       return i;
   return -1;
+}
+
+/* The A that the parts of a module share of which the parameter is one; -1: there is
+ * none. `whole` is then the parameter's name with the module's in the place of its own.
+ */
+static int shared_a(const Compiled *c, const char *param, char whole[PACKED_NAME]) {
+  PackedName found;
+  if (!packed_find(param, NULL, &found)) return -1;
+  packed_rename(param, &found, found.of->whole, whole);
+  return part_of(c, whole, ADAPTER_A);
+}
+
+int adapter_part(const Compiled *c, int base, AdapterPart part) {
+  char whole[PACKED_NAME];
+  const char *name = c->param[base].name;
+  int own = part_of(c, name, part);
+  return own >= 0 || part != ADAPTER_A ? own : shared_a(c, name, whole);
+}
+
+bool adapter_packed(const Compiled *c, int param, char name[512], int64_t *rows,
+                    int64_t *first) {
+  const CompiledParam *p = &c->param[param];
+  int base =
+      p->adapter == ADAPTER_B || p->adapter == ADAPTER_M ? adapter_base(c, param) : -1;
+  char whole[PACKED_NAME];
+  PackedName found;
+  if (base < 0 || part_of(c, c->param[base].name, ADAPTER_A) >= 0 ||
+      shared_a(c, c->param[base].name, whole) < 0 || !packed_find(p->name, NULL, &found))
+    return false;
+  *rows = *first = 0;
+  for (int k = 0; k < PACKED_PARTS && found.of->part[k]; k++) {
+    packed_rename(p->name, &found, found.of->part[k], whole);
+    for (int i = 0; i < c->nparam; i++) {
+      if (!str_eq(c->param[i].name, whole)) continue;
+      if (k < found.part) *first += param_count(&c->param[i]);
+      *rows += c->param[i].dim[0];
+    }
+  }
+  packed_rename(p->name, &found, found.of->whole, whole);
+  TextBuf t = textbuf(name, 512);
+  textbuf_printf(&t, ADAPTER_PREFIX "%s", whole);
+  return true;
+}
+
+/* Whether A is that of a module whose parts read it. */
+static bool is_shared(const Compiled *c, int a) {
+  char whole[PACKED_NAME];
+  for (int i = 0; i < c->nparam; i++)
+    if (!c->param[i].adapter && part_of(c, c->param[i].name, ADAPTER_A) < 0 &&
+        shared_a(c, c->param[i].name, whole) == a)
+      return true;
+  return false;
 }
 
 int adapter_base(const Compiled *c, int part) {
@@ -100,10 +152,18 @@ static bool is_base(const CompiledParam *p, int ndim) {
   return !p->adapter && p->ndim == ndim;
 }
 
+/* The weight that PEFT knows: that of the module whose adapter this one has a part of. */
+static const char *known_as(const Compiled *c, Arena *a, int base) {
+  char whole[PACKED_NAME];
+  const char *name = c->param[base].name;
+  bool own = part_of(c, name, ADAPTER_A) >= 0 || shared_a(c, name, whole) < 0;
+  return own ? name : arena_str(a, whole);
+}
+
 /* Whether all weights of such modules have an adapter: then the name stands for them. */
 static bool stands_for_all(const Compiled *c, Arena *a, const char *name, int ndim) {
   for (int i = 0; i < c->nparam; i++)
-    if (is_base(&c->param[i], ndim) && str_eq(last_part(a, c->param[i].name), name) &&
+    if (is_base(&c->param[i], ndim) && str_eq(last_part(a, known_as(c, a, i)), name) &&
         adapter_part(c, i, ADAPTER_A) < 0)
       return false;
   return true;
@@ -119,17 +179,29 @@ static void write_new(Arena *a, Json *j, Told *told, const char *name) {
   json_str(j, NULL, name);
 }
 
+/* The linears of which no weight of the model is: heads that read the embeddings. */
+static bool of_tied(const Compiled *c, int param) {
+  return c->param[param].adapter == ADAPTER_A && c->param[param].ndim == 2 &&
+         adapter_base(c, param) < 0 && !is_shared(c, param);
+}
+
 static void write_targets(const Compiled *c, Arena *a, const char *key, int ndim,
                           Json *j) {
   Told told = {0};
   json_open(j, key, '[');
   for (int i = 0; i < c->nparam; i++) {
     if (!is_base(&c->param[i], ndim) || adapter_part(c, i, ADAPTER_A) < 0) continue;
-    const char *param = c->param[i].name, *name = last_part(a, param);
+    const char *param = known_as(c, a, i), *name = last_part(a, param);
     bool all = stands_for_all(c, a, name, ndim);
     if (!all) name = arena_strn(a, param, module_length(param));
     if (all && ndim == 3) name = arena_printf(a, "experts.%s", name);
     write_new(a, j, &told, name);
+  }
+  for (int i = 0; ndim == 2 && i < c->nparam; i++) {
+    const char *end = strstr(c->param[i].name, adapter_suffix(ADAPTER_A));
+    if (!end || !of_tied(c, i)) continue;
+    const char *name = c->param[i].name;
+    write_new(a, j, &told, arena_strn(a, name, (size_t)(end - name)));
   }
   json_close(j, ']');
 }
@@ -178,7 +250,7 @@ static bool any_in_out(const Compiled *c, const Graph *g) {
 static void write_settings(const Adapter *a, Json *j) {
   json_int(j, "r", a->rank);
   json_num(j, "lora_alpha", a->alpha > 0 ? a->alpha : (double)a->rank);
-  json_num(j, "lora_dropout", a->dropout);
+  json_num(j, "lora_dropout", a->drops == DROPS_PRE ? a->dropout : 0);
   json_bool(j, "use_rslora", a->rslora);
   json_bool(j, "use_dora", a->dora);
   json_str(j, "bias", "none");
@@ -215,12 +287,23 @@ weft_status adapter_fits(const Compiled *c, const char *const *packed, weft_erro
   char name[512];
   int64_t rows, first;
   for (int i = 0; i < c->nparam; i++)
-    if (adapter_part(c, i, ADAPTER_A) >= 0 &&
+    if (part_of(c, c->param[i].name, ADAPTER_A) >= 0 && !c->param[i].adapter &&
         weights_packed(c, packed, i, name, &rows, &first))
       return err_set(
           e, WEFT_EPLAN,
           "%s has an adapter, but files of this model have it as a part of %s, "
-          "which has one for all: weft ckpt merge writes the model with it",
+          "which has one for all if it is the target: weft ckpt merge writes the model "
+          "with it",
           c->param[i].name, name);
+  return WEFT_OK;
+}
+
+weft_status adapter_merges(const Compiled *c, weft_error *e) {
+  for (int i = 0; i < c->nparam; i++)
+    if (of_tied(c, i))
+      return err_set(e, WEFT_EPLAN,
+                     "%s is of a head that reads the embeddings' table, which it is not "
+                     "to change: the adapter cannot be merged into it",
+                     c->param[i].name);
   return WEFT_OK;
 }

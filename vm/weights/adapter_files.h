@@ -15,6 +15,10 @@
  * each that has an adapter, in their order: the last one's are of the module
  * ("...mlp.experts.lora_A.weight"), those before it of its base_layer, and so on. */
 void adapter_tensor(const Compiled *c, int param, char name[512]);
+/* Where a part of an adapter of a module that the model has as several linears goes: some
+ * rows of the tensor `name`, as weights_packed has it; false if it is a tensor itself. */
+bool adapter_packed(const Compiled *c, int param, char name[512], int64_t *rows,
+                    int64_t *first);
 /* Whether an adapter's folder has it: parts, and what learns beside them. */
 bool adapter_has(const CompiledParam *p);
 /* How PEFT has a part: matrices of experts are one, A (E * rank, in), and B (out, rank *
@@ -30,8 +34,10 @@ bool adapter_of_in_out(const Graph *g, const char *base);
 /* The text of adapter_config.json; `folder`: that of the base model, or NULL. */
 void adapter_config(const Compiled *c, const Plan *p, const Graph *g, const char *folder,
                     Text *out);
-/* WEFT_EPLAN if a linear that has an adapter is a part of a module in files: these have
- * the modules of `packed` as one (weights_packed). */
+/* WEFT_EPLAN if a linear that has an adapter of its own is a part of a module in files:
+ * these have the modules of `packed` as one (weights_packed). */
 weft_status adapter_fits(const Compiled *c, const char *const *packed, weft_error *e);
+/* WEFT_EPLAN if an adapter cannot be added to a weight: it is of a tied head. */
+weft_status adapter_merges(const Compiled *c, weft_error *e);
 
 #endif

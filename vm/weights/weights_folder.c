@@ -96,6 +96,9 @@ static OutParam list_adapter(WeightsOut *w, const Compiled *c, int param) {
   const CompiledParam *p = &c->param[param], shape = adapter_shape(p);
   OutParam to = {.tensor = w->t.n, .each = INT64_MAX};
   char name[512];
+  int64_t rows, first;
+  if (adapter_packed(c, param, name, &rows, &first))
+    return list_packed(w, p, name, rows, first);
   adapter_tensor(c, param, name);
   OutTensor *t = add_tensor(w, arena_str(w->arena, name), shape.ndim, shape.dim,
                             out_type(w->o, NULL));

@@ -7,6 +7,7 @@
 #include "weights_match.h"
 
 #include "adapter_files.h"
+#include "vm/graph/packed_modules.h"
 #include "vm/graph/second_model.h"
 
 #include <stdio.h>
@@ -55,30 +56,6 @@ static const SafeTensor *find_name(const SafeTensors *s, const char *name) {
   return find_exactly(s, other);
 }
 
-/* Modules that some files have as one, rows of the first above those of the second. */
-static const struct Fused {
-  const char *whole, *part[3];
-} fused[] = {
-    {"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
-    {"gate_up_proj", {"gate_proj", "up_proj"}},
-};
-
-/* Whether a parameter is `module`.something; `tail` is then ".something". */
-static bool in_module(const char *name, const char *module, const char **tail) {
-  size_t n = strlen(module);
-  *tail = strrchr(name, '.');
-  return *tail && *tail - name > (ptrdiff_t)n && strncmp(*tail - n, module, n) == 0 &&
-         (*tail)[-(ptrdiff_t)n - 1] == '.';
-}
-
-/* "a.q_proj.weight" with another module instead of q_proj. */
-static const char *renamed(const char *name, const char *tail, const char *module,
-                           const char *other, char buf[512]) {
-  int n = (int)(tail - name - (ptrdiff_t)strlen(module));
-  snprintf(buf, 512, "%.*s%s%s", n, name, other, tail);
-  return buf;
-}
-
 CompiledParam weights_as_model(const CompiledParam *p) {
   CompiledParam w = *p;
   if (p->quant == QUANT_CODES) w.dim[1] *= 2;
@@ -92,51 +69,42 @@ static const CompiledParam *param_named(const Compiled *c, const char *name) {
   return NULL;
 }
 
-/* Rows of all parts of `f`, one of which is the parameter, and the elements before it. */
-static void count_packed(const Compiled *c, const CompiledParam *p, const char *tail,
-                         const struct Fused *f, int part, int64_t *rows, int64_t *first) {
-  char name[512];
+/* Rows of all parts of a module, one of which is the parameter, and the elements before
+ * it. */
+static void count_packed(const Compiled *c, const CompiledParam *p,
+                         const PackedName *found, int64_t *rows, int64_t *first) {
+  char name[PACKED_NAME];
   *rows = *first = 0;
-  for (int k = 0; k < LEN(f->part) && f->part[k]; k++) {
-    const CompiledParam *q =
-        param_named(c, renamed(p->name, tail, f->part[part], f->part[k], name));
-    if (k < part && q) *first += param_weights(q);
+  for (int k = 0; k < PACKED_PARTS && found->of->part[k]; k++) {
+    packed_rename(p->name, found, found->of->part[k], name);
+    const CompiledParam *q = param_named(c, name);
+    if (k < found->part && q) *first += param_weights(q);
     if (q) *rows += q->dim[0];
   }
-}
-
-/* The tensor that holds parts of `f`, one of which is the parameter. Its rows must be
- * those of all parts. */
-static WeightSource find_in(const Compiled *c, const SafeTensors *s,
-                            const CompiledParam *p, const struct Fused *f, int part) {
-  char name[512];
-  const char *tail;
-  WeightSource from = {.rows = 0, .pieces = 1};
-  if (!in_module(p->name, f->part[part], &tail)) return from;
-  from.t = find_name(s, renamed(p->name, tail, f->part[part], f->whole, name));
-  if (from.t) count_packed(c, p, tail, f, part, &from.rows, &from.first);
-  return from;
-}
-
-static bool is_listed(const char *const *names, const char *name) {
-  while (names && *names && !str_eq(*names, name)) names++;
-  return names && *names;
 }
 
 bool weights_packed(const Compiled *c, const char *const *modules, int param,
                     char name[512], int64_t *rows, int64_t *first) {
   const CompiledParam *p = &c->param[param];
-  const char *tail;
-  for (int i = 0; i < LEN(fused); i++)
-    for (int k = 0; k < LEN(fused[i].part) && fused[i].part[k]; k++) {
-      if (!is_listed(modules, fused[i].whole) ||
-          !in_module(p->name, fused[i].part[k], &tail))
-        continue;
-      (void)renamed(p->name, tail, fused[i].part[k], fused[i].whole, name);
-      count_packed(c, p, tail, &fused[i], k, rows, first);
-      return true;
-    }
-  return false;
+  PackedName found;
+  if (!modules || !packed_find(p->name, modules, &found)) return false;
+  packed_rename(p->name, &found, found.of->whole, name);
+  count_packed(c, p, &found, rows, first);
+  return true;
+}
+
+/* The tensor of a module that the parameter is a part of. Its rows must be those of all
+ * parts. */
+static WeightSource find_packed(const Compiled *c, const SafeTensors *s,
+                                const CompiledParam *p) {
+  WeightSource from = {.rows = 0, .pieces = 1};
+  PackedName found;
+  char name[PACKED_NAME];
+  if (!packed_find(p->name, NULL, &found)) return from;
+  packed_rename(p->name, &found, found.of->whole, name);
+  from.t = find_name(s, name);
+  if (from.t) count_packed(c, p, &found, &from.rows, &from.first);
+  return from;
 }
 
 /* ---- experts ---- all of a layer are one parameter; files have them one by one, and
@@ -204,8 +172,12 @@ static WeightSource in_pieces(const SafeTensors *s, const CompiledParam *p) {
 /* What PEFT's folder has, as it calls it. */
 static WeightSource in_adapter(const Compiled *c, const SafeTensors *s, int param) {
   char name[512];
+  int64_t rows, first;
+  if (adapter_packed(c, param, name, &rows, &first))
+    return (WeightSource){
+        .t = st_find(s, name), .rows = rows, .first = first, .pieces = 1};
   adapter_tensor(c, param, name);
-  int64_t rows = adapter_shape(&c->param[param]).dim[0];
+  rows = adapter_shape(&c->param[param]).dim[0];
   return (WeightSource){.t = st_find(s, name), .rows = rows, .pieces = 1};
 }
 
@@ -238,10 +210,7 @@ WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param) 
   if (p->adapter || (p->saved && weights_adapter(s))) return in_adapter(c, s, param);
   WeightSource from = {.t = find_name(s, p->name), .rows = p->dim[0], .pieces = 1};
   if (!from.t && p->ndim == 3) return in_pieces(s, p);
-  for (int i = 0; i < LEN(fused) && !from.t; i++)
-    for (int k = 0; k < LEN(fused[i].part) && fused[i].part[k] && !from.t; k++)
-      from = find_in(c, s, p, &fused[i], k);
-  return from;
+  return from.t ? from : find_packed(c, s, p);
 }
 
 /* Masks and frequencies, which follow from the configuration. */

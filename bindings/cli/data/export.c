@@ -113,6 +113,7 @@ weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,
   TRY(lang_hf_packed(j->lp, &x->packed, e));
   x->out.packed = x->packed.name;
   x->out.adapter = j->plan.adapter.rank && !merged;
+  if (j->plan.adapter.rank && merged) TRY(adapter_merges(j->compiled, e));
   if (x->out.adapter) TRY(adapter_fits(j->compiled, x->packed.name, e));
   if (cli->shard_size) TRY(read_size(cli->shard_size, &x->out.shard_bytes, e));
   if (cli->dtype) TRY(read_dtype(cli->dtype, &x->out.dtype, e));

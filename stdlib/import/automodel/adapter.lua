@@ -4,45 +4,70 @@ local quote = use "import/quote"
 local scalar = use "import/scalar"
 local values = use "import/values"
 
-local DROPS = "an adapter drops what it reads alone: other losses"
-
 -- ---- which linears ----
 
 local ATTENTION = { "q_proj", "k_proj", "v_proj", "o_proj" }
 local ALL = { "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj" }
--- Linears that are one module on both sides, of models with others: files of some have several
--- linears as one, which has one adapter there.
+-- Linears of models with others than Llama's: some have several of them as one module, which has one
+-- adapter.
 local OF = {
-  gpt2 = { "c_attn", "c_proj", "c_fc" }, phi3 = { "o_proj", "down_proj" },
-  glm = { "q_proj", "k_proj", "v_proj", "o_proj", "down_proj" }, deepseek_v3 = { "o_proj" },
+  gpt2 = { "c_attn", "c_proj", "c_fc" }, phi3 = { "qkv_proj", "o_proj", "gate_up_proj", "down_proj" },
+  glm = { "q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj" },
   phi = { "q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2" },
   starcoder2 = { "q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj" },
 }
-OF.glm4, OF.glm4_moe_lite = OF.glm, OF.deepseek_v3
+OF.glm4 = OF.glm
 -- Linears beside the experts in AutoModel's own models of this kind: with shared experts or dense
 -- layers those of MLPs, too. The router is none, and all experts of a layer are a module of another
 -- class, which a pattern names and "all linears" does not.
 local BESIDE = { qwen3_moe = ATTENTION, minimax_m2 = ATTENTION, gpt_oss = ATTENTION, glm4_moe = ALL, hy_v3 = ALL }
 local EXPERTS = { "experts.gate_up_proj", "experts.down_proj" }
+-- Transformers' class, which AutoModel takes of models that it has none of, or where it is told to.
+local HF_BESIDE = { qwen2_moe = { "q_proj", "k_proj", "v_proj", "o_proj", "shared_expert.gate_proj",
+                                  "shared_expert.up_proj", "shared_expert.down_proj", "shared_expert_gate" } }
+local LATENT = { deepseek_v3 = true, kimi_k2 = true, glm4_moe_lite = true }
+
+-- Latent attention: queries may go straight from the hidden features.
+local function of_latents(config)
+  local rank = config.q_lora_rank
+  if rank == nil then rank = use("models/" .. config[1]).defaults.q_lora_rank end
+  local rest = { "kv_a_proj_with_mqa", "kv_b_proj", "o_proj", "gate_proj", "up_proj", "down_proj" }
+  return table.move(rest, 1, #rest, rank and 3 or 2, rank and { "q_a_proj", "q_b_proj" } or { "q_proj" })
+end
 
 local function linears_of(config, experts)
-  if experts then return BESIDE[config[1]] end
-  return not OF[config[1]] and ALL or nil
+  if LATENT[config[1]] then return of_latents(config) end
+  if experts then return BESIDE[config[1]] or HF_BESIDE[config[1]] end
+  if config[1] == "gpt2" then return nil end -- Transformers has no linears there
+  return OF[config[1]] or ALL
+end
+
+-- Those of them that "*_proj" names.
+local function projections_of(config, experts)
+  local some = {}
+  for _, name in ipairs(linears_of(config, experts) or {}) do
+    if string.find(name, "_proj$") then some[#some + 1] = name end
+  end
+  return #some > 0 and some or nil
 end
 
 local function is_linear(config, experts, name)
+  if LATENT[config[1]] then
+    for _, one in ipairs(of_latents(config)) do
+      if one == name then return true end
+    end
+    return false
+  end
   for _, one in ipairs(OF[config[1]] or experts and (BESIDE[config[1]] or ATTENTION) or ALL) do
     if one == name then return true end
   end
   return false
 end
 
--- All linears, with the head, where each is one module on both sides; nil: a head is the embedding's
--- weight, or there are others.
+-- All linears, with the head, where each is one module on both sides; nil: there are others.
 local function all_linears(config, experts)
-  local tied, linears = config.tie_word_embeddings, linears_of(config, experts)
-  if tied == nil then tied = use("models/" .. config[1]).defaults.tie_word_embeddings end
-  if tied or not linears then return nil end
+  local linears = linears_of(config, experts)
+  if not linears then return nil end
   return table.move(linears, 1, #linears, 1, { [#linears + 1] = "lm_head" })
 end
 
@@ -52,11 +77,11 @@ local function targets_of(pattern, config, experts)
   if type(pattern) ~= "string" then return nil end
   if pattern == "*" then
     local all = all_linears(config, experts)
-    return all, all and experts and EXPERTS
+    return all, all and experts and not HF_BESIDE[config[1]] and EXPERTS
   end
   if pattern == "*_proj" or pattern == "*.*_proj" then
     if config[1] == "gpt2" then return { "c_proj" } end
-    return linears_of(config, experts)
+    return projections_of(config, experts)
   end
   local module = string.match(pattern, "^model%.layers%.%*%.([%w_.]+)$")
   local path = module or string.match(pattern, "^%*%.([%w_.]+)$") or string.match(pattern, "^%*?([%w_.]+)$")
@@ -90,8 +115,7 @@ local function put_targets(book, plan, config, experts)
     return
   end
   if book:value(all) then
-    book:cannot(all, "a head that is the embedding, linears that are fused and those of other models with "
-      .. "experts get none here")
+    book:cannot(all, "linears that are fused and those of other models with experts get none here")
   end
   book:no_effect(all, "as it is in weft")
   for _, pattern in ipairs(list_of(book:value(named))) do
@@ -140,14 +164,21 @@ local function put_rest(book)
   end
 end
 
--- Of what A reads, or, as AutoModel has it if nothing is said, of what B gives.
+-- Of what A reads, or, as AutoModel has it if nothing is said, of what B gives. Adapters of experts
+-- drop nothing in weft.
 local function put_dropout(book, plan)
-  local drops, before = values.rate(book, "peft.dropout"), book:value "peft.dropout_position" == "pre"
-  if drops and before then plan:put("adapter.dropout", quote.value(drops), book:leaf "peft.dropout") end
+  local drops, position = values.rate(book, "peft.dropout"), "peft.dropout_position"
+  local experts = plan:has "adapter.target_parameters"
+  if drops and not experts then
+    plan:put("adapter.dropout", quote.value(drops), book:leaf "peft.dropout")
+    if book:value(position) ~= "pre" then
+      plan:put("adapter.dropout_position", quote.text "post", book:leaf(position) or "AutoModel's default")
+    end
+  end
   for _, name in ipairs { "dropout", "dropout_position" } do
     local key = "peft." .. name
-    if drops and before then book:translated(key, "adapter.dropout") end
-    if drops and not before then book:cannot(key, DROPS) end
+    if drops and not experts then book:translated(key, "adapter." .. name) end
+    if drops and experts then book:cannot(key, "adapters of experts drop nothing") end
     book:no_effect(key, "nothing is dropped")
   end
 end

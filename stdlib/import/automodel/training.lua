@@ -103,6 +103,9 @@ local function put_loss(book, plan, config, own)
     return book:cannot(key, "the same loss; its logits are in memory here, as loss_chunks needs gradients in f32: "
                        .. "more memory")
   end
+  if string.find(plan:source "adapter.targets" or "", '"lm_head"', 1, true) then
+    return book:cannot(key, "the same loss; its logits are in memory here, as the head has an adapter: more memory")
+  end
   if caps_logits(config) then
     return book:cannot(key, "the same loss; its logits, which this model caps, are in memory here: more memory")
   end
