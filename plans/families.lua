@@ -30,9 +30,11 @@ local rows = {
                     { attention_multiplier = 0.0078125, logits_scaling = 16.0,
                       embedding_multiplier = 12.0, residual_multiplier = 0.22,
                       tie_word_embeddings = true }) },
+  arcee = { sizes("arcee", { 2560, 18432, 36, 20, 4, 128004 }, { head_dim = 128 }) }, -- AFM-4.5B
   hy_v3 = { { "hy_v3" }, nodes = 16 },                                         -- Hunyuan 3
   kimi_k2 = { "kimi-k2", nodes = 64, ep = 64, seq = 1024 },
   llama = { "llama3-8b" },
+  mimo_v2_flash = { { "mimo_v2_flash" }, nodes = 32, ep = 8 },                 -- MiMo-V2-Flash
   minimax_m2 = { sizes("minimax_m2", { 3072, 1536, 62, 48, 8, 200064 }, { rotary_dim = 64 }), nodes = 16 },
   ministral = { sizes("ministral", { 4096, 12288, 36, 32, 8, 131072 }, { head_dim = 128 }) },
   ministral3 = { { "ministral3" } },                                           -- Ministral 3 8B, text

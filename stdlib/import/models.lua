@@ -342,6 +342,7 @@ local sizes = {
   ["phi-3-medium-4k"] = decoder("phi3", { 5120, 17920, 40, 40, 10, 32064 }, { sliding_window = 2047 }),
   ["smollm3-3b"] = decoder("smollm3", { 2048, 11008, 36, 16, 4, 128256 },
     { tie_word_embeddings = true, rope_theta = 5000000.0, max_position_embeddings = 65536 }),
+  ["mimo-v2-flash"] = decoder("mimo_v2_flash", { 4096, 16384, 48, 64, 4, 152576 }),
   ["seed-oss-36b"] = decoder("seed_oss", { 5120, 27648, 64, 80, 8, 155136 },
     { head_dim = 128, rope_theta = 10000000.0, attention_dropout = 0.0, residual_dropout = 0.0 }),
   ["ernie-4.5-0.3b"] = decoder("ernie4_5", { 1024, 3072, 18, 16, 2, 103424 }),
@@ -435,8 +436,9 @@ end
 
 models.architectures = {}
 for _, name in ipairs {
-  "cohere2", "deepseek_v3", "ernie4_5", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2",
-  "gpt_oss", "granite", "hy_v3", "kimi_k2", "llama", "minimax_m2", "ministral", "ministral3", "mistral", "mixtral", "nemotron",
+  "arcee", "cohere2", "deepseek_v3", "ernie4_5", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2",
+  "gpt_oss", "granite", "hy_v3", "kimi_k2", "llama", "minimax_m2", "mimo_v2_flash", "ministral", "ministral3",
+  "mistral", "mixtral", "nemotron",
   "olmo2", "olmo3", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "starcoder2",
 } do models.architectures[name] = true end
 

@@ -319,7 +319,7 @@ local rules = {
 
 -- Problems of single keys; `more` holds rules of the architecture, `class` is as in
 -- config.lua. And whether sizes can be compared. A rule for partial_rotary_factor says that
--- the architecture has it, one of the kind "ropes" that each type of layers has a rope, one of
+-- the architecture has it, one of the kind "ropes" that each type of layers has a rope, of a part of each head if it says "partial", one of
 -- the kind "grows" that queries grow with their positions.
 function decoder.check_keys(class, c, more)
   local all, own = {}, {}
@@ -328,12 +328,13 @@ function decoder.check_keys(class, c, more)
   table.move(more, 1, #more, #all + 1, all)
   local problems = config.check(class, c, all)
   local sound = config.sound(problems)
-  local partial, types, grows = false, false, false
+  local partial, types, grows, parts = false, false, false, false
   for _, rule in ipairs(more) do
     partial = partial or rule[1] == "partial_rotary_factor"
     types, grows = types or rule[2] == "ropes", grows or rule[2] == "grows"
+    parts = parts or rule[2] == "ropes" and rule[3] == "partial"
   end
-  if types then rope.check_types(c, problems) else rope.check(c, problems, partial, grows) end
+  if types then rope.check_types(c, problems, parts) else rope.check(c, problems, partial, grows) end
   return problems, sound
 end
 

@@ -152,6 +152,12 @@ def nemotron(r):
     return tf.NemotronConfig(**partial(r, keys))
 
 
+def arcee(r):
+    d = {"head_dim": r.choice([4, 12])} if coin(r) else {}
+    return tf.ArceeConfig(**decoder(
+        r, attention_bias=coin(r), mlp_bias=coin(r), hidden_act="relu2", **d))
+
+
 def seed_oss(r):
     return tf.SeedOssConfig(**decoder(
         r, head_dim=r.choice([4, 12]), attention_bias=coin(r), attention_out_bias=coin(r),
@@ -242,6 +248,23 @@ def mixtral(r):
     return tf.MixtralConfig(**decoder(r, num_local_experts=r.choice([4, 6]), num_experts_per_tok=2,
                                       head_dim=r.choice([4, 8]),
                                       sliding_window=window(r)))
+
+
+def mimo_v2_flash(r):
+    """Heads of 12 of which 4 turn, or all; without shared experts."""
+    keys = decoder(r, **deepseek_experts(r), head_dim=12, v_head_dim=r.choice([4, 8]),
+                   attention_bias=coin(r), attention_value_scale=r.choice([1.0, 0.707]),
+                   sliding_window=window(r) or 5)
+    for key in ("n_shared_experts", "first_k_dense_replace"):
+        keys.pop(key, None)
+    layers = keys["num_hidden_layers"]
+    keys["num_attention_heads"] = 2 * keys["num_key_value_heads"]  # those with a window have twice
+    keys["rope_parameters"] = {kind: {
+        "rope_type": "default", "rope_theta": r.choice([500.0, 1e6]),
+        "partial_rotary_factor": r.choice([0.334, 1.0])} for kind in ("full_attention", "sliding_attention")}
+    keys["layer_types"] = [r.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
+    keys["mlp_layer_types"] = [r.choice(["dense", "sparse"]) for _ in range(layers - 1)] + ["sparse"]
+    return tf.MiMoV2FlashConfig(**keys)
 
 
 def gpt_oss(r):

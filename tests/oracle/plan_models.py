@@ -315,9 +315,13 @@ class Decoder:
         p = (scores / scores.sum(-1, keepdim=True)).view(groups, -1, n).mean(1)
         f = chosen.view(groups, -1, n).mean(1) / self.c["num_experts_per_tok"]
         z_means = logits.logsumexp(-1).pow(2).view(self.groups, -1).mean(1)
-        counts = (self.b.labels != -100).view(self.groups, -1).sum(1)
-        share = counts / counts.sum()
-        self.extra = self.extra + ((aux * n * (f * p).sum(-1) + z * z_means) * share).sum()
+        self.extra = self.extra + (aux * n * (f * p).sum(-1) * self.share(groups)).sum()
+        self.extra = self.extra + (z * z_means * self.share(self.groups)).sum()
+
+    def share(self, groups):
+        """Of the label tokens, that of each of so many parts of the batch."""
+        counts = (self.b.labels != -100).view(groups, -1).sum(1)
+        return counts / counts.sum()
 
     def layer(self, x, name):
         attention = self.latent_attention if "kv_lora_rank" in self.c else self.attention

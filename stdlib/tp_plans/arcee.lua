@@ -1,0 +1,2 @@
+-- arcee.lua - Llama's plan without gates, as Nemotron's.
+return require "weft.tp_plans.nemotron"

@@ -1,0 +1,8 @@
+-- mimo_v2_flash.lua - Llama's plan, with sinks that every rank has all of; every expert is cut by ffn.
+local plan = {
+  ["layers.*.self_attn.attention_sink_bias"] = "replicate",
+  ["layers.*.mlp.experts.gate_up_proj"] = "packed_colwise",
+  ["layers.*.mlp.experts.down_proj"] = "rowwise",
+}
+for pattern, style in pairs(require "weft.tp_plans.llama") do plan[pattern] = style end
+return plan
