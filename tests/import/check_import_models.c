@@ -100,7 +100,7 @@ static const struct Other {
 START_TEST(other_names_say_what_they_are) {
   put_name(others[_i].name);
   import_fails(1, "a.yaml", "",
-               arena_printf(scratch_arena, "%s is %s; weft has cohere2", others[_i].name,
+               arena_printf(scratch_arena, "%s is %s; weft has arcee", others[_i].name,
                             others[_i].is));
 }
 END_TEST
@@ -116,18 +116,18 @@ START_TEST(recipes_are_counted) {
   "\",\"settings\":{\"step_scheduler\":{\"global_batch_size\":8}," settings "}}\n"
 #define DATA(class)                                                                      \
   ",\"dataset\":{\"_target_\":\"nemo_automodel.components.datasets." class "\"}"
-  import_put(
-      "recipes.jsonl",
-      RECIPE("one", MODEL("Qwen/Qwen3-0.6B") DATA("llm.hellaswag.HellaSwag")) RECIPE(
-          "two", MODEL("Qwen/Qwen3-0.6B")
-                     DATA("llm.hellaswag.HellaSwag") ",\"fp8\":{\"enabled\":true},"
-                                                     "\"neftune\":{\"noise_alpha\":5.0}")
-          RECIPE("three", MODEL("nvidia/NVIDIA-Nemotron-Nano-9B-v2")
-                              DATA("llm.chat_dataset.ChatDataset"))
-              RECIPE("four",
-                     MODEL("Qwen/Qwen3-0.6B") DATA("vlm.datasets.make_rdr_dataset"))
-                  RECIPE("five",
-                         MODEL("Qwen/Qwen3-0.6B") DATA("llm.retrieval.Retrieval")));
+  import_put("recipes.jsonl",
+             RECIPE("one", MODEL("Qwen/Qwen3-0.6B") DATA("llm.hellaswag.HellaSwag"))
+                 RECIPE("two",
+                        MODEL("Qwen/Qwen3-0.6B")
+                            DATA("llm.hellaswag.HellaSwag") ",\"fp8\":{\"enabled\":true},"
+                                                            "\"qat\":{\"enabled\":true}")
+                     RECIPE("three", MODEL("nvidia/NVIDIA-Nemotron-Nano-9B-v2")
+                                         DATA("llm.chat_dataset.ChatDataset"))
+                         RECIPE("four", MODEL("Qwen/Qwen3-0.6B")
+                                            DATA("vlm.datasets.make_rdr_dataset"))
+                             RECIPE("five", MODEL("Qwen/Qwen3-0.6B")
+                                                DATA("llm.retrieval.Retrieval")));
 #undef MODEL
 #undef RECIPE
 #undef DATA
@@ -136,7 +136,7 @@ START_TEST(recipes_are_counted) {
                                   "/tests/import/end_to_end.lua $weft out recipes.jsonl");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   import_has(o.out, "runs\tqwen3\tone\tquestions and answers\n");
-  import_has(o.out, "noise on embeddings\tqwen3\ttwo\tneftune.noise_alpha = 5.0");
+  import_has(o.out, "products of integers\tqwen3\ttwo\tqat.enabled = true");
   import_has(o.out, "the model: Mamba\t-\tthree\t");
   import_has(o.out,
              "the data\tqwen3\tfive\tnemo_automodel.components.datasets.llm.retrieval");

@@ -5,7 +5,8 @@
 -- A line of RECIPES.jsonl is an object with the recipe's name, "from", and its "settings". Each is
 -- imported; what the import cannot express and is not in HARMLESS is missing. The made-up tokens of
 -- the plan then give way to data of the recipe's kind, small files that are written here, and `weft
--- check` must take the plan. Prints a line for each recipe, what is missing by kind and by family,
+-- check` must take the plan. A teacher of the hub gives way to a folder with a small model of the same
+-- vocabulary. Prints a line for each recipe, what is missing by kind and by family,
 -- and the shares of recipes that have nothing missing.
 --
 -- Recipes of images, sound and video are left out. A family counts as weft's where it imports the
@@ -62,7 +63,8 @@ local KINDS = {
   ["token files"] = 'weft.tokens { "tokens.bin", format = "megatron" }',
 }
 local CLASSES = {
-  MockIterableDataset = "made-up tokens", ChatDataset = "conversations", HellaSwag = "questions and answers",
+  MockIterableDataset = "made-up tokens", build_mock_rollout_dataset = "made-up tokens",
+  make_agent_chat_dataset = "conversations", ChatDataset = "conversations", HellaSwag = "questions and answers",
   make_squad_dataset = "questions and answers", make_xlam_dataset = "conversations",
   ColumnMappedTextInstructionDataset = "questions and answers", MegatronPretraining = "token files",
   NanogptDataset = "token files",
@@ -86,6 +88,29 @@ local function write_data()
   assert(code == 0, text)
 end
 
+-- ---- teachers ----
+
+local TEACHER = [[
+local weft = require "weft"
+return weft.plan {
+  model = weft.model { "llama", vocab_size = 128256, hidden_size = 16, intermediate_size = 16,
+                       num_hidden_layers = 1, num_attention_heads = 2 },
+  batch = { global = 1, micro = 1, seq = 2 }, data = weft.synthetic {}, train = { steps = 1 },
+}
+]]
+
+local function write_teacher()
+  put("teacher.lua", TEACHER)
+  os.execute("rm -rf " .. quoted(out .. "/teacher"))
+  local code, text = run("cd %s && %s run -q teacher.lua --export teacher 2>&1", quoted(out), quoted(weft))
+  assert(code == 0, text)
+end
+
+-- The recipe as it is with that folder.
+local function with_teacher(raw)
+  return (raw:gsub('("teacher_model":%s*{[^{}]-"pretrained_model_name_or_path":%s*)"[^"]*"', '%1"./teacher"'))
+end
+
 -- ---- what is missing ----
 
 -- Settings that a plan cannot express and that training does without: the import says of each what is
@@ -95,9 +120,12 @@ local HARMLESS = {
   "^step_scheduler%.num_epochs$", -- train.epochs, of data in files
   "^model%.backend%.dispatcher$", -- the same sums by other kernels
   "^model%.backend%.fake_balanced_gate$", -- measurements of speed choose experts in turn
+  "^model%.load_base_model$", -- weights are in a folder, which weft.hf reads
   "^model%.torch_dtype$", "^model%.dtype$", -- master weights are f32, not in the files' type
   "^optimizer%.master_weight_bits$", -- 32 in the place of 24
   "^loss_fn%._target_$", -- the same loss, in other pieces
+  "^teacher_distributed%.", "^separate_meshes$", -- the same numbers, on other ranks
+  "^teacher_model%.torch_dtype$", "^teacher_model%.dtype$", -- it computes in the student's type
   "^autopipeline%.", -- not read by AutoModel either
   "^ci%.",
 }
@@ -108,7 +136,7 @@ local MISSING = {
   { "^optimizer", "the optimizer" }, { "^peft", "the adapter's modules" }, { "^quantization", "the base's type" },
   { "^fp8", FP8 }, { "^model%.backend%.te_fp8", FP8 }, { "^dllm", "masked diffusion" },
   { "^teacher", "distillation" }, { "^kd_", "distillation" }, { "^separate_meshes$", "distillation" },
-  { "^neftune", "noise on embeddings" }, { "^qat", "products of integers" },
+  { "^qat", "products of integers" },
   { "^model%.[%w_]*mtp", "multi-token prediction" }, { "^model%.num_nextn", "multi-token prediction" },
 }
 local REFUSED = {
@@ -143,7 +171,7 @@ end
 
 -- Kind and words of what is missing, or nothing; and the family, if weft has it.
 local function judge(s, raw)
-  put("recipe.json", raw)
+  put("recipe.json", with_teacher(raw))
   os.remove(out .. "/plan.lua")
   local code, text = run("%s import --json %s 2>&1", quoted(weft), quoted(out .. "/recipe.json"))
   if code ~= 0 and code ~= 1 then return "weft import fails", text:sub(1, 200) end
@@ -171,6 +199,7 @@ end
 if not weft:find "^/" then weft = select(2, run "pwd") .. "/" .. weft end
 os.execute("mkdir -p " .. quoted(out))
 write_data()
+write_teacher()
 local all, known, kinds, left_out = { n = 0, ok = 0 }, { n = 0, ok = 0 }, {}, {}
 local families = {}
 

@@ -8,6 +8,8 @@ local values = use "import/values"
 local PATH = "teacher_model.pretrained_model_name_or_path"
 local RECIPE = "KnowledgeDistillationRecipeForNextTokenPrediction"
 
+local SAME_MESH = "the teacher is cut as the model, on its mesh: other memory, the same numbers"
+
 -- Names of folders, not of the hub.
 local function is_folder(path) return string.find(path, "^%.?%.?/") ~= nil end
 
@@ -28,10 +30,12 @@ local function say_rest(book)
   book:no_effect("kd_loss_fn.chunk_size", "how much of the divergence is computed at a time does not change it")
   book:no_effect("teacher_model._target_", "loss.teacher says it")
   book:no_effect("teacher_model.attn_implementation", "which kernels compute does not change the plan")
+  if book:value "separate_meshes" == true then book:cannot("separate_meshes", SAME_MESH) end
+  book:no_effect("separate_meshes", "as it is in weft")
   if book:value "offload_teacher_model" == false then book:no_effect("offload_teacher_model", "as it is in weft") end
   for _, leaf in ipairs(book.leaves) do
     if string.find(leaf.key, "^teacher_distributed%.") then
-      book:cannot(leaf.key, "the teacher is cut as the model, on its mesh: other memory, the same numbers")
+      book:cannot(leaf.key, SAME_MESH)
     end
   end
   for _, name in ipairs { "torch_dtype", "dtype" } do
