@@ -1,4 +1,4 @@
-/* mma.cuh - the instructions of a warp that attention is made of, one function each: PTX
+/* mma.cuh - the instructions of a warp that products and attention are made of: PTX
  * for nvcc, the same for 32 fibers otherwise (tests/standin/emulate_warp.h). All lanes of
  * a warp come to them together. They are there since sm_80.
  *
@@ -62,6 +62,15 @@ static __device__ __forceinline__ void copy_begin(void *to, const void *from, bo
 }
 static __device__ __forceinline__ void copies_wait() {
   asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+/* Copies begun since the last commit are a group; waits for all groups but the last LAST.
+ */
+static __device__ __forceinline__ void copies_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int LAST> static __device__ __forceinline__ void copies_wait_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(LAST) : "memory");
 }
 
 /* 2^x with relative error below 2^-22; 0 for -inf. */

@@ -43,7 +43,9 @@ struct Thread {
   Stack *stack = nullptr; /* until it ends, unless it is fresh */
   Together *does = nullptr;
   void *brings = nullptr;
-  std::vector<Copy> copies;
+  std::vector<Copy> copies;  /* in the order in which they began */
+  std::deque<size_t> groups; /* how many copies each group has that is on its way */
+  size_t grouped = 0;        /* copies in groups */
 };
 
 /* The block that runs in this thread of the test. Its threads that can go on have turns;
@@ -144,6 +146,7 @@ void run_threads() {
   for (;;) {
     (*b->body)();
     if (!b->now->copies.empty()) refuse("copies that their thread does not wait for");
+    b->now->groups.clear();
     b->now->state = ENDED;
     b->ended++;
     Thread *t = next_turn(b);
@@ -261,12 +264,38 @@ void copy_begin(void *to, const void *from, int bytes, bool is) {
   self->now->copies.push_back(Copy{to, is ? from : nullptr, (size_t)bytes});
 }
 
-void copies_wait() {
-  for (const Copy &c : self->now->copies) {
+/* The first n of a thread's copies arrive. */
+static void arrive(Thread *t, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    const Copy &c = t->copies[i];
     memset(c.to, 0, c.bytes);
     if (c.from) memcpy(c.to, c.from, c.bytes);
   }
-  self->now->copies.clear();
+  t->copies.erase(t->copies.begin(), t->copies.begin() + (long)n);
+}
+
+void copies_wait() {
+  Thread *t = self->now;
+  arrive(t, t->copies.size());
+  t->groups.clear();
+  t->grouped = 0;
+}
+
+void copies_commit() {
+  Thread *t = self->now;
+  t->groups.push_back(t->copies.size() - t->grouped);
+  t->grouped = t->copies.size();
+}
+
+void copies_wait_but(size_t last) {
+  Thread *t = self->now;
+  size_t n = 0;
+  while (t->groups.size() > last) {
+    n += t->groups.front();
+    t->groups.pop_front();
+  }
+  arrive(t, n);
+  t->grouped -= n;
 }
 
 namespace {

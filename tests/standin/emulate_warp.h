@@ -10,6 +10,8 @@ void mma_bf16(float *c, const uint32_t *a, const uint32_t *b);
 void load_matrices(uint32_t *r, const void *row, bool turned);
 void copy_begin(void *to, const void *from, int bytes, bool is);
 void copies_wait();
+void copies_commit();
+void copies_wait_but(size_t last);
 } // namespace emulate
 
 static inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -27,6 +29,10 @@ template <int BYTES> static inline void copy_begin(void *to, const void *from, b
   emulate::copy_begin(to, from, BYTES, is);
 }
 static inline void copies_wait() { emulate::copies_wait(); }
+static inline void copies_commit() { emulate::copies_commit(); }
+template <int LAST> static inline void copies_wait_but() {
+  emulate::copies_wait_but(LAST);
+}
 static inline float exp2_of(float x) { return exp2f(x); }
 static inline uint32_t pair_of(float first, float second) {
   return (uint32_t)__float2bfloat16_rn(second).bits << 16 |

@@ -1,6 +1,7 @@
 /* grouped_linear.cu - multiplies the rows of each expert by its weight, in one launch for
- * all experts: their numbers of rows are read on the device. */
-#include "kernels/cuda/gemm/multiply.cuh"
+ * all experts: their numbers of rows are read on the device. bf16 on tensor cores
+ * (multiply_bf16.cuh), f32 by the plain tiles below. */
+#include "kernels/cuda/gemm/multiply_bf16.cuh"
 
 /* The expert and the first row of tile y, over the tiles of all experts; false past the
  * last. */
@@ -48,9 +49,15 @@ static void grouped(Device *d, const KernelArgs *a, bool forward) {
   bool rows_out = forward == (a->attr->layout == 0); /* a row of w is one of y */
   by_type(w->dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((multiply_rows<T>), grid, BLOCK, cuda_stream(d), data<const T>(&a->in[0]),
-           data<const T>(w), ends, data<T>(&a->out[0]), experts, n, k,
-           rows_out ? (int64_t)1 : n, rows_out ? k : (int64_t)1);
+    const T *x = data<const T>(&a->in[0]);
+    T *y = data<T>(&a->out[0]);
+    int64_t w_row = rows_out ? 1 : n, w_col = rows_out ? k : 1;
+    if constexpr (sizeof(T) == sizeof(bfloat))
+      multiply_experts(d, x, data<const T>(w), ends, y, experts, rows, n, k, w_row,
+                       w_col);
+    else
+      LAUNCH((multiply_rows<T>), grid, BLOCK, cuda_stream(d), x, data<const T>(w), ends,
+             y, experts, n, k, w_row, w_col);
     LAUNCH((clear_past<T>), blocks_for(rows * n), BLOCK, cuda_stream(d), ends + experts,
            data<T>(&a->out[0]), rows, n);
   });
@@ -76,13 +83,20 @@ void cuda_grouped_linear_dw(Device *d, const KernelArgs *a) {
   bool turned = a->attr->layout != 0;
   Dim3 grid((unsigned)((n + TILE_N - 1) / TILE_N), (unsigned)((m + TILE_M - 1) / TILE_M),
             (unsigned)dw->dim[0]);
+  const int32_t *ends = data<const int32_t>(&a->in[2]);
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
+    const T *x = data<const T>(&a->in[turned ? 1 : 0]);
+    const T *dy = data<const T>(&a->in[turned ? 0 : 1]);
+    if constexpr (sizeof(T) == sizeof(bfloat)) {
+      multiply_expert_weights(d, dy, x, ends, dw->p, dw->dtype, dw->dim[0], m, n,
+                              a->accumulate);
+      return;
+    }
     by_type(dw->dtype, [&](auto *g) {
       typedef TYPE_OF(g) G;
-      LAUNCH((multiply_weights<T, G>), grid, BLOCK, cuda_stream(d),
-             data<const T>(&a->in[turned ? 1 : 0]), data<const T>(&a->in[turned ? 0 : 1]),
-             data<const int32_t>(&a->in[2]), data<G>(dw), m, n, a->accumulate);
+      LAUNCH((multiply_weights<T, G>), grid, BLOCK, cuda_stream(d), x, dy, ends,
+             data<G>(dw), m, n, a->accumulate);
     });
   });
 }

@@ -1,8 +1,8 @@
 /* linear.cu - linear and its gradients, through cuBLASLt (cublaslt.c) or, where that does
- * not support an operand, by tiles in shared memory with f32 sums: any shape and layout,
- * one order of sums. */
+ * not support an operand, by weft's own kernels with f32 sums in one order: bf16 on
+ * tensor cores (multiply_bf16.cuh), f32 by plain tiles. */
 #include "cublaslt.h"
-#include "multiply.cuh"
+#include "multiply_bf16.cuh"
 
 template <typename T, typename TO>
 __global__ void __launch_bounds__(BLOCK)
@@ -28,7 +28,10 @@ static void product(Device *d, int op, const KernelArgs *a) {
     Matrix<T> y = {data<const T>(&a->in[p.b]), p.b_row, p.b_col};
     by_type(p.out, [&](auto *out) {
       typedef TYPE_OF(out) TO;
-      gemm<T, TO>(d, x, y, data<TO>(&a->out[0]), p.m, p.n, p.k, a->accumulate);
+      if constexpr (sizeof(T) == sizeof(bfloat))
+        multiply_bf16(d, x, y, a->out[0].p, p.out, p.m, p.n, p.k, a->accumulate);
+      else
+        gemm<T, TO>(d, x, y, data<TO>(&a->out[0]), p.m, p.n, p.k, a->accumulate);
     });
   });
 }
