@@ -1,6 +1,7 @@
 /* activation.cu - gelu, silu, relu, soft_cap, silu_mul and their gradients, element by
  * element; swiglu is silu_mul of the halves of a row. */
-#include "kernel.cuh"
+#include "fast_math.cuh"
+#include "rows.cuh"
 
 /* ---- gelu ---- kind 0: x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3);
  * kind 1: x * Phi(x) */
@@ -68,14 +69,14 @@ struct SoftCapDx { /* of the result */
     out[0] = in[1] * (1.0f - t * t);
   }
 };
-struct SiluMul {
+template <typename T> struct SiluMul {
   __device__ void operator()(const float *in, float *out) const {
-    out[0] = in[0] * sigmoid(in[0]) * in[1];
+    out[0] = in[0] * sigmoid_for<T>(in[0]) * in[1];
   }
 };
-struct SiluMulDx {
+template <typename T> struct SiluMulDx {
   __device__ void operator()(const float *in, float *out) const {
-    float s = sigmoid(in[0]);
+    float s = sigmoid_for<T>(in[0]);
     out[0] = in[2] * in[1] * silu_slope(in[0], s);
     out[1] = in[2] * in[0] * s;
   }
@@ -95,8 +96,18 @@ void cuda_soft_cap(Device *d, const KernelArgs *a) {
 void cuda_soft_cap_dx(Device *d, const KernelArgs *a) {
   map<2, 1>(d, a, SoftCapDx{a->attr->soft_cap});
 }
-void cuda_silu_mul(Device *d, const KernelArgs *a) { map<2, 1>(d, a, SiluMul{}); }
-void cuda_silu_mul_dx(Device *d, const KernelArgs *a) { map<3, 2>(d, a, SiluMulDx{}); }
+void cuda_silu_mul(Device *d, const KernelArgs *a) {
+  by_type(a->out[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    map_on<T, T, 2, 1>(d, a, SiluMul<T>{});
+  });
+}
+void cuda_silu_mul_dx(Device *d, const KernelArgs *a) {
+  by_type(a->out[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    map_on<T, T, 3, 2>(d, a, SiluMulDx<T>{});
+  });
+}
 
 /* ---- swiglu ---- each operand has its own distance between rows */
 
@@ -157,7 +168,7 @@ void cuda_swiglu(Device *d, const KernelArgs *a) {
     typedef TYPE_OF(p) T;
     const T *u = data<const T>(&a->in[0]);
     by_rows(d, Rows<const T, 2>{{u + c, u}, {2 * c, 2 * c}},
-            Rows<T, 1>{{data<T>(&a->out[0])}, {c}}, rows, c, SiluMul{});
+            Rows<T, 1>{{data<T>(&a->out[0])}, {c}}, rows, c, SiluMul<T>{});
   });
 }
 
@@ -168,46 +179,69 @@ void cuda_swiglu_dx(Device *d, const KernelArgs *a) {
     const T *u = data<const T>(&a->in[0]);
     T *du = data<T>(&a->out[0]);
     by_rows(d, Rows<const T, 3>{{u + c, u, data<const T>(&a->in[1])}, {2 * c, 2 * c, c}},
-            Rows<T, 2>{{du + c, du}, {2 * c, 2 * c}}, rows, c, SiluMulDx{});
+            Rows<T, 2>{{du + c, du}, {2 * c, 2 * c}}, rows, c, SiluMulDx<T>{});
   });
 }
 
 /* ---- gate: a number for each row ---- */
 
-template <typename T>
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
-    gate_rows(const T *x, const T *s, T *y, int64_t n, int64_t width) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-    y[i] = rounded<T>(load(x[i]) * sigmoid(load(s[i / width])));
-}
-
-void cuda_gate(Device *d, const KernelArgs *a) {
-  int64_t n = cuda_count(&a->in[0]);
-  by_type(a->in[0].dtype, [&](auto *p) {
-    typedef TYPE_OF(p) T;
-    LAUNCH((gate_rows<T>), blocks_for(n), BLOCK, cuda_stream(d), data<const T>(&a->in[0]),
-           data<const T>(&a->in[1]), data<T>(&a->out[0]), n, cuda_last(&a->in[0]));
+    gate_rows(const T *x, const T *s, T *y, int64_t rows, int64_t width) {
+  constexpr int N = EACH_OF<T>;
+  int64_t c = column_of(N);
+  if (c >= width) return;
+  for_rows(0, rows, [&](int64_t r) {
+    Pack<T, N> v;
+    float by = sigmoid(load(s[r]));
+    get<WIDE>(v, x + r * width, c, width);
+    UNROLL
+    for (int j = 0; j < N; j++) v.v[j] = rounded<T>(load(v.v[j]) * by);
+    put<WIDE>(y + r * width, c, width, v);
   });
 }
 
-/* A block for each row. */
-template <typename T>
+void cuda_gate(Device *d, const KernelArgs *a) {
+  int64_t width = cuda_last(&a->in[0]), rows = cuda_rows(&a->in[0]);
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    RowGrid g = row_grid(packs_of(width, EACH_OF<T>), rows);
+    by_bool(wide_rows<T>(width, a->in[0].p, a->out[0].p), [&](auto wide) {
+      LAUNCH((gate_rows<decltype(wide)::is, T>), g.blocks, g.threads, cuda_stream(d),
+             data<const T>(&a->in[0]), data<const T>(&a->in[1]), data<T>(&a->out[0]),
+             rows, width);
+    });
+  });
+}
+
+/* A warp for each row. */
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
-    gate_ds_rows(const T *x, const T *s, const T *dy, T *ds, int64_t n) {
-  int64_t r = blockIdx.x;
+    gate_ds_rows(const T *x, const T *s, const T *dy, T *ds, int64_t rows, int n) {
+  typedef Group<WIDE, WARP, 0> G;
+  constexpr int N = EACH_OF<T>;
+  int64_t r = G::row();
+  if (r >= rows) return;
+  RowOf<T, G> u(x + r * n, n), v(dy + r * n, n);
   float sum = 0, by = sigmoid(load(s[r]));
-  for (int64_t i = threadIdx.x; i < n; i += BLOCK)
-    sum += load(x[r * n + i]) * load(dy[r * n + i]);
-  sum = block_sum<BLOCK>(sum);
-  if (threadIdx.x == 0) ds[r] = rounded<T>(sum * by * (1.0f - by));
+  u.each([&](int k, int c, int) {
+    Pack<T, N> p = u.at(k, c), q = v.at(k, c);
+    UNROLL
+    for (int j = 0; j < N; j++) sum += load(p.v[j]) * load(q.v[j]);
+  });
+  sum = G::sum(sum);
+  if (G::place() == 0) ds[r] = rounded<T>(sum * by * (1.0f - by));
 }
 
 void cuda_gate_ds(Device *d, const KernelArgs *a) {
+  int64_t n = cuda_last(&a->in[0]), rows = cuda_rows(&a->in[0]);
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((gate_ds_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<const T>(&a->in[1]), data<const T>(&a->in[2]),
-           data<T>(&a->out[0]), cuda_last(&a->in[0]));
+    by_bool(wide_rows<T>(n, a->in[0].p, a->in[2].p), [&](auto wide) {
+      LAUNCH((gate_ds_rows<decltype(wide)::is, T>),
+             (unsigned)packs_of(rows, BLOCK / WARP), BLOCK, cuda_stream(d),
+             data<const T>(&a->in[0]), data<const T>(&a->in[1]), data<const T>(&a->in[2]),
+             data<T>(&a->out[0]), rows, (int)n);
+    });
   });
 }

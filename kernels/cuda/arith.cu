@@ -1,5 +1,5 @@
 /* arith.cu - add, mul, scale, acc and cast: sums and products of equal shapes. */
-#include "kernel.cuh"
+#include "rows.cuh"
 
 struct Add {
   __device__ void operator()(const float *in, float *out) const {
@@ -42,13 +42,20 @@ void cuda_acc(Device *d, const KernelArgs *a) { acc_some<KERNEL_MAX_IN>(d, a); }
 
 /* ---- cast ---- to a partial sum only the first rank adds a replicated value */
 
-template <typename TI, typename TO>
+template <bool WIDE, typename TI, typename TO>
 __global__ void __launch_bounds__(BLOCK)
     cast_elements(const TI *x, TO *y, int64_t n, bool here, bool add) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-    float v = here ? load(x[i]) : 0;
-    y[i] = rounded<TO>(add ? load(y[i]) + v : v);
+  constexpr int N = EACH_OF<TI> < EACH_OF<TO> ? EACH_OF<TI> : EACH_OF<TO>;
+  int64_t step = (int64_t)gridDim.x * BLOCK * N;
+  for (int64_t i = column_of(N); i < n; i += step) {
+    Pack<TI, N> v = {};
+    Pack<TO, N> to = {};
+    if (here) get<WIDE>(v, x, i, n);
+    if (add) get<WIDE>(to, y, i, n);
+    UNROLL
+    for (int j = 0; j < N; j++)
+      to.v[j] = rounded<TO>(add ? load(to.v[j]) + load(v.v[j]) : load(v.v[j]));
+    put<WIDE>(y, i, n, to);
   }
 }
 
@@ -59,8 +66,11 @@ void cuda_cast(Device *d, const KernelArgs *a) {
     typedef TYPE_OF(from) TI;
     by_type(a->out[0].dtype, [&](auto *to) {
       typedef TYPE_OF(to) TO;
-      LAUNCH((cast_elements<TI, TO>), blocks_for(n), BLOCK, cuda_stream(d),
-             data<const TI>(&a->in[0]), data<TO>(&a->out[0]), n, here, a->accumulate);
+      by_bool(wide_rows<bfloat>(n, a->in[0].p, a->out[0].p), [&](auto wide) {
+        LAUNCH((cast_elements<decltype(wide)::is, TI, TO>), blocks_for(n, BLOCK * 4),
+               BLOCK, cuda_stream(d), data<const TI>(&a->in[0]), data<TO>(&a->out[0]), n,
+               here, a->accumulate);
+      });
     });
   });
 }

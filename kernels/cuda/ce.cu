@@ -1,7 +1,8 @@
 /* ce.cu - cross entropy in steps over a slice of the vocabulary: maximum, sum of
  * exponentials, loss, gradient. Columns from attr.vocab on are padding. A block per
- * row. */
-#include "kernel.cuh"
+ * row, which it reads by vectors (rows.cuh). */
+#include "fast_math.cuh"
+#include "rows.cuh"
 
 enum { IGNORED = -100 };
 
@@ -19,48 +20,98 @@ static Columns slice_of(const KernelArgs *a) {
   return columns_of(a, cuda_last(&a->in[0]));
 }
 
-template <typename T>
-__global__ void __launch_bounds__(BLOCK) max_rows(const T *l, float *m, Columns c) {
-  l += blockIdx.x * c.all;
-  float most = -INFINITY;
-  for (int64_t i = threadIdx.x; i < c.n; i += BLOCK) {
-    float x = load(l[i]);
-    most = x > most ? x : most;
+/* f(elements as f32) for each vector of the thread, a few of which are on their way
+ * together; those without a token are -inf. */
+template <bool WIDE, typename T, typename F>
+__device__ __forceinline__ void each_logits(const T *l, const Columns &c, F f) {
+  constexpr int N = EACH_OF<T>, AHEAD = 4, STEP = BLOCK * N;
+  for (int64_t i0 = (int64_t)threadIdx.x * N; i0 < c.n; i0 += AHEAD * STEP) {
+    Pack<T, N> v[AHEAD];
+    UNROLL
+    for (int a = 0; a < AHEAD; a++)
+      if (i0 + a * STEP < c.n) get<WIDE>(v[a], l, i0 + a * STEP, c.all);
+    UNROLL
+    for (int a = 0; a < AHEAD; a++) {
+      int64_t left = c.n - (i0 + a * STEP);
+      if (left <= 0) continue;
+      float x[N];
+      UNROLL
+      for (int j = 0; j < N; j++) x[j] = load(v[a].v[j]);
+      if (left < N) {
+        UNROLL
+        for (int j = 0; j < N; j++)
+          if (j >= left) x[j] = -INFINITY;
+      }
+      f(x);
+    }
   }
+}
+
+/* One element, as part of its vector. */
+template <bool WIDE, typename T>
+__device__ __forceinline__ float logit_at(const T *l, int64_t i, int64_t n) {
+  constexpr int N = EACH_OF<T>;
+  if (!WIDE) return load(l[i]);
+  Pack<T, N> v;
+  float x = 0;
+  get<WIDE>(v, l, i / N * N, n);
+  UNROLL
+  for (int j = 0; j < N; j++)
+    if (i % N == j) x = load(v.v[j]);
+  return x;
+}
+
+template <bool WIDE, typename T>
+__global__ void __launch_bounds__(BLOCK) max_rows(const T *l, float *m, Columns c) {
+  constexpr int N = EACH_OF<T>;
+  float most = -INFINITY;
+  each_logits<WIDE>(l + blockIdx.x * c.all, c, [&](const float(&x)[N]) {
+    UNROLL
+    for (int j = 0; j < N; j++) most = x[j] > most ? x[j] : most;
+  });
   most = block_sum<BLOCK>(most, true);
   if (threadIdx.x == 0) m[blockIdx.x] = most;
 }
 
-template <typename T>
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
     sum_rows(const T *l, const int32_t *labels, const float *m, float *s, Columns c) {
+  constexpr int N = EACH_OF<T>;
   int64_t r = blockIdx.x, label = labels[r] - c.first;
   l += r * c.all;
-  float most = m[r], sum = 0;
-  for (int64_t i = threadIdx.x; i < c.n; i += BLOCK) sum += expf(load(l[i]) - most);
+  float most = m[r], sum = 0, base = most == -INFINITY ? 0 : most;
+  each_logits<WIDE>(l, c, [&](const float(&x)[N]) {
+    UNROLL
+    for (int j = 0; j < N; j++) sum += exp_of<T>(x[j] - base);
+  });
   sum = block_sum<BLOCK>(sum);
   bool here = labels[r] != IGNORED && label >= 0 && label < c.n;
   if (threadIdx.x > 0) return;
   s[2 * r] = sum;
-  s[2 * r + 1] = here ? load(l[label]) - most : 0;
+  s[2 * r + 1] = here ? logit_at<WIDE>(l, label, c.all) - most : 0;
 }
 
 /* Maximum and sum of exponentials, online: each thread rescales its sum at a larger
- * value. */
-template <typename T>
+ * value, once a vector. */
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
     stats_of_rows(const T *l, const int32_t *labels, float *m, float *s, Columns c) {
+  constexpr int N = EACH_OF<T>;
   int64_t r = blockIdx.x, label = labels[r] - c.first;
   l += r * c.all;
   float mine = -INFINITY, sum = 0;
-  for (int64_t i = threadIdx.x; i < c.n; i += BLOCK) {
-    float x = load(l[i]);
-    if (x > mine) {
-      sum *= expf(mine - x);
-      mine = x;
+  each_logits<WIDE>(l, c, [&](const float(&x)[N]) {
+    float top = mine;
+    UNROLL
+    for (int j = 0; j < N; j++) top = x[j] > top ? x[j] : top;
+    if (top > mine) {
+      sum *= exp_of<T>(mine - top);
+      mine = top;
     }
-    sum += x == mine && x == -INFINITY ? 0 : expf(x - mine);
-  }
+    float base = mine == -INFINITY ? 0 : mine; /* of which exp is 0, if all are -inf */
+    UNROLL
+    for (int j = 0; j < N; j++) sum += exp_of<T>(x[j] - base);
+  });
   float most = block_sum<BLOCK>(mine, true);
   /* A thread without a column has -inf and adds 0, even if all have none. */
   sum = block_sum<BLOCK>(mine == -INFINITY ? sum : sum * expf(mine - most));
@@ -68,7 +119,7 @@ __global__ void __launch_bounds__(BLOCK)
   if (threadIdx.x > 0) return;
   m[r] = most;
   s[2 * r] = sum;
-  s[2 * r + 1] = here ? load(l[label]) - most : 0;
+  s[2 * r + 1] = here ? logit_at<WIDE>(l, label, c.all) - most : 0;
 }
 
 __global__ void __launch_bounds__(BLOCK)
@@ -84,48 +135,84 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* A gradient for each row, or one for all. dl may be l: each element is read and written
  * by one thread. */
-template <typename T>
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
     dx_rows(const T *l, const int32_t *labels, const float *m, const float *s,
             const float *seed, int64_t each, float z, T *dl, Columns c) {
+  constexpr int N = EACH_OF<T>;
   int64_t r = blockIdx.x, label = labels[r] - c.first;
   bool counts = labels[r] != IGNORED;
   float g = seed[r * each], most = m[r], total = s[2 * r];
   float up = z != 0 ? 1.0f + 2 * z * (most + logf(total)) : 1.0f, k = g / total * up;
   l += r * c.all, dl += r * c.all;
-  for (int64_t i = threadIdx.x; i < c.all; i += BLOCK) {
-    float v = 0;
-    if (counts && i < c.n) {
-      float e = expf(load(l[i]) - most);
-      v = i == label ? (e / total * up - 1.0f) * g : e * k;
+  for (int64_t i = (int64_t)threadIdx.x * N; i < c.all; i += BLOCK * N) {
+    Pack<T, N> x = {};
+    if (counts) get<WIDE>(x, l, i, c.all);
+    bool has = i <= label && label < i + N, all = counts && i + N <= c.n;
+    UNROLL
+    for (int j = 0; j < N; j++) {
+      float e = exp_of<T>(load(x.v[j]) - most), v = e * k;
+      if (has && i + j == label) v = (e / total * up - 1.0f) * g;
+      x.v[j] = rounded<T>(all || (counts && i + j < c.n) ? v : 0);
     }
-    dl[i] = rounded<T>(v);
+    put<WIDE>(dl, i, c.all, x);
   }
+}
+
+/* Calls f with whether rows of logits are whole vectors; `l`: all that lie as they do. */
+template <typename T, typename F, typename... P>
+static void by_logits(const KernelArgs *a, F f, P... l) {
+  by_bool(wide_rows<T>(cuda_last(&a->in[0]), l...), f);
 }
 
 void cuda_ce_max(Device *d, const KernelArgs *a) {
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((max_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<float>(&a->out[0]), slice_of(a));
+    auto start = [&](auto wide) {
+      LAUNCH((max_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
+             cuda_stream(d), data<const T>(&a->in[0]), data<float>(&a->out[0]),
+             slice_of(a));
+    };
+    by_logits<T>(a, start, a->in[0].p);
   });
 }
 
 void cuda_ce_sum(Device *d, const KernelArgs *a) {
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((sum_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
-           data<const float>(&a->in[2]), data<float>(&a->out[0]), slice_of(a));
+    auto start = [&](auto wide) {
+      LAUNCH((sum_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
+             cuda_stream(d), data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
+             data<const float>(&a->in[2]), data<float>(&a->out[0]), slice_of(a));
+    };
+    by_logits<T>(a, start, a->in[0].p);
   });
 }
 
 void cuda_ce_stats(Device *d, const KernelArgs *a) {
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((stats_of_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
-           data<float>(&a->out[0]), data<float>(&a->out[1]), slice_of(a));
+    auto start = [&](auto wide) {
+      LAUNCH((stats_of_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]),
+             BLOCK, cuda_stream(d), data<const T>(&a->in[0]),
+             data<const int32_t>(&a->in[1]), data<float>(&a->out[0]),
+             data<float>(&a->out[1]), slice_of(a));
+    };
+    by_logits<T>(a, start, a->in[0].p);
+  });
+}
+
+void cuda_ce_dx(Device *d, const KernelArgs *a) {
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) T;
+    auto start = [&](auto wide) {
+      LAUNCH((dx_rows<decltype(wide)::is, T>), (unsigned)cuda_rows(&a->in[0]), BLOCK,
+             cuda_stream(d), data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
+             data<const float>(&a->in[2]), data<const float>(&a->in[3]),
+             data<const float>(&a->in[4]), (int64_t)(cuda_count(&a->in[4]) > 1),
+             a->attr->z, data<T>(&a->out[0]), slice_of(a));
+    };
+    by_logits<T>(a, start, a->in[0].p, a->out[0].p);
   });
 }
 
@@ -137,34 +224,27 @@ void cuda_ce_shift(Device *d, const KernelArgs *a) {
          data<float>(&a->out[0]), rows, columns_of(a, a->attr->n));
 }
 
-void cuda_ce_dx(Device *d, const KernelArgs *a) {
-  by_type(a->in[0].dtype, [&](auto *p) {
-    typedef TYPE_OF(p) T;
-    LAUNCH((dx_rows<T>), (unsigned)cuda_rows(&a->in[0]), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<const int32_t>(&a->in[1]),
-           data<const float>(&a->in[2]), data<const float>(&a->in[3]),
-           data<const float>(&a->in[4]), (int64_t)(cuda_count(&a->in[4]) > 1), a->attr->z,
-           data<T>(&a->out[0]), slice_of(a));
-  });
-}
-
-/* A sum over rows only: one block, in f64. */
+/* A sum over rows only, in f64: of each block, then of all. */
 __global__ void __launch_bounds__(BLOCK)
-    loss_of_rows(const float *s, const int32_t *labels, const float *m, double z,
-                 float *loss, int64_t n) {
+    losses_of_rows(const float *s, const int32_t *labels, const float *m, double z,
+                   double *part, int64_t n) {
   double sum = 0;
-  for (int64_t r = threadIdx.x; r < n; r += BLOCK) {
+  for (int64_t r = (int64_t)blockIdx.x * BLOCK + threadIdx.x; r < n;
+       r += (int64_t)gridDim.x * BLOCK) {
     if (labels[r] == IGNORED) continue;
     double total = log((double)s[2 * r]), all = m ? m[r] + total : 0;
     sum += total - s[2 * r + 1] + z * all * all;
   }
   sum = block_sum<BLOCK>(sum);
-  if (threadIdx.x == 0) *loss = (float)sum;
+  if (threadIdx.x == 0) part[blockIdx.x] = sum;
 }
 
 void cuda_ce_loss(Device *d, const KernelArgs *a) {
-  LAUNCH((loss_of_rows), 1, BLOCK, cuda_stream(d), data<const float>(&a->in[0]),
-         data<const int32_t>(&a->in[1]),
+  int64_t rows = cuda_count(&a->in[1]);
+  double *part = (double *)a->work;
+  LAUNCH((losses_of_rows), cuda_loss_blocks(rows, CUDA_LOSS_ROWS), BLOCK, cuda_stream(d),
+         data<const float>(&a->in[0]), data<const int32_t>(&a->in[1]),
          a->attr->z != 0 ? data<const float>(&a->in[2]) : (const float *)NULL,
-         (double)a->attr->z, data<float>(&a->out[0]), cuda_count(&a->in[1]));
+         (double)a->attr->z, part, rows);
+  add_losses(d, part, cuda_loss_blocks(rows, CUDA_LOSS_ROWS), data<float>(&a->out[0]));
 }

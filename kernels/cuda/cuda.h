@@ -30,6 +30,12 @@ uint64_t cuda_hash(uint64_t h, const void *p, size_t n);
 enum { CUDA_PART_ROWS = 64, CUDA_PARTS_MAX = 256 };
 int64_t cuda_part_rows(int64_t rows);
 int64_t cuda_parts(int64_t rows);
+/* Tokens that a block of the embedding's gradient sums. */
+enum { CUDA_EMBEDDING_SEGMENT = 32 };
+/* Blocks that sum the losses of so many rows, `each` at a time; their sums are f64 in
+ * scratch. */
+enum { CUDA_LOSS_ROWS = 256 };
+int cuda_loss_blocks(int64_t rows, int each);
 /* Blocks of a squared norm at most. */
 enum { CUDA_NORM_BLOCKS = 256 };
 

@@ -13,6 +13,11 @@ int64_t cuda_parts(int64_t rows) {
   return MAX((rows + each - 1) / each, 1);
 }
 
+int cuda_loss_blocks(int64_t rows, int each) {
+  enum { MOST = 1024 };
+  return (int)MIN(MAX((rows + each - 1) / each, 1), MOST);
+}
+
 /* Partial sums over rows, f32, per column and result; see columns.cuh. */
 static uint64_t columns(int64_t rows, int64_t width, int results) {
   return (uint64_t)(cuda_parts(rows) * width * results) * sizeof(float);
@@ -23,6 +28,20 @@ uint64_t cuda_gemm_work(const KernelArgs *a) {
   enum { ROOM = 32 << 20, LARGE = 1 << 20 };
   bool large = cuda_count(&a->in[0]) >= LARGE && cuda_count(&a->in[1]) >= LARGE;
   return large ? ROOM : 0;
+}
+
+/* Two partial sums a segment, and the order of the tokens. */
+static uint64_t embedding_dw_work(const KernelArgs *a) {
+  enum { SEGMENT = CUDA_EMBEDDING_SEGMENT };
+  int64_t tokens = cuda_count(&a->in[0]), width = cuda_last(&a->out[0]);
+  int64_t segments = (tokens + SEGMENT - 1) / SEGMENT;
+  return (uint64_t)(2 * segments * width + tokens) * sizeof(float);
+}
+
+/* Gradients of logits in f32 as three summands in bf16, which tensor cores multiply. */
+static uint64_t router_planes(const KTensor *dl) {
+  enum { PLANES = 3, BYTES = 2 };
+  return (uint64_t)cuda_count(dl) * PLANES * BYTES;
 }
 
 /* The logits of a piece, and the scratch of the product that needs most. */
@@ -53,6 +72,15 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
     int64_t g = cuda_last(&a->out[0]);
     return columns(cuda_count(x) / g, g, 1);
   }
+  case OP_embedding_dw: return embedding_dw_work(a);
+  case OP_ce_loss:
+    return (uint64_t)cuda_loss_blocks(cuda_count(&a->in[1]), CUDA_LOSS_ROWS) *
+           sizeof(double);
+  case OP_router_loss:
+    return (uint64_t)cuda_loss_blocks(cuda_count(x) / x->dim[x->ndim - 1], 1) * sizeof(double);
+  case OP_router_logits_dx:
+    return a->in[1].dtype == DT_BF16 ? router_planes(&a->in[0]) : 0;
+  case OP_router_logits_dw: return x->dtype == DT_BF16 ? router_planes(&a->in[1]) : 0;
   case OP_unit_norm:
   case OP_sqnorm: return CUDA_NORM_BLOCKS * sizeof(double);
   case OP_attention_dx:

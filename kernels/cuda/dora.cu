@@ -56,16 +56,23 @@ void cuda_feature_scale(Device *d, const KernelArgs *a) {
 template <typename T> struct ScaleTerm {
   const T *x, *dy;
   const float *norm2;
-  __device__ void operator()(int64_t r, int64_t c, int64_t width, float *to) const {
-    to[0] += load(x[r * width + c]) * load(dy[r * width + c]) / sqrtf(norm2[c]);
+  template <bool WIDE, int N>
+  __device__ void add(int64_t r, int64_t c, int64_t width, float (&to)[1][N]) const {
+    Pack<T, N> u, v;
+    get<WIDE>(u, x + r * width, c, width);
+    get<WIDE>(v, dy + r * width, c, width);
+    for (int j = 0; j < N; j++)
+      if (c + j < width) to[0][j] += load(u.v[j]) * load(v.v[j]) / sqrtf(norm2[c + j]);
   }
 };
 
 void cuda_feature_scale_dw(Device *d, const KernelArgs *a) {
+  int64_t width = cuda_last(&a->in[0]);
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    sum_columns<1>(d, a, cuda_rows(&a->in[0]), cuda_last(&a->in[0]),
-                   ScaleTerm<T>{data<const T>(&a->in[0]), data<const T>(&a->in[2]),
-                                data<const float>(&a->in[1])});
+    sum_columns<T, 1>(d, a, cuda_rows(&a->in[0]), width,
+                      wide_rows<T>(width, a->in[0].p, a->in[2].p),
+                      ScaleTerm<T>{data<const T>(&a->in[0]), data<const T>(&a->in[2]),
+                                   data<const float>(&a->in[1])});
   });
 }

@@ -87,15 +87,16 @@ template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T v[N]; };
 template <typename T, int N> struct Pointers { T *p[N]; };
 
 /* out[..][i] = f of in[..][i]: f(const float *in, float *out). Vectors of sixteen bytes
- * if all operands are aligned (`wide`), the rest one by one. */
-template <typename TI, typename TO, int IN, int OUT, typename F>
+ * if all operands are aligned (`wide`), the rest, if there may be one (TAIL), one by
+ * one. */
+template <bool TAIL, typename TI, typename TO, int IN, int OUT, typename F>
 __global__ void __launch_bounds__(BLOCK)
     map_elements(Pointers<const TI, IN> in, Pointers<TO, OUT> out, int64_t n, bool wide,
                  F f) {
   constexpr int N = 16 / (sizeof(TI) > sizeof(TO) ? sizeof(TI) : sizeof(TO));
   int64_t step = (int64_t)gridDim.x * blockDim.x;
   int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  int64_t packs = wide ? n / N : 0;
+  int64_t packs = TAIL && !wide ? 0 : n / N;
   float x[IN], y[OUT];
   for (int64_t i = first; i < packs; i += step) {
     Pack<TI, N> a[IN];
@@ -108,7 +109,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
     for (int k = 0; k < OUT; k++) ((Pack<TO, N> *)out.p[k])[i] = b[k];
   }
-  for (int64_t i = packs * N + first; i < n; i += step) {
+  for (int64_t i = packs * N + first; TAIL && i < n; i += step) {
     for (int k = 0; k < IN; k++) x[k] = load(in.p[k][i]);
     f(x, y);
     for (int k = 0; k < OUT; k++) out.p[k][i] = rounded<TO>(y[k]);
@@ -128,8 +129,13 @@ static void map_on(Device *d, const KernelArgs *a, F f) {
   for (int k = 0; k < OUT; k++)
     out.p[k] = data<TO>(&a->out[k]), wide = wide && aligned(out.p[k]);
   int64_t n = cuda_count(&a->out[0]);
-  LAUNCH((map_elements<TI, TO, IN, OUT, F>), blocks_for(n, BLOCK * 4), BLOCK,
-         cuda_stream(d), in, out, n, wide, f);
+  constexpr int N = 16 / (sizeof(TI) > sizeof(TO) ? sizeof(TI) : sizeof(TO));
+  if (wide && n % N == 0)
+    LAUNCH((map_elements<false, TI, TO, IN, OUT, F>), blocks_for(n, BLOCK * N), BLOCK,
+           cuda_stream(d), in, out, n, wide, f);
+  else
+    LAUNCH((map_elements<true, TI, TO, IN, OUT, F>), blocks_for(n, BLOCK * 4), BLOCK,
+           cuda_stream(d), in, out, n, wide, f);
 }
 
 /* The same where operands and results have one type. */

@@ -1,71 +1,97 @@
 /* move_elements.cu - ops that only move elements: copy, split, concat, slice, pack,
- * unpack. One thread per element of the result, which computes its source. */
-#include "kernel.cuh"
+ * unpack. All are rows of contiguous elements that go from one place to another; they are
+ * moved by sixteen bytes a thread where everything is a multiple of that, else by
+ * elements. No thread divides: what it moves is where it is in the grid. */
+#include "rows.cuh"
 
-/* Calls f with a null pointer to an unsigned type of the element's size. */
-template <typename F> static void by_size(DType t, F f) {
-  if (t == DT_BF16)
-    f((uint16_t *)0);
-  else if (t == DT_F64)
-    f((uint64_t *)0);
+typedef Pack<uint32_t, 4> Sixteen;
+
+/* Calls f with a null pointer to the unit that is moved, sixteen bytes or an unsigned
+ * type of an element's size, and the number of elements in it. */
+template <typename F> static void by_unit(DType t, bool wide, F f) {
+  int size = t == DT_BF16 ? 2 : t == DT_F64 ? 8 : 4;
+  if (wide)
+    f((Sixteen *)0, 16 / size);
+  else if (size == 2)
+    f((uint16_t *)0, 1);
+  else if (size == 8)
+    f((uint64_t *)0, 1);
   else
-    f((uint32_t *)0);
+    f((uint32_t *)0, 1);
+}
+static bool whole_units(DType t, int64_t n) {
+  int size = t == DT_BF16 ? 2 : t == DT_F64 ? 8 : 4;
+  return n * size % 16 == 0;
 }
 
 /* ---- copy ---- host memory is mapped, so kernels can access it */
 
 template <typename U>
-__global__ void __launch_bounds__(BLOCK) copy_elements(const U *x, U *y, int64_t n) {
+__global__ void __launch_bounds__(BLOCK) copy_units(const U *x, U *y, int64_t n) {
   int64_t step = (int64_t)gridDim.x * blockDim.x;
+  UNROLL_BY_4
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
     y[i] = x[i];
 }
 
+/* What does not fill the last sixteen bytes is copied by elements. */
 void cuda_copy(Device *d, const KernelArgs *a) {
-  int64_t n = cuda_count(&a->out[0]);
-  by_size(a->out[0].dtype, [&](auto *p) {
+  int64_t n = cuda_count(&a->out[0]), done = 0;
+  DType t = a->out[0].dtype;
+  bool wide = aligned(a->in[0].p) && aligned(a->out[0].p);
+  auto copy = [&](auto *p, int each) {
     typedef TYPE_OF(p) U;
-    LAUNCH((copy_elements<U>), blocks_for(n), BLOCK, cuda_stream(d),
-           data<const U>(&a->in[0]), data<U>(&a->out[0]), n);
-  });
+    int64_t units = (n - done) / each;
+    if (units)
+      LAUNCH((copy_units<U>), blocks_for(units), BLOCK, cuda_stream(d),
+             data<const U>(&a->in[0]) + done / each, data<U>(&a->out[0]) + done / each,
+             units);
+    done += units * each;
+  };
+  if (wide) by_unit(t, true, copy);
+  if (done < n) by_unit(t, false, copy);
 }
 
 /* ---- split, concat ---- a row of the whole is the rows of its pieces, side by side */
 
 enum { PIECES = KERNEL_MAX_IN > KERNEL_MAX_OUT ? KERNEL_MAX_IN : KERNEL_MAX_OUT };
-template <typename U> struct Side {
-  U *whole, *piece[PIECES];
-  int64_t end[PIECES]; /* column after each piece */
-  int n;
+template <typename U> struct Rect {
+  const U *from;
+  U *to;
+  int64_t from_by, to_by, width; /* between rows, and of them */
 };
+template <typename U> struct Rects { Rect<U> of[PIECES]; };
 
+/* Grid: units of the widest, rows, rectangles. */
 template <typename U>
-__global__ void __launch_bounds__(BLOCK)
-    move_rows(Side<U> s, int64_t n, int64_t width, bool join) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-    int64_t r = i / width, c = i % width, from = 0;
-    int k = 0;
-    while (k + 1 < s.n && c >= s.end[k]) from = s.end[k++];
-    U *p = s.piece[k] + r * (s.end[k] - from) + (c - from);
-    if (join)
-      s.whole[i] = *p;
-    else
-      *p = s.whole[i];
-  }
+__global__ void __launch_bounds__(BLOCK) copy_rects(Rects<U> all, int64_t rows) {
+  const Rect<U> &r = all.of[blockIdx.z];
+  int64_t c = column_of(1);
+  if (c >= r.width) return;
+  for_rows(0, rows,
+           [&](int64_t i) { r.to[i * r.to_by + c] = r.from[i * r.from_by + c]; });
 }
 
 static void side_by_side(Device *d, const KTensor *whole, const KTensor *piece, int n,
                          bool join) {
   assert(n <= PIECES);
-  by_size(whole->dtype, [&](auto *p) {
+  bool wide = aligned(whole->p) && whole_units(whole->dtype, cuda_last(whole));
+  for (int k = 0; k < n; k++)
+    wide = wide && aligned(piece[k].p) && whole_units(whole->dtype, cuda_last(&piece[k]));
+  by_unit(whole->dtype, wide, [&](auto *p, int each) {
     typedef TYPE_OF(p) U;
-    Side<U> s;
-    s.whole = data<U>(whole), s.n = n;
-    for (int64_t k = 0, end = 0; k < n; k++)
-      s.piece[k] = data<U>(&piece[k]), s.end[k] = end += cuda_last(&piece[k]);
-    LAUNCH((move_rows<U>), blocks_for(cuda_count(whole)), BLOCK, cuda_stream(d), s,
-           cuda_count(whole), cuda_last(whole), join);
+    Rects<U> s = {};
+    int64_t by = cuda_last(whole) / each, at = 0, widest = 0, rows = cuda_rows(whole);
+    for (int k = 0; k < n; k++) {
+      U *one = data<U>(&piece[k]), *all = data<U>(whole) + at;
+      int64_t width = cuda_last(&piece[k]) / each;
+      s.of[k] = join ? Rect<U>{one, all, width, by, width}
+                     : Rect<U>{all, one, by, width, width};
+      at += width, widest = width > widest ? width : widest;
+    }
+    RowGrid g = row_grid(widest, rows);
+    g.blocks.z = (unsigned)n;
+    LAUNCH((copy_rects<U>), g.blocks, g.threads, cuda_stream(d), s, rows);
   });
 }
 
@@ -78,52 +104,63 @@ void cuda_concat(Device *d, const KernelArgs *a) {
 
 /* ---- slice, pack, unpack ----
  * One dimension of length L0 consists of `parts` equal parts; piece p holds the p-th run
- * of length `run` of each part, one after the other; what lies past a part's end is 0. */
+ * of length `run` of each part, one after the other; what lies past a part's end is 0.
+ * Lengths are in units: of a run all that lies behind a step of the dimension. */
 struct Runs {
-  int64_t l0, l, part, run, inner;
-  bool mirror; /* runs of the second part count from its end */
+  int64_t l0, l, part, run; /* of the whole, of a piece, of a part, of a run */
+  int64_t outer, parts;
+  int64_t first;  /* piece */
+  int64_t mirror; /* runs of odd parts count back from this one; -1: they do not */
 };
 
-static Runs runs_of(const KernelArgs *a, int64_t l0, int64_t l, int64_t inner) {
+/* `inner`: elements behind a step. */
+static Runs runs_of(const KernelArgs *a, int64_t outer, int64_t l0, int64_t l,
+                    int64_t inner, int64_t first) {
   int64_t parts = a->attr->parts > 1 ? a->attr->parts : 1;
   assert(l0 % parts == 0 && l % parts == 0);
-  return Runs{l0, l, l0 / parts, l / parts, inner, a->attr->mirror != 0};
+  int64_t part = l0 / parts, run = l / parts;
+  return Runs{
+      l0 * inner, l * inner, part * inner, run * inner,
+      outer,      parts,     first,        a->attr->mirror != 0 ? part / run - 1 : -1};
 }
 
-/* The index in the whole of element (outer, at, in) of piece p; -1: padding. */
-static __device__ int64_t in_whole(Runs c, int64_t p, int64_t outer, int64_t at,
-                                   int64_t in) {
-  int64_t j = at / c.run;
-  if (c.mirror && j % 2) p = c.part / c.run - 1 - p;
-  int64_t k = p * c.run + at % c.run;
-  return k < c.part ? (outer * c.l0 + j * c.part + k) * c.inner + in : -1;
+/* Grid: units of a run, rows outside of the dimension, pieces. */
+template <typename U, bool JOIN>
+__global__ void __launch_bounds__(BLOCK) move_runs(U *whole, U *pieces, Runs c) {
+  int64_t i = column_of(1), piece = blockIdx.z;
+  if (i >= c.run) return;
+  for_rows(0, c.outer, [&](int64_t o) {
+    for (int64_t j = 0; j < c.parts; j++) {
+      int64_t p = c.first + piece;
+      if (c.mirror >= 0 && j % 2) p = c.mirror - p;
+      bool is = p * c.run + i < c.part;
+      U *one = whole + o * c.l0 + j * c.part + p * c.run + i;
+      U *other = pieces + (piece * c.outer + o) * c.l + j * c.run + i;
+      if (!JOIN)
+        *other = is ? *one : U{};
+      else if (is)
+        *one = *other;
+    }
+  });
 }
 
-/* Writes pieces [first, first + n / (outer * L * inner)) of the whole, in order. */
-template <typename U>
-__global__ void __launch_bounds__(BLOCK)
-    cut_pieces(const U *whole, U *pieces, int64_t n, int64_t outer, int64_t first,
-               Runs c) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x, row = c.l * c.inner;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-    int64_t o = i / row, at = i % row;
-    int64_t from = in_whole(c, first + o / outer, o % outer, at / c.inner, at % c.inner);
-    pieces[i] = from < 0 ? (U)0 : whole[from];
-  }
-}
-
-/* The inverse: every element of the whole is in exactly one piece. */
-template <typename U>
-__global__ void __launch_bounds__(BLOCK)
-    join_pieces(U *whole, const U *pieces, int64_t n, int64_t outer, Runs c) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x, row = c.l0 * c.inner;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-    int64_t o = i / row, at = i % row / c.inner, j = at / c.part, k = at % c.part;
-    int64_t p = k / c.run;
-    if (c.mirror && j % 2) p = c.part / c.run - 1 - p;
-    whole[i] =
-        pieces[((p * outer + o) * c.l + j * c.run + k % c.run) * c.inner + i % c.inner];
-  }
+/* n pieces. */
+template <bool JOIN>
+static void move_all(Device *d, const KTensor *whole, const KTensor *pieces, int64_t n,
+                     const Runs &all) {
+  DType t = whole->dtype;
+  bool wide = aligned(whole->p) && aligned(pieces->p) && whole_units(t, all.part) &&
+              whole_units(t, all.run);
+  by_unit(t, wide, [&](auto *p, int each) {
+    typedef TYPE_OF(p) U;
+    Runs c = all;
+    c.l0 /= each, c.l /= each, c.part /= each, c.run /= each;
+    RowGrid g = row_grid(c.run, c.outer);
+    g.blocks.z = (unsigned)n;
+    assert(n <= 65535);
+    LAUNCH((move_runs<U, JOIN>), g.blocks, g.threads, cuda_stream(d), data<U>(whole),
+           data<U>(pieces), c);
+  });
 }
 
 static int64_t product(const int64_t *dim, int n) {
@@ -132,35 +169,24 @@ static int64_t product(const int64_t *dim, int n) {
   return p;
 }
 
-static void cut(Device *d, const KernelArgs *a, int64_t outer, int64_t first, Runs c) {
-  int64_t n = cuda_count(&a->out[0]);
-  by_size(a->in[0].dtype, [&](auto *p) {
-    typedef TYPE_OF(p) U;
-    LAUNCH((cut_pieces<U>), blocks_for(n), BLOCK, cuda_stream(d),
-           data<const U>(&a->in[0]), data<U>(&a->out[0]), n, outer, first, c);
-  });
-}
-
 void cuda_slice(Device *d, const KernelArgs *a) {
   const KTensor *x = &a->in[0];
   int k = a->attr->dim;
-  cut(d, a, product(x->dim, k), a->index,
-      runs_of(a, x->dim[k], a->out[0].dim[k], product(x->dim + k + 1, x->ndim - k - 1)));
+  move_all<false>(d, x, &a->out[0], 1,
+                  runs_of(a, product(x->dim, k), x->dim[k], a->out[0].dim[k],
+                          product(x->dim + k + 1, x->ndim - k - 1), a->index));
 }
 
 /* (outer, L0, inner) on one side, (n, outer, L, inner) on the other. */
 void cuda_pack(Device *d, const KernelArgs *a) {
-  const int64_t *whole = a->in[0].dim;
-  cut(d, a, whole[0], 0, runs_of(a, whole[1], a->out[0].dim[2], whole[2]));
+  const int64_t *whole = a->in[0].dim, *pieces = a->out[0].dim;
+  move_all<false>(d, &a->in[0], &a->out[0], pieces[0],
+                  runs_of(a, whole[0], whole[1], pieces[2], whole[2], 0));
 }
 
+/* Every element of the whole is in exactly one piece. */
 void cuda_unpack(Device *d, const KernelArgs *a) {
-  const int64_t *whole = a->out[0].dim;
-  int64_t n = cuda_count(&a->out[0]);
-  Runs c = runs_of(a, whole[1], a->in[0].dim[2], whole[2]);
-  by_size(a->in[0].dtype, [&](auto *p) {
-    typedef TYPE_OF(p) U;
-    LAUNCH((join_pieces<U>), blocks_for(n), BLOCK, cuda_stream(d), data<U>(&a->out[0]),
-           data<const U>(&a->in[0]), n, whole[0], c);
-  });
+  const int64_t *whole = a->out[0].dim, *pieces = a->in[0].dim;
+  move_all<true>(d, &a->out[0], &a->in[0], pieces[0],
+                 runs_of(a, whole[0], whole[1], pieces[2], whole[2], 0));
 }

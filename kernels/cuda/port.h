@@ -14,6 +14,8 @@ typedef dim3 Dim3;
 #define UNROLL      _Pragma("unroll")
 #define UNROLL_BY_4 _Pragma("unroll 4")
 #define UNROLL_NOT  _Pragma("unroll 1")
+/* A word whose value the compiler knows nothing about from here on. */
+#define PIN(word) asm volatile("" : "+r"(word))
 /* Dynamic shared memory, whose size the launch gives. */
 #define SHARED_ROOM(name) extern __shared__ __align__(128) unsigned char name[]
 /* More than 48 KiB have to be requested by an attribute. */

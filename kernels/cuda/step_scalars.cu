@@ -1,6 +1,6 @@
 /* step_scalars.cu - once-a-step kernels on the f64 scalars: label count, loss seed, loss,
  * gradient norm, clip coefficient. */
-#include "kernel.cuh"
+#include "rows.cuh"
 #include "vm/program/program.h"
 
 static double *scalars(const KernelArgs *a) {
@@ -77,14 +77,20 @@ void cuda_count_labels(Device *d, const KernelArgs *a) {
          scalars(a), cuda_count(&a->in[0]));
 }
 
-/* The bounds of blocks depend on the number of elements only. */
-template <typename G>
+/* What a thread adds, and in which order, depends on the number of elements only. */
+template <bool WIDE, typename G>
 __global__ void __launch_bounds__(BLOCK)
     square_sums(const G *g, double *part, int64_t n, int64_t each) {
+  constexpr int N = EACH_OF<G>;
   int64_t from = blockIdx.x * each, to = from + each < n ? from + each : n;
   double sum = 0;
-  for (int64_t i = from + threadIdx.x; i < to; i += BLOCK)
-    sum += (double)load(g[i]) * load(g[i]);
+  UNROLL_BY_4
+  for (int64_t i = from + threadIdx.x * N; i < to; i += BLOCK * N) {
+    Pack<G, N> v;
+    get<WIDE>(v, g, i, to);
+    UNROLL
+    for (int j = 0; j < N; j++) sum += (double)load(v.v[j]) * load(v.v[j]);
+  }
   sum = block_sum<BLOCK>(sum);
   if (threadIdx.x == 0) part[blockIdx.x] = sum;
 }
@@ -101,13 +107,16 @@ __global__ void __launch_bounds__(BLOCK)
 static int norm_parts(Device *d, const KernelArgs *a) {
   int64_t n = cuda_count(&a->in[0]), each = (n + CUDA_NORM_BLOCKS - 1) / CUDA_NORM_BLOCKS;
   if (each < BLOCK * 4) each = BLOCK * 4;
+  each = (each + 7) / 8 * 8; /* whole vectors */
   int blocks = (int)((n + each - 1) / each);
   double *part = (double *)a->work;
   if (blocks)
     by_type(a->in[0].dtype, [&](auto *p) {
       typedef TYPE_OF(p) G;
-      LAUNCH((square_sums<G>), blocks, BLOCK, cuda_stream(d), data<const G>(&a->in[0]),
-             part, n, each);
+      by_bool(wide_rows<G>(n, a->in[0].p), [&](auto wide) {
+        LAUNCH((square_sums<decltype(wide)::is, G>), blocks, BLOCK, cuda_stream(d),
+               data<const G>(&a->in[0]), part, n, each);
+      });
     });
   return blocks;
 }

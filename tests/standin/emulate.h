@@ -93,6 +93,7 @@ template <typename T> T word_of(uint64_t (*f)(uint64_t, int), T x, int arg) {
 #define UNROLL
 #define UNROLL_BY_4
 #define UNROLL_NOT
+#define PIN(word)                         (void)(word)
 #define threadIdx                         emulate::thread
 #define blockIdx                          emulate::block
 #define blockDim                          emulate::threads

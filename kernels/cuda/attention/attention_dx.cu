@@ -4,23 +4,11 @@
  * dv = (P M)^T do and dS = P * (M dP - delta) * scale. One kernel each for delta, dq, and
  * dk with dv; each result is summed by one block, in order. In ring attention this is one
  * step. */
+#include "attention_delta.cuh"
 #include "attention_tile.cuh"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
 enum { Q, K, V, O, LSE, DO, DQ, STARTS, STARTS_FIRST = DQ }; /* operands */
-
-/* delta(B, T, H): one warp each. */
-template <typename T>
-__global__ void __launch_bounds__(BLOCK)
-    deltas(const T *o, const T *d_o, float *delta, int64_t n, int d) {
-  int64_t i = (int64_t)blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP;
-  if (i >= n) return;
-  float sum = 0;
-  for (int c = threadIdx.x % WARP; c < d; c += WARP)
-    sum += load(o[i * d + c]) * load(d_o[i * d + c]);
-  sum = lanes_sum(sum);
-  if (threadIdx.x % WARP == 0) delta[i] = sum;
-}
 
 /* From a lane's scores and dP, and lse and delta, to P and dS / scale; with `cap` scores
  * are capped ones. */
@@ -190,8 +178,7 @@ void cuda_attention_dx(Device *dev, const KernelArgs *a) {
     typedef TYPE_OF(p) T;
     const T *q = data<const T>(&a->in[Q]), *k = data<const T>(&a->in[K]);
     const T *v = data<const T>(&a->in[V]), *d_o = data<const T>(&a->in[DO]);
-    LAUNCH((deltas<T>), (unsigned)((n + BLOCK / WARP - 1) / (BLOCK / WARP)), BLOCK,
-           cuda_stream(dev), data<const T>(&a->in[O]), d_o, delta, n, s.dv);
+    attention_deltas(dev, &a->in[O], &a->in[DO], delta, n, s.dv);
     by_head(s, [&](auto size) {
       constexpr int D = decltype(size)::size;
       constexpr bool DROPS = decltype(size)::drops;

@@ -1,7 +1,8 @@
 /* rope.cu - rotary position embedding: pairs of elements of each head, or of a part of
- * it, as complex numbers. Angles are computed in f64, exact to f32 at any position, once
- * per thread for all heads of its token. */
-#include "kernels/cuda/kernel.cuh"
+ * it, as complex numbers. A block has some tokens: it makes a table of their angles,
+ * whose turns are reduced in f64, exact to f32 at any position, and then rotates all
+ * heads by it, sixteen bytes a thread. */
+#include "kernels/cuda/rows.cuh"
 
 struct RopeScale {
   float factor, low, high;
@@ -41,50 +42,138 @@ template <typename T> struct Turned {
   int64_t x_by, y_by, width;
 };
 
-/* Rotates pair i of all heads of row r, and copies a share of the other elements. */
-template <typename T>
-__device__ __forceinline__ void turn_row(Turned<T> a, int64_t r, int i, Pairs p, float c,
-                                         float s) {
-  const T *x = a.x + r * a.x_by;
-  T *y = a.y + r * a.y_by;
-  for (int64_t h = p.first + i * p.step; h < a.width; h += p.head_dim) {
-    float u = load(x[h]), v = load(x[h + p.other]);
-    y[h] = rounded<T>(u * c - v * s);
-    y[h + p.other] = rounded<T>(v * c + u * s);
-  }
-  for (int64_t h = 0; h < a.width; h += p.head_dim) {
-    for (int j = i; j < p.first; j += p.count) y[h + j] = x[h + j];
-    for (int j = p.keep + i; j < p.head_dim; j += p.count) y[h + j] = x[h + j];
-  }
-}
+/* What a block does for a token: vectors of rotated pairs, and of elements that are
+ * copied, in each operand. */
+struct Share {
+  int heads, rest; /* 0 heads: not there */
+};
+struct Work {
+  Share a, b;
+  int same;                        /* vectors of the operand that is copied */
+  int all;                         /* of all of these */
+  Divider per_token, turns, rests; /* of `all`; of a head: vectors that rotate, others */
+};
 
-/* Pair i's share of copying a row that does not rotate. */
-template <typename T>
-__device__ __forceinline__ void copy_row(Turned<T> a, int64_t r, int i, Pairs p) {
-  for (int64_t j = i; j < a.width; j += p.count)
-    a.y[r * a.y_by + j] = a.x[r * a.x_by + j];
-}
+struct Angle {
+  float cosine, sine;
+};
 
-/* Grid: pairs of a head, tokens. One or two operands rotate alike; `same` is copied. */
-template <typename T>
-__global__ void __launch_bounds__(BLOCK)
-    rope_tokens(Turned<T> a, Turned<T> b, Turned<T> same, const int32_t *pos,
-                int64_t tokens, Pairs p, float theta, float by, float sign,
-                RopeScale scale) {
-  int64_t n = tokens * p.count, step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < n; k += step) {
-    int64_t r = k / p.count;
-    int i = (int)(k % p.count);
-    double f = pow((double)theta, -(double)i / p.count);
-    double sine, cosine;
-    sincos(pos[r] * scaled_frequency(f, i, scale), &sine, &cosine);
+/* The table: of TOKENS tokens from `first` on, behind the pairs' turns a position. */
+enum { TOKENS = 16 };
+static __device__ void make_table(Angle *table, double *turns, const int32_t *pos,
+                                  int64_t first, int n, Pairs p, float theta, float by,
+                                  float sign, const RopeScale &scale) {
+  const double around = 6.283185307179586;
+  for (int i = threadIdx.x; i < p.count; i += BLOCK)
+    turns[i] =
+        scaled_frequency(pow((double)theta, -(double)i / p.count), i, scale) / around;
+  __syncthreads();
+  int lane = threadIdx.x % WARP;
+  for (int t = threadIdx.x / WARP; t < n; t += BLOCK / WARP) {
+    int at = pos[first + t];
     float longer = by;
     if (scale.length_scale != 0)
-      longer *= 1.0f + scale.length_scale * logf((float)(1 + pos[r] / scale.length));
-    float c = (float)cosine * longer, s = (float)sine * longer * sign;
-    turn_row(a, r, i, p, c, s);
-    if (b.x) turn_row(b, r, i, p, c, s);
-    if (same.x) copy_row(same, r, i, p);
+      longer *= 1.0f + scale.length_scale * logf((float)(1 + at / scale.length));
+    for (int i = lane; i < p.count; i += WARP) {
+      double turn = at * turns[i];
+      double angle = (turn - rint(turn)) * around;
+      float rough = (float)angle, left = (float)(angle - rough), s = sinf(rough),
+            c = cosf(rough);
+      table[t * p.count + i] =
+          Angle{(c - left * s) * longer, (s + left * c) * longer * sign};
+    }
+  }
+  __syncthreads();
+}
+
+/* How elements lie in vectors: NEAR pairs are neighbours, others half a head apart. */
+template <typename T, bool IS_WIDE, bool IS_NEAR> struct RopePack {
+  static constexpr bool WIDE = IS_WIDE, NEAR = IS_NEAR;
+  static constexpr int N = WIDE ? EACH_OF<T> : NEAR ? 2 : 1;
+  static constexpr int PAIRS = NEAR ? N / 2 : N;
+  static constexpr int COPIED =
+      WIDE ? N : 1; /* elements of a vector that does not rotate */
+};
+
+template <typename T>
+__device__ __forceinline__ void turn_pair(T &x, T &y, const Angle &a) {
+  float u = load(x), v = load(y);
+  x = rounded<T>(u * a.cosine - v * a.sine);
+  y = rounded<T>(v * a.cosine + u * a.sine);
+}
+
+/* Rotates the pairs from i on of the head that begins at x. */
+template <typename R, typename T>
+__device__ __forceinline__ void turn_pack(const T *x, T *y, const Angle *table, int i,
+                                          const Pairs &p) {
+  constexpr int N = R::N;
+  Pack<T, N> u, v;
+  int at = p.first + i * p.step;
+  UNROLL
+  for (int j = 0; j < N; j++) u.v[j] = v.v[j] = T{};
+  get<R::WIDE>(u, x, at, at + N);
+  if constexpr (R::NEAR) {
+    UNROLL
+    for (int j = 0; j < R::PAIRS; j++)
+      turn_pair(u.v[2 * j], u.v[2 * j + 1], table[i + j]);
+  } else {
+    get<R::WIDE>(v, x, at + p.other, at + p.other + N);
+    UNROLL
+    for (int j = 0; j < N; j++) turn_pair(u.v[j], v.v[j], table[i + j]);
+    put<R::WIDE>(y, at + p.other, at + p.other + N, v);
+  }
+  put<R::WIDE>(y, at, at + N, u);
+}
+
+/* Vector i of those of an operand: of heads that rotate, then of what is beside it. */
+template <typename R, typename T>
+__device__ __forceinline__ void do_vector(const Turned<T> &a, const Share &s, int64_t r,
+                                          int i, const Angle *table, const Pairs &p,
+                                          const Work &w) {
+  constexpr int N = R::COPIED;
+  const T *x = a.x + r * a.x_by;
+  T *y = a.y + r * a.y_by;
+  int turning = s.heads * (int)w.turns.by;
+  if (i < turning) {
+    int head = (int)divided((uint32_t)i, w.turns), at = i - head * (int)w.turns.by;
+    turn_pack<R>(x + head * p.head_dim, y + head * p.head_dim, table, at * R::PAIRS, p);
+    return;
+  }
+  i -= turning;
+  int head = (int)divided((uint32_t)i, w.rests), c = (i - head * (int)w.rests.by) * N;
+  if (c >= p.first) c += p.keep - p.first;
+  Pack<T, N> v;
+  get<R::WIDE>(v, x + head * p.head_dim, c, c + N);
+  put<R::WIDE>(y + head * p.head_dim, c, c + N, v);
+}
+
+/* A block has TOKENS tokens. One or two operands rotate alike; `same` is copied. */
+template <typename R, typename T>
+__global__ void __launch_bounds__(BLOCK)
+    rope_tokens(Turned<T> a, Turned<T> b, Turned<T> same, const int32_t *pos,
+                int64_t tokens, Pairs p, Work w, float theta, float by, float sign,
+                RopeScale scale) {
+  SHARED_ROOM(room);
+  double *turns = (double *)room;
+  Angle *table = (Angle *)(turns + p.count);
+  int64_t first = (int64_t)blockIdx.x * TOKENS;
+  int n = tokens - first < TOKENS ? (int)(tokens - first) : (int)TOKENS;
+  make_table(table, turns, pos, first, n, p, theta, by, sign, scale);
+  int of_a = w.a.heads * (int)(w.turns.by + w.a.rest);
+  int of_b = w.b.heads * (int)(w.turns.by + w.b.rest);
+  for (int k = threadIdx.x; k < n * w.all; k += BLOCK) {
+    int t = (int)divided((uint32_t)k, w.per_token), i = k - t * w.all;
+    const Angle *of = table + t * p.count;
+    if (i < of_a) {
+      do_vector<R>(a, w.a, first + t, i, of, p, w);
+    } else if (i < of_a + of_b) {
+      do_vector<R>(b, w.b, first + t, i - of_a, of, p, w);
+    } else {
+      int64_t c = (int64_t)(i - of_a - of_b) * R::COPIED, r = first + t;
+      Pack<T, R::COPIED> v;
+      get<R::WIDE>(v, same.x + r * same.x_by, c, same.width);
+      put<R::WIDE>(same.y + r * same.y_by, c, same.width, v);
+    }
   }
 }
 
@@ -101,6 +190,26 @@ static Turned<T> part_of(const KTensor *x, int64_t from, const KTensor *y, int64
   return Turned<T>{data<const T>(x) + from, data<T>(y) + to, n, m, n < m ? n : m};
 }
 
+template <typename T> static bool wide_part(const Turned<T> &a) {
+  return !a.x || (wide_rows<T>(a.x_by, a.x, a.y) && wide_rows<T>(a.y_by) &&
+                  wide_rows<T>(a.width));
+}
+
+/* The vectors of a token, if they have `pairs` pairs, or n elements that are copied. */
+template <typename T>
+static Work work_of(const Turned<T> &a, const Turned<T> &b, const Turned<T> &same,
+                    const Pairs &p, int n, int pairs) {
+  int turns = p.count / pairs, rest = (p.head_dim - (p.keep - p.first)) / n;
+  Work w;
+  w.a = Share{(int)(a.width / p.head_dim), rest};
+  w.b = Share{b.x ? (int)(b.width / p.head_dim) : 0, rest};
+  w.same = same.x ? (int)packs_of(same.width, n) : 0;
+  w.all = (w.a.heads + w.b.heads) * (turns + rest) + w.same;
+  w.per_token = divider(w.all), w.turns = divider(turns);
+  w.rests = divider(rest > 0 ? rest : 1);
+  return w;
+}
+
 /* Rotates one or two operands; the second, and the one that is copied, are optional. */
 template <typename T>
 static void rope(Device *d, const KernelArgs *a, const KTensor *pos, Turned<T> first,
@@ -112,9 +221,22 @@ static void rope(Device *d, const KernelArgs *a, const KTensor *pos, Turned<T> f
                      at->yarn,        at->length_scale, at->length,    {0}};
   for (int i = 0; i < ROPE_FACTORS; i++) scale.factors[i] = at->rope_factors[i];
   float by = at->rope_scale != 0 ? at->rope_scale : 1.0f;
-  LAUNCH((rope_tokens<T>), blocks_for(tokens * pairs.count), BLOCK, cuda_stream(d), first,
-         second, same, data<const int32_t>(pos), tokens, pairs, at->theta, by,
-         at->inverse ? -1.0f : 1.0f, scale);
+  int turning = pairs.keep - pairs.first;
+  bool near = pairs.step == 2;
+  bool wide = wide_rows<T>(near ? turning : pairs.count) && wide_rows<T>(pairs.first) &&
+              wide_rows<T>(pairs.head_dim) && wide_part(first) && wide_part(second) &&
+              wide_part(same);
+  unsigned room =
+      (unsigned)(pairs.count * (sizeof(double) + (size_t)TOKENS * sizeof(Angle)));
+  by_bool(wide, [&](auto is_wide) {
+    by_bool(near, [&](auto is_near) {
+      typedef RopePack<T, decltype(is_wide)::is, decltype(is_near)::is> R;
+      LAUNCH_ROOM((rope_tokens<R, T>), (unsigned)packs_of(tokens, TOKENS), BLOCK, room,
+                  cuda_stream(d), first, second, same, data<const int32_t>(pos), tokens,
+                  pairs, work_of(first, second, same, pairs, R::COPIED, R::PAIRS),
+                  at->theta, by, at->inverse ? -1.0f : 1.0f, scale);
+    });
+  });
 }
 
 void cuda_rope(Device *d, const KernelArgs *a) {

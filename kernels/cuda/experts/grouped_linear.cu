@@ -2,6 +2,7 @@
  * all experts: their numbers of rows are read on the device. bf16 on tensor cores
  * (multiply_bf16.cuh), f32 by the plain tiles below. */
 #include "kernels/cuda/gemm/multiply_bf16.cuh"
+#include "kernels/cuda/rows.cuh"
 
 /* The expert and the first row of tile y, over the tiles of all experts; false past the
  * last. */
@@ -31,12 +32,15 @@ __global__ void __launch_bounds__(BLOCK)
                 (int64_t)blockIdx.x * TILE_N, false);
 }
 
-template <typename T>
+/* Grid: vectors of columns, rows. */
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
     clear_past(const int32_t *end, T *y, int64_t rows, int64_t width) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  int64_t i = *end * width + (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  for (; i < rows * width; i += step) y[i] = rounded<T>(0);
+  constexpr int N = EACH_OF<T>;
+  int64_t c = column_of(N);
+  if (c >= width) return;
+  for_rows(*end, rows,
+           [&](int64_t r) { put<WIDE>(y + r * width, c, width, Pack<T, N>{}); });
 }
 
 static void grouped(Device *d, const KernelArgs *a, bool forward) {
@@ -58,8 +62,11 @@ static void grouped(Device *d, const KernelArgs *a, bool forward) {
     else
       LAUNCH((multiply_rows<T>), grid, BLOCK, cuda_stream(d), x, data<const T>(w), ends,
              y, experts, n, k, w_row, w_col);
-    LAUNCH((clear_past<T>), blocks_for(rows * n), BLOCK, cuda_stream(d), ends + experts,
-           data<T>(&a->out[0]), rows, n);
+    RowGrid rest = row_grid(packs_of(n, EACH_OF<T>), rows);
+    by_bool(wide_rows<T>(n, y), [&](auto wide) {
+      LAUNCH((clear_past<decltype(wide)::is, T>), rest.blocks, rest.threads,
+             cuda_stream(d), ends + experts, y, rows, n);
+    });
   });
 }
 

@@ -1,29 +1,12 @@
 /* permute.cu - MoE token dispatch on one rank: permute, combine and their gradients; the
  * update of a router's bias. Destinations depend on the order of the tokens only. */
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/rows.cuh"
 #include "vm/program/program.h"
 
 /* ---- flatten ---- */
 
-template <typename U>
-__global__ void __launch_bounds__(BLOCK) copy_elements(const U *x, U *y, int64_t n) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-    y[i] = x[i];
-}
-
-static void copy_all(Device *d, const KernelArgs *a) {
-  int64_t n = cuda_count(&a->out[0]);
-  if (a->out[0].dtype == DT_BF16)
-    LAUNCH((copy_elements<uint16_t>), blocks_for(n), BLOCK, cuda_stream(d),
-           data<const uint16_t>(&a->in[0]), data<uint16_t>(&a->out[0]), n);
-  else
-    LAUNCH((copy_elements<uint32_t>), blocks_for(n), BLOCK, cuda_stream(d),
-           data<const uint32_t>(&a->in[0]), data<uint32_t>(&a->out[0]), n);
-}
-
-void cuda_flatten(Device *d, const KernelArgs *a) { copy_all(d, a); }
-void cuda_unflatten(Device *d, const KernelArgs *a) { copy_all(d, a); }
+void cuda_flatten(Device *d, const KernelArgs *a) { cuda_copy(d, a); }
+void cuda_unflatten(Device *d, const KernelArgs *a) { cuda_copy(d, a); }
 
 /* ---- permute ---- */
 
@@ -69,16 +52,25 @@ static __device__ int64_t heavier(const Choices &c, int64_t i) {
   return before;
 }
 
-/* Inclusive prefix sum of `mine` over the block, in before[threadIdx.x]. */
-static __device__ void add_before(int *before, int mine) {
-  before[threadIdx.x] = mine;
-  __syncthreads();
-  for (int step = 1; step < BLOCK; step *= 2) {
-    int more = (int)threadIdx.x >= step ? before[threadIdx.x - step] : 0;
-    __syncthreads();
-    before[threadIdx.x] += more;
-    __syncthreads();
+/* The sum of `mine` over the threads before this one, and over all in *all. Barriers of
+ * the next call separate two calls, if they take turns at the two halves of `part`. */
+static __device__ int sum_before(int (&part)[2][BLOCK / WARP], int turn, int mine,
+                                 int *all) {
+  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, to = mine, before = 0;
+  UNROLL
+  for (int o = 1; o < WARP; o *= 2) {
+    int other = __shfl_sync(0xffffffffu, to, lane >= o ? lane - o : lane);
+    to += lane >= o ? other : 0;
   }
+  if (lane == WARP - 1) part[turn][warp] = to;
+  __syncthreads();
+  *all = 0;
+  UNROLL
+  for (int w = 0; w < BLOCK / WARP; w++) {
+    before += w < warp ? part[turn][w] : 0;
+    *all += part[turn][w];
+  }
+  return before + to - mine;
 }
 
 /* Writes 0 to `rows` for choices that get a row here. */
@@ -90,16 +82,15 @@ __global__ void __launch_bounds__(BLOCK) take_all(Choices c, int32_t *rows) {
 
 /* One block per group walks the choices in order, a block's width at a time. */
 __global__ void __launch_bounds__(BLOCK) take_most(Choices c, int32_t *rows) {
-  __shared__ int before[BLOCK];
+  __shared__ int part[2][BLOCK / WARP];
   int64_t seen = 0;
-  for (int64_t at = 0; at < c.n; at += BLOCK) {
+  int turn = 0, all;
+  for (int64_t at = 0; at < c.n; at += BLOCK, turn ^= 1) {
     int64_t i = at + threadIdx.x;
     int mine = i < c.n && group_of(c, i) == (int64_t)blockIdx.x;
-    add_before(before, mine);
-    int64_t place = seen + before[threadIdx.x] - mine;
+    int64_t place = seen + sum_before(part, turn, mine, &all);
     if (mine && (c.by_weight ? heavier(c, i) : place) >= c.most) rows[i] = ROW_DROPPED;
-    seen += before[BLOCK - 1];
-    __syncthreads();
+    seen += all;
   }
 }
 
@@ -118,38 +109,57 @@ __global__ void add_up(int64_t experts, int32_t *offsets) {
   for (int64_t e = 0; e < experts; e++) offsets[e + 1] += offsets[e];
 }
 
-/* One block per expert, as above. */
+/* One block per expert walks the choices in order, EACH neighbours for each thread. */
 __global__ void __launch_bounds__(BLOCK)
     place_rows(Choices c, const int32_t *offsets, int32_t *rows) {
-  __shared__ int before[BLOCK];
+  constexpr int EACH = 4;
+  __shared__ int part[2][BLOCK / WARP];
   int64_t next = offsets[blockIdx.x];
-  for (int64_t at = 0; at < c.n; at += BLOCK) {
-    int64_t i = at + threadIdx.x;
-    int mine = i < c.n && c.id[i] - c.first == (int64_t)blockIdx.x && rows[i] >= 0;
-    add_before(before, mine);
-    if (mine) rows[i] = (int32_t)(next + before[threadIdx.x] - 1);
-    next += before[BLOCK - 1];
-    __syncthreads();
+  int turn = 0, all;
+  for (int64_t at = 0; at < c.n; at += BLOCK * EACH, turn ^= 1) {
+    int64_t i = at + threadIdx.x * EACH;
+    bool mine[EACH];
+    int n = 0;
+    UNROLL
+    for (int j = 0; j < EACH; j++) {
+      mine[j] =
+          i + j < c.n && c.id[i + j] - c.first == (int64_t)blockIdx.x && rows[i + j] >= 0;
+      n += mine[j];
+    }
+    int64_t to = next + sum_before(part, turn, n, &all);
+    UNROLL
+    for (int j = 0; j < EACH; j++)
+      if (mine[j]) rows[i + j] = (int32_t)to++;
+    next += all;
   }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(BLOCK) move_rows(const T *x, const int32_t *rows, T *y,
-                                                   int64_t n, int64_t k, int64_t width) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * width;
-       i += step) {
-    int64_t row = rows[i / width];
-    if (row >= 0) y[row * width + i % width] = x[i / width / k * width + i % width];
-  }
+/* A token's row goes to the rows of its k choices. Grid: vectors of columns, tokens. */
+template <bool WIDE, typename T>
+__global__ void __launch_bounds__(BLOCK)
+    move_rows(const T *x, const int32_t *rows, T *y, int64_t tokens, int64_t k,
+              int64_t width) {
+  constexpr int N = EACH_OF<T>;
+  int64_t c = column_of(N);
+  if (c >= width) return;
+  for_rows(0, tokens, [&](int64_t t) {
+    Pack<T, N> v;
+    get<WIDE>(v, x + t * width, c, width);
+    for (int64_t j = 0; j < k; j++) {
+      int64_t row = rows[t * k + j];
+      if (row >= 0) put<WIDE>(y + row * width, c, width, v);
+    }
+  });
 }
 
-template <typename T>
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
     clear_rows(const int32_t *end, T *y, int64_t rows, int64_t width) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  int64_t i = *end * width + (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  for (; i < rows * width; i += step) y[i] = rounded<T>(0);
+  constexpr int N = EACH_OF<T>;
+  int64_t c = column_of(N);
+  if (c >= width) return;
+  for_rows(*end, rows,
+           [&](int64_t r) { put<WIDE>(y + r * width, c, width, Pack<T, N>{}); });
 }
 
 /* Fills with NaN the rows of choices over capacity that must not be dropped: the step
@@ -181,10 +191,15 @@ void cuda_permute(Device *d, const KernelArgs *a) {
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     T *y = data<T>(&a->out[0]);
-    LAUNCH((move_rows<T>), blocks_for(c.n * width), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), rows, y, c.n, k, width);
-    LAUNCH((clear_rows<T>), blocks_for(cuda_count(&a->out[0])), BLOCK, cuda_stream(d),
-           offsets + c.here, y, a->out[0].dim[0], width);
+    int64_t packs = packs_of(width, EACH_OF<T>), tokens = c.n / k, all = a->out[0].dim[0];
+    RowGrid moved = row_grid(packs, tokens), cleared = row_grid(packs, all);
+    by_bool(wide_rows<T>(width, a->in[0].p, y), [&](auto wide) {
+      constexpr bool WIDE = decltype(wide)::is;
+      LAUNCH((move_rows<WIDE, T>), moved.blocks, moved.threads, cuda_stream(d),
+             data<const T>(&a->in[0]), rows, y, tokens, k, width);
+      LAUNCH((clear_rows<WIDE, T>), cleared.blocks, cleared.threads, cuda_stream(d),
+             offsets + c.here, y, all, width);
+    });
     if (whole)
       LAUNCH((spoil<T>), blocks_for(c.n), BLOCK, cuda_stream(d), rows, y, c.n, width);
   });
@@ -192,29 +207,45 @@ void cuda_permute(Device *d, const KernelArgs *a) {
 
 /* ---- sums over a token's choices ---- */
 
-/* weight NULL: all 1. */
-template <typename T>
+/* weight NULL: all 1. Grid: vectors of columns, tokens. */
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
-    sum_choices(const T *x, const int32_t *rows, const float *weight, T *y, int64_t n,
-                int64_t k, int64_t width) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-    float sum = 0;
-    for (int64_t j = i / width * k; j < (i / width + 1) * k; j++)
-      if (rows[j] >= 0)
-        sum += (weight ? weight[j] : 1) * load(x[rows[j] * width + i % width]);
-    y[i] = rounded<T>(sum);
-  }
+    sum_choices(const T *x, const int32_t *rows, const float *weight, T *y,
+                int64_t tokens, int64_t k, int64_t width) {
+  constexpr int N = EACH_OF<T>;
+  int64_t c = column_of(N);
+  if (c >= width) return;
+  for_rows(0, tokens, [&](int64_t t) {
+    float sum[N] = {};
+    UNROLL_BY_4
+    for (int64_t j = t * k; j < (t + 1) * k; j++) {
+      int64_t row = rows[j];
+      if (row < 0) continue;
+      float by = weight ? weight[j] : 1;
+      Pack<T, N> v;
+      get<WIDE>(v, x + row * width, c, width);
+      UNROLL
+      for (int i = 0; i < N; i++) sum[i] += by * load(v.v[i]);
+    }
+    Pack<T, N> to;
+    UNROLL
+    for (int i = 0; i < N; i++) to.v[i] = rounded<T>(sum[i]);
+    put<WIDE>(y + t * width, c, width, to);
+  });
 }
 
 static void sum_on(Device *d, const KernelArgs *a, const KTensor *rows,
                    const float *weight) {
-  int64_t n = cuda_count(&a->out[0]);
+  int64_t width = cuda_last(&a->out[0]), k = cuda_last(rows);
+  int64_t tokens = cuda_count(&a->out[0]) / width;
   by_type(a->out[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((sum_choices<T>), blocks_for(n), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<const int32_t>(rows), weight,
-           data<T>(&a->out[0]), n, cuda_last(rows), cuda_last(&a->out[0]));
+    RowGrid g = row_grid(packs_of(width, EACH_OF<T>), tokens);
+    by_bool(wide_rows<T>(width, a->in[0].p, a->out[0].p), [&](auto wide) {
+      LAUNCH((sum_choices<decltype(wide)::is, T>), g.blocks, g.threads, cuda_stream(d),
+             data<const T>(&a->in[0]), data<const int32_t>(rows), weight,
+             data<T>(&a->out[0]), tokens, k, width);
+    });
   });
 }
 
@@ -224,45 +255,72 @@ void cuda_combine(Device *d, const KernelArgs *a) {
   sum_on(d, a, &a->in[2], data<const float>(&a->in[1]));
 }
 
-/* Clears the rows that no choice uses, which are behind the others. */
-template <typename T>
+/* Clears the rows that no choice uses, which are behind the others. Grid: vectors of
+ * columns, rows. */
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
     clear_unused(const int32_t *rows, T *y, int64_t n, int64_t all, int64_t width) {
-  int used = 0;
-  for (int64_t i = threadIdx.x; i < n; i += BLOCK) used += rows[i] >= 0;
-  used = block_sum<BLOCK>(used);
-  int64_t i = used * width + (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-  for (; i < all * width; i += (int64_t)gridDim.x * BLOCK) y[i] = rounded<T>(0);
+  constexpr int N = EACH_OF<T>;
+  int thread = (int)(threadIdx.y * blockDim.x + threadIdx.x), used = 0;
+  __shared__ int part[BLOCK / WARP];
+  for (int64_t i = thread; i < n; i += BLOCK) used += rows[i] >= 0;
+  used = lanes_sum(used);
+  if (thread % WARP == 0) part[thread / WARP] = used;
+  __syncthreads();
+  used = 0;
+  for (int w = 0; w < BLOCK / WARP; w++) used += part[w];
+  for (int64_t c = column_of(N); c < width; c += (int64_t)gridDim.x * blockDim.x * N)
+    for_rows(used, all,
+             [&](int64_t r) { put<WIDE>(y + r * width, c, width, Pack<T, N>{}); });
 }
 
-/* One block per choice; each has a row of its own. */
-template <typename T>
+/* A warp per token, which goes through its choices; each has a row of its own. */
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
-    combine_dx_row(const T *x, const float *weight, const int32_t *rows, const T *dy,
-                   T *dx, float *dweight, int64_t k, int64_t width) {
-  int64_t i = blockIdx.x, row = rows[i];
-  float sum = 0;
-  for (int64_t c = threadIdx.x; c < width && row >= 0; c += BLOCK) {
-    float g = load(dy[i / k * width + c]);
-    sum += g * load(x[row * width + c]);
-    dx[row * width + c] = rounded<T>(weight[i] * g);
+    combine_dx_token(const T *x, const float *weight, const int32_t *rows, const T *dy,
+                     T *dx, float *dweight, int64_t tokens, int64_t k, int64_t width) {
+  constexpr int N = EACH_OF<T>;
+  int64_t t = (int64_t)blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP;
+  if (t >= tokens) return;
+  for (int64_t i = t * k; i < (t + 1) * k; i++) {
+    int64_t row = rows[i];
+    float sum = 0, by = weight[i];
+    UNROLL_BY_4
+    for (int64_t c = threadIdx.x % WARP * N; c < width && row >= 0; c += WARP * N) {
+      Pack<T, N> g, v;
+      get<WIDE>(g, dy + t * width, c, width);
+      get<WIDE>(v, x + row * width, c, width);
+      UNROLL
+      for (int j = 0; j < N; j++) {
+        sum += load(g.v[j]) * load(v.v[j]);
+        v.v[j] = rounded<T>(by * load(g.v[j]));
+      }
+      put<WIDE>(dx + row * width, c, width, v);
+    }
+    sum = lanes_sum(sum);
+    if (threadIdx.x % WARP == 0) dweight[i] = sum;
   }
-  sum = block_sum<BLOCK>(sum);
-  if (threadIdx.x == 0) dweight[i] = sum;
 }
 
 void cuda_combine_dx(Device *d, const KernelArgs *a) {
   const KTensor *w = &a->in[1];
   int64_t n = cuda_count(w), k = cuda_last(w), width = cuda_last(&a->in[0]);
+  int64_t all = a->in[0].dim[0];
   const int32_t *rows = data<const int32_t>(&a->in[2]);
   enum { CLEARING = 64 };
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((clear_unused<T>), CLEARING, BLOCK, cuda_stream(d), rows, data<T>(&a->out[0]),
-           n, a->in[0].dim[0], width);
-    LAUNCH((combine_dx_row<T>), (unsigned)n, BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<const float>(w), rows, data<const T>(&a->in[3]),
-           data<T>(&a->out[0]), data<float>(&a->out[1]), k, width);
+    RowGrid g = row_grid(packs_of(width, EACH_OF<T>), CLEARING);
+    g.blocks.x = 1;
+    by_bool(wide_rows<T>(width, a->in[0].p, a->in[3].p, a->out[0].p), [&](auto wide) {
+      constexpr bool WIDE = decltype(wide)::is;
+      LAUNCH((clear_unused<WIDE, T>), g.blocks, g.threads, cuda_stream(d), rows,
+             data<T>(&a->out[0]), n, all, width);
+      LAUNCH((combine_dx_token<WIDE, T>), (unsigned)packs_of(n / k, BLOCK / WARP), BLOCK,
+             cuda_stream(d), data<const T>(&a->in[0]), data<const float>(w), rows,
+             data<const T>(&a->in[3]), data<T>(&a->out[0]), data<float>(&a->out[1]),
+             n / k, k, width);
+    });
   });
 }
 
@@ -300,27 +358,33 @@ struct Order {
   bool by_expert, inverse;
 };
 
-template <typename T>
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK) clear_all(T *y, int64_t n) {
-  int64_t step = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-    y[i] = rounded<T>(0.0f);
+  constexpr int N = EACH_OF<T>;
+  int64_t step = (int64_t)gridDim.x * BLOCK * N;
+  for (int64_t i = column_of(N); i < n; i += step) put<WIDE>(y, i, n, Pack<T, N>{});
 }
 
-/* One block per expert and source rank. */
-template <typename T>
+/* Grid: parts of the rows, experts, source ranks. */
+template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK) move_blocks(const T *x, T *y, Order o) {
-  int64_t block = blockIdx.x, p = block / o.experts, e = block % o.experts;
-  int64_t place = p * o.place, row = 0;
-  for (int64_t i = 0; i < o.ranks * o.experts; i++) {
-    int64_t q = i / o.experts, f = i % o.experts;
-    bool before = o.by_expert ? f < e || (f == e && q < p) : i < block;
-    if (before) row += o.n[i];
-    if (q == p && f < e) place += o.n[i];
-  }
+  constexpr int N = EACH_OF<T>;
+  int64_t p = blockIdx.z, e = blockIdx.y, place = p * o.place, row = 0;
+  const int32_t *n = o.n;
+  for (int64_t q = 0; q < o.ranks; q++)
+    for (int64_t f = 0; f < o.experts; f++, n++) {
+      bool before = o.by_expert ? f < e || (f == e && q < p) : q < p || (q == p && f < e);
+      if (before) row += *n;
+      if (q == p && f < e) place += *n;
+    }
   int64_t from = o.inverse ? row : place, to = o.inverse ? place : row;
-  for (int64_t i = threadIdx.x; i < o.n[block] * o.row; i += BLOCK)
-    y[to * o.row + i] = x[from * o.row + i];
+  int64_t all = o.n[p * o.experts + e] * o.row, step = (int64_t)gridDim.x * BLOCK * N;
+  x += from * o.row, y += to * o.row;
+  for (int64_t i = column_of(N); i < all; i += step) {
+    Pack<T, N> v;
+    get<WIDE>(v, x, i, all);
+    put<WIDE>(y, i, all, v);
+  }
 }
 
 void cuda_regroup(Device *d, const KernelArgs *a) {
@@ -329,12 +393,16 @@ void cuda_regroup(Device *d, const KernelArgs *a) {
              places->dim[1],         places->dim[2], a->attr->kind != 0,
              a->attr->inverse != 0};
   int64_t all = cuda_count(&a->out[0]);
+  enum { EACH = 4 }; /* blocks for the rows of an expert */
   by_type(a->out[0].dtype, [&](auto *t) {
     typedef TYPE_OF(t) T;
-    LAUNCH((clear_all<T>), blocks_for(all), BLOCK, cuda_stream(d), data<T>(&a->out[0]),
-           all);
-    LAUNCH((move_blocks<T>), (unsigned)(o.ranks * o.experts), BLOCK, cuda_stream(d),
-           data<const T>(&a->in[0]), data<T>(&a->out[0]), o);
+    by_bool(wide_rows<T>(o.row, a->in[0].p, a->out[0].p), [&](auto wide) {
+      constexpr bool WIDE = decltype(wide)::is;
+      LAUNCH((clear_all<WIDE, T>), blocks_for(all, BLOCK * EACH_OF<T>), BLOCK,
+             cuda_stream(d), data<T>(&a->out[0]), all);
+      LAUNCH((move_blocks<WIDE, T>), Dim3(EACH, (unsigned)o.experts, (unsigned)o.ranks),
+             BLOCK, cuda_stream(d), data<const T>(&a->in[0]), data<T>(&a->out[0]), o);
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 /* router.cu - MoE routing: logits, top-k choice and its gradient, load, auxiliary losses.
  * Sums and scores are f32. One block per row of logits. */
-#include "kernels/cuda/gemm/multiply.cuh"
+#include "kernels/cuda/gemm/multiply_bf16.cuh"
+#include "kernels/cuda/rows.cuh"
 
 /* ---- logits ---- */
 
@@ -20,12 +21,44 @@ static void product(Device *d, Matrix<TA> a, Matrix<TB> b, TO *c, int64_t m, int
          add);
 }
 
+/* Three summands in bf16, which are x to the bit: tensor cores multiply them, and logits
+ * stay as exact as f32. */
+enum { PLANES = 3 };
+__global__ void __launch_bounds__(BLOCK)
+    split_planes(const float *x, bfloat *to, int64_t n) {
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+    float left = x[i];
+    UNROLL
+    for (int k = 0; k < PLANES; k++) {
+      bfloat part = rounded<bfloat>(left);
+      to[k * n + i] = part;
+      left -= load(part);
+    }
+  }
+}
+
+/* The product of dl, which lies as `row` and `col` say in scratch, with bf16. */
+static void multiply_planes(Device *d, const KernelArgs *a, const KTensor *dl,
+                            int64_t row, int64_t col, const Matrix<bfloat> &b, int64_t m,
+                            int64_t n, int64_t k) {
+  int64_t all = cuda_count(dl);
+  bfloat *planes = (bfloat *)a->work;
+  LAUNCH((split_planes), blocks_for(all), BLOCK, cuda_stream(d), data<const float>(dl),
+         planes, all);
+  multiply_bf16(d, Matrix<bfloat>{planes, row, col}, b, a->out[0].p, a->out[0].dtype, m,
+                n, k, a->accumulate, Planes{PLANES, all});
+}
+
 void cuda_router_logits(Device *d, const KernelArgs *a) {
   int64_t rows = a->in[0].dim[0], c = a->in[0].dim[1], experts = a->in[1].dim[0];
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     Matrix<T> x = {data<const T>(&a->in[0]), c, 1}, w = {data<const T>(&a->in[1]), 1, c};
-    product(d, x, w, data<float>(&a->out[0]), rows, experts, c, false);
+    if constexpr (sizeof(T) == sizeof(bfloat))
+      multiply_bf16(d, x, w, a->out[0].p, DT_F32, rows, experts, c, false);
+    else
+      product(d, x, w, data<float>(&a->out[0]), rows, experts, c, false);
   });
 }
 
@@ -35,7 +68,10 @@ void cuda_router_logits_dx(Device *d, const KernelArgs *a) {
     typedef TYPE_OF(p) T;
     Matrix<float> dl = {data<const float>(&a->in[0]), experts, 1};
     Matrix<T> w = {data<const T>(&a->in[1]), c, 1};
-    product(d, dl, w, data<T>(&a->out[0]), rows, c, experts, false);
+    if constexpr (sizeof(T) == sizeof(bfloat))
+      multiply_planes(d, a, &a->in[0], experts, 1, w, rows, c, experts);
+    else
+      product(d, dl, w, data<T>(&a->out[0]), rows, c, experts, false);
   });
 }
 
@@ -45,6 +81,10 @@ void cuda_router_logits_dw(Device *d, const KernelArgs *a) {
     typedef TYPE_OF(p) T;
     Matrix<float> dl = {data<const float>(&a->in[1]), 1, experts};
     Matrix<T> x = {data<const T>(&a->in[0]), c, 1};
+    if constexpr (sizeof(T) == sizeof(bfloat)) {
+      multiply_planes(d, a, &a->in[1], 1, experts, x, experts, c, rows);
+      return;
+    }
     by_type(a->out[0].dtype, [&](auto *g) {
       product(d, dl, x, data<TYPE_OF(g)>(&a->out[0]), experts, c, rows, a->accumulate);
     });
@@ -291,25 +331,28 @@ static __device__ float loss_row(const LossOf &k, const float *l, const float *c
   return lse;
 }
 
-/* One block, row after row, in f64. */
+/* Each block sums some rows, in order and in f64. */
 __global__ void __launch_bounds__(BLOCK)
-    loss_rows(const float *l, const float *count, float *loss, int64_t rows, LossOf k) {
+    loss_rows(const float *l, const float *count, double *part, int64_t rows, LossOf k) {
   __shared__ float p[EXPERTS_MAX], q[EXPERTS_MAX];
   float balance, z, total, load_sum;
   double sum = 0;
-  for (int64_t r = 0; r < rows; r++) {
+  for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
     const float *n = counts_for(k, count, r);
     terms_of(k, n, &balance, &z);
     float lse = loss_row(k, l + r * k.experts, n, p, q, &total, &load_sum);
     sum += (double)balance * load_sum + (double)z * lse * lse;
   }
-  if (threadIdx.x == 0) *loss = (float)sum;
+  if (threadIdx.x == 0) part[blockIdx.x] = sum;
 }
 
 void cuda_router_loss(Device *d, const KernelArgs *a) {
-  LAUNCH((loss_rows), 1, BLOCK, cuda_stream(d), data<const float>(&a->in[0]),
-         data<const float>(&a->in[1]), data<float>(&a->out[0]),
-         cuda_count(&a->in[0]) / a->in[0].dim[a->in[0].ndim - 1], loss_of(a));
+  int64_t rows = cuda_count(&a->in[0]) / a->in[0].dim[a->in[0].ndim - 1];
+  double *part = (double *)a->work;
+  int blocks = cuda_loss_blocks(rows, 1);
+  LAUNCH((loss_rows), blocks, BLOCK, cuda_stream(d), data<const float>(&a->in[0]),
+         data<const float>(&a->in[1]), part, rows, loss_of(a));
+  add_losses(d, part, blocks, data<float>(&a->out[0]));
 }
 
 __global__ void __launch_bounds__(BLOCK)

@@ -1,6 +1,7 @@
 /* multiply_bf16.cu - see multiply_bf16.cuh. */
 #include "multiply_bf16.cuh"
 
+#include "kernels/cuda/rows.cuh"
 #include "multiply_mma.cuh"
 
 static unsigned tiles_of(int64_t n) { return (unsigned)((n + MMA_SIDE - 1) / MMA_SIDE); }
@@ -8,14 +9,6 @@ static unsigned tiles_of(int64_t n) { return (unsigned)((n + MMA_SIDE - 1) / MMA
 /* Rows that begin and end at multiples of 16 bytes. */
 static bool wide(const void *p, int64_t stride, int64_t width) {
   return aligned(p) && stride % 8 == 0 && width % 8 == 0;
-}
-
-template <bool IS> struct Bool { static constexpr bool is = IS; };
-template <typename F> static void by_bool(bool is, F f) {
-  if (is)
-    f(Bool<true>{});
-  else
-    f(Bool<false>{});
 }
 
 /* ---- one product ---- */
@@ -34,7 +27,7 @@ void multiply_bf16(Device *d, const Matrix<bfloat> &a, const Matrix<bfloat> &b, 
   Operand x = {a.p, a_k ? a.row : a.col, planes.plane};
   Operand y = {b.p, b_k ? b.col : b.row, 0};
   bool both = wide(x.p, x.stride, a_k ? k : m) && wide(y.p, y.stride, b_k ? k : n) &&
-              planes.plane % 8 == 0;
+              planes.plane % 8 == 0 && n % 2 == 0 && aligned(c);
   assert((a_k || a.row == 1) && (!b_k || b.row == 1) && (a_k || !b_k));
   assert(m <= INT32_MAX && n <= INT32_MAX && k <= INT32_MAX / planes.n);
   Dim3 grid(tiles_of(n), tiles_of(m));
@@ -50,11 +43,11 @@ void multiply_bf16(Device *d, const Matrix<bfloat> &a, const Matrix<bfloat> &b, 
     });
   };
   if (!a_k)
-    start(Bool<false>{}, Bool<false>{});
+    start(Known<false>{}, Known<false>{});
   else if (b_k)
-    start(Bool<true>{}, Bool<true>{});
+    start(Known<true>{}, Known<true>{});
   else
-    start(Bool<true>{}, Bool<false>{});
+    start(Known<true>{}, Known<false>{});
 }
 
 /* ---- products of experts ---- */
@@ -104,7 +97,7 @@ void multiply_experts(Device *d, const bfloat *x, const bfloat *w, const int32_t
                       int64_t w_row, int64_t w_col) {
   bool w_k = w_row == 1;
   int64_t stride = w_k ? w_col : w_row;
-  bool both = wide(x, k, k) && wide(w, stride, w_k ? k : n);
+  bool both = wide(x, k, k) && wide(w, stride, w_k ? k : n) && n % 2 == 0 && aligned(y);
   Dim3 grid(tiles_of(n), (unsigned)(rows / MMA_SIDE + experts));
   assert(n <= INT32_MAX && k <= INT32_MAX && rows <= INT32_MAX);
   by_bool(w_k, [&](auto along) {
@@ -133,7 +126,7 @@ void multiply_expert_weights(Device *d, const bfloat *a, const bfloat *b,
                              int64_t m, int64_t n, bool add) {
   Dim3 grid(tiles_of(n), tiles_of(m), (unsigned)experts);
   assert(m <= INT32_MAX && n <= INT32_MAX);
-  by_bool(wide(a, m, m) && wide(b, n, n), [&](auto aligned) {
+  by_bool(wide(a, m, m) && wide(b, n, n) && aligned(dw), [&](auto aligned) {
     by_type(type, [&](auto *p) {
       typedef TYPE_OF(p) G;
       LAUNCH_ROOM((multiply_expert_dw<decltype(aligned)::is, G>), grid, MMA_THREADS,

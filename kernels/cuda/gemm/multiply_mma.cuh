@@ -129,12 +129,13 @@ __device__ __forceinline__ void multiply_stage(MmaSums &sum, const Part<A_K> &a,
   }
 }
 
-/* c[..] (+)= a warp's sums, rows from `row` and columns from `col` on of m x n. */
-template <typename TO>
+/* c[..] (+)= a warp's sums, rows from `row` and columns from `col` on of m x n. WIDE: n
+ * is even, and pairs are aligned. */
+template <bool WIDE, typename TO>
 __device__ __forceinline__ void store_tile(const MmaSums &sum, TO *c, int m, int n,
                                            int row, int col, bool add) {
   int lane = threadIdx.x % WARP, group = lane / 4, member = lane % 4;
-  bool pairs = n % 2 == 0 && (uintptr_t)c % (2 * sizeof(TO)) == 0;
+  bool pairs = WIDE || (n % 2 == 0 && (uintptr_t)c % (2 * sizeof(TO)) == 0);
   UNROLL
   for (int i = 0; i < MMA_ROWS; i++) UNROLL
   for (int h = 0; h < 2; h++) {
@@ -160,7 +161,8 @@ __device__ __forceinline__ void store_tile(const MmaSums &sum, TO *c, int m, int
 }
 
 /* The tile of c(m,n) (+)= a(m,k) b(k,n), summed over `planes`, at (m0, n0). WIDE: both
- * operands and their rows begin at multiples of 16 bytes and end there. */
+ * operands and their rows begin at multiples of 16 bytes and end there; n is even, and c
+ * begins at such a multiple. */
 template <bool A_K, bool B_K, bool WIDE, typename TO>
 __device__ __forceinline__ void multiply_mma(const Operand &a, const Operand &b, TO *c,
                                              int m, int n, int k, int planes, int m0,
@@ -202,7 +204,7 @@ __device__ __forceinline__ void multiply_mma(const Operand &a, const Operand &b,
     if (has) multiply_stage(sum, part_a(s), part_b(s), row, col);
   }
   copies_wait_but<0>();
-  if (has) store_tile(sum, c, m, n, m0 + row, n0 + col, add);
+  if (has) store_tile<WIDE>(sum, c, m, n, m0 + row, n0 + col, add);
 }
 
 #endif

@@ -8,7 +8,7 @@
 #ifndef WEFT_CUDA_STEP_KERNELS_CUH
 #define WEFT_CUDA_STEP_KERNELS_CUH
 
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/rows.cuh"
 #include "vm/program/program.h"
 
 static __device__ uint32_t bits(float x) {
@@ -54,33 +54,59 @@ template <typename T> static __device__ T rounded_by(float x, bool chance, uint3
   return rounded<T>(chance && sizeof(T) == 2 ? by_chance(x, r) : x);
 }
 
-template <typename Rule, typename T, typename P, typename S>
+/* STEP_EACH elements a thread at a time. WIDE: all of them are whole vectors. */
+enum { STEP_EACH = 4 };
+template <bool WIDE, typename Rule, typename T, typename P, typename S>
 __global__ void __launch_bounds__(BLOCK)
     step_elements(const Rule rule, Stepped<P, S, Rule::STATES> a, T *copy,
                   const double *scal, int64_t n) {
-  constexpr int N = Rule::STATES;
+  constexpr int N = Rule::STATES, W = STEP_EACH;
   bool hold = scal[SC_HOLD] != 0, copies = (const void *)copy != (const void *)a.p_out;
   if (hold && !a.kept) return;
   const typename Rule::Rates rates = rule.rates(scal);
   float clip = (float)scal[SC_CLIP];
   uint32_t number = (uint32_t)(uint64_t)scal[SC_STEP];
-  int64_t by = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by) {
-    float was = load(a.p[i]), state[N + !N];
-    float g = a.half ? load(((const bfloat *)a.g)[i]) : ((const float *)a.g)[i];
-    for (int k = 0; k < N; k++) state[k] = load(a.state[k][i]);
+  int64_t by = (int64_t)gridDim.x * BLOCK * W;
+  for (int64_t i = column_of(W); i < n; i += by) {
+    Pack<P, W> p;
+    Pack<S, W> s[N + !N];
+    Pack<float, W> g;
+    Pack<T, W> to;
+    get<WIDE>(p, a.p, i, n);
+    if (a.half) {
+      Pack<bfloat, W> half;
+      get<WIDE>(half, (const bfloat *)a.g, i, n);
+      UNROLL
+      for (int j = 0; j < W; j++) g.v[j] = load(half.v[j]);
+    } else {
+      get<WIDE>(g, (const float *)a.g, i, n);
+    }
+    UNROLL
+    for (int k = 0; k < N; k++) get<WIDE>(s[k], a.state[k], i, n);
     if (a.kept) {
-      a.kept[i] = a.p[i];
-      for (int k = 0; k < N; k++) a.state_kept[k][i] = a.state[k][i];
+      put<WIDE>(a.kept, i, n, p);
+      UNROLL
+      for (int k = 0; k < N; k++) put<WIDE>(a.state_kept[k], i, n, s[k]);
     }
     if (hold) continue;
-    float x = g * clip, p = rule.step(rates, was, x, state);
-    uint32_t r = N && a.by_chance ? chance(x, state[0], number, a.seed) : 0;
-    for (int k = 0; k < N; k++)
-      a.state_out[k][i] = rounded_by<S>(state[k], a.by_chance, r >> 16 * k);
-    r = a.by_chance ? chance(g, was, number, a.seed) : 0;
-    a.p_out[i] = rounded_by<P>(p, a.by_chance, r);
-    if (copies) copy[i] = rounded<T>(sizeof(P) == 2 ? load(a.p_out[i]) : p);
+    UNROLL
+    for (int j = 0; j < W; j++) {
+      float was = load(p.v[j]), x = g.v[j] * clip, state[N + !N];
+      UNROLL
+      for (int k = 0; k < N; k++) state[k] = load(s[k].v[j]);
+      float now = rule.step(rates, was, x, state);
+      uint32_t r = N && a.by_chance ? chance(x, state[0], number, a.seed) : 0;
+      UNROLL
+      for (int k = 0; k < N; k++)
+        s[k].v[j] = rounded_by<S>(state[k], a.by_chance, r >> 16 * k);
+      r = a.by_chance ? chance(g.v[j], was, number, a.seed) : 0;
+      p.v[j] = rounded_by<P>(now, a.by_chance, r);
+      to.v[j] = rounded<T>(sizeof(P) == 2 ? load(p.v[j]) : now);
+    }
+    UNROLL
+    for (int k = 0; k < N; k++) put<WIDE>(a.state_out[k], i, n, s[k]);
+    put<WIDE>(a.p_out, i, n, p);
+    if (copies) put<WIDE>(copy, i, n, to);
   }
 }
 
@@ -102,11 +128,16 @@ static void step_of(Device *d, const KernelArgs *k, bool keeps) {
   a.kept = keeps ? data<P>(&k->out[2 + N]) : NULL;
   for (int i = 0; i < N; i++)
     a.state_kept[i] = keeps ? data<S>(&k->out[3 + N + i]) : NULL;
+  bool wide = wide_rows<float>(n, a.p, a.g, a.p_out, a.kept, k->out[1 + N].p);
+  for (int i = 0; i < N; i++)
+    wide = wide && wide_rows<float>(n, a.state[i], a.state_out[i], a.state_kept[i]);
   by_type(k->out[1 + N].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
-    LAUNCH((step_elements<Rule, T, P, S>), blocks_for(n), BLOCK, cuda_stream(d),
-           Rule(k->attr), a, data<T>(&k->out[1 + N]), data<const double>(&k->in[2 + N]),
-           n);
+    by_bool(wide, [&](auto known) {
+      LAUNCH((step_elements<decltype(known)::is, Rule, T, P, S>),
+             blocks_for(n, BLOCK * STEP_EACH), BLOCK, cuda_stream(d), Rule(k->attr), a,
+             data<T>(&k->out[1 + N]), data<const double>(&k->in[2 + N]), n);
+    });
   });
 }
 
