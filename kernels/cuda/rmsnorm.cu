@@ -65,7 +65,7 @@ __device__ __forceinline__ void group_dx(const NormGrad<T> &a, int64_t r, F f) {
   int64_t at = (is ? r : a.n - 1) * a.g;
   constexpr bool EARLY = G::PACKS <= 4; /* d is in registers, too, where there is room */
   RowOf<T, G> x(a.x + at, a.g), dy(a.dy + at, a.g);
-  RowOf<T, G> more(EARLY && a.d ? a.d + at : nullptr, a.g);
+  RowOf<T, G> more((EARLY && a.d ? a.d : a.x) + at, a.g);
   float s = a.rstd[is ? r : a.n - 1], dot = 0;
   x.each([&](int k, int c, int) {
     Pack<T, N> u = x.at(k, c), v = dy.at(k, c), w;

@@ -57,13 +57,15 @@ template <typename T, typename G> struct RowOf {
   static constexpr int N = EACH_OF<T>;
   const T *p;
   int n;
-  Pack<uint32_t, 4> v[G::PACKS ? G::PACKS : 1] = {};
+  Pack<uint32_t, 4> v[G::PACKS ? G::PACKS : 1];
 
+  /* Vectors past the end are the first one once more: a load that depends on a condition
+   * would wait for the one before it. */
   __device__ __forceinline__ RowOf(const T *p, int n) : p(p), n(n) {
     UNROLL
     for (int k = 0; k < G::PACKS; k++) {
       int c = (k * G::THREADS + G::place()) * N;
-      if (p && c < n) v[k] = *(const Pack<uint32_t, 4> *)(p + c);
+      v[k] = *(const Pack<uint32_t, 4> *)(p + (c < n ? c : 0));
     }
   }
   /* f(k, c, elements of the row there) for each vector k of the thread, at column c. */
