@@ -77,7 +77,7 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
     return (uint64_t)cuda_loss_blocks(cuda_count(&a->in[1]), CUDA_LOSS_ROWS) *
            sizeof(double);
   case OP_router_loss:
-    return (uint64_t)cuda_loss_blocks(cuda_count(x) / x->dim[x->ndim - 1], 1) * sizeof(double);
+    return (uint64_t)cuda_loss_blocks(cuda_rows(x), 1) * sizeof(double);
   case OP_router_logits_dx:
     return a->in[1].dtype == DT_BF16 ? router_planes(&a->in[0]) : 0;
   case OP_router_logits_dw: return x->dtype == DT_BF16 ? router_planes(&a->in[1]) : 0;
