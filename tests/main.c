@@ -14,6 +14,7 @@
 #include "bindings/lang/report.h"
 #include "bindings/schema/schema.h"
 #include "tests/generate/device_plans.h"
+#include "tests/generate/queue_plans.h"
 #include "tests/reference/exactness.h"
 #include "tests/generate/fuzz_io.h"
 #include "tests/ranks/killed_runs.h"
@@ -73,6 +74,8 @@ int main(int argc, char **argv) {
     return schedules_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--device-plans") == 0)
     return device_plans(argc - 2, argv + 2);
+  if (argc > 1 && strcmp(argv[1], "--queue-plans") == 0)
+    return queue_plans(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--exactness") == 0) return exactness();
   if (argc > 1 && strcmp(argv[1], "--plans") == 0) return plans_fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--suites") == 0) return print_suites();

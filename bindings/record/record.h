@@ -14,6 +14,7 @@ typedef struct RunHead {
   const char *comm, *data;
   const Data *of, *val; /* the data, for the names of their streams */
   const char *way;      /* how steps are launched (run_way), or NULL */
+  const char *kernels;  /* how they came to the device (run_kernels), or NULL */
   uint64_t plan_hash;   /* job_hash */
   int64_t end;          /* the run ends before this step */
   const char *resumed;  /* the checkpoint that this run resumes from, or NULL */

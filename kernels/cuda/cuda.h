@@ -24,6 +24,8 @@ void cuda_tell(Device *d, void *stream, uint64_t *n, uint64_t *to, bool begins,
 /* Workspace of linear and its gradients. */
 uint64_t cuda_gemm_work(const KernelArgs *a);
 enum { CUDA_LT_STATE = 128 };
+/* Loads the kernel of cuda_tell. */
+void cuda_tell_load(void *ctx);
 /* cuda_graph.c: hash_bytes, for C++. */
 uint64_t cuda_hash(uint64_t h, const void *p, size_t n);
 /* Sums over rows: rows per part, and parts at most. */
@@ -55,6 +57,13 @@ static inline int64_t cuda_rows(const KTensor *t) {
   return t->ndim ? cuda_count(t) / cuda_last(t) : 1;
 }
 
+/* One launch of a kernel. */
+typedef struct CudaLaunch {
+  const void *kernel;
+  unsigned grid[3], block[3];
+  size_t room; /* bytes of dynamic shared memory */
+} CudaLaunch;
+
 /* What Device.ctx points to. */
 typedef struct CudaContext {
   void *stream; /* of the compute queue */
@@ -63,13 +72,25 @@ typedef struct CudaContext {
   struct GemmChoices *choices; /* cublaslt_int.h; NULL: products are not timed */
   int lt_failed;               /* cublasStatus_t of the first product that failed, or 0 */
   uint64_t print;              /* DeviceCapture.print: fingerprint of launches so far */
+  struct LoadedKernels *loaded; /* cuda_launch.c */
+  char refused[520];            /* why the first launch that failed did, or "" */
+  char came[96];                /* Device.kernels */
 } CudaContext;
 
 #ifdef __cplusplus
-#include "queue.h"
+extern "C" {
+#endif
+/* launch/cuda_launch.c. Loads the kernel, allows it the shared memory that it needs, and
+ * looks whether the launch fits on the GPU; if not, CudaContext.refused says why. */
+bool cuda_launch_fits(CudaContext *c, const CudaLaunch *l);
+/* A launch that CUDA refused: `error` is a cudaError_t. */
+void cuda_launch_failed(CudaContext *c, const CudaLaunch *l, int error);
+#ifdef __cplusplus
+}
+#include "launch/queue.h"
 static inline CudaQueue cuda_stream(const Device *d) {
   CudaContext *c = (CudaContext *)d->ctx;
-  return c ? CudaQueue((cudaStream_t)c->stream, &c->print, d->dry) : CudaQueue(0);
+  return c ? CudaQueue((cudaStream_t)c->stream, c, d->dry, d->loads) : CudaQueue(0);
 }
 #endif
 

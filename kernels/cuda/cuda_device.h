@@ -28,6 +28,10 @@ typedef struct CudaDevice {
 void cuda_note(Device *d, cudaError_t r);
 weft_status cuda_failed(const Device *d, cudaError_t r, const char *what, weft_error *e);
 
+/* ---- cuda_launch.c ---- */
+cudaError_t cuda_launch_open(CudaDevice *c, const weft_alloc *a);
+void cuda_launch_close(CudaDevice *c, const weft_alloc *a);
+
 /* ---- cuda_graph.c ---- */
 void cuda_graph_open(CudaDevice *c);
 void cuda_graph_close(CudaDevice *c);

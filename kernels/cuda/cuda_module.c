@@ -1,9 +1,10 @@
 /* cuda_module.c - the CUDA device: weft_cuda.so, through the CUDA runtime.
  *
- * A rank has a compute stream, and some streams beside it for exchanges between ranks of
- * this process. Events come from a ring: reusing one before it was waited for makes the
- * wait longer, never shorter. Errors of asynchronous work surface at the next sync, so
- * calls without a status record the first one. */
+ * A rank has a compute stream, and some streams beside it if it exchanges with other
+ * ranks of this process: each stream takes one of the GPU's connections. Events come from
+ * a ring: reusing one before it was waited for makes the wait longer, never shorter.
+ * Errors of asynchronous work surface at the next sync, so calls without a status record
+ * the first one. */
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -93,8 +94,6 @@ static weft_status find_gpu(int place, weft_error *e) {
 
 static cudaError_t make_queues(CudaDevice *c) {
   cudaError_t r = cudaStreamCreateWithFlags(&c->compute, cudaStreamNonBlocking);
-  for (int i = 0; r == cudaSuccess && i < BESIDE; i++)
-    r = cudaStreamCreateWithFlags(&c->beside[i], cudaStreamNonBlocking);
   for (int i = 0; r == cudaSuccess && i < EVENTS; i++) {
     r = cudaEventCreateWithFlags(&c->event[i], cudaEventDisableTiming);
     if (r == cudaSuccess) c->nevent++;
@@ -118,9 +117,11 @@ static void close_cuda(Device *d) {
   if (c->compute) (void)cudaStreamDestroy(c->compute);
   cudnn_close(d);
   cuda_lt_close(c->c.lt);
+  cuda_launch_close(c, d->alloc);
   cuda_graph_close(c);
   mem_free(d->alloc, c, sizeof *c);
   d->ctx = NULL;
+  d->kernels = d->refused = NULL;
 }
 
 static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
@@ -131,6 +132,14 @@ static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
   cuda_graph_open(c);
   const char *why = NULL;
   cudaError_t r = make_queues(c);
+  if (r == cudaSuccess) r = cuda_launch_open(c, d->alloc);
+  if (r == cudaSuccess) cuda_tell_load(c);
+  if (r == cudaSuccess && c->c.refused[0]) {
+    err_set(e, WEFT_EUSAGE, "device cuda: the GPU cannot be used: %s", c->c.refused);
+    close_cuda(d);
+    return WEFT_EUSAGE;
+  }
+  d->kernels = c->c.came;
   if (r == cudaSuccess && (c->c.lt = cuda_lt_open(&why))) return WEFT_OK;
   close_cuda(d);
   if (r == cudaSuccess)
@@ -218,7 +227,11 @@ static const Kernel *kernel(Device *d, int op, const KernelArgs *a) {
   return k->run ? k : NULL;
 }
 
-static void launch(Device *d, const Kernel *k, const KernelArgs *a) { k->run(d, a); }
+static void launch(Device *d, const Kernel *k, const KernelArgs *a) {
+  CudaDevice *c = of(d);
+  k->run(d, a);
+  if (c->c.refused[0]) d->refused = c->c.refused;
+}
 
 static DeviceEvent mark(Device *d, cudaStream_t queue) {
   CudaDevice *c = of(d);
@@ -256,7 +269,10 @@ static weft_status sync(Device *d, weft_error *e) {
 static cudaStream_t side(Device *d) { return of(d)->beside[of(d)->at_beside]; }
 
 static void beside(Device *d, const DeviceEvent *after, int n) {
-  of(d)->at_beside = (of(d)->at_beside + 1) % BESIDE;
+  CudaDevice *c = of(d);
+  c->at_beside = (c->at_beside + 1) % BESIDE;
+  cudaStream_t *queue = &c->beside[c->at_beside];
+  if (!*queue) cuda_note(d, cudaStreamCreateWithFlags(queue, cudaStreamNonBlocking));
   for (int i = 0; i < n; i++)
     if (after[i].id) behind(d, side(d), after[i]);
 }
@@ -287,6 +303,7 @@ static const DeviceVtable device_cuda = {
     .beside_end = beside_end,
     .tell = cuda_tell,
     .keeper = &cuda_keeper,
+    .lazy = true,
 };
 
 __attribute__((visibility("default"))) const DeviceVtable *const weft_device =

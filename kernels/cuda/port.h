@@ -18,29 +18,17 @@ typedef dim3 Dim3;
 #define PIN(word) asm volatile("" : "+r"(word))
 /* Dynamic shared memory, whose size the launch gives. */
 #define SHARED_ROOM(name) extern __shared__ __align__(128) unsigned char name[]
-/* More than 48 KiB have to be requested by an attribute. */
-#define START(kernel, grid, block, room, stream, ...)                                    \
-  do {                                                                                   \
-    if ((room) > (48 << 10))                                                             \
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room);   \
-    kernel<<<grid, block, room, stream>>>(__VA_ARGS__);                                  \
-  } while (0)
 
 #else
 #include "tests/standin/emulate.h"
 #endif
 
-/* kernel is in brackets: LAUNCH((name<T>), grid, block, queue, arguments). The queue
- * fingerprints all arguments (queue.h). */
+/* kernel is in brackets: LAUNCH((name<T>), grid, block, queue, arguments). All launches
+ * go through the queue (launch/queue.h). */
 #define LAUNCH(kernel, grid, block, queue, ...)                                          \
   LAUNCH_ROOM(kernel, grid, block, 0, queue, __VA_ARGS__)
-/* With `room` bytes of dynamic shared memory, which depend on the kernel only. */
+/* With `room` bytes of dynamic shared memory. */
 #define LAUNCH_ROOM(kernel, grid, block, room, queue, ...)                               \
-  do {                                                                                   \
-    auto launched_ = kernel;                                                             \
-    CudaQueue queue_ = queue;                                                            \
-    if (queue_.takes(launched_, Dim3(grid), Dim3(block), __VA_ARGS__))                   \
-      START(launched_, grid, block, room, queue_.stream, __VA_ARGS__);                   \
-  } while (0)
+  CudaQueue(queue).launch(kernel, Dim3(grid), Dim3(block), room, __VA_ARGS__)
 
 #endif

@@ -13,3 +13,8 @@ extern "C" void cuda_tell(Device *d, void *stream, uint64_t *n, uint64_t *to, bo
                           uint32_t name) {
   LAUNCH((tell_host), 1, 1, (cudaStream_t)stream, n, to, begins, name);
 }
+
+extern "C" void cuda_tell_load(void *ctx) {
+  CudaQueue queue(0, (CudaContext *)ctx, true, true);
+  LAUNCH((tell_host), 1, 1, queue, nullptr, nullptr, false, 0);
+}

@@ -216,6 +216,15 @@ static const struct {
     {"driver=0", "device cuda: this machine has no NVIDIA driver (libcuda.so.1)", 2},
     {"driver=12080",
      "the driver supports CUDA 12.8, but weft_cuda.so was built with 13.0", 2},
+    {"driver=13000 runtime=13010 capability=120",
+     "the driver is older than the toolkit of weft_cuda.so, whose PTX it cannot "
+     "translate: "
+     "install a newer one, or build with -DCMAKE_CUDA_ARCHITECTURES=120",
+     2},
+    {"capability=120 no_ptx",
+     "weft_cuda.so has no code for compute capability 12.0: build with "
+     "-DCMAKE_CUDA_ARCHITECTURES=120",
+     2},
     {"gpus=0", "device cuda: the driver shows no GPU; look at nvidia-smi", 2},
     {"capability=75", "the GPU has compute capability 7.5; weft needs 8.0 or newer", 2},
     {"memory=1000", "the plan needs 0.00 GiB, as check predicts; the GPU has 0.00 GiB",
@@ -225,10 +234,31 @@ static const struct {
 START_TEST(a_machine_that_cannot_is_told) {
   put_plan();
   Outcome o = process_run(
-      60, "sh -c '" BESIDE "WEFT_STANDIN=%s ./weft run plan.lua --steps 1 --device cuda'",
+      60,
+      "sh -c '" BESIDE "WEFT_STANDIN=\"%s\" ./weft run plan.lua --steps 1 --device cuda'",
       machines[_i].machine);
   ck_assert_msg(strstr(o.err, machines[_i].says) != NULL, "%s", o.err);
   ck_assert_int_eq(o.code, machines[_i].code);
+}
+END_TEST
+
+/* The minor version of the driver may be older where there is machine code. */
+static const struct {
+  const char *machine, *says;
+} first_lines[] = {
+    {"capability=90", "; kernels: machine code for 9.0, loaded in "},
+    {"capability=89", "; kernels: machine code for 8.0, loaded in "},
+    {"capability=100 driver=13000 runtime=13010", "; kernels: machine code for 10.0, "},
+    {"capability=120", "; kernels: PTX, translated by the driver for 12.0 in "},
+};
+
+START_TEST(the_first_line_says_how_kernels_came) {
+  put_plan();
+  Outcome o = process_run(60,
+                          "sh -c '" BESIDE "WEFT_STANDIN=\"%s\" ./weft run plan.lua "
+                          "--steps 1 --device cuda'",
+                          first_lines[_i].machine);
+  ck_assert_msg(o.code == 0 && strstr(o.err, first_lines[_i].says), "%s", o.err);
 }
 END_TEST
 
@@ -266,6 +296,7 @@ Suite *cuda_device_suite(void) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, the_program_verifies);
   tcase_add_loop_test(tc, a_machine_that_cannot_is_told, 0, LEN(machines));
+  tcase_add_loop_test(tc, the_first_line_says_how_kernels_came, 0, LEN(first_lines));
   tcase_add_test(tc, no_module_is_told);
   suite_add_tcase(s, tc);
   return s;

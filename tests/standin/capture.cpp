@@ -18,7 +18,7 @@ static void add_all(std::vector<size_t> &to, const std::vector<size_t> &from) {
 void capture_add(Runtime &r, CUstream_st *s, StandinMake make) {
   Capture &c = *s->capture;
   if (r.is.capture_fails && --r.is.capture_fails == 0) c.broken = true;
-  c.graph->node.push_back({std::move(make), s->tail, s});
+  c.graph->node.push_back({std::move(make), s->tail, s, s->connection});
   s->tail = {c.graph->node.size() - 1};
 }
 

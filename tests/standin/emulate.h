@@ -54,12 +54,10 @@ extern __thread Dim3 thread, block, threads, blocks;
 void run(Dim3 grid, Dim3 threads, size_t room, const std::function<void()> &body);
 /* Enqueues it (tests/standin/runtime.cpp); at once without a stream. */
 void enqueue(cudaStream_t s, std::function<void()> run);
-/* The arguments are those of now, whenever it runs. */
-template <typename K, typename... A>
-void launch_kernel(cudaStream_t s, Dim3 grid, Dim3 threads, size_t room, K kernel,
-                   A... a) {
-  enqueue(s, [=] { run(grid, threads, room, [=] { kernel(a...); }); });
-}
+/* As CUDA does it: loads the kernel if this is its first launch, and looks whether the
+ * launch fits on the GPU (kernel_figures.cpp). */
+cudaError_t launch_begins(cudaStream_t s, const void *kernel, Dim3 grid, Dim3 threads,
+                          size_t room);
 [[noreturn]] void refuse(const char *why);
 void barrier();
 /* When all lanes of the warp have come here with the same f, f runs once, with what each
@@ -72,6 +70,11 @@ uint64_t broadcast(uint64_t x, int from);
 /* The shared memory that the launch asked for; whether it has these bytes. */
 unsigned char *room();
 bool in_room(const void *p, size_t bytes);
+
+/* Whether it computes nothing: Standin.idle. */
+bool idle(const void *kernel);
+
+template <typename T> struct exact { typedef T type; };
 
 /* f is one of the two above. */
 template <typename T> T word_of(uint64_t (*f)(uint64_t, int), T x, int arg) {
@@ -102,7 +105,18 @@ template <typename T> T word_of(uint64_t (*f)(uint64_t, int), T x, int arg) {
 #define __shfl_xor_sync(members, x, mask) emulate::word_of(emulate::exchange, x, mask)
 #define __shfl_sync(members, x, lane)     emulate::word_of(emulate::broadcast, x, lane)
 #define SHARED_ROOM(name)                 unsigned char *name = emulate::room()
-#define START(kernel, grid, block, room, stream, ...)                                    \
-  emulate::launch_kernel(stream, grid, block, room, kernel, __VA_ARGS__)
+
+/* The arguments are those of now, whenever it runs. */
+template <typename... P>
+cudaError_t start_kernel(void (*kernel)(P...), Dim3 grid, Dim3 threads, size_t room,
+                         cudaStream_t s, typename emulate::exact<P>::type... p) {
+  cudaError_t r = emulate::launch_begins(s, (const void *)kernel, grid, threads, room);
+  if (r != cudaSuccess) return r;
+  emulate::enqueue(s, [=] {
+    if (emulate::idle((const void *)kernel)) return;
+    emulate::run(grid, threads, room, [=] { kernel(p...); });
+  });
+  return cudaSuccess;
+}
 
 #endif

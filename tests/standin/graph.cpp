@@ -3,7 +3,8 @@
  * node comes after decides. Which of several goes on is drawn as for streams: nodes of
  * one stream in turns, the streams with ranks that are drawn again now and then; in every
  * other order the first stream of the capture goes on only when no other can, or the
- * others do. */
+ * others do. As streams, nodes begin in the order of their connection (connections.cpp).
+ */
 #include "runtime.h"
 
 /* ---- running ---- */
@@ -23,6 +24,7 @@ Launched::Node *graph_next(Runtime &r, Launched &g) {
   Launched::Node *best = nullptr;
   bool late = false, origin_last = r.is.order % 2;
   for (Launched::Node &n : g.node) {
+    if (!n.begun && g.waiting[n.connection].front() != &n) continue;
     if (!is_ready(g, n) || !can(n)) continue;
     bool last = (n.lane == g.origin) == origin_last;
     if (best && last > late) continue;
@@ -34,6 +36,8 @@ Launched::Node *graph_next(Runtime &r, Launched &g) {
 
 void graph_step(Runtime &r, Launched &g, Launched::Node *n) {
   StandinTask t = std::move(n->task.front());
+  if (!n->begun) g.waiting[n->connection].pop_front();
+  n->begun = true;
   n->task.pop_front();
   t.run();
   g.left -= n->task.empty();
@@ -74,13 +78,15 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
   l->origin = exec->graph->origin;
   for (const GraphNode &n : exec->graph->node) {
     std::vector<StandinTask> task = n.make();
-    l->node.push_back({{task.begin(), task.end()}, n.after, n.lane});
+    l->node.push_back({{task.begin(), task.end()}, n.after, n.lane, n.connection});
     l->rank[n.lane] = r.draw();
     l->left++;
   }
+  for (Launched::Node &n : l->node)
+    if (!n.task.empty()) l->waiting[n.connection].push_back(&n);
   r.launched++;
   r.idle = 0;
-  if (l->left) s->queue.push_back(Op{nullptr, nullptr, 0, nullptr, l});
+  if (l->left) connection_push(r, s, Op{nullptr, nullptr, 0, nullptr, l});
   return cudaSuccess;
 }
 

@@ -15,11 +15,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "kernel_figures.h"
 #include "runtime.h"
 #include "emulate.h"
 
 extern "C" const Standin standin_usual = {
-    1, 13000, 1, 90, (size_t)8 << 30, 132, 22809, 0, 0, 0, 0, 0, 0, 0, 1};
+    1, 13000, 1, 90, (size_t)8 << 30, 132,   22809, 0, 0, 0, 0, 0,
+    0, 0,     1, 0,  13000,           false, false};
 
 Runtime::Runtime() {
   if (const char *text = getenv("WEFT_STANDIN")) read(text);
@@ -42,10 +44,13 @@ void Runtime::read(const char *text) {
                 {"cudnn_fails=", &is.cudnn_fails},
                 {"capture_fails=", &is.capture_fails},
                 {"algorithms=", &is.algorithms},
-                {"flip=", &is.flip}};
+                {"flip=", &is.flip},
+                {"connections=", &is.connections},
+                {"runtime=", &is.runtime}};
   for (const auto &n : number)
     if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));
   if (const char *at = strstr(text, "order=")) is.order = (uint64_t)atoll(at + 6);
+  is.no_ptx = strstr(text, "no_ptx") != nullptr;
   if (const char *at = strstr(text, "memory=")) is.memory = (size_t)atoll(at + 7);
 }
 
@@ -74,7 +79,7 @@ void protect(Runtime &r, int how) {
 }
 
 bool can_go_on(const CUstream_st *s) {
-  if (s->queue.empty()) return false;
+  if (s->queue.empty() || !connection_lets(runtime(), s)) return false;
   const Op &op = s->queue.front();
   if (op.graph) return graph_next(runtime(), *op.graph) != nullptr;
   if (op.can) return op.can();
@@ -117,7 +122,9 @@ CUstream_st *next(Runtime &r, bool with_last) {
 
 /* Its first step. Memory is open then. */
 void step(Runtime &r, CUstream_st *s) {
+  connection_begins(r, s, s->queue.front());
   if (std::shared_ptr<Launched> g = s->queue.front().graph) {
+    s->queue.front().turn = 0;
     graph_step(r, *g, graph_next(r, *g));
     if (graph_over(*g)) s->queue.pop_front();
     return;
@@ -180,12 +187,14 @@ bool is_device(Runtime &r, const void *p) {
 
 } // namespace
 
+void drain_all(Runtime &r) { drain(r, nullptr); }
+
 /* Into the queue, or into what is captured of it. */
 static void put(Runtime &r, CUstream_st *s, std::function<void()> run) {
   r.launched++;
   if (s->capture)
     return capture_add(r, s, [=] { return std::vector<StandinTask>{{nullptr, run}}; });
-  s->queue.push_back(Op{std::move(run)});
+  connection_push(r, s, Op{std::move(run)});
   r.idle = 0;
 }
 
@@ -204,8 +213,15 @@ void standin_queue(CUstream_st *s, StandinMake make) {
   Guard g(r.lock);
   r.launched++;
   if (s->capture) return capture_add(r, s, std::move(make));
-  for (StandinTask &t : make())
-    s->queue.push_back(Op{std::move(t.run), nullptr, 0, std::move(t.can)});
+  bool first = true;
+  for (StandinTask &t : make()) {
+    Op op{std::move(t.run), nullptr, 0, std::move(t.can)};
+    if (first)
+      connection_push(r, s, std::move(op));
+    else
+      s->queue.push_back(std::move(op));
+    first = false;
+  }
 }
 
 StandinLock::StandinLock() { runtime().lock.lock(); }
@@ -247,7 +263,7 @@ cudaError_t cudaDriverGetVersion(int *v) {
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int *v) {
-  *v = 13000;
+  *v = runtime().is.runtime;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int *n) {
@@ -261,6 +277,8 @@ cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr which, int device
   int c = runtime().is.capability;
   if (which == cudaDevAttrMultiProcessorCount)
     *v = runtime().is.sms;
+  else if (which == cudaDevAttrMaxSharedMemoryPerBlockOptin)
+    *v = (int)shared_most(c);
   else
     *v = which == cudaDevAttrComputeCapabilityMajor ? c / 10 : c % 10;
   return cudaSuccess;
@@ -269,12 +287,23 @@ cudaError_t cudaGetDevice(int *device) {
   *device = 0;
   return cudaSuccess;
 }
-cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+cudaError_t cudaGetLastError(void) {
+  Runtime &r = runtime();
+  Guard g(r.lock);
+  cudaError_t e = r.last;
+  r.last = cudaSuccess;
+  return e;
+}
 
 const char *cudaGetErrorName(cudaError_t e) {
   switch (e) {
   case cudaSuccess: return "cudaSuccess";
   case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+  case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+  case cudaErrorInvalidDeviceFunction: return "cudaErrorInvalidDeviceFunction";
+  case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
+  case cudaErrorUnsupportedPtxVersion: return "cudaErrorUnsupportedPtxVersion";
+  case cudaErrorLaunchOutOfResources: return "cudaErrorLaunchOutOfResources";
   case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
   case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
   case cudaErrorNoDevice: return "cudaErrorNoDevice";
@@ -405,6 +434,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) {
   Guard g(r.lock);
   *s = new CUstream_st;
   (*s)->rank = r.draw();
+  connection_choose(r, *s);
   r.stream.push_back(*s);
   return cudaSuccess;
 }
@@ -463,7 +493,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
   Runtime &r = runtime();
   Guard g(r.lock);
   if (e->captured || s->capture) return capture_wait(r, s, e);
-  if (e->recorded) s->queue.push_back(Op{nullptr, e, e->recorded});
+  if (e->recorded) connection_push(r, s, Op{nullptr, e, e->recorded});
   return cudaSuccess;
 }
 
@@ -479,8 +509,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   if (s->capture) return capture_record(s, e);
   e->captured = false;
   uint64_t version = ++e->recorded;
-  s->queue.push_back(
-      Op{[e, version, &r] { e->reached = version, e->at = r.clock; }, e, version});
+  connection_push(
+      r, s, Op{[e, version, &r] { e->reached = version, e->at = r.clock; }, e, version});
   return cudaSuccess;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct GraphNode {
   StandinMake make;
   std::vector<size_t> after;
   CUstream_st *lane; /* the stream: neighbours there run in turns, as they would in one */
+  int connection;    /* of the stream */
 };
 
 struct CUgraph_st {
@@ -57,8 +59,12 @@ struct Launched {
     std::deque<StandinTask> task;
     std::vector<size_t> after;
     CUstream_st *lane;
+    int connection;
+    bool begun = false;
   };
   std::vector<Node> node;
+  /* Of each connection the nodes that have not begun, in the order of the capture. */
+  std::map<int, std::deque<Node *>> waiting;
   std::map<CUstream_st *, uint64_t> rank;
   CUstream_st *origin = nullptr;
   size_t left = 0; /* nodes with tasks */
@@ -70,10 +76,12 @@ struct Op {
   uint64_t version = 0;
   std::function<bool()> can = nullptr; /* what it waits for is in other processes */
   std::shared_ptr<Launched> graph = nullptr;
+  uint64_t turn = 0; /* among all of its connection; 0: it needs none */
 };
 
 struct CUstream_st {
   std::deque<Op> queue;
+  int connection = 0;
   uint64_t rank = 0;
   bool copies = false;
   CaptureRef capture;
@@ -88,11 +96,16 @@ struct Runtime {
   Standin is = standin_usual;
   std::vector<CUstream_st *> stream;
   std::map<char *, Block> device, pinned;
-  std::vector<CaptureRef> capture; /* that have not ended */
+  std::vector<CaptureRef> capture;                /* that have not ended */
+  std::map<int, std::deque<uint64_t>> connection; /* turns of what has not begun */
+  uint64_t turns = 0;
+  std::set<const void *> loaded;    /* kernels, and algorithms of libraries */
+  std::map<const void *, int> room; /* dynamic shared memory that kernels may have */
+  cudaError_t last = cudaSuccess;   /* of launches: cudaGetLastError */
   /* Addresses of the device, of which `top` bytes were ever given. */
   char *base = nullptr;
   size_t used = 0, top = 0;
-  uint64_t random = 1, ran = 0, launched = 0;
+  uint64_t random = 1, ran = 0, launched = 0, loads = 0;
   double clock = 0; /* ms, as far as something says how long it takes */
   int idle = 0;     /* polls since something was queued or ran */
 
@@ -106,6 +119,24 @@ struct Runtime {
 
 Runtime &runtime();
 typedef std::lock_guard<std::recursive_mutex> Guard;
+
+/* ---- runtime.cpp ---- */
+/* Runs all that is queued. The caller has the lock once. */
+void drain_all(Runtime &r);
+
+/* ---- connections.cpp ---- */
+void connection_choose(Runtime &r, CUstream_st *s);
+/* Queues it behind what else is on the connection; only the first task of several has a
+ * turn there. */
+void connection_push(Runtime &r, CUstream_st *s, Op op);
+/* Whether the head of the stream is the head of its connection, too. */
+bool connection_lets(const Runtime &r, const CUstream_st *s);
+/* It has begun. */
+void connection_begins(Runtime &r, const CUstream_st *s, const Op &op);
+/* A kernel or an algorithm is used: the first time the call waits for all streams. */
+void standin_first_use(const void *code);
+/* It was asked for what it needs, which loads it. */
+void standin_loaded(const void *code);
 
 /* ---- capture.cpp ---- */
 /* Adds to the capture that the stream is in. */

@@ -28,6 +28,12 @@ typedef struct Standin {
   int flip; /* the n-th copy to memory of the host alone changes a bit in its middle; 0:
                none */
   int algorithms; /* that cuBLASLt proposes, of those of lt_algorithm: 1 */
+  /* Connections that streams share (connections.cpp), whatever the environment says; 0:
+   * as it says. */
+  int connections;
+  int runtime; /* the toolkit's version, 13000; it has code for 8, 9 and 10, and PTX */
+  bool no_ptx; /* but PTX */
+  bool idle;   /* kernels and products take their turns and compute nothing */
 } Standin;
 extern const Standin standin_usual;
 /* Before the first call of the runtime, or when all of its queues are empty. */
@@ -45,6 +51,8 @@ typedef struct LtAlgorithm {
 extern const LtAlgorithm lt_algorithm[LT_ALGORITHMS];
 /* Products that this one computed so far. */
 uint64_t standin_products(int algorithm);
+/* Uses of kernels and algorithms that were not loaded before: each made its call wait. */
+uint64_t standin_loads(void);
 /* Graphs that were launched and have not ended. */
 int standin_graphs(void);
 /* As it was set, or as WEFT_STANDIN has it. */

@@ -126,6 +126,9 @@ typedef struct DeviceVtable {
   void (*tell)(Device *d, void *queue, uint64_t *n, uint64_t *to, bool begins,
                uint32_t name);
   const DeviceCapture *keeper; /* NULL: every step is launched anew */
+  /* Kernels and products are loaded when they are first launched, which may wait for all
+   * that the device runs: programs are gone through with Device.loads first. */
+  bool lazy;
 } DeviceVtable;
 
 /* Calls that went through the wrappers. */
@@ -150,6 +153,13 @@ struct Device {
   bool dry;    /* launches are only fingerprinted (DeviceCapture.print), not enqueued */
   /* Tests: the n-th fallible call from now on (n >= 1) fails; 0: none. */
   uint64_t fail_in;
+  /* With dry: kernels are loaded, and products of libraries run once, on whatever memory
+   * holds. */
+  bool loads;
+  /* Why a launch failed, set by it; NULL: none has. */
+  const char *refused;
+  /* How its kernels came to the device so far, in words; NULL: they are functions. */
+  const char *kernels;
 };
 
 enum { DEVICE_WAY = 160 };

@@ -178,6 +178,26 @@ static void *at(const Rank *r, const uint64_t *base, const Operand *o) {
   return rank_place(r, base[o->slot] + r->off[o - r->p->operand]);
 }
 
+/* Whether this is another kernel than those that the instruction has loaded: which one it
+ * is may follow from whether it adds, and from how its operands are aligned. */
+static bool needs_loading(Bound *b) {
+  const KernelArgs *a = &b->args;
+  uintptr_t all = 0;
+  for (int k = 0; k < a->nin; k++) all |= (uintptr_t)a->in[k].p;
+  for (int k = 0; k < a->nout; k++) all |= (uintptr_t)a->out[k].p;
+  int kind = 2 * (all % 16 != 0) + a->accumulate;
+  bool known = b->loaded >> kind & 1;
+  b->loaded |= (uint8_t)(1 << kind);
+  return !known;
+}
+
+/* Its launch failed: nothing of it runs. */
+static weft_status refused(const Rank *r, const Instr *in, weft_error *e) {
+  weft_error why = {.code = WEFT_ERUN, .rank = -1};
+  snprintf(why.text, sizeof why.text, "device %s: %s", r->dev->vt->name, r->dev->refused);
+  return fail(r, in, &why, e);
+}
+
 static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,
                               uint64_t fresh, bool check, weft_error *e) {
   Bound *b = &r->bound[r->bound_of[in - r->p->code]];
@@ -189,7 +209,9 @@ static weft_status run_kernel(Rank *r, const Instr *in, const uint64_t *base,
   a->unit = r->call ? r->p->number[r->call->unit] : 0;
   a->accumulate = in->acc == ACC_ALWAYS ||
                   (in->acc >= ACC_BIT && !(fresh >> (in->acc - ACC_BIT) & 1));
+  if (r->dev->loads && !needs_loading(b)) return WEFT_OK;
   device_launch(r->dev, b->kernel, a);
+  if (r->dev->refused) return refused(r, in, e);
   if (r->looks) TRY(look(r, in, 0, e));
   if (!check) return WEFT_OK;
   if (in->op == OP_permute) TRY(check_rows(r, a, e));
@@ -367,6 +389,16 @@ weft_status interp_main(Rank *r, bool check, const StopFlag *stop, weft_error *e
   weft_status st = run_range(r, 0, r->p->nmain, &arena, 0, check, stop, e);
   device_main(r->dev, false);
   return st;
+}
+
+weft_status interp_load(Rank *r, weft_error *e) {
+  if (!r->dev->vt->lazy) return WEFT_OK;
+  r->dev->dry = r->dev->loads = true;
+  weft_status st = interp_main(r, false, NULL, e);
+  r->dev->dry = r->dev->loads = false;
+  atomic_store(&r->at, NULL);
+  atomic_store(&r->ticks, 0);
+  return st == WEFT_OK ? device_sync(r->dev, e) : st;
 }
 
 static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {

@@ -12,6 +12,7 @@
 typedef struct Bound {
   const Kernel *kernel;
   KernelArgs args;
+  uint8_t loaded; /* see needs_loading in interp.c */
 } Bound;
 
 /* A transfer between its start and its wait. */
@@ -98,6 +99,11 @@ void capture_free(Rank *r);
 /* ---- interp.c ---- */
 /* The main list, once. */
 weft_status interp_main(Rank *r, bool check, const StopFlag *stop, weft_error *e);
+
+/* Goes through the main list for a device that loads kernels when they are first
+ * launched: in a step that could wait for operations that wait for other ranks. Before
+ * anything is in the arena. */
+weft_status interp_load(Rank *r, weft_error *e);
 
 /* Where an offset lies, see HOST_BASE. */
 static inline char *rank_place(const Rank *r, uint64_t off) {

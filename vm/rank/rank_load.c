@@ -225,9 +225,11 @@ static weft_status load(Rank *r, weft_error *e) {
   place_operands(r);
   TRY(bind_kernels(
       r, e)); /* first: a device may try out on its free memory how to compute */
-  if (!r->under) return take_arenas(r, e);
-  share_arenas(r);
-  return WEFT_OK;
+  if (r->under)
+    share_arenas(r);
+  else
+    TRY(take_arenas(r, e));
+  return interp_load(r, e);
 }
 
 static weft_status make(const weft_alloc *a, const Compiled *c, int rank, Device *dev,

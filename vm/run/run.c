@@ -295,6 +295,10 @@ const char *run_way(const Run *r, char text[96]) {
   return text;
 }
 
+const char *run_kernels(const Run *r) {
+  return r->nworker ? r->worker[0].dev.kernels : NULL;
+}
+
 const char *run_not_captured(Run *r) {
   for (int i = 0; i < r->nworker; i++) {
     const Worker *w = &r->worker[i];

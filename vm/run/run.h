@@ -96,6 +96,9 @@ void run_abandon(Run *r);
 /* How steps are run on a device that can capture graphs: "replayed as one graph", or
  * "launched op by op: " and the reason. NULL: the device cannot capture. */
 const char *run_way(const Run *r, char text[96]);
+/* How kernels came to the device of this process, and how long it took; NULL: they are
+ * functions of the program. */
+const char *run_kernels(const Run *r);
 /* The reason why a rank of this process could not capture its step: returned once, after
  * that step. Else NULL. */
 const char *run_not_captured(Run *r);

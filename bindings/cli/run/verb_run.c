@@ -134,13 +134,14 @@ static void print_start(Training *t) {
   const Job *j = &t->job;
   bool asked = j->plan.attention != ATTENTION_NATIVE;
   const char *attention = asked ? attention_way(j->compiled, text) : NULL;
-  const char *way = t->record.head.way;
-  fprintf(stderr, "%s: %s, %d rank%s (%s), %s each; %s%s%s%s%s\n", t->job.plan.name,
+  const char *way = t->record.head.way, *kernels = t->record.head.kernels;
+  fprintf(stderr, "%s: %s, %d rank%s (%s), %s each; %s%s%s%s%s%s%s\n", t->job.plan.name,
           format_mesh(&t->job.mesh, mesh), t->job.mesh.world,
           t->job.mesh.world > 1 ? "s" : "", t->ranks.comm->name,
           format_bytes((double)run_memory(t->session.run), memory),
           SHOWN(data_describe(t->session.data)), attention ? "; attention: " : "",
-          attention ? attention : "", way ? "; steps are " : "", way ? way : "");
+          attention ? attention : "", way ? "; steps are " : "", way ? way : "",
+          kernels ? "; kernels: " : "", kernels ? kernels : "");
 }
 
 /* Says that early stopping has ended the run, and which evaluation was best. */
@@ -205,6 +206,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
     TRY(export_begin(&t->export, &t->job, cli, cli->export, t->session.weights, false,
                      &t->job.e));
   t->record.head.way = run_way(t->session.run, t->way);
+  t->record.head.kernels = run_kernels(t->session.run);
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);
   TRY(warn(t, run_uneven(t->session.run), &t->job.e));

@@ -10,22 +10,34 @@ static int group_count(const CommNeeds *needs) {
   return n;
 }
 
+static int pair_count(const NcclEndpoint *p) {
+  int n = 0;
+  for (int i = 0; i < p->npeer; i++) n += p->peer[i] != p->rank;
+  return 2 * n;
+}
+
+bool nccl_copies_alone(const NcclEndpoint *p, const CommNeeds *needs) {
+  return group_count(needs) < needs->ngroup || pair_count(p) < 2 * p->npeer;
+}
+
 /* Queues that share a connection run one after the other: a kernel that waits for a peer
  * keeps back what is behind it, and that the peer may wait for (CUDA C++ Programming
- * Guide, CUDA_DEVICE_MAX_CONNECTIONS). */
+ * Guide, CUDA_DEVICE_MAX_CONNECTIONS). A rank has a queue for computation, one for each
+ * group and direction, and one for copies to itself. */
 weft_status nccl_check_queues(const NcclEndpoint *p, const CommNeeds *needs,
                               weft_error *e) {
   enum { UNSET = 8, MOST = 32 };
   const char *text = getenv(CUDA_CONNECTIONS);
   int has = text ? MIN(atoi(text), MOST) : UNSET;
-  int queues = 1 + group_count(needs) + 2 * p->npeer;
+  int queues = 1 + nccl_copies_alone(p, needs) + group_count(needs) + pair_count(p);
   if (queues <= has) return WEFT_OK;
   return err_set(
       e, WEFT_EUSAGE,
       "rank %d: its step has %d queues on the GPU, of computation, %d groups and "
-      "%d directions, but " CUDA_CONNECTIONS " is %d%s: queues that share a "
+      "%d directions%s, but " CUDA_CONNECTIONS " is %d%s: queues that share a "
       "connection may wait for each other for ever; %s",
-      p->rank, queues, group_count(needs), 2 * p->npeer, has,
+      p->rank, queues, group_count(needs), pair_count(p),
+      nccl_copies_alone(p, needs) ? ", and of copies to itself" : "", has,
       text ? "" : " if it is not set",
       queues <= MOST ? "leave it unset, weft sets 32"
                      : "32 is the most: choose a mesh with fewer groups");
@@ -39,7 +51,7 @@ enum { GROUP_CTAS = 16, PAIR_CTAS = 2 };
  * all choose the same numbers. */
 weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclCtas *out,
                             weft_error *e) {
-  int all = 0, groups = group_count(needs), pairs = 2 * p->npeer, gpu = 0;
+  int all = 0, groups = group_count(needs), pairs = pair_count(p), gpu = 0;
   CUDA(p, cudaGetDevice(&gpu));
   CUDA(p, cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, gpu));
   out->group = p->w->group_ctas;

@@ -19,8 +19,8 @@
 #include "vm/comm/world.h"
 
 typedef struct NcclLine {
-  ncclComm_t comm; /* NULL: no other member, or aborted */
-  cudaStream_t queue;
+  ncclComm_t comm;      /* NULL: no other member, or aborted */
+  cudaStream_t queue;   /* that of NcclEndpoint.self if there is no other member */
   int n, me;            /* members; this rank's index */
   uint64_t *nth;        /* operations begun, counted by the stream; GPU memory */
   _Atomic uint64_t *at; /* progress word, see nccl_op.c; pinned host memory */
@@ -80,6 +80,9 @@ weft_status nccl_settle(NcclEndpoint *p, NcclLine *l, ncclResult_t r, const char
 typedef struct NcclCtas {
   int group, pair;
 } NcclCtas;
+/* Whether the rank is alone in a group, or sends to itself: such copies have one queue.
+ */
+bool nccl_copies_alone(const NcclEndpoint *p, const CommNeeds *needs);
 /* Whether each queue of the rank has a connection of its own. */
 weft_status nccl_check_queues(const NcclEndpoint *p, const CommNeeds *needs,
                               weft_error *e);
@@ -92,6 +95,8 @@ weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclC
 weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs, Comm *c,
                       weft_error *e);
 void nccl_leave(Comm *c);
+/* The stream of a line, of the highest priority. */
+weft_status nccl_queue(NcclEndpoint *p, NcclLine *l, weft_error *e);
 
 /* ---- nccl_op.c ---- */
 weft_status nccl_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,

@@ -10,7 +10,7 @@
 
 /* ---- lines ---- */
 
-static weft_status new_queue(NcclEndpoint *p, NcclLine *l, weft_error *e) {
+weft_status nccl_queue(NcclEndpoint *p, NcclLine *l, weft_error *e) {
   int lowest = 0, highest = 0;
   CUDA(p, cudaDeviceGetStreamPriorityRange(&lowest, &highest));
   CUDA(p, cudaStreamCreateWithPriority(&l->queue, cudaStreamNonBlocking, highest));
@@ -120,8 +120,9 @@ static weft_status make_groups(NcclEndpoint *p, const CommNeeds *needs, int ctas
     for (int k = 0; k < g->n; k++)
       if (g->rank[k] == p->rank) l->me = k;
     snprintf(l->name, sizeof l->name, "%s", g->name ? g->name : "?");
-    TRY(new_queue(p, l, e));
+    l->queue = p->self->queue;
     if (g->n < 2) continue;
+    TRY(nccl_queue(p, l, e));
     TRY(connect(p, l, g->rank, g->n, ctas, e));
     TRY(register_memory(p, l, needs, e));
     TRY(warm_up(p, needs, i, e));
@@ -137,7 +138,7 @@ static weft_status make_pair(NcclEndpoint *p, int peer_at, bool comes,
   l->n = 2;
   l->me = comes;
   snprintf(l->name, sizeof l->name, "rank %d to rank %d", member[0], member[1]);
-  TRY(new_queue(p, l, e));
+  TRY(nccl_queue(p, l, e));
   TRY(connect(p, l, member, 2, ctas, e));
   TRY(register_memory(p, l, needs, e));
   return warm_up(p, needs, p->ngroup + 2 * peer_at + comes, e);
@@ -214,9 +215,9 @@ static weft_status join_all(NcclEndpoint *p, const CommNeeds *needs, weft_error 
   TRY(nccl_check_queues(p, needs, e));
   TRY(nccl_share_ctas(p, needs, &ctas, e));
   TRY(make_events(p, e));
-  TRY(make_groups(p, needs, ctas.group, e));
   p->self->n = 1;
-  TRY(new_queue(p, p->self, e));
+  if (nccl_copies_alone(p, needs)) TRY(nccl_queue(p, p->self, e));
+  TRY(make_groups(p, needs, ctas.group, e));
   return make_pairs(p, needs, ctas.pair, e);
 }
 
@@ -279,7 +280,8 @@ void nccl_leave(Comm *c) {
   for (int i = 0; i < p->nline; i++) close_line(p, &p->line[i]);
   pthread_mutex_unlock(&w->lock);
   for (int i = 0; i < p->nline; i++)
-    if (p->line[i].queue) (void)cudaStreamDestroy(p->line[i].queue);
+    if (p->line[i].n > 1 && p->line[i].queue) (void)cudaStreamDestroy(p->line[i].queue);
+  if (p->self->queue) (void)cudaStreamDestroy(p->self->queue);
   for (int i = 0; i < p->ends; i++) (void)cudaEventDestroy(p->handle[i].end);
   if (p->nth) (void)cudaFree(p->nth);
   if (p->at) (void)cudaFreeHost((void *)p->at);

@@ -140,6 +140,7 @@ static const char *const name[COLL_N] = {
 
 static weft_status start_on(NcclEndpoint *p, NcclLine *l, const CommOp *op, int handle,
                             DeviceEvent ready, weft_error *e) {
+  if (!l->queue) TRY(nccl_queue(p, l, e)); /* to itself, which it did not list */
   if (ready.id)
     CUDA(p, cudaStreamWaitEvent(l->queue, (cudaEvent_t)(uintptr_t)ready.id, 0));
   if (l == p->self) return meet_self(p, op, handle, e);
