@@ -105,6 +105,12 @@ static void warn_memory(Job *j) {
 
 /* The device must support the compute type. */
 static weft_status check_device(Job *j) {
+  if (j->device && !j->device->fp8 && j->plan.fp8.recipe)
+    return err_set(
+        &j->e, WEFT_EUSAGE,
+        "device %s has no products in fp8, which the plan's precision asks for: "
+        "use bf16",
+        j->device->name);
   if (!j->device || j->device->f16 || j->plan.dtype != DT_F16) return WEFT_OK;
   return err_set(
       &j->e, WEFT_EUSAGE,

@@ -10,17 +10,19 @@
 static const struct {
   const char *scope, *key;
   int is[3];
-} numbered[] = {{"precision", "param_dtype", {DT_F32, DT_BF16, DT_F16}},
-                {"precision", "grad_dtype", {DT_F32, DT_BF16, DT_F16}},
-                {"precision", "reduce_dtype", {DT_F32, DT_BF16}},
-                {"precision", "master_dtype", {DT_F32, DT_BF16}},
+} numbered[] = {
+    {"precision", "param_dtype", {DT_F32, DT_BF16, DT_F16}},
+    {"precision", "grad_dtype", {DT_F32, DT_BF16, DT_F16}},
+    {"precision", "reduce_dtype", {DT_F32, DT_BF16}},
+    {"precision", "recipe", {RECIPE_TENSORWISE, RECIPE_ROWWISE, RECIPE_MXFP8}},
+    {"precision", "master_dtype", {DT_F32, DT_BF16}},
 #define OPTIMIZER(ID, name, states, flops, changes, formula)                             \
   {#name, "state_dtype", {DT_F32, DT_BF16}},
 #define MATRICES(ID, name, rest, states, flops, changes)                                 \
   {#name, "state_dtype", {DT_F32, DT_BF16}},
 #include "vm/plan/optimizers.def"
-                {"moe", "drop_policy", {DROP_PROBS, DROP_POSITION}},
-                {"tokens", "dtype", {2, 4}}};
+    {"moe", "drop_policy", {DROP_PROBS, DROP_POSITION}},
+    {"tokens", "dtype", {2, 4}}};
 
 static int number_at(const Field *f, int place) {
   for (int i = 0; i < LEN(numbered); i++) {

@@ -124,15 +124,85 @@ static void scale_options(Check *c, int idx, const char *path) {
   }
 }
 
+/* ---- fp8 ---- */
+
+void field_fp8_exclude(Check *c, int idx, const char *path) {
+  int n;
+  const char **at = field_list_texts(c, idx, path, "a list of patterns of linears", &n);
+  if (!at) return;
+  c->plan->fp8.exclude = (Patterns){at, n};
+  c->plan->fp8.excludes = true;
+}
+
+/* An option of fp8 that the table at idx has, or NULL. */
+static const char *fp8_option(Check *c, int idx) {
+  static const char *const keys[] = {"recipe", "fp8_format", "round_scales_to_power_of_2",
+                                     "exclude", "filter_fqns"};
+  const char *found = NULL;
+  for (int i = 0; i < LEN(keys); i++, lua_pop(c->L, 1))
+    if (field_push(c->L, idx, keys[i]) != LUA_TNIL && !found) found = keys[i];
+  return found;
+}
+
+static bool given(Check *c, int idx, const char *key) {
+  bool is = lua_istable(c->L, idx) && field_push(c->L, idx, key) != LUA_TNIL;
+  if (lua_istable(c->L, idx)) lua_pop(c->L, 1);
+  return is;
+}
+
+/* Ops compute in bf16 unless the table at idx says otherwise. */
+static void fp8_begin(Check *c) {
+  c->plan->dtype = DT_BF16;
+  c->plan->fp8.recipe = RECIPE_TENSORWISE;
+}
+
+static void fp8_defaults(Check *c, int idx, const char *path) {
+  static const char *const head[] = {"lm_head"};
+  Fp8Plan *p = &c->plan->fp8;
+  if (!given(c, idx, "fp8_format"))
+    p->format = p->recipe == RECIPE_TENSORWISE ? FORMAT_HYBRID : FORMAT_E4M3;
+  if (!given(c, idx, "round_scales_to_power_of_2"))
+    p->powers = p->recipe == RECIPE_ROWWISE;
+  if (!p->excludes) p->exclude = (Patterns){head, 1};
+  if (c->plan->dtype == DT_F16)
+    diag_error(c->d, "option", arena_printf(c->arena, "%s.param_dtype", path),
+               "f16 beside fp8: what is no linear computes in bf16 or f32");
+}
+
+/* "fp8", or { "fp8", ... } */
+static bool says_fp8(Check *c, int idx) {
+  bool table = lua_istable(c->L, idx);
+  if (table) lua_rawgeti(c->L, idx, 1);
+  int at = table ? -1 : idx;
+  bool is = lua_type(c->L, at) == LUA_TSTRING && name_same(lua_tostring(c->L, at), "fp8");
+  if (table) lua_pop(c->L, 1);
+  return is && (!table || lua_rawlen(c->L, idx) == 1);
+}
+
+static void precision_table(Check *c, int idx, const char *path) {
+  const char *key = fp8_option(c, idx);
+  check_scope(c, idx, "precision", path, 1);
+  scale_options(c, idx, path);
+  if (!key) return;
+  diag_error(c->d, "option", arena_printf(c->arena, "%s.%s", path, key),
+             "is an option of fp8, and products are computed in %s",
+             dtype_name(c->plan->dtype))
+      ->suggestion = arena_printf(c->arena, "precision = { \"fp8\", %s = ... }", key);
+}
+
 void field_precision(Check *c, int idx, const char *path) {
-  if (lua_istable(c->L, idx) && lua_rawlen(c->L, idx) > 0) {
+  if (says_fp8(c, idx)) {
+    fp8_begin(c);
+    if (lua_istable(c->L, idx)) check_scope(c, idx, "precision", path, 2);
+    if (lua_istable(c->L, idx)) scale_options(c, idx, path);
+    fp8_defaults(c, idx, path);
+  } else if (lua_istable(c->L, idx) && lua_rawlen(c->L, idx) > 0) {
     check_type(c, path, "a name, or a table with param_dtype", idx)->suggestion =
-        "a name alone is written without braces";
+        "a name alone is written without braces; { \"fp8\", recipe = ... } has options";
   } else if (lua_istable(c->L, idx)) {
-    check_scope(c, idx, "precision", path, 1);
-    scale_options(c, idx, path);
+    precision_table(c, idx, path);
   } else if (lua_type(c->L, idx) != LUA_TSTRING) {
-    check_type(c, path, "\"f32\", \"bf16\", \"f16\" or a table", idx);
+    check_type(c, path, "\"f32\", \"bf16\", \"f16\", \"fp8\" or a table", idx);
   } else {
     const char *names = schema_find("precision", "param_dtype")->names;
     const char *name = check_name(c, names, path, lua_tostring(c->L, idx));
@@ -170,7 +240,8 @@ void field_fp8_cache(Check *c, int idx, const char *path) {
   if (!lua_isboolean(c->L, idx))
     check_type(c, path, "true or false", idx);
   else if (lua_toboolean(c->L, idx))
-    diag_error(c->d, "option", path, "there are no fp8 weights: fp8 is not built")
+    diag_error(c->d, "option", path,
+               "there are no fp8 weights: linears round theirs anew")
         ->suggestion = "leave it out";
   else
     diag_warn(c->d, "no-effect", path,

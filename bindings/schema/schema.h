@@ -221,9 +221,9 @@ FieldCheck field_betas, field_coefficients, field_lr; /* fields_optimizer.c */
 FieldCheck field_packed, field_files, field_weights;  /* fields_data.c */
 FieldCheck field_precision, field_mp_policy, field_reshard, field_hpz_partition,
     field_reduce_bucket, field_offload_policy, field_zero_dp, field_bucket_cap,
-    field_ac_scope, field_switch, field_always_on, field_autocast, field_fp8_cache,
-    field_recompute, field_loss_chunks; /* fields_strategy.c */
-FieldCheck field_schedule;              /* fields_schedule.c */
+    field_ac_scope, field_fp8_exclude, field_switch, field_always_on, field_autocast,
+    field_fp8_cache, field_recompute, field_loss_chunks; /* fields_strategy.c */
+FieldCheck field_schedule;                               /* fields_schedule.c */
 FieldCheck field_freeze, field_groups, field_adapter, field_targets,
     field_target_parameters, field_modules_to_save, field_rank_pattern,
     field_alpha_pattern; /* fields_learning.c */

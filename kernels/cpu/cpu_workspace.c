@@ -18,15 +18,16 @@ static uint64_t attention_dx(const KernelArgs *a) {
  * dW(I,O) = x^T dy for layout 1. Grouped: an expert that gets all rows. */
 GemmShape gemm_of(int op, const KernelArgs *a) {
   const KTensor *x = &a->in[0], *y = &a->out[0];
-  GemmShape s = {.in = x->dtype, .out = y->dtype};
-  if (op == OP_linear_dw || op == OP_grouped_linear_dw) {
+  GemmShape s = {.in = cpu_is_fp8(op) ? DT_F32 : x->dtype, .out = y->dtype};
+  if (op == OP_linear_dw || op == OP_linear_fp8_dw || op == OP_grouped_linear_dw) {
     int64_t i = last_dim(x), o = last_dim(&a->in[1]);
     bool turned = a->attr->layout == 0;
     s.m = turned ? o : i, s.n = turned ? i : o, s.k = rows_of(x);
     s.ta = true;
   } else {
     s.m = rows_of(x), s.n = last_dim(y), s.k = last_dim(x);
-    s.tb = a->attr->layout == (op == OP_linear_dx || op == OP_grouped_linear_dx);
+    bool dx = op == OP_linear_dx || op == OP_linear_fp8_dx || op == OP_grouped_linear_dx;
+    s.tb = a->attr->layout == dx;
   }
   return s;
 }
@@ -39,8 +40,17 @@ uint64_t gemm_work(const GemmShape *s) {
   return sizeof(float) * (uint64_t)(b.m * b.k + b.k * b.n + c) + 3 * GEMM_LINE;
 }
 
+bool cpu_is_fp8(int op) {
+  return op == OP_linear_fp8 || op == OP_linear_fp8_dx || op == OP_linear_fp8_dw;
+}
+
+uint64_t fp8_copy_bytes(const KTensor *x) {
+  uint64_t bytes = (uint64_t)count_of(x) * sizeof(float);
+  return (bytes + GEMM_LINE - 1) / GEMM_LINE * GEMM_LINE;
+}
+
 bool cpu_is_product(int op) {
-  return op == OP_linear || op == OP_linear_dx || op == OP_linear_dw ||
+  return cpu_is_fp8(op) || op == OP_linear || op == OP_linear_dx || op == OP_linear_dw ||
          op == OP_grouped_linear || op == OP_grouped_linear_dx ||
          op == OP_grouped_linear_dw;
 }
@@ -62,7 +72,9 @@ uint64_t cpu_work(int op, const KernelArgs *a) {
   if (linear_ce(op)) return linear_ce_work(op, a);
   if (!cpu_is_product(op)) return 0;
   GemmShape s = gemm_of(op, a);
-  return gemm_work(&s);
+  uint64_t copies =
+      cpu_is_fp8(op) ? fp8_copy_bytes(&a->in[0]) + fp8_copy_bytes(&a->in[1]) : 0;
+  return copies + gemm_work(&s);
 }
 
 static bool turns(int op) {

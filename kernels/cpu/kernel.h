@@ -24,10 +24,11 @@ typedef weft_status PrepareFn(Device *dev, KernelArgs *a, weft_error *e);
 typedef void ReleaseFn(Device *dev, KernelArgs *a);
 #define OP(name, nin, nout, infer, grad, shard, cost, doc) extern RunFn cpu_##name;
 #include "vm/graph/ops.def"
-extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_rope,
-    prepare_attention, prepare_grouped_linear, prepare_grouped_linear_dx,
-    prepare_grouped_linear_dw, prepare_linear_ce_stats, prepare_linear_ce_back,
-    prepare_linear_ce_dx, prepare_linear_ce_dw;
+extern PrepareFn prepare_linear, prepare_linear_dx, prepare_linear_dw, prepare_linear_fp8,
+    prepare_linear_fp8_dx, prepare_linear_fp8_dw, prepare_rope, prepare_attention,
+    prepare_grouped_linear, prepare_grouped_linear_dx, prepare_grouped_linear_dw,
+    prepare_linear_ce_stats, prepare_linear_ce_back, prepare_linear_ce_dx,
+    prepare_linear_ce_dw;
 extern ReleaseFn release_gemm, release_linear_ce;
 
 /* ---- element types ---- */

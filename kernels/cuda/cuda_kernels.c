@@ -9,6 +9,11 @@
 #define cuda_all_to_all     NULL
 #define cuda_all_to_all_v   NULL
 #define cuda_shift          NULL
+/* Refused before anything runs: bindings/api/job.c. */
+#define cuda_amax          NULL
+#define cuda_linear_fp8    NULL
+#define cuda_linear_fp8_dx NULL
+#define cuda_linear_fp8_dw NULL
 
 /* Refuses head sizes for which attention_shape.cuh has no kernels. */
 static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {

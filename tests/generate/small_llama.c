@@ -252,6 +252,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
       .tp = o->rules ? o->rules : llama_rules,
       .ntp = o->rules ? o->nrules : LEN(llama_rules),
       .dtype = o->dtype,
+      .fp8 = o->fp8,
       .reduce = o->reduce,
       .grad = o->grad,
       .master = o->master,

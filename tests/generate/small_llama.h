@@ -34,6 +34,7 @@ typedef struct ToyOptions {
   int replicate;        /* mesh.dp_replicate; 0: 1 */
   Strategy strategy;    /* without sp, overlap and bucket_bytes */
   DType dtype;
+  Fp8Plan fp8;
   DType reduce; /* dtype of gradient reductions over dp */
   DType grad;   /* in which gradients are stored and add up */
   DType master; /* of what the optimizer steps */

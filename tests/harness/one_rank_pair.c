@@ -39,6 +39,7 @@ ToyOptions pair_alone(const ToyOptions *o) {
   one.recompute = (Recompute){0};
   one.schedule = NULL;
   one.micro = o->micro * o->dp;
+  one.fp8.groups = o->dp;
   return one;
 }
 

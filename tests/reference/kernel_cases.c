@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "vm/graph/op_fp8.h"
 #include "vm/program/program.h"
 
 const KernelCase kernel_case[] = {
@@ -13,6 +14,7 @@ const KernelCase kernel_case[] = {
 #include "cases_fused.def"
 #include "cases_step.def"
 #include "cases_families.def"
+#include "cases_fp8.def"
 };
 const int kernel_cases = LEN(kernel_case);
 

@@ -582,6 +582,7 @@ static void concat(RefArgs *a) {
 }
 
 #include "reference_cross_entropy.h"
+#include "reference_fp8.h"
 #include "reference_losses.h"
 #include "reference_step.h"
 

@@ -106,7 +106,7 @@ static const struct {
     {"strategy = { 'megatron_fsdp', keep_fp8_transpose_cache = true }",
      "plan.lua:4: error: plan.strategy.keep_fp8_transpose_cache: there are no fp8 "
      "weights: "
-     "fp8 is not built (leave it out)\n1 error\n"},
+     "linears round theirs anew (leave it out)\n1 error\n"},
 };
 
 START_TEST(what_contradicts_itself) {

@@ -13,6 +13,7 @@
 #include "vm/rewrite/autodiff.h"
 #include "vm/rewrite/drop_unread.h"
 #include "vm/rewrite/chunked_loss.h"
+#include "vm/rewrite/fp8_linears.h"
 #include "vm/rewrite/fuse_ops.h"
 #include "vm/rewrite/fused_projections.h"
 #include "vm/rewrite/quantized_base.h"
@@ -123,12 +124,14 @@ static weft_status folded(const CompileInput *in, bool code, Arena *keep, Units 
 static bool trained(const CompileInput *in, CompileInput *out, Diags *d) {
   const Plan *plan = in->plan;
   *out = *in;
-  if (!plan->adapter.rank && plan->freeze.n + plan->ngroup == 0 && !in->evaluates)
+  bool fp8 = plan->fp8.recipe && !in->context;
+  if (!plan->adapter.rank && plan->freeze.n + plan->ngroup == 0 && !in->evaluates && !fp8)
     return true;
   out->graph = graph_fork(in->graph, in->arena);
   if (plan->adapter.rank && !adapters(out->graph, plan, d)) return false;
   if (plan->adapter.base == BASE_NF4 && !quantized_base(out->graph, plan, d))
     return false;
+  if (fp8 && !fp8_linears(out->graph, plan, d)) return false;
   if (in->evaluates) {
     for (int i = 0; i < out->graph->param.n; i++) out->graph->param.at[i].frozen = true;
     return true;

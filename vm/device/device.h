@@ -169,6 +169,7 @@ typedef struct DeviceKind {
   const char *name; /* "cpu" */
   bool host;        /* its memory is host memory */
   bool f16;         /* computes in f16, too; all compute in f32 and bf16 */
+  bool fp8;         /* has linear_fp8 and its gradients */
   bool keeps;       /* has a DeviceCapture */
   /* Scratch bytes of one launch, by op, attr, shapes and types alone, so that a plan is
    * sized exactly on a machine without such a device. */

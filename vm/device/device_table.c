@@ -8,6 +8,7 @@ static const DeviceKind kinds[] = {
     {.name = "cpu",
      .host = true,
      .f16 = true,
+     .fp8 = true,
      .work = cpu_work,
      .state = cpu_state,
      .way = cpu_way,

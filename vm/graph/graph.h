@@ -196,6 +196,8 @@ typedef struct OpAttr {
                      do, 0: are as they are */
   float limit;    /* clamped_swiglu */
   int32_t zero_centered; /* rmsnorm, layernorm: 1 + w in the place of w */
+  int32_t fp8;     /* linear_fp8 and its gradients: FP8_TENSORWISE, ..., see op_fp8.h */
+  int32_t fp8_how; /* and amax: FP8_GRADS_E4M3 | FP8_POWERS; FP8_ROWS, FP8_COLUMNS */
   float eps, scale, theta;
   /* RoPE scaling; factor 0 = none. As in Llama 3: low and high are turns in `original`
    * tokens. With `yarn` they are pairs: those up to low turn as ever, those from high on

@@ -47,6 +47,8 @@ static const AttrField of_ops[] = {
     REAL(eps),
     INT(experts),
     INT(first),
+    INT(fp8),
+    INT(fp8_how),
     INT(from),
     INT(groups),
     INT(head_dim),

@@ -53,6 +53,7 @@ bool op_adds(int code) {
   switch (code) {
   case OP_embedding_dw:
   case OP_linear_dw:
+  case OP_linear_fp8_dw:
   case OP_router_logits_dw:
   case OP_grouped_linear_dw:
   case OP_grouped_bias_dw:

@@ -35,6 +35,7 @@ const char *cluster_lacks(const Plan *p, const Mesh *m) {
     const char *field;
   } list[] = {
       {true, cluster_rate(k, p->dtype), rate_field(p->dtype)},
+      {p->fp8.recipe != RECIPE_NONE, k->fp8, "cluster.gpu.fp8"},
       {true, k->hbm_bandwidth, "cluster.gpu.bandwidth"},
       {nvlink, k->nvlink_bandwidth, "cluster.gpu.nvlink"},
       {nvlink, k->nvlink_latency, "cluster.gpu.nvlink_latency"},

@@ -412,6 +412,19 @@ typedef struct NcclPlan {
 /* Who computes attention on a GPU: weft's kernels, cuDNN, or cuDNN where it can. */
 typedef enum { ATTENTION_NATIVE, ATTENTION_CUDNN, ATTENTION_AUTO } AttentionBackend;
 
+/* precision = "fp8": linears round their operands to 8 bits; all else computes in
+ * Plan.dtype. */
+typedef enum { RECIPE_NONE, RECIPE_TENSORWISE, RECIPE_ROWWISE, RECIPE_MXFP8 } Fp8Recipe;
+typedef enum { FORMAT_HYBRID, FORMAT_E4M3 } Fp8Format;
+typedef struct Fp8Plan {
+  Fp8Recipe recipe; /* NONE: nothing is in fp8 */
+  Fp8Format format; /* of output gradients: HYBRID: e5m2 */
+  bool powers;      /* scales are powers of two */
+  bool excludes;    /* the plan says what is left out: */
+  Patterns exclude; /* of linears */
+  int64_t groups;   /* microbatches that the rows of one are; 0: a rank has one */
+} Fp8Plan;
+
 typedef struct Plan {
   const char *name, *file;
   const char *tokenizer; /* a folder, as the plan writes it, or NULL */
@@ -429,6 +442,7 @@ typedef struct Plan {
   DType master;         /* of the values that the optimizer steps: f32, or bf16 where ops
                          * read those themselves */
   LossScale loss_scale; /* f16 */
+  Fp8Plan fp8;
   Recompute recompute;
   Batch batch;
   Optimizer opt;

@@ -140,8 +140,8 @@ static Tid contribution(Graph *g, Oid f, int i, Tid t) {
 /* Every use of a parameter must contribute in its own unit, because gradient buffers are
  * not zeroed beforehand. */
 static void check_uses(Autodiff *ad, const Op *op, const Tid *din) {
-  if (op->code == OP_feature_sqnorms)
-    return; /* a constant: what it reads is used before */
+  if (op->code == OP_feature_sqnorms || op->code == OP_amax)
+    return; /* constants: what they read is used elsewhere */
   for (int i = 0; i < op->nin; i++) {
     const Tensor *t = &ad->g->t.at[op->in[i]];
     if (t->kind == T_PARAM && !ad->g->param.at[t->index].frozen && din[i] < 0)

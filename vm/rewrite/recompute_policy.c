@@ -83,7 +83,11 @@ void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mar
   }
   for (int i = 0; i < g->op.n && plan->moe.keep_router; i++)
     if (is_router(&g->op.at[i])) mark[i] = false;
-  for (int i = 0; i < g->op.n; i++) mark[i] |= g->op.at[i].code == OP_nf4;
+  for (int i = 0; i < g->op.n; i++) {
+    mark[i] |= g->op.at[i].code == OP_nf4;
+    mark[i] &=
+        g->op.at[i].code != OP_amax; /* a few bytes, and a collective to have them */
+  }
 }
 
 /* ---- for build_units ---- */

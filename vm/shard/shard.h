@@ -100,6 +100,8 @@ Tid shard_exchange_rows(Shard *s, Tid logical, Tid from, int want, const Op *use
 /* Sets the placements of operands and results of a backward op. */
 void shard_place_backward(Shard *s, Oid op);
 void shard_grad_targets(Shard *s);
+/* ---- shard_fp8.c ---- Of a backward op that is an amax, or that reads one. */
+void shard_place_fp8(Shard *s, Oid op);
 /* Whether all operands of an op are partial over the axis. */
 bool shard_all_parts(const Shard *s, Oid op, int axis);
 /* If result i of a backward op that was just written is the gradient of a parameter,

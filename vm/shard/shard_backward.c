@@ -51,7 +51,8 @@ static Place dual(const Shard *s, Oid f, int k) {
 
 static bool copied(const Shard *s, Oid f) {
   const Op *op = &s->g->op.at[f];
-  bool all = op->nout > 0 && s->n[AX_TP_REP] > 1;
+  /* fp8 rounds the whole gradient, which is no sum of rounded parts */
+  bool all = op->nout > 0 && s->n[AX_TP_REP] > 1 && op->code != OP_linear_fp8;
   for (int i = 0; i < op->nout; i++)
     all &= s->yield[f][i].on[AX_TP] >= 0 && s->yield[f][i].on[AX_TP_REP] == PL_R;
   return all;
@@ -115,9 +116,14 @@ void shard_place_backward(Shard *s, Oid id) {
     place_acc(s, id);
     return;
   }
+  if (op->code == OP_amax) {
+    shard_place_fp8(s, id);
+    return;
+  }
   bool parts = in_parts(s, id);
   for (int i = 0; i < op->nin; i++) {
     int k = op->role[i] & ROLE_INDEX, kind = op->role[i] & ROLE_KIND;
+    if (kind == ROLE_NONE) continue; /* an amax, see below */
     const Tensor *t = &s->g->t.at[op->in[i]];
     Place p = kind == ROLE_IN    ? s->need[op->fwd][k]
               : kind == ROLE_DIN ? dual(s, op->fwd, k)
@@ -131,6 +137,8 @@ void shard_place_backward(Shard *s, Oid id) {
   }
   for (int i = 0; i < op->nout; i++)
     s->yield[id][i] = parted(with_parts_of_experts(s, id, result_place(s, op, i)), parts);
+  if (op->code == OP_linear_fp8_dx || op->code == OP_linear_fp8_dw)
+    shard_place_fp8(s, id);
 }
 
 /* ---- gradients of parameters ---- */

@@ -76,10 +76,20 @@ static double other_size(const Operand *w, double one) {
 
 static void dense(KernelWork *w, const Instr *in, const Operand *o) {
   w->kind = WORK_PRODUCT;
-  if (in->op == OP_linear_dw || in->op == OP_router_logits_dw)
+  if (in->op == OP_linear_dw || in->op == OP_linear_fp8_dw ||
+      in->op == OP_router_logits_dw)
     product(w, columns(&o[0]), columns(&o[1]), rows(&o[0]));
   else
     product(w, rows(&o[0]), other_size(&o[1], columns(&o[0])), columns(&o[0]));
+}
+
+/* Both operands are read and written in 8 bits, each by a kernel, before the product. */
+static void in_fp8(KernelWork *w, const Instr *in, const Operand *o) {
+  dense(w, in, o);
+  w->fp8 = true;
+  w->launches = 2;
+  for (int i = 0; i < 2; i++)
+    w->between += (double)operand_count(&o[i]) * (dtype_size((DType)o[i].dtype) + 1);
 }
 
 /* A head in pieces: as fast as products of the rows of a piece; cross entropy reads, and
@@ -138,6 +148,9 @@ KernelWork kernel_work(const Program *p, const Instr *in, const EvenList *even) 
   case OP_router_logits:
   case OP_router_logits_dx:
   case OP_router_logits_dw: dense(&w, in, o); break;
+  case OP_linear_fp8:
+  case OP_linear_fp8_dx:
+  case OP_linear_fp8_dw: in_fp8(&w, in, o); break;
   case OP_linear_ce_stats: head(&w, p, in, o, 1, 1); break;
   case OP_linear_ce_back: head(&w, p, in, o, 3, 2); break;
   case OP_linear_ce_dx:

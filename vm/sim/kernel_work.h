@@ -15,6 +15,7 @@ extern const char *const work_name[WORK_N];
 typedef struct KernelWork {
   WorkClass kind;
   DType dtype;
+  bool fp8; /* a product of operands that it rounds to fp8 before */
   /* Products: rows of the result, its columns, what is summed over. Attention: queries,
    * keys, heads of all sequences, size of a head. */
   double m, n, k, heads;

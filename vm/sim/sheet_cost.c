@@ -73,9 +73,15 @@ static double depth_of_half(const SheetRates *r, const KernelWork *w) {
   return r->product_depth * MAX(w->cell / USUAL_RESULT, 1);
 }
 
+/* Operands in fp8 reach the share of their peak that those in bf16 do. */
+static double operand_rate(const Cluster *k, const SheetRates *r, const KernelWork *w) {
+  if (!w->fp8 || !(k->fp8 > 0 && k->bf16 > 0)) return best_rate(k, r, w->dtype);
+  return best_rate(k, r, DT_BF16) / k->bf16 * k->fp8;
+}
+
 static double product_rate(const Cluster *k, const SheetRates *r, const KernelWork *w,
                            double rows, double together) {
-  return best_rate(k, r, w->dtype) * ramp(w->k, depth_of_half(r, w)) *
+  return operand_rate(k, r, w) * ramp(w->k, depth_of_half(r, w)) *
          ramp(w->n, r->product_edge) * ramp(rows, r->product_edge) *
          busy_share(k, r, rows, w->n * together, w->k);
 }

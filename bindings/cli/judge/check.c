@@ -1,5 +1,6 @@
 /* check.c - weft check: loads, compiles, proves and reports a plan. */
 #include "bindings/cli/cli.h"
+#include "vm/rewrite/fp8_linears.h"
 
 #include <math.h>
 
@@ -69,6 +70,8 @@ static void print_summary(const Checked *c) {
       "  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
       (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
       j->compiled->proof.communicators);
+  if (j->plan.fp8.recipe)
+    printf("  fp8     %s\n", fp8_summary(j->graph, &j->plan, j->arena));
   if (j->plan.attention != ATTENTION_NATIVE && attention_way(j->compiled, text))
     printf("  attention: %s\n", text);
   for (int i = 0; i < c->unsaid.n; i++)

@@ -58,7 +58,8 @@ static bool try_module(Gemm *g, const char *file) {
 }
 
 static void init_plain(Gemm *g, const GemmShape *s, int threads) {
-  assert(s->out == DT_F32 || s->out == s->in || (s->in == DT_F32 && s->out == DT_BF16));
+  assert(s->out == DT_F32 || s->out == s->in ||
+         (s->in == DT_F32 && dtype_size(s->out) == 2));
   *g = (Gemm){.shape = *s, .threads = MAX(1, threads), .set = cpu_set_here()};
 }
 

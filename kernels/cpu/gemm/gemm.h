@@ -10,7 +10,7 @@
 typedef struct GemmShape {
   int64_t m, n, k; /* c is (m,n) */
   bool ta, tb;     /* a is stored as (k,m), b as (n,k) */
-  DType in, out;   /* of a and b; of c: f32, the type of a and b, or bf16 of f32 */
+  DType in, out;   /* of a and b; of c: f32, the type of a and b, or 16 bits of f32 */
 } GemmShape;
 
 /* What a module exports as weft_gemm_api. `make` fills the caller's state of GEMM_STATE
@@ -64,6 +64,10 @@ const char *gemm_backend(const Gemm *g); /* "onednn", "openblas", "plain" */
 bool cpu_is_product(int op); /* linear, grouped_linear, and their gradients */
 GemmShape gemm_of(int op, const KernelArgs *a);
 uint64_t gemm_work(const GemmShape *s);
+/* Whether the product is of operands that are rounded to fp8 before, and the bytes of one
+ * that is. */
+bool cpu_is_fp8(int op);
+uint64_t fp8_copy_bytes(const KTensor *x);
 
 /* Blocks of widened operands: they fit the outer caches, and are large enough for the
  * library. Rows of a power of two bytes would map to the same cache sets. */
