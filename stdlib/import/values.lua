@@ -62,8 +62,8 @@ function values.type_of(book, key)
   if value == nil then return nil end
   local known = TYPES[string.gsub(string.lower(tostring(value)), "^torch%.", "")]
   if not known and string.find(string.lower(tostring(value)), "^fp[48]") then
-    book:refuse(key, string.format("%s = %s: products in fp8 are not in weft; expected f32, bf16 or f16",
-                                   key, quote.shown(value)))
+    book:refuse(key, string.format("%s = %s: expected f32, bf16 or f16; products in fp8 are precision = \"fp8\" of the "
+                                   .. "plan, whose recipes are tensorwise, rowwise and mxfp8", key, quote.shown(value)))
   elseif not known then
     refuse(book, key, value, "one of f32, bf16 and f16")
   end

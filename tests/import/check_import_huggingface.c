@@ -140,7 +140,7 @@ START_TEST(accelerate_becomes_a_plan) {
   import_fails(1, "acc.yaml", "--model qwen3-8b distributed_type=XLA",
                "XLA: expected FSDP");
   import_fails(1, "acc.yaml", "--model qwen3-8b mixed_precision=fp8",
-               "mixed_precision = fp8: products in fp8 are not in weft");
+               "mixed_precision = fp8: expected f32, bf16 or f16; products in fp8 are");
   import_fails(1, "acc.yaml", "--model qwen3-8b fsdp_config.fsdp_sharding_strategy=SOME",
                "expected FULL_SHARD");
 }

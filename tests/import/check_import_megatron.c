@@ -428,6 +428,22 @@ START_TEST(settings_count_with_their_switch_alone) {
 }
 END_TEST
 
+START_TEST(products_are_in_fp8) {
+  import_put("a.yaml", suite);
+  (void)import_file("a.yaml", "bf16=true fp8-format=hybrid fp8-recipe=tensorwise");
+  import_plan_has("\"fp8\",");
+  import_plan_has("recipe = \"tensorwise\",");
+  import_plan_has("fp8_format = \"hybrid\",");
+  (void)import_file("a.yaml", "bf16=true fp8-format=e4m3 fp8-recipe=mxfp8");
+  import_plan_has("recipe = \"mxfp8\",");
+  import_plan_has("fp8_format = \"e4m3\",");
+  /* scales of the past are not in weft */
+  const char *report = import_file("a.yaml", "bf16=true fp8-format=hybrid");
+  import_has(report, "fp8-format = hybrid: products are computed in the type of "
+                     "precision, or in fp8 by the recipes tensorwise and mxfp8");
+}
+END_TEST
+
 START_TEST(latent_attention_is_deepseek) {
   import_put(
       "a.yaml",
@@ -713,6 +729,7 @@ Suite *import_megatron_suite(void) {
   tcase_add_loop_test(c, arguments_mean_what_megatron_says, 0, LEN(meanings));
   tcase_add_loop_test(c, settings_count_with_their_switch_alone, 0, LEN(switches));
   tcase_add_test(c, latent_attention_is_deepseek);
+  tcase_add_test(c, products_are_in_fp8);
   tcase_add_test(c, the_function_of_a_plan_trains);
   tcase_add_loop_test(c, other_models_and_wrong_values_are_refused, 0, LEN(refused));
   tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));

@@ -69,8 +69,9 @@ START_TEST(settings_become_a_plan) {
   import_plan_has("dir = \"checkpoint\",");
   import_plan_has("every = 50,");
   import_plan_has("async = false,");
-  import_has(report, "a.toml:7: model.converters = { \"float8\" }");
-  import_has(report, "a.toml:33: quantize.linear.float8.filter_fqns");
+  import_plan_has("\"fp8\",  -- a.toml:7: model.converters");
+  import_plan_has("recipe = \"tensorwise\",  -- torchtitan's default");
+  import_plan_has("exclude = { \"lm_head\" },  -- a.toml:33");
   import_has(report,
              "a.toml:38: somewhere.made_up = 1979-05-27T07:32:00Z: weft import does not "
              "know this setting");

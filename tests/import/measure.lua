@@ -26,7 +26,7 @@ local REASONS = {
     "is no YAML", "is no JSON", "has no command with arguments of Megatron" },
   { kind = "a variable without a value", " has no value in the file" },
   { kind = "a draft model", "^the recipe trains a draft model" },
-  { kind = "products in fp8", "products in fp8 are not in weft" },
+  { kind = "products in fp8", "products in fp8 are precision" },
   { kind = "an attention that weft has not", "is an attention that weft does not have", "alibi: weft has",
     "^attention within chunks is not in weft" },
   { kind = "an activation that weft has not", "is an activation function that weft does not have" },

@@ -1,6 +1,6 @@
-/* check_fp8.c - precision = "fp8" against PyTorch (tests/oracle/fp8.py): casts to the bit,
- * products of a linear and of its gradients, twelve steps on several meshes; and many
- * ranks against one, in each recipe. */
+/* check_fp8.c - precision = "fp8" against PyTorch (tests/oracle/fp8.py): casts to the
+ * bit, products of a linear and of its gradients, twelve steps on several meshes; and
+ * many ranks against one, in each recipe. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -55,8 +55,7 @@ START_TEST(casts_have_the_bits_of_pytorch) {
   Fp8Type type = (Fp8Type)_i;
   size_t bytes;
   const float *v = raw(&x, "cast", &bytes);
-  const uint8_t *code =
-      raw(&x, arena_printf(a, "code.%s", type_names[type]), NULL);
+  const uint8_t *code = raw(&x, arena_printf(a, "code.%s", type_names[type]), NULL);
   for (size_t i = 0; i < bytes / sizeof *v; i++) {
     float r = fp8_round(type, v[i]);
     ck_assert_msg(fp8_code(type, r) == code[i], "%s of %.9g is %#x, not %#x",
@@ -88,8 +87,7 @@ END_TEST
 
 static const char *const recipes[] = {"tensorwise", "rowwise", "mxfp8"};
 static const int recipe_of[] = {FP8_TENSORWISE, FP8_ROWWISE, FP8_MX};
-static const int how_of[] = {0, FP8_GRADS_E4M3 | FP8_POWERS,
-                             FP8_GRADS_E4M3 | FP8_POWERS};
+static const int how_of[] = {0, FP8_GRADS_E4M3 | FP8_POWERS, FP8_GRADS_E4M3 | FP8_POWERS};
 enum { ROWS = 64, IN = 96, OUT = 32 };
 
 static KTensor matrix(float *p, int64_t rows, int64_t columns) {
@@ -142,7 +140,7 @@ static void product_agrees(const Expected *x, int op, int recipe, KTensor one,
 START_TEST(products_agree_with_pytorch) {
   Arena *a = arena_new(NULL);
   Expected x = expected_open(a);
-  float *to = NEW_N(a, float, ROWS * IN);
+  float *to = NEW_N(a, float, ROWS *IN);
   KTensor in = matrix(raw(&x, "x", NULL), ROWS, IN);
   KTensor w = matrix(raw(&x, "w", NULL), OUT, IN);
   KTensor dy = matrix(raw(&x, "dy", NULL), ROWS, OUT);
@@ -165,7 +163,8 @@ enum { STEPS = 12, STEP_TOKENS = 8 * 32 };
 static const char *const meshes[][4] = {
     {"mesh.dp=1"},
     {"mesh.tp=2"},
-    {"mesh.tp=2", "mesh.dp=2", "strategy={ 'zero', sequence_parallel = true, stage = 1 }"},
+    {"mesh.tp=2", "mesh.dp=2",
+     "strategy={ 'zero', sequence_parallel = true, stage = 1 }"},
     {"mesh.dp=4", "strategy=fsdp2"},
     {"mesh.dp=2", "mesh.pp=2", "schedule=zero_bubble"},
     {"mesh.dp=2", "mesh.pp=2", "strategy={ 'zero', stage = 3 }", "recompute=full"},
@@ -288,10 +287,8 @@ Suite *fp8_suite(void) {
   tcase_add_loop_test(t, casts_have_the_bits_of_pytorch, 0, 2);
   tcase_add_loop_test(t, codes_have_the_values_of_pytorch, 0, 2);
   tcase_add_loop_test(t, products_agree_with_pytorch, 0, LEN(recipes));
-  tcase_add_loop_test(t, steps_agree_with_pytorch, 0,
-                      2 * LEN(recipes) * LEN(meshes));
-  tcase_add_loop_test(t, ranks_agree_with_one, 0,
-                      LEN(all_recipes) * LEN(toy_meshes));
+  tcase_add_loop_test(t, steps_agree_with_pytorch, 0, 2 * LEN(recipes) * LEN(meshes));
+  tcase_add_loop_test(t, ranks_agree_with_one, 0, LEN(all_recipes) * LEN(toy_meshes));
   suite_add_tcase(s, t);
   return s;
 }

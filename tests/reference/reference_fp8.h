@@ -26,8 +26,7 @@ static void fp8_block(double *x, int64_t by, bool e4m3) {
   for (int i = 0; i < 32; i++) m = fmax(m, fabs(x[i * by]));
   double part = frexp((double)((float)m / (e4m3 ? 448.0f : 57344.0f)), &e);
   double scale = m == 0 ? 1 : ldexp(1, part == 0.5 ? e - 1 : e);
-  for (int i = 0; i < 32; i++)
-    x[i * by] = fp8_nearest(x[i * by] / scale, e4m3) * scale;
+  for (int i = 0; i < 32; i++) x[i * by] = fp8_nearest(x[i * by] / scale, e4m3) * scale;
 }
 
 static void amax(RefArgs *a) {

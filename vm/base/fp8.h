@@ -18,9 +18,9 @@ typedef enum { FP8_E4M3, FP8_E5M2 } Fp8Type;
 
 FP8_INLINE float fp8_max(Fp8Type t) { return t == FP8_E4M3 ? 448.0f : 57344.0f; }
 
-/* The value of the type that is nearest to f, as f32. Below the smallest normal one values
- * are multiples of the smallest, which adding and taking away a large power of two leaves.
- * Without a branch, so that loops over it become vectors. */
+/* The value of the type that is nearest to f, as f32. Below the smallest normal one
+ * values are multiples of the smallest, which adding and taking away a large power of two
+ * leaves. Without a branch, so that loops over it become vectors. */
 FP8_INLINE float fp8_round(Fp8Type t, float f) {
   const uint32_t shift = t == FP8_E4M3 ? 20 : 21; /* bits of f32's fraction that go */
   const float least = t == FP8_E4M3 ? 0x1p-6f : 0x1p-14f;

@@ -22,8 +22,7 @@ static void amax_result(Graph *g, Op *op) {
   const Tensor x = *op_in(g, op, 0);
   Dim dim[MAX_DIM], group = {.size = 1};
   int ndim = 0, how = op->attr.fp8_how;
-  if (has_tokens(&x))
-    group = (Dim){.size = MAX(op->attr.groups, 1), .tag = TAG_BATCH};
+  if (has_tokens(&x)) group = (Dim){.size = MAX(op->attr.groups, 1), .tag = TAG_BATCH};
   if (how & FP8_ROWS)
     for (; ndim < x.ndim - 1; ndim++) dim[ndim] = x.dim[ndim];
   else if (!(how & FP8_COLUMNS) || has_tokens(&x))

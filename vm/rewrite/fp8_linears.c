@@ -64,8 +64,8 @@ const char *fp8_summary(const Graph *g, const Plan *plan, Arena *a) {
   PatternList rest = {0};
   for (int i = 0; i < g->op.n; i++)
     if (may_be(g, &g->op.at[i]) && !x.of[i]) add_name(&rest, g->op.at[i].name, a);
-  const char *s = arena_printf(a, "%d of %d linears, %s", x.fp8, x.all,
-                               recipe[plan->fp8.recipe]);
+  const char *s =
+      arena_printf(a, "%d of %d linears, %s", x.fp8, x.all, recipe[plan->fp8.recipe]);
   for (int i = 0; i < rest.n; i++)
     s = arena_printf(a, "%s%s%s", s, i ? ", " : "; not ", rest.at[i]);
   return s;
@@ -76,10 +76,10 @@ const char *fp8_summary(const Graph *g, const Plan *plan, Arena *a) {
 static void no_linear(const Graph *g, const char *pattern, int item, Diags *d) {
   PatternList names = {0};
   for (int i = 0; i < g->op.n; i++)
-    if (may_be(g, &g->op.at[i]))
-      tp_module_patterns(d->arena, g->op.at[i].name, &names);
-  Diag *x = diag_error(d, "fp8", arena_printf(d->arena, "precision.exclude[%d]", item + 1),
-                       "\"%s\" names no linear of the model", pattern);
+    if (may_be(g, &g->op.at[i])) tp_module_patterns(d->arena, g->op.at[i].name, &names);
+  Diag *x =
+      diag_error(d, "fp8", arena_printf(d->arena, "precision.exclude[%d]", item + 1),
+                 "\"%s\" names no linear of the model", pattern);
   const char *near = str_nearest(pattern, names.at, names.n);
   if (near) x->suggestion = arena_printf(d->arena, "did you mean \"%s\"?", near);
 }
@@ -116,8 +116,8 @@ static void write_linear(Graph *g, const Plan *plan, Found *f, Op *op) {
   int64_t groups = p->groups ? p->groups : g->batch / MAX(plan->batch.micro, 1);
   op->code = OP_linear_fp8;
   op->attr.fp8 = recipe[p->recipe];
-  op->attr.fp8_how = (p->format == FORMAT_E4M3 ? FP8_GRADS_E4M3 : 0) |
-                     (p->powers ? FP8_POWERS : 0);
+  op->attr.fp8_how =
+      (p->format == FORMAT_E4M3 ? FP8_GRADS_E4M3 : 0) | (p->powers ? FP8_POWERS : 0);
   op->attr.groups = (int32_t)MAX(groups, 1);
   if (op->attr.fp8 == FP8_MX) return;
   Tid in[] = {op->in[0], op->in[1], amax_of(g, f, op, 0), amax_of(g, f, op, 1)};

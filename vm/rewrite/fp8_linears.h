@@ -13,8 +13,8 @@ typedef struct Fp8Linears {
 } Fp8Linears;
 Fp8Linears fp8_linears_of(const Graph *g, const Plan *plan, Arena *a);
 
-/* "14 of 15 linears, tensorwise; not lm_head": what a plan says of a model's graph, without
- * adapters. */
+/* "14 of 15 linears, tensorwise; not lm_head": what a plan says of a model's graph,
+ * without adapters. */
 const char *fp8_summary(const Graph *g, const Plan *plan, Arena *a);
 
 /* requires adapters; false: patterns of the plan that fit nothing, or no linear that is

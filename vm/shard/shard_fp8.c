@@ -1,10 +1,11 @@
 /* shard_fp8.c - placements of amax, and of linears in fp8 (vm/graph/op_fp8.h).
  *
  * The largest magnitude of a tensor that is cut is the maximum over its pieces (PL_MAX),
- * which becomes R by an all_reduce, like a partial sum. Over dp a microbatch is the rank's
- * own, and so are its scales: groups of rows, cut as the rows are. What a linear needs of
- * an amax follows from how it needs the tensor: the same cut of what both have, whole over
- * all else. So scales, and what is rounded by them, are the same on every mesh. */
+ * which becomes R by an all_reduce, like a partial sum. Over dp a microbatch is the
+ * rank's own, and so are its scales: groups of rows, cut as the rows are. What a linear
+ * needs of an amax follows from how it needs the tensor: the same cut of what both have,
+ * whole over all else. So scales, and what is rounded by them, are the same on every
+ * mesh. */
 #include "shard_rules.h"
 
 #include "vm/graph/op_fp8.h"

@@ -142,8 +142,7 @@ typedef enum { BY_ROWS, BY_COLUMNS, BLOCKS, BLOCKS_DOWN } RoundHow;
 
 INLINE void round_typed(const Rounded *r, RoundHow how, int64_t lo, int64_t hi, DType t) {
   bool e4m3 = r->type == FP8_E4M3;
-#define ROUND(f)                                                                         \
-  (e4m3 ? f(r, lo, hi, t, FP8_E4M3) : f(r, lo, hi, t, FP8_E5M2))
+#define ROUND(f) (e4m3 ? f(r, lo, hi, t, FP8_E4M3) : f(r, lo, hi, t, FP8_E5M2))
   switch (how) {
   case BY_ROWS: ROUND(round_rows); break;
   case BY_COLUMNS: ROUND(round_columns); break;

@@ -16,6 +16,11 @@ local function put_precision(s, v)
   s:put("--bf16", compute == "bf16", "precision.param_dtype")
   s:put("--grad-reduce-in-bf16", compute == "bf16" and v["precision.grad_dtype"] == "bf16",
         "precision.grad_dtype")
+  local recipe = v["precision.recipe"]
+  if recipe == "tensorwise" or recipe == "mxfp8" then
+    s:put("--fp8-format", v["precision.fp8_format"], "precision.fp8_format")
+    s:put("--fp8-recipe", recipe, "precision.recipe")
+  end
   if compute ~= "f16" then return end
   s:put("--fp16", true, "precision.param_dtype")
   s:put("--initial-loss-scale", v["precision.init_scale"], "precision.init_scale")

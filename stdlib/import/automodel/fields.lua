@@ -41,6 +41,8 @@ return {
 
   { "precision.param_dtype", "distributed.mp_policy.param_dtype", "distributed.autocast_dtype",
     note = "bf16 is the default of fsdp2" },
+  { "precision.recipe", "fp8.enabled", "fp8.recipe_name", note = "`tensorwise` and `rowwise`, beside bf16" },
+  { "precision.exclude", "fp8.filter_fqns" },
   { "precision.reduce_dtype", "distributed.mp_policy.reduce_dtype", note = "f32 is the default of fsdp2" },
   { "precision.master_dtype, precision.grad_dtype, optimizer.state_dtype", "model.torch_dtype", "model.dtype",
     "model.compute_dtype",

@@ -75,7 +75,11 @@ return {
   { "moe.bias_update_rate", "moe_router_bias_update_rate" },
 
   { "precision.param_dtype", "bf16", "fp16", "mixed_precision",
-    note = "without either f32; fp8 is not expressible" },
+    note = "without either f32" },
+  { "precision.recipe", "fp8_recipe", "fp8_format", "fp8",
+    note = "`tensorwise` and `mxfp8`, beside bf16; `delayed`, the default there, and `blockwise` are said. Experts "
+      .. "stay in bf16" },
+  { "precision.fp8_format", "fp8_format", "fp8" },
   { "precision.grad_dtype", "accumulate_allreduce_grads_in_fp32", "grad_reduce_in_bf16", "main_grads_dtype", "fp16",
     note = "with `--bf16` f32 unless these say otherwise, with `--fp16` f16" },
   { "precision.init_scale", "initial_loss_scale" },

@@ -24,6 +24,35 @@ local function put_gradients(book, plan, compute)
   book:translated(key, "precision.grad_dtype")
 end
 
+-- Of --fp8-recipe, and of names of recipes. Scales of the past, and blocks of 128 x 128, are not in weft.
+local RECIPES = { tensorwise = "tensorwise", mxfp8 = "mxfp8" }
+local MIXED = { { "fp8_current_scaling", "tensorwise" }, { "mxfp8", "mxfp8" } }
+
+local function names_format(book, key)
+  local value = book:value(key)
+  return value == "e4m3" or value == "hybrid"
+end
+
+local function recipe_of(book)
+  local key = names_format(book, "fp8_format") and "fp8_format" or names_format(book, "fp8") and "fp8" or nil
+  if key then return RECIPES[book:value "fp8_recipe" or "delayed"], key end
+  for _, row in ipairs(MIXED) do
+    if string.find(tostring(book:value "mixed_precision"), row[1], 1, true) then return row[2], "mixed_precision" end
+  end
+end
+
+-- Products in fp8, beside bf16; else rules.lua says what the plan is without.
+local function put_fp8(book, plan, compute)
+  local recipe, key = recipe_of(book)
+  if not recipe or compute ~= "bf16" then return end
+  plan:put("precision.#", quote.text "fp8", book:leaf(key))
+  plan:put("precision.recipe", quote.text(recipe), book:leaf "fp8_recipe" or book:leaf(key))
+  if names_format(book, key) then
+    plan:put("precision.fp8_format", quote.text(book:value(key)), book:leaf(key))
+  end
+  for _, each in ipairs { "fp8_format", "fp8", "fp8_recipe" } do book:translated(each, "precision") end
+end
+
 function step.put_precision(book, plan)
   local mixed = book:value "mixed_precision"
   local f16 = on(book, "fp16") or mixed == "16-mixed" or mixed == "fp16_mixed"
@@ -37,7 +66,9 @@ function step.put_precision(book, plan)
   book:translated("fp16", "precision")
   book:translated("bf16", "precision")
   book:translated("mixed_precision", "precision")
-  put_gradients(book, plan, f16 and "f16" or (bf16 or recipe) and "bf16" or "f32")
+  local compute = f16 and "f16" or (bf16 or recipe) and "bf16" or "f32"
+  put_fp8(book, plan, compute)
+  put_gradients(book, plan, compute)
   if not f16 then return end
   plan:put("precision.init_scale", quote.value(values.positive(book, "initial_loss_scale") or 1 << 32),
            book:leaf "initial_loss_scale" or "Megatron's default")

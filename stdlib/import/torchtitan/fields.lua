@@ -30,6 +30,11 @@ return {
     note = "a number: one layer of so many; `\"op\"`: `\"cheap\"`, and said" },
 
   { "precision.param_dtype", "training.mixed_precision_param" },
+  { "precision.recipe", "model.converters", "quantize.linear.float8.recipe_name", "float8.recipe_name",
+    "quantize.linear.mx.recipe_name", "mx.recipe_name",
+    note = "one converter of linears, with `tensorwise`, `rowwise` or mxfp8" },
+  { "precision.exclude", "quantize.linear.float8.filter_fqns", "float8.filter_fqns", "quantize.linear.mx.filter_fqns",
+    "mx.filter_fqns", note = "`output` is `lm_head`" },
   { "precision.reduce_dtype", "training.mixed_precision_reduce" },
   { "precision.master_dtype, precision.grad_dtype, optimizer.state_dtype", "training.dtype",
     note = "`bfloat16`: parameters, gradients and averages in bf16" },

@@ -6,7 +6,7 @@ local none, cannot, unless, off, switched =
   rule.none, rule.cannot, rule.unless, rule.off, rule.switched
 
 local LOGS = "weft run --log and --tensorboard write every step"
-local FP8 = "products are not computed in fp8 or narrower: the plan computes in precision.param_dtype"
+local FP8 = "not said so of products in fp8: precision = { \"fp8\" } has tensorwise, rowwise and mxfp8 linears"
 local ADAPTER = "here all parameters train: adapter = { \"lora\", rank = , alpha = } of the plan trains factors beside "
   .. "linears instead"
 local CODE = "code of one's own is not read: what it changes is not in the plan"
