@@ -352,6 +352,9 @@ static void backward_cases(Bench *b, const GradCase *g, DType type) {
 
 static void one_op(Bench *b, int op) {
   static const DType types[] = {DT_F32, DT_BF16};
+  KernelArgs none = {0};
+  const Kernel *k = device_kernel(&b->cuda.dev, op, &none);
+  if (!k || !k->run) return; /* the device has no fp8 */
   for (int t = 0; t < LEN(types); t++) {
     b->worst = (Worst){0};
     forward_cases(b, op, types[t]);
