@@ -29,6 +29,7 @@ weft_status job_of_field(Job *j, weft_status st, const char *field, weft_error *
   else if (g->file)
     place = arena_printf(j->arena, ", %s", g->file);
   const char *text = arena_printf(j->arena, "%s (plan.%s%s)", e->text, name, place);
-  if (strlen(text) < sizeof e->text) strcpy(e->text, text);
+  size_t n = strlen(text);
+  if (n < sizeof e->text) memcpy(e->text, text, n + 1);
   return st;
 }

@@ -81,7 +81,8 @@ typedef struct CudaContext {
 extern "C" {
 #endif
 /* launch/cuda_launch.c. Loads the kernel, allows it the shared memory that it needs, and
- * looks whether the launch fits on the GPU; if not, CudaContext.refused says why. */
+ * looks whether the launch fits on the GPU; if not, CudaContext.refused says why. Without
+ * a context it allows the memory alone. */
 bool cuda_launch_fits(CudaContext *c, const CudaLaunch *l);
 /* A launch that CUDA refused: `error` is a cudaError_t. */
 void cuda_launch_failed(CudaContext *c, const CudaLaunch *l, int error);

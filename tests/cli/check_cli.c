@@ -130,7 +130,8 @@ START_TEST(verbs_without_arguments) {
        "needs a file or folder of settings: weft import FILE|DIR [key=value ...]\n"},
       {"export", "needs a plan: weft export --to SYSTEM PLAN.lua\n"},
       {"report", "needs a file: weft report PLAN.lua|FILE|DIR [key=value ...]\n"},
-      {"completion", "needs a shell, or man: weft completion bash|zsh|fish|man\n"},
+      {"completion",
+       "needs a shell, man or schema: weft completion bash|zsh|fish|man|schema\n"},
       {"doctor", NULL},
   };
   static const char *const verbs[] = {

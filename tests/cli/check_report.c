@@ -165,8 +165,9 @@ static const char recipe[] = "step_scheduler:\n"
                              "peft:\n"
                              "  dim: 8\n"
                              "  alpha: 8\n"
-                             "  dropout: 0.1\n"
-                             "  dropout_position: post\n";
+                             "quantization:\n"
+                             "  load_in_4bit: true\n"
+                             "  bnb_4bit_quant_type: fp4\n";
 
 START_TEST(settings_of_another_system) {
   put("a.yaml", recipe);
@@ -175,7 +176,7 @@ START_TEST(settings_of_another_system) {
   has(o.out, "mesh     dp=8 tp=2, 16 ranks");
   has(o.out, "not expressible, ");
   has(o.out, "frozen parameters ");
-  has(o.out, "a.yaml:14: peft.dropout = 0.1 and 1 more: an adapter drops what it reads");
+  has(o.out, "a.yaml:15: quantization.load_in_4bit = true and 1 more: weights are");
   /* The same bytes as the plan that weft import makes. */
   json_t *v = report_json(0, "a.yaml --world 16");
   process_run(SECONDS, "$weft import a.yaml --world 16 --gpu h100-sxm -o b.lua");

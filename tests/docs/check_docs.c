@@ -114,21 +114,55 @@ START_TEST(models_md_names_the_keys) {
 }
 END_TEST
 
+/* The next block of Lua behind `at`, with `at` behind it; NULL: there is none. */
+static const char *next_block(const char **at, const char *fence) {
+  const char *from = strstr(*at, fence);
+  if (!from) return NULL;
+  from += strlen(fence);
+  const char *stop = strstr(from, "\n```\n");
+  ck_assert_ptr_nonnull(stop);
+  *at = stop;
+  return arena_printf(scratch_arena, "%.*s", (int)(stop + 1 - from), from);
+}
+
 /* Every block of Lua is a plan that is right, as it stands there. */
 START_TEST(models_md_shows_plans) {
-  static const char begin[] = "\n```lua\n", end[] = "\n```\n";
-  const char *at = scratch_get(models_md);
+  const char *at = scratch_get(models_md), *block;
   int n = 0;
-  while ((at = strstr(at, begin)) != NULL) {
-    at += strlen(begin);
-    const char *stop = strstr(at, end);
-    ck_assert_ptr_nonnull(stop);
-    scratch_put("plan.lua", at, (size_t)(stop + 1 - at));
+  while ((block = next_block(&at, "\n```lua\n")) != NULL) {
+    scratch_put("plan.lua", block, strlen(block));
     Outcome o = process_run(100, "$weft verify plan.lua");
     ck_assert_msg(o.code == 0, "block %d: %s%s", n, o.out, o.err);
     n++;
   }
   ck_assert_int_eq(n, 2);
+}
+END_TEST
+
+/* Lua without its comments and empty lines. */
+static const char *code_of(const char *lua) {
+  char *out = arena_str(scratch_arena, lua), *to = out, *rest = out, *line;
+  while ((line = strsep(&rest, "\n")) != NULL) {
+    char *comment = strstr(line, "--");
+    if (comment) *comment = 0;
+    size_t n = strlen(line);
+    while (n && line[n - 1] == ' ') n--;
+    if (!n) continue;
+    memmove(to, line, n);
+    to += n;
+    *to++ = '\n';
+  }
+  *to = 0;
+  return out;
+}
+
+/* The model that is made step by step is the one of the library. */
+START_TEST(models_md_makes_a_model) {
+  const char *at = scratch_get(models_md);
+  const char *shown = next_block(&at, "\n```lua stdlib/models/arcee.lua\n");
+  ck_assert_ptr_nonnull(shown);
+  const char *file = scratch_get(WEFT_SOURCE_DIR "/stdlib/models/arcee.lua");
+  ck_assert_str_eq(code_of(shown), code_of(file));
 }
 END_TEST
 
@@ -234,6 +268,7 @@ Suite *docs_suite(void) {
   tcase_add_test(t, models_md_says_what_may_be_cut);
   tcase_add_test(t, models_md_names_the_keys);
   tcase_add_test(t, models_md_shows_plans);
+  tcase_add_test(t, models_md_makes_a_model);
   suite_add_tcase(s, t);
   t = tcase_create("schedules");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);

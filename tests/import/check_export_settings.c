@@ -121,7 +121,7 @@ START_TEST(what_weft_has_and_recipes_say) {
   const char *yaml = export_file("out/recipe.yaml");
   import_has(yaml, "    sliding_window: null\n");
   import_has(yaml, "  target_modules: [\"*.q_proj\", \"model.layers.*.mlp.up_proj\"]");
-  import_has(yaml, "  dropout_position: pre\n");
+  import_has(yaml, "  dropout_position: pre  # adapter.dropout_position\n");
   import_has(yaml, "  use_dora: true  # adapter.dora\n");
   import_has(yaml, "linear_ce.FusedLinearCrossEntropy  # loss_chunks\n");
   process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");

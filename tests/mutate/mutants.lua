@@ -401,7 +401,7 @@ return {
   { file = "vm/session/footprint.c", suites = "memory",
     from = "n > 1 && member[0] == rank", to = "n > 1" },
   { file = "vm/weights/weights_match.c", suites = "export",
-    from = "if (k < part && q) *first", to = "if (k <= part && q) *first" },
+    from = "if (k < found->part && q) *first", to = "if (k <= found->part && q) *first" },
   { file = "vm/weights/weights_folder.c", suites = "export",
     from = "(uint64_t)(p.first + at % p.each) * size",
     to = "(uint64_t)(at % p.each) * size" },

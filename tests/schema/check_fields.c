@@ -106,6 +106,8 @@ static const Given given[] = {
     {"distill", "teacher", "tutor", NULL},
     {"lora", "targets", "{ 'q_proj' }", NULL},
     {"lora", "base", "nf4", NULL},
+    {"lora", "dropout_position", "post",
+     MODEL BATCH "adapter = { 'lora', rank = 7, dropout = 0.1 }"},
     {"group", "lr", NULL, MODEL BATCH "groups = { { 'norm', lr = 2 } }"},
     {"group", "weight_decay", NULL,
      MODEL BATCH "groups = { { 'norm', weight_decay = 2 } }"},

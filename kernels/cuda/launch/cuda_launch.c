@@ -178,9 +178,16 @@ static bool fits(CudaContext *c, const CudaLaunch *l, LoadedKernel *k) {
   return true;
 }
 
+/* Without a table nothing is remembered, and CUDA itself refuses what does not fit. */
+static bool allow_room(const CudaLaunch *l) {
+  return l->room == 0 ||
+         cudaFuncSetAttribute(l->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              (int)l->room) == cudaSuccess;
+}
+
 bool cuda_launch_fits(CudaContext *c, const CudaLaunch *l) {
-  struct LoadedKernels *t = c->loaded;
-  if (!t) return true;
+  struct LoadedKernels *t = c ? c->loaded : NULL;
+  if (!t) return allow_room(l);
   LoadedKernel other, *k = row_of(t, l->kernel);
   if (k->kernel) return fits(c, l, k);
   bool full = t->n == LOADED_MOST - 1; /* then it is asked for each time */

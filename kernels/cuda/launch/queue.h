@@ -68,8 +68,8 @@ struct CudaQueue {
                               c->print = cuda_hash(c->print, l.block, sizeof l.block),
                               (c->print = print_of(c->print, a))...};
       (void)all;
-      if ((!dry || loads) && !cuda_launch_fits(c, &l)) return;
     }
+    if ((!dry || loads) && !cuda_launch_fits(c, &l)) return;
     if (dry) return;
     cudaError_t r = start_kernel<P...>(kernel, grid, block, room, stream, a...);
     if (c && r != cudaSuccess) cuda_launch_failed(c, &l, (int)r);
