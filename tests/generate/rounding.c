@@ -106,10 +106,11 @@ static weft_status same_formats(const Job *many, Job *one) {
   return compile(&in, &one->compiled, &one->d, &one->e);
 }
 
-static weft_status alone(Job *many, Arena *a, const char *path, int steps,
+static weft_status alone(Job *many, Arena *a, const char *path, uint64_t data, int steps,
                          VerifyReport *out) {
   Job one, twin;
   TRY(job_load(many, a, &(LangOptions){0}, path));
+  many->plan.seed += data;
   TRY(job_mesh(many, 0));
   TRY(job_compile(many));
   TRY(job_twin(many, &twin));
@@ -121,6 +122,7 @@ static weft_status alone(Job *many, Arena *a, const char *path, int steps,
 /* What is asked of a plan: one of both. */
 typedef struct Task {
   int steps;
+  uint64_t data; /* added to the seed */
   VerifyReport *alone;
   Rounding *rounding;
   const char *name;
@@ -160,8 +162,8 @@ static weft_status with_plan(const char *plan, const Task *t, Text *report) {
   Arena *a = arena_new(NULL);
   Job j;
   if (setjmp(*arena_guard(a))) abort();
-  weft_status st =
-      t->alone ? alone(&j, a, path, t->steps, t->alone) : each_twice(&j, a, path, t);
+  weft_status st = t->alone ? alone(&j, a, path, t->data, t->steps, t->alone)
+                            : each_twice(&j, a, path, t);
   unlink(path);
   if (st != WEFT_OK) {
     report_text(&j.d, false, report);
@@ -172,9 +174,10 @@ static weft_status with_plan(const char *plan, const Task *t, Text *report) {
   return st;
 }
 
-weft_status plan_alone(const char *plan, int steps, VerifyReport *out, Text *report) {
+weft_status plan_alone(const char *plan, uint64_t data, int steps, VerifyReport *out,
+                       Text *report) {
   *out = (VerifyReport){0};
-  return with_plan(plan, &(Task){.steps = steps, .alone = out}, report);
+  return with_plan(plan, &(Task){.steps = steps, .data = data, .alone = out}, report);
 }
 
 weft_status plan_rounding(const char *plan, const char *name, int steps, Rounding *out,

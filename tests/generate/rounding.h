@@ -18,7 +18,8 @@ weft_status plan_rounding(const char *plan, const char *name, int steps, Roundin
                           Text *report);
 
 /* What the number formats of the plan make of `steps` steps: those of one rank that has
- * them, against its twin, which has f32. */
-weft_status plan_alone(const char *plan, int steps, VerifyReport *out, Text *report);
+ * them, against its twin, which has f32. `data` is added to the plan's seed. */
+weft_status plan_alone(const char *plan, uint64_t data, int steps, VerifyReport *out,
+                       Text *report);
 
 #endif
