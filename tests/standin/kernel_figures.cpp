@@ -10,9 +10,13 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <fstream>
 #include <map>
 #include <string>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 
 #include "emulate.h"
@@ -60,36 +64,48 @@ const Figures &figures() {
 
 /* ---- names of addresses ---- */
 
-typedef std::map<uintptr_t, std::string> Symbols;
+/* A file, mapped: one of the sanitizers' has hundreds of megabytes, of which each process
+ * asks for a few names. */
+struct Mapped {
+  const char *data;
+  size_t size;
+};
 
-/* Functions of a file of 64 bits, by their place behind its base. */
-Symbols read_symbols(const char *path) {
-  Symbols out;
-  std::ifstream in(path, std::ios::binary);
-  std::string all((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (all.size() < sizeof(Elf64_Ehdr) || memcmp(all.data(), ELFMAG, SELFMAG)) return out;
-  const Elf64_Ehdr *head = (const Elf64_Ehdr *)all.data();
-  const Elf64_Shdr *part = (const Elf64_Shdr *)(all.data() + head->e_shoff);
+Mapped map_file(const char *path) {
+  struct stat is;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  void *p = MAP_FAILED;
+  if (fd >= 0 && fstat(fd, &is) == 0 && is.st_size > (off_t)sizeof(Elf64_Ehdr))
+    p = mmap(nullptr, (size_t)is.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (fd >= 0) close(fd);
+  if (p == MAP_FAILED) return {nullptr, 0};
+  return {(const char *)p, (size_t)is.st_size};
+}
+
+/* The function so many bytes behind the base of a file of 64 bits; "": there is none. */
+std::string symbol_at(const Mapped &file, uintptr_t place) {
+  if (!file.data || memcmp(file.data, ELFMAG, SELFMAG)) return "";
+  const Elf64_Ehdr *head = (const Elf64_Ehdr *)file.data;
+  const Elf64_Shdr *part = (const Elf64_Shdr *)(file.data + head->e_shoff);
   for (int i = 0; i < head->e_shnum; i++) {
     if (part[i].sh_type != SHT_SYMTAB) continue;
-    const char *text = all.data() + part[part[i].sh_link].sh_offset;
-    const Elf64_Sym *s = (const Elf64_Sym *)(all.data() + part[i].sh_offset);
+    const char *text = file.data + part[part[i].sh_link].sh_offset;
+    const Elf64_Sym *s = (const Elf64_Sym *)(file.data + part[i].sh_offset);
     for (size_t k = 0; k < part[i].sh_size / sizeof *s; k++)
-      if (ELF64_ST_TYPE(s[k].st_info) == STT_FUNC)
-        out[s[k].st_value] = text + s[k].st_name;
+      if (s[k].st_value == place && ELF64_ST_TYPE(s[k].st_info) == STT_FUNC)
+        return text + s[k].st_name;
   }
-  return out;
+  return "";
 }
 
 std::string name_of(const void *kernel) {
-  static std::map<std::string, Symbols> *files = new std::map<std::string, Symbols>;
+  static std::map<std::string, Mapped> *files = new std::map<std::string, Mapped>;
   Dl_info info;
   if (!dladdr(kernel, &info) || !info.dli_fname) return "";
   auto file = files->find(info.dli_fname);
   if (file == files->end())
-    file = files->emplace(info.dli_fname, read_symbols(info.dli_fname)).first;
-  auto s = file->second.find((uintptr_t)kernel - (uintptr_t)info.dli_fbase);
-  return s == file->second.end() ? "" : s->second;
+    file = files->emplace(info.dli_fname, map_file(info.dli_fname)).first;
+  return symbol_at(file->second, (uintptr_t)kernel - (uintptr_t)info.dli_fbase);
 }
 
 /* "_Z6attendI13__nv_bfloat16Li64ELb0EEv..." -> "attend": instances of a kernel whose
