@@ -36,7 +36,8 @@ static const struct {
      "adapter = { 'lora', rank = 4, targets = { 'q_proj', 'o_proj' } }", 4 * 2 * 4 * 64},
     {"mesh = { pp = 2 }", "freeze = { 'embed_tokens', 'layers' }", 64 + 256 * 64},
     {"mesh = { dp = 2 }, strategy = { 'zero', stage = 1, offload_optimizer = true }",
-     "adapter = { 'lora', rank = 4, targets = { 'q_proj' } }, groups = { { 'layers.0', lr "
+     "adapter = { 'lora', rank = 4, targets = { 'q_proj' } }, groups = { { 'layers.0', "
+     "lr "
      "= 2 } }, loss = { 'cross_entropy', per = 'sequences' }",
      2 * 2 * 4 * 64},
 };
