@@ -250,7 +250,17 @@ static const Fp8Recipe all_recipes[] = {RECIPE_TENSORWISE, RECIPE_ROWWISE, RECIP
 static void agrees(int recipe, void (*mesh)(ToyOptions *o)) {
   ToyOptions o = toy(all_recipes[recipe]);
   mesh(&o);
-  pair_agrees(&o);
+  /* In the second step an operand may round the other way where a sum has another
+   * order, and later gradients differ by as much as fp8 rounds. */
+  static const double tolerance[] = {1e-5, 5e-2};
+  for (int i = 0; i < 2; i++) {
+    Pair p;
+    pair_compile(&p, &o);
+    pair_verify(&p, i + 1, tolerance[i]);
+    ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
+    ck_assert_int_eq(p.report.steps, i + 1);
+    pair_free(&p);
+  }
 }
 
 static void tp(ToyOptions *o) { o->tp = 2; }
