@@ -85,7 +85,7 @@ static weft_status run_steps(const Job *j, const RunOptions *o, uint64_t *late,
 static void say(int rank, const Job *j, const weft_error *e) {
   Text t = {0};
   report_text(&j->d, false, &t);
-  bool refused = !e->text[0] || (t.s && strstr(t.s, "error: "));
+  bool refused = t.s && strstr(t.s, "error: ");
   fprintf(stderr, "rank %d: %s%s%s\n", rank, refused ? "refused: " : "", e->text,
           refused && t.s ? t.s : "");
   text_free(&t);
