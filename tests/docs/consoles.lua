@@ -227,13 +227,17 @@ local function run_lines(name, text)
   end
 end
 
--- Blocks in order: language, text.
-local function blocks(page)
+-- Blocks in order: language, text. What follows the language, as the file that a block is, is no part of it.
+local function blocks(name, page)
   local at = 1
   return function()
-    local first, last, language = page:find("\n```([%w]*)\n", at)
+    local first, last, language = page:find("\n```(%w*)[^\n]*\n", at)
     if not first then return end
     local stop = page:find("\n```", last, true)
+    if not stop then
+      fail("%s: a block has no end: %s", name, page:sub(first + 1, last - 1))
+      return
+    end
     local text = page:sub(last + 1, stop)
     at = stop + 4
     return language, text
@@ -243,7 +247,7 @@ end
 for _, name in ipairs(wanted) do
   local page = read(name)
   fresh()
-  for language, text in blocks(page) do
+  for language, text in blocks(name, page) do
     local file = language == "lua" and text:match("^%-%- ([%w_]+%.lua)%f[^%w]")
     if file then
       write(folder .. "/" .. file, text)
