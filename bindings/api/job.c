@@ -10,6 +10,7 @@
 #include "bindings/schedule/schedule_facts.h"
 
 #include "vm/base/budget.h"
+#include "vm/session/gpu_memory.h"
 
 #include "vm/weights/weights_match.h"
 #include "vm/weights/weights_open.h"
@@ -87,13 +88,33 @@ static const char *classes_text(const Job *j, const Program *p) {
   return text;
 }
 
+/* Where the arena fits beside the reserve, but what CUDA and NCCL take is more than that.
+ */
+static void warn_reserve(Job *j, uint64_t arena, int pp) {
+  const Cluster *c = &j->plan.cluster;
+  if (!c->gpu || !c->memory_gib) return;
+  GpuMemory m = gpu_memory(j->arena, &j->plan, j->compiled, pp);
+  double gib = (double)arena / (1 << 30), more = (double)gpu_memory_sum(&m) / (1 << 30);
+  if (gib + more <= c->memory_gib) return;
+  diag_warn(
+      &j->d, "gpu-reserve", "cluster.reserve_gib",
+      "pipeline rank %d needs %.1f GiB, and CUDA and NCCL take about %.1f GiB of a GPU "
+      "besides (%d communicator%s of %d CTAs), together more than the %.1f GiB of %s: "
+      "reserve_gib = %.1f counts it, nccl.group_ctas makes it less",
+      pp, gib, more, m.ngroup, m.ngroup == 1 ? "" : "s", m.group_ctas, c->memory_gib,
+      c->gpu, ceil(more * 10) / 10);
+}
+
 /* Only a warning: a plan that its GPUs cannot hold may be meant for `weft verify`. */
 static void warn_memory(Job *j) {
   const Cluster *c = &j->plan.cluster;
   int pp;
   uint64_t worst = job_worst_memory(j, &pp);
   double room = plan_memory_limit(&j->plan);
-  if ((double)worst <= room) return;
+  if ((double)worst <= room) {
+    warn_reserve(j, worst, pp);
+    return;
+  }
   double gib = (double)worst / (1 << 30);
   diag_warn(&j->d, "memory", "cluster",
             "pipeline rank %d needs %.1f GiB, %.1f GiB more than the %.1f GiB of %s less "

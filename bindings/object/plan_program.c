@@ -6,6 +6,7 @@
 #include "bindings/script/script.h"
 #include "vm/draw/timeline_draw.h"
 #include "vm/session/footprint.h"
+#include "vm/session/gpu_memory.h"
 
 /* Argument `arg` as a rank of the mesh. */
 static int rank_arg(lua_State *L, const Job *j, int arg) {
@@ -106,6 +107,32 @@ static void add_classes(lua_State *L, const MemClass *m, int n, const char *fiel
   lua_setfield(L, -2, field);
 }
 
+/* A line of the table on top. */
+static void add_estimate(lua_State *L, const char *name, uint64_t bytes,
+                         const char *note) {
+  if (!bytes) return;
+  lua_createtable(L, 0, 3);
+  set_text(L, "name", name);
+  set_integer(L, "bytes", (int64_t)bytes);
+  set_text(L, "note", note);
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+}
+
+/* Sets field "gpu" to what CUDA and NCCL take besides on a GPU: estimates. */
+static void add_gpu(lua_State *L, const Job *j, int pp) {
+  GpuMemory m = gpu_memory(j->arena, &j->plan, j->compiled, pp);
+  char note[80];
+  lua_newtable(L);
+  add_estimate(L, "CUDA", m.context, "context, kernels of weft and cuBLAS");
+  snprintf(note, sizeof note, "buffers of %d communicator%s of %d CTAs", m.ngroup,
+           m.ngroup == 1 ? "" : "s", m.group_ctas);
+  add_estimate(L, "NCCL groups", m.groups, note);
+  snprintf(note, sizeof note, "of %d directions to other stages, of %d CTAs", m.npair,
+           m.pair_ctas);
+  add_estimate(L, "NCCL pairs", m.pairs, note);
+  lua_setfield(L, -2, "gpu");
+}
+
 /* Adds the memory classes of a rank and its footprint to the table on top. */
 static void add_memory(lua_State *L, const Job *j, int pp) {
   const Program *p = &j->compiled->prog[pp];
@@ -114,6 +141,7 @@ static void add_memory(lua_State *L, const Job *j, int pp) {
   add_classes(L, p->mem, p->nmem, "classes");
   if (p->nhost) add_classes(L, p->host, p->nhost, "host");
   add_held(L, j, FOOTPRINT_RANK, pp, "outside");
+  add_gpu(L, j, pp);
 }
 
 /* Ranks that differ only in dp, cp and tp have equal sizes, so there is one entry per pp

@@ -49,8 +49,9 @@ local sections = {
   { "show", {
     { "mesh?", "{order: [string], size: " .. sizes .. ", stride: " .. sizes .. ", world: integer}",
       "`order`, `size`, `stride` of axes, `world`" },
-    { "memory?", "[{pp: integer, total_bytes: integer, classes: [" .. class .. "], outside: [" .. class .. "]}]",
-      "of pipeline ranks, `pp`, `total_bytes`, `classes` of `name`, `bytes`, `note`, `outside`" },
+    { "memory?", "[{pp: integer, total_bytes: integer, classes: [" .. class .. "], outside: [" .. class .. "], "
+      .. "gpu: [" .. class .. "]}]", "of pipeline ranks, `pp`, `total_bytes`, `classes` of `name`, `bytes`, `note`, "
+      .. "`outside`, and estimates of what CUDA and NCCL take on a `gpu`" },
     { "memory_process?", "[" .. class .. "]", "what a process holds besides" },
     { "memory_libraries?", "[{name: string, note: string}]", "and what libraries do, by `name` and `note`" },
     { "schedule?", "{name: string, virtual: integer, microbatches: integer, actions: [[string|null]], "
@@ -65,7 +66,7 @@ local sections = {
   { "show rank", { { "rank", "{rank: integer, world: integer, node: integer, local_rank: integer, "
     .. "coord: [{axis: string, at: integer}], groups: [{axis: string, nodes: integer, ranks: object}], "
     .. "stages: [" .. stage .. "], microbatches: integer, memory: {rank: integer, pp: integer, total: integer, "
-    .. "classes: [" .. class .. "], outside: [" .. class .. "], process: [" .. class .. "], "
+    .. "classes: [" .. class .. "], outside: [" .. class .. "], gpu: [" .. class .. "], process: [" .. class .. "], "
     .. "libraries: [{name: string, note: string}]}, comm: {rank: integer, list: [" .. traffic .. "]}, "
     .. "actions: {pp: integer, peak: integer, list: [" .. action .. "]}}",
     "its coordinates `coord`, `groups`, `stages`, `memory`, `comm` and `actions`" } } },

@@ -27,6 +27,11 @@ local function rank(text, m, out)
   lines(text, m.outside, out)
 end
 
+local function gpu(text, m, at, out)
+  out[#out + 1] = format("on a GPU%s, besides the arena: about %s, by rules of NCCL 2.28", at, text.bytes(sum(m.gpu)))
+  lines(text, m.gpu, out)
+end
+
 -- Names of the lines of some list of all ranks, in the order in which they are first met.
 local function names(v, list)
   local out, seen = {}, {}
@@ -76,6 +81,7 @@ local function rows_of(v)
   add("classes", "")
   add("host", "host: ")
   rows[#rows + 1] = { name = "outside", of = function(m) return sum(m.outside) end }
+  rows[#rows + 1] = { name = "on a GPU", of = function(m) return sum(m.gpu) end }
   return rows
 end
 
@@ -93,9 +99,11 @@ return function(v, text)
   if v.rank then
     out[1] = format("memory of rank %d: %s", v.rank, text.bytes(v.total))
     rank(text, v, out)
+    gpu(text, v, "", out)
   elseif #v == 1 then
     out[1] = format("memory of each rank: %s", text.bytes(v[1].total))
     rank(text, v[1], out)
+    gpu(text, v[1], "", out)
   else
     local worst = v[v.worst_pp + 1]
     out[1] = format("memory of each rank, by pipeline rank: at most %s, at pp %d (*)", text.bytes(worst.total),
@@ -104,6 +112,7 @@ return function(v, text)
     noted(text, worst, out)
     out[#out + 1] = format("outside of the arena at pp %d: %s", worst.pp, text.bytes(sum(worst.outside)))
     lines(text, worst.outside, out)
+    gpu(text, worst, format(" of pp %d", worst.pp), out)
   end
   out[#out + 1] = format("a process with all ranks, besides them: %s",
     text.bytes(sum(v.process)))

@@ -12,7 +12,7 @@ end
 return function(v)
   local ranks = {}
   for i, m in ipairs(v) do
-    ranks[i] = { classes = lines(m.classes), outside = lines(m.outside), pp = m.pp,
+    ranks[i] = { classes = lines(m.classes), gpu = lines(m.gpu), outside = lines(m.outside), pp = m.pp,
                  total_bytes = m.total }
   end
   return { memory = ranks, memory_libraries = lines(v.libraries),

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "vm/comm/nccl_shares.h"
+
 static int group_count(const CommNeeds *needs) {
   int n = 0;
   for (int i = 0; i < needs->ngroup; i++) n += needs->group[i].n > 1;
@@ -43,12 +45,6 @@ weft_status nccl_check_queues(const NcclEndpoint *p, const CommNeeds *needs,
                      : "32 is the most: choose a mesh with fewer groups");
 }
 
-/* A kernel of NCCL keeps its thread blocks while it waits for peers, so the blocks of all
- * communicators have to fit at once, beside the compute kernels that they wait for. */
-enum { GROUP_CTAS = 16, PAIR_CTAS = 2 };
-
-/* Half of the SMs for groups and a quarter for pairs. All ranks have the same groups, so
- * all choose the same numbers. */
 weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclCtas *out,
                             weft_error *e) {
   int all = 0, groups = group_count(needs), pairs = pair_count(p), gpu = 0;
@@ -56,8 +52,8 @@ weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclC
   CUDA(p, cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, gpu));
   out->group = p->w->group_ctas;
   out->pair = p->w->pair_ctas;
-  if (!out->group) out->group = MAX(1, MIN(GROUP_CTAS, all / 2 / MAX(groups, 1)));
-  if (!out->pair) out->pair = MAX(1, MIN(PAIR_CTAS, all / 4 / MAX(pairs, 1)));
+  if (!out->group) out->group = nccl_group_ctas(all, groups);
+  if (!out->pair) out->pair = nccl_pair_ctas(all, pairs);
   int sum = groups * out->group + pairs * out->pair;
   if (sum <= all) return WEFT_OK;
   return err_set(
