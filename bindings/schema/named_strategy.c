@@ -37,6 +37,7 @@ static const struct StrategyAlias {
     {"hsdp", "fsdp2", NULL, 0, true},
     {"hybrid_shard", "fsdp2", "reshard_after_forward", -2, true},
     {"hybrid_shard_zero2", "fsdp2", "reshard_after_forward", -1, true},
+    {"mics", "zero", "stage", 3, true}, /* Zhang et al., arXiv 2205.00119 */
 };
 
 static void push_option(lua_State *L, int value) {

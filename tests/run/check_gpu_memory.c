@@ -6,9 +6,10 @@
 #include "tests/harness/process.h"
 #include "tests/harness/scratch.h"
 
-/* Prints MiB of NCCL's groups and pairs of pipeline rank 0 of a plan with these settings. */
+/* Prints MiB of NCCL's groups and pairs of pipeline rank 0 of a plan with these settings.
+ */
 #define SCRIPT                                                                           \
-  "local weft, set = require 'weft', {}\n"                                                                 \
+  "local weft, set = require 'weft', {}\n"                                               \
   "for i = 2, #arg do\n"                                                                 \
   "  local path, value = arg[i]:match '^(.-)=(.*)$'\n"                                   \
   "  set[path] = math.tointeger(value)\n"                                                \
@@ -27,8 +28,8 @@ typedef struct Row {
   double groups, pairs;
 } Row;
 
-/* MiB. A channel to a peer of the machine takes 10 at the receiver and 2 at the sender, to
- * one of another machine 10 and 10. */
+/* MiB. A channel to a peer of the machine takes 10 at the receiver and 2 at the sender,
+ * to one of another machine 10 and 10. */
 static const Row rows[] = {
     {"mesh.tp=1", 0, 0},
     /* 16 channels to one neighbour, a pool of 16 x 16 x 0.5, NVLS of 16 x 2 x 2 */
@@ -39,11 +40,12 @@ static const Row rows[] = {
     {"mesh.tp=4 nccl.group_ctas=4 nccl.nvls_enable=0", 4 * 24 + 32, 0},
     {"mesh.tp=4 nccl.group_ctas=4 nccl.buffsize=1048576", 4 * 20 + 8 + 32, 0},
     {"mesh.tp=4 nccl.max_nchannels=2", 2 * 24 + 16 + 16, 0},
-    /* machines of one GPU: members at distances 1 and 2 (four of them: three peers), and a
-     * pool of 128 KiB pieces */
+    /* machines of one GPU: members at distances 1 and 2 (four of them: three peers), and
+     * a pool of 128 KiB pieces */
     {"mesh.tp=4 nccl.group_ctas=4 cluster.nodes=4 cluster.gpus=1", 4 * 3 * 20 + 8, 0},
     /* of two: the neighbour, and 80 of rings and trees over two of them */
-    {"mesh.tp=4 nccl.group_ctas=4 cluster.nodes=2 cluster.gpus=2", 4 * (12 + 40) + 8 + 16, 0},
+    {"mesh.tp=4 nccl.group_ctas=4 cluster.nodes=2 cluster.gpus=2", 4 * (12 + 40) + 8 + 16,
+     0},
     /* two directions with 2 channels: collectives, pools of 16, NVLS of 8, and a receive
      * and a send */
     {"mesh.pp=2", 16 * 12 + 128 + 64, 2 * (24 + 16 + 8) + 24},
@@ -59,8 +61,9 @@ START_TEST(rules_by_hand) {
   double groups = 0, pairs = 0;
   Outcome o = figures(rows[_i].set);
   ck_assert_msg(sscanf(o.out, "%lf %lf", &groups, &pairs) == 2, "%s%s", o.out, o.err);
-  ck_assert_msg(groups == rows[_i].groups && pairs == rows[_i].pairs, "%s: %g %g, not %g %g",
-                rows[_i].set, groups, pairs, rows[_i].groups, rows[_i].pairs);
+  ck_assert_msg(groups == rows[_i].groups && pairs == rows[_i].pairs,
+                "%s: %g %g, not %g %g", rows[_i].set, groups, pairs, rows[_i].groups,
+                rows[_i].pairs);
 }
 END_TEST
 
@@ -74,19 +77,21 @@ START_TEST(a_measured_communicator) {
 }
 END_TEST
 
-/* An arena that fits beside the reserve, but not beside what NCCL takes of the GPU: of eight
- * in a machine, and of machines of one GPU, whose members are connected to more peers. */
+/* An arena that fits beside the reserve, but not beside what NCCL takes of the GPU: of
+ * eight in a machine, and of machines of one GPU, whose members are connected to more
+ * peers. */
 START_TEST(a_reserve_that_is_too_small) {
 #define BIG                                                                              \
-  "$weft check " WEFT_SOURCE_DIR "/plans/llama3_8b_fsdp2.lua --set cluster.gpus=%d "      \
+  "$weft check " WEFT_SOURCE_DIR "/plans/llama3_8b_fsdp2.lua --set cluster.gpus=%d "     \
   "--set cluster.nodes=%d --set cluster.reserve_gib=0 --set cluster.gpu=%s"
   Outcome o = process_run(60, BIG, 8, 1, "'{ \"h100-sxm\", memory_gib = 47 }'");
   ck_assert_int_eq(o.code, 0);
   ck_assert_msg(!strstr(o.err, "[gpu-reserve]"), "%s", o.err);
   o = process_run(60, BIG, 1, 8, "'{ \"h100-sxm\", memory_gib = 47 }'");
   ck_assert_int_eq(o.code, 0);
-  ck_assert_msg(strstr(o.err, "warning: plan.cluster.reserve_gib: pipeline rank 0 needs 45.2 "
-                              "GiB, and CUDA and NCCL take about "),
+  ck_assert_msg(strstr(o.err,
+                       "warning: plan.cluster.reserve_gib: pipeline rank 0 needs 45.2 "
+                       "GiB, and CUDA and NCCL take about "),
                 "%s", o.err);
   ck_assert_ptr_nonnull(strstr(o.err, "[gpu-reserve]"));
 }

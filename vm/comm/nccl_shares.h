@@ -1,14 +1,15 @@
-/* nccl_shares.h - how many CTAs of a GPU each communicator of NCCL gets, if the plan does not
- * say: for the backend, which creates them, and for what memory their buffers will take. */
+/* nccl_shares.h - how many CTAs of a GPU each communicator of NCCL gets, if the plan does
+ * not say: for the backend, which creates them, and for what memory their buffers will
+ * take. */
 #ifndef WEFT_NCCL_SHARES_H
 #define WEFT_NCCL_SHARES_H
 
 #include "vm/base/base.h"
 
 /* A kernel of NCCL keeps its thread blocks while it waits for peers, so the blocks of all
- * communicators have to fit at once, beside the compute kernels that they wait for: half of
- * the SMs for groups and a quarter for pairs. All ranks have the same groups, so all choose
- * the same numbers. */
+ * communicators have to fit at once, beside the compute kernels that they wait for: half
+ * of the SMs for groups and a quarter for pairs. All ranks have the same groups, so all
+ * choose the same numbers. */
 enum { NCCL_GROUP_CTAS = 16, NCCL_PAIR_CTAS = 2 };
 
 /* Of each of `groups` communicators of collectives. */

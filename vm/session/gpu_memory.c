@@ -5,13 +5,13 @@
  * transport/p2p.cc, net.cc, nvls.cc, generic.cc), as the backend sets
  * NCCL_RUNTIME_CONNECT=0. Per channel, which is a CTA:
  *
- *   a connection to a peer of the machine: at the receiver a FIFO for each protocol, 0.5 MiB
- *   (LL), 4.7 MiB (LL128) and NCCL_BUFFSIZE (simple), at the sender a page;
- *   one over the network: on both sides those FIFOs but LL's, which is of the host;
- *   collectives have the neighbours of a ring and of two trees, and where a machine has one
- *   member all members at distances 1, 2, 4, ... (PAT);
- *   in a machine with NVLink switches that add up (NVLS), two pieces of 1 MiB per member;
- *   a pool for sends over the network, which is there in each case.
+ *   a connection to a peer of the machine: at the receiver a FIFO for each protocol, 0.5
+ * MiB (LL), 4.7 MiB (LL128) and NCCL_BUFFSIZE (simple), at the sender a page; one over
+ * the network: on both sides those FIFOs but LL's, which is of the host; collectives have
+ * the neighbours of a ring and of two trees, and where a machine has one member all
+ * members at distances 1, 2, 4, ... (PAT); in a machine with NVLink switches that add up
+ * (NVLS), two pieces of 1 MiB per member; a pool for sends over the network, which is
+ * there in each case.
  *
  * Sends and receives have connections of their own, to each peer that has any. */
 #include "gpu_memory.h"
@@ -23,8 +23,8 @@
 #define KIB ((uint64_t)1 << 10)
 #define MIB ((uint64_t)1 << 20)
 enum { H100_SMS = 132 };
-/* A context takes 0.4 to 0.55 GiB on Ampere and Hopper by nvidia-smi, with kernels that are
- * loaded when they are used; cuBLAS's workspace is in the arena. */
+/* A context takes 0.4 to 0.55 GiB on Ampere and Hopper by nvidia-smi, with kernels that
+ * are loaded when they are used; cuBLAS's workspace is in the arena. */
 #define CONTEXT (600 * MIB)
 #define PAGE    (2 * MIB) /* what NCCL rounds allocations to */
 #define LL      (512 * KIB)
@@ -32,9 +32,10 @@ enum { H100_SMS = 132 };
 enum { POOL_STEPS = 16, NVLS_CTAS = 16 };
 
 typedef struct Nccl {
-  uint64_t simple;     /* bytes of that FIFO */
-  uint64_t near, far;  /* what a receiver has of a connection in a machine, over the network */
-  int most;            /* channels of a communicator; 0: not limited */
+  uint64_t simple; /* bytes of that FIFO */
+  uint64_t near,
+      far;  /* what a receiver has of a connection in a machine, over the network */
+  int most; /* channels of a communicator; 0: not limited */
   bool nvls;
 } Nccl;
 
@@ -55,7 +56,8 @@ static uint64_t setting(const char *text, uint64_t otherwise) {
 static Nccl settings(const Plan *p) {
   Nccl s = {.simple = setting(p->nccl.buffsize, 4 * MIB),
             .most = (int)setting(p->nccl.max_nchannels, 0),
-            .nvls = setting(p->nccl.nvls_enable, 2) && (!p->cluster.gpu || p->cluster.fp8 > 0)};
+            .nvls = setting(p->nccl.nvls_enable, 2) &&
+                    (!p->cluster.gpu || p->cluster.fp8 > 0)};
   s.near = pages(LL + LL128 + s.simple);
   s.far = pages(LL128 + s.simple);
   return s;
@@ -108,8 +110,8 @@ static uint64_t communicator(const Nccl *s, Members m, int ctas) {
   return bytes;
 }
 
-/* Sends to and receives from that many members of the machine each, with all channels; over
- * the network receives have a pool, as sends have. */
+/* Sends to and receives from that many members of the machine each, with all channels;
+ * over the network receives have a pool, as sends have. */
 static uint64_t exchanges(const Nccl *s, Members m, int peers, int ctas) {
   uint64_t channels = (uint64_t)power_from(ctas);
   uint64_t bytes = channels * (uint64_t)MIN(peers, m.here - 1) * (s->near + PAGE);

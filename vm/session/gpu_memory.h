@@ -5,13 +5,14 @@
 #include "vm/plan/plan.h"
 #include "vm/program/program.h"
 
-/* Bytes of the first rank of pipeline rank `pp`: estimates, by rules of NCCL's sources, for
- * the GPU of the plan's cluster, or an H100 in machines of eight. Scratch comes from `a`. */
+/* Bytes of the first rank of pipeline rank `pp`: estimates, by rules of NCCL's sources,
+ * for the GPU of the plan's cluster, or an H100 in machines of eight. Scratch comes from
+ * `a`. */
 typedef struct GpuMemory {
-  uint64_t context;   /* of CUDA, with kernels */
-  uint64_t groups;    /* buffers of communicators of collectives, */
-  uint64_t pairs;     /* of those of sends and receives */
-  int ngroup, npair;  /* how many of them have two or more members */
+  uint64_t context;  /* of CUDA, with kernels */
+  uint64_t groups;   /* buffers of communicators of collectives, */
+  uint64_t pairs;    /* of those of sends and receives */
+  int ngroup, npair; /* how many of them have two or more members */
   int group_ctas, pair_ctas;
 } GpuMemory;
 GpuMemory gpu_memory(Arena *a, const Plan *p, const Compiled *c, int pp);

@@ -42,7 +42,7 @@ return {
   rule.off("zero_optimization.zero_quantized_gradients", COMPRESSED),
   rule.off("zero_optimization.zero_quantized_nontrainable_weights", COMPRESSED),
   rule.off("zero_optimization.mics_shard_size",
-           "shards within groups: strategy.zero_hpz_partition_size, or fsdp2 with mesh.dp_replicate"),
+           'shards within groups: strategy = "mics" with mesh.dp_replicate, the number of groups'),
   rule.none("zero_optimization.offload_param.*", "buffers of the host are those that the plan needs"),
   rule.none("zero_optimization.offload_optimizer.*",
             "buffers of the host are those that the plan needs"),
