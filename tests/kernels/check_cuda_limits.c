@@ -41,7 +41,10 @@ static KernelArgs args_of(const Problem *p) {
   for (int i = 0; i < p->nin; i++) a.in[i] = kernel_tensor(&p->in[i]);
   for (int i = 0; i < p->nout; i++) a.out[i] = kernel_tensor(&p->out[i]);
   for (int i = 0; i < p->nin; i++) a.in[i].p = (void *)(at += 1 << 20);
-  for (int i = 0; i < p->nout; i++) a.out[i].p = (void *)(at += 1 << 20);
+  for (int i = 0; i < p->nout; i++) {
+    int over = p->out[i].alias; /* -1: its own place */
+    a.out[i].p = over < 0 ? (void *)(at += 1 << 20) : a.in[over].p;
+  }
   a.work = (void *)(at += 1 << 20);
   return a;
 }
