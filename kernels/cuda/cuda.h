@@ -74,7 +74,8 @@ typedef struct CudaContext {
   uint64_t print;              /* DeviceCapture.print: fingerprint of launches so far */
   struct LoadedKernels *loaded; /* cuda_launch.c */
   char refused[520];            /* why the first launch that failed did, or "" */
-  char came[96];                /* Device.kernels */
+  char came[160];               /* Device.kernels */
+  double others; /* GiB of the GPU that others held before; 0: hardly any */
 } CudaContext;
 
 #ifdef __cplusplus

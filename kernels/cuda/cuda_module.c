@@ -92,6 +92,16 @@ static weft_status find_gpu(int place, weft_error *e) {
   return WEFT_OK;
 }
 
+/* What is in use of the GPU before this rank takes any, in GiB: a context takes less than
+ * one. */
+static double held_by_others(void) {
+  enum { CONTEXT_GIB = 1 };
+  size_t left = 0, all = 0;
+  if (cudaMemGetInfo(&left, &all) != cudaSuccess) return 0;
+  double held = (double)(all - left) / (1 << 30);
+  return held > CONTEXT_GIB ? held : 0;
+}
+
 static cudaError_t make_queues(CudaDevice *c) {
   cudaError_t r = cudaStreamCreateWithFlags(&c->compute, cudaStreamNonBlocking);
   for (int i = 0; r == cudaSuccess && i < EVENTS; i++) {
@@ -129,6 +139,7 @@ static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
   CudaDevice *c = mem_new(d->alloc, sizeof *c);
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   d->ctx = c;
+  c->c.others = held_by_others();
   cuda_graph_open(c);
   const char *why = NULL;
   cudaError_t r = make_queues(c);
@@ -166,18 +177,22 @@ static weft_status until_idle(Device *d, cudaError_t *r, weft_error *e) {
 
 static weft_status no_memory(const Device *d, size_t bytes, cudaError_t r,
                              weft_error *e) {
-  const double gib = 1 << 30;
+  const double gib = 1 << 30, others = ((const CudaContext *)d->ctx)->others;
   size_t left = 0, all = 0;
+  char who[96] = "";
   (void)cudaGetLastError(); /* clears the error */
   if (r != cudaErrorMemoryAllocation)
     return cuda_failed(d, r, "memory cannot be allocated", e);
   (void)cudaMemGetInfo(&left, &all);
+  if (others > 0)
+    snprintf(who, sizeof who, " (other processes, which nvidia-smi lists, held %.2f)",
+             others);
   return err_set(
       e, WEFT_ENOMEM,
       "rank %d: device cuda: the plan needs %.2f GiB, as check predicts; the GPU "
-      "has %.2f GiB, of which %.2f GiB are free; use a smaller batch.micro or "
+      "has %.2f GiB, of which %.2f GiB are free%s; use a smaller batch.micro or "
       "batch.seq, recompute, or more GPUs",
-      d->rank, (double)bytes / gib, (double)all / gib, (double)left / gib);
+      d->rank, (double)bytes / gib, (double)all / gib, (double)left / gib, who);
 }
 
 static weft_status alloc(Device *d, size_t bytes, void **p, weft_error *e) {

@@ -229,6 +229,11 @@ static const struct {
     {"capability=75", "the GPU has compute capability 7.5; weft needs 8.0 or newer", 2},
     {"memory=1000", "the plan needs 0.00 GiB, as check predicts; the GPU has 0.00 GiB",
      3},
+    {"memory=8589934592 held=8589934000",
+     "the GPU has 8.00 GiB, of which 0.00 GiB are free (other processes, which "
+     "nvidia-smi "
+     "lists, held 8.00)",
+     3},
 };
 
 START_TEST(a_machine_that_cannot_is_told) {
@@ -250,6 +255,7 @@ static const struct {
     {"capability=89", "; kernels: machine code for 8.0, loaded in "},
     {"capability=100 driver=13000 runtime=13010", "; kernels: machine code for 10.0, "},
     {"capability=120", "; kernels: PTX, translated by the driver for 12.0 in "},
+    {"memory=8589934592 held=4294967296", "; other processes hold 4.0 GiB of the GPU"},
 };
 
 START_TEST(the_first_line_says_how_kernels_came) {

@@ -20,7 +20,7 @@
 #include "emulate.h"
 
 extern "C" const Standin standin_usual = {
-    1, 13000, 1, 90, (size_t)8 << 30, 132,   22809, 0, 0, 0, 0, 0,
+    1, 13000, 1, 90, (size_t)8 << 30, 0,     132,  22809, 0, 0, 0, 0, 0,
     0, 0,     1, 0,  13000,           false, false};
 
 Runtime::Runtime() {
@@ -52,6 +52,7 @@ void Runtime::read(const char *text) {
   if (const char *at = strstr(text, "order=")) is.order = (uint64_t)atoll(at + 6);
   is.no_ptx = strstr(text, "no_ptx") != nullptr;
   if (const char *at = strstr(text, "memory=")) is.memory = (size_t)atoll(at + 7);
+  if (const char *at = strstr(text, "held=")) is.held = (size_t)atoll(at + 5);
 }
 
 /* Never destroyed: threads of ranks may end after main. */
@@ -348,7 +349,7 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
   Runtime &r = runtime();
   Guard g(r.lock);
   *all = r.is.memory;
-  *left = r.is.memory - r.used;
+  *left = r.is.memory - r.is.held - r.used;
   return cudaSuccess;
 }
 
@@ -356,7 +357,7 @@ cudaError_t cudaMalloc(void **p, size_t n) {
   Runtime &r = runtime();
   Guard g(r.lock);
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
-  if (r.used + n > r.is.memory) return cudaErrorMemoryAllocation;
+  if (r.used + n > r.is.memory - r.is.held) return cudaErrorMemoryAllocation;
   char *m = place(r, pages(n));
   if (!m) return cudaErrorMemoryAllocation;
   r.used += n;

@@ -17,6 +17,7 @@ typedef struct Standin {
   int driver;           /* 13000: as new as the runtime; 0: there is none */
   int gpus, capability; /* 1, 90 */
   size_t memory;        /* bytes of the device */
+  size_t held;          /* of these, by other processes */
   int sms;              /* multiprocessors: 132 */
   /* NCCL: its version, 22809; communicators of this process that are never made (1), or
    * the operation of each, counted from 1, that fails, or never ends; 0: none. */

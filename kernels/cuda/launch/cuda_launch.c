@@ -71,6 +71,10 @@ static void say_how_they_came(CudaContext *c) {
   else
     snprintf(c->came, sizeof c->came, "PTX, translated by the driver for %d.%d in %.1f s",
              t->capability / 10, t->capability % 10, t->seconds);
+  size_t n = strlen(c->came);
+  if (c->others > 0)
+    snprintf(c->came + n, sizeof c->came - n,
+             "; other processes hold %.1f GiB of the GPU (nvidia-smi)", c->others);
 }
 
 /* What to do about a kernel that there is no code for. */
