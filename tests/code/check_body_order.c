@@ -63,8 +63,8 @@ static void gathered_product(Hand *h, const char *gather, const char *product, T
 }
 
 /* Of rows that are counted places and both counts live until the wait, of others what
- * goes in. */
-START_TEST(waits_keep_what_is_read) {
+ * goes in; and of all what arrives, which may be read by nothing. */
+START_TEST(waits_keep_operands) {
   static CodeInstr out[2 * MOST];
   Arena *a = arena_new(NULL);
   if (setjmp(*arena_guard(a))) abort();
@@ -78,7 +78,7 @@ START_TEST(waits_keep_what_is_read) {
   OrderHooks hooks = {.storage = tensor, .seconds = seconds};
   int n = body_order(body_order_begin(a, h.at, h.n, &hooks), (Reach){0, 0}, out);
   ck_assert_int_eq(n, 5); /* A wait B wait b */
-  static const Tid kept[][3] = {{5, 6, 7}, {8, -1, -1}};
+  static const Tid kept[][4] = {{5, 6, 7, 8}, {8, 9, -1, -1}};
   for (int w = 0; w < 2; w++) ck_assert_mem_eq(out[1 + 2 * w].t, kept[w], sizeof kept[w]);
   arena_free(a);
 }
@@ -333,7 +333,7 @@ END_TEST
 Suite *body_order_suite(void) {
   Suite *s = suite_create("body_order");
   TCase *c = tcase_create("body_order");
-  tcase_add_test(c, waits_keep_what_is_read);
+  tcase_add_test(c, waits_keep_operands);
   tcase_add_test(c, starts_up_waits_down);
   tcase_add_test(c, fills_the_time_of_transfers);
   tcase_add_test(c, what_depends_stays_in_order);

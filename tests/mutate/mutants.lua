@@ -352,7 +352,7 @@ return {
   { file = "vm/shard/expert_dispatch.c", suites = "experts expert_rows",
     from = "take = home ? w->given : w->taken;", to = "take = home ? w->taken : w->given;" },
   { file = "vm/code/body_code.h", suites = "body_order",
-    from = "wait->t[k] = k < started->i.nin ? started->t[k] : -1;",
+    from = "wait->t[k] = k < instr_operands(&started->i) ? started->t[k] : -1;",
     to = "wait->t[k] = k < 1 ? started->t[k] : -1;" },
   { file = "vm/comm/reduce.c", suites = "comm",
     from = "LOOP(max_bf16, bf16, float, bf16_to_f32, GREATER)",

@@ -66,6 +66,20 @@ START_TEST(flops_are_counted) {
 }
 END_TEST
 
+/* Where I and W are split and W gathers again, I gives both gradients of the head: W has
+ * nothing to do there, and gathers nothing. */
+START_TEST(w_gathers_nothing) {
+  static const char *const set[] = {
+      "loss_chunks=4", "mesh.tp=2", "schedule=zero_bubble",
+      "strategy={\"zero\",sequence_parallel=true,keep_gathered=false}"};
+  const Program *p = &compiled(set, 4)->prog[0];
+  for (int i = 0; i < p->nbody; i++)
+    if (strcmp(p->body[i].name, "lm_head:W") == 0) ck_assert_uint_eq(p->body[i].n, 0);
+  ck_assert_int_gt(program_codes(p, I_COLL), 0);
+  job_free(&job);
+}
+END_TEST
+
 /* "auto": 500 columns of 32 rows read: 16 pieces, but each has 128 rows at least. */
 START_TEST(chosen) {
   static const struct {
@@ -105,6 +119,8 @@ static const char *const meshes[][SETTINGS] = {
     {"mesh.dp=2", "adapter={\"lora\",rank=4}", "strategy=fsdp2"},
     {"mesh.tp=2", "mesh.pp=2", "schedule=zero_bubble", "model.tie_word_embeddings=true"},
     {"precision=bf16", "mesh.tp=2"},
+    {"mesh.tp=2", "mtp={num_layers=1}", "schedule=zero_bubble",
+     "strategy={\"fsdp2\",sequence_parallel=true,keep_gathered=false}"},
 };
 
 START_TEST(trains_the_same) {
@@ -197,6 +213,7 @@ Suite *chunked_loss_suite(void) {
   tcase_add_checked_fixture(c, job_setup, job_teardown);
   tcase_add_test(c, no_whole_logits);
   tcase_add_test(c, flops_are_counted);
+  tcase_add_test(c, w_gathers_nothing);
   tcase_add_test(c, chosen);
   tcase_add_loop_test(c, named_errors, 0, LEN(wrong));
   tcase_add_test(c, logits_of_another_op);

@@ -17,17 +17,18 @@ typedef struct CodeInstr {
               index into Units.comm */
   OpAttr attr;
   Operand operand[KERNEL_OPERANDS];
-  Tid t[KERNEL_OPERANDS]; /* of a WAIT: the inputs of its collective, which must stay
-                             alive until then, or -1 */
+  Tid t[KERNEL_OPERANDS]; /* of a WAIT: the operands of its collective, which must
+                             stay alive until then, or -1 */
   const char *name;       /* module, without the unit's own prefix */
   double flops;
   int pieces; /* number of parts a product was cut into; 0: not cut */
 } CodeInstr;
 
-/* Makes a WAIT hold the inputs of its collective, so that they stay alive until then. */
+/* Makes a WAIT hold the operands of its collective, so that they stay alive until then:
+ * the result, too, which arrives even if nothing reads it. */
 static inline void code_keep(CodeInstr *wait, const CodeInstr *started) {
-  for (int k = 0; k < COLL_OPERANDS - 1; k++)
-    wait->t[k] = k < started->i.nin ? started->t[k] : -1;
+  for (int k = 0; k < COLL_OPERANDS; k++)
+    wait->t[k] = k < instr_operands(&started->i) ? started->t[k] : -1;
 }
 
 /* A body is kept once: units whose bodies are equal share it. */

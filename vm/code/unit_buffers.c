@@ -187,7 +187,7 @@ uint64_t coder_offsets(Coder *c) {
   VEC(Tid) of = {0};
   for (int i = 0; i < n; i++) {
     CodeInstr *x = &c->out.at[i];
-    int operands = x->i.code == I_WAIT ? COLL_OPERANDS - 1 : instr_operands(&x->i);
+    int operands = x->i.code == I_WAIT ? COLL_OPERANDS : instr_operands(&x->i);
     for (int k = 0; k < operands; k++) {
       if (x->t[k] < 0) continue;
       Tid t = coder_root(c, x->t[k]);

@@ -91,8 +91,10 @@ static weft_status front(const CompileInput *in, bool code, Arena *keep, Units *
   TRY(checked(sh.g, e));
   dump(in, 'r', "recompute", sh.g);
   if (in->plan->fused_ops) fuse_ops(sh.g), fuse_projections(in, &sh);
-  /* requires that ce_max and ce_sum are one */
+  /* requires that ce_max and ce_sum are one; gathers of W alone may be read by none then
+   */
   if (pieces && !chunked_loss(in->plan, sh.g, d)) return WEFT_EPLAN;
+  if (pieces) drop_unread(in->graph, sh.g);
   TRY(checked(sh.g, e));
   dump(in, 'f', "fuse", sh.g);
   /* requires local shapes; establishes bodies with storage for every tensor */
