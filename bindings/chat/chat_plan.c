@@ -239,7 +239,6 @@ static void use_files(ChatData *c, const char *name) {
         arena_printf(c->arena, CHAT_CACHE "/%s/%s", name, chat_cache_file(c->arena, i));
   s->kind = DATA_TOKENS;
   s->format = TOKENS_MEGATRON;
-  s->masks = MASKS_REQUIRED;
   s->names = s->files;
   s->files = files;
   s->nfiles = c->set.n;

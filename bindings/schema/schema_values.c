@@ -182,6 +182,9 @@ static void built_kind(Check *c, const char *kind) {
 #define SOURCE(ID, name)                                                                 \
   if (strcmp(kind, #name) == 0) c->plan->data.kind = DATA_##ID;
 #include "vm/plan/sources.def"
+  /* Conversations become token files with masks; what a checkpoint says of the data is
+   * the same before and after. */
+  if (c->plan->data.kind == DATA_CHAT) c->plan->data.masks = MASKS_REQUIRED;
   if (optimizer_parse(kind) >= 0) schema_optimizer(c, kind);
 }
 

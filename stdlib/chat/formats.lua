@@ -53,6 +53,7 @@ local function take_train(m, v, where)
     if v.weight ~= 0 and v.weight ~= 1 then
       fail("%s: weight is 0 or 1: a token is learnt or not", where)
     end
+    if v.weight == 0 and m.train then fail("%s: train is true, and weight is 0", where) end
     if v.weight == 0 then m.train = false end
   end
 end

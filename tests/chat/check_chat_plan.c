@@ -84,6 +84,16 @@ START_TEST(written_once) {
 }
 END_TEST
 
+/* A checkpoint says the same of conversations whether they are token files yet or not. */
+START_TEST(checkpoints_are_converted) {
+  put_plan(SET);
+  expect(0, "", "", "$weft run plan.lua -q --set checkpoint.dir=runs");
+  expect(0, "step 1", "", "$weft ckpt convert plan.lua plan.lua runs other");
+  expect(0, "", "resumes from step 1",
+         "$weft run plan.lua --set train.steps=2 --resume other");
+}
+END_TEST
+
 #define OWN(end)                                                                         \
   "'a.jsonl', tokenizer = '.', template = function(messages)\n"                          \
   "  local out = {}\n"                                                                   \
@@ -134,6 +144,10 @@ static const struct {
      "/usr: error: is outside of the plan's folder"},
     {"'a.jsonl', tokenizer = '.', template = 'chatml'", GOOD "{}",
      "a.jsonl:2: error: has no \"messages\""},
+    {"'a.jsonl', tokenizer = '.', template = 'chatml'",
+     "{\"messages\": [{\"role\": \"user\", \"content\": \"one\"}, {\"role\": "
+     "\"assistant\", \"content\": \"two\", \"train\": true, \"weight\": 0}]}",
+     "a.jsonl:1: error: message 2: train is true, and weight is 0"},
     {"'b.jsonl', tokenizer = '.', template = 'chatml'", GOOD,
      "b.jsonl: error: no file matches"},
 };
@@ -278,6 +292,7 @@ Suite *chat_plan_suite(void) {
   tcase_add_checked_fixture(t, setup, scratch_teardown);
   tcase_set_timeout(t, 120);
   tcase_add_test(t, written_once);
+  tcase_add_test(t, checkpoints_are_converted);
   tcase_add_test(t, pairs_of_answers);
   tcase_add_test(t, texts_that_are_preferred);
   tcase_add_loop_test(t, names_what_is_no_pair, 0, LEN(unpaired));
