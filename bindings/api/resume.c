@@ -1,6 +1,10 @@
 /* resume.c - compares the facts of a job with those stored in a checkpoint, by
  * resume.def. */
+#include <stdlib.h>
+
 #include "resume.h"
+
+#include "vm/plan/plan.h"
 
 enum { WIDTH = 48, SHOWN = 10 };
 
@@ -62,6 +66,12 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
 
 /* ---- comparing ---- */
 
+/* An axis of the mesh that the plan does not name is 0. */
+static const char *shown(const char *what, const char *value) {
+  bool axis = strncmp(what, "plan.mesh.", 10) == 0;
+  return axis && str_eq(value, "0") ? "not given" : value;
+}
+
 /* Shows two values; long ones, such as that of a model, from where they differ. */
 static void add_values(Text *t, const char *was, const char *is) {
   size_t same = 0;
@@ -91,7 +101,7 @@ weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
     if (row->rule == REFUSE && ++refused > SHOWN) continue;
     if (row->rule == REFUSE) text_add(to, "\n  ");
     text_printf(to, "%s: ", was->what);
-    add_values(to, was->value, is->value);
+    add_values(to, shown(was->what, was->value), shown(was->what, is->value));
     text_printf(to, "%s%s%s", *row->why ? " (" : "", row->why, *row->why ? ")" : "");
     if (row->rule == NOTE) text_add(to, "\n");
   }
@@ -103,4 +113,29 @@ weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
     st = err_file(e, WEFT_EUSAGE, c->dir, 0, "belongs to another run:%.900s", bad.s);
   text_free(&bad);
   return st;
+}
+
+/* ---- the adapter ---- */
+
+static double number_of(const Ckpt *c, const char *what) {
+  const char *value = manifest_fact(&c->m, what);
+  return value ? strtod(value, NULL) : 0;
+}
+
+void resume_adapter(Job *j, const Ckpt *c) {
+  const Adapter *now = &j->plan.adapter;
+  double alpha = number_of(c, "plan.adapter.alpha");
+  Adapter was = {.rank = (int64_t)number_of(c, "plan.adapter.rank")};
+  if (!now->rank || was.rank < 1) return;
+  was.rslora = str_eq(manifest_fact(&c->m, "plan.adapter.rslora"), "true");
+  if (!(alpha > 0)) alpha = (double)was.rank;
+  double then = plan_adapter_scale(&was, was.rank, alpha);
+  double is =
+      plan_adapter_scale(now, now->rank, now->alpha > 0 ? now->alpha : (double)now->rank);
+  if (then == is || was.rank != now->rank) return;
+  diag_warn(&j->d, "adapter", "adapter.alpha",
+            "what the adapter adds is multiplied by %g, and was by %g in the run that "
+            "wrote %s",
+            is, then, c->dir);
+  lang_locate(j->lp, &j->d);
 }

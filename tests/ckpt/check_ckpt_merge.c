@@ -128,6 +128,25 @@ START_TEST(merged_by_the_formula) {
 }
 END_TEST
 
+/* Alpha is in no tensor: a plan that says another one makes another model of the same
+ * checkpoint. */
+START_TEST(another_scale_is_warned_of) {
+  static const char *const says = "warning: plan.adapter.alpha: what the adapter adds is "
+                                  "multiplied by 4, and was by 1 in the run that wrote ";
+  run(LLAMA, "adapter = { 'lora', rank = 2 }", "");
+  Outcome o =
+      process_run(60, "$weft ckpt merge plan.lua runs same --set adapter.alpha=2");
+  ck_assert_msg(o.code == 0 && !strstr(o.err, "warning"), "%s", o.err);
+  o = process_run(60, "$weft ckpt merge plan.lua runs other --set adapter.alpha=8");
+  ck_assert_msg(o.code == 0 && strstr(o.err, says), "%s", o.err);
+  o = process_run(60, "$weft ckpt export plan.lua runs adapter --set adapter.alpha=8");
+  ck_assert_msg(o.code == 0 && strstr(o.err, says), "%s", o.err);
+  o = process_run(60,
+                  "$weft eval plan.lua --ckpt runs --batches 1 --set adapter.alpha=8");
+  ck_assert_msg(o.code == 0 && strstr(o.err, says), "%s", o.err);
+}
+END_TEST
+
 /* ---- frozen parameters ---- */
 
 #define FROZEN "freeze = { 'embed_tokens', 'layers.0' }"
@@ -181,6 +200,7 @@ Suite *ckpt_merge_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_loop_test(t, merged_by_the_formula, 0, LEN(merged));
+  tcase_add_test(t, another_scale_is_warned_of);
   tcase_add_test(t, frozen_have_values_alone);
   tcase_add_test(t, frozen_runs_go_on);
   suite_add_tcase(s, t);

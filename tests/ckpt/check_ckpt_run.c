@@ -68,6 +68,8 @@ START_TEST(a_run_goes_on) {
   /* By name, on another mesh. */
   rest = run(0, "--set checkpoint.dir=other --set mesh.tp=1 --resume runs/step-00000004");
   has(rest.err, "plan.mesh.tp: 2 in the checkpoint, 1 now");
+  rest = run(0, "--set checkpoint.dir=third --set mesh={} --resume runs/step-00000004");
+  has(rest.err, "plan.mesh.tp: 2 in the checkpoint, not given now");
   /* Another run's folder is not this one's. */
   rest = run(2, "--resume half");
   has(rest.err, "runs: error: has checkpoints already");

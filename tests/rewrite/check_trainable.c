@@ -197,6 +197,8 @@ static const struct {
      "adapter.targets[2]: \"v_prjo\" matches no linear of the model (did you mean "
      "\"v_proj\"?)"},
     {"adapter = { 'lora' }", "adapter.rank: this field is required"},
+    {"adapter = { 'lora', rank = 4, alpha = 0 }",
+     "adapter.alpha: expected a number of at least 1e-06, got number 0"},
     {"adapter = { 'lora', rank = 4, dropout = 1 }",
      "adapter.dropout: expected a number of at most 0.99, got number 1"},
     {"adapter = { 'qlora', rank = 4, base = 'unquantized' }",

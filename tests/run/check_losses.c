@@ -170,6 +170,7 @@ static const struct {
     {"loss = 'dpa'", "plan.loss: unknown value \"dpa\" (did you mean \"dpo\"?)"},
     {"loss = { 'dpo', bet = 1 }",
      "plan.loss.bet: unknown field (did you mean \"beta\"?)"},
+    {"loss = { 'dpo', beta = 0 }", "plan.loss.beta: expected a number of at least 1e-06"},
     {"loss = 3", "a name or a function, or a table that begins with one"},
     {"loss = { 'dpo', reference = 'base' }", "the plan has no adapter"},
     {"loss = { function() end, per = 'words' }", "plan.loss.per"},

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "bindings/api/resume.h"
 #include "bindings/chat/chat.h"
 #include "bindings/chat/plan_tokenizer.h"
 #include "vm/ckpt/ckpt.h"
@@ -158,6 +159,7 @@ static weft_status fill_from_ckpt(Sample *s) {
   TRY(store_find(j->arena, s->cli->ckpt, &path, &none, &j->e));
   TRY(ckpt_open(path, &c, &j->e));
   weft_status st = ckpt_load(c, s->run, &j->e);
+  if (st == WEFT_OK) resume_adapter(j, c);
   ckpt_close(c);
   return st;
 }
