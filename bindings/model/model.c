@@ -363,6 +363,21 @@ static void forget_codes(Model *m, int json) {
   lua_settop(L, top);
 }
 
+static void refuse_codes(Model *m, int json, const char *file) {
+  lua_State *L = m->L;
+  int top = lua_gettop(L);
+  bool table = field_push(L, json, "quantization_config") == LUA_TTABLE;
+  bool named = table && field_push(L, top + 1, "quant_method") == LUA_TSTRING;
+  const char *scheme =
+      named ? arena_printf(m->arena, " (quant_method = \"%s\")", lua_tostring(L, -1))
+            : "";
+  diag_error(m->d, "model", m->path, "%s: quantized weights cannot be trained%s", file,
+             scheme)
+      ->suggestion = "weights of mxfp4, or of fp8 in blocks of 128 x 128, are read; "
+                     "adapter.base = \"nf4\" quantizes those of bf16, f16 and f32";
+  lua_settop(L, top);
+}
+
 /* Warns about unknown keys of a file: the model may not compute what the file means. */
 static void warn_unread(Model *m, int json, const char *file) {
   const char *list = NULL;
@@ -372,9 +387,7 @@ static void warn_unread(Model *m, int json, const char *file) {
     const char *key = m->unread.at[i];
     bool says = strcmp(key, "quantization_config") == 0;
     bool mtp = strcmp(key, "num_nextn_predict_layers") == 0 && m->lp->plan.mtp.layers;
-    if (says && codes)
-      diag_error(m->d, "model", m->path, "%s: quantized weights cannot be trained", file)
-          ->suggestion = "weights of mxfp4, or of fp8 in blocks of 128 x 128, are read";
+    if (says && codes) refuse_codes(m, json, file);
     if (!says && !mtp) list = list ? arena_printf(m->arena, "%s, %s", list, key) : key;
   }
   if (list)

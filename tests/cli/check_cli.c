@@ -122,7 +122,7 @@ START_TEST(verbs_without_arguments) {
       {"sweep", "needs a script: weft sweep SCRIPT.lua [args]\n"},
       {"repl", NULL},
       {"lua", "needs a script: weft lua SCRIPT.lua [args]\n"},
-      {"ckpt", "needs a verb: weft ckpt ls|verify|diff|convert|export|plan ...\n"},
+      {"ckpt", "needs a verb: weft ckpt ls|verify|diff|convert|export|merge|plan ...\n"},
       {"tokenize",
        "needs a tokenizer.json and files of text: weft tokenize TOKENIZER FILE...\n"},
       {"launch", "needs a plan: weft launch PLAN.lua\n"},

@@ -234,7 +234,8 @@ static const struct {
     {"target_parameters = { 'q_proj' }",
      "adapter.target_parameters[1]: \"q_proj\" matches no weight of experts"},
     {"targets = { 'gate_up_proj' }",
-     "adapter.targets[1]: \"gate_up_proj\" matches no linear of the model"},
+     "adapter.targets[1]: \"gate_up_proj\" matches no linear of the model "
+     "(weights of experts are target_parameters)"},
     {BOTH ", dropout = 0.1", "adapter.dropout: what adapters of experts read is not "
                              "dropped (leave out dropout, or "},
     {BOTH ", dora = true", "adapter.dora: adapters of experts have no magnitudes"},
@@ -259,6 +260,9 @@ static const struct {
      "adapter.modules_to_save[1]: model.layers.0.self_attn.q_proj has an adapter: it "
      "learns in one "
      "way or the other"},
+    {"modules_to_save = { 'lm_head' } --[[TIED]]",
+     "adapter.modules_to_save[1]: lm_head is tied: its weight is "
+     "model.embed_tokens.weight (tie_word_embeddings = false, or leave it out)"},
     {"modules_to_save = { 'embed_tokens' } --[[TIED]]",
      "adapter.modules_to_save[1]: model.embed_tokens.weight is tied: lm_head reads it, "
      "too"},

@@ -424,10 +424,11 @@ static const struct {
      "1 error\n"},
     {"{\"model_type\": \"llama\", \"hidden_size\": \"big\"}",
      "~plan.model.hidden_size: expected a positive integer, got \"big\"\n"},
-    {"{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}, \"magic\": "
-     "null}",
+    {"{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4, "
+     "\"quant_method\": \"gptq\"}, \"magic\": null}",
      "hf.lua:5: error: plan.model: model/config.json: quantized weights cannot be "
-     "trained (weights of mxfp4, or of fp8 in blocks of 128 x 128, are read)\n"
+     "trained (quant_method = \"gptq\") (weights of mxfp4, or of fp8 in blocks of 128 x "
+     "128, are read; adapter.base = \"nf4\" quantizes those of bf16, f16 and f32)\n"
      "1 error\n"},
     {"{\"model_type\": \"llama\", \"logit_cap\": 30.0, \"shared_kv\": true, "
      "\"extra\": false, \"hidden_size\": 0}",

@@ -108,6 +108,10 @@ static void matches_nothing(const Finder *f, const Kind *k, const char *pattern,
   Diag *x = diag_error(f->d, "adapter", item_path(f, k->field, item),
                        "\"%s\" matches no %s of the model", pattern, k->one);
   suggest(x, a, pattern, &names, k->all);
+  for (int i = 0; i < g->op.n && k != &experts; i++)
+    if (is_experts(g, &g->op.at[i]) &&
+        adapter_names_module(pattern, target_name(g, &g->op.at[i])))
+      x->suggestion = arena_printf(a, "weights of experts are target_parameters");
   if (!names.n) x->suggestion = arena_printf(a, "the model has no %s", k->all);
 }
 
@@ -296,6 +300,32 @@ static void check_saved(const Finder *f, const Param *p, const char *path) {
                  target_name(f->g, &f->g->op.at[i]));
 }
 
+/* The head that a pattern names and that has no weight of its own; -1: none. */
+static Oid tied_head(const Graph *g, const char *pattern) {
+  for (int i = 0; i < g->op.n; i++) {
+    const Op *op = &g->op.at[i];
+    if (is_linear(g, op) && is_tied_head(g, op) &&
+        adapter_names_module(pattern, target_name(g, op)))
+      return i;
+  }
+  return -1;
+}
+
+static void names_nothing(const Finder *f, const char *pattern, const char *path,
+                          const PatternList *names) {
+  Oid head = tied_head(f->g, pattern);
+  if (head < 0) {
+    suggest(
+        diag_error(f->d, "adapter", path, "\"%s\" names no module of the model", pattern),
+        f->d->arena, pattern, names, "modules");
+    return;
+  }
+  const Op *op = &f->g->op.at[head];
+  diag_error(f->d, "adapter", path, "%s is tied: its weight is %s", op->name,
+             f->g->t.at[op->in[1]].name)
+      ->suggestion = "tie_word_embeddings = false, or leave it out";
+}
+
 bool *adapter_saved(const Graph *g, const Adapter *a, const AdapterTarget *target,
                     Diags *d) {
   bool *saved = NEW_N(g->arena, bool, g->param.n + 1);
@@ -312,10 +342,7 @@ bool *adapter_saved(const Graph *g, const Adapter *a, const AdapterTarget *targe
       if (!saved[i] && d->errors == errors) check_saved(&f, param, path);
       saved[i] = true, hits++;
     }
-    if (!hits)
-      suggest(diag_error(d, "adapter", path, "\"%s\" names no module of the model",
-                         a->saved.at[p]),
-              d->arena, a->saved.at[p], &names, "modules");
+    if (!hits) names_nothing(&f, a->saved.at[p], path, &names);
   }
   return saved;
 }
