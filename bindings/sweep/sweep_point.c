@@ -296,8 +296,10 @@ static weft_status judge_memory(Passes *w, PointRow *row) {
 
 static void judge_costs(const Passes *w, PointRow *row) {
   const Lives *l = w->made;
+  Arena *scratch = ((Point *)w->ud)->j->scratch;
+  arena_reset(scratch);
   Estimate e = estimate(w->costs, l ? l->step : NULL, w->in.plan, &w->mesh,
-                        row->microbatches, row->bubble);
+                        row->microbatches, &w->schedule->s, scratch);
   row->tp = e.tp, row->cp = e.cp, row->ep = e.ep, row->dp_bytes = e.dp, row->pp = e.pp;
   row->ep_even = e.ep_even;
   row->flops = e.flops, row->recomputed = e.recomputed;

@@ -4,7 +4,8 @@ local gib = 1 << 30
 
 local figures = {
   "dp", "microbatches", "peak_gib", "bubble", "comm_gib.tp", "comm_gib.cp", "comm_gib.ep",
-  "comm_gib.ep_even", "comm_gib.dp", "comm_gib.pp", "tflop", "tflop_recomputed", "step_ms", "tokens_per_s",
+  "comm_gib.ep_even", "comm_gib.dp", "comm_gib.pp", "tflop", "tflop_recomputed", "step_ms", "clock_ms",
+  "tokens_per_s",
 }
 
 -- column[name](row): nil where a row has no such figure.
@@ -22,6 +23,7 @@ figures.column = {
   tflop = function(r) return r.flop / 1e12 end,
   tflop_recomputed = function(r) return r.flop_recomputed / 1e12 end,
   step_ms = function(r) return r.step_ms end,
+  clock_ms = function(r) return r.clock_ms end,
   tokens_per_s = function(r) return r.tokens_per_s end,
 }
 

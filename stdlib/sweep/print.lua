@@ -93,17 +93,21 @@ end
 
 -- At most so many rows.
 function print.table(r, most)
-  local rows, time = math.min(#r.best, most), false
+  local rows, time, clock = math.min(#r.best, most), false, false
   local out = print.reasons(r, { summary(r) })
   if rows == 0 then return table.concat(out, "\n") end
   out[#out + 1] = ""
   add_rows(out, r, rows)
   if rows < #r.best then out[#out + 1] = format("... and %d more", #r.best - rows) end
-  for i = 1, rows do time = time or r.best[i].row.step_ms ~= nil end
+  for i = 1, rows do
+    time = time or r.best[i].row.step_ms ~= nil
+    clock = clock or r.best[i].row.clock_ms ~= nil
+  end
   if time then
     out[#out + 1] = "step_ms is an estimate from data sheets, a bound and no forecast: see "
       .. "docs/sweeps.md"
   end
+  if clock then out[#out + 1] = "clock_ms is the step of the whole program, as weft sim has it" end
   return table.concat(out, "\n")
 end
 

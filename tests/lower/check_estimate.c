@@ -9,7 +9,11 @@ static Plan plan;
 static Units units;
 static UnitEdge edge = {.bytes = 1000};
 static int crossing = 0;
-static Cross fwd = {.at = &crossing, .n = 1};
+static Cross fwd = {.at = &crossing, .n = 1}, bwd = {.at = &crossing, .n = 1};
+static const UnitBody empty, some = {.n = 1};
+static UnitCode code[2];
+static CompiledUnit unit[2] = {{.code = &code[0]}, {.code = &code[1]}};
+static int stage_of[2] = {0, 1};
 static RankCost rank[2];
 static RankCosts s;
 static Lifetimes life[2][AREA_N];
@@ -31,50 +35,78 @@ static void setup(void) {
                             .network_bandwidth = 10,
                             .network_latency = 0.01,
                             .host_bandwidth = 1000}};
-  units = (Units){.edge = &edge};
+  units = (Units){.edge = &edge, .at = unit, .n = 2};
   memset(rank, 0, sizeof rank);
+  for (int i = 0; i < 2; i++) code[i] = (UnitCode){.body = {NULL, NULL, NULL, &empty}};
   memset(life, 0, sizeof life);
   rank[0] = (RankCost){.stepped = 1000, .reduced = 800, .sent = 1000, .tied = 50};
-  rank[0].work[PH_F].seconds = 1;
-  rank[0].work[PH_F].flops = 5;
-  rank[0].work[PH_F].bytes[AX_TP][COLL_ALL_GATHER] = 200;
-  rank[0].work[PH_F].count[AX_TP][COLL_ALL_GATHER] = 2;
-  rank[0].work[PH_I].seconds = 2;
-  rank[0].work[PH_W].seconds = 1;
-  rank[0].work[PH_W].bytes[AX_TP][COLL_ALL_REDUCE] = 100;
-  rank[0].work[PH_W].count[AX_TP][COLL_ALL_REDUCE] = 1;
-  rank[1].work[PH_F].seconds = 3;
-  rank[1].work[PH_F].flops = 3;
-  s = (RankCosts){.st = {.u = &units, .n = 2, .ranks = 2, .fwd = &fwd}, .rank = rank};
+  code[0].work[PH_F].seconds = 1;
+  code[0].work[PH_F].flops = 5;
+  code[0].work[PH_F].bytes[AX_TP][COLL_ALL_GATHER] = 200;
+  code[0].work[PH_F].count[AX_TP][COLL_ALL_GATHER] = 2;
+  code[0].work[PH_I].seconds = 2;
+  code[0].work[PH_W].seconds = 1;
+  code[0].work[PH_W].bytes[AX_TP][COLL_ALL_REDUCE] = 100;
+  code[0].work[PH_W].count[AX_TP][COLL_ALL_REDUCE] = 1;
+  code[1].work[PH_F].seconds = 3;
+  code[1].work[PH_F].flops = 3;
+  s = (RankCosts){.st = {.u = &units,
+                         .n = 2,
+                         .ranks = 2,
+                         .rank = stage_of,
+                         .of_unit = stage_of,
+                         .fwd = &fwd,
+                         .bwd = &bwd},
+                  .rank = rank};
 }
 
-static Estimate of(double bubble) { return estimate(&s, life, &plan, &mesh, 10, bubble); }
+enum { MICROBATCHES = 10 };
+
+/* All forwards, then all backwards, on both ranks. */
+static Estimate of(void) {
+  Action list[2][2 * MICROBATCHES], *lists[2] = {list[0], list[1]};
+  int n[2] = {2 * MICROBATCHES, 2 * MICROBATCHES};
+  Schedule gpipe = {.ranks = 2,
+                    .virtual_stages = 1,
+                    .microbatches = MICROBATCHES,
+                    .list = lists,
+                    .n = n};
+  for (int r = 0; r < 2; r++) {
+    memcpy(rank[r].work, code[r].work, sizeof rank[r].work);
+    for (int i = 0; i < 2 * MICROBATCHES; i++)
+      list[r][i] =
+          (Action){.kind = i < MICROBATCHES ? ACT_F : ACT_B, .mb = i % MICROBATCHES};
+  }
+  Arena *a = arena_new(NULL);
+  Estimate e = estimate(&s, life, &plan, &mesh, MICROBATCHES, &gpipe, a);
+  arena_free(a);
+  return e;
+}
 
 /* F: 1 s and one gather of 200 bytes by two of 100 B/s in 2 operations: 1 + 2 * 0.001.
  * I: 2 s. W: 1 s and a sum of 100 bytes, twice the way: 2 * (0.5 + 0.001). */
-enum { MICROBATCHES = 10 };
 static const double work = 1 + 1.002 + 2 + 1 + 1.002;
-/* To the other stage and back: 1000 bytes. */
-static const double fill = 2 * (10 + 0.001);
+/* The first forward and its 1000 bytes, all forwards of the other rank, the way back, and
+ * all backwards of the first one. */
+static const double pipeline = 2.002 + (10 + 0.001) + 10 * 3 + (10 + 0.001) + 10 * 4.002;
 /* 800 bytes of gradients; then 34 bytes for each of 1000 parameters. */
 static const double reduce = 2 * (4 + 0.001), step = 1;
 
 START_TEST(all_in_one_machine) {
-  ck_assert_double_eq_tol(of(0).seconds,
-                          MICROBATCHES * work + fill + (reduce - 4.002) + step, 1e-9);
+  ck_assert_double_eq_tol(of().seconds, pipeline + (reduce - 4.002) + step, 1e-9);
 }
 END_TEST
 
 /* 100 bytes by two of 100 B/s: 0.5 s, which the work hides if the gathers start ahead. */
 START_TEST(gathered_for_a_while) {
   plan.strategy.stage = 3, life[0][AREA_GATHER].moved = 100;
-  double hidden = of(0).seconds;
+  double hidden = of().seconds;
   plan.strategy.prefetch[0] = 1;
-  ck_assert_double_eq_tol(hidden - of(0).seconds, 0.5 + 0.001, 1e-9);
+  ck_assert_double_eq_tol(hidden - of().seconds, 0.5 + 0.001, 1e-9);
   life[0][AREA_GATHER].moved = 100000;
-  ck_assert_double_eq_tol(of(0).seconds - hidden,
+  ck_assert_double_eq_tol(of().seconds - hidden,
                           (100000 / 200.0 + 0.001 - MICROBATCHES * work) - 0.501, 1e-6);
-  ck_assert_double_eq(of(0).dp, 800 + 100000);
+  ck_assert_double_eq(of().dp, 800 + 100000);
 }
 END_TEST
 
@@ -92,15 +124,15 @@ START_TEST(gathered_over_cp) {
     setup();
     ck_assert(mesh_resolve(&spec[i], 0, &mesh, &d));
     plan.strategy.stage = 3;
-    double before = of(0).seconds, each = 100 * share[i] / 100 + hops[i] * 0.001;
+    double before = of().seconds, each = 100 * share[i] / 100 + hops[i] * 0.001;
     life[0][AREA_GATHER].moved = 100;
-    ck_assert_double_eq_tol(of(0).seconds - before, each, 1e-9);
+    ck_assert_double_eq_tol(of().seconds - before, each, 1e-9);
     rank[0].gathered = 100;
-    ck_assert_double_eq_tol(of(0).seconds - before, 2 * each, 1e-9);
+    ck_assert_double_eq_tol(of().seconds - before, 2 * each, 1e-9);
     plan.strategy.overlap_grad_reduce = false;
-    before = of(0).seconds;
+    before = of().seconds;
     rank[0].scattered = 100;
-    ck_assert_double_eq_tol(of(0).seconds - before, each, 1e-9);
+    ck_assert_double_eq_tol(of().seconds - before, each, 1e-9);
     arena_free(a);
   }
 }
@@ -109,43 +141,67 @@ END_TEST
 /* 1000 parameters: 4 bytes to the host, 2 back, 34 touched there, at 1000 B/s instead of
  * 34000 B/s. Shards of half of 500 bytes are copied up before they are gathered. */
 START_TEST(what_lies_on_the_host_is_copied) {
-  double before = of(0).seconds;
+  double before = of().seconds;
   plan.strategy.offload_state = true;
-  ck_assert_double_eq_tol(of(0).seconds - before, 6 + 34 - 1, 1e-9);
+  ck_assert_double_eq_tol(of().seconds - before, 6 + 34 - 1, 1e-9);
   plan.strategy.stage = 3, life[0][AREA_GATHER].copies = 500;
-  before = of(0).seconds;
+  before = of().seconds;
   plan.strategy.offload_params = true;
-  ck_assert_double_eq_tol(of(0).seconds - before, 0.25, 1e-9);
+  ck_assert_double_eq_tol(of().seconds - before, 0.25, 1e-9);
 }
 END_TEST
 
 /* What runs beside kernels inside a body takes no time of its own. */
 START_TEST(hidden_in_bodies) {
-  double before = of(0).seconds;
-  rank[0].work[PH_W].hidden = 0.5;
-  ck_assert_double_eq_tol(before - of(0).seconds, MICROBATCHES * 0.5 - 0.5, 1e-9);
-  rank[0].work[PH_B].seconds = 0.25;
-  ck_assert_double_eq_tol(before - of(0).seconds, MICROBATCHES * 0.25 - 0.25, 1e-9);
+  double before = of().seconds;
+  code[0].work[PH_W].hidden = 0.5;
+  ck_assert_double_eq_tol(before - of().seconds, MICROBATCHES * 0.5 - 0.5, 1e-9);
+  /* B in the place of I and W */
+  code[0].body[PH_B] = &some, code[0].work[PH_B].seconds = 4.002 - 0.25;
+  ck_assert_double_eq_tol(before - of().seconds, MICROBATCHES * 0.25 - 0.25, 1e-9);
 }
 END_TEST
 
-START_TEST(idle_share_stretches_the_pipeline) {
+/* Backwards wait for the last forward, and forwards for nothing: where I and F swap their
+ * costs another rank's forwards hide less of them. */
+START_TEST(costs_stand_where_they_are_spent) {
+  code[0].work[PH_I].seconds = 20;
+  double was = of().seconds;
+  code[0].work[PH_I].seconds = 1, code[0].work[PH_F].seconds = 20;
+  /* Forwards of 21.002 hide those of the other rank but the last one; a backward
+   * of 22.002 hides all of the reduction. */
   ck_assert_double_eq_tol(
-      of(0.2).seconds, MICROBATCHES * work / 0.8 + fill + (reduce - 4.002) + step, 1e-9);
+      was - of().seconds,
+      (12.003 + 30 + 10.001 + 10 * 22.002) -
+          (10 * 21.002 + 10.001 + 3 + 10.001 + 10 * 3.002 + (reduce - 3.002)),
+      1e-9);
+}
+END_TEST
+
+/* Microbatches of further rounds take what they work. */
+START_TEST(rounds_follow_each_other) {
+  Action list[] = {{.kind = ACT_F}, {.kind = ACT_B}}, *lists[] = {list, list};
+  int n[] = {2, 2};
+  Schedule one = {
+      .ranks = 2, .virtual_stages = 1, .microbatches = 1, .list = lists, .n = n};
+  Arena *a = arena_new(NULL);
+  double first = estimate(&s, life, &plan, &mesh, 1, &one, a).seconds;
+  ck_assert_double_eq_tol(estimate(&s, life, &plan, &mesh, 3, &one, a).seconds - first,
+                          2 * work, 1e-9);
+  arena_free(a);
 }
 END_TEST
 
 START_TEST(reduced_after_the_backward) {
   plan.strategy.overlap_grad_reduce = false;
-  ck_assert_double_eq_tol(of(0).seconds, MICROBATCHES * work + fill + reduce + step,
-                          1e-9);
+  ck_assert_double_eq_tol(of().seconds, pipeline + reduce + step, 1e-9);
 }
 END_TEST
 
 /* What the backward hides costs nothing, but no less than that. */
 START_TEST(reduced_within_the_backward) {
   rank[0].reduced = 100;
-  ck_assert_double_eq_tol(of(0).seconds, MICROBATCHES * work + fill + step, 1e-9);
+  ck_assert_double_eq_tol(of().seconds, pipeline + step, 1e-9);
 }
 END_TEST
 
@@ -153,8 +209,8 @@ END_TEST
 START_TEST(over_the_network) {
   plan.cluster.gpus = 2;
   double away = 2 * (100 + 0.01), sums = 2 * (40 + 0.01);
-  ck_assert_double_eq_tol(of(0).seconds,
-                          MICROBATCHES * work + away + (sums - 4.002) + step, 1e-9);
+  ck_assert_double_eq_tol(of().seconds,
+                          pipeline - 2 * 10.001 + away + (sums - 4.002) + step, 1e-9);
 }
 END_TEST
 
@@ -162,29 +218,29 @@ END_TEST
 START_TEST(stages_apart) {
   plan.cluster.gpus = 4;
   ck_assert_double_eq_tol(
-      of(0).seconds, MICROBATCHES * work + 2 * (100 + 0.01) + (reduce - 4.002) + step,
+      of().seconds, pipeline - 2 * 10.001 + 2 * (100 + 0.01) + (reduce - 4.002) + step,
       1e-9);
 }
 END_TEST
 
 /* The slowest rank counts. */
 START_TEST(the_other_rank_has_more_to_do) {
-  rank[1].work[PH_F].seconds = 30;
-  ck_assert_double_eq_tol(of(0).seconds,
-                          MICROBATCHES * 30 + fill + (reduce - 4.002) + step, 1e-9);
+  code[1].work[PH_F].seconds = 30;
+  ck_assert_double_eq_tol(of().seconds,
+                          pipeline + 10 * (30 - 3) + (reduce - 4.002) + step, 1e-9);
 }
 END_TEST
 
 START_TEST(flops_and_bytes) {
-  Estimate e = of(0);
+  Estimate e = of();
   ck_assert_double_eq(e.flops, (5 + 3) * MICROBATCHES * 4);
   ck_assert_double_eq(e.tp, (200 + 100) * MICROBATCHES);
   ck_assert_double_eq(e.dp, 800);
   ck_assert_double_eq(e.pp, 1000 * MICROBATCHES + 50);
   rank[0].reduced_tp = 7;
-  ck_assert_double_eq(of(0).tp, 300 * MICROBATCHES + 7);
+  ck_assert_double_eq(of().tp, 300 * MICROBATCHES + 7);
   plan.cluster.gpu = NULL;
-  ck_assert_double_eq(of(0).seconds, 0);
+  ck_assert_double_eq(of().seconds, 0);
 }
 END_TEST
 
@@ -194,7 +250,8 @@ Suite *estimate_suite(void) {
                          gathered_over_cp,
                          what_lies_on_the_host_is_copied,
                          hidden_in_bodies,
-                         idle_share_stretches_the_pipeline,
+                         costs_stand_where_they_are_spent,
+                         rounds_follow_each_other,
                          reduced_after_the_backward,
                          reduced_within_the_backward,
                          over_the_network,

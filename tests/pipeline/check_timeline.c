@@ -113,6 +113,57 @@ START_TEST(costs_are_free_to_choose) {
 }
 END_TEST
 
+static Timeline of_stages(const Schedule *s, const StageTicks *cost) {
+  Timeline t;
+  weft_status st = timeline_of_stages(s, cost, arena, &t, &err);
+  ck_assert_msg(st == WEFT_OK, "%s", err.text);
+  return t;
+}
+
+/* Two stages of F 1, I 2, W 3 and F 4, I 5, W 6; 10 ticks on the way there, 20 back. */
+START_TEST(stages_have_their_own_costs) {
+  static const StageTicks cost[] = {{1, 2, 3, 10, 0}, {4, 5, 6, 0, 20}};
+  Schedule s =
+      sched_text(arena, "0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1I0,1F1,1I1,1W0,1W1", 1, 2, false);
+  Timeline t = of_stages(&s, cost);
+  /* F0 on rank 1 from 11 to 15, I0 to 20, F1 to 24, I1 to 29; I1 of rank 0 from 49 */
+  ck_assert_int_eq(t.last[1], 29 + 2 * 6);
+  ck_assert_int_eq(t.last[0], 29 + 20 + 2 + 2 * 3);
+  ck_assert_int_eq(t.busy[0], 2 * 6);
+  ck_assert_int_eq(t.busy[1], 2 * 15);
+  static const StageTicks half[] = {{1, 2, 3, 10, 0}, {4, 5, 6, 0, 10}};
+  ck_assert_int_eq(of_stages(&s, half).last[0], t.last[0] - 10);
+  /* F and I of rank 0 in each other's place: rank 1 works while it does */
+  static const StageTicks few[] = {{1, 5, 0, 0, 0}, {4, 0, 0, 0, 0}};
+  static const StageTicks swapped[] = {{5, 1, 0, 0, 0}, {4, 0, 0, 0, 0}};
+  Schedule gpipe = simple(2, 2, false);
+  ck_assert_int_eq(of_stages(&gpipe, few).makespan, 1 + 2 * 4 + 2 * 5);
+  ck_assert_int_eq(of_stages(&gpipe, swapped).makespan, 2 * 5 + 4 + 2 * 1);
+}
+END_TEST
+
+/* The forward of a pair does not wait for what its backward needs. */
+START_TEST(pairs_run_one_after_the_other) {
+  static const StageTicks cost[] = {
+      {1, 1, 1, 0, 0}, {1, 1, 1, 0, 0}, {1, 1, 1, 0, 0}, {1, 1, 1, 0, 0}};
+  const char *text = "0F0,1F0,(0F1;1B0)OVERLAP_F_B,1F1,1B1,0B0,0B1";
+  Schedule s = sched_text(arena, text, 2, 2, true);
+  Timeline t = of_stages(&s, cost), line = run(&s, TIMELINE_UNIT);
+  ck_assert_int_eq(t.makespan, line.makespan);
+  ck_assert_int_eq(t.busy[0], line.busy[0]);
+  ck_assert_int_eq(t.peak[0], line.peak[0]);
+  Schedule two =
+      sched_text(arena, "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2",
+                 1, 3, false);
+  static const StageTicks slow[] = {{1, 1, 1, 0, 0}, {9, 1, 1, 0, 0}};
+  ck_assert_int_eq(run(&two, TIMELINE_UNIT).slot[0][2].start, 3);
+  Timeline apart = of_stages(&two, slow);
+  /* Rank 1 is never idle: F2 was there in time. */
+  ck_assert_int_eq(apart.last[1], 1 + 3 * 11);
+  ck_assert_int_eq(apart.busy[0], 3 * 3);
+}
+END_TEST
+
 START_TEST(other_actions_take_no_time) {
   Timeline t = run_text("0UNSHARD,0F0,0B0,0REDUCE_GRAD,0RESHARD", 1, 1, false);
   slot_is(&t, 0, 0, 0, 0);
@@ -170,6 +221,8 @@ Suite *timeline_suite(void) {
   tcase_add_test(tc, w_frees_the_chunk);
   tcase_add_test(tc, overlapped_pairs_are_one_slot);
   tcase_add_test(tc, costs_are_free_to_choose);
+  tcase_add_test(tc, stages_have_their_own_costs);
+  tcase_add_test(tc, pairs_run_one_after_the_other);
   tcase_add_test(tc, other_actions_take_no_time);
   tcase_add_test(tc, gpipe_and_1f1b_have_their_bubble);
   tcase_add_test(tc, wrong_tables_are_refused);

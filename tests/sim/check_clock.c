@@ -263,10 +263,22 @@ START_TEST(axes_of_waits) {
 }
 END_TEST
 
-/* The estimate of sweeps is a bound. */
+/* The estimate of sweeps is a bound, under all schedules and with stages of any sizes. */
 START_TEST(never_below_the_bound) {
   lua_run(
       PLANS_OF_CLOCK
+      "for _, name in ipairs { 'gpipe', 'eager_1f1b', 'zb_h2', 'zero_bubble', 'v_half',\n"
+      "    'v_min', 'dualpipe_v', 'zbv', 'interleaved_1f1b', 'looped_bfs' } do\n"
+      "  for _, global in ipairs { 8, 64 } do\n"
+      "    plans[#plans + 1] = { mesh = { pp = 4 }, schedule = name,\n"
+      "      batch = { global = global, micro = 1, seq = 256 } }\n"
+      "  end\n"
+      "end\n"
+      "for _, layers in ipairs { { 1, 5, 1, 1 }, { 5, 1, 1, 1 }, { 1, 1, 1, 5 } } do\n"
+      "  plans[#plans + 1] = { mesh = { pp = 4, tp = 2 }, pp_plan = { layers = layers "
+      "},\n"
+      "    schedule = 'zero_bubble' }\n"
+      "end\n"
       "for i, t in ipairs(plans) do\n"
       "  local p = plan(t)\n"
       "  local r = weft.sweep { plan = p, over = { { 'train.seed', 0 } } }\n"

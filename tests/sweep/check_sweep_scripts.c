@@ -192,6 +192,25 @@ START_TEST(measured) {
 }
 END_TEST
 
+/* The whole program: its time is that of plan:sim(), no less than the bound, and orders
+ * the rows. */
+START_TEST(on_the_clock) {
+  says(
+      "local r = weft.sweep { plan = P, clock = 3, keep = 4, over = {\n"
+      "  { 'cluster', weft.cluster 'h100-sxm' }, { 'mesh.tp', 1, 2 },\n"
+      "  { 'schedule', 'gpipe', '1f1b' } } }\n"
+      "for i = 1, 3 do\n"
+      "  local p = weft.load(P, { set = { ['cluster'] = 'h100-sxm',\n"
+      "    ['mesh.tp'] = tostring(r[i].tp), schedule = r[i].schedule } })\n"
+      "  local ms = p:sim().seconds * 1e3\n"
+      "  print(math.abs(r[i].clock_ms - ms) < 1e-9 * ms, r[i].step_ms <= r[i].clock_ms,\n"
+      "    i == 1 or r[i - 1].clock_ms <= r[i].clock_ms)\n"
+      "end\n"
+      "print(#r, r[4].clock_ms)\n",
+      "true\ttrue\ttrue\ntrue\ttrue\ttrue\ntrue\ttrue\ttrue\n4\tnil\n");
+}
+END_TEST
+
 #define OVER "over = { { 'mesh.tp', 1, 2 } }"
 
 START_TEST(bad_input) {
@@ -254,6 +273,11 @@ START_TEST(bad_input) {
        "step_ms needs the GPU's name in plan.cluster"},
       {"weft.sweep { plan = P, " OVER ", score = 'tokens_per_s' }", 1,
        "tokens_per_s is measured after"},
+      {"weft.sweep { plan = P, " OVER ", score = 'clock_ms' }", 1,
+       "clock_ms is known of the first rows"},
+      {"weft.sweep { plan = P, " OVER ", clock = 0 }", 1, "clock"},
+      {"weft.sweep { plan = function() return P end, clock = 1, over = { { 'x', 1 } } }",
+       1, "clock needs a plan or a file, not a function"},
       {"weft.sweep { plan = P, " OVER ", jsonl = 'x', resume = 'y' }", 1,
        "leave out jsonl"},
       {"weft.sweep { plan = P, " OVER ", jsonl = 'x', csv = 'x' }", 1,
@@ -455,6 +479,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_add_test(t, points_are_copies);
   tcase_add_test(t, threads_change_nothing);
   tcase_add_test(t, measured);
+  tcase_add_test(t, on_the_clock);
   tcase_add_test(t, bad_input);
   tcase_add_test(t, csv_and_json);
   tcase_add_test(t, resume);

@@ -48,6 +48,11 @@ typedef struct UnitCode {
   int handles;         /* collectives in flight at once in a body */
 } UnitCode;
 
+/* Whether a body is called: B is in the place of I and W where the unit has it. */
+static inline bool unit_calls(const UnitCode *c, int phase) {
+  return phase == PH_F || (phase == PH_B) == (c->body[PH_B]->n > 0);
+}
+
 typedef struct CompiledUnit {
   const char *name; /* "layers.3", "embed_tokens" */
   int layer;        /* or -1 */

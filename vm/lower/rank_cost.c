@@ -22,9 +22,8 @@ static void add_work(UnitWork *to, const UnitWork *w) {
 
 /* Adds the work of a unit; B replaces I and W where the unit has it. */
 static void add_unit(const UnitCode *c, UnitWork *work) {
-  bool both = c->body[PH_B]->n > 0;
   for (int ph = 0; ph < BODIES; ph++)
-    if (ph == PH_F || (ph == PH_B) == both) add_work(&work[ph], &c->work[ph]);
+    if (unit_calls(c, ph)) add_work(&work[ph], &c->work[ph]);
 }
 
 static uint64_t crossing(const Units *u, const Cross *c) {

@@ -80,10 +80,11 @@ typedef struct Estimate {
   double even; /* of that the work of all microbatches, if all ranks had the same: no cut
                   of the layers and no schedule is faster */
 } Estimate;
-/* On the real mesh, with the idle share that the schedule has in units. Without lifetimes
- * (`l` NULL) gathers and copies of unsharded buckets are left out: both bytes and time
- * are lower bounds. */
+/* On the real mesh, with the actions of the schedule one after the other, each as long as
+ * the work of its stage. `microbatches`: of a step, all rounds of the schedule. Without
+ * lifetimes (`l` NULL) gathers and copies of unsharded buckets are left out: both bytes
+ * and time are lower bounds. */
 Estimate estimate(const RankCosts *s, const RankLives *l, const Plan *plan, const Mesh *m,
-                  int64_t microbatches, double bubble);
+                  int64_t microbatches, const Schedule *schedule, Arena *scratch);
 
 #endif

@@ -1,11 +1,12 @@
 /* step_estimate.c - a lower bound of the step time from data sheets:
  *
- *   step     = pipeline + fill + the largest tail of a rank + host + unshard
- *   pipeline = the largest work of a rank / (1 - bubble)
- *   work     = microbatches * (kernels + collectives inside units, less the part of
- *              these that overlaps with kernels: body_time.h)
+ *   step     = the last rank to be done + unshard
+ *   done     = its last action + its tail + host
+ *   actions  = in the order of the schedule, each as long as the work of its stage and
+ *              after those that it depends on, with a transfer between ranks
+ *   work     = kernels + collectives inside units, less the part of these that overlaps
+ *              with kernels: body_time.h
  *   kernel   = max(flops / peak, bytes / memory bandwidth); experts balanced
- *   fill     = 2 * (stages - 1) * one transfer between stages
  *   tail     = gradient reduction beyond one microbatch's backward (all of it without
  *              overlap_grad_reduce) + the optimizer, which is bound by memory, and where
  *              it makes matrices orthogonal their gathers and products
@@ -91,33 +92,111 @@ static double unshard_seconds(const Plan *plan, const Mesh *m, const Lifetimes *
   return link_ring(&flat, all, all > 0, false) + link_ring(&group, kept, kept > 0, false);
 }
 
+/* ---- the pipeline ---- */
+
+/* Seconds of a stage, or of all stages of a rank, for a microbatch. */
+typedef struct StageSeconds {
+  double f, i, w;
+} StageSeconds;
+
+static double total(const StageSeconds *s) { return s->f + s->i + s->w; }
+
+static StageSeconds unit_seconds(const Mesh *m, const Cluster *k, const UnitCode *c) {
+  double s[BODIES] = {0};
+  for (int ph = 0; ph < BODIES; ph++)
+    if (unit_calls(c, ph)) s[ph] = work_seconds(m, k, &c->work[ph]);
+  return (StageSeconds){s[PH_F], s[PH_I] + s[PH_B], s[PH_W]};
+}
+
+static void add_stage(StageSeconds *to, const StageSeconds *s) {
+  to->f += s->f, to->i += s->i, to->w += s->w;
+}
+
+/* Most units are layers, one behind the other, that share their code. */
+static StageSeconds *stage_seconds(const Stages *st, const Mesh *m, const Cluster *k,
+                                   Arena *a) {
+  StageSeconds *out = NEW_N(a, StageSeconds, st->n), each = {0};
+  const UnitCode *last = NULL;
+  for (int u = 0; u < st->u->n; u++) {
+    const UnitCode *code = st->u->at[u].code;
+    if (code != last) each = unit_seconds(m, k, code);
+    last = code;
+    add_stage(&out[st->of_unit[u]], &each);
+  }
+  return out;
+}
+
+static double transfer(const Units *u, const Mesh *m, const Cluster *k, const Cross *x,
+                       int from, int to) {
+  double bytes = 0;
+  for (int i = 0; i < x->n; i++) bytes += (double)u->edge[x->at[i]].bytes;
+  if (from == to || bytes == 0) return 0;
+  int64_t far = from < to ? to - from : from - to;
+  Link l = link_pair(k, 1 + far * mesh_stride(m, AXIS_PP));
+  return bytes / l.bandwidth + l.latency;
+}
+
+#define TICKS 1e12 /* of a second */
+
+static int64_t ticks(double seconds) { return (int64_t)(seconds * TICKS); }
+
+static StageTicks *stage_ticks(const Stages *st, const StageSeconds *s, const Mesh *m,
+                               const Cluster *k, Arena *a) {
+  StageTicks *out = NEW_N(a, StageTicks, st->n);
+  for (int i = 0; i < st->n; i++)
+    out[i] = (StageTicks){.f = ticks(s[i].f), .i = ticks(s[i].i), .w = ticks(s[i].w)};
+  for (int i = 0; i + 1 < st->n; i++) {
+    int here = st->rank[i], next = st->rank[i + 1];
+    out[i].after = ticks(transfer(st->u, m, k, &st->fwd[i], here, next));
+    out[i + 1].before = ticks(transfer(st->u, m, k, &st->bwd[i], next, here));
+  }
+  return out;
+}
+
+/* When each rank has done its last action. Rounds of a step follow each other without a
+ * gap. A schedule that cannot run was refused before. */
+static double *last_actions(const RankCosts *c, const StageSeconds *s,
+                            const StageSeconds *rank, const Plan *plan, const Mesh *m,
+                            int64_t mbs, const Schedule *schedule, Arena *a) {
+  int ranks = c->st.ranks;
+  double *end = NEW_N(a, double, ranks), more = (double)(mbs - schedule->microbatches);
+  Timeline t = {0};
+  weft_error e;
+  err_clear(&e);
+  if (ranks > 1) {
+    const StageTicks *cost = stage_ticks(&c->st, s, m, &plan->cluster, a);
+    if (timeline_of_stages(schedule, cost, a, &t, &e) != WEFT_OK) t = (Timeline){0};
+  }
+  for (int r = 0; r < ranks; r++) {
+    double own = (double)mbs * total(&rank[r]);
+    end[r] = t.last ? MAX((double)t.last[r] / TICKS + more * total(&rank[r]), own) : own;
+  }
+  return end;
+}
+
 static double step_seconds(const RankCosts *c, const RankLives *l, const Plan *plan,
-                           const Mesh *m, int64_t mbs, double bubble, double *even) {
-  const Cluster *k = &plan->cluster;
-  double most = 0, all = 0, tail = 0, sent = 0, held = 0;
+                           const Mesh *m, int64_t mbs, const Schedule *schedule, Arena *a,
+                           double *even) {
+  double done = 0, held = 0, most = 0;
+  const StageSeconds *stage = stage_seconds(&c->st, m, &plan->cluster, a);
+  StageSeconds *rank = NEW_N(a, StageSeconds, c->st.ranks);
+  for (int s = 0; s < c->st.n; s++) add_stage(&rank[c->st.rank[s]], &stage[s]);
+  const double *end = last_actions(c, stage, rank, plan, m, mbs, schedule, a);
+  *even = 0;
   for (int r = 0; r < c->st.ranks; r++) {
     const RankCost *x = &c->rank[r];
-    double forward = work_seconds(m, k, &x->work[PH_F]), backward = 0;
-    for (int ph = PH_I; ph < BODIES; ph++) backward += work_seconds(m, k, &x->work[ph]);
-    most = MAX(most, forward + backward);
-    all += forward + backward;
-    tail = MAX(tail, tail_seconds(plan, m, x, backward) +
-                         host_seconds(plan, m, x, l ? l[r] : NULL));
+    double tail = tail_seconds(plan, m, x, rank[r].i + rank[r].w) +
+                  host_seconds(plan, m, x, l ? l[r] : NULL);
+    done = MAX(done, end[r] + tail);
+    most = MAX(most, total(&rank[r]));
+    *even += (double)mbs * total(&rank[r]) / c->st.ranks;
     if (l) held = MAX(held, unshard_seconds(plan, m, l[r]));
   }
-  *even = (double)mbs * all / c->st.ranks;
-  for (int s = 0; s + 1 < c->st.n; s++) {
-    double bytes = 0;
-    for (int i = 0; i < c->st.fwd[s].n; i++)
-      bytes += (double)c->st.u->edge[c->st.fwd[s].at[i]].bytes;
-    sent = MAX(sent, bytes);
-  }
-  Link pp = link_of(m, k, AXIS_BIT(AXIS_PP));
-  double fill =
-      c->st.ranks < 2 ? 0 : 2.0 * (c->st.n - 1) * (sent / pp.bandwidth + pp.latency);
   if (plan->strategy.prefetch[0]) held = MAX(held - (double)mbs * most, 0);
-  return (double)mbs * most / (1 - bubble) + fill + tail + held;
+  return done + held;
 }
+
+/* ---- bytes ---- */
 
 static double axis_bytes(const RankCost *r, ShardAxis a, double mbs) {
   double bytes = 0;
@@ -135,7 +214,7 @@ static double empty_bytes(const RankCost *r, double mbs) {
 }
 
 Estimate estimate(const RankCosts *c, const RankLives *l, const Plan *plan, const Mesh *m,
-                  int64_t microbatches, double bubble) {
+                  int64_t microbatches, const Schedule *schedule, Arena *scratch) {
   Estimate e = {0};
   double mbs = (double)microbatches, copies = (double)m->world / c->st.ranks;
   for (int r = 0; r < c->st.ranks; r++) {
@@ -156,6 +235,6 @@ Estimate estimate(const RankCosts *c, const RankLives *l, const Plan *plan, cons
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
   if (!cluster_lacks(plan, m))
-    e.seconds = step_seconds(c, l, plan, m, microbatches, bubble, &e.even);
+    e.seconds = step_seconds(c, l, plan, m, microbatches, schedule, scratch, &e.even);
   return e;
 }

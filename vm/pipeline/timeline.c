@@ -7,7 +7,9 @@
 
 typedef struct Clock {
   const Schedule *s;
-  TimelineCost cost;
+  const StageTicks *cost; /* [stage] */
+  bool one_slot;          /* a pair runs without a gap */
+  int64_t *forward; /* [rank] end of the forward of a pair whose backward waits, plus 1 */
   Timeline *t;
   Walk walk;    /* a rank waits for a cell of `end` */
   int64_t *end; /* end of F and of I, plus 1; 0: not yet known */
@@ -21,22 +23,25 @@ static int64_t cell(const Clock *c, int of, int stage, int mb) {
 
 static int last_stage(const Clock *c) { return c->s->ranks * c->s->virtual_stages - 1; }
 
-/* Moves *start to the end of the dependency; if not known yet, false, and the rank
- * waits. */
-static bool ready(Clock *c, int rank, int of, int stage, int mb, int64_t *start) {
+/* Moves *start to the end of the dependency and of the transfer of its result; if not
+ * known yet, false, and the rank waits. */
+static bool ready(Clock *c, int rank, int of, int stage, int mb, int64_t transfer,
+                  int64_t *start) {
   int64_t at = cell(c, of, stage, mb), end = c->end[at];
   if (end == 0) walk_block(&c->walk, rank, at);
-  *start = MAX(*start, end - 1);
+  *start = MAX(*start, end - 1 + transfer);
   return end != 0;
 }
 
 static bool forward_ready(Clock *c, int rank, int stage, int mb, int64_t *start) {
-  return stage == 0 || ready(c, rank, OF_F, stage - 1, mb, start);
+  return stage == 0 ||
+         ready(c, rank, OF_F, stage - 1, mb, c->cost[stage - 1].after, start);
 }
 
 static bool backward_ready(Clock *c, int rank, int stage, int mb, int64_t *start) {
-  if (!ready(c, rank, OF_F, stage, mb, start)) return false;
-  return stage == last_stage(c) || ready(c, rank, OF_I, stage + 1, mb, start);
+  if (!ready(c, rank, OF_F, stage, mb, 0, start)) return false;
+  return stage == last_stage(c) ||
+         ready(c, rank, OF_I, stage + 1, mb, c->cost[stage + 1].before, start);
 }
 
 /* A pair is one slot without a gap, forward first. */
@@ -45,9 +50,9 @@ static bool pair_ready(Clock *c, int rank, const Action *a, int64_t *start) {
   int back = schedule_stage(c->s, rank, a->chunk2), last = last_stage(c);
   if (!forward_ready(c, rank, stage, a->mb, start)) return false;
   if (stage == last && back == last && a->mb == a->mb2) return true;
-  int64_t middle = *start + c->cost.f;
+  int64_t f = c->cost[stage].f, middle = *start + f;
   if (!backward_ready(c, rank, back, a->mb2, &middle)) return false;
-  *start = middle - c->cost.f;
+  *start = middle - f;
   return true;
 }
 
@@ -66,36 +71,55 @@ static void forward_done(Clock *c, int rank, int stage, int mb, int64_t end) {
   done(c, OF_F, stage, mb, end);
 }
 
+static void backward_done(Clock *c, int rank, int stage, int mb, int64_t end) {
+  done(c, OF_I, stage, mb, end);
+  c->alive[rank]--;
+}
+
+/* Forward and backward of a pair; its slot ends at *end. */
+static bool pair(Clock *c, int rank, const Action *a, int64_t *start, int64_t *end) {
+  int stage = schedule_stage(c->s, rank, a->chunk);
+  int back = schedule_stage(c->s, rank, a->chunk2);
+  int64_t half = c->forward[rank] - 1;
+  if (c->one_slot && !pair_ready(c, rank, a, start)) return false;
+  if (half < 0) {
+    if (!forward_ready(c, rank, stage, a->mb, start)) return false;
+    half = *start + c->cost[stage].f;
+    forward_done(c, rank, stage, a->mb, half);
+  }
+  c->forward[rank] = half + 1;
+  if (!backward_ready(c, rank, back, a->mb2, &half)) return false;
+  *end = half + c->cost[back].i + c->cost[back].w;
+  c->forward[rank] = 0;
+  backward_done(c, rank, back, a->mb2, *end);
+  return true;
+}
+
 /* Runs the rank's next action; false if it has to wait for another rank. */
 static bool step(Clock *c, int rank, const Action *a, TimelineSlot *slot) {
   int stage = schedule_stage(c->s, rank, a->chunk);
   int64_t start = c->walk.rank[rank].now, end = start;
-  int64_t f = c->cost.f, i = c->cost.i, w = c->cost.w;
+  const StageTicks *cost = &c->cost[stage];
   switch (a->kind) {
   case ACT_F:
     if (!forward_ready(c, rank, stage, a->mb, &start)) return false;
-    forward_done(c, rank, stage, a->mb, end = start + f);
+    forward_done(c, rank, stage, a->mb, end = start + cost->f);
     break;
   case ACT_I:
     if (!backward_ready(c, rank, stage, a->mb, &start)) return false;
-    done(c, OF_I, stage, a->mb, end = start + i);
+    done(c, OF_I, stage, a->mb, end = start + cost->i);
     break;
   case ACT_B:
     if (!backward_ready(c, rank, stage, a->mb, &start)) return false;
-    done(c, OF_I, stage, a->mb, end = start + i + w);
-    c->alive[rank]--;
+    backward_done(c, rank, stage, a->mb, end = start + cost->i + cost->w);
     break;
   case ACT_W:
-    if (!ready(c, rank, OF_I, stage, a->mb, &start)) return false;
-    end = start + w;
+    if (!ready(c, rank, OF_I, stage, a->mb, 0, &start)) return false;
+    end = start + cost->w;
     c->alive[rank]--;
     break;
   case ACT_OVERLAP:
-    if (!pair_ready(c, rank, a, &start)) return false;
-    end = start + f + i + w;
-    forward_done(c, rank, stage, a->mb, start + f);
-    done(c, OF_I, schedule_stage(c->s, rank, a->chunk2), a->mb2, end);
-    c->alive[rank]--;
+    if (!pair(c, rank, a, &start, &end)) return false;
     break;
   default: break;
   }
@@ -103,15 +127,25 @@ static bool step(Clock *c, int rank, const Action *a, TimelineSlot *slot) {
   return true;
 }
 
+/* What the rank worked in a slot: all of it, but for the gap of a pair. */
+static int64_t work_of(const Clock *c, int rank, const Action *a, TimelineSlot slot) {
+  if (a->kind != ACT_OVERLAP || c->one_slot) return slot.end - slot.start;
+  const StageTicks *f = &c->cost[schedule_stage(c->s, rank, a->chunk)];
+  const StageTicks *b = &c->cost[schedule_stage(c->s, rank, a->chunk2)];
+  return f->f + b->i + b->w;
+}
+
 static void advance(Clock *c, int rank) {
   Timeline *t = c->t;
   WalkRank *w = &c->walk.rank[rank];
   for (int *i = &t->ran[rank]; *i < c->s->n[rank]; ++*i) {
-    TimelineSlot *slot = &t->slot[rank][*i];
-    if (!step(c, rank, &c->s->list[rank][*i], slot)) return;
-    if (*i == 0) t->first[rank] = slot->start;
-    t->busy[rank] += slot->end - slot->start;
-    t->last[rank] = w->now = slot->end;
+    const Action *a = &c->s->list[rank][*i];
+    TimelineSlot slot;
+    if (!step(c, rank, a, &slot)) return;
+    if (t->slot) t->slot[rank][*i] = slot;
+    if (*i == 0) t->first[rank] = slot.start;
+    t->busy[rank] += work_of(c, rank, a, slot);
+    t->last[rank] = w->now = slot.end;
   }
   w->ended = true;
 }
@@ -148,29 +182,45 @@ static weft_status check_done(const Clock *c, weft_error *e) {
 
 static void make(Clock *c, Arena *arena) {
   const Schedule *s = c->s;
-  Timeline *t = c->t;
   size_t n = (size_t)s->ranks * (size_t)s->virtual_stages * (size_t)s->microbatches;
-  *t = (Timeline){.ranks = s->ranks,
-                  .slot = NEW_N(arena, TimelineSlot *, s->ranks),
-                  .busy = NEW_N(arena, int64_t, s->ranks),
-                  .first = NEW_N(arena, int64_t, s->ranks),
-                  .last = NEW_N(arena, int64_t, s->ranks),
-                  .ran = NEW_N(arena, int, s->ranks),
-                  .peak = NEW_N(arena, int, s->ranks)};
-  for (int r = 0; r < s->ranks; r++) t->slot[r] = NEW_N(arena, TimelineSlot, s->n[r]);
+  *c->t = (Timeline){.ranks = s->ranks,
+                     .busy = NEW_N(arena, int64_t, s->ranks),
+                     .first = NEW_N(arena, int64_t, s->ranks),
+                     .last = NEW_N(arena, int64_t, s->ranks),
+                     .ran = NEW_N(arena, int, s->ranks),
+                     .peak = NEW_N(arena, int, s->ranks)};
   c->end = NEW_N(arena, int64_t, 2 * n);
   c->alive = NEW_N(arena, int, s->ranks);
+  c->forward = NEW_N(arena, int64_t, s->ranks);
   walk_begin(&c->walk, arena, s->ranks);
+}
+
+static weft_status run(Clock *c, weft_error *e) {
+  Timeline *t = c->t;
+  for (int rank; (rank = walk_next(&c->walk)) >= 0;) advance(c, rank);
+  for (int r = 0; r < t->ranks; r++) t->makespan = MAX(t->makespan, t->last[r]);
+  return check_done(c, e);
 }
 
 weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
                          Timeline *out, weft_error *e) {
+  int n = s->ranks * s->virtual_stages;
+  StageTicks *all = NEW_N(arena, StageTicks, n);
+  for (int i = 0; i < n; i++) all[i] = (StageTicks){cost.f, cost.i, cost.w, 0, 0};
+  Clock c = {.s = s, .cost = all, .one_slot = true, .t = out};
+  TRY(check_range(s, e));
+  make(&c, arena);
+  out->slot = NEW_N(arena, TimelineSlot *, s->ranks);
+  for (int r = 0; r < s->ranks; r++) out->slot[r] = NEW_N(arena, TimelineSlot, s->n[r]);
+  return run(&c, e);
+}
+
+weft_status timeline_of_stages(const Schedule *s, const StageTicks *cost, Arena *arena,
+                               Timeline *out, weft_error *e) {
   Clock c = {.s = s, .cost = cost, .t = out};
   TRY(check_range(s, e));
   make(&c, arena);
-  for (int rank; (rank = walk_next(&c.walk)) >= 0;) advance(&c, rank);
-  for (int r = 0; r < s->ranks; r++) out->makespan = MAX(out->makespan, out->last[r]);
-  return check_done(&c, e);
+  return run(&c, e);
 }
 
 double timeline_bubble(const Timeline *t) {

@@ -1,8 +1,8 @@
 /* timeline.h - when each action of a schedule runs if every rank executes its list as
  * early as possible.
  *
- * A model in units, not a prediction: transfers take no time, and chunks cost the same on
- * every rank. It gives the bubble and the peak of activations in flight. A schedule that
+ * In units it is no prediction: transfers take no time, and chunks cost the same on every
+ * rank. It gives the bubble and the peak of activations in flight. A schedule that
  * has not passed schedule_check is refused or gives wrong numbers, never a crash. */
 #ifndef WEFT_TIMELINE_H
 #define WEFT_TIMELINE_H
@@ -36,10 +36,22 @@ typedef struct Timeline {
   int *nafter; /* [rank] */
 } Timeline;
 
+/* Ticks of what a stage does for a microbatch, and of the transfers to the stages after
+ * and before it, in which both ranks may go on. */
+typedef struct StageTicks {
+  int64_t f, i, w, after, before;
+} StageTicks;
+
 /* Linear in the number of actions. WEFT_EPLAN if ranks wait for each other for ever or an
  * action names a chunk or microbatch that does not exist. */
 weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
                          Timeline *out, weft_error *e);
+
+/* The same where each stage has its own costs: `cost` of all stages. B is i + w. The
+ * parts of OVERLAP run one after the other, the forward as soon as it can. Without
+ * `slot`. */
+weft_status timeline_of_stages(const Schedule *s, const StageTicks *cost, Arena *arena,
+                               Timeline *out, weft_error *e);
 
 /* Idle share of ranks x makespan: right if the step ends for all ranks at once. */
 double timeline_bubble(const Timeline *t);
