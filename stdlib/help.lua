@@ -268,8 +268,12 @@ calibration that was ended goes on; it is written whole or not at all, also on C
 to be of this machine.
 
   -o, --output FILE  where to
+  --procs N          measure transfers between N processes of this machine, as weft run
+                     --procs has them; mpirun and other launchers do the same. Kernels are
+                     those of rank 0, as many at once as there are cores for
+  --comm NAME        what connects them, as in weft run; a file is of one way
   --threads N        threads of each rank; default: the machine's share for the plan that
-                     has most ranks
+                     has most ranks, or for the processes
   --device NAME      cpu or cuda; default: cpu
   -q, --quiet        no progress
 ]],

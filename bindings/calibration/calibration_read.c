@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "bindings/sandbox/sandbox.h"
+#include "vm/comm/world.h"
 
 typedef struct Reading {
   CostTable *to;
@@ -84,9 +85,9 @@ static double seconds_of(lua_State *L) {
 /* ---- the three functions ---- */
 
 static int machine(lua_State *L) {
-  static const char *const known[] = {"device", "way",     "name",      "version",
-                                      "date",   "threads", "cores",     "ranks",
-                                      "f32",    "bf16",    "bandwidth", NULL};
+  static const char *const known[] = {"device",    "way",   "name",  "version", "date",
+                                      "threads",   "cores", "ranks", "f32",     "bf16",
+                                      "bandwidth", "comm",  NULL};
   Reading *r = reading(L);
   CostTable *t = r->to;
   only(L, known);
@@ -95,6 +96,11 @@ static int machine(lua_State *L) {
   t->device = text_field(L, "device");
   t->way = text_field(L, "way");
   t->machine = text_field(L, "name");
+  lua_getfield(L, 1, "comm");
+  bool threads = lua_isnil(L, -1); /* the only ones that older files know */
+  lua_pop(L, 1);
+  t->comm = threads ? "local" : text_field(L, "comm");
+  if (!world_kind(t->comm, NULL)) luaL_error(L, "nothing moves data by \"%s\"", t->comm);
   t->version = text_field(L, "version");
   t->date = text_field(L, "date");
   t->threads = whole(L, "threads", 1);

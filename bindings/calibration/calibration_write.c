@@ -25,6 +25,7 @@ static void add_machine(const CostTable *t, Text *out) {
   add_field(out, "device", t->device);
   add_field(out, "way", t->way);
   add_field(out, "name", t->machine);
+  add_field(out, "comm", t->comm);
   text_add(out, "\n  ");
   add_field(out, "version", t->version);
   add_field(out, "date", t->date);

@@ -9,6 +9,7 @@ const char *calibrations_differ(const CostTable *a, const CostTable *b, Arena *t
   } list[] = {{"device", a->device, b->device},
               {"machine", a->machine, b->machine},
               {"kernels", a->way, b->way},
+              {"transfers", a->comm, b->comm},
               {"version of weft", a->version, b->version}};
   for (int i = 0; i < LEN(list); i++)
     if (strcmp(list[i].x, list[i].y) != 0)

@@ -41,6 +41,73 @@ START_TEST(a_calibration_goes_on) {
 }
 END_TEST
 
+/* Transfers between processes: a file is of one way to move data, what has more ranks
+ * than there are processes is left out, and all of a plan that has no more is measured.
+ */
+START_TEST(transfers_between_processes) {
+  scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
+  Outcome o = process_run(120, "$weft calibrate tiny.lua --threads 1 --procs 2 -o p.lua "
+                               "--set mesh.world=4");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  has(o.out, "transfers of more ranks than there are processes were left out");
+  ck_assert_ptr_null(strstr(scratch_get(scratch_path("p.lua")), "move {"));
+  o = process_run(120, "$weft calibrate tiny.lua --threads 1 --procs 2 -o p.lua "
+                       "--set mesh.world=2 --set mesh.tp=2");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *file = scratch_get(scratch_path("p.lua"));
+  has(file, "comm = \"tcp\"");
+  has(file, "move { \"all_reduce\", \"f32\", ranks = 2, ");
+  o = process_run(60, "$weft sim tiny.lua --calibration p.lua --set mesh.world=2 --set "
+                      "mesh.tp=2 --json");
+  ck_assert_int_eq(o.code, 0);
+  has(o.out, "\"measured\": 1\n");
+  o = process_run(60, "$weft calibrate tiny.lua --threads 1 -o p.lua");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "p.lua was measured elsewhere (transfers, tcp and local)");
+  o = process_run(60, "$weft calibrate tiny.lua --comm tcp -o q.lua");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "--comm tcp connects processes: add --procs N");
+  o = process_run(60, "$weft calibrate tiny.lua --procs 2 --comm local -o q.lua");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "2 processes, but --comm local is one process");
+}
+END_TEST
+
+/* What does not fit the plan or the place is said, and what has no row, with its share.
+ */
+START_TEST(calibrations_that_do_not_fit) {
+  static const struct {
+    const char *file, *how, *says;
+  } list[] = {
+      {"cpu', way = 'w', name = 'm', version = '0.0.1", "",
+       "the calibration is of weft 0.0.1, this is "},
+      {"cpu', way = 'stones', name = 'm', version = '0", "",
+       "the calibration is of kernels by stones; here they are by "},
+      {"cpu', way = 'w', name = 'm', version = '0", "--set precision=bf16",
+       "the calibration has no kernel in bf16, the plan's compute type"},
+      {"cpu', way = 'w', name = 'mine', version = '0", "--set cluster=h100-sxm",
+       "the calibration is of mine, the cluster of h100-sxm: nothing of it is used"},
+      {"tpu', way = 'w', name = 'm', version = '0", "", "there is no device \"tpu\""},
+      {"cpu', way = 'w', name = 'm', version = '0", "",
+       "no row for linear_dw f32, linear f32"},
+      {"cpu', way = 'w', name = 'm', version = '0", "", "% by data sheet"},
+  };
+  scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
+  for (int i = 0; i < LEN(list); i++) {
+    const char *file = arena_printf(
+        scratch_arena,
+        "machine { device = '%s', date = 'd', threads = 1, cores = 2, f32 = 1e9, bf16 = "
+        "1e9, bandwidth = 1e9 }\nkernel { 'linear', 'f32', 'x', class = 'products', m = "
+        "64, n = 64, k = 64, flops = 524288, bytes = 49152, ns = 1000 }\n",
+        list[i].file);
+    scratch_put("c.lua", file, strlen(file));
+    Outcome o = process_run(60, "$weft sim tiny.lua --calibration c.lua %s", list[i].how);
+    const char *all = arena_printf(scratch_arena, "%s%s", o.out, o.err);
+    has(all, list[i].says);
+  }
+}
+END_TEST
+
 /* Kernels of a run by instruction; a trace of other programs, or none, is refused. */
 START_TEST(a_trace_beside_the_clock) {
   scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
@@ -188,6 +255,8 @@ Suite *calibrate_suite(void) {
   Suite *s = suite_create("calibrate");
   TCase *c = tcase_create("verb");
   tcase_add_test(c, a_calibration_goes_on);
+  tcase_add_test(c, transfers_between_processes);
+  tcase_add_test(c, calibrations_that_do_not_fit);
   tcase_add_test(c, a_trace_beside_the_clock);
   tcase_add_test(c, a_calibration_ages);
   tcase_add_test(c, matrices_are_timed_where_they_are);

@@ -25,6 +25,7 @@ START_TEST(a_table_survives_its_file) {
   CostTable back, t = {.device = "cpu",
                        .way = "by \"hand\"",
                        .machine = "a\\b",
+                       .comm = "tcp",
                        .version = "1",
                        .date = "today",
                        .threads = 3,
@@ -44,6 +45,7 @@ START_TEST(a_table_survives_its_file) {
   ck_assert_str_eq(first.s, second.s);
   ck_assert_str_eq(back.way, t.way);
   ck_assert_str_eq(back.machine, t.machine);
+  ck_assert_str_eq(back.comm, "tcp");
   ck_assert_int_eq(back.cores, 5);
   ck_assert_double_eq_tol(back.kernel.at[1].seconds, 0.1, 1e-12);
   ck_assert_int_eq(back.kernel.at[1].work.dtype, DT_BF16);
@@ -62,6 +64,8 @@ START_TEST(wrong_files_are_refused_with_their_line) {
       {MACHINE MACHINE, 3, "of one machine"},
       {"machine { device = 'cpu' }", 1, "way: a string is missing"},
       {"\nmachine { devise = 'cpu' }", 2, "unknown field \"devise\""},
+      {"machine { device = 'cpu', way = 'w', name = 'm', comm = 'pigeon' }", 1,
+       "nothing moves data by \"pigeon\""},
       {MACHINE "kernel { 'lineal', 'f32', '', class = 'products', ns = 1 }", 3,
        "has no op \"lineal\""},
       {MACHINE "kernel { 'linear', 'f31', '', class = 'products', ns = 1 }", 3,

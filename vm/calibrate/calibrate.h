@@ -55,9 +55,17 @@ weft_status time_kernel(const Bench *b, const WantedKernel *w, double *seconds,
 /* flop/s of a large product, bytes/s of a large copy, of one rank while all run. */
 weft_status time_product(const Bench *b, DType t, double *rate, weft_error *e);
 weft_status time_copy(const Bench *b, double *rate, weft_error *e);
-/* ---- move_timing.c ---- */
+/* ---- move_threads.c ---- */
 weft_status time_move(const Bench *b, const WantedMove *w, double *seconds,
                       weft_error *e);
+/* ---- move_processes.c ---- */
+/* All processes of a world call it; those but rank 0 without a list. `done` is called on
+ * rank 0. No row of the list has more ranks than the world. */
+struct World;
+typedef weft_status MoveDone(void *ud, const WantedMove *w, double seconds,
+                             weft_error *e);
+weft_status time_moves(const Bench *b, struct World *w, WantedMove *list, int n,
+                       MoveDone *done, void *ud, Arena *a, weft_error *e);
 
 /* ---- samples.c ---- */
 enum { SAMPLES_MOST = 4096 };

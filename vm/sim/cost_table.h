@@ -29,6 +29,7 @@ typedef struct MoveRow {
 typedef struct CostTable {
   const char *device, *way;    /* a row of device_table.c; "avx512, oneDNN 3.6" */
   const char *machine;         /* "AMD EPYC, 2 cores" */
+  const char *comm;            /* what moved data between ranks: "local", "tcp" */
   const char *version, *date;  /* of weft; "2026-11-23" */
   int threads;                 /* of each rank */
   int cores;                   /* that ranks share; 0: each has a device of its own */

@@ -31,6 +31,7 @@ void machine_table(const DeviceKind *kind, int threads, Arena *a, CostTable *out
   *out = (CostTable){.device = kind->name,
                      .way = arena_str(a, way),
                      .machine = arena_str(a, cpu),
+                     .comm = "local",
                      .version = weft_version(),
                      .date = arena_str(a, date),
                      .threads = threads,
@@ -61,6 +62,7 @@ weft_status calibration_age(const Cli *cli, const char *path, Arena *a, Diags *d
   const DeviceKind *kind = device_kind(out->then.device, e);
   if (!kind) return WEFT_EUSAGE;
   machine_table(kind, out->then.threads, a, &out->now);
+  out->now.comm = out->then.comm;
   out->days = days_since(out->then.date);
   out->differs = calibrations_differ(&out->then, &out->now, a);
   if (out->differs) return WEFT_OK;

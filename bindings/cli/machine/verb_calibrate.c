@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "bindings/calibration/job_costs.h"
+#include "calibrate_world.h"
 #include "machine_table.h"
 
 typedef struct Calibrate {
@@ -16,6 +17,8 @@ typedef struct Calibrate {
   Bench bench;
   CostTable table;
   Wanted wanted;
+  const WorldKind *comm;
+  int larger; /* transfers of more ranks than there are processes */
   const char *today;
   int done, kernels, moves; /* rows; measured now, of both kinds */
   double saved;             /* when the file was written last */
@@ -89,17 +92,41 @@ static weft_status measure_kernels(Calibrate *c, weft_error *e) {
   return WEFT_OK;
 }
 
+static weft_status move_done(void *ud, const WantedMove *w, double seconds,
+                             weft_error *e) {
+  Calibrate *c = ud;
+  *VEC_PUSH(c->arena, c->table.move) = (MoveRow){.kind = w->kind,
+                                                 .dtype = w->dtype,
+                                                 .ranks = w->ranks,
+                                                 .bytes = (double)w->bytes,
+                                                 .seconds = seconds};
+  c->moves++;
+  return row_done(c, coll_info[w->kind].name, e);
+}
+
 static weft_status measure_moves(Calibrate *c, weft_error *e) {
   for (int i = 0; i < c->wanted.move.n; i++) {
     const WantedMove *w = &c->wanted.move.at[i];
-    MoveRow row = {
-        .kind = w->kind, .dtype = w->dtype, .ranks = w->ranks, .bytes = (double)w->bytes};
-    TRY(time_move(&c->bench, w, &row.seconds, e));
-    *VEC_PUSH(c->arena, c->table.move) = row;
-    c->moves++;
-    TRY(row_done(c, coll_info[w->kind].name, e));
+    double seconds;
+    TRY(time_move(&c->bench, w, &seconds, e));
+    TRY(move_done(c, w, seconds, e));
   }
   return WEFT_OK;
+}
+
+/* The other processes end when this returns, so that kernels have the machine. */
+static weft_status measure_moves_of_processes(Calibrate *c, weft_error *e) {
+  World w = {0};
+  TRY(calibrate_world(c->cli, c->comm, &w, e));
+  int n = 0;
+  WantedMove *list = c->wanted.move.at;
+  for (int i = 0; i < c->wanted.move.n; i++)
+    if (list[i].ranks <= w.size) list[n++] = list[i];
+  c->larger = c->wanted.move.n - n;
+  c->wanted.move.n = n;
+  weft_status st = time_moves(&c->bench, &w, list, n, move_done, c, c->arena, e);
+  world_close(&w);
+  return st == WEFT_OK || !*c->cli->stop ? st : err_set(e, WEFT_EINTR, "interrupted");
 }
 
 static weft_status measure_machine(Calibrate *c, weft_error *e) {
@@ -112,26 +139,29 @@ static weft_status measure_machine(Calibrate *c, weft_error *e) {
 static weft_status measure(Calibrate *c, weft_error *e) {
   TRY(measure_machine(c, e));
   c->saved = now_s();
-  weft_status st = measure_kernels(c, e);
-  if (st == WEFT_OK) st = measure_moves(c, e);
+  bool processes = c->comm->processes;
+  weft_status st = processes ? measure_moves_of_processes(c, e) : WEFT_OK;
+  if (st == WEFT_OK) st = measure_kernels(c, e);
+  if (st == WEFT_OK && !processes) st = measure_moves(c, e);
   weft_error again = {.rank = -1};
   weft_status kept = keep(c, st == WEFT_OK ? e : &again);
   return st == WEFT_OK ? kept : st;
 }
 
 static weft_status calibrate(Calibrate *c, Diags *d, weft_error *e) {
-  const double each = 0.02; /* seconds of samples for a row */
-  int ranks = most_ranks(c), cores = bench_cores();
-  int threads = c->cli->threads > 0 ? (int)c->cli->threads : MAX(cores / ranks, 1);
+  int ranks = most_ranks(c), processes = launched_ranks();
+  int threads = calibrate_threads(c->cli, processes > 1 ? processes : ranks);
   const DeviceKind *kind = device_kind(c->cli->device, e);
   if (!kind) return WEFT_EUSAGE;
+  TRY(calibrate_comm(c->cli, kind, &c->comm, e));
   machine_table(kind, threads, c->arena, &c->table);
+  c->table.comm = c->comm->name;
   c->today = c->table.date;
   TRY(go_on(c, d, e));
   for (int i = 0; i < c->cli->narg; i++)
     wanted_add(&c->wanted, c->job[i].compiled, &c->table, c->arena);
   TRY(bench_open(&c->bench, kind, threads, ranks, e));
-  c->bench.seconds = each;
+  c->bench.seconds = CALIBRATE_SECONDS;
   c->bench.stop = c->cli->stop;
   return measure(c, e);
 }
@@ -140,6 +170,9 @@ static void tell(const Calibrate *c) {
   printf("%s: %s, %s\n", c->path, c->table.machine, c->table.way);
   printf("  %d kernels and %d transfers measured now, %d and %d rows in all\n",
          c->kernels, c->moves, c->table.kernel.n, c->table.move.n);
+  if (c->larger)
+    printf("  %d transfers of more ranks than there are processes were left out\n",
+           c->larger);
   if (c->wanted.left_out)
     printf("  %d instructions were left out, whose time depends on routed rows or on "
            "memory of the host: data sheets have them\n",
@@ -147,6 +180,8 @@ static void tell(const Calibrate *c) {
 }
 
 int verb_calibrate(Cli *cli, Arena *arena) {
+  if (cli->procs > 0 && !getenv("WEFT_PROCS")) return run_procs(cli, arena);
+  if (launched_rank() != 0) return calibrate_as_other(cli, arena);
   Job *job = NEW_N(arena, Job, cli->narg);
   Calibrate c = {.cli = cli,
                  .arena = arena,
