@@ -2,6 +2,8 @@
 -- experts over 64 ranks, four each, and state of the optimizer cut over all that have the
 -- same parameters. Nothing that one rank may send another is more than 1.5 times the mean:
 -- rows beyond that are dropped, so that memory is a tenth of what all rows at once would be.
+-- Sizes are those of the technical report, which drops no rows, trains in FP8 and keeps more of
+-- a layer; in bf16 all of it has to be recomputed.
 --
 --   weft check plans/deepseek_v3.lua       sizes, memory per rank, proof
 --   weft show plans/deepseek_v3.lua memory what it is made of

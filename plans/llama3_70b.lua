@@ -1,5 +1,5 @@
 -- llama3_70b.lua - Llama 3 70B on 64 GPUs: TP 8 inside a machine, four pipeline stages of
--- 20 layers, two data-parallel replicas.
+-- 20 layers, two data-parallel replicas. No published layout: plans/llama3_70b_64xh100.lua has one.
 --
 --   weft check plans/llama3_70b.lua        sizes, memory per rank, proof
 --   weft show plans/llama3_70b.lua         programs, schedule, memory

@@ -1,5 +1,5 @@
 -- llama3_8b.lua - Llama 3 8B on the 16 GPUs of two machines: tensor parallelism inside a
--- machine, two pipeline stages, four data-parallel replicas.
+-- machine, two pipeline stages, four data-parallel replicas. No published layout.
 --
 --   weft check plans/llama3_8b.lua         sizes, memory per rank, proof
 --   weft show plans/llama3_8b.lua          programs, schedule, memory

@@ -1,5 +1,6 @@
 -- qwen3_30b_a3b.lua - Qwen3-30B-A3B on 16 GPUs: 128 experts of which each token has 8. All
--- parameters are gathered where they are needed; experts are cut by ffn over tp.
+-- parameters are gathered where they are needed; experts are cut by ffn over tp. No published
+-- layout: NVIDIA's for 16 GPUs is PP 2, EP 8 with 24 stages on each rank, in FP8.
 --
 --   weft check plans/qwen3_30b_a3b.lua     sizes, memory per rank, proof
 --   weft show plans/qwen3_30b_a3b.lua      programs, schedule, memory
