@@ -14,7 +14,8 @@ weft_status sim_figures(const Job *j, const SimStack *stack, Arena *a, SimFigure
     SimOptions o = {.rates = sheet_rates((RatesOf)i),
                     .table = j->costs,
                     .steps_overlap = stack->steps_overlap,
-                    .sends_block = stack->sends_block};
+                    .sends_block = stack->sends_block,
+                    .skew = stack->skew};
     sheet_attention(&o.rates, stack->attention);
     TRY(simulate(j->compiled, &j->plan, &o, a, &out->r, e));
     out->seconds[i] = out->r.seconds;
@@ -134,8 +135,16 @@ static void sim_call(void *ud) {
   if (k->st == WEFT_OK) k->st = sim_figures(&j, &k->stack, k->arena, &k->f, &k->e);
 }
 
+static SimSkew skew_at(lua_State *L, int idx, const Job *j) {
+  lua_Integer pp = luaL_optinteger(L, idx + 1, 0);
+  if (pp < 0 || pp >= j->mesh.size[AXIS_PP])
+    luaL_error(L, "skew.pp is a pipeline rank, 0 to %d", j->mesh.size[AXIS_PP] - 1);
+  return (SimSkew){luaL_optnumber(L, idx, 0), (int)pp, luaL_optnumber(L, idx + 2, 0)};
+}
+
 /* plan:sim(what computes attention, whether steps overlap, whether sends block, the file
- * of a calibration or nil) */
+ * of a calibration or nil, how slow a rank is, its pipeline rank, rows of the experts of
+ * the busiest rank over the mean) */
 int plan_sim(lua_State *L) {
   int attention = sheet_attention_kind(luaL_checkstring(L, 2));
   luaL_argcheck(L, attention >= 0, 2, "no kind of attention");
@@ -143,6 +152,7 @@ int plan_sim(lua_State *L) {
       .j = plan_object_compiled(L),
       .stack = {(AttentionKind)attention, lua_toboolean(L, 3), lua_toboolean(L, 4)},
       .calibration = lua_tostring(L, 5)};
+  k.stack.skew = skew_at(L, 6, k.j);
   k.arena = script_push_arena(L);
   err_clear(&k.e);
   if (!arena_try(k.arena, sim_call, &k)) return luaL_error(L, "not enough memory");

@@ -14,10 +14,11 @@ typedef struct SimFigures {
   bool measured;           /* with a calibration */
 } SimFigures;
 
-/* What a stack does otherwise than weft. */
+/* What a stack does otherwise than weft, and ranks that are not alike. */
 typedef struct SimStack {
   AttentionKind attention;
   bool steps_overlap, sends_block; /* see SimOptions */
+  SimSkew skew;
 } SimStack;
 
 /* After job_compile. Everything of `out` is in the arena, so that it outlives the job. */

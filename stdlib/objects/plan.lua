@@ -66,8 +66,43 @@ return function(methods)
     attention = '"fused", "flash1" or "scores"', steps = '"apart" or "overlap"',
     sends = '"beside" or "blocking"',
   }
+  -- The rows of the busiest rank over the mean: `experts` is this number, or what each expert gets,
+  -- in any unit, of which the ranks of ep have equal parts in order.
+  local function busiest(plan, experts)
+    if type(experts) ~= "table" then return experts end
+    local ep, n, sum, most = plan.mesh.ep, rawlen(experts), 0, 0
+    if n == 0 or n % ep ~= 0 then
+      failf("skew.experts has %d loads, which %d ranks of ep cannot share", n, ep)
+    end
+    for first = 1, n, n // ep do
+      local here = 0
+      for i = first, first + n // ep - 1 do
+        local load = rawget(experts, i)
+        if not math.type(load) or not (load >= 0 and load < math.huge) then
+          failf("skew.experts: %s is no load", written(load))
+        end
+        here = here + load
+      end
+      sum, most = sum + here, math.max(most, here)
+    end
+    if sum == 0 then failf "skew.experts: no expert gets anything" end
+    return most * ep / sum
+  end
+
+  local function read_skew(plan, skew)
+    local s = options.read(skew, { "experts", "pp", "slow" }, "sim.skew")
+    if s.pp ~= nil and not math.tointeger(s.pp) then failf("skew.pp is a pipeline rank, not %s", written(s.pp)) end
+    local experts = busiest(plan, s.experts)
+    for name, v in pairs { slow = s.slow, experts = experts } do
+      if not math.type(v) or not (v >= 1 and v <= 1000) then
+        failf("skew.%s is a number from 1 to 1000, not %s", name, written(v))
+      end
+    end
+    return s.slow, s.pp, experts
+  end
+
   function methods.sim(plan, how)
-    local o = options.read(how, { "attention", "calibration", "sends", "steps" }, "sim")
+    local o = options.read(how, { "attention", "calibration", "sends", "skew", "steps" }, "sim")
     for field, values in pairs(stack) do
       if o[field] ~= nil and not values[o[field]] then
         failf("%s is %s, not %s", field, says[field], written(o[field]))
@@ -75,7 +110,7 @@ return function(methods)
     end
     if o.calibration then expected(o.calibration, "string", "sim.calibration") end
     return report("sim", values.sim(plan, o.attention or "fused", o.steps == "overlap", o.sends == "blocking",
-      o.calibration))
+      o.calibration, read_skew(plan, o.skew)))
   end
 
   -- plan:rank(n): where the rank is in the mesh, what it runs, holds and sends.

@@ -347,6 +347,42 @@ START_TEST(even_experts) {
 }
 END_TEST
 
+/* A slow rank makes its pipeline rank slow and others wait; the busiest rank of experts
+ * has more of their work, and the step the same arithmetic. */
+START_TEST(ranks_that_are_not_alike) {
+  lua_run(
+      PLANS_OF_CLOCK
+      "local p = plan { mesh = { pp = 4 } }\n"
+      "local was, slow = p:sim(), p:sim { skew = { slow = 1.5, pp = 2 } }\n"
+      "near(slow.pipeline[3].compute, 1.5 * was.pipeline[3].compute)\n"
+      "near(slow.pipeline[1].compute, was.pipeline[1].compute)\n"
+      "assert(slow.pipeline[1].bubble > 1.3 * was.pipeline[1].bubble, 'nobody waits')\n"
+      "assert(slow.seconds > 1.2 * was.seconds and slow.seconds < 1.5 * was.seconds)\n"
+      "near(slow.flops, was.flops)\n"
+      "local e = weft.plan { model = weft.model { 'mixtral', hidden_size = 256,\n"
+      "  num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 4,\n"
+      "  intermediate_size = 512, vocab_size = 512, num_local_experts = 8,\n"
+      "  num_experts_per_tok = 2 }, moe = { dispatcher = 'alltoall' },\n"
+      "  mesh = { dp = 4, ep = 4 }, cluster = weft.cluster 'h100-sxm',\n"
+      "  precision = 'bf16', batch = { global = 64, micro = 4, seq = 4096 } }\n"
+      "local even, more = e:sim(), e:sim { skew = { experts = 1.5 } }\n"
+      "local loads = e:sim { skew = { experts = { 2, 1, 1, 1, 1, 1, 1, 0 } } }\n"
+      "local function experts(s) return s.pipeline[1].kernels['expert products'] end\n"
+      "assert(experts(more) > 1.3 * experts(even), experts(more) / experts(even))\n"
+      "near(more.flops, even.flops)\n"
+      "near(loads.seconds, more.seconds)\n" /* 3 of 8 on the first of four ranks */
+      "assert(more.pipeline[1].exposed.ep > even.pipeline[1].exposed.ep)\n"
+      "raises('skew.pp is a pipeline rank, 0 to 3', p.sim, p, { skew = { slow = 2, pp = "
+      "4 "
+      "} })\n"
+      "raises('skew.slow is a number from 1', p.sim, p, { skew = { slow = 0.5 } })\n"
+      "raises('has 3 loads, which 4 ranks of ep cannot share', e.sim, e,\n"
+      "  { skew = { experts = { 1, 2, 3 } } })\n"
+      "raises('no expert gets anything', e.sim, e, { skew = { experts = { 0, 0, 0, 0 } } "
+      "})\n");
+}
+END_TEST
+
 /* A window leaves attention less to do, over cp too; a head in pieces repeats its product
  * and takes no less time than one whole. */
 START_TEST(windows_and_heads_in_pieces) {
@@ -432,6 +468,7 @@ Suite *clock_suite(void) {
                           a_halved_link,
                           the_bubble_shrinks,
                           even_experts,
+                          ranks_that_are_not_alike,
                           windows_and_heads_in_pieces,
                           missing_figures_are_named};
   Suite *s = suite_create("clock");

@@ -1,6 +1,6 @@
 /* move_processes.c - measures collectives and transfers in a world of processes, one rank
- * each: rank 0 says which, the first ranks of the world are their members, and rank 0 gets
- * what each of them took. */
+ * each: rank 0 says which, the first ranks of the world are their members, and rank 0
+ * gets what each of them took. */
 #include "move_member.h"
 
 typedef struct Ranks {
@@ -42,18 +42,14 @@ static void find_groups(Ranks *r, const WantedMove *list, int n, Arena *a) {
 static weft_status join(Ranks *r, weft_error *e) {
   int peer = 1 - r->world->rank;
   bool pair = r->world->rank < 2 && r->world->size > 1;
-  CommNeeds needs = {.group = r->group,
-                     .ngroup = r->ngroup,
-                     .peer = &peer,
-                     .npeer = pair,
-                     .nhandle = 1};
+  CommNeeds needs = {
+      .group = r->group, .ngroup = r->ngroup, .peer = &peer, .npeer = pair, .nhandle = 1};
   return world_join(r->world, r->world->rank, &r->device, &needs, &r->comm, e);
 }
 
 static weft_status measure(Ranks *r, const WantedMove *w, double *each, weft_error *e) {
   MoveMember x = {.device = &r->device, .comm = &r->comm};
-  weft_status st =
-      move_member_open(&x, r->b, w, r->world->rank, r->index[w->ranks], e);
+  weft_status st = move_member_open(&x, r->b, w, r->world->rank, r->index[w->ranks], e);
   if (st == WEFT_OK) st = move_member_time(&x, r->b, w, each, e);
   move_member_close(&x);
   return st;

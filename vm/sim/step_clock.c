@@ -19,7 +19,8 @@ typedef struct Clock {
   const SimOptions *o;
   CostSource source;
   Arena *a;
-  EvenList *even;                         /* [pp] */
+  EvenList *even, *busiest;               /* [pp] rows of experts: the mean, and on the
+                                             rank with most */
   Known **known;                          /* [pp][pc] */
   int64_t (*exposed)[SIM_AXES], *stalled; /* [pp] */
   int64_t *first,
@@ -60,7 +61,7 @@ static MoveWork move_of(const Clock *k, int pp, const Instr *in) {
   MoveWork w = {.kind = (CollKind)in->coll,
                 .link = link_kind(cluster, link_extent(m, axes)),
                 .over = link_of(m, cluster, axes),
-                .bytes = (double)coll_bytes(in, o) * even_share(&k->even[pp], in, o)};
+                .bytes = (double)coll_bytes(in, o) * even_share(&k->busiest[pp], in, o)};
   w.over.n = comm_size(m, d);
   return w;
 }
@@ -69,12 +70,13 @@ static MoveWork move_of(const Clock *k, int pp, const Instr *in) {
 
 static void know_kernel(Clock *k, int pp, const Instr *in, Known *out) {
   const Program *p = &k->c->prog[pp];
-  KernelWork w = kernel_work(p, in, &k->even[pp]);
+  KernelWork w = kernel_work(p, in, &k->busiest[pp]);
   Cost c = cost_of_kernel(&k->source, p, in, &w, instr_uses_host(p, in));
   out->seconds = c.seconds, out->from = c.from;
   /* Of as many matrices as there are ranks each takes its own. */
   if (in->op == OP_matrix_take)
     out->seconds /= mesh_size(&k->c->mesh, p->attr[in->attr].cut);
+  if (k->o->skew.slow > 0 && k->o->skew.pp == pp) out->seconds *= k->o->skew.slow;
 }
 
 static void know_move(const Clock *k, int pp, const Instr *in, Known *out) {
@@ -305,9 +307,22 @@ static void add_flops(const Program *p, double room, double ranks, SimReport *ou
 
 /* ---- the step ---- */
 
+/* No more rows than buffers have room for: others are dropped, or end the run. */
+static EvenList busiest_rows(const Clock *k, int pp) {
+  double skew = k->o->skew.experts > 0 ? k->o->skew.experts : 1;
+  EvenList out = {0};
+  for (int i = 0; i < k->even[pp].n; i++) {
+    EvenRows r = k->even[pp].at[i];
+    r.even = MIN(r.even * skew, 1);
+    *VEC_PUSH(k->a, out) = r;
+  }
+  return out;
+}
+
 static void begin(Clock *k) {
   int npp = k->c->mesh.size[AXIS_PP];
   k->even = NEW_N(k->a, EvenList, npp);
+  k->busiest = NEW_N(k->a, EvenList, npp);
   k->known = NEW_N(k->a, Known *, npp);
   k->exposed = (void *)arena_alloc(k->a, sizeof *k->exposed * (size_t)npp);
   k->stalled = NEW_N(k->a, int64_t, npp);
@@ -316,6 +331,7 @@ static void begin(Clock *k) {
   for (int pp = 0; pp < npp; pp++) k->first[pp] = -1;
   for (int pp = 0; pp < npp; pp++) {
     even_rows(&k->c->prog[pp], k->a, &k->even[pp]);
+    k->busiest[pp] = busiest_rows(k, pp);
     k->known[pp] = NEW_N(k->a, Known, k->c->prog[pp].ncode);
   }
 }

@@ -3,7 +3,7 @@
  *
  * The programs run on the abstract machine in the order of time. One representative per
  * pipeline rank stands for the ranks that run the same program, so all of these are as
- * fast as each other, and experts get as many rows as each other. */
+ * fast as each other, and experts get as many rows as each other, but for SimSkew. */
 #ifndef WEFT_STEP_CLOCK_H
 #define WEFT_STEP_CLOCK_H
 
@@ -43,6 +43,13 @@ typedef struct SimOp {
 /* A tick is a picosecond: a step of a day fits into 63 bits. */
 #define SIM_TICKS 1e12
 
+/* Ranks that are not alike; 0: they are. */
+typedef struct SimSkew {
+  double slow; /* kernels of one rank take so many times as long, and all that run the */
+  int pp;      /* program of this pipeline rank wait for it */
+  double experts; /* rows of the experts of the busiest rank, over the mean */
+} SimSkew;
+
 typedef struct SimOptions {
   SheetRates rates;
   const CostTable *table; /* measured times, or NULL */
@@ -52,6 +59,7 @@ typedef struct SimOptions {
    * the last work of a rank. */
   bool steps_overlap;
   bool sends_block; /* see RunCosts */
+  SimSkew skew;
   /* NULL, or as in RunCosts */
   void (*ran)(void *ud, int pp, const Instr *in, int64_t from, int64_t to);
   void (*waited)(void *ud, int pp, const RankWait *w);

@@ -43,9 +43,10 @@ weft_status calibrate_world(const Cli *cli, const WorldKind *k, World *w, weft_e
   TRY(world_start(w, k, NULL, info.size, &o, e));
   if (w->node == w->size) return WEFT_OK;
   world_close(w);
-  return err_set(e, WEFT_EUSAGE,
-                 "%d of %d processes are on this machine: a calibration is of one machine",
-                 w->node, w->size);
+  return err_set(
+      e, WEFT_EUSAGE,
+      "%d of %d processes are on this machine: a calibration is of one machine", w->node,
+      w->size);
 }
 
 static weft_status measure(const Cli *cli, Arena *a, World *w, weft_error *e) {

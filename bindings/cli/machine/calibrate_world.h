@@ -1,4 +1,5 @@
-/* calibrate_world.h - the processes among which weft calibrate measures transfers: those of
+/* calibrate_world.h - the processes among which weft calibrate measures transfers: those
+ * of
  * --procs, mpirun and other launchers. */
 #ifndef WEFT_CLI_CALIBRATE_WORLD_H
 #define WEFT_CLI_CALIBRATE_WORLD_H
