@@ -67,7 +67,7 @@ local sections = {
     .. "coord: [{axis: string, at: integer}], groups: [{axis: string, nodes: integer, ranks: object}], "
     .. "stages: [" .. stage .. "], microbatches: integer, memory: {rank: integer, pp: integer, total: integer, "
     .. "classes: [" .. class .. "], outside: [" .. class .. "], gpu: [" .. class .. "], process: [" .. class .. "], "
-    .. "libraries: [{name: string, note: string}]}, comm: {rank: integer, list: [" .. traffic .. "]}, "
+    .. "libraries: [{name: string, note: string}], scores?: integer}, comm: {rank: integer, list: [" .. traffic .. "]}, "
     .. "actions: {pp: integer, peak: integer, list: [" .. action .. "]}}",
     "its coordinates `coord`, `groups`, `stages`, `memory`, `comm` and `actions`" } } },
   { "show graph", { { "ops", "[{op: string, name?: string|null, unit: string, line: integer, in: list, out: list}]",

@@ -121,5 +121,10 @@ return function(v, text)
   for _, c in ipairs(v.libraries) do
     out[#out + 1] = format("  %-18s %s", c.name, c.note)
   end
+  if v.scores then
+    out[#out + 1] = format("attention scores are never stored; stacks that store them have %s more for each layer and",
+      text.bytes(v.scores))
+    out[#out + 1] = "microbatch in flight (5 a s^2 b of a rank)"
+  end
   return table.concat(out, "\n")
 end

@@ -462,7 +462,9 @@ START_TEST(verify_plans) {
   ck_assert(!strstr(out, "made smaller"));
   expect("verify --steps 1 --ranks 8 " PLANS "llama3_405b_16k.lua", 0, "the same", "");
   ck_assert(strstr(out, "made smaller, so not covered: "));
-  expect("check " PLANS "llama3_70b_64xh100.lua", 0, "the limit is kept", "");
+  /* with what CUDA and NCCL take besides it is at the edge */
+  expect("check " PLANS "llama3_70b_64xh100.lua", 0, "the limit is kept",
+         "[gpu-reserve]");
   expect("verify --steps 1 --tolerance 1e-30 " PLANS "quickstart.lua", 1, "DIFFERENT",
          "tolerance 1e-30");
 }
