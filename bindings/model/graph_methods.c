@@ -26,7 +26,7 @@ static const OpKeys op_keys[] = {
     {OP_gelu, 0, {"kind"}},
     {OP_soft_cap, 1, {"soft_cap"}},
     {OP_clamped_swiglu, 2, {"scale", "limit"}},
-    {OP_rmsnorm, 1, {"eps", "zero_centered"}},
+    {OP_rmsnorm, 1, {"eps", "zero_centered", "head_dim"}},
     {OP_layernorm, 1, {"eps", "zero_centered"}},
     {OP_split, 1, {"n"}},
     {OP_rope,
@@ -39,6 +39,8 @@ static const OpKeys op_keys[] = {
     {OP_attention,
      1,
      {"head_dim", "scale", "value_dim", "rate", "site", "window", "soft_cap"}},
+    {OP_ssm_steps, 0, {"eps", "limit"}},
+    {OP_ssm_scan, 1, {"head_dim"}},
     {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "n", "scale"}},
     {OP_expert_counts, 1, {"experts", "n"}},
     {OP_router_loss, 1, {"topk", "score", "aux", "z"}},
@@ -173,6 +175,7 @@ static int results_of(int code, const OpAttr *attr) {
   switch (code) {
   case OP_split: return attr->n;
   case OP_split_heads:
+  case OP_ssm_steps:
   case OP_split_pairs: return 2;
   case OP_route: return 2;
   case OP_permute: return 3;

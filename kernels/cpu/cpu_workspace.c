@@ -3,6 +3,7 @@
  * plan has the same size everywhere. */
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/gemm/gemm.h"
+#include "kernels/cpu/ssm/ssm.h"
 #include "vm/device/linear_ce_calls.h"
 
 /* dq of all heads as f32, in rows of whole vectors, and delta per query:
@@ -64,7 +65,14 @@ static uint64_t linear_ce_work(int op, const KernelArgs *a) {
   return linear_ce_logits_bytes(a) + most;
 }
 
+static uint64_t scan(const KernelArgs *a, bool back) {
+  Scan s = scan_of(a);
+  int64_t items = s.b * (back ? s.g : s.h);
+  return (uint64_t)(items * scan_floats(&s, back)) * sizeof(float);
+}
+
 uint64_t cpu_work(int op, const KernelArgs *a) {
+  if (op == OP_ssm_scan || op == OP_ssm_scan_dx) return scan(a, op == OP_ssm_scan_dx);
   if (op == OP_attention_dx || op == OP_attention_part_dx) return attention_dx(a);
   if (op == OP_sqnorm || op == OP_unit_norm) return SQNORM_BLOCKS * sizeof(double);
   if (op == OP_permute && a->attr->drop == DROP_PROBS)

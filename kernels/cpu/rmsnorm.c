@@ -3,6 +3,15 @@
  * loop. */
 #include "kernel.h"
 
+/* Elements of a group, of weights w; and where those of group r are, which may be one for
+ * all groups. */
+INLINE int64_t group_size(const KernelArgs *a, const KTensor *w) {
+  return a->attr->head_dim ? a->attr->head_dim : last_dim(w);
+}
+INLINE const void *weights_of(const KTensor *w, int64_t r, int64_t g, DType t) {
+  return at(w->p, t, r * g % last_dim(w));
+}
+
 /* Normalizes one group by w + plus; returns its rstd. */
 INLINE float norm_group(const void *x, const void *w, float plus, void *y, int64_t g,
                         float eps, DType t) {
@@ -21,11 +30,12 @@ INLINE float norm_group(const void *x, const void *w, float plus, void *y, int64
 }
 
 INLINE void rmsnorm(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  int64_t g = last_dim(&a->in[1]);
+  int64_t g = group_size(a, &a->in[1]);
   float *rstd = a->out[1].p;
   for (int64_t r = lo; r < hi; r++)
-    rstd[r] = norm_group(at(a->in[0].p, t, r * g), a->in[1].p, attr_weight_plus(a->attr),
-                         at(a->out[0].p, t, r * g), g, a->attr->eps, t);
+    rstd[r] = norm_group(at(a->in[0].p, t, r * g), weights_of(&a->in[1], r, g, t),
+                         attr_weight_plus(a->attr), at(a->out[0].p, t, r * g), g,
+                         a->attr->eps, t);
 }
 BY_TYPE(rmsnorm, in[0])
 
@@ -50,7 +60,7 @@ void cpu_add_rmsnorm(Device *dev, const KernelArgs *a) {
 }
 
 void cpu_rmsnorm(Device *dev, const KernelArgs *a) {
-  int64_t g = last_dim(&a->in[1]);
+  int64_t g = group_size(a, &a->in[1]);
   assert(a->in[1].dtype == a->in[0].dtype);
   each_part(dev, a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_part);
 }
@@ -58,10 +68,10 @@ void cpu_rmsnorm(Device *dev, const KernelArgs *a) {
 /* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd; plus the operand d, if
  * there is one. dx is the last result. */
 INLINE void rmsnorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  int64_t g = last_dim(&a->in[1]);
-  const void *w = a->in[1].p;
+  int64_t g = group_size(a, &a->in[1]);
   const float *rstd = a->in[2].p;
   for (int64_t r = lo; r < hi; r++) {
+    const void *w = weights_of(&a->in[1], r, g, t);
     const void *x = at(a->in[0].p, t, r * g), *dy = at(a->in[3].p, t, r * g);
     const void *d = a->nin > 4 ? at(a->in[4].p, t, r * g) : NULL;
     void *dx = at(a->out[a->nout - 1].p, t, r * g);
@@ -85,7 +95,7 @@ INLINE void rmsnorm_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 BY_TYPE(rmsnorm_dx, in[0])
 
 void cpu_rmsnorm_dx(Device *dev, const KernelArgs *a) {
-  int64_t g = last_dim(&a->in[1]);
+  int64_t g = group_size(a, &a->in[1]);
   each_part(dev, a, count_of(&a->in[0]) / g, row_grain(g), rmsnorm_dx_part);
 }
 
@@ -93,6 +103,7 @@ void cpu_rmsnorm_dx(Device *dev, const KernelArgs *a) {
 INLINE void rmsnorm_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   enum { TILE = 256, BLOCK = 64 };
   int64_t g = last_dim(&a->out[0]), n = count_of(&a->in[0]) / g;
+  int64_t groups = g / group_size(a, &a->out[0]), each = g / groups;
   const float *rstd = a->in[1].p;
   for (int64_t c = lo; c < hi; c += TILE) {
     int w = (int)MIN(TILE, hi - c);
@@ -101,9 +112,14 @@ INLINE void rmsnorm_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
       float sum[TILE] = {0};
       for (int64_t r = r0; r < MIN(n, r0 + BLOCK); r++) {
         const void *x = at(a->in[0].p, t, r * g + c), *dy = at(a->in[2].p, t, r * g + c);
-        float s = rstd[r];
+        if (groups == 1) {
+          float s = rstd[r];
 #pragma omp simd
-        for (int i = 0; i < w; i++) sum[i] += get(dy, t, i) * get(x, t, i) * s;
+          for (int i = 0; i < w; i++) sum[i] += get(dy, t, i) * get(x, t, i) * s;
+        } else {
+          for (int i = 0; i < w; i++)
+            sum[i] += get(dy, t, i) * get(x, t, i) * rstd[r * groups + (c + i) / each];
+        }
       }
       for (int i = 0; i < w; i++) total[i] += sum[i];
     }

@@ -44,6 +44,14 @@ static uint64_t router_planes(const KTensor *dl) {
   return (uint64_t)cuda_count(dl) * PLANES * BYTES;
 }
 
+/* Of each chunk of a head what it leaves of a state, and a state, or two. */
+static uint64_t scan_work(const KernelArgs *a, int states) {
+  int64_t heads = a->in[0].dim[0] * a->in[1].dim[2], size = cuda_last(&a->in[0]);
+  int64_t chunks = (a->in[0].dim[1] + SSM_CHUNK - 1) / SSM_CHUNK;
+  size = size / a->in[1].dim[2] * a->attr->head_dim;
+  return (uint64_t)(heads * chunks * (1 + states * size)) * sizeof(float);
+}
+
 /* The logits of a piece, and the scratch of the product that needs most. */
 static uint64_t linear_ce_work(int op, const KernelArgs *a) {
   LinearCeCall call[LINEAR_CE_CALLS];
@@ -66,6 +74,10 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
   case OP_linear_ce_dw: return linear_ce_work(op, a);
   case OP_feature_scale_dw:
   case OP_bias_dw: return columns(cuda_rows(x), cuda_last(x), 1);
+  case OP_causal_conv_dw: return columns(cuda_rows(x), cuda_count(&a->out[0]), 1);
+  case OP_ssm_steps_dw: return columns(cuda_rows(x), cuda_last(x), 2);
+  case OP_ssm_scan: return scan_work(a, 1);
+  case OP_ssm_scan_dx: return scan_work(a, 2);
   case OP_layernorm_dw: return columns(cuda_rows(x), cuda_last(x), 2);
   case OP_rmsnorm_dw:
   case OP_rmsnorm_back: {

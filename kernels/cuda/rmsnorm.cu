@@ -3,12 +3,13 @@
  * (rows.cuh). */
 #include "columns.cuh"
 
-/* Weights are w + plus. With b, normalizes z = x + b. Operands may be results: a thread
- * reads only elements that it writes. */
+/* Weights are w + plus, of one group or `sets` of them, one after the other. With b,
+ * normalizes z = x + b. Operands may be results: a thread reads only elements that it
+ * writes. */
 template <typename T, typename G>
 __global__ void __launch_bounds__(BLOCK)
     rmsnorm_groups(const T *x, const T *b, T *z, const T *w, T *y, float *rstd, int64_t n,
-                   int g, float eps, float plus) {
+                   int g, float eps, float plus, int sets) {
   constexpr int N = EACH_OF<T>;
   int64_t r = G::row();
   bool is = r < n; /* all threads of a warp go on: they sum together */
@@ -33,6 +34,7 @@ __global__ void __launch_bounds__(BLOCK)
   });
   float s = 1.0f / sqrtf(G::sum(sum) / (float)g + eps);
   if (!is) return;
+  if (sets > 1) w += (int)((uint32_t)r % (uint32_t)sets) * g;
   row.keep_words();
   if (G::place() == 0) rstd[r] = s;
   row.each([&](int k, int c, int) {
@@ -54,6 +56,7 @@ template <typename T> struct NormGrad {
   int64_t n;
   int g;
   float plus; /* weights are w + plus */
+  int sets;   /* of one group or so many */
 };
 
 /* dx = rstd * (dy*w - xhat * mean(dy*w*xhat)), xhat = x * rstd, of group r, if that is
@@ -67,9 +70,11 @@ __device__ __forceinline__ void group_dx(const NormGrad<T> &a, int64_t r, F f) {
   RowOf<T, G> x(a.x + at, a.g), dy(a.dy + at, a.g);
   RowOf<T, G> more((EARLY && a.d ? a.d : a.x) + at, a.g);
   float s = a.rstd[is ? r : a.n - 1], dot = 0;
+  const T *of = a.w;
+  if (a.sets > 1) of += (int)((uint32_t)(is ? r : a.n - 1) % (uint32_t)a.sets) * a.g;
   x.each([&](int k, int c, int) {
     Pack<T, N> u = x.at(k, c), v = dy.at(k, c), w;
-    get<G::WIDE>(w, a.w, c, a.g);
+    get<G::WIDE>(w, of, c, a.g);
     UNROLL
     for (int j = 0; j < N; j++)
       dot += load(v.v[j]) * (load(w.v[j]) + a.plus) * load(u.v[j]);
@@ -79,7 +84,7 @@ __device__ __forceinline__ void group_dx(const NormGrad<T> &a, int64_t r, F f) {
   x.keep_words(), dy.keep_words();
   x.each([&](int k, int c, int) {
     Pack<T, N> u = x.at(k, c), v = dy.at(k, c), w, d = {}, to;
-    get<G::WIDE>(w, a.w, c, a.g);
+    get<G::WIDE>(w, of, c, a.g);
     if (a.d && EARLY) d = more.at(k, c);
     if (a.d && !EARLY) get<G::WIDE>(d, a.d + at, c, a.g);
     UNROLL
@@ -125,15 +130,21 @@ __global__ void __launch_bounds__(BLOCK)
   }
 }
 
+/* Elements of a group of weights w. */
+static int64_t group_size(const KernelArgs *a, const KTensor *w) {
+  return a->attr->head_dim ? a->attr->head_dim : cuda_last(w);
+}
+
 template <typename T>
 static void norm(Device *d, const KernelArgs *a, const T *b, T *z, const KTensor *w,
                  const KTensor *y, const KTensor *rstd) {
-  int64_t g = cuda_last(w), n = cuda_count(&a->in[0]) / g;
+  int64_t g = group_size(a, w), n = cuda_count(&a->in[0]) / g;
   bool wide = wide_rows<T>(g, a->in[0].p, b, z, w->p, y->p);
   by_group<T>(g, n, wide, [&](auto group, unsigned blocks) {
     LAUNCH((rmsnorm_groups<T, decltype(group)>), blocks, BLOCK, cuda_stream(d),
            data<const T>(&a->in[0]), b, z, data<const T>(w), data<T>(y),
-           data<float>(rstd), n, (int)g, a->attr->eps, attr_weight_plus(a->attr));
+           data<float>(rstd), n, (int)g, a->attr->eps, attr_weight_plus(a->attr),
+           (int)(cuda_last(w) / g));
   });
 }
 
@@ -154,7 +165,7 @@ void cuda_add_rmsnorm(Device *d, const KernelArgs *a) {
 
 /* Operands are x, w, rstd, dy [, d]; dx is the last result. */
 template <typename T> static NormGrad<T> grad_of(const KernelArgs *a) {
-  int64_t g = cuda_last(&a->in[1]);
+  int64_t g = group_size(a, &a->in[1]);
   return NormGrad<T>{data<const T>(&a->in[0]),
                      data<const T>(&a->in[1]),
                      data<const float>(&a->in[2]),
@@ -163,7 +174,8 @@ template <typename T> static NormGrad<T> grad_of(const KernelArgs *a) {
                      data<T>(&a->out[a->nout - 1]),
                      cuda_count(&a->in[0]) / g,
                      (int)g,
-                     attr_weight_plus(a->attr)};
+                     attr_weight_plus(a->attr),
+                     (int)(cuda_last(&a->in[1]) / g)};
 }
 
 template <typename T> static bool wide_grad(const NormGrad<T> &x) {
@@ -194,11 +206,33 @@ template <typename T> struct RmsTerm {
   }
 };
 
+/* Of rows of groups that have weights each. */
+template <typename T> struct SetsTerm {
+  const T *x, *dy;
+  const float *rstd;
+  int g, sets;
+  template <bool WIDE, int N>
+  __device__ void add(int64_t r, int64_t c, int64_t width, float (&to)[1][N]) const {
+    Pack<T, N> u, v;
+    get<WIDE>(u, x + r * width, c, width);
+    get<WIDE>(v, dy + r * width, c, width);
+    UNROLL
+    for (int j = 0; j < N; j++)
+      if (c + j < width)
+        to[0][j] += load(v.v[j]) * load(u.v[j]) * rstd[r * sets + (int)(c + j) / g];
+  }
+};
+
 static void launch_dw(Device *d, const KernelArgs *a, const KTensor *x,
                       const KTensor *rstd, const KTensor *dy) {
-  int64_t g = cuda_last(&a->out[0]);
+  int64_t g = cuda_last(&a->out[0]), of = group_size(a, &a->out[0]);
   by_type(x->dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
+    if (of < g)
+      return sum_columns<T, 1>(d, a, cuda_count(x) / g, g, wide_rows<T>(g, x->p, dy->p),
+                               SetsTerm<T>{data<const T>(x), data<const T>(dy),
+                                           data<const float>(rstd), (int)of,
+                                           (int)(g / of)});
     sum_columns<T, 1>(
         d, a, cuda_count(x) / g, g, wide_rows<T>(g, x->p, dy->p),
         RmsTerm<T>{data<const T>(x), data<const T>(dy), data<const float>(rstd)});

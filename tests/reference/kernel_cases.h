@@ -11,14 +11,12 @@ enum { KERNEL_UNIT = 3, KERNEL_HEADS = 2 };
 /* Operands are written "kind dims kind dims ...", for example "x 2,3,8 w 8":
  *   x activation, w parameter (both of the compute type), f f32, v f32 in (0,1),
  *   h bf16, p bf16 in (0,1), q activation in eighths: sums of two are exact,
- *   y f32 of which every third is 0, e f32 that are all 0, m<N> f32 around N or 4,
- *   b bias-like x,
- *   t<N> ids below N, l<N> labels (some ignored), i<N> positions below N,
- *   s document starts (B,T),
- *   z<N> document starts in the order of N slots,
- *   o<N> offsets of experts in N rows, r<N> rows of choices, -1 some,
- *   g scalars, k scalars that hold adamw, c scalars of a careful step, u scalars of an
- *   early step that was wrong, n of one with an infinite norm,
+ *   d f32 in (-1,0), y f32 of which every third is 0, e f32 that are all 0, m<N> f32
+ * around N or 4, b bias-like x, t<N> ids below N, l<N> labels (some ignored), i<N>
+ * positions below N, s document starts (B,T), z<N> document starts in the order of N
+ * slots, o<N> offsets of experts in N rows, r<N> rows of choices, -1 some, g scalars, k
+ * scalars that hold adamw, c scalars of a careful step, u scalars of an early step that
+ * was wrong, n of one with an infinite norm,
  *   =<I> (results) the buffer of operand I. */
 typedef struct KernelCase {
   int op;

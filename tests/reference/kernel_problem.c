@@ -115,6 +115,7 @@ static void fill(Value *x, uint64_t *s) {
     double v = strchr("til", x->kind)  ? floor(uniform(s) * (double)x->limit)
                : x->kind == 'a'        ? floor(uniform(s) * 256)
                : strchr("vp", x->kind) ? 0.01 + uniform(s)
+               : x->kind == 'd'        ? -uniform(s)
                : x->kind == 'm' ? (x->limit ? (double)x->limit : 4) - 0.5 + uniform(s)
                : x->kind == 'q' ? floor(32 * uniform(s) - 16) / 8
                                 : normal(s);
@@ -132,7 +133,7 @@ static int parse(const char *text, Value *x, DType dtype) {
     if (isdigit((unsigned char)p[1])) x[n].limit = strtol(p + 1, &end, 10);
     if (*p == '=') x[n].alias = (int)x[n].limit;
     x[n].type = strchr("xwbq", *p)      ? dtype
-                : strchr("fvmye", *p)   ? DT_F32
+                : strchr("fvmyed", *p)  ? DT_F32
                 : strchr("hp", *p)      ? DT_BF16
                 : strchr("tlisorz", *p) ? DT_I32
                 : *p == 'a'             ? DT_U8

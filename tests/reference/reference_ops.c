@@ -232,14 +232,19 @@ static double weight(const RefArgs *a, int k, int64_t i) {
   return IN(k)[i] + (a->attr->zero_centered ? 1 : 0);
 }
 
+/* Elements of a group of a norm, and where the weight of element i is. */
+static int64_t norm_group(const RefArgs *a, const RefTensor *w) {
+  return a->attr->head_dim ? a->attr->head_dim : last(w);
+}
+
 static void rmsnorm(RefArgs *a) {
-  int64_t g = last(&a->in[1]);
+  int64_t g = norm_group(a, &a->in[1]), all = last(&a->in[1]);
   for (int64_t r = 0; r < ref_count(&a->in[0]) / g; r++) {
     double sum = 0;
     for (int64_t i = 0; i < g; i++) sum += IN(0)[r * g + i] * IN(0)[r * g + i];
     OUT(1)[r] = 1 / sqrt(sum / (double)g + a->attr->eps);
     for (int64_t i = 0; i < g; i++)
-      OUT(0)[r * g + i] = IN(0)[r * g + i] * OUT(1)[r] * weight(a, 1, i);
+      OUT(0)[r * g + i] = IN(0)[r * g + i] * OUT(1)[r] * weight(a, 1, (r * g + i) % all);
   }
 }
 
@@ -515,22 +520,22 @@ static void swiglu_dx(RefArgs *a) {
 }
 
 static void rmsnorm_dx(RefArgs *a) {
-  int64_t g = last(&a->in[1]);
+  int64_t g = norm_group(a, &a->in[1]), all = last(&a->in[1]);
   for (int64_t r = 0; r < ref_count(&a->in[0]) / g; r++) {
     const double *x = IN(0) + r * g, *dy = IN(3) + r * g;
     double s = IN(2)[r], mean = 0;
     for (int64_t i = 0; i < g; i++)
-      mean += dy[i] * weight(a, 1, i) * x[i] * s / (double)g;
+      mean += dy[i] * weight(a, 1, (r * g + i) % all) * x[i] * s / (double)g;
     for (int64_t i = 0; i < g; i++)
-      OUT(0)[r * g + i] = s * (dy[i] * weight(a, 1, i) - x[i] * s * mean);
+      OUT(0)[r * g + i] = s * (dy[i] * weight(a, 1, (r * g + i) % all) - x[i] * s * mean);
   }
 }
 
 static void rmsnorm_dw(RefArgs *a) {
-  int64_t g = last(&a->out[0]);
+  int64_t g = norm_group(a, &a->out[0]), all = last(&a->out[0]);
   start(a, 0);
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
-    OUT(0)[i % g] += IN(2)[i] * IN(0)[i] * IN(1)[i / g];
+    OUT(0)[i % all] += IN(2)[i] * IN(0)[i] * IN(1)[i / g];
 }
 
 static void rmsnorm_back(RefArgs *a) {
@@ -584,6 +589,7 @@ static void concat(RefArgs *a) {
 #include "reference_cross_entropy.h"
 #include "reference_fp8.h"
 #include "reference_losses.h"
+#include "reference_ssm.h"
 #include "reference_step.h"
 
 #define all_reduce     NULL

@@ -38,7 +38,7 @@ static const char *const tag_names[TAG_N] = {
     [TAG_HIDDEN] = "hidden",     [TAG_HEAD] = "head",   [TAG_KV_HEAD] = "kv_head",
     [TAG_FFN] = "ffn",           [TAG_VOCAB] = "vocab", [TAG_HEAD_DIM] = "head_dim",
     [TAG_POSITION] = "position", [TAG_TOKEN] = "token", [TAG_RAGGED] = "ragged",
-    [TAG_EXPERT] = "expert"};
+    [TAG_EXPERT] = "expert",     [TAG_GROUP] = "group"};
 
 const char *tag_name(DimTag t) { return tag_names[t]; }
 

@@ -45,6 +45,7 @@ typedef enum {
   TAG_TOKEN,  /* batch and seq as one */
   TAG_RAGGED, /* rows of all experts, how many of each the data says */
   TAG_EXPERT,
+  TAG_GROUP, /* heads with a state, in groups */
   TAG_N
 } DimTag;
 const char *tag_name(DimTag t); /* "batch", "seq", ... */
@@ -158,7 +159,8 @@ enum { ROPE_FACTORS = 64 }; /* pairs of a head that may have one each */
 /* Attributes of ops, flat: an op reads the fields its row in ops.def names. */
 typedef struct OpAttr {
   int32_t layout;        /* linear: 0 weight is [out,in], 1 [in,out] */
-  int32_t head_dim;      /* rope, attention, split_heads, join_heads */
+  int32_t head_dim;      /* rope, attention, split_heads, join_heads; rmsnorm: of a group,
+                            0: those of w; ssm_scan: of B and C in a group */
   int32_t value_dim;     /* attention: the size of a head of v and o; 0: head_dim */
   int32_t window;        /* attention: the last tokens that a query sees, itself the last
                             of them; 0: all up to it */
@@ -194,7 +196,7 @@ typedef struct OpAttr {
   uint32_t heads_cut; /* attention: AxisSet over which heads are cut, args.heads_index */
   float soft_cap; /* soft_cap: x become soft_cap * tanh(x / soft_cap); attention: scores
                      do, 0: are as they are */
-  float limit;    /* clamped_swiglu */
+  float limit;    /* clamped_swiglu; ssm_steps: the longest step, 0: there is none */
   int32_t zero_centered; /* rmsnorm, layernorm: 1 + w in the place of w */
   int32_t fp8;     /* linear_fp8 and its gradients: FP8_TENSORWISE, ..., see op_fp8.h */
   int32_t fp8_how; /* and amax: FP8_GRADS_E4M3 | FP8_POWERS; FP8_ROWS, FP8_COLUMNS */
@@ -268,6 +270,7 @@ static inline int64_t attr_rows_taken(const OpAttr *a, int64_t n) {
   return a->bound > 0 && owners > 1 ? rows_taken(a->bound, n / senders, owners) : n;
 }
 enum { EXPERTS_MAX = 1024 }; /* that kernels take */
+enum { SSM_CHUNK = 64 };     /* ssm_scan: tokens whose products are made at once */
 
 /* The bodies of a unit, and what comes after all of them. B: I and W as one; no op is of
  * it. */
@@ -287,7 +290,7 @@ typedef struct Op {
   Oid fwd;          /* the forward op that a backward op belongs to; -1 */
   const char *name; /* module: "layers.3.mlp.down_proj", or NULL */
   int32_t line;     /* in the file of the model function, 0 if unknown */
-  uint8_t role[12]; /* backward ops: what in[i] is, then what out[i] is, see below */
+  uint8_t role[16]; /* backward ops: what in[i] is, then what out[i] is, see below */
 } Op;
 
 /* How an operand or result of a backward op relates to its forward op. Low bits: index.

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 Dim dim_of_groups(const Dim *x, int64_t n) {
-  bool heads = x->tag == TAG_HEAD || x->tag == TAG_KV_HEAD;
+  bool heads = x->tag == TAG_HEAD || x->tag == TAG_KV_HEAD || x->tag == TAG_GROUP;
   return heads ? (Dim){.size = n, .tag = x->tag, .parts = x->parts, .unit = 1}
                : (Dim){.size = n};
 }
@@ -58,6 +58,9 @@ bool op_adds(int code) {
   case OP_grouped_linear_dw:
   case OP_grouped_bias_dw:
   case OP_attention_sinks_dw:
+  case OP_causal_conv_dw:
+  case OP_ssm_steps_dw:
+  case OP_ssm_scan_dw:
   case OP_expert_load:
   case OP_bias_dw:
   case OP_feature_scale_dw:
@@ -81,6 +84,7 @@ void backward(Graph *g, Oid fwd, const Tid *dout, Tid *din, Backward b) {
   for (int i = 0; i < b.nin; i++)
     if (resolve(&g->op.at[fwd], b.role[i], dout) < 0) return;
   Oid id = graph_add(g, b.code, b.nin, b.nout, g->op.at[fwd].unit, PH_I);
+  assert(b.nin + b.nout <= LEN(g->op.at[id].role));
   const Op *f = &g->op.at[fwd];
   Op *op = &g->op.at[id];
   op->fwd = fwd;

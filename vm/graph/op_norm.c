@@ -6,13 +6,18 @@ weft_status infer_rmsnorm(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1);
   int64_t c = x->dim[x->ndim - 1].size;
   for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
-  if (w->ndim != 1 || c % w->dim[0].size)
+  int64_t size = op->attr.head_dim ? op->attr.head_dim : w->dim[0].size;
+  if (op->attr.head_dim && (w->ndim != 1 || w->dim[0].size != c || c % size))
+    return shape_error(
+        g, op, e, "groups of head_dim = %lld of %lld features need a weight for each",
+        (long long)size, (long long)c);
+  if (w->ndim != 1 || c % size)
     return shape_error(g, op, e,
                        "a weight of %lld elements does not divide %lld features",
                        (long long)w->dim[0].size, (long long)c);
   Dim dim[MAX_DIM];
   int ndim = x->ndim;
-  int64_t groups = c / w->dim[0].size;
+  int64_t groups = c / size;
   memcpy(dim, x->dim, sizeof dim);
   op_result(g, op, 0, DT_ACT, dim, ndim);
   dim[ndim - 1] = dim_of_groups(&dim[ndim - 1], groups);

@@ -42,6 +42,11 @@ int ce_loss_sources(const Op *op);
  * ranks; itself is half a key. */
 double attention_keys_seen(int code, const OpAttr *a, int64_t keys);
 
+/* What a scan multiplies and adds, forward or for its gradient; of groups with states of
+ * n columns and heads of p elements. */
+double ssm_scan_flops(double tokens, double heads, double p, double groups, double n,
+                      bool back);
+
 /* ---- for the rules themselves ---- */
 
 /* Operand or result number i of op. */

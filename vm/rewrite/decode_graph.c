@@ -49,6 +49,17 @@ bool decode_graph(Graph *g, int64_t context, Diags *d) {
                "logits to sample a token from");
     return false;
   }
+  for (Oid id = 0; id < g->op.n; id++) {
+    const Op *op = &g->op.at[id];
+    if (op->code != OP_causal_conv && op->code != OP_ssm_scan) continue;
+    diag_error(
+        d, "not-built", "model",
+        "%s%s%s goes over the tokens of a sequence: to make one token at a time its "
+        "state would have to be kept from token to token, as the keys and values of "
+        "attention are, which is not built",
+        op_info[op->code].name, op->name ? " of " : "", op->name ? op->name : "");
+    return false;
+  }
   g->loss = sum->in[0];
   for (Oid id = 0; id < g->op.n; id++)
     if (g->op.at[id].code == OP_attention) one_query(g, id, context);

@@ -32,7 +32,8 @@ static bool add_rmsnorm(Rewriter *f, Oid i) {
   Oid j = reader_of(f, add, add->out[0], OP_rmsnorm, 0);
   if (j < 0) return false;
   const Op *norm = &f->g->op.at[j];
-  if (!is_known(f, norm->in[1], i)) return false;
+  if (norm->attr.head_dim || !is_known(f, norm->in[1], i))
+    return false; /* not of groups */
   f->gone[j] = true;
   rewrite_op(f, i, j,
              (NewOp){.code = OP_add_rmsnorm,
@@ -60,7 +61,7 @@ static Oid weight_gradient(const Rewriter *f, const Op *dx) {
 /* The gradients of a norm, and the sum of dx and one other gradient. */
 static bool rmsnorm_back(Rewriter *f, Oid i) {
   const Op *dx = &f->g->op.at[i];
-  if (dx->code != OP_rmsnorm_dx) return false;
+  if (dx->code != OP_rmsnorm_dx || dx->attr.head_dim) return false;
   Oid w = weight_gradient(f, dx), at = i;
   if (w < 0) return false;
   NewOp x = {.code = OP_rmsnorm_back,

@@ -106,6 +106,7 @@ static const char *size_name(DimTag tag) {
   case TAG_HEAD: return "model.num_attention_heads";
   case TAG_KV_HEAD: return "model.num_key_value_heads";
   case TAG_FFN: return "model.intermediate_size";
+  case TAG_GROUP: return "model.n_groups";
   case TAG_HIDDEN: return "model.hidden_size";
   default: return NULL;
   }

@@ -209,9 +209,24 @@ bool shard_feature_scale(Shard *s, Oid op) {
   return m.on[AX_TP] != 0 || shard_same_parts(s, op, 0, last, 1, 0);
 }
 
+/* A norm of groups, whose weights are cut as the groups are. */
+static bool norm_groups(Shard *s, Oid op) {
+  int last = last_dim(s, op, 0);
+  Place w, x = shard_settled(s, op, 0);
+  if (!shard_param(s, op, 1, ROLE_BIAS, 0, &w)) return false;
+  bool cut = w.on[AX_TP] == 0;
+  if (cut || x.on[AX_TP] == last) x.on[AX_TP] = (int8_t)(cut ? last : PL_R);
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, w);
+  for (int i = 0; i < 2; i++) shard_yield(s, op, i, x);
+  return !cut || (shard_same_parts(s, op, 0, last, 1, 0) &&
+                  shard_whole_heads(s, op, 0, s->g->op.at[op].attr.head_dim));
+}
+
 /* RMSNorm and LayerNorm need whole rows, or whole heads. */
 bool shard_norm(Shard *s, Oid op) {
   const Op *o = &s->g->op.at[op];
+  if (o->code == OP_rmsnorm && o->attr.head_dim) return norm_groups(s, op);
   int last = last_dim(s, op, 0);
   Place w, x = shard_settled(s, op, 0);
   for (int i = 1; i < o->nin; i++) {

@@ -123,6 +123,19 @@ static void experts(KernelWork *w, const Instr *in, const Operand *o,
     if (&o[i] != weight && o[i].ndim == 2) w->bytes += share * bytes_of(&o[i], 1);
 }
 
+/* Products of squares of a chunk in f32; states pass through memory between kernels. */
+static void scan(KernelWork *w, const Program *p, const Instr *in, const Operand *o) {
+  double n = p->attr[in->attr].head_dim, heads = columns(&o[1]), of = columns(&o[0]);
+  bool back = in->op == OP_ssm_scan_dx;
+  double states = rows(&o[0]) / SSM_CHUNK * of * n * dtype_size(DT_F32);
+  w->kind = WORK_PRODUCT;
+  product(w, rows(&o[0]), of, SSM_CHUNK);
+  w->flops = ssm_scan_flops(rows(&o[0]), heads, of / heads, columns(&o[3]) / n, n, back);
+  w->dtype = DT_F32;
+  w->between = (back ? 11 : 4) * states;
+  w->launches = back ? 6 : 3;
+}
+
 /* Rows that are looked up, not the table. */
 static double moved(const Instr *in, const Operand *o, const EvenList *even) {
   if (in->op == OP_embedding) return 2 * bytes_of(o + in->nin, 1);
@@ -158,6 +171,8 @@ KernelWork kernel_work(const Program *p, const Instr *in, const EvenList *even) 
   case OP_grouped_linear:
   case OP_grouped_linear_dx:
   case OP_grouped_linear_dw: experts(&w, in, o, even); break;
+  case OP_ssm_scan:
+  case OP_ssm_scan_dx: scan(&w, p, in, o); break;
   case OP_attention:
   case OP_attention_part:
   case OP_attention_step: attention(&w, p, in, o, false); break;
