@@ -40,6 +40,11 @@ local rows = {
   ministral3 = { { "ministral3" } },                                           -- Ministral 3 8B, text
   mistral = { "mistral-7b" }, mixtral = { "mixtral-8x7b", nodes = 4 },
   nemotron = { sizes("nemotron", { 3072, 9216, 32, 24, 8, 256000 }, { head_dim = 128 }) }, -- Minitron 4B
+  nemotron_h = { { "nemotron_h", hidden_size = 4480, intermediate_size = 15680, num_attention_heads = 40, -- Nano 9B v2
+                   mamba_head_dim = 80, hybrid_override_pattern = "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-" },
+                 nodes = 2 },
+  falcon_h1 = { sizes("falcon_h1", { 3072, 12288, 44, 12, 2, 130048 },         -- Falcon-H1 7B
+                      { head_dim = 128, mamba_d_ssm = 3072, mamba_n_heads = 24, rope_theta = 1e11 }), nodes = 2 },
   olmo2 = { sizes("olmo2", { 4096, 11008, 32, 32, 32, 100352 }, { rope_theta = 500000.0 }) }, -- 7B
   olmo3 = { "olmo3-7b" },
   phi = { sizes("phi", { 2560, 10240, 32, 32, 32, 51200 }, { partial_rotary_factor = 0.4 }), seq = 2048 }, -- Phi-2

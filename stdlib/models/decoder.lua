@@ -17,6 +17,8 @@ function decoder.head_dim(c)
 end
 local function kv_heads(c) return c.num_key_value_heads or c.num_attention_heads end
 
+local function scaled(g, x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
+
 local ones = { init = "ones" }
 local zeros = { init = "zeros" }
 
@@ -47,7 +49,7 @@ function decoder.centered_norm(g, c, x, name, dim)
 end
 
 -- Modules that some families call otherwise.
-local NAMES = { out = "o_proj", up = "up_proj", down = "down_proj", norm = "norm" }
+local NAMES = { mlp = "mlp", out = "o_proj", up = "up_proj", down = "down_proj", norm = "norm" }
 local function called(o, which) return o.names and o.names[which] or NAMES[which] end
 
 -- A norm over each head, or over all of them together.
@@ -64,6 +66,7 @@ function decoder.attention(g, c, x, name, o, i)
   local q = linear(g, c, x, name .. ".q_proj", heads, hidden, o.qkv_bias)
   local k = linear(g, c, x, name .. ".k_proj", kv, hidden, o.qkv_bias)
   local v = linear(g, c, x, name .. ".v_proj", kv, hidden, o.qkv_bias)
+  k = scaled(g, k, o.key_scale)
   if o.qk_norm then
     q = norm_heads(g, c, q, name .. ".q_norm", heads, o)
     k = norm_heads(g, c, k, name .. ".k_norm", kv, o)
@@ -99,7 +102,10 @@ end
 -- MLP or experts of layer `i`, and their loss or nil.
 local function feed_forward(g, c, x, name, o, i)
   local experts = o.experts and o.experts(c, i)
-  if not experts then return mlp(g, c, x, name .. ".mlp", c.intermediate_size, o) end
+  if not experts then
+    local y = mlp(g, c, x, name .. "." .. called(o, "mlp"), c.intermediate_size, o)
+    return scaled(g, y, o.mlp_scale)
+  end
   local y, loss = moe.block(g, x, name .. ".mlp", experts)
   if not experts.shared then return y, loss end
   local beside = name .. ".mlp." .. (experts.shared_name or "shared_experts")
@@ -147,8 +153,6 @@ local function vocabulary(g, c, name)
   return g:param(name, { { "vocab", c.vocab_size }, { "hidden", c.hidden_size } },
                  { std = c.initializer_range })
 end
-
-local function scaled(g, x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
 
 -- Embeddings with the noise that the plan asks for (NEFTune, arXiv:2310.05914). Its site is none that
 -- what drops there has, so that both are drawn independently.
@@ -230,8 +234,8 @@ end
 --                   the width of an MLP beside the experts, shared_name, its module, and
 --                   shared_gate, whether a number for each token says how much of it counts
 --   residual_dropout, embedding_dropout  what of branches and of embeddings is dropped
---   embedding_scale, attention_scale, residual_scale, logits_scale
---                   what embeddings, scores, branches and logits are multiplied by
+--   embedding_scale, attention_scale, key_scale, mlp_scale, residual_scale, logits_scale
+--                   what embeddings, scores, keys, what MLPs give, branches and logits are multiplied by
 --   sinks           heads have one each: the score of a key without a value
 --   score_cap, logits_cap  soft caps of scores and logits
 function decoder.build(g, c, o)

@@ -53,7 +53,8 @@ function export.whole(name, arch, c, dtype, null)
   end
   -- `false` stands for "not given" in these.
   for _, key in ipairs { "layer_types", "head_dim", "num_key_value_heads", "sliding_window",
-                         "n_inner", "mlp_only_layers" } do
+                         "n_inner", "mlp_only_layers", "num_hidden_layers", "layers_block_type",
+                         "hybrid_override_pattern" } do
     if not out[key] then out[key] = nil end
   end
   if arch.defaults.rope_theta then

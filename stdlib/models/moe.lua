@@ -62,6 +62,7 @@ end
 -- topk_group, scale, and bias: the name of what is added to scores before they are compared.
 -- `router` is its name, if not "gate"; router_bias, whether its logits have one;
 -- mlp(g, name, o), in the place of gated experts, returns a function of rows and offsets.
+-- enter(x), what experts read in the place of x, and leave(y), what becomes of what they give.
 function moe.block(g, x, name, o)
   local plan, init, gate = g:moe(), { std = o.std }, name .. "." .. (o.router or "gate")
   local expert, hidden = { "expert", o.experts }, { "hidden", o.hidden }
@@ -78,11 +79,12 @@ function moe.block(g, x, name, o)
     topk = o.topk, score = scores[o.score], norm_topk = o.norm and 1 or 0,
     groups = groups, topk_group = topk_group, n = best, scale = o.scale or 1,
   })
-  local rows, offsets, places = g:permute(tokens, ids, weights, {
+  local read = o.enter and g:flatten(o.enter(x)) or tokens
+  local rows, offsets, places = g:permute(read, ids, weights, {
     experts = o.experts, capacity = plan.capacity, bound = plan.bound, drop = plan.drop,
   })
-  local y = mlp(rows, offsets)
-  return g:unflatten(g:combine(y, weights, places)), router_loss(g, logits, ids, o, plan)
+  local y = g:unflatten(g:combine(mlp(rows, offsets), weights, places))
+  return o.leave and o.leave(y) or y, router_loss(g, logits, ids, o, plan)
 end
 
 -- ---- which layers have experts, and how many are chosen ----

@@ -19,17 +19,40 @@ static const struct {
   const char *name;
   int64_t params;
 } presets[] = {
-    {"llama3-8b", 8030261248},          {"llama3-70b", 70553706496},
-    {"llama3-405b", 405853388800},      {"llama3.2-1b", 1235814400},
-    {"qwen2-0.5b", 494032768},          {"qwen3-8b", 8190735360},
-    {"gpt2-124m", 124439808},           {"mistral-7b", 7241732096},
-    {"olmo3-7b", 7298011136},           {"olmo3-32b", 32233522176},
-    {"gpt-oss-20b", 20914757184},       {"gpt-oss-120b", 116829156672},
-    {"moonlight-16b-a3b", 15960110208}, {"kimi-k2", 1026408232448},
-    {"gemma-2b", 2506172416},           {"gemma-7b", 8537680896},
-    {"gemma2-2b", 2614341888},          {"gemma2-9b", 9241705984},
-    {"gemma2-27b", 27227128320},        {"gemma3-270m", 268098176},
+    {"llama3-8b", 8030261248},
+    {"llama3-70b", 70553706496},
+    {"llama3-405b", 405853388800},
+    {"llama3.2-1b", 1235814400},
+    {"qwen2-0.5b", 494032768},
+    {"qwen3-8b", 8190735360},
+    {"gpt2-124m", 124439808},
+    {"mistral-7b", 7241732096},
+    {"olmo3-7b", 7298011136},
+    {"olmo3-32b", 32233522176},
+    {"gpt-oss-20b", 20914757184},
+    {"gpt-oss-120b", 116829156672},
+    {"moonlight-16b-a3b", 15960110208},
+    {"kimi-k2", 1026408232448},
+    {"gemma-2b", 2506172416},
+    {"gemma-7b", 8537680896},
+    {"gemma2-2b", 2614341888},
+    {"gemma2-9b", 9241705984},
+    {"gemma2-27b", 27227128320},
+    {"gemma3-270m", 268098176},
     {"gemma3-1b", 999885952},
+    {"{ 'nemotron_h', hidden_size = 4480, intermediate_size = 15680, "
+     "num_attention_heads = 40, mamba_head_dim = 80, hybrid_override_pattern = "
+     "'M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-' }",
+     8888227328},
+    {"{ 'nemotron_h', hidden_size = 2688, num_key_value_heads = 2, mamba_num_heads = 64, "
+     "n_routed_experts = 128, num_experts_per_tok = 6, moe_intermediate_size = 1856, "
+     "moe_shared_expert_intermediate_size = 3712, hybrid_override_pattern = "
+     "'MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME' }",
+     31577940288},
+    {"{ 'falcon_h1', hidden_size = 3072, intermediate_size = 12288, "
+     "num_hidden_layers = 44, num_attention_heads = 12, num_key_value_heads = 2, "
+     "head_dim = 128, vocab_size = 130048, mamba_d_ssm = 3072, mamba_n_heads = 24 }",
+     7585513568},
 };
 
 static int64_t params_of(const Graph *g) {
@@ -41,7 +64,7 @@ static int64_t params_of(const Graph *g) {
 START_TEST(preset_sizes) {
   PlanFixture f;
   Graph *g;
-  char define[64];
+  char define[500];
   snprintf(define, sizeof define, "preset=%s", presets[_i].name);
   weft_status st =
       fixture_open(&f, "tests/models/preset.lua", (const char *[]){define, NULL}, NULL);
@@ -90,6 +113,17 @@ static const struct {
   const char *config, *message;
 } refused[] = {
     {"{ 'llama-tiny', attention_bias = 1 }", "attention_bias"},
+    {"{ 'nemotron_h', hybrid_override_pattern = 'MX' }", "layer 1 is none of M (Mamba)"},
+    {"{ 'nemotron_h', layers_block_type = { 'mlp', 'rnn' } }", "layer 1 is none of"},
+    {"{ 'nemotron_h', num_hidden_layers = 3, hybrid_override_pattern = 'MM' }",
+     "num_hidden_layers: 3, but the pattern has 2 layers"},
+    {"{ 'nemotron_h', mamba_num_heads = 6, n_groups = 4 }",
+     "does not divide mamba_num_heads"},
+    {"{ 'nemotron_h', mlp_hidden_act = 'silu' }", "mlp_hidden_act"},
+    {"{ 'nemotron_h', tie_word_embeddings = true }", "tie_word_embeddings"},
+    {"{ 'falcon_h1', mamba_d_ssm = 1000, mamba_n_heads = 24 }",
+     "does not divide mamba_d_ssm"},
+    {"{ 'falcon_h1', ssm_multipliers = { 1, 2 } }", "expected 5 numbers"},
     {"{ 'llama-tiny', hidden_act = 'gelu' }", "hidden_act"},
     {"{ 'llama-tiny', rope_scaling = { rope_type = 'ntk', factor = 4.0 } }",
      "\"longrope\")"},

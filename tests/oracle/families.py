@@ -56,7 +56,7 @@ def randomise(model, r):
     """So that no parameter, norms and biases too, has the value that it begins with."""
     spread = r.choice([0.05, 0.15])
     for name, p in list(model.named_parameters()) + list(model.named_buffers()):
-        if name.endswith(("inv_freq", "embed_scale")) or not p.is_floating_point():
+        if name.endswith(("inv_freq", "embed_scale", "mup_vector")) or not p.is_floating_point():
             continue
         centre = p.detach().mean().item() if p.dim() <= 1 and p.numel() else 0.0
         torch.nn.init.normal_(p, centre, 0.1 if p.dim() <= 1 else spread)
@@ -105,9 +105,13 @@ def write_plan(folder, r, config):
     """Two of them: one with the folder's weights, and one that draws its own."""
     experts = next((getattr(config, k) for k in ("num_local_experts", "num_experts", "n_routed_experts")
                     if getattr(config, k, None)), 0)
-    tp = r.choice([1, 2]) if config.num_attention_heads % 2 == 0 else 1
+    if "moe" not in getattr(config, "layers_block_type", ["moe"]):
+        experts = 0
+    # Heads with a state are cut between groups, and their sequences are not cut.
+    groups = getattr(config, "n_groups", getattr(config, "mamba_n_groups", None))
+    tp = r.choice([1, 2]) if config.num_attention_heads % 2 == 0 and not (groups or 2) % 2 else 1
     layers = config.num_hidden_layers
-    mesh = dict(tp=tp, pp=r.choice([1, 2]) if layers >= 2 else 1, cp=r.choice([1, 1, 2]),
+    mesh = dict(tp=tp, pp=r.choice([1, 2]) if layers >= 2 else 1, cp=1 if groups else r.choice([1, 1, 2]),
                 dp=r.choice([1, 2]))
     ep = f", ep = {mesh['dp']}" if experts and mesh["dp"] > 1 and experts % mesh["dp"] == 0 and \
         r.random() < 0.6 else ""

@@ -373,9 +373,47 @@ def gpt2(r):
         bos_token_id=None, eos_token_id=None)
 
 
+def nemotron_h(r):
+    """Layers of all kinds, in any order; with tp = 2 there are two groups of heads, or more."""
+    kv, d, groups = r.choice([1, 2]), r.choice([4, 8]), r.choice([1, 2, 2, 4])
+    kinds = ["linear_attention", "moe", "full_attention", "mlp"]
+    layers = ["linear_attention"] + [r.choice(kinds + kinds[:1]) for _ in range(r.choice([1, 2, 3]))]
+    r.shuffle(layers)
+    return tf.NemotronHConfig(
+        vocab_size=r.choice([37, 48]), hidden_size=r.choice([16, 24]), layers_block_type=layers,
+        num_attention_heads=kv * 2, num_key_value_heads=kv, head_dim=d,
+        intermediate_size=r.choice([24, 40]), mlp_bias=coin(r), ssm_state_size=r.choice([3, 8, 16]),
+        mamba_num_heads=groups * r.choice([1, 2, 3]), mamba_head_dim=r.choice([4, 5, 8]),
+        n_groups=groups, conv_kernel=r.choice([2, 3, 4]), use_conv_bias=coin(r), use_bias=coin(r),
+        chunk_size=r.choice([4, 16]), time_step_min=r.choice([0.001, 0.4]),
+        n_routed_experts=8, num_experts_per_tok=r.choice([2, 3]), n_group=r.choice([1, 2]),
+        moe_intermediate_size=r.choice([8, 12]), moe_shared_expert_intermediate_size=r.choice([8, 24]),
+        moe_latent_size=r.choice([None, 12]), norm_topk_prob=coin(r),
+        routed_scaling_factor=r.choice([1.0, 2.5]), layer_norm_epsilon=r.choice([1e-5, 1e-6]),
+        pad_token_id=None, bos_token_id=None, eos_token_id=None)
+
+
+def falcon_h1(r):
+    groups, size = r.choice([1, 2, 2]), r.choice([4, 8])
+    heads = groups * r.choice([1, 2, 3])
+    some = lambda n: [r.choice([1.0, 0.5, 1.25]) for _ in range(n)]
+    return tf.FalconH1Config(**decoder(
+        r, attention_bias=coin(r), mlp_bias=coin(r), projectors_bias=coin(r), mamba_d_ssm=heads * size,
+        mamba_n_heads=heads, mamba_d_head=r.choice(["auto", size]), mamba_n_groups=groups,
+        mamba_d_state=r.choice([3, 8]), mamba_d_conv=r.choice([2, 4]), mamba_chunk_size=r.choice([4, 16]),
+        mamba_conv_bias=coin(r), mamba_proj_bias=coin(r), mamba_norm_before_gate=coin(r),
+        mamba_rms_norm=coin(r), time_step_limit=r.choice([(0.0, float("inf")), (0.6, 0.8)]),
+        lm_head_multiplier=r.choice([1.0, 0.04]), embedding_multiplier=r.choice([1.0, 5.7]),
+        mlp_multipliers=r.choice([None, some(2)]), key_multiplier=r.choice([1.0, 0.4]),
+        attention_out_multiplier=r.choice([1.0, 0.9]), attention_in_multiplier=r.choice([1.0, 0.7]),
+        ssm_multipliers=r.choice([None, some(5)]), ssm_in_multiplier=r.choice([1.0, 1.25]),
+        ssm_out_multiplier=r.choice([1.0, 0.24])))
+
+
 # By model_type, or by the name of files that have another's.
 FAMILIES = {f.__name__: f for f in (
     llama, arcee, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5,
     nemotron, glm, glm4, phi, phi3, phi3_long, gemma, gemma2, gemma3_text, gpt2, cohere2, ministral3, starcoder2,
     mixtral, gpt_oss, mimo_v2_flash, qwen2_moe, qwen3_moe, deepseek_v3, moonlight, kimi_k2,
-    glm4_moe, glm4_moe_lite, minimax_m2, hy_v3)}
+    glm4_moe, glm4_moe_lite, minimax_m2, hy_v3, nemotron_h,
+    falcon_h1)}

@@ -9,6 +9,8 @@
 static const PackedModule modules[] = {
     {"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
     {"gate_up_proj", {"gate_proj", "up_proj"}},
+    {"in_proj", {"z_proj", "x_proj", "B_proj", "C_proj", "dt_proj"}},
+    {"conv1d", {"x_conv", "B_conv", "C_conv"}},
 };
 
 static bool is_listed(const char *const *names, const char *name) {

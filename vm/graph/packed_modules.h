@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-enum { PACKED_PARTS = 3, PACKED_NAME = 512 };
+enum { PACKED_PARTS = 5, PACKED_NAME = 512 };
 
 typedef struct PackedModule {
   const char *whole, *part[PACKED_PARTS]; /* NULL behind the last one */

@@ -192,8 +192,8 @@ int tp_match(const Plan *p, const char *param, const char *module, int *hits, in
 /* Whether a pattern matches the parameter, or the module that reads it where the
  * parameter is tied (NULL: its own module). */
 bool tp_pattern_matches(const char *pattern, const char *param, const char *module);
-/* Whether a pattern is this name of `n` characters, with or without a leading "model." or
- * "transformer.". */
+/* Whether a pattern is this name of `n` characters, with or without a leading "model.",
+ * "transformer." or "backbone.". */
 bool tp_pattern_fits(const char *pattern, const char *s, size_t n);
 /* Whether a pattern is this name or a module that contains it. */
 bool tp_pattern_holds(const char *pattern, const char *name);

@@ -33,7 +33,7 @@ static bool matches(const char *p, const char *s, size_t n) {
 }
 
 bool tp_pattern_fits(const char *p, const char *s, size_t n) {
-  static const char *const base[] = {"model.", "transformer."};
+  static const char *const base[] = {"model.", "transformer.", "backbone."};
   if (matches(p, s, n)) return true;
   size_t second = second_prefix(s, n);
   s += second, n -= second;
@@ -104,6 +104,7 @@ int tp_match(const Plan *p, const char *param, const char *module, int *hits, in
 const char *tp_as_pattern(Arena *a, const char *param) {
   const char *from = strncmp(param, "model.", 6) == 0          ? param + 6
                      : strncmp(param, "transformer.", 12) == 0 ? param + 12
+                     : strncmp(param, "backbone.", 9) == 0     ? param + 9
                                                                : param;
   const char *end = strrchr(from, '.');
   char *s = arena_strn(a, from, end ? (size_t)(end - from) : strlen(from));

@@ -15,7 +15,7 @@
 
 /* ---- names ---- */
 
-static const char *const bases[] = {"model.", "transformer."};
+static const char *const bases[] = {"model.", "transformer.", "backbone."};
 #define HEAD "lm_head.weight"
 static const char head[] = HEAD, teacher_head[] = TEACHER_PREFIX HEAD;
 
@@ -116,6 +116,7 @@ static const struct Stacked {
 } stacked[] = {
     {".experts.gate_up_proj", {"gate_proj", "up_proj"}},
     {".experts.gate_up_proj", {"w1", "w3"}},
+    {".experts.up_proj", {"up_proj"}},
     {".experts.down_proj", {"down_proj"}},
     {".experts.down_proj", {"w2"}},
 };
@@ -209,7 +210,7 @@ WeightSource weights_source(const Compiled *c, const SafeTensors *s, int param) 
   const CompiledParam *p = named_in_files(c, param);
   if (p->adapter || (p->saved && weights_adapter(s))) return in_adapter(c, s, param);
   WeightSource from = {.t = find_name(s, p->name), .rows = p->dim[0], .pieces = 1};
-  if (!from.t && p->ndim == 3) return in_pieces(s, p);
+  if (!from.t && p->ndim == 3) from = in_pieces(s, p);
   return from.t ? from : find_packed(c, s, p);
 }
 
@@ -236,9 +237,10 @@ static int projection_of(const char *name, char projection[64]) {
 }
 
 /* Whether it is of a module that predicts a further token, and that the model does not
- * have. */
+ * have; files of Nemotron have all of these as "mtp". */
 static bool is_further_token(const Compiled *c, const SafeTensors *s, const char *name) {
   char projection[64];
+  if (strncmp(own_name(name), "mtp.", 4) == 0) return !param_named(c, name);
   return projection_of(name, projection) && st_find(s, projection) &&
          !param_named(c, projection);
 }
