@@ -79,6 +79,38 @@ local function minicpm5(sizes)
   return llama(sizes, { head_dim = 128, rms_norm_eps = 1e-6, max_position_embeddings = 131072 })
 end
 
+-- Nemotron Nano 2 and Nemotron 3: hidden, feed-forward, heads, key-value heads, heads with a state, their
+-- size, the pattern. Their config.json, of which the numbers of parameters follow: 8.89 B, 12.3 B, 31.6 B, ...
+local function nemotron_h(sizes, more)
+  local c = { "nemotron_h", hidden_size = sizes[1], intermediate_size = sizes[2], num_attention_heads = sizes[3],
+              num_key_value_heads = sizes[4], mamba_num_heads = sizes[5], mamba_head_dim = sizes[6],
+              hybrid_override_pattern = sizes[7], head_dim = 128, vocab_size = 131072,
+              max_position_embeddings = more and 262144 or 131072 }
+  for key, value in pairs(more or {}) do c[key] = value end
+  return c
+end
+-- Experts of Nemotron 3: how many, of a token, their width, that of the shared one, and of the latent.
+local function nemotron_experts(all, each, width, shared, latent, scale)
+  return { n_routed_experts = all, num_experts_per_tok = each, moe_intermediate_size = width,
+           moe_shared_expert_intermediate_size = shared, moe_latent_size = latent, routed_scaling_factor = scale }
+end
+local NANO3 = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
+local SUPER = "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"
+local ULTRA = "MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*"
+  .. "EMEMEMEM*EMEMEMEME"
+local function nano3()
+  return nemotron_h({ 2688, 1856, 32, 2, 64, 64, NANO3 }, nemotron_experts(128, 6, 1856, 3712, nil, 2.5))
+end
+-- Falcon-H1: its multipliers are in its config.json alone.
+local function falcon_h1(sizes, d, heads, size, groups, state)
+  local c = decoder("falcon_h1", sizes, {
+    head_dim = d, mamba_d_ssm = heads * size, mamba_n_heads = heads, mamba_d_head = size,
+    mamba_n_groups = groups, mamba_d_state = state, rope_theta = 100000000000.0, rms_norm_eps = 1e-5,
+    max_position_embeddings = d == 64 and 16384 or 262144 })
+  c.note = "multipliers of Falcon-H1 are in its config.json alone: weft.hf reads them"
+  return c
+end
+
 local function smollm2(sizes, theta)
   return llama(sizes, { tie_word_embeddings = true, rope_theta = theta, max_position_embeddings = 8192 })
 end
@@ -392,6 +424,18 @@ local sizes = {
   ["deepseek-coder-6.7b"] = deepseek_coder { 4096, 11008, 32, 32, 32, 32256 },
   ["deepseek-coder-33b"] = deepseek_coder { 7168, 19200, 62, 56, 8, 32256 },
   -- GPT-2 by OpenAI's published sizes.
+  ["nvidia-nemotron-nano-9b-v2"] = nemotron_h { 4480, 15680, 40, 8, 128, 80,
+    "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-" },
+  ["nvidia-nemotron-nano-12b-v2"] = nemotron_h { 5120, 20480, 40, 8, 128, 80,
+    "M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M*-M-M-M-M-" },
+  ["nvidia-nemotron-3-nano-30b-a3b"] = nano3(), ["nvidia-nemotron-3.5-lightning-30b-a3b"] = nano3(),
+  ["nvidia-nemotron-3-super-120b-a12b"] = nemotron_h({ 4096, 2688, 32, 2, 128, 64, SUPER },
+    nemotron_experts(512, 22, 2688, 5376, 1024, 5.0)),
+  ["nvidia-nemotron-3-ultra-550b-a55b"] = nemotron_h({ 8192, 5120, 64, 2, 256, 64, ULTRA },
+    nemotron_experts(512, 22, 5120, 10240, 2048, 5.0)),
+  ["falcon-h1-0.5b"] = falcon_h1({ 1024, 2048, 36, 8, 2, 32784 }, 64, 24, 64, 1, 128),
+  ["falcon-h1-7b"] = falcon_h1({ 3072, 12288, 44, 12, 2, 130048 }, 128, 24, 128, 1, 256),
+  ["falcon-h1-34b"] = falcon_h1({ 5120, 21504, 72, 20, 4, 261120 }, 128, 32, 128, 2, 256),
   ["gpt2"] = "gpt2-124m",
   ["gpt2-medium"] = gpt2(1024, 24, 16),
   ["gpt2-large"] = gpt2(1280, 36, 20),
@@ -436,9 +480,9 @@ end
 
 models.architectures = {}
 for _, name in ipairs {
-  "arcee", "cohere2", "deepseek_v3", "ernie4_5", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2",
+  "arcee", "cohere2", "deepseek_v3", "ernie4_5", "falcon_h1", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2",
   "gpt_oss", "granite", "hy_v3", "kimi_k2", "llama", "minimax_m2", "mimo_v2_flash", "ministral", "ministral3",
-  "mistral", "mixtral", "nemotron",
+  "mistral", "mixtral", "nemotron", "nemotron_h",
   "olmo2", "olmo3", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "starcoder2",
 } do models.architectures[name] = true end
 

@@ -122,7 +122,7 @@ START_TEST(recipes_are_counted) {
                         MODEL("Qwen/Qwen3-0.6B")
                             DATA("llm.hellaswag.HellaSwag") ",\"fp8\":{\"enabled\":true},"
                                                             "\"qat\":{\"enabled\":true}")
-                     RECIPE("three", MODEL("nvidia/NVIDIA-Nemotron-Nano-9B-v2")
+                     RECIPE("three", MODEL("ai21labs/Jamba-v0.1")
                                          DATA("llm.chat_dataset.ChatDataset"))
                          RECIPE("four", MODEL("Qwen/Qwen3-0.6B")
                                             DATA("vlm.datasets.make_rdr_dataset"))

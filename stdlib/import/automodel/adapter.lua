@@ -14,6 +14,8 @@ local OF = {
   gpt2 = { "c_attn", "c_proj", "c_fc" }, phi3 = { "qkv_proj", "o_proj", "gate_up_proj", "down_proj" },
   glm = { "q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj" },
   phi = { "q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2" },
+  falcon_h1 = { "in_proj", "out_proj", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj" },
+  nemotron_h = { "in_proj", "out_proj", "q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj" },
   starcoder2 = { "q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj" },
 }
 OF.glm4 = OF.glm
@@ -35,7 +37,15 @@ local function of_latents(config)
   return table.move(rest, 1, #rest, rank and 3 or 2, rank and { "q_a_proj", "q_b_proj" } or { "q_proj" })
 end
 
+-- Nemotron-H: experts may read a latent.
+local function of_hybrid(config)
+  local list = table.move(OF.nemotron_h, 1, #OF.nemotron_h, 1, {})
+  if config.moe_latent_size then list[#list + 1], list[#list + 2] = "fc1_latent_proj", "fc2_latent_proj" end
+  return list
+end
+
 local function linears_of(config, experts)
+  if config[1] == "nemotron_h" then return of_hybrid(config) end
   if LATENT[config[1]] then return of_latents(config) end
   if experts then return BESIDE[config[1]] or HF_BESIDE[config[1]] end
   if config[1] == "gpt2" then return nil end -- Transformers has no linears there
@@ -91,6 +101,22 @@ end
 
 local function list_of(value) return type(value) == "table" and value or { value } end
 
+-- All linears, with the head, but for those that a list of "*.NAME" leaves out; nil: it has other
+-- patterns, names no linear, or the head alone.
+local function all_but(patterns, config, experts)
+  local all, left = all_linears(config, experts), {}
+  for _, pattern in ipairs(patterns) do
+    local name = string.match(tostring(pattern), "^%*%.([%w_]+)$")
+    if not all or not name then return nil end
+    left[name] = true
+  end
+  local some = {}
+  for _, name in ipairs(all or {}) do
+    if left[name] then left[name] = nil else some[#some + 1] = name end
+  end
+  return next(left) == nil and all and #some < #all and some[#some] == "lm_head" and some or nil
+end
+
 -- Experts have a part of the rank, if that is asked for, and the same alpha.
 local function put_experts(book, plan, config, key)
   local scaling = "peft.moe_rank_scaling"
@@ -126,6 +152,12 @@ local function put_targets(book, plan, config, experts)
         .. "of this model", quote.shown(pattern)))
     end
     for _, target in ipairs(same or {}) do targets[#targets + 1] = target end
+  end
+  local but = #targets == 0 and all_but(list_of(book:value(left)), config, experts)
+  if but then
+    plan:put("adapter.targets", quote.value(but), book:leaf(left))
+    book:no_effect("peft.moe_rank_scaling", "it is about experts, which have no adapter")
+    return book:translated(left, "adapter.targets")
   end
   for _, pattern in ipairs(list_of(book:value(left))) do
     if not string.find(tostring(pattern), "^%*?%.?lm_head%*?$") then
