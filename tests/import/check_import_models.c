@@ -97,6 +97,55 @@ static const struct Other {
     {"meta-models/Muse-Glimmer-30B", "a Muse, with images"},
 };
 
+#define RECIPE_OF(model, more)                                                           \
+  "step_scheduler: {global_batch_size: 8, max_steps: 10}\n"                              \
+  "model: {_target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained, "          \
+  "torch_dtype: bf16, pretrained_model_name_or_path: " model "}\n" more
+
+/* torchao's settings: what is computed is in the plan, what is gathered is said. */
+START_TEST(linears_of_torchao_are_in_fp8) {
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B",
+                                 "fp8: {enabled: true, recipe_name: tensorwise, "
+                                 "filter_fqns: [lm_head], emulate: false, "
+                                 "enable_fsdp_float8_all_gather: true, "
+                                 "force_recompute_fp8_weight_in_bwd: true, "
+                                 "precompute_float8_dynamic_scale_for_fsdp: true}\n"));
+  const char *report = import_file("a.yaml", "");
+  import_plan_has("recipe = \"tensorwise\",");
+  import_plan_has("exclude = { \"lm_head\" },");
+  import_has(report,
+             "fp8.enable_fsdp_float8_all_gather = true: weights are gathered in bf16 "
+             "and then rounded, with the scale of the whole weight: the same");
+  import_lacks(report, "fp8.emulate = false: products");
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B", "fp8: {enabled: true}\n"));
+  (void)import_file("a.yaml", "");
+  import_plan_has("exclude = {},"); /* the head, too */
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B", "fp8: {enabled: true, recipe_name: "
+                                                  "rowwise_with_gw_hp}\n"));
+  import_has(import_file("a.yaml", ""),
+             "products are computed in the type of precision, or");
+}
+END_TEST
+
+/* Transformer Engine's: its linears, and not the experts. */
+START_TEST(linears_of_transformer_engine_are_in_fp8) {
+#define BACKEND(experts, recipe)                                                         \
+  ", backend: {linear: te, experts: " experts ", te_fp8: {recipe: " recipe "}}"
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-30B-A3B" BACKEND("te", "mxfp8"), ""));
+  const char *report = import_file("a.yaml", "");
+  import_plan_has("recipe = \"mxfp8\",");
+  import_plan_has("exclude = {},");
+  import_has(report, "te_fp8.recipe = mxfp8: products of experts stay in the type");
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B" BACKEND("torch", "current"), ""));
+  (void)import_file("a.yaml", "");
+  import_plan_has("recipe = \"tensorwise\",");
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B" BACKEND("torch", "block"), ""));
+  import_has(import_file("a.yaml", ""),
+             "te_fp8.recipe = block: products are computed in the");
+#undef BACKEND
+}
+END_TEST
+
 START_TEST(other_names_say_what_they_are) {
   put_name(others[_i].name);
   import_fails(1, "a.yaml", "",
@@ -154,6 +203,8 @@ Suite *import_models_suite(void) {
   tcase_add_loop_test(t, a_name_has_its_parameters, 0, LEN(models));
   tcase_add_loop_test(t, other_names_say_what_they_are, 0, LEN(others));
   tcase_add_test(t, recipes_are_counted);
+  tcase_add_test(t, linears_of_torchao_are_in_fp8);
+  tcase_add_test(t, linears_of_transformer_engine_are_in_fp8);
   suite_add_tcase(s, t);
   return s;
 }

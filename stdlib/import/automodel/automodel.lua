@@ -3,6 +3,7 @@
 local further = use "import/further"
 local adapter = use "import/automodel/adapter"
 local data = use "import/automodel/data"
+local fp8 = use "import/automodel/fp8"
 local model_field = use "import/model_field"
 local names = use "import/automodel/names"
 local optimizer = use "import/automodel/optimizer"
@@ -181,23 +182,7 @@ end
 
 -- FSDP2 computes in bf16 and sums gradients in f32 unless it is told otherwise; DDP has the
 -- type of the weights.
--- torchao's linears in fp8, beside bf16; other recipes are said by rules.lua.
-local RECIPES = { tensorwise = true, rowwise = true }
-local function put_fp8(book, plan)
-  local recipe = book:value "fp8.recipe_name" or "tensorwise"
-  if book:value "fp8.enabled" ~= true or not RECIPES[recipe] then return end
-  plan:put("precision.#", quote.text "fp8", book:leaf "fp8.enabled")
-  plan:put("precision.recipe", quote.text(recipe), book:leaf "fp8.recipe_name" or "AutoModel's default")
-  book:translated("fp8.enabled", "precision")
-  book:translated("fp8.recipe_name", "precision.recipe")
-  local names, list = book:value "fp8.filter_fqns", {}
-  if type(names) ~= "table" or #names == 0 then return end
-  for i, name in ipairs(names) do list[i] = quote.text(tostring(name)) end
-  plan:put("precision.exclude", "{ " .. table.concat(list, ", ") .. " }", book:leaf "fp8.filter_fqns")
-  book:translated("fp8.filter_fqns", "precision.exclude")
-end
-
-local function put_precision(book, plan, strategy)
+local function put_precision(book, plan, strategy, experts)
   local compute, from = nil, nil
   if strategy == "fsdp2" then
     compute, from = "bf16", "AutoModel's default for fsdp2"
@@ -220,7 +205,7 @@ local function put_precision(book, plan, strategy)
   put_masters(book, plan, strategy, key, weights, compute)
   plan:put("precision.param_dtype", quote.text(compute), from or key and book:leaf(key)
            or "the type of most public weights")
-  if compute == "bf16" then put_fp8(book, plan) end
+  if compute == "bf16" then fp8.put(book, plan, strategy, weights, experts) end
   local reduce = values.type_of(book, "distributed.mp_policy.reduce_dtype")
   if reduce == "f16" then
     book:refuse("distributed.mp_policy.reduce_dtype", "gradients are summed in f32 or bf16")
@@ -359,7 +344,7 @@ function automodel.translate(book, plan, options)
   m.experts = has_experts(config)
   local strategy = ranks.put_strategy(book, plan, m)
   put_pipeline(book, plan, m, config)
-  put_precision(book, plan, strategy)
+  put_precision(book, plan, strategy, m.experts)
   put_recompute(book, plan)
   put_moe(book, plan, m)
   further.put(book, plan, config[1], "model.num_nextn_predict_layers", "model.mtp_loss_scaling_factor",

@@ -41,8 +41,11 @@ return {
 
   { "precision.param_dtype", "distributed.mp_policy.param_dtype", "distributed.autocast_dtype",
     note = "bf16 is the default of fsdp2" },
-  { "precision.recipe", "fp8.enabled", "fp8.recipe_name", note = "`tensorwise` and `rowwise`, beside bf16" },
-  { "precision.exclude", "fp8.filter_fqns" },
+  { "precision.recipe", "fp8.enabled", "fp8.recipe_name", note = "`tensorwise` and `rowwise`, beside bf16; what "
+      .. "`enable_fsdp_float8_all_gather` gathers is said" },
+  { "precision.recipe", "model.backend.te_fp8.recipe", note = "`current` is `tensorwise`; `mxfp8`; where linears are "
+      .. "Transformer Engine's. Experts are not in fp8: said" },
+  { "precision.exclude", "fp8.filter_fqns", note = "parts of names there, whole parts here" },
   { "precision.reduce_dtype", "distributed.mp_policy.reduce_dtype", note = "f32 is the default of fsdp2" },
   { "precision.master_dtype, precision.grad_dtype, optimizer.state_dtype", "model.torch_dtype", "model.dtype",
     "model.compute_dtype",

@@ -87,7 +87,8 @@ return {
        "gradients of experts are reduced as the strategy says"),
   cannot("model.backend.fake_balanced_gate",
          "tokens choose their experts: with fake balance all experts get as many"),
-  cannot("model.backend.te_fp8.*", "products in fp8 are precision = \"fp8\" of the plan, which is not made of these"),
+  cannot("model.backend.te_fp8.*", "products are computed in the type of precision: linears of Transformer Engine are in "
+         .. "fp8 by the recipes current and mxfp8"),
   none("model.backend.*", KERNELS),
   cannot("model.text_config.*", IMAGES), cannot("model.vision_config.*", IMAGES),
   off("model.num_nextn_predict_layers", "the model has no layers that predict further tokens"),
