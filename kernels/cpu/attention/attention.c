@@ -16,13 +16,13 @@ typedef struct Running {
 /* Continues from lse, taken as a maximum with a sum of 1; begins so with the sink of the
  * head, if there are sinks. */
 INLINE void begin(const KernelArgs *a, const Heads *s, const Queries *q, int64_t h,
-                  Running *run, float *o, DType t) {
+                  Running *run, float *o) {
   bool on = goes_on(a);
   const KTensor *sinks = on ? NULL : kernel_sinks(a, STARTS_FIRST);
-  float most = sinks ? get(sinks->p, t, s->first_head + h) : -INFINITY;
+  float most = sinks ? get(sinks->p, sinks->dtype, s->first_head + h) : -INFINITY;
   for (int i = 0; i < TILE; i++) run->max[i] = most, run->sum[i] = on || sinks;
   if (on)
-    load_head(o, &a->in[O], DT_F32, s->v, q->b, h, q->row, q->n);
+    load_head(o, &a->in[O], s->v, q->b, h, q->row, q->n);
   else
     memset(o, 0, (size_t)(q->n * s->v.ld) * sizeof *o);
   for (int i = 0; i < q->n && on; i++)
@@ -83,8 +83,8 @@ INLINE void drop(float *p, const Heads *s, const Queries *q, const KeyRows *k,
   for (int i = 0; i < k->in.n * TILE; i++) p[i] *= factor[i];
 }
 
-INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int64_t tile,
-                 DType t) {
+INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h,
+                 int64_t tile) {
   TileHead x, o;
   TileTurned qt;
   TileScores p;
@@ -93,22 +93,22 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
   float fade[TILE];
   int64_t kv = h * s->k / s->h;
   queries_of(s, b, tile, &q);
-  load_head(x, &a->in[Q], t, s->qk, b, h, q.row, q.n);
+  load_head(x, &a->in[Q], s->qk, b, h, q.row, q.n);
   turn_head(qt, x, s->qk, q.n);
-  begin(a, s, &q, h, &run, o, t);
+  begin(a, s, &q, h, &run, o);
   for (int64_t y = 0; y < s->key_tiles; y++) {
     KeyRows keys;
     if (!reaches(s, tile, y)) continue;
     keys_of(s, b, y, &keys);
     if (!sees_some(&q, &keys)) continue;
     Span k = keys.in;
-    load_head(x, &a->in[K], t, s->qk, b, kv, k.row, k.n);
+    load_head(x, &a->in[K], s->qk, b, kv, k.row, k.n);
     tile_mul(k.n, TILE, s->qk.d, (Strided){x, s->qk.ld, 1}, qt, TILE, p, TILE, false);
     softmax_step(p, s, &q, &keys, &run, fade);
     if (s->numbers) drop(p, s, &q, &keys, h);
     for (int i = 0; i < q.n; i++)
       for (int j = 0; j < s->v.ld; j++) o[i * s->v.ld + j] *= fade[i];
-    load_head(x, &a->in[V], t, s->v, b, kv, k.row, k.n);
+    load_head(x, &a->in[V], s->v, b, kv, k.row, k.n);
     mul_seen(on_diagonal(s, &q, &keys), false, q.n, s->v.d, k.n, (Strided){p, 1, TILE}, x,
              s->v.ld, o, s->v.ld);
   }
@@ -118,7 +118,7 @@ INLINE void item(const KernelArgs *a, const Heads *s, int64_t b, int64_t h, int6
     for (int j = 0; j < s->v.ld; j++) o[i * s->v.ld + j] *= scale;
     lse[(b * s->t + q.row + i) * s->h + h] = run.max[i] + logf(run.sum[i]);
   }
-  store_sums(&a->out[0], t, o, s->v, b, h, q.row, q.n);
+  store_head(&a->out[0], o, s->v, b, h, q.row, q.n);
 }
 
 INLINE Heads heads(const KernelArgs *a) {
@@ -127,12 +127,11 @@ INLINE Heads heads(const KernelArgs *a) {
   return s;
 }
 
-INLINE void attention(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+static void attention_part(const KernelArgs *a, int64_t lo, int64_t hi) {
   Heads s = heads(a);
   for (int64_t i = lo; i < hi; i++)
-    item(a, &s, i / (s.h * s.tiles), i / s.tiles % s.h, i % s.tiles, t);
+    item(a, &s, i / (s.h * s.tiles), i / s.tiles % s.h, i % s.tiles);
 }
-BY_TYPE(attention, in[0])
 
 void cpu_attention(Device *dev, const KernelArgs *a) {
   Heads s = heads(a);

@@ -215,10 +215,8 @@ INLINE void mul_seen(bool diagonal, bool turned, int m, int n, int k, Strided p,
   }
 }
 
-/* Loads rows [r0, r0+n) of head h of x(B,T,heads*D) to a tile, zero-padded to whole
- * vectors. */
-INLINE void load_head(float *dst, const KTensor *x, DType t, Width w, int64_t b,
-                      int64_t h, int64_t r0, int n) {
+INLINE void load_rows(float *dst, const KTensor *x, Width w, int64_t b, int64_t h,
+                      int64_t r0, int n, DType t) {
   int64_t width = last_dim(x);
   int d = w.d;
   for (int i = 0; i < n; i++) {
@@ -230,6 +228,14 @@ INLINE void load_head(float *dst, const KTensor *x, DType t, Width w, int64_t b,
   }
 }
 
+/* Loads rows [r0, r0+n) of head h of x(B,T,heads*D) to a tile, zero-padded to whole
+ * vectors. Tiles are f32, so the element type ends here: what computes with them is
+ * compiled once. */
+static inline void load_head(float *dst, const KTensor *x, Width w, int64_t b, int64_t h,
+                             int64_t r0, int n) {
+  WITH_TYPE(x->dtype, load_rows, dst, x, w, b, h, r0, n);
+}
+
 /* Transposes the tile: (D, TILE), columns past n are zero. */
 INLINE void turn_head(float *dst, const float *tile, Width w, int n) {
   for (int j = 0; j < w.d; j++) {
@@ -238,9 +244,8 @@ INLINE void turn_head(float *dst, const float *tile, Width w, int n) {
   }
 }
 
-/* Stores a tile to rows [r0, r0+n) of head h of x. */
-INLINE void store_head(const KTensor *x, DType t, const float *tile, Width w, int64_t b,
-                       int64_t h, int64_t r0, int n) {
+INLINE void store_rows(const KTensor *x, const float *tile, Width w, int64_t b, int64_t h,
+                       int64_t r0, int n, DType t) {
   int64_t width = last_dim(x);
   for (int i = 0; i < n; i++) {
     void *dst = at(x->p, t, (b * x->dim[1] + r0 + i) * width + h * w.d);
@@ -250,13 +255,11 @@ INLINE void store_head(const KTensor *x, DType t, const float *tile, Width w, in
   }
 }
 
-/* Like store_head; intermediate ring sums stay f32. */
-INLINE void store_sums(const KTensor *x, DType t, const float *tile, Width w, int64_t b,
-                       int64_t h, int64_t r0, int n) {
-  if (x->dtype == DT_F32)
-    store_head(x, DT_F32, tile, w, b, h, r0, n);
-  else
-    store_head(x, t, tile, w, b, h, r0, n);
+/* Stores a tile to rows [r0, r0+n) of head h of x; sums between the steps of a ring are
+ * f32 whatever the operands are. */
+static inline void store_head(const KTensor *x, const float *tile, Width w, int64_t b,
+                              int64_t h, int64_t r0, int n) {
+  WITH_TYPE(x->dtype, store_rows, x, tile, w, b, h, r0, n);
 }
 
 #endif

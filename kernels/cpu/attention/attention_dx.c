@@ -36,13 +36,13 @@ typedef struct Task {
 
 /* Computes delta for a tile of queries, and loads dq so far. */
 INLINE void begin_queries(const KernelArgs *a, const Heads *s, int64_t b, int64_t h,
-                          int64_t tile, DType t) {
+                          int64_t tile) {
   TileHead o, d;
   Room m = room_of(a, s, b, h);
   int64_t r0 = tile * TILE;
   Span y = span_of(&s->query, tile);
-  load_head(d, &a->in[DO], t, s->v, b, h, y.row, y.n);
-  load_head(o, &a->in[O], t, s->v, b, h, y.row, y.n);
+  load_head(d, &a->in[DO], s->v, b, h, y.row, y.n);
+  load_head(o, &a->in[O], s->v, b, h, y.row, y.n);
   for (int i = 0; i < y.n; i++) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -50,8 +50,7 @@ INLINE void begin_queries(const KernelArgs *a, const Heads *s, int64_t b, int64_
     m.delta[r0 + i] = sum;
   }
   memset(m.dq + r0 * s->qk.ld, 0, (size_t)(TILE * s->qk.ld) * sizeof *m.dq);
-  if (goes_on(a))
-    load_head(m.dq + r0 * s->qk.ld, &a->in[DQ], DT_F32, s->qk, b, h, y.row, y.n);
+  if (goes_on(a)) load_head(m.dq + r0 * s->qk.ld, &a->in[DQ], s->qk, b, h, y.row, y.n);
 }
 
 /* From scores and dP, both (queries, keys), to P and dS; `deltas` are of the queries. */
@@ -95,7 +94,7 @@ typedef struct Keys {
 
 /* One key tile against one query tile of one head. */
 INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, int64_t h,
-                  int64_t tile, DType t) {
+                  int64_t tile) {
   TileHead x, g;
   TileScores p, ds;
   Queries q;
@@ -103,8 +102,8 @@ INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, i
   queries_of(s, w->b, tile, &q);
   if (!sees_some(&q, &y->rows)) return;
   Room room = room_of(a, s, w->b, h);
-  load_head(x, &a->in[Q], t, s->qk, w->b, h, q.row, q.n);
-  load_head(g, &a->in[DO], t, s->v, w->b, h, q.row, q.n);
+  load_head(x, &a->in[Q], s->qk, w->b, h, q.row, q.n);
+  load_head(g, &a->in[DO], s->v, w->b, h, q.row, q.n);
   tile_mul(q.n, TILE, d, (Strided){x, ld, 1}, y->kt, TILE, p, TILE, false);
   tile_mul(q.n, TILE, dv, (Strided){g, lv, 1}, y->vt, TILE, ds, TILE, false);
   TileScores factor;
@@ -125,35 +124,34 @@ INLINE void tiles(const Task *w, const KernelArgs *a, const Heads *s, Keys *y, i
 }
 
 /* One key tile against the query tiles of the heads that read it. */
-INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, int64_t tile,
-                     DType t) {
+INLINE void key_tile(const Task *w, const KernelArgs *a, const Heads *s, int64_t tile) {
   Keys y;
   y.at = span_of(&s->key, tile);
   if (!w->dkv && !reaches(s, w->q0, tile)) return; /* w has one query tile */
   keys_of(s, w->b, tile, &y.rows);
-  load_head(y.k, &a->in[K], t, s->qk, w->b, w->kv, y.at.row, y.at.n);
-  load_head(y.v, &a->in[V], t, s->v, w->b, w->kv, y.at.row, y.at.n);
+  load_head(y.k, &a->in[K], s->qk, w->b, w->kv, y.at.row, y.at.n);
+  load_head(y.v, &a->in[V], s->v, w->b, w->kv, y.at.row, y.at.n);
   turn_head(y.kt, y.k, s->qk, y.at.n);
   turn_head(y.vt, y.v, s->v, y.at.n);
   memset(y.dk, 0, (size_t)(TILE * s->qk.ld) * sizeof *y.dk);
   memset(y.dv, 0, (size_t)(TILE * s->v.ld) * sizeof *y.dv);
   for (int64_t h = w->h0; h < w->h1; h++)
     for (int64_t i = w->q0; i < w->q1; i++)
-      if (reaches(s, i, tile)) tiles(w, a, s, &y, h, i, t);
+      if (reaches(s, i, tile)) tiles(w, a, s, &y, h, i);
   if (!w->dkv) return;
-  store_sums(&a->out[1], t, y.dk, s->qk, w->b, w->kv, y.at.row, y.at.n);
-  store_sums(&a->out[2], t, y.dv, s->v, w->b, w->kv, y.at.row, y.at.n);
+  store_head(&a->out[1], y.dk, s->qk, w->b, w->kv, y.at.row, y.at.n);
+  store_head(&a->out[2], y.dv, s->v, w->b, w->kv, y.at.row, y.at.n);
 }
 
-INLINE void work(const Task *w, const KernelArgs *a, const Heads *s, DType t) {
+INLINE void work(const Task *w, const KernelArgs *a, const Heads *s) {
   for (int64_t h = w->h0; h < w->h1 && w->dq; h++)
-    for (int64_t i = w->q0; i < w->q1; i++) begin_queries(a, s, w->b, h, i, t);
-  for (int64_t i = w->k0; i < w->k1; i++) key_tile(w, a, s, i, t);
+    for (int64_t i = w->q0; i < w->q1; i++) begin_queries(a, s, w->b, h, i);
+  for (int64_t i = w->k0; i < w->k1; i++) key_tile(w, a, s, i);
   for (int64_t h = w->h0; h < w->h1 && w->dq; h++)
     for (int64_t i = w->q0; i < w->q1; i++) {
       Span q = span_of(&s->query, i);
-      store_sums(&a->out[0], t, room_of(a, s, w->b, h).dq + i * TILE * s->qk.ld, s->qk,
-                 w->b, h, q.row, q.n);
+      store_head(&a->out[0], room_of(a, s, w->b, h).dq + i * TILE * s->qk.ld, s->qk, w->b,
+                 h, q.row, q.n);
     }
 }
 
@@ -197,7 +195,7 @@ static void share_out(const KernelArgs *a, const Heads *s, Share share, int t, i
   int64_t n = items_of(s, share);
   for (int64_t i = n * t / team; i < n * (t + 1) / team; i++) {
     Task w = task_of(s, share, i);
-    WITH_TYPE(a->in[Q].dtype, work, &w, a, s)
+    work(&w, a, s);
   }
 }
 
