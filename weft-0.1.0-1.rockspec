@@ -27,5 +27,12 @@ build = {
   type = "command",
   build_command = "cmake -S . -B build-rock -D CMAKE_BUILD_TYPE=Release -D WEFT_TESTS=OFF -D WEFT_CUDA=OFF "
     .. "-D WEFT_MPI=OFF -D WEFT_BLAS=OFF && cmake --build build-rock --parallel --target module",
-  install_command = "cmake --install build-rock --component rock --strip --prefix \"$(LIBDIR)\"",
+  install_command = "cmake --install build-rock --component rock --strip --prefix build-rock/rock",
+  install = {
+    lib = {
+      weft = "build-rock/rock/weft.so",
+      ["weft.weft_gemm_dnnl"] = "build-rock/rock/weft/weft_gemm_dnnl.so",
+      ["weft.weft_text"] = "build-rock/rock/weft/weft_text.so",
+    },
+  },
 }

@@ -88,6 +88,11 @@ START_TEST(a_rock_is_a_module) {
       "local weft = require 'weft'\n"
       "dofile(arg[1])\n"
       "assert(version == weft.version .. '-1', version)\n"
+      "for name, path in pairs(build.install.lib) do -- where luarocks puts a module\n"
+      "  local file = name:gsub('%.', '/') .. '.so'\n"
+      "  assert(path == 'build-rock/rock/' .. file, path)\n"
+      "  assert(io.open(arg[2] .. '/' .. file))\n"
+      "end\n"
       "local plan = weft.plan { model = weft.model 'llama-tiny', mesh = { tp = 2 },\n"
       "  batch = { global = 2, seq = 16 } }\n"
       "print(plan.mesh.world, plan:verify { steps = 1 }.tensors > 0)\n";
@@ -105,7 +110,8 @@ START_TEST(a_rock_is_a_module) {
     return;
   }
   o = process_run(60, "sh -ec 'LUA_CPATH=\"" TREE
-                      "/?.so\" lua5.4 host.lua " WEFT_SOURCE_DIR "/weft-*.rockspec'");
+                      "/?.so\" lua5.4 host.lua " WEFT_SOURCE_DIR "/weft-*.rockspec "
+                      "\"" TREE "\"'");
   ck_assert_str_eq(o.err, "");
   ck_assert_str_eq(o.out, "2\ttrue\n");
 }
