@@ -4,6 +4,7 @@
 #include "vm/session/session.h"
 #include "vm/weights/param_gather.h"
 #include "vm/weights/weights_open.h"
+#include "vm/base/plural.h"
 
 struct weft_run {
   weft_alloc alloc;
@@ -249,7 +250,7 @@ static weft_status find(const weft_run *r, weft_state what, const char *name,
   const OptimizerInfo *o = &optimizer_info[r->c->optimizer];
   if (what >= WEFT_MOMENT1 && (int)(what - WEFT_MOMENT1) >= o->states)
     return err_set(err, WEFT_EUSAGE, "weft.%s keeps %d state%s of a parameter, not %d",
-                   optimizer_title(r->c->optimizer), o->states, o->states == 1 ? "" : "s",
+                   optimizer_title(r->c->optimizer), o->states, plural(o->states, "s"),
                    what - WEFT_MOMENT1 + 1);
   *param = name ? api_find_param(r->c, name) : -1;
   if (*param < 0)

@@ -15,6 +15,7 @@
 #include "vm/weights/weights_match.h"
 #include "vm/weights/weights_open.h"
 #include "vm/compile/compile.h"
+#include "vm/base/plural.h"
 
 weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path) {
   *j = (Job){.arena = arena, .d = {.arena = arena}};
@@ -101,7 +102,7 @@ static void warn_reserve(Job *j, uint64_t arena, int pp) {
       "pipeline rank %d needs %.1f GiB, and CUDA and NCCL take about %.1f GiB of a GPU "
       "besides (%d communicator%s of %d CTAs), together more than the %.1f GiB of %s: "
       "reserve_gib = %.1f counts it, nccl.group_ctas makes it less",
-      pp, gib, more, m.ngroup, m.ngroup == 1 ? "" : "s", m.group_ctas, c->memory_gib,
+      pp, gib, more, m.ngroup, plural(m.ngroup, "s"), m.group_ctas, c->memory_gib,
       c->gpu, ceil(more * 10) / 10);
 }
 
@@ -262,7 +263,7 @@ weft_status job_check_files(Job *j) {
     diag_warn(&j->d, "data", "data",
               "%s: that is %lld sample%s of batch.seq tokens, so that a step of %lld "
               "sequences sees some of them more than once",
-              data_describe(data), (long long)has, has > 1 ? "s" : "", (long long)step);
+              data_describe(data), (long long)has, plural(has, "s"), (long long)step);
   data_close(data);
   if (st == WEFT_OK) st = job_weights(j, NULL, &weights, &j->e);
   if (weights)

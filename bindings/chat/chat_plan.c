@@ -7,6 +7,7 @@
 #include "bindings/lang/vary.h"
 #include "chat_cache.h"
 #include "vm/io/io.h"
+#include "vm/base/plural.h"
 
 typedef struct ChatData {
   LangPlan *lp;
@@ -190,18 +191,20 @@ static void warn(const ChatData *c, const ChatCounts *n, Diags *d) {
   const char *path = c->val ? "data.val" : "data";
   if (n->truncated)
     diag_warn(d, "data", path,
-              "%lld of %lld conversations were cut after max_length = %lld tokens",
+              "%lld of %lld conversation%s %s cut after max_length = %lld tokens",
               (long long)n->truncated, (long long)n->conversations,
+              plural(n->conversations, "s"), n->truncated == 1 ? "was" : "were",
               (long long)c->set.max_length);
   if (n->unlearnt)
     diag_warn(d, "data", path,
-              "%lld conversations are left out, because nothing in them is learnt",
-              (long long)n->unlearnt);
+              "%lld conversation%s left out, because nothing in %s is learnt",
+              (long long)n->unlearnt, n->unlearnt == 1 ? " is" : "s are",
+              n->unlearnt == 1 ? "it" : "them");
   if (n->bad)
-    diag_warn(
-        d, "data", path,
-        "%lld conversations are left out, because they cannot be used; the first: %s",
-        (long long)n->bad, n->first_bad);
+    diag_warn(d, "data", path,
+              "%lld conversation%s left out, because %s cannot be used; the first: %s",
+              (long long)n->bad, n->bad == 1 ? " is" : "s are",
+              n->bad == 1 ? "it" : "they", n->first_bad);
 }
 
 /* A row of the run holds the longest conversation, unless the plan says what becomes of

@@ -3,6 +3,7 @@
 
 #include "vm/base/json.h"
 #include "vm/base/terminal.h"
+#include "vm/base/plural.h"
 
 /* Whether a suggestion is the right value; if it has several words it is advice. */
 static bool is_word(const char *s) { return *s && !strchr(s, ' '); }
@@ -48,10 +49,10 @@ static void add_diag(const Diag *g, unsigned how, Text *out) {
 
 void report_text(const Diags *d, unsigned how, Text *out) {
   for (int i = 0; i < d->list.n; i++) add_diag(&d->list.at[i], how, out);
-  if (d->errors) text_printf(out, "%d error%s", d->errors, d->errors > 1 ? "s" : "");
+  if (d->errors) text_printf(out, "%d error%s", d->errors, plural(d->errors, "s"));
   if (d->warnings)
     text_printf(out, "%s%d warning%s", d->errors ? ", " : "", d->warnings,
-                d->warnings > 1 ? "s" : "");
+                plural(d->warnings, "s"));
   if (d->list.n) text_add(out, "\n");
 }
 

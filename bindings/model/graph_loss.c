@@ -6,6 +6,7 @@
 
 #include "bindings/sandbox/sandbox.h"
 #include "graph_userdata.h"
+#include "vm/base/plural.h"
 #include "vm/graph/second_model.h"
 
 typedef struct LossWork {
@@ -82,7 +83,7 @@ static int of_logits(lua_State *L, const char *name, float z, GraphWork fn) {
   GraphUd *u = graph_self(L);
   if (lua_gettop(L) != 3)
     return luaL_error(L, "g:%s takes logits and labels, got %d tensor%s", name,
-                      lua_gettop(L) - 1, lua_gettop(L) == 2 ? "" : "s");
+                      lua_gettop(L) - 1, plural(lua_gettop(L) - 1, "s"));
   LossWork w = {.g = u->graph, .z = z, .line = graph_line(L, u)};
   w.logits = graph_tensor_arg(L, u, 2, lua_pushfstring(L, "g:%s: logits", name));
   w.labels = graph_tensor_arg(L, u, 3, lua_pushfstring(L, "g:%s: labels", name));

@@ -12,6 +12,7 @@
 #include "vm/base/terminal.h"
 #include "vm/graph/op_attrs.h"
 #include "vm/graph/second_model.h"
+#include "vm/base/plural.h"
 
 enum { MAX_IN = 8, MAX_OUT = 8 }; /* graph_op makes up to 8 results */
 
@@ -218,7 +219,7 @@ static void read_operands(lua_State *L, GraphUd *u, int last, OpWork *w) {
   int takes = operands_of(w->code);
   if (info->nin >= 0 && last - 1 != takes)
     luaL_error(L, "g:%s takes %d tensor%s, got %d: %s", info->name, takes,
-               takes == 1 ? "" : "s", last - 1, info->doc);
+               plural(takes, "s"), last - 1, info->doc);
   for (int i = 2; i <= last; i++) {
     if (info->nin < 0 && lua_isnil(L, i)) continue;
     if (w->nin == MAX_IN) luaL_error(L, "g:%s: more than %d tensors", info->name, MAX_IN);

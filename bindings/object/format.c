@@ -66,3 +66,11 @@ const char *format_mesh(const Mesh *m, char buf[96]) {
   if (!t.n) textbuf_printf(&t, "one rank");
   return buf;
 }
+
+const char *format_mesh_ranks(const Mesh *m, char buf[128]) {
+  char mesh[96];
+  TextBuf t = textbuf(buf, 128);
+  textbuf_printf(&t, "%s", format_mesh(m, mesh));
+  if (m->world > 1) textbuf_printf(&t, ", %d ranks", m->world);
+  return buf;
+}

@@ -331,9 +331,9 @@ static int print_plan(lua_State *L) {
   }
   const Plan *p = lang_plan(o->plan->job.lp);
   Mesh m = mesh_of(L, o);
-  char mesh[96];
-  lua_pushfstring(L, "plan %s: %s, %d rank%s, %s", p->name, format_mesh(&m, mesh),
-                  m.world, m.world > 1 ? "s" : "", p->schedule);
+  char mesh[128];
+  lua_pushfstring(L, "plan %s: %s, %s", p->name, format_mesh_ranks(&m, mesh),
+                  p->schedule);
   return 1;
 }
 

@@ -6,6 +6,7 @@
 #include "bindings/script/script.h"
 #include "vm/draw/timeline_draw.h"
 #include "vm/session/footprint.h"
+#include "vm/base/plural.h"
 #include "vm/session/gpu_memory.h"
 #include "vm/sim/kernel_work.h"
 
@@ -125,11 +126,11 @@ static void add_gpu(lua_State *L, const Job *j, int pp) {
   char note[80];
   lua_newtable(L);
   add_estimate(L, "CUDA", m.context, "context, kernels of weft and cuBLAS");
-  snprintf(note, sizeof note, "buffers of %d communicator%s of %d CTAs", m.ngroup,
-           m.ngroup == 1 ? "" : "s", m.group_ctas);
+  snprintf(note, sizeof note, "buffers of %d communicator%s of %d CTA%s", m.ngroup,
+           plural(m.ngroup, "s"), m.group_ctas, plural(m.group_ctas, "s"));
   add_estimate(L, "NCCL groups", m.groups, note);
-  snprintf(note, sizeof note, "of %d directions to other stages, of %d CTAs", m.npair,
-           m.pair_ctas);
+  snprintf(note, sizeof note, "of %d direction%s to other stages, of %d CTA%s", m.npair,
+           plural(m.npair, "s"), m.pair_ctas, plural(m.pair_ctas, "s"));
   add_estimate(L, "NCCL pairs", m.pairs, note);
   lua_setfield(L, -2, "gpu");
 }
@@ -378,7 +379,7 @@ int plan_schedule(lua_State *L) {
   if (k.st != WEFT_OK) return plan_object_raise(L, plan_object_self(L), k.st, &k.e);
   Text *t = script_push_text(L);
   text_printf(t, "schedule: %s, %d pipeline rank%s, %d microbatch%s\n", s->name, s->ranks,
-              s->ranks > 1 ? "s" : "", s->microbatches, s->microbatches > 1 ? "es" : "");
+              plural(s->ranks, "s"), s->microbatches, plural(s->microbatches, "es"));
   timeline_text(s, &k.t, width, false, t);
   timeline_figures(&k.t, k.bytes, j->mesh.world / s->ranks, t);
   begin_with_text(L);

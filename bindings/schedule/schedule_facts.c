@@ -1,6 +1,7 @@
 /* schedule_facts.c - the properties of a schedule, and whether it exists for the sizes of
  * a plan; if not, the nearest sizes for which it does. */
 #include "schedule_facts.h"
+#include "vm/base/plural.h"
 
 /* ---- properties of a schedule ---- */
 
@@ -64,18 +65,13 @@ static bool sizes_open(Sizes *z, lua_State *L, const LangPlan *lp, const Plan *p
   return true;
 }
 
-static const char *plural(int n, const char *one, const char *more) {
-  return n == 1 ? one : more;
-}
-
 static const char *csv_text_of(const Sizes *z, int ranks, int microbatches) {
   const Schedule *csv = z->lp->schedule_csv;
   return arena_printf(z->arena,
                       "%s is for %d pipeline rank%s and %d microbatch%s, got %d "
                       "and %d",
-                      csv->file, csv->ranks, plural(csv->ranks, "", "s"),
-                      csv->microbatches, plural(csv->microbatches, "", "es"), ranks,
-                      microbatches);
+                      csv->file, csv->ranks, plural(csv->ranks, "s"), csv->microbatches,
+                      plural(csv->microbatches, "es"), ranks, microbatches);
 }
 
 /* Whether the schedule exists for these sizes; if not, *why has the reason, unless `why`
@@ -91,7 +87,7 @@ static bool legal(const Sizes *z, int ranks, int chunks, int microbatches,
   if (z->f.fixed && chunks != z->f.chunks) {
     if (why)
       *why = arena_printf(z->arena, "%s has %d stage%s per rank, got virtual = %d",
-                          z->f.name, z->f.chunks, plural(z->f.chunks, "", "s"), chunks);
+                          z->f.name, z->f.chunks, plural(z->f.chunks, "s"), chunks);
     return false;
   }
   if (!z->check) return true;
@@ -141,7 +137,7 @@ static const char *nearest(const Sizes *z, const Plan *p, const Mesh *m,
     if (near[0] == microbatches) return arena_printf(a, "nearest: %s", virtual);
     return arena_printf(a, "nearest: %s%s%s microbatch%s (batch.global = %s)", virtual,
                         *virtual ? " with " : "", one_or_two(a, near, 1),
-                        plural(near[0] + near[1], "", "es"), one_or_two(a, near, unit));
+                        plural(near[0] + near[1], "es"), one_or_two(a, near, unit));
   }
   for (int d = 1; d <= SEARCH; d++)
     for (int r = ranks - d; r <= ranks + d; r += 2 * d)

@@ -72,7 +72,7 @@ local function comment(v, file)
   local b = v.best
   return { format("%s - made by weft best of %s: %.4g s a step, MFU %.1f %%, by the clock.", v.plan, shown(file),
              b.seconds, 100 * b.mfu),
-           format("The best of %d layouts, %d of them on the clock.", v.layouts, v.on_the_clock) }
+           format("The best of %s, %d of them on the clock.", text.plural(v.layouts, "layout"), v.on_the_clock) }
 end
 
 -- The text is read again, as the file will be: what it cannot say is told now.

@@ -40,16 +40,16 @@ end
 local function add_figures(out, r)
   local f, say = r.facts, function(name, ...) out[#out + 1] = string.format("  %-9s" .. ..., name, select(2, ...)) end
   say("model", "%s, %s parameters", f.model or "a function of the plan", text.count(f.parameters))
-  say("mesh", "%s, %s%s", f.mesh, text.plural(f.world, "rank"),
+  say("mesh", "%s%s", f.world > 1 and string.format("%s, %d ranks", f.mesh, f.world) or f.mesh,
       f.open_world and " (the smallest world; none is stated)" or "")
-  say("step", "%d sequences of %d tokens in %d microbatch%s, %s", f.global, f.seq, f.microbatches,
-      f.microbatches == 1 and "" or "es", f.schedule)
+  say("step", "%s of %s in %s, %s", text.plural(f.global, "sequence"), text.plural(f.seq, "token"),
+      text.plural(f.microbatches, "microbatch"), f.schedule)
   say("memory", "%s of %s on the worst rank (pipeline rank %d)", size(r.rank.total), size(f.room), r.rank.pp)
   say("", "%s", classes(r.rank))
   say("GPU", "%s less %.15g GiB%s", f.gpu, f.reserve_gib,
       r.assumed_gpu and "; assumed, --gpu NAME says another" or "")
-  say("proof", "no deadlock: %d transfers and %d collectives on %d communicators",
-      f.proof.transfers, f.proof.collectives, f.proof.communicators)
+  say("proof", "no deadlock: %s and %s on %s", text.plural(f.proof.transfers, "transfer"),
+      text.plural(f.proof.collectives, "collective"), text.plural(f.proof.communicators, "communicator"))
   say("bubble", "%.1f %% of the pipeline's time", r.bubble * 100)
 end
 

@@ -251,6 +251,18 @@ local function report_of(book, system, file)
   return table.concat(lines, "\n") .. "\n"
 end
 
+-- For a terminal that shows the plan, too, whose comments say the rest.
+local function brief_of(book, system, file)
+  local counts = {}
+  for _, list in ipairs(ledger.lists) do
+    local n = #list_of(book, list[1])
+    if n > 0 then counts[#counts + 1] = string.format("%d %s", n, list[2]) end
+  end
+  if #book.assumed > 0 then counts[#counts + 1] = #book.assumed .. " assumed" end
+  return string.format("%s: settings of %s: %s; the comments of the plan say which (-o FILE writes it)\n",
+                       quote.shown(file), system.name, table.concat(counts, ", "))
+end
+
 local function json_of(book, system, file, text)
   local out = { file = quote.shown(file), system = system.name, ok = #book.refused == 0, plan = text }
   for _, list in ipairs(ledger.lists) do
@@ -288,6 +300,6 @@ return function(args)
   if system ~= megatron then outside.finish(book) end
   local text = #book.refused == 0 and plan_of(book, plan, system, args.file) or nil
   return { ok = text ~= nil, document = text, text = report_of(book, system, args.file),
-           aside = args.output == nil,
+           brief = brief_of(book, system, args.file), aside = args.output == nil,
            json = json_of(book, system, args.file, text) }
 end

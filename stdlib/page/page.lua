@@ -31,7 +31,7 @@ local function figures(r, d)
     figure("memory of the worst rank", text.bytes(r.rank.total), "of " .. text.bytes(f.room)),
     figure("GPU", f.gpu, r.assumed_gpu and "assumed: the plan names none" or format("less %.15g GiB", f.reserve_gib)),
     figure("step", format("%s tokens", text.count(f.global * f.seq)),
-      format("%d sequences of %d, %d microbatch%s", f.global, f.seq, f.microbatches, f.microbatches == 1 and "" or "es")),
+      format("%s of %d, %s", text.plural(f.global, "sequence"), f.seq, text.plural(f.microbatches, "microbatch"))),
     time_figures(d.sim),
     figure("bubble", format("%.1f %%", 100 * r.bubble), f.schedule),
     figure("deadlock", "none: proven", format("%s transfers, %s collectives", text.count(f.proof.transfers),

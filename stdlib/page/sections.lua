@@ -202,8 +202,8 @@ end
 
 function sections.schedule(d)
   local s, picture = d.schedule, d.picture
-  local said = format("%s: %s, %d microbatch%s%s; bubble %s if every action took a unit of time.", s.name,
-    text.plural(s.ranks, "pipeline rank"), s.microbatches, s.microbatches == 1 and "" or "es",
+  local said = format("%s: %s, %s%s; bubble %s if every action took a unit of time.", s.name,
+    text.plural(s.ranks, "pipeline rank"), text.plural(s.microbatches, "microbatch"),
     s.virtual > 1 and format(", %d chunks of each rank", s.virtual) or "", percent(s.bubble))
   local drawn = #picture <= PICTURE_MOST and html.scrolling("Timeline of the schedule",
       el("div", { class = "picture" }, html.markup(picture)))

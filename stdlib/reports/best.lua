@@ -1,6 +1,7 @@
 -- best.lua - weft.best: the layout that was found, what became of all others, and why those
 -- that come next lose.
 local format = string.format
+local text = use "reports/text"
 local NAMES = { "tp", "pp", "cp", "ep", "etp", "dp", "micro", "strategy", "recompute", "schedule", "virtual",
                 "balance" }
 local shown_reasons, shown_causes = 8, 3
@@ -65,7 +66,7 @@ end
 
 -- What became of every layout.
 function report.counts(v)
-  local out = { format("%d layouts in %.1f s%s:", v.layouts, v.seconds, v.interrupted and ", interrupted" or "") }
+  local out = { format("%s in %.1f s%s:", text.plural(v.layouts, "layout"), v.seconds, v.interrupted and ", interrupted" or "") }
   local function say(n, ...)
     if n > 0 then out[#out + 1] = format("%9d  " .. ..., n, select(2, ...)) end
   end
@@ -78,7 +79,7 @@ function report.counts(v)
   say(v.refused, "are no plan:")
   for i, x in ipairs(by_count(v.reasons)) do
     if i > shown_reasons then
-      out[#out + 1] = format("           and %d more reasons", #v.reasons - shown_reasons)
+      out[#out + 1] = format("           and %s", text.plural(#v.reasons - shown_reasons, "more reason"))
       break
     end
     out[#out + 1] = format("           %d  %s: %s%s", x.count, x.code,
@@ -89,7 +90,7 @@ function report.counts(v)
   return table.concat(out, "\n")
 end
 
-local function rows_of(v, text)
+local function rows_of(v)
   local rows = {}
   for i, row in ipairs(v.rows) do
     if i > 1 then
@@ -100,7 +101,7 @@ local function rows_of(v, text)
   return text.columns({ "step", "behind", "layout", "why" }, rows)
 end
 
-local function others_of(v, text)
+local function others_of(v)
   local rows = {}
   for _, x in ipairs(v.others) do
     rows[#rows + 1] = { x.field .. " " .. value(x.value), format("%.1f %%", 100 * x.behind), tostring(x.layouts),
@@ -109,7 +110,7 @@ local function others_of(v, text)
   return text.columns({ "with", "behind", "of", "why" }, rows)
 end
 
-function report.text(v, text)
+function report.text(v)
   if not v.best then
     local why = v.interrupted and "no layout was on the clock yet" or "no layout fits"
     return format("%s on %d x %s: %s\n\n%s", v.plan, v.ranks, v.gpu, why, report.counts(v))
@@ -119,8 +120,9 @@ function report.text(v, text)
     format("%s on %d x %s: %s a step, between %s and %s", v.plan, v.ranks, v.gpu, span(b.seconds),
       span(b.low), span(b.high)),
     "  " .. layout_text(b.layout),
-    format("  %s tokens/s for each GPU, MFU %.1f %%, %.1f of %.4g GiB on the worst rank, %d microbatches",
-      text.count(b.tokens_per_s_per_gpu), 100 * b.mfu, b.peak_gib, v.room_gib, b.microbatches),
+    format("  %s tokens/s for each GPU, MFU %.1f %%, %.1f of %.4g GiB on the worst rank, %s",
+      text.count(b.tokens_per_s_per_gpu), 100 * b.mfu, b.peak_gib, v.room_gib,
+      text.plural(b.microbatches, "microbatch")),
     "", report.counts(v),
   }
   if v.forecast_error then
@@ -129,12 +131,12 @@ function report.text(v, text)
   end
   if #v.rows > 1 then
     out[#out + 1] = ""
-    out[#out + 1] = rows_of(v, text)
+    out[#out + 1] = rows_of(v)
   end
   if #v.others > 0 then
     out[#out + 1] = ""
     out[#out + 1] = "the best on the clock with another value, of so many on it that have it:"
-    out[#out + 1] = others_of(v, text)
+    out[#out + 1] = others_of(v)
   end
   out[#out + 1] = ""
   out[#out + 1] = "Ties are within 3 %, or change order between worse and better stacks: see planning.md. Percent"
@@ -142,4 +144,4 @@ function report.text(v, text)
   return table.concat(out, "\n")
 end
 
-return setmetatable(report, { __call = function(_, v, text) return report.text(v, text) end })
+return setmetatable(report, { __call = function(_, v) return report.text(v) end })

@@ -10,8 +10,7 @@ local function head(v, text)
   for _, a in ipairs(v.axes) do
     if a.size > 1 then sizes[#sizes + 1] = format(" %s=%d", view.label(v, a), a.size) end
   end
-  return format("mesh%s: %s on %s of %d%s",
-    #sizes > 0 and table.concat(sizes) or " of one rank", text.plural(v.n, "rank"),
+  return format("mesh%s: %s on %s of %d%s", table.concat(sizes), text.plural(v.n, "rank"),
     text.plural(view.nodes(view.all(v), v.gpus), "node"), v.gpus,
     #sizes > 0 and "; slowest axis first" or "")
 end

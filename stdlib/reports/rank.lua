@@ -51,7 +51,7 @@ return function(v, text)
         text.list(g.ranks, 8))
   end
   if #v.groups == 0 then add "  none" end
-  add("step: %s", (gsub(text.plural(v.microbatches, "microbatch"), "chs$", "ches")))
+  add("step: %s", text.plural(v.microbatches, "microbatch"))
   add("  %s", step(v.actions, #v.stages))
   add("%s", tostring(v.memory))
   add("communication in a step")

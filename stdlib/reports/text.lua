@@ -22,8 +22,10 @@ function text.count(n)
   return format(n < 10 and "%.2f%s" or n < 100 and "%.1f%s" or "%.0f%s", n, units[i])
 end
 
+-- "1 rank", "2 ranks", "4 microbatches".
 function text.plural(n, word)
-  return format("%d %s%s", n, word, n == 1 and "" or "s")
+  if n == 1 then return "1 " .. word end
+  return format("%d %s%s", n, word, match(word, "[sc]h$") and "es" or "s")
 end
 
 -- "0, 8, 16, 24, ..., 1016": all of a list, or, if there are more than `shown`, the first

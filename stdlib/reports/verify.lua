@@ -1,11 +1,13 @@
 -- verify.lua - plan:verify(): many ranks against one.
 local format = string.format
+local text = use "reports/text"
 
 return function(v)
   local lines = {}
   local function add(...) lines[#lines + 1] = format(...) end
   if v.not_covered ~= "" then add("made smaller, so not covered: %s", v.not_covered) end
-  add("%d ranks against one, %d steps, %d tensors", v.ranks, v.steps, v.tensors)
+  add("%s against one, %s, %s", text.plural(v.ranks, "rank"), text.plural(v.steps, "step"),
+    text.plural(v.tensors, "tensor"))
   add("largest relative differences: loss %.1e, gradient norm %.1e, gradient %.1e, "
     .. "parameter %.1e", v.loss, v.grad_norm, v.grad, v.param)
   if v.worst ~= "" then add("worst tensor: %s", v.worst) end

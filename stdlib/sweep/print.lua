@@ -1,7 +1,7 @@
 -- print.lua - the result of a sweep as an aligned table and as CSV, and the reasons why
 -- points are no plans. A result is what sweep.lua collects.
 local format, find, gsub = string.format, string.find, string.gsub
-local figures, grid = use "sweep/figures", use "sweep/grid"
+local figures, grid, text = use "sweep/figures", use "sweep/grid", use "reports/text"
 
 local print = {}
 
@@ -78,15 +78,15 @@ function print.reasons(r, out)
 end
 
 local function summary(r)
-  local out = { format("%d of %d points judged", r.judged, r.points) }
+  local out = { format("%d of %s judged", r.judged, text.plural(r.points, "point")) }
   local function add(...) out[#out + 1] = format(...) end
   if r.asked < r.points then add(" (%d left out by where)", r.points - r.asked) end
   if r.resumed > 0 then add(", %d of them before", r.resumed) end
   if r.seconds > 0 then
     add(" in %.2f s, %.0f points/s", r.seconds, (r.judged - r.resumed) / r.seconds)
   end
-  add(": %d plans, %d without enough memory, %d illegal", r.legal, r.memory, r.illegal)
-  if r.dropped > 0 then add("; %d plans without a score", r.dropped) end
+  add(": %s, %d without enough memory, %d illegal", text.plural(r.legal, "plan"), r.memory, r.illegal)
+  if r.dropped > 0 then add("; %s without a score", text.plural(r.dropped, "plan")) end
   if r.interrupted then add "; interrupted" end
   return table.concat(out)
 end

@@ -3,7 +3,7 @@
 local format = string.format
 local core, figures, grid = use "sweep/core", use "sweep/figures", use "sweep/grid"
 local file, print, report = use "sweep/file", use "sweep/print", use "reports/report"
-local options = use "objects/options"
+local options, text = use "objects/options", use "reports/text"
 
 local shown, shown_measured, measured_steps, usual_clocked = 20, 10, 3, 10
 
@@ -97,7 +97,7 @@ local function choose(r, shield)
       if shield:call(r.where, grid.fields(r.grid, point)) then todo[#todo + 1] = point end
     end
     if #todo == 0 then
-      failf("where() leaves none of the %d points", r.grid.points)
+      failf("where() leaves none of %s", text.plural(r.grid.points, "point"))
     end
   end
   r.todo, r.asked = todo, todo and #todo or r.grid.points
@@ -303,7 +303,7 @@ return function(o)
   r.seconds = run(r, shield, points, rows)
   for key, v in next, points:counts() do r[key] = v end
   if r.legal == 0 and not r.interrupted then
-    local out = { format("weft.sweep: none of the %d points is a plan", r.asked) }
+    local out = { "weft.sweep: " .. (r.asked == 1 and "the point is no plan" or format("none of the %d points is a plan", r.asked)) }
     error(table.concat(print.reasons(r, out), "\n"), 0)
   end
   if default then r.score = default_score(r, points) end

@@ -175,7 +175,7 @@ START_TEST(a_conversation_longer_than_a_row) {
         "$weft check plan.lua --set batch.seq=40");
   expect(0, "plan: ok", "",
          "$weft check plan.lua --set batch.seq=40 --set packed.too_long=truncate");
-  expect(0, "plan: ok", "1 of 3 conversations were cut after max_length = 40 tokens",
+  expect(0, "plan: ok", "1 of 3 conversations was cut after max_length = 40 tokens",
          "$weft check plan.lua --set batch.seq=40 --set data.max_length=40");
 }
 END_TEST

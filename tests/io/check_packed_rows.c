@@ -146,7 +146,7 @@ START_TEST(kinds_of_files_mix) {
   row = (void *)want;
   check_row(d, 0, 0);
   ck_assert_str_eq(data_describe(d),
-                   "3 files (raw u16, Megatron), 13 tokens, whole documents in 1 rows, "
+                   "3 files (raw u16, Megatron), 13 tokens, whole documents in 1 row, "
                    "81.2 % of them filled");
   data_close(d);
 }

@@ -492,7 +492,7 @@ return {
   { file = "kernels/cpu/attention/attention.c", suites = "kernels grad_kernels",
     from = "(key > q->at[i])", to = "(key >= q->at[i])" },
   { file = "kernels/cpu/attention/attention.c", suites = "kernels",
-    from = "load_head(x, &a->in[V], t, s->v, b,", to = "load_head(x, &a->in[V], t, s->qk, b," },
+    from = "load_head(x, &a->in[V], s->v, b,", to = "load_head(x, &a->in[V], s->qk, b," },
   { file = "kernels/cpu/attention/heads.c", suites = "kernels oracle",
     from = "if (s.shared) sum_heads(&s, r, t);", to = "(void)sum_heads;" },
   { file = "vm/shard/shard_rules.c", suites = "oracle",

@@ -136,7 +136,7 @@ START_TEST(grid) {
           "mesh tp=8: 8 ranks on 2 nodes of 4; slowest axis first\n"
           "  tp     0     1     2     3     4     5     6     7\n"
           "     |   0     1     2     3 |   4     5     6     7 |  nodes 0 to 1]])\n"
-          "says(weft.mesh {}, 'mesh of one rank: 1 rank on 1 node of 8')\n"
+          "says(weft.mesh {}, 'mesh: 1 rank on 1 node of 8')\n"
           "for dp = 1, 64 do\n"
           "  local text = tostring(weft.mesh { dp = dp })\n"
           "  for r = 0, dp - 1 do assert(text:find(' ' .. r .. ' '), r) end\n"

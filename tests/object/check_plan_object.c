@@ -381,7 +381,7 @@ START_TEST(verify) {
       TINY
       "local v = tiny {}:verify { steps = 1 }\n"
       "same(v.ok, true) same(v.ranks, 8) same(v.steps, 1) assert(v.grad < 1e-5)\n"
-      "says(v, '8 ranks against one, 1 steps') says(v, 'the same (tolerance 1e-05)')\n"
+      "says(v, '8 ranks against one, 1 step,') says(v, 'the same (tolerance 1e-05)')\n"
       "local v = tiny {}:verify { steps = 1, tolerance = 1e-30 }\n"
       "same(v.ok, false) says(v, 'DIFFERENT') assert(v.first)\n"
       "raises('tolerance must be', tiny {}.verify, tiny {}, { tolerance = -1 })\n"

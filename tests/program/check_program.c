@@ -60,8 +60,8 @@ static Compiled *example(void) {
 
 static const char golden_0[] =
     "rank 1 of 4: pp 0, dp_replicate 0, dp_shard 0, cp 0, tp 1\n"
-    "program of pp rank 0: 3 instructions in main, 1 bodies, 2 handles\n"
-    "one step: 1 microbatches of 1 x 8 tokens, f32, 96 flops\n"
+    "program of pp rank 0: 3 instructions in main, 1 body, 2 handles\n"
+    "one step: 1 microbatch of 1 x 8 tokens, f32, 96 flops\n"
     "\n"
     "arena 8192 bytes\n"
     "  parameters                 2048\n"
@@ -106,8 +106,8 @@ static const char golden_0[] =
 
 static const char golden_1[] =
     "rank 2 of 4: pp 1, dp_replicate 0, dp_shard 0, cp 0, tp 0\n"
-    "program of pp rank 1: 4 instructions in main, 0 bodies, 1 handles\n"
-    "one step: 1 microbatches of 1 x 8 tokens, f32, 0 flops\n"
+    "program of pp rank 1: 4 instructions in main, 0 bodies, 1 handle\n"
+    "one step: 1 microbatch of 1 x 8 tokens, f32, 0 flops\n"
     "\n"
     "arena 8192 bytes\n"
     "  scalars          @0\n"

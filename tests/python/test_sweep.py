@@ -74,7 +74,7 @@ def test_errors(tmp_path, small, plans):
         weft.sweep(small)
     with pytest.raises(weft.PlanError, match="did you mean 'mesh'"):
         weft.sweep(small, over={"mehs.tp": [1]})
-    with pytest.raises(weft.PlanError, match="none of the 1 points is a plan") as e:
+    with pytest.raises(weft.PlanError, match="the point is no plan") as e:
         weft.sweep(small, over={"mesh.tp": [3]})
     assert e.value.diagnostics
     with pytest.raises(weft.PlanError) as e:

@@ -327,7 +327,7 @@ START_TEST(what_is_wrong_with_a_request) {
                {"--tokens 1,x", "--tokens takes ids with commas between"},
                {"--tokens 1,96", "token 96 is not below the vocabulary of 96"},
                {"--tokens 1 --max-tokens 16",
-                "1 tokens of the prompt and 16 more: the plan trains"},
+                "1 token of the prompt and 16 more: the plan trains"},
                {"--tokens 1 --stop a", "--stop is a string, and the tokens of this plan"},
                {"--tokens 1 --top-p 1.5", "--top-p is a probability"},
                {"--tokens 1 --greedy --top-k 3", "--greedy leaves no choice"},

@@ -241,7 +241,7 @@ START_TEST(bad_input) {
        "max_gib is a positive number"},
       {"weft.sweep { plan = P, " OVER ", keep = 0 }", 1, "keep must be an integer"},
       {"weft.sweep { plan = P, " OVER ", where = function() return false end }", 1,
-       "where() leaves none of the 2 points"},
+       "where() leaves none of 2 points"},
       {"weft.sweep { plan = 'no.lua', " OVER " }", 2, "no.lua"},
       {"weft.sweep { plan = P, over = { { 'mesh.tp', 3, 5 } } }", 1,
        "none of the 2 points is a plan\n          2  divisibility: plan.mesh.tp: 3 does "
@@ -431,7 +431,7 @@ START_TEST(json_of_errors) {
     const char *script, *says;
     int code;
   } rows[] = {
-      {"weft.sweep { plan = P, over = { { 'mesh.tp', 3 } } }", "none of the 1", 1},
+      {"weft.sweep { plan = P, over = { { 'mesh.tp', 3 } } }", "the point is no plan", 1},
       {"weft.sweep { plan = P, over = { { 'mehs.tp', 3 } } }", "'mesh'", 1},
       {"print(1)", "made no sweep", 1},
       {"weft.sweep { plan = 'no.lua', over = { { 'mesh.tp', 3 } } }", "no.lua", 2}};

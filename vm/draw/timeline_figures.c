@@ -1,5 +1,6 @@
 /* timeline_figures.c - the numbers of a timeline as text and as JSON. */
 #include "timeline_draw.h"
+#include "vm/base/plural.h"
 
 static long long idle(const Timeline *t, int rank) {
   return (long long)(t->makespan - t->busy[rank]);
@@ -12,11 +13,12 @@ static long long idle_own(const Timeline *t, int rank) {
 void timeline_figures(const Timeline *t, const RankTraffic *bytes, int copies,
                       Text *out) {
   uint64_t total = 0;
-  text_printf(out,
-              "bubble %.2f %% of %lld units on %d rank%s; %.2f %% within each rank's own "
-              "span\n",
-              100 * timeline_bubble(t), (long long)t->makespan, t->ranks,
-              t->ranks > 1 ? "s" : "", 100 * timeline_bubble_own(t));
+  text_printf(
+      out,
+      "bubble %.2f %% of %lld unit%s on %d rank%s; %.2f %% within each rank's own "
+      "span\n",
+      100 * timeline_bubble(t), (long long)t->makespan, plural(t->makespan, "s"),
+      t->ranks, plural(t->ranks, "s"), 100 * timeline_bubble_own(t));
   text_add(out, "rank    idle  in own span  most chunks in flight");
   text_add(out, bytes ? "     bytes sent bytes received\n" : "\n");
   for (int r = 0; r < t->ranks; r++) {

@@ -3,6 +3,7 @@
  * give small files. The time axis has units, or seconds where the timeline is of a clock.
  */
 #include "timeline_draw.h"
+#include "vm/base/plural.h"
 
 #include <stdio.h>
 
@@ -284,10 +285,10 @@ static void add_captions(Picture *p) {
   text_printf(p->out, "<text class=\"t\" x=\"%d\" y=\"28\">", LEFT);
   add_escaped(p->out, s->name ? s->name : "schedule");
   text_printf(p->out, "</text><text class=\"u\" x=\"%d\" y=\"46\">%d rank%s", LEFT,
-              s->ranks, s->ranks > 1 ? "s" : "");
+              s->ranks, plural(s->ranks, "s"));
   if (s->virtual_stages > 1) text_printf(p->out, " × %d chunks", s->virtual_stages);
   text_printf(p->out, ", %d microbatch%s; ", s->microbatches,
-              s->microbatches > 1 ? "es" : "");
+              plural(s->microbatches, "es"));
   if (p->t->tick > 0) {
     text_add(p->out, "a step of ");
     add_time(p, p->t->makespan);

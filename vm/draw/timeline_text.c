@@ -1,5 +1,6 @@
 /* timeline_text.c - draws a timeline with characters, with or without colours. */
 #include "timeline_draw.h"
+#include "vm/base/plural.h"
 
 enum {
   LINES_MOST = 48, /* of a drawing that is cut into blocks, one below the other */
@@ -246,16 +247,17 @@ static void legend_exact(Canvas *v) {
   if (v->s->virtual_stages > 1)
     text_add(v->out, "lower case: chunks after the first one of a rank\n");
   if (v->t->makespan > v->block)
-    text_printf(v->out, "cut into %lld rows of %lld units\n",
+    text_printf(v->out, "cut into %lld rows of %lld unit%s\n",
                 (long long)((v->t->makespan + v->block - 1) / v->block),
-                (long long)v->block);
+                (long long)v->block, plural(v->block, "s"));
 }
 
 static void legend_scaled(Canvas *v) {
   text_printf(v->out,
-              "a column is %lld units: F forward, %sB backward, = both, . mostly idle;\n"
+              "a column is %lld unit%s: F forward, %sB backward, = both, . mostly idle;\n"
               "in lower case, or - for =, if the rank was idle for a part of it\n",
-              (long long)v->scale, kinds(v) >> DRAW_W & 1 ? "I and W its halves, " : "");
+              (long long)v->scale, plural(v->scale, "s"),
+              kinds(v) >> DRAW_W & 1 ? "I and W its halves, " : "");
   text_printf(v->out, "%lld units do not fit here; --width %lld shows each of them\n",
               (long long)v->t->makespan, (long long)v->t->makespan + v->label + 1);
 }

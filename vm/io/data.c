@@ -2,6 +2,7 @@
  * window of the stream that depends on (seed, k, i) only. */
 
 #include "source.h"
+#include "vm/base/plural.h"
 #include "vm/base/rng.h"
 
 static const Source *const sources[DATA_N] = {
@@ -69,7 +70,7 @@ static const char *left_out(Data *d) {
   int64_t n = r->ncut + r->ndropped; /* one of them is 0 */
   if (n == 0) return "";
   return arena_printf(d->arena, ", %lld document%s %s %lld %s", (long long)n,
-                      n > 1 ? "s" : "", r->ncut ? "truncated by" : "dropped with",
+                      plural(n, "s"), r->ncut ? "truncated by" : "dropped with",
                       (long long)(r->cut + r->dropped), d->source->unit);
 }
 
@@ -86,9 +87,9 @@ static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
         "two is better than the second",
         d->described, (long long)d->rows->n);
   double full = 100 * (double)d->rows->filled / ((double)d->rows->n * (double)d->seq);
-  d->described =
-      arena_printf(d->arena, "%s, whole documents in %lld rows, %.1f %% of them filled%s",
-                   d->described, (long long)d->rows->n, full, left_out(d));
+  d->described = arena_printf(
+      d->arena, "%s, whole documents in %lld row%s, %.1f %% of them filled%s",
+      d->described, (long long)d->rows->n, plural(d->rows->n, "s"), full, left_out(d));
   return WEFT_OK;
 }
 

@@ -2,6 +2,7 @@
  * and in order, parameters unsharded when needed. Problems are collected with rank and
  * step and reported in that order. schedule_deadlock.c then checks all ranks together. */
 #include "schedule_int.h"
+#include "vm/base/plural.h"
 
 #include <stdlib.h>
 
@@ -68,11 +69,11 @@ static bool part_exists(ScheduleCheck *c, int rank, int step, const ActionPart *
   if (!chunk)
     problem(c, rank, step,
             arena_printf(c->a, "names chunk %d, but a rank has %d chunk%s, from 0",
-                         p->chunk, s->virtual_stages, s->virtual_stages > 1 ? "s" : ""));
+                         p->chunk, s->virtual_stages, plural(s->virtual_stages, "s")));
   else if (!mb)
     problem(c, rank, step,
             arena_printf(c->a, "is not there: the schedule has %d microbatch%s, from 0",
-                         s->microbatches, s->microbatches > 1 ? "es" : ""));
+                         s->microbatches, plural(s->microbatches, "es")));
   return chunk && mb;
 }
 

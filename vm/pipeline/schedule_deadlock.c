@@ -4,6 +4,7 @@
 #include "schedule_int.h"
 
 #include "vm/program/walk.h"
+#include "vm/base/plural.h"
 
 typedef struct Stuck {
   ScheduleCheck *c;
@@ -71,7 +72,7 @@ void schedule_deadlock(ScheduleCheck *c, const Timeline *t) {
   if (waiting > shown)
     text =
         arena_printf(c->a, "%s\n  %d more rank%s wait%s for them", text, waiting - shown,
-                     waiting - shown > 1 ? "s" : "", waiting - shown > 1 ? "" : "s");
+                     plural(waiting - shown, "s"), waiting - shown > 1 ? "" : "s");
   Diag *x = diag_error(c->d, "deadlock", "schedule", "%s", text);
   int line = s->list[first][k.at[first]].line;
   if (line > 0 && s->file) x->file = s->file, x->line = line;

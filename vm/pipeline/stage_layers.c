@@ -2,6 +2,7 @@
  * explicit list or layout, or layers_per_stage, or an even split, with fewer at the ends.
  * Needs only the number of layers, so a plan is checked before its model is built. */
 #include "schedule.h"
+#include "vm/base/plural.h"
 
 /* An even split; stages with one layer less are at the ends, the last stage first. */
 static void even(int layers, int stages, int *out) {
@@ -20,14 +21,14 @@ typedef struct Split {
 
 static const char *counted(const Split *s) {
   return arena_printf(s->d->arena, "%d stage%s (pp = %d x virtual = %d)", s->stages,
-                      s->stages == 1 ? "" : "s", s->ranks, s->chunks);
+                      plural(s->stages, "s"), s->ranks, s->chunks);
 }
 
 /* Reports that the plan lists `have` stages although there is another number of them. */
 static bool miscounted(const Split *s, const char *path, const char *what, int64_t have) {
   Diag *g = diag_error(s->d, "stages", path, "%s %lld stage%s, but there %s %s", what,
-                       (long long)have, have == 1 ? "" : "s",
-                       s->stages == 1 ? "is" : "are", counted(s));
+                       (long long)have, plural(have, "s"), s->stages == 1 ? "is" : "are",
+                       counted(s));
   if (have > 0 && have % s->ranks == 0)
     g->suggestion = arena_printf(s->d->arena, "pp_plan.virtual = %lld would fit",
                                  (long long)(have / s->ranks));

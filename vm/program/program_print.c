@@ -3,6 +3,7 @@
  * dtype[shape] $slot+offset (slot 0, the arena: @offset). */
 #include "program.h"
 #include "vm/graph/op_attrs.h"
+#include "vm/base/plural.h"
 
 typedef struct Print {
   const Compiled *c;
@@ -140,10 +141,12 @@ static void print_header(const Print *k) {
     text_printf(k->out, "%s %s %d", a ? "," : "", axis_name((Axis)a),
                 mesh_coord(&c->mesh, k->rank, (Axis)a));
   text_printf(k->out,
-              "\nprogram of pp rank %d: %u instructions in main, %d bodies, %d handles\n"
-              "one step: %d microbatches of %d x %lld tokens, %s, %.6g flops",
-              k->p->pp, k->p->nmain, k->p->nbody, k->p->nhandle, c->microbatches,
-              c->micro, (long long)c->seq, dtype_name(c->dtype), k->p->flops);
+              "\nprogram of pp rank %d: %u instruction%s in main, %d bod%s, %d handle%s\n"
+              "one step: %d microbatch%s of %d x %lld tokens, %s, %.6g flops",
+              k->p->pp, k->p->nmain, plural(k->p->nmain, "s"), k->p->nbody,
+              k->p->nbody == 1 ? "y" : "ies", k->p->nhandle, plural(k->p->nhandle, "s"),
+              c->microbatches, plural(c->microbatches, "es"), c->micro, (long long)c->seq,
+              dtype_name(c->dtype), k->p->flops);
   print_again(k, k->p->recomputed);
   text_add(k->out, "\n");
 }
@@ -226,8 +229,8 @@ static void print_code(const Print *k) {
   for (uint32_t i = 0; i < k->p->nmain; i++) print_instr(k, i, i);
   for (int i = 0; i < k->p->nbody; i++) {
     const Body *b = &k->p->body[i];
-    text_printf(k->out, "\nbody %d: %s, phase %s, %d slots, %.6g flops", i, b->name,
-                prog_phase_name[b->phase], b->nslot, b->flops);
+    text_printf(k->out, "\nbody %d: %s, phase %s, %d slot%s, %.6g flops", i, b->name,
+                prog_phase_name[b->phase], b->nslot, plural(b->nslot, "s"), b->flops);
     print_again(k, b->recomputed);
     text_add(k->out, "\n");
     for (uint32_t j = 0; j < b->n; j++) print_instr(k, b->first + j, j);

@@ -13,6 +13,7 @@
 
 #include "run_int.h"
 #include "vm/base/build_id.h"
+#include "vm/base/plural.h"
 
 enum { FACTS_MAX = 512, BYTES_MAX = 1 << 20, SHOWN = 6, WIDTH = 60 };
 
@@ -65,7 +66,7 @@ static void add_ranks(const Consensus *a, int fact, const char *value, Text *out
     if (r - first > 1) text_printf(&list, "-%d", r - 1);
     first = -1;
   }
-  text_printf(out, "rank%s %.80s%s", n > 1 ? "s" : "", list.s ? list.s : "",
+  text_printf(out, "rank%s %.80s%s", plural(n, "s"), list.s ? list.s : "",
               list.n > 80 ? " ..." : "");
   text_free(&list);
 }

@@ -12,6 +12,7 @@
 
 #include "run_int.h"
 #include "vm/base/checksum.h"
+#include "vm/base/plural.h"
 
 enum { AXIS_SETS = 32, REASON = 480 };
 
@@ -193,7 +194,7 @@ static void explain(ReplicaCheck *x) {
       "a library of one of them is at fault: go on from a checkpoint without it",
       v->rank, v->from, state ? o->state[n.kind - STATE_OPT1].title : "",
       state ? " of " : "", x->c->param[n.param].name, n.differ, n.at, v->ranks,
-      v->ranks == 1 ? "" : "s");
+      plural(v->ranks, "s"));
 }
 
 /* ---- all ranks ---- */

@@ -7,6 +7,7 @@
 
 #include "vm/program/program_check.h"
 #include "vm/rank/saved_pieces.h"
+#include "vm/base/plural.h"
 
 #include <errno.h>
 #include <omp.h>
@@ -236,8 +237,7 @@ static weft_status check_memory(const Run *r, int local, weft_error *e) {
       e, WEFT_ENOMEM,
       "%d rank%s of %.1f GiB need%s more than the %.1f GiB of memory that this "
       "machine has; use a smaller batch.micro or batch.seq, or more machines",
-      local, local > 1 ? "s" : "", need / local / gib, local > 1 ? "" : "s",
-      machine / gib);
+      local, plural(local, "s"), need / local / gib, local > 1 ? "" : "s", machine / gib);
 }
 
 /* Only host memory is checked here; a device with its own memory reports what does not

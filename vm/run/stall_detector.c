@@ -2,6 +2,7 @@
  * for the ranks of this process or, where processes report to each other, for all ranks.
  * A rank that computes is never counted as stalled, however long its kernel takes. */
 #include "run_int.h"
+#include "vm/base/plural.h"
 
 #include <stdio.h>
 
@@ -95,7 +96,7 @@ static void report_alike(const Run *r, Ranks all, int culprit, int i, Text *out)
     if (is_listed(r, all, culprit, k) && does_the_same(r, all, k, i)) return;
   for (int k = i + 1; k < total; k++)
     n += is_listed(r, all, culprit, k) && does_the_same(r, all, i, k);
-  text_printf(out, "; rank%s %d", n > 1 ? "s" : "", rank_of(r, all, i));
+  text_printf(out, "; rank%s %d", plural(n, "s"), rank_of(r, all, i));
   for (int k = i + 1; k < total; k++)
     if (is_listed(r, all, culprit, k) && does_the_same(r, all, i, k))
       text_printf(out, ", %d", rank_of(r, all, k));

@@ -6,6 +6,7 @@
 #include "vm/weights/param_gather.h"
 #include "vm/weights/snapshot.h"
 #include "vm/weights/weights_load.h"
+#include "vm/base/plural.h"
 
 weft_status session_fill(Session *s, weft_error *e) {
   if (s->fill) return s->fill(s->fill_from, s->run, e);
@@ -57,7 +58,8 @@ weft_status session_train(Session *s, int64_t end, const StopFlag *stop,
   while (s->step < end && !s->stopped) {
     StepResult r;
     if (stop && *stop)
-      return err_set(e, WEFT_EINTR, "interrupted after %lld steps", (long long)s->step);
+      return err_set(e, WEFT_EINTR, "interrupted after %lld step%s", (long long)s->step,
+                     plural(s->step, "s"));
     TRY(run_step(s->run, s->data, s->step, &r, e));
     s->step++;
     TRY(session_check_replicas(s, s->step, e));

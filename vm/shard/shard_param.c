@@ -1,6 +1,7 @@
 /* shard_param.c - parameters: which tp_plan rule applies, which dimension its style
  * shards, and whether the sizes allow it. */
 #include "shard.h"
+#include "vm/base/plural.h"
 
 /* ---- replicated heads ---- */
 
@@ -182,7 +183,7 @@ bool shard_same_parts(Shard *s, Oid op, int i, int di, int k, int dk) {
              "%s takes %s, which is cut in %d packed part%s, and %s, which is cut "
              "in %d",
              o->name ? o->name : op_info[o->code].name, tensor_label(s->g, o->in[i], one),
-             a, a > 1 ? "s" : "", tensor_label(s->g, o->in[k], other), b);
+             a, plural(a, "s"), tensor_label(s->g, o->in[k], other), b);
   return false;
 }
 

@@ -4,6 +4,7 @@
 
 #include <lauxlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "bindings/import/settings.h"
 #include "bindings/object/reasons.h"
@@ -154,11 +155,16 @@ static void give(lua_State *L, Convert *c) {
     print_json(L);
     return;
   }
-  if (ok && document && !cli->output) print_field(stdout, L, "document");
+  bool both = ok && document && !cli->output;
+  if (both) print_field(stdout, L, "document");
   lua_getfield(L, -1, "aside");
   bool aside = lua_toboolean(L, -1);
-  lua_pop(L, 1);
-  if (!cli->quiet || !ok) print_field(aside ? stderr : stdout, L, "text");
+  bool brief = lua_getfield(L, -2, "brief") != LUA_TNIL;
+  lua_pop(L, 2);
+  /* A terminal that shows both would have the same lines twice. */
+  brief = brief && both && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
+  if (!cli->quiet || !ok)
+    print_field(aside ? stderr : stdout, L, brief ? "brief" : "text");
 }
 
 static int convert(lua_State *L) {

@@ -7,6 +7,7 @@
 #include "vm/base/terminal.h"
 #include "vm/ckpt/ckpt_convert.h"
 #include "vm/rank/saved_pieces.h"
+#include "vm/base/plural.h"
 
 static weft_status compile_plan(Job *j, const Cli *cli, Arena *arena, const char *path) {
   TRY(job_start(j, cli, arena, path));
@@ -92,8 +93,8 @@ int ckpt_convert_plan(Cli *cli, Arena *arena, const char *const *at) {
   Conversion c = {0};
   weft_status st = convert(&c, cli, arena, at);
   if (st == WEFT_OK && !cli->json)
-    printf("%s: step %lld as %d rank%s write it\n", SHOWN(c.out), (long long)c.m.step,
-           c.m.world, c.m.world > 1 ? "s" : "");
+    printf("%s: step %lld as %d rank%s write%s it\n", SHOWN(c.out), (long long)c.m.step,
+           c.m.world, plural(c.m.world, "s"), c.m.world == 1 ? "s" : "");
   ckpt_close(c.from);
   if (c.text) mem_free(NULL, c.text, c.bytes + 1);
   /* Errors in plan A are reported with its name. */
@@ -206,10 +207,10 @@ static weft_status plan(Planned *p, Cli *cli, Arena *arena, const char *const *a
 
 static void print_plan(const Planned *p) {
   const Compiled *c = p->job.compiled;
-  char mesh[96], a[32], b[32], d[32];
+  char mesh[128], a[32], b[32], d[32];
   uint64_t sum = 0;
-  printf("%s: %s, %d ranks; reads %s\n", p->job.plan.name, format_mesh(&c->mesh, mesh),
-         c->mesh.world, p->path ? p->path : "what it has written");
+  printf("%s: %s; reads %s\n", p->job.plan.name, format_mesh_ranks(&c->mesh, mesh),
+         p->path ? p->path : "what it has written");
   printf("pp  ranks     all write   a rank at most    a rank reads at most\n");
   for (int i = 0; i < c->mesh.size[AXIS_PP]; i++) {
     const Traffic *t = &p->of[i];

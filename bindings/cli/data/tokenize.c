@@ -9,6 +9,7 @@
 #include "vm/io/io.h"
 #include "vm/io/token_file_write.h"
 #include "vm/text/tokenizer.h"
+#include "vm/base/plural.h"
 
 typedef struct Writer {
   const Cli *cli;
@@ -126,8 +127,8 @@ int verb_tokenize(Cli *cli, Arena *arena) {
   if (st == WEFT_OK) st = tokenize(&w, &e);
   tokenizer_close(t);
   if (st == WEFT_OK)
-    printf("%s: %lld document%s, %lld tokens of %d bits, %s\n", SHOWN(cli->out),
-           w.documents, w.documents == 1 ? "" : "s", w.tokens, w.bits,
+    printf("%s: %lld document%s, %lld token%s of %d bits, %s\n", SHOWN(cli->out),
+           w.documents, plural(w.documents, "s"), w.tokens, plural(w.tokens, "s"), w.bits,
            is_llmc(cli) ? "llm.c" : "Megatron");
   return tokenize_end(st, &e);
 }

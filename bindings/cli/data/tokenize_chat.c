@@ -5,6 +5,7 @@
 #include "bindings/cli/chat_options.h"
 #include "bindings/plan_table/loaded_plan.h"
 #include "vm/base/terminal.h"
+#include "vm/base/plural.h"
 
 typedef struct ChatJob {
   const Cli *cli;
@@ -90,10 +91,10 @@ static weft_status write_file(ChatJob *j, weft_error *e) {
 
 static void say(const ChatJob *j) {
   const ChatCounts *n = &j->n;
-  printf("%s: %lld conversation%s, %lld tokens, %lld learnt (%.1f %%); %lld truncated, "
+  printf("%s: %lld conversation%s, %lld token%s, %lld learnt (%.1f %%); %lld truncated, "
          "%lld dropped\n",
-         SHOWN(j->cli->out), (long long)n->conversations,
-         n->conversations == 1 ? "" : "s", (long long)n->tokens, (long long)n->learnt,
+         SHOWN(j->cli->out), (long long)n->conversations, plural(n->conversations, "s"),
+         (long long)n->tokens, plural(n->tokens, "s"), (long long)n->learnt,
          100 * (double)n->learnt / (double)n->tokens, (long long)n->truncated,
          (long long)(n->bad + n->unlearnt));
   if (n->unlearnt)

@@ -7,6 +7,7 @@
 #include "vm/ckpt/ckpt_compare.h"
 #include "vm/ckpt/ckpt_store.h"
 #include "vm/base/terminal.h"
+#include "vm/base/plural.h"
 
 static const struct Part {
   const char *name, *args;
@@ -52,7 +53,7 @@ int verb_ckpt(Cli *cli, Arena *arena) {
   if (p && n >= p->least && n <= p->most) return p->run(cli, arena, cli->arg + 1);
   if (p)
     err_set(&e, WEFT_EUSAGE, "weft ckpt %s takes %s, got %d argument%s", p->name, p->args,
-            n, n == 1 ? "" : "s");
+            n, plural(n, "s"));
   else
     wrong_part(cli->arg[0], &e);
   return ckpt_end(cli, arena, WEFT_EUSAGE, &e, NULL, NULL);
@@ -103,7 +104,7 @@ static void print_list(const Listing *l) {
     const Listed *x = &l->at[i];
     printf("%s  %s  %s  %d file%s  %s  %s%s\n", SHOWN(x->name),
            when(x->m.saved_at, time_text), format_bytes((double)x->bytes, bytes),
-           x->m.nfile, x->m.nfile == 1 ? "" : "s", SHOWN(x->m.mesh), SHOWN(x->m.name),
+           x->m.nfile, plural(x->m.nfile, "s"), SHOWN(x->m.mesh), SHOWN(x->m.name),
            x->latest ? "  latest" : "");
   }
 }
@@ -184,8 +185,9 @@ int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at) {
     else if (was != WEFT_OK)
       fprintf(stderr, "%s: error: %s\n", why.file, why.text);
     if (was == WEFT_OK && !cli->json)
-      printf("%s: complete, %d tensors in %d files, %s\n", SHOWN(c.path), c.tensors,
-             c.files, format_bytes((double)c.bytes, bytes));
+      printf("%s: complete, %d tensor%s in %d file%s, %s\n", SHOWN(c.path), c.tensors,
+             plural(c.tensors, "s"), c.files, plural(c.files, "s"),
+             format_bytes((double)c.bytes, bytes));
   }
   return ckpt_end(cli, arena, st, &e, checked_json, &sum);
 }
@@ -244,8 +246,9 @@ int ckpt_diff(Cli *cli, Arena *arena, const char *const *at) {
   ckpt_close(a);
   ckpt_close(b);
   if (st == WEFT_OK && d.prints)
-    printf("%d tensors, %d differ, %d are in one of them only\n", d.tensors, d.differ,
-           d.missing);
+    printf("%d tensor%s, %d differ%s, %d %s in one of them only\n", d.tensors,
+           plural(d.tensors, "s"), d.differ, d.differ == 1 ? "s" : "", d.missing,
+           d.missing == 1 ? "is" : "are");
   int code = ckpt_end(cli, arena, st, &e, diff_json, &d);
   return st == WEFT_OK && (d.differ || d.missing) ? 1 : code;
 }

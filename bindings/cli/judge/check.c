@@ -1,6 +1,7 @@
 /* check.c - weft check: loads, compiles, proves and reports a plan. */
 #include "bindings/cli/cli.h"
 #include "vm/rewrite/fp8_linears.h"
+#include "vm/base/plural.h"
 
 #include <math.h>
 
@@ -51,25 +52,26 @@ static double lacking(const Job *j) {
 
 static void print_summary(const Checked *c) {
   const Job *j = &c->job;
-  char mesh[96], a[32], text[ATTENTION_WAY];
+  char mesh[128], a[32], text[ATTENTION_WAY];
   double lacks = lacking(j);
   const Batch *b = &j->plan.batch;
   printf("%s: %s\n", j->plan.name, lacks > 0 ? "right, but does not fit its GPUs" : "ok");
-  printf("  mesh    %s, %d rank%s%s\n", format_mesh(&j->mesh, mesh), j->mesh.world,
-         j->mesh.world > 1 ? "s" : "",
+  printf("  mesh    %s%s\n", format_mesh_ranks(&j->mesh, mesh),
          job_open_world(j) ? " (the smallest world; none is stated)" : "");
   printf("  model   %s, %s parameters\n",
          lang_architecture(j->lp) ? lang_architecture(j->lp) : "a function of the plan",
          format_count((double)j->compiled->params_total, a));
-  printf("  step    %lld sequences of %lld tokens in %d microbatches, %s\n",
-         (long long)b->global, (long long)b->seq, j->compiled->microbatches,
-         j->plan.schedule);
+  printf("  step    %lld sequence%s of %lld token%s in %d microbatch%s, %s\n",
+         (long long)b->global, plural(b->global, "s"), (long long)b->seq,
+         plural(b->seq, "s"), j->compiled->microbatches,
+         plural(j->compiled->microbatches, "es"), j->plan.schedule);
   print_memory(j, lacks);
   if (c->frozen) print_learns(c);
-  printf(
-      "  proof   no deadlock: %lld transfers and %lld collectives on %d communicators\n",
-      (long long)j->compiled->proof.transfers, (long long)j->compiled->proof.collectives,
-      j->compiled->proof.communicators);
+  const Proof *f = &j->compiled->proof;
+  printf("  proof   no deadlock: %lld transfer%s and %lld collective%s on %d "
+         "communicator%s\n",
+         (long long)f->transfers, plural(f->transfers, "s"), (long long)f->collectives,
+         plural(f->collectives, "s"), f->communicators, plural(f->communicators, "s"));
   if (j->plan.fp8.recipe)
     printf("  fp8     %s\n", fp8_summary(j->graph, &j->plan, j->arena));
   if (j->plan.attention != ATTENTION_NATIVE && attention_way(j->compiled, text))

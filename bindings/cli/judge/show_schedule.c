@@ -5,6 +5,7 @@
 
 #include "vm/io/io.h"
 #include "vm/pipeline/schedule.h"
+#include "vm/base/plural.h"
 
 /* ---- the table ---- */
 
@@ -81,9 +82,9 @@ static int copies(const ScheduleView *v) {
 void schedule_text(const ScheduleView *v, Text *out) {
   const Schedule *s = &v->job->schedule;
   text_printf(out, "schedule: %s, %d pipeline rank%s", s->name, s->ranks,
-              s->ranks > 1 ? "s" : "");
+              plural(s->ranks, "s"));
   if (s->virtual_stages > 1) text_printf(out, " of %d chunks", s->virtual_stages);
-  text_printf(out, ", %d microbatch%s", s->microbatches, s->microbatches > 1 ? "es" : "");
+  text_printf(out, ", %d microbatch%s", s->microbatches, plural(s->microbatches, "es"));
   if (v->job->plan.batch.rounds > 1)
     text_printf(out, ", %lld times a step", (long long)v->job->plan.batch.rounds);
   if (!v->runs) {

@@ -7,6 +7,7 @@
 #include "vm/sim/sim_timeline.h"
 #include "vm/sim/sim_trace.h"
 #include "vm/sim/trace_compare.h"
+#include "vm/base/plural.h"
 
 typedef struct Simulated {
   struct weft_plan plan; /* only its job is set */
@@ -52,7 +53,7 @@ static void print_compared(const Compared *c) {
   printf(
       "\nkernels of a step on all ranks, in ms, as measured in %d step%s and predicted:\n"
       "  %-18s %5s %8s %10s %10s %10s  %s\n",
-      c->steps, c->steps == 1 ? "" : "s", "op", "type", "count", "measured", "predicted",
+      c->steps, plural(c->steps, "s"), "op", "type", "count", "measured", "predicted",
       "difference", "by");
   for (int i = 0; i < MIN(c->n, SHOWN); i++) {
     const ComparedOp *o = &c->op[i];

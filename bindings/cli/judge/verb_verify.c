@@ -1,6 +1,7 @@
 /* verb_verify.c - weft verify: a shrunk plan on one rank and on all of them, compared. */
 #include "bindings/cli/cli.h"
 #include "vm/session/verify.h"
+#include "vm/base/plural.h"
 
 typedef struct Comparison {
   Job job;
@@ -17,8 +18,9 @@ static void print_shrunk(const LangShrunk *s) {
 static void print_report(const Comparison *c) {
   const VerifyReport *r = &c->v.report;
   char mesh[96];
-  printf("%s: %s on %s against one rank, %d steps, %d tensors\n", c->job.plan.name,
-         c->job.plan.schedule, format_mesh(&c->job.mesh, mesh), r->steps, r->tensors);
+  printf("%s: %s on %s against one rank, %d step%s, %d tensor%s\n", c->job.plan.name,
+         c->job.plan.schedule, format_mesh(&c->job.mesh, mesh), r->steps,
+         plural(r->steps, "s"), r->tensors, plural(r->tensors, "s"));
   printf("  largest relative differences: loss %.1e, gradient norm %.1e, gradient %.1e, "
          "parameter %.1e\n",
          r->loss, r->grad_norm, r->grad, r->param);

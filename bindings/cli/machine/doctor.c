@@ -12,6 +12,7 @@
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/levels.h"
 #include "vm/base/module.h"
+#include "vm/base/plural.h"
 
 /* Modules that are opened when needed: what weft uses them for, and their Debian
  * packages. */
@@ -130,7 +131,7 @@ static void print_rate(const char *type, const Rate *r) {
 static void print_text_of(const Doctor *d) {
   char memory[32];
   printf("weft %s\n", weft_version());
-  printf("  cpu      %s, %d core%s, %s\n", d->cpu, d->cores, d->cores == 1 ? "" : "s",
+  printf("  cpu      %s, %d core%s, %s\n", d->cpu, d->cores, plural(d->cores, "s"),
          format_bytes(d->memory, memory));
   printf("  level    %s of %s; kernels for %s\n", cpu_level_name(d->level), d->levels,
          cpu_set_of(d->level)->name);

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "bindings/calibration/job_costs.h"
+#include "vm/base/plural.h"
 
 void machine_cpu(char *text, size_t size) {
   char line[256];
@@ -93,8 +94,9 @@ void calibration_age_print(const CalibrationAge *x) {
   Aged r[RATES];
   int aged = 0;
   printf("%s: of %s, ", x->path, x->then.date);
-  if (x->days >= 0) printf("%d day%s old, ", x->days, x->days == 1 ? "" : "s");
-  printf("%d kernels and %d transfers\n", x->then.kernel.n, x->then.move.n);
+  if (x->days >= 0) printf("%d day%s old, ", x->days, plural(x->days, "s"));
+  printf("%d kernel%s and %d transfer%s\n", x->then.kernel.n,
+         plural(x->then.kernel.n, "s"), x->then.move.n, plural(x->then.move.n, "s"));
   if (x->differs) {
     printf(
         "  it is not of this machine as it is now (%s, then and now): calibrate again\n",

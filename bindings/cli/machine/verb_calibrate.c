@@ -8,6 +8,7 @@
 #include "bindings/calibration/job_costs.h"
 #include "calibrate_world.h"
 #include "machine_table.h"
+#include "vm/base/plural.h"
 
 typedef struct Calibrate {
   Cli *cli;
@@ -168,15 +169,16 @@ static weft_status calibrate(Calibrate *c, Diags *d, weft_error *e) {
 
 static void tell(const Calibrate *c) {
   printf("%s: %s, %s\n", c->path, c->table.machine, c->table.way);
-  printf("  %d kernels and %d transfers measured now, %d and %d rows in all\n",
-         c->kernels, c->moves, c->table.kernel.n, c->table.move.n);
+  printf("  %d kernel%s and %d transfer%s measured now, %d and %d rows in all\n",
+         c->kernels, plural(c->kernels, "s"), c->moves, plural(c->moves, "s"),
+         c->table.kernel.n, c->table.move.n);
   if (c->larger)
-    printf("  %d transfers of more ranks than there are processes were left out\n",
-           c->larger);
+    printf("  %d transfer%s of more ranks than there are processes left out\n", c->larger,
+           plural(c->larger, "s"));
   if (c->wanted.left_out)
-    printf("  %d instructions were left out, whose time depends on routed rows or on "
+    printf("  %d instruction%s left out, whose time depends on routed rows or on "
            "memory of the host: data sheets have them\n",
-           c->wanted.left_out);
+           c->wanted.left_out, c->wanted.left_out == 1 ? " was" : "s were");
 }
 
 int verb_calibrate(Cli *cli, Arena *arena) {

@@ -3,6 +3,7 @@
  * the plan's own mesh, and each row of a step is a source whose loss is told apart. */
 #include "eval.h"
 #include "vm/io/reference/reference_file.h"
+#include "vm/base/plural.h"
 
 typedef struct Writing {
   Evaluation *v;
@@ -113,8 +114,8 @@ weft_status eval_reference(Evaluation *v) {
   TRY(eval_open_run(v));
   TRY(write_file(&w, model));
   if (!is_rank0(v->cli) || v->cli->json) return WEFT_OK;
-  printf("%s: %lld sequences, mean loss %.4f", v->written, (long long)v->rows[0],
-         v->mean[0]);
+  printf("%s: %lld sequence%s, mean loss %.4f", v->written, (long long)v->rows[0],
+         plural(v->rows[0], "s"), v->mean[0]);
   if (v->rows[1])
     printf("; %lld for validation, %.4f", (long long)v->rows[1], v->mean[1]);
   printf("\n");

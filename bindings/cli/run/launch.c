@@ -6,6 +6,7 @@
 
 #include "bindings/cli/cli.h"
 #include "vm/io/file.h"
+#include "vm/base/plural.h"
 
 /* What the script needs to know. */
 typedef struct Launch {
@@ -50,10 +51,10 @@ static void put_run(Launch *l, const char *comm) {
 }
 
 static void put_title(Launch *l, const char *use) {
-  char mesh[96];
-  text_printf(&l->out, "# %s: %s, %d ranks on %d machine%s of %d. By weft launch.\n",
-              l->name, format_mesh(&l->job.mesh, mesh), l->ranks, l->nodes,
-              l->nodes > 1 ? "s" : "", l->per_node);
+  char mesh[128];
+  text_printf(&l->out, "# %s: %s on %d machine%s of %d. By weft launch.\n", l->name,
+              format_mesh_ranks(&l->job.mesh, mesh), l->nodes, plural(l->nodes, "s"),
+              l->per_node);
   text_printf(&l->out, "# %s; what follows goes to weft run.\n", use);
 }
 

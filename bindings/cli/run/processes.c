@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "vm/comm/launcher_env.h"
+#include "vm/base/plural.h"
 
 static const char *get_env(void *ud, const char *name) { return getenv(name); }
 
@@ -48,7 +49,7 @@ static weft_status check_world(const Processes *p, const LaunchInfo *info) {
     snprintf(started, sizeof started, "this is one process that no launcher has started");
   else
     snprintf(started, sizeof started, "%s has started %d process%s",
-             launch_name(info->kind), info->size, info->size > 1 ? "es" : "");
+             launch_name(info->kind), info->size, plural(info->size, "es"));
   return err_set(&j->e, WEFT_EUSAGE,
                  "%s, but the plan's mesh (%s) %s %d ranks: start "
                  "mpirun -n %d weft %s %s%s",
@@ -101,7 +102,7 @@ static weft_status choose_threads(Processes *p, int64_t world) {
   return err_set(&p->job->e, WEFT_EUSAGE,
                  "--threads %d: %d rank%s of %d threads are too "
                  "many for %ld cores; at most --threads %lld",
-                 p->threads, ranks, ranks > 1 ? "s" : "", p->threads, cores,
+                 p->threads, ranks, plural(ranks, "s"), p->threads, cores,
                  (long long)most);
 }
 

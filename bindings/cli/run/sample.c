@@ -7,6 +7,7 @@
 #include "bindings/api/resume.h"
 #include "bindings/chat/chat.h"
 #include "bindings/chat/plan_tokenizer.h"
+#include "vm/base/plural.h"
 #include "vm/ckpt/ckpt.h"
 #include "vm/ckpt/ckpt_store.h"
 #include "vm/weights/weights_load.h"
@@ -74,9 +75,10 @@ static weft_status read_prompt(Sample *s, One *o, const char *text) {
   int64_t more = cli->max_tokens > 0 ? cli->max_tokens : MIN(100, o->most - o->n);
   if (o->n + more > o->most || more == 0)
     return err_set(e, WEFT_EUSAGE,
-                   "%lld tokens of the prompt and %lld more: the plan trains on %lld "
+                   "%lld token%s of the prompt and %lld more: the plan trains on %lld "
                    "(batch.seq)",
-                   (long long)o->n, (long long)more, (long long)o->most);
+                   (long long)o->n, plural(o->n, "s"), (long long)more,
+                   (long long)o->most);
   o->most = o->n + more;
   return WEFT_OK;
 }

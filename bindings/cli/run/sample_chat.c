@@ -11,6 +11,7 @@
 #include "bindings/chat/chat_plan.h"
 #include "bindings/cli/chat_options.h"
 #include "vm/base/terminal.h"
+#include "vm/base/plural.h"
 
 typedef struct Turn {
   struct Turn *next;
@@ -150,8 +151,9 @@ static weft_status answer(Sample *s, const char *question) {
   TRY(sample_generate(s, &t->one));
   const Text *said = &t->one.text;
   if (str_eq(t->one.ended, "length") && !s->cli->json)
-    report_error("the answer was cut after %lld tokens",
-                 (long long)(t->one.n - t->one.prompt));
+    report_error("the answer was cut after %lld token%s",
+                 (long long)(t->one.n - t->one.prompt),
+                 plural(t->one.n - t->one.prompt, "s"));
   return chat_talk(&c->template, "answer", said->n ? said->s : "", said->n, &c->text,
                    &j->e);
 }

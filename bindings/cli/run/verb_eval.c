@@ -9,6 +9,7 @@
 #include "vm/ckpt/ckpt.h"
 #include "vm/ckpt/ckpt_store.h"
 #include "vm/weights/weights_open.h"
+#include "vm/base/plural.h"
 
 /* ---- parameters ---- */
 
@@ -104,8 +105,9 @@ static void print_result(const Evaluation *v) {
   Text text = {0};
   text_printf(&text, "loss %.4f", r->eval_loss);
   if (has_perplexity(v)) text_printf(&text, "  perplexity %.4g", exp(r->eval_loss));
-  text_printf(&text, "  %lld tokens  %.1f s  (%s)\n", (long long)r->eval_tokens,
-              r->eval_ms / 1e3, data_describe(v->session.val));
+  text_printf(&text, "  %lld token%s  %.1f s  (%s)\n", (long long)r->eval_tokens,
+              plural(r->eval_tokens, "s"), r->eval_ms / 1e3,
+              data_describe(v->session.val));
   if (r->eval_sources)
     sources_text(v->session.val, r->eval_source, r->eval_sources, &text);
   print_text(stdout, &text);

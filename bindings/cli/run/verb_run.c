@@ -12,6 +12,7 @@
 #include "vm/base/terminal.h"
 #include "vm/session/session.h"
 #include "vm/weights/run_export.h"
+#include "vm/base/plural.h"
 
 typedef struct Training {
   Job job;
@@ -130,18 +131,18 @@ static const char *not_for_training(const Training *t) {
 }
 
 static void print_start(Training *t) {
-  char mesh[96], memory[32], text[ATTENTION_WAY];
+  char mesh[128], memory[32], text[ATTENTION_WAY];
   const Job *j = &t->job;
   bool asked = j->plan.attention != ATTENTION_NATIVE;
   const char *attention = asked ? attention_way(j->compiled, text) : NULL;
   const char *way = t->record.head.way, *kernels = t->record.head.kernels;
-  fprintf(stderr, "%s: %s, %d rank%s (%s), %s each; %s%s%s%s%s%s%s\n", t->job.plan.name,
-          format_mesh(&t->job.mesh, mesh), t->job.mesh.world,
-          t->job.mesh.world > 1 ? "s" : "", t->ranks.comm->name,
+  fprintf(stderr, "%s: %s (%s), %s%s; %s%s%s%s%s%s%s\n", t->job.plan.name,
+          format_mesh_ranks(&t->job.mesh, mesh), t->ranks.comm->name,
           format_bytes((double)run_memory(t->session.run), memory),
-          SHOWN(data_describe(t->session.data)), attention ? "; attention: " : "",
-          attention ? attention : "", way ? "; steps are " : "", way ? way : "",
-          kernels ? "; kernels: " : "", kernels ? kernels : "");
+          t->job.mesh.world > 1 ? " each" : "", SHOWN(data_describe(t->session.data)),
+          attention ? "; attention: " : "", attention ? attention : "",
+          way ? "; steps are " : "", way ? way : "", kernels ? "; kernels: " : "",
+          kernels ? kernels : "");
 }
 
 /* Says that early stopping has ended the run, and which evaluation was best. */
@@ -152,15 +153,16 @@ static weft_status tell_best(Training *t) {
   if (!t->first || !best->step) return WEFT_OK;
   snprintf(
       text, sizeof text,
-      "stopped after %lld steps: %lld evaluation%s in a row had no loss that is lower "
+      "stopped after %lld step%s: %lld evaluation%s in a row had no loss that is lower "
       "by more than %g",
-      (long long)t->session.step, (long long)best->since, best->since > 1 ? "s" : "",
-      t->session.min_delta);
+      (long long)t->session.step, plural(t->session.step, "s"), (long long)best->since,
+      plural(best->since, "s"), t->session.min_delta);
   if (t->session.stopped && !t->cli->quiet) report_error("%s", text);
   if (t->session.stopped) TRY(record_note(&t->record, "stopped", text, &t->job.e));
   if (!t->cli->quiet && (c->keep_best || t->session.stopped))
-    report_error("the best evaluation loss is %.4f, after %lld steps%s%s", best->loss,
-                 (long long)best->step, c->keep_best ? ": its checkpoint is in " : "",
+    report_error("the best evaluation loss is %.4f, after %lld step%s%s%s", best->loss,
+                 (long long)best->step, plural(best->step, "s"),
+                 c->keep_best ? ": its checkpoint is in " : "",
                  c->keep_best ? c->dir : "");
   return WEFT_OK;
 }
@@ -172,7 +174,7 @@ static void tell_sources(Training *t) {
   int64_t steps = sources_last(&t->sources, last);
   if (!t->first || t->cli->quiet || t->cli->json || !t->last.sources) return;
   text_printf(&text, "over the last %lld step%s:\n", (long long)steps,
-              steps > 1 ? "s" : "");
+              plural(steps, "s"));
   sources_text(t->session.data, last, t->last.sources, &text);
   print_text(stdout, &text);
 }
