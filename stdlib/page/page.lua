@@ -10,7 +10,9 @@ local CSP = "default-src 'none'; style-src 'unsafe-inline'"
 
 -- ---- the head ----
 
+-- A number and its unit stay on one line: "21.4 k collectives".
 local function figure(name, value, more)
+  more = more and string.gsub(more, "(%d) ([kMBT]) ", "%1\u{a0}%2 ")
   return el("div", nil, el("dt", nil, name), el("dd", nil, value, more and el("small", nil, more)))
 end
 
