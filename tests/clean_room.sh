@@ -2,9 +2,8 @@
 # ./dev clean-room [--short | --packages]: in a Debian root that holds nothing but apt, first the Debian
 # packages of this tree are installed and train, then the two commands of the README run from
 # a fresh clone of the last commit. --short: five steps of the quick start and a few suites,
-# and no packages, which are one more build of everything; --packages: these alone, and the
-# wheel. Needs root and mmdebstrap; takes
-# the host's mirrors and apt settings.
+# packages of what ./dev build has built, and no wheel; --packages: packages and the wheel alone.
+# Needs root and mmdebstrap; takes the host's mirrors and apt settings.
 # The mounts live in a mount namespace of their own, so they end with it, however it ends.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -33,10 +32,10 @@ if [ "${1:-}" = --inside ]; then
   exit
 fi
 
-steps=() suites=() packages=true sources=true
+steps=() suites=() short=false sources=true
 case ${1:-} in
 '') ;;
---short) packages=false steps=(--steps 5) suites=(lang mesh passes program exec kernels cli) ;;
+--short) short=true steps=(--steps 5) suites=(lang mesh passes program exec kernels cli) ;;
 --packages) sources=false ;;
 *) say "there is no option $1; --short and --packages are"; exit 2 ;;
 esac
@@ -65,9 +64,17 @@ git clone -q --depth 1 "file://$PWD" "$root/weft"
 # Training by what the packages alone bring, in a folder with a space and an umlaut; they go
 # again with all that they brought.
 packages() {
-  ./dev package >&2
+  local made=build-package/packages log
+  if $short; then # no second build of everything: the same rules put it below /usr
+    ./dev build >&2
+    made=build/packages
+    rm -rf $made
+    log=$(cd build && cpack -G DEB -D CPACK_PACKAGING_INSTALL_PREFIX=/usr 2>&1) || { say "$log"; return 1; }
+  else
+    ./dev package >&2
+  fi
   mkdir "$root/packages"
-  cp build-package/packages/weft_*.deb build-package/packages/libweft0_*.deb "$root/packages"
+  cp $made/weft_*.deb $made/libweft0_*.deb "$root/packages"
   # shellcheck disable=SC2016 # of the shell inside
   unshare --mount --propagation private -- "$PWD/tests/clean_room.sh" --inside "$root" bash -euc '
     export DEBIAN_FRONTEND=noninteractive
@@ -100,9 +107,9 @@ wheel() {
     /tmp/venv/bin/python -c "import weft; print(weft.check(\"quickstart.lua\"))"
     apt-get purge -y -q --auto-remove python3-venv >/tmp/packages.log 2>&1'
 }
-if $packages; then
-  say "Debian packages"
-  packages
+say "Debian packages"
+packages
+if ! $short; then
   say "the wheel"
   wheel
 fi

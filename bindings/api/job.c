@@ -245,9 +245,22 @@ weft_status job_val(Job *j, const weft_alloc *a, Data **out) {
   return j->plan.eval_every ? open_val(j, a, out) : WEFT_OK;
 }
 
+/* What does not fit is an error of the folder as the plan names it. */
+static weft_status check_fit(const Job *j, const SafeTensors *weights, weft_error *e) {
+  weft_status st = weights_fit(j->compiled, weights, NULL, e);
+  if (st == WEFT_EFILE && !*e->file)
+    snprintf(e->file, sizeof e->file, "%s", lang_weights(j->lp));
+  return st;
+}
+
 weft_status job_weights(Job *j, const weft_alloc *a, SafeTensors **out, weft_error *e) {
   Folders in = lang_folders(j->lp);
   weft_status st = weights_open(a, lang_weights(j->lp), &in, &j->plan, &in, out, e);
+  if (st == WEFT_OK && *out && j->compiled) st = check_fit(j, *out, e);
+  if (st != WEFT_OK) {
+    st_close(*out);
+    *out = NULL;
+  }
   return job_of_field(j, st, "model", e);
 }
 
@@ -266,8 +279,6 @@ weft_status job_check_files(Job *j) {
               data_describe(data), (long long)has, plural(has, "s"), (long long)step);
   data_close(data);
   if (st == WEFT_OK) st = job_weights(j, NULL, &weights, &j->e);
-  if (weights)
-    st = job_of_field(j, weights_fit(j->compiled, weights, NULL, &j->e), "model", &j->e);
   st_close(weights);
   if (st == WEFT_OK) st = job_tokenizer(j);
   if (j->d.list.n) lang_locate(j->lp, &j->d);

@@ -1,5 +1,6 @@
 /* job_field.c - an error of a file that a plan names says which field names it, and where
- * that stands: "a.txt: error: no file matches (plan.data, plan.lua:9)". */
+ * that stands: "a.txt: error: no file matches (plan.data, plan.lua:9)"; in front of a
+ * list. */
 #include "job.h"
 
 /* Whether the file of an error is this one, or in it. */
@@ -28,7 +29,10 @@ weft_status job_of_field(Job *j, weft_status st, const char *field, weft_error *
     place = arena_printf(j->arena, ", %s:%d", g->file, g->line);
   else if (g->file)
     place = arena_printf(j->arena, ", %s", g->file);
-  const char *text = arena_printf(j->arena, "%s (plan.%s%s)", e->text, name, place);
+  const char *list = strstr(e->text, ":\n");
+  const char *text = arena_printf(j->arena, "%.*s (plan.%s%s)%s",
+                                  list ? (int)(list - e->text) : (int)sizeof e->text,
+                                  e->text, name, place, list ? list : "");
   size_t n = strlen(text);
   if (n < sizeof e->text) memcpy(e->text, text, n + 1);
   return st;

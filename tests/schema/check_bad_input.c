@@ -357,14 +357,14 @@ static const struct {
   const char *err;
 } weights[] = {
     {rename_norm, 2,
-     "weft: the weights do not fit the model:\n"
+     "model: error: the weights do not fit the model (plan.model, hf.lua:5):\n"
      "  model.norm.weight: missing\n"
      "  model.nrom.weight: not in the model\n"},
     {add_one, 2,
-     "weft: the weights do not fit the model:\n"
+     "model: error: the weights do not fit the model (plan.model, hf.lua:5):\n"
      "  model.layers.9.bias: not in the model\n"},
     {turn, 2,
-     "weft: the weights do not fit the model:\n"
+     "model: error: the weights do not fit the model (plan.model, hf.lua:5):\n"
      "  model.layers.0.mlp.up_proj.weight: shape [32, 48], the model has [48, 32]\n"},
     {cut_short, 2, "~bytes of data (is the file complete?)"},
     {put_nan, 1, "~weft: step 0: loss is nan; first seen on rank "},
