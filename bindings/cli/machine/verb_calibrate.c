@@ -173,8 +173,8 @@ static void tell(const Calibrate *c) {
          c->kernels, plural(c->kernels, "s"), c->moves, plural(c->moves, "s"),
          c->table.kernel.n, c->table.move.n);
   if (c->larger)
-    printf("  %d transfer%s of more ranks than there are processes left out\n", c->larger,
-           plural(c->larger, "s"));
+    printf("  %d transfer%s of more ranks than there are processes %s left out\n",
+           c->larger, plural(c->larger, "s"), c->larger == 1 ? "was" : "were");
   if (c->wanted.left_out)
     printf("  %d instruction%s left out, whose time depends on routed rows or on "
            "memory of the host: data sheets have them\n",
