@@ -27,10 +27,11 @@ void field_betas(Check *c, int idx, const char *path) {
   c->plan->opt.beta2 = v[1];
 }
 
-void field_coefficients(Check *c, int idx, const char *path) {
+/* The coefficients that the list at idx has. */
+static void coefficients(Check *c, int idx, const char *path, double to[3]) {
   int n = field_list_length(c, idx, path, "a list of three numbers");
   if (n < 0) return;
-  if (n != LEN(c->plan->opt.ns)) {
+  if (n != 3) {
     diag_error(c->d, "range", path, "expected three numbers, got %d", n);
     return;
   }
@@ -39,9 +40,36 @@ void field_coefficients(Check *c, int idx, const char *path) {
     double v = lua_tonumber(c->L, -1);
     if (lua_type(c->L, -1) != LUA_TNUMBER || !(fabs(v) <= 1e3))
       check_type(c, field_item_path(c, path, i + 1), "a number from -1000 to 1000", -1);
-    c->plan->opt.ns[i] = v;
+    to[i] = v;
     lua_pop(c->L, 1);
   }
+}
+
+static bool first_is_list(Check *c, int idx) {
+  if (lua_type(c->L, idx) != LUA_TTABLE) return false;
+  bool is = lua_rawgeti(c->L, idx, 1) == LUA_TTABLE;
+  lua_pop(c->L, 1);
+  return is;
+}
+
+void field_coefficients(Check *c, int idx, const char *path) {
+  Optimizer *o = &c->plan->opt;
+  if (!first_is_list(c, idx)) {
+    coefficients(c, idx, path, o->ns[0]);
+    return;
+  }
+  int n = field_list_length(c, idx, path, "a list of rows of three numbers");
+  if (n < 0) return;
+  if (n > NS_ROWS) {
+    diag_error(c->d, "range", path, "expected at most %d rows, got %d", NS_ROWS, n);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(c->L, idx, i + 1);
+    coefficients(c, lua_gettop(c->L), field_item_path(c, path, i + 1), o->ns[i]);
+    lua_pop(c->L, 1);
+  }
+  o->ns_rows = n;
 }
 
 /* ---- learning rate ---- */

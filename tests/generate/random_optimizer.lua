@@ -40,12 +40,15 @@ local function adamw_8bit(weft, d, o)
 end
 
 -- Decays and betas are those of AdamW, which steps the rest.
-local function muon(weft, d, o)
+local function muon(weft, d, o, new_draw, number)
   o.post_validation = nil
   o.momentum = d:pick { 0.95, 0.95, 0.9, 0.5, 0 }
   o.nesterov = d:pick { true, true, false }
   o.ns_steps = d:pick { 5, 5, 1, 3 }
   o.ns_coefficients = d:maybe(4) and d:pick { { 2, -1.5, 0.5 }, { 1.5, -0.5, 0 } } or nil
+  if o.ns_steps == 3 and new_draw(number + 59):maybe(2) then
+    o.ns_coefficients = { { 4.0848, -6.8946, 2.927 }, { 3.7418, -5.5913, 2.3037 }, { 1.5, -0.5, 0 } }
+  end
   o.adjust_lr = d:pick { "original", "match_rms_adamw", "spectral_unclamped" }
   return weft.muon(o)
 end
@@ -69,5 +72,5 @@ return function(weft, new_draw, number, validates, offloads)
   if new_draw(number + 73):maybe(8) then return weft.adam(o) end
   if new_draw(number + 71):maybe(6) then return adamw_8bit(weft, d, o) end
   if offloads or not new_draw(number + 57):maybe(4) then return weft.adamw(o) end
-  return muon(weft, new_draw(number + 58), o)
+  return muon(weft, new_draw(number + 58), o, new_draw, number)
 end

@@ -1,5 +1,6 @@
-/* check_import_models.c - models by their public names: what weft import makes of a name
- * has as many parameters as was published, and other names say what the model is. */
+/* check_import_models.c - models by their public names: what weft import makes
+ * of a name has as many parameters as was published, and other names say what
+ * the model is. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,10 +100,12 @@ static const struct Other {
 
 #define RECIPE_OF(model, more)                                                           \
   "step_scheduler: {global_batch_size: 8, max_steps: 10}\n"                              \
-  "model: {_target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained, "          \
+  "model: {_target_: "                                                                   \
+  "nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained, "                            \
   "torch_dtype: bf16, pretrained_model_name_or_path: " model "}\n" more
 
-/* torchao's settings: what is computed is in the plan, what is gathered is said. */
+/* torchao's settings: what is computed is in the plan, what is gathered is
+ * said. */
 START_TEST(linears_of_torchao_are_in_fp8) {
   import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B",
                                  "fp8: {enabled: true, recipe_name: tensorwise, "
@@ -130,7 +133,8 @@ END_TEST
 /* Transformer Engine's: its linears, and not the experts. */
 START_TEST(linears_of_transformer_engine_are_in_fp8) {
 #define BACKEND(experts, recipe)                                                         \
-  ", backend: {linear: te, experts: " experts ", te_fp8: {recipe: " recipe "}}"
+  ", backend: {linear: te, experts: " experts ", te_fp8: {recipe: " recipe "}"           \
+  "}"
   import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-30B-A3B" BACKEND("te", "mxfp8"), ""));
   const char *report = import_file("a.yaml", "");
   import_plan_has("recipe = \"mxfp8\",");
@@ -146,6 +150,37 @@ START_TEST(linears_of_transformer_engine_are_in_fp8) {
 }
 END_TEST
 
+/* dion's Muon: the plan has its coefficients, and the rates of what is no
+ * matrix. */
+START_TEST(muon_of_dion_is_muon) {
+#define MUON(more)                                                                       \
+  "optimizer: {_target_: dion.Muon, lr: 5e-4, mu: 0.9, scalar_lr: 1e-4, "                \
+  "embed_lr: 1e-4, lm_head_lr: 1e-4, adjust_lr: spectral_norm, scalar_opt: "             \
+  "adamw" more "}\n"
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B", MUON("")));
+  const char *report = import_file("a.yaml", "");
+  import_plan_has("optimizer = weft.muon {");
+  import_plan_has("momentum = 0.9,");
+  import_plan_has("nesterov = false,");
+  import_plan_has("ns_coefficients = { { 4.0848, -6.8946, 2.927 }, { 3.9505,");
+  import_plan_has("adjust_lr = \"spectral_unclamped\",");
+  import_plan_has("adamw_lr_ratio = 0.2,");
+  import_plan_has("betas = { 0.9, 0.999 },");
+  import_plan_has("state_dtype = \"bf16\",");
+  import_has(report, "the iteration is in f32");
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B", MUON(", weight_decay: 0.1")));
+  (void)import_file("a.yaml", "");
+  import_plan_has("decay_vectors = true,");
+  import_plan_has("{ \"lm_head\", lr = 1.0, weight_decay = 0.0 }");
+  import_put("a.yaml",
+             RECIPE_OF("Qwen/Qwen3-8B",
+                       MUON(", weight_decay: 0.1") "lr_scheduler: "
+                                                   "{lr_decay_style: cosine}\n"));
+  import_has(import_file("a.yaml", ""), "gives all parameters the same rate");
+#undef MUON
+}
+END_TEST
+
 START_TEST(other_names_say_what_they_are) {
   put_name(others[_i].name);
   import_fails(1, "a.yaml", "",
@@ -154,8 +189,9 @@ START_TEST(other_names_say_what_they_are) {
 }
 END_TEST
 
-/* Recipes are counted as what they are: one that runs, one that lacks something, one
- * whose model weft does not have, and one of images, which is left out. */
+/* Recipes are counted as what they are: one that runs, one that lacks
+ * something, one whose model weft does not have, and one of images, which is
+ * left out. */
 START_TEST(recipes_are_counted) {
 #define MODEL(name)                                                                      \
   "\"model\":{\"_target_\":\"nemo_automodel.NeMoAutoModelForCausalLM."                   \
@@ -188,7 +224,8 @@ START_TEST(recipes_are_counted) {
   import_has(o.out, "products of integers\tqwen3\ttwo\tqat.enabled = true");
   import_has(o.out, "the model: Mamba\t-\tthree\t");
   import_has(o.out,
-             "the data\tqwen3\tfive\tnemo_automodel.components.datasets.llm.retrieval");
+             "the "
+             "data\tqwen3\tfive\tnemo_automodel.components.datasets.llm.retrieval");
   import_has(o.out, "    1  images or sound in its data\n");
   import_has(o.out, "4 recipes of text: 1 run, 25.0 %\n"
                     "3 recipes of these with a model of weft: 1 run, 33.3 %\n");
@@ -205,6 +242,7 @@ Suite *import_models_suite(void) {
   tcase_add_test(t, recipes_are_counted);
   tcase_add_test(t, linears_of_torchao_are_in_fp8);
   tcase_add_test(t, linears_of_transformer_engine_are_in_fp8);
+  tcase_add_test(t, muon_of_dion_is_muon);
   suite_add_tcase(s, t);
   return s;
 }

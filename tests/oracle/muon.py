@@ -12,11 +12,11 @@ ADJUST = {
 
 
 def orthogonal(x, coefficients, steps, eps):
-    a, b, c = coefficients
+    rows = coefficients if hasattr(coefficients[0], "__len__") else [coefficients] * steps
     tall = x.shape[0] > x.shape[1]
     y = x.T if tall else x
     y = y / y.norm().clamp(min=eps)
-    for _ in range(steps):
+    for a, b, c in rows:
         g = y @ y.T
         y = a * y + (b * g + c * (g @ g)) @ y
     return y.T if tall else y

@@ -65,7 +65,7 @@ def muon(decay, whole=False, adamw=None, **options):
         return [one([w], weight_decay=decay, **options),
                 torch.optim.AdamW([{"params": [e], "weight_decay": decay},
                                    {"params": [n], "weight_decay": 0.0}], foreach=False,
-                                  lr=options["lr"], betas=(0.9, 0.95), **(adamw or {}))]
+                                  **{"lr": options["lr"], "betas": (0.9, 0.95), **(adamw or {})})]
     return make
 
 
@@ -80,6 +80,11 @@ MUON = {"lr": 1e-2}
 MUON_RMS = {"lr": 5e-3, "momentum": 0.8, "nesterov": False, "ns_steps": 3,
             "ns_coefficients": (2.0, -1.5, 0.5), "adjust_lr_fn": "match_rms_adamw"}
 
+# With the coefficients of dion's Muon, and a rate of its own for what is no matrix.
+MUON_ROWS = {"lr": 5e-3, "nesterov": False, "adjust_lr_fn": "spectral_unclamped", "ns_coefficients": (
+    (4.0848, -6.8946, 2.9270), (3.9505, -6.3029, 2.6377), (3.7418, -5.5913, 2.3037),
+    (2.8769, -3.1427, 1.2046), (2.8366, -3.0525, 1.2012))}
+
 OPTIMIZERS = {
     "sgd": sgd(0.0, lr=0.1),
     "sgd_momentum": sgd(0.01, lr=0.05, momentum=0.9),
@@ -91,6 +96,7 @@ OPTIMIZERS = {
     "adamw_vectors": adamw_of_all(2.0, lr=1e-2, betas=(0.9, 0.95)),
     "muon": muon(0.1, **MUON),
     "muon_rms": muon(0.02, **MUON_RMS),
+    "muon_rows": muon(0.0, adamw={"lr": 1e-3}, **MUON_ROWS),
 }
 WHOLE = {"muon": muon(0.1, whole=True, **MUON), "muon_rms": muon(0.02, whole=True, **MUON_RMS)}
 

@@ -49,6 +49,13 @@ local optimizers = {
                        ns_coefficients = { 2, -1.5, 0.5 }, adjust_lr = "match_rms_adamw",
                        weight_decay = 0.02, clip = 0.5 }
   end,
+  muon_rows = function()
+    return weft.muon { lr = 5e-3, nesterov = false, adjust_lr = "spectral_unclamped", adamw_lr_ratio = 0.2,
+                       ns_coefficients = {
+                         { 4.0848, -6.8946, 2.9270 }, { 3.9505, -6.3029, 2.6377 }, { 3.7418, -5.5913, 2.3037 },
+                         { 2.8769, -3.1427, 1.2046 }, { 2.8366, -3.0525, 1.2012 },
+                       }, weight_decay = 0, clip = 0.5 }
+  end,
   adamw_vectors = function()
     return weft.adamw { lr = 1e-2, weight_decay = 2, decay_vectors = true, clip = 0.5 }
   end,

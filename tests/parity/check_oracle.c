@@ -331,8 +331,8 @@ END_TEST
 /* ---- other optimizers ---- */
 
 static const char *const other_optimizers[] = {
-    "sgd",        "sgd_momentum", "sgd_dampening", "sgd_nesterov", "lion",
-    "lion_betas", "adam",         "adamw_vectors", "muon",         "muon_rms"};
+    "sgd",  "sgd_momentum",  "sgd_dampening", "sgd_nesterov", "lion",     "lion_betas",
+    "adam", "adamw_vectors", "muon",          "muon_rms",     "muon_rows"};
 static const char *const optimizer_meshes[][5] = {
     {"mesh.dp=1"},
     {"mesh.dp=2", "mesh.tp=2", "strategy.stage=1", "strategy.sequence_parallel=true"},

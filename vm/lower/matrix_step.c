@@ -250,8 +250,8 @@ static void add_product(const Stepping *s, uint64_t x, uint64_t h, uint64_t to, 
 }
 
 /* One step of the iteration, from x[*now] to the other one. */
-static void newton_schulz(const Stepping *s, const Matrix *m, int *now) {
-  const double *a = s->e->plan->opt.ns;
+static void newton_schulz(const Stepping *s, const Matrix *m, int *now, int64_t step) {
+  const double *a = optimizer_ns(&s->e->plan->opt, step);
   const uint64_t *y = s->at->y, from = s->at->x[*now], to = s->at->x[!*now];
   int64_t r = shorter(m), c = longer(m);
   emit_kernel(s->e, OP_linear, NULL, m->name);
@@ -306,7 +306,7 @@ static void emit_slot(const Stepping *s, const Matrix *const *m, int n, int owne
   operand(s, s->at->x[1], r, c, false);
   operand(s, s->at->x[0], r, c, true);
   scratch(s);
-  for (int64_t i = 0; i < o->ns_steps; i++) newton_schulz(s, m[0], &now);
+  for (int64_t i = 0; i < o->ns_steps; i++) newton_schulz(s, m[0], &now, i);
   for (int i = 0; i < n; i++) emit_put(s, m[i], i, s->at->x[now]);
 }
 

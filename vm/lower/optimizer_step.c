@@ -286,7 +286,7 @@ OpAttr update_attr(const Emit *e, const CompiledParam *of) {
   OpAttr attr = optimizer_attr(o);
   attr.seed = o->stochastic ? e->plan->seed : 0;
   attr.weight_decay = plan_weight_decay(e->plan, of->group, of->decay);
-  double factor = plan_lr_factor(e->plan, of->group);
+  double factor = plan_lr_factor(e->plan, of->group, of->matrix);
   attr.lr = factor == 1 ? 0 : factor;
   return attr;
 }

@@ -83,6 +83,10 @@ double optimizer_bytes(const Plan *p) {
          2.0 * states * dtype_size(p->opt.state) / dtype_elements(p->opt.state) + copy;
 }
 
+const double *optimizer_ns(const Optimizer *o, int64_t step) {
+  return o->ns[o->ns_rows > 1 ? step : 0];
+}
+
 double optimizer_adjusts(const Optimizer *o, int64_t rows, int64_t cols) {
   double a = (double)rows, b = (double)cols;
   switch (o->adjust_lr) {

@@ -52,6 +52,8 @@ void optimizer_begin(Optimizer *o, OptimizerKind kind);
 /* Bytes that a step of an element reads and writes: the gradient twice (norm, step), the
  * value and the states, the copy in the compute type where there are master weights. */
 double optimizer_bytes(const Plan *p);
+/* The coefficients of a step of Newton-Schulz, from 0 on. */
+const double *optimizer_ns(const Optimizer *o, int64_t step);
 /* What the step of a matrix (rows, cols) multiplies the learning rate by. */
 double optimizer_adjusts(const Optimizer *o, int64_t rows, int64_t cols);
 /* The attributes of its step op but for seed and decay. */

@@ -128,6 +128,7 @@ typedef enum {
 /* What the learning rate of a matrix (A, B) is multiplied by: sqrt(max(1, A / B)), 0.2
  * sqrt(max(A, B)), sqrt(A / B). */
 typedef enum { ADJUST_ORIGINAL, ADJUST_MATCH_RMS_ADAMW, ADJUST_SPECTRAL } AdjustLr;
+enum { NS_ROWS = 16 };         /* steps of an iteration with coefficients of their own */
 enum { OPTIMIZER_STATES = 2 }; /* of one, at most; as many regions hold them */
 typedef struct Optimizer {
   OptimizerKind kind; /* as the plan names it; see optimizer_kind */
@@ -141,9 +142,12 @@ typedef struct Optimizer {
   bool stochastic;      /* those in bf16 are rounded by chance */
   bool post_validation; /* steps before the check, see vm/lower/post_validation.c */
   /* Of one that steps whole matrices, see vm/lower/matrix_step.c: steps of Newton-Schulz,
-   * their coefficients, the least norm that a matrix is divided by. */
+   * their coefficients, one row for all of them or one for each (optimizer_ns), the least
+   * norm that a matrix is divided by. */
   int64_t ns_steps;
-  double ns[3], ns_eps;
+  double ns[NS_ROWS][3], ns_eps;
+  int ns_rows;
+  double adamw_lr_ratio; /* of all that is no matrix, to the learning rate */
   AdjustLr adjust_lr;
 } Optimizer;
 
@@ -495,7 +499,7 @@ int plan_cp_heads(const Plan *p, const Mesh *m);
  * learning rate, and the weight decay, where `decay` says whether the optimizer's
  * applies.
  */
-double plan_lr_factor(const Plan *p, int group);
+double plan_lr_factor(const Plan *p, int group, bool matrix);
 double plan_weight_decay(const Plan *p, int group, bool decay);
 
 /* What the losses of `rows` sequences, with so many label tokens, are divided by. */

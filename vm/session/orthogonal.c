@@ -1,7 +1,10 @@
 /* orthogonal.c - the Newton-Schulz iteration of Muon (Jordan 2024, "Muon: an optimizer
  * for hidden layers in neural networks"; torch.optim.Muon): with x of norm 1 and no more
- * rows than columns, A = x x^T, x' = a x + (b A + c A A) x, ns_steps times. */
+ * rows than columns, A = x x^T, x' = a x + (b A + c A A) x, ns_steps times,
+ * each with the coefficients of its own that the plan may give it. */
 #include "orthogonal.h"
+
+#include "vm/plan/optimizer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -80,7 +83,7 @@ weft_status orthogonal(Orthogonal *t, const Optimizer *o, int64_t rows, int64_t 
   for (int64_t i = 0; i < r; i++)
     for (int64_t k = 0; k < n; k++)
       t->x[0][i * n + k] = (float)(m[turned ? k * cols + i : i * cols + k] / norm);
-  for (int64_t i = 0; i < o->ns_steps; i++) TRY(iterate(t, o->ns, r, n, e));
+  for (int64_t i = 0; i < o->ns_steps; i++) TRY(iterate(t, optimizer_ns(o, i), r, n, e));
   for (int64_t i = 0; i < r; i++)
     for (int64_t k = 0; k < n; k++)
       m[turned ? k * cols + i : i * cols + k] = t->x[0][i * n + k];

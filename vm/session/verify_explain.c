@@ -20,7 +20,8 @@ static double taken(const Verify *v, const StepResult *s, int side, int param, i
     x.after[k] = v->buf[B_STATE + 2 * k + side][i];
     if (v->before[k]) x.before[k] = v->before[k][first + i];
   }
-  double lr = s->lr * plan_lr_factor(v->plan, v->c->param[param].group);
+  const CompiledParam *p = &v->c->param[param];
+  double lr = s->lr * plan_lr_factor(v->plan, p->group, p->matrix);
   return o->changes(&v->plan->opt, lr, (double)s->step + 1, &x, either);
 }
 
@@ -58,7 +59,7 @@ static weft_status explain_matrix(Verify *v, const StepResult *const s[2], int p
   const CompiledParam *p = &v->c->param[param];
   const Optimizer *o = &v->plan->opt;
   int64_t rows = p->dim[p->ndim - 2], cols = p->dim[p->ndim - 1], n = rows * cols;
-  double step = s[1]->lr * plan_lr_factor(v->plan, p->group);
+  double step = s[1]->lr * plan_lr_factor(v->plan, p->group, p->matrix);
   step *= optimizer_adjusts(o, rows, cols);
   for (int side = 0; side < 2; side++) {
     float *m = v->buf[B_STATE + side];
@@ -86,8 +87,9 @@ static weft_status explain_matrices(Verify *v, const StepResult *const s[2], int
   const Optimizer *o = &v->plan->opt;
   int64_t count = p->ndim > 2 ? p->dim[0] : 1;
   int64_t rows = p->dim[p->ndim - 2], cols = p->dim[p->ndim - 1];
-  double gain = pow(fmax(1, fabs(o->ns[0])), (double)o->ns_steps);
-  double step = s[1]->lr * plan_lr_factor(v->plan, p->group);
+  double gain = 1;
+  for (int64_t i = 0; i < o->ns_steps; i++) gain *= fmax(1, fabs(optimizer_ns(o, i)[0]));
+  double step = s[1]->lr * plan_lr_factor(v->plan, p->group, p->matrix);
   step *= optimizer_adjusts(o, rows, cols);
   for (int64_t k = 0; k < count; k++) TRY(explain_matrix(v, s, param, k, first, e));
   *bound = sqrt((double)count) * step * fmin(gain * rounding, 1);

@@ -93,7 +93,7 @@ return {
       .. "`train.epochs` is of data in files" },
   { "train.seed", "rng.seed", "seed" },
 
-  { "optimizer", "optimizer._target_", note = "Adam and AdamW; with `decay_vectors`: norms decay there, too" },
+  { "optimizer", "optimizer._target_", note = "Adam, AdamW and `dion.Muon`; with `decay_vectors`: norms decay there, too" },
   { "optimizer.lr", "optimizer.lr", note = "the most of a rate with a shape" },
   { "optimizer.lr", "lr_scheduler.lr_decay_style", "lr_scheduler.schedule",
     note = "cosine is the default; `WSD` is `weft.wsd`, `inverse-square-root` `weft.inverse_sqrt`" },
@@ -105,6 +105,15 @@ return {
   { "optimizer.lr.steps", "lr_scheduler.lr_decay_steps" },
   { "optimizer.lr.decay", "lr_scheduler.wsd_decay_steps" },
   { "optimizer.lr.decay_style", "lr_scheduler.lr_wsd_decay_style" },
+  { "optimizer.momentum", "optimizer.mu", note = "of `dion.Muon`, as the next six; it has five rows of "
+      .. "`ns_coefficients`" },
+  { "optimizer.nesterov", "optimizer.nesterov" },
+  { "optimizer.adjust_lr", "optimizer.adjust_lr", note = "`spectral_norm` is `spectral_unclamped`, `rms_norm` "
+      .. "`match_rms_adamw`" },
+  { "optimizer.ns_eps", "optimizer.epsilon" },
+  { "optimizer", "optimizer.scalar_opt", note = "`adamw`" },
+  { "optimizer.betas, optimizer.eps", "optimizer.scalar_betas", "optimizer.scalar_eps" },
+  { "optimizer.adamw_lr_ratio, groups", "optimizer.scalar_lr", "optimizer.embed_lr", "optimizer.lm_head_lr" },
   { "optimizer.betas", "optimizer.betas", note = "(0.9, 0.999), as of `torch.optim`" },
   { "optimizer.eps", "optimizer.eps", "optimizer.epsilon" },
   { "optimizer.weight_decay", "optimizer.weight_decay", note = "0.01 of `torch.optim.AdamW`, else 0" },

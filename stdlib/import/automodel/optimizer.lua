@@ -1,4 +1,5 @@
 -- optimizer.lua - the optimizer and the learning rate of NeMo AutoModel recipes.
+local dion = use "import/automodel/dion"
 local quote = use "import/quote"
 local rates = use "import/rates"
 local scalar = use "import/scalar"
@@ -104,10 +105,7 @@ end
 
 local STATES = { ["torch.float32"] = "f32", ["torch.bfloat16"] = "bf16" }
 
-local function put_optimizer(book, plan, steps)
-  plan:head("optimizer", builder(book))
-  local lr = values.positive(book, "optimizer.lr")
-  if lr then put_rate(book, plan, lr, steps) end
+local function put_adam(book, plan)
   values.put_pair(book, plan, "optimizer.betas", "optimizer.betas")
   plan:put("optimizer.betas", "{ 0.9, 0.999 }", "Adam's default")
   for _, key in ipairs { "optimizer.eps", "optimizer.epsilon" } do
@@ -115,8 +113,17 @@ local function put_optimizer(book, plan, steps)
     if eps then plan:put("optimizer.eps", quote.value(eps), book:leaf(key)) end
     book:translated(key, "optimizer.eps")
   end
-  local adamw = book:value "optimizer._target_" == "torch.optim.AdamW"
   put_kind(book)
+end
+
+-- `config`: of the model; `experts`: whether it has some.
+local function put_optimizer(book, plan, steps, config, experts)
+  local target = book:value "optimizer._target_"
+  local muon, adamw = target == "dion.Muon", target == "torch.optim.AdamW"
+  plan:head("optimizer", muon and "weft.muon" or builder(book))
+  local lr = values.positive(book, "optimizer.lr")
+  if lr then put_rate(book, plan, lr, steps) end
+  if muon then dion.put(book, plan, lr, config, experts) else put_adam(book, plan) end
   values.put_decay(book, plan, "optimizer.weight_decay", adamw and 0.01 or 0,
                    adamw and "AdamW's default" or "Adam's default")
   local clip = values.positive(book, "clip_grad_norm.max_norm")
@@ -128,8 +135,8 @@ local function put_optimizer(book, plan, steps)
     plan:put("optimizer.state_dtype", quote.text(state), book:leaf "optimizer.exp_avg_dtype")
     book:translated "optimizer.exp_avg_dtype"
     book:translated "optimizer.exp_avg_sq_dtype"
-  elseif plan:has "precision.master_dtype" and string.find(tostring(book:value "optimizer._target_"), "^torch%.optim") then
-    plan:put("optimizer.state_dtype", quote.text "bf16", "torch.optim: the type of the weights")
+  elseif plan:has "precision.master_dtype" and (muon or string.find(tostring(target), "^torch%.optim")) then
+    plan:put("optimizer.state_dtype", quote.text "bf16", (muon and "dion" or "torch.optim") .. ": the type of the weights")
     if book:value "optimizer.fused" ~= true then
       book:assume("optimizer", "weights in bf16 are rounded once a step, as by PyTorch's fused optimizers; its others "
                   .. "round each of their operations")
