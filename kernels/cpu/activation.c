@@ -97,6 +97,31 @@ INLINE void relu_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(relu_dx, in[0])
 
+/* Lets NaN through. */
+INLINE void clamp(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p;
+  void *y = a->out[0].p;
+  float most = a->attr->limit;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) {
+    float v = get(x, t, i), low = v < -most ? -most : v;
+    put(y, t, i, low > most ? most : low);
+  }
+}
+BY_TYPE(clamp, in[0])
+
+INLINE void clamp_dx(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
+  const void *x = a->in[0].p, *dy = a->in[1].p;
+  void *dx = a->out[0].p;
+  float most = a->attr->limit;
+#pragma omp simd
+  for (int64_t i = lo; i < hi; i++) {
+    float g = get(dy, t, i);
+    put(dx, t, i, fabsf(get(x, t, i)) <= most ? g : 0);
+  }
+}
+BY_TYPE(clamp_dx, in[0])
+
 INLINE void soft_cap(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   const void *x = a->in[0].p;
   void *y = a->out[0].p;
@@ -177,6 +202,8 @@ void cpu_silu(Device *dev, const KernelArgs *a) { elements(dev, a, silu_part); }
 void cpu_silu_dx(Device *dev, const KernelArgs *a) { elements(dev, a, silu_dx_part); }
 void cpu_relu(Device *dev, const KernelArgs *a) { elements(dev, a, relu_part); }
 void cpu_relu_dx(Device *dev, const KernelArgs *a) { elements(dev, a, relu_dx_part); }
+void cpu_clamp(Device *dev, const KernelArgs *a) { elements(dev, a, clamp_part); }
+void cpu_clamp_dx(Device *dev, const KernelArgs *a) { elements(dev, a, clamp_dx_part); }
 void cpu_soft_cap(Device *dev, const KernelArgs *a) { elements(dev, a, soft_cap_part); }
 void cpu_soft_cap_dx(Device *dev, const KernelArgs *a) {
   elements(dev, a, soft_cap_dx_part);
@@ -192,14 +219,27 @@ static void halves(Device *dev, const KernelArgs *a, PartFn fn) {
 void cpu_swiglu(Device *dev, const KernelArgs *a) { halves(dev, a, swiglu_part); }
 void cpu_swiglu_dx(Device *dev, const KernelArgs *a) { halves(dev, a, swiglu_dx_part); }
 
-/* ---- gate: a number for each row ---- */
+/* ---- gate: a number for each row, or for each head of it ---- */
+
+static int64_t gated_width(const KernelArgs *a) {
+  return count_of(&a->in[0]) / count_of(&a->in[1]);
+}
+
+INLINE float opened(int kind, float s) {
+  return kind ? fmaxf(s, 0) + log1pf(expf(-fabsf(s))) : sigmoid(s);
+}
+
+INLINE float opened_slope(int kind, float s) {
+  float y = sigmoid(s);
+  return kind ? y : y * (1.0f - y);
+}
 
 INLINE void gate(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  int64_t n = last_dim(&a->in[0]);
+  int64_t n = gated_width(a);
   for (int64_t r = lo; r < hi; r++) {
     const void *x = at(a->in[0].p, t, r * n);
     void *y = at(a->out[0].p, t, r * n);
-    float by = sigmoid(get(a->in[1].p, t, r));
+    float by = opened(a->attr->kind, get(a->in[1].p, t, r));
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) put(y, t, i, get(x, t, i) * by);
   }
@@ -207,20 +247,20 @@ INLINE void gate(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 BY_TYPE(gate, in[0])
 
 INLINE void gate_ds(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
-  int64_t n = last_dim(&a->in[0]);
+  int64_t n = gated_width(a);
   for (int64_t r = lo; r < hi; r++) {
     const void *x = at(a->in[0].p, t, r * n), *dy = at(a->in[2].p, t, r * n);
-    float by = sigmoid(get(a->in[1].p, t, r)), sum = 0;
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) sum += get(x, t, i) * get(dy, t, i);
-    put(a->out[0].p, t, r, sum * by * (1.0f - by));
+    put(a->out[0].p, t, r, sum * opened_slope(a->attr->kind, get(a->in[1].p, t, r)));
   }
 }
 BY_TYPE(gate_ds, in[0])
 
-static void of_rows(Device *dev, const KernelArgs *a, PartFn part) {
-  each_part(dev, a, rows_of(&a->in[0]), row_grain(last_dim(&a->in[0])), part);
+static void of_numbers(Device *dev, const KernelArgs *a, PartFn part) {
+  each_part(dev, a, count_of(&a->in[1]), row_grain(gated_width(a)), part);
 }
 
-void cpu_gate(Device *dev, const KernelArgs *a) { of_rows(dev, a, gate_part); }
-void cpu_gate_ds(Device *dev, const KernelArgs *a) { of_rows(dev, a, gate_ds_part); }
+void cpu_gate(Device *dev, const KernelArgs *a) { of_numbers(dev, a, gate_part); }
+void cpu_gate_ds(Device *dev, const KernelArgs *a) { of_numbers(dev, a, gate_ds_part); }

@@ -56,6 +56,19 @@ struct ReluDx {
     out[0] = in[0] > 0 ? in[1] : 0;
   }
 };
+struct Clamp {
+  float most;
+  __device__ void operator()(const float *in, float *out) const {
+    float low = in[0] < -most ? -most : in[0];
+    out[0] = low > most ? most : low;
+  }
+};
+struct ClampDx {
+  float most;
+  __device__ void operator()(const float *in, float *out) const {
+    out[0] = fabsf(in[0]) <= most ? in[1] : 0;
+  }
+};
 struct SoftCap {
   float cap;
   __device__ void operator()(const float *in, float *out) const {
@@ -90,6 +103,12 @@ void cuda_silu(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Silu{}); }
 void cuda_silu_dx(Device *d, const KernelArgs *a) { map<2, 1>(d, a, SiluDx{}); }
 void cuda_relu(Device *d, const KernelArgs *a) { map<1, 1>(d, a, Relu{}); }
 void cuda_relu_dx(Device *d, const KernelArgs *a) { map<2, 1>(d, a, ReluDx{}); }
+void cuda_clamp(Device *d, const KernelArgs *a) {
+  map<1, 1>(d, a, Clamp{a->attr->limit});
+}
+void cuda_clamp_dx(Device *d, const KernelArgs *a) {
+  map<2, 1>(d, a, ClampDx{a->attr->limit});
+}
 void cuda_soft_cap(Device *d, const KernelArgs *a) {
   map<1, 1>(d, a, SoftCap{a->attr->soft_cap});
 }
@@ -183,17 +202,26 @@ void cuda_swiglu_dx(Device *d, const KernelArgs *a) {
   });
 }
 
-/* ---- gate: a number for each row ---- */
+/* ---- gate: a number for each row, or for each head of it ---- */
+
+__device__ inline float opened(int kind, float s) {
+  return kind ? fmaxf(s, 0) + log1pf(expf(-fabsf(s))) : sigmoid(s);
+}
+
+__device__ inline float opened_slope(int kind, float s) {
+  float y = sigmoid(s);
+  return kind ? y : y * (1.0f - y);
+}
 
 template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
-    gate_rows(const T *x, const T *s, T *y, int64_t rows, int64_t width) {
+    gate_rows(const T *x, const T *s, T *y, int64_t rows, int64_t width, int kind) {
   constexpr int N = EACH_OF<T>;
   int64_t c = column_of(N);
   if (c >= width) return;
   for_rows(0, rows, [&](int64_t r) {
     Pack<T, N> v;
-    float by = sigmoid(load(s[r]));
+    float by = opened(kind, load(s[r]));
     get<WIDE>(v, x + r * width, c, width);
     UNROLL
     for (int j = 0; j < N; j++) v.v[j] = rounded<T>(load(v.v[j]) * by);
@@ -202,14 +230,14 @@ __global__ void __launch_bounds__(BLOCK)
 }
 
 void cuda_gate(Device *d, const KernelArgs *a) {
-  int64_t width = cuda_last(&a->in[0]), rows = cuda_rows(&a->in[0]);
+  int64_t rows = cuda_count(&a->in[1]), width = cuda_count(&a->in[0]) / rows;
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     RowGrid g = row_grid(packs_of(width, EACH_OF<T>), rows);
     by_bool(wide_rows<T>(width, a->in[0].p, a->out[0].p), [&](auto wide) {
       LAUNCH((gate_rows<decltype(wide)::is, T>), g.blocks, g.threads, cuda_stream(d),
              data<const T>(&a->in[0]), data<const T>(&a->in[1]), data<T>(&a->out[0]),
-             rows, width);
+             rows, width, a->attr->kind);
     });
   });
 }
@@ -217,31 +245,32 @@ void cuda_gate(Device *d, const KernelArgs *a) {
 /* A warp for each row. */
 template <bool WIDE, typename T>
 __global__ void __launch_bounds__(BLOCK)
-    gate_ds_rows(const T *x, const T *s, const T *dy, T *ds, int64_t rows, int n) {
+    gate_ds_rows(const T *x, const T *s, const T *dy, T *ds, int64_t rows, int n,
+                 int kind) {
   typedef Group<WIDE, WARP, 0> G;
   constexpr int N = EACH_OF<T>;
   int64_t r = G::row();
   if (r >= rows) return;
   RowOf<T, G> u(x + r * n, n), v(dy + r * n, n);
-  float sum = 0, by = sigmoid(load(s[r]));
+  float sum = 0, slope = opened_slope(kind, load(s[r]));
   u.each([&](int k, int c, int) {
     Pack<T, N> p = u.at(k, c), q = v.at(k, c);
     UNROLL
     for (int j = 0; j < N; j++) sum += load(p.v[j]) * load(q.v[j]);
   });
   sum = G::sum(sum);
-  if (G::place() == 0) ds[r] = rounded<T>(sum * by * (1.0f - by));
+  if (G::place() == 0) ds[r] = rounded<T>(sum * slope);
 }
 
 void cuda_gate_ds(Device *d, const KernelArgs *a) {
-  int64_t n = cuda_last(&a->in[0]), rows = cuda_rows(&a->in[0]);
+  int64_t rows = cuda_count(&a->in[1]), n = cuda_count(&a->in[0]) / rows;
   by_type(a->in[0].dtype, [&](auto *p) {
     typedef TYPE_OF(p) T;
     by_bool(wide_rows<T>(n, a->in[0].p, a->in[2].p), [&](auto wide) {
       LAUNCH((gate_ds_rows<decltype(wide)::is, T>),
              (unsigned)packs_of(rows, BLOCK / WARP), BLOCK, cuda_stream(d),
              data<const T>(&a->in[0]), data<const T>(&a->in[1]), data<const T>(&a->in[2]),
-             data<T>(&a->out[0]), rows, (int)n);
+             data<T>(&a->out[0]), rows, (int)n, a->attr->kind);
     });
   });
 }

@@ -43,6 +43,7 @@ function blocks.mlp(b, x)
   local h = b.g:linear(norm(b, x), weight(b, up, b.ffn, b.hidden), { name = b:named(up) })
   local bend = b.d:pick { "silu", "gelu", "relu", "soft_cap" }
   h = b.g[bend](b.g, h, bend == "soft_cap" and { soft_cap = 0.7 } or {})
+  if b.gates:maybe(5) then h = b.g:clamp(h, { limit = 0.25 }) end
   if b.d:maybe(3) then            -- the same weight the other way round
     local w = b.g:param(up .. ".weight", { b.ffn, b.hidden }, { std = 0.2 })
     return b.g:linear(h, w, { layout = 1, name = b:named(b:module("back", "")) })
@@ -59,6 +60,14 @@ function blocks.gated(b, x)
   local down = b:module("down", "")
   return gated_by(b, h, b.g:linear(b:dropout(b.g:silu_mul(u, v)),
                                    weight(b, down, b.hidden, b.ffn), { name = b:named(down) }))
+end
+
+-- A number for each head of each token says how much of it counts.
+local function head_gated(b, x, y)
+  if not b.gates:maybe(4) then return y end
+  local name, heads = b:module("gates", ""), b.heads[2] // b.d_head
+  local w = b.g:param(name .. ".weight", { { "head", heads }, b.hidden }, { std = 0.2 })
+  return b.g:gate(y, b.g:linear(x, w), { kind = b.gates:pick { 0, 1 } })
 end
 
 function blocks.attention(b, x)
@@ -78,8 +87,8 @@ function blocks.attention(b, x)
   if b.sight:maybe(4) then
     sinks = b.g:param(b.at .. ".sinks.weight", { b.sinks }, { std = 0.5 })
   end
-  return b.g:linear(b.g:attention(q, k, v, b.g:doc_starts(), sinks, how),
-                    weight(b, o, b.hidden, b.heads), { name = b:named(o) })
+  local y = head_gated(b, h, b.g:attention(q, k, v, b.g:doc_starts(), sinks, how))
+  return b.g:linear(y, weight(b, o, b.hidden, b.heads), { name = b:named(o) })
 end
 
 function blocks.packed(b, x)
@@ -134,7 +143,7 @@ local kinds = { "mlp", "gated", "attention", "packed", "square", "bias" }
 
 local function build(g, c, seed)
   local b = setmetatable({ g = g, d = new_draw(seed), drops = new_draw(seed + 11),
-                           sight = new_draw(seed + 13) }, builder)
+                           sight = new_draw(seed + 13), gates = new_draw(seed + 17) }, builder)
   local d, width = b.d, c.heads * c.head_dim
   b.hidden, b.heads = { "hidden", width }, { "head", width, unit = c.head_dim }
   b.sinks = { "none", width // c.head_dim }

@@ -39,7 +39,8 @@ static double objective(const Problem *f, const GradCase *g, const Problem *b) {
 /* Where, on both sides of 0, an op has no slope; nan: nowhere. */
 static double kink_of(int op, const OpAttr *a) {
   if (op == OP_relu_dx) return 0;
-  return op == OP_clamped_swiglu_dx ? (double)a->limit : (double)NAN;
+  bool clamps = op == OP_clamped_swiglu_dx || op == OP_clamp_dx;
+  return clamps ? (double)a->limit : (double)NAN;
 }
 
 /* Compares some 15 elements of the gradient of input x. */

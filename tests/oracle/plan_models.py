@@ -410,7 +410,9 @@ OPS = {
     "layernorm": lambda b, a, x, w, v: F.layer_norm(
         x, x.shape[-1:], w + a.get("zero_centered", 0), v, a["eps"]),
     "center": lambda b, a, x: x - x.mean(-1, keepdim=True),
-    "gate": lambda b, a, x, s: x * torch.sigmoid(s),
+    "clamp": lambda b, a, x: x.clamp(-a["limit"], a["limit"]),
+    "gate": lambda b, a, x, s: (x.unflatten(-1, (s.shape[-1], -1)) * (
+        F.softplus(s) if a.get("kind") == 1 else torch.sigmoid(s)).unsqueeze(-1)).flatten(-2),
     "split": lambda b, a, x: x.chunk(a["n"], -1),
     "tokens": lambda b, a: b.tokens,
     "labels": lambda b, a: b.labels,

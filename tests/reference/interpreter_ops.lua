@@ -217,6 +217,12 @@ function ops.relu(k, x) return map(x, function(v) return max(v, 0) end) end
 function ops.relu_dx(k, x, dy)
   return map(x, function(v, i) return v > 0 and dy[i] or 0 end)
 end
+function ops.clamp(k, x)
+  return map(x, function(v) return max(min(v, k.attr.limit), -k.attr.limit) end)
+end
+function ops.clamp_dx(k, x, dy)
+  return map(x, function(v, i) return math.abs(v) <= k.attr.limit and dy[i] or 0 end)
+end
 function ops.soft_cap(k, x)
   local c = k.attr.soft_cap
   return map(x, function(v) return c * (1 - 2 / (exp(2 * v / c) + 1)) end)
@@ -373,15 +379,18 @@ function ops.center(k, x)
 end
 
 function ops.gate(k, x, s)
-  local C = last(k.dims[1])
-  return map(x, function(v, i) return v * sigmoid(s[(i - 1) // C + 1]) end)
+  local D, soft = #x // #s, k.attr.kind == 1
+  return map(x, function(v, i)
+    local n = s[(i - 1) // D + 1]
+    return v * (soft and math.log(1 + exp(n)) or sigmoid(n))
+  end)
 end
 
 function ops.gate_ds(k, x, s, dy)
-  local C, ds = last(k.dims[1]), zeros(#s)
+  local D, ds, soft = #x // #s, zeros(#s), k.attr.kind == 1
   for i = 1, #x do
-    local r = (i - 1) // C + 1
-    ds[r] = ds[r] + x[i] * dy[i] * sigmoid(s[r]) * sigmoid(-s[r])
+    local r = (i - 1) // D + 1
+    ds[r] = ds[r] + x[i] * dy[i] * sigmoid(s[r]) * (soft and 1 or sigmoid(-s[r]))
   end
   return ds
 end

@@ -30,6 +30,7 @@ const GradCase grad_case[] = {
     {OP_gelu_dx, OP_gelu, "x0 d0", "0", false},
     {OP_silu_dx, OP_silu, "x0 d0", "0", false},
     {OP_relu_dx, OP_relu, "x0 d0", "0", false},
+    {OP_clamp_dx, OP_clamp, "x0 d0", "0", false},
     {OP_soft_cap_dx, OP_soft_cap, "y0 d0", "0", false},
     {OP_clamped_swiglu_dx, OP_clamped_swiglu, "x0 d0", "0", false},
     {OP_silu_mul_dx, OP_silu_mul, "x0 x1 d0", "0 1", false},

@@ -275,9 +275,11 @@ static void center(RefArgs *a) {
 }
 
 static void gate(RefArgs *a) {
-  int64_t c = last(&a->in[0]);
-  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
-    OUT(0)[i] = IN(0)[i] * sigmoid(IN(1)[i / c]);
+  int64_t c = ref_count(&a->in[0]) / ref_count(&a->in[1]);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double s = IN(1)[i / c];
+    OUT(0)[i] = IN(0)[i] * (a->attr->kind ? log1p(exp(s)) : sigmoid(s));
+  }
 }
 
 static void split(RefArgs *a) {
@@ -497,6 +499,17 @@ static void relu_dx(RefArgs *a) {
     OUT(0)[i] = IN(0)[i] > 0 ? IN(1)[i] : 0;
 }
 
+static void clamp(RefArgs *a) {
+  double most = a->attr->limit;
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = fmin(fmax(IN(0)[i], -most), most);
+}
+
+static void clamp_dx(RefArgs *a) {
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
+    OUT(0)[i] = fabs(IN(0)[i]) <= (double)a->attr->limit ? IN(1)[i] : 0;
+}
+
 static void soft_cap_dx(RefArgs *a) {
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++)
     OUT(0)[i] = IN(1)[i] * (1 - pow(IN(0)[i] / a->attr->soft_cap, 2));
@@ -547,11 +560,11 @@ static void rmsnorm_back(RefArgs *a) {
 }
 
 static void gate_ds(RefArgs *a) {
-  int64_t c = last(&a->in[0]);
-  for (int64_t r = 0; r < rows(&a->in[0]); r++) {
+  int64_t c = ref_count(&a->in[0]) / ref_count(&a->in[1]);
+  for (int64_t r = 0; r < ref_count(&a->in[1]); r++) {
+    double s = IN(1)[r], slope = sigmoid(s) * (a->attr->kind ? 1 : sigmoid(-s));
     OUT(0)[r] = 0;
-    for (int64_t i = r * c; i < r * c + c; i++)
-      OUT(0)[r] += IN(0)[i] * IN(2)[i] * sigmoid(IN(1)[r]) * sigmoid(-IN(1)[r]);
+    for (int64_t i = r * c; i < r * c + c; i++) OUT(0)[r] += IN(0)[i] * IN(2)[i] * slope;
   }
 }
 

@@ -178,8 +178,8 @@ typedef struct OpAttr {
   uint32_t axes;         /* collectives, slice: a bit for each ShardAxis */
   int32_t red;           /* all_reduce: RED_SUM or RED_MAX */
   int32_t parts;         /* slice, all_gather...: Dim.parts of the cut dimension */
-  int32_t kind;          /* gelu: 0 tanh approximation, 1 erf; steps of optimizers: 1
-                            states are rounded by chance */
+  int32_t kind;          /* gelu: 0 tanh approximation, 1 erf; gate: 0 sigmoid, 1 log(1 +
+                            exp(s)); steps of optimizers: 1 states are rounded by chance */
   int32_t inverse;       /* rope: rotate back; matrix_take, matrix_put: transposed */
   int32_t backend;       /* attention, attention_dx: BACKEND_x, who computes it */
   int32_t step;          /* attention_part: how far keys and values were shifted; shift:
@@ -196,7 +196,7 @@ typedef struct OpAttr {
   uint32_t heads_cut; /* attention: AxisSet over which heads are cut, args.heads_index */
   float soft_cap; /* soft_cap: x become soft_cap * tanh(x / soft_cap); attention: scores
                      do, 0: are as they are */
-  float limit;    /* clamped_swiglu; ssm_steps: the longest step, 0: there is none */
+  float limit;    /* clamped_swiglu, clamp; ssm_steps: the longest step, 0: there is none */
   int32_t zero_centered; /* rmsnorm, layernorm: 1 + w in the place of w */
   int32_t fp8;     /* linear_fp8 and its gradients: FP8_TENSORWISE, ..., see op_fp8.h */
   int32_t fp8_how; /* and amax: FP8_GRADS_E4M3 | FP8_POWERS; FP8_ROWS, FP8_COLUMNS */

@@ -256,9 +256,11 @@ void grad_relu(Graph *g, Oid op, const Tid *dout, Tid *din) {
 weft_status infer_gate(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *s = op_in(g, op, 1);
   for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
-  bool fits = x->ndim == s->ndim && s->dim[s->ndim - 1].size == 1;
-  for (int i = 0; fits && i < x->ndim - 1; i++) fits = x->dim[i].size == s->dim[i].size;
-  if (!fits) return shape_error(g, op, e, "needs one number for each row");
+  int last = x->ndim - 1;
+  bool fits = x->ndim == s->ndim && x->dim[last].size % s->dim[last].size == 0;
+  for (int i = 0; fits && i < last; i++) fits = x->dim[i].size == s->dim[i].size;
+  if (!fits)
+    return shape_error(g, op, e, "needs one number for each row, or for each head of it");
   Dim dim[MAX_DIM];
   memcpy(dim, x->dim, sizeof dim);
   op_result(g, op, 0, DT_ACT, dim, x->ndim);
@@ -268,6 +270,16 @@ weft_status infer_gate(Graph *g, Op *op, weft_error *e) {
 void grad_gate(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_gate, (DY0, X1), (0));
   BACKWARD(g, op, dout, din, OP_gate_ds, (X0, X1, DY0), (1));
+}
+
+weft_status infer_clamp(Graph *g, Op *op, weft_error *e) {
+  if (!(op->attr.limit > 0))
+    return shape_error(g, op, e, "limit must be above 0, got %g", (double)op->attr.limit);
+  return infer_same(g, op, e);
+}
+
+void grad_clamp(Graph *g, Oid op, const Tid *dout, Tid *din) {
+  BACKWARD(g, op, dout, din, OP_clamp_dx, (X0, DY0), (0));
 }
 
 weft_status infer_soft_cap(Graph *g, Op *op, weft_error *e) {

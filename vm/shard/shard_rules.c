@@ -255,15 +255,18 @@ bool shard_center(Shard *s, Oid op) {
   return true;
 }
 
-/* The numbers of the rows are where the rows are; of partial sums they are whole. */
+/* The numbers of rows and heads are where these are; of partial sums they are whole. */
 bool shard_gate(Shard *s, Oid op) {
-  Place x = shard_in(s, op, 0), gate = rows_of(x, last_dim(s, op, 0));
+  int last = last_dim(s, op, 0);
+  int64_t of = s->g->t.at[s->g->op.at[op].in[1]].dim[last].size;
+  int64_t width = s->g->t.at[s->g->op.at[op].in[0]].dim[last].size / of;
+  Place x = shard_in(s, op, 0), gate = of > 1 ? x : rows_of(x, last);
   for (int a = 0; a < AX_N; a++)
     if (gate.on[a] == PL_P) gate.on[a] = PL_R;
   shard_need(s, op, 0, x);
   shard_need(s, op, 1, gate);
   shard_yield(s, op, 0, x);
-  return true;
+  return of == 1 || x.on[AX_TP] != last || shard_whole_heads(s, op, 0, width);
 }
 
 bool shard_rope(Shard *s, Oid op) {
