@@ -33,6 +33,7 @@ local rows = {
   arcee = { sizes("arcee", { 2560, 18432, 36, 20, 4, 128004 }, { head_dim = 128 }) }, -- AFM-4.5B
   hy_v3 = { { "hy_v3" }, nodes = 16 },                                         -- Hunyuan 3
   kimi_k2 = { "kimi-k2", nodes = 64, ep = 64, seq = 1024 },
+  laguna = { "laguna-s-2.1", nodes = 16, ep = 8 },
   llama = { "llama3-8b" },
   mimo_v2_flash = { { "mimo_v2_flash" }, nodes = 32, ep = 8 },                 -- MiMo-V2-Flash
   minimax_m2 = { sizes("minimax_m2", { 3072, 1536, 62, 48, 8, 200064 }, { rotary_dim = 64 }), nodes = 16 },
@@ -56,6 +57,7 @@ local rows = {
   seed_oss = { sizes("seed_oss", { 5120, 27648, 64, 80, 8, 155136 }), nodes = 4 },
   smollm3 = { sizes("smollm3", { 2048, 11008, 36, 16, 4, 128256 }, { tie_word_embeddings = true }) },
   starcoder2 = { sizes("starcoder2", { 4608, 18432, 32, 36, 4, 49152 }, { sliding_window = 4096 }) }, -- 7B
+  step3p5 = { "step-3.5-flash", nodes = 32, ep = 8 },
 }
 
 local family = weft.var("family", "gemma2")

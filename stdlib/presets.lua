@@ -12,7 +12,59 @@ local olmo3_scaling = {
   beta_slow = 1.0, attention_factor = 1.2079441541679836,
 }
 
+-- One value in each fourth layer from the first on, and another one in the others.
+local function fourths(layers, one, other)
+  local list = {}
+  for i = 1, layers do list[i] = i % 4 == 1 and one or other end
+  return list
+end
+
+-- 0 for each layer but for some of them, from 0.
+local function zeros(layers, but)
+  local list = {}
+  for i = 1, layers do list[i] = but[i - 1] or 0.0 end
+  return list
+end
+
+local function laguna(layers, sizes, heads, factor, fast, attention)
+  local c = {
+    "laguna", vocab_size = 100352, num_hidden_layers = layers, num_attention_heads = 48,
+    num_attention_heads_per_layer = fourths(layers, 48, heads), num_key_value_heads = 8, head_dim = 128,
+    num_experts = 256, moe_routed_scaling_factor = 2.5, sliding_window = 512, max_position_embeddings = 8192 * factor,
+    layer_types = fourths(layers, "full_attention", "sliding_attention"),
+    rope_parameters = {
+      full_attention = {
+        rope_type = "yarn", rope_theta = 500000.0, partial_rotary_factor = 0.5, factor = factor + 0.0,
+        original_max_position_embeddings = 8192, beta_fast = fast, beta_slow = 1.0, attention_factor = attention,
+      },
+      sliding_attention = { rope_type = "default", rope_theta = 10000.0, partial_rotary_factor = 1.0 },
+    },
+  }
+  for key, value in pairs(sizes) do c[key] = value end
+  return c
+end
+
 return {
+  ["laguna-xs-2.1"] = laguna(40, {
+    hidden_size = 2048, intermediate_size = 8192, num_experts_per_tok = 8, moe_intermediate_size = 512,
+    shared_expert_intermediate_size = 512 }, 64, 32, 64.0, 1.3465735902799727),
+  ["laguna-s-2.1"] = laguna(48, {
+    hidden_size = 3072, intermediate_size = 12288, num_experts_per_tok = 10, moe_intermediate_size = 1024,
+    shared_expert_intermediate_size = 1024 }, 72, 128, 32.0, 1.4852030263919618),
+  ["step-3.5-flash"] = {
+    "step3p5", vocab_size = 128896, hidden_size = 4096, intermediate_size = 11264, num_hidden_layers = 45,
+    num_attention_heads = 64, num_sliding_attention_heads = 96, num_key_value_heads = 8, head_dim = 128,
+    layer_types = fourths(45, "full_attention", "sliding_attention"), sliding_window = 512,
+    max_position_embeddings = 262144, moe_router_scaling_factor = 3.0,
+    swiglu_limits = zeros(45, { [43] = 7.0, [44] = 7.0 }), swiglu_limits_shared = zeros(45, { [44] = 16.0 }),
+    rope_parameters = {
+      full_attention = {
+        rope_type = "llama3", rope_theta = 5000000.0, partial_rotary_factor = 0.5, factor = 2.0, low_freq_factor = 1.0,
+        high_freq_factor = 32.0, original_max_position_embeddings = 131072,
+      },
+      sliding_attention = { rope_type = "default", rope_theta = 10000.0, partial_rotary_factor = 1.0 },
+    },
+  },
   ["llama3-8b"] = {
     "llama", vocab_size = 128256, hidden_size = 4096, intermediate_size = 14336,
     num_hidden_layers = 32, num_attention_heads = 32, num_key_value_heads = 8,

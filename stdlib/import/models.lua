@@ -375,6 +375,7 @@ local sizes = {
   ["smollm3-3b"] = decoder("smollm3", { 2048, 11008, 36, 16, 4, 128256 },
     { tie_word_embeddings = true, rope_theta = 5000000.0, max_position_embeddings = 65536 }),
   ["mimo-v2-flash"] = decoder("mimo_v2_flash", { 4096, 16384, 48, 64, 4, 152576 }),
+  ["laguna-xs-2.1"] = "laguna-xs-2.1", ["laguna-s-2.1"] = "laguna-s-2.1", ["step-3.5-flash"] = "step-3.5-flash",
   ["seed-oss-36b"] = decoder("seed_oss", { 5120, 27648, 64, 80, 8, 155136 },
     { head_dim = 128, rope_theta = 10000000.0, attention_dropout = 0.0, residual_dropout = 0.0 }),
   ["ernie-4.5-0.3b"] = decoder("ernie4_5", { 1024, 3072, 18, 16, 2, 103424 }),
@@ -481,9 +482,9 @@ end
 models.architectures = {}
 for _, name in ipairs {
   "arcee", "cohere2", "deepseek_v3", "ernie4_5", "falcon_h1", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2",
-  "gpt_oss", "granite", "hy_v3", "kimi_k2", "llama", "minimax_m2", "mimo_v2_flash", "ministral", "ministral3",
+  "gpt_oss", "granite", "hy_v3", "kimi_k2", "laguna", "llama", "minimax_m2", "mimo_v2_flash", "ministral", "ministral3",
   "mistral", "mixtral", "nemotron", "nemotron_h",
-  "olmo2", "olmo3", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "starcoder2",
+  "olmo2", "olmo3", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "starcoder2", "step3p5",
 } do models.architectures[name] = true end
 
 return models

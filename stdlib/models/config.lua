@@ -114,6 +114,27 @@ function kinds.optional_count(value)
   if value then return kinds.count(value) end
 end
 
+-- A number for each layer, or nothing.
+function kinds.counts(value)
+  if not value then return nil end
+  if type(value) ~= "table" then return "expected a list of positive integers, got " .. show(value) end
+  for _, item in ipairs(value) do
+    local message = kinds.count(item)
+    if message then return message end
+  end
+end
+
+-- A limit for each layer, 0: none; or nothing.
+function kinds.limits(value)
+  if not value then return nil end
+  if type(value) ~= "table" then return "expected a list of numbers, got " .. show(value) end
+  for _, item in ipairs(value) do
+    if item ~= 0 and not (type(item) == "number" and item >= 0.3) then
+      return "expected 0, for none, or a number from 0.3 on, got " .. show(item)
+    end
+  end
+end
+
 -- 0 is none, too.
 function kinds.count_or_none(value)
   if value ~= 0 then return kinds.optional_count(value) end
@@ -122,6 +143,12 @@ end
 function kinds.positive(value)
   if type(value) ~= "number" or not (value > 0) then
     return "expected a number above 0, got " .. show(value)
+  end
+end
+
+function kinds.not_negative(value)
+  if type(value) ~= "number" or not (value >= 0) then
+    return "expected a number from 0, got " .. show(value)
   end
 end
 

@@ -58,10 +58,13 @@ local function norm_heads(g, c, x, name, heads, o)
   return (o.norm or norm)(g, c, x, name, dim)
 end
 
+local GATES = { sigmoid = 0, softplus = 1 }
+
 -- Attention of layer `i`, from 0; `o` are options of decoder.build.
 function decoder.attention(g, c, x, name, o, i)
   local d, hidden = head_dim(c), { "hidden", c.hidden_size }
-  local heads = { "head", c.num_attention_heads * d, unit = d }
+  local n = o.heads and o.heads(c, i) or c.num_attention_heads
+  local heads = { "head", n * d, unit = d }
   local kv = { "kv_head", kv_heads(c) * d, unit = d }
   local q = linear(g, c, x, name .. ".q_proj", heads, hidden, o.qkv_bias)
   local k = linear(g, c, x, name .. ".k_proj", kv, hidden, o.qkv_bias)
@@ -78,16 +81,20 @@ function decoder.attention(g, c, x, name, o, i)
     local longer = o.longer_queries and rope.longer(of, turn) or turn
     q, k = g:rope(q, positions, longer), g:rope(k, positions, turn)
   end
-  local sinks = o.sinks and g:param(name .. ".sinks", { { "none", c.num_attention_heads } },
+  local sinks = o.sinks and g:param(name .. ".sinks", { { "none", n } },
                                     { std = c.initializer_range }) or nil
   local y = g:attention(q, k, v, g:doc_starts(), sinks, {
     head_dim = d, scale = o.attention_scale, rate = c.attention_dropout,
     window = o.window and o.window(c, i) or nil, soft_cap = o.score_cap,
   })
+  if o.head_gate then
+    local gate = o.head_gate(c) == "head" and { "head", n } or heads
+    y = g:gate(y, linear(g, c, x, name .. ".g_proj", gate, hidden), { kind = GATES[o.gate_kind] })
+  end
   return linear(g, c, y, name .. "." .. called(o, "out"), hidden, heads, o.out_bias)
 end
 
-local function mlp(g, c, x, name, width, o)
+local function mlp(g, c, x, name, width, o, i)
   local hidden, ffn = { "hidden", c.hidden_size }, { "ffn", width }
   if o.activation then
     local up = linear(g, c, x, name .. "." .. called(o, "up"), ffn, hidden, o.mlp_bias)
@@ -95,7 +102,7 @@ local function mlp(g, c, x, name, width, o)
   end
   local gate = linear(g, c, x, name .. ".gate_proj", ffn, hidden, o.mlp_bias)
   local up = linear(g, c, x, name .. ".up_proj", ffn, hidden, o.mlp_bias)
-  local y = (o.glu or g.silu_mul)(g, gate, up)
+  local y = o.glu and o.glu(g, gate, up, c, i) or g:silu_mul(gate, up)
   return linear(g, c, y, name .. ".down_proj", hidden, ffn, o.mlp_bias)
 end
 
@@ -103,13 +110,13 @@ end
 local function feed_forward(g, c, x, name, o, i)
   local experts = o.experts and o.experts(c, i)
   if not experts then
-    local y = mlp(g, c, x, name .. "." .. called(o, "mlp"), c.intermediate_size, o)
+    local y = mlp(g, c, x, name .. "." .. called(o, "mlp"), c.intermediate_size, o, i)
     return scaled(g, y, o.mlp_scale)
   end
-  local y, loss = moe.block(g, x, name .. ".mlp", experts)
+  local y, loss = moe.block(g, x, name .. "." .. (experts.module or "mlp"), experts)
   if not experts.shared then return y, loss end
-  local beside = name .. ".mlp." .. (experts.shared_name or "shared_experts")
-  local shared = mlp(g, c, x, beside, experts.shared, o)
+  local beside = name .. "." .. (experts.beside or "mlp." .. (experts.shared_name or "shared_experts"))
+  local shared = mlp(g, c, x, beside, experts.shared, o, i)
   if experts.shared_gate then
     local one = { "none", 1 }
     shared = g:gate(shared, linear(g, c, x, beside .. "_gate", one, { "hidden", c.hidden_size }))
@@ -224,15 +231,19 @@ end
 --   rope_type(c, i) the type of the layer, where each type has a rope of its own
 --   interleaved     pairs that turn are neighbours
 --   longer_queries  queries grow with their positions, as rope.longer says
+--   heads(c, i)     query heads of the layer, which has c.num_attention_heads without it
+--   head_gate(c)    what attention gives is multiplied by a function of g_proj, gate_kind "sigmoid" or
+--                   "softplus": of a number for each "head", or for each "element"
 --   window(c, i)    how many tokens a query of the layer sees, nothing: all before it
 --   norms           see decoder.NORMS
 --   norm(g, c, x, name, dim)  in the place of an RMSNorm
---   glu(g, gate, up)  in the place of silu(gate) * up
+--   glu(g, gate, up, c, i)  in the place of silu(gate) * up
 --   activation(g, up)  of an MLP without a gate
 --   attention(g, c, x, name, options, i)  in the place of decoder.attention
 --   experts(c, i)   what moe.block takes, or nothing for a layer with an MLP; and `shared`,
 --                   the width of an MLP beside the experts, shared_name, its module, and
---                   shared_gate, whether a number for each token says how much of it counts
+--                   shared_gate, whether a number for each token says how much of it counts;
+--                   module and beside, where these are not in "mlp"
 --   residual_dropout, embedding_dropout  what of branches and of embeddings is dropped
 --   embedding_scale, attention_scale, key_scale, mlp_scale, residual_scale, logits_scale
 --                   what embeddings, scores, keys, what MLPs give, branches and logits are multiplied by
@@ -309,6 +320,20 @@ local function check_types(c, problems)
   if #c.layer_types ~= c.num_hidden_layers then
     config.add(problems, "layer_types", "%d types for num_hidden_layers = %d", #c.layer_types,
                c.num_hidden_layers)
+  end
+end
+
+-- Adds what is wrong with a list of the heads of each layer, the key `list`.
+function decoder.check_heads(c, problems, list)
+  local all, kv = c[list], kv_heads(c)
+  if not all then return end
+  if #all ~= c.num_hidden_layers then
+    return config.add(problems, list, "%d numbers for num_hidden_layers = %d", #all, c.num_hidden_layers)
+  end
+  for i, n in ipairs(all) do
+    if n % kv ~= 0 then
+      config.add(problems, list, "item %d: num_key_value_heads = %d does not divide %d", i, kv, n)
+    end
   end
 end
 

@@ -29,7 +29,9 @@ end
 -- The key by which Hugging Face's class knows one of ours.
 local function spelling(arch)
   local names = {}
-  for theirs, ours in pairs(arch.aliases) do names[ours] = theirs end
+  for theirs, ours in pairs(arch.aliases) do
+    if not names[ours] or theirs < names[ours] then names[ours] = theirs end
+  end
   return names
 end
 
@@ -42,8 +44,8 @@ end
 
 -- The whole config of a model that comes from the plan; `dtype` is as in torch, `null`
 -- that of JSON: "none" for a key whose default is not that.
-function export.whole(name, arch, c, dtype, null)
-  local names, out = spelling(arch), {}
+function export.whole(name, arch, given, dtype, null)
+  local c, names, out = arch.canonical and arch.canonical(given) or given, spelling(arch), {}
   for key, default in pairs(arch.defaults) do
     local value = c[key]
     if value == false and type(default) ~= "boolean" then value = null end

@@ -60,7 +60,7 @@ end
 -- experts, topk, width (of an expert), hidden, std, and how the router scores: score
 -- ("softmax" or "sigmoid"), norm (whether weights sum to 1), and for the latter groups,
 -- topk_group, scale, and bias: the name of what is added to scores before they are compared.
--- `router` is its name, if not "gate"; router_bias, whether its logits have one;
+-- `router` is its name, if not "gate"; router_bias, whether its logits have one; cap, their soft cap;
 -- mlp(g, name, o), in the place of gated experts, returns a function of rows and offsets.
 -- enter(x), what experts read in the place of x, and leave(y), what becomes of what they give.
 function moe.block(g, x, name, o)
@@ -74,6 +74,7 @@ function moe.block(g, x, name, o)
   local tokens = g:flatten(x)
   local logits = g:router_logits(tokens, router)
   if router_bias then logits = g:add_bias(logits, router_bias) end
+  if o.cap then logits = g:soft_cap(logits, { soft_cap = o.cap }) end
   local groups, topk_group, best = groups_of(o, plan)
   local weights, ids = g:route(logits, bias or nil, {
     topk = o.topk, score = scores[o.score], norm_topk = o.norm and 1 or 0,

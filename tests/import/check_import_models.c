@@ -66,6 +66,8 @@ static const struct Public {
     {"microsoft/phi-1_5", "1.42 B"},
     {"microsoft/phi-2", "2.78 B"},
     {"tencent/Hy3-preview", "295 B"},
+    {"poolside/Laguna-S-2.1", "118 B"},
+    {"stepfun-ai/Step-3.5-Flash", "197 B"},
     {"zai-org/GLM-4.7-Flash", "29.9 B"},
     {"mistralai/Ministral-3-3B-Instruct-2512", "3.43 B"},
     {"mistralai/Ministral-3-14B-Base-2512", "13.5 B"},

@@ -28,6 +28,9 @@ except ImportError as missing:
     print(f"skipped: {sys.executable} has no {missing.name} (PYTHON=... chooses another one)")
     sys.exit(0)
 from family_configs import FAMILIES
+from step import Step
+
+CLASSES = {"step3p5": Step}  # of the others Transformers' own
 
 STEPS, ROWS, SEQ, TOLERANCE = 12, 4, 16, 5e-6
 LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.95), 1e-6, 0.1, 0.5
@@ -146,9 +149,9 @@ def same_file(model, out):
             raise Unequal(f"{name} has other bits")
 
 
-def whole_folder(out):
+def whole_folder(of, out):
     """Whether Transformers finds all that it wants in a folder that weft has made up."""
-    _, told = tf.AutoModelForCausalLM.from_pretrained(out, output_loading_info=True)
+    _, told = of.from_pretrained(out, output_loading_info=True)
     wrong = {k: v for k, v in told.items() if v and k.endswith("_keys")}
     if wrong:
         raise Unequal(f"Transformers does not load what weft has drawn: {wrong}")
@@ -158,7 +161,8 @@ def one(kind, seed):
     r = random.Random(f"{kind} {seed}")
     torch.manual_seed(seed)
     config = FAMILIES[kind](r)
-    model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().train()
+    of = CLASSES.get(kind, tf.AutoModelForCausalLM)
+    model = of.from_config(config, attn_implementation="eager").float().train()
     randomise(model, r)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -169,9 +173,9 @@ def one(kind, seed):
         try:
             _, out = weft(folder, "same", "--steps", "1", "--set", "optimizer.lr=0")
             same_file(folder / "model", out)
-            whole_folder(weft(folder, "drawn", "--steps", "1", plan="drawn.lua")[1])
+            whole_folder(of, weft(folder, "drawn", "--steps", "1", plan="drawn.lua")[1])
             losses, out = weft(folder, "trained", "--steps", str(STEPS))
-            trained = tf.AutoModelForCausalLM.from_pretrained(
+            trained = of.from_pretrained(
                 out, attn_implementation="eager", dtype=torch.float32).train()
             want = train(model, batches)
             with torch.no_grad():

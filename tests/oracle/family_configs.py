@@ -267,6 +267,50 @@ def mimo_v2_flash(r):
     return tf.MiMoV2FlashConfig(**keys)
 
 
+def two_ropes(r, kinds):
+    """A rope for each type of layers, of which half of a head of 8 may turn; yarn rounds, whatever it says."""
+    ropes = {kind: {**rope(r, kinds), "partial_rotary_factor": r.choice([0.5, 1.0])}
+             for kind in ("full_attention", "sliding_attention")}
+    for one in ropes.values():
+        one.pop("truncate", None)
+    return ropes
+
+
+def laguna(r):
+    keys = decoder(r, **experts(r), num_experts=r.choice([4, 8]), head_dim=8, sliding_window=window(r) or 5,
+                   shared_expert_intermediate_size=r.choice([8, 20]), attention_bias=coin(r),
+                   gating=r.choice([True, "per-head", "per-element"]),
+                   moe_routed_scaling_factor=r.choice([1.0, 2.5]),
+                   moe_router_logit_softcapping=r.choice([0.0, 0.0, 2.0]))
+    layers, kv = keys["num_hidden_layers"], keys["num_key_value_heads"]
+    keys["rope_parameters"] = two_ropes(r, ("default", "yarn"))
+    keys["layer_types"] = [r.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
+    if coin(r):
+        keys["num_attention_heads_per_layer"] = [2 * kv * r.choice([1, 2]) for _ in range(layers)]
+        keys["num_attention_heads"] = 2 * kv
+    some_dense(r, keys)
+    if "mlp_layer_types" in keys:
+        keys["mlp_layer_types"][-1] = "sparse"
+    return tf.LagunaConfig(**keys)
+
+
+def step3p5(r):
+    """Files of Transformers have images, too: see step.py."""
+    keys = decoder(r, **experts(r), n_routed_experts=r.choice([4, 8]), head_dim=8, sliding_window=window(r) or 5,
+                   share_expert_dim=r.choice([8, 20]), attention_bias=False, mlp_bias=coin(r),
+                   moe_router_scaling_factor=r.choice([1.0, 3.0]), tie_word_embeddings=False,
+                   query_pre_attn_scalar=r.choice([None, 5.0]), pad_token_id=1)
+    layers, kv = keys["num_hidden_layers"], keys["num_key_value_heads"]
+    keys["rope_parameters"] = two_ropes(r, ("default", "llama3"))
+    keys["layer_types"] = [r.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
+    keys["num_attention_heads"], keys["num_sliding_attention_heads"] = 2 * kv, 2 * kv * r.choice([1, 2])
+    for key in ("swiglu_limits", "swiglu_limits_shared"):
+        if coin(r):
+            keys[key] = [r.choice([0.0, 0.3, 1.0]) for _ in range(layers)]
+    keys["mlp_layer_types"] = [r.choice(["dense", "sparse"]) for _ in range(layers - 1)] + ["sparse"]
+    return tf.Step3p7TextConfig(**keys)
+
+
 def gpt_oss(r):
     keys = decoder(r, head_dim=r.choice([4, 12]), num_local_experts=r.choice([4, 6]),
                    num_experts_per_tok=r.choice([2, 3]), sliding_window=window(r) or 5,
@@ -415,5 +459,5 @@ FAMILIES = {f.__name__: f for f in (
     llama, arcee, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5,
     nemotron, glm, glm4, phi, phi3, phi3_long, gemma, gemma2, gemma3_text, gpt2, cohere2, ministral3, starcoder2,
     mixtral, gpt_oss, mimo_v2_flash, qwen2_moe, qwen3_moe, deepseek_v3, moonlight, kimi_k2,
-    glm4_moe, glm4_moe_lite, minimax_m2, hy_v3, nemotron_h,
+    glm4_moe, glm4_moe_lite, minimax_m2, hy_v3, laguna, step3p5, nemotron_h,
     falcon_h1)}
