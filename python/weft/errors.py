@@ -47,14 +47,16 @@ class Diagnostic:
     def of_json(d: Dict[str, Any]) -> "Diagnostic":
         """The diagnostic of an object in ``diagnostics`` of ``weft check --json``."""
         place = d.get("range") or {}
+        file = place.get("filename")
+        given = (file or "").startswith(("--set ", "-D "))  # a word has no line; JSON needs one
         suggestions = d.get("suggestions") or [None]
         return Diagnostic(
             code=d.get("code") or "",
             message=d.get("summary") or "",
             severity=d.get("severity") or "error",
             path=d.get("path") or "",
-            file=place.get("filename"),
-            line=place.get("start", {}).get("line", 0),
+            file=file,
+            line=0 if given else place.get("start", {}).get("line", 0),
             suggestion=suggestions[0],
         )
 

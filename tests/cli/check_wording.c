@@ -87,8 +87,8 @@ static int count(const char *text, const char *what) {
 START_TEST(import_lists_once) {
   put("t.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n"
                 "[training]\nlocal_batch_size = 1\nseq_len = 2048\nsteps = 10\n");
-  Terminal *t = terminal_start(
-      arena_printf(scratch_arena, "$weft import %s/t.toml", scratch_dir));
+  Terminal *t =
+      terminal_start(arena_printf(scratch_arena, "$weft import %s/t.toml", scratch_dir));
   ck_assert_int_eq(terminal_end(t), 0);
   const char *screen = terminal_rows(t, 0, t->row);
   ck_assert_msg(count(screen, "made-up tokens") == 2, "%s",

@@ -236,7 +236,9 @@ static weft_status check_memory(const Run *r, int local, weft_error *e) {
   return err_set(
       e, WEFT_ENOMEM,
       "%d rank%s of %.1f GiB need%s more than the %.1f GiB of memory that this "
-      "machine has; use a smaller batch.micro or batch.seq, or more machines",
+      "machine has; use a smaller batch.micro or batch.seq, or more machines; weft "
+      "verify "
+      "runs a small version of the plan here",
       local, plural(local, "s"), need / local / gib, local > 1 ? "" : "s", machine / gib);
 }
 
