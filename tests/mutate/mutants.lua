@@ -120,7 +120,7 @@ return {
   { file = "vm/plan/link_speed.c", suites = "estimate",
     from = "(both ? 2.0 : 1.0)", to = "(both ? 1.0 : 2.0)" },
   { file = "vm/lower/step_estimate.c", suites = "estimate",
-    from = "reduce = MAX(reduce - backward, 0);", to = "reduce = 0;" },
+    from = "MAX(reduce - backward, 0) : reduce", to = "0 : reduce" },
   { file = "vm/pipeline/timeline.c", suites = "timeline schedules",
     from = "*start = middle - f;", to = "*start = middle;" },
   { file = "vm/pipeline/timeline.c", suites = "timeline schedules",

@@ -4,11 +4,11 @@
 
 #include "tests/harness/lua_run.h"
 
-/* Zero Bubble Pipeline Parallelism (arXiv 2401.10241), table 4: 1F1B and interleaved 1F1B of
- * four GPT on A100, 16-bit parameters with f32 gradients and states. Its stack stores
- * attention scores, which weft never does: softmax (2 bytes), what dropout leaves of it (2)
- * and the mask (1), 5 a s^2 b for each layer and microbatch in flight. With these weft is
- * below what the allocator had, by at most 9 %. */
+/* Zero Bubble Pipeline Parallelism (arXiv 2401.10241), table 4: 1F1B and interleaved 1F1B
+ * of four GPT on A100, 16-bit parameters with f32 gradients and states. Its stack stores
+ * attention scores, which weft never does: softmax (2 bytes), what dropout leaves of it
+ * (2) and the mask (1), 5 a s^2 b for each layer and microbatch in flight. With these
+ * weft is below what the allocator had, by at most 9 %. */
 START_TEST(zero_bubble) {
   lua_run(
       "local GPT = { { 22, 2304, 24, 6, 8, 30, 40 }, { 30, 4096, 32, 3, 8, 39, 48 },\n"
@@ -28,10 +28,12 @@ START_TEST(zero_bubble) {
       "  for k, name in ipairs { '1f1b', 'interleaved_1f1b' } do\n"
       "    local v = k == 2 and (layers + 2) // pp or 1\n"
       "    local p = weft.plan { model = weft.model { 'gpt2', n_embd = hidden,\n"
-      "        n_layer = layers, n_head = heads, n_positions = 1024, vocab_size = 32000,\n"
+      "        n_layer = layers, n_head = heads, n_positions = 1024, vocab_size = "
+      "32000,\n"
       "        resid_pdrop = 0.1, embd_pdrop = 0.1, attn_pdrop = 0.1,\n"
       "        tie_word_embeddings = false },\n"
-      "      cluster = weft.cluster { 'a100-80gb', nodes = pp // 8 }, mesh = { pp = pp },\n"
+      "      cluster = weft.cluster { 'a100-80gb', nodes = pp // 8 }, mesh = { pp = pp "
+      "},\n"
       "      strategy = { 'zero', stage = 0 }, schedule = name, precision = 'bf16',\n"
       "      pp_plan = { virtual = v, layout = layout(layers, pp * v) },\n"
       "      batch = { global = 3 * pp * micro, micro = micro, seq = 1024 } }\n"

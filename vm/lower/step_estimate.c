@@ -1,15 +1,14 @@
 /* step_estimate.c - a lower bound of the step time from data sheets:
  *
- *   step     = the last rank to be done + unshard
- *   done     = its last action + its tail + host
- *   actions  = in the order of the schedule, each as long as the work of its stage and
- *              after those that it depends on, with a transfer between ranks
- *   work     = kernels + collectives inside units, less the part of these that overlaps
- *              with kernels: body_time.h
- *   kernel   = max(flops / peak, bytes / memory bandwidth); experts balanced
- *   tail     = gradient reduction beyond one microbatch's backward (all of it without
- *              overlap_grad_reduce) + the optimizer, which is bound by memory, and where
- *              it makes matrices orthogonal their gathers and products
+ *   step     = the last rank to have reduced its gradients + the largest update +
+ * unshard, or a rank's own reduction, update and host, if these take longer actions  = in
+ * the order of the schedule, each as long as the work of its stage and after those that
+ * it depends on, with a transfer between ranks work     = kernels + collectives inside
+ * units, less the part of these that overlaps with kernels: body_time.h kernel   =
+ * max(flops / peak, bytes / memory bandwidth); experts balanced reduce   = gradient
+ * reduction beyond one microbatch's backward (all of it without overlap_grad_reduce)
+ *   update   = the optimizer, which is bound by memory, and where it makes matrices
+ *              orthogonal their gathers and products; it waits for the norm of all ranks
  *   host     = copies of an offloading strategy, which overlap with nothing: gradients
  *              to the host and parameters back, where the optimizer is bound by the
  *              host's memory; shards of parameters before each gather
@@ -45,15 +44,22 @@ static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
   return s;
 }
 
-static double tail_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
-                           double backward) {
+/* What a rank does behind its last action: reductions of gradients, then, when the norm
+ * of all pipeline ranks is known, the step of its parameters. */
+static double reduce_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
+                             double backward) {
   const Cluster *k = &plan->cluster;
   Link dp = link_of(m, k, AXES_DP_CP), tp = link_of(m, k, AXIS_BIT(AXIS_TP));
   Link flat = link_of(m, k, flat_axes(plan, m));
   double reduce = link_ring(&dp, (double)r->reduced, r->reduced > 0, true) +
                   link_ring(&flat, (double)r->scattered, r->scattered > 0, false) +
                   link_ring(&tp, (double)r->reduced_tp, r->reduced_tp > 0, true);
-  if (plan->strategy.overlap_grad_reduce) reduce = MAX(reduce - backward, 0);
+  return plan->strategy.overlap_grad_reduce ? MAX(reduce - backward, 0) : reduce;
+}
+
+static double update_seconds(const Plan *plan, const Mesh *m, const RankCost *r) {
+  const Cluster *k = &plan->cluster;
+  Link tp = link_of(m, k, AXIS_BIT(AXIS_TP)), flat = link_of(m, k, flat_axes(plan, m));
   double gather = link_ring(&flat, (double)r->gathered, r->gathered > 0, false);
   bool away = plan->strategy.offload_state;
   double moved = optimizer_bytes(plan);
@@ -64,7 +70,7 @@ static double tail_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
   double whole = link_ring(&flat, (double)r->whole.flat, r->whole.flat > 0, false) +
                  link_ring(&tp, (double)r->whole.cut, r->whole.cut > 0, false);
   if (k->f32 > 0) whole += r->whole.flops / k->f32;
-  return reduce + whole +
+  return whole +
          (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
 }
 
@@ -177,7 +183,7 @@ static double *last_actions(const RankCosts *c, const StageSeconds *s,
 static double step_seconds(const RankCosts *c, const RankLives *l, const Plan *plan,
                            const Mesh *m, int64_t mbs, const Schedule *schedule, Arena *a,
                            double *even) {
-  double done = 0, held = 0, most = 0;
+  double reduced = 0, update = 0, alone = 0, held = 0, most = 0;
   const StageSeconds *stage = stage_seconds(&c->st, m, &plan->cluster, a);
   StageSeconds *rank = NEW_N(a, StageSeconds, c->st.ranks);
   for (int s = 0; s < c->st.n; s++) add_stage(&rank[c->st.rank[s]], &stage[s]);
@@ -185,15 +191,17 @@ static double step_seconds(const RankCosts *c, const RankLives *l, const Plan *p
   *even = 0;
   for (int r = 0; r < c->st.ranks; r++) {
     const RankCost *x = &c->rank[r];
-    double tail = tail_seconds(plan, m, x, rank[r].i + rank[r].w) +
-                  host_seconds(plan, m, x, l ? l[r] : NULL);
-    done = MAX(done, end[r] + tail);
+    double before = end[r] + reduce_seconds(plan, m, x, rank[r].i + rank[r].w);
+    double after = update_seconds(plan, m, x);
+    reduced = MAX(reduced, before), update = MAX(update, after);
+    alone = MAX(alone, before + after + host_seconds(plan, m, x, l ? l[r] : NULL));
     most = MAX(most, total(&rank[r]));
     *even += (double)mbs * total(&rank[r]) / c->st.ranks;
     if (l) held = MAX(held, unshard_seconds(plan, m, l[r]));
   }
   if (plan->strategy.prefetch[0]) held = MAX(held - (double)mbs * most, 0);
-  return done + held;
+  bool waits = !plan->opt.post_validation; /* with the step for the norm */
+  return (waits ? MAX(reduced + update, alone) : alone) + held;
 }
 
 /* ---- bytes ---- */
