@@ -13,7 +13,8 @@ static const char *const agree[] = {
     "-D mesh=2,2,1,1,1",
     "-D mesh=1,2,2,1,2 -D packed=true",
     "-D mesh=2,1,2,1,1 -D packed=true --set strategy.sequence_parallel=true",
-    "-D family=falcon_h1 -D mesh=2,2,1,1,1 -D packed=true",
+    "-D family=falcon_h1 -D mesh=4,1,1,1,1 -D packed=true",
+    "-D family=falcon_h1 -D mesh=2,2,1,1,1 -D cut=true",
 };
 
 START_TEST(ranks_agree_with_one) {

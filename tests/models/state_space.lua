@@ -1,5 +1,5 @@
 -- state_space.lua - a small model with layers of all kinds of Nemotron-H, or of Falcon-H1; check_state_space
--- runs it on meshes. -D mesh=tp,dp,pp,cp,ep  -D packed=true  -D family=falcon_h1
+-- runs it on meshes. -D mesh=tp,dp,pp,cp,ep  -D packed=true  -D family=falcon_h1  -D cut=true
 local weft = require "weft"
 
 local n = {}
@@ -16,9 +16,18 @@ local families = {
                 mamba_rms_norm = true, ssm_multipliers = { 0.5, 1, 2, 1, 0.5 } },
 }
 
+-- Mixers of Falcon-H1 between groups of heads, which its own plan leaves whole.
+local cut, of = {}, require "weft.tp_plans.nemotron_h"
+for pattern, style in pairs(require "weft.tp_plans.falcon_h1") do cut[pattern] = style end
+for _, part in ipairs { "z_proj", "x_proj", "B_proj", "C_proj", "dt_proj", "x_conv", "B_conv", "C_conv",
+                        "dt_bias", "A_log", "D", "norm", "out_proj" } do
+  cut["layers.*.mamba." .. part] = of["layers.*.mixer." .. part]
+end
+
 return weft.plan {
   model = weft.model(families[weft.var("family", "nemotron_h")]),
   mesh = { tp = n[1], dp = n[2], pp = n[3], cp = n[4], ep = n[5] },
+  tp_plan = weft.var("cut", "false") == "true" and cut or nil,
   strategy = { "fsdp2" },
   batch = { global = 4, micro = 1, seq = 80 },
   packed = weft.var("packed", "false") == "true" and { eot = 0 } or nil,
