@@ -10,6 +10,7 @@
 /* What a chunk adds to the state behind it. Grid: chunks, heads, sequences. */
 template <typename T> __global__ void __launch_bounds__(BLOCK) chunk_states(Scan<T> s) {
   __shared__ ScanChunk k;
+  __shared__ TileRoom room;
   ScanPlace p = scan_place(s, (int)blockIdx.x, (int)blockIdx.y, (int)blockIdx.z);
   float *to = state_at(s, s.state, p);
   read_chunk(k, s, p);
@@ -17,7 +18,7 @@ template <typename T> __global__ void __launch_bounds__(BLOCK) chunk_states(Scan
     for (int f0 = 0; f0 < s.N; f0 += SIDE) {
       Square sum = {};
       multiply_tile(
-          sum, p.n,
+          room, sum, p.n,
           [&](int e, int j) {
             return left_of(k, p.n - 1, j) * k.d[j] * of_head(s.x, s, p, j, e0 + e);
           },
@@ -32,6 +33,7 @@ template <typename T> __global__ void __launch_bounds__(BLOCK) chunk_states(Scan
 template <typename T>
 __global__ void __launch_bounds__(BLOCK) chunk_state_gradients(Scan<T> s) {
   __shared__ ScanChunk k;
+  __shared__ TileRoom room;
   ScanPlace p = scan_place(s, (int)blockIdx.x, (int)blockIdx.y, (int)blockIdx.z);
   float *to = state_at(s, s.grad, p);
   read_chunk(k, s, p);
@@ -39,7 +41,7 @@ __global__ void __launch_bounds__(BLOCK) chunk_state_gradients(Scan<T> s) {
     for (int f0 = 0; f0 < s.N; f0 += SIDE) {
       Square sum = {};
       multiply_tile(
-          sum, p.n,
+          room, sum, p.n,
           [&](int e, int i) {
             return left_before(k, i) * of_head(s.dy, s, p, i, e0 + e);
           },
@@ -84,11 +86,12 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* The scores of a chunk times what is left: score[i][j] for j <= i. */
 template <typename T>
-static __device__ void chunk_scores(float (*score)[SIDE + 1], const ScanChunk &k,
-                                    const Scan<T> &s, const ScanPlace &p) {
+static __device__ void chunk_scores(TileRoom &room, float (*score)[SIDE + 1],
+                                    const ScanChunk &k, const Scan<T> &s,
+                                    const ScanPlace &p) {
   Square sum = {};
   multiply_tile(
-      sum, s.N, [&](int i, int f) { return of_group(s.C, s, p, i, f); },
+      room, sum, s.N, [&](int i, int f) { return of_group(s.C, s, p, i, f); },
       [&](int f, int j) { return of_group(s.B, s, p, j, f); });
   each_of(sum, [&](int i, int j, float x) {
     score[i][j] = i < p.n && j < p.n ? x * left_of(k, i, j) : 0.0f;
@@ -98,20 +101,21 @@ static __device__ void chunk_scores(float (*score)[SIDE + 1], const ScanChunk &k
 
 template <typename T> __global__ void __launch_bounds__(BLOCK) chunk_outputs(Scan<T> s) {
   __shared__ ScanChunk k;
+  __shared__ TileRoom room;
   __shared__ float score[SIDE][SIDE + 1];
   ScanPlace p = scan_place(s, (int)blockIdx.x, (int)blockIdx.y, (int)blockIdx.z);
   const float *state = state_at(s, s.state, p);
   float D = load(s.D[p.h]);
   read_chunk(k, s, p);
-  chunk_scores(score, k, s, p);
+  chunk_scores(room, score, k, s, p);
   for (int e0 = 0; e0 < s.P; e0 += SIDE) {
     Square sum = {};
     multiply_tile(
-        sum, p.n, [&](int i, int j) { return score[i][j]; },
+        room, sum, p.n, [&](int i, int j) { return score[i][j]; },
         [&](int j, int e) { return k.d[j] * of_head(s.x, s, p, j, e0 + e); });
     if (k.before[0])
       multiply_tile(
-          sum, s.N,
+          room, sum, s.N,
           [&](int i, int f) {
             return i < p.n ? left_before(k, i) * of_group(s.C, s, p, i, f) : 0.0f;
           },
@@ -126,11 +130,12 @@ template <typename T> __global__ void __launch_bounds__(BLOCK) chunk_outputs(Sca
 
 /* by(i, j) (dy[i] u[j]) of a chunk. */
 template <typename T, typename F>
-static __device__ void chunk_weights(float (*w)[SIDE + 1], const ScanChunk &k,
-                                     const Scan<T> &s, const ScanPlace &p, F by) {
+static __device__ void chunk_weights(TileRoom &room, float (*w)[SIDE + 1],
+                                     const ScanChunk &k, const Scan<T> &s,
+                                     const ScanPlace &p, F by) {
   Square sum = {};
   multiply_tile(
-      sum, s.P, [&](int i, int e) { return of_head(s.dy, s, p, i, e); },
+      room, sum, s.P, [&](int i, int e) { return of_head(s.dy, s, p, i, e); },
       [&](int e, int j) { return j < p.n ? k.d[j] * of_head(s.x, s, p, j, e) : 0.0f; });
   each_of(sum, [&](int i, int j, float x) {
     w[i][j] = i < p.n && j < p.n ? x * by(i, j) : 0.0f;
@@ -157,6 +162,7 @@ template <typename F> static __device__ void add_rows(float *row, Square &sum, F
 template <typename T>
 __global__ void __launch_bounds__(BLOCK) chunk_gradients(Scan<T> s) {
   __shared__ ScanChunk k;
+  __shared__ TileRoom room;
   __shared__ float score[SIDE][SIDE + 1], product[SIDE][SIDE + 1];
   __shared__ float dd[SIDE], to_before[SIDE], to_after[SIDE];
   __shared__ double dc[SIDE];
@@ -166,21 +172,21 @@ __global__ void __launch_bounds__(BLOCK) chunk_gradients(Scan<T> s) {
   float D = load(s.D[p.h]), all = 0;
   if (at < SIDE) dd[at] = to_before[at] = to_after[at] = 0;
   read_chunk(k, s, p);
-  chunk_scores(score, k, s, p);
+  chunk_scores(room, score, k, s, p);
   for (int e0 = 0; e0 < s.P; e0 += SIDE) {
     Square du = {}, outer = {}, inner = {};
     auto times_x = [&](int j, int e, float x) {
       return x * of_head(s.x, s, p, j, e0 + e);
     };
     multiply_tile(
-        outer, s.N,
+        room, outer, s.N,
         [&](int j, int f) {
           return j < p.n ? left_of(k, end, j) * of_group(s.B, s, p, j, f) : 0.0f;
         },
         [&](int f, int e) { return of_state(after, s, e0 + e, f); });
     add_rows(to_after, outer, times_x);
     multiply_tile(
-        inner, s.N,
+        room, inner, s.N,
         [&](int i, int f) {
           return i < p.n ? left_before(k, i) * of_group(s.C, s, p, i, f) : 0.0f;
         },
@@ -188,7 +194,7 @@ __global__ void __launch_bounds__(BLOCK) chunk_gradients(Scan<T> s) {
     add_rows(to_before, inner,
              [&](int i, int e, float x) { return x * of_head(s.dy, s, p, i, e0 + e); });
     multiply_tile(
-        du, p.n, [&](int j, int i) { return score[i][j]; },
+        room, du, p.n, [&](int j, int i) { return score[i][j]; },
         [&](int i, int e) { return of_head(s.dy, s, p, i, e0 + e); });
     UNROLL
     for (int i = 0; i < EDGE; i++) UNROLL
@@ -201,7 +207,7 @@ __global__ void __launch_bounds__(BLOCK) chunk_gradients(Scan<T> s) {
     });
   }
   /* product[i][j] is what c[i] gets, and c[j] loses */
-  chunk_weights(product, k, s, p, [&](int i, int j) { return score[i][j]; });
+  chunk_weights(room, product, k, s, p, [&](int i, int j) { return score[i][j]; });
   for (int i = at; i < s.P * s.N && k.before[end]; i += BLOCK) all += after[i] * state[i];
   all = block_sum<BLOCK>(all);
   if (at < p.n) {
@@ -230,6 +236,7 @@ __global__ void __launch_bounds__(BLOCK) chunk_gradients(Scan<T> s) {
 template <typename T>
 __global__ void __launch_bounds__(BLOCK) chunk_group_gradients(Scan<T> s, int tiles) {
   __shared__ ScanChunk k;
+  __shared__ TileRoom room;
   __shared__ float product[SIDE][SIDE + 1];
   int g = (int)blockIdx.y / tiles, f0 = (int)blockIdx.y % tiles * SIDE;
   int each = s.heads / s.groups;
@@ -239,22 +246,22 @@ __global__ void __launch_bounds__(BLOCK) chunk_group_gradients(Scan<T> s, int ti
     p = scan_place(s, (int)blockIdx.x, h, (int)blockIdx.z);
     const float *state = state_at(s, s.state, p), *after = state_at(s, s.grad, p);
     read_chunk(k, s, p);
-    chunk_weights(product, k, s, p, [&](int i, int j) { return left_of(k, i, j); });
+    chunk_weights(room, product, k, s, p, [&](int i, int j) { return left_of(k, i, j); });
     multiply_tile(
-        dB, p.n, [&](int j, int i) { return product[i][j]; },
+        room, dB, p.n, [&](int j, int i) { return product[i][j]; },
         [&](int i, int f) { return of_group(s.C, s, p, i, f0 + f); });
     multiply_tile(
-        dC, p.n, [&](int i, int j) { return product[i][j]; },
+        room, dC, p.n, [&](int i, int j) { return product[i][j]; },
         [&](int j, int f) { return of_group(s.B, s, p, j, f0 + f); });
     multiply_tile(
-        dB, s.P,
+        room, dB, s.P,
         [&](int j, int e) {
           return j < p.n ? left_of(k, p.n - 1, j) * k.d[j] * of_head(s.x, s, p, j, e)
                          : 0.0f;
         },
         [&](int e, int f) { return of_state(after, s, e, f0 + f); });
     multiply_tile(
-        dC, s.P,
+        room, dC, s.P,
         [&](int i, int e) {
           return i < p.n ? left_before(k, i) * of_head(s.dy, s, p, i, e) : 0.0f;
         },

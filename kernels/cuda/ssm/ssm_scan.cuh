@@ -101,16 +101,21 @@ static __device__ __forceinline__ int tile_row() {
 }
 static __device__ __forceinline__ int tile_column() { return (int)threadIdx.x % TERMS; }
 
+/* Operands of 16 terms. A kernel has one for all of its products: shared memory of a
+ * function is there once for each pair of operands that it is called with. */
+struct TileRoom {
+  float left[TERMS][SIDE + 1], right[TERMS][SIDE + 1];
+};
+
 /* sum[i][j] += sum over k below `terms` of a(row, k) * b(k, column). */
 template <typename A, typename F>
-static __device__ void multiply_tile(Square &sum, int terms, A a, F b) {
-  __shared__ float left[TERMS][SIDE + 1], right[TERMS][SIDE + 1];
+static __device__ void multiply_tile(TileRoom &room, Square &sum, int terms, A a, F b) {
   for (int k0 = 0; k0 < terms; k0 += TERMS) {
     __syncthreads();
     for (int e = (int)threadIdx.x; e < SIDE * TERMS; e += BLOCK) {
       int k = e % TERMS, i = e / TERMS;
-      left[k][i] = k0 + k < terms ? a(i, k0 + k) : 0.0f;
-      right[e / SIDE][e % SIDE] =
+      room.left[k][i] = k0 + k < terms ? a(i, k0 + k) : 0.0f;
+      room.right[e / SIDE][e % SIDE] =
           k0 + e / SIDE < terms ? b(k0 + e / SIDE, e % SIDE) : 0.0f;
     }
     __syncthreads();
@@ -118,7 +123,8 @@ static __device__ void multiply_tile(Square &sum, int terms, A a, F b) {
     for (int k = 0; k < TERMS; k++) UNROLL
     for (int i = 0; i < EDGE; i++) UNROLL
     for (int j = 0; j < EDGE; j++)
-      sum[i][j] += left[k][tile_row() + i] * right[k][tile_column() + TERMS * j];
+      sum[i][j] +=
+          room.left[k][tile_row() + i] * room.right[k][tile_column() + TERMS * j];
   }
 }
 
