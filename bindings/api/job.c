@@ -102,8 +102,8 @@ static void warn_reserve(Job *j, uint64_t arena, int pp) {
       "pipeline rank %d needs %.1f GiB, and CUDA and NCCL take about %.1f GiB of a GPU "
       "besides (%d communicator%s of %d CTAs), together more than the %.1f GiB of %s: "
       "reserve_gib = %.1f counts it, nccl.group_ctas makes it less",
-      pp, gib, more, m.ngroup, plural(m.ngroup, "s"), m.group_ctas, c->memory_gib,
-      c->gpu, ceil(more * 10) / 10);
+      pp, gib, more, m.ngroup, plural(m.ngroup, "s"), m.group_ctas, c->memory_gib, c->gpu,
+      ceil(more * 10) / 10);
 }
 
 /* Only a warning: a plan that its GPUs cannot hold may be meant for `weft verify`. */

@@ -196,7 +196,7 @@ typedef struct OpAttr {
   uint32_t heads_cut; /* attention: AxisSet over which heads are cut, args.heads_index */
   float soft_cap; /* soft_cap: x become soft_cap * tanh(x / soft_cap); attention: scores
                      do, 0: are as they are */
-  float limit;    /* clamped_swiglu, clamp; ssm_steps: the longest step, 0: there is none */
+  float limit; /* clamped_swiglu, clamp; ssm_steps: the longest step, 0: there is none */
   int32_t zero_centered; /* rmsnorm, layernorm: 1 + w in the place of w */
   int32_t fp8;     /* linear_fp8 and its gradients: FP8_TENSORWISE, ..., see op_fp8.h */
   int32_t fp8_how; /* and amax: FP8_GRADS_E4M3 | FP8_POWERS; FP8_ROWS, FP8_COLUMNS */

@@ -83,6 +83,12 @@ double optimizer_bytes(const Plan *p) {
          2.0 * states * dtype_size(p->opt.state) / dtype_elements(p->opt.state) + copy;
 }
 
+double plan_lr_factor(const Plan *p, int group, bool matrix) {
+  double factor = group ? p->group[group - 1].lr : 1;
+  bool apart = optimizer_row(&p->opt)->matrices && !matrix;
+  return apart ? factor * p->opt.adamw_lr_ratio : factor;
+}
+
 const double *optimizer_ns(const Optimizer *o, int64_t step) {
   return o->ns[o->ns_rows > 1 ? step : 0];
 }

@@ -2,8 +2,6 @@
  * rate of a step, the number of microbatches. */
 #include "plan.h"
 
-#include "optimizer.h"
-
 #include <math.h>
 
 /* Version 1 of the names: the canonical one first, then those that model libraries use
@@ -174,12 +172,6 @@ int plan_sources(const DataSpec *d) {
 }
 
 /* ---- groups of parameters ---- */
-
-double plan_lr_factor(const Plan *p, int group, bool matrix) {
-  double factor = group ? p->group[group - 1].lr : 1;
-  bool apart = optimizer_row(&p->opt)->matrices && !matrix;
-  return apart ? factor * p->opt.adamw_lr_ratio : factor;
-}
 
 double plan_weight_decay(const Plan *p, int group, bool decay) {
   if (group && p->group[group - 1].own_decay) return p->group[group - 1].weight_decay;
