@@ -16,8 +16,7 @@
 /* ---- names ---- */
 
 static const char *const bases[] = {"model.", "transformer.", "backbone."};
-#define HEAD "lm_head.weight"
-static const char head[] = HEAD, teacher_head[] = TEACHER_PREFIX HEAD;
+static const char head[] = WEIGHTS_HEAD;
 
 static bool ends_with(const char *s, const char *end) {
   size_t n = strlen(s), m = strlen(end);
@@ -256,9 +255,7 @@ int weights_copied(const Compiled *c, const char *name) {
   return p ? (int)(p - c->param) : -1;
 }
 
-/* The embedding that this head reads, of a tied model; -1 if the name is of no head, or
- * its model has one. */
-static int tied_embedding(const Compiled *c, const char *name) {
+int weights_tied(const Compiled *c, const char *name) {
   int at = -1;
   size_t prefix = second_prefix(name, strlen(name));
   if (strcmp(name + prefix, head) != 0) return -1;
@@ -272,6 +269,19 @@ static int tied_embedding(const Compiled *c, const char *name) {
       at = i;
   }
   return at;
+}
+
+int weights_of_base(const Compiled *c, const char *name) {
+  static const char layer[] = ".base_layer";
+  char own[512];
+  size_t before = strlen(ADAPTER_PREFIX);
+  if (strncmp(name, ADAPTER_PREFIX, before) != 0 || strlen(name) >= sizeof own) return -1;
+  snprintf(own, sizeof own, "%s", name + before);
+  char *at = strstr(own, layer), *end = at ? at + strlen(layer) : NULL;
+  if (at) memmove(at, end, strlen(end) + 1);
+  const CompiledParam *p = param_named(c, own);
+  if (!p) return weights_tied(c, own);
+  return p->adapter || p->saved || p->ndim != 2 ? -1 : (int)(p - c->param);
 }
 
 /* ---- what does not fit ---- */
@@ -384,8 +394,9 @@ static void compare(const Compiled *c, const SafeTensors *s, const SafeTensor **
     if (is_buffer(t->name)) continue;
     if (is_further_token(c, s, t->name)) continue;
     if (is_saved(c, s, t)) continue;
-    int tied = tied_embedding(c, t->name);
+    int tied = weights_tied(c, t->name);
     if (tied < 0) tied = weights_copied(c, t->name);
+    if (tied < 0) tied = weights_of_base(c, t->name);
     if (tied >= 0) {
       const CompiledParam *p = &c->param[tied];
       (void)fits(p, t->name, (WeightSource){.t = t, .rows = p->dim[0]}, m);
@@ -455,41 +466,4 @@ weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_allo
   text_free(&m.text);
   mem_free(a, sorted, weights_fit_bytes(c));
   return st;
-}
-
-/* That the tensor of this name, if there is one, is parameter `tied`. */
-static weft_status check_again(const Compiled *c, const SafeTensors *s, const char *name,
-                               int tied, const char *why, weft_error *e) {
-  const SafeTensor *again = st_find(s, name);
-  if (tied < 0 || !again) return WEFT_OK;
-  const SafeTensor *first = weights_source(c, s, tied).t;
-  enum { BLOCK = 4096 };
-  float x[BLOCK], y[BLOCK];
-  int64_t n = param_count(&c->param[tied]);
-  for (int64_t at = 0, some; at < n; at += some) {
-    some = MIN(n - at, (int64_t)BLOCK);
-    TRY(st_read_part(first, at, some, x, e));
-    TRY(st_read_part(again, at, some, y, e));
-    if (memcmp(x, y, (size_t)some * sizeof *x) != 0)
-      return err_set(e, WEFT_EFILE,
-                     "the weights do not fit the model:\n  %s: differs from %s, which %s",
-                     name, c->param[tied].name, why);
-  }
-  return WEFT_OK;
-}
-
-static weft_status check_head(const Compiled *c, const SafeTensors *s, const char *name,
-                              weft_error *e) {
-  return check_again(c, s, name, tied_embedding(c, name),
-                     "the model's head is tied to (tie_word_embeddings)", e);
-}
-
-weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e) {
-  TRY(check_head(c, s, head, e));
-  for (int i = 0; i < st_count(s); i++) {
-    const char *name = st_at(s, i)->name;
-    TRY(check_again(c, s, name, weights_copied(c, name),
-                    "layers for further tokens (mtp) share with the model", e));
-  }
-  return check_head(c, s, teacher_head, e);
 }

@@ -46,8 +46,18 @@ uint64_t weights_fit_bytes(const Compiled *c);
 #define WEIGHTS_HEAD_COPY      ".shared_head.head.weight"
 /* The parameter that a tensor of this name is such a copy of, or -1. */
 int weights_copied(const Compiled *c, const char *name);
+#define WEIGHTS_HEAD "lm_head.weight"
+/* The embedding that the head of this name reads, of a tied model; -1 if the name is of
+ * no head, or its model has one. */
+int weights_tied(const Compiled *c, const char *name);
+/* The parameter of the base that a tensor of an adapter's folder repeats, or -1: PEFT
+ * adds the embeddings and the head to what it writes where one of them is a target
+ * ("base_model.model.lm_head.base_layer.weight") or was resized. */
+int weights_of_base(const Compiled *c, const char *name);
 /* Where a file has a head although it is tied, its numbers must be those of the
- * embedding; so must copies in layers of multi-token prediction. Reads both. */
+ * embedding; so must copies in layers of multi-token prediction, and what an adapter's
+ * folder has of its base must be the base's, in the narrower type of the two. Reads both.
+ */
 weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e);
 
 #endif
