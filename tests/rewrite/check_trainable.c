@@ -233,6 +233,32 @@ START_TEST(named_errors) {
 }
 END_TEST
 
+/* An adapter freezes the model, so a pattern that names nothing of the adapter says
+ * nothing new; that of a whole layer does. */
+START_TEST(frozen_by_an_adapter) {
+  static const struct {
+    const char *freeze;
+    bool told;
+  } kind[] = {{"embed_tokens", true}, {"layers.1.mlp", true}, {"layers.1", false}};
+  for (int i = 0; i < LEN(kind); i++) {
+    const char *fields = arena_printf(
+        arena,
+        "adapter = { 'lora', rank = 4, targets = { 'q_proj' } }, freeze = { '%s' }",
+        kind[i].freeze);
+    ck_assert_int_eq(open_plan("false", fields), WEFT_OK);
+    Text t = {0};
+    report_text(&job.d, false, &t);
+    const char *says = arena_printf(
+        arena, "freeze[1]: has no effect: all that \"%s\" names is frozen by the adapter",
+        kind[i].freeze);
+    ck_assert_msg(!!(t.s && strstr(t.s, says)) == kind[i].told, "%s\nsays %s", fields,
+                  t.s ? t.s : "nothing");
+    text_free(&t);
+    job_free(&job);
+  }
+}
+END_TEST
+
 /* A head that reads the embeddings' table has no weight whose norms magnitudes begin as.
  */
 START_TEST(tied_head_has_no_magnitudes) {
@@ -461,6 +487,7 @@ Suite *trainable_suite(void) {
   t = tcase_create("adapters");
   tcase_set_timeout(t, 60);
   tcase_add_checked_fixture(t, job_setup, job_teardown);
+  tcase_add_test(t, frozen_by_an_adapter);
   tcase_add_test(t, tied_head_has_no_magnitudes);
   tcase_add_test(t, tied_head_has_its_own);
   tcase_add_test(t, modules_of_files_have_one_adapter);

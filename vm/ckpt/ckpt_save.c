@@ -233,13 +233,20 @@ static void describe(Saver *s, const StepResult *r, int64_t next) {
   memset(s->file, 0, (size_t)s->c->mesh.world * sizeof *s->file);
 }
 
+/* Waits for the checkpoint before, and says so if it took time that one can read. */
+static weft_status wait_for_last(Saver *s, int64_t next, weft_error *e) {
+  double start = now_s(), least = 0.05;
+  TRY(saver_finish(s, e));
+  double waited = now_s() - start;
+  if (waited >= least)
+    say(s, true, "step %lld waited %.1f s for the checkpoint of step %lld to be written",
+        (long long)next, waited, (long long)s->m.step);
+  return WEFT_OK;
+}
+
 static weft_status begin(Saver *s, const StepResult *r, int64_t next, weft_error *e) {
   double start = now_s();
-  if (s->phase != PHASE_NONE) {
-    TRY(saver_finish(s, e));
-    say(s, true, "step %lld waited %.1f s for the checkpoint of step %lld to be written",
-        (long long)next, now_s() - start, (long long)s->m.step);
-  }
+  if (s->phase != PHASE_NONE) TRY(wait_for_last(s, next, e));
   describe(s, r, next);
   if (run_copies_agree(s->run)) TRY(run_check_replicas(s->run, e));
   TRY(run_snapshot(s->run, e));

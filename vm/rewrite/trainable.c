@@ -65,6 +65,10 @@ static void mark_all(const Marker *m, const Patterns *of, const char *path, Mark
       learn += !m->g->param.at[k].frozen;
       mark(m, &m->g->param.at[k], group);
     }
+    if (n && !learn && !group && m->plan->adapter.rank)
+      diag_warn(m->d, "no-effect", item,
+                "has no effect: all that \"%s\" names is frozen by the adapter",
+                of->at[i]);
     if (n && !learn && group)
       diag_error(
           m->d, "pattern", item,
