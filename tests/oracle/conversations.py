@@ -1,6 +1,6 @@
 """Fine-tuning on random conversations against PyTorch: twelve steps of AdamW, all losses.
 
-    tests/oracle/conversations.py [SETS [SEED]]    with a Python that has torch and transformers
+    tests/oracle/conversations.py [SETS [SEED [FIRST]]]    with a Python that has torch and transformers
 
 A set is some random conversations, a template, how rows are packed, what is learnt and a mesh. weft
 makes its token files with masks of them (which ids and bits those are, Transformers says in the suite
@@ -107,9 +107,9 @@ def with_torch(folder, rows):
 
 def main():
     torch.set_num_threads(1)
-    sets, seed = (int(x) for x in (sys.argv[1:] + ["60", "1"][len(sys.argv) - 1:]))
+    sets, seed, first = (int(x) for x in (sys.argv[1:] + ["60", "1", "0"][len(sys.argv) - 1:]))
     failed, worst = 0, 0
-    for number in range(sets):
+    for number in range(first, first + sets):
         draw = random.Random(1000 * seed + number)
         torch.manual_seed(number)
         template, alone = draw.choice(TEMPLATES), draw.random() < 0.3
