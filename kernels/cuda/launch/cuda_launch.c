@@ -65,16 +65,17 @@ static cudaError_t capability_of(int gpu, int *capability) {
 static void say_how_they_came(CudaContext *c) {
   const struct LoadedKernels *t = c->loaded;
   int arch = code_for(t->capability);
-  if (arch)
-    snprintf(c->came, sizeof c->came, "machine code for %d.%d, loaded in %.1f s",
-             arch / 10, arch % 10, t->seconds);
-  else
-    snprintf(c->came, sizeof c->came, "PTX, translated by the driver for %d.%d in %.1f s",
-             t->capability / 10, t->capability % 10, t->seconds);
-  size_t n = strlen(c->came);
+  char beside[72] = "";
   if (c->others > 0)
-    snprintf(c->came + n, sizeof c->came - n,
+    snprintf(beside, sizeof beside,
              "; other processes hold %.1f GiB of the GPU (nvidia-smi)", c->others);
+  if (arch)
+    snprintf(c->came, sizeof c->came, "machine code for %d.%d, loaded in %.1f s%s",
+             arch / 10, arch % 10, t->seconds, beside);
+  else
+    snprintf(c->came, sizeof c->came,
+             "PTX, translated by the driver for %d.%d in %.1f s%s", t->capability / 10,
+             t->capability % 10, t->seconds, beside);
 }
 
 /* What to do about a kernel that there is no code for. */
