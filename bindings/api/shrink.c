@@ -135,6 +135,27 @@ static weft_status shrink_latents(Shrink *s) {
   return WEFT_OK;
 }
 
+/* As few groups of heads of Mamba-2 as tp allows, of two heads each. */
+static weft_status shrink_mamba(Shrink *s, int64_t tp) {
+  static const struct {
+    const char *heads, *groups, *width, *state, *all;
+  } keys[] = {{"mamba_num_heads", "n_groups", "mamba_head_dim", "ssm_state_size", ""},
+              {"mamba_n_heads", "mamba_n_groups", "", "mamba_d_state", "mamba_d_ssm"}};
+  for (int i = 0; i < LEN(keys); i++) {
+    int64_t heads, groups, width, state, all;
+    if (!get(s, keys[i].heads, &heads) || !get(s, keys[i].groups, &groups)) continue;
+    int64_t kept = tp > 1 && groups % tp == 0 ? tp : MIN(groups, 2);
+    int64_t now = kept * MIN(heads / MAX(groups, 1), 2);
+    if (get(s, keys[i].all, &all))
+      TRY(put(s, keys[i].all, all, now * MIN(all / heads, 16)));
+    if (get(s, keys[i].width, &width)) TRY(put(s, keys[i].width, width, MIN(width, 16)));
+    if (get(s, keys[i].state, &state)) TRY(put(s, keys[i].state, state, MIN(state, 16)));
+    TRY(put(s, keys[i].groups, groups, kept));
+    TRY(put(s, keys[i].heads, heads, now));
+  }
+  return WEFT_OK;
+}
+
 /* A window that hides tokens of the whole sequence hides some of the short one, too. */
 static weft_status shrink_window(Shrink *s) {
   int64_t v, seq = lang_plan(s->lp)->batch.seq;
@@ -145,10 +166,14 @@ static weft_status shrink_window(Shrink *s) {
 static weft_status shrink_model(Shrink *s, const Mesh *m, int64_t was_tp) {
   int64_t v, tp = m->size[AXIS_TP];
   int64_t stages = m->size[AXIS_PP] * plan_virtual(s->plan);
+  /* one of each kind, where a pattern says the kinds of layers */
+  bool kinds = lang_config_has(s->lp, "hybrid_override_pattern") ||
+               lang_config_has(s->lp, "layers_block_type");
   if (get(s, "num_hidden_layers", &v))
-    TRY(put(s, "num_hidden_layers", v, MIN(v, MAX(stages, 2))));
+    TRY(put(s, "num_hidden_layers", v, MIN(v, MAX(stages, kinds ? 4 : 2))));
   TRY(shrink_heads(s, tp, was_tp));
   TRY(shrink_latents(s));
+  TRY(shrink_mamba(s, tp));
   TRY(shrink_window(s));
   int64_t whole = tp * MAX(s->plan->mesh.etp, 1); /* tp and etp both must divide it */
   if (get(s, "intermediate_size", &v))

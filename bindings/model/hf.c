@@ -24,7 +24,7 @@ static json_t *read_config(lua_State *L, const char *file, weft_error *e) {
   char *text;
   size_t n;
   if (file_read(o->alloc, file, FILE_CODE_MAX, &text, &n, e) != WEFT_OK) return NULL;
-  json_t *doc = json_text(file, "", text, n, e);
+  json_t *doc = json_text_python(file, "", text, n, e);
   mem_free(o->alloc, text, n + 1);
   return doc;
 }

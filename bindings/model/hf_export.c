@@ -109,7 +109,7 @@ static weft_status of_folder(Export *x, weft_error *e) {
   if (path.oom) return err_set(e, WEFT_ENOMEM, "out of memory");
   weft_status st = file_read(x->out->alloc, path.s, FILE_CODE_MAX, &text, &n, e);
   if (st == WEFT_OK) {
-    x->doc = json_text(path.s, "", text, n, e);
+    x->doc = json_text_python(path.s, "", text, n, e);
     st = !x->doc ? WEFT_EFILE : state_protect(x->lp->state, changes, x, e);
     if (st == WEFT_OK && !set_dtype(x)) st = err_set(e, WEFT_ENOMEM, "out of memory");
     if (st == WEFT_OK) drop_codes(x);

@@ -185,7 +185,7 @@ typedef struct ConfigJob {
   LangPlan *lp;
   const char *key;
   int64_t value;
-  bool set, ok;
+  bool set, ok, has;
 } ConfigJob;
 
 static void config_job(lua_State *L, void *ud) {
@@ -199,6 +199,14 @@ static void config_job(lua_State *L, void *ud) {
     j->value = lua_tointeger(L, -1);
     j->ok = true;
   }
+  j->has = !j->set && lua_toboolean(L, -1);
+}
+
+bool lang_config_has(LangPlan *lp, const char *key) {
+  ConfigJob j = {.lp = lp, .key = key};
+  weft_error e;
+  err_clear(&e);
+  return state_protect(lp->state, config_job, &j, &e) == WEFT_OK && j.has;
 }
 
 bool lang_config_int(LangPlan *lp, const char *key, int64_t *value) {

@@ -79,6 +79,8 @@ const char *lang_architecture(const LangPlan *lp);
 
 /* Normalised Hugging Face names ("hidden_size"); false if absent or not an integer. */
 bool lang_config_int(LangPlan *lp, const char *key, int64_t *value);
+/* Whether it has the key, of any value but false. */
+bool lang_config_has(LangPlan *lp, const char *key);
 /* Appends the config of an architecture as JSON, keys sorted. */
 weft_status lang_config_text(LangPlan *lp, Text *out, weft_error *e);
 weft_status lang_set_config_int(LangPlan *lp, const char *key, int64_t value,

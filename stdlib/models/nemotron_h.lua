@@ -74,6 +74,21 @@ local function layers(c)
   return kinds
 end
 
+-- `weft verify` makes models smaller: of n layers the first of each kind, then the first of all.
+local function kept(kinds, n)
+  if not n or n >= #kinds then return kinds end
+  local keeps, seen, out = {}, {}, {}
+  for pass = 1, 2 do
+    for i, kind in ipairs(kinds) do
+      if n > 0 and not keeps[i] and (pass == 2 or not seen[kind]) then
+        keeps[i], seen[kind], n = true, true, n - 1
+      end
+    end
+  end
+  for i, kind in ipairs(kinds) do if keeps[i] then out[#out + 1] = kind end end
+  return out
+end
+
 function nemotron_h.head_dim(c) return c.head_dim end
 
 local function squared_relu(g, x)
@@ -159,7 +174,7 @@ function nemotron_h.build(g, c)
   local x = g:unit("embeddings", function()
     return decoder.noisy(g, g:embedding(g:tokens(), vocabulary(g, c, "backbone.embeddings.weight")))
   end)
-  for i, kind in ipairs(layers(c)) do
+  for i, kind in ipairs(kept(layers(c), c.num_hidden_layers)) do
     local name = "backbone.layers." .. i - 1
     x, extra = g:layer(i - 1, function()
       local y, loss = mixers[kind](g, c, norm(g, c, x, name .. ".norm"), name .. ".mixer")

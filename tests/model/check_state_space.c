@@ -2,6 +2,7 @@
  * documents, and what is refused by name. */
 #include <check.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tests/harness/process.h"
 
@@ -42,6 +43,37 @@ START_TEST(refuses_by_name) {
 }
 END_TEST
 
+/* A published config, with Python's Infinity: made smaller it has a layer of each kind,
+ * and its state-space layers are smaller, too. */
+START_TEST(a_published_config_is_made_smaller) {
+  static const char config[] =
+      "{\"model_type\": \"nemotron_h\", \"num_hidden_layers\": 12, \"hidden_size\": "
+      "256,\n"
+      " \"hybrid_override_pattern\": \"M-M-M*-MM-ME\", \"vocab_size\": 131072,\n"
+      " \"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"head_dim\": 32,\n"
+      " \"intermediate_size\": 512, \"mamba_num_heads\": 16, \"mamba_head_dim\": 32,\n"
+      " \"n_groups\": 4, \"ssm_state_size\": 64, \"conv_kernel\": 4, "
+      "\"n_routed_experts\": 4,\n"
+      " \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64,\n"
+      " \"moe_shared_expert_intermediate_size\": 64,\n"
+      " \"time_step_limit\": [0.0, Infinity]}\n";
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.hf 'hub', mesh = { tp = 2, dp = 2 },\n"
+      "  tp_plan = weft.tp_plan 'nemotron_h', batch = { global = 4, seq = 64 },\n"
+      "  precision = 'f32', optimizer = weft.adamw { lr = 1e-3 } }\n";
+  ck_assert_int_eq(mkdir(scratch_path("hub"), 0777), 0);
+  scratch_put("hub/config.json", config, sizeof config - 1);
+  scratch_put("plan.lua", plan, sizeof plan - 1);
+  Outcome o = process_run(SECONDS, "$weft verify plan.lua --steps 1");
+  ck_assert_msg(o.code == 0 && strstr(o.out, "the same (tolerance 1e-05)"), "%s%s", o.out,
+                o.err);
+  ck_assert_msg(strstr(o.out, "num_hidden_layers 12 -> 4") &&
+                    strstr(o.out, "n_groups 4 -> 2, mamba_num_heads 16 -> 4"),
+                "%s", o.out);
+}
+END_TEST
+
 Suite *state_space_suite(void) {
   Suite *s = suite_create("state_space");
   TCase *t = tcase_create("models");
@@ -49,6 +81,7 @@ Suite *state_space_suite(void) {
   tcase_set_timeout(t, 4 * SECONDS);
   tcase_add_loop_test(t, ranks_agree_with_one, 0, sizeof agree / sizeof *agree);
   tcase_add_loop_test(t, refuses_by_name, 0, sizeof refused / sizeof *refused);
+  tcase_add_test(t, a_published_config_is_made_smaller);
   suite_add_tcase(s, t);
   return s;
 }

@@ -2,6 +2,8 @@
  * times the memory of its text, so the text's length is no useful bound. */
 #include "json_text.h"
 
+#include <string.h>
+
 enum { VALUES_MAX = 2000000, CONTAINERS_MAX = 600000, DEPTH_MAX = 32 };
 
 typedef struct Count {
@@ -64,4 +66,33 @@ json_t *json_text(const char *path, const char *what, const char *s, size_t n,
 json_t *json_text_reals(const char *path, const char *what, const char *s, size_t n,
                         weft_error *e) {
   return parse(path, what, s, n, JSON_DECODE_INT_AS_REAL, e);
+}
+
+/* A number of as many bytes over each Infinity. */
+static void replace_infinity(char *s, size_t n) {
+  static const char word[] = "Infinity", number[] = "1e308   ";
+  const size_t length = sizeof word - 1;
+  bool string = false;
+  for (size_t i = 0; i < n; i++) {
+    if (string && s[i] == '\\')
+      i++;
+    else if (s[i] == '"')
+      string = !string;
+    else if (!string && n - i >= length && memcmp(s + i, word, length) == 0)
+      memcpy(s + i, number, length);
+  }
+}
+
+json_t *json_text_python(const char *path, const char *what, const char *s, size_t n,
+                         weft_error *e) {
+  char *copy = mem_new(NULL, n + 1);
+  if (!copy) {
+    err_set(e, WEFT_ENOMEM, "out of memory");
+    return NULL;
+  }
+  memcpy(copy, s, n);
+  replace_infinity(copy, n);
+  json_t *doc = parse(path, what, copy, n, 0, e);
+  mem_free(NULL, copy, n + 1);
+  return doc;
 }
