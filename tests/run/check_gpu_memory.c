@@ -43,6 +43,9 @@ static const Row rows[] = {
     /* machines of one GPU: members at distances 1 and 2 (four of them: three peers), and
      * a pool of 128 KiB pieces */
     {"mesh.tp=4 nccl.group_ctas=4 cluster.nodes=4 cluster.gpus=1", 4 * 3 * 20 + 8, 0},
+    /* six: 1, 2 and 4 one way are 5, 4 and 2 the other */
+    {"mesh.dp=6 batch.global=6 nccl.group_ctas=4 cluster.nodes=6 cluster.gpus=1",
+     4 * 4 * 20 + 8, 0},
     /* of two: the neighbour, and 80 of rings and trees over two of them */
     {"mesh.tp=4 nccl.group_ctas=4 cluster.nodes=2 cluster.gpus=2", 4 * (12 + 40) + 8 + 16,
      0},

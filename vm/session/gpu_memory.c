@@ -75,12 +75,13 @@ static Members members_of(const int *rank, int n, int me, int node, uint8_t *met
   return m;
 }
 
-/* Peers at distances of a power of two, both ways around n. */
+static bool is_power(int n) { return (n & (n - 1)) == 0; }
+
+/* Members at a distance of a power of two, one way around the n or the other. */
 static int powers_around(int n) {
   int peers = 0;
-  for (int d = 1; d < n; d *= 2) peers += 2 * d == n || n == 2 ? 1 : 2;
-  /* n - d is a power, too, for no d but n / 2, unless n is 3 (1 and 2) */
-  return n == 3 ? 2 : peers;
+  for (int d = 1; d < n; d++) peers += is_power(d) || is_power(n - d);
+  return peers;
 }
 
 /* Of collectives, per channel. Neighbours over the network are those of one member of a
