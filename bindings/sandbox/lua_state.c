@@ -6,7 +6,9 @@
 #include <lualib.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "vm/base/absent.h"
 #include "vm/io/io.h"
 
 LangState *state_of(lua_State *L) { return *(LangState **)lua_getextraspace(L); }
@@ -231,6 +233,11 @@ static weft_status read_plan(LangState *s, Arena *a, char **text, size_t *n,
   const char *hint = st == WEFT_EFILE ? folder_hint(a, s->path) : NULL;
   if (hint)
     return err_file(e, st, s->path, 0, "is a folder, a plan is a file (%s)", hint);
+  bool here = access(s->path, F_OK) == 0;
+  const char *near = st == WEFT_EFILE && !here ? absent_nearest(a, s->path) : NULL;
+  if (near)
+    return err_file(e, st, s->path, 0, "there is no such file (did you mean \"%s\"?)",
+                    near);
   if (st != WEFT_OK && e) *e = why;
   return st;
 }

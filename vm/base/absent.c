@@ -85,6 +85,20 @@ const char *absent_convert(Arena *a, const char *folder, const char *name) {
 
 /* ---- the nearest name ---- */
 
+/* The only one that begins with `start` and goes on with another word: "mein Plan.lua"
+ * and "mein.lua" for "mein". */
+static const char *only_longer(const char *start, const char *const *names, int n) {
+  const char *found = NULL;
+  size_t m = strlen(start);
+  for (int i = 0; i < n; i++) {
+    if (strncmp(start, names[i], m) || !names[i][m] || !strchr(" .-_", names[i][m]))
+      continue;
+    if (found) return NULL;
+    found = names[i];
+  }
+  return found;
+}
+
 const char *absent_nearest(Arena *a, const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   const char *folder = slash ? arena_strn(a, path, (size_t)(slash - path + 1)) : "";
@@ -95,7 +109,8 @@ const char *absent_nearest(Arena *a, const char *path) {
     const char **names = NEW_N(a, const char *, g.gl_pathc);
     for (size_t i = 0; i < g.gl_pathc; i++)
       names[i] = arena_str(a, g.gl_pathv[i] + strlen(folder));
-    nearest = str_nearest(name, names, (int)g.gl_pathc);
+    nearest = *name ? only_longer(name, names, (int)g.gl_pathc) : NULL;
+    if (!nearest) nearest = str_nearest(name, names, (int)g.gl_pathc);
   }
   globfree(&g);
   return nearest;
