@@ -70,6 +70,24 @@ START_TEST(doctor_for_people) {
 }
 END_TEST
 
+/* A program with none of its modules beside it, and one that is no library. */
+START_TEST(doctor_tells_not_built_from_not_whole) {
+  Outcome o =
+      process_run(60, "sh -c 'cp $weft weft; echo x >weft_mpi.so; exec ./weft doctor'");
+  ck_assert_int_eq(o.code, 0);
+  ck_assert_msg(strstr(o.out,
+                       "\n  missing  MPI (ranks on several machines): weft_mpi.so is "
+                       "there and cannot be opened: install the libraries of "
+                       "libopenmpi-dev openmpi-bin\n"),
+                "%s", o.out);
+  ck_assert_msg(strstr(o.out,
+                       "\n  missing  libedit (a prompt with a history): this build has "
+                       "no weft_edit.so; ./dev build makes it where libedit-dev is "
+                       "installed\n"),
+                "%s", o.out);
+}
+END_TEST
+
 /* The setting must be there when libgomp is loaded, so the program starts itself again.
  */
 START_TEST(openmp_waits_as_the_user_or_the_program_says) {
@@ -103,6 +121,7 @@ Suite *doctor_suite(void) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, doctor_says_what_this_cpu_gets);
   tcase_add_test(tc, doctor_at_a_level_held_down);
+  tcase_add_test(tc, doctor_tells_not_built_from_not_whole);
   tcase_add_test(tc, doctor_for_people);
   tcase_add_test(tc, openmp_waits_as_the_user_or_the_program_says);
   suite_add_tcase(s, tc);

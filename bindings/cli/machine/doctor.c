@@ -128,6 +128,19 @@ static void print_rate(const char *type, const Rate *r) {
          r->widened ? " through f32 blocks: this CPU has no bf16 units" : "");
 }
 
+/* What is not built may only not have been asked for: ./dev run builds what it runs. */
+static void print_missing(int i) {
+  char path[4096];
+  printf("  missing  %s (%s): ", parts[i].name, parts[i].use);
+  if (module_find(parts[i].module, path, sizeof path))
+    printf("%s is there and cannot be opened: install the libraries of %s\n",
+           parts[i].module, parts[i].package);
+  else
+    printf("this build has no %s; ./dev build makes it where %s %s installed\n",
+           parts[i].module, parts[i].package,
+           strchr(parts[i].package, ' ') ? "are" : "is");
+}
+
 static void print_text_of(const Doctor *d) {
   char memory[32];
   printf("weft %s\n", weft_version());
@@ -142,8 +155,7 @@ static void print_text_of(const Doctor *d) {
     if (d->version[i][0])
       printf("  found    %s\n", d->version[i]);
     else
-      printf("  missing  %s (%s): install %s and build again\n", parts[i].name,
-             parts[i].use, parts[i].package);
+      print_missing(i);
   doctor_machine_print(&d->machine);
 }
 
