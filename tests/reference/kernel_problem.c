@@ -102,6 +102,22 @@ static void fill_slots(Value *x, uint64_t *s) {
   x->v = to;
 }
 
+/* A number of an operand of this kind. */
+static double drawn(const Value *x, uint64_t *s) {
+  switch (x->kind) {
+  case 't':
+  case 'i':
+  case 'l': return floor(uniform(s) * (double)x->limit);
+  case 'a': return floor(uniform(s) * 256);
+  case 'v':
+  case 'p': return 0.01 + uniform(s);
+  case 'd': return -uniform(s);
+  case 'm': return (x->limit ? (double)x->limit : 4) - 0.5 + uniform(s);
+  case 'q': return floor(32 * uniform(s) - 16) / 8;
+  default: return normal(s);
+  }
+}
+
 static void fill(Value *x, uint64_t *s) {
   int64_t n = value_count(x);
   x->v = calloc((size_t)n, sizeof(double));
@@ -112,13 +128,7 @@ static void fill(Value *x, uint64_t *s) {
   if (x->kind == 'r') fill_rows(x, s);
   if (strchr("gkncu1sorz", x->kind)) return;
   for (int64_t i = 0; i < n; i++) {
-    double v = strchr("til", x->kind)  ? floor(uniform(s) * (double)x->limit)
-               : x->kind == 'a'        ? floor(uniform(s) * 256)
-               : strchr("vp", x->kind) ? 0.01 + uniform(s)
-               : x->kind == 'd'        ? -uniform(s)
-               : x->kind == 'm' ? (x->limit ? (double)x->limit : 4) - 0.5 + uniform(s)
-               : x->kind == 'q' ? floor(32 * uniform(s) - 16) / 8
-                                : normal(s);
+    double v = drawn(x, s);
     if (x->kind == 'l' && i % 3 == 1) v = -100;
     if (x->kind == 'e' || (x->kind == 'y' && i % 3 == 1)) v = 0;
     x->v[i] = rounded(v, x->type);

@@ -197,7 +197,7 @@ static void permute(RefArgs *a) {
     for (int64_t i = 0; i < choices; i++) {
       if ((int64_t)IN(1)[i] != first + e) continue;
       double before = 0;
-      for (int64_t j = 0; j < choices; j++) {
+      for (int64_t j = 0; j < choices && isfinite(most); j++) {
         bool heavier = IN(2)[j] > IN(2)[i] || (IN(2)[j] == IN(2)[i] && j < i);
         before += share_limit(a, i, j) && (a->attr->drop == DROP_PROBS ? heavier : j < i);
       }
