@@ -256,7 +256,7 @@ static weft_status find(const weft_run *r, weft_state what, const char *name,
   if (*param < 0)
     return err_set(err, WEFT_EUSAGE, "there is no parameter \"%s\"", name ? name : "");
   bool needed = run_rank(r->s.run) == 0;
-  long long count = param_count(&r->c->param[*param]);
+  long long count = kept_count(r->c, kinds[what], *param);
   if (needed && (!at || n != (size_t)count))
     return err_set(err, WEFT_EUSAGE, "%s has %lld elements, there is room for %zu", name,
                    count, at ? n : 0);

@@ -540,11 +540,12 @@ static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
   return st == WEFT_OK ? check_routers(c, p, d) : st;
 }
 
-/* An optimizer of whole matrices steps those that files have. */
+/* An optimizer of whole matrices, or of their rows and columns, steps those that files
+ * have. */
 static weft_status check_packed(LangPlan *lp, const Plan *plan, Diags *d, weft_error *e) {
   const OptimizerInfo *o = &optimizer_info[plan->opt.kind];
   HfPacked packed;
-  if (!o->matrices) return WEFT_OK;
+  if (!o->matrices && !o->factored) return WEFT_OK;
   TRY(lang_hf_packed(lp, &packed, e));
   if (!packed.name[0]) return WEFT_OK;
   diag_error(d, "not-built", "optimizer",

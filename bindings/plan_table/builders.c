@@ -149,6 +149,7 @@ static const Builder builder[] = {
 #include "vm/plan/lr.def"
 #define OPTIMIZER(ID, name, states, flops, changes, formula) {#name, ARG_TABLE, NULL},
 #define MATRICES(ID, name, rest, states, flops, changes)     {#name, ARG_TABLE, NULL},
+#define FACTORED(ID, name, flops)                            {#name, ARG_TABLE, NULL},
 #include "vm/plan/optimizers.def"
 #define SOURCE(ID, name) {#name, ARG_TEXT, NULL},
 #include "vm/plan/sources.def"
@@ -318,6 +319,7 @@ static int extend(lua_State *L) {
 static const char any_optimizer[] = "one of:"
 #define OPTIMIZER(ID, name, ...) " weft." #name
 #define MATRICES(ID, name, ...)  " weft." #name
+#define FACTORED(ID, name, ...)  " weft." #name
 #include "vm/plan/optimizers.def"
     ;
 
@@ -333,7 +335,7 @@ static const char *instead_of(const char *name) {
       {" gpipe interleaved_1f1b zero_bubble looped_bfs zbv dualpipe_v ",
        "schedule = \"%s\""},
       {" strategy schedule recompute name ", "%s = \"...\""},
-      {" optimizer optim Adam Muon adafactor adagrad rmsprop ", any_optimizer},
+      {" optimizer optim Adam Muon Adafactor adagrad rmsprop ", any_optimizer},
       {" warmup lr_scheduler ",
        "weft.cosine { max = ..., warmup = STEPS }, weft.linear or weft.constant"},
       {" data dataset files json jsonl huggingface load_dataset ",

@@ -306,6 +306,13 @@ static void check_offload(Cross *c) {
     diag_error(c->d, "strategy", path, "what is offloaded is shards: it needs stage %s",
                s->offload_params ? "3" : "1 or more");
   const OptimizerInfo *o = &optimizer_info[c->plan->opt.kind];
+  if (o->factored)
+    diag_error(
+        c->d, "not-built", path,
+        "%s sums up whole parameters on the device: its states, which are few, stay "
+        "there",
+        o->name)
+        ->suggestion = "leave it out, or give another optimizer";
   if (o->matrices)
     diag_error(c->d, "not-built", path,
                "%s puts matrices together on the device: its states stay there", o->name)

@@ -1,4 +1,4 @@
-/* fields_optimizer.c - betas and learning rates. */
+/* fields_optimizer.c - betas, epsilons and learning rates. */
 #include "schema.h"
 
 #include <math.h>
@@ -25,6 +25,25 @@ void field_betas(Check *c, int idx, const char *path) {
   }
   c->plan->opt.beta1 = v[0];
   c->plan->opt.beta2 = v[1];
+}
+
+void field_epsilons(Check *c, int idx, const char *path) {
+  Optimizer *o = &c->plan->opt;
+  double *to[] = {&o->epsilon, &o->least_rms};
+  int n = field_list_length(c, idx, path, "a list of two numbers");
+  if (n < 0) return;
+  if (n != LEN(to)) {
+    diag_error(c->d, "range", path, "expected two numbers, got %d", n);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(c->L, idx, i + 1);
+    double v = lua_tonumber(c->L, -1);
+    if (lua_type(c->L, -1) != LUA_TNUMBER || !(v >= 1e-30 && v <= 1))
+      check_type(c, field_item_path(c, path, i + 1), "a number from 1e-30 to 1", -1);
+    *to[i] = v;
+    lua_pop(c->L, 1);
+  }
 }
 
 /* The coefficients that the list at idx has. */

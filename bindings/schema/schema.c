@@ -59,6 +59,7 @@ static const char data_sources[] =
 #define OPTIMIZER(ID, name, states, flops, changes, formula) " " #name
 static const char optimizers[] =
 #define MATRICES(ID, name, rest, states, flops, changes) " " #name
+#define FACTORED(ID, name, flops)                        " " #name
 #include "vm/plan/optimizers.def"
     ;
 #define OPTIMIZERS (optimizers + 1)

@@ -216,9 +216,10 @@ int field_items(Check *c, const char *kind, int idx, const char *path);
 /* ---- of rows with a form of their own ---- */
 FieldCheck field_mesh_order, field_pp_layers, field_pp_layout, field_pp_modules,
     field_gpu, field_checkpoint_dir, field_nccl_names, field_epochs; /* fields.c */
-FieldCheck field_tp_plan;                             /* fields_tp_plan.c */
-FieldCheck field_betas, field_coefficients, field_lr; /* fields_optimizer.c */
-FieldCheck field_packed, field_files, field_weights;  /* fields_data.c */
+FieldCheck field_tp_plan; /* fields_tp_plan.c */
+FieldCheck field_betas, field_epsilons, field_coefficients,
+    field_lr;                                        /* fields_optimizer.c */
+FieldCheck field_packed, field_files, field_weights; /* fields_data.c */
 FieldCheck field_precision, field_mp_policy, field_reshard, field_hpz_partition,
     field_reduce_bucket, field_offload_policy, field_zero_dp, field_bucket_cap,
     field_ac_scope, field_fp8_exclude, field_switch, field_always_on, field_autocast,

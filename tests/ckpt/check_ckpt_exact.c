@@ -103,6 +103,14 @@ static ToyOptions muon_one_rank(void) { return with(OPTIMIZER_MUON, one_rank());
 static ToyOptions muon_fsdp2(void) { return with(OPTIMIZER_MUON, fsdp2()); }
 static ToyOptions muon_zero3(void) { return with(OPTIMIZER_MUON, zero3_bf16()); }
 
+static ToyOptions adafactor_one_rank(void) {
+  return with(OPTIMIZER_ADAFACTOR, one_rank());
+}
+static ToyOptions adafactor_fsdp2(void) { return with(OPTIMIZER_ADAFACTOR, fsdp2()); }
+static ToyOptions adafactor_zero3(void) {
+  return with(OPTIMIZER_ADAFACTOR, zero3_bf16());
+}
+
 /* Heads that tp does not divide: padding. */
 static ToyOptions padded(void) {
   ToyOptions o = meshed(4, 1, 2);
@@ -140,6 +148,10 @@ static ToyOptions experts_in_shards(void) {
 }
 static ToyOptions lion_experts(void) { return with(OPTIMIZER_LION, experts_of_both()); }
 static ToyOptions muon_experts(void) { return with(OPTIMIZER_MUON, experts_of_both()); }
+static ToyOptions adafactor_experts(void) {
+  return with(OPTIMIZER_ADAFACTOR, experts_of_both());
+}
+static ToyOptions adafactor_padded(void) { return with(OPTIMIZER_ADAFACTOR, padded()); }
 static ToyOptions muon_padded(void) { return with(OPTIMIZER_MUON, padded()); }
 /* Averages in blocks of 8 bits, but for what is small. */
 static ToyOptions in_8bit(ToyOptions o) {
@@ -200,6 +212,11 @@ static ToyOptions (*const cases[])(void) = {plain,
                                             muon_zero3,
                                             muon_experts,
                                             muon_padded,
+                                            adafactor_one_rank,
+                                            adafactor_fsdp2,
+                                            adafactor_zero3,
+                                            adafactor_experts,
+                                            adafactor_padded,
                                             experts_of_tp,
                                             experts_of_dp,
                                             experts_of_both,
@@ -267,6 +284,9 @@ static const struct Pair2 {
              {muon_one_rank, muon_padded},
              {muon_padded, muon_fsdp2},
              {muon_fsdp2, muon_one_rank},
+             {adafactor_one_rank, adafactor_padded},
+             {adafactor_padded, adafactor_fsdp2},
+             {adafactor_fsdp2, adafactor_one_rank},
              {pure, pure_zero3},
              {pure_zero3, pure_zero1},
              {pure_zero1, zero2}};

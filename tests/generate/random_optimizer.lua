@@ -53,6 +53,17 @@ local function muon(weft, d, o, new_draw, number)
   return weft.muon(o)
 end
 
+-- Steps in proportion to parameters, so a rate is larger than others' by their size.
+local function adafactor(weft, d, o)
+  o.betas, o.state_dtype, o.stochastic_rounding, o.post_validation = nil, nil, nil, nil
+  o.beta2_decay = d:pick { -0.8, -0.8, -0.5, -1 }
+  o.eps = d:pick { { 1.1920929e-07, 1e-3 }, { 1e-4, 1e-3 }, { 1e-6, 0.1 } }
+  o.d = d:pick { 1, 1, 2, 10 }
+  o.relative_step = not d:maybe(3)
+  o.scale_parameter = not d:maybe(3)
+  return weft.adafactor(o)
+end
+
 return function(weft, new_draw, number, validates, offloads)
   local d = new_draw(number + 13)
   local small = d:maybe(10)       -- averages in 16 bits
@@ -72,5 +83,6 @@ return function(weft, new_draw, number, validates, offloads)
   if new_draw(number + 73):maybe(8) then return weft.adam(o) end
   if new_draw(number + 71):maybe(6) then return adamw_8bit(weft, d, o) end
   if offloads or not new_draw(number + 57):maybe(4) then return weft.adamw(o) end
+  if new_draw(number + 79):maybe(3) then return adafactor(weft, new_draw(number + 80), o) end
   return muon(weft, new_draw(number + 58), o, new_draw, number)
 end

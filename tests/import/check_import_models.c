@@ -152,6 +152,40 @@ START_TEST(linears_of_transformer_engine_are_in_fp8) {
 }
 END_TEST
 
+/* Both Adafactors: PyTorch's, and that of Transformers with the settings of its Trainer.
+ */
+START_TEST(adafactor_is_adafactor) {
+#define OPTIMIZER(more) "optimizer: {_target_: " more "}\n"
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B",
+                                 OPTIMIZER("torch.optim.Adafactor, lr: 0.02, d: 2.0")));
+  (void)import_file("a.yaml", "");
+  import_plan_has("optimizer = weft.adafactor {");
+  import_plan_has("lr = 0.02,");
+  import_plan_has("beta2_decay = -0.8,");
+  import_plan_has("d = 2.0,");
+  import_plan_has("weight_decay = 0,");
+  import_put("a.yaml",
+             RECIPE_OF("Qwen/Qwen3-8B",
+                       OPTIMIZER("transformers.optimization.Adafactor, lr: 1e-3, "
+                                 "eps: [1.0e-30, 1.0e-3], scale_parameter: false, "
+                                 "relative_step: false")));
+  const char *report = import_file("a.yaml", "");
+  import_plan_has("eps = { 1e-15, 0.001 },");
+  import_plan_has("relative_step = false,");
+  import_plan_has("scale_parameter = false,");
+  import_has(report, "Transformers adds eps to squares");
+  import_put("a.yaml",
+             RECIPE_OF("Qwen/Qwen3-8B",
+                       OPTIMIZER("transformers.Adafactor, lr: 1e-3, beta1: 0.9, "
+                                 "weight_decay: 0.1, warmup_init: true")));
+  report = import_file("a.yaml", "");
+  import_has(report, "Adafactor has no average of gradients here");
+  import_has(report, "the rate begins at what lr says");
+  import_has(report, "times the size of each parameter, too");
+#undef OPTIMIZER
+}
+END_TEST
+
 /* dion's Muon: the plan has its coefficients, and the rates of what is no
  * matrix. */
 START_TEST(muon_of_dion_is_muon) {
@@ -244,6 +278,7 @@ Suite *import_models_suite(void) {
   tcase_add_test(t, recipes_are_counted);
   tcase_add_test(t, linears_of_torchao_are_in_fp8);
   tcase_add_test(t, linears_of_transformer_engine_are_in_fp8);
+  tcase_add_test(t, adafactor_is_adafactor);
   tcase_add_test(t, muon_of_dion_is_muon);
   suite_add_tcase(s, t);
   return s;

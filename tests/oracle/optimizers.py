@@ -2,9 +2,10 @@
 tokens and the labels of steps_uses, by torch.optim.SGD, and by Lion as its paper has it
 (Chen et al. 2023, algorithm 2), in f32 on the CPU, gradients clipped, decay on matrices only;
 by AdamW with the decay on vectors, too, and by Muon on `w` with AdamW on the rest: as
-torch.optim.Muon computes it, but in f32, of which it is a fiftieth away at most (asserted).
+torch.optim.Muon computes it, but in f32, of which it is a fiftieth away at most (asserted);
+by torch.optim.Adafactor, and by that of Transformers with the settings of its Trainer.
 
-By hand, with torch and safetensors installed:
+By hand, with torch, transformers and safetensors installed:
     python tests/oracle/optimizers.py
 
 steps_optimizers has the weights and expected.safetensors: tokens, labels, and of each plan
@@ -15,6 +16,7 @@ import pathlib
 import torch
 from muon import Muon
 from safetensors.torch import load_file, save_file
+from transformers.optimization import Adafactor as TrainersAdafactor
 
 STEPS, CLIP = 12, 0.5
 HERE = pathlib.Path(__file__).resolve().parent
@@ -76,6 +78,20 @@ def adam(decay, **options):
     return make
 
 
+def adafactor(decay, **options):
+    def make(groups):
+        groups[0]["weight_decay"] = decay
+        return torch.optim.Adafactor(groups, foreach=False, **options)
+    return make
+
+
+def adafactor_of_trainer(decay, **options):
+    def make(groups):
+        groups[0]["weight_decay"] = decay
+        return TrainersAdafactor(groups, scale_parameter=False, relative_step=False, **options)
+    return make
+
+
 MUON = {"lr": 1e-2}
 MUON_RMS = {"lr": 5e-3, "momentum": 0.8, "nesterov": False, "ns_steps": 3,
             "ns_coefficients": (2.0, -1.5, 0.5), "adjust_lr_fn": "match_rms_adamw"}
@@ -97,6 +113,9 @@ OPTIMIZERS = {
     "muon": muon(0.1, **MUON),
     "muon_rms": muon(0.02, **MUON_RMS),
     "muon_rows": muon(0.0, adamw={"lr": 1e-3}, **MUON_ROWS),
+    "adafactor": adafactor(0.0, lr=0.3),
+    "adafactor_options": adafactor(0.1, lr=0.2, beta2_decay=-0.6, eps=(1e-4, 0.1), d=1.5),
+    "adafactor_trainer": adafactor_of_trainer(0.02, lr=0.01),
 }
 WHOLE = {"muon": muon(0.1, whole=True, **MUON), "muon_rms": muon(0.02, whole=True, **MUON_RMS)}
 

@@ -255,6 +255,51 @@ class Both:
             x.step()
 
 
+class Adafactor(torch.optim.Optimizer):
+    """As torch.optim.Adafactor: a matrix is one of `split` in each expert of a parameter."""
+
+    def __init__(self, o, groups):
+        super().__init__(groups, {"lr": 0.0, "weight_decay": 0.0})
+        self.o = o
+
+    def of_matrix(self, p, g, group, state, factored):
+        o, t, lr = self.o, state["t"], group["lr"]
+        least, least_rms = o["eps"]
+        new = t ** o["beta2_decay"]
+        rate = min(lr, t ** -0.5) if o["relative_step"] else lr
+        if o["scale_parameter"]:
+            rate *= max(least_rms, p.square().mean().sqrt().item())
+        v = state.setdefault("v", [torch.zeros_like(x) for x in self.means(g, factored)])
+        for old, mean in zip(v, self.means(g, factored)):
+            old.lerp_(mean, new)
+        w = torch.outer(v[0], v[1]) / v[0].mean().clamp(min=least) if factored else v[0]
+        u = g * w.clamp(min=least * least).rsqrt()
+        p.mul_(1 - lr * group["weight_decay"])
+        p.sub_(rate / max(1.0, u.square().mean().sqrt().item() / o["d"]) * u)
+
+    @staticmethod
+    def means(g, factored):
+        return [g.square().mean(1), g.square().mean(0)] if factored else [g.square()]
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            p = group["params"][0]
+            if p.grad is None:
+                continue
+            experts = p.dim() > 2
+            parts = 2 if group["name"].endswith("experts.gate_up_proj") else 1
+            state = self.state[p]
+            state["t"] = state.get("t", 0) + 1
+            factored = p.dim() > 1 and not (p.dim() == 2 and group["name"].endswith("_bias"))
+            ps, gs = (list(x) if experts else [x] for x in (p, p.grad))
+            for i, (x, g) in enumerate(zip(ps, gs)):
+                for k, (y, h) in enumerate(zip(x.chunk(parts), g.chunk(parts))):
+                    own = state.setdefault((i, k), {})
+                    own["t"] = state["t"]
+                    self.of_matrix(y, h, group, own, factored)
+
+
 def optimizer_of(o, groups, dtype):
     """An element whose gradients were all 0 does not move, without eps too: 0 / tiny."""
     if o["kind"] == "sgd":
@@ -265,6 +310,8 @@ def optimizer_of(o, groups, dtype):
         return Lion(groups, lr=0.0, betas=BETAS)
     if o["kind"] == "muon":
         return Both(o, groups)
+    if o["kind"] == "adafactor":
+        return Adafactor(o, groups)
     return torch.optim.AdamW(groups, lr=0.0, betas=BETAS,
                              eps=o["eps"] or torch.finfo(dtype).tiny, foreach=False)
 

@@ -56,6 +56,16 @@ local optimizers = {
                          { 2.8769, -3.1427, 1.2046 }, { 2.8366, -3.0525, 1.2012 },
                        }, weight_decay = 0, clip = 0.5 }
   end,
+  adafactor = function() return weft.adafactor { lr = 0.3, clip = 0.5 } end,
+  adafactor_options = function()
+    return weft.adafactor { lr = 0.2, beta2_decay = -0.6, eps = { 1e-4, 0.1 }, d = 1.5, weight_decay = 0.1,
+                            clip = 0.5 }
+  end,
+  -- Transformers' with the settings of its Trainer.
+  adafactor_trainer = function()
+    return weft.adafactor { lr = 0.01, eps = { 1e-15, 1e-3 }, relative_step = false, scale_parameter = false,
+                            weight_decay = 0.02, clip = 0.5 }
+  end,
   adamw_vectors = function()
     return weft.adamw { lr = 1e-2, weight_decay = 2, decay_vectors = true, clip = 0.5 }
   end,

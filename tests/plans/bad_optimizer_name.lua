@@ -2,7 +2,7 @@
 local weft = require "weft"
 
 return weft.plan {
-  optimizer = weft.adafactor { lr = 1e-3 },
+  optimizer = weft.adagrad { lr = 1e-3 },
 }
---> bad_optimizer_name.lua:5: error: weft has no 'adafactor' (write one of: weft.adamw weft.adam weft.adamw_8bit weft.sgd weft.lion weft.muon)
+--> bad_optimizer_name.lua:5: error: weft has no 'adagrad' (write one of: weft.adamw weft.adam weft.adamw_8bit weft.sgd weft.lion weft.muon weft.adafactor)
 --> 1 error

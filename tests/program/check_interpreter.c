@@ -89,6 +89,13 @@ static const struct {
      MIXTRAL BATCH(4) "mesh = { dp = 2, ep = 2, etp = 2, tp = 2 }, moe = { dispatcher = "
                       "'alltoall' }, optimizer = weft.muon { lr = 1e-2, ns_steps = 3, "
                       "nesterov = false, adjust_lr = 'match_rms_adamw' }"},
+    {"adafactor", LLAMA(2) BATCH(4) "mesh = { tp = 2, dp = 2 }, strategy = 'fsdp2', "
+                                    "optimizer = weft.adafactor { lr = 1e-1 }"},
+    {"adafactor of experts",
+     MIXTRAL BATCH(
+         4) "mesh = { dp = 2, ep = 2, etp = 2, tp = 2 }, moe = { dispatcher = "
+            "'alltoall' }, optimizer = weft.adafactor { lr = 1e-2, relative_step = "
+            "false, scale_parameter = false, weight_decay = 0.1 }"},
     {"mixtral", MIXTRAL BATCH(2)},
     {"mixtral allgather",
      MIXTRAL BATCH(4) "mesh = { dp = 2, ep = 2 }, moe = { aux_loss_coef = 0.02 }"},

@@ -81,7 +81,7 @@ local function run_kernel(rank, instr)
   local op = interpreter.ops[instr.op]
   if not op then error("no kernel " .. instr.op) end
   local k = { attr = setmetatable(instr.attr, zeros), index = instr.index or 0, dims = {},
-    out_dims = {}, unit = rank.unit, heads_index = instr.heads_index or 0, program = rank.program, scalar = rank.program.scalars.names }
+    out_dims = {}, unit = rank.unit, heads_index = instr.heads_index or 0, shard = instr.shard or 0, program = rank.program, scalar = rank.program.scalars.names }
   local values = {}
   for i, o in ipairs(instr["in"]) do values[i], k.dims[i] = read(rank, o), o.shape end
   for i, o in ipairs(instr.out) do k.out_dims[i] = o.shape end

@@ -255,6 +255,118 @@ function ops.matrix_step(k, p, o, scal)
   return p1, p1
 end
 
+-- ---- averages of rows and columns ----
+
+-- Calls f(element, matrix, row, column) for each element of the parameter, of `matrices`, that the
+-- rank has among its n; row and column are from 0, one of them nil where it is padding.
+local function each_factor(k, n, matrices, f)
+  local a = k.attr
+  local whole, cut = { a.rows // 1 | 0, a.cols // 1 | 0 }, (a.dim // 1 | 0) + 1
+  local here, pieces, parts = { whole[1], whole[2] }, a.pieces // 1 | 0, max(a.parts // 1 | 0, 1)
+  local part = whole[cut] // parts
+  local run = pieces > 0 and -(-part // pieces) or part
+  here[cut] = parts * run
+  for at = 0, n - 1 do
+    local x = k.shard * n + at - (a.first // 1 | 0)
+    if whole[1] == 0 then
+      if x >= 0 and x < a.n then f(at + 1, 0, 0, x) end
+    elseif x >= 0 and x < matrices * here[1] * here[2] then
+      local of = { x // here[2] % here[1], x % here[2] }
+      local within = k.index * run + of[cut] % run
+      of[cut] = within < part and of[cut] // run * part + within or nil
+      f(at + 1, x // (here[1] * here[2]), of[1], of[2])
+    end
+  end
+end
+
+function ops.factored_sums(k, p, g, scal)
+  local y, rows, clip = {}, k.attr.rows // 1 | 0, reader(k, scal) "SC_CLIP"
+  local M, W = k.out_dims[1][1], k.out_dims[1][2]
+  for i = 1, M * W do y[i] = 0 end
+  each_factor(k, #p, M, function(at, m, i, j)
+    if not (i and j) then return end
+    local x = g[at] * clip
+    local function add(column, v) y[m * W + column + 1] = y[m * W + column + 1] + v end
+    add(rows == 0 and 0 or W - rows + i, p[at] * p[at])
+    if rows > 0 then
+      add(i, x * x)
+      add(rows + j, x * x)
+    end
+  end)
+  return y
+end
+
+function ops.factored_average(k, g, v, sums, scal)
+  local s, a = reader(k, scal), k.attr
+  local y, by = map(v, function(x) return x end), s "SC_STEP" ^ a.beta2_decay
+  if s "SC_HOLD" ~= 0 then return y end
+  if a.rows == 0 then
+    each_factor(k, #g, 1, function(at)
+      local x = g[at] * s "SC_CLIP"
+      y[at] = y[at] + by * (x * x - y[at])
+    end)
+    return y
+  end
+  local rows, cols = a.rows // 1 | 0, a.cols // 1 | 0
+  for i = 0, #v - 1 do
+    local m, c = i // (rows + cols), i % (rows + cols)
+    local mean = sums[m * (2 * rows + cols) + c + 1] / (c < rows and cols or rows)
+    y[i + 1] = y[i + 1] + by * (mean - y[i + 1])
+  end
+  return y
+end
+
+-- A function of an element's place that gives what its gradient is divided by.
+local function roots(k, v)
+  local a, means = k.attr, {}
+  local rows, cols = a.rows // 1 | 0, a.cols // 1 | 0
+  return function(at, m, i, j)
+    if rows == 0 then return sqrt(max(v[at], a.epsilon ^ 2)) end
+    local from = m * (rows + cols)
+    if not means[m] then
+      local sum = 0
+      for r = 1, rows do sum = sum + v[from + r] end
+      means[m] = max(sum / rows, a.epsilon)
+    end
+    return sqrt(max(v[from + i + 1] * v[from + rows + j + 1] / means[m], a.epsilon ^ 2))
+  end
+end
+
+function ops.factored_norm(k, g, v, scal)
+  local s, y, root = reader(k, scal), {}, roots(k, v)
+  local M, R = k.out_dims[1][1], k.out_dims[1][2]
+  for i = 1, M * R do y[i] = 0 end
+  if s "SC_HOLD" ~= 0 then return y end
+  each_factor(k, #g, M, function(at, m, i, j)
+    if not (i and j) then return end
+    local u = g[at] * s "SC_CLIP" / root(at, m, i, j)
+    y[m * R + i + 1] = y[m * R + i + 1] + u * u
+  end)
+  return y
+end
+
+function ops.factored_step(k, p, g, v, sums, norms, scal)
+  local s, a, lr, root = reader(k, scal), k.attr, rate_of(k, scal), roots(k, v)
+  if s "SC_HOLD" ~= 0 then return p, p end
+  local M, R, W, rates = k.dims[5][1], k.dims[5][2], k.dims[4][2], {}
+  for m = 0, M - 1 do
+    local p2, u2, n, rate = 0, 0, R * a.cols, lr
+    for i = 1, R do
+      p2 = p2 + sums[(m + 1) * W - R + i]
+      u2 = u2 + norms[m * R + i]
+    end
+    if a.relative_step ~= 0 then rate = min(rate, 1 / sqrt(s "SC_STEP")) end
+    if a.scale_parameter ~= 0 then rate = rate * max(a.least_rms, sqrt(p2 / n)) end
+    rates[m] = rate / max(1, sqrt(u2 / n) / a.threshold)
+  end
+  local p1 = map(p, function(x) return x end)
+  each_factor(k, #p, M, function(at, m, i, j)
+    local u = i and j and g[at] * s "SC_CLIP" / root(at, m, i, j) or 0
+    p1[at] = p[at] * (1 - lr * a.weight_decay) - rates[m] * u
+  end)
+  return p1, p1
+end
+
 function ops.step_undo(k, p, ...)
   local kept = { ... }
   if reader(k, table.remove(kept)) "SC_UNDO" == 0 then return end

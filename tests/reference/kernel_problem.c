@@ -110,6 +110,7 @@ static double drawn(const Value *x, uint64_t *s) {
   case 'l': return floor(uniform(s) * (double)x->limit);
   case 'a': return floor(uniform(s) * 256);
   case 'v':
+  case 'j':
   case 'p': return 0.01 + uniform(s);
   case 'd': return -uniform(s);
   case 'm': return (x->limit ? (double)x->limit : 4) - 0.5 + uniform(s);
@@ -207,6 +208,7 @@ RefArgs problem_ref(const Problem *p, bool accumulate) {
                .accumulate = accumulate,
                .index = p->index,
                .heads_index = KERNEL_HEADS,
+               .shard = p->index,
                .unit = KERNEL_UNIT,
                .type = p->in[0].type};
   for (int i = 0; i < p->nin; i++) a.in[i] = view(&p->in[i]);

@@ -43,6 +43,7 @@ KernelArgs kernel_run(const KernelSet *set, const Problem *p, int threads,
                   .accumulate = accumulate,
                   .index = p->index,
                   .heads_index = KERNEL_HEADS,
+                  .shard = p->index,
                   .unit = KERNEL_UNIT};
   Device dev = set->device;
   weft_error e = {0};

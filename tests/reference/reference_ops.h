@@ -23,6 +23,7 @@ typedef struct RefArgs {
   bool accumulate;
   int index;
   int heads_index;
+  int shard;
   uint32_t unit; /* dropout: the number of the unit */
   RefMode mode;
   DType type; /* what an op of several keeps between them is rounded to it */

@@ -278,6 +278,104 @@ static void matrix_step(RefArgs *a) {
     OUT(0)[i] = OUT(1)[i] = IN(0)[i] - lr * (a->attr->weight_decay * IN(0)[i] + IN(1)[i]);
 }
 
+/* ---- averages of rows and columns ---- */
+
+/* An element of the rank's shard: its matrix, row and column. */
+typedef struct Factor {
+  int64_t m, i, j;
+  bool in, padding; /* in the parameter; of no matrix */
+} Factor;
+
+/* Of element k of n that the shard has, of so many matrices. */
+static Factor factor_at(const RefArgs *a, int64_t k, int64_t n, int64_t matrices) {
+  const OpAttr *at = a->attr;
+  int64_t x = a->shard * n + k - (int64_t)at->first;
+  if (at->rows == 0) return (Factor){.in = x >= 0 && x < at->n, .j = x};
+  int64_t whole[2] = {at->rows, at->cols}, here[2] = {at->rows, at->cols};
+  int64_t parts = at->parts > 1 ? at->parts : 1;
+  here[at->dim] = parts * ((whole[at->dim] / parts + at->pieces - 1) / at->pieces);
+  int64_t each = here[0] * here[1];
+  if (x < 0 || x >= matrices * each) return (Factor){0};
+  int64_t of[2] = {x % each / here[1], x % here[1]};
+  of[at->dim] = source(a, a->index, of[at->dim], whole[at->dim], here[at->dim]);
+  return (Factor){x / each, of[0], of[1], true, of[at->dim] < 0};
+}
+
+static void factored_sums(RefArgs *a) {
+  const double *sc = IN(2);
+  int64_t n = ref_count(&a->in[0]), M = a->out[0].dim[0], W = a->out[0].dim[1];
+  int64_t R = a->attr->rows;
+  for (int64_t k = 0; k < M * W; k++) OUT(0)[k] = 0;
+  for (int64_t k = 0; k < n; k++) {
+    Factor f = factor_at(a, k, n, M);
+    double x = IN(1)[k] * sc[SC_CLIP], *to = &OUT(0)[f.m * W];
+    if (!f.in || f.padding) continue;
+    to[R ? W - R + f.i : 0] += IN(0)[k] * IN(0)[k];
+    if (R) to[f.i] += x * x, to[R + f.j] += x * x;
+  }
+}
+
+static void factored_average(RefArgs *a) {
+  const double *sc = IN(3);
+  int64_t n = ref_count(&a->in[0]), R = a->attr->rows, C = a->attr->cols;
+  double by = pow(sc[SC_STEP], a->attr->beta2_decay);
+  if (sc[SC_HOLD] != 0) return;
+  for (int64_t k = 0; k < (R ? 0 : n); k++) {
+    double x = IN(0)[k] * sc[SC_CLIP];
+    if (factor_at(a, k, n, 1).in) OUT(0)[k] += by * (x * x - OUT(0)[k]);
+  }
+  for (int64_t k = 0; R && k < ref_count(&a->out[0]); k++) {
+    int64_t m = k / (R + C), i = k % (R + C);
+    double mean = IN(2)[m * (2 * R + C) + i] / (double)(i < R ? C : R);
+    OUT(0)[k] += by * (mean - OUT(0)[k]);
+  }
+}
+
+/* x over the root of its variance. */
+static double factored_over(const RefArgs *a, Factor f, int64_t k, double x,
+                            const double *v) {
+  int64_t R = a->attr->rows, C = a->attr->cols;
+  const double *of = v + f.m * (R + C);
+  double least = a->attr->epsilon, w = R ? 0 : v[k], mean = 0;
+  for (int64_t i = 0; i < R; i++) mean += of[i] / (double)R;
+  if (R) w = of[f.i] * of[R + f.j] / fmax(mean, least);
+  return x / sqrt(fmax(w, least * least));
+}
+
+static void factored_norm(RefArgs *a) {
+  const double *sc = IN(2);
+  int64_t n = ref_count(&a->in[0]), M = a->out[0].dim[0], R = a->out[0].dim[1];
+  for (int64_t k = 0; k < M * R; k++) OUT(0)[k] = 0;
+  for (int64_t k = 0; k < n && sc[SC_HOLD] == 0; k++) {
+    Factor f = factor_at(a, k, n, M);
+    if (!f.in || f.padding) continue;
+    double u = factored_over(a, f, k, IN(0)[k] * sc[SC_CLIP], IN(1));
+    OUT(0)[f.m * R + f.i] += u * u;
+  }
+}
+
+static void factored_step(RefArgs *a) {
+  const OpAttr *at = a->attr;
+  const double *sc = IN(5);
+  int64_t n = ref_count(&a->in[0]), M = a->in[4].dim[0], R = a->in[4].dim[1];
+  int64_t W = a->in[3].dim[1];
+  double all = (double)(R * at->cols), lr = attr_lr(at, sc[SC_LR]);
+  if (sc[SC_HOLD] != 0) return;
+  for (int64_t k = 0; k < n; k++) {
+    Factor f = factor_at(a, k, n, M);
+    double p2 = 0, u2 = 0, rate = lr, p = IN(0)[k], u = 0;
+    if (!f.in) continue;
+    for (int64_t i = 0; i < R; i++)
+      p2 += IN(3)[(f.m + 1) * W - R + i], u2 += IN(4)[f.m * R + i];
+    if (at->relative_step != 0) rate = fmin(rate, 1 / sqrt(sc[SC_STEP]));
+    if (at->scale_parameter != 0) rate *= fmax(at->least_rms, sqrt(p2 / all));
+    rate /= fmax(1, sqrt(u2 / all) / at->threshold);
+    u = f.padding ? IN(1)[k] * sc[SC_CLIP]
+                  : factored_over(a, f, k, IN(1)[k] * sc[SC_CLIP], IN(2));
+    OUT(0)[k] = OUT(1)[k] = p - lr * at->weight_decay * p - rate * u;
+  }
+}
+
 static void step_undo(RefArgs *a) {
   int kept = a->nin - 1;
   if (IN(kept)[SC_UNDO] == 0) return;

@@ -18,6 +18,7 @@ TimedKernel timed_instr(const Compiled *c, const Program *p, const Instr *in) {
   int last = c->mesh.world - 1;
   a->accumulate = in->acc != ACC_NEVER;
   a->index = a->attr->cut ? mesh_index(&c->mesh, a->attr->cut, last) : 0;
+  a->shard = a->attr->flat ? mesh_index(&c->mesh, a->attr->flat, last) : 0;
   a->heads_index = heads_index(&c->mesh, a->attr->heads_cut, last);
   /* The rank that has the matrix: the others do next to nothing. */
   if (in->op == OP_matrix_take || in->op == OP_matrix_put) a->index = a->attr->from;

@@ -10,9 +10,9 @@ typedef struct Compare {
   float *x, *y;
 } Compare;
 
-static bool same_shape(const CkptParam *a, const CkptParam *b) {
-  return a->ndim == b->ndim &&
-         memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->ndim) == 0;
+static bool same_shape(const Manifest *a, int p, const Manifest *b, int q, int kind) {
+  CkptParam x = manifest_shape(a, kind, p), y = manifest_shape(b, kind, q);
+  return x.ndim == y.ndim && memcmp(x.dim, y.dim, sizeof *x.dim * (size_t)x.ndim) == 0;
 }
 
 /* NaN and infinities count as infinitely different unless the bits are equal. */
@@ -27,9 +27,9 @@ static void add(CompareRow *row, float x, float y) {
 
 static weft_status compare_one(Compare *c, int kind, int p, int q, CompareRow *row,
                                weft_error *e) {
-  const CkptParam *of = &c->a.c->m.param[p];
+  CkptParam of = manifest_shape(&c->a.c->m, kind, p);
   row->elements = 1;
-  for (int d = 0; d < of->ndim; d++) row->elements *= of->dim[d];
+  for (int d = 0; d < of.ndim; d++) row->elements *= of.dim[d];
   for (int64_t at = 0, n; at < row->elements; at += n) {
     n = MIN(row->elements - at, (int64_t)STRETCH);
     TRY(ckpt_read_part(&c->a, kind, p, at, n, c->x, e));
@@ -61,7 +61,7 @@ static weft_status compare_all(Compare *c, void (*fn)(void *ud, const CompareRow
       if (q < 0) continue;
       row.is = TENSOR_OTHER, q = -1;
     }
-    if (q >= 0 && !same_shape(&a->param[p], &b->param[q]))
+    if (q >= 0 && !same_shape(a, p, b, q, k))
       row.is = TENSOR_SHAPE;
     else if (q >= 0)
       TRY(compare_one(c, k, p, q, &row, e));

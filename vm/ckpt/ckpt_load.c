@@ -87,9 +87,8 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
     int at = ckpt_param(c, p->name);
     const CkptParam *has = at < 0 ? NULL : &c->m.param[at];
     if (!has || !same_shape(has, p)) differs(&t, &n, p->name, has, p);
-    if (has && !to->context && !has->frozen && !p->frozen && has->matrix != p->matrix &&
-        !whole)
-      whole = p->name;
+    bool others = has && (has->matrix != p->matrix || has->factors != p->factors);
+    if (others && !to->context && !has->frozen && !p->frozen && !whole) whole = p->name;
     if (has && has->frozen && !p->frozen && !to->context && !stateless)
       stateless = p->name;
   }

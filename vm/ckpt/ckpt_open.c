@@ -56,11 +56,11 @@ static int whole_box(const CkptPiece *p, int n) {
 
 static weft_status check_tensor(const Ckpt *c, int kind, int param, const CkptPiece *p,
                                 int n, weft_error *e) {
-  const CkptParam *of = &c->m.param[param];
+  CkptParam of = manifest_shape(&c->m, kind, param);
   int64_t sum = 0, all = 1;
   bool ok = n > 0;
   if (!manifest_has(&c->m, kind, param) && n == 0) return WEFT_OK;
-  for (int d = 0; d < of->ndim; d++) all *= of->dim[d];
+  for (int d = 0; d < of.ndim; d++) all *= of.dim[d];
   for (int i = 0, boxed; i < n && ok; i += boxed) {
     boxed = whole_box(p + i, n - i);
     ok = boxed > 0 && !__builtin_add_overflow(sum, elements(&p[i].piece), &sum);
@@ -71,7 +71,7 @@ static weft_status check_tensor(const Ckpt *c, int kind, int param, const CkptPi
   return err_file(
       e, WEFT_EFILE, c->dir, 0,
       "is incomplete: its files do not hold every element of %s/%s exactly once",
-      ckpt_kind_name(c->m.optimizer, kind), of->name);
+      ckpt_kind_name(c->m.optimizer, kind), of.name);
 }
 
 static weft_status check_tensors(Ckpt *c, weft_error *e) {

@@ -136,10 +136,10 @@ weft_status ckpt_read(CkptRead *r, int kind, int param, const Piece *want, float
 
 weft_status ckpt_read_part(CkptRead *r, int kind, int param, int64_t from, int64_t n,
                            float *to, weft_error *e) {
-  const CkptParam *p = &r->c->m.param[param];
-  Piece want = {.from = from, .count = n, .ndim = p->ndim};
-  for (int d = 0; d < p->ndim; d++)
-    want.dim[d] = (PieceDim){1, p->dim[d], 0, p->dim[d], p->dim[d]};
+  CkptParam p = manifest_shape(&r->c->m, kind, param);
+  Piece want = {.from = from, .count = n, .ndim = p.ndim};
+  for (int d = 0; d < p.ndim; d++)
+    want.dim[d] = (PieceDim){1, p.dim[d], 0, p.dim[d], p.dim[d]};
   return ckpt_read(r, kind, param, &want, to, e);
 }
 

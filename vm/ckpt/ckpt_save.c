@@ -349,7 +349,8 @@ static void make_manifest(Saver *s) {
     p[i] = (CkptParam){.name = c->param[i].name,
                        .ndim = c->param[i].ndim,
                        .frozen = c->param[i].frozen,
-                       .matrix = c->param[i].matrix};
+                       .matrix = c->param[i].matrix,
+                       .factors = c->param[i].factors};
     memcpy(p[i].dim, c->param[i].dim, sizeof p[i].dim);
   }
   s->file = NEW_N(s->arena, CkptFile, c->mesh.world);

@@ -48,6 +48,17 @@ static void write_list(Json *j, const Manifest *m, const struct ParamList *l) {
   if (n) json_close(j, ']');
 }
 
+/* Elements of the averages of rows and columns of parameters, or of each expert. */
+static void write_factors(Json *j, const Manifest *m) {
+  int n = 0;
+  for (int i = 0; i < m->nparam; i++) {
+    if (!m->param[i].factors) continue;
+    if (n++ == 0) json_open(j, "factors", '{');
+    json_int(j, m->param[i].name, m->param[i].factors);
+  }
+  if (n) json_close(j, '}');
+}
+
 static void write_files(Json *j, const Manifest *m) {
   char hash[CHECKSUM_TEXT];
   json_open(j, "files", '[');
@@ -91,6 +102,7 @@ void manifest_write(const Manifest *m, Text *out) {
   json_open(&j, "facts", '{');
   for (int i = 0; i < m->nfact; i++) json_str(&j, m->fact[i].what, m->fact[i].value);
   json_close(&j, '}');
+  write_factors(&j, m);
   write_files(&j, m);
   json_str(&j, "id", m->id);
   write_scale(&j, &m->scaler);
@@ -233,6 +245,23 @@ static weft_status read_list(const Reader *r, CkptParam *p, int n,
   return WEFT_OK;
 }
 
+static weft_status read_factors(const Reader *r, CkptParam *p, int n) {
+  json_t *list = json_object_get(r->doc, "factors"), *count;
+  const char *name;
+  Names names = {0};
+  for (int i = 0; i < n; i++) names_add(r->arena, &names, p[i].name, i);
+  json_object_foreach(list, name, count) {
+    int at = names_find(&names, name);
+    int64_t most = at < 0 ? 0 : INT64_MAX / 16;
+    for (int d = 0; at >= 0 && d < p[at].ndim - 2; d++) most /= p[at].dim[d];
+    if (at < 0 || p[at].ndim < 2 || !json_is_integer(count) ||
+        json_integer_value(count) < 1 || json_integer_value(count) > most)
+      FAIL(r, "says of \"%.*s\" in factors what cannot be", TEXT_SHOWN, name);
+    p[at].factors = json_integer_value(count);
+  }
+  return WEFT_OK;
+}
+
 static weft_status read_params(const Reader *r, Manifest *m) {
   json_t *list = json_object_get(r->doc, "parameters"), *dims;
   const char *name;
@@ -247,7 +276,7 @@ static weft_status read_params(const Reader *r, Manifest *m) {
   }
   for (int k = 0; k < LEN(param_lists); k++)
     TRY(read_list(r, p, m->nparam, &param_lists[k]));
-  return WEFT_OK;
+  return read_factors(r, p, m->nparam);
 }
 
 static weft_status read_facts(const Reader *r, Manifest *m) {

@@ -19,8 +19,9 @@ typedef struct CkptParam {
   const char *name;
   int ndim;
   int64_t dim[MAX_DIM];
-  bool frozen; /* it has a value, and no states of the optimizer */
-  bool matrix; /* stepped as a whole: it has the first of the states */
+  bool frozen;     /* it has a value, and no states of the optimizer */
+  bool matrix;     /* stepped as a whole: it has the first of the states */
+  int64_t factors; /* see CompiledParam */
 } CkptParam;
 
 typedef struct Manifest {
@@ -48,6 +49,17 @@ typedef struct Manifest {
 static inline bool manifest_has(const Manifest *m, int kind, int param) {
   const CkptParam *p = &m->param[param];
   return kind <= (p->frozen ? 0 : optimizer_states(m->optimizer, p->matrix));
+}
+
+/* A parameter with the shape that its tensors of this kind have: averages of rows and
+ * columns are those of each expert. */
+static inline CkptParam manifest_shape(const Manifest *m, int kind, int param) {
+  CkptParam p = m->param[param];
+  if (!kind || !p.factors) return p;
+  int experts = p.ndim > 2 ? 1 : 0;
+  p.ndim = experts + 1;
+  p.dim[experts] = p.factors;
+  return p;
 }
 
 void manifest_write(const Manifest *m, Text *out);

@@ -271,7 +271,8 @@ static weft_status read_tensor(Ckpt *c, int number, const SafeTensors *s,
          t->name);
   json_t *place = json_text(t->file, "a tensor's place ", text, strlen(text), e);
   if (!place) return WEFT_EFILE;
-  weft_status st = read_place(c->arena, place, &c->m.param[p.param], t, &p, e);
+  CkptParam of = manifest_shape(&c->m, p.kind, p.param);
+  weft_status st = read_place(c->arena, place, &of, t, &p, e);
   json_decref(place);
   if (st == WEFT_OK) *VEC_PUSH(c->arena, *list) = p;
   return st;

@@ -87,6 +87,7 @@ typedef struct UnitParam {
   uint8_t dtype;     /* that it is stored in: DType */
   Place place, grad; /* of the parameter as stored; of the gradient as W writes it */
   int64_t count;     /* local elements */
+  int64_t factors;   /* rows and columns of its matrices, of each expert; 0: it is none */
 } UnitParam;
 
 typedef struct Units {
@@ -121,6 +122,9 @@ typedef struct Units {
 enum { ELEMENTS_LOG2 = 48 };
 /* The axes over which a gradient is partial after W. */
 AxisSet unit_param_partial(const UnitParam *p);
+/* Matrices of a parameter, or of each of its experts: a gate and what it multiplies are
+ * two of these. */
+int unit_matrices(const UnitParam *p);
 struct Sharded;
 /* requires the graph of one rank; establishes units. in->scratch is reset after each
  * unit. False if a unit is too large (reported). */

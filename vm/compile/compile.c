@@ -20,24 +20,26 @@ static void describe_params(const Stages *st, Compiled *c) {
     const UnitParam *from = &u->param[i];
     const Holders *h = &st->holders[i];
     CompiledParam *p = &c->param[i];
-    *p = (CompiledParam){.name = arena_str(c->arena, from->name),
-                         .like = arena_str(c->arena, from->like),
-                         .ndim = from->ndim,
-                         .init = from->init,
-                         .std = from->std,
-                         .decay = from->decay,
-                         .frozen = from->frozen,
-                         .matrix = from->matrix && !from->frozen &&
-                                   optimizer_info[c->optimizer].matrices,
-                         .group = from->group,
-                         .adapter = from->adapter,
-                         .alpha = from->alpha,
-                         .saved = from->saved,
-                         .quant = from->quant,
-                         .share = from->share,
-                         .place = from->place,
-                         .npp = h->npp,
-                         .pp = arena_copy(c->arena, h->pp, sizeof(int) * (size_t)h->npp)};
+    *p = (CompiledParam){
+        .name = arena_str(c->arena, from->name),
+        .like = arena_str(c->arena, from->like),
+        .ndim = from->ndim,
+        .init = from->init,
+        .std = from->std,
+        .decay = from->decay,
+        .frozen = from->frozen,
+        .matrix = from->matrix && !from->frozen && optimizer_info[c->optimizer].matrices,
+        .factors =
+            optimizer_info[c->optimizer].factored && !from->frozen ? from->factors : 0,
+        .group = from->group,
+        .adapter = from->adapter,
+        .alpha = from->alpha,
+        .saved = from->saved,
+        .quant = from->quant,
+        .share = from->share,
+        .place = from->place,
+        .npp = h->npp,
+        .pp = arena_copy(c->arena, h->pp, sizeof(int) * (size_t)h->npp)};
     for (int d = 0; d < from->ndim; d++) {
       p->dim[d] = from->dim[d].size;
       p->parts[d] = from->dim[d].parts;
@@ -68,6 +70,7 @@ static weft_status rank_program(Work *w, const Transfers *tr, ActionsInput *list
   layout(st, in->plan, &c->mesh, r, c->microbatches, c->arena, in->scratch, &l);
   TRY(layout_check(st, r, &l, w->e));
   TRY(matrix_check(&c->mesh, st->u, &l, w->e));
+  TRY(factored_check(in->plan, &c->mesh, st->u, &l, w->e));
   unsharded_buckets(st, &l, r, in->scratch, &unsharded);
   w->gathers |= unsharded.bytes[FULL_PARAM] > 0;
   MainList t = {.steps = unsharded.n > 0};

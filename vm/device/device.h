@@ -31,6 +31,7 @@ typedef struct KernelArgs {
   bool accumulate; /* add to out[0] (and out[1]...) instead of overwriting */
   int index;       /* coordinate over attr->cut */
   int heads_index; /* coordinate over attr->heads_cut */
+  int shard;       /* coordinate over attr->flat */
   uint32_t unit;   /* number in the model of the unit whose body runs; 0 in main */
   void *work;      /* scratch, uninitialized: DeviceKind.work bytes or NULL */
   void *state;     /* DeviceKind.state bytes, filled by prepare, or NULL */

@@ -212,7 +212,11 @@ typedef struct OpAttr {
    * not */
   float length_scale;
   int32_t length;
-  float aux, z; /* router_loss: coefficients; z also of ce_sum, ce_loss and ce_dx */
+  /* factored_*: of a matrix; rows 0: a parameter of so many elements that is none */
+  int32_t rows, cols;
+  int32_t pieces; /* of it that ranks have, by attr.cut */
+  uint32_t flat;  /* AxisSet whose coordinate the kernel reads as args.shard; 0 none */
+  float aux, z;   /* router_loss: coefficients; z also of ce_sum, ce_loss and ce_dx */
   /* What kernels compute with in f64 before anything becomes an f32. */
   double capacity;     /* permute: of rows that are as many for each expert; 0: all */
   double bound;        /* permute: the same for each rank that has experts */
@@ -224,8 +228,9 @@ typedef struct OpAttr {
 #define NUMBER(name) double name; /* with numbers and switches of their own, */
 #define SWITCH(name) double name;
 #include "vm/plan/optimizers.def"
-  uint64_t first; /* matrix_take, matrix_put: the first element of the matrix */
-  uint64_t seed;  /* and that of the rounding by chance, or of dropout; at most 2^53 */
+  uint64_t
+      first; /* matrix_take, matrix_put, factored_*: the first element of the matrix */
+  uint64_t seed; /* and that of the rounding by chance, or of dropout; at most 2^53 */
 } OpAttr;
 /* The size of a head of v and o. */
 static inline int attr_value_dim(const OpAttr *a) {

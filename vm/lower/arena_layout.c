@@ -72,9 +72,11 @@ typedef struct FlatParam {
   struct Flat flat;
   bool grad, work; /* gradient, parameter: stored as shards */
   bool decay, frozen;
-  bool matrix;   /* stepped as a whole: it has one state */
-  bool few;      /* its states are in f32, though others are in blocks of codes */
-  uint8_t dtype; /* DType that it is stored in where that is not the plan's to say */
+  bool matrix;     /* stepped as a whole: it has one state */
+  int64_t factors; /* elements of averages of its rows and columns, on this rank; 0: it
+                      has states of its own size */
+  bool few;        /* its states are in f32, though others are in blocks of codes */
+  uint8_t dtype;   /* DType that it is stored in where that is not the plan's to say */
   int32_t group;
   float share;
   AxisSet cut, partial; /* axes that shard it by its style; axes over which its gradient
@@ -102,6 +104,11 @@ static bool steps_whole(const Cuts *cuts, const UnitParam *p) {
   return optimizer_info[cuts->optimizer].matrices && p->matrix && !p->frozen;
 }
 
+static int64_t local_factors(const Cuts *cuts, const UnitParam *p) {
+  if (!optimizer_info[cuts->optimizer].factored || p->frozen) return 0;
+  return p->ndim > 2 ? p->dim[0].local * p->factors : p->factors;
+}
+
 static bool few_elements(const Cuts *cuts, const UnitParam *p) {
   int64_t n = 1;
   for (int d = 0; d < p->ndim; d++) n *= p->dim[d].size;
@@ -126,6 +133,7 @@ static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int pa
                      .decay = p->decay,
                      .frozen = p->frozen,
                      .matrix = steps_whole(cuts, p),
+                     .factors = local_factors(cuts, p),
                      .few = few_elements(cuts, p),
                      .dtype = p->dtype,
                      .group = p->group,
@@ -167,6 +175,7 @@ static int class_order(const FlatParam *a, const FlatParam *b) {
   if (a->grad != b->grad) return a->grad ? -1 : 1;
   if (a->work != b->work) return a->work ? -1 : 1;
   if (a->matrix != b->matrix) return a->matrix ? -1 : 1;
+  if (!a->factors != !b->factors) return a->factors ? -1 : 1;
   if (a->few != b->few) return a->few ? 1 : -1;
   if (a->decay != b->decay) return a->decay ? -1 : 1;
   if (a->group != b->group) return a->group < b->group ? -1 : 1;
@@ -311,6 +320,21 @@ static bool has_region(const Cuts *c, const FlatParam *p, RegionKind kind, DType
   return c->host_state || type_of(c, p, kind, dtype) != c->work;
 }
 
+static bool has_factors(const FlatParam *p, RegionKind kind) {
+  return kind == REGION_STATE1 && p->factors > 0;
+}
+
+/* Averages of the parameters in the range of a region, one behind the other. */
+static void place_factors(Regions *s, const FlatParam *row, Region *r) {
+  const int64_t unit = ALIGN / dtype_size((DType)r->dtype);
+  for (int i = 0; i < s->nparam; i++) {
+    Stored *p = &s->param[i];
+    if (p->at < r->first || p->at >= r->first + r->whole) continue;
+    p->factors = r->count;
+    r->count += round_up(row[i].factors, unit);
+  }
+}
+
 /* Adds the regions of one kind: one for each run of buckets that are stored in the same
  * way. */
 static void add_regions(Layout *l, const Cuts *cuts, const FlatParam *row,
@@ -327,13 +351,20 @@ static void add_regions(Layout *l, const Cuts *cuts, const FlatParam *row,
                   .dtype = type,
                   .first = s->block[i].first,
                   .whole = s->block[i].whole,
+                  .factors = has_factors(of, kind),
                   .ways = 1};
     for (; next < s->nblock; next++) {
       const FlatParam *p = &row[s->block[next].at];
       if (kept(p, kind) != how || p->shared != of->shared || p->frozen != of->frozen ||
-          type_of(cuts, p, kind, dtype) != type || !has_region(cuts, p, kind, dtype))
+          has_factors(p, kind) != r->factors || type_of(cuts, p, kind, dtype) != type ||
+          !has_region(cuts, p, kind, dtype))
         break;
       r->whole += s->block[next].whole;
+    }
+    if (r->factors) {
+      place_factors(s, row, r);
+      r->off = place_bytes(l, region_bytes(r));
+      continue;
     }
     if (how != KEPT_WHOLE) r->flat = of->flat.axes, r->ways = of->flat.ways;
     r->spread = how == KEPT_SPREAD;
@@ -448,7 +479,8 @@ static void place_inputs(const Stages *st, int rank, int microbatches, Layout *l
  * or a rank's shards of them, so the whole length is an upper bound. */
 static uint64_t update_work(const DeviceKind *d, OptimizerKind kind, int64_t length) {
   const OptimizerInfo *o = &optimizer_info[kind];
-  const int ops[] = {OP_sqnorm, o->step, o->attempt, OP_step_undo};
+  /* Those of whole parameters have room of their own: factored_step.c. */
+  const int ops[] = {OP_sqnorm, o->factored ? -1 : o->step, o->attempt, OP_step_undo};
   KernelArgs a = {.attr = &(OpAttr){0}, .nin = KERNEL_MAX_IN, .nout = KERNEL_MAX_OUT};
   const KTensor row = {.dtype = DT_F32, .ndim = 1, .dim = {length}};
   uint64_t bytes = 0;
@@ -518,6 +550,7 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   l->work = place_bytes(l, l->work_bytes);
   if (cuts.host_state) place_optimizer(l, plan, length);
   l->matrices = matrix_bytes(plan, m, u, l, scratch);
-  l->kept = l->matrices;
+  l->sums = factored_bytes(plan, m, u, l, scratch);
+  l->kept = MAX(l->matrices, l->sums);
   if (plan->opt.post_validation) l->kept = post_validation_bytes(plan, &l->regions);
 }

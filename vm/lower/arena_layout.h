@@ -39,7 +39,8 @@ typedef struct Layout {
   uint64_t end;          /* activations begin here */
   uint64_t kept; /* bytes from `end` on that the optimizer uses when activations are dead:
                     to undo a step (post_validation.c), or */
-  uint64_t matrices; /* for whole matrices (matrix_step.c) */
+  uint64_t matrices; /* for whole matrices (matrix_step.c), or */
+  uint64_t sums;     /* for sums over rows and columns (factored_step.c) */
 } Layout;
 /* Axes whose ranks have different data, in reductions of gradients. */
 enum { AXES_OF_DATA = AXES_DP_CP | AXIS_BIT(AXIS_EP_SHARD) };
@@ -73,8 +74,13 @@ uint64_t post_validation_bytes(const Plan *p, const Regions *s);
 /* matrix_step.c: the same, for whole matrices; requires the regions of `l`. */
 uint64_t matrix_bytes(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
                       Arena *scratch);
+/* factored_step.c: the same, for sums over rows and columns. */
+uint64_t factored_bytes(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
+                        Arena *scratch);
 /* An error for a matrix that is cut in a way that is not put together. */
 weft_status matrix_check(const Mesh *m, const Units *u, const Layout *l, weft_error *e);
+weft_status factored_check(const Plan *plan, const Mesh *m, const Units *u,
+                           const Layout *l, weft_error *e);
 /* The inputs that a rank reads, as bits 1 << InputKind; and the bytes of an input for a
  * step. */
 uint64_t inputs_of(const Stages *st, int rank);

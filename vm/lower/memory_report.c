@@ -66,7 +66,11 @@ static void account_arena(Emit *e, Compiled *c, const uint64_t *area, uint64_t t
   add_class(p, area_class[AREA_GATHER], wires);
   for (int k = 0; k < AREA_N; k++) add_class(p, area_class[k], area[k]);
   add_class(p, "workspace", temp + align_up(e->l->work_bytes));
-  add_class(p, e->l->matrices ? "whole matrices" : "undo copies", more);
+  add_class(p,
+            e->l->matrices ? "whole matrices"
+            : e->l->sums   ? "sums of squares"
+                           : "undo copies",
+            more);
   if (more)
     p->mem[p->nmem - 1].note =
         arena_printf(c->arena, "%llu bytes, the rest in the place of the activations",

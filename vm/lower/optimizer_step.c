@@ -358,6 +358,18 @@ static void gather_stepped(Emit *e, const Stretch *r, MainList *t) {
     emit_wait(e, SCALAR_HANDLE, "parameters");
 }
 
+/* The blocks of a range that are stepped by what whole parameters say. */
+static void step_factored(Emit *e, const Compiled *c, const FactoredRoom *room,
+                          const Stretch *r, MainList *t) {
+  const Regions *s = &e->l->regions;
+  for (int i = r->first; i < r->first + r->n; i += s->block[s->param[i].block].n) {
+    const Region *g = regions_find(s, REGION_GRAD, &s->param[i]);
+    Stretch block = regions_block(s, s->param[i].block, g);
+    factored_step(e, c, room, &block);
+    gather_stepped(e, &block, t);
+  }
+}
+
 /* The blocks of a range whose matrices are stepped as a whole. */
 static void step_matrices(Emit *e, const Compiled *c, const MatrixRoom *room,
                           const Stretch *r, MainList *t) {
@@ -374,6 +386,7 @@ static void step_matrices(Emit *e, const Compiled *c, const MatrixRoom *room,
  * stepped. */
 void update_last_step(Emit *e, const Compiled *c, MainList *t) {
   MatrixRoom room = matrix_room(e->plan, e->mesh, e->u, e->l, e->scratch);
+  FactoredRoom sums = factored_room(e->plan, e->mesh, e->u, e->l, e->scratch);
   int first = t->handles;
   if (e->l->offloads) {
     Extent to = {.off = e->l->host_scalars, .n = SC_ZERO_FROM};
@@ -382,6 +395,10 @@ void update_last_step(Emit *e, const Compiled *c, MainList *t) {
   for (Stretch r = {0}; update_stretch(e, c, &r);) {
     if (matrices_in(e, &r)) {
       step_matrices(e, c, &room, &r, t);
+      continue;
+    }
+    if (factored_in(e, &r)) {
+      step_factored(e, c, &sums, &r, t);
       continue;
     }
     if (update_balances(c, e, &r)) {

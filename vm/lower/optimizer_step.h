@@ -78,6 +78,20 @@ bool matrices_in(const Emit *e, const Stretch *r);
 /* Emits the step of one block of them. */
 void matrix_step(Emit *e, const Compiled *c, const MatrixRoom *at, const Stretch *block);
 
+/* ---- factored_step.c ---- */
+/* Where it works, from Layout.end on: sums, and behind them norms and scratch. */
+typedef struct FactoredRoom {
+  uint64_t norms, work;
+  uint64_t bytes; /* of all of them; 0: nothing is stepped so */
+} FactoredRoom;
+FactoredRoom factored_room(const Plan *plan, const Mesh *m, const Units *u,
+                           const Layout *l, Arena *scratch);
+/* Whether the parameters of a range are stepped by what the whole of each says. */
+bool factored_in(const Emit *e, const Stretch *r);
+/* Emits the step of one block of them. */
+void factored_step(Emit *e, const Compiled *c, const FactoredRoom *room,
+                   const Stretch *block);
+
 /* ---- post_validation.c ---- */
 /* Post-validation: reduces norm and loss over pp while the optimizer steps. */
 void post_validation(Emit *e, const Compiled *c, MainList *t);

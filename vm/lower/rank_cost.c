@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "unsharded_buckets.h"
+#include "vm/plan/optimizer.h"
 
 static void add_work(UnitWork *to, const UnitWork *w) {
   to->flops += w->flops;
@@ -71,8 +72,8 @@ static bool learns(const Regions *s, const Region *r) {
 static void add_gathers(const Layout *l, RankCost *x) {
   for (int i = 0; i < l->regions.nregion; i++) {
     const Region *r = &l->regions.region[i];
-    if (r->kind == REGION_STATE1) x->stepped += (uint64_t)r->count;
-    if (r->kind == REGION_STATE1 && r->flat) x->gathered += (uint64_t)r->whole;
+    if (r->kind == REGION_GRAD) x->stepped += (uint64_t)(r->whole / r->ways);
+    if (r->kind == REGION_GRAD && r->flat) x->gathered += (uint64_t)r->whole;
     if (r->kind == REGION_WORK && r->flat && learns(&l->regions, r))
       x->gathered -= (uint64_t)r->whole;
   }
@@ -100,7 +101,9 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
   x->kept = l.kept;
   for (uint64_t in = inputs_of(st, r); in; in &= in - 1) x->inputs++;
   if (l.regions.nparam) add_reductions(&l, x), add_gathers(&l, x), add_ties(st, &l, x);
-  x->whole = matrix_cost(plan, m, st->u, &l, scratch);
+  x->whole = optimizer_row(&plan->opt)->factored
+                 ? factored_cost(plan, m, st->u, &l, scratch)
+                 : matrix_cost(plan, m, st->u, &l, scratch);
   unsharded_buckets(st, &l, r, a, &x->unsharded);
   for (int k = AREA_GATHER; k <= AREA_SMALL; k++)
     unsharded_sizes(&x->unsharded, (Area)k, a, &x->sizes[k]);

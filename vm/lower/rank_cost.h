@@ -6,8 +6,9 @@
 #include "vm/pipeline/stages.h"
 #include "lifetimes.h"
 
-/* Of the step of whole matrices (matrix_step.c): bytes of collectives over the axes that
- * cut the buffer flat, and over those that cut matrices; floating point operations. */
+/* Of the step of whole matrices (matrix_step.c) or their rows and columns: bytes of
+ * collectives over the axes that cut the buffer flat, and over those that cut matrices;
+ * floating point operations. */
 typedef struct MatrixCost {
   uint64_t flat, cut;
   double flops;
@@ -44,6 +45,10 @@ void rank_costs(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena
 /* matrix_step.c: the step of all matrices of a rank; requires the regions of `l`. */
 MatrixCost matrix_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
                        Arena *scratch);
+
+/* factored_step.c: of sums over rows and columns. */
+MatrixCost factored_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
+                         Arena *scratch);
 
 /* Lifetimes of the buffers of a rank, by area. */
 typedef Lifetimes RankLives[AREA_N];

@@ -47,6 +47,10 @@ const OptimizerInfo optimizer_info[OPTIMIZER_N] = {
   [OPTIMIZER_##ID].step = OP_##rest_, [OPTIMIZER_##ID].attempt = OP_##rest_##_try,       \
   [OPTIMIZER_##ID].states = states_, [OPTIMIZER_##ID].flops = flops_,                    \
   [OPTIMIZER_##ID].changes = changes_,
+#define FACTORED(ID, name_, flops_)                                                      \
+  [OPTIMIZER_##ID].name = #name_, [OPTIMIZER_##ID].factored = true,                      \
+  [OPTIMIZER_##ID].step = OP_factored_step, [OPTIMIZER_##ID].attempt = -1,               \
+  [OPTIMIZER_##ID].states = 1, [OPTIMIZER_##ID].flops = flops_,
 #define WITHOUT(ID, name_, OF, title_, plain, flops_, changes_, formula)                 \
   [OPTIMIZER_##ID].name = #name_, [OPTIMIZER_##ID].step = OP_##name_,                    \
   [OPTIMIZER_##ID].title = title_, [OPTIMIZER_##ID].attempt = -1,                        \
@@ -77,8 +81,10 @@ void optimizer_begin(Optimizer *o, OptimizerKind kind) {
 }
 
 double optimizer_bytes(const Plan *p) {
-  int states = optimizer_row(&p->opt)->states;
+  const OptimizerInfo *o = optimizer_row(&p->opt);
+  int states = o->states;
   int copy = p->master == p->dtype ? 0 : dtype_size(p->dtype);
+  if (o->factored) return 4 * dtype_size(p->grad) + 3 * dtype_size(p->master) + copy;
   return 2 * dtype_size(p->grad) + 2 * dtype_size(p->master) +
          2.0 * states * dtype_size(p->opt.state) / dtype_elements(p->opt.state) + copy;
 }

@@ -21,8 +21,9 @@ typedef struct OptimizerInfo {
   int states;
   bool
       matrices; /* those of layers take a step of their own, with the first state alone */
+  bool factored; /* the state of a matrix is averages of its rows and columns */
   double flops;
-  OptimizerChanges *changes;
+  OptimizerChanges *changes; /* NULL: what it takes depends on the whole parameter */
   struct {
     const char *saved, *title;
     int power;
@@ -50,7 +51,9 @@ int optimizer_parse(const char *name);
 /* An optimizer of this kind: its own defaults, the rest 0. The learning rate stays. */
 void optimizer_begin(Optimizer *o, OptimizerKind kind);
 /* Bytes that a step of an element reads and writes: the gradient twice (norm, step), the
- * value and the states, the copy in the compute type where there are master weights. */
+ * value and the states, the copy in the compute type where there are master weights; of
+ * averages of rows and columns nothing, but the gradient and the value again for these.
+ */
 double optimizer_bytes(const Plan *p);
 /* The coefficients of a step of Newton-Schulz, from 0 on. */
 const double *optimizer_ns(const Optimizer *o, int64_t step);

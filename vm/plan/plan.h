@@ -121,6 +121,7 @@ double lr_at(const LrSchedule *lr, int64_t step);
 typedef enum {
 #define OPTIMIZER(ID, name, states, flops, changes, formula) OPTIMIZER_##ID,
 #define MATRICES(ID, name, rest, states, flops, changes)     OPTIMIZER_##ID,
+#define FACTORED(ID, name, flops)                            OPTIMIZER_##ID,
 #define WITHOUT(ID, n, OF, title, plain, flops, changes, f)  OPTIMIZER_##ID,
 #include "optimizers.def"
   OPTIMIZER_N

@@ -298,6 +298,24 @@ static bool cuts_blocks(const Regions *s, const Region *r) {
   return n == r->whole;
 }
 
+/* The averages of all parameters in the range of a region lie in it, behind each other.
+ */
+static bool holds_factors(const Check *k, const Region *r) {
+  const Regions *s = &k->p->regions;
+  int64_t end = 0;
+  if (r->kind < REGION_STATE1 || r->ways != 1 || r->count < 1) return false;
+  for (int i = 0; i < s->nparam; i++) {
+    const Stored *q = &s->param[i];
+    if (q->param < 0 || q->param >= k->c->nparam) return false;
+    const CompiledParam *p = &k->c->param[q->param];
+    if (q->at < r->first || q->at >= r->first + r->whole) continue;
+    int64_t n = piece_make(&k->c->mesh, p, s, q, r, 0).count;
+    if (!p->factors || q->factors < end || n > r->count - q->factors) return false;
+    end = q->factors + n;
+  }
+  return true;
+}
+
 static weft_status check_regions(const Check *k) {
   const Program *p = k->p;
   for (int i = 0; i < p->regions.nregion; i++) {
@@ -308,7 +326,9 @@ static weft_status check_regions(const Check *k) {
     if (r->ways != mesh_size(&k->c->mesh, r->flat))
       return bad(k, "the shards of a region", (uint64_t)r->ways,
                  (uint64_t)mesh_size(&k->c->mesh, r->flat));
-    if (r->first < 0 || r->count * (r->spread ? 1 : r->ways) != r->whole)
+    bool long_enough = r->factors ? holds_factors(k, r)
+                                  : r->count * (r->spread ? 1 : r->ways) == r->whole;
+    if (r->first < 0 || !long_enough)
       return bad(k, "the length of a region", (uint64_t)r->count, (uint64_t)r->whole);
     if (!cuts_blocks(&p->regions, r))
       return bad(k, "the blocks of a region, elements", (uint64_t)r->whole, 0);

@@ -89,6 +89,7 @@ static void write_kernel(const Print *k, const Instr *in) {
   write_operands(k, "in", in->operand, in->nin);
   if (cut) json_int(j, "index", mesh_index(&k->c->mesh, cut, k->rank));
   json_int(j, "line", in->line);
+  if (attr->flat) json_int(j, "shard", mesh_index(&k->c->mesh, attr->flat, k->rank));
   json_str(j, "op", op_info[in->op].name);
   uint32_t out = in->operand + (uint32_t)in->nin;
   write_operands(k, "out", out, in->nout);
@@ -268,6 +269,7 @@ static void write_regions(const Print *k) {
     json_open(k->j, NULL, '{');
     json_int(k->j, "count", r->count);
     json_str(k->j, "dtype", dtype_name((DType)r->dtype));
+    if (r->factors) json_bool(k->j, "factors", true);
     json_int(k->j, "first", r->first);
     json_str(k->j, "flat", r->flat ? axes_name(r->flat, buf) : NULL);
     json_bool(k->j, "host", on_host(r->off));

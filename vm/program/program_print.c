@@ -192,6 +192,7 @@ static void print_regions(const Print *k) {
     text_printf(k->out, "%6d  %s: %lld %s", i, region_name[r->kind], (long long)r->count,
                 dtype_name((DType)r->dtype));
     if (k->offsets || on_host(r->off)) print_place(k, r->off);
+    if (r->factors) text_add(k->out, ", averages of rows and columns");
     if (r->first) text_printf(k->out, ", from %lld on", (long long)r->first);
     if (r->flat)
       text_printf(k->out, ", %s over %s", r->spread ? "of which a shard" : "shards",

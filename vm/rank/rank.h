@@ -74,6 +74,11 @@ static inline int kept_kinds(const Compiled *c) {
   return 1 + optimizer_info[c->optimizer].states;
 }
 static inline StateKind kept_kind(int i) { return i ? state_opt(i - 1) : STATE_PARAM; }
+/* Elements of what is kept of a whole parameter. */
+static inline int64_t kept_count(const Compiled *c, StateKind k, int param) {
+  const CompiledParam *p = &c->param[param];
+  return k >= STATE_OPT1 ? param_state_count(p) : param_count(p);
+}
 
 /* Initial values of a piece by (seed, name, global index). */
 /* The same of elements [from, from + n) of the whole parameter. */

@@ -19,6 +19,7 @@ static KernelArgs kernel_args(const Rank *r, const Instr *in) {
   for (int k = 0; k < in->nout; k++) a.out[k] = operand_shape(&o[in->nin + k]);
   a.accumulate = in->acc != ACC_NEVER;
   a.index = a.attr->cut ? mesh_index(&r->c->mesh, a.attr->cut, r->rank) : 0;
+  a.shard = a.attr->flat ? mesh_index(&r->c->mesh, a.attr->flat, r->rank) : 0;
   a.heads_index = heads_index(&r->c->mesh, a.attr->heads_cut, r->rank);
   return a;
 }

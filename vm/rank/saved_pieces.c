@@ -5,6 +5,12 @@ static const Regions *regions_of(const SavedList *l) {
   return &l->c->prog[mesh_coord(&l->c->mesh, l->rank, AXIS_PP)].regions;
 }
 
+/* Elements of a parameter in a region, on a rank where no padding shortens them. */
+static int64_t held(const Stored *at, const Piece *piece) {
+  const Region *r = piece->region;
+  return r->factors ? piece->count : (at->count + r->ways - 1) / r->ways;
+}
+
 /* Item `i`, if this pp rank is the one that has to write it: its piece on this rank, and
  * its bytes on a rank where no padding shortens it. */
 static bool item_at(const SavedList *l, int i, Saved *out, uint64_t *bytes) {
@@ -17,8 +23,7 @@ static bool item_at(const SavedList *l, int i, Saved *out, uint64_t *bytes) {
   if (!state_pieces(l->c, l->rank, k, at->param, piece)) return false;
   const Region *r = piece[0].region;
   *out = (Saved){.kind = k, .param = at->param, .piece = piece[0]};
-  *bytes = (uint64_t)((at->count + r->ways - 1) / r->ways) *
-           (uint64_t)dtype_size(region_saved(r));
+  *bytes = (uint64_t)held(at, piece) * (uint64_t)dtype_size(region_saved(r));
   return true;
 }
 
@@ -98,8 +103,10 @@ static void add_item(Most *m, const SavedList *l, const Saved *s, uint64_t write
   m->writer = writer;
   m->region = r;
   m->block = at->block;
-  m->shard = (uint64_t)(regions_of(l)->block[at->block].whole / r->ways) * size;
-  m->in_block += (uint64_t)at->count * size;
+  m->shard = r->factors
+                 ? region_bytes(r)
+                 : (uint64_t)(regions_of(l)->block[at->block].whole / r->ways) * size;
+  m->in_block += (uint64_t)(r->factors ? s->piece.count : at->count) * size;
 }
 
 /* Without a look at each rank: they differ in paddings and in where flat cuts fall only.

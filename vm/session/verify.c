@@ -92,8 +92,8 @@ static void find_layers(Verify *v) {
   }
 }
 
-static double per_element(const Verify *v, int param) {
-  return v->norm[param].ref / sqrt((double)param_count(&v->c->param[param]));
+static double per_element(const Verify *v, StateKind k, int param) {
+  return v->norm[param].ref / sqrt((double)kept_count(v->c, k, param));
 }
 
 /* Compares v->norm, the norms of all tensors of one kind, from the last tensor to the
@@ -101,11 +101,11 @@ static double per_element(const Verify *v, int param) {
  * before, so the first difference that is reported is nearest to its cause. */
 static void judge_all(Verify *v, int64_t step, StateKind k, double *field) {
   for (int i = v->c->nparam - 1; i >= 0; i--) {
-    double scale = 0, own = per_element(v, i);
+    double scale = 0, own = per_element(v, k, i);
     for (int q = 0; q < v->c->nparam; q++)
-      if (v->layer[q] == v->layer[i]) scale = fmax(scale, per_element(v, q));
+      if (v->layer[q] == v->layer[i]) scale = fmax(scale, per_element(v, k, q));
     bool near_zero = own < NEAR_ZERO * v->tolerance * scale;
-    double root = sqrt((double)param_count(&v->c->param[i]));
+    double root = sqrt((double)kept_count(v->c, k, i));
     double ref = near_zero ? scale * root : v->norm[i].ref;
     judge(v, step, kind_name(v, k), v->c->param[i].name, relative(v->norm[i].diff, ref),
           field);
@@ -117,9 +117,9 @@ static void judge_all(Verify *v, int64_t step, StateKind k, double *field) {
 
 static weft_status copy_state(Verify *v, weft_error *e) {
   for (int k = 0; k < kept_kinds(v->c); k++) {
-    float *before = k ? v->before[k - 1] : NULL;
+    float *before = k ? v->before[k - 1] : v->value;
     for (int i = 0; i < v->c->nparam; i++) {
-      int64_t n = param_count(&v->c->param[i]);
+      int64_t n = kept_count(v->c, kept_kind(k), i);
       TRY(run_get(v->many, kept_kind(k), i, v->buf[0], e));
       if (compares(v)) TRY(run_set(v->one, kept_kind(k), i, v->buf[0], e));
       if (before) memcpy(before, v->buf[0], (size_t)n * sizeof *before), before += n;
@@ -137,7 +137,7 @@ static weft_status compare_kind(Verify *v, int64_t step, StateKind k, double *fi
                                 weft_error *e) {
   for (int i = 0; i < v->c->nparam; i++) {
     TRY(get_both(v, k, i, 0, e));
-    v->norm[i] = norms(v->buf[0], v->buf[1], param_count(&v->c->param[i]));
+    v->norm[i] = norms(v->buf[0], v->buf[1], kept_count(v->c, k, i));
     /* The relative difference of a square is twice that of its root, which is what the
      * step uses. */
     if (k >= STATE_OPT1) v->norm[i].diff /= v->optimizer->state[k - STATE_OPT1].power;
@@ -284,7 +284,8 @@ static size_t before_bytes(const Verify *v) {
 static weft_status set_up(Verify *v, const Compiled *one, int threads, weft_error *e) {
   size_t n = (size_t)v->c->nparam;
   for (int i = 0; i < v->c->nparam; i++)
-    v->largest = MAX(v->largest, param_count(&v->c->param[i]));
+    v->largest = MAX(v->largest, MAX(param_count(&v->c->param[i]),
+                                     param_state_count(&v->c->param[i])));
   v->ids = (int64_t)v->c->microbatches * one->micro * v->c->seq;
   v->vocab = one->vocab;
   bool ok = (v->layer = mem_new(v->alloc, n * sizeof *v->layer)) != NULL;
@@ -296,6 +297,7 @@ static weft_status set_up(Verify *v, const Compiled *one, int threads, weft_erro
   for (int k = 0; k < v->optimizer->states; k++)
     if (v->optimizer->state[k].before)
       ok = (v->before[k] = mem_new(v->alloc, before_bytes(v))) && ok;
+  if (v->optimizer->factored) ok = (v->value = mem_new(v->alloc, before_bytes(v))) && ok;
   if (!ok) return err_set(e, WEFT_ENOMEM, "out of memory");
   if (v->optimizer->matrices)
     TRY(orthogonal_open(&v->orthogonal, v->alloc, threads, v->largest, e));
@@ -312,6 +314,7 @@ static void clean_up(Verify *v) {
   orthogonal_close(&v->orthogonal);
   for (int k = 0; k < LEN(v->before); k++)
     if (v->before[k]) mem_free(v->alloc, v->before[k], before_bytes(v));
+  if (v->value) mem_free(v->alloc, v->value, before_bytes(v));
   for (int i = 0; i < LEN(v->buf); i++)
     mem_free(v->alloc, v->buf[i], (size_t)v->largest * sizeof *v->buf[i]);
   mem_free(v->alloc, v->labels, (size_t)v->ids * sizeof *v->labels);

@@ -97,6 +97,79 @@ static weft_status explain_matrices(Verify *v, const StepResult *const s[2], int
   return WEFT_OK;
 }
 
+/* ---- steps of whole parameters ---- */
+
+/* A matrix, of which `v` has averages of rows and columns, or, with rows 0, a parameter
+ * of `cols` elements, with one of each; and the step of one side. */
+typedef struct Factored {
+  const Optimizer *o;
+  int64_t rows, cols;
+  const float *g, *v, *p; /* p before the step */
+  double clip, lr, t;
+} Factored;
+
+static double mean_of_rows(const Factored *f) {
+  double sum = 0;
+  for (int64_t i = 0; i < f->rows; i++) sum += f->v[i];
+  return fmax(sum / (double)MAX(f->rows, 1), f->o->epsilon);
+}
+
+/* Element (i, j) of the gradient over the root of its variance. */
+static double normalised(const Factored *f, double mean, int64_t i, int64_t j) {
+  double w = f->rows ? (double)f->v[i] * f->v[f->rows + j] / mean : f->v[j];
+  return f->g[i * f->cols + j] * f->clip / sqrt(fmax(w, f->o->epsilon * f->o->epsilon));
+}
+
+/* Writes what the step takes from each element. */
+static void factored_step(const Factored *f, float *to) {
+  const Optimizer *o = f->o;
+  int64_t rows = MAX(f->rows, 1), n = rows * f->cols;
+  double u = 0, p = 0, mean = mean_of_rows(f), rate = f->lr;
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < f->cols; j++) {
+      double x = normalised(f, mean, i, j), y = f->p[i * f->cols + j];
+      u += x * x, p += y * y;
+    }
+  if (o->relative_step) rate = fmin(rate, 1 / sqrt(f->t));
+  if (o->scale_parameter) rate *= fmax(o->least_rms, sqrt(p / (double)n));
+  rate /= fmax(1, sqrt(u / (double)n) / o->threshold);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < f->cols; j++)
+      to[i * f->cols + j] = (float)(rate * normalised(f, mean, i, j));
+}
+
+/* Subtracts from the parameter of `many` what follows from differences of gradients and
+ * averages; returns the norm of the change of `one`. */
+static double explain_factored(Verify *v, const StepResult *const s[2], int param,
+                               int64_t first) {
+  const CompiledParam *p = &v->c->param[param];
+  int apart = p->ndim > 2 ? MAX(p->parts[p->ndim - 2], 1) : 1;
+  int64_t count = p->factors && p->ndim > 2 ? p->dim[0] * apart : 1;
+  int64_t cols = p->factors ? p->dim[p->ndim - 1] : param_count(p);
+  int64_t rows = p->factors ? p->dim[p->ndim - 2] / apart : 0;
+  int64_t all = param_count(p), each = all / count;
+  double norm = 0;
+  for (int side = 0; side < 2; side++) {
+    Factored f = {.o = &v->plan->opt,
+                  .rows = rows,
+                  .cols = cols,
+                  .clip = clip_of(v, s[side]),
+                  .lr = s[side]->lr * plan_lr_factor(v->plan, p->group, p->matrix),
+                  .t = (double)s[side]->step + 1};
+    for (int64_t k = 0; k < count; k++) {
+      f.g = v->buf[B_GRAD + side] + k * each, f.p = v->value + first + k * each;
+      f.v = v->buf[B_STATE + side] + (rows ? k * (rows + cols) : 0);
+      factored_step(&f, v->buf[B_GRAD + side] + k * each);
+    }
+  }
+  for (int64_t i = 0; i < all; i++) {
+    double a = v->buf[B_GRAD][i], b = v->buf[B_GRAD + 1][i];
+    v->buf[B_PARAM][i] = (float)(v->buf[B_PARAM][i] + a - b);
+    norm += b * b;
+  }
+  return sqrt(norm);
+}
+
 weft_status explain_param(Verify *v, const StepResult *many, const StepResult *one,
                           int param, int64_t first, double *norm, double *bound,
                           weft_error *e) {
@@ -104,6 +177,11 @@ weft_status explain_param(Verify *v, const StepResult *many, const StepResult *o
   if (v->optimizer->matrices && v->c->param[param].matrix)
     return explain_matrices(v, (const StepResult *[2]){many, one}, param, first, norm,
                             bound, e);
+  if (v->optimizer->factored) {
+    if (!v->c->param[param].frozen && !(v->c->param[param].share > 0))
+      *norm = explain_factored(v, (const StepResult *[2]){many, one}, param, first);
+    return WEFT_OK;
+  }
   *norm = explain(v, many, one, param, first, param_count(&v->c->param[param]));
   return WEFT_OK;
 }

@@ -27,6 +27,7 @@ typedef struct Verify {
   /* Parameters and states before the step, for optimizers whose row `changes` asks for
    * them. */
   float *before[OPTIMIZER_STATES];
+  float *value; /* of parameters before the step, where it depends on the whole of each */
   int32_t *tokens, *labels;
   int64_t ids; /* of a step */
   int64_t vocab;

@@ -36,8 +36,21 @@ int64_t piece_box(const Mesh *m, const CompiledParam *p) {
   return n;
 }
 
+/* Of averages of rows and columns: those of whole matrices, of the rank's experts. */
+static Piece factors_piece(const Mesh *m, const CompiledParam *p, const Stored *at,
+                           const Region *r, int rank) {
+  Piece c = {.region = r, .at = at->factors, .count = p->factors};
+  if (p->ndim > 2) {
+    c.dim[c.ndim++] = dim_piece(m, p, 0, rank);
+    c.count *= c.dim[0].parts * c.dim[0].slice;
+  }
+  c.dim[c.ndim++] = (PieceDim){1, p->factors, 0, p->factors, p->factors};
+  return c;
+}
+
 Piece piece_make(const Mesh *m, const CompiledParam *p, const Regions *s,
                  const Stored *at, const Region *r, int rank) {
+  if (r->factors) return factors_piece(m, p, at, r, rank);
   Piece c = {.region = r, .ndim = p->ndim};
   for (int d = 0; d < p->ndim; d++) c.dim[d] = dim_piece(m, p, d, rank);
   const Block *b = &s->block[at->block];
@@ -54,6 +67,7 @@ Piece piece_make(const Mesh *m, const CompiledParam *p, const Regions *s,
 }
 
 AxisSet piece_axes(const CompiledParam *p, const Region *r) {
+  if (r->factors) return p->ndim > 2 ? place_dim_cuts(p->place, 0) : 0;
   return place_cuts(p->place) | r->flat;
 }
 

@@ -17,6 +17,11 @@ int64_t param_count(const CompiledParam *p) {
   return n;
 }
 
+int64_t param_state_count(const CompiledParam *p) {
+  if (!p->factors) return param_count(p);
+  return p->ndim > 2 ? p->dim[0] * p->factors : p->factors;
+}
+
 int64_t param_weights(const CompiledParam *p) {
   if (p->quant == QUANT_NONE) return param_count(p);
   return p->quant == QUANT_CODES ? 2 * param_count(p) : 0;

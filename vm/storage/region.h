@@ -11,7 +11,11 @@
  * stepped together. A region is replicated, or cut flat over some axes: each block into
  * equal shards, one per rank, with padding where needed. A rank's shards are contiguous
  * in the region, so neighbouring parameters with the same treatment are one range there
- * too. A parameter lies in at most one region of each kind, and so does a block. */
+ * too. A parameter lies in at most one region of each kind, and so does a block.
+ *
+ * A region of *factors* has in the place of matrices the averages of their rows and their
+ * columns (Adafactor). They are of whole matrices, so all ranks that have parts of these
+ * hold them: only experts are cut. */
 #ifndef WEFT_REGION_H
 #define WEFT_REGION_H
 
@@ -40,6 +44,8 @@ typedef struct CompiledParam {
   bool decay, frozen; /* frozen: it has a value and nothing else */
   bool matrix;        /* stepped as a whole: of layers alone, with two dimensions or, of
                        * experts, three */
+  int64_t factors;    /* elements of the averages of rows and columns that are its state,
+                       * of each expert; 0: it has an element for each of its own */
   int32_t group;
   uint8_t adapter, quant; /* these, share, decay, group, */
   double alpha;           /* alpha and saved: see Param */
@@ -48,6 +54,8 @@ typedef struct CompiledParam {
   int *pp; /* ascending; the first one owns it */
 } CompiledParam;
 int64_t param_count(const CompiledParam *p); /* global elements */
+/* Elements of a state of the optimizer. */
+int64_t param_state_count(const CompiledParam *p);
 /* Elements of the model's weight that it is, whatever it is stored in: twice as many as
  * bytes of codes; scales are none. */
 int64_t param_weights(const CompiledParam *p);
@@ -58,6 +66,7 @@ typedef struct Stored {
   int32_t block; /* Regions.block */
   bool owner; /* counts in the norm and is gathered from here (tied weights: one owner) */
   int64_t at, count;
+  int64_t factors; /* where its averages begin in a region of factors */
 } Stored;
 
 /* Elements [first, first + whole) of the row, including the padding behind the last of
@@ -72,11 +81,12 @@ typedef struct Region {
   uint8_t dtype;        /* DType */
   bool spread;          /* flat, but stored whole: shards lie at their places, and the
                          * rest is undefined after the step */
+  bool factors;         /* of the matrices of its range; never flat */
   AxisSet flat;         /* axes over which blocks are cut; 0: replicated */
   int ways;             /* number of shards; 1: replicated */
   int64_t first, whole; /* in the row: from the start of a block to the end of one */
-  int64_t count;        /* elements on each rank: whole, or whole / ways */
-  uint64_t off;         /* in the arena, or in the host arena: see HOST_BASE */
+  int64_t count; /* elements on each rank: whole, whole / ways, or those of factors */
+  uint64_t off;  /* in the arena, or in the host arena: see HOST_BASE */
 } Region;
 
 /* Offsets from here on are in the rank's host arena, which holds what is offloaded. */

@@ -123,7 +123,7 @@ static weft_status fill_stretch(Lane *l, const Filling *f, Crew crew, const Sect
 static int64_t length(const Lane *l, const Filling *f, Crew crew, StateKind k,
                       int param) {
   Piece p[2];
-  if (f->bring) return param_count(&l->run->c->param[param]);
+  if (f->bring) return kept_count(l->run->c, k, param);
   int n = state_pieces(l->run->c, l->run->worker[crew.first].rank, k, param, p);
   return n == 2 ? MAX(p[0].count, p[1].count) : n ? p[0].count : 0;
 }

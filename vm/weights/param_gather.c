@@ -110,9 +110,9 @@ static bool is_kept(const Compiled *c, StateKind k, int param) {
 
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
   Move m = {.kind = k, .param = param, .global = out};
-  if (!is_kept(r->c, k, param))
-    memset(out, 0, (size_t)param_count(&r->c->param[param]) * sizeof *out);
-  return run_each(r, job_get, &m, param_count(&r->c->param[param]), e);
+  int64_t n = kept_count(r->c, k, param);
+  if (!is_kept(r->c, k, param)) memset(out, 0, (size_t)n * sizeof *out);
+  return run_each(r, job_get, &m, n, e);
 }
 
 /* The distance of a piece from its place in the whole. */
@@ -140,7 +140,7 @@ static weft_status job_apart(Worker *w, void *arg, weft_error *e) {
 weft_status run_apart(Run *r, StateKind k, int param, float *global, double *out,
                       weft_error *e) {
   Move m = {.kind = k, .param = param, .global = global};
-  TRY(run_each(r, job_apart, &m, param_count(&r->c->param[param]), e));
+  TRY(run_each(r, job_apart, &m, kept_count(r->c, k, param), e));
   *out = 0;
   for (int i = 0; i < r->nworker; i++) *out = MAX(*out, r->worker[i].apart);
   return WEFT_OK;
@@ -156,20 +156,21 @@ static weft_status cut_out(const Lane *l, void *ud, StateKind k, int param,
 static weft_status job_share(Worker *w, void *arg, weft_error *e) {
   Move *m = arg;
   Run *r = w->run;
-  size_t bytes = (size_t)param_count(&r->c->param[m->param]) * sizeof(float);
+  size_t bytes = (size_t)kept_count(r->c, m->kind, m->param) * sizeof(float);
   return world_bcast(&r->world, m->global, bytes, 0, e);
 }
 
 /* Processes but that of rank 0 receive the values, so they need room. */
 weft_status run_set(Run *r, StateKind k, int param, const float *in, weft_error *e) {
-  size_t bytes = (size_t)param_count(&r->c->param[param]) * sizeof(float);
+  int64_t n = kept_count(r->c, k, param);
+  size_t bytes = (size_t)n * sizeof(float);
   bool home = world_has(&r->world, 0);
   float *room = home ? NULL : mem_new(&r->alloc, bytes);
   if (!home && !room) return err_set(e, WEFT_ENOMEM, "out of memory");
   Move m = {.kind = k, .param = param, .global = home ? (float *)in : room};
   Filling f = {
       .kind = {k}, .nkind = 1, .first = param, .n = 1, .values = cut_out, .ud = &m};
-  weft_status st = run_each(r, job_share, &m, param_count(&r->c->param[param]), e);
+  weft_status st = run_each(r, job_share, &m, n, e);
   if (st == WEFT_OK) st = run_pieces(r, &f, false, e);
   mem_free(&r->alloc, room, bytes);
   return st;

@@ -160,8 +160,9 @@ static uint64_t written_bytes(const Compiled *c, int pp) {
       state_pieces(c, rank_on_pp(&c->mesh, 0, pp), kept_kind(k), s->param[i].param,
                    piece);
       int boxes = mesh_size(&c->mesh, place_cuts(of->place));
-      n += (uint64_t)s->param[i].count * (uint64_t)boxes *
-           (uint64_t)dtype_size(region_saved(piece[0].region));
+      int64_t all = s->param[i].count * boxes;
+      if (piece[0].region->factors) all = param_state_count(of);
+      n += (uint64_t)all * (uint64_t)dtype_size(region_saved(piece[0].region));
     }
   }
   return n;

@@ -93,7 +93,7 @@ return {
       .. "`train.epochs` is of data in files" },
   { "train.seed", "rng.seed", "seed" },
 
-  { "optimizer", "optimizer._target_", note = "Adam, AdamW and `dion.Muon`; with `decay_vectors`: norms decay there, too" },
+  { "optimizer", "optimizer._target_", note = "Adam, AdamW, `dion.Muon` and Adafactor of PyTorch and Transformers; with `decay_vectors`: norms decay there, too" },
   { "optimizer.lr", "optimizer.lr", note = "the most of a rate with a shape" },
   { "optimizer.lr", "lr_scheduler.lr_decay_style", "lr_scheduler.schedule",
     note = "cosine is the default; `WSD` is `weft.wsd`, `inverse-square-root` `weft.inverse_sqrt`" },
@@ -105,6 +105,10 @@ return {
   { "optimizer.lr.steps", "lr_scheduler.lr_decay_steps" },
   { "optimizer.lr.decay", "lr_scheduler.wsd_decay_steps" },
   { "optimizer.lr.decay_style", "lr_scheduler.lr_wsd_decay_style" },
+  { "optimizer.beta2_decay", "optimizer.beta2_decay", "optimizer.decay_rate", note = "of Adafactor, as the next four" },
+  { "optimizer.d", "optimizer.d", "optimizer.clip_threshold" },
+  { "optimizer.relative_step", "optimizer.relative_step", note = "of Transformers'" },
+  { "optimizer.scale_parameter", "optimizer.scale_parameter", note = "the same" },
   { "optimizer.momentum", "optimizer.mu", note = "of `dion.Muon`, as the next six; it has five rows of "
       .. "`ns_coefficients`" },
   { "optimizer.nesterov", "optimizer.nesterov" },

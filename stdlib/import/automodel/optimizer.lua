@@ -1,4 +1,5 @@
 -- optimizer.lua - the optimizer and the learning rate of NeMo AutoModel recipes.
+local adafactor = use "import/automodel/adafactor"
 local dion = use "import/automodel/dion"
 local quote = use "import/quote"
 local rates = use "import/rates"
@@ -120,17 +121,25 @@ end
 local function put_optimizer(book, plan, steps, config, experts)
   local target = book:value "optimizer._target_"
   local muon, adamw = target == "dion.Muon", target == "torch.optim.AdamW"
-  plan:head("optimizer", muon and "weft.muon" or builder(book))
+  local factored = adafactor.of(book)
+  plan:head("optimizer", muon and "weft.muon" or factored and "weft.adafactor" or builder(book))
   local lr = values.positive(book, "optimizer.lr")
   if lr then put_rate(book, plan, lr, steps) end
-  if muon then dion.put(book, plan, lr, config, experts) else put_adam(book, plan) end
+  if muon then
+    dion.put(book, plan, lr, config, experts)
+  elseif factored then
+    adafactor.put(book, plan)
+  else
+    put_adam(book, plan)
+  end
   values.put_decay(book, plan, "optimizer.weight_decay", adamw and 0.01 or 0,
-                   adamw and "AdamW's default" or "Adam's default")
+                   adamw and "AdamW's default" or factored and "Adafactor's default" or "Adam's default")
   local clip = values.positive(book, "clip_grad_norm.max_norm")
   plan:put("optimizer.clip", quote.value(clip or 1.0), book:leaf "clip_grad_norm.max_norm"
            or "AutoModel's default")
   book:translated "clip_grad_norm.max_norm"
   local state = STATES[book:value "optimizer.exp_avg_dtype"]
+  if factored then return end
   if state and state == STATES[book:value "optimizer.exp_avg_sq_dtype"] then
     plan:put("optimizer.state_dtype", quote.text(state), book:leaf "optimizer.exp_avg_dtype")
     book:translated "optimizer.exp_avg_dtype"

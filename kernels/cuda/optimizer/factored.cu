@@ -1,0 +1,279 @@
+/* factored.cu - the step of Adafactor; see kernels/cpu/optimizer/factored.c. A block of
+ * threads takes a row, a thread a column, and what a matrix says as a whole is made once,
+ * by a block each, in the scratch. */
+#include "step_kernels.cuh"
+
+#include "vm/graph/factored_places.h"
+
+static FactoredPlaces places_of(const KernelArgs *a, const KTensor *g,
+                                int64_t matrices) {
+  const OpAttr *t = a->attr;
+  return factored_places(matrices, t->rows, t->cols, t->n, t->dim, t->parts, t->pieces,
+                         a->index, (int64_t)t->first, cuda_count(g), a->shard);
+}
+
+static unsigned blocks_of_rows(const FactoredPlaces *f) {
+  return blocks_for(f->matrices * f->here, 1);
+}
+
+/* ---- sums ---- */
+
+__global__ void __launch_bounds__(BLOCK) clear_sums(double *to, int64_t n) {
+  int64_t by = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += by)
+    to[i] = 0;
+}
+
+static void clear(Device *d, const KTensor *t) {
+  int64_t n = cuda_count(t);
+  LAUNCH((clear_sums), blocks_for(n), BLOCK, cuda_stream(d), data<double>(t), n);
+}
+
+template <typename P, typename G>
+__global__ void __launch_bounds__(BLOCK)
+    square_rows(const FactoredPlaces f, const P *p, const G *g, const double *scal,
+                double *s, int64_t wide, bool factored) {
+  double clip = (float)scal[SC_CLIP];
+  for (int64_t k = blockIdx.x; k < f.matrices * f.here; k += gridDim.x) {
+    RowRun r = factored_row(&f, k);
+    if (r.row < 0 || !r.n) continue;
+    double sum = 0, own = 0;
+    for (int64_t i = r.from + threadIdx.x; i < r.from + r.n; i += BLOCK) {
+      double x = load(g[i]) * clip, y = load(p[i]);
+      sum += x * x, own += y * y;
+    }
+    sum = block_sum<BLOCK>(sum), own = block_sum<BLOCK>(own);
+    double *to = s + r.matrix * wide;
+    if (threadIdx.x == 0) to[wide - f.rows + r.row] = own;
+    if (threadIdx.x == 0 && factored) to[r.row] = sum;
+  }
+}
+
+template <typename G>
+__global__ void __launch_bounds__(BLOCK)
+    square_cols(const FactoredPlaces f, const G *g, const double *scal, double *s,
+                int64_t wide) {
+  double clip = (float)scal[SC_CLIP];
+  int64_t by = (int64_t)gridDim.x * blockDim.x, n = f.matrices * f.at.cols;
+  for (int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; c < n; c += by) {
+    int64_t m = c / f.at.cols, j = c % f.at.cols, col = factored_col(&f, j);
+    double sum = 0;
+    if (col < 0) continue;
+    for (int64_t i = 0; i < f.here; i++) {
+      RowRun r = factored_row(&f, m * f.here + i);
+      if (r.row < 0 || j < r.first || j >= r.first + r.n) continue;
+      double x = load(g[r.from + j - r.first]) * clip;
+      sum += x * x;
+    }
+    s[m * wide + f.rows + col] = sum;
+  }
+}
+
+void cuda_factored_sums(Device *d, const KernelArgs *a) {
+  FactoredPlaces f = places_of(a, &a->in[1], a->out[0].dim[0]);
+  const double *scal = data<const double>(&a->in[2]);
+  int64_t wide = a->out[0].dim[1];
+  bool factored = a->attr->rows > 0;
+  double *s = data<double>(&a->out[0]);
+  clear(d, &a->out[0]);
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) P;
+    by_type(a->in[1].dtype, [&](auto *q) {
+      typedef TYPE_OF(q) G;
+      LAUNCH((square_rows<P, G>), blocks_of_rows(&f), BLOCK, cuda_stream(d), f,
+             data<const P>(&a->in[0]), data<const G>(&a->in[1]), scal, s, wide, factored);
+    });
+  });
+  if (!factored) return;
+  by_type(a->in[1].dtype, [&](auto *q) {
+    typedef TYPE_OF(q) G;
+    LAUNCH((square_cols<G>), blocks_for(f.matrices * f.at.cols), BLOCK, cuda_stream(d), f,
+           data<const G>(&a->in[1]), scal, s, wide);
+  });
+}
+
+/* ---- averages ---- */
+
+static __device__ float toward(float old, double x, double by) {
+  return (float)(old + by * (x - old));
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    average_factors(const float *v, const double *s, const double *scal, float *to,
+                    int64_t n, int64_t rows, int64_t cols, double decay) {
+  double by = pow(scal[SC_STEP], decay);
+  int64_t step = (int64_t)gridDim.x * blockDim.x, wide = rows + cols;
+  if (scal[SC_HOLD] != 0) return;
+  for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < n; k += step) {
+    int64_t m = k / wide, i = k % wide;
+    to[k] = toward(v[k], s[m * (wide + rows) + i] / (double)(i < rows ? cols : rows), by);
+  }
+}
+
+template <typename G>
+__global__ void __launch_bounds__(BLOCK)
+    average_squares(const RowRun r, const G *g, const float *v, const double *scal,
+                    float *to, double decay) {
+  double by = pow(scal[SC_STEP], decay), clip = (float)scal[SC_CLIP];
+  int64_t step = (int64_t)gridDim.x * blockDim.x;
+  if (scal[SC_HOLD] != 0) return;
+  for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < r.n; k += step) {
+    double x = load(g[r.from + k]) * clip;
+    to[r.from + k] = toward(v[r.from + k], x * x, by);
+  }
+}
+
+void cuda_factored_average(Device *d, const KernelArgs *a) {
+  const float *v = data<const float>(&a->in[1]);
+  const double *scal = data<const double>(&a->in[3]);
+  float *to = data<float>(&a->out[0]);
+  double decay = a->attr->beta2_decay;
+  if (a->attr->rows) {
+    int64_t n = cuda_count(&a->out[0]);
+    LAUNCH((average_factors), blocks_for(n), BLOCK, cuda_stream(d), v,
+           data<const double>(&a->in[2]), scal, to, n, (int64_t)a->attr->rows,
+           (int64_t)a->attr->cols, decay);
+    return;
+  }
+  FactoredPlaces f = places_of(a, &a->in[0], 1);
+  RowRun r = factored_row(&f, 0);
+  by_type(a->in[0].dtype, [&](auto *q) {
+    typedef TYPE_OF(q) G;
+    LAUNCH((average_squares<G>), blocks_for(r.n), BLOCK, cuda_stream(d), r,
+           data<const G>(&a->in[0]), v, scal, to, decay);
+  });
+}
+
+/* ---- what a matrix says as a whole ---- */
+
+struct Whole {
+  double epsilon, least_rms, threshold, decay, factor;
+  int64_t wide; /* of a row of sums; 0: only the mean is made */
+  int64_t factored, relative, scaled;
+};
+
+static Whole whole_of(const KernelArgs *a) {
+  const OpAttr *t = a->attr;
+  Whole w;
+  memset(&w, 0, sizeof w);
+  w.epsilon = t->epsilon, w.least_rms = t->least_rms, w.threshold = t->threshold;
+  w.decay = t->weight_decay, w.factor = attr_lr(t, 1);
+  w.factored = t->rows > 0, w.relative = t->relative_step != 0;
+  w.scaled = t->scale_parameter != 0;
+  return w;
+}
+
+/* For matrix blockIdx.x: the mean of its averages of rows, and its rate. */
+__global__ void __launch_bounds__(BLOCK)
+    means_and_rates(const FactoredPlaces f, const Whole w, const float *v,
+                    const double *s, const double *u, const double *scal, double *to) {
+  int64_t m = blockIdx.x;
+  double mean = 0, p2 = 0, u2 = 0, n = (double)(f.rows * f.cols);
+  for (int64_t i = threadIdx.x; i < f.rows; i += BLOCK) {
+    if (w.factored) mean += v[m * (f.rows + f.cols) + i];
+    if (w.wide) p2 += s[(m + 1) * w.wide - f.rows + i], u2 += u[m * f.rows + i];
+  }
+  mean = block_sum<BLOCK>(mean), p2 = block_sum<BLOCK>(p2), u2 = block_sum<BLOCK>(u2);
+  if (threadIdx.x > 0) return;
+  double rate = w.factor * scal[SC_LR], rms = sqrt(p2 / n), over = sqrt(u2 / n);
+  double most = 1 / sqrt(scal[SC_STEP]);
+  if (w.relative && most < rate) rate = most;
+  if (w.scaled) rate *= rms > w.least_rms ? rms : w.least_rms;
+  over /= w.threshold;
+  mean /= (double)f.rows;
+  to[2 * m] = mean > w.epsilon ? mean : w.epsilon;
+  to[2 * m + 1] = over > 1 ? rate / over : rate;
+}
+
+/* The variance of column j of a row's run, element `at` of the shard. */
+static __device__ double variance(const FactoredPlaces *f, const RowRun *r,
+                                  const float *v, double mean, const Whole *w, int64_t i) {
+  double x = w->factored ? 0 : v[r->from + i], least = w->epsilon * w->epsilon;
+  int64_t col = w->factored ? factored_col(f, r->first + i) : -1;
+  if (col >= 0) {
+    const float *of = v + r->matrix * (f->rows + f->cols);
+    x = (double)of[r->row] * of[f->rows + col] / mean;
+  }
+  return x > least ? x : least;
+}
+
+/* ---- the step ---- */
+
+template <typename G>
+__global__ void __launch_bounds__(BLOCK)
+    norm_rows(const FactoredPlaces f, const Whole w, const G *g, const float *v,
+              const double *mean, const double *scal, double *to) {
+  double clip = (float)scal[SC_CLIP];
+  if (scal[SC_HOLD] != 0) return;
+  for (int64_t k = blockIdx.x; k < f.matrices * f.here; k += gridDim.x) {
+    RowRun r = factored_row(&f, k);
+    if (r.row < 0 || !r.n) continue;
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < r.n; i += BLOCK) {
+      double x = load(g[r.from + i]) * clip;
+      sum += x * x / variance(&f, &r, v, mean[2 * r.matrix], &w, i);
+    }
+    sum = block_sum<BLOCK>(sum);
+    if (threadIdx.x == 0) to[r.matrix * f.rows + r.row] = sum;
+  }
+}
+
+void cuda_factored_norm(Device *d, const KernelArgs *a) {
+  FactoredPlaces f = places_of(a, &a->in[0], a->out[0].dim[0]);
+  Whole w = whole_of(a);
+  const float *v = data<const float>(&a->in[1]);
+  const double *scal = data<const double>(&a->in[2]);
+  double *mean = (double *)a->work, *to = data<double>(&a->out[0]);
+  clear(d, &a->out[0]);
+  LAUNCH((means_and_rates), (unsigned)f.matrices, BLOCK, cuda_stream(d), f, w, v,
+         (const double *)NULL, (const double *)NULL, scal, mean);
+  by_type(a->in[0].dtype, [&](auto *q) {
+    typedef TYPE_OF(q) G;
+    LAUNCH((norm_rows<G>), blocks_of_rows(&f), BLOCK, cuda_stream(d), f, w,
+           data<const G>(&a->in[0]), v, (const double *)mean, scal, to);
+  });
+}
+
+template <typename P, typename G, typename T>
+__global__ void __launch_bounds__(BLOCK)
+    step_rows(const FactoredPlaces f, const Whole w, const P *p, const G *g,
+              const float *v, const double *whole, const double *scal, P *to, T *copy) {
+  double clip = (float)scal[SC_CLIP], keep = 1.0 - w.factor * scal[SC_LR] * w.decay;
+  bool copies = (const void *)copy != (const void *)to;
+  if (scal[SC_HOLD] != 0) return;
+  for (int64_t k = blockIdx.x; k < f.matrices * f.here; k += gridDim.x) {
+    RowRun r = factored_row(&f, k);
+    if (!r.n) continue;
+    double mean = whole[2 * r.matrix], rate = whole[2 * r.matrix + 1];
+    for (int64_t i = threadIdx.x; i < r.n; i += BLOCK) {
+      int64_t at = r.from + i;
+      double x = r.row < 0 ? 1 : variance(&f, &r, v, mean, &w, i);
+      float y = (float)(load(p[at]) * keep - rate * (load(g[at]) * clip / sqrt(x)));
+      to[at] = rounded<P>(y);
+      if (copies) copy[at] = rounded<T>(sizeof(P) == 2 ? load(to[at]) : y);
+    }
+  }
+}
+
+void cuda_factored_step(Device *d, const KernelArgs *a) {
+  FactoredPlaces f = places_of(a, &a->in[1], a->in[4].dim[0]);
+  Whole w = whole_of(a);
+  const float *v = data<const float>(&a->in[2]);
+  const double *scal = data<const double>(&a->in[5]);
+  double *whole = (double *)a->work;
+  w.wide = a->in[3].dim[1];
+  LAUNCH((means_and_rates), (unsigned)f.matrices, BLOCK, cuda_stream(d), f, w, v,
+         data<const double>(&a->in[3]), data<const double>(&a->in[4]), scal, whole);
+  by_type(a->in[0].dtype, [&](auto *p) {
+    typedef TYPE_OF(p) P;
+    by_type(a->in[1].dtype, [&](auto *q) {
+      typedef TYPE_OF(q) G;
+      by_type(a->out[1].dtype, [&](auto *c) {
+        typedef TYPE_OF(c) T;
+        LAUNCH((step_rows<P, G, T>), blocks_of_rows(&f), BLOCK, cuda_stream(d), f, w,
+               data<const P>(&a->in[0]), data<const G>(&a->in[1]), v,
+               (const double *)whole, scal, data<P>(&a->out[0]), data<T>(&a->out[1]));
+      });
+    });
+  });
+}
