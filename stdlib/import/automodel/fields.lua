@@ -105,7 +105,7 @@ return {
   { "optimizer.lr.steps", "lr_scheduler.lr_decay_steps" },
   { "optimizer.lr.decay", "lr_scheduler.wsd_decay_steps" },
   { "optimizer.lr.decay_style", "lr_scheduler.lr_wsd_decay_style" },
-  { "optimizer.beta2_decay", "optimizer.beta2_decay", "optimizer.decay_rate", note = "of Adafactor, as the next four" },
+  { "optimizer.beta2_decay", "optimizer.beta2_decay", "optimizer.decay_rate", note = "of Adafactor, as the next three" },
   { "optimizer.d", "optimizer.d", "optimizer.clip_threshold" },
   { "optimizer.relative_step", "optimizer.relative_step", note = "of Transformers'" },
   { "optimizer.scale_parameter", "optimizer.scale_parameter", note = "the same" },
