@@ -16,7 +16,6 @@ import pathlib
 import torch
 from muon import Muon
 from safetensors.torch import load_file, save_file
-from transformers.optimization import Adafactor as TrainersAdafactor
 
 STEPS, CLIP = 12, 0.5
 HERE = pathlib.Path(__file__).resolve().parent
@@ -87,8 +86,9 @@ def adafactor(decay, **options):
 
 def adafactor_of_trainer(decay, **options):
     def make(groups):
+        from transformers.optimization import Adafactor
         groups[0]["weight_decay"] = decay
-        return TrainersAdafactor(groups, scale_parameter=False, relative_step=False, **options)
+        return Adafactor(groups, scale_parameter=False, relative_step=False, **options)
     return make
 
 
