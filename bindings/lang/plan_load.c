@@ -31,6 +31,25 @@ static bool wrong_below(const Diags *d, const char *scope) {
   return false;
 }
 
+/* The model of a point of a grid, whose axes change nothing that it comes from. A config
+ * of the library is only read. */
+static bool share_model(LangPlan *lp) {
+  const LangPlan *of = lp->shared ? lp->shared->of : NULL;
+  if (!of || !of->arch || of->plan.loss.second == SECOND_TEACHER) return false;
+  if (!schema_shared(lp->shared, "model") || !lang_unvaried(lp->shared, "loss"))
+    return false;
+  lp->arch = of->arch, lp->weights = of->weights;
+  lp->config = of->config, lp->build = of->build;
+  lp->plan.grown = of->plan.grown;
+  return true;
+}
+
+static bool share_cluster(LangPlan *lp) {
+  if (!schema_shared(lp->shared, "cluster")) return false;
+  lp->plan.cluster = lp->shared->of->plan.cluster;
+  return true;
+}
+
 typedef struct CheckJob {
   LangPlan *lp;
   Diags *d;
@@ -40,9 +59,9 @@ static void check_job(lua_State *L, void *ud) {
   LangPlan *lp = ((CheckJob *)ud)->lp;
   Diags *d = ((CheckJob *)ud)->d;
   Plan *p = &lp->plan;
-  texts_check(L, lp->arena, d);
+  texts_check(L, lp->arena, lp->shared, d);
   schema_check(L, lp, d);
-  model_resolve(L, lp, d);
+  if (!share_model(lp)) model_resolve(L, lp, d);
   model_default_tp(L, lp, d);
   if (!p->name)
     p->name = arena_shown(lp->arena, stem_of(lp->arena, lp->state->path), ONE_LINE);
@@ -51,7 +70,7 @@ static void check_job(lua_State *L, void *ud) {
   p->data.nfolders = lp->opt.ndata;
   p->data.packed = p->packed;
   if (!p->opt.lr.steps && !(p->epochs > 0)) p->opt.lr.steps = p->steps;
-  if (!wrong_below(d, "cluster")) cluster_resolve(L, lp, d);
+  if (!share_cluster(lp) && !wrong_below(d, "cluster")) cluster_resolve(L, lp, d);
 }
 
 /* Without pp_plan.virtual, the number of stages in layers_per_stage gives it. */

@@ -123,12 +123,13 @@ static void restore_job(lua_State *L, void *ud) {
   unref(L, v->plan.teacher_config, v->of->teacher_config);
 }
 
-weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary *v,
-                       Diags *d, weft_error *e) {
+weft_status vary_begin(LangPlan *lp, int values, const LangShared *shared,
+                       const int *choice, int n, Vary *v, Diags *d, weft_error *e) {
   *v = (Vary){.plan = *lp, .of = lp, .undo = LUA_NOREF, .arena = lp->state->arena};
   LangPlan *p = &v->plan;
   p->arena = lp->state->arena = d->arena;
   p->opt.draft = false; /* others of a draft are plans */
+  p->shared = shared;
   p->plan = (Plan){.file = lp->plan.file};
   p->config = p->build = p->schedule = p->schedule_options = LUA_NOREF;
   p->loss = p->loss_options = p->teacher_build = p->teacher_config = LUA_NOREF;
@@ -293,7 +294,10 @@ static void add_place(const Field *f, KeyJob *j) {
   FieldValue v = field_get(f, &j->lp->plan);
   switch (v.stored) {
   case STORED_TEXT:
-    if (v.text) text_printf(j->out, "%zu:%s", strlen(v.text), v.text);
+    if (!v.text) break;
+    add_digits(j->out, (int64_t)strlen(v.text));
+    text_add(j->out, ":");
+    text_add(j->out, v.text);
     break;
   case STORED_DOUBLE: text_addn(j->out, (const char *)&v.real, sizeof v.real); break;
   case STORED_RANGE:
@@ -373,37 +377,161 @@ static bool is_other(lua_State *L, const Field *f) {
   return is_scope(kind) && !str_eq(kind, f->scope);
 }
 
+/* Rows of the key whose values lie in Plan or may differ between points of a grid; what
+ * the others come to is a number. */
+struct KeyRows {
+  unsigned what;
+  const Field **at; /* ends with NULL */
+  uint64_t others;
+};
+
+static const struct KeyRows *rows_of(const LangShared *s, unsigned what) {
+  const struct KeyRows *r = s ? s->keys : NULL;
+  while (r && r->what && r->what != what) r++;
+  return r && r->what ? r : NULL;
+}
+
+static void add_row(lua_State *L, int t, const char **scope, const Field *f, KeyJob *j) {
+  text_add(j->out, ";");
+  if (j->what && f->stored) {
+    add_place(f, j);
+  } else if (str_eq(f->key, "tp_plan")) {
+    add_rules(f, j);
+  } else {
+    if (!str_eq(*scope, f->scope)) {
+      push_scope(L, f);
+      if (is_other(L, f)) lua_pushnil(L);
+      lua_replace(L, t);
+      lua_settop(L, t);
+      *scope = f->scope;
+    }
+    add_written(L, t, f, j);
+    lua_settop(L, t);
+  }
+}
+
 static void key_job(lua_State *L, void *ud) {
   KeyJob *j = ud;
   const char *scope = NULL; /* the scope whose table is at t */
+  const struct KeyRows *rows = j->what ? rows_of(j->lp->shared, j->what) : NULL;
   int t = lua_gettop(L) + 1;
   luaL_checkstack(L, 12, NULL);
   lua_pushnil(L);
   if (j->what) text_add(j->out, j->lp->state->dir); /* relative file names depend on it */
-  for (const Field *f = schema; f->scope; f++) {
-    if (!in_key(f, j)) continue;
-    text_add(j->out, ";");
-    if (j->what && f->stored) {
-      add_place(f, j);
-    } else if (str_eq(f->key, "tp_plan")) {
-      add_rules(f, j);
-    } else {
-      if (!str_eq(scope, f->scope)) {
-        push_scope(L, f);
-        if (is_other(L, f)) lua_pushnil(L);
-        lua_replace(L, t);
-        lua_settop(L, t);
-        scope = f->scope;
-      }
-      add_written(L, t, f, j);
-      lua_settop(L, t);
-    }
+  if (rows) {
+    text_addn(j->out, (const char *)&rows->others, sizeof rows->others);
+    for (int i = 0; rows->at[i]; i++) add_row(L, t, &scope, rows->at[i], j);
+    return;
   }
+  for (const Field *f = schema; f->scope; f++)
+    if (in_key(f, j)) add_row(L, t, &scope, f, j);
 }
 
 static weft_status run_key(KeyJob *j, weft_error *e) {
   TRY(state_protect(j->lp->state, key_job, j, e));
   return j->wrong ? err_set(e, WEFT_EPLAN, "%s", j->wrong) : WEFT_OK;
+}
+/* ---- what points have in common ---- */
+
+/* The name of the plan's field that a path leads into. */
+static const char *top_field(Arena *a, const char *path) {
+  if (strncmp(path, "plan.", 5) == 0) path += 5;
+  const char *name = arena_strn(a, path, strcspn(path, ".["));
+  const Field *f = schema_find("plan", name);
+  return f && f->type == FIELD_ALIAS ? f->names : name;
+}
+
+static const char *top_of(const Field *f) {
+  for (const Field *in = f; in; in = schema_parent(in)) f = in;
+  return f->key;
+}
+
+/* What is written is the same at all points where no axis changes its field. Rules for
+ * tensors lie in Plan: a strategy may give them, too. */
+static bool is_same(const LangShared *s, const Field *f) {
+  return !f->stored && !str_eq(f->key, "tp_plan") && lang_unvaried(s, top_of(f));
+}
+
+typedef struct ShareJob {
+  LangPlan *lp;
+  LangShared *s;
+  int values;
+  Diags d;   /* of fields that were checked before */
+  Text text; /* of a key */
+  const char *wrong;
+  weft_error *e;
+  weft_status st;
+} ShareJob;
+
+static struct KeyRows split_rows(lua_State *L, ShareJob *j, unsigned what) {
+  Arena *a = j->lp->arena;
+  struct KeyRows out = {.what = what};
+  VEC(const Field *) rows = {0};
+  KeyJob key = {.lp = j->lp, .out = &j->text, .what = what};
+  const char *scope = NULL;
+  int t = lua_gettop(L) + 1;
+  luaL_checkstack(L, 12, NULL);
+  lua_pushnil(L);
+  j->text.n = 0;
+  for (const Field *f = schema; f->scope; f++) {
+    if (!in_key(f, &key)) continue;
+    if (is_same(j->s, f))
+      add_row(L, t, &scope, f, &key);
+    else
+      *VEC_PUSH(a, rows) = f;
+  }
+  *VEC_PUSH(a, rows) = NULL;
+  out.at = rows.at;
+  out.others = hash_bytes(0, key.out->s, key.out->n);
+  if (key.wrong) j->wrong = key.wrong;
+  lua_settop(L, t - 1);
+  return out;
+}
+
+static void find_varied(lua_State *L, ShareJob *j) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, j->values);
+  int axes = lua_gettop(L), n = (int)lua_rawlen(L, axes);
+  const char **varied = NEW_N(j->lp->arena, const char *, n + 1);
+  for (int i = 0; i < n; i++, lua_settop(L, axes)) {
+    lua_rawgeti(L, axes, i + 1);
+    lua_rawgeti(L, -1, 1);
+    const char *path = lua_tostring(L, -1);
+    varied[i] = top_field(j->lp->arena, path ? path : "");
+  }
+  j->s->varied = varied;
+  j->s->nvaried = n;
+  lua_settop(L, axes - 1);
+}
+
+static void share_job(lua_State *L, void *ud) {
+  static const unsigned kinds[] = {FOR_UNITS, FOR_SCHEDULE, FOR_SHARES};
+  ShareJob *j = ud;
+  struct KeyRows *keys = NEW_N(j->lp->arena, struct KeyRows, LEN(kinds) + 1);
+  luaL_checkstack(L, 8, NULL);
+  find_varied(L, j);
+  for (int i = 0; i < LEN(kinds); i++) keys[i] = split_rows(L, j, kinds[i]);
+  j->s->keys = keys;
+  schema_check_shared(L, j->lp, j->s, &j->d);
+}
+
+static void run_share(void *ud) {
+  ShareJob *j = ud;
+  LangPlan *lp = j->lp;
+  j->s = NEW(lp->arena, LangShared);
+  *j->s = (LangShared){.of = lp, .plan = {.file = lp->plan.file}};
+  j->st = state_protect(lp->state, share_job, j, j->e);
+  if (j->st == WEFT_OK && j->text.oom)
+    j->st = err_set(j->e, WEFT_ENOMEM, "out of memory");
+  if (j->wrong) j->s = NULL; /* points say what is wrong with it */
+}
+
+weft_status vary_share(LangPlan *lp, int values, const LangShared **out, weft_error *e) {
+  ShareJob j = {.lp = lp, .values = values, .d = {.arena = lp->arena}, .e = e};
+  if (!arena_try(lp->arena, run_share, &j))
+    j.st = err_set(e, WEFT_ENOMEM, "out of memory while reading a plan");
+  text_free(&j.text);
+  *out = j.st == WEFT_OK ? j.s : NULL;
+  return j.st;
 }
 
 weft_status vary_key(LangPlan *lp, unsigned what, Text *out, weft_error *e) {

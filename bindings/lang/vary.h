@@ -15,11 +15,15 @@ typedef struct Vary {
  * `d` if a value cannot be copied. */
 weft_status vary_take(LangPlan *lp, lua_State *from, int idx, int *values, Diags *d,
                       weft_error *e);
+/* What all points that change these fields alone have in common, which is checked once;
+ * lies in lp->arena. NULL: nothing, as a table cannot be written as a key. */
+weft_status vary_share(LangPlan *lp, int values, const LangShared **out, weft_error *e);
 /* Gives the field of list i its value number choice[i], from 0, and checks the plan as
  * lang_load does. vary_end must follow in any case; until then `lp` must not be used for
- * anything else. Allocates in d->arena. */
-weft_status vary_begin(LangPlan *lp, int values, const int *choice, int n, Vary *v,
-                       Diags *d, weft_error *e);
+ * anything else. Allocates in d->arena. `shared` may be NULL; with it the config of a
+ * model must not be changed. */
+weft_status vary_begin(LangPlan *lp, int values, const LangShared *shared,
+                       const int *choice, int n, Vary *v, Diags *d, weft_error *e);
 void vary_end(Vary *v);
 /* Appends the values of all fields that influence one of these parts (FOR_UNITS ... of
  * schema.h): plans with equal keys have equal parts. Functions are identified within one

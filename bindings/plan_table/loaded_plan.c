@@ -13,6 +13,12 @@ weft_status plan_state_new(const LangOptions *o, Arena *a, const char *path,
   return state_new(o, a, path, dir, &host, out, e);
 }
 
+bool lang_unvaried(const LangShared *s, const char *field) {
+  for (int i = 0; i < s->nvaried; i++)
+    if (strcmp(s->varied[i], field) == 0) return false;
+  return true;
+}
+
 const Plan *lang_plan(const LangPlan *lp) { return &lp->plan; }
 int64_t lang_cluster_ranks(const LangPlan *lp) {
   return lp->plan.cluster.nodes * lp->plan.cluster.gpus;

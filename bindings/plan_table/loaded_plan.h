@@ -11,6 +11,24 @@
 
 typedef struct LangPlan LangPlan;
 
+/* What the points of a grid have in common: fields of a checked plan that no axis
+ * changes.
+ */
+typedef struct LangShared {
+  const LangPlan *of;
+  Plan plan;                 /* defaults, and what shared fields came to */
+  const char *const *varied; /* fields of the plan that axes change, or parts of them */
+  int nvaried;
+  const struct KeyRows *keys; /* see vary.c */
+} LangShared;
+/* Whether no axis changes the field of this name, nor a part of it. */
+bool lang_unvaried(const LangShared *s, const char *field);
+
+/* ---- plan_strings.c ---- */
+/* Reports control characters in strings of the plan, which terminals would obey; with
+ * `shared` in those of fields that axes change. */
+void texts_check(lua_State *L, Arena *a, const LangShared *shared, Diags *d);
+
 /* A plan that is not a file: a table in a Lua state, or another plan's table. */
 typedef struct LangValue {
   const char *file; /* where it was written: the default file of messages */
@@ -45,6 +63,7 @@ struct LangPlan {
   const LangValue *value;            /* what it was made from; NULL: a file */
   const char *const *changed;        /* paths of value->changes, NULL-terminated */
   int schedule_options; /* registry reference of the schedule's options, or LUA_NOREF */
+  const LangShared *shared;     /* of a point of a grid, or NULL */
   const Schedule *schedule_csv; /* the schedule read by weft.schedule_csv, or NULL */
   LangState *replay;            /* made by the first lang_locate that needs it */
   Replay *lines;

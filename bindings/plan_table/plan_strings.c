@@ -1,6 +1,6 @@
 /* plan_strings.c - strings of a plan are names: of a run, files, modules, axes. Control
  * characters in them are refused, because printing them could fake lines of output. */
-#include "plan_table.h"
+#include "loaded_plan.h"
 #include "vm/base/terminal.h"
 
 enum { MAX_NEST = 100 };
@@ -10,7 +10,8 @@ enum { MAX_NEST = 100 };
 typedef struct Walk {
   lua_State *L;
   Arena *arena;
-  Diags *d; /* NULL: reports nothing */
+  const LangShared *shared; /* fields that it has were visited before; or NULL */
+  Diags *d;                 /* NULL: reports nothing */
   int seen, nest;
   bool found;
 } Walk;
@@ -31,6 +32,9 @@ static void entry(Walk *w, const char *path) {
   if (named && has_control(lua_tostring(L, value - 1)))
     note(w, path, "a key of this table has control characters");
   if (!text && !table) return;
+  if (w->shared && w->nest == 1 && named &&
+      lang_unvaried(w->shared, lua_tostring(L, value - 1)))
+    return;
   const char *sub = w->d ? path_join(w->arena, path, L, value - 1) : "";
   if (text && has_control(lua_tostring(L, value)))
     note(w, sub, "a string of a plan has no control characters");
@@ -67,16 +71,16 @@ static void visit(Walk *w, const char *path) {
   w->nest--;
 }
 
-static bool walk(lua_State *L, Arena *a, Diags *d) {
+static bool walk(lua_State *L, Arena *a, const LangShared *shared, Diags *d) {
   int top = lua_gettop(L);
   lua_newtable(L);
-  Walk w = {.L = L, .arena = a, .d = d, .seen = top + 1};
+  Walk w = {.L = L, .arena = a, .shared = shared, .d = d, .seen = top + 1};
   lua_pushvalue(L, PLAN_INDEX);
   visit(&w, "");
   lua_settop(L, top);
   return w.found;
 }
 
-void texts_check(lua_State *L, Arena *a, Diags *d) {
-  if (walk(L, a, NULL)) walk(L, a, d);
+void texts_check(lua_State *L, Arena *a, const LangShared *shared, Diags *d) {
+  if (walk(L, a, shared, NULL)) walk(L, a, shared, d);
 }

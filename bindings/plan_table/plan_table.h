@@ -62,10 +62,6 @@ bool value_find(lua_State *L, const char *path, const char **why);
 /* Applies "path=value" of --set to the plan's table. */
 weft_status value_set(LangState *s, const char *assignment, weft_error *e);
 
-/* ---- plan_strings.c ---- */
-/* Reports control characters in strings of the plan, which terminals would obey. */
-void texts_check(lua_State *L, Arena *a, Diags *d);
-
 /* ---- field_lines.c ---- */
 typedef struct Replay Replay;
 Replay *replay_new(Arena *a);

@@ -212,6 +212,23 @@ static void check_required(Check *c, int t, const char *scope, const char *path)
   }
 }
 
+/* Fields of the plan whose checks neither read nor fill what lies at other fields. */
+bool schema_shared(const LangShared *s, const char *field) {
+  static const char *const alone[] = {"model", "cluster",  "optimizer",  "data",
+                                      "train", "expect",   "checkpoint", "nccl",
+                                      "name",  "tokenizer"};
+  for (int i = 0; s && i < LEN(alone); i++)
+    if (strcmp(alone[i], field) == 0) return lang_unvaried(s, field);
+  return false;
+}
+
+/* Whether the key at the top of the stack is that of a field that others than this check
+ * look at. */
+static bool is_elsewhere(const Check *c, const char *path) {
+  if (!c->shared || *path || lua_type(c->L, -1) != LUA_TSTRING) return false;
+  return schema_shared(c->shared, lua_tostring(c->L, -1)) != c->only_shared;
+}
+
 void check_scope(Check *c, int t, const char *scope, const char *path, int from) {
   lua_State *L = c->L;
   t = lua_absindex(L, t);
@@ -224,6 +241,7 @@ void check_scope(Check *c, int t, const char *scope, const char *path, int from)
   for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
     int key = keys + 1;
     if (lua_isinteger(L, key) && lua_tointeger(L, key) < from) continue;
+    if (is_elsewhere(c, path)) continue;
     const char *sub = path_join(c->arena, path, L, key);
     const Field *f =
         lua_type(L, key) == LUA_TSTRING ? schema_find(scope, lua_tostring(L, key)) : NULL;
@@ -240,12 +258,28 @@ void check_scope(Check *c, int t, const char *scope, const char *path, int from)
   check_required(c, t, scope, path);
 }
 
+static void begin_plan(Check *c) {
+  store_defaults(c);
+  schema_optimizer(c, optimizer_info[0].name);
+  c->plan->opt.lr = (LrSchedule){.kind = LR_CONSTANT, .max = 3e-4};
+  c->plan->schedule = "1f1b";
+}
+
+void schema_check_shared(lua_State *L, LangPlan *lp, LangShared *shared, Diags *d) {
+  Check c = {.L = L, .lp = lp, .plan = &shared->plan, .arena = d->arena, .d = d};
+  c.shared = shared;
+  c.only_shared = true;
+  begin_plan(&c);
+  check_scope(&c, PLAN_INDEX, "plan", "", 1);
+}
+
 void schema_check(lua_State *L, LangPlan *lp, Diags *d) {
   Check c = {.L = L, .lp = lp, .plan = &lp->plan, .arena = d->arena, .d = d};
-  store_defaults(&c);
-  schema_optimizer(&c, optimizer_info[0].name);
-  c.plan->opt.lr = (LrSchedule){.kind = LR_CONSTANT, .max = 3e-4};
-  c.plan->schedule = "1f1b";
+  c.shared = lp->shared;
+  if (c.shared)
+    *c.plan = c.shared->plan;
+  else
+    begin_plan(&c);
   check_mark(&c, PLAN_INDEX, "");
   check_scope(&c, PLAN_INDEX, "plan", "", 1);
   strategy_rules(&c);

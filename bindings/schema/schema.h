@@ -79,8 +79,14 @@ bool schema_influences(const Field *f, unsigned what);
  * kind share places, and several rows may lead to one. What lies at no place is told as
  * it was written (vary_others). */
 bool schema_tells(const Field *f);
-/* Checks the plan's table and stores its values in lp->plan. */
+/* Checks the plan's table and stores its values in lp->plan. Of a point of a grid fields
+ * that are shared are taken from lp->shared. */
 void schema_check(lua_State *L, LangPlan *lp, Diags *d);
+/* Fills shared->plan with the fields that are shared; those were checked before. */
+void schema_check_shared(lua_State *L, LangPlan *lp, LangShared *shared, Diags *d);
+/* Whether a field of the plan is checked without regard to others, and no axis changes
+ * it. */
+bool schema_shared(const LangShared *s, const char *field);
 /* The tables of docs/plan.md. */
 void schema_markdown(Text *out);
 /* Names of schedules, as a list of names in schema.def; case, '-' and '_' do not matter.
@@ -138,8 +144,10 @@ typedef struct Check {
   Plan *plan;
   Arena *arena;
   Diags *d;
-  bool validation;        /* in data.val */
-  VEC(const char *) told; /* fields whose names in other systems are in the plan */
+  const LangShared *shared; /* fields of the plan that it has are left out, */
+  bool only_shared;         /* or all others */
+  bool validation;          /* in data.val */
+  VEC(const char *) told;   /* fields whose names in other systems are in the plan */
 } Check;
 
 /* A wrong type: "expected a positive integer, got string "four"". */

@@ -26,7 +26,8 @@ weft_status sweep_job(Sweep *s, int64_t i, SweepAct *act, void *ud, PointReason 
   RowJob r = {.job = {.arena = a, .d = {.arena = a}}, .act = act, .ud = ud};
   err_clear(&r.job.e);
   sweep_choice(s, s->todo[i], choice);
-  r.st = vary_begin(j->lp, j->values, choice, s->naxis, &r.vary, &r.job.d, &r.job.e);
+  r.st =
+      vary_begin(j->lp, j->values, NULL, choice, s->naxis, &r.vary, &r.job.d, &r.job.e);
   if (r.st == WEFT_OK && !arena_try(a, run_row, &r))
     r.st = err_set(&r.job.e, WEFT_ENOMEM, "out of memory in a sweep");
   vary_end(&r.vary);

@@ -111,6 +111,7 @@ int sweep_points(lua_State *L) {
 static void open_judge(lua_State *L, Sweep *s) {
   LangPlan *lp, *copy = s->nthread ? s->judge[0].lp : NULL;
   int values;
+  const LangShared *shared = NULL;
   Diags d;
   weft_error e;
   err_clear(&e);
@@ -120,8 +121,9 @@ static void open_judge(lua_State *L, Sweep *s) {
   if (st != WEFT_OK) lang_free(lp);
   if (st == WEFT_EPLAN)
     library_error(L, "weft.sweep: in the grid %s", d.list.at[0].summary);
+  if (st == WEFT_OK) st = vary_share(lp, values, &shared, &e);
   if (st != WEFT_OK) reasons_raise(L, st, NULL, &e);
-  st = judge_open(&s->judge[s->nthread++], lp, values, &s->caches, s->limit);
+  st = judge_open(&s->judge[s->nthread++], lp, values, shared, &s->caches, s->limit);
   if (st != WEFT_OK) luaL_error(L, "not enough memory");
 }
 
@@ -137,7 +139,7 @@ static int open_plan(lua_State *L) {
   s->judge = NEW_N(s->arena, Judge, MAX(want, 1));
   s->given = lua_isnil(L, 2);
   for (; s->given && s->nthread < MAX(want, 1); s->nthread++)
-    if (judge_open(&s->judge[s->nthread], NULL, LUA_NOREF, &s->caches, s->limit) !=
+    if (judge_open(&s->judge[s->nthread], NULL, LUA_NOREF, NULL, &s->caches, s->limit) !=
         WEFT_OK)
       return luaL_error(L, "not enough memory");
   if (s->given) return 0;

@@ -257,7 +257,8 @@ static weft_status find_pass(Passes *w, Pass which, const void **value) {
 
 static weft_status prepare(Point *p, const int *choice, int n) {
   Judge *j = p->j;
-  weft_status st = vary_begin(j->lp, j->values, choice, n, &p->vary, &p->d, &j->e);
+  weft_status st =
+      vary_begin(j->lp, j->values, j->shared, choice, n, &p->vary, &p->d, &j->e);
   p->lp = &p->vary.plan;
   if (st == WEFT_OK &&
       !mesh_resolve(&p->lp->plan.mesh, lang_cluster_ranks(p->lp), &p->mesh, &p->d))
@@ -365,9 +366,9 @@ weft_status judge_point(Judge *j, const int *choice, int n, PointRow *row,
   return WEFT_OK;
 }
 
-weft_status judge_open(Judge *j, LangPlan *lp, int values, SweepCaches *c,
-                       uint64_t limit) {
-  *j = (Judge){.lp = lp, .values = values, .caches = c, .limit = limit};
+weft_status judge_open(Judge *j, LangPlan *lp, int values, const LangShared *shared,
+                       SweepCaches *c, uint64_t limit) {
+  *j = (Judge){.lp = lp, .values = values, .shared = shared, .caches = c, .limit = limit};
   j->arena = arena_new(NULL);
   j->scratch = arena_new(NULL);
   j->unit = arena_new(NULL);

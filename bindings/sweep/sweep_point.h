@@ -47,7 +47,8 @@ void point_reason(const Diags *d, const weft_error *e, PointReason *why);
 /* One thread's means. */
 typedef struct Judge {
   LangPlan *lp;
-  int values; /* vary_take */
+  int values;               /* vary_take */
+  const LangShared *shared; /* vary_share, or NULL */
   SweepCaches *caches;
   uint64_t limit; /* bytes of a rank, LIMIT_GPU or LIMIT_NONE */
   bool floor; /* bytes of a point are a lower bound, without lifetimes of buffers, which
@@ -58,8 +59,8 @@ typedef struct Judge {
 } Judge;
 
 /* Takes the plan over; `scratch` and `arena` are made. */
-weft_status judge_open(Judge *j, LangPlan *lp, int values, SweepCaches *c,
-                       uint64_t limit);
+weft_status judge_open(Judge *j, LangPlan *lp, int values, const LangShared *shared,
+                       SweepCaches *c, uint64_t limit);
 void judge_close(Judge *j); /* frees the plan too */
 /* Only WEFT_ENOMEM, WEFT_ELIMIT, WEFT_EINTR and WEFT_EINTERNAL are errors. */
 weft_status judge_point(Judge *j, const int *choice, int n, PointRow *row,

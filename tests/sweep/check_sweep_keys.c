@@ -216,10 +216,12 @@ typedef struct Seen {
   PointReason why;
 } Seen;
 
-/* Judges the plan as it is (-1) or with value number `v`. */
-static Seen judge(Judge *j, SweepCaches *c, int v) {
+/* Judges the plan as it is (-1) or with value number `v`; what it has in common with
+ * others is checked again without `shared`. */
+static Seen judge(Judge *j, SweepCaches *c, const LangShared *shared, int v) {
   Seen s = {0};
   j->caches = c;
+  j->shared = shared;
   weft_status st = judge_point(j, &v, v >= 0, &s.row, &s.why);
   ck_assert_msg(st == WEFT_OK, "%s", j->e.text);
   return s;
@@ -237,13 +239,14 @@ static bool is_idle(const Field *f) {
   return f->influences == FOR_NOTHING && !fields;
 }
 
-/* Judges every value after the plan itself and after each other, and alone. Returns how
- * many differ from the plan. */
+/* Judges every value after the plan itself and after each other, with what they have in
+ * common, and alone. Returns how many differ from the plan. */
 static int judge_axis(const Field *f, const char *axis) {
   Diags d = {.arena = scratch_arena};
   SweepCaches warm;
   LangOptions o = {0};
   LangPlan *lp;
+  const LangShared *shared;
   weft_error e;
   Judge j;
   int values, n = 0;
@@ -256,14 +259,15 @@ static int judge_axis(const Field *f, const char *axis) {
   lua_pop(L, 1);
   ck_assert_int_eq(lang_load(&o, scratch_path("plan.lua"), &lp, &d, &e), WEFT_OK);
   ck_assert_int_eq(vary_take(lp, L, -1, &values, &d, &e), WEFT_OK);
+  ck_assert_int_eq(vary_share(lp, values, &shared, &e), WEFT_OK);
   sweep_caches_init(&warm);
-  ck_assert_int_eq(judge_open(&j, lp, values, &warm, LIMIT_GPU), WEFT_OK);
-  Seen plan = judge(&j, &warm, -1);
+  ck_assert_int_eq(judge_open(&j, lp, values, shared, &warm, LIMIT_GPU), WEFT_OK);
+  Seen plan = judge(&j, &warm, shared, -1);
   ck_assert_int_eq(plan.row.state, POINT_OK);
   for (int v = 0; v <= last; v++) {
     SweepCaches own;
     sweep_caches_init(&own);
-    Seen after = judge(&j, &warm, v), alone = judge(&j, &own, v);
+    Seen after = judge(&j, &warm, shared, v), alone = judge(&j, &own, NULL, v);
     sweep_caches_free(&own);
     ck_assert_msg(same(&after, &alone), "value %d of %s: %g bytes after others, %g alone",
                   v + 1, axis, after.row.bytes, alone.row.bytes);

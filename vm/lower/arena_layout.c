@@ -145,6 +145,14 @@ static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int pa
                      .tied = st->holders[param].npp > 1};
 }
 
+/* At least as many as the rank has. */
+static int count_params(const Stages *st, int rank) {
+  int n = 0;
+  for (int u = 0; u < st->u->n; u++)
+    if (unit_rank(st, u) == rank) n += st->u->at[u].code->nparam;
+  return n;
+}
+
 /* Collects the parameters of the rank's units in the order of first use; returns their
  * number. */
 static int collect(const Stages *st, const Cuts *cuts, int rank, FlatParam *row,
@@ -517,7 +525,8 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
             Arena *keep, Arena *scratch, Layout *l) {
   const Units *u = st->u;
   const Cuts cuts = cuts_of(plan, m);
-  FlatParam *row = (void *)arena_alloc(scratch, sizeof *row * (size_t)(u->nparam + 1));
+  int most = count_params(st, rank) + 1;
+  FlatParam *row = (void *)arena_alloc(scratch, sizeof *row * (size_t)most);
   *l = (Layout){.of = NEW_N(scratch, int, u->nparam),
                 .reduce = plan->reduce,
                 .group = plan_reshard_group(plan, m),

@@ -91,6 +91,66 @@ static void add_ties(const Stages *st, const Layout *l, RankCost *x) {
   }
 }
 
+/* ---- ranks that have the same ---- */
+
+/* The units of each rank, in their order: at[first[r]] .. at[first[r + 1] - 1]. */
+typedef struct RankUnits {
+  int *at, *first;
+} RankUnits;
+
+static RankUnits rank_units(const Stages *st, Arena *a) {
+  int n = 0;
+  RankUnits x = {NEW_N(a, int, st->u->n), NEW_N(a, int, st->ranks + 1)};
+  for (int r = 0; r < st->ranks; r++) {
+    for (int u = 0; u < st->u->n; u++)
+      if (unit_rank(st, u) == r) x.at[n++] = u;
+    x.first[r + 1] = n;
+  }
+  return x;
+}
+
+/* Whether two parameters differ in nothing but their names and values. */
+static bool same_param(const UnitParam *a, const UnitParam *b) {
+  return a->ndim == b->ndim && a->count == b->count && a->share == b->share &&
+         a->decay == b->decay && a->frozen == b->frozen && a->matrix == b->matrix &&
+         a->group == b->group && a->adapter == b->adapter && a->quant == b->quant &&
+         a->saved == b->saved && a->dtype == b->dtype &&
+         memcmp(a->dim, b->dim, sizeof *a->dim * a->ndim) == 0 &&
+         memcmp(&a->place, &b->place, sizeof a->place) == 0 &&
+         memcmp(&a->grad, &b->grad, sizeof a->grad) == 0;
+}
+
+/* Whether unit y has what x has, in the same chunk. */
+static bool same_unit(const Stages *st, int x, int y) {
+  const CompiledUnit *a = &st->u->at[x], *b = &st->u->at[y];
+  if (a->code != b->code || st->chunk[st->of_unit[x]] != st->chunk[st->of_unit[y]])
+    return false;
+  for (int i = 0; i < a->code->nparam; i++)
+    if (!same_param(&st->u->param[a->param[i]], &st->u->param[b->param[i]])) return false;
+  return true;
+}
+
+/* Whether each of the rank's parameters belongs to one unit alone; `user`: those that
+ * were seen. */
+static bool owns_params(const Stages *st, const RankUnits *of, int r, int *user) {
+  for (int i = of->first[r]; i < of->first[r + 1]; i++) {
+    const CompiledUnit *x = &st->u->at[of->at[i]];
+    for (int k = 0; k < x->code->nparam; k++) {
+      if (st->holders[x->param[k]].npp > 1 || user[x->param[k]]) return false;
+      user[x->param[k]] = 1;
+    }
+  }
+  return true;
+}
+
+static bool same_units(const Stages *st, const RankUnits *of, int q, int r) {
+  int n = of->first[r + 1] - of->first[r];
+  if (of->first[q + 1] - of->first[q] != n) return false;
+  for (int i = 0; i < n; i++)
+    if (!same_unit(st, of->at[of->first[q] + i], of->at[of->first[r] + i])) return false;
+  return true;
+}
+
 static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
                       Arena *scratch, Arena *a, RankCost *x) {
   Layout l;
@@ -114,10 +174,24 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
 
 void rank_costs(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *scratch,
                 Arena *a, RankCosts *out) {
-  out->rank = NEW_N(a, RankCost, out->st.ranks);
-  for (int r = 0; r < out->st.ranks; r++) {
+  const Stages *st = &out->st;
+  const RankUnits of = rank_units(st, scratch);
+  int *user = NEW_N(scratch, int, st->u->nparam), *alike = NEW_N(scratch, int, st->ranks);
+  int n = 0; /* alike: ranks that others may be like */
+  out->rank = NEW_N(a, RankCost, st->ranks);
+  for (int r = 0; r < st->ranks; r++) {
+    bool owns = owns_params(st, &of, r, user);
+    int k = owns ? 0 : n;
+    while (k < n && !same_units(st, &of, alike[k], r)) k++;
+    if (k < n) {
+      out->rank[r] = out->rank[alike[k]];
+      out->rank[r].sent = sent_by(st, r);
+      continue;
+    }
     out->rank[r].sizes[AREA_ACTIVATIONS] = *sizes;
-    fill_rank(&out->st, plan, m, r, scratch, a, &out->rank[r]);
+    fill_rank(st, plan, m, r, scratch, a, &out->rank[r]);
+    /* Units of buckets that are gathered are the rank's own. */
+    if (owns && out->rank[r].unsharded.n == 0) alike[n++] = r;
   }
 }
 

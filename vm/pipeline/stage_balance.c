@@ -24,6 +24,24 @@ static uint64_t square(const Cutter *c, int from, int to) {
   return x * x;
 }
 
+/* The best way to cut the first u units into s stages. The last one grows as it begins
+ * earlier: the search ends where it alone costs more than the best. Of equal cuts the one
+ * whose last stage is longest counts. */
+static void cut_last(Cutter *c, int s, int u, bool squares, uint64_t limit) {
+  int wide = c->units + 1, from = 0;
+  uint64_t best = UINT64_MAX;
+  for (int k = u - 1; k >= s - 1; k--) {
+    uint64_t before = c->best[(s - 1) * wide + k], own = work(c, k, u);
+    uint64_t cost = squares ? square(c, k, u) : own;
+    if (own > limit || cost > best) break;
+    if (before == UINT64_MAX) continue;
+    uint64_t all = squares ? before + cost : MAX(before, cost);
+    if (all <= best) best = all, from = k;
+  }
+  c->best[s * wide + u] = best;
+  c->from[s * wide + u] = from;
+}
+
 /* Fills the table: with the cost of the longest stage, or, with stages of at most
  * `limit`, with sums of squares. Every stage has a unit. Returns the optimum for all
  * stages and units. */
@@ -33,14 +51,7 @@ static uint64_t fill(Cutter *c, bool squares, uint64_t limit) {
   c->best[0] = 0;
   for (int s = 1; s <= c->stages; s++)
     for (int u = s; u <= c->units - (c->stages - s); u++)
-      for (int k = s - 1; k < u; k++) {
-        uint64_t before = c->best[(s - 1) * wide + k], all, own = work(c, k, u);
-        if (before == UINT64_MAX || own > limit) continue;
-        all = squares ? before + square(c, k, u) : MAX(before, own);
-        if (all >= c->best[s * wide + u]) continue;
-        c->best[s * wide + u] = all;
-        c->from[s * wide + u] = k;
-      }
+      cut_last(c, s, u, squares, limit);
   return c->best[c->stages * wide + c->units];
 }
 

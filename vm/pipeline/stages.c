@@ -190,7 +190,13 @@ const Cross *entering(const Stages *st, int stage, bool forward) {
 
 /* ---- ranks of parameters ---- */
 
-static void add_holder(Arena *a, Holders *h, int rank) {
+/* `first`: room for one rank, which is all that most parameters have. */
+static void add_holder(Arena *a, Holders *h, int *first, int rank) {
+  if (h->npp == 0) {
+    *first = rank;
+    *h = (Holders){first, 1};
+    return;
+  }
   for (int i = 0; i < h->npp; i++)
     if (h->pp[i] == rank) return;
   int *more = NEW_N(a, int, h->npp + 1), i = h->npp++;
@@ -201,10 +207,13 @@ static void add_holder(Arena *a, Holders *h, int rank) {
 }
 
 static void find_holders(Cutter *c) {
+  int *first = NEW_N(c->a, int, c->u->nparam);
   c->st->holders = NEW_N(c->a, Holders, c->u->nparam);
   for (int u = 0; u < c->u->n; u++)
-    for (int k = 0; k < c->u->at[u].code->nparam; k++)
-      add_holder(c->a, &c->st->holders[c->u->at[u].param[k]], unit_rank(c->st, u));
+    for (int k = 0; k < c->u->at[u].code->nparam; k++) {
+      int param = c->u->at[u].param[k];
+      add_holder(c->a, &c->st->holders[param], &first[param], unit_rank(c->st, u));
+    }
 }
 
 bool stages(const Units *u, const PpPlan *pp, const Schedule *shape, Arena *a, Stages *st,
