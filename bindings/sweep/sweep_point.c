@@ -300,7 +300,7 @@ static void judge_costs(const Passes *w, PointRow *row) {
   Arena *scratch = ((Point *)w->ud)->j->scratch;
   arena_reset(scratch);
   Estimate e = estimate(w->costs, l ? l->step : NULL, w->in.plan, &w->mesh,
-                        row->microbatches, &w->schedule->s, scratch);
+                        row->microbatches, &w->schedule->s, &w->schedule->when, scratch);
   row->tp = e.tp, row->cp = e.cp, row->ep = e.ep, row->dp_bytes = e.dp, row->pp = e.pp;
   row->ep_even = e.ep_even;
   row->flops = e.flops, row->recomputed = e.recomputed;

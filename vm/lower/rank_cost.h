@@ -86,10 +86,12 @@ typedef struct Estimate {
                   of the layers and no schedule is faster */
 } Estimate;
 /* On the real mesh, with the actions of the schedule one after the other, each as long as
- * the work of its stage. `microbatches`: of a step, all rounds of the schedule. Without
+ * the work of its stage. `microbatches`: of a step, all rounds of the schedule;
+ * `when`: of timeline_run. Without
  * lifetimes (`l` NULL) gathers and copies of unsharded buckets are left out: both bytes
  * and time are lower bounds. */
 Estimate estimate(const RankCosts *s, const RankLives *l, const Plan *plan, const Mesh *m,
-                  int64_t microbatches, const Schedule *schedule, Arena *scratch);
+                  int64_t microbatches, const Schedule *schedule, const Timeline *when,
+                  Arena *scratch);
 
 #endif

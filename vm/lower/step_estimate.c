@@ -160,18 +160,17 @@ static StageTicks *stage_ticks(const Stages *st, const StageSeconds *s, const Me
 }
 
 /* When each rank has done its last action. Rounds of a step follow each other without a
- * gap. A schedule that cannot run was refused before. */
+ * gap. */
 static double *last_actions(const RankCosts *c, const StageSeconds *s,
                             const StageSeconds *rank, const Plan *plan, const Mesh *m,
-                            int64_t mbs, const Schedule *schedule, Arena *a) {
+                            int64_t mbs, const Schedule *schedule, const Timeline *when,
+                            Arena *a) {
   int ranks = c->st.ranks;
   double *end = NEW_N(a, double, ranks), more = (double)(mbs - schedule->microbatches);
   Timeline t = {0};
-  weft_error e;
-  err_clear(&e);
   if (ranks > 1) {
     const StageTicks *cost = stage_ticks(&c->st, s, m, &plan->cluster, a);
-    if (timeline_of_stages(schedule, cost, a, &t, &e) != WEFT_OK) t = (Timeline){0};
+    timeline_of_stages(schedule, when, cost, a, &t);
   }
   for (int r = 0; r < ranks; r++) {
     double own = (double)mbs * total(&rank[r]);
@@ -181,13 +180,13 @@ static double *last_actions(const RankCosts *c, const StageSeconds *s,
 }
 
 static double step_seconds(const RankCosts *c, const RankLives *l, const Plan *plan,
-                           const Mesh *m, int64_t mbs, const Schedule *schedule, Arena *a,
-                           double *even) {
+                           const Mesh *m, int64_t mbs, const Schedule *schedule,
+                           const Timeline *when, Arena *a, double *even) {
   double reduced = 0, update = 0, alone = 0, held = 0, most = 0;
   const StageSeconds *stage = stage_seconds(&c->st, m, &plan->cluster, a);
   StageSeconds *rank = NEW_N(a, StageSeconds, c->st.ranks);
   for (int s = 0; s < c->st.n; s++) add_stage(&rank[c->st.rank[s]], &stage[s]);
-  const double *end = last_actions(c, stage, rank, plan, m, mbs, schedule, a);
+  const double *end = last_actions(c, stage, rank, plan, m, mbs, schedule, when, a);
   *even = 0;
   for (int r = 0; r < c->st.ranks; r++) {
     const RankCost *x = &c->rank[r];
@@ -222,7 +221,8 @@ static double empty_bytes(const RankCost *r, double mbs) {
 }
 
 Estimate estimate(const RankCosts *c, const RankLives *l, const Plan *plan, const Mesh *m,
-                  int64_t microbatches, const Schedule *schedule, Arena *scratch) {
+                  int64_t microbatches, const Schedule *schedule, const Timeline *when,
+                  Arena *scratch) {
   Estimate e = {0};
   double mbs = (double)microbatches, copies = (double)m->world / c->st.ranks;
   for (int r = 0; r < c->st.ranks; r++) {
@@ -243,6 +243,7 @@ Estimate estimate(const RankCosts *c, const RankLives *l, const Plan *plan, cons
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
   if (!cluster_lacks(plan, m))
-    e.seconds = step_seconds(c, l, plan, m, microbatches, schedule, scratch, &e.even);
+    e.seconds =
+        step_seconds(c, l, plan, m, microbatches, schedule, when, scratch, &e.even);
   return e;
 }

@@ -8,9 +8,9 @@
 typedef struct Clock {
   const Schedule *s;
   const StageTicks *cost; /* [stage] */
-  bool one_slot;          /* a pair runs without a gap */
-  int64_t *forward; /* [rank] end of the forward of a pair whose backward waits, plus 1 */
   Timeline *t;
+  VEC(TimelineTurn) turn;
+  Arena *arena;
   Walk walk;    /* a rank waits for a cell of `end` */
   int64_t *end; /* end of F and of I, plus 1; 0: not yet known */
   int *alive;   /* [rank] */
@@ -80,17 +80,10 @@ static void backward_done(Clock *c, int rank, int stage, int mb, int64_t end) {
 static bool pair(Clock *c, int rank, const Action *a, int64_t *start, int64_t *end) {
   int stage = schedule_stage(c->s, rank, a->chunk);
   int back = schedule_stage(c->s, rank, a->chunk2);
-  int64_t half = c->forward[rank] - 1;
-  if (c->one_slot && !pair_ready(c, rank, a, start)) return false;
-  if (half < 0) {
-    if (!forward_ready(c, rank, stage, a->mb, start)) return false;
-    half = *start + c->cost[stage].f;
-    forward_done(c, rank, stage, a->mb, half);
-  }
-  c->forward[rank] = half + 1;
-  if (!backward_ready(c, rank, back, a->mb2, &half)) return false;
+  if (!pair_ready(c, rank, a, start)) return false;
+  int64_t half = *start + c->cost[stage].f;
+  forward_done(c, rank, stage, a->mb, half);
   *end = half + c->cost[back].i + c->cost[back].w;
-  c->forward[rank] = 0;
   backward_done(c, rank, back, a->mb2, *end);
   return true;
 }
@@ -127,27 +120,21 @@ static bool step(Clock *c, int rank, const Action *a, TimelineSlot *slot) {
   return true;
 }
 
-/* What the rank worked in a slot: all of it, but for the gap of a pair. */
-static int64_t work_of(const Clock *c, int rank, const Action *a, TimelineSlot slot) {
-  if (a->kind != ACT_OVERLAP || c->one_slot) return slot.end - slot.start;
-  const StageTicks *f = &c->cost[schedule_stage(c->s, rank, a->chunk)];
-  const StageTicks *b = &c->cost[schedule_stage(c->s, rank, a->chunk2)];
-  return f->f + b->i + b->w;
-}
-
+/* Runs actions of a rank until one has to wait. */
 static void advance(Clock *c, int rank) {
   Timeline *t = c->t;
   WalkRank *w = &c->walk.rank[rank];
-  for (int *i = &t->ran[rank]; *i < c->s->n[rank]; ++*i) {
-    const Action *a = &c->s->list[rank][*i];
-    TimelineSlot slot;
-    if (!step(c, rank, a, &slot)) return;
-    if (t->slot) t->slot[rank][*i] = slot;
+  int from = t->ran[rank], *i = &t->ran[rank];
+  TimelineSlot slot;
+  while (*i < c->s->n[rank] && step(c, rank, &c->s->list[rank][*i], &slot)) {
+    t->slot[rank][*i] = slot;
     if (*i == 0) t->first[rank] = slot.start;
-    t->busy[rank] += work_of(c, rank, a, slot);
+    t->busy[rank] += slot.end - slot.start;
     t->last[rank] = w->now = slot.end;
+    ++*i;
   }
-  w->ended = true;
+  if (*i > from) *VEC_PUSH(c->arena, c->turn) = (TimelineTurn){rank, *i - from};
+  w->ended = *i == c->s->n[rank];
 }
 
 static bool part_exists(const Schedule *s, int chunk, int mb, bool per_mb) {
@@ -191,7 +178,6 @@ static void make(Clock *c, Arena *arena) {
                      .peak = NEW_N(arena, int, s->ranks)};
   c->end = NEW_N(arena, int64_t, 2 * n);
   c->alive = NEW_N(arena, int, s->ranks);
-  c->forward = NEW_N(arena, int64_t, s->ranks);
   walk_begin(&c->walk, arena, s->ranks);
 }
 
@@ -199,6 +185,8 @@ static weft_status run(Clock *c, weft_error *e) {
   Timeline *t = c->t;
   for (int rank; (rank = walk_next(&c->walk)) >= 0;) advance(c, rank);
   for (int r = 0; r < t->ranks; r++) t->makespan = MAX(t->makespan, t->last[r]);
+  t->turn = c->turn.at;
+  t->nturn = c->turn.n;
   return check_done(c, e);
 }
 
@@ -207,19 +195,11 @@ weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
   int n = s->ranks * s->virtual_stages;
   StageTicks *all = NEW_N(arena, StageTicks, n);
   for (int i = 0; i < n; i++) all[i] = (StageTicks){cost.f, cost.i, cost.w, 0, 0};
-  Clock c = {.s = s, .cost = all, .one_slot = true, .t = out};
+  Clock c = {.s = s, .cost = all, .t = out, .arena = arena};
   TRY(check_range(s, e));
   make(&c, arena);
   out->slot = NEW_N(arena, TimelineSlot *, s->ranks);
   for (int r = 0; r < s->ranks; r++) out->slot[r] = NEW_N(arena, TimelineSlot, s->n[r]);
-  return run(&c, e);
-}
-
-weft_status timeline_of_stages(const Schedule *s, const StageTicks *cost, Arena *arena,
-                               Timeline *out, weft_error *e) {
-  Clock c = {.s = s, .cost = cost, .t = out};
-  TRY(check_range(s, e));
-  make(&c, arena);
   return run(&c, e);
 }
 

@@ -20,6 +20,11 @@ typedef struct TimelineSlot {
   int64_t start, end;
 } TimelineSlot;
 
+/* A rank runs so many actions before another one goes on. */
+typedef struct TimelineTurn {
+  int rank, n;
+} TimelineTurn;
+
 typedef struct Timeline {
   int ranks;
   int64_t makespan;      /* end of the last slot; the first one starts at 0 */
@@ -34,6 +39,10 @@ typedef struct Timeline {
       *after;  /* [rank] what follows its actions, in order: reductions of gradients
                 * and the optimizer; NULL: not a part of this timeline */
   int *nafter; /* [rank] */
+  /* of timeline_run: an order of all actions in which each comes after those that it
+   * waits for */
+  TimelineTurn *turn;
+  int nturn;
 } Timeline;
 
 /* Ticks of what a stage does for a microbatch, and of the transfers to the stages after
@@ -47,11 +56,11 @@ typedef struct StageTicks {
 weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
                          Timeline *out, weft_error *e);
 
-/* The same where each stage has its own costs: `cost` of all stages. B is i + w. The
- * parts of OVERLAP run one after the other, the forward as soon as it can. Without
- * `slot`. */
-weft_status timeline_of_stages(const Schedule *s, const StageTicks *cost, Arena *arena,
-                               Timeline *out, weft_error *e);
+/* stage_timeline.c: makespan, busy, last and ran where each stage has its own costs:
+ * `cost` of all stages. B is i + w. The parts of OVERLAP run one after the other, the
+ * forward as soon as it can. `ran` comes from timeline_run. */
+void timeline_of_stages(const Schedule *s, const Timeline *ran, const StageTicks *cost,
+                        Arena *arena, Timeline *out);
 
 /* Idle share of ranks x makespan: right if the step ends for all ranks at once. */
 double timeline_bubble(const Timeline *t);
