@@ -55,6 +55,20 @@ static void run_guarded(void *ud) {
     m->x->st = err_set(&m->x->e, WEFT_ENOMEM, "out of memory in a sweep");
 }
 
+static void fill(CacheEntry *x, void (*make)(void *ud, CacheEntry *x), void *ud,
+                 Arena *const temporary[], int n) {
+  Making m = {x, make, ud, temporary, n};
+  if (!arena_try(x->arena, run_guarded, &m))
+    x->st = err_set(&x->e, WEFT_ENOMEM, "out of memory in a sweep");
+}
+
+void cache_refill(CacheEntry *x, void (*make)(void *ud, CacheEntry *x), void *ud,
+                  Arena *const temporary[], int n) {
+  arena_reset(x->arena);
+  *x = (CacheEntry){.arena = x->arena, .d = {.arena = x->arena}};
+  fill(x, make, ud, temporary, n);
+}
+
 CacheEntry *cache_get(Cache *c, const void *key, size_t size,
                       void (*make)(void *ud, CacheEntry *x), void *ud,
                       Arena *const temporary[], int n) {
@@ -75,9 +89,7 @@ CacheEntry *cache_get(Cache *c, const void *key, size_t size,
   }
   pthread_mutex_unlock(&c->lock);
   if (!x) return NULL;
-  Making m = {x, make, ud, temporary, n};
-  if (!arena_try(x->arena, run_guarded, &m))
-    x->st = err_set(&x->e, WEFT_ENOMEM, "out of memory in a sweep");
+  fill(x, make, ud, temporary, n);
   pthread_mutex_lock(&c->lock);
   x->ready = true;
   pthread_cond_broadcast(&c->made);

@@ -37,5 +37,8 @@ void cache_free(Cache *c);
 CacheEntry *cache_get(Cache *c, const void *key, size_t size,
                       void (*make)(void *ud, CacheEntry *x), void *ud,
                       Arena *const temporary[], int n);
+/* Fills an entry that is in no table, with its arena reset: what is needed once. */
+void cache_refill(CacheEntry *x, void (*make)(void *ud, CacheEntry *x), void *ud,
+                  Arena *const temporary[], int n);
 
 #endif

@@ -207,6 +207,10 @@ static weft_status look_up(Passes *w, Pass which) {
   Text *k = &j->key;
   Arena *const temporary[] = {w->in.arena, w->in.scratch};
   PassJob job = {w, which};
+  if (which == PASS_STAGES && j->floor) {
+    cache_refill(p->of[which] = &j->stages, fill_entry, &job, temporary, LEN(temporary));
+    return WEFT_OK;
+  }
   k->n = 0;
   weft_status st = point_pass[which].key(p, w, k);
   if (st == WEFT_EPLAN) point_reason(NULL, &j->e, p->why);
@@ -372,7 +376,8 @@ weft_status judge_open(Judge *j, LangPlan *lp, int values, const LangShared *sha
   j->arena = arena_new(NULL);
   j->scratch = arena_new(NULL);
   j->unit = arena_new(NULL);
-  if (j->arena && j->scratch && j->unit) return WEFT_OK;
+  j->stages.arena = arena_new(NULL);
+  if (j->arena && j->scratch && j->unit && j->stages.arena) return WEFT_OK;
   return err_set(&j->e, WEFT_ENOMEM, "out of memory for a sweep");
 }
 
@@ -381,6 +386,7 @@ void judge_close(Judge *j) {
   arena_free(j->arena);
   arena_free(j->scratch);
   arena_free(j->unit);
+  arena_free(j->stages.arena);
   text_free(&j->key);
 }
 

@@ -54,6 +54,7 @@ typedef struct Judge {
   bool floor; /* bytes of a point are a lower bound, without lifetimes of buffers, which
                  take most of the time */
   Arena *arena, *scratch, *unit; /* unit: of a unit while its code is made */
+  CacheEntry stages; /* of a point whose bytes are a bound: few points share them */
   Text key;
   weft_error e;
 } Judge;

@@ -56,9 +56,7 @@ static int64_t run_action(const Stepping *c, const Action *a, const int *stage_o
     *busy += cost->i + cost->w;
     return *end_of(c, OF_I, stage, a->mb) =
                backward_at(c, stage, a->mb, now) + cost->i + cost->w;
-  case ACT_W:
-    *busy += cost->w;
-    return MAX(now, *end_of(c, OF_I, stage, a->mb)) + cost->w;
+  case ACT_W: *busy += cost->w; return MAX(now, *end_of(c, OF_I, stage, a->mb)) + cost->w;
   case ACT_OVERLAP:
     back = stage_of[a->chunk2];
     *busy += cost->f + c->cost[back].i + c->cost[back].w;
