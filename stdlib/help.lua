@@ -255,6 +255,9 @@ With a calibration they are those that were measured, and the report says what s
                      class, transfers that ranks wait for, the bubble; the parts add up to
                      the steps. Options hold for both. Plans of other batches or numbers of
                      ranks are compared by what a token costs all ranks together
+  --skew FIELDS      ranks that are not alike: "slow = 1.1, pp = 2": kernels of a rank of
+                     pipeline rank 2 take 1.1 times as long; "experts = 1.3": the busiest
+                     rank has 1.3 times the mean of the rows; "experts = { 3, 1, 1, 1 }"
   --trace FILE       write what every pipeline rank does when, for Perfetto
   --svg FILE         draw the same as a timeline of the schedule's actions
   --json             print one object

@@ -13,6 +13,7 @@ typedef struct Asked {
   weft_plan *plan;
   const char *what;
   int64_t arg;
+  const char *skew; /* fields of it, or NULL */
   Text *text;
   Json *out;
 } Asked;
@@ -41,6 +42,27 @@ static void add_json(lua_State *L, const char *what, Json *out) {
   }
 }
 
+static int no_names(lua_State *L) {
+  return luaL_error(L, "'%s' is no value", luaL_tolstring(L, 2, NULL));
+}
+
+/* Pushes { skew = { FIELDS } }; the fields are values without any names. */
+static void push_skew(lua_State *L, const char *fields) {
+  lua_newtable(L);
+  lua_pushfstring(L, "return { %s }", fields);
+  const char *code = lua_tostring(L, -1);
+  if (luaL_loadbufferx(L, code, strlen(code), "=--skew", "t") != LUA_OK) lua_error(L);
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, no_names);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  lua_setupvalue(L, -2, 1);
+  lua_call(L, 0, 1);
+  lua_setfield(L, -3, "skew");
+  lua_pop(L, 1);
+}
+
 static int ask(lua_State *L) {
   Asked *a = lua_touserdata(L, 1);
   lua_pushcfunction(L, script_weft); /* objects need it to be loaded */
@@ -50,7 +72,8 @@ static int ask(lua_State *L) {
   if (lua_isfunction(L, -1)) {
     lua_pushvalue(L, -2);
     if (a->arg >= 0) lua_pushinteger(L, a->arg);
-    lua_call(L, a->arg >= 0 ? 2 : 1, 1);
+    if (a->skew) push_skew(L, a->skew);
+    lua_call(L, a->arg >= 0 || a->skew ? 2 : 1, 1);
   }
   if (a->out) {
     add_json(L, a->what, a->out);
@@ -63,19 +86,29 @@ static int ask(lua_State *L) {
   return 0;
 }
 
-weft_status show_report(weft_plan *plan, const char *what, int64_t arg, Text *text,
-                        Json *out, weft_error *e) {
-  Asked a = {plan, what, arg, text, out};
+static weft_status run_ask(Asked *a, weft_error *e) {
   lua_State *L = script_new(NULL);
   if (!L) return err_set(e, WEFT_ENOMEM, "out of memory");
   lua_pushcfunction(L, ask);
-  lua_pushlightuserdata(L, &a);
+  lua_pushlightuserdata(L, a);
   weft_status st = WEFT_OK;
-  if (lua_pcall(L, 1, 0, 0) != LUA_OK)
-    st = err_set(e, WEFT_EINTERNAL, "show %s: %s", what,
-                 lua_isstring(L, -1) ? lua_tostring(L, -1) : "failed");
+  if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
+    const char *why = lua_isstring(L, -1) ? lua_tostring(L, -1) : "failed";
+    st = a->skew ? err_set(e, WEFT_EUSAGE, "--skew \"%s\": %s", a->skew, why)
+                 : err_set(e, WEFT_EINTERNAL, "show %s: %s", a->what, why);
+  }
   lua_close(L);
   return st;
+}
+
+weft_status show_report(weft_plan *plan, const char *what, int64_t arg, Text *text,
+                        Json *out, weft_error *e) {
+  return run_ask(&(Asked){plan, what, arg, NULL, text, out}, e);
+}
+
+weft_status show_skewed(weft_plan *plan, const char *fields, Text *text, Json *out,
+                        weft_error *e) {
+  return run_ask(&(Asked){plan, "sim", -1, fields, text, out}, e);
 }
 
 /* ---- weft.h ---- */

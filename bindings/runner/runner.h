@@ -29,5 +29,8 @@ weft_status script_run(lua_State *L, const char *path, int argc, char *const *ar
  * unless it is negative: as text, and as JSON under the same key if `out` is given. */
 weft_status show_report(weft_plan *plan, const char *what, int64_t arg, Text *text,
                         Json *out, weft_error *e);
+/* The same of plan:sim { skew = { FIELDS } }; what is wrong with them is WEFT_EUSAGE. */
+weft_status show_skewed(weft_plan *plan, const char *fields, Text *text, Json *out,
+                        weft_error *e);
 
 #endif

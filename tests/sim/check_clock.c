@@ -1,6 +1,7 @@
 /* check_clock.c - a step on the clock: costs on paper, what the parts of a step add up
  * to, and what changes when a figure of the machines does. */
 #include <check.h>
+#include <jansson.h>
 
 #include "tests/harness/lua_run.h"
 #include "tests/harness/process.h"
@@ -428,6 +429,40 @@ END_TEST
   "$weft sim " WEFT_SOURCE_DIR "/plans/llama3_8b.lua --set cluster=h100-sxm --set "      \
   "batch.global=32"
 
+static double seconds_of(const Outcome *o) {
+  json_t *v = json_loads(o->out, 0, NULL), *result = json_object_get(v, "result");
+  json_t *sim = json_object_get(result, "sim");
+  double seconds = json_number_value(json_object_get(sim, "seconds"));
+  ck_assert_msg(seconds > 0, "%s", o->out);
+  json_decref(v);
+  return seconds;
+}
+
+/* The fields of plan:sim's skew; with what shows a step otherwise they are an error. */
+START_TEST(skew_of_the_verb) {
+  static const struct {
+    const char *options, *says;
+  } wrong[] = {{"--skew \"slow = 0.5\" --json", "skew.slow is a number from 1 to 1000"},
+               {"--skew \"slow = print\"", "'print' is no value"},
+               {"--skew \"slow =\"", "unexpected symbol"},
+               {"--skew \"slwo = 2\"", "there is no option 'slwo'"},
+               {"--skew \"slow = 2\" --svg x.svg", "leave --svg out"},
+               {"--skew \"slow = 2\" --trace x.json", "leave --trace out"},
+               {"--skew \"slow = 2\" --diff x.lua", "leave --diff out"}};
+  Outcome was = process_run(60, SIM " --json");
+  Outcome slow = process_run(60, SIM " --json --skew \"slow = 1.5, pp = 0\"");
+  ck_assert_msg(slow.code == 0, "%s", slow.err);
+  ck_assert_double_gt(seconds_of(&slow), 1.2 * seconds_of(&was));
+  ck_assert_double_lt(seconds_of(&slow), 1.5 * seconds_of(&was));
+  for (int i = 0; i < LEN(wrong); i++) {
+    Outcome o = process_run(60, SIM " %s", wrong[i].options);
+    ck_assert_msg(o.code == 2, "%s: %d", wrong[i].options, o.code);
+    ck_assert_msg(strstr(o.err, wrong[i].says) || strstr(o.out, wrong[i].says),
+                  "%s: %s%s", wrong[i].options, o.err, o.out);
+  }
+}
+END_TEST
+
 START_TEST(the_verb) {
   Outcome o = process_run(60, SIM);
   ck_assert_msg(o.code == 0, "%s", o.err);
@@ -476,6 +511,7 @@ Suite *clock_suite(void) {
   for (int i = 0; i < LEN(paper); i++) tcase_add_test(c, paper[i]);
   for (int i = 0; i < LEN(plans); i++) tcase_add_test(p, plans[i]);
   tcase_add_test(p, the_verb);
+  tcase_add_test(p, skew_of_the_verb);
   tcase_set_timeout(p, 120);
   tcase_add_checked_fixture(p, scratch_setup, scratch_teardown);
   suite_add_tcase(s, c);

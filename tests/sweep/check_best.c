@@ -278,6 +278,20 @@ START_TEST(options_of_the_verb) {
 }
 END_TEST
 
+/* The answer is told, and no file is left. */
+START_TEST(a_full_disk) {
+  put("small.lua", PLAN_TEXT "}\n");
+  Outcome o =
+      process_run(60, "sh -c \"(trap '' XFSZ; ulimit -f 0; $weft best small.lua " FEW
+                      "-o new.lua; echo code=\\$?) 2>&1 | cat\"");
+  has(o.out, "new.lua: cannot be written: ");
+  has(o.out, "weft run small.lua --set");
+  has(o.out, "code=2\n");
+  ck_assert_str_eq(scratch_get("new.lua"), "");
+  has(best(2, "small.lua " FEW "-o /dev/full").err, "/dev/full: cannot be written");
+}
+END_TEST
+
 /* A function cannot be put into another file: an error, and no file. */
 START_TEST(plans_that_cannot_be_written) {
   put("own.lua", PLAN_TEXT "  schedule = function(s) for mb = 0, s.microbatches - 1 do "
@@ -326,6 +340,7 @@ Suite *best_suite(void) {
   tcase_add_test(c, a_plan_file);
   tcase_add_test(c, options_of_the_verb);
   tcase_add_test(c, plans_that_cannot_be_written);
+  tcase_add_test(c, a_full_disk);
   tcase_add_test(c, interrupted);
   suite_add_tcase(s, c);
   return s;

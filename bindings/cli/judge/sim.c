@@ -11,6 +11,7 @@
 
 typedef struct Simulated {
   struct weft_plan plan; /* only its job is set */
+  const char *skew;      /* of the command line, or NULL */
   bool compares;
   Compared compared;
 } Simulated;
@@ -83,9 +84,15 @@ static void json_compared(Json *out, const Compared *c) {
   json_close(out, ']');
 }
 
+static weft_status show_sim(Simulated *s, Text *text, Json *out) {
+  weft_error *e = &s->plan.job.e;
+  if (s->skew) return show_skewed(&s->plan, s->skew, text, out, e);
+  return show_report(&s->plan, "sim", -1, text, out, e);
+}
+
 static weft_status print_sim(Simulated *s) {
   Text out = {0};
-  weft_status st = show_report(&s->plan, "sim", -1, &out, NULL, &s->plan.job.e);
+  weft_status st = show_sim(s, &out, NULL);
   if (st == WEFT_OK) print_text(stdout, &out);
   if (st == WEFT_OK && s->compares) print_compared(&s->compared);
   text_free(&out);
@@ -95,8 +102,7 @@ static weft_status print_sim(Simulated *s) {
 static void json_result(Json *out, void *ud) {
   Simulated *s = ud;
   if (s->compares) json_compared(out, &s->compared);
-  if (show_report(&s->plan, "sim", -1, NULL, out, &s->plan.job.e) != WEFT_OK)
-    json_none(out, "sim");
+  if (show_sim(s, NULL, out) != WEFT_OK) json_none(out, "sim");
 }
 
 /* The figures that the clock needs are asked for before the work is done. */
@@ -115,12 +121,34 @@ weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
   return cli->svg ? write_picture(j, cli->svg, &j->e) : WEFT_OK;
 }
 
+/* Skew is a part of the figures only. */
+static weft_status check_skew(const Cli *cli, weft_error *e) {
+  const char *other = cli->trace     ? "--trace"
+                      : cli->svg     ? "--svg"
+                      : cli->compare ? "--compare"
+                      : cli->diff    ? "--diff"
+                                     : NULL;
+  if (!cli->skew || !other) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE, "--skew changes the figures alone: leave %s out", other);
+}
+
+/* What is wrong with the fields is told before the object is begun. */
+static weft_status read_skew(Simulated *s) {
+  Text out = {0};
+  weft_status st = show_sim(s, &out, NULL);
+  text_free(&out);
+  return st;
+}
+
 int verb_sim(Cli *cli, Arena *arena) {
-  if (cli->diff) return sim_diff(cli, arena);
-  Simulated s = {.plan.job = {.arena = arena, .d = {.arena = arena}}};
+  Simulated s = {.plan.job = {.arena = arena, .d = {.arena = arena}}, .skew = cli->skew};
   Job *j = &s.plan.job;
+  weft_status wrong = check_skew(cli, &j->e);
+  if (wrong != WEFT_OK) return job_end(j, cli, wrong, json_result, &s);
+  if (cli->diff) return sim_diff(cli, arena);
   weft_status st = sim_job(j, cli, cli->arg[0]);
   if (st == WEFT_OK && cli->compare) st = compare(&s, cli->compare);
   if (st == WEFT_OK && !cli->json) st = print_sim(&s);
+  if (st == WEFT_OK && cli->json && s.skew) st = read_skew(&s);
   return job_end(j, cli, st, json_result, &s);
 }
