@@ -5,6 +5,7 @@
 #include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/ssm/ssm.h"
 #include "vm/device/linear_ce_calls.h"
+#include "vm/graph/op_fp8.h"
 
 /* dq of all heads as f32, in rows of whole vectors, and delta per query:
  * attention_dx.c. */
@@ -19,7 +20,7 @@ static uint64_t attention_dx(const KernelArgs *a) {
  * dW(I,O) = x^T dy for layout 1. Grouped: an expert that gets all rows. */
 GemmShape gemm_of(int op, const KernelArgs *a) {
   const KTensor *x = &a->in[0], *y = &a->out[0];
-  GemmShape s = {.in = cpu_is_fp8(op) ? DT_F32 : x->dtype, .out = y->dtype};
+  GemmShape s = {.in = is_linear_fp8(op) ? DT_F32 : x->dtype, .out = y->dtype};
   if (op == OP_linear_dw || op == OP_linear_fp8_dw || op == OP_grouped_linear_dw) {
     int64_t i = last_dim(x), o = last_dim(&a->in[1]);
     bool turned = a->attr->layout == 0;
@@ -41,17 +42,13 @@ uint64_t gemm_work(const GemmShape *s) {
   return sizeof(float) * (uint64_t)(b.m * b.k + b.k * b.n + c) + 3 * GEMM_LINE;
 }
 
-bool cpu_is_fp8(int op) {
-  return op == OP_linear_fp8 || op == OP_linear_fp8_dx || op == OP_linear_fp8_dw;
-}
-
 uint64_t fp8_copy_bytes(const KTensor *x) {
   uint64_t bytes = (uint64_t)count_of(x) * sizeof(float);
   return (bytes + GEMM_LINE - 1) / GEMM_LINE * GEMM_LINE;
 }
 
 bool cpu_is_product(int op) {
-  return cpu_is_fp8(op) || op == OP_linear || op == OP_linear_dx || op == OP_linear_dw ||
+  return is_linear_fp8(op) || op == OP_linear || op == OP_linear_dx || op == OP_linear_dw ||
          op == OP_grouped_linear || op == OP_grouped_linear_dx ||
          op == OP_grouped_linear_dw;
 }
@@ -81,7 +78,7 @@ uint64_t cpu_work(int op, const KernelArgs *a) {
   if (!cpu_is_product(op)) return 0;
   GemmShape s = gemm_of(op, a);
   uint64_t copies =
-      cpu_is_fp8(op) ? fp8_copy_bytes(&a->in[0]) + fp8_copy_bytes(&a->in[1]) : 0;
+      is_linear_fp8(op) ? fp8_copy_bytes(&a->in[0]) + fp8_copy_bytes(&a->in[1]) : 0;
   return copies + gemm_work(&s);
 }
 

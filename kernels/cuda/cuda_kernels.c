@@ -1,7 +1,7 @@
 /* cuda_kernels.c - the table of CUDA kernels by op. Conversions of placement other than
  * slice are communication and have none. */
 #include "kernels/cuda/cudnn/cudnn_attention.h"
-#include "kernels/cuda/gemm/cublaslt.h"
+#include "kernels/cuda/gemm/linear_fp8.h"
 
 #define cuda_all_reduce     NULL
 #define cuda_all_gather     NULL
@@ -9,11 +9,6 @@
 #define cuda_all_to_all     NULL
 #define cuda_all_to_all_v   NULL
 #define cuda_shift          NULL
-/* Refused before anything runs: bindings/api/job.c. */
-#define cuda_amax          NULL
-#define cuda_linear_fp8    NULL
-#define cuda_linear_fp8_dx NULL
-#define cuda_linear_fp8_dw NULL
 
 /* Refuses head sizes for which attention_shape.cuh has no kernels. */
 static weft_status prepare_attention(Device *d, KernelArgs *a, weft_error *e) {
@@ -45,6 +40,12 @@ const Kernel cuda_kernels[OP_N] = {
     [OP_linear_dx].release = release_lt,
     [OP_linear_dw].prepare = prepare_linear_dw_lt,
     [OP_linear_dw].release = release_lt,
+    [OP_linear_fp8].prepare = prepare_linear_fp8_lt,
+    [OP_linear_fp8].release = release_lt,
+    [OP_linear_fp8_dx].prepare = prepare_linear_fp8_dx_lt,
+    [OP_linear_fp8_dx].release = release_lt,
+    [OP_linear_fp8_dw].prepare = prepare_linear_fp8_dw_lt,
+    [OP_linear_fp8_dw].release = release_lt,
     [OP_linear_ce_stats].prepare = prepare_linear_ce_stats_lt,
     [OP_linear_ce_stats].release = release_linear_ce_lt,
     [OP_linear_ce_back].prepare = prepare_linear_ce_back_lt,

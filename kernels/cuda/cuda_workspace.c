@@ -1,7 +1,9 @@
 /* cuda_workspace.c - scratch sizes of the CUDA kernels, compiled for the host, so that a
  * plan is sized without a GPU. */
 #include "kernels/cuda/cudnn/cudnn_attention.h"
+#include "kernels/cuda/gemm/linear_fp8.h"
 #include "vm/device/linear_ce_calls.h"
+#include "vm/graph/op_fp8.h"
 
 int64_t cuda_part_rows(int64_t rows) {
   int64_t least = (rows + CUDA_PARTS_MAX - 1) / CUDA_PARTS_MAX;
@@ -61,6 +63,80 @@ static uint64_t linear_ce_work(int op, const KernelArgs *a) {
   return linear_ce_logits_bytes(a) + most;
 }
 
+/* ---- fp8 ---- */
+
+static uint64_t up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+static Fp8Operand fp8_operand(int op, const KernelArgs *a, int i) {
+  enum { CODES = 16, BLOCKS = 128 }; /* multiples that tensor cores take */
+  const KTensor *x = &a->in[i];
+  bool mx = a->attr->fp8 == FP8_MX, rowwise = a->attr->fp8 == FP8_ROWWISE;
+  Fp8Operand o = {.in = i,
+                  .rows = cuda_rows(x),
+                  .columns = cuda_last(x),
+                  .down = fp8_sums_rows(op, a->attr, i),
+                  .e5m2 = fp8_operand_type(op, a->attr, i) == FP8_E5M2};
+  o.outer = o.down ? o.columns : o.rows, o.k = o.down ? o.rows : o.columns;
+  o.pitch = (int64_t)up((uint64_t)o.k, mx ? BLOCKS : CODES);
+  o.scales = mx ? 0 : cuda_count(&a->in[2 + i]);
+  o.width = rowwise && o.down ? o.columns : 1;
+  o.groups = mx ? 1 : o.scales / o.width;
+  if (rowwise && !o.down) o.groups = 1;
+  o.each = mx ? 0 : rowwise && !o.down ? 1 : o.rows / MAX(o.groups, 1);
+  return o;
+}
+
+/* Blocks have a byte each, in tiles of 128 rows by 4 blocks. */
+static uint64_t fp8_scale_bytes(const Fp8Operand *o) {
+  enum { TILE = 128 };
+  if (o->scales) return (uint64_t)o->scales * sizeof(float);
+  return up((uint64_t)o->outer, TILE) * (uint64_t)o->pitch / MX_BLOCK;
+}
+
+Fp8Product cuda_fp8_product(int op, const KernelArgs *a) {
+  int first = op == OP_linear_fp8_dw && a->attr->layout == 0;
+  Fp8Product p = {.recipe = a->attr->fp8,
+                  .powers = a->attr->fp8_how & FP8_POWERS,
+                  .of = {fp8_operand(op, a, first), fp8_operand(op, a, !first)}};
+  for (int i = 0; i < 2; i++) {
+    Fp8Operand *o = &p.of[i];
+    o->codes = p.bytes;
+    o->back = o->codes + up((uint64_t)(o->outer * o->pitch), DEVICE_ALIGN);
+    o->back_bytes = fp8_scale_bytes(o);
+    o->scale = o->back + up(o->back_bytes, DEVICE_ALIGN);
+    p.bytes = o->scale + (o->scales ? up(o->back_bytes, DEVICE_ALIGN) : 0);
+  }
+  p.gemm = p.bytes;
+  p.gemm_bytes = cuda_gemm_work(a);
+  p.bytes += p.gemm_bytes;
+  return p;
+}
+
+/* Rows of the result are whole vectors of 16 bytes. */
+const char *cuda_fp8_refuses(int op, const KernelArgs *a) {
+  enum { VECTOR = 16 };
+  Fp8Product p = cuda_fp8_product(op, a);
+  int64_t each = VECTOR / (a->out[0].dtype == DT_F32 ? 4 : 2);
+  if (p.of[0].groups > 1 || p.of[1].groups > 1)
+    return "a rank has several microbatches, which have scales of their own";
+  if (p.of[1].outer % each)
+    return "rows of its result on a rank are no multiple of 16 bytes";
+  return NULL;
+}
+
+/* Parts of the largest magnitudes, f32: of each result so many, or one, which is it. */
+int64_t cuda_amax_cut(const KernelArgs *a) {
+  enum { ELEMENTS = 1 << 14, ROWS = 32, MOST = 512 };
+  int64_t part = a->attr->fp8_how & FP8_COLUMNS ? ROWS : ELEMENTS;
+  int64_t of_one = cuda_count(&a->in[0]) / MAX(cuda_count(&a->out[0]), 1);
+  return MIN(MAX((of_one + part - 1) / part, 1), MOST);
+}
+
+uint64_t cuda_amax_parts(const KernelArgs *a) {
+  int64_t cut = cuda_amax_cut(a);
+  return cut > 1 ? (uint64_t)(cut * cuda_count(&a->out[0])) : 0;
+}
+
 uint64_t cuda_work(int op, const KernelArgs *a) {
   const KTensor *x = &a->in[0];
   if (a->attr->backend == BACKEND_CUDNN) return cudnn_work(op, a);
@@ -68,6 +144,10 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
   case OP_linear:
   case OP_linear_dx:
   case OP_linear_dw: return cuda_gemm_work(a);
+  case OP_linear_fp8:
+  case OP_linear_fp8_dx:
+  case OP_linear_fp8_dw: return cuda_fp8_product(op, a).bytes;
+  case OP_amax: return cuda_amax_parts(a) * sizeof(float);
   case OP_linear_ce_stats:
   case OP_linear_ce_back:
   case OP_linear_ce_dx:
@@ -107,6 +187,7 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
 uint64_t cuda_state(int op, const KernelArgs *a) {
   if (a->attr->backend == BACKEND_CUDNN) return CUDNN_STATE;
   if (linear_ce(op)) return LINEAR_CE_CALLS * CUDA_LT_STATE;
-  bool product = op == OP_linear || op == OP_linear_dx || op == OP_linear_dw;
+  bool product =
+      op == OP_linear || op == OP_linear_dx || op == OP_linear_dw || is_linear_fp8(op);
   return product ? CUDA_LT_STATE : 0;
 }

@@ -1,6 +1,8 @@
 /* cublaslt.cpp - products by plain loops, as the descriptors and layouts say, on a stream
  * of runtime.cpp. What cuBLASLt refuses is refused: sizes that do not match, rows further
- * apart than the leading dimension, an operand that is aligned worse than was promised.
+ * apart than the leading dimension, an operand that is aligned worse than was promised;
+ * of fp8, another layout than the one that all GPUs have, two operands in e5m2, rows that
+ * are no whole vectors, and ways to scale that the GPU does not have.
  */
 #include <cstring>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "cublasLt.h"
 #include "runtime.h"
 #include "emulate.h"
+#include "vm/base/fp8.h"
 
 extern "C" const LtAlgorithm lt_algorithm[LT_ALGORITHMS] = {{30, false, false},
                                                             {1, true, false},
@@ -15,8 +18,12 @@ extern "C" const LtAlgorithm lt_algorithm[LT_ALGORITHMS] = {{30, false, false},
                                                             {10, false, false},
                                                             {20, false, false}};
 
+/* Of scales: one number, a number for each row of the result, exponents of blocks. */
+enum { SCALE_ONE = 0, SCALE_BLOCKS = 2, SCALE_OUTER = 3 };
 struct StandinDesc {
   cublasOperation_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
+  const void *scale[2] = {};
+  int32_t mode[2] = {SCALE_ONE, SCALE_ONE};
 };
 struct StandinLayout {
   cudaDataType_t type;
@@ -40,10 +47,15 @@ uint64_t cols(const StandinLayout &l, cublasOperation_t op) {
   return op ? l.rows : l.cols;
 }
 
+bool is_fp8(cudaDataType_t t) { return t == CUDA_R_8F_E4M3 || t == CUDA_R_8F_E5M2; }
+
 float get(const void *p, const StandinLayout &l, cublasOperation_t op, uint64_t r,
           uint64_t c) {
   uint64_t i = op ? r * (uint64_t)l.ld + c : c * (uint64_t)l.ld + r;
   if (l.type == CUDA_R_32F) return ((const float *)p)[i];
+  if (is_fp8(l.type))
+    return fp8_value(l.type == CUDA_R_8F_E4M3 ? FP8_E4M3 : FP8_E5M2,
+                     ((const uint8_t *)p)[i]);
   return __bfloat162float(((const __nv_bfloat16 *)p)[i]);
 }
 
@@ -55,10 +67,31 @@ void put(void *p, const StandinLayout &l, uint64_t r, uint64_t c, float x) {
     ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn(x);
 }
 
+/* Compute capability 8.9 has one scale an operand, 9.0 those of rows, 10.0 of blocks. */
+bool has_mode(int mode) {
+  int c = standin_is()->capability;
+  return mode == SCALE_ONE      ? c >= 89
+         : mode == SCALE_OUTER  ? c / 10 == 9
+         : mode == SCALE_BLOCKS ? c >= 100
+                                : false;
+}
+
+bool takes_fp8(const StandinDesc &d, const StandinLayout &a, const StandinLayout &b,
+               const StandinLayout &c) {
+  uint64_t each = c.type == CUDA_R_32F ? 4 : 2;
+  bool blocks = d.mode[0] == SCALE_BLOCKS;
+  return d.op[0] == CUBLAS_OP_T && d.op[1] == CUBLAS_OP_N && a.rows % 16 == 0 &&
+         a.ld % 16 == 0 && b.ld % 16 == 0 && c.rows * each % 16 == 0 &&
+         !(a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) && has_mode(d.mode[0]) &&
+         d.mode[0] == d.mode[1] && d.scale[0] && d.scale[1] &&
+         (!blocks || a.rows % 32 == 0);
+}
+
 bool matches(const StandinDesc &d, const StandinLayout &a, const StandinLayout &b,
              const StandinLayout &c) {
   return rows(a, d.op[0]) == c.rows && cols(b, d.op[1]) == c.cols &&
-         cols(a, d.op[0]) == rows(b, d.op[1]) && a.type == b.type;
+         cols(a, d.op[0]) == rows(b, d.op[1]) && is_fp8(a.type) == is_fp8(b.type) &&
+         (is_fp8(a.type) ? takes_fp8(d, a, b, c) : a.type == b.type);
 }
 
 /* The operand after its operation as dense f32, with the sum's index inside. */
@@ -72,16 +105,39 @@ std::vector<float> along(const void *p, const StandinLayout &l, cublasOperation_
   return x;
 }
 
+/* Elements of blocks by their exponents, which lie in tiles of 128 rows by 4 blocks. */
+void scale_blocks(std::vector<float> &x, const void *scale, uint64_t inner) {
+  const uint8_t *e = (const uint8_t *)scale;
+  for (uint64_t i = 0; i < x.size(); i++) {
+    uint64_t row = i / inner, block = i % inner / 32;
+    uint64_t tile = row / 128 * ((inner / 32 + 3) / 4) + block / 4;
+    uint8_t by = e[tile * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4];
+    x[i] *= by == 0xff ? NAN : ldexpf(1, (int)by - 127);
+  }
+}
+
+/* What the result in this row, or column, is scaled by. */
+float scale_at(const StandinDesc &d, int which, uint64_t i) {
+  const float *s = (const float *)d.scale[which];
+  if (!s || d.mode[which] == SCALE_BLOCKS) return 1;
+  return s[d.mode[which] == SCALE_OUTER ? i : 0];
+}
+
 void multiply(StandinDesc d, float alpha, const void *a, StandinLayout la, const void *b,
               StandinLayout lb, float beta, void *out, StandinLayout lc) {
   uint64_t inner = cols(la, d.op[0]);
   std::vector<float> x = along(a, la, d.op[0], true), y = along(b, lb, d.op[1], false);
+  if (d.mode[0] == SCALE_BLOCKS) {
+    scale_blocks(x, d.scale[0], inner);
+    scale_blocks(y, d.scale[1], inner);
+  }
   for (uint64_t c = 0; c < lc.cols; c++)
     for (uint64_t r = 0; r < lc.rows; r++) {
       float sum = 0;
       for (uint64_t k = 0; k < inner; k++) sum += x[r * inner + k] * y[c * inner + k];
       float old = beta != 0 ? get(out, lc, CUBLAS_OP_N, r, c) : 0;
-      put(out, lc, r, c, alpha * sum + beta * old);
+      float by = is_fp8(la.type) ? scale_at(d, 0, r) * scale_at(d, 1, c) : 1;
+      put(out, lc, r, c, alpha * by * sum + beta * old);
     }
 }
 
@@ -112,9 +168,20 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
                                               cublasLtMatmulDescAttributes_t which,
                                               const void *value, size_t n) {
-  cublasOperation_t *to = &d->op[which == CUBLASLT_MATMUL_DESC_TRANSB];
-  if (n != sizeof *to) return CUBLAS_STATUS_INVALID_VALUE;
-  memcpy(to, value, n);
+  struct {
+    void *to;
+    size_t n;
+  } at = {};
+  switch (which) {
+  case CUBLASLT_MATMUL_DESC_TRANSA: at = {&d->op[0], sizeof d->op[0]}; break;
+  case CUBLASLT_MATMUL_DESC_TRANSB: at = {&d->op[1], sizeof d->op[1]}; break;
+  case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: at = {&d->scale[0], sizeof(void *)}; break;
+  case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: at = {&d->scale[1], sizeof(void *)}; break;
+  case CUBLASLT_MATMUL_DESC_A_SCALE_MODE: at = {&d->mode[0], sizeof(int32_t)}; break;
+  case CUBLASLT_MATMUL_DESC_B_SCALE_MODE: at = {&d->mode[1], sizeof(int32_t)}; break;
+  }
+  if (!at.to || n != at.n) return CUBLAS_STATUS_INVALID_VALUE;
+  memcpy(at.to, value, n);
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -1,25 +1,39 @@
 /* attention_backend.c - which backend computes an attention op: weft's own kernels or the
- * library that the plan names. The choice depends on plan, op and shapes alone. */
+ * library that the plan names; and linears in fp8 that a device's library does not
+ * multiply. Both depend on plan, op and shapes alone. */
 #include "unit_code_int.h"
+#include "vm/graph/op_fp8.h"
 
 static bool is_attention(int op) {
   return op == OP_attention || op == OP_attention_dx || op == OP_attention_part ||
          op == OP_attention_part_dx;
 }
 
-/* Why the library does not compute it; NULL if it does. */
-static const char *why_native(const Coder *c, const CodeInstr *x) {
+static const char *refusal(const Coder *c, const CodeInstr *x) {
   KernelArgs a = {.attr = &x->attr, .nin = x->i.nin, .nout = x->i.nout};
   for (int k = 0; k < a.nin; k++) a.in[k] = operand_shape(&x->operand[k]);
   for (int k = 0; k < a.nout; k++) a.out[k] = operand_shape(&x->operand[a.nin + k]);
-  const char *why = c->device->refuses(x->i.op, &a);
+  return c->device->refuses(x->i.op, &a);
+}
+
+/* Why the library does not compute it; NULL if it does. */
+static const char *why_native(const Coder *c, const CodeInstr *x) {
+  const char *why = refusal(c, x);
   if (!why && x->i.op == OP_attention_dx && c->plan->deterministic)
     why = "it sums dq in no fixed order, and the plan asks for deterministic = true";
   return why;
 }
 
+static void look_at_fp8(Coder *c, const Op *op, const CodeInstr *x) {
+  const char *why = c->no_fp8 ? NULL : refusal(c, x);
+  if (why)
+    c->no_fp8 = arena_printf(c->a, "device %s does not multiply %s of %s in fp8: %s",
+                             c->device->name, op_info[op->code].name, op->name, why);
+}
+
 void coder_backend(Coder *c, const Op *op, CodeInstr *x) {
   AttentionBackend asked = c->plan->attention;
+  if (is_linear_fp8(op->code) && c->device->refuses) look_at_fp8(c, op, x);
   if (!is_attention(op->code) || asked == ATTENTION_NATIVE || !c->device->refuses) return;
   const char *why = why_native(c, x);
   if (!why)
@@ -31,7 +45,10 @@ void coder_backend(Coder *c, const Op *op, CodeInstr *x) {
 }
 
 bool coder_refuses(const Coder *c, Diags *d) {
-  if (!c->refused) return false;
+  if (c->no_fp8)
+    diag_error(d, "fp8", "precision", "%s", c->no_fp8)->suggestion =
+        "precision.exclude leaves linears in param_dtype";
+  if (!c->refused) return c->no_fp8 != NULL;
   diag_error(d, "attention", "attention_backend", "%s", c->refused)->suggestion =
       "\"auto\" leaves such attention to weft's own kernels";
   return true;

@@ -46,6 +46,7 @@ struct Coder {
   const Plan *plan;
   /* the first op that the plan's library cannot compute, and the reason */
   const char *refused;
+  const char *no_fp8;  /* the first linear that its device does not multiply in fp8 */
   const Strategy *how; /* overlap_tp, async_tp */
   const BodyClock *clock;
   bool merges; /* I and W are never split by the schedule, so units may have a body B */
@@ -99,7 +100,7 @@ double coder_recomputed(const Graph *g, const Op *op);
 /* ---- attention_backend.c ---- */
 /* Chooses the backend of an op whose operands are set. */
 void coder_backend(Coder *c, const Op *op, CodeInstr *x);
-/* Reports an op that the plan's library cannot compute; false if there is none. */
+/* Reports ops that the plan's libraries cannot compute; false if there are none. */
 bool coder_refuses(const Coder *c, Diags *d);
 
 #endif

@@ -1,6 +1,14 @@
 /* device_table.c - the table of devices. A new one is a module, a row here and its
  * kernels. */
 #include "device.h"
+#include "vm/graph/op_fp8.h"
+
+/* kernels/cuda/cuda_workspace.c: why cuBLASLt has no such product of operands in fp8. */
+const char *cuda_fp8_refuses(int op, const KernelArgs *a);
+
+static const char *refuses(int op, const KernelArgs *a) {
+  return is_linear_fp8(op) ? cuda_fp8_refuses(op, a) : cudnn_refuses(op, a);
+}
 
 static const DeviceVtable *load_cpu(weft_error *e) { return &device_cpu; }
 
@@ -14,10 +22,11 @@ static const DeviceKind kinds[] = {
      .way = cpu_way,
      .load = load_cpu},
     {.name = "cuda",
+     .fp8 = true,
      .keeps = true,
      .work = cuda_work,
      .state = cuda_state,
-     .refuses = cudnn_refuses,
+     .refuses = refuses,
      .load = device_load_cuda},
 };
 

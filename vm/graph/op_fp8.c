@@ -6,10 +6,7 @@
 
 int fp8_kind(int code, const OpAttr *a, int i) {
   if (a->fp8 != FP8_ROWWISE) return 0;
-  if (code == OP_linear_fp8_dw) return FP8_COLUMNS;
-  if (i == 0) return FP8_ROWS;
-  bool features_first = (a->layout == 0) == (code == OP_linear_fp8);
-  return features_first ? FP8_ROWS : FP8_COLUMNS;
+  return fp8_sums_rows(code, a, i) ? FP8_COLUMNS : FP8_ROWS;
 }
 
 /* ---- amax ---- */

@@ -64,9 +64,7 @@ const char *gemm_backend(const Gemm *g); /* "onednn", "openblas", "plain" */
 bool cpu_is_product(int op); /* linear, grouped_linear, and their gradients */
 GemmShape gemm_of(int op, const KernelArgs *a);
 uint64_t gemm_work(const GemmShape *s);
-/* Whether the product is of operands that are rounded to fp8 before, and the bytes of one
- * that is. */
-bool cpu_is_fp8(int op);
+/* Bytes of an operand that was rounded to fp8, as f32. */
 uint64_t fp8_copy_bytes(const KTensor *x);
 
 /* Blocks of widened operands: they fit the outer caches, and are large enough for the

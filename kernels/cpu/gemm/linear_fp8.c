@@ -170,21 +170,9 @@ static void round_all(const Device *dev, RoundJob j) {
 
 /* ---- products ---- */
 
-/* Whether blocks of operand i go down its columns: the sum is over its rows. */
-static bool sums_rows(int op, const OpAttr *a, int i) {
-  if (op == OP_linear_fp8_dw) return true;
-  if (i == 0) return false;
-  return (a->layout == 0) != (op == OP_linear_fp8);
-}
-
 static RoundHow how_of(int op, const OpAttr *a, int i) {
-  if (a->fp8 == FP8_MX) return sums_rows(op, a, i) ? BLOCKS_DOWN : BLOCKS;
+  if (a->fp8 == FP8_MX) return fp8_sums_rows(op, a, i) ? BLOCKS_DOWN : BLOCKS;
   return fp8_kind(op, a, i) == FP8_COLUMNS ? BY_COLUMNS : BY_ROWS;
-}
-
-static Fp8Type type_of(int op, const OpAttr *a, int i) {
-  int gradient = op == OP_linear_fp8_dx ? 0 : op == OP_linear_fp8_dw ? 1 : -1;
-  return i == gradient && !(a->fp8_how & FP8_GRADS_E4M3) ? FP8_E5M2 : FP8_E4M3;
 }
 
 static weft_status prepare(Device *dev, KernelArgs *a, int op, weft_error *e) {
@@ -211,8 +199,9 @@ static void multiply(Device *dev, const KernelArgs *a, int op) {
   for (int i = 0; i < 2; i++) {
     to[i] = (float *)work;
     work += fp8_copy_bytes(&a->in[i]);
-    RoundJob j = {{&a->in[i], a->nin > 2 ? &a->in[2 + i] : NULL, type_of(op, a->attr, i),
-                   a->attr->fp8_how & FP8_POWERS, to[i]},
+    RoundJob j = {{&a->in[i], a->nin > 2 ? &a->in[2 + i] : NULL,
+                   fp8_operand_type(op, a->attr, i), a->attr->fp8_how & FP8_POWERS,
+                   to[i]},
                   how_of(op, a->attr, i)};
     round_all(dev, j);
   }

@@ -2,6 +2,7 @@
  * f32 and stored in their type. The library is column-major, so it is asked for the
  * transposed product. */
 #include "cublaslt_int.h"
+#include "vm/graph/op_fp8.h"
 
 _Static_assert(sizeof(Prepared) <= CUDA_LT_STATE, "what cuda_workspace.c says");
 
@@ -44,22 +45,57 @@ static weft_status failed(cublasStatus_t r, const char *what, weft_error *e) {
 
 static cudaDataType_t type_of(DType t) { return t == DT_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
+static cudaDataType_t operand_type(const Product *p, bool e5m2) {
+  if (!p->fp8) return type_of(p->in);
+  return e5m2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
+}
+
 /* A matrix (rows, cols) with these strides as column-major, transposed: (cols, rows).
  * Both strides of a single row may be 1, and it is no matrix of rows that are 1 apart. */
-static cublasStatus_t turned(cublasLtMatrixLayout_t *out, cublasOperation_t *op, DType t,
-                             int64_t rows, int64_t cols, int64_t row, int64_t col) {
+static cublasStatus_t turned(cublasLtMatrixLayout_t *out, cublasOperation_t *op,
+                             cudaDataType_t t, int64_t rows, int64_t cols, int64_t row,
+                             int64_t col) {
   uint64_t r = (uint64_t)rows, c = (uint64_t)cols;
   bool by_row = col == 1 && row >= cols;
   *op = by_row ? CUBLAS_OP_N : CUBLAS_OP_T;
-  if (by_row) return cublasLtMatrixLayoutCreate(out, type_of(t), c, r, row);
-  return cublasLtMatrixLayoutCreate(out, type_of(t), r, c, col);
+  if (by_row) return cublasLtMatrixLayoutCreate(out, t, c, r, row);
+  return cublasLtMatrixLayoutCreate(out, t, r, c, col);
+}
+
+/* What cublasLt.h has since cuBLAS 12.9; an older library refuses it. */
+enum { A_SCALE_MODE = 31, B_SCALE_MODE = 32 };
+static const int32_t scale_mode[] = {
+    [FP8_TENSORWISE] = 0, [FP8_ROWWISE] = 3 /* of rows and columns */, [FP8_MX] = 2};
+
+static cublasStatus_t set_scale(const Prepared *s, bool second, const void *p) {
+  return cublasLtMatmulDescSetAttribute(s->how,
+                                        second ? CUBLASLT_MATMUL_DESC_B_SCALE_POINTER
+                                               : CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                                        &p, sizeof p);
+}
+
+/* Addresses come with each launch; what proposes algorithms asks whether there are any.
+ */
+static cublasStatus_t describe_scales(Prepared *s, int recipe) {
+  const void *some = (const void *)(uintptr_t)DEVICE_ALIGN;
+  const int32_t *mode = &scale_mode[recipe];
+  cublasStatus_t r = set_scale(s, false, some);
+  if (!r) r = set_scale(s, true, some);
+  if (!r && *mode)
+    r = cublasLtMatmulDescSetAttribute(
+        s->how, (cublasLtMatmulDescAttributes_t)A_SCALE_MODE, mode, sizeof *mode);
+  if (!r && *mode)
+    r = cublasLtMatmulDescSetAttribute(
+        s->how, (cublasLtMatmulDescAttributes_t)B_SCALE_MODE, mode, sizeof *mode);
+  return r;
 }
 
 static cublasStatus_t describe(Prepared *s, const Product *p) {
   cublasOperation_t first, second;
   cublasStatus_t r = cublasLtMatmulDescCreate(&s->how, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-  if (!r) r = turned(&s->a, &first, p->in, p->k, p->n, p->b_row, p->b_col);
-  if (!r) r = turned(&s->b, &second, p->in, p->m, p->k, p->a_row, p->a_col);
+  cudaDataType_t x = operand_type(p, p->a_e5m2), y = operand_type(p, p->b_e5m2);
+  if (!r) r = turned(&s->a, &first, y, p->k, p->n, p->b_row, p->b_col);
+  if (!r) r = turned(&s->b, &second, x, p->m, p->k, p->a_row, p->a_col);
   if (!r)
     r = cublasLtMatrixLayoutCreate(&s->c, type_of(p->out), (uint64_t)p->n, (uint64_t)p->m,
                                    p->n);
@@ -69,6 +105,7 @@ static cublasStatus_t describe(Prepared *s, const Product *p) {
   if (!r)
     r = cublasLtMatmulDescSetAttribute(s->how, CUBLASLT_MATMUL_DESC_TRANSB, &second,
                                        sizeof second);
+  if (!r && p->fp8) r = describe_scales(s, p->fp8);
   return r;
 }
 
@@ -85,19 +122,25 @@ void release_lt(Device *d, KernelArgs *a) {
 /* cuBLASLt has no products of f32 into 16 bits. */
 static bool known_types(const Product *p) { return p->out == DT_F32 || p->out == p->in; }
 
-static weft_status prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
-  Product p = cuda_product(op, a);
-  const CudaContext *c = d->ctx;
+weft_status prepare_product_lt(Device *d, KernelArgs *a, const Product *p, uint64_t work,
+                               weft_error *e) {
   Prepared *s = a->state;
-  if (!s || !c || !c->lt || !p.m || !p.n || !p.k || !known_types(&p)) return WEFT_OK;
-  cublasStatus_t r = describe(s, &p);
+  if (!p->m || !p->n || !p->k) return WEFT_OK;
+  cublasStatus_t r = describe(s, p);
   weft_status st = WEFT_OK;
   if (r)
     st = failed(r, "a product cannot be prepared", e);
   else
-    st = choose_algorithm(d, s, &p, a->accumulate, cuda_work(op, a), e);
+    st = choose_algorithm(d, s, p, a->accumulate, work, e);
   if (st != WEFT_OK) release_lt(d, a);
   return st;
+}
+
+static weft_status prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
+  Product p = cuda_product(op, a);
+  const CudaContext *c = d->ctx;
+  if (!a->state || !c || !c->lt || !known_types(&p)) return WEFT_OK;
+  return prepare_product_lt(d, a, &p, cuda_work(op, a), e);
 }
 
 weft_status prepare_linear_lt(Device *d, KernelArgs *a, weft_error *e) {
@@ -115,29 +158,40 @@ weft_status prepare_linear_dw_lt(Device *d, KernelArgs *a, weft_error *e) {
 static bool fits(const void *p) { return (uintptr_t)p % LT_ALIGNED == 0; }
 
 cublasStatus_t lt_multiply(const CudaContext *c, const Prepared *s,
-                           const cublasLtMatmulAlgo_t *algo, const void *x, const void *y,
-                           void *out, bool add, void *work, size_t bytes) {
-  const float one = 1, beta = add;
-  return cublasLtMatmul(c->lt, s->how, &one, y, s->a, x, s->b, &beta, out, s->c, out,
-                        s->c, algo, work, bytes, (cudaStream_t)c->stream);
+                           const cublasLtMatmulAlgo_t *algo, const LtCall *x) {
+  const float one = 1, beta = x->add;
+  cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
+  if (x->x_scale) r = set_scale(s, false, x->y_scale);
+  if (!r && x->x_scale) r = set_scale(s, true, x->x_scale);
+  if (r) return r;
+  return cublasLtMatmul(c->lt, s->how, &one, x->y, s->a, x->x, s->b, &beta, x->out, s->c,
+                        x->out, s->c, algo, x->work, x->bytes, (cudaStream_t)c->stream);
 }
 
-bool cuda_multiply_lt(Device *d, const Product *p, const KernelArgs *a) {
-  const Prepared *s = a->state;
-  const float beta = a->accumulate;
-  const void *x = a->in[p->a].p, *y = a->in[p->b].p;
-  void *out = a->out[0].p;
-  if (!s || !s->how || !fits(x) || !fits(y) || !fits(out)) return false;
+bool lt_launch(Device *d, const Prepared *s, const LtCall *x) {
+  if (!fits(x->x) || !fits(x->y) || !fits(x->out)) return false;
   CudaContext *c = d->ctx;
-  const void *given[] = {s, x, y, out, a->work};
+  const float beta = x->add;
+  const void *given[] = {s, x->x, x->y, x->out, x->work};
   c->print = hash_bytes(c->print, given, sizeof given);
   c->print = hash_bytes(c->print, &beta, sizeof beta);
   c->print = hash_bytes(c->print, &s->algo, sizeof s->algo);
   if (d->dry && !d->loads) return true;
-  cublasStatus_t r = lt_multiply(c, s, &s->algo, x, y, out, a->accumulate, a->work,
-                                 a->work ? cuda_gemm_work(a) : 0);
+  cublasStatus_t r = lt_multiply(c, s, &s->algo, x);
   if (!c->lt_failed) c->lt_failed = (int)r;
   return true;
+}
+
+bool cuda_multiply_lt(Device *d, const Product *p, const KernelArgs *a) {
+  const Prepared *s = a->state;
+  if (!s || !s->how) return false;
+  LtCall call = {.x = a->in[p->a].p,
+                 .y = a->in[p->b].p,
+                 .out = a->out[0].p,
+                 .add = a->accumulate,
+                 .work = a->work,
+                 .bytes = a->work ? cuda_gemm_work(a) : 0};
+  return lt_launch(d, s, &call);
 }
 
 /* ---- the library ---- */

@@ -15,6 +15,11 @@ typedef struct Product {
   int64_t a_row, a_col, b_row, b_col;
   int a, b;
   DType in, out;
+  /* Operands are codes of fp8 with scales by this recipe (OpAttr.fp8), e4m3 unless said,
+   * and bytes of scales; 0: `in` is their type. */
+  int fp8;
+  bool a_e5m2, b_e5m2;
+  uint64_t a_scales, b_scales;
 } Product;
 Product cuda_product(int op, const KernelArgs *a);
 
@@ -24,6 +29,9 @@ weft_status prepare_linear_lt(Device *d, KernelArgs *a, weft_error *e);
 weft_status prepare_linear_dx_lt(Device *d, KernelArgs *a, weft_error *e);
 weft_status prepare_linear_dw_lt(Device *d, KernelArgs *a, weft_error *e);
 void release_lt(Device *d, KernelArgs *a);
+/* Of any product, with this much scratch. */
+weft_status prepare_product_lt(Device *d, KernelArgs *a, const Product *p, uint64_t work,
+                               weft_error *e);
 /* The same for the products of a head in pieces (linear_ce_lt.c). */
 weft_status prepare_linear_ce_stats_lt(Device *d, KernelArgs *a, weft_error *e);
 weft_status prepare_linear_ce_back_lt(Device *d, KernelArgs *a, weft_error *e);

@@ -55,15 +55,12 @@ static cublasStatus_t propose(void *lt, const Prepared *s, uint64_t work,
 typedef struct Trial {
   const CudaContext *c;
   const Prepared *s;
-  char *x, *y, *out, *work;
-  size_t bytes; /* of the workspace */
-  bool add;
+  LtCall call;
 } Trial;
 
-static size_t room(int64_t count, DType t) {
-  size_t each = t == DT_BF16 ? 2 : 4;
-  return ((size_t)count * each + BLOCK - 1) / BLOCK * BLOCK;
-}
+static size_t whole(size_t bytes) { return (bytes + BLOCK - 1) / BLOCK * BLOCK; }
+
+static size_t size_of(DType t) { return t == DT_BF16 ? 2 : 4; }
 
 /* One launch, in ms; FLT_MAX if the library refuses it. */
 static cudaError_t once(const Trial *t, const cublasLtMatmulAlgo_t *algo, float *ms) {
@@ -72,8 +69,7 @@ static cudaError_t once(const Trial *t, const cublasLtMatmulAlgo_t *algo, float 
   *ms = FLT_MAX;
   cudaError_t r = cudaEventRecord(g->begin, queue);
   if (r) return r;
-  cublasStatus_t st =
-      lt_multiply(t->c, t->s, algo, t->x, t->y, t->out, t->add, t->work, t->bytes);
+  cublasStatus_t st = lt_multiply(t->c, t->s, algo, &t->call);
   if (st) return cudaSuccess;
   r = cudaEventRecord(g->end, queue);
   if (!r) r = cudaStreamSynchronize(queue);
@@ -112,11 +108,14 @@ static cudaError_t race(const Trial *t, const cublasLtMatmulAlgo_t *algo, int n,
 }
 
 /* Keeps the first candidate if there is no memory for operands, as without timing. */
-static cudaError_t time_them(const CudaContext *c, const Prepared *s, const GemmKey *key,
-                             const cublasLtMatmulAlgo_t *algo, int n, int *best) {
-  size_t x = room(key->m * key->k, (DType)key->in),
-         y = room(key->k * key->n, (DType)key->in);
-  size_t out = room(key->m * key->n, (DType)key->out), all = x + y + out + key->work;
+static cudaError_t time_them(const CudaContext *c, const Prepared *s, const Product *k,
+                             bool add, uint64_t work, const cublasLtMatmulAlgo_t *algo,
+                             int n, int *best) {
+  size_t each = k->fp8 ? 1 : size_of(k->in);
+  size_t x = whole((size_t)(k->m * k->k) * each), y = whole((size_t)(k->k * k->n) * each);
+  size_t out = whole((size_t)(k->m * k->n) * size_of(k->out));
+  size_t xs = whole(k->a_scales), ys = whole(k->b_scales);
+  size_t all = x + y + out + xs + ys + work;
   void *p = NULL;
   *best = 0;
   cudaError_t r = cudaMalloc(&p, all);
@@ -126,14 +125,11 @@ static cudaError_t time_them(const CudaContext *c, const Prepared *s, const Gemm
   }
   if (r) return r;
   char *at = p;
-  Trial t = {.c = c,
-             .s = s,
-             .x = at,
-             .y = at + x,
-             .out = at + x + y,
-             .work = at + x + y + out,
-             .bytes = key->work,
-             .add = key->add};
+  LtCall call = {.x = at, .y = at + x, .out = at + x + y, .add = add, .bytes = work};
+  call.x_scale = at + x + y + out;
+  call.y_scale = at + x + y + out + xs;
+  call.work = at + x + y + out + xs + ys;
+  Trial t = {c, s, call};
   r = cudaMemsetAsync(p, 0, all, c->stream);
   if (!r) r = race(&t, algo, n, best);
   cudaError_t freed = cudaFree(p);
@@ -159,7 +155,8 @@ static GemmKey key_of(const Product *p, bool add, uint64_t work) {
                    .work = work,
                    .in = (int32_t)p->in,
                    .out = (int32_t)p->out,
-                   .add = add};
+                   .add = add,
+                   .fp8 = p->fp8 | p->a_e5m2 << 8 | p->b_e5m2 << 9};
 }
 
 weft_status choose_algorithm(Device *d, Prepared *s, const Product *p, bool add,
@@ -178,7 +175,7 @@ weft_status choose_algorithm(Device *d, Prepared *s, const Product *p, bool add,
     return err_set(e, WEFT_ERUN, "cuBLASLt: no algorithm for a product: status %d",
                    (int)r);
   if (d->times && c->choices && n > 1) {
-    cudaError_t st = time_them(c, s, &key, algo, n, &best);
+    cudaError_t st = time_them(c, s, p, add, work, algo, n, &best);
     if (st)
       return err_set(e, WEFT_ERUN,
                      "products cannot be timed: %s; deterministic = true takes "

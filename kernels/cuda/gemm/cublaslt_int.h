@@ -22,12 +22,13 @@ typedef struct GemmKey {
   int64_t m, n, k, a_row, a_col, b_row, b_col;
   uint64_t work;
   int32_t in, out, add;
-  int32_t zero;
+  int32_t fp8; /* Product.fp8, and which operands are e5m2 */
 } GemmKey;
 
 /* Size of the cache of timed products. */
 enum { GEMM_CHOICES = 64 };
 typedef struct GemmChoices {
+  int capability; /* of the GPU: 90 */
   cudaEvent_t begin, end;
   struct GemmChoice {
     GemmKey key;
@@ -36,11 +37,20 @@ typedef struct GemmChoices {
   int n; /* number ever added; the oldest are replaced */
 } GemmChoices;
 
+/* out (+)= x y, scaled by what is at x_scale and y_scale if the operands are fp8. */
+typedef struct LtCall {
+  const void *x, *y, *x_scale, *y_scale;
+  void *out;
+  bool add;
+  void *work;
+  size_t bytes; /* of work */
+} LtCall;
+
 /* ---- cublaslt.c ---- */
-/* out (+)= x y, for a prepared product. */
 cublasStatus_t lt_multiply(const CudaContext *c, const Prepared *s,
-                           const cublasLtMatmulAlgo_t *algo, const void *x, const void *y,
-                           void *out, bool add, void *work, size_t bytes);
+                           const cublasLtMatmulAlgo_t *algo, const LtCall *x);
+/* A launch of a prepared product; false if operands are not aligned. */
+bool lt_launch(Device *d, const Prepared *s, const LtCall *x);
 
 /* ---- cublaslt_algorithms.c ---- */
 /* Selects the algorithm of a prepared product, with this much workspace; `add`: the
