@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # What only a GPU can show, in one call and under 9 minutes: ./dev test gpu [PART ...]. What
 # each part says goes to a file of a folder, build/gpu-DATE, and all of it to all.txt there; a
-# line for each to the terminal, and last what passed. Where there is no GPU it says so and is
-# no failure.
+# line for each to the terminal, and last what passed, in words and as one line of JSON, which is
+# in result.json there, too. Where there is no GPU it says so and ends with code 77.
 #
-# --limits says how many seconds each part has at most.
+# --limits says how many seconds each part has at most. memcheck and racecheck, by
+# compute-sanitizer, are calls of their own: they run where they are named.
 #
 # WEFT_GPU_BIN   where weft, weft-gpu and the modules are (build)
 # WEFT_GPU_OUT   the folder
@@ -21,11 +22,11 @@ limits() { [ "${chosen[*]:-}" = --limits ]; }
 
 skip() {
   echo "gpu: skipped: $*"
-  exit 0
+  exit 77
 }
 if ! limits; then
   command -v nvidia-smi >/dev/null || skip "there is no nvidia-smi, so no NVIDIA driver"
-  nvidia-smi -L | grep -q GPU || skip "nvidia-smi shows no GPU"
+  [[ $(nvidia-smi -L) == *GPU\ * ]] || skip "nvidia-smi shows no GPU"
   [ -f "$bin/weft_cuda.so" ] || skip "$bin/weft_cuda.so is not there: nvcc was not found"
   mkdir -p "$out"
 fi
@@ -42,11 +43,13 @@ print(":".join(glob.glob(list(nvidia.__path__)[0] + "/*/lib")))' 2>/dev/null)
 fi
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-ok=0 failed=() skipped=()
+ok=0 failed=() skipped=() results=()
+# A string of JSON, in one line.
+json() { printf '"%s"' "$(printf %s "$1" | tr '\n\t' '  ' | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"; }
 say() { echo "$@" | tee -a "$out/summary.txt"; }
 # Runs a command with a limit in seconds; the last line that it prints is told.
 part() { # NAME SECONDS COMMAND...
-  local name=$1 limit=$(($2 * ${WEFT_GPU_SLOW:-1})) begin=$SECONDS code how
+  local name=$1 limit=$(($2 * ${WEFT_GPU_SLOW:-1})) begin=$SECONDS code how last
   shift 2
   if limits; then
     echo "$name $limit"
@@ -64,13 +67,23 @@ part() { # NAME SECONDS COMMAND...
     how=ok ok=$((ok + 1))
   fi
   { echo "==== $name: $how"; cat "$out/$name.txt"; } >>"$out/all.txt"
-  say "$(printf '%-16s %-8s %3d s  %s' "$name" "$how" $((SECONDS - begin)) \
-    "$(grep -v '^ *$' "$out/$name.txt" | tail -n 1 | cut -c -100)")"
+  last=$(grep -v '^ *$' "$out/$name.txt" | tail -n 1)
+  say "$(printf '%-16s %-8s %3d s  %s' "$name" "$how" $((SECONDS - begin)) "${last:0:100}")"
+  results+=("{\"part\": \"$name\", \"code\": $code, \"seconds\": $((SECONDS - begin)), \
+\"says\": $(json "${last:0:300}")}")
+}
+# A part that runs where it is named alone, and counts as none of the call's limit.
+extra() { # NAME SECONDS COMMAND...
+  limits || [[ " ${chosen[*]:-} " != *" $1 "* ]] || part "$@"
+}
+sanitized() { # TOOL
+  echo "command -v compute-sanitizer >/dev/null || { echo skipped: there is no compute-sanitizer; exit; }
+    compute-sanitizer --tool $1 --error-exitcode 9 '$bin/weft-gpu' kernels --brief"
 }
 
 weft=$bin/weft quick=plans/quickstart.lua big=tests/gpu/llama_1b.lua
 one=(--set mesh.tp=1 --set mesh.pp=1 --set mesh.dp=1 "${more[@]}")
-part versions 10 sh -c 'nvidia-smi; nvcc --version; git rev-parse HEAD; '"$weft"' --version'
+part versions 5 sh -c 'nvidia-smi; nvcc --version; git rev-parse HEAD; '"$weft"' --version'
 part run 40 "$weft" run $quick --steps 5 --device cuda "${more[@]}"
 part kernels 40 "$bin/weft-gpu" kernels
 part verify-f32 15 "$weft" verify $quick --device cuda --set precision=f32 "${more[@]}"
@@ -79,21 +92,25 @@ for mesh in tp pp dp; do
   part verify-$mesh 12 "$weft" verify $quick --device cuda --ranks 2 --steps 1 \
     --set precision=f32 "${one[@]}" --set mesh.$mesh=2
 done
+part verify-fp8 14 tests/gpu/fp8.sh "$weft" $quick --device cuda "${more[@]}"
 part graph 20 tests/gpu_graph.sh "$weft" $quick "$out" --steps 8 "${one[@]}" \
   --set deterministic=true
 part cudnn 25 tests/gpu/cudnn.sh "$bin" $quick "${one[@]}"
-part table 35 "$bin/weft-gpu" table $big "${more[@]}" "${table[@]}"
+part table 30 "$bin/weft-gpu" table $big "${more[@]}" "${table[@]}"
 part memory 30 tests/gpu/memory.sh "$weft" $big "${more[@]}"
 # Ranks of NCCL that share the GPU, each as if on a machine of its own.
 if limits || [ -f "$bin/weft_nccl.so" ]; then
-  ranks=("$weft" run $quick --device cuda --steps 2 "${more[@]}" --set mesh.tp=2)
+  ranks=("$weft" run $quick --device cuda --steps 2 "${more[@]}" --set mesh.tp=2
+    --set train.check_replicas_every=1)
   part nccl-2 15 tests/gpu/ranks.sh 2 "$out/nccl-2" "${ranks[@]}" --set mesh.pp=1 --set mesh.dp=1
   part nccl-4 20 tests/gpu/ranks.sh 4 "$out/nccl-4" "${ranks[@]}" --set mesh.pp=1 --set mesh.dp=2
-  part nccl-8 25 tests/gpu/ranks.sh 8 "$out/nccl-8" "${ranks[@]}" --set mesh.pp=2 --set mesh.dp=2
-  part failures 50 env "MORE=${WEFT_GPU_MORE:-}" tests/gpu/failures.sh "$weft" "$out/failures"
+  part nccl-8 22 tests/gpu/ranks.sh 8 "$out/nccl-8" "${ranks[@]}" --set mesh.pp=2 --set mesh.dp=2
+  part failures 45 env "MORE=${WEFT_GPU_MORE:-}" tests/gpu/failures.sh "$weft" "$out/failures"
 else
   say "nccl-*, failures: $bin/weft_nccl.so is not there: NCCL was not found"
 fi
+extra memcheck 500 sh -c "$(sanitized memcheck)"
+extra racecheck 500 sh -c "$(sanitized racecheck)"
 part race 160 python3 tests/gpu/race.py --weft "$weft" --out "$out" --seconds 150 \
   --table "$out/table.txt" "${race[@]}"
 
@@ -109,4 +126,8 @@ for name in kernels cudnn table memory failures race; do
 done | cut -c -200 | tee -a "$out/summary.txt"
 say "$ok passed, ${#failed[@]} failed: ${failed[*]:-none}; skipped: ${skipped[*]:-none};" \
   "$SECONDS s; all that was said is in $out/all.txt"
+printf -v all ', %s' "${results[@]}"
+echo "{\"gpu\": $(json "$(nvidia-smi -L)"), \"weft\": $(json "$("$weft" --version)"), \
+\"seconds\": $SECONDS, \"passed\": $ok, \"failed\": ${#failed[@]}, \
+\"skipped\": ${#skipped[@]}, \"parts\": [${all:2}]}" | tee "$out/result.json"
 [ ${#failed[@]} = 0 ]

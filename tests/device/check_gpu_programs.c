@@ -3,6 +3,7 @@
  * the race, and the script around them. Times mean nothing here; that they are told, and
  * what is found wrong, does. */
 #include <check.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -233,13 +234,24 @@ static const char *all_said(void) {
 
 START_TEST(the_script_runs_its_parts) {
   put_smi("GPU 0: a stand-in");
-  Outcome o =
-      process_run(300, "sh -c '" GPU_SH "WEFT_GPU_MORE=\"" SMALL
-                       "\" WEFT_GPU_TABLE=\"--cube 32 --copy 0.01 --ms 0\" " SCRIPT
-                       ".sh run verify-bf16 verify-tp graph cudnn table nccl-2 nccl-8'");
+  Outcome o = process_run(
+      300, "sh -c '" GPU_SH "WEFT_GPU_MORE=\"" SMALL
+           "\" WEFT_GPU_TABLE=\"--cube 32 --copy 0.01 --ms 0\" " SCRIPT
+           ".sh run verify-bf16 verify-tp verify-fp8 graph cudnn table nccl-2 "
+           "nccl-8 memcheck'");
   ck_assert_msg(o.code == 0, "code %d: %s%s%s", o.code, o.out, o.err, all_said());
-  ck_assert_msg(strstr(o.out, "8 passed, 0 failed: none; skipped: none; ") != NULL, "%s",
-                o.out);
+  ck_assert_msg(strstr(o.out, "9 passed, 0 failed: none; skipped: memcheck; ") != NULL,
+                "%s", o.out);
+  ck_assert_msg(strstr(o.out, "fp8 agrees with the CPU: tensorwise rowwise\n") != NULL,
+                "%s", o.out);
+  const char *line = strstr(o.out, "{\"gpu\": \"");
+  json_t *result = line ? json_loads(line, 0, NULL) : NULL;
+  ck_assert_msg(result != NULL, "%s", o.out);
+  ck_assert_str_eq(json_string_value(json_object_get(result, "gpu")),
+                   "GPU 0: a stand-in");
+  ck_assert_int_eq(json_integer_value(json_object_get(result, "passed")), 9);
+  ck_assert_int_eq((int)json_array_size(json_object_get(result, "parts")), 10);
+  json_decref(result);
   ck_assert_msg(strstr(o.out, "kernels of a step: ") != NULL, "%s", o.out);
 }
 END_TEST
@@ -257,7 +269,7 @@ END_TEST
 START_TEST(the_script_skips_where_there_is_no_gpu) {
   put_smi("No devices found");
   Outcome o = process_run(20, "sh -c '" GPU_SH SCRIPT ".sh'");
-  ck_assert_int_eq(o.code, 0);
+  ck_assert_int_eq(o.code, 77);
   ck_assert_str_eq(o.out, "gpu: skipped: nvidia-smi shows no GPU\n");
 }
 END_TEST
