@@ -1,7 +1,7 @@
 /* cuda_kernels.c - the table of CUDA kernels by op. Conversions of placement other than
  * slice are communication and have none. */
 #include "kernels/cuda/cudnn/cudnn_attention.h"
-#include "kernels/cuda/gemm/linear_fp8.h"
+#include "kernels/cuda/gemm/fp8_product.h"
 
 #define cuda_all_reduce     NULL
 #define cuda_all_gather     NULL

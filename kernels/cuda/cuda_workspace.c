@@ -1,7 +1,7 @@
 /* cuda_workspace.c - scratch sizes of the CUDA kernels, compiled for the host, so that a
  * plan is sized without a GPU. */
 #include "kernels/cuda/cudnn/cudnn_attention.h"
-#include "kernels/cuda/gemm/linear_fp8.h"
+#include "kernels/cuda/gemm/fp8_product.h"
 #include "vm/device/linear_ce_calls.h"
 #include "vm/graph/op_fp8.h"
 

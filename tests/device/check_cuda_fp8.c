@@ -15,7 +15,7 @@ Suite *cuda_fp8_suite(void);
 
 #ifdef WEFT_EMULATED_CUDA
 
-#include "kernels/cuda/gemm/linear_fp8.h"
+#include "kernels/cuda/gemm/fp8_product.h"
 #include "tests/reference/kernel_sets.h"
 #include "tests/standin/standin.h"
 #include "vm/graph/op_fp8.h"

@@ -609,7 +609,7 @@ return {
   { file = "kernels/cuda/attention/rope.cu", suites = "cuda_kernels",
     from = "(s + left * c) * longer * sign", to = "(s + left * c) * longer" },
   { file = "kernels/cuda/gemm/cublaslt.c", suites = "cuda_kernels",
-    from = "beta = a->accumulate", to = "beta = 0" },
+    from = "const float one = 1, beta = x->add", to = "const float one = 1, beta = 0" },
   { file = "kernels/cuda/gemm/cublaslt_algorithms.c", suites = "cuda_products",
     from = "if (mine < least)", to = "if (mine > least || i == 0)" },
   { file = "kernels/cuda/gemm/cublaslt_algorithms.c", suites = "cuda_products",

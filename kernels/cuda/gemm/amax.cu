@@ -3,7 +3,7 @@
  * into parts, whose largest are in the scratch; a maximum is the same in any order. A NaN
  * is no magnitude: it is one after rounding, too. */
 #include "kernels/cuda/rows.cuh"
-#include "linear_fp8.h"
+#include "fp8_product.h"
 #include "vm/graph/op_fp8.h"
 
 static __device__ __forceinline__ float larger(float most, float x) {

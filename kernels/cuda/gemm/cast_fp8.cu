@@ -1,6 +1,6 @@
 /* cast_fp8.cu - operands of products as codes of e4m3 or e5m2, rounded as vm/base/fp8.h
  * has it, to the bit, with the dimension of the sum last: rows as they are, or turned by
- * way of shared memory. See linear_fp8.h. */
+ * way of shared memory. See fp8_product.h. */
 #include "kernels/cuda/rows.cuh"
 #include "linear_fp8.cuh"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/cuda/kernel.cuh"
-#include "linear_fp8.h"
+#include "fp8_product.h"
 
 enum { FP8_BLOCK = 32 };
 

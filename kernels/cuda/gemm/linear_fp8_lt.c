@@ -2,7 +2,7 @@
  * dimension of the sum last, the only layout that all tensor cores with fp8 have; sums in
  * f32, by every addend; scales are read on the device. */
 #include "cublaslt_int.h"
-#include "linear_fp8.h"
+#include "fp8_product.h"
 #include "vm/graph/op_fp8.h"
 
 /* ---- what a GPU has ---- */

@@ -1,10 +1,10 @@
-/* linear_fp8.h - products of operands that are rounded to fp8 on a GPU. Each operand is
+/* fp8_product.h - products of operands that are rounded to fp8 on a GPU. Each operand is
  * copied to the scratch as codes, with the dimension of the sum last, as tensor cores
  * want it; with them what scales the result back: a number for a tensor, row or column,
  * or the exponents of blocks. Then cuBLASLt multiplies or, where a kernel runs without
  * it, weft's own kernel. cuda_workspace.c has the layout, which is of shapes alone. */
-#ifndef WEFT_CUDA_LINEAR_FP8_H
-#define WEFT_CUDA_LINEAR_FP8_H
+#ifndef WEFT_CUDA_FP8_PRODUCT_H
+#define WEFT_CUDA_FP8_PRODUCT_H
 
 #include "cublaslt.h"
 
