@@ -13,9 +13,9 @@ static bool wide(const void *p, int64_t stride, int64_t width) {
 
 /* ---- one product ---- */
 
-template <bool A_K, bool B_K, bool WIDE, typename TO>
+template <bool A_K, bool B_K, bool WIDE>
 __global__ void __launch_bounds__(MMA_THREADS)
-    multiply_product(Operand a, Operand b, TO *c, int m, int n, int k, int planes,
+    multiply_product(Operand a, Operand b, AnyResult c, int m, int n, int k, int planes,
                      bool add) {
   multiply_mma<A_K, B_K, WIDE>(a, b, c, m, n, k, planes, (int)blockIdx.y * MMA_SIDE,
                                (int)blockIdx.x * MMA_SIDE, add);
@@ -33,13 +33,10 @@ void multiply_bf16(Device *d, const Matrix<bfloat> &a, const Matrix<bfloat> &b, 
   Dim3 grid(tiles_of(n), tiles_of(m));
   auto start = [&](auto along_a, auto along_b) {
     by_bool(both, [&](auto aligned) {
-      by_type(type, [&](auto *p) {
-        typedef TYPE_OF(p) TO;
-        LAUNCH_ROOM((multiply_product<decltype(along_a)::is, decltype(along_b)::is,
-                                      decltype(aligned)::is, TO>),
-                    grid, MMA_THREADS, MMA_ROOM, cuda_stream(d), x, y, (TO *)c, (int)m,
-                    (int)n, (int)k, planes.n, add);
-      });
+      LAUNCH_ROOM((multiply_product<decltype(along_a)::is, decltype(along_b)::is,
+                                    decltype(aligned)::is>),
+                  grid, MMA_THREADS, MMA_ROOM, cuda_stream(d), x, y,
+                  (AnyResult{c, type == DT_BF16}), (int)m, (int)n, (int)k, planes.n, add);
     });
   };
   if (!a_k)
@@ -110,15 +107,16 @@ void multiply_experts(Device *d, const bfloat *x, const bfloat *w, const int32_t
 }
 
 /* Grid: columns, rows, experts. */
-template <bool WIDE, typename G>
+template <bool WIDE>
 __global__ void __launch_bounds__(MMA_THREADS)
-    multiply_expert_dw(const bfloat *a, const bfloat *b, const int32_t *ends, G *dw,
-                       int m, int n, bool add) {
+    multiply_expert_dw(const bfloat *a, const bfloat *b, const int32_t *ends,
+                       AnyResult dw, int m, int n, bool add) {
   int64_t e = blockIdx.z, first = ends[e];
   Operand x = {a + first * m, m, 0}, y = {b + first * n, n, 0};
-  multiply_mma<false, false, WIDE>(x, y, dw + e * m * n, m, n, ends[e + 1] - (int)first,
-                                   1, (int)blockIdx.y * MMA_SIDE,
-                                   (int)blockIdx.x * MMA_SIDE, add);
+  dw.p = (char *)dw.p + e * m * n * (dw.narrow ? sizeof(bfloat) : sizeof(float));
+  multiply_mma<false, false, WIDE>(x, y, dw, m, n, ends[e + 1] - (int)first, 1,
+                                   (int)blockIdx.y * MMA_SIDE, (int)blockIdx.x * MMA_SIDE,
+                                   add);
 }
 
 void multiply_expert_weights(Device *d, const bfloat *a, const bfloat *b,
@@ -127,10 +125,8 @@ void multiply_expert_weights(Device *d, const bfloat *a, const bfloat *b,
   Dim3 grid(tiles_of(n), tiles_of(m), (unsigned)experts);
   assert(m <= INT32_MAX && n <= INT32_MAX);
   by_bool(wide(a, m, m) && wide(b, n, n) && aligned(dw), [&](auto aligned) {
-    by_type(type, [&](auto *p) {
-      typedef TYPE_OF(p) G;
-      LAUNCH_ROOM((multiply_expert_dw<decltype(aligned)::is, G>), grid, MMA_THREADS,
-                  MMA_ROOM, cuda_stream(d), a, b, ends, (G *)dw, (int)m, (int)n, add);
-    });
+    LAUNCH_ROOM((multiply_expert_dw<decltype(aligned)::is>), grid, MMA_THREADS, MMA_ROOM,
+                cuda_stream(d), a, b, ends, (AnyResult{dw, type == DT_BF16}), (int)m,
+                (int)n, add);
   });
 }

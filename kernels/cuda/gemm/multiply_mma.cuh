@@ -160,11 +160,26 @@ __device__ __forceinline__ void store_tile(const MmaSums &sum, TO *c, int m, int
   }
 }
 
+/* A result of f32, or bf16 where it is narrow. Its type is known when the sums are there:
+ * kernels for each of both would be compiled twice as long. */
+struct AnyResult {
+  void *p;
+  bool narrow;
+};
+template <bool WIDE>
+__device__ __forceinline__ void store_tile(const MmaSums &sum, AnyResult c, int m, int n,
+                                           int row, int col, bool add) {
+  if (c.narrow)
+    store_tile<WIDE>(sum, (bfloat *)c.p, m, n, row, col, add);
+  else
+    store_tile<WIDE>(sum, (float *)c.p, m, n, row, col, add);
+}
+
 /* The tile of c(m,n) (+)= a(m,k) b(k,n), summed over `planes`, at (m0, n0). WIDE: both
  * operands and their rows begin at multiples of 16 bytes and end there; n is even, and c
  * begins at such a multiple. */
-template <bool A_K, bool B_K, bool WIDE, typename TO>
-__device__ __forceinline__ void multiply_mma(const Operand &a, const Operand &b, TO *c,
+template <bool A_K, bool B_K, bool WIDE, typename C>
+__device__ __forceinline__ void multiply_mma(const Operand &a, const Operand &b, C c,
                                              int m, int n, int k, int planes, int m0,
                                              int n0, bool add) {
   SHARED_ROOM(room);
