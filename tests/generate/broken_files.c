@@ -141,8 +141,8 @@ static void repair_seal(FuzzFile *f) {
 
 /* ---- a checkpoint of two files ---- */
 
-static const CkptParam shard_params[] = {{"a", 1, {4}, false, false},
-                                         {"b", 2, {2, 3}, false, false}};
+static const CkptParam shard_params[] = {{.name = "a", .ndim = 1, .dim = {4}},
+                                         {.name = "b", .ndim = 2, .dim = {2, 3}}};
 static const char shard_id[] = "0123456789abcdef";
 
 /* A piece of "a", cut flat, or of the rows of "b": the first or the second half. */

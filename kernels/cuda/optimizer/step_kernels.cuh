@@ -16,7 +16,7 @@ static __device__ uint32_t bits(float x) {
   memcpy(&u, &x, sizeof u);
   return u;
 }
-static __device__ uint32_t chance(float g, float m, uint32_t step, uint32_t seed) {
+static inline __device__ uint32_t chance(float g, float m, uint32_t step, uint32_t seed) {
   uint32_t x = bits(m) + bits(g) * 0x9e3779b9u + (step * 0x85ebca6bu ^ seed);
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;
