@@ -2,8 +2,8 @@
  * factored_* ops of all devices go by. C++, too.
  *
  * A parameter is M matrices behind each other from element `first` of a block on, of each
- * of which the rank has one piece (matrix_places.h); of the block it has `n` elements from
- * `base` on. */
+ * of which the rank has one piece (matrix_places.h); of the block it has `n` elements
+ * from `base` on. */
 #ifndef WEFT_FACTORED_PLACES_H
 #define WEFT_FACTORED_PLACES_H
 
@@ -27,7 +27,7 @@ PLACES FactoredPlaces factored_places(int64_t matrices, int64_t rows, int64_t co
   if (!rows) f.at.cols = row;
   f.matrices = matrices, f.rows = high, f.cols = cols;
   f.here = piece_rows(&f.at, high);
-  f.base = n * shard, f.n = n, f.piece = piece;
+  f.base = n * shard, f.n = n, f.piece = rows ? piece : 0;
   return f;
 }
 

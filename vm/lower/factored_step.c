@@ -1,5 +1,5 @@
-/* factored_step.c - the step of an optimizer that has of a matrix averages of its rows and
- * columns (Adafactor: Shazeer and Stern 2018, as torch.optim.Adafactor). With x the
+/* factored_step.c - the step of an optimizer that has of a matrix averages of its rows
+ * and columns (Adafactor: Shazeer and Stern 2018, as torch.optim.Adafactor). With x the
  * gradient and p the parameter, of every matrix
  *   rows, columns = averages of the means of x^2 over each
  *   u = x / sqrt(rows columns / mean of rows)
@@ -7,10 +7,10 @@
  * and so of every other parameter, with an average of x^2 in the place of the product.
  *
  * Ranks step their shards. What they need of the others is sums alone: those of x^2 and
- * p^2 over rows and columns, then those of u^2 over rows. Each block of the buffer has them
- * behind each other, summed over the axes that cut it flat and those that cut its matrices,
- * where activations were. A matrix is that of a Hugging Face model's files, as in
- * matrix_step.c. */
+ * p^2 over rows and columns, then those of u^2 over rows. Each block of the buffer has
+ * them behind each other, summed over the axes that cut it flat and those that cut its
+ * matrices, where activations were. A matrix is that of a Hugging Face model's files, as
+ * in matrix_step.c. */
 #include "optimizer_step.h"
 #include "rank_cost.h"
 

@@ -1,14 +1,13 @@
 /* factored.c - the step of Adafactor, of which vm/lower/factored_step.c has the formulas:
- * sums over the rows and columns of matrices, their averages, the norm of the step, and the
- * step. Sums are of what the rank has, in f64, in an order that no thread changes. */
+ * sums over the rows and columns of matrices, their averages, the norm of the step, and
+ * the step. Sums are of what the rank has, in f64, in an order that no thread changes. */
 #include "step_kernels.h"
 
 #include "vm/graph/factored_places.h"
 
 /* ---- places ---- */
 
-static FactoredPlaces places_of(const KernelArgs *a, const KTensor *g,
-                                int64_t matrices) {
+static FactoredPlaces places_of(const KernelArgs *a, const KTensor *g, int64_t matrices) {
   const OpAttr *t = a->attr;
   return factored_places(matrices, t->rows, t->cols, t->n, t->dim, t->parts, t->pieces,
                          a->index, (int64_t)t->first, count_of(g), a->shard);

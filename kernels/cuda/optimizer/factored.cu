@@ -5,8 +5,7 @@
 
 #include "vm/graph/factored_places.h"
 
-static FactoredPlaces places_of(const KernelArgs *a, const KTensor *g,
-                                int64_t matrices) {
+static FactoredPlaces places_of(const KernelArgs *a, const KTensor *g, int64_t matrices) {
   const OpAttr *t = a->attr;
   return factored_places(matrices, t->rows, t->cols, t->n, t->dim, t->parts, t->pieces,
                          a->index, (int64_t)t->first, cuda_count(g), a->shard);
@@ -187,7 +186,8 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* The variance of column j of a row's run, element `at` of the shard. */
 static __device__ double variance(const FactoredPlaces *f, const RowRun *r,
-                                  const float *v, double mean, const Whole *w, int64_t i) {
+                                  const float *v, double mean, const Whole *w,
+                                  int64_t i) {
   double x = w->factored ? 0 : v[r->from + i], least = w->epsilon * w->epsilon;
   int64_t col = w->factored ? factored_col(f, r->first + i) : -1;
   if (col >= 0) {
