@@ -85,8 +85,8 @@ const char *absent_convert(Arena *a, const char *folder, const char *name) {
 
 /* ---- the nearest name ---- */
 
-/* The only one that begins with `start` and goes on with another word: "mein Plan.lua"
- * and "mein.lua" for "mein". */
+/* The only one that begins with `start` and goes on with another word, or with the ending
+ * that was left out. */
 static const char *only_longer(const char *start, const char *const *names, int n) {
   const char *found = NULL;
   size_t m = strlen(start);
