@@ -82,6 +82,10 @@ static const char *no_bias(const Job *j) {
   return holds(!route || route->nin < 2, "on routers without a bias");
 }
 
+static const char *adapter_alone(const Job *j) {
+  return holds(j->plan.adapter.rank > 0, "beside an adapter");
+}
+
 static const char *no_recompute(const Job *j) {
   const Recompute *r = &j->plan.recompute;
   return holds(!r->full && !r->selective && !r->cheap && !r->npattern,

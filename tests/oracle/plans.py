@@ -316,11 +316,15 @@ def optimizer_of(o, groups, dtype):
                              eps=o["eps"] or torch.finfo(dtype).tiny, foreach=False)
 
 
-def move_biases(weights, load, rate):
-    for name, counts in load.items():
-        bias = weights.get(name + ".gate.e_score_correction_bias")
-        if bias is not None and rate:
-            bias += rate * torch.sign(counts.mean() - counts)
+def move_biases(plan, weights, load):
+    """A bias that is frozen stays, and so do all beside an adapter."""
+    rate = (plan["moe"] or {}).get("bias_update_rate")
+    for layer, counts in load.items():
+        name = layer + ".gate.e_score_correction_bias"
+        if not rate or plan["adapter"] or name not in weights:
+            continue
+        if not any(named_by(f, name) for f in plan["freeze"]):
+            weights[name] += rate * torch.sign(counts.mean() - counts)
 
 
 class Formats:
@@ -393,7 +397,7 @@ def pytorch(plan, config, initial, batches, dtype, choices, chance=None):
     w = {n: p.to(dtype, copy=True) for n, p in initial.items()}
     groups = groups_of(plan, w)
     trained = [p for g in groups for p in g["params"]]
-    o, rate = plan["optimizer"], (plan["moe"] or {}).get("bias_update_rate")
+    o = plan["optimizer"]
     optimizer, losses = optimizer_of(o, groups, dtype), []
     for step, batch in enumerate(batches):
         loss, load = add_gradients(plan, config, w, trained, batch, choices, formats, native)
@@ -405,7 +409,7 @@ def pytorch(plan, config, initial, batches, dtype, choices, chance=None):
         with torch.no_grad():
             for p in trained if formats.master else []:
                 p.copy_(formats.rounded(p))
-            move_biases(w, load, rate)
+            move_biases(plan, w, load)
     return {"loss": losses, "choices": choices,
             "weights": {n: p.detach().double() for n, p in w.items()}}
 
