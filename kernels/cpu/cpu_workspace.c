@@ -48,8 +48,8 @@ uint64_t fp8_copy_bytes(const KTensor *x) {
 }
 
 bool cpu_is_product(int op) {
-  return is_linear_fp8(op) || op == OP_linear || op == OP_linear_dx || op == OP_linear_dw ||
-         op == OP_grouped_linear || op == OP_grouped_linear_dx ||
+  return is_linear_fp8(op) || op == OP_linear || op == OP_linear_dx ||
+         op == OP_linear_dw || op == OP_grouped_linear || op == OP_grouped_linear_dx ||
          op == OP_grouped_linear_dw;
 }
 

@@ -70,6 +70,7 @@ static KernelArgs shapes(const Problem *p, bool accumulate) {
                   .nout = p->nout,
                   .accumulate = accumulate,
                   .index = p->index,
+                  .shard = p->index,
                   .heads_index = KERNEL_HEADS,
                   .unit = KERNEL_UNIT};
   for (int i = 0; i < p->nin; i++) a.in[i] = kernel_tensor(&p->in[i]);

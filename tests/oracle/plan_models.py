@@ -3,6 +3,8 @@
 A model of the library is written here a second time, from its config.json and the names of
 its weights; a model function is the list of its ops (spec.lua), each written here.
 """
+import re
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -157,12 +159,18 @@ class Linears:
     weights are (in, out)."""
 
     def __init__(self, adapter, weights, batch, in_out=False):
-        self.w, self.b, self.in_out, self.scale = weights, batch, in_out, None
+        self.w, self.b, self.in_out, self.adapter = weights, batch, in_out, adapter
         self.rate, self.number = adapter and adapter.get("dropout"), {}
         self.post = bool(adapter) and adapter.get("dropout_position") == "post"
-        if adapter:
-            rank, alpha = adapter["rank"], adapter.get("alpha") or adapter["rank"]
-            self.scale = alpha / (rank ** 0.5 if adapter.get("rslora") else rank)
+
+    def scale(self, name):
+        """Of a module whose rank or alpha may be another one than that of all."""
+        rank = self.w[name + ".lora_A.weight"].shape[0]
+        alpha = self.adapter.get("alpha") or self.adapter["rank"]
+        for pattern, own in (self.adapter.get("alpha_pattern") or {}).items():
+            if re.search(r"(^|\.)" + re.escape(pattern).replace(r"\*", r"\d+") + "$", name):
+                alpha = own
+        return alpha / (rank ** 0.5 if self.adapter.get("rslora") else rank)
 
     def dropped(self, x, site, name):
         """With weft's masks: the linears of a layer are counted in the order of the model."""
@@ -173,13 +181,14 @@ class Linears:
             x = self.dropped(x, site, name)
         low = F.linear(x, self.w[name + ".lora_A.weight"])
         high = F.linear(low, self.w[name + ".lora_B.weight"])
-        high = self.scale * (self.dropped(high, site, name) if self.post else high)
+        scale = self.scale(name)
+        high = scale * (self.dropped(high, site, name) if self.post else high)
         magnitude = self.w.get(name + ".lora_magnitude_vector")
         if magnitude is None:
             return y + high
         with torch.no_grad():
             more = self.w[name + ".lora_B.weight"] @ self.w[name + ".lora_A.weight"]
-            norm = (w + self.scale * more).norm(dim=1)
+            norm = (w + scale * more).norm(dim=1)
         by = magnitude / norm
         return y + (by - 1) * F.linear(x, w) + by * high
 

@@ -91,6 +91,7 @@ static const struct {
 } samples[] = {
     {"model", "'model.num_hidden_layers', 4, 12"},
     {"name", "'name', 'a', 'b'"},
+    {"optimizer.eps", "'optimizer.eps', 1e-06, 0.5, { 1e-30, 0.01 }"},
     {"cluster", "'cluster', 'h200', 'a100-80gb'"},
     {"cluster.gpu", "'cluster.gpu', 'h200', 'a100-80gb', { 'h200', bandwidth = 1e12 }"},
     {"cluster.network", "'cluster.network', { per_gpu = 1e9 }, { spine = 1e8 }"},

@@ -85,14 +85,14 @@ const char *absent_convert(Arena *a, const char *folder, const char *name) {
 
 /* ---- the nearest name ---- */
 
-/* The only one that begins with `start` and goes on with another word, or with the ending
- * that was left out. */
-static const char *only_longer(const char *start, const char *const *names, int n) {
+/* The only plan that begins with `start` and goes on with another word, or with the
+ * ending alone. */
+static const char *only_plan(const char *start, const char *const *names, int n) {
   const char *found = NULL;
   size_t m = strlen(start);
   for (int i = 0; i < n; i++) {
-    if (strncmp(start, names[i], m) || !names[i][m] || !strchr(" .-_", names[i][m]))
-      continue;
+    if (strncmp(start, names[i], m) || !ends_with(names[i], ".lua")) continue;
+    if (!names[i][m] || !strchr(" .-_", names[i][m])) continue;
     if (found) return NULL;
     found = names[i];
   }
@@ -109,7 +109,7 @@ const char *absent_nearest(Arena *a, const char *path) {
     const char **names = NEW_N(a, const char *, g.gl_pathc);
     for (size_t i = 0; i < g.gl_pathc; i++)
       names[i] = arena_str(a, g.gl_pathv[i] + strlen(folder));
-    nearest = *name ? only_longer(name, names, (int)g.gl_pathc) : NULL;
+    nearest = *name ? only_plan(name, names, (int)g.gl_pathc) : NULL;
     if (!nearest) nearest = str_nearest(name, names, (int)g.gl_pathc);
   }
   globfree(&g);

@@ -12,8 +12,8 @@ const char *absent_hub(Arena *a, const char *path);
 const char *absent_pickle(Arena *a, const char *folder);
 /* The same of the file `name`, which is in the folder. */
 const char *absent_convert(Arena *a, const char *folder, const char *name);
-/* The name in the path's folder that is nearest to the path's last one, or the only one
- * that begins with it and goes on with another word. */
+/* The name in the path's folder that is nearest to the path's last one, or the only plan
+ * that begins with it. */
 const char *absent_nearest(Arena *a, const char *path);
 
 #endif
