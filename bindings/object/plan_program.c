@@ -8,7 +8,6 @@
 #include "vm/session/footprint.h"
 #include "vm/base/plural.h"
 #include "vm/session/gpu_memory.h"
-#include "vm/sim/kernel_work.h"
 
 /* Argument `arg` as a rank of the mesh. */
 static int rank_arg(lua_State *L, const Job *j, int arg) {
@@ -146,23 +145,6 @@ static void add_memory(lua_State *L, const Job *j, int pp) {
   add_gpu(L, j, pp);
 }
 
-/* Bytes of the scores of a layer for a microbatch, as stacks without a kernel for
- * attention keep them: softmax (2), what dropout leaves of it (2), the mask (1). Programs
- * have none of them. */
-static double scores_of(const Compiled *c) {
-  const EvenList none = {0};
-  double most = 0;
-  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
-    const Program *p = &c->prog[pp];
-    for (uint32_t i = 0; i < p->ncode; i++) {
-      if (p->code[i].code != I_KERNEL) continue;
-      KernelWork w = kernel_work(p, &p->code[i], &none);
-      if (w.kind == WORK_ATTENTION) most = MAX(most, 5 * w.heads * w.m * w.n);
-    }
-  }
-  return most;
-}
-
 /* Ranks that differ only in dp, cp and tp have equal sizes, so there is one entry per pp
  * rank. */
 int plan_memory(lua_State *L) {
@@ -172,7 +154,7 @@ int plan_memory(lua_State *L) {
   lua_newtable(L);
   add_held(L, j, FOOTPRINT_PROCESS, 0, "process");
   add_held(L, j, FOOTPRINT_LIBRARY, 0, "libraries");
-  double scores = scores_of(j->compiled);
+  double scores = footprint_scores(j->compiled);
   if (scores > 0) set_integer(L, "scores", (int64_t)scores);
   if (one) {
     add_memory(L, j, mesh_coord(&j->mesh, rank, AXIS_PP));

@@ -261,6 +261,8 @@ START_TEST(check_bad) {
   scratch_put("mein Plan.lua", "", 0);
   expect(arena_printf(scratch_arena, "check %s/mein", scratch_dir), 2, "",
          "mein: error: there is no such file (did you mean \"mein Plan.lua\"?)");
+  expect(arena_printf(scratch_arena, "check %s/mein.lua", scratch_dir), 2, "",
+         "(did you mean \"mein Plan.lua\"?)");
   expect("check " PLANS "quickstart.lua --set x", 2, "", "write --set PATH=VALUE");
   plan("while true do end\n");
   expect(arena_printf(scratch_arena, "check %s/plan.lua", scratch_dir), 3, "",

@@ -89,7 +89,7 @@ const char *absent_convert(Arena *a, const char *folder, const char *name) {
  * ending alone. */
 static const char *only_plan(const char *start, const char *const *names, int n) {
   const char *found = NULL;
-  size_t m = strlen(start);
+  size_t m = strlen(start) - (ends_with(start, ".lua") ? strlen(".lua") : 0);
   for (int i = 0; i < n; i++) {
     if (strncmp(start, names[i], m) || !ends_with(names[i], ".lua")) continue;
     if (!names[i][m] || !strchr(" .-_", names[i][m])) continue;

@@ -5,6 +5,7 @@
 
 #include "vm/rank/saved_pieces.h"
 #include "vm/run/run_int.h"
+#include "vm/sim/kernel_work.h"
 #include "vm/weights/weights_load.h"
 
 uint64_t held_run(const Compiled *c) {
@@ -76,4 +77,18 @@ int footprint_lines(const Plan *p, const Compiled *c, unsigned with, FootprintOw
     if (!h.known || h.bytes) out[n++] = h;
   }
   return n;
+}
+
+double footprint_scores(const Compiled *c) {
+  const EvenList none = {0};
+  double most = 0;
+  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
+    const Program *p = &c->prog[pp];
+    for (uint32_t i = 0; i < p->ncode; i++) {
+      if (p->code[i].code != I_KERNEL) continue;
+      KernelWork w = kernel_work(p, &p->code[i], &none);
+      if (w.kind == WORK_ATTENTION) most = MAX(most, 5 * w.heads * w.m * w.n);
+    }
+  }
+  return most;
 }

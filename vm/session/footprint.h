@@ -22,4 +22,9 @@ enum { FOOTPRINT_WEIGHTS = 1, FOOTPRINT_TRACE = 2 };
 int footprint_lines(const Plan *p, const Compiled *c, unsigned with, FootprintOwner by,
                     int pp, FootprintLine out[FOOTPRINT_MOST]);
 
+/* Bytes of the scores of a layer for a microbatch, as stacks without a kernel for
+ * attention keep them: softmax (2), what dropout leaves of it (2), the mask (1), of a
+ * rank's heads. Programs have none of them. */
+double footprint_scores(const Compiled *c);
+
 #endif

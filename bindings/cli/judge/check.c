@@ -2,6 +2,7 @@
 #include "bindings/cli/cli.h"
 #include "vm/rewrite/fp8_linears.h"
 #include "vm/base/plural.h"
+#include "vm/session/footprint.h"
 
 #include <math.h>
 
@@ -23,6 +24,12 @@ static void print_memory(const Job *j, double lacks) {
   if (lacks > 0)
     printf(": %s too much for %s", format_bytes(lacks, a), j->plan.cluster.gpu);
   printf("\n");
+  double scores = j->plan.cluster.gpu ? footprint_scores(j->compiled) : 0;
+  if (scores > worst / 100.0)
+    printf("          attention scores are never stored, which others do: %s for each "
+           "layer and "
+           "microbatch\n",
+           format_bytes(scores, a));
 }
 
 /* Of the worst rank: what is frozen, what learns, and what that saves. */
