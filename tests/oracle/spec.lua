@@ -127,7 +127,8 @@ end
 package.preload.weft = function()
   return {
     plan = same, model = same, adamw = named "adamw",
-    sgd = named "sgd", lion = named "lion", muon = named "muon", adafactor = named "adafactor", tokens = same, synthetic = same,
+    sgd = named "sgd", lion = named "lion", muon = named "muon", adafactor = named "adafactor", adam = named "adam",
+    adamw_8bit = named "adamw_8bit", tokens = same, synthetic = same,
     tp_plan = empty, extend = empty,
     constant = rate "constant", cosine = rate "cosine", linear = rate "linear",
   }
