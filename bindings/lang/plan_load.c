@@ -4,6 +4,7 @@
 #include "plan_load.h"
 #include "vm/base/terminal.h"
 #include "vm/pipeline/schedule.h"
+#include "vm/plan/optimizer.h"
 
 static const char *folder_of(Arena *a, const char *path) {
   const char *slash = strrchr(path, '/');
@@ -50,6 +51,21 @@ static bool share_cluster(LangPlan *lp) {
   return true;
 }
 
+/* An optimizer of whole matrices, or of their rows and columns, steps those that files
+ * have. */
+static void check_packed(lua_State *L, LangPlan *lp, Diags *d) {
+  const OptimizerInfo *o = &optimizer_info[lp->plan.opt.kind];
+  HfPacked packed;
+  if (!o->matrices && !o->factored) return;
+  model_packed(L, lp, &packed);
+  if (!packed.name[0]) return;
+  diag_error(d, "not-built", "optimizer",
+             "%s steps each matrix of a model's files as a whole, and %s of %s models is "
+             "several here",
+             o->name, packed.name[0], lp->arch)
+      ->suggestion = "weft.adamw";
+}
+
 typedef struct CheckJob {
   LangPlan *lp;
   Diags *d;
@@ -63,6 +79,7 @@ static void check_job(lua_State *L, void *ud) {
   schema_check(L, lp, d);
   if (!share_model(lp)) model_resolve(L, lp, d);
   model_default_tp(L, lp, d);
+  check_packed(L, lp, d);
   if (!p->name)
     p->name = arena_shown(lp->arena, stem_of(lp->arena, lp->state->path), ONE_LINE);
   p->data.dir = lp->state->dir;

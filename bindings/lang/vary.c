@@ -504,7 +504,7 @@ static void find_varied(lua_State *L, ShareJob *j) {
 }
 
 static void share_job(lua_State *L, void *ud) {
-  static const unsigned kinds[] = {FOR_UNITS, FOR_SCHEDULE, FOR_SHARES};
+  static const unsigned kinds[] = {FOR_GRAPH, FOR_UNITS, FOR_SCHEDULE, FOR_SHARES};
   ShareJob *j = ud;
   struct KeyRows *keys = NEW_N(j->lp->arena, struct KeyRows, LEN(kinds) + 1);
   luaL_checkstack(L, 8, NULL);

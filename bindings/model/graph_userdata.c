@@ -540,22 +540,6 @@ static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
   return st == WEFT_OK ? check_routers(c, p, d) : st;
 }
 
-/* An optimizer of whole matrices, or of their rows and columns, steps those that files
- * have. */
-static weft_status check_packed(LangPlan *lp, const Plan *plan, Diags *d, weft_error *e) {
-  const OptimizerInfo *o = &optimizer_info[plan->opt.kind];
-  HfPacked packed;
-  if (!o->matrices && !o->factored) return WEFT_OK;
-  TRY(lang_hf_packed(lp, &packed, e));
-  if (!packed.name[0]) return WEFT_OK;
-  diag_error(d, "not-built", "optimizer",
-             "%s steps each matrix of a model's files as a whole, and %s of %s models is "
-             "several here",
-             o->name, packed.name[0], lp->arch)
-      ->suggestion = "weft.adamw";
-  return WEFT_EPLAN;
-}
-
 weft_status lang_build_graph(LangPlan *lp, const Plan *plan, int64_t B, int64_t T,
                              Graph *g, Diags *d, weft_error *e) {
   LangState *s = lp->state;
@@ -581,7 +565,6 @@ weft_status lang_build_graph(LangPlan *lp, const Plan *plan, int64_t B, int64_t 
   weft_status st = call_models(L, lp, &c, plan, d, e);
   state_disarm(s);
   lua_settop(L, top);
-  if (st == WEFT_OK) st = check_packed(lp, plan, d, e);
   if (s->stop != STOP_NONE) return state_stopped(s, d, e);
   if (d->list.n) lang_locate(lp, d);
   return st;

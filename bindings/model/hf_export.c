@@ -137,6 +137,20 @@ weft_status lang_hf_config(LangPlan *lp, DType dtype, Text *out, bool *known,
 
 /* ---- modules that files have as one ---- */
 
+void model_packed(lua_State *L, LangPlan *lp, HfPacked *out) {
+  int top = lua_gettop(L);
+  *out = (HfPacked){0};
+  if (!lp->arch) return;
+  push_architecture(L, lp);
+  if (field_push(L, -1, "packed") == LUA_TTABLE)
+    for (int i = 0; i < HF_PACKED && lua_rawgeti(L, -1, i + 1) == LUA_TSTRING; i++) {
+      snprintf(out->text[i], sizeof out->text[i], "%s", lua_tostring(L, -1));
+      out->name[i] = out->text[i];
+      lua_pop(L, 1);
+    }
+  lua_settop(L, top);
+}
+
 typedef struct ListPacked {
   LangPlan *lp;
   HfPacked *out;
@@ -144,17 +158,9 @@ typedef struct ListPacked {
 
 static void list_packed(lua_State *L, void *ud) {
   const ListPacked *x = ud;
-  push_architecture(L, x->lp);
-  if (field_push(L, -1, "packed") != LUA_TTABLE) return;
-  for (int i = 0; i < HF_PACKED && lua_rawgeti(L, -1, i + 1) == LUA_TSTRING; i++) {
-    snprintf(x->out->text[i], sizeof x->out->text[i], "%s", lua_tostring(L, -1));
-    x->out->name[i] = x->out->text[i];
-    lua_pop(L, 1);
-  }
+  model_packed(L, x->lp, x->out);
 }
 
 weft_status lang_hf_packed(LangPlan *lp, HfPacked *out, weft_error *e) {
-  ListPacked x = {lp, out};
-  *out = (HfPacked){0};
-  return lp->arch ? state_protect(lp->state, list_packed, &x, e) : WEFT_OK;
+  return state_protect(lp->state, list_packed, &(ListPacked){lp, out}, e);
 }

@@ -34,6 +34,7 @@ typedef struct HfPacked {
   char text[HF_PACKED][32];
   const char *name[HF_PACKED + 1];
 } HfPacked;
+void model_packed(lua_State *L, LangPlan *lp, HfPacked *out);
 weft_status lang_hf_packed(LangPlan *lp, HfPacked *out, weft_error *e);
 
 /* ---- graph_ops_doc.c ---- */

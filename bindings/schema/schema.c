@@ -6,6 +6,7 @@
 #include <math.h>
 
 /* Columns: what the field influences, where it goes. */
+#define GRAPH    (FOR_GRAPH | FOR_UNITS)
 #define UNITS    FOR_UNITS
 #define SCHEDULE FOR_SCHEDULE
 #define SHARES   FOR_SHARES

@@ -11,7 +11,8 @@ enum {
   FOR_SHARES = 4,
   FOR_SIZES = 8,
   FOR_POINT = 16,
-  FOR_NOTHING = 32
+  FOR_NOTHING = 32,
+  FOR_GRAPH = 64
 };
 
 typedef enum {

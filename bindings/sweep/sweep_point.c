@@ -1,144 +1,13 @@
 /* sweep_point.c - judges a point. Its plan is checked as `weft check` does it; what the
- * later steps give depends on few things each and is looked up by them: the fields that
- * influence it, by their rows in schema.def (vary_key), and what sizes come to:
- *
- *   units      and the mesh without pp, whether the schedule splits I and W
- *   schedule   and pp, virtual stages, microbatches: actions and bubble
- *   stages     and units: what ranks hold and do
- *   ranks      shape of the units, stages, schedule: lifetimes of buffers
- *
+ * later steps give depends on few things each and is looked up by them (sweep_passes.c).
  * The passes and their order are the compiler's (passes.h). */
-#include "sweep_point.h"
-#include "bindings/model/model.h"
-#include "bindings/schedule/schedule_facts.h"
-#include "bindings/lang/plan_load.h"
+#include "sweep_point_int.h"
 
 #include <math.h>
 
 #include <stdio.h>
 
 #include "vm/lower/arena_layout.h"
-
-typedef struct Point {
-  Judge *j;
-  LangPlan *lp;
-  Vary vary;
-  Diags d;
-  Mesh mesh;
-  int microbatches; /* of the schedule */
-  bool all_dp;      /* the units are made for the real number of data-parallel ranks */
-  CacheEntry *of[PASS_N];
-  PointReason *why;
-} Point;
-
-static const Plan *plan_of(const Point *p) { return &p->lp->plan; }
-
-/* Whether experts are cut over other ranks than those of tp. */
-static bool own_experts(const Mesh *m) {
-  return m->size[AXIS_EP] > 1 || m->size[AXIS_ETP] != m->size[AXIS_TP];
-}
-
-/* A model of the library knows the batch only as a size of tensors, so that any number of
- * data-parallel ranks above one gives a rank the same work; but where these ranks share
- * experts, their number says with how many. */
-static Mesh units_mesh(const Point *p) {
-  Mesh m = p->mesh;
-  m.size[AXIS_PP] = 1;
-  if (!p->lp->arch || p->all_dp || own_experts(&m)) return m;
-  for (int a = 0; a < AXIS_N; a++)
-    if (AXES_DP & AXIS_BIT(a)) m.size[a] = MIN(m.size[a], 2);
-  m.size[AXIS_EP_SHARD] = mesh_size(&m, AXES_DP) * m.size[AXIS_CP];
-  mesh_split_dp(&m, 1);
-  return m;
-}
-
-/* ---- the schedule ---- */
-
-static weft_status schedule_key(Point *p, const Passes *w, Text *k) {
-  text_printf(k, "%d %d %d|", p->mesh.size[AXIS_PP], plan_virtual(plan_of(p)),
-              p->microbatches);
-  return vary_key(p->lp, FOR_SCHEDULE, k, &p->j->e);
-}
-
-static void make_schedule(Point *p, Passes *w, PassResult *x) {
-  Schedule s;
-  x->st = lang_schedule(p->lp, &p->mesh, p->microbatches, &s, x->d, x->e);
-  if (x->st != WEFT_OK) return;
-  s = schedule_copy(&s, x->keep); /* that of a file lies in the arena of the point */
-  w->in.schedule = &s;
-  pass_make[PASS_SCHEDULE](w, x);
-}
-
-/* ---- units ---- */
-
-static weft_status units_key(Point *p, const Passes *w, Text *k) {
-  Mesh m = units_mesh(p);
-  text_addn(k, (const char *)m.size, sizeof m.size);
-  text_addn(k, (const char *)m.order, sizeof m.order);
-  text_add(k, w->schedule && w->schedule->splits ? "IW" : "B");
-  return vary_key(p->lp, FOR_UNITS, k, &p->j->e);
-}
-
-/* Only the whole batch shows that a tensor is too large to be counted. */
-static bool too_wide(const Point *p) {
-  const BuiltUnits *f = p->of[PASS_UNITS]->value;
-  double batch = (double)plan_of(p)->batch.micro * mesh_size(&p->mesh, AXES_DP);
-  return f && f->u && f->u->widest * batch > (double)(1ull << ELEMENTS_LOG2);
-}
-
-/* A shape is nothing but its number. */
-static void make_shape(void *ud, CacheEntry *x) {}
-
-static weft_status find_shape(Point *p, BuiltUnits *f, weft_error *e) {
-  Text shape = {0};
-  buffer_shape(f->u, &f->sizes, &shape);
-  CacheEntry *same = shape.oom ? NULL
-                               : cache_get(&p->j->caches->shape, shape.s, shape.n,
-                                           make_shape, NULL, NULL, 0);
-  text_free(&shape);
-  if (!same) return err_set(e, WEFT_ENOMEM, "out of memory in a sweep");
-  f->shape = same->id;
-  return WEFT_OK;
-}
-
-static void make_units(Point *p, Passes *w, PassResult *x) {
-  Mesh m = units_mesh(p);
-  const Plan *plan = plan_of(p);
-  int64_t B = plan->batch.micro * mesh_size(&m, AXES_DP);
-  Graph *g = graph_new(w->in.arena, B, plan->batch.seq);
-  g->sources = plan_sources(&plan->data);
-  x->st = lang_build_graph(p->lp, plan, B, plan->batch.seq, g, x->d, x->e);
-  if (x->st != WEFT_OK) return;
-  w->in.graph = g;
-  w->in.mesh = &m;
-  pass_make[PASS_UNITS](w, x);
-  if (x->st == WEFT_OK) x->st = find_shape(p, x->value, x->e);
-}
-
-/* ---- stages ---- */
-
-static weft_status stages_key(Point *p, const Passes *w, Text *k) {
-  const Schedule *s = &w->schedule->s;
-  text_printf(k, "%d %d %d %d %d %d|", p->of[PASS_UNITS]->id, s->ranks, s->virtual_stages,
-              s->v_placement, mesh_size(&w->mesh, flat_axes(plan_of(p), &w->mesh)),
-              w->mesh.size[AXIS_EP_SHARD]);
-  return vary_key(p->lp, FOR_SHARES, k, &p->j->e);
-}
-
-/* ---- lifetimes ---- */
-
-/* Whatever the sizes of activations are they live equally long; of what else lives for a
- * while, the shares tell. */
-static weft_status lives_key(Point *p, const Passes *w, Text *k) {
-  const RankCosts *c = w->costs;
-  bool held = false;
-  for (int r = 0; r < c->st.ranks; r++) held |= c->rank[r].unsharded.n > 0;
-  text_printf(k, "%d %d %d %d %d|", w->units->shape, p->of[PASS_SCHEDULE]->id,
-              w->microbatches, held ? p->of[PASS_STAGES]->id : -1,
-              plan_of(p)->eval_every > 0);
-  for (int s = 0; s <= c->st.n; s++) text_printf(k, "%d,", c->st.first[s]);
-  return WEFT_OK;
-}
 
 /* Of a step and of an evaluation; NULL: the plan makes none. */
 typedef struct Lives {
@@ -171,16 +40,6 @@ void point_reason(const Diags *d, const weft_error *e, PointReason *why) {
 }
 
 /* ---- the cache ---- */
-
-/* By Pass: what its result is looked up by, and, where its inputs are Lua's, how it is
- * made. */
-static const struct {
-  weft_status (*key)(Point *p, const Passes *w, Text *k);
-  void (*make)(Point *p, Passes *w, PassResult *x);
-} point_pass[PASS_N] = {[PASS_SCHEDULE] = {schedule_key, make_schedule},
-                        [PASS_UNITS] = {units_key, make_units},
-                        [PASS_STAGES] = {stages_key, NULL},
-                        [PASS_RANKS] = {lives_key, NULL}};
 
 typedef struct PassJob {
   Passes *w;
@@ -230,6 +89,13 @@ static weft_status entry_status(Point *p, const CacheEntry *x) {
   else if (x->st != WEFT_OK)
     p->j->e = x->e;
   return x->st;
+}
+
+/* Only the whole batch shows that a tensor is too large to be counted. */
+static bool too_wide(const Point *p) {
+  const BuiltUnits *f = p->of[PASS_UNITS]->value;
+  double batch = (double)plan_of(p)->batch.micro * mesh_size(&p->mesh, AXES_DP);
+  return f && f->u && f->u->widest * batch > (double)(1ull << ELEMENTS_LOG2);
 }
 
 static weft_status look_up_units(Passes *w) {
@@ -392,10 +258,12 @@ void judge_close(Judge *j) {
 
 void sweep_caches_init(SweepCaches *c) {
   for (int i = 0; i < PASS_N; i++) cache_init(&c->of[i]);
+  cache_init(&c->graph);
   cache_init(&c->shape);
 }
 
 void sweep_caches_free(SweepCaches *c) {
   for (int i = 0; i < PASS_N; i++) cache_free(&c->of[i]);
+  cache_free(&c->graph);
   cache_free(&c->shape);
 }

@@ -8,9 +8,10 @@
 #include "sweep_cache.h"
 #include "vm/compile/passes.h"
 
-/* What all threads of a sweep share: results of passes, and shapes of units. */
+/* What all threads of a sweep share: results of passes, graphs of models, and shapes of
+ * units. */
 typedef struct SweepCaches {
-  Cache of[PASS_N], shape;
+  Cache of[PASS_N], graph, shape;
 } SweepCaches;
 void sweep_caches_init(SweepCaches *c);
 void sweep_caches_free(SweepCaches *c);

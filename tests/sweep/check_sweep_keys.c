@@ -55,6 +55,13 @@ static const char muon_plan[] =
     "  mesh = { tp = 2 }, batch = { global = 16, seq = 16 }, optimizer = weft.muon {} "
     "}\n";
 
+/* Projections that files keep as one matrix, which optimizers of matrices refuse. */
+static const char packed_plan[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model { 'phi3', hidden_size = 32, vocab_size = 96,\n"
+    "    intermediate_size = 64, num_hidden_layers = 2, num_attention_heads = 4 },\n"
+    "  strategy = { 'fsdp2' }, mesh = { dp = 2 }, batch = { global = 16, seq = 16 } }\n";
+
 static const char function_plan[] =
     "local weft = require 'weft'\n"
     "local function all(s)\n"
@@ -82,6 +89,7 @@ static const struct {
              {megatron_plan, "megatron_fsdp", "megatron_fsdp", 6},
              {moe_plan, "moe", NULL, 4},
              {muon_plan, "muon", NULL, 0},
+             {packed_plan, "plan", NULL, 8},
              {function_plan, "function", NULL, 1}};
 static const char *const strategies[] = {"zero", "ddp", "fsdp2", "megatron_fsdp"};
 
@@ -153,11 +161,13 @@ static const struct {
     {"loss_chunks", "'loss_chunks', 2, 'auto'"},
     {"packed", "'packed', { eot = 3 }, { bos = 4 }"},
     {"batch", "'batch', { global = 32, seq = 16 }, { global = 16, seq = 32 }"},
-    {"optimizer", "'optimizer', 3"},
+    {"optimizer", "'optimizer', weft.adamw_8bit {}, weft.adamw {}, weft.muon {}, "
+                  "weft.sgd { momentum = "
+                  "0.9 }, weft.adafactor {}, weft.lion {}, 3"},
     {"optimizer.lr", "'optimizer.lr', 1e-3"},
     {"optimizer.betas", "'optimizer.betas', { 0.5, 0.6 }"},
     {"optimizer.ns_coefficients", "'optimizer.ns_coefficients', { 2, -1.5, 0.5 }"},
-    {"data", "'data', 3"},
+    {"data", "'data', weft.synthetic { vocab = 50 }, 3"},
     {"data.files", "'data.files', { 'x' }"},
     {"data.val", "'data.val', 3"},
     {"data.weights", "'data.weights', { 1 }"},
@@ -253,8 +263,10 @@ static int judge_axis(const Field *f, const char *axis) {
   int values, n = 0;
   err_clear(&e);
   lua_State *L = script_new(NULL);
-  ck_assert_int_eq(luaL_dostring(L, arena_printf(scratch_arena, "return {{ %s }}", axis)),
-                   LUA_OK);
+  ck_assert_int_eq(
+      luaL_dostring(L, arena_printf(scratch_arena,
+                                    "local weft = require 'weft' return {{ %s }}", axis)),
+      LUA_OK);
   lua_rawgeti(L, -1, 1);
   int last = (int)lua_rawlen(L, -1) - 2;
   lua_pop(L, 1);
@@ -303,7 +315,7 @@ END_TEST
 
 /* A row that does not say what the field influences is in every key. */
 START_TEST(in_doubt_everything) {
-  static const unsigned products[] = {FOR_UNITS, FOR_SCHEDULE, FOR_SHARES};
+  static const unsigned products[] = {FOR_GRAPH, FOR_UNITS, FOR_SCHEDULE, FOR_SHARES};
   for (int i = 0; i < LEN(products); i++) {
     ck_assert(schema_influences(&(Field){.influences = 0}, products[i]));
     ck_assert(!schema_influences(&(Field){.influences = FOR_NOTHING}, products[i]));

@@ -116,6 +116,8 @@ typedef struct Names {
 int names_find(const Names *t, const char *name);
 /* Adds a new name; its string must outlive the table. */
 void names_add(Arena *a, Names *t, const char *name, int number);
+/* A table with the same names, to which others can be added. */
+Names names_copy(Arena *a, const Names *t);
 
 /* Monotonic time in seconds (clock.c). */
 double now_s(void);

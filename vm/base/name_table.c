@@ -32,3 +32,9 @@ void names_add(Arena *a, Names *t, const char *name, int number) {
   *slot_of(t, name) = (struct NameSlot){name, number};
   t->n++;
 }
+
+Names names_copy(Arena *a, const Names *t) {
+  Names copy = *t;
+  copy.slot = arena_copy(a, t->slot, sizeof *t->slot * (size_t)t->cap);
+  return copy;
+}

@@ -220,6 +220,8 @@ Graph *graph_fork(const Graph *g, Arena *a) {
   f->param.at = arena_copy(a, g->param.at, sizeof *g->param.at * (size_t)g->param.n);
   f->t.cap = f->t.n, f->op.cap = f->op.n;
   f->param.cap = f->param.n, f->unit.cap = f->unit.n;
+  f->param_names = names_copy(a, &g->param_names);
+  f->unit_names = names_copy(a, &g->unit_names);
   return f;
 }
 
