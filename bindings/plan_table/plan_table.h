@@ -51,6 +51,9 @@ const char *value_describe(Arena *a, lua_State *L, int idx);
 /* Pushes the value of a string given to --set or -D: a Lua literal, else the string
  * itself. */
 void value_parse(lua_State *L, const char *text);
+/* Pushes the function of a chunk that knows no names, which is an error when it is called
+ * with one; false: the message of the syntax error. */
+bool literal_load(lua_State *L, const char *code, const char *name);
 /* The path of key (at index `key`) below `base`. */
 const char *path_join(Arena *a, const char *base, lua_State *L, int key);
 /* Reads one step of a path and pushes the key; false at the end, *bad if malformed. */

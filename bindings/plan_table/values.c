@@ -49,7 +49,20 @@ const char *value_describe(Arena *a, lua_State *L, int idx) {
 
 /* ---- values from the command line ---- */
 
-static int no_names(lua_State *L) { return luaL_error(L, "a literal has no names"); }
+static int no_names(lua_State *L) {
+  return luaL_error(L, "'%s' is no value", luaL_tolstring(L, 2, NULL));
+}
+
+bool literal_load(lua_State *L, const char *code, const char *name) {
+  if (luaL_loadbufferx(L, code, strlen(code), name, "t") != LUA_OK) return false;
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, no_names);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+  lua_setupvalue(L, -2, 1);
+  return true;
+}
 
 static bool is_literal(lua_State *L) {
   int t = lua_type(L, -1);
@@ -64,13 +77,7 @@ void value_parse(lua_State *L, const char *text) {
   int top = lua_gettop(L);
   const char *code = lua_pushfstring(L, "return %s", text);
   bool plain = strlen(text) < 4096 && !strstr(text, "function");
-  if (plain && luaL_loadbufferx(L, code, strlen(code), "=value", "t") == 0) {
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, no_names);
-    lua_setfield(L, -2, "__index");
-    lua_setmetatable(L, -2);
-    lua_setupvalue(L, -2, 1);
+  if (plain && literal_load(L, code, "=value")) {
     if (lua_pcall(L, 0, 1, 0) == LUA_OK && is_literal(L)) {
       lua_replace(L, top + 1);
       lua_settop(L, top + 1);

@@ -5,8 +5,8 @@
 #include "bindings/api/api.h"
 #include "bindings/object/plan_object.h"
 #include "bindings/plan_table/json_value.h"
+#include "bindings/plan_table/plan_table.h"
 #include "bindings/sandbox/stdlib.h"
-#include "bindings/runner/runner.h"
 #include "bindings/script/library.h"
 
 typedef struct Asked {
@@ -42,22 +42,11 @@ static void add_json(lua_State *L, const char *what, Json *out) {
   }
 }
 
-static int no_names(lua_State *L) {
-  return luaL_error(L, "'%s' is no value", luaL_tolstring(L, 2, NULL));
-}
-
 /* Pushes { skew = { FIELDS } }; the fields are values without any names. */
 static void push_skew(lua_State *L, const char *fields) {
   lua_newtable(L);
   lua_pushfstring(L, "return { %s }", fields);
-  const char *code = lua_tostring(L, -1);
-  if (luaL_loadbufferx(L, code, strlen(code), "=--skew", "t") != LUA_OK) lua_error(L);
-  lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, no_names);
-  lua_setfield(L, -2, "__index");
-  lua_setmetatable(L, -2);
-  lua_setupvalue(L, -2, 1);
+  if (!literal_load(L, lua_tostring(L, -1), "=--skew")) lua_error(L);
   lua_call(L, 0, 1);
   lua_setfield(L, -3, "skew");
   lua_pop(L, 1);

@@ -92,9 +92,9 @@ static weft_status find_graph(Point *p, const Mesh *m, const CacheEntry **g,
   Text key = {0};
   text_addn(&key, (const char *)&job.B, sizeof job.B);
   weft_status st = vary_key(p->lp, FOR_GRAPH, &key, e);
-  *g = st != WEFT_OK || key.oom ? NULL
-                                : cache_get(&p->j->caches->graph, key.s, key.n, make_graph,
-                                            &job, NULL, 0);
+  *g = st != WEFT_OK || key.oom
+           ? NULL
+           : cache_get(&p->j->caches->graph, key.s, key.n, make_graph, &job, NULL, 0);
   text_free(&key);
   if (st == WEFT_OK && !*g) st = err_set(e, WEFT_ENOMEM, "out of memory in a sweep");
   return st;
