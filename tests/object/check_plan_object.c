@@ -469,7 +469,7 @@ END_TEST
 Suite *plan_object_suite(void) {
   Suite *s = suite_create("plan_object");
   TCase *tc = tcase_create("plans");
-  tcase_set_timeout(tc, 240);
+  tcase_set_timeout(tc, 60);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, load);
   tcase_add_test(tc, wrong_table);
