@@ -161,6 +161,7 @@ typedef struct KeyJob {
   unsigned what;
   int nest, inside;  /* depth of tables; of functions */
   const char *wrong; /* why there is no key */
+  bool addressed;    /* a value is in it by its address */
 } KeyJob;
 
 static void add_value(lua_State *L, int idx, KeyJob *j);
@@ -275,7 +276,9 @@ static void add_value(lua_State *L, int idx, KeyJob *j) {
   }
   text_add(j->out, luaL_typename(L, idx));
   /* An address identifies a value within this state only. */
-  if (j->what) text_printf(j->out, " %p@%p", lua_topointer(L, idx), (void *)state_of(L));
+  if (!j->what) return;
+  text_printf(j->out, " %p@%p", lua_topointer(L, idx), (void *)state_of(L));
+  j->addressed = true;
 }
 
 /* tp_plan rules that come from the model are one list, whatever their name. */
@@ -357,6 +360,11 @@ static void add_written(lua_State *L, int t, const Field *f, KeyJob *j) {
   }
 }
 
+/* Whether a function with options of its own may stand where Plan has a name. */
+static bool takes_function(const Field *f) {
+  return f->type == FIELD_OWN && strstr(f->form, "function");
+}
+
 /* Whether a field belongs in this key: those that influence it; for the key of fields
  * without a row, those that influence nothing else. */
 static bool in_key(const Field *f, const KeyJob *j) {
@@ -366,7 +374,7 @@ static bool in_key(const Field *f, const KeyJob *j) {
   case FIELD_ALIAS:
   case FIELD_NOOP:
   case FIELD_REFUSED: return false;
-  case FIELD_OWN: return !f->stored && !is_scope(f->key);
+  case FIELD_OWN: return (!f->stored || takes_function(f)) && !is_scope(f->key);
   default: return !f->stored;
   }
 }
@@ -391,21 +399,35 @@ static const struct KeyRows *rows_of(const LangShared *s, unsigned what) {
   return r && r->what ? r : NULL;
 }
 
+/* Replaces the table at t by that of the field's scope. */
+static void enter_scope(lua_State *L, int t, const char **scope, const Field *f) {
+  if (str_eq(*scope, f->scope)) return;
+  push_scope(L, f);
+  if (is_other(L, f)) lua_pushnil(L);
+  lua_replace(L, t);
+  lua_settop(L, t);
+  *scope = f->scope;
+}
+
+/* Appends a function, and what is written beside it; of anything else Plan has it all. */
+static void add_function_given(lua_State *L, int t, const Field *f, KeyJob *j) {
+  push_written(L, t, f);
+  bool table = lua_istable(L, -1);
+  if (table) lua_rawgeti(L, -1, 1);
+  bool yes = lua_isfunction(L, -1);
+  if (table) lua_pop(L, 1);
+  if (yes) add_value(L, lua_gettop(L), j);
+}
+
 static void add_row(lua_State *L, int t, const char **scope, const Field *f, KeyJob *j) {
-  text_add(j->out, ";");
-  if (j->what && f->stored) {
-    add_place(f, j);
-  } else if (str_eq(f->key, "tp_plan")) {
+  bool placed = f->stored && (j->what || takes_function(f));
+  if (!placed || j->what) text_add(j->out, ";");
+  if (j->what && f->stored) add_place(f, j);
+  if (str_eq(f->key, "tp_plan")) {
     add_rules(f, j);
-  } else {
-    if (!str_eq(*scope, f->scope)) {
-      push_scope(L, f);
-      if (is_other(L, f)) lua_pushnil(L);
-      lua_replace(L, t);
-      lua_settop(L, t);
-      *scope = f->scope;
-    }
-    add_written(L, t, f, j);
+  } else if (!placed || takes_function(f)) {
+    enter_scope(L, t, scope, f);
+    placed ? add_function_given(L, t, f, j) : add_written(L, t, f, j);
     lua_settop(L, t);
   }
 }
@@ -536,6 +558,15 @@ weft_status vary_share(LangPlan *lp, int values, const LangShared **out, weft_er
 
 weft_status vary_key(LangPlan *lp, unsigned what, Text *out, weft_error *e) {
   return run_key(&(KeyJob){.lp = lp, .out = out, .what = what}, e);
+}
+
+weft_status vary_addressed(LangPlan *lp, bool *yes, weft_error *e) {
+  Text key = {0};
+  KeyJob j = {.lp = lp, .out = &key, .what = FOR_UNITS | FOR_SCHEDULE | FOR_SHARES};
+  weft_status st = run_key(&j, e);
+  text_free(&key);
+  *yes = j.addressed;
+  return st;
 }
 
 weft_status vary_others(LangPlan *lp, Text *out, weft_error *e) {

@@ -27,8 +27,11 @@ weft_status vary_begin(LangPlan *lp, int values, const LangShared *shared,
 void vary_end(Vary *v);
 /* Appends the values of all fields that influence one of these parts (FOR_UNITS ... of
  * schema.h): plans with equal keys have equal parts. Functions are identified within one
- * Lua state. WEFT_EPLAN: a table cannot be written as a key. */
+ * Lua state, as long as they live. WEFT_EPLAN: a table cannot be written as a key. */
 weft_status vary_key(LangPlan *lp, unsigned what, Text *out, weft_error *e);
+/* Whether such keys tell a value by its address, as functions: it says nothing once the
+ * value is gone. */
+weft_status vary_addressed(LangPlan *lp, bool *yes, weft_error *e);
 /* Appends the fields without a place in Plan (schema_tells) as they were written: lists,
  * tables, functions by code and captured values. Equal in every process. WEFT_EPLAN: a
  * value cannot be written as a key. */

@@ -26,10 +26,6 @@ weft_status sweep_load_plan(lua_State *L, int idx, const LangPlan *copy, Arena *
 
 /* ---- plan = function(point) ---- */
 
-/* Functions of such a plan exist for this point only: nothing of it may be kept by their
- * names. */
-static bool has_functions(const LangPlan *lp) { return !lp->arch || lp->from_plan; }
-
 static void free_given(GivenPlan *g) {
   lang_free(g->lp);
   arena_free(g->arena);
@@ -39,12 +35,15 @@ static void judge_given(Sweep *s, Judge *j, GivenPlan *g) {
   SweepCaches own;
   PointRow row;
   PointReason why;
-  bool functions = has_functions(g->lp);
+  bool functions = false;
+  /* Functions of a plan live for its point only: nothing may be kept by their addresses.
+   */
+  weft_status st = vary_addressed(g->lp, &functions, &j->e);
   if (functions) sweep_caches_init(&own);
   j->lp = g->lp;
   j->values = LUA_NOREF;
   j->caches = functions ? &own : &s->caches;
-  weft_status st = judge_point(j, NULL, 0, &row, &why);
+  if (st == WEFT_OK || st == WEFT_EPLAN) st = judge_point(j, NULL, 0, &row, &why);
   if (functions) sweep_caches_free(&own);
   j->lp = NULL;
   free_given(g);

@@ -157,7 +157,14 @@ static const struct {
     {"strategy.bucket_cap_mb", "'strategy.bucket_cap_mb', 0.001, 1"},
     {"mtp", "'mtp', { num_layers = 1 }, { num_layers = 2 }"},
     {"moe", "'moe', { aux_loss_coef = 0.1 }, { dispatcher = 'alltoall' }"},
-    {"loss", "'loss', 'cross_entropy', { 'cross_entropy', per = 'sequences' }"},
+    {"loss",
+     "'loss', 'cross_entropy', { 'cross_entropy', per = 'sequences' },\n"
+     "{ function(g, x) return g:sum_all(g:token_losses(x.logits, x.labels)) end, per = "
+     "'tokens' },\n"
+     "{ function(g, x, o) return g:sum_all(g:scale(g:token_losses(x.logits, x.labels),\n"
+     "  { scale = o.by })) end, per = 'tokens', by = 2 },\n"
+     "function(g, x) return g:scale(g:sum_all(g:token_losses(x.logits, x.labels)),\n"
+     "  { scale = 0.5 }) end"},
     {"loss_chunks", "'loss_chunks', 2, 'auto'"},
     {"packed", "'packed', { eot = 3 }, { bos = 4 }"},
     {"batch", "'batch', { global = 32, seq = 16 }, { global = 16, seq = 32 }"},

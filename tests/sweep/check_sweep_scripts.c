@@ -157,6 +157,35 @@ START_TEST(forms_of_plans) {
 END_TEST
 
 /* What a script does to a point it does to its copy. */
+/* Functions go with their point, and others lie where they lay: what was found for one is
+ * not found again for another. */
+START_TEST(functions_of_points) {
+  says("local weft = require 'weft'\n"
+       "local axis = { 'k' }\n"
+       "for i = 1, 200 do axis[i + 1] = i % 4 end\n"
+       "local r = weft.sweep { over = { axis }, keep = 200, threads = 2,\n"
+       "  plan = function(q)\n"
+       "    local function loss(g, x)\n"
+       "      local t = g:token_losses(x.logits, x.labels)\n"
+       "      for i = 1, q.k do t = g:exponential(t) end\n"
+       "      return g:sum_all(t)\n"
+       "    end\n"
+       "    return weft.plan { model = weft.model 'llama-tiny', cluster = 'h100-sxm',\n"
+       "      loss = { loss, per = 'tokens' }, mesh = { dp = 1 },\n"
+       "      batch = { global = 1, seq = 16 } }\n"
+       "  end }\n"
+       "local seen, n = {}, 0\n"
+       "for _, row in ipairs(r) do\n"
+       "  seen[row.k] = seen[row.k] or row.step_ms\n"
+       "  assert(row.step_ms == seen[row.k] and (row.k == 0 or seen[row.k - 1] and\n"
+       "    seen[row.k - 1] < row.step_ms), row.k)\n"
+       "  n = n + 1\n"
+       "end\n"
+       "print(n)\n",
+       "200\n");
+}
+END_TEST
+
 START_TEST(points_are_copies) {
   says(
       "local r = weft.sweep { plan = P, score = function(row) return row.layers[1] end,\n"
@@ -476,6 +505,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_add_test(t, rows_of_experts);
   tcase_add_test(t, forms_of_plans);
   tcase_add_test(t, functions_that_give_wrong_plans);
+  tcase_add_test(t, functions_of_points);
   tcase_add_test(t, points_are_copies);
   tcase_add_test(t, threads_change_nothing);
   tcase_add_test(t, measured);
