@@ -1,7 +1,7 @@
 /* job_facts.c - a job as a list of strings, so that the processes of a run can compare
  * what they were started with. Fields are listed by the schema; those that have no place
  * in Plan are compared as they were written in the plan's table. */
-#include "bindings/lang/vary.h"
+#include "bindings/lang/plan_key.h"
 #include "bindings/schema/schema.h"
 #include "job.h"
 
@@ -32,7 +32,7 @@ static void add_fields(Facts *f) {
  * functions. */
 static weft_status add_others(Facts *f, weft_error *e) {
   Text t = {0};
-  weft_status st = vary_others(f->j->lp, &t, e);
+  weft_status st = plan_key_others(f->j->lp, &t, e);
   if (st == WEFT_OK && t.oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
   uint64_t h = hash_bytes(0, t.s, t.n);
   text_free(&t);

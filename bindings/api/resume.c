@@ -4,6 +4,8 @@
 
 #include "resume.h"
 
+#include "bindings/lang/plan_key.h"
+#include "bindings/schema/schema.h"
 #include "vm/plan/plan.h"
 
 enum { WIDTH = 48, SHOWN = 10 };
@@ -31,6 +33,35 @@ static const struct Row *row_of(const char *what) {
 
 /* ---- facts ---- */
 
+typedef struct Facts {
+  Arena *a;
+  VEC(RunFact) list;
+  int placed, known; /* those before are of places in Plan; are known otherwise */
+} Facts;
+
+static void add_fact(Facts *f, const char *what, const char *value) {
+  *VEC_PUSH(f->a, f->list) = (RunFact){what, value, FACT_SAME, NULL};
+}
+
+/* A field that is no place of Plan: a list, a function, an option of a loss. Several rows
+ * may have one path, of which one is written at most. */
+static void add_written(void *ud, const Field *field, const char *text) {
+  Facts *f = ud;
+  const char *what = arena_printf(f->a, "plan.%s", schema_path(f->a, field));
+  const char *value = text ? arena_str(f->a, text) : "not given";
+  if (row_of(what)->rule == FREE) return;
+  /* A model of the library is told by its config. */
+  if (str_eq(what, "plan.model") && strncmp(value, "function", 8) != 0) return;
+  for (int i = 0; i < f->list.n; i++) {
+    RunFact *x = &f->list.at[i];
+    if (!str_eq(x->what, what)) continue;
+    bool same = str_eq(value, arena_printf(f->a, "\"%s\"", x->value));
+    if (text && !same && (i < f->placed || i >= f->known)) x->value = value;
+    return;
+  }
+  add_fact(f, what, value);
+}
+
 weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
                          weft_error *e) {
   Arena *a = f->arena;
@@ -45,22 +76,21 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
   if (st != WEFT_OK) text_free(&model);
   TRY(st);
   const char *config = arena_take(a, &model);
-  RunFact more[] = {
-      {"model", config, FACT_SAME, NULL},
-      {"plan.optimizer.lr", kind[lr->kind], FACT_SAME, NULL},
-      {"plan.optimizer.betas",
-       arena_printf(a, "%.17g, %.17g", p->opt.beta1, p->opt.beta2), FACT_SAME, NULL},
-      {"plan.packed",
-       p->packed.on
-           ? arena_printf(a, "%s of token %d", p->packed.first ? "first" : "last",
-                          p->packed.separator)
-           : "no",
-       FACT_SAME, NULL}};
-  RunFact *all = NEW_N(a, RunFact, f->n + LEN(more));
-  if (f->n) memcpy(all, f->fact, (size_t)f->n * sizeof *all);
-  memcpy(all + f->n, more, sizeof more);
-  *out = all;
-  *n = f->n + LEN(more);
+  Facts all = {.a = a, .placed = f->n};
+  for (int i = 0; i < f->n; i++) *VEC_PUSH(a, all.list) = f->fact[i];
+  add_fact(&all, "model", config);
+  add_fact(&all, "plan.optimizer.lr", kind[lr->kind]);
+  add_fact(&all, "plan.optimizer.betas",
+           arena_printf(a, "%.17g, %.17g", p->opt.beta1, p->opt.beta2));
+  add_fact(&all, "plan.packed",
+           p->packed.on
+               ? arena_printf(a, "%s of token %d", p->packed.first ? "first" : "last",
+                              p->packed.separator)
+               : "no");
+  all.known = all.list.n;
+  TRY(plan_written(j->lp, add_written, &all, e));
+  *out = all.list.at;
+  *n = all.list.n;
   return WEFT_OK;
 }
 

@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "bindings/lang/vary.h"
+#include "bindings/lang/plan_key.h"
 #include "chat_cache.h"
 #include "vm/io/io.h"
 #include "vm/base/plural.h"
@@ -143,7 +143,7 @@ static weft_status find_files(ChatData *c, weft_error *e) {
 
 static weft_status name_folder(ChatData *c, const char **name, weft_error *e) {
   Text t = {0};
-  weft_status st = vary_value(c->lp, push_written, c, &t, e);
+  weft_status st = plan_key_value(c->lp, push_written, c, &t, e);
   if (st == WEFT_OK && t.oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
   if (st == WEFT_OK) {
     /* Zeros in it would end it too early. */

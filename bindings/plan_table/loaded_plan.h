@@ -19,7 +19,7 @@ typedef struct LangShared {
   Plan plan;                 /* defaults, and what shared fields came to */
   const char *const *varied; /* fields of the plan that axes change, or parts of them */
   int nvaried;
-  const struct KeyRows *keys; /* see vary.c */
+  const struct KeyRows *keys; /* see plan_key.c */
 } LangShared;
 /* Whether no axis changes the field of this name, nor a part of it. */
 bool lang_unvaried(const LangShared *s, const char *field);

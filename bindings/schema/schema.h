@@ -78,7 +78,7 @@ const char *schema_path(Arena *a, const Field *f);
 bool schema_influences(const Field *f, unsigned what);
 /* Whether the row is the one that tells what lies at its place of Plan: builders of one
  * kind share places, and several rows may lead to one. What lies at no place is told as
- * it was written (vary_others). */
+ * it was written (plan_key_others). */
 bool schema_tells(const Field *f);
 /* Checks the plan's table and stores its values in lp->plan. Of a point of a grid fields
  * that are shared are taken from lp->shared. */

@@ -38,7 +38,7 @@ static void judge_given(Sweep *s, Judge *j, GivenPlan *g) {
   bool functions = false;
   /* Functions of a plan live for its point only: nothing may be kept by their addresses.
    */
-  weft_status st = vary_addressed(g->lp, &functions, &j->e);
+  weft_status st = plan_key_addressed(g->lp, &functions, &j->e);
   if (functions) sweep_caches_init(&own);
   j->lp = g->lp;
   j->values = LUA_NOREF;

@@ -121,7 +121,7 @@ static void open_judge(lua_State *L, Sweep *s) {
   if (st != WEFT_OK) lang_free(lp);
   if (st == WEFT_EPLAN)
     library_error(L, "weft.sweep: in the grid %s", d.list.at[0].summary);
-  if (st == WEFT_OK) st = vary_share(lp, values, &shared, &e);
+  if (st == WEFT_OK) st = plan_share(lp, values, &shared, &e);
   if (st != WEFT_OK) reasons_raise(L, st, NULL, &e);
   st = judge_open(&s->judge[s->nthread++], lp, values, shared, &s->caches, s->limit);
   if (st != WEFT_OK) luaL_error(L, "not enough memory");
@@ -158,7 +158,7 @@ static int find_key(lua_State *L) {
   char key[24];
   err_clear(&e);
   Text *t = script_push_text(L);
-  if (s->judge[0].lp) vary_text(s->judge[0].lp, t, &e);
+  if (s->judge[0].lp) plan_key_text(s->judge[0].lp, t, &e);
   text_printf(t, "|%llu %lld|%s", (unsigned long long)s->limit, (long long)s->ntodo,
               axes);
   uint64_t hash =

@@ -1,5 +1,5 @@
 /* sweep_passes.c - what the passes of a point are looked up by: the fields that influence
- * them, by their rows in schema.def (vary_key), and what sizes come to:
+ * them, by their rows in schema.def (plan_key), and what sizes come to:
  *
  *   graph      and the sequences of a microbatch, all dp ranks
  *   units      and the mesh without pp, whether the schedule splits I and W
@@ -33,7 +33,7 @@ static Mesh units_mesh(const Point *p) {
 static weft_status schedule_key(Point *p, const Passes *w, Text *k) {
   text_printf(k, "%d %d %d|", p->mesh.size[AXIS_PP], plan_virtual(plan_of(p)),
               p->microbatches);
-  return vary_key(p->lp, FOR_SCHEDULE, k, &p->j->e);
+  return plan_key(p->lp, FOR_SCHEDULE, k, &p->j->e);
 }
 
 static void make_schedule(Point *p, Passes *w, PassResult *x) {
@@ -52,7 +52,7 @@ static weft_status units_key(Point *p, const Passes *w, Text *k) {
   text_addn(k, (const char *)m.size, sizeof m.size);
   text_addn(k, (const char *)m.order, sizeof m.order);
   text_add(k, w->schedule && w->schedule->splits ? "IW" : "B");
-  return vary_key(p->lp, FOR_UNITS, k, &p->j->e);
+  return plan_key(p->lp, FOR_UNITS, k, &p->j->e);
 }
 
 /* A shape is nothing but its number. */
@@ -91,7 +91,7 @@ static weft_status find_graph(Point *p, const Mesh *m, const CacheEntry **g,
   GraphJob job = {p, plan_of(p)->batch.micro * mesh_size(m, AXES_DP)};
   Text key = {0};
   text_addn(&key, (const char *)&job.B, sizeof job.B);
-  weft_status st = vary_key(p->lp, FOR_GRAPH, &key, e);
+  weft_status st = plan_key(p->lp, FOR_GRAPH, &key, e);
   *g = st != WEFT_OK || key.oom
            ? NULL
            : cache_get(&p->j->caches->graph, key.s, key.n, make_graph, &job, NULL, 0);
@@ -121,7 +121,7 @@ static weft_status stages_key(Point *p, const Passes *w, Text *k) {
   text_printf(k, "%d %d %d %d %d %d|", p->of[PASS_UNITS]->id, s->ranks, s->virtual_stages,
               s->v_placement, mesh_size(&w->mesh, flat_axes(plan_of(p), &w->mesh)),
               w->mesh.size[AXIS_EP_SHARD]);
-  return vary_key(p->lp, FOR_SHARES, k, &p->j->e);
+  return plan_key(p->lp, FOR_SHARES, k, &p->j->e);
 }
 
 /* ---- lifetimes ---- */

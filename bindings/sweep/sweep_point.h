@@ -3,6 +3,7 @@
 #ifndef WEFT_SWEEP_POINT_H
 #define WEFT_SWEEP_POINT_H
 
+#include "bindings/lang/plan_key.h"
 #include "bindings/lang/vary.h"
 #include "bindings/schema/schema.h"
 #include "sweep_cache.h"
@@ -49,7 +50,7 @@ void point_reason(const Diags *d, const weft_error *e, PointReason *why);
 typedef struct Judge {
   LangPlan *lp;
   int values;               /* vary_take */
-  const LangShared *shared; /* vary_share, or NULL */
+  const LangShared *shared; /* plan_share, or NULL */
   SweepCaches *caches;
   uint64_t limit; /* bytes of a rank, LIMIT_GPU or LIMIT_NONE */
   bool floor; /* bytes of a point are a lower bound, without lifetimes of buffers, which

@@ -206,6 +206,36 @@ START_TEST(another_run_is_refused) {
 }
 END_TEST
 
+/* Lists, functions and options that lie in no place of Plan. */
+START_TEST(what_is_written_otherwise_is_told) {
+  static const char text[] =
+      "local weft = require 'weft'\n"
+      "local k = weft.var('K', 1)\n"
+      "local function loss(g, x)\n"
+      "  return g:sum_all(g:scale(g:token_losses(x.logits, x.labels), { scale = k }))\n"
+      "end\n"
+      "return weft.plan { mesh = { dp = 1 }, data = weft.synthetic {},\n"
+      "  model = weft.model { 'llama-tiny', num_hidden_layers = 1, hidden_size = 16,\n"
+      "    intermediate_size = 16, num_attention_heads = 2, num_key_value_heads = 2 },\n"
+      "  loss = k < 3 and { loss, per = 'tokens' } or { 'cross_entropy', z_loss = k },\n"
+      "  batch = { global = 2, seq = 4 }, groups = { { 'norm', lr = k / 8 } },\n"
+      "  train = { steps = 4 }, checkpoint = { dir = weft.var('DIR', 'w'), every = 2 } "
+      "}\n";
+  scratch_put("written.lua", text, strlen(text));
+  process_run(50, "$weft run written.lua --threads 1 --steps 2");
+  process_run(50, "$weft run written.lua --threads 1 --steps 2 -D K=3 -D DIR=z");
+  Outcome o = process_run(50, "$weft run written.lua --threads 1 --resume auto -D K=2");
+  has(o.err, "plan.groups: { { \"norm\", lr = 0.125 } } in the checkpoint, "
+             "{ { \"norm\", lr = 0.25 } } now");
+  has(o.err, "plan.loss: { function ");
+  o = process_run(
+      50, "$weft run written.lua --threads 1 --resume auto -D K=4 -D DIR=z --steps 4");
+  has(o.err, "plan.loss.z_loss: 3 in the checkpoint, 4 now");
+  o = process_run(50, "$weft run written.lua --threads 1 --resume auto -D K=2 --steps 5");
+  ck_assert_msg(!strstr(o.err, "in the checkpoint"), "%s", o.err);
+}
+END_TEST
+
 /* ---- weft ckpt ---- */
 
 /* It grew from 8 to 32 before the run ended. */
@@ -436,6 +466,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, weights_beside_checkpoints);
   tcase_add_test(c, weights_that_cannot_be_written_are_a_warning);
   tcase_add_test(c, another_run_is_refused);
+  tcase_add_test(c, what_is_written_otherwise_is_told);
   tcase_add_test(c, the_loss_scale_goes_on);
   tcase_add_test(c, other_validation_data_are_told);
   tcase_add_test(c, checkpoints_are_listed_and_checked);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "bindings/api/job.h"
+#include "bindings/api/resume.h"
 #include "bindings/plan_table/json_value.h"
 #include "bindings/schema/schema.h"
 #include "tests/harness/process.h"
@@ -372,6 +373,68 @@ static const char *report(const Loaded *l) {
   return l->job.e.text;
 }
 
+typedef struct Resumed {
+  const RunFact *fact;
+  int n;
+} Resumed;
+
+static Resumed resumed(const Loaded *l) {
+  Job job = l->job;
+  Resumed r;
+  weft_error e = {0};
+  ck_assert_int_eq(resume_facts(&job, &l->facts, &r.fact, &r.n, &e), WEFT_OK);
+  return r;
+}
+
+static const char *value_of(const Resumed *r, const char *what) {
+  for (int i = 0; i < r->n; i++)
+    if (str_eq(r->fact[i].what, what)) return r->fact[i].value;
+  return "";
+}
+
+/* Fields of which a run that is resumed says nothing. */
+static bool is_free(const char *what) {
+  enum { REFUSE, NOTE, FREE };
+  static const struct {
+    const char *what;
+    int rule;
+  } rows[] = {
+#define RESUME(what, rule, why) {what, rule},
+#include "bindings/api/resume.def"
+  };
+  for (int i = 0; i < LEN(rows); i++)
+    if (str_eq(rows[i].what, what)) return rows[i].rule == FREE;
+  return false;
+}
+
+/* How many facts of `what` or below it differ; *any: there is one of it. */
+static int differing(const Resumed *a, const Resumed *b, const char *what, bool *any) {
+  int n = 0;
+  size_t length = strlen(what);
+  for (int i = 0; i < a->n; i++) {
+    const char *name = a->fact[i].what;
+    if (strncmp(name, what, length) != 0 || (name[length] && name[length] != '.'))
+      continue;
+    *any |= !name[length] && !is_free(what);
+    n += !str_eq(a->fact[i].value, value_of(b, name));
+  }
+  return n;
+}
+
+/* A run that is resumed hears of it, where it says anything of such a field; of one in a
+ * list, by the list. */
+static void check_resumed(const Field *f, const Loaded *was, const Loaded *is) {
+  Resumed a = resumed(was), b = resumed(is);
+  bool any = false, above = false;
+  int told = 0;
+  for (const Field *in = f; in; in = schema_parent(in)) {
+    const char *path = schema_path(scratch_arena, in);
+    told += differing(&a, &b, arena_printf(scratch_arena, "plan.%s", path),
+                      in == f ? &any : &above);
+  }
+  ck_assert_msg(told > 0 || !any, "%s.%s", f->scope, f->key);
+}
+
 /* The fact of the field's place tells the value, and nothing else. */
 static void check_fact(const Field *f, const char *path, const Loaded *was,
                        const Loaded *is) {
@@ -380,6 +443,7 @@ static void check_fact(const Field *f, const char *path, const Loaded *was,
     ck_assert_msg(!str_eq(fact(was, "the plan's other fields"),
                           fact(is, "the plan's other fields")),
                   "%s: no fact tells it", path);
+    check_resumed(f, was, is);
     return;
   }
   const char *what =

@@ -80,7 +80,7 @@ static void axes_open(Axes *a, const char *plan, const char *list) {
   LangOptions o = {0};
   ck_assert_int_eq(lang_load(&o, plan, &lp, &d, &e), WEFT_OK);
   ck_assert_int_eq(vary_take(lp, a->L, -1, &values, &d, &e), WEFT_OK);
-  ck_assert_int_eq(vary_share(lp, values, &shared, &e), WEFT_OK);
+  ck_assert_int_eq(plan_share(lp, values, &shared, &e), WEFT_OK);
   ck_assert_int_eq(judge_open(&a->judge, lp, values, shared, &a->caches, LIMIT_NONE),
                    WEFT_OK);
 }

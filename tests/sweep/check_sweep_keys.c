@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "bindings/lang/plan_load.h"
+#include "bindings/lang/plan_key.h"
 #include "bindings/lang/vary.h"
 #include "bindings/schema/schema.h"
 #include "bindings/runner/runner.h"
@@ -279,7 +280,7 @@ static int judge_axis(const Field *f, const char *axis) {
   lua_pop(L, 1);
   ck_assert_int_eq(lang_load(&o, scratch_path("plan.lua"), &lp, &d, &e), WEFT_OK);
   ck_assert_int_eq(vary_take(lp, L, -1, &values, &d, &e), WEFT_OK);
-  ck_assert_int_eq(vary_share(lp, values, &shared, &e), WEFT_OK);
+  ck_assert_int_eq(plan_share(lp, values, &shared, &e), WEFT_OK);
   sweep_caches_init(&warm);
   ck_assert_int_eq(judge_open(&j, lp, values, shared, &warm, LIMIT_GPU), WEFT_OK);
   Seen plan = judge(&j, &warm, shared, -1);

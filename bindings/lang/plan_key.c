@@ -1,0 +1,370 @@
+/* plan_key.c - what a plan, or a part of it, comes from, as bytes to compare; and which of it
+ * the points of a grid have in common. */
+#include "plan_key.h"
+
+#include "key_value.h"
+
+/* tp_plan rules that come from the model are one list, whatever their name. */
+static void add_rules(const Field *f, KeyJob *j) {
+  const Plan *p = &j->lp->plan;
+  for (int i = 0; str_eq(f->scope, "plan") && i < p->ntp; i++) {
+    const TpRule *t = &p->tp[i];
+    text_addn(j->out, t->pattern, strlen(t->pattern) + 1);
+    text_addn(j->out, (const char *)&t->style, sizeof t->style);
+    text_add(j->out, t->from_default ? "d" : "w");
+  }
+}
+
+/* The bytes of the value in Plan: field_print would take most of a sweep's time. */
+static void add_place(const Field *f, KeyJob *j) {
+  FieldValue v = field_get(f, &j->lp->plan);
+  switch (v.stored) {
+  case STORED_TEXT:
+    if (!v.text) break;
+    key_digits(j->out, (int64_t)strlen(v.text));
+    text_add(j->out, ":");
+    text_add(j->out, v.text);
+    break;
+  case STORED_DOUBLE: text_addn(j->out, (const char *)&v.real, sizeof v.real); break;
+  case STORED_RANGE:
+    text_add(j->out, v.range.given ? "g" : "-");
+    text_addn(j->out, (const char *)&v.range.low, sizeof v.range.low);
+    text_addn(j->out, (const char *)&v.range.high, sizeof v.range.high);
+    break;
+  default: text_addn(j->out, (const char *)&v.whole, sizeof v.whole);
+  }
+}
+
+/* Pushes the table with the fields of f's scope, or the value in its place. */
+static void push_scope(lua_State *L, const Field *f) {
+  const Field *in = schema_parent(f);
+  if (!in) {
+    lua_pushvalue(L, PLAN_INDEX);
+    return;
+  }
+  push_scope(L, in);
+  field_push(L, -1, in->key);
+  lua_remove(L, -2);
+}
+
+/* Pushes the value of a field in the table at t, under its name or an alias. */
+static void push_written(lua_State *L, int t, const Field *f) {
+  field_push(L, t, f->key);
+  for (const Field *g = schema; lua_isnil(L, -1) && g->scope; g++) {
+    if (g->type != FIELD_ALIAS || !str_eq(g->scope, f->scope) ||
+        !str_eq(g->names, f->key))
+      continue;
+    lua_pop(L, 1);
+    field_push(L, t, g->key);
+  }
+}
+
+static bool is_scope(const char *name) {
+  for (const Field *f = schema; name && f->scope; f++)
+    if (str_eq(f->scope, name)) return true;
+  return false;
+}
+
+/* Appends the value as it was written. A table of a name or builder has rows for its
+ * fields but none for its list items, nor for the fields of validation data. */
+static void add_written(lua_State *L, int t, const Field *f, KeyJob *j) {
+  push_written(L, t, f);
+  int table = lua_gettop(L);
+  const char *kind = mark_kind(L, table);
+  bool rows = f->type == FIELD_NAMED || f->type == FIELD_BUILT || is_scope(kind);
+  if (!rows || !lua_istable(L, table) || str_eq(f->key, "val")) {
+    key_value(L, table, j);
+    return;
+  }
+  text_add(j->out, kind ? kind : "");
+  for (int i = 1; lua_rawgeti(L, table, i) != LUA_TNIL; i++, lua_settop(L, table)) {
+    key_value(L, -1, j);
+    text_add(j->out, ",");
+  }
+}
+
+/* Whether a function with options of its own may stand where Plan has a name. */
+static bool takes_function(const Field *f) {
+  return f->type == FIELD_OWN && strstr(f->form, "function");
+}
+
+/* Whether a field belongs in this key: those that influence it; for the key of fields
+ * without a row, those that influence nothing else. */
+static bool in_key(const Field *f, const KeyJob *j) {
+  if (j->what) return schema_influences(f, j->what);
+  switch (f->type) {
+  case FIELD_TABLE: /* their fields have rows */
+  case FIELD_ALIAS:
+  case FIELD_NOOP:
+  case FIELD_REFUSED: return false;
+  case FIELD_OWN: return (!f->stored || takes_function(f)) && !is_scope(f->key);
+  default: return !f->stored;
+  }
+}
+
+/* Whether another builder than the field's made the table on top. */
+static bool is_other(lua_State *L, const Field *f) {
+  const char *kind = lua_istable(L, -1) ? mark_kind(L, lua_gettop(L)) : NULL;
+  return is_scope(kind) && !str_eq(kind, f->scope);
+}
+
+/* Rows of the key whose values lie in Plan or may differ between points of a grid; what
+ * the others come to is a number. */
+struct KeyRows {
+  unsigned what;
+  const Field **at; /* ends with NULL */
+  uint64_t others;
+};
+
+static const struct KeyRows *rows_of(const LangShared *s, unsigned what) {
+  const struct KeyRows *r = s ? s->keys : NULL;
+  while (r && r->what && r->what != what) r++;
+  return r && r->what ? r : NULL;
+}
+
+/* Replaces the table at t by that of the field's scope. */
+static void enter_scope(lua_State *L, int t, const char **scope, const Field *f) {
+  if (str_eq(*scope, f->scope)) return;
+  push_scope(L, f);
+  if (is_other(L, f)) lua_pushnil(L);
+  lua_replace(L, t);
+  lua_settop(L, t);
+  *scope = f->scope;
+}
+
+/* Whether a function is on top, alone or with options. */
+static bool is_function(lua_State *L) {
+  bool table = lua_istable(L, -1);
+  if (table) lua_rawgeti(L, -1, 1);
+  bool yes = lua_isfunction(L, -1);
+  if (table) lua_pop(L, 1);
+  return yes;
+}
+
+/* Appends a function, and what is written beside it; of anything else Plan has it all. */
+static void add_function_given(lua_State *L, int t, const Field *f, KeyJob *j) {
+  push_written(L, t, f);
+  if (is_function(L)) key_value(L, lua_gettop(L), j);
+}
+
+static void add_row(lua_State *L, int t, const char **scope, const Field *f, KeyJob *j) {
+  bool placed = j->what && f->stored;
+  text_add(j->out, ";");
+  if (placed) add_place(f, j);
+  if (str_eq(f->key, "tp_plan")) {
+    add_rules(f, j);
+  } else if (!placed || takes_function(f)) {
+    enter_scope(L, t, scope, f);
+    placed ? add_function_given(L, t, f, j) : add_written(L, t, f, j);
+    lua_settop(L, t);
+  }
+}
+
+static void key_job(lua_State *L, void *ud) {
+  KeyJob *j = ud;
+  const char *scope = NULL; /* the scope whose table is at t */
+  const struct KeyRows *rows = j->what ? rows_of(j->lp->shared, j->what) : NULL;
+  int t = lua_gettop(L) + 1;
+  luaL_checkstack(L, 12, NULL);
+  lua_pushnil(L);
+  if (j->what) text_add(j->out, j->lp->state->dir); /* relative file names depend on it */
+  if (rows) {
+    text_addn(j->out, (const char *)&rows->others, sizeof rows->others);
+    for (int i = 0; rows->at[i]; i++) add_row(L, t, &scope, rows->at[i], j);
+    return;
+  }
+  for (const Field *f = schema; f->scope; f++)
+    if (in_key(f, j)) add_row(L, t, &scope, f, j);
+}
+
+static weft_status run_key(KeyJob *j, weft_error *e) {
+  TRY(state_protect(j->lp->state, key_job, j, e));
+  return j->wrong ? err_set(e, WEFT_EPLAN, "%s", j->wrong) : WEFT_OK;
+}
+/* ---- what points have in common ---- */
+
+/* The name of the plan's field that a path leads into. */
+static const char *top_field(Arena *a, const char *path) {
+  if (strncmp(path, "plan.", 5) == 0) path += 5;
+  const char *name = arena_strn(a, path, strcspn(path, ".["));
+  const Field *f = schema_find("plan", name);
+  return f && f->type == FIELD_ALIAS ? f->names : name;
+}
+
+static const char *top_of(const Field *f) {
+  for (const Field *in = f; in; in = schema_parent(in)) f = in;
+  return f->key;
+}
+
+/* What is written is the same at all points where no axis changes its field. Rules for
+ * tensors lie in Plan: a strategy may give them, too. */
+static bool is_same(const LangShared *s, const Field *f) {
+  return !f->stored && !str_eq(f->key, "tp_plan") && lang_unvaried(s, top_of(f));
+}
+
+typedef struct ShareJob {
+  LangPlan *lp;
+  LangShared *s;
+  int values;
+  Diags d;   /* of fields that were checked before */
+  Text text; /* of a key */
+  const char *wrong;
+  weft_error *e;
+  weft_status st;
+} ShareJob;
+
+static struct KeyRows split_rows(lua_State *L, ShareJob *j, unsigned what) {
+  Arena *a = j->lp->arena;
+  struct KeyRows out = {.what = what};
+  VEC(const Field *) rows = {0};
+  KeyJob key = {.lp = j->lp, .out = &j->text, .what = what};
+  const char *scope = NULL;
+  int t = lua_gettop(L) + 1;
+  luaL_checkstack(L, 12, NULL);
+  lua_pushnil(L);
+  j->text.n = 0;
+  for (const Field *f = schema; f->scope; f++) {
+    if (!in_key(f, &key)) continue;
+    if (is_same(j->s, f))
+      add_row(L, t, &scope, f, &key);
+    else
+      *VEC_PUSH(a, rows) = f;
+  }
+  *VEC_PUSH(a, rows) = NULL;
+  out.at = rows.at;
+  out.others = hash_bytes(0, key.out->s, key.out->n);
+  if (key.wrong) j->wrong = key.wrong;
+  lua_settop(L, t - 1);
+  return out;
+}
+
+static void find_varied(lua_State *L, ShareJob *j) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, j->values);
+  int axes = lua_gettop(L), n = (int)lua_rawlen(L, axes);
+  const char **varied = NEW_N(j->lp->arena, const char *, n + 1);
+  for (int i = 0; i < n; i++, lua_settop(L, axes)) {
+    lua_rawgeti(L, axes, i + 1);
+    lua_rawgeti(L, -1, 1);
+    const char *path = lua_tostring(L, -1);
+    varied[i] = top_field(j->lp->arena, path ? path : "");
+  }
+  j->s->varied = varied;
+  j->s->nvaried = n;
+  lua_settop(L, axes - 1);
+}
+
+static void share_job(lua_State *L, void *ud) {
+  static const unsigned kinds[] = {FOR_GRAPH, FOR_UNITS, FOR_SCHEDULE, FOR_SHARES};
+  ShareJob *j = ud;
+  struct KeyRows *keys = NEW_N(j->lp->arena, struct KeyRows, LEN(kinds) + 1);
+  luaL_checkstack(L, 8, NULL);
+  find_varied(L, j);
+  for (int i = 0; i < LEN(kinds); i++) keys[i] = split_rows(L, j, kinds[i]);
+  j->s->keys = keys;
+  schema_check_shared(L, j->lp, j->s, &j->d);
+}
+
+static void run_share(void *ud) {
+  ShareJob *j = ud;
+  LangPlan *lp = j->lp;
+  j->s = NEW(lp->arena, LangShared);
+  *j->s = (LangShared){.of = lp, .plan = {.file = lp->plan.file}};
+  j->st = state_protect(lp->state, share_job, j, j->e);
+  if (j->st == WEFT_OK && j->text.oom)
+    j->st = err_set(j->e, WEFT_ENOMEM, "out of memory");
+  if (j->wrong) j->s = NULL; /* points say what is wrong with it */
+}
+
+weft_status plan_share(LangPlan *lp, int values, const LangShared **out, weft_error *e) {
+  ShareJob j = {.lp = lp, .values = values, .d = {.arena = lp->arena}, .e = e};
+  if (!arena_try(lp->arena, run_share, &j))
+    j.st = err_set(e, WEFT_ENOMEM, "out of memory while reading a plan");
+  text_free(&j.text);
+  *out = j.st == WEFT_OK ? j.s : NULL;
+  return j.st;
+}
+
+weft_status plan_key(LangPlan *lp, unsigned what, Text *out, weft_error *e) {
+  return run_key(&(KeyJob){.lp = lp, .out = out, .what = what}, e);
+}
+
+weft_status plan_key_addressed(LangPlan *lp, bool *yes, weft_error *e) {
+  Text key = {0};
+  KeyJob j = {.lp = lp, .out = &key, .what = FOR_UNITS | FOR_SCHEDULE | FOR_SHARES};
+  weft_status st = run_key(&j, e);
+  text_free(&key);
+  *yes = j.addressed;
+  return st;
+}
+
+weft_status plan_key_others(LangPlan *lp, Text *out, weft_error *e) {
+  return run_key(&(KeyJob){.lp = lp, .out = out}, e);
+}
+
+typedef struct ValueJob {
+  KeyJob key;
+  void (*push)(lua_State *L, void *ud);
+  void *ud;
+} ValueJob;
+
+static void value_job(lua_State *L, void *ud) {
+  ValueJob *j = ud;
+  luaL_checkstack(L, 12, NULL);
+  j->push(L, j->ud);
+  key_value(L, lua_gettop(L), &j->key);
+}
+
+weft_status plan_key_value(LangPlan *lp, void (*push)(lua_State *L, void *ud), void *ud,
+                       Text *out, weft_error *e) {
+  ValueJob j = {.key = {.lp = lp, .out = out}, .push = push, .ud = ud};
+  TRY(state_protect(lp->state, value_job, &j, e));
+  return j.key.wrong ? err_set(e, WEFT_EPLAN, "%s", j.key.wrong) : WEFT_OK;
+}
+
+weft_status plan_key_text(LangPlan *lp, Text *out, weft_error *e) {
+  for (const Field *f = schema; f->scope; f++) {
+    if (!schema_tells(f)) continue;
+    field_print(f, &lp->plan, out);
+    text_add(out, ";");
+  }
+  return plan_key_others(lp, out, e);
+}
+
+/* ---- fields as written ---- */
+
+typedef struct WrittenJob {
+  KeyJob key;
+  WrittenField *each;
+  void *ud;
+} WrittenJob;
+
+static void written_job(lua_State *L, void *ud) {
+  WrittenJob *j = ud;
+  const char *scope = NULL;
+  int t = lua_gettop(L) + 1;
+  luaL_checkstack(L, 12, NULL);
+  lua_pushnil(L);
+  for (const Field *f = schema; f->scope && !j->key.wrong; f++, lua_settop(L, t)) {
+    if (!in_key(f, &j->key)) continue;
+    enter_scope(L, t, &scope, f);
+    push_written(L, t, f);
+    bool has = !lua_isnil(L, -1);
+    j->key.out->n = 0;
+    /* What is named in a table has rows of its own, beside a function it is the function's. */
+    if (has && lua_istable(L, -1) && f->names && !is_function(L))
+      key_show_list(L, t + 1, &j->key);
+    else if (has)
+      key_show(L, t + 1, &j->key);
+    if (!j->key.out->oom) j->each(j->ud, f, has ? j->key.out->s : NULL);
+  }
+}
+
+weft_status plan_written(LangPlan *lp, WrittenField *each, void *ud, weft_error *e) {
+  Text text = {0};
+  WrittenJob j = {.key = {.lp = lp, .out = &text}, .each = each, .ud = ud};
+  weft_status st = state_protect(lp->state, written_job, &j, e);
+  if (st == WEFT_OK && text.oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
+  if (st == WEFT_OK && j.key.wrong) st = err_set(e, WEFT_EPLAN, "%s", j.key.wrong);
+  text_free(&text);
+  return st;
+}
