@@ -118,7 +118,6 @@ void key_value(lua_State *L, int idx, KeyJob *j) {
   j->addressed = true;
 }
 
-
 /* ---- for people ---- */
 
 /* As many digits as the number has. */

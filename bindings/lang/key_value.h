@@ -18,7 +18,8 @@ typedef struct KeyJob {
 void key_digits(Text *out, int64_t v);
 /* Appends the value at idx. */
 void key_value(lua_State *L, int idx, KeyJob *j);
-/* Appends it for people, as `{ "norm", lr = 0.001 }`; functions by a hash of their key. */
+/* Appends it for people, as `{ "norm", lr = 0.001 }`; functions by a hash of their key.
+ */
 void key_show(lua_State *L, int idx, KeyJob *j);
 /* The same of the list items of the table on top, at t; of one name without braces. */
 void key_show_list(lua_State *L, int t, KeyJob *j);

@@ -1,5 +1,5 @@
-/* plan_key.c - what a plan, or a part of it, comes from, as bytes to compare; and which of it
- * the points of a grid have in common. */
+/* plan_key.c - what a plan, or a part of it, comes from, as bytes to compare; and which
+ * of it the points of a grid have in common. */
 #include "plan_key.h"
 
 #include "key_value.h"
@@ -315,7 +315,7 @@ static void value_job(lua_State *L, void *ud) {
 }
 
 weft_status plan_key_value(LangPlan *lp, void (*push)(lua_State *L, void *ud), void *ud,
-                       Text *out, weft_error *e) {
+                           Text *out, weft_error *e) {
   ValueJob j = {.key = {.lp = lp, .out = out}, .push = push, .ud = ud};
   TRY(state_protect(lp->state, value_job, &j, e));
   return j.key.wrong ? err_set(e, WEFT_EPLAN, "%s", j.key.wrong) : WEFT_OK;
@@ -350,7 +350,8 @@ static void written_job(lua_State *L, void *ud) {
     push_written(L, t, f);
     bool has = !lua_isnil(L, -1);
     j->key.out->n = 0;
-    /* What is named in a table has rows of its own, beside a function it is the function's. */
+    /* What is named in a table has rows of its own, beside a function it is the
+     * function's. */
     if (has && lua_istable(L, -1) && f->names && !is_function(L))
       key_show_list(L, t + 1, &j->key);
     else if (has)

@@ -1,5 +1,5 @@
-/* plan_key.h - keys made of a plan's fields, for comparing plans, and what the points of a grid
- * have in common. */
+/* plan_key.h - keys made of a plan's fields, for comparing plans, and what the points of
+ * a grid have in common. */
 #ifndef WEFT_PLAN_KEY_H
 #define WEFT_PLAN_KEY_H
 
@@ -19,10 +19,10 @@ weft_status plan_key_others(LangPlan *lp, Text *out, weft_error *e);
 /* Appends a value in the same way: the one that `push` pushes; the plan's table is at
  * PLAN_INDEX. */
 weft_status plan_key_value(LangPlan *lp, void (*push)(lua_State *L, void *ud), void *ud,
-                       Text *out, weft_error *e);
+                           Text *out, weft_error *e);
 /* Calls each(ud, field, text) for the fields of plan_key_others, each by itself, for
- * people; NULL: it is not written. Fields of builders and names that the plan does not have
- * are not written. */
+ * people; NULL: it is not written. Fields of builders and names that the plan does not
+ * have are not written. */
 struct Field;
 typedef void WrittenField(void *ud, const struct Field *f, const char *text);
 weft_status plan_written(LangPlan *lp, WrittenField *each, void *ud, weft_error *e);

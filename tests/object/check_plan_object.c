@@ -444,6 +444,15 @@ START_TEST(collected) {
 }
 END_TEST
 
+/* Either plan of a comparison may be one that does not compile. */
+START_TEST(compared_without_programs) {
+  lua_run(LLAMA "local bad = weft.plan { model = weft.model 'llama-tiny',\n"
+                "  freeze = { 'nosuch' }, batch = { global = 1, seq = 8 } }\n"
+                "for _, d in ipairs { p:diff(bad), bad:diff(p) } do\n"
+                "  says(d, 'figures are not compared: a plan does not compile') end\n");
+}
+END_TEST
+
 START_TEST(names) {
   lua_run(LLAMA "raises(\"weft.plan has no 'mehs' (did you mean 'mesh'?)\",\n"
                 "  function() return p.mehs end)\n"
@@ -491,6 +500,7 @@ Suite *plan_object_suite(void) {
   tcase_add_test(tc, run);
   tcase_add_test(tc, life);
   tcase_add_test(tc, collected);
+  tcase_add_test(tc, compared_without_programs);
   tcase_add_test(tc, names);
   tcase_add_test(tc, large);
   suite_add_tcase(s, tc);
