@@ -12,12 +12,25 @@ local rotary = {
   original_max_position_embeddings = true,
 }
 
+-- Whether a part of a head may turn alone: its class has a part of its own, then.
+local function may_turn_partly(arch, kind)
+  local of = kind and (arch.defaults.rope_parameters or {})[kind]
+  return of and of.partial_rotary_factor or not kind and not arch.unwritten.partial_rotary_factor
+end
+
 local function add_rotary(out, arch, c)
   if arch.ropes then
     out.rope_parameters = rope.keys_by_type(c)
+    for kind, p in pairs(out.rope_parameters) do
+      if may_turn_partly(arch, kind) then p.partial_rotary_factor = p.partial_rotary_factor or 1.0 end
+    end
     return
   end
   local p = rope.keys(c)
+  if may_turn_partly(arch) then
+    p.partial_rotary_factor = p.partial_rotary_factor or 1.0
+    out.partial_rotary_factor = p.partial_rotary_factor
+  end
   out.rope_theta, out.rope_parameters = p.rope_theta, p
   if p.rope_type == "default" then return end
   out.rope_scaling = {}
@@ -26,19 +39,39 @@ local function add_rotary(out, arch, c)
   end
 end
 
--- The key by which Hugging Face's class knows one of ours.
-local function spelling(arch)
+-- The names that files have for keys: an alias where the architecture says that it is theirs, or
+-- where `file` has it.
+local function spelling(arch, file)
   local names = {}
   for theirs, ours in pairs(arch.aliases) do
-    if not names[ours] or theirs < names[ours] then names[ours] = theirs end
+    local theirs_is_read = arch.files_have_aliases or file and file[theirs] ~= nil
+    if theirs_is_read and (not names[ours] or theirs < names[ours]) then names[ours] = theirs end
   end
   return names
+end
+
+-- Keys whose default, false, is a switch; of others it says that nothing is given, and classes
+-- take no false there.
+local switches = {}
+for _, key in ipairs {
+  "add_cross_attention", "attention_bias", "attention_out_bias", "mamba_proj_bias", "mamba_rms_norm",
+  "mlp_bias", "moe_apply_router_weight_on_input", "norm_topk_prob", "output_router_logits",
+  "projectors_bias", "qk_layernorm", "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx",
+  "tie_word_embeddings", "use_bias", "use_mrope", "use_qk_norm", "use_sliding_window",
+} do switches[key] = true end
+
+-- Numbers with a point whose default is false.
+local reals = { attn_logit_softcapping = true, final_logit_softcapping = true }
+
+-- JSON has no infinity; it is the default of the class.
+local function is_endless(value)
+  return type(value) == "table" and (value[1] == math.huge or value[2] == math.huge)
 end
 
 -- Classes of transformers take no 1 for 1.0, and no 8.0 for 8.
 local function typed(arch, key, value)
   if type(value) ~= "number" then return value end
-  if math.type(arch.defaults[key]) == "float" then return value + 0.0 end
+  if math.type(arch.defaults[key]) == "float" or reals[key] then return value + 0.0 end
   return math.tointeger(value) or value
 end
 
@@ -49,15 +82,10 @@ function export.whole(name, arch, given, dtype, null)
   for key, default in pairs(arch.defaults) do
     local value = c[key]
     if value == false and type(default) ~= "boolean" then value = null end
-    if value ~= nil and not rotary[key] and not arch.unwritten[key] then
+    local says = value or value == false and (default or switches[key])
+    if says and not rotary[key] and not arch.unwritten[key] and not is_endless(value) then
       out[names[key] or key] = typed(arch, key, value)
     end
-  end
-  -- `false` stands for "not given" in these.
-  for _, key in ipairs { "layer_types", "head_dim", "num_key_value_heads", "sliding_window",
-                         "n_inner", "mlp_only_layers", "num_hidden_layers", "layers_block_type",
-                         "hybrid_override_pattern" } do
-    if not out[key] then out[key] = nil end
   end
   if arch.defaults.rope_theta then
     out.num_key_value_heads = c.num_key_value_heads or c.num_attention_heads
@@ -84,11 +112,10 @@ end
 -- What the plan has changed in the config of a folder, with the keys of its file; `given`
 -- is that config as it is without the plan.
 function export.changes(arch, file, given, c)
-  local names, out = spelling(arch), {}
+  local names, out = spelling(arch, file), {}
   for key, value in pairs(c) do
     if not same(value, given[key]) then
-      local theirs = names[key]
-      out[theirs and file[key] == nil and theirs or key] = typed(arch, key, value)
+      out[file[key] == nil and names[key] or key] = typed(arch, key, value)
     end
   end
   return out

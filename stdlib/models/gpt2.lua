@@ -6,6 +6,7 @@ local decoder = require "weft.models.decoder"
 
 local gpt2 = {
   class = "GPT2LMHeadModel",
+  files_have_aliases = true,
   aliases = {
     n_layer = "num_hidden_layers", n_embd = "hidden_size", n_head = "num_attention_heads",
     n_inner = "intermediate_size", n_positions = "max_position_embeddings",

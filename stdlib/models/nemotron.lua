@@ -5,6 +5,7 @@ local decoder = require "weft.models.decoder"
 
 local nemotron = {
   class = "NemotronForCausalLM",
+  files_have_aliases = true,
   aliases = { norm_eps = "rms_norm_eps" },
   ignored = config.ignored(),
 }

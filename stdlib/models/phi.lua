@@ -5,6 +5,7 @@ local decoder = require "weft.models.decoder"
 
 local phi = {
   class = "PhiForCausalLM",
+  files_have_aliases = true,
   aliases = { layer_norm_eps = "rms_norm_eps" },
   ignored = config.ignored(),
 }

@@ -8,6 +8,7 @@ writes weights. Transformers trains the same twelve batches in f32. Compared are
 
     what weft writes before it has trained: every tensor of Transformers' file, bit by bit
     the names of what it writes of a config alone: Transformers reads all of them
+    what Transformers makes of the config.json that weft writes of keys in the plan: its loss
     the loss of every step, relative, within 5e-6
     what Transformers makes of weft's trained folder: its loss on a batch, within 5e-6
 
@@ -32,6 +33,7 @@ except ImportError as missing:
     sys.exit(0)
 from family_configs import FAMILIES
 from step import Step
+import written_config
 
 CLASSES = {"step3p5": Step}  # of the others Transformers' own
 
@@ -197,6 +199,11 @@ def one(kind, seed):
             _, out = weft(folder, "same", "--steps", "1", "--set", "optimizer.lr=0")
             same_file(folder / "model", out)
             whole_folder(of, weft(folder, "drawn", "--steps", "1", plan="drawn.lua")[1])
+            written_config.write(BUILD / "weft", folder, kind, config, ROWS, SEQ)
+            losses, out = weft(folder, "written", "--steps", "1", plan="written.lua")
+            wrong = written_config.differs(of, losses, out, loss_of, batches[0], TOLERANCE)
+            if wrong:
+                raise Unequal(wrong)
             losses, out = weft(folder, "trained", "--steps", str(STEPS))
             trained = of.from_pretrained(
                 out, attn_implementation="eager", dtype=torch.float32).train()

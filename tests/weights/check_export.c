@@ -565,6 +565,53 @@ START_TEST(numbers_keep_their_types) {
 }
 END_TEST
 
+/* A class has defaults of its own for what is not written, reads some names alone, and
+ * takes no false where a list or a number is missing. */
+START_TEST(what_is_written_is_read) {
+  static const struct {
+    const char *model, *has[3], *has_not[3];
+  } cases[] = {
+      {"'minimax_m2', head_dim = 8, num_local_experts = 2, num_experts_per_tok = 2",
+       {"\"partial_rotary_factor\": 1.0", "\"num_local_experts\": 2"},
+       {"\"num_experts\"", "rotary_factor\": false"}},
+      {"'minimax_m2', head_dim = 8, rotary_dim = 4, num_local_experts = 8",
+       {"\"partial_rotary_factor\": 0.5"},
+       {0}},
+      {"'phi', rope_parameters = { partial_rotary_factor = 1, rope_theta = 10000, "
+       "rope_type = 'default' }",
+       {"\"partial_rotary_factor\": 1.0", "\"layer_norm_eps\": "},
+       {"rotary_factor\": 0.5", "rms_norm_eps"}},
+      {"'nemotron_h', layer_norm_epsilon = 1e-3, ssm_state_size = 8, mamba_num_heads = "
+       "8, "
+       "mamba_head_dim = 4, layers_block_type = { 'mamba' }",
+       {"\"layer_norm_epsilon\": 0.001", "\"layers_block_type\": [",
+        "\"use_bias\": false"},
+       {"\"norm_eps\"", "moe_latent_size", "hybrid_override_pattern"}},
+      {"'gemma3_text', head_dim = 8, final_logit_softcapping = 30",
+       {"\"final_logit_softcapping\": 30.0", "\"model_type\": \"gemma3_text\""},
+       {"attn_logit_softcapping\": false"}},
+      {"'smollm3'", {"\"attention_bias\": false"}, {"no_rope_layers", "layer_types"}}};
+  Exporter f;
+  Text config = {0};
+  bool known;
+  exporter_start(&f,
+                 arena_printf(scratch_arena,
+                              "weft.model { vocab_size = 32, hidden_size = 16, "
+                              "intermediate_size = 8, num_hidden_layers = 1, "
+                              "num_attention_heads = 2, num_key_value_heads = 2, %s }",
+                              cases[_i].model),
+                 meshes[0]);
+  must(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  for (int i = 0; i < 3; i++) {
+    const char *has = cases[_i].has[i], *not = cases[_i].has_not[i];
+    ck_assert_msg(!has || strstr(config.s, has), "%s is not in %s", has, config.s);
+    ck_assert_msg(!not || !strstr(config.s, not ), "%s is in %s", not, config.s);
+  }
+  text_free(&config);
+  exporter_end(&f);
+}
+END_TEST
+
 /* What turns heads is written for each architecture that has it, whatever the default of
  * its class is. */
 START_TEST(every_config_says_how_heads_turn) {
@@ -667,6 +714,7 @@ Suite *export_suite(void) {
   tcase_add_test(t, a_folder_appears_whole_or_not_at_all);
   tcase_add_test(t, a_run_exports_at_its_end);
   tcase_add_loop_test(t, numbers_keep_their_types, 0, 2);
+  tcase_add_loop_test(t, what_is_written_is_read, 0, 6);
   tcase_add_loop_test(t, every_config_says_how_heads_turn, 0, 6);
   tcase_add_test(t, checkpoints_are_exported);
   tcase_add_test(t, processes_write_one_folder);
