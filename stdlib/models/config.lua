@@ -124,6 +124,11 @@ function kinds.counts(value)
   end
 end
 
+-- A list without what is behind its first n items; what is no list as it is.
+function config.first_items(list, n)
+  return type(list) == "table" and table.move(list, 1, math.min(n, #list), 1, {}) or list
+end
+
 -- A limit for each layer, 0: none; or nothing.
 function kinds.limits(value)
   if not value then return nil end
@@ -275,6 +280,15 @@ end
 function config.add(problems, key, ...)
   problems[#problems + 1] =
     { key = key, message = string.format(...), severity = "error" }
+end
+
+-- Adds the lists, of `what`, that have no item for each layer.
+function config.check_items(c, problems, keys, what)
+  for _, key in ipairs(keys) do
+    if type(c[key]) == "table" and #c[key] < c.num_hidden_layers then
+      config.add(problems, key, "%d %s for num_hidden_layers = %d", #c[key], what, c.num_hidden_layers)
+    end
+  end
 end
 
 return config

@@ -5,17 +5,15 @@
 --
 -- Activations stay (batch, seq, heads * head_dim); unit = head_dim in the dimension says
 -- where tensor parallelism may cut.
+local checks = require "weft.models.checks"
 local config = require "weft.models.config"
 local moe = require "weft.models.moe"
 local rope = require "weft.models.rope"
 
 local decoder = {}
 
--- Sizes that other keys determine when they are not given.
-function decoder.head_dim(c)
-  return c.head_dim or c.hidden_size // c.num_attention_heads
-end
-local function kv_heads(c) return c.num_key_value_heads or c.num_attention_heads end
+decoder.head_dim = checks.head_dim
+local kv_heads = checks.kv_heads
 
 local function scaled(g, x, by) return by and by ~= 1 and g:scale(x, { scale = by }) or x end
 
@@ -314,82 +312,6 @@ function decoder.qwen_window(c, i)
   return c.use_sliding_window and late_window(c, i) or nil
 end
 
--- Adds what is wrong with layer_types beside the other keys.
-local function check_types(c, problems)
-  if not c.layer_types then return end
-  if #c.layer_types ~= c.num_hidden_layers then
-    config.add(problems, "layer_types", "%d types for num_hidden_layers = %d", #c.layer_types,
-               c.num_hidden_layers)
-  end
-end
-
--- Adds what is wrong with a list of the heads of each layer, the key `list`.
-function decoder.check_heads(c, problems, list)
-  local all, kv = c[list], kv_heads(c)
-  if not all then return end
-  if #all ~= c.num_hidden_layers then
-    return config.add(problems, list, "%d numbers for num_hidden_layers = %d", #all, c.num_hidden_layers)
-  end
-  for i, n in ipairs(all) do
-    if n % kv ~= 0 then
-      config.add(problems, list, "item %d: num_key_value_heads = %d does not divide %d", i, kv, n)
-    end
-  end
-end
-
-local rules = {
-  { "vocab_size", "count" }, { "hidden_size", "count" }, { "intermediate_size", "count" },
-  { "num_hidden_layers", "count" }, { "num_attention_heads", "count" },
-  { "num_key_value_heads", "optional_count" }, { "head_dim", "optional_count" },
-  { "max_position_embeddings", "count" }, { "rms_norm_eps", "positive" },
-  { "initializer_range", "positive" }, { "tie_word_embeddings", "boolean" },
-  { "hidden_act", "only", { "silu", "swish" } }, { "attention_dropout", "rate" },
-}
-
--- Problems of single keys; `more` holds rules of the architecture, `class` is as in
--- config.lua. And whether sizes can be compared. A rule for partial_rotary_factor says that
--- the architecture has it, one of the kind "ropes" that each type of layers has a rope, of a part of each head if it says "partial", one of
--- the kind "grows" that queries grow with their positions.
-function decoder.check_keys(class, c, more)
-  local all, own = {}, {}
-  for _, rule in ipairs(more) do own[rule[1]] = true end
-  for _, rule in ipairs(rules) do if not own[rule[1]] then all[#all + 1] = rule end end
-  table.move(more, 1, #more, #all + 1, all)
-  local problems = config.check(class, c, all)
-  local sound = config.sound(problems)
-  local partial, types, grows, parts = false, false, false, false
-  for _, rule in ipairs(more) do
-    partial = partial or rule[1] == "partial_rotary_factor"
-    types, grows = types or rule[2] == "ropes", grows or rule[2] == "grows"
-    parts = parts or rule[2] == "ropes" and rule[3] == "partial"
-  end
-  if types then rope.check_types(c, problems, parts) else rope.check(c, problems, partial, grows) end
-  return problems, sound
-end
-
--- Problems of a whole configuration.
-function decoder.check(class, c, more)
-  local problems, sound = decoder.check_keys(class, c, more)
-  if not sound then return problems end
-  local heads, kv = c.num_attention_heads, kv_heads(c)
-  check_types(c, problems)
-  if not c.head_dim and c.hidden_size % heads ~= 0 then
-    config.add(problems, "num_attention_heads",
-               "%d does not divide hidden_size = %d (or give head_dim)", heads,
-               c.hidden_size)
-  elseif head_dim(c) % 2 ~= 0 then
-    config.add(problems, c.head_dim and "head_dim" or "num_attention_heads",
-               "the size of a head must be even, got %d", head_dim(c))
-  elseif rope.turning(c, head_dim(c)) % 2 ~= 0 then
-    config.add(problems, c.head_dim and "head_dim" or "num_attention_heads",
-               "%d elements of a head of %d turn, which must be even",
-               rope.turning(c, head_dim(c)), head_dim(c))
-  end
-  if heads % kv ~= 0 then
-    config.add(problems, "num_key_value_heads",
-               "%d does not divide num_attention_heads = %d", kv, heads)
-  end
-  return problems
-end
+decoder.check, decoder.check_keys = checks.decoder, checks.keys
 
 return decoder

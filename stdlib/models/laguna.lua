@@ -1,6 +1,7 @@
 -- laguna.lua - Laguna: Qwen3's attention with a gate for each head, or for each element of it, windows and
 -- heads of their own number in some layers, a rope of a part of each head for each type of them; sigmoid
 -- experts but in the first layer, and beside them an MLP.
+local checks = require "weft.models.checks"
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 local moe = require "weft.models.moe"
@@ -73,7 +74,7 @@ function laguna.check(c)
   if not config.sound(problems) then return problems end
   moe.check_types(c, problems)
   moe.check_choices(c, problems, "num_experts")
-  decoder.check_heads(c, problems, "num_attention_heads_per_layer")
+  checks.heads(c, problems, "num_attention_heads_per_layer")
   return problems
 end
 

@@ -56,6 +56,31 @@ local function gated(g, name, o)
   end
 end
 
+-- silu(gate) * up, where `most`, if it is given and not 0, limits both: gates are above -0.28, so that a limit on both sides is one
+-- of what is large.
+function moe.clamped(g, gate, up, most)
+  if (most or 0) == 0 then return g:silu_mul(gate, up) end
+  return g:mul(g:clamp(g:silu(gate), { limit = most }), g:clamp(up, { limit = most }))
+end
+
+-- `mlp` of moe.block: gated experts whose gates and rows are parameters of their own, beside the router,
+-- and limited.
+function moe.gated_apart(most)
+  return function(g, name, o)
+    local at = name:gsub("%.experts$", "")
+    local expert, hidden, ffn = { "expert", o.experts }, { "hidden", o.hidden }, { "ffn", o.width }
+    local function weight(module, out, into)
+      return g:param(at .. "." .. module .. ".weight", { expert, out, into }, { std = o.std })
+    end
+    local gate, up = weight("gate_proj", ffn, hidden), weight("up_proj", ffn, hidden)
+    local down = weight("down_proj", hidden, ffn)
+    return function(rows, offsets)
+      local y = moe.clamped(g, g:grouped_linear(rows, gate, offsets), g:grouped_linear(rows, up, offsets), most)
+      return g:grouped_linear(y, down, offsets)
+    end
+  end
+end
+
 -- What comes of x (batch, seq, hidden), and the losses of the router or nil. `o` has
 -- experts, topk, width (of an expert), hidden, std, and how the router scores: score
 -- ("softmax" or "sigmoid"), norm (whether weights sum to 1), and for the latter groups,
@@ -94,6 +119,38 @@ end
 function moe.is_dense(c, layer)
   if c.mlp_layer_types then return c.mlp_layer_types[layer + 1] == "dense" end
   return layer < (c.first_k_dense_replace or 1)
+end
+
+-- The layers of moe_layers_enum, "3,4,5" or a list, as a set; nil: it is neither.
+local function layers_of(enum)
+  local set, items = {}, enum
+  if type(enum) == "string" then
+    items = {}
+    for item in enum:gmatch "[^,%s]+" do items[#items + 1] = item end
+  end
+  if type(items) ~= "table" then return nil end
+  for _, item in ipairs(items) do set[tonumber(item) or -1] = true end
+  return set
+end
+
+-- mlp_layer_types of a config that may say it by moe_layers_enum; layers from `first` on have experts in
+-- one that says neither.
+function moe.types(c, first)
+  if c.mlp_layer_types then return config.first_items(c.mlp_layer_types, c.num_hidden_layers) end
+  local sparse, types = c.moe_layers_enum and layers_of(c.moe_layers_enum), {}
+  for i = 0, c.num_hidden_layers - 1 do
+    local is = i >= first
+    if sparse then is = sparse[i] end
+    types[i + 1] = is and "sparse" or "dense"
+  end
+  return types
+end
+
+-- Adds what is wrong with moe_layers_enum.
+function moe.check_enum(c, problems)
+  if c.moe_layers_enum and not layers_of(c.moe_layers_enum) then
+    config.add(problems, "moe_layers_enum", "expected a list of layers, got %s", tostring(c.moe_layers_enum))
+  end
 end
 
 -- Qwen's: each layer of so many, but for those that mlp_only_layers has.

@@ -47,6 +47,24 @@ function rope.of_type(c, kind)
                         rope_place = "rope_parameters." .. kind }, { __index = c })
 end
 
+-- rope_parameters and rope_scaling of a config whose rope_theta and partial_rotary_factors may be lists, of a
+-- number for each layer: those of a type are of its first layer. Scaling is of layers that see all tokens.
+function rope.by_type(c, types)
+  if c.rope_parameters then return c.rope_parameters, c.rope_scaling end
+  local out = {}
+  for _, kind in ipairs(rope.TYPES) do
+    local at = 1
+    for i = #types, 1, -1 do if types[i] == kind then at = i end end
+    local theta, part = c.rope_theta, c.partial_rotary_factors
+    out[kind] = { rope_type = "default", rope_theta = type(theta) == "table" and theta[at] or theta,
+                  partial_rotary_factor = part and part[at] or nil }
+  end
+  for key, value in pairs(type(c.rope_scaling) == "table" and c.rope_scaling or {}) do
+    out.full_attention[key] = value
+  end
+  return out, false
+end
+
 -- Adds what is wrong with the ropes of all types; `partial`: each can turn a part of each head.
 function rope.check_types(c, problems, partial)
   local known_types = {}

@@ -3,9 +3,11 @@
 -- experts in some, and beside them an MLP. Gates and rows of some layers are clamped.
 --
 -- Parameters have the names of the published files; Transformers has those of experts as one, elsewhere.
+local checks = require "weft.models.checks"
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 local moe = require "weft.models.moe"
+local rope = require "weft.models.rope"
 
 local step = {
   class = "Step3p5ForCausalLM",
@@ -47,105 +49,32 @@ local rules = {
 
 step.head_dim = decoder.head_dim
 
--- ---- what published files say otherwise: lists with an item for each layer, and for those that predict
--- further tokens, behind them
-
-local function first_items(list, n)
-  return type(list) == "table" and table.move(list, 1, math.min(n, #list), 1, {}) or list
-end
-
--- The layers with experts of "3,4,5" or of a list; nil: it is neither.
-local function layers_of(enum)
-  local set, items = {}, {}
-  if type(enum) == "string" then
-    for item in enum:gmatch "[^,%s]+" do items[#items + 1] = item end
-  else
-    items = enum
-  end
-  if type(items) ~= "table" then return nil end
-  for _, item in ipairs(items) do set[tonumber(item) or -1] = true end
-  return set
-end
-
-local function mlp_types(c)
-  if c.mlp_layer_types then return first_items(c.mlp_layer_types, c.num_hidden_layers) end
-  local sparse, types = c.moe_layers_enum and layers_of(c.moe_layers_enum), {}
-  for i = 0, c.num_hidden_layers - 1 do
-    local is = i >= 3
-    if sparse then is = sparse[i] end
-    types[i + 1] = is and "sparse" or "dense"
-  end
-  return types
-end
-
--- The rope of each type of layers, by the first layer of the type; scaling is of layers that see all tokens.
-local function ropes(c, types)
-  if c.rope_parameters then return c.rope_parameters, c.rope_scaling end
-  local out = {}
-  for _, kind in ipairs { "full_attention", "sliding_attention" } do
-    local at = 1
-    for i = #types, 1, -1 do if types[i] == kind then at = i end end
-    local theta, part = c.rope_theta, c.partial_rotary_factors
-    out[kind] = { rope_type = "default", rope_theta = type(theta) == "table" and theta[at] or theta,
-                  partial_rotary_factor = part and part[at] or nil }
-  end
-  for key, value in pairs(type(c.rope_scaling) == "table" and c.rope_scaling or {}) do
-    out.full_attention[key] = value
-  end
-  return out, false
-end
-
--- The same config with the keys that Transformers writes.
+-- The same config with the keys that Transformers writes. Lists of published files have items for layers that
+-- predict further tokens, too.
 function step.canonical(c)
   local n, types, other = c.num_hidden_layers, {}, c.attention_other_setting
   for i = 1, n do types[i] = c.layer_types and c.layer_types[i] or "full_attention" end
-  local of_types, scaling = ropes(c, types)
+  local ropes, scaling = rope.by_type(c, types)
   return setmetatable({
-    layer_types = c.layer_types and #c.layer_types < n and c.layer_types or types, mlp_layer_types = mlp_types(c),
+    layer_types = c.layer_types and #c.layer_types < n and c.layer_types or types, mlp_layer_types = moe.types(c, 3),
     num_sliding_attention_heads = c.num_sliding_attention_heads or type(other) == "table" and other.num_attention_heads
       or c.num_attention_heads,
     query_pre_attn_scalar = c.query_pre_attn_scalar or c.head_dim,
-    swiglu_limits = first_items(c.swiglu_limits, n), swiglu_limits_shared = first_items(c.swiglu_limits_shared, n),
-    rope_parameters = of_types, rope_scaling = scaling, rope_theta = 10000.0,
+    swiglu_limits = config.first_items(c.swiglu_limits, n),
+    swiglu_limits_shared = config.first_items(c.swiglu_limits_shared, n),
+    rope_parameters = ropes, rope_scaling = scaling, rope_theta = 10000.0,
   }, { __index = c })
 end
 
--- ---- the model ----
-
-local function limit_of(limits, i)
-  local most = limits and limits[i + 1]
-  return most and most > 0 and most or nil
-end
-
--- Gates are above -0.28, so that a limit on both sides is one of what is large.
-local function gated(g, gate, up, most)
-  if not most then return g:silu_mul(gate, up) end
-  return g:mul(g:clamp(g:silu(gate), { limit = most }), g:clamp(up, { limit = most }))
-end
-
--- Experts whose gates and rows are parameters of their own.
-local function expert_mlp(most)
-  return function(g, name, o)
-    local at = name:gsub("%.experts$", "")
-    local expert, hidden, ffn = { "expert", o.experts }, { "hidden", o.hidden }, { "ffn", o.width }
-    local function weight(module, out, into)
-      return g:param(at .. "." .. module .. ".weight", { expert, out, into }, { std = o.std })
-    end
-    local gate, up = weight("gate_proj", ffn, hidden), weight("up_proj", ffn, hidden)
-    local down = weight("down_proj", hidden, ffn)
-    return function(rows, offsets)
-      local y = gated(g, g:grouped_linear(rows, gate, offsets), g:grouped_linear(rows, up, offsets), most)
-      return g:grouped_linear(y, down, offsets)
-    end
-  end
-end
+-- Of layer i, from 0.
+local function limit_of(limits, i) return limits and limits[i + 1] end
 
 local function experts(c, layer)
   if moe.is_dense(c, layer) then return nil end
   return {
     experts = c.n_routed_experts, topk = c.num_experts_per_tok, width = c.moe_intermediate_size,
     hidden = c.hidden_size, std = c.initializer_range, score = "sigmoid", bias = "router_bias", norm = true,
-    scale = c.moe_router_scaling_factor, mlp = expert_mlp(limit_of(c.swiglu_limits, layer)), module = "moe",
+    scale = c.moe_router_scaling_factor, mlp = moe.gated_apart(limit_of(c.swiglu_limits, layer)), module = "moe",
     shared = c.share_expert_dim, beside = "share_expert",
   }
 end
@@ -162,25 +91,8 @@ function step.build(g, given)
     end,
     head_gate = function() return "head" end, gate_kind = "sigmoid",
     window = decoder.window_by_type(function() return false end), experts = experts,
-    glu = function(_, gate, up, _, i) return gated(g, gate, up, limit_of(c.swiglu_limits_shared, i)) end,
+    glu = function(_, gate, up, _, i) return moe.clamped(g, gate, up, limit_of(c.swiglu_limits_shared, i)) end,
   })
-end
-
--- Adds what is wrong with lists that have an item for each layer.
-local function check_lists(c, given, problems)
-  for _, key in ipairs { "swiglu_limits", "swiglu_limits_shared" } do
-    if c[key] and #c[key] < c.num_hidden_layers then
-      config.add(problems, key, "%d limits for num_hidden_layers = %d", #c[key], c.num_hidden_layers)
-    end
-  end
-  for _, key in ipairs { "rope_theta", "partial_rotary_factors" } do
-    if type(given[key]) == "table" and #given[key] < c.num_hidden_layers then
-      config.add(problems, key, "%d numbers for num_hidden_layers = %d", #given[key], c.num_hidden_layers)
-    end
-  end
-  if given.moe_layers_enum and not layers_of(given.moe_layers_enum) then
-    config.add(problems, "moe_layers_enum", "expected a list of layers, got %s", tostring(given.moe_layers_enum))
-  end
 end
 
 function step.check(given)
@@ -197,18 +109,11 @@ function step.check(given)
   if not config.sound(problems) then return problems end
   moe.check_types(c, problems)
   moe.check_choices(c, problems, "n_routed_experts")
-  check_lists(c, given, problems)
-  local kv = c.num_key_value_heads or c.num_attention_heads
-  if c.num_sliding_attention_heads % kv ~= 0 then
-    config.add(problems, "num_sliding_attention_heads", "num_key_value_heads = %d does not divide %d", kv,
-               c.num_sliding_attention_heads)
-  end
-  for i, kind in ipairs(c.layer_types) do
-    if kind == "sliding_attention" and not c.sliding_window then
-      config.add(problems, "layer_types", "item %d has a window, and there is no sliding_window", i)
-      break
-    end
-  end
+  moe.check_enum(given, problems)
+  config.check_items(c, problems, { "swiglu_limits", "swiglu_limits_shared" }, "limits")
+  config.check_items(given, problems, { "rope_theta", "partial_rotary_factors" }, "numbers")
+  checks.heads_of_some(c, problems, "num_sliding_attention_heads")
+  checks.windows(c, problems)
   return problems
 end
 
