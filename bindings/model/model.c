@@ -597,6 +597,40 @@ static void mark_library_rules(lua_State *L, LangPlan *lp, Arena *a) {
   lp->plan.tp = rule;
 }
 
+enum { MODULES = 3 }; /* that are one in memory */
+
+/* Writes a rule, or if its pattern names a module of the table on top of the stack, one
+ * for each of those in its place. Returns how many. */
+static int renamed(lua_State *L, const TpRule *rule, TpRule *out, Arena *a) {
+  int names = lua_gettop(L), n = 0;
+  for (lua_pushnil(L); state_next(L, names); lua_settop(L, names + 1)) {
+    const char *module = lua_tostring(L, -2);
+    if (!strstr(rule->pattern, module)) continue;
+    int list = lua_gettop(L);
+    for (; n < MODULES && lua_rawgeti(L, list, n + 1) == LUA_TSTRING; n++) {
+      const char *text = luaL_gsub(L, rule->pattern, module, lua_tostring(L, -1));
+      out[n] = *rule;
+      out[n].pattern = arena_str(a, text);
+    }
+  }
+  lua_settop(L, names);
+  if (n == 0) out[n++] = *rule;
+  return n;
+}
+
+/* Names that Transformers has for modules in memory, by those that files have: `modules`
+ * of an architecture, each with a list. */
+static void rename_modules(lua_State *L, LangPlan *lp, Arena *a) {
+  int top = lua_gettop(L), n = 0;
+  if (push_architecture(L, lp->arch) && field_push(L, -1, "modules") == LUA_TTABLE) {
+    TpRule *rule = NEW_N(a, TpRule, MODULES * lp->plan.ntp + 1);
+    for (int i = 0; i < lp->plan.ntp; i++) n += renamed(L, &lp->plan.tp[i], rule + n, a);
+    lp->plan.tp = rule;
+    lp->plan.ntp = n;
+  }
+  lua_settop(L, top);
+}
+
 void model_default_tp(lua_State *L, LangPlan *lp, Diags *d) {
   int top = lua_gettop(L);
   if (!lp->arch || !stdlib_push(L, lua_pushfstring(L, "tp_plans/%s", lp->arch))) {
@@ -604,6 +638,7 @@ void model_default_tp(lua_State *L, LangPlan *lp, Diags *d) {
     return;
   }
   if (lp->plan.tp) {
+    rename_modules(L, lp, d->arena);
     mark_library_rules(L, lp, d->arena);
     lua_settop(L, top);
     return;

@@ -11,6 +11,7 @@ local function family(class, norms)
     class = class,
     aliases = {},
     packed = { "gate_up_proj" }, -- modules that files have as one
+    modules = { gate_up_proj = { "gate_proj", "up_proj" } }, -- of Transformers in memory
     ignored = config.ignored(),
     head_dim = decoder.head_dim,
   }

@@ -7,6 +7,7 @@ local moe = require "weft.models.moe"
 local hy_v3 = {
   class = "HYV3ForCausalLM",
   aliases = { num_local_experts = "num_experts" },
+  modules = { ["mlp.shared_experts"] = { "mlp.shared_mlp" } }, -- of Transformers in memory, and of files
   -- How sums of experts are rounded; here they are in the type of activations.
   ignored = config.ignored { "enable_moe_fp32_combine" },
 }

@@ -9,6 +9,7 @@ local moe = require "weft.models.moe"
 local laguna = {
   class = "LagunaForCausalLM",
   aliases = {},
+  modules = { ["mlp.shared_experts"] = { "mlp.shared_expert" } }, -- of Transformers in memory, and of files
   ropes = true, -- each type of layers has one: see rope.of_type
   -- Older files say by these which layers have experts and gates.
   ignored = config.ignored { "router_aux_loss_coef", "mlp_only_layers", "decoder_sparse_step", "gating_types" },

@@ -7,6 +7,7 @@ local phi3 = {
   class = "Phi3ForCausalLM",
   aliases = {},
   packed = { "qkv_proj", "gate_up_proj" }, -- modules that files have as one
+  modules = { qkv_proj = { "q_proj", "k_proj", "v_proj" }, gate_up_proj = { "gate_proj", "up_proj" } },
   ignored = config.ignored { "embd_pdrop" }, -- Hugging Face's class does not read it, either
 }
 phi3.defaults, phi3.unwritten = decoder.defaults {

@@ -78,6 +78,66 @@ START_TEST(gradients_of_a_block_are_complete) {
 }
 END_TEST
 
+/* Plans of Transformers' classes, by the names that modules have there in memory: one may
+ * be several of files, or be called otherwise. */
+#define ATTENTION(more)                                                                  \
+  "['layers.*.self_attn.q_proj'] = 'colwise', ['layers.*.self_attn.k_proj'] = "          \
+  "'colwise', ['layers.*.self_attn.v_proj'] = 'colwise', "                               \
+  "['layers.*.self_attn.o_proj'] = 'rowwise', " more
+#define MLP(name)                                                                        \
+  "['layers.*." name ".gate_proj'] = 'colwise', ['layers.*." name ".up_proj'] = "        \
+  "'colwise', ['layers.*." name ".down_proj'] = 'rowwise', "
+#define PACKED                                                                           \
+  "['layers.*.mlp.gate_up_proj'] = 'colwise_gather_output', "                            \
+  "['layers.*.mlp.down_proj'] = 'rowwise_split_input'"
+#define EXPERTS_PLAN                                                                     \
+  "['layers.*.mlp.experts.gate_up_proj'] = 'packed_colwise', "                           \
+  "['layers.*.mlp.experts.down_proj'] = 'rowwise', ['layers.*.mlp.experts'] = "          \
+  "'moe_tp_experts'"
+#define SMALL                                                                            \
+  "num_hidden_layers = 2, hidden_size = 32, num_attention_heads = 4, "                   \
+  "num_key_value_heads = 2, head_dim = 8, intermediate_size = 24, vocab_size = 64, "     \
+  "initializer_range = 0.1"
+#define SPARSE                                                                           \
+  ", num_experts = 4, num_experts_per_tok = 2, moe_intermediate_size = 16, "             \
+  "mlp_layer_types = { 'dense', 'sparse' }"
+
+static const struct {
+  const char *model, *tp;
+} theirs[] = {
+    {"'laguna', " SMALL SPARSE ", shared_expert_intermediate_size = 16",
+     ATTENTION("['layers.*.self_attn.g_proj'] = 'colwise', ") MLP("mlp")
+         MLP("mlp.shared_experts") EXPERTS_PLAN},
+    {"'hy_v3', " SMALL SPARSE,
+     ATTENTION("") MLP("mlp") MLP("mlp.shared_experts") EXPERTS_PLAN},
+    {"'phi3', num_hidden_layers = 2, hidden_size = 32, num_attention_heads = 4, "
+     "num_key_value_heads = 2, intermediate_size = 24, vocab_size = 64, "
+     "initializer_range = 0.1",
+     "['layers.*.self_attn.qkv_proj'] = 'colwise_gather_output', "
+     "['layers.*.self_attn.o_proj'] = 'rowwise_split_input', " PACKED},
+    {"'glm4', " SMALL, ATTENTION("") PACKED},
+    {"'falcon_h1', " SMALL ", mamba_d_ssm = 32, mamba_n_heads = 4, mamba_d_head = 8, "
+     "mamba_n_groups = 1, mamba_d_state = 8",
+     "embed_tokens = 'embedding_rowwise', lm_head = 'colwise_gather_output'"},
+};
+
+START_TEST(plans_of_transformers_hold) {
+  VerifyReport r;
+  Text plan = {0}, why = {0};
+  text_printf(&plan,
+              "local weft = require 'weft'\n"
+              "return weft.plan { model = weft.model { %s }, tp_plan = { %s },\n"
+              "  mesh = { tp = 2 }, strategy = { 'zero', sequence_parallel = false },\n"
+              "  batch = { global = 4, micro = 2, seq = 16 }, data = weft.synthetic {},\n"
+              "  optimizer = weft.adamw { lr = 1e-2 }, train = { steps = 2 } }\n",
+              theirs[_i].model, theirs[_i].tp);
+  weft_status st = plan_parity(plan.s, 2, 1e-5, &r, &why);
+  ck_assert_msg(st == WEFT_OK && r.ok, "%s%s", why.s ? why.s : "", plan.s);
+  text_free(&plan);
+  text_free(&why);
+}
+END_TEST
+
 /* The sample must reach what it is for. */
 START_TEST(sample_is_wide) {
   int tp4 = 0, pp4 = 0, dp3 = 0, sp = 0, odd = 0, chunks = 0, kinds = 0;
@@ -182,6 +242,7 @@ Suite *parity_suite(void) {
   tcase_add_loop_test(tc, experts_agree_with_one_rank, FIRST / 2 / SHARES,
                       EXPERTS / SHARES);
   tcase_add_loop_test(tc, gradients_of_a_block_are_complete, 1, 4);
+  tcase_add_loop_test(tc, plans_of_transformers_hold, 0, LEN(theirs));
   suite_add_tcase(s, tc);
   tc = tcase_create("fuzz");
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);

@@ -11,6 +11,7 @@
 #define STYLE_NAMES(X)                                                                   \
   X("replicate", STYLE_REPLICATE, 0)                                                     \
   X("replicated_with_grad_allreduce", STYLE_REPLICATE, 0)                                \
+  X("mla_kv_a_proj", STYLE_REPLICATE, 0)                                                 \
   X("colwise", STYLE_COLWISE, 0)                                                         \
   X("colwise_loss_parallel", STYLE_COLWISE, STYLE_WITH_LOSS)                             \
   X("rowwise", STYLE_ROWWISE, 0)                                                         \
@@ -60,7 +61,6 @@ static const char *const later_styles[] = {"local",
                                            "local_params",
                                            "megamoe_router",
                                            "megamoe_experts",
-                                           "mla_kv_a_proj",
                                            "activation",
                                            "activation_seq_dim_2",
                                            "module_allgather",
