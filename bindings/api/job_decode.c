@@ -20,6 +20,7 @@ static void keep_model(Plan *p) {
   p->loss = (LossPlan){0};
   p->mtp = (MtpPlan){0};
   p->moe.aux = p->moe.z = 0;
+  p->moe.sinkhorn_sequences = 0;
   p->eval_every = 0;
   p->opt.post_validation = false;
 }

@@ -2,6 +2,7 @@
  * fields, conditions under which they have no effect, and reasons. */
 #include "bindings/schema/schema.h"
 #include "job.h"
+#include "vm/graph/rules.h"
 
 /* ---- conditions: their words if they hold, else NULL ---- */
 
@@ -79,7 +80,7 @@ static const char *no_experts(const Job *j) {
 
 static const char *no_bias(const Job *j) {
   const Op *route = op_of(j, OP_route);
-  return holds(!route || route->nin < 2, "on routers without a bias");
+  return holds(!route || !route_has_bias(j->graph, route), "on routers without a bias");
 }
 
 static const char *adapter_alone(const Job *j) {

@@ -227,6 +227,8 @@ static weft_status shrink_batch(Shrink *s, const Mesh *m, int was_microbatches) 
   b->micro = micro;
   if (s->plan->moe.aux_sequences > 0)
     s->plan->moe.aux_sequences = MIN(s->plan->moe.aux_sequences, micro);
+  if (s->plan->moe.sinkhorn_sequences > 0)
+    s->plan->moe.sinkhorn_sequences = MIN(s->plan->moe.sinkhorn_sequences, micro);
   b->global = micro * dp * mbs * MAX(b->rounds, 1);
   int64_t cp = m->size[AXIS_CP], unit = cp > 1 ? 2 * cp * tp : tp;
   b->seq = MIN(b->seq, (32 + unit - 1) / unit * unit);

@@ -45,6 +45,7 @@ static const OpKeys op_keys[] = {
     {OP_ssm_steps, 0, {"eps", "limit"}},
     {OP_ssm_scan, 1, {"head_dim"}},
     {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "n", "scale"}},
+    {OP_sinkhorn, 1, {"n"}},
     {OP_expert_counts, 1, {"experts", "n"}},
     {OP_router_loss, 1, {"topk", "score", "aux", "z"}},
     {OP_grouped_linear, 0, {"layout"}},

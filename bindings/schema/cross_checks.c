@@ -373,6 +373,22 @@ static void check_optimizer(Cross *c) {
 #include "vm/plan/optimizers.def"
 }
 
+static void check_sinkhorn(Cross *c, const MoePlan *m) {
+  const char *key = "moe.sinkhorn_sequences";
+  if (m->sinkhorn_sequences == 0) return;
+  if (c->plan->batch.micro % m->sinkhorn_sequences)
+    diag_error(c->d, "divisibility", key,
+               "%lld sequences do not divide batch.micro = %lld",
+               (long long)m->sinkhorn_sequences, (long long)c->plan->batch.micro);
+  if (m->aux > 0)
+    diag_error(c->d, "option", key, "aux_loss_coef balances the same choices by a loss")
+        ->suggestion = "leave out one of them";
+  if (m->groups > 0)
+    diag_error(c->d, "option", key,
+               "num_groups limits choices that this balances over all experts")
+        ->suggestion = "leave out one of them";
+}
+
 static void check_moe(Cross *c) {
   const MoePlan *m = &c->plan->moe;
   const Strategy *s = &c->plan->strategy;
@@ -393,6 +409,7 @@ static void check_moe(Cross *c) {
     diag_error(c->d, "divisibility", "moe.aux_loss_sequences",
                "%lld sequences do not divide batch.micro = %lld",
                (long long)m->aux_sequences, (long long)c->plan->batch.micro);
+  check_sinkhorn(c, m);
   if ((m->groups > 0) != (m->group_topk > 0))
     diag_error(c->d, "option", m->groups ? "moe.num_groups" : "moe.group_topk",
                "num_groups and group_topk go together")

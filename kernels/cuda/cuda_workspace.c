@@ -168,6 +168,8 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
   case OP_ce_loss:
     return (uint64_t)cuda_loss_blocks(cuda_count(&a->in[1]), CUDA_LOSS_ROWS) *
            sizeof(double);
+  case OP_sinkhorn: /* a factor of each row */
+    return (uint64_t)cuda_rows(x) * sizeof(double);
   case OP_router_loss:
     return (uint64_t)cuda_loss_blocks(cuda_rows(x), 1) * sizeof(double);
   case OP_router_logits_dx:

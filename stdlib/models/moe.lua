@@ -33,6 +33,17 @@ local function router_loss(g, logits, ids, o, plan)
   return moe.sum(g, loss, loss_of(g, logits, counts, o, aux, plan.z))
 end
 
+-- What tokens choose by in the place of scores: logits with what balances, over each so many
+-- sequences, the experts that tokens get (Sinkhorn's iterations; see docs/moe.md).
+local function balanced(g, logits, bias, groups, plan)
+  if bias or groups > 0 then
+    error(string.format("moe.sinkhorn_sequences balances what scores choose, and routers of this model choose %s",
+                        bias and "by a bias, too" or "in groups of experts"), 0)
+  end
+  local l = g:unflatten(logits)
+  return g:flatten(g:sequence_bias(l, g:sinkhorn(l, { n = plan.sinkhorn })))
+end
+
 -- Groups of experts, of which a token chooses some: the model's, or the plan's, whose groups are
 -- compared by as many of their experts as a token has in each.
 local function groups_of(o, plan)
@@ -101,6 +112,7 @@ function moe.block(g, x, name, o)
   if router_bias then logits = g:add_bias(logits, router_bias) end
   if o.cap then logits = g:soft_cap(logits, { soft_cap = o.cap }) end
   local groups, topk_group, best = groups_of(o, plan)
+  if plan.sinkhorn > 0 then bias = balanced(g, logits, bias, groups, plan) end
   local weights, ids = g:route(logits, bias or nil, {
     topk = o.topk, score = scores[o.score], norm_topk = o.norm and 1 or 0,
     groups = groups, topk_group = topk_group, n = best, scale = o.scale or 1,

@@ -108,6 +108,13 @@ local function draw_balance(e, moe, micro, experts, topk)
   return moe
 end
 
+-- Whether choices are balanced without a loss, where routers have no bias and no groups; with a
+-- generator of its own.
+local function draw_sinkhorn(e, moe, micro, name)
+  if moe.aux_loss_coef or moe.num_groups or name == "deepseek_v3" or e:maybe(3) then return end
+  moe.sinkhorn_sequences = e:pick { 1, micro }
+end
+
 local function draw_moe(d, m, dense, biased)
   if dense then return nil end
   return {
@@ -186,6 +193,7 @@ return function(weft, number)
   local host = strategy.offload_optimizer or strategy.offload_policy
   local moe = draw_moe(d, mesh, dense, name == "deepseek_v3" and not host)
   if moe then draw_balance(new_draw(number + 53), moe, micro, experts, model.num_experts_per_tok) end
+  if moe then draw_sinkhorn(new_draw(number + 61), moe, micro, name) end
   local waits = host or moe and moe.bias_update_rate
   local learning = draw_learning(new_draw, number, dense, moe)
   local rows, seq = learning.loss ~= nil and not learning.loss.z_loss, 16 * mesh.cp

@@ -316,6 +316,21 @@ static const struct Meaning {
     {"no-bias-gelu-fusion=true", "activation_function = \"gelu\","},
     {"disable-bias-linear=true num-experts=4 moe-aux-loss-coeff=0.01",
      "aux_loss_coef = 0.01,"},
+    {"disable-bias-linear=true num-experts=4 moe-aux-loss-coeff=0.01 "
+     "moe-router-load-balancing-type=seq_aux_loss",
+     "loss = loss_of(g:unflatten(logits), g:unflatten(ids), g:labels(), "
+     "plan.aux_sequences, plan.aux, 0)"},
+    {"disable-bias-linear=true num-experts=4 moe-router-load-balancing-type=sinkhorn",
+     "g:sinkhorn(by_sequence, { n = plan.sinkhorn })"},
+    {"disable-bias-linear=true num-experts=4 moe-router-load-balancing-type=sinkhorn",
+     "sinkhorn_sequences = 4"},
+    {"disable-bias-linear=true num-experts=4 moe-router-load-balancing-type=sinkhorn "
+     "moe-router-topk=1",
+     "topk = c.topk, score = 1, norm_topk = 0,"},
+    {"normalization=RMSNorm position-embedding-type=rope swiglu=true num-experts=8 "
+     "disable-bias-linear=true qk-layernorm=true "
+     "moe-router-load-balancing-type=sinkhorn",
+     "norm_topk_prob = false,"},
     {"squared-relu=true", "square(g:relu(h))"},
     {"position-embedding-type=none", "q = linear(x"},
     {"kv-channels=128", "head_dim = 128,"},
@@ -495,6 +510,10 @@ START_TEST(the_function_of_a_plan_trains) {
   import_plan_has("if i < 1 then return");
   import_plan_has("window = not ({ [1] = true })[i] and c.window or nil");
   Outcome o = process_run(IMPORT_SECONDS, "$weft verify a.lua");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  import_has(import_file("a.yaml", "--world 4 moe-router-load-balancing-type=sinkhorn"),
+             "whole sequences are balanced here");
+  o = process_run(IMPORT_SECONDS, "$weft verify a.lua");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
 }
 END_TEST

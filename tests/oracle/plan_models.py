@@ -229,6 +229,21 @@ class Choices:
         return self.made[-1]
 
 
+def sinkhorn(logits, groups):
+    """Megatron's, of the tokens of each group by themselves: rows and columns of exp(logits) with equal
+    sums; each row has the sum 1 here, as one of scores."""
+    out = []
+    for cost in logits.detach().reshape(groups, -1, logits.shape[-1]).exp():
+        rows, columns = (cost.new_ones(n) for n in cost.shape)
+        moved = 1.0
+        while moved > 1e-4:
+            rows = 1 / len(rows) / ((columns * cost).sum(1) + 1e-8)
+            new = 1 / len(columns) / ((rows[:, None] * cost).sum(0) + 1e-8)
+            moved, columns = (new - columns).abs().mean().item(), new
+        out.append(columns * cost * rows[:, None] * len(rows))
+    return torch.stack(out).view_as(logits)
+
+
 class Decoder:
     """Llama, Qwen2, Qwen3, their models with experts, and DeepSeek-V3."""
 
@@ -284,9 +299,11 @@ class Decoder:
         gate = F.silu(self.linear(x, name + ".gate_proj"))
         return self.linear(gate * self.linear(x, name + ".up_proj"), name + ".down_proj")
 
-    def choose(self, scores, bias):
+    def choose(self, logits, scores, bias):
         """Which experts (…, experts) each token has, as numbers 0 and 1."""
         by = scores.detach() + (0 if bias is None else bias)
+        if self.moe.get("sinkhorn_sequences"):
+            by = sinkhorn(logits, len(self.b.labels) // self.moe["sinkhorn_sequences"])
         n, kept, adds = self.c.get("n_group", 1), self.c.get("topk_group", 1), 2
         if self.moe.get("num_groups"):
             n, kept = self.moe["num_groups"], self.moe["group_topk"]
@@ -303,7 +320,7 @@ class Decoder:
         c, bias = self.c, self.w.get(name + ".gate.e_score_correction_bias")
         logits = F.linear(x, self.w[name + ".gate.weight"])
         scores = logits.softmax(-1) if bias is None else logits.sigmoid()
-        chosen = self.choose(scores, bias)
+        chosen = self.choose(logits, scores, bias)
         weights = scores * chosen
         if c["model_type"] == "mixtral" or c["norm_topk_prob"]:
             weights = weights / weights.sum(-1, keepdim=True)

@@ -71,6 +71,7 @@ function experts.route(k, l, bias)
   for r = 0, #l // E - 1 do
     local p, key, sum = scores(k, l, r * E, E), {}, 0
     for e = 1, E do key[e] = p[e] + (bias and bias[e] or 0) end
+    if bias and #k.dims[2] == 2 then key = { table.unpack(bias, r * E + 1, (r + 1) * E) } end
     if k.attr.groups ~= 0 then keep_groups(k, key) end
     for j = 1, topk do
       local e = largest(key)
@@ -83,6 +84,38 @@ function experts.route(k, l, bias)
     end
   end
   return weights, ids
+end
+
+-- The logarithms of the factors of columns, of which and of those of rows each is found from the
+-- other in turn.
+function experts.sinkhorn(k, l)
+  local E, groups = last(k.dims[1]), k.out_dims[1][1]
+  local rows, out = #l // E // groups, {}
+  for g = 0, groups - 1 do
+    local by, moved, steps, at = {}, 1, 0, g * rows * E
+    for e = 1, E do by[e] = 1 end
+    while k.attr.n > 0 and moved > 1e-4 and steps < 1000 do
+      local sum = zeros(E)
+      for r = 0, rows - 1 do
+        local all = 1e-8
+        for e = 1, E do all = all + by[e] * exp(l[at + r * E + e]) end
+        for e = 1, E do sum[e] = sum[e] + exp(l[at + r * E + e]) / all / rows end
+      end
+      moved, steps = 0, steps + 1
+      for e = 1, E do
+        local new = 1 / E / (sum[e] + 1e-8)
+        moved, by[e] = moved + math.abs(new - by[e]) / E, new
+      end
+    end
+    for e = 1, E do out[g * E + e] = log(by[e]) end
+  end
+  return out
+end
+
+function experts.sequence_bias(k, l, b)
+  local E, each, y = last(k.dims[1]), #l // k.dims[2][1], {}
+  for i = 1, #l do y[i] = l[i] + b[(i - 1) // each * E + (i - 1) % E + 1] end
+  return y
 end
 
 -- Through the weights to the scores, and through these to the logits.

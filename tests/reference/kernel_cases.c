@@ -15,6 +15,7 @@ const KernelCase kernel_case[] = {
 #include "cases_step.def"
 #include "cases_families.def"
 #include "cases_fp8.def"
+#include "cases_balance.def"
 };
 const int kernel_cases = LEN(kernel_case);
 

@@ -70,8 +70,9 @@ static void route(RefArgs *a) {
   for (int64_t r = 0; r < a->in[0].dim[0]; r++) {
     double key[EXPERTS_MAX], sum = 0;
     const double *l = IN(0) + r * n;
+    bool keys = a->nin == 2 && a->in[1].ndim == 2;
     for (int64_t i = 0; i < n; i++)
-      key[i] = score(a, l, n, i) + (a->nin == 2 ? IN(1)[i] : 0);
+      key[i] = keys ? IN(1)[r * n + i] : score(a, l, n, i) + (a->nin == 2 ? IN(1)[i] : 0);
     if (a->attr->groups) keep_groups(a, key, n);
     for (int64_t i = 0; i < n; i++) {
       int64_t place = place_of(key, n, i);
@@ -83,6 +84,41 @@ static void route(RefArgs *a) {
     [j] = a->attr->scale * score(a, l, n, (int64_t)OUT(1)[j]) /
           (a->attr->norm_topk ? sum : 1);
   }
+}
+
+/* As Megatron has it: rows and columns are scaled in turn, each to the sum that all of
+ * its kind get, with both lists of factors; what is returned are those of columns. */
+static void sinkhorn(RefArgs *a) {
+  int64_t n = a->in[0].dim[2], groups = a->out[0].dim[0];
+  int64_t rows = ref_count(&a->in[0]) / n / groups;
+  double *by_row = calloc((size_t)rows, sizeof *by_row);
+  for (int64_t g = 0; g < groups; g++) {
+    const double *l = IN(0) + g * rows * n;
+    double *by = OUT(0) + g * n, moved = 1;
+    for (int64_t i = 0; i < n; i++) by[i] = 1;
+    for (int step = 0; a->attr->n && step < 1000 && moved > 1e-4; step++) {
+      for (int64_t r = 0; r < rows; r++) {
+        double sum = 1e-8;
+        for (int64_t i = 0; i < n; i++) sum += by[i] * exp(l[r * n + i]);
+        by_row[r] = 1 / (double)rows / sum;
+      }
+      moved = 0;
+      for (int64_t i = 0; i < n; i++) {
+        double sum = 1e-8, was = by[i];
+        for (int64_t r = 0; r < rows; r++) sum += by_row[r] * exp(l[r * n + i]);
+        by[i] = 1 / (double)n / sum;
+        moved += fabs(by[i] - was) / (double)n;
+      }
+    }
+    for (int64_t i = 0; i < n; i++) by[i] = log(by[i]);
+  }
+  free(by_row);
+}
+
+static void sequence_bias(RefArgs *a) {
+  int64_t n = a->in[0].dim[2], all = ref_count(&a->in[0]);
+  int64_t each = all / a->in[1].dim[0];
+  for (int64_t i = 0; i < all; i++) OUT(0)[i] = IN(0)[i] + IN(1)[i / each * n + i % n];
 }
 
 /* The derivative of score i with respect to logit j. */

@@ -1,12 +1,15 @@
-/* check_balance.c - losses that balance experts over some sequences by themselves, and
- * groups of experts: sequences count as microbatches of one rank do, and as Megatron
- * defines them; the same on every mesh; what plans may not ask for. How the losses are
- * computed PyTorch (tests/oracle/plans.py) and the references of kernels know. */
+/* check_balance.c - losses that balance experts over some sequences by themselves,
+ * Sinkhorn's choice, and groups of experts: sequences count as microbatches of one rank
+ * do, and as Megatron defines them; the same on every mesh; what plans may not ask for.
+ * How the losses are computed PyTorch (tests/oracle/plans.py) and the references of
+ * kernels know. */
 #include <check.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "tests/generate/random_plan.h"
 #include "tests/harness/plan_bits.h"
+#include "tests/harness/process.h"
 #include "tests/harness/scratch.h"
 
 #define PLAN(fields)                                                                     \
@@ -17,8 +20,15 @@
   "moe_intermediate_size = 16, initializer_range = 0.3 },\n"                             \
   "  data = weft.synthetic {}, optimizer = weft.adamw { lr = 1e-2 },\n"                  \
   "  train = { steps = 3, seed = 3 }, " fields " }\n"
+#define BIASED(fields)                                                                   \
+  "local weft = require 'weft'\n"                                                        \
+  "return weft.plan { model = weft.model { 'glm4_moe', vocab_size = 64, "                \
+  "hidden_size = 32, num_hidden_layers = 2, num_attention_heads = 4, "                   \
+  "num_key_value_heads = 2, head_dim = 8, n_routed_experts = 8, "                        \
+  "moe_intermediate_size = 16 }, data = weft.synthetic {}, " fields " }\n"
 #define BATCH(micro) "batch = { global = 4, micro = " micro ", seq = 16 }, "
 #define LOSS         "aux_loss_coef = 0.5"
+#define SINKHORN(n)  "moe = { sinkhorn_sequences = " n ", z_loss_coef = 0.01 }"
 
 static Arena *arena;
 static void setup(void) {
@@ -58,6 +68,10 @@ static const struct {
     {PLAN(BATCH("2") "mesh = { dp = 2 }, moe = { " LOSS ", aux_loss_sequences = 2 }"),
      PLAN(BATCH("2") "moe = { " LOSS " }"),
      PLAN(BATCH("2") "mesh = { dp = 2 }, moe = { " LOSS " }")},
+    {PLAN(BATCH("4") SINKHORN("1")), PLAN(BATCH("1") SINKHORN("1")),
+     PLAN(BATCH("4") SINKHORN("4"))},
+    {PLAN(BATCH("4") SINKHORN("2")), PLAN(BATCH("2") SINKHORN("2")),
+     PLAN(BATCH("4") "moe = { z_loss_coef = 0.01 }")},
 };
 
 START_TEST(sequences_count_as_microbatches_of_one_rank) {
@@ -85,6 +99,12 @@ static const char *const meshes[] = {
     PLAN(BATCH("1") "mesh = { dp = 4, ep = 4 }, strategy = 'fsdp2', " MOE(
         ", dispatcher = 'alltoall'")),
     PLAN(BATCH("2") "mesh = { tp = 2, dp = 2, ep = 2, etp = 1 }, " MOE("")),
+    PLAN(BATCH("2") "mesh = { tp = 2, dp = 2 }, strategy = { 'zero', stage = 2, "
+                    "sequence_parallel = true }, recompute = 'full', " SINKHORN("2")),
+    PLAN(BATCH("2") "mesh = { cp = 2, pp = 2 }, cp = { comm = 'ring' }, " SINKHORN("1")),
+    PLAN(BATCH("1") "mesh = { dp = 4, ep = 4 }, strategy = 'fsdp2', moe = { "
+                    "sinkhorn_sequences = 1, dispatcher = 'alltoall' }"),
+    PLAN(BATCH("2") "mesh = { tp = 2, cp = 2, dp = 2, ep = 4, etp = 2 }, " SINKHORN("2")),
 };
 
 START_TEST(the_same_on_every_mesh) {
@@ -96,6 +116,44 @@ START_TEST(the_same_on_every_mesh) {
 }
 END_TEST
 
+/* The number between two words of what a run prints. */
+static double said_after(const char *out, const char *words) {
+  const char *at = strstr(out, words);
+  ck_assert_msg(at != NULL, "no \"%s\" in %s", words, out);
+  return strtod(at + strlen(words), NULL);
+}
+
+/* What does not train chooses by scores, as if the plan balanced nothing. */
+START_TEST(evaluation_chooses_by_scores) {
+  static const char head[] = "local weft = require 'weft'\nlocal moe = ";
+  static const char rest[] =
+      "\nreturn weft.plan { model = weft.model { 'mixtral', vocab_size = 256, "
+      "hidden_size = 32, num_hidden_layers = 2, num_attention_heads = 4, "
+      "num_key_value_heads = 2, intermediate_size = 16, num_local_experts = 8, "
+      "initializer_range = 0.3 },\n"
+      "  data = weft.text { 'a.txt', val_fraction = 0.25 }, optimizer = weft.sgd { lr = "
+      "0 },\n"
+      "  train = { steps = 1, eval_every = 1, eval_batches = 2 }, moe = moe,\n"
+      "  batch = { global = 4, micro = 2, seq = 16 } }\n";
+  double train[2], eval[2];
+  char words[2000];
+  for (size_t i = 0; i < sizeof words; i++) words[i] = (char)('a' + i * i % 23);
+  scratch_put("a.txt", words, sizeof words);
+  for (int i = 0; i < 2; i++) {
+    Text plan = {0};
+    text_printf(&plan, "%s%s%s", head, i ? "{ sinkhorn_sequences = 2 }" : "nil", rest);
+    scratch_put("plan.lua", plan.s, strlen(plan.s));
+    Outcome o = process_run(60, "$weft run plan.lua");
+    ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+    train[i] = said_after(o.out, "/1  loss"),
+    eval[i] = said_after(o.out, "evaluation loss");
+    text_free(&plan);
+  }
+  ck_assert_double_eq(eval[0], eval[1]);
+  ck_assert_double_gt(fabs(train[0] - train[1]), 1e-3);
+}
+END_TEST
+
 static const struct {
   const char *plan, *text;
 } refused[] = {
@@ -103,6 +161,15 @@ static const struct {
      "moe.aux_loss_sequences: no loss balances experts"},
     {PLAN(BATCH("2") "moe = { " LOSS ", aux_loss_sequences = 4 }"),
      "moe.aux_loss_sequences: 4 sequences do not divide batch.micro = 2"},
+    {PLAN(BATCH("2") SINKHORN("4")),
+     "moe.sinkhorn_sequences: 4 sequences do not divide batch.micro = 2"},
+    {PLAN(BATCH("2") "moe = { sinkhorn_sequences = 1, " LOSS " }"),
+     "moe.sinkhorn_sequences: aux_loss_coef balances the same choices by a loss"},
+    {PLAN(BATCH("2") "moe = { sinkhorn_sequences = 1, num_groups = 4, group_topk = 2 }"),
+     "moe.sinkhorn_sequences: num_groups limits choices that this balances"},
+    {BIASED(BATCH("2") SINKHORN("1")),
+     "moe.sinkhorn_sequences balances what scores choose, and routers of this model "
+     "choose by a bias"},
     {PLAN(BATCH("2") "moe = { num_groups = 4 }"),
      "moe.num_groups: num_groups and group_topk go together"},
     {PLAN(BATCH("2") "moe = { num_groups = 4, group_topk = 3 }"),
@@ -129,6 +196,7 @@ Suite *balance_suite(void) {
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, sequences_count_as_microbatches_of_one_rank, 0, LEN(same));
   tcase_add_loop_test(tc, the_same_on_every_mesh, 0, LEN(meshes));
+  tcase_add_test(tc, evaluation_chooses_by_scores);
   tcase_add_loop_test(tc, names_what_is_wrong, 0, LEN(refused));
   suite_add_tcase(s, tc);
   return s;

@@ -171,7 +171,7 @@ typedef struct OpAttr {
   int32_t n;             /* split, concat: parts; pack, unpack: pieces; linear_ce_*: of
                             the rows; attention: of the sequence, the queries are one; 0
                             or 1: they are all; route: whose scores are a group's, the
-                            largest, 0: two; expert_counts: sequences */
+                            largest, 0: two; expert_counts, sinkhorn: sequences */
   int32_t dim;           /* collectives, slice: the dimension that is cut */
   int32_t from;          /* all_to_all: the one that was cut before; matrix_take,
                             matrix_put: the rank, of attr.cut, that has the matrix */
@@ -275,7 +275,12 @@ static inline int64_t attr_rows_taken(const OpAttr *a, int64_t n) {
   return a->bound > 0 && owners > 1 ? rows_taken(a->bound, n / senders, owners) : n;
 }
 enum { EXPERTS_MAX = 1024 }; /* that kernels take */
-enum { SSM_CHUNK = 64 };     /* ssm_scan: tokens whose products are made at once */
+/* Sinkhorn's iterations end when the factors of experts move by less than this in the
+ * mean, as Megatron's do, or after so many; its epsilon is added to each sum. */
+enum { SINKHORN_MOST = 1000 };
+#define SINKHORN_TOLERANCE 1e-4
+#define SINKHORN_EPS       1e-8
+enum { SSM_CHUNK = 64 }; /* ssm_scan: tokens whose products are made at once */
 
 /* The bodies of a unit, and what comes after all of them. B: I and W as one; no op is of
  * it. */

@@ -90,18 +90,27 @@ static weft_status check_groups(Graph *g, const Op *op, int64_t experts, weft_er
   return WEFT_OK;
 }
 
+/* What chooses beside scores: a bias of each expert, or keys in the place of scores. */
+static weft_status need_choice(Graph *g, const Op *op, weft_error *e) {
+  const Tensor *l = op_in(g, op, 0), *b = op_in(g, op, 1);
+  int64_t experts = l->dim[1].size;
+  if (b->ndim == 2 && is_rows(b, DT_F32, l) && b->dim[1].size == experts) return WEFT_OK;
+  TRY(need_numbers(g, op, 1, e));
+  if (b->ndim == 1 && b->dim[0].size == experts) return WEFT_OK;
+  return shape_error(g, op, e, "the bias has %lld elements for %lld experts",
+                     (long long)b->dim[0].size, (long long)experts);
+}
+
+bool route_has_bias(const Graph *g, const Op *op) {
+  return op->nin == 2 && g->t.at[op->in[1]].ndim == 1;
+}
+
 weft_status infer_route(Graph *g, Op *op, weft_error *e) {
   TRY(need_logits(g, op, e));
   const Tensor *l = op_in(g, op, 0);
   int64_t experts = l->dim[1].size, k = op->attr.topk;
   if (op->nin > 2) return shape_error(g, op, e, "takes logits and at most a bias");
-  if (op->nin == 2) {
-    const Tensor *b = op_in(g, op, 1);
-    TRY(need_numbers(g, op, 1, e));
-    if (b->ndim != 1 || b->dim[0].size != experts)
-      return shape_error(g, op, e, "the bias has %lld elements for %lld experts",
-                         (long long)b->dim[0].size, (long long)experts);
-  }
+  if (op->nin == 2) TRY(need_choice(g, op, e));
   if (k < 1 || k > experts)
     return shape_error(g, op, e, "%lld choices of %lld experts", (long long)k,
                        (long long)experts);
@@ -110,7 +119,7 @@ weft_status infer_route(Graph *g, Op *op, weft_error *e) {
   TRY(check_groups(g, op, experts, e));
   if (op->attr.scale == 0) op->attr.scale = 1;
   op->attr.experts = (int32_t)experts;
-  if (op->nin == 2 && op_in(g, op, 1)->kind == T_PARAM)
+  if (route_has_bias(g, op) && op_in(g, op, 1)->kind == T_PARAM)
     g->param.at[op_in(g, op, 1)->index].share = (float)k / (float)experts;
   Dim dim[2] = {l->dim[0], {.size = k}};
   op_result(g, op, 0, DT_F32, dim, 2);
@@ -121,8 +130,44 @@ weft_status infer_route(Graph *g, Op *op, weft_error *e) {
 /* The bias only chooses; what adds up in the place of its gradient is the load. */
 void grad_route(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_route_dx, (X0, Y1, DY0), (0));
-  if (g->op.at[op].nin == 2) BACKWARD(g, op, dout, din, OP_expert_load, (Y1), (1));
+  if (route_has_bias(g, &g->op.at[op]))
+    BACKWARD(g, op, dout, din, OP_expert_load, (Y1), (1));
 }
+
+/* ---- Sinkhorn's choice ---- */
+
+static bool are_sequences(const Tensor *l) {
+  return l->dtype == DT_F32 && l->ndim == 3 && l->dim[0].tag == TAG_BATCH &&
+         l->dim[1].tag == TAG_SEQ;
+}
+
+weft_status infer_sinkhorn(Graph *g, Op *op, weft_error *e) {
+  const Tensor *l = op_in(g, op, 0);
+  int64_t together = MAX(op->attr.n, 1);
+  if (!are_sequences(l))
+    return shape_error(g, op, e, "needs logits (batch, seq, experts) in f32");
+  TRY(need_experts(g, op, l->dim[2].size, e));
+  if (l->dim[0].size % together)
+    return shape_error(g, op, e, "n = %lld of %lld sequences", (long long)together,
+                       (long long)l->dim[0].size);
+  Dim dim[2] = {l->dim[0], {.size = l->dim[2].size}};
+  dim[0].size /= together;
+  op_result(g, op, 0, DT_F32, dim, 2);
+  return WEFT_OK;
+}
+
+weft_status infer_sequence_bias(Graph *g, Op *op, weft_error *e) {
+  const Tensor *l = op_in(g, op, 0), *b = op_in(g, op, 1);
+  if (!are_sequences(l) || b->dtype != DT_F32 || b->ndim != 2 ||
+      b->dim[1].size != l->dim[2].size || l->dim[0].size % b->dim[0].size)
+    return shape_error(g, op, e,
+                       "needs logits (batch, seq, experts), and what sinkhorn made");
+  Dim dim[3] = {l->dim[0], l->dim[1], l->dim[2]};
+  op_result(g, op, 0, DT_F32, dim, 3);
+  return WEFT_OK;
+}
+
+/* ---- counts and losses ---- */
 
 /* Of all tokens, or, where these are (batch, seq), of each attr.n sequences. */
 weft_status infer_expert_counts(Graph *g, Op *op, weft_error *e) {

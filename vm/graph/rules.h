@@ -35,6 +35,8 @@ typedef double CostRule(const Graph *g, const Op *op);
 #pragma pop_macro("NULL")
 
 /* The operand of an attention op that holds sinks, or -1. */
+/* Whether the second operand of route is a bias of each expert: else it is keys. */
+bool route_has_bias(const Graph *g, const Op *op);
 int attention_sinks_operand(const Graph *g, const Op *op);
 /* The operand of a ce_loss that holds sources, or -1. */
 int ce_loss_sources(const Op *op);

@@ -51,11 +51,13 @@ typedef struct Bodies {
   VEC(int) unit;     /* body -> BODIES * (a unit with this code) + phase */
 } Bodies;
 
-/* Programs that do not train drop nothing: in bodies of training, attention loses its
- * last operand, token_numbers. Returns that, or -1. */
+/* Programs that do not train drop nothing, and their tokens choose experts by scores: in
+ * bodies of training, attention loses its last operand, token_numbers. Returns that, or
+ * -1. */
 static int drop_nothing(Instr *x, OpAttr *a) {
   bool drops = x->code == I_KERNEL && a->rate > 0;
   a->rate = 0;
+  if (x->code == I_KERNEL && x->op == OP_sinkhorn) a->n = 0;
   return drops && op_info[x->op].nin < 0 ? --x->nin : -1;
 }
 

@@ -356,6 +356,8 @@ typedef enum {
 typedef struct MoePlan {
   double aux, z;              /* coefficients of the losses of routers */
   int64_t aux_sequences;      /* whose choices are balanced together; 0: a microbatch's */
+  int64_t sinkhorn_sequences; /* over whose tokens Sinkhorn's iterations balance choices;
+                                 0: they do not */
   int64_t groups, group_topk; /* of experts, and of how many a token chooses; 0: the
                                  model's */
   double bias_rate;           /* step of the bias that chooses experts; 0: none */

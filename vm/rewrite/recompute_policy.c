@@ -27,6 +27,7 @@ static bool by_word(const Graph *g, const Recompute *r, const Op *op) {
 /* Ops of the router, whose decisions must not be recomputed. */
 static bool is_router(const Op *op) {
   return op->code == OP_router_logits || op->code == OP_route ||
+         op->code == OP_sinkhorn || op->code == OP_sequence_bias ||
          op->code == OP_expert_counts || op->code == OP_router_loss;
 }
 

@@ -114,9 +114,11 @@ bool shard_router_logits(Shard *s, Oid op) {
 
 bool shard_route(Shard *s, Oid op) {
   Place b, x = whole_rows(shard_settled(s, op, 0));
-  if (s->g->op.at[op].nin == 2) {
+  if (route_has_bias(s->g, &s->g->op.at[op])) {
     if (!shard_param(s, op, 1, ROLE_NORM, 0, &b)) return false;
     shard_need(s, op, 1, b);
+  } else if (s->g->op.at[op].nin == 2) {
+    shard_need(s, op, 1, x);
   }
   shard_need(s, op, 0, x);
   for (int i = 0; i < 2; i++) shard_yield(s, op, i, x);
@@ -157,6 +159,23 @@ static bool loss_of_sequences(Shard *s, Oid op) {
   shard_need(s, op, 1, each_sequences(x, PL_R));
   for (int a = 0; a < AX_N; a++) y.on[a] = x.on[a] >= 0 ? PL_P : PL_R;
   shard_yield(s, op, 0, y);
+  return true;
+}
+
+/* The tokens of a sequence are balanced by each rank that has some of them, which all do
+ * the same. */
+bool shard_sinkhorn(Shard *s, Oid op) {
+  Place x = each_sequences(cut_sequences(shard_settled(s, op, 0)), PL_R);
+  shard_need(s, op, 0, x);
+  shard_yield(s, op, 0, x);
+  return true;
+}
+
+bool shard_sequence_bias(Shard *s, Oid op) {
+  Place x = cut_sequences(shard_settled(s, op, 0));
+  shard_need(s, op, 0, x);
+  shard_need(s, op, 1, each_sequences(x, PL_R));
+  shard_yield(s, op, 0, x);
   return true;
 }
 

@@ -151,13 +151,15 @@ static void route_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
   const OpAttr *at = a->attr;
   int64_t n = a->in[0].dim[1];
   int k = at->topk;
+  bool keys = a->nin == 2 && a->in[1].ndim == 2;
   for (int64_t r = lo; r < hi; r++) {
     float p[EXPERTS_MAX], key[EXPERTS_MAX];
     float *weight = (float *)a->out[0].p + r * k;
     int32_t *id = (int32_t *)a->out[1].p + r * k;
     scores_of(at, (const float *)a->in[0].p + r * n, n, p);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n && !keys; i++)
       key[i] = p[i] + (a->nin == 2 ? get(a->in[1].p, a->in[1].dtype, i) : 0);
+    if (keys) memcpy(key, (const float *)a->in[1].p + r * n, (size_t)n * sizeof *key);
     if (at->groups) keep_groups(at, key, n);
     for (int j = 0; j < k; j++) {
       int64_t best = largest(key, n);

@@ -182,13 +182,14 @@ static __device__ void keep_groups(const Routing &r, float *key, float *sum, int
 
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    route_row(const float *l, const T *bias, float *weight, int32_t *id, Routing r) {
+    route_row(const float *l, const T *bias, const float *keys, float *weight,
+              int32_t *id, Routing r) {
   __shared__ float p[EXPERTS_MAX], key[EXPERTS_MAX], sums[EXPERTS_MAX];
   __shared__ int kept[EXPERTS_MAX];
   l += blockIdx.x * r.experts, weight += blockIdx.x * r.topk, id += blockIdx.x * r.topk;
   scores_row(r, l, p);
   for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK)
-    key[i] = p[i] + (bias ? load(bias[i]) : 0);
+    key[i] = keys ? keys[blockIdx.x * r.experts + i] : p[i] + (bias ? load(bias[i]) : 0);
   __syncthreads();
   if (r.groups) keep_groups(r, key, sums, kept);
   for (int64_t k = 0; k < r.topk; k++) {
@@ -205,12 +206,13 @@ __global__ void __launch_bounds__(BLOCK)
 }
 
 void cuda_route(Device *d, const KernelArgs *a) {
+  bool keys = a->nin == 2 && a->in[1].ndim == 2, bias = a->nin == 2 && !keys;
   by_type(a->nin == 2 ? a->in[1].dtype : DT_F32, [&](auto *p) {
     typedef TYPE_OF(p) T;
     LAUNCH((route_row<T>), (unsigned)a->in[0].dim[0], BLOCK, cuda_stream(d),
-           data<const float>(&a->in[0]),
-           a->nin == 2 ? data<const T>(&a->in[1]) : (const T *)0, data<float>(&a->out[0]),
-           data<int32_t>(&a->out[1]), routing_of(a));
+           data<const float>(&a->in[0]), bias ? data<const T>(&a->in[1]) : (const T *)0,
+           keys ? data<const float>(&a->in[1]) : (const float *)0,
+           data<float>(&a->out[0]), data<int32_t>(&a->out[1]), routing_of(a));
   });
 }
 

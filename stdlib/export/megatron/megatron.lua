@@ -44,8 +44,12 @@ local function put_moe(s, f)
   if not model.experts(f.config) then return end
   s:group "ROUTER_ARGS"
   local weight, each = v["moe.aux_loss_coef"], v["moe.aux_loss_sequences"] == 1 and v["batch.micro"] > 1
-  s:put("--moe-router-load-balancing-type", weight > 0 and (each and "seq_aux_loss" or "aux_loss") or "none",
-        "moe.aux_loss_sequences")
+  if v["moe.sinkhorn_sequences"] > 0 then
+    s:put("--moe-router-load-balancing-type", "sinkhorn", "moe.sinkhorn_sequences")
+  else
+    s:put("--moe-router-load-balancing-type", weight > 0 and (each and "seq_aux_loss" or "aux_loss") or "none",
+          "moe.aux_loss_sequences")
+  end
   if v["moe.num_groups"] > 1 then
     s:put("--moe-router-num-groups", v["moe.num_groups"], "moe.num_groups")
     s:put("--moe-router-group-topk", v["moe.group_topk"], "moe.group_topk")

@@ -63,8 +63,9 @@ return {
   { "cp.heads_size", "hierarchical_context_parallel_sizes" },
   { "moe.aux_loss_coef", "moe_aux_loss_coeff" },
   { "moe.aux_loss_sequences", "moe_router_load_balancing_type",
-    note = "`aux_loss` is of batch.micro sequences, `seq_aux_loss` of each; `sinkhorn` and `global_aux_loss` are not "
-      .. "expressible" },
+    note = "`aux_loss` is of batch.micro sequences, `seq_aux_loss` of each; `global_aux_loss` is not expressible" },
+  { "moe.sinkhorn_sequences", "moe_router_load_balancing_type",
+    note = "`sinkhorn` is over batch.micro sequences, whatever parts of them ranks have" },
   { "moe.num_groups", "moe_router_num_groups", note = "of DeepSeek-V3 `n_group` of the model" },
   { "moe.group_topk", "moe_router_group_topk", note = "of DeepSeek-V3 `topk_group` of the model" },
   { "moe.z_loss_coef", "moe_z_loss_coeff" },

@@ -86,7 +86,7 @@ local EXPERTS = [[
     local router = g:param(name .. ".router.weight", { expert, hidden }, { std = c.std })
 $ROUTERBIAS    local tokens = g:flatten(x)
     local logits = g:router_logits(tokens, router)
-    local weights, ids = g:route(logits, $BIASARG, {
+$BALANCED    local weights, ids = g:route(logits, $BIASARG, {
       topk = c.topk, score = $SCORE, norm_topk = $NORMED, groups = plan.groups,
       topk_group = plan.topk_group, n = $GROUPBEST, scale = $SCALE,
     })
@@ -95,10 +95,25 @@ $ROUTERBIAS    local tokens = g:flatten(x)
     })
     local h = g:grouped_linear(rows, up, offsets)
 $EXPERTACT    local y = g:unflatten(g:combine(g:grouped_linear(h, down, offsets), weights, places))
-$SHARED    if plan.aux == 0 and plan.z == 0 then return y end
-    local counts = g:expert_counts(ids, g:flatten(g:labels()), { experts = c.experts })
-    return y, g:router_loss(logits, counts, { topk = c.topk, score = $SCORE, aux = plan.aux, z = plan.z })
+$SHARED    local function loss_of(l, chosen, labels, n, aux, z)
+      local counts = g:expert_counts(chosen, labels, { experts = c.experts, n = n })
+      return g:router_loss(l, counts, { topk = c.topk, score = $SCORE, aux = aux, z = z })
+    end
+    local each, loss = plan.aux ~= 0 and plan.aux_sequences > 0, nil
+    if each then
+      loss = loss_of(g:unflatten(logits), g:unflatten(ids), g:labels(), plan.aux_sequences, plan.aux, 0)
+    end
+    local aux = each and 0 or plan.aux
+    if aux == 0 and plan.z == 0 then return y, loss end
+    local more = loss_of(logits, ids, g:flatten(g:labels()), nil, aux, plan.z)
+    return y, loss and g:add(loss, more) or more
   end
+]]
+
+local BALANCED = [[
+    local by_sequence = g:unflatten(logits)
+    local factors = g:sinkhorn(by_sequence, { n = plan.sinkhorn })
+    local choice = g:flatten(g:sequence_bias(by_sequence, factors))
 ]]
 
 local LAYER = [[
@@ -160,7 +175,7 @@ local function expert_text(m)
     UPWIDTH = gated and "2 * c.expert_ffn, parts = 2" or "c.expert_ffn",
     ROUTERBIAS = e.bias
       and '    local choice = g:param(name .. ".router.bias", { expert }, { init = "zeros" })\n' or "",
-    BIASARG = e.bias and "choice" or "nil",
+    BALANCED = e.sinkhorn and BALANCED or "", BIASARG = (e.bias or e.sinkhorn) and "choice" or "nil",
     SCORE = e.score == "sigmoid" and "1" or "0", NORMED = e.normed and "1" or "0",
     GROUPBEST = tostring(e.groups and e.topk // e.topk_group or 0), SCALE = quote.value(e.scale + 0.0),
     EXPERTACT = gated and '    local gate, value = g:split(h, { n = 2 })\n    h = g:silu_mul(gate, value)\n'

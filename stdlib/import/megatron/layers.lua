@@ -53,6 +53,16 @@ layers.keys = { "num_experts", "moe_router_topk", "moe_router_score_function", "
   "moe_ffn_hidden_size", "moe_shared_expert_intermediate_size", "moe_router_topk_scaling_factor",
   "moe_router_pre_softmax", "moe_router_num_groups", "moe_router_group_topk", "moe_router_enable_expert_bias" }
 
+-- Sinkhorn's choice has scores of its own, which are all that weights are made of.
+local function choose_by_sinkhorn(book, e)
+  e.score, e.normed, e.scale, e.bias, e.groups = e.topk == 1 and "sigmoid" or "softmax", false, 1, false, nil
+  for _, key in ipairs { "moe_router_score_function", "moe_router_pre_softmax", "moe_router_topk_scaling_factor",
+                         "moe_router_enable_expert_bias", "moe_router_num_groups", "moe_router_group_topk" } do
+    book:no_effect(key, "with sinkhorn weights are the sigmoid of a logit, or the softmax of all where tokens have "
+                   .. "several experts")
+  end
+end
+
 function layers.experts(book, m)
   local n = values.whole(book, "num_experts", 1)
   local own = book:value "moe_ffn_hidden_size" or book:value "moe_shared_expert_intermediate_size"
@@ -91,6 +101,8 @@ function layers.experts(book, m)
   e.groups = values.whole(book, "moe_router_num_groups", 1)
   e.topk_group = values.whole(book, "moe_router_group_topk", 1)
   if e.groups and not e.topk_group then e.groups = nil end
+  e.sinkhorn = book:value "moe_router_load_balancing_type" == "sinkhorn"
+  if e.sinkhorn then choose_by_sinkhorn(book, e) end
   for _, key in ipairs(layers.keys) do book:translated(key, "model") end
 end
 

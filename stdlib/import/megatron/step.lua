@@ -240,14 +240,23 @@ local function put_together(book, plan, key, value)
   plan:put("moe.aux_loss_sequences", quote.value(together), book:leaf(key) or "Megatron's default")
 end
 
+-- Megatron's ranks balance the tokens that each has by itself.
+local function put_sinkhorn(book, plan, key)
+  plan:put("moe.sinkhorn_sequences", quote.value(scalar.integer(book:value "micro_batch_size" or 1)), book:leaf(key))
+  if (scalar.integer(book:value "context_parallel_size" or 1) or 1) > 1 or on(book, "sequence_parallel") then
+    return book:cannot(key, "whole sequences are balanced here; Megatron's ranks of context parallelism, and of tensor "
+                       .. "parallelism with --sequence-parallel, balance the parts of them that they have")
+  end
+  book:translated(key, "moe.sinkhorn_sequences")
+end
+
 local function put_balance(book, plan)
   local key = "moe_router_load_balancing_type"
   local value = first_of(book, key) or "aux_loss"
   if not LOSSES[value] then
     book:refuse(key, quote.shown(value) .. ": expected aux_loss, seq_aux_loss, global_aux_loss, sinkhorn or none")
   elseif value == "sinkhorn" then
-    book:cannot(key, "experts are chosen by the largest scores here; Sinkhorn's balance gives them about the "
-                .. "same number of tokens")
+    put_sinkhorn(book, plan, key)
     return book:no_effect("moe_aux_loss_coeff", "with sinkhorn there is no such loss")
   elseif value == "none" then
     book:translated(key, "no loss of routers")
