@@ -1,14 +1,17 @@
 /* shrink.c - shrinks a plan until it can run twice on a laptop and keeps what can go
  * wrong in it: every axis that had several ranks keeps some, every stage keeps a layer at
  * least, heads are still spread over tp. Reports what was reduced. */
+#include "bindings/model/model.h"
 #include "bindings/schedule/schedule_facts.h"
 #include "job.h"
 
 typedef struct Shrink {
   LangPlan *lp;
   Plan *plan;
+  const Graph *whole; /* of the model as it was */
   Arena *arena;
   VEC(const char *) what;
+  Diags *d;
   weft_error *e;
 } Shrink;
 
@@ -93,6 +96,44 @@ static weft_status put(Shrink *s, const char *key, int64_t from, int64_t to) {
   return lang_set_config_int(s->lp, key, to, s->e);
 }
 
+static weft_status build_whole(Shrink *s, const Mesh *m) {
+  const Batch *b = &s->plan->batch;
+  int64_t B = b->micro * mesh_size(m, AXES_DP);
+  Graph *g = graph_new(s->arena, B, b->seq);
+  g->sources = plan_sources(&s->plan->data);
+  s->whole = g;
+  return lang_build_graph(s->lp, s->plan, B, b->seq, g, s->d, s->e);
+}
+
+/* How many layers the model has, whether or not its config says so. */
+static int64_t layers_of(Shrink *s) {
+  const Graph *g = s->whole;
+  int64_t n = 0;
+  if (get(s, "num_hidden_layers", &n)) return n;
+  for (int i = 0; i < g->op.n; i++)
+    if (!g->op.at[i].second) n = MAX(n, g->unit.at[g->op.at[i].unit].layer + 1);
+  return n;
+}
+
+/* As many as the first with experts needs; 0: there are none. */
+static int64_t layers_to_experts(const Graph *g) {
+  for (int i = 0; i < g->op.n; i++)
+    if (!g->op.at[i].second && g->op.at[i].code == OP_grouped_linear)
+      return g->unit.at[g->op.at[i].unit].layer + 1;
+  return 0;
+}
+
+/* At least the first with experts, and one of each kind where a pattern says the kinds. A
+ * config with such a pattern need not say how many there are. */
+static weft_status shrink_layers(Shrink *s, int64_t stages) {
+  int64_t least = MAX(2, layers_to_experts(s->whole)), n = layers_of(s), said;
+  bool kinds = lang_config_has(s->lp, "hybrid_override_pattern") ||
+               lang_config_has(s->lp, "layers_block_type");
+  if (kinds) least = 4;
+  if (!get(s, "num_hidden_layers", &said) && !kinds) return WEFT_OK;
+  return put(s, "num_hidden_layers", n, MIN(n, MAX(stages, least)));
+}
+
 /* As few heads as tp allows, with the same number of query heads per key-value head, at
  * most four, so that grouped attention stays grouped. If tp ranks shared a key-value head
  * in the mesh of `was` tp ranks, some still do. */
@@ -165,12 +206,7 @@ static weft_status shrink_window(Shrink *s) {
 
 static weft_status shrink_model(Shrink *s, const Mesh *m, int64_t was_tp) {
   int64_t v, tp = m->size[AXIS_TP];
-  int64_t stages = m->size[AXIS_PP] * plan_virtual(s->plan);
-  /* one of each kind, where a pattern says the kinds of layers */
-  bool kinds = lang_config_has(s->lp, "hybrid_override_pattern") ||
-               lang_config_has(s->lp, "layers_block_type");
-  if (get(s, "num_hidden_layers", &v))
-    TRY(put(s, "num_hidden_layers", v, MIN(v, MAX(stages, kinds ? 4 : 2))));
+  TRY(shrink_layers(s, m->size[AXIS_PP] * plan_virtual(s->plan)));
   TRY(shrink_heads(s, tp, was_tp));
   TRY(shrink_latents(s));
   TRY(shrink_mamba(s, tp));
@@ -247,19 +283,17 @@ weft_status lang_shrink(LangPlan *lp, int ranks, Plan *out, LangShrunk *what, Di
     lang_locate(lp, d);
     return WEFT_EPLAN;
   }
-  Shrink s = {.lp = lp, .plan = out, .arena = d->arena, .e = e};
+  Shrink s = {.lp = lp, .plan = out, .arena = d->arena, .d = d, .e = e};
+  if (lp->arch) TRY(build_whole(&s, &m));
   int microbatches = plan_microbatches(out, &m);
   int stages = m.size[AXIS_PP], tp = m.size[AXIS_TP];
   shrink_mesh(&s, &m, ranks);
   TRY(shrink_batch(&s, &m, microbatches));
   free_patterns(&s);
   if (lp->arch) {
-    int64_t layers = 0;
-    get(&s, "num_hidden_layers", &layers);
+    int64_t layers = layers_of(&s);
     TRY(shrink_model(&s, &m, tp));
-    int64_t now = 0;
-    get(&s, "num_hidden_layers", &now);
-    if (now != layers || stages != m.size[AXIS_PP]) shrink_stages(&s);
+    if (layers_of(&s) != layers || stages != m.size[AXIS_PP]) shrink_stages(&s);
   }
   what->what = s.what.at;
   what->n = s.what.n;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bindings/api/job.h"
 #include "bindings/sandbox/stdlib.h"
 #include "bindings/model/model.h"
 #include "bindings/schedule/schedule_facts.h"
@@ -542,6 +543,45 @@ START_TEST(each_family_has_a_plan) {
 }
 END_TEST
 
+/* What verify runs in the place of a family still has experts, and few layers,
+ * though only a pattern says how many. */
+START_TEST(smaller_families) {
+  static const struct {
+    const char *family, *says;
+    bool experts;
+  } cases[] = {{"step3p5", "num_hidden_layers 45 -> 4", true},
+               {"deepseek_v3", "num_hidden_layers 27 -> 2", true},
+               {"phi", "num_hidden_layers 32 -> 2", false},
+               {"nemotron_h", "num_hidden_layers 56 -> 4", false}};
+  for (int i = 0; i < LEN(cases); i++) {
+    PlanFixture f;
+    Plan small;
+    LangShrunk what;
+    Graph *g;
+    char define[64];
+    snprintf(define, sizeof define, "family=%s", cases[i].family);
+    weft_status st =
+        fixture_open(&f, "plans/families.lua", (const char *[]){define, NULL}, NULL);
+    ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+    st = lang_shrink(f.lp, 32, &small, &what, &f.d, &f.e);
+    ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+    bool said = false;
+    for (int k = 0; k < what.n; k++) said |= str_eq(what.what[k], cases[i].says);
+    ck_assert_msg(said, "%s: %s", cases[i].family, cases[i].says);
+    st = fixture_graph(&f, 2, 32, &g);
+    ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+    int layers = 0, experts = 0;
+    for (int k = 0; k < g->op.n; k++) {
+      layers = MAX(layers, g->unit.at[g->op.at[k].unit].layer + 1);
+      experts += g->op.at[k].code == OP_grouped_linear;
+    }
+    ck_assert_int_le(layers, 4);
+    ck_assert_int_eq(experts > 0, cases[i].experts);
+    fixture_close(&f);
+  }
+}
+END_TEST
+
 /* A key of the model says how many layers predict further tokens; the plan adds them. */
 START_TEST(further_layers_are_the_plans) {
   static const char text[] =
@@ -576,6 +616,7 @@ Suite *models_suite(void) {
   tcase_add_loop_test(t, takes_neutral_keys, 0, LEN(neutral));
   tcase_add_test(t, example_plans_compile);
   tcase_add_test(t, each_family_has_a_plan);
+  tcase_add_test(t, smaller_families);
   tcase_add_test(t, further_layers_are_the_plans);
   suite_add_tcase(s, t);
   t = tcase_create("graph userdata");
