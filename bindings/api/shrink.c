@@ -134,11 +134,33 @@ static weft_status shrink_layers(Shrink *s, int64_t stages) {
   return put(s, "num_hidden_layers", n, MIN(n, MAX(stages, least)));
 }
 
+/* Whether of a smaller head an even number of elements turns, as of each rope of the
+ * model. Of a head of h elements t turn if the part that turns is from t/h to below
+ * (t+1)/h. */
+static bool turns_evenly(const Graph *g, int64_t head, int64_t small) {
+  for (int i = 0; i < g->op.n; i++) {
+    const Op *op = &g->op.at[i];
+    int64_t t = op->attr.rotary_dim;
+    bool part = op->code == OP_rope && !op->second && t && !op->attr.rotary_from;
+    if (!part || op->attr.head_dim != head) continue;
+    int64_t least = small * t / head, most = (small * (t + 1) - 1) / head;
+    if (least != most || least % 2 || !least) return false;
+  }
+  return true;
+}
+
+/* At most 16 elements. */
+static int64_t small_head(const Shrink *s, int64_t d) {
+  for (int64_t small = MIN(d, 16); small > 1; small -= 2)
+    if (turns_evenly(s->whole, d, small)) return small;
+  return MIN(d, 16);
+}
+
 /* As few heads as tp allows, with the same number of query heads per key-value head, at
  * most four, so that grouped attention stays grouped. If tp ranks shared a key-value head
  * in the mesh of `was` tp ranks, some still do. */
 static weft_status shrink_heads(Shrink *s, int64_t tp, int64_t was) {
-  int64_t heads, kv, width, d, dim;
+  int64_t heads, kv, width, d, dim, turns;
   if (!get(s, "num_attention_heads", &heads) || !get(s, "hidden_size", &width))
     return WEFT_OK;
   bool grouped = get(s, "num_key_value_heads", &kv), own = get(s, "head_dim", &dim);
@@ -151,11 +173,13 @@ static weft_status shrink_heads(Shrink *s, int64_t tp, int64_t was) {
   if (copies) group = MAX(tp / new_kv, MIN(group, 2));
   int64_t new_heads = MIN(heads, new_kv * MAX(group, 1));
   d = own ? dim : width / heads;
-  int64_t new_d = MIN(d, 16), new_width = MIN(width, new_heads * new_d);
+  int64_t new_d = small_head(s, d), new_width = MIN(width, new_heads * new_d);
   if (!own) new_width = new_heads * new_d;
   TRY(put(s, "num_attention_heads", heads, new_heads));
   if (grouped) TRY(put(s, "num_key_value_heads", kv, new_kv));
   if (own) TRY(put(s, "head_dim", dim, new_d));
+  if (own && get(s, "rotary_dim", &turns))
+    TRY(put(s, "rotary_dim", turns, new_d * turns / dim));
   return put(s, "hidden_size", width, new_width);
 }
 

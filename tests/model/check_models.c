@@ -543,14 +543,16 @@ START_TEST(each_family_has_a_plan) {
 }
 END_TEST
 
-/* What verify runs in the place of a family still has experts, and few layers,
- * though only a pattern says how many. */
+/* What verify runs in the place of a family still has experts, heads of which an even
+ * number of elements turns, and few layers, though only a pattern says how many. */
 START_TEST(smaller_families) {
   static const struct {
     const char *family, *says;
     bool experts;
   } cases[] = {{"step3p5", "num_hidden_layers 45 -> 4", true},
                {"deepseek_v3", "num_hidden_layers 27 -> 2", true},
+               {"mimo_v2_flash", "head_dim 192 -> 14", true},
+               {"minimax_m2", "rotary_dim 64 -> 8", true},
                {"phi", "num_hidden_layers 32 -> 2", false},
                {"nemotron_h", "num_hidden_layers 56 -> 4", false}};
   for (int i = 0; i < LEN(cases); i++) {
