@@ -223,16 +223,47 @@ local function put_rate(s, v)
   s:put("lr_scheduler.lr_wsd_decay_style", v["optimizer.lr.decay_style"], "optimizer.lr.decay_style")
 end
 
+-- Others become AdamW, with its averages where they have them.
+local function target_of(v)
+  if v.optimizer ~= "adafactor" then return v.optimizer == "adam" and "torch.optim.Adam" or "torch.optim.AdamW" end
+  return v["optimizer.relative_step"] and "torch.optim.Adafactor" or "transformers.Adafactor"
+end
+
+-- PyTorch's has relative steps in proportion to parameters and a `d` of at least 1; Transformers' takes an
+-- `lr` for steps that are not relative, and adds the first eps to squares.
+local function put_adafactor(s, v)
+  local least, size = string.match(v["optimizer.eps"], "^(.*), (.*)$")
+  least, size = tonumber(least), tonumber(size)
+  if v["optimizer.relative_step"] then
+    s:put("optimizer.beta2_decay", v["optimizer.beta2_decay"], "optimizer.beta2_decay")
+    s:put("optimizer.eps", { least, size }, "optimizer.eps")
+    if v["optimizer.d"] >= 1 then s:put("optimizer.d", v["optimizer.d"], "optimizer.d") end
+    return
+  end
+  s:put("optimizer.decay_rate", v["optimizer.beta2_decay"], "optimizer.beta2_decay")
+  s:put("optimizer.eps", { least * least, size }, "optimizer.eps")
+  s:put("optimizer.clip_threshold", v["optimizer.d"], "optimizer.d")
+  s:put("optimizer.relative_step", false, "optimizer.relative_step")
+  s:put("optimizer.scale_parameter", v["optimizer.scale_parameter"], "optimizer.scale_parameter")
+end
+
+-- Of Transformers' the decay is times the size of a parameter, too.
+local function other_decay(v)
+  return target_of(v) == "transformers.Adafactor" and v["optimizer.scale_parameter"] and v["optimizer.weight_decay"] > 0
+end
+
+local function put_adam(s, v)
+  local beta1, beta2, eps = fields.averages(v)
+  s:put("optimizer.betas", beta1 and { beta1, beta2 }, "optimizer.betas")
+  s:put("optimizer.eps", eps, "optimizer.eps")
+end
+
 local function put_optimizer(s, f)
   local v = f.value
-  s:put("optimizer._target_", v.optimizer == "adam" and "torch.optim.Adam" or "torch.optim.AdamW", "optimizer")
+  s:put("optimizer._target_", target_of(v), "optimizer")
   s:put("optimizer.lr", v["optimizer.lr.max"], "optimizer.lr")
-  if v.optimizer == "adamw" or v.optimizer == "adam" then
-    local a, b = string.match(v["optimizer.betas"], "^(.*), (.*)$")
-    s:put("optimizer.betas", { tonumber(a), tonumber(b) }, "optimizer.betas")
-  end
-  s:put("optimizer.eps", v["optimizer.eps"], "optimizer.eps")
-  s:put("optimizer.weight_decay", v["optimizer.weight_decay"], "optimizer.weight_decay")
+  if v.optimizer == "adafactor" then put_adafactor(s, v) else put_adam(s, v) end
+  if not other_decay(v) then s:put("optimizer.weight_decay", v["optimizer.weight_decay"], "optimizer.weight_decay") end
   if v["optimizer.state_dtype"] == "bf16" then
     for _, name in ipairs { "exp_avg_dtype", "exp_avg_sq_dtype" } do
       s:put("optimizer." .. name, "torch.bfloat16", "optimizer.state_dtype")

@@ -65,11 +65,9 @@ local function put_optimizer(s, v)
   local params = "optimizer.params."
   s:put("optimizer.type", "AdamW")
   s:put(params .. "lr", v["optimizer.lr.max"])
-  if v.optimizer == "adamw" then
-    local a, b = string.match(v["optimizer.betas"], "^(.*), (.*)$")
-    s:put(params .. "betas", { tonumber(a), tonumber(b) })
-  end
-  s:put(params .. "eps", v["optimizer.eps"])
+  local beta1, beta2, eps = fields.averages(v)
+  s:put(params .. "betas", beta1 and { beta1, beta2 })
+  s:put(params .. "eps", eps)
   s:put(params .. "weight_decay", v["optimizer.weight_decay"])
   s:put("gradient_clipping", v["optimizer.clip"])
   local kind, warmup = v["optimizer.lr"], v["optimizer.lr.warmup"]

@@ -163,6 +163,18 @@ end
 
 local BETAS = { adam = { 0.9, 0.999 }, adamw = { 0.9, 0.95 }, adamw_8bit = { 0.9, 0.999 }, lion = { 0.9, 0.99 }, muon = { 0.9, 0.95 } }
 
+-- Adafactor has two of its own.
+local EPS = { adafactor = { 0x1p-23, 1e-3 } }
+local function pair(list) return list and string.format("%.17g, %.17g", list[1], list[2]) or nil end
+
+-- What AdamW's averages have, of an optimizer that keeps these: both betas and eps, or nothing.
+local AVERAGES = { adam = true, adamw = true, adamw_8bit = true, muon = true }
+function fields.averages(value)
+  if not AVERAGES[value.optimizer] then return nil end
+  local a, b = string.match(value["optimizer.betas"], "^(.*), (.*)$")
+  return tonumber(a), tonumber(b), value["optimizer.eps"]
+end
+
 local DISTILL = { alpha = 0.5, beta = 0, temperature = 1 }
 
 local function entries(t)
@@ -207,8 +219,11 @@ local function add_written(value, f)
   add_storage(value, spec)
   local saved = type(spec.checkpoint) == "table" and spec.checkpoint or {}
   value["checkpoint.dir"], value["checkpoint.save_consolidated"] = saved.dir, saved.save_consolidated
-  local betas = type(spec.optimizer) == "table" and spec.optimizer.betas or BETAS[value.optimizer]
-  if betas then value["optimizer.betas"] = string.format("%.17g, %.17g", betas[1], betas[2]) end
+  local optimizer = type(spec.optimizer) == "table" and spec.optimizer or {}
+  value["optimizer.betas"] = pair(optimizer.betas or BETAS[value.optimizer])
+  if not AVERAGES[value.optimizer] then
+    value["optimizer.eps"] = pair(EPS[value.optimizer] and (optimizer.eps or EPS[value.optimizer]))
+  end
   value.data = type(spec.data) == "table" and builder(spec.data) or nil
   local packed = type(spec.packed) == "table" and spec.packed or {}
   value.packed = packed.eot and "eot = " .. packed.eot or packed.bos and "bos = " .. packed.bos

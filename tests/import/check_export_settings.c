@@ -108,6 +108,74 @@ START_TEST(what_is_not_said_is_listed) {
 }
 END_TEST
 
+/* AdamW of other systems, in the place of what they have not, gets no eps of 0. */
+START_TEST(eps_is_that_of_averages) {
+  static const struct {
+    const char *to, *file, *eps;
+  } cases[] = {{"automodel", "recipe.yaml", "  eps: "},
+               {"deepspeed", "ds_config.json", "\"eps\""},
+               {"torchtitan", "config.toml", "\neps = "},
+               {"megatron", "train.sh", "--adam-eps"}};
+  static const struct {
+    const char *optimizer, *eps;
+    bool has;
+  } kinds[] = {{"adafactor", "optimizer.eps: 1.1920928955078125e-07, 0.001 here", false},
+               {"lion", "optimizer.eps: nothing here, 1e-08 as these settings", false},
+               {"sgd", "optimizer.eps: nothing here, 1e-08 as these settings", false},
+               {"muon", "optimizer: muon here, adamw as these settings", true},
+               {"adamw_8bit", "optimizer: adamw_8bit here", true}};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    char text[2048];
+    snprintf(text, sizeof text,
+             "local weft = require 'weft'\n"
+             "return weft.plan { model = weft.model { 'llama', num_hidden_layers = 2,\n"
+             "  hidden_size = 64, num_attention_heads = 4, intermediate_size = 96,\n"
+             "  vocab_size = 256 }, mesh = { dp = 2 }, precision = 'bf16',\n"
+             "  strategy = { 'fsdp2' }, batch = { global = 4, micro = 2, seq = 32 },\n"
+             "  optimizer = weft.%s { lr = 1e-3 }, train = { steps = 12 },\n"
+             "  data = weft.synthetic {} }\n",
+             kinds[k].optimizer);
+    import_put("a.lua", text);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+      char args[64], file[64];
+      snprintf(args, sizeof args, "--to %s a.lua -o out%zu%zu", cases[i].to, k, i);
+      snprintf(file, sizeof file, "out%zu%zu/%s", k, i, cases[i].file);
+      Outcome o = export_settings(0, args);
+      const char *settings = export_file(file);
+      bool own = k == 0 && i == 0, sgd = k == 2 && i == 3;
+      ck_assert_msg(own || !strstr(settings, cases[i].eps) == !kinds[k].has, "%s",
+                    settings);
+      if (!own && !sgd) import_has(o.out, kinds[k].eps);
+    }
+  }
+}
+END_TEST
+
+/* Adafactor of PyTorch, and of Transformers where that has the same. */
+START_TEST(adafactor_there_and_back) {
+  static const char *const cases[][2] = {
+      {"d = 2, beta2_decay = -0.7, eps = { 1e-9, 0.01 }", "torch.optim.Adafactor"},
+      {"relative_step = false, scale_parameter = false", "transformers.Adafactor"},
+      {"relative_step = false, d = 1.5, eps = { 1e-15, 0.01 }", "transformers.Adafactor"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char command[256];
+    import_put("a.lua", AUTOMODEL "}\n");
+    snprintf(command, sizeof command,
+             "sed -i -e 's/weft.adamw.*/weft.adafactor { lr = 1e-3, %s, clip = 0.5,/' -e "
+             "'s/betas = .*/},/' a.lua",
+             cases[i][0]);
+    process_run(SECONDS, command);
+    Outcome o = export_settings(0, "--to automodel a.lua -o out");
+    import_has(o.out, "They say all ");
+    import_has(export_file("out/recipe.yaml"), cases[i][1]);
+    process_run(SECONDS, "$weft import out/recipe.yaml -o b.lua");
+    export_same_programs("a.lua", "b.lua");
+    process_run(SECONDS, "rm -r out b.lua");
+  }
+}
+END_TEST
+
 /* What learns, a window that is off, where the class has one, and a head in pieces. */
 START_TEST(what_weft_has_and_recipes_say) {
   import_put("a.lua", AUTOMODEL
@@ -300,6 +368,8 @@ Suite *export_settings_suite(void) {
   tcase_add_test(c, rates_are_said_in_steps);
   tcase_add_test(c, one_stage_for_each_rank);
   tcase_add_test(c, what_is_not_said_is_listed);
+  tcase_add_test(c, eps_is_that_of_averages);
+  tcase_add_test(c, adafactor_there_and_back);
   tcase_add_test(c, what_weft_has_and_recipes_say);
   tcase_add_test(c, a_teacher_there_and_back);
   tcase_add_test(c, texts_stay_what_they_are);

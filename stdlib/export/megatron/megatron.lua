@@ -1,5 +1,6 @@
 -- megatron.lua - a plan as a script that starts Megatron-LM's pretrain_gpt.py, as people write them:
 -- environment, torchrun, arrays of arguments. import/megatron reads the same arguments, the other way.
+local fields = use "export/fields"
 local model = use "export/megatron/model"
 local ranks = use "export/megatron/ranks"
 local rates = use "import/rates"
@@ -98,10 +99,10 @@ end
 -- ---- the optimizer ----
 
 local function put_averages(s, v)
-  local a, b = string.match(v["optimizer.betas"] or "0.9, 0.95", "^(.*), (.*)$")
-  s:put("--adam-beta1", tonumber(a), "optimizer.betas")
-  s:put("--adam-beta2", tonumber(b), "optimizer.betas")
-  s:put("--adam-eps", v["optimizer.eps"], "optimizer.eps")
+  local beta1, beta2, eps = fields.averages(v)
+  s:put("--adam-beta1", beta1, "optimizer.betas")
+  s:put("--adam-beta2", beta2, "optimizer.betas")
+  s:put("--adam-eps", eps, "optimizer.eps")
 end
 
 -- Megatron's names of what the learning rate of a matrix is multiplied by.

@@ -1,5 +1,6 @@
 -- torchtitan.lua - a plan as torchtitan's TOML, as versions up to 0.2 read it; a model that it does not
 -- ship is a table in Python beside it. import/torchtitan reads the same names, the other way.
+local fields = use "export/fields"
 local model = use "export/torchtitan/model"
 local pytorch = use "import/pytorch"
 local rules = use "export/torchtitan/rules"
@@ -158,12 +159,10 @@ end
 local function put_optimizer(s, v)
   s:put("optimizer.name", v.optimizer == "adam" and "Adam" or "AdamW", "optimizer")
   s:put("optimizer.lr", v["optimizer.lr.max"], "optimizer.lr.max")
-  if v.optimizer == "adamw" or v.optimizer == "adam" then
-    local a, b = string.match(v["optimizer.betas"], "^(.*), (.*)$")
-    s:put("optimizer.beta1", tonumber(a), "optimizer.betas")
-    s:put("optimizer.beta2", tonumber(b), "optimizer.betas")
-  end
-  s:put("optimizer.eps", v["optimizer.eps"], "optimizer.eps")
+  local beta1, beta2, eps = fields.averages(v)
+  s:put("optimizer.beta1", beta1, "optimizer.betas")
+  s:put("optimizer.beta2", beta2, "optimizer.betas")
+  s:put("optimizer.eps", eps, "optimizer.eps")
   s:put("optimizer.weight_decay", v["optimizer.weight_decay"], "optimizer.weight_decay")
   put_rate(s, v)
 end
