@@ -30,6 +30,8 @@ void field_betas(Check *c, int idx, const char *path) {
 void field_epsilons(Check *c, int idx, const char *path) {
   Optimizer *o = &c->plan->opt;
   double *to[] = {&o->epsilon, &o->least_rms};
+  static const double least[] = {1e-30, 0}; /* the first divides */
+  static const char *const want[] = {"a number from 1e-30 to 1", "a number from 0 to 1"};
   int n = field_list_length(c, idx, path, "a list of two numbers");
   if (n < 0) return;
   if (n != LEN(to)) {
@@ -39,8 +41,8 @@ void field_epsilons(Check *c, int idx, const char *path) {
   for (int i = 0; i < n; i++) {
     lua_rawgeti(c->L, idx, i + 1);
     double v = lua_tonumber(c->L, -1);
-    if (lua_type(c->L, -1) != LUA_TNUMBER || !(v >= 1e-30 && v <= 1))
-      check_type(c, field_item_path(c, path, i + 1), "a number from 1e-30 to 1", -1);
+    if (lua_type(c->L, -1) != LUA_TNUMBER || !(v >= least[i] && v <= 1))
+      check_type(c, field_item_path(c, path, i + 1), want[i], -1);
     *to[i] = v;
     lua_pop(c->L, 1);
   }

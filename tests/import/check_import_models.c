@@ -182,6 +182,25 @@ START_TEST(adafactor_is_adafactor) {
   import_has(report, "Adafactor has no average of gradients here");
   import_has(report, "the rate begins at what lr says");
   import_has(report, "times the size of each parameter, too");
+  /* What Transformers takes, and PyTorch or weft does not. */
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B",
+                                 OPTIMIZER("transformers.Adafactor, lr: 1e-3, "
+                                           "clip_threshold: 0.3, eps: [1.0e-40, 0]")));
+  report = import_file("a.yaml", "");
+  import_plan_has("d = 0.3,");
+  import_plan_has("eps = { 1e-20, 0 },");
+  import_has(report, "optimizer.clip_threshold = 0.3 -> optimizer.d");
+  import_put("a.yaml",
+             RECIPE_OF("Qwen/Qwen3-8B", OPTIMIZER("transformers.Adafactor, lr: 1e-3, "
+                                                  "eps: [0, 1.0e-3]")));
+  report = import_file("a.yaml", "");
+  import_plan_has("eps = { 1e-30, 0.001 },");
+  import_has(report, "the first is from 1e-30 to 1 here");
+  import_put("a.yaml", RECIPE_OF("Qwen/Qwen3-8B",
+                                 OPTIMIZER("torch.optim.Adafactor, lr: 0.02, d: 0.3, "
+                                           "eps: 1.0e-8")));
+  import_fails(1, "a.yaml", "", "optimizer.eps: expected a list of two numbers");
+  import_fails(1, "a.yaml", "", "optimizer.d: expected a number from 1 to 1000000");
 #undef OPTIMIZER
 }
 END_TEST
