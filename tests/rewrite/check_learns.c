@@ -91,6 +91,49 @@ START_TEST(check_says_it) {
 }
 END_TEST
 
+/* PEFT refuses an adapter of what mixers of Mamba give: it is none of all linears, and
+ * named it is warned of. */
+START_TEST(mixers_of_mamba) {
+  static const char plan[] =
+      "local weft = require 'weft'\nreturn weft.plan { name = 'p',\n"
+      "  model = weft.model { '%s', hidden_size = 64, num_attention_heads = 4,\n"
+      "    num_key_value_heads = 2, intermediate_size = 128, vocab_size = 256, %s },\n"
+      "  batch = { global = 4, micro = 1, seq = 32 },\n"
+      "  adapter = { 'lora', rank = 4%s } }\n";
+  static const struct {
+    const char *family, *keys;
+  } models[] = {{"nemotron_h", "head_dim = 16, hybrid_override_pattern = 'M*-', "
+                               "mamba_num_heads = 4, mamba_head_dim = 16, n_groups = 2, "
+                               "ssm_state_size = 16"},
+                {"falcon_h1",
+                 "num_hidden_layers = 2, mamba_d_ssm = 64, mamba_n_heads = 4, "
+                 "mamba_d_state = 16"}};
+  for (int i = 0; i < LEN(models); i++)
+    for (int named = 0; named < 2; named++) {
+      const char *text =
+          arena_printf(arena, plan, models[i].family, models[i].keys,
+                       named ? ", targets = { 'q_proj', 'out_proj' }" : "");
+      const Compiled *c =
+          compiled_job(&job, arena, scratch_put("plan.lua", text, strlen(text)), NULL, 0);
+      int out = 0, others = 0, warned = 0;
+      for (int k = 0; k < c->nparam; k++) {
+        bool adapter = strstr(c->param[k].name, "lora") != NULL;
+        if (adapter && strstr(c->param[k].name, ".out_proj"))
+          out++;
+        else
+          others += adapter;
+      }
+      for (int k = 0; k < job.d.list.n; k++)
+        warned += str_eq(job.d.list.at[k].path, "plan.adapter.targets[2]") ||
+                  str_eq(job.d.list.at[k].path, "adapter.targets[2]");
+      ck_assert_int_eq(out > 0, named);
+      ck_assert_int_eq(warned, named);
+      ck_assert_int_gt(others, 0);
+      job_free(&job);
+    }
+}
+END_TEST
+
 Suite *learns_suite(void);
 Suite *learns_suite(void) {
   Suite *s = suite_create("learns");
@@ -98,6 +141,7 @@ Suite *learns_suite(void) {
   tcase_add_checked_fixture(t, job_setup, job_teardown);
   tcase_set_timeout(t, 100);
   tcase_add_loop_test(t, saved_is_the_difference, 0, LEN(plans));
+  tcase_add_test(t, mixers_of_mamba);
   tcase_add_test(t, with_a_reference);
   tcase_add_test(t, check_says_it);
   suite_add_tcase(s, t);

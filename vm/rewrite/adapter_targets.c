@@ -139,12 +139,32 @@ static void no_magnitudes(const Finder *f, Oid id, int item) {
       ->suggestion = "leave out dora, or it";
 }
 
+/* ---- what PEFT refuses ---- */
+
+/* What a mixer of Mamba gives goes through a linear that its kernels read as a weight,
+ * beside the module: PEFT refuses an adapter of that. */
+static bool peft_refuses(const Graph *g, const Op *op) {
+  const char *last = op->name ? strrchr(op->name, '.') : NULL;
+  if (!last || !str_eq(last, ".out_proj")) return false;
+  for (int i = 0; i < g->op.n; i++)
+    if (g->op.at[i].code == OP_ssm_scan) return true;
+  return false;
+}
+
+static void warn_peft(const Finder *f, const char *pattern, int item) {
+  diag_warn(f->d, "adapter", item_path(f, "targets", item),
+            "\"%s\" names out_proj of Mamba mixers: PEFT loads no adapter that has it",
+            pattern)
+      ->suggestion = "leave it out, as \"all-linear\" does, or merge it: weft ckpt merge";
+}
+
 /* ---- targets ---- */
 
 static void find(const Finder *f, const Kind *k, Patterns of, AdapterTarget *to) {
   const Graph *g = f->g;
   for (int p = 0; p < of.n; p++) {
     int hits = 0;
+    bool refused = false;
     for (int i = 0; i < g->op.n; i++) {
       const Op *op = &g->op.at[i];
       if (!k->is(g, op)) continue;
@@ -156,7 +176,9 @@ static void find(const Finder *f, const Kind *k, Patterns of, AdapterTarget *to)
       if (f->adapter->dora && is_tied_head(g, op)) no_magnitudes(f, i, p);
       to[i].rank = f->adapter->rank, hits++;
       to[i].packed |= whole != NULL;
+      refused |= k == &linears && peft_refuses(g, op);
     }
+    if (refused) warn_peft(f, of.at[p], p);
     if (!hits) matches_nothing(f, k, of.at[p], p);
   }
 }
@@ -168,6 +190,7 @@ static void find_all(const Finder *f, AdapterTarget *to) {
     const Op *op = &g->op.at[i];
     bool layer = g->unit.at[op->unit].layer >= 0;
     if (!layer || !is_linear(g, op) || other_reader(g, i) >= 0) continue;
+    if (peft_refuses(g, op)) continue;
     to[i].rank = f->adapter->rank;
     to[i].packed = whole_name(g, op) != NULL;
   }
