@@ -83,8 +83,14 @@ static const char *no_bias(const Job *j) {
   return holds(!route || !route_has_bias(j->graph, route), "on routers without a bias");
 }
 
+/* Routers that are saved beside the adapter learn. */
 static const char *adapter_alone(const Job *j) {
-  return holds(j->plan.adapter.rank > 0, "beside an adapter");
+  bool moves = false;
+  for (int i = 0; i < j->compiled->nparam; i++) {
+    const CompiledParam *p = &j->compiled->param[i];
+    moves |= p->share > 0 && !p->frozen;
+  }
+  return holds(j->plan.adapter.rank > 0 && !moves, "beside an adapter");
 }
 
 static const char *no_recompute(const Job *j) {

@@ -152,20 +152,41 @@ static double number_of(const Ckpt *c, const char *what) {
   return value ? strtod(value, NULL) : 0;
 }
 
-void resume_adapter(Job *j, const Ckpt *c) {
+typedef struct PatternCheck {
+  Job *j;
+  const Ckpt *c;
+} PatternCheck;
+
+/* Factors of modules by themselves. */
+static void check_pattern(void *ud, const Field *f, const char *text) {
+  static const char path[] = "adapter.alpha_pattern";
+  PatternCheck *x = ud;
+  const char *was = manifest_fact(&x->c->m, "plan.adapter.alpha_pattern");
+  if (!was || !str_eq(schema_path(x->j->arena, f), path)) return;
+  if (!str_eq(was, text ? text : "not given"))
+    diag_warn(
+        &x->j->d, "adapter", path,
+        "it was %s in the run that wrote %s: what the adapters of these modules add "
+        "is multiplied by other factors",
+        was, x->c->dir);
+}
+
+weft_status resume_adapter(Job *j, const Ckpt *c) {
   const Adapter *now = &j->plan.adapter;
   double alpha = number_of(c, "plan.adapter.alpha");
   Adapter was = {.rank = (int64_t)number_of(c, "plan.adapter.rank")};
-  if (!now->rank || was.rank < 1) return;
+  if (!now->rank || was.rank < 1) return WEFT_OK;
+  TRY(plan_written(j->lp, check_pattern, &(PatternCheck){j, c}, &j->e));
   was.rslora = str_eq(manifest_fact(&c->m, "plan.adapter.rslora"), "true");
   if (!(alpha > 0)) alpha = (double)was.rank;
   double then = plan_adapter_scale(&was, was.rank, alpha);
   double is =
       plan_adapter_scale(now, now->rank, now->alpha > 0 ? now->alpha : (double)now->rank);
-  if (then == is || was.rank != now->rank) return;
-  diag_warn(&j->d, "adapter", "adapter.alpha",
-            "what the adapter adds is multiplied by %g, and was by %g in the run that "
-            "wrote %s",
-            is, then, c->dir);
+  if (then != is && was.rank == now->rank)
+    diag_warn(&j->d, "adapter", "adapter.alpha",
+              "what the adapter adds is multiplied by %g, and was by %g in the run that "
+              "wrote %s",
+              is, then, c->dir);
   lang_locate(j->lp, &j->d);
+  return WEFT_OK;
 }

@@ -14,7 +14,7 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
 weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
                          weft_error *e);
 /* Warns of a plan that scales the adapter of a checkpoint otherwise than the run that
- * wrote it: its alpha is in no tensor. */
-void resume_adapter(Job *j, const Ckpt *c);
+ * wrote it: its alpha is in no tensor, nor are those of modules. */
+weft_status resume_adapter(Job *j, const Ckpt *c);
 
 #endif

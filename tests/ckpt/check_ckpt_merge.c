@@ -144,6 +144,11 @@ START_TEST(another_scale_is_warned_of) {
   o = process_run(60,
                   "$weft eval plan.lua --ckpt runs --batches 1 --set adapter.alpha=8");
   ck_assert_msg(o.code == 0 && strstr(o.err, says), "%s", o.err);
+  o = process_run(60, "$weft ckpt merge plan.lua runs third --set "
+                      "'adapter.alpha_pattern={ k_proj = 50 }'");
+  ck_assert_msg(o.code == 0 && strstr(o.err, "plan.adapter.alpha_pattern: it was not "
+                                             "given in the run that wrote runs/"),
+                "%s", o.err);
 }
 END_TEST
 

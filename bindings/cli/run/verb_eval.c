@@ -24,7 +24,7 @@ static weft_status open_ckpt(Evaluation *v) {
   TRY(store_find(j->arena, v->cli->ckpt, &path, &none, &j->e));
   TRY(ckpt_open(path, &v->ckpt, &j->e));
   TRY(ckpt_fits(v->ckpt, j->compiled, &j->e));
-  resume_adapter(j, v->ckpt);
+  TRY(resume_adapter(j, v->ckpt));
   v->name =
       arena_printf(j->arena, "step %lld, %s", (long long)v->ckpt->m.step, v->ckpt->m.id);
   v->session.fill = fill_from_ckpt, v->session.fill_from = v->ckpt;
