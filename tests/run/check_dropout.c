@@ -54,6 +54,28 @@ static Arena *arena;
 static void setup(void) { arena = arena_new(NULL); }
 static void teardown(void) { arena_free(arena); }
 
+/* What an element is dropped by: its place in the tensor, its layer, and this number. */
+START_TEST(dropouts_of_a_layer_are_told_apart) {
+  const char *text = GPT2(DROPS) "mesh = {} }\n";
+  LangOptions o = {0};
+  Job j;
+  int pairs = 0;
+  scratch_put("plan.lua", text, strlen(text));
+  ck_assert_int_eq(job_load(&j, arena, &o, scratch_path("plan.lua")), WEFT_OK);
+  ck_assert_int_eq(job_mesh(&j, 0), WEFT_OK);
+  ck_assert_int_eq(job_graph(&j), WEFT_OK);
+  for (int i = 0; i < j.graph->op.n; i++)
+    for (int k = 0; k < i; k++) {
+      const Op *a = &j.graph->op.at[i], *b = &j.graph->op.at[k];
+      if (a->code != OP_dropout || b->code != OP_dropout || a->unit != b->unit) continue;
+      ck_assert_int_ne(a->attr.site, b->attr.site);
+      pairs++;
+    }
+  ck_assert_int_eq(pairs, 8);
+  job_free(&j);
+}
+END_TEST
+
 START_TEST(recomputed_masks_are_the_same) {
   static const char *const recompute[] = {"recompute=full", "recompute=selective"};
   const char *set[] = {_i % 2 ? "precision=bf16" : "precision=f32", recompute[_i / 2]};
@@ -174,6 +196,7 @@ Suite *dropout_suite(void) {
   tc = tcase_create("plans");
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_add_test(tc, dropouts_of_a_layer_are_told_apart);
   tcase_add_test(tc, evaluations_drop_nothing);
   tcase_add_test(tc, evaluations_add_no_noise);
   tcase_add_test(tc, a_model_asks_for_noise);
