@@ -3,6 +3,7 @@
 #include <check.h>
 
 #include "vm/lower/rank_cost.h"
+#include "vm/plan/optimizer.h"
 
 static Mesh mesh;
 static Plan plan;
@@ -159,6 +160,17 @@ START_TEST(what_lies_on_the_host_is_copied) {
 }
 END_TEST
 
+/* On a device of little arithmetic that is what an optimizer step takes; the host's is
+ * not known. */
+START_TEST(steps_compute) {
+  double before = of().seconds;
+  plan.cluster.f32 = 1000 * (double)optimizer_row(&plan.opt)->flops / 6;
+  ck_assert_double_eq_tol(of().seconds - before, 6 - step, 1e-9);
+  plan.strategy.offload_state = true;
+  ck_assert_double_eq_tol(of().seconds - before, 6 + 34 - step, 1e-9);
+}
+END_TEST
+
 /* What runs beside kernels inside a body takes no time of its own. */
 START_TEST(hidden_in_bodies) {
   double before = of().seconds;
@@ -256,6 +268,7 @@ Suite *estimate_suite(void) {
                          gathered_for_a_while,
                          gathered_over_cp,
                          what_lies_on_the_host_is_copied,
+                         steps_compute,
                          hidden_in_bodies,
                          costs_stand_where_they_are_spent,
                          rounds_follow_each_other,
