@@ -182,13 +182,6 @@ static Oid copy_op(Adapting *x, const Op *from) {
   return id;
 }
 
-/* Names are in a table that the graph shares with the one it is a fork of. */
-static void own_names(Graph *g) {
-  g->param_names = (Names){0};
-  for (int i = 0; i < g->param.n; i++)
-    names_add(g->arena, &g->param_names, g->param.at[i].name, i);
-}
-
 static weft_status write_all(Adapting *x, weft_error *e) {
   Graph *g = x->g;
   const Op *from = g->op.at;
@@ -218,7 +211,6 @@ bool adapters(Graph *g, const Plan *plan, Diags *d) {
   for (int i = 0; i < g->t.n; i++) x.now[i] = i;
   for (int i = 0; i < g->param.n; i++)
     g->param.at[i].saved = saved[i], g->param.at[i].frozen = !saved[i];
-  own_names(g);
   if (write_all(&x, &e) == WEFT_OK) return true;
   diag_error(d, "adapter", "adapter", "%s", e.text);
   return false;
