@@ -36,7 +36,9 @@ static const struct Row *row_of(const char *what) {
 typedef struct Facts {
   Arena *a;
   VEC(RunFact) list;
-  int placed, known; /* those before are of places in Plan; are known otherwise */
+  /* The first `placed` have their value from Plan, and what is written tells more; those
+   * from there to `known` are computed here, and stay. */
+  int placed, known;
 } Facts;
 
 static void add_fact(Facts *f, const char *what, const char *value) {
@@ -55,6 +57,7 @@ static void add_written(void *ud, const Field *field, const char *text) {
   for (int i = 0; i < f->list.n; i++) {
     RunFact *x = &f->list.at[i];
     if (!str_eq(x->what, what)) continue;
+    /* A name that Plan has as it is written. */
     bool same = str_eq(value, arena_printf(f->a, "\"%s\"", x->value));
     if (text && !same && (i < f->placed || i >= f->known)) x->value = value;
     return;
