@@ -35,27 +35,32 @@ static void add_place(const Field *f, KeyJob *j) {
   }
 }
 
-/* Pushes the table with the fields of f's scope, or the value in its place. */
-static void push_scope(lua_State *L, const Field *f) {
-  const Field *in = schema_parent(f);
+/* Pushes the table that the field `in` has, or the value in its place; NULL: the plan. */
+static void push_scope(lua_State *L, const Field *in) {
   if (!in) {
     lua_pushvalue(L, PLAN_INDEX);
     return;
   }
-  push_scope(L, in);
+  push_scope(L, schema_parent(in));
   field_push(L, -1, in->key);
   lua_remove(L, -2);
 }
 
-/* Pushes the value of a field in the table at t, under its name or an alias. */
-static void push_written(lua_State *L, int t, const Field *f) {
+/* The next other name of a field, from row g on; NULL: there is none. */
+static const Field *next_alias(const Field *g, const Field *f) {
+  for (; g->scope; g++)
+    if (g->type == FIELD_ALIAS && str_eq(g->scope, f->scope) && str_eq(g->names, f->key))
+      return g;
+  return NULL;
+}
+
+/* Pushes the value of a field in the table at t, under its name or one from `alias` on.
+ */
+static void push_written(lua_State *L, int t, const Field *f, const Field *alias) {
   field_push(L, t, f->key);
-  for (const Field *g = schema; lua_isnil(L, -1) && g->scope; g++) {
-    if (g->type != FIELD_ALIAS || !str_eq(g->scope, f->scope) ||
-        !str_eq(g->names, f->key))
-      continue;
+  for (; alias && lua_isnil(L, -1); alias = next_alias(alias + 1, f)) {
     lua_pop(L, 1);
-    field_push(L, t, g->key);
+    field_push(L, t, alias->key);
   }
 }
 
@@ -65,10 +70,32 @@ static bool is_scope(const char *name) {
   return false;
 }
 
+/* Whether a function with options of its own may stand where Plan has a name. */
+static bool takes_function(const Field *f) {
+  return f->type == FIELD_OWN && strstr(f->form, "function");
+}
+
+/* A field in a key, by its value in Plan, as it is written, or both. Of what is written:
+ * the field that its table is in, NULL for the plan, and its first other name. */
+typedef struct KeyRow {
+  const Field *f, *in, *alias;
+  bool placed, written;
+} KeyRow;
+
+static KeyRow key_row(const Field *f, const KeyJob *j) {
+  bool placed = j->what && f->stored, written = !placed || takes_function(f);
+  return (KeyRow){.f = f,
+                  .in = written ? schema_parent(f) : NULL,
+                  .alias = written ? next_alias(schema, f) : NULL,
+                  .placed = placed,
+                  .written = written};
+}
+
 /* Appends the value as it was written. A table of a name or builder has rows for its
  * fields but none for its list items, nor for the fields of validation data. */
-static void add_written(lua_State *L, int t, const Field *f, KeyJob *j) {
-  push_written(L, t, f);
+static void add_written(lua_State *L, int t, const KeyRow *r, KeyJob *j) {
+  const Field *f = r->f;
+  push_written(L, t, f, r->alias);
   int table = lua_gettop(L);
   const char *kind = mark_kind(L, table);
   bool rows = f->type == FIELD_NAMED || f->type == FIELD_BUILT || is_scope(kind);
@@ -81,11 +108,6 @@ static void add_written(lua_State *L, int t, const Field *f, KeyJob *j) {
     key_value(L, -1, j);
     text_add(j->out, ",");
   }
-}
-
-/* Whether a function with options of its own may stand where Plan has a name. */
-static bool takes_function(const Field *f) {
-  return f->type == FIELD_OWN && strstr(f->form, "function");
 }
 
 /* Whether a field belongs in this key: those that influence it; for the key of fields
@@ -112,7 +134,7 @@ static bool is_other(lua_State *L, const Field *f) {
  * the others come to is a number. */
 struct KeyRows {
   unsigned what;
-  const Field **at; /* ends with NULL */
+  const KeyRow *at; /* ends with one without a field */
   uint64_t others;
 };
 
@@ -123,9 +145,10 @@ static const struct KeyRows *rows_of(const LangShared *s, unsigned what) {
 }
 
 /* Replaces the table at t by that of the field's scope. */
-static void enter_scope(lua_State *L, int t, const char **scope, const Field *f) {
+static void enter_scope(lua_State *L, int t, const char **scope, const KeyRow *r) {
+  const Field *f = r->f;
   if (str_eq(*scope, f->scope)) return;
-  push_scope(L, f);
+  push_scope(L, r->in);
   if (is_other(L, f)) lua_pushnil(L);
   lua_replace(L, t);
   lua_settop(L, t);
@@ -142,20 +165,20 @@ static bool is_function(lua_State *L) {
 }
 
 /* Appends a function, and what is written beside it; of anything else Plan has it all. */
-static void add_function_given(lua_State *L, int t, const Field *f, KeyJob *j) {
-  push_written(L, t, f);
+static void add_function_given(lua_State *L, int t, const KeyRow *r, KeyJob *j) {
+  push_written(L, t, r->f, r->alias);
   if (is_function(L)) key_value(L, lua_gettop(L), j);
 }
 
-static void add_row(lua_State *L, int t, const char **scope, const Field *f, KeyJob *j) {
-  bool placed = j->what && f->stored;
+static void add_row(lua_State *L, int t, const char **scope, const KeyRow *r, KeyJob *j) {
+  const Field *f = r->f;
   text_add(j->out, ";");
-  if (placed) add_place(f, j);
+  if (r->placed) add_place(f, j);
   if (str_eq(f->key, "tp_plan")) {
     add_rules(f, j);
-  } else if (!placed || takes_function(f)) {
-    enter_scope(L, t, scope, f);
-    placed ? add_function_given(L, t, f, j) : add_written(L, t, f, j);
+  } else if (r->written) {
+    enter_scope(L, t, scope, r);
+    f->stored && j->what ? add_function_given(L, t, r, j) : add_written(L, t, r, j);
     lua_settop(L, t);
   }
 }
@@ -170,11 +193,14 @@ static void key_job(lua_State *L, void *ud) {
   if (j->what) text_add(j->out, j->lp->state->dir); /* relative file names depend on it */
   if (rows) {
     text_addn(j->out, (const char *)&rows->others, sizeof rows->others);
-    for (int i = 0; rows->at[i]; i++) add_row(L, t, &scope, rows->at[i], j);
+    for (const KeyRow *r = rows->at; r->f; r++) add_row(L, t, &scope, r, j);
     return;
   }
-  for (const Field *f = schema; f->scope; f++)
-    if (in_key(f, j)) add_row(L, t, &scope, f, j);
+  for (const Field *f = schema; f->scope; f++) {
+    if (!in_key(f, j)) continue;
+    KeyRow row = key_row(f, j);
+    add_row(L, t, &scope, &row, j);
+  }
 }
 
 static weft_status run_key(KeyJob *j, weft_error *e) {
@@ -196,10 +222,10 @@ static const char *top_of(const Field *f) {
   return f->key;
 }
 
-/* What is written is the same at all points where no axis changes its field. Rules for
- * tensors lie in Plan: a strategy may give them, too. */
-static bool is_same(const LangShared *s, const Field *f) {
-  return !f->stored && !str_eq(f->key, "tp_plan") && lang_unvaried(s, top_of(f));
+/* What is written is the same at all points where no axis changes its field; what lies in
+ * Plan, and rules for tensors do, another field may give, too. */
+static bool same_written(const LangShared *s, const KeyRow *r) {
+  return r->written && !str_eq(r->f->key, "tp_plan") && lang_unvaried(s, top_of(r->f));
 }
 
 typedef struct ShareJob {
@@ -216,7 +242,7 @@ typedef struct ShareJob {
 static struct KeyRows split_rows(lua_State *L, ShareJob *j, unsigned what) {
   Arena *a = j->lp->arena;
   struct KeyRows out = {.what = what};
-  VEC(const Field *) rows = {0};
+  VEC(KeyRow) rows = {0};
   KeyJob key = {.lp = j->lp, .out = &j->text, .what = what};
   const char *scope = NULL;
   int t = lua_gettop(L) + 1;
@@ -225,12 +251,14 @@ static struct KeyRows split_rows(lua_State *L, ShareJob *j, unsigned what) {
   j->text.n = 0;
   for (const Field *f = schema; f->scope; f++) {
     if (!in_key(f, &key)) continue;
-    if (is_same(j->s, f))
-      add_row(L, t, &scope, f, &key);
-    else
-      *VEC_PUSH(a, rows) = f;
+    KeyRow varies = key_row(f, &key), same = varies;
+    if (same_written(j->s, &varies)) {
+      same.placed = varies.written = false;
+      add_row(L, t, &scope, &same, &key);
+    }
+    if (varies.placed || varies.written) *VEC_PUSH(a, rows) = varies;
   }
-  *VEC_PUSH(a, rows) = NULL;
+  *VEC_PUSH(a, rows) = (KeyRow){0};
   out.at = rows.at;
   out.others = hash_bytes(0, key.out->s, key.out->n);
   if (key.wrong) j->wrong = key.wrong;
@@ -346,8 +374,9 @@ static void written_job(lua_State *L, void *ud) {
   lua_pushnil(L);
   for (const Field *f = schema; f->scope && !j->key.wrong; f++, lua_settop(L, t)) {
     if (!in_key(f, &j->key)) continue;
-    enter_scope(L, t, &scope, f);
-    push_written(L, t, f);
+    KeyRow row = key_row(f, &j->key);
+    enter_scope(L, t, &scope, &row);
+    push_written(L, t, f, row.alias);
     bool has = !lua_isnil(L, -1);
     j->key.out->n = 0;
     /* What is named in a table has rows of its own, beside a function it is the

@@ -44,6 +44,13 @@ static const char *legal_tp(Arena *a, int64_t common, int64_t kv) {
   return s ? arena_printf(a, "%s or %s", s, last) : last;
 }
 
+/* Says what is wrong with tp, and what it may be. */
+static void wrong_tp(Cross *c, const char *wrong, int64_t common, int64_t kv) {
+  Arena *a = c->d->arena;
+  diag_error(c->d, "divisibility", "mesh.tp", "%s", wrong)->suggestion =
+      arena_printf(a, "tp may be %s", legal_tp(a, MAX(common, 1), kv));
+}
+
 /* tp cuts heads and the MLP; a vocabulary is padded instead. */
 static void check_tp(Cross *c) {
   static const char *const keys[] = {"num_attention_heads", "intermediate_size"};
@@ -53,21 +60,21 @@ static void check_tp(Cross *c) {
   if (!config_int(c->L, "num_key_value_heads", &kv)) kv = 0;
   for (int i = 0; i < LEN(keys); i++)
     if (config_int(c->L, keys[i], &v) && v > 0) common = gcd(v, common);
-  const char *legal = arena_printf(a, "tp may be %s", legal_tp(a, MAX(common, 1), kv));
   bool heads = true;
   for (int i = 0; i < LEN(keys); i++) {
     if (!config_int(c->L, keys[i], &v) || v <= 0) continue;
+    if (v % tp == 0) continue;
     const char *wrong = mesh_tp_divides(a, tp, arena_printf(a, "model.%s", keys[i]), v);
-    if (wrong)
-      diag_error(c->d, "divisibility", "mesh.tp", "%s", wrong)->suggestion = legal;
-    heads &= i > 0 || !wrong;
+    wrong_tp(c, wrong, common, kv);
+    heads &= i > 0;
   }
   if (heads && kv > 0 && !heads_spread(kv, tp))
-    diag_error(
-        c->d, "divisibility", "mesh.tp",
-        "%d neither divides model.num_key_value_heads = %lld nor is a multiple of it", tp,
-        (long long)kv)
-        ->suggestion = legal;
+    wrong_tp(c,
+             arena_printf(a,
+                          "%d neither divides model.num_key_value_heads = %lld nor is a "
+                          "multiple of it",
+                          tp, (long long)kv),
+             common, kv);
   check_sequence_cut(c->plan, c->mesh->size[AXIS_CP], tp, c->d);
 }
 
@@ -176,6 +183,7 @@ static void check_styles(Cross *c) {
   const Plan *p = c->plan;
   for (int i = 0; i < p->ntp && p->tp_with; i++) {
     int with = p->tp_with[i];
+    if (!with) continue;
     const char *path = arena_printf(c->d->arena, "tp_plan[\"%s\"]", p->tp[i].pattern);
     if (with & STYLE_WITH_SEQUENCE && !p->strategy.sequence_parallel)
       diag_error(c->d, "tp-plan", path, "scatters by sequence without sequence_parallel")

@@ -265,8 +265,9 @@ static int push_precision(Check *c, const char *key, const char **path) {
     bool inside = i == 2;
     int t = push_of(c, of[i], inside ? "mp_policy" : key);
     if (inside) t = t == LUA_TTABLE ? field_push(c->L, -1, key) : LUA_TNIL;
+    if (t == LUA_TNIL) continue;
     *path = arena_printf(c->arena, "%s%s.%s", of[i], inside ? ".mp_policy" : "", key);
-    if (t != LUA_TNIL) return t;
+    return t;
   }
   return LUA_TNIL;
 }

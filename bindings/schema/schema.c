@@ -97,6 +97,7 @@ static bool selects(const Field *f, const char *scope) {
 }
 
 const Field *schema_parent(const Field *f) {
+  if (str_eq(f->scope, "plan")) return NULL;
   for (const Field *g = schema; g->scope; g++)
     if (selects(g, f->scope)) return g;
   return NULL;

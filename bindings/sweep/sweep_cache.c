@@ -62,11 +62,17 @@ static void fill(CacheEntry *x, void (*make)(void *ud, CacheEntry *x), void *ud,
     x->st = err_set(&x->e, WEFT_ENOMEM, "out of memory in a sweep");
 }
 
-void cache_refill(CacheEntry *x, void (*make)(void *ud, CacheEntry *x), void *ud,
-                  Arena *const temporary[], int n) {
+void cache_renew(CacheEntry *x, const void *key, size_t size,
+                 void (*make)(void *ud, CacheEntry *x), void *ud,
+                 Arena *const temporary[], int n) {
+  if (x->ready && x->n == size && memcmp(x->key, key, size) == 0) return;
+  char *own = realloc(x->key, size + 1);
+  if (!own) free(x->key);
   arena_reset(x->arena);
-  *x = (CacheEntry){.arena = x->arena, .d = {.arena = x->arena}};
+  *x = (CacheEntry){.arena = x->arena, .d = {.arena = x->arena}, .key = own, .n = size};
+  if (own) memcpy(own, key, size);
   fill(x, make, ud, temporary, n);
+  x->ready = own != NULL;
 }
 
 CacheEntry *cache_get(Cache *c, const void *key, size_t size,

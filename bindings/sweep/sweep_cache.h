@@ -37,8 +37,10 @@ void cache_free(Cache *c);
 CacheEntry *cache_get(Cache *c, const void *key, size_t size,
                       void (*make)(void *ud, CacheEntry *x), void *ud,
                       Arena *const temporary[], int n);
-/* Fills an entry that is in no table, with its arena reset: what is needed once. */
-void cache_refill(CacheEntry *x, void (*make)(void *ud, CacheEntry *x), void *ud,
-                  Arena *const temporary[], int n);
+/* An entry that is in no table, a thread's own: filled anew, with its arena reset, unless
+ * it has this key already. */
+void cache_renew(CacheEntry *x, const void *key, size_t size,
+                 void (*make)(void *ud, CacheEntry *x), void *ud,
+                 Arena *const temporary[], int n);
 
 #endif

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "vm/lower/arena_layout.h"
 
@@ -66,14 +67,15 @@ static weft_status look_up(Passes *w, Pass which) {
   Text *k = &j->key;
   Arena *const temporary[] = {w->in.arena, w->in.scratch};
   PassJob job = {w, which};
-  if (which == PASS_STAGES && j->floor) {
-    cache_refill(p->of[which] = &j->stages, fill_entry, &job, temporary, LEN(temporary));
-    return WEFT_OK;
-  }
   k->n = 0;
   weft_status st = point_pass[which].key(p, w, k);
   if (st == WEFT_EPLAN) point_reason(NULL, &j->e, p->why);
   TRY(st);
+  if (which == PASS_STAGES && j->floor && !k->oom) {
+    cache_renew(p->of[which] = &j->stages, k->s, k->n, fill_entry, &job, temporary,
+                LEN(temporary));
+    return WEFT_OK;
+  }
   CacheEntry *x = k->oom ? NULL
                          : cache_get(&j->caches->of[which], k->s, k->n, fill_entry, &job,
                                      temporary, LEN(temporary));
@@ -253,6 +255,7 @@ void judge_close(Judge *j) {
   arena_free(j->scratch);
   arena_free(j->unit);
   arena_free(j->stages.arena);
+  free(j->stages.key);
   text_free(&j->key);
 }
 

@@ -56,7 +56,8 @@ typedef struct Judge {
   bool floor; /* bytes of a point are a lower bound, without lifetimes of buffers, which
                  take most of the time */
   Arena *arena, *scratch, *unit; /* unit: of a unit while its code is made */
-  CacheEntry stages; /* of a point whose bytes are a bound: few points share them */
+  CacheEntry stages; /* of the last point whose bytes are a bound: only neighbours in a
+                        grid share them */
   Text key;
   weft_error e;
 } Judge;

@@ -12,7 +12,7 @@ local function failf(...) fail(format("weft.sweep: " .. ..., select(2, ...))) en
 -- ---- options ----
 
 local option_names = { "plan", "over", "where", "score", "keep", "max_gib", "measure", "csv",
-                       "jsonl", "resume", "threads", "clock" }
+                       "jsonl", "resume", "threads", "clock", "bounds" }
 
 local function want(o, key, kinds, what)
   local v = o[key]
@@ -59,6 +59,13 @@ local function read_files(o)
   return files
 end
 
+-- Bounds are to choose by: what is kept is exact.
+local function check_bounds(r)
+  if r.given then failf "bounds needs a plan or a file, not a function" end
+  if r.files.rows then failf "bounds leaves most rows inexact: they are not written to jsonl and resume" end
+  r.keep = r.keep or shown
+end
+
 local function read_options(o)
   options.read(o, option_names, "sweep")
   local plan, r = o.plan, {}
@@ -82,6 +89,8 @@ local function read_options(o)
   r.threads = options.integer(o, "threads", 1, 1024) or 0
   r.measure = o.measure == true and measured_steps
     or o.measure and options.integer(o, "measure", 1, 1000)
+  r.bounds = want(o, "bounds", { "boolean" }, "true or false") or false
+  if r.bounds then check_bounds(r) end
   r.clock = o.clock == true and usual_clocked
     or o.clock and options.integer(o, "clock", 1, 100000)
   return r
@@ -258,6 +267,31 @@ local function measure(r, points)
   end
 end
 
+-- The first rows, as many as are kept, judged exactly; those that have no room are no plans.
+local function whole_rows(r, shield, points)
+  if not r.bounds or r.interrupted then return end
+  local list = {}
+  for _, b in ipairs(r.best) do
+    if #list == r.keep then break end
+    local state, row = points:whole(b.i)
+    if not state then
+      r.interrupted = true
+      break
+    end
+    local score = state == "ok" and score_of(r, shield, b.i, row)
+    if score then
+      list[#list + 1] = { i = b.i, point = b.point, row = row, score = score }
+    elseif state == "memory" then
+      r.legal, r.memory = r.legal - 1, r.memory + 1
+    end
+  end
+  table.sort(list, function(a, b)
+    if a.score ~= b.score then return a.score < b.score end
+    return a.i < b.i
+  end)
+  r.best = list
+end
+
 -- The first rows compiled whole and on the clock of weft sim; those that have its time come
 -- first, by it. Ctrl-C leaves the others as they are.
 local function clock_rows(r, points)
@@ -293,7 +327,7 @@ return function(o)
   local sizes = {}
   for i, x in ipairs(r.grid) do sizes[i] = x.n end
   local points <close> = core.points(sizes, r.todo or r.grid.points, r.max_gib)
-  local gpu = points:open(not r.given and r.plan or nil, plain_axes(r.grid), r.threads)
+  local gpu = points:open(not r.given and r.plan or nil, plain_axes(r.grid), r.threads, r.bounds)
   local default = r.score == nil
   if default then r.score = gpu and "step_ms" or "peak_gib" end
   check_score(r, gpu)
@@ -308,6 +342,7 @@ return function(o)
   end
   if default then r.score = default_score(r, points) end
   r.best, r.dropped = rank(r, shield, points)
+  whole_rows(r, shield, points)
   clock_rows(r, points)
   measure(r, points)
   local all, keep = #r.best, r.keep or #r.best

@@ -10,10 +10,10 @@
 
 static const char script[] =
     "local weft = require 'weft'\n"
-    "local max_gib = ...\n"
+    "local max_gib, bounds = ...\n"
     "local r = weft.sweep { plan = 'plans/llama3_70b.lua', threads = 1, max_gib = "
     "max_gib,\n"
-    "  keep = 10, over = weft.grid {\n"
+    "  bounds = bounds, keep = 10, over = weft.grid {\n"
     "    { 'mesh.tp', 1, 2, 4, 8 }, { 'mesh.pp', 1, 2, 4, 8, 16 },\n"
     "    { 'batch.micro', 1, 2, 4 }, { 'strategy.sequence_parallel', false, true },\n"
     "    { 'schedule', 'gpipe', '1f1b' },\n"
@@ -30,7 +30,7 @@ static double cpu(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void measure(double max_gib) {
+static void measure(const char *name, double max_gib, bool bounds) {
   enum { N = 5 };
   double wall[N], busy[N];
   int n[4] = {0};
@@ -39,7 +39,8 @@ static void measure(double max_gib) {
     double start = cpu();
     if (!L || luaL_loadstring(L, script) != LUA_OK) exit(3);
     lua_pushnumber(L, max_gib > 0 ? max_gib : 1e9); /* above any rank */
-    if (lua_pcall(L, 1, 5, 0) != LUA_OK) {
+    lua_pushboolean(L, bounds);
+    if (lua_pcall(L, 2, 5, 0) != LUA_OK) {
       fprintf(stderr, "%s\n", lua_tostring(L, -1));
       exit(1);
     }
@@ -52,11 +53,11 @@ static void measure(double max_gib) {
   printf(
       "%-12s %d points (%d plans, %d over the limit, %d illegal): %.2f s, %.0f points/s; "
       "%.2f s of CPU with everything around, %.0f points/s\n",
-      max_gib > 0 ? "max_gib 79" : "no limit", n[0], n[1], n[2], n[3], w, n[0] / w, b,
-      n[0] / b);
+      name, n[0], n[1], n[2], n[3], w, n[0] / w, b, n[0] / b);
 }
 
 void bench_sweep(void) {
-  measure(0);
-  measure(79);
+  measure("no limit", 0, false);
+  measure("max_gib 79", 79, false);
+  measure("bounds", 0, true);
 }

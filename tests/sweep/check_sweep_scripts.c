@@ -240,6 +240,30 @@ START_TEST(on_the_clock) {
 }
 END_TEST
 
+/* Rows that are kept are exact, also where the limit leaves out points that bounds let
+ * in; a cached stage is of the right point when neighbours differ. */
+START_TEST(by_bounds) {
+  says("local over = { { 'cluster', weft.cluster 'h100-sxm' }, { 'mesh.tp', 1, 2 },\n"
+       "  { 'mesh.pp', 1, 2 }, { 'batch.micro', 1, 2 }, { 'schedule', 'gpipe', '1f1b' } "
+       "}\n"
+       "local function rows(bounds, max_gib)\n"
+       "  local list = {}\n"
+       "  for _, x in ipairs(weft.sweep { plan = P, score = 'peak_gib', over = over,\n"
+       "      threads = 1, bounds = bounds, max_gib = max_gib, keep = 1000 }) do\n"
+       "    list[#list + 1] = ('%d %d %d %s %a %a %a %d'):format(x.tp, x.pp, x.micro,\n"
+       "      x.schedule, x.peak_gib, x.step_ms, x.bubble, x.worst_rank)\n"
+       "  end\n"
+       "  return table.concat(list, '\\n'), #list\n"
+       "end\n"
+       "local all, n = rows(false)\n"
+       "local middle = tonumber(all:match('^%d %d %d %S+ (%S+)')) * 1.5\n"
+       "local some, fewer = rows(false, middle)\n"
+       "print(rows(true) == all, rows(true, middle) == some, n > fewer, fewer > 1)\n"
+       "print(#weft.sweep { plan = P, over = over, bounds = true, keep = 3 })\n",
+       "true\ttrue\ttrue\ttrue\n3\n");
+}
+END_TEST
+
 #define OVER "over = { { 'mesh.tp', 1, 2 } }"
 
 START_TEST(bad_input) {
@@ -307,6 +331,13 @@ START_TEST(bad_input) {
       {"weft.sweep { plan = P, " OVER ", clock = 0 }", 1, "clock"},
       {"weft.sweep { plan = function() return P end, clock = 1, over = { { 'x', 1 } } }",
        1, "clock needs a plan or a file, not a function"},
+      {"weft.sweep { plan = function() return P end, bounds = true, over = { { 'x', 1 } "
+       "} "
+       "}",
+       1, "bounds needs a plan or a file, not a function"},
+      {"weft.sweep { plan = P, " OVER ", bounds = true, jsonl = 'x' }", 1,
+       "bounds leaves most rows inexact"},
+      {"weft.sweep { plan = P, " OVER ", bounds = 1 }", 1, "bounds is true or false"},
       {"weft.sweep { plan = P, " OVER ", jsonl = 'x', resume = 'y' }", 1,
        "leave out jsonl"},
       {"weft.sweep { plan = P, " OVER ", jsonl = 'x', csv = 'x' }", 1,
@@ -510,6 +541,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_add_test(t, threads_change_nothing);
   tcase_add_test(t, measured);
   tcase_add_test(t, on_the_clock);
+  tcase_add_test(t, by_bounds);
   tcase_add_test(t, bad_input);
   tcase_add_test(t, csv_and_json);
   tcase_add_test(t, resume);

@@ -203,11 +203,15 @@ char *arena_str(Arena *a, const char *s) {
 }
 
 char *arena_vprintf(Arena *a, const char *fmt, va_list ap) {
+  char brief[128]; /* most strings are, and are formatted once */
   va_list again;
   va_copy(again, ap);
-  int n = vsnprintf(NULL, 0, fmt, ap);
+  int n = vsnprintf(brief, sizeof brief, fmt, ap);
   char *p = arena_alloc(a, (size_t)n + 1);
-  vsnprintf(p, (size_t)n + 1, fmt, again);
+  if ((size_t)n < sizeof brief)
+    memcpy(p, brief, (size_t)n);
+  else
+    vsnprintf(p, (size_t)n + 1, fmt, again);
   va_end(again);
   return p;
 }

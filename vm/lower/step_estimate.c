@@ -30,11 +30,22 @@ static AxisSet counted_over(ShardAxis a) {
   return later ? ax_mesh(a) : axes_whole(ax_mesh(a));
 }
 
+/* Of the collectives of each axis. */
+typedef struct AxisLinks {
+  Link of[AX_N];
+} AxisLinks;
+
+static AxisLinks axis_links(const Mesh *m, const Cluster *k) {
+  AxisLinks out;
+  for (int a = 0; a < AX_N; a++) out.of[a] = link_of(m, k, counted_over((ShardAxis)a));
+  return out;
+}
+
 /* Kernels and collectives of one microbatch. */
-static double work_seconds(const Mesh *m, const Cluster *k, const UnitWork *w) {
+static double work_seconds(const AxisLinks *link, const UnitWork *w) {
   double s = w->seconds - w->hidden;
   for (int a = 0; a < AX_N; a++) {
-    Link l = link_of(m, k, counted_over((ShardAxis)a));
+    Link l = link->of[a];
     for (int c = COLL_ALL_REDUCE; c < COLL_PAIRS; c++) {
       bool counted = coll_info[c].is & COLL_COUNTED;
       double bytes = w->bytes[a][c] - (counted ? w->empty[a] : 0);
@@ -107,10 +118,10 @@ typedef struct StageSeconds {
 
 static double total(const StageSeconds *s) { return s->f + s->i + s->w; }
 
-static StageSeconds unit_seconds(const Mesh *m, const Cluster *k, const UnitCode *c) {
+static StageSeconds unit_seconds(const AxisLinks *link, const UnitCode *c) {
   double s[BODIES] = {0};
   for (int ph = 0; ph < BODIES; ph++)
-    if (unit_calls(c, ph)) s[ph] = work_seconds(m, k, &c->work[ph]);
+    if (unit_calls(c, ph)) s[ph] = work_seconds(link, &c->work[ph]);
   return (StageSeconds){s[PH_F], s[PH_I] + s[PH_B], s[PH_W]};
 }
 
@@ -123,9 +134,10 @@ static StageSeconds *stage_seconds(const Stages *st, const Mesh *m, const Cluste
                                    Arena *a) {
   StageSeconds *out = NEW_N(a, StageSeconds, st->n), each = {0};
   const UnitCode *last = NULL;
+  const AxisLinks link = axis_links(m, k);
   for (int u = 0; u < st->u->n; u++) {
     const UnitCode *code = st->u->at[u].code;
-    if (code != last) each = unit_seconds(m, k, code);
+    if (code != last) each = unit_seconds(&link, code);
     last = code;
     add_stage(&out[st->of_unit[u]], &each);
   }
