@@ -116,6 +116,7 @@ OPTIMIZERS = {
     "adafactor": adafactor(0.0, lr=0.3),
     "adafactor_options": adafactor(0.1, lr=0.2, beta2_decay=-0.6, eps=(1e-4, 0.1), d=1.5),
     "adafactor_trainer": adafactor_of_trainer(0.02, lr=0.01),
+    "adafactor_clipped": adafactor_of_trainer(0.0, lr=0.02, clip_threshold=0.25),
 }
 WHOLE = {"muon": muon(0.1, whole=True, **MUON), "muon_rms": muon(0.02, whole=True, **MUON_RMS)}
 

@@ -66,6 +66,10 @@ local optimizers = {
     return weft.adafactor { lr = 0.01, eps = { 1e-15, 1e-3 }, relative_step = false, scale_parameter = false,
                             weight_decay = 0.02, clip = 0.5 }
   end,
+  adafactor_clipped = function()
+    return weft.adafactor { lr = 0.02, eps = { 1e-15, 1e-3 }, d = 0.25, relative_step = false,
+                            scale_parameter = false, clip = 0.5 }
+  end,
   adamw_vectors = function()
     return weft.adamw { lr = 1e-2, weight_decay = 2, decay_vectors = true, clip = 0.5 }
   end,

@@ -343,7 +343,8 @@ static const char *const other_optimizers[] = {"sgd",
                                                "muon_rows",
                                                "adafactor",
                                                "adafactor_options",
-                                               "adafactor_trainer"};
+                                               "adafactor_trainer",
+                                               "adafactor_clipped"};
 static const char *const optimizer_meshes[][5] = {
     {"mesh.dp=1"},
     {"mesh.dp=2", "mesh.tp=2", "strategy.stage=1", "strategy.sequence_parallel=true"},
