@@ -79,6 +79,7 @@ static void check_job(lua_State *L, void *ud) {
   schema_check(L, lp, d);
   if (!share_model(lp)) model_resolve(L, lp, d);
   model_default_tp(L, lp, d);
+  model_modules(L, lp);
   check_packed(L, lp, d);
   if (!p->name)
     p->name = arena_shown(lp->arena, stem_of(lp->arena, lp->state->path), ONE_LINE);

@@ -599,13 +599,21 @@ static void mark_library_rules(lua_State *L, LangPlan *lp, Arena *a) {
 
 enum { MODULES = 3 }; /* that are one in memory */
 
+/* Whether a pattern has these parts of a name: "mlp.gate" are none of "mlp.gate_proj". */
+static bool names_part(const char *pattern, const char *parts) {
+  size_t n = strlen(parts);
+  for (const char *at = pattern; (at = strstr(at, parts)); at++)
+    if ((at == pattern || at[-1] == '.') && (!at[n] || at[n] == '.')) return true;
+  return false;
+}
+
 /* Writes a rule, or if its pattern names a module of the table on top of the stack, one
  * for each of those in its place. Returns how many. */
 static int renamed(lua_State *L, const TpRule *rule, TpRule *out, Arena *a) {
   int names = lua_gettop(L), n = 0;
   for (lua_pushnil(L); state_next(L, names); lua_settop(L, names + 1)) {
     const char *module = lua_tostring(L, -2);
-    if (!strstr(rule->pattern, module)) continue;
+    if (!names_part(rule->pattern, module)) continue;
     int list = lua_gettop(L);
     for (; n < MODULES && lua_rawgeti(L, list, n + 1) == LUA_TSTRING; n++) {
       const char *text = luaL_gsub(L, rule->pattern, module, lua_tostring(L, -1));
@@ -628,6 +636,30 @@ static void rename_modules(lua_State *L, LangPlan *lp, Arena *a) {
     lp->plan.tp = rule;
     lp->plan.ntp = n;
   }
+  lua_settop(L, top);
+}
+
+void model_modules(lua_State *L, LangPlan *lp) {
+  int top = lua_gettop(L);
+  VEC(ModuleName) all = {0};
+  if (!lp->arch || !lp->plan.adapter.rank || !push_architecture(L, lp->arch) ||
+      field_push(L, -1, "modules") != LUA_TTABLE || !sorted_keys(L, lua_gettop(L))) {
+    lua_settop(L, top);
+    return;
+  }
+  int keys = lua_gettop(L);
+  for (int i = 1; lua_rawgeti(L, keys, i) == LUA_TSTRING; i++, lua_settop(L, keys)) {
+    lua_pushvalue(L, -1);
+    lua_rawget(L, keys - 1);
+    /* One that is several here is packed: see packed_modules.h. */
+    if (lua_rawgeti(L, -1, 2) == LUA_TNIL && lua_rawgeti(L, -2, 1) == LUA_TSTRING)
+      *VEC_PUSH(lp->arena, all) =
+          (ModuleName){.files = arena_str(lp->arena, lua_tostring(L, -1)),
+                       .memory = arena_str(lp->arena, lua_tostring(L, keys + 1))};
+  }
+  push_architecture(L, lp->arch);
+  field_push(L, -1, "adapters_as_files");
+  lp->plan.adapter.modules = (ModuleNames){all.at, all.n, lua_toboolean(L, -1)};
   lua_settop(L, top);
 }
 

@@ -9,6 +9,8 @@
 void model_resolve(lua_State *L, LangPlan *lp, Diags *d);
 /* Sets the architecture's default tp_plan if the plan has none. */
 void model_default_tp(lua_State *L, LangPlan *lp, Diags *d);
+/* Names of modules that PEFT has where files have others, for a plan with an adapter. */
+void model_modules(lua_State *L, LangPlan *lp);
 
 /* ---- graph_userdata.c ---- */
 /* Calls the model function for a batch of B sequences of T tokens. `g` comes from

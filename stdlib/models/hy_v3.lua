@@ -7,7 +7,8 @@ local moe = require "weft.models.moe"
 local hy_v3 = {
   class = "HYV3ForCausalLM",
   aliases = { num_local_experts = "num_experts" },
-  modules = { ["mlp.shared_experts"] = { "mlp.shared_mlp" } }, -- of Transformers in memory, and of files
+  -- Of Transformers in memory, and of files.
+  modules = { shared_experts = { "shared_mlp" }, ["mlp.gate"] = { "mlp.router.gate" } },
   -- How sums of experts are rounded; here they are in the type of activations.
   ignored = config.ignored { "enable_moe_fp32_combine" },
 }

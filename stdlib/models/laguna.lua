@@ -9,7 +9,9 @@ local moe = require "weft.models.moe"
 local laguna = {
   class = "LagunaForCausalLM",
   aliases = {},
-  modules = { ["mlp.shared_experts"] = { "mlp.shared_expert" } }, -- of Transformers in memory, and of files
+  modules = { shared_experts = { "shared_expert" } }, -- of Transformers in memory, and of files
+  -- PEFT 0.21 gives tensors of adapters the names of memory, but turns shared_experts into none at all.
+  adapters_as_files = true,
   ropes = true, -- each type of layers has one: see rope.of_type
   -- Older files say by these which layers have experts and gates.
   ignored = config.ignored { "router_aux_loss_coef", "mlp_only_layers", "decoder_sparse_step", "gating_types" },

@@ -14,6 +14,7 @@ local nemotron_h = {
     norm_eps = "layer_norm_epsilon", mamba_d_conv = "conv_kernel", mamba_n_groups = "n_groups",
     mamba_dt_min = "time_step_min",
   },
+  modules = { model = { "backbone" } }, -- of Transformers in memory, and of files
   packed = mamba2.packed,
   -- Hugging Face's class reads none of them: steps have no upper limit, and the lower one is
   -- time_step_min; chunks are a way to compute; the others say how parameters begin.

@@ -9,6 +9,7 @@
 #include "tests/harness/scratch.h"
 #include "vm/weights/adapter_files.h"
 #include "vm/weights/magnitudes.h"
+#include "vm/weights/weights_match.h"
 #include "vm/weights/weights_open.h"
 
 static const Compiled *compiled(const char *model, const char *fields) {
@@ -138,26 +139,34 @@ static const struct {
     {"", "is empty"},
 };
 
+/* A file of tensors of one element each, with these names behind those of adapters. */
+static const char *put_tensors(const char *const *name, int n) {
+  Text head = {0}, file = {0};
+  for (int i = 0; i < n; i++)
+    text_printf(&head,
+                "%s\"base_model.model.%s\": {\"dtype\": "
+                "\"F32\", \"shape\": [1, 1], \"data_offsets\": [%d, %d]}",
+                i ? ", " : "{", name[i], 4 * i, 4 * i + 4);
+  text_add(&head, "}");
+  for (int i = 0; i < 8; i++) text_addn(&file, &(char){(char)(head.n >> 8 * i)}, 1);
+  text_addn(&file, head.s, head.n);
+  for (int i = 0; i < 4 * n; i++) text_addn(&file, "", 1);
+  const char *path = scratch_put(ADAPTER_WEIGHTS, file.s, file.n);
+  text_free(&head);
+  text_free(&file);
+  return path;
+}
+
 /* An adapter of two layers in scratch_dir. */
 static void put_adapter(void) {
   static const char *const module[] = {"self_attn.q_proj", "self_attn.k_proj",
                                        "mlp.up_proj", "mlp.experts",
                                        "mlp.experts.base_layer"};
-  Text head = {0}, file = {0};
-  int n = 0;
-  for (int i = 0; i < 2; i++)
-    for (int k = 0; k < LEN(module); k++, n++)
-      text_printf(&head,
-                  "%s\"base_model.model.model.layers.%d.%s.lora_A.weight\": {\"dtype\": "
-                  "\"F32\", \"shape\": [1, 1], \"data_offsets\": [%d, %d]}",
-                  n ? ", " : "{", i, module[k], 4 * n, 4 * n + 4);
-  text_add(&head, "}");
-  for (int i = 0; i < 8; i++) text_addn(&file, &(char){(char)(head.n >> 8 * i)}, 1);
-  text_addn(&file, head.s, head.n);
-  for (int i = 0; i < 4 * n; i++) text_addn(&file, "", 1);
-  (void)scratch_put(ADAPTER_WEIGHTS, file.s, file.n);
-  text_free(&head);
-  text_free(&file);
+  const char *name[2 * LEN(module)];
+  for (int i = 0; i < LEN(name); i++)
+    name[i] = arena_printf(arena, "model.layers.%d.%s.lora_A.weight", i / LEN(module),
+                           module[i % LEN(module)]);
+  (void)put_tensors(name, LEN(name));
 }
 
 /* Opens a base without tensors and the adapter of `plan` beside it. */
@@ -251,6 +260,66 @@ START_TEST(patterns_are_the_plans) {
 }
 END_TEST
 
+/* ---- names of modules ---- */
+
+/* PEFT's names are those of Transformers' modules in memory: files of some models have
+ * others. Of Laguna it reads tensors by those of files alone. */
+static const struct {
+  const char *model, *adapter;
+  const char *own, *written, *other; /* a tensor: in the model; in folders, both ways */
+  const char *config;
+} module[] = {
+    {"'nemotron_h', num_hidden_layers = 1, layers_block_type = { 'mlp' }",
+     "targets = 'all-linear', rank_pattern = { ['layers.0.mixer.up_proj'] = 3 }",
+     "backbone.layers.0.mixer.down_proj.lora_A.weight",
+     "model.layers.0.mixer.down_proj.lora_A.weight",
+     "backbone.layers.0.mixer.down_proj.lora_A.weight", "\"layers\\\\.0"},
+    {"'hy_v3', num_hidden_layers = 1, mlp_layer_types = { 'sparse' }",
+     "targets = { 'shared_mlp.up_proj' }, modules_to_save = { 'router.gate' }",
+     "model.layers.0.mlp.shared_mlp.up_proj.lora_B.weight",
+     "model.layers.0.mlp.shared_experts.up_proj.lora_B.weight",
+     "model.layers.0.mlp.shared_mlp.up_proj.lora_B.weight",
+     "\"model.layers.0.mlp.gate\""},
+    {"'hy_v3', num_hidden_layers = 1, mlp_layer_types = { 'sparse' }",
+     "targets = { 'shared_mlp.up_proj' }, modules_to_save = { 'router.gate' }",
+     "model.layers.0.mlp.router.gate.weight", "model.layers.0.mlp.gate.weight",
+     "model.layers.0.mlp.router.gate.weight", "\"up_proj\""},
+    {"'laguna', num_hidden_layers = 1, mlp_layer_types = { 'sparse' }",
+     "targets = { 'shared_expert.up_proj' }, rank_pattern = { ['shared_expert.up_proj'] "
+     "= 3 }",
+     "model.layers.0.mlp.shared_expert.up_proj.lora_A.weight",
+     "model.layers.0.mlp.shared_expert.up_proj.lora_A.weight",
+     "model.layers.0.mlp.shared_experts.up_proj.lora_A.weight",
+     "\"shared_experts\\\\.up_proj\": 3"},
+};
+
+START_TEST(modules_have_the_names_of_memory) {
+  const Compiled *c =
+      compiled(module[_i].model, arena_printf(arena, "adapter = { 'lora', rank = 2, %s }",
+                                              module[_i].adapter));
+  const char *const either[] = {module[_i].written, module[_i].other};
+  char name[512];
+  Text config = {0};
+  int param = 0;
+  while (param < c->nparam && !str_eq(c->param[param].name, module[_i].own)) param++;
+  ck_assert_msg(param < c->nparam, "%s", module[_i].own);
+  adapter_tensor(c, param, name);
+  ck_assert_str_eq(name, arena_printf(arena, "base_model.model.%s", module[_i].written));
+  for (int i = 0; i < LEN(either); i++) {
+    SafeTensors *s;
+    Folders in = {.plan = scratch_dir};
+    ck_assert_int_eq(st_open(NULL, put_tensors(&either[i], 1), &in, &s, &scratch_error),
+                     WEFT_OK);
+    ck_assert_msg(weights_source(c, s, param).t, "%s", either[i]);
+    st_close(s);
+  }
+  adapter_config(c, lang_plan(job.lp), &(Graph){0}, "base", &config);
+  ck_assert_msg(strstr(config.s, module[_i].config), "%s", config.s);
+  text_free(&config);
+  job_free(&job);
+}
+END_TEST
+
 /* There must be a base that the adapter is of. */
 START_TEST(a_base_is_needed) {
   Plan plan = {.adapter = {.rank = 4, .from = "folder"}};
@@ -270,6 +339,7 @@ Suite *adapter_start_suite(void) {
   tcase_add_loop_test(t, magnitudes_begin_as_norms, 0, LEN(layout));
   tcase_add_loop_test(t, settings_are_the_plans, 0, LEN(folder));
   tcase_add_loop_test(t, patterns_are_the_plans, 0, LEN(patterns));
+  tcase_add_loop_test(t, modules_have_the_names_of_memory, 0, LEN(module));
   tcase_add_test(t, a_base_is_needed);
   suite_add_tcase(s, t);
   return s;

@@ -12,6 +12,14 @@
 #include "vm/lower/unsharded_buckets.h"
 #include "vm/plan/optimizer.h"
 
+static void describe_modules(const ModuleNames *from, Compiled *c) {
+  ModuleName *at = NEW_N(c->arena, ModuleName, from->n);
+  for (int i = 0; i < from->n; i++)
+    at[i] = (ModuleName){arena_str(c->arena, from->at[i].files),
+                         arena_str(c->arena, from->at[i].memory)};
+  c->modules = (ModuleNames){at, from->n, from->tensors};
+}
+
 static void describe_params(const Stages *st, Compiled *c) {
   const Units *u = st->u;
   c->nparam = u->nparam;
@@ -181,6 +189,7 @@ static void describe(Work *w, const Passes *p) {
                   .sources = u->sources};
   w->comms = (Comms){.arena = p->in.arena, .mesh = &c->mesh};
   for (int i = 0; i < u->ncomm; i++) comm_for(&w->comms, u->comm[i], NULL, 0);
+  describe_modules(&p->in.plan->adapter.modules, c);
   describe_params(&p->costs->st, c);
 }
 

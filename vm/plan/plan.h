@@ -272,6 +272,17 @@ typedef enum { BASE_UNQUANTIZED, BASE_NF4 } BaseStorage;
 /* Where an adapter drops: what A reads, as PEFT does, or what B gives. */
 typedef enum { DROPS_PRE, DROPS_POST } DropoutPosition;
 
+/* Modules that Transformers has in memory, and PEFT in an adapter's folder, under another
+ * name than files of the model, whose names are those of parameters. */
+typedef struct ModuleName {
+  const char *files, *memory; /* "mlp.shared_mlp", "mlp.shared_experts" */
+} ModuleName;
+typedef struct ModuleNames {
+  const ModuleName *at;
+  int n;
+  bool tensors; /* tensors of an adapter's folder have the names of files all the same */
+} ModuleNames;
+
 /* Low-rank adapters (LoRA, arXiv:2106.09685) of linears and experts: see
  * vm/rewrite/adapters.h. */
 typedef struct Adapter {
@@ -288,6 +299,7 @@ typedef struct Adapter {
   Patterns experts; /* and of these weights of all experts of a layer */
   PatternNumbers ranks, alphas; /* of some modules, in the place of rank and alpha */
   Patterns saved; /* modules that learn beside it as they are, without one */
+  ModuleNames modules;
 } Adapter;
 /* What an adapter adds is multiplied by this. */
 double plan_adapter_scale(const Adapter *a, int64_t rank, double alpha);

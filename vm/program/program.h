@@ -228,13 +228,14 @@ typedef struct Compiled {
   Schedule schedule;        /* what the programs do, for messages */
   uint64_t params_total;    /* logical elements */
   Proof proof;              /* of what compile() returned */
-  Flow *flow;         /* flow_room() of them, which prove() fills, or NULL: flow_of() */
-  int64_t context;    /* 0; or the program takes one token, after at most so many - 1
-                         others whose keys and values are kept; then */
-  int64_t logits;     /* columns of logits on a rank, */
-  AxisSet logits_cut; /* cut over these axes */
-  int sources;        /* of a blend, whose losses are told apart; 0: none */
-  bool forward;       /* no backward, no optimizer: the loss and no more */
+  Flow *flow;          /* flow_room() of them, which prove() fills, or NULL: flow_of() */
+  int64_t context;     /* 0; or the program takes one token, after at most so many - 1
+                          others whose keys and values are kept; then */
+  int64_t logits;      /* columns of logits on a rank, */
+  AxisSet logits_cut;  /* cut over these axes */
+  ModuleNames modules; /* Adapter.modules */
+  int sources;         /* of a blend, whose losses are told apart; 0: none */
+  bool forward;        /* no backward, no optimizer: the loss and no more */
   struct Compiled *eval; /* the same step forward only, over the same arenas with the same
                             communicators; or NULL */
 } Compiled;

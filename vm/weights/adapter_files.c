@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "vm/base/json.h"
+#include "module_names.h"
 #include "vm/graph/packed_modules.h"
 #include "weights_match.h"
 
@@ -34,21 +35,37 @@ static size_t holder_length(const CompiledParam *p) {
   return n;
 }
 
+static void peft_name(const Compiled *c, const char *own, char name[512]) {
+  char memory[512];
+  module_to_memory(&c->modules, own, memory);
+  TextBuf t = textbuf(name, 512);
+  textbuf_printf(&t, ADAPTER_PREFIX "%s", c->modules.tensors ? own : memory);
+}
+
 void adapter_tensor(const Compiled *c, int param, char name[512]) {
   const CompiledParam *p = &c->param[param];
-  TextBuf t = textbuf(name, 512);
   if (!of_experts(p)) {
-    textbuf_printf(&t, ADAPTER_PREFIX "%s", p->name);
+    peft_name(c, p->name, name);
     return;
   }
   size_t n = holder_length(p);
-  textbuf_printf(&t, ADAPTER_PREFIX "%.*s", (int)n, p->name);
+  char own[512];
+  TextBuf t = textbuf(own, 512);
+  textbuf_printf(&t, "%.*s", (int)n, p->name);
   for (int i = param + 1; i < c->nparam; i++) {
     const CompiledParam *q = &c->param[i];
     bool same = of_experts(q) && q->adapter == p->adapter && holder_length(q) == n;
     if (same && strncmp(p->name, q->name, n) == 0) textbuf_printf(&t, ".base_layer");
   }
   textbuf_printf(&t, "%s", adapter_suffix((AdapterPart)p->adapter));
+  peft_name(c, own, name);
+}
+
+bool adapter_by_files(const Compiled *c, const char *name, char other[512]) {
+  size_t before = strlen(ADAPTER_PREFIX);
+  if (strncmp(name, ADAPTER_PREFIX, before) != 0 || strlen(name) >= 512) return false;
+  module_to_files(&c->modules, name + before, other);
+  return true;
 }
 
 /* ".weight" at the end of a name, or its end. */
@@ -104,8 +121,7 @@ bool adapter_packed(const Compiled *c, int param, char name[512], int64_t *rows,
     }
   }
   packed_rename(p->name, &found, found.of->whole, whole);
-  TextBuf t = textbuf(name, 512);
-  textbuf_printf(&t, ADAPTER_PREFIX "%s", whole);
+  peft_name(c, whole, name);
   return true;
 }
 
@@ -171,11 +187,14 @@ static bool stands_for_all(const Compiled *c, Arena *a, const char *name, int nd
 
 typedef VEC(const char *) Told;
 
-/* Writes a name that is not among those. */
-static void write_new(Arena *a, Json *j, Told *told, const char *name) {
+/* Writes a module's name that is not among those. */
+static void write_new(const Compiled *c, Arena *a, Json *j, Told *told,
+                      const char *module) {
+  char name[512];
+  module_to_memory(&c->modules, module, name);
   for (int k = 0; k < told->n; k++)
     if (str_eq(told->at[k], name)) return;
-  *VEC_PUSH(a, *told) = name;
+  *VEC_PUSH(a, *told) = arena_str(a, name);
   json_str(j, NULL, name);
 }
 
@@ -195,13 +214,13 @@ static void write_targets(const Compiled *c, Arena *a, const char *key, int ndim
     bool all = stands_for_all(c, a, name, ndim);
     if (!all) name = arena_strn(a, param, module_length(param));
     if (all && ndim == 3) name = arena_printf(a, "experts.%s", name);
-    write_new(a, j, &told, name);
+    write_new(c, a, j, &told, name);
   }
   for (int i = 0; ndim == 2 && i < c->nparam; i++) {
     const char *end = strstr(c->param[i].name, adapter_suffix(ADAPTER_A));
     if (!end || !of_tied(c, i)) continue;
     const char *name = c->param[i].name;
-    write_new(a, j, &told, arena_strn(a, name, (size_t)(end - name)));
+    write_new(c, a, j, &told, arena_strn(a, name, (size_t)(end - name)));
   }
   json_close(j, ']');
 }
@@ -219,17 +238,20 @@ static void write_saved(const Compiled *c, Arena *a, Json *j) {
   for (int i = 0; i < c->nparam; i++) {
     const char *param = c->param[i].name, *dot = strrchr(param, '.');
     if (c->param[i].saved && dot)
-      write_new(a, j, &told, arena_strn(a, param, (size_t)(dot - param)));
+      write_new(c, a, j, &told, arena_strn(a, param, (size_t)(dot - param)));
   }
   json_close(j, ']');
 }
 
 /* A pattern as the regular expression that PEFT reads, of the end of a name. */
-static void write_patterns(Arena *a, Json *j, const char *key, PatternNumbers of) {
+static void write_patterns(const Compiled *c, Arena *a, Json *j, const char *key,
+                           PatternNumbers of) {
   json_open(j, key, '{');
   for (int i = 0; i < of.n; i++) {
-    char *name = arena_alloc(a, 3 * strlen(of.at[i].pattern) + 1), *to = name;
-    for (const char *s = of.at[i].pattern; *s; s++) {
+    char pattern[512];
+    module_to_memory(&c->modules, of.at[i].pattern, pattern);
+    char *name = arena_alloc(a, 3 * strlen(pattern) + 1), *to = name;
+    for (const char *s = pattern; *s; s++) {
       const char *as = *s == '.' ? "\\." : *s == '*' ? "\\d+" : NULL;
       size_t n = as ? strlen(as) : 1;
       memcpy(to, as ? as : s, n);
@@ -272,8 +294,8 @@ void adapter_config(const Compiled *c, const Plan *p, const Graph *g, const char
   json_str(&j, "task_type", "CAUSAL_LM");
   json_str(&j, "base_model_name_or_path", folder);
   write_settings(&p->adapter, &j);
-  write_patterns(a, &j, "rank_pattern", p->adapter.ranks);
-  write_patterns(a, &j, "alpha_pattern", p->adapter.alphas);
+  write_patterns(c, a, &j, "rank_pattern", p->adapter.ranks);
+  write_patterns(c, a, &j, "alpha_pattern", p->adapter.alphas);
   write_saved(c, a, &j);
   json_bool(&j, "fan_in_fan_out", any_in_out(c, g));
   write_targets(c, a, "target_modules", 2, &j);

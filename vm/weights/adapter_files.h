@@ -15,6 +15,9 @@
  * each that has an adapter, in their order: the last one's are of the module
  * ("...mlp.experts.lora_A.weight"), those before it of its base_layer, and so on. */
 void adapter_tensor(const Compiled *c, int param, char name[512]);
+/* The name in the model that a tensor of PEFT's folder is of, as parameters have it;
+ * false if it is none of such a folder. */
+bool adapter_by_files(const Compiled *c, const char *name, char other[512]);
 /* Where a part of an adapter of a module that the model has as several linears goes: some
  * rows of the tensor `name`, as weights_packed has it; false if it is a tensor itself. */
 bool adapter_packed(const Compiled *c, int param, char name[512], int64_t *rows,

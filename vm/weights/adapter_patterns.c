@@ -5,6 +5,7 @@
 #include "adapter_patterns.h"
 
 #include "adapter_files.h"
+#include "module_names.h"
 #include "vm/rewrite/adapter_targets.h"
 #include "vm/text/regex.h"
 
@@ -82,8 +83,11 @@ static weft_status ask(const Reader *r, const Keys *k, const char *module, doubl
 
 /* ---- the modules ---- */
 
+/* `module` as the folder calls it. */
 static weft_status compare(const Reader *r, const char *module, weft_error *e) {
-  AdapterTarget want = adapter_target_of(r->of, module);
+  char own[512];
+  module_to_files(&r->of->modules, module, own);
+  AdapterTarget want = adapter_target_of(r->of, own);
   double rank, alpha;
   TRY(ask(r, &r->rank, module, &rank, e));
   TRY(ask(r, &r->alpha, module, &alpha, e));

@@ -7,6 +7,7 @@
 #include "weights_match.h"
 
 #include "adapter_files.h"
+#include "module_names.h"
 #include "vm/graph/packed_modules.h"
 #include "vm/graph/second_model.h"
 
@@ -169,16 +170,33 @@ static WeightSource in_pieces(const SafeTensors *s, const CompiledParam *p) {
                         .pieces = (int)p->dim[0] * n};
 }
 
+/* By the names of modules in memory, or by those of files: classes of other versions had
+ * these. */
+static const SafeTensor *find_adapter(const Compiled *c, const SafeTensors *s,
+                                      const char *name) {
+  char files[512], memory[512], other[512];
+  const SafeTensor *t = st_find(s, name);
+  if (t || !c->modules.n || !adapter_by_files(c, name, files)) return t;
+  module_to_memory(&c->modules, files, memory);
+  const char *const either[] = {files, memory};
+  for (int i = 0; i < LEN(either) && !t; i++) {
+    TextBuf b = textbuf(other, sizeof other);
+    textbuf_printf(&b, ADAPTER_PREFIX "%s", either[i]);
+    t = st_find(s, other);
+  }
+  return t;
+}
+
 /* What PEFT's folder has, as it calls it. */
 static WeightSource in_adapter(const Compiled *c, const SafeTensors *s, int param) {
   char name[512];
   int64_t rows, first;
   if (adapter_packed(c, param, name, &rows, &first))
     return (WeightSource){
-        .t = st_find(s, name), .rows = rows, .first = first, .pieces = 1};
+        .t = find_adapter(c, s, name), .rows = rows, .first = first, .pieces = 1};
   adapter_tensor(c, param, name);
   rows = adapter_shape(&c->param[param]).dim[0];
-  return (WeightSource){.t = st_find(s, name), .rows = rows, .pieces = 1};
+  return (WeightSource){.t = find_adapter(c, s, name), .rows = rows, .pieces = 1};
 }
 
 bool weights_adapter(const SafeTensors *s) {
@@ -274,9 +292,7 @@ int weights_tied(const Compiled *c, const char *name) {
 int weights_of_base(const Compiled *c, const char *name) {
   static const char layer[] = ".base_layer";
   char own[512];
-  size_t before = strlen(ADAPTER_PREFIX);
-  if (strncmp(name, ADAPTER_PREFIX, before) != 0 || strlen(name) >= sizeof own) return -1;
-  snprintf(own, sizeof own, "%s", name + before);
+  if (!adapter_by_files(c, name, own)) return -1;
   char *at = strstr(own, layer), *end = at ? at + strlen(layer) : NULL;
   if (at) memmove(at, end, strlen(end) + 1);
   const CompiledParam *p = param_named(c, own);
