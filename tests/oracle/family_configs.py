@@ -289,8 +289,6 @@ def laguna(r):
         keys["num_attention_heads_per_layer"] = [2 * kv * r.choice([1, 2]) for _ in range(layers)]
         keys["num_attention_heads"] = 2 * kv
     some_dense(r, keys)
-    if "mlp_layer_types" in keys:
-        keys["mlp_layer_types"][-1] = "sparse"
     return tf.LagunaConfig(**keys)
 
 
@@ -336,9 +334,10 @@ def qwen2_moe(r):
 
 
 def some_dense(r, keys):
-    """Layers with an MLP: the first one, or those that are said."""
+    """Layers with an MLP: the first one, or those that are said, but the last."""
     if coin(r):
         keys["mlp_layer_types"] = [r.choice(["dense", "sparse"]) for _ in range(keys["num_hidden_layers"])]
+        keys["mlp_layer_types"][-1] = "sparse"
     return keys
 
 
