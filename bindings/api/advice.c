@@ -1,15 +1,17 @@
 /* advice.c - warnings about plans that are legal and do less than they seem to. */
 #include "job.h"
 #include "vm/plan/link_speed.h"
+#include "vm/base/plural.h"
 
 /* Uses train.steps of the plan, although a run may be given fewer steps. */
 static void warmup(Job *j) {
   const Plan *p = lang_plan(j->lp);
   LrSchedule lr = lr_resolved(p);
   if (p->epochs > 0 || lr.warmup <= p->steps) return;
-  diag_warn(&j->d, "warmup", "optimizer.lr.warmup",
-            "the run ends after train.steps = %lld, before the warmup of %lld steps does",
-            (long long)p->steps, (long long)lr.warmup);
+  diag_warn(
+      &j->d, "warmup", "optimizer.lr.warmup",
+      "the run ends after train.steps = %lld, before the warmup of %lld step%s does",
+      (long long)p->steps, (long long)lr.warmup, plural(lr.warmup, "s"));
 }
 
 /* Positions beyond those that the model was made for were never seen in training. */

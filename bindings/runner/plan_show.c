@@ -8,6 +8,7 @@
 #include "bindings/plan_table/plan_table.h"
 #include "bindings/sandbox/stdlib.h"
 #include "bindings/script/library.h"
+#include "vm/base/plural.h"
 
 typedef struct Asked {
   weft_plan *plan;
@@ -124,8 +125,8 @@ static weft_status check_view(const weft_plan *p, const char *what, int *rank,
   int world = p->job.compiled->mesh.world;
   if (views[i].about == WHOLE) *rank = -1;
   if (*rank >= world || (*rank < 0 && views[i].about == OF_A_RANK))
-    return err_set(err, WEFT_EUSAGE, "there is no rank %d, the mesh has %d ranks", *rank,
-                   world);
+    return err_set(err, WEFT_EUSAGE, "there is no rank %d, the mesh has %d rank%s", *rank,
+                   world, plural(world, "s"));
   return WEFT_OK;
 }
 

@@ -2,6 +2,7 @@
  * global stages; then the placement of stages is found, transfers are checked and
  * dropped, and the rest becomes the action lists of a Schedule. */
 #include "schedule_csv.h"
+#include "vm/base/plural.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -211,7 +212,8 @@ static void find_placement(Reader *r) {
       return;
     }
   if (r->stages % ranks != 0 || r->stages / ranks > CHUNKS_MAX) {
-    problem(r, 1, 0, "%d stages cannot be dealt to %d ranks (rows)%s", r->stages, ranks,
+    problem(r, 1, 0, "%d stage%s cannot be dealt to %d rank%s (rows)%s", r->stages,
+            plural(r->stages, "s"), ranks, plural(ranks, "s"),
             r->stages % ranks
                 ? ""
                 : arena_printf(r->arena, ", a rank has at most %d", CHUNKS_MAX));

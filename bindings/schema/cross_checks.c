@@ -2,6 +2,7 @@
  * built, so that all errors of a plan come together; passes check what only they can see.
  */
 #include "bindings/schedule/schedule_facts.h"
+#include "vm/base/plural.h"
 #include "schema.h"
 #include "vm/io/io.h"
 #include "vm/plan/optimizer.h"
@@ -170,8 +171,9 @@ static void check_stages(Cross *c, int64_t layers) {
   bool unknown = !pp->virtual_stages && !*c->plan->schedule;
   if (!check_split(c) || unknown) return;
   if (pp->modules && pp->nmodules != ranks * chunks)
-    diag_error(c->d, "range", "pp_plan.modules", "%d entries for %d stages", pp->nmodules,
-               ranks * chunks);
+    diag_error(c->d, "range", "pp_plan.modules", "%d %s for %d stage%s", pp->nmodules,
+               pp->nmodules == 1 ? "entry" : "entries", ranks * chunks,
+               plural((int64_t)ranks * chunks, "s"));
   if (pp->modules || pp->by_cost || (layers < 0 && !pp->layers)) return;
   if (layers >= 0) layers += c->plan->mtp.layers;
   int *each = NEW_N(c->d->arena, int, ranks *chunks);

@@ -1,6 +1,7 @@
 /* store_find.c - lists the checkpoints of a folder, and finds the latest and the one to
  * resume from; see ckpt_store.h. Writes nothing. */
 #include "ckpt_store.h"
+#include "vm/base/plural.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -122,8 +123,8 @@ weft_status store_newest(Arena *a, const char *dir, StoreSkip skip, void *ud, Ck
   }
   if (!list.n) return WEFT_OK;
   return err_file(e, WEFT_EFILE, dir, 0,
-                  "none of its %d checkpoints is complete; the last one: %s: %s", list.n,
-                  first.file, first.text);
+                  "none of its %d checkpoint%s is complete; the last one: %s: %s", list.n,
+                  plural(list.n, "s"), first.file, first.text);
 }
 
 weft_status store_find(Arena *a, const char *path, const char **out, bool *none,

@@ -78,8 +78,8 @@ static int64_t size_of(Diags *d, const char *name, int64_t v, int64_t none) {
 static void world_size(Diags *d, const MeshSpec *spec, int64_t world, Sizes *s) {
   s->world = size_of(d, "world", spec->world, 0);
   if (world > 0 && s->world > 0 && s->world != world)
-    diag_error(d, "world", "mesh.world", "%lld ranks are stated, but there are %lld",
-               (long long)s->world, (long long)world)
+    diag_error(d, "world", "mesh.world", "%lld rank%s stated, but there are %lld",
+               (long long)s->world, s->world == 1 ? " is" : "s are", (long long)world)
         ->suggestion = "leave world out: it is known without";
   if (s->world == 0 && world > 0) s->world = size_of(d, "world", world, 0);
   s->world_open = s->world == 0;

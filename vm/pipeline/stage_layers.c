@@ -55,8 +55,8 @@ static bool listed(const Split *s, int *out) {
       miscounted(s, path, pp->layout ? "the layout has" : "the list has", pp->nlayers);
   if (s->layers >= 0 && sum != s->layers) {
     diag_error(s->d, "stages", path,
-               "the stages have %lld layers together, the model has %d", (long long)sum,
-               s->layers);
+               "the stages have %lld layer%s together, the model has %d", (long long)sum,
+               plural(sum, "s"), s->layers);
     ok = false;
   }
   for (int i = 0; ok && i < s->stages; i++) out[i] = pp->layers[i];
@@ -83,9 +83,9 @@ static bool with_less(const Split *s, int *out) {
     diag_error(s->d, "stages",
                i == 0 ? "pp_plan.first_stage_less_layers"
                       : "pp_plan.last_stage_less_layers",
-               "stage %d would have %d layers: with %d layers in %s a stage has %d at "
+               "stage %d would have %d layers: with %d layer%s in %s a stage has %d at "
                "most to give",
-               i, out[i], s->layers, counted(s),
+               i, out[i], s->layers, plural(s->layers, "s"), counted(s),
                out[i] + (i == 0 ? pp->first_less : pp->last_less));
     return false;
   }
@@ -107,8 +107,8 @@ bool stage_layers(const PpPlan *pp, int ranks, int chunks, int layers, int *out,
                       stage_count_asked(pp, layers, ranks));
   }
   if (s.stages > 1 && layers < s.stages && !less) {
-    diag_error(d, "stages", "mesh.pp", "%s, but the model has %d layers", counted(&s),
-               layers);
+    diag_error(d, "stages", "mesh.pp", "%s, but the model has %d layer%s", counted(&s),
+               layers, plural(layers, "s"));
     return false;
   }
   if (less) return with_less(&s, out);

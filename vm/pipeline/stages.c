@@ -1,5 +1,6 @@
 /* stages.c - cuts the units of the model into pipeline stages, by pp_plan. */
 #include "stages.h"
+#include "vm/base/plural.h"
 
 typedef struct Cutter {
   const Units *u;
@@ -65,8 +66,8 @@ static bool by_modules(const Cutter *c) {
   Diags *d = c->d;
   int next = 0, errors = d->errors;
   if (pp->nmodules != st->n) {
-    diag_error(d, "stages", "pp_plan.modules", "%d %s for %d stages", pp->nmodules,
-               pp->nmodules == 1 ? "list" : "lists", st->n);
+    diag_error(d, "stages", "pp_plan.modules", "%d list%s for %d stage%s", pp->nmodules,
+               plural(pp->nmodules, "s"), st->n, plural(st->n, "s"));
     return false;
   }
   for (int s = 0; s < pp->nmodules; s++)

@@ -2,6 +2,7 @@
  * programs of the same ranks, in the same arenas: they write activations and scalars,
  * which every training step initialises anew, and no parameter or optimizer state. */
 #include "run_int.h"
+#include "vm/base/plural.h"
 
 #include <math.h>
 
@@ -49,10 +50,11 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
   int64_t rows = run_rows(r), there = data_windows(d), tokens = 0, done = 0;
   bool whole = r->plan->loss.per != LOSS_PER_TOKENS;
   if (whole && there && there < rows)
-    return err_set(e, WEFT_ERUN,
-                   "the validation data have %lld sequences, a step %lld: a loss that is "
-                   "divided by sequences or pairs is measured on whole steps",
-                   (long long)there, (long long)rows);
+    return err_set(
+        e, WEFT_ERUN,
+        "the validation data have %lld sequence%s, a step %lld: a loss that is "
+        "divided by sequences or pairs is measured on whole steps",
+        (long long)there, plural(there, "s"), (long long)rows);
   double loss = 0;
   out->eval_sources = r->c->sources ? data_sources(d) : 0;
   memset(out->eval_source, 0, sizeof out->eval_source);

@@ -204,8 +204,8 @@ static weft_status job_start(Worker *w, void *arg, weft_error *e) {
   for (int i = 0; i < r->nworker; i++) r->worker[i].rank = r->world.rank + i;
   if (r->world.size != size)
     return err_set(e, WEFT_EUSAGE,
-                   "the plan's mesh has %d ranks, but the launcher started %d processes",
-                   size, r->world.size);
+                   "the plan's mesh has %d rank%s, but the launcher started %d process%s",
+                   size, plural(size, "s"), r->world.size, plural(r->world.size, "es"));
   return WEFT_OK;
 }
 

@@ -41,20 +41,20 @@ static weft_status check_world(const Processes *p, const LaunchInfo *info) {
   format_mesh(&m, mesh);
   if (getenv("WEFT_PROCS"))
     return err_set(&j->e, WEFT_EUSAGE,
-                   "--procs %d, but the plan's mesh (%s) %s %d ranks: --procs %d, or "
+                   "--procs %d, but the plan's mesh (%s) %s %d rank%s: --procs %d, or "
                    "change the mesh",
                    info->size, mesh, open ? "takes a multiple of" : "has", m.world,
-                   m.world);
+                   plural(m.world, "s"), m.world);
   if (info->kind == LAUNCH_NONE)
     snprintf(started, sizeof started, "this is one process that no launcher has started");
   else
     snprintf(started, sizeof started, "%s has started %d process%s",
              launch_name(info->kind), info->size, plural(info->size, "es"));
   return err_set(&j->e, WEFT_EUSAGE,
-                 "%s, but the plan's mesh (%s) %s %d ranks: start "
+                 "%s, but the plan's mesh (%s) %s %d rank%s: start "
                  "mpirun -n %d weft %s %s%s",
-                 started, mesh, open ? "takes a multiple of" : "has", m.world, m.world,
-                 p->cli->verb->name, p->cli->arg[0],
+                 started, mesh, open ? "takes a multiple of" : "has", m.world,
+                 plural(m.world, "s"), m.world, p->cli->verb->name, p->cli->arg[0],
                  p->cli->comm ? ", or leave --comm out" : ", or change the mesh");
 }
 

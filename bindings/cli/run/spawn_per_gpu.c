@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "bindings/cli/cli.h"
+#include "vm/base/plural.h"
 
 /* Whether the command line leaves open how ranks are started. */
 static bool is_free(const Cli *cli) {
@@ -32,10 +33,10 @@ weft_status procs_for_gpus(Cli *cli, Arena *arena, weft_error *e) {
   if (ranks > gpus)
     return err_set(
         e, WEFT_EUSAGE,
-        "the plan's mesh has %d ranks, but this machine has %d GPUs: start it on "
+        "the plan's mesh has %d ranks, but this machine has %d GPU%s: start it on "
         "more machines (weft launch), change the mesh, or let all ranks share "
         "the first GPU (--comm local)",
-        ranks, gpus);
+        ranks, gpus, plural(gpus, "s"));
   if (ranks > 1) cli->procs = ranks;
   return WEFT_OK;
 }
