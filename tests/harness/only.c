@@ -75,6 +75,22 @@ static bool wanted(const char *check, int iteration) {
   return only.n == 0;
 }
 
+/* ---- a share of the rows ---- */
+
+/* WEFT_ROWS="1/3": of the rows of a table every third one. Which ones differs between
+ * checks, so that tables of the same types or meshes are not seen at the same ones. */
+static bool in_share(const char *check, int iteration) {
+  const char *rows = getenv("WEFT_ROWS");
+  unsigned share, shares, at = (unsigned)iteration;
+  if (!rows) return true;
+  if (sscanf(rows, "%u/%u", &share, &shares) != 2 || share >= shares) {
+    fprintf(stderr, "WEFT_ROWS=%s: a share of so many, such as 0/3\n", rows);
+    exit(EXIT_FAILURE);
+  }
+  for (const char *s = check; *s; s++) at += (unsigned char)*s;
+  return at % shares == share;
+}
+
 /* ---- recording ---- */
 
 /* Of tests/mutate/trace.c, in the build that records. */
@@ -123,7 +139,7 @@ void __wrap__tcase_add_test(TCase *c, const TTest *t, int signal, int status, in
   const char *folder = getenv("WEFT_TRACE");
   bool recording = cover_begin && folder && !strchr(folder, '#');
   for (int i = first; i < end; i++) {
-    if (!wanted(t->name, i)) continue;
+    if (!wanted(t->name, i) || (end - first > 1 && !in_share(t->name, i))) continue;
     if (recording)
       add_recorded(c, t, signal, status, i);
     else

@@ -4,6 +4,9 @@
 #define WEFT_TESTS_ONLY_H
 #include <stdbool.h>
 
+/* In the environment WEFT_ROWS=K/N leaves, of checks that run for each row of a table,
+ * each N-th row. */
+
 /* Takes an argument of weft-tests: SUITE, SUITE:CHECK, SUITE:CHECK:ITERATION, or @FILE
  * with such names, a line each. Says what is wrong and returns false. */
 bool only_add(const char *argument);
