@@ -639,27 +639,40 @@ static void rename_modules(lua_State *L, LangPlan *lp, Arena *a) {
   lua_settop(L, top);
 }
 
-void model_modules(lua_State *L, LangPlan *lp) {
-  int top = lua_gettop(L);
+/* Modules of the architecture on top that have one other name in memory. */
+static ModuleNames module_names(lua_State *L, Arena *a) {
   VEC(ModuleName) all = {0};
-  if (!lp->arch || !lp->plan.adapter.rank || !push_architecture(L, lp->arch) ||
-      field_push(L, -1, "modules") != LUA_TTABLE || !sorted_keys(L, lua_gettop(L))) {
-    lua_settop(L, top);
-    return;
-  }
+  int top = lua_gettop(L);
+  bool any = field_push(L, -1, "modules") == LUA_TTABLE && sorted_keys(L, top + 1);
   int keys = lua_gettop(L);
-  for (int i = 1; lua_rawgeti(L, keys, i) == LUA_TSTRING; i++, lua_settop(L, keys)) {
+  for (int i = 1; any && lua_rawgeti(L, keys, i) == LUA_TSTRING; i++) {
     lua_pushvalue(L, -1);
-    lua_rawget(L, keys - 1);
+    lua_rawget(L, top + 1);
     /* One that is several here is packed: see packed_modules.h. */
     if (lua_rawgeti(L, -1, 2) == LUA_TNIL && lua_rawgeti(L, -2, 1) == LUA_TSTRING)
-      *VEC_PUSH(lp->arena, all) =
-          (ModuleName){.files = arena_str(lp->arena, lua_tostring(L, -1)),
-                       .memory = arena_str(lp->arena, lua_tostring(L, keys + 1))};
+      *VEC_PUSH(a, all) = (ModuleName){.files = arena_str(a, lua_tostring(L, -1)),
+                                       .memory = arena_str(a, lua_tostring(L, keys + 1))};
+    lua_settop(L, keys);
   }
-  push_architecture(L, lp->arch);
-  field_push(L, -1, "adapters_as_files");
-  lp->plan.adapter.modules = (ModuleNames){all.at, all.n, lua_toboolean(L, -1)};
+  lua_settop(L, top);
+  return (ModuleNames){.at = all.at, .n = all.n};
+}
+
+void model_modules(lua_State *L, LangPlan *lp) {
+  int top = lua_gettop(L);
+  Arena *a = lp->arena;
+  VEC(const char *) experts = {0};
+  if (!lp->arch || !lp->plan.adapter.rank || !push_architecture(L, lp->arch)) return;
+  ModuleNames m = module_names(L, a);
+  if (field_push(L, -1, "peft") == LUA_TTABLE) {
+    field_push(L, -1, "names_of_files");
+    m.tensors = lua_toboolean(L, -1);
+    bool list = field_push(L, -2, "takes_for_experts") == LUA_TTABLE;
+    for (int i = 1; list && lua_rawgeti(L, -1, i) == LUA_TSTRING; i++, lua_pop(L, 1))
+      *VEC_PUSH(a, experts) = arena_str(a, lua_tostring(L, -1));
+  }
+  m.experts = (Patterns){experts.at, experts.n};
+  lp->plan.adapter.modules = m;
   lua_settop(L, top);
 }
 

@@ -9,7 +9,8 @@
 void model_resolve(lua_State *L, LangPlan *lp, Diags *d);
 /* Sets the architecture's default tp_plan if the plan has none. */
 void model_default_tp(lua_State *L, LangPlan *lp, Diags *d);
-/* Names of modules that PEFT has where files have others, for a plan with an adapter. */
+/* What an architecture says of PEFT and of names of modules, for a plan with an adapter.
+ */
 void model_modules(lua_State *L, LangPlan *lp);
 
 /* ---- graph_userdata.c ---- */

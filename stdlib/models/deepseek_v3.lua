@@ -12,6 +12,7 @@ local rope = require "weft.models.rope"
 
 local deepseek_v3 = {
   class = "DeepseekV3ForCausalLM",
+  peft = moe.peft,
   aliases = {
     num_mtp_layers = "num_nextn_predict_layers", num_local_experts = "n_routed_experts",
   },
@@ -144,7 +145,7 @@ function deepseek_v3.like(class, changes, own)
   for _, rule in ipairs(own) do all[#all + 1], taken[rule[1]] = rule, true end
   for _, rule in ipairs(rules) do if not taken[rule[1]] then all[#all + 1] = rule end end
   local arch = {
-    class = class, aliases = deepseek_v3.aliases, ignored = deepseek_v3.ignored,
+    class = class, aliases = deepseek_v3.aliases, ignored = deepseek_v3.ignored, peft = moe.peft,
     head_dim = deepseek_v3.head_dim, build = deepseek_v3.build,
     check = function(c) return check(class, c, all) end,
   }

@@ -6,6 +6,7 @@ local moe = require "weft.models.moe"
 
 local glm = {
   class = "Glm4MoeForCausalLM",
+  peft = moe.peft,
   aliases = {
     num_mtp_layers = "num_nextn_predict_layers", num_local_experts = "n_routed_experts",
   },

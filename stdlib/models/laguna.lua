@@ -11,7 +11,7 @@ local laguna = {
   aliases = {},
   modules = { shared_experts = { "shared_expert" } }, -- of Transformers in memory, and of files
   -- PEFT 0.21 gives tensors of adapters the names of memory, but turns shared_experts into none at all.
-  adapters_as_files = true,
+  peft = { names_of_files = true },
   ropes = true, -- each type of layers has one: see rope.of_type
   -- Older files say by these which layers have experts and gates.
   ignored = config.ignored { "router_aux_loss_coef", "mlp_only_layers", "decoder_sparse_step", "gating_types" },

@@ -206,6 +206,10 @@ function moe.check_choices(c, problems, all)
   end
 end
 
+-- Of families whose files had experts as linears, PEFT 0.21 takes targets of these names for weights of
+-- experts, also where MLPs of other layers and shared experts have them, whose adapters it then lacks.
+moe.peft = { takes_for_experts = { "gate_proj", "up_proj", "down_proj" } }
+
 -- ---- DeepSeek-V3's experts ----
 
 moe.deepseek_rules = {

@@ -6,6 +6,7 @@ local moe = require "weft.models.moe"
 
 local qwen3_moe = {
   class = "Qwen3MoeForCausalLM",
+  peft = moe.peft,
   aliases = { num_local_experts = "num_experts" },
   -- The loss of routers is plan.moe.aux_loss_coef; Hugging Face has none, either, unless
   -- output_router_logits is set.

@@ -134,6 +134,38 @@ START_TEST(mixers_of_mamba) {
 }
 END_TEST
 
+/* PEFT takes names of linears for those of experts, where files had experts so. */
+START_TEST(taken_for_experts) {
+  static const char plan[] =
+      "local weft = require 'weft'\nreturn weft.plan { name = 'p',\n"
+      "  model = weft.model { '%s', hidden_size = 64, num_attention_heads = 4,\n"
+      "    num_hidden_layers = 2, num_key_value_heads = 2, intermediate_size = 128,\n"
+      "    moe_intermediate_size = 64, num_experts = 4, num_experts_per_tok = 2,\n"
+      "    vocab_size = 256, %s },\n"
+      "  batch = { global = 4, micro = 1, seq = 32 },\n"
+      "  adapter = { 'lora', rank = 4, %s } }\n";
+  static const struct {
+    const char *family, *keys, *targets;
+    bool warned;
+  } models[] = {{"qwen3_moe", "mlp_only_layers = { 0 }", "targets = 'all-linear'", true},
+                {"qwen3_moe", "mlp_only_layers = { 0 }", "targets = { 'up_proj' }", true},
+                {"qwen3_moe", "mlp_only_layers = { 0 }", "targets = { 'q_proj' }", false},
+                {"qwen3_moe", "", "targets = 'all-linear'", false},
+                {"qwen2_moe", "shared_expert_intermediate_size = 64",
+                 "targets = 'all-linear'", false}};
+  for (int i = 0; i < LEN(models); i++) {
+    const char *text =
+        arena_printf(arena, plan, models[i].family, models[i].keys, models[i].targets);
+    int warned = 0;
+    (void)compiled_job(&job, arena, scratch_put("plan.lua", text, strlen(text)), NULL, 0);
+    for (int k = 0; k < job.d.list.n; k++)
+      warned += strstr(job.d.list.at[k].summary, "takes model.layers.0.mlp.") != NULL;
+    ck_assert_int_eq(warned, models[i].warned);
+    job_free(&job);
+  }
+}
+END_TEST
+
 Suite *learns_suite(void);
 Suite *learns_suite(void) {
   Suite *s = suite_create("learns");
@@ -142,6 +174,7 @@ Suite *learns_suite(void) {
   tcase_set_timeout(t, 100);
   tcase_add_loop_test(t, saved_is_the_difference, 0, LEN(plans));
   tcase_add_test(t, mixers_of_mamba);
+  tcase_add_test(t, taken_for_experts);
   tcase_add_test(t, with_a_reference);
   tcase_add_test(t, check_says_it);
   suite_add_tcase(s, t);

@@ -17,7 +17,7 @@ static void describe_modules(const ModuleNames *from, Compiled *c) {
   for (int i = 0; i < from->n; i++)
     at[i] = (ModuleName){arena_str(c->arena, from->at[i].files),
                          arena_str(c->arena, from->at[i].memory)};
-  c->modules = (ModuleNames){at, from->n, from->tensors};
+  c->modules = (ModuleNames){.at = at, .n = from->n, .tensors = from->tensors};
 }
 
 static void describe_params(const Stages *st, Compiled *c) {

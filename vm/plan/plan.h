@@ -281,6 +281,7 @@ typedef struct ModuleNames {
   const ModuleName *at;
   int n;
   bool tensors; /* tensors of an adapter's folder have the names of files all the same */
+  Patterns experts; /* names of linears that PEFT takes for those of experts */
 } ModuleNames;
 
 /* Low-rank adapters (LoRA, arXiv:2106.09685) of linears and experts: see

@@ -151,6 +151,28 @@ static bool peft_refuses(const Graph *g, const Op *op) {
   return false;
 }
 
+/* A linear of a name that PEFT takes for that of experts; NULL: the adapter has none. */
+static const char *taken_for_experts(const Finder *f) {
+  const Patterns *names = &f->adapter->modules.experts;
+  for (int i = 0; i < f->g->op.n; i++)
+    for (int k = 0; k < names->n; k++) {
+      const Op *op = &f->g->op.at[i];
+      if (f->target[i].rank && is_linear(f->g, op) &&
+          adapter_names_module(names->at[k], target_name(f->g, op)))
+        return target_name(f->g, op);
+    }
+  return NULL;
+}
+
+static void warn_taken(const Finder *f) {
+  const char *name = taken_for_experts(f);
+  if (!name) return;
+  diag_warn(f->d, "adapter", "adapter.targets",
+            "PEFT 0.21 takes %s for a weight of experts, and loads no adapter of it",
+            name)
+      ->suggestion = "name other linears, or merge it: weft ckpt merge";
+}
+
 static void warn_peft(const Finder *f, const char *pattern, int item) {
   diag_warn(f->d, "adapter", item_path(f, "targets", item),
             "\"%s\" names out_proj of Mamba mixers: PEFT loads no adapter that has it",
@@ -268,6 +290,7 @@ AdapterTarget *adapter_targets(const Graph *g, const Adapter *a, Diags *d) {
   find(&f, &experts, a->experts, target);
   if (d->errors == errors) find_all(&f, target);
   if (d->errors > errors) return target;
+  warn_taken(&f);
   all_used(&f, "rank_pattern", a->ranks);
   all_used(&f, "alpha_pattern", a->alphas);
   for (int i = 0; i < g->op.n && d->errors == errors; i++) {
