@@ -10,8 +10,8 @@ local plans = { name = "Transformers (base_model_tp_plan)", absent = {},
 
 local KINDS = { "tp", "pp", "ep" }
 -- Styles that tp_plan does not have.
-local LACKS = { all_reduce = true, moe_identity_expert = true,
-                local_params = true, ["local"] = true, gather = true, activation = true }
+local LACKS = { all_reduce = true, moe_identity_expert = true, ["local"] = true, gather = true,
+                activation = true }
 
 -- The class that a key of a plan stands in ("" or "LlamaConfig."), the kind of plan, the pattern.
 local function part_of(key)

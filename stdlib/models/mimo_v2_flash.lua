@@ -9,6 +9,7 @@ local rope = require "weft.models.rope"
 local mimo = {
   class = "MiMoV2FlashForCausalLM",
   aliases = { num_local_experts = "n_routed_experts" },
+  modules = { ["self_attn.sinks"] = { "self_attn.attention_sink_bias" } }, -- of Transformers in memory, and of files
   ropes = true, -- each type of layers has one: see rope.of_type
   ignored = config.ignored(),
 }

@@ -129,6 +129,12 @@ START_TEST(plans_of_transformers_are_taken_verbatim) {
   import_file("a.json", "--model llama3-8b tp_size=4");
   import_plan_has("lm_head = \"colwise_gather_output\",  -- a.json:3");
   import_plan_has("tp = 4,");
+  import_put("config.json", "{\"model_type\": \"mimo_v2_flash\"}");
+  import_put("a.json", "{\"base_model_tp_plan\": {\n"
+                       "\"layers.*.self_attn.sinks\": \"colwise\",\n"
+                       "\"layers.*.self_attn\": \"local_params\"}}");
+  import_file("a.json", "--model .");
+  import_plan_has("[\"layers.*.self_attn\"] = \"local_params\",");
   import_put("a.json", "{\"base_model_tp_plan\": {\"layers.*.mlp\": \"all_reduce\"}}");
   import_fails(1, "a.json", "--model llama3-8b",
                "a.json:1: error: tp_plan has no style all_reduce");

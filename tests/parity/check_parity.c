@@ -116,6 +116,11 @@ static const struct {
      "['layers.*.self_attn.qkv_proj'] = 'colwise_gather_output', "
      "['layers.*.self_attn.o_proj'] = 'rowwise_split_input', " PACKED},
     {"'glm4', " SMALL, ATTENTION("") PACKED},
+    {"'mimo_v2_flash', " SMALL ", v_head_dim = 4, n_routed_experts = 4, "
+     "num_experts_per_tok = 2, moe_intermediate_size = 16, sliding_window = 5, "
+     "mlp_layer_types = { 'dense', 'sparse' }",
+     ATTENTION("['layers.*.self_attn.sinks'] = 'colwise', ['layers.*.self_attn'] = "
+               "'local_params', ") MLP("mlp") EXPERTS_PLAN},
     {"'falcon_h1', " SMALL ", mamba_d_ssm = 32, mamba_n_heads = 4, mamba_d_head = 8, "
      "mamba_n_groups = 1, mamba_d_state = 8",
      "embed_tokens = 'embedding_rowwise', lm_head = 'colwise_gather_output'"},

@@ -7,11 +7,14 @@
 /* Version 1 of the names: the canonical one first, then those that model libraries use
  * or used for the same thing. A weight that is whole on every rank gets its gradient
  * summed where that is needed without being told, so both such names are one; and so are
- * "local" ones, whose callers make sums themselves. */
+ * "local" ones, whose callers make sums themselves. "local_params" only says that the
+ * forward pass of a module sees its own parameters as each rank has them, which is so
+ * here: those of them that no other rule names are whole. */
 #define STYLE_NAMES(X)                                                                   \
   X("replicate", STYLE_REPLICATE, 0)                                                     \
   X("replicated_with_grad_allreduce", STYLE_REPLICATE, 0)                                \
   X("mla_kv_a_proj", STYLE_REPLICATE, 0)                                                 \
+  X("local_params", STYLE_REPLICATE, 0)                                                  \
   X("colwise", STYLE_COLWISE, 0)                                                         \
   X("colwise_loss_parallel", STYLE_COLWISE, STYLE_WITH_LOSS)                             \
   X("rowwise", STYLE_ROWWISE, 0)                                                         \
@@ -58,7 +61,6 @@ static const char *const later_styles[] = {"local",
                                            "gather",
                                            "all_reduce",
                                            "moe_identity_expert",
-                                           "local_params",
                                            "megamoe_router",
                                            "megamoe_experts",
                                            "activation",

@@ -83,6 +83,7 @@ static int style_cut(TpStyle st, ParamRole role, int out_dim) {
   case STYLE_PACKED_COLWISE:
     if (role == ROLE_EXPERTS) return out_dim;
     if (role == ROLE_EXPERTS_BIAS) return 1;
+    if (role == ROLE_SINKS) return st == STYLE_COLWISE ? -1 : -2;
     return role == ROLE_WEIGHT ? out_dim : role == ROLE_NORM ? -2 : 0;
   case STYLE_ROWWISE:
   case STYLE_ROWWISE_REP:

@@ -322,7 +322,7 @@ static Place keys_of(const Shard *s, Place *q) {
 /* Every rank has the sinks of all heads, and reads those of its own. */
 static bool whole_sinks(Shard *s, Oid op, int i) {
   Place p;
-  if (!shard_param(s, op, i, ROLE_NORM, 0, &p)) return false;
+  if (!shard_param(s, op, i, ROLE_SINKS, 0, &p)) return false;
   shard_need(s, op, i, p);
   return true;
 }
