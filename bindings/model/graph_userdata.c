@@ -181,6 +181,8 @@ static int g_moe(lua_State *L) {
   set_number(L, "aux", m->aux);
   lua_pushinteger(L, m->aux_sequences);
   lua_setfield(L, -2, "aux_sequences");
+  lua_pushboolean(L, m->aux_batch == AUX_GLOBAL);
+  lua_setfield(L, -2, "running");
   lua_pushinteger(L, m->sinkhorn_sequences);
   lua_setfield(L, -2, "sinkhorn");
   lua_pushinteger(L, m->groups);

@@ -399,6 +399,18 @@ static void check_sinkhorn(Cross *c, const MoePlan *m) {
         ->suggestion = "leave out one of them";
 }
 
+static void check_aux_batch(Cross *c, const MoePlan *m) {
+  const char *key = "moe.aux_loss_batch";
+  if (m->aux_batch == AUX_MICRO) return;
+  if (m->aux == 0)
+    diag_error(c->d, "option", key, "no loss balances experts")->suggestion =
+        "add aux_loss_coef";
+  if (m->aux_sequences > 0)
+    diag_error(c->d, "option", key,
+               "aux_loss_sequences balances sequences of a microbatch by themselves")
+        ->suggestion = "leave out one of them";
+}
+
 static void check_moe(Cross *c) {
   const MoePlan *m = &c->plan->moe;
   const Strategy *s = &c->plan->strategy;
@@ -419,6 +431,7 @@ static void check_moe(Cross *c) {
     diag_error(c->d, "divisibility", "moe.aux_loss_sequences",
                "%lld sequences do not divide batch.micro = %lld",
                (long long)m->aux_sequences, (long long)c->plan->batch.micro);
+  check_aux_batch(c, m);
   check_sinkhorn(c, m);
   if ((m->groups > 0) != (m->group_topk > 0))
     diag_error(c->d, "option", m->groups ? "moe.num_groups" : "moe.group_topk",

@@ -20,7 +20,8 @@ local function loss_of(g, logits, counts, o, aux, z)
   return g:router_loss(logits, counts, { topk = o.topk, score = scores[o.score], aux = aux, z = z })
 end
 
--- The loss that balances experts is of a microbatch, or of each so many sequences of it.
+-- The loss that balances experts is of a microbatch, or of each so many sequences of it, or compares
+-- scores of a microbatch with what those of the step so far chose.
 local function router_loss(g, logits, ids, o, plan)
   local each, loss = plan.aux ~= 0 and plan.aux_sequences > 0, nil
   if each then
@@ -30,6 +31,7 @@ local function router_loss(g, logits, ids, o, plan)
   local aux = each and 0 or plan.aux
   if aux == 0 and plan.z == 0 then return loss end
   local counts = g:expert_counts(ids, g:flatten(g:labels()), { experts = o.experts })
+  if aux ~= 0 and plan.running then counts = g:running_counts(counts) end
   return moe.sum(g, loss, loss_of(g, logits, counts, o, aux, plan.z))
 end
 

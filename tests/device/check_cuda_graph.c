@@ -76,7 +76,7 @@ static ToyOptions in_bf16(void) {
 }
 static ToyOptions experts(void) {
   ToyOptions o = tiny();
-  o.experts = 4, o.topk = 2, o.aux = 0.01f;
+  o.experts = 4, o.topk = 2, o.aux = 0.01f, o.running = true;
   return o;
 }
 static ToyOptions packed(void) {

@@ -89,12 +89,13 @@ local function draw_strategy(d, m)
   }
 end
 
--- Whose choices are balanced together, and groups of experts; with a generator of its own, so that
+-- Whose choices are balanced together, and groups of experts; with generators of its own, so that
 -- the rest of a plan is unchanged. `experts`: how many there are, and how many a token has.
-local function draw_balance(e, moe, micro, experts, topk)
+local function draw_balance(e, f, moe, micro, experts, topk)
   if moe.aux_loss_coef and e:maybe(2) then
     moe.aux_loss_sequences = e:maybe(2) and 1 or micro
   end
+  if moe.aux_loss_coef and not moe.aux_loss_sequences and f:maybe(2) then moe.aux_loss_batch = "global" end
   if not e:maybe(4) then return moe end
   for _, groups in ipairs { 4, 2 } do
     local kept = groups // 2
@@ -192,7 +193,9 @@ return function(weft, number)
   local strategy = draw_strategy(d, mesh)
   local host = strategy.offload_optimizer or strategy.offload_policy
   local moe = draw_moe(d, mesh, dense, name == "deepseek_v3" and not host)
-  if moe then draw_balance(new_draw(number + 53), moe, micro, experts, model.num_experts_per_tok) end
+  if moe then 
+    draw_balance(new_draw(number + 53), new_draw(number + 67), moe, micro, experts, model.num_experts_per_tok)
+  end
   if moe then draw_sinkhorn(new_draw(number + 61), moe, micro, name) end
   local waits = host or moe and moe.bias_update_rate
   local learning = draw_learning(new_draw, number, dense, moe)

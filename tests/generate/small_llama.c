@@ -106,6 +106,7 @@ static Tid experts(B *b, int i, Tid h, Dim c, Dim ffn, Tid *loss) {
     OpAttr how = {.topk = o->topk, .aux = o->aux, .z = o->z};
     Tid labels = OP(b, flatten, NULL, NONE, graph_input(b->g, IN_LABELS));
     Tid n = op(b, OP_expert_counts, (Tid[]){way[1], labels}, 2, count, NULL);
+    if (o->running) n = op(b, OP_running_counts, &n, 1, (OpAttr)NONE, NULL);
     Tid more = op(b, OP_router_loss, (Tid[]){l, n}, 2, how, NULL);
     *loss = *loss < 0 ? more : OP(b, add, NULL, NONE, *loss, more);
   }

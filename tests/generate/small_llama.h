@@ -21,6 +21,7 @@ typedef struct ToyOptions {
   bool keep_router;      /* moe.ignore_router_for_ac */
   bool fused;            /* gate and up of an expert are one weight */
   float aux, z;          /* coefficients of router_loss; both 0: there is none */
+  bool running;          /* aux counts choices over the microbatches of a step */
   bool packed;           /* token 3 ends a document */
   int micro, microbatches, seq;
   int rounds;        /* 0: 1 */

@@ -135,6 +135,8 @@ static const struct Case {
     {LLAMA, "--set schedule=gpipe", 0, "schedule: gpipe here, 1f1b", NULL, NULL},
     {LLAMA, "--set deterministic=true", 0, "They say all else", "--deterministic-mode",
      NULL},
+    {EXPERTS, "--set moe.aux_loss_coef=0.01 --set moe.aux_loss_batch=global", 0,
+     "They say all else", "--moe-router-load-balancing-type global_aux_loss", NULL},
     {OLMO, "", 1, "olmo3: weft export writes Megatron's arguments of deepseek_v3, gpt2,",
      NULL, NULL},
     /* What has not. */

@@ -320,6 +320,9 @@ static const struct Meaning {
      "moe-router-load-balancing-type=seq_aux_loss",
      "loss = loss_of(g:unflatten(logits), g:unflatten(ids), g:labels(), "
      "plan.aux_sequences, plan.aux, 0)"},
+    {"disable-bias-linear=true num-experts=4 moe-aux-loss-coeff=0.01 "
+     "moe-router-load-balancing-type=global_aux_loss",
+     "aux_loss_batch = \"global\","},
     {"disable-bias-linear=true num-experts=4 moe-router-load-balancing-type=sinkhorn",
      "g:sinkhorn(by_sequence, { n = plan.sinkhorn })"},
     {"disable-bias-linear=true num-experts=4 moe-router-load-balancing-type=sinkhorn",
@@ -513,6 +516,10 @@ START_TEST(the_function_of_a_plan_trains) {
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   import_has(import_file("a.yaml", "--world 4 moe-router-load-balancing-type=sinkhorn"),
              "whole sequences are balanced here");
+  o = process_run(IMPORT_SECONDS, "$weft verify a.lua");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  import_file("a.yaml", "--world 4 moe-router-load-balancing-type=global_aux_loss");
+  import_plan_has("aux_loss_batch = \"global\",");
   o = process_run(IMPORT_SECONDS, "$weft verify a.lua");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
 }

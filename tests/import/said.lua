@@ -211,6 +211,9 @@ local function megatron_moe(d, p, offloads)
   if p.model == "deepseek_v3" and not offloads then moe.bias_update_rate = d:pick { 0, 0.001 } end
   if d:maybe(3) then moe.capacity_factor, moe.drop_policy = 1.25, d:pick { "probs", "position" } end
   if moe.aux_loss_coef > 0 then moe.aux_loss_sequences = d:maybe(2) and 1 or p.micro end
+  if moe.aux_loss_coef > 0 and d:maybe(3) then
+    moe.aux_loss_sequences, moe.aux_loss_batch = nil, "global"
+  end
   return moe
 end
 

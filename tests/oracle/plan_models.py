@@ -255,6 +255,7 @@ class Decoder:
         self.linear = linear
         self.theta = config["rope_parameters"]["rope_theta"]
         self.extra, self.load = 0, {}
+        self.before = plan.get("before", {})  # what routers chose in the microbatches before these
 
     def norm(self, x, name, eps=None):
         return rmsnorm(x, self.w[name + ".weight"], eps or self.c["rms_norm_eps"])
@@ -326,13 +327,13 @@ class Decoder:
             weights = weights / weights.sum(-1, keepdim=True)
         weights = weights * c.get("routed_scaling_factor", 1.0)
         self.load[name] = chosen.sum((0, 1))
-        self.add_losses(logits, scores, chosen)
+        self.add_losses(name, logits, scores, chosen)
         gate_up, down = (self.w[f"{name}.experts.{p}_proj"] for p in ("gate_up", "down"))
         gate, up = torch.einsum("btc,efc->btef", x, gate_up).chunk(2, -1)
         y = torch.einsum("btef,ecf->btec", F.silu(gate) * up, down)
         return (y * weights[..., None]).sum(2)
 
-    def add_losses(self, logits, scores, chosen):
+    def add_losses(self, name, logits, scores, chosen):
         """Of each microbatch by itself, or of each so many sequences of it; each counts as its label
         tokens do."""
         aux, z = self.moe.get("aux_loss_coef") or 0, self.moe.get("z_loss_coef") or 0
@@ -340,9 +341,18 @@ class Decoder:
         groups = len(self.b.labels) // together if together else self.groups
         p = (scores / scores.sum(-1, keepdim=True)).view(groups, -1, n).mean(1)
         f = chosen.view(groups, -1, n).mean(1) / self.c["num_experts_per_tok"]
+        if self.moe.get("aux_loss_batch") == "global":
+            f = self.mean_so_far(name, f)
         z_means = logits.logsumexp(-1).pow(2).view(self.groups, -1).mean(1)
         self.extra = self.extra + (aux * n * (f * p).sum(-1) * self.share(groups)).sum()
         self.extra = self.extra + (z * z_means * self.share(self.groups)).sum()
+
+    def mean_so_far(self, name, f):
+        """Megatron's global_aux_loss: of each microbatch the mean of f of those of the step up to it."""
+        sums, number = self.before.get(name, (0, 0))
+        sums = sums + f.cumsum(0)
+        self.before[name] = sums[-1], number + len(f)
+        return sums / torch.arange(number + 1, number + 1 + len(f))[:, None]
 
     def share(self, groups):
         """Of the label tokens, that of each of so many parts of the batch."""

@@ -354,7 +354,7 @@ def microbatches(plan, batch):
     losses = (plan["moe"] or {}).keys() & {"aux_loss_coef", "z_loss_coef"}
     ranks, dp = (1 if losses else plan["mesh"]["dp"]), plan["mesh"]["dp"]
     rows = plan["batch"]["micro"] * dp // ranks
-    one = {**plan, "mesh": {**plan["mesh"], "dp": dp // ranks}}
+    one = {**plan, "mesh": {**plan["mesh"], "dp": dp // ranks}, "before": {}}
     return batch.cut(rows), {**one, "batch": {**plan["batch"], "global": rows}}, ranks
 
 

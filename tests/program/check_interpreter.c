@@ -98,7 +98,8 @@ static const struct {
             "false, scale_parameter = false, weight_decay = 0.1 }"},
     {"mixtral", MIXTRAL BATCH(2)},
     {"mixtral allgather",
-     MIXTRAL BATCH(4) "mesh = { dp = 2, ep = 2 }, moe = { aux_loss_coef = 0.02 }"},
+     MIXTRAL BATCH(8) "mesh = { dp = 2, ep = 2 }, moe = { aux_loss_coef = 0.02, "
+                      "aux_loss_batch = 'global' }"},
     {"mixtral alltoall",
      MIXTRAL BATCH(
          4) "mesh = { dp = 2, ep = 2, tp = 2 }, moe = { dispatcher = 'alltoall', "

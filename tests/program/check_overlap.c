@@ -23,7 +23,7 @@ static ToyOptions dense(void) {
 
 static ToyOptions experts(void) {
   ToyOptions o = meshed(1, 2, 2);
-  o.experts = 4, o.topk = 2, o.ep = 2, o.etp = 1, o.aux = 0.1f;
+  o.experts = 4, o.topk = 2, o.ep = 2, o.etp = 1, o.aux = 0.1f, o.running = true;
   o.post_validation = true, o.dtype = DT_BF16;
   return o;
 }
@@ -148,7 +148,8 @@ START_TEST(scalars_are_changed_in_place) {
     for (const Instr *in = p->code; in < p->code + p->ncode; in++)
       for (int k = 0; k < op_places && in->code == I_KERNEL; k++) {
         if (op_place[k].op != in->op || op_place[k].when != PLACE_ALWAYS) continue;
-        Operand *x = &p->operand[in->operand + (uint32_t)in->nin], was = *x;
+        uint32_t result = (uint32_t)in->nin + op_place[k].result;
+        Operand *x = &p->operand[in->operand + result], was = *x;
         x->off += operand_bytes(x); /* behind them, over nothing that it reads */
         ck_assert_msg(strstr(said(t.compiled), "which it changes"), "%s: \"%s\"",
                       op_info[in->op].name, err.text);
@@ -251,7 +252,7 @@ END_TEST
 
 /* ---- regions ---- */
 
-/* Whatever two of them, the scalars and inputs are. */
+/* Whatever two of them, the scalars, sums of units and inputs are. */
 START_TEST(no_region_lies_over_another) {
   ToyOptions o = toys[_i]();
   Toy t;
@@ -261,6 +262,7 @@ START_TEST(no_region_lies_over_another) {
     Region *r = &p->regions.region[i];
     uint64_t was = r->off, at[2 + IN_N] = {p->scalars};
     int n = 1;
+    if (p->sums_bytes) at[n++] = p->sums;
     for (int k = 0; k < IN_SEED; k++)
       if (p->input[k] != UINT64_MAX) at[n++] = p->input[k];
     for (int j = 0; j < p->regions.nregion; j++) {

@@ -143,6 +143,17 @@ end
 
 -- ---- load and losses ----
 
+-- What the microbatches so far add up to, behind it their number, and the mean of them.
+function experts.running_counts(k, n, sums)
+  local y, s, E = {}, {}, #n - 1
+  s[E + 1], y[E + 1] = sums[E + 1] + 1, n[E + 1]
+  for e = 1, E do
+    s[e] = sums[e] + n[e]
+    y[e] = s[e] / s[E + 1]
+  end
+  return y, s
+end
+
 -- Of all tokens, or of each so many sequences.
 function experts.expert_counts(k, ids, labels)
   local row, rows = k.attr.experts + 1, #k.out_dims[1] == 2 and k.out_dims[1][1] or 1

@@ -158,6 +158,17 @@ static void expert_counts(RefArgs *a) {
     OUT(0)[i * rows / labels * row + row - 1] += IN(1)[i] != -100;
 }
 
+static void running_counts(RefArgs *a) {
+  int64_t experts = ref_count(&a->in[0]) - 1;
+  double before = IN(1)[experts];
+  for (int64_t e = 0; e < experts; e++) {
+    OUT(0)[e] = (IN(0)[e] + IN(1)[e]) / (before + 1);
+    OUT(1)[e] = IN(0)[e] + IN(1)[e];
+  }
+  OUT(0)[experts] = IN(0)[experts];
+  OUT(1)[experts] = before + 1;
+}
+
 static void expert_load(RefArgs *a) {
   start(a, 0);
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) OUT(0)[(int64_t)IN(0)[i]]++;

@@ -1,6 +1,7 @@
 /* check_balance.c - losses that balance experts over some sequences by themselves,
- * Sinkhorn's choice, and groups of experts: sequences count as microbatches of one rank
- * do, and as Megatron defines them; the same on every mesh; what plans may not ask for.
+ * or over a step, Sinkhorn's choice, and groups of experts: sequences count as
+ * microbatches of one rank do, and as Megatron defines them; the same on every mesh; what
+ * plans may not ask for.
  * How the losses are computed PyTorch (tests/oracle/plans.py) and the references of
  * kernels know. */
 #include <check.h>
@@ -29,6 +30,12 @@
 #define BATCH(micro) "batch = { global = 4, micro = " micro ", seq = 16 }, "
 #define LOSS         "aux_loss_coef = 0.5"
 #define SINKHORN(n)  "moe = { sinkhorn_sequences = " n ", z_loss_coef = 0.01 }"
+
+/* Megatron's global_aux_loss. */
+#define GLOBAL "moe = { " LOSS ", aux_loss_batch = 'global', z_loss_coef = 0.01 }"
+#define BACKWARDS                                                                        \
+  "schedule = function(s) for i = s.microbatches - 1, 0, -1 do s:F(0, i) end "           \
+  "for i = 0, s.microbatches - 1 do s:B(0, i) end end, "
 
 static Arena *arena;
 static void setup(void) {
@@ -72,6 +79,9 @@ static const struct {
      PLAN(BATCH("4") SINKHORN("4"))},
     {PLAN(BATCH("4") SINKHORN("2")), PLAN(BATCH("2") SINKHORN("2")),
      PLAN(BATCH("4") "moe = { z_loss_coef = 0.01 }")},
+    /* a step of one microbatch */
+    {PLAN(BATCH("4") GLOBAL), PLAN(BATCH("4") "moe = { " LOSS ", z_loss_coef = 0.01 }"),
+     PLAN(BATCH("1") GLOBAL)},
 };
 
 START_TEST(sequences_count_as_microbatches_of_one_rank) {
@@ -105,6 +115,14 @@ static const char *const meshes[] = {
     PLAN(BATCH("1") "mesh = { dp = 4, ep = 4 }, strategy = 'fsdp2', moe = { "
                     "sinkhorn_sequences = 1, dispatcher = 'alltoall' }"),
     PLAN(BATCH("2") "mesh = { tp = 2, cp = 2, dp = 2, ep = 4, etp = 2 }, " SINKHORN("2")),
+    PLAN(BATCH("1") "mesh = { tp = 2, dp = 2 }, strategy = { 'zero', stage = 2, "
+                    "sequence_parallel = true }, recompute = 'full', " GLOBAL),
+    PLAN(BATCH("1") "mesh = { pp = 2, cp = 2 }, recompute = 'selective', " GLOBAL),
+    PLAN(BATCH("1") "mesh = { pp = 2 }, recompute = 'full', schedule = function(s) "
+                    "for i = 0, s.microbatches - 1 do s:F(0, i) end "
+                    "for i = s.microbatches - 1, 0, -1 do s:B(0, i) end end, " GLOBAL),
+    PLAN("batch = { global = 8, micro = 1, rounds = 2, seq = 16 }, mesh = { dp = 2, ep = "
+         "2, pp = 2 }, strategy = 'fsdp2', schedule = 'zb_h2', " GLOBAL),
 };
 
 START_TEST(the_same_on_every_mesh) {
@@ -167,6 +185,13 @@ static const struct {
      "moe.sinkhorn_sequences: aux_loss_coef balances the same choices by a loss"},
     {PLAN(BATCH("2") "moe = { sinkhorn_sequences = 1, num_groups = 4, group_topk = 2 }"),
      "moe.sinkhorn_sequences: num_groups limits choices that this balances"},
+    {PLAN(BATCH("2") "moe = { aux_loss_batch = 'global' }"),
+     "moe.aux_loss_batch: no loss balances experts"},
+    {PLAN(BATCH("2") "moe = { " LOSS
+                     ", aux_loss_batch = 'global', aux_loss_sequences = 1 }"),
+     "moe.aux_loss_batch: aux_loss_sequences balances sequences of a microbatch"},
+    {PLAN(BATCH("1") BACKWARDS GLOBAL),
+     "rank 0, step 1: F of microbatch 2 comes after microbatch 3"},
     {BIASED(BATCH("2") SINKHORN("1")),
      "moe.sinkhorn_sequences balances what scores choose, and routers of this model "
      "choose by a bias"},

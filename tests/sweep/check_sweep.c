@@ -369,6 +369,7 @@ START_TEST(shared_experts) {
   static const char plan[] =
       "local weft = require 'weft'\n"
       "return weft.plan { model = weft.model 'mixtral-tiny', mesh = { dp = 4, tp = 2 },\n"
+      "  moe = { aux_loss_coef = 0.01, aux_loss_batch = 'global' },\n"
       "  strategy = { 'zero' }, batch = { global = 16, seq = 32 } }\n";
   static const char grid[] =
       "return { { 'mesh.ep', 1, 2, 4, 8 }, { 'mesh.etp', 1, 2 }, { 'mesh.dp', 2, 4 },"

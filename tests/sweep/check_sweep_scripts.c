@@ -66,6 +66,21 @@ START_TEST(rows_of_experts) {
 }
 END_TEST
 
+/* Whether a schedule may take microbatches in another order is for each point to see. */
+START_TEST(order_of_microbatches) {
+  says("local r = weft.sweep { score = function() return 1 end,\n"
+       "  plan = weft.plan { model = weft.model 'qwen3-moe-tiny', mesh = { pp = 2 },\n"
+       "    batch = { global = 4, seq = 32 }, data = weft.synthetic {},\n"
+       "    moe = { aux_loss_coef = 0.1 }, schedule = function(s)\n"
+       "      for i = s.microbatches - 1, 0, -1 do s:F(0, i) end\n"
+       "      for i = 0, s.microbatches - 1 do s:B(0, i) end\n"
+       "    end },\n"
+       "  over = { { 'moe.aux_loss_batch', 'micro', 'global' } } }\n"
+       "print(#r, r[1].aux_loss_batch, r.reasons[1].path)\n",
+       "1\tmicro\tschedule\n");
+}
+END_TEST
+
 START_TEST(options) {
   says("local r = weft.sweep { plan = P, keep = 2, score = function(row)\n"
        "    if row.tp == 1 then return nil end\n    return -row.pp end,\n"
@@ -534,6 +549,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_add_test(t, rows);
   tcase_add_test(t, options);
   tcase_add_test(t, rows_of_experts);
+  tcase_add_test(t, order_of_microbatches);
   tcase_add_test(t, forms_of_plans);
   tcase_add_test(t, functions_that_give_wrong_plans);
   tcase_add_test(t, functions_of_points);

@@ -119,12 +119,12 @@ void operands_fill(const TimedKernel *t, char *block) {
 
 bool operands_known(const Program *p, const Instr *in) {
   static const uint16_t routed[] = {
-      OP_route,           OP_expert_counts,     OP_router_loss, OP_permute,
-      OP_grouped_linear,  OP_grouped_bias,      OP_combine,     OP_route_dx,
-      OP_expert_load,     OP_router_loss_dx,    OP_permute_dx,  OP_grouped_linear_dx,
-      OP_grouped_bias_dw, OP_grouped_linear_dw, OP_combine_dx,  OP_expert_sizes,
-      OP_expert_ends,     OP_acc_rows,          OP_acc_dropped, OP_regroup,
-      OP_acc_sources,     OP_sinkhorn};
+      OP_route,           OP_expert_counts,     OP_router_loss,   OP_permute,
+      OP_grouped_linear,  OP_grouped_bias,      OP_combine,       OP_route_dx,
+      OP_expert_load,     OP_router_loss_dx,    OP_permute_dx,    OP_grouped_linear_dx,
+      OP_grouped_bias_dw, OP_grouped_linear_dw, OP_combine_dx,    OP_expert_sizes,
+      OP_expert_ends,     OP_acc_rows,          OP_acc_dropped,   OP_regroup,
+      OP_acc_sources,     OP_sinkhorn,          OP_running_counts};
   for (int i = 0; i < LEN(routed); i++)
     if (routed[i] == in->op) return false;
   const Operand *o = &p->operand[in->operand];

@@ -5,7 +5,7 @@
 #include "vm/program/program.h"
 
 /* Slots of a body: the arena; the unit's parameters and gradients; then, bound by each
- * call, frames, inputs and edges. */
+ * call, frames, inputs and edges, and what the unit adds up over a step, if anything. */
 enum { DYN_FI, DYN_FW, DYN_IW, DYN_INPUT, DYN_EDGE = DYN_INPUT + IN_SEED };
 /* Slots of storage that has one place for the whole rank; lower() replaces them by the
  * arena's slot and an offset. */
@@ -34,7 +34,8 @@ static inline void code_keep(CodeInstr *wait, const CodeInstr *started) {
 /* A body is kept once: units whose bodies are equal share it. */
 typedef struct UnitBody {
   CodeInstr *at;        /* NULL if instructions are not wanted */
-  int n, nparam, nedge; /* slots depend on those of the unit */
+  int n, nparam, nedge; /* slots depend on those of the unit, */
+  bool sums;            /* and on whether it adds up something over a step */
   double flops,
       recomputed; /* recomputed: the part of the flops that recomputation adds */
 } UnitBody;

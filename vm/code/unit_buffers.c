@@ -112,6 +112,19 @@ bool coder_stays(const Coder *c, Tid t) {
   return rows || (t == c->g->loss && x->ndim > 1);
 }
 
+/* Whether a tensor is a sum over the microbatches of a step. */
+static bool adds_up(const Coder *c, Tid t) {
+  const Tensor *x = &c->g->t.at[t];
+  const Op *op = x->producer < 0 ? NULL : &c->g->op.at[x->producer];
+  return op && op->code == OP_running_counts && t == op->out[1];
+}
+
+static Storage in_sums(Coder *c, const Tensor *t) {
+  Storage s = {.kind = ST_SUMS, .off = c->code->sums};
+  c->code->sums += align_up((uint64_t)tensor_bytes(t));
+  return s;
+}
+
 /* The storage of a tensor in the current unit; decided when it is first used. */
 Storage coder_place(Coder *c, Tid t) {
   const Tensor *x = &c->g->t.at[t];
@@ -132,6 +145,8 @@ Storage coder_place(Coder *c, Tid t) {
   if (of && of->kind == T_PARAM) {
     s = (Storage){
         .kind = ST_GRAD, .index = param_index(c, of->index), .joined = x->joined};
+  } else if (adds_up(c, t)) {
+    s = in_sums(c, x);
   } else if (x->producer >= 0) {
     Phase made = use->forward ? PH_F : (Phase)c->g->op.at[x->producer].phase;
     bool by_i = use->phases & (1u << PH_I), by_w = use->phases & (1u << PH_W);
@@ -166,6 +181,7 @@ static void set_slot(Coder *c, Operand *o, Storage s) {
   case ST_SEED: o->slot = SLOT_SEED; break;
   case ST_SCALARS: o->slot = SLOT_SCALARS; break;
   case ST_EDGE: o->slot = (uint16_t)(dyn + DYN_EDGE + s.index); break;
+  case ST_SUMS: o->slot = (uint16_t)(dyn + DYN_EDGE + c->code->edge.n); break;
   case ST_FI:
   case ST_FW:
   case ST_IW: o->slot = (uint16_t)(dyn + DYN_FI + s.kind - ST_FI); break;

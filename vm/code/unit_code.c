@@ -244,8 +244,10 @@ bool code_unit(Coder *c, int u, Arena *scratch, RawUnit *out, Diags *d) {
   out->grad_bit = NEW_N(scratch, int16_t, BODIES * out->param.n);
   for (Phase ph = PH_F; ph <= PH_W; ph++) coder_slots(c, ph);
   if (merges(c)) merge_bodies(c, ops, nops);
-  for (Phase ph = PH_F; ph < BODIES; ph++)
-    out->body[ph].nparam = out->param.n, out->body[ph].nedge = out->edge.n;
+  for (Phase ph = PH_F; ph < BODIES; ph++) {
+    UnitBody *b = &out->body[ph];
+    b->nparam = out->param.n, b->nedge = out->edge.n, b->sums = out->sums > 0;
+  }
   return true;
 }
 

@@ -13,7 +13,7 @@ typedef struct RawUnit {
   int16_t *grad_bit;
   VEC(int32_t) read[3];
   UnitBody body[BODIES];
-  uint64_t frame[3], temp, input_mask;
+  uint64_t frame[3], sums, temp, input_mask;
   int handles;
 } RawUnit;
 

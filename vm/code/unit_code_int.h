@@ -14,6 +14,7 @@ typedef enum {
   ST_SEED,
   ST_SCALARS,
   ST_EDGE,
+  ST_SUMS,
   ST_FI,
   ST_FW,
   ST_IW,

@@ -263,6 +263,7 @@ void coder_kernel(Coder *c, const Op *op) {
   x->attr = op->attr;
   x->flops = coder_flops(c->g, op);
   for (int k = 0; k < op->nin; k++) add_in(c, x, op->in[k]);
+  if (op->code == OP_running_counts) add_in(c, x, op->out[1]);
   for (int k = 0; k < op->nout; k++) add_out(c, x, op->out[k]);
   coder_backend(c, op, x);
   coder_work(c, x);

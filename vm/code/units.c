@@ -62,7 +62,7 @@ static bool same_instr(const CodeInstr *a, const CodeInstr *b) {
 
 static bool same_body(const UnitBody *a, const UnitBody *b) {
   if (a->n != b->n || a->nparam != b->nparam || a->nedge != b->nedge ||
-      a->flops != b->flops)
+      a->sums != b->sums || a->flops != b->flops)
     return false;
   for (int i = 0; i < a->n; i++)
     if (!same_instr(&a->at[i], &b->at[i])) return false;
@@ -90,8 +90,8 @@ static size_t grad_bit_bytes(int nparam) {
 }
 
 static bool same_code(const UnitCode *a, const UnitCode *b) {
-  if (a->nparam != b->nparam || a->nedge != b->nedge || a->temp != b->temp ||
-      a->input_mask != b->input_mask || a->handles != b->handles ||
+  if (a->nparam != b->nparam || a->nedge != b->nedge || a->sums != b->sums ||
+      a->temp != b->temp || a->input_mask != b->input_mask || a->handles != b->handles ||
       memcmp(a->frame, b->frame, sizeof a->frame) != 0 ||
       memcmp(a->body, b->body, sizeof a->body) != 0)
     return false;
@@ -115,6 +115,7 @@ static UnitCode *keep_code(Table *t, const RawUnit *raw) {
                 .param_use = raw->param_use,
                 .grad_bit = raw->grad_bit,
                 .joined = raw->joined.at,
+                .sums = raw->sums,
                 .temp = raw->temp,
                 .input_mask = raw->input_mask,
                 .handles = raw->handles};

@@ -38,6 +38,7 @@ typedef struct UnitCode {
     int n;
   } read[3];
   uint64_t frame[3]; /* bytes of FI, FW, IW */
+  uint64_t sums;     /* of what F adds up over the microbatches of a step */
   uint64_t temp; /* of temporaries, for the worst body; in B this includes what IW holds
                     between I and W */
   /* F, I, W; and B, called instead of I and W unless it is empty */
@@ -51,6 +52,11 @@ typedef struct UnitCode {
 /* Whether a body is called: B is in the place of I and W where the unit has it. */
 static inline bool unit_calls(const UnitCode *c, int phase) {
   return phase == PH_F || (phase == PH_B) == (c->body[PH_B]->n > 0);
+}
+
+/* The slots that each call binds. */
+static inline int unit_dyn(const UnitCode *c) {
+  return DYN_EDGE + c->nedge + (c->sums > 0);
 }
 
 typedef struct CompiledUnit {

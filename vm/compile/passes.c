@@ -47,6 +47,10 @@ static weft_status make_program(Passes *p, const Schedule *s, const Timeline *wh
 static void make_ranks(Passes *p, PassResult *x) {
   const ReadySchedule *r = p->schedule;
   Timeline when;
+  if (!microbatches_in_order(&p->costs->st, &r->s, x->d)) {
+    x->st = WEFT_EPLAN;
+    return;
+  }
   x->st = make_program(p, &r->s, &r->when, false, x);
   if (x->st != WEFT_OK || !p->in.plan->eval_every) return;
   Schedule forward = schedule_forward(&r->s, p->in.arena);

@@ -193,6 +193,17 @@ weft_status infer_expert_counts(Graph *g, Op *op, weft_error *e) {
   return WEFT_OK;
 }
 
+/* Of all tokens: those of some sequences are balanced by themselves. */
+weft_status infer_running_counts(Graph *g, Op *op, weft_error *e) {
+  const Tensor *n = op_in(g, op, 0);
+  if (op->nin != 1 || n->producer < 0 || n->ndim != 1 ||
+      g->op.at[n->producer].code != OP_expert_counts)
+    return shape_error(g, op, e, "needs what expert_counts made of all tokens");
+  Dim dim = n->dim[0];
+  for (int i = 0; i < 2; i++) op_result(g, op, i, DT_F32, &dim, 1);
+  return WEFT_OK;
+}
+
 weft_status infer_router_loss(Graph *g, Op *op, weft_error *e) {
   const Tensor *l = op_in(g, op, 0), *n = op_in(g, op, 1);
   bool each = l->dtype == DT_F32 && l->ndim == 3; /* of some sequences by themselves */

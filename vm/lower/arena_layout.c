@@ -483,6 +483,17 @@ static void place_inputs(const Stages *st, int rank, int microbatches, Layout *l
   l->seed = place_bytes(l, sizeof(float));
 }
 
+/* What the rank's units add up over a step, one behind the other. */
+static void place_sums(const Stages *st, int rank, Arena *scratch, Layout *l) {
+  const Units *u = st->u;
+  l->sums_of = NEW_N(scratch, uint64_t, u->n);
+  for (int i = 0; i < u->n; i++) {
+    l->sums_of[i] = l->end + l->sums_bytes;
+    if (unit_rank(st, i) == rank) l->sums_bytes += u->at[i].code->sums;
+  }
+  l->sums_at = place_bytes(l, l->sums_bytes);
+}
+
 /* Scratch bytes of the kernels of the optimizer step. They run on ranges of the buffer,
  * or a rank's shards of them, so the whole length is an upper bound. */
 static uint64_t update_work(const DeviceKind *d, OptimizerKind kind, int64_t length) {
@@ -546,6 +557,7 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   add_regions(l, &cuts, row, REGION_WORK, u->dtype);
   if (u->context) {
     place_inputs(st, rank, microbatches, l);
+    place_sums(st, rank, scratch, l);
     return;
   }
   add_regions(l, &cuts, row, REGION_MASTER, plan->master);
@@ -555,6 +567,7 @@ void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int mic
   fill_buckets(l, m, row, scratch);
   place_wires(l);
   place_inputs(st, rank, microbatches, l);
+  place_sums(st, rank, scratch, l);
   l->work_bytes = update_work(u->device, optimizer_kind(&plan->opt), length);
   l->work = place_bytes(l, l->work_bytes);
   if (cuts.host_state) place_optimizer(l, plan, length);

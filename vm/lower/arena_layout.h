@@ -29,6 +29,8 @@ typedef struct Layout {
   AxisSet group_axes; /* the axes of such a group */
   uint64_t input[IN_N];
   uint64_t scalars, seed;
+  uint64_t *sums_of; /* of each unit: what it adds up over a step, all together */
+  uint64_t sums_at, sums_bytes;
   uint64_t work, work_bytes; /* scratch of the optimizer step */
   bool offloads; /* optimizer state is on the host, where the optimizer runs; then in the
                     host arena: */

@@ -46,7 +46,7 @@ void buffer_shape(const Units *u, const BufferSizes *s, Text *out) {
       for (int j = 0; j < x->code->read[k].n; j++)
         text_printf(out, "%d,", x->code->read[k].edge[j]);
     }
-    text_printf(out, "%d", x->code->body[PH_B]->n > 0);
+    text_printf(out, "%d%s", x->code->body[PH_B]->n > 0, x->code->sums ? "+" : "");
     for (int k = 0; k < x->code->nedge; k++)
       text_printf(out, " %d:%d", x->edge[k], x->code->edge_use[k]);
     text_add(out, ";");

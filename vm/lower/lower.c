@@ -74,7 +74,7 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp, bool forward) {
                  .phase = (uint8_t)ph,
                  .flops = from_body->flops,
                  .recomputed = from_body->recomputed,
-                 .nslot = (uint16_t)(1 + 2 * code->nparam + DYN_EDGE + code->nedge)};
+                 .nslot = (uint16_t)(1 + 2 * code->nparam + unit_dyn(code))};
   for (int i = 0; i < from_body->n; i++) {
     const CodeInstr *from = &from_body->at[i];
     Instr *x = emit_instr(e, (InstrCode)from->i.code, from->name);
@@ -250,7 +250,7 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
                .bind = bind_unsharded(e, &m->unsharded, ev->unit, (Phase)ev->phase),
                .nbind = (uint16_t)(2 * code->nparam),
                .dyn = (uint32_t)e->dyn.n,
-               .ndyn = (uint16_t)(DYN_EDGE + code->nedge),
+               .ndyn = (uint16_t)unit_dyn(code),
                .fresh = fresh};
   const int32_t *buf = &m->t->call_buffer.at[ev->edges];
   for (int k = 0; k < 3; k++) bind_buffer(e, m, buf[k]);
@@ -261,6 +261,7 @@ static void emit_call(Emit *e, const Event *ev, Main *m) {
     *VEC_PUSH(e->scratch, e->dyn) =
         e->l->input[i] == UINT64_MAX ? 0 : e->l->input[i] + (uint64_t)ev->mb * mb_bytes;
   for (int k = 0; k < code->nedge; k++) bind_buffer(e, m, buf[3 + k]);
+  if (code->sums) *VEC_PUSH(e->scratch, e->dyn) = e->l->sums_of[ev->unit];
   Instr *x = emit_for(e, ev, I_CALL, m->phase[ev->phase]);
   x->call = (uint32_t)e->call.n;
   *VEC_PUSH(e->scratch, e->call) = call;
@@ -344,7 +345,7 @@ static void reserve_calls(Emit *e, const MainList *t, Arena *a) {
   for (int i = 0; i < t->ev.n; i++) {
     if (t->ev.at[i].kind != EV_CALL) continue;
     calls++;
-    dyn += DYN_EDGE + (size_t)e->u->at[t->ev.at[i].unit].code->nedge;
+    dyn += (size_t)unit_dyn(e->u->at[t->ev.at[i].unit].code);
   }
   e->call.at = arena_raw(a, sizeof *e->call.at * calls);
   e->dyn.at = arena_raw(a, sizeof *e->dyn.at * dyn);
@@ -398,5 +399,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
   for (int i = 0; i < p->nunit; i++) p->unit[i] = arena_str(c->arena, p->unit[i]);
   memcpy(p->input, l->input, sizeof p->input);
   p->scalars = l->scalars;
+  p->sums = l->sums_at;
+  p->sums_bytes = l->sums_bytes;
   p->nscalar = scalar_count(e.u->sources);
 }

@@ -87,6 +87,9 @@ void update_count(Emit *e, const Compiled *c) {
   emit_kernel(e, OP_scal_zero, NULL, "step");
   emit_in(e, first_scalars(e, scalar_count(e->u->sources)), DT_F64);
   emit_out(e, first_scalars(e, scalar_count(e->u->sources)), DT_F64);
+  if (e->l->sums_bytes)
+    emit_zeros(e, DT_F32, e->l->sums_at, (int64_t)(e->l->sums_bytes / sizeof(float)),
+               "sums of the step");
   if (owns_loss(e)) {
     int64_t n = (int64_t)e->microbatches * c->micro * c->tokens;
     emit_kernel(e, OP_count_labels, NULL, "labels");

@@ -32,6 +32,9 @@ typedef struct Stages {
  * v_placement are read. Problems become diagnostics in `d`. */
 bool stages(const Units *u, const PpPlan *pp, const Schedule *shape, Arena *a,
             Stages *out, Diags *d);
+/* microbatch_order.c: whether each stage with units that add up something over a step
+ * runs the forwards of microbatches in their order; the first that does not is told. */
+bool microbatches_in_order(const Stages *st, const Schedule *s, Diags *d);
 /* stage_balance.c: first[0 .. stages] such that the most expensive stage is as cheap as
  * possible; there are at least as many units as stages. */
 void stage_balance(Arena *a, const double *cost, int units, int stages, int *first);

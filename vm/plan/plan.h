@@ -365,9 +365,15 @@ typedef enum {
   MOE_ALLGATHER, /* each rank gets those of all, and takes what is for its experts */
   MOE_ALLTOALL   /* each rank sorts its own, and they are exchanged */
 } MoeDispatcher;
+/* Over which tokens choices of experts are counted for the loss that balances them. */
+typedef enum {
+  AUX_MICRO, /* those of a microbatch */
+  AUX_GLOBAL /* the mean of the microbatches of a step so far */
+} AuxBatch;
 /* What experts add to a plan. */
 typedef struct MoePlan {
-  double aux, z;              /* coefficients of the losses of routers */
+  double aux, z; /* coefficients of the losses of routers */
+  AuxBatch aux_batch;
   int64_t aux_sequences;      /* whose choices are balanced together; 0: a microbatch's */
   int64_t sinkhorn_sequences; /* over whose tokens Sinkhorn's iterations balance choices;
                                  0: they do not */

@@ -291,10 +291,11 @@ typedef struct Resident {
 
 static weft_status check_residents(const Check *k, Arena *a) {
   const Program *p = k->p;
-  Resident *all = arena_raw(a, sizeof *all * (size_t)(p->regions.nregion + IN_N + 1));
+  Resident *all = arena_raw(a, sizeof *all * (size_t)(p->regions.nregion + IN_N + 2));
   int n = 0;
   all[n++] =
       (Resident){"the scalars", {p->scalars, p->scalars + 8 * (uint64_t)p->nscalar}};
+  all[n++] = (Resident){"the sums of units", {p->sums, p->sums + p->sums_bytes}};
   uint64_t ids =
       4 * (uint64_t)k->c->microbatches * (uint64_t)k->c->micro * (uint64_t)k->c->tokens;
   for (int i = 0; i < IN_SEED; i++)

@@ -193,10 +193,11 @@ typedef struct Program {
   int nhost;
   /* Inputs of a whole step, i32 (microbatches, micro, T); UINT64_MAX if not read here. */
   uint64_t input[IN_N];
-  uint64_t scalars;         /* f64[nscalar] */
-  int nscalar;              /* scalar_count() */
-  uint64_t logits;          /* with Compiled.context: its logits, of the compute type */
-  double flops, recomputed; /* of one step; recomputed: of those, see Body */
+  uint64_t sums, sums_bytes; /* what units add up over the microbatches of a step */
+  uint64_t scalars;          /* f64[nscalar] */
+  int nscalar;               /* scalar_count() */
+  uint64_t logits;           /* with Compiled.context: its logits, of the compute type */
+  double flops, recomputed;  /* of one step; recomputed: of those, see Body */
 } Program;
 
 /* How many transfers of a kind, and the larger of what they take and give; of what is

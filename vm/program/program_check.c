@@ -216,6 +216,9 @@ static weft_status check_tables(const Check *k) {
   uint64_t scalars = 8 * (uint64_t)p->nscalar;
   if (p->scalars % 8 || p->scalars + scalars > p->arena_bytes)
     return bad(k, "the end of the scalars", p->scalars + scalars, p->arena_bytes);
+  if (p->sums % sizeof(float) || p->sums + p->sums_bytes > p->arena_bytes)
+    return bad(k, "the end of the sums of units", p->sums + p->sums_bytes,
+               p->arena_bytes);
   uint64_t sum = 0;
   for (int i = 0; i < p->nmem; i++) sum += p->mem[i].bytes;
   if (sum > p->arena_bytes)

@@ -88,6 +88,7 @@ void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mar
     mark[i] |= g->op.at[i].code == OP_nf4;
     mark[i] &=
         g->op.at[i].code != OP_amax; /* a few bytes, and a collective to have them */
+    mark[i] &= g->op.at[i].code != OP_running_counts; /* later ones count in its sums */
   }
 }
 

@@ -187,6 +187,13 @@ bool shard_expert_counts(Shard *s, Oid op) {
   return true;
 }
 
+/* Every rank adds up the counts of all. */
+bool shard_running_counts(Shard *s, Oid op) {
+  shard_need(s, op, 0, place_whole());
+  for (int i = 0; i < 2; i++) shard_yield(s, op, i, place_whole());
+  return true;
+}
+
 /* Linear in a rank's rows, given the counts over all rows: the result is a partial sum.
  */
 bool shard_router_loss(Shard *s, Oid op) {

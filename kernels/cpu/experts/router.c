@@ -228,6 +228,16 @@ void cpu_expert_counts(Device *dev, const KernelArgs *a) {
   }
 }
 
+/* Sums are of whole numbers, exact below 2^24. */
+void cpu_running_counts(Device *dev, const KernelArgs *a) {
+  int64_t experts = last_dim(&a->in[0]) - 1;
+  const float *n = a->in[0].p;
+  float *y = a->out[0].p, *sum = a->out[1].p;
+  sum[experts]++;
+  for (int64_t e = 0; e < experts; e++) y[e] = (sum[e] += n[e]) / sum[experts];
+  y[experts] = n[experts];
+}
+
 void cpu_expert_load(Device *dev, const KernelArgs *a) {
   if (!a->accumulate)
     memset(a->out[0].p, 0, (size_t)count_of(&a->out[0]) * sizeof(float));

@@ -278,6 +278,22 @@ void cuda_expert_counts(Device *d, const KernelArgs *a) {
   }
 }
 
+__global__ void __launch_bounds__(BLOCK)
+    add_counts(const float *n, float *y, float *sum, int64_t experts) {
+  float microbatches = sum[experts] + 1;
+  __syncthreads();
+  for (int64_t e = threadIdx.x; e < experts; e += BLOCK)
+    y[e] = (sum[e] += n[e]) / microbatches;
+  if (threadIdx.x > 0) return;
+  y[experts] = n[experts];
+  sum[experts] = microbatches;
+}
+
+void cuda_running_counts(Device *d, const KernelArgs *a) {
+  LAUNCH((add_counts), 1, BLOCK, cuda_stream(d), data<const float>(&a->in[0]),
+         data<float>(&a->out[0]), data<float>(&a->out[1]), cuda_count(&a->in[0]) - 1);
+}
+
 void cuda_expert_load(Device *d, const KernelArgs *a) {
   LAUNCH((count_choices), (unsigned)cuda_count(&a->out[0]), BLOCK, cuda_stream(d),
          data<const int32_t>(&a->in[0]), data<float>(&a->out[0]), cuda_count(&a->in[0]),

@@ -47,6 +47,8 @@ local function put_moe(s, f)
   local weight, each = v["moe.aux_loss_coef"], v["moe.aux_loss_sequences"] == 1 and v["batch.micro"] > 1
   if v["moe.sinkhorn_sequences"] > 0 then
     s:put("--moe-router-load-balancing-type", "sinkhorn", "moe.sinkhorn_sequences")
+  elseif v["moe.aux_loss_batch"] == "global" then
+    s:put("--moe-router-load-balancing-type", "global_aux_loss", "moe.aux_loss_batch")
   else
     s:put("--moe-router-load-balancing-type", weight > 0 and (each and "seq_aux_loss" or "aux_loss") or "none",
           "moe.aux_loss_sequences")

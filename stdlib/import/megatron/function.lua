@@ -97,6 +97,7 @@ $BALANCED    local weights, ids = g:route(logits, $BIASARG, {
 $EXPERTACT    local y = g:unflatten(g:combine(g:grouped_linear(h, down, offsets), weights, places))
 $SHARED    local function loss_of(l, chosen, labels, n, aux, z)
       local counts = g:expert_counts(chosen, labels, { experts = c.experts, n = n })
+      if not n and aux ~= 0 and plan.running then counts = g:running_counts(counts) end
       return g:router_loss(l, counts, { topk = c.topk, score = $SCORE, aux = aux, z = z })
     end
     local each, loss = plan.aux ~= 0 and plan.aux_sequences > 0, nil

@@ -232,8 +232,12 @@ local function first_of(book, key)
   return first
 end
 
--- Whose choices are balanced together: those of one rank's microbatch, or of a sequence.
+-- Whose choices are balanced together: those of one rank's microbatch, of a sequence, or of the step
+-- so far.
 local function put_together(book, plan, key, value)
+  if value == "global_aux_loss" then
+    return plan:put("moe.aux_loss_batch", quote.text "global", book:leaf(key))
+  end
   local micro = scalar.integer(book:value "micro_batch_size" or 1)
   local together = value == "seq_aux_loss" and 1 or value == "aux_loss" and micro
   if not together then return end
@@ -261,11 +265,8 @@ local function put_balance(book, plan)
   elseif value == "none" then
     book:translated(key, "no loss of routers")
     return book:no_effect("moe_aux_loss_coeff", "there is no such loss")
-  elseif value == "global_aux_loss" then
-    book:cannot(key, "the loss that balances experts is of the tokens of a microbatch of all ranks here, not of those "
-                .. "of the step so far; its weight is the same")
   end
-  book:translated(key, "moe.aux_loss_sequences")
+  book:translated(key, value == "global_aux_loss" and "moe.aux_loss_batch" or "moe.aux_loss_sequences")
   local coefficient = first_of(book, "moe_aux_loss_coeff")
   local weight = coefficient ~= nil and scalar.number(coefficient)
   if weight and weight >= 0 then
