@@ -83,6 +83,10 @@ static const char *no_bias(const Job *j) {
   return holds(!route || !route_has_bias(j->graph, route), "on routers without a bias");
 }
 
+static const char *bias_stays(const Job *j) {
+  return holds(j->plan.moe.bias_rate == 0, "without moe.bias_update_rate");
+}
+
 /* Routers that are saved beside the adapter learn. */
 static const char *adapter_alone(const Job *j) {
   bool moves = false;

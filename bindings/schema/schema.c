@@ -216,8 +216,8 @@ static void check_required(Check *c, int t, const char *scope, const char *path)
 
 /* Fields of the plan whose checks neither read nor fill what lies at other fields. */
 bool schema_shared(const LangShared *s, const char *field) {
-  static const char *const alone[] = {"model", "cluster",  "optimizer",  "data",
-                                      "train", "expect",   "checkpoint", "nccl",
+  static const char *const alone[] = {"model", "cluster",   "optimizer",  "data",
+                                      "train", "expect",    "checkpoint", "nccl",
                                       "name",  "tokenizer", "tp_plan"};
   for (int i = 0; s && i < LEN(alone); i++)
     if (strcmp(alone[i], field) == 0) return lang_unvaried(s, field);

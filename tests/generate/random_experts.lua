@@ -193,8 +193,9 @@ return function(weft, number)
   local strategy = draw_strategy(d, mesh)
   local host = strategy.offload_optimizer or strategy.offload_policy
   local moe = draw_moe(d, mesh, dense, name == "deepseek_v3" and not host)
-  if moe then 
+  if moe then
     draw_balance(new_draw(number + 53), new_draw(number + 67), moe, micro, experts, model.num_experts_per_tok)
+    moe.bias_update_steps = moe.bias_update_rate and new_draw(number + 71):pick { 1, 2, 5, false } or nil
   end
   if moe then draw_sinkhorn(new_draw(number + 61), moe, micro, name) end
   local waits = host or moe and moe.bias_update_rate

@@ -623,6 +623,23 @@ return {
   { file = "kernels/cuda/activation.cu", suites = "cuda_kernels fused_kernels",
     from = "Rows<T, 2>{{du + c, du}", to = "Rows<T, 2>{{du, du + c}" },
 
+  -- ---- sums of a step ----
+  { file = "vm/rewrite/recompute_policy.c", suites = "balance",
+    from = "mark[i] &= g->op.at[i].code != OP_running_counts;", to = "" },
+  { file = "vm/lower/optimizer_step.c", suites = "balance",
+    from = "if (e->l->sums_bytes)", to = "if (false)" },
+  { file = "vm/pipeline/microbatch_order.c", suites = "balance",
+    from = "if (part[k].mb > last) {", to = "if (true) {" },
+
+  -- ---- what points of a sweep have in common, names of adapters ----
+  { file = "bindings/sweep/sweep_cache.c", suites = "sweep_scripts best",
+    from = "if (x->ready && x->n == size && memcmp(x->key, key, size) == 0) return;",
+    to = "if (x->ready) return;" },
+  { file = "bindings/lang/plan_key.c", suites = "sweep_keys",
+    from = "lang_unvaried(s, top_of(r->f));", to = "true;" },
+  { file = "vm/weights/module_names.c", suites = "adapter_start",
+    from = "(!at[n] || at[n] == '.')", to = "true" },
+
   -- ---- ops that become one ----
   { file = "vm/rewrite/rewrite.h", suites = "fused",
     from = "return r->g->t.at[t].producer < at;", to = "return true;" },

@@ -316,9 +316,12 @@ def optimizer_of(o, groups, dtype):
                              eps=o["eps"] or torch.finfo(dtype).tiny, foreach=False)
 
 
-def move_biases(plan, weights, load):
-    """A bias that is frozen stays, and so do all beside an adapter."""
-    rate = (plan["moe"] or {}).get("bias_update_rate")
+def move_biases(plan, weights, load, step):
+    """A bias that is frozen stays, and so do all beside an adapter, and after the steps that move them."""
+    moe = plan["moe"] or {}
+    rate = moe.get("bias_update_rate")
+    if step >= (moe.get("bias_update_steps") or math.inf):
+        return
     for layer, counts in load.items():
         name = layer + ".gate.e_score_correction_bias"
         if not rate or plan["adapter"] or name not in weights:
@@ -409,7 +412,7 @@ def pytorch(plan, config, initial, batches, dtype, choices, chance=None):
         with torch.no_grad():
             for p in trained if formats.master else []:
                 p.copy_(formats.rounded(p))
-            move_biases(plan, w, load)
+            move_biases(plan, w, load, step)
     return {"loss": losses, "choices": choices,
             "weights": {n: p.detach().double() for n, p in w.items()}}
 

@@ -431,10 +431,11 @@ function experts.acc_dropped(k, rows, scal)
 end
 
 function experts.bias_step(k, p, load, scal)
-  local y = {}
+  local y, steps = {}, k.attr.n or 0
+  local over = steps > 0 and scal[k.scalar.SC_STEP + 1] > steps
   for i = 1, #p do
     local step = load[i] < k.attr.theta and k.attr.scale or load[i] > k.attr.theta and -k.attr.scale or 0
-    y[i] = p[i] + (scal[k.scalar.SC_HOLD + 1] == 0 and step or 0)
+    y[i] = p[i] + (scal[k.scalar.SC_HOLD + 1] == 0 and not over and step or 0)
   end
   return y, y
 end

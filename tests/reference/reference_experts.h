@@ -382,9 +382,10 @@ static void grouped_bias_dw(RefArgs *a) {
 }
 
 static void bias_step(RefArgs *a) {
+  bool held = IN(2)[SC_HOLD] != 0 || (a->attr->n > 0 && IN(2)[SC_STEP] > a->attr->n);
   for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
     double low = IN(1)[i]<a->attr->theta, high = IN(1)[i]> a->attr->theta;
-    OUT(0)[i] = IN(0)[i] + (IN(2)[SC_HOLD] == 0 ? a->attr->scale * (low - high) : 0);
+    OUT(0)[i] = IN(0)[i] + (held ? 0 : a->attr->scale * (low - high));
     OUT(1)[i] = OUT(0)[i];
   }
 }

@@ -284,6 +284,10 @@ static const struct {
      "targets = { 'shared_mlp.up_proj' }, modules_to_save = { 'router.gate' }",
      "model.layers.0.mlp.router.gate.weight", "model.layers.0.mlp.gate.weight",
      "model.layers.0.mlp.router.gate.weight", "\"up_proj\""},
+    {"'hy_v3', num_hidden_layers = 1, mlp_layer_types = { 'dense' }",
+     "targets = { 'gate_proj' }", "model.layers.0.mlp.gate_proj.lora_A.weight",
+     "model.layers.0.mlp.gate_proj.lora_A.weight",
+     "model.layers.0.mlp.gate_proj.lora_A.weight", "\"gate_proj\""},
     {"'laguna', num_hidden_layers = 1, mlp_layer_types = { 'sparse' }",
      "targets = { 'shared_expert.up_proj' }, rank_pattern = { ['shared_expert.up_proj'] "
      "= 3 }",

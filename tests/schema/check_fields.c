@@ -171,6 +171,7 @@ static const Given given[] = {
     {"cp", "comm", "ring", MODEL BATCH "mesh = { cp = 2 }"},
     {"moe", "aux_loss_sequences", "1", EXPERTS BATCH "moe = { aux_loss_coef = 0.1 }"},
     {"moe", "aux_loss_batch", "global", EXPERTS BATCH "moe = { aux_loss_coef = 0.1 }"},
+    {"moe", "bias_update_steps", "7", EXPERTS BATCH "moe = { bias_update_rate = 0.1 }"},
     {"moe", "num_groups", "4", EXPERTS BATCH "moe = { num_groups = 2, group_topk = 1 }"},
     {"moe", "group_topk", "2", EXPERTS BATCH "moe = { num_groups = 4, group_topk = 1 }"},
     {"moe", "drop", "true",

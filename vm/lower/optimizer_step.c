@@ -319,7 +319,8 @@ static void balance(Emit *e, const Compiled *c, const Stretch *r) {
   const Region *work = regions_find(s, REGION_WORK, p);
   double tokens = (double)e->plan->batch.global * (double)e->plan->batch.seq;
   OpAttr attr = {.scale = (float)e->plan->moe.bias_rate,
-                 .theta = (float)(tokens * c->param[p->param].share)};
+                 .theta = (float)(tokens * c->param[p->param].share),
+                 .n = (int32_t)e->plan->moe.bias_steps};
   if (attr.scale == 0) return;
   emit_kernel(e, OP_bias_step, &attr, update_name(e, c, r));
   emit_in(e, region_extent(regions_value(s, p), r), DT_F32);

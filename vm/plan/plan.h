@@ -380,6 +380,7 @@ typedef struct MoePlan {
   int64_t groups, group_topk; /* of experts, and of how many a token chooses; 0: the
                                  model's */
   double bias_rate;           /* step of the bias that chooses experts; 0: none */
+  int64_t bias_steps;         /* of the optimizer, with which it moves; 0: all */
   double capacity;            /* of an expert, by the mean of all; 0: as many as come */
   double most;                /* of a rank that has experts, by the mean; 0: the same */
   bool drops;                 /* what is beyond `most` is left out, else it is an error */

@@ -297,9 +297,11 @@ void cpu_bias_step(Device *dev, const KernelArgs *a) {
   const float *load = a->in[1].p;
   const double *scal = a->in[2].p;
   const KTensor *copy = &a->out[1];
+  bool over = a->attr->n > 0 && scal[SC_STEP] > a->attr->n;
+  bool moves = scal[SC_HOLD] == 0 && !over;
   for (int64_t i = 0; i < count_of(&a->out[0]); i++) {
     float step = load[i] < mean ? rate : load[i] > mean ? -rate : 0;
-    p[i] = was[i] + (scal[SC_HOLD] == 0 ? step : 0);
+    p[i] = was[i] + (moves ? step : 0);
     put(copy->p, copy->dtype, i, p[i]);
   }
 }

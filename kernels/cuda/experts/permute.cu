@@ -411,11 +411,12 @@ void cuda_regroup(Device *d, const KernelArgs *a) {
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
     step_bias(const float *was, const float *load, const double *scal, float *p, T *copy,
-              int64_t n, float rate, float mean) {
+              int64_t n, float rate, float mean, int steps) {
   int64_t step = (int64_t)gridDim.x * blockDim.x;
+  bool moves = scal[SC_HOLD] == 0 && (steps <= 0 || scal[SC_STEP] <= steps);
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
     float by = load[i] < mean ? rate : load[i] > mean ? -rate : 0;
-    p[i] = was[i] + (scal[SC_HOLD] == 0 ? by : 0);
+    p[i] = was[i] + (moves ? by : 0);
     copy[i] = rounded<T>(p[i]);
   }
 }
@@ -427,6 +428,6 @@ void cuda_bias_step(Device *d, const KernelArgs *a) {
     LAUNCH((step_bias<T>), blocks_for(n), BLOCK, cuda_stream(d),
            data<const float>(&a->in[0]), data<const float>(&a->in[1]),
            data<const double>(&a->in[2]), data<float>(&a->out[0]), data<T>(&a->out[1]), n,
-           a->attr->scale, a->attr->theta);
+           a->attr->scale, a->attr->theta, a->attr->n);
   });
 }
