@@ -636,9 +636,9 @@ return {
     from = "if (x->ready && x->n == size && memcmp(x->key, key, size) == 0) return;",
     to = "if (x->ready) return;" },
   { file = "bindings/lang/plan_key.c", suites = "sweep_keys",
-    from = "lang_unvaried(s, top_of(r->f));", to = "true;" },
+    from = "&& lang_unvaried(s, top_of(r->f));", to = "&& top_of(r->f) != NULL;" },
   { file = "vm/weights/module_names.c", suites = "adapter_start",
-    from = "(!at[n] || at[n] == '.')", to = "true" },
+    from = "(!at[n] || at[n] == '.')", to = "n > 0" },
 
   -- ---- ops that become one ----
   { file = "vm/rewrite/rewrite.h", suites = "fused",

@@ -302,13 +302,15 @@ START_TEST(modules_have_the_names_of_memory) {
       compiled(module[_i].model, arena_printf(arena, "adapter = { 'lora', rank = 2, %s }",
                                               module[_i].adapter));
   const char *const either[] = {module[_i].written, module[_i].other};
-  char name[512];
+  char name[512], own[512];
   Text config = {0};
   int param = 0;
   while (param < c->nparam && !str_eq(c->param[param].name, module[_i].own)) param++;
   ck_assert_msg(param < c->nparam, "%s", module[_i].own);
   adapter_tensor(c, param, name);
   ck_assert_str_eq(name, arena_printf(arena, "base_model.model.%s", module[_i].written));
+  ck_assert(adapter_by_files(c, name, own));
+  ck_assert_str_eq(own, module[_i].own);
   for (int i = 0; i < LEN(either); i++) {
     SafeTensors *s;
     Folders in = {.plan = scratch_dir};
