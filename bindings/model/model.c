@@ -10,6 +10,7 @@
 
 #include "bindings/schema/schema.h"
 #include "vm/base/absent.h"
+#include "vm/weights/module_names.h"
 typedef struct Model {
   lua_State *L;
   LangPlan *lp;
@@ -658,6 +659,37 @@ static ModuleNames module_names(lua_State *L, Arena *a) {
   return (ModuleNames){.at = all.at, .n = all.n};
 }
 
+static const char *as_files(const ModuleNames *m, Arena *a, const char *pattern) {
+  char name[512];
+  if (strlen(pattern) >= sizeof name) return pattern;
+  module_to_files(m, pattern, name);
+  return arena_str(a, name);
+}
+
+static Patterns patterns_as_files(const ModuleNames *m, Arena *a, Patterns of) {
+  const char **at = NEW_N(a, const char *, of.n);
+  for (int i = 0; i < of.n; i++) at[i] = as_files(m, a, of.at[i]);
+  return (Patterns){at, of.n};
+}
+
+static PatternNumbers numbers_as_files(const ModuleNames *m, Arena *a,
+                                       PatternNumbers of) {
+  PatternNumber *at = NEW_N(a, PatternNumber, of.n);
+  for (int i = 0; i < of.n; i++)
+    at[i] = (PatternNumber){as_files(m, a, of.at[i].pattern), of.at[i].number};
+  return (PatternNumbers){at, of.n};
+}
+
+/* Patterns may have the names that PEFT has, those of modules in memory. */
+static void rename_patterns(Adapter *of, Arena *a) {
+  const ModuleNames *m = &of->modules;
+  of->targets = patterns_as_files(m, a, of->targets);
+  of->experts = patterns_as_files(m, a, of->experts);
+  of->saved = patterns_as_files(m, a, of->saved);
+  of->ranks = numbers_as_files(m, a, of->ranks);
+  of->alphas = numbers_as_files(m, a, of->alphas);
+}
+
 void model_modules(lua_State *L, LangPlan *lp) {
   int top = lua_gettop(L);
   Arena *a = lp->arena;
@@ -673,6 +705,7 @@ void model_modules(lua_State *L, LangPlan *lp) {
   }
   m.experts = (Patterns){experts.at, experts.n};
   lp->plan.adapter.modules = m;
+  if (m.n) rename_patterns(&lp->plan.adapter, a);
   lua_settop(L, top);
 }
 

@@ -63,6 +63,25 @@ const StdlibFile *stdlib_find(const char *name) {
   return NULL;
 }
 
+/* Files of the library require each other by weft's require, which scripts, whose own is
+ * Lua's, do not have: gives it to the function on top. */
+static void give_require(lua_State *L) {
+  int file = lua_gettop(L);
+  bool has =
+      lua_getglobal(L, "require") && lua_tocfunction(L, file + 1) == modules_require;
+  if (!has) {
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, modules_require);
+    lua_setfield(L, -2, "require");
+    lua_createtable(L, 0, 1);
+    lua_pushglobaltable(L);
+    lua_setfield(L, -2, "__index");
+    lua_setmetatable(L, -2);
+    lua_setupvalue(L, file, 1);
+  }
+  lua_settop(L, file);
+}
+
 bool stdlib_push(lua_State *L, const char *name) {
   luaL_checkstack(L, 6, NULL);
   push_cache(L, &library_key);
@@ -78,6 +97,7 @@ bool stdlib_push(lua_State *L, const char *name) {
   }
   const char *chunk = lua_pushfstring(L, "@stdlib/%s.lua", name);
   if (chunk_load(L, f->text, f->n, chunk) != LUA_OK) lua_error(L);
+  give_require(L);
   length_function(L);
   lua_call(L, 0, 1);
   lua_remove(L, -2);

@@ -101,7 +101,9 @@ function falcon_h1.check(c)
   mamba2.check(c, problems, config.add, "mamba_n_heads", "mamba_n_groups")
   check_numbers(c, problems, "mlp_multipliers", 2)
   check_numbers(c, problems, "ssm_multipliers", 5)
-  if c.time_step_limit and (type(c.time_step_limit) ~= "table" or not math.type(c.time_step_limit[1])) then
+  local limit = c.time_step_limit
+  local low, high = table.unpack(type(limit) == "table" and limit or {})
+  if limit and (not math.type(low) or math.type(high) and low > high) then
     config.add(problems, "time_step_limit", "expected the shortest and the longest step")
   end
   return problems

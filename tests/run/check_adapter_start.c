@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "tests/harness/compiled_job.h"
+#include "tests/harness/process.h"
 #include "tests/harness/scratch.h"
 #include "vm/weights/adapter_files.h"
 #include "vm/weights/magnitudes.h"
@@ -284,6 +285,16 @@ static const struct {
      "targets = { 'shared_mlp.up_proj' }, modules_to_save = { 'router.gate' }",
      "model.layers.0.mlp.router.gate.weight", "model.layers.0.mlp.gate.weight",
      "model.layers.0.mlp.router.gate.weight", "\"up_proj\""},
+    {"'nemotron_h', num_hidden_layers = 1, layers_block_type = { 'mlp' }",
+     "targets = { 'model.layers.0.mixer.down_proj' }, alpha_pattern = { "
+     "['model.layers.*.mixer.down_proj'] = 3 }",
+     "backbone.layers.0.mixer.down_proj.lora_A.weight",
+     "model.layers.0.mixer.down_proj.lora_A.weight",
+     "backbone.layers.0.mixer.down_proj.lora_A.weight", "\"model\\\\.layers"},
+    {"'hy_v3', num_hidden_layers = 1, mlp_layer_types = { 'sparse' }",
+     "targets = { 'shared_experts.up_proj' }, modules_to_save = { 'mlp.gate' }",
+     "model.layers.0.mlp.router.gate.weight", "model.layers.0.mlp.gate.weight",
+     "model.layers.0.mlp.router.gate.weight", "\"up_proj\""},
     {"'hy_v3', num_hidden_layers = 1, mlp_layer_types = { 'dense' }",
      "targets = { 'gate_proj' }", "model.layers.0.mlp.gate_proj.lora_A.weight",
      "model.layers.0.mlp.gate_proj.lora_A.weight",
@@ -326,6 +337,47 @@ START_TEST(modules_have_the_names_of_memory) {
 }
 END_TEST
 
+static Outcome run_saved(const char *folder, const char *saved, const char *options) {
+  const char *text = arena_printf(
+      arena,
+      "local weft = require 'weft'\nreturn weft.plan {\n"
+      "  model = %s, adapter = { 'lora', rank = 2, targets = { 'o_proj' },\n"
+      "    modules_to_save = { '%s' } },\n"
+      "  batch = { global = 2, micro = 1, seq = 16 }, data = weft.synthetic {} }\n",
+      folder, saved);
+  scratch_put("saved.lua", text, strlen(text));
+  return process_run(60, "$weft run saved.lua --steps 1 --quiet --data %s %s",
+                     WEFT_SOURCE_DIR "/tests/oracle", options);
+}
+
+/* A module that files have as one is none that could be saved in parts: PEFT would leave
+ * out what it does not know without a word. */
+START_TEST(parts_are_not_saved) {
+  static const char *const names[] = {"mlp", "q_proj", "qkv_proj", "gate_up_proj"};
+  for (int i = 0; i < LEN(names); i++) {
+    Outcome o = run_saved("weft.model { 'phi3', num_hidden_layers = 1, hidden_size = 64, "
+                          "num_attention_heads = 4, num_key_value_heads = 2, "
+                          "intermediate_size = 64, vocab_size = 256 }",
+                          names[i], "");
+    ck_assert_int_eq(o.code, 1);
+    ck_assert_msg(strstr(o.err, "in files, and of such modules none is saved"), "%s",
+                  o.err);
+  }
+}
+END_TEST
+
+/* Experts that learn beside an adapter are in its folder, and in that of the base one by
+ * one. */
+START_TEST(saved_experts_begin_again) {
+  static const char base[] = "weft.hf '" WEFT_SOURCE_DIR "/tests/oracle/mixtral'";
+  static const char *const options[] = {"--export e", "--set 'adapter.from=\"e\"'"};
+  for (int i = 0; i < LEN(options); i++) {
+    Outcome o = run_saved(base, "experts", options[i]);
+    ck_assert_msg(o.code == 0, "%s", o.err);
+  }
+}
+END_TEST
+
 /* There must be a base that the adapter is of. */
 START_TEST(a_base_is_needed) {
   Plan plan = {.adapter = {.rank = 4, .from = "folder"}};
@@ -346,6 +398,8 @@ Suite *adapter_start_suite(void) {
   tcase_add_loop_test(t, settings_are_the_plans, 0, LEN(folder));
   tcase_add_loop_test(t, patterns_are_the_plans, 0, LEN(patterns));
   tcase_add_loop_test(t, modules_have_the_names_of_memory, 0, LEN(module));
+  tcase_add_test(t, parts_are_not_saved);
+  tcase_add_test(t, saved_experts_begin_again);
   tcase_add_test(t, a_base_is_needed);
   suite_add_tcase(s, t);
   return s;

@@ -45,6 +45,15 @@ START_TEST(rows) {
 }
 END_TEST
 
+/* Tensor plans of the library build on each other, also where require is Lua's. */
+START_TEST(tensor_plans) {
+  says("print(weft.tp_plan('qwen3_moe')['layers.*.self_attn.q_proj'])\n"
+       "print(#weft.sweep { plan = P, over = { { 'tp_plan', weft.tp_plan 'mixtral', "
+       "weft.tp_plan 'llama' } } })\n",
+       "colwise\n2\n");
+}
+END_TEST
+
 /* Rows that experts get if all get the same need not more places than that; how many more
  * there are changes what may move at most. */
 START_TEST(rows_of_experts) {
@@ -558,6 +567,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_add_test(t, measured);
   tcase_add_test(t, on_the_clock);
   tcase_add_test(t, by_bounds);
+  tcase_add_test(t, tensor_plans);
   tcase_add_test(t, bad_input);
   tcase_add_test(t, csv_and_json);
   tcase_add_test(t, resume);

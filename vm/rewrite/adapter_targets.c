@@ -333,7 +333,28 @@ static const char *tied_to(const Graph *g, const Param *p) {
   return NULL;
 }
 
+/* A module that files have as one is several here, and PEFT's folder has no place for a
+ * part of it. */
+static void is_part(const Finder *f, const char *param, const char *whole,
+                    const char *path) {
+  diag_error(f->d, "not-built", path,
+             "%s is a part of %s in files, and of such modules none is saved", param,
+             module_of(f->d->arena, whole))
+      ->suggestion = "leave it out, or give it an adapter (targets)";
+}
+
+/* The parameter of the model's files that has this one as a part; NULL: it is whole. */
+static const char *whole_param(const Graph *g, Arena *a, const char *param) {
+  PackedName part;
+  char name[PACKED_NAME];
+  if (!g->packed || !packed_find(param, g->packed, &part)) return NULL;
+  packed_rename(param, &part, part.of->whole, name);
+  return arena_str(a, name);
+}
+
 static void check_saved(const Finder *f, const Param *p, const char *path) {
+  const char *whole = whole_param(f->g, f->d->arena, p->name);
+  if (whole) is_part(f, p->name, whole, path);
   const char *tied = tied_to(f->g, p);
   if (tied)
     diag_error(f->d, "adapter", path, "%s is tied: %s reads it, too", p->name, tied)
@@ -384,7 +405,10 @@ bool *adapter_saved(const Graph *g, const Adapter *a, const AdapterTarget *targe
       const Param *param = &g->param.at[i];
       if (second_prefix(param->name, strlen(param->name))) continue;
       add_name(d->arena, &names, module_of(d->arena, param->name));
-      if (!names_holder(d->arena, a->saved.at[p], param->name)) continue;
+      const char *whole = whole_param(g, d->arena, param->name);
+      if (!names_holder(d->arena, a->saved.at[p], param->name) &&
+          !(whole && names_holder(d->arena, a->saved.at[p], whole)))
+        continue;
       if (!saved[i] && d->errors == errors) check_saved(&f, param, path);
       saved[i] = true, hits++;
     }

@@ -350,10 +350,26 @@ static bool fits(const CompiledParam *param, const char *name, WeightSource from
   return false;
 }
 
+/* Whether a tensor is one of the pieces of a parameter of experts; those of other layers
+ * are not looked for. */
+static bool is_piece(const Compiled *c, const SafeTensors *s, int param,
+                     const SafeTensor *t) {
+  const CompiledParam *p = &c->param[param];
+  const char *at = strstr(p->name, ours);
+  if (p->ndim != 3 || (at && strncmp(p->name, t->name, (size_t)(at - p->name)) != 0))
+    return false;
+  WeightSource from = in_pieces(s, p);
+  for (int i = 0; from.t && i < from.pieces; i++)
+    if (weights_piece(c, s, param, i, NULL) == t) return true;
+  return false;
+}
+
 /* Whether it is the base's of a parameter that an adapter's folder has, too. */
 static bool is_saved(const Compiled *c, const SafeTensors *s, const SafeTensor *t) {
   for (int i = 0; i < c->nparam; i++)
-    if (c->param[i].saved && find_name(s, c->param[i].name) == t) return true;
+    if (c->param[i].saved &&
+        (find_name(s, c->param[i].name) == t || is_piece(c, s, i, t)))
+      return true;
   return false;
 }
 
