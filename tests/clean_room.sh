@@ -35,7 +35,7 @@ fi
 steps=() suites=() short=false sources=true
 case ${1:-} in
 '') ;;
---short) short=true steps=(--steps 5) suites=(lang mesh passes program exec kernels cli) ;;
+--short) short=true steps=(--steps 5) suites=(lang mesh passes program exec kernels cli cuda_sass) ;;
 --packages) sources=false ;;
 *) say "there is no option $1; --short and --packages are"; exit 2 ;;
 esac
