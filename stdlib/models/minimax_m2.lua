@@ -49,7 +49,13 @@ end
 
 function minimax.check(c)
   local problems = decoder.check(minimax.class, c, rules)
-  if config.sound(problems) then moe.check_choices(c, problems, "num_local_experts") end
+  if not config.sound(problems) then return problems end
+  moe.check_choices(c, problems, "num_local_experts")
+  local part = c.partial_rotary_factor
+  if part and c.rotary_dim and math.floor(c.head_dim * part) ~= c.rotary_dim then
+    config.add(problems, "rotary_dim", "%d, but partial_rotary_factor = %g of head_dim = %d is %d", c.rotary_dim, part,
+               c.head_dim, math.floor(c.head_dim * part))
+  end
   return problems
 end
 
