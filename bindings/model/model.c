@@ -600,21 +600,13 @@ static void mark_library_rules(lua_State *L, LangPlan *lp, Arena *a) {
 
 enum { MODULES = 3 }; /* that are one in memory */
 
-/* Whether a pattern has these parts of a name: "mlp.gate" are none of "mlp.gate_proj". */
-static bool names_part(const char *pattern, const char *parts) {
-  size_t n = strlen(parts);
-  for (const char *at = pattern; (at = strstr(at, parts)); at++)
-    if ((at == pattern || at[-1] == '.') && (!at[n] || at[n] == '.')) return true;
-  return false;
-}
-
 /* Writes a rule, or if its pattern names a module of the table on top of the stack, one
  * for each of those in its place. Returns how many. */
 static int renamed(lua_State *L, const TpRule *rule, TpRule *out, Arena *a) {
   int names = lua_gettop(L), n = 0;
   for (lua_pushnil(L); state_next(L, names); lua_settop(L, names + 1)) {
     const char *module = lua_tostring(L, -2);
-    if (!names_part(rule->pattern, module)) continue;
+    if (!module_name_in(rule->pattern, module)) continue;
     int list = lua_gettop(L);
     for (; n < MODULES && lua_rawgeti(L, list, n + 1) == LUA_TSTRING; n++) {
       const char *text = luaL_gsub(L, rule->pattern, module, lua_tostring(L, -1));

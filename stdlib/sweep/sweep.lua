@@ -162,6 +162,11 @@ local function default_score(r, points)
   return "peak_gib"
 end
 
+local function by_score(a, b)
+  if a.score ~= b.score then return a.score < b.score end
+  return a.i < b.i
+end
+
 local function rank(r, shield, points)
   local best, dropped = {}, 0
   for i = 0, r.asked - 1 do
@@ -175,10 +180,7 @@ local function rank(r, shield, points)
       end
     end
   end
-  table.sort(best, function(a, b)
-    if a.score ~= b.score then return a.score < b.score end
-    return a.i < b.i
-  end)
+  table.sort(best, by_score)
   return best, dropped
 end
 
@@ -285,10 +287,7 @@ local function whole_rows(r, shield, points)
       r.legal, r.memory = r.legal - 1, r.memory + 1
     end
   end
-  table.sort(list, function(a, b)
-    if a.score ~= b.score then return a.score < b.score end
-    return a.i < b.i
-  end)
+  table.sort(list, by_score)
   r.best = list
 end
 
@@ -313,8 +312,7 @@ local function clock_rows(r, points)
   table.sort(r.best, function(a, b)
     local x, y = a.row.clock_ms or math.huge, b.row.clock_ms or math.huge
     if x ~= y then return x < y end
-    if a.score ~= b.score then return a.score < b.score end
-    return a.i < b.i
+    return by_score(a, b)
   end)
 end
 

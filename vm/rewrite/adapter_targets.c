@@ -40,14 +40,17 @@ static const char *target_name(const Graph *g, const Op *op) {
   return op->code == OP_grouped_linear ? g->t.at[op->in[1]].name : op->name;
 }
 
-/* The module of the model's files that a linear is a part of; NULL: it is one itself. */
-static const char *whole_name(const Graph *g, const Op *op) {
+/* What the model's files have a part of which this name is; NULL: it is whole there. */
+static const char *whole_of(const Graph *g, const char *name) {
   PackedName part;
-  char name[PACKED_NAME];
-  if (!g->packed || op->code != OP_linear || !packed_find(op->name, g->packed, &part))
-    return NULL;
-  packed_rename(op->name, &part, part.of->whole, name);
-  return arena_str(g->arena, name);
+  char whole[PACKED_NAME];
+  if (!g->packed || !packed_find(name, g->packed, &part)) return NULL;
+  packed_rename(name, &part, part.of->whole, whole);
+  return arena_str(g->arena, whole);
+}
+
+static const char *whole_name(const Graph *g, const Op *op) {
+  return op->code == OP_linear ? whole_of(g, op->name) : NULL;
 }
 
 /* What a list of patterns is of. */
@@ -343,17 +346,8 @@ static void is_part(const Finder *f, const char *param, const char *whole,
       ->suggestion = "leave it out, or give it an adapter (targets)";
 }
 
-/* The parameter of the model's files that has this one as a part; NULL: it is whole. */
-static const char *whole_param(const Graph *g, Arena *a, const char *param) {
-  PackedName part;
-  char name[PACKED_NAME];
-  if (!g->packed || !packed_find(param, g->packed, &part)) return NULL;
-  packed_rename(param, &part, part.of->whole, name);
-  return arena_str(a, name);
-}
-
 static void check_saved(const Finder *f, const Param *p, const char *path) {
-  const char *whole = whole_param(f->g, f->d->arena, p->name);
+  const char *whole = whole_of(f->g, p->name);
   if (whole) is_part(f, p->name, whole, path);
   const char *tied = tied_to(f->g, p);
   if (tied)
@@ -405,7 +399,7 @@ bool *adapter_saved(const Graph *g, const Adapter *a, const AdapterTarget *targe
       const Param *param = &g->param.at[i];
       if (second_prefix(param->name, strlen(param->name))) continue;
       add_name(d->arena, &names, module_of(d->arena, param->name));
-      const char *whole = whole_param(g, d->arena, param->name);
+      const char *whole = whole_of(g, param->name);
       if (!names_holder(d->arena, a->saved.at[p], param->name) &&
           !(whole && names_holder(d->arena, a->saved.at[p], whole)))
         continue;

@@ -3,8 +3,7 @@
 
 #include <stdio.h>
 
-/* Where a module's name begins in that of a tensor; NULL: nowhere. */
-static const char *find_module(const char *name, const char *module) {
+const char *module_name_in(const char *name, const char *module) {
   size_t n = strlen(module);
   for (const char *at = name; (at = strstr(at, module)); at++)
     if ((at == name || at[-1] == '.') && (!at[n] || at[n] == '.')) return at;
@@ -13,7 +12,7 @@ static const char *find_module(const char *name, const char *module) {
 
 static void replace(char name[512], const char *from, const char *to) {
   char old[512];
-  const char *at = find_module(name, from);
+  const char *at = module_name_in(name, from);
   if (!at) return;
   int before = (int)(at - name);
   memcpy(old, name, sizeof old);

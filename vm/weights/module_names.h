@@ -5,8 +5,10 @@
 
 #include "vm/plan/plan.h"
 
-/* The name with those of memory in the place of those of files, or the other way. What is
- * replaced are whole parts of it: "mlp.gate" is none of "mlp.gate_proj". */
+/* Where a name, or a pattern, has that of a module; NULL: nowhere. It is whole parts of
+ * it: "mlp.gate" is not in "mlp.gate_proj". */
+const char *module_name_in(const char *name, const char *module);
+/* The name with those of memory in the place of those of files, or the other way. */
 void module_to_memory(const ModuleNames *m, const char *name, char out[512]);
 void module_to_files(const ModuleNames *m, const char *name, char out[512]);
 
