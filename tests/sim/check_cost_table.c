@@ -38,12 +38,28 @@ START_TEST(kernels_between_rows) {
   Cost c = table_kernel_cost(&t, &sheet, OP_linear, "middle", &w);
   ck_assert_int_eq(c.from, COST_INTERPOLATED);
   ck_assert_double_eq_tol(c.seconds, 4 * 64, 1e-3);
+  w = size_of(64, 10, 10);
   c = table_kernel_cost(&t, &sheet, OP_linear, "large", &w);
   ck_assert_int_eq(c.from, COST_MEASURED);
   ck_assert_double_eq(c.seconds, 8 * 128);
   w = size_of(16.0001, 10, 10);
   c = table_kernel_cost(&t, &sheet, OP_linear, "as good as small", &w);
   ck_assert_double_eq_tol(c.seconds, 2 * 32, 0.01);
+}
+END_TEST
+
+/* Measured while all experts got the same rows: twice the rows take twice as long. */
+START_TEST(experts_with_more_rows) {
+  KernelRow row = product(16, 10, 10, 64);
+  row.shape = "experts", row.work.kind = WORK_GROUPED;
+  CostTable t = {.kernel = {&row, 1, 1}};
+  KernelWork even = row.work, busy = size_of(32, 10, 10);
+  busy.kind = WORK_GROUPED;
+  Cost c = table_kernel_cost(&t, &sheet, OP_linear, "experts", &even);
+  ck_assert_double_eq(c.seconds, 64);
+  c = table_kernel_cost(&t, &sheet, OP_linear, "experts", &busy);
+  ck_assert_int_eq(c.from, COST_MEASURED);
+  ck_assert_double_eq_tol(c.seconds, 128, 1e-9);
 }
 END_TEST
 
@@ -97,11 +113,13 @@ static CostTable flat_table(const Compiled *c, int cores, Arena *a) {
                  .threads = 1,
                  .cores = cores};
   wanted_add(&w, c, &t, a);
-  for (int i = 0; i < w.kernel.n; i++)
-    *VEC_PUSH(a, t.kernel) = (KernelRow){.op = w.kernel.at[i].in->op,
-                                         .shape = w.kernel.at[i].shape,
-                                         .work = size_of(1, 1, 1),
+  for (int i = 0; i < w.kernel.n; i++) {
+    const WantedKernel *x = &w.kernel.at[i];
+    *VEC_PUSH(a, t.kernel) = (KernelRow){.op = x->in->op,
+                                         .shape = x->shape,
+                                         .work = kernel_work(x->p, x->in, x->even),
                                          .seconds = KERNEL_S};
+  }
   for (int i = 0; i < w.move.n; i++)
     *VEC_PUSH(a, t.move) =
         (MoveRow){w.move.at[i].kind, w.move.at[i].dtype, w.move.at[i].ranks,
@@ -210,8 +228,8 @@ START_TEST(one_row_counts_as_often_as_it_runs) {
 END_TEST
 
 Suite *cost_table_suite(void) {
-  const TTest *paper[] = {kernels_between_rows, kernels_without_rows,
-                          transfers_between_rows};
+  const TTest *paper[] = {kernels_between_rows, experts_with_more_rows,
+                          kernels_without_rows, transfers_between_rows};
   const TTest *steps[] = {one_rank_takes_its_kernels, ranks_share_cores,
                           a_pipeline_on_one_core, one_row_counts_as_often_as_it_runs};
   Suite *s = suite_create("cost_table");

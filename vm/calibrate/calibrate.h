@@ -17,6 +17,7 @@ typedef struct WantedKernel {
   const Program *p;
   const Instr *in;
   const char *shape;
+  const EvenList *even; /* rows of experts in the program's buffers: all get the same */
 } WantedKernel;
 
 typedef struct WantedMove {
@@ -30,7 +31,7 @@ typedef struct WantedMove {
 typedef struct Wanted {
   VEC(WantedKernel) kernel;
   VEC(WantedMove) move;
-  int left_out; /* kernels and collectives whose time depends on routed rows */
+  int left_out; /* kernels that work on memory of the host */
 } Wanted;
 /* Adds what one step of these programs needs beyond the table. */
 void wanted_add(Wanted *w, const Compiled *c, const CostTable *have, Arena *a);

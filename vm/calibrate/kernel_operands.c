@@ -7,14 +7,17 @@
 #include "vm/base/bf16.h"
 #include "vm/base/f16.h"
 
-TimedKernel timed_instr(const Compiled *c, const Program *p, const Instr *in) {
+TimedKernel timed_instr(const Compiled *c, const Program *p, const Instr *in,
+                        const EvenList *even) {
   const Operand *o = &p->operand[in->operand];
   TimedKernel t = {
       .op = in->op,
+      .routed = routed_of(in->op),
       .args = {.attr = &p->attr[in->attr], .nin = in->nin, .nout = in->nout}};
   KernelArgs *a = &t.args;
   for (int k = 0; k < a->nin; k++) a->in[k] = operand_shape(&o[k]);
   for (int k = 0; k < a->nout; k++) a->out[k] = operand_shape(&o[in->nin + k]);
+  if (t.routed) t.filled = even_of(even, routed_buffer(&t)->dim[0]);
   int last = c->mesh.world - 1;
   a->accumulate = in->acc != ACC_NEVER;
   a->index = a->attr->cut ? mesh_index(&c->mesh, a->attr->cut, last) : 0;
@@ -80,9 +83,13 @@ static void fill_scalars(double *s, size_t n) {
   s[SC_BC1] = s[SC_BC2] = s[SC_SCALE] = s[SC_STEP] = s[SC_CLIP] = s[SC_TOKENS] = 1;
 }
 
-/* Ids and labels; 0 everywhere else: one document that begins there. */
+/* Ids, labels and places of rows; 0 everywhere else: one document that begins there. */
 static void fill_integers(const TimedKernel *t, int operand, int32_t *to, size_t n) {
   const KernelArgs *a = &t->args;
+  if (t->routed && t->routed->operand == operand) {
+    routed_fill(t, to);
+    return;
+  }
   int64_t rows = t->op == OP_embedding      ? a->in[1].dim[0]
                  : t->op == OP_embedding_dw ? a->out[0].dim[0]
                  : operand > 0              ? a->attr->vocab
@@ -115,20 +122,4 @@ void operands_fill(const TimedKernel *t, char *block) {
   operands_place(t, &a, block);
   for (int k = 0; k < a.nout; k++) fill_tensor(t, -1, &a.out[k]);
   for (int k = 0; k < a.nin; k++) fill_tensor(t, k, &a.in[k]);
-}
-
-bool operands_known(const Program *p, const Instr *in) {
-  static const uint16_t routed[] = {
-      OP_route,           OP_expert_counts,     OP_router_loss,   OP_permute,
-      OP_grouped_linear,  OP_grouped_bias,      OP_combine,       OP_route_dx,
-      OP_expert_load,     OP_router_loss_dx,    OP_permute_dx,    OP_grouped_linear_dx,
-      OP_grouped_bias_dw, OP_grouped_linear_dw, OP_combine_dx,    OP_expert_sizes,
-      OP_expert_ends,     OP_acc_rows,          OP_acc_dropped,   OP_regroup,
-      OP_acc_sources,     OP_sinkhorn,          OP_running_counts};
-  for (int i = 0; i < LEN(routed); i++)
-    if (routed[i] == in->op) return false;
-  const Operand *o = &p->operand[in->operand];
-  for (int i = 0; i < instr_operands(in); i++)
-    if (on_host(o[i].off)) return false;
-  return true;
 }

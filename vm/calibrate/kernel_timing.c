@@ -131,7 +131,7 @@ static weft_status time_it(const Bench *b, const TimedKernel *t, double *seconds
 
 weft_status time_kernel(const Bench *b, const WantedKernel *w, double *seconds,
                         weft_error *e) {
-  TimedKernel t = timed_instr(w->c, w->p, w->in);
+  TimedKernel t = timed_instr(w->c, w->p, w->in, w->even);
   return time_it(b, &t, seconds, e);
 }
 

@@ -14,6 +14,16 @@ static uint64_t count_of(const WantedMove *w) {
   return pieces ? MAX(all / (uint64_t)w->ranks, 1) : all;
 }
 
+/* Rows of one element each, in host memory whatever the device. */
+static weft_status give_rows(MoveMember *x, int members, uint64_t count, weft_error *e) {
+  x->op.members = members, x->op.each = 1, x->op.row = 1;
+  x->rows = mem_new(NULL, sizeof *x->rows * (size_t)members);
+  if (!x->rows) return err_set(e, WEFT_ENOMEM, "out of memory");
+  for (int i = 0; i < members; i++) x->rows[i] = (int32_t)count;
+  x->op.give = x->op.take = x->rows;
+  return WEFT_OK;
+}
+
 weft_status move_member_open(MoveMember *x, const Bench *b, const WantedMove *w, int i,
                              int group, weft_error *e) {
   const CollInfo *is = &coll_info[w->kind];
@@ -37,13 +47,14 @@ weft_status move_member_open(MoveMember *x, const Bench *b, const WantedMove *w,
                    .in = pair(w) && !sends ? NULL : x->in,
                    .out = sends ? NULL : x->out,
                    .count = count};
-  return WEFT_OK;
+  return is->is & COLL_COUNTED ? give_rows(x, w->ranks, count, e) : WEFT_OK;
 }
 
 void move_member_close(MoveMember *x) {
   if (x->in) device_free(x->device, x->in, x->in_bytes);
   if (x->out) device_free(x->device, x->out, x->out_bytes);
-  x->in = x->out = NULL;
+  if (x->rows) mem_free(NULL, x->rows, sizeof *x->rows * (size_t)x->op.members);
+  x->in = x->out = NULL, x->rows = NULL;
 }
 
 static weft_status once(MoveMember *x, weft_error *e) {

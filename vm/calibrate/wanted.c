@@ -1,7 +1,7 @@
 /* wanted.c - the distinct kernels and transfers of programs that a table lacks; see
  * calibrate.h. */
 #include "calibrate.h"
-#include "kernel_operands.h"
+#include "vm/sim/step_cost.h"
 
 /* ---- kernels ---- */
 
@@ -13,15 +13,15 @@ static bool wants(const Wanted *w, int op, const char *shape) {
 }
 
 static void want_kernel(Wanted *w, const Compiled *c, const Program *p, const Instr *in,
-                        const CostTable *have, Arena *a) {
+                        const EvenList *even, const CostTable *have, Arena *a) {
   char shape[KERNEL_SHAPE];
   kernel_shape(p, in, shape);
   if (table_kernel(have, in->op, shape) || wants(w, in->op, shape)) return;
-  if (!operands_known(p, in)) {
+  if (instr_uses_host(p, in)) {
     w->left_out++;
     return;
   }
-  *VEC_PUSH(a, w->kernel) = (WantedKernel){c, p, in, arena_str(a, shape)};
+  *VEC_PUSH(a, w->kernel) = (WantedKernel){c, p, in, arena_str(a, shape), even};
 }
 
 /* ---- transfers ---- */
@@ -39,7 +39,7 @@ static void want_bytes(Wanted *w, WantedMove m, const CostTable *have, Arena *a)
 
 /* Beside the size itself a small and a large one, between which all others lie. */
 static void want_move(Wanted *w, const Compiled *c, const Program *p, const Instr *in,
-                      const CostTable *have, Arena *a) {
+                      const EvenList *even, const CostTable *have, Arena *a) {
   enum { SMALL = 4096, LARGE = 4 };
   const Operand *o = &p->operand[in->operand];
   bool two = instr_is[in->code] & INSTR_PAIR;
@@ -48,12 +48,8 @@ static void want_move(Wanted *w, const Compiled *c, const Program *p, const Inst
                   .red = (RedOp)in->red,
                   .by = in->by,
                   .ranks = two ? 2 : comm_size(&c->mesh, &p->comm[in->comm]),
-                  .bytes = two ? operand_bytes(o) : coll_bytes(in, o)};
+                  .bytes = two ? operand_bytes(o) : (uint64_t)move_bytes(in, o, even)};
   if (m.ranks < 2) return;
-  if (!two && coll_info[in->coll].is & COLL_COUNTED) {
-    w->left_out++;
-    return;
-  }
   want_bytes(w, m, have, a);
   uint64_t own = m.bytes;
   m.bytes = SMALL;
@@ -71,11 +67,13 @@ static void want_move(Wanted *w, const Compiled *c, const Program *p, const Inst
 void wanted_add(Wanted *w, const Compiled *c, const CostTable *have, Arena *a) {
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
     const Program *p = &c->prog[pp];
+    EvenList *even = NEW(a, EvenList);
+    even_rows(p, a, even);
     for (uint32_t i = 0; i < p->ncode; i++) {
       const Instr *in = &p->code[i];
-      if (in->code == I_KERNEL) want_kernel(w, c, p, in, have, a);
+      if (in->code == I_KERNEL) want_kernel(w, c, p, in, even, have, a);
       if (instr_is[in->code] & INSTR_STARTS && in->code != I_RECV)
-        want_move(w, c, p, in, have, a);
+        want_move(w, c, p, in, even, have, a);
     }
   }
 }

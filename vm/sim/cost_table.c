@@ -75,6 +75,17 @@ static double roofline(const Cluster *k, const KernelWork *w) {
   return sheet_kernel(k, &r, w);
 }
 
+/* A kernel of experts was measured while all got the same; with others' rows, too, it
+ * takes as many times that as its roofline does. */
+static double as_filled(const Cluster *k, const KernelWork *w, const KernelRow *r) {
+  if (w->flops == r->work.flops && w->bytes == r->work.bytes) return r->seconds;
+  KernelWork was = *w;
+  was.m = r->work.m, was.n = r->work.n, was.k = r->work.k;
+  was.flops = r->work.flops, was.bytes = r->work.bytes;
+  double then = roofline(k, &was);
+  return then > 0 ? r->seconds * roofline(k, w) / then : r->seconds;
+}
+
 /* Rows of the op weigh by the square of their distance; those farther than three
  * doublings say nothing. */
 Cost table_kernel_cost(const CostTable *t, const Cluster *k, int op, const char *shape,
@@ -82,7 +93,7 @@ Cost table_kernel_cost(const CostTable *t, const Cluster *k, int op, const char 
   enum { FARTHEST = 9 };
   const double same = 1e-6;
   const KernelRow *exact = table_kernel(t, op, shape);
-  if (exact) return (Cost){exact->seconds, COST_MEASURED};
+  if (exact) return (Cost){as_filled(k, w, exact), COST_MEASURED};
   double sum = 0, weights = 0, own = roofline(k, w);
   for (int i = 0; i < t->kernel.n; i++) {
     const KernelRow *r = &t->kernel.at[i];

@@ -2,6 +2,8 @@
  * kernel_work.h. */
 #include "kernel_work.h"
 
+#include <math.h>
+
 #include "vm/graph/rules.h"
 
 const char *const work_name[WORK_N] = {
@@ -50,10 +52,16 @@ void even_rows(const Program *p, Arena *a, EvenList *out) {
   }
 }
 
-static double even_of(const EvenList *even, const Operand *o) {
+double even_of(const EvenList *even, int64_t rows) {
   for (int i = 0; i < even->n; i++)
-    if (even->at[i].rows == o->dim[0]) return even->at[i].even;
+    if (even->at[i].rows == rows) return even->at[i].even;
   return 1;
+}
+
+double move_bytes(const Instr *in, const Operand *o, const EvenList *even) {
+  double room = (double)coll_bytes(in, o);
+  if (!(coll_info[in->coll].is & COLL_COUNTED) || o->ndim != 3) return room;
+  return round(room * even_of(even, o->dim[0] * o->dim[1]));
 }
 
 /* ---- classes ---- */
@@ -107,7 +115,7 @@ static void head(KernelWork *w, const Program *p, const Instr *in, const Operand
 
 static void experts(KernelWork *w, const Instr *in, const Operand *o,
                     const EvenList *even) {
-  double share = even_of(even, &o[0]), r = rows(&o[0]) * share;
+  double share = even_of(even, o[0].dim[0]), r = rows(&o[0]) * share;
   bool dw = in->op == OP_grouped_linear_dw;
   const Operand *weight = dw ? &o[in->nin] : &o[1];
   double each = (double)operand_count(weight) / (double)weight->dim[0];
@@ -142,7 +150,7 @@ static double moved(const Instr *in, const Operand *o, const EvenList *even) {
   if (in->op == OP_embedding_dw) return 3 * bytes_of(o + 1, 1);
   double bytes = 0;
   for (int i = 0; i < in->nin + in->nout; i++)
-    bytes += bytes_of(&o[i], 1) * (o[i].ndim == 2 ? even_of(even, &o[i]) : 1);
+    bytes += bytes_of(&o[i], 1) * (o[i].ndim == 2 ? even_of(even, o[i].dim[0]) : 1);
   return bytes;
 }
 

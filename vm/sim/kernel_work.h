@@ -35,6 +35,10 @@ typedef struct EvenRows {
 } EvenRows;
 typedef VEC(EvenRows) EvenList;
 void even_rows(const Program *p, Arena *a, EvenList *out);
+/* The share of so many rows that have something in them; 1 where none are of experts. */
+double even_of(const EvenList *even, int64_t rows);
+/* Bytes of a collective: of exchanges of experts those of rows that are there. */
+double move_bytes(const Instr *in, const Operand *o, const EvenList *even);
 
 KernelWork kernel_work(const Program *p, const Instr *in, const EvenList *even);
 

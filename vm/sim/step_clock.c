@@ -35,15 +35,6 @@ static AxisSet comm_axes(const Clock *k, const CommDesc *d) {
   return comm_spans_pp(&k->c->mesh, d) ? d->axes | AXIS_BIT(AXIS_PP) : d->axes;
 }
 
-/* Rows that move if experts are balanced. */
-static double even_share(const EvenList *even, const Instr *in, const Operand *o) {
-  if (!(coll_info[in->coll].is & COLL_COUNTED)) return 1;
-  int64_t rows = o->ndim == 3 ? o->dim[0] * o->dim[1] : 0;
-  for (int i = 0; i < even->n; i++)
-    if (even->at[i].rows == rows) return even->at[i].even;
-  return 1;
-}
-
 static MoveWork move_of(const Clock *k, int pp, const Instr *in) {
   const Mesh *m = &k->c->mesh;
   const Cluster *cluster = &k->plan->cluster;
@@ -61,7 +52,7 @@ static MoveWork move_of(const Clock *k, int pp, const Instr *in) {
   MoveWork w = {.kind = (CollKind)in->coll,
                 .link = link_kind(cluster, link_extent(m, axes)),
                 .over = link_of(m, cluster, axes),
-                .bytes = (double)coll_bytes(in, o) * even_share(&k->busiest[pp], in, o)};
+                .bytes = move_bytes(in, o, &k->busiest[pp])};
   w.over.n = comm_size(m, d);
   return w;
 }

@@ -79,11 +79,10 @@ static weft_status row_done(Calibrate *c, const char *what, weft_error *e) {
 }
 
 static weft_status measure_kernels(Calibrate *c, weft_error *e) {
-  EvenList none = {0};
   for (int i = 0; i < c->wanted.kernel.n; i++) {
     const WantedKernel *w = &c->wanted.kernel.at[i];
     KernelRow row = {
-        .op = w->in->op, .shape = w->shape, .work = kernel_work(w->p, w->in, &none)};
+        .op = w->in->op, .shape = w->shape, .work = kernel_work(w->p, w->in, w->even)};
     row.work.dtype = kernel_dtype(w->p, w->in);
     TRY(time_kernel(&c->bench, w, &row.seconds, e));
     *VEC_PUSH(c->arena, c->table.kernel) = row;
@@ -176,9 +175,10 @@ static void tell(const Calibrate *c) {
     printf("  %d transfer%s of more ranks than there are processes %s left out\n",
            c->larger, plural(c->larger, "s"), c->larger == 1 ? "was" : "were");
   if (c->wanted.left_out)
-    printf("  %d instruction%s left out, whose time depends on routed rows or on "
-           "memory of the host: data sheets have them\n",
-           c->wanted.left_out, c->wanted.left_out == 1 ? " was" : "s were");
+    printf("  %d kernel%s left out, which work%s on memory of the host: data sheets have "
+           "them\n",
+           c->wanted.left_out, c->wanted.left_out == 1 ? " was" : "s were",
+           c->wanted.left_out == 1 ? "s" : "");
 }
 
 int verb_calibrate(Cli *cli, Arena *arena) {
