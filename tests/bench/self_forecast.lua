@@ -4,8 +4,8 @@
 --   ./dev bench foresight [PLANS [SEED [REPEATS [FOLDER]]]]    default: 40 plans, seed 1, 5 repeats,
 --                                                              build/foresight-PLANS-SEED
 --
--- Each plan is calibrated for, then all of them run by turns, so that a machine that gets busy
--- does so for all. The time of a step is the median of its repeats, each the median of a few
+-- In each turn all plans are calibrated for, anew, and then run, so that a machine that gets busy
+-- does so for all, and for what is foretold of them, which is the median of the turns. The time of a step is the median of its repeats, each the median of a few
 -- steps. Plans whose repeats still spread by more than 5 % have up to as many turns again, and
 -- are listed and left out if that does not help. The spread is that of the middle half of the
 -- repeats over their median. Beside the step stands the processor time of a step, of all
@@ -133,7 +133,9 @@ local function turn(p)
   return took, (long - short) / STEPS
 end
 
-local function calibration(p) return ("%s/%s.lua"):format(folder, p.procs > 0 and "tcp" or "local") end
+local function calibration(p, round)
+  return ("%s/%s%d.lua"):format(folder, p.procs > 0 and "tcp" or "local", round)
+end
 
 local done = folder .. "/turns.txt" -- "plan round step processor"
 for i, round, took, core in read(done):gmatch "(%d+) (%d+) (%S+) (%S+)\n" do
@@ -141,21 +143,17 @@ for i, round, took, core in read(done):gmatch "(%d+) (%d+) (%S+) (%S+)\n" do
   p.took[tonumber(round)], p.core[tonumber(round)] = tonumber(took), tonumber(core)
 end
 
-for i, p in ipairs(plans) do
-  assert(os.execute(("%s calibrate -q --threads 1 %s -o %s %s >%s/said"):format(program,
-    p.procs > 0 and "--procs " .. p.procs or "", calibration(p), p.path, folder)))
-  say("calibrated for %d of %d plans", i, #plans)
-end
-for _, p in ipairs(plans) do
-  local sim = p.plan:sim { calibration = calibration(p) }
-  p.clock, p.predicted_core, p.known = sim.seconds, 0, 1 - sim.sources["data sheet"]
-  for _, op in ipairs(sim.ops) do
-    p.predicted_core = p.predicted_core + op.seconds * sim.ranks / #sim.pipeline
+local function calibrate(round)
+  for i, p in ipairs(plans) do
+    assert(os.execute(("%s calibrate -q --threads 1 %s -o %s %s >%s/said"):format(program,
+      p.procs > 0 and "--procs " .. p.procs or "", calibration(p, round), p.path, folder)))
+    say("turn %d, calibrated for %d of %d plans", round, i, #plans)
   end
 end
 
 local function rounds(first, last, wanted)
   for round = first, last do
+    if round <= repeats then calibrate(round) end
     for i, p in ipairs(plans) do
       if not p.took[round] and wanted(p) then
         local took, core = turn(p)
@@ -174,6 +172,13 @@ io.stderr:write "\n"
 
 for _, p in ipairs(plans) do
   p.measured, p.spread = median(p.took), spread(p.took)
+  local clock, core = {}, {}
+  for round = 1, repeats do
+    local sim = p.plan:sim { calibration = calibration(p, round) }
+    clock[round], core[round], p.known = sim.seconds, 0, 1 - sim.sources["data sheet"]
+    for _, op in ipairs(sim.ops) do core[round] = core[round] + op.seconds * sim.ranks / #sim.pipeline end
+  end
+  p.clock, p.predicted_core, p.drift = median(clock), median(core), spread(clock)
   if p.procs == 0 then p.core = median(p.core) else p.core = nil end
 end
 
@@ -207,14 +212,14 @@ local function pick(is)
   return out
 end
 
-print "                                                                  step, ms                 spread   processor time, ms"
-print "plan                                                        measured    clock   error    known     %    measured predicted   error"
+print "                                                                  step, ms                 spread, %      processor time, ms"
+print "plan                                                        measured    clock   error    known measured clock  measured predicted   error"
 for _, p in ipairs(plans) do
   local core = p.core and ("%9.1f %9.1f %+6.1f %%"):format(1e3 * p.core, 1e3 * p.predicted_core,
     100 * (p.predicted_core / p.core - 1)) or "        -"
-  print(("%-58s %9.1f %8.1f %+6.1f %% %5.0f %% %5.1f%s %s"):format(p.what:sub(1, 58), 1e3 * p.measured,
+  print(("%-58s %9.1f %8.1f %+6.1f %% %5.0f %% %5.1f%s %6.1f %s"):format(p.what:sub(1, 58), 1e3 * p.measured,
     1e3 * p.clock, 100 * (p.clock / p.measured - 1), 100 * p.known, 100 * p.spread, p.spread > SPREAD and "*" or " ",
-    core))
+    100 * p.drift, core))
 end
 local steady = pick(function(p) return p.spread <= SPREAD end)
 print(("* left out: %d of %d plans whose repeats spread by more than 5 %%"):format(#plans - #steady, #plans))
@@ -237,7 +242,7 @@ for i, p in ipairs(pick(function(p) return p.procs == 0 end)) do
   local trace = ("%s/trace%d.json"):format(folder, i)
   assert(os.execute(("%s run %s --threads 1 --steps 6 -q --trace %s"):format(program, p.path, trace)))
   local out <close> = assert(io.popen(("%s sim %s --calibration %s --compare %s --json"):format(program, p.path,
-    calibration(p), trace)))
+    calibration(p, repeats), trace)))
   for object in out:read "a":match '"compare": (%b[])':gmatch "%b{}" do
     local name = object:match '"op": "([%w_]+)"'
     local op = ops[name]

@@ -17,7 +17,8 @@ static const char plan[] =
     "  model = weft.model { 'mixtral', hidden_size = 16, num_hidden_layers = 2,\n"
     "    num_attention_heads = 4, num_key_value_heads = 4, intermediate_size = 32,\n"
     "    vocab_size = 64, num_local_experts = 8, num_experts_per_tok = %d },\n"
-    "  mesh = { world = 4, ep = %d }, moe = { dispatcher = '%s', bias_update_rate = %s },\n"
+    "  mesh = { world = 4, ep = %d }, moe = { dispatcher = '%s', bias_update_rate = %s "
+    "},\n"
     "  batch = { global = 8, micro = 1, seq = 16 },\n"
     "  optimizer = weft.adamw { lr = 1e-3 }, train = { steps = 2 },\n"
     "  data = weft.synthetic {} }\n";
@@ -119,7 +120,8 @@ static bool look_at(const WantedKernel *w, int64_t rows) {
   return true;
 }
 
-/* Whatever the dispatcher, experts of a rank get as many rows as its tokens have choices. */
+/* Whatever the dispatcher, experts of a rank get as many rows as its tokens have choices.
+ */
 START_TEST(all_experts_get_the_same) {
   put_plan(_i);
   const Compiled *c = compiled_job(&job, arena, scratch_path("experts.lua"), NULL, 0);
@@ -150,10 +152,12 @@ END_TEST
 /* Exchanges of rows between processes, too. */
 START_TEST(processes_exchange_rows) {
   put_plan(3);
-  Outcome o = process_run(120, "$weft calibrate experts.lua --threads 1 --procs 2 -o p.lua");
+  Outcome o =
+      process_run(120, "$weft calibrate experts.lua --threads 1 --procs 2 -o p.lua");
   ck_assert_msg(o.code == 0, "%s", o.err);
   const char *file = scratch_get(scratch_path("p.lua"));
-  ck_assert_msg(strstr(file, "move { \"all_to_all_v\", \"f32\", ranks = 2, "), "%s", file);
+  ck_assert_msg(strstr(file, "move { \"all_to_all_v\", \"f32\", ranks = 2, "), "%s",
+                file);
 }
 END_TEST
 

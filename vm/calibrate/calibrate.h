@@ -2,10 +2,10 @@
  * and the world at hand: rows of a cost table (vm/sim/cost_table.h).
  *
  * As many ranks run a kernel at once as there are cores for, since they share these and
- * the memory. Each row is the median of several runs after a warm-up; operands lie in
- * several places, which are used by turns, as in a step. Where a rank is one thread, its
- * processor time is measured: the clock shares the cores itself, and what else the
- * machine does is no part of a row. */
+ * the memory. Each row is the mean of several runs after a warm-up, of which single
+ * pauses are left out; operands lie in several places, which are used by turns, as in a
+ * step. Where a rank is one thread, its processor time is measured: the clock shares the
+ * cores itself, and what else the machine does is no part of a row. */
 #ifndef WEFT_CALIBRATE_H
 #define WEFT_CALIBRATE_H
 
@@ -74,9 +74,9 @@ typedef struct Samples {
   double *at; /* [SAMPLES_MOST] */
   int n;
 } Samples;
-/* Calls fn(ud, i, samples) on n threads at once; the mean of their medians. */
+/* Calls fn(ud, i, samples) on n threads at once; the mean of what they saw, but no sample
+ * counts for more than three times the median of its thread. */
 typedef weft_status TimedFn(void *ud, int i, Samples *out, weft_error *e);
-weft_status median_of_threads(int n, TimedFn *fn, void *ud, double *seconds,
-                              weft_error *e);
+weft_status mean_of_threads(int n, TimedFn *fn, void *ud, double *seconds, weft_error *e);
 
 #endif

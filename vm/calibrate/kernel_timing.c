@@ -126,7 +126,7 @@ static weft_status on_rank(void *ud, int i, Samples *out, weft_error *e) {
 static weft_status time_it(const Bench *b, const TimedKernel *t, double *seconds,
                            weft_error *e) {
   Timing x = {b, t};
-  return median_of_threads(b->ranks, on_rank, &x, seconds, e);
+  return mean_of_threads(b->ranks, on_rank, &x, seconds, e);
 }
 
 weft_status time_kernel(const Bench *b, const WantedKernel *w, double *seconds,

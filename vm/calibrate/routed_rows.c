@@ -1,6 +1,7 @@
-/* routed_rows.c - integers of kernels of experts as they are when all experts get the same
- * rows, which is what the clock takes for granted (vm/sim/kernel_work.h). Tokens choose
- * experts in turn, so that rows of a token are far from each other, as in a step. */
+/* routed_rows.c - integers of kernels of experts as they are when all experts get the
+ * same rows, which is what the clock takes for granted (vm/sim/kernel_work.h). Tokens
+ * choose experts in turn, so that rows of a token are far from each other, as in a step.
+ */
 #include "kernel_operands.h"
 
 enum {
@@ -42,7 +43,8 @@ static int64_t rows_filled(const TimedKernel *t) {
 }
 
 static void fill_ids(const TimedKernel *t, int32_t *to, int64_t n) {
-  int64_t experts = t->op == OP_expert_load ? count(&t->args.out[0]) : t->args.attr->experts;
+  int64_t experts =
+      t->op == OP_expert_load ? count(&t->args.out[0]) : t->args.attr->experts;
   for (int64_t i = 0; i < n; i++) to[i] = (int32_t)(i % experts);
 }
 
@@ -70,7 +72,10 @@ static void fill_counts(const TimedKernel *t, int32_t *to, int64_t n) {
 }
 
 void routed_fill(const TimedKernel *t, int32_t *to) {
-  static void (*const fill[])(const TimedKernel *, int32_t *, int64_t) = {
-      [IDS] = fill_ids, [ENDS] = fill_ends, [PLACES] = fill_places, [COUNTS] = fill_counts};
+  static void (*const fill[])(const TimedKernel *, int32_t *,
+                              int64_t) = {[IDS] = fill_ids,
+                                          [ENDS] = fill_ends,
+                                          [PLACES] = fill_places,
+                                          [COUNTS] = fill_counts};
   fill[t->routed->what](t, to, count(&t->args.in[t->routed->operand]));
 }

@@ -1,4 +1,4 @@
-/* samples.c - threads that measure the same at once, and the median of what they saw. */
+/* samples.c - threads that measure the same at once, and the mean of what they saw. */
 #include "calibrate.h"
 
 #include <pthread.h>
@@ -65,6 +65,16 @@ static double median(double *x, int n) {
   return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
+/* A step has the slow moments of a machine, too, in which a core is another's for a while
+ * or runs less fast: the mean is what adds up to it, the median leaves them out. A single
+ * long pause is none of the kernel's. */
+static double mean(double *x, int n) {
+  enum { PAUSE = 3 }; /* times the median */
+  double most = PAUSE * median(x, n), sum = 0;
+  for (int i = 0; i < n; i++) sum += MIN(x[i], most);
+  return sum / n;
+}
+
 static weft_status gather(const Timer *t, int n, double *seconds, weft_error *e) {
   double sum = 0;
   for (int i = 0; i < n; i++) {
@@ -73,14 +83,14 @@ static weft_status gather(const Timer *t, int n, double *seconds, weft_error *e)
       return t[i].st;
     }
     if (!t[i].samples.n) return err_set(e, WEFT_EINTERNAL, "nothing was measured");
-    sum += median(t[i].samples.at, t[i].samples.n);
+    sum += mean(t[i].samples.at, t[i].samples.n);
   }
   *seconds = sum / n;
   return WEFT_OK;
 }
 
-weft_status median_of_threads(int n, TimedFn *fn, void *ud, double *seconds,
-                              weft_error *e) {
+weft_status mean_of_threads(int n, TimedFn *fn, void *ud, double *seconds,
+                            weft_error *e) {
   size_t count = (size_t)n, bytes = sizeof(double) * SAMPLES_MOST * count;
   Timer *t = mem_new(NULL, sizeof *t * count);
   double *samples = mem_new(NULL, bytes);

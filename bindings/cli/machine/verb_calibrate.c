@@ -21,7 +21,8 @@ typedef struct Calibrate {
   const WorldKind *comm;
   int larger; /* transfers of more ranks than there are processes */
   const char *today;
-  int done, kernels, moves; /* rows; measured now, of both kinds */
+  int done, kernels, moves; /* times; rows that are new, of both kinds */
+  int moves_done;           /* of all passes */
   double saved;             /* when the file was written last */
 } Calibrate;
 
@@ -70,7 +71,7 @@ static weft_status keep(Calibrate *c, weft_error *e) {
 
 static weft_status row_done(Calibrate *c, const char *what, weft_error *e) {
   enum { EVERY = 10 }; /* seconds between writes */
-  int all = c->wanted.kernel.n + c->wanted.move.n;
+  int all = (c->wanted.kernel.n + c->wanted.move.n) * CALIBRATE_PASSES;
   c->done++;
   if (!c->cli->quiet && isatty(STDERR_FILENO))
     fprintf(stderr, "\r%d of %d  %-32.32s%s", c->done, all, what,
@@ -78,35 +79,49 @@ static weft_status row_done(Calibrate *c, const char *what, weft_error *e) {
   return now_s() - c->saved > EVERY ? keep(c, e) : WEFT_OK;
 }
 
+/* `*row` is the mean of the passes before. */
+static void add_pass(double *row, int pass, double seconds) {
+  *row += (seconds - *row) / (pass + 1);
+}
+
 static weft_status measure_kernels(Calibrate *c, weft_error *e) {
-  for (int i = 0; i < c->wanted.kernel.n; i++) {
-    const WantedKernel *w = &c->wanted.kernel.at[i];
-    KernelRow row = {
-        .op = w->in->op, .shape = w->shape, .work = kernel_work(w->p, w->in, w->even)};
-    row.work.dtype = kernel_dtype(w->p, w->in);
-    TRY(time_kernel(&c->bench, w, &row.seconds, e));
-    *VEC_PUSH(c->arena, c->table.kernel) = row;
-    c->kernels++;
+  int n = c->wanted.kernel.n, first = c->table.kernel.n;
+  for (int k = 0; k < n * CALIBRATE_PASSES; k++) {
+    const WantedKernel *w = &c->wanted.kernel.at[k % n];
+    double seconds;
+    TRY(time_kernel(&c->bench, w, &seconds, e));
+    if (k < n) {
+      KernelRow row = {
+          .op = w->in->op, .shape = w->shape, .work = kernel_work(w->p, w->in, w->even)};
+      row.work.dtype = kernel_dtype(w->p, w->in);
+      *VEC_PUSH(c->arena, c->table.kernel) = row;
+      c->kernels++;
+    }
+    add_pass(&c->table.kernel.at[first + k % n].seconds, k / n, seconds);
     TRY(row_done(c, op_info[w->in->op].name, e));
   }
   return WEFT_OK;
 }
 
+/* Of a list that is gone through for each pass. */
 static weft_status move_done(void *ud, const WantedMove *w, double seconds,
                              weft_error *e) {
   Calibrate *c = ud;
-  *VEC_PUSH(c->arena, c->table.move) = (MoveRow){.kind = w->kind,
-                                                 .dtype = w->dtype,
-                                                 .ranks = w->ranks,
-                                                 .bytes = (double)w->bytes,
-                                                 .seconds = seconds};
-  c->moves++;
+  int n = c->wanted.move.n, k = c->moves_done++;
+  if (k < n) {
+    *VEC_PUSH(c->arena, c->table.move) = (MoveRow){
+        .kind = w->kind, .dtype = w->dtype, .ranks = w->ranks, .bytes = (double)w->bytes};
+    c->moves++;
+  }
+  int row = c->table.move.n - c->moves + k % n;
+  add_pass(&c->table.move.at[row].seconds, k / n, seconds);
   return row_done(c, coll_info[w->kind].name, e);
 }
 
 static weft_status measure_moves(Calibrate *c, weft_error *e) {
-  for (int i = 0; i < c->wanted.move.n; i++) {
-    const WantedMove *w = &c->wanted.move.at[i];
+  int n = c->wanted.move.n;
+  for (int k = 0; k < n * CALIBRATE_PASSES; k++) {
+    const WantedMove *w = &c->wanted.move.at[k % n];
     double seconds;
     TRY(time_move(&c->bench, w, &seconds, e));
     TRY(move_done(c, w, seconds, e));
@@ -119,12 +134,15 @@ static weft_status measure_moves_of_processes(Calibrate *c, weft_error *e) {
   World w = {0};
   TRY(calibrate_world(c->cli, c->comm, &w, e));
   int n = 0;
-  WantedMove *list = c->wanted.move.at;
+  WantedMove *want = c->wanted.move.at;
   for (int i = 0; i < c->wanted.move.n; i++)
-    if (list[i].ranks <= w.size) list[n++] = list[i];
+    if (want[i].ranks <= w.size) want[n++] = want[i];
   c->larger = c->wanted.move.n - n;
   c->wanted.move.n = n;
-  weft_status st = time_moves(&c->bench, &w, list, n, move_done, c, c->arena, e);
+  int all = n * CALIBRATE_PASSES;
+  WantedMove *list = NEW_N(c->arena, WantedMove, all);
+  for (int i = 0; i < all; i++) list[i] = want[i % n];
+  weft_status st = time_moves(&c->bench, &w, list, all, move_done, c, c->arena, e);
   world_close(&w);
   return st == WEFT_OK || !*c->cli->stop ? st : err_set(e, WEFT_EINTR, "interrupted");
 }
