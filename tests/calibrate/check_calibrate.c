@@ -6,9 +6,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/harness/compiled_job.h"
 #include "tests/harness/process.h"
 #include "tests/generate/tiny_plan.h"
 #include "vm/calibrate/calibrate.h"
+#include "vm/calibrate/kernel_operands.h"
 
 static void has(const char *text, const char *part) {
   ck_assert_msg(strstr(text, part) != NULL, "\"%s\" is not in\n%s", part, text);
@@ -218,6 +220,33 @@ START_TEST(matrices_are_timed_where_they_are) {
 }
 END_TEST
 
+/* The operands, then the results, of the first kernel of an op that a kernel before it
+ * passes on. */
+static uint32_t passed(const Compiled *c, int op) {
+  const Program *p = &c->prog[0];
+  for (uint32_t i = 0; i < p->ncode; i++)
+    if (p->code[i].code == I_KERNEL && p->code[i].op == op)
+      return timed_instr(c, p, &p->code[i], &(EvenList){0}).passed;
+  ck_abort_msg("there is no %s", op_info[op].name);
+}
+
+/* In a step weights, gradients and states are those of other layers than the ones before;
+ * integers are never passed on, as others would write over them. */
+START_TEST(what_is_in_the_cache) {
+  const char *path = scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
+  Arena *a = arena_new(NULL);
+  Job j;
+  const Compiled *c = compiled_job(&j, a, path, NULL, 0);
+  ck_assert_uint_eq(passed(c, OP_linear), 1 | 4);    /* x, w -> y */
+  ck_assert_uint_eq(passed(c, OP_linear_dw), 1 | 2); /* x, dy -> dw */
+  ck_assert_uint_eq(passed(c, OP_linear_dx), 1 | 4); /* dy, w -> dx */
+  ck_assert_uint_eq(passed(c, OP_embedding), 4);     /* ids, w -> y */
+  ck_assert_uint_eq(passed(c, OP_adamw), 0);
+  job_free(&j);
+  arena_free(a);
+}
+END_TEST
+
 static weft_status slow_now_and_then(void *ud, int i, Samples *out, weft_error *e) {
   static const double took[] = {1, 1, 2, 1, 1, 100};
   for (int k = 0; k < LEN(took); k++) out->at[out->n++] = took[k] + i;
@@ -229,9 +258,9 @@ static weft_status slow_now_and_then(void *ud, int i, Samples *out, weft_error *
 START_TEST(slow_moments_count) {
   double seconds = 0;
   weft_error e = {.rank = -1};
-  ck_assert_int_eq(mean_of_threads(1, slow_now_and_then, NULL, &seconds, &e), WEFT_OK);
+  ck_assert_int_eq(mean_of_threads(1, 1, slow_now_and_then, NULL, &seconds, &e), WEFT_OK);
   ck_assert_double_eq(seconds, (1 + 1 + 2 + 1 + 1 + 3) / 6.0);
-  ck_assert_int_eq(mean_of_threads(2, slow_now_and_then, NULL, &seconds, &e), WEFT_OK);
+  ck_assert_int_eq(mean_of_threads(2, 1, slow_now_and_then, NULL, &seconds, &e), WEFT_OK);
   ck_assert_double_eq(seconds, (9 / 6.0 + (2 + 2 + 3 + 2 + 2 + 6) / 6.0) / 2);
 }
 END_TEST
@@ -257,12 +286,13 @@ START_TEST(threads_that_cannot_start_leave_none_waiting) {
   ck_assert(f && fscanf(f, "%ld", &pages) == 1);
   fclose(f);
   pthread_barrier_init(&all_there, NULL, THREADS);
-  ck_assert_int_eq(mean_of_threads(THREADS, wait_for_all, NULL, &seconds, &e), WEFT_OK);
+  ck_assert_int_eq(mean_of_threads(THREADS, 1, wait_for_all, NULL, &seconds, &e),
+                   WEFT_OK);
   ck_assert_double_eq(seconds, (THREADS - 1) / 2.0);
   getrlimit(RLIMIT_AS, &room);
   room.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (200 << 20);
   ck_assert_int_eq(setrlimit(RLIMIT_AS, &room), 0);
-  ck_assert_int_eq(mean_of_threads(2 * THREADS, wait_for_all, NULL, &seconds, &e),
+  ck_assert_int_eq(mean_of_threads(2 * THREADS, 1, wait_for_all, NULL, &seconds, &e),
                    WEFT_ELIMIT);
   ck_assert_msg(strstr(e.text, "cannot start thread") != NULL, "%s", e.text);
 }
@@ -272,6 +302,7 @@ END_TEST
 Suite *calibrate_suite(void) {
   Suite *s = suite_create("calibrate");
   TCase *c = tcase_create("verb");
+  tcase_add_test(c, what_is_in_the_cache);
   tcase_add_test(c, slow_moments_count);
   tcase_add_test(c, a_calibration_goes_on);
   tcase_add_test(c, transfers_between_processes);

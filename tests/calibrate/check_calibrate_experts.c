@@ -102,7 +102,7 @@ static bool look_at(const WantedKernel *w, int64_t rows) {
   char *block = malloc(operands_bytes(&t));
   ck_assert_ptr_nonnull(block);
   operands_fill(&t, block);
-  operands_place(&t, &t.args, block);
+  operands_place(&t, &t.args, &(Places){.own = block});
   const KTensor *x = &t.args.in[t.routed->operand];
   switch (t.op) {
   case OP_grouped_linear:

@@ -1,11 +1,11 @@
 /* calibrate.h - measures the kernels and collectives of compiled programs on the device
  * and the world at hand: rows of a cost table (vm/sim/cost_table.h).
  *
- * As many ranks run a kernel at once as there are cores for, since they share these and
- * the memory. Each row is the mean of several runs after a warm-up, of which single
- * pauses are left out; operands lie in several places, which are used by turns, as in a
- * step. Where a rank is one thread, its processor time is measured: the clock shares the
- * cores itself, and what else the machine does is no part of a row. */
+ * Kernels run by turns, as in a step, on as many ranks at once as there are cores for,
+ * since they share these and the memory. Each row is the mean of several runs after a
+ * warm-up, of which single pauses are left out. Where a rank is one thread, its processor
+ * time is measured: the clock shares the cores itself, and what else the machine does is
+ * no part of a row. */
 #ifndef WEFT_CALIBRATE_H
 #define WEFT_CALIBRATE_H
 
@@ -51,8 +51,12 @@ weft_status bench_open(Bench *b, const DeviceKind *kind, int threads, int ranks,
                        weft_error *e);
 
 /* ---- kernel_timing.c ---- */
-weft_status time_kernel(const Bench *b, const WantedKernel *w, double *seconds,
-                        weft_error *e);
+/* How many of these kernels, from the first on, are measured together: as many as have
+ * room beside each other. */
+int kernels_together(const WantedKernel *list, int n);
+/* seconds[n], of kernels that run by turns, as they do in a step. */
+weft_status time_kernels(const Bench *b, const WantedKernel *list, int n, double *seconds,
+                         weft_error *e);
 /* flop/s of a large product, bytes/s of a large copy, of one rank while all run. */
 weft_status time_product(const Bench *b, DType t, double *rate, weft_error *e);
 weft_status time_copy(const Bench *b, double *rate, weft_error *e);
@@ -69,14 +73,15 @@ weft_status time_moves(const Bench *b, struct World *w, WantedMove *list, int n,
                        MoveDone *done, void *ud, Arena *a, weft_error *e);
 
 /* ---- samples.c ---- */
-enum { SAMPLES_MOST = 4096 };
+enum { SAMPLES_MOST = 1024 };
 typedef struct Samples {
   double *at; /* [SAMPLES_MOST] */
   int n;
 } Samples;
-/* Calls fn(ud, i, samples) on n threads at once; the mean of what they saw, but no sample
- * counts for more than three times the median of its thread. */
+/* Calls fn(ud, i, samples[kinds]) on n threads at once. seconds[kinds]: the means of what
+ * they saw, but no sample counts for more than three times the median of its thread. */
 typedef weft_status TimedFn(void *ud, int i, Samples *out, weft_error *e);
-weft_status mean_of_threads(int n, TimedFn *fn, void *ud, double *seconds, weft_error *e);
+weft_status mean_of_threads(int n, int kinds, TimedFn *fn, void *ud, double *seconds,
+                            weft_error *e);
 
 #endif

@@ -7,12 +7,45 @@
 #include "vm/base/bf16.h"
 #include "vm/base/f16.h"
 
+/* ---- what is passed on ---- */
+
+static const DType passed_type[PASSED_TYPES] = {DT_F32, DT_BF16, DT_F16};
+
+static int type_of(DType t) {
+  for (int i = 0; i < PASSED_TYPES; i++)
+    if (passed_type[i] == t) return i;
+  return -1;
+}
+
+/* Slots of parameters and gradients of the body that has the instruction; -1: it is of
+ * main, where all that there is belongs to the optimizer. */
+static int binds_of(const Program *p, const Instr *in) {
+  uint32_t at = (uint32_t)(in - p->code);
+  for (uint32_t i = 0; i < p->ncall; i++) {
+    const Body *b = &p->body[p->call[i].body];
+    if (at >= b->first && at < b->first + b->n) return p->call[i].nbind;
+  }
+  return -1;
+}
+
+static uint32_t passed_of(const Program *p, const Instr *in) {
+  const Operand *o = &p->operand[in->operand];
+  int binds = binds_of(p, in);
+  uint32_t bits = 0;
+  for (int k = 0; k < in->nin + in->nout && binds >= 0; k++) {
+    bool bound = o[k].slot > 0 && o[k].slot <= binds;
+    if (!bound && type_of((DType)o[k].dtype) >= 0) bits |= 1u << k;
+  }
+  return bits;
+}
+
 TimedKernel timed_instr(const Compiled *c, const Program *p, const Instr *in,
                         const EvenList *even) {
   const Operand *o = &p->operand[in->operand];
   TimedKernel t = {
       .op = in->op,
       .routed = routed_of(in->op),
+      .passed = passed_of(p, in),
       .args = {.attr = &p->attr[in->attr], .nin = in->nin, .nout = in->nout}};
   KernelArgs *a = &t.args;
   for (int k = 0; k < a->nin; k++) a->in[k] = operand_shape(&o[k]);
@@ -48,24 +81,47 @@ static int input_of(const KernelArgs *a, int out) {
                                                                            : -1;
 }
 
+static bool is_passed(const TimedKernel *t, int k) { return t->passed >> k & 1; }
+
 size_t operands_bytes(const TimedKernel *t) {
+  const KernelArgs *a = &t->args;
   size_t n = 0;
-  for (int k = 0; k < t->args.nin; k++) n += aligned(bytes_of(&t->args.in[k]));
-  for (int k = 0; k < t->args.nout; k++)
-    if (input_of(&t->args, k) < 0) n += aligned(bytes_of(&t->args.out[k]));
+  for (int k = 0; k < a->nin; k++)
+    if (!is_passed(t, k)) n += aligned(bytes_of(&a->in[k]));
+  for (int k = 0; k < a->nout; k++)
+    if (!is_passed(t, a->nin + k) && input_of(a, k) < 0)
+      n += aligned(bytes_of(&a->out[k]));
   return MAX(n, DEVICE_ALIGN);
 }
 
-void operands_place(const TimedKernel *t, KernelArgs *a, char *block) {
+static char *take(char **from, const KTensor *t) {
+  char *at = *from;
+  *from += aligned(bytes_of(t));
+  return at;
+}
+
+void operands_place(const TimedKernel *t, KernelArgs *a, const Places *to) {
+  Places at = *to;
   for (int k = 0; k < a->nin; k++) {
-    a->in[k].p = block;
-    block += aligned(bytes_of(&a->in[k]));
+    bool passed = is_passed(t, k);
+    a->in[k].p = take(passed ? &at.read[type_of(a->in[k].dtype)] : &at.own, &a->in[k]);
   }
   for (int k = 0; k < a->nout; k++) {
     int same = input_of(a, k);
-    a->out[k].p = same >= 0 ? a->in[same].p : block;
-    if (same < 0) block += aligned(bytes_of(&a->out[k]));
+    char **from = is_passed(t, a->nin + k) ? &at.written : &at.own;
+    a->out[k].p = same >= 0 ? a->in[same].p : take(from, &a->out[k]);
   }
+}
+
+void passed_bytes(const TimedKernel *t, PassedBytes *most) {
+  const KernelArgs *a = &t->args;
+  PassedBytes n = {0};
+  for (int k = 0; k < a->nin; k++)
+    if (is_passed(t, k)) n.read[type_of(a->in[k].dtype)] += aligned(bytes_of(&a->in[k]));
+  for (int k = 0; k < a->nout; k++)
+    if (is_passed(t, a->nin + k)) n.written += aligned(bytes_of(&a->out[k]));
+  for (int i = 0; i < PASSED_TYPES; i++) most->read[i] = MAX(most->read[i], n.read[i]);
+  most->written = MAX(most->written, n.written);
 }
 
 /* ---- values ---- */
@@ -74,6 +130,16 @@ void operands_place(const TimedKernel *t, KernelArgs *a, char *block) {
 static float small(size_t i) {
   uint32_t x = (uint32_t)i * 2654435761u;
   return (float)(x >> 8) / (1 << 24) - 0.5f;
+}
+
+static void fill_floats(DType t, void *to, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    float v = small(i);
+    if (t == DT_F32)
+      ((float *)to)[i] = v;
+    else
+      ((uint16_t *)to)[i] = t == DT_BF16 ? bf16_from_f32(v) : f16_from_f32(v);
+  }
 }
 
 static void fill_scalars(double *s, size_t n) {
@@ -106,20 +172,20 @@ static void fill_tensor(const TimedKernel *t, int operand, const KTensor *x) {
   case DT_U8: memset(x->p, 0x35, n); break;
   case DT_Q8: /* of averages: what a run begins with */
   case DT_UQ8: memset(x->p, 0, bytes_of(x)); break;
-  default:
-    for (size_t i = 0; i < n; i++) {
-      float v = small(i);
-      if (x->dtype == DT_F32)
-        ((float *)x->p)[i] = v;
-      else
-        ((uint16_t *)x->p)[i] = x->dtype == DT_BF16 ? bf16_from_f32(v) : f16_from_f32(v);
-    }
+  default: fill_floats(x->dtype, x->p, n);
   }
 }
 
-void operands_fill(const TimedKernel *t, char *block) {
+void operands_fill(const TimedKernel *t, char *own) {
   KernelArgs a = t->args;
-  operands_place(t, &a, block);
-  for (int k = 0; k < a.nout; k++) fill_tensor(t, -1, &a.out[k]);
-  for (int k = 0; k < a.nin; k++) fill_tensor(t, k, &a.in[k]);
+  operands_place(t, &a, &(Places){.own = own});
+  for (int k = 0; k < a.nout; k++)
+    if (!is_passed(t, a.nin + k)) fill_tensor(t, -1, &a.out[k]);
+  for (int k = 0; k < a.nin; k++)
+    if (!is_passed(t, k)) fill_tensor(t, k, &a.in[k]);
+}
+
+void passed_fill(int type, char *to, size_t bytes) {
+  DType t = passed_type[type];
+  fill_floats(t, to, bytes / (size_t)dtype_size(t));
 }

@@ -16,8 +16,22 @@ typedef struct TimedKernel {
   int op;
   const Routed *routed; /* NULL: no kernel of experts, or its time is the same */
   double filled;        /* of the rows of its buffer */
+  uint32_t passed;      /* operands, then results, a bit each: see Places */
   KernelArgs args;      /* operands without addresses */
 } TimedKernel;
+
+/* Where operands lie. In a step a kernel finds in the cache what the one before it has
+ * written, and not weights, gradients and states, as there are those of other layers
+ * between: numbers that bodies of programs pass on are in places that all kernels share,
+ * those that they read in one for each type, which nobody writes. */
+enum { PASSED_TYPES = 3 };
+typedef struct Places {
+  char *own, *read[PASSED_TYPES], *written;
+} Places;
+/* Bytes of the shared places. */
+typedef struct PassedBytes {
+  size_t read[PASSED_TYPES], written;
+} PassedBytes;
 
 /* As the last rank of its group sees it, which has the most to do where that differs. */
 TimedKernel timed_instr(const Compiled *c, const Program *p, const Instr *in,
@@ -30,9 +44,12 @@ const KTensor *routed_buffer(const TimedKernel *t);
 /* All experts get the same rows. */
 void routed_fill(const TimedKernel *t, int32_t *to);
 
-/* Bytes of all operands in one block; addresses in such a block; what it holds. */
+/* Bytes of its own operands in one block; addresses; what its own block holds. */
 size_t operands_bytes(const TimedKernel *t);
-void operands_place(const TimedKernel *t, KernelArgs *a, char *block);
-void operands_fill(const TimedKernel *t, char *block);
+void operands_place(const TimedKernel *t, KernelArgs *a, const Places *to);
+void operands_fill(const TimedKernel *t, char *own);
+/* Of shared places: room for this kernel, too; what the one of a type holds. */
+void passed_bytes(const TimedKernel *t, PassedBytes *most);
+void passed_fill(int type, char *to, size_t bytes);
 
 #endif

@@ -1,5 +1,6 @@
-/* kernel_timing.c - runs one kernel on several ranks at once: operands in memory of the
- * device, filled with small numbers, in several places that take turns. */
+/* kernel_timing.c - runs kernels by turns, on several ranks at once: operands in memory
+ * of the device, filled with small numbers, in several places where few of them are
+ * small. */
 #include <stdlib.h>
 
 #include "calibrate.h"
@@ -7,28 +8,38 @@
 
 /* One kernel on one rank. `places` sets of operands lie behind each other. */
 typedef struct Setup {
-  Device device;
+  Device *device;
+  const TimedKernel *t;
   const Kernel *kernel;
   KernelArgs args;
-  char *memory, *work, *state;
+  Places at; /* `own` is the first set */
+  char *work, *state;
   size_t bytes, set, work_bytes, state_bytes;
-  int places;
+  int places, next; /* the place that is used next */
+  int times;        /* runs between two looks at the clock */
 } Setup;
 
-/* At least so many bytes are used by turns, so that a kernel does not find all that it
- * reads in the nearest cache; it does not find all of a step there, either. */
-enum { TURNS = 4 << 20, PLACES_MOST = 16, WARM = 2, LEAST = 5 };
+typedef struct Timing {
+  const Bench *b;
+  const TimedKernel *t; /* [n] */
+  int n;
+} Timing;
 
-static weft_status prepare(Setup *s, const Bench *b, const TimedKernel *t,
-                           weft_error *e) {
+/* At least so many bytes of their own are used by turns, so that kernels do not find them
+ * in the nearest cache; in a step they do not, either. */
+enum { TURNS = 4 << 20, PLACES_MOST = 16, WARM = 2, LEAST = 5 };
+/* Of operands of kernels that are measured together, and of these. */
+enum { TOGETHER_MOST = 64, ROOM = 256 << 20 };
+
+static weft_status prepare(Setup *s, const Bench *b, weft_error *e) {
   KernelArgs *a = &s->args;
-  *a = t->args;
-  s->kernel = device_kernel(&s->device, t->op, a);
+  *a = s->t->args;
+  s->kernel = device_kernel(s->device, s->t->op, a);
   if (!s->kernel || !s->kernel->run)
     return err_set(e, WEFT_ERUN, "device %s has no kernel for op %s", b->kind->name,
-                   op_info[t->op].name);
-  s->state_bytes = b->kind->state(t->op, a);
-  s->work_bytes = b->kind->work(t->op, a);
+                   op_info[s->t->op].name);
+  s->state_bytes = b->kind->state(s->t->op, a);
+  s->work_bytes = b->kind->work(s->t->op, a);
   if (s->state_bytes) {
     enum { STATE_ALIGN = 64 };
     size_t room = (s->state_bytes + STATE_ALIGN - 1) / STATE_ALIGN * STATE_ALIGN;
@@ -37,102 +48,170 @@ static weft_status prepare(Setup *s, const Bench *b, const TimedKernel *t,
     memset(s->state, 0, room);
     a->state = s->state;
   }
-  if (s->kernel->prepare) TRY(s->kernel->prepare(&s->device, a, e));
+  if (s->kernel->prepare) TRY(s->kernel->prepare(s->device, a, e));
   if (s->work_bytes) {
     void *work;
-    TRY(device_alloc(&s->device, s->work_bytes, &work, e));
+    TRY(device_alloc(s->device, s->work_bytes, &work, e));
     s->work = work;
     a->work = work;
   }
   return WEFT_OK;
 }
 
-static weft_status fill(Setup *s, const TimedKernel *t, weft_error *e) {
+/* Memory of the device with what host memory of the same size is given by `make`. */
+typedef void Make(void *ud, char *to, size_t bytes);
+static weft_status filled(Device *d, size_t bytes, size_t times, Make *make, void *ud,
+                          char **out, weft_error *e) {
   void *memory;
-  s->set = operands_bytes(t);
-  s->places = (int)MAX(MIN(TURNS / MAX(s->set, 1), PLACES_MOST), 1);
-  s->bytes = s->set * (size_t)s->places;
-  TRY(device_alloc(&s->device, s->bytes, &memory, e));
-  s->memory = memory;
-  char *host = mem_new(NULL, s->set);
+  TRY(device_alloc(d, bytes * times, &memory, e));
+  *out = memory;
+  char *host = mem_new(NULL, bytes);
   if (!host) return err_set(e, WEFT_ENOMEM, "out of memory");
-  operands_fill(t, host);
-  for (int i = 0; i < s->places; i++)
-    device_upload(&s->device, s->memory + (size_t)i * s->set, host, s->set);
-  weft_status st = device_sync(&s->device, e);
-  mem_free(NULL, host, s->set);
+  make(ud, host, bytes);
+  for (size_t i = 0; i < times; i++) device_upload(d, *out + i * bytes, host, bytes);
+  weft_status st = device_sync(d, e);
+  mem_free(NULL, host, bytes);
   return st;
 }
 
+static void make_own(void *ud, char *to, size_t bytes) { operands_fill(ud, to); }
+static void make_passed(void *ud, char *to, size_t bytes) {
+  passed_fill(*(int *)ud, to, bytes);
+}
+
+static weft_status fill(Setup *s, size_t all, weft_error *e) {
+  s->set = operands_bytes(s->t);
+  s->places = (int)MAX(MIN(TURNS / MAX(all, 1), PLACES_MOST), 1);
+  s->bytes = s->set * (size_t)s->places;
+  return filled(s->device, s->set, (size_t)s->places, make_own, (void *)s->t, &s->at.own,
+                e);
+}
+
 static void close_setup(Setup *s) {
-  if (s->kernel && s->kernel->release) s->kernel->release(&s->device, &s->args);
-  if (s->memory) device_free(&s->device, s->memory, s->bytes);
-  if (s->work) device_free(&s->device, s->work, s->work_bytes);
+  if (s->kernel && s->kernel->release) s->kernel->release(s->device, &s->args);
+  if (s->at.own) device_free(s->device, s->at.own, s->bytes);
+  if (s->work) device_free(s->device, s->work, s->work_bytes);
   free(s->state);
-  device_close(&s->device);
+}
+
+/* ---- places that all share ---- */
+
+static PassedBytes shared_bytes(const Timing *x) {
+  PassedBytes n = {0};
+  for (int i = 0; i < x->n; i++) passed_bytes(&x->t[i], &n);
+  return n;
+}
+
+static weft_status share(Device *d, const PassedBytes *n, Places *to, weft_error *e) {
+  void *written = NULL;
+  for (int i = 0; i < PASSED_TYPES; i++)
+    if (n->read[i]) TRY(filled(d, n->read[i], 1, make_passed, &i, &to->read[i], e));
+  if (n->written) TRY(device_alloc(d, n->written, &written, e));
+  to->written = written;
+  return WEFT_OK;
+}
+
+static void unshare(Device *d, const PassedBytes *n, const Places *from) {
+  for (int i = 0; i < PASSED_TYPES; i++)
+    if (from->read[i]) device_free(d, from->read[i], n->read[i]);
+  if (from->written) device_free(d, from->written, n->written);
 }
 
 /* ---- samples ---- */
 
-typedef struct Timing {
-  const Bench *b;
-  const TimedKernel *t;
-} Timing;
-
-/* `times` runs, from place i on; `*took` of each. */
-static weft_status runs(Setup *s, const Timing *x, int i, int times, double *took,
+/* `times` runs; `*took` of each. */
+static weft_status runs(Setup *s, const Bench *b, int times, double *took,
                         weft_error *e) {
-  double from = bench_now(x->b);
-  for (int k = i; k < i + times; k++) {
-    operands_place(x->t, &s->args, s->memory + (size_t)(k % s->places) * s->set);
-    device_launch(&s->device, s->kernel, &s->args);
+  double from = bench_now(b);
+  for (int k = 0; k < times; k++) {
+    Places at = s->at;
+    at.own += (size_t)s->next * s->set;
+    operands_place(s->t, &s->args, &at);
+    s->next = (s->next + 1) % s->places;
+    device_launch(s->device, s->kernel, &s->args);
   }
-  TRY(device_sync(&s->device, e));
-  *took = (bench_now(x->b) - from) / times;
+  TRY(device_sync(s->device, e));
+  *took = (bench_now(b) - from) / times;
   return WEFT_OK;
 }
 
-/* Short kernels are run several times between two looks at the clock. */
-static weft_status sample(Setup *s, const Timing *x, Samples *out, weft_error *e) {
-  const double look = 20e-6;
+/* Short kernels are run several times between two looks at the clock, but on a host no
+ * more often than the looks ask for: in a step they do not follow themselves. */
+static weft_status warm(Setup *s, const Bench *b, weft_error *e) {
   enum { TIMES_MOST = 100 };
+  const double look = b->kind->host ? 4e-6 : 20e-6;
   double took;
-  TRY(runs(s, x, 0, MAX(WARM, s->places), &took, e));
-  TRY(runs(s, x, 0, 1, &took, e));
-  int times = took * TIMES_MOST < look ? TIMES_MOST
-              : took < look            ? (int)(look / took)
-                                       : 1;
+  TRY(runs(s, b, MAX(WARM, s->places), &took, e));
+  TRY(runs(s, b, 1, &took, e));
+  s->times = took * TIMES_MOST < look ? TIMES_MOST : took < look ? (int)(look / took) : 1;
+  return WEFT_OK;
+}
+
+static weft_status sample(Setup *s, const Timing *x, Samples *out, weft_error *e) {
   double begin = now_s();
-  for (int i = 0; out->n < SAMPLES_MOST; i += times) {
+  for (int i = 0; i < x->n; i++) TRY(warm(&s[i], x->b, e));
+  while (out->n < SAMPLES_MOST) {
     if (x->b->stop && *x->b->stop) return err_set(e, WEFT_EINTR, "interrupted");
-    if (out->n >= LEAST && now_s() - begin > x->b->seconds) break;
-    TRY(runs(s, x, i, times, &took, e));
-    out->at[out->n++] = took;
+    if (out->n >= LEAST && now_s() - begin > x->b->seconds * x->n) break;
+    for (int i = 0; i < x->n; i++)
+      TRY(runs(&s[i], x->b, s[i].times, &out[i].at[out[i].n++], e));
   }
   return WEFT_OK;
+}
+
+static size_t bytes_of_all(const TimedKernel *t, int n) {
+  size_t bytes = 0;
+  for (int i = 0; i < n; i++) bytes += operands_bytes(&t[i]);
+  return bytes;
 }
 
 static weft_status on_rank(void *ud, int i, Samples *out, weft_error *e) {
   const Timing *x = ud;
-  Setup s = {0};
-  TRY(device_open(&s.device, x->b->device, NULL, i, i, x->b->threads, e));
-  weft_status st = prepare(&s, x->b, x->t, e);
-  if (st == WEFT_OK) st = fill(&s, x->t, e);
-  if (st == WEFT_OK) st = sample(&s, x, out, e);
-  close_setup(&s);
+  Device device;
+  Places shared = {0};
+  Setup s[TOGETHER_MOST] = {0};
+  size_t all = bytes_of_all(x->t, x->n);
+  PassedBytes passed = shared_bytes(x);
+  TRY(device_open(&device, x->b->device, NULL, i, i, x->b->threads, e));
+  weft_status st = share(&device, &passed, &shared, e);
+  for (int k = 0; k < x->n && st == WEFT_OK; k++) {
+    s[k] = (Setup){.device = &device, .t = &x->t[k], .at = shared};
+    st = prepare(&s[k], x->b, e);
+    if (st == WEFT_OK) st = fill(&s[k], all, e);
+  }
+  if (st == WEFT_OK) st = sample(s, x, out, e);
+  for (int k = 0; k < x->n && s[k].device; k++) close_setup(&s[k]);
+  unshare(&device, &passed, &shared);
+  device_close(&device);
   return st;
 }
 
-static weft_status time_it(const Bench *b, const TimedKernel *t, double *seconds,
-                           weft_error *e) {
-  Timing x = {b, t};
-  return mean_of_threads(b->ranks, on_rank, &x, seconds, e);
+static TimedKernel timed_of(const WantedKernel *w) {
+  return timed_instr(w->c, w->p, w->in, w->even);
 }
 
-weft_status time_kernel(const Bench *b, const WantedKernel *w, double *seconds,
-                        weft_error *e) {
-  TimedKernel t = timed_instr(w->c, w->p, w->in, w->even);
-  return time_it(b, &t, seconds, e);
+static bool of_main(const WantedKernel *w) { return w->in < w->p->code + w->p->nmain; }
+
+/* The optimizer goes through more memory than caches have; in a step that happens behind
+ * many microbatches, so it is no neighbour of kernels of bodies. */
+int kernels_together(const WantedKernel *list, int n) {
+  size_t bytes = 0;
+  int i = 0;
+  for (; i < MIN(n, TOGETHER_MOST); i++) {
+    TimedKernel t = timed_of(&list[i]);
+    bytes += operands_bytes(&t);
+    if (i > 0 && (bytes > ROOM || of_main(&list[i]) != of_main(list))) break;
+  }
+  return i;
+}
+
+weft_status time_kernels(const Bench *b, const WantedKernel *list, int n, double *seconds,
+                         weft_error *e) {
+  TimedKernel t[TOGETHER_MOST];
+  Timing x = {b, t, n};
+  assert(n > 0 && n <= TOGETHER_MOST);
+  for (int i = 0; i < n; i++) t[i] = timed_of(&list[i]);
+  return mean_of_threads(b->ranks, n, on_rank, &x, seconds, e);
 }
 
 /* ---- figures of the machine ---- */
@@ -149,7 +228,7 @@ weft_status time_product(const Bench *b, DType type, double *rate, weft_error *e
       .op = OP_linear,
       .args = {.attr = &plain, .in = {x, x}, .out = {x}, .nin = 2, .nout = 1}};
   double s;
-  TRY(time_it(b, &t, &s, e));
+  TRY(mean_of_threads(b->ranks, 1, on_rank, &(Timing){b, &t, 1}, &s, e));
   *rate = 2.0 * SIDE * SIDE * SIDE / s;
   return WEFT_OK;
 }
@@ -161,7 +240,7 @@ weft_status time_copy(const Bench *b, double *rate, weft_error *e) {
   TimedKernel t = {.op = OP_copy,
                    .args = {.attr = &plain, .in = {x}, .out = {x}, .nin = 1, .nout = 1}};
   double s;
-  TRY(time_it(b, &t, &s, e));
+  TRY(mean_of_threads(b->ranks, 1, on_rank, &(Timing){b, &t, 1}, &s, e));
   *rate = 2.0 * SIDE * SIDE * sizeof(float) / s;
   return WEFT_OK;
 }

@@ -52,7 +52,7 @@ weft_status time_move(const Bench *b, const WantedMove *w, double *seconds,
   for (int i = 0; i < n; i++) m.rank[i] = i;
   weft_status st =
       world_start(&m.world, world_default(false, false, b->kind->host), NULL, n, NULL, e);
-  if (st == WEFT_OK) st = mean_of_threads(n, member, &m, seconds, e);
+  if (st == WEFT_OK) st = mean_of_threads(n, 1, member, &m, seconds, e);
   if (st == WEFT_OK) *seconds = move_on_all_cores(b, *seconds, n);
   world_close(&m.world);
   mem_free(NULL, m.rank, bytes);

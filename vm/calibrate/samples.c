@@ -17,7 +17,7 @@ typedef struct Timer {
   TimedFn *fn;
   void *ud;
   int i;
-  Samples samples;
+  Samples *samples; /* [kinds] */
   weft_status st;
   weft_error e;
   pthread_t thread;
@@ -41,7 +41,7 @@ static void gate_set(Gate *g, int to) {
 static void *timer_main(void *p) {
   Timer *t = p;
   if (!let_in(t->gate)) return NULL;
-  t->st = t->fn(t->ud, t->i, &t->samples, &t->e);
+  t->st = t->fn(t->ud, t->i, t->samples, &t->e);
   return NULL;
 }
 
@@ -75,26 +75,39 @@ static double mean(double *x, int n) {
   return sum / n;
 }
 
-static weft_status gather(const Timer *t, int n, double *seconds, weft_error *e) {
-  double sum = 0;
+static weft_status gather(const Timer *t, int n, int kinds, double *seconds,
+                          weft_error *e) {
+  for (int k = 0; k < kinds; k++) seconds[k] = 0;
   for (int i = 0; i < n; i++) {
     if (t[i].st != WEFT_OK) {
       *e = t[i].e;
       return t[i].st;
     }
-    if (!t[i].samples.n) return err_set(e, WEFT_EINTERNAL, "nothing was measured");
-    sum += mean(t[i].samples.at, t[i].samples.n);
+    for (int k = 0; k < kinds; k++) {
+      Samples *x = &t[i].samples[k];
+      if (!x->n) return err_set(e, WEFT_EINTERNAL, "nothing was measured");
+      seconds[k] += mean(x->at, x->n) / n;
+    }
   }
-  *seconds = sum / n;
   return WEFT_OK;
 }
 
-weft_status mean_of_threads(int n, TimedFn *fn, void *ud, double *seconds,
+/* Samples of all threads in one block. */
+static Samples *make_samples(void *block, size_t all) {
+  Samples *s = block;
+  double *at = (double *)(s + all);
+  for (size_t i = 0; i < all; i++) s[i] = (Samples){.at = at + i * SAMPLES_MOST};
+  return s;
+}
+
+weft_status mean_of_threads(int n, int kinds, TimedFn *fn, void *ud, double *seconds,
                             weft_error *e) {
-  size_t count = (size_t)n, bytes = sizeof(double) * SAMPLES_MOST * count;
-  Timer *t = mem_new(NULL, sizeof *t * count);
-  double *samples = mem_new(NULL, bytes);
-  weft_status st = t && samples ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
+  size_t all = (size_t)n * (size_t)kinds;
+  size_t bytes = (sizeof(Samples) + sizeof(double) * SAMPLES_MOST) * all;
+  Timer *t = mem_new(NULL, sizeof *t * (size_t)n);
+  void *block = mem_new(NULL, bytes);
+  weft_status st = t && block ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
+  Samples *samples = block ? make_samples(block, all) : NULL;
   Gate gate = {.is = GATE_SHUT};
   int started = 0;
   pthread_mutex_init(&gate.mutex, NULL);
@@ -105,7 +118,7 @@ weft_status mean_of_threads(int n, TimedFn *fn, void *ud, double *seconds,
                  .fn = fn,
                  .ud = ud,
                  .i = started,
-                 .samples = {.at = samples + (size_t)started * SAMPLES_MOST},
+                 .samples = samples + (size_t)started * (size_t)kinds,
                  .e = {.rank = -1}};
     if (start(x)) {
       st = err_set(e, WEFT_ELIMIT, "cannot start thread %d of %d", started, n);
@@ -116,8 +129,8 @@ weft_status mean_of_threads(int n, TimedFn *fn, void *ud, double *seconds,
   for (int i = 0; i < started; i++) pthread_join(t[i].thread, NULL);
   pthread_cond_destroy(&gate.changed);
   pthread_mutex_destroy(&gate.mutex);
-  if (st == WEFT_OK) st = gather(t, n, seconds, e);
-  mem_free(NULL, samples, bytes);
-  mem_free(NULL, t, sizeof *t * count);
+  if (st == WEFT_OK) st = gather(t, n, kinds, seconds, e);
+  mem_free(NULL, block, bytes);
+  mem_free(NULL, t, sizeof *t * (size_t)n);
   return st;
 }

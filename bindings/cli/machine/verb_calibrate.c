@@ -84,22 +84,33 @@ static void add_pass(double *row, int pass, double seconds) {
   *row += (seconds - *row) / (pass + 1);
 }
 
-static weft_status measure_kernels(Calibrate *c, weft_error *e) {
-  int n = c->wanted.kernel.n, first = c->table.kernel.n;
-  for (int k = 0; k < n * CALIBRATE_PASSES; k++) {
-    const WantedKernel *w = &c->wanted.kernel.at[k % n];
-    double seconds;
-    TRY(time_kernel(&c->bench, w, &seconds, e));
-    if (k < n) {
-      KernelRow row = {
-          .op = w->in->op, .shape = w->shape, .work = kernel_work(w->p, w->in, w->even)};
-      row.work.dtype = kernel_dtype(w->p, w->in);
-      *VEC_PUSH(c->arena, c->table.kernel) = row;
-      c->kernels++;
-    }
-    add_pass(&c->table.kernel.at[first + k % n].seconds, k / n, seconds);
-    TRY(row_done(c, op_info[w->in->op].name, e));
+static void add_row(Calibrate *c, const WantedKernel *w) {
+  KernelRow row = {
+      .op = w->in->op, .shape = w->shape, .work = kernel_work(w->p, w->in, w->even)};
+  row.work.dtype = kernel_dtype(w->p, w->in);
+  *VEC_PUSH(c->arena, c->table.kernel) = row;
+  c->kernels++;
+}
+
+/* Kernels `at` and those behind it that are measured with it; `*n` of them. */
+static weft_status measure_some(Calibrate *c, int pass, int at, int *n, weft_error *e) {
+  const WantedKernel *w = &c->wanted.kernel.at[at];
+  *n = kernels_together(w, c->wanted.kernel.n - at);
+  double *seconds = NEW_N(c->arena, double, *n);
+  TRY(time_kernels(&c->bench, w, *n, seconds, e));
+  for (int i = 0; i < *n; i++) {
+    if (pass == 0) add_row(c, &w[i]);
+    int row = c->table.kernel.n - c->kernels + at + i;
+    add_pass(&c->table.kernel.at[row].seconds, pass, seconds[i]);
+    TRY(row_done(c, op_info[w[i].in->op].name, e));
   }
+  return WEFT_OK;
+}
+
+static weft_status measure_kernels(Calibrate *c, weft_error *e) {
+  for (int pass = 0; pass < CALIBRATE_PASSES; pass++)
+    for (int at = 0, n; at < c->wanted.kernel.n; at += n)
+      TRY(measure_some(c, pass, at, &n, e));
   return WEFT_OK;
 }
 
