@@ -57,12 +57,24 @@ static void read_scope(lua_State *L, Arena *a, const char *scope, int idx, Plan 
   }
 }
 
+/* What products reach was measured beside the peak of the table at `idx`: of another peak
+ * they reach as large a share. */
+static void scale_reached(lua_State *L, int idx, Cluster *c) {
+  double peak = field_push(L, idx, "bf16") == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
+  lua_settop(L, idx);
+  if (peak > 0 && c->bf16 > 0) c->reached *= c->bf16 / peak;
+}
+
 /* Fills what is left open from the table of a GPU at `gpu`, and then from that of the GPU
  * that it is `like`. */
 static void read_figures(lua_State *L, Arena *a, int gpu, Plan *p) {
   Cluster *c = &p->cluster;
   int top = lua_gettop(L);
-  if (field_push(L, gpu, "gpu") == LUA_TTABLE) read_scope(L, a, "gpu", top + 1, p);
+  bool open = c->reached == 0;
+  if (field_push(L, gpu, "gpu") == LUA_TTABLE) {
+    read_scope(L, a, "gpu", top + 1, p);
+    if (open) scale_reached(L, top + 1, c);
+  }
   lua_settop(L, top);
   if (field_push(L, gpu, "network") == LUA_TTABLE)
     read_scope(L, a, "network", top + 1, p);
@@ -121,6 +133,9 @@ void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d) {
       if (!c->gpu) c->gpu = canon;
     }
     if (!c->gpu && has_figures(L, t)) c->gpu = "GPU";
+    if (c->bf16 > 0 && c->reached > c->bf16)
+      diag_error(d, "range", "cluster.gpu.reached",
+                 "%.4g flop/s are more than the peak, bf16 = %.4g", c->reached, c->bf16);
     if (!c->gpus)
       diag_error(d, "required", "cluster.gpus",
                  "this field is required where no GPU is named (GPUs of each machine)");
