@@ -128,6 +128,100 @@ START_TEST(figures_of_the_plan) {
 }
 END_TEST
 
+/* A changed peak is reached in the share that was measured beside the known one. */
+START_TEST(what_products_reach) {
+  const Cluster *c =
+      &lang_test_good(&t, PLAN("weft.cluster { gpu = { 'h100-sxm', bf16 = 494.7e12 } }"))
+           ->cluster;
+  ck_assert_double_eq_tol(c->reached, 689e12 / 2, 1);
+  c = &lang_test_good(&t, PLAN("weft.cluster { gpu = { 'h800', bf16 = 494.7e12 } }"))
+           ->cluster;
+  ck_assert_double_eq_tol(c->reached, 689e12 / 2, 1);
+  c = &lang_test_good(&t, PLAN("weft.cluster { gpu = { 'h100-sxm', bf16 = 494.7e12, "
+                               "reached = 4e14 } }"))
+           ->cluster;
+  ck_assert_double_eq(c->reached, 4e14);
+  lang_test_bad(&t, PLAN("weft.cluster { gpu = { 'h100-sxm', reached = 1e15 } }"),
+                "plan.lua:3: error: plan.cluster.gpu.reached: 1e+15 flop/s are more than "
+                "the peak, bf16 = 9.894e+14\n1 error\n");
+}
+END_TEST
+
+static Mesh mesh_of(MeshSpec spec) {
+  Mesh m = {0};
+  Diags d = {.arena = t.arena};
+  ck_assert(mesh_resolve(&spec, 0, &m, &d));
+  return m;
+}
+
+/* A machine of eight: groups of three of which some begin at its end; of four pipeline
+ * ranks of four ranks each two lie in each machine. */
+START_TEST(groups_that_reach_into_the_next_machine) {
+  const Cluster k = {.gpus = 8,
+                     .nvlink_bandwidth = 100,
+                     .nvlink_latency = 1,
+                     .network_bandwidth = 10,
+                     .network_latency = 2,
+                     .host_bandwidth = 5};
+  AxisSet tp = AXIS_BIT(AXIS_TP);
+  Mesh m = mesh_of((MeshSpec){.tp = 3, .dp = 8});
+  ck_assert_int_eq(link_kind(&m, &k, tp), LINK_NETWORK);
+  ck_assert_double_eq(link_of(&m, &k, tp).bandwidth, 10); /* 6, 7 | 8 */
+  m = mesh_of((MeshSpec){.tp = 6, .dp = 4});
+  ck_assert_int_eq(link_kind(&m, &k, tp), LINK_NETWORK);
+  ck_assert_double_eq(link_of(&m, &k, tp).bandwidth, 20); /* 6, 7 | 8, 9, 10, 11 */
+  m = mesh_of((MeshSpec){.tp = 3, .dp = 2});              /* one machine */
+  ck_assert_int_eq(link_kind(&m, &k, tp), LINK_NVLINK);
+  m = mesh_of((MeshSpec){.tp = 4, .dp = 2, .pp = 2});
+  ck_assert_int_eq(link_kind(&m, &k, tp), LINK_NVLINK);
+  ck_assert_int_eq(link_kind(&m, &k, AXES_DP), LINK_NVLINK);
+  ck_assert_int_eq(link_kind_pair(&m, &k, 0, 1), LINK_NETWORK);
+  m = mesh_of((MeshSpec){.tp = 2, .dp = 2, .pp = 4});
+  ck_assert_int_eq(link_kind(&m, &k, AXIS_BIT(AXIS_PP)), LINK_NETWORK);
+  static const LinkKind pairs[] = {LINK_NVLINK, LINK_NETWORK, LINK_NVLINK};
+  for (int pp = 0; pp < 3; pp++) {
+    ck_assert_int_eq(link_kind_pair(&m, &k, pp, pp + 1), pairs[pp]);
+    ck_assert_int_eq(link_kind_pair(&m, &k, pp + 1, pp), pairs[pp]);
+    ck_assert_double_eq(link_pair(&m, &k, pp, pp + 1).bandwidth, pp == 1 ? 10 : 100);
+  }
+  ck_assert_int_eq(link_kind_pair(&m, &k, 0, 3), LINK_NETWORK);
+  ck_assert_uint_eq(links_used(&m, &k), 1u << LINK_NVLINK | 1u << LINK_NETWORK);
+}
+END_TEST
+
+/* A ring over machines comes through each of them, too; where NVLink joins but two of
+ * their GPUs, through the host. */
+START_TEST(rings_pass_through_machines) {
+  Cluster k = {.gpus = 8,
+               .domain = 2,
+               .nvlink_bandwidth = 100,
+               .network_bandwidth = 10,
+               .host_bandwidth = 5};
+  Mesh m = mesh_of((MeshSpec){.dp = 16});
+  ck_assert_double_eq(link_of(&m, &k, AXES_DP).bandwidth, 5);
+  ck_assert_uint_eq(links_used(&m, &k), 1u << LINK_HOST | 1u << LINK_NETWORK);
+  ck_assert_double_eq(link_near(&k, 16).bandwidth, 5);
+  k.domain = 8;
+  ck_assert_double_eq(link_of(&m, &k, AXES_DP).bandwidth, 80);
+}
+END_TEST
+
+/* Rings use all cards of a machine; what a rank sends to each other one, or to the next,
+ * passes its own. Of 16 ranks half of the bytes leave a machine of 8. */
+START_TEST(exchanges_use_one_card) {
+  const Cluster k = {.gpus = 8, .nvlink_bandwidth = 100, .network_bandwidth = 10};
+  Mesh m = mesh_of((MeshSpec){.cp = 16});
+  Link l = link_of(&m, &k, AXIS_BIT(AXIS_CP));
+  ck_assert_double_eq_tol(link_ring(&l, 1600, 1, false), 1500 / 80.0, 1e-9);
+  ck_assert_double_eq_tol(link_exchange(&l, 1600, 1), 800 / 10.0, 1e-9);
+  ck_assert_double_eq_tol(link_shift(&l, 1600, 1), 160, 1e-9);
+  m = mesh_of((MeshSpec){.cp = 8, .dp = 2});
+  l = link_of(&m, &k, AXIS_BIT(AXIS_CP));
+  ck_assert_double_eq_tol(link_exchange(&l, 1600, 1), 1400 / 100.0, 1e-9);
+  ck_assert_double_eq_tol(link_shift(&l, 1600, 1), 16, 1e-9);
+}
+END_TEST
+
 /* A figure is named when a prediction needs it, not before. */
 START_TEST(missing_figures) {
   static const struct {
@@ -140,7 +234,9 @@ START_TEST(missing_figures) {
       {"f32 = 1e13, bandwidth = 1e12", 1, 1, NULL},
       {"f32 = 1e13, bandwidth = 1e12", 2, 1, "cluster.gpu.nvlink"},
       {"f32 = 1e13, bandwidth = 1e12, nvlink = 1e11", 2, 1, "cluster.gpu.nvlink_latency"},
-      {"f32 = 1e13, bandwidth = 1e12", 1, 16, "cluster.network.per_gpu"},
+      {"f32 = 1e13, bandwidth = 1e12", 1, 16, "cluster.gpu.nvlink"}, /* neighbours */
+      {"f32 = 1e13, bandwidth = 1e12, nvlink = 1e11, nvlink_latency = 1e-6", 1, 16,
+       "cluster.network.per_gpu"},
   };
   for (int i = 0; i < LEN(list); i++) {
     const Plan *p = lang_test_good(
@@ -228,6 +324,10 @@ Suite *clusters_suite(void) {
   tcase_add_test(c, figures_of_a_gpu_like_another);
   tcase_add_test(c, library);
   tcase_add_test(c, figures_of_the_plan);
+  tcase_add_test(c, what_products_reach);
+  tcase_add_test(c, groups_that_reach_into_the_next_machine);
+  tcase_add_test(c, rings_pass_through_machines);
+  tcase_add_test(c, exchanges_use_one_card);
   tcase_add_test(c, missing_figures);
   tcase_add_test(c, a_name_leaves_the_size_open);
   tcase_add_test(c, unknown_gpus);

@@ -150,7 +150,8 @@ END_TEST
 
 #define PLANS_OF_CLOCK                                                                   \
   "local function plan(t)\n"                                                             \
-  "  t.model = weft.model { 'llama', hidden_size = 512, num_hidden_layers = 8,\n"        \
+  "  t.model = t.model or weft.model { 'llama', hidden_size = 512, num_hidden_layers = " \
+  "8,\n"                                                                                 \
   "    num_attention_heads = 8, intermediate_size = 1024, vocab_size = 1024 }\n"         \
   "  t.cluster = t.cluster or weft.cluster 'h100-sxm'\n"                                 \
   "  t.precision = t.precision or 'bf16'\n"                                              \
@@ -276,6 +277,14 @@ START_TEST(never_below_the_bound) {
       "      batch = { global = global, micro = 1, seq = 256 } }\n"
       "  end\n"
       "end\n"
+      "plans[#plans + 1] = { mesh = { dp = 2048 },\n" /* trees, where rings are long */
+      "  batch = { global = 2048, micro = 1, seq = 256 } }\n"
+      "plans[#plans + 1] = { mesh = { dp = 8 }, strategy = 'fsdp2', precision = 'fp8',\n"
+      "  cluster = weft.cluster 'b200', batch = { global = 64, micro = 8, seq = 2048 },\n"
+      "  model = weft.model { 'llama', hidden_size = 16384, num_hidden_layers = 2,\n"
+      "    num_attention_heads = 128, num_key_value_heads = 8, intermediate_size = "
+      "53248,\n"
+      "    vocab_size = 16000 } }\n"
       "for _, layers in ipairs { { 1, 5, 1, 1 }, { 5, 1, 1, 1 }, { 1, 1, 1, 5 } } do\n"
       "  plans[#plans + 1] = { mesh = { pp = 4, tp = 2 }, pp_plan = { layers = layers "
       "},\n"

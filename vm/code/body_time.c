@@ -10,6 +10,7 @@
 static Cluster typical(void) {
   return (Cluster){.gpus = 8,
                    .bf16 = 989.4e12,
+                   .fp8 = 1979e12,
                    .f32 = 67e12,
                    .hbm_bandwidth = 3.35e12,
                    .nvlink_bandwidth = 450e9,
@@ -34,11 +35,17 @@ static double operand_traffic(const Operand *o, int n) {
   return bytes;
 }
 
+/* Of products whose operands are rounded to fp8 that of fp8. */
+static double peak_of(const BodyClock *c, int op) {
+  bool fp8 = op == OP_linear_fp8 || op == OP_linear_fp8_dx || op == OP_linear_fp8_dw;
+  return fp8 && c->gpu.fp8 > 0 ? c->gpu.fp8 : cluster_rate(&c->gpu, c->dtype);
+}
+
 /* Roofline time. An embedding reads only the rows that are looked up. The parts of a
  * product that was cut follow each other, so its weight is read from memory once. */
 static double kernel_seconds(const BodyClock *c, const CodeInstr *x) {
   int n = x->i.nin + x->i.nout;
-  double rate = cluster_rate(&c->gpu, c->dtype);
+  double rate = peak_of(c, x->i.op);
   double moved = x->i.op == OP_embedding ? 2 * operand_traffic(x->operand + x->i.nin, 1)
                                          : operand_traffic(x->operand, n);
   if (x->pieces) moved -= operand_traffic(x->operand + 1, 1) * (1 - 1.0 / x->pieces);
@@ -51,6 +58,8 @@ double coll_even(const CodeInstr *x) {
 
 double coll_seconds(const Link *l, CollKind coll, double bytes, double count) {
   if (coll == COLL_SHIFT) return link_shift(l, bytes, count);
+  if (coll == COLL_ALL_TO_ALL || coll == COLL_ALL_TO_ALL_V)
+    return link_exchange(l, bytes, count);
   return link_ring(l, bytes, count, coll == COLL_ALL_REDUCE);
 }
 

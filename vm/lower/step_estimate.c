@@ -149,8 +149,7 @@ static double transfer(const Units *u, const Mesh *m, const Cluster *k, const Cr
   double bytes = 0;
   for (int i = 0; i < x->n; i++) bytes += (double)u->edge[x->at[i]].bytes;
   if (from == to || bytes == 0) return 0;
-  int64_t far = from < to ? to - from : from - to;
-  Link l = link_pair(k, 1 + far * mesh_stride(m, AXIS_PP));
+  Link l = link_pair(m, k, from, to);
   return bytes / l.bandwidth + l.latency;
 }
 

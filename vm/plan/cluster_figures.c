@@ -13,19 +13,10 @@ static const char *rate_field(DType t) {
                        : "cluster.gpu.bf16";
 }
 
-/* The links that groups of this mesh use, as bits by LinkKind. */
-static unsigned links_used(const Cluster *k, const Mesh *m) {
-  unsigned used = 0;
-  for (Axis a = 0; a < AXIS_ALL_END; a++)
-    if (m->size[a] > 1) used |= 1u << link_kind(k, link_extent(m, AXIS_BIT(a)));
-  if (m->world > 1) used |= 1u << link_kind(k, m->world);
-  return used;
-}
-
 const char *cluster_lacks(const Plan *p, const Mesh *m) {
   const Cluster *k = &p->cluster;
   if (!k->gpu) return "cluster";
-  unsigned used = links_used(k, m);
+  unsigned used = links_used(m, k);
   bool nvlink = used & 1u << LINK_NVLINK, network = used & 1u << LINK_NETWORK;
   bool host =
       used & 1u << LINK_HOST || p->strategy.offload_state || p->strategy.offload_params;

@@ -141,29 +141,32 @@ static double link_share(const SheetRates *r, LinkKind k) {
   return k == LINK_NVLINK ? r->nvlink : k == LINK_HOST ? r->host : r->network;
 }
 
-/* Bytes that pass the link of a member, over all bytes: those of a ring. */
-static double passed(const MoveWork *w) {
-  double n = w->over.n;
+/* At the data sheet: bytes that pass the link of a member, over its bandwidth. */
+static double passes(const MoveWork *w) {
+  const Link *l = &w->over;
+  double around = w->bytes * (l->n - 1) / l->n / l->bandwidth;
   switch (w->kind) {
   case COLL_SEND:
   case COLL_RECV:
-  case COLL_SHIFT: return 1;
-  case COLL_ALL_REDUCE: return 2 * (n - 1) / n;
-  default: return (n - 1) / n;
+  case COLL_SHIFT: return w->bytes / l->own;
+  case COLL_ALL_TO_ALL:
+  case COLL_ALL_TO_ALL_V: return link_exchanged(l, w->bytes) / l->own;
+  case COLL_ALL_REDUCE: return 2 * around;
+  default: return around;
   }
 }
 
 /* Steps that follow each other: rings have one for each other member, trees, which small
  * messages take, two for each doubling. */
 static double steps(const MoveWork *w) {
-  double n = w->over.n, both = w->kind == COLL_ALL_REDUCE ? 2 : 1;
+  double both = w->kind == COLL_ALL_REDUCE ? 2 : 1;
   if (w->kind == COLL_SEND || w->kind == COLL_RECV || w->kind == COLL_SHIFT) return 1;
-  return both * MIN(n - 1, 2 * ceil(log2(n)));
+  return both * link_steps(w->over.n);
 }
 
 double sheet_move_full(const SheetRates *r, const MoveWork *w) {
   if (w->over.n < 2) return 0;
-  return w->bytes * passed(w) / (w->over.bandwidth * link_share(r, w->link));
+  return passes(w) / link_share(r, w->link);
 }
 
 double sheet_move(const SheetRates *r, const MoveWork *w) {

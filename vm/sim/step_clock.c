@@ -40,17 +40,15 @@ static MoveWork move_of(const Clock *k, int pp, const Instr *in) {
   const Cluster *cluster = &k->plan->cluster;
   const Operand *o = &k->c->prog[pp].operand[in->operand];
   if (instr_is[in->code] & INSTR_PAIR) {
-    int far = in->peer > pp ? in->peer - pp : pp - in->peer;
-    int64_t extent = 1 + (int64_t)far * mesh_stride(m, AXIS_PP);
     return (MoveWork){.kind = COLL_SEND,
-                      .link = link_kind(cluster, extent),
-                      .over = link_pair(cluster, extent),
+                      .link = link_kind_pair(m, cluster, pp, in->peer),
+                      .over = link_pair(m, cluster, pp, in->peer),
                       .bytes = (double)operand_bytes(o)};
   }
   const CommDesc *d = &k->c->prog[pp].comm[in->comm];
   AxisSet axes = comm_axes(k, d);
   MoveWork w = {.kind = (CollKind)in->coll,
-                .link = link_kind(cluster, link_extent(m, axes)),
+                .link = link_kind(m, cluster, axes),
                 .over = link_of(m, cluster, axes),
                 .bytes = move_bytes(in, o, &k->busiest[pp])};
   w.over.n = comm_size(m, d);
