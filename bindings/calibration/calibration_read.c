@@ -127,8 +127,9 @@ static WorkClass class_named(lua_State *L, const char *name) {
 }
 
 static int kernel(lua_State *L) {
-  static const char *const known[] = {"class", "m",     "n",       "k",  "heads",
-                                      "flops", "bytes", "between", "ns", NULL};
+  static const char *const known[] = {"class", "m",     "n",     "k",
+                                      "heads", "flops", "bytes", "between",
+                                      "added", "fp8",   "ns",    NULL};
   Reading *r = reading(L);
   only(L, known);
   KernelRow row = {.op = op_named(L, text_of(L, 1, "the op")),
@@ -140,7 +141,9 @@ static int kernel(lua_State *L) {
                             .heads = number(L, "heads", 0, false),
                             .flops = number(L, "flops", 0, false),
                             .bytes = number(L, "bytes", 0, false),
-                            .between = number(L, "between", 0, false)},
+                            .between = number(L, "between", 0, false),
+                            .added = number(L, "added", 0, false),
+                            .fp8 = number(L, "fp8", 0, false) > 0},
                    .shape = text_of(L, 3, "the shape"),
                    .seconds = seconds_of(L)};
   if (table_kernel(r->to, row.op, row.shape))

@@ -52,6 +52,8 @@ static void add_kernel(const KernelRow *r, Text *out) {
   add_size(out, "flops", w->flops);
   add_size(out, "bytes", w->bytes);
   add_size(out, "between", w->between);
+  add_size(out, "added", w->added);
+  add_size(out, "fp8", w->fp8);
   text_printf(out, "ns = %.1f }\n", r->seconds * 1e9);
 }
 

@@ -1,6 +1,9 @@
 /* job_costs.c - gives the clock of a job measured times; see job_costs.h. */
 #include "job_costs.h"
 
+#include <ctype.h>
+
+#include "bindings/sandbox/sandbox.h"
 #include "vm/sim/step_cost.h"
 
 const char *calibrations_differ(const CostTable *a, const CostTable *b, Arena *to) {
@@ -34,6 +37,29 @@ static void warn_of_age(Job *j, const CostTable *t, const DeviceKind *kind) {
               "the calibration is of kernels by %s; here they are by %s", t->way, way);
 }
 
+/* Whether a word of `name` is the first part of the GPU's name: "NVIDIA H100 80GB HBM3"
+ * is an h100-sxm, a GB200 no b200. */
+static bool names_gpu(const char *name, const char *gpu) {
+  size_t n = strcspn(gpu, "-");
+  for (const char *s = name; *s; s++)
+    if ((s == name || !isalnum((unsigned char)s[-1])) && strncasecmp(s, gpu, n) == 0 &&
+        !isalnum((unsigned char)s[n]))
+      return true;
+  return false;
+}
+
+/* Whether the table is of another GPU that the library knows than the plan's. */
+static bool other_gpu(const CostTable *t, const char *gpu, Arena *a) {
+  int n, known = 0;
+  const char *const *files = stdlib_names(a, "clusters", &n);
+  bool other = false;
+  for (int i = 0; i < n; i++) {
+    known += strcmp(files[i], gpu) == 0;
+    other |= names_gpu(t->machine, files[i]);
+  }
+  return known && other && !names_gpu(t->machine, gpu);
+}
+
 static bool has_dtype(const CostTable *t, DType dtype) {
   for (int i = 0; i < t->kernel.n; i++)
     if (t->kernel.at[i].work.dtype == dtype) return true;
@@ -45,10 +71,11 @@ weft_status job_costs(Job *j, const char *path, Arena *a, weft_error *e) {
   TRY(calibration_read(path, a, t, &j->d, e));
   const DeviceKind *kind = device_kind(t->device, e);
   if (!kind) return WEFT_EUSAGE;
-  if (j->plan.cluster.gpu && t->cores > 0) {
+  const char *gpu = j->plan.cluster.gpu;
+  if (gpu && (t->cores > 0 || other_gpu(t, gpu, a))) {
     diag_warn(&j->d, "calibration", "cluster",
               "the calibration is of %s, the cluster of %s: nothing of it is used",
-              t->machine, j->plan.cluster.gpu);
+              t->machine, gpu);
     return WEFT_OK;
   }
   if (!has_dtype(t, j->plan.dtype))

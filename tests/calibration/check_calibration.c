@@ -151,10 +151,99 @@ START_TEST(a_table_without_rows_says_so) {
 }
 END_TEST
 
+/* What lies between rows is in proportion to their rooflines, so all that these depend on
+ * comes back: with the rows of a file the clock says what it says with those measured. */
+START_TEST(rooflines_survive_their_file) {
+  KernelWork w[] = {{.kind = WORK_PRODUCT,
+                     .dtype = DT_BF16,
+                     .m = 64,
+                     .n = 64,
+                     .k = 64,
+                     .flops = 2 * 64 * 64 * 64,
+                     .bytes = 1e6,
+                     .added = 1e6},
+                    {.kind = WORK_PRODUCT,
+                     .dtype = DT_BF16,
+                     .m = 512,
+                     .n = 512,
+                     .k = 512,
+                     .flops = 2.0 * 512 * 512 * 512,
+                     .bytes = 1e3,
+                     .fp8 = true},
+                    {.kind = WORK_MOVE, .dtype = DT_BF16, .bytes = 1e6, .between = 1e6}};
+  int op[] = {OP_linear_dw, OP_linear_fp8, OP_add};
+  Cluster k = {.gpu = "g", .bf16 = 1e9, .fp8 = 2e9, .f32 = 1e8, .hbm_bandwidth = 1e9};
+  CostTable back, t = {.device = "cpu",
+                       .way = "",
+                       .machine = "m",
+                       .comm = "local",
+                       .version = "1",
+                       .date = "d",
+                       .threads = 1,
+                       .f32 = 1e9,
+                       .bf16 = 1e9,
+                       .bandwidth = 1e9};
+  for (int i = 0; i < LEN(w); i++)
+    *VEC_PUSH(scratch_arena, t.kernel) = (KernelRow){op[i], "a shape", w[i], 1e-3};
+  Text file = {0};
+  Diags d = {.arena = scratch_arena};
+  calibration_text(&t, &file);
+  const char *path = scratch_put("c.lua", file.s, file.n);
+  ck_assert_int_eq(calibration_read(path, scratch_arena, &back, &d, &scratch_error),
+                   WEFT_OK);
+  for (int i = 0; i < LEN(w); i++) {
+    KernelWork twice = w[i];
+    twice.m *= 2, twice.flops *= 2, twice.bytes *= 2, twice.added *= 2;
+    Cost was = table_kernel_cost(&t, &k, op[i], "another", &twice);
+    Cost is = table_kernel_cost(&back, &k, op[i], "another", &twice);
+    ck_assert_int_eq(is.from, COST_INTERPOLATED);
+    ck_assert_double_eq_tol(is.seconds, was.seconds, 1e-9);
+  }
+  text_free(&file);
+}
+END_TEST
+
+#define OF_GPU(name)                                                                     \
+  "machine { device = 'cuda', way = '', name = '" name                                   \
+  "', comm = 'nccl', version = '0', "                                                    \
+  "date = '2026-01-01',\n threads = 1, cores = 0, f32 = 1e13, bf16 = 1e14, bandwidth = " \
+  "1e12 }\n"
+
+/* Measured times of another GPU than the plan's are not used; the GPU is named by
+ * nvidia-smi, here one of ours. */
+START_TEST(a_calibration_of_another_gpu) {
+  static const struct {
+    const char *text, *gpu;
+    bool used;
+  } list[] = {{OF_GPU("NVIDIA A100-SXM4-80GB"), "h100-sxm", false},
+              {OF_GPU("NVIDIA GB200"), "b200", false},
+              {OF_GPU("NVIDIA H100 80GB HBM3"), "h100-sxm", true},
+              {OF_GPU("NVIDIA H100 PCIe"), "h100", true},
+              {OF_GPU("a board of ours"), "h100-sxm", true}};
+  scratch_put("tiny.lua", tiny_plan, strlen(tiny_plan));
+  for (int i = 0; i < LEN(list); i++) {
+    scratch_put("c.lua", list[i].text, strlen(list[i].text));
+    Outcome o = process_run(60, "$weft sim tiny.lua --calibration c.lua --set cluster=%s",
+                            list[i].gpu);
+    ck_assert_int_eq(o.code, 0);
+    ck_assert_msg(!strstr(o.err, "nothing of it is used") == list[i].used, "%s: %s",
+                  list[i].text, o.err);
+    has(o.out, list[i].used ? "100.0 % by data sheet" : "all of it is by data sheets");
+  }
+  static const char smi[] = "#!/bin/sh\necho 'NVIDIA H100 80GB HBM3'\necho another\n";
+  scratch_put("nvidia-smi", smi, strlen(smi));
+  scratch_put("c.lua", list[0].text, strlen(list[0].text));
+  Outcome o = process_run(60, "env PATH=\"$PWD:$PATH\" sh -c 'chmod +x nvidia-smi; "
+                              "$weft doctor --calibration c.lua'");
+  has(o.out, "machine, NVIDIA A100-SXM4-80GB and NVIDIA H100 80GB HBM3");
+}
+END_TEST
+
 Suite *calibration_suite(void) {
-  const TTest *all[] = {a_table_survives_its_file,
-                        wrong_files_are_refused_with_their_line,
-                        a_full_disk_leaves_the_old_file, a_table_without_rows_says_so};
+  const TTest *all[] = {
+      a_table_survives_its_file,       wrong_files_are_refused_with_their_line,
+      a_full_disk_leaves_the_old_file, a_table_without_rows_says_so,
+      rooflines_survive_their_file,    a_calibration_of_another_gpu};
   Suite *s = suite_create("calibration");
   TCase *c = tcase_create("files");
   for (int i = 0; i < LEN(all); i++) tcase_add_test(c, all[i]);

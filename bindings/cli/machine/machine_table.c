@@ -21,17 +21,29 @@ void machine_cpu(char *text, size_t size) {
   if (f) fclose(f);
 }
 
+/* The name of the first GPU, by nvidia-smi. */
+static void machine_gpu(char *text, size_t size) {
+  FILE *f = popen("nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null", "r");
+  char line[256] = "";
+  bool found = f && fgets(line, sizeof line, f);
+  while (f && fgets((char[256]){0}, 256, f)) {
+  }
+  if (f) found &= pclose(f) == 0;
+  snprintf(text, size, "%.*s", found ? (int)strcspn(line, "\n") : 0, line);
+  if (!*text) snprintf(text, size, "unknown GPU");
+}
+
 void machine_table(const DeviceKind *kind, int threads, Arena *a, CostTable *out) {
-  char way[DEVICE_WAY] = "", cpu[128], date[32];
+  char way[DEVICE_WAY] = "", name[128], date[32];
   weft_error none = {.rank = -1};
   time_t now = time(NULL);
   struct tm day;
   if (kind->way) (void)kind->way(way, &none);
-  machine_cpu(cpu, sizeof cpu);
+  (kind->host ? machine_cpu : machine_gpu)(name, sizeof name);
   strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &day));
   *out = (CostTable){.device = kind->name,
                      .way = arena_str(a, way),
-                     .machine = arena_str(a, cpu),
+                     .machine = arena_str(a, name),
                      .comm = "local",
                      .version = weft_version(),
                      .date = arena_str(a, date),
