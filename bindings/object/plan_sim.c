@@ -135,10 +135,26 @@ static void sim_call(void *ud) {
   if (k->st == WEFT_OK) k->st = sim_figures(&j, &k->stack, k->arena, &k->f, &k->e);
 }
 
+static bool has_experts(const Compiled *c) {
+  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++)
+    for (uint32_t i = 0; i < c->prog[pp].ncode; i++) {
+      const Instr *in = &c->prog[pp].code[i];
+      if (in->code == I_KERNEL && in->op == OP_grouped_linear) return true;
+    }
+  return false;
+}
+
+/* Errors without the line of the library that called. */
 static SimSkew skew_at(lua_State *L, int idx, const Job *j) {
   lua_Integer pp = luaL_optinteger(L, idx + 1, 0);
-  if (pp < 0 || pp >= j->mesh.size[AXIS_PP])
-    luaL_error(L, "skew.pp is a pipeline rank, 0 to %d", j->mesh.size[AXIS_PP] - 1);
+  if (pp < 0 || pp >= j->mesh.size[AXIS_PP]) {
+    lua_pushfstring(L, "skew.pp is a pipeline rank, 0 to %d", j->mesh.size[AXIS_PP] - 1);
+    lua_error(L);
+  }
+  if (!lua_isnoneornil(L, idx + 2) && !has_experts(j->compiled)) {
+    lua_pushliteral(L, "skew.experts: the model has no experts");
+    lua_error(L);
+  }
   return (SimSkew){luaL_optnumber(L, idx, 0), (int)pp, luaL_optnumber(L, idx + 2, 0)};
 }
 

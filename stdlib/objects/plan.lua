@@ -92,6 +92,7 @@ return function(methods)
   local function read_skew(plan, skew)
     local s = options.read(skew, { "experts", "pp", "slow" }, "sim.skew")
     if s.pp ~= nil and not math.tointeger(s.pp) then failf("skew.pp is a pipeline rank, not %s", written(s.pp)) end
+    if s.pp ~= nil and s.slow == nil then failf "skew.pp is of a slow rank: skew.slow is missing" end
     local experts = busiest(plan, s.experts)
     for name, v in pairs { slow = s.slow, experts = experts } do
       if not math.type(v) or not (v >= 1 and v <= 1000) then

@@ -419,6 +419,9 @@ START_TEST(ranks_that_are_not_alike) {
       "raises('skew.pp is a pipeline rank, 0 to 3', p.sim, p, { skew = { slow = 2, pp = "
       "4 "
       "} })\n"
+      "raises('skew.slow is missing', p.sim, p, { skew = { pp = 2 } })\n"
+      "raises('skew.experts: the model has no experts', p.sim, p, { skew = { experts = 2 "
+      "} })\n"
       "raises('skew.slow is a number from 1', p.sim, p, { skew = { slow = 0.5 } })\n"
       "raises('has 3 loads, which 4 ranks of ep cannot share', e.sim, e,\n"
       "  { skew = { experts = { 1, 2, 3 } } })\n"
@@ -486,6 +489,7 @@ START_TEST(skew_of_the_verb) {
   static const struct {
     const char *options, *says;
   } wrong[] = {{"--skew \"slow = 0.5\" --json", "skew.slow is a number from 1 to 1000"},
+               {"--skew \"slow = 2, pp = 99\"", "\": skew.pp is a pipeline rank, 0 to "},
                {"--skew \"slow = print\"", "'print' is no value"},
                {"--skew \"slow =\"", "unexpected symbol"},
                {"--skew \"slwo = 2\"", "there is no option 'slwo'"},
