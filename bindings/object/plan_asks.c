@@ -40,7 +40,7 @@ int plan_asks(lua_State *L) {
   set_integer(L, "world", m->world ? m->world : lang_cluster_ranks(j->lp));
   set_integer(L, "tp", m->tp), set_integer(L, "pp", m->pp);
   set_integer(L, "cp", m->cp), set_integer(L, "ep", m->ep);
-  set_integer(L, "etp", m->etp);
+  set_integer(L, "etp", m->etp), set_integer(L, "dp", m->dp);
   plan_bounds_set(L, j);
   return 1;
 }

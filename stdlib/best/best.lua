@@ -114,6 +114,14 @@ local function result(plan, asks, s, r, keep)
   return report("best", out)
 end
 
+-- The ranks of the plan: as it says, or those that its mesh has.
+local function ranks_of(asks)
+  if asks.world > 0 then return asks.world end
+  local n = 1
+  for _, axis in ipairs { "tp", "pp", "cp", "dp" } do n = n * math.max(asks[axis], 1) end
+  return n
+end
+
 return function(o)
   expected(o, "table", "best")
   options.read(o, NAMES, "best")
@@ -124,7 +132,8 @@ return function(o)
   local plan = find_plan(o)
   local asks = asks_of(plan)
   if not asks.gpu then failf "the plan names no GPU: cluster = \"h100-sxm\", or figures of your own" end
-  if asks.world < 1 then failf "nothing says how many ranks there are: mesh.world, or cluster.nodes" end
+  asks.world = ranks_of(asks)
+  if asks.world < 2 then failf "nothing says that there are several ranks: mesh.world, or cluster.nodes" end
   if memory then asks.room = memory * gib end
   local s = space.make(plan.spec, asks, o.over)
   local r = search.run(plan, s, { memory = memory, clock = clock, threads = threads })

@@ -42,15 +42,25 @@ local function set_path(spec, path, value)
   set_path(spec[key], rest, value)
 end
 
--- The fields of `list`, which are { path, value }, in a copy of the plan's.
-function plan_file.text(plan, list, comment)
-  local spec = plan.spec
-  for _, field in ipairs(list) do set_path(spec, field[1], field[2]) end
-  local path, kind = unwritable(spec, "plan")
+-- Raises what no file could have, of a plan or of what a search leaves of it: the schedule is one
+-- of several, or not used.
+function plan_file.check(spec, searched)
+  local kept = {}
+  for name, value in next, spec do
+    if name ~= "schedule" or not searched then kept[name] = value end
+  end
+  local path, kind = unwritable(kept, "plan")
   if path then
     fail(format("weft best: %s is a %s of the plan, which no other file has; set the fields of the layout "
       .. "in the plan itself, or with --set", path, kind))
   end
+end
+
+-- The fields of `list`, which are { path, value }, in a copy of the plan's.
+function plan_file.text(plan, list, comment)
+  local spec = plan.spec
+  for _, field in ipairs(list) do set_path(spec, field[1], field[2]) end
+  plan_file.check(spec)
   local names, rank = {}, {}
   for i, name in ipairs(FIRST) do rank[name] = i end
   for _, name in ipairs(keys(spec)) do

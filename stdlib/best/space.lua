@@ -192,7 +192,12 @@ local function chunk_counts(try, asks, pp, least)
     end
     return list
   end
-  if layers == 0 then return { math.max(least, 1) } end
+  if layers == 0 then -- of a model function nobody knows before it runs
+    for _, v in ipairs { 1, 2, 4, 8 } do
+      if v >= least then list[#list + 1] = v end
+    end
+    return list
+  end
   for v = least, layers // pp do
     if v == 1 or layers % (pp * v) == 0 or v == 2 or v == 4 or v == 8 then list[#list + 1] = v end
   end

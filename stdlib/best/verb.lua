@@ -77,9 +77,13 @@ end
 
 -- The text is read again, as the file will be: what it cannot say is told now.
 local function write(plan, v, args)
-  local document = plan_file.text(plan, v.best.fields, comment(v, args.file))
+  local fine, document = pcall(plan_file.text, plan, v.best.fields, comment(v, args.file))
+  if not fine then return nil, document end
   local again, why = of_text(args.output, document)
-  if not again then failf("the plan cannot be written: %s", why[1] and why[1].message or tostring(why)) end
+  if not again then
+    return nil, format("weft best: the plan cannot be written: %s",
+      type(why) == "table" and why[1] and why[1].message or tostring(why))
+  end
   again:close()
   return document
 end
@@ -89,6 +93,7 @@ return function(args)
   if not plan then return wrong(why) end
   local o = options(args)
   o.plan = plan
+  if args.output then plan_file.check(plan.spec, true) end
   local v = best(o)
   local lines = { report(v, text) }
   if v.best then
@@ -96,7 +101,8 @@ return function(args)
     lines[#lines + 1] = "weft run " .. shown(args.file) .. " " .. plan_file.options(v.best.fields)
   end
   lines[#lines + 1] = ""
-  local document = args.output and v.best and write(plan, v, args)
-  return { ok = v.best ~= nil or v.interrupted, interrupted = v.interrupted, json = v,
+  local document, unwritten
+  if args.output and v.best then document, unwritten = write(plan, v, args) end
+  return { ok = v.best ~= nil or v.interrupted, unwritten = unwritten, interrupted = v.interrupted, json = v,
            text = table.concat(lines, "\n"), document = document or nil }
 end

@@ -133,6 +133,42 @@ START_TEST(the_same_twice) {
 }
 END_TEST
 
+/* The ranks are those of the plan's mesh; of a model function nobody knows how many
+ * layers it has, so several numbers of stages are tried and those that do not fit are
+ * counted. */
+START_TEST(ranks_and_layers_nobody_told) {
+  lua_run(
+      SMALL
+      "local p = plan { cluster = weft.cluster 'h100-sxm', mesh = { tp = 2, dp = 2 } }\n"
+      "same(weft.best { plan = p, over = few, clock = 2 }.ranks, 4)\n"
+      "raises('nothing says that there are several ranks', weft.best, { plan = plan {\n"
+      "  cluster = weft.cluster 'h100-sxm' }, over = few })\n"
+      "p = plan { model = weft.model { function(g)\n"
+      "  local wide = { 'hidden', 64 }\n"
+      "  local x = g:unit('embed', function()\n"
+      "    return g:embedding(g:tokens(), g:param('e.weight', { { 'vocab', 256 }, wide "
+      "}))\n"
+      "  end)\n"
+      "  for i = 0, 7 do\n"
+      "    x = g:layer(i, function() return g:add(x, g:linear(x,\n"
+      "      g:param('layers.' .. i .. '.l.weight', { { 'hidden', 64 }, wide }))) end)\n"
+      "  end\n"
+      "  return g:unit('head', function()\n"
+      "    local w = g:param('h.weight', { { 'vocab', 256 }, wide })\n"
+      "    return g:cross_entropy(g:linear(x, w), g:labels())\n"
+      "  end)\n"
+      "end, vocab_size = 256 } }\n"
+      "local r = weft.best { plan = p, over = { tp = { 1 }, pp = { 2 }, micro = { 1 },\n"
+      "  strategy = { 'zero-1' }, recompute = { 'none' }, balance = { 'even' },\n"
+      "  schedule = { 'interleaved_1f1b' } }, keep = 10 }\n"
+      "local seen = {}\n"
+      "for _, x in ipairs(r.rows) do seen[x.layout.virtual] = true end\n"
+      "assert(seen[2] and seen[4], 'no virtual stages')\n"
+      "same(r.refused, 1)\n" /* 8 of each */
+      "same(r.on_the_clock + r.forecast_slower + r.slower_by_bound, 2)\n");
+}
+END_TEST
+
 START_TEST(without_a_plan) {
   lua_run(SMALL
           "local p = plan()\n"
@@ -298,7 +334,22 @@ START_TEST(plans_that_cannot_be_written) {
                            "s:F(0, mb) s:B(0, mb) end end,\n}\n");
   Outcome o = best(2, "own.lua tp=2 pp=2 micro=1 recompute=none clock=2 -o other.lua");
   has(o.err, "plan.schedule is a function of the plan");
+  has(o.out, "weft run own.lua --set");
   ck_assert_str_eq(scratch_get("other.lua"), "");
+  put("lost.lua", PLAN_TEXT "  loss = function(g) end,\n}\n");
+  o = best(2, "lost.lua tp=2 clock=2 -o other.lua");
+  has(o.err, "plan.loss is a function of the plan");
+  ck_assert_str_eq(o.out, ""); /* before the search */
+  process_run(10, "mkdir model far");
+  put("model/config.json", "{\"model_type\": \"llama\", \"hidden_size\": 64, "
+                           "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, "
+                           "\"intermediate_size\": 128, \"vocab_size\": 64}");
+  put("near.lua", "local weft = require 'weft'\nreturn weft.plan { model = weft.hf "
+                  "'model', cluster = weft.cluster 'h100-sxm', mesh = { tp = 2 },\n"
+                  "precision = 'bf16', batch = { global = 8, seq = 64 } }\n");
+  o = best(2, "near.lua micro=1 clock=2 -o far/other.lua");
+  has(o.err, "the plan cannot be written: ");
+  has(o.out, "weft run near.lua --set");
 }
 END_TEST
 
@@ -333,6 +384,7 @@ Suite *best_suite(void) {
   tcase_add_test(c, figures_are_those_of_the_plan);
   tcase_add_test(c, why_adds_up);
   tcase_add_test(c, the_same_twice);
+  tcase_add_test(c, ranks_and_layers_nobody_told);
   tcase_add_test(c, without_a_plan);
   tcase_add_test(c, experts);
   tcase_add_test(c, searches_that_cannot_be);

@@ -146,6 +146,9 @@ static void give(lua_State *L, Convert *c) {
     c->st = write_document(L, cli->output, &c->e);
   }
   lua_settop(L, result);
+  if (lua_getfield(L, -1, "unwritten") == LUA_TSTRING) /* all else is told */
+    c->st = err_set(&c->e, WEFT_EFILE, "%s", lua_tostring(L, -1));
+  lua_settop(L, result);
   if (files && c->st != WEFT_OK) return; /* the text says that they are there */
   lua_getfield(L, -1, "interrupted");
   if (lua_toboolean(L, -1) && c->st == WEFT_OK) c->st = WEFT_EINTR;
