@@ -5,6 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "vm/plan/cluster_figures.h"
+
 /* ---- rates ---- */
 
 double model_flops(const Compiled *c) {
@@ -16,8 +18,7 @@ double model_flops(const Compiled *c) {
 
 double device_peak(const Plan *p, const Compiled *c) {
   bool figures = p->cluster.gpu && !c->device->host;
-  double one = c->dtype == DT_F32 ? p->cluster.f32 : p->cluster.bf16;
-  return figures ? one * c->mesh.world : 0;
+  return figures ? cluster_rate(&p->cluster, c->dtype) * c->mesh.world : 0;
 }
 
 /* Estimated from wall time, so that evaluations and checkpoints count, without the first

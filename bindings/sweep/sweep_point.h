@@ -33,7 +33,7 @@ typedef struct PointRow {
   double tp, cp, ep, dp_bytes, pp; /* given to operations of a step, busiest rank */
   double ep_even;                  /* see Estimate */
   double flops;                    /* of a step, all ranks */
-  double recomputed;               /* of those, what recompute adds */
+  double recomputed;               /* of those, what is repeated: see Body */
   double seconds;                  /* estimate of a step; 0: no figures */
   double even;                     /* see Estimate */
 } PointRow;

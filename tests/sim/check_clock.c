@@ -391,6 +391,31 @@ START_TEST(even_experts) {
 }
 END_TEST
 
+/* The model has the arithmetic that it has on one rank, whatever of it ranks repeat. */
+START_TEST(a_model_on_any_mesh) {
+  lua_run(
+      PLANS_OF_CLOCK
+      "local function model_flops(t)\n"
+      "  t.model = weft.model { 'llama', hidden_size = 512, num_hidden_layers = 4,\n"
+      "    num_attention_heads = 8, num_key_value_heads = 2, intermediate_size = 1024,\n"
+      "    vocab_size = 1024 }\n"
+      "  local s = plan(t):sim()\n"
+      "  return s.flops * s.mfu / s.hfu, s.flops\n"
+      "end\n"
+      "local one = model_flops {}\n"
+      "for i, t in ipairs { { mesh = { tp = 8 } }, { mesh = { tp = 4 }, tp_plan = {} },\n"
+      "    { mesh = { tp = 4 }, strategy = { 'zero', sequence_parallel = true } },\n"
+      "    { mesh = { cp = 4, tp = 4 }, cp = { comm = 'ring' } },\n"
+      "    { mesh = { tp = 4 }, tp_plan = {}, recompute = 'full' },\n"
+      "    { mesh = { tp = 4, pp = 2 }, loss_chunks = 4, precision = 'fp8' } } do\n"
+      "  local model, all = model_flops(t)\n"
+      "  if not (math.abs(model / one - 1) < 0.005 and all > model) then\n"
+      "    error(('plan %d: %g, and %g in all, of %g'):format(i, model, all, one))\n"
+      "  end\n"
+      "end\n");
+}
+END_TEST
+
 /* A slow rank makes its pipeline rank slow and others wait; the busiest rank of experts
  * has more of their work, and the step the same arithmetic. */
 START_TEST(ranks_that_are_not_alike) {
@@ -559,6 +584,7 @@ Suite *clock_suite(void) {
   for (int i = 0; i < LEN(paper); i++) tcase_add_test(c, paper[i]);
   for (int i = 0; i < LEN(plans); i++) tcase_add_test(p, plans[i]);
   tcase_add_test(p, the_verb);
+  tcase_add_test(p, a_model_on_any_mesh);
   tcase_add_test(p, skew_of_the_verb);
   tcase_set_timeout(p, 120);
   tcase_add_checked_fixture(p, scratch_setup, scratch_teardown);

@@ -33,11 +33,11 @@ static inline void code_keep(CodeInstr *wait, const CodeInstr *started) {
 
 /* A body is kept once: units whose bodies are equal share it. */
 typedef struct UnitBody {
-  CodeInstr *at;        /* NULL if instructions are not wanted */
-  int n, nparam, nedge; /* slots depend on those of the unit, */
-  bool sums;            /* and on whether it adds up something over a step */
-  double flops,
-      recomputed; /* recomputed: the part of the flops that recomputation adds */
+  CodeInstr *at;            /* NULL if instructions are not wanted */
+  int n, nparam, nedge;     /* slots depend on those of the unit, */
+  bool sums;                /* and on whether it adds up something over a step */
+  double flops, recomputed; /* recomputed: the part of the flops that recomputation adds,
+                               or that ranks repeat of each other */
 } UnitBody;
 
 #endif

@@ -21,7 +21,7 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
     Op op = c->g->op.at[ops[k]];
     if (!in_body(&op, ph)) continue;
     flops += coder_flops(c->g, &op);
-    if (ph != PH_F) again += coder_recomputed(c->g, &op);
+    again += coder_repeated(c, &op);
     if (op.code >= OP_all_reduce && op.code <= OP_shift)
       coder_collective(c, &op);
     else

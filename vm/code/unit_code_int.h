@@ -95,8 +95,9 @@ void coder_kernel(Coder *c, const Op *op);
 /* Adds the scratch operand of a kernel: a temporary that lives for this instruction. */
 void coder_work(Coder *c, CodeInstr *x);
 double coder_flops(const Graph *g, const Op *op);
-/* The part of them that repeats what the forward has done; of an op of the backward. */
-double coder_recomputed(const Graph *g, const Op *op);
+/* The part of them that repeats what the forward has done, or that other ranks of tp and
+ * cp do as well. */
+double coder_repeated(const Coder *c, const Op *op);
 
 /* ---- attention_backend.c ---- */
 /* Chooses the backend of an op whose operands are set. */

@@ -196,13 +196,53 @@ double coder_flops(const Graph *g, const Op *op) {
   return op_info[op->code].cost ? op_info[op->code].cost(g, op) : 0;
 }
 
-double coder_recomputed(const Graph *g, const Op *op) {
+static double recomputed(const Graph *g, const Op *op) {
   switch (op->code) {
   case OP_linear_ce_back:
   case OP_linear_ce_dx:
   case OP_linear_ce_dw: return op_info[OP_linear].cost(g, op);
   default: return op->recomputed ? coder_flops(g, op) : 0;
   }
+}
+
+/* Ops that do most of the arithmetic of a model, and whose inputs are cut where it is. */
+static bool is_product(int op) {
+  switch (op) {
+  case OP_linear:
+  case OP_linear_dx:
+  case OP_linear_dw:
+  case OP_linear_fp8:
+  case OP_linear_fp8_dx:
+  case OP_linear_fp8_dw:
+  case OP_linear_ce_stats:
+  case OP_linear_ce_back:
+  case OP_linear_ce_dx:
+  case OP_linear_ce_dw:
+  case OP_attention:
+  case OP_attention_dx:
+  case OP_attention_part:
+  case OP_attention_part_dx: return true;
+  default: return false;
+  }
+}
+
+/* How many ranks of tp and cp compute the same: all along an axis that cuts no input. */
+static double copies(const Coder *c, const Op *op) {
+  static const ShardAxis over[] = {AX_CP, AX_CP_HEADS, AX_TP, AX_TP_REP};
+  double n = 1;
+  AxisSet cuts = 0;
+  for (int i = 0; i < op->nin; i++)
+    if (op->in[i] >= 0) cuts |= place_cuts(c->g->t.at[op->in[i]].place);
+  if (!is_product(op->code) || axes_expert(cuts)) return 1;
+  for (int i = 0; i < LEN(over); i++)
+    if (!(axes_split(cuts) & axes_split(ax_mesh(over[i]))))
+      n *= mesh_size(&c->clock->mesh, ax_mesh(over[i]));
+  return n;
+}
+
+double coder_repeated(const Coder *c, const Op *op) {
+  double again = c->phase == PH_F ? 0 : recomputed(c->g, op);
+  return again + (coder_flops(c->g, op) - again) * (1 - 1 / copies(c, op));
 }
 
 /* Adds the scratch operand of a kernel: a temporary that lives for this instruction. */

@@ -76,7 +76,7 @@ RankMemory rank_memory_floor(const RankCosts *s, const Timeline *when, bool spli
 /* ---- step_estimate.c ---- */
 typedef struct Estimate {
   double flops;      /* per step, all ranks */
-  double recomputed; /* the part of them that recompute adds */
+  double recomputed; /* the part of them that is repeated: see Body */
   double tp, cp, ep, dp,
       pp; /* bytes that the busiest rank passes to collectives and transfers per step; dp:
              also those over dp and cp together */

@@ -93,7 +93,8 @@ typedef struct Body {
   uint32_t first, n;        /* instructions in Program.code */
   uint8_t phase;            /* Phase */
   uint16_t nslot;           /* 1 + unit binds + dyn slots */
-  double flops, recomputed; /* recomputed: the part that recomputation adds */
+  double flops, recomputed; /* recomputed: the part that recomputation adds, or
+                               that other ranks of tp and cp do as well */
 } Body;
 
 /* Where a parameter or gradient of a call begins. */

@@ -131,7 +131,7 @@ static void print_instr(const Print *k, uint32_t pc, uint32_t index) {
 
 /* What recompute adds to the flops before. */
 static void print_again(const Print *k, double flops) {
-  if (flops > 0) text_printf(k->out, ", %.6g of them recomputed", flops);
+  if (flops > 0) text_printf(k->out, ", %.6g of them repeated", flops);
 }
 
 static void print_header(const Print *k) {
