@@ -77,6 +77,28 @@ START_TEST(kernels_without_rows) {
 }
 END_TEST
 
+/* Ranks of one machine were measured: others take what the network takes. */
+START_TEST(transfers_over_the_network) {
+  MoveRow rows[] = {{COLL_ALL_REDUCE, DT_F32, 8, 1000, 7}};
+  CostTable t = {.move = {rows, 1, 1}};
+  Cluster k = {.gpus = 8,
+               .nvlink_bandwidth = 100,
+               .nvlink_latency = 1,
+               .network_bandwidth = 10,
+               .network_latency = 2};
+  CostSource s = {.cluster = &k, .rates = sheet_roofline(), .table = &t};
+  MoveWork w = {.kind = COLL_ALL_REDUCE, .link = LINK_NVLINK, .bytes = 1000};
+  w.over = (Link){100, 1, 8, 100, 1};
+  MoveCost near = cost_of_move(&s, &w, DT_F32);
+  ck_assert_int_eq(near.from, COST_MEASURED);
+  ck_assert_double_eq(near.seconds, 7);
+  w.link = LINK_NETWORK, w.over = (Link){10, 2, 8, 10, 1};
+  MoveCost far = cost_of_move(&s, &w, DT_F32);
+  ck_assert_int_eq(far.from, COST_SHEET);
+  ck_assert_double_eq_tol(far.seconds, 2 * 7 * 1000 / 8.0 / 10 + 2 * 6 * 2, 1e-9);
+}
+END_TEST
+
 START_TEST(transfers_between_rows) {
   MoveRow row[] = {{COLL_ALL_REDUCE, DT_F32, 2, 100, 10},
                    {COLL_ALL_REDUCE, DT_F32, 2, 300, 20},
@@ -86,9 +108,16 @@ START_TEST(transfers_between_rows) {
     int ranks;
     double bytes, seconds;
     CostFrom from;
-  } want[] = {{2, 100, 10, COST_MEASURED},     {2, 200, 15, COST_INTERPOLATED},
-              {2, 500, 30, COST_INTERPOLATED}, {2, 20, 10, COST_INTERPOLATED},
-              {4, 100, 70, COST_INTERPOLATED}, {4, 600, 0, COST_SHEET},
+  } want[] = {{2, 100, 10, COST_MEASURED},
+              {2, 200, 15, COST_INTERPOLATED},
+              {2, 500, 30, COST_INTERPOLATED},
+              {2, 20, 10, COST_INTERPOLATED},
+              {4, 100, 70, COST_INTERPOLATED},
+              {4, 600, 0, COST_SHEET},
+              {2, 2400, 125, COST_INTERPOLATED},
+              {2, 2401, 0, COST_SHEET},
+              {2, 12, 0, COST_SHEET},
+              {4, 2, 0, COST_SHEET},
               {8, 100, 0, COST_SHEET}};
   for (int i = 0; i < LEN(want); i++) {
     Cost c = table_move_cost(&t, COLL_ALL_REDUCE, DT_F32, want[i].ranks, want[i].bytes);
@@ -229,7 +258,8 @@ END_TEST
 
 Suite *cost_table_suite(void) {
   const TTest *paper[] = {kernels_between_rows, experts_with_more_rows,
-                          kernels_without_rows, transfers_between_rows};
+                          kernels_without_rows, transfers_between_rows,
+                          transfers_over_the_network};
   const TTest *steps[] = {one_rank_takes_its_kernels, ranks_share_cores,
                           a_pipeline_on_one_core, one_row_counts_as_often_as_it_runs};
   Suite *s = suite_create("cost_table");

@@ -86,11 +86,12 @@ static double as_filled(const Cluster *k, const KernelWork *w, const KernelRow *
   return then > 0 ? r->seconds * roofline(k, w) / then : r->seconds;
 }
 
-/* Rows of the op weigh by the square of their distance; those farther than three
- * doublings say nothing. */
+/* Doublings beyond which a row says nothing. */
+enum { FARTHEST = 3 };
+
+/* Rows of the op weigh by the square of their distance. */
 Cost table_kernel_cost(const CostTable *t, const Cluster *k, int op, const char *shape,
                        const KernelWork *w) {
-  enum { FARTHEST = 9 };
   const double same = 1e-6;
   const KernelRow *exact = table_kernel(t, op, shape);
   if (exact) return (Cost){as_filled(k, w, exact), COST_MEASURED};
@@ -99,7 +100,7 @@ Cost table_kernel_cost(const CostTable *t, const Cluster *k, int op, const char 
     const KernelRow *r = &t->kernel.at[i];
     double bound = roofline(k, &r->work), d = distance(w, &r->work);
     bool near = r->op == op && r->work.kind == w->kind && r->work.dtype == w->dtype;
-    if (!near || d > FARTHEST || !(bound > 0 && r->seconds > 0)) continue;
+    if (!near || d > FARTHEST * FARTHEST || !(bound > 0 && r->seconds > 0)) continue;
     double weight = 1 / (d + same);
     sum += weight * log(r->seconds / bound);
     weights += weight;
@@ -136,17 +137,20 @@ static const MoveRow *next(const CostTable *t, CollKind kind, DType dtype, int r
   return best;
 }
 
-/* On the line through the rows on both sides, or the last two of one side; never less
- * than the smaller of them, as a line through noise may fall. */
+/* On the line through the rows on both sides, or, near to them, the last two of one side;
+ * never less than the smaller of them, as a line through noise may fall. */
 Cost table_move_cost(const CostTable *t, CollKind kind, DType dtype, int ranks,
                      double bytes) {
   const MoveRow *exact = table_move(t, kind, dtype, ranks, bytes);
   if (exact) return (Cost){exact->seconds, COST_MEASURED};
   const MoveRow *a = next(t, kind, dtype, ranks, bytes, false);
   const MoveRow *b = next(t, kind, dtype, ranks, bytes, true);
-  if (!a && b) return (Cost){b->seconds, COST_INTERPOLATED};
+  bool near = (a && b) || (a && doublings(bytes, a->bytes) <= FARTHEST) ||
+              (b && doublings(b->bytes, bytes) <= FARTHEST);
+  if (!near) return (Cost){0, COST_SHEET};
+  if (!a) return (Cost){b->seconds, COST_INTERPOLATED};
   if (!b && a) b = a, a = next(t, kind, dtype, ranks, a->bytes, false);
-  if (!a || !b) return (Cost){0, COST_SHEET};
+  if (!a) return (Cost){0, COST_SHEET};
   double beta = MAX((b->seconds - a->seconds) / (b->bytes - a->bytes), 0);
   return (Cost){a->seconds + beta * (bytes - a->bytes), COST_INTERPOLATED};
 }

@@ -30,8 +30,9 @@ static double alone(const CostTable *t, const MoveWork *w) {
   return t->cores > 0 && !pair && w->over.n > t->cores ? (double)t->cores / w->over.n : 1;
 }
 
+/* Rows are of ranks of one machine: no row says what the network takes. */
 MoveCost cost_of_move(const CostSource *s, const MoveWork *w, DType dtype) {
-  if (s->table && w->over.n > 1) {
+  if (s->table && w->over.n > 1 && w->link != LINK_NETWORK) {
     Cost c = table_move_cost(s->table, w->kind, dtype, w->over.n, w->bytes);
     if (c.from != COST_SHEET)
       return (MoveCost){c.seconds * alone(s->table, w),
