@@ -391,6 +391,20 @@ START_TEST(even_experts) {
 }
 END_TEST
 
+/* What a step does once is the optimizer's, products of matrices too. */
+START_TEST(products_of_the_optimizer) {
+  lua_run(
+      PLANS_OF_CLOCK
+      "local function of(optimizer)\n"
+      "  return plan({ mesh = { dp = 2 }, optimizer = optimizer "
+      "}):sim().pipeline[1].kernels\n"
+      "end\n"
+      "local muon, adamw = of(weft.muon { lr = 1e-3 }), of(weft.adamw { lr = 1e-3 })\n"
+      "near(muon.products, adamw.products)\n"
+      "assert(muon.optimizer > 2 * adamw.optimizer, 'no products')\n");
+}
+END_TEST
+
 /* The model has the arithmetic that it has on one rank, whatever of it ranks repeat. */
 START_TEST(a_model_on_any_mesh) {
   lua_run(
@@ -584,6 +598,7 @@ Suite *clock_suite(void) {
   for (int i = 0; i < LEN(paper); i++) tcase_add_test(c, paper[i]);
   for (int i = 0; i < LEN(plans); i++) tcase_add_test(p, plans[i]);
   tcase_add_test(p, the_verb);
+  tcase_add_test(p, products_of_the_optimizer);
   tcase_add_test(p, a_model_on_any_mesh);
   tcase_add_test(p, skew_of_the_verb);
   tcase_set_timeout(p, 120);

@@ -263,7 +263,8 @@ static double add_kernels(Clock *k, int pp, uint32_t first, uint32_t n, double *
     const Instr *in = &p->code[i];
     if (in->code != I_KERNEL) continue;
     KernelWork w = kernel_work(p, in, &k->even[pp]);
-    to[w.kind] += know(k, pp, in)->seconds;
+    /* Products of Muon's step are the optimizer's. */
+    to[i < p->nmain ? WORK_STEP : w.kind] += know(k, pp, in)->seconds;
     room += w.room;
   }
   return room;
