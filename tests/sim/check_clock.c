@@ -65,6 +65,30 @@ START_TEST(stored_scores) {
 }
 END_TEST
 
+/* What a kernel leaves alone of its operands it does not move. */
+START_TEST(bytes_that_are_moved) {
+  Operand big = {.ndim = 2, .dim = {1, 1000}, .dtype = DT_F32}, part = big;
+  part.dim[0] = 2, part.dim[1] = 5;
+  static const struct {
+    int op, nin;
+    bool big[3];
+    double bytes;
+  } list[] = {{OP_slice, 1, {true, false}, 80},
+              {OP_matrix_take, 2, {true, false, false}, 80},
+              {OP_matrix_put, 2, {false, true, true}, 80},
+              {OP_add, 2, {true, true, true}, 12000}};
+  for (int i = 0; i < LEN(list); i++) {
+    Operand o[3];
+    OpAttr attr = {0};
+    Instr in = {.code = I_KERNEL, .nin = (uint8_t)list[i].nin, .nout = 1};
+    in.op = (uint16_t)list[i].op;
+    for (int k = 0; k <= list[i].nin; k++) o[k] = list[i].big[k] ? big : part;
+    Program p = {.operand = o, .attr = &attr, .code = &in, .ncode = 1};
+    ck_assert_double_eq(kernel_work(&p, &in, &(EvenList){0}).bytes, list[i].bytes);
+  }
+}
+END_TEST
+
 /* Half of the peak; and what a size leaves of it. */
 START_TEST(kernels_reach_a_share) {
   SheetRates r = sheet_roofline();
@@ -576,10 +600,15 @@ START_TEST(the_verb) {
 END_TEST
 
 Suite *clock_suite(void) {
-  const TTest *paper[] = {kernels_at_the_roofline,          kernels_reach_a_share,
-                          products_reach_what_was_measured, stored_scores,
-                          attention_of_older_stacks,        collectives,
-                          small_messages_take_a_tree,       sums_of_gradients};
+  const TTest *paper[] = {kernels_at_the_roofline,
+                          bytes_that_are_moved,
+                          kernels_reach_a_share,
+                          products_reach_what_was_measured,
+                          stored_scores,
+                          attention_of_older_stacks,
+                          collectives,
+                          small_messages_take_a_tree,
+                          sums_of_gradients};
   const TTest *plans[] = {parts_add_up,
                           steps_that_overlap,
                           sends_that_block,

@@ -144,10 +144,13 @@ static void scan(KernelWork *w, const Program *p, const Instr *in, const Operand
   w->launches = back ? 6 : 3;
 }
 
-/* Rows that are looked up, not the table. */
+/* Rows that are looked up, not the table; a matrix, not the block that it is in; a piece.
+ */
 static double moved(const Instr *in, const Operand *o, const EvenList *even) {
   if (in->op == OP_embedding) return 2 * bytes_of(o + in->nin, 1);
   if (in->op == OP_embedding_dw) return 3 * bytes_of(o + 1, 1);
+  if (in->op == OP_matrix_take || in->op == OP_slice) return 2 * bytes_of(o + in->nin, 1);
+  if (in->op == OP_matrix_put) return 2 * bytes_of(o, 1);
   double bytes = 0;
   for (int i = 0; i < in->nin + in->nout; i++)
     bytes += bytes_of(&o[i], 1) * (o[i].ndim == 2 ? even_of(even, o[i].dim[0]) : 1);
