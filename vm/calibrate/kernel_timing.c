@@ -1,6 +1,6 @@
 /* kernel_timing.c - runs kernels by turns, on several ranks at once: operands in memory
- * of the device, filled with small numbers, in several places where few of them are
- * small. */
+ * of the device, filled with small numbers, in several places if all together are small.
+ */
 #include <stdlib.h>
 
 #include "calibrate.h"
@@ -28,8 +28,8 @@ typedef struct Timing {
 /* At least so many bytes of their own are used by turns, so that kernels do not find them
  * in the nearest cache; in a step they do not, either. */
 enum { TURNS = 4 << 20, PLACES_MOST = 16, WARM = 2, LEAST = 5 };
-/* Of operands of kernels that are measured together, and of these. */
-enum { TOGETHER_MOST = 64, ROOM = 256 << 20 };
+/* Kernels that are measured together, and bytes of their own on each rank. */
+enum { TOGETHER_MOST = 64, ROOM = 64 << 20 };
 
 static weft_status prepare(Setup *s, const Bench *b, weft_error *e) {
   KernelArgs *a = &s->args;
