@@ -5,6 +5,7 @@
 #include "bindings/script/library.h"
 #include "bindings/script/script.h"
 #include "vm/draw/timeline_draw.h"
+#include "vm/plan/link_speed.h"
 #include "vm/session/footprint.h"
 #include "vm/base/plural.h"
 #include "vm/session/gpu_memory.h"
@@ -173,11 +174,34 @@ int plan_memory(lua_State *L) {
 
 /* ---- plan:comm([rank]) ---- */
 
-/* "node" if the group of a rank on a communicator (-1: its peers in other stages) is
- * within one machine. */
-static const char *axis_link(const Job *j, int comm, int rank, int *group) {
+/* Machines of the cluster, or as many ranks as those that the job would have. */
+static Cluster machines(const Job *j) {
+  Cluster k = j->plan.cluster;
+  if (!k.gpus) k.gpus = job_node_ranks(j);
+  return k;
+}
+
+/* Whether some group on a communicator, or some neighbours in the pipeline (-1), reach
+ * over the network. */
+static bool any_leaves(const Job *j, int comm) {
   const Mesh *m = &j->mesh;
-  int gpus = job_node_ranks(j), n = 0, pp = mesh_coord(m, rank, AXIS_PP);
+  Cluster k = machines(j);
+  if (comm >= 0) {
+    const CommDesc *d = &j->compiled->prog->comm[comm];
+    AxisSet pp = comm_spans_pp(m, d) ? AXIS_BIT(AXIS_PP) : 0;
+    return link_kind(m, &k, d->axes | pp) == LINK_NETWORK;
+  }
+  for (int pp = 0; pp + 1 < m->size[AXIS_PP]; pp++)
+    if (link_kind_pair(m, &k, pp, pp + 1) == LINK_NETWORK) return true;
+  return false;
+}
+
+/* The same of the group of one rank, or its neighbours; `group` has room for it. */
+static bool leaves(const Job *j, int comm, int rank, int *group) {
+  const Mesh *m = &j->mesh;
+  Cluster k = machines(j);
+  int64_t joined = MAX(k.gpus, k.domain);
+  int n = 0, pp = mesh_coord(m, rank, AXIS_PP);
   if (comm >= 0) {
     n = comm_group(m, &j->compiled->prog->comm[comm], rank, group);
   } else {
@@ -186,8 +210,8 @@ static const char *axis_link(const Job *j, int comm, int rank, int *group) {
     if (pp + 1 < m->size[AXIS_PP]) group[n++] = rank_on_pp(m, rank, pp + 1);
   }
   for (int i = 1; i < n; i++)
-    if (group[i] / gpus != group[0] / gpus) return "network";
-  return "node";
+    if (group[i] / joined != group[0] / joined) return true;
+  return false;
 }
 
 /* Of pp ranks first..last the one with most bytes on a communicator; -1 if none has any.
@@ -222,8 +246,8 @@ int plan_comm(lua_State *L) {
       set_integer(L, "bytes", (int64_t)f->bytes);
       lua_pushboolean(L, (coll_info[op].is & COLL_COUNTED) != 0);
       lua_setfield(L, -2, "at_most");
-      int of = rank < 0 ? rank_on_pp(&j->mesh, 0, pp) : rank;
-      set_text(L, "link", axis_link(j, comm, of, group));
+      bool away = rank < 0 ? any_leaves(j, comm) : leaves(j, comm, rank, group);
+      set_text(L, "link", away ? "network" : "node");
       lua_rawseti(L, -2, ++at);
     }
   return 1;

@@ -340,6 +340,27 @@ START_TEST(stages_and_ranks) {
 }
 END_TEST
 
+/* Rank 0's group of three fits into a machine of four, that of ranks 3 to 5 does not;
+ * where NVLink joins all machines nothing leaves them. */
+START_TEST(links_of_all_groups) {
+  lua_run(
+      "local function of(domain, rank)\n"
+      "  local p = weft.plan { model = weft.model { 'llama', hidden_size = 48,\n"
+      "    num_hidden_layers = 1, num_attention_heads = 6, num_key_value_heads = 6,\n"
+      "    intermediate_size = 48, vocab_size = 48 }, mesh = { tp = 3, dp = 4 },\n"
+      "    cluster = weft.cluster { 'h100-sxm', nodes = 3, gpus = 4, domain = domain },\n"
+      "    batch = { global = 4, micro = 1, seq = 6 } }\n"
+      "  for _, c in ipairs(p:comm(rank)) do if c.axis == 'tp' then return c.link end "
+      "end\n"
+      "end\n"
+      "same(of(), 'network')\n"
+      "same(of(nil, 0), 'node')\n"
+      "same(of(nil, 3), 'network')\n"
+      "same(of(12), 'node')\n"
+      "same(of(12, 3), 'node')\n");
+}
+END_TEST
+
 START_TEST(program) {
   lua_run(TINY "local p = tiny {}\n"
                "local g = p:program(4)\n"
@@ -503,6 +524,7 @@ Suite *plan_object_suite(void) {
   tcase_add_test(tc, verify);
   tcase_add_test(tc, run);
   tcase_add_test(tc, life);
+  tcase_add_test(tc, links_of_all_groups);
   tcase_add_test(tc, collected);
   tcase_add_test(tc, compared_without_programs);
   tcase_add_test(tc, names);
