@@ -114,11 +114,12 @@ local function result(plan, asks, s, r, keep)
   return report("best", out)
 end
 
--- The ranks of the plan: as it says, or those that its mesh has.
+-- The ranks of the plan: as it says, which may be one, or those that its mesh has.
 local function ranks_of(asks)
   if asks.world > 0 then return asks.world end
   local n = 1
   for _, axis in ipairs { "tp", "pp", "cp", "dp" } do n = n * math.max(asks[axis], 1) end
+  if n < 2 then failf "nothing says that there are several ranks: mesh.world, or cluster.nodes" end
   return n
 end
 
@@ -133,7 +134,6 @@ return function(o)
   local asks = asks_of(plan)
   if not asks.gpu then failf "the plan names no GPU: cluster = \"h100-sxm\", or figures of your own" end
   asks.world = ranks_of(asks)
-  if asks.world < 2 then failf "nothing says that there are several ranks: mesh.world, or cluster.nodes" end
   if memory then asks.room = memory * gib end
   local s = space.make(plan.spec, asks, o.over)
   local r = search.run(plan, s, { memory = memory, clock = clock, threads = threads })
