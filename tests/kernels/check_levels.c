@@ -8,21 +8,21 @@
 #include "tests/harness/process.h"
 
 /* Kernels at each level, then whole models, half of them at each, and a sample of random
- * plans. Sanitizers see what kernels do with memory, in a third of the cases at each
+ * plans. Sanitizers see what kernels do with memory, in a sixth of the cases at each
  * level, and not what plans compute. */
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-#define THIRD(k) "WEFT_ROWS=" #k "/3"
+#define SIXTH(k) "WEFT_ROWS=" #k "/6"
 #else
-#define THIRD(k) ""
+#define SIXTH(k) ""
 #endif
 static const struct {
   CpuLevel level;
   const char *suites, *cases; /* of the suites; "": all */
 } held[] = {
-    {CPU_plain, "kernels fused_kernels", THIRD(0)},
+    {CPU_plain, "kernels fused_kernels", SIXTH(0)},
 #if defined __x86_64__ && !defined WEFT_PLAIN_KERNELS
-    {CPU_avx2, "kernels fused_kernels", THIRD(1)},
-    {CPU_avx512, "kernels fused_kernels", THIRD(2)},
+    {CPU_avx2, "kernels fused_kernels", SIXTH(1)},
+    {CPU_avx512, "kernels fused_kernels", SIXTH(2)},
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
     {CPU_avx2, "oracle", "WEFT_ROWS=0/2"},
     {CPU_avx2, "parity", "CK_RUN_CASE=sample"},
