@@ -11,7 +11,7 @@ typedef struct MoveMember {
   Comm *comm;
   char *in, *out;
   size_t in_bytes, out_bytes;
-  int32_t *rows; /* [members] of an exchange of rows: as many to each */
+  int32_t *rows; /* [members] of an exchange of rows: one to each */
   CommOp op;
 } MoveMember;
 

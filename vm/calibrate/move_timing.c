@@ -16,12 +16,13 @@ static uint64_t count_of(const WantedMove *w) {
   return pieces ? MAX(all / (uint64_t)w->ranks, 1) : all;
 }
 
-/* Rows of one element each, in host memory whatever the device. */
+/* One row to each member, as long as its room: counts are 32 bits wide. They lie in host
+ * memory whatever the device. */
 static weft_status give_rows(MoveMember *x, int members, uint64_t count, weft_error *e) {
-  x->op.members = members, x->op.each = 1, x->op.row = 1;
+  x->op.members = members, x->op.each = 1, x->op.row = count;
   x->rows = mem_new(NULL, sizeof *x->rows * (size_t)members);
   if (!x->rows) return err_set(e, WEFT_ENOMEM, "out of memory");
-  for (int i = 0; i < members; i++) x->rows[i] = (int32_t)count;
+  for (int i = 0; i < members; i++) x->rows[i] = 1;
   x->op.give = x->op.take = x->rows;
   return WEFT_OK;
 }

@@ -5,10 +5,10 @@
 #include "kernel_operands.h"
 
 enum {
-  IDS,    /* (N,k): the experts of each token */
-  ENDS,   /* (E+1): where the rows of each expert begin */
-  PLACES, /* (N,k): the row of each choice, -1 if it is on another rank */
-  COUNTS  /* (p,E): rows of each expert for each rank */
+  IDS,   /* (N,k): the experts of each token */
+  ENDS,  /* (E+1): where the rows of each expert begin */
+  ROWS,  /* (N,k): the row of each choice, -1 if it is on another rank */
+  COUNTS /* (p,E): rows of each expert for each rank */
 };
 
 static const Routed routed[] = {
@@ -16,8 +16,8 @@ static const Routed routed[] = {
     {OP_expert_load, 0, IDS},     {OP_route_dx, 1, IDS},
     {OP_grouped_linear, 2, ENDS}, {OP_grouped_linear_dx, 2, ENDS},
     {OP_grouped_bias, 2, ENDS},   {OP_grouped_linear_dw, 2, ENDS},
-    {OP_combine, 2, PLACES},      {OP_grouped_bias_dw, 1, ENDS},
-    {OP_combine_dx, 2, PLACES},   {OP_permute_dx, 1, PLACES},
+    {OP_combine, 2, ROWS},        {OP_grouped_bias_dw, 1, ENDS},
+    {OP_combine_dx, 2, ROWS},     {OP_permute_dx, 1, ROWS},
     {OP_regroup, 1, COUNTS},
 };
 
@@ -53,9 +53,9 @@ static void fill_ends(const TimedKernel *t, int32_t *to, int64_t n) {
   for (int64_t e = 0; e < n; e++) to[e] = (int32_t)(e * rows / (n - 1));
 }
 
-/* Every n-th choice is here, and one after the other they are in another part of the
- * rows. */
-static void fill_places(const TimedKernel *t, int32_t *to, int64_t n) {
+/* Of n choices as many are here as there are rows, evenly spread; choices that follow
+ * each other have rows that are far apart, as those of different experts. */
+static void fill_rows(const TimedKernel *t, int32_t *to, int64_t n) {
   enum { PARTS = 8 };
   int64_t rows = MIN(rows_filled(t), n), part = rows / PARTS;
   for (int64_t i = 0; i < n; i++) {
@@ -72,10 +72,7 @@ static void fill_counts(const TimedKernel *t, int32_t *to, int64_t n) {
 }
 
 void routed_fill(const TimedKernel *t, int32_t *to) {
-  static void (*const fill[])(const TimedKernel *, int32_t *,
-                              int64_t) = {[IDS] = fill_ids,
-                                          [ENDS] = fill_ends,
-                                          [PLACES] = fill_places,
-                                          [COUNTS] = fill_counts};
+  static void (*const fill[])(const TimedKernel *, int32_t *, int64_t) = {
+      [IDS] = fill_ids, [ENDS] = fill_ends, [ROWS] = fill_rows, [COUNTS] = fill_counts};
   fill[t->routed->what](t, to, count(&t->args.in[t->routed->operand]));
 }
