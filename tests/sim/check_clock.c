@@ -429,6 +429,25 @@ START_TEST(products_of_the_optimizer) {
 }
 END_TEST
 
+/* Ranks share the matrices of all layers, not of each alone: of the matrices of a shape a
+ * layer has fewer than there are ranks. */
+START_TEST(ranks_share_matrices) {
+  lua_run(
+      "local function ms(dp, tp)\n"
+      "  local s = weft.plan { model = weft.model { 'llama', hidden_size = 512,\n"
+      "    num_hidden_layers = 8, num_attention_heads = 8, num_key_value_heads = 2,\n"
+      "    intermediate_size = 1024, vocab_size = 512 }, mesh = { dp = dp, tp = tp },\n"
+      "    tp_plan = weft.tp_plan 'llama', cluster = weft.cluster 'h100-sxm',\n"
+      "    strategy = 'fsdp2', precision = 'bf16', optimizer = weft.muon { lr = 1e-3 },\n"
+      "    batch = { global = 8, micro = 1, seq = 512 } }:sim()\n"
+      "  return s.pipeline[1].kernels.optimizer\n"
+      "end\n"
+      "local alone = ms(1, 1)\n"
+      "assert(ms(8, 1) < alone / 4, 'dp')\n"
+      "assert(ms(4, 2) < alone / 4, 'dp, tp')\n");
+}
+END_TEST
+
 /* The model has the arithmetic that it has on one rank, whatever of it ranks repeat. */
 START_TEST(a_model_on_any_mesh) {
   lua_run(
@@ -628,6 +647,7 @@ Suite *clock_suite(void) {
   for (int i = 0; i < LEN(plans); i++) tcase_add_test(p, plans[i]);
   tcase_add_test(p, the_verb);
   tcase_add_test(p, products_of_the_optimizer);
+  tcase_add_test(p, ranks_share_matrices);
   tcase_add_test(p, a_model_on_any_mesh);
   tcase_add_test(p, skew_of_the_verb);
   tcase_set_timeout(p, 120);

@@ -372,6 +372,7 @@ void lower(Emit *out, MainList *t, Compiled *c) {
     m->area[k] = passes;
     passes += area[k] = offsets(e.scratch, t->buffer[k].at, t->buffer[k].n);
   }
+  e.dead = MAX(passes + temp_bytes - l->end, l->kept);
   reserve_calls(&e, t, c->arena);
   number_bodies(&e, t, &m->bodies);
   number_units(&e, m->unit_at);

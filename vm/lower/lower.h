@@ -22,6 +22,7 @@ typedef struct Emit {
   Program *p;
   const Layout *l;
   const struct UnshardedList *unsharded;
+  uint64_t dead; /* bytes from Layout.end on that are free once all actions are over */
   VEC(Instr) code;
   VEC(Operand) operand;
   VEC(OpAttr) attr;

@@ -378,11 +378,13 @@ static void step_factored(Emit *e, const Compiled *c, const FactoredRoom *room,
 static void step_matrices(Emit *e, const Compiled *c, const MatrixRoom *room,
                           const Stretch *r, MainList *t) {
   const Regions *s = &e->l->regions;
-  for (int i = r->first; i < r->first + r->n; i += s->block[s->param[i].block].n) {
-    const Region *state = regions_find(s, REGION_STATE1, &s->param[i]);
-    Stretch block = regions_block(s, s->param[i].block, state);
-    matrix_step(e, c, room, &block);
-    gather_stepped(e, &block, t);
+  for (int i = r->first, end = i + r->n, next; i < end;) {
+    next = matrix_step(e, c, room, i, end);
+    for (; i < next; i += s->block[s->param[i].block].n) {
+      const Region *state = regions_find(s, REGION_STATE1, &s->param[i]);
+      Stretch block = regions_block(s, s->param[i].block, state);
+      gather_stepped(e, &block, t);
+    }
   }
 }
 

@@ -60,23 +60,45 @@ bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what);
 /* The last pass over the parameters: steps and gathers them. */
 void update_last_step(Emit *e, const Compiled *c, MainList *t);
 
-/* ---- matrix_step.c ---- */
-/* Where it works, from Layout.end on, while activations are dead. Offsets from there. */
+/* ---- whole_matrices.c ---- */
+typedef struct Matrix {
+  const char *name;
+  int64_t rows, cols;
+  uint64_t first; /* element of the block */
+  int cut, parts; /* the dimension that is cut, in each of its parts */
+} Matrix;
+
+/* A block of the buffer whose matrices are stepped as a whole. */
+typedef struct Whole {
+  AxisSet flat, cut; /* axes over which it is gathered */
+  int ways, pieces;  /* ranks of these */
+  int64_t box;       /* elements of the block */
+  VEC(Matrix) matrix;
+} Whole;
+Whole whole_of(const Mesh *m, const Units *u, const Regions *s, int block, Arena *a);
+/* Bytes of a block once it is gathered over `flat`, and of all its pieces. */
+uint64_t whole_bytes(const Whole *w);
+static inline int64_t matrix_shorter(const Matrix *x) { return MIN(x->rows, x->cols); }
+static inline int64_t matrix_longer(const Matrix *x) { return MAX(x->rows, x->cols); }
+
+/* Where matrices are stepped, from Layout.end on, while activations are dead. Offsets
+ * from there. */
 typedef struct MatrixRoom {
-  uint64_t box; /* one block of the buffer, as long as the longest */
-  uint64_t
-      boxes; /* those of all ranks with pieces of its matrices, if there are several */
-  uint64_t x[2];  /* a matrix */
-  uint64_t y[3];  /* a square of its shorter side */
-  uint64_t work;  /* scratch of kernels */
-  uint64_t bytes; /* of all of them; 0: there is no such matrix */
+  uint64_t x[2];   /* a matrix */
+  uint64_t y[3];   /* a square of its shorter side */
+  uint64_t work;   /* scratch of kernels */
+  uint64_t blocks; /* the largest gathered block, and more where there is room */
+  uint64_t bytes;  /* of all of them; 0: there is no such matrix */
 } MatrixRoom;
 MatrixRoom matrix_room(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
                        Arena *scratch);
 /* Whether the parameters of a range are stepped as whole matrices. */
 bool matrices_in(const Emit *e, const Stretch *r);
-/* Emits the step of one block of them. */
-void matrix_step(Emit *e, const Compiled *c, const MatrixRoom *at, const Stretch *block);
+
+/* ---- matrix_step.c ---- */
+/* Emits the step of as many blocks, from parameter `first` of the regions on and before
+ * `end`, as have room at a time. Returns the parameter behind them. */
+int matrix_step(Emit *e, const Compiled *c, const MatrixRoom *at, int first, int end);
 
 /* ---- factored_step.c ---- */
 /* Where it works, from Layout.end on: sums, and behind them norms and scratch. */
