@@ -206,6 +206,23 @@ START_TEST(rings_pass_through_machines) {
 }
 END_TEST
 
+/* Of a rack of 72 a job of 256 has 64 GPUs, so that groups of 64 lie in one domain; one
+ * of 144 has all. */
+START_TEST(racks_are_shared_out) {
+  const Cluster k = {
+      .gpus = 4, .domain = 72, .nvlink_bandwidth = 100, .network_bandwidth = 10};
+  Mesh m = mesh_of((MeshSpec){.tp = 64, .dp = 4});
+  ck_assert_int_eq(link_kind(&m, &k, AXIS_BIT(AXIS_TP)), LINK_NVLINK);
+  ck_assert_double_eq(link_of(&m, &k, AXIS_BIT(AXIS_TP)).bandwidth, 100);
+  m = mesh_of((MeshSpec){.tp = 16, .dp = 16});
+  ck_assert_int_eq(link_of(&m, &k, AXES_DP).here, 4);
+  m = mesh_of((MeshSpec){.tp = 72, .dp = 2});
+  ck_assert_int_eq(link_kind(&m, &k, AXIS_BIT(AXIS_TP)), LINK_NVLINK);
+  m = mesh_of((MeshSpec){.tp = 48, .dp = 3}); /* two in a rack do not fit */
+  ck_assert_int_eq(link_kind(&m, &k, AXIS_BIT(AXIS_TP)), LINK_NETWORK);
+}
+END_TEST
+
 /* Rings use all cards of a machine; what a rank sends to each other one, or to the next,
  * passes its own. Of 16 ranks half of the bytes leave a machine of 8. */
 START_TEST(exchanges_use_one_card) {
@@ -328,6 +345,7 @@ Suite *clusters_suite(void) {
   tcase_add_test(c, groups_that_reach_into_the_next_machine);
   tcase_add_test(c, rings_pass_through_machines);
   tcase_add_test(c, exchanges_use_one_card);
+  tcase_add_test(c, racks_are_shared_out);
   tcase_add_test(c, missing_figures);
   tcase_add_test(c, a_name_leaves_the_size_open);
   tcase_add_test(c, unknown_gpus);

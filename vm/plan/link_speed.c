@@ -6,14 +6,26 @@
 
 int64_t cluster_domain(const Cluster *k) { return k->domain ? k->domain : k->gpus; }
 
+/* The ranks of a job in a domain of NVLink: as many whole machines as share it out
+ * evenly. Of a rack of 72 a job of 256 takes 64, which schedulers call a segment. */
+static int64_t domain_here(const Mesh *m, const Cluster *k) {
+  int64_t all = cluster_domain(k), machine = MAX(k->gpus, 1);
+  if (m->world <= all) return all;
+  for (int64_t n = all / machine * machine; n >= machine; n -= machine)
+    if (m->world % n == 0) return n;
+  return all;
+}
+
 /* Ranks that need no network to reach each other. */
-static int64_t joined(const Cluster *k) { return MAX(k->gpus, cluster_domain(k)); }
+static int64_t joined(const Mesh *m, const Cluster *k) {
+  return MAX(k->gpus, domain_here(m, k));
+}
 
 /* ---- where groups lie ---- */
 
 /* The link that joins `extent` ranks with consecutive numbers that begin a machine. */
-static LinkKind kind_within(const Cluster *k, int64_t extent) {
-  if (extent <= cluster_domain(k)) return LINK_NVLINK;
+static LinkKind kind_within(const Cluster *k, int64_t domain, int64_t extent) {
+  if (extent <= domain) return LINK_NVLINK;
   return extent <= k->gpus ? LINK_HOST : LINK_NETWORK;
 }
 
@@ -55,13 +67,13 @@ static bool pair_reaches_over(const Mesh *m, int from, int to, int64_t ranks) {
 }
 
 LinkKind link_kind(const Mesh *m, const Cluster *k, AxisSet axes) {
-  if (!reaches_over(m, axes, cluster_domain(k))) return LINK_NVLINK;
-  return reaches_over(m, axes, joined(k)) ? LINK_NETWORK : LINK_HOST;
+  if (!reaches_over(m, axes, domain_here(m, k))) return LINK_NVLINK;
+  return reaches_over(m, axes, joined(m, k)) ? LINK_NETWORK : LINK_HOST;
 }
 
 LinkKind link_kind_pair(const Mesh *m, const Cluster *k, int from, int to) {
-  if (!pair_reaches_over(m, from, to, cluster_domain(k))) return LINK_NVLINK;
-  return pair_reaches_over(m, from, to, joined(k)) ? LINK_NETWORK : LINK_HOST;
+  if (!pair_reaches_over(m, from, to, domain_here(m, k))) return LINK_NVLINK;
+  return pair_reaches_over(m, from, to, joined(m, k)) ? LINK_NETWORK : LINK_HOST;
 }
 
 /* ---- links ---- */
@@ -116,24 +128,24 @@ static int64_t members_here(const Mesh *m, const Cluster *k, AxisSet axes,
   for (Axis a = 0; a < AXIS_ALL_END; a++) {
     if (!(axes & AXIS_BIT(a))) continue;
     int64_t stride = mesh_stride(m, a),
-            n = MIN((int64_t)m->size[a], MAX(joined(k) / stride, 1));
+            n = MIN((int64_t)m->size[a], MAX(joined(m, k) / stride, 1));
     here *= n;
     *extent += stride * (n - 1);
   }
-  bool parted =
-      here > 1 && extent_of(m, axes) <= joined(k) && reaches_over(m, axes, joined(k));
-  return parted ? least_here(m, axes, joined(k)) : here;
+  int64_t near = joined(m, k);
+  bool parted = here > 1 && extent_of(m, axes) <= near && reaches_over(m, axes, near);
+  return parted ? least_here(m, axes, near) : here;
 }
 
 Link link_of(const Mesh *m, const Cluster *k, AxisSet axes) {
   int64_t extent, here = members_here(m, k, axes, &extent);
   return of_kind(k, link_kind(m, k, axes), mesh_size(m, axes), here,
-                 kind_within(k, extent));
+                 kind_within(k, domain_here(m, k), extent));
 }
 
 Link link_near(const Cluster *k, int n) {
-  int64_t here = MAX(joined(k), 1);
-  return of_kind(k, kind_within(k, n), n, here, kind_within(k, here));
+  int64_t domain = cluster_domain(k), here = MAX(MAX(k->gpus, domain), 1);
+  return of_kind(k, kind_within(k, domain, n), n, here, kind_within(k, domain, here));
 }
 
 Link link_pair(const Mesh *m, const Cluster *k, int from, int to) {
@@ -143,7 +155,9 @@ Link link_pair(const Mesh *m, const Cluster *k, int from, int to) {
 static unsigned used_by(const Mesh *m, const Cluster *k, AxisSet axes) {
   int64_t extent, here = members_here(m, k, axes, &extent);
   LinkKind kind = link_kind(m, k, axes);
-  unsigned inside = kind == LINK_NETWORK && here > 1 ? 1u << kind_within(k, extent) : 0;
+  unsigned inside = kind == LINK_NETWORK && here > 1
+                        ? 1u << kind_within(k, domain_here(m, k), extent)
+                        : 0;
   return inside | 1u << kind;
 }
 
