@@ -29,27 +29,21 @@ BodyClock body_clock(const CompileInput *in, int copies) {
   return c;
 }
 
-static double operand_traffic(const Operand *o, int n) {
-  double bytes = 0;
-  for (int i = 0; i < n; i++) bytes += (double)operand_bytes(&o[i]);
-  return bytes;
-}
-
 /* Of products whose operands are rounded to fp8 that of fp8. */
 static double peak_of(const BodyClock *c, int op) {
   bool fp8 = op == OP_linear_fp8 || op == OP_linear_fp8_dx || op == OP_linear_fp8_dw;
   return fp8 && c->gpu.fp8 > 0 ? c->gpu.fp8 : cluster_rate(&c->gpu, c->dtype);
 }
 
-/* Roofline time. An embedding reads only the rows that are looked up. The parts of a
- * product that was cut follow each other, so its weight is read from memory once. */
-static double kernel_seconds(const BodyClock *c, const CodeInstr *x) {
-  int n = x->i.nin + x->i.nout;
-  double rate = peak_of(c, x->i.op);
-  double moved = x->i.op == OP_embedding ? 2 * operand_traffic(x->operand + x->i.nin, 1)
-                                         : operand_traffic(x->operand, n);
-  if (x->pieces) moved -= operand_traffic(x->operand + 1, 1) * (1 - 1.0 / x->pieces);
-  return rate > 0 ? MAX(x->flops / rate, moved / c->gpu.hbm_bandwidth) : 0;
+/* Roofline time, of experts without the rows that none has. The parts of a product that
+ * was cut follow each other, so its weight is read from memory once. */
+static double kernel_seconds(const BodyClock *c, const CodeInstr *x,
+                             const EvenList *even) {
+  double rate = peak_of(c, x->i.op), moved = kernel_traffic(&x->i, x->operand, even);
+  if (x->pieces) moved -= (double)operand_bytes(&x->operand[1]) * (1 - 1.0 / x->pieces);
+  double flops = x->flops;
+  if (x->operand[0].ndim == 2) flops *= even_of(even, x->operand[0].dim[0]);
+  return rate > 0 ? MAX(flops / rate, moved / c->gpu.hbm_bandwidth) : 0;
 }
 
 double coll_even(const CodeInstr *x) {
@@ -73,48 +67,15 @@ static double transfer_seconds(const BodyClock *c, const CodeInstr *x, AxisSet a
 
 double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm) {
   if (x->i.code == I_COLL) return transfer_seconds(c, x, comm[x->i.comm]);
-  return x->i.code == I_KERNEL ? kernel_seconds(c, x) : 0;
+  return x->i.code == I_KERNEL ? kernel_seconds(c, x, &(EvenList){0}) : 0;
 }
 
 /* ---- experts ---- */
 
-static void note_even(BodyClock *c, int64_t rows, double even) {
-  for (int i = 0; i < c->neven; i++)
-    if (c->even[i].rows == rows) return;
-  if (c->neven < LEN(c->even))
-    c->even[c->neven++] = (struct EvenShare){rows, MIN(even / (double)rows, 1)};
-}
-
-/* The choices of all tokens are shared by the experts; those that are here get theirs. */
-void body_even(BodyClock *c, const UnitBody *b) {
-  double even = 0;
-  for (int i = 0; i < b->n; i++) {
-    const CodeInstr *x = &b->at[i];
-    if (x->i.code != I_KERNEL) continue;
-    if (x->i.op == OP_permute) {
-      double here = (double)x->operand[x->i.nin + 1].dim[0] - 1;
-      even = (double)operand_count(&x->operand[1]) * here / x->attr.experts;
-    } else if (x->i.op == OP_grouped_linear && even > 0) {
-      note_even(c, x->operand[0].dim[0], even);
-    }
-  }
-}
-
-static double even_share(const BodyClock *c, const Operand *o) {
-  for (int i = 0; o->ndim == 2 && i < c->neven; i++)
-    if (c->even[i].rows == o->dim[0]) return c->even[i].share;
-  return 1;
-}
-
-/* The same kernel without the rows that no expert has. */
-static double balanced_seconds(const BodyClock *c, const CodeInstr *x) {
-  CodeInstr real = *x;
-  for (int i = 0; i < x->i.nin + x->i.nout; i++) {
-    Operand *o = &real.operand[i];
-    if (o->ndim == 2) o->dim[0] = (int64_t)((double)o->dim[0] * even_share(c, o) + 0.5);
-  }
-  real.flops *= even_share(c, &x->operand[0]);
-  return kernel_seconds(c, &real);
+void body_even(BodyClock *c, const UnitBody *b, Arena *a) {
+  double choices = 0;
+  for (int i = 0; i < b->n; i++)
+    even_note(&b->at[i].i, b->at[i].operand, &b->at[i].attr, &choices, a, &c->even);
 }
 
 /* The largest handle and communicator numbers of a body. */
@@ -135,8 +96,8 @@ BodyTime body_time(const BodyClock *c, const UnitBody *b, const AxisSet *comm, A
          *free = NEW_N(a, double, comms);
   for (int i = 0; i < b->n; i++) {
     const CodeInstr *x = &b->at[i];
-    bool kernel = x->i.code == I_KERNEL && c->neven > 0;
-    double s = kernel ? balanced_seconds(c, x) : instr_seconds(c, x, comm);
+    double s = x->i.code == I_KERNEL ? kernel_seconds(c, x, &c->even)
+                                     : instr_seconds(c, x, comm);
     if (x->i.code == I_COLL) {
       free[x->i.comm] = end[x->i.handle] = MAX(now, free[x->i.comm]) + s;
       moved += s;

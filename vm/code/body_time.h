@@ -5,18 +5,14 @@
 
 #include "body_code.h"
 #include "vm/program/compile_input.h"
+#include "vm/program/expert_rows.h"
 #include "vm/plan/link_speed.h"
 
 typedef struct BodyClock {
   Cluster gpu; /* of the plan, or a typical one */
   DType dtype; /* compute type */
   Mesh mesh;
-  struct EvenShare {
-    int64_t rows;
-    double share;
-  } even[4]; /* of the rows that buffers of experts have room for, those that there are if
-                experts are balanced: see body_even */
-  int neven;
+  EvenList even; /* rows of experts; see body_even */
 } BodyClock;
 /* The clock for bodies of a plan; `copies` as in Units.tp_copies. If figures of the
  * plan's GPU are missing, typical ones serve to order bodies. */
@@ -33,7 +29,7 @@ double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm
 
 /* Notes how many rows the experts of a body get if all get the same, for the times of
  * this body and others of the unit. */
-void body_even(BodyClock *c, const UnitBody *b);
+void body_even(BodyClock *c, const UnitBody *b, Arena *a);
 
 typedef struct BodyTime {
   double kernels; /* of the compute queue; experts are balanced */

@@ -40,7 +40,7 @@ static UnitWork work_of(Table *t, const UnitBody *b) {
   for (int i = 0; i < b->n; i++)
     if (b->at[i].i.code == I_COLL) add_collective(t, &b->at[i], &w);
   if (cluster_lacks(t->in->plan, t->in->mesh)) return w;
-  body_even(&t->clock, b);
+  body_even(&t->clock, b, t->keep);
   BodyTime s = body_time(&t->clock, b, t->comm, t->scratch);
   w.seconds = s.kernels, w.hidden = s.hidden;
   return w;

@@ -29,35 +29,6 @@ static void product(KernelWork *w, double m, double n, double k) {
   w->flops = 2 * m * n * k;
 }
 
-/* ---- experts ---- */
-
-void even_rows(const Program *p, Arena *a, EvenList *out) {
-  *out = (EvenList){0};
-  for (int b = 0; b < p->nbody; b++) {
-    double even = 0;
-    for (uint32_t i = p->body[b].first; i < p->body[b].first + p->body[b].n; i++) {
-      const Instr *in = &p->code[i];
-      const Operand *o = &p->operand[in->operand];
-      if (in->code != I_KERNEL) continue;
-      if (in->op == OP_permute) {
-        double here = (double)o[in->nin + 1].dim[0] - 1;
-        even = (double)operand_count(&o[1]) * here / p->attr[in->attr].experts;
-      } else if (in->op == OP_grouped_linear && even > 0) {
-        EvenRows r = {o[0].dim[0], MIN(even / (double)o[0].dim[0], 1)};
-        bool known = false;
-        for (int k = 0; k < out->n; k++) known |= out->at[k].rows == r.rows;
-        if (!known) *VEC_PUSH(a, *out) = r;
-      }
-    }
-  }
-}
-
-double even_of(const EvenList *even, int64_t rows) {
-  for (int i = 0; i < even->n; i++)
-    if (even->at[i].rows == rows) return even->at[i].even;
-  return 1;
-}
-
 double move_bytes(const Instr *in, const Operand *o, const EvenList *even) {
   double room = (double)coll_bytes(in, o);
   if (!(coll_info[in->coll].is & COLL_COUNTED) || o->ndim != 3) return room;
@@ -144,24 +115,12 @@ static void scan(KernelWork *w, const Program *p, const Instr *in, const Operand
   w->launches = back ? 6 : 3;
 }
 
-/* Rows that are looked up, not the table; a matrix, not the block that it is in; a piece.
- */
-static double moved(const Instr *in, const Operand *o, const EvenList *even) {
-  if (in->op == OP_embedding) return 2 * bytes_of(o + in->nin, 1);
-  if (in->op == OP_embedding_dw) return 3 * bytes_of(o + 1, 1);
-  if (in->op == OP_matrix_take || in->op == OP_slice) return 2 * bytes_of(o + in->nin, 1);
-  if (in->op == OP_matrix_put) return 2 * bytes_of(o, 1);
-  double bytes = 0;
-  for (int i = 0; i < in->nin + in->nout; i++)
-    bytes += bytes_of(&o[i], 1) * (o[i].ndim == 2 ? even_of(even, o[i].dim[0]) : 1);
-  return bytes;
-}
-
 /* Results in the place of an input are read and written. */
 KernelWork kernel_work(const Program *p, const Instr *in, const EvenList *even) {
   const Operand *o = &p->operand[in->operand];
-  KernelWork w = {
-      .kind = WORK_MOVE, .dtype = (DType)o[0].dtype, .bytes = moved(in, o, even)};
+  KernelWork w = {.kind = WORK_MOVE,
+                  .dtype = (DType)o[0].dtype,
+                  .bytes = kernel_traffic(in, o, even)};
   if (in->acc != ACC_NEVER) w.added = bytes_of(o + in->nin, in->nout);
   if (in->nout)
     w.cell = dtype_size((DType)o[in->nin].dtype) * (in->acc != ACC_NEVER ? 2 : 1);

@@ -3,7 +3,7 @@
 #ifndef WEFT_KERNEL_WORK_H
 #define WEFT_KERNEL_WORK_H
 
-#include "vm/program/program.h"
+#include "vm/program/expert_rows.h"
 
 typedef enum {
 #define WORK(ID, name, doc) WORK_##ID,
@@ -27,16 +27,6 @@ typedef struct KernelWork {
   double room; /* flops of rows of experts that buffers have room for beside them */
 } KernelWork;
 
-/* How many rows the experts of a program get if all get the same, for each number of rows
- * that buffers have: they have room for more. */
-typedef struct EvenRows {
-  int64_t rows;
-  double even; /* of them */
-} EvenRows;
-typedef VEC(EvenRows) EvenList;
-void even_rows(const Program *p, Arena *a, EvenList *out);
-/* The share of so many rows that have something in them; 1 where none are of experts. */
-double even_of(const EvenList *even, int64_t rows);
 /* Bytes of a collective: of exchanges of experts those of rows that are there. */
 double move_bytes(const Instr *in, const Operand *o, const EvenList *even);
 
