@@ -10,6 +10,10 @@ return {
     bf16 = 2250e12,
     fp8 = 4500e12,
     f32 = 75e12,
+    -- No figure under load: that of gb200-nvl72 by the ratio of best shapes of matmul in bf16, 1,745
+    -- to 1,822 TFLOP/s (ml-engineering).
+    reached = 1392e12,
+    mma = 0.26,                        -- as gb200-nvl72
     sms = 148,
     bandwidth = 8e12,                   -- DGX B200 datasheet: 64 TB/s of eight
     -- The datasheet: 1.8 TB/s, both directions together.

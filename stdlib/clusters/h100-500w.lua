@@ -6,10 +6,14 @@ return {
   gpu = {
     memory_gib = 95,                   -- TorchTitan, arXiv 2410.06511, section 3: 95 GiB
     -- The same paper: at a lower power limit, with a peak between those of the SXM and the NVL
-    -- form; what power leaves of it is not published, so this is the peak of the SXM form.
+    -- form; this is the peak of the SXM form.
     bf16 = 989.4e12,
     fp8 = 1979e12,
     f32 = 67e12,
+    -- What power leaves of it is not published: an A100 of 300 W reaches 0.93 of one of 400 W
+    -- (ml-engineering, best shapes of matmul), the fourth root; of the 689 of the SXM form.
+    reached = 633e12,
+    mma = 0.57,                        -- as h100-sxm
     sms = 132,                         -- Hopper architecture whitepaper
     bandwidth = 2.4e12,                 -- six stacks; the five of the H100 PCIe give 2.0 TB/s
     -- The datasheet: 900 GB/s, both directions together.

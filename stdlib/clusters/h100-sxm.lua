@@ -13,6 +13,9 @@ return {
     f32 = 67e12,
     -- Azure's AI benchmarking guide, ND H100 v5: 0.696 of the peak, FP8, 16,384 cubed, random values.
     reached = 689e12,
+    -- FlashAttention-2, heads of 128, forward: 370 of 989 TFLOP/s (figure 5 of FlashAttention-3,
+    -- arXiv:2407.08608), 0.66 of the peak on A100.
+    mma = 0.57,
     sms = 132,                         -- Hopper architecture whitepaper
     bandwidth = 3.35e12,                -- the datasheet
     -- The datasheet: 900 GB/s, both directions together.

@@ -59,11 +59,11 @@ return function(methods)
   -- plan:sim { attention = "fused", steps = "apart", sends = "beside", calibration = "FILE" }: a step on
   -- the clock; what a stack does otherwise than weft, and measured times.
   local stack = {
-    attention = { fused = true, flash1 = true, scores = true },
+    attention = { fused = true, flash2 = true, flash1 = true, scores = true },
     steps = { apart = true, overlap = true }, sends = { beside = true, blocking = true },
   }
   local says = {
-    attention = '"fused", "flash1" or "scores"', steps = '"apart" or "overlap"',
+    attention = '"fused", "flash2", "flash1" or "scores"', steps = '"apart" or "overlap"',
     sends = '"beside" or "blocking"',
   }
   -- The rows of the busiest rank over the mean: `experts` is this number, or what each expert gets,

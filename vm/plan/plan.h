@@ -406,7 +406,9 @@ typedef struct Cluster {
   double memory_gib;
   double reserve_gib;         /* of it, that plans may not fill */
   double bf16, f16, fp8, f32; /* flop/s of matrix products; f16 0: as bf16 */
-  double reached;       /* flop/s that large products in bf16 come to; 0: not measured */
+  double reached; /* flop/s that large products in bf16 come to; 0: not measured */
+  double mma; /* share of what kernels with an A100's instructions reach there of the peak
+               * that they reach here; 0: all of it */
   double hbm_bandwidth; /* bytes/s, as all bandwidths */
   double nvlink_bandwidth, nvlink_latency;
   double network_bandwidth, network_latency; /* of the card of each GPU */

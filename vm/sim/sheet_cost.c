@@ -23,6 +23,7 @@ SheetRates sheet_roofline(void) {
 }
 
 static const char *const attention_kinds[] = {[ATTENTION_FUSED] = "fused",
+                                              [ATTENTION_FLASH_2] = "flash2",
                                               [ATTENTION_FLASH_1] = "flash1",
                                               [ATTENTION_SCORES] = "scores"};
 
@@ -34,6 +35,7 @@ int sheet_attention_kind(const char *name) {
 
 void sheet_attention(SheetRates *r, AttentionKind kind) {
   r->scores = kind == ATTENTION_SCORES;
+  r->mma = kind == ATTENTION_FLASH_2 || kind == ATTENTION_FLASH_1;
   if (kind != ATTENTION_FLASH_1) return;
   r->attention = r->attention_1;
   r->attention_dx = r->attention_1_dx;
@@ -112,6 +114,7 @@ static double attention_seconds(const Cluster *k, const SheetRates *r,
   double share = (back ? r->attention_dx : r->attention) *
                  ramp(w->n, r->attention_depth) * ramp(w->k, r->attention_head) /
                  ramp(USUAL_HEAD, r->attention_head);
+  if (r->mma > 0 && k->mma > 0) share *= k->mma;
   return w->flops / (cluster_rate(k, w->dtype) * share);
 }
 

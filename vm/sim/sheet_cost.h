@@ -15,10 +15,15 @@ typedef enum { RATES_USUAL, RATES_WORSE, RATES_BETTER, RATES_N } RatesOf;
 SheetRates sheet_rates(RatesOf which);
 SheetRates sheet_roofline(void);
 
-/* What computes attention: kernels of today, those of FlashAttention 1, or products with
- * stored scores between them. */
-typedef enum { ATTENTION_FUSED, ATTENTION_FLASH_1, ATTENTION_SCORES } AttentionKind;
-/* "fused", "flash1", "scores"; -1: none of these. */
+/* What computes attention: kernels written for the GPU, those of FlashAttention 2 or 1,
+ * which have the instructions of an A100, or products with stored scores between them. */
+typedef enum {
+  ATTENTION_FUSED,
+  ATTENTION_FLASH_2,
+  ATTENTION_FLASH_1,
+  ATTENTION_SCORES
+} AttentionKind;
+/* "fused", "flash2", "flash1", "scores"; -1: none of these. */
 int sheet_attention_kind(const char *name);
 void sheet_attention(SheetRates *r, AttentionKind kind);
 
