@@ -188,6 +188,13 @@ return {
     norm_topk_prob = true, max_position_embeddings = 40960, rms_norm_eps = 1e-6,
     rope_theta = 1000000.0,
   },
+  ["qwen3-235b-a22b"] = {
+    "qwen3_moe", vocab_size = 151936, hidden_size = 4096, intermediate_size = 12288,
+    moe_intermediate_size = 1536, num_hidden_layers = 94, num_attention_heads = 64,
+    num_key_value_heads = 4, head_dim = 128, num_experts = 128, num_experts_per_tok = 8,
+    norm_topk_prob = true, max_position_embeddings = 40960, rms_norm_eps = 1e-6,
+    rope_theta = 1000000.0,
+  },
   ["gpt2-124m"] = {
     "gpt2", vocab_size = 50257, hidden_size = 768, num_hidden_layers = 12,
     num_attention_heads = 12, max_position_embeddings = 1024,

@@ -339,10 +339,7 @@ local sizes = {
   ["qwen3-30b-a3b"] = "qwen3-30b-a3b",
   ["qwen3-coder-30b-a3b"] = qwen3_coder({ 2048, 6144, 48, 32, 4, 151936 }, 768, 128),
   ["qwen3-coder-480b-a35b"] = qwen3_coder({ 6144, 8192, 62, 96, 8, 151936 }, 2560, 160),
-  ["qwen3-235b-a22b"] = decoder("qwen3_moe", { 4096, 12288, 94, 64, 4, 151936 },
-    { head_dim = 128, moe_intermediate_size = 1536, num_experts = 128, num_experts_per_tok = 8,
-      norm_topk_prob = true, max_position_embeddings = 40960, rms_norm_eps = 1e-6,
-      rope_theta = 1000000.0 }),
+  ["qwen3-235b-a22b"] = "qwen3-235b-a22b",
   -- DeepSeek-V3 by the defaults of Transformers' class, Moonlight and Kimi K2 by torchtitan's flavors.
   ["deepseek-v3"] = "deepseek-v3",
   ["deepseek-r1"] = "deepseek-v3",

@@ -5,8 +5,9 @@
 --
 -- RUNS.csv has a line for each run: source, model, layers, hidden, heads, kv_heads, ffn,
 -- vocab, seq, global_batch, micro_batch, gpu, gpus, tp, pp, vpp, cp, ep, dp,
--- zero_or_dist_opt, recompute, step_time_s, note. Nothing is fitted to them. Runs in FP8, of
--- experts, of single layers and without sizes are left out, and counted. Where a run does not
+-- zero_or_dist_opt, recompute, step_time_s, note. Nothing is fitted to them. Runs of
+-- single layers and without sizes are left out, and counted. A note may say FP8. Models of experts
+-- are known by name, with even loads, as their benchmarks have them. Where a run does not
 -- say its micro batch or its vocabulary, they are taken to be 1 and 51,200. A note may say
 -- what the network of a machine carries, as "800 Gb/s inter-node"; else it is that of the
 -- GPU's usual machine. Sources before FlashAttention, or that say so, store the scores of
@@ -48,17 +49,22 @@ end
 -- ---- a run as a plan ----
 
 local gpus = { ["A100-80GB-SXM"] = "a100-80gb", a100_80gb = "a100-80gb", ["H100-80GB-SXM"] = "h100-sxm",
-  H200 = "h200", B200 = "b200", GB200 = "gb200-nvl72" }
+  H200 = "h200", B200 = "b200", B300 = "b300", GB200 = "gb200-nvl72", GB300 = "gb300-nvl72",
+  ["H100-96GB-500W"] = "h100-500w" }
+
+-- Models of experts, whose sizes the file does not have.
+local of_experts = { DeepSeekV3 = { "deepseek-v3", "deepseek_v3" }, Qwen3_30B_a3B = { "qwen3-30b-a3b", "qwen3_moe" },
+  Qwen3_235B_a22B = { "qwen3-235b-a22b", "qwen3_moe" }, ["GPT OSS 120B"] = { "gpt-oss-120b", "gpt_oss" } }
+local function named(row) return of_experts[row.model:gsub("%s*%b()", "")] end
 
 local function int(row, key, default) return row[key] and math.floor(tonumber(row[key])) or default end
 
 local function why_not(row)
   if not gpus[row.gpu] then return "other GPUs" end
-  if not (row.step_time_s and row.layers and row.hidden and row.heads and row.gpus and row.global_batch
-    and row.seq) then return "without sizes" end
-  if int(row, "layers") == 1 then return "single layers" end
-  if (row.note or ""):find "FP8" then return "in FP8" end
-  if row.ep and int(row, "ep") > 1 or row.model:find "x" or row.model:find "A3B" then return "of experts" end
+  local sizes = row.layers and row.hidden and row.heads
+  if not (row.step_time_s and row.gpus and row.global_batch and row.seq and (sizes or named(row))) then return "without sizes" end
+  if sizes and int(row, "layers") == 1 then return "single layers" end
+  if not named(row) and (row.ep and int(row, "ep") > 1 or row.model:find "x") then return "of other experts" end
 end
 
 -- Its scripts have a SentencePiece tokenizer and --untie-embeddings-and-output-weights; the sizes
@@ -66,6 +72,7 @@ end
 local function zero_bubble(row) return row.source:find("Zero Bubble", 1, true) end
 
 local function model(row)
+  if named(row) then return weft.model(named(row)[1]) end
   local hidden, ffn = int(row, "hidden"), int(row, "ffn")
   ffn = ffn or 4 * hidden
   local llama = row.model:lower():find "llama" or row.model:lower():find "nemotron" or ffn ~= 4 * hidden
@@ -101,13 +108,18 @@ local function strategy(row, tp)
   return { "zero", overlap_grad_reduce = not older_megatron(row), stage = (how:find "dist" or how:find "zero") and 1 or 0, sequence_parallel = tp > 1 and sp and true or false }
 end
 
+-- torchtitan computes every second product of a layer again, and what is cheap.
+local every_second = { "cheap", "layers.*.self_attn.k_proj", "layers.*.self_attn.o_proj", "layers.*.mlp.up_proj" }
+
 local function recompute(row)
   local how = (row.recompute or "none"):lower()
+  if how:find "selective" and row.source:find "torchtitan" then return every_second end
   return how:find "full" and "full" or how:find "selective" and "selective" or "none"
 end
 
--- Stacks whose attention stored its scores, and one that was measured in the spring of 2023.
-local older = { { "Narayanan", "scores" }, { "Zero Bubble", "scores" }, { "vTrain", "scores" }, { "llm-foundry", "flash1" } }
+-- Stacks whose attention stored its scores, one that was measured in the spring of 2023, and
+-- PyTorch's own.
+local older = { { "torchtitan", "flash2" }, { "Narayanan", "scores" }, { "Zero Bubble", "scores" }, { "vTrain", "scores" }, { "llm-foundry", "flash1" } }
 local function attention(row)
   for _, of in ipairs(older) do
     if row.source:find(of[1], 1, true) then return of[2] end
@@ -123,6 +135,12 @@ local function steps(row) return (row.note or ""):find "schedule=ZB" and "overla
 local function sends(row)
   local old = older_megatron(row) or zero_bubble(row)
   return old and steps(row) == "apart" and "blocking" or "beside"
+end
+
+-- Scales of whole tensors on Hopper, of 32 elements on Blackwell.
+local function precision(row)
+  if not (row.note or ""):find "FP8" then return "bf16" end
+  return { "fp8", recipe = row.gpu:find "B[23]00" and "mxfp8" or "tensorwise" }
 end
 
 -- The GPU's usual machine, of eight, with the network that the run had.
@@ -147,9 +165,10 @@ local function plan_of(row)
   local tp, pp, cp, vpp = int(row, "tp", 1), int(row, "pp", 1), int(row, "cp", 1), int(row, "vpp", 1)
   return {
     name = row.model, model = model(row), cluster = weft.cluster(machine(row)),
-    mesh = { world = int(row, "gpus"), tp = tp, pp = pp, cp = cp },
+    mesh = { world = int(row, "gpus"), tp = tp, pp = pp, cp = cp, ep = int(row, "ep"), etp = named(row) and 1 or nil },
+    tp_plan = named(row) and weft.tp_plan(named(row)[2]) or nil, moe = named(row) and { dispatcher = "alltoall" } or nil,
     strategy = strategy(row, tp), schedule = schedule(row, vpp), pp_plan = stages(row, pp, vpp),
-    recompute = recompute(row), precision = "bf16",
+    recompute = recompute(row), precision = precision(row),
     batch = { global = int(row, "global_batch"), micro = int(row, "micro_batch", 1), seq = int(row, "seq") },
   }
 end
@@ -218,14 +237,14 @@ for _, row in ipairs(read(path)) do
       why = "refused: " .. tostring(fine and sim or plan):match "[^\n]*"
     else
       local judged = weft.sweep { plan = plan, over = { { "train.seed", 0 } }, max_gib = 1e6 }
-      local source = row.source:sub(1, 30)
+      local source = row.source:sub(1, 26) .. (named(row) and " MoE" or (row.note or ""):find "FP8" and " FP8" or "")
       if not sets[source] then
         sets[source] = {}
         order[#order + 1] = source
       end
       local run = { measured = tonumber(row.step_time_s), clock = sim.seconds, low = sim.low, high = sim.high, model = row.model, gpu = gpus[row.gpu],
         bound = judged[1] and judged[1].step_ms / 1e3 or 0 / 0, ideal = sim.hfu * sim.seconds, layout = plan,
-        workload = row.model .. row.gpus .. " " .. row.global_batch .. " " .. row.seq }
+        workload = row.model .. row.gpu .. row.gpus .. " " .. row.global_batch .. " " .. row.seq }
       table.insert(sets[source], run)
       if all_rows then
         print(("%-14s %5s gpus tp %s pp %s cp %s mb %s %-8s measured %8.3f clock %8.3f (%+5.1f %%) bound %8.3f"):format(
