@@ -84,7 +84,9 @@ local function is_name(key) return string.find(key, "^[%a_][%w_]*$") ~= nil end
 
 -- What a config says of training, which is no key of a model: it is returned beside the config.
 local function take_aside(config)
-  local aside = { bias_update_rate = config.bias_update_rate }
+  local aside = { bias_update_rate = config.bias_update_rate,
+                  router_aux_loss_coef = tonumber(config.router_aux_loss_coef),
+                  dtype = config.torch_dtype or config.dtype }
   config.bias_update_rate = nil
   return aside
 end

@@ -57,10 +57,14 @@ end
 
 local TYPES = { bfloat16 = "bf16", bf16 = "bf16", float16 = "f16", fp16 = "f16", half = "f16",
                 float32 = "f32", fp32 = "f32", float = "f32", no = "f32" }
+
+-- "torch.bfloat16" as a plan writes it; nil: it is none of f32, bf16 and f16.
+function values.known_type(value) return TYPES[string.gsub(string.lower(tostring(value)), "^torch%.", "")] end
+
 function values.type_of(book, key)
   local value = book:value(key)
   if value == nil then return nil end
-  local known = TYPES[string.gsub(string.lower(tostring(value)), "^torch%.", "")]
+  local known = values.known_type(value)
   if not known and string.find(string.lower(tostring(value)), "^fp[48]") then
     book:refuse(key, string.format("%s = %s: expected f32, bf16 or f16; products in fp8 are precision = \"fp8\" of the "
                                    .. "plan, whose recipes are tensorwise, rowwise and mxfp8", key, quote.shown(value)))

@@ -121,7 +121,7 @@ local HARMLESS = {
   "^model%.backend%.dispatcher$", -- the same sums by other kernels
   "^model%.backend%.fake_balanced_gate$", -- measurements of speed choose experts in turn
   "^fp8%.enable_fsdp_float8_all_gather$", -- the same weights in fp8, gathered in more bytes
-  "^model%.load_base_model$", -- weights are in a folder, which weft.hf reads
+  "^model%.load_base_model$", "^model%._target_$", -- weights are in a folder, which weft.hf reads
   "^model%.torch_dtype$", "^model%.dtype$", -- master weights are f32, not in the files' type
   "^optimizer%.master_weight_bits$", -- 32 in the place of 24
   "^loss_fn%._target_$", -- the same loss, in other pieces

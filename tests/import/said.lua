@@ -412,7 +412,9 @@ local function auto_learning(d, p, plan)
 end
 
 local function auto_experts(d, p, plan)
-  plan.moe = { aux_loss_coef = d:pick { 0, 0.01 }, router_dtype = d:maybe(3) and "f32" or nil }
+  plan.moe = { aux_loss_coef = p.model == "qwen3_moe" and d:pick { 0, 0.01 } or 0,
+               router_dtype = d:maybe(3) and "f32" or nil }
+  if plan.moe.aux_loss_coef > 0 then plan.moe.aux_loss_sequences = plan.batch.micro end
   if p.ep == 1 then return end
   plan.mesh.ep, plan.mesh.etp = p.ep, 1
   plan.moe.dispatcher = d:pick { "allgather", "alltoall" }
@@ -468,6 +470,9 @@ function systems.automodel(d)
   end
   if EXPERTS[p.model] then auto_experts(d, p, plan) end
   auto_learning(d, p, plan)
+  if p.model == "deepseek_v3" and not plan.adapter and not plan.strategy.offload_policy then
+    plan.moe.bias_update_rate = 0.001 -- AutoModel's own, which nothing changes
+  end
   if p.pp > 1 then plan.schedule, plan.pp_plan = schedule[1], { layers = p.list, virtual = p.virtual } end
   plan.optimizer = auto_optimizer(d, p, plan.precision)
   auto_rest(d, p, plan)

@@ -192,7 +192,8 @@ local function put_rest(book)
     end
   end
   if not book:value "peft.lora_A_init" then
-    book:assume("adapter", "factors begin uniform in +-1/sqrt(in); AutoModel's in 0 to 1")
+    book:assume("adapter", "factors begin uniform in +-1/sqrt(in); AutoModel's as normal numbers (Xavier's), of which the "
+                .. "root of the mean square is sqrt(2 / (in + rank))")
   end
 end
 

@@ -3,6 +3,7 @@
 local further = use "import/further"
 local adapter = use "import/automodel/adapter"
 local data = use "import/automodel/data"
+local experts = use "import/automodel/experts"
 local fp8 = use "import/automodel/fp8"
 local model_field = use "import/model_field"
 local names = use "import/automodel/names"
@@ -120,11 +121,11 @@ end
 
 local function put_model(book, plan, options)
   local gpt2 = not options.model and gpt2_model(book, plan)
-  if gpt2 then return gpt2 end
+  if gpt2 then return gpt2, {} end
   refuse_other_class(book, options.model)
   if not options.model then
     local config, refused = class_model(book, plan)
-    if config or refused then return config end
+    if config or refused then return config, {} end
   end
   local key, name = book:first("model.pretrained_model_name_or_path",
     "model.config.pretrained_model_name_or_path", "model.config", "model.llm_path")
@@ -158,31 +159,50 @@ local function put_recompute(book, plan)
 end
 
 -- The optimizer steps the weights in their type, unless it keeps master weights itself. FSDP2 adds
--- gradients up in the type in which it sums them.
+-- gradients up in the type in which it sums them. `key` is nil where the recipe does not say the type.
 local function put_masters(book, plan, strategy, key, weights, compute)
-  if not weights or weights == "f32" then return end
+  local function say(how, what)
+    if key then how(book, key, what) end
+  end
+  if weights == "f32" then return say(book.translated, "f32 master weights, as there are always") end
   local own = book:value "optimizer.master_weights" == true
+  local from = key and book:leaf(key) or "AutoModel's default: the type of the model's files"
   if weights ~= "bf16" or compute ~= "bf16" then
-    book:cannot(key, "weights and what the optimizer keeps have this type; here master weights "
-                .. "are f32: more memory, better sums")
+    local what = "weights and what the optimizer keeps have this type; here master weights are f32: more memory, "
+      .. "better sums"
+    if key then book:cannot(key, what) else book:assume("precision", weights .. ": " .. what) end
   elseif own then
-    book:translated(key, "f32 master weights, which the optimizer keeps")
+    say(book.translated, "f32 master weights, which the optimizer keeps")
   else
-    plan:put("precision.master_dtype", quote.text "bf16", book:leaf(key))
-    book:translated(key, "precision.master_dtype")
+    plan:put("precision.master_dtype", quote.text "bf16", from)
+    say(book.translated, "precision.master_dtype")
   end
   local sums = values.type_of(book, "distributed.mp_policy.reduce_dtype") or "f32"
   if strategy ~= "fsdp2" or sums == "bf16" then
-    if compute == "bf16" then plan:put("precision.grad_dtype", quote.text "bf16", book:leaf(key)) end
+    if compute == "bf16" then plan:put("precision.grad_dtype", quote.text "bf16", from) end
   elseif not own then
     book:assume("precision", "shards of gradients are f32, as they are summed; AutoModel rounds them to the "
                 .. "weights' type after the last sum")
   end
 end
 
+-- The type of the weights, and the setting that says it: that of the model's files where the recipe says none,
+-- or "auto".
+local function weights_of(book, config, aside)
+  local key, said = book:first("model.torch_dtype", "model.dtype", "model.compute_dtype")
+  if key and said ~= "auto" then return values.type_of(book, key), key end
+  local stored = aside.dtype and values.known_type(aside.dtype)
+  local kind = stored or config[1] == "gpt2" and "f32" or "bf16"
+  if not stored then
+    book:assume("precision", string.format("weights are %s, the type of %s; AutoModel takes that of the model's files",
+                                           kind, kind == "f32" and "GPT-2's files" or "most public files"))
+  end
+  return kind, key
+end
+
 -- FSDP2 computes in bf16 and sums gradients in f32 unless it is told otherwise; DDP has the
 -- type of the weights.
-local function put_precision(book, plan, strategy, experts)
+local function put_precision(book, plan, strategy, m, config, aside)
   local compute, from = nil, nil
   if strategy == "fsdp2" then
     compute, from = "bf16", "AutoModel's default for fsdp2"
@@ -192,20 +212,12 @@ local function put_precision(book, plan, strategy, experts)
       book:translated(key, "precision.param_dtype")
     end
   end
-  local weights, key = nil, book:first("model.torch_dtype", "model.dtype", "model.compute_dtype")
-  if key and book:value(key) == "auto" then
-    book:cannot(key, "weights have the type of their files; here master weights are f32")
-  elseif key then
-    weights = values.type_of(book, key)
-    if weights == "f32" then
-      book:translated(key, "f32 master weights, as there are always")
-    end
-  end
+  local weights, key = weights_of(book, config, aside)
   compute = compute or weights or "bf16"
-  put_masters(book, plan, strategy, key, weights, compute)
+  if weights then put_masters(book, plan, strategy, key, weights, compute) end
   plan:put("precision.param_dtype", quote.text(compute), from or key and book:leaf(key)
            or "the type of most public weights")
-  if compute == "bf16" then fp8.put(book, plan, strategy, weights, experts) end
+  if compute == "bf16" then fp8.put(book, plan, strategy, weights, m.experts) end
   local reduce = values.type_of(book, "distributed.mp_policy.reduce_dtype")
   if reduce == "f16" then
     book:refuse("distributed.mp_policy.reduce_dtype", "gradients are summed in f32 or bf16")
@@ -278,57 +290,6 @@ local function put_pipeline(book, plan, m, config)
   end
 end
 
--- ---- experts ----
-
-local DISPATCHERS = { torch = "allgather" }
-
--- Whether a model has them: a config says how many, or its architecture.
-local function has_experts(config)
-  local usual = config[1] and use("models/" .. config[1]).defaults or {}
-  for _, key in ipairs { "num_experts", "num_local_experts", "n_routed_experts" } do
-    local n = config[key]
-    if n == nil then n = usual[key] end
-    if n then return true end
-  end
-  return false
-end
-
--- Layers of experts of its own take the loss of routers from the model's config.
-local function put_router_loss(book, plan, m)
-  for _, key in ipairs { "model.router_aux_loss_coef", "model.config.router_aux_loss_coef" } do
-    if not m.experts then
-      book:no_effect(key, "the model has no experts")
-    else
-      values.put_positive(book, plan, key, "moe.aux_loss_coef")
-    end
-  end
-end
-
-local function put_moe(book, plan, m)
-  for _, name in ipairs { "ignore_router_for_ac", "reshard_after_forward" } do
-    local key = "distributed.moe." .. name
-    if m.ep > 1 then
-      values.put_flag(book, plan, key, "moe." .. name)
-    else
-      book:no_effect(key, "experts are not cut: ep is 1")
-    end
-  end
-  book:no_effect("distributed.moe.wrap_outer_model", "each unit is gathered by itself")
-  if book:value "model.backend.gate_precision" == "float32" and m.experts then
-    plan:put("moe.router_dtype", quote.text "f32", book:leaf "model.backend.gate_precision")
-    book:translated "model.backend.gate_precision"
-  end
-  put_router_loss(book, plan, m)
-  local key = "model.backend.dispatcher"
-  local value = book:value(key)
-  if value == nil then return end
-  if m.ep == 1 then return book:no_effect(key, "experts are not cut: ep is 1") end
-  plan:put("moe.dispatcher", quote.text(DISPATCHERS[value] or "alltoall"), book:leaf(key))
-  if DISPATCHERS[value] then return book:translated(key, "moe.dispatcher") end
-  book:cannot(key, "tokens go to their experts by alltoall, which gives the same sums by other "
-              .. "kernels")
-end
-
 -- Noise on embeddings; 5 is AutoModel's default where it is asked for.
 local function put_noise(book, plan)
   local key, field = "neftune.noise_alpha", "train.neftune_noise_alpha"
@@ -338,20 +299,21 @@ local function put_noise(book, plan)
 end
 
 function automodel.translate(book, plan, options)
-  local config = put_model(book, plan, options)
+  local config, aside = put_model(book, plan, options)
   if not config then return book:apply(rules) end
   local m = ranks.put_mesh(book, plan, options)
-  m.experts = has_experts(config)
+  m.experts = experts.has(config)
   local strategy = ranks.put_strategy(book, plan, m)
   put_pipeline(book, plan, m, config)
-  put_precision(book, plan, strategy, m.experts)
+  put_precision(book, plan, strategy, m, config, aside)
   put_recompute(book, plan)
-  put_moe(book, plan, m)
+  experts.put(book, plan, m)
   further.put(book, plan, config[1], "model.num_nextn_predict_layers", "model.mtp_loss_scaling_factor",
               0.1)
   adapter.put(book, plan, config, m.experts)
   training.put_packed(book, plan)
   training.put_batch(book, plan, m, config)
+  experts.put_balance(book, plan, m, config, aside)
   training.put_loss(book, plan, config, teacher.put(book, plan))
   local steps = training.put_train(book, plan, m)
   put_noise(book, plan)

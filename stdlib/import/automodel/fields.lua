@@ -49,7 +49,7 @@ return {
   { "precision.reduce_dtype", "distributed.mp_policy.reduce_dtype", note = "f32 is the default of fsdp2" },
   { "precision.master_dtype, precision.grad_dtype, optimizer.state_dtype", "model.torch_dtype", "model.dtype",
     "model.compute_dtype",
-    note = "with bf16 there are no f32 master weights, unless the optimizer keeps them (`master_weights`); shards "
+    note = "that of the model's files where it is not given, or `auto`; with bf16 there are no f32 master weights, unless the optimizer keeps them (`master_weights`); shards "
       .. "of gradients are f32 where sums are: said" },
 
   { "schedule", "distributed.pipeline.pp_schedule", note = "PyTorch's names" },
@@ -61,7 +61,8 @@ return {
   { "moe.reshard_after_forward", "distributed.moe.reshard_after_forward", note = "with ep" },
   { "moe.router_dtype", "model.backend.gate_precision", note = "`float32`" },
   { "moe.aux_loss_coef", "model.router_aux_loss_coef", "model.config.router_aux_loss_coef",
-    note = "if the recipe says it" },
+    note = "else that of the model's config; of AutoModel's own models that read it, with `moe.aux_loss_sequences`: each rank's "
+      .. "microbatch by itself. DeepSeek-V3, GLM-4.5 and MiniMax-M2 have `moe.bias_update_rate = 0.001` there" },
   { "moe.dispatcher", "model.backend.dispatcher", note = "with ep; other kernels than `torch` are said" },
 
   { "batch.global", "step_scheduler.global_batch_size" },

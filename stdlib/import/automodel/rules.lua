@@ -10,6 +10,7 @@ local DATA = "data of the recipe are not read: the plan has weft.synthetic; weft
   .. "in JSON lines, weft.tokens what weft tokenize makes of texts"
 local LOSS = "another loss, which is not translated: the plan trains with the cross entropy of the next token, "
   .. "and its field loss takes others"
+local FILES = "a run begins with random weights, not with those of the model; weft.hf \"DIR\" has them"
 local IMAGES = "images and sound are not read: the plan trains the language model alone"
 
 return {
@@ -64,7 +65,10 @@ return {
   cannot("flow_matching.*", LOSS), cannot("vae.*", IMAGES), cannot("data.*", IMAGES),
   cannot("inference.*", LOSS), cannot("output.*", LOSS), cannot("datasets", DATA),
 
-  none("model._target_", "the plan's model says it"),
+  { "model._target_", function(book, leaf)
+    if string.find(tostring(leaf.value), "%.from_pretrained$") then return book:cannot(leaf.key, FILES) end
+    book:no_effect(leaf.key, "the plan's model says it")
+  end, FILES },
   none("model.cache_dir", "weft downloads nothing"),
   none("model.config._target_", "the plan's model says it"),
   none("model.config.name_or_path", "a name, beside the one that is read"),
@@ -76,7 +80,7 @@ return {
   none("model.use_liger_kernel", KERNELS), none("model.use_sdpa_patching", KERNELS),
   none("model.sdpa_method", KERNELS), none("model.has_packed_sequence", "packed says it"),
   unless("model.load_base_model", { false }, "a run begins with random weights",
-         "a run begins with random weights, not with those of the model; weft.hf \"DIR\" has them"),
+         FILES),
   none("model.output_hidden_states", "only the loss is computed"),
   cannot("model.quantization_config.*", "a base that is quantized as it is loaded: adapter.base stores a frozen base in 4 bits; folders in mxfp4, or in fp8 blocks of 128 x 128, are read as bf16"),
   cannot("model.freeze_router", "routers train; freeze = { patterns } of the plan names what does not"),

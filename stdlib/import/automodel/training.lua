@@ -32,6 +32,9 @@ local function put_batch(book, plan, m, config)
     global = (locally or 1) * m.dp * each
     plan:put("batch.global", quote.value(global), book:leaf "step_scheduler.grad_acc_steps")
     book:translated("step_scheduler.grad_acc_steps", "batch.global / (batch.micro * dp)")
+  elseif not global and 32 % ((locally or 1) * m.dp) == 0 then
+    global = 32
+    plan:put("batch.global", "32", "AutoModel's default")
   elseif not global then
     global = (locally or 1) * m.dp
     plan:put("batch.global", quote.value(global), "assumed")
@@ -140,25 +143,34 @@ local function samples_of(book)
 end
 
 -- Steps of the epochs: each is as many local batches as a rank has samples for, in steps of several.
-local function steps_of_epochs(book, m, samples)
+local function steps_of_epochs(book, plan, m, samples)
   local epochs = values.whole(book, "step_scheduler.num_epochs", 1) or 10
   local locally = scalar.integer(book:value "step_scheduler.local_batch_size") or 1
-  local global = scalar.integer(book:value "step_scheduler.global_batch_size") or locally * m.dp
+  local global = tonumber(plan:source "batch.global")
   local function parts(n, size) return (n + size - 1) // math.max(size, 1) end
   return epochs, epochs * parts(parts(parts(samples, m.dp), locally), math.max(global // (locally * m.dp), 1))
 end
 
--- Without max_steps a run has epochs: of samples whose number is known these are steps.
-local function put_epochs(book, plan, m)
+-- A run has epochs, and `most` steps if max_steps says so: of samples whose number is known epochs are steps.
+-- Returns those that end it.
+local function put_epochs(book, plan, m, most)
   local key = "step_scheduler.num_epochs"
   local samples = not plan:has "packed" and samples_of(book)
   if samples then
-    local epochs, steps = steps_of_epochs(book, m, samples)
+    local epochs, steps = steps_of_epochs(book, plan, m, samples)
+    if most and most <= steps then
+      book:no_effect(key, "step_scheduler.max_steps says how long")
+      return nil
+    end
     plan:put("train.steps", quote.value(steps), book:leaf(key) or "AutoModel's default: 10 epochs")
     book:translated(key, "train.steps")
+    if most then book:no_effect("step_scheduler.max_steps", "the epochs end before") end
     book:assume("train.steps", string.format("%d: %d epochs of %d samples, the most that the settings take", steps, epochs,
                                              samples))
     return steps
+  elseif most then
+    return book:cannot(key, "AutoModel's run ends with the epochs of its data, if that is before step_scheduler.max_steps; "
+                       .. "made-up tokens have no epochs")
   end
   local epochs = values.whole(book, key, 1)
   book:cannot(key, string.format("made-up tokens have no epochs: train.steps is as without it; train.epochs = %s "
@@ -167,12 +179,9 @@ local function put_epochs(book, plan, m)
 end
 
 local function put_train(book, plan, m)
-  local steps = values.put_whole(book, plan, "step_scheduler.max_steps", "train.steps", 1)
-  if steps then
-    book:no_effect("step_scheduler.num_epochs", "step_scheduler.max_steps says how long")
-  else
-    steps = put_epochs(book, plan, m)
-  end
+  local most = values.whole(book, "step_scheduler.max_steps", 1)
+  local steps = put_epochs(book, plan, m, most)
+  if most and not steps then steps = values.put_whole(book, plan, "step_scheduler.max_steps", "train.steps", 1) end
   for _, key in ipairs { "rng.seed", "seed" } do
     values.put_whole(book, plan, key, "train.seed", 0)
   end

@@ -1,0 +1,114 @@
+/* check_import_defaults.c - what other systems do that no recipe says: their defaults, and what
+ * settings change beside what their names say. */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/harness/import_files.h"
+
+/* ---- NeMo AutoModel ---- */
+
+static const char recipe[] =
+    "step_scheduler: {global_batch_size: 16, local_batch_size: 2, max_steps: 5}\n"
+    "model:\n"
+    "  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n"
+    "  pretrained_model_name_or_path: Qwen/Qwen3-30B-A3B\n"
+    "optimizer: {_target_: torch.optim.AdamW, lr: 1.0e-4}\n";
+
+START_TEST(models_of_automodel_balance_their_experts) {
+  import_put("a.yaml", recipe);
+  import_file("a.yaml", "--world 8");
+  import_plan_has("aux_loss_coef = 0.001,  -- router_aux_loss_coef of the model's config");
+  import_plan_has("aux_loss_sequences = 2,");
+  import_plan_lacks("bias_update_rate");
+  import_file("a.yaml", "--world 8 model.router_aux_loss_coef=0.02");
+  import_plan_has("aux_loss_coef = 0.02,");
+  import_plan_has("aux_loss_sequences = 2,");
+  import_file("a.yaml", "--world 8 model.router_aux_loss_coef=0");
+  import_plan_has("aux_loss_coef = 0,");
+  import_plan_lacks("aux_loss_sequences");
+  import_file("a.yaml", "--world 8 model.force_hf=true");
+  import_plan_lacks("    aux_loss_coef");
+  /* That of a folder's config is read, too. */
+  import_put("config.json",
+             "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 64, \"num_hidden_layers\": 2,"
+             "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 320,"
+             "\"intermediate_size\": 96, \"moe_intermediate_size\": 32, \"num_experts\": 4,"
+             "\"num_experts_per_tok\": 2, \"torch_dtype\": \"float32\","
+             "\"router_aux_loss_coef\": 0.03}\n");
+  import_file("a.yaml", "--world 8 --model .");
+  import_plan_has("aux_loss_coef = 0.03,");
+  import_plan_lacks("master_dtype");
+  /* Transformers' class has no loss unless it is asked for. */
+  const char *mixtral = "model.pretrained_model_name_or_path=mistralai/Mixtral-8x7B-v0.1 "
+                        "model.router_aux_loss_coef=0.02";
+  import_has(import_file("a.yaml", mixtral), "train this model without a loss of routers");
+  import_plan_lacks("    aux_loss_coef");
+}
+END_TEST
+
+START_TEST(biases_of_routers_move_in_automodel) {
+  import_put("a.yaml", recipe);
+  import_file("a.yaml", "--world 8 --model deepseek-v3");
+  import_plan_has("bias_update_rate = 0.001,");
+  const char *still = "moves it by 0.001 after each step";
+  import_has(import_file("a.yaml", "--world 8 --model deepseek-v3 peft.dim=8"), still);
+  import_plan_lacks("bias_update_rate");
+  import_has(import_file("a.yaml", "--world 8 --model deepseek-v3 "
+                                   "distributed.offload_policy.pin_memory=true"),
+             still);
+  import_file("a.yaml", "--world 8 --model deepseek-v3 model.force_hf=true");
+  import_plan_lacks("bias_update_rate");
+}
+END_TEST
+
+/* Without torch_dtype, or with auto, weights have the type of their files. */
+START_TEST(weights_of_automodel_are_as_their_files) {
+  import_put("a.yaml", recipe);
+  for (int named = 0; named < 2; named++) {
+    import_file("a.yaml", named ? "--world 8 model.torch_dtype=auto" : "--world 8");
+    import_plan_has("master_dtype = \"bf16\",");
+    import_plan_has("state_dtype = \"bf16\",");
+  }
+  import_file("a.yaml", "--world 8 model.torch_dtype=float32");
+  import_plan_lacks("master_dtype");
+  import_has(import_file("a.yaml", "--world 8 --model gpt2"), "the type of GPT-2's files");
+  import_plan_lacks("master_dtype");
+  import_has(import_file("a.yaml", "--world 8"), "a run begins with random weights");
+  import_lacks(
+      import_file("a.yaml", "--world 8 "
+                            "model._target_=nemo_automodel.NeMoAutoModelForCausalLM.from_config"),
+      "a run begins with random weights");
+}
+END_TEST
+
+START_TEST(runs_of_automodel_end_with_their_data) {
+  import_put("a.yaml", "model: {pretrained_model_name_or_path: meta-llama/Llama-3.1-8B}\n"
+                       "step_scheduler: {max_steps: 500, num_epochs: 2, local_batch_size: 2}\n"
+                       "dataset: {seq_length: 64, limit_dataset_samples: 320}\n"
+                       "optimizer: {_target_: torch.optim.AdamW, lr: 1.0e-4}\n"
+                       "lr_scheduler: {lr_decay_style: cosine}\n");
+  import_file("a.yaml", "--world 8");
+  import_plan_has("global = 32,  -- AutoModel's default");
+  import_plan_has("steps = 20,  -- a.yaml:2: step_scheduler.num_epochs");
+  import_plan_has("warmup = 2,");
+  import_file("a.yaml", "--world 8 step_scheduler.max_steps=7");
+  import_plan_has("steps = 7,  -- the command line: step_scheduler.max_steps");
+  import_has(import_file("a.yaml", "--world 8 dataset.limit_dataset_samples=null"),
+             "run ends with the epochs of its data");
+  import_plan_has("steps = 500,");
+}
+END_TEST
+
+Suite *import_defaults_suite(void) {
+  Suite *s = suite_create("import_defaults");
+  TCase *t = tcase_create("defaults");
+  tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
+  tcase_set_timeout(t, 120);
+  tcase_add_test(t, models_of_automodel_balance_their_experts);
+  tcase_add_test(t, biases_of_routers_move_in_automodel);
+  tcase_add_test(t, weights_of_automodel_are_as_their_files);
+  tcase_add_test(t, runs_of_automodel_end_with_their_data);
+  suite_add_tcase(s, t);
+  return s;
+}
