@@ -100,6 +100,46 @@ START_TEST(runs_of_automodel_end_with_their_data) {
 }
 END_TEST
 
+/* ---- Accelerate ---- */
+
+static const struct Summed {
+  const char *over, *type, *has, *lacks;
+} summed[] = {
+    {"FSDP", "bf16", "reduce_dtype = \"bf16\",", "grad_dtype"},
+    {"FSDP", "fp16", "grad_dtype = \"f16\",", "growth_interval"},
+    {"FSDP", "no", "precision = \"f32\",", "reduce_dtype"},
+    {"DEEPSPEED", "bf16", "grad_dtype = \"bf16\",", "reduce_dtype"},
+    {"DEEPSPEED", "fp16", "growth_interval = 1000,", "reduce_dtype"},
+    {"DEEPSPEED", "'no'", "stage = 2,  -- Accelerate's default", "grad_dtype"},
+    {"MULTI_GPU", "bf16", "precision = \"bf16\",", "reduce_dtype"},
+};
+
+START_TEST(accelerate_sums_gradients_in_its_types) {
+  const struct Summed *row = &summed[_i];
+  char text[200];
+  snprintf(text, sizeof text, "distributed_type: %s\nmixed_precision: %s\nnum_processes: 8\n",
+           row->over, row->type);
+  import_put("a.yaml", text);
+  import_file("a.yaml", "--model llama3-8b");
+  import_plan_has(row->has);
+  import_plan_lacks(row->lacks);
+  import_plan_has("betas = { 0.9, 0.999 },  -- assumed");
+  import_plan_has("weight_decay = 0,  -- assumed");
+}
+END_TEST
+
+START_TEST(accelerate_says_how_keys_go_around) {
+  import_put("a.yaml", "distributed_type: FSDP\nnum_processes: 8\nparallelism_config:\n"
+                       "  parallelism_config_cp_size: 2\n"
+                       "  parallelism_config_cp_comm_strategy: alltoall\n");
+  import_file("a.yaml", "--model llama3-8b");
+  import_plan_has("comm = \"ring\",  -- a.yaml:5");
+  import_file("a.yaml", "--model llama3-8b "
+                        "parallelism_config.parallelism_config_cp_comm_strategy=null");
+  import_plan_has("comm = \"allgather\",  -- Accelerate's default");
+}
+END_TEST
+
 Suite *import_defaults_suite(void) {
   Suite *s = suite_create("import_defaults");
   TCase *t = tcase_create("defaults");
@@ -109,6 +149,9 @@ Suite *import_defaults_suite(void) {
   tcase_add_test(t, biases_of_routers_move_in_automodel);
   tcase_add_test(t, weights_of_automodel_are_as_their_files);
   tcase_add_test(t, runs_of_automodel_end_with_their_data);
+  tcase_add_loop_test(t, accelerate_sums_gradients_in_its_types, 0,
+                      sizeof summed / sizeof summed[0]);
+  tcase_add_test(t, accelerate_says_how_keys_go_around);
   suite_add_tcase(s, t);
   return s;
 }

@@ -112,7 +112,7 @@ START_TEST(accelerate_becomes_a_plan) {
   import_plan_has("reshard_after_forward = true,");
   import_plan_has("world = 16,  -- acc.yaml:3");
   import_plan_has("dp_replicate = 2,");
-  import_plan_has("precision = \"bf16\",");
+  import_plan_has("reduce_dtype = \"bf16\",");
   import_plan_has("recompute = \"full\",");
   import_has(
       report,

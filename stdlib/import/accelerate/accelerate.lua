@@ -104,7 +104,9 @@ end
 local function put_zero(book, plan)
   local group = "deepspeed_config."
   plan:put("strategy.#", quote.text "zero", "DeepSpeed")
-  local stage = values.put_whole(book, plan, group .. "zero_stage", "strategy.stage", 0) or 0
+  local stage = values.put_whole(book, plan, group .. "zero_stage", "strategy.stage", 0) or 2
+  plan:put("strategy.stage", quote.value(stage), "Accelerate's default")
+  if stage == 3 then plan:put("strategy.param_persistence_threshold", "100000", "DeepSpeed's default") end
   for _, name in ipairs { "optimizer", "param" } do
     local key = group .. "offload_" .. name .. "_device"
     if book:value(key) == nil then
@@ -143,11 +145,29 @@ local function put_axis(book, plan, m, name, field)
   m[name] = value ~= nil and n or 1
 end
 
+-- PyTorch's ways of keys and values around the ranks of a sequence.
+local ROTATE = { allgather = "allgather", alltoall = "ring" }
+
+local function put_rotation(book, plan, m)
+  local key, value = book:first("parallelism_config.parallelism_config_cp_comm_strategy",
+                                "parallelism_config.cp_comm_strategy")
+  local comm = ROTATE[value or "allgather"]
+  if m.cp == 1 then
+    if key then book:no_effect(key, "a sequence is not cut") end
+  elseif not comm then
+    book:refuse(key, quote.shown(value) .. ": expected allgather or alltoall")
+  else
+    plan:put("cp.comm", quote.text(comm), key and book:leaf(key) or "Accelerate's default")
+    if key then book:translated(key, "cp.comm") end
+  end
+end
+
 local function put_mesh(book, plan, options, how)
   local m = {}
   put_axis(book, plan, m, "tp", "tp")
   put_axis(book, plan, m, "cp", "cp")
   put_axis(book, plan, m, "sp", "cp")
+  put_rotation(book, plan, m)
   if m.sp > 1 then
     plan:put("cp.comm", quote.text "a2a", "DeepSpeed Ulysses")
     m.cp = m.cp * m.sp
@@ -193,22 +213,49 @@ local function put_batch(book, plan, dp)
   book:assume("batch", "one sequence a rank and microbatch: the settings do not say it")
 end
 
+-- FSDP sums gradients in the type that computes, where DDP has f32; DeepSpeed adds them up in it, too.
+local function put_precision(book, plan)
+  local key = "mixed_precision"
+  -- no without quotes is a boolean in YAML, which Accelerate takes for the word.
+  local kind = book:value(key) and values.type_of(book, key) or "f32"
+  local from = book:leaf(key) or "Accelerate's default"
+  local over = string.upper(tostring(book:value "distributed_type"))
+  book:translated(key)
+  if kind == "f32" or over ~= "FSDP" and over ~= "DEEPSPEED" then
+    return plan:put("precision", quote.text(kind), from)
+  end
+  plan:put("precision.param_dtype", quote.text(kind), from)
+  if over == "FSDP" and kind == "bf16" then
+    return plan:put("precision.reduce_dtype", quote.text(kind), "Accelerate's FSDP sums gradients in it")
+  end
+  plan:put("precision.grad_dtype", quote.text(kind), over == "FSDP" and "Accelerate's FSDP sums gradients in it"
+           or "DeepSpeed's default: that of the model")
+  if over == "FSDP" or kind ~= "f16" then return end
+  plan:put("precision.growth_interval", "1000", "DeepSpeed's default")
+  plan:put("precision.hysteresis", "2", "DeepSpeed's default")
+end
+
+-- The optimizer is the script's: that of Transformers' Trainer is assumed.
+local function put_optimizer(book, plan)
+  local key = "deepspeed_config.gradient_clipping"
+  local clip = values.positive(book, key)
+  plan:head("optimizer", "weft.adamw")
+  plan:put("optimizer.lr", "5e-05", "assumed")
+  plan:put("optimizer.betas", "{ 0.9, 0.999 }", "assumed")
+  plan:put("optimizer.weight_decay", "0", "assumed")
+  plan:put("optimizer.clip", quote.value(clip or 1.0), clip and book:leaf(key) or "assumed")
+  book:translated(key)
+  book:assume("optimizer", "AdamW with lr = 5e-05, betas of 0.9 and 0.999 and no decay"
+              .. (clip and "" or ", gradients to a norm of 1") .. ", as Transformers' Trainer: the settings do not say it")
+end
+
 function accelerate.translate(book, plan, options)
   local config = model_field.put(plan, book, { changes = {} }, options.model)
   if not config then return book:apply(rules) end
   local how = put_strategy(book, plan)
   put_batch(book, plan, put_mesh(book, plan, options, type(how) == "table" and how))
-  local kind = values.type_of(book, "mixed_precision")
-  plan:put("precision", quote.text(kind or "f32"), book:leaf "mixed_precision" or "Accelerate's default")
-  book:translated "mixed_precision"
-  plan:head("optimizer", "weft.adamw")
-  plan:put("optimizer.lr", "5e-05", "assumed")
-  book:assume("optimizer", "AdamW with lr = 5e-05: the settings do not say it")
-  local clip = values.positive(book, "deepspeed_config.gradient_clipping")
-  if clip then
-    plan:put("optimizer.clip", quote.value(clip), book:leaf "deepspeed_config.gradient_clipping")
-    book:translated "deepspeed_config.gradient_clipping"
-  end
+  put_precision(book, plan)
+  put_optimizer(book, plan)
   values.assume_rest(book, plan, config)
   book:apply(rules)
 end
