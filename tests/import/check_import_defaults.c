@@ -1,8 +1,9 @@
-/* check_import_defaults.c - what other systems do that no recipe says: their defaults, and what
- * settings change beside what their names say. */
+/* check_import_defaults.c - what other systems do that no recipe says: their defaults,
+ * and what settings change beside what their names say. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/harness/import_files.h"
 
@@ -18,7 +19,8 @@ static const char recipe[] =
 START_TEST(models_of_automodel_balance_their_experts) {
   import_put("a.yaml", recipe);
   import_file("a.yaml", "--world 8");
-  import_plan_has("aux_loss_coef = 0.001,  -- router_aux_loss_coef of the model's config");
+  import_plan_has(
+      "aux_loss_coef = 0.001,  -- router_aux_loss_coef of the model's config");
   import_plan_has("aux_loss_sequences = 2,");
   import_plan_lacks("bias_update_rate");
   import_file("a.yaml", "--world 8 model.router_aux_loss_coef=0.02");
@@ -30,19 +32,21 @@ START_TEST(models_of_automodel_balance_their_experts) {
   import_file("a.yaml", "--world 8 model.force_hf=true");
   import_plan_lacks("    aux_loss_coef");
   /* That of a folder's config is read, too. */
-  import_put("config.json",
-             "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 64, \"num_hidden_layers\": 2,"
-             "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 320,"
-             "\"intermediate_size\": 96, \"moe_intermediate_size\": 32, \"num_experts\": 4,"
-             "\"num_experts_per_tok\": 2, \"torch_dtype\": \"float32\","
-             "\"router_aux_loss_coef\": 0.03}\n");
+  import_put(
+      "config.json",
+      "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 64, \"num_hidden_layers\": 2,"
+      "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 320,"
+      "\"intermediate_size\": 96, \"moe_intermediate_size\": 32, \"num_experts\": 4,"
+      "\"num_experts_per_tok\": 2, \"torch_dtype\": \"float32\","
+      "\"router_aux_loss_coef\": 0.03}\n");
   import_file("a.yaml", "--world 8 --model .");
   import_plan_has("aux_loss_coef = 0.03,");
   import_plan_lacks("master_dtype");
   /* Transformers' class has no loss unless it is asked for. */
   const char *mixtral = "model.pretrained_model_name_or_path=mistralai/Mixtral-8x7B-v0.1 "
                         "model.router_aux_loss_coef=0.02";
-  import_has(import_file("a.yaml", mixtral), "train this model without a loss of routers");
+  import_has(import_file("a.yaml", mixtral),
+             "train this model without a loss of routers");
   import_plan_lacks("    aux_loss_coef");
 }
 END_TEST
@@ -72,22 +76,25 @@ START_TEST(weights_of_automodel_are_as_their_files) {
   }
   import_file("a.yaml", "--world 8 model.torch_dtype=float32");
   import_plan_lacks("master_dtype");
-  import_has(import_file("a.yaml", "--world 8 --model gpt2"), "the type of GPT-2's files");
+  import_has(import_file("a.yaml", "--world 8 --model gpt2"),
+             "the type of GPT-2's files");
   import_plan_lacks("master_dtype");
   import_has(import_file("a.yaml", "--world 8"), "a run begins with random weights");
   import_lacks(
-      import_file("a.yaml", "--world 8 "
-                            "model._target_=nemo_automodel.NeMoAutoModelForCausalLM.from_config"),
+      import_file("a.yaml",
+                  "--world 8 "
+                  "model._target_=nemo_automodel.NeMoAutoModelForCausalLM.from_config"),
       "a run begins with random weights");
 }
 END_TEST
 
 START_TEST(runs_of_automodel_end_with_their_data) {
-  import_put("a.yaml", "model: {pretrained_model_name_or_path: meta-llama/Llama-3.1-8B}\n"
-                       "step_scheduler: {max_steps: 500, num_epochs: 2, local_batch_size: 2}\n"
-                       "dataset: {seq_length: 64, limit_dataset_samples: 320}\n"
-                       "optimizer: {_target_: torch.optim.AdamW, lr: 1.0e-4}\n"
-                       "lr_scheduler: {lr_decay_style: cosine}\n");
+  import_put("a.yaml",
+             "model: {pretrained_model_name_or_path: meta-llama/Llama-3.1-8B}\n"
+             "step_scheduler: {max_steps: 500, num_epochs: 2, local_batch_size: 2}\n"
+             "dataset: {seq_length: 64, limit_dataset_samples: 320}\n"
+             "optimizer: {_target_: torch.optim.AdamW, lr: 1.0e-4}\n"
+             "lr_scheduler: {lr_decay_style: cosine}\n");
   import_file("a.yaml", "--world 8");
   import_plan_has("global = 32,  -- AutoModel's default");
   import_plan_has("steps = 20,  -- a.yaml:2: step_scheduler.num_epochs");
@@ -117,8 +124,9 @@ static const struct Summed {
 START_TEST(accelerate_sums_gradients_in_its_types) {
   const struct Summed *row = &summed[_i];
   char text[200];
-  snprintf(text, sizeof text, "distributed_type: %s\nmixed_precision: %s\nnum_processes: 8\n",
-           row->over, row->type);
+  snprintf(text, sizeof text,
+           "distributed_type: %s\nmixed_precision: %s\nnum_processes: 8\n", row->over,
+           row->type);
   import_put("a.yaml", text);
   import_file("a.yaml", "--model llama3-8b");
   import_plan_has(row->has);
@@ -140,6 +148,85 @@ START_TEST(accelerate_says_how_keys_go_around) {
 }
 END_TEST
 
+/* ---- Megatron ---- */
+
+#define ARGUMENTS                                                                        \
+  "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 \\\n"    \
+  "--seq-length 64 --train-iters 10 --lr 1e-4 --swiglu --disable-bias-linear \\\n"       \
+  "--normalization RMSNorm --position-embedding-type rope --bf16 "
+
+/* Settings that change what is trained: each is in the plan, or said to be missing. */
+static const struct Counts {
+  const char *more, *plan, *report;
+} counts[] = {
+    {"--no-rope-freq 2", "no_rope_layers = { 1, 0, 1, 0 },",
+     "--no-rope-freq = 2 -> model"},
+    {"--no-rope-freq '([0]+[1])*2'", "\"smollm3\",", "-> model"},
+    {"--num-experts 4 --moe-layer-freq '([0]*1+[1])*2'", "mlp_only_layers = { 0, 2 },",
+     ""},
+    {"--num-experts 4 --moe-layer-recompute",
+     "recompute = { \"selective\", \"layers.*.mlp\" },", "-> recompute"},
+    {"--use-checkpoint-args", "", "take the place of the arguments there"},
+    {"--finetune", "", "--finetune = true: a run begins with random weights"},
+    {"--fp16-lm-cross-entropy", "", "not expressible (1)"},
+    {"--freeze-all-layers", "", "nothing would be left that learns"},
+    {"", "global = 8,  -- Megatron's default: one microbatch on each rank", ""},
+    {"--pipeline-model-parallel-size 2", "global = 8,",
+     "where Megatron's default is one: 4"},
+};
+
+START_TEST(what_counts_in_megatron_is_said) {
+  const struct Counts *row = &counts[_i];
+  char text[800];
+  snprintf(text, sizeof text, ARGUMENTS "%s %s\n",
+           strstr(row->more, "experts") ? "--qk-layernorm" : "", row->more);
+  import_put("a.args", text);
+  import_has(import_file("a.args", "--world 8"), row->report);
+  import_plan_has(row->plan);
+}
+END_TEST
+
+START_TEST(models_that_megatron_makes_otherwise_are_refused) {
+  import_put("a.args", ARGUMENTS "--no-rope-freq 3\n");
+  import_fails(1, "a.args", "", "3: expected a divisor of the 4 layers");
+  import_put("a.args", ARGUMENTS "--no-rope-freq 2 --qk-layernorm\n");
+  import_fails(1, "a.args", "", "layers without positions are those of weft's smollm3");
+  import_put("a.args", ARGUMENTS "--model-provider mamba\n");
+  import_fails(1, "a.args", "", "the arguments describe a GPT");
+}
+END_TEST
+
+/* Settings below groups of Megatron-Bridge are the arguments of the same names. */
+START_TEST(groups_of_megatron_bridge_are_read) {
+  import_put("a.yaml",
+             "model: {num_layers: 4, hidden_size: 64, num_attention_heads: 4,\n"
+             "  seq_len_interpolation_factor: 4.0, position_embedding_type: rope,\n"
+             "  normalization: RMSNorm, gated_linear_unit: true, activation_func: silu,\n"
+             "  add_bias_linear: false}\n"
+             "train: {train_iters: 10, global_batch_size: 8, micro_batch_size: 1}\n"
+             "mixed_precision: {bf16: true, grad_reduce_in_fp32: false}\n"
+             "dataset: {sequence_length: 64, eod_mask_loss: true,\n"
+             "  packed_sequence_specs: {packed_sequence_size: 64}}\n");
+  const char *report = import_file("a.yaml", "--world 8");
+  import_plan_has("rope_scaling = { factor = 4.0, rope_type = \"linear\" },");
+  import_plan_has("param_dtype = \"bf16\",");
+  import_plan_has(
+      "grad_dtype = \"bf16\",  -- a.yaml:6: mixed_precision.grad_reduce_in_fp32");
+  import_has(report, "dataset.eod_mask_loss = true: labels of other documents count");
+  import_has(report,
+             "dataset.packed_sequence_specs.packed_sequence_size = 64: see packed");
+  /* What is on without its setting is not "as without it" where it is off. */
+  import_put("b.yaml",
+             "model: {num_layers: 4, hidden_size: 64, num_attention_heads: 4}\n"
+             "train: {train_iters: 10, global_batch_size: 8, micro_batch_size: 1}\n"
+             "mixed_precision: bf16_mixed\nddp: {grad_reduce_in_fp32: false}\n"
+             "optimizer: {decoupled_weight_decay: false, lr: 0.001}\n");
+  report = import_file("b.yaml", "--world 8");
+  import_has(report, "precision.grad_dtype = \"bf16\" keeps and sums them in bf16");
+  import_plan_has("weft.adam {");
+}
+END_TEST
+
 Suite *import_defaults_suite(void) {
   Suite *s = suite_create("import_defaults");
   TCase *t = tcase_create("defaults");
@@ -152,6 +239,10 @@ Suite *import_defaults_suite(void) {
   tcase_add_loop_test(t, accelerate_sums_gradients_in_its_types, 0,
                       sizeof summed / sizeof summed[0]);
   tcase_add_test(t, accelerate_says_how_keys_go_around);
+  tcase_add_loop_test(t, what_counts_in_megatron_is_said, 0,
+                      sizeof counts / sizeof counts[0]);
+  tcase_add_test(t, models_that_megatron_makes_otherwise_are_refused);
+  tcase_add_test(t, groups_of_megatron_bridge_are_read);
   suite_add_tcase(s, t);
   return s;
 }

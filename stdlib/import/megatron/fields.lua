@@ -9,7 +9,8 @@ return {
     note = "one of weft's architectures, or a function of the plan: see above" },
   { "model", "position_embedding_type", "use_rotary_position_embeddings", "rotary_base", "rotary_percent",
     "rotary_interleaved", "rotary_seq_len_interpolation_factor", "use_rope_scaling", "rope_scaling_factor",
-    "rotary_scaling_factor", "rope_type", "mscale", "mscale_all_dim", note = "positions" },
+    "rotary_scaling_factor", "rope_type", "mscale", "mscale_all_dim", "no_rope_freq",
+    note = "positions; with `--no-rope-freq` `smollm3`" },
   { "model", "window_size", "window_attn_skip_freq", note = "windows" },
   { "model", "multi_latent_attention", "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim",
     "v_head_dim", note = "latent attention" },
@@ -54,7 +55,7 @@ return {
   { "strategy.bucket_bytes", "ddp_bucket_size", note = "four bytes an element" },
   { "strategy.offload_optimizer", "optimizer_cpu_offload", "optimizer_offload_fraction" },
   { "recompute", "recompute_granularity", "recompute_method", "recompute_num_layers", "recompute_activations",
-    "checkpoint_activations", "activations_checkpoint_method",
+    "checkpoint_activations", "activations_checkpoint_method", "moe_layer_recompute",
     note = "`block` lists the first layers of each stage; `uniform` is by single layers" },
   { "recompute", "recompute_modules",
     note = "`core_attn`, `mlp`, `moe`, `shared_experts`; others are not said so finely" },
@@ -82,7 +83,8 @@ return {
     note = "`tensorwise` and `mxfp8`, beside bf16; `delayed`, the default there, and `blockwise` are said. Experts "
       .. "stay in bf16" },
   { "precision.fp8_format", "fp8_format", "fp8" },
-  { "precision.grad_dtype", "accumulate_allreduce_grads_in_fp32", "grad_reduce_in_bf16", "main_grads_dtype", "fp16",
+  { "precision.grad_dtype", "accumulate_allreduce_grads_in_fp32", "grad_reduce_in_bf16", "grad_reduce_in_fp32",
+    "main_grads_dtype", "fp16",
     note = "with `--bf16` f32 unless these say otherwise, with `--fp16` f16" },
   { "precision.init_scale", "initial_loss_scale" },
   { "precision.growth_interval", "loss_scale_window" },
@@ -98,7 +100,7 @@ return {
   { "train.check_replicas_every", "check_weight_hash_across_dp_replicas_interval" },
   { "deterministic", "deterministic_mode" },
 
-  { "optimizer", "optimizer", note = "`adam`, `sgd`, `lion`, `muon`" },
+  { "optimizer", "optimizer", "decoupled_weight_decay", note = "`adam`, `sgd`, `lion`, `muon`" },
   { "optimizer.lr", "lr_decay_style",
     note = "the default is `linear`, over all steps, without a warmup; `WSD` is `weft.wsd`, `inverse-square-root` "
       .. "`weft.inverse_sqrt`" },

@@ -5,7 +5,7 @@ local keys = {}
 
 -- Groups whose keys mean the same without them: of --yaml-cfg files, Megatron-Bridge, NeMo 2.
 local GROUPS = { "MODEL_ARGS", "language_model", "model_parallel", "trainer.strategy", "trainer", "model", "train",
-                 "optimizer", "scheduler", "ddp", "dist", "rng", "checkpoint", "data" }
+                 "optimizer", "scheduler", "ddp", "dist", "rng", "checkpoint", "data", "mixed_precision" }
 
 -- Names of the same setting: of the classes that arguments fill in, and short or old ones.
 local SAME = {
@@ -17,6 +17,10 @@ local SAME = {
   checkpoint_num_layers = "recompute_num_layers", activations_checkpoint_num_layers = "recompute_num_layers",
   moe_loss_coeff = "moe_aux_loss_coeff",
   adam_epsilon = "adam_eps", max_steps = "train_iters", batch_size = "micro_batch_size",
+  seq_len_interpolation_factor = "rotary_seq_len_interpolation_factor",
+  seq_length_interpolation_factor = "rotary_seq_len_interpolation_factor",
+  ["dataset.reset_position_ids"] = "reset_position_ids", ["dataset.reset_attention_mask"] = "reset_attention_mask",
+  ["dataset.eod_mask_loss"] = "eod_mask_loss",
   microbatch_group_size_per_vp_stage = "microbatch_group_size_per_virtual_pipeline_stage",
 }
 

@@ -3,23 +3,60 @@ local quote = use "import/quote"
 local values = use "import/values"
 local layers = {}
 
--- "[0]*3+[1]*58", with or without brackets around it, as a list of as many numbers as layers.
-function layers.pattern(text, most)
-  local list = {}
-  text = string.gsub(text, "%s", "")
-  text = string.match(text, "^%((.*)%)$") or text
-  for piece in string.gmatch(text .. "+", "([^+]*)%+") do
-    local body, times = string.match(piece, "^%[([01,]*)%]%*?(%d*)$")
-    times = times ~= "" and tonumber(times) or 1
-    if not body or not times or times > most then return nil end
-    for _ = 1, times do
-      for digit in string.gmatch(body, "[01]") do
-        list[#list + 1] = tonumber(digit)
-        if #list > most then return nil end
-      end
-    end
+local function append(list, part, times, most)
+  for _ = 1, times do
+    if #list + #part > most then return false end
+    table.move(part, 1, #part, #list + 1, list)
   end
-  return #list > 0 and list or nil
+  return true
+end
+
+-- A sum of lists from a place on, each times a number or not, and the place behind it; nil: it is none.
+local function sum(text, at, most, depth)
+  local list = {}
+  repeat
+    local part, digits, behind = {}, string.match(text, "^%[([01,]*)%]()", at)
+    if digits then
+      for digit in string.gmatch(digits, "[01]") do part[#part + 1] = tonumber(digit) end
+    elseif string.sub(text, at, at) == "(" and depth < 8 then
+      part, behind = sum(text, at + 1, most, depth + 1)
+      if not part or string.sub(text, behind, behind) ~= ")" then return nil end
+      behind = behind + 1
+    else
+      return nil
+    end
+    local times, after = string.match(text, "^%*(%d%d?%d?%d?%d?)()", behind)
+    if not append(list, part, tonumber(times or 1), most) then return nil end
+    at = after or behind
+    local more = string.sub(text, at, at) == "+"
+    if more then at = at + 1 end
+  until not more
+  return list, at
+end
+
+-- "[0]*3+[1]*58" or "([1]*3+[0])*4" as a list of as many numbers as layers.
+function layers.pattern(text, most)
+  text = string.gsub(text, "%s", "")
+  local list, at = sum(text, 1, most, 0)
+  return list and at > #text and #list > 0 and list or nil
+end
+
+-- --no-rope-freq as a list with true for each layer that turns nothing; nil: all layers have positions.
+function layers.without_positions(book, m)
+  local value = book:value "no_rope_freq"
+  if value == nil or m.position ~= "rope" then return nil end
+  local every = math.type(value) == "integer" and value
+  local list = type(value) == "table" and value or type(value) == "string" and layers.pattern(value, m.layers)
+  if not (every and every >= 1 and m.layers % every == 0) and not (list and #list == m.layers) then
+    return book:refuse("no_rope_freq", string.format("%s: expected a divisor of the %d layers, or a list such as "
+      .. "([0]*3+[1]*1)*%d with one number for each", quote.shown(value), m.layers, math.max(m.layers // 4, 1)))
+  end
+  local without, any = {}, false
+  for i = 1, m.layers do
+    without[i] = every and i % every == 0 or list and list[i] ~= 0 or false
+    any = any or without[i]
+  end
+  return any and without or nil
 end
 
 -- The layers without experts, from 0.

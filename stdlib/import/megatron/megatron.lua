@@ -110,6 +110,9 @@ muon_num_ns_steps muon_use_nesterov muon_nesterov muon_scale_mode muon_extra_sca
 weight_decay clip_grad train_iters train_samples seed log_interval save save_interval async_save
 distributed_timeout_minutes deterministic_mode vocab_size make_vocab_size_divisible_by]]
 
+-- Settings that are on where they are not given.
+local ON = { grad_reduce_in_fp32 = true, decoupled_weight_decay = true, muon_split_qkv = true, fp8_wgrad = true }
+
 local function say_no_plan(book)
   local function say(key) book:no_effect(key, "there is no plan to have it") end
   for key in string.gmatch(PARTS, "%S+") do say(key) end
@@ -155,7 +158,7 @@ function megatron.translate(book, plan, options)
   end
   refuse_unresolved(book)
   for _, leaf in ipairs(book.leaves) do
-    if leaf.value == false and not leaf.list then book:no_effect(leaf.key, "it is off, as without it") end
+    if leaf.value == false and not leaf.list and not ON[leaf.key] then book:no_effect(leaf.key, "it is off, as without it") end
   end
   book:apply(rules)
 end

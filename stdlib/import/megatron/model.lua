@@ -40,6 +40,7 @@ local function positions(book, m)
   m.theta = values.positive(book, "rotary_base") or 10000
   m.turning = values.positive(book, "rotary_percent") or 1
   m.interleaved = on(book, "rotary_interleaved")
+  m.without = layers_of.without_positions(book, m)
   local stretch = values.positive(book, "rotary_seq_len_interpolation_factor")
   if stretch and stretch > 1 then m.scaling = { rope_type = "linear", factor = stretch } end
   if on(book, "use_rope_scaling") then
@@ -178,7 +179,7 @@ local KEYS = { "num_layers", "hidden_size", "num_attention_heads", "ffn_hidden_s
   "disable_bias_linear", "add_bias_linear", "add_qkv_bias", "qk_layernorm", "untie_embeddings_and_output_weights",
   "share_embeddings_and_output_weights", "init_method_std", "max_position_embeddings", "multi_latent_attention",
   "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim", "rotary_scaling_factor",
-  "mscale", "mscale_all_dim", "rope_type", "hidden_dropout", "attention_dropout" }
+  "mscale", "mscale_all_dim", "rope_type", "hidden_dropout", "attention_dropout", "no_rope_freq" }
 
 model.keys = KEYS
 
@@ -236,6 +237,18 @@ end
 local function rotary(c, m)
   c.rms_norm_eps, c.rope_theta, c.rope_scaling = m.eps, m.theta, m.scaling
   c.attention_dropout = m.attention_drops
+  return c
+end
+
+-- Layers without positions between those with them.
+local function smollm3(m)
+  if not m.without or not is_llama(m) or m.experts or m.mla or m.qkv_bias or m.qk_norm or m.window
+    or m.head_dim * m.heads ~= m.hidden then
+    return nil
+  end
+  local c = rotary(common("smollm3", m), m)
+  c.num_key_value_heads, c.no_rope_layers = m.kv_heads, {}
+  for i = 1, m.layers do c.no_rope_layers[i] = m.without[i] and 0 or 1 end
   return c
 end
 
@@ -364,7 +377,12 @@ function model.put(book, plan, options, tp)
   if refused.refuse(book) then return nil end
   local m = described(book, tp)
   if not m then return nil end
-  local config = gpt2(m) or llama(m) or mixtral(m)
+  local config = smollm3(m)
+  if m.without and not config then
+    return book:refuse("no_rope_freq", "layers without positions are those of weft's smollm3: rope, RMSNorm, --swiglu, "
+                       .. "--disable-bias-linear, and neither experts nor windows, norms of queries or biases of theirs")
+  end
+  config = config or gpt2(m) or llama(m) or mixtral(m)
   if not config and m.mla then
     config = deepseek(book, m)
     if not config then return nil end

@@ -18,6 +18,9 @@ local function put_gradients(book, plan, compute)
   local key = compute == "f16" and not wide and "fp16"
   if compute == "bf16" and not wide then
     key = on(book, keys[2]) and keys[2] or values.type_of(book, keys[3]) == "bf16" and keys[3]
+    -- That of Bridge's mixed precision takes the place of ddp's.
+    local leaf = book:leaf "grad_reduce_in_fp32"
+    if leaf and leaf.value == false and string.find(leaf.given, "^mixed_precision%.") then key = leaf.key end
   end
   if not key then return end
   plan:put("precision.grad_dtype", quote.text(compute), book:leaf(key) or "Megatron's default with --fp16")
@@ -114,6 +117,7 @@ local function selective(book, plan, m, from)
   local key = "recompute_modules"
   local value = book:value(key)
   local text = type(value) == "table" and table.concat(value, " ") or tostring(value or "core_attn")
+  if on(book, "moe_layer_recompute") then text = string.gsub(text, "%f[%w_]moe%f[^%w_]", "") .. " moe" end
   local list, others = {}, {}
   for name in string.gmatch(text, "[%w_]+") do
     if MODULES[name] then
@@ -171,6 +175,7 @@ end
 
 function step.put_recompute(book, plan, m)
   local key, value = book:first "recompute_granularity"
+  if not key and on(book, "moe_layer_recompute") then key, value = "moe_layer_recompute", "selective" end
   if not key and on(book, "recompute_activations") then key, value = "recompute_activations", "selective" end
   -- Names of versions in which nothing but whole layers was computed again.
   if not key and on(book, "checkpoint_activations") then key, value = "checkpoint_activations", "full" end
@@ -183,7 +188,8 @@ function step.put_recompute(book, plan, m)
     book:refuse(key, quote.shown(value) .. ": expected full or selective")
   end
   for _, one in ipairs { "recompute_granularity", "recompute_method", "recompute_num_layers", "recompute_modules",
-                         "recompute_activations", "checkpoint_activations", "activations_checkpoint_method" } do
+                         "recompute_activations", "checkpoint_activations", "activations_checkpoint_method",
+                         "moe_layer_recompute" } do
     if key then book:translated(one, "recompute") else book:no_effect(one, "nothing is computed again") end
   end
 end

@@ -20,9 +20,11 @@ function training.put_batch(book, plan, m)
   local global = values.put_whole(book, plan, "global_batch_size", "batch.global", 1)
   if not global then
     global = micro * m.dp * m.pp
-    plan:put("batch.global", quote.value(global), "assumed")
-    book:assume("batch.global", string.format("%d sequences: as many microbatches as there are stages; "
-      .. "--set global-batch-size=N says another", global))
+    local from = m.pp == 1 and "Megatron's default: one microbatch on each rank" or "assumed"
+    plan:put("batch.global", quote.value(global), from)
+    book:assume("batch.global", string.format("%d sequences%s; --set global-batch-size=N says another", global,
+      m.pp == 1 and ", Megatron's default: one microbatch on each rank" or string.format(": as many microbatches as "
+      .. "there are stages, where Megatron's default is one: %d", micro * m.dp)))
   elseif global % (micro * m.dp) ~= 0 then
     book:refuse("global_batch_size", string.format("%d sequences are no multiple of microbatches of %d on %d "
       .. "data-parallel ranks; --world N says how many ranks there are", global, micro, m.dp))
@@ -223,7 +225,9 @@ end
 
 local function put_adam(book, plan)
   local kind = book:value "optimizer"
-  plan:head("optimizer", "weft.adamw")
+  local apart = book:value "decoupled_weight_decay" ~= false
+  plan:head("optimizer", apart and "weft.adamw" or "weft.adam")
+  book:translated("decoupled_weight_decay", "optimizer")
   if kind ~= nil and kind ~= "adam" then
     book:cannot("optimizer", quote.shown(kind) .. " is not in weft: the plan has AdamW, whose state is two "
                 .. "averages of each parameter")
