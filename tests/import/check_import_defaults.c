@@ -192,7 +192,7 @@ START_TEST(models_that_megatron_makes_otherwise_are_refused) {
   import_put("a.args", ARGUMENTS "--no-rope-freq 2 --qk-layernorm\n");
   import_fails(1, "a.args", "", "layers without positions are those of weft's smollm3");
   import_put("a.args", ARGUMENTS "--model-provider mamba\n");
-  import_fails(1, "a.args", "", "the arguments describe a GPT");
+  import_fails(1, "a.args", "", "layers of Mamba are not in weft");
 }
 END_TEST
 
@@ -227,6 +227,32 @@ START_TEST(groups_of_megatron_bridge_are_read) {
 }
 END_TEST
 
+/* ---- torchtitan ---- */
+
+#define TITAN(training, rates)                                                           \
+  "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = "         \
+  "1\n" training "[lr_scheduler]\n" rates
+
+/* A warmup is no longer than the run, and halves of steps are rounded as Python does. */
+static const struct Rise {
+  const char *text, *has;
+} rises[] = {
+    {TITAN("steps = 100\n", ""), "warmup = 100,  -- torchtitan's default"},
+    {TITAN("steps = 100\n", "warmup_steps = 150\n"), "warmup = 100,  -- a.toml:8"},
+    {TITAN("steps = 100\n", "total_steps = 400\n"), "warmup = 200,"},
+    {TITAN("steps = 100\nwarmup_steps = 150\n", ""), "warmup = 150,  -- a.toml:7"},
+    {TITAN("steps = 25\n", "warmup_steps = 2\ndecay_ratio = 0.1\n"), "decay = 2,"},
+    {TITAN("steps = 35\n", "warmup_steps = 2\ndecay_ratio = 0.1\n"), "decay = 4,"},
+};
+
+START_TEST(rates_of_torchtitan_fit_the_run) {
+  import_put("a.toml", rises[_i].text);
+  const char *report = import_file("a.toml", "");
+  import_plan_has(rises[_i].has);
+  import_has(report, "torchtitan's embeddings begin with 1");
+}
+END_TEST
+
 Suite *import_defaults_suite(void) {
   Suite *s = suite_create("import_defaults");
   TCase *t = tcase_create("defaults");
@@ -243,6 +269,8 @@ Suite *import_defaults_suite(void) {
                       sizeof counts / sizeof counts[0]);
   tcase_add_test(t, models_that_megatron_makes_otherwise_are_refused);
   tcase_add_test(t, groups_of_megatron_bridge_are_read);
+  tcase_add_loop_test(t, rates_of_torchtitan_fit_the_run, 0,
+                      sizeof rises / sizeof rises[0]);
   suite_add_tcase(s, t);
   return s;
 }

@@ -24,7 +24,7 @@ refused.rows = {
   { "experimental_attention_variant", ATTENTION }, { "heterogeneous_layers_config_path",
     "layers that differ are not in weft's models" },
   { "heterogeneous_layers_config_encoded_json", "layers that differ are not in weft's models" },
-  { "model_provider", "the arguments describe a GPT; --model NAME makes the plan with another model", { "gpt" } },
+  { "model_provider", HYBRID, { "gpt" } },
   { "softmax_type", ATTENTION, { "vanilla" } }, { "attention_output_gate", ATTENTION },
   { "quick_geglu", ACTIVATION }, { "openai_gelu", ACTIVATION }, { "onnx_safe", ACTIVATION },
   { "moe_shared_expert_gate", "the shared expert has no gate in weft" },

@@ -145,6 +145,8 @@ local function put_model(book, plan, options)
   if not config then return nil end
   local aside = model_field.take_aside(config)
   model_field.write(plan, config, nil, book:leaf(key))
+  book:assume("model", "all weights begin with the spread of initializer_range; torchtitan's embeddings begin with 1, its "
+              .. "head with 1 / sqrt(dim), and what goes back onto the residual stream with less, by its depth")
   return config, aside
 end
 

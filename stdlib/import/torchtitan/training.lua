@@ -128,16 +128,33 @@ local function put_least(book, plan, lr)
   book:translated(key, "optimizer.lr.min")
 end
 
+-- As Python rounds: halves to what is even.
+local function rounded(x)
+  local n = math.floor(x + 0.5)
+  return n - x == 0.5 and n % 2 == 1 and n - 1 or n
+end
+
+-- Steps of the rise, 200 if nobody says them, and no more than there are; the first versions, in which training
+-- had them, did not look at that.
+local function put_warmup(book, plan, total)
+  local key = S .. "warmup_steps"
+  local leaf, warmup = book:leaf(key), values.whole(book, key, 0) or 200
+  local most = leaf and leaf.given == "training.warmup_steps" and warmup or total
+  if warmup > most then
+    book:assume("optimizer.lr.warmup", string.format("%d steps, all of the run: torchtitan's warmup is no longer", most))
+    warmup = most
+  end
+  plan:put("optimizer.lr.warmup", quote.value(warmup), leaf or "torchtitan's default")
+  book:translated(key, "optimizer.lr.warmup")
+  return warmup
+end
+
 -- Of a rate that falls: its builder, and puts the steps of the fall if they are not all behind the warmup.
-local function put_decay(book, plan, steps, warmup, along)
+local function put_decay(book, plan, total, warmup, along)
   local key = S .. "decay_ratio"
   local ratio = values.positive(book, key)
-  local total = values.put_whole(book, plan, S .. "total_steps", "optimizer.lr.steps", 1) or steps
-  if not total then
-    plan:put("optimizer.lr.steps", "10000", "torchtitan's default")
-    total = 10000
-  end
-  local decay = ratio and math.floor(total * ratio + 0.5)
+  values.put_whole(book, plan, S .. "total_steps", "optimizer.lr.steps", 1)
+  local decay = ratio and rounded(total * ratio)
   if along ~= "minus_sqrt" and (not decay or decay + warmup >= total) then
     book:translated(key, "optimizer.lr: " .. along .. " from the end of the warmup on")
     return along
@@ -155,8 +172,8 @@ local function put_rate(book, plan, steps)
   local along = SHAPES[named]
   plan:put("optimizer.lr.max", quote.value(lr), book:leaf "optimizer.lr" or "torchtitan's default")
   book:translated "optimizer.lr"
-  local warmup = values.put_whole(book, plan, S .. "warmup_steps", "optimizer.lr.warmup", 0)
-  if not warmup then plan:put("optimizer.lr.warmup", "200", "torchtitan's default") end
+  local total = values.whole(book, S .. "total_steps", 1) or steps
+  local warmup = put_warmup(book, plan, total)
   if values.positive(book, S .. "decay_ratio") == 0 then
     plan:head("optimizer.lr", "weft.constant")
     book:translated(S .. "decay_ratio", "optimizer.lr: constant behind the warmup")
@@ -167,7 +184,7 @@ local function put_rate(book, plan, steps)
   elseif not along then
     return book:refuse(key, string.format("%s: expected linear, cosine or sqrt", quote.shown(named)))
   end
-  plan:head("optimizer.lr", "weft." .. put_decay(book, plan, steps, warmup or 200, along))
+  plan:head("optimizer.lr", "weft." .. put_decay(book, plan, total, warmup, along))
   book:translated(key, "optimizer.lr")
   put_least(book, plan, lr)
 end
