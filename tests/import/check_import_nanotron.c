@@ -73,6 +73,17 @@ START_TEST(rates_that_stay_are_wsd) {
   import_plan_has("decay = 13,");
   import_plan_has("decay_style = \"cosine\",");
   import_plan_has("steps = 18,");
+  /* Without lr_decay_steps the fall is as long as what is behind the warmup: it goes on
+   * behind the run. */
+  const char *report =
+      import_file("a.yaml", "optimizer.learning_rate_scheduler.lr_decay_starting_step=5 "
+                            "optimizer.learning_rate_scheduler.lr_decay_steps=null");
+  import_plan_has("steps = 23,  -- nanotron's: train_steps - warmup more");
+  import_plan_has("decay = 18,");
+  import_has(report, "nanotron's with 0");
+  import_file("a.yaml", "optimizer.learning_rate_scheduler.lr_decay_steps=null");
+  import_plan_has("lr = weft.cosine {");
+  import_plan_lacks("warmup more");
   import_file("a.yaml", "optimizer.learning_rate_scheduler.lr_decay_style=1-sqrt");
   import_plan_has("decay_style = \"minus_sqrt\",");
   import_plan_has("steps = 15,");
@@ -117,6 +128,14 @@ START_TEST(what_weft_lacks_is_refused_by_its_setting) {
   import_has(report,
              "model.model_config.no_rope_layer = 4: every layer has positions here");
   import_has(report, "_use_doc_masking = true: each document attends to itself there");
+  put_with(", no_rope_layer: 2", REST);
+  import_file("a.yaml", "");
+  import_plan_has("\"smollm3\",");
+  import_plan_has("no_rope_layer_interval = 2,");
+  put_with(", attention_bias: true", REST);
+  report = import_file("a.yaml", "model.model_config.is_qwen2_config=false");
+  import_has(report, "nanotron's Llama has no biases");
+  import_plan_has("\"llama\",");
 }
 END_TEST
 

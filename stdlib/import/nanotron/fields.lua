@@ -8,6 +8,7 @@ return {
     "model.model_config.tie_word_embeddings", "model.model_config.attention_bias", "model.model_config.hidden_act",
     note = "`llama`, and `qwen2`, whose layers are Llama's unless `attention_bias` is set; experts, Mamba and "
       .. "StarCoder are errors by name" },
+  { "model.no_rope_layer_interval", "model.model_config.no_rope_layer", note = "`smollm3`, of `qwen2` without biases" },
   { "model.rope_scaling", "model.model_config.rope_seq_len_interpolation_factor" },
   { "model.vocab_size", "model.make_vocab_size_divisible_by",
     note = "rounded up to a multiple of it times tp, as there" },

@@ -44,6 +44,9 @@ local function put_numbers(book, config)
     config[name] = n or (name == "rms_norm_eps" and 1e-6 or 10000.0)
     book:translated(M .. name, "model." .. name)
   end
+  if book:value(M .. "is_qwen2_config") ~= true then
+    book:no_effect(M .. "attention_bias", "nanotron's Llama has no biases")
+  end
   for _, name in ipairs { "tie_word_embeddings", "attention_bias" } do
     config[name] = values.flag(book, M .. name) or false
     book:translated(M .. name, "model")
@@ -76,6 +79,15 @@ local function put_window(book, config)
   book:translated(key, "model.sliding_window")
 end
 
+-- Layers without positions between those with them, which SmolLM3 has.
+local function put_still(book, config)
+  local key = M .. "no_rope_layer"
+  local every = values.whole(book, key, 1)
+  if not every or config[1] ~= "llama" or book:value(M .. "is_qwen2_config") ~= true then return end
+  config[1], config.no_rope_layer_interval = "smollm3", every
+  book:translated(key, "model.no_rope_layer_interval")
+end
+
 -- nanotron's Qwen2 has biases only where it is told; without them its layers are Llama's.
 local function own_config(book, tp)
   if refuse_other_model(book) then return nil end
@@ -87,8 +99,10 @@ local function own_config(book, tp)
   config.num_key_value_heads = values.whole(book, M .. "num_key_value_heads", 1) or config.num_attention_heads
   book:translated(M .. "num_key_value_heads", "model.num_key_value_heads")
   put_numbers(book, config)
-  config[1], config.attention_bias = config.attention_bias and "qwen2" or "llama", nil
+  local biases = config.attention_bias and book:value(M .. "is_qwen2_config") == true
+  config[1], config.attention_bias = biases and "qwen2" or "llama", nil
   put_window(book, config)
+  put_still(book, config)
   local multiple = (values.whole(book, "model.make_vocab_size_divisible_by", 1) or 1) * tp
   config.vocab_size = (config.vocab_size + multiple - 1) // multiple * multiple
   book:translated("model.make_vocab_size_divisible_by", "model.vocab_size, which is rounded up to it "
@@ -244,9 +258,13 @@ local function put_fall(book, plan, warmup, rise, along)
   local start_key, steps_key = R .. "lr_decay_starting_step", R .. "lr_decay_steps"
   local start = values.whole(book, start_key, 0) or warmup
   local steps = values.whole(book, steps_key, 0)
-  local last = steps and math.max(start + steps, 1)
-    or (values.whole(book, "tokens.train_steps", 1) or 100)
-  if steps then plan:put("optimizer.lr.steps", quote.value(last), book:leaf(steps_key)) end
+  -- Without a number the fall has as many steps as are behind the warmup, wherever it begins.
+  local train = values.whole(book, "tokens.train_steps", 1) or 100
+  local last = math.max(start + (steps or math.max(train - warmup, 0)), 1)
+  if steps or last ~= train then
+    plan:put("optimizer.lr.steps", quote.value(last), steps and book:leaf(steps_key)
+             or "nanotron's: train_steps - warmup more")
+  end
   book:translated(steps_key, "optimizer.lr.steps, counted from the first step")
   if start <= rise and along ~= "minus_sqrt" then
     book:translated(start_key, "optimizer.lr: it falls from the end of the warmup on")
@@ -281,6 +299,9 @@ local function put_rate(book, plan)
     book:translated(R .. "lr_warmup_steps", "optimizer.lr, which begins at its maximum")
   else
     plan:put("optimizer.lr.warmup", quote.value(warmup), book:leaf(R .. "lr_warmup_steps") or "nanotron's default")
+    if warmup > 0 then
+      book:assume("optimizer.lr", "the rise begins with a share of the rate in the first step, nanotron's with 0")
+    end
   end
   plan:head("optimizer.lr", "weft." .. put_fall(book, plan, warmup, rise, FALLS[style]))
   for _, name in ipairs { "learning_rate", "lr_decay_style", "min_decay_lr", "lr_warmup_steps",

@@ -56,7 +56,7 @@ return {
   off(M .. "rope_interleaved", "halves of a head turn together here, neighbours there"),
   off(M .. "z_loss_enabled", "the loss is the cross entropy alone"),
   none(M .. "z_loss_coefficient", "it counts with z_loss_enabled"),
-  cannot(M .. "no_rope_layer", "every layer has positions here"),
+  cannot(M .. "no_rope_layer", "every layer has positions here, as of this model with biases or windows"),
   cannot(M .. "rope_scaling.*", "frequencies of positions are scaled there: --model DIR with a config.json "
          .. "says how"),
   cannot(M .. "*", "a key of a model that weft does not know"),
