@@ -253,6 +253,45 @@ START_TEST(rates_of_torchtitan_fit_the_run) {
 }
 END_TEST
 
+/* ---- DeepSpeed ---- */
+
+static const struct Zero {
+  const char *settings, *plan, *report;
+} zeros[] = {
+    {"", "clip = 1.0,  -- DeepSpeed's default", "DeepSpeed's default since 0.19.3"},
+    {", \"gradient_clipping\": 0", "clip = 0,", "-> optimizer.clip"},
+    {", \"optimizer\": {\"type\": \"AdamW\"}", "lr = 0.001,  -- DeepSpeed's default", ""},
+    {"", "lr = 5e-05,  -- assumed", "the Trainer's default"},
+    {", \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"torch_adam\": true}}",
+     "weight_decay = 0.01,  -- torch.optim's default", ""},
+    {", \"optimizer\": {\"type\": \"adam\", \"params\": {\"adam_w_mode\": false,"
+     "\"weight_decay\": 0.1}}",
+     "weft.adam {", "optimizer.type = adam -> optimizer"},
+    {", \"optimizer\": {\"type\": \"Lion\", \"params\": {\"lr\": 1e-4}}", "weft.lion {",
+     "optimizer.type = Lion -> optimizer"},
+    {", \"optimizer\": {\"type\": \"SGD\", \"params\": {\"lr\": 1e-2, \"momentum\": "
+     "0.9}}",
+     "momentum = 0.9,", "optimizer.type = SGD -> optimizer"},
+    {", \"optimizer\": {\"type\": \"Lamb\"}", "weft.adamw {", "Lamb is not translated"},
+    {", \"fp16\": {\"enabled\": true, \"fp16_master_weights_and_grads\": true}",
+     "param_dtype = \"f16\",", "true: master weights are f32"},
+    {", \"torch_autocast\": {\"enabled\": true, \"dtype\": \"bfloat16\"}",
+     "param_dtype = \"bf16\",",
+     "torch_autocast.dtype = bfloat16 -> precision.param_dtype"},
+};
+
+START_TEST(defaults_of_deepspeed_are_its_own) {
+  char text[400];
+  snprintf(text, sizeof text,
+           "{\"train_batch_size\": 8, \"zero_optimization\": {\"stage\": 1}%s}",
+           zeros[_i].settings);
+  import_put("a.json", text);
+  const char *report = import_file("a.json", "--model llama3-8b --world 8");
+  import_plan_has(zeros[_i].plan);
+  import_has(report, zeros[_i].report);
+}
+END_TEST
+
 Suite *import_defaults_suite(void) {
   Suite *s = suite_create("import_defaults");
   TCase *t = tcase_create("defaults");
@@ -271,6 +310,8 @@ Suite *import_defaults_suite(void) {
   tcase_add_test(t, groups_of_megatron_bridge_are_read);
   tcase_add_loop_test(t, rates_of_torchtitan_fit_the_run, 0,
                       sizeof rises / sizeof rises[0]);
+  tcase_add_loop_test(t, defaults_of_deepspeed_are_its_own, 0,
+                      sizeof zeros / sizeof zeros[0]);
   suite_add_tcase(s, t);
   return s;
 }

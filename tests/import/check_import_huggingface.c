@@ -47,7 +47,7 @@ START_TEST(deepspeed_becomes_a_plan) {
   import_plan_has("warmup = 7,");
   import_plan_has("steps = 80,");
   import_plan_has("betas = { 0.8, 0.999 },");
-  import_plan_has("clip = 0,  -- DeepSpeed's default");
+  import_plan_has("clip = 1.0,  -- DeepSpeed's default");
   import_has(report, "offload_param.device = nvme: nothing is offloaded to files");
   import_file("ds.json", "--model llama3.2-1b --world 4 gradient_accumulation_steps=8");
   import_plan_has("world = 4,  -- --world");
@@ -71,7 +71,8 @@ START_TEST(deepspeed_defaults_are_written_out) {
   import_plan_has("warmup = 1000,  -- DeepSpeed's default");
   import_plan_has("growth_interval = 1000,");
   import_plan_has("hysteresis = 2,");
-  import_has(report, "adam_w_mode = false: the decay is added to the gradient there");
+  import_has(report, "adam_w_mode = false -> optimizer");
+  import_plan_has("weft.adam {");
   import_put("ds.json",
              "{\"train_batch_size\": 64, \"scheduler\": {\"type\": \"WarmupDecayLR\",\n"
              "\"params\": {\"total_num_steps\": 10000}}}\n");

@@ -2,6 +2,7 @@
 -- "auto" there is filled in by Hugging Face's Trainer, from arguments that are not in the file:
 -- then its defaults are assumed, and said. What does not take part in the plan is in rules.lua.
 local model_field = use "import/model_field"
+local optimizer = use "import/deepspeed/optimizer"
 local quote = use "import/quote"
 local rules = use "import/deepspeed/rules"
 local scalar = use "import/scalar"
@@ -242,6 +243,17 @@ local function put_masters(book, plan, compute)
   book:no_effect(key, "master weights are f32")
 end
 
+-- PyTorch's autocast over parameters in f32: gradients are f32, too.
+local function put_autocast(book, plan)
+  local key = "torch_autocast.dtype"
+  local kind = values.type_of(book, key) or "bf16"
+  plan:put("precision.param_dtype", quote.text(kind), book:leaf(key) or book:leaf "torch_autocast.enabled")
+  for _, one in ipairs { key, "torch_autocast.enabled" } do book:translated(one, "precision.param_dtype") end
+  book:assume("precision", "all computes in the type of torch_autocast; there norms and softmax keep f32, and gradients of "
+              .. "linears travel in it")
+  return "f32"
+end
+
 local function put_compute(book, plan)
   if book:value "fp16.enabled" == true then
     put_f16(book, plan)
@@ -256,6 +268,7 @@ local function put_compute(book, plan)
     put_f16(book, plan)
     return "f16"
   end
+  if not key and book:value "torch_autocast.enabled" == true then return put_autocast(book, plan) end
   plan:put("precision.param_dtype", quote.text(key and "bf16" or "f32"), key and book:leaf(key)
            or "neither bf16 nor fp16")
   if key then book:translated(key, "precision") end
@@ -268,117 +281,13 @@ local function put_precision(book, plan)
   put_masters(book, plan, compute)
 end
 
--- ---- the optimizer ----
-
-local SHAPES = { WarmupLR = "constant", WarmupDecayLR = "linear", WarmupCosineLR = "cosine" }
-
--- The rates between which WarmupCosineLR goes are parts of the optimizer's. The others have rates of
--- their own, whose default is not the optimizer's for WarmupDecayLR.
-local function put_peak(book, plan, params, kind, lr)
-  local key = params .. "warmup_max_lr"
-  local most = values.positive(book, key)
-  if kind == "WarmupCosineLR" then
-    local floor = values.positive(book, params .. "cos_min_ratio") or 0.0001
-    plan:put("optimizer.lr.max", quote.value(lr), book:leaf "optimizer.params.lr" or "assumed")
-    plan:put("optimizer.lr.min", quote.value(lr * floor), book:leaf(params .. "cos_min_ratio")
-             or "DeepSpeed's default: 0.0001 of the rate")
-    book:translated(params .. "cos_min_ratio", "optimizer.lr.min")
-    book:cannot(key, "WarmupCosineLR has no such parameter")
-    return
-  end
-  if not most and kind == "WarmupDecayLR" and not book:leaf(key) then
-    plan:put("optimizer.lr.max", "0.001", "DeepSpeed's default for warmup_max_lr of WarmupDecayLR")
-  end
-  plan:put("optimizer.lr.max", quote.value(most or lr), most and book:leaf(key)
-           or book:leaf "optimizer.params.lr" or "assumed")
-  book:translated(key, "optimizer.lr.max")
-end
-
-local function put_rate(book, plan, lr)
-  local kind = book:value "scheduler.type"
-  local shape = SHAPES[kind]
-  if not shape then
-    if kind ~= nil then
-      book:cannot("scheduler.type", string.format("%s is no shape that weft's learning rates have: the plan has a "
-                  .. "constant one", quote.shown(kind)))
-    end
-    plan:put("optimizer.lr", quote.value(lr), book:leaf "optimizer.params.lr" or "assumed")
-    return
-  end
-  local params = "scheduler.params."
-  book:translated "scheduler.type"
-  plan:head("optimizer.lr", "weft." .. shape)
-  put_peak(book, plan, params, kind, lr)
-  values.put_whole(book, plan, params .. "warmup_num_steps", "optimizer.lr.warmup", 0)
-  if not book:leaf(params .. "warmup_num_steps") then
-    plan:put("optimizer.lr.warmup", "1000", "DeepSpeed's default")
-  end
-  book:translated(params .. "warmup_num_steps", "optimizer.lr.warmup, 0 as \"auto\" without a Trainer")
-  if shape ~= "constant" then
-    values.put_whole(book, plan, params .. "total_num_steps", "optimizer.lr.steps", 1)
-    book:translated(params .. "total_num_steps", "optimizer.lr.steps, \"auto\": all steps")
-  end
-  for _, name in ipairs { "warmup_min_lr", "warmup_min_ratio" } do
-    if (values.positive(book, params .. name) or 0) > 0 then
-      book:cannot(params .. name, "the rate rises from 0")
-    else
-      book:no_effect(params .. name, "the rate rises from 0")
-    end
-  end
-  if book:value(params .. "warmup_type") == "linear" then
-    return book:translated(params .. "warmup_type", "optimizer.lr.warmup")
-  end
-  book:cannot(params .. "warmup_type", "the rate rises with the logarithm of the steps there, here with the steps")
-  book:assume("optimizer.lr", "the warmup is linear; DeepSpeed's default is logarithmic")
-end
-
-local DEFAULTS = { lr = 5e-5, weight_decay = 0 }
-
-local function put_optimizer(book, plan)
-  plan:head("optimizer", "weft.adamw")
-  local params = "optimizer.params."
-  local kind = book:value "optimizer.type"
-  if kind ~= nil and kind ~= "Adam" and kind ~= "AdamW" then
-    book:cannot("optimizer.type", string.format("%s is not in weft: the plan has AdamW with these "
-      .. "numbers", quote.shown(kind)))
-  end
-  book:translated "optimizer.type"
-  local lr = values.positive(book, params .. "lr")
-  put_rate(book, plan, lr or DEFAULTS.lr)
-  book:translated(params .. "lr")
-  if not lr then book:assume("optimizer.lr", "5e-05, the Trainer's default") end
-  values.put_pair(book, plan, params .. "betas", "optimizer.betas")
-  book:no_effect(params .. "betas", "\"auto\": the Trainer's default, which is that of the plan")
-  plan:put("optimizer.betas", "{ 0.9, 0.999 }", "Adam's default")
-  values.put_positive(book, plan, params .. "eps", "optimizer.eps")
-  values.put_decay(book, plan, params .. "weight_decay", DEFAULTS.weight_decay, "Adam's default")
-  book:no_effect(params .. "eps", "\"auto\": the Trainer's default, which is that of the plan")
-  if book:value(params .. "adam_w_mode") == false then
-    book:cannot(params .. "adam_w_mode", "the decay is added to the gradient there; here it is apart from it")
-  end
-  book:no_effect(params .. "adam_w_mode", "AdamW's decay is apart from the gradient, as here")
-  for _, name in ipairs { "torch_adam", "fused" } do
-    book:no_effect(params .. name, "which kernel steps does not change the plan")
-  end
-  local states = "bf16.bf16_optimizer_states"
-  if book:value(states) == true then
-    plan:put("optimizer.state_dtype", quote.text "bf16", book:leaf(states))
-    book:translated(states, "optimizer.state_dtype")
-  end
-  local clip = values.positive(book, "gradient_clipping")
-  local auto = book:leaf "gradient_clipping" and not clip
-  plan:put("optimizer.clip", quote.value(clip or auto and 1.0 or 0), clip
-           and book:leaf "gradient_clipping" or auto and "the Trainer's default" or "DeepSpeed's default")
-  book:translated "gradient_clipping"
-end
-
 function deepspeed.translate(book, plan, options)
   local config = model_field.put(plan, book, { changes = {} }, options.model)
   if not config then return book:apply(rules) end
   put_batch(book, plan, options, put_axes(book, plan))
   put_zero(book, plan, config)
   put_precision(book, plan)
-  put_optimizer(book, plan)
+  optimizer.put(book, plan)
   values.put_whole(book, plan, "steps_per_print", "train.log_every", 1)
   values.assume_rest(book, plan, config)
   book:apply(rules)

@@ -21,6 +21,7 @@ return {
   { "strategy.offload_param", "zero_optimization.offload_param.device", note = "at stage 3 with the optimizer" },
 
   { "precision.param_dtype", "bf16.enabled", "fp16.enabled" },
+  { "precision.param_dtype", "torch_autocast.enabled", "torch_autocast.dtype", note = "over parameters and gradients in f32" },
   { "precision.grad_dtype", "data_types.grad_accum_dtype",
     note = "gradients add up and travel in the type of the model unless these say otherwise" },
   { "precision.reduce_dtype, precision.grad_dtype", "communication_data_type" },
@@ -31,7 +32,11 @@ return {
   { "precision.hysteresis", "fp16.hysteresis" },
   { "precision.min_scale", "fp16.min_loss_scale" },
 
-  { "optimizer", "optimizer.type", note = "Adam and AdamW; with `decay_vectors`" },
+  { "optimizer", "optimizer.type", "optimizer.params.adam_w_mode",
+    note = "Adam (`weft.adam` without `adam_w_mode`), AdamW, Lion and SGD; with `decay_vectors`" },
+  { "optimizer.momentum", "optimizer.params.momentum" },
+  { "optimizer.dampening", "optimizer.params.dampening" },
+  { "optimizer.nesterov", "optimizer.params.nesterov" },
   { "optimizer.lr", "optimizer.params.lr" },
   { "optimizer.betas", "optimizer.params.betas" },
   { "optimizer.eps", "optimizer.params.eps" },
@@ -43,6 +48,6 @@ return {
   { "optimizer.lr.warmup", "scheduler.params.warmup_num_steps", "scheduler.params.warmup_type",
     note = "`linear`; a logarithmic rise is said" },
   { "optimizer.lr.steps", "scheduler.params.total_num_steps" },
-  { "optimizer.clip", "gradient_clipping", note = "off if it is not given, as there" },
+  { "optimizer.clip", "gradient_clipping", note = "1 if it is not given, as there since 0.19.3" },
   { "train.log_every", "steps_per_print" },
 }

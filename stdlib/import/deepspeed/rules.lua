@@ -48,6 +48,8 @@ return {
             "buffers of the host are those that the plan needs"),
   rule.none("bf16.*", "precision says it"),
   rule.none("fp16.auto_cast", "inputs are token ids"),
+  rule.off("fp16.fp16_master_weights_and_grads", "master weights are f32: more memory, better sums"),
+  rule.off("fp16.consecutive_hysteresis", "the scale falls after as many steps that overflow in all, not in a row"),
   rule.none("fp16.*", "precision says it"),
   rule.switched("torch_autocast", "enabled", "precision says which type computes: other ops may "
                 .. "keep f32 there"),
@@ -82,6 +84,8 @@ return {
   rule.none("flops_profiler.*", "weft run prints how fast it is"),
   rule.none("cuda_visible_devices", "which GPUs there are is said by the launcher"),
   rule.none("checkpoint.*", "checkpoints are written as plan.checkpoint says"),
+  rule.unless("optimizer.params.bias_correction", { true }, "averages are corrected for their beginning",
+              "averages are corrected for their beginning"),
   rule.cannot("optimizer.*", "an option of an optimizer that weft does not have: the plan has AdamW"),
   rule.cannot("scheduler.*", "not a shape that weft's learning rates have"),
 }
