@@ -88,6 +88,17 @@ START_TEST(weights_of_automodel_are_as_their_files) {
 }
 END_TEST
 
+START_TEST(optimizers_of_automodel_have_the_rate_of_their_class) {
+  import_put("a.yaml", recipe);
+  import_file("a.yaml", "--world 8 optimizer.lr=null lr_scheduler.lr_decay_style=cosine");
+  import_plan_has("lr = weft.cosine {");
+  import_plan_has("max = 0.001,  -- the default of the optimizer's class");
+  import_plan_has("min = 1e-05,");
+  import_file("a.yaml", "--world 8 optimizer.lr=null");
+  import_plan_has("lr = 0.001,  -- the default of the optimizer's class");
+}
+END_TEST
+
 START_TEST(runs_of_automodel_end_with_their_data) {
   import_put("a.yaml",
              "model: {pretrained_model_name_or_path: meta-llama/Llama-3.1-8B}\n"
@@ -300,6 +311,7 @@ Suite *import_defaults_suite(void) {
   tcase_add_test(t, models_of_automodel_balance_their_experts);
   tcase_add_test(t, biases_of_routers_move_in_automodel);
   tcase_add_test(t, weights_of_automodel_are_as_their_files);
+  tcase_add_test(t, optimizers_of_automodel_have_the_rate_of_their_class);
   tcase_add_test(t, runs_of_automodel_end_with_their_data);
   tcase_add_loop_test(t, accelerate_sums_gradients_in_its_types, 0,
                       sizeof summed / sizeof summed[0]);

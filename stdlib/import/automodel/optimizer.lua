@@ -81,7 +81,7 @@ end
 local function put_rate(book, plan, lr, steps)
   local key = "optimizer.lr"
   if not book:has "lr_scheduler" then
-    plan:put("optimizer.lr", quote.value(lr), book:leaf(key))
+    plan:put("optimizer.lr", quote.value(lr), book:value(key) and book:leaf(key) or "the default of the optimizer's class")
     return book:translated(key, "optimizer.lr")
   end
   local style_key, style = book:first(L .. "lr_decay_style", L .. "schedule")
@@ -93,7 +93,7 @@ local function put_rate(book, plan, lr, steps)
   book:translated(style_key or key, "optimizer.lr")
   plan:head("optimizer.lr", "weft." .. shape)
   values.put_positive(book, plan, L .. "max_lr", "optimizer.lr.max")
-  plan:put("optimizer.lr.max", quote.value(lr), book:leaf(key))
+  plan:put("optimizer.lr.max", quote.value(lr), book:value(key) and book:leaf(key) or "the default of the optimizer's class")
   book:translated(key, "optimizer.lr.max")
   put_fall(book, plan, shape, lr, steps)
   local warmup = put_warmup(book, plan, steps)
@@ -117,13 +117,22 @@ local function put_adam(book, plan)
   put_kind(book)
 end
 
+-- What the class of the optimizer has without lr; nil: none, or the field has it already.
+local function usual_rate(book, target, factored)
+  if not target then
+    return book:assume("optimizer.lr", "weft's default: the settings do not say it")
+  end
+  if factored then return nil end
+  return target == "dion.Muon" and 5e-4 or 1e-3
+end
+
 -- `config`: of the model; `experts`: whether it has some.
 local function put_optimizer(book, plan, steps, config, experts)
   local target = book:value "optimizer._target_"
   local muon, adamw = target == "dion.Muon", target == "torch.optim.AdamW"
   local factored = adafactor.of(book)
   plan:head("optimizer", muon and "weft.muon" or factored and "weft.adafactor" or builder(book))
-  local lr = values.positive(book, "optimizer.lr")
+  local lr = values.positive(book, "optimizer.lr") or usual_rate(book, target, factored)
   if lr then put_rate(book, plan, lr, steps) end
   if muon then
     dion.put(book, plan, lr, config, experts)
