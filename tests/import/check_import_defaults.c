@@ -66,6 +66,19 @@ START_TEST(biases_of_routers_move_in_automodel) {
 }
 END_TEST
 
+START_TEST(parts_of_models_are_said_by_what_the_plan_has) {
+  import_put("a.yaml", recipe);
+  import_file("a.yaml", "--world 8 model.backend.gate_precision=torch.float32");
+  import_plan_has("router_dtype = \"f32\",");
+  import_has(import_file("a.yaml", "--world 8 model.backend.gate_precision=float64"),
+             "gate_precision = float64: scores of routers are f32");
+  const char *report = import_file("a.yaml", "--world 8 --model llama3-8b peft.dim=8 "
+                                             "model.num_nextn_predict_layers=1");
+  import_has(report, "are not built beside an adapter: the plan has none");
+  import_plan_lacks("mtp");
+}
+END_TEST
+
 /* Without torch_dtype, or with auto, weights have the type of their files. */
 START_TEST(weights_of_automodel_are_as_their_files) {
   import_put("a.yaml", recipe);
@@ -264,6 +277,29 @@ START_TEST(rates_of_torchtitan_fit_the_run) {
 }
 END_TEST
 
+/* Documents that only attend to themselves are said: of TOML files by their key, of
+ * registries by the default of their function. */
+START_TEST(masks_of_torchtitan_are_said) {
+  static const char config[] = "def one() -> Trainer.Config:\n"
+                               "    return Trainer.Config(\n"
+                               "        model_spec=model_registry(\"8B\"%s),\n"
+                               "        training=TrainingConfig(steps=10),\n"
+                               "        parallelism=ParallelismConfig(),\n    )\n";
+  char text[400];
+  snprintf(text, sizeof text, config, "");
+  import_put("llama3_registry.py", text);
+  import_has(import_file("llama3_registry.py", "one"),
+             "each document attends to itself there");
+  snprintf(text, sizeof text, config, ", attn_backend=\"sdpa\"");
+  import_put("llama3_registry.py", text);
+  import_lacks(import_file("llama3_registry.py", "one"),
+               "each document attends to itself there");
+  import_put("a.toml", TITAN("steps = 400\n", ""));
+  import_has(import_file("a.toml", "model.attn_mask_type=block_causal"),
+             "attn_mask_type = block_causal: each document attends to itself there");
+}
+END_TEST
+
 /* ---- DeepSpeed ---- */
 
 static const struct Zero {
@@ -310,6 +346,7 @@ Suite *import_defaults_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_test(t, models_of_automodel_balance_their_experts);
   tcase_add_test(t, biases_of_routers_move_in_automodel);
+  tcase_add_test(t, parts_of_models_are_said_by_what_the_plan_has);
   tcase_add_test(t, weights_of_automodel_are_as_their_files);
   tcase_add_test(t, optimizers_of_automodel_have_the_rate_of_their_class);
   tcase_add_test(t, runs_of_automodel_end_with_their_data);
@@ -322,6 +359,7 @@ Suite *import_defaults_suite(void) {
   tcase_add_test(t, groups_of_megatron_bridge_are_read);
   tcase_add_loop_test(t, rates_of_torchtitan_fit_the_run, 0,
                       sizeof rises / sizeof rises[0]);
+  tcase_add_test(t, masks_of_torchtitan_are_said);
   tcase_add_loop_test(t, defaults_of_deepspeed_are_its_own, 0,
                       sizeof zeros / sizeof zeros[0]);
   suite_add_tcase(s, t);

@@ -119,7 +119,9 @@ START_TEST(what_weft_lacks_is_refused_by_its_setting) {
   import_fails(1, "a.yaml", "optimizer.zero_stage=3", "nanotron has stages 0 and 1");
   import_fails(1, "a.yaml", "tokens.micro_batch_size=some",
                "expected an integer, at least 1");
-  put_with(", sliding_window_size: 20, no_rope_layer: 4, _use_doc_masking: true", REST);
+  put_with(", sliding_window_size: 20, no_rope_layer: 4, _use_doc_masking: true, "
+           "flex_attention_mask: sliding_window_document",
+           REST);
   const char *report = import_file("a.yaml", "");
   import_has(report,
              "model.model_config.sliding_window_size = 20 -> model.sliding_window");
@@ -127,7 +129,9 @@ START_TEST(what_weft_lacks_is_refused_by_its_setting) {
   import_plan_has("sliding_window = 20,");
   import_has(report,
              "model.model_config.no_rope_layer = 4: every layer has positions here");
-  import_has(report, "_use_doc_masking = true: each document attends to itself there");
+  import_has(report,
+             "each document attends to itself there: packed = { eot = id } says it:");
+  import_has(report, "flex_attention_mask = sliding_window_document");
   put_with(", no_rope_layer: 2", REST);
   import_file("a.yaml", "");
   import_plan_has("\"smollm3\",");

@@ -298,6 +298,14 @@ local function put_noise(book, plan)
   book:translated(key, field)
 end
 
+local function put_further(book, plan, config)
+  local key = "model.num_nextn_predict_layers"
+  if book:has "peft" and (values.whole(book, key, 0) or 0) > 0 then
+    return book:cannot(key, "layers that predict further tokens are not built beside an adapter: the plan has none")
+  end
+  further.put(book, plan, config[1], key, "model.mtp_loss_scaling_factor", 0.1)
+end
+
 function automodel.translate(book, plan, options)
   local config, aside = put_model(book, plan, options)
   if not config then return book:apply(rules) end
@@ -308,8 +316,7 @@ function automodel.translate(book, plan, options)
   put_precision(book, plan, strategy, m, config, aside)
   put_recompute(book, plan)
   experts.put(book, plan, m)
-  further.put(book, plan, config[1], "model.num_nextn_predict_layers", "model.mtp_loss_scaling_factor",
-              0.1)
+  put_further(book, plan, config)
   adapter.put(book, plan, config, m.experts)
   training.put_packed(book, plan)
   training.put_batch(book, plan, m, config)

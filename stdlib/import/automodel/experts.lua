@@ -29,9 +29,12 @@ function experts.put(book, plan, m)
     end
   end
   book:no_effect("distributed.moe.wrap_outer_model", "each unit is gathered by itself")
-  if book:value "model.backend.gate_precision" == "float32" and m.experts then
-    plan:put("moe.router_dtype", quote.text "f32", book:leaf "model.backend.gate_precision")
-    book:translated "model.backend.gate_precision"
+  local gate = "model.backend.gate_precision"
+  if not m.experts then
+    book:no_effect(gate, "the model has no experts")
+  elseif book:value(gate) and values.known_type(book:value(gate)) == "f32" then
+    plan:put("moe.router_dtype", quote.text "f32", book:leaf(gate))
+    book:translated(gate)
   end
   local key = "model.backend.dispatcher"
   local value = book:value(key)

@@ -93,6 +93,8 @@ return {
          "tokens choose their experts: with fake balance all experts get as many"),
   cannot("model.backend.te_fp8.*", "products are computed in the type of precision: linears of Transformer Engine are in "
          .. "fp8 by the recipes current and mxfp8"),
+  unless("model.backend.gate_precision", { "bfloat16", "torch.bfloat16" }, "scores have the type of precision",
+         "scores of routers are f32"),
   none("model.backend.*", KERNELS),
   cannot("model.text_config.*", IMAGES), cannot("model.vision_config.*", IMAGES),
   off("model.num_nextn_predict_layers", "the model has no layers that predict further tokens"),

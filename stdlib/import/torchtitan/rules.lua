@@ -50,7 +50,8 @@ return {
     book:cannot(leaf.key, string.find(string.lower(names), "lora") and ADAPTER or FP8)
   end },
   off("model.use_flex_attn", "each document attends to itself there: packed = { eot = id } says it"),
-  none("model.attn_mask_type", "packed says whether documents are told apart"),
+  unless("model.attn_mask_type", { "causal" }, "each token sees all before it",
+         "each document attends to itself there: packed = { eot = id } says it"),
   cannot("model_args.*", CODE), cannot("model.*", "the model is what its flavor says"),
   off("model_spec.num_mtp_layers", "the model has no layers that predict further tokens"),
   { "model_spec.converters", function(book, leaf)

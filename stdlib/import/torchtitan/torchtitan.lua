@@ -118,6 +118,8 @@ local function flavor_config(book, key, flavor, options)
   if family_key then book:translated(family_key, "model") end
   book:translated(key, "model")
   if note then book:cannot(key, note) end
+  -- Registries of the later versions have kernels that tell documents apart unless they name another one.
+  documents = documents or options.configuration and book:value "model_spec.attn_backend" == nil
   if documents then
     book:assume("packed", "each document attends to itself there; the id of the token between "
       .. "documents is not in the settings: packed = { eot = id } says it, and changes no size")
