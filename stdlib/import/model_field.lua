@@ -22,6 +22,19 @@ local function given(architecture, key, value)
   if model.defaults[model.aliases[key] or key] then return false end
 end
 
+-- Puts a value into tables within tables, as "rope_parameters.full_attention.factor" names it; null is as if it
+-- were not there.
+function model_field.set(config, path, value)
+  local steps = {}
+  for step in string.gmatch(path, "[^.]+") do steps[#steps + 1] = step end
+  local at = config
+  for i = 1, #steps - 1 do
+    if type(at[steps[i]]) ~= "table" then at[steps[i]] = {} end
+    at = at[steps[i]]
+  end
+  if value ~= scalar.null then at[steps[#steps]] = value end
+end
+
 -- The keys of a config.json as weft.model takes them. Nil and why not.
 function model_field.of_config(node, place)
   local arch = node.kind == "map" and node.at.model_type
@@ -34,10 +47,8 @@ function model_field.of_config(node, place)
   end
   local config = { arch.text }
   for _, leaf in ipairs(tree.leaves(node, place, true)) do
-    local step, rest = string.match(leaf.key, "^([^.]+)%.(.*)$")
-    if step then
-      if type(config[step]) ~= "table" then config[step] = {} end
-      config[step][rest] = leaf.value
+    if string.find(leaf.key, ".", 1, true) then
+      model_field.set(config, leaf.key, leaf.value)
     elseif leaf.key ~= "model_type" then
       config[leaf.key] = given(config[1], leaf.key, leaf.value)
     end

@@ -253,6 +253,24 @@ START_TEST(keys_that_are_said_elsewhere_are_told) {
 }
 END_TEST
 
+/* Tables of rope_parameters for each type of layers, as Transformers writes them. */
+START_TEST(tables_within_tables_are_taken_over) {
+  import_put(
+      "c.json",
+      "{\"model_type\": \"olmo3\", \"hidden_size\": 64, \"num_hidden_layers\": 4,\n"
+      "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 99,\n"
+      "\"intermediate_size\": 128, \"sliding_window\": 8, \"rope_parameters\": {\n"
+      "\"full_attention\": {\"rope_type\": \"yarn\", \"factor\": 8.0, \"truncate\": "
+      "null,\n"
+      "\"rope_theta\": 500000.0, \"original_max_position_embeddings\": 64},\n"
+      "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 10000.0}}}\n");
+  import_file("c.json", "");
+  import_plan_has("rope_parameters = { full_attention = { factor = 8.0, ");
+  import_plan_has(
+      "sliding_attention = { rope_theta = 10000.0, rope_type = \"default\" } },");
+}
+END_TEST
+
 START_TEST(sequences_are_no_longer_than_positions) {
   import_put("c.json",
              "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": "
@@ -313,6 +331,7 @@ Suite *import_huggingface_suite(void) {
   tcase_add_test(t, a_folder_with_a_config_becomes_a_plan);
   tcase_add_test(t, keys_of_a_config_are_checked);
   tcase_add_test(t, keys_that_are_said_elsewhere_are_told);
+  tcase_add_test(t, tables_within_tables_are_taken_over);
   tcase_add_test(t, sequences_are_no_longer_than_positions);
   tcase_add_test(t, windows_of_attention_are_kept);
   tcase_add_test(t, windows_of_other_architectures_are_kept);

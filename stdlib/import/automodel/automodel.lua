@@ -57,7 +57,7 @@ local function changes_of(book)
       changes[key] = { value = plain(leaf.value), leaves = { leaf } }
     elseif group then
       changes[group] = changes[group] or { value = {}, leaves = {} }
-      changes[group].value[inner] = plain(leaf.value)
+      model_field.set(changes[group].value, inner, plain(leaf.value))
       table.insert(changes[group].leaves, leaf)
     end
   end
