@@ -71,6 +71,7 @@ local function ling(sizes, more)
   c.head_dim, c.use_qk_norm, c.rms_norm_eps, c.rope_theta = 128, true, 1e-6, 600000.0
   c.n_routed_experts, c.n_group, c.topk_group, c.routed_scaling_factor = 256, 8, 4, 2.5
   c.max_position_embeddings, c.num_nextn_predict_layers = 32768, 0
+  c.bias_update_rate = 0 -- where GLM-4.5's is not
   c.note = "Ling 2.0 has the layers of glm4_moe; names in its files differ"
   return c
 end

@@ -63,6 +63,10 @@ START_TEST(biases_of_routers_move_in_automodel) {
              still);
   import_file("a.yaml", "--world 8 --model deepseek-v3 model.force_hf=true");
   import_plan_lacks("bias_update_rate");
+  import_file("a.yaml", "--world 8 --model zai-org/GLM-4.5-Air");
+  import_plan_has("bias_update_rate = 0.001,");
+  import_file("a.yaml", "--world 8 --model inclusionAI/Ling-mini-2.0");
+  import_plan_lacks("bias_update_rate");
 }
 END_TEST
 

@@ -76,7 +76,7 @@ function experts.put_balance(book, plan, m, config, aside)
     book:no_effect(key, not m.experts and "the model has no experts"
                    or "AutoModel's recipes train this model without a loss of routers")
   end
-  if not (own and MOVING[config[1]]) then return end
+  if not (own and MOVING[config[1]]) or aside.bias_update_rate == 0 then return end
   local still = plan:has "adapter" and "routers stay beside an adapter" or plan:source "strategy.offload_policy" == "true"
     and "the bias of routers stays where parameters lie on the host"
   if still then return book:assume("moe", still .. "; AutoModel's own model moves it by 0.001 after each step") end

@@ -47,6 +47,7 @@ function recipe.put(book, plan, key, given, keys_of_model)
   book:assume("recipe", "what " .. quote.shown(given) .. " sets itself is Python, which is not read: only "
               .. "the model that it is named after, and what the arguments say")
   model_field.tell_note(book, config)
+  model_field.take_aside(config)
   model_field.write(plan, config, preset, book:leaf(key))
   say_changes(book, keys_of_model)
   return config
