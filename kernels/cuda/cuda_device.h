@@ -12,6 +12,7 @@ enum { BESIDE = 4, EVENTS = 1024, KEPT = 4 };
 
 typedef struct CudaDevice {
   CudaContext c; /* shared with the kernels; first member */
+  int gpu;       /* its number among those that the process sees */
   cudaStream_t compute, beside[BESIDE];
   cudaEvent_t event[EVENTS];
   GemmChoices choices;

@@ -94,8 +94,12 @@ static void forget(Device *d, void *kept) {
   pthread_mutex_unlock(&c->keeping);
 }
 
+/* Another thread than the rank's calls it, for which CUDA would make a context on the
+ * first GPU: that may be another rank's, and have no room for it, and then the graphs
+ * would stay, for which NCCL waits. */
 static void give_up(Device *d) {
   CudaDevice *c = of(d);
+  (void)cudaSetDevice(c->gpu);
   pthread_mutex_lock(&c->keeping);
   c->gave_up = true;
   for (int i = 0; i < KEPT; i++) {

@@ -68,7 +68,7 @@ static weft_status count_gpus(int *n, weft_error *e) {
 
 /* Selects this process's GPU among those that CUDA_VISIBLE_DEVICES leaves; its ranks
  * share it. A single one is this process's own, as launchers assign it, or shared. */
-static weft_status find_gpu(int place, int *capability, weft_error *e) {
+static weft_status find_gpu(int place, int *gpu, int *capability, weft_error *e) {
   int n, major = 0, minor = 0;
   TRY(count_gpus(&n, e));
   if (n == 1) place = 0;
@@ -83,6 +83,7 @@ static weft_status find_gpu(int place, int *capability, weft_error *e) {
   if (r == cudaSuccess)
     r = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, place);
   if (r != cudaSuccess) return cannot_be_used(r, e);
+  *gpu = place;
   *capability = major * 10 + minor;
   if (*capability < LEAST_CAPABILITY)
     return err_set(
@@ -136,11 +137,12 @@ static void close_cuda(Device *d) {
 }
 
 static weft_status open_cuda(Device *d, int rank, int threads, weft_error *e) {
-  int capability = 0;
-  TRY(find_gpu(d->place, &capability, e));
+  int gpu = 0, capability = 0;
+  TRY(find_gpu(d->place, &gpu, &capability, e));
   CudaDevice *c = mem_new(d->alloc, sizeof *c);
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   d->ctx = c;
+  c->gpu = gpu;
   c->choices.capability = capability;
   c->c.others = held_by_others();
   cuda_graph_open(c);

@@ -67,12 +67,14 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t s) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   return capture_break(s) ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   if (capture_break(s)) return cudaErrorStreamCaptureUnsupported;
   std::shared_ptr<Launched> l = std::make_shared<Launched>();
   l->origin = exec->graph->origin;
@@ -93,6 +95,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   delete exec;
   return cudaSuccess;
 }
@@ -100,6 +103,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   delete graph;
   return cudaSuccess;
 }

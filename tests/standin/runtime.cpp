@@ -191,6 +191,25 @@ bool is_device(Runtime &r, const void *p) {
 void drain_all(Runtime &r) { drain(r, nullptr); }
 
 /* Into the queue, or into what is captured of it. */
+/* The GPU of this thread; -1: it has chosen none. */
+static thread_local int chosen = -1;
+
+void needs_context(Runtime &r) {
+  int gpu = chosen < 0 ? 0 : chosen;
+  if (chosen < 0 && !r.contexts.empty() && !r.contexts.count(gpu)) {
+    fprintf(stderr, "standin: a thread that chose no GPU makes a context on GPU %d\n",
+            gpu);
+    abort();
+  }
+  r.contexts.insert(gpu);
+}
+
+/* Kernels, and records of events, are refused on a stream of another GPU. */
+static bool of_this_gpu(Runtime &r, const CUstream_st *s) {
+  needs_context(r);
+  return s->gpu == (chosen < 0 ? 0 : chosen);
+}
+
 static void put(Runtime &r, CUstream_st *s, std::function<void()> run) {
   r.launched++;
   if (s->capture)
@@ -207,6 +226,10 @@ void enqueue(cudaStream_t s, std::function<void()> run) {
   Guard g(r.lock);
   put(r, s, std::move(run));
 }
+  if (!of_this_gpu(r, s)) {
+    r.last = cudaErrorInvalidResourceHandle;
+    return;
+  }
 } // namespace emulate
 
 void standin_queue(CUstream_st *s, StandinMake make) {
@@ -272,7 +295,12 @@ cudaError_t cudaGetDeviceCount(int *n) {
   return *n ? cudaSuccess : cudaErrorNoDevice;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device < runtime().is.gpus ? cudaSuccess : cudaErrorInvalidValue;
+  Runtime &r = runtime();
+  Guard g(r.lock);
+  if (device < 0 || device >= r.is.gpus) return cudaErrorInvalidValue;
+  chosen = device;
+  r.contexts.insert(device);
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr which, int device) {
   int c = runtime().is.capability;
@@ -285,7 +313,7 @@ cudaError_t cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr which, int device
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int *device) {
-  *device = 0;
+  *device = chosen < 0 ? 0 : chosen;
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError(void) {
@@ -312,6 +340,7 @@ const char *cudaGetErrorName(cudaError_t e) {
   case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
   case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
   case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+  case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
   case cudaErrorStreamCaptureMerge: return "cudaErrorStreamCaptureMerge";
   case cudaErrorStreamCaptureUnmatched: return "cudaErrorStreamCaptureUnmatched";
   case cudaErrorStreamCaptureUnjoined: return "cudaErrorStreamCaptureUnjoined";
@@ -350,6 +379,7 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
   Guard g(r.lock);
   *all = r.is.memory;
   *left = r.is.memory - r.is.held - r.used;
+  needs_context(r);
   return cudaSuccess;
 }
 
@@ -358,6 +388,7 @@ cudaError_t cudaMalloc(void **p, size_t n) {
   Guard g(r.lock);
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   if (r.used + n > r.is.memory - r.is.held) return cudaErrorMemoryAllocation;
+  needs_context(r);
   char *m = place(r, pages(n));
   if (!m) return cudaErrorMemoryAllocation;
   r.used += n;
@@ -371,6 +402,7 @@ cudaError_t cudaFree(void *p) {
   Guard g(r.lock);
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   auto b = r.device.find((char *)p);
+  needs_context(r);
   if (b == r.device.end()) return cudaErrorInvalidValue;
   drain(r, nullptr);
   r.used -= b->second.bytes;
@@ -384,6 +416,7 @@ cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags) {
   Guard g(r.lock);
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   *p = aligned_alloc(4096, pages(n));
+  needs_context(r);
   if (!*p) return cudaErrorMemoryAllocation;
   r.pinned[(char *)*p] = Runtime::Block{n};
   return cudaSuccess;
@@ -394,6 +427,7 @@ cudaError_t cudaFreeHost(void *p) {
   Guard g(r.lock);
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   if (!r.pinned.erase((char *)p)) return cudaErrorInvalidValue;
+  needs_context(r);
   drain(r, nullptr);
   free(p);
   return cudaSuccess;
@@ -401,7 +435,7 @@ cudaError_t cudaFreeHost(void *p) {
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
   s->copies = true;
-  emulate::enqueue(s, [=] { memset(p, value, n); });
+  put(r, s, [=] { memset(p, value, n); });
   return cudaSuccess;
 }
 
@@ -415,11 +449,12 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
   bool pinned_to = is_device(r, to) || is_pinned(r, to);
   if (!(pinned_from && pinned_to) && capture_break(s))
     return cudaErrorStreamCaptureUnsupported;
+  needs_context(r);
   if (pinned_from) {
-    emulate::enqueue(s, [=] { memcpy(to, from, n); });
+    put(r, s, [=] { memcpy(to, from, n); });
   } else {
     std::vector<char> taken((const char *)from, (const char *)from + n);
-    emulate::enqueue(s, [=] { memcpy(to, taken.data(), n); });
+    put(r, s, [=] { memcpy(to, taken.data(), n); });
   }
   if (!pinned_to) drain(r, s);
   /* A bit of the exponent, not the highest: that would make 1.5 a nan. */
@@ -437,7 +472,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) {
   (*s)->rank = r.draw();
   connection_choose(r, *s);
   r.stream.push_back(*s);
+  needs_context(r);
   return cudaSuccess;
+  (*s)->gpu = chosen < 0 ? 0 : chosen;
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority) {
@@ -455,6 +492,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   for (size_t i = 0; i < r.stream.size(); i++)
     if (r.stream[i] == s) r.stream.erase(r.stream.begin() + (long)i);
   delete s;
+  needs_context(r);
   return cudaSuccess;
 }
 
@@ -465,6 +503,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   drain(r, s);
   return cudaSuccess;
 }
+  needs_context(r);
 
 /* Time passes between two looks: some of what is queued has run. What comes last waits
  * until nothing else came for a while: hosts of other ranks here may be slow, and what
@@ -477,6 +516,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
   if (s->queue.empty()) return cudaSuccess;
   bool with_last = ++r.idle > patience || ranks(r) < 2;
   CUstream_st *first = next(r, with_last);
+  needs_context(r);
   if (!first) return cudaErrorNotReady;
   uint64_t n = r.draw() % 64;
   if (n == 0) return cudaErrorNotReady;
@@ -497,6 +537,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
   if (e->recorded) connection_push(r, s, Op{nullptr, e, e->recorded});
   return cudaSuccess;
 }
+  needs_context(r);
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
   *e = new CUevent_st;
@@ -511,6 +552,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   e->captured = false;
   uint64_t version = ++e->recorded;
   connection_push(
+  if (!of_this_gpu(r, s)) return cudaErrorInvalidResourceHandle;
       r, s, Op{[e, version, &r] { e->reached = version, e->at = r.clock; }, e, version});
   return cudaSuccess;
 }
@@ -522,6 +564,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) 
     if (!e->timed || !e->recorded) return cudaErrorInvalidValue;
     if (e->reached < e->recorded) return cudaErrorNotReady;
   }
+  needs_context(r);
   *ms = (float)(end->at - begin->at);
   return cudaSuccess;
 }
@@ -534,3 +577,4 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
   delete e;
   return cudaSuccess;
 }
+  needs_context(r);

@@ -81,6 +81,7 @@ struct Op {
 
 struct CUstream_st {
   std::deque<Op> queue;
+  int gpu = 0;
   int connection = 0;
   uint64_t rank = 0;
   bool copies = false;
@@ -96,6 +97,7 @@ struct Runtime {
   Standin is = standin_usual;
   std::vector<CUstream_st *> stream;
   std::map<char *, Block> device, pinned;
+  std::set<int> contexts;                         /* GPUs that this process has one on */
   std::vector<CaptureRef> capture;                /* that have not ended */
   std::map<int, std::deque<uint64_t>> connection; /* turns of what has not begun */
   uint64_t turns = 0;
@@ -121,6 +123,10 @@ Runtime &runtime();
 typedef std::lock_guard<std::recursive_mutex> Guard;
 
 /* ---- runtime.cpp ---- */
+/* What nearly every call of the runtime does: a thread that has chosen no GPU gets a
+ * context on the first one. Where the process computes on others that takes memory of a
+ * GPU that is somebody else's, or fails where there is none left: here it is an error. */
+void needs_context(Runtime &r);
 /* Runs all that is queued. The caller has the lock once. */
 void drain_all(Runtime &r);
 
