@@ -339,6 +339,7 @@ static const struct {
     {"nccl_error=9", "--procs 4", "remote error: the stand-in was told to fail", 1},
     {"nccl_init=1", "--procs 4", "NCCL: a communicator over ", 1},
     {"nccl_hang=9", "--procs 4", "no progress for ", 1},
+    {"nccl_hang=5,depth=10", "--procs 4", "no progress for ", 1},
 };
 
 START_TEST(what_fails_is_told) {

@@ -20,8 +20,8 @@
 #include "emulate.h"
 
 extern "C" const Standin standin_usual = {
-    1, 13000, 1, 90, (size_t)8 << 30, 0,     132,  22809, 0, 0, 0, 0, 0,
-    0, 0,     1, 0,  13000,           false, false};
+    1, 13000, 1, 90, (size_t)8 << 30, 0,     132,  22809, 0, 0, 0, 0, 0, 0,
+    0, 1,     0, 0,  13000,           false, false};
 
 Runtime::Runtime() {
   if (const char *text = getenv("WEFT_STANDIN")) read(text);
@@ -46,6 +46,7 @@ void Runtime::read(const char *text) {
                 {"algorithms=", &is.algorithms},
                 {"flip=", &is.flip},
                 {"connections=", &is.connections},
+                {"depth=", &is.depth},
                 {"runtime=", &is.runtime}};
   for (const auto &n : number)
     if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));
@@ -146,12 +147,12 @@ bool elsewhere(const Runtime &r) {
   return false;
 }
 
-/* Runs until `s` is empty, or all streams are. The caller has the lock once; it is given
- * away while other processes are waited for. */
-void drain(Runtime &r, const CUstream_st *s) {
+/* Runs until `s` holds no more than `most`, or all streams are empty. The caller has the
+ * lock once; it is given away while other processes are waited for. */
+void drain(Runtime &r, const CUstream_st *s, size_t most = 0) {
   bool open = false;
   for (;;) {
-    bool left = s && !s->queue.empty();
+    bool left = s && s->queue.size() > most;
     for (size_t i = 0; !s && i < r.stream.size(); i++)
       left |= !r.stream[i]->queue.empty();
     if (!left) break;
@@ -190,7 +191,6 @@ bool is_device(Runtime &r, const void *p) {
 
 void drain_all(Runtime &r) { drain(r, nullptr); }
 
-/* Into the queue, or into what is captured of it. */
 /* The GPU of this thread; -1: it has chosen none. */
 static thread_local int chosen = -1;
 
@@ -210,10 +210,12 @@ static bool of_this_gpu(Runtime &r, const CUstream_st *s) {
   return s->gpu == (chosen < 0 ? 0 : chosen);
 }
 
+/* Into the queue, or into what is captured of it. */
 static void put(Runtime &r, CUstream_st *s, std::function<void()> run) {
   r.launched++;
   if (s->capture)
     return capture_add(r, s, [=] { return std::vector<StandinTask>{{nullptr, run}}; });
+  if (r.is.depth) drain(r, s, (size_t)r.is.depth - 1);
   connection_push(r, s, Op{std::move(run)});
   r.idle = 0;
 }
@@ -224,12 +226,12 @@ void enqueue(cudaStream_t s, std::function<void()> run) {
   if (!s) return run();
   Runtime &r = runtime();
   Guard g(r.lock);
-  put(r, s, std::move(run));
-}
   if (!of_this_gpu(r, s)) {
     r.last = cudaErrorInvalidResourceHandle;
     return;
   }
+  put(r, s, std::move(run));
+}
 } // namespace emulate
 
 void standin_queue(CUstream_st *s, StandinMake make) {
@@ -338,9 +340,9 @@ const char *cudaGetErrorName(cudaError_t e) {
   case cudaErrorNoDevice: return "cudaErrorNoDevice";
   case cudaErrorNotReady: return "cudaErrorNotReady";
   case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+  case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
   case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
   case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
-  case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
   case cudaErrorStreamCaptureMerge: return "cudaErrorStreamCaptureMerge";
   case cudaErrorStreamCaptureUnmatched: return "cudaErrorStreamCaptureUnmatched";
   case cudaErrorStreamCaptureUnjoined: return "cudaErrorStreamCaptureUnjoined";
@@ -377,18 +379,18 @@ static char *place(Runtime &r, size_t n) {
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   *all = r.is.memory;
   *left = r.is.memory - r.is.held - r.used;
-  needs_context(r);
   return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void **p, size_t n) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   if (r.used + n > r.is.memory - r.is.held) return cudaErrorMemoryAllocation;
-  needs_context(r);
   char *m = place(r, pages(n));
   if (!m) return cudaErrorMemoryAllocation;
   r.used += n;
@@ -400,9 +402,9 @@ cudaError_t cudaMalloc(void **p, size_t n) {
 cudaError_t cudaFree(void *p) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   auto b = r.device.find((char *)p);
-  needs_context(r);
   if (b == r.device.end()) return cudaErrorInvalidValue;
   drain(r, nullptr);
   r.used -= b->second.bytes;
@@ -414,9 +416,9 @@ cudaError_t cudaFree(void *p) {
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   *p = aligned_alloc(4096, pages(n));
-  needs_context(r);
   if (!*p) return cudaErrorMemoryAllocation;
   r.pinned[(char *)*p] = Runtime::Block{n};
   return cudaSuccess;
@@ -425,15 +427,17 @@ cudaError_t cudaHostAlloc(void **p, size_t n, unsigned flags) {
 cudaError_t cudaFreeHost(void *p) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   if (!r.pinned.erase((char *)p)) return cudaErrorInvalidValue;
-  needs_context(r);
   drain(r, nullptr);
   free(p);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
+  Runtime &r = runtime();
+  Guard g(r.lock);
   s->copies = true;
   put(r, s, [=] { memset(p, value, n); });
   return cudaSuccess;
@@ -445,11 +449,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
                             enum cudaMemcpyKind kind, cudaStream_t s) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   bool pinned_from = is_device(r, from) || is_pinned(r, from);
   bool pinned_to = is_device(r, to) || is_pinned(r, to);
   if (!(pinned_from && pinned_to) && capture_break(s))
     return cudaErrorStreamCaptureUnsupported;
-  needs_context(r);
   if (pinned_from) {
     put(r, s, [=] { memcpy(to, from, n); });
   } else {
@@ -468,13 +472,13 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   *s = new CUstream_st;
+  (*s)->gpu = chosen < 0 ? 0 : chosen;
   (*s)->rank = r.draw();
   connection_choose(r, *s);
   r.stream.push_back(*s);
-  needs_context(r);
   return cudaSuccess;
-  (*s)->gpu = chosen < 0 ? 0 : chosen;
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority) {
@@ -488,22 +492,22 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest) {
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   drain(r, s);
   for (size_t i = 0; i < r.stream.size(); i++)
     if (r.stream[i] == s) r.stream.erase(r.stream.begin() + (long)i);
   delete s;
-  needs_context(r);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   if (capture_break(s)) return cudaErrorStreamCaptureUnsupported;
   drain(r, s);
   return cudaSuccess;
 }
-  needs_context(r);
 
 /* Time passes between two looks: some of what is queued has run. What comes last waits
  * until nothing else came for a while: hosts of other ranks here may be slow, and what
@@ -512,11 +516,11 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
   const int patience = 10;
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   if (capture_break(s)) return cudaErrorStreamCaptureUnsupported;
   if (s->queue.empty()) return cudaSuccess;
   bool with_last = ++r.idle > patience || ranks(r) < 2;
   CUstream_st *first = next(r, with_last);
-  needs_context(r);
   if (!first) return cudaErrorNotReady;
   uint64_t n = r.draw() % 64;
   if (n == 0) return cudaErrorNotReady;
@@ -533,11 +537,11 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   if (e->captured || s->capture) return capture_wait(r, s, e);
   if (e->recorded) connection_push(r, s, Op{nullptr, e, e->recorded});
   return cudaSuccess;
 }
-  needs_context(r);
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
   *e = new CUevent_st;
@@ -548,11 +552,11 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  if (!of_this_gpu(r, s)) return cudaErrorInvalidResourceHandle;
   if (s->capture) return capture_record(s, e);
   e->captured = false;
   uint64_t version = ++e->recorded;
   connection_push(
-  if (!of_this_gpu(r, s)) return cudaErrorInvalidResourceHandle;
       r, s, Op{[e, version, &r] { e->reached = version, e->at = r.clock; }, e, version});
   return cudaSuccess;
 }
@@ -560,11 +564,11 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   for (CUevent_st *e : {begin, end}) {
     if (!e->timed || !e->recorded) return cudaErrorInvalidValue;
     if (e->reached < e->recorded) return cudaErrorNotReady;
   }
-  needs_context(r);
   *ms = (float)(end->at - begin->at);
   return cudaSuccess;
 }
@@ -573,8 +577,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) 
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
   Runtime &r = runtime();
   Guard g(r.lock);
+  needs_context(r);
   drain(r, nullptr);
   delete e;
   return cudaSuccess;
 }
-  needs_context(r);

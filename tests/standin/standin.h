@@ -32,6 +32,8 @@ typedef struct Standin {
   /* Connections that streams share (connections.cpp), whatever the environment says; 0:
    * as it says. */
   int connections;
+  /* What a stream holds, so many things: a launch on a full one waits. 0: no end. */
+  int depth;
   int runtime; /* the toolkit's version, 13000; it has code for 8, 9 and 10, and PTX */
   bool no_ptx; /* but PTX */
   bool idle;   /* kernels and products take their turns and compute nothing */

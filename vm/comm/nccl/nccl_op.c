@@ -138,6 +138,19 @@ static const char *const name[COLL_N] = {
 #include "vm/program/coll.def"
 };
 
+static weft_status transfer(NcclEndpoint *p, NcclLine *l, const CommOp *op,
+                            weft_error *e) {
+  pthread_mutex_lock(&p->w->lock);
+  weft_status st = atomic_load(&p->w->ended)
+                       ? nccl_why(p->w, e)
+                       : nccl_settle(p, l, enqueue(l, op), name[op->coll], e);
+  pthread_mutex_unlock(&p->w->lock);
+  return st;
+}
+
+/* Only NCCL's own calls are made under the lock. CUDA's wait while the stream holds as
+ * much as it can, about a thousand launches: behind an operation whose peer is lost that
+ * is until the communicators are aborted, which needs the lock. */
 static weft_status start_on(NcclEndpoint *p, NcclLine *l, const CommOp *op, int handle,
                             DeviceEvent ready, weft_error *e) {
   if (!l->queue) TRY(nccl_queue(p, l, e)); /* to itself, which it did not list */
@@ -146,7 +159,7 @@ static weft_status start_on(NcclEndpoint *p, NcclLine *l, const CommOp *op, int 
   if (l == p->self) return meet_self(p, op, handle, e);
   mark(p, l, true, op->what + 1);
   if (l->n > 1)
-    TRY(nccl_settle(p, l, enqueue(l, op), name[op->coll], e));
+    TRY(transfer(p, l, op, e));
   else
     TRY(alone(p, l, op, e));
   mark(p, l, false, 0);
@@ -162,11 +175,8 @@ weft_status nccl_start(Comm *c, const CommOp *op, int handle, DeviceEvent ready,
   if (!l)
     return err_set(e, WEFT_EINTERNAL, "rank %d has no communicator with rank %d", p->rank,
                    op->peer);
-  pthread_mutex_lock(&p->w->lock);
-  weft_status st = atomic_load(&p->w->ended) ? nccl_why(p->w, e)
-                                             : start_on(p, l, op, handle, ready, e);
-  pthread_mutex_unlock(&p->w->lock);
-  return st;
+  if (atomic_load(&p->w->ended)) return nccl_why(p->w, e);
+  return start_on(p, l, op, handle, ready, e);
 }
 
 weft_status nccl_wait(Comm *c, int handle, weft_error *e) {
