@@ -270,7 +270,15 @@ START_TEST(scripts_for_gpus) {
 }
 END_TEST
 
-/* By mpirun, and by srun and torchrun as above, on stand-ins of GPUs and NCCL. */
+/* Nothing can be preloaded before the address sanitizer. */
+#ifdef __SANITIZE_ADDRESS__
+enum { PRELOADS = false };
+#else
+enum { PRELOADS = true };
+#endif
+
+/* By mpirun, and by srun and torchrun as above, on stand-ins of GPUs and NCCL. MPI may be
+ * the first to call CUDA, which reads then how many connections there shall be. */
 START_TEST(scripts_run_on_gpus) {
   if (access(WEFT_BINARY_DIR "/standin/weft_nccl.so", F_OK) != 0) {
     printf("launcher: there is no stand-in of NCCL, so no script for GPUs is run\n");
@@ -288,7 +296,8 @@ START_TEST(scripts_run_on_gpus) {
     o = process_run(120,
                     "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
                     "OMPI_MCA_rmaps_base_oversubscribe=1 ASAN_OPTIONS=detect_leaks=0 "
-                    "WEFT=./weft bash mpirun.sh --steps 2 --threads 1");
+                    "%s WEFT=./weft bash mpirun.sh --steps 2 --threads 1",
+                    PRELOADS ? "LD_PRELOAD=" WEFT_BINARY_DIR "/cuda_mpi.so" : "");
   else
     o = run_script_by("./weft", kinds[_i],
                       _i == 2 ? "0 127.0.0.1 --steps 2" : "--steps 2");
@@ -317,6 +326,8 @@ START_TEST(scripts_live_with_lost_checkpoints) {
           .code,
       0);
   o = run_script("torchrun", "0 127.0.0.1 --steps 4");
+  if (mpirun && PRELOADS)
+    ck_assert_msg(strstr(o.err, "MPI_Init_thread: 32 connections\n"), "%s", o.err);
   ck_assert_msg(o.code == 1 && strstr(o.err, "attempt 5 ended with 1\n"), "%d: %s",
                 o.code, o.err);
   ck_assert_msg(strstr(o.err, "the last checkpoint, of step 4, was not written: "), "%s",

@@ -1,7 +1,7 @@
 /* open_cuda.c - opens the CUDA device, a shared object. */
 #include <stdlib.h>
 
-#include "device.h"
+#include "device_environment.h"
 #include "vm/base/module.h"
 
 static const Module module = {
@@ -15,8 +15,14 @@ static const Module module = {
 
 /* CUDA reads the variable at its first call. A kernel of NCCL that waits for a peer keeps
  * back what comes behind it on the same connection, which the peer may be waiting for. */
+static void set_connections(void) { setenv(CUDA_CONNECTIONS, "32", 0); }
+
+void device_before_others(const DeviceKind *k) {
+  if (!k->host) set_connections();
+}
+
 const DeviceVtable *device_load_cuda(weft_error *e) {
-  setenv(CUDA_CONNECTIONS, "32", 0);
+  set_connections();
   const DeviceVtable *const *device = module_open(&module, e);
   if (!device || (*device)->version == 1) return device ? *device : NULL;
   module_other(&module, e);

@@ -5,6 +5,7 @@
  * backend with processes, all calls are made by the one worker of the process. */
 #include "run_int.h"
 
+#include "vm/device/device_environment.h"
 #include "vm/program/program_check.h"
 #include "vm/rank/saved_pieces.h"
 #include "vm/base/plural.h"
@@ -255,6 +256,7 @@ static weft_status open_device(Run *r, weft_error *e) {
 static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   r->kind = o->world ? o->world : world_default(false, false, r->c->device->host);
   TRY(world_suits(r->kind, r->c->device, e));
+  device_before_others(r->c->device);
   TRY(start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
   TRY(run_all(r, job_start, NULL, false, e));
   r->threads =
