@@ -195,7 +195,8 @@ START_TEST(scripts_of_mpi_run) {
 }
 END_TEST
 
-/* What srun and torchrun do to the command that they are given, on this machine. `wait
+/* What srun, whose plugin for MPI is pmi2, and torchrun do to the command that they are
+ * given, on this machine. `wait
  * -n` would not know of what ended before it was called. */
 #define FOR_FOUR(command)                                                                \
   "code=0 pids=\nfor r in 0 1 2 3; do " command " & pids+=\" $!\"; done\n"               \
@@ -213,10 +214,8 @@ static const char *script_without_mpi(void) {
   return text;
 }
 
-static Outcome run_script_by(const char *weft, const char *kind, const char *args) {
-  static const char srun[] =
-      "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n" FOR_FOUR(
-          "SLURM_STEP_ID=0 SLURM_PROCID=$r SLURM_NTASKS=4 SLURM_LOCALID=$r \"$@\"");
+static Outcome run_script_on(const char *srun, const char *weft, const char *kind,
+                             const char *args) {
   static const char torchrun[] =
       "#!/bin/bash\nport=\nwhile [[ $1 == --* ]]; do case $1 in --master-port=*) "
       "port=${1#*=};; esac; shift; done\n" FOR_FOUR(
@@ -232,6 +231,14 @@ static Outcome run_script_by(const char *weft, const char *kind, const char *arg
                      21000 + getpid() % 9000, getpid(), weft, kind, args);
 }
 
+static Outcome run_script_by(const char *weft, const char *kind, const char *args) {
+  static const char srun[] =
+      "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n" FOR_FOUR(
+          "SLURM_STEP_ID=0 SLURM_PROCID=$r SLURM_NTASKS=4 SLURM_LOCALID=$r PMI_RANK=$r "
+          "PMI_SIZE=4 \"$@\"");
+  return run_script_on(srun, weft, kind, args);
+}
+
 static Outcome run_script(const char *kind, const char *args) {
   return run_script_by("$weft", kind, args);
 }
@@ -245,9 +252,25 @@ START_TEST(other_scripts_run) {
   if (!_i) /* ports of who connects begin at 32768 */
     ck_assert_msg(strstr(text, "MASTER_PORT=$((20000 + SLURM_JOB_ID % 12000))\n"), "%s",
                   text);
+  if (!_i) /* else a task has one core */
+    ck_assert_msg(strstr(text, "srun --kill-on-bad-exit=0 --cpu-bind=none "), "%s", text);
   Outcome o = run_script(kind, _i ? "0 127.0.0.1 --steps 2" : "--steps 2");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   ck_assert_msg(strstr(o.out, "step      1") != NULL, "%s%s", o.out, o.err);
+}
+END_TEST
+
+/* The name of rank 0's machine may lead to a loopback address there, and to another one
+ * elsewhere. This is 127.0.0.2, as a name that is not known to be one. */
+START_TEST(rank_0_is_reached_by_its_name) {
+  put_plan();
+  Outcome o = process_run(
+      60,
+      "bash -c 'export WORLD_SIZE=4 MASTER_ADDR=127.0.0.3 MASTER_PORT=%d WEFT_SECRET=w; "
+      "for r in 1 2 3; do RANK=$r $weft run plan.lua --threads 1 --steps 2 -q & done; "
+      "RANK=0 MASTER_ADDR=0x7f000002 exec $weft run plan.lua --threads 1 --steps 2'",
+      21000 + getpid() % 9000);
+  ck_assert_msg(o.code == 0, "%s", o.err);
 }
 END_TEST
 
@@ -303,6 +326,8 @@ START_TEST(scripts_run_on_gpus) {
                       _i == 2 ? "0 127.0.0.1 --steps 2" : "--steps 2");
   unsetenv("WEFT_STANDIN");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  if (mpirun && PRELOADS)
+    ck_assert_msg(strstr(o.err, "MPI_Init_thread: 32 connections\n"), "%s", o.err);
   ck_assert_msg(strstr(o.err, "4 ranks (nccl)") != NULL, "%s%s", o.out, o.err);
   ck_assert_msg(strstr(o.out, "step      1") != NULL, "%s%s", o.out, o.err);
 }
@@ -326,12 +351,38 @@ START_TEST(scripts_live_with_lost_checkpoints) {
           .code,
       0);
   o = run_script("torchrun", "0 127.0.0.1 --steps 4");
-  if (mpirun && PRELOADS)
-    ck_assert_msg(strstr(o.err, "MPI_Init_thread: 32 connections\n"), "%s", o.err);
   ck_assert_msg(o.code == 1 && strstr(o.err, "attempt 5 ended with 1\n"), "%d: %s",
                 o.code, o.err);
   ck_assert_msg(strstr(o.err, "the last checkpoint, of step 4, was not written: "), "%s",
                 o.err);
+}
+END_TEST
+
+/* srun returns the largest code, that of a rank that was killed. The first time this one
+ * kills rank 1, once there is a checkpoint. */
+START_TEST(scripts_go_on_without_a_rank) {
+  static const char srun[] =
+      "#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\n"
+      "steps=100000 code=0 pids=()\n"
+      "last=$(ls -d ck/step-???????? 2>/dev/null | tail -n 1)\n"
+      "[ -z \"$last\" ] || steps=$((10#${last#ck/step-} + 2))\n"
+      "for r in 0 1 2 3; do SLURM_STEP_ID=0 SLURM_PROCID=$r SLURM_NTASKS=4 "
+      "SLURM_LOCALID=$r \"$@\" --steps $steps & pids+=($!); done\n"
+      "while [ -z \"$last\" ] && ! ls ck/step-???????? >/dev/null 2>&1; do sleep 0.1; "
+      "done\n[ -n \"$last\" ] || kill -KILL ${pids[1]}\n"
+      "for p in ${pids[@]}; do wait $p; c=$?; [ $c -le $code ] || code=$c; done\n"
+      "exit $code\n";
+  put_plan();
+  Outcome o = process_run(60, "sh -c 'mkdir alone; cp $weft alone/ && cd alone && "
+                              "./weft launch ../plan.lua --slurm -o ../slurm.sh --set "
+                              "\"checkpoint={dir=\\\"ck\\\",every=1}\" && "
+                              "sed -i s,../plan.lua,plan.lua, ../slurm.sh'");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = run_script_on(srun, "$weft", "slurm", "");
+  ck_assert_msg(o.code == 0, "%d: %s", o.code, o.err);
+  ck_assert_msg(strstr(o.err, "the process of rank 1 has ended"), "%s", o.err);
+  ck_assert_msg(strstr(o.err, "attempt 1 ended with 137\n"), "%s", o.err);
+  ck_assert_msg(strstr(o.err, "resumes from step "), "%s", o.err);
 }
 END_TEST
 
@@ -433,9 +484,11 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, sbatch_asks_for_machines);
   tcase_add_loop_test(t, scripts_of_mpi_run, 0, 2);
   tcase_add_loop_test(t, other_scripts_run, 0, 2);
+  tcase_add_test(t, rank_0_is_reached_by_its_name);
   tcase_add_loop_test(t, scripts_for_gpus, 0, LEN(kinds));
   tcase_add_loop_test(t, scripts_run_on_gpus, 0, LEN(kinds));
   tcase_add_test(t, scripts_live_with_lost_checkpoints);
+  tcase_add_test(t, scripts_go_on_without_a_rank);
   tcase_add_test(t, one_kind_of_script);
   tcase_add_loop_test(t, traces_show_all_ranks, 0, LEN(ways));
   suite_add_tcase(s, t);

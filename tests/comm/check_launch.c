@@ -65,6 +65,9 @@ START_TEST(test_innermost_wins) {
   is(ENV(SLURM, "SLURM_STEP_ID=0", OMPI, "RANK=1", "WORLD_SIZE=4"), LAUNCH_ENV, 1, 4, -1);
   is(ENV(SLURM, "SLURM_STEP_ID=0", OMPI), LAUNCH_OMPI, 2, 6, -1);
   is(ENV(SLURM, "SLURM_STEP_ID=0", "PMI_RANK=1", "PMI_SIZE=2"), LAUNCH_PMI, 1, 2, -1);
+  /* srun with its plugin pmi2. */
+  is(ENV(SLURM, "SLURM_STEP_ID=0", "SLURM_LOCALID=1", "PMI_RANK=3", "PMI_SIZE=5"),
+     LAUNCH_SLURM, 3, 5, 1);
   /* What is outside is not looked at, whole or not. */
   is(ENV("SLURM_STEP_ID=0", "SLURM_NTASKS=5", OMPI), LAUNCH_OMPI, 2, 6, -1);
 }

@@ -71,6 +71,18 @@ static weft_status detect(LaunchKind k, LaunchGetenv get, void *ud, LaunchInfo *
   return optional(get, ud, l->local, 0, out->size - 1, &out->local_rank, e);
 }
 
+/* srun sets what mpiexec does, too, where its plugin for MPI is pmi2, although the
+ * program may know nothing of it. A mpiexec that srun starts on each machine has another
+ * number of ranks. */
+static weft_status srun_as_mpiexec(LaunchGetenv get, void *ud, LaunchInfo *out,
+                                   weft_error *e) {
+  LaunchInfo step = {.local_rank = -1};
+  bool found = false;
+  TRY(detect(LAUNCH_SLURM, get, ud, &step, &found, e));
+  if (found && step.rank == out->rank && step.size == out->size) *out = step;
+  return WEFT_OK;
+}
+
 weft_status launch_master(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e) {
   out->master_addr = look(get, ud, "MASTER_ADDR");
   return optional(get, ud, "MASTER_PORT", 1, MAX_PORT, &out->master_port, e);
@@ -81,5 +93,6 @@ weft_status launch_detect(LaunchGetenv get, void *ud, LaunchInfo *out, weft_erro
   bool found = false;
   for (int k = LAUNCH_ENV; k < LAUNCH_N && !found; k++)
     TRY(detect((LaunchKind)k, get, ud, out, &found, e));
+  if (out->kind == LAUNCH_PMI) TRY(srun_as_mpiexec(get, ud, out, e));
   return out->kind == LAUNCH_ENV ? launch_master(get, ud, out, e) : WEFT_OK;
 }

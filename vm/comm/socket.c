@@ -179,6 +179,12 @@ void net_own_host(int fd, char host[NET_HOST]) {
   if (strcmp(host, other) == 0 || strncmp(other, "127.", 4) == 0) host[0] = 0;
 }
 
+bool net_is_loopback(int fd) {
+  char host[NET_HOST];
+  host_of(fd, getsockname, host);
+  return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+}
+
 bool net_is_host(const char *host) {
   size_t n = strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                           "0123456789.:-_%");

@@ -37,6 +37,8 @@ void net_random(void *p, size_t n);
 void net_own_host(int fd, char host[NET_HOST]);
 /* The address of the other end. */
 void net_peer_host(int fd, char host[NET_HOST]);
+/* Whether a socket listens where only this machine can connect. */
+bool net_is_loopback(int fd);
 /* True if the string can be a host name or an address: a peer's claim is checked before
  * it is used or shown. */
 bool net_is_host(const char *host);

@@ -66,14 +66,14 @@ static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
     text_add(&l->out, "\n");
     return;
   }
-  text_add(
-      &l->out,
-      "# Resumes from the last checkpoint if machines fail: codes 2 and 3 are the "
-      "plan's,\n# those above 128 signals.\nfor attempt in 1 2 3 4 5; do\n  code=0\n  ");
+  text_add(&l->out,
+           "# Resumes from the last checkpoint if machines fail: codes 2 and 3 are the "
+           "plan's,\n# 129, 130 and 143 a signal that asked to end.\nfor attempt in 1 2 "
+           "3 4 5; do\n  code=0\n  ");
   put_command(l);
   text_add(&l->out,
            " || code=$?\n"
-           "  case $code in 0 | 2 | 3 | 13[0-9] | 14[0-9]) exit \"$code\" ;; esac\n"
+           "  case $code in 0 | 2 | 3 | 129 | 130 | 143) exit \"$code\" ;; esac\n"
            "  echo \"attempt $attempt ended with $code\" >&2\n"
            "done\nexit \"$code\"\n");
 }
@@ -98,13 +98,16 @@ static void put_tcp_note(Launch *l, const char *why) {
 /* ---- Slurm ---- */
 
 /* mpirun finds the machines of a Slurm allocation; srun starts MPI ranks only if it was
- * built for this MPI. */
+ * built for this MPI. Ranks are not bound to cores: to srun a task is one CPU unless it
+ * is told how many, and threads of a rank, and NCCL's, would share it. Nor does srun end
+ * the other ranks: they end by themselves, once it is said why, while srun kills them at
+ * the first that ends, and returns the code of that (137). */
 static void put_slurm_command(Launch *l) {
   if (l->mpi) {
     put_mpi(l, "");
     return;
   }
-  text_add(&l->out, "srun --kill-on-bad-exit=1 --cpu-bind=cores ");
+  text_add(&l->out, "srun --kill-on-bad-exit=0 --cpu-bind=none ");
   put_run(l, "tcp");
 }
 

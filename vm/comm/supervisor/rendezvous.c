@@ -176,11 +176,28 @@ static weft_status admit_all(Host *h, Listener *door, weft_error *e) {
   return WEFT_OK;
 }
 
+/* Whether this is said to be an address that only this machine can reach. */
+static bool is_local(const char *at) {
+  return strcmp(at, "localhost") == 0 || strncmp(at, "127.", 4) == 0 ||
+         strcmp(at, "::1") == 0;
+}
+
+/* At MASTER_ADDR; at all addresses if that is the machine's name and leads to a loopback
+ * address, as Debian's installer has it (127.0.1.1), or if it reaches this machine
+ * through NAT and is no address of it. */
+static int listen_at_master(const Rendezvous *m) {
+  int door = net_listen(m->addr, m->port);
+  if (door >= 0 && !is_local(m->addr) && net_is_loopback(door)) {
+    close(door);
+    door = net_listen(NULL, m->port);
+  }
+  if (door < 0 && errno == EADDRNOTAVAIL) door = net_listen(NULL, m->port);
+  return door;
+}
+
 static weft_status serve(Host *h, weft_error *e) {
   const Rendezvous *m = h->m;
-  int door = m->door >= 0 ? m->door : net_listen(m->addr, m->port);
-  /* MASTER_ADDR may reach this machine through NAT and not be an address of it. */
-  if (door < 0 && errno == EADDRNOTAVAIL) door = net_listen(NULL, m->port);
+  int door = m->door >= 0 ? m->door : listen_at_master(m);
   if (door < 0)
     return err_set(e, WEFT_EUSAGE,
                    "rank 0 cannot listen at %s:%d: %s; MASTER_ADDR must be an address of "
@@ -324,9 +341,7 @@ static weft_status host(const Rendezvous *m, const weft_alloc *a, Net *n, weft_e
  * within one machine must not be reachable from others. */
 static const char *own_address(const Rendezvous *m) {
   const char *at = m->host ? m->host : m->addr;
-  bool local = strcmp(at, "localhost") == 0 || strncmp(at, "127.", 4) == 0 ||
-               strcmp(at, "::1") == 0;
-  return local ? at : NULL;
+  return is_local(at) ? at : NULL;
 }
 
 weft_status rendezvous(const Rendezvous *meet, const weft_alloc *a, Net *out,
