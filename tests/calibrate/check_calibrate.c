@@ -8,7 +8,9 @@
 
 #include "tests/harness/compiled_job.h"
 #include "tests/harness/process.h"
+#include "tests/generate/device_plans.h"
 #include "tests/generate/tiny_plan.h"
+#include "tests/standin/standin.h"
 #include "vm/calibrate/calibrate.h"
 #include "vm/calibrate/kernel_operands.h"
 
@@ -265,6 +267,31 @@ START_TEST(slow_moments_count) {
 }
 END_TEST
 
+#ifdef WEFT_EMULATED_CUDA
+
+/* Kernels run on as many GPUs as there are; transfers of one process on the first of
+ * them, however many ranks there are. */
+START_TEST(ranks_have_gpus) {
+  Standin machine = standin_usual;
+  Bench b = {.seconds = 1e-3};
+  weft_error e = {.rank = -1};
+  double seconds = 0;
+  WantedMove sum = {COLL_ALL_REDUCE, DT_F32, RED_SUM, 3, 0, 4096};
+  for (machine.gpus = 1; machine.gpus <= 8; machine.gpus *= 2) {
+    standin_set(&machine);
+    weft_status st = bench_open(&b, device_standin(), 1, 4, &e);
+    ck_assert_msg(st == WEFT_OK, "%s", e.text);
+    ck_assert_int_eq(b.ranks, MIN(machine.gpus, 4));
+  }
+  machine.gpus = 2;
+  standin_set(&machine);
+  weft_status st = time_move(&b, &sum, &seconds, &e);
+  ck_assert_msg(st == WEFT_OK && seconds > 0, "%s", e.text);
+}
+END_TEST
+
+#endif
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static pthread_barrier_t all_there;
 
@@ -310,6 +337,9 @@ Suite *calibrate_suite(void) {
   tcase_add_test(c, a_trace_beside_the_clock);
   tcase_add_test(c, a_calibration_ages);
   tcase_add_test(c, matrices_are_timed_where_they_are);
+#ifdef WEFT_EMULATED_CUDA
+  tcase_add_test(c, ranks_have_gpus);
+#endif
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   tcase_add_test(c, threads_that_cannot_start_leave_none_waiting);
 #endif

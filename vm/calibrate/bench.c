@@ -11,14 +11,23 @@ int bench_cores(void) {
   return MAX((int)sysconf(_SC_NPROCESSORS_ONLN), 1);
 }
 
+/* Each rank has cores of its own, or a GPU of its own. */
+static weft_status ranks_that_fit(const Bench *b, int *fit, weft_error *e) {
+  *fit = MAX(bench_cores() / MAX(b->threads, 1), 1);
+  if (b->kind->host) return WEFT_OK;
+  return b->device->count ? b->device->count(fit, e) : WEFT_OK;
+}
+
 weft_status bench_open(Bench *b, const DeviceKind *kind, int threads, int ranks,
                        weft_error *e) {
-  int fit = kind->host ? MAX(bench_cores() / MAX(threads, 1), 1) : ranks;
-  b->kind = kind, b->threads = threads, b->ranks = MIN(ranks, fit);
+  int fit = 1;
+  b->kind = kind, b->threads = threads;
   b->processor = kind->host && threads == 1;
   b->device = kind->load(e);
-  if (b->device) return WEFT_OK;
-  return e && e->code ? e->code : WEFT_EUSAGE;
+  if (!b->device) return e && e->code ? e->code : WEFT_EUSAGE;
+  TRY(ranks_that_fit(b, &fit, e));
+  b->ranks = MIN(ranks, fit);
+  return WEFT_OK;
 }
 
 double bench_now(const Bench *b) {
