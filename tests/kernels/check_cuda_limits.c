@@ -147,12 +147,54 @@ START_TEST(what_does_not_fit_is_refused) {
 }
 END_TEST
 
+static const struct {
+  unsigned grid[3];
+  bool fits;
+} grids[] = {
+    {{2147483647, 65535, 65535}, true},
+    {{2147483648, 1, 1}, false},
+    {{1, 65536, 1}, false},
+    {{1, 1, 65536}, false},
+    {{0, 1, 1}, false},
+};
+
+START_TEST(grids_have_a_limit) {
+  look_only(90);
+  CudaLaunch l = launch_of(32, 0);
+  memcpy(l.grid, grids[_i].grid, sizeof l.grid);
+  ck_assert_int_eq(cuda_launch_fits(dev.ctx, &l), grids[_i].fits);
+  ck_assert_int_eq(!strstr(refused(), "a grid has at least 1 and at most"),
+                   grids[_i].fits);
+  device_close(&dev);
+}
+END_TEST
+
+/* Rows of a long microbatch, each cut into parts. */
+START_TEST(magnitudes_of_many_rows_fit) {
+  enum { ROWS = 1 << 17, COLUMNS = 28672 };
+  const OpAttr by_row = {0};
+  look_only(90);
+  for (int t = 0; t < LEN(types); t++) {
+    KernelArgs a = {.attr = &by_row, .nin = 1, .nout = 1, .work = (void *)(1 << 20)};
+    a.in[0] = (KTensor){.p = (void *)(2 << 20), .dtype = types[t], .ndim = 2};
+    a.in[0].dim[0] = ROWS, a.in[0].dim[1] = COLUMNS;
+    a.out[0] = (KTensor){.p = (void *)(3 << 20), .dtype = DT_F32, .ndim = 1};
+    a.out[0].dim[0] = ROWS;
+    cuda_kernels[OP_amax].run(&dev, &a);
+    ck_assert_msg(!*refused(), "%s", refused());
+  }
+  device_close(&dev);
+}
+END_TEST
+
 Suite *cuda_limits_suite(void) {
   Suite *s = suite_create("cuda_limits");
   TCase *tc = tcase_create("launches");
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, every_launch_fits, 0, LEN(capabilities));
   tcase_add_loop_test(tc, what_does_not_fit_is_refused, 0, LEN(too_much));
+  tcase_add_loop_test(tc, grids_have_a_limit, 0, LEN(grids));
+  tcase_add_test(tc, magnitudes_of_many_rows_fit);
   suite_add_tcase(s, tc);
   return s;
 }

@@ -52,16 +52,18 @@ __global__ void __launch_bounds__(BLOCK)
   for (int j = 0; j < N && c + j < width; j++) out[c + j] = most[j];
 }
 
-/* out[z][i] of the parts [z][..][i]; grid: columns, groups. */
+/* out[z][i] of the parts [z][..][i], n in all: rows are too many for another dimension of
+ * the grid. */
 __global__ void __launch_bounds__(BLOCK)
-    amax_parts(const float *part, float *out, int64_t width, int cut) {
-  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-  if (i >= width) return;
-  part += blockIdx.y * cut * width + i;
+    amax_parts(const float *part, float *out, int64_t n, int64_t width, int cut) {
+  int64_t to = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (to >= n) return;
+  int64_t z = width == 1 ? to : to / width;
+  part += z * cut * width + (to - z * width);
   float most = 0;
   UNROLL_BY_4
   for (int k = 0; k < cut; k++) most = larger(most, part[k * width]);
-  out[blockIdx.y * width + i] = most;
+  out[to] = most;
 }
 
 static unsigned cut_of(int64_t n, int64_t each) {
@@ -107,6 +109,6 @@ void cuda_amax(Device *d, const KernelArgs *a) {
   });
   if (cut == 1) return;
   int64_t n = cuda_count(&a->out[0]), width = columns ? cuda_last(&a->in[0]) : 1;
-  LAUNCH(amax_parts, Dim3(cut_of(width, BLOCK), (unsigned)(n / width)), BLOCK,
-         cuda_stream(d), (const float *)a->work, out, width, cut);
+  LAUNCH(amax_parts, cut_of(n, BLOCK), BLOCK, cuda_stream(d), (const float *)a->work, out,
+         n, width, cut);
 }

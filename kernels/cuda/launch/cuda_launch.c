@@ -162,10 +162,22 @@ static cudaError_t load(LoadedKernel *k, const void *kernel) {
   return cudaSuccess;
 }
 
+static bool grid_fits(const unsigned grid[3]) {
+  const unsigned most[3] = {INT32_MAX, UINT16_MAX, UINT16_MAX};
+  bool fits = true;
+  for (int i = 0; i < 3; i++) fits &= grid[i] > 0 && grid[i] <= most[i];
+  return fits;
+}
+
 static bool fits(CudaContext *c, const CudaLaunch *l, LoadedKernel *k) {
   const struct LoadedKernels *t = c->loaded;
   unsigned threads = l->block[0] * l->block[1] * l->block[2];
   char why[120];
+  if (!grid_fits(l->grid))
+    return refuse(c, l, k->fixed,
+                  "a grid has at least 1 and at most 2147483647 x 65535 "
+                  "x 65535 blocks"),
+           false;
   if (threads > (unsigned)k->threads) {
     snprintf(why, sizeof why, "with its registers a block has at most %d threads",
              k->threads);
