@@ -313,12 +313,24 @@ const char *run_not_captured(Run *r) {
   return NULL;
 }
 
+/* Whether ranks of a tp group may compute the same product, of a matrix that each of them
+ * has whole: its gradient is then nobody's sum, and copies that are stepped with other
+ * bits drift apart. Ranks that time algorithms may find different ones the fastest. */
+static bool has_copied_products(const Compiled *c) {
+  bool copied = false;
+  for (int i = 0; i < c->nparam; i++) {
+    const CompiledParam *p = &c->param[i];
+    copied |= p->ndim > 1 && !(place_cuts(p->place) & AXIS_BIT(AXIS_TP));
+  }
+  return copied && c->mesh.size[AXIS_TP] > 1;
+}
+
 static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->world.place, r->threads, e));
   w->has_device = true;
   w->dev.look = check_ended, w->dev.look_ud = r;
-  w->dev.times = !r->plan->deterministic;
+  w->dev.times = !r->plan->deterministic && !has_copied_products(r->c);
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
   if (r->c->eval) TRY(rank_new_over(r->c->eval, w->r, &w->eval, e));
   char text[96];
