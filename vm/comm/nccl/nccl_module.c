@@ -8,7 +8,7 @@
 #include "nccl_int.h"
 #include "vm/comm/supervisor/rendezvous.h"
 
-enum { OLDEST = 21800, JOIN_S = 120 };
+enum { OLDEST = 21900, JOIN_S = 120 }; /* ncclCommRegister */
 
 /* ---- failures ---- */
 
@@ -135,7 +135,7 @@ static weft_status start_world(World *world, weft_error *e) {
   set_all(usual, LEN(usual));
   if (ncclGetVersion(&version) != ncclSuccess || version < OLDEST)
     return err_set(e, WEFT_EUSAGE,
-                   "--comm nccl: NCCL %d.%d is too old; weft needs 2.18 or newer",
+                   "--comm nccl: NCCL %d.%d is too old; weft needs 2.19 or newer",
                    version / 10000, version % 10000 / 100);
   NcclWorld *w = mem_new(world->alloc, sizeof *w);
   if (!w) return err_set(e, WEFT_ENOMEM, "no memory for the NCCL backend");
