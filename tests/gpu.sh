@@ -98,10 +98,11 @@ part graph 20 tests/gpu_graph.sh "$weft" $quick "$out" --steps 8 "${one[@]}" \
 part cudnn 25 tests/gpu/cudnn.sh "$bin" $quick "${one[@]}"
 part table 30 "$bin/weft-gpu" table $big "${more[@]}" "${table[@]}"
 part memory 30 tests/gpu/memory.sh "$weft" $big "${more[@]}"
-# Ranks of NCCL that share the GPU, each as if on a machine of its own.
+# Ranks of NCCL that share the GPU, each as if on a machine of its own. They take turns of
+# milliseconds there, at each operation and each product that is timed: so there are few.
 if limits || [ -f "$bin/weft_nccl.so" ]; then
   ranks=("$weft" run $quick --device cuda --steps 2 "${more[@]}" --set mesh.tp=2
-    --set train.check_replicas_every=1)
+    --set train.check_replicas_every=1 --set batch.global=8 --set deterministic=true)
   part nccl-2 15 tests/gpu/ranks.sh 2 "$out/nccl-2" "${ranks[@]}" --set mesh.pp=1 --set mesh.dp=1
   part nccl-4 20 tests/gpu/ranks.sh 4 "$out/nccl-4" "${ranks[@]}" --set mesh.pp=1 --set mesh.dp=2
   part nccl-8 22 tests/gpu/ranks.sh 8 "$out/nccl-8" "${ranks[@]}" --set mesh.pp=2 --set mesh.dp=2
