@@ -11,6 +11,7 @@
  * before; the call waits for all that the GPU runs, as loading may do (CUDA C++
  * Programming Guide, lazy loading). */
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "runtime.h"
@@ -34,6 +35,18 @@ void connection_choose(Runtime &r, CUstream_st *s) {
   for (size_t i = 0; i < has.size(); i++)
     if (has[i] == fewest) least.push_back((int)i);
   s->connection = least[r.draw() % least.size()];
+}
+
+void connections_apart(const Runtime &r) {
+  std::vector<int> has((size_t)connections(r), 0);
+  int own = 0, most = 0;
+  for (const CUstream_st *s : r.stream)
+    if (s->own && (size_t)s->connection < has.size())
+      own++, most = std::max(most, ++has[(size_t)s->connection]);
+  if (most < 2 || own > (int)has.size()) return;
+  fprintf(stderr, "standin: two of %d streams share one of %d connections\n", own,
+          (int)has.size());
+  abort();
 }
 
 void connection_push(Runtime &r, CUstream_st *s, Op op) {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "nccl.h"
-#include "standin.h"
+#include "runtime.h"
 #include "emulate.h"
 #include "vm/base/f16.h"
 
@@ -67,6 +67,11 @@ struct Comm {
   cudaStream_t queue = nullptr;
   int looks = 0;
   std::shared_ptr<int> use = std::make_shared<int>(0); /* by graphs */
+  /* NCCL's own, which are streams as others: one waits for the end of each operation, as
+   * the next one waits for it. */
+  cudaStream_t device = nullptr, host = nullptr;
+  cudaEvent_t end = nullptr;
+  int gpu = 0;
 
   Comm();
   ~Comm();
@@ -236,10 +241,24 @@ std::vector<StandinTask> operation(const CommRef &c, const std::vector<Call> &ca
            }}};
 }
 
+/* What is captured waits by the graph alone. */
 void queue(const CommRef &c, std::vector<Call> calls, cudaStream_t s) {
+  StandinGpu gpu(c->gpu);
   std::shared_ptr<int> use = c->use;
+  enum cudaStreamCaptureStatus is;
+  cudaStreamIsCapturing(s, &is);
+  bool captured = is != cudaStreamCaptureStatusNone;
+  if (!captured) cudaEventRecord(c->end, c->device), cudaStreamWaitEvent(s, c->end, 0);
   standin_queue(s,
                 [=] { return use ? operation(c, calls) : std::vector<StandinTask>(); });
+  if (!captured) cudaEventRecord(c->end, s), cudaStreamWaitEvent(c->device, c->end, 0);
+}
+
+/* An aborted one keeps them: what they wait for may be of others. */
+void end_streams(const CommRef &c) {
+  StandinGpu gpu(c->gpu);
+  cudaStreamDestroy(c->device), cudaStreamDestroy(c->host);
+  cudaEventDestroy(c->end);
 }
 
 /* NCCL waits at the end of a communicator for all graphs that have operations of it,
@@ -319,6 +338,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
   close(fd);
   if (p == MAP_FAILED) return ncclSystemError;
   c->shared = (Shared *)p;
+  cudaGetDevice(&c->gpu);
+  cudaStreamCreateWithFlags(&c->device, 0), cudaStreamCreateWithFlags(&c->host, 0);
+  cudaEventCreateWithFlags(&c->end, 0);
+  c->device->own = c->host->own = false;
+  connections_apart(runtime());
   if (standin_is()->nccl_init == 0 && ++c->shared->joined == n) unlink(c->path.c_str());
   *comm = (ncclComm_t) new CommRef(c);
   return ncclInProgress;
@@ -371,6 +395,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   StandinLock lock;
+  end_streams(ref(comm));
   delete (CommRef *)comm;
   return ncclSuccess;
 }

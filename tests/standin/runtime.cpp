@@ -204,6 +204,9 @@ void needs_context(Runtime &r) {
   r.contexts.insert(gpu);
 }
 
+StandinGpu::StandinGpu(int gpu) : was(chosen) { chosen = gpu; }
+StandinGpu::~StandinGpu() { chosen = was; }
+
 /* Kernels, and records of events, are refused on a stream of another GPU. */
 static bool of_this_gpu(Runtime &r, const CUstream_st *s) {
   needs_context(r);

@@ -85,6 +85,7 @@ struct CUstream_st {
   int connection = 0;
   uint64_t rank = 0;
   bool copies = false;
+  bool own = true; /* not a library's */
   CaptureRef capture;
   std::vector<size_t> tail; /* then: what comes next is after these */
 };
@@ -135,6 +136,9 @@ void connection_choose(Runtime &r, CUstream_st *s);
 /* Queues it behind what else is on the connection; only the first task of several has a
  * turn there. */
 void connection_push(Runtime &r, CUstream_st *s, Op op);
+/* Ends the process if streams of its own share a connection although there are as many
+ * connections as such streams. */
+void connections_apart(const Runtime &r);
 /* Whether the head of the stream is the head of its connection, too. */
 bool connection_lets(const Runtime &r, const CUstream_st *s);
 /* It has begun. */

@@ -76,6 +76,12 @@ typedef std::function<std::vector<StandinTask>()> StandinMake;
 /* Queues what `make` gives: now, or, in a capture, each time that its graph is launched.
  */
 void standin_queue(CUstream_st *s, StandinMake make);
+/* This thread calls for that GPU meanwhile, whatever it has chosen. */
+struct StandinGpu {
+  int was;
+  explicit StandinGpu(int gpu);
+  ~StandinGpu();
+};
 /* The lock of the runtime, for what its calls and its queues share. */
 struct StandinLock {
   StandinLock();

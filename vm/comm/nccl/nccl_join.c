@@ -17,6 +17,25 @@ weft_status nccl_queue(NcclEndpoint *p, NcclLine *l, weft_error *e) {
   return WEFT_OK;
 }
 
+/* All before the first communicator: NCCL makes two streams for each, in which it waits
+ * for its operations, and streams that come later may share connections with others. */
+static weft_status make_queues(NcclEndpoint *p, const CommNeeds *needs, weft_error *e) {
+  if (nccl_copies_alone(p, needs)) TRY(nccl_queue(p, p->self, e));
+  for (int i = 0; i < needs->ngroup; i++) {
+    NcclLine *l = &p->line[i];
+    l->n = needs->group[i].n;
+    l->queue = p->self->queue;
+    if (l->n > 1) TRY(nccl_queue(p, l, e));
+  }
+  for (int i = 0; i < 2 * p->npeer; i++) {
+    NcclLine *l = &p->line[p->ngroup + i];
+    if (p->peer[i / 2] == p->rank) continue;
+    l->n = 2;
+    TRY(nccl_queue(p, l, e));
+  }
+  return WEFT_OK;
+}
+
 /* Broadcasts the first member's unique id over the world below. */
 static weft_status agree_on_id(NcclEndpoint *p, const int *member, int n,
                                ncclUniqueId *id, weft_error *e) {
@@ -116,13 +135,10 @@ static weft_status make_groups(NcclEndpoint *p, const CommNeeds *needs, int ctas
   for (int i = 0; i < needs->ngroup; i++) {
     const CommGroup *g = &needs->group[i];
     NcclLine *l = &p->line[i];
-    l->n = g->n;
     for (int k = 0; k < g->n; k++)
       if (g->rank[k] == p->rank) l->me = k;
     snprintf(l->name, sizeof l->name, "%s", g->name ? g->name : "?");
-    l->queue = p->self->queue;
     if (g->n < 2) continue;
-    TRY(nccl_queue(p, l, e));
     TRY(connect(p, l, g->rank, g->n, ctas, e));
     TRY(register_memory(p, l, needs, e));
     TRY(warm_up(p, needs, i, e));
@@ -135,10 +151,8 @@ static weft_status make_pair(NcclEndpoint *p, int peer_at, bool comes,
   int peer = p->peer[peer_at];
   int member[2] = {comes ? peer : p->rank, comes ? p->rank : peer};
   NcclLine *l = &p->line[p->ngroup + 2 * peer_at + comes];
-  l->n = 2;
   l->me = comes;
   snprintf(l->name, sizeof l->name, "rank %d to rank %d", member[0], member[1]);
-  TRY(nccl_queue(p, l, e));
   TRY(connect(p, l, member, 2, ctas, e));
   TRY(register_memory(p, l, needs, e));
   return warm_up(p, needs, p->ngroup + 2 * peer_at + comes, e);
@@ -216,7 +230,7 @@ static weft_status join_all(NcclEndpoint *p, const CommNeeds *needs, weft_error 
   TRY(nccl_share_ctas(p, needs, &ctas, e));
   TRY(make_events(p, e));
   p->self->n = 1;
-  if (nccl_copies_alone(p, needs)) TRY(nccl_queue(p, p->self, e));
+  TRY(make_queues(p, needs, e));
   TRY(make_groups(p, needs, ctas.group, e));
   return make_pairs(p, needs, ctas.pair, e);
 }

@@ -118,11 +118,27 @@ static void abort_world(World *world, int rank, weft_status code, int exit_code,
 
 /* ---- start and end ---- */
 
+/* Operations of a communicator wait for those before them and for nothing else: in an
+ * order over all communicators, that of the host, which ranks need not agree on, they
+ * could wait for each other for ever. It is set to 0 in case a file of NCCL's says
+ * something else. */
+#define LAUNCH_ORDER "NCCL_LAUNCH_ORDER_IMPLICIT"
+static weft_status check_order(weft_error *e) {
+  const char *text = getenv(LAUNCH_ORDER);
+  if (!text || atoi(text) == 0) return WEFT_OK;
+  return err_set(
+      e, WEFT_EUSAGE,
+      "--comm nccl: " LAUNCH_ORDER " is %s in the environment: it orders "
+      "operations as each rank starts them, and ranks of a pipeline start them "
+      "in different orders; unset it",
+      text);
+}
+
 /* Connections are made at join: at the first operation a rank would wait for its peers in
  * the middle of a step. Buffers are registered at join, too, and not once more during
  * graph capture, so that operations are the same with a graph and without. */
-static const WorldSetting usual[] = {{"NCCL_RUNTIME_CONNECT", "0"},
-                                     {"NCCL_GRAPH_REGISTER", "0"}};
+static const WorldSetting usual[] = {
+    {"NCCL_RUNTIME_CONNECT", "0"}, {"NCCL_GRAPH_REGISTER", "0"}, {LAUNCH_ORDER, "0"}};
 
 static void set_all(const WorldSetting *s, int n) {
   for (int i = 0; i < n; i++) setenv(s[i].name, s[i].value, 0);
@@ -133,6 +149,7 @@ static weft_status start_world(World *world, weft_error *e) {
   const WorldOptions *o = world->options;
   if (o) set_all(o->setting, o->nsetting);
   set_all(usual, LEN(usual));
+  TRY(check_order(e));
   if (ncclGetVersion(&version) != ncclSuccess || version < OLDEST)
     return err_set(e, WEFT_EUSAGE,
                    "--comm nccl: NCCL %d.%d is too old; weft needs 2.19 or newer",
