@@ -336,6 +336,19 @@ START_TEST(a_signal_saves_and_ends) {
 }
 END_TEST
 
+/* One that comes in the last step cuts nothing short. */
+START_TEST(a_signal_in_the_last_step_is_no_interruption) {
+  Process p = process_start(50, "$weft run plan.lua --threads 1 --steps 1 --set "
+                                "batch.global=20000");
+  ck_assert(process_wait_for(&p, p.err, "2 ranks (local)"));
+  process_run(10, "kill -INT %d", (int)p.pid);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == 0, "%d: %s", o.code, o.err);
+  has(o.out, "step      0/1");
+  has(o.err, "checkpoint of step 1 ");
+}
+END_TEST
+
 /* ---- processes ---- */
 
 static Outcome processes(int code, const char *args) {
@@ -472,6 +485,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, checkpoints_are_listed_and_checked);
   tcase_add_test(c, checkpoints_are_converted_and_compared);
   tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));
+  tcase_add_test(c, a_signal_in_the_last_step_is_no_interruption);
   tcase_add_test(c, processes_write_and_go_on);
   tcase_add_test(c, a_signal_to_one_process_ends_all);
   tcase_add_test(c, a_second_run_in_the_folder_is_refused);

@@ -276,8 +276,9 @@ weft_status saver_step(Saver *s, const StepResult *r, int64_t next, int signal,
     TRY(begin(s, r, next, e));
     if (!s->o.plan->checkpoint.async) TRY(saver_finish(s, e));
   }
-  if (signal) s->stop = signal;
-  return signal || next == s->o.end ? saver_finish(s, e) : WEFT_OK;
+  bool last = next == s->o.end; /* nothing is left that the signal could cut short */
+  if (signal && !last) s->stop = signal;
+  return signal || last ? saver_finish(s, e) : WEFT_OK;
 }
 
 const StopFlag *saver_stop(const Saver *s) { return &s->stop; }

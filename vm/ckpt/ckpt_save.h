@@ -39,7 +39,8 @@ weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e
  * that this process received, 0: none. Saves if a save is due. */
 weft_status saver_step(Saver *s, const StepResult *r, int64_t next, int signal,
                        weft_error *e);
-/* Set once a process has received a signal and the state is saved: for session_train. */
+/* Set once a process has received a signal before the last step and the state is saved:
+ * for session_train. */
 const StopFlag *saver_stop(const Saver *s);
 /* Waits for a save in progress. */
 weft_status saver_finish(Saver *s, weft_error *e);
