@@ -64,6 +64,7 @@ weft_status job_graph(Job *j) {
   j->graph = graph_new(j->arena, B, j->plan.batch.seq);
   j->graph->sources = plan_sources(&j->plan.data);
   if (j->tells_rows) j->graph->sources = (int)j->plan.batch.global;
+  if (j->tells_entropy && !j->graph->sources) j->graph->sources = 1;
   return lang_build_graph(j->lp, &j->plan, B, j->plan.batch.seq, j->graph, &j->d, &j->e);
 }
 

@@ -28,6 +28,7 @@ typedef struct Job {
   const CostTable *costs;   /* measured times for the clock, or NULL */
   bool evaluates;           /* compile for evaluations alone; the plan has eval_every */
   bool tells_rows;          /* losses of each row of a step are told apart */
+  bool tells_entropy;       /* evaluations have the cross entropy apart from the loss */
   const char *dump;         /* letters of passes whose graph job_compile dumps, or NULL */
   Text dumped;
 } Job;

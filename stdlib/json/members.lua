@@ -16,6 +16,7 @@ local layout = "{layout?: {*: string|number|boolean}, fields?: [[" .. scalar .. 
 local setting = "{key: string, place: string, value?: " .. scalar .. ", what?: string}"
 local difference = "{field: string, here?: " .. scalar .. ", there?: " .. scalar .. "}"
 local speed = "{flops: number, backend: string, widened: boolean}"
+local source = "[{name: string, loss: number|null, tokens: integer}]"
 local parts = "[{in: string, what: string, a: number, b: number}]"
 
 local frame = {
@@ -94,19 +95,25 @@ local sections = {
     { "not_covered", "[string]", "what was made smaller, as text" },
   } },
   { "run", {
-    { "steps", "integer", "that were taken" },
+    { "steps", "integer", "that were taken, with those before the checkpoint of `--resume`" },
     { "world", "integer", "ranks" },
     { "loss, grad_norm, lr", "number|null", "of the last step" },
-    { "tokens", "integer", "of the last step" },
-    { "tokens_per_s", "number" },
+    { "tokens", "integer", "label tokens of all steps of this run" },
+    { "tokens_per_s", "number", "`tokens` by the time of these steps" },
     { "memory_bytes", "integer", "the arena of the worst rank" },
+    { "eval_loss?", "number|null", "of the last evaluation; this and the next two: with validation data" },
+    { "best_eval_loss?, best_eval_step?", "number|null", "the lowest one, and the number of steps before it" },
+    { "stopped?", "boolean", "with `train.early_stopping`: whether it ended the run" },
+    { "skipped?", "integer", "of f16: steps of this run whose gradients overflowed" },
+    { "sources?", source, "of a blend: its streams over the last steps" },
   } },
   { "eval", {
-    { "loss", "number|null", "the mean over label tokens" },
-    { "perplexity", "number|null" },
+    { "loss", "number|null", "the mean over label tokens, with what routers, further tokens and z-loss add" },
+    { "cross_entropy?, perplexity?", "number|null", "the mean cross entropy alone, and exp of it; with a loss of cross entropy" },
     { "tokens", "integer", "label tokens that were counted" },
     { "batches", "integer", "of `batch.global` samples" },
     { "data", "string", "what was read" },
+    { "sources?", source, "of a blend: its streams" },
     { "seconds", "number" },
     { "memory_bytes", "integer", "the arena of the worst rank" },
     { "world", "integer", "ranks" },

@@ -13,16 +13,18 @@
 
 enum { STEPS = 2 };
 
-#define PLAN                                                                             \
+#define PLAN_OF(MODEL, DIR)                                                              \
   "local weft = require 'weft'\n"                                                        \
-  "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"                 \
+  "return weft.plan { model = weft.model { " MODEL ", hidden_size = 16,\n"               \
   "    num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 16,\n"        \
   "    vocab_size = 256, initializer_range = 0.1 },\n"                                   \
   "  batch = { global = 8, micro = 1, seq = 16 },\n"                                     \
   "  optimizer = weft.adamw { lr = 1e-2 }, data = weft.text { 'a.txt', 'b.txt',\n"       \
   "    val_fraction = 0.25 },\n"                                                         \
   "  train = { steps = 2, eval_every = 2, eval_batches = 1000 },\n"                      \
-  "  checkpoint = { dir = 'ck' } }\n"
+  "  checkpoint = { dir = '" DIR "' } }\n"
+#define PLAN PLAN_OF("'llama'", "ck")
+#define MOE  PLAN_OF("'mixtral', num_key_value_heads = 4, num_local_experts = 4", "moe")
 
 static double loss; /* of the run, after its steps */
 static int64_t tokens;
@@ -131,6 +133,34 @@ START_TEST(of_which_data) {
 }
 END_TEST
 
+static double member(const char *plan, const char *more, const char *name) {
+  Outcome o = process_run(60, "$weft eval %s --json --threads 1 %s", plan, more);
+  json_t *r = result(&o);
+  double x = json_real_value(json_object_get(r, name));
+  json_decref(r);
+  return x;
+}
+
+/* What routers and the z-loss add to the loss is in no perplexity. */
+START_TEST(perplexity_is_of_cross_entropy) {
+  train("log", "");
+  const char *z = "--ckpt ck --set 'loss={\"cross_entropy\",z_loss=0.1}'";
+  ck_assert_double_gt(member("plan.lua", z, "loss"), loss + 1);
+  ck_assert_double_eq_tol(member("plan.lua", z, "cross_entropy"), loss, 2e-6 * loss);
+  ck_assert_double_eq_tol(member("plan.lua", z, "perplexity"), exp(loss),
+                          1e-5 * exp(loss));
+  scratch_put("moe.lua", MOE, strlen(MOE));
+  ck_assert_int_eq(process_run(60, "$weft run moe.lua --threads 1").code, 0);
+  double alone = member("moe.lua", "--ckpt moe", "loss");
+  const char *more = "--ckpt moe --set moe.aux_loss_coef=0.5 --set mesh={dp=2,pp=2}";
+  ck_assert_double_gt(member("moe.lua", more, "loss"), alone + 1);
+  ck_assert_double_eq_tol(member("moe.lua", more, "perplexity"), exp(alone),
+                          1e-5 * exp(alone));
+  Outcome o = process_run(60, "$weft eval moe.lua %s", more);
+  ck_assert_msg(strstr(o.out, "  cross entropy ") != NULL, "%s%s", o.out, o.err);
+}
+END_TEST
+
 /* Nothing learns: parameters are all the state there is. */
 START_TEST(only_parameters_are_kept) {
   Job j;
@@ -184,6 +214,7 @@ Suite *eval_suite(void) {
   tcase_add_test(tc, of_an_adapter);
   tcase_add_test(tc, under_mpirun);
   tcase_add_test(tc, of_which_data);
+  tcase_add_test(tc, perplexity_is_of_cross_entropy);
   tcase_add_test(tc, only_parameters_are_kept);
   tcase_add_test(tc, bad_input);
   suite_add_tcase(s, tc);

@@ -138,6 +138,7 @@ END_TEST
  * to it and wherever that is from. */
 static const char *const own[] = {
     "{'cross_entropy',per='sequences'}",
+    "{'cross_entropy',z_loss=0.1}",
     "function(g,x)return(g:sum_all(g:token_losses(x.logits,x.labels)))end",
     "{function(g,x)return(g:add(g:cross_entropy(x.reference,x.labels),"
     "g:add(g:cross_entropy(x.logits,x.labels),g:cross_entropy(x.logits,x.labels))))end,"

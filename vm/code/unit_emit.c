@@ -283,7 +283,8 @@ static void accumulate_sources(Coder *c, const Op *op) {
   CodeInstr *x = push(c, I_KERNEL, op);
   x->i.op = OP_acc_sources;
   x->attr.n = op->attr.n;
-  for (int k = 0; k < 3; k++) add_in(c, x, op->in[k]);
+  for (int k = 0; k < 2; k++) add_in(c, x, op->in[k]);
+  add_in(c, x, op->in[ce_loss_sources(op)]);
   in_scalars(x, scalar_count(op->attr.n));
 }
 

@@ -44,6 +44,15 @@ static weft_status evaluate_batch(Run *r, weft_error *e) {
   return again ? run_all(r, job_evaluate, &again, true, e) : WEFT_OK;
 }
 
+/* The mean cross entropy of labels, which the loss may have more than: losses of routers,
+ * of further tokens, z-loss. */
+static double mean_entropy(const Run *r, const SourceLoss *of) {
+  SourceLoss all = {0};
+  for (int k = 0; k < r->c->sources; k++)
+    all.sum += of[k].sum, all.labels += of[k].labels;
+  return all.labels ? all.sum / (double)all.labels : 0;
+}
+
 static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResult *out,
                                weft_error *e) {
   const double *scalars = rank_scalars(r->worker[0].r);
@@ -66,13 +75,14 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
     loss += scalars[SC_LOSS];
     done += n;
     tokens += (int64_t)scalars[SC_TOKENS];
-    step_sources(r, out->eval_sources, out->eval_source);
+    step_sources(r, r->c->sources, out->eval_source);
   }
   if (tokens == 0)
     return err_set(e, WEFT_ERUN,
                    "%sstep %lld has no label tokens: every label is ignored (-100)",
                    run_part(r), (long long)r->step);
   out->eval_loss = loss / plan_loss_count(r->plan, done, (double)tokens);
+  out->eval_entropy = mean_entropy(r, out->eval_source);
   out->eval_tokens = tokens;
   return WEFT_OK;
 }

@@ -63,8 +63,10 @@ typedef struct StepResult {
   SourceLoss source[SOURCES_MOST], eval_source[SOURCES_MOST];
   int64_t eval_tokens; /* label tokens of the evaluation after the step; 0: none ran */
   double eval_loss, eval_ms;
-  BestEval best; /* with that evaluation */
-  bool stops;    /* early stopping: no step follows */
+  double
+      eval_entropy; /* mean cross entropy of its labels; 0 if programs do not tell it */
+  BestEval best;    /* with that evaluation */
+  bool stops;       /* early stopping: no step follows */
 } StepResult;
 
 typedef struct Run Run;

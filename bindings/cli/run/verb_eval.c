@@ -81,12 +81,21 @@ weft_status eval_open_run(Evaluation *v) {
   return processes_open(&v->ranks, &v->session, &o);
 }
 
+/* Models of cross entropy have one; preferences and divergences have none. It is that of
+ * the cross entropy alone, which is not all of the loss of a model with routers, further
+ * tokens or z-loss. */
+static bool has_perplexity(const Evaluation *v) {
+  const char *name = v->job.plan.loss.name;
+  return !name || str_eq(name, "cross_entropy");
+}
+
 static weft_status evaluate(Evaluation *v, Arena *arena) {
   const Cli *cli = v->cli;
   Job *j = &v->job;
   TRY(job_start(j, cli, arena, cli->arg[0]));
   TRY(processes(&v->ranks));
   j->evaluates = true;
+  j->tells_entropy = has_perplexity(v);
   j->plan.eval_every = 1;
   if (cli->reference) return eval_reference(v);
   TRY(job_compile(j));
@@ -97,14 +106,14 @@ static weft_status evaluate(Evaluation *v, Arena *arena) {
   return run_evaluate(v->session.run, v->session.val, v->batches, &v->result, &j->e);
 }
 
-/* Cross entropy over label tokens has one; preferences and divergences have none. */
-static bool has_perplexity(const Evaluation *v) { return !v->job.plan.loss.name; }
-
 static void print_result(const Evaluation *v) {
   const StepResult *r = &v->result;
+  double entropy = r->eval_entropy;
   Text text = {0};
   text_printf(&text, "loss %.4f", r->eval_loss);
-  if (has_perplexity(v)) text_printf(&text, "  perplexity %.4g", exp(r->eval_loss));
+  if (has_perplexity(v) && fabs(entropy - r->eval_loss) > 1e-6 * entropy)
+    text_printf(&text, "  cross entropy %.4f", entropy);
+  if (has_perplexity(v)) text_printf(&text, "  perplexity %.4g", exp(entropy));
   text_printf(&text, "  %lld token%s  %.1f s  (%s)\n", (long long)r->eval_tokens,
               plural(r->eval_tokens, "s"), r->eval_ms / 1e3,
               data_describe(v->session.val));
@@ -117,10 +126,11 @@ static void json_result(Json *out, void *ud) {
   const Evaluation *v = ud;
   const StepResult *r = &v->result;
   json_int(out, "batches", v->batches);
+  if (has_perplexity(v)) json_num(out, "cross_entropy", r->eval_entropy);
   json_str(out, "data", data_describe(v->session.val));
   json_num(out, "loss", r->eval_loss);
   json_int(out, "memory_bytes", (int64_t)run_memory(v->session.run));
-  if (has_perplexity(v)) json_num(out, "perplexity", exp(r->eval_loss));
+  if (has_perplexity(v)) json_num(out, "perplexity", exp(r->eval_entropy));
   json_num(out, "seconds", r->eval_ms / 1e3);
   sources_json(out, "sources", v->session.val, r->eval_source, r->eval_sources);
   json_int(out, "tokens", r->eval_tokens);
