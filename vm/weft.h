@@ -159,7 +159,8 @@ WEFT_API weft_status weft_plan_compile(weft_plan *plan, int world, weft_error *e
 /* Of a plan that was loaded without an error, else NULL or 0. */
 WEFT_API const char *weft_plan_name(const weft_plan *plan);
 WEFT_API int64_t
-weft_plan_steps(const weft_plan *plan); /* train.steps; 0: train.epochs */
+weft_plan_steps(const weft_plan *plan); /* train.steps; 0: train.epochs, whose steps
+                                         * weft_run_steps knows */
 WEFT_API int64_t weft_plan_sequences(const weft_plan *plan); /* of a step, all ranks */
 WEFT_API int64_t weft_plan_tokens(const weft_plan *plan);    /* of a sequence */
 
@@ -237,7 +238,7 @@ typedef enum weft_state { WEFT_PARAM, WEFT_GRAD, WEFT_MOMENT1, WEFT_MOMENT2 } we
 /* Allocates all ranks of a compiled plan, which is borrowed until weft_run_close. With
  * "mpi" every process makes the same calls with the same plan, compiled for as many ranks
  * as there are processes. All that a step needs is allocated here, but for the plan's
- * data, which weft_run_step opens when it is first called. */
+ * data, which weft_run_step or weft_run_steps opens when it is first called. */
 WEFT_API weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                                    weft_run **out, weft_error *err);
 WEFT_API void weft_run_close(weft_run *run);
@@ -250,6 +251,9 @@ WEFT_API weft_status weft_run_init(weft_run *run, weft_error *err);
  * parameters that are missing, too many or of another shape, all in the error. */
 WEFT_API weft_status weft_run_load(weft_run *run, const char *path, weft_error *err);
 
+/* How many steps the plan says: train.steps, or those that train.epochs takes of the
+ * plan's data, which are then opened here, by every process. */
+WEFT_API weft_status weft_run_steps(weft_run *run, int64_t *out, weft_error *err);
 /* Trains step number `step` (from 0) on the plan's data. The number stands for samples
  * and learning rate, nothing else is counted. WEFT_ERUN: the loss or the gradient is not
  * finite (the error says where that began, parameters are as before), or a rank is stuck

@@ -58,7 +58,8 @@ static weft_status make_sources(weft_plan *plan, weft_error *e) {
   return c.st;
 }
 
-/* Opens the data at the first step; the processes then compare which data they have. */
+/* Opens the data when they are first needed; the processes then compare which data they
+ * have. */
 static weft_status open_data(weft_run *r, weft_error *e) {
   const Plan *p = &r->plan->job.plan;
   JobFacts f;
@@ -175,6 +176,17 @@ static weft_status check_step(const weft_run *r, int64_t step, weft_step *out,
   *out = (weft_step){.step = step};
   if (step >= 0) return WEFT_OK;
   return err_set(err, WEFT_EUSAGE, "steps count from 0, got %lld", (long long)step);
+}
+
+weft_status weft_run_steps(weft_run *r, int64_t *out, weft_error *err) {
+  err_clear(err);
+  TRY(need(r, "the run", err));
+  TRY(need(out, "the output argument for the number of steps", err));
+  *out = 0;
+  const Plan *p = &r->plan->job.plan;
+  if (p->epochs > 0 && !r->s.data) TRY(open_data(r, err));
+  *out = p->steps;
+  return WEFT_OK;
 }
 
 weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error *err) {

@@ -51,13 +51,15 @@ int plan_run(lua_State *L) {
   plan_object_compiled(L);
   weft_plan *p = plan_object_self(L);
   weft_error e;
-  int64_t steps = luaL_optinteger(L, 2, weft_plan_steps(p));
+  int64_t steps = luaL_optinteger(L, 2, 0);
+  bool of_plan = lua_isnoneornil(L, 2);
   weft_run_options o = {.size = sizeof o,
                         .threads = (int)luaL_optinteger(L, 3, 0),
                         .stop = (const volatile int *)script_stop(L)};
   weft_run **run = push_run(L);
   weft_status st = weft_run_open(p, &o, run, &e);
   if (st == WEFT_OK) st = weft_run_init(*run, &e);
+  if (st == WEFT_OK && of_plan) st = weft_run_steps(*run, &steps, &e);
   lua_newtable(L);
   for (int64_t i = 0; st == WEFT_OK && i < steps; i++) {
     weft_step s;

@@ -135,6 +135,7 @@ _FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
     ("weft_run_close", None, [c_void_p]),
     ("weft_run_init", c_int, [c_void_p, _ERROR]),
     ("weft_run_load", c_int, [c_void_p, c_char_p, _ERROR]),
+    ("weft_run_steps", c_int, [c_void_p, POINTER(c_int64), _ERROR]),
     ("weft_run_step", c_int, [c_void_p, c_int64, POINTER(Step), _ERROR]),
     (
         "weft_run_get",

@@ -17,6 +17,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from . import _native
 from .errors import Diagnostic, UsageError
+from .literals import lua
 from .rows import Rows
 
 __all__ = ["Check", "Plan", "Program", "Run", "Step", "Verified", "check", "load"]
@@ -26,7 +27,9 @@ Fields = Union[Mapping[str, Any], Sequence[str]]
 
 
 def _value(v: Any) -> str:
-    return str(v).lower() if isinstance(v, bool) else str(v)
+    """A text is what ``--set`` takes; other values are those of Lua: ``None`` takes a field away."""
+    v = os.fspath(v) if isinstance(v, os.PathLike) else v
+    return v if isinstance(v, str) else lua(v, "a field")
 
 
 def _pairs(fields: Optional[Fields]) -> List[str]:
@@ -245,7 +248,7 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """train.steps; 0 where the plan has epochs."""
+        """train.steps; 0 where the plan has epochs, whose steps are those of the data."""
         with self._lock:
             return int(self._lib.weft_plan_steps(self._open()))
 
@@ -443,8 +446,13 @@ class Run:
         return Step(**{**fields, "skipped": bool(fields["skipped"])})
 
     def steps(self, n: Optional[int] = None) -> Iterator[Step]:
-        """Trains from step 0: ``n`` steps, or as many as the plan says."""
-        for i in range(self.plan.steps if n is None else n):
+        """Trains from step 0: ``n`` steps, or as many as the plan says, by ``train.steps`` or
+        ``train.epochs``."""
+        if n is None:
+            said = ctypes.c_int64()
+            self._long_call(self._lib.weft_run_steps, ctypes.byref(said))
+            n = said.value
+        for i in range(n):
             yield self.step(i)
 
     def _tensor(self, state: str, name: str) -> Tuple[int, bytes, int]:

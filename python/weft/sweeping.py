@@ -4,8 +4,6 @@ for each core and stops at Ctrl-C with what is done."""
 from __future__ import annotations
 
 import json
-import math
-import numbers
 import os
 import re
 import subprocess
@@ -14,6 +12,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _native
 from .errors import BY_EXIT, Diagnostic, InternalError, UsageError, WeftError
+from .literals import lua
 from .rows import Rows
 
 __all__ = ["Sweep", "sweep"]
@@ -45,39 +44,16 @@ class Sweep(Rows):
         self.reasons = Rows(result["reasons"])
 
 
-def _lua(v: Any) -> str:
-    """A value of Python as Lua has it."""
-    if v is None:
-        return "nil"
-    if isinstance(v, bool):
-        return str(v).lower()
-    if isinstance(v, numbers.Integral):  # those of numpy, too
-        return repr(int(v))
-    if isinstance(v, numbers.Real):
-        if not math.isfinite(v):
-            raise UsageError(f"a value of a grid is {v}")
-        return repr(float(v))
-    if isinstance(v, str):
-        body = "".join(c if " " <= c != '"' and c != "\\" and c != "\x7f" else
-                       "".join(f"\\{b:03d}" for b in c.encode()) for c in v)
-        return f'"{body}"'
-    if isinstance(v, Mapping):
-        return "{ " + ", ".join(f"[{_lua(k)}] = {_lua(x)}" for k, x in v.items()) + " }"
-    if isinstance(v, Sequence):
-        return "{ " + ", ".join(_lua(x) for x in v) + " }"
-    raise UsageError(f"a value of a grid is a {type(v).__name__}, which Lua does not have")
-
-
 def _script(plan: Path, over: Mapping[str, Sequence[Any]], options: Mapping[str, Any]) -> str:
     if not isinstance(over, Mapping):
         raise UsageError(f'over is a {type(over).__name__}; a dict is needed: {{"mesh.tp": [1, 2]}}')
     for name, values in over.items():
         if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
             raise UsageError(f"over[{name!r}] is {values!r}; a list of values is needed: [{values!r}]")
-    axes = [_lua([path, *values]) for path, values in over.items()]
-    fields = [f"plan = {_lua(os.path.abspath(os.fspath(plan)))}",
+    axes = [lua([path, *values], "a grid") for path, values in over.items()]
+    fields = [f"plan = {lua(os.path.abspath(os.fspath(plan)))}",
               "over = weft.grid { " + ", ".join(axes) + " }"]
-    fields += [f"{name} = {_lua(v)}" for name, v in options.items() if v is not None]
+    fields += [f"{name} = {lua(v)}" for name, v in options.items() if v is not None]
     return 'local weft = require "weft"\nweft.sweep { ' + ", ".join(fields) + " }\n"
 
 

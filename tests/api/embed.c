@@ -54,8 +54,10 @@ static weft_status print_mean(weft_plan *plan, weft_run *run, const char *name,
 }
 
 static weft_status train(weft_plan *plan, weft_run *run, weft_error *err) {
+  int64_t steps = 0;
   weft_status status = weft_run_init(run, err);
-  for (int64_t i = 0; i < weft_plan_steps(plan) && !status; i++) {
+  if (!status) status = weft_run_steps(run, &steps, err);
+  for (int64_t i = 0; i < steps && !status; i++) {
     weft_step step;
     status = weft_run_step(run, i, &step, err);
     if (!status)

@@ -425,6 +425,13 @@ START_TEST(run) {
                "local again = p:run { steps = 2, threads = 1 }\n"
                "same(#again, 2) same(again[2].loss, r[2].loss)\n"
                "raises('steps must be an integer from 1', p.run, p, { steps = 0 })\n");
+  put("tiny.txt", "01234567890123456789012345678901234567890123456789");
+  put("epochs.lua",
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model 'llama-tiny', data = weft.text 'tiny.txt',\n"
+      "  batch = { global = 2, seq = 8 }, train = { epochs = 4 } }\n");
+  lua_run("local p = assert(weft.load(SCRATCH .. 'epochs.lua'))\n"
+          "same(#p:run { threads = 1 }, 12)\n"); /* 6 windows, four times, by two */
 }
 END_TEST
 

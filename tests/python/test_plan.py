@@ -63,6 +63,29 @@ def test_errors_by_kind(tmp_path, small):
     assert issubclass(weft.PlanError, weft.WeftError)
 
 
+def test_fields_are_values_of_python(small):
+    fields = {"mesh": {"tp": 1, "dp": 2}, "name": None, "strategy": ["zero"], "optimizer.lr": 0.5,
+              "packed": {"size": 16, "eot": 0, "alone": True}, "schedule": "gpipe"}
+    with weft.load(small, set=fields) as plan:
+        assert (plan.world, plan.mesh["tp"]) == (2, 1)
+        with plan.changed({"mesh": {"tp": 2}, "name": '"5"'}) as other:
+            assert (other.world, other.name) == (2, "5")
+    with weft.load(small, set={"checkpoint": {"dir": small.parent / "runs"}}) as plan:
+        assert plan.world == 4
+    with pytest.raises(weft.UsageError, match="a value of a field is a set"):
+        weft.check(small, set={"mesh": {1}})
+
+
+def test_epochs_say_how_long_a_run_is(small):
+    (small.parent / "a.txt").write_text("0123456789" * 20)
+    text = small.read_text().replace("weft.synthetic {}", 'weft.text "a.txt"')
+    small.write_text(text.replace("{ steps = weft.var(\"steps\", 2) }", "{ epochs = 2 }"))
+    with weft.load(small) as plan, plan.open(threads=1) as run:
+        assert plan.steps == 0
+        run.init()
+        assert len(list(run.steps())) == 6  # 12 windows of 16, twice, by four
+
+
 def test_a_plan_and_its_programs(small):
     with weft.load(small, define={"steps": 7}) as plan:
         assert (plan.name, plan.world, plan.steps) == ("small", 4, 7)
