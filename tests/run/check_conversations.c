@@ -306,6 +306,10 @@ START_TEST(stops_early) {
       process_run(10, "ls c").out,
       arena_printf(scratch_arena, "latest\nstep-%08d\nstep-%08d\n", best, stop));
   process_run(10, "rm -r c");
+  run("plan.lua", "to-best", arena_printf(scratch_arena, "%s --steps %d", more, best));
+  ck_assert_str_eq(process_run(10, "ls c").out, /* the last one is the best one */
+                   arena_printf(scratch_arena, "latest\nstep-%08d\n", best));
+  process_run(10, "rm -r c");
   run("plan.lua", "first", arena_printf(scratch_arena, "%s --steps %d", more, stop - 2));
   log = run("plan.lua", "rest", arena_printf(scratch_arena, "%s --resume auto", more));
   ck_assert_int_eq(log.n, 2);

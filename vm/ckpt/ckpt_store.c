@@ -263,11 +263,11 @@ static weft_status prune(Prune *p) {
     char away[STORE_NAME];
     /* A link's target belongs to someone else. */
     if (dir_entry(p->in, name) != ENTRY_FOLDER) continue;
-    if (list.at[i].step == p->best && is_whole(p, name)) continue;
     if (kept < p->keep || str_eq(name, latest)) {
       kept += is_whole(p, name);
       continue;
     }
+    if (list.at[i].step == p->best && is_whole(p, name)) continue;
     snprintf(away, sizeof away, "%s" STORE_TMP, name);
     weft_status one = remove_whole(p->in, name, away, is_own, p->e);
     if (one == WEFT_OK) store_drop_weights(p->in, list.at[i].step);
