@@ -389,7 +389,8 @@ missing with the Debian package to install.
 ]],
 
   plan = [[
-  --set PATH=VALUE   change a field, for example --set mesh.tp=4
+  --set PATH=VALUE   change a field: --set mesh.tp=4, --set 'optimizer=weft.lion { lr = 1e-4 }';
+                     nil leaves it out
   -D NAME=VALUE      the plan has it as weft.var("NAME", DEFAULT) or weft.vars.NAME
   --data DIR         data and models may be below DIR as well; may be repeated
   --memory GIB       most that graph, schedule and programs may take; default: half

@@ -53,15 +53,30 @@ static int no_names(lua_State *L) {
   return luaL_error(L, "'%s' is no value", luaL_tolstring(L, 2, NULL));
 }
 
-bool literal_load(lua_State *L, const char *code, const char *name) {
+/* For values of a plan: weft.cosine { ... } makes one, as in the plan. */
+static int weft_alone(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TSTRING || !str_eq(lua_tostring(L, 2), "weft"))
+    return no_names(L);
+  lua_pushcfunction(L, modules_require);
+  lua_pushvalue(L, 2);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+static bool load_with(lua_State *L, const char *code, const char *name,
+                      lua_CFunction names) {
   if (luaL_loadbufferx(L, code, strlen(code), name, "t") != LUA_OK) return false;
   lua_newtable(L);
   lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, no_names);
+  lua_pushcfunction(L, names);
   lua_setfield(L, -2, "__index");
   lua_setmetatable(L, -2);
   lua_setupvalue(L, -2, 1);
   return true;
+}
+
+bool literal_load(lua_State *L, const char *code, const char *name) {
+  return load_with(L, code, name, no_names);
 }
 
 static bool is_literal(lua_State *L) {
@@ -70,23 +85,51 @@ static bool is_literal(lua_State *L) {
          t == LUA_TTABLE;
 }
 
-/* Evaluates the text as an expression without any names: bf16 and 1f1b are then strings,
- * while 64/8 and { 2, 4 } are values. */
-void value_parse(lua_State *L, const char *text) {
+/* Pushes the value of the text as an expression with these names. False: it is none; then
+ * a text that says why is on the stack. */
+static bool evaluate(lua_State *L, const char *text, lua_CFunction names) {
   luaL_checkstack(L, 6, NULL);
   int top = lua_gettop(L);
   const char *code = lua_pushfstring(L, "return %s", text);
   bool plain = strlen(text) < 4096 && !strstr(text, "function");
-  if (plain && literal_load(L, code, "=value")) {
-    if (lua_pcall(L, 0, 1, 0) == LUA_OK && is_literal(L)) {
-      lua_replace(L, top + 1);
-      lua_settop(L, top + 1);
-      return;
-    }
-    state_rethrow(L);
+  bool ok = plain && load_with(L, code, "=value", names);
+  if (ok) {
+    ok = lua_pcall(L, 0, 1, 0) == LUA_OK && is_literal(L);
+    if (!ok) state_rethrow(L);
   }
-  lua_settop(L, top);
+  lua_replace(L, top + 1);
+  lua_settop(L, top + 1);
+  return ok;
+}
+
+/* Without any names bf16 and 1f1b are strings, while 64/8 and { 2, 4 } are values. */
+void value_parse(lua_State *L, const char *text) {
+  if (evaluate(L, text, no_names)) return;
+  lua_pop(L, 1);
   lua_pushstring(L, text);
+}
+
+/* "weft.NAME {", "weft.NAME \"" and so on. */
+static bool calls_weft(const char *text) {
+  if (strncmp(text, "weft.", 5) != 0) return false;
+  text += 5;
+  text += strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+  text += strspn(text, " ");
+  return *text && strchr("{(\"'[", *text);
+}
+
+/* A value of a plan: what a call of weft.NAME makes, too, and no string that looks like
+ * one. */
+static bool plan_value(lua_State *L, const char *text, const char **why) {
+  if (!calls_weft(text)) {
+    value_parse(L, text);
+    return true;
+  }
+  if (evaluate(L, text, weft_alone)) return true;
+  static const char chunk[] = "value:1: ";
+  *why = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "that is no value";
+  if (strncmp(*why, chunk, sizeof chunk - 1) == 0) *why += sizeof chunk - 1;
+  return false;
 }
 
 /* ---- paths ---- */
@@ -182,12 +225,10 @@ bool value_find(lua_State *L, const char *path, const char **why) {
 static void set_job(lua_State *L, void *ud) {
   SetJob *j = ud;
   const char *path = lua_pushlstring(L, j->text, (size_t)(j->value - 1 - j->text)), *why;
-  if (!value_find(L, path, &why)) {
-    j->st = err_set(j->e, WEFT_EUSAGE, "--set %s: %s", j->text, why);
-  } else {
-    value_parse(L, j->value);
+  if (value_find(L, path, &why) && plan_value(L, j->value, &why))
     lua_rawset(L, -3);
-  }
+  else
+    j->st = err_set(j->e, WEFT_EUSAGE, "--set %s: %s", j->text, why);
 }
 
 weft_status value_set(LangState *s, const char *assignment, weft_error *e) {

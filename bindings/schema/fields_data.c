@@ -104,6 +104,9 @@ int field_items(Check *c, const char *kind, int idx, const char *path) {
   }
   bool named = field_push(L, idx, "files") != LUA_TNIL;
   lua_pop(L, 1);
+  bool instead = named && lang_is_set(c->lp, arena_printf(c->arena, "%s.files", path));
+  if (instead) /* --set data.files takes the place of items */
+    return n;
   if (n > 0 && named)
     diag_error(c->d, "alias", path, "files are given both as items and as `files`");
   else if (n == 0 && !named)

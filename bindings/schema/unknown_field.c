@@ -141,7 +141,7 @@ static const char *known(Check *c, const char *scope, const char *path,
   if (s) return s;
   s = elsewhere(c->arena, scope, name);
   if (s) *VEC_PUSH(c->arena, c->told) = s;
-  return s;
+  return s && str_eq(s, name) ? "a field of the plan itself" : s;
 }
 
 /* Settings of another system in a table of its own: { distributed = { tp_size = 2 } }.

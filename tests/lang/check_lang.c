@@ -374,6 +374,22 @@ START_TEST(set_and_define) {
 }
 END_TEST
 
+/* Of the text behind =: a literal, a call of weft, else a string. */
+START_TEST(values_of_set) {
+  static const char *const set[] = {
+      "optimizer=weft.lion { lr = weft.linear { max = 2 } }", "name=weft.x",
+      "data=weft.text { 'a', 'b' }", "data.files=c"};
+  t.o.set = set, t.o.nset = LEN(set);
+  ck_assert_msg(lang_test_text(&t, HEAD GOOD) == WEFT_OK, "%s", t.e.text);
+  const Plan *p = lang_plan(t.lp);
+  ck_assert_str_eq(p->name, "weft.x");
+  ck_assert_int_eq(p->opt.kind, OPTIMIZER_LION);
+  ck_assert_double_eq(p->opt.lr.max, 2);
+  ck_assert_int_eq(p->data.nfiles, 1); /* in the place of a and b */
+  ck_assert_str_eq(p->data.files[0], "c");
+}
+END_TEST
+
 START_TEST(wrong_set) {
   static const char *const wrong[] = {"mesh.tp", "=3", "mesh..tp=2", "mesh[x=1",
                                       "name.x=1"};
@@ -407,7 +423,7 @@ Suite *lang_suite(void) {
         error_values, shebang, bytecode, json_report}},
       {"values",
        {all_fields, data_for_validation, defaults, extended_tp_plan, set_and_define,
-        wrong_set}},
+        values_of_set, wrong_set}},
   };
   Suite *s = suite_create("lang");
   for (int i = 0; i < LEN(group); i++) {

@@ -21,7 +21,7 @@ return weft.plan {
 --> bad_foreign.lua:9: error: plan.micro_batch_size: unknown field (weft's name is batch.micro)
 --> bad_foreign.lua:10: error: plan.gradient_accumulation_steps: unknown field (in weft: batch.global / (batch.micro * dp))
 --> bad_foreign.lua:11: error: plan.sequence_parallel: unknown field (did you mean "strategy.sequence_parallel"?)
---> bad_foreign.lua:12: error: plan.mesh.batch: unknown field (did you mean "batch"?)
+--> bad_foreign.lua:12: error: plan.mesh.batch: unknown field (a field of the plan itself)
 --> bad_foreign.lua:12: error: plan.mesh.tensor_model_parallel_size: unknown field (weft's name is mesh.tp)
 --> bad_foreign.lua:12: error: plan.mesh.vpp: unknown field (weft's name is pp_plan.virtual)
 --> bad_foreign.lua:13: error: plan.batch.seq_length: unknown field (weft's name is batch.seq)

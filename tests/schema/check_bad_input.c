@@ -97,6 +97,11 @@ static const Case usage[] = {
     {"run nofile.lua", 2,
      "nofile.lua: error: cannot be opened: No such file or directory\n"},
     {"run .", 2, "~.: error: is a folder, a plan is a file (it has "},
+    {"check base.lua --set 'optimizer=weft.moun{lr=1}'", 2,
+     "weft: --set optimizer=weft.moun{lr=1}: weft has no 'moun' (did you mean "
+     "'muon'?)\n"},
+    {"check base.lua --set 'optimizer=weft.muon(f)'", 2,
+     "weft: --set optimizer=weft.muon(f): 'f' is no value\n"},
     {"check base.lua --set mesh.tp", 2,
      "~--set mesh.tp: write --set PATH=VALUE, for example --set mesh.tp=4\n"},
 };
@@ -119,6 +124,12 @@ static const Case plans[] = {
     {"run base.lua --set mesh.tp=abc", 1,
      "--set mesh.tp=abc: error: plan.mesh.tp: expected a positive integer, got string "
      "\"abc\"\n1 error\n"},
+    {"check base.lua --set 'optimizer=weft.muon{lr=weft.cosine{max=1,mim=2}}'", 1,
+     "--set optimizer=weft.muon{lr=weft.cosine{max=1,mim=2}}: error: "
+     "plan.optimizer.lr.mim: unknown field (did you mean \"min\"?)\n1 error\n"},
+    {"check base.lua --set optimizer.loss=1", 1,
+     "--set optimizer.loss=1: error: plan.optimizer.loss: unknown field (a field of the "
+     "plan itself)\n1 error\n"},
     {"run base.lua --set mesh.tp=3", 1,
      "~: error: plan.mesh.tp: 3 does not divide model.num_attention_heads = 4"},
     {"run base.lua --set mesh.world=8", 1,
