@@ -324,7 +324,7 @@ START_TEST(says_why_it_stopped) {
                        " steps: 2 evaluations in a row had no loss that is lower by "
                        "more than 0.002\nweft: the best evaluation loss is ") != NULL,
                 "%s", o.err);
-  ck_assert_ptr_nonnull(strstr(o.err, " steps: its checkpoint is in "));
+  ck_assert_ptr_nonnull(strstr(o.err, " steps: its checkpoint is in c/step-000"));
   ck_assert_int_eq(process_run(10, "grep -c '\"event\":\"stopped\"' log").code, 0);
 }
 END_TEST

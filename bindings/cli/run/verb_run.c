@@ -10,6 +10,7 @@
 #include "processes.h"
 #include "run_ckpt.h"
 #include "vm/base/terminal.h"
+#include "vm/ckpt/ckpt_store.h"
 #include "vm/session/session.h"
 #include "vm/weights/run_export.h"
 #include "vm/base/plural.h"
@@ -163,7 +164,7 @@ static weft_status tell_best(Training *t) {
     report_error("the best evaluation loss is %.4f, after %lld step%s%s%s", best->loss,
                  (long long)best->step, plural(best->step, "s"),
                  c->keep_best ? ": its checkpoint is in " : "",
-                 c->keep_best ? c->dir : "");
+                 c->keep_best ? store_path(t->job.arena, c->dir, best->step, false) : "");
   return WEFT_OK;
 }
 
