@@ -167,6 +167,19 @@ START_TEST(modes_are_not_supported) {
 }
 END_TEST
 
+/* Of texts without a token. Its size is that of one with modes, too, of which it has
+ * none. */
+START_TEST(an_index_of_nothing) {
+  megatron_put("a", &(MegatronFile){8, 0, 0, lengths, 0, NULL});
+  no_data((DataSpec){FILES("a")}, scratch_path("a.bin"), "no data: 1 file, all empty");
+  megatron_put("b", &(MegatronFile){8, LEN(lengths), 0, lengths, 0, NULL});
+  Data *d = open_data((DataSpec){FILES("a", "b")}, 2, 100);
+  ck_assert_int_gt(data_windows(d), 0);
+  counts_up(d, 0);
+  data_close(d);
+}
+END_TEST
+
 /* More sequences than are looked at when the file is opened. */
 START_TEST(long_indices) {
   enum { N = 5000 };
@@ -382,6 +395,7 @@ Suite *token_files_suite(void) {
   tcase_add_loop_test(t, broken_indices, 0, LEN(broken));
   tcase_add_test(t, an_index_that_is_cut);
   tcase_add_test(t, modes_are_not_supported);
+  tcase_add_test(t, an_index_of_nothing);
   tcase_add_test(t, long_indices);
   tcase_add_test(t, negative_ids);
   tcase_add_test(t, what_is_said_must_be);

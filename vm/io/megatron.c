@@ -53,7 +53,7 @@ static weft_status read_head(Part *p, weft_error *e) {
   uint64_t most = f->size / 4;
   uint64_t want =
       sequences < most && entries < most ? HEAD + 12 * sequences + 8 * entries : 0;
-  if (want && f->size == want + sequences)
+  if (want && sequences && f->size == want + sequences)
     FAIL(f->path, "gives each sequence a mode, for several kinds of data; only text is "
                   "supported");
   if (want != f->size || entries == 0)
