@@ -161,6 +161,29 @@ START_TEST(perplexity_is_of_cross_entropy) {
 }
 END_TEST
 
+/* A model whose loss is made of other ops tells no cross entropy. */
+START_TEST(no_perplexity_of_other_losses) {
+  static const char own[] =
+      "local weft = require 'weft'\n"
+      "local function model(g, c)\n"
+      "  local size = { { 'vocab', 256 }, { 'hidden', 16 } }\n"
+      "  return g:unit('all', function()\n"
+      "    local x = g:embedding(g:tokens(), g:param('w.weight', size))\n"
+      "    x = g:linear(x, g:param('h.weight', size))\n"
+      "    return g:sum_all(g:token_losses(x, g:labels()))\n  end)\n"
+      "end\n"
+      "return weft.plan { model = weft.model { model, vocab_size = 256 }, tp_plan = {},\n"
+      "  batch = { global = 8, seq = 16 }, data = weft.text 'a.txt',\n"
+      "  train = { steps = 1 }, checkpoint = { dir = 'own' } }\n";
+  scratch_put("own.lua", own, sizeof own - 1);
+  Outcome o = process_run(60, "$weft run own.lua --threads 1 --quiet");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  o = process_run(60, "$weft eval own.lua --ckpt own");
+  ck_assert_msg(o.code == 0 && !strstr(o.out, "perplexity") && !strstr(o.out, "entropy"),
+                "%s%s", o.out, o.err);
+}
+END_TEST
+
 /* Nothing learns: parameters are all the state there is. */
 START_TEST(only_parameters_are_kept) {
   Job j;
@@ -215,6 +238,7 @@ Suite *eval_suite(void) {
   tcase_add_test(tc, under_mpirun);
   tcase_add_test(tc, of_which_data);
   tcase_add_test(tc, perplexity_is_of_cross_entropy);
+  tcase_add_test(tc, no_perplexity_of_other_losses);
   tcase_add_test(tc, only_parameters_are_kept);
   tcase_add_test(tc, bad_input);
   suite_add_tcase(s, tc);

@@ -50,7 +50,7 @@ static double mean_entropy(const Run *r, const SourceLoss *of) {
   SourceLoss all = {0};
   for (int k = 0; k < r->c->sources; k++)
     all.sum += of[k].sum, all.labels += of[k].labels;
-  return all.labels ? all.sum / (double)all.labels : 0;
+  return all.labels ? all.sum / (double)all.labels : NAN;
 }
 
 static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResult *out,

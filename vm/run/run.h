@@ -64,7 +64,7 @@ typedef struct StepResult {
   int64_t eval_tokens; /* label tokens of the evaluation after the step; 0: none ran */
   double eval_loss, eval_ms;
   double
-      eval_entropy; /* mean cross entropy of its labels; 0 if programs do not tell it */
+      eval_entropy; /* mean cross entropy of its labels; NAN: programs do not tell it */
   BestEval best;    /* with that evaluation */
   bool stops;       /* early stopping: no step follows */
 } StepResult;

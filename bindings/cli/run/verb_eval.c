@@ -111,9 +111,10 @@ static void print_result(const Evaluation *v) {
   double entropy = r->eval_entropy;
   Text text = {0};
   text_printf(&text, "loss %.4f", r->eval_loss);
-  if (has_perplexity(v) && fabs(entropy - r->eval_loss) > 1e-6 * entropy)
+  bool told = has_perplexity(v) && !isnan(entropy); /* a model may end without one */
+  if (told && fabs(entropy - r->eval_loss) > 1e-6 * entropy)
     text_printf(&text, "  cross entropy %.4f", entropy);
-  if (has_perplexity(v)) text_printf(&text, "  perplexity %.4g", exp(entropy));
+  if (told) text_printf(&text, "  perplexity %.4g", exp(entropy));
   text_printf(&text, "  %lld token%s  %.1f s  (%s)\n", (long long)r->eval_tokens,
               plural(r->eval_tokens, "s"), r->eval_ms / 1e3,
               data_describe(v->session.val));
