@@ -154,6 +154,18 @@ START_TEST(meshes_agree) {
 }
 END_TEST
 
+/* Rows of experts, for whose numbers each rank waits, on meshes with pipelines, too. */
+START_TEST(rows_agree) {
+  Ranks x = {.toy = small(1, 1 + _i, 4 / (1 + _i))};
+  x.toy.ep = x.toy.dp, x.toy.experts = 8, x.toy.topk = 2;
+  x.toy.dispatcher = MOE_ALLTOALL, x.toy.exchange = EXCHANGE_ROWS;
+  for (x.order = 0; x.order < 3; x.order++) {
+    Forked f = forked(4, be_rank, &x);
+    all_end_well(&f, 4);
+  }
+}
+END_TEST
+
 static bool be_rank_of_random(const Rendezvous *m, const void *arg) {
   const Ranks *x = arg;
   RunOptions run = over_nccl(m);
@@ -383,6 +395,7 @@ Suite *nccl_suite(void) {
   tcase_set_timeout(tc, 300);
   tcase_add_loop_test(tc, backend, 0, LEN(good));
   tcase_add_loop_test(tc, meshes_agree, 0, LEN(meshes));
+  tcase_add_loop_test(tc, rows_agree, 0, 2);
   tcase_add_loop_test(tc, random_plans_agree, 0, 2);
   tcase_add_test(tc, no_wait_is_missing);
   tcase_add_loop_test(tc, a_missing_wait_shows, 0, PLANTS);

@@ -105,6 +105,19 @@ START_TEST(shards_agree) {
 }
 END_TEST
 
+/* Rows of experts between ranks of one process; one of them has all. */
+START_TEST(rows_agree) {
+  Pair p;
+  ToyOptions o = small(1, 1, 4);
+  o.ep = _i ? 4 : 2, o.experts = 8, o.topk = 2;
+  o.dispatcher = MOE_ALLTOALL, o.exchange = EXCHANGE_ROWS;
+  on_cuda(&p, &o, device_standin());
+  pair_verify(&p, 2, 1e-4);
+  ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
+  pair_free(&p);
+}
+END_TEST
+
 /* ---- waits that are missing ---- */
 
 /* One wait or event of one rank is lost, in every step: the `at`-th of each `of`. */
@@ -322,6 +335,7 @@ Suite *cuda_device_suite(void) {
   tcase_add_test(tc, bf16_agrees);
   tcase_add_loop_test(tc, copied_products_are_not_timed, 0, 3);
   tcase_add_loop_test(tc, shards_agree, 0, 2);
+  tcase_add_loop_test(tc, rows_agree, 0, 2);
   tcase_add_loop_test(tc, a_missing_wait_shows, 0, 20);
   suite_add_tcase(s, tc);
   tc = tcase_create("program");

@@ -118,7 +118,7 @@ end
 
 local function draw_moe(d, m, dense, biased)
   if dense then return nil end
-  return {
+  local moe = {
     bias_update_rate = biased and d:maybe(3) and 0.01 or nil,
     dispatcher = d:pick { "allgather", "alltoall" },
     aux_loss_coef = d:maybe(2) and 0.01 or nil, z_loss_coef = d:maybe(3) and 0.01 or nil,
@@ -126,6 +126,8 @@ local function draw_moe(d, m, dense, biased)
     ignore_router_for_ac = d:maybe(4) or nil,
     reshard_after_forward = d:pick { true, false },
   }
+  moe.exchange = moe.max_tokens_factor and "rows" or nil
+  return moe
 end
 
 -- A schedule, its microbatches and how many stages a rank has.

@@ -246,6 +246,7 @@ weft_status toy_compile(Toy *t, const ToyOptions *o, const char *dump) {
                .etp = o->etp},
       .cp = o->how,
       .moe = {.dispatcher = o->dispatcher,
+              .exchange = o->exchange,
               .most = o->bound,
               .keep_router = o->keep_router},
       .packed = {.on = o->packed, .within = true, .separator = 3},

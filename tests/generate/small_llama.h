@@ -15,6 +15,7 @@ typedef struct ToyOptions {
   int ep, etp;       /* 0: 1, tp */
   int experts, topk; /* 0: a dense MLP */
   MoeDispatcher dispatcher;
+  MoeExchange exchange;
   float bound, capacity; /* of permute, as the next two */
   int drop;              /* DROP_x */
   int senders, owners;   /* on one rank: simulated source ranks, expert ranks */

@@ -209,21 +209,31 @@ static uint64_t workspace(const ToyOptions *o, int *counted, int *whole) {
   return bytes;
 }
 
-/* Of a device whose memory the host does not see whole places move; all else is the same.
- */
-START_TEST(devices_move_whole_places) {
-  ToyOptions o = toy_of(1, 2, 2, 1);
-  int counted[2], whole[2];
+/* Of a device whose memory the host does not see whole buffers move, or the rows that are
+ * there: as the plan says, else by the room of buffers. All else is the same. */
+START_TEST(devices_move_buffers) {
+  static const struct {
+    MoeExchange exchange;
+    int ep;
+    bool rows;
+  } cases[] = {{EXCHANGE_AUTO, 2, false},    {EXCHANGE_AUTO, 4, true},
+               {EXCHANGE_ROWS, 2, true},     {EXCHANGE_ROWS, 4, true},
+               {EXCHANGE_BUFFERS, 2, false}, {EXCHANGE_BUFFERS, 4, false}};
   DeviceKind apart = *device_kind("cpu", NULL);
   apart.host = false;
-  uint64_t here = workspace(&o, &counted[0], &whole[0]);
-  o.device = &apart;
-  uint64_t there = workspace(&o, &counted[1], &whole[1]);
-  ck_assert_int_gt(counted[0], 0);
-  ck_assert_int_gt(whole[0], 0); /* counts themselves */
-  ck_assert_int_eq(counted[1], 0);
-  ck_assert_int_eq(whole[1], whole[0] + counted[0]);
-  ck_assert_uint_le(there, here);
+  for (int i = 0; i < LEN(cases); i++) {
+    ToyOptions o = toy_of(1, cases[i].ep, cases[i].ep, 1);
+    int counted[2], whole[2];
+    o.exchange = cases[i].exchange;
+    uint64_t here = workspace(&o, &counted[0], &whole[0]);
+    o.device = &apart;
+    uint64_t there = workspace(&o, &counted[1], &whole[1]);
+    ck_assert_int_gt(counted[0], 0);
+    ck_assert_int_gt(whole[0], 0); /* counts themselves */
+    ck_assert_msg(counted[1] == (cases[i].rows ? counted[0] : 0), "case %d", i);
+    ck_assert_int_eq(whole[1] + counted[1], whole[0] + counted[0]);
+    ck_assert_uint_le(there, here);
+  }
 }
 END_TEST
 
@@ -235,7 +245,7 @@ Suite *expert_rows_suite(void) {
   tcase_add_loop_test(t, nobody_reads_behind_rows, 0, LEN(ways));
   tcase_add_test(t, moves_the_choices);
   tcase_add_test(t, search_looks_at_rows);
-  tcase_add_test(t, devices_move_whole_places);
+  tcase_add_test(t, devices_move_buffers);
   suite_add_tcase(s, t);
   return s;
 }

@@ -130,11 +130,15 @@ static void start_collective(Coder *c, const Op *op, CollKind coll, Tid in, Tid 
   start_counted(c, op, coll, &in, 1, out);
 }
 
-/* The all-to-all of expert dispatch. With row counts only real rows are moved; on a
- * device the host does not know the counts when it starts the collective, so full buffers
- * are moved. */
+/* Whether an exchange of expert dispatch moves the rows that there are, or whole buffers:
+ * on a device the host has to wait for their numbers. */
+static bool moves_rows(const Coder *c, const Op *op) {
+  return op->code == OP_all_to_all_v &&
+         (c->device->host || moe_sends_rows(c->plan->moe.exchange, op->attr.scale));
+}
+
 static void exchange_rows(Coder *c, const Op *op) {
-  bool counts = op->code == OP_all_to_all_v && c->device->host;
+  bool counts = moves_rows(c, op);
   start_counted(c, op, counts ? COLL_ALL_TO_ALL_V : COLL_ALL_TO_ALL, op->in,
                 counts ? op->nin : 1, op->out[0]);
 }

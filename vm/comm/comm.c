@@ -9,17 +9,12 @@ static weft_status injected(Comm *c, const char *what, weft_error *e) {
                  (unsigned long long)c->calls);
 }
 
-/* Refuses row counts if the host cannot see them, and counts that are negative or exceed
- * the room for them, which is a fault of the kernel that made them. */
+/* Refuses row counts that are negative or exceed the room for them, which is a fault of
+ * the kernel that made them. */
 static weft_status check_counts(const Comm *c, const CommOp *op, weft_error *e) {
   const int32_t *const counts[] = {op->give, op->take};
   assert(op->give && op->take && op->row > 0 && op->count % op->row == 0);
   int64_t room = (int64_t)(op->count / op->row);
-  if (!c->counts)
-    return err_set(
-        e, WEFT_EINTERNAL,
-        "rank %d: %s needs row counts in host memory; %s transfers device memory",
-        c->rank, coll_info[op->coll].name, c->vt->name);
   for (int way = 0; way < 2; way++)
     for (int k = 0; k < op->members; k++) {
       int64_t rows = 0;

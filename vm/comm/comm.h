@@ -109,7 +109,6 @@ struct Comm {
   const CommVtable *vt;
   World *world;
   int rank, size;
-  bool counts; /* the host sees row counts, so all_to_all_v is possible */
   void *ctx;
   CommStats stats;  /* kept by the wrappers below */
   CommCount *count; /* [ngroup + 1], by group; the last entry: pairs */

@@ -371,6 +371,18 @@ typedef enum {
   AUX_GLOBAL /* the mean of the microbatches of a step so far */
 } AuxBatch;
 /* What experts add to a plan. */
+/* What the alltoall dispatcher sends between ranks whose memory the host does not see. */
+typedef enum {
+  EXCHANGE_AUTO,   /* rows where buffers have room for more than twice the mean */
+  EXCHANGE_ROWS,   /* those that there are; the host waits for their numbers */
+  EXCHANGE_BUFFERS /* whole buffers */
+} MoeExchange;
+/* `share`: of the rows that buffers have room for those that there are if experts are
+ * balanced. */
+static inline bool moe_sends_rows(MoeExchange what, double share) {
+  return what == EXCHANGE_AUTO ? share < 0.5 : what == EXCHANGE_ROWS;
+}
+
 typedef struct MoePlan {
   double aux, z; /* coefficients of the losses of routers */
   AuxBatch aux_batch;
@@ -387,6 +399,7 @@ typedef struct MoePlan {
   int drop;                   /* DROP_x, which are left out */
   bool keep_router;           /* it does not run again in the backward */
   MoeDispatcher dispatcher;
+  MoeExchange exchange; /* what it sends between GPUs */
 } MoePlan;
 
 /* Layers that predict further tokens, each one more than the layer before it: see

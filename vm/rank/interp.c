@@ -239,6 +239,20 @@ static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error 
   return fail(r, in, &why, e);
 }
 
+/* Row counts are read where the host can: those of a device are fetched, which waits for
+ * all that was launched before. */
+static const int32_t *counts_at(Rank *r, const Instr *in, const uint64_t *base,
+                                const Operand *o, bool take) {
+  const int32_t *counts = at(r, base, o);
+  if (r->c->device->host || r->dev->dry) return counts;
+  size_t n = (size_t)operand_count(o);
+  int32_t *here = r->rows + (size_t)(2 * in->handle + take) * r->nrows;
+  assert(n <= r->nrows);
+  memset(here, 0, n * sizeof *here); /* for a wait that ends because the run does */
+  device_download(r->dev, here, counts, n * sizeof *here);
+  return here;
+}
+
 static weft_status run_coll(Rank *r, const Instr *in, const uint64_t *base,
                             weft_error *e) {
   const Operand *src = &r->p->operand[in->operand], *dst = src + in->nin;
@@ -255,7 +269,8 @@ static weft_status run_coll(Rank *r, const Instr *in, const uint64_t *base,
                .count = operand_count(src) / pieces,
                .what = number(r, in)};
   if (coll_info[in->coll].is & COLL_COUNTED) {
-    op.give = at(r, base, src + 1), op.take = at(r, base, src + 2);
+    op.give = counts_at(r, in, base, src + 1, false);
+    op.take = counts_at(r, in, base, src + 2, true);
     op.members = members;
     op.each = (int)operand_count(src + 1) / members;
     op.row = (uint64_t)src->dim[src->ndim - 1];

@@ -50,9 +50,11 @@ struct Rank {
   const Call *call; /* the running one, or the last */
   uint64_t *base;   /* [nbase] slots of the running body */
   uint32_t nbase;
-  Pending *pending;     /* [p->nhandle] */
-  char *states;         /* of prepared kernels */
-  double *scalars;      /* [nscalar], here and below: staging, see rank_step */
+  Pending *pending; /* [p->nhandle] */
+  int32_t *rows;    /* [p->nhandle][2][nrows] row counts of exchanges, fetched from a */
+  size_t nrows;     /* device whose memory the host does not see */
+  char *states;     /* of prepared kernels */
+  double *scalars;  /* [nscalar], here and below: staging, see rank_step */
   int32_t *input[IN_N]; /* of a step; NULL if this rank does not read it */
   Tracer *tracer;       /* NULL: there is no trace */
   const Instr *bad;     /* see rank_bad */

@@ -120,6 +120,17 @@ static void count_tables(Rank *r) {
   for (int i = 0; i < p->nbody; i++) r->nbase = MAX(r->nbase, p->body[i].nslot);
 }
 
+/* The most row counts that an exchange has, each way. */
+static size_t most_rows(const Rank *r) {
+  size_t most = 0;
+  for (uint32_t i = 0; i < r->p->ncode && !r->c->device->host; i++) {
+    const Instr *in = &r->p->code[i];
+    if (in->code != I_COLL || !(coll_info[in->coll].is & COLL_COUNTED)) continue;
+    most = MAX(most, (size_t)operand_count(&r->p->operand[in->operand + 1]));
+  }
+  return most;
+}
+
 /* A block that is handed out from its begin; without memory it only counts. */
 typedef struct Room {
   char *p;
@@ -156,6 +167,8 @@ static void take_tables(Rank *r, Room *m) {
   r->base = take(m, r->nbase * sizeof *r->base);
   r->off = take(m, p->noperand * sizeof *r->off);
   r->pending = take(m, (size_t)p->nhandle * sizeof *r->pending);
+  r->nrows = most_rows(r);
+  r->rows = take(m, (size_t)p->nhandle * 2 * r->nrows * sizeof *r->rows);
 }
 
 static void take_staging(Rank *r, Room *m) {

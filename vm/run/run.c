@@ -280,10 +280,21 @@ static size_t copy_bytes(const Worker *w) {
   return (size_t)saved_most(c, mesh_coord(&c->mesh, w->rank, AXIS_PP));
 }
 
+static bool counts_rows(const Compiled *c) {
+  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++)
+    for (uint32_t i = 0; i < c->prog[pp].ncode; i++) {
+      const Instr *in = &c->prog[pp].code[i];
+      if (in->code == I_COLL && coll_info[in->coll].is & COLL_COUNTED) return true;
+    }
+  return false;
+}
+
 /* NULL, or why steps are not captured as graphs. Ranks in one process exchange data
  * between their device queues, while a capture covers the queue of one rank. */
 static const char *why_not_captured(const Run *r, char text[96]) {
   if (!r->plan->cuda_graph) return "cuda_graph = false";
+  if (!r->c->device->host && counts_rows(r->c))
+    return "the host waits for rows of experts (moe.exchange)";
   if (r->traces) return "--trace records every op";
   if (r->nworker == 1) return NULL;
   snprintf(text, 96, "%d ranks in one process", r->nworker);

@@ -35,6 +35,14 @@ static AxisSet comm_axes(const Clock *k, const CommDesc *d) {
   return comm_spans_pp(&k->c->mesh, d) ? d->axes | AXIS_BIT(AXIS_PP) : d->axes;
 }
 
+/* Of exchanges of experts whole buffers, where GPUs send these. */
+static double bytes_moved(const Clock *k, int pp, const Instr *in, const Operand *o) {
+  double room = (double)coll_bytes(in, o), rows = move_bytes(in, o, &k->busiest[pp]);
+  double mean = move_bytes(in, o, &k->even[pp]);
+  bool gpus = !k->source.table && mean < room;
+  return gpus && !moe_sends_rows(k->plan->moe.exchange, mean / room) ? room : rows;
+}
+
 static MoveWork move_of(const Clock *k, int pp, const Instr *in) {
   const Mesh *m = &k->c->mesh;
   const Cluster *cluster = &k->plan->cluster;
@@ -50,7 +58,7 @@ static MoveWork move_of(const Clock *k, int pp, const Instr *in) {
   MoveWork w = {.kind = (CollKind)in->coll,
                 .link = link_kind(m, cluster, axes),
                 .over = link_of(m, cluster, axes),
-                .bytes = move_bytes(in, o, &k->busiest[pp])};
+                .bytes = bytes_moved(k, pp, in, o)};
   w.over.n = comm_size(m, d);
   return w;
 }

@@ -275,11 +275,7 @@ static weft_status join_world(World *world, int rank, Device *d, const CommNeeds
   weft_status st = join(p, needs, e);
   pthread_mutex_unlock(&w->lock);
   if (st != WEFT_OK) return st;
-  *c = (Comm){.vt = &local_comm,
-              .rank = rank,
-              .size = w->size,
-              .counts = !device_apart(d),
-              .ctx = p};
+  *c = (Comm){.vt = &local_comm, .rank = rank, .size = w->size, .ctx = p};
   return WEFT_OK;
 }
 

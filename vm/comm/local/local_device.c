@@ -50,13 +50,16 @@ static void one(Device *d, DeviceMerge *m, const char *in, char *out) {
   merge(d, m);
 }
 
+/* Member i's piece for member k, or the rows of it that i gives. */
 static void exchange(Device *d, const LocalSlot *s, int n, uint64_t bytes,
                      DeviceMerge *m) {
-  m->count = s->op.count;
   for (int k = 0; k < n; k++)
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+      const CommOp *from = &s->part[i].rec->op;
+      m->count = from->give ? comm_rows(from, from->give, k) : s->op.count;
       one(d, m, s->part[i].in + (uint64_t)k * bytes,
           s->part[k].out + (uint64_t)i * bytes);
+    }
 }
 
 static void shift(Device *d, const LocalSlot *s, int n, DeviceMerge *m) {
@@ -75,7 +78,8 @@ void local_device_move(Endpoint *p, const LocalSlot *s, int n) {
   case COLL_ALL_REDUCE: all_reduce(d, s, n, &m); break;
   case COLL_REDUCE_SCATTER: scatter(d, s, n, piece, &m); break;
   case COLL_ALL_GATHER: gather(d, s, n, piece, &m); break;
-  case COLL_ALL_TO_ALL: exchange(d, s, n, piece, &m); break;
+  case COLL_ALL_TO_ALL:
+  case COLL_ALL_TO_ALL_V: exchange(d, s, n, piece, &m); break;
   case COLL_SHIFT: shift(d, s, n, &m); break;
   default: assert(!"a collective");
   }
@@ -86,7 +90,7 @@ void local_device_move(Endpoint *p, const LocalSlot *s, int n) {
 static DeviceEvent copy(Device *d, const DeviceEvent *ready, int n, const CommOp *from,
                         void *out) {
   DeviceMerge m = {
-      .dtype = (DType)from->dtype, .nin = 1, .nout = 1, .count = from->count};
+      .dtype = (DType)from->dtype, .nin = 1, .nout = 1, .count = comm_alone(from)};
   m.in[0] = from->in, m.out[0] = out;
   d->vt->beside(d, ready, n);
   merge(d, &m);

@@ -206,8 +206,7 @@ static weft_status join(World *world, int rank, Device *d, const CommNeeds *need
   MpiEndpoint *p = mem_new(w->alloc, sizeof *p);
   if (!p) return err_set(e, WEFT_ENOMEM, "no memory for the MPI backend");
   *p = (MpiEndpoint){.w = w, .ngroup = ngroup, .nhandle = nhandle};
-  *c =
-      (Comm){.vt = &mpi_comm, .rank = w->rank, .size = w->size, .counts = true, .ctx = p};
+  *c = (Comm){.vt = &mpi_comm, .rank = w->rank, .size = w->size, .ctx = p};
   p->group = mem_new(w->alloc, (size_t)ngroup * sizeof *p->group);
   p->handle = mem_new(w->alloc, (size_t)nhandle * sizeof *p->handle);
   weft_status st = WEFT_OK;

@@ -5,9 +5,7 @@
  * need not agree on an order among them. The host never waits: start makes the line's
  * stream wait for the compute stream, wait makes the compute stream wait for the line's.
  * Communicators are nonblocking, so that another thread can abort them. All NCCL calls
- * are made under one lock, since an abort destroys communicators. The host does not see
- * row counts on the device, so there is no all_to_all_v here: programs for GPUs move
- * places of full size (Comm.counts, coll.def). */
+ * are made under one lock, since an abort destroys communicators. */
 #ifndef WEFT_NCCL_INT_H
 #define WEFT_NCCL_INT_H
 

@@ -37,9 +37,9 @@ static ncclDataType_t type_of(const CommOp *op) {
   }
 }
 
-static size_t bytes_of(const CommOp *op) {
+static size_t bytes_of(const CommOp *op, uint64_t count) {
   bool half = op->dtype == DT_BF16 || op->dtype == DT_F16;
-  return op->count * (op->dtype == DT_F64 ? 8 : op->dtype == DT_U8 ? 1 : half ? 2 : 4);
+  return count * (op->dtype == DT_F64 ? 8 : op->dtype == DT_U8 ? 1 : half ? 2 : 4);
 }
 
 /* Joins the results of several calls that make one operation. */
@@ -47,16 +47,19 @@ static ncclResult_t first_error(ncclResult_t a, ncclResult_t b) {
   return a != ncclSuccess && a != ncclInProgress ? a : b;
 }
 
+/* A piece for each member, or the rows of it that there are: of none there is no message,
+ * as both sides know. */
 static ncclResult_t exchange(const NcclLine *l, const CommOp *op) {
-  size_t piece = bytes_of(op);
+  size_t piece = bytes_of(op, op->count);
   ncclDataType_t t = type_of(op);
   ncclResult_t r = ncclGroupStart();
   for (int i = 0; i < l->n; i++) {
-    size_t at = (size_t)i * piece;
-    r = first_error(
-        r, ncclSend((const char *)op->in + at, op->count, t, i, l->comm, l->queue));
-    r = first_error(r,
-                    ncclRecv((char *)op->out + at, op->count, t, i, l->comm, l->queue));
+    const char *in = (const char *)op->in + (size_t)i * piece;
+    char *out = (char *)op->out + (size_t)i * piece;
+    uint64_t give = op->give ? comm_rows(op, op->give, i) : op->count;
+    uint64_t take = op->take ? comm_rows(op, op->take, i) : op->count;
+    if (give) r = first_error(r, ncclSend(in, give, t, i, l->comm, l->queue));
+    if (take) r = first_error(r, ncclRecv(out, take, t, i, l->comm, l->queue));
   }
   return first_error(r, ncclGroupEnd());
 }
@@ -81,7 +84,8 @@ static ncclResult_t enqueue(const NcclLine *l, const CommOp *op) {
     return ncclAllGather(op->in, op->out, op->count, t, l->comm, l->queue);
   case COLL_REDUCE_SCATTER:
     return ncclReduceScatter(op->in, op->out, op->count, t, red, l->comm, l->queue);
-  case COLL_ALL_TO_ALL: return exchange(l, op);
+  case COLL_ALL_TO_ALL:
+  case COLL_ALL_TO_ALL_V: return exchange(l, op);
   case COLL_SHIFT: return shift(l, op);
   case COLL_SEND: return ncclSend(op->in, op->count, t, 1, l->comm, l->queue);
   case COLL_RECV: return ncclRecv(op->out, op->count, t, 0, l->comm, l->queue);
@@ -91,7 +95,7 @@ static ncclResult_t enqueue(const NcclLine *l, const CommOp *op) {
 
 static weft_status alone(const NcclEndpoint *p, const NcclLine *l, const CommOp *op,
                          weft_error *e) {
-  size_t n = bytes_of(op);
+  size_t n = bytes_of(op, comm_alone(op));
   if (n && op->in != op->out)
     CUDA(p, cudaMemcpyAsync(op->out, op->in, n, cudaMemcpyDefault, l->queue));
   return WEFT_OK;

@@ -205,8 +205,7 @@ weft_status tcp_join(World *world, int rank, Device *d, const CommNeeds *needs, 
   p->block = block;
   lay_out(p, needs);
   fill(p, needs);
-  *c = (Comm){
-      .vt = &tcp_comm, .rank = rank, .size = world->size, .counts = true, .ctx = p};
+  *c = (Comm){.vt = &tcp_comm, .rank = rank, .size = world->size, .ctx = p};
   weft_status st = connect_all(p, e);
   if (st != WEFT_OK) leave(c);
   return st;
