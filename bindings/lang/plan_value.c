@@ -63,7 +63,6 @@ static int take_value(lua_State *L) {
 
 static void take_job(lua_State *L, void *ud) {
   TakeJob *j = ud;
-  lua_settop(L, 0);
   lua_pushcfunction(L, take_value);
   lua_pushlightuserdata(L, j);
   int status = lua_pcall(L, 1, 2, 0);

@@ -16,7 +16,7 @@ static void json_items(lua_State *L, int t, const char *key, Json *out) {
 }
 
 /* Writes a table as a list or object; a table with both kinds of keys has the list as its
- * member "list". */
+ * member "list". Leaves its keys on the stack. */
 static void json_table(lua_State *L, int t, const char *key, Json *out) {
   bool list = table_length(L, t) > 0, any = false;
   if (!sorted_keys(L, t))
@@ -29,7 +29,6 @@ static void json_table(lua_State *L, int t, const char *key, Json *out) {
   lua_settop(L, keys);
   if (!any) {
     json_items(L, t, key, out);
-    lua_settop(L, keys - 1);
     return;
   }
   json_open(out, key, '{');
@@ -41,7 +40,6 @@ static void json_table(lua_State *L, int t, const char *key, Json *out) {
     lua_rawget(L, t);
     json_value(L, name, out);
   }
-  lua_settop(L, keys - 1);
   if (list) json_items(L, t, "list", out);
   json_close(out, '}');
 }

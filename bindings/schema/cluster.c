@@ -105,13 +105,6 @@ static void push_name(lua_State *L, int t, bool *alone) {
   lua_remove(L, -2);
 }
 
-/* Whether the cluster at `t` has a table of figures. */
-static bool has_figures(lua_State *L, int t) {
-  bool has = lua_istable(L, t) && field_push(L, t, "gpu") == LUA_TTABLE;
-  if (lua_istable(L, t)) lua_pop(L, 1);
-  return has;
-}
-
 void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d) {
   Cluster *c = &lp->plan.cluster;
   int top = lua_gettop(L), t = top + 1;
@@ -132,7 +125,8 @@ void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d) {
       read_figures(L, d->arena, lua_gettop(L), &lp->plan);
       if (!c->gpu) c->gpu = canon;
     }
-    if (!c->gpu && has_figures(L, t)) c->gpu = "GPU";
+    bool figures = table && field_push(L, t, "gpu") == LUA_TTABLE;
+    if (!c->gpu && figures) c->gpu = "GPU";
     if (c->bf16 > 0 && c->reached > c->bf16)
       diag_error(d, "range", "cluster.gpu.reached",
                  "%.4g flop/s are more than the peak, bf16 = %.4g", c->reached, c->bf16);
