@@ -387,6 +387,7 @@ BEYOND(pp_below, ((int *)p->comm[1].pp)[0] = -1)
 BEYOND(pp_above, ((int *)p->comm[1].pp)[0] = 2)
 BEYOND(inputs_above, body[1].nin = 2)
 BEYOND(call_binds, p->call[0].nbind = 0)
+BEYOND(gathered_by_maximum, c->prog[1].code[2].red = RED_MAX)
 
 static const Beyond beyond[] = {
     {"main[1] SEND: peer -1 is no other pp rank", peer_below},
@@ -432,6 +433,7 @@ static const Beyond beyond[] = {
     {"communicator tie(1): pp rank 2 is not there or twice", pp_above},
     {"it needs one input and one result", inputs_above},
     {"body layer:F has 4 slots, the call binds 3", call_binds},
+    {"main[2] COLL: a reduction in all_gather, which has none", gathered_by_maximum},
 };
 
 START_TEST(one_too_many_is_named) {

@@ -177,7 +177,7 @@ static weft_status start(Machine *m, int pp, const Instr *in, Site at) {
              .cost = cost_of(m, pp, in),
              .coll = coll ? in->coll : 0,
              .by = coll ? in->by : 0,
-             .red = coll && coll_info[in->coll].is & COLL_SUMS ? in->red : 0,
+             .red = coll ? in->red : 0,
              .load = load_of(m, pp, in)};
   TRY(enter(m, c, k, &s));
   *h = (Pending){ch, k, at};

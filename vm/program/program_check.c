@@ -101,6 +101,8 @@ static weft_status check_coll(const Check *k, uint32_t pc, const Body *b) {
   if (in->comm < 0 || in->comm >= k->p->ncomm)
     FAIL("communicator %d of %d", in->comm, k->p->ncomm);
   const CollInfo *is = &coll_info[in->coll];
+  if (in->red && !(is->is & COLL_SUMS))
+    FAIL("a reduction in %s, which has none", is->name);
   bool counted = is->is & COLL_COUNTED;
   if (in->nin != (counted ? 3 : 1) || in->nout != 1)
     FAIL(counted ? "it needs one input with two counts, and one result"
