@@ -15,15 +15,31 @@ static weft_run *run;   /* with parameters */
 static weft_mesh *mesh;
 static weft_error err;
 
+/* What an error has of the call before, which is no part of what the next one says. */
+static weft_error *stale(void) {
+  memset(&err, 'x', sizeof err);
+  err.code = WEFT_EFILE;
+  err.file[sizeof err.file - 1] = err.text[sizeof err.text - 1] = 0;
+  return &err;
+}
+
 /* The call must be refused, with a reason and without one. */
 #define REFUSED(call)                                                                    \
   do {                                                                                   \
-    weft_error *e = &err;                                                                \
-    memset(&err, 0, sizeof err);                                                         \
+    weft_error *e = stale();                                                             \
     ck_assert_msg((call) == WEFT_EUSAGE, #call);                                         \
-    ck_assert_msg(err.code == WEFT_EUSAGE && err.text[0], #call);                        \
+    ck_assert_msg(err.code == WEFT_EUSAGE && err.text[0] && !strstr(err.text, "xx") &&   \
+                      !err.file[0] && err.line == 0 && err.rank == -1,                   \
+                  "%s: %s", #call, err.text);                                            \
     e = NULL;                                                                            \
     ck_assert_msg((call) == WEFT_EUSAGE, #call);                                         \
+  } while (0)
+/* It must succeed, and leave no error. */
+#define FINE(call)                                                                       \
+  do {                                                                                   \
+    weft_error *e = stale();                                                             \
+    ck_assert_msg((call) == WEFT_OK, "%s: %s", #call, err.text);                         \
+    ck_assert_msg(err.code == WEFT_OK && !err.text[0] && !err.file[0], #call);           \
   } while (0)
 #define IS(call, want) ck_assert_msg((call) == (want), #call)
 
@@ -186,11 +202,11 @@ static void setup(void) {
   weft_run_options o = {.size = sizeof o, .threads = 1};
   weft_mesh_spec spec = {.size = sizeof spec, .tp = 2};
   const char *path = WEFT_SOURCE_DIR "/tests/embed/small.lua";
-  ck_assert_msg(weft_plan_load(NULL, path, &plan, &err) == WEFT_OK, "%s", err.text);
-  ck_assert_msg(weft_plan_compile(plan, 0, &err) == WEFT_OK, "%s", err.text);
-  ck_assert_msg(weft_run_open(plan, &o, &run, &err) == WEFT_OK, "%s", err.text);
-  ck_assert_msg(weft_run_init(run, &err) == WEFT_OK, "%s", err.text);
-  ck_assert_int_eq(weft_mesh_new(&spec, &mesh, &err), WEFT_OK);
+  FINE(weft_plan_load(NULL, path, &plan, e));
+  FINE(weft_plan_compile(plan, 0, e));
+  FINE(weft_run_open(plan, &o, &run, e));
+  FINE(weft_run_init(run, e));
+  FINE(weft_mesh_new(&spec, &mesh, e));
 }
 
 static void teardown(void) {
@@ -200,6 +216,27 @@ static void teardown(void) {
 }
 
 START_TEST(nothing_is_refused) { rows[_i].call(); }
+END_TEST
+
+/* Calls that succeed leave nothing of an error before them. */
+START_TEST(success_clears_the_error) {
+  int32_t ids[4 * 8] = {0};
+  float f[16];
+  const char *text;
+  weft_param p;
+  weft_proof proof;
+  weft_step s;
+  FINE(weft_plan_compile(plan, 0, e));
+  FINE(weft_plan_param_at(plan, 0, &p, e));
+  FINE(weft_plan_param(plan, "model.norm.weight", &p, e));
+  FINE(weft_plan_proof(plan, &proof, e));
+  FINE(weft_plan_program(plan, 0, &text, e));
+  FINE(weft_plan_show(plan, "mesh", 0, &text, e));
+  FINE(weft_run_step(run, 0, &s, e));
+  FINE(weft_run_step_tokens(run, ids, ids, 32, 1, &s, e));
+  FINE(weft_run_get(run, WEFT_PARAM, "model.norm.weight", f, 16, e));
+  FINE(weft_run_set(run, WEFT_PARAM, "model.norm.weight", f, 16, e));
+}
 END_TEST
 
 /* A function that the header gains needs a row. */
@@ -233,5 +270,9 @@ Suite *null_suite(void) {
   tcase_add_loop_test(t, nothing_is_refused, 0, LEN(rows));
   tcase_add_test(t, every_function_has_a_row);
   suite_add_tcase(s, t);
+  TCase *steps = tcase_create("steps");
+  tcase_add_checked_fixture(steps, setup, teardown); /* threads end at a fork */
+  tcase_add_test(steps, success_clears_the_error);
+  suite_add_tcase(s, steps);
   return s;
 }
