@@ -113,12 +113,124 @@ START_TEST(long_words) {
 }
 END_TEST
 
-/* ---- what is refused ---- */
-
 #define MODEL                                                                            \
   "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":"
 #define CUT  "\"pre_tokenizer\":{\"type\":\"ByteLevel\"}"
 #define GOOD MODEL "[\"a b\"]}," CUT
+
+/* ---- the module ---- */
+
+static const RegexApi *module(void) {
+  const RegexApi *api;
+  ck_assert_int_eq(regex_api(&api, &scratch_error), WEFT_OK);
+  return api;
+}
+
+/* What is no UTF-8, and where: bytes that are none, cut and overlong sequences, halves of
+ * pairs of UTF-16, and what is beyond Unicode. Nothing of it can be normalized. */
+START_TEST(texts_that_are_no_utf8) {
+  static const struct {
+    const char *s;
+    size_t at;
+  } wrong[] = {{"\xff", 0},
+               {"a\x80", 1},
+               {"ab\xc3", 2},
+               {"\xe2\x82", 0},
+               {"a\xc0\x80", 1},
+               {"\xed\xa0\x80", 0},
+               {"\xf4\x90\x80\x80", 0},
+               {"\xc3\xa9\xc3(", 2}};
+  const RegexApi *api = module();
+  for (int i = 0; i < LEN(wrong); i++) {
+    size_t n = strlen(wrong[i].s), length = 7;
+    ck_assert_uint_eq(api->valid(wrong[i].s, n), wrong[i].at);
+    ck_assert_ptr_null(api->compose(wrong[i].s, n, &length));
+  }
+  ck_assert_uint_eq(api->valid("a\0\xc3\xa9", 4), 4);
+  ck_assert_uint_eq(api->valid("", 0), 0);
+}
+END_TEST
+
+START_TEST(texts_are_composed) {
+  static const struct {
+    const char *s, *want;
+  } texts[] = {
+      {"", ""}, {"a", "a"}, {"e\xcc\x81x", "\xc3\xa9x"}, {"\xcc\x81", "\xcc\x81"}};
+  const RegexApi *api = module();
+  for (int i = 0; i < LEN(texts); i++) {
+    size_t n = 0;
+    char *s = api->compose(texts[i].s, strlen(texts[i].s), &n);
+    ck_assert_uint_eq(n, strlen(texts[i].want));
+    ck_assert_mem_eq(s, texts[i].want, n);
+    free(s);
+  }
+}
+END_TEST
+
+/* Matches begin at the place or behind it, and see what is before it. */
+START_TEST(searches) {
+  const RegexApi *api = module();
+  char why[128];
+  size_t begin, end;
+  void *regex = api->compile("(?<=a)b+|^c", why);
+  ck_assert_int_eq(api->search(regex, "cabbab", 6, 0, &begin, &end), 1);
+  ck_assert(begin == 0 && end == 1);
+  ck_assert_int_eq(api->search(regex, "cabbab", 6, 1, &begin, &end), 1);
+  ck_assert(begin == 2 && end == 4);
+  ck_assert_int_eq(api->search(regex, "cabbab", 6, 3, &begin, &end), 1);
+  ck_assert(begin == 5 && end == 6);
+  ck_assert_int_eq(api->search(regex, "cabbab", 6, 6, &begin, &end), 0);
+  ck_assert_int_eq(api->search(regex, "cabb", 3, 2, &begin, &end), 1);
+  ck_assert_uint_eq(end, 3);
+  api->release(regex);
+  ck_assert_ptr_null(api->compile("a(", why));
+  ck_assert_str_eq(why, "end pattern with unmatched parenthesis");
+  ck_assert_ptr_null(api->compile(arena_printf(scratch_arena, "\\p{%0200d}", 7), why));
+  ck_assert_uint_lt(strlen(why), sizeof why);
+}
+END_TEST
+
+/* A search of which the library gives up is not one without a match. */
+START_TEST(a_search_without_end) {
+  enum { N = 40 };
+  Tokenizer *t;
+  TokenIds ids = {0};
+  char s[N + 1];
+  const char *text =
+      "{" MODEL "[]},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{"
+      "\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|aa)+$\"},"
+      "\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"use_regex\":"
+      "false,\"add_prefix_space\":false}]}}";
+  memset(s, 'a', N);
+  s[N] = 'b';
+  scratch_put("tokenizer.json", text, strlen(text));
+  weft_status st = tokenizer_open(NULL, scratch_dir, &t, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+  ck_assert_int_eq(tokenizer_encode(t, s, N + 1, false, &ids, &scratch_error),
+                   WEFT_EFILE);
+  ck_assert_str_eq(scratch_error.text,
+                   "the search for the next word in 41 bytes of text was given up");
+  token_ids_free(&ids);
+  tokenizer_close(t);
+}
+END_TEST
+
+/* A piece of a text may end within a character. */
+START_TEST(a_piece_that_is_no_utf8) {
+  Tokenizer *t;
+  Text out = {0};
+  const char *path = WEFT_SOURCE_DIR "/tests/chat/nfc.json";
+  ck_assert_int_eq(tokenizer_open(NULL, path, &t, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(tokenizer_normal(t, "ae\xcc\x81", 4, &out, &scratch_error), WEFT_OK);
+  ck_assert_str_eq(out.s, "a\xc3\xa9");
+  ck_assert_int_eq(tokenizer_normal(t, "ae\xcc", 3, &out, &scratch_error), WEFT_EFILE);
+  ck_assert_str_eq(scratch_error.text, "the text is not UTF-8 from byte 2 on");
+  text_free(&out);
+  tokenizer_close(t);
+}
+END_TEST
+
+/* ---- what is refused ---- */
 
 static const struct {
   const char *text, *error;
@@ -229,6 +341,11 @@ Suite *tokenizer_suite(void) {
   tcase_add_loop_test(t, ids_are_those_of_the_library, 0, LEN(kinds));
   tcase_add_test(t, special_tokens);
   tcase_add_test(t, long_words);
+  tcase_add_test(t, texts_that_are_no_utf8);
+  tcase_add_test(t, texts_are_composed);
+  tcase_add_test(t, searches);
+  tcase_add_test(t, a_search_without_end);
+  tcase_add_test(t, a_piece_that_is_no_utf8);
   tcase_add_loop_test(t, other_tokenizers_are_refused, 0, LEN(refused));
   tcase_add_test(t, a_byte_without_a_token);
   tcase_add_test(t, tokenizers_give_back_what_they_took);

@@ -168,11 +168,15 @@ static weft_status normalized(const Tokenizer *t, const char *s, size_t n, Token
   return st;
 }
 
+static weft_status need_utf8(const Tokenizer *t, const char *s, size_t n, weft_error *e) {
+  size_t valid = n ? t->api->valid(s, n) : 0;
+  if (valid == n) return WEFT_OK;
+  return err_set(e, WEFT_EFILE, "the text is not UTF-8 from byte %zu on", valid);
+}
+
 weft_status tokenizer_encode(const Tokenizer *t, const char *s, size_t n, bool special,
                              TokenIds *out, weft_error *e) {
-  size_t valid = n ? t->api->valid(s, n) : 0;
-  if (valid < n)
-    return err_set(e, WEFT_EFILE, "the text is not UTF-8 from byte %zu on", valid);
+  TRY(need_utf8(t, s, n, e));
   for (int i = 0; special && i < t->before.n; i++)
     TRY(token_ids_add(out, t->before.at[i], e));
   TRY(around_added(t, &t->raw, s, n, normalized, out, e));
@@ -183,6 +187,7 @@ weft_status tokenizer_encode(const Tokenizer *t, const char *s, size_t n, bool s
 
 weft_status tokenizer_normal(const Tokenizer *t, const char *s, size_t n, Text *out,
                              weft_error *e) {
+  TRY(need_utf8(t, s, n, e));
   char *composed = t->compose && n ? t->api->compose(s, n, &n) : NULL;
   bool none = t->compose && n && !composed;
   if (!none) text_addn(out, composed ? composed : s, n);
