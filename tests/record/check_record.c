@@ -1,8 +1,11 @@
 /* check_record.c - what is told of a run: lines, log, event files, rates. */
 #include <check.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "bindings/object/format.h"
 #include "bindings/record/record.h"
@@ -219,6 +222,134 @@ START_TEST(head_of_a_run_that_goes_on) {
 }
 END_TEST
 
+/* The line of a step, whose members have the order of the alphabet. */
+static const char *logged(const Record *r) {
+  FileEnd to;
+  RunHead h = {.id = "0123456789abcdef"};
+  unlink(scratch_path("log"));
+  ck_assert_int_eq(log_open(scratch_path("log"), false, &to, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(log_record(&to, &h, r, &scratch_error), WEFT_OK);
+  file_end(&to);
+  return scratch_get(scratch_path("log"));
+}
+
+/* Members that not every run has stand in the lines of those that do, whatever their
+ * value. */
+START_TEST(members_of_a_step) {
+  Record r = a_record();
+  ck_assert_str_eq(logged(&r),
+                   "{\"flops_per_s\":39100000000000,\"grad_norm\":0.5,\"loss\":2.25,"
+                   "\"lr\":0.0003,\"memory_bytes\":3145728,\"run\":\"0123456789abcdef\","
+                   "\"share\":0.412,\"step\":119,\"step_ms\":100,\"tokens\":2048,"
+                   "\"tokens_per_s\":20480}\n");
+  r.share = r.flops_per_s = 0;
+  r.step.expert_max = 1, r.step.expert_mean = 0.5;
+  r.step.partial = true, r.step.loss_scale = 0.5, r.step.eval_tokens = 1;
+  ck_assert_str_eq(
+      logged(&r),
+      "{\"dropped\":0,\"dropped_tokens\":0,\"eval_loss\":0,\"eval_ms\":0,\"eval_tokens\":"
+      "1,"
+      "\"expert_imbalance\":2,\"expert_max\":1,\"expert_mean\":0.5,\"flops_per_s\":0,"
+      "\"grad_norm\":0.5,\"loss\":2.25,\"loss_scale\":0.5,\"lr\":0.0003,"
+      "\"memory_bytes\":3145728,\"padded_tokens\":0,\"run\":\"0123456789abcdef\","
+      "\"skipped\":false,\"step\":119,\"step_ms\":100,\"tokens\":2048,"
+      "\"tokens_per_s\":20480}\n");
+  r.step.dropped = 3, r.step.left_out = 4, r.step.padded = 5, r.step.skipped = true;
+  r.step.eval_loss = 1.5, r.step.eval_ms = 6, r.step.expert_max = 0.25;
+  ck_assert_str_eq(
+      logged(&r),
+      "{\"dropped\":3,\"dropped_tokens\":4,\"eval_loss\":1.5,\"eval_ms\":6,"
+      "\"eval_tokens\":1,\"expert_imbalance\":0.5,\"expert_max\":0.25,"
+      "\"expert_mean\":0.5,\"flops_per_s\":0,\"grad_norm\":0.5,\"loss\":2.25,"
+      "\"loss_scale\":0.5,\"lr\":0.0003,\"memory_bytes\":3145728,\"padded_tokens\":5,"
+      "\"run\":\"0123456789abcdef\",\"skipped\":true,\"step\":119,\"step_ms\":100,"
+      "\"tokens\":2048,\"tokens_per_s\":20480}\n");
+}
+END_TEST
+
+/* The names of all members, in the order in which they are written. */
+static const char *keys_of(const char *line) {
+  json_t *j = json_loads(line, 0, NULL);
+  const char *key, *all = "";
+  json_t *v;
+  ck_assert_msg(j != NULL, "%s", line);
+  json_object_foreach(j, key, v) all = arena_printf(scratch_arena, "%s%s ", all, key);
+  json_decref(j);
+  return all;
+}
+
+START_TEST(members_of_a_head) {
+  static const char *const set[] = {"cluster=h100-sxm"};
+  Job j;
+  FileEnd to;
+  flops_of(set, 1, &j, scratch_arena);
+  RunHead h = {.job = &j, .plan = "p.lua", .comm = "tcp", .data = "text", .end = 9};
+  h.plan_hash = 0xab, memcpy(h.id, "0123456789abcdef", 17);
+  ck_assert_int_eq(log_open(scratch_path("log"), false, &to, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(log_head(&to, &h, &scratch_error), WEFT_OK);
+  const char *head = scratch_get(scratch_path("log"));
+  ck_assert_str_eq(keys_of(head),
+                   "comm data device event flops host mesh name parameters "
+                   "plan plan_hash run steps time version world ");
+  json_t *v = json_loads(head, 0, NULL);
+  static const char *const texts[][2] = {{"comm", "tcp"},
+                                         {"data", "text"},
+                                         {"device", "cpu"},
+                                         {"event", "start"},
+                                         {"plan", "p.lua"},
+                                         {"plan_hash", "00000000000000ab"},
+                                         {"name", "quickstart"},
+                                         {"run", "0123456789abcdef"},
+                                         {"mesh", "pp=2 dp=2 tp=2"},
+                                         {"version", NULL}};
+  for (int i = 0; i < LEN(texts); i++)
+    ck_assert_str_eq(text_of(v, texts[i][0]), texts[i][1] ? texts[i][1] : weft_version());
+  ck_assert_int_eq(json_integer_value(json_object_get(v, "steps")), 9);
+  ck_assert_int_eq(json_integer_value(json_object_get(v, "world")), 8);
+  ck_assert_int_eq(json_integer_value(json_object_get(v, "parameters")),
+                   (json_int_t)j.compiled->params_total);
+  ck_assert_double_eq(json_number_value(json_object_get(v, "flops")),
+                      model_flops(j.compiled));
+  struct tm utc = {0};
+  const char *end = strptime(text_of(v, "time"), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  ck_assert(end && !*end);
+  ck_assert_double_le(fabs(difftime(timegm(&utc), time(NULL))), 120);
+  json_decref(v);
+  h.way = "one by one", h.kernels = "copied", h.resumed = "c";
+  ck_assert_int_eq(log_head(&to, &h, &scratch_error), WEFT_OK);
+  ck_assert_str_eq(keys_of(strchr(scratch_get(scratch_path("log")), '\n') + 1),
+                   "comm data device event flops host kernels mesh name parameters plan "
+                   "plan_hash resumed run steps steps_are time version world ");
+  file_end(&to);
+  job_free(&j);
+}
+END_TEST
+
+/* A file with a log is left alone unless it is added to, behind whole lines. */
+START_TEST(logs_are_added_to) {
+  FileEnd to;
+  RunHead h = {.id = "0123456789abcdef"};
+  static const struct {
+    const char *had, *has;
+  } files[] = {{"{}\n", "{}\n"}, {"{", "{\n"}, {"", ""}};
+  const char *note =
+      "{\"event\":\"warning\",\"run\":\"0123456789abcdef\",\"text\":\"a\\n\"}\n";
+  for (int i = 0; i < LEN(files); i++) {
+    const char *path = scratch_put("log", files[i].had, strlen(files[i].had));
+    weft_status st = log_open(path, false, &to, &scratch_error);
+    ck_assert_int_eq(st, *files[i].had ? WEFT_EUSAGE : WEFT_OK);
+    ck_assert_str_eq(scratch_get(path), files[i].had);
+    if (st == WEFT_OK) file_end(&to);
+    err_clear(&scratch_error);
+    ck_assert_int_eq(log_open(path, true, &to, &scratch_error), WEFT_OK);
+    ck_assert_int_eq(log_note(&to, &h, "warning", "a\n", &scratch_error), WEFT_OK);
+    file_end(&to);
+    ck_assert_str_eq(scratch_get(path),
+                     arena_printf(scratch_arena, "%s%s", files[i].has, note));
+  }
+}
+END_TEST
+
 /* ---- event files ---- */
 
 /* What TensorBoard's own writer makes of the same events. */
@@ -311,6 +442,9 @@ Suite *record_suite(void) {
   tcase_add_test(tc, every_line_names_its_run);
   tcase_add_test(tc, hash_of_the_plan);
   tcase_add_test(tc, head_of_a_run_that_goes_on);
+  tcase_add_test(tc, members_of_a_step);
+  tcase_add_test(tc, members_of_a_head);
+  tcase_add_test(tc, logs_are_added_to);
   tcase_add_test(tc, bytes_of_events);
   tcase_add_test(tc, events_without_memory);
   tcase_add_test(tc, events_as_tensorboard_reads_them);

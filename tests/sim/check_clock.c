@@ -2,6 +2,7 @@
  * to, and what changes when a figure of the machines does. */
 #include <check.h>
 #include <jansson.h>
+#include <math.h>
 
 #include "tests/harness/compiled_job.h"
 #include "tests/harness/lua_run.h"
@@ -493,6 +494,64 @@ START_TEST(a_model_on_any_mesh) {
 }
 END_TEST
 
+/* Whether an instruction is of this line of the report: an op, or -1 - the kind of a
+ * transfer, of which the sender alone tells. */
+static bool is_of(const Instr *in, int op) {
+  if (in->code == I_KERNEL) return in->op == op;
+  if (in->code == I_RECV || !(instr_is[in->code] & INSTR_STARTS)) return false;
+  return -1 - (in->code == I_SEND ? COLL_SEND : (int)in->coll) == op;
+}
+
+/* How often the programs of a step run it: bodies as often as main calls them. */
+static int64_t runs_of(const Compiled *c, int op) {
+  int64_t runs = 0;
+  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
+    const Program *p = &c->prog[pp];
+    for (const Instr *in = p->code; in < p->code + p->nmain; in++) {
+      runs += is_of(in, op);
+      if (in->code != I_CALL) continue;
+      const Body *b = &p->body[p->call[in->call].body];
+      for (uint32_t i = 0; i < b->n; i++) runs += is_of(&p->code[b->first + i], op);
+    }
+  }
+  return runs;
+}
+
+/* Each op and type has one line, with all that runs it; what takes longest comes first.
+ */
+START_TEST(ops_are_summed) {
+  static const char *const set[] = {"cluster=h100-sxm", "schedule=zbv"};
+  Job j;
+  SimReport r;
+  SimOptions o = {.rates = sheet_rates(RATES_USUAL)};
+  const char *path = WEFT_SOURCE_DIR "/plans/quickstart.lua";
+  const Compiled *c = compiled_job(&j, scratch_arena, path, set, LEN(set));
+  weft_status st = simulate(c, &j.plan, &o, scratch_arena, &r, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+  ck_assert_int_gt(r.nop, 20);
+  double from[COST_FROM_N] = {0}, before = INFINITY;
+  for (int i = 0; i < r.nop; i++) {
+    const SimOp *op = &r.op[i];
+    int64_t count = op->count;
+    double seconds = 0;
+    for (int k = 0; k < r.nop; k++) {
+      if (k == i || r.op[k].op != op->op) continue;
+      ck_assert_msg(r.op[k].dtype != op->dtype, "%s is there twice", op->name);
+      count += r.op[k].count;
+    }
+    ck_assert_msg(count == runs_of(c, op->op), "%s runs %lld times, not %lld", op->name,
+                  (long long)runs_of(c, op->op), (long long)count);
+    for (int f = 0; f < COST_FROM_N; f++)
+      from[f] += op->seconds[f], seconds += op->seconds[f];
+    ck_assert_msg(seconds <= before, "%s is behind what is shorter", op->name);
+    before = seconds;
+  }
+  for (int f = 0; f < COST_FROM_N; f++)
+    ck_assert_double_eq_tol(r.from[f], from[f], 1e-12);
+  job_free(&j);
+}
+END_TEST
+
 /* A slow rank makes its pipeline rank slow and others wait; the busiest rank of experts
  * has more of their work, and the step the same arithmetic. */
 START_TEST(ranks_that_are_not_alike) {
@@ -649,6 +708,7 @@ Suite *clock_suite(void) {
                           small_messages_take_a_tree,
                           sums_of_gradients};
   const TTest *plans[] = {parts_add_up,
+                          ops_are_summed,
                           steps_that_overlap,
                           sends_that_block,
                           gradients_in_f32,
