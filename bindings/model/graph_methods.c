@@ -195,16 +195,20 @@ typedef struct OpWork {
   OpAttr attr;
 } OpWork;
 
-/* The number of the next dropout, or attention, of the open unit. */
-static int next_site(const Graph *g, int code) {
-  int n = 0;
-  for (int i = g->op.n - 1; i >= 0 && g->op.at[i].unit == g->open_unit; i--)
-    if (g->op.at[i].code == code) n = MAX(n, g->op.at[i].attr.site + 1);
-  return n;
-}
-
 /* Ops that draw by the numbers of tokens, which they get by themselves. */
 static bool draws(int code) { return code == OP_dropout || code == OP_noise; }
+
+/* Numbers the last op among the dropouts, or attentions, of its unit, which need not be
+ * open: ops outside of units have one of their own. */
+static void number_site(Graph *g) {
+  Op *op = &g->op.at[g->op.n - 1];
+  if (!draws(op->code) && op->code != OP_attention) return;
+  for (int i = g->op.n - 2; i >= 0 && g->op.at[i].unit == op->unit; i--) {
+    if (g->op.at[i].code != op->code) continue;
+    op->attr.site = g->op.at[i].attr.site + 1;
+    return;
+  }
+}
 
 /* The tensors that a method takes; what drops gets the numbers of tokens by itself. */
 static int operands_of(int code) { return op_info[code].nin - draws(code); }
@@ -212,7 +216,9 @@ static int operands_of(int code) { return op_info[code].nin - draws(code); }
 static weft_status add_op(void *arg, weft_error *e) {
   OpWork *w = arg;
   if (w->attr.rate != 0) w->in[w->nin++] = graph_input(w->g, IN_TOKEN_NUMBERS);
-  return graph_op(w->g, w->code, w->in, w->nin, &w->attr, w->name, w->line, w->out, e);
+  TRY(graph_op(w->g, w->code, w->in, w->nin, &w->attr, w->name, w->line, w->out, e));
+  number_site(w->g);
+  return WEFT_OK;
 }
 
 /* Reads the tensors in arguments 2 .. last. In an op with any number of tensors, optional
@@ -237,7 +243,6 @@ static int op_method(lua_State *L) {
   OpWork w = {.g = u->graph, .code = (int)lua_tointeger(L, lua_upvalueindex(1))};
   int last = lua_gettop(L), attrs = last > 1 && lua_istable(L, last) ? last : 0;
   read_operands(L, u, attrs ? last - 1 : last, &w);
-  if (draws(w.code) || w.code == OP_attention) w.attr.site = next_site(u->graph, w.code);
   read_attrs(L, w.code, attrs, &w.attr, &w.name);
   if (second_open(u->graph)) w.attr.rate = 0; /* it is not trained */
   if (draws(w.code) && w.attr.rate == 0) {

@@ -76,6 +76,48 @@ START_TEST(dropouts_of_a_layer_are_told_apart) {
 }
 END_TEST
 
+/* The sites of all ops of a kind, in the order of the model. */
+static const char *sites_of(const Graph *g, int code) {
+  const char *list = "";
+  for (int i = 0; i < g->op.n; i++)
+    if (g->op.at[i].code == code)
+      list = arena_printf(arena, "%s %d", list, g->op.at[i].attr.site);
+  return list;
+}
+
+/* Each kind counts by itself in each unit; ops outside of units are in one of their own,
+ * of which there is another behind each unit. */
+START_TEST(draws_of_an_own_model_are_told_apart) {
+  static const char text[] =
+      "local weft = require 'weft'\n"
+      "local function twice(g, x)\n"
+      "  for i = 1, 2 do\n"
+      "    x = g:dropout(x, { rate = 0.1 })\n"
+      "    x = g:attention(x, x, x, { head_dim = 4, rate = 0.2 })\n"
+      "    x = g:noise(g:dropout(x, { rate = 0 }), { rate = 0.5 })\n"
+      "  end\n"
+      "  return x\n"
+      "end\n"
+      "return weft.plan { batch = { global = 1, seq = 8 }, model = function(g)\n"
+      "  local e = g:param('e', { { 'vocab', 16 }, { 'hidden', 8 } })\n"
+      "  local x = twice(g, g:embedding(g:tokens(), e))\n"
+      "  x = g:unit('u', function() return twice(g, x) end)\n"
+      "  x = g:dropout(g:layer(0, function() return twice(g, x) end), { rate = 0.3 })\n"
+      "  return g:cross_entropy(g:linear(x, e), g:labels())\n"
+      "end }\n";
+  LangOptions o = {0};
+  Job j;
+  scratch_put("plan.lua", text, strlen(text));
+  ck_assert_int_eq(job_load(&j, arena, &o, scratch_path("plan.lua")), WEFT_OK);
+  ck_assert_int_eq(job_mesh(&j, 0), WEFT_OK);
+  ck_assert_int_eq(job_graph(&j), WEFT_OK);
+  ck_assert_str_eq(sites_of(j.graph, OP_dropout), " 0 1 0 1 0 1 0");
+  ck_assert_str_eq(sites_of(j.graph, OP_attention), " 0 1 0 1 0 1");
+  ck_assert_str_eq(sites_of(j.graph, OP_noise), " 0 1 0 1 0 1");
+  job_free(&j);
+}
+END_TEST
+
 START_TEST(recomputed_masks_are_the_same) {
   static const char *const recompute[] = {"recompute=full", "recompute=selective"};
   const char *set[] = {_i % 2 ? "precision=bf16" : "precision=f32", recompute[_i / 2]};
@@ -197,6 +239,7 @@ Suite *dropout_suite(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, dropouts_of_a_layer_are_told_apart);
+  tcase_add_test(tc, draws_of_an_own_model_are_told_apart);
   tcase_add_test(tc, evaluations_drop_nothing);
   tcase_add_test(tc, evaluations_add_no_noise);
   tcase_add_test(tc, a_model_asks_for_noise);
