@@ -171,6 +171,177 @@ START_TEST(steps_compute) {
 }
 END_TEST
 
+/* Matrices that a step makes orthogonal: 100 bytes over the two that cut the buffer and
+ * 60 over the two of tp, in its own way each, and the products. */
+START_TEST(steps_of_matrices) {
+  plan.strategy.stage = 1;
+  double before = of().seconds;
+  rank[0].whole = (MatrixCost){.flat = 100, .cut = 60, .flops = 700};
+  double moved = 0.5 + 0.001 + 0.3 + 0.001;
+  ck_assert_double_eq_tol(of().seconds - before, moved, 1e-9);
+  plan.cluster.f32 = 1e9;
+  ck_assert_double_eq_tol(of().seconds - before, moved + 700 / 1e9, 1e-9);
+  plan.cluster.f32 = 350, rank[0].stepped = 0;
+  ck_assert_double_eq_tol(of().seconds - before, moved + 2 - step, 1e-9);
+  ck_assert_double_eq(of().tp, 300 * MICROBATCHES + 60);
+  ck_assert_double_eq(of().dp, 800 + 100);
+}
+END_TEST
+
+/* 300 bytes of parameters: 1.501 s, behind the step or beside it. */
+START_TEST(gathered_beside_the_step) {
+  plan.strategy.stage = 1;
+  double before = of().seconds;
+  rank[0].gathered = 300;
+  ck_assert_double_eq_tol(of().seconds - before, 1.501, 1e-9);
+  plan.strategy.overlap_param_gather = true;
+  ck_assert_double_eq_tol(of().seconds - before, 1.501 - step, 1e-9);
+  rank[0].gathered = 100;
+  ck_assert_double_eq_tol(of().seconds, before, 1e-9);
+}
+END_TEST
+
+/* Each kind of sum of gradients by itself: over dp and over tp there and back, into
+ * shards one way. */
+START_TEST(kinds_of_reduction) {
+  plan.strategy.stage = 1, plan.strategy.overlap_grad_reduce = false;
+  rank[0].reduced = 0;
+  double before = of().seconds;
+  rank[0].reduced_tp = 60;
+  ck_assert_double_eq_tol(of().seconds - before, 2 * (0.3 + 0.001), 1e-9);
+  rank[0].scattered = 100;
+  ck_assert_double_eq_tol(of().seconds - before, 2 * (0.3 + 0.001) + 0.5 + 0.001, 1e-9);
+  rank[0].reduced = 40;
+  ck_assert_double_eq_tol(of().seconds - before, 2 * (0.3 + 0.2 + 0.002) + 0.501, 1e-9);
+  ck_assert_double_eq(of().dp, 40 + 100);
+}
+END_TEST
+
+/* The rank that is done last with its gradients, and that with the longest update, need
+ * not be the same: the norm, for which all wait, stands between; without it each has its
+ * own. */
+START_TEST(the_norm_is_waited_for) {
+  double before = of().seconds;
+  rank[1].stepped = 3000;
+  ck_assert_double_eq_tol(of().seconds - before, 2, 1e-9);
+  plan.opt.post_validation = true;
+  ck_assert_double_eq_tol(of().seconds, before, 1e-9);
+}
+END_TEST
+
+/* Copies that are kept for some of the ranks are gathered among these: over the inner
+ * ranks of dp, of which there are two of the four. */
+START_TEST(gathered_within_a_group) {
+  MeshSpec spec = {.pp = 2, .dp = 4};
+  Arena *a = arena_new(NULL);
+  Diags d = {.arena = a};
+  ck_assert(mesh_resolve(&spec, 0, &mesh, &d));
+  mesh_split_dp(&mesh, 2);
+  plan.strategy.stage = 3;
+  double before = of().seconds;
+  life[1][AREA_GATHER].moved_kept = 100;
+  ck_assert_double_eq_tol(of().seconds - before, 0.5 + 0.001, 1e-9);
+  life[1][AREA_GATHER].moved = 200;
+  ck_assert_double_eq_tol(of().seconds - before, 0.501 + 1.5 + 0.003, 1e-9);
+  ck_assert_double_eq(of().dp, 800);
+  life[0][AREA_GATHER] = life[1][AREA_GATHER];
+  ck_assert_double_eq(of().dp, 800 + 300);
+  arena_free(a);
+}
+END_TEST
+
+/* A rank's stages hand nothing over to each other, and others nothing that is not there.
+ */
+START_TEST(nothing_is_sent) {
+  double before = of().seconds;
+  edge.bytes = 0;
+  ck_assert_double_eq_tol(before - of().seconds, 2 * 10.001, 1e-9);
+  edge.bytes = 1000;
+}
+END_TEST
+
+/* Nothing takes a second that is not spent: F of 10 ms on one rank, a step of 100 ms
+ * there, and 100 bytes that are gathered beside the work. */
+START_TEST(a_step_of_little) {
+  edge.bytes = 0;
+  memset(code[0].work, 0, sizeof code[0].work);
+  memset(code[1].work, 0, sizeof code[1].work);
+  rank[0] = (RankCost){0};
+  ck_assert_double_eq(of().seconds, 0);
+  code[0].work[PH_F].seconds = 0.01;
+  ck_assert_double_eq_tol(of().seconds, 0.1, 1e-9);
+  rank[0].stepped = 100;
+  ck_assert_double_eq_tol(of().seconds, 0.1 + 0.1, 1e-9);
+  plan.opt.post_validation = true;
+  ck_assert_double_eq_tol(of().seconds, 0.1 + 0.1, 1e-9);
+  plan.strategy.stage = 3, life[0][AREA_GATHER].moved = 100;
+  ck_assert_double_eq_tol(of().seconds, 0.1 + 0.1 + 0.501, 1e-9);
+  plan.strategy.prefetch[0] = 1;
+  ck_assert_double_eq_tol(of().seconds, 0.1 + 0.1 + 0.501 - 0.1, 1e-9);
+  edge.bytes = 1000;
+}
+END_TEST
+
+/* Bytes of each axis that a plan names, of all bodies, on the busiest rank. */
+START_TEST(bytes_by_axis) {
+  static const struct {
+    ShardAxis axis;
+    size_t of;
+  } list[] = {{AX_TP, offsetof(Estimate, tp)}, {AX_TP_REP, offsetof(Estimate, tp)},
+              {AX_EP, offsetof(Estimate, ep)}, {AX_ETP, offsetof(Estimate, ep)},
+              {AX_CP, offsetof(Estimate, cp)}, {AX_CP_HEADS, offsetof(Estimate, cp)},
+              {AX_DP, offsetof(Estimate, dp)}, {AX_EP_SHARD, offsetof(Estimate, dp)}};
+  Estimate before = of();
+  for (int i = 0; i < LEN(list); i++) {
+    UnitWork saved[BODIES];
+    memcpy(saved, code[0].work, sizeof saved);
+    code[0].work[PH_F].bytes[list[i].axis][COLL_ALL_TO_ALL_V] += 70;
+    code[0].work[PH_W].bytes[list[i].axis][COLL_REDUCE_SCATTER] += 5;
+    Estimate e = of();
+    double got = *(double *)((char *)&e + list[i].of);
+    double was = *(double *)((char *)&before + list[i].of);
+    ck_assert_msg(got - was == 75 * MICROBATCHES, "axis %d: %g", list[i].axis, got - was);
+    got = e.tp + e.ep + e.cp + e.dp + e.pp;
+    was = before.tp + before.ep + before.cp + before.dp + before.pp;
+    ck_assert_double_eq(got - was, 75 * MICROBATCHES);
+    memcpy(code[0].work, saved, sizeof saved);
+  }
+}
+END_TEST
+
+/* Room for rows of experts that nobody has is passed on, and takes no time. */
+START_TEST(rows_that_are_empty) {
+  MeshSpec spec = {.pp = 2, .dp = 2, .ep = 2};
+  Arena *a = arena_new(NULL);
+  Diags d = {.arena = a};
+  ck_assert(mesh_resolve(&spec, 0, &mesh, &d));
+  plan.strategy.overlap_grad_reduce = false;
+  code[0].work[PH_W].bytes[AX_EP][COLL_ALL_TO_ALL_V] = 100;
+  code[0].work[PH_W].count[AX_EP][COLL_ALL_TO_ALL_V] = 1;
+  Estimate full = of();
+  ck_assert_double_eq(full.ep_even, 100 * MICROBATCHES);
+  code[0].work[PH_W].empty[AX_EP] = 40;
+  Estimate e = of();
+  ck_assert_double_eq(e.ep, 100 * MICROBATCHES);
+  ck_assert_double_eq(e.ep_even, 60 * MICROBATCHES);
+  /* Half of 40 bytes stay where they are. */
+  ck_assert_double_eq_tol(full.seconds - e.seconds, MICROBATCHES * 20 / 100.0, 1e-9);
+  code[0].work[PH_W].count[AX_EP][COLL_ALL_GATHER] = 1;
+  code[0].work[PH_W].bytes[AX_EP][COLL_ALL_GATHER] = 100;
+  Estimate more = of();
+  ck_assert_double_eq_tol(more.seconds - e.seconds, MICROBATCHES * (0.5 + 0.001), 1e-9);
+  arena_free(a);
+}
+END_TEST
+
+/* If both ranks had the same: half of the work of a microbatch, ten times. */
+START_TEST(an_even_cut) {
+  ck_assert_double_eq_tol(of().even, 10 * (work + 3) / 2, 1e-9);
+  code[0].work[PH_F].recomputed = 2, code[1].work[PH_W].recomputed = 1;
+  ck_assert_double_eq(of().recomputed, 3 * MICROBATCHES * 4);
+}
+END_TEST
+
 /* What runs beside kernels inside a body takes no time of its own. */
 START_TEST(hidden_in_bodies) {
   double before = of().seconds;
@@ -269,6 +440,16 @@ Suite *estimate_suite(void) {
                          gathered_over_cp,
                          what_lies_on_the_host_is_copied,
                          steps_compute,
+                         steps_of_matrices,
+                         gathered_beside_the_step,
+                         kinds_of_reduction,
+                         the_norm_is_waited_for,
+                         gathered_within_a_group,
+                         nothing_is_sent,
+                         a_step_of_little,
+                         bytes_by_axis,
+                         rows_that_are_empty,
+                         an_even_cut,
                          hidden_in_bodies,
                          costs_stand_where_they_are_spent,
                          rounds_follow_each_other,
