@@ -160,6 +160,7 @@ static weft_status evaluate(LangPlan *lp, Diags *d, weft_error *e) {
     g->suggestion = "write return weft.plan { ... }";
     g->file = lp->state->path;
     g->line = 1;
+    lua_pop(L, 1);
     return WEFT_EPLAN;
   }
   state_keep_plan(lp->state);

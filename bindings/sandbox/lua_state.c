@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "vm/base/absent.h"
+#include "vm/base/strict.h"
 #include "vm/io/io.h"
 
 LangState *state_of(lua_State *L) { return *(LangState **)lua_getextraspace(L); }
@@ -212,8 +213,19 @@ weft_status state_new(const LangOptions *o, Arena *a, const char *path, const ch
   return st;
 }
 
+/* What a call leaves on the stack of a plan is one value more with each call, until Lua
+ * writes behind its end. */
+static void check_stack(const LangState *s) {
+  int left = lua_gettop(s->L);
+  if (left == 0 || !strict_asked()) return;
+  fprintf(stderr, "%s: %d values are left on the stack of the plan, the first a %s\n",
+          s->path, left, luaL_typename(s->L, 1));
+  abort();
+}
+
 void state_free(LangState *s) {
   if (!s) return;
+  check_stack(s);
   lua_close(s->L);
   mem_free(s->opt->alloc, s, sizeof *s);
 }
