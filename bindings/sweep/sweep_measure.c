@@ -28,7 +28,7 @@ static weft_status train(Job *j, int steps, const StopFlag *stop, double *rate) 
                              j->plan.seed, &s.data, &j->e);
   if (st == WEFT_OK) st = session_open(&s, &j->plan, j->compiled, &o, &j->e);
   if (st == WEFT_OK) st = session_train(&s, steps + 1, stop, add_step, &sum, &j->e);
-  if (st == WEFT_OK && sum.ms > 0) *rate = sum.tokens / sum.ms * 1e3;
+  if (st == WEFT_OK) *rate = sum.tokens / sum.ms * 1e3;
   session_close(&s, false);
   return st;
 }

@@ -220,7 +220,7 @@ static const char *names_in(const char *folder) {
   return o.out;
 }
 
-static const char *const own[] = {"1.bin", "1.idx",       "1.mask",          "20.bin",
+static const char *const own[] = {"1.bin", "1.idx",       "1.mask",         "20.bin",
                                   "2.bin", "counts.json", "1.bin.12-0.tmp", NULL};
 
 START_TEST(what_fails_leaves_nothing) {

@@ -9,14 +9,13 @@ static void *compile(const char *pattern, char *why) {
   OnigEncoding used[] = {ONIG_ENCODING_UTF8};
   OnigErrorInfo info;
   regex_t *regex = NULL;
-  UChar text[ONIG_MAX_ERROR_MESSAGE_LEN];
+  UChar text[ONIG_MAX_ERROR_MESSAGE_LEN]; /* 90 bytes */
   const UChar *p = (const UChar *)pattern;
   onig_initialize(used, 1);
   int rc = onig_new(&regex, p, p + strlen(pattern), ONIG_OPTION_NONE, ONIG_ENCODING_UTF8,
                     ONIG_SYNTAX_DEFAULT, &info);
   if (rc == ONIG_NORMAL) return regex;
   int n = onig_error_code_to_str(text, rc, &info);
-  n = MIN(n, 127);
   memcpy(why, text, (size_t)n);
   why[n] = 0;
   return NULL;
@@ -42,8 +41,7 @@ static char *compose(const char *s, size_t n, size_t *length) {
   utf8proc_uint8_t *out = NULL;
   utf8proc_ssize_t m = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n,
                                     &out, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-  if (m < 0) return NULL;
-  *length = (size_t)m;
+  *length = (size_t)m; /* after an error there is none */
   return (char *)out;
 }
 
