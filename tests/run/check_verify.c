@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "tests/harness/one_rank_pair.h"
-#include "vm/session/verify.h"
+#include "vm/session/verify_int.h"
 
 static Pair pair;
 
@@ -293,6 +293,92 @@ START_TEST(another_learning_rate) {
 }
 END_TEST
 
+/* ---- what is compared ---- */
+
+enum { ROWS = 8, SEQ = 64, IDS = ROWS * SEQ, STEPS = 40, VOCAB = 50, SEPARATOR = 7 };
+
+/* The step's tokens and labels of rows of 64 tokens. */
+static void data_of(const Plan *plan, int64_t step, int rows, int32_t *tokens,
+                    int32_t *labels) {
+  const Compiled c = {.seq = SEQ};
+  Verify v = {.plan = plan, .c = &c, .ids = rows * SEQ, .vocab = VOCAB};
+  v.tokens = tokens, v.labels = labels;
+  make_tokens(&v, step);
+}
+
+static int counted(const int32_t *labels) {
+  int n = 0;
+  for (int i = 0; i < SEQ; i++) n += labels[i] >= 0;
+  return n;
+}
+
+/* Labels are the next tokens or none; rows have all of them, most, some, a few or none,
+ * so that ranks divide by other numbers than their own; every step has some. */
+START_TEST(rows_have_different_shares) {
+  Plan plan = {.seed = 5};
+  int32_t tokens[IDS], labels[IDS], again[IDS];
+  int share[5] = {0}, seen[VOCAB] = {0};
+  for (int step = 0; step < STEPS; step++) {
+    data_of(&plan, step, ROWS, tokens, labels);
+    for (int i = 0; i < IDS; i++) {
+      ck_assert(tokens[i] >= 0 && tokens[i] < VOCAB);
+      seen[tokens[i]]++;
+      bool next = labels[i] == (i % SEQ < SEQ - 1 ? tokens[i + 1] : labels[i]);
+      ck_assert(labels[i] == LABEL_IGNORED ||
+                (next && labels[i] >= 0 && labels[i] < VOCAB));
+    }
+    ck_assert_int_gt(counted(labels), SEQ / 2);
+    for (int r = 1; r < ROWS; r++) {
+      int n = counted(labels + r * SEQ);
+      share[n == 0 ? 0 : n == SEQ ? 4 : n < SEQ / 4 ? 1 : n < 3 * SEQ / 4 ? 2 : 3]++;
+    }
+    data_of(&plan, step, ROWS, again, labels);
+    ck_assert_mem_eq(again, tokens, sizeof tokens);
+    data_of(&plan, step + 1, ROWS, again, labels);
+    ck_assert_mem_ne(again, tokens, sizeof tokens);
+    data_of(&plan, step, 1, again, labels);
+    ck_assert_int_gt(counted(labels), SEQ / 2); /* of the only row, too */
+  }
+  /* Of 280 rows an eighth each, but twice that below a quarter and thrice above three. */
+  static const int least[] = {18, 36, 18, 54, 18}, most[] = {60, 110, 60, 150, 60};
+  for (int i = 0; i < 5; i++)
+    ck_assert_msg(share[i] >= least[i] && share[i] <= most[i], "%d of share %d", share[i],
+                  i);
+  for (int i = 0; i < VOCAB; i++) ck_assert_int_gt(seen[i], IDS * STEPS / VOCAB / 2);
+  data_of(&plan, 0, ROWS, tokens, labels);
+  plan.seed = 6;
+  data_of(&plan, 0, ROWS, again, labels);
+  ck_assert_mem_ne(again, tokens, sizeof tokens);
+}
+END_TEST
+
+/* One token in sixteen ends a document: it is the separator, or where documents are
+ * packed whole its label says so. */
+START_TEST(documents_end) {
+  Plan plan = {.seed = 5};
+  int32_t tokens[IDS], labels[IDS];
+  int separators = 0, ends = 0, alone = 0, all = IDS * STEPS;
+  plan.packed = (Packed){.on = true, .separated = true, .separator = SEPARATOR};
+  for (int step = 0; step < STEPS; step++) {
+    data_of(&plan, step, ROWS, tokens, labels);
+    for (int i = 0; i < IDS; i++) {
+      separators += tokens[i] == SEPARATOR;
+      ck_assert_int_ne(labels[i], LABEL_DOCUMENT_END);
+    }
+  }
+  plan.packed.separated = false, plan.packed.size = SEQ;
+  for (int step = 0; step < STEPS; step++) {
+    data_of(&plan, step, ROWS, tokens, labels);
+    for (int i = 0; i < IDS; i++)
+      ends += labels[i] == LABEL_DOCUMENT_END, alone += tokens[i] == SEPARATOR;
+  }
+  double each = all / 16.0, random = all / (double)VOCAB;
+  ck_assert_double_eq_tol(ends, each, each / 5);
+  ck_assert_double_eq_tol(alone, random, random / 4);
+  ck_assert_double_eq_tol(separators, each + random, (each + random) / 5);
+}
+END_TEST
+
 START_TEST(another_model_is_refused) {
   weft_error err = {.rank = -1};
   compile_pair(mesh(2, 1, 1));
@@ -313,6 +399,8 @@ Suite *verify_suite(void) {
       another_initial_value,
       another_learning_rate,
       another_model_is_refused,
+      rows_have_different_shares,
+      documents_end,
   };
   Suite *s = suite_create("verify");
   TCase *c = tcase_create("verify");
