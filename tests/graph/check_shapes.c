@@ -22,13 +22,15 @@ static const char model[] =
     "  %s\n"
     "  return g:cross_entropy(g:linear(x, p('h', 16, 8)), g:labels())\n"
     "end\n"
-    "return weft.plan { model = model, batch = { global = 2, micro = 2, seq = 4 } }\n";
+    "return weft.plan { model = model, batch = { global = 2, micro = 2, seq = 4 }%s }\n";
 
 /* What is said; "" if all is well. */
 static const char *said_of(const char *body) {
   Job j;
   Arena *a = arena_new(NULL);
-  const char *text = arena_printf(scratch_arena, model, body);
+  bool packed = strstr(body, "doc_starts") != NULL;
+  const char *text =
+      arena_printf(scratch_arena, model, body, packed ? ", packed = { eot = 3 }" : "");
   const char *path = scratch_put("plan.lua", text, strlen(text));
   weft_status st = job_load(&j, a, &(LangOptions){0}, path);
   if (st == WEFT_OK) st = job_mesh(&j, 0);
@@ -59,6 +61,16 @@ static const char *said_of(const char *body) {
   ROUTE("topk = 2")                                                                      \
   " local tl = g:flatten(g:labels()) local n = g:expert_counts(ids, tl, { experts = 4 "  \
   "}) g:router_loss(" rest ", { topk = 2, aux = 0.1 })"
+/* Logits u and v, with maximum and sums, and labels tl of the rows of u. */
+#define TOP(u) "g:ce_max(" u ", { vocab = 8 })"
+#define STATS(u, v)                                                                      \
+  "local u, v, tl = " u ", " v ", g:flatten(g:labels()) local mu, mv = " TOP(            \
+      "u") ", " TOP("v") " local su = g:ce_sum(u, tl, mu, { vocab = 8 }) "
+#define SCAN(x, d, a, b, c, rest)                                                        \
+  "local s, r = g:ssm_steps(p('s', 2, 4, 2), p('i', 2), p('j', 2), { eps = 0, limit = "  \
+  "1 }) local s5 = g:ssm_steps(p('s5', 2, 5, 2), p('i', 2), p('j', 2), { eps = 0, "      \
+  "limit = 1 }) g:ssm_scan(" x ", " d ", " a ", " b ", " c ", p('D', 2)" rest            \
+  ", { head_dim = 4 })"
 #define GROUPED(rest) ROWS " g:grouped_linear(" rest ")"
 #define COMBINE(rest) ROWS " g:combine(" rest ")"
 

@@ -20,6 +20,21 @@ static weft_status check_sinks(Graph *g, const Op *op, int64_t heads, weft_error
   return WEFT_OK;
 }
 
+/* Behind q, k and v: where documents begin, and the numbers of tokens, of the same rows.
+ */
+static weft_status check_places(Graph *g, const Op *op, weft_error *e) {
+  for (int i = 3; i < op->nin; i++) {
+    const Tensor *t = op_in(g, op, i);
+    if (t->dtype != DT_I32) continue;
+    bool last = op->attr.rate != 0 && i == op->nin - 1;
+    if (t->kind != T_INPUT || t->index != (last ? IN_TOKEN_NUMBERS : IN_DOC_STARTS))
+      return shape_error(g, op, e, "operand %d is not doc_starts", i + 1);
+    if (!same_rows(t, op_in(g, op, 0), 2))
+      return shape_error(g, op, e, "takes (batch, seq, features), a row for each token");
+  }
+  return WEFT_OK;
+}
+
 weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
   int drops = op->attr.rate != 0, sinks = attention_sinks_operand(g, op) >= 0;
   if (op->nin - drops < 3 || op->nin - drops - sinks > 4)
@@ -32,6 +47,9 @@ weft_status infer_attention(Graph *g, Op *op, weft_error *e) {
   for (int i = 0; i < 3; i++) TRY(need_numbers(g, op, i, e));
   if (q->ndim != 3 || k->ndim != 3 || v->ndim != 3)
     return shape_error(g, op, e, "q, k and v must be (batch, seq, heads*head_dim)");
+  if (!same_rows(q, k, 2) || !same_rows(q, v, 2))
+    return shape_error(g, op, e, "q, k and v must have the same rows");
+  TRY(check_places(g, op, e));
   if (d < 1 || q->dim[2].size % d || k->dim[2].size % d)
     return shape_error(g, op, e, "head_dim = %d does not fit q and k of %lld and %lld", d,
                        (long long)q->dim[2].size, (long long)k->dim[2].size);

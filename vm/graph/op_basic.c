@@ -40,6 +40,22 @@ weft_status need_numbers(Graph *g, const Op *op, int i, weft_error *e) {
                                  : "f32 statistics or a loss, not of activations");
 }
 
+bool same_rows(const Tensor *a, const Tensor *b, int n) {
+  bool same = a->ndim >= n && b->ndim >= n;
+  for (int d = 0; same && d < n; d++) same = a->dim[d].size == b->dim[d].size;
+  return same;
+}
+
+const Op *maker_of(const Graph *g, const Tensor *t) {
+  const Op *op = NULL;
+  do {
+    if (t->producer < 0) return NULL;
+    op = &g->op.at[t->producer];
+    t = &g->t.at[op->in[0]];
+  } while (op->code == OP_flatten || op->code == OP_unflatten);
+  return op;
+}
+
 static Tid resolve(const Op *op, uint8_t role, const Tid *dout) {
   int i = role & ROLE_INDEX;
   switch (role & ROLE_KIND) {
@@ -117,6 +133,7 @@ void backward(Graph *g, Oid fwd, const Tid *dout, Tid *din, Backward b) {
 weft_status infer_embedding(Graph *g, Op *op, weft_error *e) {
   const Tensor *ids = op_in(g, op, 0), *table = op_in(g, op, 1);
   if (ids->dtype != DT_I32) return shape_error(g, op, e, "the ids must be integers");
+  if (ids->ndim != 2) return shape_error(g, op, e, "the ids must be (batch, seq)");
   TRY(need_numbers(g, op, 1, e));
   if (table->ndim != 2) return shape_error(g, op, e, "the table must have 2 dimensions");
   bool place = ids->index == IN_POSITIONS || ids->index == IN_DOC_STARTS;
@@ -180,9 +197,8 @@ weft_status infer_same(Graph *g, Op *op, weft_error *e) {
   if (x->dtype == DT_I32) return need_numbers(g, op, 0, e);
   for (int i = 1; i < op->nin; i++) {
     const Tensor *y = op_in(g, op, i);
-    bool same = x->ndim == y->ndim && x->dtype == y->dtype;
-    for (int d = 0; same && d < x->ndim; d++) same = x->dim[d].size == y->dim[d].size;
-    if (!same) return shape_error(g, op, e, "operand %d has another shape", i + 1);
+    if (x->ndim != y->ndim || x->dtype != y->dtype || !same_rows(x, y, x->ndim))
+      return shape_error(g, op, e, "operand %d has another shape", i + 1);
   }
   Dim dim[MAX_DIM];
   memcpy(dim, x->dim, sizeof dim);
@@ -257,9 +273,8 @@ weft_status infer_gate(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *s = op_in(g, op, 1);
   for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   int last = x->ndim - 1;
-  bool fits = x->ndim == s->ndim && x->dim[last].size % s->dim[last].size == 0;
-  for (int i = 0; fits && i < last; i++) fits = x->dim[i].size == s->dim[i].size;
-  if (!fits)
+  if (x->ndim != s->ndim || !same_rows(x, s, last) ||
+      x->dim[last].size % s->dim[last].size)
     return shape_error(g, op, e, "needs one number for each row, or for each head of it");
   Dim dim[MAX_DIM];
   memcpy(dim, x->dim, sizeof dim);

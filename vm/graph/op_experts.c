@@ -169,16 +169,29 @@ weft_status infer_sequence_bias(Graph *g, Op *op, weft_error *e) {
 
 /* ---- counts and losses ---- */
 
+/* Kernels count what ids say, and write where they say. */
+static bool are_ids(const Graph *g, const Tensor *x) {
+  const Op *by = maker_of(g, x);
+  return by && by->code == OP_route && x->dtype == DT_I32;
+}
+
+/* attr.experts are those that the ids choose from. */
+static weft_status need_all_experts(Graph *g, const Op *op, const Tensor *ids,
+                                    weft_error *e) {
+  int all = maker_of(g, ids)->attr.experts;
+  if (op->attr.experts == all) return WEFT_OK;
+  return shape_error(g, op, e, "%d experts, and the ids are of %d", op->attr.experts,
+                     all);
+}
+
 /* Of all tokens, or, where these are (batch, seq), of each attr.n sequences. */
 weft_status infer_expert_counts(Graph *g, Op *op, weft_error *e) {
   const Tensor *ids = op_in(g, op, 0), *labels = op_in(g, op, 1);
   int rows = ids->ndim - 1;
-  bool ok = ids->dtype == DT_I32 && (rows == 1 || rows == 2) && labels->dtype == DT_I32 &&
-            labels->ndim == rows;
-  for (int d = 0; ok && d < rows; d++) ok = labels->dim[d].size == ids->dim[d].size;
-  if (!ok)
+  if (!are_ids(g, ids) || labels->dtype != DT_I32 || labels->ndim != rows ||
+      !same_rows(labels, ids, rows))
     return shape_error(g, op, e, "needs ids of route and the labels of its tokens");
-  TRY(need_experts(g, op, op->attr.experts, e));
+  TRY(need_all_experts(g, op, ids, e));
   Dim dim[2] = {ids->dim[0], {.size = op->attr.experts + 1}};
   if (rows == 1) {
     op_result(g, op, 0, DT_F32, &dim[1], 1);
@@ -245,9 +258,11 @@ static weft_status check_limits(Graph *g, const Op *op, weft_error *e) {
 weft_status infer_permute(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *ids = op_in(g, op, 1);
   TRY(need_numbers(g, op, 0, e));
-  if (x->ndim != 2 || !is_rows(ids, DT_I32, x) || !is_rows(op_in(g, op, 2), DT_F32, x))
+  const Tensor *w = op_in(g, op, 2);
+  if (x->ndim != 2 || !are_ids(g, ids) || !is_rows(ids, DT_I32, x) ||
+      !is_rows(w, DT_F32, x) || w->dim[1].size != ids->dim[1].size)
     return shape_error(g, op, e, "needs tokens (N,C), and ids and weights of route");
-  TRY(need_experts(g, op, op->attr.experts, e));
+  TRY(need_all_experts(g, op, ids, e));
   TRY(check_limits(g, op, e));
   Dim choices[2] = {ids->dim[0], ids->dim[1]};
   Dim dim[2] = {{.tag = TAG_RAGGED, .parts = 1, .unit = 1}, x->dim[1]};
@@ -264,16 +279,26 @@ void grad_permute(Graph *g, Oid op, const Tid *dout, Tid *din) {
   BACKWARD(g, op, dout, din, OP_permute_dx, (DY0, Y2), (0));
 }
 
+/* Rows and offsets are those of one permute, for as many experts. */
+static weft_status need_offsets(Graph *g, const Op *op, int64_t experts, weft_error *e) {
+  const Tensor *x = op_in(g, op, 0), *ends = op_in(g, op, 2);
+  const Op *by = maker_of(g, ends);
+  if (!by || by->code != OP_permute || ends->ndim != 1 ||
+      ends->dim[0].size != experts + 1)
+    return shape_error(g, op, e, "needs the offsets of %lld experts", (long long)experts);
+  if (!same_rows(x, &g->t.at[by->out[0]], 1))
+    return shape_error(g, op, e, "needs rows of the permute that made the offsets");
+  return WEFT_OK;
+}
+
 weft_status infer_grouped_linear(Graph *g, Op *op, weft_error *e) {
-  const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1), *ends = op_in(g, op, 2);
+  const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1);
   for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   int out = op->attr.layout ? 2 : 1, in = 3 - out;
   if (x->ndim != 2 || w->ndim != 3 || x->dim[1].size != w->dim[in].size)
     return shape_error(g, op, e, "needs rows (R,I) and a weight (E,%s)",
                        op->attr.layout ? "I,O" : "O,I");
-  if (ends->dtype != DT_I32 || ends->ndim != 1 || ends->dim[0].size != w->dim[0].size + 1)
-    return shape_error(g, op, e, "needs the offsets of %lld experts",
-                       (long long)w->dim[0].size);
+  TRY(need_offsets(g, op, w->dim[0].size, e));
   Dim dim[2] = {x->dim[0], w->dim[out]};
   op_result(g, op, 0, DT_ACT, dim, 2);
   return WEFT_OK;
@@ -285,13 +310,11 @@ void grad_grouped_linear(Graph *g, Oid op, const Tid *dout, Tid *din) {
 }
 
 weft_status infer_grouped_bias(Graph *g, Op *op, weft_error *e) {
-  const Tensor *x = op_in(g, op, 0), *b = op_in(g, op, 1), *ends = op_in(g, op, 2);
+  const Tensor *x = op_in(g, op, 0), *b = op_in(g, op, 1);
   for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   if (x->ndim != 2 || b->ndim != 2 || x->dim[1].size != b->dim[1].size)
     return shape_error(g, op, e, "needs rows (R,O) and a bias (E,O)");
-  if (ends->dtype != DT_I32 || ends->ndim != 1 || ends->dim[0].size != b->dim[0].size + 1)
-    return shape_error(g, op, e, "needs the offsets of %lld experts",
-                       (long long)b->dim[0].size);
+  TRY(need_offsets(g, op, b->dim[0].size, e));
   Dim dim[2] = {x->dim[0], x->dim[1]};
   op_result(g, op, 0, DT_ACT, dim, 2);
   return WEFT_OK;
@@ -303,10 +326,11 @@ void grad_grouped_bias(Graph *g, Oid op, const Tid *dout, Tid *din) {
 }
 
 weft_status infer_combine(Graph *g, Op *op, weft_error *e) {
-  const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1);
+  const Tensor *x = op_in(g, op, 0), *w = op_in(g, op, 1), *at = op_in(g, op, 2);
+  const Op *by = maker_of(g, at);
   TRY(need_numbers(g, op, 0, e));
-  if (x->ndim != 2 || w->dtype != DT_F32 || w->ndim != 2 ||
-      !is_rows(op_in(g, op, 2), DT_I32, w) ||
+  if (x->ndim != 2 || w->dtype != DT_F32 || w->ndim != 2 || !by ||
+      by->code != OP_permute || at->ndim != 2 || !same_rows(at, w, 2) ||
       x->dim[0].size != w->dim[0].size * w->dim[1].size)
     return shape_error(g, op, e, "needs rows (R,C), weights of route, rows of permute");
   Dim dim[2] = {w->dim[0], x->dim[1]};

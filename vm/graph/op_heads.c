@@ -6,7 +6,7 @@ weft_status infer_rope(Graph *g, Op *op, weft_error *e) {
   const OpAttr *a = &op->attr;
   int d = a->head_dim, turning = attr_rotary_dim(a);
   TRY(need_numbers(g, op, 0, e));
-  if (x->ndim != 3 || pos->ndim != 2 || pos->dtype != DT_I32)
+  if (x->ndim != 3 || pos->ndim != 2 || pos->dtype != DT_I32 || !same_rows(x, pos, 2))
     return shape_error(g, op, e, "needs x (batch, seq, heads*head_dim) and positions");
   if (d < 1 || x->dim[2].size % d || (turning == d && d % 2))
     return shape_error(g, op, e, "head_dim = %d must be even and divide %lld features", d,
@@ -77,9 +77,8 @@ weft_status infer_join_heads(Graph *g, Op *op, weft_error *e) {
   int d = op->attr.head_dim, part = op->attr.head_part, last = x->ndim - 1;
   for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   TRY(need_parts(g, op, e));
-  bool same = x->ndim == y->ndim;
-  for (int i = 0; same && i < last; i++) same = x->dim[i].size == y->dim[i].size;
-  if (!same) return shape_error(g, op, e, "operand 2 has other rows");
+  if (x->ndim != y->ndim || !same_rows(x, y, last))
+    return shape_error(g, op, e, "operand 2 has other rows");
   int64_t a = x->dim[last].size, b = y->dim[last].size, heads = a / part;
   if (a % part || (b != heads * (d - part) && b != d - part))
     return shape_error(

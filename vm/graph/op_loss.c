@@ -17,10 +17,11 @@ weft_status infer_ce_max(Graph *g, Op *op, weft_error *e) {
 weft_status infer_ce_sum(Graph *g, Op *op, weft_error *e) {
   const Tensor *x = op_in(g, op, 0), *labels = op_in(g, op, 1);
   TRY(need_numbers(g, op, 0, e));
-  if (labels->dtype != DT_I32 || labels->ndim != x->ndim - 1)
+  if (labels->dtype != DT_I32 || labels->ndim != x->ndim - 1 ||
+      !same_rows(labels, x, labels->ndim))
     return shape_error(g, op, e, "labels must be integers, one for each row of logits");
   const Tensor *m = op_in(g, op, 2);
-  if (m->dtype != DT_F32 || m->ndim != labels->ndim)
+  if (m->dtype != DT_F32 || m->ndim != labels->ndim || !same_rows(m, x, m->ndim))
     return shape_error(g, op, e, "the maximum must be what ce_max made");
   Dim dim[MAX_DIM];
   int ndim = x->ndim;
@@ -36,6 +37,12 @@ int ce_loss_sources(const Op *op) {
   return op->nin > at ? at : -1;
 }
 
+/* Whether operand i has a value of the type for each label. */
+static bool is_each(Graph *g, const Op *op, int i, DType t) {
+  const Tensor *x = op_in(g, op, i), *labels = op_in(g, op, 1);
+  return x->dtype == t && x->ndim == labels->ndim && same_rows(x, labels, x->ndim);
+}
+
 weft_status infer_ce_loss(Graph *g, Op *op, weft_error *e) {
   bool z = op->attr.z != 0;
   if (op->nin != 2 + z && op->nin != 3 + z)
@@ -43,13 +50,12 @@ weft_status infer_ce_loss(Graph *g, Op *op, weft_error *e) {
                        z ? ", the maximum" : "");
   const Tensor *s = op_in(g, op, 0), *labels = op_in(g, op, 1);
   int sources = ce_loss_sources(op);
-  if (sources >= 0 && (op_in(g, op, sources)->dtype != DT_I32 ||
-                       op_in(g, op, sources)->ndim != labels->ndim))
+  if (sources >= 0 && !is_each(g, op, sources, DT_I32))
     return shape_error(g, op, e, "sources must be integers, one for each label");
-  if (z && (op_in(g, op, 2)->dtype != DT_F32 || op_in(g, op, 2)->ndim != labels->ndim))
+  if (z && !is_each(g, op, 2, DT_F32))
     return shape_error(g, op, e, "the maximum must be what ce_max made");
   if (labels->dtype != DT_I32 || s->dtype != DT_F32 || s->ndim != labels->ndim + 1 ||
-      s->dim[s->ndim - 1].size != 2)
+      !same_rows(s, labels, labels->ndim) || s->dim[s->ndim - 1].size != 2)
     return shape_error(g, op, e, "needs what ce_sum made, and labels");
   Dim one = {.size = 1};
   op_result(g, op, 0, DT_F32, &one, 1);

@@ -22,7 +22,7 @@ static void like_rows(Graph *g, Op *op, const Tensor *of, int ndim) {
 weft_status infer_ce_losses(Graph *g, Op *op, weft_error *e) {
   const Tensor *s = op_in(g, op, 0), *labels = op_in(g, op, 1);
   if (labels->dtype != DT_I32 || s->dtype != DT_F32 || s->ndim != labels->ndim + 1 ||
-      s->dim[s->ndim - 1].size != 2)
+      !same_rows(s, labels, labels->ndim) || s->dim[s->ndim - 1].size != 2)
     return shape_error(g, op, e, "needs what ce_sum made, and labels");
   like_rows(g, op, s, s->ndim - 1);
   return WEFT_OK;
@@ -99,10 +99,12 @@ void grad_log_sigmoid(Graph *g, Oid op, const Tid *dout, Tid *din) {
 /* ---- divergences ---- in two steps, as cross entropy: sums over a slice of the
  * vocabulary, then what the rows come to */
 
-static bool same_dims(const Tensor *a, const Tensor *b, int n) {
-  bool same = a->ndim >= n && b->ndim >= n;
-  for (int d = 0; same && d < n; d++) same = a->dim[d].size == b->dim[d].size;
-  return same;
+/* Whether m and s, operands i and i + 1, are those of the rows of x. */
+static bool has_stats(Graph *g, const Op *op, const Tensor *x, int i) {
+  const Tensor *m = op_in(g, op, i), *s = op_in(g, op, i + 1);
+  int n = x->ndim - 1;
+  return m->dtype == DT_F32 && m->ndim == n && same_rows(m, x, n) && s->dtype == DT_F32 &&
+         s->ndim == n + 1 && same_rows(s, x, n) && s->dim[n].size == 2;
 }
 
 weft_status infer_divergence_sums(Graph *g, Op *op, weft_error *e) {
@@ -112,14 +114,16 @@ weft_status infer_divergence_sums(Graph *g, Op *op, weft_error *e) {
   for (int i = 0; i < 2; i++) TRY(need_numbers(g, op, i, e));
   if (!(beta >= 0 && beta <= 1))
     return shape_error(g, op, e, "beta must be from 0 to 1, got %g", beta);
-  if (x->ndim != y->ndim || last < 1 || !same_dims(x, y, last))
+  if (x->ndim != y->ndim || last < 1 || !same_rows(x, y, last))
     return shape_error(g, op, e, "both logits must have the same rows");
   if (x->dim[last].size != y->dim[last].size)
     return shape_error(g, op, e,
                        "logits of %lld and of %lld tokens: the vocabularies differ",
                        (long long)x->dim[last].size, (long long)y->dim[last].size);
-  if (labels->dtype != DT_I32 || labels->ndim != last || !same_dims(labels, x, last))
+  if (labels->dtype != DT_I32 || labels->ndim != last || !same_rows(labels, x, last))
     return shape_error(g, op, e, "labels must be integers, one for each row of logits");
+  if (!has_stats(g, op, x, 3) || !has_stats(g, op, y, 5))
+    return shape_error(g, op, e, "needs what ce_max and ce_sum made of both logits");
   if (!op->attr.vocab) op->attr.vocab = (int32_t)x->dim[last].size;
   Dim dim[MAX_DIM];
   memcpy(dim, x->dim, sizeof dim);

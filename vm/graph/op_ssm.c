@@ -13,7 +13,8 @@ static weft_status need_rows(Graph *g, const Op *op, weft_error *e) {
 static weft_status check_starts(Graph *g, const Op *op, int i, weft_error *e) {
   if (op->nin == i) return WEFT_OK;
   const Tensor *s = op->nin == i + 1 ? op_in(g, op, i) : NULL;
-  bool ok = s && s->kind == T_INPUT && s->index == IN_DOC_STARTS;
+  bool ok = s && s->kind == T_INPUT && s->index == IN_DOC_STARTS &&
+            same_rows(s, op_in(g, op, 0), 2);
   return ok ? WEFT_OK
             : shape_error(g, op, e, "takes %d tensors, and maybe doc_starts behind them",
                           i);
@@ -113,6 +114,9 @@ static weft_status check_scan(Graph *g, const Op *op, weft_error *e) {
           g, op, e, "head_dim = %lld does not fit B and C of %lld and %lld", (long long)n,
           (long long)b->dim[2].size, (long long)op_in(g, op, 4)->dim[2].size);
   }
+  for (int i = 1; i < 5; i++)
+    if (!same_rows(op_in(g, op, i), x, 2))
+      return shape_error(g, op, e, "operand %d has other rows", i + 1);
   if (heads % (b->dim[2].size / n))
     return shape_error(g, op, e, "%lld groups do not divide %lld heads",
                        (long long)(b->dim[2].size / n), (long long)heads);

@@ -65,6 +65,10 @@ weft_status shape_error(const Graph *g, const Op *op, weft_error *e, const char 
 
 /* Operand i holds numbers of the compute type: no ids, no statistics. */
 weft_status need_numbers(Graph *g, const Op *op, int i, weft_error *e);
+/* Whether both have n dimensions or more, of which the first n are of the same sizes. */
+bool same_rows(const Tensor *a, const Tensor *b, int n);
+/* What made a tensor, through flatten and unflatten; NULL: no op did. */
+const Op *maker_of(const Graph *g, const Tensor *t);
 
 /* That attr.rate is one. */
 weft_status check_rate(const Graph *g, const Op *op, weft_error *e);
