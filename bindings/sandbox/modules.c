@@ -83,7 +83,7 @@ static void give_require(lua_State *L) {
 }
 
 bool stdlib_push(lua_State *L, const char *name) {
-  luaL_checkstack(L, 6, NULL);
+  luaL_checkstack(L, 8, NULL); /* seven, in give_require */
   push_cache(L, &library_key);
   if (lua_getfield(L, -1, name) != LUA_TNIL) {
     lua_remove(L, -2);
