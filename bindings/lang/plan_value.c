@@ -103,11 +103,24 @@ LangValue value_origin(Arena *a, const LangValue *v) {
   return own;
 }
 
+/* Arguments: the plan's state, whose table is on top there, and the object of the plan.
+ */
+static int copy_spec(lua_State *to) {
+  const LangState *from = lua_touserdata(to, 1);
+  transfer(from->L, -1, to, "", 2);
+  return 1;
+}
+
+/* Restores the plan's stack, on which a failed copy has left values. */
 void lang_push_spec(const LangPlan *lp, lua_State *to, int owner) {
   int top = lua_gettop(lp->state->L);
   owner = lua_absindex(to, owner);
   if (!export_number_functions(lp->state) || !state_push_plan(lp->state))
     luaL_error(to, "not enough memory");
-  transfer(lp->state->L, -1, to, "", owner);
+  lua_pushcfunction(to, copy_spec);
+  lua_pushlightuserdata(to, lp->state);
+  lua_pushvalue(to, owner);
+  int status = lua_pcall(to, 2, 1, 0);
   lua_settop(lp->state->L, top);
+  if (status != LUA_OK) lua_error(to);
 }
