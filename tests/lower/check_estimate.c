@@ -18,6 +18,7 @@ static int stage_of[2] = {0, 1};
 static RankCost rank[2];
 static RankCosts s;
 static Lifetimes life[2][AREA_N];
+static const RankLives *lives; /* those, or NULL */
 
 static void setup(void) {
   Arena *a = arena_new(NULL);
@@ -40,6 +41,7 @@ static void setup(void) {
   memset(rank, 0, sizeof rank);
   for (int i = 0; i < 2; i++) code[i] = (UnitCode){.body = {NULL, NULL, NULL, &empty}};
   memset(life, 0, sizeof life);
+  lives = life;
   rank[0] = (RankCost){.stepped = 1000, .reduced = 800, .sent = 1000, .tied = 50};
   code[0].work[PH_F].seconds = 1;
   code[0].work[PH_F].flops = 5;
@@ -68,7 +70,7 @@ static Estimate of_schedule(const Schedule *x, int64_t mbs, Arena *a) {
   weft_error e;
   err_clear(&e);
   ck_assert_int_eq(timeline_run(x, TIMELINE_UNIT, a, &when, &e), WEFT_OK);
-  return estimate(&s, life, &plan, &mesh, mbs, x, &when, a);
+  return estimate(&s, lives, &plan, &mesh, mbs, x, &when, a);
 }
 
 /* All forwards, then all backwards, on both ranks. */
@@ -116,6 +118,18 @@ START_TEST(gathered_for_a_while) {
   ck_assert_double_eq_tol(of().seconds - hidden,
                           (100000 / 200.0 + 0.001 - MICROBATCHES * work) - 0.501, 1e-6);
   ck_assert_double_eq(of().dp, 800 + 100000);
+}
+END_TEST
+
+/* Where lifetimes are not known, less than that: nothing of unsharded buckets. */
+START_TEST(lifetimes_are_not_known) {
+  plan.strategy.stage = 3, plan.strategy.offload_params = true;
+  Estimate before = of();
+  life[0][AREA_GATHER].moved = life[0][AREA_GATHER].copies = 100;
+  ck_assert_double_gt(of().seconds, before.seconds);
+  lives = NULL;
+  ck_assert_double_eq(of().seconds, before.seconds);
+  ck_assert_double_eq(of().dp, before.dp);
 }
 END_TEST
 
@@ -194,6 +208,7 @@ START_TEST(gathered_beside_the_step) {
   double before = of().seconds;
   rank[0].gathered = 300;
   ck_assert_double_eq_tol(of().seconds - before, 1.501, 1e-9);
+  ck_assert_double_eq(of().dp, 800 + 300);
   plan.strategy.overlap_param_gather = true;
   ck_assert_double_eq_tol(of().seconds - before, 1.501 - step, 1e-9);
   rank[0].gathered = 100;
@@ -330,6 +345,8 @@ START_TEST(rows_that_are_empty) {
   code[0].work[PH_W].bytes[AX_EP][COLL_ALL_GATHER] = 100;
   Estimate more = of();
   ck_assert_double_eq_tol(more.seconds - e.seconds, MICROBATCHES * (0.5 + 0.001), 1e-9);
+  code[0].work[PH_F].empty[AX_EP] = 7;
+  ck_assert_double_eq(of().ep_even, more.ep - 47 * MICROBATCHES);
   arena_free(a);
 }
 END_TEST
@@ -437,6 +454,7 @@ END_TEST
 Suite *estimate_suite(void) {
   const TTest *test[] = {all_in_one_machine,
                          gathered_for_a_while,
+                         lifetimes_are_not_known,
                          gathered_over_cp,
                          what_lies_on_the_host_is_copied,
                          steps_compute,
