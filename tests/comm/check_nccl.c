@@ -350,6 +350,7 @@ static const struct {
     {"order=1 NCCL_LAUNCH_ORDER_IMPLICIT=1", "--procs 4",
      "NCCL_LAUNCH_ORDER_IMPLICIT is 1 in the environment", 2},
     {"nccl=21003", "--procs 4", "NCCL 2.10 is too old; weft needs 2.19 or newer", 2},
+    {"nccl_error=1", "--procs 4", "remote error: the stand-in was told to fail", 1},
     {"nccl_error=9", "--procs 4", "remote error: the stand-in was told to fail", 1},
     {"nccl_init=1", "--procs 4", "NCCL: a communicator over ", 1},
     {"nccl_hang=9", "--procs 4", "no progress for ", 1},

@@ -41,6 +41,7 @@ typedef struct NcclEndpoint {
   NcclLine *line; /* groups; per peer one to it and one from it; self */
   int *peer;
   NcclLine *self; /* sends of the rank to itself, without a communicator */
+  bool failed;    /* it did not join: what is under way may never end */
   int out, in;    /* its first unmatched send and receive; -1: none */
   NcclHandle *handle;
   _Atomic uint64_t *at;

@@ -86,12 +86,24 @@ static weft_status register_memory(NcclEndpoint *p, NcclLine *l, const CommNeeds
 
 /* ---- the first operation of a line ---- */
 
+/* Whether the world and the line's communicator are sound. */
+static weft_status sound(NcclEndpoint *p, const NcclLine *l, weft_error *e) {
+  ncclResult_t r = ncclSuccess, state = ncclSuccess;
+  pthread_mutex_lock(&p->w->lock);
+  weft_status st = atomic_load(&p->w->ended) ? nccl_why(p->w, e) : WEFT_OK;
+  if (st == WEFT_OK && l->comm) r = ncclCommGetAsyncError(l->comm, &state);
+  pthread_mutex_unlock(&p->w->lock);
+  if (r == ncclSuccess) r = state;
+  bool fine = r == ncclSuccess || r == ncclInProgress;
+  return st != WEFT_OK || fine ? st : nccl_failed(l, r, "the first transfer", e);
+}
+
 /* Waits until the line's stream is idle, like for a call of NCCL. */
 static weft_status until_idle(NcclEndpoint *p, const NcclLine *l, weft_error *e) {
   double until = now_s() + p->w->seconds;
   cudaError_t r;
   while ((r = cudaStreamQuery(l->queue)) == cudaErrorNotReady) {
-    if (atomic_load(&p->w->ended)) return nccl_why(p->w, e);
+    TRY(sound(p, l, e));
     if (now_s() > until)
       return err_set(e, WEFT_ERUN,
                      "NCCL: the first transfer over %s was not done within %.0f s",
@@ -124,7 +136,9 @@ static weft_status warm_up(NcclEndpoint *p, const CommNeeds *needs, int at,
   op.out = (char *)page + half;
   weft_status st = nccl_start(&c, &op, 0, (DeviceEvent){0}, e);
   if (st == WEFT_OK) st = until_idle(p, l, e);
-  (void)cudaFree(page);
+  /* A free waits for all that the GPU does, also for a transfer that never ends: then the
+   * page stays. */
+  if (st == WEFT_OK) (void)cudaFree(page);
   return st;
 }
 
@@ -269,17 +283,24 @@ weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs,
   w->joined = p;
   pthread_mutex_unlock(&w->lock);
   weft_status st = join_all(p, needs, e);
-  if (st != WEFT_OK) nccl_leave(c);
+  p->failed = st != WEFT_OK;
+  if (p->failed) nccl_leave(c);
   return st;
 }
 
-/* After a failure the abort has destroyed all communicators. */
-static void close_line(NcclEndpoint *p, NcclLine *l) {
+/* Ends what the communicator has to do; false if that fails. */
+static bool finishes(NcclEndpoint *p, NcclLine *l) {
   weft_error ignored = {.rank = -1};
-  if (l->comm && l->registered) (void)ncclCommDeregister(l->comm, l->registered);
-  if (!l->comm) return;
+  if (p->failed) return false;
+  if (l->registered) (void)ncclCommDeregister(l->comm, l->registered);
   ncclResult_t r = ncclCommFinalize(l->comm);
-  if (nccl_settle(p, l, r, "the end", &ignored) == WEFT_OK)
+  return nccl_settle(p, l, r, "the end", &ignored) == WEFT_OK;
+}
+
+/* After a failure of a run the abort has destroyed all communicators. */
+static void close_line(NcclEndpoint *p, NcclLine *l) {
+  if (!l->comm) return;
+  if (finishes(p, l))
     (void)ncclCommDestroy(l->comm);
   else if (l->comm)
     (void)ncclCommAbort(l->comm);
