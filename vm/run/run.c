@@ -280,7 +280,9 @@ static size_t copy_bytes(const Worker *w) {
   return (size_t)saved_most(c, mesh_coord(&c->mesh, w->rank, AXIS_PP));
 }
 
+/* Whether the host fetches row counts in steps or evaluations. */
 static bool counts_rows(const Compiled *c) {
+  if (c->eval && counts_rows(c->eval)) return true;
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++)
     for (uint32_t i = 0; i < c->prog[pp].ncode; i++) {
       const Instr *in = &c->prog[pp].code[i];
