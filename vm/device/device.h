@@ -4,9 +4,9 @@
  * only enqueue, sync waits for everything. On the CPU each call completes at once; the
  * interpreter must not rely on it. Calls go through the device_* wrappers below.
  *
- * A step is upload, main, download. Between device_main(d, true) and (d, false) there are
- * only launches, events and waits: no allocation, no copy to or from the host and no
- * sync, and all addresses are the same in every step. */
+ * A step is upload, main, download. Between device_main(d, true) and (d, false) are only
+ * launches, events and waits: no allocation, no copy to or from the host but row counts
+ * (interp.c), no sync; and all addresses are the same in every step. */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
 

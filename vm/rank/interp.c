@@ -240,7 +240,8 @@ static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error 
 }
 
 /* Row counts are read where the host can: those of a device are fetched, which waits for
- * all that was launched before. */
+ * all that was launched before. It is the one copy in the middle of a step, and such
+ * steps are not captured. */
 static const int32_t *counts_at(Rank *r, const Instr *in, const uint64_t *base,
                                 const Operand *o, bool take) {
   const int32_t *counts = at(r, base, o);
@@ -249,7 +250,10 @@ static const int32_t *counts_at(Rank *r, const Instr *in, const uint64_t *base,
   int32_t *here = r->rows + (size_t)(2 * in->handle + take) * r->nrows;
   assert(n <= r->nrows);
   memset(here, 0, n * sizeof *here); /* for a wait that ends because the run does */
+  bool inside = r->dev->main;
+  device_main(r->dev, false);
   device_download(r->dev, here, counts, n * sizeof *here);
+  device_main(r->dev, inside);
   return here;
 }
 
