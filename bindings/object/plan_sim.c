@@ -15,6 +15,7 @@ weft_status sim_figures(const Job *j, const SimStack *stack, Arena *a, SimFigure
                     .table = j->costs,
                     .steps_overlap = stack->steps_overlap,
                     .sends_block = stack->sends_block,
+                    .tp_blocks = stack->tp_blocks,
                     .skew = stack->skew};
     sheet_attention(&o.rates, stack->attention);
     TRY(simulate(j->compiled, &j->plan, &o, a, &out->r, e));
@@ -158,17 +159,17 @@ static SimSkew skew_at(lua_State *L, int idx, const Job *j) {
   return (SimSkew){luaL_optnumber(L, idx, 0), (int)pp, luaL_optnumber(L, idx + 2, 0)};
 }
 
-/* plan:sim(what computes attention, whether steps overlap, whether sends block, the file
- * of a calibration or nil, how slow a rank is, its pipeline rank, rows of the experts of
- * the busiest rank over the mean) */
+/* plan:sim(what computes attention, whether steps overlap, whether sends block, whether
+ * collectives of tp do, the file of a calibration or nil, how slow a rank is, its
+ * pipeline rank, rows of the experts of the busiest rank over the mean) */
 int plan_sim(lua_State *L) {
   int attention = sheet_attention_kind(luaL_checkstring(L, 2));
   luaL_argcheck(L, attention >= 0, 2, "no kind of attention");
-  SimCall k = {
-      .j = plan_object_compiled(L),
-      .stack = {(AttentionKind)attention, lua_toboolean(L, 3), lua_toboolean(L, 4)},
-      .calibration = lua_tostring(L, 5)};
-  k.stack.skew = skew_at(L, 6, k.j);
+  SimCall k = {.j = plan_object_compiled(L),
+               .stack = {(AttentionKind)attention, lua_toboolean(L, 3),
+                         lua_toboolean(L, 4), lua_toboolean(L, 5)},
+               .calibration = lua_tostring(L, 6)};
+  k.stack.skew = skew_at(L, 7, k.j);
   k.arena = script_push_arena(L);
   err_clear(&k.e);
   if (!arena_try(k.arena, sim_call, &k)) return luaL_error(L, "not enough memory");

@@ -17,7 +17,7 @@ typedef struct SimFigures {
 /* What a stack does otherwise than weft, and ranks that are not alike. */
 typedef struct SimStack {
   AttentionKind attention;
-  bool steps_overlap, sends_block; /* see SimOptions */
+  bool steps_overlap, sends_block, tp_blocks; /* see SimOptions */
   SimSkew skew;
 } SimStack;
 

@@ -61,10 +61,11 @@ return function(methods)
   local stack = {
     attention = { fused = true, flash2 = true, flash1 = true, scores = true },
     steps = { apart = true, overlap = true }, sends = { beside = true, blocking = true },
+    tp = { beside = true, blocking = true },
   }
   local says = {
     attention = '"fused", "flash2", "flash1" or "scores"', steps = '"apart" or "overlap"',
-    sends = '"beside" or "blocking"',
+    sends = '"beside" or "blocking"', tp = '"beside" or "blocking"',
   }
   -- The rows of the busiest rank over the mean: `experts` is this number, or what each expert gets,
   -- in any unit, of which the ranks of ep have equal parts in order.
@@ -103,7 +104,7 @@ return function(methods)
   end
 
   function methods.sim(plan, how)
-    local o = options.read(how, { "attention", "calibration", "sends", "skew", "steps" }, "sim")
+    local o = options.read(how, { "attention", "calibration", "sends", "skew", "steps", "tp" }, "sim")
     for field, values in pairs(stack) do
       if o[field] ~= nil and not values[o[field]] then
         failf("%s is %s, not %s", field, says[field], written(o[field]))
@@ -111,7 +112,7 @@ return function(methods)
     end
     if o.calibration then expected(o.calibration, "string", "sim.calibration") end
     return report("sim", values.sim(plan, o.attention or "fused", o.steps == "overlap", o.sends == "blocking",
-      o.calibration, read_skew(plan, o.skew)))
+      o.tp == "blocking", o.calibration, read_skew(plan, o.skew)))
   end
 
   -- plan:rank(n): where the rank is in the mesh, what it runs, holds and sends.

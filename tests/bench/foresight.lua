@@ -143,6 +143,9 @@ local function precision(row)
   return { "fp8", recipe = row.gpu:find "B[23]00" and "mxfp8" or "tensorwise" }
 end
 
+-- Megatron sums input gradients over tp beside the product of weight gradients since the end of 2021.
+local function tp_collectives(row) return older_megatron(row) and "blocking" or "beside" end
+
 -- The GPU's usual machine, of eight, with the network that the run had.
 local function machine(row)
   local note = row.note or ""
@@ -232,7 +235,7 @@ for _, row in ipairs(read(path)) do
   local why, p = why_not(row), nil
   if not why then
     local fine, plan = pcall(function() return weft.plan(plan_of(row)) end)
-    local ran, sim = pcall(function() return plan:sim { attention = attention(row), steps = steps(row), sends = sends(row) } end)
+    local ran, sim = pcall(function() return plan:sim { attention = attention(row), steps = steps(row), sends = sends(row), tp = tp_collectives(row) } end)
     if not (fine and ran) then
       why = "refused: " .. tostring(fine and sim or plan):match "[^\n]*"
     else

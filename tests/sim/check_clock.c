@@ -251,6 +251,25 @@ START_TEST(steps_that_overlap) {
 }
 END_TEST
 
+/* Of tp: a rank waits for a sum where it starts it, not where it is needed. */
+START_TEST(collectives_that_block) {
+  lua_run(
+      PLANS_OF_CLOCK ADDS_UP
+      "local function of(tp)\n"
+      "  return adds_up(plan({ mesh = { tp = 4 }, tp_plan = weft.tp_plan 'llama' "
+      "}):sim { tp = tp })\n"
+      "end\n"
+      "local beside, blocking = of 'beside', of 'blocking'\n"
+      "local a, b = beside.pipeline[1], blocking.pipeline[1]\n"
+      "assert(b.exposed.tp > 1.1 * a.exposed.tp, 'stands still')\n"
+      "near(total(a.kernels), total(b.kernels))\n"
+      "near(blocking.seconds - beside.seconds, b.exposed.tp - a.exposed.tp)\n"
+      "local fine, e = pcall(of, 'apart')\n"
+      "assert(not fine and tostring(e):find('tp is \"beside\" or \"blocking\", not', 1, "
+      "true), e)\n");
+}
+END_TEST
+
 /* Each rank stands still for what it sends: 32 microbatches to the next rank and as many
  * gradients back. */
 START_TEST(sends_that_block) {
@@ -711,6 +730,7 @@ Suite *clock_suite(void) {
                           ops_are_summed,
                           steps_that_overlap,
                           sends_that_block,
+                          collectives_that_block,
                           gradients_in_f32,
                           axes_of_waits,
                           never_below_the_bound,

@@ -285,8 +285,9 @@ static bool call(Machine *m, int pp, const Instr *in) {
   return true;
 }
 
-/* Stands still for as long as what it sends takes alone. */
+/* Stands still for as long as what it has started takes alone, where that is so. */
 static void hold(Machine *m, int pp, const Instr *in) {
+  if (!m->costs || !m->costs->stands || !m->costs->stands(m->costs->ud, pp, in)) return;
   int64_t from = m->walk.rank[pp].now, cost = cost_of(m, pp, in);
   machine_compute(m, pp, 0, cost);
   RankWait w = {
@@ -308,10 +309,10 @@ static weft_status execute(Machine *m, int pp, const Instr *in, bool *blocked) {
     cost = cost_of(m, pp, in);
     break;
   case I_SEND:
-    TRY(start(m, pp, in, r->at));
-    if (m->costs && m->costs->sends_block) hold(m, pp, in);
-    return WEFT_OK;
   case I_COLL:
+    TRY(start(m, pp, in, r->at));
+    hold(m, pp, in);
+    return WEFT_OK;
   case I_RECV:
   case I_GATHER:
   case I_SCATTER: return start(m, pp, in, r->at);

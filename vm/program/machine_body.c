@@ -92,6 +92,18 @@ static void count(BodyWalk *w, const Instr *in, const Operand *o) {
   w->s->collectives++;
 }
 
+static void wait_until(BodyWalk *w, uint32_t pc, int64_t end) {
+  if (end > w->now) *VEC_PUSH(w->a, w->s->wait) = (BodyWait){pc, end - w->now};
+  w->now = MAX(w->now, end);
+}
+
+/* As hold() of machine.c. */
+static void stand(BodyWalk *w, const Instr *in, const Flying *f) {
+  const RunCosts *costs = w->m->costs;
+  if (costs && costs->stands && costs->stands(costs->ud, w->pp, in))
+    wait_until(w, f->pc, f->end);
+}
+
 static bool start(BodyWalk *w, const Instr *in) {
   if (comm_spans_pp(&w->m->c->mesh, &w->p->comm[in->comm])) return false;
   for (int i = 0; i < w->flying.n; i++)
@@ -113,6 +125,7 @@ static bool start(BodyWalk *w, const Instr *in) {
   for (int i = 0; i < in->nin && !in_place; i++)
     if (!beside(w, &f.acc[i], out)) return false;
   *VEC_PUSH(w->a, w->flying) = f;
+  stand(w, in, &f);
   count(w, in, o);
   int i = 0;
   while (i < w->s->handle.n && w->s->handle.at[i] != in->handle) i++;
@@ -129,8 +142,7 @@ static bool wait(BodyWalk *w, const Instr *in) {
       if (costs && costs->cores > 0)
         end = w->now + costs->cost(costs->ud, w->pp, &w->p->code[f->pc]);
       w->in_flight[f->comm]--;
-      if (end > w->now) *VEC_PUSH(w->a, w->s->wait) = (BodyWait){f->pc, end - w->now};
-      w->now = MAX(w->now, end);
+      wait_until(w, f->pc, end);
       w->flying.at[i] = w->flying.at[--w->flying.n];
       return true;
     }

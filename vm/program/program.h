@@ -352,9 +352,9 @@ typedef struct RunCosts {
   /* NULL, or called after each wait. */
   void (*waited)(void *ud, int pp, const RankWait *w);
   bool in_order; /* on the stricter backend, see prove.c */
-  /* A rank computes nothing while a transfer to another pipeline rank takes what it takes
+  /* NULL, or whether a rank computes nothing while what it starts takes what it takes
    * alone. */
-  bool sends_block;
+  bool (*stands)(void *ud, int pp, const Instr *in);
   /* With `load`, where ranks are threads: the cores of their machine, and how many of
    * them the ranks of one pp rank can use together. Compute queues that work and
    * transfers that move get equal shares of the cores if there are not enough. 0: each

@@ -378,6 +378,15 @@ const char *sim_lacks(const Plan *plan, const Mesh *m, const char **why) {
   return lacks;
 }
 
+/* Whether the stack stands still for what it starts. */
+static bool stands(void *ud, int pp, const Instr *in) {
+  const Clock *k = ud;
+  const Program *p = &k->c->prog[pp];
+  if (in->code != I_COLL) return k->o->sends_block;
+  return k->o->tp_blocks && in >= p->code + p->nmain &&
+         p->comm[in->comm].axes == AXIS_BIT(AXIS_TP);
+}
+
 weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, Arena *a,
                      SimReport *out, weft_error *e) {
   const char *why, *lacks = sim_lacks(plan, &c->mesh, &why);
@@ -391,7 +400,7 @@ weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, A
                     .load = load,
                     .ran = ran,
                     .waited = waited,
-                    .sends_block = o->sends_block};
+                    .stands = stands};
   if (o->table && o->table->cores > 0) {
     costs.cores = o->table->cores;
     costs.rank_cores = o->table->threads * c->mesh.world / (double)c->mesh.size[AXIS_PP];

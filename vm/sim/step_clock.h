@@ -58,7 +58,8 @@ typedef struct SimOptions {
    * the norm beside the next step. The step is then the longest time from the first to
    * the last work of a rank. */
   bool steps_overlap;
-  bool sends_block; /* see RunCosts */
+  bool sends_block; /* ranks stand still for what they send to other pipeline ranks, */
+  bool tp_blocks;   /* and inside units for collectives of tp */
   SimSkew skew;
   /* NULL, or as in RunCosts */
   void (*ran)(void *ud, int pp, const Instr *in, int64_t from, int64_t to);
