@@ -2,7 +2,6 @@
 #include "api.h"
 
 #include "vm/base/json.h"
-#include "vm/base/plural.h"
 
 _Static_assert(sizeof(StopFlag) == sizeof(int), "a stop flag is an int in memory");
 
@@ -300,9 +299,7 @@ weft_status weft_plan_program(weft_plan *p, int rank, const char **out, weft_err
   *out = NULL;
   TRY(need_compiled(p, err));
   const Compiled *c = compiled(p);
-  if (rank < 0 || rank >= c->mesh.world)
-    return err_set(err, WEFT_EUSAGE, "there is no rank %d, the mesh has %d rank%s", rank,
-                   c->mesh.world, plural(c->mesh.world, "s"));
+  TRY(mesh_check_rank(&c->mesh, rank, err));
   text_free(&p->text);
   program_print(c, rank, true, &p->text);
   *out = text_of(p);

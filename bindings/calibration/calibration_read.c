@@ -113,10 +113,9 @@ static int machine(lua_State *L) {
 }
 
 static uint16_t op_named(lua_State *L, const char *name) {
-  for (int i = 0; i < OP_N; i++)
-    if (strcmp(op_info[i].name, name) == 0) return (uint16_t)i;
-  luaL_error(L, "this version of weft has no op \"%s\"", name);
-  return 0;
+  int op = op_parse(name);
+  if (op < 0) luaL_error(L, "this version of weft has no op \"%s\"", name);
+  return (uint16_t)op;
 }
 
 static WorkClass class_named(lua_State *L, const char *name) {

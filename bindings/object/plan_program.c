@@ -16,9 +16,8 @@ static int rank_arg(lua_State *L, const Job *j, int arg) {
   lua_Integer r = lua_tointegerx(L, arg, &exact);
   if (!exact)
     library_error(L, "a rank is an integer, not %s", luaL_tolstring(L, arg, NULL));
-  if (r < 0 || r >= j->mesh.world)
-    library_error(L, "there is no rank %I: the mesh has %d, counted from 0", r,
-                  j->mesh.world);
+  weft_error e;
+  if (mesh_check_rank(&j->mesh, r, &e) != WEFT_OK) library_error(L, "%s", e.text);
   return (int)r;
 }
 

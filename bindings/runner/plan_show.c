@@ -8,7 +8,6 @@
 #include "bindings/plan_table/plan_table.h"
 #include "bindings/sandbox/stdlib.h"
 #include "bindings/script/library.h"
-#include "vm/base/plural.h"
 
 typedef struct Asked {
   weft_plan *plan;
@@ -122,12 +121,9 @@ static weft_status check_view(const weft_plan *p, const char *what, int *rank,
     return err_set(err, WEFT_EUSAGE, "\"%s\" is none of " VIEWS, what ? what : "");
   if (!p || !p->job.compiled)
     return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
-  int world = p->job.compiled->mesh.world;
   if (views[i].about == WHOLE) *rank = -1;
-  if (*rank >= world || (*rank < 0 && views[i].about == OF_A_RANK))
-    return err_set(err, WEFT_EUSAGE, "there is no rank %d, the mesh has %d rank%s", *rank,
-                   world, plural(world, "s"));
-  return WEFT_OK;
+  if (*rank < 0 && views[i].about != OF_A_RANK) return WEFT_OK;
+  return mesh_check_rank(&p->job.compiled->mesh, *rank, err);
 }
 
 weft_status weft_plan_show(weft_plan *p, const char *what, int rank, const char **out,

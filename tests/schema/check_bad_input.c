@@ -84,7 +84,7 @@ static const Case usage[] = {
      "weft: this is one process that no launcher has started, but the plan's mesh (tp=2) "
      "has 2 ranks: start mpirun -n 2 weft run base.lua, or leave --comm out\n"},
     {"show base.lua program --rank 2", 2,
-     "weft: there is no rank 2, the mesh has 2 ranks\n"},
+     "weft: there is no rank 2: the mesh has 2, counted from 0\n"},
     {"show base.lua prgram", 2,
      "weft: \"prgram\" is none of mesh, graph, schedule, memory, stages, comm, rank, "
      "program: did you mean program?\n"},

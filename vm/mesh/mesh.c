@@ -254,13 +254,10 @@ int mesh_coord(const Mesh *m, int rank, Axis a) {
   return place_of(m, rank) / f.stride % f.size;
 }
 
-int mesh_rank(const Mesh *m, const int coord[AXIS_N]) {
-  int rank = 0;
-  for (int a = 0; a < AXIS_N; a++) {
-    assert(coord[a] >= 0 && coord[a] < m->size[a]);
-    rank += coord[a] * m->stride[a];
-  }
-  return rank;
+weft_status mesh_check_rank(const Mesh *m, int64_t rank, weft_error *e) {
+  if (rank >= 0 && rank < m->world) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE, "there is no rank %lld: the mesh has %d, counted from 0",
+                 (long long)rank, m->world);
 }
 
 int mesh_size(const Mesh *m, AxisSet s) {

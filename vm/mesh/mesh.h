@@ -97,7 +97,8 @@ int mesh_stride(const Mesh *m, Axis a);
 /* The set without axes of size 1, so that equal groups have equal sets. */
 AxisSet mesh_axes(const Mesh *m, AxisSet s);
 int mesh_coord(const Mesh *m, int rank, Axis a);
-int mesh_rank(const Mesh *m, const int coord[AXIS_N]);
+/* WEFT_EUSAGE unless the mesh has this rank. */
+weft_status mesh_check_rank(const Mesh *m, int64_t rank, weft_error *e);
 /* Product of the sizes of the axes in the set. */
 int mesh_size(const Mesh *m, AxisSet s);
 /* Index of `rank` within its group over `s`, in mesh order. */

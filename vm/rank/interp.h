@@ -1,5 +1,4 @@
-/* interp.h - one loaded rank; shared by rank_load.c (creates it) and interp.c (runs it).
- */
+/* interp.h - one loaded rank: rank_load.c creates it, interp.c runs it. */
 #ifndef WEFT_INTERP_INT_H
 #define WEFT_INTERP_INT_H
 
@@ -97,6 +96,14 @@ weft_status capture_main(Rank *r, bool check, const StopFlag *stop, weft_error *
  * number of what the operation was given. */
 weft_status capture_check(Rank *r, uint64_t given, weft_error *e);
 void capture_free(Rank *r);
+
+/* ---- result_check.c ---- */
+/* Whether n elements at p, a result of the instruction where the device has it, are
+ * finite: WEFT_ERUN says which rank and op gave what, and so does rank_bad() then. */
+weft_status check_result(Rank *r, const Instr *in, const void *p, DType t, uint64_t n,
+                         weft_error *e);
+/* Whether a `permute` had room for all rows; else the factor that would do. */
+weft_status check_permuted(Rank *r, const KernelArgs *a, weft_error *e);
 
 /* ---- interp.c ---- */
 /* The main list, once. */

@@ -7,7 +7,6 @@
 
 #include "bindings/api/api.h"
 #include "bindings/schedule/schedule_csv.h"
-#include "vm/base/plural.h"
 
 typedef struct Topic Topic;
 typedef struct Shown {
@@ -199,10 +198,7 @@ static weft_status check_options(const Job *j, const Cli *cli, const Topic *t,
   if (cli->comms && !cli->csv) return err_set(e, WEFT_EUSAGE, "--comms belongs to --csv");
   if (cli->csv && cli->json)
     return err_set(e, WEFT_EUSAGE, "--csv and --json are two forms; give one of them");
-  if (cli->rank >= j->mesh.world)
-    return err_set(e, WEFT_EUSAGE, "there is no rank %lld, the mesh has %d rank%s",
-                   (long long)cli->rank, j->mesh.world, plural(j->mesh.world, "s"));
-  return WEFT_OK;
+  return cli->rank < 0 ? WEFT_OK : mesh_check_rank(&j->mesh, cli->rank, e);
 }
 
 /* ---- printing ---- */
