@@ -39,14 +39,9 @@ typedef struct FactoredBlock {
 static int64_t widths(const Factored *f) { return f->rows ? 2 * f->rows + f->cols : 1; }
 static int64_t heights(const Factored *f) { return MAX(f->rows, 1); }
 
-static AxisSet cut_axes(const Mesh *m, const UnitParam *p, int dim) {
-  return mesh_axes(m, place_dim_cuts(p->place, dim));
-}
-
 /* The axes that cut the matrices of a parameter, or what is none. */
 static AxisSet inner_cut(const Mesh *m, const UnitParam *p) {
-  if (!p->factors) return mesh_axes(m, place_cuts(p->place));
-  return cut_axes(m, p, p->ndim - 2) | cut_axes(m, p, p->ndim - 1);
+  return p->factors ? matrix_cut(m, p) : mesh_axes(m, place_cuts(p->place));
 }
 
 static Factored factored_of(const Mesh *m, const UnitParam *p, const Stored *at,
@@ -61,7 +56,7 @@ static Factored factored_of(const Mesh *m, const UnitParam *p, const Stored *at,
   int apart = unit_matrices(p);
   f.matrices = (p->ndim > 2 ? p->dim[0].local : 1) * apart;
   f.rows = rows->size / apart, f.cols = cols->size;
-  f.cut = cut_axes(m, p, p->ndim - 1) != 0;
+  f.cut = matrix_dim_cut(m, p, p->ndim - 1) != 0;
   f.parts = f.cut ? MAX(cols->parts, 1) : apart > 1 ? 1 : MAX(rows->parts, 1);
   return f;
 }
@@ -102,16 +97,11 @@ weft_status factored_check(const Plan *plan, const Mesh *m, const Units *u,
   if (!optimizer_row(&plan->opt)->factored) return WEFT_OK;
   for (int i = 0; i < l->regions.nparam; i++) {
     const UnitParam *p = &u->param[l->regions.param[i].param];
-    int cuts = 0;
-    for (int d = MAX(p->ndim - 2, 0); d < p->ndim && p->factors && !p->frozen; d++)
-      for (int x = 0; (x < AX_N);)
-        cuts += mesh_axes(m, place_next_cut(p->place, d, &x)) != 0;
-    if (cuts < 2) continue;
-    char place[PLACE_STR];
-    return err_set(e, WEFT_EPLAN,
-                   "%s is cut as %s: averages of rows and columns are of matrices that "
-                   "one axis cuts, along one dimension",
-                   p->name, place_str(p->place, place));
+    if (p->factors && !p->frozen)
+      TRY(matrix_one_cut(m, p,
+                         "averages of rows and columns are of matrices that one axis "
+                         "cuts, along one dimension",
+                         e));
   }
   return WEFT_OK;
 }

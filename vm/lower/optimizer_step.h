@@ -61,6 +61,13 @@ bool emit_gather(Emit *e, const Stretch *r, int handle, const char *what);
 void update_last_step(Emit *e, const Compiled *c, MainList *t);
 
 /* ---- whole_matrices.c ---- */
+/* The axes that cut dimension `dim` of a parameter, and those that cut its matrices: of
+ * experts' weights the first dimension counts these. */
+AxisSet matrix_dim_cut(const Mesh *m, const UnitParam *p, int dim);
+AxisSet matrix_cut(const Mesh *m, const UnitParam *p);
+/* WEFT_EPLAN, with `why`, if several axes cut the matrices, or one both dimensions. */
+weft_status matrix_one_cut(const Mesh *m, const UnitParam *p, const char *why,
+                           weft_error *e);
 typedef struct Matrix {
   const char *name;
   int64_t rows, cols;

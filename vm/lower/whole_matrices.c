@@ -7,15 +7,26 @@
 
 /* ---- which matrices ---- */
 
-/* Of expert weights the first dimension counts matrices. */
 static int rows_dim(const UnitParam *p) { return p->ndim - 2; }
 
-static AxisSet cut_axes(const Mesh *m, const UnitParam *p, int dim) {
+AxisSet matrix_dim_cut(const Mesh *m, const UnitParam *p, int dim) {
   return mesh_axes(m, place_dim_cuts(p->place, dim));
 }
 
-static AxisSet matrix_cut(const Mesh *m, const UnitParam *p) {
-  return cut_axes(m, p, rows_dim(p)) | cut_axes(m, p, rows_dim(p) + 1);
+AxisSet matrix_cut(const Mesh *m, const UnitParam *p) {
+  return matrix_dim_cut(m, p, rows_dim(p)) | matrix_dim_cut(m, p, rows_dim(p) + 1);
+}
+
+weft_status matrix_one_cut(const Mesh *m, const UnitParam *p, const char *why,
+                           weft_error *e) {
+  int cuts = 0;
+  for (int d = rows_dim(p); d < p->ndim; d++)
+    for (int x = 0; (x < AX_N);)
+      cuts += mesh_axes(m, place_next_cut(p->place, d, &x)) != 0;
+  if (cuts < 2) return WEFT_OK;
+  char place[PLACE_STR];
+  return err_set(e, WEFT_EPLAN, "%s is cut as %s: %s", p->name,
+                 place_str(p->place, place), why);
 }
 
 static void add_matrices(Whole *w, const Mesh *m, const UnitParam *p, uint64_t first,
@@ -24,7 +35,7 @@ static void add_matrices(Whole *w, const Mesh *m, const UnitParam *p, uint64_t f
   bool experts = p->ndim > 2;
   int apart = experts ? MAX(rows->parts, 1) : 1;
   int64_t n = (experts ? p->dim[0].local : 1) * apart;
-  bool by_cols = cut_axes(m, p, rows_dim(p) + 1) != 0;
+  bool by_cols = matrix_dim_cut(m, p, rows_dim(p) + 1) != 0;
   for (int64_t i = 0; i < n; i++)
     *VEC_PUSH(a, w->matrix) =
         (Matrix){.name = p->name,
@@ -67,19 +78,11 @@ bool matrices_in(const Emit *e, const Stretch *r) {
 weft_status matrix_check(const Mesh *m, const Units *u, const Layout *l, weft_error *e) {
   for (int i = 0; i < l->regions.nparam; i++) {
     const UnitParam *p = &u->param[l->regions.param[i].param];
-    if (!is_matrix(u, &l->regions.param[i], &l->regions)) continue;
-    int cuts = 0;
-    for (int d = rows_dim(p); d < p->ndim; d++)
-      for (int x = 0; (x < AX_N);) {
-        AxisSet axes = place_next_cut(p->place, d, &x);
-        cuts += mesh_axes(m, axes) != 0;
-      }
-    if (cuts < 2) continue;
-    char place[PLACE_STR];
-    return err_set(e, WEFT_EPLAN,
-                   "%s is cut as %s: an optimizer of whole matrices puts those together "
-                   "that one axis cuts, along one dimension",
-                   p->name, place_str(p->place, place));
+    if (is_matrix(u, &l->regions.param[i], &l->regions))
+      TRY(matrix_one_cut(m, p,
+                         "an optimizer of whole matrices puts those together that one "
+                         "axis cuts, along one dimension",
+                         e));
   }
   return WEFT_OK;
 }
