@@ -224,6 +224,33 @@ static int require_library(lua_State *L, const char *name) {
   return 1;
 }
 
+/* Closes what marks module `name` as being loaded: one that raised an error may be asked
+ * for again, and does so again. */
+static int end_loading(lua_State *L) {
+  lua_getiuservalue(L, 1, 1);
+  const char *name = lua_tostring(L, -1);
+  push_cache(L, &loaded_key);
+  if (lua_getfield(L, -1, name) != LUA_TLIGHTUSERDATA) return 0;
+  lua_pushnil(L);
+  lua_setfield(L, -3, name);
+  return 0;
+}
+
+/* Marks the module at 1 in the table at 2, until the caller ends. */
+static void begin_loading(lua_State *L) {
+  lua_newuserdatauv(L, 0, 1);
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, -2, 1);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, end_loading);
+  lua_setfield(L, -2, "__close");
+  lua_setmetatable(L, -2);
+  lua_toclose(L, -1);
+  lua_pushvalue(L, 1);
+  lua_pushlightuserdata(L, (void *)&loading);
+  lua_rawset(L, 2);
+}
+
 int modules_require(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   lua_settop(L, 1);
@@ -242,9 +269,8 @@ int modules_require(lua_State *L) {
                         "require \"%s\": a module is \"weft\" or a name like "
                         "\"folder.file\" below the plan's folder",
                         name);
+    begin_loading(L);
     load_module(L, name);
-    lua_pushlightuserdata(L, (void *)&loading);
-    lua_setfield(L, 2, name);
     lua_pushvalue(L, 1);
     lua_call(L, 1, 1);
     if (lua_isnil(L, -1)) {

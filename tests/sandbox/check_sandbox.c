@@ -458,6 +458,10 @@ START_TEST(require_modules) {
   lang_test_file("lib/c.lua", "return require 'lib.c'");
   expect_report("require 'lib.c'", "lib/c.lua:1: error: require \"lib.c\": the module "
                                    "requires itself\n1 error\n");
+  lang_test_file("lib/e.lua", "return error 'no'");
+  load(HEAD "local function why() return select(2, pcall(require, 'lib.e')) end\n"
+            "local first = why()\nassert(first:find 'lib/e.lua:1: no', first)\n"
+            "assert(why() == first, why())\n" GOOD);
   lang_test_file("lib/d.lua", "local x =\n\nend");
   expect_report("require 'lib.d'",
                 "lib/d.lua:3: error: unexpected symbol near 'end'\n1 error\n");
