@@ -143,7 +143,11 @@ local function layers_of(enum)
     for item in enum:gmatch "[^,%s]+" do items[#items + 1] = item end
   end
   if type(items) ~= "table" then return nil end
-  for _, item in ipairs(items) do set[tonumber(item) or -1] = true end
+  for _, item in ipairs(items) do
+    local layer = math.tointeger(tonumber(item))
+    if not layer or layer < 0 then return nil end
+    set[layer] = true
+  end
   return set
 end
 

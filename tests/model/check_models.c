@@ -189,6 +189,7 @@ static const struct {
      "item 1 has a window, and there is no sliding_window"},
     {"{ 'step3p5', rope_theta = { 1e4 } }", "1 numbers for num_hidden_layers = 45"},
     {"{ 'step3p5', moe_layers_enum = 7 }", "expected a list of layers, got 7"},
+    {"{ 'step3p5', moe_layers_enum = '3,x' }", "expected a list of layers, got 3,x"},
     {"{ 'qwen2_moe', num_experts_per_tok = 61 }", "61 choices of num_experts = 60"},
     {"{ 'qwen2_moe', use_sliding_window = true, sliding_window = 0 }", "0 tokens"},
     {"{ 'qwen2_moe', sliding_window = -1 }", "expected a positive integer, got -1"},
