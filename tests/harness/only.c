@@ -99,6 +99,7 @@ __attribute__((weak)) void cover_begin(const char *check);
 typedef struct {
   const char *suite;
   const TTest *test;
+  TTest *made; /* what Check has in its place, as long as the program */
   int iteration;
 } Recorded;
 
@@ -123,11 +124,11 @@ void __wrap__tcase_add_test(TCase *c, const TTest *t, int signal, int status, in
 
 static void add_recorded(TCase *c, const TTest *t, int signal, int status,
                          int iteration) {
-  TTest *made = malloc(sizeof *made); /* as long as the program */
+  TTest *made = malloc(sizeof *made);
   Recorded *list = realloc(recorded, (n_recorded + 1) * sizeof *list);
   if (!made || !list) abort();
   recorded = list;
-  recorded[n_recorded] = (Recorded){only.suite, t, iteration};
+  recorded[n_recorded] = (Recorded){only.suite, t, made, iteration};
   *made = *t;
   made->fn = run_recorded;
   int number = (int)n_recorded++;
