@@ -29,6 +29,27 @@ START_TEST(plans_end) {
 }
 END_TEST
 
+/* NCCL's streams share connections with those of the step, as weft can tell: such plans
+ * stopped in their first step while it was launched op by op. */
+START_TEST(first_steps_end) {
+  static const struct {
+    uint64_t plan;
+    int connections;
+  } of[] = {{0, 12}, {7, 10}, {16, 14}};
+  ck_assert_int_lt(_i, LEN(of));
+  Text t = {0};
+  QueuePlan p = {.seed = SEED,
+                 .number = queue_plan_number(SEED, of[_i].plan),
+                 .order = of[_i].plan,
+                 .connections = of[_i].connections,
+                 .told = true,
+                 .patience = 20};
+  QueueOutcome o = queue_plan_runs(&p, &t);
+  ck_assert_msg(o == QUEUES_END, "%d: %s", o, t.s);
+  text_free(&t);
+}
+END_TEST
+
 /* Whether one of the first plans stops, and each that does not end does. */
 static bool one_stops(QueuePlan p, int plans) {
   bool stops = false;
@@ -67,6 +88,7 @@ Suite *gpu_queues_suite(void) {
   TCase *tc = tcase_create("standin");
   tcase_set_timeout(tc, 300);
   tcase_add_loop_test(tc, plans_end, 0, PLANS);
+  tcase_add_loop_test(tc, first_steps_end, 0, 3);
   tcase_add_test(tc, too_few_connections_stop);
   tcase_add_test(tc, loading_in_a_step_is_found);
   suite_add_tcase(s, tc);

@@ -17,6 +17,7 @@ typedef enum {
 typedef struct QueuePlan {
   uint64_t seed, number, order; /* another order: other streams share a connection */
   int connections;              /* 0: as many as weft sets */
+  bool told;                    /* the environment says so, too, and weft sees it */
   bool lazily;                  /* nothing is loaded before the first step */
   double patience;              /* seconds without progress after which it has stopped */
 } QueuePlan;
@@ -27,7 +28,7 @@ uint64_t queue_plan_number(uint64_t seed, uint64_t n);
  * a plan that did not end said. */
 QueueOutcome queue_plan_runs(const QueuePlan *p, Text *report);
 
-/* `weft-tests --queue-plans [N [connections [first]]]`: the exit code. */
+/* `weft-tests --queue-plans [N [connections [first [told]]]]`: the exit code. */
 int queue_plans(int argc, char **argv);
 
 #endif

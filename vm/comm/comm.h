@@ -109,6 +109,9 @@ struct Comm {
   const CommVtable *vt;
   World *world;
   int rank, size;
+  /* Queues share connections to the device: what is started one by one may keep back what
+   * a peer waits for, where steps that are replayed as a graph do not (docs/gpu.md). */
+  bool crowded;
   void *ctx;
   CommStats stats;  /* kept by the wrappers below */
   CommCount *count; /* [ngroup + 1], by group; the last entry: pairs */

@@ -1,6 +1,7 @@
 /* graph_capture.c - CUDA graphs: the main part of a step captured once and replayed. The
- * first step is launched op by op, since libraries load and allocate then; the second is
- * captured; all later ones replay it.
+ * first step is launched op by op, which says best what is wrong with it; the second is
+ * captured; all later ones replay it. Where what is launched op by op may keep back what
+ * a peer waits for (Comm.crowded), the first is captured, too, and launched once.
  *
  * A replay has the arguments of the captured step, so each launch must have equal
  * arguments in every step: what changes is read from memory that upload fills. This is
@@ -89,9 +90,10 @@ static weft_status cannot_keep(Rank *r, const weft_error *why, const StopFlag *s
 static weft_status capture_step(Rank *r, const StopFlag *stop, weft_error *e) {
   GraphCapture *k = capture_of(r);
   weft_error why = {.rank = -1};
+  capture_free(r); /* of the first step, which has ended */
   weft_status st = capture(r, stop, &why);
   if (st == WEFT_OK) {
-    k->stage = CAPTURE_REPLAY;
+    k->stage = k->stage == CAPTURE_FIRST ? CAPTURE_NOW : CAPTURE_REPLAY;
     device_replay(r->dev, k->kept);
     return WEFT_OK;
   }
@@ -121,7 +123,7 @@ weft_status capture_main(Rank *r, bool check, const StopFlag *stop, weft_error *
   GraphCapture *k = capture_of(r);
   if (!k || check || k->stage == CAPTURE_NEVER) return interp_main(r, check, stop, e);
   if (k->stage == CAPTURE_REPLAY) return replay(r, stop, e);
-  if (k->stage == CAPTURE_NOW) return capture_step(r, stop, e);
+  if (k->stage == CAPTURE_NOW || r->comm->crowded) return capture_step(r, stop, e);
   weft_status st = main_looking(r, stop, e);
   if (st == WEFT_OK) k->stage = CAPTURE_NOW;
   return st;

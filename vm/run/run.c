@@ -312,6 +312,15 @@ const char *run_way(const Run *r, char text[96]) {
   return text;
 }
 
+const char *run_crowded(const Run *r) {
+  char why[96];
+  bool crowded = false;
+  for (int i = 0; i < r->nworker; i++) crowded |= r->worker[i].comm.crowded;
+  if (!crowded || (r->c->device->keeps && !why_not_captured(r, why))) return NULL;
+  return "the rank's queues and NCCL's own are more than the GPU's connections: steps "
+         "that are launched op by op may stop";
+}
+
 const char *run_kernels(const Run *r) {
   return r->nworker ? r->worker[0].dev.kernels : NULL;
 }

@@ -98,6 +98,8 @@ void run_abandon(Run *r);
 /* How steps are run on a device that can capture graphs: "replayed as one graph", or
  * "launched op by op: " and the reason. NULL: the device cannot capture. */
 const char *run_way(const Run *r, char text[96]);
+/* NULL, or why steps that are launched op by op may stop (Comm.crowded). */
+const char *run_crowded(const Run *r);
 /* How kernels came to the device of this process, and how long it took; NULL: they are
  * functions of the program. */
 const char *run_kernels(const Run *r);

@@ -213,6 +213,7 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);
   TRY(warn(t, run_uneven(t->session.run), &t->job.e));
+  TRY(warn(t, run_crowded(t->session.run), &t->job.e));
   TRY(warn(t, not_for_training(t), &t->job.e));
   TRY(run_ckpt_begin(&t->ckpt, &t->session, t->end));
   weft_status st = session_train(&t->session, t->end, run_ckpt_stop(&t->ckpt), after_step,

@@ -27,11 +27,13 @@ bool nccl_copies_alone(const NcclEndpoint *p, const CommNeeds *needs) {
  * Guide, CUDA_DEVICE_MAX_CONNECTIONS). A rank has a queue for computation, one for each
  * group and direction, and one for copies to itself. */
 weft_status nccl_check_queues(const NcclEndpoint *p, const CommNeeds *needs,
-                              weft_error *e) {
-  enum { UNSET = 8, MOST = 32 };
+                              bool *crowded, weft_error *e) {
+  enum { UNSET = 8, MOST = 32, OF_NCCL = 2 /* of each communicator, see docs/gpu.md */ };
   const char *text = getenv(CUDA_CONNECTIONS);
   int has = text ? MIN(atoi(text), MOST) : UNSET;
-  int queues = 1 + nccl_copies_alone(p, needs) + group_count(needs) + pair_count(p);
+  int comms = group_count(needs) + pair_count(p);
+  int queues = 1 + nccl_copies_alone(p, needs) + comms;
+  *crowded = queues + OF_NCCL * comms > has;
   if (queues <= has) return WEFT_OK;
   return err_set(
       e, WEFT_EUSAGE,

@@ -82,9 +82,10 @@ typedef struct NcclCtas {
 /* Whether the rank is alone in a group, or sends to itself: such copies have one queue.
  */
 bool nccl_copies_alone(const NcclEndpoint *p, const CommNeeds *needs);
-/* Whether each queue of the rank has a connection of its own. */
+/* Whether each queue of the rank has a connection of its own; `crowded`: not also each
+ * stream of NCCL's. */
 weft_status nccl_check_queues(const NcclEndpoint *p, const CommNeeds *needs,
-                              weft_error *e);
+                              bool *crowded, weft_error *e);
 /* As the plan says, else by how many communicators the rank has; an error where all of
  * them together do not fit on the GPU. */
 weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclCtas *out,

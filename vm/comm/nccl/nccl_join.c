@@ -237,10 +237,11 @@ static weft_status make_events(NcclEndpoint *p, weft_error *e) {
   return WEFT_OK;
 }
 
-static weft_status join_all(NcclEndpoint *p, const CommNeeds *needs, weft_error *e) {
+static weft_status join_all(NcclEndpoint *p, const CommNeeds *needs, bool *crowded,
+                            weft_error *e) {
   NcclCtas ctas = {0};
   if (p->npeer) memcpy(p->peer, needs->peer, (size_t)p->npeer * sizeof *p->peer);
-  TRY(nccl_check_queues(p, needs, e));
+  TRY(nccl_check_queues(p, needs, crowded, e));
   TRY(nccl_share_ctas(p, needs, &ctas, e));
   TRY(make_events(p, e));
   p->self->n = 1;
@@ -282,7 +283,7 @@ weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs,
   pthread_mutex_lock(&w->lock);
   w->joined = p;
   pthread_mutex_unlock(&w->lock);
-  weft_status st = join_all(p, needs, e);
+  weft_status st = join_all(p, needs, &c->crowded, e);
   p->failed = st != WEFT_OK;
   if (p->failed) nccl_leave(c);
   return st;
