@@ -253,11 +253,6 @@ function fields.of(plan)
   return f
 end
 
-local function same(a, b)
-  if type(a) == "number" and type(b) == "number" then return a == b end
-  return a == b
-end
-
 -- The fields that differ, in order, as { field =, here =, there = }.
 function fields.differences(here, there)
   local all, list = {}, {}
@@ -265,7 +260,7 @@ function fields.differences(here, there)
   for path in next, there.value do all[path] = true end
   for _, path in ipairs(keys(all)) do
     local a, b = here.value[path], there.value[path]
-    if not same(a, b) then list[#list + 1] = { field = path, here = a, there = b } end
+    if a ~= b then list[#list + 1] = { field = path, here = a, there = b } end
   end
   return list
 end
