@@ -356,7 +356,7 @@ return {
   { file = "vm/comm/comm.c", suites = "comm_faults",
     from = "if (right && rows <= room) continue;", to = "if (right || rows <= room) continue;" },
   { file = "vm/rank/interp.c", suites = "expert_rows",
-    from = "if (!op->take) return check_values(", to = "return check_values(" },
+    from = "if (!op->take) return check_result(", to = "return check_result(" },
   { file = "vm/shard/expert_dispatch.c", suites = "experts expert_rows",
     from = "take = home ? w->given : w->taken;", to = "take = home ? w->taken : w->given;" },
   { file = "vm/code/body_code.h", suites = "body_order",
