@@ -2,223 +2,17 @@
  * an architecture of the library, a Hugging Face folder or a function of the plan. Config
  * keys have the names of Hugging Face's config.json; an architecture has their defaults,
  * aliases and checks. */
-#include "model.h"
+#include "model_int.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "bindings/schema/schema.h"
 #include "vm/base/absent.h"
-#include "vm/weights/module_names.h"
-typedef struct Model {
-  lua_State *L;
-  LangPlan *lp;
-  Arena *arena;
-  Diags *d;
-  int arch;         /* stack index of the architecture's table */
-  int config;       /* stack index of the config that is being filled */
-  bool hf;          /* weft.hf, with weights */
-  const char *path; /* of the field that says it */
-  int written;      /* stack index of a table: config key -> key that the user wrote */
-  VEC(const char *)
-  unread; /* keys of a preset or file that the architecture does not know */
-} Model;
-
-/* ---- the config ---- */
-
-static bool in_set(lua_State *L, int arch, const char *set, int key) {
-  bool yes = false;
-  if (field_push(L, arch, set) == LUA_TTABLE) {
-    lua_pushvalue(L, key);
-    yes = lua_rawget(L, -2) != LUA_TNIL;
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-  return yes;
-}
-
-/* Pushes the config key that the key at `key` stands for. */
-static void push_target(lua_State *L, int arch, int key) {
-  if (field_push(L, arch, "aliases") == LUA_TTABLE) {
-    lua_pushvalue(L, key);
-    lua_rawget(L, -2);
-    lua_remove(L, -2);
-    if (!lua_isnil(L, -1)) return;
-  }
-  lua_pop(L, 1);
-  lua_pushvalue(L, key);
-}
-
-/* The key of this architecture that other systems call so; NULL: nobody does. */
-static const char *key_of_others(Model *m, const char *key) {
-  NameWord w;
-  bool later = false;
-  const char *found = NULL;
-  const ForeignName *f = foreign_find(arena_printf(m->arena, "plan.model.%s", key));
-  if (!f || f->is != FOREIGN_MODEL || field_push(m->L, m->arch, "defaults") != LUA_TTABLE)
-    return f && f->is == FOREIGN_ABSENT ? foreign_says(m->arena, f) : NULL;
-  for (const char *p = f->text; !found && name_next(m->arena, &p, &later, &w);
-       lua_pop(m->L, 1))
-    if (field_push(m->L, -1, w.canon) != LUA_TNIL) found = w.canon;
-  lua_pop(m->L, 1);
-  return found ? arena_printf(m->arena, "weft's name is %s", found) : NULL;
-}
-
-static void unknown_key(Model *m, int key, const char *path) {
-  lua_State *L = m->L;
-  const char *name = lua_tostring(L, key), *says = key_of_others(m, name);
-  VEC(const char *) names = {0};
-  static const char *const sets[] = {"defaults", "aliases"};
-  for (int i = 0; i < LEN(sets); i++) {
-    if (field_push(L, m->arch, sets[i]) == LUA_TTABLE)
-      for (lua_pushnil(L); state_next(L, -2); lua_pop(L, 1))
-        if (lua_type(L, -2) == LUA_TSTRING)
-          *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
-    lua_pop(L, 1);
-  }
-  diag_error(m->d, "unknown-field", path, "%s models have no such key", m->lp->arch)
-      ->suggestion = says ? says : name_suggest(name, names.at, names.n);
-}
-
-/* Whether the value is null; see hf.c. */
-static bool is_null(lua_State *L, int value) {
-  return lua_islightuserdata(L, value) && !lua_touserdata(L, value);
-}
-
-/* Pushes a value, converted to an integer if the default is one; null counts as not
- * given. */
-static void push_normal(lua_State *L, int defaults, int target, int value) {
-  double v = lua_tonumber(L, value);
-  lua_pushvalue(L, target);
-  lua_rawget(L, defaults);
-  bool real = lua_type(L, -1) == LUA_TNUMBER && !lua_isinteger(L, -1);
-  lua_pop(L, 1);
-  if (is_null(L, value))
-    lua_pushboolean(L, 0);
-  else if (lua_type(L, value) != LUA_TNUMBER)
-    lua_pushvalue(L, value);
-  else if (real)
-    lua_pushnumber(L, v);
-  else if (v == floor(v) && fabs(v) < 9e15)
-    lua_pushinteger(L, (lua_Integer)v);
-  else
-    lua_pushvalue(L, value);
-}
-
-/* A key that is read past, and that a plan has: what says the same elsewhere. */
-static void tell_ignored(Model *m, int key, const char *path) {
-  lua_State *L = m->L;
-  field_push(L, m->arch, "ignored");
-  lua_pushvalue(L, key);
-  if (lua_rawget(L, -2) == LUA_TSTRING)
-    diag_warn(m->d, "no-effect", path, "changes nothing: %s", lua_tostring(L, -1));
-  lua_pop(L, 2);
-}
-
-/* Stack: key, value at the top. `path` NULL: not written by the user, so unknown keys
- * with a value other than false are only collected. */
-static void put_key(Model *m, const char *path) {
-  lua_State *L = m->L;
-  int value = lua_gettop(L), key = value - 1;
-  if (path) path = path_join(m->arena, path, L, key);
-  if (in_set(L, m->arch, "ignored", key)) {
-    /* top_k of a config.json is about sampling; written in a plan, it is about experts.
-     */
-    if (path && key_of_others(m, lua_tostring(L, key))) unknown_key(m, key, path);
-    if (path) tell_ignored(m, key, path);
-    return;
-  }
-  push_target(L, m->arch, key);
-  int target = value + 1;
-  field_push(L, m->arch, "defaults");
-  lua_pushvalue(L, target);
-  if (lua_rawget(L, value + 2) == LUA_TNIL) {
-    if (path)
-      unknown_key(m, key, path);
-    else if (lua_toboolean(L, value) && !is_null(L, value))
-      *VEC_PUSH(m->arena, m->unread) = arena_str(m->arena, lua_tostring(L, key));
-    return;
-  }
-  if (path) {
-    lua_pushvalue(L, target);
-    if (lua_rawget(L, m->written) != LUA_TNIL) {
-      diag_error(m->d, "alias", path,
-                 "is another name of plan.model.%s, which is given "
-                 "too",
-                 lua_tostring(L, -1));
-      return;
-    }
-    lua_pushvalue(L, target);
-    lua_pushvalue(L, key);
-    lua_rawset(L, m->written);
-  }
-  lua_pushvalue(L, target);
-  push_normal(L, value + 2, target, value);
-  lua_rawset(L, m->config);
-}
-
-/* Keys of weft.hf that are about its files and not of the config. */
-static bool of_weights(const char *key) {
-  return str_eq(key, "weights") || str_eq(key, "new_tokens");
-}
-
-/* Copies the keys of the table at `src` into the config. */
-static void overlay(Model *m, int src, const char *path) {
-  lua_State *L = m->L;
-  luaL_checkstack(L, 20, NULL);
-  if (!sorted_keys(L, src)) {
-    diag_error(m->d, "type", path ? path : "model", "the keys of a config are names");
-    return;
-  }
-  int keys = lua_gettop(L);
-  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
-    if (lua_isinteger(L, -1) && lua_tointeger(L, -1) == 1) continue;
-    if (lua_type(L, -1) == LUA_TSTRING) {
-      if (m->hf && path && of_weights(lua_tostring(L, -1))) continue;
-      lua_pushvalue(L, -1);
-      lua_rawget(L, src);
-      put_key(m, path);
-    } else if (path) {
-      diag_error(m->d, "unknown-field", path_join(m->arena, path, L, keys + 1),
-                 "a list item is not expected here");
-    }
-  }
-  lua_settop(L, keys - 1);
-}
-
-/* Runs the architecture's own check, which returns a list of { key =, message =, severity
- * = }. */
-static void run_check(Model *m) {
-  lua_State *L = m->L;
-  if (field_push(L, m->arch, "check") != LUA_TFUNCTION) {
-    lua_pop(L, 1);
-    return;
-  }
-  lua_pushvalue(L, m->config);
-  lua_call(L, 1, 1);
-  int list = lua_gettop(L);
-  for (int i = 1; lua_istable(L, list) && lua_rawgeti(L, list, i) == LUA_TTABLE; i++) {
-    field_push(L, -1, "message");
-    field_push(L, -2, "severity");
-    field_push(L, -3, "key");
-    lua_pushvalue(L, -1);
-    if (lua_rawget(L, m->written) == LUA_TNIL) lua_pop(L, 1);
-    const char *path = path_join(m->arena, "model", L, lua_gettop(L));
-    const char *text = lua_tostring(L, list + 2);
-    if (str_eq(lua_tostring(L, list + 3), "warning"))
-      diag_warn(m->d, "model", path, "%s", text);
-    else
-      diag_error(m->d, "model", path, "%s", text);
-    lua_settop(L, list);
-  }
-  lua_settop(L, list - 1);
-}
 
 /* ---- architectures and presets ---- */
 
-/* Pushes the table of an architecture: a file of models/ with a build function. */
-static bool push_architecture(lua_State *L, const char *name) {
+bool push_architecture(lua_State *L, const char *name) {
   int top = lua_gettop(L);
   if (stdlib_push(L, lua_pushfstring(L, "models/%s", name)) && lua_istable(L, -1)) {
     bool ok = field_push(L, -1, "build") == LUA_TFUNCTION;
@@ -296,7 +90,7 @@ static bool begin_config(Model *m, const char *name, const char *path) {
 
 static void end_config(Model *m, bool check) {
   lua_State *L = m->L;
-  if (check) run_check(m);
+  if (check) config_check(m);
   field_push(L, m->arch, "build");
   m->lp->build = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pushvalue(L, m->config);
@@ -330,8 +124,8 @@ static void from_name(Model *m, int t, const char *name) {
     arch = lua_tostring(L, -1);
   }
   if (!begin_config(m, arch, "model")) return;
-  if (preset) overlay(m, preset, NULL);
-  overlay(m, t, "model");
+  if (preset) config_overlay(m, preset, NULL);
+  config_overlay(m, t, "model");
   warn_of_further_layers(m, t);
   end_config(m, m->d->errors == errors);
 }
@@ -480,12 +274,12 @@ static void from_folder(Model *m, int t, const char *dir) {
   }
   const char *type = lua_tostring(L, -1);
   if (has_text_model(m, json, file, type) || !begin_config(m, type, m->path)) return;
-  overlay(m, json, NULL);
+  config_overlay(m, json, NULL);
   int64_t had = vocab_of(L, m->config);
   forget_codes(m, json);
   keep_folder(m, dir, json);
   warn_unread(m, json, file);
-  overlay(m, t, "model");
+  config_overlay(m, t, "model");
   warn_of_further_layers(m, t);
   end_config(m, m->d->errors == errors);
   if (field_push(L, t, "weights") != LUA_TNIL && !lua_isboolean(L, -1))
@@ -580,155 +374,4 @@ static void resolve_model(lua_State *L, LangPlan *lp, Diags *d) {
 void model_resolve(lua_State *L, LangPlan *lp, Diags *d) {
   resolve_model(L, lp, d);
   resolve_teacher(L, lp, d);
-}
-
-/* The library's plan for the architecture is on top. Rules of a written plan that it has,
- * too, are about modules that not every size has: Hugging Face's plan of Qwen3-MoE cuts
- * MLPs of layers without experts. */
-static void mark_library_rules(lua_State *L, LangPlan *lp, Arena *a) {
-  TpRule *rule = NEW_N(a, TpRule, lp->plan.ntp + 1);
-  for (int i = 0; i < lp->plan.ntp; i++) {
-    rule[i] = lp->plan.tp[i];
-    lua_getfield(L, -1, rule[i].pattern);
-    if (lua_type(L, -1) == LUA_TSTRING &&
-        tp_style_parse(lua_tostring(L, -1), NULL) == (int)rule[i].style)
-      rule[i].from_default = true;
-    lua_pop(L, 1);
-  }
-  lp->plan.tp = rule;
-}
-
-enum { MODULES = 3 }; /* that are one in memory */
-
-/* Writes a rule, or if its pattern names a module of the table on top of the stack, one
- * for each of those in its place. Returns how many. */
-static int renamed(lua_State *L, const TpRule *rule, TpRule *out, Arena *a) {
-  int names = lua_gettop(L), n = 0;
-  for (lua_pushnil(L); state_next(L, names); lua_settop(L, names + 1)) {
-    const char *module = lua_tostring(L, -2);
-    if (!module_name_in(rule->pattern, module)) continue;
-    int list = lua_gettop(L);
-    for (; n < MODULES && lua_rawgeti(L, list, n + 1) == LUA_TSTRING; n++) {
-      const char *text = luaL_gsub(L, rule->pattern, module, lua_tostring(L, -1));
-      out[n] = *rule;
-      out[n].pattern = arena_str(a, text);
-    }
-  }
-  lua_settop(L, names);
-  if (n == 0) out[n++] = *rule;
-  return n;
-}
-
-/* Names that Transformers has for modules in memory, by those that files have: `modules`
- * of an architecture, each with a list. */
-static void rename_modules(lua_State *L, LangPlan *lp, Arena *a) {
-  int top = lua_gettop(L), n = 0;
-  if (push_architecture(L, lp->arch) && field_push(L, -1, "modules") == LUA_TTABLE) {
-    TpRule *rule = NEW_N(a, TpRule, MODULES * lp->plan.ntp + 1);
-    for (int i = 0; i < lp->plan.ntp; i++) n += renamed(L, &lp->plan.tp[i], rule + n, a);
-    lp->plan.tp = rule;
-    lp->plan.ntp = n;
-  }
-  lua_settop(L, top);
-}
-
-/* Modules of the architecture on top that have one other name in memory. */
-static ModuleNames module_names(lua_State *L, Arena *a) {
-  VEC(ModuleName) all = {0};
-  int top = lua_gettop(L);
-  bool any = field_push(L, -1, "modules") == LUA_TTABLE && sorted_keys(L, top + 1);
-  int keys = lua_gettop(L);
-  for (int i = 1; any && lua_rawgeti(L, keys, i) == LUA_TSTRING; i++) {
-    lua_pushvalue(L, -1);
-    lua_rawget(L, top + 1);
-    /* One that is several here is packed: see packed_modules.h. */
-    if (lua_rawgeti(L, -1, 2) == LUA_TNIL && lua_rawgeti(L, -2, 1) == LUA_TSTRING)
-      *VEC_PUSH(a, all) = (ModuleName){.files = arena_str(a, lua_tostring(L, -1)),
-                                       .memory = arena_str(a, lua_tostring(L, keys + 1))};
-    lua_settop(L, keys);
-  }
-  lua_settop(L, top);
-  return (ModuleNames){.at = all.at, .n = all.n};
-}
-
-static const char *as_files(const ModuleNames *m, Arena *a, const char *pattern) {
-  char name[512];
-  if (strlen(pattern) >= sizeof name) return pattern;
-  module_to_files(m, pattern, name);
-  return arena_str(a, name);
-}
-
-static Patterns patterns_as_files(const ModuleNames *m, Arena *a, Patterns of) {
-  const char **at = NEW_N(a, const char *, of.n);
-  for (int i = 0; i < of.n; i++) at[i] = as_files(m, a, of.at[i]);
-  return (Patterns){at, of.n};
-}
-
-static PatternNumbers numbers_as_files(const ModuleNames *m, Arena *a,
-                                       PatternNumbers of) {
-  PatternNumber *at = NEW_N(a, PatternNumber, of.n);
-  for (int i = 0; i < of.n; i++)
-    at[i] = (PatternNumber){as_files(m, a, of.at[i].pattern), of.at[i].number};
-  return (PatternNumbers){at, of.n};
-}
-
-/* Patterns may have the names that PEFT has, those of modules in memory. */
-static void rename_patterns(Adapter *of, Arena *a) {
-  const ModuleNames *m = &of->modules;
-  of->targets = patterns_as_files(m, a, of->targets);
-  of->experts = patterns_as_files(m, a, of->experts);
-  of->saved = patterns_as_files(m, a, of->saved);
-  of->ranks = numbers_as_files(m, a, of->ranks);
-  of->alphas = numbers_as_files(m, a, of->alphas);
-}
-
-void model_modules(lua_State *L, LangPlan *lp) {
-  int top = lua_gettop(L);
-  Arena *a = lp->arena;
-  VEC(const char *) experts = {0};
-  if (!lp->arch || !lp->plan.adapter.rank || !push_architecture(L, lp->arch)) return;
-  ModuleNames m = module_names(L, a);
-  if (field_push(L, -1, "peft") == LUA_TTABLE) {
-    field_push(L, -1, "names_of_files");
-    m.tensors = lua_toboolean(L, -1);
-    bool list = field_push(L, -2, "takes_for_experts") == LUA_TTABLE;
-    for (int i = 1; list && lua_rawgeti(L, -1, i) == LUA_TSTRING; i++, lua_pop(L, 1))
-      *VEC_PUSH(a, experts) = arena_str(a, lua_tostring(L, -1));
-  }
-  m.experts = (Patterns){experts.at, experts.n};
-  lp->plan.adapter.modules = m;
-  if (m.n) rename_patterns(&lp->plan.adapter, a);
-  lua_settop(L, top);
-}
-
-void model_default_tp(lua_State *L, LangPlan *lp, Diags *d) {
-  int top = lua_gettop(L);
-  if (!lp->arch || !stdlib_push(L, lua_pushfstring(L, "tp_plans/%s", lp->arch))) {
-    lua_settop(L, top);
-    return;
-  }
-  if (lp->plan.tp) {
-    rename_modules(L, lp, d->arena);
-    mark_library_rules(L, lp, d->arena);
-    lua_settop(L, top);
-    return;
-  }
-  if (!sorted_keys(L, lua_gettop(L))) {
-    lua_settop(L, top);
-    return;
-  }
-  int keys = lua_gettop(L), n = (int)lua_rawlen(L, keys);
-  TpRule *rule = NEW_N(d->arena, TpRule, n + 1);
-  for (int i = 0; i < n; i++) {
-    lua_rawgeti(L, keys, i + 1);
-    lua_pushvalue(L, -1);
-    lua_rawget(L, keys - 1);
-    rule[i] = (TpRule){.pattern = arena_str(d->arena, lua_tostring(L, -2)),
-                       .style = (TpStyle)tp_style_parse(lua_tostring(L, -1), NULL),
-                       .from_default = true};
-    lua_pop(L, 2);
-  }
-  lp->plan.tp = rule;
-  lp->plan.ntp = n;
-  lua_settop(L, top);
 }

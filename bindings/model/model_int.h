@@ -1,0 +1,34 @@
+/* model_int.h - a model that is being found; shared by model.c, model_config.c and
+ * model_modules.c. */
+#ifndef WEFT_MODEL_INT_H
+#define WEFT_MODEL_INT_H
+
+#include "model.h"
+
+typedef struct Model {
+  lua_State *L;
+  LangPlan *lp;
+  Arena *arena;
+  Diags *d;
+  int arch;         /* stack index of the architecture's table */
+  int config;       /* stack index of the config that is being filled */
+  bool hf;          /* weft.hf, with weights */
+  const char *path; /* of the field that says it */
+  int written;      /* stack index of a table: config key -> key that the user wrote */
+  VEC(const char *)
+  unread; /* keys of a preset or file that the architecture does not know */
+} Model;
+
+/* ---- model.c ---- */
+/* Pushes the table of an architecture: a file of models/ with a build function. */
+bool push_architecture(lua_State *L, const char *name);
+
+/* ---- model_config.c ---- */
+/* Copies the keys of the table at `src` into the config. `path` NULL: the user has not
+ * written it, and keys that the architecture does not know are collected. */
+void config_overlay(Model *m, int src, const char *path);
+/* Runs the architecture's own check, which returns a list of { key =, message =, severity
+ * = }. */
+void config_check(Model *m);
+
+#endif
