@@ -1,8 +1,8 @@
 /* run.c - a run: one worker thread, device and communicator per local rank.
  *
- * run_open creates workers and ranks; run_all runs a job on all of them and waits until
- * the last one has finished, and meanwhile handles Ctrl-C and the stall detector. In a
- * backend with processes, all calls are made by the one worker of the process. */
+ * run_open creates workers and ranks, run_jobs.c has them do jobs, and run_close ends
+ * both. In a backend with processes, all calls are made by the one worker of the process.
+ */
 #include "run_int.h"
 
 #include "vm/device/device_environment.h"
@@ -10,13 +10,10 @@
 #include "vm/rank/saved_pieces.h"
 #include "vm/base/plural.h"
 
-#include <errno.h>
 #include <omp.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- counted allocations ---- */
@@ -29,168 +26,7 @@ static void *counted(void *ud, void *p, size_t old, size_t n) {
 
 uint64_t run_allocations(Run *r) { return atomic_exchange(&r->allocations, 0); }
 
-/* ---- jobs ---- */
-
-void job_failed(Run *r, const weft_error *why) {
-  pthread_mutex_lock(&r->lock);
-  if (!r->failed) r->first = *why;
-  r->failed = true;
-  pthread_mutex_unlock(&r->lock);
-}
-
-typedef struct Watched {
-  Job job;
-  void *arg;
-} Watched;
-
-static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
-  const Watched *j = arg;
-  weft_status st = j->job(w, j->arg, e);
-  if (st == WEFT_OK) return WEFT_OK;
-  if (e->rank < 0) e->rank = w->rank;
-  /* No rank waits for one that failed. Processes agree on the reason that is reported
-   * first. */
-  if (w->run->control) supervisor_fail(w->run->control, e->rank, e->code, e->text);
-  job_failed(w->run, e);
-  world_abort(&w->run->world, w->rank, e->code, e->text);
-  return st;
-}
-
-static void *worker_main(void *p) {
-  Worker *w = p;
-  Run *r = w->run;
-  uint64_t seen = 0;
-  pthread_mutex_lock(&r->lock);
-  for (;;) {
-    while (r->generation == seen && !r->quit) pthread_cond_wait(&r->go, &r->lock);
-    if (r->generation == seen) break;
-    seen = r->generation;
-    Job job = r->job;
-    void *arg = r->arg;
-    pthread_mutex_unlock(&r->lock);
-    weft_error why = {.rank = -1};
-    if (job(w, arg, &why) != WEFT_OK) {
-      if (why.rank < 0) why.rank = w->rank;
-      job_failed(r, &why);
-    }
-    pthread_mutex_lock(&r->lock);
-    if (--r->busy == 0) pthread_cond_signal(&r->done);
-  }
-  pthread_mutex_unlock(&r->lock);
-  return NULL;
-}
-
-/* Aborts the current step from the thread that called run_all. */
-static void abort_run(Run *r, weft_status code, const char *what) {
-  weft_error e = {.rank = -1};
-  char why[900];
-  if (r->step < 0)
-    snprintf(why, sizeof why, "%s", what);
-  else if (code == WEFT_EINTR)
-    snprintf(why, sizeof why, "%s in %sstep %lld", what, run_part(r), (long long)r->step);
-  else
-    snprintf(why, sizeof why, "%sstep %lld: %s", run_part(r), (long long)r->step, what);
-  err_set(&e, code, "%s", why);
-  job_failed(r, &e);
-  world_abort(&r->world, -1, code, why);
-}
-
-/* Polls for Ctrl-C, failures of other processes and stalls; called every tenth of a
- * second while a job that communicates runs, without the lock. */
-static void poll_run(Run *r, StallDetector *dog, bool *ended) {
-  char why[800];
-  weft_error side = {.rank = -1};
-  if (*ended) return;
-  *ended = true;
-  if (r->stop && *r->stop && !r->kind->processes)
-    abort_run(r, WEFT_EINTR, "interrupted");
-  else if (world_poll(&r->world, &side) != WEFT_OK)
-    abort_run(r, side.code, side.text);
-  else if (!r->control && stall_found(dog, r, NULL, why, sizeof why))
-    abort_run(r, WEFT_ERUN, why);
-  else
-    *ended = false;
-}
-
-static void wait_done(Run *r, bool watched) {
-  StallDetector dog = {.seen = now_s()};
-  bool ended = false;
-  while (r->busy) {
-    if (!watched) {
-      pthread_cond_wait(&r->done, &r->lock);
-      continue;
-    }
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += 100000000;
-    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
-    if (pthread_cond_timedwait(&r->done, &r->lock, &t) != ETIMEDOUT) continue;
-    pthread_mutex_unlock(&r->lock);
-    poll_run(r, &dog, &ended);
-    pthread_mutex_lock(&r->lock);
-  }
-}
-
-/* Below this many elements a copy takes less time than waking a worker thread. */
-enum { SHORT_JOB = 1 << 14 };
-
-weft_status run_each(Run *r, Job job, void *arg, int64_t elements, weft_error *e) {
-  bool here = r->c->device->host && r->world.size == r->world.here;
-  if (!here || elements > SHORT_JOB) return run_all(r, job, arg, false, e);
-  weft_error why = {.rank = -1};
-  for (int i = 0; i < r->nworker && why.code == WEFT_OK; i++)
-    if (job(&r->worker[i], arg, &why) != WEFT_OK && why.rank < 0)
-      why.rank = r->worker[i].rank;
-  if (why.code != WEFT_OK && e && e->code == WEFT_OK) *e = why;
-  return why.code;
-}
-
-weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e) {
-  Watched inner = {job, arg};
-  pthread_mutex_lock(&r->lock);
-  err_clear(&r->first);
-  r->failed = false;
-  r->job = watched ? watched_job : job;
-  r->arg = watched ? &inner : arg;
-  r->busy = r->nworker;
-  r->generation++;
-  pthread_cond_broadcast(&r->go);
-  wait_done(r, watched);
-  bool failed = r->failed || r->over;
-  weft_error first = r->over ? r->verdict : r->first;
-  pthread_mutex_unlock(&r->lock);
-  if (!failed) return WEFT_OK;
-  if (watched) r->dead = true;
-  if (e && e->code == WEFT_OK) *e = first;
-  return first.code;
-}
-
 /* ---- opening ---- */
-
-/* Blocks signals in worker threads: they are for the program that embeds weft. */
-static int start_thread(Worker *w) {
-  sigset_t block, old;
-  sigemptyset(&block);
-  sigaddset(&block, SIGINT);
-  sigaddset(&block, SIGTERM);
-  sigaddset(&block, SIGHUP);
-  pthread_sigmask(SIG_BLOCK, &block, &old);
-  int failed = pthread_create(&w->thread, NULL, worker_main, w);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  w->has_thread = !failed;
-  return failed;
-}
-
-static weft_status start_workers(Run *r, int n, weft_error *e) {
-  r->worker = mem_new(&r->alloc, (size_t)n * sizeof *r->worker);
-  if (!r->worker) return err_set(e, WEFT_ENOMEM, "out of memory");
-  r->nworker = n;
-  for (int i = 0; i < n; i++) r->worker[i] = (Worker){.run = r, .rank = i};
-  for (int i = 0; i < n; i++)
-    if (start_thread(&r->worker[i]))
-      return err_set(e, WEFT_ELIMIT, "cannot start thread %d of %d virtual ranks", i, n);
-  return WEFT_OK;
-}
 
 /* Job that initialises the backend on the first worker: libraries such as MPI expect
  * later calls from the thread that initialised them, which holds where each process has
@@ -257,7 +93,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
   r->kind = o->world ? o->world : world_default(false, false, r->c->device->host);
   TRY(world_suits(r->kind, r->c->device, e));
   device_before_others(r->c->device);
-  TRY(start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
+  TRY(run_start_workers(r, r->kind->processes ? 1 : r->c->mesh.world, e));
   TRY(run_all(r, job_start, NULL, false, e));
   r->threads =
       allowed_threads(o->threads > 0 ? o->threads : default_threads(r->world.node));
@@ -280,61 +116,6 @@ static size_t copy_bytes(const Worker *w) {
   return (size_t)saved_most(c, mesh_coord(&c->mesh, w->rank, AXIS_PP));
 }
 
-/* Whether the host fetches row counts in steps or evaluations. */
-static bool counts_rows(const Compiled *c) {
-  if (c->eval && counts_rows(c->eval)) return true;
-  for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++)
-    for (uint32_t i = 0; i < c->prog[pp].ncode; i++) {
-      const Instr *in = &c->prog[pp].code[i];
-      if (in->code == I_COLL && coll_info[in->coll].is & COLL_COUNTED) return true;
-    }
-  return false;
-}
-
-/* NULL, or why steps are not captured as graphs. Ranks in one process exchange data
- * between their device queues, while a capture covers the queue of one rank. */
-static const char *why_not_captured(const Run *r, char text[96]) {
-  if (!r->plan->cuda_graph) return "cuda_graph = false";
-  if (!r->c->device->host && counts_rows(r->c))
-    return "the host waits for rows of experts (moe.exchange)";
-  if (r->traces) return "--trace records every op";
-  if (r->nworker == 1) return NULL;
-  snprintf(text, 96, "%d ranks in one process", r->nworker);
-  return text;
-}
-
-const char *run_way(const Run *r, char text[96]) {
-  char why[96];
-  if (!r->c->device->keeps) return NULL;
-  const char *no = why_not_captured(r, why);
-  snprintf(text, 96, "%s%s", no ? "launched op by op: " : "replayed as one graph",
-           no ? no : "");
-  return text;
-}
-
-const char *run_crowded(const Run *r) {
-  char why[96];
-  bool crowded = false;
-  for (int i = 0; i < r->nworker; i++) crowded |= r->worker[i].comm.crowded;
-  if (!crowded || (r->c->device->keeps && !why_not_captured(r, why))) return NULL;
-  return "the rank's queues and NCCL's own are more than the GPU's connections: steps "
-         "that are launched op by op may stop";
-}
-
-const char *run_kernels(const Run *r) {
-  return r->nworker ? r->worker[0].dev.kernels : NULL;
-}
-
-const char *run_not_captured(Run *r) {
-  for (int i = 0; i < r->nworker; i++) {
-    const Worker *w = &r->worker[i];
-    const char *why = rank_not_captured(w->r);
-    if (!why && w->eval) why = rank_not_captured(w->eval);
-    if (why) return why;
-  }
-  return NULL;
-}
-
 /* Whether ranks of a tp group may compute the same product, of a matrix that each of them
  * has whole: its gradient is then nobody's sum, and copies that are stepped with other
  * bits drift apart. Ranks that time algorithms may find different ones the fastest. */
@@ -355,9 +136,8 @@ static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   w->dev.times = !r->plan->deterministic && !has_copied_products(r->c);
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
   if (r->c->eval) TRY(rank_new_over(r->c->eval, w->r, &w->eval, e));
-  char text[96];
-  if (!why_not_captured(r, text)) rank_capture(w->r);
-  if (w->eval && !why_not_captured(r, text)) rank_capture(w->eval);
+  if (run_captures(r)) rank_capture(w->r);
+  if (w->eval && run_captures(r)) rank_capture(w->eval);
   w->block = mem_new(&r->alloc, (size_t)r->block_max * sizeof *w->block);
   w->copy = r->saves ? mem_new(&r->alloc, copy_bytes(w)) : NULL;
   if (!w->block || (r->saves && !w->copy))

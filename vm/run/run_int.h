@@ -84,6 +84,10 @@ struct Run {
   weft_error verdict; /* and this is why */
 };
 
+/* ---- run_jobs.c ---- */
+/* Starts the worker threads of n local ranks. */
+weft_status run_start_workers(Run *r, int n, weft_error *e);
+
 /* Runs `job` on all workers; returns the failure that came first. `watched`: the job
  * communicates, so a failure aborts the backend's waits and the stall detector is active.
  */
@@ -102,6 +106,10 @@ static inline Rank *worker_rank(const Worker *w) {
 static inline const char *run_part(const Run *r) {
   return r->evaluates ? "the evaluation after " : "";
 }
+
+/* ---- launch_way.c ---- */
+/* Whether steps may be captured as graphs on a device that can. */
+bool run_captures(const Run *r);
 
 /* ---- world_options.c ---- */
 enum { RUN_SETTINGS = 64 };
