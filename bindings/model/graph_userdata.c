@@ -497,7 +497,7 @@ static weft_status check_routers(const ModelCall *c, const Plan *p, Diags *d) {
         (op->attr.aux != 0 || op->attr.z != 0)) {
       diag_error(d, "unsupported", "loss",
                  "losses of routers are built for a loss that is divided by label tokens")
-          ->suggestion = "moe = { aux_loss = 0, z_loss = 0 }";
+          ->suggestion = "moe = { aux_loss_coef = 0, z_loss_coef = 0 }";
       return WEFT_EPLAN;
     }
   }

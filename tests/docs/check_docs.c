@@ -204,6 +204,14 @@ START_TEST(mutants_are_of_this_source) {
 }
 END_TEST
 
+/* What a message tells a user to write is refused if the plan has no such field. */
+START_TEST(messages_name_fields) {
+  Outcome o = process_run(60, "sh -c 'cd " WEFT_SOURCE_DIR
+                              " && $weft lua tests/docs/messages.lua'");
+  ck_assert_msg(o.code == 0, "messages that name no field:\n%s%s", o.out, o.err);
+}
+END_TEST
+
 /* A name that is not there sends a reader off to look for it. */
 START_TEST(comments_name_what_is_there) {
   Outcome o = process_run(120, "sh -c 'cd " WEFT_SOURCE_DIR
@@ -275,6 +283,7 @@ Suite *docs_suite(void) {
   tcase_set_timeout(t, 300);
   tcase_add_test(t, schedules_have_their_pictures);
   tcase_add_test(t, mutants_are_of_this_source);
+  tcase_add_test(t, messages_name_fields);
   tcase_add_test(t, comments_name_what_is_there);
   tcase_add_test(t, rooms_are_in_order);
   tcase_add_test(t, suites_cover_all_rooms);
