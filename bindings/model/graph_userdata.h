@@ -39,6 +39,8 @@ typedef struct TensorUd {
   Tid id;
 } TensorUd;
 
+/* Makes the types of `g` and its tensors known to Lua. */
+void graph_make_types(lua_State *L);
 /* Argument 1 as a graph that is still being built; else raises an error. */
 GraphUd *graph_self(lua_State *L);
 /* The tensor at `arg`, which must belong to `u`; `what` is named in the error. */

@@ -13,7 +13,7 @@ void model_default_tp(lua_State *L, LangPlan *lp, Diags *d);
  */
 void model_modules(lua_State *L, LangPlan *lp);
 
-/* ---- graph_userdata.c ---- */
+/* ---- model_call.c ---- */
 /* Calls the model function for a batch of B sequences of T tokens. `g` comes from
  * graph_new(arena, B, T) and is finished afterwards; of `plan` moe is what g:moe()
  * returns, and loss what g:loss() adds. May be called again with a changed config. */
