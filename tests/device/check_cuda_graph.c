@@ -327,6 +327,8 @@ typedef struct Members {
   ToyOptions toy;
   uint64_t order;
   int fault; /* of rank 0: waits that are lost (1), or are for what was before (2) */
+  const char
+      *connections; /* to the GPU: fewer than streams, or NULL: as weft sets them */
 } Members;
 
 /* Says the bits of rank 0, and what it says of launches. */
@@ -341,6 +343,7 @@ static bool be_rank(const Rendezvous *m, const void *arg) {
   if (x->fault && m->rank == 0) kind.load = load_faulty;
   o.device = &kind;
   order(x->order + 7 * (uint64_t)m->rank);
+  if (x->connections) setenv(CUDA_CONNECTIONS, x->connections, 1);
   if (toy_compile(&t, &o, NULL) != WEFT_OK) return false;
   OK(run_open(&t.plan, t.compiled, &options, &r, &trace_err));
   OK(run_init(r, &trace_err));
@@ -357,10 +360,12 @@ static bool be_rank(const Rendezvous *m, const void *arg) {
   h = state_bits(h, r, &t);
   uint64_t replays = r->worker[0].dev.count.replays;
   if (m->rank == 0) printf("bits %016llx; %s\n", (unsigned long long)h, run_way(r, way));
+  if (m->rank == 0 && run_crowded(r)) printf("%s\n", run_crowded(r));
+  uint64_t first = r->worker[0].comm.crowded; /* it is captured, too */
   run_close(r);
   toy_free(&t);
   bool kept = !o.no_graph && !(x->fault && m->rank == 0);
-  return replays == (kept ? TAKEN - 1 : 0);
+  return replays == (kept ? TAKEN - 1 + first : 0) && first == (x->connections != NULL);
 }
 
 /* "bits ..." up to the number's end. */
@@ -386,6 +391,27 @@ START_TEST(the_bits_of_ranks_are_the_same) {
   ck_assert_msg(strstr(f.text, "; launched op by op: cuda_graph = false") != NULL, "%s",
                 f.text);
   ck_assert_str_eq(plain, kept);
+}
+END_TEST
+
+/* With NCCL's streams there are more than connections: the first step is a graph as well,
+ * and where there are none to be, the run says so. */
+START_TEST(a_crowded_first_step_is_a_graph) {
+  static const char *const few[LEN(meshes)] = {"8", "8", "3", "3", "4"};
+  static const char stop[] = "steps that are launched op by op may stop";
+  Members x = {.toy = meshes[_i](), .order = (uint64_t)_i};
+  Forked f;
+  char usual[32], kept[32], plain[32];
+  take_bits(&x, usual, &f);
+  ck_assert_ptr_null(strstr(f.text, stop));
+  x.connections = few[_i];
+  take_bits(&x, kept, &f);
+  ck_assert_ptr_null(strstr(f.text, stop));
+  x.toy.no_graph = true;
+  take_bits(&x, plain, &f);
+  ck_assert_msg(strstr(f.text, stop) != NULL, "%s", f.text);
+  ck_assert_str_eq(usual, kept);
+  ck_assert_str_eq(usual, plain);
 }
 END_TEST
 
@@ -418,6 +444,7 @@ Suite *cuda_graph_suite(void) {
   tcase_add_test(tc, a_nan_in_a_replay_is_found);
   tcase_add_loop_test(tc, a_capture_that_breaks_is_told, 0, 2);
   tcase_add_loop_test(tc, the_bits_of_ranks_are_the_same, 0, LEN(meshes));
+  tcase_add_loop_test(tc, a_crowded_first_step_is_a_graph, 1, LEN(meshes));
   tcase_add_loop_test(tc, what_breaks_a_capture_is_told, 0, LEN(breaks));
   suite_add_tcase(s, tc);
   return s;
