@@ -1,6 +1,8 @@
 /* tokens.c - ids of a conversation. The whole text is encoded at once, as Transformers
  * does it, so a token may lie across the border of two pieces: it is learnt if any byte
  * of it is. Where tokens lie follows from their lengths, as long as they spell the text.
+ * A text that no template wrote then gets the special tokens that the tokenizer puts
+ * before one.
  */
 #include "chat.h"
 
@@ -53,12 +55,30 @@ static weft_status room(ChatTokens *o, weft_error *e) {
   return WEFT_OK;
 }
 
+/* The ids of the text, behind those that the tokenizer puts before one, if the text has
+ * not have them already; *before: how many these are. */
+static weft_status encode(const Tokenizer *t, const ChatText *text, ChatTokens *o,
+                          size_t *before, weft_error *e) {
+  TokenIds *ids = &o->ids;
+  ids->n = 0;
+  if (text->begins) TRY(tokenizer_begin(t, ids, e));
+  size_t k = *before = ids->n, size = sizeof *ids->at;
+  const char *s = text->text.s ? text->text.s : "";
+  TRY(tokenizer_encode(t, s, text->text.n, false, ids, e));
+  if (k == 0 || ids->n < 2 * k || memcmp(ids->at, ids->at + k, k * size)) return WEFT_OK;
+  ids->n -= k;
+  *before = 0;
+  memmove(ids->at, ids->at + k, ids->n * size);
+  return WEFT_OK;
+}
+
 weft_status chat_tokens(const Tokenizer *t, const ChatText *text, ChatTokens *out,
                         weft_error *e) {
-  size_t n = text->text.n, i = 0, begin = 0;
-  out->ids.n = out->spelled.n = 0;
-  TRY(tokenizer_encode(t, text->text.s ? text->text.s : "", n, false, &out->ids, e));
-  TRY(tokenizer_decode(t, out->ids.at, out->ids.n, true, &out->spelled, e));
+  size_t n = text->text.n, i, begin = 0;
+  out->spelled.n = 0;
+  TRY(encode(t, text, out, &i, e));
+  if (out->ids.n > i)
+    TRY(tokenizer_decode(t, out->ids.at + i, out->ids.n - i, true, &out->spelled, e));
   TRY(room(out, e));
   bool same = out->spelled.n == n && spells(out, text->text.s, n);
   for (size_t k = 0; k < text->n; k++) {

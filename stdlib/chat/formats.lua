@@ -236,8 +236,26 @@ local function common(a, b)
   return n
 end
 
+-- The pieces of a prompt and an answer that are texts, which no template is for: what the tokenizer
+-- puts before a text comes before them, and the end token behind them, unless they have it.
+local function preferred_text(row, options, which)
+  local eos = options.eos
+  for _, key in ipairs { "prompt", "chosen", "rejected" } do
+    local s = text_field(row, key, true)
+    if s == "" and key ~= "prompt" then fail('"%s" is empty', key) end
+    if options.special then check_special({ content = s }, '"' .. key .. '"', options.special) end
+  end
+  if not eos then
+    fail("no end token is known, which texts end with: eos_token in tokenizer_config.json, or "
+         .. "options = { eos = \"...\" }")
+  end
+  local answer = row[which]
+  if answer:sub(-#eos) ~= eos then answer = answer .. eos end
+  return { begins = true, { row.prompt }, { answer, learn = true } }
+end
+
 -- Answer `which`, "chosen" or "rejected": the messages, how many of these are the prompt, or
--- pieces, where the row has texts, which no template is for.
+-- pieces, where the row has texts.
 function formats.preference(row, options, which)
   for _, key in ipairs { "chosen", "rejected" } do
     if text.is_null(row[key]) then
@@ -245,11 +263,7 @@ function formats.preference(row, options, which)
     end
   end
   if type(row.chosen) == "string" or type(row.rejected) == "string" then
-    local prompt = text_field(row, "prompt", true)
-    for _, key in ipairs { "chosen", "rejected" } do
-      if text_field(row, key, true) == "" then fail('"%s" is empty', key) end
-    end
-    return nil, { { prompt }, { row[which] .. (options.eos or ""), learn = true } }
+    return nil, preferred_text(row, options, which)
   end
   local lists = {}
   for _, key in ipairs { "chosen", "rejected" } do

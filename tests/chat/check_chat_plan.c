@@ -242,12 +242,76 @@ START_TEST(pairs_of_answers) {
 }
 END_TEST
 
-START_TEST(texts_that_are_preferred) {
-  put("p.jsonl",
-      "{\"prompt\": \"one \", \"chosen\": \"two\", \"rejected\": \"three\"}\n"
-      "{\"prompt\": \"two \", \"chosen\": \"five\", \"rejected\": \"four\"}\n");
-  put_preferences("preference", "loss = 'dpo'");
+/* What the tokenizer puts before a text, as Llama 3's begin token, stands before each. */
+static void tokenizer_that_begins_texts(void) {
+  char *s;
+  size_t n;
+  const char *from = WEFT_SOURCE_DIR "/tests/chat/nfc.json";
+  ck_assert_int_eq(file_read(NULL, from, FILE_OWN_MAX, &s, &n, &scratch_error), WEFT_OK);
+  char *at = strstr(s, "\"post_processor\":null");
+  ck_assert_ptr_nonnull(at);
+  put("tokenizer.json",
+      arena_printf(scratch_arena,
+                   "%.*s\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+                   "{\"SpecialToken\":{\"id\":\"<|im_start|>\",\"type_id\":0}},"
+                   "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],"
+                   "\"special_tokens\":{\"<|im_start|>\":{\"id\":\"<|im_start|>\","
+                   "\"ids\":[1],\"tokens\":[\"<|im_start|>\"]}}}%s",
+                   (int)(at - s), s, strchr(at, ',')));
+  mem_free(NULL, s, n + 1);
+}
+
+#define END    "<|im_end|>"
+#define EOS    "{ \"eos_token\": \"" END "\" }"
+#define ASKING "{\"prompt\": \"one \", \"chosen\": "
+#define TEXTS(end)                                                                       \
+  ASKING "\"two\", \"rejected\": \"three" end "\"}\n"                                    \
+         "{\"prompt\": \"two \", \"chosen\": \"five" end "\", \"rejected\": \"four\"}\n"
+
+static Outcome ids_of_pairs(void) {
   expect(0, "loss   0.6931", "", "$weft run plan.lua");
+  Outcome o = expect(0, "", "", "sh -c 'cat .weft/*/1.bin | md5sum'");
+  process_run(SECONDS, "rm -r .weft");
+  return o;
+}
+
+/* The tokens of the same texts as documents; an end that a text has is not doubled. */
+START_TEST(texts_that_are_preferred) {
+  put("tokenizer_config.json", EOS);
+  put("t.jsonl", "{\"text\": \"one two\"}\n{\"text\": \"one three\"}\n"
+                 "{\"text\": \"two five\"}\n{\"text\": \"two four\"}\n");
+  put_preferences("preference", "loss = 'dpo'");
+  for (int begins = 0; begins < 2; begins++) {
+    if (begins) tokenizer_that_begins_texts();
+    expect(0, "", "", "$weft tokenize tokenizer.json t.jsonl --eot '" END "' -o t.bin");
+    Outcome documents = expect(0, "", "", "sh -c 'cat t.bin | md5sum'");
+    put("p.jsonl", TEXTS(""));
+    ck_assert_str_eq(ids_of_pairs().out, documents.out);
+    put("p.jsonl", TEXTS(END));
+    ck_assert_str_eq(ids_of_pairs().out, documents.out);
+  }
+}
+END_TEST
+
+static const struct {
+  const char *row, *config, *fields, *text;
+} bad_text[] = {
+    {TEXTS(""), "{}", "", "no end token is known, which texts end with"},
+    {TEXTS(END), EOS, ", refuse_special = true",
+     "p.jsonl:1: error: \"rejected\": holds the special token " END},
+    {ASKING "\"a <think>\", \"rejected\": \"b\"}\n", EOS, ", refuse_special = true",
+     "p.jsonl:1: error: \"chosen\": holds the special token <think>"},
+    {"{\"prompt\": \"<think>\", \"chosen\": \"a\", \"rejected\": \"b\"}\n", EOS,
+     ", refuse_special = true", "\"prompt\": holds the special token <think>"},
+};
+
+START_TEST(texts_that_cannot_be_used) {
+  put("tokenizer_config.json", bad_text[_i].config);
+  put("p.jsonl", bad_text[_i].row);
+  put_preferences(arena_printf(scratch_arena, "preference'%s, train_on = 'assistant",
+                               bad_text[_i].fields),
+                  "loss = 'dpo'");
+  expect(2, "", bad_text[_i].text, "$weft check plan.lua");
 }
 END_TEST
 
@@ -295,6 +359,7 @@ Suite *chat_plan_suite(void) {
   tcase_add_test(t, checkpoints_are_converted);
   tcase_add_test(t, pairs_of_answers);
   tcase_add_test(t, texts_that_are_preferred);
+  tcase_add_loop_test(t, texts_that_cannot_be_used, 0, LEN(bad_text));
   tcase_add_loop_test(t, names_what_is_no_pair, 0, LEN(unpaired));
   tcase_add_test(t, a_function_of_the_plan);
   tcase_add_test(t, data_for_validation_and_shares);

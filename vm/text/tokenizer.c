@@ -174,11 +174,15 @@ static weft_status need_utf8(const Tokenizer *t, const char *s, size_t n, weft_e
   return err_set(e, WEFT_EFILE, "the text is not UTF-8 from byte %zu on", valid);
 }
 
+weft_status tokenizer_begin(const Tokenizer *t, TokenIds *out, weft_error *e) {
+  for (int i = 0; i < t->before.n; i++) TRY(token_ids_add(out, t->before.at[i], e));
+  return WEFT_OK;
+}
+
 weft_status tokenizer_encode(const Tokenizer *t, const char *s, size_t n, bool special,
                              TokenIds *out, weft_error *e) {
   TRY(need_utf8(t, s, n, e));
-  for (int i = 0; special && i < t->before.n; i++)
-    TRY(token_ids_add(out, t->before.at[i], e));
+  if (special) TRY(tokenizer_begin(t, out, e));
   TRY(around_added(t, &t->raw, s, n, normalized, out, e));
   for (int i = 0; special && i < t->after.n; i++)
     TRY(token_ids_add(out, t->after.at[i], e));

@@ -28,6 +28,8 @@ weft_status token_ids_add(TokenIds *ids, int32_t id, weft_error *e);
  * file puts around a text, such as a begin token. Thread-safe. */
 weft_status tokenizer_encode(const Tokenizer *t, const char *s, size_t n, bool special,
                              TokenIds *out, weft_error *e);
+/* Adds the special tokens that the file puts before a text. */
+weft_status tokenizer_begin(const Tokenizer *t, TokenIds *out, weft_error *e);
 /* The text that is split into tokens: as the file normalizes s[0, n). */
 weft_status tokenizer_normal(const Tokenizer *t, const char *s, size_t n, Text *out,
                              weft_error *e);
