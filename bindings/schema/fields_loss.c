@@ -120,21 +120,10 @@ void field_loss(Check *c, int idx, const char *path) {
   lua_settop(L, top);
 }
 
-/* Losses of sequences and pairs need sequences that hold one document, and pairs that
- * nothing takes apart. */
-static void data_rules(Check *c) {
+/* Pairs are of two documents in a row, which nothing takes apart. */
+static void pair_rules(Check *c) {
   Plan *p = c->plan;
-  if (p->loss.per == LOSS_PER_TOKENS) return;
-  bool pairs = p->loss.per == LOSS_PER_PAIRS, files = p->data.kind != DATA_SYNTHETIC;
-  if (p->packed.on && !p->packed.alone)
-    diag_error(c->d, "option", "packed",
-               "a loss that is divided by sequences or pairs needs one document in each")
-        ->suggestion = "packed = { size = batch.seq, alone = true }";
-  else if (pairs && files && !p->packed.alone)
-    diag_error(c->d, "required", "packed",
-               "a loss of pairs needs whole documents, two of which are a pair")
-        ->suggestion = "packed = { size = batch.seq, alone = true }";
-  if (!pairs) return;
+  const DataSpec *val = p->data.val;
   p->packed.pairs = true;
   if (p->packed.size && p->packed.too_long != TOO_LONG_ERROR &&
       p->packed.too_long != TOO_LONG_TRUNCATE)
@@ -144,10 +133,28 @@ static void data_rules(Check *c) {
   if (p->data.val_fraction > 0)
     diag_error(c->d, "unsupported", "data.val_fraction",
                "is not built for pairs: data.val names files for validation");
-  if (p->data.nweights > 1)
-    diag_error(c->d, "unsupported", "data",
-               "a blend of pairs is not built: name the "
-               "files without weights");
+  for (const DataSpec *d = &p->data; d; d = d == val ? NULL : val)
+    if (d->nweights > 1)
+      diag_error(c->d, "unsupported", d == val ? "data.val" : "data",
+                 "a blend of pairs is not built: name the files without weights");
+}
+
+static bool has_files(const DataSpec *d) { return d && d->kind != DATA_SYNTHETIC; }
+
+/* Losses of sequences and pairs need sequences that hold one document. */
+static void data_rules(Check *c) {
+  Plan *p = c->plan;
+  bool pairs = p->loss.per == LOSS_PER_PAIRS;
+  if (p->loss.per == LOSS_PER_TOKENS) return;
+  if (p->packed.on && !p->packed.alone)
+    diag_error(c->d, "option", "packed",
+               "a loss that is divided by sequences or pairs needs one document in each")
+        ->suggestion = "packed = { size = batch.seq, alone = true }";
+  else if (pairs && !p->packed.alone && (has_files(&p->data) || has_files(p->data.val)))
+    diag_error(c->d, "required", "packed",
+               "a loss of pairs needs whole documents, two of which are a pair")
+        ->suggestion = "packed = { size = batch.seq, alone = true }";
+  if (pairs) pair_rules(c);
 }
 
 /* Cross entropy, divided by label tokens. */
@@ -169,18 +176,29 @@ static void token_rules(Check *c) {
   lua_pop(c->L, 1);
 }
 
-/* Conversations are pairs for a loss of pairs, and for no other. */
-static void chat_rules(Check *c) {
+/* Conversations are pairs for a loss of pairs, and for no other. The table of their
+ * fields is on top of the stack. */
+static void chat_format(Check *c, const char *path) {
   bool pairs = c->plan->loss.per == LOSS_PER_PAIRS;
-  if (c->plan->data.kind != DATA_CHAT) return;
-  field_push(c->L, PLAN_INDEX, "data");
   const char *format = text_of(c, lua_gettop(c->L), "format");
-  lua_pop(c->L, 1);
   if (str_eq(format ? format : "", "preference") == pairs) return;
-  diag_error(c->d, "option", "data.format",
+  diag_error(c->d, "option", arena_printf(c->arena, "%s.format", path),
              pairs ? "the loss is of pairs: a row has a chosen and a rejected answer"
                    : "rows with a chosen and a rejected answer are for a loss of pairs")
       ->suggestion = pairs ? "format = \"preference\"" : "loss = \"dpo\"";
+}
+
+static void chat_rules(Check *c) {
+  const DataSpec *data = &c->plan->data;
+  int top = lua_gettop(c->L);
+  if (field_push(c->L, PLAN_INDEX, "data") == LUA_TTABLE) {
+    if (data->kind == DATA_CHAT) chat_format(c, "data");
+    if (data->val && data->val->kind == DATA_CHAT) {
+      field_push(c->L, top + 1, "val");
+      chat_format(c, "data.val");
+    }
+  }
+  lua_settop(c->L, top);
 }
 
 /* A file has a number for each sequence of one stream. */

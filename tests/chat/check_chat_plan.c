@@ -315,6 +315,11 @@ START_TEST(texts_that_cannot_be_used) {
 }
 END_TEST
 
+/* Data with such a format, and others for validation. */
+#define VAL(format, files)                                                               \
+  format "', val = weft.chat { " files ", tokenizer = '.', template = 'chatml' }, "      \
+         "train_on = 'assistant"
+
 static const struct {
   const char *row, *format, *rest, *text;
 } unpaired[] = {
@@ -329,6 +334,14 @@ static const struct {
     {CONVERSATION(BETTER), "messages", "loss = 'dpo'",
      "plan.data.format: the loss is of pairs"},
     {PAIR, "preference", "", "are for a loss of pairs"},
+    {PAIR, VAL("preference", "'p.jsonl'"), "loss = 'dpo'",
+     "plan.data.val.format: the loss is of pairs"},
+    {CONVERSATION(BETTER), VAL("messages", "'p.jsonl', format = 'preference'"), "",
+     "plan.data.val.format: rows with a chosen and a rejected answer are for"},
+    {PAIR,
+     VAL("preference", "files = { 'p.jsonl', '*.jsonl' }, weights = { 1, 2 }, "
+                       "format = 'preference'"),
+     "loss = 'dpo'", "plan.data.val: a blend of pairs is not built"},
 };
 
 START_TEST(names_what_is_no_pair) {
