@@ -14,6 +14,33 @@ static void warmup(Job *j) {
       (long long)p->steps, (long long)lr.warmup, plural(lr.warmup, "s"));
 }
 
+/* A fall that the warmup leaves no room for, or that is over long before the run. */
+static void fall(Job *j) {
+  const Plan *p = lang_plan(j->lp);
+  LrSchedule lr = lr_resolved(p);
+  int64_t left = MAX(lr.steps - lr.warmup, 0);
+  bool over = lr.steps < p->steps, falls = lr.kind != LR_CONSTANT;
+  if (p->epochs > 0 || lr.kind == LR_INVERSE_SQRT || !falls || lr.warmup > p->steps)
+    return;
+  if (over && left == 0)
+    diag_warn(
+        &j->d, "warmup", "optimizer.lr.steps",
+        "%lld is no more than the warmup of %lld step%s: behind it the rate is %g at "
+        "once",
+        (long long)lr.steps, (long long)lr.warmup, plural(lr.warmup, "s"), lr.min);
+  else if (lr.kind == LR_WSD && lr.decay > left)
+    diag_warn(&j->d, "warmup",
+              lr.decay_ratio > 0 ? "optimizer.lr.decay_ratio" : "optimizer.lr.decay",
+              "the warmup of %lld step%s leaves %lld of %lld for a fall of %lld, which "
+              "takes these",
+              (long long)lr.warmup, plural(lr.warmup, "s"), (long long)left,
+              (long long)lr.steps, (long long)lr.decay);
+  else if (over && lr.min == 0)
+    diag_warn(&j->d, "warmup", "optimizer.lr.steps",
+              "the rate is 0 from step %lld on, and train.steps = %lld",
+              (long long)lr.steps, (long long)p->steps);
+}
+
 /* Positions beyond those that the model was made for were never seen in training. */
 static void positions(Job *j) {
   int64_t most;
@@ -57,6 +84,7 @@ static void tp_cuts_little(Job *j) {
 
 void job_advise(Job *j) {
   warmup(j);
+  fall(j);
   positions(j);
   tp_over_nodes(j);
   tp_cuts_little(j);

@@ -40,6 +40,45 @@ START_TEST(warmup_and_positions) {
 }
 END_TEST
 
+static const struct {
+  const char *lr, *want;
+} rates[] = {
+    {"weft.linear { max = 1, warmup = 3, steps = 10 }", ""},
+    {"weft.linear { max = 1, warmup = 10 }", ""},
+    {"weft.cosine { max = 1, min = 0.1, steps = 6 }", ""},
+    {"weft.constant { max = 1, warmup = 10 }", ""},
+    {"weft.inverse_sqrt { max = 1, warmup = 10 }", ""},
+    {"weft.wsd { max = 1, warmup = 6, decay = 4 }", ""},
+    {"weft.wsd { max = 1, warmup = 6, decay = 5 }",
+     "decay: the warmup of 6 steps leaves 4 of 10 for a fall of 5, which takes these"},
+    {"weft.wsd { max = 1, warmup_ratio = 0.5, decay_ratio = 0.6, min = 0.1 }",
+     "decay_ratio: the warmup of 5 steps leaves 5 of 10 for a fall of 6, which takes "
+     "these"},
+    {"weft.wsd { max = 1, decay = 11 }",
+     "decay: the warmup of 0 steps leaves 10 of 10 for a fall of 11, which takes these"},
+    {"weft.linear { max = 1, min = 0.1, warmup = 5, steps = 5 }",
+     "steps: 5 is no more than the warmup of 5 steps: behind it the rate is 0.1 at once"},
+    {"weft.cosine { max = 1, min_ratio = 0.5, warmup = 5, steps = 3 }",
+     "steps: 3 is no more than the warmup of 5 steps: behind it the rate is 0.5 at once"},
+    {"weft.linear { max = 1, steps = 6 }",
+     "steps: the rate is 0 from step 6 on, and train.steps = 10"},
+};
+
+/* A fall that is shorter than the plan says, or over too soon. */
+START_TEST(rates_that_fall_otherwise) {
+  const char *want = rates[_i].want;
+  if (*want)
+    want = arena_printf(scratch_arena,
+                        "plan.lua:4: warning: plan.optimizer.lr.%s [warmup]\n1 warning\n",
+                        want);
+  warns(arena_printf(scratch_arena,
+                     BATCH
+                     ", train = { steps = 10 },\noptimizer = weft.adamw { lr = %s }",
+                     rates[_i].lr),
+        want);
+}
+END_TEST
+
 START_TEST(tensor_parallelism_that_does_little) {
   warns(BATCH ", mesh = { tp = 2 }", "");
   warns(
@@ -171,6 +210,7 @@ Suite *advice_suite(void) {
   TCase *c = tcase_create("advice");
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_test(c, warmup_and_positions);
+  tcase_add_loop_test(c, rates_that_fall_otherwise, 0, LEN(rates));
   tcase_add_test(c, tensor_parallelism_that_does_little);
   tcase_add_test(c, rules_of_sizing);
   tcase_add_test(c, copies_and_long_sequences);
