@@ -43,16 +43,20 @@ local function result(m, state, between)
   return open .. "<｜tool▁output▁begin｜>" .. (m.content or "") .. "<｜tool▁output▁end｜>"
 end
 
--- The version has: system(texts), the system message of several; calls(m): whether a message is
+-- The version has: system(list), which of several system messages count; calls(m): whether a message is
 -- a call; closes: "last" or "each", after which calls their list ends; between: two results.
 return function(messages, tools, options, version)
   local out, put = text.pieces()
   if tools then error("deepseek has no place for tools: describe them in a system message", 0) end
   local systems, state = {}, {}
   for _, m in ipairs(messages) do
-    if m.role == "system" then systems[#systems + 1] = m.content end
+    if m.role == "system" then systems[#systems + 1] = m end
   end
-  put((options.bos or "") .. version.system(systems))
+  put(options.bos or "")
+  for i, m in ipairs(version.system(systems)) do
+    if i > 1 then put "\n\n" end
+    put(m.content, m.learn)
+  end
   for _, m in ipairs(messages) do
     if m.role == "user" then
       state.tool = false

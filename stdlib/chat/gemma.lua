@@ -1,5 +1,5 @@
 -- gemma.lua - turns of user and model that alternate, which Gemma 1 to 3 have. `before` stands
--- at the head of the first one.
+-- at the head of the first one: a message, or nothing.
 local text = require "weft.chat.text"
 
 return function(messages, tools, options, before)
@@ -10,8 +10,11 @@ return function(messages, tools, options, before)
     if (m.role == "user") ~= (i % 2 == 1) then
       error("gemma takes questions and answers by turns, beginning with a question", 0)
     end
-    put("<start_of_turn>" .. (m.role == "assistant" and "model" or m.role) .. "\n" ..
-        (i == 1 and before or ""))
+    put("<start_of_turn>" .. (m.role == "assistant" and "model" or m.role) .. "\n")
+    if i == 1 and before then
+      put(before.content, before.learn)
+      put "\n\n"
+    end
     local parts = {}
     for k, part in ipairs(m.parts or { m.content }) do parts[k] = text.strip(part) end
     put(table.concat(parts) .. "<end_of_turn>\n", m.learn)

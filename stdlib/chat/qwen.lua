@@ -16,6 +16,14 @@ function qwen.tools(tools)
   return table.concat(out)
 end
 
+-- The system message: `m`, or nothing, and the tools, or nothing.
+function qwen.system(m, tools, put)
+  if not m and not tools then return end
+  put "<|im_start|>system\n"
+  if m then put(m.content .. (tools and "" or "<|im_end|>\n"), m.learn) end
+  if tools then put((m and "\n\n" or "") .. qwen.tools(tools)) end
+end
+
 function qwen.call(call, arguments)
   return '<tool_call>\n{"name": "' .. call.name .. '", "arguments": ' .. arguments ..
          "}\n</tool_call>"

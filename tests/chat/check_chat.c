@@ -119,6 +119,59 @@ START_TEST(text_and_tokens_are_those_of_transformers) {
 }
 END_TEST
 
+/* ---- messages that are said to be learnt ---- */
+
+static const char *const with_system[] = {"chatml",   "deepseek", "deepseek-r1-distill",
+                                          "gemma3",   "gpt-oss",  "llama3",
+                                          "llama3.1", "mistral",  "qwen2.5",
+                                          "qwen3"};
+
+/* The learnt parts of the text, each in brackets. */
+static const char *learnt_parts(const ChatText *text) {
+  const char *s = "";
+  for (size_t i = 0; i < text->n; i++) {
+    ChatRange r = text->learnt[i];
+    s = arena_printf(scratch_arena, "%s[%.*s]", s, (int)(r.to - r.from),
+                     text->text.s + r.from);
+  }
+  return s;
+}
+
+/* A system message with "train": true is learnt wherever its template puts it, without
+ * what else stands there: dates, tools, the question. */
+START_TEST(system_messages_may_be_learnt) {
+  LangState *state = new_state();
+  const char *name = with_system[_i];
+  json_t *c = json_pack("{s:s, s:{s:s, s:s}}", "template", name, "options", "bos", "<b>",
+                        "eos", "<e>");
+  if (strcmp(name, "gpt-oss") == 0)
+    json_object_set_new(json_object_get(c, "options"), "date", json_string("today"));
+  json_t *row =
+      json_loads("{\"messages\": [{\"role\": \"system\", \"content\": \"be brief\","
+                 " \"train\": true}, {\"role\": \"user\", \"content\": \"hi\"},"
+                 " {\"role\": \"assistant\", \"content\": \"no\", \"weight\": 0}]}",
+                 0, NULL);
+  TokenizerConfig config = {.bos = NULL};
+  ChatOpen o = {.path = "cases", .push_spec = push_case, .ud = c, .config = &config};
+  ChatTemplate template;
+  ChatText text = {0};
+  weft_status st = chat_template_open(state, &o, &template, &scratch_error);
+  if (st == WEFT_OK) st = chat_render(&template, row, 0, &text, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s: %s", name, scratch_error.text);
+  static const char *const ends[] = {"", "<|im_end|>\n", "<|eot_id|>"};
+  const char *got = learnt_parts(&text);
+  bool same = false;
+  for (int i = 0; i < LEN(ends); i++)
+    same |= str_eq(got, arena_printf(scratch_arena, "[be brief%s]", ends[i]));
+  ck_assert_msg(same, "%s: \"%s\" of %s", name, got, text.text.s);
+  chat_text_free(&text);
+  chat_template_close(&template);
+  json_decref(row);
+  json_decref(c);
+  state_free(state);
+}
+END_TEST
+
 /* ---- which template a model has ---- */
 
 static void no_template(lua_State *L, void *ud) {
@@ -199,6 +252,7 @@ Suite *chat_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 300);
   tcase_add_test(t, text_and_tokens_are_those_of_transformers);
+  tcase_add_loop_test(t, system_messages_may_be_learnt, 0, LEN(with_system));
   tcase_add_test(t, templates_are_recognised_by_their_hash);
   tcase_add_test(t, other_templates_are_errors);
   return s;

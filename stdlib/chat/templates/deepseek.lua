@@ -2,7 +2,7 @@
 local deepseek = require "weft.chat.deepseek"
 
 local version = {
-  system = function(texts) return table.concat(texts, "\n\n") end,
+  system = function(list) return list end,
   calls = function(m) return m.tool_calls ~= nil end,
   closes = "last",
   between = "",

@@ -4,7 +4,7 @@
 local deepseek = require "weft.chat.deepseek"
 
 local version = {
-  system = function(texts) return texts[#texts] or "" end,
+  system = function(list) return { list[#list] } end,
   calls = function(m) return not m.content end,
   closes = "each",
   between = "\n",

@@ -5,5 +5,5 @@ return function(messages, tools, options)
   if messages[1].role == "system" then
     error("gemma has no system messages; gemma3 puts them into the first question", 0)
   end
-  return gemma(messages, tools, options, "")
+  return gemma(messages, tools, options)
 end

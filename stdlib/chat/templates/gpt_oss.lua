@@ -20,11 +20,17 @@ local function system(tools, options)
           "") .. "<|end|>"
 end
 
-local function developer(instructions, tools)
-  if instructions == "" and not tools then return "" end
-  return "<|start|>developer<|message|>" ..
-         (instructions ~= "" and "# Instructions\n\n" .. instructions .. "\n\n" or "") ..
-         (tools and "# Tools\n\n" .. typescript.namespace("functions", tools) or "") .. "<|end|>"
+-- Instructions are those of a message, or nothing.
+local function put_developer(m, tools, put)
+  local instructs = m and m.content ~= ""
+  if not instructs and not tools then return end
+  put "<|start|>developer<|message|>"
+  if instructs then
+    put "# Instructions\n\n"
+    put(m.content, m.learn)
+    put "\n\n"
+  end
+  put((tools and "# Tools\n\n" .. typescript.namespace("functions", tools) or "") .. "<|end|>")
 end
 
 local function check(m)
@@ -71,7 +77,8 @@ return function(messages, tools, options)
   tools = tools and #tools > 0 and tools
   local head = messages[1]
   local instructs = head.role == "developer" or head.role == "system"
-  put(system(tools, options) .. developer(instructs and head.content or "", tools))
+  put(system(tools, options))
+  put_developer(instructs and head, tools, put)
   local called
   for i = instructs and 2 or 1, #messages do
     local m = messages[i]

@@ -13,15 +13,15 @@ local function described(tools)
   return table.concat(out)
 end
 
-local function system(message, tools, options)
+-- What stands before the text of the system message.
+local function system_head(tools, options)
   local inside = tools and options.tools_in_user_message == false
   return (options.bos or "") .. header "system" ..
          (tools and "Environment: ipython\n" or "") ..
          "Cutting Knowledge Date: December 2023\nToday Date: " ..
          (options.date or "26 Jul 2024") .. "\n\n" ..
          (inside and "You have access to the following functions. To call a function, please " ..
-          "respond with JSON for a function call." .. form .. described(tools) or "") ..
-         (message and text.strip(message.content) or "") .. "<|eot_id|>"
+          "respond with JSON for a function call." .. form .. described(tools) or "")
 end
 
 local function call_text(m)
@@ -34,7 +34,9 @@ end
 return function(messages, tools, options)
   local out, put = text.pieces()
   local first = messages[1].role == "system" and 2 or 1
-  put(system(first == 2 and messages[1], tools, options))
+  local system = first == 2 and messages[1] or { content = "" }
+  put(system_head(tools, options))
+  put(text.strip(system.content) .. "<|eot_id|>", system.learn)
   if tools and options.tools_in_user_message ~= false then
     local m = messages[first]
     if not m then error("tools are described in the first user message, and there is none", 0) end

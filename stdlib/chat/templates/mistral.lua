@@ -55,10 +55,13 @@ return function(messages, tools, options)
   put(options.bos or "<s>")
   for i, m in ipairs(messages) do
     if m.role == "system" then
-      systems[#systems + 1] = m.content
+      systems[#systems + 1] = m
     elseif m.role == "user" then
-      put((i == last and tools and #tools > 0 and tools_text(tools) or "") .. "[INST]" ..
-          (i == last and #systems > 0 and table.concat(systems, "\n\n") .. "\n\n" or ""))
+      put((i == last and tools and #tools > 0 and tools_text(tools) or "") .. "[INST]")
+      for _, system in ipairs(i == last and systems or {}) do
+        put(system.content, system.learn)
+        put "\n\n"
+      end
       put(m.content, m.learn)
       put "[/INST]"
     elseif m.role == "tool" then

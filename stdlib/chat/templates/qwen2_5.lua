@@ -16,9 +16,8 @@ end
 return function(messages, tools, options)
   local out, put = text.pieces()
   local has_tools = tools and #tools > 0
-  local system = messages[1].role == "system" and messages[1].content or default
-  put("<|im_start|>system\n" .. system)
-  put(has_tools and "\n\n" .. qwen.tools(tools) or "<|im_end|>\n")
+  qwen.system(messages[1].role == "system" and messages[1] or { content = default },
+              has_tools and tools, put)
   for i, m in ipairs(messages) do
     if m.role == "assistant" then
       put "<|im_start|>assistant"

@@ -45,12 +45,7 @@ end
 
 return function(messages, tools, options)
   local out, put = text.pieces()
-  local system = messages[1].role == "system" and messages[1].content
-  if tools and #tools > 0 then
-    put("<|im_start|>system\n" .. (system and system .. "\n\n" or "") .. qwen.tools(tools))
-  elseif system then
-    put("<|im_start|>system\n" .. system .. "<|im_end|>\n")
-  end
+  qwen.system(messages[1].role == "system" and messages[1], tools and #tools > 0 and tools, put)
   local question, all = last_question(messages), options.keep_reasoning
   local plain = options.reasoning == false
   for i, m in ipairs(messages) do
