@@ -19,7 +19,8 @@ typedef struct ChatData {
   TokenizerConfig config;
   ChatTemplate template;
   ChatSet set;
-  const char *named; /* data.tokenizer, or NULL */
+  const char *named;  /* data.tokenizer, or NULL */
+  const char *cut_by; /* the field that says where conversations are cut */
 } ChatData;
 
 /* ---- fields ---- */
@@ -98,6 +99,7 @@ static void read_fields(lua_State *L, void *ud) {
     c->named = arena_str(c->arena, lua_tostring(L, -1));
   field_push(L, t, "max_length");
   c->set.max_length = (int64_t)lua_tonumber(L, -1);
+  c->cut_by = "max_length";
   c->set.drop_bad = flag(L, t, "drop_bad");
   c->set.refuse_special = flag(L, t, "refuse_special");
 }
@@ -186,15 +188,26 @@ static weft_status write_files(ChatData *c, const char *name, ChatCounts *n,
   return st;
 }
 
+/* Rows that truncate cut conversations where max_length would, so that what nothing is
+ * learnt of then is left out: a pair without an answer would count with a loss of log 2.
+ */
+static void cut_as_rows_do(ChatData *c) {
+  const Packed *p = &c->lp->plan.packed;
+  if (!p->size || p->too_long != TOO_LONG_TRUNCATE) return;
+  if (c->set.max_length && c->set.max_length <= p->size) return;
+  c->set.max_length = p->size;
+  c->cut_by = "packed.size";
+}
+
 /* The same for every run with these data, so it is said each time. */
 static void warn(const ChatData *c, const ChatCounts *n, Diags *d) {
   const char *path = c->val ? "data.val" : "data";
   if (n->truncated)
     diag_warn(d, "data", path,
-              "%lld of %lld conversation%s %s cut after max_length = %lld tokens",
+              "%lld of %lld conversation%s %s cut after %s = %lld tokens",
               (long long)n->truncated, (long long)n->conversations,
               plural(n->conversations, "s"), n->truncated == 1 ? "was" : "were",
-              (long long)c->set.max_length);
+              c->cut_by, (long long)c->set.max_length);
   if (n->unlearnt)
     diag_warn(d, "data", path,
               "%lld conversation%s left out, because nothing in %s is learnt",
@@ -252,6 +265,7 @@ static weft_status prepare_set(ChatData *c, Diags *d, weft_error *e) {
   ChatCounts n;
   const char *name;
   TRY(state_protect(lp->state, read_fields, c, e));
+  cut_as_rows_do(c);
   TRY(find_tokenizer(c, e));
   TRY(find_files(c, e));
   TRY(name_folder(c, &name, e));

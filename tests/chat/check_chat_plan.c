@@ -173,8 +173,9 @@ START_TEST(a_conversation_longer_than_a_row) {
         "than packed.size = 40; say packed = { ..., too_long = \"truncate\" } or "
         "\"drop\", or max_length here",
         "$weft check plan.lua --set batch.seq=40");
-  expect(0, "plan: ok", "",
-         "$weft check plan.lua --set batch.seq=40 --set packed.too_long=truncate");
+  for (int i = 0; i < 2; i++)
+    expect(0, "plan: ok", "1 of 3 conversations was cut after packed.size = 40 tokens",
+           "$weft check plan.lua --set batch.seq=40 --set packed.too_long=truncate");
   expect(0, "plan: ok", "1 of 3 conversations was cut after max_length = 40 tokens",
          "$weft check plan.lua --set batch.seq=40 --set data.max_length=40");
 }
@@ -293,6 +294,22 @@ START_TEST(texts_that_are_preferred) {
 }
 END_TEST
 
+/* A pair of which a row has no answer learns nothing, and would count in the mean. */
+START_TEST(pairs_cut_before_an_answer) {
+  put("tokenizer_config.json", EOS);
+  put("p.jsonl", "{\"prompt\": \"one\", \"chosen\": \"two\", \"rejected\": \"three\"}\n"
+                 "{\"prompt\": \"one two three four five six seven eight nine\", "
+                 "\"chosen\": \"two\", \"rejected\": \"three\"}\n");
+  put_preferences("preference", "loss = 'dpo'");
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+  Outcome o =
+      expect(0, "", "2 conversations are left out, because nothing in them is learnt",
+             "$weft run plan.lua --set batch.seq=16 --set packed.size=16 "
+             "--set packed.too_long=truncate");
+  ck_assert_msg(strstr(o.err, "whole documents in 2 rows"), "%s", o.err);
+}
+END_TEST
+
 static const struct {
   const char *row, *config, *fields, *text;
 } bad_text[] = {
@@ -372,6 +389,7 @@ Suite *chat_plan_suite(void) {
   tcase_add_test(t, checkpoints_are_converted);
   tcase_add_test(t, pairs_of_answers);
   tcase_add_test(t, texts_that_are_preferred);
+  tcase_add_test(t, pairs_cut_before_an_answer);
   tcase_add_loop_test(t, texts_that_cannot_be_used, 0, LEN(bad_text));
   tcase_add_loop_test(t, names_what_is_no_pair, 0, LEN(unpaired));
   tcase_add_test(t, a_function_of_the_plan);
