@@ -189,6 +189,36 @@ static weft_status check_noise(const ModelCall *c, Diags *d) {
   return WEFT_EPLAN;
 }
 
+/* Whether an op mixes tokens of a sequence without knowing where documents begin. */
+static bool sees_all(const Graph *g, const Op *op) {
+  bool mixes =
+      op->code == OP_attention || op->code == OP_causal_conv || op->code == OP_ssm_scan;
+  for (int i = 0; mixes && i < op->nin; i++) mixes = op->in[i] != g->input[IN_DOC_STARTS];
+  return mixes;
+}
+
+/* The plan says that documents of a sequence are apart; of a model function only the
+ * operands of its ops say so. */
+static void warn_of_documents(const ModelCall *c, const Plan *p, Diags *d) {
+  const Graph *g = c->g;
+  const Op *first = NULL;
+  int n = 0;
+  if (!p->packed.on || p->packed.alone) return;
+  for (int i = 0; i < g->op.n; i++)
+    if (sees_all(g, &g->op.at[i]) && n++ == 0) first = &g->op.at[i];
+  if (!first) return;
+  const char *unit = first->unit >= 0 ? g->unit.at[first->unit].name : "the model";
+  const char *more = n > 1 ? arena_printf(d->arena, " and of %d more", n - 1) : "";
+  Diag *x =
+      diag_warn(d, "documents", "packed",
+                "%s of %s%s: sees the other documents of a sequence, as it does not "
+                "take g:doc_starts()",
+                op_info[first->code].name, unit, more);
+  if (!g->file || !first->line) return;
+  x->file = arena_str(d->arena, g->file);
+  x->line = first->line;
+}
+
 static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
                                const Plan *p, Diags *d, weft_error *e) {
   int top = lua_gettop(L);
@@ -205,6 +235,7 @@ static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
   if (st != WEFT_OK && e) *e = why;
   if (st == WEFT_OK) st = check_mtp(c, d);
   if (st == WEFT_OK) st = check_noise(c, d);
+  if (st == WEFT_OK) warn_of_documents(c, p, d);
   return st == WEFT_OK ? check_routers(c, p, d) : st;
 }
 

@@ -79,6 +79,61 @@ START_TEST(rates_that_fall_otherwise) {
 }
 END_TEST
 
+/* A model function that has two layers of attention, of which `starts` gives what they
+ * take behind q, k and v. */
+static const char *attends(const char *first, const char *second, const char *fields) {
+  return arena_printf(
+      scratch_arena,
+      "local weft = require 'weft'\n"
+      "local function layer(g, i, x, starts)\n"
+      "  local function to(name)\n"
+      "    return g:linear(x, g:param('layers.' .. i .. name, { { 'head', 8, unit = 4 }, "
+      "{ 'hidden', 8 } }))\n"
+      "  end\n"
+      "  local q, k, v = to '.q', to '.k', to '.v'\n"
+      "  if starts then return g:attention(q, k, v, starts, { head_dim = 4 }) end\n"
+      "  return g:attention(q, k, v, { head_dim = 4 })\n"
+      "end\n"
+      "local function model(g)\n"
+      "  local e = g:param('e', { { 'vocab', 64 }, { 'hidden', 8 } })\n"
+      "  local x = g:embedding(g:tokens(), e)\n"
+      "  x = g:layer(0, function() return layer(g, 0, x, %s) end)\n"
+      "  x = g:layer(1, function() return layer(g, 1, x, %s) end)\n"
+      "  return g:cross_entropy(g:linear(x, e), g:labels())\n"
+      "end\n"
+      "return weft.plan { model = model, batch = { global = 1, seq = 16 },\n%s }\n",
+      first, second, fields);
+}
+
+#define STARTS "g:doc_starts()"
+#define SEES                                                                             \
+  ": sees the other documents of a sequence, as it does not take g:doc_starts() "        \
+  "[documents]\n1 warning\n"
+
+static const struct {
+  const char *first, *second, *fields, *want;
+} attention[] = {
+    {"nil", "nil", "", ""},
+    {STARTS, STARTS, "packed = { eot = 1 }", ""},
+    {"nil", "nil", "packed = { size = 16, alone = true }", ""},
+    {"nil", "nil", "packed = { eot = 1 }",
+     "plan.lua:8: warning: plan.packed: attention of layers.0 and of 1 more" SEES},
+    {STARTS, "nil", "packed = { bos = 1, labels = 'within' }",
+     "plan.lua:8: warning: plan.packed: attention of layers.1" SEES},
+    {"nil", STARTS, "packed = { size = 16 }",
+     "plan.lua:8: warning: plan.packed: attention of layers.0" SEES},
+};
+
+START_TEST(attention_over_documents) {
+  const char *plan =
+      attends(attention[_i].first, attention[_i].second, attention[_i].fields);
+  scratch_put("plan.lua", plan, strlen(plan));
+  Outcome o = process_run(SECONDS, "$weft check --quiet plan.lua");
+  ck_assert_msg(o.code == 0 && str_eq(o.err, attention[_i].want), "exit %d\n%s", o.code,
+                o.err);
+}
+END_TEST
+
 START_TEST(tensor_parallelism_that_does_little) {
   warns(BATCH ", mesh = { tp = 2 }", "");
   warns(
@@ -210,6 +265,7 @@ Suite *advice_suite(void) {
   TCase *c = tcase_create("advice");
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_test(c, warmup_and_positions);
+  tcase_add_loop_test(c, attention_over_documents, 0, LEN(attention));
   tcase_add_loop_test(c, rates_that_fall_otherwise, 0, LEN(rates));
   tcase_add_test(c, tensor_parallelism_that_does_little);
   tcase_add_test(c, rules_of_sizing);
