@@ -78,6 +78,50 @@ static const char *no_experts(const Job *j) {
   return holds(!op_of(j, OP_grouped_linear), "on a model without experts");
 }
 
+/* What a model function has to ask for by g:moe(). */
+static const char *unasked(bool there) {
+  return holds(!there, "on a model function that does not take it from g:moe()");
+}
+
+/* Whether a forward op with this code has what a setting of experts gives such ops. */
+static bool any(const Job *j, int code, bool (*has)(const Op *op)) {
+  bool found = false;
+  for (int i = 0; i < j->graph->forward_ops && !found; i++) {
+    const Op *op = &j->graph->op.at[i];
+    found = op->code == code && has(op);
+  }
+  return found;
+}
+
+static bool balances(const Op *op) { return op->attr.aux != 0; }
+static bool has_z(const Op *op) { return op->attr.z != 0; }
+static bool is_bounded(const Op *op) { return op->attr.bound > 0; }
+static bool has_capacity(const Op *op) { return op->attr.capacity > 0; }
+static bool drops(const Op *op) { return op->attr.drop != DROP_NONE; }
+static bool has_groups(const Op *op) { return op->attr.groups > 0; }
+
+static const char *no_balance(const Job *j) {
+  return unasked(any(j, OP_router_loss, balances));
+}
+static const char *no_router_z(const Job *j) {
+  return unasked(any(j, OP_router_loss, has_z));
+}
+static const char *no_bound(const Job *j) {
+  return unasked(any(j, OP_permute, is_bounded));
+}
+static const char *no_capacity(const Job *j) {
+  return unasked(any(j, OP_permute, has_capacity));
+}
+static const char *no_drop(const Job *j) { return unasked(any(j, OP_permute, drops)); }
+static const char *no_sinkhorn(const Job *j) { return unasked(op_of(j, OP_sinkhorn)); }
+
+/* All groups, or one, limit nothing. */
+static const char *no_groups(const Job *j) {
+  const MoePlan *m = &j->plan.moe;
+  bool limits = m->groups > 1 && m->groups != m->group_topk;
+  return unasked(!limits || any(j, OP_route, has_groups));
+}
+
 static const char *no_bias(const Job *j) {
   const Op *route = op_of(j, OP_route);
   return holds(!route || !route_has_bias(j->graph, route), "on routers without a bias");

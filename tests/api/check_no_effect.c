@@ -33,6 +33,17 @@ static const struct Example {
   "n_routed_experts = 8, n_group = 2, topk_group = 1, num_experts_per_tok = 2, "         \
   "q_lora_rank = 32, kv_lora_rank = 16, qk_nope_head_dim = 16, qk_rope_head_dim = 8, "   \
   "v_head_dim = 16 }, "
+#define ROUTES /* a model function that does not ask for g:moe() */                      \
+  "model = function(g) local E, C, F = { 'expert', 4 }, { 'hidden', 8 }, { 'ffn', 8 } "  \
+  "local e = g:param('e', { { 'vocab', 64 }, C }) "                                      \
+  "local x = g:embedding(g:tokens(), e) x = g:layer(0, function() "                      \
+  "local t = g:flatten(x) "                                                              \
+  "local w, ids = g:route(g:router_logits(t, g:param('r', { E, C })), { topk = 2 }) "    \
+  "local y, ends, at = g:permute(t, ids, w, { experts = 4 }) "                           \
+  "y = g:grouped_linear(y, g:param('up', { E, F, C }), ends) "                           \
+  "y = g:grouped_linear(g:gelu(y), g:param('down', { E, C, F }), ends) "                 \
+  "return g:add(x, g:unflatten(g:combine(y, w, at))) end) "                              \
+  "return g:cross_entropy(g:linear(x, e), g:labels()) end, "
 #define ZERO(s)  "strategy = { 'zero', " s " }"
 #define FSDP(s)  "strategy = { 'megatron_fsdp', " s " }"
 #define MOE(s)   "moe = { " s " }"
