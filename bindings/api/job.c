@@ -265,6 +265,23 @@ weft_status job_weights(Job *j, const weft_alloc *a, SafeTensors **out, weft_err
   return job_of_field(j, st, "model", e);
 }
 
+/* A token of padding is a document by itself, so that all of them choose the same
+ * experts; those have more to do, less room, and a load that a loss or a bias works
+ * against. */
+static void warn_of_padding(Job *j, const Data *data) {
+  const MoePlan *m = &j->plan.moe;
+  bool experts = false, matters = m->aux > 0 || m->z > 0 || m->bias_rate > 0 ||
+                                  m->capacity > 0 || m->most > 0;
+  double padding = data_padding(data);
+  for (int i = 0; i < j->graph->forward_ops; i++)
+    experts |= j->graph->op.at[i].code == OP_permute;
+  if (!experts || !matters || padding < 0.1) return;
+  diag_warn(&j->d, "data", "data",
+            "%.0f %% of the tokens in rows are padding, which routers see, too: they all "
+            "choose the same experts, count in what balances these and take their room",
+            100 * padding);
+}
+
 weft_status job_check_files(Job *j) {
   SafeTensors *weights = NULL;
   Data *data;
@@ -278,6 +295,7 @@ weft_status job_check_files(Job *j) {
               "%s: that is %lld sample%s of batch.seq tokens, so that a step of %lld "
               "sequences sees some of them more than once",
               data_describe(data), (long long)has, plural(has, "s"), (long long)step);
+  warn_of_padding(j, data);
   data_close(data);
   if (st == WEFT_OK) st = job_weights(j, NULL, &weights, &j->e);
   st_close(weights);

@@ -134,6 +134,40 @@ START_TEST(attention_over_documents) {
 }
 END_TEST
 
+#define HALF_FULL                                                                        \
+  ", packed = { size = 16, eot = 0 }, data = weft.tokens { 'd.bin', shuffle = false },"  \
+  " moe = { "
+
+static const struct {
+  int length;
+  const char *moe;
+  bool warns;
+} padded[] = {
+    {9, "aux_loss_coef = 0.01 }", true},   {9, "z_loss_coef = 0.01 }", true},
+    {9, "capacity_factor = 2 }", true},    {9, "dispatcher = 'allgather' }", false},
+    {15, "aux_loss_coef = 0.01 }", false},
+};
+
+/* Documents of 9 tokens leave 7 of 16 in each row for padding, all of whose tokens choose
+ * the same experts. */
+START_TEST(padding_that_routers_see) {
+  uint16_t id[32 * 15];
+  int length = padded[_i].length, n = 32 * length;
+  for (int i = 0; i < n; i++) id[i] = (i + 1) % length ? (uint16_t)(1 + i % 200) : 0;
+  scratch_put("d.bin", (char *)id, (size_t)n * sizeof *id);
+  const char *plan = arena_printf(scratch_arena,
+                                  "local weft = require 'weft'\nreturn weft.plan { model "
+                                  "= weft.model 'mixtral-tiny', "
+                                  "batch = { global = 2, seq = 16 }" HALF_FULL "%s }\n",
+                                  padded[_i].moe);
+  scratch_put("plan.lua", plan, strlen(plan));
+  Outcome o = process_run(SECONDS, "$weft check --quiet plan.lua");
+  bool warns = strstr(o.err, "plan.data: 44 % of the tokens in rows are padding, which "
+                             "routers see, too") != NULL;
+  ck_assert_msg(o.code == 0 && warns == padded[_i].warns, "exit %d\n%s", o.code, o.err);
+}
+END_TEST
+
 START_TEST(tensor_parallelism_that_does_little) {
   warns(BATCH ", mesh = { tp = 2 }", "");
   warns(
@@ -266,6 +300,7 @@ Suite *advice_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_test(c, warmup_and_positions);
   tcase_add_loop_test(c, attention_over_documents, 0, LEN(attention));
+  tcase_add_loop_test(c, padding_that_routers_see, 0, LEN(padded));
   tcase_add_loop_test(c, rates_that_fall_otherwise, 0, LEN(rates));
   tcase_add_test(c, tensor_parallelism_that_does_little);
   tcase_add_test(c, rules_of_sizing);

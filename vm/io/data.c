@@ -237,6 +237,17 @@ int64_t data_windows(const Data *d) {
   return n;
 }
 
+/* Of a blend, each stream counts by its share of the samples. */
+double data_padding(const Data *d) {
+  const Rows *r = d->rows;
+  double sum = 0;
+  if (r) return 1 - (double)r->filled / ((double)r->n * (double)d->seq);
+  for (int i = 0; d->blend && i < d->blend->n; i++)
+    sum += (double)d->blend->share[i] / (double)d->blend->cycle *
+           data_padding(d->blend->of[i]);
+  return sum;
+}
+
 const char *data_describe(const Data *d) { return d->described; }
 
 /* ---- samples ---- */

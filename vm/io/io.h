@@ -51,6 +51,7 @@ bool data_is_partial(const Data *d);
 weft_status data_name(const Data *d, int64_t i, TextBuf *t, weft_error *e);
 int64_t data_tokens(const Data *d);       /* without the other split; 0 = endless */
 int64_t data_windows(const Data *d);      /* samples of an epoch; 0 = endless */
+double data_padding(const Data *d);       /* this part of the tokens of all samples */
 const char *data_describe(const Data *d); /* "3 files, 1.2 M bytes" */
 /* Checks some ids of every file against the vocabulary. *print fingerprints sizes and
  * sampled ids, not names. */
