@@ -351,6 +351,11 @@ class Formats:
         return (bits & -0x10000).view(torch.float32).to(x.dtype)
 
 
+def in_bf16(name, p):
+    """What ops of a plan in bf16 read; biases that choose experts are in f32."""
+    return p if name.endswith("correction_bias") else p.to(torch.bfloat16)
+
+
 def microbatches(plan, batch):
     """The batch in parts, the plan of one, and how many ranks of dp take turns with them: losses
     of routers are of all ranks, so there one stands for all."""
@@ -375,7 +380,7 @@ def add_gradients(plan, config, w, trained, batch, choices, formats, native):
     for number, part in enumerate(parts):
         for p in trained:
             p.grad = None
-        read = {n: p.to(torch.bfloat16) for n, p in w.items()} if native else w
+        read = {n: in_bf16(n, p) for n, p in w.items()} if native else w
         here, counts = model_loss(one, config, read, part, choices)
         share = learnt_of(part) / learnt_of(batch)
         if share:  # the mean over no labels is none
@@ -556,7 +561,7 @@ def one(seed, number):
             _, base, config = weft(folder, "--steps", "1", *still, "--set", "adapter=false")
         _, initial, own = weft(folder, "--steps", "1", *still)
         if Formats(plan).ops:  # what is frozen has no values beside those that ops read
-            base = {n: p.to(torch.bfloat16).to(p.dtype) for n, p in base.items()}
+            base = {n: in_bf16(n, p).to(p.dtype) for n, p in base.items()}
         initial, config = base | initial, config or own
         vocabulary = max(w.shape[0] for n, w in initial.items()
                          if n.endswith(("embed_tokens.weight", "wte.weight", "embed.weight")))

@@ -203,6 +203,50 @@ static const struct {
      "8 groups of the same size, of as many as are added up or more, cannot be made"},
 };
 
+/* Sigmoids that are nearly the same, and a bias that begins at 0 or at 1 and moves by
+ * less than 16 bits hold beside 1. */
+#define CHOOSES(begins, type)                                                            \
+  "local weft = require 'weft'\n"                                                        \
+  "local function model(g)\n"                                                            \
+  "  local E, C, F = { 'expert', 8 }, { 'hidden', 16 }, { 'ffn', 16 }\n"                 \
+  "  local e = g:param('e', { { 'vocab', 64 }, C }, { std = 0.5 })\n"                    \
+  "  local x = g:embedding(g:tokens(), e)\n"                                             \
+  "  x = g:layer(0, function()\n"                                                        \
+  "    local t = g:flatten(x)\n"                                                         \
+  "    local l = g:router_logits(t, g:param('r', { E, C }, { std = 1e-3 }))\n"           \
+  "    local w, ids = g:route(l, g:param('b', { E }, { init = '" begins "' }),\n"        \
+  "                           { topk = 2, score = 1, norm_topk = 1 })\n"                 \
+  "    local y, ends, at = g:permute(t, ids, w, { experts = 8 })\n"                      \
+  "    y = g:grouped_linear(y, g:param('up', { E, F, C }, { std = 0.5 }), ends)\n"       \
+  "    y = g:grouped_linear(g:gelu(y), g:param('down', { E, C, F }, { std = 0.5 }), "    \
+  "ends)\n"                                                                              \
+  "    return g:add(x, g:unflatten(g:combine(y, w, at)))\n"                              \
+  "  end)\n"                                                                             \
+  "  return g:cross_entropy(g:linear(x, e), g:labels())\n"                               \
+  "end\n"                                                                                \
+  "return weft.plan { model = model, moe = { bias_update_rate = 0.0015 },\n"             \
+  "  batch = { global = 8, seq = 32 }, data = weft.synthetic {},\n"                      \
+  "  mesh = { dp = 2 }, train = { steps = 3 }, precision = '" type "', "
+
+static const char *const kept_by[] = {
+    "strategy = 'ddp' }", "strategy = { 'zero', stage = 1 } }", "strategy = 'fsdp2' }",
+    "strategy = 'fsdp2', freeze = { 'up' } }"};
+
+/* So it is f32 in every compute type, as the models of Hugging Face keep theirs: what all
+ * experts have more of changes no choice. */
+START_TEST(biases_are_not_rounded) {
+  static const char *const begins[][2] = {
+      {CHOOSES("zeros", "bf16"), CHOOSES("ones", "bf16")},
+      {CHOOSES("zeros", "f16"), CHOOSES("ones", "f16")}};
+  for (int i = 0; i < LEN(begins); i++) {
+    PlanBits of[2];
+    for (int k = 0; k < 2; k++)
+      of[k] = run(arena_printf(arena, "%s%s", begins[i][k], kept_by[_i]));
+    ck_assert_msg(apart(&of[0], &of[1]) == 0, "%g and %g", of[0].loss[1], of[1].loss[1]);
+  }
+}
+END_TEST
+
 START_TEST(names_what_is_wrong) {
   Text why = {0};
   VerifyReport r;
@@ -222,6 +266,7 @@ Suite *balance_suite(void) {
   tcase_add_loop_test(tc, sequences_count_as_microbatches_of_one_rank, 0, LEN(same));
   tcase_add_loop_test(tc, the_same_on_every_mesh, 0, LEN(meshes));
   tcase_add_test(tc, evaluation_chooses_by_scores);
+  tcase_add_loop_test(tc, biases_are_not_rounded, 0, LEN(kept_by));
   tcase_add_loop_test(tc, names_what_is_wrong, 0, LEN(refused));
   suite_add_tcase(s, tc);
   return s;

@@ -212,6 +212,8 @@ START_TEST(counts_of_routers_stay) {
     const Region *g = regions_find(&p->regions, REGION_GRAD, at);
     ck_assert_int_eq(g->dtype, counts ? DT_F32 : DT_BF16);
     ck_assert_int_eq(regions_value(&p->regions, at)->dtype, counts ? DT_F32 : DT_BF16);
+    const Region *read = regions_find(&p->regions, REGION_WORK, at);
+    ck_assert_int_eq(read->dtype, counts ? DT_F32 : DT_BF16);
     sums += sums_of(p, g, (DType)g->dtype);
     biases += counts;
   }

@@ -88,6 +88,27 @@ static Case case_at(int i) {
   return (Case){sparse[i % LEN(sparse)], shared[i / LEN(sparse)]};
 }
 
+/* In 16 bits, too, biases that choose experts are f32, as Transformers writes them. */
+START_TEST(biases_of_routers_are_not_narrowed) {
+  static const DType to[] = {DT_BF16, DT_F16};
+  static const char *const named[] = {"BF16", "F16"};
+  Exporter f;
+  SafeTensors *x;
+  int biases = 0;
+  exporter_start(&f, hf(oracle("deepseek_v3_moe")), "mesh = {}");
+  const char *half = exporter_write(&f, "half", (WeightsOutOptions){.dtype = to[_i]});
+  exporter_end(&f);
+  must(st_open(NULL, half, NULL, &x, &scratch_error), &scratch_error, half);
+  for (int i = 0; i < st_count(x); i++) {
+    bool bias = strstr(st_at(x, i)->name, ".e_score_correction_bias") != NULL;
+    ck_assert_str_eq(st_at(x, i)->type, bias ? "F32" : named[_i]);
+    biases += bias;
+  }
+  ck_assert_int_gt(biases, 0);
+  st_close(x);
+}
+END_TEST
+
 START_TEST(untouched_weights_keep_every_byte) {
   const char *model = case_at(_i).model, *mesh = case_at(_i).mesh;
   Exporter f;
@@ -703,6 +724,7 @@ Suite *export_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 600);
   tcase_add_loop_test(t, untouched_weights_keep_every_byte, 0, CASES);
+  tcase_add_loop_test(t, biases_of_routers_are_not_narrowed, 0, 2);
   tcase_add_loop_test(t, every_copy_is_loaded, 0, 4 * LEN(halves));
   tcase_add_loop_test(t, trained_weights_are_those_of_the_run, 0, CASES);
   tcase_add_loop_test(t, further_tokens_keep_every_byte, 0, LEN(shared));

@@ -90,12 +90,18 @@ static weft_status check_groups(Graph *g, const Op *op, int64_t experts, weft_er
   return WEFT_OK;
 }
 
+/* Whether operand 1 is a parameter that a route has as its bias, this one or another. */
+static bool is_router_bias(const Graph *g, const Op *op) {
+  const Tensor *b = &g->t.at[op->in[1]];
+  return b->kind == T_PARAM && g->param.at[b->index].share > 0;
+}
+
 /* What chooses beside scores: a bias of each expert, or keys in the place of scores. */
 static weft_status need_choice(Graph *g, const Op *op, weft_error *e) {
   const Tensor *l = op_in(g, op, 0), *b = op_in(g, op, 1);
   int64_t experts = l->dim[1].size;
   if (b->ndim == 2 && is_rows(b, DT_F32, l) && b->dim[1].size == experts) return WEFT_OK;
-  TRY(need_numbers(g, op, 1, e));
+  if (!is_router_bias(g, op)) TRY(need_numbers(g, op, 1, e));
   if (b->ndim == 1 && b->dim[0].size == experts) return WEFT_OK;
   return shape_error(g, op, e, "the bias has %lld elements for %lld experts",
                      (long long)b->dim[0].size, (long long)experts);
@@ -119,8 +125,12 @@ weft_status infer_route(Graph *g, Op *op, weft_error *e) {
   TRY(check_groups(g, op, experts, e));
   if (op->attr.scale == 0) op->attr.scale = 1;
   op->attr.experts = (int32_t)experts;
-  if (route_has_bias(g, op) && op_in(g, op, 1)->kind == T_PARAM)
+  if (route_has_bias(g, op) && op_in(g, op, 1)->kind == T_PARAM) {
+    /* It may be large beside what its elements differ by, of which 16 bits would hold
+     * little. */
+    g->t.at[op->in[1]].dtype = DT_F32;
     g->param.at[op_in(g, op, 1)->index].share = (float)k / (float)experts;
+  }
   Dim dim[2] = {l->dim[0], {.size = k}};
   op_result(g, op, 0, DT_F32, dim, 2);
   op_result(g, op, 1, DT_I32, dim, 2);

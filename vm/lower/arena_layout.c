@@ -302,7 +302,7 @@ static Kept kept(const FlatParam *p, RegionKind kind) {
 }
 
 /* A router's bias is balanced, not trained (OP_bias_step): its gradients are counts, and
- * it moves by less than 16 bits hold. */
+ * it moves by less than 16 bits hold, so that ops read it in f32, too. */
 static bool counts(const FlatParam *p) { return p->share > 0; }
 
 /* State k of an optimizer whose states are in blocks: those of squares have no sign. */
@@ -315,7 +315,7 @@ static DType state_type(const Cuts *c, const FlatParam *p, RegionKind kind, DTyp
 
 static DType type_of(const Cuts *c, const FlatParam *p, RegionKind kind, DType dtype) {
   if (p->frozen) return (DType)p->dtype;
-  if (counts(p) && (kind == REGION_GRAD || kind == REGION_MASTER)) return DT_F32;
+  if (counts(p) && kind <= REGION_GRAD) return DT_F32; /* work, master, counts */
   return state_type(c, p, kind, dtype);
 }
 
@@ -325,7 +325,8 @@ static bool has_region(const Cuts *c, const FlatParam *p, RegionKind kind, DType
   if (p->frozen) return kind == REGION_WORK;
   if (kind == region_state(1)) return optimizer_states(c->optimizer, p->matrix) > 1;
   if (kind != REGION_MASTER) return true;
-  return c->host_state || type_of(c, p, kind, dtype) != c->work;
+  return c->host_state ||
+         type_of(c, p, kind, dtype) != type_of(c, p, REGION_WORK, c->work);
 }
 
 static bool has_factors(const FlatParam *p, RegionKind kind) {

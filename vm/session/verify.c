@@ -151,7 +151,8 @@ static weft_status compare_kind(Verify *v, int64_t step, StateKind k, double *fi
  */
 static void round_as_stored(const Verify *v, int param, float *x) {
   DType to = v->c->param[param].frozen ? v->plan->dtype : v->plan->master;
-  if (v->c->param[param].quant) return; /* stored as on one rank */
+  if (v->c->param[param].quant) return;     /* stored as on one rank, */
+  if (v->c->param[param].share > 0) return; /* and so are biases of routers, in f32 */
   for (int64_t i = 0; i < param_count(&v->c->param[param]); i++)
     x[i] = to == DT_BF16  ? bf16_to_f32(bf16_from_f32(x[i]))
            : to == DT_F16 ? f16_to_f32(f16_from_f32(x[i]))

@@ -50,9 +50,11 @@ static uint64_t all_bytes(const StWrite *t) {
 
 /* ---- layout ---- */
 
-/* weft keeps nothing wider than f32. */
-static DType out_type(const WeightsOutOptions *o, const SafeTensor *t) {
-  if (o->dtype != DT_ACT) return o->dtype;
+/* weft keeps nothing wider than f32. Biases of routers are not made narrower than they
+ * came: Transformers keeps these in f32 whatever the type of the others. */
+static DType out_type(const WeightsOutOptions *o, const CompiledParam *p,
+                      const SafeTensor *t) {
+  if (o->dtype != DT_ACT && !(p->share > 0)) return o->dtype;
   return t && (t->dtype == DT_BF16 || t->dtype == DT_F16) ? t->dtype : DT_F32;
 }
 
@@ -71,7 +73,7 @@ static OutParam list_pieces(WeightsOut *w, const Compiled *c, int param,
   OutParam to = {.tensor = w->t.n, .each = param_count(p) / from.pieces};
   for (int i = 0; i < from.pieces; i++) {
     const SafeTensor *t = weights_piece(c, w->o->like, param, i, NULL);
-    add_tensor(w, t->name, t->ndim, t->dim, out_type(w->o, t));
+    add_tensor(w, t->name, t->ndim, t->dim, out_type(w->o, p, t));
   }
   return to;
 }
@@ -87,7 +89,7 @@ static OutParam list_packed(WeightsOut *w, const CompiledParam *p, const char *n
       return to;
     }
   for (int i = 1; i < p->ndim; i++) dim[i] = p->dim[i];
-  add_tensor(w, arena_str(w->arena, name), p->ndim, dim, out_type(w->o, NULL));
+  add_tensor(w, arena_str(w->arena, name), p->ndim, dim, out_type(w->o, p, NULL));
   return to;
 }
 
@@ -101,7 +103,7 @@ static OutParam list_adapter(WeightsOut *w, const Compiled *c, int param) {
     return list_packed(w, p, name, rows, first);
   adapter_tensor(c, param, name);
   OutTensor *t = add_tensor(w, arena_str(w->arena, name), shape.ndim, shape.dim,
-                            out_type(w->o, NULL));
+                            out_type(w->o, p, NULL));
   if (adapter_turned(p)) t->turned = p->dim[0];
   return to;
 }
@@ -159,9 +161,9 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
     int at = from.t ? (int)(from.t - st_at(like, 0)) : n;
     if (!seen[at] || at == n) {
       if (from.t)
-        add_tensor(w, from.t->name, from.t->ndim, from.t->dim, out_type(w->o, from.t));
+        add_tensor(w, from.t->name, from.t->ndim, from.t->dim, out_type(w->o, p, from.t));
       else
-        add_tensor(w, p->name, p->ndim, p->dim, out_type(w->o, NULL));
+        add_tensor(w, p->name, p->ndim, p->dim, out_type(w->o, p, NULL));
       seen[at] = w->t.n;
     }
     w->param[i] = (OutParam){seen[at] - 1, from.first, INT64_MAX};
