@@ -166,11 +166,13 @@ function decoder.noisy(g, x)
   return g:noise(x, { rate = g:noise_alpha() / math.sqrt(x:size(2) * x:size(3)), site = NOISE_SITE })
 end
 
--- Embeddings of the tokens `ahead` places further on.
+-- Embeddings of the tokens `ahead` places further on. As Hugging Face adds it, noise is of what the
+-- module of embeddings gives: Gemma's multiplies them, what other models do comes behind it.
 local function embedded(g, c, ahead, o)
   local table = vocabulary(g, c, EMBEDDING)
   local y = scaled(g, g:embedding(g:tokens(ahead), table), o.embedding_scale)
   if ahead == 0 then y = decoder.noisy(g, y) end
+  y = scaled(g, y, o.embedding_multiplier)
   return o.embedding_dropout and g:dropout(y, { rate = o.embedding_dropout }) or y
 end
 
@@ -243,7 +245,8 @@ end
 --                   shared_gate, whether a number for each token says how much of it counts;
 --                   module and beside, where these are not in "mlp"
 --   residual_dropout, embedding_dropout  what of branches and of embeddings is dropped
---   embedding_scale, attention_scale, key_scale, mlp_scale, residual_scale, logits_scale
+--   embedding_scale, embedding_multiplier (behind noise), attention_scale, key_scale, mlp_scale,
+--   residual_scale, logits_scale
 --                   what embeddings, scores, keys, what MLPs give, branches and logits are multiplied by
 --   sinks           heads have one each: the score of a key without a value
 --   score_cap, logits_cap  soft caps of scores and logits

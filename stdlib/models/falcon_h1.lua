@@ -62,7 +62,7 @@ function falcon_h1.build(g, c)
     norms = { "input_layernorm", false, "pre_ff_layernorm", false },
     names = { mlp = "feed_forward", norm = "final_layernorm" },
     glu = function(_, x, up) return g:silu_mul(scaled(g, x, gate), up) end, mlp_scale = down,
-    embedding_scale = c.embedding_multiplier, logits_scale = c.lm_head_multiplier,
+    embedding_multiplier = c.embedding_multiplier, logits_scale = c.lm_head_multiplier,
   })
 end
 

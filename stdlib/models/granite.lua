@@ -25,7 +25,7 @@ granite.head_dim = decoder.head_dim
 function granite.build(g, c)
   return decoder.build(g, c, {
     qkv_bias = c.attention_bias, out_bias = c.attention_bias, mlp_bias = c.mlp_bias,
-    embedding_scale = c.embedding_multiplier, attention_scale = c.attention_multiplier,
+    embedding_multiplier = c.embedding_multiplier, attention_scale = c.attention_multiplier,
     residual_scale = c.residual_multiplier, logits_scale = 1 / c.logits_scaling,
   })
 end

@@ -21,8 +21,9 @@
   "  batch = { global = 4, micro = 1, seq = 16 }, data = weft.synthetic { "              \
   "val = weft.synthetic {} },\n"                                                         \
   "  optimizer = weft.adamw { lr = 1e-2 }, train = { steps = 3, seed = 3" train " },\n"
-#define NOISE ", neftune_noise_alpha = 5"
-#define DROPS "embd_pdrop = 0.3, resid_pdrop = 0.5, attn_pdrop = 0.4"
+#define NOISE_ALONE ", train = { neftune_noise_alpha = 5 }"
+#define NOISE       ", neftune_noise_alpha = 5"
+#define DROPS       "embd_pdrop = 0.3, resid_pdrop = 0.5, attn_pdrop = 0.4"
 
 static const char *const meshes[] = {
     "mesh = { dp = 4 }",
@@ -168,6 +169,44 @@ START_TEST(evaluations_add_no_noise) {
 }
 END_TEST
 
+static const struct {
+  const char *model;
+  int before, behind; /* ops beside the noise */
+} noisy[] = {{"'llama', num_hidden_layers = 1", OP_embedding, OP_rmsnorm},
+             {"'granite', embedding_multiplier = 12.0", OP_embedding, OP_scale},
+             {"'falcon_h1', embedding_multiplier = 5.0", OP_embedding, OP_scale},
+             {"'gemma', head_dim = 8", OP_scale, OP_rmsnorm}};
+
+/* As the hook of Hugging Face does, which is on the module of embeddings. */
+START_TEST(noise_is_of_what_embeddings_give) {
+  LangOptions o = {0};
+  Job j;
+  Tid in = -1, out = -1;
+  const char *plan = arena_printf(
+      arena,
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { %s, hidden_size = 32, vocab_size = 64,\n"
+      "  num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 32 },\n"
+      "  batch = { global = 1, seq = 8 } " NOISE_ALONE " }\n",
+      noisy[_i].model);
+  scratch_put("plan.lua", plan, strlen(plan));
+  ck_assert_int_eq(job_load(&j, arena, &o, scratch_path("plan.lua")), WEFT_OK);
+  ck_assert_int_eq(job_mesh(&j, 0), WEFT_OK);
+  ck_assert_int_eq(job_graph(&j), WEFT_OK);
+  for (int i = 0; i < j.graph->op.n; i++) {
+    const Op *op = &j.graph->op.at[i];
+    if (op->code == OP_noise) in = op->in[0], out = op->out[0];
+    if (out >= 0 && op->in[0] == out) {
+      ck_assert_int_eq(op->code, noisy[_i].behind);
+      break;
+    }
+  }
+  ck_assert_int_ge(in, 0);
+  ck_assert_int_eq(j.graph->op.at[j.graph->t.at[in].producer].code, noisy[_i].before);
+  job_free(&j);
+}
+END_TEST
+
 /* A model that adds none is not trained without it. */
 START_TEST(a_model_asks_for_noise) {
   Text why = {0};
@@ -242,6 +281,7 @@ Suite *dropout_suite(void) {
   tcase_add_test(tc, draws_of_an_own_model_are_told_apart);
   tcase_add_test(tc, evaluations_drop_nothing);
   tcase_add_test(tc, evaluations_add_no_noise);
+  tcase_add_loop_test(tc, noise_is_of_what_embeddings_give, 0, LEN(noisy));
   tcase_add_test(tc, a_model_asks_for_noise);
   tcase_add_loop_test(tc, names_what_is_wrong, 0, LEN(refused));
   suite_add_tcase(s, tc);
