@@ -72,10 +72,10 @@ local function embedding(g, c, name, tag, rows)
 end
 
 function gpt2.build(g, c)
-  local seq = g:tokens():size(2)
-  if seq > c.max_position_embeddings then
-    error(string.format("batch.seq = %d exceeds max_position_embeddings = %d", seq,
-                        c.max_position_embeddings), 0)
+  local trained, context = g:tokens():size(2), g:context()
+  if context > c.max_position_embeddings then
+    local what = context == trained and "batch.seq = %d exceeds" or "%d tokens of a sample exceed"
+    error(string.format(what .. " max_position_embeddings = %d", context, c.max_position_embeddings), 0)
   end
   local wte = "transformer.wte.weight"
   local x = g:unit("wte", function()

@@ -344,6 +344,45 @@ START_TEST(what_is_wrong_with_a_request) {
 }
 END_TEST
 
+/* A table of positions has no row for a token behind its end, in whatever model: sampling
+ * more tokens than that would read what lies behind it. */
+START_TEST(no_token_behind_the_last_position) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "local function f(g)\n"
+      "  local t = g:param('t', { { 'vocab', 16 }, { 'hidden', 8 } }, { std = 0.1 })\n"
+      "  local p = g:param('p', { { 'position', 8 }, { 'hidden', 8 } }, { std = 0.1 })\n"
+      "  local x = g:unit('embed', function()\n"
+      "    return g:add(g:embedding(g:tokens(), t), g:embedding(g:positions(), p))\n"
+      "  end)\n"
+      "  return g:unit('head', function() return g:loss(g:linear(x, t)) end)\n"
+      "end\n"
+      "local gpt2 = weft.model { 'gpt2', n_embd = 8, n_layer = 1, n_head = 2,\n"
+      "                          vocab_size = 16, n_positions = 8 }\n"
+      "return weft.plan { model = weft.var('own', false) and f or gpt2,\n"
+      "  batch = { global = 1, seq = 8 }, data = weft.synthetic {},\n"
+      "  train = { steps = 1 }, checkpoint = { dir = 'runs' } }\n";
+  static const char *const own[] = {"false", "true"};
+  static const char *const said[] = {
+      "9 tokens of a sample exceed max_position_embeddings = 8",
+      "a table of 8 rows for 9 positions (the prompt and --max-tokens)"};
+  scratch_put("plan.lua", plan, sizeof plan - 1);
+  for (int i = 0; i < 2; i++) {
+    Outcome o = process_run(60, "$weft run plan.lua --quiet -D own=%s", own[i]);
+    ck_assert_msg(o.code == 0, "%s", o.err);
+    for (int more = 5; more <= 6; more++) {
+      o = process_run(60,
+                      "$weft sample plan.lua --ckpt runs --tokens 1,2,3 --max-tokens %d "
+                      "--set batch.seq=16 -D own=%s",
+                      more, own[i]);
+      bool refused = o.code == 1 && strstr(o.err, said[i]);
+      ck_assert_msg(more == 5 ? o.code == 0 : refused, "%d: %s", o.code, o.err);
+    }
+    process_run(10, "rm -r runs");
+  }
+}
+END_TEST
+
 Suite *decode_suite(void) {
   Suite *s = suite_create("decode");
   TCase *tc = tcase_create("decode");
@@ -360,6 +399,7 @@ Suite *decode_suite(void) {
   tcase_add_test(tc, a_text_from_a_checkpoint);
   tcase_add_test(tc, a_text_through_a_tokenizer);
   tcase_add_test(tc, what_is_wrong_with_a_request);
+  tcase_add_test(tc, no_token_behind_the_last_position);
   suite_add_tcase(s, tc);
   return s;
 }

@@ -137,9 +137,12 @@ weft_status infer_embedding(Graph *g, Op *op, weft_error *e) {
   TRY(need_numbers(g, op, 1, e));
   if (table->ndim != 2) return shape_error(g, op, e, "the table must have 2 dimensions");
   bool place = ids->index == IN_POSITIONS || ids->index == IN_DOC_STARTS;
-  if (place && table->dim[0].size < ids->dim[1].size)
-    return shape_error(g, op, e, "a table of %lld rows for %lld positions (batch.seq)",
-                       (long long)table->dim[0].size, (long long)ids->dim[1].size);
+  int64_t places =
+      MAX(ids->dim[1].size, g->context); /* a token that is sampled has one */
+  if (place && table->dim[0].size < places)
+    return shape_error(g, op, e, "a table of %lld rows for %lld positions (%s)",
+                       (long long)table->dim[0].size, (long long)places,
+                       g->context ? "the prompt and --max-tokens" : "batch.seq");
   Dim dim[3] = {ids->dim[0], ids->dim[1], table->dim[1]};
   op_result(g, op, 0, DT_ACT, dim, 3);
   return WEFT_OK;
