@@ -245,7 +245,7 @@ WEFT_API void weft_run_close(weft_run *run);
 WEFT_API int weft_run_rank(const weft_run *run); /* 0 with "local"; -1: no run */
 
 /* Before the first step: the weights that the plan names (weft.hf), else initial values,
- * which depend on the seed but not on the mesh. The optimizer's states become zero. */
+ * which depend on the seed but not on the mesh. States and loss scale begin anew. */
 WEFT_API weft_status weft_run_init(weft_run *run, weft_error *err);
 /* The same from a safetensors file, its index, or a folder with one of them. WEFT_EFILE:
  * parameters that are missing, too many or of another shape, all in the error. */
@@ -254,10 +254,10 @@ WEFT_API weft_status weft_run_load(weft_run *run, const char *path, weft_error *
 /* How many steps the plan says: train.steps, or those that train.epochs takes of the
  * plan's data, which are then opened here, by every process. */
 WEFT_API weft_status weft_run_steps(weft_run *run, int64_t *out, weft_error *err);
-/* Trains step number `step` (from 0) on the plan's data. The number stands for samples
- * and learning rate, nothing else is counted. WEFT_ERUN: the loss or the gradient is not
- * finite (the error says where that began, parameters are as before), or a rank is stuck
- * or gone. A run whose step has failed or was interrupted can be read and closed. */
+/* Trains step number `step` (from 0) on the plan's data. It stands for samples and
+ * learning rate; one that was skipped may be taken again. WEFT_EUSAGE: before init and
+ * load. WEFT_ERUN: loss or gradient are not finite (the error says where that began,
+ * parameters are as before), or a rank is stuck or gone; it can be read and closed. */
 WEFT_API weft_status weft_run_step(weft_run *run, int64_t step, weft_step *out,
                                    weft_error *err);
 /* The same with tokens of the host: arrays of weft_plan_sequences x weft_plan_tokens, `n`

@@ -11,6 +11,8 @@ struct weft_run {
   weft_plan *plan;
   const Compiled *c; /* compiled when the run was opened */
   Session s;         /* its data are opened by the first step */
+  bool filled;       /* parameters and states have values: of init or load */
+  int64_t skipped;   /* the last step, if it was skipped, else -1 */
 };
 
 /* ---- what the processes of a run must have in common ---- */
@@ -96,7 +98,8 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
   if (o.comm && !world) return WEFT_EUSAGE;
   weft_run *r = mem_new(&plan->alloc, sizeof *r);
   if (!r) return err_set(err, WEFT_ENOMEM, "out of memory");
-  *r = (weft_run){.alloc = plan->alloc, .plan = plan, .c = plan->job.compiled};
+  *r = (weft_run){
+      .alloc = plan->alloc, .plan = plan, .c = plan->job.compiled, .skipped = -1};
   RunOptions run = {.alloc = &r->alloc,
                     .world = world,
                     .threads = o.threads,
@@ -134,6 +137,8 @@ static weft_status load(weft_run *r, const char *path, const Folders *in,
   weft_status st = session_fill(&r->s, err);
   st_close(r->s.weights);
   r->s.weights = NULL;
+  r->filled |= st == WEFT_OK;
+  r->skipped = -1;
   return st;
 }
 
@@ -156,6 +161,7 @@ weft_status weft_run_init(weft_run *r, weft_error *err) {
 
 static weft_status end_step(weft_run *r, weft_status st, const StepResult *from,
                             weft_step *out, weft_error *err) {
+  r->skipped = st == WEFT_OK && from->skipped ? from->step : -1;
   if (st == WEFT_OK) st = session_check_replicas(&r->s, from->step + 1, err);
   *out = (weft_step){.step = from->step,
                      .tokens = from->tokens,
@@ -168,14 +174,28 @@ static weft_status end_step(weft_run *r, weft_status st, const StepResult *from,
   return st;
 }
 
+/* What a run has before that is whatever was in its memory. */
+static weft_status has_values(const weft_run *r, weft_error *err) {
+  if (r->filled) return WEFT_OK;
+  return err_set(err, WEFT_EUSAGE,
+                 "the run has no parameters yet: call weft_run_init or weft_run_load");
+}
+
 static weft_status check_step(const weft_run *r, int64_t step, weft_step *out,
                               weft_error *err) {
   err_clear(err);
   TRY(need(r, "the run", err));
   TRY(need(out, "the output argument for the step", err));
   *out = (weft_step){.step = step};
-  if (step >= 0) return WEFT_OK;
-  return err_set(err, WEFT_EUSAGE, "steps count from 0, got %lld", (long long)step);
+  if (step < 0)
+    return err_set(err, WEFT_EUSAGE, "steps count from 0, got %lld", (long long)step);
+  return has_values(r, err);
+}
+
+/* A step that was skipped may be taken again, under its number: it then counts as one. */
+static void begin_step(weft_run *r, int64_t step) {
+  if (r->skipped == step) run_retry(r->s.run);
+  r->skipped = -1;
 }
 
 weft_status weft_run_steps(weft_run *r, int64_t *out, weft_error *err) {
@@ -193,6 +213,7 @@ weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error 
   StepResult result = {.step = step};
   TRY(check_step(r, step, out, err));
   if (!r->s.data) TRY(open_data(r, err));
+  begin_step(r, step);
   weft_status st = run_step(r->s.run, r->s.data, step, &result, err);
   return end_step(r, st, &result, out, err);
 }
@@ -240,6 +261,7 @@ weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
                    "host's tokens have none of: say reference = \"copy\"");
   TRY(check_tokens(r, tokens, n, err));
   TRY(check_labels(r, labels, n, err));
+  begin_step(r, step);
   weft_status st = run_step_tokens(r->s.run, tokens, labels, step, &result, err);
   return end_step(r, st, &result, out, err);
 }
@@ -279,6 +301,7 @@ weft_status weft_run_get(weft_run *r, weft_state what, const char *name, float *
                          size_t n, weft_error *err) {
   int param = 0;
   TRY(find(r, what, name, out, n, &param, err));
+  TRY(has_values(r, err));
   return run_get(r->s.run, kinds[what], param, out, err);
 }
 

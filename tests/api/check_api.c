@@ -3,6 +3,7 @@
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +217,72 @@ START_TEST(a_host_may_feed_tokens) {
 }
 END_TEST
 
+/* Its memory may be zeros, of which every loss is the logarithm of the vocabulary, or
+ * anything else. States have no values either where the host sets a parameter. */
+START_TEST(a_run_without_parameters_does_not_step) {
+  weft_run_options o = {.size = sizeof o, .threads = 1};
+  int32_t ids[IDS] = {0};
+  float norm[16] = {1};
+  weft_step s;
+  load(NULL, 0);
+  ck_assert_msg(weft_run_open(plan, &o, &run, &err) == WEFT_OK, "%s", err.text);
+  refused(weft_run_step(run, 0, &s, &err), WEFT_EUSAGE, "the run has no parameters yet");
+  refused(weft_run_step_tokens(run, ids, ids, IDS, 0, &s, &err), WEFT_EUSAGE,
+          "the run has no parameters yet");
+  refused(weft_run_load(run, "/nowhere", &err), WEFT_EFILE, "");
+  refused(weft_run_get(run, WEFT_PARAM, "model.norm.weight", norm, 16, &err), WEFT_EUSAGE,
+          "the run has no parameters yet");
+  ck_assert_int_eq(weft_run_set(run, WEFT_PARAM, "model.norm.weight", norm, 16, &err), 0);
+  refused(weft_run_step(run, 0, &s, &err), WEFT_EUSAGE, "the run has no parameters yet");
+  ck_assert_int_eq(weft_run_init(run, &err), WEFT_OK);
+  ck_assert_int_eq(weft_run_step(run, 0, &s, &err), WEFT_OK);
+}
+END_TEST
+
+/* Steps of f16 until one is taken. */
+static int until_taken(weft_step *s, bool again) {
+  int n = 0;
+  do {
+    weft_status st = weft_run_step(run, again ? 0 : n, s, &err);
+    ck_assert_msg(st == WEFT_OK, "step %d: %s", n, err.text);
+    n++;
+  } while (s->skipped && n < 60);
+  return n;
+}
+
+/* Steps that were skipped do not count for Adam's correction of its averages. A run that
+ * begins anew, or goes back, has none of them behind it: with them it would divide by the
+ * correction of step 0, or of less. */
+START_TEST(skipped_steps_are_forgotten) {
+  static const char *const set[] = {"precision={ param_dtype = 'f16', init_scale = 1e9 }",
+                                    "optimizer.lr=1e-2", NULL};
+  float norm[4][16];
+  weft_step s, first;
+  open_run(set);
+  int skips = until_taken(&first, false) - 1;
+  ck_assert_int_gt(skips, 3);
+  ck_assert_int_eq(weft_run_get(run, 0, "model.norm.weight", norm[0], 16, &err), 0);
+  /* Anew: the same scales, and the same step. */
+  ck_assert_int_eq(weft_run_init(run, &err), WEFT_OK);
+  ck_assert_int_eq(until_taken(&s, false), skips + 1);
+  ck_assert(s.loss == first.loss && s.loss_scale == first.loss_scale);
+  ck_assert_int_eq(weft_run_get(run, 0, "model.norm.weight", norm[1], 16, &err), 0);
+  ck_assert_mem_eq(norm[1], norm[0], sizeof *norm);
+  /* The same number until it is taken: Adam's first step is of size lr where the average
+   * is corrected, of every element. */
+  ck_assert_int_eq(weft_run_init(run, &err), WEFT_OK);
+  ck_assert_int_eq(until_taken(&s, true), skips + 1);
+  ck_assert_int_eq(weft_run_get(run, 0, "model.norm.weight", norm[2], 16, &err), 0);
+  for (int i = 0; i < 16; i++) ck_assert_double_eq_tol(fabs(norm[2][i] - 1), 1e-2, 1e-4);
+  /* Back to the first number, with what the run has. */
+  ck_assert_int_eq(weft_run_init(run, &err), WEFT_OK);
+  until_taken(&s, false);
+  ck_assert_int_eq(weft_run_step(run, 0, &s, &err), WEFT_OK);
+  ck_assert_int_eq(weft_run_step(run, 1, &s, &err), WEFT_OK);
+  ck_assert(isfinite(s.loss) && !s.skipped);
+}
+END_TEST
+
 enum { FED = 2 * 8 };
 
 /* The loss of two rows, the first of `first` and, from `from` on, `second`; the other of
@@ -381,6 +448,8 @@ Suite *api_suite(void) {
   tcase_add_test(tc, a_missing_plan_reports_too);
   tcase_add_test(tc, a_plan_compiles_for_several_worlds);
   tcase_add_test(tc, a_host_may_feed_tokens);
+  tcase_add_test(tc, a_run_without_parameters_does_not_step);
+  tcase_add_test(tc, skipped_steps_are_forgotten);
   tcase_add_test(tc, a_host_may_say_where_documents_end);
   tcase_add_test(tc, labels_that_mean_nothing_are_refused);
   tcase_add_test(tc, parameters_go_out_and_in);

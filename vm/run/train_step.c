@@ -79,7 +79,8 @@ static void fill_step(Worker *w, const StepArg *s) {
   const Run *r = w->run;
   const Optimizer *opt = &r->plan->opt;
   double *scalars = rank_scalars(w->r);
-  double t = (double)(s->step + 1 - r->scaler.skipped); /* optimizer steps taken */
+  /* Optimizer steps taken, of which a host that goes back to an early number has one. */
+  double t = (double)MAX(s->step + 1 - r->scaler.skipped, 1);
   StepRows rows = {.tokens = s->tokens,
                    .labels = s->labels,
                    .source = s->data ? r->source : NULL,

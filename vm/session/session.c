@@ -9,6 +9,7 @@
 #include "vm/base/plural.h"
 
 weft_status session_fill(Session *s, weft_error *e) {
+  run_reset_scaler(s->run); /* a host may begin anew with the run that it has */
   if (s->fill) return s->fill(s->fill_from, s->run, e);
   return s->weights ? run_load(s->run, s->weights, e) : run_init(s->run, e);
 }

@@ -60,6 +60,8 @@ void run_set_scaler(Run *r, const Scaler *s) {
   r->scaler.patience = s->patience;
 }
 
+void run_reset_scaler(Run *r) { r->scaler = scaler_make(r->plan); }
+
 /* ---- between processes ---- */
 
 typedef struct Combined {

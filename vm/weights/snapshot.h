@@ -27,6 +27,7 @@ weft_status run_fill(Run *r, PieceSource source, void *ud, weft_error *e);
  * besides its parameters and the optimizer's states. */
 Scaler run_scaler(const Run *r);
 void run_set_scaler(Run *r, const Scaler *s);
+void run_reset_scaler(Run *r); /* as a run begins */
 
 bool run_is_alone(const Run *r); /* all ranks are in this process */
 /* What processes tell each other between two steps: `mine`, n bytes, becomes that of all
