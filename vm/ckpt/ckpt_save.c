@@ -302,10 +302,11 @@ RankFile *saver_disk(Saver *s) { return &s->disk; }
 
 /* ---- opening ---- */
 
-/* The folder must not have checkpoints of a run that this one does not resume. */
+/* The folder must not have checkpoints of a run that this one does not resume, whole or
+ * not: a step of the same number would take their place. */
 static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
   StoreList list;
-  TRY(store_list(s->arena, dir, &list, e));
+  TRY(store_list_all(s->arena, dir, &list, e));
   if (!list.n || (s->o.from && store_holds(&s->dir, s->o.from->dir))) return WEFT_OK;
   return err_file(e, WEFT_EUSAGE, dir, 0,
                   "has checkpoints already, the last one of step %lld: --resume auto "

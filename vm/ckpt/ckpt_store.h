@@ -21,6 +21,8 @@ typedef struct StoreList {
 } StoreList;
 /* Lists those with a readable manifest; empty if the folder does not exist. */
 weft_status store_list(Arena *a, const char *dir, StoreList *out, weft_error *e);
+/* Those without one, too, whose step and time are of the folder. */
+weft_status store_list_all(Arena *a, const char *dir, StoreList *out, weft_error *e);
 
 /* Opens the newest whole checkpoint of a folder: the one that `latest` names, else the
  * last one saved. Calls `skip` for each one that is not whole. *out is NULL if the folder

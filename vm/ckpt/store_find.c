@@ -70,6 +70,10 @@ weft_status store_list(Arena *a, const char *dir, StoreList *out, weft_error *e)
   return list_steps(a, dir, false, out, e);
 }
 
+weft_status store_list_all(Arena *a, const char *dir, StoreList *out, weft_error *e) {
+  return list_steps(a, dir, true, out, e);
+}
+
 static bool has_manifest(Arena *a, const char *path) {
   struct stat st;
   return stat(arena_printf(a, "%s/" MANIFEST_NAME, path), &st) == 0;

@@ -73,20 +73,26 @@ typedef struct Listing {
   int n;
 } Listing;
 
+/* One without a readable manifest is none, and a warning says so. */
 static weft_status read_list(Arena *a, const char *dir, Listing *out, weft_error *e) {
   StoreList list;
   const char *latest;
   bool none;
   TRY(store_find(a, dir, &latest, &none, e));
-  TRY(store_list(a, dir, &list, e));
+  TRY(store_list_all(a, dir, &list, e));
   out->at = NEW_N(a, Listed, list.n + 1);
   for (int i = list.n; i-- > 0;) {
-    Listed *l = &out->at[out->n++];
+    Listed *l = &out->at[out->n];
+    weft_error why = {.rank = -1};
     const char *path = arena_printf(a, "%s/%s", dir, list.at[i].name);
     l->name = list.at[i].name;
     l->latest = str_eq(path, latest);
-    TRY(manifest_read(a, arena_printf(a, "%s/" MANIFEST_NAME, path), &l->m, e));
-    for (int f = 0; f < l->m.nfile; f++) l->bytes += l->m.file[f].bytes;
+    const char *manifest = arena_printf(a, "%s/" MANIFEST_NAME, path);
+    weft_status st = manifest_read(a, manifest, &l->m, &why);
+    if (st == WEFT_ENOMEM) return err_file(e, st, dir, 0, "%s", why.text);
+    for (int f = 0; f < l->m.nfile && st == WEFT_OK; f++) l->bytes += l->m.file[f].bytes;
+    out->n += st == WEFT_OK;
+    if (st != WEFT_OK) report_error("warning: %s: %s", why.file, why.text);
   }
   return WEFT_OK;
 }
@@ -172,7 +178,7 @@ int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at) {
   err_clear(&e);
   weft_status st = store_find(arena, at[0], &one, &none, &e);
   bool itself = st == WEFT_OK && one == at[0];
-  if (st == WEFT_OK && !itself) st = store_list(arena, at[0], &list, &e);
+  if (st == WEFT_OK && !itself) st = store_list_all(arena, at[0], &list, &e);
   for (int i = itself ? 0 : list.n - 1; st != WEFT_EUSAGE && i >= 0 && !none; i--) {
     Checked c = {.path =
                      itself ? one : arena_printf(arena, "%s/%s", at[0], list.at[i].name)};
