@@ -77,6 +77,11 @@ START_TEST(a_run_goes_on) {
   rest = run(0, "--resume auto");
   ck_assert_str_eq(rest.out, "");
   has(rest.err, ", the last one: nothing is left to train\n");
+  /* What no step has measured is not 0, which would be the best of all losses. */
+  rest = run(0, "--resume auto --json");
+  has(rest.out, "\"loss\": null,\n");
+  has(rest.out, "\"grad_norm\": null,\n");
+  has(rest.out, "\"lr\": null,\n");
 }
 END_TEST
 

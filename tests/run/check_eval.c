@@ -126,9 +126,25 @@ START_TEST(of_which_data) {
   r = result(&o);
   ck_assert_int_gt(json_integer_value(json_object_get(r, "tokens")), 3 * tokens);
   json_decref(r);
+  /* Sequences alone count in whole steps: what is beyond is told, and no batch of it. */
+  o = process_run(60, EVAL "--ckpt ck --set batch.global=7 --set "
+                           "'loss={\"cross_entropy\", per = \"sequences\"}'");
+  r = result(&o);
+  long long whole = tokens / 16 / 7, rest = tokens / 16 % 7;
+  ck_assert_int_gt(rest, 0);
+  ck_assert_int_eq(json_integer_value(json_object_get(r, "batches")), whole);
+  ck_assert_int_eq(json_integer_value(json_object_get(r, "tokens")), whole * 7 * 16);
+  const char *told = arena_printf(scratch_arena, "%lld of %lld sequences are left out",
+                                  rest, (long long)tokens / 16);
+  ck_assert_msg(strstr(o.err, told) != NULL, "%s", o.err);
+  /* Which of a folder's checkpoints it was. */
+  const char *of = json_string_value(json_object_get(r, "checkpoint"));
+  ck_assert_msg(of && strncmp(of, "ck/step-000", 11) == 0, "%s", of ? of : "none");
+  json_decref(r);
   o = process_run(60, "$weft eval plan.lua --ckpt ck");
   ck_assert_msg(o.code == 0 && strncmp(o.out, "loss ", 5) == 0 &&
-                    strstr(o.out, "  perplexity ") && strstr(o.out, " for validation)"),
+                    strstr(o.out, "  perplexity ") &&
+                    strstr(o.out, " for validation; ck/step-"),
                 "%s%s", o.out, o.err);
 }
 END_TEST

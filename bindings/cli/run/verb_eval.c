@@ -8,6 +8,7 @@
 #include "eval.h"
 #include "vm/ckpt/ckpt.h"
 #include "vm/ckpt/ckpt_store.h"
+#include "vm/base/terminal.h"
 #include "vm/weights/weights_open.h"
 #include "vm/base/plural.h"
 
@@ -52,6 +53,15 @@ static weft_status open_parameters(Evaluation *v) {
 
 /* ---- data ---- */
 
+/* What is divided by sequences or pairs is measured on whole steps. */
+static void tell_left_out(const Evaluation *v, int64_t windows, int64_t step) {
+  int64_t rest = windows % step;
+  if (!rest || v->cli->quiet || !is_rank0(v->cli)) return;
+  report_error("warning: %lld of %lld sequences are left out: a loss that is divided by "
+               "sequences or pairs is measured on whole steps, of batch.global = %lld",
+               (long long)rest, (long long)windows, (long long)step);
+}
+
 /* The plan's validation data, or, where it has none, all of its data. */
 static weft_status open_data(Evaluation *v) {
   Job *j = &v->job;
@@ -59,8 +69,12 @@ static weft_status open_data(Evaluation *v) {
   TRY(job_val(j, NULL, &s->val));
   if (!s->val) TRY(job_data(j, NULL, &s->val));
   int64_t windows = data_windows(s->val), step = j->plan.batch.global;
-  int64_t all = windows ? (windows + step - 1) / step : j->plan.eval_batches;
-  v->batches = v->cli->batches > 0 ? MIN(v->cli->batches, all) : all;
+  bool whole = windows >= step && j->plan.loss.per != LOSS_PER_TOKENS;
+  int64_t all =
+      windows ? (windows + (whole ? 0 : step - 1)) / step : j->plan.eval_batches;
+  bool limited = v->cli->batches > 0 && v->cli->batches <= all;
+  v->batches = limited ? v->cli->batches : all;
+  if (whole && !limited) tell_left_out(v, windows, step);
   return WEFT_OK;
 }
 
@@ -115,9 +129,10 @@ static void print_result(const Evaluation *v) {
   if (told && fabs(entropy - r->eval_loss) > 1e-6 * entropy)
     text_printf(&text, "  cross entropy %.4f", entropy);
   if (told) text_printf(&text, "  perplexity %.4g", exp(entropy));
-  text_printf(&text, "  %lld token%s  %.1f s  (%s)\n", (long long)r->eval_tokens,
+  text_printf(&text, "  %lld token%s  %.1f s  (%s%s%s)\n", (long long)r->eval_tokens,
               plural(r->eval_tokens, "s"), r->eval_ms / 1e3,
-              data_describe(v->session.val));
+              data_describe(v->session.val), v->ckpt ? "; " : "",
+              v->ckpt ? SHOWN(v->ckpt->dir) : "");
   if (r->eval_sources)
     sources_text(v->session.val, r->eval_source, r->eval_sources, &text);
   print_text(stdout, &text);
@@ -127,6 +142,7 @@ static void json_result(Json *out, void *ud) {
   const Evaluation *v = ud;
   const StepResult *r = &v->result;
   json_int(out, "batches", v->batches);
+  if (v->ckpt) json_str(out, "checkpoint", v->ckpt->dir);
   if (has_perplexity(v)) json_num(out, "cross_entropy", r->eval_entropy);
   json_str(out, "data", data_describe(v->session.val));
   json_num(out, "loss", r->eval_loss);

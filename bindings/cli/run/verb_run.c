@@ -3,6 +3,7 @@
 #include "bindings/cli/cli.h"
 #include "bindings/cli/data/export.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -236,7 +237,10 @@ static void clear_line(void *ud) {
 int verb_run(Cli *cli, Arena *arena) {
   int code;
   if (processes_start(cli, arena, &code)) return code;
-  Training t = {.cli = cli, .first = is_rank0(cli)};
+  Training t = {.cli = cli,
+                .first = is_rank0(cli),
+                .last = {.loss = NAN, .grad_norm = NAN, .lr = NAN},
+                .eval_loss = NAN}; /* of no step, and of no evaluation */
   t.ranks = (Processes){.job = &t.job, .cli = cli};
   t.ckpt = (RunCkpt){
       .cli = cli, .job = &t.job, .first = t.first, .make_room = clear_line, .ud = &t};
