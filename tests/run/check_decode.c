@@ -9,6 +9,7 @@
 #include "bindings/api/job.h"
 #include "tests/harness/process.h"
 #include "vm/run/sampler.h"
+#include "vm/weights/param_gather.h"
 #include "vm/weights/weights_load.h"
 
 #define ORACLE WEFT_SOURCE_DIR "/tests/oracle/"
@@ -160,6 +161,27 @@ START_TEST(by_probability) {
                (double[]){0, 4.0 / 7, 0, 3.0 / 7});
   check_shares(&(SamplerOptions){.temperature = 1, .top_p = 0.75}, x, 4,
                (double[]){0, 4.0 / 9, 2.0 / 9, 3.0 / 9});
+}
+END_TEST
+
+/* By what is no number nothing can be drawn. */
+START_TEST(logits_must_be_numbers) {
+  Decoding d;
+  float logits[VOCAB], value[32];
+  weft_error *e = &d.j.e;
+  decoding_open(&d, "llama", NULL, 2);
+  ck_assert_int_eq(run_decode(d.run, 3, 0, logits, e), WEFT_OK);
+  int norm = 0;
+  while (strcmp(d.j.compiled->param[norm].name, "model.norm.weight")) norm++;
+  ck_assert_int_eq(run_get(d.run, STATE_PARAM, norm, value, e), WEFT_OK);
+  for (int i = 0; i < 2; i++) {
+    value[5] = i ? NAN : INFINITY;
+    ck_assert_int_eq(run_set(d.run, STATE_PARAM, norm, value, e), WEFT_OK);
+    ck_assert_int_eq(run_decode(d.run, 3, 1, logits, e), WEFT_ERUN);
+    ck_assert_msg(strstr(e->text, "after token 1 the logit of token ") != NULL, "%s",
+                  e->text);
+  }
+  decoding_close(&d);
 }
 END_TEST
 
@@ -393,6 +415,7 @@ Suite *decode_suite(void) {
   tcase_add_test(tc, bytes_of_a_sampler);
   tcase_add_test(tc, the_largest);
   tcase_add_test(tc, by_probability);
+  tcase_add_test(tc, logits_must_be_numbers);
   tcase_add_test(tc, greedy_as_hugging_face);
   tcase_add_test(tc, the_same_seed_the_same_text);
   tcase_add_test(tc, an_eos_ends_a_text);

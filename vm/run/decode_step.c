@@ -3,6 +3,8 @@
  * ranks. */
 #include "run_int.h"
 
+#include <math.h>
+
 #include "vm/base/f16.h"
 
 typedef struct Decode {
@@ -44,6 +46,20 @@ static weft_status job_decode(Worker *w, void *arg, weft_error *e) {
   return WEFT_OK;
 }
 
+/* No token can be chosen by logits one of which is nan or inf; -inf is one that is never
+ * chosen. */
+static weft_status check_logits(const float *logits, int64_t n, int64_t position,
+                                weft_error *e) {
+  for (int64_t i = 0; i < n; i++)
+    if (!(logits[i] < INFINITY))
+      return err_set(
+          e, WEFT_ERUN,
+          "after token %lld the logit of token %lld is %s: a parameter is not "
+          "finite, or an activation is beyond what the type of precision holds",
+          (long long)position, (long long)i, isnan(logits[i]) ? "nan" : "inf");
+  return WEFT_OK;
+}
+
 weft_status run_decode(Run *r, int32_t token, int64_t position, float *logits,
                        weft_error *e) {
   assert(r->c->context && !r->kind->processes);
@@ -58,5 +74,5 @@ weft_status run_decode(Run *r, int32_t token, int64_t position, float *logits,
   r->step = position;
   weft_status st = run_all(r, job_decode, &d, true, e);
   r->step = -1;
-  return st;
+  return st == WEFT_OK ? check_logits(logits, r->c->vocab, position, e) : st;
 }
