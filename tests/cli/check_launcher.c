@@ -334,18 +334,22 @@ START_TEST(scripts_run_on_gpus) {
 END_TEST
 
 /* A checkpoint that is not whole is gone back behind, and one that cannot be written is
- * tried again. */
+ * tried again. The log has all runs. */
 START_TEST(scripts_live_with_lost_checkpoints) {
   script_of("torchrun", "--set 'checkpoint={dir=\"ck\",every=1}'");
-  Outcome o = run_script("torchrun", "0 127.0.0.1 --steps 2");
+  Outcome o = run_script("torchrun", "0 127.0.0.1 --steps 2 --log=run.jsonl");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   ck_assert_int_eq(remove(scratch_path("ck/step-00000002/rank-00003.safetensors")), 0);
-  o = run_script("torchrun", "0 127.0.0.1 --steps 3");
+  o = run_script("torchrun", "0 127.0.0.1 --steps 3 --log=run.jsonl");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   ck_assert_msg(
       strstr(o.err, "step-00000002 is incomplete or damaged and is skipped: ") &&
           strstr(o.err, "resumes from step 1 "),
       "%s", o.err);
+  const char *log = scratch_get(scratch_path("run.jsonl"));
+  const char *start = strstr(log, "\"event\":\"start\""), *second;
+  second = start ? strstr(start + 1, "\"event\":\"start\"") : NULL;
+  ck_assert_msg(second && strstr(second, "\"step\":2,"), "%s", log);
   ck_assert_int_eq(
       process_run(20, "sh -c 'mkdir ck/step-00000004.tmp; echo >ck/step-00000004.tmp/x'")
           .code,
@@ -378,7 +382,7 @@ START_TEST(scripts_go_on_without_a_rank) {
                               "\"checkpoint={dir=\\\"ck\\\",every=1}\" && "
                               "sed -i s,../plan.lua,plan.lua, ../slurm.sh'");
   ck_assert_msg(o.code == 0, "%s", o.err);
-  o = run_script_on(srun, "$weft", "slurm", "");
+  o = run_script_on(srun, "$weft", "slurm", "--log run.jsonl --tensorboard events");
   ck_assert_msg(o.code == 0, "%d: %s", o.code, o.err);
   ck_assert_msg(strstr(o.err, "the process of rank 1 has ended"), "%s", o.err);
   ck_assert_msg(strstr(o.err, "attempt 1 ended with 137\n"), "%s", o.err);

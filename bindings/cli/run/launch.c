@@ -47,7 +47,8 @@ static void put_run(Launch *l, const char *comm) {
   put_list(l, "--set", l->cli->set, l->cli->nset);
   put_list(l, "-D", l->cli->define, l->cli->ndefine);
   put_list(l, "--data", l->cli->data, l->cli->ndata);
-  text_printf(&l->out, " --comm %s%s \"$@\"", comm, l->resumes ? " --resume auto" : "");
+  text_printf(&l->out, " --comm %s%s \"$@\"%s", comm, l->resumes ? " --resume auto" : "",
+              l->resumes ? " $append" : "");
 }
 
 static void put_title(Launch *l, const char *use) {
@@ -58,6 +59,14 @@ static void put_title(Launch *l, const char *use) {
   text_printf(&l->out, "# %s; what follows goes to weft run.\n", use);
 }
 
+/* A run refuses a log that another one has begun, unless it is told to add to it: one
+ * that resumes does. */
+static void put_append(Launch *l) {
+  text_add(&l->out, "# A log is added to by the run that goes on.\nappend=\n"
+                    "for word in \"$@\"; do\n  case $word in --log | --log=* | "
+                    "--tensorboard | --tensorboard=*) append=--append ;; esac\ndone\n");
+}
+
 /* A loop that restarts the run after failures of machines, but not after errors of the
  * plan or signals. */
 static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
@@ -66,6 +75,7 @@ static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
     text_add(&l->out, "\n");
     return;
   }
+  put_append(l);
   text_add(&l->out,
            "# Resumes from the last checkpoint if machines fail: codes 2 and 3 are the "
            "plan's,\n# 129, 130 and 143 a signal that asked to end.\nfor attempt in 1 2 "
