@@ -148,6 +148,29 @@ weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
   return st;
 }
 
+/* Facts that the loss of an evaluation depends on, beside the parameters; one that ends
+ * with a dot stands for all that begin with it. */
+static const char *const measures[] = {
+    "data for validation", "plan.train.eval_batches", "plan.loss",           "plan.loss.",
+    "plan.mtp.",           "plan.moe.aux_loss_coef",  "plan.moe.z_loss_coef"};
+
+static bool measures_by(const char *what) {
+  for (int i = 0; i < LEN(measures); i++) {
+    size_t n = strlen(measures[i]);
+    if (str_eq(what, measures[i])) return true;
+    if (measures[i][n - 1] == '.' && strncmp(what, measures[i], n) == 0) return true;
+  }
+  return false;
+}
+
+bool resume_evaluates_alike(const Ckpt *c, const RunFact *fact, int n) {
+  for (int i = 0; i < c->m.nfact; i++) {
+    const RunFact *was = &c->m.fact[i], *is = find(fact, n, was->what);
+    if (is && measures_by(was->what) && !str_eq(is->value, was->value)) return false;
+  }
+  return true;
+}
+
 /* ---- the adapter ---- */
 
 static double number_of(const Ckpt *c, const char *what) {

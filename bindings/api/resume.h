@@ -13,6 +13,10 @@ weft_status resume_facts(Job *j, const JobFacts *f, const RunFact **out, int *n,
  * Differences that are allowed are a line each in `notes`. */
 weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
                          weft_error *e);
+/* Whether the evaluations of the run measure what those of the checkpoint's run did, so
+ * that their losses may be compared: with the same data, as many of them, the same
+ * loss. */
+bool resume_evaluates_alike(const Ckpt *c, const RunFact *fact, int n);
 /* Warns of a plan that scales the adapter of a checkpoint otherwise than the run that
  * wrote it: its alpha is in no tensor, nor are those of modules. */
 weft_status resume_adapter(Job *j, const Ckpt *c);

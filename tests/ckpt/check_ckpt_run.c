@@ -259,23 +259,56 @@ START_TEST(the_loss_scale_goes_on) {
 END_TEST
 
 /* Other data for validation change no step, but what evaluations say. */
-START_TEST(other_validation_data_are_told) {
+static void put_evaluated(const char *checkpoint) {
   static const char plan[] =
       "local weft = require 'weft'\n"
       "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
       "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
       "  vocab_size = 32 }, batch = { global = 2, micro = 1, seq = 8 },\n"
-      "  data = weft.synthetic { val = weft.synthetic { vocab = weft.vars.v } "
-      "},\n"
+      "  data = weft.synthetic { val = weft.synthetic { vocab = weft.var('v', 16) } },\n"
+      "  optimizer = weft.adamw { lr = 1e-2 },\n"
       "  train = { steps = 4, eval_every = 2, eval_batches = 1 },\n"
-      "  checkpoint = { dir = 'runs', every = 2 } }\n";
-  scratch_put("plan.lua", plan, strlen(plan));
+      "  checkpoint = { dir = 'runs', %s } }\n";
+  const char *text = arena_printf(scratch_arena, plan, checkpoint);
+  scratch_put("plan.lua", text, strlen(text));
+}
+
+/* What was best by other samples, or by another loss, is not compared with. */
+START_TEST(other_validation_data_are_told) {
+  put_evaluated("every = 2");
   run(0, "-D v=16 --steps 2");
   Outcome o = run(0, "-D v=16 --steps 3 --resume auto");
   ck_assert_ptr_null(strstr(o.err, "data for validation"));
-  o = run(0, "-D v=8 --resume auto");
+  ck_assert_ptr_null(strstr(o.err, "is forgotten"));
+  o = run(0, "-D v=32 --resume auto --json");
   has(o.err, "data for validation: ");
   has(o.err, "evaluations are of other samples than before");
+  has(o.err, "evaluations are not those of before: the best loss so far, ");
+  has(o.out, "\"best_eval_step\": 4,");
+  o = run(0, "-D v=16 --set 'loss={\"cross_entropy\",z_loss=1}' --set checkpoint.dir=b "
+             "--resume runs/step-00000002 --json");
+  has(o.err, "is forgotten");
+  has(o.out, "\"best_eval_step\": 4,");
+  o = run(0, "-D v=16 --set train.eval_batches=2 --set checkpoint.dir=c "
+             "--resume runs/step-00000002");
+  has(o.err, "after 2 steps, is forgotten");
+}
+END_TEST
+
+/* A better one that was not written does not cost the one before it. */
+START_TEST(the_best_that_there_is_stays) {
+  put_evaluated("every = 5, keep = 1, keep_best = true");
+  process_run(10, "sh -c 'for i in 4 6; do mkdir -p runs/step-0000000$i.tmp; "
+                  "echo >runs/step-0000000$i.tmp/x; done'");
+  Outcome o = run(1, "--steps 6");
+  has(o.err, "warning: the checkpoint of step 4 was not written: ");
+  has(o.err, "after 6 steps, of which there is no checkpoint\n");
+  has(listed("runs"), "latest step-00000002 step-00000004.tmp step-00000005 ");
+  /* Once one can be written it goes. */
+  process_run(10, "sh -c 'rm runs/step-0000000[46].tmp/x'");
+  o = run(0, "--steps 6 --resume auto");
+  has(o.err, "after 6 steps: its checkpoint is in runs/step-00000006\n");
+  ck_assert_str_eq(listed("runs"), "latest step-00000006 ");
 }
 END_TEST
 
@@ -501,6 +534,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, what_is_written_otherwise_is_told);
   tcase_add_test(c, the_loss_scale_goes_on);
   tcase_add_test(c, other_validation_data_are_told);
+  tcase_add_test(c, the_best_that_there_is_stays);
   tcase_add_test(c, checkpoints_are_listed_and_checked);
   tcase_add_test(c, checkpoints_are_converted_and_compared);
   tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));

@@ -305,6 +305,11 @@ START_TEST(stops_early) {
   ck_assert_str_eq(
       process_run(10, "ls c").out,
       arena_printf(scratch_arena, "latest\nstep-%08d\nstep-%08d\n", best, stop));
+  /* A run that has ended so has, where a script starts it again. */
+  o = process_run(60, "$weft run plan.lua --threads 1 --resume auto --json %s", more);
+  const char *ended = arena_printf(scratch_arena, "stopped after %d steps: ", stop);
+  ck_assert_msg(o.code == 0 && strstr(o.err, ended), "%s", o.err);
+  ck_assert_msg(strstr(o.out, "\"tokens\": 0,") != NULL, "%s", o.out);
   process_run(10, "rm -r c");
   run("plan.lua", "to-best", arena_printf(scratch_arena, "%s --steps %d", more, best));
   ck_assert_str_eq(process_run(10, "ls c").out, /* the last one is the best one */

@@ -27,6 +27,7 @@ struct Saver {
   char run_id[CHECKSUM_TEXT];
   StopFlag stop;
   int64_t saved; /* step of the last save that began; -1: none */
+  int64_t best;  /* of the best evaluation whose checkpoint was written; 0: none */
   double paused;
 
   SavePhase phase;
@@ -102,7 +103,9 @@ static void write_weights(Saver *s) {
 static weft_status write_manifest(Saver *s) {
   TRY(store_commit(&s->disk, &s->dir, &s->into, &s->m, s->c, &s->e));
   if (wants_weights(s)) write_weights(s);
-  int64_t best = s->o.plan->checkpoint.keep_best ? s->m.best.step : 0;
+  /* A better one that could not be written does not take its place. */
+  if (s->m.best.step == s->m.step) s->best = s->m.step;
+  int64_t best = s->o.plan->checkpoint.keep_best ? s->best : 0;
   (void)store_prune(&s->dir, s->o.plan->checkpoint.keep, best, &s->old);
   return WEFT_OK;
 }
@@ -398,6 +401,7 @@ weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e
   s->c = run_compiled(r);
   s->dir = s->into = DIR_CLOSED;
   s->saved = o->from ? o->from->m.step : -1;
+  s->best = o->from ? o->from->m.best.step : 0;
   if (setjmp(*arena_guard(s->arena))) {
     saver_close(s);
     return err_set(e, WEFT_ENOMEM, "out of memory");

@@ -19,6 +19,8 @@ weft_status session_open(Session *s, const Plan *p, const Compiled *c,
   s->eval_every = p->eval_every, s->eval_batches = p->eval_batches;
   s->check_every = p->check_replicas_every;
   s->patience = p->patience, s->min_delta = p->min_delta;
+  /* A run that has ended so has, when it is resumed, until it is told to wait longer. */
+  s->stopped = s->patience && s->best.step && s->best.since >= s->patience;
   TRY(run_open(p, c, o, &s->run, e));
   return session_fill(s, e);
 }

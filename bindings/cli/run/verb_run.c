@@ -161,11 +161,16 @@ static weft_status tell_best(Training *t) {
       plural(best->since, "s"), t->session.min_delta);
   if (t->session.stopped && !t->cli->quiet) report_error("%s", text);
   if (t->session.stopped) TRY(record_note(&t->record, "stopped", text, &t->job.e));
-  if (!t->cli->quiet && (c->keep_best || t->session.stopped))
-    report_error("the best evaluation loss is %.4f, after %lld step%s%s%s", best->loss,
-                 (long long)best->step, plural(best->step, "s"),
-                 c->keep_best ? ": its checkpoint is in " : "",
-                 c->keep_best ? store_path(t->job.arena, c->dir, best->step, false) : "");
+  if (t->cli->quiet || !(c->keep_best || t->session.stopped)) return WEFT_OK;
+  const char *at =
+      c->keep_best ? store_path(t->job.arena, c->dir, best->step, false) : NULL;
+  bool there = at && access(at, F_OK) == 0;
+  report_error("the best evaluation loss is %.4f, after %lld step%s%s%s", best->loss,
+               (long long)best->step, plural(best->step, "s"),
+               there ? ": its checkpoint is in "
+               : at  ? ", of which there is no checkpoint"
+                     : "",
+               there ? at : "");
   return WEFT_OK;
 }
 
