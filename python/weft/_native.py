@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import json
+import operator
 import os
 import shutil
 import threading
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from ._version import __version__
-from .errors import BY_STATUS, Diagnostic, WeftError
+from .errors import BY_STATUS, Diagnostic, UsageError, WeftError
 
 HERE = Path(__file__).resolve().parent / "native"
 EPLAN = 1
@@ -231,6 +232,21 @@ def strings(items: Sequence[str]) -> Any:
     return (c_char_p * (len(items) + 1))(*[os.fsencode(s) for s in items], None)
 
 
+def paths(items: Any, what: str) -> List[str]:
+    """A list of paths. One by itself is none: its letters would be folders, as "/" is."""
+    if isinstance(items, (str, bytes, os.PathLike)):
+        raise UsageError(f"{what} is {items!r}; a list of paths is needed: [{items!r}]")
+    return [os.fspath(item) for item in items]
+
+
+def integer(value: Any, what: str, bits: int = 32) -> int:
+    """An integer of Python or numpy that C has, too; ctypes would cut off what is beyond."""
+    n = operator.index(value)
+    if not -(1 << (bits - 1)) <= n < 1 << (bits - 1):
+        raise UsageError(f"{what} is {n}, which has more than {bits} bits")
+    return n
+
+
 def text(s: bytes) -> str:
     return s.decode("utf-8", "replace")
 
@@ -266,9 +282,15 @@ class Interruptible:
         if threading.current_thread() is not threading.main_thread():
             return function(*arguments, byref(error)), error
         status: List[int] = []
-        worker = threading.Thread(
-            target=lambda: status.append(function(*arguments, byref(error))), daemon=True
-        )
+        failure: List[BaseException] = []
+
+        def work() -> None:
+            try:
+                status.append(function(*arguments, byref(error)))
+            except BaseException as e:  # an argument that is none of C
+                failure.append(e)
+
+        worker = threading.Thread(target=work, daemon=True)
         worker.start()
         try:
             worker.join()
@@ -277,6 +299,8 @@ class Interruptible:
             worker.join()
             self.flag.value = 0
             raise
+        if failure:
+            raise failure[0]
         return status[0], error
 
 

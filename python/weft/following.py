@@ -206,7 +206,9 @@ def read_log(path: Path, *, wait: bool = False, poll: float = 0.5,
                 line = _parse(name, number, text)
                 event = line.get("event")
                 if event == "start":
-                    last, ended = line.get("steps"), False
+                    # One that is resumed at its end has no step left.
+                    last, began = line.get("steps"), (line.get("resumed") or {}).get("step", 0)
+                    ended = last is not None and began >= last > 0
                 elif event == "stopped" or (last and line.get("step") == last - 1):
                     ended = True
                 yield line

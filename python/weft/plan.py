@@ -181,15 +181,16 @@ class Plan:
         self._runs: "weakref.WeakSet[Run]" = weakref.WeakSet()
         self._long = _native.Interruptible()
         self.path = os.fspath(path)
-        self._again = {"set": _pairs(set), "define": _pairs(define), "data": tuple(data),
+        folders, world = _native.paths(data, "data"), _native.integer(world, "world")
+        self._again = {"set": _pairs(set), "define": _pairs(define), "data": folders,
                        "world": world, "memory_limit": memory_limit}
         options = _native.PlanOptions(
             size=ctypes.sizeof(_native.PlanOptions),
             set=_native.strings(_pairs(set)),
             define=_native.strings(_pairs(define)),
-            data=_native.strings([os.fspath(d) for d in data]),
+            data=_native.strings(folders),
             stop=ctypes.pointer(self._long.flag),
-            compile_limit=memory_limit,
+            compile_limit=_native.integer(memory_limit, "memory_limit", 64),
         )
         self._owned = _Owned(self._lib)
         handle = self._owned.handle
@@ -295,7 +296,7 @@ class Plan:
         return _members(out)
 
     def _show(self, what: str, rank: int) -> Any:
-        out = ctypes.c_char_p()
+        out, rank = ctypes.c_char_p(), _native.integer(rank, "rank")
         with self._lock:
             _native.call(
                 self._lib.weft_plan_show, self._open(), what.encode(), rank, ctypes.byref(out)
@@ -316,6 +317,7 @@ class Plan:
 
     def memory_bytes(self, rank: int) -> int:
         """Bytes of a rank's arena, which is all that its program uses."""
+        rank = _native.integer(rank, "rank")
         with self._lock:
             n = int(self._lib.weft_plan_memory(self._open(), rank))
         if n == 0:
@@ -363,7 +365,8 @@ class Plan:
     def verify(self, *, ranks: int = 0, steps: int = 0, tolerance: float = 0.0) -> Verified:
         """Runs a small version on virtual ranks and on one rank; PlanError if they differ."""
         options = _native.VerifyOptions(
-            size=ctypes.sizeof(_native.VerifyOptions), ranks=ranks, steps=steps,
+            size=ctypes.sizeof(_native.VerifyOptions),
+            ranks=_native.integer(ranks, "ranks"), steps=_native.integer(steps, "steps"),
             tolerance=tolerance, stop=ctypes.pointer(self._long.flag),
         )
         out = _native.VerifyResult()
@@ -392,7 +395,8 @@ class Run:
         self.plan = plan
         self._lib, self._lock, self._long = plan._lib, plan._lock, plan._long
         options = _native.RunOptions(
-            size=ctypes.sizeof(_native.RunOptions), threads=threads,
+            size=ctypes.sizeof(_native.RunOptions),
+            threads=_native.integer(threads, "threads"),
             stop=ctypes.pointer(self._long.flag),
         )
         handle = ctypes.c_void_p()
@@ -440,7 +444,7 @@ class Run:
 
     def step(self, step: int) -> Step:
         """Trains a step, counted from 0, on the plan's data."""
-        out = _native.Step()
+        out, step = _native.Step(), _native.integer(step, "step", 64)
         self._long_call(self._lib.weft_run_step, step, ctypes.byref(out))
         fields = _members(out)
         return Step(**{**fields, "skipped": bool(fields["skipped"])})

@@ -117,8 +117,8 @@ def sweep(
     Without it ``path`` is a script for ``weft sweep``, with its arguments; the result is that of
     its first sweep."""
     command = [_native.program(), "sweep", "--json"]
-    for folder in data:
-        command += ["--data", os.fspath(folder)]
+    for folder in _native.paths(data, "data"):
+        command += ["--data", folder]
     if over is not None:
         options = {"keep": keep, "max_gib": max_gib, "score": score, "threads": threads}
         return _run(command + ["-", *arguments], _script(path, over, options))

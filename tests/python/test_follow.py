@@ -51,6 +51,14 @@ def test_lines_in_pieces(tmp_path):
     assert got == [0, 1, 2]
 
 
+def test_a_run_that_is_resumed_at_its_end(tmp_path):
+    log, got = tmp_path / "run.jsonl", []
+    write(log, {**HEADER, "resumed": {"checkpoint": "c/step-00000003", "step": 3}})
+    assert weft.follow(log, lambda i, m: got.append(i), poll=0.01) == 0  # would wait for ever
+    write(log, {**HEADER, "steps": 4, "resumed": {"checkpoint": "c/step-00000003", "step": 3}}, step(3))
+    assert weft.follow(log, lambda i, m: got.append(i), poll=0.01) == 1
+
+
 def test_a_run_that_was_killed(tmp_path):
     log = tmp_path / "run.jsonl"
     write(log, HEADER, step(0))

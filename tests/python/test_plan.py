@@ -134,6 +134,40 @@ def test_a_run_trains(small):
         run.step(2)
 
 
+class Index:
+    """As numpy's integers are."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __index__(self):
+        return self.n
+
+
+def test_arguments_that_c_does_not_have(small, capfd):
+    with weft.load(small) as plan, plan.open(threads=1) as run:
+        with pytest.raises(weft.UsageError, match="no parameters yet"):
+            run.step(0)
+        run.init()
+        assert run.step(Index(1)).step == 1
+        for wrong in (1.5, "1", None):
+            for call in (run.step, plan.rank, plan.memory_bytes, plan.program):
+                with pytest.raises(TypeError):
+                    call(wrong)
+        for call, bits in ((run.step, 64), (plan.rank, 32), (plan.memory_bytes, 32)):
+            with pytest.raises(weft.UsageError, match=f"has more than {bits} bits"):
+                call(1 << 70)
+        for name, call in (("threads", plan.open), ("ranks", plan.verify)):
+            with pytest.raises(weft.UsageError, match=f"{name} is 4294967296, which"):
+                call(**{name: 1 << 32})
+    with pytest.raises(weft.UsageError, match="world is 4294967296"):
+        weft.load(small, world=1 << 32)
+    for call in (weft.load, weft.sweep):
+        with pytest.raises(weft.UsageError, match=r"a list of paths is needed: \['/data'\]"):
+            call(small, data="/data")
+    assert capfd.readouterr().err == ""
+
+
 def test_a_plan_closes_its_runs(small):
     plan = weft.load(small)
     run = plan.open(threads=1)
