@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "vm/base/plural.h"
 #include "vm/plan/cluster_figures.h"
 
 /* ---- rates ---- */
@@ -113,19 +114,57 @@ weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e) {
   return rec->log.fd < 0 ? WEFT_OK : log_head(&rec->log, &rec->head, e);
 }
 
-weft_status record_step(Recorder *rec, const StepResult *s, weft_error *e) {
-  if (!rec->open) return WEFT_OK;
-  Record r = make_record(rec, s);
-  if (rec->log.fd >= 0) TRY(log_record(&rec->log, &rec->head, &r, e));
-  if (rec->events.file.fd >= 0) TRY(events_record(&rec->events, &r, e));
-  tell(rec, &r);
+/* ---- files that cannot be written any more ---- */
+
+static void warn(Recorder *rec, const char *what, const weft_error *why) {
+  char text[1400];
+  snprintf(text, sizeof text, "%s: %s: the run goes on without %s", why->file, why->text,
+           what);
+  record_clear(rec);
+  if (rec->o.warn) rec->o.warn(rec->o.ud, text);
+}
+
+/* Before a line that follows lost ones: ends what there is of the first of these, and
+ * says how many they were. */
+static weft_status mend_log(Recorder *rec, weft_error *e) {
+  char text[80];
+  if (!rec->lost) return WEFT_OK;
+  if (file_last(&rec->log) != '\n') TRY(file_add(&rec->log, "\n", 1, e));
+  snprintf(text, sizeof text, "%lld line%s could not be written here",
+           (long long)rec->lost, plural(rec->lost, "s"));
+  TRY(log_note(&rec->log, &rec->head, "warning", text, e));
+  rec->lost = 0;
   return WEFT_OK;
 }
 
-weft_status record_note(Recorder *rec, const char *event, const char *text,
-                        weft_error *e) {
-  if (!rec->open || rec->log.fd < 0) return WEFT_OK;
-  return log_note(&rec->log, &rec->head, event, text, e);
+/* After a line of the log. */
+static void count_lost(Recorder *rec, weft_status st, const weft_error *why) {
+  if (st != WEFT_OK && rec->lost++ == 0) warn(rec, "lines of its log", why);
+}
+
+void record_step(Recorder *rec, const StepResult *s) {
+  weft_error why = {.rank = -1};
+  if (!rec->open) return;
+  Record r = make_record(rec, s);
+  if (rec->log.fd >= 0) {
+    weft_status st = mend_log(rec, &why);
+    if (st == WEFT_OK) st = log_record(&rec->log, &rec->head, &r, &why);
+    count_lost(rec, st, &why);
+  }
+  /* Readers stop at the part of a record that there may be. */
+  if (rec->events.file.fd >= 0 && events_record(&rec->events, &r, &why) != WEFT_OK) {
+    warn(rec, "its event file", &why);
+    events_close(&rec->events);
+  }
+  tell(rec, &r);
+}
+
+void record_note(Recorder *rec, const char *event, const char *text) {
+  weft_error why = {.rank = -1};
+  if (!rec->open || rec->log.fd < 0) return;
+  weft_status st = mend_log(rec, &why);
+  if (st == WEFT_OK) st = log_note(&rec->log, &rec->head, event, text, &why);
+  count_lost(rec, st, &why);
 }
 
 void record_close(Recorder *rec) {

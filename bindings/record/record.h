@@ -91,6 +91,9 @@ typedef struct RecordOptions {
   const char *log, *events; /* a file, a folder; or NULL */
   bool append;              /* files may have other runs in them */
   bool lines, progress;     /* lines on stdout; progress on stderr, overwritten */
+  void (*warn)(void *ud,
+               const char *text); /* of a file that cannot be written any more */
+  void *ud;
 } RecordOptions;
 
 typedef struct Recorder {
@@ -98,7 +101,8 @@ typedef struct Recorder {
   RecordOptions o;
   RunHead head;
   Events events;
-  FileEnd log; /* closed: no log */
+  FileEnd log;  /* closed: no log */
+  int64_t lost; /* lines of it since the last one that could be written */
   double flops, peak;
   uint64_t memory;
   double since;         /* time when the first step of this run had ended */
@@ -113,10 +117,11 @@ weft_status record_open(Recorder *rec, const RecordOptions *o, const RunHead *he
                         weft_error *e);
 /* Writes the head of the run; `memory` as in Record. */
 weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e);
-weft_status record_step(Recorder *rec, const StepResult *r, weft_error *e);
+/* A run does not end because its log cannot be written, as where a disk is full: lines
+ * are lost until they can be again, and an event file ends. A warning says so. */
+void record_step(Recorder *rec, const StepResult *r);
 /* Writes a text to the log, as in log_note. */
-weft_status record_note(Recorder *rec, const char *event, const char *text,
-                        weft_error *e);
+void record_note(Recorder *rec, const char *event, const char *text);
 /* Clears the progress line, before something else is printed. */
 void record_clear(Recorder *rec);
 void record_close(Recorder *rec);

@@ -2,8 +2,10 @@
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -219,6 +221,64 @@ START_TEST(head_of_a_run_that_goes_on) {
   ck_assert_str_eq(text_of(resumed, "checkpoint"), "runs/step-00000005");
   ck_assert_int_eq(json_integer_value(json_object_get(resumed, "step")), 5);
   json_decref(head);
+}
+END_TEST
+
+static int warned;
+static char warning[1400];
+
+static void keep_warning(void *ud, const char *text) {
+  warned++;
+  snprintf(warning, sizeof warning, "%s", text);
+}
+
+/* Steps while no file of this process grows beyond so many bytes, as on a full disk; nor
+ * does that of Check, to which nothing may be said meanwhile. */
+static void steps_without_room(Recorder *rec, rlim_t bytes) {
+  StepResult step = {.tokens = 3, .ms = 1};
+  struct rlimit had, limit;
+  getrlimit(RLIMIT_FSIZE, &had);
+  limit = had;
+  limit.rlim_cur = bytes;
+  setrlimit(RLIMIT_FSIZE, &limit);
+  for (int i = 0; i < 3; i++) step.step = i, record_step(rec, &step);
+  setrlimit(RLIMIT_FSIZE, &had);
+}
+
+/* A run goes on without the lines that cannot be written, and with those that can be
+ * again; one without an event file once a record of it is lost. */
+START_TEST(a_full_disk_ends_no_run) {
+  Job j;
+  flops_of(NULL, 0, &j, scratch_arena);
+  RunHead h = {.job = &j, .plan = "p.lua", .comm = "local", .data = "none", .end = 9};
+  RecordOptions o = {.log = scratch_path("log"), .warn = keep_warning};
+  Recorder rec;
+  StepResult step = {.tokens = 3, .ms = 1};
+  signal(SIGXFSZ, SIG_IGN);
+  ck_assert_int_eq(record_open(&rec, &o, &h, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(record_begin(&rec, 1, &scratch_error), WEFT_OK);
+  steps_without_room(&rec, strlen(scratch_get(o.log)) + 40);
+  ck_assert_int_eq(warned, 1);
+  ck_assert_msg(strstr(warning, "/log: cannot be written: ") &&
+                    strstr(warning, ": the run goes on without lines of its log"),
+                "%s", warning);
+  for (int i = 3; i < 5; i++) step.step = i, record_step(&rec, &step);
+  record_close(&rec);
+  ck_assert_int_eq(warned, 1);
+  const char *log = scratch_get(o.log);
+  const char *note = strstr(log, "\n{\"event\":\"warning\",");
+  ck_assert_msg(note && strstr(note, "\"text\":\"3 lines could not be written here\"}\n"),
+                "%s", log);
+  ck_assert_msg(strstr(note, "\"step\":3,") && strstr(note, "\"step\":4,"), "%s", log);
+  o = (RecordOptions){.events = scratch_path("events"), .warn = keep_warning};
+  ck_assert_int_eq(record_open(&rec, &o, &h, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(record_begin(&rec, 1, &scratch_error), WEFT_OK);
+  steps_without_room(&rec, 100);
+  ck_assert_int_eq(warned, 2);
+  ck_assert_msg(strstr(warning, ": the run goes on without its event file"), "%s",
+                warning);
+  record_close(&rec);
+  job_free(&j);
 }
 END_TEST
 
@@ -442,6 +502,7 @@ Suite *record_suite(void) {
   tcase_add_test(tc, every_line_names_its_run);
   tcase_add_test(tc, hash_of_the_plan);
   tcase_add_test(tc, head_of_a_run_that_goes_on);
+  tcase_add_test(tc, a_full_disk_ends_no_run);
   tcase_add_test(tc, members_of_a_step);
   tcase_add_test(tc, members_of_a_head);
   tcase_add_test(tc, logs_are_added_to);

@@ -37,6 +37,10 @@ typedef struct Training {
 
 /* ---- starting ---- */
 
+static void warn_of_record(void *ud, const char *text) {
+  report_error("warning: %s", text);
+}
+
 /* Opens log and event files on the process that reports; options are checked on all. */
 static weft_status open_record(Training *t) {
   const Cli *cli = t->cli;
@@ -44,6 +48,7 @@ static weft_status open_record(Training *t) {
                      .events = cli->tensorboard,
                      .append = cli->append,
                      .lines = !cli->quiet && !cli->json,
+                     .warn = warn_of_record,
                      .progress =
                          !cli->quiet && isatty(STDERR_FILENO) && colour_wanted(stderr)};
   RunHead head = {.job = &t->job, .plan = cli->arg[0], .comm = t->ranks.comm->name};
@@ -87,21 +92,21 @@ static weft_status start(Training *t) {
 /* ---- reporting ---- */
 
 /* Nothing if there is no text. */
-static weft_status warn(Training *t, const char *text, weft_error *e) {
-  if (!text) return WEFT_OK;
+static void warn(Training *t, const char *text) {
+  if (!text) return;
   record_clear(&t->record);
   report_error("warning: %s", text);
-  return record_note(&t->record, "warning", text, e);
+  record_note(&t->record, "warning", text);
 }
 
 /* Warns once if a device could not capture the step after all; each process warns for its
  * own rank. */
-static weft_status warn_of_launches(Training *t, weft_error *e) {
+static void warn_of_launches(Training *t) {
   const char *why = run_not_captured(t->session.run);
   char text[700];
-  if (!why) return WEFT_OK;
+  if (!why) return;
   snprintf(text, sizeof text, "steps are launched op by op from here on: %s", why);
-  return warn(t, text, e);
+  warn(t, text);
 }
 
 static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
@@ -112,8 +117,8 @@ static weft_status after_step(void *ud, const StepResult *r, weft_error *e) {
   t->ms += r->ms;
   t->skipped += r->skipped;
   sources_add(&t->sources, r, t->end / 10);
-  TRY(warn_of_launches(t, e));
-  TRY(record_step(&t->record, r, e));
+  warn_of_launches(t);
+  record_step(&t->record, r);
   return run_ckpt_step(&t->ckpt, r, t->session.step);
 }
 
@@ -148,11 +153,11 @@ static void print_start(Training *t) {
 }
 
 /* Says that early stopping has ended the run, and which evaluation was best. */
-static weft_status tell_best(Training *t) {
+static void tell_best(Training *t) {
   const BestEval *best = &t->session.best;
   const Checkpointing *c = &t->job.plan.checkpoint;
   char text[400];
-  if (!t->first || !best->step) return WEFT_OK;
+  if (!t->first || !best->step) return;
   snprintf(
       text, sizeof text,
       "stopped after %lld step%s: %lld evaluation%s in a row had no loss that is lower "
@@ -160,8 +165,8 @@ static weft_status tell_best(Training *t) {
       (long long)t->session.step, plural(t->session.step, "s"), (long long)best->since,
       plural(best->since, "s"), t->session.min_delta);
   if (t->session.stopped && !t->cli->quiet) report_error("%s", text);
-  if (t->session.stopped) TRY(record_note(&t->record, "stopped", text, &t->job.e));
-  if (t->cli->quiet || !(c->keep_best || t->session.stopped)) return WEFT_OK;
+  if (t->session.stopped) record_note(&t->record, "stopped", text);
+  if (t->cli->quiet || !(c->keep_best || t->session.stopped)) return;
   const char *at =
       c->keep_best ? store_path(t->job.arena, c->dir, best->step, false) : NULL;
   bool there = at && access(at, F_OK) == 0;
@@ -171,7 +176,6 @@ static weft_status tell_best(Training *t) {
                : at  ? ", of which there is no checkpoint"
                      : "",
                there ? at : "");
-  return WEFT_OK;
 }
 
 /* Says what each stream of a blend has come to. */
@@ -218,14 +222,14 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   t->record.head.kernels = run_kernels(t->session.run);
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));
   if (t->first && !cli->quiet) print_start(t);
-  TRY(warn(t, run_uneven(t->session.run), &t->job.e));
-  TRY(warn(t, run_crowded(t->session.run), &t->job.e));
-  TRY(warn(t, not_for_training(t), &t->job.e));
+  warn(t, run_uneven(t->session.run));
+  warn(t, run_crowded(t->session.run));
+  warn(t, not_for_training(t));
   TRY(run_ckpt_begin(&t->ckpt, &t->session, t->end));
   weft_status st = session_train(&t->session, t->end, run_ckpt_stop(&t->ckpt), after_step,
                                  t, &t->job.e);
   record_clear(&t->record);
-  if (st == WEFT_OK) st = tell_best(t);
+  if (st == WEFT_OK) tell_best(t);
   if (st == WEFT_OK) tell_sources(t);
   if (st == WEFT_OK && cli->export)
     st = run_export(t->session.run, &t->export.out, &t->job.e);
