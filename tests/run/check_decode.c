@@ -405,6 +405,34 @@ START_TEST(no_token_behind_the_last_position) {
 }
 END_TEST
 
+/* Layers that predict further tokens are in a checkpoint, and a sample has no use for
+ * them; another layer too many is still one of another model. */
+START_TEST(a_checkpoint_with_further_tokens) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama', hidden_size = 8, vocab_size = "
+      "16,\n"
+      "    num_hidden_layers = weft.var('layers', 2), num_attention_heads = 2,\n"
+      "    num_key_value_heads = 2, intermediate_size = 8 },\n"
+      "  batch = { global = 1, seq = 8 }, data = weft.synthetic {}, mtp = { num_layers = "
+      "1 },\n"
+      "  optimizer = weft.adamw { lr = 1e-2 },\n"
+      "  train = { steps = 2 }, checkpoint = { dir = 'runs' } }\n";
+  scratch_put("plan.lua", plan, sizeof plan - 1);
+  Outcome o = process_run(60, "$weft run plan.lua --quiet --export out");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+#define SAID "$weft sample plan.lua --tokens 1,2,3 --max-tokens 5 --seed 3 "
+  Outcome a = process_run(60, SAID "--weights out"),
+          b = process_run(60, SAID "--ckpt runs");
+  ck_assert_msg(a.code == 0 && b.code == 0, "%s%s", a.err, b.err);
+  ck_assert_str_eq(a.out, b.out);
+  o = process_run(60, SAID "--ckpt runs -D layers=1");
+  ck_assert_msg(o.code == 2 &&
+                    strstr(o.err, "model.layers.1.self_attn.q_proj.weight: not in"),
+                "%d: %s", o.code, o.err);
+}
+END_TEST
+
 Suite *decode_suite(void) {
   Suite *s = suite_create("decode");
   TCase *tc = tcase_create("decode");
@@ -423,6 +451,7 @@ Suite *decode_suite(void) {
   tcase_add_test(tc, a_text_through_a_tokenizer);
   tcase_add_test(tc, what_is_wrong_with_a_request);
   tcase_add_test(tc, no_token_behind_the_last_position);
+  tcase_add_test(tc, a_checkpoint_with_further_tokens);
   suite_add_tcase(s, tc);
   return s;
 }

@@ -1,5 +1,7 @@
 /* ckpt_load.c - loads a run from a checkpoint. Every rank reads only the pieces that it
  * holds. */
+#include <stdio.h>
+
 #include "ckpt.h"
 
 #include "vm/graph/second_model.h"
@@ -63,9 +65,23 @@ static bool reads_codes(const Compiled *to) {
   return false;
 }
 
-/* Decoding needs no reference and no teacher: its program leaves them out. */
-static bool is_left_out(const Known *k, const char *name) {
-  return k->to->context && second_prefix(name, strlen(name));
+/* A layer that predicts a further token, numbered on from those of the model, has a
+ * projection that these do not have. */
+static bool is_further_token(const Known *k, const Ckpt *c, const char *name) {
+  static const char layers[] = "model.layers.";
+  char projection[64];
+  size_t n = sizeof layers - 1;
+  if (strncmp(name, layers, n) != 0) return false;
+  n += strcspn(name + n, ".");
+  snprintf(projection, sizeof projection, "%.*s.eh_proj.weight", (int)MIN(n, 40), name);
+  return ckpt_param(c, projection) >= 0 && names_find(&k->names, projection) < 0;
+}
+
+/* Decoding needs no reference, no teacher and no further tokens: its program leaves them
+ * out. */
+static bool is_left_out(const Known *k, const Ckpt *c, const char *name) {
+  return k->to->context &&
+         (second_prefix(name, strlen(name)) || is_further_token(k, c, name));
 }
 
 weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
@@ -94,7 +110,7 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
   }
   for (int i = 0; i < c->m.nparam; i++)
     if (names_find(&k.names, c->m.param[i].name) < 0 &&
-        !is_left_out(&k, c->m.param[i].name))
+        !is_left_out(&k, c, c->m.param[i].name))
       differs(&t, &n, c->m.param[i].name, &c->m.param[i], NULL);
   arena_free(k.arena);
   if (n > SHOWN) text_printf(&t, "\n  and %d more", n - SHOWN);
