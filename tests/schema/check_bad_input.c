@@ -91,6 +91,8 @@ static const Case usage[] = {
     {"run base.lua --log .", 2, ".: error: cannot be written: Is a directory\n"},
     {"run base.lua --log no/x", 2,
      "no/x: error: cannot be written: No such file or directory\n"},
+    {"run base.lua --trace no/x", 2,
+     "no/x: error: cannot be written: No such file or directory\n"},
     {"run base.lua --log /dev/full", 2,
      "~/dev/full: error: cannot be written: No space left on device\n"},
     {"check base.lua >/dev/full", 2, "weft: cannot write to the standard output\n"},

@@ -41,7 +41,8 @@ static void warn_of_record(void *ud, const char *text) {
   report_error("warning: %s", text);
 }
 
-/* Opens log and event files on the process that reports; options are checked on all. */
+/* Opens log and event files, and looks where a trace will be written, on the process that
+ * reports; options are checked on all. */
 static weft_status open_record(Training *t) {
   const Cli *cli = t->cli;
   RecordOptions o = {.log = cli->log,
@@ -52,6 +53,7 @@ static weft_status open_record(Training *t) {
                      .progress =
                          !cli->quiet && isatty(STDERR_FILENO) && colour_wanted(stderr)};
   RunHead head = {.job = &t->job, .plan = cli->arg[0], .comm = t->ranks.comm->name};
+  if (t->first && cli->trace) TRY(file_check(cli->trace, false, &t->job.e));
   return t->first ? record_open(&t->record, &o, &head, &t->job.e) : WEFT_OK;
 }
 
