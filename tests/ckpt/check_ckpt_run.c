@@ -346,6 +346,25 @@ START_TEST(checkpoints_are_listed_and_checked) {
 }
 END_TEST
 
+static long long written(const char *set) {
+  const char *s = ckpt(0, arena_printf(scratch_arena, "plan plan.lua --json %s", set));
+  const char *at = strstr(s, "\"written\": ");
+  ck_assert_msg(at != NULL, "%s", s);
+  return atoll(at + 11);
+}
+
+/* What is written of a parameter: its two averages are none of one that is frozen, and
+ * Muon's matrices have one. */
+START_TEST(planned_bytes_are_those_of_states) {
+  long long all = written("");
+  ck_assert_int_eq(all % 12, 0);
+  ck_assert_int_eq(written("--set 'freeze={\"embed_tokens\"}'"), all - 2 * 4 * 32 * 16);
+  long long layer = 4 * 16 * 16 + 3 * 16 * 32;
+  ck_assert_int_eq(written("--set 'optimizer=weft.muon { lr = 1e-3 }'"),
+                   all - 2 * 4 * layer);
+}
+END_TEST
+
 START_TEST(checkpoints_are_converted_and_compared) {
   run(0, "");
   has(ckpt(0, "convert plan.lua plan.lua runs one --set mesh.tp=1 --set strategy=zero"),
@@ -536,6 +555,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, other_validation_data_are_told);
   tcase_add_test(c, the_best_that_there_is_stays);
   tcase_add_test(c, checkpoints_are_listed_and_checked);
+  tcase_add_test(c, planned_bytes_are_those_of_states);
   tcase_add_test(c, checkpoints_are_converted_and_compared);
   tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));
   tcase_add_test(c, a_signal_in_the_last_step_is_no_interruption);

@@ -124,16 +124,21 @@ static uint64_t owned(const Region *r) {
   return (uint64_t)(r->spread ? r->whole / r->ways : r->count);
 }
 
-/* Bytes per element of a state in the checkpoint that is read. */
+/* Bytes per element of a state in the checkpoint that is read, of the first parameter
+ * that has it: frozen ones and Muon's matrices do not have all. */
 static int source_size(const Planned *p, StateKind k) {
   const Compiled *c = p->other.compiled ? p->other.compiled : p->job.compiled;
   Piece piece[2];
-  if (p->ckpt) {
-    int first = p->ckpt->first[ckpt_kind(k) * p->ckpt->m.nparam];
-    return dtype_size(p->ckpt->piece[first].dtype);
+  for (int i = 0; p->ckpt && i < p->ckpt->m.nparam; i++) {
+    const int *first = &p->ckpt->first[ckpt_kind(k) * p->ckpt->m.nparam + i];
+    if (first[0] < first[1]) return dtype_size(p->ckpt->piece[first[0]].dtype);
   }
-  state_pieces(c, rank_on_pp(&c->mesh, 0, c->param[0].pp[0]), k, 0, piece);
-  return dtype_size(region_saved(piece[0].region));
+  for (int i = 0; !p->ckpt && i < c->nparam; i++) {
+    int rank = rank_on_pp(&c->mesh, 0, c->param[i].pp[0]);
+    if (state_pieces(c, rank, k, i, piece))
+      return dtype_size(region_saved(piece[0].region));
+  }
+  return 0;
 }
 
 /* Each region is read once: states, the master value, and the parameters that ops read,
@@ -157,8 +162,9 @@ static uint64_t written_bytes(const Compiled *c, int pp) {
     const CompiledParam *of = &c->param[s->param[i].param];
     Piece piece[2];
     for (int k = 0; of->pp[0] == pp && k < kept_kinds(c); k++) {
-      state_pieces(c, rank_on_pp(&c->mesh, 0, pp), kept_kind(k), s->param[i].param,
-                   piece);
+      if (!state_pieces(c, rank_on_pp(&c->mesh, 0, pp), kept_kind(k), s->param[i].param,
+                        piece))
+        continue;
       int boxes = mesh_size(&c->mesh, place_cuts(of->place));
       int64_t all = s->param[i].count * boxes;
       if (piece[0].region->factors) all = param_state_count(of);
