@@ -195,6 +195,29 @@ START_TEST(scripts_of_mpi_run) {
 }
 END_TEST
 
+/* Slurm warns the script, and that mpirun: the state is saved, and the script ends and
+ * does not begin another attempt. */
+START_TEST(scripts_of_mpi_save_in_time) {
+  if (!mpirun_present()) return;
+  const char *text = script_of("slurm", "--set 'checkpoint={dir=\"ck\",every=0}'");
+  ck_assert_msg(strstr(text, "#SBATCH --signal=B:USR1@120\n"), "%s", text);
+  static const char watch[] =
+      "bash slurm.sh --threads 1 --log run.jsonl &\nscript=$!\n"
+      "for i in $(seq 400); do grep -q '\"step\":' run.jsonl 2>/dev/null && break; "
+      "sleep 0.1; done\nkill -USR1 $script; wait $script\n";
+  scratch_put("watch", watch, sizeof watch - 1);
+  Outcome o =
+      process_run(60, "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                      "OMPI_MCA_rmaps_base_oversubscribe=1 ASAN_OPTIONS=detect_leaks=0 "
+                      "WEFT=$weft bash watch");
+  ck_assert_msg(o.code == 138, "%d: %s%s", o.code, o.out, o.err);
+  ck_assert_msg(strstr(o.err, "interrupted after ") && !strstr(o.err, "attempt"), "%s",
+                o.err);
+  o = process_run(20, "$weft ckpt verify ck");
+  ck_assert_msg(o.code == 0 && strstr(o.out, ": complete, "), "%s%s", o.out, o.err);
+}
+END_TEST
+
 /* What srun, whose plugin for MPI is pmi2, and torchrun do to the command that they are
  * given, on this machine. `wait
  * -n` would not know of what ended before it was called. */
@@ -487,6 +510,7 @@ Suite *launcher_suite(void) {
   tcase_add_loop_test(t, scripts_go_on, 0, LEN(kinds));
   tcase_add_test(t, sbatch_asks_for_machines);
   tcase_add_loop_test(t, scripts_of_mpi_run, 0, 2);
+  tcase_add_test(t, scripts_of_mpi_save_in_time);
   tcase_add_loop_test(t, other_scripts_run, 0, 2);
   tcase_add_test(t, rank_0_is_reached_by_its_name);
   tcase_add_loop_test(t, scripts_for_gpus, 0, LEN(kinds));

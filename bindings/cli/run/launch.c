@@ -17,6 +17,7 @@ typedef struct Launch {
   bool cuda;     /* ranks run on them, and NCCL carries what they exchange */
   bool resumes;  /* the plan has checkpoints to resume from */
   bool mpi;      /* data goes over MPI */
+  bool warned;   /* the script is told when its time is nearly up */
   char name[64]; /* job name: letters, digits, - and _ */
   Text out;
 } Launch;
@@ -67,6 +68,15 @@ static void put_append(Launch *l) {
                     "--tensorboard | --tensorboard=*) append=--append ;; esac\ndone\n");
 }
 
+/* Slurm warns the job's steps, of which ranks that mpirun has started are none on its own
+ * machine, and on others it ends them. So the script is warned, and says it to mpirun,
+ * which passes on SIGUSR1 and no other signal without ending the ranks. A signal ends
+ * `wait`, too. */
+#define WARNED "trap '[ -z \"${run:-}\" ] || kill -USR1 \"$run\" 2>/dev/null || :' USR1\n"
+#define PASS_ON                                                                          \
+  " &\n  run=$!\n  while code=0; wait \"$run\" || code=$?; "                             \
+  "kill -0 \"$run\" 2>/dev/null; do :; done\n"
+
 /* A loop that restarts the run after failures of machines, but not after errors of the
  * plan or signals. */
 static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
@@ -76,14 +86,15 @@ static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
     return;
   }
   put_append(l);
+  if (l->warned) text_add(&l->out, WARNED);
   text_add(&l->out,
            "# Resumes from the last checkpoint if machines fail: codes 2 and 3 are the "
-           "plan's,\n# 129, 130 and 143 a signal that asked to end.\nfor attempt in 1 2 "
-           "3 4 5; do\n  code=0\n  ");
+           "plan's,\n# 129, 130, 138 and 143 a signal that asked to end.\nfor attempt in "
+           "1 2 3 4 5; do\n  code=0\n  ");
   put_command(l);
+  text_add(&l->out, l->warned ? PASS_ON : " || code=$?\n");
   text_add(&l->out,
-           " || code=$?\n"
-           "  case $code in 0 | 2 | 3 | 129 | 130 | 143) exit \"$code\" ;; esac\n"
+           "  case $code in 0 | 2 | 3 | 129 | 130 | 138 | 143) exit \"$code\" ;; esac\n"
            "  echo \"attempt $attempt ended with $code\" >&2\n"
            "done\nexit \"$code\"\n");
 }
@@ -123,15 +134,16 @@ static void put_slurm_command(Launch *l) {
 
 /* Whether this machine, where the script is written, has MPI. Ranks of GPUs meet over
  * TCP: that carries what NCCL needs to begin. */
-static void choose_mpi(Launch *l) {
-  weft_error why;
-  err_clear(&why);
-  l->mpi = !l->cuda && world_kind("mpi", NULL)->load(&why);
-  if (!l->mpi && !l->cuda) put_tcp_note(l, why.text);
+static void choose_mpi(Launch *l, weft_error *why) {
+  err_clear(why);
+  l->mpi = !l->cuda && world_kind("mpi", NULL)->load(why);
+  l->warned = l->mpi && l->resumes;
 }
 
 static void put_slurm(Launch *l) {
   Text *out = &l->out;
+  weft_error why;
+  choose_mpi(l, &why);
   text_add(out, "#!/bin/bash\n");
   put_title(l, "sbatch FILE");
   text_printf(out, "#SBATCH --job-name=%s\n", l->name);
@@ -141,9 +153,11 @@ static void put_slurm(Launch *l) {
   if (l->gpus) text_printf(out, "#SBATCH --gpus-per-node=%d\n", l->per_node);
   text_add(out, "#SBATCH --exclusive\n#SBATCH --open-mode=append\n");
   text_printf(out, "#SBATCH --output=%s-%%j.log\n", l->name);
-  if (l->resumes) text_add(out, "#SBATCH --requeue\n#SBATCH --signal=TERM@120\n");
+  if (l->resumes)
+    text_printf(out, "#SBATCH --requeue\n#SBATCH --signal=%s@120\n",
+                l->warned ? "B:USR1" : "TERM");
   text_add(out, "set -euo pipefail\n");
-  choose_mpi(l);
+  if (!l->mpi && !l->cuda) put_tcp_note(l, why.text);
   if (!l->mpi) /* a port below 32768: above, Linux gives them to outgoing connections */
     text_add(
         out,
