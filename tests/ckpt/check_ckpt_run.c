@@ -369,6 +369,10 @@ START_TEST(checkpoints_are_converted_and_compared) {
   run(0, "");
   has(ckpt(0, "convert plan.lua plan.lua runs one --set mesh.tp=1 --set strategy=zero"),
       "one/step-00000006: step 6 as 1 rank writes it");
+  has(ckpt(2, "convert plan.lua plan.lua runs one"),
+      "one/step-00000006: error: is there already");
+  has(ckpt(2, "convert plan.lua plan.lua runs runs --set mesh.tp=1 --set strategy=zero"),
+      "runs/step-00000006: error: is there already");
   has(ckpt(0, "diff runs one"), " tensors, 0 differ, 0 are in one of them only");
   has(ckpt(1, "diff runs runs/step-00000004"),
       "param/lm_head.weight: 512 of 512 elements differ");

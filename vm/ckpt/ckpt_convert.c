@@ -69,9 +69,21 @@ static const CkptParam *params_of(const Convert *c, Arena *a) {
   return p;
 }
 
+/* A checkpoint that is there would be replaced, and a run may be writing to the folder.
+ */
+static weft_status check_free(const Convert *c, Arena *a, int64_t step, weft_error *e) {
+  const char *path = store_path(a, c->in.path, step, false);
+  if (!store_lock(&c->in))
+    return err_file(e, WEFT_EUSAGE, c->in.path, 0, "a run writes its checkpoints there");
+  if (dir_entry(&c->in, strrchr(path, '/') + 1) == ENTRY_NONE) return WEFT_OK;
+  return err_file(e, WEFT_EUSAGE, path, 0,
+                  "is there already: give another folder, or remove it first");
+}
+
 static weft_status convert(Convert *c, Arena *a, Manifest *m, const StopFlag *stop,
                            weft_error *e) {
   struct timespec now;
+  TRY(check_free(c, a, m->step, e));
   CkptFile *file = NEW_N(a, CkptFile, c->to->mesh.world);
   clock_gettime(CLOCK_REALTIME, &now);
   m->saved_at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
