@@ -221,7 +221,7 @@ return {
 
   -- ---- vm/rank, run, weights, session ----
   { file = "vm/run/train_step.c", suites = "exec verify oracle",
-    from = "(s->step + 1 - r->scaler.skipped)", to = "(s->step + 2 - r->scaler.skipped)" },
+    from = "MAX(s->step + 1 - r->scaler.skipped, 1)", to = "MAX(s->step + 2 - r->scaler.skipped, 1)" },
   { file = "vm/run/train_step.c", suites = "exec verify",
     from = "run_dp(r) + dp_index * micro + i % micro;",
     to = "run_dp(r) + dp_index + i % micro;" },
