@@ -19,6 +19,26 @@ static RankCost rank[2];
 static RankCosts s;
 static Lifetimes life[2][AREA_N];
 static const RankLives *lives; /* those, or NULL */
+static StepMove held[8];       /* of the first rank */
+
+/* So many bytes of this kind over these axes, in the place of others. */
+static void moves(StepMoveKind kind, AxisSet axes, uint64_t bytes) {
+  int i = 0;
+  while (i < rank[0].moves.n && (held[i].kind != kind || held[i].axes != axes)) i++;
+  ck_assert_int_lt(i, LEN(held));
+  held[i] = (StepMove){kind, axes, bytes};
+  rank[0].moves.at = held, rank[0].moves.n = MAX(rank[0].moves.n, i + 1);
+}
+
+/* Collectives of the first unit over one axis, beside others of the body. */
+static void works(Phase ph, ShardAxis axis, CollKind coll, double bytes, int count) {
+  static UnitMove room[BODIES][2];
+  UnitWork *w = &code[0].work[ph];
+  ck_assert_int_lt(w->move.n, LEN(room[ph]));
+  w->move.at = room[ph];
+  room[ph][w->move.n++] = (UnitMove){axes_whole(ax_mesh(axis)), coll, count, bytes};
+  w->bytes[axis][coll] = bytes;
+}
 
 static void setup(void) {
   Arena *a = arena_new(NULL);
@@ -42,15 +62,14 @@ static void setup(void) {
   for (int i = 0; i < 2; i++) code[i] = (UnitCode){.body = {NULL, NULL, NULL, &empty}};
   memset(life, 0, sizeof life);
   lives = life;
-  rank[0] = (RankCost){.stepped = 1000, .reduced = 800, .sent = 1000, .tied = 50};
+  rank[0] = (RankCost){.stepped = 1000, .sent = 1000, .tied = 50};
+  moves(MOVE_REDUCE, AXES_DP_CP, 800);
   code[0].work[PH_F].seconds = 1;
   code[0].work[PH_F].flops = 5;
-  code[0].work[PH_F].bytes[AX_TP][COLL_ALL_GATHER] = 200;
-  code[0].work[PH_F].count[AX_TP][COLL_ALL_GATHER] = 2;
+  works(PH_F, AX_TP, COLL_ALL_GATHER, 200, 2);
   code[0].work[PH_I].seconds = 2;
   code[0].work[PH_W].seconds = 1;
-  code[0].work[PH_W].bytes[AX_TP][COLL_ALL_REDUCE] = 100;
-  code[0].work[PH_W].count[AX_TP][COLL_ALL_REDUCE] = 1;
+  works(PH_W, AX_TP, COLL_ALL_REDUCE, 100, 1);
   code[1].work[PH_F].seconds = 3;
   code[1].work[PH_F].flops = 3;
   s = (RankCosts){.st = {.u = &units,
@@ -150,11 +169,12 @@ START_TEST(gathered_over_cp) {
     double before = of().seconds, each = 100 * share[i] / 100 + hops[i] * 0.001;
     life[0][AREA_GATHER].moved = 100;
     ck_assert_double_eq_tol(of().seconds - before, each, 1e-9);
-    rank[0].gathered = 100;
+    moves(MOVE_GATHER, flat_axes(&plan, &mesh), 100);
     ck_assert_double_eq_tol(of().seconds - before, 2 * each, 1e-9);
     plan.strategy.overlap_grad_reduce = false;
+    moves(MOVE_REDUCE, AXES_DP_CP, 0);
     before = of().seconds;
-    rank[0].scattered = 100;
+    moves(MOVE_SCATTER, flat_axes(&plan, &mesh), 100);
     ck_assert_double_eq_tol(of().seconds - before, each, 1e-9);
     arena_free(a);
   }
@@ -190,7 +210,9 @@ END_TEST
 START_TEST(steps_of_matrices) {
   plan.strategy.stage = 1;
   double before = of().seconds;
-  rank[0].whole = (MatrixCost){.flat = 100, .cut = 60, .flops = 700};
+  moves(MOVE_WHOLE, flat_axes(&plan, &mesh), 100);
+  moves(MOVE_WHOLE, AXIS_BIT(AXIS_TP), 60);
+  rank[0].products = 700;
   double moved = 0.5 + 0.001 + 0.3 + 0.001;
   ck_assert_double_eq_tol(of().seconds - before, moved, 1e-9);
   plan.cluster.f32 = 1e9;
@@ -206,29 +228,71 @@ END_TEST
 START_TEST(gathered_beside_the_step) {
   plan.strategy.stage = 1;
   double before = of().seconds;
-  rank[0].gathered = 300;
+  moves(MOVE_GATHER, flat_axes(&plan, &mesh), 300);
   ck_assert_double_eq_tol(of().seconds - before, 1.501, 1e-9);
   ck_assert_double_eq(of().dp, 800 + 300);
   plan.strategy.overlap_param_gather = true;
   ck_assert_double_eq_tol(of().seconds - before, 1.501 - step, 1e-9);
-  rank[0].gathered = 100;
+  moves(MOVE_GATHER, flat_axes(&plan, &mesh), 100);
   ck_assert_double_eq_tol(of().seconds, before, 1e-9);
 }
 END_TEST
 
-/* Each kind of sum of gradients by itself: over dp and over tp there and back, into
- * shards one way. */
+/* Sums of gradients over dp and over tp go there and back, into shards one way. They may
+ * all be under way at once, on the same links. */
 START_TEST(kinds_of_reduction) {
   plan.strategy.stage = 1, plan.strategy.overlap_grad_reduce = false;
-  rank[0].reduced = 0;
+  moves(MOVE_REDUCE, AXES_DP_CP, 0);
   double before = of().seconds;
-  rank[0].reduced_tp = 60;
+  moves(MOVE_REDUCE, AXIS_BIT(AXIS_TP), 60);
   ck_assert_double_eq_tol(of().seconds - before, 2 * (0.3 + 0.001), 1e-9);
-  rank[0].scattered = 100;
-  ck_assert_double_eq_tol(of().seconds - before, 2 * (0.3 + 0.001) + 0.5 + 0.001, 1e-9);
-  rank[0].reduced = 40;
-  ck_assert_double_eq_tol(of().seconds - before, 2 * (0.3 + 0.2 + 0.002) + 0.501, 1e-9);
+  moves(MOVE_SCATTER, flat_axes(&plan, &mesh), 100);
+  ck_assert_double_eq_tol(of().seconds - before, 2 * 0.3 + 0.5, 1e-9);
+  moves(MOVE_REDUCE, AXES_DP_CP, 40);
+  ck_assert_double_eq_tol(of().seconds - before, 2 * (0.3 + 0.2) + 0.5, 1e-9);
   ck_assert_double_eq(of().dp, 40 + 100);
+  ck_assert_double_eq(of().tp, 300 * MICROBATCHES + 60);
+}
+END_TEST
+
+/* With two GPUs to a machine sums over tp stay inside, and take no time beside longer
+ * ones over the network; gathers that wait for each other take theirs in turn. */
+START_TEST(on_different_links) {
+  plan.cluster.gpus = 2;
+  plan.strategy.stage = 1, plan.strategy.overlap_grad_reduce = false;
+  double before = of().seconds;
+  moves(MOVE_REDUCE, AXIS_BIT(AXIS_TP), 60);
+  ck_assert_double_eq_tol(of().seconds, before, 1e-9);
+  moves(MOVE_GATHER, flat_axes(&plan, &mesh), 100);
+  moves(MOVE_GATHER, AXIS_BIT(AXIS_TP), 100);
+  ck_assert_double_eq_tol(of().seconds - before, 5 + 0.01 + 0.5 + 0.001, 1e-9);
+  plan.strategy.overlap_param_gather = true;
+  ck_assert_double_eq_tol(of().seconds - before, 5 + 0.01 - step, 1e-9);
+}
+END_TEST
+
+/* Experts are copied by other ranks than the rest: here by two for each of the four of dp
+ * and tp, neighbours but one, and not at all where each rank has its own. */
+START_TEST(experts_have_axes_of_their_own) {
+  for (int ep = 2; ep <= 4; ep *= 2) {
+    MeshSpec spec = {.pp = 2, .dp = 2, .tp = 2, .ep = ep, .etp = 1};
+    Arena *a = arena_new(NULL);
+    Diags d = {.arena = a};
+    setup();
+    ck_assert(mesh_resolve(&spec, 0, &mesh, &d));
+    double alone = ep == 2 ? 0.5 + 0.001 : 0, before;
+    plan.strategy.stage = 3;
+    before = of().seconds;
+    moves(MOVE_GATHER, AXIS_BIT(AXIS_EP_SHARD), 100);
+    ck_assert_double_eq_tol(of().seconds - before, alone, 1e-9);
+    life[0][AREA_GATHER].moved = life[0][AREA_GATHER].moved_experts = 100;
+    ck_assert_double_eq_tol(of().seconds - before, 2 * alone, 1e-9);
+    life[0][AREA_GATHER].moved = 300;
+    ck_assert_double_eq_tol(of().seconds - before, alone + MAX(1.001, 1 + alone - 0.001),
+                            1e-9);
+    ck_assert_double_eq(of().dp, 800 + 100 + 300);
+    arena_free(a);
+  }
 }
 END_TEST
 
@@ -257,7 +321,7 @@ START_TEST(gathered_within_a_group) {
   life[1][AREA_GATHER].moved_kept = 100;
   ck_assert_double_eq_tol(of().seconds - before, 0.5 + 0.001, 1e-9);
   life[1][AREA_GATHER].moved = 200;
-  ck_assert_double_eq_tol(of().seconds - before, 0.501 + 1.5 + 0.003, 1e-9);
+  ck_assert_double_eq_tol(of().seconds - before, 0.5 + 1.5, 1e-9);
   ck_assert_double_eq(of().dp, 800);
   life[0][AREA_GATHER] = life[1][AREA_GATHER];
   ck_assert_double_eq(of().dp, 800 + 300);
@@ -331,18 +395,18 @@ START_TEST(rows_that_are_empty) {
   Diags d = {.arena = a};
   ck_assert(mesh_resolve(&spec, 0, &mesh, &d));
   plan.strategy.overlap_grad_reduce = false;
-  code[0].work[PH_W].bytes[AX_EP][COLL_ALL_TO_ALL_V] = 100;
-  code[0].work[PH_W].count[AX_EP][COLL_ALL_TO_ALL_V] = 1;
+  UnitWork *w = &code[0].work[PH_W];
+  w->move.n = 0; /* there is no tp */
+  works(PH_W, AX_EP, COLL_ALL_TO_ALL_V, 100, 1);
   Estimate full = of();
   ck_assert_double_eq(full.ep_even, 100 * MICROBATCHES);
-  code[0].work[PH_W].empty[AX_EP] = 40;
+  w->empty[AX_EP] = 40, w->move.at[0].bytes = 60;
   Estimate e = of();
   ck_assert_double_eq(e.ep, 100 * MICROBATCHES);
   ck_assert_double_eq(e.ep_even, 60 * MICROBATCHES);
   /* Half of 40 bytes stay where they are. */
   ck_assert_double_eq_tol(full.seconds - e.seconds, MICROBATCHES * 20 / 100.0, 1e-9);
-  code[0].work[PH_W].count[AX_EP][COLL_ALL_GATHER] = 1;
-  code[0].work[PH_W].bytes[AX_EP][COLL_ALL_GATHER] = 100;
+  works(PH_W, AX_EP, COLL_ALL_GATHER, 100, 1);
   Estimate more = of();
   ck_assert_double_eq_tol(more.seconds - e.seconds, MICROBATCHES * (0.5 + 0.001), 1e-9);
   code[0].work[PH_F].empty[AX_EP] = 7;
@@ -407,7 +471,7 @@ END_TEST
 
 /* What the backward hides costs nothing, but no less than that. */
 START_TEST(reduced_within_the_backward) {
-  rank[0].reduced = 100;
+  moves(MOVE_REDUCE, AXES_DP_CP, 100);
   ck_assert_double_eq_tol(of().seconds, pipeline + step, 1e-9);
 }
 END_TEST
@@ -444,7 +508,7 @@ START_TEST(flops_and_bytes) {
   ck_assert_double_eq(e.tp, (200 + 100) * MICROBATCHES);
   ck_assert_double_eq(e.dp, 800);
   ck_assert_double_eq(e.pp, 1000 * MICROBATCHES + 50);
-  rank[0].reduced_tp = 7;
+  moves(MOVE_REDUCE, AXIS_BIT(AXIS_TP), 7);
   ck_assert_double_eq(of().tp, 300 * MICROBATCHES + 7);
   plan.cluster.gpu = NULL;
   ck_assert_double_eq(of().seconds, 0);
@@ -461,6 +525,8 @@ Suite *estimate_suite(void) {
                          steps_of_matrices,
                          gathered_beside_the_step,
                          kinds_of_reduction,
+                         on_different_links,
+                         experts_have_axes_of_their_own,
                          the_norm_is_waited_for,
                          gathered_within_a_group,
                          nothing_is_sent,

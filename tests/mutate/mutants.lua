@@ -102,6 +102,8 @@ return {
   { file = "vm/lower/step_estimate.c", suites = "estimate",
     from = "double s = w->seconds - w->hidden;", to = "double s = w->seconds;" },
   { file = "vm/lower/step_estimate.c", suites = "estimate",
+    from = "double s = t->longest;", to = "double s = 0;" },
+  { file = "vm/lower/step_estimate.c", suites = "estimate",
     from = "(dtype_size(plan->grad) + dtype_size(plan->dtype));", to = "4;" },
   { file = "vm/rewrite/fold_layers.c", suites = "shard shard_styles",
     from = "s.numbered |= has_number(plan->tp[i].pattern);", to = "" },

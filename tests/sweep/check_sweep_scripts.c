@@ -264,6 +264,29 @@ START_TEST(on_the_clock) {
 }
 END_TEST
 
+/* Experts lie over other ranks than the rest, and are gathered and summed over other
+ * links: no program takes less than its bound for them, either. */
+START_TEST(experts_on_the_clock) {
+  says(
+      "local r = weft.sweep { clock = 100, plan = weft.plan {\n"
+      "    model = weft.model { 'mixtral', hidden_size = 1024, num_hidden_layers = 2,\n"
+      "      num_attention_heads = 8, num_key_value_heads = 8, vocab_size = 256,\n"
+      "      intermediate_size = 4096, num_local_experts = 8, num_experts_per_tok = 2 "
+      "},\n"
+      "    precision = 'bf16', mesh = { world = 16, tp = 4 },\n"
+      "    batch = { global = 32, seq = 256 },\n"
+      "    cluster = { 'h100-pcie', network = { per_gpu = 5e9, latency = 1e-5 } } },\n"
+      "  over = { { 'mesh.tp', 2, 4 }, { 'mesh.ep', 2, 4 }, { 'mesh.etp', 1, 4 },\n"
+      "    { 'strategy', { 'zero', stage = 1 }, { 'zero', overlap_grad_reduce = false }, "
+      "'fsdp2' },\n"
+      "    { 'optimizer', weft.adamw {}, weft.muon {}, weft.adafactor {} } } }\n"
+      "local over = 0\n"
+      "for _, x in ipairs(r) do over = over + (x.step_ms > x.clock_ms and 1 or 0) end\n"
+      "print(#r, over)\n",
+      "72\t0\n");
+}
+END_TEST
+
 /* Rows that are kept are exact, also where the limit leaves out points that bounds let
  * in; a cached stage is of the right point when neighbours differ. */
 START_TEST(by_bounds) {
@@ -566,6 +589,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_add_test(t, threads_change_nothing);
   tcase_add_test(t, measured);
   tcase_add_test(t, on_the_clock);
+  tcase_add_test(t, experts_on_the_clock);
   tcase_add_test(t, by_bounds);
   tcase_add_test(t, tensor_plans);
   tcase_add_test(t, bad_input);

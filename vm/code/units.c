@@ -27,12 +27,22 @@ static int axis_of(AxisSet axes) {
   return AX_TP;
 }
 
+static void add_move(UnitWork *w, AxisSet axes, CollKind coll, double bytes, Arena *a) {
+  int i = 0;
+  while (i < w->move.n && (w->move.at[i].axes != axes || w->move.at[i].coll != coll)) i++;
+  if (i == w->move.n) *VEC_PUSH(a, w->move) = (UnitMove){.axes = axes, .coll = coll};
+  w->move.at[i].bytes += bytes;
+  w->move.at[i].count++;
+}
+
 static void add_collective(const Table *t, const CodeInstr *x, UnitWork *w) {
-  int a = axis_of(t->comm[x->i.comm]);
-  double bytes = (double)coll_bytes(&x->i, x->operand);
+  AxisSet axes = t->comm[x->i.comm];
+  int a = axis_of(axes);
+  bool counted = coll_info[x->i.coll].is & COLL_COUNTED;
+  double bytes = (double)coll_bytes(&x->i, x->operand), even = coll_even(x);
   w->bytes[a][x->i.coll] += bytes;
-  w->empty[a] += bytes * (1 - coll_even(x));
-  w->count[a][x->i.coll]++;
+  w->empty[a] += bytes * (1 - even);
+  add_move(w, axes, (CollKind)x->i.coll, counted ? bytes * even : bytes, t->keep);
 }
 
 static UnitWork work_of(Table *t, const UnitBody *b) {

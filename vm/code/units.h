@@ -9,15 +9,25 @@
 #include "body_code.h"
 #include "vm/program/compile_input.h"
 
+/* Collectives of a kind over the same axes. */
+typedef struct UnitMove {
+  AxisSet axes;
+  CollKind coll;
+  int count;
+  double bytes; /* as UnitWork.bytes, but of exchanges of rows of experts those that there
+                   are if experts are balanced */
+} UnitMove;
+
 /* The work of one call of a body. */
 typedef struct UnitWork {
   double flops, recomputed; /* see UnitBody */
   double seconds;           /* of its kernels, at the roofline of the cluster's GPU */
   double hidden; /* of its collectives, as far as they overlap with kernels: see
                     body_time.h */
+  VEC(UnitMove) move;
+  /* The same by the first axis that they are over, for the bytes of a step: */
   double bytes[AX_N][COLL_N]; /* operands of collectives, the larger side; at most */
   double empty[AX_N]; /* the part of them that is padding if experts are balanced */
-  int count[AX_N][COLL_N];
 } UnitWork;
 
 /* Shared by units that differ only in names, parameters and edges. */

@@ -140,20 +140,15 @@ uint64_t factored_bytes(const Plan *plan, const Mesh *m, const Units *u, const L
 }
 
 /* A sum over ranks moves each of its bytes twice. */
-MatrixCost factored_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
-                         Arena *a) {
+void factored_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
+                   Arena *scratch, Arena *a, StepMoves *out) {
   const Regions *s = &l->regions;
-  MatrixCost cost = {0};
   for (int i = 0; i < s->nblock; i++) {
     if (!in_factors(plan, u, &s->param[s->block[i].at])) continue;
-    FactoredBlock w = block_of(m, u, s, i, a);
+    FactoredBlock w = block_of(m, u, s, i, scratch);
     uint64_t bytes = 2 * sizeof(double) * (uint64_t)(w.sums + w.norms);
-    if (w.ways > 1)
-      cost.flat += bytes;
-    else if (w.pieces > 1)
-      cost.cut += bytes;
+    if (w.ways * w.pieces > 1) step_move_add(out, MOVE_WHOLE, w.flat | w.cut, bytes, a);
   }
-  return cost;
 }
 
 /* ---- instructions ---- */

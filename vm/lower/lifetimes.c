@@ -217,7 +217,8 @@ void lifetimes(const Transfers *tr, const Strategy *how, const UnshardedList *bu
   for (int k = 0; k < AREA_N; k++) {
     of_area(t.buffer[k].at, t.buffer[k].n, &f[k], scratch, a, &out[k]);
     if (k == AREA_GATHER) /* counted as one area */
-      out[k].copies = t.copies, out[k].moved = t.moved, out[k].moved_kept = t.moved_kept;
+      out[k].copies = t.copies, out[k].moved = t.moved,
+      out[k].moved_experts = t.moved_experts, out[k].moved_kept = t.moved_kept;
   }
 }
 

@@ -24,7 +24,7 @@ void unsharded_sizes(const UnshardedList *h, Area area, Arena *a, BufferSizes *o
 void buffer_shape(const Units *u, const BufferSizes *s, Text *out);
 
 typedef struct Lifetimes {
-  uint64_t copies, moved, moved_kept; /* for AREA_GATHER: as in MainList */
+  uint64_t copies, moved, moved_experts, moved_kept; /* for AREA_GATHER: as in MainList */
   int *most, nsize; /* most buffers in use at once, for each size: see BufferSizes */
   bool tight; /* these are all in use at the same time, so that packing into holes cannot
                  be smaller */

@@ -68,7 +68,8 @@ typedef struct MainList {
   int positions;   /* number of events, also if `brief` */
   uint64_t copies; /* bytes of parameters gathered from stored shards */
   uint64_t moved;  /* bytes moved by GATHERs from stored shards and by SCATTERs */
-  uint64_t moved_kept; /* bytes moved by GATHERs within a group */
+  uint64_t moved_experts; /* of these, those of buckets of experts */
+  uint64_t moved_kept;    /* bytes moved by GATHERs within a group */
   int handles;
   int *reduce_handle; /* of each bucket: -1 if the reduction starts after the last action
                        */

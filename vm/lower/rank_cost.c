@@ -14,10 +14,7 @@ static void add_work(UnitWork *to, const UnitWork *w) {
   to->hidden += w->hidden;
   for (int a = 0; a < AX_N; a++) {
     to->empty[a] += w->empty[a];
-    for (int k = 0; k < COLL_N; k++) {
-      to->bytes[a][k] += w->bytes[a][k];
-      to->count[a][k] += w->count[a][k];
-    }
+    for (int k = 0; k < COLL_N; k++) to->bytes[a][k] += w->bytes[a][k];
   }
 }
 
@@ -45,16 +42,23 @@ static uint64_t sent_by(const Stages *st, int r) {
   return bytes;
 }
 
-static void add_reductions(const Layout *l, RankCost *x) {
+void step_move_add(StepMoves *to, StepMoveKind kind, AxisSet axes, uint64_t bytes,
+                   Arena *a) {
+  int i = 0;
+  while (i < to->n && (to->at[i].kind != kind || to->at[i].axes != axes)) i++;
+  if (i == to->n) *VEC_PUSH(a, *to) = (StepMove){.kind = kind, .axes = axes};
+  to->at[i].bytes += bytes;
+}
+
+static void add_reductions(const Layout *l, Arena *a, StepMoves *out) {
   for (int i = 0; i < l->bucket.n; i++) {
     const Bucket *b = &l->bucket.at[i];
     for (int k = 0; k < 2 && b->sum[k]; k++) {
       BucketSum sum = bucket_extent(l, b, k);
       uint64_t n = (uint64_t)(sum.from.count / sum.from.ways);
-      *(!(b->sum[k] & AXES_OF_DATA)    ? &x->reduced_tp
-        : sum.from.ways != sum.to.ways ? &x->scattered
-                                       : &x->reduced) +=
-          n * (uint64_t)dtype_size(bucket_type(l, b, k));
+      bool scatter = sum.from.ways != sum.to.ways;
+      step_move_add(out, scatter ? MOVE_SCATTER : MOVE_REDUCE, b->sum[k],
+                    n * (uint64_t)dtype_size(bucket_type(l, b, k)), a);
     }
   }
 }
@@ -68,16 +72,19 @@ static bool learns(const Regions *s, const Region *r) {
   return false;
 }
 
-/* Adds the all-gather of parameters that are stepped in shards and stored whole. */
-static void add_gathers(const Layout *l, RankCost *x) {
+/* Adds the all-gather of parameters that are stepped in shards and stored whole: those
+ * with gradients in shards less those that are stored so. */
+static void add_gathers(const Layout *l, Arena *a, RankCost *x) {
+  uint64_t each = (uint64_t)dtype_size((DType)l->regions.region[0].dtype);
   for (int i = 0; i < l->regions.nregion; i++) {
     const Region *r = &l->regions.region[i];
+    uint64_t bytes = (uint64_t)r->whole * each;
     if (r->kind == REGION_GRAD) x->stepped += (uint64_t)(r->whole / r->ways);
-    if (r->kind == REGION_GRAD && r->flat) x->gathered += (uint64_t)r->whole;
+    if (r->kind == REGION_GRAD && r->flat)
+      step_move_add(&x->moves, MOVE_GATHER, r->flat, bytes, a);
     if (r->kind == REGION_WORK && r->flat && learns(&l->regions, r))
-      x->gathered -= (uint64_t)r->whole;
+      step_move_add(&x->moves, MOVE_GATHER, r->flat, -bytes, a);
   }
-  x->gathered *= (uint64_t)dtype_size((DType)l->regions.region[0].dtype);
 }
 
 static void add_ties(const Stages *st, const Layout *l, RankCost *x) {
@@ -160,10 +167,12 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
   x->temp = temp_of(st, r);
   x->kept = l.kept;
   for (uint64_t in = inputs_of(st, r); in; in &= in - 1) x->inputs++;
-  if (l.regions.nparam) add_reductions(&l, x), add_gathers(&l, x), add_ties(st, &l, x);
-  x->whole = optimizer_row(&plan->opt)->factored
-                 ? factored_cost(plan, m, st->u, &l, scratch)
-                 : matrix_cost(plan, m, st->u, &l, scratch);
+  if (l.regions.nparam)
+    add_reductions(&l, a, &x->moves), add_gathers(&l, a, x), add_ties(st, &l, x);
+  if (optimizer_row(&plan->opt)->factored)
+    factored_cost(plan, m, st->u, &l, scratch, a, &x->moves);
+  else
+    x->products = matrix_cost(plan, m, st->u, &l, scratch, a, &x->moves);
   unsharded_buckets(st, &l, r, a, &x->unsharded);
   for (int k = AREA_GATHER; k <= AREA_SMALL; k++)
     unsharded_sizes(&x->unsharded, (Area)k, a, &x->sizes[k]);

@@ -6,13 +6,21 @@
 #include "vm/pipeline/stages.h"
 #include "lifetimes.h"
 
-/* Of the step of whole matrices (matrix_step.c) or their rows and columns: bytes of
- * collectives over the axes that cut the buffer flat, and over those that cut matrices;
- * floating point operations. */
-typedef struct MatrixCost {
-  uint64_t flat, cut;
-  double flops;
-} MatrixCost;
+/* Collectives of a step that belong to no microbatch. */
+typedef enum {
+  MOVE_REDUCE,  /* all-reduces of gradients, */
+  MOVE_SCATTER, /* and reduce-scatters of those that are not unsharded for a while */
+  MOVE_GATHER,  /* parameters that are stepped in shards and stored whole */
+  MOVE_WHOLE    /* for the step of whole matrices, or of their rows and columns */
+} StepMoveKind;
+typedef struct StepMove {
+  StepMoveKind kind;
+  AxisSet axes;   /* those of their communicator: experts have others than the rest */
+  uint64_t bytes; /* of all of a kind over these axes, one way */
+} StepMove;
+typedef VEC(StepMove) StepMoves;
+void step_move_add(StepMoves *to, StepMoveKind kind, AxisSet axes, uint64_t bytes,
+                   Arena *a);
 
 typedef struct RankCost {
   uint64_t fixed; /* parameters, gradients, state and scalars */
@@ -21,12 +29,10 @@ typedef struct RankCost {
   uint64_t kept;
   int inputs;       /* number of inputs of a whole step */
   uint64_t stepped; /* elements that the optimizer steps on this rank, with padding */
-  /* Bytes per step: of gradients that are all-reduced over dp, reduce-scattered over dp,
-   * reduced over tp (in addition), of parameters that are gathered over dp, and of tied
-   * weights that are summed over pp ranks. */
-  uint64_t reduced, scattered, reduced_tp, gathered, tied;
-  MatrixCost whole;
-  uint64_t sent; /* bytes to other pipeline ranks, per microbatch */
+  StepMoves moves;
+  double products; /* flops of the step of whole matrices */
+  uint64_t tied;   /* bytes of tied weights that are summed over pp ranks, per step */
+  uint64_t sent;   /* bytes to other pipeline ranks, per microbatch */
   UnshardedList unsharded;
   BufferSizes sizes[AREA_N]; /* of buffers with a lifetime */
   UnitWork work[BODIES];     /* per microbatch, all chunks; by Phase */
@@ -42,13 +48,14 @@ typedef struct RankCosts {
 void rank_costs(const Plan *plan, const Mesh *m, const BufferSizes *sizes, Arena *scratch,
                 Arena *a, RankCosts *out);
 
-/* matrix_step.c: the step of all matrices of a rank; requires the regions of `l`. */
-MatrixCost matrix_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
-                       Arena *scratch);
+/* whole_matrices.c: adds what the step of all matrices of a rank moves, and returns its
+ * flops; requires the regions of `l`. */
+double matrix_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
+                   Arena *scratch, Arena *a, StepMoves *out);
 
-/* factored_step.c: of sums over rows and columns. */
-MatrixCost factored_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
-                         Arena *scratch);
+/* factored_step.c: adds sums over rows and columns. */
+void factored_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
+                   Arena *scratch, Arena *a, StepMoves *out);
 
 /* Lifetimes of the buffers of a rank, by area. */
 typedef Lifetimes RankLives[AREA_N];

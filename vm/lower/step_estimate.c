@@ -1,12 +1,15 @@
 /* step_estimate.c - a lower bound of the step time from data sheets:
  *
  *   step     = the last rank to have reduced its gradients + the largest update +
- * unshard, or a rank's own reduction, update and host, if these take longer actions  = in
- * the order of the schedule, each as long as the work of its stage and after those that
- * it depends on, with a transfer between ranks work     = kernels + collectives inside
- * units, less the part of these that overlaps with kernels: body_time.h kernel   =
- * max(flops / peak, bytes / memory bandwidth); experts balanced reduce   = gradient
- * reduction beyond one microbatch's backward (all of it without overlap_grad_reduce)
+ *              unshard; or a rank's own reduction, update and host, if these take longer
+ *   actions  = in the order of the schedule, each as long as the work of its stage and
+ *              after those that it depends on, with a transfer between ranks
+ *   work     = kernels + collectives inside units, less the part of these that overlaps
+ *              with kernels: body_time.h
+ *   kernel   = max(flops / peak, bytes / memory bandwidth); experts balanced
+ *   reduce   = gradient reduction beyond one microbatch's backward (all of it without
+ *              overlap_grad_reduce); reductions over different links may be under way
+ *              at the same time
  *   update   = the optimizer, which is bound by memory, and where it makes matrices
  *              orthogonal their gathers and products; it waits for the norm of all ranks
  *   host     = copies of an offloading strategy, which overlap with nothing: gradients
@@ -23,34 +26,78 @@
 #include "vm/plan/optimizer.h"
 #include "vm/code/body_time.h"
 
-/* Traffic that is counted for the first part of a split axis uses all of that axis, or
- * nearly. */
-static AxisSet counted_over(ShardAxis a) {
-  bool later = a > 0 && ax_of_one_factor(a - 1, a);
-  return later ? ax_mesh(a) : axes_whole(ax_mesh(a));
-}
-
-/* Of the collectives of each axis. */
+/* Of the collectives over each set of axes that was asked for. */
 typedef struct AxisLinks {
-  Link of[AX_N];
+  const Mesh *m;
+  const Cluster *k;
+  VEC(struct AxisLink {
+    AxisSet axes;
+    Link link;
+  })
+  of;
 } AxisLinks;
 
-static AxisLinks axis_links(const Mesh *m, const Cluster *k) {
-  AxisLinks out;
-  for (int a = 0; a < AX_N; a++) out.of[a] = link_of(m, k, counted_over((ShardAxis)a));
-  return out;
+static const Link *axis_link(AxisLinks *l, AxisSet axes, Arena *a) {
+  int i = 0;
+  while (i < l->of.n && l->of.at[i].axes != axes) i++;
+  if (i == l->of.n) {
+    struct AxisLink *x = VEC_PUSH(a, l->of);
+    x->axes = axes, x->link = link_of(l->m, l->k, axes);
+  }
+  return &l->of.at[i].link;
 }
 
 /* Kernels and collectives of one microbatch. */
-static double work_seconds(const AxisLinks *link, const UnitWork *w) {
+static double work_seconds(AxisLinks *link, const UnitWork *w, Arena *a) {
   double s = w->seconds - w->hidden;
-  for (int a = 0; a < AX_N; a++) {
-    Link l = link->of[a];
-    for (int c = COLL_ALL_REDUCE; c < COLL_PAIRS; c++) {
-      bool counted = coll_info[c].is & COLL_COUNTED;
-      double bytes = w->bytes[a][c] - (counted ? w->empty[a] : 0);
-      s += coll_seconds(&l, (CollKind)c, bytes, w->count[a][c]);
-    }
+  for (int i = 0; i < w->move.n; i++) {
+    const UnitMove *x = &w->move.at[i];
+    s += coll_seconds(axis_link(link, x->axes, a), x->coll, x->bytes, x->count);
+  }
+  return s;
+}
+
+/* Collectives that may be under way at the same time: those on the same links of a rank
+ * share them, others do not wait for each other. */
+typedef struct Together {
+  double on[LINK_KINDS]; /* time of the bytes of all of them */
+  double longest;        /* of one of them, with its steps */
+} Together;
+
+static void add_together(Together *t, const Mesh *m, const Cluster *k, AxisSet axes,
+                         double bytes, bool both) {
+  if (bytes <= 0) return;
+  Link l = link_of(m, k, axes);
+  double whole = link_ring(&l, bytes, 1, both);
+  t->on[link_kind(m, k, axes)] += whole - link_ring(&l, 0, 1, both);
+  t->longest = MAX(t->longest, whole);
+}
+
+static double together_seconds(const Together *t) {
+  double s = t->longest;
+  for (int i = 0; i < LINK_KINDS; i++) s = MAX(s, t->on[i]);
+  return s;
+}
+
+/* All moves of a kind. */
+static void add_moves(Together *t, const Mesh *m, const Cluster *k, const RankCost *r,
+                      StepMoveKind kind) {
+  for (int i = 0; i < r->moves.n; i++) {
+    const StepMove *x = &r->moves.at[i];
+    if (x->kind == kind)
+      add_together(t, m, k, x->axes, (double)x->bytes, kind == MOVE_REDUCE);
+  }
+}
+
+/* The same where each waits for the one before it. */
+static double in_turn(const Mesh *m, const Cluster *k, const RankCost *r,
+                      StepMoveKind kind) {
+  double s = 0;
+  for (int i = 0; i < r->moves.n; i++) {
+    const StepMove *x = &r->moves.at[i];
+    if (x->kind != kind) continue;
+    Link l = link_of(m, k, x->axes);
+    s += link_ring(&l, (double)x->bytes, x->bytes > 0, kind == MOVE_REDUCE);
   }
   return s;
 }
@@ -59,28 +106,32 @@ static double work_seconds(const AxisLinks *link, const UnitWork *w) {
  * of all pipeline ranks is known, the step of its parameters. */
 static double reduce_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
                              double backward) {
-  const Cluster *k = &plan->cluster;
-  Link dp = link_of(m, k, AXES_DP_CP), tp = link_of(m, k, AXIS_BIT(AXIS_TP));
-  Link flat = link_of(m, k, flat_axes(plan, m));
-  double reduce = link_ring(&dp, (double)r->reduced, r->reduced > 0, true) +
-                  link_ring(&flat, (double)r->scattered, r->scattered > 0, false) +
-                  link_ring(&tp, (double)r->reduced_tp, r->reduced_tp > 0, true);
+  Together t = {0};
+  add_moves(&t, m, &plan->cluster, r, MOVE_REDUCE);
+  add_moves(&t, m, &plan->cluster, r, MOVE_SCATTER);
+  double reduce = together_seconds(&t);
   return plan->strategy.overlap_grad_reduce ? MAX(reduce - backward, 0) : reduce;
+}
+
+static double gather_seconds(const Plan *plan, const Mesh *m, const RankCost *r) {
+  Together t = {0};
+  if (!plan->strategy.overlap_param_gather)
+    return in_turn(m, &plan->cluster, r, MOVE_GATHER);
+  add_moves(&t, m, &plan->cluster, r, MOVE_GATHER);
+  return together_seconds(&t);
 }
 
 static double update_seconds(const Plan *plan, const Mesh *m, const RankCost *r) {
   const Cluster *k = &plan->cluster;
-  Link tp = link_of(m, k, AXIS_BIT(AXIS_TP)), flat = link_of(m, k, flat_axes(plan, m));
-  double gather = link_ring(&flat, (double)r->gathered, r->gathered > 0, false);
+  double gather = gather_seconds(plan, m, r);
   bool away = plan->strategy.offload_state;
   double moved = optimizer_bytes(plan);
   double step =
       (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
   if (!away && k->f32 > 0)
     step = MAX(step, (double)r->stepped * optimizer_row(&plan->opt)->flops / k->f32);
-  double whole = link_ring(&flat, (double)r->whole.flat, r->whole.flat > 0, false) +
-                 link_ring(&tp, (double)r->whole.cut, r->whole.cut > 0, false);
-  if (k->f32 > 0) whole += r->whole.flops / k->f32;
+  double whole = in_turn(m, k, r, MOVE_WHOLE);
+  if (k->f32 > 0) whole += r->products / k->f32;
   return whole +
          (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
 }
@@ -104,9 +155,14 @@ static double moved_bytes(const Lifetimes *l) {
 /* All-gathers and reduce-scatters of unsharded buckets. */
 static double unshard_seconds(const Plan *plan, const Mesh *m, const Lifetimes *l) {
   const Cluster *k = &plan->cluster;
-  double all = (double)l[AREA_GATHER].moved, kept = (double)l[AREA_GATHER].moved_kept;
-  Link flat = link_of(m, k, flat_axes(plan, m)), group = link_of(m, k, group_axes(m));
-  return link_ring(&flat, all, all > 0, false) + link_ring(&group, kept, kept > 0, false);
+  const Lifetimes *g = &l[AREA_GATHER];
+  Together t = {0};
+  add_together(&t, m, k, flat_axes(plan, m), (double)(g->moved - g->moved_experts),
+               false);
+  add_together(&t, m, k, mesh_axes(m, AXIS_BIT(AXIS_EP_SHARD)), (double)g->moved_experts,
+               false);
+  add_together(&t, m, k, group_axes(m), (double)g->moved_kept, false);
+  return together_seconds(&t);
 }
 
 /* ---- the pipeline ---- */
@@ -118,10 +174,10 @@ typedef struct StageSeconds {
 
 static double total(const StageSeconds *s) { return s->f + s->i + s->w; }
 
-static StageSeconds unit_seconds(const AxisLinks *link, const UnitCode *c) {
+static StageSeconds unit_seconds(AxisLinks *link, const UnitCode *c, Arena *a) {
   double s[BODIES] = {0};
   for (int ph = 0; ph < BODIES; ph++)
-    if (unit_calls(c, ph)) s[ph] = work_seconds(link, &c->work[ph]);
+    if (unit_calls(c, ph)) s[ph] = work_seconds(link, &c->work[ph], a);
   return (StageSeconds){s[PH_F], s[PH_I] + s[PH_B], s[PH_W]};
 }
 
@@ -134,10 +190,10 @@ static StageSeconds *stage_seconds(const Stages *st, const Mesh *m, const Cluste
                                    Arena *a) {
   StageSeconds *out = NEW_N(a, StageSeconds, st->n), each = {0};
   const UnitCode *last = NULL;
-  const AxisLinks link = axis_links(m, k);
+  AxisLinks link = {.m = m, .k = k};
   for (int u = 0; u < st->u->n; u++) {
     const UnitCode *code = st->u->at[u].code;
-    if (code != last) each = unit_seconds(&link, code);
+    if (code != last) each = unit_seconds(&link, code, a);
     last = code;
     add_stage(&out[st->of_unit[u]], &each);
   }
@@ -216,6 +272,15 @@ static double step_seconds(const RankCosts *c, const RankLives *l, const Plan *p
 
 /* ---- bytes ---- */
 
+/* Of the moves of a step: those over ranks with other data, or all others. */
+static double move_bytes_of(const RankCost *r, bool data) {
+  double bytes = 0;
+  for (int i = 0; i < r->moves.n; i++)
+    if (((r->moves.at[i].axes & AXES_OF_DATA) != 0) == data)
+      bytes += (double)r->moves.at[i].bytes;
+  return bytes;
+}
+
 static double axis_bytes(const RankCost *r, ShardAxis a, double mbs) {
   double bytes = 0;
   for (int ph = 0; ph < BODIES; ph++)
@@ -243,14 +308,13 @@ Estimate estimate(const RankCosts *c, const RankLives *l, const Plan *plan, cons
       e.recomputed += x->work[ph].recomputed * mbs * copies;
     }
     e.tp = MAX(e.tp, axis_bytes(x, AX_TP, mbs) + axis_bytes(x, AX_TP_REP, mbs) +
-                         (double)x->reduced_tp + (double)x->whole.cut);
+                         move_bytes_of(x, false));
     double rows = axis_bytes(x, AX_EP, mbs) + axis_bytes(x, AX_ETP, mbs);
     e.ep = MAX(e.ep, rows);
     e.ep_even = MAX(e.ep_even, rows - empty_bytes(x, mbs));
     e.cp = MAX(e.cp, axis_bytes(x, AX_CP, mbs) + axis_bytes(x, AX_CP_HEADS, mbs));
     e.dp = MAX(e.dp, axis_bytes(x, AX_DP, mbs) + axis_bytes(x, AX_EP_SHARD, mbs) +
-                         (double)x->reduced + (double)x->scattered + (double)x->gathered +
-                         (double)x->whole.flat + (l ? moved_bytes(l[r]) : 0));
+                         move_bytes_of(x, true) + (l ? moved_bytes(l[r]) : 0));
     e.pp = MAX(e.pp, (double)x->sent * mbs + (double)x->tied);
   }
   if (!cluster_lacks(plan, m))

@@ -212,6 +212,12 @@ static void end(Unshard *u, int32_t bucket, int32_t buffer, int at) {
   u->t->buffer[u->h->at[bucket].area].at[buffer].end = u->begun == at ? at : at - 1;
 }
 
+/* Counts what a GATHER from stored shards or a SCATTER moves. */
+static void count_moved(Unshard *u, int32_t bucket, uint64_t bytes) {
+  u->t->moved += bytes;
+  if (u->h->at[bucket].experts) u->t->moved_experts += bytes;
+}
+
 /* ---- parameters ---- */
 
 static void gather(Unshard *u, int32_t bucket, int at) {
@@ -221,8 +227,12 @@ static void gather(Unshard *u, int32_t bucket, int at) {
   Event *e = put(u, EV_GATHER, at, bucket, b->copy);
   e->handle = b->handle, e->kept = b->part >= 0;
   uint64_t bytes = u->h->at[bucket].bytes[FULL_PARAM];
-  *(e->kept ? &u->t->moved_kept : &u->t->moved) += bytes;
-  if (!e->kept) u->t->copies += bytes;
+  if (e->kept) {
+    u->t->moved_kept += bytes;
+  } else {
+    count_moved(u, bucket, bytes);
+    u->t->copies += bytes;
+  }
 }
 
 static void wait_for_copy(Unshard *u, int32_t bucket, int at) {
@@ -333,7 +343,7 @@ static void scatter(Unshard *u, int32_t bucket, int at, int step) {
   Event *e = put(u, EV_SCATTER, at, bucket, x.buffer);
   e->handle = x.handle, e->first = x.first;
   if (cast) end(u, bucket, b->sum, at);
-  u->t->moved += u->h->at[bucket].bytes[cast ? REDUCE_BUFFER : FULL_GRAD];
+  count_moved(u, bucket, u->h->at[bucket].bytes[cast ? REDUCE_BUFFER : FULL_GRAD]);
   *VEC_PUSH(u->a, u->scattering) = x;
   b->sum = -1, b->begun = true;
 }

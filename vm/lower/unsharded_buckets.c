@@ -11,9 +11,11 @@ static uint64_t held_bytes(const Regions *s, RegionKind kind, const Block *b) {
   return (uint64_t)b->whole * (uint64_t)dtype_size((DType)r->dtype);
 }
 
+/* By the axes over which its parameters or its gradients are stored as shards. */
 static bool of_experts(const Regions *s, const Block *b) {
-  const Region *r = regions_find(s, REGION_WORK, &s->param[b->at]);
-  return r && axes_expert(r->flat);
+  const Region *r = regions_find(s, REGION_WORK, &s->param[b->at]),
+               *g = regions_find(s, REGION_GRAD, &s->param[b->at]);
+  return (r && axes_expert(r->flat)) || (g && axes_expert(g->flat));
 }
 
 /* Bytes of an unsharded gradient in the type in which it is reduced, if it is another. */

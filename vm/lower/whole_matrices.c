@@ -161,20 +161,22 @@ static double iteration_flops(const Matrix *x) {
   return 4 * r * r * c + 2 * r * r * r;
 }
 
-MatrixCost matrix_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
-                       Arena *a) {
+/* Averages are gathered and sums of what owners made scattered: each byte twice. */
+double matrix_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout *l,
+                   Arena *scratch, Arena *a, StepMoves *out) {
   const Regions *s = &l->regions;
-  MatrixCost cost = {0};
-  if (!optimizer_row(&plan->opt)->matrices) return cost;
+  double all = 0;
+  if (!optimizer_row(&plan->opt)->matrices) return 0;
   for (int i = 0; i < s->nblock; i++) {
     if (!is_matrix(u, &s->param[s->block[i].at], s)) continue;
-    Whole w = whole_of(m, u, s, i, a);
+    Whole w = whole_of(m, u, s, i, scratch);
     uint64_t bytes = 2 * sizeof(float) * (uint64_t)w.box;
-    if (w.ways > 1) cost.flat += bytes;
-    if (w.pieces > 1) cost.cut += bytes * (uint64_t)w.pieces;
+    if (w.ways > 1) step_move_add(out, MOVE_WHOLE, w.flat, bytes, a);
+    if (w.pieces > 1)
+      step_move_add(out, MOVE_WHOLE, w.cut, bytes * (uint64_t)w.pieces, a);
     double flops = 0;
     for (int k = 0; k < w.matrix.n; k++) flops += iteration_flops(&w.matrix.at[k]);
-    cost.flops += flops * (double)plan->opt.ns_steps / (w.ways * w.pieces);
+    all += flops * (double)plan->opt.ns_steps / (w.ways * w.pieces);
   }
-  return cost;
+  return all;
 }
