@@ -292,11 +292,13 @@ local function whole_rows(r, shield, points)
 end
 
 -- The first rows compiled whole and on the clock of weft sim; those that have its time come
--- first, by it. Ctrl-C leaves the others as they are.
+-- first, by it. Ctrl-C leaves the others as they are, and so do clusters that lack a figure, which
+-- have no bound either, unless all do.
 local function clock_rows(r, points)
   if not r.clock or r.interrupted then return end
   if r.given then failf "clock needs a plan or a file, not a function" end
   local most = math.min(r.clock, r.keep or #r.best, #r.best)
+  local timed, lacking = 0, nil
   for i = 1, most do
     local b = r.best[i]
     local sim, why = points:clock(b.i)
@@ -304,11 +306,17 @@ local function clock_rows(r, points)
       r.interrupted = true
       break
     end
-    if why then failf("a plan that was judged does not compile: %s", why.message or why.summary) end
-    b.row.clock_ms = sim.seconds * 1e3
+    if sim then
+      b.row.clock_ms, timed = sim.seconds * 1e3, timed + 1
+    elseif b.row.step_ms then
+      failf("a plan that was judged does not compile: %s", why.message or why.summary)
+    else
+      lacking = lacking or why
+    end
     if core.progress() then core.progress(format("on the clock: %d of %d rows", i, most)) end
   end
   if core.progress() then core.progress(nil) end
+  if lacking and timed == 0 then failf("clock: %s", lacking.summary or lacking.message) end
   table.sort(r.best, function(a, b)
     local x, y = a.row.clock_ms or math.huge, b.row.clock_ms or math.huge
     if x ~= y then return x < y end

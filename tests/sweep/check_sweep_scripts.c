@@ -287,6 +287,24 @@ START_TEST(experts_on_the_clock) {
 }
 END_TEST
 
+/* Machines of which a figure is not known have neither a bound nor a time. */
+START_TEST(some_on_the_clock) {
+  says("local known = weft.cluster { 'h100-pcie', gpus = 1,\n"
+       "  network = { per_gpu = 5e9, latency = 1e-5 } }\n"
+       "local other = weft.cluster { 'h100-pcie', gpus = 1 }\n"
+       "local function sweep(...)\n"
+       "  return weft.sweep { plan = P, clock = 4, score = 'peak_gib', over = {\n"
+       "    { 'mesh.tp', 1, 2 }, { 'cluster', ... } } }\n"
+       "end\n"
+       "local r = sweep(other, known)\n"
+       "print(#r, r[1].clock_ms > 0, r[2].clock_ms > 0, r[3].clock_ms, r[4].step_ms)\n"
+       "print((select(2, pcall(sweep, other)):gsub('.*weft.sweep: ', '')))\n",
+       "4\ttrue\ttrue\tnil\tnil\n"
+       "clock: plan.cluster.network.per_gpu: the clock needs this figure of the plan's "
+       "machines\n");
+}
+END_TEST
+
 /* Rows that are kept are exact, also where the limit leaves out points that bounds let
  * in; a cached stage is of the right point when neighbours differ. */
 START_TEST(by_bounds) {
@@ -590,6 +608,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_add_test(t, measured);
   tcase_add_test(t, on_the_clock);
   tcase_add_test(t, experts_on_the_clock);
+  tcase_add_test(t, some_on_the_clock);
   tcase_add_test(t, by_bounds);
   tcase_add_test(t, tensor_plans);
   tcase_add_test(t, bad_input);
