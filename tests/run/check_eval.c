@@ -177,6 +177,31 @@ START_TEST(perplexity_is_of_cross_entropy) {
 }
 END_TEST
 
+/* Of a blend of more streams than losses are told apart of, all count. */
+START_TEST(many_streams) {
+  enum { STREAMS = SOURCES_MOST + 6 };
+  Text t = {0};
+  train("log", "");
+  for (int i = 0; i < STREAMS; i++)
+    put_text(arena_printf(scratch_arena, "s%d.txt", i), 4 + i % 7);
+  text_add(&t,
+           "--ckpt ck --set train.eval_every=0 --batches 30 --set 'data=weft.text { ");
+  for (int k = 0; k < 2; k++) {
+    text_add(&t, k ? "}, weights = {" : "files = {");
+    for (int i = 0; i < STREAMS; i++)
+      k ? text_printf(&t, "%d,", i + 1) : text_printf(&t, "\"s%d.txt\",", i);
+  }
+  text_add(&t, "} }'");
+  double mean = member("plan.lua", t.s, "loss");
+  ck_assert_double_gt(mean, 0);
+  ck_assert_double_eq_tol(member("plan.lua", t.s, "cross_entropy"), mean, 2e-6 * mean);
+  Outcome o = process_run(60, "$weft eval plan.lua %s", t.s);
+  ck_assert_msg(o.code == 0 && !strchr(strchr(o.out, '\n') + 1, '\n'), "%s%s", o.out,
+                o.err);
+  text_free(&t);
+}
+END_TEST
+
 /* A model whose loss is made of other ops tells no cross entropy. */
 START_TEST(no_perplexity_of_other_losses) {
   static const char own[] =
@@ -254,6 +279,7 @@ Suite *eval_suite(void) {
   tcase_add_test(tc, under_mpirun);
   tcase_add_test(tc, of_which_data);
   tcase_add_test(tc, perplexity_is_of_cross_entropy);
+  tcase_add_test(tc, many_streams);
   tcase_add_test(tc, no_perplexity_of_other_losses);
   tcase_add_test(tc, only_parameters_are_kept);
   tcase_add_test(tc, bad_input);

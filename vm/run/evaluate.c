@@ -65,7 +65,7 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
         "divided by sequences or pairs is measured on whole steps",
         (long long)there, plural(there, "s"), (long long)rows);
   double loss = 0;
-  out->eval_sources = r->c->sources ? data_sources(d) : 0;
+  out->eval_sources = step_streams(r, d);
   memset(out->eval_source, 0, sizeof out->eval_source);
   for (int64_t i = 0; i < batches && (!there || i * rows < there); i++) {
     int64_t n = there ? MIN(rows, there - i * rows) : rows;

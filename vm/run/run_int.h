@@ -131,6 +131,9 @@ typedef struct StepRows {
 /* Copies a rank's part of them, with positions and the numbers of tokens, into its input
  * buffers. */
 void step_inputs(Worker *w, const StepRows *s);
+/* The streams of a blend whose losses programs tell apart; 0: there are none, or too
+ * many, whose rows then count as those of one. */
+int step_streams(const Run *r, const Data *d);
 /* Sums what the step's programs have counted for each of n sources. */
 void step_sources(const Run *r, int n, SourceLoss *sum);
 

@@ -150,6 +150,11 @@ static void read_experts(const Run *r, const double *scalars, StepResult *res) {
   res->dropped = (int64_t)scalars[SC_DROPPED] / r->c->mesh.size[AXIS_ETP];
 }
 
+int step_streams(const Run *r, const Data *d) {
+  int n = data_sources(d);
+  return n <= r->c->sources ? n : 0;
+}
+
 void step_sources(const Run *r, int n, SourceLoss *sum) {
   const double *of = rank_scalars(r->worker[0].r) + SC_SOURCES;
   for (int k = 0; k < MIN(n, r->c->sources); k++) {
@@ -185,7 +190,7 @@ static weft_status read_result(Run *r, StepArg *s, StepResult *res, weft_error *
   res->grad_norm = scalars[SC_NORM];
   read_experts(r, scalars, res);
   if (!(tokens > 0)) return no_labels(r, s, e);
-  res->sources = s->data && r->c->sources ? data_sources(s->data) : 0;
+  res->sources = s->data ? step_streams(r, s->data) : 0;
   step_sources(r, res->sources, res->source);
   res->loss_scale = r->scaler.on ? r->scaler.scale : 0;
   res->skipped = scalars[SC_SKIP] != 0 || !isfinite(res->grad_norm);
@@ -239,7 +244,7 @@ static bool reads(const Run *r, int dp_index) {
 
 weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_error *e) {
   int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
-  int dp = (int)run_dp(r);
+  int dp = (int)run_dp(r), streams = step_streams(r, d);
   for (int k = 0; k < dp; k++) {
     if (!reads(r, k)) continue;
     for (int64_t i = 0; i < rows; i++) {
@@ -247,7 +252,7 @@ weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_erro
       if (row >= n) continue;
       int32_t *tokens = r->tokens + row * T, *labels = r->labels + row * T;
       TRY(data_sample(d, first + row, tokens, labels, e));
-      if (r->source) r->source[row] = data_source(d, first + row);
+      if (r->source) r->source[row] = streams ? data_source(d, first + row) : 0;
       if (r->reference)
         TRY(data_reference(d, first + row, tokens, labels, &r->reference[row], e));
     }
