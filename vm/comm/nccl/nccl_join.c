@@ -126,8 +126,9 @@ static weft_status warm_up(NcclEndpoint *p, const CommNeeds *needs, int at,
     op.peer = p->peer[(at - p->ngroup) / 2];
   } else {
     unsigned uses = needs->group[at].uses;
-    if (!(uses & (1u << COLL_ALL_TO_ALL | 1u << COLL_SHIFT))) return WEFT_OK;
-    if (uses & 1u << COLL_ALL_TO_ALL) op.coll = COLL_ALL_TO_ALL;
+    unsigned exchanges = uses & (1u << COLL_ALL_TO_ALL | 1u << COLL_ALL_TO_ALL_V);
+    if (!exchanges && !(uses & 1u << COLL_SHIFT)) return WEFT_OK;
+    if (exchanges) op.coll = COLL_ALL_TO_ALL;
     op.group = at;
   }
   size_t half = (size_t)l->n * sizeof(int32_t);
