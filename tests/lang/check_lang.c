@@ -151,6 +151,21 @@ START_TEST(nesterov_wants_momentum_alone) {
 }
 END_TEST
 
+/* A rule of a module that is several here is a rule of each: what others say stays
+ * theirs. */
+START_TEST(styles_of_packed_modules) {
+  expect_report(
+      HEAD "return weft.plan { model = weft.model 'phi3',\n"
+           "batch = { global = 2, seq = 4 }, mesh = { tp = 2 },\n"
+           "strategy = { 'zero', sequence_parallel = false },\n"
+           "tp_plan = { ['layers.*.mlp.gate_up_proj'] = 'colwise',\n"
+           "['layers.*.self_attn.o_proj'] = 'rowwise_reduce_scatter' } }",
+      "plan.lua:6: error: plan.tp_plan[\"layers.*.self_attn.o_proj\"]: scatters by "
+      "sequence without sequence_parallel (set strategy.sequence_parallel = "
+      "true)\n1 error\n");
+}
+END_TEST
+
 /* Averages are f32: one that keeps all but 1e-8 of itself never changes. */
 START_TEST(betas_are_below_1_in_f32) {
   expect_report(HEAD "return weft.plan { model = weft.model 'llama-tiny',\n"
@@ -419,8 +434,9 @@ Suite *lang_suite(void) {
       {"reports",
        {bad_plans, example_plans, missing_file, one_line_plan, plain_table,
         fields_in_the_wrong_place, betas_are_below_1, betas_are_below_1_in_f32,
-        nesterov_wants_momentum_alone, weights_are_wanted_or_not, error_in_coroutine,
-        error_values, shebang, bytecode, json_report}},
+        styles_of_packed_modules, nesterov_wants_momentum_alone,
+        weights_are_wanted_or_not, error_in_coroutine, error_values, shebang, bytecode,
+        json_report}},
       {"values",
        {all_fields, data_for_validation, defaults, extended_tp_plan, set_and_define,
         values_of_set, wrong_set}},
