@@ -336,10 +336,10 @@ START_TEST(checkpoints_are_listed_and_checked) {
   has(s, "warning: runs/step-00000006/manifest.json: does not end with a checksum");
   process_run(10, "sh -c 'rm -r runs/step-0000000[24]'");
   has(ckpt(2, "verify runs --json"), "\"valid\": false");
-  has(run(2, "--steps 6").err, "runs: error: has checkpoints already, the last one of");
+  has(run(2, "--steps 6").err, "runs: error: has step-00000006, which is no checkpoint");
   process_run(10, "rm runs/step-00000006/manifest.json");
   has(ckpt(2, "verify runs"), "there is no checkpoint");
-  has(run(2, "").err, "runs: error: has checkpoints already, the last one of step 6");
+  has(run(2, "").err, "runs: error: has step-00000006, which is no checkpoint");
   has(ckpt(2, "verify nothing"), "there is no checkpoint");
   has(ckpt(2, "verfy x"), "did you mean \"verify\"?");
   has(ckpt(2, "diff x"), "weft ckpt diff takes CKPT CKPT, got 1 argument");

@@ -308,9 +308,15 @@ RankFile *saver_disk(Saver *s) { return &s->disk; }
 /* The folder must not have checkpoints of a run that this one does not resume, whole or
  * not: a step of the same number would take their place. */
 static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
-  StoreList list;
-  TRY(store_list_all(s->arena, dir, &list, e));
-  if (!list.n || (s->o.from && store_holds(&s->dir, s->o.from->dir))) return WEFT_OK;
+  StoreList all, list;
+  TRY(store_list_all(s->arena, dir, &all, e));
+  if (!all.n || (s->o.from && store_holds(&s->dir, s->o.from->dir))) return WEFT_OK;
+  TRY(store_list(s->arena, dir, &list, e));
+  if (!list.n)
+    return err_file(e, WEFT_EUSAGE, dir, 0,
+                    "has %s, which is no checkpoint that can be read (weft ckpt verify "
+                    "says why): --set checkpoint.dir=DIR writes to another folder",
+                    all.at[0].name);
   return err_file(e, WEFT_EUSAGE, dir, 0,
                   "has checkpoints already, the last one of step %lld: --resume auto "
                   "resumes from it, --set checkpoint.dir=DIR writes to another folder",
