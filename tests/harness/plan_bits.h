@@ -15,5 +15,9 @@ void plan_bits(Arena *a, const char *path, const char *const *set, int n, PlanBi
 /* Checks that a plan with the first n settings, and with `more` of them, gives the same
  * bits. */
 void plan_bits_same(Arena *a, const char *text, const char *const *set, int n, int more);
+/* The same, or with `rounds` losses within 1e-6 and norms within 1e-5: whether the bits
+ * were the same. */
+bool plan_bits_agree(Arena *a, const char *text, const char *const *set, int n, int more,
+                     bool rounds);
 
 #endif

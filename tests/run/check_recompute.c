@@ -73,19 +73,17 @@ static Arena *arena;
 static void setup(void) { arena = arena_new(NULL); }
 static void teardown(void) { arena_free(arena); }
 
-/* Runs the plan of a text with `set`, and with that and recompute=none; same bits. */
-static void same_text(const char *text, const char **set, int n) {
-  set[n] = "recompute=none";
-  plan_bits_same(arena, text, set, n, n + 1);
-}
-
+/* Work that is done again may move layers, and then sums have another order. What is
+ * frozen leaves two products of a layer apart, which are one in a forward that keeps
+ * nothing: a library may round their columns in two ways (oneDNN's with AVX2 does). */
 static void same_plan(uint64_t number) {
   RandomPlan p;
   random_plan(77, number, &p);
-  /* Work that is done again may move layers, and then sums have another order. */
-  const char *set[3] = {number % 2 ? "precision=bf16" : "precision=f32",
-                        "pp_plan.balance=even"};
-  same_text(p.text, set, 2);
+  const char *set[] = {number % 2 ? "precision=bf16" : "precision=f32",
+                       "pp_plan.balance=even", "recompute=none"};
+  if (plan_bits_agree(arena, p.text, set, 2, 3, true)) return;
+  const char *learnt[] = {set[0], set[1], "freeze=nil", "recompute=none"};
+  plan_bits_same(arena, p.text, learnt, 3, 4);
 }
 
 enum { PLANS = 36, EACH = 6 };
@@ -155,7 +153,8 @@ START_TEST(units_without_input_gradients) {
   for (int i = 0; i < LEN(strategy); i++)
     for (int k = 0; k < LEN(schedule); k++) {
       const char *set[3] = {strategy[i], schedule[k]};
-      same_text(first_unit, set, 2);
+      set[2] = "recompute=none";
+      plan_bits_same(arena, first_unit, set, 2, 3);
     }
 }
 END_TEST
