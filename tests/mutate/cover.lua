@@ -25,8 +25,7 @@ local function build()
     tree.fail "tests/mutate/trace.c does not compile"
   end
   tree.configure(BUILD, ('-DCMAKE_C_FLAGS="-g" -DCMAKE_C_COMPILER_LAUNCHER=%s/tests/mutate/trace-cc \z
-    -DCMAKE_EXE_LINKER_FLAGS=%s -DCMAKE_SHARED_LINKER_FLAGS=%s -DCMAKE_MODULE_LINKER_FLAGS=%s')
-    :format(here(), object, object, object))
+    -DCMAKE_SHARED_LINKER_FLAGS=%s -DCMAKE_MODULE_LINKER_FLAGS=%s'):format(here(), object, object), object)
   if not tree.build(BUILD) then
     tree.fail("the sources do not compile for recording: see ", BUILD, ".log")
   end

@@ -6,7 +6,8 @@
 -- compile, or that leaves the object file as it was, is not a fault: another one takes its
 -- place. A fault is
 --
---   killed    a check fails, and fails once more when it is run again
+--   killed    a check fails, and fails once more when it is run again; one that fails without
+--             the fault, too, is told of at the end
 --   late      checks do not end, and none fails otherwise: nobody would know whether the
 --             machine is slow, so that does not count as killed
 --   survived  neither
@@ -149,6 +150,21 @@ local function save(file, n, r)
   tree.write(file, ("%d %s %s %d %d %d\n"):format(n, r.kind, r.check, r.asked, r.late, r.seconds), "ab")
 end
 
+-- The checks that killed something and fail without a fault, too.
+local function check_killers(killers)
+  local list, wrong = {}, 0
+  for _, c in pairs(killers) do list[#list + 1] = c end
+  table.sort(list, function(a, b) return a.id < b.id end)
+  if not tree.build() then tree.fail("the sources do not compile: see ", tree.BUILD, ".log") end
+  for _, c in ipairs(list) do
+    if tree.end_suite(start({ c }, c.seconds, LANES)) ~= "passed" then
+      print("wrong: " .. c.id .. " fails without a fault, too")
+      wrong = wrong + 1
+    end
+  end
+  return wrong == 0
+end
+
 local function diff(d)
   local text = tree.read(d.path)
   local changed, out = faults.planted(text, d.place, d.to), {}
@@ -205,7 +221,7 @@ local recorded = cover.load(suites)
 local file = ("%s/random-%d"):format(tree.PLACE, seed)
 local results, draw = load_results(file, id), faults.draws(tree.lines_of(FILES), seed)
 local count = { killed = 0, survived = 0, late = 0, same = 0, broken = 0, unbuilt = 0 }
-local n, planted, total = 0, 0, 0
+local n, planted, total, killers = 0, 0, 0, {}
 while planted < N do
   n = n + 1
   local d, r = draw(), results[n]
@@ -221,7 +237,11 @@ while planted < N do
   if FAULT[r.kind] then
     planted = planted + 1
     total = total + r.seconds
+    for _, c in ipairs(list) do
+      if r.kind == "killed" and c.id == r.check then killers[c.id] = c end
+    end
     tell(n, d, r, list)
   end
 end
-os.exit(sum_up(count, total))
+local sound = check_killers(killers)
+os.exit(sum_up(count, total) and sound)
