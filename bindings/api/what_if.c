@@ -11,7 +11,7 @@ typedef struct Other {
 double job_step_seconds(const Job *j, Arena *a) {
   const char *why;
   SimReport r;
-  weft_error e = {.rank = -1};
+  weft_error e = NO_ERROR;
   SimOptions o = {.rates = sheet_rates(RATES_USUAL), .table = j->costs};
   if (sim_lacks(&j->plan, &j->mesh, &why)) return 0;
   return simulate(j->compiled, &j->plan, &o, a, &r, &e) == WEFT_OK ? r.seconds : 0;
@@ -42,7 +42,7 @@ void job_what_if(const Job *j, void (*change)(Job *), bool timed, WhatIf *out) {
   Other o = {.job = *j, .out = out};
   o.job.arena = arena;
   o.job.d = (Diags){.arena = arena};
-  o.job.e = (weft_error){.rank = -1};
+  o.job.e = (weft_error)NO_ERROR;
   o.job.dump = NULL;
   o.job.dumped = (Text){0};
   change(&o.job);

@@ -27,7 +27,7 @@ const char *calibrations_differ(const CostTable *a, const CostTable *b, Arena *t
 /* What a prediction takes over although it may have changed since. */
 static void warn_of_age(Job *j, const CostTable *t, const DeviceKind *kind) {
   char way[DEVICE_WAY];
-  weft_error none = {.rank = -1};
+  weft_error none = NO_ERROR;
   if (strcmp(t->version, weft_version()) != 0)
     diag_warn(&j->d, "calibration", "",
               "the calibration is of weft %s, this is %s: kernels may have changed",

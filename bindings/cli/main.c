@@ -108,8 +108,7 @@ static weft_status count_arguments(const Cli *cli, weft_error *e) {
 }
 
 static int run_verb(Cli *cli, int argc, char **argv) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   Budget budget;
   budget_init(&budget, NULL, 0);
   weft_alloc counted = budget_alloc(&budget);

@@ -75,8 +75,7 @@ static const char *push_given(lua_State *L, const char *path, size_t *n) {
 /* Pushes what was opened, and the bytes of a file of at most SETTINGS_BYTES, which end in
  * a 0 behind `n`. */
 static Opened *push_file(lua_State *L, const char *path, const char **text, size_t *n) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   Opened *o = push_opened(L);
   show_name(path, o->name, sizeof o->name);
   if ((*text = push_given(L, path, n))) return o;

@@ -146,8 +146,7 @@ weft_status vary_begin(LangPlan *lp, int values, const LangShared *shared,
 }
 
 void vary_end(Vary *v) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   v->of->state->arena = v->arena;
   state_protect(v->of->state, restore_job, v, &e);
 }

@@ -28,7 +28,7 @@ static void do_work(void *ud) {
 }
 
 void graph_do(lua_State *L, GraphUd *u, GraphWork fn, void *arg) {
-  Work w = {.fn = fn, .arg = arg, .e = {.rank = -1}};
+  Work w = {.fn = fn, .arg = arg, .e = NO_ERROR};
   if (!arena_try(u->graph->arena, do_work, &w)) {
     u->out_of_memory = true;
     luaL_error(L, "not enough memory for the model's graph");

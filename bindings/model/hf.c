@@ -31,8 +31,7 @@ static json_t *read_config(lua_State *L, const char *file, weft_error *e) {
 
 bool hf_config_push(lua_State *L, const char *file, const char *hub, const char *path,
                     Diags *d) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   json_t **doc = json_box(L);
   *doc = read_config(L, file, &e);
   if (*doc && !json_is_object(*doc))

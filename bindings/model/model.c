@@ -257,8 +257,7 @@ static void from_folder(Model *m, int t, const char *dir) {
   lua_State *L = m->L;
   int errors = m->d->errors;
   Folders in = lang_folders(m->lp);
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   const char *hub = absent_hub(m->arena, dir);
   dir = folders_find(&in, m->arena, dir);
   const char *file = arena_printf(m->arena, "%s/config.json", dir);

@@ -228,8 +228,7 @@ static weft_status call_models(lua_State *L, const LangPlan *lp, ModelCall *c,
   weft_status st = call_at(L, top + 1, c, d, e);
   if (st != WEFT_OK) return st;
   if (second_is_model(c->own.second)) second_join(c->g);
-  weft_error why;
-  err_clear(&why);
+  weft_error why = NO_ERROR;
   st = graph_finish(c->g, c->loss, &why);
   if (st == WEFT_EPLAN) return report(c, why.text, d);
   if (st != WEFT_OK && e) *e = why;

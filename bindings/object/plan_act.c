@@ -50,7 +50,7 @@ static void add_step(lua_State *L, const weft_step *s) {
 int plan_run(lua_State *L) {
   plan_object_compiled(L);
   weft_plan *p = plan_object_self(L);
-  weft_error e;
+  weft_error e = NO_ERROR;
   int64_t steps = luaL_optinteger(L, 2, 0);
   bool of_plan = lua_isnoneornil(L, 2);
   weft_run_options o = {.size = sizeof o,
@@ -77,7 +77,7 @@ int plan_run(lua_State *L) {
 int plan_verify(lua_State *L) {
   weft_plan *p = plan_object_self(L);
   weft_verify_result r;
-  weft_error e;
+  weft_error e = NO_ERROR;
   weft_verify_options o = {.size = sizeof o,
                            .ranks = (int)luaL_optinteger(L, 2, 0),
                            .steps = (int)luaL_optinteger(L, 3, 0),

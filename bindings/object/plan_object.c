@@ -65,7 +65,7 @@ static weft_status compile_object(lua_State *L, PlanObject *o, weft_error *e) {
 
 const Job *plan_object_compiled(lua_State *L) {
   PlanObject *o = self(L);
-  weft_error e;
+  weft_error e = NO_ERROR;
   bool before = o->compiled;
   weft_status st = compile_object(L, o, &e);
   if (st != WEFT_OK) plan_object_raise(L, o->plan, st, &e);
@@ -82,7 +82,7 @@ weft_plan *plan_object_at(lua_State *L, int idx) {
 
 const Job *plan_object_try(lua_State *L, int idx) {
   PlanObject *o = luaL_checkudata(L, idx, PLAN_TYPE);
-  weft_error e;
+  weft_error e = NO_ERROR;
   o->L = L;
   return compile_object(L, o, &e) == WEFT_OK ? &o->plan->job : NULL;
 }
@@ -156,7 +156,7 @@ static const char **texts(lua_State *L, int idx) {
 }
 
 static int load_object(lua_State *L, bool draft) {
-  weft_error e;
+  weft_error e = NO_ERROR;
   lua_settop(L, 2);
   library_push(L, "objects/options");
   lua_getfield(L, -1, "load");
@@ -179,7 +179,7 @@ static int load_object(lua_State *L, bool draft) {
 int plan_object_load(lua_State *L) { return load_object(L, false); }
 
 int plan_object_text(lua_State *L) {
-  weft_error e;
+  weft_error e = NO_ERROR;
   const char *name = luaL_checkstring(L, 1), *text = luaL_checkstring(L, 2);
   PlanObject *o = new_object(L);
   weft_plan_options options = options_for(L, o);
@@ -195,7 +195,7 @@ static const char *folder(lua_State *L, const char *file) {
 
 /* The plan of the table at 1. */
 static int take_table(lua_State *L, bool draft) {
-  weft_error e;
+  weft_error e = NO_ERROR;
   const char *file = NULL;
   builders_plan(L);
   lua_pushvalue(L, -1);
@@ -211,7 +211,7 @@ static int take_table(lua_State *L, bool draft) {
 }
 
 int plan_object_draft(lua_State *L) {
-  weft_error e;
+  weft_error e = NO_ERROR;
   if (lua_istable(L, 1)) return take_table(L, true);
   if (lua_type(L, 2) != LUA_TSTRING) return load_object(L, true);
   PlanObject *o = new_object(L);
@@ -228,7 +228,7 @@ int plan_object_make(lua_State *L) {
 /* plan:with { field = value, ["mesh.tp"] = 4 }: a compiled copy. */
 static int with(lua_State *L) {
   PlanObject *of = self(L);
-  weft_error e;
+  weft_error e = NO_ERROR;
   lua_Debug ar = {0};
   luaL_argexpected(L, lua_istable(L, 2), 2, "table");
   lua_settop(L, 2);
@@ -251,7 +251,7 @@ static int with(lua_State *L) {
 /* plan:check(): true, or nil and all errors. */
 static int check(lua_State *L) {
   PlanObject *o = self(L);
-  weft_error e;
+  weft_error e = NO_ERROR;
   weft_status st = compile_object(L, o, &e);
   if (st == WEFT_OK) {
     lua_pushboolean(L, true);

@@ -16,7 +16,7 @@ static int rank_arg(lua_State *L, const Job *j, int arg) {
   lua_Integer r = lua_tointegerx(L, arg, &exact);
   if (!exact)
     library_error(L, "a rank is an integer, not %s", luaL_tolstring(L, arg, NULL));
-  weft_error e;
+  weft_error e = NO_ERROR;
   if (mesh_check_rank(&j->mesh, r, &e) != WEFT_OK) library_error(L, "%s", e.text);
   return (int)r;
 }

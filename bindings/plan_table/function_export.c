@@ -54,8 +54,7 @@ static void number_job(lua_State *L, void *ud) {
 }
 
 bool export_number_functions(LangState *s) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   return state_protect(s, number_job, NULL, &e) == WEFT_OK;
 }
 

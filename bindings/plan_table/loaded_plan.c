@@ -96,8 +96,7 @@ static bool set_place(const LangPlan *lp, Diag *g) {
 /* Evaluates the plan again in a state that records lines. If that fails, the lines of
  * builder calls are used. */
 static void replay(LangPlan *lp) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   Diags ignored = {.arena = lp->arena};
   lp->replayed = true;
   lp->lines = replay_new(lp->arena);
@@ -162,8 +161,7 @@ static void find_inner(lua_State *again, void *ud) {
 
 static void find_outer(lua_State *first, void *ud) {
   FindJob *j = ud;
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   Nested n = {j, first};
   if (!j->lp->replay || state_protect(j->lp->replay, find_inner, &n, &e) != WEFT_OK)
     find_with(first, NULL, j);
@@ -175,8 +173,7 @@ void lang_locate(LangPlan *lp, Diags *d) {
   bool missing = false;
   for (int i = 0; i < d->list.n; i++) missing |= !d->list.at[i].file;
   if (missing) {
-    weft_error e;
-    err_clear(&e);
+    weft_error e = NO_ERROR;
     FindJob job = {lp, d};
     if (!lp->replayed) replay(lp);
     if (state_protect(lp->state, find_outer, &job, &e) == WEFT_ENOMEM)
@@ -210,15 +207,13 @@ static void config_job(lua_State *L, void *ud) {
 
 bool lang_config_has(LangPlan *lp, const char *key) {
   ConfigJob j = {.lp = lp, .key = key};
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   return state_protect(lp->state, config_job, &j, &e) == WEFT_OK && j.has;
 }
 
 bool lang_config_int(LangPlan *lp, const char *key, int64_t *value) {
   ConfigJob j = {.lp = lp, .key = key};
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   if (state_protect(lp->state, config_job, &j, &e) != WEFT_OK || !j.ok) return false;
   *value = j.value;
   return true;

@@ -143,7 +143,7 @@ static void count_lost(Recorder *rec, weft_status st, const weft_error *why) {
 }
 
 void record_step(Recorder *rec, const StepResult *s) {
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   if (!rec->open) return;
   Record r = make_record(rec, s);
   if (rec->log.fd >= 0) {
@@ -160,7 +160,7 @@ void record_step(Recorder *rec, const StepResult *s) {
 }
 
 void record_note(Recorder *rec, const char *event, const char *text) {
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   if (!rec->open || rec->log.fd < 0) return;
   weft_status st = mend_log(rec, &why);
   if (st == WEFT_OK) st = log_note(&rec->log, &rec->head, event, text, &why);

@@ -132,9 +132,8 @@ weft_status weft_plan_show(weft_plan *p, const char *what, int rank, const char 
   if (!out) return err_set(err, WEFT_EUSAGE, "the output argument for the view is NULL");
   *out = NULL;
   TRY(check_view(p, what, &rank, err));
-  weft_error e;
+  weft_error e = NO_ERROR;
   weft_status st = WEFT_OK;
-  err_clear(&e);
   text_free(&p->text);
   if (strcmp(what, "program") == 0) {
     program_json(p->job.compiled, rank, &p->text);

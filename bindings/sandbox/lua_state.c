@@ -240,7 +240,7 @@ static int run_chunk(lua_State *L) {
 /* The text of the plan's file, which is freed by the caller. */
 static weft_status read_plan(LangState *s, Arena *a, char **text, size_t *n,
                              weft_error *e) {
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   weft_status st = file_read(s->opt->alloc, s->path, FILE_CODE_MAX, text, n, &why);
   const char *hint = st == WEFT_EFILE ? folder_hint(a, s->path) : NULL;
   if (hint)

@@ -161,8 +161,7 @@ static void load_module(lua_State *L, const char *name) {
   }
   char *text;
   size_t n;
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   weft_status st = file_read(s->opt->alloc, path, FILE_CODE_MAX, &text, &n, &e);
   if (st == WEFT_ENOMEM) s->no_memory = true;
   if (st != WEFT_OK) luaL_error(L, "require \"%s\": %s", name, e.text);

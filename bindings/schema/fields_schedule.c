@@ -80,8 +80,7 @@ static void csv_job(void *ud) {
 static void csv_text(Check *c, const char *file, const char *path) {
   char *text;
   size_t n;
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   weft_status st = file_read(c->lp->opt.alloc, file, FILE_CODE_MAX, &text, &n, &e);
   if (st == WEFT_ENOMEM) longjmp(*arena_guard(c->arena), 1);
   if (st != WEFT_OK) {

@@ -90,8 +90,7 @@ static int check(lua_State *L, weft_status st, const weft_error *e) {
 
 /* wrong(path, text): the error that says that of a file. */
 static int wrong(lua_State *L) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   weft_status st =
       err_file(&e, WEFT_EFILE, luaL_checkstring(L, 1), 0, "%s", luaL_checkstring(L, 2));
   return check(L, st, &e);
@@ -101,7 +100,7 @@ static int wrong(lua_State *L) {
 static int read_file(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   struct stat is;
-  weft_error e;
+  weft_error e = NO_ERROR;
   char *text;
   size_t n;
   if (stat(name, &is) != 0) return 0;
@@ -109,7 +108,6 @@ static int read_file(lua_State *L) {
     lua_pushliteral(L, "is not a file that can be taken up");
     return wrong(L);
   }
-  err_clear(&e);
   check(L, file_read(NULL, name, FILE_OWN_MAX, &text, &n, &e), &e);
   Text *owned = script_push_text(L);
   *owned = (Text){.s = text, .n = n, .cap = n + 1};
@@ -120,16 +118,14 @@ static int read_file(lua_State *L) {
 /* write(path, text): a whole file, or the old one is left. */
 static int write_file(lua_State *L) {
   FilePart part;
-  weft_error e;
+  weft_error e = NO_ERROR;
   part.data = luaL_checklstring(L, 2, &part.bytes);
-  err_clear(&e);
   return check(L, file_write(NULL, luaL_checkstring(L, 1), &part, 1, &e), &e);
 }
 
 /* writable(file): raises an error if write would refuse the file. */
 static int writable(lua_State *L) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   return check(L, file_check(luaL_checkstring(L, 1), false, &e), &e);
 }
 

@@ -132,13 +132,12 @@ int sweep_judge(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   const StopFlag *stop = script_stop(L);
   PointReason why = {.code = "plan"};
-  weft_error e;
+  weft_error e = NO_ERROR;
   GivenPlan g = {.i = luaL_checkinteger(L, 2)};
   luaL_argcheck(L, g.i >= 0 && g.i < s->ntodo, 2, "no such point");
   snprintf(why.text, sizeof why.text, "%s", luaL_optstring(L, 4, ""));
   snprintf(why.code, sizeof why.code, "%s", luaL_optstring(L, 5, "plan"));
   snprintf(why.path, sizeof why.path, "%s", luaL_optstring(L, 6, ""));
-  err_clear(&e);
   weft_status st = lua_isnil(L, 3) ? WEFT_EPLAN : load_given(L, &g, &why, &e);
   if (st == WEFT_OK) put(s, &g);
   if (stop && *stop) sweep_cut(L, s);

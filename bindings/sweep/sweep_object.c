@@ -113,8 +113,7 @@ static void open_judge(lua_State *L, Sweep *s) {
   int values;
   const LangShared *shared = NULL;
   Diags d;
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   weft_status st = sweep_load_plan(L, 2, copy, s->arena, &lp, &d, &e);
   if (st != WEFT_OK) reasons_raise(L, st, &d, &e);
   st = vary_take(lp, L, 3, &values, &d, &e);
@@ -154,9 +153,8 @@ static int open_plan(lua_State *L) {
 static int find_key(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   const char *axes = luaL_checkstring(L, 2);
-  weft_error e;
+  weft_error e = NO_ERROR;
   char key[24];
-  err_clear(&e);
   Text *t = script_push_text(L);
   if (s->judge[0].lp) plan_key_text(s->judge[0].lp, t, &e);
   text_printf(t, "|%llu %lld|%s", (unsigned long long)s->limit, (long long)s->ntodo,
@@ -257,8 +255,7 @@ static int clock_point(lua_State *L) {
   SimFigures f;
   PointReason why;
   Arena *a = script_push_arena(L);
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   weft_status st = sweep_clock(s, i, a, &f, &why, &e);
   if (is_stopped(L)) sweep_cut(L, s);
   if (st == WEFT_EINTR || s->interrupted) return 0;
@@ -276,8 +273,7 @@ static int clock_point(lua_State *L) {
 static int measure(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   double rate = NAN;
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   weft_status st = sweep_measure(s, index_at(L, s, 2), (int)luaL_checkinteger(L, 3),
                                  script_stop(L), &rate, &e);
   if (st != WEFT_OK) return reasons_raise(L, st, NULL, &e);
@@ -409,8 +405,7 @@ static int check(lua_State *L, weft_status st, const weft_error *e) {
 /* points:append(path): what points:write(text) adds to, until points:close(). */
 static int append(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   const char *path = luaL_checkstring(L, 2);
   return check(L, file_extend(NULL, path, 0666, false, &s->file, &e), &e);
 }
@@ -418,8 +413,7 @@ static int append(lua_State *L) {
 static int write_text(lua_State *L) {
   const Sweep *s = sweep_at(L, 1);
   size_t n;
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   const char *text = luaL_checklstring(L, 2, &n);
   return check(L, file_add(&s->file, text, n, &e), &e);
 }

@@ -25,6 +25,11 @@
 
 /* ---- errors ---- */
 
+/* What an error that nobody has filled begins as: one that holds whatever lay on the
+ * stack would keep that instead of what is told to it. */
+#define NO_ERROR                                                                         \
+  { .rank = -1 }
+
 /* Fills `e` (may be NULL) unless it has an error already; returns `code`. */
 weft_status err_set(weft_error *e, weft_status code, const char *fmt, ...) PRINTF(3, 4);
 /* The same with the file (and line, or 0) of the error. */

@@ -119,7 +119,7 @@ weft_status mean_of_threads(int n, int kinds, TimedFn *fn, void *ud, double *sec
                  .ud = ud,
                  .i = started,
                  .samples = samples + (size_t)started * (size_t)kinds,
-                 .e = {.rank = -1}};
+                 .e = NO_ERROR};
     if (start(x)) {
       st = err_set(e, WEFT_ELIMIT, "cannot start thread %d of %d", started, n);
       break;

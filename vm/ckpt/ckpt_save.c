@@ -326,8 +326,7 @@ static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
 /* Each process holds the folder open. A folder that cannot be written is no error yet,
  * but a link that may not be followed is. */
 static weft_status open_folder(Saver *s, weft_error *e) {
-  weft_error why;
-  err_clear(&why);
+  weft_error why = NO_ERROR;
   weft_status st = store_open(&s->o.plan->checkpoint, &s->dir, &why);
   if (st == WEFT_OK && !dir_writable(&s->dir))
     st = dir_fails(&s->dir, NULL, "cannot be written", errno, &why);

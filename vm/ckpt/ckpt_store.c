@@ -60,8 +60,7 @@ static weft_status open_below(const Checkpointing *c, Dir *out, weft_error *e) {
 }
 
 weft_status store_open(const Checkpointing *c, Dir *out, weft_error *e) {
-  weft_error why;
-  err_clear(&why);
+  weft_error why = NO_ERROR;
   if (!c->within) return dir_open(c->dir, 0777, out, e);
   weft_status st = open_below(c, out, &why);
   if (st == WEFT_EUSAGE)
@@ -174,7 +173,7 @@ static weft_status file_is_other(const Dir *from, const CkptFile *f, weft_error 
 
 /* A file of another process has to be visible here, with its size and checksum. */
 static weft_status check_file(const Dir *from, const CkptFile *f, weft_error *e) {
-  weft_error ignored = {.rank = -1};
+  weft_error ignored = NO_ERROR;
   File file;
   uint64_t header = 0;
   if (file_open_in(from, f->name, &file, &ignored) != WEFT_OK)
@@ -238,7 +237,7 @@ typedef struct Prune {
 
 /* True if its files exist with their sizes. */
 static bool is_whole(Prune *p, const char *name) {
-  weft_error ignored = {.rank = -1};
+  weft_error ignored = NO_ERROR;
   Manifest m;
   struct stat st;
   const char *path = arena_printf(p->arena, "%s/%s", p->in->path, name);

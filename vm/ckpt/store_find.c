@@ -33,9 +33,8 @@ static bool guess(Arena *a, const char *dir, const char *name, StoreEntry *out) 
 
 /* Reads a manifest in a temporary arena: the list keeps two numbers of it. */
 static bool look(Arena *a, const char *dir, const char *name, StoreEntry *out) {
-  weft_error ignored;
+  weft_error ignored = NO_ERROR;
   Manifest m;
-  err_clear(&ignored);
   Arena *scratch = arena_new(arena_allocator(a));
   Text path = {0};
   text_printf(&path, "%s/%s/" MANIFEST_NAME, dir, name);
@@ -83,8 +82,7 @@ static bool has_manifest(Arena *a, const char *path) {
 static const char *latest_name(Arena *a, const char *dir) {
   char *s;
   size_t n;
-  weft_error ignored;
-  err_clear(&ignored);
+  weft_error ignored = NO_ERROR;
   const char *path = arena_printf(a, "%s/" LATEST_NAME, dir);
   if (file_read(NULL, path, 256, &s, &n, &ignored) != WEFT_OK) return NULL;
   const char *name = arena_strn(a, s, strcspn(s, "\n"));
@@ -112,12 +110,12 @@ static void latest_first(Arena *a, const char *dir, StoreList *list) {
 weft_status store_newest(Arena *a, const char *dir, StoreSkip skip, void *ud, Ckpt **out,
                          weft_error *e) {
   StoreList list;
-  weft_error first = {.rank = -1};
+  weft_error first = NO_ERROR;
   *out = NULL;
   TRY(list_steps(a, dir, true, &list, e));
   latest_first(a, dir, &list);
   for (int i = 0; i < list.n; i++) {
-    weft_error why = {.rank = -1};
+    weft_error why = NO_ERROR;
     const char *path = arena_printf(a, "%s/%s", dir, list.at[i].name);
     weft_status st = ckpt_open(path, out, &why);
     if (st != WEFT_OK && first.code == WEFT_OK) first = why;

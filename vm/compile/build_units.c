@@ -112,7 +112,7 @@ static weft_status folded(const CompileInput *in, bool code, Arena *keep, Units 
   CompileInput here = *in;
   Diags before = *d;
   Units small;
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   here.graph = f->g;
   weft_status st = front(&here, code, keep, &small, d, &why);
   *done = st == WEFT_OK && unfold_layers(f, &small, keep, in->arena, out);

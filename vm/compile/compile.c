@@ -239,7 +239,7 @@ weft_status compile(const CompileInput *in, Compiled **out, Diags *d, weft_error
   if (w.st != WEFT_OK) return w.st;
   budget_part(w.c->arena, "the proof");
   /* requires all programs; establishes that they cannot block each other */
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   weft_status st = prove(w.c, &w.c->proof, &why);
   if (st == WEFT_OK && w.c->eval) st = prove(w.c->eval, &w.c->eval->proof, &why);
   if (st == WEFT_EPLAN) {

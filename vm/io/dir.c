@@ -202,8 +202,7 @@ weft_status dir_above(const char *path, const char *what, Dir *out, const char *
                     strerror(*path ? EISDIR : ENOENT));
   char *above = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
   if (!above) return err_set(e, WEFT_ENOMEM, "out of memory");
-  weft_error why;
-  err_clear(&why);
+  weft_error why = NO_ERROR;
   weft_status st = dir_open(above, 0, out, &why);
   free(above);
   /* The user named the file, so the error is about its path. */

@@ -208,7 +208,7 @@ void schedule_warn_of_parameters(const Schedule *s, Diags *d) {
 bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *t) {
   size_t n = (size_t)s->ranks * (size_t)s->virtual_stages * (size_t)s->microbatches;
   ScheduleCheck c = {.s = s, .d = d, .a = a, .parts = NEW_N(a, Parts, n)};
-  weft_error e = {.rank = -1};
+  weft_error e = NO_ERROR;
   for (int r = 0; r < s->ranks; r++) check_rank(&c, r);
   tell(&c);
   if (c.problem.n) return false;

@@ -61,7 +61,7 @@ static weft_status main_looking(Rank *r, const StopFlag *stop, weft_error *e) {
 static weft_status capture(Rank *r, const StopFlag *stop, weft_error *e) {
   GraphCapture *k = capture_of(r);
   const DeviceCapture *d = r->dev->vt->keeper;
-  weft_error ends = {.rank = -1};
+  weft_error ends = NO_ERROR;
   k->broken = d->begin(r->dev, e) != WEFT_OK;
   if (k->broken) return e->code;
   k->captures = true;
@@ -89,7 +89,7 @@ static weft_status cannot_keep(Rank *r, const weft_error *why, const StopFlag *s
 
 static weft_status capture_step(Rank *r, const StopFlag *stop, weft_error *e) {
   GraphCapture *k = capture_of(r);
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   capture_free(r); /* of the first step, which has ended */
   weft_status st = capture(r, stop, &why);
   if (st == WEFT_OK) {

@@ -41,7 +41,7 @@ static weft_status fail(const Rank *r, const Instr *in, const weft_error *why,
 /* ---- instructions ---- */
 
 static weft_status look(Rank *r, const Instr *in, uint64_t given, weft_error *e) {
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   return capture_check(r, given, &why) == WEFT_OK ? WEFT_OK : fail(r, in, &why, e);
 }
 
@@ -117,7 +117,7 @@ static weft_status start(Rank *r, const Instr *in, const CommOp *op, weft_error 
   uint64_t nth = atomic_load(&comm_count(r->comm, op->group)->started) + 1;
   int64_t from = r->tracer ? trace_ns() : 0;
   r->pending[in->handle] = (Pending){in, *op, nth, from};
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   if (comm_start(r->comm, op, in->handle, device_record(r->dev), &why) == WEFT_OK)
     return WEFT_OK;
   return fail(r, in, &why, e);
@@ -209,7 +209,7 @@ static weft_status run_wait(Rank *r, const Instr *in, bool check, weft_error *e)
   }
   const Instr *started = p->instr;
   p->instr = NULL;
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   atomic_store_explicit(&r->at, started, memory_order_relaxed);
   atomic_store_explicit(&r->nth, p->nth, memory_order_relaxed);
   atomic_store_explicit(&r->state, RANK_WAITS, memory_order_relaxed);

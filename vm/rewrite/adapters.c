@@ -201,8 +201,7 @@ static weft_status write_all(Adapting *x, weft_error *e) {
 
 bool adapters(Graph *g, const Plan *plan, Diags *d) {
   int errors = d->errors;
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   const AdapterTarget *target = adapter_targets(g, &plan->adapter, d);
   const bool *saved = adapter_saved(g, &plan->adapter, target, d);
   if (d->errors > errors) return false;

@@ -160,8 +160,7 @@ bool quantized_base(Graph *g, const Plan *plan, Diags *d) {
                       (void *)arena_alloc(g->arena, sizeof *q.scales * (size_t)most),
                   .now = NEW_N(g->arena, Tid, most),
                   .stored = NEW_N(g->arena, bool, most)};
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   weft_status st = store_all(&q, d, &found, &e);
   if (d->errors > errors) return false;
   if (!found) {

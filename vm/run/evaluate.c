@@ -10,7 +10,7 @@ static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
   const bool *again =
       arg; /* check every value, to name the op of the first one that is not finite */
   Run *r = w->run;
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   step_inputs(w, &(StepRows){.tokens = r->tokens,
                              .labels = r->labels,
                              .source = r->source,

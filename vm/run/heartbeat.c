@@ -23,7 +23,7 @@ static void others(void *ud, const RankSeen *rank, int culprit, Text *out) {
  * ends the process. */
 static void end(void *ud, int culprit, weft_status code, const char *why, bool speaks) {
   Run *r = ud;
-  weft_error e = {.rank = -1};
+  weft_error e = NO_ERROR;
   err_set(&e, code, "%s", why);
   e.rank = culprit;
   pthread_mutex_lock(&r->lock);

@@ -45,7 +45,7 @@ static void *worker_main(void *p) {
     Job job = r->job;
     void *arg = r->arg;
     pthread_mutex_unlock(&r->lock);
-    weft_error why = {.rank = -1};
+    weft_error why = NO_ERROR;
     if (job(w, arg, &why) != WEFT_OK) {
       if (why.rank < 0) why.rank = w->rank;
       job_failed(r, &why);
@@ -59,7 +59,7 @@ static void *worker_main(void *p) {
 
 /* Aborts the current step from the thread that called run_all. */
 static void abort_run(Run *r, weft_status code, const char *what) {
-  weft_error e = {.rank = -1};
+  weft_error e = NO_ERROR;
   char why[900];
   if (r->step < 0)
     snprintf(why, sizeof why, "%s", what);
@@ -76,7 +76,7 @@ static void abort_run(Run *r, weft_status code, const char *what) {
  * second while a job that communicates runs, without the lock. */
 static void poll_run(Run *r, StallDetector *dog, bool *ended) {
   char why[800];
-  weft_error side = {.rank = -1};
+  weft_error side = NO_ERROR;
   if (*ended) return;
   *ended = true;
   if (r->stop && *r->stop && !r->kind->processes)
@@ -114,7 +114,7 @@ enum { SHORT_JOB = 1 << 14 };
 weft_status run_each(Run *r, Job job, void *arg, int64_t elements, weft_error *e) {
   bool here = r->c->device->host && r->world.size == r->world.here;
   if (!here || elements > SHORT_JOB) return run_all(r, job, arg, false, e);
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   for (int i = 0; i < r->nworker && why.code == WEFT_OK; i++)
     if (job(&r->worker[i], arg, &why) != WEFT_OK && why.rank < 0)
       why.rank = r->worker[i].rank;

@@ -112,7 +112,7 @@ static int steps_of(const Tracer *t) {
 
 weft_status run_trace(Run *r, const char *path, weft_error *e) {
   Writing x = {.file = {.own = DIR_CLOSED, .fd = -1}};
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   const Tracer *t = &r->worker[0].tracer;
   if (!t->event || r->dead) return WEFT_OK;
   x.out = (TraceOut){.out = &x.text, .c = r->c, .alloc = &r->alloc};

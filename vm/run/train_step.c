@@ -114,7 +114,7 @@ static weft_status in_step(const Worker *w, const StepArg *s, const weft_error *
 static weft_status job_step(Worker *w, void *arg, weft_error *e) {
   const StepArg *s = arg;
   fill_step(w, s);
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   bool traced = w->tracer.event != NULL;
   int64_t from = traced ? trace_begin(&w->tracer, s->step) : 0;
   weft_status st = rank_step(w->r, s->wrong != NULL, w->run->stop, &why);

@@ -225,7 +225,7 @@ static weft_status step_of_many(Verify *v, int64_t step, StepResult *out, weft_e
 /* Copies of states, too, which run_apart does not look at. Processes end with the error.
  */
 static weft_status check_replicas(Verify *v, int64_t step, weft_error *e) {
-  weft_error why = {.rank = -1};
+  weft_error why = NO_ERROR;
   weft_status st = run_check_replicas(v->many, &why);
   if (st == WEFT_OK || (st == WEFT_ERUN && !v->out->ok)) return WEFT_OK;
   if (st == WEFT_ERUN && run_is_alone(v->many)) {

@@ -170,7 +170,7 @@ static weft_status job_pieces(Worker *w, void *arg, weft_error *e) {
     int i = omp_get_thread_num();
     Lane l = {r, worker * lanes + i, w->block + i * share,
               MIN(share, fill->f->bring ? WHOLE_MOST : PART_MOST), 0};
-    weft_error why = {.rank = -1};
+    weft_error why = NO_ERROR;
     if (fill_lane(&l, fill, worker, &why) != WEFT_OK &&
         !atomic_exchange(&fill->failed, true)) {
       if (e) *e = why;

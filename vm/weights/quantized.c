@@ -98,10 +98,10 @@ weft_status quantized_begin(const Run *r, BaseValues *values, const void *ud,
   if (!any) return WEFT_OK;
   out->offset = mem_new(&r->alloc, offsets_bytes(r));
   if (!out->offset) return err_set(e, WEFT_ENOMEM, "out of memory");
-  weft_error first = {.code = WEFT_OK, .rank = -1};
+  weft_error first = NO_ERROR;
 #pragma omp parallel for schedule(dynamic) num_threads(MAX(r->threads, 1))
   for (int i = 0; i < c->nparam; i++) {
-    weft_error why = {.rank = -1};
+    weft_error why = NO_ERROR;
     if (c->param[i].quant != QUANT_CODES || !is_here(r, &c->param[i])) continue;
     if (find_offset(out, i, &why) == WEFT_OK) continue;
 #pragma omp critical

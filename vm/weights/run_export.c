@@ -53,7 +53,7 @@ static void fold_verdicts(void *mine, const void *other, size_t n) {
 /* What went wrong on any of them is wrong for all. */
 static weft_status agree(Run *r, weft_error *e) {
   Verdict ours = {.fine = e->code == WEFT_OK, .e = *e};
-  weft_error lost = {.rank = -1};
+  weft_error lost = NO_ERROR;
   if (run_combine(r, &ours, sizeof ours, fold_verdicts, &lost) != WEFT_OK &&
       ours.e.code == WEFT_OK)
     ours.e = lost;
@@ -100,8 +100,7 @@ static weft_status finish_all(Run *r, Export *x, weft_error *e) {
 
 weft_status run_export(Run *r, const WeightsOutOptions *o, weft_error *e) {
   Export x = {0};
-  weft_error why;
-  err_clear(&why);
+  weft_error why = NO_ERROR;
   weft_status st = open_all(r, o, &x, &why);
   if (st == WEFT_OK) {
     (void)run_all(r, job_export, &x, false, &why);

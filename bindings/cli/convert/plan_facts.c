@@ -63,9 +63,8 @@ static void add_stored(lua_State *L, const Job *j) {
 
 /* Adds the sizes of the model, as its config.json has them, unless it is a function. */
 static void add_config(lua_State *L, Job *j) {
-  weft_error e;
+  weft_error e = NO_ERROR;
   if (!lang_architecture(j->lp)) return;
-  err_clear(&e);
   Text *t = script_push_text(L);
   if (lang_config_text(j->lp, t, &e) != WEFT_OK) luaL_error(L, "%s", e.text);
   json_t **doc = json_box(L);

@@ -118,8 +118,7 @@ int tokenize_end(weft_status st, const weft_error *e) {
 int verb_tokenize(Cli *cli, Arena *arena) {
   Writer w = {.cli = cli};
   Tokenizer *t = NULL;
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   if (cli->chat) return tokenize_chat(cli, arena);
   weft_status st = check_options(cli, &e);
   if (st == WEFT_OK) st = tokenizer_open(NULL, cli->arg[0], &t, &e);

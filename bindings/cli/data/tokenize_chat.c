@@ -106,8 +106,7 @@ static void say(const ChatJob *j) {
 
 int tokenize_chat(Cli *cli, Arena *arena) {
   ChatJob j = {.cli = cli, .arena = arena};
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   weft_status st = check_options(cli, &e);
   if (st == WEFT_OK) st = tokenizer_open(NULL, cli->tokenizer, &j.tokenizer, &e);
   if (st == WEFT_OK) st = tokenizer_config_read(arena, cli->tokenizer, &j.config, &e);

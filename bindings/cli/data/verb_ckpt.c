@@ -44,8 +44,7 @@ static weft_status wrong_part(const char *name, weft_error *e) {
 }
 
 int verb_ckpt(Cli *cli, Arena *arena) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   const struct Part *p = NULL;
   for (int i = 0; i < LEN(parts); i++)
     if (str_eq(parts[i].name, cli->arg[0])) p = &parts[i];
@@ -83,7 +82,7 @@ static weft_status read_list(Arena *a, const char *dir, Listing *out, weft_error
   out->at = NEW_N(a, Listed, list.n + 1);
   for (int i = list.n; i-- > 0;) {
     Listed *l = &out->at[out->n];
-    weft_error why = {.rank = -1};
+    weft_error why = NO_ERROR;
     const char *path = arena_printf(a, "%s/%s", dir, list.at[i].name);
     l->name = list.at[i].name;
     l->latest = str_eq(path, latest);
@@ -136,9 +135,8 @@ static void list_json(Json *out, void *ud) {
 }
 
 int ckpt_ls(Cli *cli, Arena *arena, const char *const *at) {
-  weft_error e;
+  weft_error e = NO_ERROR;
   Listing l = {0};
-  err_clear(&e);
   weft_status st = read_list(arena, at[0], &l, &e);
   if (st == WEFT_OK && !cli->json) print_list(&l);
   return ckpt_end(cli, arena, st, &e, list_json, &l);
@@ -170,12 +168,11 @@ static void checked_json(Json *out, void *ud) {
 /* Verifies a checkpoint, or all checkpoints of a folder. Each is checked, whatever the
  * others are; the first error is the result. */
 int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at) {
-  weft_error e, why;
+  weft_error e = NO_ERROR;
   StoreList list = {0};
   Checked sum = {0};
   const char *one;
   bool none;
-  err_clear(&e);
   weft_status st = store_find(arena, at[0], &one, &none, &e);
   bool itself = st == WEFT_OK && one == at[0];
   if (st == WEFT_OK && !itself) st = store_list_all(arena, at[0], &list, &e);
@@ -183,7 +180,7 @@ int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at) {
     Checked c = {.path =
                      itself ? one : arena_printf(arena, "%s/%s", at[0], list.at[i].name)};
     char bytes[32];
-    err_clear(&why);
+    weft_error why = NO_ERROR;
     weft_status was = check_one(&c, &why);
     sum.bytes += c.bytes, sum.tensors += c.tensors;
     if (was != WEFT_OK && st == WEFT_OK)
@@ -242,10 +239,9 @@ static weft_status open_found(Arena *a, const char *at, Ckpt **out, weft_error *
 
 /* The exit code is 1 if the checkpoints differ. */
 int ckpt_diff(Cli *cli, Arena *arena, const char *const *at) {
-  weft_error e;
+  weft_error e = NO_ERROR;
   Ckpt *a = NULL, *b = NULL;
   Diff d = {.prints = !cli->json};
-  err_clear(&e);
   weft_status st = open_found(arena, at[0], &a, &e);
   if (st == WEFT_OK) st = open_found(arena, at[1], &b, &e);
   if (st == WEFT_OK) st = ckpt_compare(a, b, diff_row, &d, cli->stop, &e);

@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 weft_status run_script(lua_State *L, const Cli *cli, const char *path) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   weft_status st = script_run(L, path, cli->script_argc, cli->script_argv, &e);
   if (st == WEFT_OK) return cli->cut_short ? WEFT_EINTR : WEFT_OK;
   /* The error has a shortened text: prints the whole one. */

@@ -245,8 +245,7 @@ int verb_show(Cli *cli, Arena *arena) {
   Shown shown = {.plan.job = {.arena = arena, .d = {.arena = arena}}};
   Job *j = shown.job = &shown.plan.job;
   const char *plan;
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   weft_status st = read_args(cli, &plan, &shown.topic, &e);
   if (st != WEFT_OK) {
     j->e = e;

@@ -46,8 +46,7 @@ static weft_status compile_aside(Job *j, weft_error *why) {
  * as the reason why transfer sizes are not known. */
 static weft_status find_traffic(ScheduleView *v) {
   Job *j = v->job;
-  weft_error why;
-  err_clear(&why);
+  weft_error why = NO_ERROR;
   weft_status st = j->compiled ? WEFT_OK : compile_aside(j, &why);
   if (st == WEFT_OK) {
     v->traffic = traffic(j->compiled, j->arena);

@@ -64,7 +64,7 @@ static weft_status measure(const Cli *cli, Arena *a, World *w, weft_error *e) {
 
 int calibrate_as_other(const Cli *cli, Arena *a) {
   World w = {0};
-  weft_error e = {.rank = -1};
+  weft_error e = NO_ERROR;
   weft_status st = measure(cli, a, &w, &e);
   if (st != WEFT_OK && st != WEFT_EINTR && !w.quiet)
     report_error("rank %d: %s", launched_rank(), e.text);

@@ -35,7 +35,7 @@ static void machine_gpu(char *text, size_t size) {
 
 void machine_table(const DeviceKind *kind, int threads, Arena *a, CostTable *out) {
   char way[DEVICE_WAY] = "", name[128], date[32];
-  weft_error none = {.rank = -1};
+  weft_error none = NO_ERROR;
   time_t now = time(NULL);
   struct tm day;
   if (kind->way) (void)kind->way(way, &none);

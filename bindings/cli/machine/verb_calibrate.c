@@ -172,7 +172,7 @@ static weft_status measure(Calibrate *c, weft_error *e) {
   weft_status st = processes ? measure_moves_of_processes(c, e) : WEFT_OK;
   if (st == WEFT_OK) st = measure_kernels(c, e);
   if (st == WEFT_OK && !processes) st = measure_moves(c, e);
-  weft_error again = {.rank = -1};
+  weft_error again = NO_ERROR;
   weft_status kept = keep(c, st == WEFT_OK ? e : &again);
   return st == WEFT_OK ? kept : st;
 }

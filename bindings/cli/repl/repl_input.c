@@ -62,8 +62,7 @@ void input_remember(Input *in, const char *chunk) {
   if (str_eq(in->last, chunk)) return;
   in->last = arena_str(in->arena, chunk);
   if (in->api) in->api->remember(in->editor, chunk);
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   if (in->history)
     check_history(in, history_append(in->arena, in->history, chunk, &e), &e);
 }
@@ -79,8 +78,7 @@ Input *input_open(Arena *a, const EditHost *host, StopFlag *interrupted) {
   if (term && *term && strcmp(term, "dumb") != 0) in->api = edit_api();
   if (in->api) in->editor = in->api->open(host, stdin, stdout);
   if (!in->editor) in->api = NULL;
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   if (in->history)
     check_history(in, history_load(a, in->history, bring_back, in, &e), &e);
   return in;

@@ -142,7 +142,7 @@ static void choose_mpi(Launch *l, weft_error *why) {
 
 static void put_slurm(Launch *l) {
   Text *out = &l->out;
-  weft_error why;
+  weft_error why = NO_ERROR;
   choose_mpi(l, &why);
   text_add(out, "#!/bin/bash\n");
   put_title(l, "sbatch FILE");

@@ -107,7 +107,7 @@ static weft_status choose_threads(Processes *p, int64_t world) {
 }
 
 bool processes_start(Cli *cli, Arena *arena, int *code) {
-  weft_error e = {.rank = -1};
+  weft_error e = NO_ERROR;
   if (procs_for_gpus(cli, arena, &e) != WEFT_OK) {
     report_error("%s", e.text);
     *code = weft_exit_code(e.code);
@@ -141,8 +141,7 @@ weft_status processes_open(Processes *p, Session *s, RunOptions *o) {
 
 int processes_end_other(Processes *p, weft_status st) {
   Job *j = p->job;
-  weft_error first;
-  err_clear(&first);
+  weft_error first = NO_ERROR;
   if (st == WEFT_EPLAN && j->d.errors) report_first(&j->d, &first);
   const weft_error *e = first.code ? &first : &j->e;
   if (st != WEFT_OK && st != WEFT_EINTR && !p->reported_elsewhere) {

@@ -8,8 +8,7 @@
 /* The bytes of a token, maybe a part of a character. Models may have more ids than their
  * tokenizer has tokens; these have no text. */
 static void text_of(const Sample *s, int32_t token, Text *out) {
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   if (!s->tok)
     text_addn(out, &(char){(char)token}, 1);
   else if (tokenizer_decode(s->tok, &token, 1, true, out, &e) == WEFT_EFILE)

@@ -215,8 +215,7 @@ static weft_status start_all(Procs *p, weft_error *e) {
 
 int run_procs(Cli *cli, Arena *arena) {
   Procs p = {.n = (int)cli->procs};
-  weft_error e;
-  err_clear(&e);
+  weft_error e = NO_ERROR;
   p.proc = NEW_N(arena, Proc, p.n);
   struct pollfd *fds = NEW_N(arena, struct pollfd, p.n);
   weft_status st = WEFT_OK;

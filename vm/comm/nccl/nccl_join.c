@@ -292,7 +292,7 @@ weft_status nccl_join(World *world, int rank, Device *d, const CommNeeds *needs,
 
 /* Ends what the communicator has to do; false if that fails. */
 static bool finishes(NcclEndpoint *p, NcclLine *l) {
-  weft_error ignored = {.rank = -1};
+  weft_error ignored = NO_ERROR;
   if (p->failed) return false;
   if (l->registered) (void)ncclCommDeregister(l->comm, l->registered);
   ncclResult_t r = ncclCommFinalize(l->comm);

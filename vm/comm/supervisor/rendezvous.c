@@ -305,7 +305,7 @@ static weft_status join(const Rendezvous *m, Net *n, weft_error *e) {
   char why[NET_TEXT] = "";
   Until u = {now_s() + m->seconds, m->stop};
   for (bool asked = false, gone;; usleep(50000)) {
-    weft_error last = {.rank = -1};
+    weft_error last = NO_ERROR;
     int fd = net_reach(m->addr, m->port, asked ? (Until){now_s() + 1, m->stop} : u, why);
     if (until_stopped(u)) {
       if (fd >= 0) close(fd);

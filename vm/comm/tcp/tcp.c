@@ -58,8 +58,7 @@ enum { UNWATCHED_S = 120 };
 static weft_status raw_link(TcpWorld *w, int peer, int *fd, weft_error *e) {
   if (tcp_ended(w)) return tcp_why(w, e);
   if (w->raw[peer] < 0) {
-    weft_error why;
-    err_clear(&why);
+    weft_error why = NO_ERROR;
     if (net_link(&w->net, peer, NET_RAW, &w->raw[peer], &why) != WEFT_OK) {
       w->raw[peer] = -1;
       tcp_end(w, peer, why.code, why.text);
