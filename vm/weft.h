@@ -251,6 +251,14 @@ WEFT_API weft_status weft_run_init(weft_run *run, weft_error *err);
  * parameters that are missing, too many or of another shape, all in the error. */
 WEFT_API weft_status weft_run_load(weft_run *run, const char *path, weft_error *err);
 
+/* The same from a checkpoint, with the optimizer's states: `path` is one, or a folder of
+ * them, whose newest whole one is taken; NULL: that of the plan's checkpoint.dir, if it
+ * has any, else weft_run_init. *step is the next step: 0 without a checkpoint.
+ * Checkpoints are of any mesh, and those of weft run. WEFT_EUSAGE: it is of another run;
+ * all that differs and matters is in the error, what may differ in weft_run_notes. */
+WEFT_API weft_status weft_run_resume(weft_run *run, const char *path, int64_t *step,
+                                     weft_error *err);
+
 /* How many steps the plan says: train.steps, or those that train.epochs takes of the
  * plan's data, which are then opened here, by every process. */
 WEFT_API weft_status weft_run_steps(weft_run *run, int64_t *out, weft_error *err);
@@ -267,6 +275,37 @@ WEFT_API weft_status weft_run_step(weft_run *run, int64_t step, weft_step *out,
 WEFT_API weft_status weft_run_step_tokens(weft_run *run, const int32_t *tokens,
                                           const int32_t *labels, size_t n, int64_t step,
                                           weft_step *out, weft_error *err);
+
+typedef struct weft_evaluation {
+  double loss;          /* mean over the label tokens */
+  double cross_entropy; /* of which that is without losses of routers and others; NaN
+                           where it is not told apart */
+  int64_t tokens;       /* label tokens */
+  double ms;
+} weft_evaluation;
+
+/* The loss of the plan's data.val, which are opened by the first call, on at most so many
+ * batches of a step's size; 0: train.eval_batches. Changes no state. WEFT_EUSAGE: the
+ * plan has no evaluations. */
+WEFT_API weft_status weft_run_evaluate(weft_run *run, int64_t batches,
+                                       weft_evaluation *out, weft_error *err);
+
+/* ---- what outlasts a run ---- with "mpi" all processes make these calls, and see the
+ * folders */
+
+/* Writes a checkpoint of the state after `step` steps to the plan's checkpoint.dir, and
+ * waits until it is whole: weft run --resume goes on from it, and weft_run_resume.
+ * checkpoint.keep and save_consolidated hold; `every` is the host's. WEFT_EUSAGE: the
+ * plan has no checkpoint.dir, or the folder has checkpoints of a run that this one has
+ * not resumed from. WEFT_EFILE: it was not written; earlier ones stay. */
+WEFT_API weft_status weft_run_save(weft_run *run, int64_t step, weft_error *err);
+/* Writes the parameters as a new folder of Hugging Face's files, as weft run --export
+ * does: safetensors, config.json, the tokenizer's files; of a plan with an adapter,
+ * PEFT's. */
+WEFT_API weft_status weft_run_export(weft_run *run, const char *folder, weft_error *err);
+/* Warnings of the last of these calls, of weft_run_resume or weft_run_open, a line each;
+ * "" if there are none. Valid until the next one. */
+WEFT_API const char *weft_run_notes(const weft_run *run);
 
 /* Gathers one parameter as a whole, in C order, into out[n]; `n` is weft_param.count.
  * With "mpi" all processes call it and rank 0 has the result (`out` may be NULL

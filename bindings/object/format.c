@@ -48,29 +48,10 @@ const char *format_span(double s, char buf[32]) {
   return buf;
 }
 
-const char *format_mesh(const Mesh *m, char buf[96]) {
-  TextBuf t = textbuf(buf, 96);
-  int dp = mesh_size(m, AXES_DP);
-  for (int i = 0; i < AXIS_N; i++) {
-    Axis a = (Axis)m->order[i];
-    bool split = m->size[AXIS_DP_REPLICATE] > 1 && m->size[AXIS_DP_SHARD] > 1;
-    const char *name = axis_name(a);
-    int size = m->size[a];
-    if (a == AXIS_DP_REPLICATE && !split) continue;
-    if (a == AXIS_DP_SHARD && !split) name = "dp", size = dp;
-    if (size == 1) continue;
-    textbuf_printf(&t, "%s%s=%d", t.n ? " " : "", name, size);
-  }
-  for (Axis a = AXIS_EP; a <= AXIS_ETP && m->size[AXIS_EP] > 1; a++)
-    textbuf_printf(&t, " %s=%d", axis_name(a), m->size[a]);
-  if (!t.n) textbuf_printf(&t, "one rank");
-  return buf;
-}
-
 const char *format_mesh_ranks(const Mesh *m, char buf[128]) {
   char mesh[96];
   TextBuf t = textbuf(buf, 128);
-  textbuf_printf(&t, "%s", format_mesh(m, mesh));
+  textbuf_printf(&t, "%s", mesh_text(m, mesh));
   if (m->world > 1) textbuf_printf(&t, ", %d ranks", m->world);
   return buf;
 }

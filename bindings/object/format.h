@@ -8,9 +8,7 @@ const char *format_bytes(double n, char buf[32]);     /* "1.5 MiB" */
 const char *format_count(double n, char buf[32]);     /* "1.05 M" */
 const char *format_flops(double per_s, char buf[32]); /* "39.1 GFLOP/s" */
 const char *format_span(double s, char buf[32]); /* "42 s", "3 min 05 s", "2 h 07 min" */
-/* "pp=2 dp=2 tp=2"; axes of size 1 are left out. */
-const char *format_mesh(const Mesh *m, char buf[96]);
-/* The same with the number of ranks, "tp=2 pp=2, 4 ranks"; or "one rank". */
+/* mesh_text() with the number of ranks, "tp=2 pp=2, 4 ranks"; or "one rank". */
 const char *format_mesh_ranks(const Mesh *m, char buf[128]);
 
 #endif

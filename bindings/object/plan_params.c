@@ -274,8 +274,8 @@ int plan_figures(lua_State *L) {
   lua_createtable(L, 5, 0);
   lua_createtable(L, 0, 3);
   set_text(L, "name", "mesh");
-  set_text(L, "from", format_mesh(&a->mesh, x));
-  set_text(L, "to", format_mesh(&b->mesh, x));
+  set_text(L, "from", mesh_text(&a->mesh, x));
+  set_text(L, "to", mesh_text(&b->mesh, x));
   lua_rawseti(L, -2, 1);
   set_figure(L, 2, "ranks", a->mesh.world, b->mesh.world);
   set_figure(L, 3, "microbatches", a->microbatches, b->microbatches);

@@ -62,7 +62,7 @@ weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e) {
   json_num(&out, "flops", model_flops(j->compiled));
   json_str(&out, "host", host);
   if (h->kernels) json_str(&out, "kernels", h->kernels);
-  json_str(&out, "mesh", format_mesh(&j->mesh, mesh));
+  json_str(&out, "mesh", mesh_text(&j->mesh, mesh));
   json_str(&out, "name", j->plan.name);
   json_int(&out, "parameters", (int64_t)j->compiled->params_total);
   json_str(&out, "plan", h->plan);

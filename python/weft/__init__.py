@@ -21,13 +21,14 @@ from .errors import (
     WeftError,
 )
 from .following import LogError, Sink, follow, read_log
-from .plan import Check, Plan, Program, Run, Step, Verified, check, load
+from .plan import Check, Evaluation, Plan, Program, Run, Step, Verified, check, load
 from .rows import Rows
 from .sweeping import Sweep, sweep
 
 __all__ = [
     "Check",
     "Diagnostic",
+    "Evaluation",
     "FileError",
     "InternalError",
     "Interrupted",

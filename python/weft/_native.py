@@ -87,6 +87,15 @@ class Step(ctypes.Structure):
     ]
 
 
+class Evaluation(ctypes.Structure):
+    _fields_ = [
+        ("loss", c_double),
+        ("cross_entropy", c_double),
+        ("tokens", c_int64),
+        ("ms", c_double),
+    ]
+
+
 class VerifyOptions(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -136,6 +145,11 @@ _FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
     ("weft_run_close", None, [c_void_p]),
     ("weft_run_init", c_int, [c_void_p, _ERROR]),
     ("weft_run_load", c_int, [c_void_p, c_char_p, _ERROR]),
+    ("weft_run_resume", c_int, [c_void_p, c_char_p, POINTER(c_int64), _ERROR]),
+    ("weft_run_save", c_int, [c_void_p, c_int64, _ERROR]),
+    ("weft_run_export", c_int, [c_void_p, c_char_p, _ERROR]),
+    ("weft_run_notes", c_char_p, [c_void_p]),
+    ("weft_run_evaluate", c_int, [c_void_p, c_int64, POINTER(Evaluation), _ERROR]),
     ("weft_run_steps", c_int, [c_void_p, POINTER(c_int64), _ERROR]),
     ("weft_run_step", c_int, [c_void_p, c_int64, POINTER(Step), _ERROR]),
     (

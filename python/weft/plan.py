@@ -11,6 +11,7 @@ import difflib
 import json
 import os
 import threading
+import warnings
 import weakref
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -20,7 +21,7 @@ from .errors import Diagnostic, UsageError
 from .literals import lua
 from .rows import Rows
 
-__all__ = ["Check", "Plan", "Program", "Run", "Step", "Verified", "check", "load"]
+__all__ = ["Check", "Evaluation", "Plan", "Program", "Run", "Step", "Verified", "check", "load"]
 
 Path = Union[str, "os.PathLike[str]"]
 Fields = Union[Mapping[str, Any], Sequence[str]]
@@ -70,6 +71,17 @@ class Step:
     ms: float
     loss_scale: float
     skipped: bool
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The loss of validation data; ``cross_entropy`` is the part of it without losses of routers
+    and others, NaN where it is not told apart."""
+
+    loss: float
+    cross_entropy: float
+    tokens: int
+    ms: float
 
 
 @dataclass(frozen=True)
@@ -409,6 +421,7 @@ class Run:
                 self, _close_run, self._lib.weft_run_close, handle.value, plan._owned
             )
             plan._runs.add(self)
+        self._tell_notes()
 
     def close(self) -> None:
         """Ends the ranks and frees their memory."""
@@ -449,15 +462,47 @@ class Run:
         fields = _members(out)
         return Step(**{**fields, "skipped": bool(fields["skipped"])})
 
-    def steps(self, n: Optional[int] = None) -> Iterator[Step]:
-        """Trains from step 0: ``n`` steps, or as many as the plan says, by ``train.steps`` or
-        ``train.epochs``."""
+    def steps(self, n: Optional[int] = None, *, start: int = 0) -> Iterator[Step]:
+        """Trains from step ``start``, which ``resume`` says: ``n`` steps, or up to as many as the
+        plan says, by ``train.steps`` or ``train.epochs``."""
+        end = start + n if n is not None else 0
         if n is None:
             said = ctypes.c_int64()
             self._long_call(self._lib.weft_run_steps, ctypes.byref(said))
-            n = said.value
-        for i in range(n):
+            end = said.value
+        for i in range(start, end):
             yield self.step(i)
+
+    def _tell_notes(self) -> None:
+        with self._lock:
+            notes = _native.text(self._lib.weft_run_notes(self._open()))
+        for line in notes.splitlines():
+            warnings.warn(line, stacklevel=3)
+
+    def resume(self, path: Optional[Path] = None) -> int:
+        """Goes on from a checkpoint, of this package or of ``weft run``; returns the next step.
+        Without a path it is the newest whole one of the plan's ``checkpoint.dir``; 0: there is
+        none, and the run begins as ``init`` has it. What may differ from then is warned of."""
+        step = ctypes.c_int64()
+        encoded = os.fsencode(path) if path is not None else None
+        self._long_call(self._lib.weft_run_resume, encoded, ctypes.byref(step))
+        self._tell_notes()
+        return step.value
+
+    def save(self, step: int) -> None:
+        """Writes a checkpoint of the state after so many steps to ``checkpoint.dir``."""
+        self._long_call(self._lib.weft_run_save, _native.integer(step, "step", 64))
+        self._tell_notes()
+
+    def export(self, folder: Path) -> None:
+        """Writes the parameters as a new folder of Hugging Face's files."""
+        self._long_call(self._lib.weft_run_export, os.fsencode(folder))
+
+    def evaluate(self, batches: int = 0) -> Evaluation:
+        """The loss of the plan's ``data.val``, on ``train.eval_batches`` or so many batches."""
+        out, batches = _native.Evaluation(), _native.integer(batches, "batches", 64)
+        self._long_call(self._lib.weft_run_evaluate, batches, ctypes.byref(out))
+        return Evaluation(**_members(out))
 
     def _tensor(self, state: str, name: str) -> Tuple[int, bytes, int]:
         if state not in self._STATES:

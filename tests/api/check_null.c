@@ -165,6 +165,27 @@ FUNCTION(weft_run_set) {
   REFUSED(weft_run_set(run, WEFT_PARAM, NULL, f, 16, e));
   REFUSED(weft_run_set(run, WEFT_PARAM, "model.norm.weight", NULL, 16, e));
 }
+FUNCTION(weft_run_resume) {
+  int64_t step;
+  REFUSED(weft_run_resume(NULL, NULL, &step, e));
+  REFUSED(weft_run_resume(run, "ckpt", NULL, e));
+  REFUSED(weft_run_resume(run, NULL, &step, e)); /* the plan has no checkpoint.dir */
+}
+FUNCTION(weft_run_save) {
+  REFUSED(weft_run_save(NULL, 1, e));
+  REFUSED(weft_run_save(run, 1, e));
+}
+FUNCTION(weft_run_export) {
+  REFUSED(weft_run_export(NULL, "out", e));
+  REFUSED(weft_run_export(run, NULL, e));
+}
+FUNCTION(weft_run_notes) { ck_assert_str_eq(weft_run_notes(NULL), ""); }
+FUNCTION(weft_run_evaluate) {
+  weft_evaluation v;
+  REFUSED(weft_run_evaluate(NULL, 0, &v, e));
+  REFUSED(weft_run_evaluate(run, 0, NULL, e));
+  REFUSED(weft_run_evaluate(run, 0, &v, e)); /* the plan has none */
+}
 FUNCTION(weft_verify) {
   weft_verify_result r;
   REFUSED(weft_verify(NULL, NULL, &r, e));
@@ -196,6 +217,9 @@ static const struct {
     ROW(weft_run_load),         ROW(weft_run_step),
     ROW(weft_run_step_tokens),  ROW(weft_run_get),
     ROW(weft_run_set),          ROW(weft_verify),
+    ROW(weft_run_resume),       ROW(weft_run_save),
+    ROW(weft_run_export),       ROW(weft_run_notes),
+    ROW(weft_run_evaluate),
 };
 
 static void setup(void) {

@@ -82,7 +82,7 @@ static const Writer writers[] = {
      "sh -c '(echo 1; sleep 0.2) | TERM=dumb WEFT_HISTORY=out script -qec \"$weft repl\" "
      "terminal'",
      WARNS},
-    {"bindings/cli/data/export.c", "out", RUN "--export out", NEW_FOLDER},
+    {"bindings/runs/export_folder.c", "out", RUN "--export out", NEW_FOLDER},
     {"vm/weights/weights_folder.c", "out", "$weft ckpt export plan.lua ckpt out",
      NEW_FOLDER | NEEDS_CKPT},
     {"vm/weights/weights_folder.c", "d/weights-00000001",

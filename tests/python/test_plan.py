@@ -134,6 +134,49 @@ def test_a_run_trains(small):
         run.step(2)
 
 
+KEPT = """local weft = require 'weft'
+return weft.plan {
+  model = weft.model { 'llama', hidden_size = 16, intermediate_size = 24, num_hidden_layers = 2,
+                       num_attention_heads = 2, num_key_value_heads = 2, vocab_size = 256 },
+  mesh = { tp = 2 }, batch = { global = 2, micro = 1, seq = 8 },
+  optimizer = weft.adamw { lr = 1e-2 },
+  data = weft.text { 'a.txt', val_fraction = 0.25 },
+  checkpoint = { dir = 'ckpt' },
+  train = { steps = 4, eval_every = 2, eval_batches = 2 },
+}
+"""
+
+
+def test_a_run_is_kept(tmp_path):
+    (tmp_path / "a.txt").write_text("weft trains what a plan says, " * 60)
+    path = tmp_path / "kept.lua"
+    path.write_text(KEPT)
+    with weft.load(path) as plan, plan.open(threads=1) as run:
+        assert run.resume() == 0
+        before = run.evaluate()
+        assert before.tokens == 2 * 2 * 8 and 5 < before.loss < 6
+        losses = []
+        for step in run.steps():
+            losses.append(step.loss)
+            if step.step == 1:
+                run.save(2)
+        assert run.evaluate(1).tokens == 2 * 8 and run.evaluate().loss < before.loss
+        run.export(tmp_path / "out")
+        last = run.get("lm_head.weight")
+    assert (tmp_path / "out" / "config.json").exists()
+    with weft.load(path) as plan, plan.open(threads=1) as run:
+        assert run.resume() == 2
+        assert [step.loss for step in run.steps(start=2)] == losses[2:]
+        assert run.get("lm_head.weight") == last
+        run.load(tmp_path / "out")
+        assert run.get("lm_head.weight") == last
+    with weft.load(path, set={"optimizer.lr": 2e-2}) as plan, plan.open(threads=1) as run:
+        with pytest.warns(UserWarning, match="optimizer.lr"):
+            assert run.resume(tmp_path / "ckpt") == 2
+        with pytest.raises(weft.FileError):
+            run.resume(tmp_path / "none")
+
+
 class Index:
     """As numpy's integers are."""
 

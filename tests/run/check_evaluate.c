@@ -283,6 +283,21 @@ START_TEST(needs_data_for_it) {
 }
 END_TEST
 
+/* Weights that f16 does not have: the loss is none, and a script must see that. */
+START_TEST(a_loss_that_is_none_is_an_error) {
+  static const char args[] = "eval " WEFT_SOURCE_DIR "/plans/quickstart.lua --batches 1 "
+                             "--threads 1 --set model.initializer_range=9e5 "
+                             "--set precision.param_dtype=f16";
+  Outcome o = process_run(60, "$weft %s", args);
+  ck_assert_msg(o.code == 1 && strstr(o.out, "loss ") &&
+                    strstr(o.err, "the loss is not finite"),
+                "%d: %s%s", o.code, o.out, o.err);
+  o = process_run(60, "$weft %s --json", args);
+  ck_assert_msg(o.code == 1 && strstr(o.out, "the loss is not finite"), "%d: %s%s",
+                o.code, o.out, o.err);
+}
+END_TEST
+
 Suite *evaluate_suite(void) {
   Suite *s = suite_create("evaluate");
   TCase *tc = tcase_create("evaluate");
@@ -297,6 +312,7 @@ Suite *evaluate_suite(void) {
   tcase_add_test(tc, as_a_user_sees_it);
   tcase_add_test(tc, under_mpirun);
   tcase_add_test(tc, needs_data_for_it);
+  tcase_add_test(tc, a_loss_that_is_none_is_an_error);
   suite_add_tcase(s, tc);
   return s;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "bindings/api/job.h"
-#include "bindings/api/resume.h"
+#include "bindings/runs/resume.h"
 #include "bindings/plan_table/json_value.h"
 #include "bindings/schema/schema.h"
 #include "tests/harness/process.h"
@@ -402,7 +402,7 @@ static bool is_free(const char *what) {
     int rule;
   } rows[] = {
 #define RESUME(what, rule, why) {what, rule},
-#include "bindings/api/resume.def"
+#include "bindings/runs/resume.def"
   };
   for (int i = 0; i < LEN(rows); i++)
     if (str_eq(rows[i].what, what)) return rows[i].rule == FREE;

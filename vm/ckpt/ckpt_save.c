@@ -284,6 +284,15 @@ weft_status saver_step(Saver *s, const StepResult *r, int64_t next, int signal,
   return signal || last ? saver_finish(s, e) : WEFT_OK;
 }
 
+weft_status saver_now(Saver *s, int64_t next, const BestEval *best, weft_error *e) {
+  StepResult r = {.best = *best};
+  TRY(begin(s, &r, next, e));
+  TRY(saver_finish(s, e));
+  if (!s->lost) return WEFT_OK;
+  return err_set(e, WEFT_EFILE, "the checkpoint of step %lld was not written: %s",
+                 (long long)next, s->why);
+}
+
 const StopFlag *saver_stop(const Saver *s) { return &s->stop; }
 
 weft_status saver_lost(const Saver *s, weft_error *e) {

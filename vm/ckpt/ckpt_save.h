@@ -42,6 +42,9 @@ weft_status saver_step(Saver *s, const StepResult *r, int64_t next, int signal,
 /* Set once a process has received a signal before the last step and the state is saved:
  * for session_train. */
 const StopFlag *saver_stop(const Saver *s);
+/* Saves now, by all processes, and waits until it is written. `best`: the best evaluation
+ * so far. WEFT_EFILE, on all processes, if it was not; earlier ones stay. */
+weft_status saver_now(Saver *s, int64_t next, const BestEval *best, weft_error *e);
 /* Waits for a save in progress. */
 weft_status saver_finish(Saver *s, weft_error *e);
 /* After saver_finish: WEFT_ERUN with the reason if the last save failed, on all

@@ -288,3 +288,24 @@ int mesh_group(const Mesh *m, AxisSet s, int rank, int *out) {
   }
   return n;
 }
+
+/* ---- text ---- */
+
+const char *mesh_text(const Mesh *m, char buf[96]) {
+  TextBuf t = textbuf(buf, 96);
+  int dp = mesh_size(m, AXES_DP);
+  for (int i = 0; i < AXIS_N; i++) {
+    Axis a = (Axis)m->order[i];
+    bool split = m->size[AXIS_DP_REPLICATE] > 1 && m->size[AXIS_DP_SHARD] > 1;
+    const char *name = axis_name(a);
+    int size = m->size[a];
+    if (a == AXIS_DP_REPLICATE && !split) continue;
+    if (a == AXIS_DP_SHARD && !split) name = "dp", size = dp;
+    if (size == 1) continue;
+    textbuf_printf(&t, "%s%s=%d", t.n ? " " : "", name, size);
+  }
+  for (Axis a = AXIS_EP; a <= AXIS_ETP && m->size[AXIS_EP] > 1; a++)
+    textbuf_printf(&t, " %s=%d", axis_name(a), m->size[a]);
+  if (!t.n) textbuf_printf(&t, "one rank");
+  return buf;
+}

@@ -97,6 +97,8 @@ int mesh_stride(const Mesh *m, Axis a);
 /* The set without axes of size 1, so that equal groups have equal sets. */
 AxisSet mesh_axes(const Mesh *m, AxisSet s);
 int mesh_coord(const Mesh *m, int rank, Axis a);
+/* "pp=2 dp=2 tp=2"; axes of size 1 are left out. */
+const char *mesh_text(const Mesh *m, char buf[96]);
 /* WEFT_EUSAGE unless the mesh has this rank. */
 weft_status mesh_check_rank(const Mesh *m, int64_t rank, weft_error *e);
 /* Product of the sizes of the axes in the set. */

@@ -27,7 +27,7 @@ static int plan_facts(lua_State *L) {
   const Batch *b = &j->plan.batch;
   lua_newtable(L);
   set_text(L, "name", j->plan.name);
-  set_text(L, "mesh", format_mesh(&j->mesh, mesh));
+  set_text(L, "mesh", mesh_text(&j->mesh, mesh));
   set_integer(L, "world", j->mesh.world);
   lua_pushboolean(L, job_open_world(j));
   lua_setfield(L, -2, "open_world");

@@ -2,9 +2,9 @@
  * of Hugging Face files. Of a plan with an adapter, export writes the adapter as PEFT has
  * it and merge the model with it. */
 #include "ckpt_verbs.h"
-#include "export.h"
+#include "export_options.h"
 
-#include "bindings/api/resume.h"
+#include "bindings/runs/resume.h"
 #include "vm/base/terminal.h"
 #include "vm/ckpt/ckpt_weights.h"
 #include "vm/ckpt/ckpt_store.h"
@@ -39,7 +39,9 @@ static weft_status export(CkptExport *x, Cli *cli, Arena *arena, const char *con
   const char *weights = lang_weights(j->lp);
   if (weights) TRY(st_open(NULL, weights, &in, &x->weights, &j->e));
   if (weights) TRY(weights_fit(j->compiled, x->weights, NULL, &j->e));
-  TRY(export_begin(&x->folder, j, cli, at[2], x->weights, merged, &j->e));
+  ExportHow as;
+  TRY(export_options(cli, merged, &as, &j->e));
+  TRY(export_begin(&x->folder, j, &as, at[2], x->weights, &j->e));
   MergeHow how = {&j->plan.adapter, j->graph};
   return ckpt_weights(x->from, j->compiled, &x->folder.out, merged ? &how : NULL,
                       &x->read, &j->e);

@@ -2,7 +2,7 @@
  * checkpoints by a plan. */
 #include "ckpt_verbs.h"
 
-#include "bindings/api/resume.h"
+#include "bindings/runs/resume.h"
 #include "bindings/object/format.h"
 #include "vm/base/terminal.h"
 #include "vm/ckpt/ckpt_convert.h"
@@ -75,7 +75,7 @@ static weft_status convert(Conversion *c, const Cli *cli, Arena *arena,
   c->m.plan = c->text;
   c->m.plan_hash = arena_str(arena, checksum_text(checksum(c->text, c->bytes), hash));
   c->m.name = c->b.plan.name;
-  c->m.mesh = arena_str(arena, format_mesh(&c->b.mesh, mesh));
+  c->m.mesh = arena_str(arena, mesh_text(&c->b.mesh, mesh));
   c->m.world = c->b.mesh.world;
   c->m.weft = weft_version();
   c->out = store_path(arena, at[3], c->m.step, false);

@@ -19,7 +19,7 @@ static void print_report(const Comparison *c) {
   const VerifyReport *r = &c->v.report;
   char mesh[96];
   printf("%s: %s on %s against one rank, %d step%s, %d tensor%s\n", c->job.plan.name,
-         c->job.plan.schedule, format_mesh(&c->job.mesh, mesh), r->steps,
+         c->job.plan.schedule, mesh_text(&c->job.mesh, mesh), r->steps,
          plural(r->steps, "s"), r->tensors, plural(r->tensors, "s"));
   printf("  largest relative differences: loss %.1e, gradient norm %.1e, gradient %.1e, "
          "parameter %.1e\n",

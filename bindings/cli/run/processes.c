@@ -38,7 +38,7 @@ static weft_status check_world(const Processes *p, const LaunchInfo *info) {
   bool open = job_open_world(j);
   if (open ? info->size % m.world == 0 : info->size == m.world) return WEFT_OK;
   char mesh[96], started[96];
-  format_mesh(&m, mesh);
+  mesh_text(&m, mesh);
   if (getenv("WEFT_PROCS"))
     return err_set(&j->e, WEFT_EUSAGE,
                    "--procs %d, but the plan's mesh (%s) %s %d rank%s: --procs %d, or "

@@ -5,10 +5,10 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "bindings/api/resume.h"
+#include "bindings/runs/resume.h"
+#include "bindings/cli/data/export_options.h"
 #include "bindings/object/format.h"
 #include "vm/base/plural.h"
-#include "vm/ckpt/ckpt_weights.h"
 
 /* ---- messages ---- */
 
@@ -106,16 +106,8 @@ weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f) {
  * checkpoint. */
 static weft_status weights(void *ud, const char *ckpt, const Dir *in, const char *name,
                            weft_error *e) {
-  RunCkpt *r = ud;
-  Ckpt *from;
-  uint64_t read;
-  WeightsOutOptions o = r->weights.out;
-  o.in = in;
-  o.dir = name;
-  TRY(ckpt_open(ckpt, &from, e));
-  weft_status st = ckpt_weights(from, r->job->compiled, &o, NULL, &read, e);
-  ckpt_close(from);
-  return st;
+  const RunCkpt *r = ud;
+  return export_ckpt(&r->weights, r->job->compiled, ckpt, in, name, e);
 }
 
 weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
@@ -133,7 +125,7 @@ weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
                 &j->e));
   SaverOptions o = {.plan = &j->plan,
                     .plan_text = r->plan_text,
-                    .mesh = arena_str(j->arena, format_mesh(&j->mesh, mesh)),
+                    .mesh = arena_str(j->arena, mesh_text(&j->mesh, mesh)),
                     .fact = r->fact,
                     .nfact = r->nfact,
                     .from = r->from,
@@ -141,8 +133,9 @@ weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
                     .weights = weights,
                     .say = say,
                     .ud = r};
-  if (how->consolidated)
-    TRY(export_files(&r->weights, j, r->cli, s->weights, false, &j->e));
+  ExportHow as;
+  TRY(export_options(r->cli, false, &as, &j->e));
+  if (how->consolidated) TRY(export_files(&r->weights, j, &as, s->weights, &j->e));
   TRY(saver_open(s->run, &o, &r->saver, &j->e));
   r->cli->heed(SIGTERM);
   r->cli->heed(SIGUSR1);

@@ -3,7 +3,7 @@
 #define WEFT_RUN_CKPT_H
 
 #include "bindings/cli/cli.h"
-#include "bindings/cli/data/export.h"
+#include "bindings/runs/export_folder.h"
 #include "vm/ckpt/ckpt_save.h"
 #include "vm/session/session.h"
 

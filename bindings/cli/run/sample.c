@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "bindings/api/resume.h"
+#include "bindings/runs/resume.h"
 #include "bindings/chat/chat.h"
 #include "bindings/chat/plan_tokenizer.h"
 #include "vm/base/plural.h"

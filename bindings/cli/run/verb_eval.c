@@ -2,7 +2,7 @@
  * plan. */
 #include <math.h>
 
-#include "bindings/api/resume.h"
+#include "bindings/runs/resume.h"
 #include "bindings/cli/cli.h"
 #include "bindings/record/record.h"
 #include "eval.h"
@@ -163,6 +163,10 @@ int verb_eval(Cli *cli, Arena *arena) {
   weft_status st = evaluate(&v, arena);
   if (st != WEFT_OK) run_fails(v.session.run, &v.job.e);
   if (st == WEFT_OK && first && !cli->json && !cli->reference) print_result(&v);
+  if (st == WEFT_OK && !cli->reference && !isfinite(v.result.eval_loss)) {
+    st = err_set(&v.job.e, WEFT_ERUN, "the loss is not finite");
+    v.ranks.reported_elsewhere = true; /* all processes know */
+  }
   code = first ? job_end(&v.job, cli, st,
                          cli->reference ? eval_reference_json : json_result, &v)
                : processes_end_other(&v.ranks, st);

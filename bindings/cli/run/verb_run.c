@@ -1,7 +1,7 @@
 /* verb_run.c - weft run: trains, on virtual ranks or as one process of many, and reports.
  */
 #include "bindings/cli/cli.h"
-#include "bindings/cli/data/export.h"
+#include "bindings/cli/data/export_options.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -214,12 +214,17 @@ static void json_result(Json *out, void *ud) {
   json_int(out, "world", run_world(t->session.run));
 }
 
+static weft_status begin_export(Training *t) {
+  ExportHow how;
+  TRY(export_options(t->cli, false, &how, &t->job.e));
+  return export_begin(&t->export, &t->job, &how, t->cli->export, t->session.weights,
+                      &t->job.e);
+}
+
 static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(job_start(&t->job, cli, arena, cli->arg[0]));
   TRY(start(t));
-  if (cli->export)
-    TRY(export_begin(&t->export, &t->job, cli, cli->export, t->session.weights, false,
-                     &t->job.e));
+  if (cli->export) TRY(begin_export(t));
   t->record.head.way = run_way(t->session.run, t->way);
   t->record.head.kernels = run_kernels(t->session.run);
   TRY(record_begin(&t->record, run_memory(t->session.run), &t->job.e));

@@ -1,19 +1,9 @@
 /* api_run.c - run handles of weft.h: a compiled plan with its data and weights. */
-#include "api.h"
+#include "api_run.h"
 
-#include "vm/session/session.h"
 #include "vm/weights/param_gather.h"
 #include "vm/weights/weights_open.h"
 #include "vm/base/plural.h"
-
-struct weft_run {
-  weft_alloc alloc;
-  weft_plan *plan;
-  const Compiled *c; /* compiled when the run was opened */
-  Session s;         /* its data are opened by the first step */
-  bool filled;       /* parameters and states have values: of init or load */
-  int64_t skipped;   /* the last step, if it was skipped, else -1 */
-};
 
 /* ---- what the processes of a run must have in common ---- */
 
@@ -62,7 +52,7 @@ static weft_status make_sources(weft_plan *plan, weft_error *e) {
 
 /* Opens the data when they are first needed; the processes then compare which data they
  * have. */
-static weft_status open_data(weft_run *r, weft_error *e) {
+weft_status api_run_data(weft_run *r, weft_error *e) {
   const Plan *p = &r->plan->job.plan;
   JobFacts f;
   Data *data;
@@ -104,6 +94,7 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                     .world = world,
                     .threads = o.threads,
                     .stop = api_stop(o.stop),
+                    .saves = plan->job.plan.checkpoint.dir != NULL,
                     .patience_s = o.patience_s};
   JobFacts f;
   weft_status st = facts(plan, NULL, &f, err);
@@ -111,15 +102,19 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
   run.nfact = f.n;
   if (st == WEFT_OK) st = run_open(&plan->job.plan, r->c, &run, &r->s.run, err);
   arena_free(f.arena);
-  if (st == WEFT_OK)
-    *out = r;
-  else
+  if (st != WEFT_OK) {
     weft_run_close(r);
-  return st;
+    return st;
+  }
+  api_note(r, run_uneven(r->s.run));
+  api_note(r, run_crowded(r->s.run));
+  *out = r;
+  return WEFT_OK;
 }
 
 void weft_run_close(weft_run *r) {
   if (!r) return;
+  api_keep_end(r);
   session_close(&r->s, false);
   weft_alloc alloc = r->alloc;
   mem_free(&alloc, r, sizeof *r);
@@ -129,14 +124,22 @@ int weft_run_rank(const weft_run *r) { return r ? run_rank(r->s.run) : -1; }
 
 /* ---- weights ---- */
 
+/* Files that parameters were read from stay open: an export is like them. */
 static weft_status load(weft_run *r, const char *path, const Folders *in,
                         weft_error *err) {
   const Job *j = &r->plan->job;
   Folders of_plan = lang_folders(j->lp);
-  TRY(weights_open(&r->alloc, path, in, &j->plan, &of_plan, &r->s.weights, err));
-  weft_status st = session_fill(&r->s, err);
-  st_close(r->s.weights);
+  SafeTensors *was = r->s.weights;
   r->s.weights = NULL;
+  weft_status st =
+      weights_open(&r->alloc, path, in, &j->plan, &of_plan, &r->s.weights, err);
+  st_close(was);
+  if (st == WEFT_OK) st = api_run_fill(r, err);
+  return st;
+}
+
+weft_status api_run_fill(weft_run *r, weft_error *err) {
+  weft_status st = session_fill(&r->s, err);
   r->filled |= st == WEFT_OK;
   r->skipped = -1;
   return st;
@@ -175,10 +178,11 @@ static weft_status end_step(weft_run *r, weft_status st, const StepResult *from,
 }
 
 /* What a run has before that is whatever was in its memory. */
-static weft_status has_values(const weft_run *r, weft_error *err) {
+weft_status api_run_filled(const weft_run *r, weft_error *err) {
   if (r->filled) return WEFT_OK;
   return err_set(err, WEFT_EUSAGE,
-                 "the run has no parameters yet: call weft_run_init or weft_run_load");
+                 "the run has no parameters yet: call weft_run_init, weft_run_load or "
+                 "weft_run_resume");
 }
 
 static weft_status check_step(const weft_run *r, int64_t step, weft_step *out,
@@ -189,7 +193,7 @@ static weft_status check_step(const weft_run *r, int64_t step, weft_step *out,
   *out = (weft_step){.step = step};
   if (step < 0)
     return err_set(err, WEFT_EUSAGE, "steps count from 0, got %lld", (long long)step);
-  return has_values(r, err);
+  return api_run_filled(r, err);
 }
 
 /* A step that was skipped may be taken again, under its number: it then counts as one. */
@@ -204,7 +208,7 @@ weft_status weft_run_steps(weft_run *r, int64_t *out, weft_error *err) {
   TRY(need(out, "the output argument for the number of steps", err));
   *out = 0;
   const Plan *p = &r->plan->job.plan;
-  if (p->epochs > 0 && !r->s.data) TRY(open_data(r, err));
+  if (p->epochs > 0 && !r->s.data) TRY(api_run_data(r, err));
   *out = p->steps;
   return WEFT_OK;
 }
@@ -212,7 +216,7 @@ weft_status weft_run_steps(weft_run *r, int64_t *out, weft_error *err) {
 weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error *err) {
   StepResult result = {.step = step};
   TRY(check_step(r, step, out, err));
-  if (!r->s.data) TRY(open_data(r, err));
+  if (!r->s.data) TRY(api_run_data(r, err));
   begin_step(r, step);
   weft_status st = run_step(r->s.run, r->s.data, step, &result, err);
   return end_step(r, st, &result, out, err);
@@ -261,6 +265,7 @@ weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
                    "host's tokens have none of: say reference = \"copy\"");
   TRY(check_tokens(r, tokens, n, err));
   TRY(check_labels(r, labels, n, err));
+  r->own_tokens = true;
   begin_step(r, step);
   weft_status st = run_step_tokens(r->s.run, tokens, labels, step, &result, err);
   return end_step(r, st, &result, out, err);
@@ -301,7 +306,7 @@ weft_status weft_run_get(weft_run *r, weft_state what, const char *name, float *
                          size_t n, weft_error *err) {
   int param = 0;
   TRY(find(r, what, name, out, n, &param, err));
-  TRY(has_values(r, err));
+  TRY(api_run_filled(r, err));
   return run_get(r->s.run, kinds[what], param, out, err);
 }
 

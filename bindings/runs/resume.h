@@ -2,7 +2,7 @@
 #ifndef WEFT_RESUME_H
 #define WEFT_RESUME_H
 
-#include "job.h"
+#include "bindings/api/job.h"
 #include "vm/ckpt/ckpt.h"
 
 /* The facts that a checkpoint of this job stores: those that processes compare, and

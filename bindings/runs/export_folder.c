@@ -1,9 +1,10 @@
-/* export.c - writes the weights with config.json and the tokenizer and generation files
- * of the model's folder, so that the new folder can be used in its place; see export.h.
- */
-#include "export.h"
+/* export_folder.c - writes the weights with config.json and the tokenizer and generation
+ * files of the model's folder, so that the new folder can be used in its place; see
+ * export_folder.h. */
+#include "export_folder.h"
 #include "bindings/chat/plan_tokenizer.h"
 #include "bindings/model/model.h"
+#include "vm/ckpt/ckpt_weights.h"
 #include "vm/weights/adapter_files.h"
 
 #include <stdlib.h>
@@ -11,37 +12,6 @@
 
 #define CONFIG_NAME     "config.json"
 #define GENERATION_NAME "generation_config.json"
-
-/* "5GB", "800MB", "2e9": powers of ten, as in Hugging Face's max_shard_size. */
-static weft_status read_size(const char *text, uint64_t *out, weft_error *e) {
-  static const struct {
-    const char *unit;
-    double bytes;
-  } units[] = {{"", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
-  char *end;
-  double n = strtod(text, &end);
-  for (int i = 0; i < LEN(units) && end != text; i++)
-    if (str_ieq(end, units[i].unit) && n * units[i].bytes >= 1 &&
-        n * units[i].bytes < 1e18) {
-      *out = (uint64_t)(n * units[i].bytes);
-      return WEFT_OK;
-    }
-  return err_set(e, WEFT_EUSAGE, "--shard-size takes a size as 5GB or 800MB, got \"%s\"",
-                 text);
-}
-
-static weft_status read_dtype(const char *text, DType *out, weft_error *e) {
-  static const struct {
-    const char *name;
-    DType dtype;
-  } types[] = {{"f32", DT_F32}, {"bf16", DT_BF16}, {"f16", DT_F16}};
-  for (int i = 0; i < LEN(types); i++)
-    if (str_eq(text, types[i].name)) {
-      *out = types[i].dtype;
-      return WEFT_OK;
-    }
-  return err_set(e, WEFT_EUSAGE, "--dtype is f32, bf16 or f16, got \"%s\"", text);
-}
 
 /* Lists the file of this name in the first of two folders, either of which may be NULL,
  * that has it. */
@@ -106,28 +76,39 @@ static weft_status list_files(ExportFolder *x, Job *j, DType dtype, weft_error *
   return known ? take_text(x, CONFIG_NAME, &x->config, e) : WEFT_OK;
 }
 
-weft_status export_files(ExportFolder *x, Job *j, const Cli *cli,
-                         const SafeTensors *weights, bool merged, weft_error *e) {
-  *x = (ExportFolder){.out = {.like = weights, .dtype = DT_ACT}};
+weft_status export_files(ExportFolder *x, Job *j, const ExportHow *how,
+                         const SafeTensors *weights, weft_error *e) {
+  *x = (ExportFolder){
+      .out = {.like = weights, .dtype = how->dtype, .shard_bytes = how->shard_bytes}};
   x->out.file = x->file;
   TRY(lang_hf_packed(j->lp, &x->packed, e));
   x->out.packed = x->packed.name;
-  x->out.adapter = j->plan.adapter.rank && !merged;
-  if (j->plan.adapter.rank && merged) TRY(adapter_merges(j->compiled, e));
+  x->out.adapter = j->plan.adapter.rank && !how->merged;
+  if (j->plan.adapter.rank && how->merged) TRY(adapter_merges(j->compiled, e));
   if (x->out.adapter) TRY(adapter_fits(j->compiled, x->packed.name, e));
-  if (cli->shard_size) TRY(read_size(cli->shard_size, &x->out.shard_bytes, e));
-  if (cli->dtype) TRY(read_dtype(cli->dtype, &x->out.dtype, e));
-  DType dtype = x->out.dtype == DT_ACT && !weights ? DT_F32 : x->out.dtype;
-  return list_files(x, j, dtype, e);
+  return list_files(x, j, how->dtype == DT_ACT && !weights ? DT_F32 : how->dtype, e);
 }
 
-weft_status export_begin(ExportFolder *x, Job *j, const Cli *cli, const char *dir,
-                         const SafeTensors *weights, bool merged, weft_error *e) {
-  TRY(export_files(x, j, cli, weights, merged, e));
+weft_status export_begin(ExportFolder *x, Job *j, const ExportHow *how, const char *dir,
+                         const SafeTensors *weights, weft_error *e) {
+  TRY(export_files(x, j, how, weights, e));
   x->out.dir = dir;
   /* Checked now, so that a run of days does not fail at its end because the folder
    * exists. */
   return folder_free(dir, e);
+}
+
+weft_status export_ckpt(const ExportFolder *x, const Compiled *c, const char *ckpt,
+                        const Dir *in, const char *name, weft_error *e) {
+  Ckpt *from;
+  uint64_t read;
+  WeightsOutOptions o = x->out;
+  o.in = in;
+  o.dir = name;
+  TRY(ckpt_open(ckpt, &from, e));
+  weft_status st = ckpt_weights(from, c, &o, NULL, &read, e);
+  ckpt_close(from);
+  return st;
 }
 
 void export_end(ExportFolder *x) {

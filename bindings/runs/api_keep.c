@@ -1,0 +1,263 @@
+/* api_keep.c - what outlasts a run of weft.h: checkpoints and exports; and evaluations,
+ * which say whether it is worth keeping. */
+#include "api_run.h"
+
+#include "resume.h"
+#include "vm/ckpt/ckpt_store.h"
+#include "vm/weights/run_export.h"
+
+/* ---- calls that take memory of the plan and of the run ---- */
+
+typedef struct KeepCall {
+  weft_run *r;
+  const char *path;
+  weft_status (*fn)(struct KeepCall *c, weft_error *e);
+  weft_status st;
+  weft_error *e;
+} KeepCall;
+
+/* Running out of either memory ends at the same guard. */
+static void call_fn(void *ud) {
+  KeepCall *c = ud;
+  memcpy(arena_guard(c->r->kept), arena_guard(c->r->plan->job.arena), sizeof(jmp_buf));
+  c->st = c->fn(c, c->e);
+}
+
+static weft_status keep_call(weft_run *r, weft_status (*fn)(KeepCall *c, weft_error *e),
+                             const char *path, weft_error *e) {
+  KeepCall c = {.r = r, .path = path, .fn = fn, .e = e};
+  if (!r->kept) r->kept = arena_new(&r->alloc);
+  if (r->kept && arena_try(r->plan->job.arena, call_fn, &c)) return c.st;
+  return err_set(e, WEFT_ENOMEM, "out of memory");
+}
+
+static void clear_notes(weft_run *r) {
+  text_free(&r->notes);
+  r->notes = (Text){0};
+}
+
+void api_note(weft_run *r, const char *text) {
+  if (text) text_printf(&r->notes, "%s%s", r->notes.n ? "\n" : "", text);
+}
+
+const char *weft_run_notes(const weft_run *r) {
+  return r && r->notes.s && !r->notes.oom ? r->notes.s : "";
+}
+
+void api_keep_end(weft_run *r) {
+  saver_close(r->saver);
+  ckpt_close(r->from);
+  export_end(&r->weights);
+  if (r->plan_text) mem_free(NULL, r->plan_text, r->plan_bytes + 1);
+  text_free(&r->notes);
+  arena_free(r->kept);
+  r->saver = NULL, r->from = NULL, r->plan_text = NULL, r->kept = NULL;
+}
+
+/* ---- checkpoints ---- */
+
+/* Opens the data for evaluations; the processes then compare which they have. */
+static weft_status open_val(weft_run *r, weft_error *e) {
+  Job *j = &r->plan->job;
+  weft_status st = job_val(j, &r->alloc, &r->s.val);
+  if (st != WEFT_OK && e) *e = j->e;
+  TRY(st);
+  JobFacts f = {.arena = r->kept, .val = r->s.val};
+  TRY(job_facts(j, &f, e));
+  return run_consensus(r->s.run, f.fact, f.n, e);
+}
+
+/* What a checkpoint of this run says of it, which goes on from `from`, or from none. */
+static weft_status gather_facts(weft_run *r, JobFacts *f, const Ckpt *from,
+                                weft_error *e) {
+  Job *j = &r->plan->job;
+  if (!r->own_tokens && !r->s.data) TRY(api_run_data(r, e));
+  if (j->plan.eval_every && !r->s.val) TRY(open_val(r, e));
+  if (!r->s.weights) TRY(job_weights(j, &r->alloc, &r->s.weights, e));
+  *f = (JobFacts){.arena = r->kept,
+                  .data = r->s.data,
+                  .val = r->s.val,
+                  .weights = r->s.weights,
+                  .steps = j->plan.steps,
+                  .resumed = from ? arena_printf(r->kept, "step %lld, %s",
+                                                 (long long)from->m.step, from->m.id)
+                                  : "no checkpoint"};
+  TRY(job_facts(j, f, e));
+  return resume_facts(j, f, &r->fact, &r->nfact, e);
+}
+
+static void say(void *ud, bool warning, const char *text) {
+  if (warning) api_note(ud, text);
+}
+
+static weft_status beside(void *ud, const char *ckpt, const Dir *in, const char *name,
+                          weft_error *e) {
+  const weft_run *r = ud;
+  return export_ckpt(&r->weights, r->c, ckpt, in, name, e);
+}
+
+static weft_status open_saver(KeepCall *c, weft_error *e) {
+  weft_run *r = c->r;
+  Job *j = &r->plan->job;
+  JobFacts f;
+  char mesh[96];
+  TRY(gather_facts(r, &f, r->from, e));
+  if (!r->plan_text)
+    TRY(file_read(NULL, r->plan->path, FILE_CODE_MAX, &r->plan_text, &r->plan_bytes, e));
+  export_end(&r->weights);
+  if (j->plan.checkpoint.consolidated)
+    TRY(export_files(&r->weights, j, &(ExportHow){.dtype = DT_ACT}, r->s.weights, e));
+  SaverOptions o = {.plan = &j->plan,
+                    .plan_text = r->plan_text,
+                    .mesh = arena_str(r->kept, mesh_text(&j->mesh, mesh)),
+                    .fact = r->fact,
+                    .nfact = r->nfact,
+                    .from = r->from,
+                    .end = j->plan.steps,
+                    .weights = beside,
+                    .say = say,
+                    .ud = r};
+  return saver_open(r->s.run, &o, &r->saver, e);
+}
+
+static weft_status has_folder(const weft_run *r, const char *what, weft_error *err) {
+  if (r->plan->job.plan.checkpoint.dir) return WEFT_OK;
+  return err_set(err, WEFT_EUSAGE, "%s needs a plan with checkpoint = { dir = ... }",
+                 what);
+}
+
+weft_status weft_run_save(weft_run *r, int64_t step, weft_error *err) {
+  err_clear(err);
+  TRY(need(r, "the run", err));
+  TRY(has_folder(r, "weft_run_save", err));
+  TRY(api_run_filled(r, err));
+  if (step < 0)
+    return err_set(err, WEFT_EUSAGE,
+                   "a checkpoint is of the state after 0 steps or more, "
+                   "got %lld",
+                   (long long)step);
+  clear_notes(r);
+  if (!r->saver) TRY(keep_call(r, open_saver, NULL, err));
+  return saver_now(r->saver, step, &r->s.best, err);
+}
+
+static void skip(void *ud, const char *name, const weft_error *why) {
+  weft_run *r = ud;
+  text_printf(&r->notes,
+              "%sthe checkpoint %s is incomplete or damaged and is skipped: %s: %s",
+              r->notes.n ? "\n" : "", name, why->file, why->text);
+}
+
+static weft_status find(const KeepCall *c, Ckpt **out, weft_error *e) {
+  const char *path;
+  bool none;
+  if (!c->path)
+    return store_newest(c->r->kept, c->r->plan->job.plan.checkpoint.dir, skip, c->r, out,
+                        e);
+  TRY(store_find(c->r->kept, c->path, &path, &none, e));
+  return ckpt_open(path, out, e);
+}
+
+/* Whether this run may go on from it; the processes must have found the same one. */
+static weft_status check(weft_run *r, const Ckpt *from, weft_error *e) {
+  JobFacts f;
+  Text notes = {0};
+  TRY(ckpt_fits(from, r->c, e));
+  TRY(gather_facts(r, &f, from, e));
+  weft_status st = resume_check(from, r->fact, r->nfact, &notes, e);
+  if (st == WEFT_OK && notes.n) api_note(r, notes.s);
+  text_free(&notes);
+  return st == WEFT_OK ? run_consensus(r->s.run, f.fact, f.n, e) : st;
+}
+
+static weft_status load_ckpt(void *ud, Run *run, weft_error *e) {
+  return ckpt_load(ud, run, e);
+}
+
+static weft_status resume(KeepCall *c, weft_error *e) {
+  weft_run *r = c->r;
+  Ckpt *from = NULL;
+  TRY(find(c, &from, e));
+  weft_status st = from ? check(r, from, e) : WEFT_OK;
+  if (st == WEFT_OK && from) {
+    r->s.fill = load_ckpt, r->s.fill_from = from;
+    st = api_run_fill(r, e);
+    r->s.fill = NULL, r->s.fill_from = NULL;
+  }
+  if (st != WEFT_OK) {
+    ckpt_close(from);
+    return st;
+  }
+  saver_close(r->saver); /* one that is of another run's checkpoints */
+  ckpt_close(r->from);
+  r->saver = NULL, r->from = from;
+  return WEFT_OK;
+}
+
+weft_status weft_run_resume(weft_run *r, const char *path, int64_t *step,
+                            weft_error *err) {
+  err_clear(err);
+  TRY(need(r, "the run", err));
+  TRY(need(step, "the output argument for the step", err));
+  *step = 0;
+  if (!path) TRY(has_folder(r, "weft_run_resume without a path", err));
+  clear_notes(r);
+  TRY(keep_call(r, resume, path, err));
+  if (!r->from) return weft_run_init(r, err); /* there is none yet */
+  *step = r->from->m.step;
+  return WEFT_OK;
+}
+
+/* ---- exports ---- */
+
+static weft_status export_folder(KeepCall *c, weft_error *e) {
+  weft_run *r = c->r;
+  ExportFolder x;
+  weft_status st = export_begin(&x, &r->plan->job, &(ExportHow){.dtype = DT_ACT}, c->path,
+                                r->s.weights, e);
+  if (st == WEFT_OK) st = run_export(r->s.run, &x.out, e);
+  export_end(&x);
+  return st;
+}
+
+weft_status weft_run_export(weft_run *r, const char *folder, weft_error *err) {
+  err_clear(err);
+  TRY(need(r, "the run", err));
+  TRY(need(folder, "the folder", err));
+  TRY(api_run_filled(r, err));
+  clear_notes(r);
+  return keep_call(r, export_folder, folder, err);
+}
+
+/* ---- evaluations ---- */
+
+static weft_status begin_evaluations(KeepCall *c, weft_error *e) {
+  return open_val(c->r, e);
+}
+
+weft_status weft_run_evaluate(weft_run *r, int64_t batches, weft_evaluation *out,
+                              weft_error *err) {
+  StepResult result = {0};
+  err_clear(err);
+  TRY(need(r, "the run", err));
+  TRY(need(out, "the output argument for the evaluation", err));
+  *out = (weft_evaluation){0};
+  const Plan *p = &r->plan->job.plan;
+  if (!r->c->eval)
+    return err_set(err, WEFT_EUSAGE,
+                   "the plan has no evaluations: say data.val and train.eval_every");
+  if (batches < 0)
+    return err_set(err, WEFT_EUSAGE,
+                   "an evaluation takes 1 batch or more, 0: as many as "
+                   "the plan says, got %lld",
+                   (long long)batches);
+  TRY(api_run_filled(r, err));
+  if (!r->s.val) TRY(keep_call(r, begin_evaluations, NULL, err));
+  TRY(run_evaluate(r->s.run, r->s.val, batches ? batches : p->eval_batches, &result,
+                   err));
+  *out = (weft_evaluation){.loss = result.eval_loss,
+                           .cross_entropy = result.eval_entropy,
+                           .tokens = result.eval_tokens,
+                           .ms = result.eval_ms};
+  return WEFT_OK;
+}
