@@ -30,6 +30,7 @@ local rows = {
                     { attention_multiplier = 0.0078125, logits_scaling = 16.0,
                       embedding_multiplier = 12.0, residual_multiplier = 0.22,
                       tie_word_embeddings = true }) },
+  apertus = { sizes("apertus", { 4096, 21504, 32, 32, 8, 131072 }) },            -- Apertus-8B
   arcee = { sizes("arcee", { 2560, 18432, 36, 20, 4, 128004 }, { head_dim = 128 }) }, -- AFM-4.5B
   hy_v3 = { { "hy_v3" }, nodes = 16 },                                         -- Hunyuan 3
   kimi_k2 = { "kimi-k2", nodes = 64, ep = 64, seq = 1024 },

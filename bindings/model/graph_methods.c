@@ -18,42 +18,9 @@ enum { MAX_IN = 8, MAX_OUT = 8 }; /* graph_op makes up to 8 results */
 
 /* ---- attributes ---- */
 
-/* By their names in op_attrs.c; those in front must be given. */
 static const OpKeys op_keys[] = {
-    {OP_linear, 0, {"layout"}},
-    {OP_scale, 1, {"scale"}},
-    {OP_dropout, 1, {"rate", "site"}},
-    {OP_noise, 1, {"rate", "site"}},
-    {OP_gelu, 0, {"kind"}},
-    {OP_soft_cap, 1, {"soft_cap"}},
-    {OP_clamp, 1, {"limit"}},
-    {OP_clamped_swiglu, 2, {"scale", "limit"}},
-    {OP_rmsnorm, 1, {"eps", "zero_centered", "head_dim"}},
-    {OP_layernorm, 1, {"eps", "zero_centered"}},
-    {OP_gate, 0, {"kind"}},
-    {OP_split, 1, {"n"}},
-    {OP_rope,
-     2,
-     {"head_dim", "theta", "rope_factor", "rope_low", "rope_high", "rope_original",
-      "rope_factors", "rope_scale", "yarn", "rotary_dim", "rotary_from", "interleaved",
-      "length", "length_scale"}},
-    {OP_split_heads, 2, {"head_dim", "head_part"}},
-    {OP_join_heads, 2, {"head_dim", "head_part"}},
-    {OP_attention,
-     1,
-     {"head_dim", "scale", "value_dim", "rate", "site", "window", "soft_cap"}},
-    {OP_ssm_steps, 0, {"eps", "limit"}},
-    {OP_ssm_scan, 1, {"head_dim"}},
-    {OP_route, 1, {"topk", "score", "norm_topk", "groups", "topk_group", "n", "scale"}},
-    {OP_sinkhorn, 1, {"n"}},
-    {OP_expert_counts, 1, {"experts", "n"}},
-    {OP_router_loss, 1, {"topk", "score", "aux", "z"}},
-    {OP_grouped_linear, 0, {"layout"}},
-    {OP_permute, 1, {"experts", "capacity", "bound", "drop"}},
-    {OP_ce_max, 1, {"vocab"}},
-    {OP_ce_sum, 1, {"vocab"}},
-    {OP_offset, 1, {"scale"}},
-    {OP_divergence_sums, 1, {"beta", "vocab"}},
+#define TAKES(op, needed, ...) {OP_##op, needed, {__VA_ARGS__}},
+#include "vm/graph/attrs.def"
 };
 
 const OpKeys *graph_op_keys(int code) {

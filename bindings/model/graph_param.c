@@ -1,4 +1,6 @@
-/* graph_param.c - g:param(name, dims, opts): a parameter with tagged dimensions. */
+/* graph_param.c - g:param(name, dims, opts): a parameter with tagged dimensions; and
+ * g:buffer(name, value): a number beside them. */
+#include <math.h>
 #include <string.h>
 
 #include "bindings/plan_table/plan_table.h"
@@ -136,6 +138,15 @@ static void param_dims(lua_State *L, int arg, ParamWork *w) {
   }
 }
 
+/* Reads the number that all elements begin as. */
+static void init_number(lua_State *L, ParamWork *w, const char *what) {
+  w->init = INIT_NUMBER;
+  w->std = (float)lua_tonumber(L, -1);
+  if (!isfinite((double)w->std))
+    luaL_error(L, "%s: init must be a finite number, got %s", what,
+               plain_tostring(L, -1));
+}
+
 static void param_options(lua_State *L, int arg, ParamWork *w) {
   static const char *const known[] = {"init", "std"};
   static const char *const inits[] = {"normal", "zeros", "ones"};
@@ -146,34 +157,69 @@ static void param_options(lua_State *L, int arg, ParamWork *w) {
   if (!lua_istable(L, arg))
     luaL_error(L, "%s: the third argument is a table of options (init, std)", what);
   check_keys(L, arg, known, LEN(known), 0, what);
-  if (field_push(L, arg, "init") != LUA_TNIL) {
+  int type = field_push(L, arg, "init");
+  if (type == LUA_TNUMBER) {
+    init_number(L, w, what);
+  } else if (type != LUA_TNIL) {
     const char *s = lua_tostring(L, -1);
     int i = 0;
     while (i < LEN(inits) && !str_eq(s, inits[i])) i++;
     if (i == LEN(inits))
-      luaL_error(L, "%s: init must be \"normal\", \"zeros\" or \"ones\", got %s", what,
-                 plain_tostring(L, -1));
+      luaL_error(L,
+                 "%s: init must be \"normal\", \"zeros\", \"ones\" or a number, got %s",
+                 what, plain_tostring(L, -1));
     w->init = (InitKind)i;
   }
   if (field_push(L, arg, "std") != LUA_TNIL) {
-    w->std = (float)lua_tonumber(L, -1);
-    if (lua_type(L, -1) != LUA_TNUMBER || !(w->std >= 0 && w->std < 1e6f))
+    float std = (float)lua_tonumber(L, -1);
+    if (lua_type(L, -1) != LUA_TNUMBER || !(std >= 0 && std < 1e6f))
       luaL_error(L, "%s: std must be a number from 0 and below 1e6, got %s", what,
                  plain_tostring(L, -1));
+    if (w->init != INIT_NORMAL) luaL_error(L, "%s: std is of init = \"normal\"", what);
+    w->std = std;
   }
   lua_pop(L, 3);
+}
+
+typedef struct BufferWork {
+  Graph *g;
+  const char *name;
+  float value;
+} BufferWork;
+
+static weft_status make_buffer(void *arg, weft_error *e) {
+  BufferWork *w = arg;
+  return graph_buffer(w->g, w->name, w->value, e);
+}
+
+/* The name that is argument 2 of a method. */
+static const char *name_arg(lua_State *L, const char *method) {
+  if (lua_type(L, 2) != LUA_TSTRING)
+    luaL_error(L, "g:%s: the first argument is the %s's name, got %s", method,
+               *method == 'p' ? "parameter" : "buffer", luaL_typename(L, 2));
+  const char *name = lua_tostring(L, 2);
+  if (has_control(name))
+    luaL_error(L, "g:%s: the name \"%s\" has control characters", method, name);
+  return name;
+}
+
+/* g:buffer(name, value) */
+int graph_buffer_method(lua_State *L) {
+  GraphUd *u = graph_self(L);
+  BufferWork w = {.g = u->graph, .name = name_arg(L, "buffer")};
+  w.value = (float)lua_tonumber(L, 3);
+  if (lua_type(L, 3) != LUA_TNUMBER || !isfinite((double)w.value))
+    return luaL_error(L, "g:buffer(\"%s\"): a finite number is expected, got %s", w.name,
+                      plain_tostring(L, 3));
+  graph_do(L, u, make_buffer, &w);
+  return 0;
 }
 
 /* g:param(name, { { tag, size, unit =, parts = }, ... }, { init =, std = }) */
 int graph_param_method(lua_State *L) {
   GraphUd *u = graph_self(L);
   ParamWork w = {.g = u->graph, .line = graph_line(L, u)};
-  if (lua_type(L, 2) != LUA_TSTRING)
-    return luaL_error(L, "g:param: the first argument is the parameter's name, got %s",
-                      luaL_typename(L, 2));
-  w.name = lua_tostring(L, 2);
-  if (has_control(w.name))
-    return luaL_error(L, "g:param: the name \"%s\" has control characters", w.name);
+  w.name = name_arg(L, "param");
   if (lua_gettop(L) > 4)
     return luaL_error(L, "g:param(\"%s\") takes a name, dimensions and options", w.name);
   param_dims(L, 3, &w);

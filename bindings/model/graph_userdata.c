@@ -312,6 +312,7 @@ void graph_make_types(lua_State *L) {
                                      {"doc_starts", g_doc_starts},
                                      {"layer", g_layer},
                                      {"param", graph_param_method},
+                                     {"buffer", graph_buffer_method},
                                      {"unit", g_unit},
                                      {"moe", g_moe},
                                      {"mtp", g_mtp},

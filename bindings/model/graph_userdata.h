@@ -55,8 +55,9 @@ int graph_line(lua_State *L, const GraphUd *u);
 typedef weft_status (*GraphWork)(void *arg, weft_error *e);
 void graph_do(lua_State *L, GraphUd *u, GraphWork fn, void *arg);
 
-/* g:param */
+/* g:param, g:buffer */
 int graph_param_method(lua_State *L);
+int graph_buffer_method(lua_State *L);
 
 /* The attributes that a forward op takes; the first `need` are required. */
 enum { MAX_ATTR = 14 };

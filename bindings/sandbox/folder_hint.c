@@ -16,11 +16,6 @@ typedef struct Looked {
   bool model, checkpoint;
 } Looked;
 
-static bool ends_with(const char *name, const char *end) {
-  size_t n = strlen(name), k = strlen(end);
-  return n > k && strcmp(name + n - k, end) == 0;
-}
-
 static void add_plan(Looked *l, const char *name) {
   int at = MIN(l->plans, SHOWN);
   l->plans++;
@@ -35,7 +30,7 @@ static bool look(void *ud, const char *entry) {
   if (strcmp(entry, "config.json") == 0) l->model = true;
   if (strcmp(entry, MANIFEST_NAME) == 0 || strncmp(entry, "step-", 5) == 0)
     l->checkpoint = true;
-  if (ends_with(entry, ".lua") && !ends_with(entry, ".d.lua") && entry[0] != '.')
+  if (str_ends(entry, ".lua") && !str_ends(entry, ".d.lua") && entry[0] != '.')
     add_plan(l, shown);
   if (!l->settings)
     l->settings = settings_hint(l->a, arena_printf(l->a, "%s/%s", l->folder, shown));

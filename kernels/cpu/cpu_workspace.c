@@ -72,6 +72,7 @@ uint64_t cpu_work(int op, const KernelArgs *a) {
   if (op == OP_ssm_scan || op == OP_ssm_scan_dx) return scan(a, op == OP_ssm_scan_dx);
   if (op == OP_attention_dx || op == OP_attention_part_dx) return attention_dx(a);
   if (op == OP_sqnorm || op == OP_unit_norm) return SQNORM_BLOCKS * sizeof(double);
+  if (op == OP_xielu_dw) return SQNORM_BLOCKS * sizeof(double[2]);
   if (op == OP_permute && a->attr->drop == DROP_PROBS)
     return (uint64_t)count_of(&a->in[1]) * sizeof(Choice);
   if (linear_ce(op)) return linear_ce_work(op, a);

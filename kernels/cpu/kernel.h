@@ -128,7 +128,7 @@ typedef struct Choice {
   int32_t at;
 } Choice;
 
-/* Most blocks for the sum of the gradient norm (step_scalars.c). */
+/* Most blocks of a sum over a whole tensor (step_scalars.c, xielu.c). */
 enum { SQNORM_BLOCKS = 256 };
 
 #endif

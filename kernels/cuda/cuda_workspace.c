@@ -177,6 +177,7 @@ uint64_t cuda_work(int op, const KernelArgs *a) {
   case OP_router_logits_dw: return x->dtype == DT_BF16 ? router_planes(&a->in[1]) : 0;
   case OP_unit_norm:
   case OP_sqnorm: return CUDA_NORM_BLOCKS * sizeof(double);
+  case OP_xielu_dw: return CUDA_NORM_BLOCKS * sizeof(double[2]);
   case OP_factored_norm: return (uint64_t)a->out[0].dim[0] * sizeof(double[2]);
   case OP_factored_step: return (uint64_t)a->in[4].dim[0] * sizeof(double[2]);
   case OP_attention_dx:

@@ -479,7 +479,7 @@ end
 
 models.architectures = {}
 for _, name in ipairs {
-  "arcee", "cohere2", "deepseek_v3", "ernie4_5", "falcon_h1", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2",
+  "apertus", "arcee", "cohere2", "deepseek_v3", "ernie4_5", "falcon_h1", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2",
   "gpt_oss", "granite", "hy_v3", "kimi_k2", "laguna", "llama", "minimax_m2", "mimo_v2_flash", "ministral", "ministral3",
   "mistral", "mixtral", "nemotron", "nemotron_h",
   "olmo2", "olmo3", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "starcoder2", "step3p5",

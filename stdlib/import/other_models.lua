@@ -21,7 +21,7 @@ local begins = {
   { "llama-3_3-nemotron", "a Llama whose layers differ" }, { "llama-3_1-nemotron", "a Llama whose layers differ" },
   { "phi-3-mini-128k", LONGROPE }, { "phi-3-medium-128k", LONGROPE },
   { "kimi-k2.5", "a Kimi K2, with images" }, { "nemotron-h", "a hybrid of Mamba and attention" },
-  { "apertus", "an Apertus" }, { "afm", "an AFM" },
+  { "afm", "an AFM" },
   { "gemma-3n", "a Gemma 3n, with images and sound" }, { "gemma-3", "a Gemma 3, with images" },
   { "gemma", "a Gemma" }, { "diffusiongemma", "a Gemma" },
   { "phi-4-mini", LONGROPE }, { "phi-3.5", LONGROPE }, { "phi", "a Phi" },

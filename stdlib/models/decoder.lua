@@ -96,7 +96,7 @@ local function mlp(g, c, x, name, width, o, i)
   local hidden, ffn = { "hidden", c.hidden_size }, { "ffn", width }
   if o.activation then
     local up = linear(g, c, x, name .. "." .. called(o, "up"), ffn, hidden, o.mlp_bias)
-    return linear(g, c, o.activation(g, up), name .. "." .. called(o, "down"), hidden, ffn, o.mlp_bias)
+    return linear(g, c, o.activation(g, up, name), name .. "." .. called(o, "down"), hidden, ffn, o.mlp_bias)
   end
   local gate = linear(g, c, x, name .. ".gate_proj", ffn, hidden, o.mlp_bias)
   local up = linear(g, c, x, name .. ".up_proj", ffn, hidden, o.mlp_bias)
@@ -129,6 +129,7 @@ decoder.NORMS = {
   after = { false, "post_attention_layernorm", false, "post_feedforward_layernorm" },
   around = { "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
              "post_feedforward_layernorm" },
+  apertus = { "attention_layernorm", false, "feedforward_layernorm", false },
   glm4 = { "input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm",
            "post_mlp_layernorm" },
 }
@@ -238,7 +239,7 @@ end
 --   norms           see decoder.NORMS
 --   norm(g, c, x, name, dim)  in the place of an RMSNorm
 --   glu(g, gate, up, c, i)  in the place of silu(gate) * up
---   activation(g, up)  of an MLP without a gate
+--   activation(g, up, name)  of an MLP without a gate, the module `name`
 --   attention(g, c, x, name, options, i)  in the place of decoder.attention
 --   experts(c, i)   what moe.block takes, or nothing for a layer with an MLP; and `shared`,
 --                   the width of an MLP beside the experts, shared_name, its module, and

@@ -417,7 +417,7 @@ START_TEST(models_by_name_folder_and_class) {
   import_plan_has("rms_norm_eps = 1e-05,");
   import_plan_has("sliding_window = 4096,");
   import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=google/gemma-3-4b-it",
-               "error: google/gemma-3-4b-it is a Gemma 3, with images; weft has arcee");
+               "error: google/gemma-3-4b-it is a Gemma 3, with images; weft has apertus");
   import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=me/mine-3b",
                "the sizes of me/mine-3b are not in weft's table of public models");
   import_fails(1, "a.yaml", "model.pretrained_model_name_or_path=null", "name no model");

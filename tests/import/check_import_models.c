@@ -239,7 +239,7 @@ END_TEST
 START_TEST(other_names_say_what_they_are) {
   put_name(others[_i].name);
   import_fails(1, "a.yaml", "",
-               arena_printf(scratch_arena, "%s is %s; weft has arcee", others[_i].name,
+               arena_printf(scratch_arena, "%s is %s; weft has apertus", others[_i].name,
                             others[_i].is));
 }
 END_TEST

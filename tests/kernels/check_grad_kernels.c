@@ -36,11 +36,15 @@ static double objective(const Problem *f, const GradCase *g, const Problem *b) {
   return sum;
 }
 
-/* Where, on both sides of 0, an op has no slope; nan: nowhere. */
-static double kink_of(int op, const OpAttr *a) {
-  if (op == OP_relu_dx) return 0;
-  bool clamps = op == OP_clamped_swiglu_dx || op == OP_clamp_dx;
-  return clamps ? (double)a->limit : (double)NAN;
+/* Whether an op has no slope at x, or nearer to it than h. */
+static bool near_kink(int op, const OpAttr *a, double x, double h) {
+  switch (op) {
+  case OP_relu_dx: return fabs(x) < h;
+  case OP_clamp_dx:
+  case OP_clamped_swiglu_dx: return fabs(fabs(x) - (double)a->limit) < h;
+  case OP_xielu_dx: return fabs(x) < h || fabs(x - (double)a->eps) < h;
+  default: return false;
+  }
 }
 
 /* Compares some 15 elements of the gradient of input x. */
@@ -53,7 +57,7 @@ static int check_input(const GradCase *g, Problem *f, const Problem *b, int x,
   for (int64_t i = 0; i < n; i += step, tried++) {
     const double h = 1e-4;
     double *v = &f->in[x].v[i], old = *v;
-    if (fabs(fabs(old) - kink_of(g->op, &f->attr)) < 2 * h) continue;
+    if (near_kink(g->op, &f->attr, old, 2 * h)) continue;
     *v = old + h;
     double up = objective(f, g, b);
     *v = old - h;

@@ -64,7 +64,8 @@ def randomise(model, r):
     """So that no parameter, norms and biases too, has the value that it begins with."""
     spread = r.choice([0.05, 0.15])
     for name, p in list(model.named_parameters()) + list(model.named_buffers()):
-        if name.endswith(("inv_freq", "embed_scale", "mup_vector")) or not p.is_floating_point():
+        same_in_all = ("inv_freq", "embed_scale", "mup_vector", ".act_fn.beta", ".act_fn.eps")
+        if name.endswith(same_in_all) or not p.is_floating_point():
             continue
         centre = p.detach().mean().item() if p.dim() <= 1 and p.numel() else 0.0
         torch.nn.init.normal_(p, centre, 0.1 if p.dim() <= 1 else spread)

@@ -158,6 +158,11 @@ def arcee(r):
         r, attention_bias=coin(r), mlp_bias=coin(r), hidden_act="relu2", **d))
 
 
+def apertus(r):
+    return tf.ApertusConfig(**decoder(
+        r, attention_bias=coin(r), hidden_act="xielu"))
+
+
 def seed_oss(r):
     return tf.SeedOssConfig(**decoder(
         r, head_dim=r.choice([4, 12]), attention_bias=coin(r), attention_out_bias=coin(r),
@@ -455,7 +460,7 @@ def falcon_h1(r):
 
 # By model_type, or by the name of files that have another's.
 FAMILIES = {f.__name__: f for f in (
-    llama, arcee, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5,
+    llama, apertus, arcee, qwen2, qwen3, mistral, ministral, granite, smollm3, olmo2, olmo3, seed_oss, ernie4_5,
     nemotron, glm, glm4, phi, phi3, phi3_long, gemma, gemma2, gemma3_text, gpt2, cohere2, ministral3, starcoder2,
     mixtral, gpt_oss, mimo_v2_flash, qwen2_moe, qwen3_moe, deepseek_v3, moonlight, kimi_k2,
     glm4_moe, glm4_moe_lite, minimax_m2, hy_v3, laguna, step3p5, nemotron_h,

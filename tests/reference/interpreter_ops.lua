@@ -369,6 +369,41 @@ function ops.layernorm_dw(k, x, stats, dy)
   return dw, db
 end
 
+-- Numbers of xielu, and what the second is multiplied by.
+local function xielu(k, a, b)
+  local beta, eps = k.attr.beta, k.attr.eps or 0
+  local function below(v)
+    local m = v < eps and v or eps
+    return exp(m) - 1 - v
+  end
+  return math.log(1 + exp(a[1])), beta + math.log(1 + exp(b[1])), below, beta, eps
+end
+
+function ops.xielu(k, x, a, b)
+  local p, n, below, beta = xielu(k, a, b)
+  return map(x, function(v) return (v > 0 and p * v * v or n * below(v)) + beta * v end)
+end
+
+function ops.xielu_dx(k, x, a, b, dy)
+  local p, n, _, beta, eps = xielu(k, a, b)
+  return map(x, function(v, i)
+    return dy[i] * ((v > 0 and 2 * p * v or n * ((v > eps and 0 or exp(v)) - 1)) + beta)
+  end)
+end
+
+function ops.xielu_dw(k, x, a, b, dy)
+  local _, _, below = xielu(k, a, b)
+  local da, db = 0, 0
+  for i, v in ipairs(x) do
+    if v > 0 then
+      da = da + dy[i] * v * v * sigmoid(a[1])
+    else
+      db = db + dy[i] * below(v) * sigmoid(b[1])
+    end
+  end
+  return { da }, { db }
+end
+
 function ops.center(k, x)
   local C = last(k.dims[1])
   return map(x, function(v, i)

@@ -33,6 +33,8 @@ const GradCase grad_case[] = {
     {OP_relu_dx, OP_relu, "x0 d0", "0", false},
     {OP_clamp_dx, OP_clamp, "x0 d0", "0", false},
     {OP_soft_cap_dx, OP_soft_cap, "y0 d0", "0", false},
+    {OP_xielu_dx, OP_xielu, "x0 x1 x2 d0", "0", false},
+    {OP_xielu_dw, OP_xielu, "x0 x1 x2 d0", "1 2", false},
     {OP_clamped_swiglu_dx, OP_clamped_swiglu, "x0 d0", "0", false},
     {OP_silu_mul_dx, OP_silu_mul, "x0 x1 d0", "0 1", false},
     {OP_swiglu_dx, OP_swiglu, "x0 d0", "0", false},

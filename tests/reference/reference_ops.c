@@ -186,6 +186,41 @@ static void soft_cap(RefArgs *a) {
     OUT(0)[i] = a->attr->soft_cap * tanh(IN(0)[i] / a->attr->soft_cap);
 }
 
+/* ---- xielu ---- its numbers, and what the second one is multiplied by */
+
+static double softplus(double x) { return log1p(exp(x)); }
+static double below_0(const RefArgs *a, double x) {
+  return expm1(fmin(x, a->attr->eps)) - x;
+}
+
+static void xielu(RefArgs *a) {
+  double p = softplus(*IN(1)), n = a->attr->beta + softplus(*IN(2));
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double x = IN(0)[i];
+    OUT(0)[i] = (x > 0 ? p * x * x : n * below_0(a, x)) + a->attr->beta * x;
+  }
+}
+
+static void xielu_dx(RefArgs *a) {
+  double p = softplus(*IN(1)), n = a->attr->beta + softplus(*IN(2));
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double x = IN(0)[i], below = n * ((x > a->attr->eps ? 0 : exp(x)) - 1);
+    OUT(0)[i] = IN(3)[i] * ((x > 0 ? 2 * p * x : below) + a->attr->beta);
+  }
+}
+
+static void xielu_dw(RefArgs *a) {
+  start(a, 0);
+  start(a, 1);
+  for (int64_t i = 0; i < ref_count(&a->in[0]); i++) {
+    double x = IN(0)[i], dy = IN(3)[i];
+    if (x > 0)
+      *OUT(0) += dy * x * x * sigmoid(*IN(1));
+    else
+      *OUT(1) += dy * below_0(a, x) * sigmoid(*IN(2));
+  }
+}
+
 /* One pair (g, u) of clamped_swiglu. */
 typedef struct RefGate {
   double g, u, s;

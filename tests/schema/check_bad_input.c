@@ -429,7 +429,7 @@ static const struct {
             "1 error\n"},
     {"{\"model_type\": \"mamba\"}",
      "~hf.lua:5: error: plan.model: there is no model \"mamba\" (architectures: "
-     "arcee, cohere2, deepseek_v3, ernie4_5, "},
+     "apertus, arcee, cohere2, deepseek_v3, "},
     {"{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\"}}",
      "hf.lua:5: error: plan.model: model/config.json: \"gemma3\" is a model of images or "
      "sound around one of text (text_config), and models of text alone are trained here "

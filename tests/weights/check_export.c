@@ -109,6 +109,67 @@ START_TEST(biases_of_routers_are_not_narrowed) {
 }
 END_TEST
 
+/* ---- buffers ---- */
+
+#define APERTUS                                                                          \
+  "hidden_size = 16, intermediate_size = 24, num_hidden_layers = 2, vocab_size = 32, "   \
+  "num_attention_heads = 2, num_key_value_heads = 2"
+
+static float number_in(const char *folder, const char *name, const char *type) {
+  SafeTensors *s;
+  float x;
+  must(st_open(NULL, folder, NULL, &s, &scratch_error), &scratch_error, folder);
+  const SafeTensor *t = st_find(s, name);
+  ck_assert_msg(t && t->ndim == 0, "%s is no number", name);
+  ck_assert_str_eq(t->type, type);
+  must(st_read_part(t, 0, 1, &x, &scratch_error), &scratch_error, name);
+  st_close(s);
+  return x;
+}
+
+/* Hugging Face's class begins with whatever is in memory where a file lacks its buffers.
+ */
+START_TEST(buffers_are_read_and_written) {
+  static const char beta[] = "model.layers.1.mlp.act_fn.beta";
+  Exporter f;
+  SafeTensors *s;
+  exporter_start(&f, "weft.model { 'apertus', " APERTUS " }",
+                 "mesh = { tp = 2, pp = 2 }");
+  const char *out = exporter_write(&f, "out", (WeightsOutOptions){0});
+  const char *half = exporter_write(&f, "half", (WeightsOutOptions){.dtype = DT_BF16});
+  ck_assert_double_eq((double)number_in(out, beta, "F32"), 0.5);
+  ck_assert_double_eq((double)number_in(half, beta, "BF16"), 0.5);
+  ck_assert_double_eq_tol(
+      (double)number_in(half, "model.layers.0.mlp.act_fn.eps", "BF16"), -1e-6, 1e-8);
+  for (int i = 0; i < 2; i++) {
+    must(st_open(NULL, i ? half : out, NULL, &s, &scratch_error), &scratch_error, out);
+    must(run_load(f.run, s, &scratch_error), &scratch_error, "load");
+    if (!i)
+      same_tensors(
+          exporter_write(&f, "like", (WeightsOutOptions){.like = s, .dtype = DT_ACT}),
+          out);
+    st_close(s);
+  }
+  /* Another number is another model. */
+  must(st_open(NULL, half, NULL, &s, &scratch_error), &scratch_error, half);
+  uint64_t at = st_find(s, beta)->at;
+  st_close(s);
+  FILE *file = fopen(arena_printf(scratch_arena, "%s/model.safetensors", half), "r+b");
+  ck_assert_ptr_nonnull(file);
+  ck_assert_int_eq(fseek(file, (long)at, SEEK_SET), 0);
+  ck_assert_uint_eq(fwrite("\x80\x3e", 1, 2, file), 2);
+  ck_assert_int_eq(fclose(file), 0);
+  must(st_open(NULL, half, NULL, &s, &scratch_error), &scratch_error, half);
+  ck_assert_int_eq(run_load(f.run, s, &scratch_error), WEFT_EFILE);
+  ck_assert_msg(strstr(scratch_error.text,
+                       "act_fn.beta: is 0.25, the model computes with 0.5") != NULL,
+                "%s", scratch_error.text);
+  err_clear(&scratch_error);
+  st_close(s);
+  exporter_end(&f);
+}
+END_TEST
+
 START_TEST(untouched_weights_keep_every_byte) {
   const char *model = case_at(_i).model, *mesh = case_at(_i).mesh;
   Exporter f;
@@ -725,6 +786,7 @@ Suite *export_suite(void) {
   tcase_set_timeout(t, 600);
   tcase_add_loop_test(t, untouched_weights_keep_every_byte, 0, CASES);
   tcase_add_loop_test(t, biases_of_routers_are_not_narrowed, 0, 2);
+  tcase_add_test(t, buffers_are_read_and_written);
   tcase_add_loop_test(t, every_copy_is_loaded, 0, 4 * LEN(halves));
   tcase_add_loop_test(t, trained_weights_are_those_of_the_run, 0, CASES);
   tcase_add_loop_test(t, further_tokens_keep_every_byte, 0, LEN(shared));

@@ -19,18 +19,13 @@ static bool is_hub_id(const char *path) {
   return *name && *name != '.' && strspn(name, letters) == strlen(name);
 }
 
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), m = strlen(end);
-  return n > m && str_eq(s + n - m, end);
-}
-
 /* Names of models have points, too: "Llama-3.1-8B". */
 static bool is_file_name(const char *path) {
   static const char *const endings[] = {".json", ".jsonl", ".lua",         ".txt",
                                         ".yaml", ".yml",   ".safetensors", ".bin",
                                         ".py",   ".toml",  ".sh",          ".conf"};
   for (int i = 0; i < LEN(endings); i++)
-    if (ends_with(path, endings[i])) return true;
+    if (str_ends(path, endings[i])) return true;
   return false;
 }
 
@@ -63,17 +58,17 @@ const char *absent_pickle(Arena *a, const char *folder) {
 }
 
 const char *absent_convert(Arena *a, const char *folder, const char *name) {
-  if (ends_with(name, ".gguf"))
+  if (str_ends(name, ".gguf"))
     return arena_printf(a,
                         "%s is of llama.cpp, and quantized; weft reads the folder of "
                         "safetensors that it was made of",
                         name);
-  if (ends_with(name, ".pth"))
+  if (str_ends(name, ".pth"))
     return arena_printf(a,
                         "%s is Meta's format; the hub has the same model as a folder "
                         "of safetensors (its name ends in -hf, or has no \"original\")",
                         name);
-  if (ends_with(name, ".bin"))
+  if (str_ends(name, ".bin"))
     return arena_printf(a,
                         "%s is a pickle of PyTorch, which is code and is not read. Once, "
                         "with Transformers: python3 -c 'from transformers import "
@@ -89,9 +84,9 @@ const char *absent_convert(Arena *a, const char *folder, const char *name) {
  * ending alone. */
 static const char *only_plan(const char *start, const char *const *names, int n) {
   const char *found = NULL;
-  size_t m = strlen(start) - (ends_with(start, ".lua") ? strlen(".lua") : 0);
+  size_t m = strlen(start) - (str_ends(start, ".lua") ? strlen(".lua") : 0);
   for (int i = 0; i < n; i++) {
-    if (strncmp(start, names[i], m) || !ends_with(names[i], ".lua")) continue;
+    if (strncmp(start, names[i], m) || !str_ends(names[i], ".lua")) continue;
     if (!names[i][m] || !strchr(" .-_", names[i][m])) continue;
     if (found) return NULL;
     found = names[i];

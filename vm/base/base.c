@@ -350,6 +350,11 @@ void textbuf_printf(TextBuf *t, const char *fmt, ...) {
 
 bool str_eq(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
 
+bool str_ends(const char *s, const char *end) {
+  size_t n = strlen(s), m = strlen(end);
+  return n >= m && strcmp(s + n - m, end) == 0;
+}
+
 bool str_ieq(const char *a, const char *b) {
   if (!a || !b) return a == b;
   for (; *a && *b; a++, b++)

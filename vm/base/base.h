@@ -159,6 +159,7 @@ int str_distance(const char *a, const char *b);
 const char *str_nearest(const char *s, const char *const *names, int n);
 bool str_eq(const char *a, const char *b); /* both may be NULL */
 bool str_ieq(const char *a, const char *b);
+bool str_ends(const char *s, const char *end);
 uint64_t hash_bytes(uint64_t seed, const void *p, size_t n); /* FNV-1a, stable */
 
 #endif

@@ -56,6 +56,14 @@ static void describe_params(const Stages *st, Compiled *c) {
   }
 }
 
+static void describe_buffers(const Graph *g, Compiled *c) {
+  Buffer *to = NEW_N(c->arena, Buffer, g->buffer.n + 1);
+  for (int i = 0; i < g->buffer.n; i++)
+    to[i] = (Buffer){arena_str(c->arena, g->buffer.at[i].name), g->buffer.at[i].value};
+  c->buffer = to;
+  c->nbuffer = g->buffer.n;
+}
+
 typedef struct Work {
   CompileInput in; /* with arenas of its own */
   Arena *result;
@@ -191,6 +199,7 @@ static void describe(Work *w, const Passes *p) {
   for (int i = 0; i < u->ncomm; i++) comm_for(&w->comms, u->comm[i], NULL, 0);
   describe_modules(&p->in.plan->adapter.modules, c);
   describe_params(&p->costs->st, c);
+  describe_buffers(p->in.graph, c);
 }
 
 static weft_status compile_passes(Work *w) {

@@ -158,79 +158,16 @@ enum { ROPE_FACTORS = 64 }; /* pairs of a head that may have one each */
 
 /* Attributes of ops, flat: an op reads the fields its row in ops.def names. */
 typedef struct OpAttr {
-  int32_t layout;        /* linear: 0 weight is [out,in], 1 [in,out] */
-  int32_t head_dim;      /* rope, attention, split_heads, join_heads; rmsnorm: of a group,
-                            0: those of w; ssm_scan: of B and C in a group */
-  int32_t value_dim;     /* attention: the size of a head of v and o; 0: head_dim */
-  int32_t window;        /* attention: the last tokens that a query sees, itself the last
-                            of them; 0: all up to it */
-  int32_t head_part;     /* split_heads, join_heads: elements of a head's first part */
-  int32_t rotary_dim;    /* rope: elements of a head that turn; 0: all of them */
-  int32_t rotary_from;   /* rope: the first of them */
-  int32_t interleaved;   /* rope: pairs are neighbours, not of the two halves */
-  int32_t n;             /* split, concat: parts; pack, unpack: pieces; linear_ce_*: of
-                            the rows; attention: of the sequence, the queries are one; 0
-                            or 1: they are all; route: whose scores are a group's, the
-                            largest, 0: two; expert_counts, sinkhorn: sequences */
-  int32_t dim;           /* collectives, slice: the dimension that is cut */
-  int32_t from;          /* all_to_all: the one that was cut before; matrix_take,
-                            matrix_put: the rank, of attr.cut, that has the matrix */
-  uint32_t axes;         /* collectives, slice: a bit for each ShardAxis */
-  int32_t red;           /* all_reduce: RED_SUM or RED_MAX */
-  int32_t parts;         /* slice, all_gather...: Dim.parts of the cut dimension */
-  int32_t kind;          /* gelu: 0 tanh approximation, 1 erf; gate: 0 sigmoid, 1 log(1 +
-                            exp(s)); steps of optimizers: 1 states are rounded by chance */
-  int32_t inverse;       /* rope: rotate back; matrix_take, matrix_put: transposed */
-  int32_t backend;       /* attention, attention_dx: BACKEND_x, who computes it */
-  int32_t step;          /* attention_part: how far keys and values were shifted; shift:
-                            how far it moves what a rank has */
-  int32_t mirror;        /* slice, pack, unpack, collectives: the second of two parts is
-                            cut from its end; attention: zigzag, see sequence.h */
-  int32_t vocab;         /* cross entropy: true vocabulary size */
-  int32_t experts, topk; /* of experts: all there are, choices of a token */
-  int32_t score;         /* route, router_loss: SCORE_SOFTMAX or SCORE_SIGMOID */
-  int32_t norm_topk, groups, topk_group; /* route */
-  int32_t drop; /* permute: DROP_x, what is not taken; NONE: nothing may be */
-  int32_t site; /* dropout, attention: which one of its unit */
-  uint32_t cut; /* AxisSet whose coordinate the kernel reads as args.index; 0 none */
-  uint32_t heads_cut; /* attention: AxisSet over which heads are cut, args.heads_index */
-  float soft_cap; /* soft_cap: x become soft_cap * tanh(x / soft_cap); attention: scores
-                     do, 0: are as they are */
-  float limit; /* clamped_swiglu, clamp; ssm_steps: the longest step, 0: there is none */
-  int32_t zero_centered; /* rmsnorm, layernorm: 1 + w in the place of w */
-  int32_t fp8;     /* linear_fp8 and its gradients: FP8_TENSORWISE, ..., see op_fp8.h */
-  int32_t fp8_how; /* and amax: FP8_GRADS_E4M3 | FP8_POWERS; FP8_ROWS, FP8_COLUMNS */
-  float eps, scale, theta;
-  /* RoPE scaling; factor 0 = none. As in Llama 3: low and high are turns in `original`
-   * tokens. With `yarn` they are pairs: those up to low turn as ever, those from high on
-   * `factor` times slower; and cosines and sines are multiplied by rope_scale. */
-  float rope_factor, rope_low, rope_high, rope_scale;
-  int32_t rope_original, yarn;
-  /* rope: the frequency of pair i is divided by this; the first one 0: none is */
-  float rope_factors[ROPE_FACTORS];
-  /* rope: what turns becomes longer with each `length` positions; length_scale 0: it does
-   * not */
-  float length_scale;
-  int32_t length;
-  /* factored_*: of a matrix; rows 0: a parameter of so many elements that is none */
-  int32_t rows, cols;
-  int32_t pieces; /* of it that ranks have, by attr.cut */
-  uint32_t flat;  /* AxisSet whose coordinate the kernel reads as args.shard; 0 none */
-  float aux, z;   /* router_loss: coefficients; z also of ce_sum, ce_loss and ce_dx */
-  /* What kernels compute with in f64 before anything becomes an f32. */
-  double capacity;     /* permute: of rows that are as many for each expert; 0: all */
-  double bound;        /* permute: the same for each rank that has experts */
-  double beta;         /* divergence_sums: how much of the mixture is of the second */
-  double rate;         /* dropout, attention: how much of all is dropped */
-  double clip;         /* clip_coef: maximal norm, 0 none */
-  double lr;           /* steps of optimizers: times SC_LR; 0: as it is */
-  double weight_decay; /* steps of optimizers, */
-#define NUMBER(name) double name; /* with numbers and switches of their own, */
+#define INT(name)    int32_t name;
+#define BITS(name)   uint32_t name;
+#define REAL(name)   float name;
+#define LIST(name)   float name[ROPE_FACTORS];
+#define WIDE(name)   double name;
+#define COUNT(name)  uint64_t name;
+#define NUMBER(name) double name;
 #define SWITCH(name) double name;
+#include "attrs.def"
 #include "vm/plan/optimizers.def"
-  uint64_t
-      first; /* matrix_take, matrix_put, factored_*: the first element of the matrix */
-  uint64_t seed; /* and that of the rounding by chance, or of dropout; at most 2^53 */
 } OpAttr;
 /* The size of a head of v and o. */
 static inline int attr_value_dim(const OpAttr *a) {
@@ -320,6 +257,7 @@ typedef enum {
   INIT_ZEROS,
   INIT_ONES,
   INIT_UNIFORM,
+  INIT_NUMBER,      /* std */
   INIT_ROW_NORMS,   /* of magnitudes: the norms of their base's rows, */
   INIT_COLUMN_NORMS /* or columns: see vm/weights/magnitudes.h */
 } InitKind;
@@ -371,11 +309,19 @@ typedef struct SecondModel {
   int units;          /* of it, the first ones of the graph */
 } SecondModel;
 
+/* A number that files of the model have beside its parameters, as a tensor without
+ * dimensions, and that is the same in all of them: a buffer of PyTorch's module. */
+typedef struct Buffer {
+  const char *name;
+  float value;
+} Buffer;
+
 typedef struct Graph {
   Arena *arena;
   VEC(Tensor) t;
   VEC(Op) op; /* forward in execution order, then backward */
   VEC(Param) param;
+  VEC(Buffer) buffer;
   VEC(Unit) unit;
   Names param_names, unit_names; /* of what graph_param and graph_open_unit made */
   int32_t open_unit;             /* -1 outside */
@@ -447,6 +393,8 @@ Tid graph_input(Graph *g, InputKind k);
  * and is an error if the dimensions differ. */
 weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
                         InitKind init, float std, Tid *out, weft_error *e);
+/* A buffer; giving it again is an error if the value differs. */
+weft_status graph_buffer(Graph *g, const char *name, float value, weft_error *e);
 /* Adds an op; its outputs (op_info.nout, for split attr.n) go to out[]. `name` is the
  * module it belongs to or NULL: then the module of its first parameter operand. */
 weft_status graph_op(Graph *g, int code, const Tid *in, int nin, const OpAttr *attr,

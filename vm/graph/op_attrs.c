@@ -1,122 +1,65 @@
-/* op_attrs.c - see op_attrs.h. A field that OpAttr gains needs a row here to be seen; the
- * fields are int32_t, uint32_t, uint64_t (at most 2^53), float or double. */
+/* op_attrs.c - see op_attrs.h. */
 #include "op_attrs.h"
 
-/* INT stands for both kinds of integers, REAL for both of reals. */
-#define INT(name)                                                                        \
-  {                                                                                      \
-#name, offsetof(OpAttr, name),                                                       \
-        _Generic(((OpAttr *)0)->name, int32_t                                            \
-                 : ATTR_INT32, uint32_t                                                  \
-                 : ATTR_UINT32, uint64_t                                                 \
-                 : ATTR_UINT64)                                                          \
-  }
-#define REAL(name)                                                                       \
-  {                                                                                      \
-#name, offsetof(OpAttr, name),                                                       \
-        _Generic(((OpAttr *)0)->name, float                                              \
-                 : ATTR_FLOAT, double                                                    \
-                 : ATTR_DOUBLE)                                                          \
-  }
+/* ---- all attributes ---- lists in the order of names */
+
+#define FIELD(name, storage)                                                             \
+  { #name, offsetof(OpAttr, name), storage }
+static const AttrField of_optimizers[] = {
+#define NUMBER(name) FIELD(name, ATTR_DOUBLE),
+#define SWITCH(name) FIELD(name, ATTR_DOUBLE),
+#include "vm/plan/optimizers.def"
+};
+static const AttrField integer[] = {
+#define INT(name)  FIELD(name, ATTR_INT32),
+#define BITS(name) FIELD(name, ATTR_UINT32),
+#include "attrs.def"
+};
+static const AttrField wide[] = {
+#define WIDE(name)  FIELD(name, ATTR_DOUBLE),
+#define COUNT(name) FIELD(name, ATTR_UINT64),
+#include "attrs.def"
+};
 
 /* An element of a list, as a field. */
 #define ITEM(name, i)                                                                    \
-  { #name "_" #i, offsetof(OpAttr, name) + (1##i - 100) * sizeof(float), ATTR_FLOAT }
+  {#name "_" #i, offsetof(OpAttr, name) + (1##i - 100) * sizeof(float), ATTR_FLOAT},
 #define TEN(name, t)                                                                     \
-  ITEM(name, t##0), ITEM(name, t##1), ITEM(name, t##2), ITEM(name, t##3),                \
-      ITEM(name, t##4), ITEM(name, t##5), ITEM(name, t##6), ITEM(name, t##7),            \
-      ITEM(name, t##8), ITEM(name, t##9)
+  ITEM(name, t##0)                                                                       \
+  ITEM(name, t##1)                                                                       \
+  ITEM(name, t##2)                                                                       \
+  ITEM(name, t##3)                                                                       \
+  ITEM(name, t##4)                                                                       \
+  ITEM(name, t##5) ITEM(name, t##6) ITEM(name, t##7) ITEM(name, t##8) ITEM(name, t##9)
+_Static_assert(ROPE_FACTORS == 64, "an element of a list has no name");
+static const AttrField real[] = {
+#define REAL(name) FIELD(name, ATTR_FLOAT),
+#define LIST(name)                                                                       \
+  TEN(name, 0)                                                                           \
+  TEN(name, 1)                                                                           \
+  TEN(name, 2)                                                                           \
+  TEN(name, 3)                                                                           \
+  TEN(name, 4)                                                                           \
+  TEN(name, 5) ITEM(name, 60) ITEM(name, 61) ITEM(name, 62) ITEM(name, 63)
+#include "attrs.def"
+};
+_Static_assert(
+    (LEN(integer) + LEN(real)) * 4 + (LEN(wide) + LEN(of_optimizers)) * 8 ==
+        sizeof(OpAttr),
+    "attributes are compared as bytes: of those of four bytes there is an even number");
 
-/* Both lists are in the order of names. */
-static const AttrField of_optimizers[] = {
-#define NUMBER(name) REAL(name),
-#define SWITCH(name) REAL(name),
-#include "vm/plan/optimizers.def"
-};
-static const AttrField of_ops[] = {
-    REAL(aux),
-    INT(axes),
-    INT(backend),
-    REAL(beta),
-    REAL(bound),
-    REAL(capacity),
-    REAL(clip),
-    INT(cols),
-    INT(cut),
-    INT(dim),
-    INT(drop),
-    REAL(eps),
-    INT(experts),
-    INT(first),
-    INT(flat),
-    INT(fp8),
-    INT(fp8_how),
-    INT(from),
-    INT(groups),
-    INT(head_dim),
-    INT(head_part),
-    INT(heads_cut),
-    INT(interleaved),
-    INT(inverse),
-    INT(kind),
-    INT(layout),
-    INT(length),
-    REAL(length_scale),
-    REAL(limit),
-    REAL(lr),
-    INT(mirror),
-    INT(n),
-    INT(norm_topk),
-    INT(parts),
-    INT(pieces),
-    REAL(rate),
-    INT(red),
-    REAL(rope_factor),
-    TEN(rope_factors, 0),
-    TEN(rope_factors, 1),
-    TEN(rope_factors, 2),
-    TEN(rope_factors, 3),
-    TEN(rope_factors, 4),
-    TEN(rope_factors, 5),
-    ITEM(rope_factors, 60),
-    ITEM(rope_factors, 61),
-    ITEM(rope_factors, 62),
-    ITEM(rope_factors, 63),
-    REAL(rope_high),
-    REAL(rope_low),
-    INT(rope_original),
-    REAL(rope_scale),
-    INT(rotary_dim),
-    INT(rotary_from),
-    INT(rows),
-    REAL(scale),
-    INT(score),
-    INT(seed),
-    INT(site),
-    REAL(soft_cap),
-    INT(step),
-    REAL(theta),
-    INT(topk),
-    INT(topk_group),
-    INT(value_dim),
-    INT(vocab),
-    REAL(weight_decay),
-    INT(window),
-    INT(yarn),
-    REAL(z),
-    INT(zero_centered),
-};
-/* Nine of them, and those of optimizers, have eight bytes. */
-_Static_assert((sizeof of_ops + 2 * sizeof of_optimizers) / sizeof(AttrField) * 4 +
-                       9 * 4 ==
-                   sizeof(OpAttr),
-               "a field has no row");
+static const struct {
+  const AttrField *at;
+  int n;
+} lists[] = {{integer, LEN(integer)},
+             {real, LEN(real)},
+             {wide, LEN(wide)},
+             {of_optimizers, LEN(of_optimizers)}};
 
 const AttrField *attr_find(const char *name) {
-  for (int i = 0; i < LEN(of_ops); i++)
-    if (str_eq(of_ops[i].name, name)) return &of_ops[i];
-  for (int i = 0; i < LEN(of_optimizers); i++)
-    if (str_eq(of_optimizers[i].name, name)) return &of_optimizers[i];
+  for (int k = 0; k < LEN(lists); k++)
+    for (int i = 0; i < lists[k].n; i++)
+      if (str_eq(lists[k].at[i].name, name)) return &lists[k].at[i];
   return NULL;
 }
 
@@ -132,11 +75,21 @@ static double value_of(const OpAttr *a, const AttrField *x) {
   return 0;
 }
 
+/* The first, by name, of what is left of all lists; NULL: nothing is. */
+static const AttrField *next_field(int *taken) {
+  const AttrField *first = NULL;
+  int of = 0;
+  for (int k = 0; k < LEN(lists); k++) {
+    const AttrField *x = taken[k] < lists[k].n ? &lists[k].at[taken[k]] : NULL;
+    if (x && (!first || strcmp(x->name, first->name) < 0)) first = x, of = k;
+  }
+  taken[of]++;
+  return first;
+}
+
 void attr_each(const OpAttr *a, AttrFn *f, void *ud) {
-  for (int i = 0, k = 0; i + k < LEN(of_ops) + LEN(of_optimizers);) {
-    bool op = k == LEN(of_optimizers) ||
-              (i < LEN(of_ops) && strcmp(of_ops[i].name, of_optimizers[k].name) < 0);
-    const AttrField *x = op ? &of_ops[i++] : &of_optimizers[k++];
+  int taken[LEN(lists)] = {0};
+  for (const AttrField *x; (x = next_field(taken));) {
     double v = value_of(a, x);
     if (v != 0) f(ud, x->name, v);
   }

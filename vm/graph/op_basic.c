@@ -85,6 +85,7 @@ bool op_adds(int code) {
   case OP_linear_ce_back:
   case OP_linear_ce_dw:
   case OP_layernorm_dw:
+  case OP_xielu_dw:
   case OP_cast: return true;
   default: return false;
   }

@@ -308,11 +308,6 @@ static weft_status add_folder(SafeTensors *s, const char *path, weft_error *e) {
        other ? ": " : "", other ? other : "");
 }
 
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), m = strlen(end);
-  return n >= m && str_eq(s + n - m, end);
-}
-
 static weft_status add_path(SafeTensors *s, const char *path, weft_error *e) {
   struct stat st;
   if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return add_folder(s, path, e);
@@ -323,7 +318,7 @@ static weft_status add_path(SafeTensors *s, const char *path, weft_error *e) {
   const char *folder = slash ? arena_strn(s->arena, path, (size_t)(slash - path)) : ".";
   const char *pickle = absent_convert(s->arena, folder, name);
   if (pickle) FAIL(path, "is no safetensors file: %s", pickle);
-  return ends_with(path, ".json") ? add_index(s, path, e) : add_file(s, path, e);
+  return str_ends(path, ".json") ? add_index(s, path, e) : add_file(s, path, e);
 }
 
 /* ---- the handle ---- */

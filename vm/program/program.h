@@ -220,6 +220,8 @@ typedef struct Compiled {
   Program *prog; /* [mesh.size[AXIS_PP]] */
   CompiledParam *param;
   int nparam;
+  const Buffer *buffer; /* of the model's files */
+  int nbuffer;
   int microbatches, micro;  /* per step; sequences per dp rank and microbatch */
   int64_t seq, tokens;      /* of a sequence: all; that a rank reads, seq / cp */
   bool zigzag, documents;   /* how cp cuts sequences: see sequence.h */

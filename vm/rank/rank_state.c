@@ -19,7 +19,8 @@ static void init_values(const CompiledParam *cp, const Rng *rng, uint64_t from, 
       to[k] = (float)((2 * rng_uniform(rng, from + (uint64_t)k) - 1) * cp->std);
     return;
   }
-  for (int64_t k = 0; k < n; k++) to[k] = cp->init == INIT_ONES ? 1.0f : 0.0f;
+  float all = cp->init == INIT_NUMBER ? cp->std : cp->init == INIT_ONES ? 1.0f : 0.0f;
+  for (int64_t k = 0; k < n; k++) to[k] = all;
 }
 
 void param_init(const CompiledParam *cp, uint64_t seed, int64_t from, int64_t n,

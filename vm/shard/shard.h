@@ -13,7 +13,8 @@ typedef enum {
   ROLE_BIAS,
   ROLE_TABLE,
   ROLE_NORM,
-  ROLE_SINKS,       /* of all heads: whole, also where heads are sharded */
+  ROLE_SINKS,       /* of all heads, or numbers of an activation: whole, also where what
+                       reads them is sharded */
   ROLE_EXPERTS,     /* weights (expert, out, in), or (expert, in, out) */
   ROLE_EXPERTS_BIAS /* (expert, out) */
 } ParamRole;

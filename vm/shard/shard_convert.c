@@ -106,12 +106,12 @@ static void change(Change *c, int a, Place want) {
   Tid t = shard_emit_tensor(s, c->logical, p);
   Oid id = shard_emit_op(s, code, 1, 1, c->user, c->phase);
   Op *op = &s->out->op.at[id];
-  int32_t mirror;
+  int32_t mirror, parts = parts_of(c, a, dim, &mirror);
   op->attr = (OpAttr){.axes = axes,
                       .dim = dim,
                       .n = n,
                       .red = was == PL_MAX ? RED_MAX : RED_SUM,
-                      .parts = parts_of(c, a, dim, &mirror),
+                      .parts = parts,
                       .mirror = mirror,
                       .cut = code == OP_slice ? ax_set_mesh(axes) : 0};
   op->recomputed = runs_again(c, code);

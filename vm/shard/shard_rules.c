@@ -269,6 +269,18 @@ bool shard_gate(Shard *s, Oid op) {
   return of == 1 || x.on[AX_TP] != last || shard_whole_heads(s, op, 0, width);
 }
 
+/* Every rank has both numbers, wherever elements are. */
+bool shard_xielu(Shard *s, Oid op) {
+  Place p, x = shard_settled(s, op, 0);
+  shard_need(s, op, 0, x);
+  for (int i = 1; i < 3; i++) {
+    if (!shard_param(s, op, i, ROLE_SINKS, 0, &p)) return false;
+    shard_need(s, op, i, p);
+  }
+  shard_yield(s, op, 0, x);
+  return true;
+}
+
 bool shard_rope(Shard *s, Oid op) {
   Place x = shard_settled(s, op, 0);
   shard_need(s, op, 0, x);

@@ -1,6 +1,8 @@
 /* weights_copies.c - whether tensors that repeat a parameter have its numbers: heads that
  * are tied, copies in layers for further tokens, and what an adapter's folder has of its
  * base. */
+#include "vm/base/f16.h"
+#include "vm/base/plural.h"
 #include "vm/graph/second_model.h"
 #include "vm/io/st_type.h"
 #include "weights_match.h"
@@ -78,6 +80,29 @@ static weft_status check_base(const Compiled *c, const SafeTensors *s,
                  again->name, p->name);
 }
 
+/* That a buffer is what the model computes with, as far as the type of the file can say
+ * that. */
+static weft_status check_buffer(const Compiled *c, const SafeTensor *t, weft_error *e) {
+  const Buffer *b = weights_buffer(c, t->name);
+  if (!b) return WEFT_OK;
+  float is, wanted = b->value;
+  DType type = st_type(t->type)->dtype;
+  if (t->ndim != 0)
+    return err_set(e, WEFT_EFILE,
+                   "the weights do not fit the model:\n  %s: has %d dimension%s, the "
+                   "model's is one number",
+                   t->name, t->ndim, plural(t->ndim, "s"));
+  TRY(st_read_part(t, 0, 1, &is, e));
+  if (type == DT_BF16) wanted = bf16_to_f32(bf16_from_f32(wanted));
+  if (type == DT_F16) wanted = f16_to_f32(f16_from_f32(wanted));
+  if (is == wanted) return WEFT_OK;
+  return err_set(
+      e, WEFT_EFILE,
+      "the weights do not fit the model:\n  %s: is %g, the model computes with "
+      "%g",
+      t->name, (double)is, (double)b->value);
+}
+
 weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e) {
   TRY(check_head(c, s, WEIGHTS_HEAD, e));
   for (int i = 0; i < st_count(s); i++) {
@@ -85,6 +110,7 @@ weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_err
     TRY(check_again(c, s, name, weights_copied(c, name),
                     "layers for further tokens (mtp) share with the model", e));
     TRY(check_base(c, s, st_at(s, i), e));
+    TRY(check_buffer(c, st_at(s, i), e));
   }
   return check_head(c, s, TEACHER_PREFIX WEIGHTS_HEAD, e);
 }

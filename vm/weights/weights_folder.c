@@ -29,6 +29,12 @@ typedef struct OutCopy {
   int param, tensor;
 } OutCopy;
 
+/* A buffer of the model, and where it goes. */
+typedef struct OutBuffer {
+  float value;
+  int tensor;
+} OutBuffer;
+
 struct WeightsOut {
   Arena *arena;
   const weft_alloc *alloc;
@@ -36,6 +42,7 @@ struct WeightsOut {
   VEC(OutTensor) t;
   OutParam *param;
   VEC(OutCopy) copy;
+  VEC(OutBuffer) buffer;
   int nfile;
   StOut **file;
   FolderOut folder;
@@ -133,6 +140,18 @@ static void list_copies(WeightsOut *w, const Compiled *c) {
   }
 }
 
+/* In files of the model those that it has, or that `like` has. */
+static void list_buffers(WeightsOut *w, const Compiled *c) {
+  for (int i = 0; i < c->nbuffer && !w->o->adapter; i++) {
+    const Buffer *b = &c->buffer[i];
+    const SafeTensor *t = w->o->like ? st_find(w->o->like, b->name) : NULL;
+    if (second_prefix(b->name, strlen(b->name)) || (w->o->like && !t)) continue;
+    *VEC_PUSH(w->arena, w->buffer) = (OutBuffer){b->value, w->t.n};
+    add_tensor(w, b->name, 0, (const int64_t[]){0},
+               out_type(w->o, &(CompiledParam){0}, t));
+  }
+}
+
 /* A tensor for each parameter, or for each of `like` that has some. */
 static void list_tensors(WeightsOut *w, const Compiled *c) {
   const SafeTensors *like = w->o->like;
@@ -169,6 +188,7 @@ static void list_tensors(WeightsOut *w, const Compiled *c) {
     w->param[i] = (OutParam){seen[at] - 1, from.first, INT64_MAX};
   }
   list_copies(w, c);
+  list_buffers(w, c);
 }
 
 /* Files are filled one after the other. */
@@ -406,8 +426,20 @@ static weft_status turn(const WeightsOut *w, weft_error *e) {
   return WEFT_OK;
 }
 
+static weft_status put_buffers(const WeightsOut *w, weft_error *e) {
+  for (int i = 0; i < w->buffer.n; i++) {
+    const OutTensor *t = &w->t.at[w->buffer.at[i].tensor];
+    float value = w->buffer.at[i].value;
+    if (t->write.dtype != DT_F32) narrow(t->write.dtype, &value, 1);
+    TRY(st_put(w->file[t->file], t->number, 0, &value, (size_t)dtype_size(t->write.dtype),
+               e));
+  }
+  return WEFT_OK;
+}
+
 weft_status weights_out_finish(WeightsOut *w, weft_error *e) {
   weft_status st = w->folder.first ? turn(w, e) : WEFT_OK;
+  if (st == WEFT_OK && w->folder.first) st = put_buffers(w, e);
   for (int i = 0; i < w->nfile && st == WEFT_OK; i++) {
     StOut *f = w->file[i];
     w->file[i] = NULL;

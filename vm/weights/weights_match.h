@@ -40,6 +40,12 @@ bool weights_packed(const Compiled *c, const char *const *modules, int param,
 weft_status weights_fit(const Compiled *c, const SafeTensors *s, const weft_alloc *a,
                         weft_error *e);
 uint64_t weights_fit_bytes(const Compiled *c);
+/* Whether a tensor that holds no parameter by itself may be there, and is passed over: a
+ * buffer, one of a module for a further token that the model does not have, or the base's
+ * of a parameter that an adapter's folder has, too. */
+bool weights_passed_over(const Compiled *c, const SafeTensors *s, const SafeTensor *t);
+/* The buffer of the model that a tensor of this name is; NULL: none. */
+const Buffer *weights_buffer(const Compiled *c, const char *name);
 /* Ends of names: each layer of multi-token prediction in a file of DeepSeek-V3 repeats
  * the embedding and the head. */
 #define WEIGHTS_EMBEDDING_COPY ".embed_tokens.weight"
@@ -56,8 +62,8 @@ int weights_tied(const Compiled *c, const char *name);
 int weights_of_base(const Compiled *c, const char *name);
 /* Where a file has a head although it is tied, its numbers must be those of the
  * embedding; so must copies in layers of multi-token prediction, and what an adapter's
- * folder has of its base must be the base's, in the narrower type of the two. Reads both.
- */
+ * folder has of its base must be the base's, in the narrower type of the two; and buffers
+ * are the model's. Reads both. */
 weft_status weights_check_tied(const Compiled *c, const SafeTensors *s, weft_error *e);
 
 #endif

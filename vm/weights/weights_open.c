@@ -45,17 +45,12 @@ static weft_status add_teacher(const weft_alloc *a, const char *teacher,
   return st;
 }
 
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), m = strlen(end);
-  return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* Whether it has a row for each token. */
 static bool of_tokens(const char *name) {
   static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
                                      "lm_head.weight", "lm_head.bias"};
   for (int i = 0; i < LEN(ends); i++)
-    if (ends_with(name, ends[i])) return true;
+    if (str_ends(name, ends[i])) return true;
   return false;
 }
 
