@@ -48,14 +48,8 @@ static void rename_modules(lua_State *L, LangPlan *lp, Arena *a) {
   int top = lua_gettop(L), n = 0;
   if (push_architecture(L, lp->arch) && field_push(L, -1, "modules") == LUA_TTABLE) {
     TpRule *rule = NEW_N(a, TpRule, MODULES * lp->plan.ntp + 1);
-    uint8_t *with = NEW_N(a, uint8_t, MODULES * lp->plan.ntp + 1);
-    for (int i = 0; i < lp->plan.ntp; i++) {
-      int more = renamed(L, &lp->plan.tp[i], rule + n, a);
-      if (lp->plan.tp_with) memset(with + n, lp->plan.tp_with[i], (size_t)more);
-      n += more;
-    }
+    for (int i = 0; i < lp->plan.ntp; i++) n += renamed(L, &lp->plan.tp[i], rule + n, a);
     lp->plan.tp = rule;
-    if (lp->plan.tp_with) lp->plan.tp_with = with;
     lp->plan.ntp = n;
   }
   lua_settop(L, top);

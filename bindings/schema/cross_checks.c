@@ -183,8 +183,8 @@ static void check_stages(Cross *c, int64_t layers) {
 /* Names of styles that say what the strategy says, too. */
 static void check_styles(Cross *c) {
   const Plan *p = c->plan;
-  for (int i = 0; i < p->ntp && p->tp_with; i++) {
-    int with = p->tp_with[i];
+  for (int i = 0; i < p->ntp; i++) {
+    int with = p->tp[i].with;
     if (!with) continue;
     const char *path = arena_printf(c->d->arena, "tp_plan[\"%s\"]", p->tp[i].pattern);
     if (with & STYLE_WITH_SEQUENCE && !p->strategy.sequence_parallel)

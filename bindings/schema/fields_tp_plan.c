@@ -47,8 +47,7 @@ static void style_table(Check *c, int t, const char *path, TpRule *rule) {
   lua_settop(L, top);
 }
 
-static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule,
-                    uint8_t *with) {
+static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule) {
   lua_State *L = c->L;
   bool later = false;
   *rule = (TpRule){.pattern = arena_str(c->arena, lua_tostring(L, key))};
@@ -64,7 +63,7 @@ static void tp_rule(Check *c, int t, int key, const char *path, TpRule *rule,
   int style = tp_style_parse(name, &later);
   if (style >= 0 && !later) {
     rule->style = (TpStyle)style;
-    *with = (uint8_t)tp_style_with(name);
+    rule->with = (uint8_t)tp_style_with(name);
     if (lua_istable(L, value)) style_table(c, value, path, rule);
   } else if (later) {
     not_built(c, path, arena_printf(c->arena, "the style \"%s\"", name));
@@ -99,7 +98,6 @@ void field_tp_plan(Check *c, int t, const char *path) {
   }
   int keys = lua_gettop(L), n = (int)lua_rawlen(L, keys), rules = 0;
   TpRule *rule = NEW_N(c->arena, TpRule, n + 1);
-  uint8_t *with = NEW_N(c->arena, uint8_t, n + 1);
   for (int i = 0; i < n; i++, lua_settop(L, keys)) {
     lua_rawgeti(L, keys, i + 1);
     const char *sub = path_join(c->arena, path, L, keys + 1);
@@ -109,11 +107,9 @@ void field_tp_plan(Check *c, int t, const char *path) {
     }
     lua_pushvalue(L, keys + 1);
     lua_rawget(L, t);
-    tp_rule(c, t, keys + 1, sub, &rule[rules], &with[rules]);
-    rules++;
+    tp_rule(c, t, keys + 1, sub, &rule[rules++]);
   }
   lua_settop(L, keys - 1);
   c->plan->tp = rule;
-  c->plan->tp_with = with;
   c->plan->ntp = rules;
 }

@@ -239,7 +239,7 @@ FieldCheck field_freeze, field_groups, field_adapter, field_targets,
     field_alpha_pattern; /* fields_learning.c */
 FieldCheck field_loss;   /* fields_loss.c */
 void loss_rules(Check *c);
-FieldCheck field_chat_format, field_chat_template, field_chat_options; /* fields_chat.c */
+FieldCheck field_chat_format, field_chat_template, field_chat_options; /* fields_data.c */
 /* Once all fields are checked: number formats that strategy and precision both name. */
 void strategy_rules(Check *c);
 /* The length of the list at idx; -1 after a diagnostic if it is not one. */

@@ -8,6 +8,7 @@
  *   ranks      shape of the units, stages, schedule: lifetimes of buffers */
 #include "sweep_point_int.h"
 #include "bindings/schedule/schedule_facts.h"
+#include "vm/lower/flat_params.h"
 
 /* Whether experts are cut over other ranks than those of tp. */
 static bool own_experts(const Mesh *m) {

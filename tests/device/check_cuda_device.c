@@ -68,11 +68,11 @@ END_TEST
 /* Ranks that compute the same products take the same algorithms: none is timed. By itself
  * a rank may find another one than the library's first the fastest. */
 START_TEST(copied_products_are_not_timed) {
-  static const TpRule most[] = {{"embed_tokens", STYLE_EMBEDDING_ROWWISE, true},
-                                {"layers.*.mlp.gate_proj", STYLE_COLWISE, true},
-                                {"layers.*.mlp.up_proj", STYLE_COLWISE, true},
-                                {"layers.*.mlp.down_proj", STYLE_ROWWISE, true},
-                                {"lm_head", STYLE_COLWISE, true}};
+  static const TpRule most[] = {{"embed_tokens", STYLE_EMBEDDING_ROWWISE, true, 0},
+                                {"layers.*.mlp.gate_proj", STYLE_COLWISE, true, 0},
+                                {"layers.*.mlp.up_proj", STYLE_COLWISE, true, 0},
+                                {"layers.*.mlp.down_proj", STYLE_ROWWISE, true, 0},
+                                {"lm_head", STYLE_COLWISE, true, 0}};
   enum { ALONE, CUT, COPIED };
   Pair p;
   Standin s = standin_usual;

@@ -172,19 +172,19 @@ static Tid model(B *b) {
 }
 
 static const TpRule llama_rules[] = {
-    {"embed_tokens", STYLE_EMBEDDING_ROWWISE, true},
-    {"layers.*.self_attn.q_proj", STYLE_COLWISE, true},
-    {"layers.*.self_attn.k_proj", STYLE_COLWISE, true},
-    {"layers.*.self_attn.v_proj", STYLE_COLWISE, true},
-    {"layers.*.self_attn.o_proj", STYLE_ROWWISE, true},
-    {"layers.*.mlp.gate_proj", STYLE_COLWISE, true},
-    {"layers.*.mlp.up_proj", STYLE_COLWISE, true},
-    {"layers.*.mlp.down_proj", STYLE_ROWWISE, true},
-    {"layers.*.mlp.experts.gate_proj", STYLE_COLWISE, true},
-    {"layers.*.mlp.experts.up_proj", STYLE_COLWISE, true},
-    {"layers.*.mlp.experts.gate_up_proj", STYLE_PACKED_COLWISE, true},
-    {"layers.*.mlp.experts.down_proj", STYLE_ROWWISE, true},
-    {"lm_head", STYLE_COLWISE, true},
+    {"embed_tokens", STYLE_EMBEDDING_ROWWISE, true, 0},
+    {"layers.*.self_attn.q_proj", STYLE_COLWISE, true, 0},
+    {"layers.*.self_attn.k_proj", STYLE_COLWISE, true, 0},
+    {"layers.*.self_attn.v_proj", STYLE_COLWISE, true, 0},
+    {"layers.*.self_attn.o_proj", STYLE_ROWWISE, true, 0},
+    {"layers.*.mlp.gate_proj", STYLE_COLWISE, true, 0},
+    {"layers.*.mlp.up_proj", STYLE_COLWISE, true, 0},
+    {"layers.*.mlp.down_proj", STYLE_ROWWISE, true, 0},
+    {"layers.*.mlp.experts.gate_proj", STYLE_COLWISE, true, 0},
+    {"layers.*.mlp.experts.up_proj", STYLE_COLWISE, true, 0},
+    {"layers.*.mlp.experts.gate_up_proj", STYLE_PACKED_COLWISE, true, 0},
+    {"layers.*.mlp.experts.down_proj", STYLE_ROWWISE, true, 0},
+    {"lm_head", STYLE_COLWISE, true, 0},
 };
 
 ToyOptions toy_default(void) {

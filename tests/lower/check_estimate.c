@@ -2,6 +2,7 @@
  * two pipeline ranks of dp = 2 and tp = 2 whose work is given. */
 #include <check.h>
 
+#include "vm/lower/flat_params.h"
 #include "vm/lower/rank_cost.h"
 #include "vm/plan/optimizer.h"
 

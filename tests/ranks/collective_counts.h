@@ -6,20 +6,20 @@
 #include "tests/harness/one_rank_pair.h"
 
 #define QKVO                                                                             \
-  {"layers.*.self_attn.q_proj", STYLE_COLWISE, true},                                    \
-      {"layers.*.self_attn.k_proj", STYLE_COLWISE, true},                                \
-      {"layers.*.self_attn.v_proj", STYLE_COLWISE, true}, {                              \
-    "layers.*.self_attn.o_proj", STYLE_ROWWISE, true                                     \
+  {"layers.*.self_attn.q_proj", STYLE_COLWISE, true, 0},                                 \
+      {"layers.*.self_attn.k_proj", STYLE_COLWISE, true, 0},                             \
+      {"layers.*.self_attn.v_proj", STYLE_COLWISE, true, 0}, {                           \
+    "layers.*.self_attn.o_proj", STYLE_ROWWISE, true, 0                                  \
   }
 #define MLP                                                                              \
-  {"layers.*.mlp.gate_proj", STYLE_COLWISE, true},                                       \
-      {"layers.*.mlp.up_proj", STYLE_COLWISE, true}, {                                   \
-    "layers.*.mlp.down_proj", STYLE_ROWWISE, true                                        \
+  {"layers.*.mlp.gate_proj", STYLE_COLWISE, true, 0},                                    \
+      {"layers.*.mlp.up_proj", STYLE_COLWISE, true, 0}, {                                \
+    "layers.*.mlp.down_proj", STYLE_ROWWISE, true, 0                                     \
   }
 #define TABLE                                                                            \
-  { "embed_tokens", STYLE_EMBEDDING_ROWWISE, true }
+  { "embed_tokens", STYLE_EMBEDDING_ROWWISE, true, 0 }
 #define HEAD                                                                             \
-  { "lm_head", STYLE_COLWISE, true }
+  { "lm_head", STYLE_COLWISE, true, 0 }
 
 #define WITH_RULES(o, ...)                                                               \
   const TpRule rules_[] = {__VA_ARGS__};                                                 \

@@ -430,8 +430,8 @@ END_TEST
  * unit uses. */
 START_TEST(fold_keeps_what_differs) {
   ToyOptions o = toy_default();
-  static const TpRule rules[] = {{"layers.*.mlp.gate_proj", STYLE_COLWISE, true},
-                                 {"layers.5.mlp.gate_proj", STYLE_REPLICATE, true}};
+  static const TpRule rules[] = {{"layers.*.mlp.gate_proj", STYLE_COLWISE, true, 0},
+                                 {"layers.5.mlp.gate_proj", STYLE_REPLICATE, true, 0}};
   o.layers = 20, o.tp = 1;
   Toy t;
   ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);

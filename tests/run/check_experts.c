@@ -241,12 +241,12 @@ END_TEST
 /* Names of styles that speak of experts cut nothing by themselves. */
 START_TEST(styles_of_experts) {
   static const TpRule rules[] = {
-      {"layers.*.self_attn.q_proj", STYLE_COLWISE, false},
-      {"layers.*.self_attn.k_proj", STYLE_COLWISE, false},
-      {"layers.*.self_attn.v_proj", STYLE_COLWISE, false},
-      {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false},
-      {"layers.*.mlp.gate", STYLE_EXPERTS, false},
-      {"layers.*.mlp.experts", STYLE_EXPERTS, false},
+      {"layers.*.self_attn.q_proj", STYLE_COLWISE, false, 0},
+      {"layers.*.self_attn.k_proj", STYLE_COLWISE, false, 0},
+      {"layers.*.self_attn.v_proj", STYLE_COLWISE, false, 0},
+      {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false, 0},
+      {"layers.*.mlp.gate", STYLE_EXPERTS, false, 0},
+      {"layers.*.mlp.experts", STYLE_EXPERTS, false, 0},
   };
   ToyOptions o = toy_of(2, 2, 1 + _i, 2);
   ck_assert_int_eq(tp_style_parse("grouped_gemm", NULL), STYLE_EXPERTS);

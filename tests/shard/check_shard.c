@@ -337,7 +337,7 @@ START_TEST(uses_with_different_placements) {
   ToyOptions o = toy_default();
   o.tp = 2, o.tied = true;
   o.pp = 1 + _i;
-  WITH_RULES(o, {"norm", STYLE_SEQUENCE, false});
+  WITH_RULES(o, {"norm", STYLE_SEQUENCE, false, 0});
   pair_agrees(&o);
 }
 END_TEST
@@ -354,7 +354,7 @@ static void broken(const Toy *t, const Sharded *s, const char *text) {
 START_TEST(checker_sees_planted_faults) {
   ToyOptions o = toy_default();
   o.tp = 2, o.tied = true;
-  WITH_RULES(o, {"norm", STYLE_SEQUENCE, false});
+  WITH_RULES(o, {"norm", STYLE_SEQUENCE, false, 0});
   Toy t;
   weft_error e;
   err_clear(&e);

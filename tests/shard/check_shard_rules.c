@@ -10,9 +10,9 @@
 START_TEST(unforced_gather_is_told) {
   ToyOptions o = toy_default();
   o.tp = 2;
-  WITH_RULES(o, TABLE, HEAD, QKVO, {"layers.*.mlp.gate_proj", STYLE_COLWISE, true},
-             {"layers.*.mlp.up_proj", STYLE_COLWISE, true},
-             {"layers.*.mlp.down_proj", STYLE_REPLICATE, false});
+  WITH_RULES(o, TABLE, HEAD, QKVO, {"layers.*.mlp.gate_proj", STYLE_COLWISE, true, 0},
+             {"layers.*.mlp.up_proj", STYLE_COLWISE, true, 0},
+             {"layers.*.mlp.down_proj", STYLE_REPLICATE, false, 0});
   Toy t;
   toy_compiles(&t, &o);
   ck_assert_str_eq(toy_diags(&t),
@@ -29,9 +29,9 @@ START_TEST(one_layer_has_a_rule_of_its_own) {
   ToyOptions o = toy_default();
   o.tp = 2, o.layers = 12;
   WITH_RULES(o, TABLE, HEAD, QKVO, MLP,
-             {"layers.6.mlp.gate_proj", STYLE_REPLICATE, false},
-             {"layers.6.mlp.up_proj", STYLE_REPLICATE, false},
-             {"layers.6.mlp.down_proj", STYLE_REPLICATE, false});
+             {"layers.6.mlp.gate_proj", STYLE_REPLICATE, false, 0},
+             {"layers.6.mlp.up_proj", STYLE_REPLICATE, false, 0},
+             {"layers.6.mlp.down_proj", STYLE_REPLICATE, false, 0});
   Toy t;
   toy_compiles(&t, &o);
   for (int i = 0; i < t.compiled->nparam; i++) {
@@ -125,7 +125,7 @@ END_TEST
 START_TEST(a_hidden_size_that_does_not_divide) {
   ToyOptions o = toy_default();
   o.tp = 3;
-  WITH_RULES(o, {"layers.*.mlp.down_proj", STYLE_COLWISE, false});
+  WITH_RULES(o, {"layers.*.mlp.down_proj", STYLE_COLWISE, false, 0});
   refused(&o, NOT("3", "hidden_size = 32"));
 }
 END_TEST
@@ -135,8 +135,8 @@ END_TEST
 START_TEST(an_activation_that_cannot_be_sliced) {
   ToyOptions o = toy_default();
   o.tp = 2, o.hidden = 48, o.heads = 6, o.kv_heads = 3;
-  WITH_RULES(o, {"layers.*.self_attn.q_proj", STYLE_COLWISE, false},
-             {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false});
+  WITH_RULES(o, {"layers.*.self_attn.q_proj", STYLE_COLWISE, false, 0},
+             {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false, 0});
   refused(&o, NOT("2", "num_key_value_heads = 3"));
   o.kv_heads = 1;
   pair_agrees(&o);
@@ -146,7 +146,7 @@ END_TEST
 START_TEST(two_cuts_of_a_tied_parameter) {
   ToyOptions o = toy_default();
   o.tp = 2, o.tied = true;
-  WITH_RULES(o, TABLE, {"lm_head", STYLE_ROWWISE, false}, QKVO, MLP);
+  WITH_RULES(o, TABLE, {"lm_head", STYLE_ROWWISE, false, 0}, QKVO, MLP);
   refused(&o, "error tp-plan tp_plan[\"lm_head\"]: the styles of its uses shard the tied "
               "parameter model.embed_tokens.weight in two ways\n");
 }
@@ -156,7 +156,7 @@ END_TEST
 START_TEST(a_tied_head_has_its_own_rule) {
   ToyOptions o = toy_default();
   o.tp = 2, o.tied = true;
-  WITH_RULES(o, TABLE, {"lm_head", STYLE_COLWISE_GATHER, false}, QKVO, MLP);
+  WITH_RULES(o, TABLE, {"lm_head", STYLE_COLWISE_GATHER, false, 0}, QKVO, MLP);
   Toy t;
   toy_compiles(&t, &o);
   body_has(&t, "lm_head:F", 0, 1, 0);
@@ -169,8 +169,9 @@ END_TEST
 START_TEST(two_rules_for_one_parameter) {
   ToyOptions o = toy_default();
   o.tp = 2;
-  WITH_RULES(o, TABLE, HEAD, QKVO, MLP, {"layers.3.mlp.up_proj", STYLE_REPLICATE, false},
-             {"layers.*.mlp.down_proj", STYLE_COLWISE, false});
+  WITH_RULES(o, TABLE, HEAD, QKVO, MLP,
+             {"layers.3.mlp.up_proj", STYLE_REPLICATE, false, 0},
+             {"layers.*.mlp.down_proj", STYLE_COLWISE, false, 0});
   refused(&o, "error tp-plan tp_plan[\"layers.*.mlp.down_proj\"]: "
               "\"layers.*.mlp.down_proj\" (rowwise) and \"layers.*.mlp.down_proj\" "
               "(colwise) both match model.layers.0.mlp.down_proj.weight and are equally "
@@ -181,9 +182,10 @@ END_TEST
 START_TEST(a_pattern_without_a_parameter) {
   ToyOptions o = toy_default();
   o.tp = 2;
-  WITH_RULES(o, TABLE, HEAD, QKVO, MLP, {"layers.*.mlp.dwon_proj", STYLE_ROWWISE, false},
-             {"transformer.h.*.attn.c_attn", STYLE_PACKED_COLWISE, false},
-             {"transformer.h.*.attn.c_proj", STYLE_ROWWISE, true});
+  WITH_RULES(o, TABLE, HEAD, QKVO, MLP,
+             {"layers.*.mlp.dwon_proj", STYLE_ROWWISE, false, 0},
+             {"transformer.h.*.attn.c_attn", STYLE_PACKED_COLWISE, false, 0},
+             {"transformer.h.*.attn.c_proj", STYLE_ROWWISE, true, 0});
   refused(&o, "error tp-plan tp_plan[\"layers.*.mlp.dwon_proj\"]: the pattern matches no "
               "parameter; did you mean \"layers.*.mlp.down_proj\"?\n"
               "error tp-plan tp_plan[\"transformer.h.*.attn.c_attn\"]: the pattern "
@@ -196,10 +198,10 @@ END_TEST
 START_TEST(an_overridden_pattern_is_no_error) {
   ToyOptions o = toy_default();
   o.tp = 2, o.layers = 2;
-  WITH_RULES(o, TABLE, HEAD, QKVO, {"layers.*.mlp.up_proj", STYLE_REPLICATE, false},
-             {"layers.*.mlp.up_proj.weight", STYLE_COLWISE, false},
-             {"layers.*.mlp.gate_proj", STYLE_COLWISE, false},
-             {"model.layers.*.mlp.down_proj", STYLE_ROWWISE, false});
+  WITH_RULES(o, TABLE, HEAD, QKVO, {"layers.*.mlp.up_proj", STYLE_REPLICATE, false, 0},
+             {"layers.*.mlp.up_proj.weight", STYLE_COLWISE, false, 0},
+             {"layers.*.mlp.gate_proj", STYLE_COLWISE, false, 0},
+             {"model.layers.*.mlp.down_proj", STYLE_ROWWISE, false, 0});
   Toy t;
   toy_compiles(&t, &o);
   ck_assert_str_eq(toy_diags(&t), "");
@@ -212,8 +214,8 @@ START_TEST(styles_that_norms_do_not_have) {
   ToyOptions o = toy_default();
   o.tp = 2;
   WITH_RULES(o, TABLE, HEAD, QKVO, MLP,
-             {"layers.*.input_layernorm", STYLE_COLWISE, false},
-             {"norm", STYLE_ROWWISE, false});
+             {"layers.*.input_layernorm", STYLE_COLWISE, false, 0},
+             {"norm", STYLE_ROWWISE, false, 0});
   refused(&o, "error tp-plan tp_plan[\"layers.*.input_layernorm\"]: style colwise makes "
               "no sense for model.layers.0.input_layernorm.weight\n"
               "error tp-plan tp_plan[\"norm\"]: style rowwise makes no sense for "
@@ -224,8 +226,9 @@ END_TEST
 START_TEST(packed_styles_want_packed_parts) {
   ToyOptions o = toy_default();
   o.tp = 2;
-  WITH_RULES(o, TABLE, HEAD, QKVO, {"layers.*.mlp.up_proj", STYLE_PACKED_COLWISE, false},
-             {"layers.*.mlp.down_proj", STYLE_ROWWISE, false});
+  WITH_RULES(o, TABLE, HEAD, QKVO,
+             {"layers.*.mlp.up_proj", STYLE_PACKED_COLWISE, false, 0},
+             {"layers.*.mlp.down_proj", STYLE_ROWWISE, false, 0});
   refused(&o, "error tp-plan tp_plan[\"layers.*.mlp.up_proj\"]: "
               "model.layers.0.mlp.up_proj.weight is not made of packed parts: use "
               "colwise or rowwise\n");

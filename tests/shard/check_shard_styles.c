@@ -24,7 +24,7 @@ END_TEST
 
 START_TEST(gathered_outputs) {
   ToyOptions o = tp4();
-  WITH_RULES(o, TABLE, {"lm_head", STYLE_COLWISE_GATHER, false}, QKVO, MLP);
+  WITH_RULES(o, TABLE, {"lm_head", STYLE_COLWISE_GATHER, false, 0}, QKVO, MLP);
   for (int sp = 0; sp < 2; sp++) {
     o.sp = sp;
     pair_agrees(&o);
@@ -40,8 +40,8 @@ END_TEST
 START_TEST(gathered_projection) {
   ToyOptions o = tp4();
   WITH_RULES(o, TABLE, HEAD, QKVO,
-             {"layers.*.mlp.gate_proj", STYLE_COLWISE_GATHER, false},
-             {"layers.*.mlp.up_proj", STYLE_COLWISE_GATHER, false});
+             {"layers.*.mlp.gate_proj", STYLE_COLWISE_GATHER, false, 0},
+             {"layers.*.mlp.up_proj", STYLE_COLWISE_GATHER, false, 0});
   for (int sp = 0; sp < 2; sp++) {
     o.sp = sp;
     pair_agrees(&o);
@@ -53,10 +53,11 @@ END_TEST
 START_TEST(gathered_behind_the_bias) {
   ToyOptions o = tp4();
   o.bias = true;
-  WITH_RULES(o, TABLE, HEAD, {"layers.*.self_attn.q_proj", STYLE_COLWISE_GATHER, false},
-             {"layers.*.self_attn.k_proj", STYLE_COLWISE_GATHER, false},
-             {"layers.*.self_attn.v_proj", STYLE_COLWISE_GATHER, false},
-             {"layers.*.self_attn.o_proj", STYLE_REPLICATE, false}, MLP);
+  WITH_RULES(o, TABLE, HEAD,
+             {"layers.*.self_attn.q_proj", STYLE_COLWISE_GATHER, false, 0},
+             {"layers.*.self_attn.k_proj", STYLE_COLWISE_GATHER, false, 0},
+             {"layers.*.self_attn.v_proj", STYLE_COLWISE_GATHER, false, 0},
+             {"layers.*.self_attn.o_proj", STYLE_REPLICATE, false, 0}, MLP);
   Toy t;
   toy_compiles(&t, &o);
   body_has(&t, "layer:F", 1, 3, 0);
@@ -68,9 +69,9 @@ END_TEST
 START_TEST(colwise_table) {
   ToyOptions o = tp4();
   o.sp = _i % 2, o.tied = _i / 2;
-  WITH_RULES(o, {"embed_tokens", STYLE_EMBEDDING_COLWISE, false},
-             {"lm_head", o.tied ? STYLE_EMBEDDING_COLWISE : STYLE_COLWISE, false}, QKVO,
-             MLP);
+  WITH_RULES(o, {"embed_tokens", STYLE_EMBEDDING_COLWISE, false, 0},
+             {"lm_head", o.tied ? STYLE_EMBEDDING_COLWISE : STYLE_COLWISE, false, 0},
+             QKVO, MLP);
   pair_agrees(&o);
 }
 END_TEST
@@ -78,9 +79,9 @@ END_TEST
 /* A rowwise head takes a cut input and gives whole logits. */
 START_TEST(rowwise_rep) {
   ToyOptions o = tp4();
-  WITH_RULES(o, TABLE, {"lm_head", STYLE_ROWWISE_REP, false}, QKVO,
-             {"layers.*.mlp.gate_proj", STYLE_ROWWISE_REP, false},
-             {"layers.*.mlp.up_proj", STYLE_ROWWISE_REP, false});
+  WITH_RULES(o, TABLE, {"lm_head", STYLE_ROWWISE_REP, false, 0}, QKVO,
+             {"layers.*.mlp.gate_proj", STYLE_ROWWISE_REP, false, 0},
+             {"layers.*.mlp.up_proj", STYLE_ROWWISE_REP, false, 0});
   for (int sp = 0; sp < 2; sp++) {
     o.sp = sp;
     pair_agrees(&o);
@@ -90,8 +91,8 @@ END_TEST
 
 START_TEST(rowwise_table) {
   ToyOptions o = tp4();
-  WITH_RULES(o, {"embed_tokens", STYLE_ROWWISE, false}, {"lm_head", STYLE_ROWWISE, false},
-             QKVO, MLP);
+  WITH_RULES(o, {"embed_tokens", STYLE_ROWWISE, false, 0},
+             {"lm_head", STYLE_ROWWISE, false, 0}, QKVO, MLP);
   pair_agrees(&o);
 }
 END_TEST
@@ -100,9 +101,9 @@ END_TEST
 START_TEST(sequence_norms_without_sp) {
   ToyOptions o = tp4();
   WITH_RULES(o, TABLE, HEAD, QKVO, MLP,
-             {"layers.*.input_layernorm", STYLE_SEQUENCE, false},
-             {"layers.*.post_attention_layernorm", STYLE_SEQUENCE, false},
-             {"norm", STYLE_SEQUENCE, false});
+             {"layers.*.input_layernorm", STYLE_SEQUENCE, false, 0},
+             {"layers.*.post_attention_layernorm", STYLE_SEQUENCE, false, 0},
+             {"norm", STYLE_SEQUENCE, false, 0});
   pair_agrees(&o);
   o.dp = 2, o.pp = 2;
   pair_agrees(&o);
@@ -111,7 +112,7 @@ END_TEST
 
 START_TEST(replicate_everything) {
   ToyOptions o = tp4();
-  WITH_RULES(o, {"layers.*.mlp.up_proj", STYLE_REPLICATE, false});
+  WITH_RULES(o, {"layers.*.mlp.up_proj", STYLE_REPLICATE, false, 0});
   Toy t;
   toy_compiles(&t, &o);
   body_has(&t, "layer:F", 0, 0, 0);
@@ -129,13 +130,13 @@ END_TEST
 START_TEST(mixed_styles) {
   ToyOptions o = tp4();
   o.bias = true;
-  WITH_RULES(o, {"embed_tokens", STYLE_REPLICATE, false}, HEAD,
-             {"layers.*.self_attn.q_proj", STYLE_COLWISE, false},
-             {"layers.*.self_attn.k_proj", STYLE_REPLICATE, false},
-             {"layers.*.self_attn.v_proj", STYLE_COLWISE, false},
-             {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false},
-             {"layers.*.mlp.up_proj", STYLE_COLWISE, false},
-             {"layers.0.mlp.down_proj", STYLE_ROWWISE, false});
+  WITH_RULES(o, {"embed_tokens", STYLE_REPLICATE, false, 0}, HEAD,
+             {"layers.*.self_attn.q_proj", STYLE_COLWISE, false, 0},
+             {"layers.*.self_attn.k_proj", STYLE_REPLICATE, false, 0},
+             {"layers.*.self_attn.v_proj", STYLE_COLWISE, false, 0},
+             {"layers.*.self_attn.o_proj", STYLE_ROWWISE, false, 0},
+             {"layers.*.mlp.up_proj", STYLE_COLWISE, false, 0},
+             {"layers.0.mlp.down_proj", STYLE_ROWWISE, false, 0});
   for (int sp = 0; sp < 2; sp++) {
     o.sp = sp;
     pair_agrees(&o);

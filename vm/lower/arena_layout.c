@@ -1,266 +1,13 @@
-/* arena_layout.c - the flat parameter buffer of a pp rank, its regions, inputs and
- * scalars in the arena, and the gradient buckets.
- *
- * The buffer has what learns first, then what is frozen, which has no place in regions of
- * gradients and states. It has all parameters with weight decay first, then all without,
- * group by group; within these,
- * parameters are grouped by the axes that shard them, then by whether this rank counts
- * them in the norm, then by the axes over which their gradients are partial. Within such
- * a class parameters are in the order in which the backward completes their gradients,
- * last units first, so that a bucket (Block) is contiguous. Norm and optimizer run over
- * whole classes, however many buckets there are, unless a region that is stored whole is
- * stepped in shards. Weights of fused projections are adjacent in this order and never
- * split between buckets.
- *
- * A strategy over data-parallel ranks is three switches per parameter: shard the
- * optimizer state (master weights and moments), the gradients, the parameters that ops
- * read (ZeRO 1, 2, 3). Experts have replicas over ep_shard and are sharded over that. */
+/* arena_layout.c - the regions of a pp rank's parameters (flat_params.h), its inputs and
+ * scalars in the arena, and the gradient buckets. */
 #include <stdlib.h>
 
 #include "arena_layout.h"
-#include "vm/base/dynamic8.h"
+#include "flat_params.h"
 #include "vm/plan/optimizer.h"
-
-/* ---- the flat parameter buffer ---- */
-
-/* What the strategy shards, and over which axes. */
-typedef struct Cuts {
-  struct Flat {
-    AxisSet axes; /* 0: not sharded */
-    int ways;
-  } flat[2]; /* [0]: parameters of experts; [1]: all others */
-  const Mesh *mesh;
-  bool grads, params;
-  OptimizerKind optimizer;
-  int64_t persistence; /* parameters with fewer elements are not sharded (stage 3) */
-  bool host_state, host_params;
-  DType work;   /* of the parameters that ops read */
-  bool in_bits; /* states are stored in blocks of codes */
-} Cuts;
-
-AxisSet flat_axes(const Plan *plan, const Mesh *m) {
-  AxisSet dp = m->size[AXIS_DP_REPLICATE] == 1 ? AXES_DP : AXIS_BIT(AXIS_DP_SHARD);
-  if (m->size[AXIS_CP] > 1) dp |= AXIS_BIT(AXIS_CP);
-  return plan->strategy.stage > 0 && mesh_size(m, dp) > 1 ? dp : 0;
-}
 
 AxisSet group_axes(const Mesh *m) {
   return mesh_axes(m, AXIS_BIT(AXIS_DP_INNER) | AXIS_BIT(AXIS_CP));
-}
-
-static Cuts cuts_of(const Plan *plan, const Mesh *m) {
-  const Strategy *s = &plan->strategy;
-  AxisSet experts = s->stage > 0 ? mesh_axes(m, AXIS_BIT(AXIS_EP_SHARD)) : 0;
-  AxisSet flat[] = {experts, flat_axes(plan, m)};
-  return (Cuts){
-      .mesh = m,
-      .host_state = s->offload_state,
-      .host_params = s->offload_params,
-      .work = plan->dtype,
-      .optimizer = optimizer_kind(&plan->opt),
-      .in_bits = dtype_elements(plan->opt.state) > 1,
-      .flat = {{flat[0], mesh_size(m, flat[0])}, {flat[1], mesh_size(m, flat[1])}},
-      .grads = s->stage > 1,
-      .params = s->stage > 2,
-      .persistence = s->persistence};
-}
-
-/* What decides the position of a parameter in the buffer. */
-typedef struct FlatParam {
-  Stored stored;
-  bool shared; /* of experts, replicated over ep_shard */
-  struct Flat flat;
-  bool grad, work; /* gradient, parameter: stored as shards */
-  bool decay, frozen;
-  bool matrix;     /* stepped as a whole: it has one state */
-  int64_t factors; /* elements of averages of its rows and columns, on this rank; 0: it
-                      has states of its own size */
-  bool few;        /* its states are in f32, though others are in blocks of codes */
-  uint8_t dtype;   /* DType that it is stored in where that is not the plan's to say */
-  int32_t group;
-  float share;
-  AxisSet cut, partial; /* axes that shard it by its style; axes over which its gradient
-                           is partial */
-  uint64_t chunks;      /* local chunks that use it, one bit each */
-  int use;              /* position in the order of first use */
-  int unit;             /* the first unit that uses it */
-  bool behind; /* adjacent to the parameter before it, with which it is one matrix */
-  /* elements of it and of the parameters adjacent to it in that sense */
-  int64_t together;
-  bool several, tied; /* used by several units; by several pp ranks */
-} FlatParam;
-
-static bool cut_flat(const struct Flat *f) { return f->ways > 1; }
-
-/* Whether a gradient is partial over all axes with more than one rank that would shard
- * it. If not, every rank has the whole gradient anyway. */
-static bool sums_over(const Mesh *m, AxisSet partial, AxisSet flat) {
-  AxisSet cut = axes_split(mesh_axes(m, flat));
-  return (axes_split(mesh_axes(m, partial)) & cut) == cut;
-}
-
-/* Whether the optimizer steps a parameter as a whole: it has one state then. */
-static bool steps_whole(const Cuts *cuts, const UnitParam *p) {
-  return optimizer_info[cuts->optimizer].matrices && p->matrix && !p->frozen;
-}
-
-static int64_t local_factors(const Cuts *cuts, const UnitParam *p) {
-  if (!optimizer_info[cuts->optimizer].factored || p->frozen) return 0;
-  return p->ndim > 2 ? p->dim[0].local * p->factors : p->factors;
-}
-
-static bool few_elements(const Cuts *cuts, const UnitParam *p) {
-  int64_t n = 1;
-  for (int d = 0; d < p->ndim; d++) n *= p->dim[d].size;
-  return cuts->in_bits && n < DYNAMIC8_LEAST;
-}
-
-static FlatParam flat_param(const Stages *st, const Cuts *cuts, int rank, int param,
-                            int use, int unit) {
-  const UnitParam *p = &st->u->param[param];
-  AxisSet partial = unit_param_partial(p), cut = place_cuts(p->place);
-  bool shared = axes_expert(partial | cut);
-  struct Flat flat = cuts->flat[!shared];
-  return (FlatParam){.stored = {.param = param,
-                                .owner = st->holders[param].pp[0] == rank,
-                                .count = p->count},
-                     .shared = shared,
-                     .flat = flat,
-                     .grad = !p->frozen && cuts->grads && cut_flat(&flat) &&
-                             sums_over(cuts->mesh, partial, flat.axes),
-                     .work =
-                         cuts->params && cut_flat(&flat) && p->count >= cuts->persistence,
-                     .decay = p->decay,
-                     .frozen = p->frozen,
-                     .matrix = steps_whole(cuts, p),
-                     .factors = local_factors(cuts, p),
-                     .few = few_elements(cuts, p),
-                     .dtype = p->dtype,
-                     .group = p->group,
-                     .share = p->share,
-                     .cut = cut,
-                     .partial = partial,
-                     .use = use,
-                     .unit = unit,
-                     .tied = st->holders[param].npp > 1};
-}
-
-/* At least as many as the rank has. */
-static int count_params(const Stages *st, int rank) {
-  int n = 0;
-  for (int u = 0; u < st->u->n; u++)
-    if (unit_rank(st, u) == rank) n += st->u->at[u].code->nparam;
-  return n;
-}
-
-/* Collects the parameters of the rank's units in the order of first use; returns their
- * number. */
-static int collect(const Stages *st, const Cuts *cuts, int rank, FlatParam *row,
-                   int *of) {
-  int n = 0;
-  for (int i = 0; i < st->u->nparam; i++) of[i] = -1;
-  for (int u = 0; u < st->u->n; u++) {
-    const CompiledUnit *x = &st->u->at[u];
-    for (int i = 0; i < x->code->nparam && unit_rank(st, u) == rank; i++) {
-      int param = x->param[i];
-      if (of[param] < 0) {
-        of[param] = n;
-        row[n] = flat_param(st, cuts, rank, param, n, u);
-        row[n].behind = x->code->joined[i];
-        n++;
-      }
-      row[of[param]].several |= row[of[param]].unit != u;
-      row[of[param]].chunks |= 1ull << st->chunk[st->of_unit[u]];
-    }
-  }
-  return n;
-}
-
-static int class_order(const FlatParam *a, const FlatParam *b) {
-  if (a->frozen != b->frozen) return a->frozen ? 1 : -1;
-  if (a->dtype != b->dtype) return a->dtype < b->dtype ? -1 : 1;
-  if (a->shared != b->shared) return a->shared ? 1 : -1;
-  if (a->grad != b->grad) return a->grad ? -1 : 1;
-  if (a->work != b->work) return a->work ? -1 : 1;
-  if (a->matrix != b->matrix) return a->matrix ? -1 : 1;
-  if (!a->factors != !b->factors) return a->factors ? -1 : 1;
-  if (a->few != b->few) return a->few ? 1 : -1;
-  if (a->decay != b->decay) return a->decay ? -1 : 1;
-  if (a->group != b->group) return a->group < b->group ? -1 : 1;
-  if (a->share != b->share) return a->share < b->share ? -1 : 1;
-  if (a->cut != b->cut) return a->cut < b->cut ? -1 : 1;
-  if (a->stored.owner != b->stored.owner) return a->stored.owner ? -1 : 1;
-  if (a->partial != b->partial) return a->partial < b->partial ? -1 : 1;
-  return 0;
-}
-
-static int buffer_order(const void *x, const void *y) {
-  const FlatParam *a = x, *b = y;
-  int class = class_order(a, b);
-  return class ? class : b->use - a->use;
-}
-
-/* Whether parameter i of the buffer goes into bucket `b`. A tied weight that several pp
- * ranks hold is a bucket by itself, so that all of them cut it in the same way. */
-static bool joins(const FlatParam *row, const Block *b, int i, const Cuts *cuts,
-                  int64_t limit) {
-  const FlatParam *first = &row[b->at], *p = &row[i];
-  if (p->behind) return true;
-  if (class_order(first, p) != 0 || first->tied || p->tied) return false;
-  if (cut_flat(&p->flat) && (cuts->grads || cuts->params))
-    return first->unit == p->unit && !first->several && !p->several;
-  return first->chunks == p->chunks && b->whole + p->together <= limit;
-}
-
-static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
-/* Assigns positions and buckets. Every parameter and every shard begins at an aligned
- * address in each region, and where one has blocks of codes, a block. A bucket has the
- * parameters of one unit if parameters or gradients are sharded, else at most `limit`
- * elements, or one matrix. Returns the elements that this rank steps. */
-static int64_t fill_buffer(Layout *l, FlatParam *row, int n, DType dtype,
-                           const Cuts *cuts, int64_t limit, Arena *a) {
-  Regions *s = &l->regions;
-  int64_t unit = ALIGN / dtype_size(dtype), length = 0;
-  if (cuts->in_bits) unit = MAX(unit, DYNAMIC8_BLOCK);
-  Block *b = NULL;
-  s->param = NEW_N(a, Stored, n);
-  s->block = NEW_N(a, Block, n);
-  s->nparam = n;
-  for (int i = 0; i < n; i++) {
-    if (!b || !joins(row, b, i, cuts, limit)) {
-      int64_t end = b ? b->first + b->whole : 0;
-      b = &s->block[s->nblock++];
-      *b = (Block){.first = end, .at = i};
-    }
-    row[i].stored.at = b->first + b->whole;
-    row[i].stored.block = s->nblock - 1;
-    s->param[i] = row[i].stored;
-    l->of[row[i].stored.param] = i;
-    b->whole += round_up(row[i].stored.count, unit);
-    b->n++;
-    if (i + 1 < n && joins(row, b, i + 1, cuts, limit)) continue;
-    b->whole = round_up(b->whole, unit * row[i].flat.ways);
-    if (!row[i].frozen) length += b->whole / row[i].flat.ways;
-  }
-  return length;
-}
-
-weft_status layout_check(const Stages *st, int rank, const Layout *l, weft_error *e) {
-  for (int u = 0; u < st->u->n; u++) {
-    const CompiledUnit *x = &st->u->at[u];
-    for (int i = 0; i + 1 < x->code->nparam && unit_rank(st, u) == rank; i++) {
-      const Stored *p = &l->regions.param[l->of[x->param[i]]];
-      const Stored *before = &l->regions.param[l->of[x->param[i + 1]]];
-      if (!x->code->joined[i] ||
-          (p->block == before->block && p->at == before->at + before->count))
-        continue;
-      return err_set(e, WEFT_EINTERNAL,
-                     "%s does not lie behind %s, its product's other part",
-                     st->u->param[p->param].name, st->u->param[before->param].name);
-    }
-  }
-  return WEFT_OK;
 }
 
 /* ---- regions ---- */
@@ -519,6 +266,23 @@ static void place_optimizer(Layout *l, const Plan *plan, int64_t length) {
   l->host_work = place_on_host(l, (uint64_t)(length * dtype_size(plan->dtype)));
 }
 
+weft_status layout_check(const Stages *st, int rank, const Layout *l, weft_error *e) {
+  for (int u = 0; u < st->u->n; u++) {
+    const CompiledUnit *x = &st->u->at[u];
+    for (int i = 0; i + 1 < x->code->nparam && unit_rank(st, u) == rank; i++) {
+      const Stored *p = &l->regions.param[l->of[x->param[i]]];
+      const Stored *before = &l->regions.param[l->of[x->param[i + 1]]];
+      if (!x->code->joined[i] ||
+          (p->block == before->block && p->at == before->at + before->count))
+        continue;
+      return err_set(e, WEFT_EINTERNAL,
+                     "%s does not lie behind %s, its product's other part",
+                     st->u->param[p->param].name, st->u->param[before->param].name);
+    }
+  }
+  return WEFT_OK;
+}
+
 /* ---- the pass ---- */
 
 /* The type with the fewest bytes: what is aligned in it is aligned in every region. */
@@ -536,21 +300,22 @@ static DType narrowest_of(const Plan *p, const FlatParam *row, int n) {
 void layout(const Stages *st, const Plan *plan, const Mesh *m, int rank, int microbatches,
             Arena *keep, Arena *scratch, Layout *l) {
   const Units *u = st->u;
-  const Cuts cuts = cuts_of(plan, m);
-  int most = count_params(st, rank) + 1;
+  const Cuts cuts = flat_cuts(plan, m);
+  int most = flat_count(st, rank) + 1;
   FlatParam *row = (void *)arena_alloc(scratch, sizeof *row * (size_t)most);
   *l = (Layout){.of = NEW_N(scratch, int, u->nparam),
                 .reduce = plan->reduce,
                 .group = plan_reshard_group(plan, m),
                 .group_axes = group_axes(m)};
-  int n = collect(st, &cuts, rank, row, l->of);
-  qsort(row, (size_t)n, sizeof *row, buffer_order);
+  int n = flat_collect(st, &cuts, rank, row, l->of);
+  qsort(row, (size_t)n, sizeof *row, flat_order);
   for (int i = n - 1; i >= 0; i--)
     row[i].together =
         row[i].stored.count + (i + 1 < n && row[i + 1].behind ? row[i + 1].together : 0);
   int64_t limit = plan->strategy.bucket_bytes / dtype_size(plan->grad);
   DType state = plan->opt.state;
-  int64_t length = fill_buffer(l, row, n, narrowest_of(plan, row, n), &cuts, limit, keep);
+  int64_t length = flat_fill(&l->regions, l->of, row, n, narrowest_of(plan, row, n),
+                             &cuts, limit, keep);
   l->counts = NEW_N(scratch, bool, l->regions.nblock);
   for (int i = 0; i < l->regions.nblock; i++)
     l->counts[i] = counts(&row[l->regions.block[i].at]);

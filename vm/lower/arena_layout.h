@@ -46,9 +46,6 @@ typedef struct Layout {
 } Layout;
 /* Axes whose ranks have different data, in reductions of gradients. */
 enum { AXES_OF_DATA = AXES_DP_CP | AXIS_BIT(AXIS_EP_SHARD) };
-/* The axes over which the plan's strategy shards optimizer state, gradients or
- * parameters; 0 if it does not or these axes have one rank. */
-AxisSet flat_axes(const Plan *plan, const Mesh *m);
 /* The axes of a group of plan_reshard_group ranks. */
 AxisSet group_axes(const Mesh *m);
 /* Regions are allocated in `keep`, the rest in `scratch`. */

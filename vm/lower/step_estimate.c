@@ -21,6 +21,7 @@
  * Expert dispatch is timed as if experts were balanced where only real rows travel, too;
  * its bytes (Estimate.ep) are those of full capacity. Nothing is fitted to measurements:
  * real runs take longer. */
+#include "flat_params.h"
 #include "rank_cost.h"
 #include "vm/plan/cluster_figures.h"
 #include "vm/plan/optimizer.h"

@@ -1,6 +1,6 @@
 /* row_loss.cu - numbers of f32 for tokens, sequences and pairs of them, and elementwise
  * ops for losses. */
-#include "kernel.cuh"
+#include "kernels/cuda/kernel.cuh"
 
 enum { IGNORED = -100 };
 

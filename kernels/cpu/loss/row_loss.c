@@ -1,6 +1,6 @@
 /* row_loss.c - numbers of f32 for tokens, sequences and pairs of them, and elementwise
  * ops for losses. All of them are small beside logits. */
-#include "kernel.h"
+#include "kernels/cpu/kernel.h"
 
 enum { IGNORED = -100 };
 

@@ -5,7 +5,7 @@
  * adds, so that nothing cancels where p and q are nearly the same:
  *   log(p / r) = -log1p(beta (q / p - 1)),  log(q / r) = -log1p((1 - beta) (p / q - 1)).
  */
-#include "kernel.h"
+#include "kernels/cpu/kernel.h"
 
 enum { IGNORED = -100 };
 

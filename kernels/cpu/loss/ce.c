@@ -1,6 +1,6 @@
 /* ce.c - cross entropy in steps that work on a slice of the vocabulary: maximum, sum of
  * exponentials, loss, gradient. Columns at or past attr.vocab are padding. */
-#include "vecmath.h"
+#include "kernels/cpu/vecmath.h"
 
 enum { IGNORED = -100 };
 

@@ -1,7 +1,7 @@
 /* divergence.cu - divergences of the softmax of two rows of logits, on a slice of the
  * vocabulary, and the gradient of the first row; the formulas are those of
  * kernels/cpu/divergence.c. A block per row, in f64: differences of logits cancel. */
-#include "kernel.cuh"
+#include "kernels/cuda/kernel.cuh"
 
 enum { IGNORED = -100 };
 

@@ -1,7 +1,7 @@
 /* linear_ce.c - a head whose logits never exist whole: see vm/device/linear_ce_calls.h.
  * The state is the prepared products, one behind the other. */
 #include "kernels/cpu/gemm/gemm.h"
-#include "kernel.h"
+#include "kernels/cpu/kernel.h"
 #include "vm/device/linear_ce_calls.h"
 
 static Gemm *product_of(const KernelArgs *a, int call) { return (Gemm *)a->state + call; }

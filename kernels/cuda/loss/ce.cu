@@ -1,8 +1,8 @@
 /* ce.cu - cross entropy in steps over a slice of the vocabulary: maximum, sum of
  * exponentials, loss, gradient. Columns from attr.vocab on are padding. A block per
  * row, which it reads by vectors (rows.cuh). */
-#include "fast_math.cuh"
-#include "rows.cuh"
+#include "kernels/cuda/fast_math.cuh"
+#include "kernels/cuda/rows.cuh"
 
 enum { IGNORED = -100 };
 
