@@ -255,7 +255,9 @@ WEFT_API weft_status weft_run_load(weft_run *run, const char *path, weft_error *
  * them, whose newest whole one is taken; NULL: that of the plan's checkpoint.dir, if it
  * has any, else weft_run_init. *step is the next step: 0 without a checkpoint.
  * Checkpoints are of any mesh, and those of weft run. WEFT_EUSAGE: it is of another run;
- * all that differs and matters is in the error, what may differ in weft_run_notes. */
+ * all that differs and matters is in the error, what may differ in weft_run_notes.
+ * WEFT_EFILE: there is none at `path`, its parameters are others, or it is damaged; one
+ * that turns out to be so while it is read leaves the run without parameters. */
 WEFT_API weft_status weft_run_resume(weft_run *run, const char *path, int64_t *step,
                                      weft_error *err);
 

@@ -44,46 +44,75 @@ const char *weft_run_notes(const weft_run *r) {
   return r && r->notes.s && !r->notes.oom ? r->notes.s : "";
 }
 
-void api_keep_end(weft_run *r) {
+void api_keep_forget(weft_run *r) {
   saver_close(r->saver);
   ckpt_close(r->from);
   export_end(&r->weights);
+  r->saver = NULL, r->from = NULL;
+  r->s.best = (BestEval){0};
+}
+
+void api_keep_end(weft_run *r) {
+  api_keep_forget(r);
   if (r->plan_text) mem_free(NULL, r->plan_text, r->plan_bytes + 1);
   text_free(&r->notes);
   arena_free(r->kept);
-  r->saver = NULL, r->from = NULL, r->plan_text = NULL, r->kept = NULL;
+  r->plan_text = NULL, r->kept = NULL;
 }
 
 /* ---- checkpoints ---- */
 
+/* The job as it was when the run was opened, with an error of its own. */
+static Job job_of(const weft_run *r) {
+  Job j = r->plan->job;
+  j.compiled = (Compiled *)r->c;
+  j.mesh = r->mesh;
+  j.graph = r->graph;
+  err_clear(&j.e);
+  return j;
+}
+
 /* Opens the data for evaluations; the processes then compare which they have. */
 static weft_status open_val(weft_run *r, weft_error *e) {
-  Job *j = &r->plan->job;
-  weft_status st = job_val(j, &r->alloc, &r->s.val);
-  if (st != WEFT_OK && e) *e = j->e;
+  Job j = job_of(r);
+  weft_status st = job_val(&j, &r->alloc, &r->s.val);
+  if (st != WEFT_OK && e) *e = j.e;
   TRY(st);
   JobFacts f = {.arena = r->kept, .val = r->s.val};
-  TRY(job_facts(j, &f, e));
-  return run_consensus(r->s.run, f.fact, f.n, e);
+  st = job_facts(&j, &f, e);
+  if (st == WEFT_OK) st = run_consensus(r->s.run, f.fact, f.n, e);
+  if (st == WEFT_OK) return st;
+  data_close(r->s.val);
+  r->s.val = NULL;
+  return st;
+}
+
+/* Whether the run of a checkpoint was given its tokens by a host. */
+static bool was_fed(const Ckpt *from) {
+  for (int i = 0; from && i < from->m.nfact; i++)
+    if (str_eq(from->m.fact[i].what, "data"))
+      return str_eq(from->m.fact[i].value, "none");
+  return false;
 }
 
 /* What a checkpoint of this run says of it, which goes on from `from`, or from none. */
 static weft_status gather_facts(weft_run *r, JobFacts *f, const Ckpt *from,
                                 weft_error *e) {
-  Job *j = &r->plan->job;
-  if (!r->own_tokens && !r->s.data) TRY(api_run_data(r, e));
-  if (j->plan.eval_every && !r->s.val) TRY(open_val(r, e));
-  if (!r->s.weights) TRY(job_weights(j, &r->alloc, &r->s.weights, e));
+  Job j = job_of(r);
+  bool fed = r->own_tokens || was_fed(from);
+  if (!fed && !r->s.data) TRY(api_run_data(r, e));
+  if (j.plan.eval_every && !r->s.val) TRY(open_val(r, e));
+  if (!r->s.weights) TRY(job_weights(&j, &r->alloc, &r->s.weights, e));
   *f = (JobFacts){.arena = r->kept,
-                  .data = r->s.data,
+                  .data = fed ? NULL : r->s.data,
                   .val = r->s.val,
                   .weights = r->s.weights,
-                  .steps = j->plan.steps,
+                  .steps = j.plan.steps,
                   .resumed = from ? arena_printf(r->kept, "step %lld, %s",
                                                  (long long)from->m.step, from->m.id)
                                   : "no checkpoint"};
-  TRY(job_facts(j, f, e));
-  return resume_facts(j, f, &r->fact, &r->nfact, e);
+  TRY(job_facts(&j, f, e));
+  return resume_facts(&j, f, &r->fact, &r->nfact, e);
 }
 
 static void say(void *ud, bool warning, const char *text) {
@@ -98,22 +127,23 @@ static weft_status beside(void *ud, const char *ckpt, const Dir *in, const char 
 
 static weft_status open_saver(KeepCall *c, weft_error *e) {
   weft_run *r = c->r;
-  Job *j = &r->plan->job;
+  Job j = job_of(r);
+  const Plan *p = &r->plan->job.plan;
   JobFacts f;
   char mesh[96];
   TRY(gather_facts(r, &f, r->from, e));
   if (!r->plan_text)
     TRY(file_read(NULL, r->plan->path, FILE_CODE_MAX, &r->plan_text, &r->plan_bytes, e));
   export_end(&r->weights);
-  if (j->plan.checkpoint.consolidated)
-    TRY(export_files(&r->weights, j, &(ExportHow){.dtype = DT_ACT}, r->s.weights, e));
-  SaverOptions o = {.plan = &j->plan,
+  if (p->checkpoint.consolidated)
+    TRY(export_files(&r->weights, &j, &(ExportHow){.dtype = DT_ACT}, r->s.weights, e));
+  SaverOptions o = {.plan = p,
                     .plan_text = r->plan_text,
-                    .mesh = arena_str(r->kept, mesh_text(&j->mesh, mesh)),
+                    .mesh = arena_str(r->kept, mesh_text(&r->mesh, mesh)),
                     .fact = r->fact,
                     .nfact = r->nfact,
                     .from = r->from,
-                    .end = j->plan.steps,
+                    .end = p->steps,
                     .weights = beside,
                     .say = say,
                     .ud = r};
@@ -158,16 +188,24 @@ static weft_status find(const KeepCall *c, Ckpt **out, weft_error *e) {
   return ckpt_open(path, out, e);
 }
 
-/* Whether this run may go on from it; the processes must have found the same one. */
-static weft_status check(weft_run *r, const Ckpt *from, weft_error *e) {
+/* Whether this run may go on from it; the processes must have found the same one, or
+ * none. */
+static weft_status check(weft_run *r, const Ckpt *from, BestEval *best, weft_error *e) {
   JobFacts f;
   Text notes = {0};
-  TRY(ckpt_fits(from, r->c, e));
+  char forgotten[200];
+  if (from) TRY(ckpt_fits(from, r->c, e));
   TRY(gather_facts(r, &f, from, e));
+  TRY(run_consensus(r->s.run, f.fact, f.n, e));
+  if (!from) return WEFT_OK;
   weft_status st = resume_check(from, r->fact, r->nfact, &notes, e);
+  while (notes.n && notes.s[notes.n - 1] == '\n') notes.s[--notes.n] = 0;
   if (st == WEFT_OK && notes.n) api_note(r, notes.s);
   text_free(&notes);
-  return st == WEFT_OK ? run_consensus(r->s.run, f.fact, f.n, e) : st;
+  TRY(st);
+  *best = resume_best(from, r->fact, r->nfact, forgotten);
+  if (*forgotten) api_note(r, forgotten);
+  return WEFT_OK;
 }
 
 static weft_status load_ckpt(void *ud, Run *run, weft_error *e) {
@@ -177,8 +215,9 @@ static weft_status load_ckpt(void *ud, Run *run, weft_error *e) {
 static weft_status resume(KeepCall *c, weft_error *e) {
   weft_run *r = c->r;
   Ckpt *from = NULL;
+  BestEval best = {0};
   TRY(find(c, &from, e));
-  weft_status st = from ? check(r, from, e) : WEFT_OK;
+  weft_status st = check(r, from, &best, e);
   if (st == WEFT_OK && from) {
     r->s.fill = load_ckpt, r->s.fill_from = from;
     st = api_run_fill(r, e);
@@ -188,9 +227,9 @@ static weft_status resume(KeepCall *c, weft_error *e) {
     ckpt_close(from);
     return st;
   }
-  saver_close(r->saver); /* one that is of another run's checkpoints */
-  ckpt_close(r->from);
-  r->saver = NULL, r->from = from;
+  api_keep_forget(r);
+  r->from = from, r->s.best = best;
+  r->own_tokens |= was_fed(from);
   return WEFT_OK;
 }
 
@@ -213,8 +252,9 @@ weft_status weft_run_resume(weft_run *r, const char *path, int64_t *step,
 static weft_status export_folder(KeepCall *c, weft_error *e) {
   weft_run *r = c->r;
   ExportFolder x;
-  weft_status st = export_begin(&x, &r->plan->job, &(ExportHow){.dtype = DT_ACT}, c->path,
-                                r->s.weights, e);
+  Job j = job_of(r);
+  weft_status st =
+      export_begin(&x, &j, &(ExportHow){.dtype = DT_ACT}, c->path, r->s.weights, e);
   if (st == WEFT_OK) st = run_export(r->s.run, &x.out, e);
   export_end(&x);
   return st;

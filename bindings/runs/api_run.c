@@ -44,6 +44,7 @@ static void sources_job(void *ud) {
  * which the steps of a run do not touch. */
 static weft_status make_sources(weft_plan *plan, weft_error *e) {
   SourcesCall c = {.j = &plan->job};
+  err_clear(&plan->job.e);
   if (!arena_try(plan->job.arena, sources_job, &c))
     return err_set(e, WEFT_ENOMEM, "out of memory");
   if (c.st != WEFT_OK && e) *e = plan->job.e;
@@ -68,6 +69,16 @@ weft_status api_run_data(weft_run *r, weft_error *e) {
   return st;
 }
 
+/* Checkpoints have the text of the plan as it was; a file that is gone is told of by the
+ * first of them. */
+static void keep_text(weft_run *r) {
+  weft_error why = NO_ERROR;
+  if (r->plan->job.plan.checkpoint.dir &&
+      file_read(NULL, r->plan->path, FILE_CODE_MAX, &r->plan_text, &r->plan_bytes,
+                &why) != WEFT_OK)
+    r->plan_text = NULL;
+}
+
 weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                           weft_run **out, weft_error *err) {
   weft_run_options o;
@@ -88,8 +99,12 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
   if (o.comm && !world) return WEFT_EUSAGE;
   weft_run *r = mem_new(&plan->alloc, sizeof *r);
   if (!r) return err_set(err, WEFT_ENOMEM, "out of memory");
-  *r = (weft_run){
-      .alloc = plan->alloc, .plan = plan, .c = plan->job.compiled, .skipped = -1};
+  *r = (weft_run){.alloc = plan->alloc,
+                  .plan = plan,
+                  .c = plan->job.compiled,
+                  .mesh = plan->job.mesh,
+                  .graph = plan->job.graph,
+                  .skipped = -1};
   RunOptions run = {.alloc = &r->alloc,
                     .world = world,
                     .threads = o.threads,
@@ -106,6 +121,7 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
     weft_run_close(r);
     return st;
   }
+  keep_text(r);
   api_note(r, run_uneven(r->s.run));
   api_note(r, run_crowded(r->s.run));
   *out = r;
@@ -129,18 +145,18 @@ static weft_status load(weft_run *r, const char *path, const Folders *in,
                         weft_error *err) {
   const Job *j = &r->plan->job;
   Folders of_plan = lang_folders(j->lp);
-  SafeTensors *was = r->s.weights;
-  r->s.weights = NULL;
-  weft_status st =
-      weights_open(&r->alloc, path, in, &j->plan, &of_plan, &r->s.weights, err);
-  st_close(was);
-  if (st == WEFT_OK) st = api_run_fill(r, err);
-  return st;
+  SafeTensors *now;
+  TRY(weights_open(&r->alloc, path, in, &j->plan, &of_plan, &now, err));
+  api_keep_forget(r); /* it may be about to write like the files of before */
+  st_close(r->s.weights);
+  r->s.weights = now;
+  return api_run_fill(r, err);
 }
 
+/* Parameters that were filled in part are no state to go on from. */
 weft_status api_run_fill(weft_run *r, weft_error *err) {
   weft_status st = session_fill(&r->s, err);
-  r->filled |= st == WEFT_OK;
+  r->filled = st == WEFT_OK;
   r->skipped = -1;
   return st;
 }

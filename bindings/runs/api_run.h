@@ -11,7 +11,9 @@ struct weft_run {
   weft_alloc alloc;
   weft_plan *plan;
   const Compiled *c; /* compiled when the run was opened */
-  Session s;         /* its data are opened by the first step */
+  Mesh mesh;         /* as then: a plan may be compiled again while its runs go on */
+  Graph *graph;
+  Session s;       /* its data are opened by the first step */
   bool filled;     /* parameters and states have values: of init, load or a checkpoint */
   bool own_tokens; /* the host has given a step its tokens */
   int64_t skipped; /* the last step, if it was skipped, else -1 */
@@ -36,6 +38,8 @@ weft_status api_run_fill(weft_run *r, weft_error *e);
 weft_status api_run_filled(const weft_run *r, weft_error *err);
 /* Adds a line to the notes; NULL: nothing. */
 void api_note(weft_run *r, const char *text);
+/* Begins anew: what follows is no longer of the checkpoint that it resumed from. */
+void api_keep_forget(weft_run *r);
 /* Frees what api_keep.c has made. */
 void api_keep_end(weft_run *r);
 

@@ -4,8 +4,11 @@
 
 #include "resume.h"
 
+#include <stdio.h>
+
 #include "bindings/lang/plan_key.h"
 #include "bindings/schema/schema.h"
+#include "vm/base/plural.h"
 #include "vm/plan/plan.h"
 
 enum { WIDTH = 48, SHOWN = 10 };
@@ -169,6 +172,17 @@ bool resume_evaluates_alike(const Ckpt *c, const RunFact *fact, int n) {
     if (is && measures_by(was->what) && !str_eq(is->value, was->value)) return false;
   }
   return true;
+}
+
+BestEval resume_best(const Ckpt *c, const RunFact *fact, int n, char note[200]) {
+  BestEval best = c->m.best;
+  *note = 0;
+  if (!best.step || resume_evaluates_alike(c, fact, n)) return best;
+  snprintf(note, 200,
+           "evaluations are not those of before: the best loss so far, %.4f after %lld "
+           "step%s, is forgotten",
+           best.loss, (long long)best.step, plural(best.step, "s"));
+  return (BestEval){0};
 }
 
 /* ---- the adapter ---- */

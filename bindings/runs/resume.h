@@ -17,6 +17,10 @@ weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
  * that their losses may be compared: with the same data, as many of them, the same
  * loss. */
 bool resume_evaluates_alike(const Ckpt *c, const RunFact *fact, int n);
+/* The best evaluation so far, unless those of this run measure something else: by its
+ * loss none of them would be the best, or each, and a run might stop at once. `note` says
+ * then that it is forgotten; else it is empty. */
+BestEval resume_best(const Ckpt *c, const RunFact *fact, int n, char note[200]);
 /* Warns of a plan that scales the adapter of a checkpoint otherwise than the run that
  * wrote it: its alpha is in no tensor, nor are those of modules. */
 weft_status resume_adapter(Job *j, const Ckpt *c);

@@ -485,14 +485,19 @@ class Run:
         none, and the run begins as ``init`` has it. What may differ from then is warned of."""
         step = ctypes.c_int64()
         encoded = os.fsencode(path) if path is not None else None
-        self._long_call(self._lib.weft_run_resume, encoded, ctypes.byref(step))
-        self._tell_notes()
+        try:
+            self._long_call(self._lib.weft_run_resume, encoded, ctypes.byref(step))
+        finally:
+            self._tell_notes()
         return step.value
 
     def save(self, step: int) -> None:
         """Writes a checkpoint of the state after so many steps to ``checkpoint.dir``."""
-        self._long_call(self._lib.weft_run_save, _native.integer(step, "step", 64))
-        self._tell_notes()
+        step = _native.integer(step, "step", 64)
+        try:
+            self._long_call(self._lib.weft_run_save, step)
+        finally:
+            self._tell_notes()
 
     def export(self, folder: Path) -> None:
         """Writes the parameters as a new folder of Hugging Face's files."""

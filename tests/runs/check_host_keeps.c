@@ -179,6 +179,106 @@ START_TEST(the_newest_whole_one_is_taken) {
 }
 END_TEST
 
+/* A host that gives tokens goes on as well, though the plan has data. */
+START_TEST(a_fed_run_goes_on) {
+  int32_t ids[4 * 8];
+  int64_t next = -1;
+  weft_step a, b;
+  for (int i = 0; i < LEN(ids); i++) ids[i] = i * 7 % 256;
+  put_plan();
+  open_run(NULL);
+  fine(weft_run_init(run, &err));
+  fine(weft_run_step_tokens(run, ids, ids, LEN(ids), 0, &a, &err));
+  fine(weft_run_save(run, 1, &err));
+  fine(weft_run_step_tokens(run, ids, ids, LEN(ids), 1, &a, &err));
+  open_run(NULL);
+  fine(weft_run_resume(run, NULL, &next, &err));
+  ck_assert_int_eq(next, 1);
+  fine(weft_run_step_tokens(run, ids, ids, LEN(ids), 1, &b, &err));
+  ck_assert_double_eq(b.loss, a.loss);
+  fine(weft_run_save(run, 2, &err));
+}
+END_TEST
+
+/* What begins anew is another run, whose checkpoints do not take the place of the first
+ * one's; files that were being written like others that are closed are forgotten, too. */
+START_TEST(beginning_anew_is_another_run) {
+  const char *set[] = {"checkpoint.save_consolidated=every", NULL};
+  int64_t next = -1;
+  double loss[STEPS];
+  put_plan();
+  train(loss);
+  open_run(set);
+  fine(weft_run_resume(run, NULL, &next, &err));
+  step(2);
+  fine(weft_run_save(run, 3, &err));
+  ck_assert(there("ckpt/weights-00000003/model.safetensors"));
+  if (_i)
+    fine(weft_run_load(run, scratch_path("ckpt/weights-00000003"), &err));
+  else
+    fine(weft_run_init(run, &err));
+  step(0);
+  refused(weft_run_save(run, 1, &err), WEFT_EUSAGE, "has checkpoints already");
+  ck_assert(there("ckpt/step-00000002") && there("ckpt/step-00000003"));
+}
+END_TEST
+
+/* The plan may be compiled again, or fail to be, while its runs go on. */
+START_TEST(a_plan_is_compiled_again) {
+  weft_evaluation v;
+  put_plan();
+  open_run(NULL);
+  fine(weft_run_init(run, &err));
+  ck_assert_int_ne(weft_plan_compile(plan, _i ? 3 : 8, &err), _i ? 0 : -1);
+  fine(weft_run_evaluate(run, 0, &v, &err));
+  fine(weft_run_save(run, 0, &err));
+  fine(weft_run_export(run, scratch_path("out"), &err));
+  const char *manifest = scratch_get(scratch_path("ckpt/step-00000000/manifest.json"));
+  ck_assert_msg(strstr(manifest, "pp=2 tp=2") && !strstr(manifest, "dp=2"), "%s",
+                manifest);
+}
+END_TEST
+
+/* The best evaluation of weft run, by which it keeps a checkpoint, is kept on. */
+START_TEST(the_best_evaluation_stays) {
+  int64_t next = -1;
+  put_plan();
+  Outcome o = process_run(50, "$weft run plan.lua --threads 1 --quiet");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  open_run(NULL);
+  fine(weft_run_resume(run, NULL, &next, &err));
+  ck_assert_int_eq(next, 4);
+  fine(weft_run_save(run, 5, &err));
+  const char *was =
+      strstr(scratch_get(scratch_path("ckpt/step-00000004/manifest.json")), "\"best");
+  const char *is =
+      strstr(scratch_get(scratch_path("ckpt/step-00000005/manifest.json")), "\"best");
+  ck_assert(was && is);
+  ck_assert_int_eq(strncmp(was, is, strcspn(was, "}")), 0);
+}
+END_TEST
+
+/* Parameters that were read in part are no state to go on from. */
+START_TEST(a_damaged_one_leaves_nothing) {
+  double loss[STEPS];
+  int64_t next = -1;
+  put_plan();
+  train(loss);
+  end_run();
+  const char *path = scratch_path("ckpt/step-00000002/rank-00003.safetensors");
+  FILE *f = fopen(path, "r+b");
+  ck_assert_ptr_nonnull(f);
+  ck_assert_int_eq(fseek(f, -64, SEEK_END), 0);
+  ck_assert_uint_eq(fwrite("damaged", 1, 7, f), 7);
+  ck_assert_int_eq(fclose(f), 0);
+  open_run(NULL);
+  fine(weft_run_init(run, &err));
+  refused(weft_run_resume(run, scratch_path("ckpt/step-00000002"), &next, &err),
+          WEFT_EFILE, "");
+  refused(weft_run_save(run, 2, &err), WEFT_EUSAGE, "no parameters yet");
+}
+END_TEST
+
 /* ---- weights ---- */
 
 START_TEST(an_export_is_loaded) {
@@ -245,6 +345,11 @@ Suite *host_keeps_suite(void) {
   tcase_add_test(t, weft_run_goes_on_and_back);
   tcase_add_test(t, checkpoints_of_others_stay);
   tcase_add_test(t, the_newest_whole_one_is_taken);
+  tcase_add_test(t, a_fed_run_goes_on);
+  tcase_add_loop_test(t, beginning_anew_is_another_run, 0, 2);
+  tcase_add_loop_test(t, a_plan_is_compiled_again, 0, 2);
+  tcase_add_test(t, the_best_evaluation_stays);
+  tcase_add_test(t, a_damaged_one_leaves_nothing);
   tcase_add_test(t, an_export_is_loaded);
   tcase_add_test(t, an_evaluation_changes_nothing);
   suite_add_tcase(s, t);

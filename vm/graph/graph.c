@@ -141,6 +141,9 @@ weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
                      name);
     return WEFT_OK;
   }
+  for (int i = 0; i < g->buffer.n; i++)
+    if (str_eq(g->buffer.at[i].name, name))
+      return err_set(e, WEFT_EPLAN, "parameter %s: there is a buffer of this name", name);
   Tid t = graph_tensor(g, T_PARAM, DT_ACT, dim, ndim);
   g->t.at[t].name = arena_str(g->arena, name);
   g->t.at[t].index = g->param.n;

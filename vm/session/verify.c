@@ -4,10 +4,11 @@
  * Both start each step from the same parameters and states, so differences do not
  * accumulate. A tensor is compared by the L2 norm of its difference, relative to its own
  * norm. If its true value is (near) zero, such as the gradient of a key bias, it consists
- * of rounding noise, and the norm of its layer is taken instead. Adam turns such noise
- * into steps of full size: so the part of a parameter's difference that follows from the
- * differences of gradients and states, by optimizer_info, is subtracted, and only the
- * rest counts. */
+ * of rounding noise, and the norm of its layer is taken instead; a parameter of one
+ * element is judged as the elements of others are, not by what its own sum happens to be
+ * near 0. Adam turns such noise into steps of full size: so the part of a parameter's
+ * difference that follows from the differences of gradients and states, by
+ * optimizer_info, is subtracted, and only the rest counts. */
 #include "verify_int.h"
 #include "vm/base/budget.h"
 
@@ -104,7 +105,8 @@ static void judge_all(Verify *v, int64_t step, StateKind k, double *field) {
     double scale = 0, own = per_element(v, k, i);
     for (int q = 0; q < v->c->nparam; q++)
       if (v->layer[q] == v->layer[i]) scale = fmax(scale, per_element(v, k, q));
-    bool near_zero = own < NEAR_ZERO * v->tolerance * scale;
+    bool element = kept_count(v->c, k, i) == 1;
+    bool near_zero = own < (element ? scale : NEAR_ZERO * v->tolerance * scale);
     double root = sqrt((double)kept_count(v->c, k, i));
     double ref = near_zero ? scale * root : v->norm[i].ref;
     judge(v, step, kind_name(v, k), v->c->param[i].name, relative(v->norm[i].diff, ref),

@@ -68,20 +68,6 @@ static weft_status check(RunCkpt *r) {
   return st;
 }
 
-/* The best evaluation so far, unless those of this run measure something else: by its
- * loss none of them would be the best, or each, and a run might stop at once. */
-static BestEval best_so_far(RunCkpt *r) {
-  BestEval best = r->from->m.best;
-  char text[200];
-  if (!best.step || resume_evaluates_alike(r->from, r->fact, r->nfact)) return best;
-  snprintf(text, sizeof text,
-           "evaluations are not those of before: the best loss so far, %.4f after %lld "
-           "step%s, is forgotten",
-           best.loss, (long long)best.step, plural(best.step, "s"));
-  say(r, true, text);
-  return (BestEval){0};
-}
-
 weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f) {
   Job *j = r->job;
   f->resumed = "no checkpoint";
@@ -94,7 +80,9 @@ weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f) {
   if (!r->from) return WEFT_OK;
   TRY(check(r));
   s->step = r->from->m.step;
-  s->best = best_so_far(r);
+  char forgotten[200];
+  s->best = resume_best(r->from, r->fact, r->nfact, forgotten);
+  if (*forgotten) say(r, true, forgotten);
   s->fill = fill;
   s->fill_from = r;
   return WEFT_OK;
