@@ -3,6 +3,7 @@
  * So what its row says that it influences is not too little. */
 #include <check.h>
 #include <math.h>
+#include <sys/stat.h>
 
 #include "bindings/lang/plan_load.h"
 #include "bindings/lang/plan_key.h"
@@ -333,6 +334,28 @@ START_TEST(in_doubt_everything) {
 }
 END_TEST
 
+static const char *key_in(const char *folder, unsigned what) {
+  LangOptions o = {0};
+  LangPlan *lp;
+  Diags d = {.arena = scratch_arena};
+  Text key = {0};
+  mkdir(scratch_path(folder), 0777);
+  const char *file = arena_printf(scratch_arena, "%s/plan.lua", folder);
+  scratch_put(file, zero_plan, strlen(zero_plan));
+  ck_assert_int_eq(lang_load(&o, scratch_path(file), &lp, &d, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(plan_key(lp, what, &key, &scratch_error), WEFT_OK);
+  lang_free(lp);
+  return arena_take(scratch_arena, &key);
+}
+
+/* The same text in another folder names other files. */
+START_TEST(keys_tell_the_folder) {
+  static const unsigned products[] = {FOR_GRAPH, FOR_UNITS, FOR_SCHEDULE, FOR_SHARES};
+  for (int i = 0; i < LEN(products); i++)
+    ck_assert_ptr_nonnull(strstr(key_in("a", products[i]), scratch_path("a")));
+}
+END_TEST
+
 Suite *sweep_keys_suite(void) {
   Suite *s = suite_create("sweep_keys");
   TCase *c = tcase_create("fields");
@@ -340,6 +363,7 @@ Suite *sweep_keys_suite(void) {
   tcase_set_timeout(c, 120);
   tcase_add_loop_test(c, every_field, 0, LEN(plans));
   tcase_add_test(c, in_doubt_everything);
+  tcase_add_test(c, keys_tell_the_folder);
   suite_add_tcase(s, c);
   return s;
 }
