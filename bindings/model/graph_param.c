@@ -192,11 +192,11 @@ static weft_status make_buffer(void *arg, weft_error *e) {
   return graph_buffer(w->g, w->name, w->value, e);
 }
 
-/* The name that is argument 2 of a method. */
-static const char *name_arg(lua_State *L, const char *method) {
+/* The name that is argument 2 of a method, of `what` it makes. */
+static const char *name_arg(lua_State *L, const char *method, const char *what) {
   if (lua_type(L, 2) != LUA_TSTRING)
-    luaL_error(L, "g:%s: the first argument is the %s's name, got %s", method,
-               *method == 'p' ? "parameter" : "buffer", luaL_typename(L, 2));
+    luaL_error(L, "g:%s: the first argument is the %s's name, got %s", method, what,
+               luaL_typename(L, 2));
   const char *name = lua_tostring(L, 2);
   if (has_control(name))
     luaL_error(L, "g:%s: the name \"%s\" has control characters", method, name);
@@ -206,7 +206,7 @@ static const char *name_arg(lua_State *L, const char *method) {
 /* g:buffer(name, value) */
 int graph_buffer_method(lua_State *L) {
   GraphUd *u = graph_self(L);
-  BufferWork w = {.g = u->graph, .name = name_arg(L, "buffer")};
+  BufferWork w = {.g = u->graph, .name = name_arg(L, "buffer", "buffer")};
   w.value = (float)lua_tonumber(L, 3);
   if (lua_type(L, 3) != LUA_TNUMBER || !isfinite((double)w.value))
     return luaL_error(L, "g:buffer(\"%s\"): a finite number is expected, got %s", w.name,
@@ -219,7 +219,7 @@ int graph_buffer_method(lua_State *L) {
 int graph_param_method(lua_State *L) {
   GraphUd *u = graph_self(L);
   ParamWork w = {.g = u->graph, .line = graph_line(L, u)};
-  w.name = name_arg(L, "param");
+  w.name = name_arg(L, "param", "parameter");
   if (lua_gettop(L) > 4)
     return luaL_error(L, "g:param(\"%s\") takes a name, dimensions and options", w.name);
   param_dims(L, 3, &w);

@@ -6,6 +6,7 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void must(weft_status st, const weft_error *e, const char *what) {
@@ -52,4 +53,27 @@ const char *exporter_write(Exporter *f, const char *name, WeightsOutOptions o) {
   o.dir = scratch_path(name);
   must(run_export(f->run, &o, &f->job.e), &f->job.e, "export");
   return o.dir;
+}
+
+void same_tensors(const char *a, const char *b) {
+  SafeTensors *x, *y;
+  must(st_open(NULL, a, NULL, &x, &scratch_error), &scratch_error, a);
+  must(st_open(NULL, b, NULL, &y, &scratch_error), &scratch_error, b);
+  ck_assert_int_eq(st_count(x), st_count(y));
+  for (int i = 0; i < st_count(x); i++) {
+    const SafeTensor *s = st_at(x, i), *t = st_at(y, i);
+    ck_assert_str_eq(s->name, t->name);
+    ck_assert_str_eq(s->type, t->type);
+    ck_assert_int_eq(s->ndim, t->ndim);
+    ck_assert_mem_eq(s->dim, t->dim, sizeof *s->dim * (size_t)s->ndim);
+    ck_assert_uint_eq(s->bytes, t->bytes);
+    char *p = malloc(s->bytes + 1), *q = malloc(t->bytes + 1);
+    must(file_at(s->in, s->at, p, s->bytes, &scratch_error), &scratch_error, s->name);
+    must(file_at(t->in, t->at, q, t->bytes, &scratch_error), &scratch_error, t->name);
+    ck_assert_msg(memcmp(p, q, s->bytes) == 0, "%s differs", s->name);
+    free(p);
+    free(q);
+  }
+  st_close(x);
+  st_close(y);
 }

@@ -21,5 +21,7 @@ void exporter_start(Exporter *f, const char *model, const char *mesh);
 void exporter_end(Exporter *f);
 /* Exports the weights to the folder `name` of the scratch folder; returns its path. */
 const char *exporter_write(Exporter *f, const char *name, WeightsOutOptions o);
+/* Fails the test unless both folders have the same tensors, to the byte. */
+void same_tensors(const char *a, const char *b);
 
 #endif

@@ -35,30 +35,6 @@ static const char *oracle(const char *name) {
   return arena_printf(scratch_arena, ORACLES "%s", name);
 }
 
-/* Both folders have the same tensors, to the byte. */
-static void same_tensors(const char *a, const char *b) {
-  SafeTensors *x, *y;
-  must(st_open(NULL, a, NULL, &x, &scratch_error), &scratch_error, a);
-  must(st_open(NULL, b, NULL, &y, &scratch_error), &scratch_error, b);
-  ck_assert_int_eq(st_count(x), st_count(y));
-  for (int i = 0; i < st_count(x); i++) {
-    const SafeTensor *s = st_at(x, i), *t = st_at(y, i);
-    ck_assert_str_eq(s->name, t->name);
-    ck_assert_str_eq(s->type, t->type);
-    ck_assert_int_eq(s->ndim, t->ndim);
-    ck_assert_mem_eq(s->dim, t->dim, sizeof *s->dim * (size_t)s->ndim);
-    ck_assert_uint_eq(s->bytes, t->bytes);
-    char *p = malloc(s->bytes + 1), *q = malloc(t->bytes + 1);
-    must(file_at(s->in, s->at, p, s->bytes, &scratch_error), &scratch_error, s->name);
-    must(file_at(t->in, t->at, q, t->bytes, &scratch_error), &scratch_error, t->name);
-    ck_assert_msg(memcmp(p, q, s->bytes) == 0, "%s differs", s->name);
-    free(p);
-    free(q);
-  }
-  st_close(x);
-  st_close(y);
-}
-
 static const char *const models[] = {
     "llama",       "llama_tied",         "qwen2", "qwen3", "gpt2",
     "deepseek_v3", "deepseek_v3_no_lora"};
@@ -106,67 +82,6 @@ START_TEST(biases_of_routers_are_not_narrowed) {
   }
   ck_assert_int_gt(biases, 0);
   st_close(x);
-}
-END_TEST
-
-/* ---- buffers ---- */
-
-#define APERTUS                                                                          \
-  "hidden_size = 16, intermediate_size = 24, num_hidden_layers = 2, vocab_size = 32, "   \
-  "num_attention_heads = 2, num_key_value_heads = 2"
-
-static float number_in(const char *folder, const char *name, const char *type) {
-  SafeTensors *s;
-  float x;
-  must(st_open(NULL, folder, NULL, &s, &scratch_error), &scratch_error, folder);
-  const SafeTensor *t = st_find(s, name);
-  ck_assert_msg(t && t->ndim == 0, "%s is no number", name);
-  ck_assert_str_eq(t->type, type);
-  must(st_read_part(t, 0, 1, &x, &scratch_error), &scratch_error, name);
-  st_close(s);
-  return x;
-}
-
-/* Hugging Face's class begins with whatever is in memory where a file lacks its buffers.
- */
-START_TEST(buffers_are_read_and_written) {
-  static const char beta[] = "model.layers.1.mlp.act_fn.beta";
-  Exporter f;
-  SafeTensors *s;
-  exporter_start(&f, "weft.model { 'apertus', " APERTUS " }",
-                 "mesh = { tp = 2, pp = 2 }");
-  const char *out = exporter_write(&f, "out", (WeightsOutOptions){0});
-  const char *half = exporter_write(&f, "half", (WeightsOutOptions){.dtype = DT_BF16});
-  ck_assert_double_eq((double)number_in(out, beta, "F32"), 0.5);
-  ck_assert_double_eq((double)number_in(half, beta, "BF16"), 0.5);
-  ck_assert_double_eq_tol(
-      (double)number_in(half, "model.layers.0.mlp.act_fn.eps", "BF16"), -1e-6, 1e-8);
-  for (int i = 0; i < 2; i++) {
-    must(st_open(NULL, i ? half : out, NULL, &s, &scratch_error), &scratch_error, out);
-    must(run_load(f.run, s, &scratch_error), &scratch_error, "load");
-    if (!i)
-      same_tensors(
-          exporter_write(&f, "like", (WeightsOutOptions){.like = s, .dtype = DT_ACT}),
-          out);
-    st_close(s);
-  }
-  /* Another number is another model. */
-  must(st_open(NULL, half, NULL, &s, &scratch_error), &scratch_error, half);
-  uint64_t at = st_find(s, beta)->at;
-  st_close(s);
-  FILE *file = fopen(arena_printf(scratch_arena, "%s/model.safetensors", half), "r+b");
-  ck_assert_ptr_nonnull(file);
-  ck_assert_int_eq(fseek(file, (long)at, SEEK_SET), 0);
-  ck_assert_uint_eq(fwrite("\x80\x3e", 1, 2, file), 2);
-  ck_assert_int_eq(fclose(file), 0);
-  must(st_open(NULL, half, NULL, &s, &scratch_error), &scratch_error, half);
-  ck_assert_int_eq(run_load(f.run, s, &scratch_error), WEFT_EFILE);
-  ck_assert_msg(strstr(scratch_error.text,
-                       "act_fn.beta: is 0.25, the model computes with 0.5") != NULL,
-                "%s", scratch_error.text);
-  err_clear(&scratch_error);
-  st_close(s);
-  exporter_end(&f);
 }
 END_TEST
 
@@ -786,7 +701,6 @@ Suite *export_suite(void) {
   tcase_set_timeout(t, 600);
   tcase_add_loop_test(t, untouched_weights_keep_every_byte, 0, CASES);
   tcase_add_loop_test(t, biases_of_routers_are_not_narrowed, 0, 2);
-  tcase_add_test(t, buffers_are_read_and_written);
   tcase_add_loop_test(t, every_copy_is_loaded, 0, 4 * LEN(halves));
   tcase_add_loop_test(t, trained_weights_are_those_of_the_run, 0, CASES);
   tcase_add_loop_test(t, further_tokens_keep_every_byte, 0, LEN(shared));
