@@ -1,5 +1,5 @@
-/* check_buffers.c - numbers that files of a model have beside its parameters: exports have
- * them, and files with other numbers are refused. */
+/* check_buffers.c - numbers that files of a model have beside its parameters: exports
+ * have them, and files with other numbers are refused. */
 #include <check.h>
 #include <stdio.h>
 
