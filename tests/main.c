@@ -29,6 +29,7 @@
 /* One rank of check_mpi.c and of check_run_mpi.c. */
 int mpi_child(int argc, char **argv);
 int run_child(int argc, char **argv);
+int host_child(int argc, char **argv); /* of check_hosts_mpi.c */
 int fail_child(int argc, char **argv); /* of check_failures.c */
 /* check_oracle.c: the models of a folder that tests/oracle/steps.py made. */
 int oracle_folder(int argc, char **argv);
@@ -65,6 +66,7 @@ int main(int argc, char **argv) {
   setenv("WEFT_STRICT", "1", 0);
   if (argc > 1 && strcmp(argv[1], "--mpi-child") == 0) return mpi_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--run-child") == 0) return run_child(argc, argv);
+  if (argc > 1 && strcmp(argv[1], "--host-child") == 0) return host_child(argc, argv);
   if (argc > 4 && strcmp(argv[1], "--fail-child") == 0) return fail_child(argc, argv);
   if (argc > 1 && strcmp(argv[1], "--fuzz") == 0) return fuzz(argc - 2, argv + 2);
   if (argc > 1 && strcmp(argv[1], "--plan") == 0) return fuzz_plan(argc - 2, argv + 2);

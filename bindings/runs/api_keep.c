@@ -77,9 +77,9 @@ static weft_status open_val(weft_run *r, weft_error *e) {
   Job j = job_of(r);
   weft_status st = job_val(&j, &r->alloc, &r->s.val);
   if (st != WEFT_OK && e) *e = j.e;
-  TRY(st);
   JobFacts f = {.arena = r->kept, .val = r->s.val};
-  st = job_facts(&j, &f, e);
+  if (st == WEFT_OK) st = job_facts(&j, &f, e);
+  st = run_agree(r->s.run, st, e);
   if (st == WEFT_OK) st = run_consensus(r->s.run, f.fact, f.n, e);
   if (st == WEFT_OK) return st;
   data_close(r->s.val);
@@ -95,6 +95,11 @@ static bool was_fed(const Ckpt *from) {
   return false;
 }
 
+static const char *which(const weft_run *r, const Ckpt *from) {
+  if (!from) return "no checkpoint";
+  return arena_printf(r->kept, "step %lld, %s", (long long)from->m.step, from->m.id);
+}
+
 /* What a checkpoint of this run says of it, which goes on from `from`, or from none. */
 static weft_status gather_facts(weft_run *r, JobFacts *f, const Ckpt *from,
                                 weft_error *e) {
@@ -102,17 +107,16 @@ static weft_status gather_facts(weft_run *r, JobFacts *f, const Ckpt *from,
   bool fed = r->own_tokens || was_fed(from);
   if (!fed && !r->s.data) TRY(api_run_data(r, e));
   if (j.plan.eval_every && !r->s.val) TRY(open_val(r, e));
-  if (!r->s.weights) TRY(job_weights(&j, &r->alloc, &r->s.weights, e));
+  weft_status st = r->s.weights ? WEFT_OK : job_weights(&j, &r->alloc, &r->s.weights, e);
   *f = (JobFacts){.arena = r->kept,
                   .data = fed ? NULL : r->s.data,
                   .val = r->s.val,
                   .weights = r->s.weights,
                   .steps = j.plan.steps,
-                  .resumed = from ? arena_printf(r->kept, "step %lld, %s",
-                                                 (long long)from->m.step, from->m.id)
-                                  : "no checkpoint"};
-  TRY(job_facts(&j, f, e));
-  return resume_facts(&j, f, &r->fact, &r->nfact, e);
+                  .resumed = which(r, from)};
+  if (st == WEFT_OK) st = job_facts(&j, f, e);
+  if (st == WEFT_OK) st = resume_facts(&j, f, &r->fact, &r->nfact, e);
+  return run_agree(r->s.run, st, e);
 }
 
 static void say(void *ud, bool warning, const char *text) {
@@ -125,18 +129,24 @@ static weft_status beside(void *ud, const char *ckpt, const Dir *in, const char 
   return export_ckpt(&r->weights, r->c, ckpt, in, name, e);
 }
 
+/* What checkpoints have beside what the run holds: the text of the plan, and files of
+ * its model. */
+static weft_status read_beside(weft_run *r, weft_error *e) {
+  Job j = job_of(r);
+  if (!r->plan_text)
+    TRY(file_read(NULL, r->plan->path, FILE_CODE_MAX, &r->plan_text, &r->plan_bytes, e));
+  export_end(&r->weights);
+  if (!j.plan.checkpoint.consolidated) return WEFT_OK;
+  return export_files(&r->weights, &j, &(ExportHow){.dtype = DT_ACT}, r->s.weights, e);
+}
+
 static weft_status open_saver(KeepCall *c, weft_error *e) {
   weft_run *r = c->r;
-  Job j = job_of(r);
   const Plan *p = &r->plan->job.plan;
   JobFacts f;
   char mesh[96];
   TRY(gather_facts(r, &f, r->from, e));
-  if (!r->plan_text)
-    TRY(file_read(NULL, r->plan->path, FILE_CODE_MAX, &r->plan_text, &r->plan_bytes, e));
-  export_end(&r->weights);
-  if (p->checkpoint.consolidated)
-    TRY(export_files(&r->weights, &j, &(ExportHow){.dtype = DT_ACT}, r->s.weights, e));
+  TRY(run_agree(r->s.run, read_beside(r, e), e));
   SaverOptions o = {.plan = p,
                     .plan_text = r->plan_text,
                     .mesh = arena_str(r->kept, mesh_text(&r->mesh, mesh)),
@@ -188,13 +198,20 @@ static weft_status find(const KeepCall *c, Ckpt **out, weft_error *e) {
   return ckpt_open(path, out, e);
 }
 
-/* Whether this run may go on from it; the processes must have found the same one, or
- * none. */
+/* The processes must have found the same one, or none: which, decides what they go on to
+ * do together. */
+static weft_status fits_all(weft_run *r, const Ckpt *from, weft_error *e) {
+  RunFact it = {"checkpoint", which(r, from), FACT_SAME, NULL};
+  TRY(run_consensus(r->s.run, &it, 1, e));
+  return run_agree(r->s.run, from ? ckpt_fits(from, r->c, e) : WEFT_OK, e);
+}
+
+/* Whether this run may go on from it. */
 static weft_status check(weft_run *r, const Ckpt *from, BestEval *best, weft_error *e) {
   JobFacts f;
   Text notes = {0};
   char forgotten[200];
-  if (from) TRY(ckpt_fits(from, r->c, e));
+  TRY(fits_all(r, from, e));
   TRY(gather_facts(r, &f, from, e));
   TRY(run_consensus(r->s.run, f.fact, f.n, e));
   if (!from) return WEFT_OK;
@@ -216,8 +233,8 @@ static weft_status resume(KeepCall *c, weft_error *e) {
   weft_run *r = c->r;
   Ckpt *from = NULL;
   BestEval best = {0};
-  TRY(find(c, &from, e));
-  weft_status st = check(r, from, &best, e);
+  weft_status st = run_agree(r->s.run, find(c, &from, e), e);
+  if (st == WEFT_OK) st = check(r, from, &best, e);
   if (st == WEFT_OK && from) {
     r->s.fill = load_ckpt, r->s.fill_from = from;
     st = api_run_fill(r, e);
@@ -255,6 +272,7 @@ static weft_status export_folder(KeepCall *c, weft_error *e) {
   Job j = job_of(r);
   weft_status st =
       export_begin(&x, &j, &(ExportHow){.dtype = DT_ACT}, c->path, r->s.weights, e);
+  st = run_agree(r->s.run, st, e);
   if (st == WEFT_OK) st = run_export(r->s.run, &x.out, e);
   export_end(&x);
   return st;

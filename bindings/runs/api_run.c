@@ -57,8 +57,10 @@ weft_status api_run_data(weft_run *r, weft_error *e) {
   const Plan *p = &r->plan->job.plan;
   JobFacts f;
   Data *data;
-  TRY(data_open(&r->alloc, &p->data, p->batch.seq, r->c->vocab, p->seed, &data, e));
-  weft_status st = facts(r->plan, data, &f, e);
+  weft_status st =
+      data_open(&r->alloc, &p->data, p->batch.seq, r->c->vocab, p->seed, &data, e);
+  TRY(run_agree(r->s.run, st, e));
+  st = run_agree(r->s.run, facts(r->plan, data, &f, e), e);
   if (st == WEFT_OK) st = run_consensus(r->s.run, f.fact, f.n, e);
   arena_free(f.arena);
   if (st == WEFT_OK) job_epochs(&r->plan->job.plan, data);
@@ -146,7 +148,8 @@ static weft_status load(weft_run *r, const char *path, const Folders *in,
   const Job *j = &r->plan->job;
   Folders of_plan = lang_folders(j->lp);
   SafeTensors *now;
-  TRY(weights_open(&r->alloc, path, in, &j->plan, &of_plan, &now, err));
+  TRY(run_agree(r->s.run,
+                weights_open(&r->alloc, path, in, &j->plan, &of_plan, &now, err), err));
   api_keep_forget(r); /* it may be about to write like the files of before */
   st_close(r->s.weights);
   r->s.weights = now;
@@ -155,7 +158,7 @@ static weft_status load(weft_run *r, const char *path, const Folders *in,
 
 /* Parameters that were filled in part are no state to go on from. */
 weft_status api_run_fill(weft_run *r, weft_error *err) {
-  weft_status st = session_fill(&r->s, err);
+  weft_status st = run_agree(r->s.run, session_fill(&r->s, err), err);
   r->filled = st == WEFT_OK;
   r->skipped = -1;
   return st;
@@ -296,10 +299,8 @@ static const StateKind kinds[] = {
     [WEFT_MOMENT2] = STATE_OPT2,
 };
 
-static weft_status find(const weft_run *r, weft_state what, const char *name,
-                        const float *at, size_t n, int *param, weft_error *err) {
-  err_clear(err);
-  TRY(need(r, "the run", err));
+static weft_status find_here(const weft_run *r, weft_state what, const char *name,
+                             const float *at, size_t n, int *param, weft_error *err) {
   if ((unsigned)what >= LEN(kinds))
     return err_set(err, WEFT_EUSAGE, "there is no weft_state %d", (int)what);
   const OptimizerInfo *o = &optimizer_info[r->c->optimizer];
@@ -316,6 +317,14 @@ static weft_status find(const weft_run *r, weft_state what, const char *name,
     return err_set(err, WEFT_EUSAGE, "%s has %lld elements, there is room for %zu", name,
                    count, at ? n : 0);
   return WEFT_OK;
+}
+
+/* Only the first process needs room: what is wrong with it is told to all. */
+static weft_status find(const weft_run *r, weft_state what, const char *name,
+                        const float *at, size_t n, int *param, weft_error *err) {
+  err_clear(err);
+  TRY(need(r, "the run", err));
+  return run_agree(r->s.run, find_here(r, what, name, at, n, param, err), err);
 }
 
 weft_status weft_run_get(weft_run *r, weft_state what, const char *name, float *out,

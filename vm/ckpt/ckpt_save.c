@@ -356,8 +356,6 @@ static weft_status take_folder(Saver *s, weft_error *e) {
   return check_empty(s, dir, e);
 }
 
-static void keep_first(void *mine, const void *other, size_t n) {}
-
 /* Fills in the strings and lists that all manifests of the run share. */
 static void make_manifest(Saver *s) {
   const Compiled *c = s->c;
@@ -398,9 +396,9 @@ static weft_status open_saver(Saver *s, weft_error *e) {
   id[1] = (uint64_t)now.tv_sec, id[2] = (uint64_t)now.tv_nsec;
   checksum_text(checksum(id, sizeof id), s->run_id);
   bool first = run_rank(s->run) == 0;
-  if (first) TRY(take_folder(s, e));
-  TRY(run_combine(s->run, s->run_id, sizeof s->run_id, keep_first, e));
-  return first ? WEFT_OK : open_folder(s, e);
+  TRY(run_agree(s->run, first ? take_folder(s, e) : WEFT_OK, e));
+  TRY(run_from_first(s->run, s->run_id, sizeof s->run_id, e));
+  return run_agree(s->run, first ? WEFT_OK : open_folder(s, e), e);
 }
 
 weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e) {

@@ -31,14 +31,12 @@ static bool evaluates(const Session *s, int64_t end) {
   return s->val && s->eval_every && (s->step % s->eval_every == 0 || s->step == end);
 }
 
-static void keep_first(void *mine, const void *other, size_t n) {}
-
 /* Evaluates, and compares with the best loss so far. Every process goes by the loss of
  * the first one: another's may differ in its last bit, and then only some would stop. */
 static weft_status evaluate(Session *s, StepResult *r, weft_error *e) {
   BestEval *best = &s->best;
   TRY(run_evaluate(s->run, s->val, s->eval_batches, r, e));
-  TRY(run_combine(s->run, &r->eval_loss, sizeof r->eval_loss, keep_first, e));
+  TRY(run_from_first(s->run, &r->eval_loss, sizeof r->eval_loss, e));
   bool first = best->step == 0 && isfinite(r->eval_loss);
   bool lower = first || r->eval_loss < best->bar - s->min_delta;
   best->since = lower ? 0 : best->since + 1;

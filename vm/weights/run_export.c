@@ -37,49 +37,24 @@ static weft_status job_export(Worker *w, void *arg, weft_error *e) {
   return WEFT_OK;
 }
 
-/* ---- what processes say to each other ---- */
-
-typedef struct Verdict {
-  bool fine;    /* on all of them */
-  weft_error e; /* else: of the lowest rank */
-} Verdict;
-
-static void fold_verdicts(void *mine, const void *other, size_t n) {
-  Verdict *a = mine;
-  const Verdict *b = other;
-  if (a->fine) *a = *b;
-}
-
-/* What went wrong on any of them is wrong for all. */
-static weft_status agree(Run *r, weft_error *e) {
-  Verdict ours = {.fine = e->code == WEFT_OK, .e = *e};
-  weft_error lost = NO_ERROR;
-  if (run_combine(r, &ours, sizeof ours, fold_verdicts, &lost) != WEFT_OK &&
-      ours.e.code == WEFT_OK)
-    ours.e = lost;
-  *e = ours.e;
-  return e->code;
-}
-
-static void keep_first(void *mine, const void *other, size_t n) {}
+/* ---- of all processes ---- */
 
 /* The first process makes the files, the others find them by the names that it tells. */
 static weft_status open_all(Run *r, const WeightsOutOptions *o, Export *x,
                             weft_error *e) {
   bool first = world_has(&r->world, 0);
-  if (first) (void)weights_out_open(&r->alloc, r->c, o, &x->out, e);
-  TRY(agree(r, e));
+  weft_status st = first ? weights_out_open(&r->alloc, r->c, o, &x->out, e) : WEFT_OK;
+  TRY(run_agree(r, st, e));
   if (run_is_alone(r)) return WEFT_OK;
   size_t bytes = weights_out_names_bytes(r->c, o);
   char *names = mem_new(&r->alloc, bytes);
-  if (!names) err_set(e, WEFT_ENOMEM, "out of memory");
-  weft_status st = agree(r, e);
+  st = run_agree(r, names ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory"), e);
   if (st == WEFT_OK) {
     if (first) weights_out_names(x->out, names, bytes);
-    st = run_combine(r, names, bytes, keep_first, e);
+    st = run_from_first(r, names, bytes, e);
     if (st == WEFT_OK && !first)
-      (void)weights_out_join(&r->alloc, r->c, o, names, &x->out, e);
-    st = agree(r, e);
+      st = weights_out_join(&r->alloc, r->c, o, names, &x->out, e);
+    st = run_agree(r, st, e);
   }
   mem_free(&r->alloc, names, bytes);
   return st;
@@ -89,11 +64,8 @@ static weft_status open_all(Run *r, const WeightsOutOptions *o, Export *x,
 static weft_status finish_all(Run *r, Export *x, weft_error *e) {
   for (int turn = 0; turn < 2; turn++) {
     WeightsOut *out = world_has(&r->world, 0) == (turn == 1) ? x->out : NULL;
-    if (out) {
-      x->out = NULL;
-      (void)weights_out_finish(out, e);
-    }
-    TRY(agree(r, e));
+    if (out) x->out = NULL;
+    TRY(run_agree(r, out ? weights_out_finish(out, e) : WEFT_OK, e));
   }
   return WEFT_OK;
 }
@@ -102,10 +74,7 @@ weft_status run_export(Run *r, const WeightsOutOptions *o, weft_error *e) {
   Export x = {0};
   weft_error why = NO_ERROR;
   weft_status st = open_all(r, o, &x, &why);
-  if (st == WEFT_OK) {
-    (void)run_all(r, job_export, &x, false, &why);
-    st = agree(r, &why);
-  }
+  if (st == WEFT_OK) st = run_agree(r, run_all(r, job_export, &x, false, &why), &why);
   if (st == WEFT_OK) st = finish_all(r, &x, &why);
   weights_out_drop(x.out);
   if (st != WEFT_OK && e && e->code == WEFT_OK) *e = why;

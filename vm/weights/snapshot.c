@@ -100,3 +100,28 @@ weft_status run_combine(Run *r, void *mine, size_t n, Fold fold, weft_error *e) 
   if (c.other != few) mem_free(&r->alloc, c.other, n);
   return st;
 }
+
+static void fold_first(void *mine, const void *other, size_t n) {}
+
+weft_status run_from_first(Run *r, void *it, size_t n, weft_error *e) {
+  return run_combine(r, it, n, fold_first, e);
+}
+
+static void fold_errors(void *mine, const void *other, size_t n) {
+  weft_error *a = mine;
+  const weft_error *b = other;
+  if (a->code == WEFT_OK) *a = *b;
+}
+
+weft_status run_agree(Run *r, weft_status st, weft_error *e) {
+  weft_error ours = NO_ERROR, lost = NO_ERROR;
+  if (run_is_alone(r)) return st;
+  if (st != WEFT_OK && e) ours = *e;
+  if (st != WEFT_OK) ours.code = st;
+  if (st != WEFT_OK && ours.rank < 0) ours.rank = run_rank(r);
+  if (run_combine(r, &ours, sizeof ours, fold_errors, &lost) != WEFT_OK &&
+      ours.code == WEFT_OK)
+    ours = lost;
+  if (e && ours.code != WEFT_OK) *e = ours;
+  return ours.code;
+}

@@ -34,5 +34,12 @@ bool run_is_alone(const Run *r); /* all ranks are in this process */
  * of them, the same on each; `fold` takes another one's into it. */
 typedef void (*Fold)(void *mine, const void *other, size_t n);
 CHECKED weft_status run_combine(Run *r, void *mine, size_t n, Fold fold, weft_error *e);
+/* `it`, n bytes, becomes that of the first process. */
+CHECKED weft_status run_from_first(Run *r, void *it, size_t n, weft_error *e);
+/* What went wrong in one process is wrong for all: `st` and, if it is no WEFT_OK, `e` are
+ * of this one; all return with the error of the lowest rank that has one. Else a process
+ * that failed by itself would leave the others waiting for it. All call it, also those
+ * that did not fail. */
+CHECKED weft_status run_agree(Run *r, weft_status st, weft_error *e);
 
 #endif
