@@ -124,6 +124,23 @@ START_TEST(half_moments_pass) {
 }
 END_TEST
 
+/* What a step takes is computed again from gradients and states, for each in its way;
+ * a rate of its own explains nothing. */
+START_TEST(every_optimizer_passes) {
+  ToyOptions o = mesh(2, 1, 2);
+  o.optimizer = _i, o.microbatches = 2, o.clip = 0.5;
+  compile_pair(o);
+  pair.many.plan.opt.lr.max = pair.one.plan.opt.lr.max = 0.1;
+  pair_verify(&pair, 3, 1e-5);
+  ck_assert_msg(pair.report.ok, "%s: %s", optimizer_info[_i].name, pair.report.first_bad);
+  pair.many.plan.opt.lr.max *= 1.01;
+  pair_verify(&pair, 1, 1e-5);
+  ck_assert_msg(!pair.report.ok, "%s", optimizer_info[_i].name);
+  ck_assert_msg(strstr(pair.report.first_bad, "learning rate differs") != NULL, "%s",
+                pair.report.first_bad);
+}
+END_TEST
+
 /* Without eps, what has no gradient would be 0 / 0: rows that only make a vocabulary
  * divisible by tp, and those of tokens that never came. */
 START_TEST(rows_without_gradients_stay) {
@@ -289,7 +306,7 @@ END_TEST
 START_TEST(another_learning_rate) {
   compile_pair(mesh(2, 1, 1));
   pair.many.plan.opt.lr.max *= 1.01;
-  expect("step 0: parameter of ", 1);
+  expect("step 0: learning rate differs by 0.01", 1);
 }
 END_TEST
 
@@ -409,6 +426,7 @@ Suite *verify_suite(void) {
   for (int i = 0; i < LEN(tests); i++) tcase_add_test(c, tests[i]);
   tcase_add_loop_test(c, a_fault_is_noticed, 0, LEN(faults));
   tcase_add_loop_test(c, a_matrix_that_goes_the_wrong_way, 0, 4);
+  tcase_add_loop_test(c, every_optimizer_passes, 0, OPTIMIZER_N);
   tcase_add_loop_test(c, half_types_pass, 0, 4);
   tcase_add_loop_test(c, half_moments_pass, 0, 4);
   tcase_add_loop_test(c, rows_without_gradients_stay, 0, 2);

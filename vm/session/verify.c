@@ -257,6 +257,9 @@ static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
         &v->out->grad_norm);
   for (int k = 0; k < v->optimizer->states; k++)
     TRY(compare_kind(v, step, state_opt(k), &v->out->grad, e));
+  /* What follows from a rate is explained by it, so that it has to be the same one. */
+  judge(v, step, "learning rate", "", relative(fabs(many.lr - one.lr), one.lr),
+        &v->out->param);
   TRY(compare_params(v, &many, &one, e));
   TRY(check_replicas(v, step, e));
   v->out->steps++;
