@@ -53,14 +53,20 @@ static void positions(Job *j) {
 
 /* The ranks of a tp group exchange activations in every layer. */
 static void tp_over_nodes(Job *j) {
-  const Mesh *m = &j->mesh;
-  int64_t gpus = cluster_domain(&j->plan.cluster),
-          span = (int64_t)m->size[AXIS_TP] * m->stride[AXIS_TP];
-  if (!gpus || m->size[AXIS_TP] == 1 || (span <= gpus && gpus % span == 0)) return;
-  diag_warn(&j->d, "tp-network", "mesh.tp",
-            "groups of tp = %d reach over machines of %lld GPUs: every layer waits for "
-            "the network",
-            m->size[AXIS_TP], (long long)gpus);
+  const Cluster *k = &j->plan.cluster;
+  int tp = j->mesh.size[AXIS_TP];
+  if (!cluster_domain(k) || tp == 1) return;
+  LinkKind link = link_kind(&j->mesh, k, AXIS_BIT(AXIS_TP));
+  if (link == LINK_NETWORK)
+    diag_warn(&j->d, "tp-network", "mesh.tp",
+              "groups of tp = %d reach over machines of %lld GPUs: every layer waits for "
+              "the network",
+              tp, (long long)MAX(k->gpus, cluster_domain(k)));
+  if (link == LINK_HOST)
+    diag_warn(&j->d, "tp-network", "mesh.tp",
+              "groups of tp = %d reach over the %lld GPUs that NVLink joins: every layer "
+              "waits for their machine's PCIe",
+              tp, (long long)cluster_domain(k));
 }
 
 static void tp_cuts_little(Job *j) {

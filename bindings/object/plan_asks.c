@@ -17,6 +17,7 @@ static void add_gpu(lua_State *L, const Job *j) {
   if (!c->gpu) return;
   set_text(L, "gpu", c->gpu);
   set_integer(L, "room", (int64_t)plan_memory_limit(&j->plan));
+  if (c->memory_gib > 0) set_number(L, "gpu_memory", c->memory_gib * (1 << 30));
   set_number(L, "reserve_gib", c->reserve_gib);
 }
 

@@ -4,12 +4,24 @@
 #include "sim_figures.h"
 
 #include "bindings/calibration/job_costs.h"
+#include "vm/session/gpu_memory.h"
+
+static double gpu_bytes(const Job *j, Arena *scratch) {
+  double most = 0;
+  for (int pp = 0; pp < j->mesh.size[AXIS_PP]; pp++) {
+    GpuMemory m = gpu_memory(scratch, &j->plan, j->compiled, pp);
+    double all = (double)j->compiled->prog[pp].arena_bytes + (double)gpu_memory_sum(&m);
+    most = fmax(most, all);
+  }
+  return most;
+}
 
 weft_status sim_figures(const Job *j, const SimStack *stack, Arena *a, SimFigures *out,
                         weft_error *e) {
   *out = (SimFigures){.plan = arena_str(a, j->plan.name),
                       .gpu = arena_str(a, j->plan.cluster.gpu),
-                      .measured = j->costs != NULL};
+                      .measured = j->costs != NULL,
+                      .gpu_bytes = gpu_bytes(j, a)};
   for (int i = RATES_N; i-- > RATES_USUAL;) {
     SimOptions o = {.rates = sheet_rates((RatesOf)i),
                     .table = j->costs,
@@ -90,6 +102,7 @@ void sim_figures_push(lua_State *L, const SimFigures *f) {
   set_text(L, "plan", f->plan);
   set_text(L, "gpu", f->gpu);
   set_integer(L, "ranks", r->ranks);
+  set_number(L, "gpu_bytes", f->gpu_bytes);
   set_number(L, "seconds", r->seconds);
   set_number(L, "low", f->seconds[RATES_BETTER]);
   set_number(L, "high", f->seconds[RATES_WORSE]);

@@ -12,6 +12,8 @@ typedef struct SimFigures {
   double seconds[RATES_N]; /* of the step */
   const char *plan, *gpu;  /* their names */
   bool measured;           /* with a calibration */
+  double gpu_bytes; /* of the worst pipeline rank: its arena, and what CUDA and NCCL take
+                       besides, by estimates */
 } SimFigures;
 
 /* What a stack does otherwise than weft, and ranks that are not alike. */

@@ -101,6 +101,7 @@ local function result(plan, asks, s, r, keep)
   local out = {
     plan = plan.spec.name or "plan", gpu = asks.gpu, ranks = asks.world, room_gib = asks.room / gib,
     layouts = r.layouts, refused = 0, memory = r.memory, memory_by_buffers = r.memory - r.floor_memory,
+    memory_beside = r.beside,
     slower_by_bound = r.pruned, on_the_clock = #r.clocked, forecast_slower = #r.left,
     least_forecast = r.left[1] and r.left[1].expected, forecast_error = mean(r.errors),
     reasons = r.reasons, interrupted = r.interrupted, seconds = r.seconds, rows = {}, others = {},
@@ -134,8 +135,9 @@ return function(o)
   local asks = asks_of(plan)
   if not asks.gpu then failf "the plan names no GPU: cluster = \"h100-sxm\", or figures of your own" end
   asks.world = ranks_of(asks)
-  if memory then asks.room = memory * gib end
+  if memory then asks.room, asks.gpu_memory = memory * gib, nil end
   local s = space.make(plan.spec, asks, o.over)
-  local r = search.run(plan, s, { memory = memory, clock = clock, threads = threads })
+  local r = search.run(plan, s, { memory = memory, gpu_memory = asks.gpu_memory, clock = clock,
+                                     threads = threads })
   return result(plan, asks, s, r, keep)
 end

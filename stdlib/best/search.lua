@@ -42,8 +42,9 @@ local function drop_large(points, s)
   end
 end
 
--- The work of all ranks is the same however layers are cut and scheduled: where the mean rank
--- has more of it than a step takes that was on the clock, no schedule makes up for that.
+-- The work of all ranks is the same however layers are cut and scheduled, if backwards are in one
+-- body or in two: where the mean rank has more of it than a step takes that was on the clock, no
+-- such schedule makes up for that.
 local function drop_slow(points, s, seconds)
   for i = 0, #s.layouts - 1 do
     local of = s.plainest[i + 1] - 1
@@ -96,7 +97,8 @@ local function refuse(r, why)
   r.reasons[#r.reasons + 1] = { code = why.code, path = why.path, message = why.summary, count = 1 }
 end
 
--- Exact memory, then the clock. False: the search was interrupted.
+-- Exact memory, what CUDA and NCCL take besides, then the clock. False: the search was
+-- interrupted.
 local function clock(r, points, x)
   x.done = true
   local state, row, why = points:whole(x.i - 1)
@@ -111,6 +113,10 @@ local function clock(r, points, x)
     return true
   end
   if not sim then return false end
+  if r.gpu_memory and sim.gpu_bytes > r.gpu_memory then
+    r.beside = r.beside + 1
+    return true
+  end
   x.row, x.sim, x.seconds = row, sim, sim.seconds
   if x.expected then r.errors[#r.errors + 1] = math.abs(x.expected / x.seconds - 1) end
   r.clocked[#r.clocked + 1] = x
@@ -206,7 +212,8 @@ function search.run(plan, s, o)
   end
   local points <close> = core.points(sizes, s.points, o.memory)
   points:open(plan, axes, o.threads, true)
-  local r = { layouts = #s.layouts, most = o.clock, clocked = {}, errors = {}, done = {}, reasons = {}, memory = 0 }
+  local r = { layouts = #s.layouts, most = o.clock, clocked = {}, errors = {}, done = {}, reasons = {}, memory = 0,
+              beside = 0, gpu_memory = o.gpu_memory }
   judge_all(r, points, s)
   local refused, by_buffers, counts = r.reasons, r.memory, points:counts()
   for key, v in next, counts do r[key] = v end

@@ -21,6 +21,10 @@ local STAGES = {
   zero_bubble = 1, interleaved_1f1b = { least = 2 }, looped_bfs = { least = 2 },
 }
 
+-- Those whose backward is one body; others have one for inputs and one for weights, which is more
+-- work where layers are computed again.
+local JOINED = { gpipe = true, ["1f1b"] = true, eager_1f1b = true, interleaved_1f1b = true, looped_bfs = true }
+
 -- ---- usual values ----
 
 local function powers(n, most)
@@ -253,7 +257,7 @@ local function add(s, pick, layout, lightest, plainest)
 end
 
 -- All layouts of a mesh under a strategy: the first one stands for their parameters, the first
--- one of each micro batch and recomputation for the work.
+-- ones of each micro batch and recomputation, with backwards in one body and in two, for the work.
 local function add_group(s, axes, try, m, im, strategy, pipes)
   local is = axes.strategy.index(strategy, function() return strategy_field(s.spec, strategy) end)
   local lightest = nil
@@ -261,15 +265,16 @@ local function add_group(s, axes, try, m, im, strategy, pipes)
     local ib = axes.micro.index(b, function() return b end)
     for _, r in ipairs(try.recompute or { false }) do
       local ir = axes.recompute and axes.recompute.index(r, function() return r end)
-      local plainest = nil
+      local plainest = {}
       for _, p in ipairs(pipes) do
         local ic = axes.schedule.index(p.schedule, function() return p.schedule end)
         local ip = axes.stages.index(p.virtual .. p.balance, function() return stages_field(s.spec, p) end)
         local layout = { tp = m.tp, pp = m.pp, cp = m.cp, ep = m.ep, etp = m.etp, dp = m.dp, strategy = strategy,
           micro = b, recompute = r or nil, schedule = m.pp > 1 and p.schedule or nil, virtual = p.virtual,
           balance = m.pp > 1 and p.balance or nil }
-        lightest, plainest = lightest or layout, plainest or layout
-        add(s, { im, is, ib, ic, ip, ir }, layout, lightest, plainest)
+        local joined = JOINED[p.schedule] or false
+        lightest, plainest[joined] = lightest or layout, plainest[joined] or layout
+        add(s, { im, is, ib, ic, ip, ir }, layout, lightest, plainest[joined])
       end
     end
   end

@@ -4,7 +4,7 @@ return {
   aliases = { "b300-sxm" },
   gpus = 8,
   gpu = {
-    memory_gib = 267,                  -- HGX B300 datasheet: up to 2.3 TB of eight, 288 GB each
+    memory_gib = 275040 / 1024,        -- total memory as nvidia-smi reports it; the datasheet: 288 GB
     -- HGX B300 datasheet, of eight GPUs: BF16 36 and FP8 72 PFLOP/s with sparsity, half of that
     -- without; FP32 600 TFLOP/s.
     bf16 = 2250e12,

@@ -5,8 +5,8 @@ return {
   gpus = 4,
   domain = 72,                         -- the NVLink switches of a rack join all of it
   gpu = {
-    memory_gib = 173,                  -- GB200 NVL72 datasheet: 13.4 TB of 72 GPUs, 186 GB each
-    -- The same, of 72: BF16 360 and FP8 720 PFLOP/s with sparsity, half of that without; FP32
+    memory_gib = 189471 / 1024,        -- total memory as nvidia-smi reports it; the datasheet: 186 GB
+    -- GB200 NVL72 datasheet, of 72 GPUs: BF16 360 and FP8 720 PFLOP/s with sparsity, half of that without; FP32
     -- 5,760 TFLOP/s.
     bf16 = 2500e12,
     fp8 = 5000e12,
@@ -15,7 +15,7 @@ return {
     reached = 1453e12,
     -- FlashAttention-2 in Azure's guide: 374 TFLOP/s of GB200 where an H100 has 328.
     mma = 0.26,
-    sms = 148,
+    sms = 152,                         -- as the device reports them
     bandwidth = 8e12,                   -- the same: 576 TB/s of 72
     -- The same: 130 TB/s of 72, both directions together.
     nvlink = 900e9,

@@ -4,7 +4,7 @@ return {
   like = "gb200-nvl72",
   aliases = { "gb300" },
   gpu = {
-    memory_gib = 259,                  -- GB300 NVL72 datasheet: 20 TB of 72 GPUs, 279 GB each
+    memory_gib = 284208 / 1024,        -- total memory as nvidia-smi reports it; the datasheet: 279 GB
   },
   -- The same: 72 ConnectX-8 at 800 Gb/s.
   network = {

@@ -123,6 +123,15 @@ local function wrong(r, why)
   return r
 end
 
+-- Tight: the rank has its room, but not beside what CUDA and NCCL take by weft's estimate.
+local function verdict(r)
+  if r.rank.total > r.facts.room then return "too_large" end
+  local all = r.rank.total
+  for _, line in ipairs(r.rank.gpu or {}) do all = all + line.bytes end
+  r.beyond = all - (r.facts.gpu_memory or math.huge)
+  return r.beyond > 0 and "tight" or "fits"
+end
+
 local function judge(r, plan)
   local ok, why = plan:check()
   if not ok then return wrong(r, why) end
@@ -133,7 +142,7 @@ local function judge(r, plan)
   r.rank = memory[memory.worst_pp + 1]
   table.sort(r.rank.classes, function(a, b) return a.bytes > b.bytes end)
   r.bubble = plan:schedule().bubble
-  r.verdict = r.rank.total <= r.facts.room and "fits" or "too_large"
+  r.verdict = verdict(r)
   if r.verdict == "too_large" then r.nearest, r.world = look_around(plan, r.facts.world) end
   return r
 end
@@ -161,6 +170,6 @@ end
 
 return function(args)
   local r = report(args)
-  return { ok = r.verdict == "fits", text = screen.text(r), json = screen.json(r),
+  return { ok = r.verdict == "fits" or r.verdict == "tight", text = screen.text(r), json = screen.json(r),
            page = args.html and page(r, args, plan_text(r, args)) or nil }
 end

@@ -14,6 +14,8 @@ function screen.verdict(r)
   local says = {
     refused = "cannot be imported", wrong = "is no plan that can run",
     fits = r.facts and string.format("fits, %s to spare", size(r.facts.room - r.rank.total)),
+    tight = r.beyond and string.format("fits with %s to spare, but with what CUDA and NCCL take besides it is %s too much",
+      size(r.facts.room - r.rank.total), size(r.beyond)),
     too_large = r.facts and string.format("does not fit: %s too much", size(r.rank.total - r.facts.room)),
   }
   return says[r.verdict]
@@ -172,7 +174,7 @@ end
 
 function screen.json(r)
   local f = r.facts
-  local out = { file = shown(r.file), verdict = r.verdict, fits = r.verdict == "fits",
+  local out = { file = shown(r.file), verdict = r.verdict, fits = r.verdict == "fits" or r.verdict == "tight",
                 errors = reasons_json(r.errors or {}) }
   if r.made then
     local json = r.made.json

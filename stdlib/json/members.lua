@@ -76,7 +76,7 @@ local sections = {
   { "show program", { { "program", "object", "all of it, as [program.md](program.md) says" } } },
   { "sim", {
     { "sim", "{plan: string, gpu: string, ranks: integer, tokens: integer, seconds: number, low: number, high: number, "
-      .. "tokens_per_s_per_gpu: number, flops: number, mfu: number, hfu: number, sources: {*: integer}, "
+      .. "tokens_per_s_per_gpu: number, flops: number, mfu: number, hfu: number, gpu_bytes: number, sources: {*: integer}, "
       .. "pipeline: [{pp: integer, compute: number, bubble: number, exposed: {*: number}, kernels: {*: number}}], "
       .. "waits: [{axis: string, what: string, pp: integer, count: integer, seconds: number}]}",
       "time of a step, tokens/s, MFU, HFU, and where the time of each pipeline rank goes" },
@@ -182,7 +182,7 @@ local sections = {
       "of `field`, `value`, the best layout on the clock with it is `behind`, `why`, and how many `layouts` "
       .. "on the clock have it" },
     { "layouts", "integer", "that were looked at; what became of them is" },
-    { "on_the_clock, forecast_slower, slower_by_bound, memory, memory_by_buffers, refused, unseen", "integer" },
+    { "on_the_clock, forecast_slower, slower_by_bound, memory, memory_by_buffers, memory_beside, refused, unseen", "integer" },
     { "reasons", "[" .. reason .. "]", "of `code`, `path`, `message`, `count` of what was refused" },
     { "least_forecast, forecast_error", "number",
       "what the rest is expected to take at least; how far off expectations were" },

@@ -17,7 +17,7 @@ header,main,footer,nav{max-width:78rem;margin:0 auto;padding:0 clamp(1rem,4vw,2.
 header{padding-top:2.5rem}h1{font-size:clamp(1.5rem,4.5vw,2.1rem);line-height:1.2;margin:0;letter-spacing:-.015em;overflow-wrap:anywhere}
 .eyebrow{margin:0 0 .35rem;color:var(--soft);font-size:.875rem;overflow-wrap:anywhere}
 .verdict{display:inline-block;margin:1rem 0 0;padding:.4rem .8rem;border-radius:.4rem;font-weight:600;border-left:4px solid}
-.fits{color:var(--good);background:var(--goodwash)}.too_large,.wrong,.refused{color:var(--bad);background:var(--badwash)}
+.fits{color:var(--good);background:var(--goodwash)}.tight{color:var(--warn);background:var(--warnwash)}.too_large,.wrong,.refused{color:var(--bad);background:var(--badwash)}
 nav{padding-top:1.5rem}nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;margin:0;padding:0 0 .75rem;list-style:none;
 border-bottom:1px solid var(--rule);font-size:.9375rem}
 a{color:var(--link);text-underline-offset:.15em}nav a{text-decoration:none}nav a:hover{text-decoration:underline}

@@ -76,6 +76,7 @@ function report.counts(v)
   say(v.slower_by_bound, "slower even by their bound")
   say(v.memory, "need more than %.4g GiB on a rank%s", v.room_gib,
     v.memory_by_buffers > 0 and format(" (%d of them with all buffers only)", v.memory_by_buffers) or "")
+  say(v.memory_beside, "have no room for what CUDA and NCCL take besides (memory = %.4g takes them in)", v.room_gib)
   say(v.refused, "are no plan:")
   for i, x in ipairs(by_count(v.reasons)) do
     if i > shown_reasons then

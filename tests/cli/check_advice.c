@@ -182,6 +182,15 @@ START_TEST(tensor_parallelism_that_does_little) {
         "plan.lua:4: warning: plan.mesh.tp: groups of tp = 4 reach over machines of 2 "
         "GPUs: "
         "every layer waits for the network [tp-network]\n1 warning\n");
+  /* What NVLink joins may be more than a machine, or less. */
+  warns(BATCH ",\nmesh = { tp = 4, dp = 4 }, cluster = weft.cluster { gpus = 2, "
+              "nodes = 8, domain = 72 }",
+        "");
+  warns(BATCH ",\nmesh = { tp = 4, dp = 1 }, cluster = weft.cluster { gpus = 4, "
+              "nodes = 1, domain = 2 }",
+        "plan.lua:4: warning: plan.mesh.tp: groups of tp = 4 reach over the 2 GPUs that "
+        "NVLink joins: every layer waits for their machine's PCIe [tp-network]\n"
+        "1 warning\n");
 }
 END_TEST
 

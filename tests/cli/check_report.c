@@ -108,6 +108,24 @@ START_TEST(a_plan_that_fits) {
 }
 END_TEST
 
+/* The arena has its room, but CUDA and NCCL take more than is left. */
+START_TEST(a_plan_that_is_tight) {
+  char plan[1000];
+  put("a.lua", LLAMA_8B "}\n");
+  double arena = (double)checked_bytes("a.lua --set cluster=h200 --set mesh.tp=2");
+  snprintf(plan, sizeof plan,
+           "%s  mesh = { tp = 2 }, cluster = weft.cluster { 'h200', nodes = 1, "
+           "gpu = { memory_gib = %.4f } } }\n",
+           LLAMA_8B, arena / (1 << 30) + 2.001);
+  put("a.lua", plan);
+  json_t *v = report_json(0, "a.lua");
+  ck_assert_str_eq(json_string_value(json_object_get(v, "verdict")), "tight");
+  json_decref(v);
+  Outcome o = report(0, "a.lua");
+  has(o.out, "but with what CUDA and NCCL take besides it is ");
+}
+END_TEST
+
 /* Each layout that is offered, taken, fits, and has the bytes that were told. */
 START_TEST(a_plan_that_does_not_fit) {
   put("a.lua", LLAMA_8B "}\n");
@@ -223,6 +241,7 @@ Suite *report_suite(void) {
   tcase_add_test(c, a_plan_that_fits);
   tcase_add_test(c, an_illegal_layout_has_neighbours);
   tcase_add_test(c, naming_the_usual_gpu_changes_no_byte);
+  tcase_add_test(c, a_plan_that_is_tight);
   tcase_add_test(c, a_plan_that_does_not_fit);
   tcase_add_test(c, more_ranks_where_no_layout_fits);
   tcase_add_test(c, settings_of_another_system);

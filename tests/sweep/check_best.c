@@ -73,10 +73,68 @@ START_TEST(nothing_is_dropped) {
           "  o.over = o.over or { micro = { 1, 2 }, schedule = { '1f1b', 'zbv' } }\n"
           "  local r = weft.best(o)\n"
           "  same(r.on_the_clock + r.forecast_slower + r.slower_by_bound + r.memory\n"
-          "    + r.refused + r.unseen, r.layouts)\n"
+          "    + r.memory_beside + r.refused + r.unseen, r.layouts)\n"
           "  same(r.unseen, 0)\n"
           "  says(r, r.layouts .. ' layouts in ')\n"
           "end\n");
+}
+END_TEST
+
+/* Tied weights lie once where a V schedule has the first and the last stage on one rank:
+ * that another one has no room for them says nothing of it. */
+START_TEST(tied_weights_in_a_v) {
+  lua_run(
+      SMALL
+      "local function best(schedules, memory)\n"
+      "  return weft.best { plan = plan {\n"
+      "    model = weft.model { 'llama', hidden_size = 512, num_hidden_layers = 16,\n"
+      "      num_attention_heads = 8, intermediate_size = 2048, vocab_size = 65536,\n"
+      "      tie_word_embeddings = true },\n"
+      "    cluster = weft.cluster { 'h100-sxm', nodes = 1, gpus = 2 } },\n"
+      "    memory = memory, over = { tp = { 1 }, pp = { 2 }, schedule = schedules,\n"
+      "      strategy = { 'zero-0' }, micro = { 1 }, recompute = { 'full' } } }\n"
+      "end\n"
+      "local free = best { 'zbv' }\n"
+      "local least, fastest = math.huge, nil\n"
+      "for _, row in ipairs(free.rows) do\n"
+      "  if row.peak_gib < least then least, fastest = row.peak_gib, row.seconds end\n"
+      "end\n"
+      "least = least + 0.01\n"
+      "assert(not best({ '1f1b' }, least).best)\n"
+      "same(best({ 'zbv' }, least).best.seconds, fastest)\n"
+      "same(best({ '1f1b', 'zbv' }, least).best.seconds, fastest)\n");
+}
+END_TEST
+
+/* A schedule with backwards in two bodies has more work; what one of these takes is no
+ * bound of the others. */
+START_TEST(the_order_of_schedules) {
+  Outcome o = process_run(120, "$weft best " WEFT_SOURCE_DIR
+                               "/plans/llama3_70b.lua tp=16 pp=1,2 micro=1 cp=1 "
+                               "strategy=zero-1 recompute=full balance=even "
+                               "schedule=zero_bubble,1f1b");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  ck_assert_msg(strstr(o.out, "pp 2, schedule 1f1b") != NULL, "%s", o.out);
+}
+END_TEST
+
+/* A layout must have room for what CUDA and NCCL take besides. */
+START_TEST(room_for_communicators) {
+  lua_run(
+      SMALL
+      "local function best(room, memory)\n"
+      "  return weft.best { plan = plan { cluster = weft.cluster { 'h100-sxm', nodes = "
+      "1,\n"
+      "    gpu = { memory_gib = room } } }, over = few, clock = 30, memory = memory }\n"
+      "end\n"
+      "local free = best(80)\n"
+      "same(free.memory_beside, 0)\n"
+      "local room = free.best.peak_gib + 2.001\n"
+      "local tight = best(room)\n"
+      "assert(tight.memory_beside > 0)\n"
+      "says(tight, 'have no room for what CUDA and NCCL take besides')\n"
+      "same(best(room, 80).memory_beside, 0)\n"
+      "same(best(room, 80).best.seconds, free.best.seconds)\n");
 }
 END_TEST
 
@@ -381,6 +439,9 @@ Suite *best_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_test(c, near_the_exhaustive_choice);
   tcase_add_test(c, nothing_is_dropped);
+  tcase_add_test(c, tied_weights_in_a_v);
+  tcase_add_test(c, the_order_of_schedules);
+  tcase_add_test(c, room_for_communicators);
   tcase_add_test(c, figures_are_those_of_the_plan);
   tcase_add_test(c, why_adds_up);
   tcase_add_test(c, the_same_twice);

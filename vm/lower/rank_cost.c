@@ -98,6 +98,22 @@ static void add_ties(const Stages *st, const Layout *l, RankCost *x) {
   }
 }
 
+/* Bytes of copies of tied parameters that another rank counts: which ranks hold them
+ * depends on where stages lie. */
+static uint64_t copies_of(const Layout *l) {
+  const Regions *s = &l->regions;
+  uint64_t bytes = 0;
+  for (int i = 0; i < s->nparam; i++) {
+    const Block *b = &s->block[s->param[i].block];
+    for (int k = 0; k < s->nregion && !s->param[i].owner; k++) {
+      const Region *r = &s->region[k];
+      bool within = b->first >= r->first && b->first < r->first + r->whole;
+      if (within && !on_host(r->off)) bytes += region_span(r, b->whole / r->ways);
+    }
+  }
+  return bytes;
+}
+
 /* ---- ranks that have the same ---- */
 
 /* The units of each rank, in their order: at[first[r]] .. at[first[r + 1] - 1]. */
@@ -164,6 +180,7 @@ static void fill_rank(const Stages *st, const Plan *plan, const Mesh *m, int r,
   /* Layout without microbatches: inputs, whose size depends on them, are counted only. */
   layout(st, plan, m, r, 0, scratch, scratch, &l);
   x->fixed = l.end;
+  x->copies = MIN(copies_of(&l), x->fixed);
   x->temp = temp_of(st, r);
   x->kept = l.kept;
   for (uint64_t in = inputs_of(st, r); in; in &= in - 1) x->inputs++;
@@ -257,7 +274,7 @@ RankMemory rank_memory_floor(const RankCosts *s, const Timeline *when, bool spli
     uint64_t flight = flight_floor(s, when, splits, r);
     uint64_t bytes = rank_bytes(s, r, fixed_bytes(s, r, microbatches), flight);
     if (bytes > worst.bytes) worst.bytes = bytes, worst.rank = r;
-    worst.mean += (double)s->rank[r].fixed / s->st.ranks;
+    worst.mean += (double)(s->rank[r].fixed - s->rank[r].copies) / s->st.ranks;
   }
   worst.over = worst.bytes > limit;
   return worst;

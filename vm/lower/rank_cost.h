@@ -23,8 +23,9 @@ void step_move_add(StepMoves *to, StepMoveKind kind, AxisSet axes, uint64_t byte
                    Arena *a);
 
 typedef struct RankCost {
-  uint64_t fixed; /* parameters, gradients, state and scalars */
-  uint64_t temp;  /* workspace, besides the buffers */
+  uint64_t fixed;  /* parameters, gradients, state and scalars */
+  uint64_t copies; /* ... of these what another rank has too: tied parameters */
+  uint64_t temp;   /* workspace, besides the buffers */
   /* at least this many bytes in place of the buffers after the last action */
   uint64_t kept;
   int inputs;       /* number of inputs of a whole step */
@@ -67,9 +68,9 @@ typedef struct RankMemory {
   uint64_t bytes; /* of the worst rank; if above the limit, a lower bound */
   int rank;       /* the worst rank */
   bool over;      /* more than the limit */
-  double
-      mean; /* of all ranks without any buffer: the same however layers are cut, but
-               for    padding, so that one rank at least has as much. Of a floor only */
+  double mean;    /* of all ranks without any buffer and without copies: the same however
+                     layers    are cut, but for padding, so that one rank at least has as
+                     much.    Of a floor    only */
 } RankMemory;
 /* Exactly Program.arena_bytes of the worst rank for `microbatches` in a step; `l` of each
  * rank, `eval` the same of the program that evaluates, or NULL. */
