@@ -68,9 +68,9 @@ typedef struct RankMemory {
   uint64_t bytes; /* of the worst rank; if above the limit, a lower bound */
   int rank;       /* the worst rank */
   bool over;      /* more than the limit */
-  double mean;    /* of all ranks without any buffer and without copies: the same however
-                     layers    are cut, but for padding, so that one rank at least has as
-                     much.    Of a floor    only */
+  /* Of all ranks without any buffer and without copies: the same however layers are cut,
+   * but for padding, so that one rank at least has as much. Of a floor only. */
+  double mean;
 } RankMemory;
 /* Exactly Program.arena_bytes of the worst rank for `microbatches` in a step; `l` of each
  * rank, `eval` the same of the program that evaluates, or NULL. */
