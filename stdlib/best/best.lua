@@ -91,19 +91,13 @@ local function best_with(r)
   return list
 end
 
-local function mean(list)
-  local sum = 0
-  for _, v in ipairs(list) do sum = sum + v / #list end
-  return #list > 0 and sum or nil
-end
-
 local function result(plan, asks, s, r, keep)
   local out = {
     plan = plan.spec.name or "plan", gpu = asks.gpu, ranks = asks.world, room_gib = asks.room / gib,
     layouts = r.layouts, refused = 0, memory = r.memory, memory_by_buffers = r.memory - r.floor_memory,
     memory_beside = r.beside,
     slower_by_bound = r.pruned, on_the_clock = #r.clocked, forecast_slower = #r.left,
-    least_forecast = r.left[1] and r.left[1].expected, forecast_error = mean(r.errors),
+    least_forecast = r.left[1] and r.left[1].expected, forecast_error = search.mean(r.errors),
     reasons = r.reasons, interrupted = r.interrupted, seconds = r.seconds, rows = {}, others = {},
     unseen = r.layouts - r.judged,
   }

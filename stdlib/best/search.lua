@@ -8,8 +8,9 @@ local format = string.format
 local search = {}
 
 local together = 8       -- layouts on the clock between two fits
-local margin = 0.02      -- the search ends when nothing is forecast to be this near to the best
-local least_clocked = 24 -- ... and so many were on the clock
+local margin = 0.02      -- the search ends when nothing is forecast to be this near to the best,
+local doubt = 2          -- nor so many times as far as forecasts were off on average,
+local least_clocked = 24 -- and so many were on the clock
 
 -- ---- bounds ----
 
@@ -162,8 +163,16 @@ local function expect(r, list)
   return left
 end
 
+-- Of none nil.
+function search.mean(list)
+  local sum = 0
+  for _, v in ipairs(list) do sum = sum + v / #list end
+  return #list > 0 and sum or nil
+end
+
 local function is_far(r, x)
-  return r.best and #r.clocked >= least_clocked and x.expected > r.best.seconds * (1 + margin)
+  if not r.best or #r.clocked < least_clocked then return false end
+  return x.expected > r.best.seconds * (1 + math.max(margin, doubt * (search.mean(r.errors) or 0)))
 end
 
 local function clock_best(r, points, list)
