@@ -223,11 +223,27 @@ weft_status job_tokenizer(Job *j) {
   return st;
 }
 
+/* Warns if a blend has fewer samples for an evaluation than the plan wants, as one of its
+ * streams has no more. */
+static void warn_of_blend(Job *j, const Data *val) {
+  int k = 0, before = j->d.list.n;
+  int64_t once = data_once(val, &k), all = data_windows(val);
+  double wants = (double)j->plan.eval_batches * (double)j->plan.batch.global;
+  if (j->evaluates || !j->plan.eval_every || once == all || (double)once >= wants) return;
+  diag_warn(
+      &j->d, "data", j->plan.data.val ? "data.val" : "data",
+      "an evaluation takes %lld of %lld samples for validation: %s has no more, and "
+      "a blend is measured in the proportions of its weights",
+      (long long)once, (long long)all, data_source_name(val, k));
+  if (j->d.list.n > before) lang_locate(j->lp, &j->d);
+}
+
 static weft_status open_val(Job *j, const weft_alloc *a, Data **out) {
   TRY(job_sources(j));
   TRY(job_reference(j, &j->e));
   weft_status st = data_open_val(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
                                  j->plan.seed, out, &j->e);
+  if (st == WEFT_OK && *out) warn_of_blend(j, *out);
   return job_of_field(j, st, "data", &j->e);
 }
 

@@ -344,6 +344,40 @@ START_TEST(blended_samples) {
 }
 END_TEST
 
+/* The samples before the first stream begins anew: each is another, and the next is not.
+ */
+START_TEST(samples_that_are_each_another) {
+  static const struct {
+    int windows[2];
+    double weights[2];
+  } rows[] = {{{20, 40}, {0.75, 0.25}},
+              {{1, 40}, {0.5, 0.5}},
+              {{40, 1}, {0.9, 0.1}},
+              {{30, 10}, {0.75, 0.25}},
+              {{7, 7}, {0.4, 0.6}}};
+  int32_t t[2], l[2];
+  for (int r = 0; r < (int)LEN(rows); r++) {
+    for (int k = 0; k < 2; k++)
+      megatron_put(k ? "l" : "s",
+                   &(MegatronFile){4, 1, 100 * k, (int32_t[]){2 * rows[r].windows[k] + 1},
+                                   0, NULL});
+    DataSpec spec = {FILES("s", "l"), .weights = rows[r].weights, .nweights = 2};
+    Data *d = open_data(spec, 2, 256);
+    bool seen[256] = {false}, again = false;
+    int64_t n = 0;
+    for (; !again; n += !again) {
+      ck_assert_int_eq(data_sample(d, n, t, l, &scratch_error), WEFT_OK);
+      again = seen[t[0]];
+      seen[t[0]] = true;
+    }
+    int ends = -1;
+    ck_assert_int_eq(data_once(d, &ends), n);
+    ck_assert_int_eq(ends, data_source(d, n));
+    data_close(d);
+  }
+}
+END_TEST
+
 /* Each stream has its own end for validation. */
 START_TEST(blended_validation) {
   static const double weights[] = {1, 1};
@@ -402,6 +436,7 @@ Suite *token_files_suite(void) {
   tcase_add_loop_test(t, the_order_is_megatrons, 0, 4);
   tcase_add_loop_test(t, shares_are_exact, 0, 6);
   tcase_add_test(t, blended_samples);
+  tcase_add_test(t, samples_that_are_each_another);
   tcase_add_test(t, blended_validation);
   tcase_add_test(t, blends_hold_what_is_promised);
   suite_add_tcase(s, t);

@@ -80,6 +80,12 @@ weft_status blend_fill(const weft_alloc *a, const double *weight, Blend *b,
   return ok ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
 }
 
+int64_t blend_sample(const Blend *b, int k, int64_t nth) {
+  int64_t at = 0, in = nth % b->share[k];
+  while (b->turn[at] != k || b->nth[at] != in) at++;
+  return nth / b->share[k] * b->cycle + at;
+}
+
 void blend_free(const weft_alloc *a, Blend *b) {
   mem_free(a, b->turn, (size_t)b->cycle * 2 * sizeof *b->turn);
 }

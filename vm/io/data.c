@@ -237,6 +237,19 @@ int64_t data_windows(const Data *d) {
   return n;
 }
 
+int64_t data_once(const Data *d, int *ends) {
+  const Blend *b = d->blend;
+  int64_t once = 0;
+  if (!b) return windows(d);
+  for (int k = 0; k < b->n; k++) {
+    int64_t n = windows(b->of[k]), at = n ? blend_sample(b, k, n) : 0;
+    if (n == 0 || (once && at >= once)) continue;
+    once = at;
+    if (ends) *ends = k;
+  }
+  return once;
+}
+
 /* Of a blend, each stream counts by its share of the samples. */
 double data_padding(const Data *d) {
   const Rows *r = d->rows;
@@ -348,8 +361,12 @@ weft_status data_reference(const Data *d, int64_t i, const int32_t *tokens,
 
 static weft_status look_at_blend(const Data *d, uint64_t *print, weft_error *e) {
   const Blend *b = d->blend;
+  int64_t once = data_once(d, NULL);
   uint64_t own;
   *print = hash_bytes(0, b->share, (size_t)b->n * sizeof *b->share);
+  /* Evaluations once went on behind these samples: their losses are not to be compared.
+   */
+  if (d->val && once < data_windows(d)) *print = hash_bytes(*print, &once, sizeof once);
   for (int i = 0; i < b->n; i++) {
     TRY(data_look(b->of[i], &own, e));
     *print = hash_bytes(*print, &own, sizeof own);

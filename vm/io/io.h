@@ -49,8 +49,12 @@ int data_source(const Data *d, int64_t i); /* of sample i, from 0 */
 bool data_is_partial(const Data *d);
 /* Adds what sample i is made of: "documents 17 to 20 of chat.bin". */
 weft_status data_name(const Data *d, int64_t i, TextBuf *t, weft_error *e);
-int64_t data_tokens(const Data *d);       /* without the other split; 0 = endless */
-int64_t data_windows(const Data *d);      /* samples of an epoch; 0 = endless */
+int64_t data_tokens(const Data *d);  /* without the other split; 0 = endless */
+int64_t data_windows(const Data *d); /* samples of an epoch; 0 = endless */
+/* So many samples, from the first on, are each another; 0 = endless. Of a blend, up to
+ * where the first of its streams begins anew, whose number is then *ends, unless that is
+ * NULL: until there all streams have their shares. */
+int64_t data_once(const Data *d, int *ends);
 double data_padding(const Data *d);       /* this part of the tokens of all samples */
 const char *data_describe(const Data *d); /* "3 files, 1.2 M bytes" */
 /* Checks some ids of every file against the vocabulary. *print fingerprints sizes and

@@ -140,6 +140,8 @@ int64_t blend_cycle(const double *weight, int n, int64_t *share);
 /* Fills share, turn and nth. */
 weft_status blend_fill(const weft_alloc *a, const double *weight, Blend *b,
                        weft_error *e);
+/* Which sample of the blend is sample `nth` of stream k. */
+int64_t blend_sample(const Blend *b, int k, int64_t nth);
 void blend_free(const weft_alloc *a, Blend *b);
 
 #endif

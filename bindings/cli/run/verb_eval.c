@@ -53,13 +53,24 @@ static weft_status open_parameters(Evaluation *v) {
 
 /* ---- data ---- */
 
-/* What is divided by sequences or pairs is measured on whole steps. */
-static void tell_left_out(const Evaluation *v, int64_t windows, int64_t step) {
-  int64_t rest = windows % step;
-  if (!rest || v->cli->quiet || !is_rank0(v->cli)) return;
-  report_error("warning: %lld of %lld sequences are left out: a loss that is divided by "
-               "sequences or pairs is measured on whole steps, of batch.global = %lld",
-               (long long)rest, (long long)windows, (long long)step);
+/* What is divided by sequences or pairs is measured on whole steps, a blend up to where a
+ * stream of it begins anew. */
+static void tell_left_out(const Evaluation *v, int64_t once, int64_t step) {
+  const Data *d = v->session.val;
+  int64_t all = data_windows(d), rest = all - once;
+  int ends = 0;
+  if (v->cli->quiet || !is_rank0(v->cli)) return;
+  data_once(d, &ends);
+  if (rest)
+    report_error("warning: %lld of %lld sequences are left out: %s has no more, and a "
+                 "blend is measured in the proportions of its weights",
+                 (long long)rest, (long long)all, SHOWN(data_source_name(d, ends)));
+  rest = step ? once % step : 0;
+  if (rest)
+    report_error(
+        "warning: %lld of %lld sequences are left out: a loss that is divided by "
+        "sequences or pairs is measured on whole steps, of batch.global = %lld",
+        (long long)rest, (long long)once, (long long)step);
 }
 
 /* The plan's validation data, or, where it has none, all of its data. */
@@ -68,13 +79,12 @@ static weft_status open_data(Evaluation *v) {
   Session *s = &v->session;
   TRY(job_val(j, NULL, &s->val));
   if (!s->val) TRY(job_data(j, NULL, &s->val));
-  int64_t windows = data_windows(s->val), step = j->plan.batch.global;
-  bool whole = windows >= step && j->plan.loss.per != LOSS_PER_TOKENS;
-  int64_t all =
-      windows ? (windows + (whole ? 0 : step - 1)) / step : j->plan.eval_batches;
+  int64_t once = data_once(s->val, NULL), step = j->plan.batch.global;
+  bool whole = once >= step && j->plan.loss.per != LOSS_PER_TOKENS;
+  int64_t all = once ? (once + (whole ? 0 : step - 1)) / step : j->plan.eval_batches;
   bool limited = v->cli->batches > 0 && v->cli->batches <= all;
   v->batches = limited ? v->cli->batches : all;
-  if (whole && !limited) tell_left_out(v, windows, step);
+  if (!limited) tell_left_out(v, once, whole ? step : 0);
   return WEFT_OK;
 }
 
