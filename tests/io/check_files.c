@@ -237,12 +237,21 @@ static const struct {
     {"MMIDIDX\0\0\x01......", 16, "the index of Megatron's token files (.idx)"},
     {"\x1f\x8b......", 8, "compressed with gzip"},
     {"PAR1....", 8, "a Parquet table"},
+    {"WEFTMASK\1\0\0\0\0\0\0\0", 16, "a mask of tokens (.mask): name its .bin alone"},
+    {"WEFTREFL\1\0\0\0\0\0\0\0", 16,
+     "losses of a reference, as weft eval --reference writes them"},
 };
 
 START_TEST(other_formats_are_named) {
   const char *path = scratch_put("t.bin", strangers[_i].bytes, (size_t)strangers[_i].n);
   no_data((DataSpec){.kind = DATA_TOKENS, FILES("t.bin")}, 256, path,
           arena_printf(scratch_arena, "is no token file but %s", strangers[_i].what));
+  DataSpec raw = {.kind = DATA_TOKENS, FILES("t.bin"), .format = TOKENS_RAW};
+  if (strangers[_i].n == 16)
+    no_data(raw, 256, path,
+            arena_printf(scratch_arena, "is no token file but %s", strangers[_i].what));
+  else /* bytes that ids may have */
+    data_close(open_data(raw, 2, 65536));
 }
 END_TEST
 

@@ -244,6 +244,28 @@ START_TEST(said) {
 }
 END_TEST
 
+/* A pattern for all files of a folder finds masks, too, which are no tokens. */
+START_TEST(patterns_for_all_files) {
+  static const char *const patterns[] = {"*", "[ab]*", "?.*"};
+  add_file("a", 10, 30);
+  add_file("b", 10, 30);
+  for (int i = 0; i < (int)LEN(patterns); i++)
+    for (int none = 0; none < 2; none++) {
+      Data *d = open_data(
+          (DataSpec){FILES(patterns[i]), .masks = none ? MASKS_NONE : MASKS_REQUIRED});
+      const char *begin =
+          arena_printf(scratch_arena, "2 files (Megatron), %d tokens, ", nids);
+      ck_assert_msg(strncmp(data_describe(d), begin, strlen(begin)) == 0, "%s",
+                    data_describe(d));
+      if (!none) check_windows(d, data_windows(d));
+      data_close(d);
+    }
+  unlink(scratch_path("b.bin"));
+  no_data((DataSpec){FILES("*.mask")}, "a.mask",
+          "is no token file but a mask of tokens (.mask): name its .bin alone");
+}
+END_TEST
+
 START_TEST(not_mixed_in_a_stream) {
   add_file("a", 10, 30);
   add_file("b", 10, 30);
@@ -326,6 +348,7 @@ Suite *masked_data_suite(void) {
   tcase_add_loop_test(t, rows, 0, 3);
   tcase_add_test(t, left_out_at_both_ends);
   tcase_add_test(t, said);
+  tcase_add_test(t, patterns_for_all_files);
   tcase_add_test(t, not_mixed_in_a_stream);
   tcase_add_test(t, that_learn_nothing);
   tcase_add_test(t, damaged);

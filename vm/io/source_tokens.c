@@ -20,7 +20,9 @@ static const struct {
 };
 enum { LLMC_EVAL = 20240522 };
 
-/* First bytes of files of other formats. */
+/* First bytes of files of other formats. Ids do not have NO_IDS bytes and more of these
+ * by chance, so that what begins with them is refused even where the plan says "raw". */
+enum { NO_IDS = 7 };
 static const struct {
   const char *bytes;
   int n;
@@ -29,6 +31,8 @@ static const struct {
     {"\x93NUMPY", 6, "a NumPy array (.npy): write its ids alone, array.tofile(...)"},
     {"PK\x03\x04", 4, "a zip archive (.npz, .pt)"},
     {"MMIDIDX", 7, "the index of Megatron's token files (.idx)"},
+    {"WEFTMASK", 8, "a mask of tokens (.mask): name its .bin alone"},
+    {"WEFTREFL", 8, "losses of a reference, as weft eval --reference writes them"},
     {"\x1f\x8b", 2, "compressed with gzip"},
     {"\x28\xb5\x2f\xfd", 4, "compressed with zstd"},
     {"PAR1", 4, "a Parquet table"},
@@ -105,13 +109,14 @@ static weft_status no_header(const Part *p, TokenFormat said, weft_error *e) {
                      "format = \"automodel\" says");
 }
 
-static weft_status check_other_formats(const Part *p, const int32_t *h, size_t n,
-                                       weft_error *e) {
+static weft_status check_other_formats(const Part *p, TokenFormat said, const int32_t *h,
+                                       size_t n, weft_error *e) {
   for (int i = 0; i < LEN(other_formats); i++)
     if (n >= (size_t)other_formats[i].n &&
+        (said != TOKENS_RAW || other_formats[i].n >= NO_IDS) &&
         memcmp(h, other_formats[i].bytes, (size_t)other_formats[i].n) == 0)
       FAIL(p->file.path, "is no token file but %s", other_formats[i].what);
-  if (p->file.size >= HEADER_BYTES && h[0] == LLMC_EVAL)
+  if (said != TOKENS_RAW && p->file.size >= HEADER_BYTES && h[0] == LLMC_EVAL)
     FAIL(p->file.path, "is no token file but one of llm.c's questions for evaluation");
   return WEFT_OK;
 }
@@ -122,17 +127,16 @@ static weft_status tokens(const Data *d, const DataSpec *spec, Part *p, weft_err
   int32_t h[4] = {0};
   size_t n = (size_t)MIN(p->file.size, (uint64_t)sizeof h);
   bool indexed = false;
-  if (said == TOKENS_RAW) return raw_form(d, spec, p, e);
   if (said == TOKENS_AUTO || said == TOKENS_MEGATRON)
     TRY(megatron_open(d->arena, &in, p, &indexed, e));
   if (indexed) return WEFT_OK;
   if (said == TOKENS_MEGATRON)
     FAIL(p->file.path, "has no index of Megatron beside it: the same name with .idx");
   TRY(file_at(&p->file, 0, h, n, e));
-  int header = header_of(&p->file, said, h);
+  int header = said == TOKENS_RAW ? -1 : header_of(&p->file, said, h);
   if (header >= 0) return read_header(p, h, header, e);
-  if (said != TOKENS_AUTO) return no_header(p, said, e);
-  TRY(check_other_formats(p, h, n, e));
+  if (said == TOKENS_LLMC || said == TOKENS_AUTOMODEL) return no_header(p, said, e);
+  TRY(check_other_formats(p, said, h, n, e));
   return raw_form(d, spec, p, e);
 }
 

@@ -101,6 +101,22 @@ static void sort_paths(Paths *p) {
   p->n = n;
 }
 
+/* Leaves out the masks (.mask) of files that are there, as a pattern for both finds them.
+ * The paths are sorted. */
+static void leave_out_masks(Arena *a, Paths *p) {
+  int n = 0;
+  size_t all = (size_t)p->n;
+  const char **kept = NEW_N(a, const char *, p->n);
+  for (int i = 0; i < p->n; i++) {
+    size_t len = strlen(p->at[i]);
+    bool mask = len > 5 && strcmp(p->at[i] + len - 5, ".mask") == 0;
+    const char *bin = mask ? arena_printf(a, "%.*s.bin", (int)(len - 5), p->at[i]) : NULL;
+    if (!mask || !bsearch(&bin, p->at, all, sizeof bin, by_text)) kept[n++] = p->at[i];
+  }
+  p->at = kept;
+  p->n = n;
+}
+
 weft_status data_find(Arena *a, const DataSpec *spec, const char *pattern,
                       const char *const **paths, int *n, weft_error *e) {
   Folders in = {spec->dir, spec->folders, spec->nfolders};
@@ -220,6 +236,7 @@ weft_status stream_open(Data *d, const DataSpec *spec,
     TRY(find(d->arena, spec, spec->files[i], &paths, e));
   if (has_index(spec)) follow_indices(d->arena, &paths);
   sort_paths(&paths);
+  if (spec->kind == DATA_TOKENS) leave_out_masks(d->arena, &paths);
   d->part = NEW_N(d->arena, Part, paths.n);
   for (int i = 0; i < paths.n; i++) {
     Part *p = &d->part[i];
