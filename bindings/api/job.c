@@ -247,12 +247,19 @@ static weft_status open_val(Job *j, const weft_alloc *a, Data **out) {
   return job_of_field(j, st, "data", &j->e);
 }
 
+/* Reads what a run reads of its data before the first step. */
+static weft_status look(const Data *d, weft_error *e) {
+  uint64_t ends;
+  DataPrint samples;
+  TRY(data_look(d, &ends, e));
+  return data_look_inside(d, &samples, e);
+}
+
 /* Checks that the validation data can be opened, if there are any. */
 static weft_status check_val(Job *j) {
   Data *val;
-  uint64_t ignored;
   TRY(open_val(j, NULL, &val));
-  weft_status st = val ? data_look(val, &ignored, &j->e) : WEFT_OK;
+  weft_status st = val ? look(val, &j->e) : WEFT_OK;
   data_close(val);
   return job_of_field(j, st, "data", &j->e);
 }
@@ -301,10 +308,9 @@ static void warn_of_padding(Job *j, const Data *data) {
 weft_status job_check_files(Job *j) {
   SafeTensors *weights = NULL;
   Data *data;
-  uint64_t ignored;
   TRY(check_val(j));
   TRY(job_data(j, NULL, &data));
-  weft_status st = job_of_field(j, data_look(data, &ignored, &j->e), "data", &j->e);
+  weft_status st = job_of_field(j, look(data, &j->e), "data", &j->e);
   int64_t has = data_windows(data), step = j->plan.batch.global;
   if (has && has < step)
     diag_warn(&j->d, "data", "data",

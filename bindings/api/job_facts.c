@@ -54,6 +54,19 @@ static weft_status add_data(Facts *f, const char *what, const Data *data, weft_e
   return WEFT_OK;
 }
 
+/* A fact of its own: checkpoints of before, which do not have it, are compared by the
+ * others. */
+static weft_status add_samples(Facts *f, const char *what, const Data *data,
+                               weft_error *e) {
+  DataPrint p = {0};
+  if (data) TRY(data_look_inside(data, &p, e));
+  if (p.samples)
+    add(f, what, FACT_SAME,
+        arena_printf(f->arena, "%lld of %lld (%016llx)", (long long)p.samples,
+                     (long long)data_windows(data), (unsigned long long)p.hash));
+  return WEFT_OK;
+}
+
 static void add_weights(Facts *f, const SafeTensors *s) {
   uint64_t h = 0;
   for (int i = 0; i < st_count(s); i++) {
@@ -77,6 +90,8 @@ weft_status job_facts(const Job *j, JobFacts *o, weft_error *e) {
     add(&f, "--steps", FACT_SAME, "not given");
   TRY(add_data(&f, "data", o->data, e));
   TRY(add_data(&f, "data for validation", o->val, e));
+  TRY(add_samples(&f, "samples of the data", o->data, e));
+  TRY(add_samples(&f, "samples for validation", o->val, e));
   if (o->weights)
     add_weights(&f, o->weights);
   else

@@ -153,9 +153,14 @@ weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
 
 /* Facts that the loss of an evaluation depends on, beside the parameters; one that ends
  * with a dot stands for all that begin with it. */
-static const char *const measures[] = {
-    "data for validation", "plan.train.eval_batches", "plan.loss",           "plan.loss.",
-    "plan.mtp.",           "plan.moe.aux_loss_coef",  "plan.moe.z_loss_coef"};
+static const char *const measures[] = {"data for validation",
+                                       "samples for validation",
+                                       "plan.train.eval_batches",
+                                       "plan.loss",
+                                       "plan.loss.",
+                                       "plan.mtp.",
+                                       "plan.moe.aux_loss_coef",
+                                       "plan.moe.z_loss_coef"};
 
 static bool measures_by(const char *what) {
   for (int i = 0; i < LEN(measures); i++) {

@@ -7,6 +7,7 @@
 #include "tests/ranks/killed_runs.h"
 #include "tests/ranks/mpirun.h"
 #include "tests/harness/process.h"
+#include "vm/base/checksum.h"
 
 #define SMALL                                                                            \
   "local weft = require 'weft'\n"                                                        \
@@ -255,6 +256,49 @@ START_TEST(the_loss_scale_goes_on) {
   const char *step = strstr(scratch_get(scratch_path("more.jsonl")), "\"loss\"");
   ck_assert_ptr_nonnull(step);
   has(arena_printf(scratch_arena, "%.120s", step), "\"loss_scale\":32,");
+}
+END_TEST
+
+/* ---- other data ---- */
+
+/* Takes a fact out of a manifest, as an earlier weft has written it. */
+static void forget_fact(const char *path, const char *what) {
+  const char *s = scratch_get(scratch_path(path)), *at = strstr(s, what);
+  char hash[CHECKSUM_TEXT];
+  ck_assert_ptr_nonnull(at);
+  while (at[-1] != '\n') at--;
+  s = arena_printf(scratch_arena, "%.*s%s", (int)(at - s), s, strchr(at, '\n') + 1);
+  const char *end = strstr(s, ",\n  \"checksum\"");
+  ck_assert_ptr_nonnull(end);
+  checksum_text(checksum(s, (size_t)(end - s)), hash);
+  s = arena_printf(scratch_arena, "%.*s,\n  \"checksum\": \"%s\"\n}\n", (int)(end - s), s,
+                   hash);
+  scratch_put(path, s, strlen(s));
+}
+
+/* Of the same size, with the same ends: other bytes between them are another run's. */
+START_TEST(other_data_of_the_same_size) {
+  enum { N = 40000 };
+  static char text[N];
+  for (int i = 0; i < N; i++) text[i] = (char)(1 + i % 31);
+  scratch_put("t.txt", text, N);
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+      "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
+      "  vocab_size = 32 }, batch = { global = 2, micro = 1, seq = 8 },\n"
+      "  data = weft.text { 't.txt' }, train = { steps = 6 },\n"
+      "  checkpoint = { dir = 'runs' } }\n";
+  scratch_put("plan.lua", plan, sizeof plan - 1);
+  run(0, "--steps 2");
+  run(0, "--steps 3 --resume auto");
+  forget_fact("runs/step-00000003/manifest.json", "\"samples of the data\": \"");
+  run(0, "--steps 4 --resume auto");
+  for (int i = N / 3; i < 2 * N / 3; i++) text[i] = (char)(1 + i % 29);
+  scratch_put("t.txt", text, N);
+  Outcome o = run(2, "--resume auto");
+  has(o.err, "belongs to another run:\n  samples of the data: ");
+  ck_assert_ptr_null(strstr(o.err, "\n  data: "));
 }
 END_TEST
 
@@ -556,6 +600,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, another_run_is_refused);
   tcase_add_test(c, what_is_written_otherwise_is_told);
   tcase_add_test(c, the_loss_scale_goes_on);
+  tcase_add_test(c, other_data_of_the_same_size);
   tcase_add_test(c, other_validation_data_are_told);
   tcase_add_test(c, the_best_that_there_is_stays);
   tcase_add_test(c, checkpoints_are_listed_and_checked);

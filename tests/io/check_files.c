@@ -300,6 +300,20 @@ START_TEST(a_look_tells_data_apart) {
     data_close(d);
   }
   ck_assert(seen[0] == seen[1] && seen[0] != seen[2] && seen[0] != seen[3]);
+  /* Between the ends, of data that are too long to be read as a whole. */
+  static char longer[1 << 20];
+  DataPrint inside[2];
+  memset(longer, 'x', sizeof longer);
+  for (int i = 0; i < 2; i++) {
+    if (i) memset(longer + sizeof longer / 2, 'y', sizeof longer / 100);
+    scratch_put("e", longer, sizeof longer);
+    Data *d = open_data((DataSpec){.kind = DATA_TEXT, FILES("e")}, 64, 'z');
+    ck_assert_int_eq(data_look(d, &seen[i], &scratch_error), WEFT_OK);
+    ck_assert_int_eq(data_look_inside(d, &inside[i], &scratch_error), WEFT_OK);
+    ck_assert_int_eq(inside[i].samples, 1024);
+    data_close(d);
+  }
+  ck_assert(seen[0] == seen[1] && inside[0].hash != inside[1].hash);
   Data *d = open_data((DataSpec){.kind = DATA_TEXT, FILES("d")}, 2, 'y');
   scratch_check_error(
       data_look(d, &seen[0], &scratch_error), WEFT_EFILE, scratch_path("d"),

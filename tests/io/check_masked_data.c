@@ -337,6 +337,38 @@ START_TEST(prints_differ) {
 }
 END_TEST
 
+/* What is the same at both ends of the files is told apart inside: ids, bits of a mask,
+ * where documents end. The same in another format is not. */
+START_TEST(prints_of_the_inside) {
+  enum { FIRST, SAME, OTHER_IDS, OTHER_BITS, OTHER_ENDS, FORMAT, WAYS, DOCS = 200 };
+  uint64_t ends[WAYS];
+  DataPrint print[WAYS];
+  add_file("a", DOCS, SEQ - 2);
+  ck_assert_int_gt(nids, 1200);
+  int one = DOCS / 2; /* a document that can have a token less */
+  while (length[one + 1] < 2) one++;
+  for (int i = 0; i < WAYS; i++) {
+    int at = nids / 2, type = i == FORMAT ? 5 : 4;
+    while (i == OTHER_BITS && learnt[at] == learnt[at + 1]) at++;
+    if (i == OTHER_BITS) learnt[at] ^= 1, learnt[at + 1] ^= 1;
+    if (i == OTHER_IDS) id[at] ^= 1;
+    if (i == OTHER_ENDS) length[one]++, length[one + 1]--;
+    megatron_put_ids("a", &(MegatronFile){type, DOCS, 0, length, 0, NULL}, id);
+    mask_put("a", learnt, nids);
+    if (i == OTHER_BITS) learnt[at] ^= 1, learnt[at + 1] ^= 1;
+    if (i == OTHER_IDS) id[at] ^= 1;
+    if (i == OTHER_ENDS) length[one]--, length[one + 1]++;
+    Data *d = open_data((DataSpec){FILES("a"), .packed = {.on = true, .size = SEQ}});
+    ck_assert_int_eq(data_look(d, &ends[i], &scratch_error), WEFT_OK);
+    ck_assert_int_eq(data_look_inside(d, &print[i], &scratch_error), WEFT_OK);
+    ck_assert_int_eq(print[i].samples, data_windows(d));
+    data_close(d);
+    bool same = i == FIRST || i == SAME || i == FORMAT;
+    ck_assert_msg((print[i].hash == print[0].hash) == same, "%d", i);
+  }
+}
+END_TEST
+
 Suite *masked_data_suite(void);
 Suite *masked_data_suite(void) {
   Suite *s = suite_create("masked_data");
@@ -353,6 +385,7 @@ Suite *masked_data_suite(void) {
   tcase_add_test(t, that_learn_nothing);
   tcase_add_test(t, damaged);
   tcase_add_test(t, prints_differ);
+  tcase_add_test(t, prints_of_the_inside);
   suite_add_tcase(s, t);
   return s;
 }

@@ -334,17 +334,22 @@ weft_status data_name(const Data *d, int64_t i, TextBuf *t, weft_error *e) {
   return WEFT_OK;
 }
 
-weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
+weft_status data_window(const Data *d, int64_t k, int32_t *tokens, int32_t *labels,
                         weft_error *e) {
-  d = stream_of(d, i, &i);
-  if (d->rows) return rows_sample(d, window(d, i), tokens, labels, NULL, e);
-  int64_t at = d->begin + window(d, i) * d->seq;
+  if (d->rows) return rows_sample(d, k, tokens, labels, NULL, e);
+  int64_t at = d->begin + k * d->seq;
   TRY(d->source->ids(d, at, d->seq, tokens, e));
   memcpy(labels, tokens + 1, (size_t)(d->seq - 1) * sizeof *labels);
   labels[d->seq - 1] = LABEL_DOCUMENT_END; /* stays so in packed rows */
   if (d->packed.size) return WEFT_OK;
   TRY(d->source->ids(d, at + d->seq, 1, labels + d->seq - 1, e));
   return source_mask(d, at + 1, d->seq, labels, e);
+}
+
+weft_status data_sample(const Data *d, int64_t i, int32_t *tokens, int32_t *labels,
+                        weft_error *e) {
+  d = stream_of(d, i, &i);
+  return data_window(d, window(d, i), tokens, labels, e);
 }
 
 weft_status data_reference(const Data *d, int64_t i, const int32_t *tokens,
@@ -355,52 +360,4 @@ weft_status data_reference(const Data *d, int64_t i, const int32_t *tokens,
     return WEFT_OK;
   }
   return reference_read(&d->reference, d->val, window(d, i), tokens, labels, loss, e);
-}
-
-/* ---- fingerprint ---- */
-
-static weft_status look_at_blend(const Data *d, uint64_t *print, weft_error *e) {
-  const Blend *b = d->blend;
-  int64_t once = data_once(d, NULL);
-  uint64_t own;
-  *print = hash_bytes(0, b->share, (size_t)b->n * sizeof *b->share);
-  /* Evaluations once went on behind these samples: their losses are not to be compared.
-   */
-  if (d->val && once < data_windows(d)) *print = hash_bytes(*print, &once, sizeof once);
-  for (int i = 0; i < b->n; i++) {
-    TRY(data_look(b->of[i], &own, e));
-    *print = hash_bytes(*print, &own, sizeof own);
-  }
-  return WEFT_OK;
-}
-
-/* Reads the begin and the end of the losses of a reference. */
-static weft_status look_at_reference(const File *f, uint64_t *print, weft_error *e) {
-  char some[1024];
-  size_t n = (size_t)MIN(f->size, (uint64_t)sizeof some);
-  for (int k = 0; f->path && k < 2; k++) {
-    TRY(file_at(f, k ? f->size - n : 0, some, n, e));
-    *print = hash_bytes(*print, some, n);
-  }
-  return WEFT_OK;
-}
-
-/* Reads at the begin and the end of every part, or the begin of an endless stream. */
-weft_status data_look(const Data *d, uint64_t *print, weft_error *e) {
-  enum { LOOK = 1024 };
-  int32_t id[LOOK];
-  if (d->blend) return look_at_blend(d, print, e);
-  *print = hash_bytes(hash_bytes(0, &d->begin, sizeof d->begin), &d->end, sizeof d->end);
-  for (int i = 0; i < MAX(d->nparts, 1); i++) {
-    const Part whole = {.n = LOOK}, *p = d->nparts ? &d->part[i] : &whole;
-    int64_t n = MIN(p->n, (int64_t)LOOK), last = p->first + p->n - n;
-    *print = hash_bytes(*print, &p->n, sizeof p->n);
-    if (d->masked) *print = hash_bytes(*print, &p->mask.learnt, sizeof p->mask.learnt);
-    for (int k = 0; n > 0 && k < 2; k++) {
-      TRY(d->source->ids(d, k ? last : p->first, n, id, e));
-      TRY(source_mask(d, k ? last : p->first, n, id, e));
-      *print = hash_bytes(*print, id, (size_t)n * sizeof *id);
-    }
-  }
-  return look_at_reference(&d->reference.file, print, e);
 }

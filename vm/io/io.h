@@ -60,6 +60,13 @@ const char *data_describe(const Data *d); /* "3 files, 1.2 M bytes" */
 /* Checks some ids of every file against the vocabulary. *print fingerprints sizes and
  * sampled ids, not names. */
 weft_status data_look(const Data *d, uint64_t *print, weft_error *e);
+/* Reads some samples at equal distances, with their labels: all of them, if they are few.
+ * The hash is of these; endless data have none. */
+typedef struct DataPrint {
+  uint64_t hash;
+  int64_t samples;
+} DataPrint;
+weft_status data_look_inside(const Data *d, DataPrint *print, weft_error *e);
 
 /* safetensors (header JSON + raw little-endian data). Opens one file, an index (*.json),
  * or a folder with model.safetensors or model.safetensors.index.json; each file must be

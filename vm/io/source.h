@@ -65,6 +65,11 @@ static inline weft_status source_mask(const Data *d, int64_t at, int64_t n,
   return d->masked && n > 0 ? d->source->mask(d, at, n, labels, e) : WEFT_OK;
 }
 
+/* ---- data.c ---- */
+/* Sample k of one stream in the order of the data, without epochs and shuffling. */
+weft_status data_window(const Data *d, int64_t k, int32_t *tokens, int32_t *labels,
+                        weft_error *e);
+
 /* ---- stream.c ---- */
 /* Finds the files of the spec and opens each: `form` finds the ids in one. */
 weft_status stream_open(Data *d, const DataSpec *spec,
