@@ -324,6 +324,25 @@ START_TEST(synthetic_masks) {
 }
 END_TEST
 
+/* The same labels in a row of one document, but for its last token, which has none. */
+START_TEST(synthetic_masks_in_rows) {
+  enum { SEQ = 100 };
+  DataSpec some = {.kind = DATA_SYNTHETIC, .learnt = 0.25}, packed = some;
+  packed.packed = (Packed){.on = true, .size = SEQ};
+  Data *d = open_data(some, SEQ, 50), *rows = open_data(packed, SEQ, 50);
+  int32_t t[2][SEQ], l[2][SEQ];
+  for (int64_t i = 0; i < 20; i++) {
+    ck_assert_int_eq(data_sample(d, i, t[0], l[0], &scratch_error), WEFT_OK);
+    ck_assert_int_eq(data_sample(rows, i, t[1], l[1], &scratch_error), WEFT_OK);
+    l[0][SEQ - 1] = LABEL_DOCUMENT_END;
+    ck_assert_mem_eq(t[0], t[1], sizeof *t);
+    ck_assert_mem_eq(l[0], l[1], sizeof *l);
+  }
+  data_close(d);
+  data_close(rows);
+}
+END_TEST
+
 /* Made-up tokens for validation are others than those of training. */
 START_TEST(synthetic_validation_is_other_data) {
   DataSpec val = {.kind = DATA_SYNTHETIC};
@@ -472,6 +491,7 @@ Suite *io_suite(void) {
   tcase_add_test(t, ids_are_checked_when_read);
   tcase_add_test(t, synthetic_is_endless);
   tcase_add_test(t, synthetic_masks);
+  tcase_add_test(t, synthetic_masks_in_rows);
   tcase_add_test(t, the_end_is_for_validation);
   tcase_add_test(t, other_data_for_validation);
   tcase_add_test(t, synthetic_validation_is_other_data);

@@ -341,7 +341,7 @@ weft_status data_window(const Data *d, int64_t k, int32_t *tokens, int32_t *labe
   TRY(d->source->ids(d, at, d->seq, tokens, e));
   memcpy(labels, tokens + 1, (size_t)(d->seq - 1) * sizeof *labels);
   labels[d->seq - 1] = LABEL_DOCUMENT_END; /* stays so in packed rows */
-  if (d->packed.size) return WEFT_OK;
+  if (d->packed.size) return source_mask(d, at + 1, d->seq - 1, labels, e);
   TRY(d->source->ids(d, at + d->seq, 1, labels + d->seq - 1, e));
   return source_mask(d, at + 1, d->seq, labels, e);
 }
