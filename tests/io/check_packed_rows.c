@@ -261,6 +261,60 @@ START_TEST(documents_that_cannot_be_packed) {
 }
 END_TEST
 
+/* Two documents are a pair, which no file and no empty document takes apart. */
+static const struct {
+  int32_t length[8]; /* of documents of a.bin, then of b.bin */
+  int a, b;
+  bool separated; /* without an index: ends are separators */
+  const char *file, *says;
+} pairs[] = {
+    {{9, 8, 7, 6}, 2, 2, false, NULL, NULL},
+    {{9, 8, 7, 6}, 2, 2, true, NULL, NULL},
+    {{9, 8, 7, 6}, 4, 0, false, NULL, NULL},
+    {{9, 8, 7, 6}, 3, 1, false, "a.bin", "ends with the first document of a pair: "},
+    {{9, 8, 7, 6}, 3, 1, true, "a.bin", "ends with the first document of a pair: "},
+    {{9, 8, 7, 6, 5}, 2, 3, false, "", "5 documents are no pairs, as the loss needs"},
+    {{9, 0, 8, 0, 7, 6}, 4, 2, false, "a.idx", "document 1 is empty, and without it "},
+    {{9, 8, 7, 6, 5, 0}, 2, 4, false, "b.idx", "document 3 is empty, and without it "},
+};
+
+static void put_documents(const char *name, const int32_t *docs, int n, bool separated) {
+  uint16_t ids[80] = {0};
+  int at = 0;
+  if (!separated) {
+    megatron_put(name, &(MegatronFile){8, n, 10, docs, 0, NULL});
+    return;
+  }
+  for (int k = 0; k < n; k++, ids[at - 1] = SEP)
+    for (int t = 0; t < docs[k]; t++) ids[at++] = (uint16_t)(10 + t);
+  scratch_put(arena_printf(scratch_arena, "%s.bin", name), ids, 2 * (size_t)at);
+}
+
+START_TEST(documents_of_pairs) {
+  const int32_t *docs = pairs[_i].length;
+  int a = pairs[_i].a, b = pairs[_i].b;
+  put_documents("a", docs, a, pairs[_i].separated);
+  if (b) put_documents("b", docs + a, b, pairs[_i].separated);
+  DataSpec spec = {.kind = DATA_TOKENS, FILES("*.bin"), .dir = scratch_dir};
+  spec.packed = (Packed){.on = true, .size = SEQ, .alone = true, .pairs = true};
+  spec.packed.separated = pairs[_i].separated, spec.packed.separator = SEP;
+  Data *d;
+  weft_status st = data_open(NULL, &spec, SEQ, VOCAB, 1, &d, &scratch_error);
+  if (!pairs[_i].says) {
+    ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+    ck_assert_int_eq(data_windows(d), a + b);
+    data_close(d);
+    return;
+  }
+  ck_assert_int_ne(st, WEFT_OK);
+  ck_assert_msg(strstr(scratch_error.text, pairs[_i].says) != NULL, "%s",
+                scratch_error.text);
+  ck_assert_str_eq(scratch_error.file,
+                   *pairs[_i].file ? scratch_path(pairs[_i].file) : "");
+  err_clear(&scratch_error);
+}
+END_TEST
+
 START_TEST(rows_hold_what_is_promised) {
   make(50, 1, SEQ, false);
   put_indexed("m");
@@ -294,6 +348,7 @@ Suite *packed_rows_suite(void) {
   tcase_add_test(t, rows_are_shuffled);
   tcase_add_test(t, synthetic_rows_are_documents);
   tcase_add_test(t, documents_that_cannot_be_packed);
+  tcase_add_loop_test(t, documents_of_pairs, 0, LEN(pairs));
   tcase_add_test(t, rows_hold_what_is_promised);
   suite_add_tcase(s, t);
   return s;

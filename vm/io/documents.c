@@ -87,6 +87,25 @@ weft_status documents_next(Documents *w, int64_t *n, weft_error *e) {
   return WEFT_OK;
 }
 
+weft_status documents_none_empty(const Data *d, weft_error *e) {
+  int64_t first[256];
+  for (int i = 0; i < d->nparts; i++) {
+    const Part *p = &d->part[i];
+    int64_t n = 0, all = p->index.path ? p->documents + 1 : 0;
+    for (int64_t k = 0; k + 1 < all; k += n - 1) {
+      n = MIN(all - k, (int64_t)LEN(first));
+      TRY(megatron_documents(p, k, n, first, e));
+      for (int64_t j = 1; j < n; j++)
+        if (first[j] <= first[j - 1])
+          return err_file(e, WEFT_EFILE, p->index.path, 0,
+                          "document %lld is empty, and without it those behind it would "
+                          "be other pairs",
+                          (long long)(k + j - 1));
+    }
+  }
+  return WEFT_OK;
+}
+
 weft_status documents_name(const Data *d, int64_t at, int64_t last, TextBuf *t,
                            weft_error *e) {
   const Part *p = stream_part(d, at);

@@ -66,6 +66,16 @@ static void add_row(Rows *r, int64_t at) {
   r->n++;
 }
 
+/* Of an odd number of documents the last one has ended. The other of its pair is not in
+ * the next file, whose documents would be taken for other pairs. */
+static weft_status check_pair(const Data *d, int64_t end, weft_error *e) {
+  const Part *p = stream_part(d, end - 1);
+  if (end == d->end || end < p->first + p->n) return WEFT_OK;
+  return err_file(e, WEFT_EFILE, p->file.path, 0,
+                  "ends with the first document of a pair: a file has an even number of "
+                  "documents, as the loss needs pairs");
+}
+
 weft_status rows_open(Data *d, weft_error *e) {
   Pieces p = {.left = 0};
   Piece it;
@@ -74,6 +84,7 @@ weft_status rows_open(Data *d, weft_error *e) {
   r->stride = 1;
   r->mark = mem_new(&d->alloc, rows_bytes());
   if (!r->mark) return err_set(e, WEFT_ENOMEM, "out of memory");
+  if (d->packed.pairs) TRY(documents_none_empty(d, e));
   TRY(documents_begin(&p.w, d, d->begin, e));
   for (;;) {
     TRY(piece_next(&p, &it, e));
@@ -88,6 +99,7 @@ weft_status rows_open(Data *d, weft_error *e) {
     }
     room -= it.n;
     r->filled += it.n;
+    if (d->packed.pairs && r->n % 2) TRY(check_pair(d, p.w.at, e));
   }
   if (r->n) return WEFT_OK;
   return err_set(e, WEFT_EPLAN, "no document of the data fits into packed.size = %lld",

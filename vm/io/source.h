@@ -108,6 +108,8 @@ typedef struct Documents {
 weft_status documents_begin(Documents *w, const Data *d, int64_t at, weft_error *e);
 /* The length of the next document; 0 at the end of the data. */
 weft_status documents_next(Documents *w, int64_t *n, weft_error *e);
+/* An error if an index has an empty document, which the walk skips. */
+weft_status documents_none_empty(const Data *d, weft_error *e);
 /* Adds what the ids [at, last] are of: "documents 17 to 20 of chat.bin" by an index,
  * whose documents count from 0; else "what begins with token 5210 of web.bin". */
 weft_status documents_name(const Data *d, int64_t at, int64_t last, TextBuf *t,
