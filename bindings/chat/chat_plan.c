@@ -133,13 +133,38 @@ static weft_status find_tokenizer(ChatData *c, weft_error *e) {
   return WEFT_OK;
 }
 
+typedef VEC(struct stat) Known;
+
+/* Whether the path leads to a file that is known already; from now on it is. */
+static bool is_known_file(Arena *a, Known *known, const char *path) {
+  struct stat st;
+  if (stat(path, &st) != 0) return false;
+  for (int i = 0; i < known->n; i++)
+    if (known->at[i].st_dev == st.st_dev && known->at[i].st_ino == st.st_ino) return true;
+  *VEC_PUSH(a, *known) = st;
+  return false;
+}
+
+/* Several names without weights are one stream, in which a file counts once, as it does
+ * for other data; a name whose files are all those of earlier ones is left out. */
 static weft_status find_files(ChatData *c, weft_error *e) {
-  int n = c->set.n = c->spec->nfiles;
-  c->set.files = NEW_N(c->arena, const char *const *, n);
-  c->set.nfiles = NEW_N(c->arena, int, n);
-  for (int i = 0; i < n; i++)
-    TRY(data_find(c->arena, c->spec, c->spec->files[i], &c->set.files[i],
-                  &c->set.nfiles[i], e));
+  const DataSpec *s = c->spec;
+  Known known = {0};
+  c->set.files = NEW_N(c->arena, const char *const *, s->nfiles);
+  c->set.nfiles = NEW_N(c->arena, int, s->nfiles);
+  c->set.n = 0;
+  for (int i = 0; i < s->nfiles; i++) {
+    const char *const *found;
+    int n, left = 0;
+    TRY(data_find(c->arena, s, s->files[i], &found, &n, e));
+    const char **files = NEW_N(c->arena, const char *, n);
+    for (int k = 0; k < n; k++)
+      if (s->nweights > 1 || !is_known_file(c->arena, &known, found[k]))
+        files[left++] = found[k];
+    if (left == 0) continue;
+    c->set.files[c->set.n] = files;
+    c->set.nfiles[c->set.n++] = left;
+  }
   return WEFT_OK;
 }
 

@@ -84,6 +84,16 @@ START_TEST(written_once) {
 }
 END_TEST
 
+/* A file that two names lead to counts once, as if the other name were not there. */
+START_TEST(a_file_counts_once) {
+  put_plan(SET);
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+  put_plan("'*.jsonl', './a.jsonl', tokenizer = '.', template = 'chatml'");
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+  caches("1");
+}
+END_TEST
+
 /* A checkpoint says the same of conversations whether they are token files yet or not. */
 START_TEST(checkpoints_are_converted) {
   put_plan(SET);
@@ -386,6 +396,7 @@ Suite *chat_plan_suite(void) {
   tcase_add_checked_fixture(t, setup, scratch_teardown);
   tcase_set_timeout(t, 120);
   tcase_add_test(t, written_once);
+  tcase_add_test(t, a_file_counts_once);
   tcase_add_test(t, checkpoints_are_converted);
   tcase_add_test(t, pairs_of_answers);
   tcase_add_test(t, texts_that_are_preferred);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/generate/megatron_files.h"
 #include "tests/harness/scratch.h"
 #include "vm/io/file.h"
 #include "vm/io/io.h"
@@ -91,6 +92,35 @@ START_TEST(text_is_one_stream) {
   check_sample(d, 1, 3, "defg");
   check_sample(d, 2, 3, "abcd"); /* the next epoch: "gh" has no third token */
   check_sample(d, 1000001, 3, "defg");
+  data_close(d);
+}
+END_TEST
+
+/* A file counts once, by whatever path; with another index it is other data. */
+START_TEST(the_same_file_by_other_names) {
+  static const int32_t id[] = {1, 2, 3, 4}, other[] = {1, 3};
+  scratch_put("a.txt", "abcde", 5);
+  scratch_put("b.txt", "abcde", 5);
+  ck_assert_int_eq(symlink("a.txt", scratch_path("c.txt")), 0);
+  ck_assert_int_eq(symlink(".", scratch_path("d")), 0);
+  Data *d = open_data(
+      (DataSpec){.kind = DATA_TEXT,
+                 FILES("a.txt", "./a.txt", "d/a.txt", "?.txt", scratch_path("a.txt"))},
+      3, 256);
+  ck_assert_str_eq(data_describe(d), "2 files, 10 bytes");
+  data_close(d);
+  megatron_put_ids("m", &(MegatronFile){8, 1, 0, (int32_t[]){4}, 0, NULL}, id);
+  DataSpec spec = {.kind = DATA_TOKENS, FILES("m", "m.bin", "./m.bin", "d/m.idx", "n*")};
+  scratch_put("n.bin", other, 0); /* no file of m */
+  d = open_data(spec, 3, 256);
+  ck_assert_str_eq(data_describe(d), "2 files (Megatron, raw u16), 4 tokens");
+  data_close(d);
+  ck_assert_int_eq(unlink(scratch_path("n.bin")), 0);
+  megatron_put_ids("n", &(MegatronFile){8, 2, 0, (int32_t[]){2, 2}, 0, NULL}, id);
+  ck_assert_int_eq(unlink(scratch_path("n.bin")), 0);
+  ck_assert_int_eq(link(scratch_path("m.bin"), scratch_path("n.bin")), 0);
+  d = open_data(spec, 3, 256);
+  ck_assert_str_eq(data_describe(d), "2 files (Megatron), 8 tokens");
   data_close(d);
 }
 END_TEST
@@ -485,6 +515,7 @@ Suite *io_suite(void) {
   tcase_add_test(t, whole_files);
   tcase_add_test(t, files_that_cannot_be_read);
   tcase_add_test(t, text_is_one_stream);
+  tcase_add_test(t, the_same_file_by_other_names);
   tcase_add_test(t, last_label_is_the_last_byte);
   tcase_add_test(t, shuffle_is_a_permutation_per_epoch);
   tcase_add_test(t, token_formats_mix);

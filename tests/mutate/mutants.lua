@@ -371,7 +371,7 @@ return {
     from = "(x) > (a) || (x) != (x) ?", to = "(x) > (a) ?" },
 
   -- ---- vm/io ----
-  { file = "vm/io/stream.c", suites = "files io",
+  { file = "vm/io/data/data_files.c", suites = "files io",
     from = "if (i == 0 || strcmp(p->at[i], p->at[n - 1])) p->at", to = "p->at" },
   { file = "vm/io/stream.c", suites = "files io",
     from = "if ((uint64_t)id >= (uint64_t)d->vocab)",

@@ -19,8 +19,8 @@ weft_status data_open(const weft_alloc *a, const DataSpec *spec, int64_t seq,
  * leaves out. Never shuffled. *out is NULL if the spec has neither. */
 weft_status data_open_val(const weft_alloc *a, const DataSpec *spec, int64_t seq,
                           int64_t vocab, uint64_t seed, Data **out, weft_error *e);
-/* The files that a name in `files` matches, in byte order; each within the allowed
- * folders. */
+/* The files that a name in `files` matches, in byte order, each once; each within the
+ * allowed folders. */
 weft_status data_find(Arena *a, const DataSpec *spec, const char *pattern,
                       const char *const **paths, int *n, weft_error *e);
 bool data_has_val(const DataSpec *spec);

@@ -70,6 +70,11 @@ static inline weft_status source_mask(const Data *d, int64_t at, int64_t n,
 weft_status data_window(const Data *d, int64_t k, int32_t *tokens, int32_t *labels,
                         weft_error *e);
 
+/* ---- data_files.c ---- */
+/* The files of all names of a spec; they are not opened yet. */
+weft_status stream_files(Arena *a, const DataSpec *spec, const char *const **paths,
+                         int *n, weft_error *e);
+
 /* ---- stream.c ---- */
 /* Finds the files of the spec and opens each: `form` finds the ids in one. */
 weft_status stream_open(Data *d, const DataSpec *spec,

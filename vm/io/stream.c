@@ -1,133 +1,9 @@
-/* stream.c - many files as one stream of ids: which files match, where they may be, and
- * reading. Files are in byte order of their paths; each counts once. */
-#include <errno.h>
-#include <glob.h>
-#include <stdlib.h>
+/* stream.c - many files as one stream of ids: opening them, and reading. */
 #include <unistd.h>
 
 #include "source.h"
-#include "vm/base/absent.h"
 
 #define FAIL(path, ...) return err_file(e, WEFT_EFILE, (path), 0, __VA_ARGS__)
-
-typedef VEC(const char *) Paths;
-
-/* ---- which files ---- */
-
-/* The pattern below `dir`; *, ? and [ in the name of `dir` itself are escaped. */
-static const char *full_pattern(Arena *a, const char *dir, const char *pattern) {
-  if (pattern[0] == '/' || !dir || !*dir) return pattern;
-  char *s = arena_alloc(a, 2 * strlen(dir) + 1), *p = s;
-  for (; *dir; dir++) {
-    if (strchr("*?[]\\", *dir)) *p++ = '\\';
-    *p++ = *dir;
-  }
-  return arena_printf(a, "%s%s%s", s, p[-1] == '/' ? "" : "/", pattern);
-}
-
-/* The results of glob to copy. A full arena jumps past `g`, so the copy runs guarded. */
-typedef struct Copy {
-  Arena *arena;
-  const glob_t *g;
-  Paths *out;
-} Copy;
-
-static void copy_paths(void *ud) {
-  Copy *c = ud;
-  for (size_t i = 0; i < c->g->gl_pathc; i++)
-    *VEC_PUSH(c->arena, *c->out) = arena_str(c->arena, c->g->gl_pathv[i]);
-}
-
-/* Adds matching files; no match is not an error here. */
-static weft_status add_matches(Arena *a, const char *full, Paths *out, weft_error *e) {
-  glob_t g = {0};
-  int found = glob(full, GLOB_ERR | GLOB_NOSORT, NULL, &g), why = errno;
-  bool copied = found != 0 || arena_try(a, copy_paths, &(Copy){a, &g, out});
-  globfree(&g);
-  if (found == GLOB_NOSPACE || !copied) return err_set(e, WEFT_ENOMEM, "out of memory");
-  if (found == GLOB_ABORTED && why != ENOENT)
-    FAIL(full, "cannot be searched: %s", strerror(why));
-  return WEFT_OK;
-}
-
-static bool has_index(const DataSpec *spec) {
-  return spec->kind == DATA_TOKENS &&
-         (spec->format == TOKENS_AUTO || spec->format == TOKENS_MEGATRON);
-}
-
-/* Adds files, or a Megatron prefix: x for x.bin and x.idx. */
-static weft_status add_named(Arena *a, const DataSpec *spec, const char *full, Paths *out,
-                             weft_error *e) {
-  int before = out->n;
-  TRY(add_matches(a, full, out, e));
-  if (out->n > before || !has_index(spec)) return WEFT_OK;
-  return add_matches(a, arena_printf(a, "%s.idx", full), out, e);
-}
-
-/* Replaces an index (.idx) by its .bin. */
-static void follow_indices(Arena *a, Paths *p) {
-  for (int i = 0; i < p->n; i++) {
-    size_t n = strlen(p->at[i]);
-    if (n > 4 && strcmp(p->at[i] + n - 4, ".idx") == 0)
-      p->at[i] = arena_printf(a, "%.*s.bin", (int)(n - 4), p->at[i]);
-  }
-}
-
-/* Tries a relative pattern in the plan's folder, then in those of --data until one
- * matches. */
-static weft_status find(Arena *a, const DataSpec *spec, const char *pattern, Paths *out,
-                        weft_error *e) {
-  int before = out->n, more = pattern[0] == '/' ? 0 : spec->nfolders;
-  const char *first = full_pattern(a, spec->dir, pattern);
-  TRY(add_named(a, spec, first, out, e));
-  for (int i = 0; i < more && out->n == before; i++)
-    TRY(add_named(a, spec, full_pattern(a, spec->folders[i], pattern), out, e));
-  if (out->n > before) return WEFT_OK;
-  const char *near = absent_nearest(a, first);
-  FAIL(first, "no file matches%s%s%s%s", more ? ", nor in the folders of --data" : "",
-       near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
-}
-
-static int by_text(const void *x, const void *y) {
-  return strcmp(*(const char *const *)x, *(const char *const *)y);
-}
-
-/* In byte order, not the locale's, without duplicates: equal everywhere. */
-static void sort_paths(Paths *p) {
-  int n = 0;
-  qsort(p->at, (size_t)p->n, sizeof *p->at, by_text);
-  for (int i = 0; i < p->n; i++)
-    if (i == 0 || strcmp(p->at[i], p->at[n - 1])) p->at[n++] = p->at[i];
-  p->n = n;
-}
-
-/* Leaves out the masks (.mask) of files that are there, as a pattern for both finds them.
- * The paths are sorted. */
-static void leave_out_masks(Arena *a, Paths *p) {
-  int n = 0;
-  size_t all = (size_t)p->n;
-  const char **kept = NEW_N(a, const char *, p->n);
-  for (int i = 0; i < p->n; i++) {
-    size_t len = strlen(p->at[i]);
-    bool mask = len > 5 && strcmp(p->at[i] + len - 5, ".mask") == 0;
-    const char *bin = mask ? arena_printf(a, "%.*s.bin", (int)(len - 5), p->at[i]) : NULL;
-    if (!mask || !bsearch(&bin, p->at, all, sizeof bin, by_text)) kept[n++] = p->at[i];
-  }
-  p->at = kept;
-  p->n = n;
-}
-
-weft_status data_find(Arena *a, const DataSpec *spec, const char *pattern,
-                      const char *const **paths, int *n, weft_error *e) {
-  Folders in = {spec->dir, spec->folders, spec->nfolders};
-  Paths found = {0};
-  TRY(find(a, spec, pattern, &found, e));
-  sort_paths(&found);
-  for (int i = 0; i < found.n; i++) TRY(folders_hold(&in, found.at[i], e));
-  *paths = found.at;
-  *n = found.n;
-  return WEFT_OK;
-}
 
 /* ---- open ---- */
 
@@ -230,26 +106,23 @@ weft_status stream_open(Data *d, const DataSpec *spec,
                                             weft_error *e),
                         weft_error *e) {
   Folders in = {spec->dir, spec->folders, spec->nfolders};
-  Paths paths = {0};
+  const char *const *path;
+  int n;
   if (spec->nfiles == 0) return err_set(e, WEFT_EPLAN, "data names no files");
-  for (int i = 0; i < spec->nfiles; i++)
-    TRY(find(d->arena, spec, spec->files[i], &paths, e));
-  if (has_index(spec)) follow_indices(d->arena, &paths);
-  sort_paths(&paths);
-  if (spec->kind == DATA_TOKENS) leave_out_masks(d->arena, &paths);
-  d->part = NEW_N(d->arena, Part, paths.n);
-  for (int i = 0; i < paths.n; i++) {
+  TRY(stream_files(d->arena, spec, &path, &n, e));
+  d->part = NEW_N(d->arena, Part, n);
+  for (int i = 0; i < n; i++) {
     Part *p = &d->part[i];
-    TRY(folders_hold(&in, paths.at[i], e));
-    TRY(file_open(paths.at[i], &p->file, e));
+    TRY(folders_hold(&in, path[i], e));
+    TRY(file_open(path[i], &p->file, e));
     d->nparts++;
     p->first = d->total;
     TRY(form(d, spec, p, e));
     d->total += p->n;
     TRY(open_mask(d, spec, &in, p, e));
     if (d->packed.size && !d->packed.separated && !p->index.path)
-      FAIL(paths.at[i], "does not say where documents end, as packed.size needs: give "
-                        "packed = { ..., eot = the token that ends each } or bos");
+      FAIL(path[i], "does not say where documents end, as packed.size needs: give "
+                    "packed = { ..., eot = the token that ends each } or bos");
     file_keep_few(&p->file, i);
   }
   TRY(check_masks(d, spec, e));
