@@ -27,71 +27,89 @@ static void add_number(lua_State *L, int idx, Text *out) {
     text_printf(out, "%a", lua_tonumber(L, idx));
 }
 
-static void add_table(lua_State *L, int t, KeyJob *j) {
-  enum { DEEPEST = 100 };
-  luaL_checkstack(L, 8, "a value is nested too deeply");
-  const char *kind = mark_kind(L, t);
-  text_add(j->out, kind ? kind : "");
+/* Why there is no key with the table's items in it. */
+static const char *unseen(bool deep, const KeyJob *j) {
+  if (!j->inside)
+    return deep ? "a table in the plan is nested too deeply to be compared"
+                : "a table in the plan has keys that cannot be compared";
+  return j->whole
+             ? "a function of the plan captures a table with keys other than numbers, "
+               "strings and booleans: whether its results change cannot be seen"
+             : NULL;
+}
+
+static void add_items(lua_State *L, int t, KeyJob *j) {
+  bool deep = j->nest > KEY_DEEPEST && !j->inside;
   text_add(j->out, "{");
-  /* What a function captures may be anything. */
-  bool deep = j->nest == DEEPEST;
   if (deep || !sorted_keys(L, t)) {
     text_add(j->out, "table}");
-    if (!j->inside)
-      j->wrong = deep ? "a table in the plan is nested too deeply to be compared"
-                      : "a table in the plan has keys that cannot be compared";
+    j->wrong = unseen(deep, j);
     return;
   }
-  j->nest++;
   int keys = lua_gettop(L);
   for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
-    key_value(L, keys + 1, j);
+    key_inner(L, keys + 1, j);
     text_add(j->out, "=");
     lua_pushvalue(L, keys + 1);
     lua_rawget(L, t);
-    key_value(L, keys + 2, j);
+    key_inner(L, keys + 2, j);
     text_add(j->out, ",");
   }
   lua_settop(L, keys - 1);
   text_add(j->out, "}");
+}
+
+/* A metatable may lead anywhere, as what a function captures. Libraries are told apart by
+ * their names: what plans see of them is empty. */
+static void add_metatable(lua_State *L, int t, const char *known, KeyJob *j) {
+  if (j->what || !lua_getmetatable(L, t)) return;
+  bool weft = known && strncmp(known, "weft", 4) == 0;
+  if (!known) {
+    text_add(j->out, "meta ");
+    j->inside++;
+    key_inner(L, lua_gettop(L), j);
+    j->inside--;
+  } else if (!weft) {
+    text_printf(j->out, "known %s", known);
+  }
+  j->variables |= weft;
+  lua_pop(L, 1);
+}
+
+void key_table(lua_State *L, int t, KeyJob *j) {
+  luaL_checkstack(L, 12, "a value is nested too deeply");
+  const char *kind = mark_kind(L, t), *known = known_name(L, t);
+  text_add(j->out, kind ? kind : "");
+  j->nest++;
+  add_items(L, t, j);
+  add_metatable(L, t, known, j);
   j->nest--;
 }
 
-static int add_code(lua_State *L, const void *p, size_t n, void *ud) {
-  uint64_t *h = ud;
-  *h = hash_bytes(*h, p, n);
-  return 0;
+/* A table outside of functions was appended, again or not: tables of tables that repeat
+ * are more with each depth. */
+static void count_again(KeyJob *j, bool again, size_t from) {
+  enum { MOST = 64 << 20, VISIT = 64 };
+  if (again) j->again += VISIT + (int64_t)(j->out->n - from);
+  if (j->again > MOST) j->wrong = "tables in the plan repeat too often to be compared";
 }
 
-/* Appends a function: the same bytes in every process for the same code and captured
- * values. The table of globals is left out, because it is the same for all plans. */
-static void add_function(lua_State *L, int f, KeyJob *j) {
-  enum { DEEPEST = 16 };
-  uint64_t h = 0;
-  const char *known = known_name(L, f);
-  if (known || lua_iscfunction(L, f) || j->inside == DEEPEST) {
-    text_printf(j->out, "function %s", known ? known : "");
+/* Inside of functions a table is the same wherever it is met; outside it counts as what
+ * it holds, because a plan that is written again has copies of it. */
+static void add_table(lua_State *L, int t, KeyJob *j) {
+  luaL_checkstack(L, 12, "a value is nested too deeply");
+  if (j->inside) {
+    bool known = known_name(L, t) != NULL;
+    if (known || (!key_met(L, t, j) && !key_later(L, t, j))) key_table(L, t, j);
     return;
   }
-  luaL_checkstack(L, 8, "a value is nested too deeply");
-  lua_pushvalue(L, f);
-  lua_dump(L, add_code, &h, true);
-  lua_pop(L, 1);
-  text_printf(j->out, "function %016llx(", (unsigned long long)h);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
-  int globals = lua_gettop(L);
-  j->inside++;
-  for (int i = 1; lua_getupvalue(L, f, i); i++) {
-    if (!lua_rawequal(L, -1, globals)) key_value(L, -1, j);
-    text_add(j->out, ",");
-    lua_settop(L, globals);
-  }
-  j->inside--;
-  lua_pop(L, 1);
-  text_add(j->out, ")");
+  size_t from = j->out->n;
+  bool again = key_again(L, t, j);
+  key_table(L, t, j);
+  count_again(j, again, from);
 }
 
-void key_value(lua_State *L, int idx, KeyJob *j) {
+void key_inner(lua_State *L, int idx, KeyJob *j) {
   size_t n;
   const char *s;
   if (j->wrong) return;
@@ -107,8 +125,8 @@ void key_value(lua_State *L, int idx, KeyJob *j) {
   case LUA_TBOOLEAN: text_add(j->out, lua_toboolean(L, idx) ? "true" : "false"); return;
   default: break;
   }
-  if (!j->what && lua_isfunction(L, idx)) {
-    add_function(L, lua_absindex(L, idx), j);
+  if (!j->what && (lua_isfunction(L, idx) || lua_isthread(L, idx))) {
+    key_function(L, lua_absindex(L, idx), j);
     return;
   }
   text_add(j->out, luaL_typename(L, idx));
@@ -116,6 +134,11 @@ void key_value(lua_State *L, int idx, KeyJob *j) {
   if (!j->what) return;
   text_printf(j->out, " %p@%p", lua_topointer(L, idx), (void *)state_of(L));
   j->addressed = true;
+}
+
+void key_value(lua_State *L, int idx, KeyJob *j) {
+  key_inner(L, idx, j);
+  key_rest(L, j);
 }
 
 /* ---- for people ---- */
@@ -139,16 +162,9 @@ void key_show_list(lua_State *L, int t, KeyJob *j) {
   if (!one) text_add(j->out, " }");
 }
 
-static void show_table(lua_State *L, int t, KeyJob *j) {
-  luaL_checkstack(L, 8, "a value is nested too deeply");
-  const char *kind = mark_kind(L, t);
-  if (kind) text_printf(j->out, "weft.%s ", kind);
-  if (!sorted_keys(L, t)) {
-    j->wrong = "a table in the plan has keys that cannot be compared";
-    return;
-  }
+/* The sorted keys of the table are on top, and are popped. */
+static void show_items(lua_State *L, int t, KeyJob *j) {
   int keys = lua_gettop(L);
-  text_add(j->out, "{");
   for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
     text_add(j->out, i > 1 ? ", " : " ");
     if (lua_type(L, keys + 1) == LUA_TSTRING)
@@ -158,28 +174,49 @@ static void show_table(lua_State *L, int t, KeyJob *j) {
     key_show(L, keys + 2, j);
   }
   lua_settop(L, keys - 1);
+}
+
+static void show_table(lua_State *L, int t, KeyJob *j) {
+  luaL_checkstack(L, 12, "a value is nested too deeply");
+  const char *kind = mark_kind(L, t);
+  size_t from = j->out->n;
+  bool deep = ++j->nest > KEY_DEEPEST, again = key_again(L, t, j);
+  if (kind) text_printf(j->out, "weft.%s ", kind);
+  if (deep || !sorted_keys(L, t)) {
+    j->wrong = unseen(deep, j);
+    return;
+  }
+  text_add(j->out, "{");
+  show_items(L, t, j);
   text_add(j->out, " }");
+  count_again(j, again, from);
+  j->nest--;
+}
+
+/* Appends a function by a hash of its key, anything else as it is in a key. */
+static void show_key(lua_State *L, int idx, KeyJob *j) {
+  Text key = {0}, *out = j->out;
+  j->requires = j->variables = false;
+  j->out = &key;
+  key_value(L, idx, j);
+  key_surroundings(L, j);
+  j->out = out;
+  if (lua_isfunction(L, idx))
+    text_printf(out, "function %016llx", (unsigned long long)hash_bytes(0, key.s, key.n));
+  else
+    text_addn(out, key.s, key.n);
+  text_free(&key);
 }
 
 void key_show(lua_State *L, int idx, KeyJob *j) {
+  idx = lua_absindex(L, idx);
   if (j->wrong) return;
-  if (lua_istable(L, idx)) {
-    show_table(L, lua_absindex(L, idx), j);
-  } else if (lua_type(L, idx) == LUA_TSTRING) {
+  if (lua_istable(L, idx))
+    show_table(L, idx, j);
+  else if (lua_type(L, idx) == LUA_TSTRING)
     text_printf(j->out, "\"%s\"", lua_tostring(L, idx));
-  } else if (lua_isinteger(L, idx) || lua_type(L, idx) != LUA_TNUMBER) {
-    Text key = {0};
-    KeyJob own = {.lp = j->lp, .out = &key};
-    bool function = lua_isfunction(L, idx);
-    key_value(L, idx, &own);
-    if (function)
-      text_printf(j->out, "function %016llx",
-                  (unsigned long long)hash_bytes(0, key.s, key.n));
-    else
-      text_addn(j->out, key.s, key.n);
-    text_free(&key);
-    if (own.wrong) j->wrong = own.wrong;
-  } else {
+  else if (lua_isinteger(L, idx) || lua_type(L, idx) != LUA_TNUMBER)
+    show_key(L, idx, j);
+  else
     show_number(lua_tonumber(L, idx), j->out);
-  }
 }

@@ -183,8 +183,7 @@ static void add_row(lua_State *L, int t, const char **scope, const KeyRow *r, Ke
   }
 }
 
-static void key_job(lua_State *L, void *ud) {
-  KeyJob *j = ud;
+static void add_rows(lua_State *L, KeyJob *j) {
   const char *scope = NULL; /* the scope whose table is at t */
   const struct KeyRows *rows = j->what ? rows_of(j->lp->shared, j->what) : NULL;
   int t = lua_gettop(L) + 1;
@@ -201,6 +200,16 @@ static void key_job(lua_State *L, void *ud) {
     KeyRow row = key_row(f, j);
     add_row(L, t, &scope, &row, j);
   }
+}
+
+static void key_job(lua_State *L, void *ud) {
+  KeyJob *j = ud;
+  key_begin(L, j);
+  int top = lua_gettop(L);
+  add_rows(L, j);
+  lua_settop(L, top);
+  key_surroundings(L, j);
+  key_end(L, j);
 }
 
 static weft_status run_key(KeyJob *j, weft_error *e) {
@@ -245,6 +254,7 @@ static struct KeyRows split_rows(lua_State *L, ShareJob *j, unsigned what) {
   VEC(KeyRow) rows = {0};
   KeyJob key = {.lp = j->lp, .out = &j->text, .what = what};
   const char *scope = NULL;
+  key_begin(L, &key);
   int t = lua_gettop(L) + 1;
   luaL_checkstack(L, 12, NULL);
   lua_pushnil(L);
@@ -262,7 +272,7 @@ static struct KeyRows split_rows(lua_State *L, ShareJob *j, unsigned what) {
   out.at = rows.at;
   out.others = hash_bytes(0, key.out->s, key.out->n);
   if (key.wrong) j->wrong = key.wrong;
-  lua_settop(L, t - 1);
+  lua_settop(L, t - 2);
   return out;
 }
 
@@ -338,13 +348,16 @@ typedef struct ValueJob {
 static void value_job(lua_State *L, void *ud) {
   ValueJob *j = ud;
   luaL_checkstack(L, 12, NULL);
+  key_begin(L, &j->key);
   j->push(L, j->ud);
   key_value(L, lua_gettop(L), &j->key);
+  key_surroundings(L, &j->key);
+  key_end(L, &j->key);
 }
 
 weft_status plan_key_value(LangPlan *lp, void (*push)(lua_State *L, void *ud), void *ud,
                            Text *out, weft_error *e) {
-  ValueJob j = {.key = {.lp = lp, .out = out}, .push = push, .ud = ud};
+  ValueJob j = {.key = {.lp = lp, .out = out, .whole = true}, .push = push, .ud = ud};
   TRY(state_protect(lp->state, value_job, &j, e));
   return j.key.wrong ? err_set(e, WEFT_EPLAN, "%s", j.key.wrong) : WEFT_OK;
 }
@@ -378,13 +391,17 @@ static void written_job(lua_State *L, void *ud) {
     enter_scope(L, t, &scope, &row);
     push_written(L, t, f, row.alias);
     bool has = !lua_isnil(L, -1);
+    int value = lua_gettop(L);
+    key_begin(L, &j->key);
+    lua_insert(L, value);
+    j->key.met = value++;
     j->key.out->n = 0;
     /* What is named in a table has rows of its own, beside a function it is the
      * function's. */
     if (has && lua_istable(L, -1) && f->names && !is_function(L))
-      key_show_list(L, t + 1, &j->key);
+      key_show_list(L, value, &j->key);
     else if (has)
-      key_show(L, t + 1, &j->key);
+      key_show(L, value, &j->key);
     if (!j->key.out->oom) j->each(j->ud, f, has ? j->key.out->s : NULL);
   }
 }

@@ -13,8 +13,8 @@ weft_status plan_key(LangPlan *lp, unsigned what, Text *out, weft_error *e);
  * value is gone. */
 weft_status plan_key_addressed(LangPlan *lp, bool *yes, weft_error *e);
 /* Appends the fields without a place in Plan (schema_tells) as they were written: lists,
- * tables, functions by code and captured values. Equal in every process. WEFT_EPLAN: a
- * value cannot be written as a key. */
+ * tables, functions by code and all that they lead to. Equal in every process.
+ * WEFT_EPLAN: a value cannot be written as a key. */
 weft_status plan_key_others(LangPlan *lp, Text *out, weft_error *e);
 /* Appends a value in the same way: the one that `push` pushes; the plan's table is at
  * PLAN_INDEX. */

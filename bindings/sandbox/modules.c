@@ -281,3 +281,20 @@ int modules_require(lua_State *L) {
   lua_setfield(L, 2, name);
   return 1;
 }
+
+/* ---- what was loaded ---- */
+
+void modules_push_loaded(lua_State *L) {
+  luaL_checkstack(L, 8, NULL);
+  lua_newtable(L);
+  int to = lua_gettop(L);
+  push_cache(L, &loaded_key);
+  for (lua_pushnil(L); state_next(L, to + 1); lua_settop(L, to + 2)) {
+    if (lua_islightuserdata(L, to + 3) || str_eq(lua_tostring(L, to + 2), "weft"))
+      continue;
+    lua_pushvalue(L, to + 2);
+    lua_pushvalue(L, to + 3);
+    lua_rawset(L, to);
+  }
+  lua_settop(L, to);
+}

@@ -162,6 +162,8 @@ int sorted_pairs(lua_State *L); /* the plan's `pairs` */
 
 /* ---- modules.c ---- */
 int modules_require(lua_State *L);
+/* Pushes a table of what require has given, name -> value, but for weft itself. */
+void modules_push_loaded(lua_State *L);
 /* Pushes the value of stdlib/<name>.lua; false, with nothing pushed, if there is none. */
 bool stdlib_push(lua_State *L, const char *name);
 /* Whether a file is below the folder, symbolic links resolved. */
