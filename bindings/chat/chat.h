@@ -58,6 +58,8 @@ typedef struct ChatCounts {
   int64_t top;           /* the highest id of a token, */
   char top_at[400];      /* where it is first, */
   char top_text[100];    /* and the token */
+  const char *modules;   /* NULL, or those of the plan that its template asked for when it
+                            was called: lines of a name and the hash of its text */
 } ChatCounts;
 weft_status chat_file_write(const ChatFileSpec *spec, ChatCounts *n, weft_error *e);
 

@@ -42,6 +42,12 @@ static void add_library(Sha256 *h) {
     if (strncmp(f->name, "chat/", 5) == 0) sha256_add(h, f->text, f->n);
 }
 
+static const char *name_of(Arena *a, const uint8_t *sum) {
+  const char *name = "chat-";
+  for (int i = 0; i < 10; i++) name = arena_printf(a, "%s%02x", name, sum[i]);
+  return name;
+}
+
 weft_status chat_cache_name(Arena *a, const ChatSet *s, const char **name,
                             weft_error *e) {
   uint8_t sum[SHA256_BYTES];
@@ -60,9 +66,18 @@ weft_status chat_cache_name(Arena *a, const ChatSet *s, const char **name,
     for (int k = 0; k < s->nfiles[i]; k++) TRY(add_file(&h, s->files[i][k], e));
   }
   sha256_end(&h, sum);
-  *name = "chat-";
-  for (int i = 0; i < 10; i++) *name = arena_printf(a, "%s%02x", *name, sum[i]);
+  *name = name_of(a, sum);
   return WEFT_OK;
+}
+
+const char *chat_cache_next(Arena *a, const char *name, const char *modules) {
+  uint8_t sum[SHA256_BYTES];
+  Sha256 h;
+  sha256_begin(&h);
+  add_text(&h, name);
+  add_text(&h, modules);
+  sha256_end(&h, sum);
+  return name_of(a, sum);
 }
 
 const char *chat_cache_file(Arena *a, int i) { return arena_printf(a, "%d.bin", i + 1); }
@@ -95,6 +110,7 @@ static weft_status put_counts(const Dir *in, const ChatCounts *n, weft_error *e)
   json_int(&out, "top", n->top);
   json_str(&out, "top_at", n->top_at);
   json_str(&out, "top_text", n->top_text);
+  if (n->modules) json_str(&out, "modules", n->modules);
   json_close(&out, '}');
   weft_status st = t.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
                          : file_write(in, COUNTS, &(FilePart){t.s, t.n}, 1, e);
@@ -133,6 +149,8 @@ bool chat_cache_has(Arena *a, const char *dir, const char *name, ChatCounts *n) 
   n->top = count_of(v, "top");
   read_text(v, "top_at", n->top_at, sizeof n->top_at);
   read_text(v, "top_text", n->top_text, sizeof n->top_text);
+  const char *modules = json_string_value(json_object_get(v, "modules"));
+  if (modules) n->modules = arena_str(a, modules);
   json_decref(v);
   return true;
 }
@@ -144,6 +162,7 @@ static void add_counts(ChatCounts *sum, const ChatCounts *n) {
   sum->truncated += n->truncated;
   sum->bad += n->bad;
   sum->unlearnt += n->unlearnt;
+  if (n->modules) sum->modules = n->modules; /* those of the files before, too */
   if (!*sum->first_bad)
     snprintf(sum->first_bad, sizeof sum->first_bad, "%s", n->first_bad);
   if (n->longest > sum->longest) {

@@ -21,6 +21,9 @@ typedef struct ChatSet {
 
 /* "chat-1a2b3c": the folder's name. */
 weft_status chat_cache_name(Arena *a, const ChatSet *s, const char **name, weft_error *e);
+/* The name of the same with these modules (ChatCounts), where that of the folder `name`
+ * has others. */
+const char *chat_cache_next(Arena *a, const char *name, const char *modules);
 /* "1.bin": the token file of name i, from 0. */
 const char *chat_cache_file(Arena *a, int i);
 /* Whether the folder is there; if so, *n is the sum of what was counted. */

@@ -6,6 +6,7 @@
 
 #include "bindings/lang/plan_key.h"
 #include "chat_cache.h"
+#include "chat_modules.h"
 #include "vm/io/io.h"
 #include "vm/base/plural.h"
 
@@ -21,6 +22,7 @@ typedef struct ChatData {
   ChatSet set;
   const char *named;  /* data.tokenizer, or NULL */
   const char *cut_by; /* the field that says where conversations are cut */
+  int before;         /* see chat_modules.h */
 } ChatData;
 
 /* ---- fields ---- */
@@ -182,6 +184,20 @@ static weft_status name_folder(ChatData *c, const char **name, weft_error *e) {
   return st;
 }
 
+/* Whether the data set is there. A folder whose modules have other texts now leads to the
+ * name of one that was written by these, and *name ends where there is none. */
+static weft_status find_folder(ChatData *c, const char **name, ChatCounts *n, bool *has,
+                               weft_error *e) {
+  LangState *s = c->lp->state;
+  const char *now;
+  for (;; *name = chat_cache_next(c->arena, *name, now)) {
+    *has = chat_cache_has(c->arena, s->dir, *name, n);
+    if (!*has || !n->modules) return WEFT_OK;
+    TRY(chat_modules_now(s, n->modules, c->arena, &now, e));
+    if (str_eq(now, n->modules)) return WEFT_OK;
+  }
+}
+
 /* ---- writing ---- */
 
 static weft_status write_one(void *ud, int i, const Dir *in, ChatCounts *n,
@@ -196,7 +212,8 @@ static weft_status write_one(void *ud, int i, const Dir *in, ChatCounts *n,
                        .max_length = c->set.max_length,
                        .drop_bad = c->set.drop_bad,
                        .stop = c->lp->opt.stop};
-  return chat_file_write(&spec, n, e);
+  TRY(chat_file_write(&spec, n, e));
+  return chat_modules_since(c->lp->state, c->before, c->arena, &n->modules, e);
 }
 
 static weft_status write_files(ChatData *c, const char *name, ChatCounts *n,
@@ -204,11 +221,13 @@ static weft_status write_files(ChatData *c, const char *name, ChatCounts *n,
   ChatOpen o = {.path = "", .push_spec = push_spec, .ud = c, .config = &c->config};
   TRY(tokenizer_open(c->lp->opt.alloc, c->set.tokenizer, &c->tokenizer, e));
   if (c->set.refuse_special) o.refuse = c->tokenizer;
-  weft_status st = chat_template_open(c->lp->state, &o, &c->template, e);
+  weft_status st = chat_modules_begin(c->lp->state, &c->before, e);
+  if (st == WEFT_OK) st = chat_template_open(c->lp->state, &o, &c->template, e);
   if (st == WEFT_OK)
     st =
         chat_cache_write(c->arena, c->lp->state->dir, name, c->set.n, write_one, c, n, e);
   chat_template_close(&c->template);
+  chat_modules_end(c->lp->state, &c->before);
   tokenizer_close(c->tokenizer);
   return st;
 }
@@ -289,13 +308,14 @@ static weft_status prepare_set(ChatData *c, Diags *d, weft_error *e) {
   LangPlan *lp = c->lp;
   ChatCounts n;
   const char *name;
+  bool has;
   TRY(state_protect(lp->state, read_fields, c, e));
   cut_as_rows_do(c);
   TRY(find_tokenizer(c, e));
   TRY(find_files(c, e));
   TRY(name_folder(c, &name, e));
-  if (!chat_cache_has(c->arena, lp->state->dir, name, &n))
-    TRY(write_files(c, name, &n, e));
+  TRY(find_folder(c, &name, &n, &has, e));
+  if (!has) TRY(write_files(c, name, &n, e));
   warn(c, &n, d);
   TRY(is_known(c, &n, e));
   TRY(fits(c, &n, e));

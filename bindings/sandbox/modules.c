@@ -12,7 +12,7 @@
 #include "vm/io/io.h"
 
 enum { PIECE = 4096 };
-static const char loaded_key = 'l', library_key = 'b', loading = 0;
+static const char loaded_key = 'l', library_key = 'b', texts_key = 't', loading = 0;
 
 /* The rest of a text that Lua compiles. */
 typedef struct Source {
@@ -148,11 +148,25 @@ static const char *module_path(lua_State *L, const char *dir, const char *name) 
   return s;
 }
 
+/* Never 0, which stands for a text that is not there. */
+static uint64_t hash_text(const char *text, size_t n) {
+  uint64_t h = hash_bytes(0, text, n);
+  return h ? h : 1;
+}
+
+static void note_text(lua_State *L, const char *name, lua_Integer hash) {
+  push_cache(L, &texts_key);
+  lua_pushinteger(L, hash);
+  lua_setfield(L, -2, name);
+  lua_pop(L, 1);
+}
+
 /* Leaves the module's function. */
 static void load_module(lua_State *L, const char *name) {
   LangState *s = state_of(L);
   const char *path = module_path(L, s->dir, name);
   const char *chunk = lua_pushfstring(L, "@%s", path);
+  note_text(L, name, 0);
   if (!path_below(path, s->dir)) {
     static const char *const weft[] = {"weft"};
     bool near = name_suggest(name, weft, 1) != NULL;
@@ -165,10 +179,12 @@ static void load_module(lua_State *L, const char *name) {
   weft_status st = file_read(s->opt->alloc, path, FILE_CODE_MAX, &text, &n, &e);
   if (st == WEFT_ENOMEM) s->no_memory = true;
   if (st != WEFT_OK) luaL_error(L, "require \"%s\": %s", name, e.text);
+  lua_Integer hash = (lua_Integer)hash_text(text, n);
   int status = chunk_load(L, text, n, chunk);
   mem_free(s->opt->alloc, text, n + 1);
   if (status != LUA_OK) lua_error(L);
   length_function(L);
+  note_text(L, name, hash);
 }
 
 /* Replaces the value on top by a deep copy if it is a table; `memo` has the tables copied
@@ -297,4 +313,39 @@ void modules_push_loaded(lua_State *L) {
     lua_rawset(L, to);
   }
   lua_settop(L, to);
+}
+
+void modules_push_texts(lua_State *L) {
+  luaL_checkstack(L, 8, NULL);
+  push_cache(L, &texts_key);
+}
+
+void modules_forget(lua_State *L, int idx) {
+  idx = lua_absindex(L, idx);
+  modules_push_loaded(L);
+  int now = lua_gettop(L);
+  push_cache(L, &loaded_key);
+  push_cache(L, &texts_key);
+  for (lua_pushnil(L); state_next(L, now); lua_settop(L, now + 3)) {
+    const char *name = lua_tostring(L, now + 3);
+    if (lua_getfield(L, idx, name) != LUA_TNIL) continue;
+    for (int t = now + 1; t <= now + 2; t++) {
+      lua_pushnil(L);
+      lua_setfield(L, t, name);
+    }
+  }
+  lua_settop(L, now - 1);
+}
+
+uint64_t modules_hash(lua_State *L, const char *name) {
+  LangState *s = state_of(L);
+  char *text;
+  size_t n;
+  const char *path = module_path(L, s->dir, name);
+  bool there = valid_name(name) && path_below(path, s->dir) &&
+               file_read(s->opt->alloc, path, FILE_CODE_MAX, &text, &n, NULL) == WEFT_OK;
+  uint64_t h = there ? hash_text(text, n) : 0;
+  if (there) mem_free(s->opt->alloc, text, n + 1);
+  lua_pop(L, 1);
+  return h;
 }

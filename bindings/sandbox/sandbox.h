@@ -164,6 +164,15 @@ int sorted_pairs(lua_State *L); /* the plan's `pairs` */
 int modules_require(lua_State *L);
 /* Pushes a table of what require has given, name -> value, but for weft itself. */
 void modules_push_loaded(lua_State *L);
+/* Pushes a table of the plan's modules that were asked for: name -> hash of the text, 0:
+ * it could not be read. */
+void modules_push_texts(lua_State *L);
+/* Forgets what require has given since the table at idx was pushed by
+ * modules_push_loaded.
+ */
+void modules_forget(lua_State *L, int idx);
+/* The hash of a module's text as it is now, 0: it cannot be read. */
+uint64_t modules_hash(lua_State *L, const char *name);
 /* Pushes the value of stdlib/<name>.lua; false, with nothing pushed, if there is none. */
 bool stdlib_push(lua_State *L, const char *name);
 /* Whether a file is below the folder, symbolic links resolved. */

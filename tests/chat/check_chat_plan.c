@@ -3,6 +3,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/harness/process.h"
 #include "vm/io/file.h"
@@ -118,6 +119,101 @@ START_TEST(a_function_of_the_plan) {
   expect(0, "plan: ok", "", "$weft check plan.lua");
   expect(0, "plan: ok", "", "$weft check plan.lua");
   caches("2");
+}
+END_TEST
+
+#define ASKS "'a.jsonl', tokenizer = '.', template = "
+
+/* What the plan's run says of its data, of which there are n sets now. */
+static const char *data_of(const char *n, const char *options) {
+  const char *run = "$weft run plan.lua ";
+  Outcome o = expect(0, "", "(masks)", arena_printf(scratch_arena, "%s%s", run, options));
+  caches(n);
+  const char *line = strstr(o.err, "1 file");
+  return arena_strn(scratch_arena, line, strcspn(line, "\n"));
+}
+
+static void put_module(const char *end) {
+  put("inner.lua", arena_printf(scratch_arena, "return '%s'\n", end));
+}
+
+/* Modules that a template asks for are not known before it is called. */
+START_TEST(modules_of_a_template) {
+  put("asked.lua", "local inner = require 'inner'\n"
+                   "return function(messages)\n"
+                   "  local out = {}\n"
+                   "  for i, m in ipairs(messages) do\n"
+                   "    out[i] = { m.content .. inner, learn = m.learn }\n"
+                   "  end\n"
+                   "  return out\n"
+                   "end\n");
+  put_plan(ASKS "function(...) return require('asked')(...) end");
+  put_module("!");
+  const char *one = data_of("1", "");
+  ck_assert_str_eq(data_of("1", ""), one);
+  put_module("four words and more");
+  const char *two = data_of("2", "");
+  put_module("six words and more and more");
+  const char *three = data_of("3", "");
+  ck_assert(strcmp(one, two) != 0 && strcmp(two, three) != 0);
+  put_module("four words and more");
+  ck_assert_str_eq(data_of("3", ""), two);
+  put_module("!");
+  ck_assert_str_eq(data_of("3", ""), one);
+  unlink(scratch_path("inner.lua"));
+  expect(2, "", "no file inner.lua below the plan's folder", "$weft check plan.lua");
+  /* A set for validation finds no module that the other's template has loaded. */
+  put_module("!");
+  put_plan(ASKS "function(...) return require('asked')(...) end, val = weft.chat { " ASKS
+                "function(...) return require('asked')(...) end, max_length = 40 }");
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+  caches("4");
+  expect(0, "plan: ok", "", "$weft check plan.lua");
+  caches("4");
+}
+END_TEST
+
+#define APPENDS(end)                                                                     \
+  ASKS "(function()\n"                                                                   \
+       "  local known = weft.var('sys', 'a')\n"                                          \
+       "  return function(messages)\n"                                                   \
+       "    local out = {}\n"                                                            \
+       "    for i, m in ipairs(messages) do\n"                                           \
+       "      out[i] = { m.content .. " end ", learn = m.learn }\n"                      \
+       "    end\n"                                                                       \
+       "    return out\n"                                                                \
+       "  end\n"                                                                         \
+       "end)()"
+
+/* What a template reads when it is called, of metatables and of -D. */
+START_TEST(values_of_a_template) {
+  static const char *const reads[] = {
+      APPENDS("weft.var('sys', 'a')"), APPENDS("weft.vars.sys"),
+      APPENDS("require('asked')"),
+      ASKS "(function()\n"
+           "  local t = setmetatable({}, { __index = { s = weft.var('sys', 'a') } })\n"
+           "  return function(messages)\n"
+           "    return { { (messages[1].content .. t.s):rep(3), learn = true } }\n"
+           "  end\n"
+           "end)()"};
+  put("asked.lua", "return require('weft').var('sys', 'a')\n");
+  for (int i = 0; i < LEN(reads); i++) {
+    expect(0, "", "", "rm -rf .weft");
+    put_plan(reads[i]);
+    const char *one = data_of("1", "-D sys=x");
+    ck_assert_str_ne(data_of("2", "-D sys=four-words-and-more"), one);
+    ck_assert_str_eq(data_of("2", "-D sys=x"), one);
+  }
+}
+END_TEST
+
+START_TEST(what_cannot_be_seen) {
+  put_plan(ASKS "(function()\n"
+                "  local known = { [print] = 1 }\n"
+                "  return function(messages) return { { 'x' .. known[print] } } end\n"
+                "end)()");
+  expect(1, "", "a function of the plan captures a table with keys other than",
+         "$weft check plan.lua");
 }
 END_TEST
 
@@ -404,6 +500,9 @@ Suite *chat_plan_suite(void) {
   tcase_add_loop_test(t, texts_that_cannot_be_used, 0, LEN(bad_text));
   tcase_add_loop_test(t, names_what_is_no_pair, 0, LEN(unpaired));
   tcase_add_test(t, a_function_of_the_plan);
+  tcase_add_test(t, modules_of_a_template);
+  tcase_add_test(t, values_of_a_template);
+  tcase_add_test(t, what_cannot_be_seen);
   tcase_add_test(t, data_for_validation_and_shares);
   tcase_add_loop_test(t, errors, 0, LEN(bad));
   tcase_add_test(t, a_conversation_longer_than_a_row);
