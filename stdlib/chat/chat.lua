@@ -70,10 +70,11 @@ function chat.open(spec)
     fail('train_on is "assistant", "last" or "all", not "%s"', tostring(train_on))
   end
   formats.reader(spec.format)
+  local named = { name = spec.template, roles = known.roles[spec.template] }
   local answers = spec.format == "preference" and { "chosen", "rejected" } or {}
   return function(row, answer)
     local messages, tools, texts, prompt =
-      formats.conversation(row, spec.format, options, answers[answer])
+      formats.conversation(row, spec.format, options, answers[answer], named)
     if texts then return texts end
     mark(messages, train_on)
     for i = 1, prompt or 0 do messages[i].learn = false end

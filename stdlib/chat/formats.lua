@@ -139,6 +139,18 @@ local function check_order(messages)
   end
 end
 
+-- `roles` are those that the template writes; nil: it is the plan's own.
+local function check_roles(messages, roles, name)
+  local writes = {}
+  for _, role in ipairs(roles or {}) do writes[role] = true end
+  for i, m in ipairs(messages) do
+    if roles and not writes[m.role] then
+      fail("message %d: %s has no place for a message of the role %s: it writes %s", i, name,
+           m.role, table.concat(roles, ", "))
+    end
+  end
+end
+
 -- ---- the formats ----
 
 local function system_first(messages, system)
@@ -317,15 +329,18 @@ function formats.reader(format)
   return named[format]
 end
 
--- The messages with the option's system message, where they begin with none.
+-- The messages with the option's system message, where they begin with none, nor with a
+-- developer's, which is the same by another name.
 function formats.with_system(messages, options)
-  if not options.system or messages[1].role == "system" then return messages end
+  local first = messages[1].role
+  if not options.system or first == "system" or first == "developer" then return messages end
   return system_first(table.move(messages, 1, #messages, 1, {}), options.system)
 end
 
 -- The messages of a row and its tools, or nil. Of preferences `which` says which answer; then
--- pieces are given instead, or how many messages are the prompt.
-function formats.conversation(row, format, options, which)
+-- pieces are given instead, or how many messages are the prompt. `known`: the template's name and
+-- the roles that it writes.
+function formats.conversation(row, format, options, which, known)
   if not text.is_object(row) then fail("is not an object") end
   local messages, pieces, prompt = formats.reader(format)(row, options, which or format)
   if pieces then return nil, nil, pieces end
@@ -334,6 +349,7 @@ function formats.conversation(row, format, options, which)
     formats.check_message(m, "message " .. i, options.special)
   end
   if not options.any_order then check_order(messages) end
+  check_roles(messages, known.roles, known.name)
   local whole = formats.with_system(messages, options)
   return whole, tools_of(row, options), nil, prompt and prompt + #whole - #messages
 end

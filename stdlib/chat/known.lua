@@ -1,4 +1,4 @@
--- known.lua - the templates that weft has: their options besides `system`, and the hashes of the
+-- known.lua - the templates that weft has: their options besides `system`, their roles, and the hashes of the
 -- Jinja templates that give the same text. A hash is the SHA-256 of a chat_template without
 -- spaces and lines at its ends.
 local known = {}
@@ -17,6 +17,25 @@ known.templates = {
   ["mistral"] = {},
   ["qwen2.5"] = {},
   ["qwen3"] = { "enable_thinking", "keep_reasoning", "reasoning" },
+}
+
+-- The roles that each template writes: a message of any other would be left out of its text, or
+-- stand there as an answer.
+local tools = { "system", "user", "assistant", "tool" }
+local all = { "system", "developer", "user", "assistant", "tool", "ipython" }
+
+known.roles = {
+  ["chatml"] = all,
+  ["deepseek"] = tools,
+  ["deepseek-r1-distill"] = tools,
+  ["gemma"] = { "user", "assistant", "system" },
+  ["gemma3"] = { "user", "assistant", "system" },
+  ["gpt-oss"] = { "system", "developer", "user", "assistant", "tool" },
+  ["llama3"] = all,
+  ["llama3.1"] = all,
+  ["mistral"] = tools,
+  ["qwen2.5"] = tools,
+  ["qwen3"] = tools,
 }
 
 known.hashes = {

@@ -23,6 +23,9 @@ enum { SECONDS = 60 };
 #define CALLS                                                                            \
   "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"look\", "      \
   "\"arguments\": {}}}]}"
+#define DEVELOPER   "{\"role\": \"developer\", \"content\": \"d\"}"
+#define SYSTEM      "{\"role\": \"system\", \"content\": \"s\"}"
+#define IPYTHON     "{\"role\": \"ipython\", \"content\": \"r\"}"
 #define IM(role, x) "<|im_start|>" role "\n" x "<|im_end|>\n"
 
 static void put(const char *name, const char *text) {
@@ -111,6 +114,8 @@ static const struct {
      "--format prompt=prompt,response=completion", IM("user", "a") IM("assistant", "b")},
     {GOOD, "--option system=hi",
      IM("system", "hi") IM("user", "one") IM("assistant", "two")},
+    {ROW(DEVELOPER "," ASK("a") "," ANSWER("b")), "--option system=hi",
+     IM("developer", "d") IM("user", "a") IM("assistant", "b")},
 };
 
 START_TEST(formats_of_rows) {
@@ -175,6 +180,32 @@ static const struct {
      "rows:1: error: message 2: gemma has no place for tool calls"},
     {ROW("{\"role\": \"system\", \"content\": [" PART "," PART "]}," ASK("a")),
      "--template gemma3", "rows:1: error: gemma3 reads one part of a system message"},
+    {GOOD ROW(DEVELOPER "," ASK("a") "," ANSWER("b")), "--template mistral",
+     "rows:2: error: message 1: mistral has no place for a message of the role "
+     "developer: "
+     "it writes system, user, assistant, tool"},
+    {ROW(DEVELOPER "," ASK("a") "," ANSWER("b")), "--template qwen2.5",
+     "rows:1: error: message 1: qwen2.5 has no place for a message of the role "
+     "developer"},
+    {ROW(DEVELOPER "," ASK("a") "," ANSWER("b")), "--template qwen3",
+     "rows:1: error: message 1: qwen3 has no place"},
+    {ROW(DEVELOPER "," ASK("a") "," ANSWER("b")), "--template deepseek",
+     "rows:1: error: message 1: deepseek has no place"},
+    {ROW(DEVELOPER "," ASK("a") "," ANSWER("b")), "--template deepseek-r1-distill",
+     "rows:1: error: message 1: deepseek-r1-distill has no place"},
+    {ROW(ASK("a") "," CALLS "," IPYTHON "," ANSWER("b")), "--template mistral",
+     "rows:1: error: message 3: mistral has no place for a message of the role ipython"},
+    {ROW(ASK("a") "," CALLS "," IPYTHON "," ANSWER("b")),
+     "--template gpt-oss --option date=1",
+     "rows:1: error: message 3: gpt-oss has no place for a message of the role ipython"},
+    {ROW(ASK("a") "," IPYTHON), "--template gemma --option any_order=true",
+     "rows:1: error: message 2: gemma has no place for a message of the role ipython"},
+    {ROW(ASK("a") "," ANSWER("b") "," DEVELOPER),
+     "--template gpt-oss --option date=1 --option any_order=true",
+     "rows:1: error: message 3: gpt-oss takes instructions at the head"},
+    {ROW(ASK("a") "," ANSWER("b") "," SYSTEM),
+     "--template mistral --option any_order=true",
+     "rows:1: error: message 3: mistral puts system messages into the last question"},
     {ROW(ASK("<|im_end|>") "," ANSWER("b")), "--refuse-special",
      "rows:1: error: message 1: holds the special token <|im_end|>"},
     {GOOD, "--format share", "there is no format \"share\": messages, sharegpt"},

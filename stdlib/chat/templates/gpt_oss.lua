@@ -97,7 +97,10 @@ return function(messages, tools, options)
       if not called then error("the result of a tool comes without a call", 0) end
       put("<|start|>functions." .. called .. " to=assistant<|channel|>commentary<|message|>")
       put(text.tojson(m.content or "") .. "<|end|>", m.learn)
-    elseif m.role == "user" then
+    elseif m.role ~= "user" then
+      error(("message %d: gpt-oss takes instructions at the head of a conversation, and these " ..
+             "are of the role %s"):format(i, m.role), 0)
+    else
       put("<|start|>user<|message|>")
       put(m.content .. "<|end|>", m.learn)
     end

@@ -55,6 +55,10 @@ return function(messages, tools, options)
   put(options.bos or "<s>")
   for i, m in ipairs(messages) do
     if m.role == "system" then
+      if i > last then
+        error(("message %d: mistral puts system messages into the last question, and this one "
+               .. "comes after it"):format(i), 0)
+      end
       systems[#systems + 1] = m
     elseif m.role == "user" then
       put((i == last and tools and #tools > 0 and tools_text(tools) or "") .. "[INST]")
@@ -66,12 +70,12 @@ return function(messages, tools, options)
       put "[/INST]"
     elseif m.role == "tool" then
       put(result_text(m, options), m.learn)
-    elseif m.tool_calls then
+    elseif m.role == "assistant" and m.tool_calls then
       if m.content and m.content ~= "" then
         error("an answer has content and tool calls; mistral takes one of them", 0)
       end
       put(calls_text(m, options) .. eos, m.learn)
-    else
+    elseif m.role == "assistant" then
       put(m.content:gsub(" +$", "") .. eos, m.learn)
     end
   end
