@@ -236,9 +236,13 @@ end
 
 -- ---- preferences ----
 
+-- Whether any template writes the same of both.
 local function same(a, b)
-  return a.role == b.role and a.content == b.content and
-         text.tojson(a.tool_calls) == text.tojson(b.tool_calls)
+  for _, key in ipairs { "role", "content", "reasoning", "name", "tool_call_id" } do
+    if a[key] ~= b[key] then return false end
+  end
+  return text.tojson(a.tool_calls) == text.tojson(b.tool_calls) and
+         text.tojson(a.parts) == text.tojson(b.parts)
 end
 
 -- How many messages two conversations begin with alike.

@@ -269,6 +269,31 @@ START_TEST(what_is_dropped_is_counted) {
 }
 END_TEST
 
+#define THINKS(r, a)                                                                     \
+  "{\"role\": \"assistant\", \"reasoning\": \"" r "\", \"content\": \"" a "\"}"
+#define THOUGHT(r, a) "<think>\n" r "\n</think>\n\n" a "<|im_end|>\n"
+#define HEADED(r, a)  "<|im_start|>assistant\n" THOUGHT(r, a)
+#define PAIR(a, b)                                                                       \
+  "{\"chosen\": [" ASK("q") "," a "], \"rejected\": [" ASK("q") "," b "]}\n"
+
+/* What both answers of a pair begin with is the prompt: the same to every template. */
+START_TEST(pairs_that_differ_in_reasoning) {
+  put("rows", PAIR(THINKS("a", "x"), THINKS("b", "x")));
+  expect(0, "2 conversations", "",
+         "rows --format preference --template qwen3 -o o.bin" TOKENIZER);
+  holds(IM("user", "q") HEADED("a", "x") IM("user", "q") HEADED("b", "x"),
+        THOUGHT("a", "x") THOUGHT("b", "x"));
+  put("rows", PAIR(THINKS("a", "x") "," ASK("r") "," ANSWER("y"),
+                   THINKS("b", "x") "," ASK("r") "," ANSWER("z")));
+  expect(0, "2 conversations", "",
+         "rows --format preference --template qwen3 --option keep_reasoning=true -o "
+         "o.bin" TOKENIZER);
+  holds(IM("user", "q") HEADED("a", "x") IM("user", "r") HEADED("", "y") IM("user", "q")
+            HEADED("b", "x") IM("user", "r") HEADED("", "z"),
+        THOUGHT("a", "x") THOUGHT("", "y") THOUGHT("b", "x") THOUGHT("", "z"));
+}
+END_TEST
+
 START_TEST(a_template_of_the_user) {
   put("rows", GOOD);
   put("own.lua", "return function(messages, tools, options)\n"
@@ -307,6 +332,7 @@ Suite *tokenize_chat_suite(void) {
   tcase_add_test(t, bad_calls);
   tcase_add_test(t, a_long_row);
   tcase_add_test(t, what_is_dropped_is_counted);
+  tcase_add_test(t, pairs_that_differ_in_reasoning);
   tcase_add_test(t, a_template_of_the_user);
   return s;
 }
