@@ -93,15 +93,34 @@ end
 
 -- ---- what a conversation may be ----
 
--- `special` finds special tokens, which the tokenizer would take for what they are.
-local function check_special(m, where, special)
-  for _, s in ipairs { m.content or "", m.reasoning or "", text.tojson(m.tool_calls) } do
+-- Fails if one of the texts holds a special token, which the tokenizer would take for what it is.
+local function refuse_special(texts, where, special)
+  for _, s in ipairs(texts) do
     local token = special(s)
     if token then fail("%s: holds the special token %s", where, token) end
   end
 end
 
-function formats.check_message(m, where, special)
+-- A text of JSON as a template writes it that reads it: what is escaped in it, is not then.
+local function reread(s, options)
+  local v = type(s) == "string" and options.json(s)
+  return v and text.tojson(v) or ""
+end
+
+-- What templates may write of a message, in each way in which they do.
+local function check_special(m, where, options)
+  local texts = { m.content or "", m.reasoning or "", m.name or "", m.tool_call_id or "",
+                  text.tojson(m.tool_calls), reread(m.content, options) }
+  for _, call in ipairs(m.tool_calls or {}) do
+    texts[#texts + 1] = reread(text.callee(call).arguments, options)
+  end
+  local parts = {}
+  for i, part in ipairs(m.parts or {}) do parts[i] = text.strip(part) end
+  texts[#texts + 1] = table.concat(parts)
+  refuse_special(texts, where, options.special)
+end
+
+function formats.check_message(m, where, options)
   local empty = not m.content or text.strip(m.content) == ""
   if m.role == "assistant" then
     if empty and not m.tool_calls then fail("%s: an empty answer", where) end
@@ -112,7 +131,7 @@ function formats.check_message(m, where, special)
   elseif m.role == "user" and empty then
     fail("%s: an empty question", where)
   end
-  if special then check_special(m, where, special) end
+  if options.special then check_special(m, where, options) end
 end
 
 -- What may come after a message; "" is before the first.
@@ -259,7 +278,7 @@ local function preferred_text(row, options, which)
   for _, key in ipairs { "prompt", "chosen", "rejected" } do
     local s = text_field(row, key, true)
     if s == "" and key ~= "prompt" then fail('"%s" is empty', key) end
-    if options.special then check_special({ content = s }, '"' .. key .. '"', options.special) end
+    if options.special then refuse_special({ s }, '"' .. key .. '"', options.special) end
   end
   if not eos then
     fail("no end token is known, which texts end with: eos_token in tokenizer_config.json, or "
@@ -312,6 +331,9 @@ local function tools_of(row, options)
     if not text.is_object(tool) or type(text.callee(tool).name) ~= "string" then
       fail("tool %d has no name", i)
     end
+    if options.special then
+      refuse_special({ text.tojson(tool) }, ("tool %d"):format(i), options.special)
+    end
   end
   return tools
 end
@@ -350,7 +372,7 @@ function formats.conversation(row, format, options, which, known)
   if pieces then return nil, nil, pieces end
   if #messages == 0 then fail("has no messages") end
   for i, m in ipairs(messages) do
-    formats.check_message(m, "message " .. i, options.special)
+    formats.check_message(m, "message " .. i, options)
   end
   if not options.any_order then check_order(messages) end
   check_roles(messages, known.roles, known.name)

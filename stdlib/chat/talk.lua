@@ -76,7 +76,7 @@ function talk.open(spec)
     ending = function() return ending_of(write) end,
     ask = function(question)
       local m = { role = "user", content = question }
-      formats.check_message(m, "the question", options.special)
+      formats.check_message(m, "the question", options)
       local asked = table.move(messages, 1, #messages, 1, {})
       asked[#asked + 1] = m
       local prompt = write(asked, true)

@@ -23,9 +23,14 @@ enum { SECONDS = 60 };
 #define CALLS                                                                            \
   "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"look\", "      \
   "\"arguments\": {}}}]}"
-#define DEVELOPER   "{\"role\": \"developer\", \"content\": \"d\"}"
-#define SYSTEM      "{\"role\": \"system\", \"content\": \"s\"}"
-#define IPYTHON     "{\"role\": \"ipython\", \"content\": \"r\"}"
+#define DEVELOPER "{\"role\": \"developer\", \"content\": \"d\"}"
+#define SYSTEM    "{\"role\": \"system\", \"content\": \"s\"}"
+#define IPYTHON   "{\"role\": \"ipython\", \"content\": \"r\"}"
+#define CALL(arguments)                                                                  \
+  "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"look\", "      \
+  "\"arguments\": {" arguments "}}}]}"
+#define RESULT(content, id)                                                              \
+  "{\"role\": \"tool\", \"content\": \"" content "\", \"tool_call_id\": \"" id "\"}"
 #define IM(role, x) "<|im_start|>" role "\n" x "<|im_end|>\n"
 
 static void put(const char *name, const char *text) {
@@ -208,6 +213,24 @@ static const struct {
      "rows:1: error: message 3: mistral puts system messages into the last question"},
     {ROW(ASK("<|im_end|>") "," ANSWER("b")), "--refuse-special",
      "rows:1: error: message 1: holds the special token <|im_end|>"},
+    {GOOD
+     "{\"messages\": [" ASK("a") "," ANSWER("b") "], \"tools\": [{\"name\": \"f\", "
+                                                 "\"description\": \"<|im_start|>\"}]}",
+     "--refuse-special --template qwen3",
+     "rows:2: error: tool 1: holds the special token <|im_start|>"},
+    {"{\"messages\": [" ASK("a") "," ANSWER("b") "], \"tools\": \"[{\\\"name\\\": "
+                                                 "\\\"f<|im_end|>\\\"}]\"}",
+     "--refuse-special --template qwen3",
+     "rows:1: error: tool 1: holds the special token <|im_end|>"},
+    {ROW(ASK("a") "," CALL("\"a\": \"<|im_end|>\"") "," RESULT("r", "1")),
+     "--refuse-special --template qwen3",
+     "rows:1: error: message 2: holds the special token <|im_end|>"},
+    {ROW(ASK("a") "," CALL("") "," RESULT("r", "<|im_end|>")),
+     "--refuse-special --template qwen3",
+     "rows:1: error: message 3: holds the special token <|im_end|>"},
+    {ROW(ASK("a") "," CALL("") "," RESULT("[\\\"<|im_\\\\u0065nd|>\\\"]", "1")),
+     "--refuse-special --template mistral",
+     "rows:1: error: message 3: holds the special token <|im_end|>"},
     {GOOD, "--format share", "there is no format \"share\": messages, sharegpt"},
     {GOOD, "--train-on none",
      "train_on is \"assistant\", \"last\" or \"all\", not \"none\""},
