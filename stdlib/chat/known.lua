@@ -17,6 +17,7 @@ known.templates = {
   ["mistral"] = {},
   ["qwen2.5"] = {},
   ["qwen3"] = { "enable_thinking", "keep_reasoning", "reasoning" },
+  ["smollm2"] = {},
 }
 
 -- The roles that each template writes: a message of any other would be left out of its text, or
@@ -36,9 +37,12 @@ known.roles = {
   ["mistral"] = tools,
   ["qwen2.5"] = tools,
   ["qwen3"] = tools,
+  ["smollm2"] = all,
 }
 
 known.hashes = {
+  ["872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788"] =
+    { "smollm2" },
   ["ba03a121d097859c7b5b9cd03af99aafe95275210d2876f642ad9929a150f122"] =
     { "llama3" },
   ["bc213ef03ac49e40c58b11933b109235e63d25f13e7cd4df966c577966d2345e"] =

@@ -210,6 +210,7 @@ static const struct {
     {"mistral", "</s>", "[/INST]"},
     {"qwen2.5", "<|im_end|>\n", "<|im_start|>assistant\n"},
     {"qwen3", "<|im_end|>\n", "<|im_start|>assistant\n"},
+    {"smollm2", "<|im_end|>\n", "<|im_start|>assistant\n"},
 };
 
 static void push_named(lua_State *L, void *ud) {

@@ -55,6 +55,17 @@ CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\
           "{{ message['content'] + '<|im_end|>\\n' }}{% endgeneration %}"
           "{% else %}{{ message['content'] + '<|im_end|>\\n' }}{% endif %}{% endfor %}"
           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+# The chat_template of SmolLM2-Instruct.
+SMOLLM2 = ("{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+           "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+           "Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + "
+           "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+SMOLLM2_TRAINING = SMOLLM2.replace(
+    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}",
+    "{{'<|im_start|>' + message['role'] + '\n'}}{% if message['role'] == 'assistant' %}"
+    "{% generation %}{{ message['content'] + '<|im_end|>' + '\n'}}{% endgeneration %}"
+    "{% else %}{{ message['content'] + '<|im_end|>' + '\n'}}{% endif %}")
 
 
 def trl(name):
@@ -92,6 +103,7 @@ KINDS = [
      "tools single reasoning exclusive",
      {"date": DATE, "reasoning_effort": "high", "model_identity": "You are a parrot."},
      {"reasoning_effort": "high", "model_identity": "You are a parrot."}),
+    ("smollm2", "nfc", None, SMOLLM2, SMOLLM2_TRAINING, "system developer", {}, {}),
 ]
 
 WORDS = ("the of and to in is that it was with be by not he I'm don't tokens training parallel "
@@ -353,6 +365,7 @@ def main(folder=HERE, sets=3, seed=1):
     with open(os.path.join(folder, "hashes"), "w", encoding="utf-8") as f:
         for file, name in HASHES:
             f.write(f"{hashlib.sha256(trl(file).strip().encode()).hexdigest()} {name}\n")
+        f.write(f"{hashlib.sha256(SMOLLM2.strip().encode()).hexdigest()} smollm2\n")
 
 
 HASHES = [(f, n) for f, n in [
