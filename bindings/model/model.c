@@ -90,7 +90,9 @@ static bool begin_config(Model *m, const char *name, const char *path) {
 
 static void end_config(Model *m, bool check) {
   lua_State *L = m->L;
+  int errors = m->d->errors;
   if (check) config_check(m);
+  if (check && m->d->errors == errors) config_check_read(m);
   field_push(L, m->arch, "build");
   m->lp->build = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pushvalue(L, m->config);
@@ -125,7 +127,7 @@ static void from_name(Model *m, int t, const char *name) {
   }
   if (!begin_config(m, arch, "model")) return;
   if (preset) config_overlay(m, preset, NULL);
-  config_overlay(m, t, "model");
+  config_write(m, t);
   warn_of_further_layers(m, t);
   end_config(m, m->d->errors == errors);
 }
@@ -278,7 +280,7 @@ static void from_folder(Model *m, int t, const char *dir) {
   forget_codes(m, json);
   keep_folder(m, dir, json);
   warn_unread(m, json, file);
-  config_overlay(m, t, "model");
+  config_write(m, t);
   warn_of_further_layers(m, t);
   end_config(m, m->d->errors == errors);
   if (field_push(L, t, "weights") != LUA_TNIL && !lua_isboolean(L, -1))

@@ -165,14 +165,9 @@ void config_overlay(Model *m, int src, const char *path) {
   lua_settop(L, keys - 1);
 }
 
-void config_check(Model *m) {
+/* Tells the problems of the list at the top of the stack, and pops it. */
+static void tell_problems(Model *m) {
   lua_State *L = m->L;
-  if (field_push(L, m->arch, "check") != LUA_TFUNCTION) {
-    lua_pop(L, 1);
-    return;
-  }
-  lua_pushvalue(L, m->config);
-  lua_call(L, 1, 1);
   int list = lua_gettop(L);
   for (int i = 1; lua_istable(L, list) && lua_rawgeti(L, list, i) == LUA_TTABLE; i++) {
     field_push(L, -1, "message");
@@ -189,4 +184,47 @@ void config_check(Model *m) {
     lua_settop(L, list);
   }
   lua_settop(L, list - 1);
+}
+
+void config_check(Model *m) {
+  lua_State *L = m->L;
+  if (field_push(L, m->arch, "check") != LUA_TFUNCTION) {
+    lua_pop(L, 1);
+    return;
+  }
+  lua_pushvalue(L, m->config);
+  lua_call(L, 1, 1);
+  tell_problems(m);
+}
+
+/* Calls a function of models/changed.lua. */
+static void call_changed(Model *m, const char *name, int results) {
+  lua_State *L = m->L;
+  stdlib_push(L, "models/changed");
+  field_push(L, -1, name);
+  lua_remove(L, -2);
+  lua_pushvalue(L, m->arch);
+  lua_pushvalue(L, m->base);
+  lua_pushvalue(L, m->config);
+  lua_pushvalue(L, m->written);
+  lua_call(L, 4, results);
+}
+
+void config_write(Model *m, int src) {
+  lua_State *L = m->L;
+  lua_newtable(L);
+  m->base = lua_gettop(L);
+  for (lua_pushnil(L); state_next(L, m->config);) {
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, m->base);
+  }
+  int errors = m->d->errors;
+  config_overlay(m, src, "model");
+  if (m->d->errors == errors) call_changed(m, "settle", 0);
+}
+
+void config_check_read(Model *m) {
+  call_changed(m, "unread", 1);
+  tell_problems(m);
 }

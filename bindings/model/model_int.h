@@ -12,6 +12,7 @@ typedef struct Model {
   Diags *d;
   int arch;         /* stack index of the architecture's table */
   int config;       /* stack index of the config that is being filled */
+  int base;         /* of what it was before the plan's keys */
   bool hf;          /* weft.hf, with weights */
   const char *path; /* of the field that says it */
   int written;      /* stack index of a table: config key -> key that the user wrote */
@@ -27,8 +28,13 @@ bool push_architecture(lua_State *L, const char *name);
 /* Copies the keys of the table at `src` into the config. `path` NULL: the user has not
  * written it, and keys that the architecture does not know are collected. */
 void config_overlay(Model *m, int src, const char *path);
+/* Copies those of the plan's table at `src`, which count by whatever key the config says
+ * the same. */
+void config_write(Model *m, int src);
 /* Runs the architecture's own check, which returns a list of { key =, message =, severity
  * = }. */
 void config_check(Model *m);
+/* Tells keys of the plan that nothing reads. */
+void config_check_read(Model *m);
 
 #endif

@@ -21,10 +21,12 @@ local function is_given(p)
   return false
 end
 
+-- The table in force, and where it is.
 local function parameters(c)
   if is_given(c.rope_scaling) then return c.rope_scaling, "rope_scaling" end
   return c.rope_parameters or {}, c.rope_place or "rope_parameters"
 end
+rope.parameters = parameters
 
 -- The types of layers that have a rope each.
 rope.TYPES = { "full_attention", "sliding_attention" }

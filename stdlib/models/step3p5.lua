@@ -49,9 +49,20 @@ local rules = {
 
 step.head_dim = decoder.head_dim
 
--- The same config with the keys that Transformers writes. Lists of published files have items for layers that
+-- A rule for keys of the config that are of a type of which canonical makes nothing; nil: there is none.
+local function malformed(c)
+  if math.type(c.num_hidden_layers) ~= "integer" or c.num_hidden_layers > 10000 then
+    return { "num_hidden_layers", "count" }
+  end
+  for _, key in ipairs { "layer_types", "mlp_layer_types", "partial_rotary_factors" } do
+    if c[key] and type(c[key]) ~= "table" then return { key, "each", {} } end
+  end
+end
+
+-- The same config with the keys that Transformers writes, if it is sound. Lists of published files have items for layers that
 -- predict further tokens, too.
 function step.canonical(c)
+  if malformed(c) then return c end
   local n, types, other = c.num_hidden_layers, {}, c.attention_other_setting
   for i = 1, n do types[i] = c.layer_types and c.layer_types[i] or "full_attention" end
   local ropes, scaling = rope.by_type(c, types)
@@ -96,14 +107,8 @@ function step.build(g, given)
 end
 
 function step.check(given)
-  if math.type(given.num_hidden_layers) ~= "integer" or given.num_hidden_layers > 10000 then
-    return config.check(step.class, given, { { "num_hidden_layers", "count" } })
-  end
-  for _, key in ipairs { "layer_types", "mlp_layer_types", "partial_rotary_factors" } do
-    if given[key] and type(given[key]) ~= "table" then
-      return config.check(step.class, given, { { key, "each", {} } })
-    end
-  end
+  local rule = malformed(given)
+  if rule then return config.check(step.class, given, { rule }) end
   local c = step.canonical(given)
   local problems = decoder.check(step.class, c, rules)
   if not config.sound(problems) then return problems end
