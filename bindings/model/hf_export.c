@@ -72,7 +72,8 @@ static void changes(lua_State *L, void *ud) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->folder_file);
   lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->folder_config);
   lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->config);
-  lua_call(L, 4, 1);
+  lua_pushlightuserdata(L, NULL);
+  lua_call(L, 5, 1);
   for (lua_pushnil(L); lua_next(L, -2);) change(L, x, lua_tostring(L, -2));
   const json_t *said = json_object_get(x->doc, FURTHER_TOKENS);
   int64_t layers = x->lp->plan.mtp.layers;

@@ -54,11 +54,16 @@ end
 -- take no false there.
 local switches = {}
 for _, key in ipairs {
-  "add_cross_attention", "attention_bias", "attention_out_bias", "mamba_proj_bias", "mamba_rms_norm",
-  "mlp_bias", "moe_apply_router_weight_on_input", "norm_topk_prob", "output_router_logits",
-  "projectors_bias", "qk_layernorm", "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx",
-  "tie_word_embeddings", "use_bias", "use_mrope", "use_qk_norm", "use_sliding_window",
+  "add_cross_attention", "alibi", "attention_bias", "attention_out_bias", "is_encoder_decoder",
+  "mamba_proj_bias", "mamba_rms_norm", "mlp_bias", "moe_apply_router_weight_on_input", "norm_topk_prob",
+  "output_router_logits", "post_norm", "projectors_bias", "qk_layernorm", "reorder_and_upcast_attn",
+  "scale_attn_by_inverse_layer_idx", "swa_attention_sink_enabled", "tie_encoder_decoder",
+  "tie_word_embeddings", "torchscript", "use_bias", "use_bidirectional_attention", "use_mrope",
+  "use_parallel_residual", "use_qk_norm", "use_sliding_window",
 } do switches[key] = true end
+
+-- Whether false is a value of the key, and not the lack of one.
+local function is_switch(arch, key) return arch.defaults[key] == true or switches[key] end
 
 -- Numbers with a point whose default is false.
 local reals = { attn_logit_softcapping = true, final_logit_softcapping = true }
@@ -75,6 +80,12 @@ local function typed(arch, key, value)
   return math.tointeger(value) or value
 end
 
+-- Sizes that follow from others where they are not given, which not all classes find.
+local function derived(arch, c)
+  if not arch.defaults.rope_theta then return {} end
+  return { num_key_value_heads = c.num_key_value_heads or c.num_attention_heads, head_dim = arch.head_dim(c) }
+end
+
 -- The whole config of a model that comes from the plan; `dtype` is as in torch, `null`
 -- that of JSON: "none" for a key whose default is not that.
 function export.whole(name, arch, given, dtype, null)
@@ -88,8 +99,7 @@ function export.whole(name, arch, given, dtype, null)
     end
   end
   if arch.defaults.rope_theta then
-    out.num_key_value_heads = c.num_key_value_heads or c.num_attention_heads
-    out.head_dim = arch.head_dim(c)
+    for key, value in pairs(derived(arch, c)) do out[key] = value end
     add_rotary(out, arch, c)
   end
   -- A class that has it beside the tables reads it there.
@@ -110,11 +120,12 @@ local function same(a, b)
 end
 
 -- What the plan has changed in the config of a folder, with the keys of its file; `given`
--- is that config as it is without the plan.
-function export.changes(arch, file, given, c)
-  local names, out = spelling(arch, file), {}
+-- is that config as it is without the plan, `null` as above.
+function export.changes(arch, file, given, c, null)
+  local names, sizes, out = spelling(arch, file), derived(arch, c), {}
   for key, value in pairs(c) do
     if not same(value, given[key]) then
+      if value == false and not is_switch(arch, key) then value = sizes[key] or null end
       out[file[key] == nil and names[key] or key] = typed(arch, key, value)
     end
   end

@@ -1,6 +1,8 @@
 /* check_model_keys.c - keys that a plan writes on top of a folder's config.json, or of a
  * preset: each counts, by whatever key the file says the same, or is an error. */
 #include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "bindings/model/model.h"
 #include "tests/harness/plan_fixture.h"
@@ -22,6 +24,9 @@ static const char plan_sizes[] =
   "\"rope_type\": \"default\", \"rope_theta\": 500000.0 }, \"layer_types\": [" FULL      \
   ", " FULL "], \"use_sliding_window\": false, \"sliding_window\": null"
 #define YARN "{ rope_type = 'yarn', factor = 4, original_max_position_embeddings = 8"
+#define LONG                                                                             \
+  "{ rope_type = 'longrope', original_max_position_embeddings = 8, short_factor = "      \
+  "{ 1, 1, 1, 1, 2, 2, 2, 2 }, long_factor = { 1, 1, 2, 2, 3, 3, 4, 4 } }"
 #define GEMMA5                                                                           \
   "\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 3, \"sliding_window\": 5, "   \
   "\"layer_types\": [" SLIDING ", " SLIDING ", " FULL "], \"rope_parameters\": { " FULL  \
@@ -105,9 +110,9 @@ static const struct {
      "1, rope_theta = 300, partial_rotary_factor = 0.25"},
     {"\"model_type\": \"phi3\", \"num_hidden_layers\": 1, \"rope_theta\": 300.0, "
      "\"original_max_position_embeddings\": 4096",
-     "rope_scaling = " YARN " }",
+     "rope_scaling = " LONG,
      "'phi3', num_hidden_layers = 1, rope_theta = 300, original_max_position_embeddings "
-     "= 8, rope_scaling = " YARN " }"},
+     "= 8, rope_scaling = " LONG},
     {GEMMA5, "rope_theta = 100, rope_local_base_freq = 50",
      "'gemma3_text', num_hidden_layers = 3, sliding_window = 5, sliding_window_pattern = "
      "3, rope_theta = 100, rope_local_base_freq = 50, rope_scaling = { rope_type = "
@@ -285,6 +290,80 @@ START_TEST(keys_count_more_than_presets) {
 }
 END_TEST
 
+/* ---- what goes out ---- */
+
+/* Classes take null where nothing is given, and false where that is a switch. */
+static const struct {
+  const char *file, *keys, *has[3];
+} written[] = {
+    {"\"model_type\": \"mistral\", \"num_hidden_layers\": 1, \"sliding_window\": 8",
+     "sliding_window = false",
+     {"\"sliding_window\": null"}},
+    {"\"model_type\": \"gemma2\", \"num_hidden_layers\": 1, \"attention_bias\": true, "
+     "\"layer_types\": [" FULL "], \"final_logit_softcapping\": 30.0",
+     "final_logit_softcapping = false, attn_logit_softcapping = false, "
+     "layer_types = false, attention_bias = false",
+     {"\"final_logit_softcapping\": null", "\"attn_logit_softcapping\": null",
+      "\"attention_bias\": false"}},
+    {QWEN5,
+     "use_sliding_window = true, sliding_window = 4, max_window_layers = 1",
+     {"\"layer_types\": null", "\"use_sliding_window\": true"}},
+    {QWEN5 ", \"tie_word_embeddings\": true",
+     "tie_word_embeddings = false",
+     {"\"tie_word_embeddings\": false"}},
+    {"\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 1, \"norm_topk_prob\": true, "
+     "\"num_experts\": 2, \"num_experts_per_tok\": 1, \"mlp_only_layers\": [0]",
+     "norm_topk_prob = false, mlp_only_layers = false, num_key_value_heads = false",
+     {"\"norm_topk_prob\": false", "\"mlp_only_layers\": null",
+      "\"num_key_value_heads\": 2"}},
+    {"\"model_type\": \"falcon_h1\", \"num_hidden_layers\": 1, \"mamba_d_ssm\": 32, "
+     "\"mamba_n_heads\": 4, \"mamba_conv_bias\": true",
+     "mamba_d_ssm = false, mamba_conv_bias = false",
+     {"\"mamba_d_ssm\": null", "\"mamba_conv_bias\": false"}},
+};
+
+START_TEST(none_is_null) {
+  Text config = {0};
+  folder_of("old", arena_printf(scratch_arena, "{ %s%s }", sizes, written[_i].file));
+  graph_of(folder_plan("old", written[_i].keys), &config);
+  for (int i = 0; i < LEN(written[_i].has) && written[_i].has[i]; i++)
+    ck_assert_msg(strstr(config.s, written[_i].has[i]), "%s is not in %s",
+                  written[_i].has[i], config.s);
+  text_free(&config);
+}
+END_TEST
+
+static void write_both(const char *name, const char *file, const char *keys,
+                       Text *command) {
+  Text config = {0};
+  folder_of(name, arena_printf(scratch_arena, "{ %s%s }", sizes, file));
+  graph_of(folder_plan(name, keys), &config);
+  const char *out = arena_printf(scratch_arena, "%s.out", name);
+  folder_of(out, config.s);
+  text_printf(command, " %s", out);
+  text_free(&config);
+}
+
+START_TEST(transformers_takes_them) {
+  const char *python = getenv("WEFT_TRANSFORMERS");
+  if (!python) {
+    puts("skipped: WEFT_TRANSFORMERS names no python with torch and transformers");
+    return;
+  }
+  Text command = {0};
+  text_printf(&command, "%s " WEFT_SOURCE_DIR "/tests/oracle/loads.py", python);
+  for (int i = 0; i < LEN(written); i++)
+    write_both(arena_printf(scratch_arena, "w%d", i), written[i].file, written[i].keys,
+               &command);
+  for (int i = 0; i < LEN(cases); i++)
+    write_both(arena_printf(scratch_arena, "c%d", i), cases[i].file, cases[i].keys,
+               &command);
+  Outcome o = process_run(200, "%s", command.s);
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  text_free(&command);
+}
+END_TEST
+
 Suite *model_keys_suite(void);
 Suite *model_keys_suite(void) {
   Suite *s = suite_create("model_keys");
@@ -293,6 +372,9 @@ Suite *model_keys_suite(void) {
   tcase_add_loop_test(t, a_key_of_the_plan_counts, 0, LEN(cases));
   tcase_add_loop_test(t, a_key_that_nothing_reads_is_an_error, 0, LEN(unread));
   tcase_add_test(t, keys_count_more_than_presets);
+  tcase_add_loop_test(t, none_is_null, 0, LEN(written));
+  tcase_set_timeout(t, 240);
+  tcase_add_test(t, transformers_takes_them);
   suite_add_tcase(s, t);
   return s;
 }
