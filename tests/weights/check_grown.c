@@ -110,6 +110,26 @@ START_TEST(in_a_copy) {
 }
 END_TEST
 
+/* What a checkpoint exports has them, the merged model of one with an adapter, too. */
+START_TEST(in_what_checkpoints_give) {
+  static const char checkpoint[] = "--set \"checkpoint={dir='ck',every=1}\"";
+  static const char adapter[] =
+      "--set \"adapter={'lora',rank=2,modules_to_save={'embed_tokens','lm_head'}}\"";
+  const char *rest = _i ? adapter : "", *verb = _i ? "merge" : "export";
+  put_base("llama");
+  put_plan("plan.lua", vocab_of_base() + NEW, ", new_tokens = 'mean'");
+  Outcome o = process_run(60, "$weft run plan.lua -q %s %s", checkpoint, rest);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft ckpt %s plan.lua ck out %s", verb, rest);
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  SafeTensors *base = opened("base"), *out = opened("out");
+  ck_assert(check_rows(base, out, "model.embed_tokens.weight"));
+  ck_assert(check_rows(base, out, "lm_head.weight"));
+  st_close(base);
+  st_close(out);
+}
+END_TEST
+
 static const struct {
   int64_t more;
   const char *rest, *says;
@@ -138,6 +158,7 @@ Suite *grown_suite(void) {
   tcase_set_timeout(t, 60);
   tcase_add_loop_test(t, rows_are_means, 0, LEN(bases) * LEN(meshes));
   tcase_add_test(t, in_a_copy);
+  tcase_add_loop_test(t, in_what_checkpoints_give, 0, 2);
   tcase_add_loop_test(t, what_cannot_grow, 0, LEN(refused));
   suite_add_tcase(s, t);
   return s;

@@ -63,18 +63,30 @@ static weft_status grow(SafeTensors *s, VocabGrowth by, weft_error *e) {
   return WEFT_OK;
 }
 
-static weft_status open_model(const weft_alloc *a, const char *path, const Folders *in,
-                              const Plan *plan, const Folders *of_plan, SafeTensors **out,
-                              weft_error *e) {
+weft_status weights_open_model(const weft_alloc *a, const char *path, const Folders *in,
+                               const Plan *plan, SafeTensors **out, weft_error *e) {
+  *out = NULL;
+  if (!path) return WEFT_OK;
+  TRY(st_open(a, path, in, out, e));
+  weft_status st = plan->grown.to ? grow(*out, plan->grown, e) : WEFT_OK;
+  if (st == WEFT_OK) return st;
+  st_close(*out);
+  *out = NULL;
+  return st;
+}
+
+static weft_status open_own(const weft_alloc *a, const char *path, const Folders *in,
+                            const Plan *plan, const Folders *of_plan, SafeTensors **out,
+                            weft_error *e) {
   *out = NULL;
   if (!path && plan->adapter.from)
     return err_set(e, WEFT_EPLAN,
                    "adapter.from: the model has no weights that %s could be of: weft.hf "
                    "reads some",
                    plan->adapter.from);
-  if (path) TRY(st_open(a, path, in, out, e));
-  weft_status st = path && plan->grown.to ? grow(*out, plan->grown, e) : WEFT_OK;
-  if (st == WEFT_OK && plan->adapter.from) {
+  TRY(weights_open_model(a, path, in, plan, out, e));
+  weft_status st = WEFT_OK;
+  if (plan->adapter.from) {
     Arena *scratch = arena_new(a);
     st = scratch ? add_adapter(a, *out, &plan->adapter, of_plan, scratch, e)
                  : err_set(e, WEFT_ENOMEM, "out of memory");
@@ -89,7 +101,7 @@ static weft_status open_model(const weft_alloc *a, const char *path, const Folde
 weft_status weights_open(const weft_alloc *a, const char *path, const Folders *in,
                          const Plan *plan, const Folders *of_plan, SafeTensors **out,
                          weft_error *e) {
-  TRY(open_model(a, path, in, plan, of_plan, out, e));
+  TRY(open_own(a, path, in, plan, of_plan, out, e));
   if (plan->loss.second != SECOND_TEACHER) return WEFT_OK;
   return add_teacher(a, plan->loss.teacher, of_plan, out, e);
 }

@@ -16,4 +16,9 @@ weft_status weights_open(const weft_alloc *a, const char *path, const Folders *i
                          const Plan *plan, const Folders *of_plan, SafeTensors **out,
                          weft_error *e);
 
+/* The same of the model alone, without an adapter and a teacher: what exported files are
+ * like. */
+weft_status weights_open_model(const weft_alloc *a, const char *path, const Folders *in,
+                               const Plan *plan, SafeTensors **out, weft_error *e);
+
 #endif

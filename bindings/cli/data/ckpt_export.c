@@ -8,6 +8,7 @@
 #include "vm/base/terminal.h"
 #include "vm/ckpt/ckpt_weights.h"
 #include "vm/ckpt/ckpt_store.h"
+#include "vm/weights/weights_open.h"
 
 typedef struct CkptExport {
   Job job;
@@ -37,7 +38,7 @@ static weft_status export(CkptExport *x, Cli *cli, Arena *arena, const char *con
   TRY(resume_adapter(j, x->from));
   Folders in = lang_folders(j->lp);
   const char *weights = lang_weights(j->lp);
-  if (weights) TRY(st_open(NULL, weights, &in, &x->weights, &j->e));
+  TRY(weights_open_model(NULL, weights, &in, &j->plan, &x->weights, &j->e));
   if (weights) TRY(weights_fit(j->compiled, x->weights, NULL, &j->e));
   ExportHow as;
   TRY(export_options(cli, merged, &as, &j->e));
