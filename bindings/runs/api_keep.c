@@ -203,7 +203,7 @@ static weft_status find(const KeepCall *c, Ckpt **out, weft_error *e) {
 static weft_status fits_all(weft_run *r, const Ckpt *from, weft_error *e) {
   RunFact it = {"checkpoint", which(r, from), FACT_SAME, NULL};
   TRY(run_consensus(r->s.run, &it, 1, e));
-  return run_agree(r->s.run, from ? ckpt_fits(from, r->c, e) : WEFT_OK, e);
+  return run_agree(r->s.run, from ? ckpt_fits(from, r->c, CKPT_STATES, e) : WEFT_OK, e);
 }
 
 /* Whether this run may go on from it. */
@@ -226,7 +226,7 @@ static weft_status check(weft_run *r, const Ckpt *from, BestEval *best, weft_err
 }
 
 static weft_status load_ckpt(void *ud, Run *run, weft_error *e) {
-  return ckpt_load(ud, run, e);
+  return ckpt_load(ud, run, CKPT_STATES, e);
 }
 
 static weft_status resume(KeepCall *c, weft_error *e) {

@@ -354,7 +354,7 @@ START_TEST(another_optimizer_is_refused) {
     Toy t;
     weft_error e = {.rank = -1};
     ck_assert_int_eq(toy_compile(&t, &b, NULL), WEFT_OK);
-    ck_assert_int_eq(ckpt_fits(c, t.compiled, &e), WEFT_EUSAGE);
+    ck_assert_int_eq(ckpt_fits(c, t.compiled, CKPT_STATES, &e), WEFT_EUSAGE);
     ck_assert_msg(
         strstr(e.text, "has the states of weft.sgd, the plan's optimizer is weft."), "%s",
         e.text);

@@ -82,7 +82,7 @@ static weft_status begin(Trainee *t, const Rendezvous *m, const Fate *f, weft_er
   p->checkpoint = (Checkpointing){.dir = f->dir, .every = 1, .keep = 2, .async = true};
   TRY(store_newest(t->arena, f->dir, skipped, NULL, &t->from, e));
   TRY(run_open(p, t->toy.compiled, &o, &t->run, e));
-  TRY(t->from ? ckpt_load(t->from, t->run, e) : run_init(t->run, e));
+  TRY(t->from ? ckpt_load(t->from, t->run, CKPT_STATES, e) : run_init(t->run, e));
   so.from = t->from;
   TRY(saver_open(t->run, &so, &t->saver, e));
   *saver_disk(t->saver) = (RankFile){.fault = strike, .fault_ud = &t->disk};

@@ -99,7 +99,7 @@ START_TEST(damage_is_found_by_loading) {
   Ckpt *c = saved_ckpt(dir, 2);
   saved_open(&t, &o, scratch_path("b"), NULL);
   weft_error e = {.rank = -1};
-  ck_assert_int_eq(ckpt_load(c, t.run, &e), WEFT_EFILE);
+  ck_assert_int_eq(ckpt_load(c, t.run, CKPT_STATES, &e), WEFT_EFILE);
   ck_assert_str_eq(e.file, path);
   ck_assert_msg(strstr(e.text, "is damaged: its bytes"), "%s", e.text);
   ckpt_close(c);

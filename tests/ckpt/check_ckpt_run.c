@@ -212,6 +212,31 @@ START_TEST(another_run_is_refused) {
 }
 END_TEST
 
+/* Who reads parameters alone takes them from a run of any optimizer, also those that were
+ * frozen there; a run does not go on without states. */
+START_TEST(parameters_need_no_states) {
+  static const char freed[] = "--set \"freeze={'norm','embed_tokens'}\"", small[] = SMALL;
+  const char *rest = strstr(small, "  checkpoint = ");
+  const char *sgd =
+      arena_printf(scratch_arena, "%.*s  optimizer = weft.sgd { lr = 1 },\n%s",
+                   (int)(rest - small), small, rest);
+  scratch_put("sgd.lua", sgd, strlen(sgd));
+  static const char *const plans[] = {"plan.lua", "sgd.lua"},
+                           *const says[] = {"has no optimizer states of ",
+                                            "has the states of weft.adamw, the plan's "
+                                            "optimizer is weft.sgd"};
+  run(0, arena_printf(scratch_arena, "--steps 2 %s", freed));
+  for (int i = 0; i < LEN(plans); i++) {
+    ckpt(0, arena_printf(scratch_arena, "export %s runs out%d", plans[i], i));
+    Outcome o = process_run(50, "$weft eval %s --ckpt runs --batches 1", plans[i]);
+    ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+    o = process_run(50, "$weft run %s --resume auto --threads 1", plans[i]);
+    ck_assert_int_eq(o.code, 2);
+    has(o.err, says[i]);
+  }
+}
+END_TEST
+
 /* Lists, functions and options that lie in no place of Plan. */
 START_TEST(what_is_written_otherwise_is_told) {
   static const char text[] =
@@ -598,6 +623,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, weights_beside_checkpoints);
   tcase_add_test(c, weights_that_cannot_be_written_are_a_warning);
   tcase_add_test(c, another_run_is_refused);
+  tcase_add_test(c, parameters_need_no_states);
   tcase_add_test(c, what_is_written_otherwise_is_told);
   tcase_add_test(c, the_loss_scale_goes_on);
   tcase_add_test(c, other_data_of_the_same_size);

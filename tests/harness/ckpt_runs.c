@@ -24,7 +24,7 @@ void saved_open(SavedToy *s, const ToyOptions *o, const char *dir, const Ckpt *f
   RunOptions options = {.world = world_kind("local", NULL), .threads = 1, .saves = true};
   OK(run_open(&s->t.plan, s->t.compiled, &options, &s->run, &trace_err));
   if (from)
-    OK(ckpt_load(from, s->run, &trace_err));
+    OK(ckpt_load(from, s->run, CKPT_STATES, &trace_err));
   else
     OK(run_init(s->run, &trace_err));
   SaverOptions so = {.plan = &s->t.plan,

@@ -64,10 +64,13 @@ weft_status ckpt_read(CkptRead *r, int kind, int param, const Piece *want, float
 weft_status ckpt_read_part(CkptRead *r, int kind, int param, int64_t from, int64_t n,
                            float *to, weft_error *e);
 
-/* Whether parameters and optimizer are those of the programs; lists what differs. */
-weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e);
-/* Fills a run: parameters, states of the optimizer, loss scale. */
-weft_status ckpt_load(const Ckpt *c, Run *r, weft_error *e);
+/* What is of use of a checkpoint: its parameters, whatever optimizer they come from, or
+ * the states of the optimizer, too, with which training goes on. */
+typedef enum CkptUse { CKPT_PARAMS, CKPT_STATES } CkptUse;
+/* Whether that is as the programs have it; lists what differs. */
+weft_status ckpt_fits(const Ckpt *c, const Compiled *to, CkptUse use, weft_error *e);
+/* Fills a run: parameters, states of the optimizer if it has some, loss scale. */
+weft_status ckpt_load(const Ckpt *c, Run *r, CkptUse use, weft_error *e);
 /* Reads and verifies all data of all files. */
 weft_status ckpt_verify(const Ckpt *c, uint64_t *bytes, weft_error *e);
 

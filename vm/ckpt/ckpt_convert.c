@@ -114,7 +114,7 @@ static void convert_job(void *ud) {
 
 weft_status ckpt_convert(const Ckpt *from, const Compiled *to, const Manifest *m,
                          const char *dir, const StopFlag *stop, weft_error *e) {
-  TRY(ckpt_fits(from, to, e));
+  TRY(ckpt_fits(from, to, CKPT_STATES, e));
   Convert *c = mem_new(NULL, sizeof *c);
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   c->to = to;

@@ -84,9 +84,10 @@ static bool is_left_out(const Known *k, const Ckpt *c, const char *name) {
          (second_prefix(name, strlen(name)) || is_further_token(k, c, name));
 }
 
-weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
+weft_status ckpt_fits(const Ckpt *c, const Compiled *to, CkptUse use, weft_error *e) {
   Text t = {0};
-  if (!to->context && c->m.optimizer != to->optimizer)
+  bool states = use == CKPT_STATES;
+  if (states && c->m.optimizer != to->optimizer)
     return err_file(e, WEFT_EUSAGE, c->dir, 0,
                     "has the states of weft.%s, the plan's optimizer is weft.%s",
                     optimizer_title(c->m.optimizer), optimizer_title(to->optimizer));
@@ -104,9 +105,8 @@ weft_status ckpt_fits(const Ckpt *c, const Compiled *to, weft_error *e) {
     const CkptParam *has = at < 0 ? NULL : &c->m.param[at];
     if (!has || !same_shape(has, p)) differs(&t, &n, p->name, has, p);
     bool others = has && (has->matrix != p->matrix || has->factors != p->factors);
-    if (others && !to->context && !has->frozen && !p->frozen && !whole) whole = p->name;
-    if (has && has->frozen && !p->frozen && !to->context && !stateless)
-      stateless = p->name;
+    if (others && states && !has->frozen && !p->frozen && !whole) whole = p->name;
+    if (has && has->frozen && !p->frozen && states && !stateless) stateless = p->name;
   }
   for (int i = 0; i < c->m.nparam; i++)
     if (names_find(&k.names, c->m.param[i].name) < 0 &&
@@ -158,10 +158,10 @@ static weft_status fill_run(Load *l, Run *r, weft_error *e) {
   return run_fill(r, source, l, e);
 }
 
-weft_status ckpt_load(const Ckpt *c, Run *r, weft_error *e) {
+weft_status ckpt_load(const Ckpt *c, Run *r, CkptUse use, weft_error *e) {
   Load l = {.c = c, .to = run_compiled(r)};
   size_t bytes = (size_t)run_readers(r) * sizeof *l.reader;
-  TRY(ckpt_fits(c, l.to, e));
+  TRY(ckpt_fits(c, l.to, use, e));
   l.reader = mem_new(NULL, bytes);
   if (!l.reader) return err_set(e, WEFT_ENOMEM, "out of memory");
   weft_status st = fill_run(&l, r, e);

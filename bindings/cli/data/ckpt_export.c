@@ -34,7 +34,7 @@ static weft_status export(CkptExport *x, Cli *cli, Arena *arena, const char *con
         "its weights");
   TRY(store_find(arena, at[1], &path, &none, &j->e));
   TRY(ckpt_open(path, &x->from, &j->e));
-  TRY(ckpt_fits(x->from, j->compiled, &j->e));
+  TRY(ckpt_fits(x->from, j->compiled, CKPT_PARAMS, &j->e));
   TRY(resume_adapter(j, x->from));
   Folders in = lang_folders(j->lp);
   const char *weights = lang_weights(j->lp);

@@ -66,8 +66,8 @@ static weft_status convert(Conversion *c, const Cli *cli, Arena *arena,
   TRY(compile_plan(&c->b, cli, arena, at[1]));
   TRY(store_find(arena, at[2], &path, &none, e));
   TRY(ckpt_open(path, &c->from, e));
-  TRY(ckpt_fits(c->from, c->a.compiled, e));
-  TRY(ckpt_fits(c->from, c->b.compiled, e));
+  TRY(ckpt_fits(c->from, c->a.compiled, CKPT_STATES, e));
+  TRY(ckpt_fits(c->from, c->b.compiled, CKPT_STATES, e));
   c->m = c->from->m;
   TRY(new_facts(c, arena));
   TRY(file_read(NULL, at[1], FILE_CODE_MAX, &c->text, &c->bytes, e));
@@ -181,7 +181,7 @@ static weft_status open_source(Planned *p, Cli *cli, Arena *arena, const char *c
   if (ckpt) {
     TRY(store_find(arena, ckpt, &p->path, &none, &p->job.e));
     TRY(ckpt_open(p->path, &p->ckpt, &p->job.e));
-    return ckpt_fits(p->ckpt, p->job.compiled, &p->job.e);
+    return ckpt_fits(p->ckpt, p->job.compiled, CKPT_STATES, &p->job.e);
   }
   if (!cli->from) return WEFT_OK;
   p->path = cli->from;

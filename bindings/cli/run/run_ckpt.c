@@ -23,7 +23,7 @@ static void say(void *ud, bool warning, const char *text) {
 
 static weft_status fill(void *ud, Run *run, weft_error *e) {
   const RunCkpt *r = ud;
-  return ckpt_load(r->from, run, e);
+  return ckpt_load(r->from, run, CKPT_STATES, e);
 }
 
 static void skip(void *ud, const char *name, const weft_error *why) {
@@ -59,7 +59,7 @@ static weft_status find(RunCkpt *r) {
 
 static weft_status check(RunCkpt *r) {
   Text notes = {0};
-  TRY(ckpt_fits(r->from, r->job->compiled, &r->job->e));
+  TRY(ckpt_fits(r->from, r->job->compiled, CKPT_STATES, &r->job->e));
   weft_status st = resume_check(r->from, r->fact, r->nfact, &notes, &r->job->e);
   for (char *s = notes.s, *end; st == WEFT_OK && s && (end = strchr(s, '\n'));
        s = end + 1)

@@ -160,7 +160,7 @@ static weft_status fill_from_ckpt(Sample *s) {
   Ckpt *c;
   TRY(store_find(j->arena, s->cli->ckpt, &path, &none, &j->e));
   TRY(ckpt_open(path, &c, &j->e));
-  weft_status st = ckpt_load(c, s->run, &j->e);
+  weft_status st = ckpt_load(c, s->run, CKPT_PARAMS, &j->e);
   if (st == WEFT_OK) st = resume_adapter(j, c);
   ckpt_close(c);
   return st;

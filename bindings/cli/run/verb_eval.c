@@ -15,7 +15,7 @@
 /* ---- parameters ---- */
 
 static weft_status fill_from_ckpt(void *ud, Run *run, weft_error *e) {
-  return ckpt_load(ud, run, e);
+  return ckpt_load(ud, run, CKPT_PARAMS, e);
 }
 
 static weft_status open_ckpt(Evaluation *v) {
@@ -24,7 +24,7 @@ static weft_status open_ckpt(Evaluation *v) {
   bool none;
   TRY(store_find(j->arena, v->cli->ckpt, &path, &none, &j->e));
   TRY(ckpt_open(path, &v->ckpt, &j->e));
-  TRY(ckpt_fits(v->ckpt, j->compiled, &j->e));
+  TRY(ckpt_fits(v->ckpt, j->compiled, CKPT_PARAMS, &j->e));
   TRY(resume_adapter(j, v->ckpt));
   v->name =
       arena_printf(j->arena, "step %lld, %s", (long long)v->ckpt->m.step, v->ckpt->m.id);
