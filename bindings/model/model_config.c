@@ -132,6 +132,8 @@ static void put_key(Model *m, const char *path) {
     lua_pushvalue(L, key);
     lua_rawset(L, m->written);
   }
+  /* Classes put their own table where a file has null. */
+  if (is_null(L, value) && lua_istable(L, value + 3)) return;
   lua_pushvalue(L, target);
   push_normal(L, value + 2, target, value);
   lua_rawset(L, m->config);

@@ -12,6 +12,11 @@ apertus.defaults, apertus.unwritten = decoder.defaults {
   vocab_size = 131072, hidden_size = 4096, intermediate_size = 14336, hidden_act = "xielu",
   max_position_embeddings = 65536, rms_norm_eps = 1e-5, rope_theta = 12000000.0,
   attention_bias = false, qk_norm = true, post_norm = false, hidden_dropout = false,
+  -- A config with neither of its tables has the class's, whatever rope_theta is.
+  rope_parameters = {
+    rope_type = "llama3", rope_theta = 12000000.0, factor = 8.0, original_max_position_embeddings = 8192,
+    low_freq_factor = 1.0, high_freq_factor = 4.0,
+  },
 }
 -- Files have these, the class does not.
 for _, key in ipairs { "qk_norm", "post_norm", "hidden_dropout" } do apertus.unwritten[key] = true end

@@ -51,6 +51,11 @@ static const char plan_sizes[] =
   "0], \"layer_types\": [" FULL ", " FULL ", " FULL ", " FULL                            \
   "], \"rope_parameters\": { \"rope_type\": \"default\", \"rope_theta\": 2000000.0 }"
 
+#define APERTUS "\"model_type\": \"apertus\", \"num_hidden_layers\": 1"
+#define LLAMA3                                                                           \
+  "rope_scaling = { rope_type = 'llama3', factor = 8.0, low_freq_factor = 1.0, "         \
+  "high_freq_factor = 4.0, original_max_position_embeddings = 8192 }"
+
 /* What the file has, what the plan writes, and the whole model without a file. */
 static const struct {
   const char *file, *keys, *means;
@@ -148,6 +153,16 @@ static const struct {
      "partial_rotary_factor = 1.0 } }"},
     {SMOL5, "no_rope_layer_interval = 2",
      "'smollm3', num_hidden_layers = 4, no_rope_layer_interval = 2"},
+    {APERTUS, "", "'apertus', num_hidden_layers = 1, rope_theta = 12e6, " LLAMA3},
+    {APERTUS ", \"rope_theta\": 300.0, \"rope_parameters\": null", "",
+     "'apertus', num_hidden_layers = 1, rope_theta = 12e6, " LLAMA3},
+    {APERTUS ", \"rope_theta\": 300.0, \"rope_scaling\": { \"rope_type\": \"linear\", "
+             "\"factor\": 2.0 }",
+     "",
+     "'apertus', num_hidden_layers = 1, rope_theta = 300, rope_scaling = { rope_type = "
+     "'linear', factor = 2.0 }"},
+    {APERTUS, "rope_theta = 300",
+     "'apertus', num_hidden_layers = 1, rope_theta = 300, " LLAMA3},
     {"\"model_type\": \"ministral\", \"num_hidden_layers\": 1, \"sliding_window\": null, "
      "\"layer_types\": [" FULL "]",
      "sliding_window = 4", "'ministral', num_hidden_layers = 1, sliding_window = 4"},
