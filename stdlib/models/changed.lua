@@ -155,6 +155,7 @@ local LISTS = {
   max_window_layers = "layer_types", sliding_window_pattern = "layer_types",
   no_rope_layer_interval = "no_rope_layers", moe_layers_enum = "mlp_layer_types",
   hybrid_override_pattern = "layers_block_type", attention_other_setting = "num_sliding_attention_heads",
+  sliding_window = "sliding_window_size",
 }
 -- Lists with an item for each layer.
 local PER_LAYER = { "layer_types", "layers_block_type", "mlp_layer_types", "no_rope_layers",

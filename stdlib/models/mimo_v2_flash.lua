@@ -11,7 +11,8 @@ local mimo = {
   aliases = { num_local_experts = "n_routed_experts" },
   modules = { ["self_attn.sinks"] = { "self_attn.attention_sink_bias" } }, -- of Transformers in memory, and of files
   ropes = true, -- each type of layers has one: see rope.of_type
-  ignored = config.ignored(),
+  -- Of published files: tables of rope_parameters say how much turns, and windows are not cut in chunks.
+  ignored = config.ignored { "attention_chunk_size", "partial_rotary_factor" },
 }
 mimo.defaults, mimo.unwritten = decoder.defaults {
   vocab_size = 152576, hidden_size = 4096, intermediate_size = 16384, num_hidden_layers = 48,
@@ -20,16 +21,18 @@ mimo.defaults, mimo.unwritten = decoder.defaults {
   attention_value_scale = 0.707, sliding_window = 129, layer_types = false, mlp_layer_types = false,
   moe_intermediate_size = 2048, num_experts_per_tok = 8, n_routed_experts = 256,
   routed_scaling_factor = 1.0, n_group = 1, topk_group = 1, norm_topk_prob = true,
-  output_router_logits = false,
+  output_router_logits = false, sliding_window_size = false,
   rope_parameters = {
     full_attention = { rope_type = "default", rope_theta = 5000000.0, partial_rotary_factor = 0.334 },
     sliding_attention = { rope_type = "default", rope_theta = 10000.0, partial_rotary_factor = 0.334 },
   },
 }
 
+mimo.unwritten.sliding_window_size = true
+
 local rules = {
   { "attention_bias", "boolean" }, { "v_head_dim", "count" }, { "attention_value_scale", "positive" },
-  { "sliding_window", "count" }, { "layer_types", "each", { "full_attention", "sliding_attention" } },
+  { "sliding_window", "count" }, { "sliding_window_size", "count_or_none" }, { "layer_types", "each", { "full_attention", "sliding_attention" } },
   { "mlp_layer_types", "each", { "dense", "sparse" } }, { "n_routed_experts", "count" },
   { "num_experts_per_tok", "count" }, { "moe_intermediate_size", "count" }, { "n_group", "count" },
   { "topk_group", "count" }, { "norm_topk_prob", "boolean" }, { "routed_scaling_factor", "positive" },
@@ -37,6 +40,15 @@ local rules = {
 }
 
 mimo.head_dim = decoder.head_dim
+
+-- The same config with the keys that Transformers writes: published files count the tokens before a query.
+function mimo.canonical(c)
+  local before = c.sliding_window_size
+  return setmetatable({
+    sliding_window = math.type(before) == "integer" and before + 1 or c.sliding_window,
+    routed_scaling_factor = c.routed_scaling_factor or 1.0,
+  }, { __index = c })
+end
 
 local function slides(_, i) return i > 0 and (i + 1) % 6 ~= 0 end
 
@@ -64,10 +76,11 @@ local function attention(g, c, x, name, _, i)
 end
 
 function mimo.build(g, c)
-  return decoder.build(g, c, { attention = attention, experts = moe.deepseek })
+  return decoder.build(g, mimo.canonical(c), { attention = attention, experts = moe.deepseek })
 end
 
-function mimo.check(c)
+function mimo.check(given)
+  local c = mimo.canonical(given)
   local problems = decoder.check(mimo.class, c, rules)
   if not config.sound(problems) then return problems end
   moe.check_types(c, problems)

@@ -11,10 +11,10 @@
 
 /* Of a small model, as files have them; `layers` stand in each case. */
 static const char sizes[] =
-    "\"vocab_size\": 64, \"hidden_size\": 32, \"intermediate_size\": 16, "
-    "\"num_attention_heads\": 2, \"num_key_value_heads\": 2, \"head_dim\": 16, ";
+    "\"vocab_size\": 64, \"hidden_size\": 64, \"intermediate_size\": 16, "
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 16, ";
 static const char plan_sizes[] =
-    "vocab_size = 64, hidden_size = 32, intermediate_size = 16, num_attention_heads = 2, "
+    "vocab_size = 64, hidden_size = 64, intermediate_size = 16, num_attention_heads = 4, "
     "num_key_value_heads = 2, head_dim = 16, ";
 
 #define FULL    "\"full_attention\""
@@ -55,6 +55,18 @@ static const char plan_sizes[] =
 #define LLAMA3                                                                           \
   "rope_scaling = { rope_type = 'llama3', factor = 8.0, low_freq_factor = 1.0, "         \
   "high_freq_factor = 4.0, original_max_position_embeddings = 8192 }"
+
+#define MIMO                                                                             \
+  "\"model_type\": \"mimo_v2_flash\", \"num_hidden_layers\": 2, \"n_routed_experts\": "  \
+  "2, \"num_experts_per_tok\": 1, \"moe_intermediate_size\": 8, \"v_head_dim\": 8, "     \
+  "\"rope_parameters\": { " FULL                                                         \
+  ": { \"rope_theta\": 300.0, \"partial_rotary_factor\": "                               \
+  "0.5 }, " SLIDING ": { \"rope_theta\": 30.0, \"partial_rotary_factor\": 0.5 } }"
+#define MIMO_PLAN                                                                        \
+  "'mimo_v2_flash', num_hidden_layers = 2, n_routed_experts = 2, num_experts_per_tok "   \
+  "= 1, moe_intermediate_size = 8, v_head_dim = 8, rope_parameters = { full_attention "  \
+  "= { rope_theta = 300, partial_rotary_factor = 0.5 }, sliding_attention = { "          \
+  "rope_theta = 30, partial_rotary_factor = 0.5 } }, "
 
 /* What the file has, what the plan writes, and the whole model without a file. */
 static const struct {
@@ -153,6 +165,16 @@ static const struct {
      "partial_rotary_factor = 1.0 } }"},
     {SMOL5, "no_rope_layer_interval = 2",
      "'smollm3', num_hidden_layers = 4, no_rope_layer_interval = 2"},
+    {MIMO ", \"sliding_window_size\": 8, \"sliding_window\": 99", "",
+     MIMO_PLAN "sliding_window = 9"},
+    {MIMO ", \"sliding_window_size\": null, \"sliding_window\": 99, "
+          "\"partial_rotary_factor\": 0.334, \"attention_chunk_size\": 128, "
+          "\"routed_scaling_factor\": null",
+     "", MIMO_PLAN "sliding_window = 99"},
+    {MIMO ", \"sliding_window_size\": 8", "sliding_window = 4",
+     MIMO_PLAN "sliding_window = 4"},
+    {MIMO ", \"sliding_window\": 8", "sliding_window_size = 4",
+     MIMO_PLAN "sliding_window = 5"},
     {APERTUS, "", "'apertus', num_hidden_layers = 1, rope_theta = 12e6, " LLAMA3},
     {APERTUS ", \"rope_theta\": 300.0, \"rope_parameters\": null", "",
      "'apertus', num_hidden_layers = 1, rope_theta = 12e6, " LLAMA3},
@@ -330,7 +352,7 @@ static const struct {
      "\"num_experts\": 2, \"num_experts_per_tok\": 1, \"mlp_only_layers\": [0]",
      "norm_topk_prob = false, mlp_only_layers = false, num_key_value_heads = false",
      {"\"norm_topk_prob\": false", "\"mlp_only_layers\": null",
-      "\"num_key_value_heads\": 2"}},
+      "\"num_key_value_heads\": 4"}},
     {"\"model_type\": \"falcon_h1\", \"num_hidden_layers\": 1, \"mamba_d_ssm\": 32, "
      "\"mamba_n_heads\": 4, \"mamba_conv_bias\": true",
      "mamba_d_ssm = false, mamba_conv_bias = false",
