@@ -263,6 +263,7 @@ function changed.unread(arch, base, c, written)
     if written[key] and c[key] ~= base[key] and c[by] and not written[by] then add(problems, key, says, by) end
   end
   overruled("num_attention_heads", "num_attention_heads_per_layer", "%s has the heads of each layer")
+  overruled("mamba_expand", "mamba_d_ssm", "%s is the width of the mixer")
   overruled("partial_rotary_factors", "rope_parameters", "%s has the factor of each type of layers")
   return problems
 end

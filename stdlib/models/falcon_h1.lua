@@ -11,7 +11,7 @@ local falcon_h1 = {
   packed = mamba2.packed,
   -- Chunks are a way to compute; Hugging Face's class reads none of the others.
   ignored = config.ignored {
-    "attn_layer_indices", "mamba_chunk_size", "mamba_expand", "mamba_use_mlp", "mlp_expansion_factor",
+    "attn_layer_indices", "mamba_chunk_size", "mamba_use_mlp", "mlp_expansion_factor",
     "num_logits_to_keep", "time_step_floor", "time_step_max", "time_step_min", "use_mamba_kernels",
   },
 }
@@ -19,7 +19,7 @@ falcon_h1.defaults, falcon_h1.unwritten = decoder.defaults {
   vocab_size = 128000, hidden_size = 4096, intermediate_size = 14336, num_hidden_layers = 32,
   num_attention_heads = 32, num_key_value_heads = 8, max_position_embeddings = 8192,
   rms_norm_eps = 1e-5, attention_bias = false, mlp_bias = false, projectors_bias = false,
-  mamba_d_ssm = 1024, mamba_n_heads = 128, mamba_d_head = "auto", mamba_n_groups = 1,
+  mamba_d_ssm = 1024, mamba_expand = 2, mamba_n_heads = 128, mamba_d_head = "auto", mamba_n_groups = 1,
   mamba_d_state = 256, mamba_d_conv = 4, mamba_conv_bias = true, mamba_proj_bias = false,
   mamba_norm_before_gate = true, mamba_rms_norm = false, time_step_limit = false,
   lm_head_multiplier = 1.0, embedding_multiplier = 1.0, mlp_multipliers = false,
@@ -31,7 +31,7 @@ falcon_h1.head_dim = decoder.head_dim
 
 local function scaled(g, x, by) return by ~= 1 and g:scale(x, { scale = by }) or x end
 
-local function inner(c) return c.mamba_d_ssm or 2 * c.hidden_size end
+local function inner(c) return c.mamba_d_ssm or c.mamba_expand * c.hidden_size end
 
 -- Shortest and longest step. JSON has no word for infinity: what is no number is no limit.
 local function limits(c)
@@ -70,7 +70,7 @@ end
 
 local rules = {
   { "attention_bias", "boolean" }, { "mlp_bias", "boolean" }, { "projectors_bias", "boolean" },
-  { "mamba_d_ssm", "optional_count" }, { "mamba_n_heads", "count" }, { "mamba_n_groups", "count" },
+  { "mamba_d_ssm", "optional_count" }, { "mamba_expand", "count" }, { "mamba_n_heads", "count" }, { "mamba_n_groups", "count" },
   { "mamba_d_state", "count" }, { "mamba_d_conv", "count" }, { "mamba_conv_bias", "boolean" },
   { "mamba_proj_bias", "boolean" }, { "mamba_norm_before_gate", "boolean" },
   { "mamba_rms_norm", "boolean" }, { "embedding_multiplier", "positive" },

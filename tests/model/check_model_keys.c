@@ -175,6 +175,9 @@ static const struct {
      MIMO_PLAN "sliding_window = 4"},
     {MIMO ", \"sliding_window\": 8", "sliding_window_size = 4",
      MIMO_PLAN "sliding_window = 5"},
+    {"\"model_type\": \"falcon_h1\", \"num_hidden_layers\": 1, \"mamba_d_ssm\": null, "
+     "\"mamba_expand\": 3, \"mamba_n_heads\": 4",
+     "", "'falcon_h1', num_hidden_layers = 1, mamba_d_ssm = 3 * 64, mamba_n_heads = 4"},
     {APERTUS, "", "'apertus', num_hidden_layers = 1, rope_theta = 12e6, " LLAMA3},
     {APERTUS ", \"rope_theta\": 300.0, \"rope_parameters\": null", "",
      "'apertus', num_hidden_layers = 1, rope_theta = 12e6, " LLAMA3},
@@ -283,6 +286,9 @@ static const struct {
      "rope_theta is 10000"},
     {LAGUNA5, "num_attention_heads = 6",
      "plan.model.num_attention_heads: changes nothing: num_attention_heads_per_layer"},
+    {"\"model_type\": \"falcon_h1\", \"num_hidden_layers\": 1, \"mamba_d_ssm\": 32, "
+     "\"mamba_n_heads\": 4",
+     "mamba_expand = 3", "plan.model.mamba_expand: changes nothing: mamba_d_ssm"},
     {"\"model_type\": \"gpt_oss\", \"num_hidden_layers\": 1, \"num_local_experts\": 2, "
      "\"num_experts_per_tok\": 1, \"sliding_window\": 8, \"layer_types\": [" FULL "]",
      "sliding_window = 4",
