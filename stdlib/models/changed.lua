@@ -169,7 +169,7 @@ local function has_window(types)
 end
 
 -- Drops lists of the file that say otherwise than the plan.
-local function drop_lists(base, c, written)
+local function drop_lists(arch, base, c, written)
   for key, list in pairs(LISTS) do
     if written[key] and c[key] and c[list] and not written[list] then
       c[list] = false
@@ -180,6 +180,8 @@ local function drop_lists(base, c, written)
   end
   local asks = written.use_sliding_window and c.use_sliding_window
     or written.sliding_window and c.sliding_window and not base.sliding_window
+  local refuses = arch.types_decide and written.use_sliding_window and not c.use_sliding_window
+  if refuses and not written.layer_types then c.layer_types = false end
   if asks and c.layer_types and not written.layer_types and not has_window(c.layer_types) then
     c.layer_types = false
   end
@@ -203,7 +205,7 @@ function changed.settle(arch, base, c, written)
   for _, key in ipairs(ROTARY) do says = says or written[key] end
   if says and arch.ropes then ropes(arch, base, c, written)
   elseif says and arch.defaults.rope_theta then one_rope(base, c, written) end
-  drop_lists(base, c, written)
+  drop_lists(arch, base, c, written)
   cut_lists(c, written)
 end
 
@@ -231,7 +233,8 @@ end
 
 -- Why no layer has a window, and the key that says so; nil: some may.
 local function without_window(arch, c)
-  if arch.defaults.use_sliding_window ~= nil and not c.use_sliding_window then
+  local listed = arch.types_decide and has_window(c.layer_types)
+  if arch.defaults.use_sliding_window ~= nil and not c.use_sliding_window and not listed then
     return "use_sliding_window is false", "use_sliding_window"
   elseif not c.sliding_window then
     return "there is no sliding_window", "sliding_window"

@@ -1,11 +1,13 @@
 -- smollm3.lua - SmolLM3: Llama's decoder in which queries and keys of each fourth layer, or of
 -- those with a 0 in no_rope_layers, do not turn.
+local checks = require "weft.models.checks"
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 
 local smollm3 = {
   class = "SmolLM3ForCausalLM",
   aliases = {},
+  types_decide = true, -- layer_types, whatever use_sliding_window says
   ignored = config.ignored { "max_window_layers" },
 }
 smollm3.defaults, smollm3.unwritten = decoder.defaults {
@@ -33,7 +35,9 @@ end
 
 -- Layers whose queries do not turn may have a window.
 local still_window = decoder.window_by_type(function(c, i) return not turns(c, i) end)
-local function window(c, i) return c.use_sliding_window and still_window(c, i) or nil end
+local function window(c, i)
+  return (c.layer_types or c.use_sliding_window) and still_window(c, i) or nil
+end
 
 function smollm3.build(g, c)
   return decoder.build(g, c, {
@@ -45,6 +49,7 @@ end
 function smollm3.check(c)
   local problems = decoder.check(smollm3.class, c, rules)
   local list = c.no_rope_layers
+  if config.sound(problems) then checks.windows(c, problems) end
   if config.sound(problems) and list and #list < c.num_hidden_layers then
     config.add(problems, "no_rope_layers", "%d numbers for %d layers", #list,
                c.num_hidden_layers)

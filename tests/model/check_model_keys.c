@@ -68,6 +68,11 @@ static const char plan_sizes[] =
   "= { rope_theta = 300, partial_rotary_factor = 0.5 }, sliding_attention = { "          \
   "rope_theta = 30, partial_rotary_factor = 0.5 } }, "
 
+#define SMOL_WINDOW                                                                      \
+  "\"model_type\": \"smollm3\", \"num_hidden_layers\": 2, \"use_sliding_window\": "      \
+  "false, "                                                                              \
+  "\"sliding_window\": 8, \"layer_types\": [" SLIDING ", " FULL "]"
+
 /* What the file has, what the plan writes, and the whole model without a file. */
 static const struct {
   const char *file, *keys, *means;
@@ -178,6 +183,11 @@ static const struct {
     {"\"model_type\": \"falcon_h1\", \"num_hidden_layers\": 1, \"mamba_d_ssm\": null, "
      "\"mamba_expand\": 3, \"mamba_n_heads\": 4",
      "", "'falcon_h1', num_hidden_layers = 1, mamba_d_ssm = 3 * 64, mamba_n_heads = 4"},
+    {SMOL_WINDOW, "",
+     "'smollm3', num_hidden_layers = 2, use_sliding_window = true, sliding_window = 8, "
+     "layer_types = { 'sliding_attention', 'full_attention' }"},
+    {SMOL_WINDOW, "use_sliding_window = false",
+     "'smollm3', num_hidden_layers = 2, sliding_window = 8"},
     {APERTUS, "", "'apertus', num_hidden_layers = 1, rope_theta = 12e6, " LLAMA3},
     {APERTUS ", \"rope_theta\": 300.0, \"rope_parameters\": null", "",
      "'apertus', num_hidden_layers = 1, rope_theta = 12e6, " LLAMA3},

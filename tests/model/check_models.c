@@ -234,6 +234,8 @@ static const struct {
     {"{ 'phi3', resid_pdrop = 'some' }", "model.resid_pdrop"},
     {"{ 'smollm3', no_rope_layers = { 0, 1 } }", "2 numbers for 36 layers"},
     {"{ 'smollm3', no_rope_layers = { 0, 2 } }", "expected a list of 0 and 1, got 2"},
+    {"{ 'smollm3', num_hidden_layers = 1, layer_types = { 'sliding_attention' } }",
+     "item 1 has a window, and there is no sliding_window"},
     {"{ 'mistral', sliding_window = 'all' }", "model.sliding_window"},
     {"{ 'ministral', sliding_window = false, num_hidden_layers = 1, "
      "layer_types = { 'sliding_attention' } }",
