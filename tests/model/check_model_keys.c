@@ -187,7 +187,7 @@ static const struct {
      "'smollm3', num_hidden_layers = 2, use_sliding_window = true, sliding_window = 8, "
      "layer_types = { 'sliding_attention', 'full_attention' }"},
     {SMOL_WINDOW, "use_sliding_window = false",
-     "'smollm3', num_hidden_layers = 2, sliding_window = 8"},
+     "'smollm3', num_hidden_layers = 2, use_sliding_window = false"},
     {APERTUS, "", "'apertus', num_hidden_layers = 1, rope_theta = 12e6, " LLAMA3},
     {APERTUS ", \"rope_theta\": 300.0, \"rope_parameters\": null", "",
      "'apertus', num_hidden_layers = 1, rope_theta = 12e6, " LLAMA3},

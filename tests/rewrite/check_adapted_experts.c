@@ -262,7 +262,8 @@ static const struct {
      "way or the other"},
     {"modules_to_save = { 'lm_head' } --[[TIED]]",
      "adapter.modules_to_save[1]: lm_head is tied: its weight is "
-     "model.embed_tokens.weight (tie_word_embeddings = false, or leave it out)"},
+     "model.embed_tokens.weight (leave it out, or tie_word_embeddings = false where "
+     "the files have a weight of the head"},
     {"modules_to_save = { 'embed_tokens' } --[[TIED]]",
      "adapter.modules_to_save[1]: model.embed_tokens.weight is tied: lm_head reads it, "
      "too"},

@@ -118,6 +118,11 @@ static void matches_nothing(const Finder *f, const Kind *k, const char *pattern,
   if (!names.n) x->suggestion = arena_printf(a, "the model has no %s", k->all);
 }
 
+/* A folder of a tied model has no lm_head.weight that the head could begin as. */
+static const char untie[] =
+    "leave it out, or tie_word_embeddings = false where the files "
+    "have a weight of the head, or none are read";
+
 /* Who reads a weight in another way would not see its adapter. */
 static void cannot_adapt(const Finder *f, const Kind *k, Oid id, Oid other, int item) {
   const Op *op = &f->g->op.at[id], *q = &f->g->op.at[other];
@@ -125,7 +130,7 @@ static void cannot_adapt(const Finder *f, const Kind *k, Oid id, Oid other, int 
              "%s is tied: %s of %s reads %s, too, without the adapter",
              target_name(f->g, op), op_info[q->code].name,
              q->name ? q->name : "the model", f->g->t.at[op->in[1]].name)
-      ->suggestion = "tie_word_embeddings = false, or leave it out";
+      ->suggestion = untie;
 }
 
 /* A head that reads the table of embeddings has no weight of its own whose norms its
@@ -352,7 +357,7 @@ static void check_saved(const Finder *f, const Param *p, const char *path) {
   const char *tied = tied_to(f->g, p);
   if (tied)
     diag_error(f->d, "adapter", path, "%s is tied: %s reads it, too", p->name, tied)
-        ->suggestion = "tie_word_embeddings = false, or leave it out";
+        ->suggestion = untie;
   for (int i = 0; i < f->g->op.n; i++)
     if (f->target[i].rank && f->g->op.at[i].in[1] == p->tensor)
       diag_error(f->d, "adapter", path,
@@ -384,7 +389,7 @@ static void names_nothing(const Finder *f, const char *pattern, const char *path
   const Op *op = &f->g->op.at[head];
   diag_error(f->d, "adapter", path, "%s is tied: its weight is %s", op->name,
              f->g->t.at[op->in[1]].name)
-      ->suggestion = "tie_word_embeddings = false, or leave it out";
+      ->suggestion = untie;
 }
 
 bool *adapter_saved(const Graph *g, const Adapter *a, const AdapterTarget *target,
