@@ -124,6 +124,35 @@ static const RunFact *find(const RunFact *fact, int n, const char *what) {
   return NULL;
 }
 
+/* Without an alpha, which is 0, it is the rank. */
+static const char *resolved(const RunFact *list, int n, const RunFact *f) {
+  bool none = str_eq(f->what, "plan.adapter.alpha") && str_eq(f->value, "0");
+  const RunFact *rank = none ? find(list, n, "plan.adapter.rank") : NULL;
+  return rank ? rank->value : f->value;
+}
+
+/* What an adapter of these facts is multiplied by, and its rank; 0: there is none. */
+static double scale_of(const RunFact *list, int n, int64_t *rank) {
+  const RunFact *r = find(list, n, "plan.adapter.rank"),
+                *a = find(list, n, "plan.adapter.alpha"),
+                *root = find(list, n, "plan.adapter.rslora");
+  *rank = r ? strtoll(r->value, NULL, 10) : 0;
+  if (*rank < 1 || !a) return 0;
+  Adapter of = {.rank = *rank, .rslora = root && str_eq(root->value, "true")};
+  return plan_adapter_scale(&of, *rank, strtod(resolved(list, n, a), NULL));
+}
+
+/* Another rank is another model. */
+static void note_scale(const Ckpt *c, const RunFact *fact, int n, Text *notes) {
+  int64_t rank_was, rank;
+  double was = scale_of(c->m.fact, c->m.nfact, &rank_was), is = scale_of(fact, n, &rank);
+  if (was > 0 && is > 0 && was != is && rank == rank_was)
+    text_printf(notes,
+                "plan.adapter.alpha: what the adapter adds is multiplied by %g, and was "
+                "by %g in the run that wrote %s\n",
+                is, was, c->dir);
+}
+
 /* A fact that only one side has comes from another version of weft and is ignored. */
 weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
                          weft_error *e) {
@@ -132,15 +161,18 @@ weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
   for (int i = 0; i < c->m.nfact; i++) {
     const RunFact *was = &c->m.fact[i], *is = find(fact, n, was->what);
     const struct Row *row = row_of(was->what);
-    if (!is || str_eq(is->value, was->value) || row->rule == FREE) continue;
+    if (!is || row->rule == FREE) continue;
+    const char *then = resolved(c->m.fact, c->m.nfact, was), *now = resolved(fact, n, is);
+    if (str_eq(now, then)) continue;
     Text *to = row->rule == REFUSE ? &bad : notes;
     if (row->rule == REFUSE && ++refused > SHOWN) continue;
     if (row->rule == REFUSE) text_add(to, "\n  ");
     text_printf(to, "%s: ", was->what);
-    add_values(to, shown(was->what, was->value), shown(was->what, is->value));
+    add_values(to, shown(was->what, then), shown(was->what, now));
     text_printf(to, "%s%s%s", *row->why ? " (" : "", row->why, *row->why ? ")" : "");
     if (row->rule == NOTE) text_add(to, "\n");
   }
+  note_scale(c, fact, n, notes);
   if (refused > SHOWN) text_printf(&bad, "\n  and %d more", refused - SHOWN);
   weft_status st = WEFT_OK;
   if (bad.oom)

@@ -144,6 +144,13 @@ START_TEST(another_scale_is_warned_of) {
   o = process_run(60,
                   "$weft eval plan.lua --ckpt runs --batches 1 --set adapter.alpha=8");
   ck_assert_msg(o.code == 0 && strstr(o.err, says), "%s", o.err);
+  /* A run that goes on tells it, too; no alpha is the rank. */
+  o = process_run(60, "$weft run plan.lua --resume auto --set adapter.alpha=8");
+  ck_assert_msg(strstr(o.err, "warning: plan.adapter.alpha: 2 in the checkpoint, 8 now"),
+                "%s", o.err);
+  ck_assert_msg(strstr(o.err, says), "%s", o.err);
+  o = process_run(60, "$weft run plan.lua --resume auto --set adapter.alpha=2");
+  ck_assert_msg(!strstr(o.err, "alpha"), "%s", o.err);
   o = process_run(60, "$weft ckpt merge plan.lua runs third --set "
                       "'adapter.alpha_pattern={ k_proj = 50 }'");
   ck_assert_msg(o.code == 0 && strstr(o.err, "plan.adapter.alpha_pattern: it was not "
