@@ -2,6 +2,7 @@
 -- rope of their own, without what scales that of the others.
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
+local rope = require "weft.models.rope"
 
 local olmo3 = {
   class = "Olmo3ForCausalLM",
@@ -37,6 +38,24 @@ function olmo3.build(g, c)
   })
 end
 
-function olmo3.check(c) return decoder.check(olmo3.class, c, rules) end
+-- Of a rope_theta beside the tables Hugging Face's class gives layers with a window nothing.
+local function warn_of_theta(c, problems)
+  local theta = olmo3.defaults.rope_theta
+  if c.rope_theta == theta then return end
+  for _, kind in ipairs(rope.TYPES) do
+    if rope.of_type(c, kind).rope_parameters.rope_theta then return end
+  end
+  problems[#problems + 1] = {
+    key = "rope_theta", severity = "warning",
+    message = string.format("%s is that of all layers here; Transformers gives layers of sliding_attention %s: "
+                            .. "rope_parameters with a table for each type says which", c.rope_theta, theta),
+  }
+end
+
+function olmo3.check(c)
+  local problems = decoder.check(olmo3.class, c, rules)
+  if config.sound(problems) then warn_of_theta(c, problems) end
+  return problems
+end
 
 return olmo3

@@ -316,6 +316,24 @@ START_TEST(a_key_that_nothing_reads_is_an_error) {
 }
 END_TEST
 
+/* Of a theta that the class of the file reads for some layers alone. */
+START_TEST(a_theta_of_some_layers_is_a_warning) {
+  PlanFixture f;
+  static const char *const theta[] = {"300.0", "500000.0"};
+  for (int i = 0; i < LEN(theta); i++) {
+    const char *name = arena_printf(scratch_arena, "olmo%d", i);
+    folder_of(name, arena_printf(scratch_arena,
+                                 "{ %s\"model_type\": \"olmo3\", \"num_hidden_layers\": "
+                                 "1, \"rope_theta\": %s }",
+                                 sizes, theta[i]));
+    ck_assert_int_eq(fixture_open(&f, folder_plan(name, ""), NULL, NULL), WEFT_OK);
+    const char *says = strstr(fixture_report(&f), "300.0 is that of all layers here");
+    ck_assert_msg((says == NULL) == i, "%s", fixture_report(&f));
+    fixture_close(&f);
+  }
+}
+END_TEST
+
 /* A preset, and what an architecture has where nothing is said, count less, too. */
 START_TEST(keys_count_more_than_presets) {
   static const char *const pairs[][2] = {
@@ -424,6 +442,7 @@ Suite *model_keys_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_loop_test(t, a_key_of_the_plan_counts, 0, LEN(cases));
   tcase_add_loop_test(t, a_key_that_nothing_reads_is_an_error, 0, LEN(unread));
+  tcase_add_test(t, a_theta_of_some_layers_is_a_warning);
   tcase_add_test(t, keys_count_more_than_presets);
   tcase_add_loop_test(t, none_is_null, 0, LEN(written));
   tcase_set_timeout(t, 240);
