@@ -14,8 +14,9 @@ return {
     sms = 304,                         -- compute units, the same
     bandwidth = 5.3e12,                 -- the same
     -- The platform's datasheet: seven Infinity Fabric links of 128 GB/s, both directions
-    -- together, one to each other GPU; rings over all of them use all links.
+    -- together, one to each other GPU; rings over all of them use all links, two GPUs only one.
     nvlink = 448e9,
+    peer = 64e9,
     nvlink_latency = 3.4e-6,           -- no figure of AMD's: that of NVLink
     -- PCIe 5.0 x16; of the memory of the host each GPU's share is about as fast.
     host = 64e9,

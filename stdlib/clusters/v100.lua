@@ -11,8 +11,10 @@ return {
     f32 = 15.7e12,
     sms = 80,                          -- Volta architecture whitepaper
     bandwidth = 0.9e12,                 -- the datasheet
-    -- The same: 300 GB/s, both directions together.
+    -- The same: 300 GB/s, both directions together, of six links; DGX-1 user guide: two GPUs that
+    -- are joined have one or two of them.
     nvlink = 150e9,
+    peer = 50e9,
     nvlink_latency = 3.4e-6,           -- a ring's step in NCCL's tuning table (Ring/Simple, NVLINK)
     host = 16e9,                       -- PCIe 3.0 x16, one direction
   },

@@ -239,6 +239,26 @@ START_TEST(exchanges_use_one_card) {
 }
 END_TEST
 
+/* Where each pair of GPUs has links of its own, few members have few of them. */
+START_TEST(links_of_pairs) {
+  const Cluster k = {
+      .gpus = 8, .nvlink_bandwidth = 70, .peer_bandwidth = 10, .network_bandwidth = 5};
+  Mesh m = mesh_of((MeshSpec){.tp = 2, .pp = 2, .cp = 2});
+  ck_assert_double_eq(link_of(&m, &k, AXIS_BIT(AXIS_TP)).bandwidth, 10);
+  ck_assert_double_eq(link_pair(&m, &k, 0, 1).bandwidth, 10);
+  m = mesh_of((MeshSpec){.tp = 4, .dp = 2});
+  ck_assert_double_eq(link_of(&m, &k, AXIS_BIT(AXIS_TP)).bandwidth, 30);
+  m = mesh_of((MeshSpec){.cp = 8});
+  Link l = link_of(&m, &k, AXIS_BIT(AXIS_CP));
+  ck_assert_double_eq(l.bandwidth, 70);
+  ck_assert_double_eq_tol(link_shift(&l, 1600, 1), 160, 1e-9);
+  ck_assert_double_eq_tol(link_exchange(&l, 1600, 1), 1400 / 70.0, 1e-9);
+  /* Two members on each of two machines pass the link between them on the way. */
+  m = mesh_of((MeshSpec){.tp = 4, .dp = 4});
+  ck_assert_double_eq(link_of(&m, &k, AXES_DP).bandwidth, 10);
+}
+END_TEST
+
 /* A figure is named when a prediction needs it, not before. */
 START_TEST(missing_figures) {
   static const struct {
@@ -345,6 +365,7 @@ Suite *clusters_suite(void) {
   tcase_add_test(c, groups_that_reach_into_the_next_machine);
   tcase_add_test(c, rings_pass_through_machines);
   tcase_add_test(c, exchanges_use_one_card);
+  tcase_add_test(c, links_of_pairs);
   tcase_add_test(c, racks_are_shared_out);
   tcase_add_test(c, missing_figures);
   tcase_add_test(c, a_name_leaves_the_size_open);

@@ -88,11 +88,11 @@ START_TEST(transfers_over_the_network) {
                .network_latency = 2};
   CostSource s = {.cluster = &k, .rates = sheet_roofline(), .table = &t};
   MoveWork w = {.kind = COLL_ALL_REDUCE, .link = LINK_NVLINK, .bytes = 1000};
-  w.over = (Link){100, 1, 8, 100, 1};
+  w.over = (Link){100, 1, 8, 100, 100, 1};
   MoveCost near = cost_of_move(&s, &w, DT_F32);
   ck_assert_int_eq(near.from, COST_MEASURED);
   ck_assert_double_eq(near.seconds, 7);
-  w.link = LINK_NETWORK, w.over = (Link){10, 2, 8, 10, 1};
+  w.link = LINK_NETWORK, w.over = (Link){10, 2, 8, 10, 10, 1};
   MoveCost far = cost_of_move(&s, &w, DT_F32);
   ck_assert_int_eq(far.from, COST_SHEET);
   ck_assert_double_eq_tol(far.seconds, 2 * 7 * 1000 / 8.0 / 10 + 2 * 6 * 2, 1e-9);

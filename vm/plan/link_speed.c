@@ -78,22 +78,32 @@ LinkKind link_kind_pair(const Mesh *m, const Cluster *k, int from, int to) {
 
 /* ---- links ---- */
 
+/* NVLink of a member of a group: where each pair of GPUs has links of its own, so many as
+ * there are others. */
+static double nvlink(const Cluster *k, int64_t n) {
+  double all = k->nvlink_bandwidth, peers = k->peer_bandwidth * (double)MAX(n - 1, 1);
+  return k->peer_bandwidth > 0 ? MIN(all, peers) : all;
+}
+
 /* Over cards of the network: `here` members of each machine, or of each domain of NVLink,
  * use one each, and pass `inside` on the way from one to the next. */
 static Link network(const Cluster *k, int n, int64_t here, LinkKind inside) {
   double card = k->network_bandwidth;
   if (k->spine > 0) card = MIN(card, k->spine);
-  double near = inside == LINK_HOST ? k->host_bandwidth : k->nvlink_bandwidth;
+  double near = inside == LINK_HOST ? k->host_bandwidth : nvlink(k, here);
   double all = here > 1 ? MIN(near, card * (double)here) : card;
-  return (Link){all, k->network_latency, n, card, (int)MIN(here, n)};
+  return (Link){all, k->network_latency, n, card, card, (int)MIN(here, n)};
 }
 
 /* Through the host of a machine where NVLink does not join its GPUs. */
 static Link of_kind(const Cluster *k, LinkKind kind, int n, int64_t here,
                     LinkKind inside) {
   if (kind == LINK_NETWORK) return network(k, n, here, inside);
-  double all = kind == LINK_HOST ? k->host_bandwidth : k->nvlink_bandwidth;
-  return (Link){all, k->nvlink_latency, n, all, 1};
+  if (kind == LINK_HOST)
+    return (Link){k->host_bandwidth, k->nvlink_latency, n,
+                  k->host_bandwidth, k->host_bandwidth, 1};
+  double all = nvlink(k, n);
+  return (Link){all, k->nvlink_latency, n, all, nvlink(k, 2), 1};
 }
 
 /* Whether the rank is in the group that begins with `first`. */
@@ -184,7 +194,7 @@ double link_ring(const Link *l, double bytes, double count, bool both) {
 }
 
 double link_shift(const Link *l, double bytes, double count) {
-  return l->n < 2 ? 0 : bytes / l->own + count * l->latency;
+  return l->n < 2 ? 0 : bytes / l->next + count * l->latency;
 }
 
 double link_exchanged(const Link *l, double bytes) {

@@ -13,6 +13,7 @@ typedef struct Link {
   double bandwidth, latency; /* of a ring through all members */
   int n;                     /* members */
   double own;                /* what one member has for itself */
+  double next;               /* ... of that, to one other member */
   int here; /* members that an exchange reaches without this link, with itself */
 } Link;
 

@@ -209,6 +209,7 @@ typedef struct Cluster {
                * that they reach here; 0: all of it */
   double hbm_bandwidth; /* bytes/s, as all bandwidths */
   double nvlink_bandwidth, nvlink_latency;
+  double peer_bandwidth; /* of NVLink to one other GPU; 0: as to all */
   double network_bandwidth, network_latency; /* of the card of each GPU */
   double spine;          /* between machines if all send at once; 0: as the card's */
   double host_bandwidth; /* to the memory of the host, and that memory's own */

@@ -151,7 +151,7 @@ static double passes(const MoveWork *w) {
   switch (w->kind) {
   case COLL_SEND:
   case COLL_RECV:
-  case COLL_SHIFT: return w->bytes / l->own;
+  case COLL_SHIFT: return w->bytes / l->next;
   case COLL_ALL_TO_ALL:
   case COLL_ALL_TO_ALL_V: return link_exchanged(l, w->bytes) / l->own;
   case COLL_ALL_REDUCE: return 2 * around;
