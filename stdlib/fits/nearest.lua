@@ -49,14 +49,16 @@ local function keep_near(try, was, world)
 end
 
 -- All meshes of `world` ranks with at most so many sizes that are not those of the plan, as
--- fields of a plan: what else is written of its mesh stays.
+-- fields of a plan: what else is written of its mesh stays, and dp, if it is written, is what the
+-- others leave.
 local function meshes(plan, was, world, most)
   local try, list = sizes_to_try(was, world), {}
   if most > 1 then try = keep_near(try, was, world) end
   local function add(is)
     local mesh = {}
     for key, value in next, plan.spec.mesh or {} do mesh[key] = value end
-    mesh.world, mesh.dp = world, nil
+    mesh.world = world
+    mesh.dp = was.dp > 0 and world // (is.tp * is.pp * is.cp) or nil
     for _, axis in ipairs(AXES) do
       if is[axis] > 1 or mesh[axis] then mesh[axis] = is[axis] end
     end
@@ -97,7 +99,16 @@ end
 
 local function size_of(mesh, axis) return mesh[axis] or 1 end
 
--- A list of { path =, from =, to = }, and how far it is.
+-- What follows from the other sizes, where the plan says it: it is told, as the plan is none that
+-- can run without, and does not count.
+local function add_following(list, was, mesh)
+  for _, size in ipairs { "dp", "world" } do
+    local from, to = was[size], mesh[size]
+    if to and from ~= to then list[#list + 1] = { path = "mesh." .. size, from = from, to = to } end
+  end
+end
+
+-- A list of { path =, from =, to = }, how far it is, and how many of them are changes of their own.
 local function changes_of(plan, was, point)
   local list, far = {}, 0
   for _, axis in ipairs(AXES) do
@@ -116,8 +127,15 @@ local function changes_of(plan, was, point)
     list[#list + 1] = { path = "recompute", from = plan.spec.recompute or "none", to = "full" }
     far = far + 1
   end
-  return list, far
+  local own = #list
+  add_following(list, was, point.mesh)
+  return list, far, own
 end
+
+local function count_own(plan, was, point) return (select(3, changes_of(plan, was, point))) end
+
+-- Whether the dp that is written is none that the other sizes leave.
+local function is_dp_wrong(was) return was.dp > 0 and was.dp * was.tp * was.pp * was.cp ~= was.world end
 
 -- The best plans of `world` ranks with exactly `n` changes, nearest first; nil: none.
 local function judge(plan, was, world, n)
@@ -129,7 +147,7 @@ local function judge(plan, was, world, n)
   local room = was.room / gib
   local ok, rows = pcall(weft.sweep, {
     plan = plan, over = weft.grid(over), max_gib = room, keep = kept,
-    where = function(point) return #changes_of(plan, was, point) == n end,
+    where = function(point) return count_own(plan, was, point) == n end,
     score = function(row)
       local _, far = changes_of(plan, was, row)
       return far * 1e12 + row.step_ms
@@ -138,16 +156,17 @@ local function judge(plan, was, world, n)
   if not ok then return nil end
   local found = {}
   for i, row in ipairs(rows) do
-    found[i] = { changes = changes_of(plan, was, row), world = world, peak = math.floor(row.peak_gib * gib),
+    found[i] = { changes = (changes_of(plan, was, row)), world = world, peak = math.floor(row.peak_gib * gib),
                  bubble = row.bubble, step_ms = row.step_ms }
   end
   return #found > 0 and found or nil
 end
 
 -- Plans that fit, as { changes =, world =, peak =, bubble =, step_ms = }; there may be none. `was` is
--- what the plan asks for: world, tp, pp, cp, ep, and the bounds node, layers, experts and room.
+-- what the plan asks for: world, tp, pp, cp, ep, dp (0: not written), and the bounds node, layers,
+-- experts and room.
 return function(plan, was)
-  for n = 1, most_changes do
+  for n = is_dp_wrong(was) and 0 or 1, most_changes do
     local found = judge(plan, was, was.world, n)
     if found then return found end
   end

@@ -127,23 +127,14 @@ START_TEST(a_plan_that_is_tight) {
 END_TEST
 
 /* Each layout that is offered, taken, fits, and has the bytes that were told. */
-START_TEST(a_plan_that_does_not_fit) {
-  put("a.lua", LLAMA_8B "}\n");
-  Outcome o = report(1, "a.lua");
-  has(o.out, "a.lua: does not fit: ");
-  has(o.out, "h100-sxm less 2 GiB; assumed, --gpu NAME says another");
-  has(o.out, "optimizer state 59.8 GiB");
-  has(o.out, "nearest layouts of 8 ranks that fit:");
-  json_t *v = report_json(1, "a.lua"), *nearest = json_object_get(v, "nearest");
+static void offers_fit(const char *arguments) {
+  json_t *v = report_json(1, arguments), *nearest = json_object_get(v, "nearest");
   ck_assert_int_gt(json_array_size(nearest), 0);
-  size_t most = 0;
   for (size_t i = 0; i < json_array_size(nearest); i++) {
     const json_t *one = json_array_get(nearest, i);
     const json_t *changes = json_object_get(one, "changes");
     Text set = {0};
-    text_add(&set, "a.lua --set cluster=h100-sxm");
-    most = MAX(most, json_array_size(changes));
-    ck_assert_int_eq(json_array_size(changes), most);
+    text_printf(&set, "%s --set cluster=h100-sxm", arguments);
     for (size_t k = 0; k < json_array_size(changes); k++) {
       const json_t *c = json_array_get(changes, k), *to = json_object_get(c, "to");
       const char *path = json_string_value(json_object_get(c, "path"));
@@ -158,6 +149,42 @@ START_TEST(a_plan_that_does_not_fit) {
     text_free(&set);
   }
   json_decref(v);
+}
+
+START_TEST(a_plan_that_does_not_fit) {
+  put("a.lua", LLAMA_8B "}\n");
+  Outcome o = report(1, "a.lua");
+  has(o.out, "a.lua: does not fit: ");
+  has(o.out, "h100-sxm less 2 GiB; assumed, --gpu NAME says another");
+  has(o.out, "optimizer state 59.8 GiB");
+  has(o.out, "nearest layouts of 8 ranks that fit:");
+  json_t *v = report_json(1, "a.lua"), *nearest = json_object_get(v, "nearest");
+  size_t most = 0;
+  for (size_t i = 0; i < json_array_size(nearest); i++) {
+    const json_t *changes = json_object_get(json_array_get(nearest, i), "changes");
+    most = MAX(most, json_array_size(changes));
+    ck_assert_int_eq(json_array_size(changes), most);
+  }
+  json_decref(v);
+  offers_fit("a.lua");
+}
+END_TEST
+
+/* A dp that is written follows the other sizes, and is told. */
+START_TEST(a_plan_that_says_its_dp) {
+  put("a.lua", LLAMA_8B "  mesh = { world = 8, dp = 8 },\n}\n");
+  Outcome o = report(1, "a.lua");
+  has(o.out, "mesh.tp 1 -> 4, mesh.dp 8 -> 2 ");
+  offers_fit("a.lua");
+  o = report(1, "a.lua --set mesh.tp=4");
+  has(o.out, "leave dp out or make it 2");
+  has(o.out, "nearest layouts of 8 ranks that fit:\n  mesh.dp 8 -> 2 ");
+  offers_fit("a.lua --set mesh.tp=4");
+  put("b.lua", LLAMA_8B "  mesh = { dp = 1 },\n}\n");
+  o = report(1, "b.lua");
+  has(o.out, "no layout of 1 rank fits; of 2 these do:");
+  has(o.out, "mesh.world 1 -> 2");
+  offers_fit("b.lua");
 }
 END_TEST
 
@@ -243,6 +270,7 @@ Suite *report_suite(void) {
   tcase_add_test(c, naming_the_usual_gpu_changes_no_byte);
   tcase_add_test(c, a_plan_that_is_tight);
   tcase_add_test(c, a_plan_that_does_not_fit);
+  tcase_add_test(c, a_plan_that_says_its_dp);
   tcase_add_test(c, more_ranks_where_no_layout_fits);
   tcase_add_test(c, settings_of_another_system);
   tcase_add_test(c, what_is_wrong_has_its_exit_code);
