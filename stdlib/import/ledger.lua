@@ -171,6 +171,31 @@ local function unread(self, leaf, exact)
                                       near and string.format(" (did you mean \"%s\"?)", quote.shown(near)) or ""))
 end
 
+-- Whether settings that take part in the plan lie below the prefix of a rule.
+local function has_fields_below(self, pattern)
+  local prefix = string.match(pattern, "^(.*[._])%*$")
+  if not prefix then return false end
+  for _, at in ipairs { self.fields.exact, self.fields.below } do
+    for key in next, at do
+      if string.sub(key, 1, #prefix) == prefix then return true end
+    end
+  end
+  return false
+end
+
+-- Of a translation that ended early: whether a rule would say of a setting what only one that went on
+-- could know. A rule for all below a prefix is about those that the translation did not take.
+local function is_too_early(self, leaf, rule)
+  if not self.ended or not self.fields or not rule then return false end
+  return known(self, leaf.key) or has_fields_below(self, rule[1])
+end
+
+-- Applies rules where an error ended the translation before it had looked at all settings.
+function ledger:apply_early(rules)
+  self.ended = true
+  self:apply(rules)
+end
+
 -- Applies rules to all leaves that nothing was said of. `rules` is a list of { pattern, what,
 -- text }: a key, or "prefix.*" for all below it and "prefix_*" for all names that begin so; the
 -- longest pattern counts. `what` is
@@ -181,18 +206,16 @@ function ledger:apply(rules)
     if not leaf.list then
       local found = rows_of(indexed, leaf.key)
       local rule = found and found[#found] -- of two rows of a key the last one counts
-      if not rule and leaf.value == scalar.null then
+      if leaf.value == scalar.null then
         self:no_effect(leaf.key, "null is as if it were not given")
       elseif not rule and type(leaf.value) == "table" and next(leaf.value) == nil then
         self:no_effect(leaf.key, "it is empty")
       elseif not rule and leaf.ordered and #self.refused == 0 then
         unread(self, leaf, indexed.exact)
-      elseif not rule and #self.refused > 0 then
+      elseif not rule and #self.refused > 0 or is_too_early(self, leaf, rule) then
         self:cannot(leaf.key, "not looked at, as an error ended the translation before")
       elseif not rule then
         self:cannot(leaf.key, known(self, leaf.key) and "it " .. COUNTS_NOT or "weft import does not know this setting")
-      elseif leaf.value == scalar.null then
-        self:no_effect(leaf.key, "null is as if it were not given")
       elseif type(rule[2]) == "function" then
         rule[2](self, leaf, rule[3])
       else

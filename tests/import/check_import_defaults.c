@@ -1,6 +1,7 @@
 /* check_import_defaults.c - what other systems do that no recipe says: their defaults,
  * and what settings change beside what their names say. */
 #include <check.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,6 +305,52 @@ START_TEST(masks_of_torchtitan_are_said) {
 }
 END_TEST
 
+/* ---- what an error leaves ---- */
+
+/* Without a model there is no translation: nothing false is said of settings that have a
+ * place in plans, and what needs no plan is said. */
+static const struct Early {
+  const char *file, *text, *unseen, *seen;
+} early[] = {
+    {"a.json",
+     "{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"Adam\", \"params\":\n"
+     "{\"lr\": 1e-3}}, \"scheduler\": {\"type\": \"WarmupLR\"},\n"
+     "\"fp16\": {\"enabled\": true}, \"wandb\": {\"enabled\": true}}",
+     "train_batch_size optimizer.type optimizer.params.lr scheduler.type fp16.enabled",
+     "wandb.enabled = true: weft run --log"},
+    {"a.yaml",
+     "distributed: {tp_size: 2}\npeft: {dim: 8}\nwandb: {project: a}\n"
+     "quantization: {load_in_4bit: true}\n",
+     "distributed.tp_size peft.dim quantization.load_in_4bit", "wandb.project = a: "},
+    {"a.toml",
+     "[model]\nname = \"llama3\"\nflavor = \"none\"\n[optimizer]\nname = \"AdamW\"\n"
+     "lr = 1e-3\n[activation_checkpoint]\nmode = \"full\"\n",
+     "optimizer.name optimizer.lr activation_checkpoint.mode", ""},
+};
+
+START_TEST(an_error_leaves_settings_unseen) {
+  const struct Early *e = &early[_i];
+  char names[200];
+  import_put(e->file, e->text);
+  Outcome o = process_run(IMPORT_SECONDS, "$weft import %s --json", e->file);
+  ck_assert_msg(o.code == 1, "%s%s", o.out, o.err);
+  json_t *v = json_loads(o.out, 0, NULL), *one;
+  size_t i;
+  snprintf(names, sizeof names, " %s ", e->unseen);
+  json_array_foreach(json_object_get(v, "not_expressible"), i, one) {
+    const char *key = json_string_value(json_object_get(one, "key"));
+    const char *what = json_string_value(json_object_get(one, "what"));
+    char *at = strstr(names, arena_printf(scratch_arena, " %s ", key));
+    if (!at) continue;
+    import_has(what, "not looked at");
+    memset(at + 1, '-', strlen(key));
+  }
+  ck_assert_msg(strspn(names, " -") == strlen(names), "%s in:\n%s", names, o.out);
+  json_decref(v);
+  import_has(process_run(IMPORT_SECONDS, "$weft import %s", e->file).err, e->seen);
+}
+END_TEST
+
 /* ---- DeepSpeed ---- */
 
 static const struct Zero {
@@ -364,6 +411,7 @@ Suite *import_defaults_suite(void) {
   tcase_add_loop_test(t, rates_of_torchtitan_fit_the_run, 0,
                       sizeof rises / sizeof rises[0]);
   tcase_add_test(t, masks_of_torchtitan_are_said);
+  tcase_add_loop_test(t, an_error_leaves_settings_unseen, 0, LEN(early));
   tcase_add_loop_test(t, defaults_of_deepspeed_are_its_own, 0,
                       sizeof zeros / sizeof zeros[0]);
   suite_add_tcase(s, t);

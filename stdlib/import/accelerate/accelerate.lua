@@ -251,7 +251,7 @@ end
 
 function accelerate.translate(book, plan, options)
   local config = model_field.put(plan, book, { changes = {} }, options.model)
-  if not config then return book:apply(rules) end
+  if not config then return book:apply_early(rules) end
   local how = put_strategy(book, plan)
   put_batch(book, plan, put_mesh(book, plan, options, type(how) == "table" and how))
   put_precision(book, plan)

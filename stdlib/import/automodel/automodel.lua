@@ -308,7 +308,7 @@ end
 
 function automodel.translate(book, plan, options)
   local config, aside = put_model(book, plan, options)
-  if not config then return book:apply(rules) end
+  if not config then return book:apply_early(rules) end
   local m = ranks.put_mesh(book, plan, options)
   m.experts = experts.has(config)
   local strategy = ranks.put_strategy(book, plan, m)

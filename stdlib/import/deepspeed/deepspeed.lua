@@ -283,7 +283,7 @@ end
 
 function deepspeed.translate(book, plan, options)
   local config = model_field.put(plan, book, { changes = {} }, options.model)
-  if not config then return book:apply(rules) end
+  if not config then return book:apply_early(rules) end
   put_batch(book, plan, options, put_axes(book, plan))
   put_zero(book, plan, config)
   put_precision(book, plan)

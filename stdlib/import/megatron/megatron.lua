@@ -160,7 +160,7 @@ function megatron.translate(book, plan, options)
   for _, leaf in ipairs(book.leaves) do
     if leaf.value == false and not leaf.list and not ON[leaf.key] then book:no_effect(leaf.key, "it is off, as without it") end
   end
-  book:apply(rules)
+  if made then book:apply(rules) else book:apply_early(rules) end
 end
 
 return megatron

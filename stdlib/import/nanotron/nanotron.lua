@@ -354,7 +354,7 @@ end
 function nanotron.translate(book, plan, options)
   local m = put_mesh(book, plan, options)
   local config = put_model(book, plan, options, m.tp)
-  if not config then return book:apply(rules) end
+  if not config then return book:apply_early(rules) end
   put_strategy(book, plan, m)
   put_pipeline(book, plan, m)
   put_compute(book, plan, m)

@@ -318,7 +318,7 @@ end
 function torchtitan.translate(book, plan, options)
   rename(book)
   local config, aside = put_model(book, plan, options)
-  if not config then return book:apply(rules) end
+  if not config then return book:apply_early(rules) end
   local m = ranks.put_mesh(book, plan, options)
   ranks.put_strategy(book, plan, m)
   ranks.put_pipeline(book, plan, m)
