@@ -252,8 +252,13 @@ START_TEST(what_is_wrong_has_its_exit_code) {
   put("c.yaml", recipe);
   o = report(2, "c.yaml --world 8 -D tp=2");
   has(o.err, "c.yaml is no plan: -D tp=2 is for variables of a plan");
-  o = report(1, "b.lua --gpu h1000");
-  has(o.out, "there is no GPU");
+  o = report(2, "b.lua --gpu h1000");
+  has(o.err, "weft: --gpu: there is no GPU \"h1000\" (known: a100-40gb, ");
+  o = report(2, "c.yaml --gpu h200x");
+  has(o.err, "weft: --gpu: there is no GPU \"h200x\" (did you mean \"h200\"?)");
+  put("d.lua", LLAMA_8B "  cluster = weft.cluster { gpu = \"h200\" },\n}\n");
+  o = report(1, "d.lua --gpu '{ \"H100\", memory_gib = 40 }'");
+  has(o.out, " of 38 GiB on the worst rank");
   put("c.json", "{\"made_up\": 1}");
   o = report(2, "c.json");
   has(o.err, "is none of the settings that weft import knows");

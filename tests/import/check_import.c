@@ -4,6 +4,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/harness/import_files.h"
 
@@ -353,6 +354,15 @@ START_TEST(nothing_is_dropped) {
 }
 END_TEST
 
+START_TEST(a_gpu_that_there_is_not_is_refused) {
+  import_put("a.yaml", recipe);
+  import_fails(2, "a.yaml", "--world 16 --gpu foo -o b.lua",
+               "weft: --gpu: there is no GPU \"foo\" (known: a100-40gb, ");
+  ck_assert_int_ne(access(scratch_path("b.lua"), F_OK), 0);
+  import("--world 16 --gpu H100");
+}
+END_TEST
+
 START_TEST(words_behind_the_file_take_its_place) {
   import_put("a.yaml", recipe);
   const char *report = import("--world 16 distributed.tp_size=4 --set optimizer.lr=0.002 "
@@ -670,6 +680,7 @@ Suite *import_suite(void) {
   tcase_add_test(c, older_recipes_are_read);
   tcase_add_test(c, variables_and_other_files_are_told);
   tcase_add_test(c, nothing_is_dropped);
+  tcase_add_test(c, a_gpu_that_there_is_not_is_refused);
   tcase_add_test(c, words_behind_the_file_take_its_place);
   tcase_add_test(c, settings_that_do_not_count_are_known);
   tcase_add_test(c, models_by_name_folder_and_class);

@@ -9,6 +9,7 @@
 #include "bindings/import/settings.h"
 #include "bindings/object/reasons.h"
 #include "bindings/plan_table/json_value.h"
+#include "bindings/schema/schema.h"
 #include "bindings/script/library.h"
 #include "vm/base/terminal.h"
 #include "vm/io/file.h"
@@ -170,8 +171,26 @@ static void give(lua_State *L, Convert *c) {
     print_field(aside ? stderr : stdout, L, brief ? "brief" : "text");
 }
 
+/* A plan of a GPU that there is not would be written, or blamed, in its place. What weft
+ * report sets may be a table of figures, which is judged with the plan. */
+static void check_gpu(lua_State *L, const Cli *cli) {
+  if (!cli->gpu || (*cli->gpu == '{' && (cli->verb->bit & ON_REPORT))) return;
+  Arena *a = script_push_arena(L);
+  if (setjmp(*arena_guard(a))) luaL_error(L, "not enough memory");
+  Diags d = {.arena = a};
+  if (!cluster_known(L, cli->gpu, "cluster.gpu", &d)) {
+    const Diag *why = &d.list.at[0];
+    bool names = strchr(why->suggestion, ' ') != NULL;
+    lua_pushfstring(L, names ? "--gpu: %s (%s)" : "--gpu: %s (did you mean \"%s\"?)",
+                    why->summary, why->suggestion);
+    lua_error(L);
+  }
+  lua_pop(L, 1);
+}
+
 static int convert(lua_State *L) {
   Convert *c = lua_touserdata(L, 1);
+  check_gpu(L, c->cli);
   settings_provide(L);
   lua_pushcfunction(L, shown);
   library_provide(L, "shown");
