@@ -74,7 +74,7 @@ local function add_settings(out, r)
   out[#out + 1] = string.format("  settings %d translated, %d without effect here, %d not expressible, %d assumed",
                                 #json.translated, #json.no_effect, #json.not_expressible, #json.assumed)
   for _, one in ipairs(json.assumed) do
-    if one.what == "mesh.world" then out[#out + 1] = "           assumed " .. one.text end
+    if one.what == "mesh.world" or one.what == "settings" then out[#out + 1] = "           assumed " .. one.text end
   end
   local groups = by_what(json.not_expressible)
   for i, group in ipairs(groups) do

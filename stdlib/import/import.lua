@@ -3,6 +3,7 @@
 -- Each system has a table of its own beside this file.
 local absent = use "absent"
 local arguments = use "import/megatron/arguments"
+local config_in = use "import/folder"
 local ledger = use "import/ledger"
 local model_field = use "import/model_field"
 local outside = use "import/outside"
@@ -127,10 +128,10 @@ end
 
 -- The leaves of a file, and its tree if it has one. A folder is that of a model.
 local function settings_of(args)
-  local file = args.file
+  local file, beside = args.file, nil
   local instead = not args.folder and absent(file)
   if instead then fail(string.format("%s: is nothing to import: %s", quote.shown(file), instead)) end
-  if args.folder then file = string.gsub(file, "/*$", "") .. "/config.json" end
+  if args.folder then file, beside = config_in(file) end
   local kind = ending(file)
   if kind == "" or SCRIPTS[kind] then return read_arguments(file, args) end
   local read = READERS[kind]
@@ -143,7 +144,7 @@ local function settings_of(args)
   end
   local node = read(file)
   if node.kind ~= "map" then fail(quote.shown(args.file) .. ": is no table of settings") end
-  return tree.leaves(node, base_of(file), kind == "json" or kind == "conf"), node
+  return tree.leaves(node, base_of(file), kind == "json" or kind == "conf"), node, beside
 end
 
 local function system_of(leaves, file)
@@ -282,7 +283,7 @@ local function json_of(book, system, file, text)
 end
 
 return function(args)
-  local leaves, node = settings_of(args)
+  local leaves, node, beside = settings_of(args)
   local words, configuration = args.words, nil
   if registry.is(leaves) then
     leaves, words, configuration = registry.choose(leaves, words, args.file)
@@ -292,6 +293,7 @@ return function(args)
   for _, word in ipairs(words) do tree.override(leaves, word) end
   local system = configuration and torchtitan or system_of(leaves, args.file)
   local book, plan = ledger.new(leaves, system.absent, system.fields), plan_text.new()
+  if beside then book:assume("settings", beside) end
   plan:put("name", quote.text(configuration and name_of(configuration) or name_of(args.file)))
   if args.gpu then plan:put("cluster", quote.text(args.gpu), args.gpu_from or "--gpu") end
   if system ~= megatron then outside.settle(book, given) end

@@ -291,6 +291,11 @@ START_TEST(deepspeed_says_zero) {
   Outcome i = process_run(SECONDS, "$weft import out/ds_config.json --world 8 --model "
                                    "./out -o b.lua");
   ck_assert_msg(i.code == 0, "%s", i.err);
+  i = process_run(SECONDS, "$weft import out/");
+  import_has(i.err, "settings: config.json alone is read: other settings of the folder "
+                    "are those of out/ds_config.json --model ./out\n");
+  import_has(process_run(SECONDS, "$weft report out").out,
+             "assumed config.json alone is read");
   for (int rank = 0; rank < 1; rank++) {
     Outcome x = process_run(SECONDS, "$weft show program %d a.lua", rank);
     Outcome y = process_run(SECONDS, "$weft show program %d b.lua", rank);

@@ -59,6 +59,10 @@ START_TEST(a_model_of_ones_own_is_a_table_in_python) {
   export_same_programs("a.lua", "b.lua");
   import_has(export_file("b.lua"), "intermediate_size = 100,");
   import_has(export_file("b.lua"), "clip = 0.0,");
+  import_fails(1, "out/config.toml", "", "is --model out/args.py:my_plan\n");
+  import_fails(2, "out", "",
+               "out: has no config.json; other settings are there: give out/config.toml "
+               "--model out/args.py:my_plan\n");
 }
 END_TEST
 

@@ -72,6 +72,7 @@ START_TEST(flavors_come_from_a_table) {
       "  \"new\": TransformerModelArgs(dim=256, n_layers=6, n_heads=16, gates=2),\n"
       "  \"zero\": TransformerModelArgs(dim=0, n_layers=6, n_heads=16),\n"
       "  \"image\": FluxModelArgs(dim=256),\n}\n");
+  import_fails(1, "a.toml", "", "; one of your own is --model FILE.py:mine\n");
   import_file("a.toml", "--model ./flavors.py:mine");
   import_plan_has(
       "intermediate_size = 896,"); /* 8 * 256 / 3 * 1.3 = 886, in steps of 64 */

@@ -3,6 +3,7 @@
 -- not take part in the plan is in rules.lua.
 local model_field = use "import/model_field"
 local quote = use "import/quote"
+local read_text = use "read_text"
 local ranks = use "import/torchtitan/ranks"
 local rules = use "import/torchtitan/rules"
 local further = use "import/further"
@@ -96,6 +97,13 @@ end
 -- Flavors that are public models by name, of families with models of several kinds.
 local PUBLIC = { ["moonlight-16B-A3B"] = "moonlight-16b-a3b" }
 
+-- How a flavor of a table of one's own is said, of the one beside the settings if there is one.
+local function own_flavor(flavor, options)
+  local beside = (string.match(options.file, "^.*/") or "./") .. "args.py"
+  return string.format("; one of your own is --model %s:%s", pcall(read_text, beside) and quote.shown(beside)
+                       or "FILE.py", quote.shown(flavor))
+end
+
 local function flavor_config(book, key, flavor, options)
   if PUBLIC[flavor] then
     book:translated(key, "model")
@@ -114,7 +122,9 @@ local function flavor_config(book, key, flavor, options)
                        table.concat(flavors.families, ", ")))
   end
   local config, why, note, documents = flavors.flavor(family, flavor)
-  if not config then return book:refuse(key, string.format("%s %s", quote.shown(flavor), why)) end
+  if not config then
+    return book:refuse(key, string.format("%s %s%s", quote.shown(flavor), why, own_flavor(flavor, options)))
+  end
   if family_key then book:translated(family_key, "model") end
   book:translated(key, "model")
   if note then book:cannot(key, note) end
