@@ -147,8 +147,8 @@ local function mesh_field(spec, world, is)
 end
 
 -- The options of the plan's own strategy stay, if it is this one. Activations between layers
--- are cut by sequence wherever there is tp.
-local function strategy_field(spec, name)
+-- are cut by sequence where there is tp; without, the option would have no effect.
+local function strategy_field(spec, name, tp)
   if type(name) ~= "string" then return name end
   local kind, stage = string.match(name, "^(zero)%-([0-3])$")
   kind = kind or name
@@ -156,7 +156,9 @@ local function strategy_field(spec, name)
   local field = own[1] == kind and copy_without(own, {}) or {}
   field[1] = kind
   field.stage = stage and math.tointeger(stage) or field.stage
-  if (kind == "zero" or kind == "fsdp2") and field.sequence_parallel == nil then
+  if tp == 1 then
+    field.sequence_parallel, field.enable_async_tensor_parallel = nil, nil
+  elseif (kind == "zero" or kind == "fsdp2") and field.sequence_parallel == nil then
     field.sequence_parallel = true
   end
   return field
@@ -259,7 +261,8 @@ end
 -- All layouts of a mesh under a strategy: the first one stands for their parameters, the first
 -- ones of each micro batch and recomputation, with backwards in one body and in two, for the work.
 local function add_group(s, axes, try, m, im, strategy, pipes)
-  local is = axes.strategy.index(strategy, function() return strategy_field(s.spec, strategy) end)
+  local key = type(strategy) == "string" and (m.tp > 1 and "tp " or "") .. strategy or strategy
+  local is = axes.strategy.index(key, function() return strategy_field(s.spec, strategy, m.tp) end)
   local lightest = nil
   for _, b in ipairs(try.micro) do
     local ib = axes.micro.index(b, function() return b end)

@@ -358,6 +358,25 @@ START_TEST(a_plan_file) {
 }
 END_TEST
 
+/* Neither the file nor the command has a setting without effect. */
+START_TEST(nothing_is_warned_of) {
+  static const char *const own[] = {"", "  strategy = { 'zero', stage = 1, "
+                                        "enable_async_tensor_parallel = true },\n"};
+  for (int i = 0; i < LEN(own); i++) {
+    put("small.lua", arena_printf(scratch_arena, PLAN_TEXT "%s}\n", own[i]));
+    process_run(60, "rm -f found.lua");
+    Outcome o = best(0, "small.lua pp=1,2 micro=1 recompute=none schedule=1f1b "
+                        "clock=6 tp=1 strategy=zero-1,fsdp2 -o found.lua");
+    ck_assert_ptr_null(strstr(o.out, "sequence_parallel"));
+    o = process_run(60, "$weft check found.lua");
+    ck_assert_msg(!strstr(o.out, "plan.strategy"), "%s", o.out);
+  }
+  put("small.lua", PLAN_TEXT "}\n");
+  has(best(0, "small.lua pp=1 micro=1 tp=2 strategy=zero-1 clock=1").out,
+      "sequence_parallel = true");
+}
+END_TEST
+
 START_TEST(options_of_the_verb) {
   put("small.lua", PLAN_TEXT "}\n");
   has(best(0, "small.lua " FEW).out, "weft run small.lua --set 'mesh={ ");
@@ -451,6 +470,7 @@ Suite *best_suite(void) {
   tcase_add_test(c, searches_that_cannot_be);
   tcase_add_test(c, nothing_is_found);
   tcase_add_test(c, a_plan_file);
+  tcase_add_test(c, nothing_is_warned_of);
   tcase_add_test(c, options_of_the_verb);
   tcase_add_test(c, plans_that_cannot_be_written);
   tcase_add_test(c, a_full_disk);
