@@ -46,9 +46,8 @@ bool job_open_world(const Job *j) {
 }
 
 weft_status job_mesh(Job *j, int64_t world) {
-  if (!world) world = lang_cluster_ranks(j->lp);
   weft_status st = WEFT_EPLAN;
-  if (mesh_resolve(&j->plan.mesh, world, &j->mesh, &j->d))
+  if (lang_resolve_mesh(j->lp, &j->plan, world, &j->mesh, &j->d))
     st = lang_check_mesh(j->lp, &j->plan, &j->mesh, &j->d, &j->e);
   if (st != WEFT_OK) {
     lang_locate(j->lp, &j->d);

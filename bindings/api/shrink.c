@@ -303,7 +303,7 @@ weft_status lang_shrink(LangPlan *lp, int ranks, Plan *out, LangShrunk *what, Di
   Mesh m;
   *out = *lang_plan(lp);
   *what = (LangShrunk){0};
-  if (!mesh_resolve(&out->mesh, lang_cluster_ranks(lp), &m, d)) {
+  if (!lang_resolve_mesh(lp, out, 0, &m, d)) {
     lang_locate(lp, d);
     return WEFT_EPLAN;
   }

@@ -132,7 +132,7 @@ static void force_sequence(LangPlan *lp, int tp, Diags *d) {
 static weft_status check_mesh(LangPlan *lp, Diags *d, weft_error *e) {
   Mesh m;
   if (wrong_below(d, "mesh") || wrong_below(d, "cluster")) return WEFT_OK;
-  if (!mesh_resolve(&lp->plan.mesh, lang_cluster_ranks(lp), &m, d)) return WEFT_OK;
+  if (!lang_resolve_mesh(lp, &lp->plan, 0, &m, d)) return WEFT_OK;
   infer_virtual(lp, m.size[AXIS_PP]);
   TRY(imply_schedule(lp, m.size[AXIS_PP], e));
   force_sequence(lp, m.size[AXIS_TP], d);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "vm/base/plural.h"
+
 weft_status plan_state_new(const LangOptions *o, Arena *a, const char *path,
                            const char *dir, Replay *lines, LangState **out,
                            weft_error *e) {
@@ -23,6 +25,32 @@ const Plan *lang_plan(const LangPlan *lp) { return &lp->plan; }
 int64_t lang_cluster_ranks(const LangPlan *lp) {
   return lp->plan.cluster.nodes * lp->plan.cluster.gpus;
 }
+
+/* Nobody may have written this world: where it comes from, and what leaves it open. */
+static void say_cluster(const Cluster *c, Diag *g, Arena *a) {
+  g->summary = arena_printf(a, "%s: plan.cluster has 1 machine of %lld GPU%s", g->summary,
+                            (long long)c->gpus, plural(c->gpus, "s"));
+  if (!c->gpu || !g->suggestion) return;
+  g->suggestion = arena_printf(
+      a, "%s; cluster = \"%s\", a name alone, has as many machines as the mesh needs",
+      g->suggestion, c->gpu);
+}
+
+bool lang_resolve_mesh(const LangPlan *lp, const Plan *plan, int64_t world, Mesh *m,
+                       Diags *d) {
+  int64_t ranks = world ? 0 : lang_cluster_ranks(lp);
+  int before = d->list.n;
+  if (mesh_resolve(&plan->mesh, world ? world : ranks, m, d)) return true;
+  bool usual = ranks && plan->cluster.nodes == 1; /* more machines are written */
+  for (int i = before; usual && i < d->list.n; i++) {
+    Diag *g = &d->list.at[i];
+    bool speaks = str_eq(g->code, "world") || strstr(g->summary, "world = ");
+    bool stated = plan->mesh.world && !str_eq(g->path, "mesh.world");
+    if (speaks && !stated) say_cluster(&plan->cluster, g, d->arena);
+  }
+  return false;
+}
+
 const char *lang_weights(const LangPlan *lp) { return lp->weights; }
 const char *lang_folder(const LangPlan *lp) { return lp->folder; }
 Folders lang_folders(const LangPlan *lp) {

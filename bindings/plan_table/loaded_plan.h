@@ -80,6 +80,11 @@ weft_status plan_state_new(const LangOptions *o, Arena *a, const char *path,
 const Plan *lang_plan(const LangPlan *lp);
 /* Nodes * gpus of the cluster, for mesh_resolve; 0 without a cluster. */
 int64_t lang_cluster_ranks(const LangPlan *lp);
+/* mesh_resolve of `plan`, the plan or a changed copy, on `world` ranks of a launcher or,
+ * with 0, on those of the cluster: a reason that speaks of these says so where they are
+ * one machine, which no plan needs to write. */
+bool lang_resolve_mesh(const LangPlan *lp, const Plan *plan, int64_t world, Mesh *m,
+                       Diags *d);
 /* The folder with the weights of weft.hf; NULL: the model is initialised from the seed.
  */
 const char *lang_weights(const LangPlan *lp);

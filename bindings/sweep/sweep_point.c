@@ -132,8 +132,7 @@ static weft_status prepare(Point *p, const int *choice, int n) {
   weft_status st =
       vary_begin(j->lp, j->values, j->shared, choice, n, &p->vary, &p->d, &j->e);
   p->lp = &p->vary.plan;
-  if (st == WEFT_OK &&
-      !mesh_resolve(&p->lp->plan.mesh, lang_cluster_ranks(p->lp), &p->mesh, &p->d))
+  if (st == WEFT_OK && !lang_resolve_mesh(p->lp, &p->lp->plan, 0, &p->mesh, &p->d))
     st = WEFT_EPLAN;
   if (st == WEFT_EPLAN) point_reason(&p->d, &j->e, p->why);
   return st;

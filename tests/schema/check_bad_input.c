@@ -137,6 +137,10 @@ static const Case plans[] = {
     {"run base.lua --set mesh.world=8", 1,
      "base.lua:10: error: plan.mesh.dp: dp = 1, but world / (tp * pp * cp) = 8 / 2 = 4 "
      "(leave dp out or make it 4)\n1 error\n"},
+    {"run base.lua --set cluster.gpu=h100-sxm", 1,
+     "base.lua:10: error: plan.mesh.dp: dp = 1, but world / (tp * pp * cp) = 8 / 2 = 4: "
+     "plan.cluster has 1 machine of 8 GPUs (leave dp out or make it 4; cluster = "
+     "\"h100-sxm\", a name alone, has as many machines as the mesh needs)\n1 error\n"},
     {"run base.lua --set mesh.pp=3", 1,
      "~plan.mesh.pp: 3 stages (pp = 3 x virtual = 1), but the model has 2"},
     {"run base.lua --set model.num_hidden_layers=0", 1,
