@@ -168,11 +168,46 @@ static void find_one(lua_State *first, lua_State *again, LangPlan *lp, Diag *g) 
   if (again) lua_settop(again, top2);
 }
 
+/* Whether the table at PLAN_INDEX has a value at the path. */
+static bool has_field(lua_State *L, Arena *a, const char *path) {
+  int top = lua_gettop(L);
+  lua_pushvalue(L, PLAN_INDEX);
+  while (*path && lua_istable(L, -1)) {
+    size_t n = strcspn(path, ".[");
+    field_push(L, -1, arena_strn(a, path, n));
+    path += n + (path[n] == '.');
+    if (*path == '[') break;
+  }
+  bool has = !lua_isnil(L, -1) && (!*path || *path == '[');
+  lua_settop(L, top);
+  return has;
+}
+
+/* A field that the file does not have, made by a --set option of a field below it: that
+ * is its place, and an option of the whole is the way out. */
+static bool made_place(LangPlan *lp, lua_State *again, Diag *g) {
+  size_t n = strlen(g->path);
+  if (!again || !n || has_field(again, lp->arena, g->path)) return false;
+  for (int i = lp->opt.nset - 1; i >= 0; i--) {
+    const char *set = lp->opt.set[i];
+    if (strncmp(set, "plan.", 5) == 0) set += 5;
+    if (strncmp(set, g->path, n) != 0 || set[n] != '.') continue;
+    g->file = arena_printf(lp->arena, "--set %s", lp->opt.set[i]);
+    if (!g->suggestion)
+      g->suggestion =
+          arena_printf(lp->arena, "the file has no %s: --set '%s={ ... }' gives it whole",
+                       g->path, g->path);
+    return true;
+  }
+  return false;
+}
+
 static void find_with(lua_State *first, lua_State *again, FindJob *j) {
   for (int i = 0; i < j->d->list.n; i++) {
     Diag *g = &j->d->list.at[i];
     if (g->file) continue;
-    if (!set_place(j->lp, g)) find_one(first, again, j->lp, g);
+    if (!set_place(j->lp, g) && !made_place(j->lp, again, g))
+      find_one(first, again, j->lp, g);
   }
 }
 

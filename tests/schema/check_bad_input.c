@@ -141,6 +141,11 @@ static const Case plans[] = {
      "base.lua:10: error: plan.mesh.dp: dp = 1, but world / (tp * pp * cp) = 8 / 2 = 4: "
      "plan.cluster has 1 machine of 8 GPUs (leave dp out or make it 4; cluster = "
      "\"h100-sxm\", a name alone, has as many machines as the mesh needs)\n1 error\n"},
+    {"check base.lua --set strategy.stage=3", 1,
+     "--set strategy.stage=3: error: plan.strategy: the first item is the name of a "
+     "strategy: { \"zero\", option = value } (the file has no strategy: --set "
+     "'strategy={ "
+     "... }' gives it whole)\n1 error\n"},
     {"run base.lua --set mesh.pp=3", 1,
      "~plan.mesh.pp: 3 stages (pp = 3 x virtual = 1), but the model has 2"},
     {"run base.lua --set model.num_hidden_layers=0", 1,
