@@ -1,7 +1,8 @@
 -- verb.lua - weft best: the command line as options of weft.best; the result as a screen, as
 -- JSON and as the file of a plan.
 local best, plan_file, space = use "best/best", use "best/plan_file", use "best/space"
-local draft, of_text, report = use "plan_draft", use "plan_of_text", use "reports/best"
+local asks_of, draft, of_text = use "plan_asks", use "plan_draft", use "plan_of_text"
+local report = use "reports/best"
 local quote, shown = use "import/quote", use "shown"
 local text = use "reports/text"
 local format = string.format
@@ -93,6 +94,10 @@ return function(args)
   if not plan then return wrong(why) end
   local o = options(args)
   o.plan = plan
+  if not asks_of(plan).gpu then -- an error of the plan, as weft sim has it
+    return wrong { { file = args.file, path = "cluster", severity = "error",
+                     message = "the clock needs the GPU: cluster = \"h100-sxm\", or figures of your own" } }
+  end
   if args.output then plan_file.check(plan.spec, true) end
   local v = best(o)
   local lines = { report(v, text) }

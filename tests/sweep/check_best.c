@@ -388,6 +388,9 @@ START_TEST(options_of_the_verb) {
   has(best(2, "missing.lua").err, "missing.lua");
   put("wrong.lua", PLAN_TEXT "  batchh = 1,\n}\n");
   has(best(1, "wrong.lua").out, "batchh");
+  put("wrong.lua", PLAN_TEXT "  cluster = weft.cluster { nodes = 1, gpus = 8 },\n}\n");
+  has(best(1, "wrong.lua").out,
+      "wrong.lua: error: plan.cluster: the clock needs the GPU");
 }
 END_TEST
 
