@@ -291,6 +291,21 @@ START_TEST(rank_0_is_reached_by_its_name) {
       60,
       "bash -c 'export WORLD_SIZE=4 MASTER_ADDR=127.0.0.3 MASTER_PORT=%d WEFT_SECRET=w; "
       "for r in 1 2 3; do RANK=$r $weft run plan.lua --threads 1 --steps 2 -q & done; "
+/* Its code is that of a run that failed, but it is told once, and no attempt is made;
+ * what changes it stands among the arguments of the script. */
+START_TEST(a_wrong_plan_is_not_tried) {
+  script_of(kinds[_i], "--set 'checkpoint={dir=\"ck\",every=1}'");
+  static const char *const wrong[] = {"--set mesh.tp=3", "--set=mesh.tp=3 --threads 1"};
+  for (int i = 0; i < LEN(wrong); i++) {
+    char args[80];
+    snprintf(args, sizeof args, "%s %s", _i == 2 ? "0 127.0.0.1" : "", wrong[i]);
+    Outcome o = run_script(kinds[_i], args);
+    ck_assert_msg(o.code == 1, "%d: %s", o.code, o.err);
+    ck_assert_msg(strstr(o.err, "mesh.tp") && !strstr(o.err, "attempt"), "%s", o.err);
+  }
+}
+END_TEST
+
       "RANK=0 MASTER_ADDR=0x7f000002 exec $weft run plan.lua --threads 1 --steps 2'",
       21000 + getpid() % 9000);
   ck_assert_msg(o.code == 0, "%s", o.err);
@@ -522,3 +537,4 @@ Suite *launcher_suite(void) {
   suite_add_tcase(s, t);
   return s;
 }
+  tcase_add_loop_test(t, a_wrong_plan_is_not_tried, 0, LEN(kinds));

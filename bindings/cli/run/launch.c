@@ -40,14 +40,19 @@ static void put_list(Launch *l, const char *option, const char *const *list, int
   }
 }
 
-/* "weft run PLAN ..." with the options of this verb. */
-static void put_run(Launch *l, const char *comm) {
-  if (l->cuda) comm = "nccl --device cuda";
-  text_add(&l->out, "\"${WEFT:-weft}\" run ");
+/* The plan, with the options of this verb. */
+static void put_plan(Launch *l) {
   put_quoted(&l->out, l->cli->arg[0]);
   put_list(l, "--set", l->cli->set, l->cli->nset);
   put_list(l, "-D", l->cli->define, l->cli->ndefine);
   put_list(l, "--data", l->cli->data, l->cli->ndata);
+}
+
+/* "weft run PLAN ...". */
+static void put_run(Launch *l, const char *comm) {
+  if (l->cuda) comm = "nccl --device cuda";
+  text_add(&l->out, "\"${WEFT:-weft}\" run ");
+  put_plan(l);
   text_printf(&l->out, " --comm %s%s \"$@\"%s", comm, l->resumes ? " --resume auto" : "",
               l->resumes ? " $append" : "");
 }
@@ -68,6 +73,26 @@ static void put_append(Launch *l) {
                     "--tensorboard | --tensorboard=*) append=--append ;; esac\ndone\n");
 }
 
+/* A plan that is wrong and a machine that failed end a run with the same code, so the
+ * plan is checked first, once, with the options among the arguments of the script that
+ * plans have. Only the code of a wrong plan counts: this machine need not be one of those
+ * that run, which have the files of the plan. */
+static void put_check(Launch *l) {
+  text_add(&l->out,
+           "# A plan that is wrong is not tried.\noptions=() value=\n"
+           "for word in \"$@\"; do\n"
+           "  if [ \"$value\" ]; then options+=(\"$word\") value=; continue; fi\n"
+           "  case $word in\n"
+           "  --set | -D | --data | --memory) options+=(\"$word\") value=1 ;;\n"
+           "  --set=* | -D* | --data=* | --memory=*) options+=(\"$word\") ;;\n"
+           "  esac\ndone\ncode=0\nsaid=$(\"${WEFT:-weft}\" check --quiet ");
+  put_plan(l);
+  if (l->cuda) text_add(&l->out, " --device cuda");
+  text_add(&l->out,
+           " ${options[@]+\"${options[@]}\"} 2>&1) || code=$?\n"
+           "if [ \"$code\" = 1 ]; then printf '%s\\n' \"$said\" >&2; exit 1; fi\n");
+}
+
 /* Slurm warns the job's steps, of which ranks that mpirun has started are none on its own
  * machine, and on others it ends them. So the script is warned, and says it to mpirun,
  * which passes on SIGUSR1 and no other signal without ending the ranks. A signal ends
@@ -77,8 +102,8 @@ static void put_append(Launch *l) {
   " &\n  run=$!\n  while code=0; wait \"$run\" || code=$?; "                             \
   "kill -0 \"$run\" 2>/dev/null; do :; done\n"
 
-/* A loop that restarts the run after failures of machines, but not after errors of the
- * plan or signals. */
+/* A loop that restarts the run after failures of machines, but not for a plan that is
+ * wrong, nor after errors of files and options, limits and signals. */
 static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
   if (!l->resumes) {
     put_command(l);
@@ -86,11 +111,12 @@ static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
     return;
   }
   put_append(l);
+  put_check(l);
   if (l->warned) text_add(&l->out, WARNED);
   text_add(&l->out,
-           "# Resumes from the last checkpoint if machines fail: codes 2 and 3 are the "
-           "plan's,\n# 129, 130, 138 and 143 a signal that asked to end.\nfor attempt in "
-           "1 2 3 4 5; do\n  code=0\n  ");
+           "# Resumes from the last checkpoint if machines fail: code 2 is of files and "
+           "options,\n# 3 of a limit, 129, 130, 138 and 143 of a signal that asked to "
+           "end.\nfor attempt in 1 2 3 4 5; do\n  code=0\n  ");
   put_command(l);
   text_add(&l->out, l->warned ? PASS_ON : " || code=$?\n");
   text_add(&l->out,
