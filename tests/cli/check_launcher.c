@@ -72,6 +72,31 @@ START_TEST(signals_are_passed_on) {
 }
 END_TEST
 
+/* The first one ends the run after a step on all ranks, the second one at once: a step of
+ * 100000 samples would take minutes. */
+START_TEST(the_second_signal_ends_a_step) {
+  put_plan();
+  const char *const ways[] = {"", "--procs 4"};
+  for (int i = 0; i < LEN(ways); i++) {
+    Process p = process_start(60, "$weft run plan.lua --threads 1 %s", ways[i]);
+    ck_assert(process_wait_for(&p, p.out, "step"));
+    kill(p.pid, SIGINT);
+    Outcome o = process_end(&p);
+    ck_assert_msg(o.code == 130, "code %d: %s", o.code, o.err);
+    ck_assert_msg(strstr(o.err, "weft: interrupted after ") != NULL, "%s", o.err);
+  }
+  Process p =
+      process_start(60, "$weft run plan.lua --threads 1 --set batch.global=100000");
+  ck_assert(process_wait_for(&p, p.err, "4 ranks (local)"));
+  kill(p.pid, SIGINT);
+  usleep(300000);
+  double start = now_s();
+  kill(p.pid, SIGINT);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code != 0 && now_s() - start < 5, "code %d: %s", o.code, o.err);
+}
+END_TEST
+
 START_TEST(what_is_not_set_is_told) {
   static const struct {
     const char *env, *said;
@@ -538,3 +563,4 @@ Suite *launcher_suite(void) {
   return s;
 }
   tcase_add_loop_test(t, a_wrong_plan_is_not_tried, 0, LEN(kinds));
+  tcase_add_test(t, the_second_signal_ends_a_step);

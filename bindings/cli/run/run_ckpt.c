@@ -9,6 +9,7 @@
 #include "bindings/cli/data/export_options.h"
 #include "bindings/object/format.h"
 #include "vm/base/plural.h"
+#include "vm/weights/snapshot.h"
 
 /* ---- messages ---- */
 
@@ -102,6 +103,7 @@ weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
   Job *j = r->job;
   const Checkpointing *how = &j->plan.checkpoint;
   char mesh[96], text[200];
+  r->run = s->run, r->end = end;
   if (r->from) {
     int64_t step = r->from->m.step;
     snprintf(text, sizeof text, "resumes from step %lld (%s)%s", (long long)step,
@@ -130,17 +132,28 @@ weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
   return WEFT_OK;
 }
 
+static void fold_signal(void *mine, const void *other, size_t n) {
+  int *a = mine;
+  const int *b = other;
+  if (!*a) *a = *b;
+}
+
 weft_status run_ckpt_step(RunCkpt *r, const StepResult *step, int64_t next) {
-  if (!r->saver) return WEFT_OK;
+  if (!r->saver) {
+    int signal = *r->cli->stop;
+    TRY(run_combine(r->run, &signal, sizeof signal, fold_signal, &r->job->e));
+    if (signal && next < r->end && !step->stops) r->stop = signal;
+    return WEFT_OK;
+  }
   return saver_step(r->saver, step, next, *r->cli->stop, &r->job->e);
 }
 
 const StopFlag *run_ckpt_stop(const RunCkpt *r) {
-  return r->saver ? saver_stop(r->saver) : r->cli->stop;
+  return r->saver ? saver_stop(r->saver) : &r->stop;
 }
 
 weft_status run_ckpt_end(RunCkpt *r, weft_status st) {
-  if (r->saver) r->signal = *saver_stop(r->saver);
+  r->signal = *run_ckpt_stop(r);
   if (r->saver && st == WEFT_OK) st = saver_finish(r->saver, &r->job->e);
   if (r->saver && st == WEFT_OK)
     r->lost = (st = saver_lost(r->saver, &r->job->e)) != WEFT_OK;

@@ -18,8 +18,11 @@ typedef struct RunCkpt {
   ExportFolder weights; /* files beside the weights of save_consolidated */
   const RunFact *fact;  /* of this run */
   int nfact;
-  int signal; /* the signal that has ended the run after its state was saved; 0: none */
-  bool lost;  /* training has succeeded, but the last checkpoint could not be written */
+  Run *run;
+  int64_t end;   /* of its steps */
+  StopFlag stop; /* without a saver: the signal that one of the processes was sent */
+  int signal;    /* the signal that has ended the run after a step; 0: none */
+  bool lost; /* training has succeeded, but the last checkpoint could not be written */
   char *plan_text;
   size_t plan_bytes;
 } RunCkpt;
@@ -31,7 +34,8 @@ weft_status run_ckpt_find(RunCkpt *r, Session *s, JobFacts *f);
 weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end);
 /* After each step. */
 weft_status run_ckpt_step(RunCkpt *r, const StepResult *step, int64_t next);
-/* The flag that ends the loop over steps. */
+/* The flag that ends the loop over steps, on all processes after the same one; a signal
+ * in the last step cuts nothing short, and does not set it. */
 const StopFlag *run_ckpt_stop(const RunCkpt *r);
 /* Waits until a checkpoint in progress is written, unless the run has failed. WEFT_ERUN
  * if the last one could not be written: then `lost` is set and all processes end in

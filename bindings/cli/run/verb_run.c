@@ -84,7 +84,6 @@ static weft_status start(Training *t) {
   t->record.head.plan_hash = job_hash(&f);
   RunOptions o = {.trace = t->cli->trace != NULL,
                   .patience_s = j->plan.comm_timeout,
-                  .stop = j->plan.checkpoint.dir ? NULL : t->cli->stop,
                   .saves = j->plan.checkpoint.dir,
                   .fact = f.fact,
                   .nfact = f.n};
@@ -269,7 +268,7 @@ int verb_run(Cli *cli, Arena *arena) {
                  : processes_end_other(&t.ranks, st);
   if (st == WEFT_EINTR && *cli->stop) code = 128 + *cli->stop;
   if (t.ckpt.signal)
-    code = 128 + t.ckpt.signal; /* all ranks end with this code, their state saved */
+    code = 128 + t.ckpt.signal; /* all ranks end with this code, after the same step */
   session_close(&t.session, st != WEFT_OK && !in_order);
   record_close(&t.record);
   export_end(&t.export);
