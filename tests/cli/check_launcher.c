@@ -291,6 +291,21 @@ static Outcome run_script(const char *kind, const char *args) {
   return run_script_by("$weft", kind, args);
 }
 
+/* Its code is that of a run that failed, but it is told once, and no attempt is made;
+ * what changes it stands among the arguments of the script. */
+START_TEST(a_wrong_plan_is_not_tried) {
+  script_of(kinds[_i], "--set 'checkpoint={dir=\"ck\",every=1}'");
+  static const char *const wrong[] = {"--set mesh.tp=3", "--set=mesh.tp=3 --threads 1"};
+  for (int i = 0; i < LEN(wrong); i++) {
+    char args[80];
+    snprintf(args, sizeof args, "%s %s", _i == 2 ? "0 127.0.0.1" : "", wrong[i]);
+    Outcome o = run_script(kinds[_i], args);
+    ck_assert_msg(o.code == 1, "%d: %s", o.code, o.err);
+    ck_assert_msg(strstr(o.err, "mesh.tp") && !strstr(o.err, "attempt"), "%s", o.err);
+  }
+}
+END_TEST
+
 START_TEST(other_scripts_run) {
   const char *kind = _i ? "torchrun" : "slurm";
   const char *text = _i ? script_of(kind, "") : script_without_mpi();
@@ -316,21 +331,6 @@ START_TEST(rank_0_is_reached_by_its_name) {
       60,
       "bash -c 'export WORLD_SIZE=4 MASTER_ADDR=127.0.0.3 MASTER_PORT=%d WEFT_SECRET=w; "
       "for r in 1 2 3; do RANK=$r $weft run plan.lua --threads 1 --steps 2 -q & done; "
-/* Its code is that of a run that failed, but it is told once, and no attempt is made;
- * what changes it stands among the arguments of the script. */
-START_TEST(a_wrong_plan_is_not_tried) {
-  script_of(kinds[_i], "--set 'checkpoint={dir=\"ck\",every=1}'");
-  static const char *const wrong[] = {"--set mesh.tp=3", "--set=mesh.tp=3 --threads 1"};
-  for (int i = 0; i < LEN(wrong); i++) {
-    char args[80];
-    snprintf(args, sizeof args, "%s %s", _i == 2 ? "0 127.0.0.1" : "", wrong[i]);
-    Outcome o = run_script(kinds[_i], args);
-    ck_assert_msg(o.code == 1, "%d: %s", o.code, o.err);
-    ck_assert_msg(strstr(o.err, "mesh.tp") && !strstr(o.err, "attempt"), "%s", o.err);
-  }
-}
-END_TEST
-
       "RANK=0 MASTER_ADDR=0x7f000002 exec $weft run plan.lua --threads 1 --steps 2'",
       21000 + getpid() % 9000);
   ck_assert_msg(o.code == 0, "%s", o.err);
@@ -535,6 +535,30 @@ START_TEST(traces_show_all_ranks) {
 }
 END_TEST
 
+/* What a run has done until it was interrupted is shown, with and without a checkpoint;
+ * an export, which is none of a trained model, is told not to be there. */
+START_TEST(traces_of_interrupted_runs) {
+  const char *const ways[] = {"--export e", "--set 'checkpoint={dir=\"ck\",every=0}'",
+                              "--procs 4"};
+  put_plan();
+  for (int i = 0; i < LEN(ways); i++) {
+    Process p =
+        process_start(60, "$weft run plan.lua --threads 1 --trace t.json %s", ways[i]);
+    ck_assert(process_wait_for(&p, p.out, "step"));
+    kill(p.pid, SIGINT);
+    Outcome o = process_end(&p);
+    ck_assert_msg(o.code == 130, "code %d: %s", o.code, o.err);
+    ck_assert_int_eq(!strstr(o.err, "weft: warning: e: nothing was exported"), i != 0);
+    json_error_t why;
+    json_t *all = json_load_file(scratch_path("t.json"), 0, &why);
+    ck_assert_msg(all != NULL, "%s: line %d: %s", o.err, why.line, why.text);
+    ck_assert_int_gt(json_array_size(json_object_get(all, "traceEvents")), 20);
+    json_decref(all);
+    ck_assert_int_eq(remove(scratch_path("t.json")), 0);
+  }
+}
+END_TEST
+
 Suite *launcher_suite(void);
 Suite *launcher_suite(void) {
   Suite *s = suite_create("launcher");
@@ -544,10 +568,12 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, processes_are_as_threads);
   tcase_add_test(t, another_number_is_refused);
   tcase_add_test(t, signals_are_passed_on);
+  tcase_add_test(t, the_second_signal_ends_a_step);
   tcase_add_test(t, what_is_not_set_is_told);
   tcase_add_test(t, tcp_between_machines_is_warned_of);
   tcase_add_loop_test(t, scripts_can_be_read, 0, LEN(kinds));
   tcase_add_loop_test(t, scripts_go_on, 0, LEN(kinds));
+  tcase_add_loop_test(t, a_wrong_plan_is_not_tried, 0, LEN(kinds));
   tcase_add_test(t, sbatch_asks_for_machines);
   tcase_add_loop_test(t, scripts_of_mpi_run, 0, 2);
   tcase_add_test(t, scripts_of_mpi_save_in_time);
@@ -559,8 +585,7 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, scripts_go_on_without_a_rank);
   tcase_add_test(t, one_kind_of_script);
   tcase_add_loop_test(t, traces_show_all_ranks, 0, LEN(ways));
+  tcase_add_test(t, traces_of_interrupted_runs);
   suite_add_tcase(s, t);
   return s;
 }
-  tcase_add_loop_test(t, a_wrong_plan_is_not_tried, 0, LEN(kinds));
-  tcase_add_test(t, the_second_signal_ends_a_step);

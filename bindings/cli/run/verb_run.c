@@ -220,6 +220,30 @@ static weft_status begin_export(Training *t) {
                       &t->job.e);
 }
 
+/* A run that a signal has ended after a step, on all ranks after the same one, has a
+ * trace of the steps that it took. Other errors keep the words of their own. */
+static weft_status write_trace(Training *t, weft_status st) {
+  weft_error e = NO_ERROR;
+  char text[900];
+  bool orderly = st == WEFT_OK || (st == WEFT_EINTR && *run_ckpt_stop(&t->ckpt));
+  if (st == WEFT_OK) return run_trace(t->session.run, t->cli->trace, &t->job.e);
+  if (orderly && run_trace(t->session.run, t->cli->trace, &e) == WEFT_OK) return st;
+  snprintf(text, sizeof text, "%s: the trace was not written%s%s", t->cli->trace,
+           e.text[0] ? ": " : ", as the run did not end in order", e.text);
+  if (t->first) warn(t, text);
+  return st;
+}
+
+/* The files of an export are those of a model that has been trained. */
+static void warn_of_export(Training *t) {
+  const char *dir = t->job.plan.checkpoint.dir;
+  if (!t->first) return;
+  warn(t, arena_printf(
+              t->job.arena,
+              "%s: nothing was exported, as the run has not taken all its steps%s",
+              t->cli->export, dir ? "; weft ckpt export does it from a checkpoint" : ""));
+}
+
 static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(job_start(&t->job, cli, arena, cli->arg[0]));
   TRY(start(t));
@@ -239,9 +263,9 @@ static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   if (st == WEFT_OK) tell_sources(t);
   if (st == WEFT_OK && cli->export)
     st = run_export(t->session.run, &t->export.out, &t->job.e);
-  if (st == WEFT_OK && t->cli->trace)
-    st = run_trace(t->session.run, t->cli->trace, &t->job.e);
-  return st;
+  else if (cli->export)
+    warn_of_export(t);
+  return cli->trace ? write_trace(t, st) : st;
 }
 
 static void clear_line(void *ud) {
