@@ -314,7 +314,8 @@ docs/sweeps.md. Ctrl-C ends the sweep; the script continues with the finished ro
 Options may follow the script; arguments after -- are the script's.
 
   --csv FILE         the best rows as CSV, written at the end
-  --jsonl FILE       every point as a line of JSON, written as it is done
+  --jsonl FILE       every point as a line of JSON, written as it is done; neither replaces a
+                     file that is there
   --resume FILE      continue such a file, or create it
   --data DIR         data and models of plans may be below DIR as well
   --json             one object with the best rows; what the script prints goes to the

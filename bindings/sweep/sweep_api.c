@@ -129,6 +129,14 @@ static int writable(lua_State *L) {
   return check(L, file_check(luaL_checkstring(L, 1), false, &e), &e);
 }
 
+/* filled(file): whether it is a file, and no device, in which something is. */
+static int filled(lua_State *L) {
+  struct stat is;
+  bool file = stat(luaL_checkstring(L, 1), &is) == 0 && S_ISREG(is.st_mode);
+  lua_pushboolean(L, file && is.st_size > 0);
+  return 1;
+}
+
 /* json(table): one line, keys sorted. */
 static int json(lua_State *L) {
   Text *t = script_push_text(L);
@@ -292,12 +300,14 @@ static int shield(lua_State *L) {
 void sweep_open(lua_State *L) {
   static const luaL_Reg plan[] = {
       {"fields", fields}, {"path", path}, {"copy", copy}, {NULL, NULL}};
-  static const luaL_Reg core[] = {
-      {"points", sweep_points}, {"is_plan", is_plan},  {"wrong", wrong},
-      {"read", read_file},      {"write", write_file}, {"writable", writable},
-      {"json", json},           {"parse", parse},      {"files", files},
-      {"progress", progress},   {"wanted", wanted},    {"give", give},
-      {"clock", seconds},       {"shield", shield},    {NULL, NULL}};
+  static const luaL_Reg core[] = {{"points", sweep_points}, {"is_plan", is_plan},
+                                  {"wrong", wrong},         {"read", read_file},
+                                  {"write", write_file},    {"writable", writable},
+                                  {"filled", filled},       {"json", json},
+                                  {"parse", parse},         {"files", files},
+                                  {"progress", progress},   {"wanted", wanted},
+                                  {"give", give},           {"clock", seconds},
+                                  {"shield", shield},       {NULL, NULL}};
   luaL_newlib(L, plan);
   library_provide(L, "sweep/plan");
   luaL_newlib(L, core);

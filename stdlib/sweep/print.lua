@@ -118,11 +118,15 @@ local function quoted(v)
   return '"' .. gsub(v, '"', '""') .. '"'
 end
 
-function print.csv(r)
-  local out, line = {}, {}
+function print.header(r)
+  local line = {}
   for i, x in ipairs(r.grid) do line[i] = quoted(x.path) end
   for _, name in ipairs(figures) do line[#line + 1] = quoted(name) end
-  out[1] = table.concat(line, ",")
+  return table.concat(line, ",")
+end
+
+function print.csv(r)
+  local out, line = { print.header(r) }, {}
   for _, b in ipairs(r.best) do
     local choice = grid.choice(r.grid, b.point)
     line = {}

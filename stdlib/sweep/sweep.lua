@@ -59,6 +59,21 @@ local function read_files(o)
   return files
 end
 
+-- What another sweep has written, or somebody else, is not replaced; a sweep that is taken up
+-- writes its own table again.
+local function check_files(r)
+  local csv, rows = r.files.csv, r.files.jsonl
+  if csv then core.writable(csv) end
+  if rows and core.filled(rows) then
+    core.wrong(rows, format("exists and is not empty: resume goes on with the rows of a sweep "
+      .. "(weft sweep --resume %s); or give another name, or remove it", rows))
+  end
+  if not csv or not core.filled(csv) then return end
+  local head = print.header(r) .. "\n"
+  if r.files.resume and string.sub(core.read(csv), 1, #head) == head then return end
+  core.wrong(csv, "exists and is not empty; give another name, or remove it first")
+end
+
 -- Bounds are to choose by: what is kept is exact.
 local function check_bounds(r)
   if r.given then failf "bounds needs a plan or a file, not a function" end
@@ -327,7 +342,7 @@ end
 return function(o)
   expected(o, "table", "sweep")
   local r = read_options(o)
-  if r.files.csv then core.writable(r.files.csv) end
+  check_files(r)
   local shield <close> = core.shield()
   choose(r, shield)
   local sizes = {}

@@ -497,6 +497,19 @@ static void interrupt_sweep(const char *plan) {
       scratch_arena,
       SWEEP
       "local p, n = weft.load(P), {}\nfor i = 1, 2000 do n[i] = 16 * i end\n"
+  /* Neither the rows of a sweep nor anything else is replaced; a sweep that is taken up
+   * has its own table, but none of another grid. */
+  o = script("sweep --jsonl whole.jsonl", BIG);
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_msg(strstr(o.err, "weft sweep --resume whole.jsonl"), "%s", o.err);
+  ck_assert_str_eq(scratch_get(scratch_path("whole.jsonl")), whole);
+  o = script("sweep --csv whole.csv", BIG);
+  ck_assert_msg(o.code == 2 && strstr(o.err, "whole.csv: "), "%d %s", o.code, o.err);
+  o = script("sweep --resume whole.jsonl --csv note.txt", BIG);
+  ck_assert_msg(o.code == 2 && strstr(o.err, "note.txt: "), "%d %s", o.code, o.err);
+  ck_assert_str_eq(scratch_get(scratch_path("note.txt")), "hello");
+  o = script("sweep --resume whole.jsonl --csv whole.csv", BIG);
+  ck_assert_msg(o.code == 0, "%d %s", o.code, o.err);
       "local r = weft.sweep { plan = %s, jsonl = 'i.jsonl', score = 'peak_gib', over = "
       "{\n"
       "  { 'batch.global', table.unpack(n) }, { 'mesh.tp', 1, 2, 4 }, { 'mesh.pp', 1, 2 "
