@@ -93,15 +93,17 @@ end
 
 local function last_part(path) return match(path, "[^.]*$") end
 
--- The last part of a path where no other axis and no column has it.
+-- `short`: the last part of a path where no other axis has it, as points have it; `name`, for
+-- tables and rows: where no column has it, either.
 local function name_axes(g)
   for i, x in ipairs(g) do
     local last = last_part(x.path)
-    local taken = figures.column[last] or match(last, '^"') or match(last, "%]")
+    local taken = match(last, '^"') or match(last, "%]")
     for k, other in ipairs(g) do
       taken = taken or k ~= i and last == last_part(other.path)
     end
-    x.name = taken and x.path or last
+    x.short = taken and x.path or last
+    x.name = figures.column[last] and x.path or x.short
   end
 end
 
@@ -146,6 +148,30 @@ function grid.fields(g, point)
     t[x.path], t[x.name], point = v, v, point // x.n
   end
   return t
+end
+
+-- A name that is none would be nil, for which a condition is false of all points alike.
+local function axes_only(g)
+  local names = {}
+  for _, x in ipairs(g) do names[x.short], names[x.path] = true, true end
+  return { __index = function(_, key)
+    local near = type(key) == "string" and suggest(key, keys(names))
+    error(format("there is no axis '%s'%s", plain(key),
+      near and format(" (did you mean '%s'?)", near) or ""), 2)
+  end }
+end
+
+-- What functions of a script get that are asked about a point.
+function grid.point(g, point)
+  local t = grid.fields(g, point)
+  for _, x in ipairs(g) do t[x.short] = t[x.path] end
+  return t
+end
+
+-- For conditions. Functions of plans may keep a point, which is plain data there.
+function grid.strict_point(g, point)
+  g.meta = g.meta or axes_only(g)
+  return setmetatable(grid.point(g, point), g.meta)
 end
 
 -- ---- weft.grid ----

@@ -118,7 +118,7 @@ local function choose(r, shield)
   if r.where then
     todo = {}
     for point = 0, r.grid.points - 1 do
-      if shield:call(r.where, grid.fields(r.grid, point)) then todo[#todo + 1] = point end
+      if shield:call(r.where, grid.strict_point(r.grid, point)) then todo[#todo + 1] = point end
     end
     if #todo == 0 then
       failf("where() leaves none of %s", text.plural(r.grid.points, "point"))
@@ -214,7 +214,7 @@ end
 
 -- plan = function(point): nil and perhaps reasons, or what a plan can be.
 local function judge_given(r, shield, points, i)
-  local ok, plan, why = shield:try(points, r.plan, grid.fields(r.grid, r.point(i)))
+  local ok, plan, why = shield:try(points, r.plan, grid.point(r.grid, r.point(i)))
   if not ok then return end
   if type(plan) == "string" or type(plan) == "table" or core.is_plan(plan) then
     points:judge(i, plan)

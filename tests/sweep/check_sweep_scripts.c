@@ -90,6 +90,19 @@ START_TEST(order_of_microbatches) {
 }
 END_TEST
 
+/* A point has no figures yet, whose names its axes may have. */
+START_TEST(names_of_axes) {
+  says("local r = weft.sweep { plan = P, score = 'peak_gib',\n"
+       "  where = function(p) return p.tp * p.dp == 8 and p['mesh.dp'] == p.dp end,\n"
+       "  over = { { 'mesh.tp', 1, 2, 4 }, { 'mesh.pp', 1 }, { 'mesh.dp', 2, 4, 8 } } }\n"
+       "print(r.judged, r[1].tp * r[1].dp, r[1].tp * r[1]['mesh.dp'])\n",
+       "3\t8\t8\n");
+  refused("weft.sweep { plan = P, over = { { 'mesh.tp', 1 } },\n"
+          "  where = function(p) return p.tpp == 1 end }",
+          1, "s.lua:4: there is no axis 'tpp' (did you mean 'tp'?)");
+}
+END_TEST
+
 START_TEST(options) {
   says("local r = weft.sweep { plan = P, keep = 2, score = function(row)\n"
        "    if row.tp == 1 then return nil end\n    return -row.pp end,\n"
@@ -413,8 +426,8 @@ START_TEST(bad_input) {
        "16 }, model = weft.model { function(g) end, t = t } }, over = { { 'batch.micro', "
        "1, 2 } } }",
        1, "2  plan: a table in the plan is nested too deeply to be compared"},
-      {"weft.sweep { plan = P, " OVER ", where = function(p) return p.q.r end }", 1,
-       "attempt to index a nil value"},
+      {"weft.sweep { plan = P, " OVER ", where = function(p) return p.tp.q.r end }", 1,
+       "attempt to index a number value"},
   };
   for (int i = 0; i < LEN(all); i++) refused(all[i].text, all[i].code, all[i].err);
 }
@@ -484,19 +497,6 @@ START_TEST(resume) {
   o = script("sweep --resume new.jsonl", BIG);
   ck_assert_int_eq(o.code, 0);
   ck_assert_str_eq(scratch_get(scratch_path("new.jsonl")), whole);
-  o = script("sweep --csv x.csv", BIG BIG);
-  ck_assert_int_eq(o.code, 1);
-  ck_assert_ptr_nonnull(strstr(o.err, "are those of the first"));
-}
-END_TEST
-
-/* Ctrl-C: what is done stands, the script goes on, and the exit code tells. A point that
- * was at work is no judgement. */
-static void interrupt_sweep(const char *plan) {
-  const char *text = arena_printf(
-      scratch_arena,
-      SWEEP
-      "local p, n = weft.load(P), {}\nfor i = 1, 2000 do n[i] = 16 * i end\n"
   /* Neither the rows of a sweep nor anything else is replaced; a sweep that is taken up
    * has its own table, but none of another grid. */
   o = script("sweep --jsonl whole.jsonl", BIG);
@@ -510,6 +510,19 @@ static void interrupt_sweep(const char *plan) {
   ck_assert_str_eq(scratch_get(scratch_path("note.txt")), "hello");
   o = script("sweep --resume whole.jsonl --csv whole.csv", BIG);
   ck_assert_msg(o.code == 0, "%d %s", o.code, o.err);
+  o = script("sweep --csv x.csv", BIG BIG);
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_ptr_nonnull(strstr(o.err, "are those of the first"));
+}
+END_TEST
+
+/* Ctrl-C: what is done stands, the script goes on, and the exit code tells. A point that
+ * was at work is no judgement. */
+static void interrupt_sweep(const char *plan) {
+  const char *text = arena_printf(
+      scratch_arena,
+      SWEEP
+      "local p, n = weft.load(P), {}\nfor i = 1, 2000 do n[i] = 16 * i end\n"
       "local r = weft.sweep { plan = %s, jsonl = 'i.jsonl', score = 'peak_gib', over = "
       "{\n"
       "  { 'batch.global', table.unpack(n) }, { 'mesh.tp', 1, 2, 4 }, { 'mesh.pp', 1, 2 "
@@ -610,6 +623,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_test(t, rows);
+  tcase_add_test(t, names_of_axes);
   tcase_add_test(t, options);
   tcase_add_test(t, rows_of_experts);
   tcase_add_test(t, order_of_microbatches);
