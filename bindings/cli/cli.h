@@ -130,6 +130,10 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
             void *ud);
 
+/* Reports an error without a job, as the verb prints errors, and returns the exit code.
+ */
+int verb_fails(const Cli *cli, Arena *arena, const weft_error *e);
+
 /* ---- lua.c ---- */
 /* Runs a script; errors go to stderr. */
 weft_status run_script(struct lua_State *L, const Cli *cli, const char *path);

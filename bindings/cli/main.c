@@ -84,16 +84,6 @@ static int unknown_verb(const char *name) {
   return weft_exit_code(WEFT_EUSAGE);
 }
 
-static int usage_error(Cli *cli, Arena *arena, const weft_error *e) {
-  if (!is_rank0(cli)) return weft_exit_code(e->code);
-  if (!cli->json) {
-    report_error("%s", e->text);
-    return weft_exit_code(e->code);
-  }
-  Job j = {.arena = arena, .d = {.arena = arena}, .e = *e};
-  return job_end(&j, cli, e->code, NULL, NULL);
-}
-
 static weft_status count_arguments(const Cli *cli, weft_error *e) {
   const Verb *v = cli->verb;
   if (v->takes != TAKES_NONE && v->args[0] != '[' && cli->narg == 0)
@@ -126,7 +116,7 @@ static int run_verb(Cli *cli, int argc, char **argv) {
     code = print_verb_help(cli->verb);
   } else {
     if (st == WEFT_OK) st = count_arguments(cli, &e);
-    code = st == WEFT_OK ? cli->verb->run(cli, arena) : usage_error(cli, arena, &e);
+    code = st == WEFT_OK ? cli->verb->run(cli, arena) : verb_fails(cli, arena, &e);
   }
   arena_free(arena);
   return code;

@@ -71,3 +71,13 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
   job_free(j);
   return weft_exit_code(st);
 }
+
+int verb_fails(const Cli *cli, Arena *arena, const weft_error *e) {
+  if (!is_rank0(cli)) return weft_exit_code(e->code);
+  if (!cli->json) {
+    report_error("%s%s%s", e->file, *e->file ? ": " : "", e->text);
+    return weft_exit_code(e->code);
+  }
+  Job j = {.arena = arena, .d = {.arena = arena}, .e = *e};
+  return job_end(&j, cli, e->code, NULL, NULL);
+}

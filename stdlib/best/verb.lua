@@ -66,7 +66,7 @@ local function wrong(why)
       x.path or "", x.message)
   end
   out[#out + 1] = ""
-  return { ok = false, text = table.concat(out, "\n"), json = { errors = why } }
+  return { ok = false, text = table.concat(out, "\n"), errors = why }
 end
 
 local function comment(v, file)

@@ -77,6 +77,16 @@ local function object_of(rows)
   return { { "type", "object" }, { "properties", properties }, { "required", { list = required } } }
 end
 
+-- A verb whose object stands alone prints the frame where there is none, with a result of null.
+local function alone(section)
+  local rows = {}
+  for i, row in ipairs(members.frame) do
+    rows[i] = row[1] == "command" and { "command", string.match(section[1], "^%a+") }
+      or row[1] == "result" and { "result", "null" } or row
+  end
+  return { { "anyOf", { list = { object_of(section[2]), object_of(rows) } } } }
+end
+
 -- In the frame, the result is that of the verb, or null.
 local function framed(section)
   local rows = {}
@@ -112,7 +122,7 @@ return function()
   local defs, any = {}, {}
   for _, section in ipairs(members.sections) do
     local name = string.gsub(section[1], "[ -]+", "-")
-    defs[#defs + 1] = { name, section.bare and object_of(section[2]) or framed(section) }
+    defs[#defs + 1] = { name, section.bare and alone(section) or framed(section) }
     any[#any + 1] = { { "$ref", "#/$defs/" .. name } }
   end
   local out = {}

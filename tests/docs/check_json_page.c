@@ -120,6 +120,11 @@ static const char plan[] =
     "  mesh = { dp = 2 }, batch = { global = 4, seq = 16 }, train = { steps = 1 },\n"
     "  checkpoint = { dir = 'ckpt', every = 1 } }\n";
 
+static const char wrong_plan[] =
+    "local weft = require 'weft'\n"
+    "return weft.plan { model = weft.model 'llama-tiny', mesh = { tp = 3 },\n"
+    "  batch = { global = 4, seq = 16 } }\n";
+
 /* The folder in which the commands run: the tree's plans, and a plan with a checkpoint.
  */
 static void folder(void) {
@@ -189,9 +194,22 @@ END_TEST
 /* What is printed of a wrong plan is that, too; and something else is not. */
 START_TEST(the_schema_tells_them_apart) {
   static const char *const commands[] = {"check plan.lua --set mesh.tp=3",
-                                         "check none.lua", "sweep plan.lua",
-                                         "run plan.lua --set train.step=1"};
+                                         "check none.lua",
+                                         "sweep plan.lua",
+                                         "run plan.lua --set train.step=1",
+                                         "run plan.lua --procs 3",
+                                         "diff plan.lua wrong.lua",
+                                         "diff plan.lua none.lua",
+                                         "diff plan.lua",
+                                         "report none.lua",
+                                         "import none.yaml",
+                                         "export wrong.lua --to deepspeed",
+                                         "export plan.lua --to deepspeed -o plan.lua",
+                                         "best plan.lua",
+                                         "best wrong.lua",
+                                         "best none.lua"};
   folder();
+  scratch_put("wrong.lua", wrong_plan, strlen(wrong_plan));
   read_schema();
   for (int i = 0; i < LEN(commands); i++) {
     Outcome o = process_run(30, "$weft %s --json", commands[i]);
@@ -202,7 +220,8 @@ START_TEST(the_schema_tells_them_apart) {
     ck_assert_msg(!wrong, "%s", wrong);
     ck_assert_ptr_nonnull(fault(schema_of("explain"), doc, verb));
     json_object_set_new(doc, "error_count", json_string("1"));
-    ck_assert_str_eq(fault(schema_of(verb), doc, "x"), "x.error_count is no integer");
+    ck_assert_ptr_nonnull(
+        strstr(fault(schema_of(verb), doc, "x"), "x.error_count is no integer"));
     json_object_del(doc, "error_count");
     ck_assert_str_eq(fault(schema_of(verb), doc, "x"), "x has no error_count");
     json_decref(doc);

@@ -20,7 +20,37 @@ typedef struct Convert {
   void (*provide)(lua_State *L);
   weft_status st; /* of what is written; an error that Lua raises is WEFT_EFILE */
   weft_error e;
+  Job job;   /* has the diagnostics of --json */
+  bool told; /* --json has printed its object */
 } Convert;
+
+/* ---- diagnostics ---- */
+
+static const char *text_at(lua_State *L, Arena *a, const char *key) {
+  lua_getfield(L, -1, key);
+  const char *s = lua_tostring(L, -1);
+  s = s ? arena_str(a, s) : NULL;
+  lua_pop(L, 1);
+  return s;
+}
+
+/* The list on top, as those of a plan. */
+static void take_diags(lua_State *L, Diags *d) {
+  Arena *a = d->arena;
+  for (int i = 1; lua_rawgeti(L, -1, i) == LUA_TTABLE; i++, lua_pop(L, 1)) {
+    const char *severity = text_at(L, a, "severity"), *code = text_at(L, a, "code");
+    const char *path = text_at(L, a, "path"), *message = text_at(L, a, "message");
+    bool warns = severity && str_eq(severity, "warning");
+    Diag *g = (warns ? diag_warn : diag_error)(d, code ? code : "plan", path ? path : "",
+                                               "%s", message ? message : "");
+    g->suggestion = text_at(L, a, "suggestion");
+    g->file = text_at(L, a, "file");
+    lua_getfield(L, -1, "line");
+    g->line = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
 
 /* ---- the command line ---- */
 
@@ -75,7 +105,14 @@ static void print_field(FILE *f, lua_State *L, const char *name) {
   lua_pop(L, 1);
 }
 
-static void print_json(lua_State *L) {
+static void print_json(lua_State *L, Convert *c) {
+  if (lua_getfield(L, -1, "json") == LUA_TNIL) {
+    if (lua_getfield(L, -2, "errors") == LUA_TTABLE) take_diags(L, &c->job.d);
+    lua_pop(L, 2);
+    return;
+  }
+  lua_pop(L, 1);
+  c->told = true;
   Text *t = script_push_text(L);
   Json out = {.out = t, .pretty = true};
   lua_getfield(L, -2, "json");
@@ -156,7 +193,7 @@ static void give(lua_State *L, Convert *c) {
   lua_settop(L, result);
   if (cli->html) write_page(L, c);
   if (cli->json) {
-    print_json(L);
+    print_json(L, c);
     return;
   }
   bool both = ok && document && !cli->output;
@@ -210,6 +247,16 @@ static weft_status status_of(lua_State *L, int code, const Cli *cli) {
   return st != WEFT_EPLAN || reasons_of_plan(L, -1) ? st : WEFT_EFILE;
 }
 
+/* The error on top, for the frame of --json. */
+static void keep_failure(lua_State *L, Convert *c) {
+  if (reasons_of_plan(L, -1)) {
+    take_diags(L, &c->job.d);
+    return;
+  }
+  err_set(&c->e, c->st, "%s", luaL_tolstring(L, -1, NULL));
+  lua_pop(L, 1);
+}
+
 /* The report of a wrong plan has lines of its own, as weft check prints them. */
 static void print_failure(lua_State *L) {
   bool of_plan = reasons_of_plan(L, -1);
@@ -225,29 +272,34 @@ static void print_failure(lua_State *L) {
   print_text(stderr, &t);
 }
 
-int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L)) {
+static int end(Convert *c) {
+  if (c->cli->json && c->st != WEFT_OK && !c->told) {
+    c->job.e = c->e;
+    return job_end(&c->job, c->cli, c->st, NULL, NULL);
+  }
+  if (c->e.text[0]) report_error("%s%s%s", c->e.file, *c->e.file ? ": " : "", c->e.text);
+  return weft_exit_code(c->st);
+}
+
+int convert_run(Cli *cli, Arena *arena, const char *name, void (*provide)(lua_State *L)) {
   Convert c = {.cli = cli, .name = name, .provide = provide};
+  c.job = (Job){.arena = arena, .d = {.arena = arena}, .e = NO_ERROR};
   err_clear(&c.e);
   ScriptHost host = script_host_of(cli);
   c.st = output_is_free(cli, &c.e);
-  if (c.st != WEFT_OK) {
-    report_error("%s%s%s", c.e.file, *c.e.file ? ": " : "", c.e.text);
-    return weft_exit_code(c.st);
-  }
-  lua_State *L = script_new(&host);
-  if (!L) {
-    report_error("out of memory");
-    return weft_exit_code(WEFT_ENOMEM);
-  }
+  lua_State *L = c.st == WEFT_OK ? script_new(&host) : NULL;
+  if (c.st == WEFT_OK && !L) c.st = err_set(&c.e, WEFT_ENOMEM, "out of memory");
+  if (!L) return end(&c);
   lua_pushcfunction(L, convert);
   lua_pushlightuserdata(L, &c);
   int code = lua_pcall(L, 1, 0, 0);
   if (code != LUA_OK) {
     c.st = status_of(L, code, cli);
-    print_failure(L);
-  } else if (c.e.text[0]) {
-    report_error("%s%s%s", c.e.file, *c.e.file ? ": " : "", c.e.text);
+    if (cli->json && !c.told)
+      keep_failure(L, &c);
+    else
+      print_failure(L);
   }
   lua_close(L);
-  return weft_exit_code(c.st);
+  return end(&c);
 }

@@ -20,12 +20,15 @@
  *   document  what is made, for -o or the standard output; nil: nothing
  *   files     instead, a list of { name =, text = } for the folder -o
  *   text      what is said; aside: on the standard error
- *   json      what --json prints in the place of both
+ *   json      what --json prints in the place of both; nil: the frame of other verbs
+ *   errors    then a list of diagnostics for it
  *   page      what is written to --html, also if it is not ok
  *   interrupted   it was cut short by Ctrl-C, and this is what there was
  *
- * An error that it raises is that of a file. Returns the exit code. */
-int convert_run(Cli *cli, const char *name, void (*provide)(lua_State *L));
+ * An error that it raises is that of a file. With --json a verb that fails before there
+ * is an object prints the frame of other verbs, with the diagnostics. Returns the exit
+ * code. */
+int convert_run(Cli *cli, Arena *arena, const char *name, void (*provide)(lua_State *L));
 
 /* ---- plan_picture.c ---- */
 /* Provides plan_picture(plan, whether by the clock): the timeline of its schedule as an

@@ -3,5 +3,5 @@
 #include "convert.h"
 
 int verb_import(Cli *cli, Arena *arena) {
-  return convert_run(cli, "import/import", plan_facts_provide);
+  return convert_run(cli, arena, "import/import", plan_facts_provide);
 }

@@ -2,5 +2,5 @@
 #include "convert.h"
 
 int verb_best(Cli *cli, Arena *arena) {
-  return convert_run(cli, "best/verb", plan_facts_provide);
+  return convert_run(cli, arena, "best/verb", plan_facts_provide);
 }

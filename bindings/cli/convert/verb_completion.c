@@ -103,5 +103,5 @@ static void provide(lua_State *L) {
 }
 
 int verb_completion(Cli *cli, Arena *arena) {
-  return convert_run(cli, "completion/completion", provide);
+  return convert_run(cli, arena, "completion/completion", provide);
 }

@@ -3,5 +3,5 @@
 #include "convert.h"
 
 int verb_export(Cli *cli, Arena *arena) {
-  return convert_run(cli, "export/export", plan_facts_provide);
+  return convert_run(cli, arena, "export/export", plan_facts_provide);
 }

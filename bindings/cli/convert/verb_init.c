@@ -16,5 +16,5 @@ static void provide(lua_State *L) {
 
 int verb_init(Cli *cli, Arena *arena) {
   cli->output = cli->arg[0];
-  return convert_run(cli, "first/first", provide);
+  return convert_run(cli, arena, "first/first", provide);
 }

@@ -7,4 +7,6 @@ static void provide(lua_State *L) {
   plan_picture_provide(L);
 }
 
-int verb_report(Cli *cli, Arena *arena) { return convert_run(cli, "fits/fits", provide); }
+int verb_report(Cli *cli, Arena *arena) {
+  return convert_run(cli, arena, "fits/fits", provide);
+}

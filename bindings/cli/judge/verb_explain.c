@@ -26,9 +26,11 @@ int verb_explain(Cli *cli, Arena *arena) {
   const DiagCode *code = cli->narg ? diag_code(name) : diag_codes(&n);
   if (!code) {
     const char *near = diag_code_near(name);
-    report_error("there is no code \"%s\"%s%s%s", name, near ? " (did you mean \"" : "",
-                 near ? near : "; weft explain lists them", near ? "\"?)" : "");
-    return weft_exit_code(WEFT_EUSAGE);
+    weft_error e = NO_ERROR;
+    err_set(&e, WEFT_EUSAGE, "there is no code \"%s\"%s%s%s", name,
+            near ? " (did you mean \"" : "", near ? near : "; weft explain lists them",
+            near ? "\"?)" : "");
+    return verb_fails(cli, arena, &e);
   }
   if (cli->json) {
     print_json(code, cli->narg ? 1 : n);

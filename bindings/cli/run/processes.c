@@ -109,8 +109,7 @@ static weft_status choose_threads(Processes *p, int64_t world) {
 bool processes_start(Cli *cli, Arena *arena, int *code) {
   weft_error e = NO_ERROR;
   if (procs_for_gpus(cli, arena, &e) != WEFT_OK) {
-    report_error("%s", e.text);
-    *code = weft_exit_code(e.code);
+    *code = verb_fails(cli, arena, &e);
     return true;
   }
   if (cli->procs <= 0 || getenv("WEFT_PROCS")) return false;

@@ -227,6 +227,5 @@ int run_procs(Cli *cli, Arena *arena) {
   if (st == WEFT_OK) st = start_all(&p, &e);
   look_on(&p, fds);
   if (st == WEFT_OK) return p.code;
-  report_error("%s", e.text);
-  return weft_exit_code(st);
+  return verb_fails(cli, arena, &e);
 }
