@@ -17,6 +17,8 @@ local setting = "{key: string, place: string, value?: " .. scalar .. ", what?: s
 local difference = "{field: string, here?: " .. scalar .. ", there?: " .. scalar .. "}"
 local speed = "{flops: number, backend: string, widened: boolean}"
 local source = "[{name: string, loss: number|null, tokens: integer}]"
+local sample = "{prompt: integer, tokens: [integer], text?: string, ended: string}"
+local turn = "{question: string, prompt: integer, tokens: [integer], text?: string, ended: string}"
 local parts = "[{in: string, what: string, a: number, b: number}]"
 
 local frame = {
@@ -120,10 +122,12 @@ local sections = {
     { "world", "integer", "ranks" },
   } },
   { "sample", {
-    { "prompt", "integer", "tokens of it" },
-    { "tokens", "[integer]", "ids of the prompt and what follows" },
-    { "text", "string", "of what follows" },
-    { "ended", "string", "by what" },
+    { "prompt?", "integer", "tokens of it; of one prompt, as the next three" },
+    { "tokens?", "[integer]", "ids of the prompt and what follows" },
+    { "text?", "string", "of what follows" },
+    { "ended?", "string", "by what" },
+    { "samples?", "[" .. sample .. "]", "of several prompts: these four of each" },
+    { "turns?", "[" .. turn .. "]", "with `--chat`: these four of each answer, and the `question`" },
   } },
   { "ckpt ls", { { "checkpoints", "[{name: string, step: integer, plan: string, mesh: string|" .. sizes .. ", saved_at: string, "
     .. "files: integer, bytes: integer, latest: boolean}]",
@@ -174,7 +178,7 @@ local sections = {
     { "plan, gpu", "string" },
     { "ranks", "integer" },
     { "room_gib", "number", "that a rank may have" },
-    { "best", layout .. "|null", "`layout`, the `fields` of a plan with it, `seconds` of a step between `low` and `high`, its "
+    { "best?", layout .. "|null", "`layout`, the `fields` of a plan with it, `seconds` of a step between `low` and `high`, its "
       .. "`bound`, `mfu`, `tokens_per_s_per_gpu`, `peak_gib`, `microbatches`, `classes` of time" },
     { "rows", "[" .. layout .. "]", "of the same, best first; from the second on with `behind`, `tie` and `why`" },
     { "others", "[{field: string, value?: " .. scalar .. ", behind: number, seconds: number, layouts: integer, "
@@ -184,8 +188,8 @@ local sections = {
     { "layouts", "integer", "that were looked at; what became of them is" },
     { "on_the_clock, forecast_slower, slower_by_bound, memory, memory_by_buffers, memory_beside, refused, unseen", "integer" },
     { "reasons", "[" .. reason .. "]", "of `code`, `path`, `message`, `count` of what was refused" },
-    { "least_forecast, forecast_error", "number",
-      "what the rest is expected to take at least; how far off expectations were" },
+    { "least_forecast?, forecast_error?", "number",
+      "what the rest is expected to take at least; how far off expectations were; absent where nothing was left, or expected" },
     { "interrupted", "boolean", "by Ctrl-C" },
     { "seconds", "number", "that the search took" },
     { "calibration?", "object", "see below" },
@@ -200,21 +204,25 @@ local sections = {
     { "file", "string" },
     { "fits", "boolean|null" },
     { "verdict", "string" },
-    { "gpu", "{name: string, room_bytes: number, assumed: boolean}", "`name`, `room_bytes`, `assumed`" },
-    { "mesh", "string", "as text" },
-    { "world", "integer" },
-    { "parameters", "integer" },
-    { "memory", "{worst_bytes: integer, free_bytes: number, pipeline_rank: integer, classes: [" .. class .. "]}",
+    { "settings?", "{system: string, translated: integer, no_effect: integer, not_expressible: [" .. setting .. "], "
+      .. "assumed: [{what: string, text: string}]}", "of a file of another system: what became of its settings" },
+    { "gpu?", "{name: string, room_bytes: number, assumed: boolean}",
+      "`name`, `room_bytes`, `assumed`; this and all below but `nearest` and `errors`: of a plan that compiles" },
+    { "mesh?", "string", "as text" },
+    { "world?", "integer" },
+    { "parameters?", "integer" },
+    { "memory?", "{worst_bytes: integer, free_bytes: number, pipeline_rank: integer, classes: [" .. class .. "]}",
       "of the worst rank, its `classes` of `name`, `bytes`" },
-    { "bubble", "number" },
-    { "proof", proof, "as of `weft check`" },
+    { "bubble?", "number" },
+    { "proof?", proof, "as of `weft check`" },
     { "nearest", "list", "layouts that fit, if this one does not" },
-    { "errors, warnings", "list" },
+    { "errors", "list" },
+    { "warnings?", "list" },
   } },
   { "import", bare = true, {
     { "ok", "boolean" },
     { "file, system", "string" },
-    { "plan", "string", "the Lua text" },
+    { "plan?", "string", "the Lua text; absent after an error" },
     { "translated, no_effect, not_expressible", "[" .. setting .. "]",
       "of `key`, `place`, `value` of a setting, and `what` became of it" },
     { "assumed", "[{what: string, text: string}]", "of `what`, `text`" },
@@ -222,8 +230,9 @@ local sections = {
   } },
   { "export", bare = true, {
     { "system", "string" },
-    { "settings, model, environment, schedule", "string", "texts of the files" },
-    { "not_said", "[" .. difference .. "]", "of `field`, `here`, `there`" },
+    { "settings?, model?, environment?, schedule?", "string", "texts of the files that there are" },
+    { "not_said?", "[" .. difference .. "]", "of `field`, `here`, `there`" },
+    { "error?", "string", "alone: why the system cannot say this plan" },
   } },
 }
 
