@@ -134,6 +134,10 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
  */
 int verb_fails(const Cli *cli, Arena *arena, const weft_error *e);
 
+/* Prints a warning of what a verb does; --json has it among the diagnostics of the job.
+ */
+void verb_warns(const Cli *cli, Job *j, const char *fmt, ...) PRINTF(3, 4);
+
 /* ---- lua.c ---- */
 /* Runs a script; errors go to stderr. */
 weft_status run_script(struct lua_State *L, const Cli *cli, const char *path);

@@ -81,3 +81,13 @@ int verb_fails(const Cli *cli, Arena *arena, const weft_error *e) {
   Job j = {.arena = arena, .d = {.arena = arena}, .e = *e};
   return job_end(&j, cli, e->code, NULL, NULL);
 }
+
+void verb_warns(const Cli *cli, Job *j, const char *fmt, ...) {
+  va_list ap;
+  char text[1024];
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  report_error("warning: %s", text);
+  if (cli->json) diag_warn(&j->d, "run", "", "%s", text);
+}

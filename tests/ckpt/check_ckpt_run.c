@@ -458,6 +458,18 @@ START_TEST(checkpoints_are_converted_and_compared) {
 }
 END_TEST
 
+/* What differs is among the diagnostics of --json. */
+START_TEST(warnings_of_resuming_are_in_json) {
+  run(0, "--steps 2");
+  Outcome o = process_run(60, "$weft run plan.lua --threads 1 --resume auto --json --set "
+                              "train.steps=7 --set optimizer.lr=2e-3");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  has(o.out, "\"summary\": \"plan.train.steps: 6 in the checkpoint, 7 now");
+  has(o.out, "\"severity\": \"warning\"");
+  has(o.err, "weft: warning: plan.train.steps: 6 in");
+}
+END_TEST
+
 /* ---- signals ---- */
 
 static const struct {
@@ -633,6 +645,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, planned_bytes_are_those_of_states);
   tcase_add_test(c, checkpoints_are_converted_and_compared);
   tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));
+  tcase_add_test(c, warnings_of_resuming_are_in_json);
   tcase_add_test(c, a_signal_in_the_last_step_is_no_interruption);
   tcase_add_test(c, processes_write_and_go_on);
   tcase_add_test(c, a_signal_to_one_process_ends_all);

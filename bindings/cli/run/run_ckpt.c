@@ -17,7 +17,10 @@ static void say(void *ud, bool warning, const char *text) {
   RunCkpt *r = ud;
   if (!r->first || (!warning && r->cli->quiet)) return;
   r->make_room(r->ud);
-  report_error("%s%s", warning ? "warning: " : "", text);
+  if (warning)
+    verb_warns(r->cli, r->job, "%s", text);
+  else
+    report_error("%s", text);
 }
 
 /* ---- resuming ---- */

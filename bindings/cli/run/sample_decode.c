@@ -68,7 +68,8 @@ static weft_status run_token(Sample *s, int32_t token, int64_t at) {
   TRY(run_decode(s->run, token, at, s->logits, &s->job.e));
   s->had[s->nhad++] = token;
   const char *why = run_not_captured(s->run);
-  if (why) report_error("warning: steps are launched op by op from here on: %s", why);
+  if (why)
+    verb_warns(s->cli, &s->job, "steps are launched op by op from here on: %s", why);
   return WEFT_OK;
 }
 

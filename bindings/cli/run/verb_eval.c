@@ -55,22 +55,23 @@ static weft_status open_parameters(Evaluation *v) {
 
 /* What is divided by sequences or pairs is measured on whole steps, a blend up to where a
  * stream of it begins anew. */
-static void tell_left_out(const Evaluation *v, int64_t once, int64_t step) {
+static void tell_left_out(Evaluation *v, int64_t once, int64_t step) {
   const Data *d = v->session.val;
   int64_t all = data_windows(d), rest = all - once;
   int ends = 0;
   if (v->cli->quiet || !is_rank0(v->cli)) return;
   data_once(d, &ends);
   if (rest)
-    report_error("warning: %lld of %lld sequences are left out: %s has no more, and a "
-                 "blend is measured in the proportions of its weights",
-                 (long long)rest, (long long)all, SHOWN(data_source_name(d, ends)));
+    verb_warns(v->cli, &v->job,
+               "%lld of %lld sequences are left out: %s has no more, and a "
+               "blend is measured in the proportions of its weights",
+               (long long)rest, (long long)all, SHOWN(data_source_name(d, ends)));
   rest = step ? once % step : 0;
   if (rest)
-    report_error(
-        "warning: %lld of %lld sequences are left out: a loss that is divided by "
-        "sequences or pairs is measured on whole steps, of batch.global = %lld",
-        (long long)rest, (long long)once, (long long)step);
+    verb_warns(v->cli, &v->job,
+               "%lld of %lld sequences are left out: a loss that is divided by "
+               "sequences or pairs is measured on whole steps, of batch.global = %lld",
+               (long long)rest, (long long)once, (long long)step);
 }
 
 /* The plan's validation data, or, where it has none, all of its data. */

@@ -38,7 +38,8 @@ typedef struct Training {
 /* ---- starting ---- */
 
 static void warn_of_record(void *ud, const char *text) {
-  report_error("warning: %s", text);
+  Training *t = ud;
+  verb_warns(t->cli, &t->job, "%s", text);
 }
 
 /* Opens log and event files, and looks where a trace will be written, on the process that
@@ -50,6 +51,7 @@ static weft_status open_record(Training *t) {
                      .append = cli->append,
                      .lines = !cli->quiet && !cli->json,
                      .warn = warn_of_record,
+                     .ud = t,
                      .progress =
                          !cli->quiet && isatty(STDERR_FILENO) && colour_wanted(stderr)};
   RunHead head = {.job = &t->job, .plan = cli->arg[0], .comm = t->ranks.comm->name};
@@ -96,7 +98,7 @@ static weft_status start(Training *t) {
 static void warn(Training *t, const char *text) {
   if (!text) return;
   record_clear(&t->record);
-  report_error("warning: %s", text);
+  verb_warns(t->cli, &t->job, "%s", text);
   record_note(&t->record, "warning", text);
 }
 
