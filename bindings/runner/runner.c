@@ -65,6 +65,9 @@ int script_handler(lua_State *L) {
     return 1;
   }
   if (!msg) msg = lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+  /* The prompt has it as a global, and a script is Lua as elsewhere. */
+  if (strstr(msg, "attempt to index a nil value (global 'weft')"))
+    msg = lua_pushfstring(L, "%s (write: local weft = require \"weft\")", msg);
   return push_traceback(L, msg);
 }
 

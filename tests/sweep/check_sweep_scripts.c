@@ -90,6 +90,17 @@ START_TEST(order_of_microbatches) {
 }
 END_TEST
 
+/* What plans are told of the same mistake. */
+START_TEST(scripts_require_weft) {
+  static const char text[] = "local r = weft.sweep {}\n";
+  scratch_put("bare.lua", text, strlen(text));
+  Outcome o = process_run(60, "$weft sweep bare.lua");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_msg(strstr(o.err, "(global 'weft') (write: local weft = require \"weft\")"),
+                "%s", o.err);
+}
+END_TEST
+
 /* A point has no figures yet, whose names its axes may have. */
 START_TEST(names_of_axes) {
   says("local r = weft.sweep { plan = P, score = 'peak_gib',\n"
@@ -623,6 +634,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_test(t, rows);
+  tcase_add_test(t, scripts_require_weft);
   tcase_add_test(t, names_of_axes);
   tcase_add_test(t, options);
   tcase_add_test(t, rows_of_experts);
