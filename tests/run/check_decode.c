@@ -228,6 +228,15 @@ START_TEST(the_same_seed_the_same_text) {
 }
 END_TEST
 
+/* Nothing is printed of a prompt that cannot be continued. */
+START_TEST(ids_are_checked_first) {
+  Outcome o = process_run(60, "sh -c '" SAMPLE "--tokens 1,2,30000'", "llama");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_str_eq(o.out, "");
+  ck_assert_msg(strstr(o.err, "token 30000 is not below the vocabulary"), "%s", o.err);
+}
+END_TEST
+
 /* A folder like the oracle's with another generation_config.json. */
 static const char *ends_with(const char *generation) {
   const char *dir = scratch_path("ends");
@@ -446,6 +455,7 @@ Suite *decode_suite(void) {
   tcase_add_test(tc, logits_must_be_numbers);
   tcase_add_test(tc, greedy_as_hugging_face);
   tcase_add_test(tc, the_same_seed_the_same_text);
+  tcase_add_test(tc, ids_are_checked_first);
   tcase_add_test(tc, an_eos_ends_a_text);
   tcase_add_test(tc, a_text_from_a_checkpoint);
   tcase_add_test(tc, a_text_through_a_tokenizer);

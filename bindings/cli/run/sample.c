@@ -103,6 +103,18 @@ static weft_status read_prompts(Sample *s, int64_t *context) {
   return WEFT_OK;
 }
 
+/* Before anything is printed. */
+static weft_status check_prompts(Sample *s) {
+  int64_t vocab = s->job.compiled->vocab;
+  for (int i = 0; i < s->n; i++)
+    for (int64_t k = 0; k < s->one[i].n; k++)
+      if (s->one[i].token[k] >= vocab)
+        return err_set(&s->job.e, WEFT_EUSAGE,
+                       "token %d is not below the vocabulary of %lld", s->one[i].token[k],
+                       (long long)vocab);
+  return WEFT_OK;
+}
+
 /* Weights that name no end token are followed by the tokenizer that the plan names. */
 static weft_status end_of_tokenizer(Sample *s, const char *folder) {
   Job *j = &s->job;
@@ -222,6 +234,7 @@ static weft_status sample(Sample *s, Arena *arena) {
   TRY(read_end(s));
   if (s->cli->chat) TRY(sample_chat_open(s, &context));
   TRY(job_decode(j, context));
+  TRY(check_prompts(s));
   s->logits = NEW_N(arena, float, j->compiled->vocab);
   s->room = NEW_N(arena, int32_t, j->compiled->vocab);
   s->had = NEW_N(arena, int32_t, context);
