@@ -108,14 +108,55 @@ static const char *shown(const char *what, const char *value) {
   return axis && str_eq(value, "0") ? "not given" : value;
 }
 
+/* Facts have all digits of a number, to be compared; one reads 0.1, not
+ * 0.10000000000000001. */
+static void add_number(Text *t, const char *s, size_t n) {
+  char digits[64], fewer[32];
+  if (n >= sizeof digits) {
+    text_addn(t, s, n);
+    return;
+  }
+  snprintf(digits, sizeof digits, "%.*s", (int)n, s);
+  double v = strtod(digits, NULL);
+  snprintf(fewer, sizeof fewer, "%.15g", v);
+  text_add(t, strpbrk(digits, ".e") && strtod(fewer, NULL) == v ? fewer : digits);
+}
+
+static void add_short(Text *t, const char *s) {
+  while (*s) {
+    size_t word =
+        strspn(s, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.");
+    size_t number = strspn(s, "0123456789.");
+    if (number && s[number] == 'e' && strspn(s + number + 1, "+-0123456789"))
+      number += 1 + strspn(s + number + 1, "+-0123456789");
+    if (number && *s != '.' && number >= word)
+      add_number(t, s, number), s += number;
+    else
+      text_addn(t, s, MAX(word, 1)), s += MAX(word, 1);
+  }
+}
+
+static void add_part(Text *t, const char *s, size_t from) {
+  bool whole = strlen(s) <= from + WIDTH;
+  text_printf(t, "%s%.*s%s", from ? "..." : "", WIDTH, s + from, whole ? "" : "...");
+}
+
 /* Shows two values; long ones, such as that of a model, from where they differ. */
 static void add_values(Text *t, const char *was, const char *is) {
+  Text a = {0}, b = {0};
   size_t same = 0;
+  add_short(&a, was);
+  add_short(&b, is);
+  was = a.s ? a.s : "", is = b.s ? b.s : "";
   while (was[same] && was[same] == is[same]) same++;
   size_t long_one = MAX(strlen(was), strlen(is));
   size_t from = long_one > WIDTH && same > 20 ? same - 20 : 0;
-  text_printf(t, "%s%.*s in the checkpoint, %s%.*s now", from ? "..." : "", WIDTH,
-              was + from, from ? "..." : "", WIDTH, is + from);
+  add_part(t, was, from);
+  text_add(t, " in the checkpoint, ");
+  add_part(t, is, from);
+  text_add(t, " now");
+  text_free(&a);
+  text_free(&b);
 }
 
 static const RunFact *find(const RunFact *fact, int n, const char *what) {
@@ -153,17 +194,31 @@ static void note_scale(const Ckpt *c, const RunFact *fact, int n, Text *notes) {
                 is, was, c->dir);
 }
 
+/* A learning rate that is constant on both sides has steps that nothing depends on. */
+static bool is_constant(const Ckpt *c, const RunFact *fact, int n) {
+  static const char kind[] = "plan.optimizer.lr";
+  const RunFact *was = find(c->m.fact, c->m.nfact, kind), *is = find(fact, n, kind);
+  return was && is && str_eq(was->value, "constant") && str_eq(is->value, "constant");
+}
+
+static bool is_moot(const char *what, bool constant) {
+  return constant &&
+         (str_eq(what, "plan.train.steps") || str_eq(what, "plan.optimizer.lr.steps"));
+}
+
 /* A fact that only one side has comes from another version of weft and is ignored. */
 weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
                          weft_error *e) {
   Text bad = {0};
   int refused = 0;
+  bool constant = is_constant(c, fact, n);
   for (int i = 0; i < c->m.nfact; i++) {
     const RunFact *was = &c->m.fact[i], *is = find(fact, n, was->what);
     const struct Row *row = row_of(was->what);
     if (!is || row->rule == FREE) continue;
     const char *then = resolved(c->m.fact, c->m.nfact, was), *now = resolved(fact, n, is);
     if (str_eq(now, then)) continue;
+    if (is_moot(was->what, constant)) continue;
     Text *to = row->rule == REFUSE ? &bad : notes;
     if (row->rule == REFUSE && ++refused > SHOWN) continue;
     if (row->rule == REFUSE) text_add(to, "\n  ");

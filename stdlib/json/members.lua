@@ -130,8 +130,8 @@ local sections = {
     { "turns?", "[" .. turn .. "]", "with `--chat`: these four of each answer, and the `question`" },
   } },
   { "ckpt ls", { { "checkpoints", "[{name: string, step: integer, plan: string, mesh: string|" .. sizes .. ", saved_at: string, "
-    .. "files: integer, bytes: integer, latest: boolean}]",
-    "of `name`, `step`, `plan`, `mesh`, `saved_at`, `files`, `bytes`, `latest`" } } },
+    .. "files: integer, bytes: integer, complete: boolean, latest: boolean}]",
+    "of `name`, `step`, `plan`, `mesh`, `saved_at`, `files`, `bytes`, `complete` (all files are there, in their sizes), `latest`" } } },
   { "ckpt verify", {
     { "tensors", "integer", "whose checksums are right" },
     { "bytes", "integer", "that were read" },

@@ -458,6 +458,36 @@ START_TEST(checkpoints_are_converted_and_compared) {
 }
 END_TEST
 
+/* A file that is gone, or cut short, is seen without reading it. */
+START_TEST(a_listing_marks_what_is_incomplete) {
+  run(0, "--steps 4");
+  ck_assert_ptr_null(strstr(ckpt(0, "ls runs"), "incomplete"));
+  process_run(10, "sh -c 'rm runs/step-00000002/rank-00001.safetensors; "
+                  "truncate -s 100 runs/step-00000004/rank-00000.safetensors'");
+  const char *text = ckpt(0, "ls runs");
+  has(text, "  incomplete: rank-00001.safetensors\n");
+  has(text, "  latest  incomplete: rank-00000.safetensors\n");
+  has(ckpt(0, "ls runs --json"), "\"complete\": false");
+}
+END_TEST
+
+/* A rate that is constant depends on no steps; values are shown as one writes them, and
+ * what is cut says so. */
+START_TEST(notes_of_resuming_say_what_matters) {
+  run(0, "--steps 2 --set optimizer.lr=0.1");
+  Outcome o =
+      run(0, "--resume auto --steps 3 --set optimizer.lr=0.2 --set train.steps=7");
+  has(o.err, "0.1 in the checkpoint, 0.2 now");
+  ck_assert_msg(!strstr(o.err, "lr.steps") && !strstr(o.err, "without steps of its own"),
+                "%s", o.err);
+  o = run(2, "--resume auto --set model.rms_norm_eps=0.001");
+  has(o.err, "... in the checkpoint, ");
+  o = run(0, "--resume auto --set train.steps=1");
+  has(o.err, "resumes from step 3 (");
+  has(o.err, "), after the last one, 1: nothing is left to train");
+}
+END_TEST
+
 /* What differs is among the diagnostics of --json. */
 START_TEST(warnings_of_resuming_are_in_json) {
   run(0, "--steps 2");
@@ -646,6 +676,8 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, checkpoints_are_converted_and_compared);
   tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));
   tcase_add_test(c, warnings_of_resuming_are_in_json);
+  tcase_add_test(c, a_listing_marks_what_is_incomplete);
+  tcase_add_test(c, notes_of_resuming_say_what_matters);
   tcase_add_test(c, a_signal_in_the_last_step_is_no_interruption);
   tcase_add_test(c, processes_write_and_go_on);
   tcase_add_test(c, a_signal_to_one_process_ends_all);

@@ -2,6 +2,7 @@
 #include "ckpt_verbs.h"
 
 #include <time.h>
+#include <sys/stat.h>
 
 #include "bindings/object/format.h"
 #include "vm/ckpt/ckpt_compare.h"
@@ -65,12 +66,27 @@ typedef struct Listed {
   bool latest;
   Manifest m;
   uint64_t bytes;
+  const char *lacks; /* a file that is not there, or is of another size; NULL: none */
 } Listed;
 
 typedef struct Listing {
   Listed *at;
   int n;
 } Listing;
+
+/* The first file of a manifest that is not what it says, as far as its size tells; NULL:
+ * none. */
+static const char *lacking(Arena *a, const char *path, const Manifest *m) {
+  struct stat is;
+  for (int f = 0; f < m->nfile; f++) {
+    const CkptFile *file = &m->file[f];
+    if (!file->bytes) continue;
+    if (stat(arena_printf(a, "%s/%s", path, file->name), &is) != 0 ||
+        (uint64_t)is.st_size != file->bytes)
+      return file->name;
+  }
+  return NULL;
+}
 
 /* One without a readable manifest is none, and a warning says so. */
 static weft_status read_list(Arena *a, const char *dir, Listing *out, weft_error *e) {
@@ -90,6 +106,7 @@ static weft_status read_list(Arena *a, const char *dir, Listing *out, weft_error
     weft_status st = manifest_read(a, manifest, &l->m, &why);
     if (st == WEFT_ENOMEM) return err_file(e, st, dir, 0, "%s", why.text);
     for (int f = 0; f < l->m.nfile && st == WEFT_OK; f++) l->bytes += l->m.file[f].bytes;
+    if (st == WEFT_OK) l->lacks = lacking(a, path, &l->m);
     out->n += st == WEFT_OK;
     if (st != WEFT_OK) report_error("warning: %s: %s", why.file, why.text);
   }
@@ -107,10 +124,11 @@ static void print_list(const Listing *l) {
   char bytes[32], time_text[32];
   for (int i = 0; i < l->n; i++) {
     const Listed *x = &l->at[i];
-    printf("%s  %s  %s  %d file%s  %s  %s%s\n", SHOWN(x->name),
+    printf("%s  %s  %s  %d file%s  %s  %s%s%s%s\n", SHOWN(x->name),
            when(x->m.saved_at, time_text), format_bytes((double)x->bytes, bytes),
            x->m.nfile, plural(x->m.nfile, "s"), SHOWN(x->m.mesh), SHOWN(x->m.name),
-           x->latest ? "  latest" : "");
+           x->latest ? "  latest" : "", x->lacks ? "  incomplete: " : "",
+           x->lacks ? x->lacks : "");
   }
 }
 
@@ -122,6 +140,7 @@ static void list_json(Json *out, void *ud) {
     const Listed *x = &l->at[i];
     json_open(out, NULL, '{');
     json_int(out, "bytes", (int64_t)x->bytes);
+    json_bool(out, "complete", !x->lacks);
     json_int(out, "files", x->m.nfile);
     json_bool(out, "latest", x->latest);
     json_str(out, "mesh", x->m.mesh);

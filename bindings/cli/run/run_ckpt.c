@@ -109,8 +109,13 @@ weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
   r->run = s->run, r->end = end;
   if (r->from) {
     int64_t step = r->from->m.step;
-    snprintf(text, sizeof text, "resumes from step %lld (%s)%s", (long long)step,
-             r->from->m.id, step < end ? "" : ", the last one: nothing is left to train");
+    int n = snprintf(text, sizeof text, "resumes from step %lld (%s)", (long long)step,
+                     r->from->m.id);
+    if (step == end)
+      snprintf(text + n, sizeof text - n, ", the last one: nothing is left to train");
+    if (step > end)
+      snprintf(text + n, sizeof text - n,
+               ", after the last one, %lld: nothing is left to train", (long long)end);
     say(r, false, text);
   }
   if (!how->dir) return WEFT_OK;
