@@ -494,9 +494,9 @@ START_TEST(warnings_of_resuming_are_in_json) {
   Outcome o = process_run(60, "$weft run plan.lua --threads 1 --resume auto --json --set "
                               "train.steps=7 --set optimizer.lr=2e-3");
   ck_assert_msg(o.code == 0, "%s", o.err);
-  has(o.out, "\"summary\": \"plan.train.steps: 6 in the checkpoint, 7 now");
+  has(o.out, "\"summary\": \"plan.optimizer.lr.max: 0.001 in the checkpoint, 0.002 now");
   has(o.out, "\"severity\": \"warning\"");
-  has(o.err, "weft: warning: plan.train.steps: 6 in");
+  has(o.err, "weft: warning: plan.optimizer.lr.max: 0.001 in");
 }
 END_TEST
 

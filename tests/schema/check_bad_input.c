@@ -83,6 +83,9 @@ static const Case usage[] = {
     {"run base.lua --comm mpi", 2,
      "weft: this is one process that no launcher has started, but the plan's mesh (tp=2) "
      "has 2 ranks: start mpirun -n 2 weft run base.lua, or leave --comm out\n"},
+    {"run base.lua --comm tcp", 2,
+     "weft: this is one process that no launcher has started, but the plan's mesh (tp=2) "
+     "has 2 ranks: add --procs 2, or leave --comm out\n"},
     {"show base.lua program --rank 2", 2,
      "weft: there is no rank 2: the mesh has 2, counted from 0\n"},
     {"show base.lua prgram", 2,

@@ -50,6 +50,13 @@ static weft_status check_world(const Processes *p, const LaunchInfo *info) {
   else
     snprintf(started, sizeof started, "%s has started %d process%s",
              launch_name(info->kind), info->size, plural(info->size, "es"));
+  /* What needs no MPI is started without it. */
+  if (info->kind == LAUNCH_NONE && !str_eq(p->comm->name, "mpi"))
+    return err_set(&j->e, WEFT_EUSAGE,
+                   "%s, but the plan's mesh (%s) %s %d rank%s: add --procs %d, or leave "
+                   "--comm out",
+                   started, mesh, open ? "takes a multiple of" : "has", m.world,
+                   plural(m.world, "s"), m.world);
   return err_set(&j->e, WEFT_EUSAGE,
                  "%s, but the plan's mesh (%s) %s %d rank%s: start "
                  "mpirun -n %d weft %s %s%s",
