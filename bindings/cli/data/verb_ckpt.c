@@ -128,7 +128,7 @@ static void print_list(const Listing *l) {
            when(x->m.saved_at, time_text), format_bytes((double)x->bytes, bytes),
            x->m.nfile, plural(x->m.nfile, "s"), SHOWN(x->m.mesh), SHOWN(x->m.name),
            x->latest ? "  latest" : "", x->lacks ? "  incomplete: " : "",
-           x->lacks ? x->lacks : "");
+           x->lacks ? SHOWN(x->lacks) : "");
   }
 }
 
