@@ -105,18 +105,18 @@ static weft_status weights(void *ud, const char *ckpt, const Dir *in, const char
 weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
   Job *j = r->job;
   const Checkpointing *how = &j->plan.checkpoint;
-  char mesh[96], text[200];
+  char mesh[96];
   r->run = s->run, r->end = end;
   if (r->from) {
     int64_t step = r->from->m.step;
-    int n = snprintf(text, sizeof text, "resumes from step %lld (%s)", (long long)step,
-                     r->from->m.id);
-    if (step == end)
-      snprintf(text + n, sizeof text - n, ", the last one: nothing is left to train");
+    const char *rest = step == end ? ", the last one: nothing is left to train" : "";
     if (step > end)
-      snprintf(text + n, sizeof text - n,
-               ", after the last one, %lld: nothing is left to train", (long long)end);
-    say(r, false, text);
+      rest =
+          arena_printf(j->arena, ", after the last one, %lld: nothing is left to train",
+                       (long long)end);
+    say(r, false,
+        arena_printf(j->arena, "resumes from step %lld (%s)%s", (long long)step,
+                     r->from->m.id, rest));
   }
   if (!how->dir) return WEFT_OK;
   TRY(file_read(NULL, r->cli->arg[0], FILE_CODE_MAX, &r->plan_text, &r->plan_bytes,
