@@ -148,7 +148,7 @@ static int take_one(int door) {
 
 static int go(int port) {
   char why[NET_TEXT];
-  int fd = net_reach("127.0.0.1", port, until_in(10), why);
+  int fd = net_reach("127.0.0.1", port, until_in(40), why); /* of a program that starts */
   ck_assert_msg(fd >= 0, "%s", why);
   return fd;
 }
