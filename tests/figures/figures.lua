@@ -7,7 +7,6 @@ local weft = require "weft"
 local path, write = ...
 
 local DENSE, PIPELINE, EXPERTS = "llama3_8b", "llama3_70b", "mixtral_8x7b"
-local GPUS8 = { "h100-sxm", nodes = 1 }
 
 -- A plan of plans/, and what is changed of it.
 local CASES = {
