@@ -256,7 +256,7 @@ void cluster_resolve(lua_State *L, LangPlan *lp, Diags *d);
 /* Is there a GPU of this name? Reports it if not. */
 bool cluster_known(lua_State *L, const char *name, const char *path, Diags *d);
 
-/* ---- cross_checks.c ---- */
+/* ---- cross/cross_checks.c ---- */
 /* Checks of the plan against a mesh other than the one in the file (paths "mesh.tp"...):
  * heads, batch. WEFT_EPLAN if `d` got errors. lang_load does this for the file's mesh. */
 weft_status lang_check_mesh(LangPlan *lp, const Plan *p, const Mesh *m, Diags *d,

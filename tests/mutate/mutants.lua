@@ -525,7 +525,7 @@ return {
   -- ---- bindings ----
   { file = "bindings/schema/unknown_field.c", suites = "lang",
     from = "strcmp(f->scope, scope) ? place_of", to = "strcmp(f->scope, scope) == 0 ? place_of" },
-  { file = "bindings/schema/cross_checks.c", suites = "bad_input lang",
+  { file = "bindings/schema/cross/cross_checks.c", suites = "bad_input lang",
     from = "((b->global / one + 1) * one)", to = "(b->global / one * one)" },
   { file = "bindings/schema/fields_optimizer.c", suites = "bad_input lang",
     from = "!(v[i] >= 0 && v[i] < 1)", to = "!(v[i] >= 0 && v[i] <= 1)" },
