@@ -1,7 +1,6 @@
 /* weights_folder.c - a Hugging Face folder written by ranks together; see
- * weights_folder.h. Which tensor is in which file follows from parameters and options
- * alone, so that processes need not agree on it. */
-#include "weights_folder.h"
+ * weights_folder.h. weights_layout.c says which tensor is in which file. */
+#include "weights_folder_int.h"
 
 #include <stdio.h>
 
@@ -9,204 +8,6 @@
 
 #include "vm/base/f16.h"
 #include "vm/base/json.h"
-#include "vm/graph/second_model.h"
-
-typedef struct OutTensor {
-  StWrite write;
-  int file, number; /* in its content */
-  int64_t turned;   /* is put as its transpose: of so many columns; 0: it is not */
-} OutTensor;
-
-/* Where a parameter goes: its elements from `first` on of a tensor; or each `each` of
- * them to a tensor, one after the other. */
-typedef struct OutParam {
-  int tensor;
-  int64_t first, each;
-} OutParam;
-
-/* A parameter that another tensor has, too. */
-typedef struct OutCopy {
-  int param, tensor;
-} OutCopy;
-
-/* A buffer of the model, and where it goes. */
-typedef struct OutBuffer {
-  float value;
-  int tensor;
-} OutBuffer;
-
-struct WeightsOut {
-  Arena *arena;
-  const weft_alloc *alloc;
-  const WeightsOutOptions *o;
-  VEC(OutTensor) t;
-  OutParam *param;
-  VEC(OutCopy) copy;
-  VEC(OutBuffer) buffer;
-  int nfile;
-  StOut **file;
-  FolderOut folder;
-  uint64_t bytes; /* of all tensors */
-};
-
-static uint64_t all_bytes(const StWrite *t) {
-  uint64_t n = (uint64_t)dtype_size(t->dtype);
-  for (int i = 0; i < t->ndim; i++) n *= (uint64_t)t->dim[i];
-  return n;
-}
-
-/* ---- layout ---- */
-
-/* weft keeps nothing wider than f32. Biases of routers are not made narrower than they
- * came: Transformers keeps these in f32 whatever the type of the others. */
-static DType out_type(const WeightsOutOptions *o, const CompiledParam *p,
-                      const SafeTensor *t) {
-  if (o->dtype != DT_ACT && !(p->share > 0)) return o->dtype;
-  return t && (t->dtype == DT_BF16 || t->dtype == DT_F16) ? t->dtype : DT_F32;
-}
-
-static OutTensor *add_tensor(WeightsOut *w, const char *name, int ndim,
-                             const int64_t *dim, DType dtype) {
-  OutTensor *t = VEC_PUSH(w->arena, w->t);
-  *t = (OutTensor){.write = {.name = name, .dtype = dtype, .ndim = ndim}};
-  memcpy(t->write.dim, dim, (size_t)ndim * sizeof *dim);
-  return t;
-}
-
-/* Those of an expert each, as in `like`. */
-static OutParam list_pieces(WeightsOut *w, const Compiled *c, int param,
-                            WeightSource from) {
-  const CompiledParam *p = &c->param[param];
-  OutParam to = {.tensor = w->t.n, .each = param_count(p) / from.pieces};
-  for (int i = 0; i < from.pieces; i++) {
-    const SafeTensor *t = weights_piece(c, w->o->like, param, i, NULL);
-    add_tensor(w, t->name, t->ndim, t->dim, out_type(w->o, p, t));
-  }
-  return to;
-}
-
-/* One that holds several parameters is made for the first of them. */
-static OutParam list_packed(WeightsOut *w, const CompiledParam *p, const char *name,
-                            int64_t rows, int64_t first) {
-  OutParam to = {.tensor = w->t.n, .first = first, .each = INT64_MAX};
-  int64_t dim[MAX_DIM] = {rows};
-  for (int i = w->t.n - 1; i >= 0; i--)
-    if (str_eq(w->t.at[i].write.name, name)) {
-      to.tensor = i;
-      return to;
-    }
-  for (int i = 1; i < p->ndim; i++) dim[i] = p->dim[i];
-  add_tensor(w, arena_str(w->arena, name), p->ndim, dim, out_type(w->o, p, NULL));
-  return to;
-}
-
-/* What PEFT's folder has, as it calls it. */
-static OutParam list_adapter(WeightsOut *w, const Compiled *c, int param) {
-  const CompiledParam *p = &c->param[param], shape = adapter_shape(p);
-  OutParam to = {.tensor = w->t.n, .each = INT64_MAX};
-  char name[512];
-  int64_t rows, first;
-  if (adapter_packed(c, param, name, &rows, &first))
-    return list_packed(w, p, name, rows, first);
-  adapter_tensor(c, param, name);
-  OutTensor *t = add_tensor(w, arena_str(w->arena, name), shape.ndim, shape.dim,
-                            out_type(w->o, p, NULL));
-  if (adapter_turned(p)) t->turned = p->dim[0];
-  return to;
-}
-
-bool weights_out_has(const WeightsOut *w, const CompiledParam *p) {
-  return (w->o->adapter ? adapter_has(p) : p->adapter == ADAPTER_NONE) &&
-         !second_prefix(p->name, strlen(p->name)) && !weights_follow(p);
-}
-
-/* Layers that predict further tokens have the embedding and the head once more, in files
- * of models that began as such, and where there is nothing to be like. */
-static void list_copies(WeightsOut *w, const Compiled *c) {
-  static const char projection[] = ".eh_proj.weight";
-  static const char *const end[] = {WEIGHTS_EMBEDDING_COPY, WEIGHTS_HEAD_COPY};
-  for (int i = 0; i < c->nparam && !w->o->adapter; i++) {
-    const char *name = c->param[i].name;
-    size_t n = strlen(name), less = sizeof projection - 1;
-    if (n < less || !str_eq(name + n - less, projection)) continue;
-    for (int k = 0; k < LEN(end); k++) {
-      const char *copy = arena_printf(w->arena, "%.*s%s", (int)(n - less), name, end[k]);
-      int of = weights_copied(c, copy);
-      if (of < 0 || (w->o->like && !st_find(w->o->like, copy))) continue;
-      const OutTensor like = w->t.at[w->param[of].tensor];
-      *VEC_PUSH(w->arena, w->copy) = (OutCopy){of, w->t.n};
-      add_tensor(w, copy, like.write.ndim, like.write.dim, like.write.dtype);
-    }
-  }
-}
-
-/* In files of the model those that it has, or that `like` has. */
-static void list_buffers(WeightsOut *w, const Compiled *c) {
-  for (int i = 0; i < c->nbuffer && !w->o->adapter; i++) {
-    const Buffer *b = &c->buffer[i];
-    const SafeTensor *t = w->o->like ? st_find(w->o->like, b->name) : NULL;
-    if (second_prefix(b->name, strlen(b->name)) || (w->o->like && !t)) continue;
-    *VEC_PUSH(w->arena, w->buffer) = (OutBuffer){b->value, w->t.n};
-    add_tensor(w, b->name, 0, (const int64_t[]){0},
-               out_type(w->o, &(CompiledParam){0}, t));
-  }
-}
-
-/* A tensor for each parameter, or for each of `like` that has some. */
-static void list_tensors(WeightsOut *w, const Compiled *c) {
-  const SafeTensors *like = w->o->like;
-  int n = like ? st_count(like) : 0;
-  int *seen = NEW_N(w->arena, int, n + 1); /* number + 1 of a tensor of `like` */
-  w->param = NEW_N(w->arena, OutParam, c->nparam + 1);
-  for (int i = 0; i < c->nparam; i++) {
-    const CompiledParam weight = weights_as_model(&c->param[i]), *p = &weight;
-    WeightSource from = {0};
-    char name[512];
-    int64_t rows, first;
-    if (!weights_out_has(w, &c->param[i])) continue; /* as it is stored */
-    if (w->o->adapter) {
-      w->param[i] = list_adapter(w, c, i);
-      continue;
-    }
-    if (like) from = weights_source(c, like, i);
-    if (!like && weights_packed(c, w->o->packed, i, name, &rows, &first)) {
-      w->param[i] = list_packed(w, p, name, rows, first);
-      continue;
-    }
-    if (from.pieces > 1) {
-      w->param[i] = list_pieces(w, c, i, from);
-      continue;
-    }
-    int at = from.t ? (int)(from.t - st_at(like, 0)) : n;
-    if (!seen[at] || at == n) {
-      if (from.t)
-        add_tensor(w, from.t->name, from.t->ndim, from.t->dim, out_type(w->o, p, from.t));
-      else
-        add_tensor(w, p->name, p->ndim, p->dim, out_type(w->o, p, NULL));
-      seen[at] = w->t.n;
-    }
-    w->param[i] = (OutParam){seen[at] - 1, from.first, INT64_MAX};
-  }
-  list_copies(w, c);
-  list_buffers(w, c);
-}
-
-/* Files are filled one after the other. */
-static void place_tensors(WeightsOut *w) {
-  uint64_t room = w->o->shard_bytes, used = 0;
-  if (!room) room = (uint64_t)WEIGHTS_SHARD_GB * 1000000000;
-  if (w->o->adapter) room = UINT64_MAX; /* PEFT reads one file */
-  int number = 0;
-  for (int i = 0; i < w->t.n; i++) {
-    uint64_t bytes = all_bytes(&w->t.at[i].write);
-    if (number && (used >= room || bytes > room - used)) w->nfile++, used = 0, number = 0;
-    w->t.at[i].file = w->nfile;
-    w->t.at[i].number = number++;
-    used += bytes;
-    w->bytes += bytes;
-  }
-  w->nfile++;
-}
 
 const char *const weights_beside[WEIGHTS_BESIDE] = {"config.json",
                                                     "generation_config.json",
@@ -273,38 +74,57 @@ static weft_status out_new(const weft_alloc *a, const Compiled *c,
     weights_out_drop(w);
     return err_set(e, WEFT_ENOMEM, "out of memory");
   }
-  list_tensors(w, c);
-  place_tensors(w);
-  w->file = NEW_N(w->arena, StOut *, w->nfile);
+  weights_layout(w, c);
   *out = w;
   return WEFT_OK;
 }
 
-static weft_status create_files(WeightsOut *w, weft_error *e) {
+/* Room for a name: what is added to one are process numbers. */
+static size_t name_room(const WeightsOutOptions *o) { return strlen(o->dir) + 160; }
+
+/* Creates the files, or joins those of these names. */
+static weft_status open_files(WeightsOut *w, const char *names, weft_error *e) {
   if (setjmp(*arena_guard(w->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
-  TRY(folder_create(w->o->in, w->o->dir, weights_out_owns, &w->folder, e));
+  if (names)
+    TRY(folder_join(w->o->in, w->o->dir, names, &w->folder, e));
+  else
+    TRY(folder_create(w->o->in, w->o->dir, weights_out_owns, &w->folder, e));
   for (int i = 0; i < w->nfile; i++) {
     StContent c = content_of(w, i);
-    TRY(st_create(w->alloc, &w->folder.dir, file_name(w, i), &c, &w->file[i], e));
+    const char *file = file_name(w, i);
+    if (names)
+      TRY(st_join(w->alloc, &w->folder.dir, file,
+                  names + name_room(w->o) * (size_t)(i + 1), &c, &w->file[i], e));
+    else
+      TRY(st_create(w->alloc, &w->folder.dir, file, &c, &w->file[i], e));
   }
   return WEFT_OK;
 }
 
-weft_status weights_out_open(const weft_alloc *a, const Compiled *c,
-                             const WeightsOutOptions *o, WeightsOut **out,
-                             weft_error *e) {
+static weft_status open_or_join(const weft_alloc *a, const Compiled *c,
+                                const WeightsOutOptions *o, const char *names,
+                                WeightsOut **out, weft_error *e) {
   TRY(out_new(a, c, o, out, e));
-  weft_status st = create_files(*out, e);
+  weft_status st = open_files(*out, names, e);
   if (st == WEFT_OK) return st;
   weights_out_drop(*out);
   *out = NULL;
   return st;
 }
 
-/* ---- several processes ---- */
+weft_status weights_out_open(const weft_alloc *a, const Compiled *c,
+                             const WeightsOutOptions *o, WeightsOut **out,
+                             weft_error *e) {
+  return open_or_join(a, c, o, NULL, out, e);
+}
 
-/* Room for a name: what is added to one are process numbers. */
-static size_t name_room(const WeightsOutOptions *o) { return strlen(o->dir) + 160; }
+weft_status weights_out_join(const weft_alloc *a, const Compiled *c,
+                             const WeightsOutOptions *o, const char *names,
+                             WeightsOut **out, weft_error *e) {
+  return open_or_join(a, c, o, names, out, e);
+}
+
+/* ---- names, for other processes ---- */
 
 /* The folder's, and those of files. */
 size_t weights_out_names_bytes(const Compiled *c, const WeightsOutOptions *o) {
@@ -317,28 +137,6 @@ void weights_out_names(const WeightsOut *w, char *names, size_t bytes) {
   snprintf(names, room, "%s", w->folder.temporary.s);
   for (int i = 0; i < w->nfile; i++)
     snprintf(names + room * (size_t)(i + 1), room, "%s", st_name(w->file[i]));
-}
-
-static weft_status join_files(WeightsOut *w, const char *names, weft_error *e) {
-  if (setjmp(*arena_guard(w->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
-  TRY(folder_join(w->o->in, w->o->dir, names, &w->folder, e));
-  for (int i = 0; i < w->nfile; i++) {
-    StContent c = content_of(w, i);
-    const char *name = names + name_room(w->o) * (size_t)(i + 1);
-    TRY(st_join(w->alloc, &w->folder.dir, file_name(w, i), name, &c, &w->file[i], e));
-  }
-  return WEFT_OK;
-}
-
-weft_status weights_out_join(const weft_alloc *a, const Compiled *c,
-                             const WeightsOutOptions *o, const char *names,
-                             WeightsOut **out, weft_error *e) {
-  TRY(out_new(a, c, o, out, e));
-  weft_status st = join_files(*out, names, e);
-  if (st == WEFT_OK) return st;
-  weights_out_drop(*out);
-  *out = NULL;
-  return st;
 }
 
 /* ---- values ---- */
