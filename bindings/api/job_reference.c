@@ -2,7 +2,7 @@
  * the file is, and which model it has to be of. */
 #include "bindings/model/model.h"
 #include "job.h"
-#include "vm/io/st_type.h"
+#include "vm/io/safetensors/st_type.h"
 
 #include <unistd.h>
 

@@ -142,7 +142,7 @@ static int block_size(lua_State *L, int t, int i) {
 }
 
 /* Forgets the codes that weights of a folder are in, if they are read as what they stand
- * for (vm/io/st_type.h): the model has none. */
+ * for (vm/io/safetensors/st_type.h): the model has none. */
 static void forget_codes(Model *m, int json) {
   lua_State *L = m->L;
   int top = lua_gettop(L);

@@ -232,7 +232,7 @@ END_TEST
 /* ---- the sources ---- */
 
 START_TEST(every_writer_has_a_row) {
-  const char *list = "vm/io/safetensors_write.c vm/io/token_mask.c";
+  const char *list = "vm/io/safetensors/safetensors_write.c vm/io/token_mask.c";
   scratch_setup();
   for (int i = 0; i < LEN(writers); i++)
     list = arena_printf(scratch_arena, "%s %s", list, writers[i].source);

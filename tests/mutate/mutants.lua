@@ -432,9 +432,9 @@ return {
     to = "if (kind != ENTRY_NONE) return unlinkat" },
   { file = "vm/io/folders.c", suites = "ckpt_place",
     from = "(!path[n] || path[n] == '/') ? path + n", to = "true ? path + n" },
-  { file = "vm/io/safetensors.c", suites = "safetensors",
+  { file = "vm/io/safetensors/st_header.c", suites = "safetensors",
     from = "if (t[i].at > end)", to = "if (t[i].at > end + 1)" },
-  { file = "vm/io/safetensors.c", suites = "safetensors",
+  { file = "vm/io/safetensors/st_header.c", suites = "safetensors",
     from = "if (n > file->size - sizeof n)", to = "if (n > file->size)" },
 
   -- ---- vm/ckpt ----

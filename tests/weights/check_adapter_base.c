@@ -5,7 +5,7 @@
 
 #include "tests/harness/process.h"
 #include "vm/io/io.h"
-#include "vm/io/st_type.h"
+#include "vm/io/safetensors/st_type.h"
 #include "vm/weights/adapter_files.h"
 
 #define HEAD   "lm_head.base_layer.weight"

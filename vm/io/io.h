@@ -116,7 +116,7 @@ int st_files(const SafeTensors *s);
 const char *st_file_path(const SafeTensors *s, int file);
 const char *st_metadata(const SafeTensors *s, int file, const char *key);
 
-/* ---- writing: safetensors_write.c ---- */
+/* ---- writing: safetensors/safetensors_write.c ---- */
 typedef struct StWrite {
   const char *name;
   DType dtype; /* any but DT_ACT */

@@ -4,7 +4,7 @@
 #include "vm/base/f16.h"
 #include "vm/base/plural.h"
 #include "vm/graph/second_model.h"
-#include "vm/io/st_type.h"
+#include "vm/io/safetensors/st_type.h"
 #include "weights_match.h"
 
 enum { BLOCK = 4096, WIDEST = sizeof(double) };

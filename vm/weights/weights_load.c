@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "vm/base/nontemporal.h"
-#include "vm/io/st_type.h"
+#include "vm/io/safetensors/st_type.h"
 
 enum { WIDEST = sizeof(double), PAGE = 4096 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "vm/base/json.h"
-#include "io.h"
+#include "vm/io/io.h"
 #include "st_type.h"
 
 struct StOut {

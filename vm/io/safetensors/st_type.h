@@ -2,7 +2,7 @@
 #ifndef WEFT_IO_ST_TYPE_H
 #define WEFT_IO_ST_TYPE_H
 
-#include "io.h"
+#include "vm/io/io.h"
 
 #define ST_TYPES                                                                         \
   "F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL, F8_E4M3"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "file.h"
+#include "vm/io/file.h"
 #include "vm/base/bf16.h"
 #include "vm/base/f16.h"
 
