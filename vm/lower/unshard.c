@@ -1,169 +1,15 @@
 /* unshard.c - places GATHER, FREE and SCATTER around the calls of a rank; see unshard.h.
  *
- * First the residencies of each bucket's parameters are planned: calls that need the
- * bucket again soon share one unsharded copy, and so do all calls of a step where copies
- * are kept (reshard_after_forward = false). A GATHER starts some calls ahead of the first
- * use (prefetch), never before the GATHER of an earlier residency: all ranks gather in
- * the order of use. Where a call without parameters follows (W of a split backward), the
- * gather overlaps with that call and starts once the copy before it is freed, which saves
- * the memory of one copy. A second pass over the calls then places everything. Where the
- * schedule has UNSHARD for all chunks that use a bucket, the residencies are those of the
- * schedule. */
-#include "unshard.h"
-
-typedef struct Residency {
-  int32_t bucket;
-  int64_t from; /* the calls that read gathered parameters are numbered: the GATHER starts
-                   with this one, */
-  int64_t use;  /* and this one is the first that reads the copy */
-  int32_t last; /* the last step that reads it */
-} Residency;
-
-typedef struct BucketState {
-  bool by_schedule;  /* the schedule has UNSHARD for it */
-  bool keep;         /* reshard_after_forward = false: one residency for the whole step */
-  int32_t residency; /* its last planned residency; while placing, the last that has
-                   begun; -1: none */
-  int64_t used;      /* number of the last call that reads it */
-  int32_t written;   /* the last step that writes its gradients */
-  int32_t reduces;   /* REDUCE_GRADs that are still to come */
-  bool at_reduce;    /* the schedule has REDUCE_GRAD for it */
-  uint64_t open;     /* chunks for which the schedule has unsharded it, one bit each */
-  int32_t copy;      /* buffer of the unsharded parameters, -1: they are sharded */
-  int32_t handle;    /* of a GATHER that is not waited for yet, -1 */
-  int32_t sum;       /* buffer of the unsharded gradients, -1 */
-  int32_t final;     /* its last residency */
-  int32_t part;      /* buffer of the group's shard between residencies, -1 */
-  bool begun;        /* a SCATTER of this step has started */
-} BucketState;
-
-/* A SCATTER that is not waited for yet. */
-typedef struct Scattering {
-  int32_t bucket, buffer, handle, step;
-  bool first;
-} Scattering;
-
-typedef struct Placed {
-  int32_t at; /* goes before this event of the main list */
-  Event e;
-} Placed;
-
-typedef struct Unshard {
-  const Strategy *how;
-  const UnshardedList *h;
-  MainList *t;
-  Arena *a;
-  bool pipelined;
-  BucketState *block;
-  VEC(Residency) residency; /* residencies, in the order of their starts */
-  /* number of the call at which the current forward or backward part began */
-  int64_t turn;
-  bool backward; /* whether the current part is a backward */
-  int next;      /* the next residency to be gathered */
-  int64_t calls; /* number of calls that read gathered parameters so far */
-  VEC(Scattering) scattering;
-  int done; /* number of entries of `scattering` that were waited for */
-  VEC(int) free_handle;
-  VEC(Placed) placed;
-  Event unwanted;
-  int32_t begun; /* position of the last buffer that began */
-  const Step *now;
-} Unshard;
-
-static const BucketUse *uses_of(const Unshard *u, const Step *s, int *n) {
-  *n = u->h->first[s->of + 1] - u->h->first[s->of];
-  return &u->h->use[u->h->first[s->of]];
-}
-
-/* Whether the call reads gathered parameters of the bucket. */
-static bool reads(const Unshard *u, const Step *s, const BucketUse *x) {
-  return x->reads >> s->phase & 1 && u->h->at[x->bucket].bytes[FULL_PARAM];
-}
-
-static bool writes(const Unshard *u, const Step *s, const BucketUse *x) {
-  return x->writes >> s->phase & 1 && u->h->at[x->bucket].bytes[FULL_GRAD];
-}
+ * First the residencies of each bucket's parameters are planned (residencies.c); a second
+ * pass over the calls then places everything. Where a call without parameters follows (W
+ * of a split backward), the gather overlaps with that call and starts once the copy
+ * before it is freed, which saves the memory of one copy. */
+#include "unshard_int.h"
 
 /* Whether no later body of the same microbatch writes its gradients. */
 static bool writes_last(const BucketUse *x, Phase ph) {
   unsigned both = 1u << PH_B;
   return (x->writes & (ph == PH_B ? both : ~both)) >> ph == 1;
-}
-
-/* ---- the plan of residencies ---- */
-
-/* Plans the copy for one use. Prefetch does not cross the turn from forward to backward
- * or back: at the turn memory is needed for gradients, and a bucket that is read on both
- * sides of it is still unsharded. */
-static void plan_use(Unshard *u, int step, const Step *s, int32_t bucket, int64_t call) {
-  BucketState *b = &u->block[bucket];
-  int64_t from = MAX(call - u->how->prefetch[u->backward], u->turn);
-  int64_t next = b->used + 1;
-  bool soon = call == next || (from <= next && next > u->turn);
-  bool stays = b->residency >= 0 && (b->keep || soon);
-  b->used = call;
-  if (!stays) {
-    if (u->residency.n) from = MAX(from, u->residency.at[u->residency.n - 1].from);
-    *VEC_PUSH(u->a, u->residency) =
-        (Residency){.bucket = bucket, .from = from, .use = call};
-    b->residency = u->residency.n - 1;
-  }
-  u->residency.at[b->residency].last = step;
-}
-
-static void plan_call(Unshard *u, int step, const Step *s, int64_t *calls) {
-  int n;
-  const BucketUse *x = uses_of(u, s, &n);
-  bool any = false;
-  for (int i = 0; i < n; i++) {
-    if (writes(u, s, &x[i])) u->block[x[i].bucket].written = step;
-    if (!reads(u, s, &x[i])) continue;
-    if ((s->phase != PH_F) != u->backward) {
-      u->backward = !u->backward;
-      u->turn = *calls;
-    }
-    any = true;
-    if (!u->block[x[i].bucket].by_schedule) plan_use(u, step, s, x[i].bucket, *calls);
-  }
-  *calls += any;
-}
-
-/* A bucket is gathered where the schedule says so, if the schedule does for all chunks
- * that use it. */
-static void read_schedule(Unshard *u) {
-  uint64_t unsharded = 0;
-  for (int i = 0; i < u->t->step.n; i++) {
-    const Step *s = &u->t->step.at[i];
-    if (s->kind == STEP_UNSHARD) unsharded |= 1ull << s->of;
-    for (int k = 0; k < u->h->n && s->kind == STEP_REDUCE_GRAD; k++)
-      if (u->h->at[k].chunks >> s->of & 1)
-        u->block[k].reduces++, u->block[k].at_reduce = true;
-  }
-  for (int k = 0; k < u->h->n; k++)
-    u->block[k].by_schedule = (u->h->at[k].chunks & ~unsharded) == 0;
-}
-
-static bool keeps(const Unshard *u, const UnshardedBucket *x) {
-  const Strategy *s = u->how;
-  if (x->experts && s->reshard_experts) return *s->reshard_experts == '0';
-  return s->reshard == RESHARD_NO || (s->reshard == RESHARD_BY_PP && u->pipelined);
-}
-
-static void plan(Unshard *u) {
-  int64_t calls = 0;
-  for (int k = 0; k < u->h->n; k++)
-    u->block[k] = (BucketState){.keep = keeps(u, &u->h->at[k]),
-                                .residency = -1,
-                                .used = -1,
-                                .written = -1,
-                                .copy = -1,
-                                .handle = -1,
-                                .sum = -1,
-                                .part = -1};
-  read_schedule(u);
-  for (int i = 0; i < u->t->step.n; i++)
-    if (u->t->step.at[i].kind == STEP_CALL) plan_call(u, i, &u->t->step.at[i], &calls);
-  for (int k = 0; k < u->h->n; k++) u->block[k].final = u->block[k].residency;
 }
 
 /* ---- placing ---- */
@@ -265,9 +111,9 @@ static void keep_part(Unshard *u, int32_t bucket, int call) {
 
 static bool gathers(const Unshard *u, const Step *s) {
   int n;
-  const BucketUse *x = uses_of(u, s, &n);
+  const BucketUse *x = unshard_uses(u, s, &n);
   bool any = false;
-  for (int i = 0; i < n; i++) any |= reads(u, s, &x[i]);
+  for (int i = 0; i < n; i++) any |= unshard_reads(u, s, &x[i]);
   return any;
 }
 
@@ -291,24 +137,24 @@ static bool next_needs_no_copy(const Unshard *u, const Step *s) {
 /* Starts the gathers that are due before this call and waits for those that it needs. */
 static void prepare(Unshard *u, const Step *s) {
   int n;
-  const BucketUse *x = uses_of(u, s, &n);
+  const BucketUse *x = unshard_uses(u, s, &n);
   if (!gathers(u, s)) {
     gather_ahead(u, u->calls - 1, INT64_MAX, s->at);
     return;
   }
   gather_ahead(u, u->calls, next_needs_no_copy(u, s) ? u->calls : INT64_MAX, s->at);
   for (int i = 0; i < n; i++)
-    if (reads(u, s, &x[i])) wait_for_copy(u, x[i].bucket, s->at);
+    if (unshard_reads(u, s, &x[i])) wait_for_copy(u, x[i].bucket, s->at);
   u->calls++;
 }
 
 /* Residencies of a bucket do not overlap: the one that ends is the last that began. */
 static void free_after(Unshard *u, const Step *s, int step) {
   int n;
-  const BucketUse *x = uses_of(u, s, &n);
+  const BucketUse *x = unshard_uses(u, s, &n);
   for (int i = 0; i < n; i++) {
     const BucketState *b = &u->block[x[i].bucket];
-    if (!reads(u, s, &x[i]) || b->by_schedule ||
+    if (!unshard_reads(u, s, &x[i]) || b->by_schedule ||
         u->residency.at[b->residency].last != step)
       continue;
     if (s->phase == PH_F) keep_part(u, x[i].bucket, s->at);
@@ -363,10 +209,10 @@ static void wait_for_scatters(Unshard *u, int step, int at) {
  * the call after its own, unless that is a forward, whose buffers may take its place.) */
 static void begin_gradients(Unshard *u, const Step *s, int step) {
   int n;
-  const BucketUse *x = uses_of(u, s, &n);
+  const BucketUse *x = unshard_uses(u, s, &n);
   for (int i = 0; i < n; i++) {
     BucketState *b = &u->block[x[i].bucket];
-    if (!writes(u, s, &x[i]) || b->sum >= 0) continue;
+    if (!unshard_writes(u, s, &x[i]) || b->sum >= 0) continue;
     b->sum = begin(u, FULL_GRAD, x[i].bucket, s->at);
     put(u, EV_TAKE, s->at, x[i].bucket, b->sum);
   }
@@ -374,13 +220,14 @@ static void begin_gradients(Unshard *u, const Step *s, int step) {
 
 static void reduce_after(Unshard *u, const Step *s, int step) {
   int n;
-  const BucketUse *x = uses_of(u, s, &n);
+  const BucketUse *x = unshard_uses(u, s, &n);
   for (int i = 0; i < n; i++) {
     const BucketState *b = &u->block[x[i].bucket];
     bool each =
         !u->how->defer_grad_sync && !b->at_reduce && writes_last(&x[i], (Phase)s->phase);
     bool last = b->written == step && b->reduces == 0;
-    if (writes(u, s, &x[i]) && (each || last)) scatter(u, x[i].bucket, s->at + 1, step);
+    if (unshard_writes(u, s, &x[i]) && (each || last))
+      scatter(u, x[i].bucket, s->at + 1, step);
   }
   if (!u->how->overlap_grad_reduce) wait_for_scatters(u, step + 1, s->at + 1);
 }
@@ -445,7 +292,7 @@ void unshard(const Strategy *how, bool pipelined, const UnshardedList *buckets,
                .pipelined = pipelined,
                .begun = -1};
   u.block = (void *)arena_alloc(scratch, sizeof *u.block * (size_t)buckets->n);
-  plan(&u);
+  residencies(&u);
   for (int i = 0; i < t->step.n; i++) place(&u, i);
   finish(&u);
   if (!t->brief) merge(&u);
