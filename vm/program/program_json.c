@@ -1,161 +1,21 @@
 /* program_json.c - program_json(): the program of one world rank as JSON with sorted
  * keys, all that executing it takes. docs/program.md says what every key means; what is
  * added here is added there. */
+#include "program_json_int.h"
+
 #include <stdlib.h>
 
-#include "vm/base/json.h"
-#include "vm/graph/op_attrs.h"
 #include "vm/graph/sequence.h"
 #include "vm/storage/piece.h"
-#include "program.h"
-
-typedef struct Print {
-  const Compiled *c;
-  const Program *p;
-  Json *j;
-  int rank;
-  int *group; /* room for the members of a communicator */
-} Print;
-
-static uint64_t in_its_arena(uint64_t off) {
-  return on_host(off) ? off - HOST_BASE : off;
-}
-
-static void offset(Json *j, const char *key, uint64_t at) {
-  json_int(j, key, (int64_t)at);
-}
-
-static void write_operands(const Print *k, const char *key, uint32_t first, int n) {
-  Json *j = k->j;
-  char buf[64];
-  json_open(j, key, '[');
-  for (int i = 0; i < n; i++) {
-    const Operand *o = &k->p->operand[first + (uint32_t)i];
-    json_open(j, NULL, '{');
-    json_str(j, "dtype", dtype_name(o->dtype));
-    if (on_host(o->off)) json_bool(j, "host", true);
-    offset(j, "offset", in_its_arena(o->off));
-    if (o->shard) {
-      json_open(j, "shard", '{');
-      json_str(j, "axes", axes_name(o->shard, buf));
-      json_int(j, "index", mesh_index(&k->c->mesh, o->shard, k->rank));
-      json_close(j, '}');
-    }
-    json_open(j, "shape", '[');
-    for (int d = 0; d < o->ndim; d++) json_int(j, NULL, o->dim[d]);
-    json_close(j, ']');
-    json_int(j, "slot", o->slot);
-    json_close(j, '}');
-  }
-  json_close(j, ']');
-}
-
-static void write_call(const Print *k, const Instr *in) {
-  const Call *call = &k->p->call[in->call];
-  Json *j = k->j;
-  json_int(j, "bind", call->bind);
-  json_int(j, "body", call->body);
-  json_int(j, "chunk", call->chunk);
-  json_str(j, "code", instr_name[in->code]);
-  json_open(j, "dyn", '[');
-  for (uint32_t i = 0; i < call->ndyn; i++) {
-    assert(!on_host(k->p->dyn[call->dyn + i]));
-    offset(j, NULL, k->p->dyn[call->dyn + i]);
-  }
-  json_close(j, ']');
-  offset(j, "fresh", call->fresh);
-  json_int(j, "line", in->line);
-  json_int(j, "microbatch", call->mb);
-  json_int(j, "number", k->p->number[call->unit]);
-  json_str(j, "unit", k->p->unit[call->unit]);
-}
-
-static void write_attr(void *ud, const char *name, double v) { json_num(ud, name, v); }
-
-/* Whether to accumulate: "never", "always", or the number of the bit of the call. */
-static void write_kernel(const Print *k, const Instr *in) {
-  Json *j = k->j;
-  if (in->acc >= ACC_BIT)
-    json_int(j, "accumulate", in->acc - ACC_BIT);
-  else
-    json_str(j, "accumulate", in->acc == ACC_ALWAYS ? "always" : "never");
-  json_open(j, "attr", '{');
-  attr_each(&k->p->attr[in->attr], write_attr, j);
-  json_close(j, '}');
-  json_str(j, "code", instr_name[in->code]);
-  const OpAttr *attr = &k->p->attr[in->attr];
-  AxisSet cut = attr->cut, heads = attr->heads_cut;
-  if (heads) json_int(j, "heads_index", heads_index(&k->c->mesh, heads, k->rank));
-  write_operands(k, "in", in->operand, in->nin);
-  if (cut) json_int(j, "index", mesh_index(&k->c->mesh, cut, k->rank));
-  json_int(j, "line", in->line);
-  if (attr->flat) json_int(j, "shard", mesh_index(&k->c->mesh, attr->flat, k->rank));
-  json_str(j, "op", op_info[in->op].name);
-  uint32_t out = in->operand + (uint32_t)in->nin;
-  write_operands(k, "out", out, in->nout);
-  if (in->nwork) write_operands(k, "scratch", out + (uint32_t)in->nout, in->nwork);
-}
-
-static void write_transfer(const Print *k, const Instr *in) {
-  Json *j = k->j;
-  bool coll = instr_is[in->code] & INSTR_COLL;
-  if (in->by) json_int(j, "by", in->by);
-  offset(j, "bytes", operand_bytes(&k->p->operand[in->operand]));
-  json_str(j, "code", instr_name[in->code]);
-  if (coll) json_str(j, "collective", coll_info[in->coll].name);
-  if (coll) json_int(j, "communicator", in->comm);
-  json_int(j, "handle", in->handle);
-  if (in->nin) write_operands(k, "in", in->operand, in->nin);
-  json_int(j, "line", in->line);
-  if (in->nout) write_operands(k, "out", in->operand + (uint32_t)in->nin, 1);
-  if (!coll) json_int(j, "peer", rank_on_pp(&k->c->mesh, k->rank, in->peer));
-  if (coll && coll_info[in->coll].is & COLL_SUMS)
-    json_str(j, "reduction", in->red == RED_MAX ? "max" : "sum");
-  if (instr_is[in->code] & INSTR_MAIN) json_str(j, "unit", k->p->unit[in->unit]);
-}
-
-static void write_free(const Print *k, const Instr *in) {
-  json_str(k->j, "code", instr_name[in->code]);
-  write_operands(k, "in", in->operand, 1);
-  json_int(k->j, "line", in->line);
-  json_str(k->j, "unit", k->p->unit[in->unit]);
-}
-
-static void write_code(const Print *k, const char *key, uint32_t first, uint32_t n) {
-  json_open(k->j, key, '[');
-  for (uint32_t i = first; i < first + n; i++) {
-    const Instr *in = &k->p->code[i];
-    json_open(k->j, NULL, '{');
-    switch ((InstrCode)in->code) {
-    case I_CALL: write_call(k, in); break;
-    case I_KERNEL: write_kernel(k, in); break;
-    case I_COLL:
-    case I_SEND:
-    case I_RECV:
-    case I_GATHER:
-    case I_SCATTER: write_transfer(k, in); break;
-    case I_FREE: write_free(k, in); break;
-    case I_WAIT:
-      json_str(k->j, "code", instr_name[in->code]);
-      json_int(k->j, "handle", in->handle);
-      json_int(k->j, "line", in->line);
-      break;
-    case I_N: break;
-    }
-    json_str(k->j, "what", k->p->what[in->what]);
-    json_close(k->j, '}');
-  }
-  json_close(k->j, ']');
-}
 
 /* ---- what belongs to the whole program ---- */
 
-static void write_bodies(const Print *k) {
+static void write_bodies(const ProgramJson *k) {
   json_open(k->j, "bodies", '[');
   for (int i = 0; i < k->p->nbody; i++) {
     const Body *b = &k->p->body[i];
     json_open(k->j, NULL, '{');
-    write_code(k, "code", b->first, b->n);
+    json_code(k, "code", b->first, b->n);
     json_num(k->j, "flops", b->flops);
     json_num(k->j, "flops_recomputed", b->recomputed);
     json_str(k->j, "name", b->name);
@@ -166,7 +26,7 @@ static void write_bodies(const Print *k) {
   json_close(k->j, ']');
 }
 
-static void write_comms(const Print *k) {
+static void write_comms(const ProgramJson *k) {
   json_open(k->j, "communicators", '[');
   for (int i = 0; i < k->p->ncomm; i++) {
     const CommDesc *d = &k->p->comm[i];
@@ -182,7 +42,7 @@ static void write_comms(const Print *k) {
   json_close(k->j, ']');
 }
 
-static void write_coordinates(const Print *k) {
+static void write_coordinates(const ProgramJson *k) {
   json_open(k->j, "coordinates", '{');
   for (int i = 0; i < AXIS_N; i++)
     json_int(k->j, axis_name(axis_by_name(i)),
@@ -190,7 +50,7 @@ static void write_coordinates(const Print *k) {
   json_close(k->j, '}');
 }
 
-static void write_inputs(const Print *k) {
+static void write_inputs(const ProgramJson *k) {
   InputKind sorted[IN_N];
   for (int i = 0; i < IN_N; i++) {
     int at = i;
@@ -201,15 +61,16 @@ static void write_inputs(const Print *k) {
   json_open(k->j, "inputs", '{');
   for (int i = 0; i < IN_N; i++)
     if (k->p->input[sorted[i]] != UINT64_MAX)
-      offset(k->j, input_name[sorted[i]], k->p->input[sorted[i]]);
+      json_offset(k->j, input_name[sorted[i]], k->p->input[sorted[i]]);
   json_close(k->j, '}');
 }
 
-static void write_memory(const Print *k, const char *key, const MemClass *m, int n) {
+static void write_memory(const ProgramJson *k, const char *key, const MemClass *m,
+                         int n) {
   json_open(k->j, key, '[');
   for (int i = 0; i < n; i++) {
     json_open(k->j, NULL, '{');
-    offset(k->j, "bytes", m[i].bytes);
+    json_offset(k->j, "bytes", m[i].bytes);
     json_str(k->j, "name", m[i].name);
     json_str(k->j, "note", m[i].note);
     json_close(k->j, '}');
@@ -218,7 +79,7 @@ static void write_memory(const Print *k, const char *key, const MemClass *m, int
 }
 
 /* The axes of a place cut dimensions; a region's cut comes after them. */
-static void write_box(const Print *k, const Stored *q) {
+static void write_box(const ProgramJson *k, const Stored *q) {
   const Regions *s = &k->p->regions;
   int i = 0;
   while (i < s->nregion &&
@@ -239,7 +100,7 @@ static void write_box(const Print *k, const Stored *q) {
   json_close(k->j, ']');
 }
 
-static void write_params(const Print *k) {
+static void write_params(const ProgramJson *k) {
   const Regions *s = &k->p->regions;
   json_open(k->j, "parameters", '[');
   for (int i = 0; i < s->nparam; i++) {
@@ -260,7 +121,7 @@ static void write_params(const Print *k) {
   json_close(k->j, ']');
 }
 
-static void write_regions(const Print *k) {
+static void write_regions(const ProgramJson *k) {
   const Regions *s = &k->p->regions;
   char buf[64];
   json_open(k->j, "regions", '[');
@@ -275,7 +136,7 @@ static void write_regions(const Print *k) {
     json_bool(k->j, "host", on_host(r->off));
     json_int(k->j, "index", r->flat ? mesh_index(&k->c->mesh, r->flat, k->rank) : 0);
     json_str(k->j, "kind", region_name[r->kind]);
-    offset(k->j, "offset", in_its_arena(r->off));
+    json_offset(k->j, "offset", in_its_arena(r->off));
     json_bool(k->j, "spread", r->spread);
     json_int(k->j, "ways", r->ways);
     json_int(k->j, "whole", r->whole);
@@ -285,7 +146,7 @@ static void write_regions(const Print *k) {
 }
 
 /* A binding is an offset; in the gathered copy of a unit it comes with that. */
-static void write_bindings(const Print *k) {
+static void write_bindings(const ProgramJson *k) {
   const Program *p = k->p;
   json_open(k->j, "bindings", '[');
   for (uint32_t i = 0; i < p->nbind; i++) {
@@ -297,7 +158,7 @@ static void write_bindings(const Print *k) {
       json_open(k->j, NULL, '{');
       if (p->bind[j].copy >= 0) json_str(k->j, "copy", p->unit[p->bind[j].copy]);
       if (on_host(p->bind[j].off)) json_bool(k->j, "host", true);
-      offset(k->j, "offset", in_its_arena(p->bind[j].off));
+      json_offset(k->j, "offset", in_its_arena(p->bind[j].off));
       json_close(k->j, '}');
     }
     json_close(k->j, ']');
@@ -308,7 +169,7 @@ static void write_bindings(const Print *k) {
   json_close(k->j, ']');
 }
 
-static void write_blocks(const Print *k) {
+static void write_blocks(const ProgramJson *k) {
   const Regions *s = &k->p->regions;
   json_open(k->j, "blocks", '[');
   for (int i = 0; i < s->nblock; i++) {
@@ -323,7 +184,7 @@ static void write_blocks(const Print *k) {
 /* ---- what a step is given ---- */
 
 /* What a rank reads of a step: its rows, in order, and of each the tokens that it has. */
-static void write_rows(const Print *k) {
+static void write_rows(const ProgramJson *k) {
   const Mesh *m = &k->c->mesh;
   int64_t micro = k->c->micro, dp = mesh_size(m, AXES_DP);
   json_open(k->j, "rows", '[');
@@ -333,7 +194,7 @@ static void write_rows(const Print *k) {
   json_close(k->j, ']');
 }
 
-static void write_positions(const Print *k) {
+static void write_positions(const ProgramJson *k) {
   const Mesh *m = &k->c->mesh;
   if (k->c->documents) {
     json_none(k->j, "positions");
@@ -351,7 +212,7 @@ static void write_positions(const Print *k) {
   json_close(k->j, ']');
 }
 
-static void write_scalars(const Print *k) {
+static void write_scalars(const ProgramJson *k) {
 #define SCALAR(name)                                                                     \
   { #name, name }
   static const struct {
@@ -373,7 +234,7 @@ static void write_scalars(const Print *k) {
   json_open(k->j, "names", '{');
   for (int i = 0; i < LEN(sorted); i++) json_int(k->j, sorted[i].name, sorted[i].index);
   json_close(k->j, '}');
-  offset(k->j, "offset", k->p->scalars);
+  json_offset(k->j, "offset", k->p->scalars);
   json_close(k->j, '}');
 }
 
@@ -382,7 +243,7 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* What every op means that occurs. */
-static void write_kernels(const Print *k) {
+static void write_kernels(const ProgramJson *k) {
   bool used[OP_N] = {0};
   int op[OP_N], n = 0;
   for (uint32_t i = 0; i < k->p->ncode; i++)
@@ -395,10 +256,10 @@ static void write_kernels(const Print *k) {
   json_close(k->j, '}');
 }
 
-static void write_program(const Print *k) {
+static void write_program(const ProgramJson *k) {
   Json *j = k->j;
   json_open(j, NULL, '{');
-  offset(j, "arena_bytes", k->p->arena_bytes);
+  json_offset(j, "arena_bytes", k->p->arena_bytes);
   write_bindings(k);
   write_blocks(k);
   write_bodies(k);
@@ -409,12 +270,12 @@ static void write_program(const Print *k) {
   json_num(j, "flops_recomputed", k->p->recomputed);
   json_int(j, "handles", k->p->nhandle);
   if (k->p->host_bytes) {
-    offset(j, "host_bytes", k->p->host_bytes);
+    json_offset(j, "host_bytes", k->p->host_bytes);
     write_memory(k, "host_memory", k->p->host, k->p->nhost);
   }
   write_inputs(k);
   write_kernels(k);
-  write_code(k, "main", 0, k->p->nmain);
+  json_code(k, "main", 0, k->p->nmain);
   write_memory(k, "memory", k->p->mem, k->p->nmem);
   json_int(j, "micro", k->c->micro);
   json_int(j, "microbatches", k->c->microbatches);
@@ -433,11 +294,11 @@ void program_json(const Compiled *c, int rank, Text *out) {
   Json j = {.out = out, .pretty = true};
   const weft_alloc *alloc = arena_allocator(c->arena);
   size_t bytes = sizeof(int) * (size_t)c->mesh.world;
-  Print k = {.c = c,
-             .p = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)],
-             .j = &j,
-             .rank = rank,
-             .group = mem_new(alloc, bytes)};
+  ProgramJson k = {.c = c,
+                   .p = &c->prog[mesh_coord(&c->mesh, rank, AXIS_PP)],
+                   .j = &j,
+                   .rank = rank,
+                   .group = mem_new(alloc, bytes)};
   if (!k.group) {
     out->oom = true;
     return;
