@@ -1,14 +1,12 @@
 /* program_check.c - program_check(): indices in range, operands inside the arena,
- * collectives of consistent sizes; nothing over what it may not lie over
- * (check_overlap.c). Input: a finished Compiled; it changes nothing and reports the first
- * violation, which is a bug of the compiler. */
+ * collectives of consistent sizes; parameters in their regions (check_regions.c), nothing
+ * over what it may not lie over (check_overlap.c). Input: a finished Compiled; it changes
+ * nothing and reports the first violation, which is a bug of the compiler. */
 #include "program_check_int.h"
-#include "vm/plan/optimizer.h"
 
 #include <stdio.h>
 
 #include "vm/device/device.h"
-#include "vm/storage/piece.h"
 
 /* Where a problem is: "main[3] COLL" or "body layer:F[2] KERNEL". */
 static const char *place(const Check *k, uint32_t pc, const Body *b, char out[128]) {
@@ -31,7 +29,7 @@ weft_status check_fail(const Check *k, uint32_t pc, const Body *b, const char *f
                   k->p->pp, place(k, pc, b, at), text);
 }
 
-static weft_status bad(const Check *k, const char *what, uint64_t got, uint64_t limit) {
+weft_status check_limit(const Check *k, const char *what, uint64_t got, uint64_t limit) {
   return err_set(k->e, WEFT_EINTERNAL, "pp rank %d: %s is %llu, the limit is %llu",
                  k->p->pp, what, (unsigned long long)got, (unsigned long long)limit);
 }
@@ -197,160 +195,52 @@ static weft_status check_instr(const Check *k, uint32_t pc, const Body *b) {
 static weft_status check_body(const Check *k, const Body *b) {
   const Program *p = k->p;
   if (b->first < p->nmain || (uint64_t)b->first + b->n > p->ncode)
-    return bad(k, "the end of a body", (uint64_t)b->first + b->n, p->ncode);
-  if (b->phase > PH_UPDATE) return bad(k, "the phase of a body", b->phase, PH_UPDATE);
+    return check_limit(k, "the end of a body", (uint64_t)b->first + b->n, p->ncode);
+  if (b->phase > PH_UPDATE)
+    return check_limit(k, "the phase of a body", b->phase, PH_UPDATE);
   for (uint32_t i = b->first; i < b->first + b->n; i++) TRY(check_instr(k, i, b));
   return WEFT_OK;
 }
 
 static weft_status check_tables(const Check *k) {
   const Program *p = k->p;
-  if (p->nmain > p->ncode) return bad(k, "the length of main", p->nmain, p->ncode);
+  if (p->nmain > p->ncode)
+    return check_limit(k, "the length of main", p->nmain, p->ncode);
   for (uint32_t i = 0; i < p->nbind; i++)
     if (p->bind[i].copy < BIND_STORED || p->bind[i].copy >= p->nunit)
-      return bad(k, "the unit of a gathered copy", (uint64_t)p->bind[i].copy,
-                 (uint64_t)p->nunit);
+      return check_limit(k, "the unit of a gathered copy", (uint64_t)p->bind[i].copy,
+                         (uint64_t)p->nunit);
   for (int i = 1; i < p->nunit; i++)
     if (p->number[i] <= p->number[i - 1])
-      return bad(k, "the number of a unit", p->number[i], p->number[i - 1] + 1);
+      return check_limit(k, "the number of a unit", p->number[i], p->number[i - 1] + 1);
   if (p->nscalar < SC_N || p->nscalar % 2)
-    return bad(k, "the number of scalars", (uint64_t)p->nscalar, SC_N);
+    return check_limit(k, "the number of scalars", (uint64_t)p->nscalar, SC_N);
   uint64_t scalars = 8 * (uint64_t)p->nscalar;
   if (p->scalars % 8 || p->scalars + scalars > p->arena_bytes)
-    return bad(k, "the end of the scalars", p->scalars + scalars, p->arena_bytes);
+    return check_limit(k, "the end of the scalars", p->scalars + scalars, p->arena_bytes);
   if (p->sums % sizeof(float) || p->sums + p->sums_bytes > p->arena_bytes)
-    return bad(k, "the end of the sums of units", p->sums + p->sums_bytes,
-               p->arena_bytes);
+    return check_limit(k, "the end of the sums of units", p->sums + p->sums_bytes,
+                       p->arena_bytes);
   uint64_t sum = 0;
   for (int i = 0; i < p->nmem; i++) sum += p->mem[i].bytes;
   if (sum > p->arena_bytes)
-    return bad(k, "the sum of memory classes", sum, p->arena_bytes);
+    return check_limit(k, "the sum of memory classes", sum, p->arena_bytes);
   uint64_t ids =
       4 * (uint64_t)k->c->microbatches * (uint64_t)k->c->micro * (uint64_t)k->c->tokens;
   for (int i = 0; i < IN_N; i++) {
     uint64_t at = p->input[i], n = i == IN_SEED ? 4 : ids;
     if (at != UINT64_MAX && (at > p->arena_bytes || n > p->arena_bytes - at))
-      return bad(k, "the end of an input", at + n, p->arena_bytes);
+      return check_limit(k, "the end of an input", at + n, p->arena_bytes);
   }
   return WEFT_OK;
-}
-
-static weft_status bad_param(const Check *k, const Stored *q, const char *why) {
-  return err_set(k->e, WEFT_EINTERNAL, "pp rank %d: %s: %lld elements from %lld on %s",
-                 k->p->pp, k->c->param[q->param].name, (long long)q->count,
-                 (long long)q->at, why);
-}
-
-/* What is kept of every parameter that is trained, besides its value: the gradient, then
- * the states of the optimizer. */
-static RegionKind kept(int i) { return i ? region_state(i - 1) : REGION_GRAD; }
-
-/* Blocks follow each other, and each parameter lies in its own. */
-static weft_status check_blocks(const Check *k) {
-  const Regions *s = &k->p->regions;
-  int64_t end = 0;
-  int at = 0;
-  for (int i = 0; i < s->nblock; i++) {
-    const Block *b = &s->block[i];
-    if (b->first != end || b->at != at || b->n < 1 || b->at + b->n > s->nparam)
-      return bad(k, "the start of a block", (uint64_t)b->first, (uint64_t)end);
-    end += b->whole, at += b->n;
-    for (int j = b->at; j < at; j++) {
-      const Stored *q = &s->param[j];
-      if (q->block != i || q->at < b->first || q->at + q->count > end)
-        return bad_param(k, q, "are not in their block");
-    }
-  }
-  return at == s->nparam ? WEFT_OK : bad_param(k, &s->param[at], "are in no block");
-}
-
-static weft_status check_params(const Check *k) {
-  const Regions *s = &k->p->regions;
-  int64_t end = 0;
-  for (int i = 0; i < s->nparam; i++) {
-    const Stored *q = &s->param[i];
-    if (q->param < 0 || q->param >= k->c->nparam)
-      return bad(k, "a parameter", (uint64_t)q->param, (uint64_t)k->c->nparam);
-    if (q->block < 0 || q->block >= s->nblock)
-      return bad(k, "the block of a parameter", (uint64_t)q->block, (uint64_t)s->nblock);
-    if (q->at < end) return bad_param(k, q, "overlap those before");
-    end = q->at + q->count;
-    int64_t box = piece_box(&k->c->mesh, &k->c->param[q->param]);
-    if (box != q->count)
-      return bad(k, k->c->param[q->param].name, (uint64_t)q->count, (uint64_t)box);
-    const CompiledParam *p = &k->c->param[q->param];
-    int trained = k->c->context ? 0 : 1 + optimizer_states(k->c->optimizer, p->matrix);
-    const Region *r = regions_value(s, q);
-    for (int j = 0; r && j < trained && !p->frozen; j++)
-      if (q->at + q->count <= r->first + r->whole) r = regions_find(s, kept(j), q);
-    if (!r || q->at + q->count > r->first + r->whole)
-      return bad_param(k, q, "have no place in a region");
-  }
-  return WEFT_OK;
-}
-
-/* A region is of whole blocks, each of which its axes cut evenly. */
-static bool cuts_blocks(const Regions *s, const Region *r) {
-  int64_t n = 0;
-  for (int i = 0; i < s->nblock; i++) {
-    const Block *b = &s->block[i];
-    int64_t end = b->first + b->whole;
-    if (end <= r->first || b->first >= r->first + r->whole) continue;
-    if (b->first < r->first || end > r->first + r->whole || b->whole % r->ways)
-      return false;
-    n += b->whole;
-  }
-  return n == r->whole;
-}
-
-/* The averages of all parameters in the range of a region lie in it, behind each other.
- */
-static bool holds_factors(const Check *k, const Region *r) {
-  const Regions *s = &k->p->regions;
-  int64_t end = 0;
-  if (r->kind < REGION_STATE1 || r->ways != 1 || r->count < 1) return false;
-  for (int i = 0; i < s->nparam; i++) {
-    const Stored *q = &s->param[i];
-    if (q->param < 0 || q->param >= k->c->nparam) return false;
-    const CompiledParam *p = &k->c->param[q->param];
-    if (q->at < r->first || q->at >= r->first + r->whole) continue;
-    int64_t n = piece_make(&k->c->mesh, p, s, q, r, 0).count;
-    if (!p->factors || q->factors < end || n > r->count - q->factors) return false;
-    end = q->factors + n;
-  }
-  return true;
-}
-
-static weft_status check_regions(const Check *k) {
-  const Program *p = k->p;
-  for (int i = 0; i < p->regions.nregion; i++) {
-    const Region *r = &p->regions.region[i];
-    if (r->kind >= REGION_N) return bad(k, "the kind of a region", r->kind, REGION_N);
-    if (r->dtype >= DT_ACT) return bad(k, "the type of a region", r->dtype, DT_ACT);
-    uint64_t n = region_bytes(r);
-    if (r->ways != mesh_size(&k->c->mesh, r->flat))
-      return bad(k, "the shards of a region", (uint64_t)r->ways,
-                 (uint64_t)mesh_size(&k->c->mesh, r->flat));
-    bool long_enough = r->factors ? holds_factors(k, r)
-                                  : r->count * (r->spread ? 1 : r->ways) == r->whole;
-    if (r->first < 0 || !long_enough)
-      return bad(k, "the length of a region", (uint64_t)r->count, (uint64_t)r->whole);
-    if (!cuts_blocks(&p->regions, r))
-      return bad(k, "the blocks of a region, elements", (uint64_t)r->whole, 0);
-    uint64_t off = on_host(r->off) ? r->off - HOST_BASE : r->off;
-    uint64_t room = on_host(r->off) ? p->host_bytes : p->arena_bytes;
-    if (off > room || n > room - off) return bad(k, "the end of a region", off + n, room);
-  }
-  TRY(check_params(k));
-  return check_blocks(k);
 }
 
 /* All programs have the same list, because a communicator is an index into it. */
 static weft_status check_comms(const Check *k) {
   const Program *p = k->p, *first = &k->c->prog[0];
   if (p->ncomm != first->ncomm)
-    return bad(k, "the number of communicators", (uint64_t)p->ncomm,
-               (uint64_t)first->ncomm);
+    return check_limit(k, "the number of communicators", (uint64_t)p->ncomm,
+                       (uint64_t)first->ncomm);
   for (int i = 0; i < p->ncomm; i++) {
     const CommDesc *d = &p->comm[i], *f = &first->comm[i];
     bool same = d->axes == f->axes && d->npp == f->npp && d->in_flight == f->in_flight;
@@ -394,12 +284,13 @@ static weft_status check_bounds(const Check *k, Arena *a) {
   uint64_t in_main = 0, host = 0, **end = NEW_N(a, uint64_t *, p->nbody);
   reach(k, 0, p->nmain, &in_main, &host);
   if (in_main > p->arena_bytes)
-    return bad(k, "the reach of main", in_main, p->arena_bytes);
+    return check_limit(k, "the reach of main", in_main, p->arena_bytes);
   for (int i = 0; i < p->nbody; i++) {
     end[i] = NEW_N(a, uint64_t, MAX(p->body[i].nslot, 1));
     reach(k, p->body[i].first, p->body[i].n, end[i], &host);
   }
-  if (host > p->host_bytes) return bad(k, "the reach on the host", host, p->host_bytes);
+  if (host > p->host_bytes)
+    return check_limit(k, "the reach on the host", host, p->host_bytes);
   const Body *b = NULL;
   for (uint32_t pc = 0; pc < p->nmain; pc++) {
     if (p->code[pc].code != I_CALL) continue;
