@@ -72,8 +72,20 @@ void sweep_open(lua_State *L);
 /* The table of core.points: what judges, as an object of the library. */
 int sweep_points(lua_State *L);
 Sweep *sweep_at(lua_State *L, int idx);
+/* The number of a row. */
+int64_t sweep_index(lua_State *L, const Sweep *s, int idx);
 /* After Ctrl-C: ends all threads; what they did stands. */
 void sweep_cut(lua_State *L, Sweep *s);
+
+/* ---- sweep_rows.c ---- */
+/* points:row(i): nothing if it is not done; else its state, figures, and the reason of an
+ * illegal one. */
+int sweep_row(lua_State *L);
+/* points:put(i, state, figures [, code, path, text]): a row that was judged before. */
+int sweep_put(lua_State *L);
+/* points:counts(): how many of which kind, and why. */
+int sweep_counts(lua_State *L);
+void sweep_push_why(lua_State *L, const PointReason *w);
 
 /* ---- sweep_given.c ---- */
 /* A plan for a judge, in the arena: of the file, object or table at idx, or a copy. */

@@ -1,6 +1,5 @@
-/* sweep_object.c - the points of a sweep as an object of the library: progress, rows,
- * output file. Indices count from 0. */
-#include <errno.h>
+/* sweep_object.c - the points of a sweep as an object of the library: plans, progress,
+ * output file; rows are sweep_rows.c. Indices count from 0. */
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -22,7 +21,7 @@ Sweep *sweep_at(lua_State *L, int idx) {
   return s;
 }
 
-static int64_t index_at(lua_State *L, const Sweep *s, int idx) {
+int64_t sweep_index(lua_State *L, const Sweep *s, int idx) {
   lua_Integer i = luaL_checkinteger(L, idx);
   luaL_argcheck(L, i >= 0 && i < s->ntodo, idx, "no such point");
   return i;
@@ -180,9 +179,6 @@ static bool is_stopped(lua_State *L) {
   return stop && *stop;
 }
 
-static int row(lua_State *L);
-static void push_why(lua_State *L, const PointReason *w);
-
 /* points:start([n]): on the first n points that are not done; default: all. */
 static int start(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
@@ -233,7 +229,7 @@ static int stop(lua_State *L) {
  * when no thread works. Nothing after Ctrl-C. */
 static int whole(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
-  int64_t i = index_at(L, s, 2);
+  int64_t i = sweep_index(L, s, 2);
   Judge *j = &s->judge[0];
   int choice[SWEEP_AXES];
   PointReason why;
@@ -244,14 +240,14 @@ static int whole(lua_State *L) {
   j->floor = floor;
   if (is_stopped(L)) sweep_cut(L, s);
   if (st == WEFT_EINTR || s->interrupted) return 0;
-  return st == WEFT_OK ? row(L) : reasons_raise(L, st, NULL, &j->e);
+  return st == WEFT_OK ? sweep_row(L) : reasons_raise(L, st, NULL, &j->e);
 }
 
 /* points:clock(i): the plan of row i compiled and on the clock, as plan:sim() gives it;
  * or nil and why it does not compile; nothing after Ctrl-C. */
 static int clock_point(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
-  int64_t i = index_at(L, s, 2);
+  int64_t i = sweep_index(L, s, 2);
   SimFigures f;
   PointReason why;
   Arena *a = script_push_arena(L);
@@ -261,7 +257,7 @@ static int clock_point(lua_State *L) {
   if (st == WEFT_EINTR || s->interrupted) return 0;
   if (st == WEFT_EPLAN) {
     lua_pushnil(L);
-    push_why(L, &why);
+    sweep_push_why(L, &why);
     return 2;
   }
   if (st != WEFT_OK) return reasons_raise(L, st, NULL, &e);
@@ -274,125 +270,11 @@ static int measure(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   double rate = NAN;
   weft_error e = NO_ERROR;
-  weft_status st = sweep_measure(s, index_at(L, s, 2), (int)luaL_checkinteger(L, 3),
+  weft_status st = sweep_measure(s, sweep_index(L, s, 2), (int)luaL_checkinteger(L, 3),
                                  script_stop(L), &rate, &e);
   if (st != WEFT_OK) return reasons_raise(L, st, NULL, &e);
   if (isnan(rate)) return 0;
   lua_pushnumber(L, rate);
-  return 1;
-}
-
-/* ---- what came of it ---- */
-
-static const char *const states[] = {
-    [POINT_OK] = "ok", [POINT_ILLEGAL] = "illegal", [POINT_MEMORY] = "memory"};
-
-/* The figures of a row, by the names that lines of JSON have, too. */
-static const struct {
-  const char *table, *name;
-  size_t at;
-  bool count; /* an int, else a double */
-} figures[] = {{NULL, "dp", offsetof(PointRow, dp), true},
-               {NULL, "microbatches", offsetof(PointRow, microbatches), true},
-               {NULL, "worst_rank", offsetof(PointRow, worst), true},
-               {NULL, "peak_bytes", offsetof(PointRow, bytes), false},
-               {NULL, "mean_fixed_bytes", offsetof(PointRow, mean_fixed), false},
-               {NULL, "even_seconds", offsetof(PointRow, even), false},
-               {NULL, "bubble", offsetof(PointRow, bubble), false},
-               {NULL, "flop", offsetof(PointRow, flops), false},
-               {NULL, "flop_recomputed", offsetof(PointRow, recomputed), false},
-               {"comm_bytes", "tp", offsetof(PointRow, tp), false},
-               {"comm_bytes", "cp", offsetof(PointRow, cp), false},
-               {"comm_bytes", "ep", offsetof(PointRow, ep), false},
-               {"comm_bytes", "ep_even", offsetof(PointRow, ep_even), false},
-               {"comm_bytes", "dp", offsetof(PointRow, dp_bytes), false},
-               {"comm_bytes", "pp", offsetof(PointRow, pp), false}};
-
-static void push_why(lua_State *L, const PointReason *w) {
-  lua_createtable(L, 0, 3);
-  set_text(L, "code", w->code);
-  set_text(L, "path", w->path);
-  set_text(L, "summary", w->text);
-}
-
-/* points:row(i): nothing if it is not done; else its state, figures, and the reason of an
- * illegal one. */
-static int row(lua_State *L) {
-  const Sweep *s = sweep_at(L, 1);
-  int64_t i = index_at(L, s, 2);
-  if (!s->ready[i]) return 0;
-  const PointRow *r = &s->row[i];
-  lua_settop(L, 2);
-  lua_pushstring(L, states[r->state]);
-  lua_createtable(L, 0, 12);
-  if (r->state == POINT_ILLEGAL) {
-    if (s->why[i]) push_why(L, s->why[i]);
-    return s->why[i] ? 3 : 2;
-  }
-  for (int k = 0; k < LEN(figures); k++) {
-    const char *at = (const char *)r + figures[k].at;
-    if (figures[k].table) luaL_getsubtable(L, 4, figures[k].table);
-    if (figures[k].count)
-      set_integer(L, figures[k].name, *(const int *)at);
-    else
-      set_number(L, figures[k].name, *(const double *)at);
-    lua_settop(L, 4);
-  }
-  if (r->state == POINT_OK && r->seconds > 0) set_number(L, "step_ms", r->seconds * 1e3);
-  return 2;
-}
-
-/* points:put(i, state, figures [, code, path, text]): a row that was judged before. */
-static int put(lua_State *L) {
-  Sweep *s = sweep_at(L, 1);
-  int64_t i = index_at(L, s, 2);
-  const char *state = luaL_checkstring(L, 3);
-  PointRow *r = &s->row[i];
-  PointReason w;
-  snprintf(w.code, sizeof w.code, "%s", luaL_optstring(L, 5, ""));
-  snprintf(w.path, sizeof w.path, "%s", luaL_optstring(L, 6, ""));
-  snprintf(w.text, sizeof w.text, "%s", luaL_optstring(L, 7, ""));
-  *r = (PointRow){.state = POINT_OK};
-  while (r->state < POINT_MEMORY && strcmp(state, states[r->state]) != 0) r->state++;
-  lua_settop(L, 4);
-  for (int k = 0; r->state != POINT_ILLEGAL && k < LEN(figures); k++) {
-    char *at = (char *)r + figures[k].at;
-    if (figures[k].table) luaL_getsubtable(L, 4, figures[k].table);
-    lua_getfield(L, -1, figures[k].name);
-    if (figures[k].count)
-      *(int *)at = (int)lua_tonumber(L, -1);
-    else
-      *(double *)at = lua_tonumber(L, -1);
-    lua_settop(L, 4);
-  }
-  if (r->state == POINT_OK && lua_getfield(L, 4, "step_ms") == LUA_TNUMBER)
-    r->seconds = lua_tonumber(L, -1) / 1e3;
-  sweep_note(s, i, &w);
-  return 0;
-}
-
-/* points:counts(): how many of which kind, and why. */
-static int counts(lua_State *L) {
-  const Sweep *s = sweep_at(L, 1);
-  lua_createtable(L, 0, 6);
-  set_integer(L, "judged", s->nlegal + s->nillegal + s->nmemory);
-  set_integer(L, "legal", s->nlegal);
-  set_integer(L, "illegal", s->nillegal);
-  set_integer(L, "memory", s->nmemory);
-  lua_pushboolean(L, s->interrupted);
-  lua_setfield(L, -2, "interrupted");
-  lua_createtable(L, s->nreason, 0);
-  for (int i = 0; i < s->nreason; i++) {
-    const SweepReason *r = &s->reason[i];
-    lua_createtable(L, 0, 5);
-    set_text(L, "code", r->why.code);
-    set_text(L, "path", r->why.path);
-    set_text(L, "message", r->why.text);
-    set_integer(L, "count", r->count);
-    set_integer(L, "first", r->first);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setfield(L, -2, "reasons");
   return 1;
 }
 
@@ -430,8 +312,8 @@ static void push_metatable(lua_State *L) {
                                      {"take", take},        {"judge", sweep_judge},
                                      {"join", join},        {"stop", stop},
                                      {"whole", whole},      {"clock", clock_point},
-                                     {"measure", measure},  {"row", row},
-                                     {"put", put},          {"counts", counts},
+                                     {"measure", measure},  {"row", sweep_row},
+                                     {"put", sweep_put},    {"counts", sweep_counts},
                                      {"append", append},    {"write", write_text},
                                      {"close", close_file}, {NULL, NULL}};
   if (!luaL_newmetatable(L, SWEEP_TYPE)) return;

@@ -545,7 +545,7 @@ return {
     from = "*there(w, to, mb) |= forward ? 1 : 2;", to = "*there(w, to, mb) |= 1;" },
   { file = "stdlib/sweep/grid.lua", suites = "sweep_scripts",
     from = "if was.field == x.field then", to = "if was.field == x.path then" },
-  { file = "bindings/sweep/sweep_object.c", suites = "sweep_scripts",
+  { file = "bindings/sweep/sweep_rows.c", suites = "sweep_scripts",
     from = [[{"comm_bytes", "pp", offsetof(PointRow, pp), false}]],
     to = [[{"comm_bytes", "pp", offsetof(PointRow, tp), false}]] },
   { file = "stdlib/objects/plan.lua", suites = "plan_object",
