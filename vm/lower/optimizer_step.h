@@ -22,12 +22,22 @@ void emit_coll(Emit *e, CollKind coll, AxisSet axes, int handle, const char *wha
  * calls. */
 enum { SCALAR_HANDLE = 0 };
 void emit_wait(Emit *e, int handle, const char *what);
+/* The first n scalars. */
+Extent step_scalars(const Emit *e, int64_t n);
+/* Makes the block of scalars an operand and result of the last kernel. */
+void emit_scalars(Emit *e);
+
+/* ---- step_reductions.c ---- */
 /* Starts the reduction of one scalar; false if the axes have one rank, and nothing is to
  * be waited for. */
 bool emit_scalar_sum(Emit *e, AxisSet axes, int which, int handle, const char *what);
+/* The same, and waits for it. */
+void emit_scalar_summed(Emit *e, AxisSet axes, int which, const char *what);
+/* Of gradients, counts of experts, losses of sources and the norm of this pp rank. */
+void step_reductions(Emit *e, const Compiled *c, MainList *t);
+AxisSet update_loss_axes(const Units *u);
 
 /* ---- steps ---- */
-AxisSet update_loss_axes(const Units *u);
 /* Emits clip_coef or clip_guess; `whole`: the norm is that of all pp ranks. */
 void update_clip(Emit *e, int op, bool whole);
 /* The next range of parameters with equal optimizer settings; see regions_stretch. */
@@ -43,6 +53,8 @@ void update_results(Emit *e, const Stretch *r, bool undo);
 /* Whether a range is of router biases, which have counts instead of gradients and no part
  * in the norm. */
 bool update_balances(const Compiled *c, const Emit *e, const Stretch *r);
+/* The region of its gradients; NULL: it is frozen. */
+const Region *update_gradients(const Emit *e, const Stretch *r);
 const char *update_name(Emit *e, const Compiled *c, const Stretch *r);
 
 /* grad_buckets.c: zeroes the padding of unsharded gradients at `at`, whose parameters are
