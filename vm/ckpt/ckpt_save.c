@@ -1,11 +1,9 @@
 /* ckpt_save.c - see ckpt_save.h. A save has two phases: every process writes its files,
  * then the first one writes the manifest. */
-#include "ckpt_save.h"
+#include "ckpt_save_int.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,37 +12,15 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef enum { PHASE_NONE, PHASE_FILES, PHASE_MANIFEST } SavePhase;
-enum { WHY = 200 };
-
-struct Saver {
-  Run *run;
-  SaverOptions o;
-  const Compiled *c;
-  Arena *arena; /* lives as long as the saver */
-  RankFile disk;
-  Dir dir; /* the folder of checkpoints; closed while it cannot be opened */
-  char run_id[CHECKSUM_TEXT];
-  StopFlag stop;
-  int64_t saved; /* step of the last save that began; -1: none */
-  int64_t best;  /* of the best evaluation whose checkpoint was written; 0: none */
-  double paused;
-
-  SavePhase phase;
-  pthread_t thread;
-  bool has_thread;
-  _Atomic bool done; /* the thread has finished its phase */
-  Manifest m;        /* manifest of the save in progress */
-  CkptFile *file;    /* of all ranks */
-  Dir into;          /* its temporary folder */
-  double begun;
-  weft_status st; /* result of the thread */
-  weft_error e;
-  weft_error weights; /* ... of its export of weights */
-  weft_error old;     /* ... of its removal of old checkpoints */
-  bool lost;          /* the last save failed: */
-  char why[WHY];
-};
+void saver_say(const Saver *s, bool warning, const char *fmt, ...) {
+  char text[1400];
+  va_list ap;
+  if (run_rank(s->run) != 0) return;
+  va_start(ap, fmt);
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  s->o.say(s->o.ud, warning, text);
+}
 
 /* What all processes know after exchange(). */
 typedef struct News {
@@ -61,16 +37,6 @@ static void fold_news(void *mine, const void *other, size_t n) {
   a->busy |= b->busy;
   if (a->good && !b->good) memcpy(a->why, b->why, sizeof a->why);
   a->good &= b->good;
-}
-
-static void say(const Saver *s, bool warning, const char *fmt, ...) {
-  char text[1400];
-  va_list ap;
-  if (run_rank(s->run) != 0) return;
-  va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
-  va_end(ap);
-  s->o.say(s->o.ud, warning, text);
 }
 
 /* ---- the thread ---- */
@@ -178,19 +144,20 @@ static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
   s->lost = !news->good;
   if (s->lost) {
     memcpy(s->why, news->why, sizeof s->why);
-    say(s, true, "the checkpoint of step %lld was not written: %s%s",
-        (long long)s->m.step, news->why, ends(s) ? "" : "; the run goes on");
+    saver_say(s, true, "the checkpoint of step %lld was not written: %s%s",
+              (long long)s->m.step, news->why, ends(s) ? "" : "; the run goes on");
   } else {
-    say(s, false, "checkpoint of step %lld in %s (%.1f s)", (long long)s->m.step,
-        s->o.plan->checkpoint.dir, now_s() - s->begun);
+    saver_say(s, false, "checkpoint of step %lld in %s (%.1f s)", (long long)s->m.step,
+              s->o.plan->checkpoint.dir, now_s() - s->begun);
   }
   if (s->weights.code)
-    say(s, true,
-        "the weights of step %lld were not written beside its checkpoint: %s: %s",
-        (long long)s->m.step, s->weights.file, s->weights.text);
+    saver_say(s, true,
+              "the weights of step %lld were not written beside its checkpoint: %s: %s",
+              (long long)s->m.step, s->weights.file, s->weights.text);
   if (s->old.code)
-    say(s, true, "checkpoints before that of step %lld were not all removed: %s: %s",
-        (long long)s->m.step, s->old.file, s->old.text);
+    saver_say(s, true,
+              "checkpoints before that of step %lld were not all removed: %s: %s",
+              (long long)s->m.step, s->old.file, s->old.text);
   return WEFT_OK;
 }
 
@@ -242,8 +209,9 @@ static weft_status wait_for_last(Saver *s, int64_t next, weft_error *e) {
   TRY(saver_finish(s, e));
   double waited = now_s() - start;
   if (waited >= least)
-    say(s, true, "step %lld waited %.1f s for the checkpoint of step %lld to be written",
-        (long long)next, waited, (long long)s->m.step);
+    saver_say(s, true,
+              "step %lld waited %.1f s for the checkpoint of step %lld to be written",
+              (long long)next, waited, (long long)s->m.step);
   return WEFT_OK;
 }
 
@@ -314,93 +282,6 @@ RankFile *saver_disk(Saver *s) { return &s->disk; }
 
 /* ---- opening ---- */
 
-/* The folder must not have checkpoints of a run that this one does not resume, whole or
- * not: a step of the same number would take their place. */
-static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
-  StoreList all, list;
-  TRY(store_list_all(s->arena, dir, &all, e));
-  if (!all.n || (s->o.from && store_holds(&s->dir, s->o.from->dir))) return WEFT_OK;
-  TRY(store_list(s->arena, dir, &list, e));
-  if (!list.n)
-    return err_file(e, WEFT_EUSAGE, dir, 0,
-                    "has %s, which is no checkpoint that can be read (weft ckpt verify "
-                    "says why): --set checkpoint.dir=DIR writes to another folder",
-                    all.at[0].name);
-  return err_file(e, WEFT_EUSAGE, dir, 0,
-                  "has checkpoints already, the last one of step %lld: --resume auto "
-                  "resumes from it, --set checkpoint.dir=DIR writes to another folder",
-                  (long long)list.at[0].step);
-}
-
-/* Each process holds the folder open. A folder that cannot be written is no error yet,
- * but a link that may not be followed is. */
-static weft_status open_folder(Saver *s, weft_error *e) {
-  weft_error why = NO_ERROR;
-  weft_status st = store_open(&s->o.plan->checkpoint, &s->dir, &why);
-  if (st == WEFT_OK && !dir_writable(&s->dir))
-    st = dir_fails(&s->dir, NULL, "cannot be written", errno, &why);
-  if (st == WEFT_EUSAGE) return err_file(e, st, why.file, 0, "%s", why.text);
-  if (st != WEFT_OK)
-    say(s, true, "checkpoints cannot be written: %s: %s", why.file, why.text);
-  return WEFT_OK;
-}
-
-/* Done by the first process only. */
-static weft_status take_folder(Saver *s, weft_error *e) {
-  const char *dir = s->o.plan->checkpoint.dir;
-  TRY(open_folder(s, e));
-  if (s->dir.fd < 0) return WEFT_OK;
-  if (!store_lock(&s->dir))
-    return err_file(e, WEFT_EUSAGE, dir, 0, "another run writes its checkpoints there");
-  store_clean(&s->dir);
-  return check_empty(s, dir, e);
-}
-
-/* Fills in the strings and lists that all manifests of the run share. */
-static void make_manifest(Saver *s) {
-  const Compiled *c = s->c;
-  const SaverOptions *o = &s->o;
-  char hash[CHECKSUM_TEXT];
-  CkptParam *p = NEW_N(s->arena, CkptParam, c->nparam);
-  for (int i = 0; i < c->nparam; i++) {
-    p[i] = (CkptParam){.name = c->param[i].name,
-                       .ndim = c->param[i].ndim,
-                       .frozen = c->param[i].frozen,
-                       .matrix = c->param[i].matrix,
-                       .factors = c->param[i].factors};
-    memcpy(p[i].dim, c->param[i].dim, sizeof p[i].dim);
-  }
-  s->file = NEW_N(s->arena, CkptFile, c->mesh.world);
-  checksum_text(checksum(o->plan_text, strlen(o->plan_text)), hash);
-  s->m = (Manifest){.seed = (int64_t)o->plan->seed,
-                    .weft = weft_version(),
-                    .name = o->plan->name,
-                    .optimizer = c->optimizer,
-                    .mesh = o->mesh,
-                    .world = c->mesh.world,
-                    .plan = o->plan_text,
-                    .plan_hash = arena_str(s->arena, hash),
-                    .fact = o->fact,
-                    .nfact = o->nfact,
-                    .param = p,
-                    .nparam = c->nparam,
-                    .file = s->file,
-                    .nfile = c->mesh.world};
-}
-
-static weft_status open_saver(Saver *s, weft_error *e) {
-  struct timespec now;
-  uint64_t id[3] = {(uint64_t)getpid()};
-  make_manifest(s);
-  clock_gettime(CLOCK_REALTIME, &now);
-  id[1] = (uint64_t)now.tv_sec, id[2] = (uint64_t)now.tv_nsec;
-  checksum_text(checksum(id, sizeof id), s->run_id);
-  bool first = run_rank(s->run) == 0;
-  TRY(run_agree(s->run, first ? take_folder(s, e) : WEFT_OK, e));
-  TRY(run_from_first(s->run, s->run_id, sizeof s->run_id, e));
-  return run_agree(s->run, first ? WEFT_OK : open_folder(s, e), e);
-}
-
 weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e) {
   *out = NULL;
   Saver *s = mem_new(NULL, sizeof *s);
@@ -418,7 +299,7 @@ weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e
     saver_close(s);
     return err_set(e, WEFT_ENOMEM, "out of memory");
   }
-  weft_status st = open_saver(s, e);
+  weft_status st = saver_begin(s, e);
   if (st == WEFT_OK)
     *out = s;
   else
