@@ -200,7 +200,7 @@ return {
     to = "if (p->dtype != DT_F32) line_write(l, p, from, false, step, seed);" },
 
   -- ---- vm/program ----
-  { file = "vm/program/machine.c", suites = "prove prove_bytes",
+  { file = "vm/program/machine_channels.c", suites = "prove prove_bytes",
     from = "if (c->started[i] <= c->done) return false;",
     to = "if (c->started[i] < c->done) return false;" },
   { file = "vm/program/machine.c", suites = "prove prove_bytes",

@@ -200,12 +200,21 @@ bool machine_spans(const Compiled *c);
 
 /* Runs a rank until it blocks or ends, or its clock is after the horizon. */
 weft_status machine_run_rank(Machine *m, int pp);
+/* The compute queue works: of `ticks` so many are kernels. */
+void machine_compute(Machine *m, int pp, int64_t kernels, int64_t ticks);
+
+/* ---- machine_channels.c ---- */
+
+void channels_begin(Machine *m);
+/* The channel of what an instruction starts. */
+int channel_of(Machine *m, int pp, const Instr *in);
+/* A member starts transfer k: the first to do so writes down what the others have to
+ * match. */
+weft_status channel_enter(Machine *m, Channel *c, uint32_t k, const Start *s);
 /* The head of a channel has run: those that wait for it go on. */
 void machine_done(Machine *m, int channel);
 /* Starts what has become free on these channels. */
 void machine_advance(Machine *m, int channel);
-/* The compute queue works: of `ticks` so many are kernels. */
-void machine_compute(Machine *m, int pp, int64_t kernels, int64_t ticks);
 
 /* ---- shared_links.c ---- transfers that share links, in the order of time */
 
