@@ -1,19 +1,10 @@
 /* adapter_targets.c - patterns of the plan's adapter: which linears and which weights of
- * experts have one, of which rank, and which modules learn as they are.
+ * experts have one, of which rank.
  *
  * A pattern is a module, or the end of its name, as PEFT's target_modules has them. */
-#include "adapter_targets.h"
+#include "adapter_targets_int.h"
 
 #include "vm/graph/packed_modules.h"
-#include "vm/graph/second_model.h"
-#include "vm/shard/shard.h"
-
-typedef struct Finder {
-  const Graph *g;
-  const Adapter *adapter;
-  const AdapterTarget *target; /* of each op */
-  Diags *d;
-} Finder;
 
 bool adapter_names_module(const char *pattern, const char *module) {
   if (tp_pattern_fits(pattern, module, strlen(module))) return true;
@@ -26,7 +17,7 @@ static bool reads_param(const Graph *g, const Op *op) {
   return !op->second && op->name && g->t.at[op->in[1]].kind == T_PARAM;
 }
 
-static bool is_linear(const Graph *g, const Op *op) {
+bool target_is_linear(const Graph *g, const Op *op) {
   return op->code == OP_linear && reads_param(g, op);
 }
 
@@ -34,14 +25,11 @@ static bool is_experts(const Graph *g, const Op *op) {
   return op->code == OP_grouped_linear && reads_param(g, op);
 }
 
-/* What patterns name: a linear's module, or a weight of experts, of which their module
- * has several. */
-static const char *target_name(const Graph *g, const Op *op) {
+const char *target_name(const Graph *g, const Op *op) {
   return op->code == OP_grouped_linear ? g->t.at[op->in[1]].name : op->name;
 }
 
-/* What the model's files have a part of which this name is; NULL: it is whole there. */
-static const char *whole_of(const Graph *g, const char *name) {
+const char *target_whole(const Graph *g, const char *name) {
   PackedName part;
   char whole[PACKED_NAME];
   if (!g->packed || !packed_find(name, g->packed, &part)) return NULL;
@@ -50,7 +38,7 @@ static const char *whole_of(const Graph *g, const char *name) {
 }
 
 static const char *whole_name(const Graph *g, const Op *op) {
-  return op->code == OP_linear ? whole_of(g, op->name) : NULL;
+  return op->code == OP_linear ? target_whole(g, op->name) : NULL;
 }
 
 /* What a list of patterns is of. */
@@ -59,11 +47,11 @@ typedef struct Kind {
   const char *field, *one, *all;
   KindFn *is;
 } Kind;
-static const Kind linears = {"targets", "linear", "linears", is_linear};
+static const Kind linears = {"targets", "linear", "linears", target_is_linear};
 static const Kind experts = {"target_parameters", "weight of experts",
                              "weights of experts", is_experts};
 
-static const char *item_path(const Finder *f, const char *field, int item) {
+const char *target_path(const Finder *f, const char *field, int item) {
   return arena_printf(f->d->arena, "adapter.%s[%d]", field, item + 1);
 }
 
@@ -84,8 +72,7 @@ static Oid other_reader(const Graph *g, Oid id) {
 
 /* ---- what is wrong ---- */
 
-/* Adds what a user may have meant instead of a pattern: names of modules. */
-static void suggest(Diag *x, Arena *a, const char *pattern, const PatternList *names,
+void target_suggest(Diag *x, Arena *a, const char *pattern, const PatternList *names,
                     const char *what) {
   const char *near = str_nearest(pattern, names->at, names->n);
   if (near)
@@ -94,7 +81,7 @@ static void suggest(Diag *x, Arena *a, const char *pattern, const PatternList *n
     x->suggestion = arena_printf(a, "%s are called %s", what, names->at[names->n / 2]);
 }
 
-static void add_name(Arena *a, PatternList *names, const char *module) {
+void target_add_name(Arena *a, PatternList *names, const char *module) {
   const char *name = tp_as_pattern(a, arena_printf(a, "%s.", module));
   const char *last = strrchr(name, '.');
   *VEC_PUSH(a, *names) = name;
@@ -107,10 +94,10 @@ static void matches_nothing(const Finder *f, const Kind *k, const char *pattern,
   Arena *a = f->d->arena;
   PatternList names = {0};
   for (int i = 0; i < g->op.n; i++)
-    if (k->is(g, &g->op.at[i])) add_name(a, &names, target_name(g, &g->op.at[i]));
-  Diag *x = diag_error(f->d, "adapter", item_path(f, k->field, item),
+    if (k->is(g, &g->op.at[i])) target_add_name(a, &names, target_name(g, &g->op.at[i]));
+  Diag *x = diag_error(f->d, "adapter", target_path(f, k->field, item),
                        "\"%s\" matches no %s of the model", pattern, k->one);
-  suggest(x, a, pattern, &names, k->all);
+  target_suggest(x, a, pattern, &names, k->all);
   for (int i = 0; i < g->op.n && k != &experts; i++)
     if (is_experts(g, &g->op.at[i]) &&
         adapter_names_module(pattern, target_name(g, &g->op.at[i])))
@@ -118,30 +105,29 @@ static void matches_nothing(const Finder *f, const Kind *k, const char *pattern,
   if (!names.n) x->suggestion = arena_printf(a, "the model has no %s", k->all);
 }
 
-/* A folder of a tied model has no lm_head.weight that the head could begin as. */
-static const char untie[] =
+const char target_untie[] =
     "leave it out, or tie_word_embeddings = false where the files "
     "have a weight of the head, or none are read";
 
 /* Who reads a weight in another way would not see its adapter. */
 static void cannot_adapt(const Finder *f, const Kind *k, Oid id, Oid other, int item) {
   const Op *op = &f->g->op.at[id], *q = &f->g->op.at[other];
-  diag_error(f->d, "adapter", item_path(f, k->field, item),
+  diag_error(f->d, "adapter", target_path(f, k->field, item),
              "%s is tied: %s of %s reads %s, too, without the adapter",
              target_name(f->g, op), op_info[q->code].name,
              q->name ? q->name : "the model", f->g->t.at[op->in[1]].name)
-      ->suggestion = untie;
+      ->suggestion = target_untie;
 }
 
 /* A head that reads the table of embeddings has no weight of its own whose norms its
  * magnitudes could begin as. */
-static bool is_tied_head(const Graph *g, const Op *op) {
+bool target_is_tied_head(const Graph *g, const Op *op) {
   return op->code == OP_linear &&
          strncmp(g->t.at[op->in[1]].name, op->name, strlen(op->name)) != 0;
 }
 
 static void no_magnitudes(const Finder *f, Oid id, int item) {
-  diag_error(f->d, "not-built", item_path(f, "targets", item),
+  diag_error(f->d, "not-built", target_path(f, "targets", item),
              "%s is tied: its adapter has no magnitudes (dora)",
              target_name(f->g, &f->g->op.at[id]))
       ->suggestion = "leave out dora, or it";
@@ -165,7 +151,7 @@ static const char *taken_for_experts(const Finder *f) {
   for (int i = 0; i < f->g->op.n; i++)
     for (int k = 0; k < names->n; k++) {
       const Op *op = &f->g->op.at[i];
-      if (f->target[i].rank && is_linear(f->g, op) &&
+      if (f->target[i].rank && target_is_linear(f->g, op) &&
           adapter_names_module(names->at[k], target_name(f->g, op)))
         return target_name(f->g, op);
     }
@@ -182,7 +168,7 @@ static void warn_taken(const Finder *f) {
 }
 
 static void warn_peft(const Finder *f, const char *pattern, int item) {
-  diag_warn(f->d, "adapter", item_path(f, "targets", item),
+  diag_warn(f->d, "adapter", target_path(f, "targets", item),
             "\"%s\" names out_proj of Mamba mixers: PEFT loads no adapter that has it",
             pattern)
       ->suggestion = "leave it out, as \"all-linear\" does, or merge it: weft ckpt merge";
@@ -203,7 +189,7 @@ static void find(const Finder *f, const Kind *k, Patterns of, AdapterTarget *to)
       if (!own && !(whole && adapter_names_module(of.at[p], whole))) continue;
       Oid other = other_reader(g, i);
       if (other >= 0 && !hits) cannot_adapt(f, k, i, other, p);
-      if (f->adapter->dora && is_tied_head(g, op)) no_magnitudes(f, i, p);
+      if (f->adapter->dora && target_is_tied_head(g, op)) no_magnitudes(f, i, p);
       to[i].rank = f->adapter->rank, hits++;
       to[i].packed |= whole != NULL;
       refused |= k == &linears && peft_refuses(g, op);
@@ -219,7 +205,7 @@ static void find_all(const Finder *f, AdapterTarget *to) {
   for (int i = 0; i < g->op.n && f->adapter->all; i++) {
     const Op *op = &g->op.at[i];
     bool layer = g->unit.at[op->unit].layer >= 0;
-    if (!layer || !is_linear(g, op) || other_reader(g, i) >= 0) continue;
+    if (!layer || !target_is_linear(g, op) || other_reader(g, i) >= 0) continue;
     if (peft_refuses(g, op)) continue;
     to[i].rank = f->adapter->rank;
     to[i].packed = whole_name(g, op) != NULL;
@@ -236,10 +222,10 @@ static void no_target(const Finder *f, const char *path, const char *pattern) {
   Arena *a = f->d->arena;
   PatternList names = {0};
   for (int i = 0; i < f->g->op.n; i++)
-    if (f->target[i].rank) add_name(a, &names, target_name(f->g, &f->g->op.at[i]));
+    if (f->target[i].rank) target_add_name(a, &names, target_name(f->g, &f->g->op.at[i]));
   Diag *x = diag_error(f->d, "adapter", path,
                        "\"%s\" names no module that has an adapter", pattern);
-  suggest(x, a, pattern, &names, "those that have one");
+  target_suggest(x, a, pattern, &names, "those that have one");
 }
 
 /* The number that a pattern of the list says of a module, or `otherwise`. */
@@ -311,107 +297,4 @@ AdapterTarget *adapter_targets(const Graph *g, const Adapter *a, Diags *d) {
     target[i].packed = packed;
   }
   return target;
-}
-
-/* ---- modules that learn as they are ---- */
-
-/* The module of a parameter: its name without the last part. */
-static const char *module_of(Arena *a, const char *param) {
-  const char *dot = strrchr(param, '.');
-  return dot ? arena_strn(a, param, (size_t)(dot - param)) : param;
-}
-
-/* Whether a pattern names a module that has the parameter. */
-static bool names_holder(Arena *a, const char *pattern, const char *param) {
-  for (const char *m = param; strrchr(m, '.');)
-    if (adapter_names_module(pattern, m = module_of(a, m))) return true;
-  return false;
-}
-
-/* The module of an op that reads a parameter and is not called as that is; NULL: it is
- * not tied. */
-static const char *tied_to(const Graph *g, const Param *p) {
-  for (int i = 0; i < g->op.n; i++)
-    for (int k = 0; k < g->op.at[i].nin; k++) {
-      const Op *op = &g->op.at[i];
-      if (op->in[k] == p->tensor && op->name && !op->second &&
-          strncmp(p->name, op->name, strlen(op->name)) != 0)
-        return op->name;
-    }
-  return NULL;
-}
-
-/* A module that files have as one is several here, and PEFT's folder has no place for a
- * part of it. */
-static void is_part(const Finder *f, const char *param, const char *whole,
-                    const char *path) {
-  diag_error(f->d, "not-built", path,
-             "%s is a part of %s in files, and of such modules none is saved", param,
-             module_of(f->d->arena, whole))
-      ->suggestion = "leave it out, or give it an adapter (targets)";
-}
-
-static void check_saved(const Finder *f, const Param *p, const char *path) {
-  const char *whole = whole_of(f->g, p->name);
-  if (whole) is_part(f, p->name, whole, path);
-  const char *tied = tied_to(f->g, p);
-  if (tied)
-    diag_error(f->d, "adapter", path, "%s is tied: %s reads it, too", p->name, tied)
-        ->suggestion = untie;
-  for (int i = 0; i < f->g->op.n; i++)
-    if (f->target[i].rank && f->g->op.at[i].in[1] == p->tensor)
-      diag_error(f->d, "adapter", path,
-                 "%s has an adapter: it learns in one way or the "
-                 "other",
-                 target_name(f->g, &f->g->op.at[i]));
-}
-
-/* The head that a pattern names and that has no weight of its own; -1: none. */
-static Oid tied_head(const Graph *g, const char *pattern) {
-  for (int i = 0; i < g->op.n; i++) {
-    const Op *op = &g->op.at[i];
-    if (is_linear(g, op) && is_tied_head(g, op) &&
-        adapter_names_module(pattern, target_name(g, op)))
-      return i;
-  }
-  return -1;
-}
-
-static void names_nothing(const Finder *f, const char *pattern, const char *path,
-                          const PatternList *names) {
-  Oid head = tied_head(f->g, pattern);
-  if (head < 0) {
-    suggest(
-        diag_error(f->d, "adapter", path, "\"%s\" names no module of the model", pattern),
-        f->d->arena, pattern, names, "modules");
-    return;
-  }
-  const Op *op = &f->g->op.at[head];
-  diag_error(f->d, "adapter", path, "%s is tied: its weight is %s", op->name,
-             f->g->t.at[op->in[1]].name)
-      ->suggestion = untie;
-}
-
-bool *adapter_saved(const Graph *g, const Adapter *a, const AdapterTarget *target,
-                    Diags *d) {
-  bool *saved = NEW_N(g->arena, bool, g->param.n + 1);
-  Finder f = {g, a, target, d};
-  for (int p = 0; p < a->saved.n; p++) {
-    const char *path = item_path(&f, "modules_to_save", p);
-    PatternList names = {0};
-    int hits = 0, errors = d->errors;
-    for (int i = 0; i < g->param.n; i++) {
-      const Param *param = &g->param.at[i];
-      if (second_prefix(param->name, strlen(param->name))) continue;
-      add_name(d->arena, &names, module_of(d->arena, param->name));
-      const char *whole = whole_of(g, param->name);
-      if (!names_holder(d->arena, a->saved.at[p], param->name) &&
-          !(whole && names_holder(d->arena, a->saved.at[p], whole)))
-        continue;
-      if (!saved[i] && d->errors == errors) check_saved(&f, param, path);
-      saved[i] = true, hits++;
-    }
-    if (!hits) names_nothing(&f, a->saved.at[p], path, &names);
-  }
-  return saved;
 }

@@ -18,7 +18,7 @@ bool adapter_names_module(const char *pattern, const char *module);
 AdapterTarget adapter_target_of(const Adapter *a, const char *module);
 /* Of each op; errors go to `d`. */
 AdapterTarget *adapter_targets(const Graph *g, const Adapter *a, Diags *d);
-/* Of each parameter, whether it learns beside the adapter. */
+/* modules_to_save.c: of each parameter, whether it learns beside the adapter. */
 bool *adapter_saved(const Graph *g, const Adapter *a, const AdapterTarget *target,
                     Diags *d);
 
