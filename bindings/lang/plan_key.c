@@ -2,133 +2,7 @@
  * of it the points of a grid have in common. */
 #include "plan_key.h"
 
-#include "key_value.h"
-
-/* tp_plan rules that come from the model are one list, whatever their name. */
-static void add_rules(const Field *f, KeyJob *j) {
-  const Plan *p = &j->lp->plan;
-  for (int i = 0; str_eq(f->scope, "plan") && i < p->ntp; i++) {
-    const TpRule *t = &p->tp[i];
-    text_addn(j->out, t->pattern, strlen(t->pattern) + 1);
-    text_addn(j->out, (const char *)&t->style, sizeof t->style);
-    text_add(j->out, t->from_default ? "d" : "w");
-  }
-}
-
-/* The bytes of the value in Plan: field_print would take most of a sweep's time. */
-static void add_place(const Field *f, KeyJob *j) {
-  FieldValue v = field_get(f, &j->lp->plan);
-  switch (v.stored) {
-  case STORED_TEXT:
-    if (!v.text) break;
-    key_digits(j->out, (int64_t)strlen(v.text));
-    text_add(j->out, ":");
-    text_add(j->out, v.text);
-    break;
-  case STORED_DOUBLE: text_addn(j->out, (const char *)&v.real, sizeof v.real); break;
-  case STORED_RANGE:
-    text_add(j->out, v.range.given ? "g" : "-");
-    text_addn(j->out, (const char *)&v.range.low, sizeof v.range.low);
-    text_addn(j->out, (const char *)&v.range.high, sizeof v.range.high);
-    break;
-  default: text_addn(j->out, (const char *)&v.whole, sizeof v.whole);
-  }
-}
-
-/* Pushes the table that the field `in` has, or the value in its place; NULL: the plan. */
-static void push_scope(lua_State *L, const Field *in) {
-  if (!in) {
-    lua_pushvalue(L, PLAN_INDEX);
-    return;
-  }
-  push_scope(L, schema_parent(in));
-  field_push(L, -1, in->key);
-  lua_remove(L, -2);
-}
-
-/* The next other name of a field, from row g on; NULL: there is none. */
-static const Field *next_alias(const Field *g, const Field *f) {
-  for (; g->scope; g++)
-    if (g->type == FIELD_ALIAS && str_eq(g->scope, f->scope) && str_eq(g->names, f->key))
-      return g;
-  return NULL;
-}
-
-/* Pushes the value of a field in the table at t, under its name or one from `alias` on.
- */
-static void push_written(lua_State *L, int t, const Field *f, const Field *alias) {
-  field_push(L, t, f->key);
-  for (; alias && lua_isnil(L, -1); alias = next_alias(alias + 1, f)) {
-    lua_pop(L, 1);
-    field_push(L, t, alias->key);
-  }
-}
-
-static bool is_scope(const char *name) {
-  for (const Field *f = schema; name && f->scope; f++)
-    if (str_eq(f->scope, name)) return true;
-  return false;
-}
-
-/* Whether a function with options of its own may stand where Plan has a name. */
-static bool takes_function(const Field *f) {
-  return f->type == FIELD_OWN && strstr(f->form, "function");
-}
-
-/* A field in a key, by its value in Plan, as it is written, or both. Of what is written:
- * the field that its table is in, NULL for the plan, and its first other name. */
-typedef struct KeyRow {
-  const Field *f, *in, *alias;
-  bool placed, written;
-} KeyRow;
-
-static KeyRow key_row(const Field *f, const KeyJob *j) {
-  bool placed = j->what && f->stored, written = !placed || takes_function(f);
-  return (KeyRow){.f = f,
-                  .in = written ? schema_parent(f) : NULL,
-                  .alias = written ? next_alias(schema, f) : NULL,
-                  .placed = placed,
-                  .written = written};
-}
-
-/* Appends the value as it was written. A table of a name or builder has rows for its
- * fields but none for its list items, nor for the fields of validation data. */
-static void add_written(lua_State *L, int t, const KeyRow *r, KeyJob *j) {
-  const Field *f = r->f;
-  push_written(L, t, f, r->alias);
-  int table = lua_gettop(L);
-  const char *kind = mark_kind(L, table);
-  bool rows = f->type == FIELD_NAMED || f->type == FIELD_BUILT || is_scope(kind);
-  if (!rows || !lua_istable(L, table) || str_eq(f->key, "val")) {
-    key_value(L, table, j);
-    return;
-  }
-  text_add(j->out, kind ? kind : "");
-  for (int i = 1; lua_rawgeti(L, table, i) != LUA_TNIL; i++, lua_settop(L, table)) {
-    key_value(L, -1, j);
-    text_add(j->out, ",");
-  }
-}
-
-/* Whether a field belongs in this key: those that influence it; for the key of fields
- * without a row, those that influence nothing else. */
-static bool in_key(const Field *f, const KeyJob *j) {
-  if (j->what) return schema_influences(f, j->what);
-  switch (f->type) {
-  case FIELD_TABLE: /* their fields have rows */
-  case FIELD_ALIAS:
-  case FIELD_NOOP:
-  case FIELD_REFUSED: return false;
-  case FIELD_OWN: return (!f->stored || takes_function(f)) && !is_scope(f->key);
-  default: return !f->stored;
-  }
-}
-
-/* Whether another builder than the field's made the table on top. */
-static bool is_other(lua_State *L, const Field *f) {
-  const char *kind = lua_istable(L, -1) ? mark_kind(L, lua_gettop(L)) : NULL;
-  return is_scope(kind) && !str_eq(kind, f->scope);
-}
+#include "key_row.h"
 
 /* Rows of the key whose values lie in Plan or may differ between points of a grid; what
  * the others come to is a number. */
@@ -144,45 +18,6 @@ static const struct KeyRows *rows_of(const LangShared *s, unsigned what) {
   return r && r->what ? r : NULL;
 }
 
-/* Replaces the table at t by that of the field's scope. */
-static void enter_scope(lua_State *L, int t, const char **scope, const KeyRow *r) {
-  const Field *f = r->f;
-  if (str_eq(*scope, f->scope)) return;
-  push_scope(L, r->in);
-  if (is_other(L, f)) lua_pushnil(L);
-  lua_replace(L, t);
-  lua_settop(L, t);
-  *scope = f->scope;
-}
-
-/* Whether a function is on top, alone or with options. */
-static bool is_function(lua_State *L) {
-  bool table = lua_istable(L, -1);
-  if (table) lua_rawgeti(L, -1, 1);
-  bool yes = lua_isfunction(L, -1);
-  if (table) lua_pop(L, 1);
-  return yes;
-}
-
-/* Appends a function, and what is written beside it; of anything else Plan has it all. */
-static void add_function_given(lua_State *L, int t, const KeyRow *r, KeyJob *j) {
-  push_written(L, t, r->f, r->alias);
-  if (is_function(L)) key_value(L, lua_gettop(L), j);
-}
-
-static void add_row(lua_State *L, int t, const char **scope, const KeyRow *r, KeyJob *j) {
-  const Field *f = r->f;
-  text_add(j->out, ";");
-  if (r->placed) add_place(f, j);
-  if (str_eq(f->key, "tp_plan")) {
-    add_rules(f, j);
-  } else if (r->written) {
-    enter_scope(L, t, scope, r);
-    f->stored && j->what ? add_function_given(L, t, r, j) : add_written(L, t, r, j);
-    lua_settop(L, t);
-  }
-}
-
 static void add_rows(lua_State *L, KeyJob *j) {
   const char *scope = NULL; /* the scope whose table is at t */
   const struct KeyRows *rows = j->what ? rows_of(j->lp->shared, j->what) : NULL;
@@ -192,13 +27,13 @@ static void add_rows(lua_State *L, KeyJob *j) {
   if (j->what) text_add(j->out, j->lp->state->dir); /* relative file names depend on it */
   if (rows) {
     text_addn(j->out, (const char *)&rows->others, sizeof rows->others);
-    for (const KeyRow *r = rows->at; r->f; r++) add_row(L, t, &scope, r, j);
+    for (const KeyRow *r = rows->at; r->f; r++) key_add_row(L, t, &scope, r, j);
     return;
   }
   for (const Field *f = schema; f->scope; f++) {
-    if (!in_key(f, j)) continue;
+    if (!key_has_row(f, j)) continue;
     KeyRow row = key_row(f, j);
-    add_row(L, t, &scope, &row, j);
+    key_add_row(L, t, &scope, &row, j);
   }
 }
 
@@ -216,6 +51,7 @@ static weft_status run_key(KeyJob *j, weft_error *e) {
   TRY(state_protect(j->lp->state, key_job, j, e));
   return j->wrong ? err_set(e, WEFT_EPLAN, "%s", j->wrong) : WEFT_OK;
 }
+
 /* ---- what points have in common ---- */
 
 /* The name of the plan's field that a path leads into. */
@@ -260,11 +96,11 @@ static struct KeyRows split_rows(lua_State *L, ShareJob *j, unsigned what) {
   lua_pushnil(L);
   j->text.n = 0;
   for (const Field *f = schema; f->scope; f++) {
-    if (!in_key(f, &key)) continue;
+    if (!key_has_row(f, &key)) continue;
     KeyRow varies = key_row(f, &key), same = varies;
     if (same_written(j->s, &varies)) {
       same.placed = varies.written = false;
-      add_row(L, t, &scope, &same, &key);
+      key_add_row(L, t, &scope, &same, &key);
     }
     if (varies.placed || varies.written) *VEC_PUSH(a, rows) = varies;
   }
@@ -386,10 +222,10 @@ static void written_job(lua_State *L, void *ud) {
   luaL_checkstack(L, 12, NULL);
   lua_pushnil(L);
   for (const Field *f = schema; f->scope && !j->key.wrong; f++, lua_settop(L, t)) {
-    if (!in_key(f, &j->key)) continue;
+    if (!key_has_row(f, &j->key)) continue;
     KeyRow row = key_row(f, &j->key);
-    enter_scope(L, t, &scope, &row);
-    push_written(L, t, f, row.alias);
+    key_enter_scope(L, t, &scope, &row);
+    key_push_written(L, t, f, row.alias);
     bool has = !lua_isnil(L, -1);
     int value = lua_gettop(L);
     key_begin(L, &j->key);
@@ -398,7 +234,7 @@ static void written_job(lua_State *L, void *ud) {
     j->key.out->n = 0;
     /* What is named in a table has rows of its own, beside a function it is the
      * function's. */
-    if (has && lua_istable(L, -1) && f->names && !is_function(L))
+    if (has && lua_istable(L, -1) && f->names && !key_is_function(L))
       key_show_list(L, value, &j->key);
     else if (has)
       key_show(L, value, &j->key);
