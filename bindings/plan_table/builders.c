@@ -7,128 +7,6 @@
 #include "bindings/sandbox/stdlib.h"
 #include "plan_table.h"
 
-/* Registry: table -> mark. A mark is a table with kind, file, line and, where they apply:
- * bad and hint (a wrong call), from (of a merged table: key -> the table it came from),
- * default (keys that came from the library). */
-static const char marks_key = 'm';
-
-static void push_marks(lua_State *L) {
-  luaL_checkstack(L, 8, NULL);
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &marks_key) == LUA_TTABLE) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushvalue(L, -1);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &marks_key);
-}
-
-bool mark_push(lua_State *L, int idx) {
-  idx = lua_absindex(L, idx);
-  if (!lua_istable(L, idx)) return false;
-  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &marks_key) == LUA_TTABLE) {
-    lua_pushvalue(L, idx);
-    lua_rawget(L, -2);
-    lua_remove(L, -2);
-  }
-  if (lua_istable(L, -1)) return true;
-  lua_pop(L, 1);
-  return false;
-}
-
-void mark_set(lua_State *L, int idx) {
-  idx = lua_absindex(L, idx);
-  push_marks(L);
-  lua_pushvalue(L, idx);
-  lua_pushvalue(L, -3);
-  lua_rawset(L, -3);
-  lua_pop(L, 2);
-}
-
-/* A string field of the mark; it lives as long as the state. */
-static const char *mark_text(lua_State *L, int idx, const char *field) {
-  if (!mark_push(L, idx)) return NULL;
-  lua_getfield(L, -1, field);
-  const char *s = lua_tostring(L, -1);
-  lua_pop(L, 2);
-  return s;
-}
-
-const char *mark_kind(lua_State *L, int idx) { return mark_text(L, idx, "kind"); }
-
-int mark_line(lua_State *L, int idx, const char **file) {
-  if (!mark_push(L, idx)) return 0;
-  lua_getfield(L, -1, "line");
-  lua_getfield(L, -2, "file");
-  int line = (int)lua_tointeger(L, -2);
-  *file = lua_tostring(L, -1);
-  lua_pop(L, 3);
-  return line;
-}
-
-const char *mark_bad(lua_State *L, int idx, const char **hint) {
-  *hint = mark_text(L, idx, "hint");
-  return mark_text(L, idx, "bad");
-}
-
-/* Replaces the key on top by mark[field][key], or nil. */
-static void mark_lookup(lua_State *L, int idx, const char *field) {
-  if (!mark_push(L, idx)) {
-    lua_pop(L, 1);
-    lua_pushnil(L);
-    return;
-  }
-  if (lua_getfield(L, -1, field) == LUA_TTABLE) {
-    lua_pushvalue(L, -3);
-    lua_rawget(L, -2);
-  } else {
-    lua_pushnil(L);
-  }
-  lua_replace(L, -4);
-  lua_pop(L, 2);
-}
-
-void mark_origin(lua_State *L, int idx) {
-  idx = lua_absindex(L, idx);
-  mark_lookup(L, idx, "from");
-  if (lua_istable(L, -1)) return;
-  lua_pop(L, 1);
-  lua_pushvalue(L, idx);
-}
-
-bool mark_is_default(lua_State *L, int idx) {
-  idx = lua_absindex(L, idx);
-  mark_lookup(L, idx, "default");
-  bool yes = lua_toboolean(L, -1);
-  lua_pop(L, 1);
-  return yes;
-}
-
-/* Marks the table on top of the stack and pushes its mark. */
-static void mark(lua_State *L, const char *kind) {
-  lua_Debug ar;
-  luaL_checkstack(L, 8, NULL);
-  lua_createtable(L, 0, 4);
-  lua_pushstring(L, kind);
-  lua_setfield(L, -2, "kind");
-  if (lua_getstack(L, 1, &ar) && lua_getinfo(L, "Sl", &ar) && ar.currentline > 0 &&
-      chunk_file(ar.source)) {
-    lua_pushstring(L, chunk_file(ar.source));
-    lua_setfield(L, -2, "file");
-    lua_pushinteger(L, ar.currentline);
-    lua_setfield(L, -2, "line");
-  }
-  lua_pushvalue(L, -1);
-  mark_set(L, -3);
-}
-
-/* Notes in the mark what is wrong with the call. */
-static void note_bad(lua_State *L, int mark, const char *bad, const char *hint) {
-  lua_pushstring(L, bad);
-  lua_setfield(L, mark, "bad");
-  if (!hint) return;
-  lua_pushstring(L, hint);
-  lua_setfield(L, mark, "hint");
-}
-
 /* ---- builders ---- */
 
 /* How a builder treats an argument that is not a table. */
@@ -203,20 +81,20 @@ static int build_with(lua_State *L, const Builder *b) {
         lua_rawseti(L, 2, 1);
     }
   }
-  mark(L, b->name);
+  mark_new(L, b->name);
   int m = lua_gettop(L);
   if (type != LUA_TTABLE && !takes(b, type) && !optional)
-    note_bad(L, m,
-             lua_pushfstring(L, "weft.%s takes %s, got %s", b->name, wanted(b), got),
-             b->form == ARG_TABLE
-                 ? lua_pushfstring(L, "write weft.%s { NAME = VALUE }", b->name)
-                 : NULL);
+    mark_note_bad(L, m,
+                  lua_pushfstring(L, "weft.%s takes %s, got %s", b->name, wanted(b), got),
+                  b->form == ARG_TABLE
+                      ? lua_pushfstring(L, "write weft.%s { NAME = VALUE }", b->name)
+                      : NULL);
   else if (args > 1)
-    note_bad(L, m,
-             lua_pushfstring(L, "weft.%s takes one argument, got %d", b->name, args),
-             b->form == ARG_ANY || b->form == ARG_TEXT
-                 ? lua_pushfstring(L, "write weft.%s { \"NAME\", KEY = VALUE }", b->name)
-                 : NULL);
+    mark_note_bad(
+        L, m, lua_pushfstring(L, "weft.%s takes one argument, got %d", b->name, args),
+        b->form == ARG_ANY || b->form == ARG_TEXT
+            ? lua_pushfstring(L, "write weft.%s { \"NAME\", KEY = VALUE }", b->name)
+            : NULL);
   lua_settop(L, type == LUA_TTABLE ? 1 : 2);
   return 1;
 }
@@ -246,7 +124,7 @@ static int tp_plan(lua_State *L) {
       lua_istable(L, -1)) {
     copy_fields(L, lua_gettop(L), 2);
     lua_settop(L, 2);
-    mark(L, "tp_plan");
+    mark_new(L, "tp_plan");
     lua_newtable(L);
     for (lua_pushnil(L); state_next(L, 2);) {
       lua_pop(L, 1);
@@ -259,16 +137,16 @@ static int tp_plan(lua_State *L) {
     return 1;
   }
   lua_settop(L, 2);
-  mark(L, "tp_plan");
+  mark_new(L, "tp_plan");
   if (!name) {
-    note_bad(L, 3, "weft.tp_plan takes the name of an architecture", NULL);
+    mark_note_bad(L, 3, "weft.tp_plan takes the name of an architecture", NULL);
   } else {
     const char *names[64];
     int n = 0;
     for (const StdlibFile *f = stdlib_files; f->name && n < LEN(names); f++)
       if (strncmp(f->name, "tp_plans/", 9) == 0) names[n++] = f->name + 9;
-    note_bad(L, 3, lua_pushfstring(L, "there is no tp_plan \"%s\"", name),
-             name_suggest(name, names, n));
+    mark_note_bad(L, 3, lua_pushfstring(L, "there is no tp_plan \"%s\"", name),
+                  name_suggest(name, names, n));
   }
   lua_settop(L, 2);
   return 1;
@@ -296,7 +174,7 @@ static int extend(lua_State *L) {
   lua_settop(L, 2);
   const char *kind = mark_kind(L, 1), *hint, *bad = mark_bad(L, 1, &hint);
   lua_newtable(L);
-  mark(L, kind ? kind : "extend");
+  mark_new(L, kind ? kind : "extend");
   lua_newtable(L);
   lua_newtable(L);
   bool ok = args == 2 && lua_istable(L, 1) && lua_istable(L, 2);
@@ -307,9 +185,9 @@ static int extend(lua_State *L) {
   lua_setfield(L, 4, "default");
   lua_setfield(L, 4, "from");
   if (!ok)
-    note_bad(L, 4, "weft.extend takes two tables", NULL);
+    mark_note_bad(L, 4, "weft.extend takes two tables", NULL);
   else if (bad)
-    note_bad(L, 4, bad, hint);
+    mark_note_bad(L, 4, bad, hint);
   lua_settop(L, 3);
   return 1;
 }

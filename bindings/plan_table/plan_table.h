@@ -9,6 +9,12 @@
 void builders_push(lua_State *L, const LangOptions *o); /* the table `weft` of plans */
 void builders_add(lua_State *L); /* adds the builders to the table on top */
 int builders_plan(lua_State *L); /* the function weft.plan of plans */
+
+/* ---- marks.c ---- */
+/* Marks the table on top of the stack and pushes its mark. */
+void mark_new(lua_State *L, const char *kind);
+/* Notes in the mark at an index what is wrong with the call. */
+void mark_note_bad(lua_State *L, int mark, const char *bad, const char *hint);
 /* Pushes the mark of the table at idx; false, with nothing pushed, if it has none. Never
  * raises; needs three free slots. */
 bool mark_push(lua_State *L, int idx);
