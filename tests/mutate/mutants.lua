@@ -127,7 +127,7 @@ return {
     from = "g->op.at[i].unit == op->unit", to = "g->op.at[i].unit == g->open_unit" },
   { file = "vm/graph/op_basic.c", suites = "shapes",
     from = "for (int d = 0; same && d < n; d++)", to = "for (int d = 1; same && d < n; d++)" },
-  { file = "vm/sim/step_clock.c", suites = "clock",
+  { file = "vm/sim/step_report.c", suites = "clock",
     from = "if (k->op.at[i].op == op && k->op.at[i].dtype == t)", to = "if (i && k->op.at[i].op == op && k->op.at[i].dtype == t)" },
   { file = "bindings/lang/plan_value.c", suites = "plan_object",
     from = "if (copied) lua_settop(copied, top2);", to = "if (copied) lua_settop(copied, top2 + 1);" },
