@@ -117,7 +117,7 @@ Tid shard_convert(Shard *s, Tid logical, Tid from, Place want, const Op *user, P
 /* Whether a conversion includes a gather. */
 bool shard_gathers(Place p, Place want);
 
-/* ---- shard.c, for those and shard_backward.c ---- */
+/* ---- shard_emit.c, for shard.c, those and shard_backward.c ---- */
 /* Writes an op of the sharded graph; its result stands for `logical` in this placement,
  * with the dimensions of `logical` or, if given, these local ones. */
 Tid shard_emit(Shard *s, int code, const Tid *in, int nin, OpAttr attr, Tid logical,
@@ -131,7 +131,7 @@ bool shard_same(const Shard *s, Place a, Place b);
 Tid shard_emit_cast(Shard *s, Tid logical, Tid from, Place to, AxisSet one_rank,
                     const Op *user);
 
-/* ---- shard.c, for rules that expand an op ---- */
+/* ---- shard_emit.c, for rules that expand an op ---- */
 Oid shard_emit_op(Shard *s, int code, int nin, int nout, const Op *like, Phase ph);
 /* Adds a tensor that stands for logical tensor `t` placed as `p`. */
 Tid shard_emit_tensor(Shard *s, Tid t, Place p);
@@ -144,6 +144,10 @@ bool shard_cut_documents(const Shard *s);
 void shard_dropout_place(const Shard *s, Oid id, Op *op);
 /* Tells an attention kernel which queries this rank has, and the order of its rows. */
 void shard_cut_queries(const Shard *s, Op *op);
+/* Writes an op as it is, of these operands. */
+void shard_emit_like(Shard *s, Oid id, const Tid *in);
+/* Sets the local sizes of parameters once their placement is known. */
+void shard_size_params(Shard *s);
 /* ---- ring_attention.c ---- */
 ExpandFn shard_ring;
 /* The axes of the ring, as bits. */
