@@ -177,21 +177,9 @@ static weft_status read_part(const Data *d, const Part *p, int64_t i, int64_t n,
   return WEFT_OK;
 }
 
-weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out,
-                       weft_error *e) {
-  const Part *p = stream_part(d, at);
-  for (int64_t i = at - p->first; n > 0; p++, i = 0) {
-    int64_t k = MIN(n, p->n - i);
-    TRY(read_part(d, p, i, k, out, e));
-    out += k;
-    n -= k;
-  }
-  return WEFT_OK;
-}
-
 /* The same for the ids [i, i + n) of one part. */
-static weft_status mask_part(const Part *p, int64_t i, int64_t n, int32_t *labels,
-                             weft_error *e) {
+static weft_status mask_part(const Data *d, const Part *p, int64_t i, int64_t n,
+                             int32_t *labels, weft_error *e) {
   uint8_t learnt[4096];
   for (int64_t k; n > 0; i += k, labels += k, n -= k) {
     k = MIN(n, (int64_t)sizeof learnt);
@@ -202,14 +190,27 @@ static weft_status mask_part(const Part *p, int64_t i, int64_t n, int32_t *label
   return WEFT_OK;
 }
 
-weft_status stream_mask(const Data *d, int64_t at, int64_t n, int32_t *labels,
-                        weft_error *e) {
+/* Calls `read` for each part of the ids [at, at + n). */
+typedef weft_status PartFn(const Data *d, const Part *p, int64_t i, int64_t n,
+                           int32_t *out, weft_error *e);
+static weft_status each_part(const Data *d, int64_t at, int64_t n, PartFn *read,
+                             int32_t *out, weft_error *e) {
   const Part *p = stream_part(d, at);
   for (int64_t i = at - p->first; n > 0; p++, i = 0) {
     int64_t k = MIN(n, p->n - i);
-    TRY(mask_part(p, i, k, labels, e));
-    labels += k;
+    TRY(read(d, p, i, k, out, e));
+    out += k;
     n -= k;
   }
   return WEFT_OK;
+}
+
+weft_status stream_ids(const Data *d, int64_t at, int64_t n, int32_t *out,
+                       weft_error *e) {
+  return each_part(d, at, n, read_part, out, e);
+}
+
+weft_status stream_mask(const Data *d, int64_t at, int64_t n, int32_t *labels,
+                        weft_error *e) {
+  return each_part(d, at, n, mask_part, labels, e);
 }
