@@ -35,14 +35,8 @@ void json_push_ordered(lua_State *L, const json_t *v) {
   switch (json_typeof(v)) {
   case JSON_OBJECT: push_object(L, v); return;
   case JSON_ARRAY: push_list(L, v); return;
-  case JSON_STRING:
-    lua_pushlstring(L, json_string_value(v), json_string_length(v));
-    return;
-  case JSON_INTEGER: lua_pushinteger(L, json_integer_value(v)); return;
-  case JSON_REAL: lua_pushnumber(L, json_real_value(v)); return;
-  case JSON_TRUE: lua_pushboolean(L, 1); return;
-  case JSON_FALSE: lua_pushboolean(L, 0); return;
   case JSON_NULL: lua_pushlightuserdata(L, NULL); return;
+  default: json_push_scalar(L, v);
   }
 }
 

@@ -77,12 +77,24 @@ static void push_object(lua_State *L, const json_t *v) {
   }
 }
 
+void json_push_scalar(lua_State *L, const json_t *v) {
+  if (json_is_string(v))
+    lua_pushlstring(L, json_string_value(v), json_string_length(v));
+  else if (json_is_integer(v))
+    lua_pushinteger(L, json_integer_value(v));
+  else if (json_is_real(v))
+    lua_pushnumber(L, json_real_value(v));
+  else
+    lua_pushboolean(L, json_is_true(v));
+}
+
 void json_push(lua_State *L, const json_t *v) {
   size_t i;
   json_t *item;
   luaL_checkstack(L, 4, "JSON is nested too deeply");
   switch (json_typeof(v)) {
   case JSON_OBJECT: push_object(L, v); return;
+  case JSON_NULL: lua_pushnil(L); return;
   case JSON_ARRAY:
     lua_createtable(L, (int)json_array_size(v), 0);
     json_array_foreach(v, i, item) {
@@ -90,14 +102,7 @@ void json_push(lua_State *L, const json_t *v) {
       lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     return;
-  case JSON_STRING:
-    lua_pushlstring(L, json_string_value(v), json_string_length(v));
-    return;
-  case JSON_INTEGER: lua_pushinteger(L, json_integer_value(v)); return;
-  case JSON_REAL: lua_pushnumber(L, json_real_value(v)); return;
-  case JSON_TRUE: lua_pushboolean(L, 1); return;
-  case JSON_FALSE: lua_pushboolean(L, 0); return;
-  case JSON_NULL: lua_pushnil(L); return;
+  default: json_push_scalar(L, v);
   }
 }
 

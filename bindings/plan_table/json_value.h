@@ -12,6 +12,8 @@
 void json_value(lua_State *L, const char *key, Json *out);
 /* Pushes the value of a JSON document; null is nil. */
 void json_push(lua_State *L, const json_t *v);
+/* Pushes a string, a number or a boolean. */
+void json_push_scalar(lua_State *L, const json_t *v);
 /* Pushes a userdata that owns the document stored in it, so that it is freed after an
  * error, too. */
 json_t **json_box(lua_State *L);

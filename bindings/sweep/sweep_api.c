@@ -318,23 +318,22 @@ void sweep_open(lua_State *L) {
   library_provide(L, "plan_draft");
 }
 
-int sweep_make(lua_State *L) {
-  const ScriptHost *h = script_host(L);
-  if (h && h->swept) *h->swept = true;
+/* Calls a function of the library with the first argument. */
+static int call_library(lua_State *L, const char *name) {
   lua_settop(L, 1);
-  library_push(L, "sweep/sweep");
+  library_push(L, name);
   lua_insert(L, 1);
   lua_call(L, 1, 1);
   return 1;
 }
 
-int sweep_best(lua_State *L) {
-  lua_settop(L, 1);
-  library_push(L, "best/best");
-  lua_insert(L, 1);
-  lua_call(L, 1, 1);
-  return 1;
+int sweep_make(lua_State *L) {
+  const ScriptHost *h = script_host(L);
+  if (h && h->swept) *h->swept = true;
+  return call_library(L, "sweep/sweep");
 }
+
+int sweep_best(lua_State *L) { return call_library(L, "best/best"); }
 
 int sweep_grid_make(lua_State *L) {
   lua_settop(L, 1);
