@@ -16,15 +16,21 @@ INLINE void draw(const Dropout *d, uint32_t token, uint32_t first, uint32_t n,
   }
 }
 
+/* The words of columns `lo` to `hi`: that of column k is word[k + what this returns]. */
+INLINE int64_t draw_columns(const Dropout *d, uint32_t token, int64_t first, int64_t lo,
+                            int64_t hi, uint32_t *word) {
+  int64_t group = (first + lo) / DROPOUT_WORDS;
+  int64_t groups = (first + hi + DROPOUT_WORDS - 1) / DROPOUT_WORDS - group;
+  draw(d, token, (uint32_t)group, (uint32_t)groups, word);
+  return first - group * DROPOUT_WORDS;
+}
+
 /* Elements `lo` to `hi` of a row of this rank's columns, which begin at `first` of all.
  */
 INLINE void drop(const Dropout *d, uint32_t token, const void *x, void *y, int64_t first,
                  int64_t lo, int64_t hi, DType t) {
   uint32_t word[COLUMNS];
-  int64_t group = (first + lo) / DROPOUT_WORDS;
-  int64_t skip = first - group * DROPOUT_WORDS;
-  int64_t groups = (first + hi + DROPOUT_WORDS - 1) / DROPOUT_WORDS - group;
-  draw(d, token, (uint32_t)group, (uint32_t)groups, word);
+  int64_t skip = draw_columns(d, token, first, lo, hi, word);
 #pragma omp simd
   for (int64_t k = lo; k < hi; k++)
     put(y, t, k, get(x, t, k) * dropout_factor(d, word[k + skip]));
@@ -34,10 +40,7 @@ INLINE void drop(const Dropout *d, uint32_t token, const void *x, void *y, int64
 INLINE void add_noise(const Dropout *d, float reach, uint32_t token, const void *x,
                       void *y, int64_t first, int64_t lo, int64_t hi, DType t) {
   uint32_t word[COLUMNS];
-  int64_t group = (first + lo) / DROPOUT_WORDS;
-  int64_t skip = first - group * DROPOUT_WORDS;
-  int64_t groups = (first + hi + DROPOUT_WORDS - 1) / DROPOUT_WORDS - group;
-  draw(d, token, (uint32_t)group, (uint32_t)groups, word);
+  int64_t skip = draw_columns(d, token, first, lo, hi, word);
 #pragma omp simd
   for (int64_t k = lo; k < hi; k++)
     put(y, t, k, get(x, t, k) + noise_of(reach, word[k + skip]));
