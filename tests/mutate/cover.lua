@@ -1,5 +1,5 @@
--- cover.lua - which lines each check runs, recorded once per state of the sources, a suite at
--- a time, so that a recording that was ended goes on. The sources are compiled so that each
+-- cover.lua - which lines each check runs, recorded once per state of the sources, suite by
+-- suite, so that a recording that was ended goes on. The sources are compiled so that each
 -- block tells that it runs (trace.c); a block is the line at which it begins. `.lines` lists
 -- these, in the order of their numbers:
 --
@@ -125,13 +125,12 @@ local function sets_of(folder, found)
   return sets
 end
 
-local function record(suite, found, n)
-  local folder = here() .. "/" .. tree.PLACE .. "/trace"
-  local xml, out = folder .. "/checks.xml", {}
-  assert(tree.run("rm -rf '%s' && mkdir -p '%s'", folder, folder))
-  local result, seconds = tree.end_suite(tree.start_suite(BUILD, suite, SECONDS, nil,
-    ("WEFT_TRACE=%s CK_XML_LOG_FILE_NAME=%s"):format(folder, xml)))
-  local checks = checks_of(xml)
+local function trace_of(suite) return here() .. "/" .. tree.PLACE .. "/trace/" .. suite end
+
+-- What the suite left in its folder; how it ended is told.
+local function keep(suite, result, seconds, found, n)
+  local folder, out = trace_of(suite), {}
+  local checks = checks_of(folder .. "/checks.xml")
   for check, set in pairs(sets_of(folder, found)) do
     local name, i, number = check:match "#(.*)#(%d+)#(%d+)$"
     if checks[number] then
@@ -141,8 +140,17 @@ local function record(suite, found, n)
   table.sort(out)
   tree.write(LINES .. "/" .. suite .. ".new", table.concat(out))
   assert(os.rename(LINES .. "/" .. suite .. ".new", LINES .. "/" .. suite))
+  assert(tree.run("rm -rf '%s'", folder))
   print(("  %-20s %-6s %4d checks %7.1f s"):format(suite, result, #out, seconds))
   io.stdout:flush()
+end
+
+local function record(suites, found, n)
+  local trace = trace_of "{}"
+  assert(tree.run("rm -rf '%s'", trace_of ""))
+  for _, suite in ipairs(suites) do assert(tree.run("mkdir -p '%s'", trace_of(suite))) end
+  tree.each_suite(BUILD, suites, SECONDS, ("WEFT_TRACE=%s CK_XML_LOG_FILE_NAME=%s/checks.xml"):format(trace, trace),
+    function(suite, result, seconds) keep(suite, result, seconds, found, n) end)
 end
 
 -- Records the suites that there is no file for yet.
@@ -161,8 +169,7 @@ function M.record(suites, id)
   if #list == 0 then tree.fail("no block of ", BUILD, " has a line") end
   tree.write(LINES .. "/.lines", table.concat(list, "\n") .. "\n")
   print(("recording which of %d lines %d of %d suites run:"):format(#list, #left, #suites))
-  for _, suite in ipairs(left) do record(suite, found, #list) end
-  assert(tree.run("rm -rf %s/trace", tree.PLACE))
+  record(left, found, #list)
 end
 
 -- ---- asking ----

@@ -107,16 +107,27 @@ local function slower()
   return math.max(1, math.ceil(load / M.cores()))
 end
 
--- Starts what weft-tests takes: a suite, or @FILE. `seconds`: how long it may take on a quiet
--- machine; `lane`: of those that run at once, each has its own; `settings`: more of the
--- environment.
-function M.start_suite(folder, suite, seconds, lane, settings)
-  local times, log = slower(), ("%s.suite%d"):format(folder, lane or 0)
+-- The line that runs what weft-tests takes, a suite or @FILE. `seconds`: how long it may take on
+-- a quiet machine; `times`: how much slower this one is; `settings`: more of the environment.
+local function line_of(folder, suite, seconds, log, times, settings)
+  return ("LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 \z
+           CK_TIMEOUT_MULTIPLIER=%d %s bash tests/mutate/suite.sh %s/weft-tests %s %d %s")
+           :format(times, settings or "", folder, suite, times * seconds, log)
+end
+
+-- How one ended, by its exit status and its log.
+local function ended(status, log)
+  if status == 0 then return "passed", {} end
+  if status == 124 then return "late", {} end
+  local names, late = failures("\n" .. M.read(log))
+  return late and "late" or "failed", names
+end
+
+-- Starts one. `lane`: of those that run at once, each has its own.
+function M.start_suite(folder, suite, seconds, lane)
+  local log = ("%s.suite%d"):format(folder, lane or 0)
   os.remove(log .. ".session")
-  local line = ("LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0 \z
-                 CK_TIMEOUT_MULTIPLIER=%d %s bash tests/mutate/suite.sh %s/weft-tests %s %d %s")
-                 :format(times, settings or "", folder, suite, times * seconds, log)
-  return { pipe = assert(io.popen(line)), log = log }
+  return { pipe = assert(io.popen(line_of(folder, suite, seconds, log, slower()))), log = log }
 end
 
 -- Waits for it: "passed", "failed" or "late" (it did not end, or checks of it did not and no
@@ -124,10 +135,22 @@ end
 function M.end_suite(s)
   local status, cpu = (s.pipe:read "l" or ""):match "^(%d+) (%S+)$"
   s.pipe:close()
-  if status == "0" then return "passed", tonumber(cpu), {} end
-  if status == "124" then return "late", tonumber(cpu), {} end
-  local names, late = failures("\n" .. M.read(s.log))
-  return late and "late" or "failed", tonumber(cpu), names
+  local how, names = ended(math.tointeger(tonumber(status)), s.log)
+  return how, tonumber(cpu), names
+end
+
+-- Runs suites, as many at a time as there are cores, and calls done(suite, how it ended, its
+-- processor time) when each ends. {} in `settings` is the suite's name.
+function M.each_suite(folder, suites, seconds, settings, done)
+  local line = line_of(folder, "{}", seconds, folder .. ".suite-{}", slower() + M.cores() - 1, settings)
+  M.write(folder .. ".suites", table.concat(suites, "\n") .. "\n")
+  local pipe = assert(io.popen(("xargs -a %s.suites -P %d -I{} bash -c 'echo {} $(%s)'")
+                                 :format(folder, M.cores(), line)))
+  for text in pipe:lines() do
+    local suite, status, cpu = text:match "^(%S+) (%d+) (%S+)$"
+    done(suite, ended(math.tointeger(tonumber(status)), folder .. ".suite-" .. suite), tonumber(cpu))
+  end
+  pipe:close()
 end
 
 -- Ends it before its time.
