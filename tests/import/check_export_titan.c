@@ -22,6 +22,18 @@ enum { SECONDS = 120 };
   "    num_attention_heads = 4, num_key_value_heads = 2, intermediate_size = 96,\n"      \
   "    moe_intermediate_size = 32, vocab_size = 256, num_experts = 8, head_dim = 16,\n"  \
   "    num_experts_per_tok = 2 },\n"
+/* Scaled from 32 positions on. */
+#define SCALED                                                                           \
+  "  model = weft.model { \"deepseek_v3\", num_hidden_layers = 8, hidden_size = 64,\n"   \
+  "    num_attention_heads = 4, num_key_value_heads = 4, intermediate_size = 96,\n"      \
+  "    moe_intermediate_size = 32,\n"                                                    \
+  "    vocab_size = 256, n_routed_experts = 8, n_group = 1, topk_group = 1,\n"           \
+  "    num_experts_per_tok = 2, first_k_dense_replace = 2, q_lora_rank = 16,\n"          \
+  "    kv_lora_rank = 16, qk_nope_head_dim = 16, qk_rope_head_dim = 8,\n"                \
+  "    v_head_dim = 16, num_nextn_predict_layers = 0, rope_scaling = { type = "          \
+  "\"yarn\",\n"                                                                          \
+  "      factor = 4, mscale = 1, mscale_all_dim = 1, beta_fast = 32, beta_slow = 1,\n"   \
+  "      original_max_position_embeddings = 32 } },\n"
 #define REST                                                                             \
   "  mesh = { tp = 2, pp = 2, dp = 2 },\n"                                               \
   "  strategy = { \"fsdp2\", sequence_parallel = true },\n"                              \
@@ -103,6 +115,19 @@ START_TEST(a_schedule_without_a_name_is_a_table) {
 }
 END_TEST
 
+/* Scores multiply what comes of experts: torchtitan's default is another one. */
+START_TEST(experts_get_tokens_as_they_are) {
+  static const char *const models[] = {EXPERTS, SCALED};
+  for (int i = 0; i < LEN(models); i++) {
+    import_put("a.lua", arena_printf(scratch_arena, "%s%s%s", HEAD, models[i], REST));
+    const char *dir = arena_printf(scratch_arena, "out%d", i);
+    export(0, arena_printf(scratch_arena, "a.lua -o %s", dir));
+    import_has(export_file(arena_printf(scratch_arena, "%s/args.py", dir)),
+               "score_before_experts=False,");
+  }
+}
+END_TEST
+
 static const struct Case {
   const char *model, *set;
   int code;
@@ -158,6 +183,7 @@ Suite *export_titan_suite(void) {
   tcase_add_test(c, a_model_of_ones_own_is_a_table_in_python);
   tcase_add_test(c, a_flavor_is_named_where_the_sizes_match);
   tcase_add_test(c, a_schedule_without_a_name_is_a_table);
+  tcase_add_test(c, experts_get_tokens_as_they_are);
   tcase_add_loop_test(c, what_torchtitan_refuses, 0, LEN(cases));
   suite_add_tcase(s, c);
   return s;

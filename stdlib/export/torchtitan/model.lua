@@ -83,6 +83,7 @@ local function moe_args(experts, topk, shared, more)
   add(args, "num_experts", experts)
   add(args, "top_k", topk)
   add(args, "num_shared_experts", shared)
+  add(args, "score_before_experts", false) -- what comes of experts is multiplied, not what goes into them
   for _, pair in ipairs(more) do add(args, pair[1], pair[2]) end
   return args
 end
