@@ -87,6 +87,76 @@ START_TEST(flavors_come_from_a_table) {
 }
 END_TEST
 
+#define SOFTMAX "num_experts=8, num_shared_experts=0, score_func=\"softmax\""
+#define AFTER   ", score_before_experts=False"
+
+/* Objects among the arguments: what weft cannot compute, or does not know, is an error.
+ */
+static const struct {
+  const char *arguments, *says;
+} objects[] = {
+    {"Qwen3ModelArgs(moe_enabled=True, moe_args=MoEArgs(" SOFTMAX "))",
+     "Qwen3ModelArgs: moe_args: score_before_experts is True, as by default"},
+    {"Qwen3ModelArgs(moe_enabled=True, moe_args=MoEArgs(" SOFTMAX
+     ", score_before_experts=True))",
+     "score_before_experts is True, as by default"},
+    {"DeepSeekV3ModelArgs(moe_args=MoEArgs(num_experts=8))",
+     "score_before_experts is True, as by default"},
+    {"DeepSeekV3ModelArgs()", "score_before_experts is True, as by default"},
+    {"GptOssModelArgs(moe_args=MoEArgs(" SOFTMAX ", route_norm=True))",
+     "score_before_experts is True, as by default"},
+    {"Qwen3ModelArgs(moe_args=MoEArgs(nonsense=3))",
+     "MoEArgs has an argument that weft does not know: nonsense"},
+    {"Qwen3ModelArgs(moe_args=make(3))", "moe_args: expected MoEArgs(...), got make"},
+    {"Qwen3ModelArgs(moe_args=MoEArgs(top_k=K))",
+     "moe_args.top_k: expected a whole number from 1, got K"},
+    {"Qwen3ModelArgs(moe_enabled=True, moe_args=MoEArgs(" SOFTMAX AFTER
+     ", route_scale=2.0))",
+     "neither groups nor a scale"},
+    {"Qwen3ModelArgs(moe_enabled=True, moe_args=MoEArgs(" SOFTMAX AFTER
+     ", _debug_force_load_balance=True))",
+     "experts are chosen by their routers in weft"},
+    {"DeepSeekV3ModelArgs(moe_args=MoEArgs(gate_bias=True" AFTER "))",
+     "routers without biases"},
+    {"DeepSeekV3ModelArgs(moe_args=MoEArgs(num_expert_groups=4" AFTER "))",
+     "num_expert_groups and num_limited_groups go together"},
+    {"GptOssModelArgs(moe_args=MoEArgs(" SOFTMAX AFTER "))", "a softmax of those chosen"},
+    {"TransformerModelArgs(dim=64, n_layers=2, n_heads=2, "
+     "rope_scaling_args=RoPEScalingArgs(factor=3))",
+     "RoPEScalingArgs has an argument that weft does not know: factor"},
+    {"Qwen3ModelArgs(vocab_size=VOCAB)", "Qwen3ModelArgs: vocab_size is no number"},
+};
+
+static void put_flavor(const char *arguments) {
+  import_put("a.toml", "[model]\nname = \"qwen3\"\nflavor = \"mine\"\n");
+  import_put("flavors.py",
+             arena_printf(scratch_arena, "args = {\n  \"mine\": %s,\n}\n", arguments));
+}
+
+START_TEST(objects_among_arguments_are_checked) {
+  put_flavor(objects[_i].arguments);
+  import_fails(1, "a.toml", "--model ./flavors.py:mine", objects[_i].says);
+}
+END_TEST
+
+START_TEST(experts_come_from_a_table) {
+  put_flavor("Qwen3ModelArgs(moe_enabled=True, moe_args=MoEArgs(" SOFTMAX AFTER
+             ", top_k=2, load_balance_coeff=None))");
+  import_file("a.toml", "--model ./flavors.py:mine");
+  import_plan_has("num_experts = 8,");
+  import_plan_has("num_experts_per_tok = 2,");
+  import_plan_has("norm_topk_prob = false,");
+  put_flavor("DeepSeekV3ModelArgs(norm_eps=1e-6, moe_args=MoEArgs(num_expert_groups=4, "
+             "num_limited_groups=2" AFTER "))");
+  import_file("a.toml", "--model ./flavors.py:mine");
+  import_plan_has("n_routed_experts = 8,");
+  import_plan_has("topk_group = 2,");
+  put_flavor("Qwen3ModelArgs(attn_mask_type=\"block_causal\")");
+  import_has(import_file("a.toml", "--model ./flavors.py:mine"),
+             "each document attends to itself there (attn_mask_type)");
+}
+END_TEST
+
 /* As Transformers writes them, and as its classes print. */
 static const char plans_py[] =
     "class Qwen3MoeConfig(PreTrainedConfig):\n"
@@ -216,6 +286,8 @@ Suite *import_python_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_test(t, a_registry_is_read_and_not_run);
   tcase_add_test(t, flavors_come_from_a_table);
+  tcase_add_loop_test(t, objects_among_arguments_are_checked, 0, LEN(objects));
+  tcase_add_test(t, experts_come_from_a_table);
   tcase_add_test(t, plans_of_transformers_are_taken_verbatim);
   tcase_add_test(t, plans_of_transformers_stand_in_a_plan);
   tcase_add_test(t, bad_python_is_told_by_its_line);

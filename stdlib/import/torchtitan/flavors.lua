@@ -1,6 +1,8 @@
 -- flavors.lua - torchtitan's models: a flavor is the arguments of a class, which become
 -- keys of a config.json. The flavors that torchtitan ships are below; others come from its
 -- Python tables (python.lua), in the same words.
+local constructors = use "import/torchtitan/constructors"
+local quote = use "import/quote"
 local scalar = use "import/scalar"
 local flavors = {}
 
@@ -18,15 +20,21 @@ local function llama(a)
     if a.ffn_dim_multiplier then width = math.floor(a.ffn_dim_multiplier * width) end
     width = rounded(width, a.multiple_of or 256)
   end
-  local r = type(a.rope_scaling_args) == "table" and a.rope_scaling_args or {}
+  local r = a.rope_scaling_args
   return { "llama", hidden_size = a.dim, intermediate_size = width, num_hidden_layers = a.n_layers,
     num_attention_heads = a.n_heads, num_key_value_heads = a.n_kv_heads or a.n_heads,
     vocab_size = a.vocab_size or 128256, rms_norm_eps = a.norm_eps or 1e-5,
     rope_theta = a.rope_theta or 10000.0, max_position_embeddings = a.max_seq_len or 131072,
     tie_word_embeddings = a.enable_weight_tying or nil,
-    rope_scaling = r.scaling_factor ~= 1 and { rope_type = "llama3", factor = r.scaling_factor or 8.0,
-      low_freq_factor = r.low_freq_factor or 1.0, high_freq_factor = r.high_freq_factor or 4.0,
-      original_max_position_embeddings = r.original_max_position_embeddings or 8192 } or nil }
+    rope_scaling = r.scaling_factor ~= 1 and { rope_type = "llama3", factor = r.scaling_factor,
+      low_freq_factor = r.low_freq_factor, high_freq_factor = r.high_freq_factor,
+      original_max_position_embeddings = r.original_max_position_embeddings } or nil }
+end
+
+-- Whether all experts are chosen among by a softmax, and are all that there is.
+local function is_softmax(moe)
+  return moe.score_func == "softmax" and moe.num_shared_experts == 0 and moe.route_scale == 1
+    and not moe.num_expert_groups
 end
 
 local function qwen3(a)
@@ -38,17 +46,18 @@ local function qwen3(a)
     tie_word_embeddings = a.enable_weight_tying or nil }
   if a.qk_norm == false then return nil, "qk_norm = false: weft's Qwen3 has norms of q and k" end
   if not a.moe_enabled then return c end
-  local moe = type(a.moe_args) == "table" and a.moe_args or {}
-  c[1], c.num_experts, c.num_experts_per_tok = "qwen3_moe", moe.num_experts or 8, moe.top_k or 1
-  c.moe_intermediate_size, c.norm_topk_prob = a.moe_inter_dim or 768, moe.route_norm == true
-  if moe.score_func ~= "softmax" or (moe.num_shared_experts or 1) ~= 0 then
-    return nil, "weft's Qwen3-MoE has routers with a softmax and no shared experts"
+  local moe = a.moe_args
+  c[1], c.num_experts, c.num_experts_per_tok = "qwen3_moe", moe.num_experts, moe.top_k
+  c.moe_intermediate_size, c.norm_topk_prob = a.moe_inter_dim or 768, moe.route_norm
+  if not is_softmax(moe) or moe.gate_bias then
+    return nil, "weft's Qwen3-MoE has routers with a softmax and without biases, neither groups nor a scale, and no "
+      .. "shared experts"
   end
-  return c
+  return c, constructors.refused(moe)
 end
 
 local function deepseek(a)
-  local moe = type(a.moe_args) == "table" and a.moe_args or {}
+  local moe = a.moe_args
   local rank = a.q_lora_rank or 0
   local c = { "deepseek_v3", hidden_size = a.dim or 2048, intermediate_size = a.inter_dim or 10944,
     moe_intermediate_size = a.moe_inter_dim or 1408, num_hidden_layers = a.n_layers or 27,
@@ -58,18 +67,21 @@ local function deepseek(a)
     qk_nope_head_dim = a.qk_nope_head_dim or 128, qk_rope_head_dim = a.qk_rope_head_dim or 64,
     v_head_dim = a.v_head_dim or 128, rms_norm_eps = a.norm_eps or 1e-5,
     rope_theta = a.rope_theta or 10000.0, max_position_embeddings = a.max_seq_len or 163840,
-    n_routed_experts = moe.num_experts or 8, n_shared_experts = moe.num_shared_experts or 1,
-    num_experts_per_tok = moe.top_k or 1, n_group = moe.num_expert_groups or 1,
-    topk_group = moe.num_limited_groups or 1, norm_topk_prob = moe.route_norm == true,
-    routed_scaling_factor = moe.route_scale or 1.0, num_nextn_predict_layers = 0,
-    bias_update_rate = moe.load_balance_coeff == nil and 0.001
-      or moe.load_balance_coeff ~= scalar.null and moe.load_balance_coeff or 0,
+    n_routed_experts = moe.num_experts, n_shared_experts = moe.num_shared_experts,
+    num_experts_per_tok = moe.top_k, n_group = moe.num_expert_groups or 1,
+    topk_group = moe.num_limited_groups or 1, norm_topk_prob = moe.route_norm,
+    routed_scaling_factor = moe.route_scale, num_nextn_predict_layers = 0,
+    bias_update_rate = moe.load_balance_coeff,
     rope_scaling = a.rope_factor ~= 1 and { type = "yarn", factor = a.rope_factor or 40.0,
       beta_fast = a.beta_fast or 32.0, beta_slow = a.beta_slow or 1.0, mscale = a.mscale or 1.0,
       mscale_all_dim = a.mscale or 1.0,
       original_max_position_embeddings = a.original_seq_len or 4096 } or nil }
-  if c.first_k_dense_replace >= c.num_hidden_layers then c.n_routed_experts = false end
-  return c, nil, moe.score_func == "softmax" and SOFTMAX or nil
+  if c.first_k_dense_replace >= c.num_hidden_layers then
+    c.n_routed_experts = false
+    return c
+  end
+  if moe.gate_bias then return nil, "weft's DeepSeek-V3 has routers without biases of their products" end
+  return c, constructors.refused(moe), moe.score_func == "softmax" and SOFTMAX or nil
 end
 
 -- Its routers have a bias that follows the load of experts, which Hugging Face's class has not.
@@ -77,16 +89,24 @@ local BALANCED = "its routers are balanced by a bias, which weft's gpt_oss does 
   .. "none: moe.aux_loss_coef balances them by a loss"
 
 local function gpt_oss(a)
-  local moe = type(a.moe_args) == "table" and a.moe_args or {}
+  local moe = a.moe_args
   local c = { "gpt_oss", hidden_size = a.dim or 2880, intermediate_size = a.moe_inter_dim or 2880,
     num_hidden_layers = a.n_layers or 24, num_attention_heads = a.n_heads or 64,
     num_key_value_heads = a.n_kv_heads or 8, head_dim = a.head_dim or 64,
     vocab_size = a.vocab_size or 201088, rms_norm_eps = a.norm_eps or 1e-5,
     sliding_window = a.sliding_window_size or 128, swiglu_limit = a.swiglu_limit or 7.0,
     max_position_embeddings = a.max_seq_len or 131072,
-    num_local_experts = moe.num_experts or 32, num_experts_per_tok = moe.top_k or 4 }
-  return c, nil, moe.load_balance_coeff ~= scalar.null and BALANCED or nil
+    num_local_experts = moe.num_experts, num_experts_per_tok = moe.top_k }
+  if not is_softmax(moe) or not moe.route_norm or moe.gate_bias == false then
+    return nil, "weft's gpt_oss has routers with biases and a softmax of those chosen, neither groups nor a scale, and "
+      .. "no shared experts"
+  end
+  return c, constructors.refused(moe), moe.load_balance_coeff > 0 and BALANCED or nil
 end
+
+-- Said of a table of one's own; what torchtitan ships says it by a flavor's name.
+local DOCUMENTS_APART = "each document attends to itself there (attn_mask_type): packed = { eot = id } says it, and "
+  .. "changes no size"
 
 local PLAIN = "depth_init attn_type attn_mask_type eos_id attn_backend use_flex_attn "
   .. "max_batch_size class fuse_qkv expert_parallel_comm_backend"
@@ -116,46 +136,61 @@ local classes = {
   GptOssModelArgs = { make = gpt_oss, args = words(GPT_OSS), needs = {} },
 }
 
--- Arguments that may be 0, for none.
+-- Arguments that may be 0, for none, that are True or False, and that change nothing.
 local NONE_AT_ZERO = { q_lora_rank = true, n_dense_layers = true }
+local SWITCHES, plain = words "enable_weight_tying qk_norm moe_enabled", words(PLAIN)
+local INTEGERS = words "dim multiple_of hidden_dim"
+
+-- Why an argument cannot be what it is; nil: it can.
+local function wrong(key, value)
+  if plain[key] then return nil end
+  if SWITCHES[key] then return type(value) ~= "boolean" and "is neither True nor False" or nil end
+  if type(value) ~= "number" then return "is no number" end
+  if value < 0 or value == 0 and not NONE_AT_ZERO[key] then return "must be above 0" end
+  if INTEGERS[key] and math.type(value) ~= "integer" then return "is no integer" end
+end
+
+-- Arguments as torchtitan reads them: without those that are None, and with all of objects. Nil and why not.
+local function settled(class, known, args)
+  local a = {}
+  for _, key in ipairs(keys(args)) do
+    if not known.args[key] then
+      return nil, string.format("%s has an argument that weft does not know: %s", class, quote.shown(key))
+    end
+    if args[key] ~= scalar.null then a[key] = args[key] end
+  end
+  for _, key in ipairs(known.needs) do
+    if type(a[key]) ~= "number" then return nil, string.format("%s needs the number %s", class, key) end
+  end
+  for _, key in ipairs(keys(known.args)) do
+    local object, bad = constructors.read(key, a[key])
+    if object == false then return nil, string.format("%s: %s", class, bad) end
+    local why = not object and a[key] ~= nil and wrong(key, a[key])
+    if why then return nil, string.format("%s: %s %s", class, key, why) end
+    if object then a[key] = object end
+  end
+  return a
+end
 
 -- The config of an arguments class. Nil and why not; what the config does not say is third.
 function flavors.of_class(class, args)
   local known = classes[class]
   if not known then
-    return nil, string.format("%s are the arguments of a model that weft does not have", class)
+    return nil, string.format("%s are the arguments of a model that weft does not have", quote.shown(class))
   end
-  for _, key in ipairs(keys(args)) do
-    if not known.args[key] then
-      return nil, string.format("%s has an argument that weft does not know: %s", class, key)
-    end
-    local value = args[key]
-    if value == scalar.null then args[key] = nil end
-    if known.args[key] and type(value) == "number" and (value < 0 or value == 0 and not NONE_AT_ZERO[key]) then
-      return nil, string.format("%s: %s must be above 0", class, key)
-    end
-  end
-  for _, key in ipairs(known.needs) do
-    if type(args[key]) ~= "number" then
-      return nil, string.format("%s needs the number %s", class, key)
-    end
-  end
-  for _, key in ipairs { "dim", "multiple_of", "hidden_dim" } do
-    if args[key] ~= nil and math.type(args[key]) ~= "integer" then
-      return nil, string.format("%s: %s is no integer", class, key)
-    end
-  end
-  if args.ffn_dim_multiplier ~= nil and type(args.ffn_dim_multiplier) ~= "number" then
-    return nil, string.format("%s: ffn_dim_multiplier is no number", class)
-  end
-  return known.make(args)
+  local a, bad = settled(class, known, args)
+  if not a then return nil, bad end
+  local config, why, note = known.make(a)
+  if why then return nil, string.format("%s: %s", class, why) end
+  local apart = a.attn_mask_type == "block_causal" and DOCUMENTS_APART or nil
+  return config, nil, note and apart and note .. "; " .. apart or note or apart
 end
 
 -- ---- what torchtitan ships ----
 
 local function moe(experts, top, more)
   local m = { num_experts = experts, num_shared_experts = 0, top_k = top, score_func = "softmax",
-              route_norm = true }
+              route_norm = true, score_before_experts = false }
   for key, value in pairs(more or {}) do m[key] = value end
   return m
 end
