@@ -103,7 +103,7 @@ local function take_aside(config)
 end
 
 -- Puts plan.model. `given` is { leaf = of the name or nil, name =, changes = see
--- model_field.change }.
+-- model_field.change, length = of sequences, where the settings are torchtitan's }.
 -- Returns the config, nil if there is none, as the ledger says, and what it says of training.
 function model_field.put(plan, ledger, given, option)
   local config, preset, from
@@ -116,6 +116,7 @@ function model_field.put(plan, ledger, given, option)
     for _, key in ipairs(keys(given.changes)) do
       for _, leaf in ipairs(given.changes[key].leaves) do ledger:no_effect(leaf.key, why) end
     end
+    flavors.settle(ledger, config, given.length)
     given = { changes = {} }
   elseif not given.name then
     return ledger:refuse(nil, "the settings name no model: give one by --model DIR (with a "

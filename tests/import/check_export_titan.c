@@ -156,6 +156,10 @@ static const struct Case {
      "seed = 0", NULL},
     {SMALL, "--set mesh.tp=1 --set mesh.cp=2 --set cp.balance=none --set batch.seq=30", 1,
      "sequences are a multiple of tp times two pieces", NULL, NULL},
+    /* torchtitan scales positions of longer sequences alone. */
+    {SCALED, "", 0, "model.rope_scaling.factor: 4 here, nothing as these settings say it",
+     NULL, NULL},
+    {SCALED, "--set batch.seq=64", 0, "They say all else", NULL, NULL},
     {"  model = weft.model \"gpt2\",\n", "", 1,
      "gpt2: torchtitan has llama, qwen3, qwen3_moe and deepseek_v3", NULL, NULL},
 };

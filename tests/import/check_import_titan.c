@@ -125,6 +125,35 @@ START_TEST(gpt_oss_is_known) {
 }
 END_TEST
 
+/* DeepSeek-V3 scales positions of sequences that are longer than those before scaling: up
+ * to 0.2, whose settings are TOML; registries of later versions do at all lengths. */
+START_TEST(positions_are_scaled_by_length) {
+  import_put("a.toml", "[model]\nname = \"deepseek_v3\"\nflavor = \"16B\"\n");
+  const char *report = import_file("a.toml", "training.seq_len=4096");
+  import_plan_lacks("rope_scaling =");
+  import_has(report,
+             "model.rope_scaling: positions are not scaled: versions of torchtitan");
+  import_has(report, "more than 4096 tokens (original_seq_len), and these have 4096");
+  import_has(report, "model: norms of latents have an epsilon of 1e-6");
+  report = import_file("a.toml", "training.seq_len=8192");
+  import_plan_has("rope_scaling = { beta_fast = 32.0, beta_slow = 1.0, factor = 40.0,");
+  import_lacks(report, "model.rope_scaling");
+  import_put("flavors.py",
+             "args = {\"mine\": DeepSeekV3ModelArgs(original_seq_len=1024, "
+             "norm_eps=1e-6, moe_args=MoEArgs(score_before_experts=False))}\n");
+  import_lacks(import_file("a.toml", "--model ./flavors.py:mine"), "norms of latents");
+  import_plan_has("original_max_position_embeddings = 1024");
+  import_file("a.toml", "--model ./flavors.py:mine training.seq_len=1024");
+  import_plan_lacks("rope_scaling =");
+  import_put("deepseek_v3_registry.json",
+             "{\"one\": {\"model_spec.class\": \"model_registry\", \"model_spec.0\": "
+             "\"16B\", \"training.max_context_length\": 4096}}");
+  report = import_file("deepseek_v3_registry.json", "one");
+  import_plan_has("rope_scaling = {");
+  import_has(report, "positions are scaled, as from torchtitan 0.3 on");
+}
+END_TEST
+
 /* Without shards there is no FSDP, and torchtitan computes in the type of the weights. */
 START_TEST(without_shards_there_is_no_fsdp) {
   import_put("a.toml", "[model]\nname = \"qwen3\"\nflavor = \"0.6B\"\n[parallelism]\n"
@@ -392,6 +421,7 @@ Suite *import_titan_suite(void) {
   tcase_add_test(t, names_of_older_versions_are_known);
   tcase_add_test(t, llama_2_of_older_versions_is_known);
   tcase_add_test(t, gpt_oss_is_known);
+  tcase_add_test(t, positions_are_scaled_by_length);
   tcase_add_test(t, without_shards_there_is_no_fsdp);
   tcase_add_test(t, what_weft_lacks_is_refused_by_its_setting);
   tcase_add_test(t, cuts_of_a_pipeline_are_taken);

@@ -75,7 +75,8 @@ local function deepseek(a)
     rope_scaling = a.rope_factor ~= 1 and { type = "yarn", factor = a.rope_factor or 40.0,
       beta_fast = a.beta_fast or 32.0, beta_slow = a.beta_slow or 1.0, mscale = a.mscale or 1.0,
       mscale_all_dim = a.mscale or 1.0,
-      original_max_position_embeddings = a.original_seq_len or 4096 } or nil }
+      original_max_position_embeddings = a.original_seq_len or 4096 } or nil,
+    scaled_above = a.original_seq_len or 4096 }
   if c.first_k_dense_replace >= c.num_hidden_layers then
     c.n_routed_experts = false
     return c
@@ -184,6 +185,29 @@ function flavors.of_class(class, args)
   if why then return nil, string.format("%s: %s", class, why) end
   local apart = a.attn_mask_type == "block_causal" and DOCUMENTS_APART or nil
   return config, nil, note and apart and note .. "; " .. apart or note or apart
+end
+
+-- What a config is for sequences of so many tokens (nil: nobody says how many), and what torchtitan has otherwise.
+-- Versions up to 0.2, whose settings are TOML, scale positions and scores of DeepSeek-V3 where sequences are longer
+-- than what scaling starts from; registries of later versions (`always`) do whatever the length.
+function flavors.settle(book, config, length, always)
+  local from = config.scaled_above
+  config.scaled_above = nil
+  if not from then return end
+  if config.rms_norm_eps ~= 1e-6 then
+    book:assume("model", "norms of latents have an epsilon of 1e-6, whatever the others have")
+  end
+  if not config.rope_scaling or length and length > from then return end
+  local by_length = string.format("scale positions only where sequences have more than %d tokens (original_seq_len)", from)
+  if always then
+    book:assume("model.rope_scaling", "positions are scaled, as from torchtitan 0.3 on; versions before it " .. by_length)
+  elseif not length then
+    book:assume("model.rope_scaling", "positions are scaled; versions of torchtitan with such arguments " .. by_length)
+  else
+    config.rope_scaling = nil
+    book:assume("model.rope_scaling", string.format("positions are not scaled: versions of torchtitan with such "
+      .. "settings %s, and these have %d", by_length, length))
+  end
 end
 
 -- ---- what torchtitan ships ----

@@ -146,7 +146,7 @@ local function put_model(book, plan, options)
   end
   if options.model or hf then
     return model_field.put(plan, book, { leaf = hf and book:leaf(hf), name = name and tostring(name),
-                                         changes = {} }, options.model)
+                                         changes = {}, length = training.length(book) }, options.model)
   end
   local key, flavor = book:first("model.flavor", "model_spec.0")
   if not key then
@@ -155,6 +155,7 @@ local function put_model(book, plan, options)
   end
   local config = flavor_config(book, key, tostring(flavor), options)
   if not config then return nil end
+  flavors.settle(book, config, training.length(book), options.configuration ~= nil)
   local aside = model_field.take_aside(config)
   model_field.write(plan, config, nil, book:leaf(key))
   book:assume("model", "all weights begin with the spread of initializer_range; torchtitan's embeddings begin with 1, its "

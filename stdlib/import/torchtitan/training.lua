@@ -82,6 +82,11 @@ local function put_tokens(book, plan, m)
   return micro * seq
 end
 
+-- How long sequences are, for the model; what is wrong with it is told where it becomes batch.seq.
+local function length(book)
+  return scalar.integer(book:value(SEQ) or book:value(CONTEXT) or 2048)
+end
+
 -- Returns the tokens of a microbatch; nil: they are refused.
 local function put_batch(book, plan, m)
   if book:first(TOKENS, CONTEXT) then return put_tokens(book, plan, m) end
@@ -320,5 +325,5 @@ local function put_checkpoint(book, plan)
   end
 end
 
-return { put_batch = put_batch, put_loss = put_loss, put_optimizer = put_optimizer, put_data = put_data,
-         put_train = put_train, put_checkpoint = put_checkpoint }
+return { length = length, put_batch = put_batch, put_loss = put_loss, put_optimizer = put_optimizer,
+         put_data = put_data, put_train = put_train, put_checkpoint = put_checkpoint }
