@@ -8,6 +8,8 @@ local rope = {}
 local llama3 = { "factor", "low_freq_factor", "high_freq_factor",
                  "original_max_position_embeddings" }
 local yarn = { "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim" }
+-- Those of them of which Hugging Face's classes read 0 as if it were not given.
+local none_at_zero = { beta_fast = true, beta_slow = true, mscale = true, mscale_all_dim = true }
 local known = { rope_type = true, type = true, rope_theta = true, truncate = true,
                 partial_rotary_factor = true, short_factor = true, long_factor = true }
 -- Keys of architectures whose queries grow with their positions.
@@ -121,6 +123,13 @@ local function need_positive(c, p, where, kind, keys, problems)
   end
 end
 
+-- The value of a key of YaRN; nil: it is not given.
+local function of_yarn(p, key)
+  local value = p[key]
+  if value == 0 and none_at_zero[key] then return nil end
+  return value or nil
+end
+
 -- What the types need of their keys.
 local checks = { default = function() end }
 
@@ -141,7 +150,7 @@ end
 
 function checks.yarn(c, p, where, problems)
   local given = { "factor", "original_max_position_embeddings" }
-  for _, key in ipairs(yarn) do if p[key] then given[#given + 1] = key end end
+  for _, key in ipairs(yarn) do if of_yarn(p, key) then given[#given + 1] = key end end
   need_positive(c, p, where, "yarn", given, problems)
 end
 
@@ -250,15 +259,15 @@ end
 
 local function add_yarn(a, c, p)
   local d, length = a.head_dim, original(c, p)
-  local low = pair_of(p.beta_fast or 32, d, a.theta, length)
-  local high = pair_of(p.beta_slow or 1, d, a.theta, length)
+  local low = pair_of(of_yarn(p, "beta_fast") or 32, d, a.theta, length)
+  local high = pair_of(of_yarn(p, "beta_slow") or 1, d, a.theta, length)
   if p.truncate ~= false then low, high = math.floor(low), math.ceil(high) end
   low, high = math.max(low, 0), math.min(high, d - 1)
   a.yarn, a.rope_factor = 1, p.factor
   a.rope_low, a.rope_high = low, low == high and high + 0.001 or high
   if p.attention_factor then
     a.rope_scale = p.attention_factor
-  elseif p.mscale and p.mscale_all_dim then
+  elseif of_yarn(p, "mscale") and of_yarn(p, "mscale_all_dim") then
     a.rope_scale = mscale(p.factor, p.mscale) / mscale(p.factor, p.mscale_all_dim)
   else
     a.rope_scale = mscale(p.factor)
@@ -269,7 +278,7 @@ end
 -- all elements, those that do not turn too.
 function rope.softmax_scale(c)
   local p = parameters(c)
-  if scaling_type(p) == "default" or not p.mscale_all_dim then return 1 end
+  if scaling_type(p) == "default" or not of_yarn(p, "mscale_all_dim") then return 1 end
   return mscale(p.factor, p.mscale_all_dim) ^ 2
 end
 

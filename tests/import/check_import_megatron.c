@@ -488,6 +488,14 @@ START_TEST(latent_attention_is_deepseek) {
   import_plan_has("num_layers = 1,");
   import_plan_has("loss_scaling_factor = 0.1");
   import_lacks(report, "multi-token");
+  import_plan_has("mscale = 1.0, mscale_all_dim = 1.0");
+  /* Without a scale of all elements, Megatron's default, the softmax is as it is. */
+  import_file("a.yaml", "mscale-all-dim=0.0");
+  import_plan_lacks(", mscale");
+  import_plan_lacks("attention_factor =");
+  import_file("a.yaml", "mscale-all-dim=0.0 mscale=0.7");
+  import_plan_lacks(", mscale");
+  import_plan_has("attention_factor = 1.2582215617879755,");
   import_fails(1, "a.yaml", "moe-router-score-function=softmax",
                "weft's deepseek_v3 chooses experts by sigmoids");
 }

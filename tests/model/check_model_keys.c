@@ -201,6 +201,14 @@ static const struct {
     {"\"model_type\": \"ministral\", \"num_hidden_layers\": 1, \"sliding_window\": null, "
      "\"layer_types\": [" FULL "]",
      "sliding_window = 4", "'ministral', num_hidden_layers = 1, sliding_window = 4"},
+    /* 0 is none where Python's "if" says so. */
+    {"\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"rope_scaling\": { "
+     "\"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 8, "
+     "\"beta_fast\": 0, \"beta_slow\": 0, \"mscale\": 0.7, \"mscale_all_dim\": 0 }",
+     "", "'qwen2', num_hidden_layers = 1, rope_scaling = " YARN " }"},
+    {"\"model_type\": \"qwen2\", \"num_hidden_layers\": 1",
+     "rope_scaling = " YARN ", mscale = 0, mscale_all_dim = 0.7 }",
+     "'qwen2', num_hidden_layers = 1, rope_scaling = " YARN " }"},
 };
 
 static const char *plan_of(const char *name, const char *model) {

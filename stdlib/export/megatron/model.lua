@@ -145,6 +145,13 @@ function families.qwen3_moe(s, c)
   put_dense(s, c, function(i) return only[i] or (i + 1) % step ~= 0 end)
 end
 
+-- Of YaRN without a scale of all elements, which multiplies what turns by attention_factor: Megatron does by
+-- 0.1 * mscale * ln(factor) + 1, which is what it is here if nothing is said, with 1 for mscale.
+local function lone_mscale(scaling)
+  if not scaling.attention_factor or scaling.factor <= 1 then return 1.0 end
+  return tonumber(string.format("%.12g", (scaling.attention_factor - 1) / (0.1 * math.log(scaling.factor))))
+end
+
 local function put_latent(s, c)
   s:put("--multi-latent-attention", true, "model")
   s:put("--qk-layernorm", true, "model")
@@ -161,8 +168,9 @@ local function put_latent(s, c)
   end
   s:put("--rope-type", "yarn", "model.rope_scaling")
   s:put("--rotary-scaling-factor", scaling.factor, "model.rope_scaling")
-  s:put("--mscale", scaling.mscale or 1.0, "model.rope_scaling")
-  s:put("--mscale-all-dim", scaling.mscale_all_dim or 0.0, "model.rope_scaling")
+  local all = scaling.mscale_all_dim or 0.0
+  s:put("--mscale", all == 0 and lone_mscale(scaling) or scaling.mscale or 1.0, "model.rope_scaling")
+  s:put("--mscale-all-dim", all, "model.rope_scaling")
 end
 
 function families.deepseek_v3(s, c)

@@ -284,6 +284,21 @@ local function mixtral(m)
   return c
 end
 
+-- Both scales as Hugging Face's keys say them; without one of all elements Megatron multiplies what turns by
+-- 0.1 * mscale * ln(factor) + 1, which these keys have as attention_factor, and leaves the softmax as it is.
+local function yarn(a)
+  local scaling = { type = "yarn", factor = a.factor, beta_fast = 32.0, beta_slow = 1.0,
+                    original_max_position_embeddings = 4096 }
+  if a.all > 0 and a.mscale > 0 then
+    scaling.mscale, scaling.mscale_all_dim = a.mscale, a.all
+  elseif a.all > 0 or a.mscale ~= 1 then
+    local function grown(by) return a.factor <= 1 and 1 or 0.1 * by * math.log(a.factor) + 1 end
+    scaling.attention_factor = grown(a.mscale) / grown(a.all)
+    scaling.mscale_all_dim = a.all > 0 and a.all or nil
+  end
+  return scaling
+end
+
 local function deepseek(book, m)
   if not m.mla then return nil end
   local e, a = m.experts, m.mla
@@ -307,10 +322,7 @@ local function deepseek(book, m)
   c.num_key_value_heads, c.q_lora_rank, c.kv_lora_rank = m.heads, a.q or false, a.kv
   c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim = a.nope, a.rope, a.v
   c.num_nextn_predict_layers, c.n_routed_experts = 0, false
-  if a.yarn and a.factor ~= 1 then
-    c.rope_scaling = { type = "yarn", factor = a.factor, beta_fast = 32.0, beta_slow = 1.0, mscale = a.mscale,
-                       mscale_all_dim = a.all, original_max_position_embeddings = 4096 }
-  end
+  if a.yarn and a.factor ~= 1 then c.rope_scaling = yarn(a) end
   if not e then return c end
   local first = layers_of.first_dense(e)
   if not first then
