@@ -6,7 +6,6 @@ local names = {}
 -- Models that were trained further from another one, whose sizes they have.
 names.same = {
   ["deepseek-r1-distill-qwen-14b"] = "qwen2.5-14b", ["deepseek-r1-distill-qwen-32b"] = "qwen2.5-32b",
-  ["granite-3.2-2b"] = "granite-3.1-2b", ["granite-3.2-8b"] = "granite-3.1-8b",
   ["llama-guard-2-8b"] = "llama-3-8b", ["llama-guard-3-8b"] = "llama-3.1-8b",
   ["llama-3.1-nemotron-nano-8b"] = "llama-3.1-8b", ["llama-3.1-nemotron-70b"] = "llama-3.1-70b",
   ["deepseek-r1-distill-llama-8b"] = "llama-3.1-8b", ["deepseek-r1-distill-llama-70b"] = "llama-3.1-70b",

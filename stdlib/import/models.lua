@@ -37,12 +37,19 @@ local function mistral(sizes, more)
   c.rms_norm_eps, c.sliding_window = 1e-5, c.sliding_window or false
   return c
 end
--- Numbers that embeddings, scores, branches and logits are multiplied by or divided by.
-local function granite(sizes, scores, logits, theta, positions)
-  return decoder("granite", sizes, {
-    embedding_multiplier = 12.0, attention_multiplier = scores, residual_multiplier = 0.22,
-    logits_scaling = logits, tie_word_embeddings = true, rms_norm_eps = 1e-5,
-    rope_theta = theta or 10000000.0, max_position_embeddings = positions or 131072 })
+-- Of models whose class can drop, and whose file was not seen.
+local UNSEEN_RATES = "rates of dropout are in its config.json alone, which --model DIR reads: nothing is dropped here"
+
+-- Numbers that embeddings, scores, branches and logits are multiplied by or divided by. `rate`: what of the
+-- scores its file drops.
+local function granite(sizes, rate, theta, positions)
+  local small = sizes[1] == 2048
+  local c = decoder("granite", sizes, {
+    embedding_multiplier = 12.0, attention_multiplier = small and 0.015625 or 0.0078125, residual_multiplier = 0.22,
+    logits_scaling = small and 8.0 or 16.0, tie_word_embeddings = true, rms_norm_eps = 1e-5,
+    rope_theta = theta, max_position_embeddings = positions or 131072 })
+  c.attention_dropout, c.note = rate or nil, not rate and UNSEEN_RATES or nil
+  return c
 end
 local function deepseek_coder(sizes)
   return llama(sizes, { rms_norm_eps = 1e-6, rope_theta = 100000.0, max_position_embeddings = 16384,
@@ -157,14 +164,17 @@ local function qwen3(sizes, more)
   c.max_position_embeddings = 40960
   return c
 end
+-- With the dropout of its files, which is that of Transformers' class.
 local function gpt2(hidden, layers, heads)
   return { "gpt2", vocab_size = 50257, hidden_size = hidden, num_hidden_layers = layers,
-           num_attention_heads = heads, max_position_embeddings = 1024 }
+           num_attention_heads = heads, max_position_embeddings = 1024,
+           attn_pdrop = 0.1, embd_pdrop = 0.1, resid_pdrop = 0.1 }
 end
 
 local function cerebras(hidden, layers, heads)
   local c = gpt2(hidden, layers, heads)
   c.max_position_embeddings, c.activation_function = 2048, "gelu"
+  c.attn_pdrop, c.embd_pdrop, c.resid_pdrop, c.note = nil, nil, nil, UNSEEN_RATES
   return c
 end
 
@@ -179,10 +189,11 @@ local function qwen2_moe(sizes, more)
 end
 local function starcoder2(sizes, theta, shared)
   return decoder("starcoder2", sizes, { rope_theta = theta, sliding_window = 4096,
-    max_position_embeddings = 16384, tie_word_embeddings = shared })
+    max_position_embeddings = 16384, tie_word_embeddings = shared,
+    attention_dropout = 0.1, residual_dropout = 0.1, embedding_dropout = 0.1 })
 end
-local function phi(sizes, part)
-  return decoder("phi", sizes, { partial_rotary_factor = part, max_position_embeddings = 2048 })
+local function phi(sizes, part, rate)
+  return decoder("phi", sizes, { partial_rotary_factor = part, max_position_embeddings = 2048, resid_pdrop = rate })
 end
 -- Ministral 3 and Devstral 2: scaled from `length` positions on, by `factor`; queries grow by `growth`.
 local function ministral3(sizes, theta, factor, length, growth, more)
@@ -307,10 +318,11 @@ local sizes = {
   ["qwen2-1.5b"] = qwen2({ 1536, 8960, 28, 12, 2, 151936 }, tied),
   ["qwen2-7b"] = qwen2 { 3584, 18944, 28, 28, 4, 152064 },
   ["qwen2-72b"] = qwen2({ 8192, 29568, 80, 64, 8, 152064 }, wide),
+  ["qwen2-72b-instruct"] = qwen2 { 8192, 29568, 80, 64, 8, 152064 },
   -- Qwen1.5 by Pai-Megatron-Patch's sizes.
   ["qwen1.5-0.5b"] = qwen2({ 1024, 2816, 24, 16, 16, 151936 }, tied),
   ["qwen1.5-1.8b"] = qwen2 { 2048, 5504, 24, 16, 16, 151936 },
-  ["qwen1.5-4b"] = qwen2 { 2560, 6912, 40, 20, 20, 151936 },
+  ["qwen1.5-4b"] = qwen2({ 2560, 6912, 40, 20, 20, 151936 }, { rope_theta = 5000000.0 }),
   ["qwen1.5-7b"] = qwen2 { 4096, 11008, 32, 32, 32, 151936 },
   ["qwen1.5-14b"] = qwen2 { 5120, 13696, 40, 40, 40, 152064 },
   ["qwen1.5-32b"] = qwen2 { 5120, 27392, 64, 40, 8, 152064 },
@@ -330,6 +342,8 @@ local sizes = {
   ["qwen2.5-14b"] = qwen2({ 5120, 13824, 48, 40, 8, 152064 }, wide),
   ["qwen2.5-32b"] = qwen2({ 5120, 27648, 64, 40, 8, 152064 }, wide),
   ["qwen2.5-72b"] = qwen2({ 8192, 29568, 80, 64, 8, 152064 }, wide),
+  ["qwen2.5-32b-instruct"] = qwen2 { 5120, 27648, 64, 40, 8, 152064 },
+  ["qwen2.5-72b-instruct"] = qwen2 { 8192, 29568, 80, 64, 8, 152064 },
   ["qwq-32b"] = qwen2({ 5120, 27648, 64, 40, 8, 152064 }, wide),
   ["qwen3-0.6b"] = qwen3({ 1024, 3072, 28, 16, 8, 151936 }, tied),
   ["qwen3-1.7b"] = qwen3({ 2048, 6144, 28, 16, 8, 151936 }, tied),
@@ -351,12 +365,14 @@ local sizes = {
   ["gpt-oss-20b"] = "gpt-oss-20b", ["gpt-oss-120b"] = "gpt-oss-120b",
   -- Granite by its technical report, OLMo 2 by its model cards, Phi-4 and GLM-4.5 by published
   -- scripts and totals, the others by the defaults of Transformers' classes.
-  ["granite-3.0-2b"] = granite({ 2048, 8192, 40, 32, 8, 49155 }, 0.015625, 8.0, 10000.0, 4096),
-  ["granite-3.0-8b"] = granite({ 4096, 12800, 40, 32, 8, 49155 }, 0.0078125, 16.0, 10000.0, 4096),
-  ["granite-3.1-2b"] = granite({ 2048, 8192, 40, 32, 8, 49155 }, 0.015625, 8.0),
-  ["granite-3.1-8b"] = granite({ 4096, 12800, 40, 32, 8, 49155 }, 0.0078125, 16.0),
-  ["granite-3.3-2b"] = granite({ 2048, 8192, 40, 32, 8, 49159 }, 0.015625, 8.0),
-  ["granite-3.3-8b"] = granite({ 4096, 12800, 40, 32, 8, 49159 }, 0.0078125, 16.0),
+  ["granite-3.0-2b"] = granite({ 2048, 8192, 40, 32, 8, 49155 }, 0.1, 10000.0, 4096),
+  ["granite-3.0-8b"] = granite({ 4096, 12800, 40, 32, 8, 49155 }, nil, 10000.0, 4096),
+  ["granite-3.1-2b"] = granite({ 2048, 8192, 40, 32, 8, 49155 }, nil, 5000000.0),
+  ["granite-3.1-8b"] = granite({ 4096, 12800, 40, 32, 8, 49155 }, 0.1, 10000000.0),
+  ["granite-3.2-2b"] = granite({ 2048, 8192, 40, 32, 8, 49155 }, nil, 5000000.0),
+  ["granite-3.2-8b"] = granite({ 4096, 12800, 40, 32, 8, 49155 }, nil, 10000000.0),
+  ["granite-3.3-2b"] = granite({ 2048, 8192, 40, 32, 8, 49159 }, nil, 10000000.0),
+  ["granite-3.3-8b"] = granite({ 4096, 12800, 40, 32, 8, 49159 }, 0.0, 10000000.0),
   ["olmo-2-1b"] = olmo2 { 2048, 8192, 16, 16, 16, 100352 },
   ["olmo-2-7b"] = olmo2 { 4096, 11008, 32, 32, 32, 100352 },
   ["olmo-2-13b"] = olmo2 { 5120, 13824, 40, 40, 40, 100352 },
@@ -375,7 +391,7 @@ local sizes = {
   ["mimo-v2-flash"] = decoder("mimo_v2_flash", { 4096, 16384, 48, 64, 4, 152576 }),
   ["laguna-xs-2.1"] = "laguna-xs-2.1", ["laguna-s-2.1"] = "laguna-s-2.1", ["step-3.5-flash"] = "step-3.5-flash",
   ["seed-oss-36b"] = decoder("seed_oss", { 5120, 27648, 64, 80, 8, 155136 },
-    { head_dim = 128, rope_theta = 10000000.0, attention_dropout = 0.0, residual_dropout = 0.0 }),
+    { head_dim = 128, rope_theta = 10000000.0, attention_dropout = 0.0, residual_dropout = 0.0, note = UNSEEN_RATES }),
   ["ernie-4.5-0.3b"] = decoder("ernie4_5", { 1024, 3072, 18, 16, 2, 103424 }),
   ["glm-4.5"] = glm45({ 5120, 12288, 92, 96, 8, 151552 },
     { moe_intermediate_size = 1536, n_routed_experts = 160, first_k_dense_replace = 3,
@@ -405,7 +421,7 @@ local sizes = {
   ["starcoder2-7b"] = starcoder2({ 4608, 18432, 32, 36, 4, 49152 }, 1000000.0, true),
   ["starcoder2-15b"] = starcoder2({ 6144, 24576, 40, 48, 4, 49152 }, 100000.0, false),
   ["phi-1"] = phi({ 2048, 8192, 24, 32, 32, 51200 }, 0.5), ["phi-1_5"] = phi({ 2048, 8192, 24, 32, 32, 51200 }, 0.5),
-  ["phi-2"] = phi({ 2560, 10240, 32, 32, 32, 51200 }, 0.4),
+  ["phi-2"] = phi({ 2560, 10240, 32, 32, 32, 51200 }, 0.4, 0.1),
   ["ministral-3-3b"] = ministral3_text({ 3072, 9216, 26, 32, 8, 131072 }, 1000000.0, 16.0, 16384, 0.1, tied),
   ["ministral-3-8b"] = ministral3_text({ 4096, 14336, 34, 32, 8, 131072 }, 1000000.0, 16.0, 16384, 0.1),
   ["ministral-3-14b"] = ministral3_text({ 5120, 16384, 40, 32, 8, 131072 }, 1000000000.0, 16.0, 16384, 0.1),
@@ -435,7 +451,7 @@ local sizes = {
   ["falcon-h1-0.5b"] = falcon_h1({ 1024, 2048, 36, 8, 2, 32784 }, 64, 24, 64, 1, 128),
   ["falcon-h1-7b"] = falcon_h1({ 3072, 12288, 44, 12, 2, 130048 }, 128, 24, 128, 1, 256),
   ["falcon-h1-34b"] = falcon_h1({ 5120, 21504, 72, 20, 4, 261120 }, 128, 32, 128, 2, 256),
-  ["gpt2"] = "gpt2-124m",
+  ["gpt2"] = gpt2(768, 12, 12),
   ["gpt2-medium"] = gpt2(1024, 24, 16),
   ["gpt2-large"] = gpt2(1280, 36, 20),
   ["gpt2-xl"] = gpt2(1600, 48, 25),

@@ -91,6 +91,53 @@ START_TEST(a_name_has_its_parameters) {
 }
 END_TEST
 
+#define UNSEEN "model: rates of dropout are in its config.json alone"
+
+/* Numbers of a file that those of its neighbours differ in, and what its class drops. */
+static const struct {
+  const char *name;
+  bool unseen; /* its file: what it drops is told to be unknown */
+  const char *has[3];
+} numbers[] = {
+    {"ibm-granite/granite-3.1-2b-instruct", true, {"rope_theta = 5000000.0,"}},
+    {"ibm-granite/granite-3.2-2b-instruct", true, {"rope_theta = 5000000.0,"}},
+    {"ibm-granite/granite-3.3-2b-instruct", true, {"rope_theta = 10000000.0,"}},
+    {"ibm-granite/granite-3.1-8b-instruct",
+     false,
+     {"rope_theta = 10000000.0,", "attention_dropout = 0.1,"}},
+    {"ibm-granite/granite-3.0-2b-instruct",
+     false,
+     {"rope_theta = 10000.0,", "attention_dropout = 0.1,"}},
+    {"ibm-granite/granite-3.3-8b-instruct", false, {"attention_dropout = 0.0,"}},
+    {"Qwen/Qwen1.5-4B-Chat", false, {"rope_theta = 5000000.0,"}},
+    {"Qwen/Qwen1.5-7B-Chat", false, {"rope_theta = 1000000.0,"}},
+    {"Qwen/Qwen2-72B-Instruct", false, {"rms_norm_eps = 1e-06,"}},
+    {"Qwen/Qwen2-72B", false, {"rms_norm_eps = 1e-05,"}},
+    {"Qwen/Qwen2.5-72B-Instruct", false, {"rms_norm_eps = 1e-06,"}},
+    {"Qwen/Qwen2.5-72B", false, {"rms_norm_eps = 1e-05,"}},
+    {"bigcode/starcoder2-3b",
+     false,
+     {"attention_dropout = 0.1,", "residual_dropout = 0.1,", "embedding_dropout = 0.1,"}},
+    {"openai-community/gpt2",
+     false,
+     {"attn_pdrop = 0.1,", "embd_pdrop = 0.1,", "resid_pdrop = 0.1,"}},
+    {"distilgpt2",
+     false,
+     {"attn_pdrop = 0.1,", "embd_pdrop = 0.1,", "resid_pdrop = 0.1,"}},
+    {"microsoft/phi-2", false, {"resid_pdrop = 0.1,"}},
+    {"cerebras/Cerebras-GPT-111M", true, {NULL}},
+    {"ByteDance-Seed/Seed-OSS-36B-Base", true, {NULL}},
+};
+
+START_TEST(a_name_has_its_numbers) {
+  put_name(numbers[_i].name);
+  const char *report = import_file("a.yaml", "--world 8");
+  for (int i = 0; i < LEN(numbers[_i].has) && numbers[_i].has[i]; i++)
+    import_plan_has(numbers[_i].has[i]);
+  (numbers[_i].unseen ? import_has : import_lacks)(report, UNSEEN);
+}
+END_TEST
+
 static const struct Other {
   const char *name, *is;
 } others[] = {
@@ -293,6 +340,7 @@ Suite *import_models_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 120);
   tcase_add_loop_test(t, a_name_has_its_parameters, 0, LEN(models));
+  tcase_add_loop_test(t, a_name_has_its_numbers, 0, LEN(numbers));
   tcase_add_loop_test(t, other_names_say_what_they_are, 0, LEN(others));
   tcase_add_test(t, recipes_are_counted);
   tcase_add_test(t, linears_of_torchao_are_in_fp8);
