@@ -209,6 +209,9 @@ static const struct {
     {"\"model_type\": \"qwen2\", \"num_hidden_layers\": 1",
      "rope_scaling = " YARN ", mscale = 0, mscale_all_dim = 0.7 }",
      "'qwen2', num_hidden_layers = 1, rope_scaling = " YARN " }"},
+    /* Its class does not read the rate of its config. */
+    {"\"model_type\": \"ernie4_5\", \"num_hidden_layers\": 1, \"attention_dropout\": 0.1",
+     "", "'ernie4_5', num_hidden_layers = 1"},
 };
 
 static const char *plan_of(const char *name, const char *model) {
