@@ -1,8 +1,6 @@
 /* ckpt_convert.c - reshards a checkpoint without a run; see ckpt_convert.h. */
 #include "ckpt_convert.h"
 
-#include <time.h>
-
 #include "vm/base/f16.h"
 
 enum { PART = 1 << 16 };
@@ -82,11 +80,10 @@ static weft_status check_free(const Convert *c, Arena *a, int64_t step, weft_err
 
 static weft_status convert(Convert *c, Arena *a, Manifest *m, const StopFlag *stop,
                            weft_error *e) {
-  struct timespec now;
   TRY(check_free(c, a, m->step, e));
+  TRY(store_last(&c->in, &m->saved_at, e));
   CkptFile *file = NEW_N(a, CkptFile, c->to->mesh.world);
-  clock_gettime(CLOCK_REALTIME, &now);
-  m->saved_at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+  m->saved_at = store_time(m->saved_at);
   uint64_t id[2] = {checksum(m->id, sizeof m->id), (uint64_t)m->saved_at};
   checksum_text(checksum(id, sizeof id), m->id);
   m->file = file;

@@ -66,7 +66,15 @@ static void write_weights(Saver *s) {
   (void)s->o.weights(s->o.ud, from, &s->dir, store_weights(to, s->m.step), &s->weights);
 }
 
+/* The folder is this run's own, so what is in it is looked at once. */
+static weft_status take_time(Saver *s) {
+  if (s->last < 0) TRY(store_last(&s->dir, &s->last, &s->e));
+  s->m.saved_at = s->last = store_time(s->last);
+  return WEFT_OK;
+}
+
 static weft_status write_manifest(Saver *s) {
+  TRY(take_time(s));
   TRY(store_commit(&s->disk, &s->dir, &s->into, &s->m, s->c, &s->e));
   if (wants_weights(s)) write_weights(s);
   /* A better one that could not be written does not take its place. */
@@ -189,13 +197,10 @@ weft_status saver_finish(Saver *s, weft_error *e) {
 
 static void describe(Saver *s, const StepResult *r, int64_t next) {
   const Plan *p = s->o.plan;
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
   uint64_t id = checksum(s->run_id, sizeof s->run_id) + (uint64_t)next;
   checksum_text(checksum(&id, sizeof id), s->m.id);
   LrSchedule lr = lr_resolved(p);
   s->m.step = next;
-  s->m.saved_at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
   s->m.samples = next * p->batch.global;
   s->m.lr = lr_at(&lr, next);
   s->m.scaler = run_scaler(s->run);
@@ -295,6 +300,7 @@ weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e
   s->dir = s->into = DIR_CLOSED;
   s->saved = o->from ? o->from->m.step : -1;
   s->best = o->from ? o->from->m.best.step : 0;
+  s->last = -1;
   if (setjmp(*arena_guard(s->arena))) {
     saver_close(s);
     return err_set(e, WEFT_ENOMEM, "out of memory");

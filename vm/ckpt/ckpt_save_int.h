@@ -20,6 +20,7 @@ struct Saver {
   StopFlag stop;
   int64_t saved; /* step of the last save that began; -1: none */
   int64_t best;  /* of the best evaluation whose checkpoint was written; 0: none */
+  int64_t last;  /* time of the last checkpoint of the folder; -1: not known yet */
   double paused;
 
   SavePhase phase;

@@ -23,6 +23,11 @@ typedef struct StoreList {
 weft_status store_list(Arena *a, const char *dir, StoreList *out, weft_error *e);
 /* Those without one, too, whose step and time are of the folder. */
 weft_status store_list_all(Arena *a, const char *dir, StoreList *out, weft_error *e);
+/* The time of the last one saved, of those with a readable manifest; 0: there is none. */
+weft_status store_last(const Dir *in, int64_t *out, weft_error *e);
+/* The time of one that is saved now after one of time `last`. It is later than that, also
+ * where the clock has been set back: times are the order of checkpoints. */
+int64_t store_time(int64_t last);
 
 /* Opens the newest whole checkpoint of a folder: the one that `latest` names, else the
  * last one saved. Calls `skip` for each one that is not whole. *out is NULL if the folder

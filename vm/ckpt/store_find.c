@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 
 /* "step-00000100"; with .tmp if it is temporary. */
 bool store_is_step(const char *name, bool temporary) {
@@ -72,6 +73,40 @@ weft_status store_list(Arena *a, const char *dir, StoreList *out, weft_error *e)
 weft_status store_list_all(Arena *a, const char *dir, StoreList *out, weft_error *e) {
   return list_steps(a, dir, true, out, e);
 }
+
+/* ---- times ---- */
+
+typedef struct Last {
+  Arena *arena;
+  const char *dir;
+  int64_t saved_at;
+  weft_error *e;
+  weft_status st;
+} Last;
+
+static void last_job(void *ud) {
+  Last *l = ud;
+  StoreList list;
+  l->st = store_list(l->arena, l->dir, &list, l->e);
+  if (l->st == WEFT_OK && list.n) l->saved_at = list.at[0].saved_at;
+}
+
+weft_status store_last(const Dir *in, int64_t *out, weft_error *e) {
+  Last l = {.arena = arena_new(NULL), .dir = in->path, .e = e};
+  bool memory = l.arena && arena_try(l.arena, last_job, &l);
+  arena_free(l.arena);
+  *out = l.saved_at;
+  return memory ? l.st : err_set(e, WEFT_ENOMEM, "out of memory");
+}
+
+int64_t store_time(int64_t last) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  int64_t ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+  return ns > last || last == INT64_MAX ? MAX(ns, last) : last + 1;
+}
+
+/* ---- finding one ---- */
 
 static bool has_manifest(Arena *a, const char *path) {
   struct stat st;
