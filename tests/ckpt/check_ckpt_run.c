@@ -615,6 +615,22 @@ START_TEST(a_read_only_folder_is_a_warning) {
 }
 END_TEST
 
+/* The state is saved without it, and --resume finds it. */
+START_TEST(a_latest_that_cannot_be_written_is_a_warning) {
+  run(0, "--steps 2");
+  process_run(10, "sh -c 'rm runs/latest; mkdir runs/latest'");
+  Outcome o = run(0, "--resume auto --steps 4 --set checkpoint.keep=1");
+  has(o.err, "warning: the checkpoint of step 4 is there, but \"latest\" does not name "
+             "it: runs/latest: cannot be written: ");
+  ck_assert_str_eq(listed("runs"), "latest step-00000004 ");
+  has(run(0, "--resume auto --steps 5").err, "resumes from step 4 ");
+  o = process_run(50, "sh -c 'mkdir -p one/latest; $weft ckpt convert plan.lua plan.lua "
+                      "runs one --json'");
+  ck_assert_int_eq(o.code, 0);
+  has(o.out, "\\\"latest\\\" does not name it: one/latest: cannot be written");
+}
+END_TEST
+
 /* On a small file system: the third checkpoint has no room. */
 START_TEST(a_full_disk_is_a_warning) {
   const char *disk = scratch_path("disk");
@@ -684,6 +700,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, a_second_run_in_the_folder_is_refused);
   tcase_add_test(c, a_folder_that_cannot_be_is_a_warning);
   tcase_add_test(c, a_read_only_folder_is_a_warning);
+  tcase_add_test(c, a_latest_that_cannot_be_written_is_a_warning);
   tcase_add_test(c, a_full_disk_is_a_warning);
   tcase_add_loop_test(c, killed_runs_go_on, 0, KILLED_WAYS - 1);
   suite_add_tcase(s, c);

@@ -90,6 +90,31 @@ START_TEST(times_only_grow) {
 }
 END_TEST
 
+/* ---- the file `latest` ---- */
+
+/* A run that is killed before it has replaced the file leaves one of a step before. */
+START_TEST(the_newest_is_the_one_that_was_saved_last) {
+  scratch_put("a/latest", "step-00000001\n", 14);
+  ck_assert_int_eq(newest(), 2);
+}
+END_TEST
+
+/* The checkpoint is there, so it is no failure, and older ones make room. */
+START_TEST(a_latest_that_cannot_be_written_is_a_warning) {
+  unlink(scratch_path("a/latest"));
+  process_run(10, "mkdir a/latest");
+  const char *said = save(2, 3, 3);
+  ck_assert_msg(strstr(said, "!the checkpoint of step 3 is there, but \"latest\" does "
+                             "not name it: ") &&
+                    strstr(said, "a/latest: cannot be written: ") &&
+                    strstr(said, "checkpoint of step 3 in ") &&
+                    !strstr(said, "was not written"),
+                "%s", said);
+  ck_assert_str_eq(listed(), "latest\nstep-00000002\nstep-00000003\n");
+  ck_assert_int_eq(newest(), 3);
+}
+END_TEST
+
 Suite *ckpt_store_suite(void);
 Suite *ckpt_store_suite(void) {
   Suite *s = suite_create("ckpt_store");
@@ -98,6 +123,8 @@ Suite *ckpt_store_suite(void) {
   tcase_add_checked_fixture(c, setup, scratch_teardown);
   tcase_add_test(c, a_clock_that_is_set_back_changes_no_order);
   tcase_add_test(c, times_only_grow);
+  tcase_add_test(c, the_newest_is_the_one_that_was_saved_last);
+  tcase_add_test(c, a_latest_that_cannot_be_written_is_a_warning);
   suite_add_tcase(s, c);
   return s;
 }

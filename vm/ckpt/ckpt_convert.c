@@ -10,6 +10,7 @@ typedef struct Convert {
   CkptRead read;
   RankFile disk;
   Dir in, into; /* the folder; the temporary folder in it */
+  weft_error *latest;
   float part[PART];
 } Convert;
 
@@ -55,7 +56,9 @@ static weft_status write_all(Convert *c, const Manifest *m, CkptFile *file,
     if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
     TRY(write_rank(c, i, m->id, &file[i], e));
   }
-  return store_commit(&c->disk, &c->in, &c->into, m, c->to, e);
+  TRY(store_commit(&c->disk, &c->in, &c->into, m, c->to, e));
+  store_point(&c->disk, &c->in, m->step, c->latest);
+  return WEFT_OK;
 }
 
 /* Those of the checkpoint, of which the new plan may freeze others. */
@@ -110,11 +113,13 @@ static void convert_job(void *ud) {
 }
 
 weft_status ckpt_convert(const Ckpt *from, const Compiled *to, const Manifest *m,
-                         const char *dir, const StopFlag *stop, weft_error *e) {
+                         const char *dir, const StopFlag *stop, weft_error *latest,
+                         weft_error *e) {
   TRY(ckpt_fits(from, to, CKPT_STATES, e));
   Convert *c = mem_new(NULL, sizeof *c);
   if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
   c->to = to;
+  c->latest = latest;
   c->in = c->into = DIR_CLOSED;
   weft_status st = ckpt_read_begin(from, &c->read, e);
   if (st == WEFT_OK) st = dir_open(dir, 0777, &c->in, e);

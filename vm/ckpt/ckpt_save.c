@@ -76,6 +76,7 @@ static weft_status take_time(Saver *s) {
 static weft_status write_manifest(Saver *s) {
   TRY(take_time(s));
   TRY(store_commit(&s->disk, &s->dir, &s->into, &s->m, s->c, &s->e));
+  store_point(&s->disk, &s->dir, s->m.step, &s->latest);
   if (wants_weights(s)) write_weights(s);
   /* A better one that could not be written does not take its place. */
   if (s->m.best.step == s->m.step) s->best = s->m.step;
@@ -102,6 +103,7 @@ static void start_phase(Saver *s, SavePhase p) {
   s->phase = p;
   s->st = WEFT_OK;
   err_clear(&s->e);
+  err_clear(&s->latest);
   err_clear(&s->weights);
   err_clear(&s->old);
   atomic_store(&s->done, false);
@@ -158,6 +160,10 @@ static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
     saver_say(s, false, "checkpoint of step %lld in %s (%.1f s)", (long long)s->m.step,
               s->o.plan->checkpoint.dir, now_s() - s->begun);
   }
+  if (s->latest.code)
+    saver_say(s, true,
+        "the checkpoint of step %lld is there, but \"%s\" does not name it: %s: %s",
+        (long long)s->m.step, LATEST_NAME, s->latest.file, s->latest.text);
   if (s->weights.code)
     saver_say(s, true,
               "the weights of step %lld were not written beside its checkpoint: %s: %s",

@@ -33,6 +33,7 @@ struct Saver {
   double begun;
   weft_status st; /* result of the thread */
   weft_error e;
+  weft_error latest;  /* ... of its naming the checkpoint in `latest` */
   weft_error weights; /* ... of its export of weights */
   weft_error old;     /* ... of its removal of old checkpoints */
   bool lost;          /* the last save failed: */

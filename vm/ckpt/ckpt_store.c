@@ -216,13 +216,17 @@ weft_status store_commit(RankFile *d, const Dir *in, const Dir *from, const Mani
                      0, e);
   TRY(take_name(in, temporary, name, e));
   dir_sync(in);
-  if (!dir_has(in, name, from))
-    return dir_fails(in, name, "was replaced by another folder while it was written", 0,
-                     e);
-  text_printf(&text, "%s\n", name);
-  st = put_text(d, in, LATEST_NAME, &text, e);
+  if (dir_has(in, name, from)) return WEFT_OK;
+  return dir_fails(in, name, "was replaced by another folder while it was written", 0, e);
+}
+
+void store_point(RankFile *d, const Dir *in, int64_t step, weft_error *why) {
+  char name[STORE_NAME];
+  Text text = {0};
+  text_printf(&text, "%s\n", step_name(name, step, false));
+  if (put_text(d, in, LATEST_NAME, &text, why) != WEFT_OK)
+    (void)dir_remove_file(in, LATEST_NAME);
   text_free(&text);
-  return st;
 }
 
 /* ---- retention ---- */

@@ -29,14 +29,14 @@ weft_status store_last(const Dir *in, int64_t *out, weft_error *e);
  * where the clock has been set back: times are the order of checkpoints. */
 int64_t store_time(int64_t last);
 
-/* Opens the newest whole checkpoint of a folder: the one that `latest` names, else the
- * last one saved. Calls `skip` for each one that is not whole. *out is NULL if the folder
- * has none at all; WEFT_EFILE if none is whole. */
+/* Opens the newest whole checkpoint of a folder, the last one saved. Calls `skip` for
+ * each one that is not whole, and for one that `latest` names and that is gone. *out is
+ * NULL if the folder has none at all; WEFT_EFILE if none is whole. */
 typedef void (*StoreSkip)(void *ud, const char *name, const weft_error *why);
 weft_status store_newest(Arena *a, const char *dir, StoreSkip skip, void *ud, Ckpt **out,
                          weft_error *e);
 
-/* The checkpoint that `path` names: a checkpoint, or a folder of them, whose latest one
+/* The checkpoint that `path` names: a checkpoint, or a folder of them, whose newest one
  * is taken. WEFT_EFILE if there is none; *none tells that from other errors. */
 weft_status store_find(Arena *a, const char *path, const char **out, bool *none,
                        weft_error *e);
@@ -46,7 +46,8 @@ const char *store_path(Arena *a, const char *dir, int64_t step, bool temporary);
 
 /* store_find.c: true if it is the name of a checkpoint, or of a temporary one. */
 bool store_is_step(const char *name, bool temporary);
-/* The checkpoint that the file `latest` names; NULL if it does not exist. */
+/* The checkpoint that the file `latest` names; NULL if it does not exist. The file is for
+ * people and scripts: one that could not be written names an older checkpoint. */
 const char *store_latest(Arena *a, const char *dir);
 
 /* ---- writing ---- in an open folder (vm/io/dir.h) */
@@ -72,10 +73,13 @@ const char *store_weights(char out[STORE_NAME], int64_t step);
 /* Removes a checkpoint's exported weights, if there are any; renames them first. */
 void store_drop_weights(const Dir *in, int64_t step);
 /* Commits a checkpoint: checks that every rank's file is there as it was written and that
- * every rank with state in the programs `of` has one; writes the manifest into `from`,
- * renames `from`, and makes it the latest. */
+ * every rank with state in the programs `of` has one; writes the manifest into `from` and
+ * renames `from`. */
 weft_status store_commit(RankFile *d, const Dir *in, const Dir *from, const Manifest *m,
                          const Compiled *of, weft_error *e);
+/* Has `latest` name the checkpoint, which is there whether that succeeds or not. If not,
+ * `why` says why, and no file `latest` is left that names an older one. */
+void store_point(RankFile *d, const Dir *in, int64_t step, weft_error *why);
 /* Removes all but the last `keep` (0: none) whole checkpoints, the latest and that of
  * step `best` (0: none), and the weights beside them; continues after one that cannot be
  * removed. */

@@ -130,16 +130,17 @@ const char *store_latest(Arena *a, const char *dir) {
   return name && has_manifest(a, arena_printf(a, "%s/%s", dir, name)) ? name : NULL;
 }
 
-/* Moves `latest` to the front. It may be missing, or older than repeated steps. */
-static void latest_first(Arena *a, const char *dir, StoreList *list) {
+/* A checkpoint that `latest` names and that is gone was the last one: it comes first, to
+ * be told of. */
+static void add_gone(Arena *a, const char *dir, StoreList *list) {
   const char *name = latest_name(a, dir);
-  StoreEntry *at = NEW_N(a, StoreEntry, list->n + 1);
-  int n = 0;
   if (!name) return;
-  at[n++] = (StoreEntry){.name = name, .step = strtoll(name + 5, NULL, 10)};
   for (int i = 0; i < list->n; i++)
-    if (!str_eq(list->at[i].name, name)) at[n++] = list->at[i];
-  *list = (StoreList){at, n};
+    if (str_eq(list->at[i].name, name)) return;
+  StoreEntry *at = NEW_N(a, StoreEntry, list->n + 1);
+  at[0] = (StoreEntry){.name = name, .step = strtoll(name + 5, NULL, 10)};
+  for (int i = 0; i < list->n; i++) at[i + 1] = list->at[i];
+  *list = (StoreList){at, list->n + 1};
 }
 
 weft_status store_newest(Arena *a, const char *dir, StoreSkip skip, void *ud, Ckpt **out,
@@ -148,7 +149,7 @@ weft_status store_newest(Arena *a, const char *dir, StoreSkip skip, void *ud, Ck
   weft_error first = NO_ERROR;
   *out = NULL;
   TRY(list_steps(a, dir, true, &list, e));
-  latest_first(a, dir, &list);
+  add_gone(a, dir, &list);
   for (int i = 0; i < list.n; i++) {
     weft_error why = NO_ERROR;
     const char *path = arena_printf(a, "%s/%s", dir, list.at[i].name);
@@ -167,16 +168,12 @@ weft_status store_newest(Arena *a, const char *dir, StoreSkip skip, void *ud, Ck
 weft_status store_find(Arena *a, const char *path, const char **out, bool *none,
                        weft_error *e) {
   StoreList list;
-  const char *name = store_latest(a, path);
   *none = false;
   *out = path;
   if (has_manifest(a, path)) return WEFT_OK;
-  if (!name) {
-    TRY(store_list(a, path, &list, e));
-    if (list.n) name = list.at[0].name;
-  }
-  if (name) {
-    *out = arena_printf(a, "%s/%s", path, name);
+  TRY(store_list(a, path, &list, e));
+  if (list.n) {
+    *out = arena_printf(a, "%s/%s", path, list.at[0].name);
     return WEFT_OK;
   }
   *none = true;

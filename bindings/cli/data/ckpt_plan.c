@@ -79,7 +79,12 @@ static weft_status convert(Conversion *c, const Cli *cli, Arena *arena,
   c->m.world = c->b.mesh.world;
   c->m.weft = weft_version();
   c->out = store_path(arena, at[3], c->m.step, false);
-  return ckpt_convert(c->from, c->b.compiled, &c->m, at[3], cli->stop, e);
+  weft_error latest = NO_ERROR;
+  TRY(ckpt_convert(c->from, c->b.compiled, &c->m, at[3], cli->stop, &latest, e));
+  if (latest.code)
+    verb_warns(cli, &c->b, "\"%s\" does not name it: %s: %s", LATEST_NAME, latest.file,
+               latest.text);
+  return WEFT_OK;
 }
 
 static void converted_json(Json *out, void *ud) {
