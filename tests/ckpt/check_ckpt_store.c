@@ -1,7 +1,11 @@
 /* check_ckpt_store.c - the folder of a run's checkpoints: which one is the newest and
  * which ones stay, whatever the clock, the disk and the file system do. */
 #include <check.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/harness/ckpt_runs.h"
@@ -115,6 +119,99 @@ START_TEST(a_latest_that_cannot_be_written_is_a_warning) {
 }
 END_TEST
 
+/* ---- file systems that exchange no names ---- */
+
+/* In front of the C library's: a rename with flags fails with this errno, as on NFS. */
+static int refuses;
+
+int renameat2(int from, const char *a, int to, const char *b, unsigned flags) {
+  errno = refuses;
+  return flags && refuses ? -1 : (int)syscall(SYS_renameat2, from, a, to, b, flags);
+}
+
+static const int refusals[] = {EINVAL, ENOSYS, EOPNOTSUPP};
+
+START_TEST(a_step_is_saved_again_without_an_exchange) {
+  refuses = refusals[_i];
+  const char *said = save(1, 2, 2);
+  ck_assert_msg(!strchr(said, '!'), "%s", said);
+  ck_assert_str_eq(listed(), "latest\nstep-00000001\nstep-00000002\n");
+  ck_assert_int_eq(newest(), 2);
+}
+END_TEST
+
+static void ignored(void *ud, const char *name, const weft_error *why) {}
+
+typedef struct Countdown {
+  int left;
+  bool kills;
+} Countdown;
+
+static bool strike(void *ud) {
+  Countdown *c = ud;
+  if (--c->left) return false;
+  if (c->kills) raise(SIGKILL);
+  return true;
+}
+
+/* Commits the files of step 2 once more; the n-th step to the disk fails, or kills. False
+ * if there are fewer. */
+static bool commit_again(const Compiled *of, int n, bool kills) {
+  Manifest m;
+  Dir in, from;
+  Countdown c = {n, kills};
+  RankFile disk = {strike, &c};
+  weft_error e = NO_ERROR;
+  Outcome copied = process_run(10, "sh -c 'rm -rf a/step-00000002.tmp; cp -r "
+                                   "a/step-00000002* a/step-00000002.tmp'");
+  ck_assert_msg(copied.code == 0, "%s", copied.err);
+  const char *manifest = scratch_path("a/step-00000002.tmp/" MANIFEST_NAME);
+  OK(manifest_read(scratch_arena, manifest, &m, &trace_err));
+  m.saved_at = store_time(m.saved_at);
+  OK(dir_open(dir, 0, &in, &trace_err));
+  OK(dir_below(&in, "step-00000002.tmp", 0, &from, &trace_err));
+  pid_t pid = kills ? fork() : -1;
+  if (pid <= 0) (void)store_commit(&disk, &in, &from, &m, of, &e);
+  if (pid == 0) _exit(0);
+  int status = 0;
+  if (kills) waitpid(pid, &status, 0);
+  dir_close(&from);
+  dir_close(&in);
+  return kills ? WIFSIGNALED(status) : c.left <= 0;
+}
+
+/* Wherever it ends there is one of step 2, which the next commit replaces. */
+START_TEST(a_commit_that_ends_leaves_a_checkpoint) {
+  ToyOptions o = meshed(1, 1, 1);
+  Toy t;
+  int n = 1;
+  refuses = EINVAL;
+  o.layers = 1;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  for (; commit_again(t.compiled, n, _i); n++) {
+    Ckpt *c;
+    OK(store_newest(scratch_arena, dir, ignored, NULL, &c, &trace_err));
+    ck_assert(c && c->m.step == 2);
+    ckpt_close(c);
+    if (!_i) ck_assert_ptr_null(strstr(listed(), STORE_OLD));
+  }
+  ck_assert_int_gt(n, 4);
+  ck_assert_str_eq(listed(), "latest\nstep-00000001\nstep-00000002\n");
+  ck_assert_int_eq(newest(), 2);
+  toy_free(&t);
+}
+END_TEST
+
+/* What an end has left is one of those that `keep` counts; the weights beside it are of
+ * the one that has its name. */
+START_TEST(one_that_made_way_is_pruned) {
+  process_run(10, "sh -c 'cp -r a/step-00000001 a/step-00000001.old; mkdir "
+                  "a/weights-00000001; mkdir a/step-00000001.old.tmp'");
+  save(2, 3, 3);
+  ck_assert_str_eq(listed(), "latest\nstep-00000002\nstep-00000003\n");
+}
+END_TEST
+
 Suite *ckpt_store_suite(void);
 Suite *ckpt_store_suite(void) {
   Suite *s = suite_create("ckpt_store");
@@ -125,6 +222,9 @@ Suite *ckpt_store_suite(void) {
   tcase_add_test(c, times_only_grow);
   tcase_add_test(c, the_newest_is_the_one_that_was_saved_last);
   tcase_add_test(c, a_latest_that_cannot_be_written_is_a_warning);
+  tcase_add_loop_test(c, a_step_is_saved_again_without_an_exchange, 0, LEN(refusals));
+  tcase_add_loop_test(c, a_commit_that_ends_leaves_a_checkpoint, 0, 2);
+  tcase_add_test(c, one_that_made_way_is_pruned);
   suite_add_tcase(s, c);
   return s;
 }

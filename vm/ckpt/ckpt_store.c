@@ -139,20 +139,63 @@ weft_status store_make(RankFile *d, const Dir *in, int64_t step, Dir *out,
 
 /* ---- committing a save ---- */
 
-/* Renames the folder to its final name. If a checkpoint of a repeated step has that name
- * they are exchanged, so that there is always one, and the old one is removed. */
-static weft_status take_name(const Dir *in, const char *from, const char *to,
-                             weft_error *e) {
+/* A checkpoint whose name another one of its step has taken: "step-00000100.old". */
+static const char *old_name(char out[STORE_NAME], const char *name) {
+  snprintf(out, STORE_NAME, "%s" STORE_OLD, name);
+  return out;
+}
+
+static weft_status drop_old(const Dir *in, const char *name, weft_error *e) {
+  char old[STORE_NAME], away[STORE_NAME];
+  snprintf(away, sizeof away, "%s" STORE_OLD STORE_TMP, name);
+  return remove_whole(in, old_name(old, name), away, is_own, e);
+}
+
+/* For file systems that exchange no names: the checkpoint that is there is renamed first.
+ * A run that is killed between the two renames leaves it under a name that is still
+ * listed, so that it is resumed from. */
+static weft_status take_in_turn(RankFile *d, const Dir *in, const char *from,
+                                const char *to, weft_error *e) {
+  char old[STORE_NAME];
+  TRY(drop_old(in, to, e));
+  TRY(disk_step(d, in->path, e));
+  if (!dir_rename(in, to, old_name(old, to)))
+    return dir_fails(in, old, "cannot be made", errno, e);
+  weft_status st = disk_step(d, in->path, e);
+  if (st == WEFT_OK && !dir_rename(in, from, to))
+    st = dir_fails(in, to, "cannot be made", errno, e);
+  if (st != WEFT_OK) (void)dir_rename(in, old, to);
+  return st;
+}
+
+static bool no_exchange(int why) {
+  return why == EINVAL || why == ENOSYS || why == EOPNOTSUPP;
+}
+
+/* Gives the folder the name of a checkpoint that is there, which is removed. */
+static weft_status replace(RankFile *d, const Dir *in, const char *from, const char *to,
+                           weft_error *e) {
   Dir old;
-  if (dir_rename(in, from, to)) return WEFT_OK;
-  if (errno != ENOTEMPTY && errno != EEXIST)
-    return dir_fails(in, to, "cannot be made", errno, e);
   TRY(dir_below(in, to, 0, &old, e));
   weft_status st = dir_check_own(&old, is_own, e);
   dir_close(&old);
   TRY(st);
-  if (!dir_exchange(in, from, to)) return dir_fails(in, to, "cannot be made", errno, e);
+  if (!dir_exchange(in, from, to))
+    return no_exchange(errno) ? take_in_turn(d, in, from, to, e)
+                              : dir_fails(in, to, "cannot be made", errno, e);
   (void)dir_remove(in, from, is_own, NULL);
+  return WEFT_OK;
+}
+
+/* Renames the folder to its final name. If a checkpoint of a repeated step has that name
+ * they are exchanged, so that there is always one, and the old one is removed. */
+static weft_status take_name(RankFile *d, const Dir *in, const char *from, const char *to,
+                             weft_error *e) {
+  bool taken = !dir_rename(in, from, to);
+  if (taken && errno != ENOTEMPTY && errno != EEXIST)
+    return dir_fails(in, to, "cannot be made", errno, e);
+  if (taken) TRY(replace(d, in, from, to, e));
+  (void)drop_old(in, to, NULL);
   return WEFT_OK;
 }
 
@@ -214,7 +257,7 @@ weft_status store_commit(RankFile *d, const Dir *in, const Dir *from, const Mani
   if (!dir_has(in, temporary, from))
     return dir_fails(in, temporary, "was replaced by another folder while it was written",
                      0, e);
-  TRY(take_name(in, temporary, name, e));
+  TRY(take_name(d, in, temporary, name, e));
   dir_sync(in);
   if (dir_has(in, name, from)) return WEFT_OK;
   return dir_fails(in, name, "was replaced by another folder while it was written", 0, e);
@@ -238,6 +281,9 @@ typedef struct Prune {
   weft_error *e;
   weft_status st;
 } Prune;
+
+/* Weights are those of the checkpoint that has taken its name. */
+static bool is_old(const char *name) { return strchr(name, '.') != NULL; }
 
 /* True if its files exist with their sizes. */
 static bool is_whole(Prune *p, const char *name) {
@@ -273,7 +319,7 @@ static weft_status prune(Prune *p) {
     if (list.at[i].step == p->best && is_whole(p, name)) continue;
     snprintf(away, sizeof away, "%s" STORE_TMP, name);
     weft_status one = remove_whole(p->in, name, away, is_own, p->e);
-    if (one == WEFT_OK) store_drop_weights(p->in, list.at[i].step);
+    if (one == WEFT_OK && !is_old(name)) store_drop_weights(p->in, list.at[i].step);
     if (st == WEFT_OK) st = one;
   }
   return st;

@@ -8,7 +8,9 @@
 #define LATEST_NAME  "latest"
 #define WEIGHTS_NAME "weights-"
 #define STORE_TMP    ".tmp" /* suffix of a folder that is being written */
-enum { STORE_NAME = 64 };   /* room for a folder's name */
+#define STORE_OLD                                                                        \
+  ".old" /* ... of a checkpoint while one of the same step takes its name */
+enum { STORE_NAME = 64 }; /* room for a folder's name */
 
 /* A checkpoint. */
 typedef struct StoreEntry {
@@ -44,7 +46,8 @@ weft_status store_find(Arena *a, const char *path, const char **out, bool *none,
 /* The folder of a step's checkpoint, or its temporary folder. */
 const char *store_path(Arena *a, const char *dir, int64_t step, bool temporary);
 
-/* store_find.c: true if it is the name of a checkpoint, or of a temporary one. */
+/* store_find.c: true if it is the name of a checkpoint, also of one that was making way,
+ * or of a temporary folder. */
 bool store_is_step(const char *name, bool temporary);
 /* The checkpoint that the file `latest` names; NULL if it does not exist. The file is for
  * people and scripts: one that could not be written names an older checkpoint. */

@@ -9,12 +9,14 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* "step-00000100"; with .tmp if it is temporary. */
+/* "step-00000100" or "step-00000100.old"; with .tmp if it is temporary. */
 bool store_is_step(const char *name, bool temporary) {
   const char *s = name + 5;
   if (strncmp(name, "step-", 5) != 0) return false;
-  size_t digits = strspn(s, "0123456789");
-  return digits >= 8 && digits < 19 && str_eq(s + digits, temporary ? STORE_TMP : "");
+  size_t digits = strspn(s, "0123456789"), old = strlen(STORE_OLD);
+  s += digits;
+  if (strncmp(s, STORE_OLD, old) == 0) s += old;
+  return digits >= 8 && digits < 19 && str_eq(s, temporary ? STORE_TMP : "");
 }
 
 static int by_time(const void *x, const void *y) {

@@ -70,7 +70,8 @@ size_t dir_temporary_of(const char *name);
 
 /* Replaces a file or an empty folder. False and errno. */
 bool dir_rename(const Dir *in, const char *from, const char *to);
-/* Swaps the names of two folders. */
+/* Swaps the names of two folders. False and errno: EINVAL, ENOSYS or EOPNOTSUPP where the
+ * file system cannot, such as NFS. */
 bool dir_exchange(const Dir *in, const char *a, const char *b);
 /* Removes a regular file, nothing else. False and errno. */
 bool dir_remove_file(const Dir *in, const char *name);
