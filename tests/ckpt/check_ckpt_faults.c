@@ -26,6 +26,7 @@ typedef enum { MESSAGE_FAILS, DISK_KILLS, WAYS } Way;
 typedef struct Fate {
   Way way;
   int victim, n; /* n: PASS for nothing */
+  bool ends;     /* the last step ends the run with an error of all of them */
   const char *dir;
 } Fate;
 
@@ -96,6 +97,8 @@ static weft_status train(Trainee *t, const Fate *f, weft_error *e) {
   WeightsOutOptions out = {.dir = arena_printf(t->arena, "%s-weights", f->dir)};
   for (int64_t k = t->from ? t->from->m.step : 0; k < TAKEN; k++) {
     random_ids(&t->toy, k, ids, ids + n);
+    for (int64_t i = 0; f->ends && k == TAKEN - 1 && i < n; i++)
+      ids[n + i] = LABEL_IGNORED;
     TRY(run_step_tokens(t->run, ids, ids + n, k, &r, e));
     if (run_rank(t->run) == 0) fprintf(stderr, "loss %d %a\n", (int)k, r.loss);
     TRY(saver_step(t->saver, &r, k + 1, 0, e));
@@ -184,6 +187,14 @@ static void same_losses(const Fate *f, const Forked *r, const char *straight) {
 
 static bool ended_itself(int code) { return code != 128 + SIGALRM; }
 
+/* The save before the step that has failed was finished. */
+static void has_saved(const Fate *f, const Forked *r) {
+  Arena *a = arena_new(NULL);
+  const char *latest = store_latest(a, f->dir);
+  WANT(f, r, latest && strtoll(latest + 5, NULL, 10) == TAKEN - 1);
+  arena_free(a);
+}
+
 /* False: the run has fewer messages, or steps to the disk. */
 static bool one_fate(Fate *f, const char *straight) {
   char rank[16];
@@ -193,11 +204,13 @@ static bool one_fate(Fate *f, const char *straight) {
   all_whole(f, &r);
   same_losses(f, &r, straight);
   if (!strstr(r.text, "struck\n")) {
-    WANT(f, &r, r.code[0] == 0 && r.code[1] == 0);
+    WANT(f, &r, r.code[0] == f->ends && r.code[1] == f->ends);
+    if (f->ends) has_saved(f, &r);
     return false;
   }
   WANT(f, &r, r.code[f->victim] != 0);
-  WANT(f, &r, strstr(r.text, rank) != NULL);
+  bool other = f->ends && f->way == MESSAGE_FAILS; /* there is another reason */
+  WANT(f, &r, other || strstr(r.text, rank) != NULL);
   Fate none = {.n = PASS, .dir = f->dir};
   system(arena_printf(scratch_arena, "rm -rf %s-weights", f->dir));
   r = forked(PROCESSES, be_rank, &none);
@@ -215,10 +228,11 @@ typedef struct Lanes {
   Way way;
   int every; /* n = 1, 1 + every, ... */
   int least; /* so many fates there are for each rank */
+  bool ends;
 } Lanes;
 
 static int lane(const Lanes *l, int number, const char *straight) {
-  Fate f = {.way = l->way, .victim = number % PROCESSES};
+  Fate f = {.way = l->way, .victim = number % PROCESSES, .ends = l->ends};
   int n = 0;
   for (int i = number / PROCESSES;; i += EACH, n++) {
     f.n = 1 + i * l->every;
@@ -258,6 +272,13 @@ START_TEST(each_may_be_killed_while_it_writes) {
 }
 END_TEST
 
+/* While they wait for a save before they end with an error of all of them. */
+START_TEST(each_may_fail_while_the_run_ends) {
+  static const Lanes ways[] = {{MESSAGE_FAILS, 3, 8, true}, {DISK_KILLS, 6, 5, true}};
+  all_lanes(&ways[_i]);
+}
+END_TEST
+
 Suite *ckpt_faults_suite(void);
 Suite *ckpt_faults_suite(void) {
   Suite *s = suite_create("ckpt_faults");
@@ -266,6 +287,7 @@ Suite *ckpt_faults_suite(void) {
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_test(c, each_message_may_fail);
   tcase_add_test(c, each_may_be_killed_while_it_writes);
+  tcase_add_loop_test(c, each_may_fail_while_the_run_ends, 0, 2);
   suite_add_tcase(s, c);
   return s;
 }

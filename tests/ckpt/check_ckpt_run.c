@@ -577,6 +577,25 @@ START_TEST(a_signal_to_one_process_ends_all) {
 }
 END_TEST
 
+static const char *const ways[] = {"", "--procs 2"};
+
+/* The state that the last good step has left is saved, also where its files were still
+ * being written when the step after it failed. */
+START_TEST(a_loss_that_is_not_finite_costs_no_checkpoint) {
+  Outcome o = run(1, arena_printf(scratch_arena,
+                                  "--set optimizer.lr=1000 --set checkpoint.every=1 %s",
+                                  ways[_i]));
+  const char *at = strstr(o.err, "weft: step ");
+  ck_assert_msg(at != NULL, "%s", o.err);
+  int step = atoi(at + 11);
+  has(at, " is nan; first seen on rank ");
+  has(o.err, arena_printf(scratch_arena, "checkpoint of step %d in runs", step));
+  ck_assert_str_eq(scratch_get(scratch_path("runs/latest")),
+                   arena_printf(scratch_arena, "step-%08d\n", step));
+  has(ckpt(0, arena_printf(scratch_arena, "verify runs/step-%08d", step)), "complete");
+}
+END_TEST
+
 /* ---- trouble ---- */
 
 START_TEST(a_second_run_in_the_folder_is_refused) {
@@ -697,6 +716,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, a_signal_in_the_last_step_is_no_interruption);
   tcase_add_test(c, processes_write_and_go_on);
   tcase_add_test(c, a_signal_to_one_process_ends_all);
+  tcase_add_loop_test(c, a_loss_that_is_not_finite_costs_no_checkpoint, 0, LEN(ways));
   tcase_add_test(c, a_second_run_in_the_folder_is_refused);
   tcase_add_test(c, a_folder_that_cannot_be_is_a_warning);
   tcase_add_test(c, a_read_only_folder_is_a_warning);

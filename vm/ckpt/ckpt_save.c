@@ -138,7 +138,9 @@ static void leave_folder(Saver *s, bool remove) {
 }
 
 /* True if the run ends with the save in progress. */
-static bool ends(const Saver *s) { return s->stop || s->m.step == s->o.end; }
+static bool ends(const Saver *s) {
+  return s->stop || s->settles || s->m.step == s->o.end;
+}
 
 /* Called when all processes have finished a phase. */
 static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
@@ -162,8 +164,8 @@ static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
   }
   if (s->latest.code)
     saver_say(s, true,
-        "the checkpoint of step %lld is there, but \"%s\" does not name it: %s: %s",
-        (long long)s->m.step, LATEST_NAME, s->latest.file, s->latest.text);
+              "the checkpoint of step %lld is there, but \"%s\" does not name it: %s: %s",
+              (long long)s->m.step, LATEST_NAME, s->latest.file, s->latest.text);
   if (s->weights.code)
     saver_say(s, true,
               "the weights of step %lld were not written beside its checkpoint: %s: %s",
@@ -197,6 +199,17 @@ weft_status saver_finish(Saver *s, weft_error *e) {
     TRY(exchange(s, &signal, e));
   }
   return WEFT_OK;
+}
+
+/* The run ends with an error of all processes. That is what it reports, also where the
+ * save fails because one of them is gone. */
+static void settle(void *ud) {
+  Saver *s = ud;
+  weft_error why = NO_ERROR;
+  s->settles = true;
+  if (saver_finish(s, &why) != WEFT_OK)
+    saver_say(s, true, "the checkpoint of step %lld was not written: %s",
+              (long long)s->m.step, why.text);
 }
 
 /* ---- a save ---- */
@@ -312,15 +325,18 @@ weft_status saver_open(Run *r, const SaverOptions *o, Saver **out, weft_error *e
     return err_set(e, WEFT_ENOMEM, "out of memory");
   }
   weft_status st = saver_begin(s, e);
-  if (st == WEFT_OK)
+  if (st == WEFT_OK) {
+    run_before_end(r, settle, s);
     *out = s;
-  else
+  } else {
     saver_close(s);
+  }
   return st;
 }
 
 void saver_close(Saver *s) {
   if (!s) return;
+  run_before_end(s->run, NULL, NULL);
   join(s);
   leave_folder(s, s->phase != PHASE_NONE);
   dir_close(&s->dir);

@@ -4,7 +4,8 @@
  * process then writes the files of its ranks; when all processes have finished, one of
  * them writes the manifest and renames the folder. Processes exchange their progress
  * after each step, so no step waits for a disk: only the next save waits for the one
- * before.
+ * before. If a step ends the run with an error that all processes have found, they finish
+ * the save in progress first (run_before_end).
  *
  * A failed save does not end a run: it is reported, and earlier checkpoints stay. But a
  * run whose last save has failed ends with an error. */

@@ -18,6 +18,7 @@ struct Saver {
   Dir dir; /* the folder of checkpoints; closed while it cannot be opened */
   char run_id[CHECKSUM_TEXT];
   StopFlag stop;
+  bool settles;  /* all processes have found an error, and end with this save */
   int64_t saved; /* step of the last save that began; -1: none */
   int64_t best;  /* of the best evaluation whose checkpoint was written; 0: none */
   int64_t last;  /* time of the last checkpoint of the folder; -1: not known yet */

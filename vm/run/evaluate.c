@@ -41,7 +41,9 @@ static weft_status evaluate_batch(Run *r, weft_error *e) {
   bool again = false;
   TRY(run_all(r, job_evaluate, &again, true, e));
   again = r->plan->moe.most > 0 && !isfinite(rank_scalars(r->worker[0].r)[SC_LOSS]);
-  return again ? run_all(r, job_evaluate, &again, true, e) : WEFT_OK;
+  if (!again) return WEFT_OK;
+  run_settle(r);
+  return run_all(r, job_evaluate, &again, true, e);
 }
 
 /* The mean cross entropy of labels, which the loss may have more than: losses of routers,
@@ -60,7 +62,8 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
   const double *scalars = rank_scalars(r->worker[0].r);
   int64_t rows = run_rows(r), there = data_once(d, NULL), tokens = 0, done = 0;
   bool whole = r->plan->loss.per != LOSS_PER_TOKENS;
-  if (whole && there && there < rows)
+  if (whole && there && there < rows) {
+    run_settle(r);
     return err_set(
         e, WEFT_ERUN,
         "the validation data have %lld sequence%s%s, a step %lld: a loss that is "
@@ -68,6 +71,7 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
         (long long)there, plural(there, "s"),
         data_sources(d) ? " before a stream of the blend begins anew" : "",
         (long long)rows);
+  }
   double loss = 0;
   out->eval_sources = step_streams(r, d);
   memset(out->eval_source, 0, sizeof out->eval_source);
@@ -81,10 +85,12 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
     tokens += (int64_t)scalars[SC_TOKENS];
     step_sources(r, r->c->sources, out->eval_source);
   }
-  if (tokens == 0)
+  if (tokens == 0) {
+    run_settle(r);
     return err_set(e, WEFT_ERUN,
                    "%sstep %lld has no label tokens: every label is ignored (-100)",
                    run_part(r), (long long)r->step);
+  }
   out->eval_loss = loss / plan_loss_count(r->plan, done, (double)tokens);
   out->eval_entropy = mean_entropy(r, out->eval_source);
   out->eval_tokens = tokens;

@@ -266,6 +266,7 @@ static weft_status check(Run *r, ReplicaCheck *x, Arena *a, weft_error *e) {
   if (home) compare(x);
   TRY(tell(r, x, e));
   if (x->verdict.set < 0) return WEFT_OK;
+  run_settle(r);
   TRY(run_all(r, job_name, x, false, e));
   if (home) explain(x);
   TRY(tell(r, x, e));

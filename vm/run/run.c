@@ -288,6 +288,19 @@ void run_fails(Run *r, weft_error *e) {
   pthread_mutex_unlock(&r->lock);
 }
 
+void run_before_end(Run *r, void (*fn)(void *ud), void *ud) {
+  r->settle = fn;
+  r->settle_ud = ud;
+}
+
+/* Between two steps, as far as others can see. */
+void run_settle(Run *r) {
+  int64_t step = r->step;
+  r->step = -1;
+  if (r->settle) r->settle(r->settle_ud);
+  r->step = step;
+}
+
 void run_abandon(Run *r) {
   if (r) r->dead = true;
 }

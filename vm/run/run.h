@@ -92,6 +92,12 @@ weft_status run_trace(Run *r, const char *path, weft_error *e);
 /* Ends the run on all processes because this rank failed outside of a step. Processes
  * agree on one reason, which is left in `e`. */
 void run_fails(Run *r, weft_error *e);
+/* Has `fn` called, on all processes, before the run ends with an error that each of them
+ * has found, such as a loss that is not finite: what they still have to do together is
+ * done then, as they can no more once one of them has failed. NULL: nothing. */
+void run_before_end(Run *r, void (*fn)(void *ud), void *ud);
+/* Calls it; for the code that finds such an error, on all processes. */
+void run_settle(Run *r);
 /* Marks that this process exits while other ranks may still be running: run_close then
  * waits for none of them. */
 void run_abandon(Run *r);

@@ -71,6 +71,8 @@ struct Run {
   float *reference;         /* the loss of a reference of each row; NULL: none is read */
   int64_t block_max;        /* elements of Worker.block: rank_block */
   bool saves;               /* see RunOptions */
+  void (*settle)(void *ud); /* see run_before_end */
+  void *settle_ud;
 
   pthread_mutex_t lock; /* guards all members below */
   pthread_cond_t go, done;

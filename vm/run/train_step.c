@@ -134,6 +134,7 @@ static const char *value_name(double x) {
 static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error *e) {
   char wrong[64];
   bool loss = !isfinite(res->loss);
+  run_settle(r);
   snprintf(wrong, sizeof wrong, "%s is %s", loss ? "loss" : "the gradient norm",
            value_name(loss ? res->loss : res->grad_norm));
   s->wrong = wrong;
@@ -164,10 +165,11 @@ void step_sources(const Run *r, int n, SourceLoss *sum) {
 }
 
 /* The error for a step without label tokens: names what its first samples are made of. */
-static weft_status no_labels(const Run *r, const StepArg *s, weft_error *e) {
+static weft_status no_labels(Run *r, const StepArg *s, weft_error *e) {
   enum { SHOWN = 3 };
   char of[800];
   int64_t n = r->plan->batch.global, first = s->step * n;
+  run_settle(r);
   TextBuf t = textbuf(of, sizeof of);
   for (int64_t i = 0; s->data && i < MIN(n, (int64_t)SHOWN); i++) {
     textbuf_printf(&t, i ? "; " : ". It has ");

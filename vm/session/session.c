@@ -68,9 +68,11 @@ weft_status session_train(Session *s, int64_t end, const StopFlag *stop,
     r.best = s->best;
     r.stops = s->stopped;
     TRY(after(ud, &r, e));
-    if (!isfinite(r.loss))
+    if (!isfinite(r.loss)) {
+      run_settle(s->run);
       return err_set(e, WEFT_ERUN, "the loss of step %lld is not finite",
                      (long long)r.step);
+    }
   }
   return WEFT_OK;
 }
