@@ -45,12 +45,12 @@ weft_status capture_check(Rank *r, uint64_t given, weft_error *e) {
 }
 
 /* Runs main and looks at all of it. */
-static weft_status main_looking(Rank *r, const StopFlag *stop, weft_error *e) {
+static weft_status main_looking(Rank *r, StepEnd *end, weft_error *e) {
   GraphCapture *k = capture_of(r);
   (void)r->dev->vt->keeper->print(r->dev);
   k->at = 0;
   r->looks = true;
-  weft_status st = interp_main(r, false, stop, e);
+  weft_status st = interp_main(r, false, end, e);
   r->looks = false;
   assert(st != WEFT_OK || k->at == k->nprint);
   return st;
@@ -58,14 +58,14 @@ static weft_status main_looking(Rank *r, const StopFlag *stop, weft_error *e) {
 
 /* ---- capturing ---- */
 
-static weft_status capture(Rank *r, const StopFlag *stop, weft_error *e) {
+static weft_status capture(Rank *r, StepEnd *end, weft_error *e) {
   GraphCapture *k = capture_of(r);
   const DeviceCapture *d = r->dev->vt->keeper;
   weft_error ends = NO_ERROR;
   k->broken = d->begin(r->dev, e) != WEFT_OK;
   if (k->broken) return e->code;
   k->captures = true;
-  weft_status st = main_looking(r, stop, e);
+  weft_status st = main_looking(r, end, e);
   k->captures = false;
   weft_status ended = d->end(r->dev, &k->kept, &ends);
   if (st != WEFT_OK || ended == WEFT_OK) return st;
@@ -75,7 +75,7 @@ static weft_status capture(Rank *r, const StopFlag *stop, weft_error *e) {
 }
 
 /* Nothing of it ran. Where it broke is where the rank is. */
-static weft_status cannot_keep(Rank *r, const weft_error *why, const StopFlag *stop,
+static weft_status cannot_keep(Rank *r, const weft_error *why, StepEnd *end,
                                weft_error *e) {
   GraphCapture *k = capture_of(r);
   const Instr *in = atomic_load(&r->at);
@@ -84,47 +84,48 @@ static weft_status cannot_keep(Rank *r, const weft_error *why, const StopFlag *s
   if (in && in->line && !in->action)
     snprintf(k->why, sizeof k->why, "%.400s (line %d)", why->text, in->line);
   comm_drop(r->comm);
-  return interp_main(r, false, stop, e);
+  return interp_main(r, false, end, e);
 }
 
-static weft_status capture_step(Rank *r, const StopFlag *stop, weft_error *e) {
+static weft_status capture_step(Rank *r, StepEnd *end, weft_error *e) {
   GraphCapture *k = capture_of(r);
   weft_error why = NO_ERROR;
   capture_free(r); /* of the first step, which has ended */
-  weft_status st = capture(r, stop, &why);
+  weft_status st = capture(r, end, &why);
   if (st == WEFT_OK) {
     k->stage = k->stage == CAPTURE_FIRST ? CAPTURE_NOW : CAPTURE_REPLAY;
     device_replay(r->dev, k->kept);
     return WEFT_OK;
   }
   capture_free(r);
-  if (k->broken) return cannot_keep(r, &why, stop, e);
+  if (k->broken) return cannot_keep(r, &why, end, e);
   if (e) *e = why;
   return st;
 }
 
 /* ---- replaying ---- */
 
-static weft_status look_once_more(Rank *r, const StopFlag *stop, weft_error *e) {
+static weft_status look_once_more(Rank *r, weft_error *e) {
   r->dev->dry = true;
-  weft_status st = main_looking(r, stop, e);
+  weft_status st = main_looking(r, NULL, e);
   r->dev->dry = false;
   return st;
 }
 
-static weft_status replay(Rank *r, const StopFlag *stop, weft_error *e) {
-  if (r->dev->strict) TRY(look_once_more(r, stop, e));
+static weft_status replay(Rank *r, StepEnd *end, weft_error *e) {
+  if (r->dev->strict) TRY(look_once_more(r, e));
+  if (end && !step_updates(end)) return err_set(e, WEFT_EINTR, "interrupted");
   atomic_store(&r->at, NULL); /* only the queues know */
   device_replay(r->dev, capture_of(r)->kept);
   return WEFT_OK;
 }
 
-weft_status capture_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+weft_status capture_main(Rank *r, bool check, StepEnd *end, weft_error *e) {
   GraphCapture *k = capture_of(r);
-  if (!k || check || k->stage == CAPTURE_NEVER) return interp_main(r, check, stop, e);
-  if (k->stage == CAPTURE_REPLAY) return replay(r, stop, e);
-  if (k->stage == CAPTURE_NOW || r->comm->crowded) return capture_step(r, stop, e);
-  weft_status st = main_looking(r, stop, e);
+  if (!k || check || k->stage == CAPTURE_NEVER) return interp_main(r, check, end, e);
+  if (k->stage == CAPTURE_REPLAY) return replay(r, end, e);
+  if (k->stage == CAPTURE_NOW || r->comm->crowded) return capture_step(r, end, e);
+  weft_status st = main_looking(r, end, e);
   if (st == WEFT_OK) k->stage = CAPTURE_NOW;
   return st;
 }

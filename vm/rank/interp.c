@@ -228,8 +228,7 @@ static void tick(Rank *r) {
 }
 
 static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t *base,
-                             uint64_t fresh, bool check, const StopFlag *stop,
-                             weft_error *e);
+                             uint64_t fresh, bool check, StepEnd *end, weft_error *e);
 
 static weft_status run_call(Rank *r, const Instr *in, bool check, weft_error *e) {
   const Call *call = &r->p->call[in->call];
@@ -243,13 +242,23 @@ static weft_status run_call(Rank *r, const Instr *in, bool check, weft_error *e)
   return st;
 }
 
+/* From here on parameters and states of the optimizer change. */
+static bool begins_update(const Instr *in) {
+  return in->code == I_KERNEL && (in->op == OP_clip_guess || in->op == OP_clip_coef);
+}
+
+/* A repetition with checks changes nothing, so it may be ended anywhere. */
+static weft_status look_at_end(const Instr *in, bool check, StepEnd *end, weft_error *e) {
+  bool goes_on = begins_update(in) && !check ? step_updates(end) : !step_ends(end);
+  return goes_on ? WEFT_OK : err_set(e, WEFT_EINTR, "interrupted");
+}
+
 static weft_status run_range(Rank *r, uint32_t first, uint32_t n, const uint64_t *base,
-                             uint64_t fresh, bool check, const StopFlag *stop,
-                             weft_error *e) {
-  const Instr *in = r->p->code + first, *end = in + n;
-  for (; in < end; in++) {
+                             uint64_t fresh, bool check, StepEnd *end, weft_error *e) {
+  const Instr *in = r->p->code + first, *last = in + n;
+  for (; in < last; in++) {
     int64_t from = r->tracer ? trace_ns() : 0;
-    if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
+    if (end) TRY(look_at_end(in, check, end, e));
     atomic_store_explicit(&r->at, in, memory_order_relaxed);
     tick(r);
     switch (in->code) {
@@ -278,7 +287,8 @@ static size_t scalar_bytes(const Rank *r) {
 
 static void upload(Rank *r, bool check) {
   for (int i = SC_CLIP; i < r->p->nscalar; i++) r->scalars[i] = 0;
-  /* A step that ends in the middle must not have changed anything. */
+  /* A repetition of a step that was not finite must not change anything: it ends in the
+   * middle. */
   r->scalars[SC_CAREFUL] = check;
   for (int k = 0; k < IN_SEED; k++)
     if (r->input[k] && r->p->input[k] != UINT64_MAX)
@@ -286,10 +296,10 @@ static void upload(Rank *r, bool check) {
   device_upload(r->dev, r->arena + r->p->scalars, r->scalars, scalar_bytes(r));
 }
 
-weft_status interp_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+weft_status interp_main(Rank *r, bool check, StepEnd *end, weft_error *e) {
   const uint64_t arena = 0;
   device_main(r->dev, !check);
-  weft_status st = run_range(r, 0, r->p->nmain, &arena, 0, check, stop, e);
+  weft_status st = run_range(r, 0, r->p->nmain, &arena, 0, check, end, e);
   device_main(r->dev, false);
   return st;
 }
@@ -304,8 +314,8 @@ weft_status interp_load(Rank *r, weft_error *e) {
   return st == WEFT_OK ? device_sync(r->dev, e) : st;
 }
 
-static weft_status run_main(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
-  TRY(capture_main(r, check, stop, e));
+static weft_status run_main(Rank *r, bool check, StepEnd *end, weft_error *e) {
+  TRY(capture_main(r, check, end, e));
   return device_sync(r->dev, e);
 }
 
@@ -315,11 +325,11 @@ static void download(Rank *r) {
 
 void rank_trace(Rank *r, Tracer *t) { r->tracer = t; }
 
-weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e) {
+weft_status rank_step(Rank *r, bool check, StepEnd *end, weft_error *e) {
   r->bad = NULL;
   atomic_store(&r->state, RANK_BUSY);
   upload(r, check);
-  weft_status st = run_main(r, check, stop, e);
+  weft_status st = run_main(r, check, end, e);
   if (st != WEFT_OK) return st; /* and is still said to be where it failed */
   download(r);
   atomic_store(&r->state, RANK_IDLE);

@@ -91,7 +91,7 @@ static inline GraphCapture *capture_of(const Rank *r) {
 /* Kernels and operations of a step. */
 uint32_t capture_fingerprints(const Program *p);
 /* Runs main as the stage has it; on another device, or with `check`, plainly. */
-weft_status capture_main(Rank *r, bool check, const StopFlag *stop, weft_error *e);
+weft_status capture_main(Rank *r, bool check, StepEnd *end, weft_error *e);
 /* After a launch or before the start of an operation, while Rank.looks; `given` is a
  * number of what the operation was given. */
 weft_status capture_check(Rank *r, uint64_t given, weft_error *e);
@@ -107,7 +107,7 @@ weft_status check_permuted(Rank *r, const KernelArgs *a, weft_error *e);
 
 /* ---- interp.c ---- */
 /* The main list, once. */
-weft_status interp_main(Rank *r, bool check, const StopFlag *stop, weft_error *e);
+weft_status interp_main(Rank *r, bool check, StepEnd *end, weft_error *e);
 
 /* Goes through the main list for a device that loads kernels when they are first
  * launched: in a step that could wait for operations that wait for other ranks. Before

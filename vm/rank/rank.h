@@ -6,6 +6,7 @@
 #include "vm/comm/comm.h"
 #include "vm/plan/optimizer.h"
 #include "vm/storage/piece.h"
+#include "step_end.h"
 
 /* ---- one rank: rank_load.c, interp.c ---- */
 typedef struct Rank Rank;
@@ -25,8 +26,9 @@ void rank_connect(Rank *r, Comm *c);
  * places, main runs the program, download brings the scalars back. Nothing of the host is
  * in main, so a device can capture it once and replay it, see rank_capture. With `check`,
  * which is no step to capture, looks at every kernel result and ends with WEFT_ERUN
- * naming rank and op at the first value that is not finite. */
-weft_status rank_step(Rank *r, bool check, const StopFlag *stop, weft_error *e);
+ * naming rank and op at the first value that is not finite. `end` (NULL: nothing) is of
+ * all ranks of the process: WEFT_EINTR where it says so. */
+weft_status rank_step(Rank *r, bool check, StepEnd *end, weft_error *e);
 /* From now on its steps are kept, if the device can (graph_capture.c). */
 void rank_capture(Rank *r);
 /* Once, if that could not be: why. Else NULL. */

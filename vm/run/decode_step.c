@@ -37,7 +37,7 @@ static weft_status job_decode(Worker *w, void *arg, weft_error *e) {
   const int32_t input[IN_SEED] = {[IN_TOKENS] = d->token, [IN_POSITIONS] = d->position};
   for (int k = 0; k < IN_SEED; k++)
     if (rank_input(w->r, (InputKind)k)) *rank_input(w->r, (InputKind)k) = input[k];
-  TRY(rank_step(w->r, false, w->run->stop, e));
+  TRY(rank_step(w->r, false, &w->run->end, e));
   /* The shard of the last rank may have padding columns beyond the vocabulary. */
   int64_t first =
       c->logits_cut ? mesh_index(&c->mesh, c->logits_cut, w->rank) * c->logits : 0;

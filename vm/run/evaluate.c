@@ -15,7 +15,7 @@ static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
                              .labels = r->labels,
                              .source = r->source,
                              .reference = r->reference});
-  weft_status st = rank_step(w->eval, *again, r->stop, &why);
+  weft_status st = rank_step(w->eval, *again, &r->end, &why);
   if (st == WEFT_OK) return WEFT_OK;
   if (why.code == WEFT_EINTR)
     err_set(e, st, "interrupted in %sstep %lld", run_part(r), (long long)r->step);

@@ -107,7 +107,7 @@ static weft_status open_world(Run *r, const RunOptions *o, weft_error *e) {
 /* Called while waiting for a device: fails if the run has been stopped or has ended. */
 static weft_status check_ended(void *ud, weft_error *e) {
   Run *r = ud;
-  if (r->stop && *r->stop) return err_set(e, WEFT_EINTR, "interrupted");
+  if (step_ends(&r->end)) return err_set(e, WEFT_EINTR, "interrupted");
   return world_poll(&r->world, e);
 }
 
@@ -222,14 +222,14 @@ weft_status run_open(const Plan *p, const Compiled *c, const RunOptions *o, Run 
   r->alloc = (weft_alloc){counted, r};
   r->plan = p;
   r->c = c;
-  r->stop = o->stop;
+  r->stop = r->end.stop = o->stop;
   r->settings = o->settings;
   r->saves = o->saves;
   r->reported_elsewhere = o->reported_elsewhere;
   r->traces = o->trace;
   r->scaler = scaler_make(p);
   r->scaled = 1;
-  r->step = -1;
+  r->step = r->cut = -1;
   init_locks(r);
   weft_status st = open_run(r, o, e);
   if (st == WEFT_OK) {
@@ -324,6 +324,23 @@ void run_close(Run *r) {
 }
 
 /* ---- facts ---- */
+
+bool run_ended(const Run *r) { return r->dead; }
+
+/* A failed step leaves sums of some of its gradients; one that failed in its update, also
+ * parameters and states of which some have been stepped. */
+weft_status run_holds(const Run *r, StateKind k, weft_error *e) {
+  if (r->torn)
+    return err_set(
+        e, WEFT_ERUN,
+        "step %lld failed in the middle of its update, so parameters and states "
+        "are of no one step: open another run, and go on from a checkpoint",
+        (long long)r->cut);
+  if (k == STATE_GRAD && r->cut >= 0)
+    return err_set(e, WEFT_ERUN, "step %lld failed, so there are no gradients of it",
+                   (long long)r->cut);
+  return WEFT_OK;
+}
 
 int run_world(const Run *r) { return r->c->mesh.world; }
 

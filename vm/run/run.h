@@ -86,6 +86,11 @@ weft_status run_check_replicas(Run *r, weft_error *e);
 bool run_copies_agree(const Run *r);
 /* On rank 0 a warning about facts that may differ and do; else NULL. */
 const char *run_uneven(const Run *r);
+/* Whether a step or an evaluation has failed, so that the run takes no more of them. */
+bool run_ended(const Run *r);
+/* WEFT_ERUN if what the ranks hold of parameters is no whole, as a step failed: before
+ * they are gathered, saved or exported. */
+CHECKED weft_status run_holds(const Run *r, StateKind k, weft_error *e);
 /* Writes the recorded events of all ranks as a file for Perfetto: as many of the first
  * steps as fit. All processes call it between steps. */
 weft_status run_trace(Run *r, const char *path, weft_error *e);

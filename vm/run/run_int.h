@@ -65,7 +65,10 @@ struct Run {
   double scaled;            /* scale of the gradients in the arenas */
   _Atomic int64_t step;     /* the step that runs; -1: none */
   _Atomic bool evaluates;   /* the evaluation after that step is running */
+  StepEnd end;              /* of the job that is watched */
   bool dead;                /* a job failed: communicators are unusable */
+  bool torn;                /* in the update of the step `cut` */
+  int64_t cut;              /* the step that failed; -1: none has */
   int32_t *tokens, *labels; /* of a step: (microbatches, micro*dp, T) */
   int32_t *source;          /* of each row; NULL: none is told apart */
   float *reference;         /* the loss of a reference of each row; NULL: none is read */
@@ -98,6 +101,11 @@ weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e);
 /* The same for a job on local memory of `elements` elements that waits for no other rank:
  * where ranks are threads on the host, a short one runs on the calling thread. */
 weft_status run_each(Run *r, Job job, void *arg, int64_t elements, weft_error *e);
+
+/* Whether the caller of a run of threads wants its step to end. */
+static inline bool run_asked(const Run *r) {
+  return r->stop && *r->stop && !r->kind->processes;
+}
 
 /* The training or evaluation rank of a worker, whichever runs or ran last. */
 static inline Rank *worker_rank(const Worker *w) {
@@ -182,7 +190,8 @@ weft_status job_supervise(Worker *w, void *arg, weft_error *e);
  * this process. */
 typedef const RankSeen *Ranks;
 RankNote stall_note(const Worker *w);
-/* Seconds that a rank may wait for another. Threads: 60. Processes, which cannot see
+/* Seconds that a rank may wait for another. Threads: 60; 1 once the caller wants the step
+ * to end, of which an update that moves is waited for. Processes, which cannot see
  * whether the other one computes: 10 times the longest step so far, at least 120; before
  * the first step an estimate for a slow core, from 120 to 600. */
 double stall_patience(const Run *r);

@@ -29,6 +29,7 @@ static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
    * first. */
   if (w->run->control) supervisor_fail(w->run->control, e->rank, e->code, e->text);
   job_failed(w->run, e);
+  step_turns(&w->run->end, STEP_ENDED);
   world_abort(&w->run->world, w->rank, e->code, e->text);
   return st;
 }
@@ -69,6 +70,7 @@ static void abort_run(Run *r, weft_status code, const char *what) {
     snprintf(why, sizeof why, "%sstep %lld: %s", run_part(r), (long long)r->step, what);
   err_set(&e, code, "%s", why);
   job_failed(r, &e);
+  step_turns(&r->end, STEP_ENDED);
   world_abort(&r->world, -1, code, why);
 }
 
@@ -79,12 +81,13 @@ static void poll_run(Run *r, StallDetector *dog, bool *ended) {
   weft_error side = NO_ERROR;
   if (*ended) return;
   *ended = true;
-  if (r->stop && *r->stop && !r->kind->processes)
+  bool asked = run_asked(r);
+  if (asked && step_ends(&r->end))
     abort_run(r, WEFT_EINTR, "interrupted");
   else if (world_poll(&r->world, &side) != WEFT_OK)
     abort_run(r, side.code, side.text);
   else if (!r->control && stall_found(dog, r, NULL, why, sizeof why))
-    abort_run(r, WEFT_ERUN, why);
+    abort_run(r, asked ? WEFT_EINTR : WEFT_ERUN, asked ? "interrupted" : why);
   else
     *ended = false;
 }
@@ -130,14 +133,18 @@ weft_status run_all(Run *r, Job job, void *arg, bool watched, weft_error *e) {
   r->job = watched ? watched_job : job;
   r->arg = watched ? &inner : arg;
   r->busy = r->nworker;
+  r->end.phase = watched ? STEP_OPEN : STEP_NONE;
   r->generation++;
   pthread_cond_broadcast(&r->go);
   wait_done(r, watched);
   bool failed = r->failed || r->over;
   weft_error first = r->over ? r->verdict : r->first;
   pthread_mutex_unlock(&r->lock);
+  bool updates = r->end.phase == STEP_UPDATES;
+  r->end.phase = STEP_NONE;
   if (!failed) return WEFT_OK;
   if (watched) r->dead = true;
+  r->torn |= updates;
   if (e && e->code == WEFT_OK) *e = first;
   return first.code;
 }

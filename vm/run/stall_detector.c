@@ -121,6 +121,7 @@ static const double LOOK_MAX = 1;
 double stall_patience(const Run *r) {
   const double slow_core = 1e9; /* flop/s */
   double flops = 0;
+  if (run_asked(r)) return r->patience_s > 0 ? MIN(r->patience_s, 1) : 1;
   if (r->patience_s > 0) return r->patience_s;
   if (!r->kind->processes) return 60;
   if (r->longest_s > 0) return MAX(120, 10 * r->longest_s);

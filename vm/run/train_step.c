@@ -117,7 +117,7 @@ static weft_status job_step(Worker *w, void *arg, weft_error *e) {
   weft_error why = NO_ERROR;
   bool traced = w->tracer.event != NULL;
   int64_t from = traced ? trace_begin(&w->tracer, s->step) : 0;
-  weft_status st = rank_step(w->r, s->wrong != NULL, w->run->stop, &why);
+  weft_status st = rank_step(w->r, s->wrong != NULL, &w->run->end, &why);
   if (traced) trace_end(&w->tracer, from);
   if (st == WEFT_OK) return WEFT_OK;
   return in_step(w, s, &why, e);
@@ -138,7 +138,9 @@ static weft_status explain(Run *r, StepArg *s, const StepResult *res, weft_error
   snprintf(wrong, sizeof wrong, "%s is %s", loss ? "loss" : "the gradient norm",
            value_name(loss ? res->loss : res->grad_norm));
   s->wrong = wrong;
-  TRY(run_all(r, job_step, s, true, e));
+  weft_status st = run_all(r, job_step, s, true, e);
+  if (st != WEFT_OK) r->cut = s->step; /* whose gradients it had begun anew */
+  TRY(st);
   return err_set(e, WEFT_ERUN, "step %lld: %s; repeated, every op gave finite values",
                  (long long)s->step, wrong);
 }
@@ -210,6 +212,12 @@ static double step_lr(const Run *r, int64_t step) {
   return lr_at(&lr, step);
 }
 
+/* What other processes had done of it by then is not known here. */
+static void failed_step(Run *r, int64_t step) {
+  r->cut = step;
+  r->torn |= r->world.size > r->world.here;
+}
+
 static weft_status one_step(Run *r, StepArg *s, StepResult *out, weft_error *e) {
   if (r->dead)
     return err_set(e, WEFT_ERUN, "step %lld: an earlier step has ended this run",
@@ -221,6 +229,7 @@ static weft_status one_step(Run *r, StepArg *s, StepResult *out, weft_error *e) 
   weft_status st = run_all(r, job_step, s, true, e);
   out->ms = 1e3 * (now_s() - begin);
   r->longest_s = MAX(r->longest_s, now_s() - begin);
+  if (st != WEFT_OK) failed_step(r, s->step);
   if (st == WEFT_OK) st = read_result(r, s, out, e);
   r->step = -1;
   return st;

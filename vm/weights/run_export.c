@@ -73,6 +73,7 @@ static weft_status finish_all(Run *r, Export *x, weft_error *e) {
 weft_status run_export(Run *r, const WeightsOutOptions *o, weft_error *e) {
   Export x = {0};
   weft_error why = NO_ERROR;
+  TRY(run_holds(r, STATE_PARAM, e));
   weft_status st = open_all(r, o, &x, &why);
   if (st == WEFT_OK) st = run_agree(r, run_all(r, job_export, &x, false, &why), &why);
   if (st == WEFT_OK) st = finish_all(r, &x, &why);

@@ -13,6 +13,7 @@ static weft_status job_copy(Worker *w, void *arg, weft_error *e) {
 
 weft_status run_snapshot(Run *r, weft_error *e) {
   assert(r->saves);
+  TRY(run_holds(r, STATE_PARAM, e));
   return run_all(r, job_copy, NULL, false, e);
 }
 
