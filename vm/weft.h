@@ -76,8 +76,9 @@ typedef struct weft_alloc {
 } weft_alloc;
 
 /* Several calls take `const volatile int *stop`, which is borrowed: as soon as it is not
- * 0 they end with WEFT_EINTR. It is set from a signal handler (as a volatile
- * sig_atomic_t) or by an atomic store of another thread. NULL: nothing interrupts. */
+ * 0 they end with WEFT_EINTR; a step that has begun to update the parameters is taken to
+ * its end, and is WEFT_OK. It is set from a signal handler (as a volatile sig_atomic_t)
+ * or by an atomic store of another thread. NULL: nothing interrupts. */
 
 /* ---- meshes ---- */
 
@@ -232,7 +233,8 @@ typedef struct weft_step {
 } weft_step;
 
 /* A parameter, its gradient of the last step (the mean over tokens, before clipping), and
- * the optimizer's states, as many as it has: of adamw its first and second moment. */
+ * the optimizer's states, as many as it has: of adamw its first and second moment. After
+ * a step that failed there is no gradient: WEFT_ERUN. */
 typedef enum weft_state { WEFT_PARAM, WEFT_GRAD, WEFT_MOMENT1, WEFT_MOMENT2 } weft_state;
 
 /* Allocates all ranks of a compiled plan, which is borrowed until weft_run_close. With
@@ -245,7 +247,9 @@ WEFT_API void weft_run_close(weft_run *run);
 WEFT_API int weft_run_rank(const weft_run *run); /* 0 with "local"; -1: no run */
 
 /* Before the first step: the weights that the plan names (weft.hf), else initial values,
- * which depend on the seed but not on the mesh. States and loss scale begin anew. */
+ * which depend on the seed but not on the mesh. States and loss scale begin anew.
+ * WEFT_ERUN, as of the two below: an earlier step has ended the run, see weft_run_step.
+ */
 WEFT_API weft_status weft_run_init(weft_run *run, weft_error *err);
 /* The same from a safetensors file, its index, or a folder with one of them. WEFT_EFILE:
  * parameters that are missing, too many or of another shape, all in the error. */
@@ -266,8 +270,12 @@ WEFT_API weft_status weft_run_resume(weft_run *run, const char *path, int64_t *s
 WEFT_API weft_status weft_run_steps(weft_run *run, int64_t *out, weft_error *err);
 /* Trains step number `step` (from 0) on the plan's data. It stands for samples and
  * learning rate; one that was skipped may be taken again. WEFT_EUSAGE: before init and
- * load. WEFT_ERUN: loss or gradient are not finite (the error says where that began,
- * parameters are as before), or a rank is stuck or gone; it can be read and closed. */
+ * load. WEFT_ERUN: loss or gradient are not finite (the error says where that began), or
+ * a rank is stuck or gone. WEFT_EINTR: `stop` was set before the update. A step that ends
+ * so ends the run, which no longer begins anew either: weft_run_open gives another one.
+ * Parameters and states are as before the step, and can be read, saved and exported; but
+ * where a rank failed in the middle of the update, or is another process, these calls are
+ * WEFT_ERUN, too. */
 WEFT_API weft_status weft_run_step(weft_run *run, int64_t step, weft_step *out,
                                    weft_error *err);
 /* The same with tokens of the host: arrays of weft_plan_sequences x weft_plan_tokens, `n`
@@ -340,7 +348,7 @@ typedef struct weft_verify_result {
 /* Loads the plan's file once more with its options, makes it small enough for this
  * machine, runs it on virtual ranks and on one rank, and compares losses, gradients,
  * moments and parameters. WEFT_EPLAN: they differ; the error has the first difference,
- * *out all of them. The plan itself stays as it is. */
+ * *out all of them. WEFT_EUSAGE: an option is below 0. The plan itself stays as it is. */
 WEFT_API weft_status weft_verify(const weft_plan *plan,
                                  const weft_verify_options *options,
                                  weft_verify_result *out, weft_error *err);

@@ -102,6 +102,12 @@ static weft_status new_plan(const weft_plan_options *options, PlanCall c, weft_p
   TRY(struct_read(&o, sizeof o, options, "weft_plan_options", err));
   if (!c.path && !c.value)
     return err_set(err, WEFT_EUSAGE, "the path of the plan is missing");
+  if (o.instruction_limit < 0 || !(o.cpu_limit >= 0))
+    return err_set(
+        err, WEFT_EUSAGE,
+        "limits of %lld instructions and %g seconds are not possible: give more "
+        "than 0, or 0 for those of weft",
+        (long long)o.instruction_limit, o.cpu_limit);
   weft_plan *p = mem_new(o.alloc, sizeof *p);
   if (p) budget_init(&p->budget, o.alloc, o.compile_limit);
   weft_alloc counted = p ? budget_alloc(&p->budget) : (weft_alloc){0};

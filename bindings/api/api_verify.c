@@ -42,6 +42,23 @@ static void fill(const VerifyCall *c, weft_verify_result *out) {
     textbuf_printf(&not_covered, "%s%s", i ? ", " : "", c->v.shrunk.what[i]);
 }
 
+/* 0 is the default; what is below it would be one silently. */
+static weft_status check_options(const weft_verify_options *o, weft_error *err) {
+  if (o->ranks < 0 || o->ranks > 1024)
+    return err_set(err, WEFT_EUSAGE,
+                   "%d ranks are not possible: give 1 to 1024, or 0 for 32", o->ranks);
+  if (o->steps < 0 || o->steps > 1000000)
+    return err_set(err, WEFT_EUSAGE,
+                   "%d steps are not possible: give 1 to 1000000, or 0 for 3", o->steps);
+  if (!(o->tolerance >= 0 && o->tolerance <= 1e30))
+    return err_set(
+        err, WEFT_EUSAGE,
+        "a tolerance of %g is not possible: give a number above 0, or 0 for that "
+        "of the precision",
+        o->tolerance);
+  return WEFT_OK;
+}
+
 weft_status weft_verify(const weft_plan *plan, const weft_verify_options *options,
                         weft_verify_result *out, weft_error *err) {
   weft_verify_options o;
@@ -50,6 +67,7 @@ weft_status weft_verify(const weft_plan *plan, const weft_verify_options *option
   *out = (weft_verify_result){0};
   TRY(need(plan, "the plan", err));
   TRY(struct_read(&o, sizeof o, options, "weft_verify_options", err));
+  TRY(check_options(&o, err));
   if (!plan->loaded)
     return err_set(err, WEFT_EUSAGE, "the plan was not loaded; its report says why");
   VerifyCall c = {.plan = plan,

@@ -256,6 +256,7 @@ weft_status weft_run_resume(weft_run *r, const char *path, int64_t *step,
   TRY(need(r, "the run", err));
   TRY(need(step, "the output argument for the step", err));
   *step = 0;
+  TRY(api_run_lives(r, err));
   if (!path) TRY(has_folder(r, "weft_run_resume without a path", err));
   clear_notes(r);
   TRY(keep_call(r, resume, path, err));

@@ -97,6 +97,11 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
         err, WEFT_EUSAGE,
         "%d threads per rank are not possible: give 1 to 4096, or 0 to share the cores",
         o.threads);
+  if (!(o.patience_s >= 0))
+    return err_set(err, WEFT_EUSAGE,
+                   "a patience of %g seconds is not possible: give more than 0, or 0 for "
+                   "that of weft",
+                   o.patience_s);
   const WorldKind *world = o.comm ? world_kind(o.comm, err) : NULL;
   if (o.comm && !world) return WEFT_EUSAGE;
   weft_run *r = mem_new(&plan->alloc, sizeof *r);
@@ -142,6 +147,15 @@ int weft_run_rank(const weft_run *r) { return r ? run_rank(r->s.run) : -1; }
 
 /* ---- weights ---- */
 
+/* Ranks that no longer wait for each other take no steps, whatever they are filled with.
+ */
+weft_status api_run_lives(const weft_run *r, weft_error *err) {
+  if (!run_ended(r->s.run)) return WEFT_OK;
+  return err_set(
+      err, WEFT_ERUN,
+      "an earlier step has ended this run: open another one with weft_run_open");
+}
+
 /* Files that parameters were read from stay open: an export is like them. */
 static weft_status load(weft_run *r, const char *path, const Folders *in,
                         weft_error *err) {
@@ -168,12 +182,14 @@ weft_status weft_run_load(weft_run *r, const char *path, weft_error *err) {
   err_clear(err);
   TRY(need(r, "the run", err));
   TRY(need(path, "the path of the weights", err));
+  TRY(api_run_lives(r, err));
   return load(r, path, NULL, err);
 }
 
 weft_status weft_run_init(weft_run *r, weft_error *err) {
   err_clear(err);
   TRY(need(r, "the run", err));
+  TRY(api_run_lives(r, err));
   const char *weights = lang_weights(r->plan->job.lp);
   Folders in = lang_folders(r->plan->job.lp);
   return load(r, weights, &in, err);

@@ -36,6 +36,8 @@ weft_status api_run_data(weft_run *r, weft_error *e);
 weft_status api_run_fill(weft_run *r, weft_error *e);
 /* WEFT_EUSAGE while they are whatever was in memory. */
 weft_status api_run_filled(const weft_run *r, weft_error *err);
+/* WEFT_ERUN if a step or an evaluation has failed: the run cannot begin anew. */
+weft_status api_run_lives(const weft_run *r, weft_error *err);
 /* Adds a line to the notes; NULL: nothing. */
 void api_note(weft_run *r, const char *text);
 /* Begins anew: what follows is no longer of the checkpoint that it resumed from. */

@@ -392,6 +392,8 @@ START_TEST(a_stop_flag_ends_calls) {
   weft_run_options ro = {.size = sizeof ro, .threads = 1, .stop = &stop};
   weft_plan *other;
   weft_step step;
+  int64_t next;
+  float norm[16];
   ck_assert_int_eq(weft_plan_load(&po, PLAN, &plan, &err), WEFT_OK);
   ck_assert_int_eq(weft_plan_compile(plan, 0, &err), WEFT_OK);
   ck_assert_int_eq(weft_run_open(plan, &ro, &run, &err), WEFT_OK);
@@ -400,6 +402,17 @@ START_TEST(a_stop_flag_ends_calls) {
   refused(weft_run_step(run, 0, &step, &err), WEFT_EINTR, "interrupted");
   refused(weft_plan_load(&po, PLAN, &other, &err), WEFT_EINTR, "interrupted");
   weft_plan_free(other);
+  /* The step has ended the run, which says so; its parameters are those of before. */
+  stop = 0;
+  refused(weft_run_step(run, 0, &step, &err), WEFT_ERUN, "an earlier step has ended");
+  refused(weft_run_init(run, &err), WEFT_ERUN, "weft_run_open");
+  refused(weft_run_load(run, "weights", &err), WEFT_ERUN, "weft_run_open");
+  refused(weft_run_resume(run, "ckpt", &next, &err), WEFT_ERUN, "weft_run_open");
+  refused(weft_run_get(run, WEFT_GRAD, "model.norm.weight", norm, 16, &err), WEFT_ERUN,
+          "step 0 failed");
+  ck_assert_int_eq(weft_run_get(run, WEFT_PARAM, "model.norm.weight", norm, 16, &err),
+                   WEFT_OK);
+  ck_assert_float_eq(norm[0], 1);
 }
 END_TEST
 
@@ -410,12 +423,35 @@ START_TEST(runs_refuse_what_cannot_be) {
   ck_assert_ptr_null(run);
   o = (weft_run_options){.size = sizeof o, .threads = -1};
   refused(weft_run_open(plan, &o, &run, &err), WEFT_EUSAGE, "-1 threads");
+  o = (weft_run_options){.size = sizeof o, .patience_s = -1};
+  refused(weft_run_open(plan, &o, &run, &err), WEFT_EUSAGE, "a patience of -1");
   ck_assert_int_eq(weft_run_open(plan, NULL, &run, &err), WEFT_OK);
   refused(weft_run_load(run, "/no/such/weights", &err), WEFT_EFILE, "");
 }
 END_TEST
 
 /* ---- verification ---- */
+
+/* 0 is a default, and what is less is none. */
+START_TEST(numbers_below_zero_are_refused) {
+  weft_verify_options o = {.size = sizeof o, .ranks = -5};
+  weft_verify_result r;
+  weft_plan_options po = {.size = sizeof po, .instruction_limit = -1};
+  weft_plan *other;
+  load(NULL, 0);
+  refused(weft_verify(plan, &o, &r, &err), WEFT_EUSAGE, "-5 ranks");
+  o = (weft_verify_options){.size = sizeof o, .steps = -1};
+  refused(weft_verify(plan, &o, &r, &err), WEFT_EUSAGE, "-1 steps");
+  o = (weft_verify_options){.size = sizeof o, .tolerance = -1};
+  refused(weft_verify(plan, &o, &r, &err), WEFT_EUSAGE, "a tolerance of -1");
+  o.tolerance = NAN;
+  refused(weft_verify(plan, &o, &r, &err), WEFT_EUSAGE, "a tolerance of");
+  refused(weft_plan_load(&po, PLAN, &other, &err), WEFT_EUSAGE, "limits of -1");
+  po = (weft_plan_options){.size = sizeof po, .cpu_limit = -1};
+  refused(weft_plan_load(&po, PLAN, &other, &err), WEFT_EUSAGE, "and -1 seconds");
+  ck_assert_ptr_null(other);
+}
+END_TEST
 
 START_TEST(verify_compares) {
   weft_verify_options o = {.size = sizeof o, .steps = 1};
@@ -457,6 +493,7 @@ Suite *api_suite(void) {
   tcase_add_test(tc, a_run_outlives_another_compile);
   tcase_add_test(tc, a_stop_flag_ends_calls);
   tcase_add_test(tc, runs_refuse_what_cannot_be);
+  tcase_add_test(tc, numbers_below_zero_are_refused);
   tcase_add_test(tc, verify_compares);
   suite_add_tcase(s, tc);
   return s;
