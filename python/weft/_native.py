@@ -11,6 +11,7 @@ import json
 import operator
 import os
 import shutil
+import signal
 import threading
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64
 from ctypes import c_size_t, c_uint64, c_void_p
@@ -286,36 +287,97 @@ def call(function: Callable[..., int], *arguments: Any) -> None:
 
 class Interruptible:
     """Long calls, which run in a thread of their own so that Ctrl-C can end them: Python
-    handles signals only between its own instructions. `flag` is the stop flag of weft.h."""
+    handles signals only between its own instructions. `flag` is the stop flag of weft.h.
+
+    No call returns while its thread runs: the handle is not that of the caller until then. So
+    the thread says itself that it is done, by a lock: where KeyboardInterrupt lands in
+    Thread.join, Python before 3.13 takes the thread for one that has ended."""
 
     def __init__(self) -> None:
         self.flag = c_int(0)
 
     def call(self, function: Callable[..., int], *arguments: Any) -> Tuple[int, Error]:
         error = Error()
+        self.flag.value = 0  # a signal may have come as the last call ended
         if threading.current_thread() is not threading.main_thread():
             return function(*arguments, byref(error)), error
-        status: List[int] = []
-        failure: List[BaseException] = []
+        work = _Work(function, (*arguments, byref(error)))
+        noted: List[int] = []
 
-        def work() -> None:
-            try:
-                status.append(function(*arguments, byref(error)))
-            except BaseException as e:  # an argument that is none of C
-                failure.append(e)
-
-        worker = threading.Thread(target=work, daemon=True)
-        worker.start()
-        try:
-            worker.join()
-        except KeyboardInterrupt:
+        def note(number: int, frame: Any) -> None:
             self.flag.value = 1
-            worker.join()
-            self.flag.value = 0
-            raise
-        if failure:
-            raise failure[0]
-        return status[0], error
+            noted[:] = [number]
+
+        raised: Optional[BaseException] = None
+        noting = _takes_interrupts(note)
+        try:
+            raised = self._run(work)
+        finally:
+            if noting:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.flag.value = 0
+        if raised is not None:
+            raise raised
+        if noted:
+            raise KeyboardInterrupt(text(error.text) if error.code else "the call was done")
+        if work.failure:
+            raise work.failure[0]
+        return work.status[0], error
+
+    def _run(self, work: "_Work") -> Optional[BaseException]:
+        """Until it is done; what handlers of other signals raise meanwhile stops it."""
+        raised: Optional[BaseException] = None
+        asked = False
+        while not work.over:
+            try:
+                if not asked:
+                    asked = True
+                    threading.Thread(target=work.run, daemon=True).start()
+                work.done.acquire()
+            except BaseException as e:
+                raised = raised or e
+                self.flag.value = 1
+                if work.take():
+                    break  # its thread has not begun, and now finds that it is too late
+        return raised
+
+
+def _takes_interrupts(handler: Callable[[int, Any], None]) -> bool:
+    """Has Ctrl-C call the handler, which raises nothing, in the place of KeyboardInterrupt,
+    which can come between any two instructions, those of an except clause too. A handler of
+    the caller's own stays."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return False
+    try:
+        signal.signal(signal.SIGINT, handler)
+    except ValueError:  # of another interpreter than the first
+        return False
+    return True
+
+
+class _Work:
+    """A call of a thread. Who takes it first has it: the thread, or who no longer wants it."""
+
+    def __init__(self, function: Callable[..., int], arguments: Tuple[Any, ...]) -> None:
+        self.function, self.arguments = function, arguments
+        self.status: List[int] = []
+        self.failure: List[BaseException] = []
+        self.over = False
+        self.taken, self.done = threading.Lock(), threading.Lock()
+        self.done.acquire()
+
+    def take(self) -> bool:
+        return self.taken.acquire(False)
+
+    def run(self) -> None:
+        if not self.take():
+            return
+        try:
+            self.status.append(self.function(*self.arguments))
+        except BaseException as e:  # an argument that is none of C
+            self.failure.append(e)
+        self.over = True
+        self.done.release()
 
 
 __all__ = ["loaded", "program"]
