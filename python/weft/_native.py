@@ -5,6 +5,7 @@ the place of those in the package; without any of these, those of the system are
 
 from __future__ import annotations
 
+import array
 import ctypes
 import ctypes.util
 import json
@@ -240,11 +241,21 @@ def program() -> str:
     return found
 
 
-def strings(items: Sequence[str]) -> Any:
+def encoded(item: Any, what: str) -> bytes:
+    """A text or path as C has it, where it ends at the first NUL."""
+    if not isinstance(item, (str, bytes, os.PathLike)):
+        raise UsageError(f"{what} is a {type(item).__name__}, and not a text: {item!r}")
+    coded = os.fsencode(item)
+    if b"\0" in coded:
+        raise UsageError(f"{what} has a NUL, where it would be cut off: {item!r}")
+    return coded
+
+
+def strings(items: Sequence[str], what: str) -> Any:
     """A list of C strings that ends with NULL; NULL for no items."""
     if not items:
         return None
-    return (c_char_p * (len(items) + 1))(*[os.fsencode(s) for s in items], None)
+    return (c_char_p * (len(items) + 1))(*[encoded(s, what) for s in items], None)
 
 
 def paths(items: Any, what: str) -> List[str]:
@@ -260,6 +271,27 @@ def integer(value: Any, what: str, bits: int = 32) -> int:
     if not -(1 << (bits - 1)) <= n < 1 << (bits - 1):
         raise UsageError(f"{what} is {n}, which has more than {bits} bits")
     return n
+
+
+def floats(values: Any, what: str) -> "array.array[float]":
+    """An array of f32: of itself, of a buffer of them in C order and any shape, else of numbers."""
+    if isinstance(values, array.array) and values.typecode == "f":
+        return values
+    try:
+        view = memoryview(values)
+        if view.format == "f" and view.c_contiguous:
+            given = array.array("f")
+            given.frombytes(view.cast("B"))
+            return given
+    except TypeError:
+        pass  # it is no buffer
+    try:
+        return array.array("f", values)
+    except TypeError as e:
+        raise UsageError(
+            f"{what} takes numbers, or a buffer of f32 in C order of any shape, as "
+            f"numpy.ascontiguousarray(values, 'float32') makes one: {e}"
+        ) from e
 
 
 def text(s: bytes) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, Callable, Dict, Iterator, Optional, Protocol, Union
+from typing import Any, Callable, Dict, Iterator, Optional, Protocol, Tuple, Union
 
 from .errors import FileError, UsageError
 
@@ -19,7 +19,11 @@ class LogError(FileError):
 
     def __init__(self, path: str, line: int, why: str) -> None:
         super().__init__(f"{path}:{line}: {why}")
-        self.path, self.line = path, line
+        self.path, self.line, self.why = path, line, why
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """Into other processes: from what it was made of, which is not its text."""
+        return LogError, (self.path, self.line, self.why), self.__dict__
 
 
 class Sink(Protocol):

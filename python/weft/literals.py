@@ -31,7 +31,11 @@ def lua(v: Any, of: str = "an option") -> str:
                        "".join(f"\\{b:03d}" for b in c.encode()) for c in v)
         return f'"{body}"'
     if isinstance(v, Mapping):
+        if None in v:
+            raise UsageError(f"a value of {of} is a dict with the key None, which Lua does not have")
         return "{ " + ", ".join(f"[{lua(k, of)}] = {lua(x, of)}" for k, x in v.items()) + " }"
     if isinstance(v, Sequence):
+        if any(x is None for x in v):
+            raise UsageError(f"a value of {of} is a list with None in it, where one of Lua ends")
         return "{ " + ", ".join(lua(x, of) for x in v) + " }"
     raise UsageError(f"a value of {of} is a {type(v).__name__}, which Lua does not have")

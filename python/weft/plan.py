@@ -41,7 +41,11 @@ def _pairs(fields: Optional[Fields]) -> List[str]:
         return [f"{key}={_value(v)}" for key, v in fields.items()]
     if isinstance(fields, str):
         raise UsageError(f'expected a dict or a list of "path=value", got "{fields}"')
-    return list(fields)
+    pairs = list(fields)
+    for pair in pairs:
+        if not isinstance(pair, str):
+            raise UsageError(f'expected a list of "path=value", got {pair!r} in it')
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -193,21 +197,26 @@ class Plan:
         self._runs: "weakref.WeakSet[Run]" = weakref.WeakSet()
         self._long = _native.Interruptible()
         self.path = os.fspath(path)
+        encoded = _native.encoded(self.path, "the path of the plan")
         folders, world = _native.paths(data, "data"), _native.integer(world, "world")
-        self._again = {"set": _pairs(set), "define": _pairs(define), "data": folders,
+        fields, given = _pairs(set), _pairs(define)  # once: they may be iterators
+        memory_limit = _native.integer(memory_limit, "memory_limit", 64)
+        if memory_limit < 0:
+            raise UsageError(f"memory_limit is {memory_limit}; give bytes, or 0 for no limit")
+        self._again = {"set": fields, "define": given, "data": folders,
                        "world": world, "memory_limit": memory_limit}
         options = _native.PlanOptions(
             size=ctypes.sizeof(_native.PlanOptions),
-            set=_native.strings(_pairs(set)),
-            define=_native.strings(_pairs(define)),
-            data=_native.strings(folders),
+            set=_native.strings(fields, "a field"),
+            define=_native.strings(given, "a variable"),
+            data=_native.strings(folders, "a folder of data"),
             stop=ctypes.pointer(self._long.flag),
-            compile_limit=_native.integer(memory_limit, "memory_limit", 64),
+            compile_limit=memory_limit,
         )
         self._owned = _Owned(self._lib)
         handle = self._owned.handle
         status, error = self._long.call(
-            self._lib.weft_plan_load, options, os.fsencode(self.path), ctypes.byref(handle)
+            self._lib.weft_plan_load, options, encoded, ctypes.byref(handle)
         )
         if not status:
             status, error = self._long.call(
@@ -344,6 +353,9 @@ class Plan:
         """Operations, count and bytes on every axis in a step, of a rank or the worst one."""
         if rank is None:
             return Rows(self._show("comm", -1))
+        rank = _native.integer(rank, "rank")
+        if rank < 0:  # which stands for the worst one in C
+            raise UsageError(f"there is no rank {rank}, the mesh has {self.world} ranks")
         return Rows(self._show("comm", rank)["list"])
 
     def rank(self, rank: int) -> Dict[str, Any]:
@@ -453,7 +465,7 @@ class Run:
 
     def load(self, path: Path) -> None:
         """Loads parameters of a safetensors file, its index, or a folder with one of them."""
-        self._long_call(self._lib.weft_run_load, os.fsencode(path))
+        self._long_call(self._lib.weft_run_load, _native.encoded(path, "the path of the weights"))
 
     def step(self, step: int) -> Step:
         """Trains a step, counted from 0, on the plan's data."""
@@ -484,7 +496,7 @@ class Run:
         Without a path it is the newest whole one of the plan's ``checkpoint.dir``; 0: there is
         none, and the run begins as ``init`` has it. What may differ from then is warned of."""
         step = ctypes.c_int64()
-        encoded = os.fsencode(path) if path is not None else None
+        encoded = None if path is None else _native.encoded(path, "the path of the checkpoint")
         try:
             self._long_call(self._lib.weft_run_resume, encoded, ctypes.byref(step))
         finally:
@@ -501,7 +513,7 @@ class Run:
 
     def export(self, folder: Path) -> None:
         """Writes the parameters as a new folder of Hugging Face's files."""
-        self._long_call(self._lib.weft_run_export, os.fsencode(folder))
+        self._long_call(self._lib.weft_run_export, _native.encoded(folder, "the folder"))
 
     def evaluate(self, batches: int = 0) -> Evaluation:
         """The loss of the plan's ``data.val``, on ``train.eval_batches`` or so many batches."""
@@ -529,13 +541,14 @@ class Run:
         return out
 
     def set(self, name: str, values: Any, state: str = "param") -> None:
-        """The way back, of numbers or of a buffer of f32 (an array, ``numpy.float32``)."""
+        """The way back, of numbers or of a buffer of f32 in C order, of any shape (an array,
+        ``numpy.float32``)."""
         which, encoded, n = self._tensor(state, name)
-        given = values if isinstance(values, array.array) else array.array("f", values)
-        if given.typecode != "f" or len(given) != n:
-            raise UsageError(
-                f"{name} has {n} values of type f, got {len(given)} of type {given.typecode}"
-            )
+        if isinstance(values, array.array) and values.typecode != "f":
+            raise UsageError(f"{name} has values of type f, got those of type {values.typecode}")
+        given = _native.floats(values, name)
+        if len(given) != n:
+            raise UsageError(f"{name} has {n} values of type f, got {len(given)}")
         with self._lock:
             _native.call(
                 self._lib.weft_run_set, self._open(), which, encoded, given.buffer_info()[0], n

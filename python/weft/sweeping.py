@@ -44,13 +44,20 @@ class Sweep(Rows):
         self.reasons = Rows(result["reasons"])
 
 
+def _axis(name: str, values: List[Any]) -> List[Any]:
+    if any(v is None for v in values):
+        raise UsageError(f"over[{name!r}] has None, which no list of Lua holds: the point without "
+                         "the field is one of a sweep without this axis")
+    return [name, *values]
+
+
 def _script(plan: Path, over: Mapping[str, Sequence[Any]], options: Mapping[str, Any]) -> str:
     if not isinstance(over, Mapping):
         raise UsageError(f'over is a {type(over).__name__}; a dict is needed: {{"mesh.tp": [1, 2]}}')
     for name, values in over.items():
         if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
             raise UsageError(f"over[{name!r}] is {values!r}; a list of values is needed: [{values!r}]")
-    axes = [lua([path, *values], "a grid") for path, values in over.items()]
+    axes = [lua(_axis(name, list(values)), "a grid") for name, values in over.items()]
     fields = [f"plan = {lua(os.path.abspath(os.fspath(plan)))}",
               "over = weft.grid { " + ", ".join(axes) + " }"]
     fields += [f"{name} = {lua(v)}" for name, v in options.items() if v is not None]
@@ -117,7 +124,9 @@ def sweep(
     Without it ``path`` is a script for ``weft sweep``, with its arguments; the result is that of
     its first sweep."""
     command = [_native.program(), "sweep", "--json"]
+    _native.encoded(path, "the path")
     for folder in _native.paths(data, "data"):
+        _native.encoded(folder, "a folder of data")
         command += ["--data", folder]
     if over is not None:
         options = {"keep": keep, "max_gib": max_gib, "score": score, "threads": threads}

@@ -1,9 +1,11 @@
 """weft.check, plans, programs and runs."""
 
 import collections
+import copy
 import gc
 import json
 import os
+import pickle
 import subprocess
 import threading
 
@@ -284,3 +286,78 @@ def test_nothing_is_lost(small, monkeypatch):
 def test_the_package_is_that_of_the_library():
     assert weft.__version__ == weft._native.text(weft._native.loaded().weft_version())
     assert os.path.exists(os.path.dirname(weft.__file__) + "/py.typed")
+
+
+def test_iterators_are_read_once(small):
+    with weft.load(small, set=(f for f in ["mesh.tp=1"]), define=iter(["steps=7"])) as plan:
+        assert (plan.mesh["tp"], plan.steps) == (1, 7)
+        with plan.changed(f for f in ["mesh.pp=1"]) as other:
+            assert (other.world, other.steps) == (1, 7)
+            with other.changed([]) as again:
+                assert again.world == 1
+    with pytest.raises(weft.UsageError, match="got 4 in it"):
+        weft.load(small, set=[4])
+
+
+def test_texts_end_where_those_of_c_do(small):
+    path = f"{small}\0zzz"
+    with weft.load(small) as plan, plan.open(threads=1) as run:
+        for call in (lambda: weft.load(path), lambda: weft.load(small, set=["mesh.tp=2\0 4"]),
+                     lambda: weft.load(small, set={"name": "a\0b"}),
+                     lambda: weft.load(small, define=["steps=2\0"]),
+                     lambda: weft.sweep(path, over={"mesh.tp": [1]}), lambda: weft.sweep(path),
+                     lambda: weft.sweep(small, over={"mesh.tp": [1]}, data=["/data\0"]),
+                     lambda: weft.load(small, data=["/data\0"]), lambda: run.load(path),
+                     lambda: run.resume(path), lambda: run.export(path)):
+            with pytest.raises(weft.UsageError, match="has a NUL"):
+                call()
+        with pytest.raises(weft.UsageError, match="there is no parameter"):
+            run.get("model.norm.weight\0")
+
+
+def test_numbers_below_zero(small):
+    with weft.load(small) as plan:
+        for name, text in (("ranks", "-5 ranks"), ("steps", "-5 steps"), ("tolerance", "of -5")):
+            with pytest.raises(weft.UsageError, match=text):
+                plan.verify(**{name: -5})
+        with pytest.raises(weft.UsageError, match="of nan"):
+            plan.verify(tolerance=float("nan"))
+        for wrong in (-1, 4):
+            with pytest.raises(weft.UsageError, match=f"there is no rank {wrong}"):
+                plan.comm(wrong)
+            with pytest.raises(weft.UsageError, match=f"there is no rank {wrong}"):
+                plan.rank(wrong)
+    for name in ("world", "memory_limit"):
+        with pytest.raises(weft.UsageError, match="-1"):
+            weft.load(small, **{name: -1})
+
+
+def test_parameters_are_set_from_buffers(small):
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+    with weft.load(small) as plan, plan.open(threads=1) as run:
+        run.init()
+        name, shape = next((p["name"], p["shape"]) for p in plan.parameter_list() if len(p["shape"]) == 2)
+        values = numpy.arange(shape[0] * shape[1], dtype="float32").reshape(shape)
+        for given in (values, values.reshape(-1), values.reshape(-1, 1), values.ravel().tolist(),
+                      values.astype(">f4").ravel(), values.astype("float64").ravel()):
+            run.set(name, numpy.zeros(shape, "float32"))
+            run.set(name, given)
+            assert numpy.array_equal(numpy.frombuffer(run.get(name), "float32").reshape(shape), values)
+        values.flags.writeable = False
+        run.set(name, values)
+        for wrong in (values.T, values.astype("float64")):
+            with pytest.raises(weft.UsageError, match="a buffer of f32 in C order"):
+                run.set(name, wrong)
+        with pytest.raises(weft.UsageError, match="values of type f"):
+            run.set(name, values[:1])
+
+
+def test_errors_go_to_other_processes():
+    given = [weft.Diagnostic("code", "message", "error")]
+    kinds = {weft.WeftError, *weft.errors.BY_STATUS.values()}
+    errors = [kind("a text", given) for kind in kinds] + [weft.LogError("run.jsonl", 3, "is none")]
+    for error in errors:
+        for other in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
+            assert (type(other), str(other)) == (type(error), str(error))
+            assert (other.args, vars(other)) == (error.args, vars(error))
+    assert (other.path, other.line) == ("run.jsonl", 3)

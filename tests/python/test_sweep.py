@@ -52,6 +52,19 @@ def test_axes_are_lists(small):
     assert sorted(row["batch.seq"] for row in rows) == [16, 32]
 
 
+def test_none_is_no_value(small):
+    for values in (["full", None], [None, "full"], iter(["full", None])):
+        with pytest.raises(weft.UsageError, match=r"over\['recompute'\] has None"):
+            weft.sweep(small, over={"recompute": values})
+    for wrong in ([["zero", None]], [{"1": ["zero", None]}]):
+        with pytest.raises(weft.UsageError, match="a list with None in it"):
+            weft.sweep(small, over={"strategy": wrong})
+    with pytest.raises(weft.UsageError, match="a list with None in it"):
+        weft.load(small, set={"strategy": ["zero", None]})
+    with pytest.raises(weft.UsageError, match="the key None"):
+        weft.load(small, set={"mesh": {None: 2}})
+
+
 def test_numbers_of_other_packages(small):
     class Eight(int):  # as numpy's, whose repr is not a number of Lua
         def __repr__(self):
