@@ -3,6 +3,8 @@
 #include "bindings/script/library.h"
 #include "vm/base/budget.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -27,6 +29,24 @@ static void heed(int sig) {
 static void listen_again(void) {
   interrupted = 0;
   heed(SIGINT);
+}
+
+/* A file or connection that is opened while 0, 1 or 2 is closed would get that number,
+ * and with it what is printed. */
+static bool open_streams(void) {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+      return false;
+  return true;
+}
+
+/* Where a file or a pipe takes no more, the write fails, and weft says so or goes on. A
+ * closed pipe ends other verbs than run silently: the reader wants no more. Under MPI a
+ * closed connection is handled by that library. */
+static void ignore_ends_of_files(const Cli *cli) {
+  bool goes_on = cli->verb->run == verb_run || is_launched();
+  signal(SIGXFSZ, SIG_IGN);
+  signal(SIGPIPE, goes_on ? SIG_IGN : SIG_DFL);
 }
 
 static const Verb verbs[] = {
@@ -139,6 +159,11 @@ static int flushed(int code) {
 }
 
 int main(int argc, char **argv) {
+  if (!open_streams()) {
+    report_error("a standard stream is closed, and /dev/null cannot be opened for it: %s",
+                 strerror(errno));
+    return weft_exit_code(WEFT_EFILE);
+  }
   bool prompt = argc < 2 && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   if (argc < 2 && !prompt) {
     print_help(stderr);
@@ -163,8 +188,6 @@ int main(int argc, char **argv) {
   if (cli.verb->run != verb_check && cli.verb->run != verb_show)
     start_with_short_waits(argv);
   listen_again();
-  /* A closed pipe ends the program silently: the reader has ended. Under MPI a closed
-   * connection is handled by that library. */
-  signal(SIGPIPE, is_launched() ? SIG_IGN : SIG_DFL);
+  ignore_ends_of_files(&cli);
   return flushed(run_verb(&cli, MAX(argc - 2, 0), argv + 2));
 }

@@ -1,6 +1,7 @@
 /* record.c - passes each step to the terminal, the log and the event file. */
 #include "record.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,12 +62,31 @@ static void print(FILE *f, const char *before, const char *after,
   text_free(&t);
 }
 
+/* Of a file that cannot be written any more. */
+static void warn(Recorder *rec, const char *what, const weft_error *why) {
+  char text[1400];
+  snprintf(text, sizeof text, "%s: %s: the run goes on without %s", why->file, why->text,
+           what);
+  record_clear(rec);
+  if (rec->o.warn) rec->o.warn(rec->o.ud, text);
+}
+
 /* At most ten times per second. */
 static void show_progress(Recorder *rec, const Record *r) {
   double time = now_s();
   if (!rec->o.progress || time - rec->last_progress < 0.1) return;
   rec->last_progress = time;
   print(stderr, "\r\033[K", "", line_of_progress, r);
+}
+
+/* Says once that the standard output takes no more, as a pipe whose reader has ended. */
+static void check_lines(Recorder *rec) {
+  weft_error why = NO_ERROR;
+  if (rec->unread || !ferror(stdout)) return;
+  rec->unread = true;
+  err_file(&why, WEFT_EFILE, "the standard output", 0, "cannot be written: %s",
+           strerror(errno));
+  warn(rec, "its lines", &why);
 }
 
 static void tell(Recorder *rec, const Record *r) {
@@ -77,6 +97,7 @@ static void tell(Recorder *rec, const Record *r) {
   if (rec->o.lines && line)
     print(stdout, "", "\n", r->step.skipped ? line_of_skipped : line_of_step, r);
   if (rec->o.lines && evaluated) print(stdout, "", "\n", line_of_evaluation, r);
+  if (rec->o.lines) check_lines(rec);
   show_progress(rec, r);
 }
 
@@ -115,14 +136,6 @@ weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e) {
 }
 
 /* ---- files that cannot be written any more ---- */
-
-static void warn(Recorder *rec, const char *what, const weft_error *why) {
-  char text[1400];
-  snprintf(text, sizeof text, "%s: %s: the run goes on without %s", why->file, why->text,
-           what);
-  record_clear(rec);
-  if (rec->o.warn) rec->o.warn(rec->o.ud, text);
-}
 
 /* Before a line that follows lost ones: ends what there is of the first of these, and
  * says how many they were. */

@@ -103,6 +103,7 @@ typedef struct Recorder {
   Events events;
   FileEnd log;  /* closed: no log */
   int64_t lost; /* lines of it since the last one that could be written */
+  bool unread;  /* the standard output takes no more lines */
   double flops, peak;
   uint64_t memory;
   double since;         /* time when the first step of this run had ended */
@@ -117,8 +118,9 @@ weft_status record_open(Recorder *rec, const RecordOptions *o, const RunHead *he
                         weft_error *e);
 /* Writes the head of the run; `memory` as in Record. */
 weft_status record_begin(Recorder *rec, uint64_t memory, weft_error *e);
-/* A run does not end because its log cannot be written, as where a disk is full: lines
- * are lost until they can be again, and an event file ends. A warning says so. */
+/* A run does not end because its log or the standard output cannot be written, as where a
+ * disk is full or nobody reads a pipe: lines are lost until they can be again, and an
+ * event file ends. A warning says so. */
 void record_step(Recorder *rec, const StepResult *r);
 /* Writes a text to the log, as in log_note. */
 void record_note(Recorder *rec, const char *event, const char *text);
