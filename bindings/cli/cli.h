@@ -69,10 +69,13 @@ typedef struct Cli {
   int narg;
   char **script_argv; /* arguments of the script */
   int script_argc;
-  bool cut_short;        /* Ctrl-C has ended a sweep; its finished rows were kept */
-  StopFlag *stop;        /* set by SIGINT; a second SIGINT ends the process */
-  void (*heed)(int sig); /* handles this signal as Ctrl-C; *stop gets its number */
-  void (*listen)(void);  /* resets *stop, so that the next SIGINT is the first again */
+  bool cut_short; /* Ctrl-C has ended a sweep; its finished rows were kept */
+  StopFlag *stop; /* set by SIGINT; a second SIGINT ends the process */
+  void (*heed)(
+      int sig); /* handles this signal as the first Ctrl-C; *stop gets its number.
+                 * One that was ignored when the program started stays so */
+  void (*unheed)(int sig); /* lets the signal end the process again */
+  void (*listen)(void);    /* resets *stop, so that the next SIGINT is the first again */
 } Cli;
 
 typedef enum {

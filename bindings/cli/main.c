@@ -9,25 +9,34 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static StopFlag interrupted;
+static StopFlag interrupted, pressed; /* pressed: Ctrl-C has come */
 
-/* The first Ctrl-C, or signal that a verb handles, asks the verb to end; the second one
- * ends the process. */
+/* The first Ctrl-C, or signal that a verb handles, asks the verb to end; the second
+ * Ctrl-C ends the process. Other signals are sent by schedulers, several of them for one
+ * end: a warning, then the end of the time, or of a grace period. They ask again for what
+ * is being done; who does not want to wait has SIGKILL. */
 static void on_interrupt(int sig) {
-  if (interrupted) {
+  if (sig == SIGINT && pressed) {
     signal(sig, SIG_DFL);
     raise(sig);
   }
-  interrupted = sig;
+  if (sig == SIGINT) pressed = 1;
+  if (!interrupted) interrupted = sig;
 }
 
-static void heed(int sig) {
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
-  sigaction(sig, &act, NULL);
+/* A signal that whoever started the program wants ignored stays so, as under nohup. */
+static void handle(int sig, void (*handler)(int sig)) {
+  struct sigaction act = {.sa_handler = handler, .sa_flags = SA_RESTART}, was;
+  if (sigaction(sig, NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+    sigaction(sig, &act, NULL);
 }
+
+static void heed(int sig) { handle(sig, on_interrupt); }
+
+static void unheed(int sig) { handle(sig, SIG_DFL); }
 
 static void listen_again(void) {
-  interrupted = 0;
+  interrupted = pressed = 0;
   heed(SIGINT);
 }
 
@@ -182,7 +191,8 @@ int main(int argc, char **argv) {
   Cli cli = {.verb = find_verb(name),
              .stop = &interrupted,
              .listen = listen_again,
-             .heed = heed};
+             .heed = heed,
+             .unheed = unheed};
   if (!cli.verb) return unknown_verb(name);
   /* Check and show start no threads and take milliseconds. */
   if (cli.verb->run != verb_check && cli.verb->run != verb_show)

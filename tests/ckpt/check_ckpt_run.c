@@ -505,7 +505,7 @@ END_TEST
 static const struct {
   const char *name;
   int code;
-} signals[] = {{"TERM", 143}, {"USR1", 138}, {"INT", 130}};
+} signals[] = {{"TERM", 143}, {"USR1", 138}, {"INT", 130}, {"HUP", 129}};
 
 START_TEST(a_signal_saves_and_ends) {
   Process p = process_start(50, "$weft run plan.lua --threads 1 --steps 100000000 --set "

@@ -141,7 +141,7 @@ weft_status processes_open(Processes *p, Session *s, RunOptions *o) {
   o->threads = p->threads;
   if (meets) p->cli->heed(SIGTERM);
   weft_status st = session_open(s, &j->plan, j->compiled, o, &j->e);
-  if (meets) signal(SIGTERM, SIG_DFL);
+  if (meets) p->cli->unheed(SIGTERM);
   return st;
 }
 

@@ -137,6 +137,7 @@ weft_status run_ckpt_begin(RunCkpt *r, Session *s, int64_t end) {
   TRY(saver_open(s->run, &o, &r->saver, &j->e));
   r->cli->heed(SIGTERM);
   r->cli->heed(SIGUSR1);
+  r->cli->heed(SIGHUP); /* the terminal is closed */
   return WEFT_OK;
 }
 

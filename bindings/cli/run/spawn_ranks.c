@@ -45,6 +45,13 @@ static void on_signal(int sig) { atomic_fetch_add(&caught[sig], 1); }
 
 static const int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
+/* What was ignored when this process was started is so in those that it starts. */
+static void catch_signal(int sig) {
+  struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, was;
+  if (sigaction(sig, NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+    sigaction(sig, &act, NULL);
+}
+
 static void to_all(const Procs *p, int sig) {
   for (int i = 0; i < p->n; i++)
     if (p->proc[i].pid) kill(p->proc[i].pid, sig);
@@ -53,6 +60,18 @@ static void to_all(const Procs *p, int sig) {
 static void pass_on(const Procs *p) {
   for (int i = 0; i < LEN(passed); i++)
     for (int n = atomic_exchange(&caught[passed[i]], 0); n > 0; n--) to_all(p, passed[i]);
+}
+
+/* Ctrl-Z stops all processes: those of the ranks are in groups of their own, which the
+ * terminal does not know. SIGTSTP has no effect where nobody could continue this process,
+ * so the ranks are continued whenever it returns. */
+static void suspend(const Procs *p) {
+  if (!atomic_exchange(&caught[SIGTSTP], 0)) return;
+  to_all(p, SIGSTOP);
+  signal(SIGTSTP, SIG_DFL);
+  raise(SIGTSTP);
+  catch_signal(SIGTSTP);
+  to_all(p, SIGCONT);
 }
 
 /* ---- starting ---- */
@@ -188,11 +207,12 @@ static void hurry(Procs *p) {
 }
 
 static void look_on(Procs *p, struct pollfd *fds) {
-  struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-  for (int i = 0; i < LEN(passed); i++) sigaction(passed[i], &act, NULL);
+  for (int i = 0; i < LEN(passed); i++) catch_signal(passed[i]);
+  catch_signal(SIGTSTP);
   while (p->left > 0) {
     hear_all(p, fds);
     pass_on(p);
+    suspend(p);
     reap(p);
     hurry(p);
   }
