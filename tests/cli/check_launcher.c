@@ -97,6 +97,27 @@ START_TEST(the_second_signal_ends_a_step) {
 }
 END_TEST
 
+/* An error that all processes hear of has the name of its file, as on threads. */
+START_TEST(files_of_errors_are_named) {
+  put_plan();
+  static const struct {
+    const char *args, *said;
+  } ways[] = {
+      {"--set 'checkpoint.dir=\"runs\"' --set checkpoint.every=1",
+       "runs: has checkpoints already, the last one of step 1: "},
+      {"--trace /dev/full", "/dev/full: cannot be written: No space left on device"},
+  };
+  Outcome o = process_run(60, "$weft run plan.lua --threads 1 --steps 1 --set "
+                              "'checkpoint.dir=\"runs\"'");
+  ck_assert_msg(o.code == 0, "%d: %s", o.code, o.err);
+  for (int i = 0; i < LEN(ways); i++) {
+    o = process_run(60, "$weft run plan.lua --threads 1 --steps 1 --procs 4 %s",
+                    ways[i].args);
+    ck_assert_msg(o.code == 2 && strstr(o.err, ways[i].said), "%d: %s", o.code, o.err);
+  }
+}
+END_TEST
+
 START_TEST(what_is_not_set_is_told) {
   static const struct {
     const char *env, *said;
@@ -569,6 +590,7 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, another_number_is_refused);
   tcase_add_test(t, signals_are_passed_on);
   tcase_add_test(t, the_second_signal_ends_a_step);
+  tcase_add_test(t, files_of_errors_are_named);
   tcase_add_test(t, what_is_not_set_is_told);
   tcase_add_test(t, tcp_between_machines_is_warned_of);
   tcase_add_loop_test(t, scripts_can_be_read, 0, LEN(kinds));

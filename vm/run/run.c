@@ -281,8 +281,10 @@ static void stop_workers(Run *r) {
 }
 
 void run_fails(Run *r, weft_error *e) {
+  char told[ERROR_TOLD];
   if (!r || !r->control) return;
-  supervisor_fail(r->control, e->rank < 0 ? r->world.rank : e->rank, e->code, e->text);
+  supervisor_fail(r->control, e->rank < 0 ? r->world.rank : e->rank, e->code,
+                  error_told(e, told));
   pthread_mutex_lock(&r->lock);
   if (r->over) *e = r->verdict;
   pthread_mutex_unlock(&r->lock);

@@ -179,6 +179,9 @@ weft_status consensus_at_start(Run *r, const RunFact *fact, int n, weft_error *e
 /* Records a failure of a job. Only the first one is kept; those of other ranks are
  * consequences. */
 void job_failed(Run *r, const weft_error *why);
+/* An error as other processes are told it: one text, with its file and line before it. */
+enum { ERROR_TOLD = 1400 };
+const char *error_told(const weft_error *e, char out[ERROR_TOLD]);
 
 /* ---- heartbeat.c ---- */
 /* Job that starts the supervisor, so that the processes of a run watch each other; for

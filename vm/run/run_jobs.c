@@ -15,6 +15,16 @@ void job_failed(Run *r, const weft_error *why) {
   pthread_mutex_unlock(&r->lock);
 }
 
+const char *error_told(const weft_error *e, char out[ERROR_TOLD]) {
+  if (!e->file[0])
+    snprintf(out, ERROR_TOLD, "%s", e->text);
+  else if (!e->line)
+    snprintf(out, ERROR_TOLD, "%s: %s", e->file, e->text);
+  else
+    snprintf(out, ERROR_TOLD, "%s:%d: %s", e->file, e->line, e->text);
+  return out;
+}
+
 typedef struct Watched {
   Job job;
   void *arg;
@@ -27,10 +37,12 @@ static weft_status watched_job(Worker *w, void *arg, weft_error *e) {
   if (e->rank < 0) e->rank = w->rank;
   /* No rank waits for one that failed. Processes agree on the reason that is reported
    * first. */
-  if (w->run->control) supervisor_fail(w->run->control, e->rank, e->code, e->text);
+  char told[ERROR_TOLD];
+  error_told(e, told);
+  if (w->run->control) supervisor_fail(w->run->control, e->rank, e->code, told);
   job_failed(w->run, e);
   step_turns(&w->run->end, STEP_ENDED);
-  world_abort(&w->run->world, w->rank, e->code, e->text);
+  world_abort(&w->run->world, w->rank, e->code, told);
   return st;
 }
 
