@@ -1,6 +1,7 @@
 /* check_tcp.c - the tcp backend in processes of their own, and their rendezvous: who may
  * come in, and what is said to those who may not. */
 #include <check.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +104,65 @@ START_TEST(what_never_came_is_no_answer) {
   Forked f = forked(2, ask, &_i);
   all_end(&f, 2, 0);
   ck_assert_msg(strstr(f.text, unanswered[_i].said), "%s", f.text);
+}
+END_TEST
+
+/* ---- who comes late ---- to a link, after it has joined the run */
+
+typedef enum { LATE_MESSAGE, LATE_JOIN, LATE_UNWATCHED, LATE_ENDED, LATE_WAYS } Late;
+
+static void *end_soon(void *w) {
+  usleep(200000);
+  world_abort(w, -1, WEFT_ERUN, "the disk is on fire");
+  return NULL;
+}
+
+/* Rank 0 waits for rank 1 longer than a link may take. */
+static bool wait_for_late(World *w, Late way, weft_error *e) {
+  char word = 0;
+  pthread_t other;
+  if (way == LATE_JOIN) return comm_child(w, "cut");
+  if (way == LATE_ENDED && pthread_create(&other, NULL, end_soon, w)) return false;
+  weft_status st = world_recv(w, &word, 1, 1, e);
+  if (way == LATE_ENDED) pthread_join(other, NULL);
+  return way == LATE_MESSAGE ? st == WEFT_OK && word == 'x' : st == WEFT_ERUN;
+}
+
+static bool is_late(const Rendezvous *m, const void *arg) {
+  World w;
+  Late way = *(const int *)arg;
+  weft_error e = {.rank = -1};
+  if (world_start(&w, world_kind("tcp", &e), NULL, m->size, &(WorldOptions){.meet = m},
+                  &e) != WEFT_OK)
+    return false;
+  w.net->seconds = 0.1;
+  if (way != LATE_UNWATCHED) world_watched(&w);
+  bool ok = true;
+  double begun = now_s();
+  if (m->rank == 0) {
+    ok = wait_for_late(&w, way, &e);
+    if (way > LATE_JOIN) fprintf(stderr, "%s\n", e.text);
+    if (way == LATE_ENDED && now_s() - begun > 1) ok = false;
+  } else {
+    usleep(way == LATE_ENDED ? 1500000 : 600000);
+    w.net->seconds = 20;
+    if (way == LATE_MESSAGE) ok = world_send(&w, "x", 1, 0, &e) == WEFT_OK;
+    if (way == LATE_JOIN) ok = comm_child(&w, "cut");
+  }
+  world_close(&w);
+  return ok;
+}
+
+/* While the supervisor watches, a rank that loads for long is waited for; until then it
+ * is an error of the run, not of how it was started, and a run that ends ends the wait.
+ */
+START_TEST(who_is_late_is_waited_for) {
+  static const char *const said[LATE_WAYS] = {
+      [LATE_UNWATCHED] = "rank 0: rank 1 has not connected within 0 s",
+      [LATE_ENDED] = "the disk is on fire"};
+  Forked f = forked(2, is_late, &_i);
+  all_end(&f, 2, 0);
+  if (said[_i]) ck_assert_msg(strstr(f.text, said[_i]), "%s", f.text);
 }
 END_TEST
 
@@ -342,6 +402,7 @@ Suite *tcp_suite(void) {
   tcase_set_timeout(t, 60);
   tcase_add_loop_test(t, backend, 0, LEN(good));
   tcase_add_test(t, who_dies_is_named);
+  tcase_add_loop_test(t, who_is_late_is_waited_for, 0, LATE_WAYS);
   tcase_add_loop_test(t, what_never_came_is_no_answer, 0, LEN(unanswered));
   tcase_add_test(t, what_is_not_sent_is_not_overwritten);
   tcase_add_loop_test(t, a_member_that_is_gone_is_noticed, 0, LEN(gone));

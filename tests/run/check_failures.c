@@ -1,7 +1,7 @@
 /* check_failures.c - of four processes that train, one is killed, stopped, finds a value
  * that is no number, or has a bit of its memory flipped: all end soon, not with success,
  * and one message names who it was. Under mpirun, over TCP without it, and over a
- * stand-in of NCCL.
+ * stand-in of NCCL. One that is only slow to load is waited for.
  *
  * WEFT_FAILURES=N (./dev failures N) lets N of them happen, at other moments, and wants
  * each to end within the limit and five seconds. */
@@ -225,6 +225,63 @@ START_TEST(lost_between_steps) {
 }
 END_TEST
 
+/* ---- slow ranks ---- */
+
+static const double LINK_S = 3; /* time that a connection gets */
+enum { SLOW_RANK = 2, LARGE = 1 << 14 };
+
+/* The slow rank's memory: the first large piece of it, its arena, takes long. */
+static void *slow_memory(void *ud, void *p, size_t old, size_t n) {
+  bool *slow = ud;
+  if (*slow && n >= LARGE) {
+    *slow = false;
+    fprintf(stderr, "slow\n");
+    usleep((useconds_t)((LINK_S + 1) * 1e6));
+  }
+  return mem_resize(NULL, p, old, n);
+}
+
+static bool train_slowly(const WorldKind *world, const DeviceKind *device,
+                         const Rendezvous *meet) {
+  Toy toy;
+  StepResult res;
+  int32_t ids[IDS] = {0};
+  weft_error e = {.rank = -1};
+  Rendezvous m = *meet;
+  ToyOptions t = toy_default();
+  t.layers = 2, t.micro = 2, t.microbatches = 2, t.tp = 2, t.pp = 2;
+  t.device = device;
+  m.seconds = LINK_S;
+  bool slow = m.rank == SLOW_RANK;
+  weft_alloc memory = {slow_memory, &slow};
+  RunOptions o = {.world = world, .settings.meet = &m, .threads = 1, .alloc = &memory};
+  if (toy_compile(&toy, &t, NULL) != WEFT_OK) return false;
+  Run *r;
+  weft_status st = run_open(&toy.plan, toy.compiled, &o, &r, &e);
+  if (st == WEFT_OK) st = run_init(r, &e);
+  if (st == WEFT_OK) st = run_step_tokens(r, ids, ids, 0, &res, &e);
+  if (st == WEFT_OK) run_close(r);
+  if (st != WEFT_OK) fprintf(stderr, "weft: %s\n", e.text);
+  toy_free(&toy);
+  return st == WEFT_OK;
+}
+
+static bool slowly(const Rendezvous *m, const void *way) {
+#ifdef WEFT_EMULATED_CUDA
+  if (*(const int *)way) return train_slowly(world_standin(), device_standin(), m);
+#endif
+  return train_slowly(world_kind("tcp", NULL), NULL, m);
+}
+
+/* Connections are made when all have loaded. */
+START_TEST(a_slow_rank_is_waited_for) {
+  Forked o = forked(RANKS, slowly, &_i);
+  ck_assert_msg(strstr(o.text, "slow\n"), "%s", o.text);
+  for (int i = 0; i < RANKS; i++)
+    ck_assert_msg(o.code[i] == 0, "rank %d: %d:\n%s", i, o.code[i], o.text);
+}
+END_TEST
+
 Suite *failures_suite(void);
 Suite *failures_suite(void) {
   const char *more = getenv("WEFT_FAILURES");
@@ -233,6 +290,7 @@ Suite *failures_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_loop_test(t, one_rank_fails, 0, more ? atoi(more) : KINDS * RANKS);
   tcase_add_loop_test(t, lost_between_steps, 0, RANKS);
+  tcase_add_loop_test(t, a_slow_rank_is_waited_for, 0, 2);
   suite_add_tcase(s, t);
   return s;
 }

@@ -20,9 +20,9 @@ enum { LOOK_MS = 50 };
 
 int until_ms(Until u) {
   double left = u.deadline - now_s();
-  if (left <= 0 || until_stopped(u)) return 0;
+  if (left <= 0 || until_stopped(u) || until_ended(u)) return 0;
   int ms = left < 1e6 ? (int)(left * 1e3) + 1 : 1000000000;
-  return u.stop ? MIN(ms, LOOK_MS) : ms;
+  return u.stop || u.ended ? MIN(ms, LOOK_MS) : ms;
 }
 
 bool net_ready(int fd, short events, Until u) {
@@ -126,12 +126,14 @@ int net_reach(const char *host, int port, Until u, char why[NET_TEXT]) {
     struct addrinfo *list = resolve(host, port, 0, &bad);
     if (!list) snprintf(why, NET_TEXT, "%s", gai_strerror(bad));
     for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
-      fd = connect_to(a, (Until){MIN(u.deadline, now_s() + 5), u.stop});
+      Until try = u;
+      try.deadline = MIN(u.deadline, now_s() + 5);
+      fd = connect_to(a, try);
       if (fd < 0) snprintf(why, NET_TEXT, "%s", strerror(errno));
     }
     if (list) freeaddrinfo(list);
     if (fd >= 0) return fd;
-    if (now_s() + 0.1 > u.deadline || until_stopped(u) || bad == EAI_NONAME) return -1;
+    if (now_s() + 0.1 > u.deadline || !until_ms(u) || bad == EAI_NONAME) return -1;
     usleep(50000);
   }
 }

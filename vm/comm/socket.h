@@ -6,13 +6,19 @@
 
 enum { NET_HOST = 128, NET_TEXT = 640 };
 
-/* When a wait ends: at a time of now_s(), or soon after *stop is set (may be NULL). */
+/* When a wait ends: at a time of now_s(), or soon after a flag is set (each may be
+ * NULL). */
 typedef struct Until {
   double deadline;
-  const StopFlag *stop;
+  const StopFlag *stop;  /* by the user */
+  const StopFlag *ended; /* the run has ended for another reason */
 } Until;
-static inline Until until_in(double seconds) { return (Until){now_s() + seconds, NULL}; }
+static inline Until until_or(double seconds, const StopFlag *stop) {
+  return (Until){.deadline = now_s() + seconds, .stop = stop};
+}
+static inline Until until_in(double seconds) { return until_or(seconds, NULL); }
 static inline bool until_stopped(Until u) { return u.stop && *u.stop; }
+static inline bool until_ended(Until u) { return u.ended && *u.ended; }
 /* The timeout in milliseconds for one poll() of such a wait; 0: it is over. */
 int until_ms(Until u);
 

@@ -145,6 +145,12 @@ static weft_status job_load(Worker *w, void *arg, weft_error *e) {
   return WEFT_OK;
 }
 
+/* Each backend has a time of its own for its connections, while a rank may take as long
+ * as it needs to load: they are made when all ranks have. */
+static weft_status job_meet(Worker *w, void *arg, weft_error *e) {
+  return world_barrier(&w->run->world, e);
+}
+
 static weft_status trace_open(Worker *w, weft_error *e) {
   w->tracer.event = mem_new(&w->run->alloc, TRACE_BYTES);
   if (!w->tracer.event) return err_set(e, WEFT_ENOMEM, "no memory for the trace");
@@ -206,6 +212,7 @@ static weft_status open_run(Run *r, const RunOptions *o, weft_error *e) {
   TRY(open_world(r, o, e));
   TRY(new_batch(r, e));
   TRY(run_all(r, job_load, NULL, false, e));
+  if (r->kind->processes) TRY(run_all(r, job_meet, NULL, false, e));
   TRY(run_all(r, job_join, NULL, false, e));
   /* From here on a signal may ask for a last checkpoint, whose writing needs the
    * connections: it no longer ends waits on them. */

@@ -2,6 +2,7 @@
 #include "net.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -56,10 +57,27 @@ static void seal(const Net *n, Hello *h) {
   sha256_hmac(n->key, sizeof n->key, h, offsetof(Hello, mac), h->mac);
 }
 
-static Until deadline_of(const Net *n) { return (Until){now_s() + n->seconds, n->stop}; }
+/* To connect takes no longer, whatever the peer does: it listens since before it joined,
+ * and the system answers for it. */
+static Until deadline_of(const Net *n) {
+  return (Until){now_s() + n->seconds, n->stop, n->ended};
+}
+
+/* A peer connects when it gets to that, which may be long after: it loads, or waits for a
+ * disk. The supervisor notices one that has ended or is suspended. */
+static Until arrival_of(const Net *n) {
+  Until u = deadline_of(n);
+  if (n->watched) u.deadline = INFINITY;
+  return u;
+}
 
 static weft_status interrupted(const Net *n, int peer, weft_error *e) {
   return err_set(e, WEFT_EINTR, "interrupted while rank %d waited for rank %d", n->rank,
+                 peer);
+}
+
+static weft_status ended(const Net *n, int peer, weft_error *e) {
+  return err_set(e, WEFT_ERUN, "the run ended while rank %d waited for rank %d", n->rank,
                  peer);
 }
 
@@ -73,9 +91,11 @@ static weft_status connect_to(Net *n, int peer, uint32_t tag, int *fd, weft_erro
   *fd = net_reach(p->host, p->port, u, why);
   if (*fd >= 0 && net_put(*fd, &h, sizeof h, u)) return WEFT_OK;
   if (*fd >= 0) close(*fd);
+  *fd = -1;
   if (until_stopped(u)) return interrupted(n, peer, e);
-  return err_set(e, WEFT_EUSAGE, "rank %d cannot reach rank %d at %s:%d: %s", n->rank,
-                 peer, p->host, p->port, why[0] ? why : "the connection is closed");
+  if (until_ended(u)) return ended(n, peer, e);
+  return err_set(e, WEFT_ERUN, "rank %d cannot reach rank %d at %s:%d: %s", n->rank, peer,
+                 p->host, p->port, why[0] ? why : "the connection is closed");
 }
 
 /* The oldest match: a rank that is ahead may have connected for its next link already. */
@@ -119,7 +139,7 @@ static weft_status keep_accepted(Net *n, const Accepted *a, weft_error *e) {
 }
 
 static weft_status wait_accepted(Net *n, int peer, uint32_t tag, int *fd, weft_error *e) {
-  Until u = deadline_of(n);
+  Until u = arrival_of(n);
   Accepted a;
   while (find_accepted(n, peer, tag) < 0) {
     TRY(listener_next(&n->listener, u, &a, e));
@@ -127,8 +147,10 @@ static weft_status wait_accepted(Net *n, int peer, uint32_t tag, int *fd, weft_e
       TRY(keep_accepted(n, &a, e));
     else if (until_stopped(u))
       return interrupted(n, peer, e);
+    else if (until_ended(u))
+      return ended(n, peer, e);
     else
-      return err_set(e, WEFT_EUSAGE, "rank %d: rank %d has not connected within %.0f s",
+      return err_set(e, WEFT_ERUN, "rank %d: rank %d has not connected within %.0f s",
                      n->rank, peer, n->seconds);
   }
   int i = find_accepted(n, peer, tag);

@@ -19,8 +19,10 @@ typedef struct NetPeer {
 typedef struct Net {
   const weft_alloc *alloc;
   int rank, size;
-  double seconds;       /* timeout for a link */
-  const StopFlag *stop; /* ends these waits when set; NULL: nothing does */
+  double seconds;        /* timeout for a link */
+  bool watched;          /* the supervisor ends the wait for a peer that does not come */
+  const StopFlag *stop;  /* set by the user; ends these waits; NULL: nothing does */
+  const StopFlag *ended; /* set when the run has ended; likewise */
   uint8_t key[SHA256_BYTES];
   NetPeer *peer; /* [size] */
   Listener listener;
@@ -36,7 +38,9 @@ enum { NET_CONTROL, NET_RAW, NET_PAIR, NET_GROUP };
 weft_status net_open(Net *n, const weft_alloc *a, int rank, int size, const char *host,
                      weft_error *e);
 void net_close(Net *n); /* a zeroed one is fine */
-/* This rank's end of the link with this tag to another rank. */
+/* This rank's end of the link with this tag to another rank. WEFT_ERUN if it does not
+ * come about: the peer is one of the run, so its process or machine, or the network, has
+ * failed. WEFT_EINTR after *stop. */
 weft_status net_link(Net *n, int peer, uint32_t tag, int *fd, weft_error *e);
 
 #endif

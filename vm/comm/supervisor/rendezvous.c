@@ -245,7 +245,7 @@ static weft_status read_reply(const Rendezvous *m, int fd, const Answer *a, Net 
   Reply r;
   uint8_t mac[SHA256_BYTES], table[SHA256_BYTES];
   /* Rank 0 replies only when the last rank has joined. */
-  Until u = {now_s() + m->seconds + 5, m->stop};
+  Until u = until_or(m->seconds + 5, m->stop);
   *gone = !net_get(fd, &r, sizeof r, u);
   if (until_stopped(u)) return interrupted_peer(m, e);
   if (*gone) return not_weft(m, e);
@@ -303,10 +303,10 @@ static weft_status try_join(const Rendezvous *m, int fd, Until u, Net *n, bool *
  * ended. */
 static weft_status join(const Rendezvous *m, Net *n, weft_error *e) {
   char why[NET_TEXT] = "";
-  Until u = {now_s() + m->seconds, m->stop};
+  Until u = until_or(m->seconds, m->stop);
   for (bool asked = false, gone;; usleep(50000)) {
     weft_error last = NO_ERROR;
-    int fd = net_reach(m->addr, m->port, asked ? (Until){now_s() + 1, m->stop} : u, why);
+    int fd = net_reach(m->addr, m->port, asked ? until_or(1, m->stop) : u, why);
     if (until_stopped(u)) {
       if (fd >= 0) close(fd);
       return interrupted_peer(m, e);
@@ -325,7 +325,7 @@ static weft_status join(const Rendezvous *m, Net *n, weft_error *e) {
 
 static weft_status host(const Rendezvous *m, const weft_alloc *a, Net *n, weft_error *e) {
   size_t size = (size_t)m->size;
-  Host h = {.m = m, .net = n, .until = {now_s() + m->seconds, m->stop}};
+  Host h = {.m = m, .net = n, .until = until_or(m->seconds, m->stop)};
   h.fd = mem_new(a, size * sizeof *h.fd);
   h.nonce = mem_new(a, size * sizeof *h.nonce);
   for (int i = 0; h.fd && i < m->size; i++) h.fd[i] = -1;

@@ -50,21 +50,24 @@ weft_status tcp_why(TcpWorld *w, weft_error *e) {
   return w->code;
 }
 
+weft_status tcp_link(World *world, int peer, uint32_t tag, int *fd, weft_error *e) {
+  TcpWorld *w = world->ctx;
+  weft_error why = NO_ERROR;
+  w->net.watched = world->watched;
+  if (net_link(&w->net, peer, tag, fd, &why) == WEFT_OK) return WEFT_OK;
+  tcp_end(w, why.code == WEFT_EINTR ? w->net.rank : peer, why.code, why.text);
+  return tcp_why(w, e);
+}
+
 /* ---- host messages ---- a failure ends the world; `poll` then reports why */
 
 /* Timeout in seconds of a host message until the supervisor watches the run. */
 enum { UNWATCHED_S = 120 };
 
-static weft_status raw_link(TcpWorld *w, int peer, int *fd, weft_error *e) {
+static weft_status raw_link(World *world, int peer, int *fd, weft_error *e) {
+  TcpWorld *w = world->ctx;
   if (tcp_ended(w)) return tcp_why(w, e);
-  if (w->raw[peer] < 0) {
-    weft_error why = NO_ERROR;
-    if (net_link(&w->net, peer, NET_RAW, &w->raw[peer], &why) != WEFT_OK) {
-      w->raw[peer] = -1;
-      tcp_end(w, peer, why.code, why.text);
-      return tcp_why(w, e);
-    }
-  }
+  if (w->raw[peer] < 0) TRY(tcp_link(world, peer, NET_RAW, &w->raw[peer], e));
   *fd = w->raw[peer];
   return WEFT_OK;
 }
@@ -93,7 +96,7 @@ static weft_status raw_wait(const World *world, int peer, short events, weft_err
   TcpWorld *w = world->ctx;
   struct pollfd p[2] = {{.fd = w->raw[peer], .events = events},
                         {.fd = w->bell, .events = POLLIN}};
-  Until u = {now_s() + (world->watched ? 1e6 : UNWATCHED_S), w->net.stop};
+  Until u = until_or(world->watched ? 1e6 : UNWATCHED_S, w->net.stop);
   while (poll(p, 2, until_ms(u)) == 0 && !until_stopped(u))
     if (now_s() >= u.deadline) return raw_late(w, peer, e);
   if (until_stopped(u)) tcp_end(w, w->net.rank, WEFT_EINTR, "interrupted");
@@ -103,8 +106,8 @@ static weft_status raw_wait(const World *world, int peer, short events, weft_err
 static weft_status send_raw(World *world, const void *p, size_t n, int peer,
                             weft_error *e) {
   TcpWorld *w = world->ctx;
-  int fd;
-  TRY(raw_link(w, peer, &fd, e));
+  int fd = -1;
+  TRY(raw_link(world, peer, &fd, e));
   for (size_t at = 0; at < n;) {
     int64_t some = tcp_push(fd, (const char *)p + at, n - at);
     if (some < 0) return raw_lost(w, peer, e);
@@ -116,8 +119,8 @@ static weft_status send_raw(World *world, const void *p, size_t n, int peer,
 
 static weft_status recv_raw(World *world, void *p, size_t n, int peer, weft_error *e) {
   TcpWorld *w = world->ctx;
-  int fd;
-  TRY(raw_link(w, peer, &fd, e));
+  int fd = -1;
+  TRY(raw_link(world, peer, &fd, e));
   for (size_t at = 0; at < n;) {
     int64_t some = tcp_pull(fd, (char *)p + at, n - at);
     if (some < 0) return raw_lost(w, peer, e);
@@ -200,6 +203,7 @@ static weft_status start_world(World *world, weft_error *e) {
   world->here = 1;
   find_node(&w->net, world);
   world->ctx = w;
+  w->net.ended = &w->ended;
   world->net = &w->net;
   return WEFT_OK;
 }

@@ -20,7 +20,7 @@ typedef struct TcpWorld {
   int *raw;             /* [size]: links for host messages, made on first use */
   int bell;             /* an eventfd, written when the world has ended */
   pthread_mutex_t lock; /* guards the reason */
-  atomic_bool ended;
+  StopFlag ended;
   weft_status code;
   int culprit; /* -1: unknown */
   char why[768];
@@ -78,6 +78,8 @@ bool tcp_ended(TcpWorld *w);
 /* Why the world has ended. */
 weft_status tcp_why(TcpWorld *w, weft_error *e);
 void tcp_end(TcpWorld *w, int rank, weft_status code, const char *why);
+/* A link to another rank; a failure ends the world. */
+weft_status tcp_link(World *world, int peer, uint32_t tag, int *fd, weft_error *e);
 /* Like send and recv, but never block: bytes moved; 0 if it would block; -1 if the peer
  * has closed, which is an error. */
 int64_t tcp_push(int fd, const void *p, uint64_t n);

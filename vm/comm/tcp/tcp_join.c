@@ -181,16 +181,15 @@ static void fill(TcpEndpoint *p, const CommNeeds *needs) {
 
 /* Connecting needs no pending accept, and accepting waits for higher ranks only: no order
  * of links can block. */
-static weft_status connect_all(TcpEndpoint *p, weft_error *e) {
-  Net *net = &p->w->net;
+static weft_status connect_all(TcpEndpoint *p, World *world, weft_error *e) {
   for (int i = 0; i < p->ngroup; i++) {
     TcpGroup *g = &p->group[i];
     for (int k = 0; k < g->n; k++)
       if (k != g->me)
-        TRY(net_link(net, g->rank[k], NET_GROUP + (uint32_t)i, &g->peer[k].fd, e));
+        TRY(tcp_link(world, g->rank[k], NET_GROUP + (uint32_t)i, &g->peer[k].fd, e));
   }
   for (int i = 0; i < p->npair - 1; i++)
-    TRY(net_link(net, p->pair[i].rank, NET_PAIR, &p->pair[i].fd, e));
+    TRY(tcp_link(world, p->pair[i].rank, NET_PAIR, &p->pair[i].fd, e));
   return WEFT_OK;
 }
 
@@ -206,7 +205,7 @@ weft_status tcp_join(World *world, int rank, Device *d, const CommNeeds *needs, 
   lay_out(p, needs);
   fill(p, needs);
   *c = (Comm){.vt = &tcp_comm, .rank = rank, .size = world->size, .ctx = p};
-  weft_status st = connect_all(p, e);
+  weft_status st = connect_all(p, world, e);
   if (st != WEFT_OK) leave(c);
   return st;
 }
