@@ -69,6 +69,7 @@ int plan_program(lua_State *L) {
   set_integer(L, "arena_bytes", (int64_t)p->arena_bytes);
   set_number(L, "flops", p->flops);
   set_number(L, "flops_recomputed", p->recomputed);
+  set_number(L, "flops_room", p->room);
   for (uint32_t i = 0; i < p->nmain; i++) {
     lua_createtable(L, 0, 6);
     set_action(L, j, p, &p->code[i], rank);

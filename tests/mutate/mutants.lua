@@ -594,6 +594,12 @@ return {
   { file = "vm/run/sampler.c", suites = "decode",
     from = "rng_uniform(&rng, (uint64_t)position)", to = "rng_uniform(&rng, 0)" },
 
+  -- ---- arithmetic ----
+  { file = "vm/code/unit_emit.c", suites = "model_flops",
+    from = "op->code == OP_grouped_linear_dw ? op->in[0] : op->out[0];", to = "op->out[0];" },
+  { file = "vm/shard/shard_experts.c", suites = "model_flops",
+    from = "p.on[AX_EP] == 0 && rows < most ? (double)rows / (double)most : 1", to = "1" },
+
   -- ---- bindings/record ----
   { file = "bindings/record/record.c", suites = "record",
     from = "flops += c->prog[r].flops - c->prog[r].recomputed;", to = "flops += c->prog[r].flops;" },

@@ -40,6 +40,7 @@ static Compiled *example(void) {
   Program *p = &c->prog[0];
   p->call[0].fresh = 8;
   p->flops = p->body[0].flops = 96;
+  p->recomputed = p->body[0].room = 32;
   p->mem = NEW_N(arena, MemClass, 2);
   p->nmem = 2;
   p->mem[0] = (MemClass){"parameters", 2 * KIB, NULL};
@@ -61,7 +62,7 @@ static Compiled *example(void) {
 static const char golden_0[] =
     "rank 1 of 4: pp 0, dp_replicate 0, dp_shard 0, cp 0, tp 1\n"
     "program of pp rank 0: 3 instructions in main, 1 body, 2 handles\n"
-    "one step: 1 microbatch of 1 x 8 tokens, f32, 96 flops\n"
+    "one step: 1 microbatch of 1 x 8 tokens, f32, 96 flops, 32 of them repeated\n"
     "\n"
     "arena 8192 bytes\n"
     "  parameters                 2048\n"
@@ -92,7 +93,7 @@ static const char golden_0[] =
     "     1  SEND   h0 to rank 3, 64 bytes, f32[2,8] @3072  \"F2 out\"  line 12\n"
     "     2  WAIT   h0  line 12\n"
     "\n"
-    "body 0: layer:F, phase F, 4 slots, 96 flops\n"
+    "body 0: layer:F, phase F, 4 slots, 96 flops, room for 32 more\n"
     "     0  KERNEL scale f32[16] $2+0 -> f32[16] $1+64 accumulate unless fresh bit 3 "
     "cut=16 n=3 scale=0.5\n"
     "     1  COLL   h1 all_reduce sum on tp, 64 bytes, f32[16] $1+64 -> f32[16] $1+64  "

@@ -85,9 +85,12 @@ END_TEST
 
 /* ---- rates ---- */
 
-static double flops_of(const char *const *set, int n, Job *j, Arena *arena) {
+#define QUICKSTART WEFT_SOURCE_DIR "/plans/quickstart.lua"
+
+static double flops_of(const char *plan, const char *const *set, int n, Job *j,
+                       Arena *arena) {
   LangOptions o = {.set = set, .nset = n};
-  weft_status st = job_open(j, arena, &o, WEFT_SOURCE_DIR "/plans/quickstart.lua");
+  weft_status st = job_open(j, arena, &o, plan);
   ck_assert_msg(st == WEFT_OK, "%s",
                 st == WEFT_EPLAN ? j->d.list.at[0].summary : j->e.text);
   return model_flops(j->compiled);
@@ -102,15 +105,40 @@ START_TEST(flops_of_a_step) {
   static const char *const many[] = {"recompute=full"};
   Job j;
   double tokens = 2048, T = 64, width = 128, layers = 4;
-  double a = flops_of(one, LEN(one), &j, scratch_arena);
+  double a = flops_of(QUICKSTART, one, LEN(one), &j, scratch_arena);
   double multiplied = (double)j.compiled->params_total - 256 * width;
   double want = tokens * (6 * multiplied + 3.5 * 2 * layers * T * width);
   job_free(&j);
   ck_assert_msg(a > want && a < 1.06 * want, "%g, not %g", a, want);
-  double b = flops_of(many, 1, &j, scratch_arena);
+  double b = flops_of(QUICKSTART, many, 1, &j, scratch_arena);
   ck_assert_double_gt(j.compiled->prog[0].recomputed, 0);
   job_free(&j);
   ck_assert_msg(b >= a && b < 1.03 * a, "%g on eight ranks, %g on one", b, a);
+}
+END_TEST
+
+/* Ranks of ep have the rows of one rank among them, whatever more their buffers hold. */
+START_TEST(flops_of_experts) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'mixtral', hidden_size = 256,\n"
+      "  num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 4,\n"
+      "  intermediate_size = 512, vocab_size = 256, num_local_experts = 8,\n"
+      "  num_experts_per_tok = 2 }, mesh = { dp = 4 },\n"
+      "  batch = { global = 4, micro = 1, seq = 64 } }\n";
+  static const char *const gathered[] = {"mesh.ep=4"};
+  static const char *const sent[] = {"mesh.ep=4", "moe.dispatcher=alltoall"};
+  Job j;
+  const char *path = scratch_put("experts.lua", plan, strlen(plan));
+  double one = flops_of(path, NULL, 0, &j, scratch_arena);
+  job_free(&j);
+  double all = flops_of(path, gathered, 1, &j, scratch_arena);
+  ck_assert_double_gt(j.compiled->prog[0].room, 0.5 * j.compiled->prog[0].flops);
+  job_free(&j);
+  ck_assert_double_eq_tol(all / one, 1, 0.02);
+  all = flops_of(path, sent, 2, &j, scratch_arena);
+  job_free(&j);
+  ck_assert_double_eq_tol(all / one, 1, 0.02);
 }
 END_TEST
 
@@ -203,7 +231,7 @@ END_TEST
 
 START_TEST(head_of_a_run_that_goes_on) {
   Job j;
-  flops_of(NULL, 0, &j, scratch_arena);
+  flops_of(QUICKSTART, NULL, 0, &j, scratch_arena);
   RunHead h = {.job = &j,
                .plan = "p.lua",
                .comm = "local",
@@ -249,7 +277,7 @@ static void steps_without_room(Recorder *rec, rlim_t bytes) {
  * again; one without an event file once a record of it is lost. */
 START_TEST(a_full_disk_ends_no_run) {
   Job j;
-  flops_of(NULL, 0, &j, scratch_arena);
+  flops_of(QUICKSTART, NULL, 0, &j, scratch_arena);
   RunHead h = {.job = &j, .plan = "p.lua", .comm = "local", .data = "none", .end = 9};
   RecordOptions o = {.log = scratch_path("log"), .warn = keep_warning};
   Recorder rec;
@@ -342,7 +370,7 @@ START_TEST(members_of_a_head) {
   static const char *const set[] = {"cluster=h100-sxm"};
   Job j;
   FileEnd to;
-  flops_of(set, 1, &j, scratch_arena);
+  flops_of(QUICKSTART, set, 1, &j, scratch_arena);
   RunHead h = {.job = &j, .plan = "p.lua", .comm = "tcp", .data = "text", .end = 9};
   h.plan_hash = 0xab, memcpy(h.id, "0123456789abcdef", 17);
   ck_assert_int_eq(log_open(scratch_path("log"), false, &to, &scratch_error), WEFT_OK);
@@ -498,6 +526,7 @@ Suite *record_suite(void) {
   tcase_add_test(tc, lines);
   tcase_add_test(tc, spans);
   tcase_add_test(tc, flops_of_a_step);
+  tcase_add_test(tc, flops_of_experts);
   tcase_add_test(tc, share_of_the_peak);
   tcase_add_test(tc, every_line_names_its_run);
   tcase_add_test(tc, hash_of_the_plan);

@@ -20,8 +20,8 @@ typedef struct CodeInstr {
   Tid t[KERNEL_OPERANDS]; /* of a WAIT: the operands of its collective, which must
                              stay alive until then, or -1 */
   const char *name;       /* module, without the unit's own prefix */
-  double flops;
-  int pieces; /* number of parts a product was cut into; 0: not cut */
+  double flops, room;     /* see UnitBody */
+  int pieces;             /* number of parts a product was cut into; 0: not cut */
 } CodeInstr;
 
 /* Makes a WAIT hold the operands of its collective, so that they stay alive until then:
@@ -38,6 +38,8 @@ typedef struct UnitBody {
   bool sums;                /* and on whether it adds up something over a step */
   double flops, recomputed; /* recomputed: the part of the flops that recomputation adds,
                                or that ranks repeat of each other */
+  double room; /* flops of the rows of experts that buffers have room for beside those
+                  that there are if experts are balanced, which `flops` are of */
 } UnitBody;
 
 #endif

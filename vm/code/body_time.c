@@ -35,14 +35,15 @@ static double peak_of(const BodyClock *c, int op) {
   return fp8 && c->gpu.fp8 > 0 ? c->gpu.fp8 : cluster_rate(&c->gpu, c->dtype);
 }
 
-/* Roofline time, of experts without the rows that none has. The parts of a product that
- * was cut follow each other, so its weight is read from memory once. */
+/* Roofline time, of experts without the rows that none has, or with them if `even` is
+ * NULL. The parts of a product that was cut follow each other, so its weight is read from
+ * memory once. */
 static double kernel_seconds(const BodyClock *c, const CodeInstr *x,
                              const EvenList *even) {
-  double rate = peak_of(c, x->i.op), moved = kernel_traffic(&x->i, x->operand, even);
+  static const EvenList none = {0};
+  double rate = peak_of(c, x->i.op), flops = x->flops + (even ? 0 : x->room);
+  double moved = kernel_traffic(&x->i, x->operand, even ? even : &none);
   if (x->pieces) moved -= (double)operand_bytes(&x->operand[1]) * (1 - 1.0 / x->pieces);
-  double flops = x->flops;
-  if (x->operand[0].ndim == 2) flops *= even_of(even, x->operand[0].dim[0]);
   return rate > 0 ? MAX(flops / rate, moved / c->gpu.hbm_bandwidth) : 0;
 }
 
@@ -67,7 +68,7 @@ static double transfer_seconds(const BodyClock *c, const CodeInstr *x, AxisSet a
 
 double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm) {
   if (x->i.code == I_COLL) return transfer_seconds(c, x, comm[x->i.comm]);
-  return x->i.code == I_KERNEL ? kernel_seconds(c, x, &(EvenList){0}) : 0;
+  return x->i.code == I_KERNEL ? kernel_seconds(c, x, NULL) : 0;
 }
 
 /* ---- experts ---- */

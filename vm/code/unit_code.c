@@ -16,12 +16,13 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
   c->out.at = NULL, c->out.n = c->out.cap = 0;
   c->npending = 0;
   c->phase = ph;
-  double flops = 0, again = 0;
+  double flops = 0, again = 0, room = 0;
   for (int k = 0; k < nops; k++) {
     Op op = c->g->op.at[ops[k]];
     if (!in_body(&op, ph)) continue;
     flops += coder_flops(c->g, &op);
     again += coder_repeated(c, &op);
+    room += coder_room(c->g, &op);
     if (op.code >= OP_all_reduce && op.code <= OP_shift)
       coder_collective(c, &op);
     else
@@ -32,8 +33,8 @@ static void code_body(Coder *c, Phase ph, const int *ops, int nops) {
     coder_settle(c, c->pending[0].result, &last);
   }
   c->most = coder_offsets(c);
-  c->code->body[ph] =
-      (UnitBody){.at = c->out.at, .n = c->out.n, .flops = flops, .recomputed = again};
+  c->code->body[ph] = (UnitBody){
+      .at = c->out.at, .n = c->out.n, .flops = flops, .recomputed = again, .room = room};
 }
 
 /* A key for the storage of an operand. All tensors that accumulate in a gradient, or in

@@ -94,9 +94,12 @@ void coder_collective(Coder *c, const Op *op);
 void coder_kernel(Coder *c, const Op *op);
 /* Adds the scratch operand of a kernel: a temporary that lives for this instruction. */
 void coder_work(Coder *c, CodeInstr *x);
+/* Arithmetic of an op, of experts that of the rows that there are if all get the same;
+ * and that of the rows that buffers have room for beside them. */
 double coder_flops(const Graph *g, const Op *op);
-/* The part of them that repeats what the forward has done, or that other ranks of tp and
- * cp do as well. */
+double coder_room(const Graph *g, const Op *op);
+/* The part of coder_flops that repeats what the forward has done, or that other ranks of
+ * tp and cp do as well. */
 double coder_repeated(const Coder *c, const Op *op);
 
 /* ---- attention_backend.c ---- */

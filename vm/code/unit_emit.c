@@ -2,6 +2,9 @@
  * where the sharded dimension is not the outermost one; its WAIT is right before the
  * first use of the result. */
 #include "unit_code_int.h"
+
+#include <math.h>
+
 #include "vm/graph/rules.h"
 
 /* ---- instructions ---- */
@@ -196,8 +199,20 @@ void coder_collective(Coder *c, const Op *op) {
   }
 }
 
-double coder_flops(const Graph *g, const Op *op) {
+static double of_all_rows(const Graph *g, const Op *op) {
   return op_info[op->code].cost ? op_info[op->code].cost(g, op) : 0;
+}
+
+/* Ops have costs by the rows of their result, gradients of weights by those that they are
+ * summed over. What each row costs is a whole number, and so is the number of rows. */
+double coder_flops(const Graph *g, const Op *op) {
+  double all = of_all_rows(g, op);
+  Tid rows = op->code == OP_grouped_linear_dw ? op->in[0] : op->out[0];
+  return rows >= 0 && g->t.at[rows].even < 1 ? round(all * g->t.at[rows].even) : all;
+}
+
+double coder_room(const Graph *g, const Op *op) {
+  return of_all_rows(g, op) - coder_flops(g, op);
 }
 
 static double recomputed(const Graph *g, const Op *op) {
@@ -306,7 +321,7 @@ void coder_kernel(Coder *c, const Op *op) {
   for (int k = 0; k < op->nin; k++) coder_settle(c, op->in[k], op);
   CodeInstr *x = push(c, I_KERNEL, op);
   x->attr = op->attr;
-  x->flops = coder_flops(c->g, op);
+  x->flops = coder_flops(c->g, op), x->room = coder_room(c->g, op);
   for (int k = 0; k < op->nin; k++) add_in(c, x, op->in[k]);
   if (op->code == OP_running_counts) add_in(c, x, op->out[1]);
   for (int k = 0; k < op->nout; k++) add_out(c, x, op->out[k]);

@@ -16,7 +16,8 @@ Tid graph_tensor(Graph *g, TensorKind kind, DType dt, const Dim *dim, int ndim) 
                 .index = -1,
                 .unit = -1,
                 .grad_of = -1,
-                .logical = g->t.n - 1};
+                .logical = g->t.n - 1,
+                .even = 1};
   for (int d = 0; d < ndim; d++) {
     t->dim[d] = dim[d];
     if (!t->dim[d].parts) t->dim[d].parts = 1;

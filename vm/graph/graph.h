@@ -152,6 +152,8 @@ typedef struct Tensor {
   int32_t unit;  /* unit of the producer, -1 */
   Tid grad_of;   /* the tensor that this one is the gradient of, or -1 */
   Tid logical;   /* in a sharded graph: the tensor of the logical graph */
+  double even;   /* there, of rows of experts: the part of them that there is if all
+                    experts get the same; 1 of any other tensor */
 } Tensor;
 
 enum { ROPE_FACTORS = 64 }; /* pairs of a head that may have one each */
@@ -353,7 +355,8 @@ typedef struct OpInfo {
   int nin, nout;                                         /* -1: any number */
   weft_status (*infer)(Graph *g, Op *op, weft_error *e); /* sets shapes of op->out */
   void (*grad)(Graph *g, Oid op, const Tid *dout, Tid *din);
-  double (*cost)(const Graph *g, const Op *op); /* flops from local sizes */
+  double (*cost)(const Graph *g, const Op *op); /* flops from local sizes, of experts of
+                                                   all rows that buffers have */
   const char *doc;
 } OpInfo;
 extern const OpInfo op_info[OP_N];

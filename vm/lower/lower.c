@@ -74,6 +74,7 @@ static void write_body(Emit *e, int u, Phase ph, uint64_t temp, bool forward) {
                  .phase = (uint8_t)ph,
                  .flops = from_body->flops,
                  .recomputed = from_body->recomputed,
+                 .room = from_body->room,
                  .nslot = (uint16_t)(1 + 2 * code->nparam + unit_dyn(code))};
   for (int i = 0; i < from_body->n; i++) {
     const CodeInstr *from = &from_body->at[i];

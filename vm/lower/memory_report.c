@@ -118,6 +118,7 @@ static void count_flops(const Emit *e) {
     const Body *b = &e->body.at[e->call.at[i].body];
     e->p->flops += b->flops;
     e->p->recomputed += b->recomputed;
+    e->p->room += b->room;
   }
 }
 

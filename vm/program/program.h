@@ -95,6 +95,8 @@ typedef struct Body {
   uint16_t nslot;           /* 1 + unit binds + dyn slots */
   double flops, recomputed; /* recomputed: the part that recomputation adds, or
                                that other ranks of tp and cp do as well */
+  double room; /* flops of rows of experts that buffers have room for beside those that
+                  there are if experts are balanced; `flops` are of these alone */
 } Body;
 
 /* Where a parameter or gradient of a call begins. */
@@ -198,7 +200,7 @@ typedef struct Program {
   uint64_t scalars;          /* f64[nscalar] */
   int nscalar;               /* scalar_count() */
   uint64_t logits;           /* with Compiled.context: its logits, of the compute type */
-  double flops, recomputed;  /* of one step; recomputed: of those, see Body */
+  double flops, recomputed, room; /* of one step, see Body */
 } Program;
 
 /* How many transfers of a kind, and the larger of what they take and give; of what is

@@ -18,6 +18,7 @@ static void write_bodies(const ProgramJson *k) {
     json_code(k, "code", b->first, b->n);
     json_num(k->j, "flops", b->flops);
     json_num(k->j, "flops_recomputed", b->recomputed);
+    json_num(k->j, "flops_room", b->room);
     json_str(k->j, "name", b->name);
     json_str(k->j, "phase", prog_phase_name[b->phase]);
     json_int(k->j, "slots", b->nslot);
@@ -268,6 +269,7 @@ static void write_program(const ProgramJson *k) {
   json_str(j, "dtype", dtype_name(k->c->dtype));
   json_num(j, "flops", k->p->flops);
   json_num(j, "flops_recomputed", k->p->recomputed);
+  json_num(j, "flops_room", k->p->room);
   json_int(j, "handles", k->p->nhandle);
   if (k->p->host_bytes) {
     json_offset(j, "host_bytes", k->p->host_bytes);

@@ -129,9 +129,11 @@ static void print_instr(const Print *k, uint32_t pc, uint32_t index) {
 
 /* ---- what belongs to the whole program ---- */
 
-/* What recompute adds to the flops before. */
-static void print_again(const Print *k, double flops) {
-  if (flops > 0) text_printf(k->out, ", %.6g of them repeated", flops);
+static void print_flops(const Print *k, double flops, double repeated, double room) {
+  text_printf(k->out, "%.6g flops", flops);
+  if (repeated > 0) text_printf(k->out, ", %.6g of them repeated", repeated);
+  if (room > 0) text_printf(k->out, ", room for %.6g more", room);
+  text_add(k->out, "\n");
 }
 
 static void print_header(const Print *k) {
@@ -142,13 +144,12 @@ static void print_header(const Print *k) {
                 mesh_coord(&c->mesh, k->rank, (Axis)a));
   text_printf(k->out,
               "\nprogram of pp rank %d: %u instruction%s in main, %d bod%s, %d handle%s\n"
-              "one step: %d microbatch%s of %d x %lld tokens, %s, %.6g flops",
+              "one step: %d microbatch%s of %d x %lld tokens, %s, ",
               k->p->pp, k->p->nmain, plural(k->p->nmain, "s"), k->p->nbody,
               k->p->nbody == 1 ? "y" : "ies", k->p->nhandle, plural(k->p->nhandle, "s"),
               c->microbatches, plural(c->microbatches, "es"), c->micro, (long long)c->seq,
-              dtype_name(c->dtype), k->p->flops);
-  print_again(k, k->p->recomputed);
-  text_add(k->out, "\n");
+              dtype_name(c->dtype));
+  print_flops(k, k->p->flops, k->p->recomputed, k->p->room);
 }
 
 static void print_classes(const Print *k, const MemClass *m, int n) {
@@ -230,10 +231,9 @@ static void print_code(const Print *k) {
   for (uint32_t i = 0; i < k->p->nmain; i++) print_instr(k, i, i);
   for (int i = 0; i < k->p->nbody; i++) {
     const Body *b = &k->p->body[i];
-    text_printf(k->out, "\nbody %d: %s, phase %s, %d slot%s, %.6g flops", i, b->name,
-                prog_phase_name[b->phase], b->nslot, plural(b->nslot, "s"), b->flops);
-    print_again(k, b->recomputed);
-    text_add(k->out, "\n");
+    text_printf(k->out, "\nbody %d: %s, phase %s, %d slot%s, ", i, b->name,
+                prog_phase_name[b->phase], b->nslot, plural(b->nslot, "s"));
+    print_flops(k, b->flops, b->recomputed, b->room);
     for (uint32_t j = 0; j < b->n; j++) print_instr(k, b->first + j, j);
   }
 }

@@ -126,7 +126,7 @@ double stall_patience(const Run *r) {
   if (!r->kind->processes) return 60;
   if (r->longest_s > 0) return MAX(120, 10 * r->longest_s);
   for (int i = 0; i < r->c->mesh.size[AXIS_PP]; i++)
-    flops = MAX(flops, r->c->prog[i].flops);
+    flops = MAX(flops, r->c->prog[i].flops + r->c->prog[i].room);
   return MIN(MAX(120, flops / slow_core), 600);
 }
 

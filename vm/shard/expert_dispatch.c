@@ -24,21 +24,13 @@ typedef struct Rows {
   Phase phase;
 } Rows;
 
-/* The part of each buffer that is used if experts are balanced. */
-static float even_share(const Rows *r, const Tensor *places) {
-  Place own = places->place;
-  own.on[AX_EP] = PL_OWN;
-  double rows = (double)shard_ragged(r->s, r->logical, own) / r->s->n[AX_EP];
-  return (float)MIN(rows / (double)places->dim[1].local, 1.0);
-}
-
 /* Sends piece k of the first dimension to rank k of ep; with counts only the rows that
  * are in use of each piece. */
 static Tid all_to_all(const Rows *r, Tid x, const Tid *give, const Tid *take) {
   Tensor t = r->s->out->t.at[x];
   OpAttr attr = {.axes = 1u << AX_EP, .n = r->s->n[AX_EP], .parts = 1};
   Tid in[3] = {x};
-  if (give) in[1] = *give, in[2] = *take, attr.scale = even_share(r, &t);
+  if (give) in[1] = *give, in[2] = *take, attr.scale = (float)t.even;
   return shard_emit(r->s, give ? OP_all_to_all_v : OP_all_to_all, in, give ? 3 : 1, attr,
                     r->logical, t.place, t.dim, t.ndim, r->user, r->phase);
 }

@@ -84,6 +84,8 @@ bool shard_experts_param(Shard *s, Oid op, int i, Place *p);
 bool shard_own_experts(const Shard *s);
 /* The most rows of experts that a rank can have of a logical tensor in this placement. */
 int64_t shard_ragged(const Shard *s, Tid t, Place p);
+/* The part of them that there is if all experts get the same. */
+double shard_even(const Shard *s, Tid t, Place p);
 void shard_limit_rows(const Shard *s, Op *op);
 
 /* The permutation that made the rows of a tensor, or of the tensor it is the gradient of;

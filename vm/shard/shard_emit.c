@@ -9,6 +9,7 @@ static void set_local(const Shard *s, Tensor *t, Place p) {
     t->dim[d].local = t->dim[d].tag == TAG_RAGGED
                           ? shard_ragged(s, t->logical, p)
                           : place_local(p, d, t->dim[d].size, s->n);
+  if (t->ndim && t->dim[0].tag == TAG_RAGGED) t->even = shard_even(s, t->logical, p);
 }
 
 Tid shard_emit_tensor(Shard *s, Tid t, Place p) {

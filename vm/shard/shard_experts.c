@@ -245,6 +245,14 @@ int64_t shard_ragged(const Shard *s, Tid t, Place p) {
   return rows_of_each(s, a, rows) * ep;
 }
 
+/* The ranks of ep have experts of their own: choices that their tokens make in the mean
+ * are there. A limit below the mean drops the others. */
+double shard_even(const Shard *s, Tid t, Place p) {
+  int64_t most = shard_ragged(s, t, p);
+  int64_t rows = place_local(p, 0, s->g->t.at[t].dim[0].size, s->n);
+  return p.on[AX_EP] == 0 && rows < most ? (double)rows / (double)most : 1;
+}
+
 /* Sets what the limit of an op counts: a capacity the tokens of each rank, a bound those
  * of the ranks of etp together. */
 void shard_limit_rows(const Shard *s, Op *op) {

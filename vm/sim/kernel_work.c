@@ -96,7 +96,6 @@ static void experts(KernelWork *w, const Instr *in, const Operand *o,
     product(w, columns(&o[0]), columns(&o[1]), r);
   else
     product(w, r, each / columns(&o[0]), columns(&o[0]));
-  w->room = w->flops / share - w->flops;
   w->bytes = (double)operand_bytes(weight);
   for (int i = 0; i < in->nin + in->nout; i++)
     if (&o[i] != weight && o[i].ndim == 2) w->bytes += share * bytes_of(&o[i], 1);

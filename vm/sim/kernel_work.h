@@ -24,7 +24,6 @@ typedef struct KernelWork {
   double cell;         /* bytes that are read and written for a number of the result */
   double between;      /* bytes that pass through memory between its products, and */
   double launches;     /* what it launches beside one kernel */
-  double room; /* flops of rows of experts that buffers have room for beside them */
 } KernelWork;
 
 /* Bytes of a collective: of exchanges of experts those of rows that are there. */

@@ -100,46 +100,31 @@ static void sum_ops(Clock *k, SimReport *out) {
 
 /* ---- kernels by class ---- */
 
-/* Of instructions that run once; returns the arithmetic of rows of experts that nobody
- * has.
- */
-static double add_kernels(Clock *k, int pp, uint32_t first, uint32_t n, double *to) {
-  double room = 0;
+/* Of instructions that run once. */
+static void add_kernels(Clock *k, int pp, uint32_t first, uint32_t n, double *to) {
   const Program *p = &k->c->prog[pp];
   for (uint32_t i = first; i < first + n; i++) {
     const Instr *in = &p->code[i];
     if (in->code != I_KERNEL) continue;
-    KernelWork w = kernel_work(p, in, &k->even[pp]);
+    WorkClass kind = kernel_work(p, in, &k->even[pp]).kind;
     /* Products of Muon's step are the optimizer's. */
-    to[i < p->nmain ? WORK_STEP : w.kind] += clock_know(k, pp, in)->seconds;
-    room += w.room;
+    to[i < p->nmain ? WORK_STEP : kind] += clock_know(k, pp, in)->seconds;
   }
-  return room;
 }
 
-/* Classes of kernels of a pipeline rank; returns the arithmetic that its programs count
- * for rows of experts that no rank has. */
-static double sum_kernels(Clock *k, int pp, double busy, double *to) {
+/* Classes of kernels of a pipeline rank. */
+static void sum_kernels(Clock *k, int pp, double busy, double *to) {
   const Program *p = &k->c->prog[pp];
   int64_t *calls = body_calls(k, p);
-  double alone = 0, room = 0;
+  double alone = 0;
   add_kernels(k, pp, 0, p->nmain, to);
   for (int b = 0; b < p->nbody; b++) {
     double each[WORK_N] = {0}, n = (double)calls[b];
-    room += n * add_kernels(k, pp, p->body[b].first, p->body[b].n, each);
+    add_kernels(k, pp, p->body[b].first, p->body[b].n, each);
     for (int w = 0; w < WORK_N; w++) to[w] += each[w] * n;
   }
   for (int w = 0; w < WORK_N; w++) alone += to[w];
   for (int w = 0; w < WORK_N && alone > 0; w++) to[w] *= busy / alone;
-  return room;
-}
-
-/* Arithmetic of a pipeline rank, of that the recomputed part: in the same proportion for
- * rows that nobody has. */
-static void add_flops(const Program *p, double room, double ranks, SimReport *out) {
-  double real = p->flops > 0 ? 1 - room / p->flops : 1;
-  out->flops += p->flops * real * ranks;
-  out->recomputed += p->recomputed * real * ranks;
 }
 
 /* ---- the step ---- */
@@ -170,8 +155,9 @@ void clock_report(Clock *k, const RankTime *t, SimReport *out) {
       r->exposed[x] = (double)k->exposed[pp][x] / SIM_TICKS;
     r->shared = (double)t[pp].shared / SIM_TICKS;
     r->bubble = (double)(k->stalled[pp] + end - t[pp].end) / SIM_TICKS;
-    double room = sum_kernels(k, pp, (double)t[pp].busy / SIM_TICKS, r->kernels);
-    add_flops(&k->c->prog[pp], room, (double)m->world / npp, out);
+    sum_kernels(k, pp, (double)t[pp].busy / SIM_TICKS, r->kernels);
+    out->flops += k->c->prog[pp].flops * m->world / npp;
+    out->recomputed += k->c->prog[pp].recomputed * m->world / npp;
   }
   out->peak = cluster_rate(&k->plan->cluster, k->plan->dtype) * devices(k);
   out->tokens = k->plan->batch.global * k->plan->batch.seq;
