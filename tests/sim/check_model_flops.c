@@ -34,8 +34,8 @@
   "    error(a .. ' is not ' .. b, 2) end\n"                                             \
   "end\n"
 
-/* Programs, stages and the clock, for dispatchers, limits, and experts that are cut by their
- * inner features. */
+/* Programs, stages and the clock, for dispatchers, limits, experts that are cut by their
+ * inner features, and experts and routers that all ranks of tp have. */
 START_TEST(of_experts_on_any_mesh) {
   lua_run(EXPERTS
           "local _, all, again = on 'mesh = { dp = 4 }'\n"
@@ -49,7 +49,8 @@ START_TEST(of_experts_on_any_mesh) {
           "    'mesh = { dp = 4, ep = 4 }, recompute = \"full\"',\n"
           "    'mesh = { dp = 2, tp = 2, ep = 2, etp = 2 }, moe = { dispatcher = "
           "\"alltoall\" }',\n"
-          "    'mesh = { dp = 1, tp = 4, ep = 4, etp = 1 }',\n"
+          "    'mesh = { dp = 1, tp = 4, ep = 4, etp = 1 }', 'mesh = { tp = 4 }',\n"
+          "    'mesh = { tp = 4 }, tp_plan = {}',\n"
           "    'mesh = { cp = 2, tp = 2, ep = 4, etp = 1 }',\n"
           "    'mesh = { pp = 2, dp = 2, ep = 2 }' } do\n"
           "  local p, all, again = on(fields)\n"
@@ -83,6 +84,35 @@ START_TEST(room_of_buffers) {
 }
 END_TEST
 
+/* The narrow product of an adapter is the same on all ranks of etp. */
+START_TEST(of_adapters) {
+  lua_run(EXPERTS
+          "local lora = 'adapter = { \"lora\", rank = 32,\\n'\n"
+          "  .. 'target_parameters = { \"gate_up_proj\", \"down_proj\" } }, '\n"
+          "local _, all, again = on(lora .. 'mesh = { dp = 4 }')\n"
+          "local _, more, repeated = on(lora .. 'mesh = { dp = 4, ep = 2, etp = 2 }')\n"
+          "near(more - repeated, all - again, 0.005)\n"
+          "assert(more > 1.01 * all)\n");
+}
+END_TEST
+
+/* Scans of state-space layers that tp does not cut are the same on all of its ranks. */
+START_TEST(of_state_spaces) {
+  lua_run(
+      "local function model_flops(mesh)\n"
+      "  local s = weft.plan { mesh = mesh, model = weft.model { 'falcon_h1',\n"
+      "    hidden_size = 256, num_hidden_layers = 2, num_attention_heads = 8,\n"
+      "    num_key_value_heads = 4, head_dim = 32, intermediate_size = 512,\n"
+      "    vocab_size = 512, mamba_d_ssm = 512, mamba_n_heads = 16, mamba_d_head = 32,\n"
+      "    mamba_n_groups = 4, mamba_d_state = 64 }, cluster = weft.cluster 'h100-sxm',\n"
+      "    precision = 'bf16', batch = { global = 4, micro = 1, seq = 256 } }:sim()\n"
+      "  return s.flops * s.mfu / s.hfu\n"
+      "end\n"
+      "local more = model_flops { tp = 4 } / model_flops {}\n"
+      "assert(more < 1.03, more)\n");
+}
+END_TEST
+
 /* Sweeps, and the shares of stages: ep changes neither. */
 START_TEST(of_points_and_stages) {
   lua_run(EXPERTS
@@ -106,6 +136,8 @@ Suite *model_flops_suite(void) {
   tcase_set_timeout(t, 60);
   tcase_add_test(t, of_experts_on_any_mesh);
   tcase_add_test(t, room_of_buffers);
+  tcase_add_test(t, of_adapters);
+  tcase_add_test(t, of_state_spaces);
   tcase_add_test(t, of_points_and_stages);
   suite_add_tcase(s, t);
   return s;

@@ -99,7 +99,7 @@ void coder_work(Coder *c, CodeInstr *x);
 double coder_flops(const Graph *g, const Op *op);
 double coder_room(const Graph *g, const Op *op);
 /* The part of coder_flops that repeats what the forward has done, or that other ranks of
- * tp and cp do as well. */
+ * tp, cp and etp do as well. */
 double coder_repeated(const Coder *c, const Op *op);
 
 /* ---- attention_backend.c ---- */

@@ -237,24 +237,34 @@ static bool is_product(int op) {
   case OP_linear_ce_back:
   case OP_linear_ce_dx:
   case OP_linear_ce_dw:
+  case OP_router_logits:
+  case OP_router_logits_dx:
+  case OP_router_logits_dw:
+  case OP_grouped_linear:
+  case OP_grouped_linear_dx:
+  case OP_grouped_linear_dw:
   case OP_attention:
   case OP_attention_dx:
   case OP_attention_part:
-  case OP_attention_part_dx: return true;
+  case OP_attention_part_dx:
+  case OP_ssm_scan:
+  case OP_ssm_scan_dx: return true;
   default: return false;
   }
 }
 
-/* How many ranks of tp and cp compute the same: all along an axis that cuts no input. */
+/* How many ranks of tp, cp and etp compute the same: all along an axis that cuts no
+ * input, of the mesh that the inputs are placed on. */
 static double copies(const Coder *c, const Op *op) {
-  static const ShardAxis over[] = {AX_CP, AX_CP_HEADS, AX_TP, AX_TP_REP};
+  static const ShardAxis over[] = {AX_CP, AX_CP_HEADS, AX_TP, AX_TP_REP, AX_ETP};
   double n = 1;
   AxisSet cuts = 0;
   for (int i = 0; i < op->nin; i++)
     if (op->in[i] >= 0) cuts |= place_cuts(c->g->t.at[op->in[i]].place);
-  if (!is_product(op->code) || axes_expert(cuts)) return 1;
+  if (!is_product(op->code)) return 1;
   for (int i = 0; i < LEN(over); i++)
-    if (!(axes_split(cuts) & axes_split(ax_mesh(over[i]))))
+    if (ax_expert(over[i]) == axes_expert(cuts) &&
+        !(axes_split(cuts) & axes_split(ax_mesh(over[i]))))
       n *= mesh_size(&c->clock->mesh, ax_mesh(over[i]));
   return n;
 }

@@ -94,7 +94,7 @@ typedef struct Body {
   uint8_t phase;            /* Phase */
   uint16_t nslot;           /* 1 + unit binds + dyn slots */
   double flops, recomputed; /* recomputed: the part that recomputation adds, or
-                               that other ranks of tp and cp do as well */
+                               that other ranks of tp, cp and etp do as well */
   double room; /* flops of rows of experts that buffers have room for beside those that
                   there are if experts are balanced; `flops` are of these alone */
 } Body;
