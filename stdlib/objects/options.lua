@@ -33,6 +33,12 @@ function options.integer(t, key, low, high)
   return n
 end
 
+-- A number as text that reads as the same number: 14 digits where these are enough.
+function options.number(v)
+  local s = tostring(v)
+  return tonumber(s) == v and s or format("%.17g", v)
+end
+
 -- "name=value" for each field of the option `key`, in the order of the names.
 function options.assignments(t, key)
   local fields, list = t[key], {}
@@ -47,7 +53,7 @@ function options.assignments(t, key)
     if kind ~= "string" and kind ~= "number" and kind ~= "boolean" then
       failf('%s: the value of "%s" is a %s, not a string, number or boolean', key, name, kind)
     end
-    list[i] = name .. "=" .. tostring(v)
+    list[i] = name .. "=" .. (kind == "number" and options.number(v) or tostring(v))
   end
   return list
 end

@@ -15,6 +15,7 @@ local function failf(...) fail(format(...)) end
 local function written(x)
   if type(x) == "string" then return '"' .. x .. '"' end
   if type(x) == "table" then return builder(x) and "weft." .. builder(x) or "{}" end
+  if type(x) == "number" then return options.number(x) end
   if type(x) ~= "function" then return tostring(x) end
   local place, hash = origin(x)
   return format("function %s (0x%06x)", place, hash & 0xffffff)

@@ -53,6 +53,23 @@ START_TEST(load) {
 }
 END_TEST
 
+/* Numbers of options are the same numbers in the plan, and two that differ are told
+ * apart.
+ */
+START_TEST(numbers) {
+  lua_run("local P = PLANS .. 'llama3_70b.lua'\n"
+          "local function clip(x)\n"
+          "  return assert(weft.load(P, { set = { ['optimizer.clip'] = x } }))\n"
+          "end\n"
+          "for _, x in ipairs { 1 / 3, 0.1, 2^-40, 1e22, 2.0 } do\n"
+          "  same(clip(x).spec.optimizer.clip, x)\n"
+          "end\n"
+          "local d = clip(1 / 3):diff(clip(1 / 3 + 2^-53))\n"
+          "same(d[1].path, 'optimizer.clip') same(d[1].from, '0.33333333333333331')\n"
+          "same(clip(0.1):diff(clip(0.25))[1].from, '0.1')\n");
+}
+END_TEST
+
 /* One error with all reasons and the lines of the builders. */
 START_TEST(wrong_table) {
   lua_run(
@@ -513,6 +530,7 @@ Suite *plan_object_suite(void) {
   tcase_set_timeout(tc, 60);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, load);
+  tcase_add_test(tc, numbers);
   tcase_add_test(tc, wrong_table);
   tcase_add_test(tc, spec_is_a_copy);
   tcase_add_test(tc, functions_move);
