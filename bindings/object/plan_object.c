@@ -45,6 +45,19 @@ static PlanObject *self(lua_State *L) {
 
 weft_plan *plan_object_self(lua_State *L) { return self(L)->plan; }
 
+/* Raises an error if the first argument is no plan that can be asked: for methods in Lua,
+ * before they look at their other arguments. */
+static int is_self(lua_State *L) {
+  self(L);
+  return 0;
+}
+
+void plan_object_no_arguments(lua_State *L, const char *method) {
+  if (!lua_isnoneornil(L, 2))
+    library_error(L, "plan:%s() has no argument, but got a %s", method,
+                  luaL_typename(L, 2));
+}
+
 int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
                       const weft_error *e) {
   return reasons_raise(L, st, &p->job.d, e);
@@ -230,7 +243,9 @@ static int with(lua_State *L) {
   PlanObject *of = self(L);
   weft_error e = NO_ERROR;
   lua_Debug ar = {0};
-  luaL_argexpected(L, lua_istable(L, 2), 2, "table");
+  if (!lua_istable(L, 2))
+    library_error(L, "bad argument to 'with' (table expected, got %s)",
+                  luaL_typename(L, 2));
   lua_settop(L, 2);
   LangValue v = {.copy = of->plan->job.lp, .from = L, .changes = 2};
   v.changes_file = "plan:with";
@@ -251,6 +266,7 @@ static int with(lua_State *L) {
 /* plan:check(): true, or nil and all errors. */
 static int check(lua_State *L) {
   PlanObject *o = self(L);
+  plan_object_no_arguments(L, "check");
   weft_error e = NO_ERROR;
   weft_status st = compile_object(L, o, &e);
   if (st == WEFT_OK) {
@@ -345,6 +361,14 @@ static int free_plan(lua_State *L) {
   return 0;
 }
 
+/* plan:close(): of a plan that is closed, nothing. */
+static int close_plan(lua_State *L) {
+  PlanObject *o = luaL_testudata(L, 1, PLAN_TYPE);
+  if (!o || o->plan) self(L);
+  plan_object_no_arguments(L, "close");
+  return free_plan(L);
+}
+
 static void push_metatable(lua_State *L) {
   static const luaL_Reg methods[] = {{"match", plan_match},
                                      {"shards", plan_shards},
@@ -359,7 +383,8 @@ static void push_metatable(lua_State *L) {
                                      {"run", plan_run},
                                      {"with", with},
                                      {"check", check},
-                                     {"close", free_plan},
+                                     {"close", close_plan},
+                                     {"self", is_self},
                                      {NULL, NULL}};
   static const luaL_Reg meta[] = {{"__tostring", print_plan},
                                   {"__newindex", assign_plan},

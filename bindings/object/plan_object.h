@@ -31,6 +31,8 @@ weft_plan *plan_object_test(lua_State *L, int idx);
 weft_plan *plan_object_self(lua_State *L);
 /* The same, compiled; raises all errors if it does not compile. */
 const Job *plan_object_compiled(lua_State *L);
+/* Raises an error if the method got an argument, of which it has none. */
+void plan_object_no_arguments(lua_State *L, const char *method);
 /* Raises the error of a call on a handle. */
 int plan_object_raise(lua_State *L, const weft_plan *p, weft_status st,
                       const weft_error *e);

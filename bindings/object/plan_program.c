@@ -304,6 +304,7 @@ static double add_stage(lua_State *L, const Job *j, const Program *p, int chunk,
 
 int plan_stages(lua_State *L) {
   const Job *j = plan_object_compiled(L);
+  plan_object_no_arguments(L, "stages");
   const Schedule *s = &j->schedule;
   const Graph *g = j->graph;
   double *params = lua_newuserdatauv(L, sizeof *params * ((size_t)g->unit.n + 1), 0);

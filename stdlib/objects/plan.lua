@@ -41,17 +41,24 @@ end
 return function(methods)
   local values = {}
   for name, f in next, methods do values[name] = f end
-  methods.figures = nil
+  methods.figures, methods.self = nil, nil
 
   -- plan:program(rank): what the rank does in a step.
   function methods.program(plan, rank)
+    values.self(plan)
     expected(rank, "number", "program")
     return report("result", values.program(plan, rank))
   end
 
-  -- plan:memory([rank]), plan:comm([rank]), plan:stages()
-  for _, name in ipairs { "memory", "comm", "stages" } do
+  -- plan:stages()
+  function methods.stages(plan, ...)
+    return report("stages", values.stages(plan, ...))
+  end
+
+  -- plan:memory([rank]), plan:comm([rank])
+  for _, name in ipairs { "memory", "comm" } do
     methods[name] = function(plan, rank)
+      values.self(plan)
       if rank ~= nil then expected(rank, "number", name) end
       return report(name, values[name](plan, rank))
     end
@@ -105,6 +112,7 @@ return function(methods)
   end
 
   function methods.sim(plan, how)
+    values.self(plan)
     local o = options.read(how, { "attention", "calibration", "sends", "skew", "steps", "tp" }, "sim")
     for field, values in pairs(stack) do
       if o[field] ~= nil and not values[o[field]] then
@@ -118,6 +126,8 @@ return function(methods)
 
   -- plan:rank(n): where the rank is in the mesh, what it runs, holds and sends.
   function methods.rank(plan, n)
+    values.self(plan)
+    expected(n, "number", "rank")
     local mesh, coord, groups = plan.mesh, {}, {}
     local at, memory = mesh:coord(n), plan:memory(n)
     for _, axis in ipairs(mesh.axes) do
@@ -148,6 +158,7 @@ return function(methods)
 
   -- plan:match([pattern]): the parameters that a pattern of tp_plan matches.
   function methods.match(plan, pattern)
+    values.self(plan)
     if pattern ~= nil then expected(pattern, "string", "match") end
     local list = values.match(plan, pattern)
     if #list == 0 then
@@ -177,6 +188,7 @@ return function(methods)
   -- plan:shards(parameter): which ranks hold which slice. A shard has the fields of its
   -- last range itself.
   function methods.shards(plan, name)
+    values.self(plan)
     expected(name, "string", "shards")
     local found = find_shards(plan, name)
     for _, shard in ipairs(found) do
@@ -191,6 +203,7 @@ return function(methods)
 
   -- plan:run { steps =, threads = }
   function methods.run(plan, o)
+    values.self(plan)
     o = options.read(o, { "steps", "threads" }, "run")
     return report("run", values.run(plan, options.integer(o, "steps", 1, 1000000),
       options.integer(o, "threads", 1, 1024)))
@@ -198,6 +211,7 @@ return function(methods)
 
   -- plan:verify { steps =, ranks =, tolerance = }
   function methods.verify(plan, o)
+    values.self(plan)
     o = options.read(o, { "steps", "ranks", "tolerance" }, "verify")
     local most = o.tolerance
     if most ~= nil and not (math.type(most) and most > 0 and most <= 1e30) then
@@ -209,6 +223,7 @@ return function(methods)
 
   -- plan:schedule { width = }
   function methods.schedule(plan, o)
+    values.self(plan)
     o = options.read(o, { "width" }, "schedule")
     return report("result", values.schedule(plan, options.integer(o, "width", 20, 10000)))
   end

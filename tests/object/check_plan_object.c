@@ -502,6 +502,32 @@ START_TEST(compared_without_programs) {
 }
 END_TEST
 
+/* Every method knows when it is called without its plan, whatever else it is given, and
+ * errors name the method that was called. */
+START_TEST(wrong_calls) {
+  lua_run(
+      TINY
+      "local p = tiny {}\n"
+      "local missing = 'the plan is missing: write plan:method(...)'\n"
+      "for _, name in ipairs { 'check', 'close', 'comm', 'diff', 'match', 'memory',\n"
+      "    'program', 'rank', 'run', 'schedule', 'shards', 'sim', 'stages', 'verify',\n"
+      "    'with' } do\n"
+      "  raises(missing, p[name])\n"
+      "  for _, x in ipairs { false, 3, {}, 'x' } do\n"
+      "    raises(missing, p[name], nil, x) raises(missing, p[name], x)\n"
+      "  end\n"
+      "end\n"
+      "raises(\"weft.plan has no 'self'\", function() return p.self end)\n"
+      "raises(\"to 'rank' (number expected, got nil)\", p.rank, p)\n"
+      "raises(\"to 'program' (number expected, got nil)\", p.program, p)\n"
+      "raises(\"to 'with' (table expected, got nil)\", p.with, p, nil)\n"
+      "raises('plan:stages() has no argument, but got a number', p.stages, p, 99)\n"
+      "raises('plan:check() has no argument, but got a string', p.check, p, 'x')\n"
+      "raises('plan:close() has no argument, but got a table', p.close, p, {})\n"
+      "same(p:check(), true)\n");
+}
+END_TEST
+
 START_TEST(names) {
   lua_run(LLAMA "raises(\"weft.plan has no 'mehs' (did you mean 'mesh'?)\",\n"
                 "  function() return p.mehs end)\n"
@@ -552,6 +578,7 @@ Suite *plan_object_suite(void) {
   tcase_add_test(tc, links_of_all_groups);
   tcase_add_test(tc, collected);
   tcase_add_test(tc, compared_without_programs);
+  tcase_add_test(tc, wrong_calls);
   tcase_add_test(tc, names);
   tcase_add_test(tc, large);
   suite_add_tcase(s, tc);
