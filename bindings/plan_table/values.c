@@ -210,8 +210,8 @@ bool value_find(lua_State *L, const char *path, const char **why) {
       lua_rawset(L, -5);
     }
     if (!lua_istable(L, -1)) {
-      *why = lua_pushfstring(L, "%s there is %s, not a table", lua_tostring(L, -2),
-                             luaL_typename(L, -1));
+      const char *above = lua_pushlstring(L, whole, (size_t)(path - whole));
+      *why = lua_pushfstring(L, "%s is a %s, not a table", above, luaL_typename(L, -2));
       return false;
     }
     lua_replace(L, -3);

@@ -225,7 +225,7 @@ START_TEST(with) {
       "local r, why = p:with { pp_plan = { layers = { 80, 0, 0, 1 } } }\n"
       "same(r, nil) says(why, 'plan.pp_plan.layers')\n"
       "local r, why = p:with { ['batch.global.x'] = 3 }\n"
-      "same(r, nil) says(why, 'global there is number, not a table')\n"
+      "same(r, nil) says(why, 'batch.global is a number, not a table')\n"
       "local r, why = p:with { 'x' } same(r, nil) says(why, 'test:16: error: a change "
       "is')\n"
       "raises('table expected', p.with, p)\n"
