@@ -26,6 +26,10 @@ weft_status plan_key_value(LangPlan *lp, void (*push)(lua_State *L, void *ud), v
 struct Field;
 typedef void WrittenField(void *ud, const struct Field *f, const char *text);
 weft_status plan_written(LangPlan *lp, WrittenField *each, void *ud, weft_error *e);
+/* Appends the contents of files that the plan names and its figures depend on, and those
+ * that values of a grid name (vary_take, or LUA_NOREF): config.json of models in folders,
+ * tables of schedules. */
+weft_status plan_key_files(LangPlan *lp, int values, Text *out, weft_error *e);
 /* Appends all fields. */
 weft_status plan_key_text(LangPlan *lp, Text *out, weft_error *e);
 /* What all points that change these fields alone have in common, which is checked once;

@@ -8,6 +8,7 @@
 #include "bindings/object/reasons.h"
 #include "bindings/script/library.h"
 #include "sweep.h"
+#include "vm/base/build_id.h"
 #include "vm/base/json.h"
 #include "vm/io/io.h"
 
@@ -121,6 +122,14 @@ static int write_file(lua_State *L) {
   weft_error e = NO_ERROR;
   part.data = luaL_checklstring(L, 2, &part.bytes);
   return check(L, file_write(NULL, luaL_checkstring(L, 1), &part, 1, &e), &e);
+}
+
+/* build(): the version and the build of weft: figures of two may differ. */
+static int build(lua_State *L) {
+  char id[64];
+  build_id(id, sizeof id);
+  lua_pushfstring(L, "%s, build %s", weft_version(), id);
+  return 1;
 }
 
 /* writable(file): raises an error if write would refuse the file. */
@@ -300,14 +309,23 @@ static int shield(lua_State *L) {
 void sweep_open(lua_State *L) {
   static const luaL_Reg plan[] = {
       {"fields", fields}, {"path", path}, {"copy", copy}, {NULL, NULL}};
-  static const luaL_Reg core[] = {{"points", sweep_points}, {"is_plan", is_plan},
-                                  {"wrong", wrong},         {"read", read_file},
-                                  {"write", write_file},    {"writable", writable},
-                                  {"filled", filled},       {"json", json},
-                                  {"parse", parse},         {"files", files},
-                                  {"progress", progress},   {"wanted", wanted},
-                                  {"give", give},           {"clock", seconds},
-                                  {"shield", shield},       {NULL, NULL}};
+  static const luaL_Reg core[] = {{"points", sweep_points},
+                                  {"is_plan", is_plan},
+                                  {"wrong", wrong},
+                                  {"read", read_file},
+                                  {"write", write_file},
+                                  {"writable", writable},
+                                  {"filled", filled},
+                                  {"json", json},
+                                  {"parse", parse},
+                                  {"files", files},
+                                  {"progress", progress},
+                                  {"wanted", wanted},
+                                  {"give", give},
+                                  {"clock", seconds},
+                                  {"shield", shield},
+                                  {"build", build},
+                                  {NULL, NULL}};
   luaL_newlib(L, plan);
   library_provide(L, "sweep/plan");
   luaL_newlib(L, core);

@@ -147,15 +147,18 @@ static int open_plan(lua_State *L) {
   return 1;
 }
 
-/* points:key(text of the axes): what tells sweeps apart. Files of another plan or grid
- * are not taken up. */
+/* points:key(text of the axes): what tells sweeps apart. Rows of another plan or grid, or
+ * of files that have changed since, are not taken up. */
 static int find_key(lua_State *L) {
   Sweep *s = sweep_at(L, 1);
   const char *axes = luaL_checkstring(L, 2);
   weft_error e = NO_ERROR;
   char key[24];
   Text *t = script_push_text(L);
-  if (s->judge[0].lp) plan_key_text(s->judge[0].lp, t, &e);
+  LangPlan *lp = s->judge[0].lp;
+  weft_status st = lp ? plan_key_text(lp, t, &e) : WEFT_OK;
+  if (lp && st == WEFT_OK) st = plan_key_files(lp, s->judge[0].values, t, &e);
+  if (st != WEFT_OK) return reasons_raise(L, st, NULL, &e);
   text_printf(t, "|%llu %lld|%s", (unsigned long long)s->limit, (long long)s->ntodo,
               axes);
   uint64_t hash =

@@ -1,6 +1,6 @@
 -- file.lua - the rows of a sweep as lines of JSON, written in the order of the points as
 -- they are done, so that an interrupted sweep can be taken up again. The first line says
--- which sweep it is; a last line that is cut short does not count.
+-- which sweep it is, of which build of weft; a last line that is cut short does not count.
 local find, gmatch, sub = string.find, string.gmatch, string.sub
 local core, grid = use "sweep/core", use "sweep/grid"
 
@@ -17,8 +17,8 @@ end
 -- ---- writing ----
 
 local function header(self)
-  return core.json { format_version = "1.0", key = self.key, points = self.r.grid.points }
-    .. "\n"
+  return core.json { format_version = "1.0", key = self.key, points = self.r.grid.points,
+                     weft = core.build() } .. "\n"
 end
 
 -- nil: the point is not done.
@@ -87,7 +87,14 @@ local function take(self, t)
 end
 
 local function foreign(self)
-  core.wrong(self.r.files.rows, "is not of this sweep: its plan or its grid was another")
+  core.wrong(self.r.files.rows, "is not of this sweep: its plan, a file that this names, or its grid was another")
+end
+
+-- Builds may differ in figures: rows of two are not mixed.
+local function check_build(self, t)
+  if t.weft == core.build() then return end
+  core.wrong(self.r.files.rows, string.format("was written by %s, and this is weft %s: begin the sweep again "
+    .. "in another file", type(t.weft) == "string" and "weft " .. t.weft or "another weft", core.build()))
 end
 
 local function take_up(self, text)
@@ -102,7 +109,9 @@ local function take_up(self, text)
   for line in gmatch(text, "([^\n]*)\n") do
     local t = core.parse(line)
     if first then
-      if not t or t.key ~= self.key then foreign(self) end
+      if not t or not t.key then foreign(self) end
+      check_build(self, t)
+      if t.key ~= self.key then foreign(self) end
     elseif not t or not take(self, t) then
       core.wrong(self.r.files.rows, "has a line that is no row of a sweep")
     end

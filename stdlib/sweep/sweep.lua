@@ -65,13 +65,21 @@ local function check_files(r)
   local csv, rows = r.files.csv, r.files.jsonl
   if csv then core.writable(csv) end
   if rows and core.filled(rows) then
-    core.wrong(rows, format("exists and is not empty: resume goes on with the rows of a sweep "
-      .. "(weft sweep --resume %s); or give another name, or remove it", rows))
+    core.wrong(rows, "exists and is not empty" .. (r.given and "; give another name, or remove it first"
+      or format(": resume goes on with the rows of a sweep (weft sweep --resume %s); or give another "
+        .. "name, or remove it", rows)))
   end
   if not csv or not core.filled(csv) then return end
   local head = print.header(r) .. "\n"
   if r.files.resume and string.sub(core.read(csv), 1, #head) == head then return end
   core.wrong(csv, "exists and is not empty; give another name, or remove it first")
+end
+
+-- What a function reads when it is called, such as other plans, is in no key of the sweep.
+local function check_given(r)
+  if not r.given or not r.files.resume then return end
+  failf("resume needs a plan or a file, not a function: what the function reads may have changed "
+    .. "since the rows were written; write them to another file with jsonl")
 end
 
 -- Bounds are to choose by: what is kept is exact.
@@ -100,6 +108,7 @@ local function read_options(o)
     if not v or not (v > 0) or v > 1e9 then failf "max_gib is a positive number" end
   end
   r.files = read_files(o)
+  check_given(r)
   r.keep = options.integer(o, "keep", 1, 0x7fffffff)
   r.threads = options.integer(o, "threads", 1, 1024) or 0
   r.measure = o.measure == true and measured_steps
