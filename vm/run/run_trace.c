@@ -41,6 +41,7 @@ typedef struct Writing {
   uint64_t at; /* bytes written so far */
   Text text;
   TraceOut out;
+  int64_t *offset; /* [world] of ranks in other processes */
   weft_status st;
 } Writing;
 
@@ -58,13 +59,39 @@ static weft_status write_rank(Writing *x, int rank, const TraceEvent *event, uin
   return flush(x, e);
 }
 
+/* When the first event of a rank began; INT64_MAX: it has none. */
+static int64_t first_of(const Tracer *t) {
+  int64_t first = INT64_MAX;
+  for (uint32_t i = 0; i < t->whole; i++) first = MIN(first, t->event[i].from);
+  return first;
+}
+
+static size_t offset_bytes(const Run *r) {
+  return (size_t)r->c->mesh.world * sizeof(int64_t);
+}
+
+/* The file begins with the first event of any rank: readers drop those before 0. */
+static weft_status find_origin(Writing *x, Run *r, weft_error *e) {
+  int64_t first = INT64_MAX;
+  x->offset = mem_new(&r->alloc, offset_bytes(r));
+  if (!x->offset) return err_set(e, WEFT_ENOMEM, "no memory for the trace");
+  for (int i = 0; i < r->nworker; i++) first = MIN(first, first_of(&r->worker[i].tracer));
+  for (int q = 0; q < r->c->mesh.world; q++) {
+    int64_t there = INT64_MAX;
+    if (world_has(&r->world, q)) continue;
+    TRY(ask_clock(&r->world, q, &x->offset[q], e));
+    TRY(world_recv(&r->world, &there, sizeof there, q, e));
+    if (there != INT64_MAX) first = MIN(first, there + x->offset[q]);
+  }
+  x->out.origin = first == INT64_MAX ? 0 : first;
+  return WEFT_OK;
+}
+
 /* Receives and writes the events of a rank in another process. They are received even if
  * writing has failed, because that rank sends them in any case. */
 static weft_status take_rank(Writing *x, Worker *w, int q, weft_error *e) {
   World *world = &w->run->world;
   uint32_t n = 0;
-  int64_t offset = 0;
-  TRY(ask_clock(world, q, &offset, e));
   TRY(world_recv(world, &n, sizeof n, q, e));
   n = MIN(n, (uint32_t)TRACE_EVENTS);
   size_t bytes = (size_t)n * sizeof(TraceEvent);
@@ -73,7 +100,7 @@ static weft_status take_rank(Writing *x, Worker *w, int q, weft_error *e) {
     return err_set(e, WEFT_ENOMEM, "no memory for the trace of rank %d", q);
   weft_status st = world_recv(world, event, bytes, q, e);
   if (st == WEFT_OK)
-    st = x->st == WEFT_OK ? write_rank(x, q, event, n, offset, e) : x->st;
+    st = x->st == WEFT_OK ? write_rank(x, q, event, n, x->offset[q], e) : x->st;
   mem_free(&w->run->alloc, event, bytes);
   return st;
 }
@@ -81,7 +108,9 @@ static weft_status take_rank(Writing *x, Worker *w, int q, weft_error *e) {
 static weft_status give_rank(Worker *w, weft_error *e) {
   World *world = &w->run->world;
   const Tracer *t = &w->tracer;
+  int64_t first = first_of(t);
   TRY(tell_clock(world, e));
+  TRY(world_send(world, &first, sizeof first, 0, e));
   TRY(world_send(world, &t->whole, sizeof t->whole, 0, e));
   return world_send(world, t->event, t->whole * sizeof(TraceEvent), 0, e);
 }
@@ -94,6 +123,7 @@ static weft_status job_write(Worker *w, void *arg, weft_error *e) {
   bool home = world_has(&r->world, 0);
   if (!home) return give_rank(w, e);
   if (w->rank != 0) return WEFT_OK;
+  TRY(find_origin(x, r, e));
   for (int i = 0; i < r->nworker && x->st == WEFT_OK; i++) {
     Tracer *t = &r->worker[i].tracer;
     x->st = write_rank(x, r->worker[i].rank, t->event, t->whole, 0, e);
@@ -116,9 +146,6 @@ weft_status run_trace(Run *r, const char *path, weft_error *e) {
   const Tracer *t = &r->worker[0].tracer;
   if (!t->event || r->dead) return WEFT_OK;
   x.out = (TraceOut){.out = &x.text, .c = r->c, .alloc = &r->alloc};
-  x.out.origin = t->whole ? t->event[0].from : 0;
-  for (uint32_t i = 0; i < t->whole; i++)
-    x.out.origin = MIN(x.out.origin, t->event[i].from);
   if (world_has(&r->world, 0)) x.st = file_stream(NULL, path, &x.file, &why);
   text_printf(&x.text,
               "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"weft %s\","
@@ -131,6 +158,7 @@ weft_status run_trace(Run *r, const char *path, weft_error *e) {
   if (x.file.fd >= 0 && x.st == WEFT_OK) x.st = file_finish(&x.file, &why);
   file_drop(&x.file);
   text_free(&x.text);
+  mem_free(&r->alloc, x.offset, offset_bytes(r));
   if (x.st != WEFT_OK && e->code == WEFT_OK) *e = why;
   return x.st;
 }
