@@ -139,6 +139,16 @@ START_TEST(a_trace_beside_the_clock) {
                       "--set model.num_hidden_layers=3");
   ck_assert_int_eq(o.code, 2);
   has(o.err, "t.json: is no trace of this plan on this mesh");
+  /* The same instructions, of other tensors. */
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare t.json "
+                      "--set batch.seq=32");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "t.json: is no trace of this plan on this mesh");
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --trace p.json");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare p.json");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "p.json: is no trace that this weft run has written");
   o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare tiny.lua");
   ck_assert_int_eq(o.code, 2);
   has(o.err, "is no trace of weft run: it is not JSON: ");

@@ -309,6 +309,9 @@ int rank_on_pp(const Mesh *m, int rank, int pp);
 void program_print(const Compiled *c, int rank, bool offsets, Text *out);
 void program_json(const Compiled *c, int rank, Text *out);
 
+/* program_key.c: what the programs of all ranks compute and send, as a number. */
+uint64_t program_key(const Compiled *c);
+
 /* attention_report.c: who computes attention on a device that has a library beside its
  * kernels: "cuDNN", "weft's own kernels", or both; NULL on others, and if there is no
  * attention. */

@@ -149,8 +149,10 @@ weft_status run_trace(Run *r, const char *path, weft_error *e) {
   if (world_has(&r->world, 0)) x.st = file_stream(NULL, path, &x.file, &why);
   text_printf(&x.text,
               "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"program\":\"weft %s\","
-              "\"steps\":%d,\"complete\":%s},\n\"traceEvents\":[",
-              weft_version(), steps_of(t), t->full ? "false" : "true");
+              "\"programs\":\"%016llx\",\"steps\":%d,\"complete\":%s},\n"
+              "\"traceEvents\":[",
+              weft_version(), (unsigned long long)program_key(r->c), steps_of(t),
+              t->full ? "false" : "true");
   weft_status st = run_all(r, job_write, &x, false, &why);
   if (x.st == WEFT_OK) x.st = st;
   text_add(&x.text, "\n]}\n");

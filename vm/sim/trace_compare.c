@@ -29,9 +29,23 @@ typedef struct Compare {
 
 static weft_status other_plan(const Compare *k, weft_error *e) {
   return err_set(e, WEFT_EFILE,
-                 "%s: is no trace of this plan on this mesh: a kernel of it is none of "
-                 "these programs; give the --set and -D of the run",
+                 "%s: is no trace of this plan on this mesh: its programs are none of "
+                 "these; give the --set and -D of the run",
                  k->path);
+}
+
+/* Programs of other lengths of sequences have the same instructions. */
+static weft_status check_programs(const Compare *k, const json_t *root, weft_error *e) {
+  const json_t *other = json_object_get(root, "otherData");
+  const char *programs = json_string_value(json_object_get(other, "programs"));
+  char mine[24];
+  if (!programs)
+    return err_set(e, WEFT_EFILE,
+                   "%s: is no trace that this weft run has written: it does not say of "
+                   "which programs it is",
+                   k->path);
+  snprintf(mine, sizeof mine, "%016llx", (unsigned long long)program_key(k->c));
+  return strcmp(programs, mine) == 0 ? WEFT_OK : other_plan(k, e);
 }
 
 static int64_t argument(const json_t *event, const char *name) {
@@ -85,10 +99,12 @@ static weft_status find_steps(Compare *k, const json_t *events, weft_error *e) {
   return WEFT_OK;
 }
 
-static weft_status read_events(Compare *k, const json_t *events, weft_error *e) {
+static weft_status read_events(Compare *k, const json_t *root, weft_error *e) {
+  const json_t *events = json_object_get(root, "traceEvents");
   size_t i;
   const json_t *event;
   weft_status st = find_steps(k, events, e);
+  if (st == WEFT_OK) st = check_programs(k, root, e);
   if (st != WEFT_OK) return st;
   json_array_foreach((json_t *)events, i, event) {
     int pp = 0;
@@ -170,7 +186,7 @@ weft_status trace_compare(const Compiled *c, const CostSource *s, const char *pa
   TRY(read_json(path, &root, e));
   k.seen = NEW_N(a, Seen *, npp);
   for (int pp = 0; pp < npp; pp++) k.seen[pp] = NEW_N(a, Seen, c->prog[pp].ncode);
-  weft_status st = read_events(&k, json_object_get(root, "traceEvents"), e);
+  weft_status st = read_events(&k, root, e);
   json_decref(root);
   if (st == WEFT_OK) sum_ops(&k, out);
   return st;
