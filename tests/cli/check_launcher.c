@@ -182,11 +182,14 @@ static const char *script_of(const char *kind, const char *more) {
 
 /* The shell reads it, quotes hold what is odd, and a file is not written over. */
 START_TEST(scripts_can_be_read) {
-  const char *more = "-D \"a=it's \\$HOME\" --set train.steps=3";
+  const char *more = "-D \"a=it's \\$HOME\" --set train.steps=3 --memory 3.5";
   const char *text = script_of(kinds[_i], more);
   ck_assert_msg(strstr(text, "-D 'a=it'\\''s $HOME' ") != NULL, "%s", text);
   ck_assert_msg(strstr(text, "run 'plan.lua' --set 'train.steps=3'") != NULL, "%s", text);
+  ck_assert_msg(strstr(text, " --memory 3.5 --comm ") != NULL, "%s", text);
   ck_assert_ptr_null(strstr(text, "--resume"));
+  /* bash before 4.4 ends where an empty array is read. */
+  ck_assert_ptr_null(strstr(text, " \"${hosts[@]}\" "));
   Outcome o = process_run(60, "bash -n %s.sh", kinds[_i]);
   ck_assert_msg(o.code == 0, "%s", o.err);
   o = process_run(60, "$weft launch plan.lua --%s -o %s.sh", kinds[_i], kinds[_i]);
@@ -198,6 +201,18 @@ START_TEST(scripts_can_be_read) {
   }
   o = process_run(60, "shellcheck -S warning %s.sh", kinds[_i]);
   ck_assert_msg(o.code == 0, "%s", o.out);
+}
+END_TEST
+
+/* Options in the place of the number or the address are no machine. */
+START_TEST(scripts_of_torchrun_want_a_machine) {
+  script_of("torchrun", "");
+  const char *const wrong[] = {"--steps 3", "0 --steps 3", "1 127.0.0.1", "1x 127.0.0.1"};
+  for (int i = 0; i < LEN(wrong); i++) {
+    Outcome o = process_run(60, "env WEFT_SECRET=x bash torchrun.sh %s", wrong[i]);
+    ck_assert_msg(o.code == 2 && strstr(o.err, "K ADDRESS-OF-MACHINE-0"), "%s: %d %s",
+                  wrong[i], o.code, o.err);
+  }
 }
 END_TEST
 
@@ -489,6 +504,7 @@ enum { RANKS = 4, TRACKS = 64 };
 
 typedef struct Seen {
   int steps, kernels, calls, moves, waits;
+  double begin;       /* of the first event */
   double end[TRACKS]; /* of the last event of each track */
 } Seen;
 
@@ -508,7 +524,8 @@ static void look_at(const json_t *ev, Seen *seen) {
   ck_assert(pid >= 0 && pid < RANKS && tid >= 0 && tid < TRACKS);
   Seen *s = &seen[pid];
   if (strcmp(text_of(ev, "ph"), "X") != 0) return;
-  ck_assert(dur >= 0 && ts >= -1e7);
+  ck_assert_msg(dur >= 0 && ts >= 0, "rank %d: %g from %g on", pid, dur, ts);
+  s->begin = MIN(s->begin, ts);
   s->steps += strcmp(cat, "step") == 0;
   s->kernels += strcmp(cat, "kernel") == 0;
   s->calls += strcmp(cat, "call") == 0;
@@ -525,7 +542,9 @@ static const char *const ways[] = {"", "--procs 4", "mpi"};
 START_TEST(traces_show_all_ranks) {
   Seen seen[RANKS] = {{0}};
   put_plan();
+  double begin = 1e9;
   for (int i = 0; i < RANKS * TRACKS; i++) seen[i / TRACKS].end[i % TRACKS] = -1e9;
+  for (int r = 0; r < RANKS; r++) seen[r].begin = begin;
   bool mpi = strcmp(ways[_i], "mpi") == 0;
   if (mpi && !mpirun_present()) return;
   Outcome o =
@@ -547,7 +566,9 @@ START_TEST(traces_show_all_ranks) {
     ck_assert_int_gt(seen[r].kernels, seen[r].calls);
     ck_assert_int_ge(seen[r].waits, seen[r].moves);
     ck_assert_int_eq(seen[r].moves % 3, 0);
+    begin = MIN(begin, seen[r].begin);
   }
+  ck_assert_double_eq(begin, 0); /* the first event of any rank is at 0 */
   const char *text = scratch_get(scratch_path("t.json"));
   ck_assert_ptr_nonnull(strstr(text, "\"rank 3 (pp 1, dp 0, tp 1)\""));
   ck_assert_ptr_nonnull(strstr(text, "\"unit\":\"layers.1\""));
@@ -596,6 +617,7 @@ Suite *launcher_suite(void) {
   tcase_add_loop_test(t, scripts_can_be_read, 0, LEN(kinds));
   tcase_add_loop_test(t, scripts_go_on, 0, LEN(kinds));
   tcase_add_loop_test(t, a_wrong_plan_is_not_tried, 0, LEN(kinds));
+  tcase_add_test(t, scripts_of_torchrun_want_a_machine);
   tcase_add_test(t, sbatch_asks_for_machines);
   tcase_add_loop_test(t, scripts_of_mpi_run, 0, 2);
   tcase_add_test(t, scripts_of_mpi_save_in_time);

@@ -46,6 +46,7 @@ static void put_plan(Launch *l) {
   put_list(l, "--set", l->cli->set, l->cli->nset);
   put_list(l, "-D", l->cli->define, l->cli->ndefine);
   put_list(l, "--data", l->cli->data, l->cli->ndata);
+  if (l->cli->memory > 0) text_printf(&l->out, " --memory %.15g", l->cli->memory);
 }
 
 /* "weft run PLAN ...". */
@@ -196,7 +197,10 @@ static void put_slurm(Launch *l) {
 
 /* ---- mpirun ---- */
 
-static void put_mpirun_command(Launch *l) { put_mpi(l, "\"${hosts[@]}\" "); }
+static void
+put_mpirun_command(Launch *l) { /* An empty array is not set in bash before 4.4. */
+  put_mpi(l, "${hosts[@]+\"${hosts[@]}\"} ");
+}
 
 static void put_mpirun(Launch *l) {
   text_add(&l->out, "#!/bin/bash\n");
@@ -218,14 +222,26 @@ static void put_torchrun_command(Launch *l) {
   put_run(l, "tcp");
 }
 
+/* An option in the place of the machine's number would be dropped with what follows it.
+ */
+static void put_machine(Launch *l) {
+  text_printf(
+      &l->out,
+      "node=${1:-0} master=${2:-127.0.0.1} port=${PORT:-29500}\n"
+      "if [[ ! $node =~ ^[0-9]+$ || $node -ge %d || $master == -* ]]; then\n"
+      "  echo \"usage: WEFT_SECRET=WORD bash $0 K ADDRESS-OF-MACHINE-0 [OPTION...], with "
+      "K from 0 to %d\" >&2\n  exit 2\nfi\nshift \"$(($# < 2 ? $# : 2))\"\n",
+      l->nodes, l->nodes - 1);
+}
+
 static void put_torchrun(Launch *l) {
   text_add(&l->out, "#!/bin/bash\n");
   put_title(l,
             "on machine K (from 0): WEFT_SECRET=WORD bash FILE K ADDRESS-OF-MACHINE-0");
   text_add(&l->out,
            "set -euo pipefail\n: \"${WEFT_SECRET:?must be a secret that is the same on "
-           "all machines}\"\nexport WEFT_SECRET\nnode=${1:-0} master=${2:-127.0.0.1} "
-           "port=${PORT:-29500}\nshift \"$(($# < 2 ? $# : 2))\"\n");
+           "all machines}\"\nexport WEFT_SECRET\n");
+  put_machine(l);
   if (!l->cuda) put_tcp_note(l, NULL);
   put_attempts(l, put_torchrun_command);
 }
