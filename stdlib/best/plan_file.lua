@@ -79,6 +79,12 @@ function plan_file.text(plan, list, comment)
   return table.concat(out, "\n")
 end
 
+-- A word for a shell: quoted, unless it is plain.
+function plan_file.word(s)
+  if string.find(s, "^[%w_./=,:@%%+-]+$") then return s end
+  return "'" .. string.gsub(s, "'", "'\\''") .. "'"
+end
+
 -- "--set 'mesh={ tp = 4 }' ...", for a shell.
 function plan_file.options(list)
   local out = {}

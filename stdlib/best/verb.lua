@@ -89,6 +89,17 @@ local function write(plan, v, args)
   return document
 end
 
+-- The command that trains by the layout: with what the plan was given here, of which the layout's
+-- fields come last.
+local function run_line(args, fields)
+  local out = { "weft run", plan_file.word(args.file) }
+  for _, option in ipairs { { "-D", args.define }, { "--set", args.set }, { "--data", args.data } } do
+    for _, word in ipairs(option[2]) do out[#out + 1] = option[1] .. " " .. plan_file.word(word) end
+  end
+  out[#out + 1] = plan_file.options(fields)
+  return shown(table.concat(out, " "))
+end
+
 return function(args)
   local plan, why = load(args)
   if not plan then return wrong(why) end
@@ -103,7 +114,7 @@ return function(args)
   local lines = { report(v, text) }
   if v.best then
     lines[#lines + 1] = ""
-    lines[#lines + 1] = "weft run " .. shown(args.file) .. " " .. plan_file.options(v.best.fields)
+    lines[#lines + 1] = run_line(args, v.best.fields)
   end
   lines[#lines + 1] = ""
   local document, unwritten

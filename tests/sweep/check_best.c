@@ -380,6 +380,11 @@ END_TEST
 START_TEST(options_of_the_verb) {
   put("small.lua", PLAN_TEXT "}\n");
   has(best(0, "small.lua " FEW).out, "weft run small.lua --set 'mesh={ ");
+  /* What the plan was given here it is given there, too. */
+  put("an odd.lua", "local n = require('weft').var('n', 'x')\n" PLAN_TEXT "}\n");
+  has(best(0, "\"an odd.lua\" " FEW "-D \"n=it's\" --set batch.seq=128 --data .").out,
+      "weft run 'an odd.lua' -D 'n=it'\\''s' --set batch.seq=128 --data . --set "
+      "'mesh={ ");
   has(best(1, "small.lua " FEW "memory=0.001").out, "no layout fits");
   has(best(2, "small.lua tpp=1").err, "\"tpp\" is nothing that is searched");
   has(best(2, "small.lua tp").err, "is no NAME=VALUE");

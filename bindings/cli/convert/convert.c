@@ -87,6 +87,7 @@ static void push_arguments(lua_State *L, const Cli *cli) {
   put_list(L, "words", cli->arg + 1, cli->narg - 1);
   put_list(L, "set", cli->set, cli->nset);
   put_list(L, "define", cli->define, cli->ndefine);
+  put_list(L, "data", cli->data, cli->ndata);
   put_word(L, "model", cli->model);
   put_word(L, "gpu", cli->gpu);
   put_word(L, "to", cli->to);
