@@ -193,7 +193,21 @@ static void provide(lua_State *L, void *ud) {
   }
 }
 
-static void no_library(lua_State *L, const LangOptions *o) { lua_newtable(L); }
+static int is_plan(lua_State *L) {
+  return luaL_error(L,
+                    "is no calibration, but a plan: weft calibrate writes calibrations, "
+                    "which have no weft.%s",
+                    luaL_tolstring(L, 2, NULL));
+}
+
+/* What uses the library is a plan, whatever it uses first. */
+static void no_library(lua_State *L, const LangOptions *o) {
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, is_plan);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+}
 
 static weft_status evaluate(LangState *s, Reading *r, Diags *d, weft_error *e) {
   TRY(state_protect(s, provide, r, e));

@@ -79,8 +79,8 @@ static int say_help(lua_State *L) {
   lua_getfield(L, -1, v->name);
   lua_getfield(L, -2, v->bit & PLAN_VERBS ? "plan" : "none");
   lua_getfield(L, -3, "codes");
-  printf("usage: weft %s %s\n\n%s%s\n%s", v->name, v->args, lua_tostring(L, -3),
-         luaL_optstring(L, -2, ""), lua_tostring(L, -1));
+  printf("usage: weft %s%s%s\n\n%s%s\n%s", v->name, *v->args ? " " : "", v->args,
+         lua_tostring(L, -3), luaL_optstring(L, -2, ""), lua_tostring(L, -1));
   return 0;
 }
 

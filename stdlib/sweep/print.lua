@@ -83,7 +83,8 @@ local function summary(r)
   if r.asked < r.points then add(" (%d left out by where)", r.points - r.asked) end
   if r.resumed > 0 then add(", %d of them before", r.resumed) end
   if r.seconds > 0 then
-    add(" in %.2f s, %.0f points/s", r.seconds, (r.judged - r.resumed) / r.seconds)
+    add(" in %.2f s", r.seconds)
+    if r.judged > r.resumed then add(", %.0f points/s", (r.judged - r.resumed) / r.seconds) end
   end
   add(": %s, %d without enough memory, %d illegal", text.plural(r.legal, "plan"), r.memory, r.illegal)
   if r.dropped > 0 then add("; %s without a score", text.plural(r.dropped, "plan")) end

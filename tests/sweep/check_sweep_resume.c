@@ -60,6 +60,7 @@ static void follows(const char *text, void (*change)(void)) {
   ck_assert_msg(o.code == 0, "%s", o.err);
   o = sweep("--resume h.jsonl", text);
   ck_assert_msg(o.code == 0 && strstr(o.out, " of them before"), "%s%s", o.out, o.err);
+  ck_assert_ptr_null(strstr(o.out, "points/s")); /* none was judged */
   change();
   refused(sweep("--resume h.jsonl", text), "is not of this sweep");
   ck_assert_int_eq(remove(scratch_path("h.jsonl")), 0);
