@@ -122,6 +122,13 @@ weft_status rendezvous_of_env(const struct LaunchInfo *info, const StopFlag *sto
 /* ---- options.c ---- */
 /* Parses argv after the verb; WEFT_EUSAGE with a message. */
 weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e);
+/* An option that means something only beside another one, or in one form of a verb. */
+typedef struct Belongs {
+  bool given;
+  const char *option, *to;
+} Belongs;
+/* In the other cases: the first that is given is an error. */
+weft_status options_belong(const Belongs *o, int n, weft_error *e);
 
 /* ---- verb_frame.c ---- */
 /* Whether this process reports: false for all processes of a run but rank 0. */

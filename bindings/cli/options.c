@@ -174,3 +174,10 @@ weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
   }
   return WEFT_OK;
 }
+
+weft_status options_belong(const Belongs *o, int n, weft_error *e) {
+  for (int i = 0; i < n; i++)
+    if (o[i].given)
+      return err_set(e, WEFT_EUSAGE, "%s belongs to %s", o[i].option, o[i].to);
+  return WEFT_OK;
+}

@@ -173,7 +173,8 @@ START_TEST(what_is_wrong_with_a_question) {
        "the template puts nothing behind an answer, and no eos_token_id is known"},
       {"--chat --prompt x --template three.lua",
        "three.lua: error: the file returns a number"},
-      {"--prompt x --template chatml", "are for --chat"},
+      {"--prompt x --template chatml", "--template belongs to --chat"},
+      {"--prompt x --refuse-special", "--refuse-special belongs to --chat"},
       {"--chat --prompt 'a b c d e f g h i j k l m n o p'",
        "tokens with this question, and the plan trains on 24 (batch.seq)"},
   };

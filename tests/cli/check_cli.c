@@ -179,6 +179,28 @@ START_TEST(values_that_are_missing) {
 }
 END_TEST
 
+/* What a verb would ignore is an error that says where it means something. */
+START_TEST(options_of_other_forms) {
+  static const struct {
+    const char *args, *said;
+  } all[] = {
+      {"run " PLANS "quickstart.lua --dtype bf16", "--dtype belongs to --export\n"},
+      {"run " PLANS "quickstart.lua --shard-size 1GB",
+       "--shard-size belongs to --export\n"},
+      {"ckpt ls . --dtype bf16", "--dtype belongs to ckpt export and merge\n"},
+      {"ckpt plan a.lua --shard-size 1GB",
+       "--shard-size belongs to ckpt export and merge\n"},
+      {"ckpt export a.lua b c --from d.lua", "--from belongs to ckpt plan\n"},
+      {"ckpt verify . --set mesh.tp=2",
+       "--set belongs to ckpt convert, export, merge and plan, which read plans\n"},
+      {"ckpt diff a b -D x=1", "-D belongs to ckpt convert, export"},
+      {"ckpt diff a b --data .", "--data belongs to ckpt convert, export"},
+      {"ckpt ls . --memory 1", "--memory belongs to ckpt convert, export"},
+  };
+  for (int i = 0; i < LEN(all); i++) expect(all[i].args, 2, "", all[i].said);
+}
+END_TEST
+
 /* ---- check ---- */
 
 /* What is left to defaults that other systems do not have is one line. */
@@ -536,6 +558,7 @@ Suite *cli_suite(void) {
                           usage_errors,
                           verbs_without_arguments,
                           values_that_are_missing,
+                          options_of_other_forms,
                           check_good,
                           check_unsaid,
                           check_large_heads,

@@ -71,6 +71,25 @@ START_TEST(runs_read_what_is_written) {
 }
 END_TEST
 
+static const struct {
+  const char *given, *error;
+} of_chat[] = {
+    {"--refuse-special", "--refuse-special belongs to --chat"},
+    {"--drop-bad", "--drop-bad belongs to --chat"},
+    {"--max-length 9", "--max-length belongs to --chat"},
+    {"--train-on all", "--train-on belongs to --chat"},
+    {"--template chatml", "--template belongs to --chat"},
+    {"--option a=b", "--option belongs to --chat"},
+    {"--tokenizer x", "--tokenizer belongs to --chat: of texts it is the first argument"},
+};
+
+START_TEST(options_of_conversations) {
+  expect(2, "", of_chat[_i].error,
+         arena_printf(scratch_arena, TOKENIZER " a.txt -o o.bin %s", of_chat[_i].given));
+  ck_assert_str_eq(scratch_list(), "a.txt b.jsonl ");
+}
+END_TEST
+
 START_TEST(wrong_calls) {
   static const char bad[] = "{\"text\": \"a\"}\n{\"txt\": 1}\n";
   scratch_put("bad.jsonl", bad, sizeof bad - 1);
@@ -104,6 +123,7 @@ Suite *tokenize_suite(void) {
   }
   tcase_add_checked_fixture(t, setup, scratch_teardown);
   tcase_add_test(t, runs_read_what_is_written);
+  tcase_add_loop_test(t, options_of_conversations, 0, LEN(of_chat));
   tcase_add_test(t, wrong_calls);
   return s;
 }

@@ -74,7 +74,21 @@ static bool is_llmc(const Cli *cli) {
   return cli->format && strcmp(cli->format, "llmc") == 0;
 }
 
+/* Ignored, one of them would be tokens that nobody has asked for. */
+static weft_status refuse_chat_options(const Cli *cli, weft_error *e) {
+  const Belongs of_chat[] = {
+      {cli->tokenizer, "--tokenizer", "--chat: of texts it is the first argument"},
+      {cli->template, "--template", "--chat"},
+      {cli->noption, "--option", "--chat"},
+      {cli->train_on, "--train-on", "--chat"},
+      {cli->max_length >= 0, "--max-length", "--chat"},
+      {cli->drop_bad, "--drop-bad", "--chat"},
+      {cli->refuse_special, "--refuse-special", "--chat"}};
+  return options_belong(of_chat, LEN(of_chat), e);
+}
+
 static weft_status check_options(const Cli *cli, weft_error *e) {
+  TRY(refuse_chat_options(cli, e));
   size_t n = cli->out ? strlen(cli->out) : 0;
   if (cli->narg < 2)
     return err_set(e, WEFT_EUSAGE, "tokenize needs a %s", cli->verb->needs);

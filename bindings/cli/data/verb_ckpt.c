@@ -10,17 +10,21 @@
 #include "vm/base/terminal.h"
 #include "vm/base/plural.h"
 
+/* What a part has: options of plans, those of exported weights, and --from. */
+enum { OF_PLAN = 1, OF_WEIGHTS = 2, OF_SOURCE = 4 };
+
 static const struct Part {
   const char *name, *args;
   int least, most; /* number of arguments */
+  int options;
   int (*run)(Cli *cli, Arena *arena, const char *const *at);
-} parts[] = {{"ls", "DIR", 1, 1, ckpt_ls},
-             {"verify", "DIR", 1, 1, ckpt_verify_files},
-             {"diff", "CKPT CKPT", 2, 2, ckpt_diff},
-             {"convert", "PLAN_A PLAN_B CKPT OUT", 4, 4, ckpt_convert_plan},
-             {"export", "PLAN CKPT DIR", 3, 3, ckpt_export},
-             {"merge", "PLAN CKPT DIR", 3, 3, ckpt_merge},
-             {"plan", "PLAN [CKPT]", 1, 2, ckpt_plan}};
+} parts[] = {{"ls", "DIR", 1, 1, 0, ckpt_ls},
+             {"verify", "DIR", 1, 1, 0, ckpt_verify_files},
+             {"diff", "CKPT CKPT", 2, 2, 0, ckpt_diff},
+             {"convert", "PLAN_A PLAN_B CKPT OUT", 4, 4, OF_PLAN, ckpt_convert_plan},
+             {"export", "PLAN CKPT DIR", 3, 3, OF_PLAN | OF_WEIGHTS, ckpt_export},
+             {"merge", "PLAN CKPT DIR", 3, 3, OF_PLAN | OF_WEIGHTS, ckpt_merge},
+             {"plan", "PLAN [CKPT]", 1, 2, OF_PLAN | OF_SOURCE, ckpt_plan}};
 
 int ckpt_end(Cli *cli, Arena *arena, weft_status st, const weft_error *e,
              void (*result)(Json *out, void *ud), void *ud) {
@@ -44,17 +48,33 @@ static weft_status wrong_part(const char *name, weft_error *e) {
   return WEFT_EUSAGE;
 }
 
+static weft_status check_options(const Cli *cli, const struct Part *p, weft_error *e) {
+  static const char plans[] = "ckpt convert, export, merge and plan, which read plans";
+  static const char weights[] = "ckpt export and merge";
+  const Belongs all[] = {
+      {!(p->options & OF_PLAN) && cli->nset, "--set", plans},
+      {!(p->options & OF_PLAN) && cli->ndefine, "-D", plans},
+      {!(p->options & OF_PLAN) && cli->ndata, "--data", plans},
+      {!(p->options & OF_PLAN) && cli->memory > 0, "--memory", plans},
+      {!(p->options & OF_WEIGHTS) && cli->dtype, "--dtype", weights},
+      {!(p->options & OF_WEIGHTS) && cli->shard_size, "--shard-size", weights},
+      {!(p->options & OF_SOURCE) && cli->from, "--from", "ckpt plan"}};
+  return options_belong(all, LEN(all), e);
+}
+
 int verb_ckpt(Cli *cli, Arena *arena) {
   weft_error e = NO_ERROR;
   const struct Part *p = NULL;
   for (int i = 0; i < LEN(parts); i++)
     if (str_eq(parts[i].name, cli->arg[0])) p = &parts[i];
   int n = cli->narg - 1;
-  if (p && n >= p->least && n <= p->most) return p->run(cli, arena, cli->arg + 1);
-  if (p)
+  bool fits = p && n >= p->least && n <= p->most;
+  if (fits && check_options(cli, p, &e) == WEFT_OK)
+    return p->run(cli, arena, cli->arg + 1);
+  if (p && !fits)
     err_set(&e, WEFT_EUSAGE, "weft ckpt %s takes %s, got %d argument%s", p->name, p->args,
             n, plural(n, "s"));
-  else
+  else if (!p)
     wrong_part(cli->arg[0], &e);
   return ckpt_end(cli, arena, WEFT_EUSAGE, &e, NULL, NULL);
 }

@@ -215,6 +215,14 @@ static void json_result(Json *out, void *ud) {
   json_close(out, ']');
 }
 
+static weft_status refuse_chat_options(Sample *s) {
+  const Cli *cli = s->cli;
+  const Belongs of_chat[] = {{cli->template, "--template", "--chat"},
+                             {cli->noption, "--option", "--chat"},
+                             {cli->refuse_special, "--refuse-special", "--chat"}};
+  return options_belong(of_chat, LEN(of_chat), &s->job.e);
+}
+
 static weft_status sample(Sample *s, Arena *arena) {
   Job *j = &s->job;
   int64_t context = 0;
@@ -224,9 +232,7 @@ static weft_status sample(Sample *s, Arena *arena) {
                    "weft sample is one process, with the plan's tp ranks as its threads, "
                    "but a launcher has started %d processes: start it without one",
                    launched_ranks());
-  if (!s->cli->chat && (s->cli->template || s->cli->noption || s->cli->refuse_special))
-    return err_set(&j->e, WEFT_EUSAGE,
-                   "--template, --option and --refuse-special are for --chat");
+  if (!s->cli->chat) TRY(refuse_chat_options(s));
   s->bytes = j->plan.data.kind == DATA_TEXT;
   TRY(read_choice(s));
   TRY(open_tokenizer(s));

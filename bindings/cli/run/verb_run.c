@@ -246,8 +246,15 @@ static void warn_of_export(Training *t) {
               t->cli->export, dir ? "; weft ckpt export does it from a checkpoint" : ""));
 }
 
+static weft_status check_options(Training *t, const Cli *cli) {
+  const Belongs of_export[] = {{cli->dtype, "--dtype", "--export"},
+                               {cli->shard_size, "--shard-size", "--export"}};
+  return cli->export ? WEFT_OK : options_belong(of_export, LEN(of_export), &t->job.e);
+}
+
 static weft_status run_plan(Training *t, const Cli *cli, Arena *arena) {
   TRY(job_start(&t->job, cli, arena, cli->arg[0]));
+  TRY(check_options(t, cli));
   TRY(start(t));
   if (cli->export) TRY(begin_export(t));
   t->record.head.way = run_way(t->session.run, t->way);
