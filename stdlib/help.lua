@@ -338,7 +338,8 @@ plans as objects (docs/scripting.md). The arguments are in `arg` and `...`.
 
   tokenize = [[
 Makes token files of text with the tokenizer of a model: its tokenizer.json, or the folder
-that it lies in. A text file is one document; of a .jsonl file, the "text" of each line is.
+that it lies in. A text file is one document; of the JSON rows of a .jsonl, .ndjson or .json
+file, the "text" of each is.
 Byte-level BPE is supported (GPT-2, Llama 3, Qwen, SmolLM).
 
   --out, -o NAME.bin the file; with Megatron's index NAME.idx beside it

@@ -119,7 +119,7 @@ static weft_status add_rows(Work *w, Rows *rows, weft_error *e) {
 static weft_status add_files(Work *w, weft_error *e) {
   for (int i = 0; i < w->spec->nfiles; i++) {
     Rows *rows;
-    TRY(chat_rows_open(w->spec->files[i], &rows, e));
+    TRY(chat_rows_open(w->spec->files[i], &rows_of_talks, &rows, e));
     weft_status st = add_rows(w, rows, e);
     chat_rows_close(rows);
     TRY(st);

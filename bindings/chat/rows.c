@@ -6,12 +6,18 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "vm/io/file.h"
 #include "vm/io/json_text.h"
 
 #define FAIL(line, ...) return err_file(e, WEFT_EFILE, r->path, (line), __VA_ARGS__)
 
+const RowsOf rows_of_talks = {16 << 20, "a conversation", false,
+                              "| weft tokenize --chat - ..."};
+const RowsOf rows_of_texts = {FILE_OWN_MAX, "a text", true, ">NAME.jsonl"};
+
 struct Rows {
   const char *path;
+  const RowsOf *of;
   FILE *file;
   int line; /* of the next character */
   bool list, first, ended;
@@ -26,16 +32,25 @@ static const struct Kind {
     {"PAR1", "Parquet",
      "python3 -c \"import sys, json, pyarrow.parquet as p; [print(json.dumps(r, "
      "default=str)) for b in p.ParquetFile(sys.argv[1]).iter_batches() for r in "
-     "b.to_pylist()]\" FILE | weft tokenize --chat - ..."},
+     "b.to_pylist()]\" FILE"},
     {"ARROW1", "Arrow",
      "python3 -c \"import sys, json, pyarrow as a; [print(json.dumps(r, default=str)) "
-     "for "
-     "r in a.ipc.open_file(sys.argv[1]).read_all().to_pylist()]\" FILE | weft tokenize "
-     "--chat - ..."},
-    {"\x1f\x8b", "compressed by gzip", "zcat FILE | weft tokenize --chat - ..."},
-    {"\x28\xb5\x2f\xfd", "compressed by zstd",
-     "zstdcat FILE | weft tokenize --chat - ..."},
+     "for r in a.ipc.open_file(sys.argv[1]).read_all().to_pylist()]\" FILE"},
+    {"\x1f\x8b", "compressed by gzip", "zcat FILE"},
+    {"\x28\xb5\x2f\xfd", "compressed by zstd", "zstdcat FILE"},
 };
+enum { HEAD = 6 }; /* bytes of the longest */
+
+weft_status chat_rows_refuse(const char *path, const RowsOf *of, const char *head,
+                             size_t n, weft_error *e) {
+  for (int i = 0; i < LEN(kinds); i++) {
+    size_t m = strlen(kinds[i].magic);
+    if (n >= m && memcmp(head, kinds[i].magic, m) == 0)
+      return err_file(e, WEFT_EFILE, path, 0, "is %s; rows are JSON: %s %s", kinds[i].is,
+                      kinds[i].command, of->into);
+  }
+  return WEFT_OK;
+}
 
 static int peek(Rows *r) {
   int c = getc_unlocked(r->file);
@@ -51,13 +66,11 @@ static int next(Rows *r) {
 
 /* Reads the beginning of a magic number, of which no JSON has the first character. */
 static weft_status refuse_others(Rows *r, weft_error *e) {
-  char head[8] = "";
+  char head[HEAD];
   int c = peek(r), n = 0;
   bool may = c == 'P' || c == 'A' || c == 0x1f || c == 0x28;
-  for (; may && n < 6 && (c = getc(r->file)) != EOF; n++) head[n] = (char)c;
-  for (int i = 0; i < LEN(kinds); i++)
-    if (may && strncmp(head, kinds[i].magic, strlen(kinds[i].magic)) == 0)
-      FAIL(0, "is %s; rows are JSON: %s", kinds[i].is, kinds[i].command);
+  for (; may && n < HEAD && (c = getc(r->file)) != EOF; n++) head[n] = (char)c;
+  TRY(chat_rows_refuse(r->path, r->of, head, (size_t)n, e));
   if (may) FAIL(1, "is not JSON");
   return WEFT_OK;
 }
@@ -81,7 +94,8 @@ static weft_status begin(Rows *r, weft_error *e) {
   return WEFT_OK;
 }
 
-weft_status chat_rows_open(const char *path, Rows **out, weft_error *e) {
+weft_status chat_rows_open(const char *path, const RowsOf *of, Rows **out,
+                           weft_error *e) {
   bool input = strcmp(path, "-") == 0;
   *out = NULL;
   FILE *f = input ? stdin : fopen(path, "rb");
@@ -92,7 +106,7 @@ weft_status chat_rows_open(const char *path, Rows **out, weft_error *e) {
     if (!input) fclose(f);
     return err_set(e, WEFT_ENOMEM, "out of memory");
   }
-  *r = (Rows){.path = input ? "stdin" : path, .file = f, .line = 1};
+  *r = (Rows){.path = input ? "stdin" : path, .of = of, .file = f, .line = 1};
   weft_status st = begin(r, e);
   if (st == WEFT_OK)
     *out = r;
@@ -113,9 +127,9 @@ const char *chat_rows_path(const Rows *r) { return r->path; }
 /* ---- a row ---- */
 
 static weft_status keep(Rows *r, int c, int line, weft_error *e) {
-  if (r->text.n == ROW_MAX)
-    FAIL(line, "the row is longer than %d MiB, the most for a conversation",
-         ROW_MAX >> 20);
+  if (r->text.n == r->of->most)
+    FAIL(line, "the row is longer than %d MiB, the most for %s", (int)(r->of->most >> 20),
+         r->of->what);
   text_addn(&r->text, &(char){(char)c}, 1);
   return r->text.oom ? err_set(e, WEFT_ENOMEM, "out of memory") : WEFT_OK;
 }
@@ -180,7 +194,8 @@ static weft_status parse_error(const Rows *r, int line, weft_error *e) {
 }
 
 static weft_status parse(const Rows *r, int line, json_t **row, weft_error *e) {
-  *row = json_text(r->path, "", r->text.s ? r->text.s : "", r->text.n, e);
+  const char *s = r->text.s ? r->text.s : "";
+  *row = (r->of->nul ? json_text_nul : json_text)(r->path, "", s, r->text.n, e);
   return *row ? WEFT_OK : parse_error(r, line, e);
 }
 

@@ -71,6 +71,73 @@ START_TEST(runs_read_what_is_written) {
 }
 END_TEST
 
+#define BOM "\xef\xbb\xbf"
+#define ROW "{\"text\": \"Stra\\u00dfe 2024\"}"
+
+static void put(const char *name, const char *text) {
+  scratch_put(name, text, strlen(text));
+}
+
+/* Rows are found whatever the case of the name, as lines or as a list; a mark of byte
+ * order is not text. */
+START_TEST(names_of_rows) {
+  static const struct {
+    const char *name, *rows;
+  } all[] = {
+      {"U.JSONL", ROW "\n{\"text\": \"I'm\"}\n"},
+      {"c.ndjson", BOM ROW "\r\n\r\n{\"text\": \"I'm\"}"},
+      {"lines.json", ROW "\n{\"id\": [{}], \"text\": \"I'm\"}\n"},
+      {"list.json", BOM "[" ROW ",\n {\"text\":\n \"I'm\"}]\n"},
+  };
+  put("bom.txt", arena_printf(scratch_arena, BOM "%s", texts[0]));
+  for (int i = 0; i < LEN(all); i++) {
+    put(all[i].name, all[i].rows);
+    expect(0, ": 3 documents, ", "",
+           arena_printf(scratch_arena,
+                        TOKENIZER " bom.txt %s --eot '<|endoftext|>' -o o%d.bin",
+                        all[i].name, i));
+    holds(arena_printf(scratch_arena, "o%d", i), "Megatron");
+  }
+  put("nul.json", "[{\"text\": \"a\\u0000b\"}]");
+  expect(0, "nul.bin: 1 document, ", "", TOKENIZER " nul.json -o nul.bin");
+}
+END_TEST
+
+static const struct {
+  const char *name, *text, *error;
+} no_text[] = {
+    {"rows.txt", BOM ROW "\n" ROW "\n",
+     "rows.txt: error: holds rows of JSON with a \"text\", and would be read as one "
+     "text: "
+     "name it NAME.jsonl, NAME.ndjson or NAME.json"},
+    {"rows", " [\n" ROW "]", "rows: error: holds rows of JSON"},
+    {"a.parquet", "PAR1....", "a.parquet: error: is Parquet; rows are JSON: python3 -c"},
+    {"a.json", "PAR1....", "to_pylist()]\" FILE >NAME.jsonl"},
+    {"a.arrow", "ARROW1..", "a.arrow: error: is Arrow; rows are JSON"},
+    {"a.jsonl.gz", "\x1f\x8b..", "is compressed by gzip; rows are JSON: zcat FILE >NAME"},
+    {"l.json", "[" ROW ",\n{\"txt\": 1}]",
+     "l.json:2: error: has no \"text\", as each row must"},
+    {"m.json", "{\n\"text\": 1}\n", "m.json:1: error: is not JSON"},
+    {"n.json", "3\n", "n.json:1: error: is not JSON"},
+};
+
+START_TEST(what_is_no_text) {
+  put(no_text[_i].name, no_text[_i].text);
+  expect(2, "", no_text[_i].error,
+         arena_printf(scratch_arena, TOKENIZER " %s -o o.bin", no_text[_i].name));
+  ck_assert_ptr_null(strstr(scratch_list(), "o.bin"));
+}
+END_TEST
+
+/* Prose and programs that begin as JSON does are texts. */
+START_TEST(texts_that_begin_with_brackets) {
+  put("c.txt", "{ \"text\": a");
+  put("d.txt", "[1] is the first reference.");
+  put("e.txt", "{\"name\": \"x\"}");
+  expect(0, "o.bin: 3 documents, ", "", TOKENIZER " c.txt d.txt e.txt -o o.bin");
+}
+END_TEST
+
 static const struct {
   const char *given, *error;
 } of_chat[] = {
@@ -100,7 +167,7 @@ START_TEST(wrong_calls) {
          TOKENIZER " a.txt -o o.bin --format raw");
   expect(2, "", "llama3.json: error: has no token <s> for --eot",
          TOKENIZER " a.txt -o o.bin --eot '<s>'");
-  expect(2, "", "bad.jsonl:2: error: has no \"text\", as each line must",
+  expect(2, "", "bad.jsonl:2: error: has no \"text\", as each row must",
          TOKENIZER " bad.jsonl -o o.bin");
   expect(2, "", "latin.txt: error: the text is not UTF-8 from byte 2 on",
          TOKENIZER " latin.txt -o o.bin");
@@ -123,6 +190,9 @@ Suite *tokenize_suite(void) {
   }
   tcase_add_checked_fixture(t, setup, scratch_teardown);
   tcase_add_test(t, runs_read_what_is_written);
+  tcase_add_test(t, names_of_rows);
+  tcase_add_loop_test(t, what_is_no_text, 0, LEN(no_text));
+  tcase_add_test(t, texts_that_begin_with_brackets);
   tcase_add_loop_test(t, options_of_conversations, 0, LEN(of_chat));
   tcase_add_test(t, wrong_calls);
   return s;

@@ -68,6 +68,11 @@ json_t *json_text_reals(const char *path, const char *what, const char *s, size_
   return parse(path, what, s, n, JSON_DECODE_INT_AS_REAL, e);
 }
 
+json_t *json_text_nul(const char *path, const char *what, const char *s, size_t n,
+                      weft_error *e) {
+  return parse(path, what, s, n, JSON_ALLOW_NUL, e);
+}
+
 /* A number of as many bytes over each Infinity. */
 static void replace_infinity(char *s, size_t n) {
   static const char word[] = "Infinity", number[] = "1e308   ";

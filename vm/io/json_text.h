@@ -15,6 +15,9 @@ json_t *json_text(const char *path, const char *what, const char *s, size_t n,
  * bits. */
 json_t *json_text_reals(const char *path, const char *what, const char *s, size_t n,
                         weft_error *e);
+/* The same with texts that hold the character \u0000. */
+json_t *json_text_nul(const char *path, const char *what, const char *s, size_t n,
+                      weft_error *e);
 /* As Python's json writes them: Infinity outside of strings is 1e308, which as f32 is
  * infinite. */
 json_t *json_text_python(const char *path, const char *what, const char *s, size_t n,

@@ -1,10 +1,12 @@
 /* tokenize.c - weft tokenize: makes token files of text files, with a model's
- * tokenizer.json. A text file is one document; in a .jsonl file each line's "text" is
- * one. */
+ * tokenizer.json. A text file is one document; in a file of JSON rows the "text" of each
+ * row is one. */
 #include <jansson.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "tokenize.h"
+#include "bindings/chat/rows.h"
 #include "vm/base/terminal.h"
 #include "vm/io/io.h"
 #include "vm/io/token_file_write.h"
@@ -29,41 +31,86 @@ static weft_status add_document(Writer *w, const char *s, size_t n, weft_error *
   return st;
 }
 
-/* ---- text files ---- */
+/* ---- rows ---- */
 
-static weft_status add_line(Writer *w, const char *path, int line, const char *s,
-                            size_t n, weft_error *e) {
-  json_error_t why;
-  json_t *v = json_loadb(s, n, JSON_ALLOW_NUL, &why);
-  const json_t *text = json_object_get(v, "text");
-  weft_status st =
-      !v ? err_file(e, WEFT_EFILE, path, line, "is not JSON: %s", why.text)
-      : json_is_string(text)
-          ? add_document(w, json_string_value(text), json_string_length(text), e)
-          : err_file(e, WEFT_EFILE, path, line, "has no \"text\", as each line must");
-  json_decref(v);
+static bool is_named_rows(const char *path) {
+  static const char *const endings[] = {".jsonl", ".ndjson", ".json"};
+  const char *dot = strrchr(path, '.');
+  for (int i = 0; i < LEN(endings); i++)
+    if (dot && strcasecmp(dot, endings[i]) == 0) return true;
+  return false;
+}
+
+static weft_status add_row(Writer *w, const char *path, int line, const json_t *row,
+                           weft_error *e) {
+  const json_t *text = json_object_get(row, "text");
+  if (!json_is_string(text))
+    return err_file(e, WEFT_EFILE, path, line, "has no \"text\", as each row must");
+  return add_document(w, json_string_value(text), json_string_length(text), e);
+}
+
+static weft_status add_rows(Writer *w, Rows *rows, const char *path, weft_error *e) {
+  for (;;) {
+    json_t *row;
+    int line = 0;
+    TRY(chat_rows_next(rows, &row, &line, e));
+    if (!row) return WEFT_OK;
+    weft_status st = add_row(w, path, line, row, e);
+    json_decref(row);
+    TRY(st);
+  }
+}
+
+static weft_status add_file_of_rows(Writer *w, const char *path, weft_error *e) {
+  Rows *rows;
+  TRY(chat_rows_open(path, &rows_of_texts, &rows, e));
+  weft_status st = add_rows(w, rows, path, e);
+  chat_rows_close(rows);
   return st;
 }
 
-static weft_status add_lines(Writer *w, const char *path, const char *s, size_t n,
-                             weft_error *e) {
-  const char *end = s + n, *next;
-  for (int line = 1; s < end; s = next, line++) {
-    const char *nl = memchr(s, '\n', (size_t)(end - s));
-    next = nl ? nl + 1 : end;
-    size_t m = (size_t)((nl ? nl : end) - s);
-    if (strspn(s, " \t\r") < m) TRY(add_line(w, path, line, s, m, e));
-  }
-  return WEFT_OK;
+/* ---- text files ---- */
+
+/* Whether the first value of a text, or of a list that it begins, is a row. */
+static bool begins_with_row(const char *s, size_t n) {
+  static const char blanks[] = " \t\r\n";
+  json_error_t why;
+  size_t i = strspn(s, blanks);
+  if (s[i] == '[') i += 1 + strspn(s + i + 1, blanks);
+  if (s[i] != '{') return false;
+  size_t some = MIN(n - i, (size_t)1 << 20); /* a parsed value takes much more memory */
+  json_t *v = json_loadb(s + i, some, JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, &why);
+  bool is = json_is_string(json_object_get(v, "text"));
+  json_decref(v);
+  return is;
+}
+
+/* What is no prose would become tokens nevertheless, and nobody would know. */
+static weft_status add_text(Writer *w, const char *path, const char *s, size_t n,
+                            weft_error *e) {
+  static const char mark[] = "\xef\xbb\xbf"; /* of byte order, which is not text */
+  TRY(chat_rows_refuse(path, &rows_of_texts, s, n, e));
+  size_t skip = strncmp(s, mark, 3) == 0 ? 3 : 0;
+  s += skip, n -= skip;
+  if (begins_with_row(s, n))
+    return err_file(e, WEFT_EFILE, path, 0,
+                    "holds rows of JSON with a \"text\", and would be read as one text: "
+                    "name it NAME.jsonl, NAME.ndjson or NAME.json");
+  return add_document(w, s, n, e);
+}
+
+static weft_status add_file_of_text(Writer *w, const char *path, weft_error *e) {
+  char *s;
+  size_t n;
+  TRY(file_read(NULL, path, FILE_OWN_MAX, &s, &n, e));
+  weft_status st = add_text(w, path, s, n, e);
+  mem_free(NULL, s, n + 1);
+  return st;
 }
 
 static weft_status add_file(Writer *w, const char *path, weft_error *e) {
-  char *s;
-  size_t n, m = strlen(path);
-  bool lines = m > 6 && strcmp(path + m - 6, ".jsonl") == 0;
-  TRY(file_read(NULL, path, FILE_OWN_MAX, &s, &n, e));
-  weft_status st = lines ? add_lines(w, path, s, n, e) : add_document(w, s, n, e);
-  mem_free(NULL, s, n + 1);
+  weft_status st =
+      is_named_rows(path) ? add_file_of_rows(w, path, e) : add_file_of_text(w, path, e);
   if (st != WEFT_OK && e && !*e->file) snprintf(e->file, sizeof e->file, "%s", path);
   return st;
 }
