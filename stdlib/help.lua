@@ -342,7 +342,8 @@ that it lies in. A text file is one document; of the JSON rows of a .jsonl, .ndj
 file, the "text" of each is.
 Byte-level BPE is supported (GPT-2, Llama 3, Qwen, SmolLM).
 
-  --out, -o NAME.bin the file; with Megatron's index NAME.idx beside it
+  --out, -o NAME.bin the file; with Megatron's index NAME.idx beside it. What is there is not
+                     replaced
   --eot TOKEN        put after each document, as "<|endoftext|>"
   --format NAME      megatron (the default) or llmc: a header and no index
 

@@ -391,7 +391,7 @@ START_TEST(texts_that_are_preferred) {
   for (int begins = 0; begins < 2; begins++) {
     if (begins) tokenizer_that_begins_texts();
     expect(0, "", "", "$weft tokenize tokenizer.json t.jsonl --eot '" END "' -o t.bin");
-    Outcome documents = expect(0, "", "", "sh -c 'cat t.bin | md5sum'");
+    Outcome documents = expect(0, "", "", "sh -c 'cat t.bin | md5sum; rm t.bin t.idx'");
     put("p.jsonl", TEXTS(""));
     ck_assert_str_eq(ids_of_pairs().out, documents.out);
     put("p.jsonl", TEXTS(END));

@@ -138,6 +138,31 @@ START_TEST(texts_that_begin_with_brackets) {
 }
 END_TEST
 
+/* Neither a token file nor one that would be read with the new one. */
+START_TEST(what_is_there_stays) {
+  static const struct {
+    const char *name, *format, *said;
+  } all[] = {
+      {"o.bin", "megatron", "o.bin: error: cannot be written: File exists"},
+      {"o.bin", "llmc", "o.bin: error: cannot be written: File exists"},
+      {"o.idx", "megatron", "o.idx: error: cannot be written: File exists"},
+      {"o.idx", "llmc", "o.idx: error: would be read as the index of o.bin"},
+      {"o.mask", "megatron", "o.mask: error: would be read as the mask of o.bin"},
+      {"o.mask", "llmc", "o.mask: error: would be read as the mask of o.bin"},
+  };
+  for (int i = 0; i < LEN(all); i++) {
+    put(all[i].name, "mine");
+    expect(2, "", all[i].said,
+           arena_printf(scratch_arena, TOKENIZER " a.txt -o o.bin --format %s",
+                        all[i].format));
+    ck_assert_str_eq(scratch_get(scratch_path(all[i].name)), "mine");
+    ck_assert_str_eq(scratch_list(),
+                     arena_printf(scratch_arena, "a.txt b.jsonl %s ", all[i].name));
+    unlink(scratch_path(all[i].name));
+  }
+}
+END_TEST
+
 static const struct {
   const char *given, *error;
 } of_chat[] = {
@@ -193,6 +218,7 @@ Suite *tokenize_suite(void) {
   tcase_add_test(t, names_of_rows);
   tcase_add_loop_test(t, what_is_no_text, 0, LEN(no_text));
   tcase_add_test(t, texts_that_begin_with_brackets);
+  tcase_add_test(t, what_is_there_stays);
   tcase_add_loop_test(t, options_of_conversations, 0, LEN(of_chat));
   tcase_add_test(t, wrong_calls);
   return s;

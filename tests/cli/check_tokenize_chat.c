@@ -38,6 +38,8 @@ static void put(const char *name, const char *text) {
 }
 
 static void expect(int code, const char *out, const char *err, const char *args) {
+  static const char *const written[] = {"o.bin", "o.idx", "o.mask"};
+  for (int i = 0; i < LEN(written); i++) unlink(scratch_path(written[i]));
   Outcome o = process_run(SECONDS, "$weft tokenize --chat %s", args);
   ck_assert_msg(o.code == code && strstr(o.out, out) && strstr(o.err, err),
                 "weft tokenize --chat %s: %d\n%s%s", args, o.code, o.out, o.err);
@@ -267,6 +269,23 @@ START_TEST(bad_calls) {
 }
 END_TEST
 
+/* Each of the files that are written may be somebody's work. */
+START_TEST(what_is_there_stays) {
+  static const char *const names[] = {"o.bin", "o.idx", "o.mask"};
+  put("rows", GOOD);
+  for (int i = 0; i < LEN(names); i++) {
+    put(names[i], "mine");
+    Outcome o = process_run(SECONDS, "$weft tokenize --chat rows" CHATML);
+    const char *said = arena_printf(
+        scratch_arena, "%s: error: cannot be written: File exists", names[i]);
+    ck_assert_msg(o.code == 2 && strstr(o.err, said), "%d\n%s", o.code, o.err);
+    ck_assert_str_eq(scratch_get(scratch_path(names[i])), "mine");
+    ck_assert_str_eq(scratch_list(), arena_printf(scratch_arena, "%s rows ", names[i]));
+    unlink(scratch_path(names[i]));
+  }
+}
+END_TEST
+
 START_TEST(a_long_row) {
   enum { N = 17 << 20 };
   char *s = malloc(N);
@@ -353,6 +372,7 @@ Suite *tokenize_chat_suite(void) {
   tcase_add_loop_test(t, formats_of_rows, 0, LEN(formats));
   tcase_add_loop_test(t, bad_rows, 0, LEN(bad));
   tcase_add_test(t, bad_calls);
+  tcase_add_test(t, what_is_there_stays);
   tcase_add_test(t, a_long_row);
   tcase_add_test(t, what_is_dropped_is_counted);
   tcase_add_test(t, pairs_that_differ_in_reasoning);

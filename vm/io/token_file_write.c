@@ -2,6 +2,8 @@
  * appears without its index and its mask. */
 #include "token_file_write.h"
 
+#include <unistd.h>
+
 #include "token_mask.h"
 
 enum {
@@ -77,19 +79,21 @@ static weft_status put_header(TokenFileOut *w, weft_error *e) {
   return file_put(&w->bin, 0, header, sizeof header, e);
 }
 
+static const char *index_of(TokenFileOut *w) {
+  return arena_printf(w->arena, "%.*s.idx", (int)strlen(w->spec.name) - 4, w->spec.name);
+}
+
 static weft_status put_index(TokenFileOut *w, const int64_t *begin,
                              const int64_t *document, weft_error *e) {
   int64_t n = w->lengths.n, count[2] = {n, n + 1};
   unsigned char head[34] = "MMIDIDX\0\0\1";
-  const char *path =
-      arena_printf(w->arena, "%.*s.idx", (int)strlen(w->spec.name) - 4, w->spec.name);
   head[17] = w->width == 2 ? 8 : 4;
   memcpy(head + 18, count, sizeof count);
   FilePart part[] = {{head, sizeof head},
                      {w->lengths.at, (size_t)n * sizeof(int32_t)},
                      {begin, (size_t)n * sizeof *begin},
                      {document, (size_t)(n + 1) * sizeof *document}};
-  return file_write(w->spec.in, path, part, LEN(part), e);
+  return file_write(w->spec.in, index_of(w), part, LEN(part), e);
 }
 
 static weft_status make_index(TokenFileOut *w, weft_error *e) {
@@ -111,12 +115,33 @@ static weft_status write_index(TokenFileOut *w, weft_error *e) {
 
 /* ---- begin and end ---- */
 
+/* What is not written anew would be read as that of the new tokens. */
+static weft_status check_beside(TokenFileOut *w, const char *path, bool written,
+                                const char *what, weft_error *e) {
+  if (written) return file_check(path, true, e);
+  if (access(path, F_OK) != 0) return WEFT_OK;
+  return err_file(e, WEFT_EUSAGE, path, 0,
+                  "would be read as the %s of %s, and is of other tokens: remove it, or "
+                  "name another file",
+                  what, w->spec.name);
+}
+
+/* Files that the user has are not replaced, which is said before anything is done. */
+static weft_status check_free(TokenFileOut *w, weft_error *e) {
+  const char *name = w->spec.name;
+  if (w->spec.in) return WEFT_OK;
+  TRY(file_check(name, true, e));
+  TRY(check_beside(w, index_of(w), w->spec.kind == TOKEN_FILE_MEGATRON, "index", e));
+  return check_beside(w, token_mask_of(w->arena, name), w->spec.mask, "mask", e);
+}
+
 static weft_status begin_mask(TokenFileOut *w, const char *path, weft_error *e) {
   return token_mask_create(NULL, w->spec.in, path, &w->mask, e);
 }
 
 static weft_status begin(TokenFileOut *w, weft_error *e) {
   if (setjmp(*arena_guard(w->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
+  TRY(check_free(w, e));
   if (w->spec.mask) TRY(begin_mask(w, token_mask_of(w->arena, w->spec.name), e));
   weft_status st = file_create(w->spec.in, w->spec.name, 0, &w->bin, e);
   if (st != WEFT_OK) token_mask_drop(w->mask);

@@ -8,7 +8,8 @@
 typedef enum { TOKEN_FILE_MEGATRON, TOKEN_FILE_LLMC } TokenFileKind;
 
 typedef struct TokenFileSpec {
-  const Dir *in;    /* NULL: `name` is a path; both are borrowed */
+  const Dir *in;    /* NULL: `name` is a path of the user, where no file of these names,
+                       nor an index or a mask, may be; both are borrowed */
   const char *name; /* ends in .bin */
   TokenFileKind kind;
   int32_t ids; /* all are below */
