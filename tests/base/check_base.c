@@ -10,6 +10,7 @@
 #include "vm/base/f16.h"
 #include "vm/base/json.h"
 #include "vm/base/nontemporal.h"
+#include "vm/base/terminal.h"
 
 /* ---- halves ---- */
 
@@ -285,6 +286,35 @@ static void check_string(const char *in, const char *want) {
   text_free(&t);
 }
 
+/* As Python decodes them with errors="replace". */
+START_TEST(parts_that_are_not_utf8) {
+#define WRONG "\xef\xbf\xbd"
+  static const struct {
+    const char *bytes, *text;
+  } all[] = {
+      {"gr\xc3\xbc\xc3\x9f \xf0\x9f\x98\x80", "gr\xc3\xbc\xc3\x9f \xf0\x9f\x98\x80"},
+      {"", ""},
+      {"a\xe2\x82", "a" WRONG},
+      {"\xf0\x9f\x98", WRONG},
+      {"\xf0\x9f\x98z", WRONG "z"},
+      {"\xe2\xe2\x82\xac", WRONG "\xe2\x82\xac"},
+      {"\x80", WRONG},
+      {"\xc0\xaf", WRONG WRONG},
+      {"\xe0\x80\x80", WRONG WRONG WRONG},
+      {"\xed\xa0\x80", WRONG WRONG WRONG},
+      {"\xf4\x90\x80\x80", WRONG WRONG WRONG WRONG},
+      {"caf\xe9", "caf" WRONG},
+  };
+  for (int i = 0; i < LEN(all); i++) {
+    Text t = {0};
+    text_add_utf8(&t, all[i].bytes, strlen(all[i].bytes));
+    ck_assert_str_eq(t.s ? t.s : "", all[i].text);
+    ck_assert_uint_eq(text_utf8(all[i].text, strlen(all[i].text)), strlen(all[i].text));
+    text_free(&t);
+  }
+}
+END_TEST
+
 START_TEST(json_escapes) {
   check_string("a\"b\\c/", "\"a\\\"b\\\\c/\"");
   check_string("\b\f\n\r\t\x01\x1f\x7f", "\"\\b\\f\\n\\r\\t\\u0001\\u001f\\u007f\"");
@@ -458,6 +488,7 @@ Suite *base_suite(void) {
   tcase_add_test(t, names_are_found);
   tcase_add_test(t, json_on_one_line);
   tcase_add_test(t, json_pretty);
+  tcase_add_test(t, parts_that_are_not_utf8);
   tcase_add_test(t, json_escapes);
   tcase_add_test(t, json_numbers_are_shortest);
   tcase_add_test(t, json_numbers_keep_a_point);

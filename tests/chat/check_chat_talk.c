@@ -9,6 +9,7 @@
 #include "bindings/chat/chat.h"
 #include "bindings/plan_table/loaded_plan.h"
 #include "tests/harness/process.h"
+#include "tests/harness/terminal.h"
 #include "vm/io/file.h"
 #include "vm/text/regex.h"
 
@@ -121,6 +122,52 @@ START_TEST(a_conversation_from_a_checkpoint) {
   expect(0, "> " Q1 "\na loo\n> " Q2 "\nwea\n", "the answer was cut after 3 tokens",
          "$weft sample plan.lua --ckpt ck --greedy --chat --max-tokens 3 <questions");
   check_tokens();
+}
+END_TEST
+
+static void check_turn(const json_t *turns, size_t i, const char *text) {
+  const json_t *turn = json_array_get(turns, i);
+  ck_assert_str_eq(json_string_value(json_object_get(turn, "text")), text);
+  ck_assert_str_eq(json_string_value(json_object_get(turn, "ended")), "length");
+}
+
+/* A character of three tokens, of which an answer has two: the conversation goes on with
+ * what a decoder makes of them, and so does the next question. */
+START_TEST(an_answer_that_is_cut_inside_a_character) {
+  json_t *doc;
+  put("talk.jsonl",
+      "{\"messages\": [" MESSAGE("user", Q1) ", " MESSAGE("assistant", "織機") "]}\n");
+  put_plan("plan.lua", LLAMA, DATA ", checkpoint = { dir = 'ck' }");
+  expect(0, "", "", "$weft run plan.lua --steps 60 --quiet --threads 1");
+  json_t *turns = turns_of("$weft sample plan.lua --ckpt ck --json --greedy --chat "
+                           "--max-tokens 2 --prompt '" Q1 "' --prompt '" Q2 "'",
+                           &doc);
+  ck_assert_int_eq(json_array_size(turns), 2);
+  check_turn(turns, 0, "\xef\xbf\xbd");
+  json_decref(doc);
+  expect(0, "\xe7\xb9\n", "the answer was cut after 2 tokens",
+         "$weft sample plan.lua --ckpt ck --quiet --greedy --chat --max-tokens 2 "
+         "--prompt '" Q1 "'");
+}
+END_TEST
+
+/* What is typed in another encoding is asked again; of a pipe it is an error. */
+START_TEST(a_question_that_is_not_utf8) {
+  put_plan("plan.lua", LLAMA, DATA ", checkpoint = { dir = 'ck' }");
+  expect(0, "", "", "$weft run plan.lua --steps 60 --quiet --threads 1");
+  put("questions", "caf\xe9\n");
+  expect(2, "", "the question \"caf\\xe9\" is not UTF-8 from byte 3 on",
+         "$weft sample plan.lua --ckpt ck --quiet --greedy --chat <questions");
+  Terminal *t = terminal_start(
+      arena_printf(scratch_arena, "$weft sample %s --ckpt %s --greedy --chat",
+                   scratch_path("plan.lua"), scratch_path("ck")));
+  terminal_wait_row(t, -1, ">");
+  terminal_type(t, "caf\xe9\r");
+  terminal_wait(t, "is not UTF-8 from byte 3 on");
+  terminal_type(t, Q1 "\r");
+  terminal_wait(t, "a loom");
+  terminal_type(t, "\x04");
+  ck_assert_int_eq(terminal_end(t), 0);
 }
 END_TEST
 
@@ -292,6 +339,8 @@ Suite *chat_talk_suite(void) {
   tcase_add_checked_fixture(t, setup, scratch_teardown);
   tcase_set_timeout(t, 240);
   tcase_add_test(t, a_conversation_from_a_checkpoint);
+  tcase_add_test(t, an_answer_that_is_cut_inside_a_character);
+  tcase_add_test(t, a_question_that_is_not_utf8);
   tcase_add_test(t, a_hub_folder_and_an_adapter);
   tcase_add_test(t, what_is_wrong_with_a_question);
   suite_add_tcase(s, t);

@@ -28,6 +28,43 @@ int text_character(const char *text, size_t n, uint32_t *code) {
   return *code < least[len] || *code > 0x10ffff || surrogate ? 0 : len;
 }
 
+size_t text_utf8(const char *s, size_t n) {
+  uint32_t code;
+  size_t i = 0;
+  for (int k; i < n && (k = text_character(s + i, n - i, &code)) > 0;) i += (size_t)k;
+  return i;
+}
+
+/* Whether a byte can be the second of a character: what would be too small, a surrogate
+ * or too large is no beginning of one. */
+static bool may_follow(unsigned char lead, unsigned char c) {
+  unsigned least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+  unsigned most = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  return lead >= 0xc2 && lead < 0xf5 && c >= least && c <= most;
+}
+
+/* The bytes at s[0, n), which is not UTF-8, that began a character; at least one. */
+static size_t begun(const char *text, size_t n) {
+  const unsigned char *s = (const unsigned char *)text;
+  size_t len = *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : 4, k = 1;
+  if (n > 1 && may_follow(s[0], s[1])) k++;
+  while (k > 1 && k < len && k < n && (s[k] & 0xc0) == 0x80) k++;
+  return k;
+}
+
+void text_add_utf8(Text *t, const char *s, size_t n) {
+  while (n > 0) {
+    size_t good = text_utf8(s, n), bad = 0;
+    text_addn(t, s, good);
+    if (good < n) {
+      bad = begun(s + good, n - good);
+      text_add(t, "\xef\xbf\xbd");
+    }
+    s += good + bad;
+    n -= good + bad;
+  }
+}
+
 bool text_hidden(uint32_t c) {
   static const struct {
     uint32_t from, to;

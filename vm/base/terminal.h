@@ -26,6 +26,11 @@ const char *show_name(const char *s, char *to, size_t room);
 #define SHOWN(s) show_name((s), (char[512]){0}, 512)
 /* Bytes of the UTF-8 character at s[0, n), and its code; 0: not UTF-8; -1: cut off. */
 int text_character(const char *s, size_t n, uint32_t *code);
+/* Adds n bytes as UTF-8: U+FFFD stands for each part that is none, as in Python's
+ * errors="replace" and the texts that tokenizers decode. */
+void text_add_utf8(Text *t, const char *s, size_t n);
+/* The bytes before the first that is not UTF-8; n: all are. */
+size_t text_utf8(const char *s, size_t n);
 /* Control characters, and those that are invisible but change how others look. */
 bool text_hidden(uint32_t code);
 /* True if something has to be escaped: such a string is not a valid name. */

@@ -140,9 +140,19 @@ static weft_status read_conversation(Sample *s, Turn *t) {
   return st;
 }
 
+/* Bytes of another encoding, as of a terminal that is set to Latin-1. */
+static weft_status check_question(Sample *s, const char *question) {
+  size_t n = strlen(question), good = text_utf8(question, n);
+  if (good == n) return WEFT_OK;
+  return err_set(&s->job.e, WEFT_EPLAN,
+                 "the question \"%s\" is not UTF-8 from byte %zu on", SHOWN(question),
+                 good);
+}
+
 static weft_status answer(Sample *s, const char *question) {
   SampleChat *c = s->chat;
   Job *j = &s->job;
+  TRY(check_question(s, question));
   Turn *t = NEW(j->arena, Turn);
   t->question = arena_str(j->arena, question);
   TRY(read_conversation(s, t));
@@ -192,7 +202,7 @@ static void interrupt_reads(void) {
   sigaction(SIGINT, &act, NULL);
 }
 
-/* At a terminal a question that the template refuses may be asked in another way. */
+/* At a terminal a question that is refused may be asked in another way. */
 weft_status sample_chat(Sample *s) {
   Job *j = &s->job;
   bool typed = !s->cli->nprompt && isatty(STDIN_FILENO);

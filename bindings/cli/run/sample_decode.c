@@ -73,6 +73,16 @@ static weft_status run_token(Sample *s, int32_t token, int64_t at) {
   return WEFT_OK;
 }
 
+/* Generation ends after any token, also inside a character: nothing that is done with the
+ * text later takes a part of one. */
+static weft_status complete(Sample *s, Text *text) {
+  Text whole = {0};
+  text_add_utf8(&whole, text->s, text->n);
+  text_free(text);
+  *text = whole;
+  return whole.oom ? err_set(&s->job.e, WEFT_ENOMEM, "out of memory") : WEFT_OK;
+}
+
 weft_status sample_generate(Sample *s, One *o) {
   const Compiled *c = s->job.compiled;
   bool prints = !s->cli->json, text = s->bytes || s->tok;
@@ -94,7 +104,7 @@ weft_status sample_generate(Sample *s, One *o) {
   if (prints) print_bytes(o, printed, o->text.n, true);
   if (prints) putchar('\n');
   fflush(stdout);
-  return WEFT_OK;
+  return complete(s, &o->text);
 }
 
 void sample_json(Json *out, const Sample *s, const One *o) {
