@@ -69,13 +69,12 @@ typedef struct CudaContext {
   void *stream; /* of the compute queue */
   void *lt;     /* cublasLtHandle_t, or NULL: weft's own kernels multiply */
   void *cudnn;  /* of cudnn_plan.c; NULL: not used yet */
-  struct GemmChoices *choices; /* cublaslt_int.h; NULL: products are not timed */
-  int lt_failed;               /* cublasStatus_t of the first product that failed, or 0 */
-  uint64_t print;              /* DeviceCapture.print: fingerprint of launches so far */
+  struct GemmChoices *choices;  /* cublaslt_int.h; NULL: products are not timed */
+  uint64_t print;               /* DeviceCapture.print: fingerprint of launches so far */
   struct LoadedKernels *loaded; /* cuda_launch.c */
-  char refused[520];            /* why the first launch that failed did, or "" */
-  char came[160];               /* Device.kernels */
-  double others; /* GiB of the GPU that others held before; 0: hardly any */
+  char refused[520]; /* why the first launch or product that failed did, or "" */
+  char came[160];    /* Device.kernels */
+  double others;     /* GiB of the GPU that others held before; 0: hardly any */
 } CudaContext;
 
 #ifdef __cplusplus

@@ -275,10 +275,8 @@ static weft_status sync(Device *d, weft_error *e) {
   if (r == cudaSuccess) TRY(until_idle(d, &r, e));
   if (r == cudaSuccess) r = cudaGetLastError(); /* of a launch */
   c->first = cudaSuccess;
-  if (c->c.lt_failed)
-    return err_set(e, WEFT_ERUN,
-                   "rank %d: device cuda: cuBLASLt: a product failed: status %d", d->rank,
-                   c->c.lt_failed);
+  if (c->c.refused[0])
+    return err_set(e, WEFT_ERUN, "rank %d: device cuda: %s", d->rank, c->c.refused);
   if (cudnn_failure(d))
     return err_set(e, WEFT_ERUN, "rank %d: device cuda: %s", d->rank, cudnn_failure(d));
   return r == cudaSuccess ? WEFT_OK : cuda_failed(d, r, "a kernel or copy failed", e);

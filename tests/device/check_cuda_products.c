@@ -210,6 +210,31 @@ START_TEST(timing_leaves_no_trace) {
 }
 END_TEST
 
+/* Which product it is: of the linear, its shape, whoever finds that there is none. */
+static const struct {
+  const char *machine, *more, *says;
+} refusals[] = {
+    {"lt_refuses=1", "", "no algorithm for the product of 8 x 16 x 48: status 15"},
+    {"lt_refuses=2 algorithms=5", "",
+     "no algorithm that it runs for the product of 8 x 16 x 48: status 7"},
+    {"lt_refuses=2", "--set deterministic=true",
+     "the product of 8 x 16 x 48 failed: status 7"},
+};
+
+START_TEST(a_refused_product_is_named) {
+  put_plan();
+  Outcome o =
+      process_run(60,
+                  "sh -c 'cp $weft weft; ln -sf %s/standin/weft_cuda.so .; exec env "
+                  "WEFT_STANDIN=\"%s\" ./weft run plan.lua --device cuda --threads 1 %s'",
+                  WEFT_BINARY_DIR, refusals[_i].machine, refusals[_i].more);
+  ck_assert_msg(o.code == 1 && strstr(o.err, refusals[_i].says), "%s", o.err);
+  ck_assert_msg(strstr(o.err, "rank 0: op linear of ") &&
+                    strstr(o.err, ": device cuda: cuBLASLt: "),
+                "%s", o.err);
+}
+END_TEST
+
 Suite *cuda_products_suite(void) {
   Suite *s = suite_create("cuda_products");
   TCase *tc = tcase_create("choice");
@@ -223,6 +248,7 @@ Suite *cuda_products_suite(void) {
   tcase_set_timeout(tc, 200);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, timing_leaves_no_trace);
+  tcase_add_loop_test(tc, a_refused_product_is_named, 0, LEN(refusals));
   suite_add_tcase(s, tc);
   return s;
 }

@@ -2,7 +2,8 @@
  * of runtime.cpp. What cuBLASLt refuses is refused: sizes that do not match, rows further
  * apart than the leading dimension, an operand that is aligned worse than was promised;
  * of fp8, another layout than the one that all GPUs have, two operands in e5m2, rows that
- * are no whole vectors, and ways to scale that the GPU does not have.
+ * are no whole vectors, and ways to scale that the GPU does not have; of other types,
+ * scales.
  */
 #include <cstring>
 #include <vector>
@@ -91,7 +92,8 @@ bool matches(const StandinDesc &d, const StandinLayout &a, const StandinLayout &
              const StandinLayout &c) {
   return rows(a, d.op[0]) == c.rows && cols(b, d.op[1]) == c.cols &&
          cols(a, d.op[0]) == rows(b, d.op[1]) && is_fp8(a.type) == is_fp8(b.type) &&
-         (is_fp8(a.type) ? takes_fp8(d, a, b, c) : a.type == b.type);
+         (is_fp8(a.type) ? takes_fp8(d, a, b, c)
+                         : a.type == b.type && !d.scale[0] && !d.scale[1]);
 }
 
 /* The operand after its operation as dense f32, with the sum's index inside. */
@@ -226,6 +228,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatmulPreference_t p, int most, cublasLtMatmulHeuristicResult_t *r, int *n) {
   *n = 0;
   if (!matches(*d, *a, *b, *out)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (standin_is()->lt_refuses == 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *n < most && *n < standin_is()->algorithms && *n < LT_ALGORITHMS; ++*n, ++r) {
     *r = cublasLtMatmulHeuristicResult_t{};
     r->algo.data[0] = p->align, r->algo.data[1] = r->workspaceSize = p->work;
@@ -244,7 +247,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t d,
                               cudaStream_t s) {
   uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)out;
   if (!matches(*d, *la, *lb, *lout) || c != out || all % algo->data[0] ||
-      bytes < algo->data[1] || lt_algorithm[algo->data[2]].fails)
+      bytes < algo->data[1] || lt_algorithm[algo->data[2]].fails ||
+      standin_is()->lt_refuses == 2)
     return CUBLAS_STATUS_INVALID_VALUE;
   StandinDesc how = *d;
   StandinLayout x = *la, y = *lb, z = *lout;

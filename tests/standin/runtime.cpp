@@ -20,8 +20,8 @@
 #include "emulate.h"
 
 extern "C" const Standin standin_usual = {
-    1, 13000, 1, 90, (size_t)8 << 30, 0,     132,  22809, 0, 0, 0, 0, 0, 0,
-    0, 1,     0, 0,  13000,           false, false};
+    1, 13000, 1, 90, (size_t)8 << 30, 0,     132,   22809, 0, 0, 0, 0, 0, 0,
+    0, 1,     0, 0,  13000,           false, false, 0};
 
 Runtime::Runtime() {
   if (const char *text = getenv("WEFT_STANDIN")) read(text);
@@ -47,7 +47,8 @@ void Runtime::read(const char *text) {
                 {"flip=", &is.flip},
                 {"connections=", &is.connections},
                 {"depth=", &is.depth},
-                {"runtime=", &is.runtime}};
+                {"runtime=", &is.runtime},
+                {"lt_refuses=", &is.lt_refuses}};
   for (const auto &n : number)
     if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));
   if (const char *at = strstr(text, "order=")) is.order = (uint64_t)atoll(at + 6);

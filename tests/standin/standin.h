@@ -37,6 +37,9 @@ typedef struct Standin {
   int runtime; /* the toolkit's version, 13000; it has code for 8, 9 and 10, and PTX */
   bool no_ptx; /* but PTX */
   bool idle;   /* kernels and products take their turns and compute nothing */
+  /* cuBLASLt proposes no algorithm (1), or refuses to run those that it has proposed (2);
+   * 0: neither. */
+  int lt_refuses;
 } Standin;
 extern const Standin standin_usual;
 /* Before the first call of the runtime, or when all of its queues are empty. */

@@ -24,6 +24,16 @@ static KernelArgs kernel_args(const Rank *r, const Instr *in) {
   return a;
 }
 
+static weft_status prepare_kernel(Rank *r, const Instr *in, const Kernel *k,
+                                  KernelArgs *a, weft_error *e) {
+  weft_error why = NO_ERROR;
+  char name[256];
+  if (!k->prepare || k->prepare(r->dev, a, &why) == WEFT_OK) return WEFT_OK;
+  rank_describe(r, in, name, sizeof name);
+  return err_set(e, why.code, "rank %d: %s: device %s: %.600s", r->rank, name,
+                 r->dev->vt->name, why.text);
+}
+
 /* Shapes, coordinate and state of one instruction; then its kernel. One prepared kernel
  * serves every call of the body. */
 static weft_status bind_kernel(Rank *r, const Instr *in, Bound *b, size_t *state,
@@ -44,7 +54,7 @@ static weft_status bind_kernel(Rank *r, const Instr *in, Bound *b, size_t *state
   uint64_t keeps = r->c->device->state(in->op, a);
   if (keeps) a->state = r->states + *state;
   *state += aligned(keeps);
-  if (kernel->prepare) TRY(kernel->prepare(r->dev, a, e));
+  TRY(prepare_kernel(r, in, kernel, a, e));
   b->kernel = kernel;
   return WEFT_OK;
 }

@@ -1,6 +1,8 @@
 /* cublaslt.c - GEMM through cuBLASLt: f32 accumulation; weight gradients are added to in
  * f32 and stored in their type. The library is column-major, so it is asked for the
  * transposed product. */
+#include <stdio.h>
+
 #include "cublaslt_int.h"
 #include "vm/graph/op_fp8.h"
 
@@ -126,6 +128,7 @@ weft_status prepare_product_lt(Device *d, KernelArgs *a, const Product *p, uint6
                                weft_error *e) {
   Prepared *s = a->state;
   if (!p->m || !p->n || !p->k) return WEFT_OK;
+  s->m = p->m, s->n = p->n, s->k = p->k;
   cublasStatus_t r = describe(s, p);
   weft_status st = WEFT_OK;
   if (r)
@@ -178,7 +181,10 @@ bool lt_launch(Device *d, const Prepared *s, const LtCall *x) {
   c->print = hash_bytes(c->print, &s->algo, sizeof s->algo);
   if (d->dry && !d->loads) return true;
   cublasStatus_t r = lt_multiply(c, s, &s->algo, x);
-  if (!c->lt_failed) c->lt_failed = (int)r;
+  if (r && !c->refused[0])
+    snprintf(c->refused, sizeof c->refused,
+             "cuBLASLt: the product of %lld x %lld x %lld failed: status %d",
+             (long long)s->m, (long long)s->k, (long long)s->n, (int)r);
   return true;
 }
 

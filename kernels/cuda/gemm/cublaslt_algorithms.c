@@ -56,6 +56,7 @@ typedef struct Trial {
   const CudaContext *c;
   const Prepared *s;
   LtCall call;
+  cublasStatus_t refused; /* why the last launch that was refused was */
 } Trial;
 
 static size_t whole(size_t bytes) { return (bytes + BLOCK - 1) / BLOCK * BLOCK; }
@@ -63,14 +64,17 @@ static size_t whole(size_t bytes) { return (bytes + BLOCK - 1) / BLOCK * BLOCK; 
 static size_t size_of(DType t) { return t == DT_BF16 ? 2 : 4; }
 
 /* One launch, in ms; FLT_MAX if the library refuses it. */
-static cudaError_t once(const Trial *t, const cublasLtMatmulAlgo_t *algo, float *ms) {
+static cudaError_t once(Trial *t, const cublasLtMatmulAlgo_t *algo, float *ms) {
   GemmChoices *g = t->c->choices;
   cudaStream_t queue = t->c->stream;
   *ms = FLT_MAX;
   cudaError_t r = cudaEventRecord(g->begin, queue);
   if (r) return r;
   cublasStatus_t st = lt_multiply(t->c, t->s, algo, &t->call);
-  if (st) return cudaSuccess;
+  if (st) {
+    t->refused = st;
+    return cudaSuccess;
+  }
   r = cudaEventRecord(g->end, queue);
   if (!r) r = cudaStreamSynchronize(queue);
   return r ? r : cudaEventElapsedTime(ms, g->begin, g->end);
@@ -85,9 +89,9 @@ static float median(float *x, int n) {
   return x[n / 2];
 }
 
-/* In turns, so that throttling affects all alike; the first round is a warm-up. */
-static cudaError_t race(const Trial *t, const cublasLtMatmulAlgo_t *algo, int n,
-                        int *best) {
+/* In turns, so that throttling affects all alike; the first round is a warm-up. *best
+ * stays if all are refused. */
+static cudaError_t race(Trial *t, const cublasLtMatmulAlgo_t *algo, int n, int *best) {
   float ms[CANDIDATES][ROUNDS], spent = 0, first, least = FLT_MAX;
   int rounds = 0;
   for (int i = 0; i < n; i++) {
@@ -107,10 +111,11 @@ static cudaError_t race(const Trial *t, const cublasLtMatmulAlgo_t *algo, int n,
   return cudaSuccess;
 }
 
-/* Keeps the first candidate if there is no memory for operands, as without timing. */
+/* Keeps the first candidate if there is no memory for operands, as without timing. If all
+ * are refused *best is -1, and *why says why. */
 static cudaError_t time_them(const CudaContext *c, const Prepared *s, const Product *k,
                              bool add, uint64_t work, const cublasLtMatmulAlgo_t *algo,
-                             int n, int *best) {
+                             int n, int *best, cublasStatus_t *why) {
   size_t each = k->fp8 ? 1 : size_of(k->in);
   size_t x = whole((size_t)(k->m * k->k) * each), y = whole((size_t)(k->k * k->n) * each);
   size_t out = whole((size_t)(k->m * k->n) * size_of(k->out));
@@ -126,12 +131,13 @@ static cudaError_t time_them(const CudaContext *c, const Prepared *s, const Prod
   if (r) return r;
   char *at = p;
   LtCall call = {.x = at, .y = at + x, .out = at + x + y, .add = add, .bytes = work};
-  call.x_scale = at + x + y + out;
-  call.y_scale = at + x + y + out + xs;
+  if (k->fp8) call.x_scale = at + x + y + out, call.y_scale = at + x + y + out + xs;
   call.work = at + x + y + out + xs + ys;
-  Trial t = {c, s, call};
+  Trial t = {.c = c, .s = s, .call = call};
+  *best = -1;
   r = cudaMemsetAsync(p, 0, all, c->stream);
   if (!r) r = race(&t, algo, n, best);
+  *why = t.refused;
   cudaError_t freed = cudaFree(p);
   return r ? r : freed;
 }
@@ -159,6 +165,13 @@ static GemmKey key_of(const Product *p, bool add, uint64_t work) {
                    .fp8 = p->fp8 | p->a_e5m2 << 8 | p->b_e5m2 << 9};
 }
 
+static weft_status has_none(const Product *p, const char *what, cublasStatus_t why,
+                            weft_error *e) {
+  return err_set(e, WEFT_ERUN,
+                 "cuBLASLt: %s for the product of %lld x %lld x %lld: status %d", what,
+                 (long long)p->m, (long long)p->k, (long long)p->n, (int)why);
+}
+
 weft_status choose_algorithm(Device *d, Prepared *s, const Product *p, bool add,
                              uint64_t work, weft_error *e) {
   const CudaContext *c = d->ctx;
@@ -171,16 +184,15 @@ weft_status choose_algorithm(Device *d, Prepared *s, const Product *p, bool add,
     return WEFT_OK;
   }
   cublasStatus_t r = propose(c->lt, s, work, algo, &n);
-  if (r)
-    return err_set(e, WEFT_ERUN, "cuBLASLt: no algorithm for a product: status %d",
-                   (int)r);
+  if (r) return has_none(p, "no algorithm", r, e);
   if (d->times && c->choices && n > 1) {
-    cudaError_t st = time_them(c, s, p, add, work, algo, n, &best);
+    cudaError_t st = time_them(c, s, p, add, work, algo, n, &best, &r);
     if (st)
       return err_set(e, WEFT_ERUN,
                      "products cannot be timed: %s; deterministic = true takes "
                      "the library's first",
                      cudaGetErrorString(st));
+    if (best < 0) return has_none(p, "no algorithm that it runs", r, e);
     GemmChoices *g = c->choices;
     g->at[g->n++ % GEMM_CHOICES] = (struct GemmChoice){key, algo[best]};
   }

@@ -15,6 +15,7 @@ typedef struct Prepared {
   cublasLtMatmulDesc_t how;
   cublasLtMatrixLayout_t a, b, c;
   cublasLtMatmulAlgo_t algo;
+  int64_t m, n, k; /* as those of Product */
 } Prepared;
 
 /* Everything that timings depend on. */
@@ -37,7 +38,8 @@ typedef struct GemmChoices {
   int n; /* number ever added; the oldest are replaced */
 } GemmChoices;
 
-/* out (+)= x y, scaled by what is at x_scale and y_scale if the operands are fp8. */
+/* out (+)= x y, scaled by what is at x_scale and y_scale if the operands are fp8: the
+ * library refuses products of other types that have scales. */
 typedef struct LtCall {
   const void *x, *y, *x_scale, *y_scale;
   void *out;
@@ -49,7 +51,8 @@ typedef struct LtCall {
 /* ---- cublaslt.c ---- */
 cublasStatus_t lt_multiply(const CudaContext *c, const Prepared *s,
                            const cublasLtMatmulAlgo_t *algo, const LtCall *x);
-/* A launch of a prepared product; false if operands are not aligned. */
+/* A launch of a prepared product; false if operands are not aligned. What the library
+ * refuses is in CudaContext.refused. */
 bool lt_launch(Device *d, const Prepared *s, const LtCall *x);
 
 /* ---- cublaslt_algorithms.c ---- */
