@@ -12,7 +12,9 @@ Suite *cuda_products_suite(void);
 
 #ifdef WEFT_EMULATED_CUDA
 
+#include "tests/generate/small_llama.h"
 #include "tests/standin/standin.h"
+#include "vm/rank/rank.h"
 
 enum { FIRST = 0, FASTEST = 3, STATE = 128 };
 
@@ -165,6 +167,44 @@ START_TEST(without_room_the_first_is_taken) {
 }
 END_TEST
 
+/* The user waits for it: one that takes long is tried once. */
+START_TEST(a_slow_product_is_timed_little) {
+  Layer l;
+  open_device(true, LT_ALGORITHMS, 0);
+  Standin s = *standin_is();
+  s.lt_slow = 20;
+  standin_set(&s);
+  uint64_t before = products();
+  prepare(&l, 6, false);
+  ck_assert_uint_eq(products() - before, 1);
+  computed_by(&l, FIRST);
+  l.k->release(&d, &l.a);
+  close_device();
+}
+END_TEST
+
+/* With room for the operands of any product, but not for the arena. */
+START_TEST(what_does_not_fit_is_not_timed) {
+  Toy t;
+  Rank *r = NULL;
+  ToyOptions o = toy_default();
+  o.device = device_standin();
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  uint64_t arena = t.compiled->prog[0].arena_bytes, before = products();
+  open_device(true, LT_ALGORITHMS, arena - 1);
+  ck_assert_int_eq(rank_new(NULL, t.compiled, 0, &d, &r, &err), WEFT_ENOMEM);
+  ck_assert_msg(strstr(err.text, "as check predicts") != NULL, "%s", err.text);
+  ck_assert_uint_eq(products(), before);
+  close_device();
+  open_device(true, LT_ALGORITHMS, 0);
+  ck_assert_int_eq(rank_new(NULL, t.compiled, 0, &d, &r, &err), WEFT_OK);
+  ck_assert_uint_gt(products(), before);
+  rank_free(r);
+  close_device();
+  toy_free(&t);
+}
+END_TEST
+
 /* ---- the program ---- */
 
 static Outcome run(const char *algorithms, const char *more) {
@@ -243,6 +283,8 @@ Suite *cuda_products_suite(void) {
   tcase_add_test(tc, equal_products_are_timed_once);
   tcase_add_test(tc, many_products);
   tcase_add_test(tc, without_room_the_first_is_taken);
+  tcase_add_test(tc, a_slow_product_is_timed_little);
+  tcase_add_test(tc, what_does_not_fit_is_not_timed);
   suite_add_tcase(s, tc);
   tc = tcase_create("program");
   tcase_set_timeout(tc, 200);

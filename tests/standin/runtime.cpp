@@ -21,7 +21,7 @@
 
 extern "C" const Standin standin_usual = {
     1, 13000, 1, 90, (size_t)8 << 30, 0,     132,   22809, 0, 0, 0, 0, 0, 0,
-    0, 1,     0, 0,  13000,           false, false, 0};
+    0, 1,     0, 0,  13000,           false, false, 0,     0, 0};
 
 Runtime::Runtime() {
   if (const char *text = getenv("WEFT_STANDIN")) read(text);
@@ -48,7 +48,9 @@ void Runtime::read(const char *text) {
                 {"connections=", &is.connections},
                 {"depth=", &is.depth},
                 {"runtime=", &is.runtime},
-                {"lt_refuses=", &is.lt_refuses}};
+                {"lt_refuses=", &is.lt_refuses},
+                {"lt_slow=", &is.lt_slow},
+                {"fp8_bits=", &is.fp8_bits}};
   for (const auto &n : number)
     if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));
   if (const char *at = strstr(text, "order=")) is.order = (uint64_t)atoll(at + 6);
@@ -279,6 +281,13 @@ uint64_t standin_launched(void) {
   return r.launched;
 }
 
+void standin_hold(void *stream, const bool *until) {
+  standin_queue((cudaStream_t)stream, [=] {
+    return std::vector<StandinTask>{
+        {[=] { return *(volatile const bool *)until; }, [] {}}};
+  });
+}
+
 int standin_graphs(void) {
   Runtime &r = runtime();
   Guard g(r.lock);
@@ -380,10 +389,17 @@ static char *place(Runtime &r, size_t n) {
   return at;
 }
 
+static uint64_t asked_late; /* under the lock */
+uint64_t standin_asked_late(void) {
+  StandinLock lock;
+  return asked_late;
+}
+
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
   Runtime &r = runtime();
   Guard g(r.lock);
   needs_context(r);
+  asked_late += r.used > 0;
   *all = r.is.memory;
   *left = r.is.memory - r.is.held - r.used;
   return cudaSuccess;

@@ -40,6 +40,8 @@ typedef struct Standin {
   /* cuBLASLt proposes no algorithm (1), or refuses to run those that it has proposed (2);
    * 0: neither. */
   int lt_refuses;
+  int lt_slow;  /* its products take so many times as long as lt_algorithm says; 0: 1 */
+  int fp8_bits; /* that sums of fp8 keep, as those of Hopper's tensor cores; 0: all */
 } Standin;
 extern const Standin standin_usual;
 /* Before the first call of the runtime, or when all of its queues are empty. */
@@ -59,6 +61,10 @@ extern const LtAlgorithm lt_algorithm[LT_ALGORITHMS];
 uint64_t standin_products(int algorithm);
 /* Uses of kernels and algorithms that were not loaded before: each made its call wait. */
 uint64_t standin_loads(void);
+/* Calls of cudaMemGetInfo while this process had memory of the device. */
+uint64_t standin_asked_late(void);
+/* Queues what ends when *until is true, as if another process had to come first. */
+void standin_hold(void *stream, const bool *until);
 /* Graphs that were launched and have not ended. */
 int standin_graphs(void);
 /* As it was set, or as WEFT_STANDIN has it. */

@@ -7,8 +7,9 @@
 #include "cublaslt_int.h"
 
 enum { CANDIDATES = 8, ROUNDS = 5, BLOCK = 256 };
-/* Time limit per product in ms: no round begins after it. */
-static const float patience = 100;
+/* Time limits per product in ms: no round begins after the first, no warm-up of another
+ * candidate after the second. */
+static const float patience = 100, warm_up = 50;
 
 /* ---- candidates ---- */
 
@@ -89,24 +90,38 @@ static float median(float *x, int n) {
   return x[n / 2];
 }
 
-/* In turns, so that throttling affects all alike; the first round is a warm-up. *best
- * stays if all are refused. */
-static cudaError_t race(Trial *t, const cublasLtMatmulAlgo_t *algo, int n, int *best) {
-  float ms[CANDIDATES][ROUNDS], spent = 0, first, least = FLT_MAX;
-  int rounds = 0;
-  for (int i = 0; i < n; i++) {
-    cudaError_t r = once(t, &algo[i], &first);
+/* Runs each candidate once and lists those that were not refused. A product that takes
+ * long has fewer: a user waits for this. */
+static cudaError_t warm(Trial *t, const cublasLtMatmulAlgo_t *algo, int n,
+                        int runs[CANDIDATES], int *nrun) {
+  float ms, spent = 0;
+  *nrun = 0;
+  for (int i = 0; i < n && spent < warm_up; i++) {
+    cudaError_t r = once(t, &algo[i], &ms);
     if (r) return r;
+    if (ms == FLT_MAX) continue;
+    spent += ms;
+    runs[(*nrun)++] = i;
   }
-  for (; rounds < ROUNDS && spent < patience; rounds++)
-    for (int i = 0; i < n; i++) {
-      cudaError_t r = once(t, &algo[i], &ms[i][rounds]);
+  return cudaSuccess;
+}
+
+/* In turns, so that throttling affects all alike. *best stays if all are refused. */
+static cudaError_t race(Trial *t, const cublasLtMatmulAlgo_t *algo, int n, int *best) {
+  float ms[CANDIDATES][ROUNDS], spent = 0, least = FLT_MAX;
+  int runs[CANDIDATES], nrun, rounds = 0;
+  cudaError_t r = warm(t, algo, n, runs, &nrun);
+  if (r) return r;
+  if (nrun) *best = runs[0];
+  for (; nrun > 1 && rounds < ROUNDS && spent < patience; rounds++)
+    for (int i = 0; i < nrun; i++) {
+      r = once(t, &algo[runs[i]], &ms[i][rounds]);
       if (r) return r;
       if (ms[i][rounds] < FLT_MAX) spent += ms[i][rounds];
     }
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; rounds && i < nrun; i++) {
     float mine = median(ms[i], rounds);
-    if (mine < least) least = mine, *best = i;
+    if (mine < least) least = mine, *best = runs[i];
   }
   return cudaSuccess;
 }
