@@ -226,12 +226,17 @@ static void upload(Device *d, void *dst, const void *src, size_t n) {
   if (n) cuda_note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
 }
 
+/* A copy to memory that is not pinned returns when it is done, and looks at nothing else
+ * meanwhile. So what is before it is waited for first; if that wait ends early, nothing
+ * is copied, and the next sync says why. */
 static void download(Device *d, void *dst, const void *src, size_t n) {
   if (!n) return;
   cudaError_t r = cudaSuccess;
-  cuda_note(d, cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute));
-  (void)until_idle(d, &r, NULL); /* the next sync reports why it ended early */
-  cuda_note(d, r == cudaErrorNotReady ? cudaSuccess : r);
+  if (until_idle(d, &r, NULL) != WEFT_OK) return;
+  if (r == cudaSuccess)
+    r = cudaMemcpyAsync(dst, src, n, cudaMemcpyDefault, of(d)->compute);
+  if (r == cudaSuccess) r = cudaStreamSynchronize(of(d)->compute);
+  cuda_note(d, r);
 }
 
 /* ---- compute stream ---- */

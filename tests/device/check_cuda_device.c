@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/cuda.h"
 #include "tests/harness/emulated.h"
 #include "tests/generate/device_plans.h"
 #include "tests/harness/one_rank_pair.h"
@@ -90,6 +91,71 @@ START_TEST(copied_products_are_not_timed) {
   pair_free(&p);
 }
 END_TEST
+
+/* What other processes hold is asked before a rank of this one has taken memory. */
+START_TEST(ranks_count_as_no_others) {
+  Pair p;
+  ToyOptions o = small(2, 2, 2);
+  on_cuda(&p, &o, device_standin());
+  uint64_t before = standin_asked_late();
+  for (int i = 0; i < 4; i++) {
+    pair_verify(&p, 1, 1e-4);
+    ck_assert_msg(p.report.ok, "%s", p.report.first_bad);
+  }
+  ck_assert_uint_eq(standin_asked_late(), before);
+  pair_free(&p);
+}
+END_TEST
+
+/* ---- waits that end ---- */
+
+typedef struct Held {
+  bool over;
+  int looks;
+} Held;
+
+static weft_status ends_it(void *ud, weft_error *e) {
+  Held *h = ud;
+  h->looks++;
+  return err_set(e, WEFT_EINTR, "interrupted");
+}
+
+static weft_status lets_it_go(void *ud, weft_error *e) {
+  Held *h = ud;
+  h->looks++;
+  h->over = true;
+  return WEFT_OK;
+}
+
+/* What a copy to the host comes after may wait for another process for ever: the wait
+ * looks whether the run has ended, and then there is no copy. */
+START_TEST(a_download_looks_around) {
+  Device d;
+  weft_error e = NO_ERROR;
+  Held h = {0};
+  int there = 7, here = 0;
+  void *p;
+  order(0);
+  ck_assert_int_eq(device_open(&d, device_standin()->load(&e), NULL, 0, 0, 1, &e),
+                   WEFT_OK);
+  ck_assert_int_eq(device_alloc(&d, sizeof there, &p, &e), WEFT_OK);
+  device_upload(&d, p, &there, sizeof there);
+  standin_hold(((CudaContext *)d.ctx)->stream, &h.over);
+  d.look = ends_it, d.look_ud = &h;
+  device_download(&d, &here, p, sizeof here);
+  ck_assert_int_eq(h.looks, 1);
+  ck_assert_int_eq(here, 0);
+  ck_assert_int_eq(device_sync(&d, &e), WEFT_EINTR);
+  d.look = lets_it_go;
+  device_download(&d, &here, p, sizeof here);
+  ck_assert_int_eq(h.looks, 3);
+  ck_assert_int_eq(here, there);
+  device_free(&d, p, sizeof there);
+  device_close(&d);
+}
+END_TEST
+
+/* ---- in orders ---- */
 
 /* What is queued does not run before somebody waits, and all of it does then. */
 START_TEST(shards_agree) {
@@ -337,6 +403,11 @@ Suite *cuda_device_suite(void) {
   tcase_add_loop_test(tc, shards_agree, 0, 2);
   tcase_add_loop_test(tc, rows_agree, 0, 2);
   tcase_add_loop_test(tc, a_missing_wait_shows, 0, 20);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("looks");
+  tcase_set_timeout(tc, 60);
+  tcase_add_test(tc, ranks_count_as_no_others);
+  tcase_add_test(tc, a_download_looks_around);
   suite_add_tcase(s, tc);
   tc = tcase_create("program");
   tcase_set_timeout(tc, 300);

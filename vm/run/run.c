@@ -128,12 +128,19 @@ static bool has_copied_products(const Compiled *c) {
   return copied && c->mesh.size[AXIS_TP] > 1;
 }
 
-static weft_status job_load(Worker *w, void *arg, weft_error *e) {
+/* A job of its own: a device looks what others hold of its memory, which is true of other
+ * processes as long as no rank of this one has taken any. */
+static weft_status job_open(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   TRY(device_open(&w->dev, r->device, &r->alloc, w->rank, r->world.place, r->threads, e));
   w->has_device = true;
   w->dev.look = check_ended, w->dev.look_ud = r;
   w->dev.times = !r->plan->deterministic && !has_copied_products(r->c);
+  return WEFT_OK;
+}
+
+static weft_status job_load(Worker *w, void *arg, weft_error *e) {
+  Run *r = w->run;
   TRY(rank_new(&r->alloc, r->c, w->rank, &w->dev, &w->r, e));
   if (r->c->eval) TRY(rank_new_over(r->c->eval, w->r, &w->eval, e));
   if (run_captures(r)) rank_capture(w->r);
@@ -211,6 +218,7 @@ static weft_status open_run(Run *r, const RunOptions *o, weft_error *e) {
   TRY(check_compiled(r, e));
   TRY(open_world(r, o, e));
   TRY(new_batch(r, e));
+  TRY(run_all(r, job_open, NULL, false, e));
   TRY(run_all(r, job_load, NULL, false, e));
   if (r->kind->processes) TRY(run_all(r, job_meet, NULL, false, e));
   TRY(run_all(r, job_join, NULL, false, e));
