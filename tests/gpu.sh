@@ -92,7 +92,7 @@ for mesh in tp pp dp; do
   part verify-$mesh 12 "$weft" verify $quick --device cuda --ranks 2 --steps 1 \
     --set precision=f32 "${one[@]}" --set mesh.$mesh=2
 done
-part verify-fp8 14 tests/gpu/fp8.sh "$weft" $quick --device cuda "${more[@]}"
+part verify-fp8 20 tests/gpu/fp8.sh "$weft" $quick --device cuda "${more[@]}"
 part graph 20 tests/gpu_graph.sh "$weft" $quick "$out" --steps 8 "${one[@]}" \
   --set deterministic=true
 part cudnn 25 tests/gpu/cudnn.sh "$bin" $quick "${one[@]}"

@@ -64,6 +64,19 @@ START_TEST(a_wrong_kernel_is_found) {
 }
 END_TEST
 
+/* Hopper keeps 14 bits of sums of fp8: what is right there is right, and six are not. */
+START_TEST(sums_of_fp8_may_lack_bits) {
+  Outcome o = process_run(100,
+                          "sh -c '" BESIDE "WEFT_STANDIN=fp8_bits=%d ./weft-gpu kernels "
+                          "--brief --op linear_fp8'",
+                          _i ? 14 : 6);
+  ck_assert_msg(o.code == !_i, "code %d: %s%s", o.code, o.out, o.err);
+  ck_assert_msg(strstr(o.out, _i ? "1 ops are right, 0 are wrong" : "differs by ") !=
+                    NULL,
+                "%s", o.out);
+}
+END_TEST
+
 START_TEST(no_device_is_told) {
   Outcome o = process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=gpus=0 ./weft-gpu kernels'");
   ck_assert_int_eq(o.code, 2);
@@ -233,7 +246,7 @@ static const char *all_said(void) {
 /* gpu.sh works in the folder of the sources; what it is given is of this one. */
 #define GPU_SH                                                                           \
   "chmod +x nvidia-smi; D=$PWD; " BESIDE                                                 \
-  "PATH=$D:$PATH WEFT_GPU_SLOW=20 WEFT_GPU_BIN=$D "                                      \
+  "PATH=$D:$PATH WEFT_GPU_SLOW=20 WEFT_GPU_DEEP=64 WEFT_GPU_BIN=$D "                     \
   "WEFT_GPU_OUT=$D/out "
 
 START_TEST(the_script_runs_its_parts) {
@@ -312,6 +325,7 @@ Suite *gpu_programs_suite(void) {
   tcase_set_timeout(t, 400);
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_test(t, kernels_are_right);
+  tcase_add_loop_test(t, sums_of_fp8_may_lack_bits, 0, 2);
   tcase_add_loop_test(t, a_wrong_kernel_is_found, 0, LEN(wrong));
   tcase_add_test(t, no_device_is_told);
   tcase_add_test(t, the_table_is_of_the_plan);

@@ -173,8 +173,8 @@ static bool compare(Bench *b, const Problem *p, const RefArgs *ref, const Kernel
     KTensor t = a->out[i];
     t.p = (void *)(m + l->at[of_result(p, i)]);
     DType type = kernel_cuda_coarse(p, i) ? p->in[0].type : p->out[i].type;
-    KernelDifference d =
-        kernel_difference(&t, type, ref->out[i].v, kernel_nothing(p), poisoned);
+    KernelDifference d = kernel_compare(&t, kernel_gpu_limit(p, type), ref->out[i].v,
+                                        kernel_nothing(p), poisoned);
     Worst *w = &b->worst;
     if (d.norm / d.limit >= w->norm / w->limit || !w->limit)
       w->norm = d.norm, w->limit = d.limit;

@@ -43,11 +43,26 @@ double kernel_element(const void *p, DType t, int64_t i) {
   return ((const int32_t *)p)[i];
 }
 
+double kernel_limit(DType type) {
+  return type == DT_BF16 ? 4e-3 : type == DT_F16 ? 5e-4 : 1e-6;
+}
+
+double kernel_gpu_limit(const Problem *p, DType type) {
+  const double fewer_bits = 2e-4;
+  bool fp8 =
+      p->op == OP_linear_fp8 || p->op == OP_linear_fp8_dx || p->op == OP_linear_fp8_dw;
+  return fp8 ? fmax(fewer_bits, kernel_limit(type)) : kernel_limit(type);
+}
+
 KernelDifference kernel_difference(const KTensor *t, DType type, const double *want,
                                    double nothing, bool nan_too) {
+  return kernel_compare(t, kernel_limit(type), want, nothing, nan_too);
+}
+
+KernelDifference kernel_compare(const KTensor *t, double limit, const double *want,
+                                double nothing, bool nan_too) {
   double diff = 0, norm = 0, worst = 0, largest = 0;
-  KernelDifference d = {.odd = -1};
-  d.limit = type == DT_BF16 ? 4e-3 : type == DT_F16 ? 5e-4 : 1e-6;
+  KernelDifference d = {.odd = -1, .limit = limit};
   for (int64_t j = 0, n = kernel_count(t); j < n; j++) {
     double got = kernel_element(t->p, t->dtype, j);
     bool same = got == want[j] || (nan_too && isnan(got) && isnan(want[j]));

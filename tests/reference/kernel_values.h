@@ -26,6 +26,11 @@ typedef struct KernelDifference {
 KernelDifference kernel_difference(const KTensor *t, DType type, const double *want,
                                    double nothing, bool nan_too);
 
+/* The same with another bound of `norm`. */
+KernelDifference kernel_compare(const KTensor *t, double limit, const double *want,
+                                double nothing, bool nan_too);
+double kernel_limit(DType type);
+
 /* The largest difference of two results in bf16 units of the last place, each at the
  * larger of the two numbers. A millionth of the mean magnitude is subtracted first: the
  * error of cancelling f32 sums in any order. */
@@ -34,6 +39,9 @@ double kernel_roundings(const KTensor *a, const KTensor *b);
 /* True for results of CUDA kernels that sum products of rounded factors: as inexact as
  * the operands' type, whatever the result's. */
 bool kernel_cuda_coarse(const Problem *p, int result);
+/* Bound of results of a GPU for a result that has that of `type` on the stand-in. Tensor
+ * cores of Hopper keep about 14 bits of sums of fp8 before these are added up in f32. */
+double kernel_gpu_limit(const Problem *p, DType type);
 /* What an op rounds between its parts, such as logits, may round the other way: its
  * results are as exact as its type, whatever theirs. */
 bool kernel_coarse(const Problem *p, int result);
