@@ -7,6 +7,8 @@
 #include "tests/harness/ckpt_runs.h"
 #include "tests/harness/scratch.h"
 #include "vm/rank/saved_pieces.h"
+#include "vm/run/run_int.h"
+#include "vm/weights/snapshot.h"
 
 enum { HALF = 2, WHOLE = 4 };
 
@@ -383,6 +385,62 @@ START_TEST(means_the_same_in_another_format) {
 }
 END_TEST
 
+/* ---- transfers ---- */
+
+/* A device takes microseconds for one, however small: a piece comes in three at most, of
+ * what is whole blocks and of the ends, and pieces of other types in one. */
+START_TEST(pieces_come_in_few_transfers) {
+  ToyOptions o = in_8bit_fsdp2();
+  SavedToy s;
+  double loss[1];
+  uint64_t pieces = 0;
+  saved_open(&s, &o, scratch_path("a"), NULL);
+  saved_steps(&s, 0, 1, loss);
+  Worker *w = s.run->worker;
+  SavedList l = saved_list(s.run->c, w->rank);
+  for (Saved x; saved_next(&l, &x);) pieces++;
+  uint64_t was = w->dev.count.copies;
+  ck_assert_int_eq(run_snapshot(s.run, NULL), WEFT_OK);
+  ck_assert_int_gt(w->dev.count.copies, was);
+  ck_assert_int_le(w->dev.count.copies, was + 3 * pieces);
+  saved_close(&s);
+}
+END_TEST
+
+/* Some elements of a piece, wherever they begin and end, are those of the whole. */
+static void parts_are_the_same(Rank *r, const Piece *p) {
+  static const int64_t from[] = {0, 1, 255, 256, 300, 511, 700},
+                       count[] = {1, 2, 200, 256, 257, 600, 5000};
+  enum { MOST = 8192 };
+  float whole[MOST], part[MOST + 1];
+  if (p->count > MOST) return;
+  rank_read(r, p, whole);
+  for (int i = 0; i < LEN(from); i++)
+    for (int k = 0; k < LEN(count); k++) {
+      int64_t n = MIN(count[k], p->count - from[i]);
+      if (n <= 0) continue;
+      Piece some = piece_part(p, from[i], n);
+      part[n] = -7;
+      rank_read(r, &some, part);
+      ck_assert_mem_eq(part, whole + from[i], (size_t)n * sizeof *part);
+      ck_assert(part[n] == -7);
+    }
+}
+
+START_TEST(parts_of_pieces) {
+  static ToyOptions (*const of[])(void) = {in_8bit_one_rank, in_8bit_zero3, pure};
+  ToyOptions o = of[_i]();
+  SavedToy s;
+  double loss[1];
+  saved_open(&s, &o, scratch_path("a"), NULL);
+  saved_steps(&s, 0, 1, loss);
+  Worker *w = s.run->worker;
+  SavedList l = saved_list(s.run->c, w->rank);
+  for (Saved x; saved_next(&l, &x);) parts_are_the_same(w->r, &x.piece);
+  saved_close(&s);
+}
+END_TEST
+
 /* ---- shares ---- */
 
 /* Every rank writes, and none much more than its part. */
@@ -415,6 +473,8 @@ Suite *ckpt_exact_suite(void) {
   tcase_add_loop_test(c, steps_on_another_mesh_agree, 0, LEN(onward));
   tcase_add_test(c, another_optimizer_is_refused);
   tcase_add_test(c, means_the_same_in_another_format);
+  tcase_add_test(c, pieces_come_in_few_transfers);
+  tcase_add_loop_test(c, parts_of_pieces, 0, 3);
   tcase_add_loop_test(c, ranks_share_the_writing, 0, 2);
   suite_add_tcase(s, c);
   return s;

@@ -70,46 +70,22 @@ void rank_read_raw(Rank *r, const Piece *p, void *to) {
 
 static bool reachable(const Rank *r) { return r->c->device->host; }
 
-/* Block by block. The first one may begin before the piece. */
-static void read_blocks(Rank *r, const Piece *p, void *to) {
-  float some[DYNAMIC8_BLOCK];
-  Dynamic8Map map;
-  Dynamic8 block;
-  dynamic8_map(p->region->dtype == DT_Q8, &map);
-  for (int64_t i = 0, n; i < p->count; i += n) {
-    int64_t in = (p->at + i) % DYNAMIC8_BLOCK;
-    Piece part = piece_part(p, i - in, in);
-    n = MIN(DYNAMIC8_BLOCK - in, p->count - i);
-    device_download(r->dev, &block, address(r, &part), sizeof block);
-    dynamic8_unpack(&map, &block, (int)in, (int)n, some);
-    memcpy((char *)to + i * (int64_t)sizeof *some, some, (size_t)n * sizeof *some);
-  }
-}
-
-/* Whole blocks, but for what is left of the last one, which is padding. */
-static void write_blocks(Rank *r, const Piece *p, const float *local) {
-  Dynamic8Map map;
-  Dynamic8 block;
-  assert(p->at % DYNAMIC8_BLOCK == 0);
-  dynamic8_map(p->region->dtype == DT_Q8, &map);
-  for (int64_t i = 0; i < p->count; i += DYNAMIC8_BLOCK) {
-    int64_t n = MIN((int64_t)DYNAMIC8_BLOCK, p->count - i);
-    Piece part = piece_part(p, i, n);
-    dynamic8_pack_again(&map, local + i, (int)n, &block);
-    if (reachable(r))
-      memcpy(address(r, &part), &block, sizeof block);
-    else
-      device_upload(r->dev, address(r, &part), &block, sizeof block);
-  }
+/* A transfer takes microseconds, however small, so a piece comes in one, as it is stored,
+ * to the end of the memory of its values, and is unpacked from there: from the front, by
+ * parts that are copied first, what is written never reaches what is still to be read. */
+static char *packed(Rank *r, const Piece *p, size_t bytes, void *local) {
+  char *at = (char *)local + p->count * (int64_t)sizeof(float) - bytes;
+  device_download(r->dev, at, address(r, p), bytes);
+  return at;
 }
 
 static void read_half(Rank *r, const Piece *p, float *local) {
   uint16_t block[4096];
   bool bf = p->region->dtype == DT_BF16;
+  const char *from = packed(r, p, (size_t)p->count * sizeof *block, local);
   for (int64_t at = 0; at < p->count; at += LEN(block)) {
     int64_t n = MIN((int64_t)LEN(block), p->count - at);
-    device_download(r->dev, block, address(r, p) + at * (int64_t)sizeof *block,
-                    (size_t)n * sizeof *block);
+    memcpy(block, from + at * (int64_t)sizeof *block, (size_t)n * sizeof *block);
     for (int64_t i = 0; i < n; i++)
       local[at + i] = bf ? bf16_to_f32(block[i]) : f16_to_f32(block[i]);
   }
@@ -117,11 +93,54 @@ static void read_half(Rank *r, const Piece *p, float *local) {
 
 static void read_bytes(Rank *r, const Piece *p, float *local) {
   uint8_t block[4096];
+  const char *from = packed(r, p, (size_t)p->count, local);
   for (int64_t at = 0; at < p->count; at += LEN(block)) {
     int64_t n = MIN((int64_t)LEN(block), p->count - at);
-    device_download(r->dev, block, address(r, p) + at, (size_t)n);
+    memcpy(block, from + at, (size_t)n);
     for (int64_t i = 0; i < n; i++) local[at + i] = block[i];
   }
+}
+
+static char *place_of(void *to, int64_t i) {
+  return (char *)to + i * (int64_t)sizeof(float);
+}
+
+static void unpack(const Dynamic8Map *m, const Dynamic8 *b, int64_t from, int64_t n,
+                   char *to) {
+  float some[DYNAMIC8_BLOCK];
+  dynamic8_unpack(m, b, (int)from, (int)n, some);
+  memcpy(to, some, (size_t)n * sizeof *some);
+}
+
+/* Elements [i, i + n) of the piece, which are in one block that it has a part of. */
+static void read_some(Rank *r, const Dynamic8Map *m, const Piece *p, int64_t i, int64_t n,
+                      void *to) {
+  Dynamic8 block;
+  int64_t in = (p->at + i) % DYNAMIC8_BLOCK;
+  if (n == 0) return;
+  Piece part = piece_part(p, i - in, in);
+  device_download(r->dev, &block, address(r, &part), sizeof block);
+  unpack(m, &block, in, n, place_of(to, i));
+}
+
+/* Whole blocks, and what is before and behind them. */
+static void read_blocks(Rank *r, const Piece *p, void *to) {
+  Dynamic8Map map;
+  Dynamic8 block;
+  int64_t in = p->at % DYNAMIC8_BLOCK;
+  int64_t first = in ? MIN(DYNAMIC8_BLOCK - in, p->count) : 0;
+  int64_t blocks = (p->count - first) / DYNAMIC8_BLOCK;
+  int64_t last = first + blocks * DYNAMIC8_BLOCK;
+  Piece whole = piece_part(p, first, last - first);
+  dynamic8_map(p->region->dtype == DT_Q8, &map);
+  read_some(r, &map, p, 0, first, to);
+  const char *from =
+      packed(r, &whole, (size_t)blocks * sizeof block, place_of(to, first));
+  for (int64_t i = 0; i < blocks; i++) {
+    memcpy(&block, from + i * (int64_t)sizeof block, sizeof block);
+    unpack(&map, &block, 0, DYNAMIC8_BLOCK, place_of(to, first + i * DYNAMIC8_BLOCK));
+  }
+  read_some(r, &map, p, last, p->count - last, to);
 }
 
 void rank_read_saved(Rank *r, const Piece *p, void *to) {
@@ -164,28 +183,51 @@ static void round_to(DType t, const float *from, int64_t n, uint16_t *restrict t
     for (int64_t i = 0; i < n; i++) to[i] = f16_from_f32(from[i]);
 }
 
-/* Rounded to the type of the region, block by block. */
+/* What a write takes to the arena at once: CUDA takes as much from memory that is not
+ * pinned and goes on. */
+enum { WRITTEN = 64 << 10 };
+
+static void write_raw(Rank *r, char *to, const void *from, size_t bytes) {
+  if (reachable(r))
+    memcpy(to, from, bytes);
+  else
+    device_upload(r->dev, to, from, bytes);
+}
+
+/* Whole blocks, but for what is left of the last one, which is padding. */
+static void write_blocks(Rank *r, const Piece *p, const float *local) {
+  Dynamic8Map map;
+  Dynamic8 block[WRITTEN / sizeof(Dynamic8)];
+  assert(p->at % DYNAMIC8_BLOCK == 0);
+  dynamic8_map(p->region->dtype == DT_Q8, &map);
+  for (int64_t i = 0; i < p->count;) {
+    Piece part = piece_part(p, i, 0);
+    size_t n = 0;
+    for (; n < LEN(block) && i < p->count; n++, i += DYNAMIC8_BLOCK)
+      dynamic8_pack_again(&map, local + i, (int)MIN(DYNAMIC8_BLOCK, p->count - i),
+                          &block[n]);
+    write_raw(r, address(r, &part), block, n * sizeof *block);
+  }
+}
+
+/* Rounded to the type of the region. */
 static void write_half(Rank *r, const Piece *p, const float *local) {
-  uint16_t block[4096];
-  DType t = (DType)p->region->dtype;
+  uint16_t block[WRITTEN / sizeof(uint16_t)];
   for (int64_t at = 0; at < p->count; at += LEN(block)) {
     int64_t n = MIN((int64_t)LEN(block), p->count - at);
-    round_to(t, local + at, n, block);
-    device_upload(r->dev, address(r, p) + at * (int64_t)sizeof *block, block,
-                  (size_t)n * sizeof *block);
+    round_to((DType)p->region->dtype, local + at, n, block);
+    write_raw(r, address(r, p) + at * (int64_t)sizeof *block, block,
+              (size_t)n * sizeof *block);
   }
 }
 
 /* Codes are whole numbers below 256. */
 static void write_bytes(Rank *r, const Piece *p, const float *local) {
-  uint8_t block[4096];
+  uint8_t block[WRITTEN];
   for (int64_t at = 0; at < p->count; at += LEN(block)) {
     int64_t n = MIN((int64_t)LEN(block), p->count - at);
     for (int64_t i = 0; i < n; i++) block[i] = (uint8_t)local[at + i];
-    if (reachable(r))
-      memcpy(address(r, p) + at, block, (size_t)n);
-    else
-      device_upload(r->dev, address(r, p) + at, block, (size_t)n);
+    write_raw(r, address(r, p) + at, block, (size_t)n);
   }
 }
 
