@@ -72,6 +72,7 @@ struct Comm {
   cudaStream_t device = nullptr, host = nullptr;
   cudaEvent_t end = nullptr;
   int gpu = 0;
+  std::multiset<const void *> registered;
 
   Comm();
   ~Comm();
@@ -79,8 +80,10 @@ struct Comm {
 std::set<const Comm *> &alive = *new std::set<const Comm *>;
 
 Comm::Comm() { alive.insert(this); }
+/* The end of a communicator lets go of what is registered with it. */
 Comm::~Comm() {
   alive.erase(this);
+  for (const void *p : registered) device_block(runtime(), p)->registered--;
   if (shared) munmap(shared, sizeof(Shared));
 }
 typedef std::shared_ptr<Comm> CommRef;
@@ -362,11 +365,21 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
 }
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *p, size_t n, void **handle) {
+  StandinLock lock;
+  Runtime::Block *b = device_block(runtime(), p);
+  if (!b) return ncclInvalidArgument;
+  b->registered++;
+  ref(comm)->registered.insert(p);
   *handle = p;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle) {
+  StandinLock lock;
+  auto at = ref(comm)->registered.find(handle);
+  if (at == ref(comm)->registered.end()) return ncclInvalidArgument;
+  ref(comm)->registered.erase(at);
+  device_block(runtime(), handle)->registered--;
   return ncclSuccess;
 }
 

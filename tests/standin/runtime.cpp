@@ -183,14 +183,16 @@ bool is_pinned(Runtime &r, const void *p) {
   return (char *)p < b->first + b->second.bytes;
 }
 
-bool is_device(Runtime &r, const void *p) {
-  auto b = r.device.upper_bound((char *)p);
-  if (b == r.device.begin()) return false;
-  --b;
-  return (char *)p < b->first + b->second.bytes;
-}
+bool is_device(Runtime &r, const void *p) { return device_block(r, p) != nullptr; }
 
 } // namespace
+
+Runtime::Block *device_block(Runtime &r, const void *p) {
+  auto b = r.device.upper_bound((char *)p);
+  if (b == r.device.begin()) return nullptr;
+  --b;
+  return (char *)p < b->first + b->second.bytes ? &b->second : nullptr;
+}
 
 void drain_all(Runtime &r) { drain(r, nullptr); }
 
@@ -419,6 +421,14 @@ cudaError_t cudaMalloc(void **p, size_t n) {
   return cudaSuccess;
 }
 
+/* A network card reaches registered memory until it is no longer registered: the region
+ * must not outlive the memory. */
+static void not_registered(const Runtime::Block &b) {
+  if (!b.registered) return;
+  fprintf(stderr, "standin: memory is freed that is registered with a communicator\n");
+  abort();
+}
+
 cudaError_t cudaFree(void *p) {
   Runtime &r = runtime();
   Guard g(r.lock);
@@ -426,6 +436,7 @@ cudaError_t cudaFree(void *p) {
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
   auto b = r.device.find((char *)p);
   if (b == r.device.end()) return cudaErrorInvalidValue;
+  not_registered(b->second);
   drain(r, nullptr);
   r.used -= b->second.bytes;
   madvise(p, pages(b->second.bytes), MADV_DONTNEED);

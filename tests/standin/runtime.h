@@ -93,6 +93,7 @@ struct CUstream_st {
 struct Runtime {
   struct Block {
     size_t bytes;
+    int registered = 0; /* with communicators that are not over */
   };
   std::recursive_mutex lock;
   Standin is = standin_usual;
@@ -130,6 +131,8 @@ typedef std::lock_guard<std::recursive_mutex> Guard;
 void needs_context(Runtime &r);
 /* Runs all that is queued. The caller has the lock once. */
 void drain_all(Runtime &r);
+/* The block of the device's memory that an address is in, or nothing. */
+Runtime::Block *device_block(Runtime &r, const void *p);
 
 /* ---- connections.cpp ---- */
 void connection_choose(Runtime &r, CUstream_st *s);

@@ -22,6 +22,10 @@ void rank_free(Rank *r);
  * too), and the ranks that it sends to or receives from. */
 CommNeeds rank_needs(const Rank *r);
 void rank_connect(Rank *r, Comm *c);
+/* Releases the steps that the device has kept, for which the end of the communicator
+ * waits. That end comes between this and rank_free: the arena may be registered with it.
+ */
+void rank_disconnect(Rank *r);
 /* One step, in three phases: upload takes the inputs and scalars of the host to their
  * places, main runs the program, download brings the scalars back. Nothing of the host is
  * in main, so a device can capture it once and replay it, see rank_capture. With `check`,

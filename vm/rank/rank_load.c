@@ -321,3 +321,9 @@ CommNeeds rank_needs(const Rank *r) {
 }
 
 void rank_connect(Rank *r, Comm *c) { r->comm = c; }
+
+void rank_disconnect(Rank *r) {
+  if (!r) return;
+  capture_free(r);
+  r->comm = NULL;
+}

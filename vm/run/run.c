@@ -267,10 +267,12 @@ static weft_status job_close(Worker *w, void *arg, weft_error *e) {
   Run *r = w->run;
   mem_free(&r->alloc, w->block, (size_t)r->block_max * sizeof *w->block);
   mem_free(&r->alloc, w->tracer.event, TRACE_BYTES);
-  rank_free(w->eval);
   if (w->copy) mem_free(&r->alloc, w->copy, copy_bytes(w));
-  rank_free(w->r);
+  rank_disconnect(w->eval);
+  rank_disconnect(w->r);
   if (w->has_comm && !ends_alone(r)) comm_close(&w->comm);
+  rank_free(w->eval);
+  rank_free(w->r);
   if (w->has_device) device_close(&w->dev);
   return WEFT_OK;
 }

@@ -99,7 +99,9 @@ static Device *mark_ended(NcclWorld *w, int rank, weft_status code, const char *
 /* ncclCommAbort ends kernels that wait for peers, but it waits for all graphs that hold
  * operations of the communicator, so captured graphs are released first. A graph that is
  * running ends only when several communicators have been aborted: within a NCCL group all
- * are aborted before any is waited for. */
+ * are aborted before any is waited for. The end of that group waits for all of them,
+ * though the communicators do not block: NCCL takes a group that destroys one as blocking
+ * (ncclAsyncLaunch, from 2.22 on; before that each abort waits by itself). */
 static void abort_world(World *world, int rank, weft_status code, int exit_code,
                         const char *why) {
   NcclWorld *w = world->ctx;
