@@ -16,6 +16,7 @@
 #ifdef WEFT_EMULATED_CUDA
 
 #include "tests/standin/standin.h"
+#include "vm/comm/nccl_shares.h"
 #include "vm/session/verify.h"
 
 extern const WorldVtable weft_nccl_world;
@@ -193,6 +194,20 @@ START_TEST(random_plans_agree) {
 }
 END_TEST
 
+/* Exchanges take a power of two of thread blocks: with what is given they have to fit. */
+START_TEST(exchanges_fit) {
+  enum { SMS = 132 };
+  for (int n = 1; n <= SMS; n++) {
+    int group = nccl_group_ctas(SMS, n), pair = nccl_pair_ctas(SMS, n);
+    ck_assert_int_ge(group, pair);
+    ck_assert(group == 1 || n * nccl_exchange_ctas(group) <= SMS / 2);
+    ck_assert(pair == 1 || n * nccl_exchange_ctas(pair) <= SMS / 4);
+  }
+  ck_assert_int_eq(nccl_group_ctas(SMS, 4), 16);
+  ck_assert_int_eq(nccl_group_ctas(SMS, 7), 8);
+}
+END_TEST
+
 /* ---- waits that are missing ---- */
 
 /* A queue that does not wait for what an operation reads or writes, or a compute queue
@@ -343,6 +358,8 @@ static const struct {
     {"sms=2", "--procs 4", "more than the 2 multiprocessors of the GPU", 2},
     {"sms=30", "--procs 4 --set nccl.group_ctas=16",
      "more than the 30 multiprocessors of the GPU", 2},
+    {"sms=14", "--procs 4 --set nccl.group_ctas=1 --set nccl.pair_ctas=5",
+     "(sends and receives take a power of two), more than the 14 multiprocessors", 2},
     {"sms=132 CUDA_DEVICE_MAX_CONNECTIONS=1", "--procs 4",
      "but CUDA_DEVICE_MAX_CONNECTIONS is 1: queues that share a connection may wait for "
      "each other for ever; leave it unset",
@@ -397,6 +414,7 @@ Suite *nccl_suite(void) {
   tcase_add_loop_test(tc, backend, 0, LEN(good));
   tcase_add_loop_test(tc, meshes_agree, 0, LEN(meshes));
   tcase_add_loop_test(tc, rows_agree, 0, 2);
+  tcase_add_test(tc, exchanges_fit);
   tcase_add_loop_test(tc, random_plans_agree, 0, 2);
   tcase_add_test(tc, no_wait_is_missing);
   tcase_add_loop_test(tc, a_missing_wait_shows, 0, PLANTS);

@@ -57,8 +57,8 @@ struct Call {
 
 struct Comm {
   Shared *shared = nullptr;
-  int n = 0, me = 0;
-  bool aborted = false;
+  int n = 0, me = 0, ctas = 0;
+  bool aborted = false, exchanges = false;
   uint64_t started = 0, done = 0;
   ncclResult_t failed = ncclSuccess;
   std::string path, why;
@@ -272,6 +272,22 @@ void no_graph_has(const Comm &c) {
   abort();
 }
 
+/* Thread blocks of NCCL wait for peers on the multiprocessors, all of a process at once:
+ * as many as its communicators were given, rounded up to a power of two where they send
+ * and receive. What does not fit may never begin. */
+void blocks_fit(const Comm &c) {
+  int sum = 0;
+  for (const Comm *x : alive) {
+    int blocks = x->ctas;
+    for (int n = 1; x->exchanges && n < 2 * x->ctas; n *= 2) blocks = n;
+    if (x->gpu == c.gpu && !x->aborted) sum += blocks;
+  }
+  if (sum <= standin_is()->sms) return;
+  fprintf(stderr, "standin: communicators take %d blocks of %d multiprocessors\n", sum,
+          standin_is()->sms);
+  abort();
+}
+
 /* ---- calls ---- */
 
 CommRef &ref(ncclComm_t c) { return *(CommRef *)c; }
@@ -301,6 +317,10 @@ ncclResult_t call(Kind kind, const void *in, void *out, size_t n, int type, int 
                   int peer, ncclComm_t comm, cudaStream_t s) {
   StandinLock lock;
   Call x = {{kind, type, op, peer, n}, (const char *)in, (char *)out};
+  if ((kind == SEND || kind == RECV) && !ref(comm)->exchanges) {
+    ref(comm)->exchanges = true;
+    blocks_fit(*ref(comm));
+  }
   if (!group.depth) return submit(ref(comm), {x}, s);
   if (group.comm && group.comm != ref(comm)) return ncclInvalidUsage;
   group.comm = ref(comm);
@@ -333,7 +353,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
   StandinLock lock;
   if (n > MEMBERS || rank >= n || config->blocking) return ncclInvalidArgument;
   CommRef c = std::make_shared<Comm>();
-  c->n = n, c->me = rank;
+  c->n = n, c->me = rank, c->ctas = config->maxCTAs;
   c->path = std::string("/tmp/weft-standin-") + id.internal;
   int fd = open(c->path.c_str(), O_CREAT | O_RDWR, 0600);
   if (fd < 0 || ftruncate(fd, sizeof(Shared))) return ncclSystemError;
@@ -342,6 +362,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
   if (p == MAP_FAILED) return ncclSystemError;
   c->shared = (Shared *)p;
   cudaGetDevice(&c->gpu);
+  blocks_fit(*c);
   cudaStreamCreateWithFlags(&c->device, 0), cudaStreamCreateWithFlags(&c->host, 0);
   cudaEventCreateWithFlags(&c->end, 0);
   c->device->own = c->host->own = false;

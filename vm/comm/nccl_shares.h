@@ -12,14 +12,30 @@
  * choose the same numbers. */
 enum { NCCL_GROUP_CTAS = 16, NCCL_PAIR_CTAS = 2 };
 
+/* What sends and receives take of a communicator that has `ctas`: NCCL spreads them over
+ * a power of two of channels, and rounds up to it, whatever the most is that it was given
+ * (ncclTopoComputeP2pChannels). */
+static inline int nccl_exchange_ctas(int ctas) {
+  int n = 1;
+  while (n < ctas) n *= 2;
+  return n;
+}
+
+/* The largest power of two up to `most` in an equal share, so that exchanges fit, too. */
+static inline int nccl_share(int64_t sms, int n, int most) {
+  int ctas = most;
+  while (ctas > 1 && (int64_t)ctas * n > sms) ctas /= 2;
+  return ctas;
+}
+
 /* Of each of `groups` communicators of collectives. */
 static inline int nccl_group_ctas(int64_t sms, int groups) {
-  return (int)MAX(1, MIN(NCCL_GROUP_CTAS, sms / 2 / MAX(groups, 1)));
+  return nccl_share(sms / 2, groups, NCCL_GROUP_CTAS);
 }
 
 /* Of each of `pairs` communicators of two ranks, one for each direction. */
 static inline int nccl_pair_ctas(int64_t sms, int pairs) {
-  return (int)MAX(1, MIN(NCCL_PAIR_CTAS, sms / 4 / MAX(pairs, 1)));
+  return nccl_share(sms / 4, pairs, NCCL_PAIR_CTAS);
 }
 
 #endif

@@ -94,18 +94,12 @@ static uint64_t connections(const Nccl *s, Members m) {
   return bytes;
 }
 
-static int power_from(int n) {
-  int p = 1;
-  while (p < n) p *= 2;
-  return p;
-}
-
 /* What every communicator takes, whatever is started on it. */
 static uint64_t communicator(const Nccl *s, Members m, int ctas) {
   uint64_t chunk = m.nodes > 1 ? 128 * KIB : 512 * KIB;
   chunk = MIN(chunk, s->simple / 8);
   uint64_t bytes = (uint64_t)ctas * connections(s, m);
-  bytes += pages((uint64_t)power_from(ctas) * POOL_STEPS * chunk);
+  bytes += pages((uint64_t)nccl_exchange_ctas(ctas) * POOL_STEPS * chunk);
   if (s->nvls && m.here > 1)
     bytes += pages((uint64_t)MIN(ctas, NVLS_CTAS) * 2 * MIB * (uint64_t)m.here);
   return bytes;
@@ -114,7 +108,7 @@ static uint64_t communicator(const Nccl *s, Members m, int ctas) {
 /* Sends to and receives from that many members of the machine each, with all channels;
  * over the network receives have a pool, as sends have. */
 static uint64_t exchanges(const Nccl *s, Members m, int peers, int ctas) {
-  uint64_t channels = (uint64_t)power_from(ctas);
+  uint64_t channels = (uint64_t)nccl_exchange_ctas(ctas);
   uint64_t bytes = channels * (uint64_t)MIN(peers, m.here - 1) * (s->near + PAGE);
   if (m.nodes > 1) bytes += pages(channels * POOL_STEPS * MIN(128 * KIB, s->simple / 8));
   return bytes;

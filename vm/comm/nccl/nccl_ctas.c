@@ -47,6 +47,20 @@ weft_status nccl_check_queues(const NcclEndpoint *p, const CommNeeds *needs,
                      : "32 is the most: choose a mesh with fewer groups");
 }
 
+/* Whether pieces are exchanged on it, by sends and receives. */
+static bool exchanges(const CommGroup *g) {
+  return g->uses & (1u << COLL_ALL_TO_ALL | 1u << COLL_ALL_TO_ALL_V | 1u << COLL_SHIFT);
+}
+
+/* Thread blocks that may wait for peers at once, with `c` of each communicator. */
+static int all_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclCtas c) {
+  int sum = pair_count(p) * nccl_exchange_ctas(c.pair);
+  for (int i = 0; i < needs->ngroup; i++)
+    if (needs->group[i].n > 1)
+      sum += exchanges(&needs->group[i]) ? nccl_exchange_ctas(c.group) : c.group;
+  return sum;
+}
+
 weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclCtas *out,
                             weft_error *e) {
   int all = 0, groups = group_count(needs), pairs = pair_count(p), gpu = 0;
@@ -56,12 +70,13 @@ weft_status nccl_share_ctas(const NcclEndpoint *p, const CommNeeds *needs, NcclC
   out->pair = p->w->pair_ctas;
   if (!out->group) out->group = nccl_group_ctas(all, groups);
   if (!out->pair) out->pair = nccl_pair_ctas(all, pairs);
-  int sum = groups * out->group + pairs * out->pair;
+  int sum = all_ctas(p, needs, *out);
   if (sum <= all) return WEFT_OK;
   return err_set(
       e, WEFT_EUSAGE,
       "rank %d: %d communicators of %d CTAs and %d send and receive directions of %d "
-      "need %d CTAs, more than the %d multiprocessors of the GPU, so they could "
-      "deadlock: set nccl.group_ctas and nccl.pair_ctas lower",
+      "need %d CTAs (sends and receives take a power of two), more than the %d "
+      "multiprocessors of the GPU, so they could deadlock: set nccl.group_ctas and "
+      "nccl.pair_ctas lower",
       p->rank, groups, out->group, pairs, out->pair, sum, all);
 }
