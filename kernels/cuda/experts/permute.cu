@@ -36,20 +36,28 @@ static Choices choices_of(const KernelArgs *a) {
                  at->drop == DROP_PROBS};
 }
 
-static __device__ int64_t group_of(const Choices &c, int64_t i) {
-  int64_t e = c.id[i] - c.first;
-  if (e < 0 || e >= c.here) return -1;
-  return i / c.sender * c.owners + e / c.owner;
+/* Whether the choice is of one of `n` experts from `first` on. */
+static __device__ bool is_of(const Choices &c, int64_t i, int64_t first, int64_t n) {
+  return c.id[i] >= first && c.id[i] < first + n;
 }
 
-/* The number of choices of the same group that precede choice i when some are dropped. */
-static __device__ int64_t heavier(const Choices &c, int64_t i) {
-  int64_t before = 0;
-  for (int64_t j = 0; j < c.n; j++) {
-    bool more = c.weight[j] > c.weight[i] || (c.weight[j] == c.weight[i] && j < i);
-    before += more && group_of(c, j) == group_of(c, i);
-  }
-  return before;
+/* In the order of the weights; both zeros are one. */
+static __device__ uint32_t key_of(float weight) {
+  uint32_t u;
+  weight += 0.0f;
+  memcpy(&u, &weight, sizeof u);
+  return u >> 31 ? ~u : u | 0x80000000u;
+}
+
+/* Of a block: choices [from, to) of one sender, of the experts from `first` on that share
+ * a limit. */
+struct Sharers {
+  int64_t from, to, first;
+};
+
+static __device__ Sharers group_of_block(const Choices &c) {
+  int64_t from = blockIdx.x / c.owners * c.sender;
+  return Sharers{from, from + c.sender, c.first + blockIdx.x % c.owners * c.owner};
 }
 
 /* The sum of `mine` over the threads before this one, and over all in *all. Barriers of
@@ -73,23 +81,67 @@ static __device__ int sum_before(int (&part)[2][BLOCK / WARP], int turn, int min
   return before + to - mine;
 }
 
+/* The key of the lightest choice of the group that gets a row, from the highest digit on,
+ * and how many with this key get one. A digit is the largest with which as many keys are
+ * at least as large as are to be taken. */
+static __device__ uint32_t lightest_taken(const Choices &c, const Sharers &g, int *left) {
+  constexpr int BITS = 4, DIGITS = 1 << BITS;
+  __shared__ int part[BLOCK / WARP][DIGITS];
+  uint32_t limit = 0;
+  for (int at = 32 - BITS; at >= 0; at -= BITS) {
+    int least[DIGITS] = {}; /* keys whose digit is as large */
+    UNROLL_BY_4
+    for (int64_t i = g.from + threadIdx.x; i < g.to; i += BLOCK) {
+      uint32_t key = key_of(c.weight[i]), digit = key >> at & (DIGITS - 1);
+      bool mine = is_of(c, i, g.first, c.owner) && (key ^ limit) >> at < DIGITS;
+      UNROLL
+      for (int d = 1; d < DIGITS; d++) least[d] += mine && digit >= (uint32_t)d;
+    }
+    UNROLL
+    for (int d = 1; d < DIGITS; d++) {
+      least[d] = lanes_sum(least[d]);
+      if (threadIdx.x % WARP == 0) part[threadIdx.x / WARP][d] = least[d];
+    }
+    __syncthreads();
+    int above = 0;
+    for (int d = DIGITS - 1; d > 0; d--) {
+      int all = 0;
+      for (int w = 0; w < BLOCK / WARP; w++) all += part[w][d];
+      if (all >= *left) {
+        limit |= (uint32_t)d << at;
+        break;
+      }
+      above = all;
+    }
+    *left -= above;
+    __syncthreads();
+  }
+  return limit;
+}
+
 /* Writes 0 to `rows` for choices that get a row here. */
 __global__ void __launch_bounds__(BLOCK) take_all(Choices c, int32_t *rows) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
   for (; i < c.n; i += (int64_t)gridDim.x * BLOCK)
-    rows[i] = group_of(c, i) < 0 ? ROW_ELSEWHERE : 0;
+    rows[i] = is_of(c, i, c.first, c.here) ? 0 : ROW_ELSEWHERE;
 }
 
-/* One block per group walks the choices in order, a block's width at a time. */
+/* One block per group walks the choices in order, a block's width at a time. Lighter ones
+ * than the limit get no row, and as light ones only as many as are left; by position all
+ * are as light. */
 __global__ void __launch_bounds__(BLOCK) take_most(Choices c, int32_t *rows) {
   __shared__ int part[2][BLOCK / WARP];
-  int64_t seen = 0;
+  Sharers g = group_of_block(c);
+  int seen = 0, left = (int)c.most;
+  uint32_t limit = c.by_weight ? lightest_taken(c, g, &left) : 0;
   int turn = 0, all;
-  for (int64_t at = 0; at < c.n; at += BLOCK, turn ^= 1) {
+  for (int64_t at = g.from; at < g.to; at += BLOCK, turn ^= 1) {
     int64_t i = at + threadIdx.x;
-    int mine = i < c.n && group_of(c, i) == (int64_t)blockIdx.x;
-    int64_t place = seen + sum_before(part, turn, mine, &all);
-    if (mine && (c.by_weight ? heavier(c, i) : place) >= c.most) rows[i] = ROW_DROPPED;
+    bool mine = i < g.to && is_of(c, i, g.first, c.owner);
+    uint32_t key = mine && c.by_weight ? key_of(c.weight[i]) : 0;
+    bool as_light = mine && key == limit;
+    int place = seen + sum_before(part, turn, as_light, &all);
+    if (mine && (key < limit || (as_light && place >= left))) rows[i] = ROW_DROPPED;
     seen += all;
   }
 }
