@@ -9,7 +9,7 @@ shift 2
 mkdir -p "$out"
 export WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + (RANDOM + $$) % 12000))
 export WEFT_SECRET=${WEFT_SECRET:-$(head -c 16 /dev/urandom | base64)}
-export NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1
+export NCCL_SOCKET_IFNAME=lo NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1
 pids=()
 for ((r = 0; r < n; r++)); do
   RANK=$r LOCAL_RANK=$r NCCL_HOSTID=$r "$@" >"$out/rank-$r.txt" 2>&1 &
