@@ -147,15 +147,16 @@ local function mesh_field(spec, world, is)
 end
 
 -- The options of the plan's own strategy stay, if it is this one. Activations between layers
--- are cut by sequence where there is tp; without, the option would have no effect.
-local function strategy_field(spec, name, tp)
+-- are cut by sequence where there is tp; without, the option would have no effect, nor has a stage
+-- where there are no replicas.
+local function strategy_field(spec, name, tp, replicas)
   if type(name) ~= "string" then return name end
   local kind, stage = string.match(name, "^(zero)%-([0-3])$")
   kind = kind or name
   local own = type(spec.strategy) == "table" and spec.strategy or { spec.strategy }
   local field = own[1] == kind and copy_without(own, {}) or {}
   field[1] = kind
-  field.stage = stage and math.tointeger(stage) or field.stage
+  field.stage = replicas > 1 and (stage and math.tointeger(stage) or field.stage) or nil
   if tp == 1 then
     field.sequence_parallel, field.enable_async_tensor_parallel = nil, nil
   elseif (kind == "zero" or kind == "fsdp2") and field.sequence_parallel == nil then
@@ -261,8 +262,10 @@ end
 -- All layouts of a mesh under a strategy: the first one stands for their parameters, the first
 -- ones of each micro batch and recomputation, with backwards in one body and in two, for the work.
 local function add_group(s, axes, try, m, im, strategy, pipes)
-  local key = type(strategy) == "string" and (m.tp > 1 and "tp " or "") .. strategy or strategy
-  local is = axes.strategy.index(key, function() return strategy_field(s.spec, strategy, m.tp) end)
+  local replicas = m.dp * m.cp
+  local key = type(strategy) == "string"
+    and (m.tp > 1 and "tp " or "") .. (replicas > 1 and "dp " or "") .. strategy or strategy
+  local is = axes.strategy.index(key, function() return strategy_field(s.spec, strategy, m.tp, replicas) end)
   local lightest = nil
   for _, b in ipairs(try.micro) do
     local ib = axes.micro.index(b, function() return b end)

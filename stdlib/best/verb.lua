@@ -100,6 +100,17 @@ local function run_line(args, fields)
   return shown(table.concat(out, " "))
 end
 
+-- What was asked for of schedules says nothing of a layout that has none.
+local function unused(over, layout)
+  local names = {}
+  for _, name in ipairs { "schedule", "virtual", "balance" } do
+    if over[name] then names[#names + 1] = name end
+  end
+  if layout.pp > 1 or #names == 0 then return nil end
+  return format("%s: of layouts with a pipeline; the best has none (pp=2,4 leaves it out)\n",
+    table.concat(names, ", "))
+end
+
 return function(args)
   local plan, why = load(args)
   if not plan then return wrong(why) end
@@ -111,7 +122,8 @@ return function(args)
   end
   if args.output then plan_file.check(plan.spec, true) end
   local v = best(o)
-  local lines = { report(v, text) }
+  local lines = { v.best and unused(o.over, v.best.layout) }
+  lines[#lines + 1] = report(v, text)
   if v.best then
     lines[#lines + 1] = ""
     lines[#lines + 1] = run_line(args, v.best.fields)

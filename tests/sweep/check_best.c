@@ -385,6 +385,12 @@ START_TEST(options_of_the_verb) {
   has(best(0, "\"an odd.lua\" " FEW "-D \"n=it's\" --set batch.seq=128 --data .").out,
       "weft run 'an odd.lua' -D 'n=it'\\''s' --set batch.seq=128 --data . --set "
       "'mesh={ ");
+  /* A schedule is no part of a layout without a pipeline, nor a stage of one without
+   * replicas. */
+  Outcome o = best(0, "small.lua tp=8 schedule=zbv virtual=2 clock=2 -o one.lua");
+  has(o.out, "schedule, virtual: of layouts with a pipeline; the best has none");
+  o = process_run(60, "$weft sim one.lua");
+  ck_assert_msg(o.code == 0 && !strstr(o.err, "no-effect"), "%s%s", o.out, o.err);
   has(best(1, "small.lua " FEW "memory=0.001").out, "no layout fits");
   has(best(2, "small.lua tpp=1").err, "\"tpp\" is nothing that is searched");
   has(best(2, "small.lua tp").err, "is no NAME=VALUE");
