@@ -5,6 +5,7 @@
 #include <float.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 typedef enum { VALUE_NONE, VALUE_INT, VALUE_NUMBER, VALUE_WORD, VALUE_LIST } Value;
 
@@ -142,6 +143,33 @@ static int take_option(Cli *cli, int i, int argc, char **argv, bool *seen,
   return store(cli, o, value, e) == WEFT_OK ? i : -1;
 }
 
+static bool same_file(const char *a, const char *b) {
+  struct stat x, y;
+  if (stat(a, &x) != 0 || stat(b, &y) != 0) return false;
+  bool keeps = S_ISREG(x.st_mode) || S_ISDIR(x.st_mode); /* and is no terminal */
+  return keeps && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Some of the files that options name are replaced, others are added to: one that the
+ * verb reads, such as the plan, would be lost. */
+static weft_status keep_read_files(const Cli *cli, weft_error *e) {
+  static const size_t written[] = {AT(trace),  AT(log),   AT(tensorboard), AT(export),
+                                   AT(svg),    AT(jsonl), AT(csv_file),    AT(html),
+                                   AT(output), AT(out)};
+  for (int i = 0; i < LEN(option); i++) {
+    const Option *o = &option[i];
+    bool writes = false;
+    for (int k = 0; k < LEN(written); k++) writes |= o->at == written[k];
+    const char *name = writes ? *(const char *const *)((const char *)cli + o->at) : NULL;
+    for (int k = 0; name && has_option(cli, o) && k < cli->narg; k++)
+      if (same_file(name, cli->arg[k]))
+        return err_file(e, WEFT_EUSAGE, name, 0,
+                        "is read, so %s would write over it: give it another name",
+                        o->name);
+  }
+  return WEFT_OK;
+}
+
 /* After the script, `weft lua` takes every word as an argument of the script. `weft
  * sweep` has options that may come after the script, so an unknown one is an error and
  * not passed on; after `--` every word is an argument of the script. */
@@ -172,7 +200,7 @@ weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
       if (takes == TAKES_SCRIPT) options = false;
     }
   }
-  return WEFT_OK;
+  return keep_read_files(cli, e);
 }
 
 weft_status options_belong(const Belongs *o, int n, weft_error *e) {

@@ -5,6 +5,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/harness/process.h"
 #include "tests/harness/markup.h"
@@ -177,6 +178,25 @@ START_TEST(a_page_that_cannot_be_written_is_told) {
 }
 END_TEST
 
+/* A slip of the hand is not the end of a plan: what a verb reads is not written over, by
+ * whatever name. */
+START_TEST(a_file_that_is_read_stays) {
+  static const char *const line[] = {
+      "report a.lua --html a.lua", "report a.lua --html ./b.lua",
+      "sim a.lua --svg a.lua",     "sim a.lua --trace a.lua",
+      "run a.lua --log a.lua",     "tokenize a.lua -o a.lua",
+      "run a.lua --trace b.lua"};
+  put("a.lua", PLAN("tp = 2"));
+  ck_assert_int_eq(symlink("a.lua", scratch_path("b.lua")), 0);
+  for (size_t i = 0; i < LEN(line); i++) {
+    Outcome o = process_run(SECONDS, "$weft %s", line[i]);
+    ck_assert_msg(o.code == 2 && strstr(o.err, ".lua: is read, so "), "%s: %d %s",
+                  line[i], o.code, o.err);
+    ck_assert_str_eq(scratch_get(scratch_path("a.lua")), PLAN("tp = 2"));
+  }
+}
+END_TEST
+
 /* ---- a browser ---- */
 
 static const int width[] = {360, 1024, 1920};
@@ -270,6 +290,7 @@ Suite *page_suite(void) {
   tcase_add_test(t, names_are_no_markup);
   tcase_add_test(t, what_would_fit_is_a_table);
   tcase_add_test(t, a_page_that_cannot_be_written_is_told);
+  tcase_add_test(t, a_file_that_is_read_stays);
   tcase_add_test(t, a_browser_shows_all_of_it);
   suite_add_tcase(s, t);
   return s;
