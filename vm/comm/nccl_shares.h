@@ -21,21 +21,17 @@ static inline int nccl_exchange_ctas(int ctas) {
   return n;
 }
 
-/* The largest power of two up to `most` in an equal share, so that exchanges fit, too. */
-static inline int nccl_share(int64_t sms, int n, int most) {
-  int ctas = most;
-  while (ctas > 1 && (int64_t)ctas * n > sms) ctas /= 2;
-  return ctas;
-}
-
-/* Of each of `groups` communicators of collectives. */
+/* Of each of `groups` communicators of collectives; rounded up as exchanges are, all of
+ * them leave the pairs their quarter. */
 static inline int nccl_group_ctas(int64_t sms, int groups) {
-  return nccl_share(sms / 2, groups, NCCL_GROUP_CTAS);
+  int n = (int)MAX(1, MIN(NCCL_GROUP_CTAS, sms / 2 / MAX(groups, 1)));
+  while (n > 1 && (int64_t)groups * nccl_exchange_ctas(n) > sms - sms / 4) n--;
+  return n;
 }
 
 /* Of each of `pairs` communicators of two ranks, one for each direction. */
 static inline int nccl_pair_ctas(int64_t sms, int pairs) {
-  return nccl_share(sms / 4, pairs, NCCL_PAIR_CTAS);
+  return (int)MAX(1, MIN(NCCL_PAIR_CTAS, sms / 4 / MAX(pairs, 1)));
 }
 
 #endif
