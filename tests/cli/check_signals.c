@@ -7,25 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/harness/endless_run.h"
 #include "tests/harness/process.h"
-
-static const char plan_text[] =
-    "local weft = require 'weft'\n"
-    "return weft.plan {\n"
-    "  model = weft.model { 'llama', hidden_size = 16, num_hidden_layers = 2,\n"
-    "    num_attention_heads = 2, num_key_value_heads = 2, intermediate_size = 32,\n"
-    "    vocab_size = 32 },\n"
-    "  mesh = { tp = 2 },\n"
-    "  batch = { global = 2, micro = 1, seq = 8 },\n"
-    "  data = weft.synthetic {},\n"
-    "  train = { steps = 100000000, log_every = 10 },\n"
-    "  checkpoint = { dir = 'runs', every = 0 },\n"
-    "}\n";
-
-static void setup(void) {
-  scratch_setup();
-  scratch_put("plan.lua", plan_text, strlen(plan_text));
-}
 
 /* Bytes of the lines of steps. */
 static long long printed(const Process *p) {
@@ -161,7 +144,7 @@ Suite *signals_suite(void) {
   Suite *s = suite_create("signals");
   TCase *t = tcase_create("weft run");
   tcase_set_timeout(t, 120);
-  tcase_add_checked_fixture(t, setup, scratch_teardown);
+  tcase_add_checked_fixture(t, endless_setup, scratch_teardown);
   tcase_add_loop_test(t, what_was_ignored_stays_so, 0, LEN(ignored));
   tcase_add_loop_test(t, only_the_second_ctrl_c_ends_at_once, 0, LEN(several));
   tcase_add_test(t, ctrl_z_stops_all_processes);
