@@ -18,9 +18,10 @@ local M = {}
 -- ---- the build ----
 
 local function here() return tree.lines_of("pwd")[1] end
+local function place() return tree.lines_of("realpath -m '%s'", tree.PLACE)[1] end
 
 local function build()
-  local object = here() .. "/" .. tree.PLACE .. "/trace.o"
+  local object = place() .. "/trace.o"
   if not tree.run("cc -O2 -fPIC -c -o %s tests/mutate/trace.c", object) then
     tree.fail "tests/mutate/trace.c does not compile"
   end
@@ -125,7 +126,7 @@ local function sets_of(folder, found)
   return sets
 end
 
-local function trace_of(suite) return here() .. "/" .. tree.PLACE .. "/trace/" .. suite end
+local function trace_of(suite) return place() .. "/trace/" .. suite end
 
 -- What the suite left in its folder; how it ended is told.
 local function keep(suite, result, seconds, found, n)
