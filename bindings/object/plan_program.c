@@ -6,7 +6,7 @@
 #include "bindings/script/script.h"
 #include "vm/draw/timeline_draw.h"
 #include "vm/plan/link_speed.h"
-#include "vm/session/footprint.h"
+#include "vm/session/host_memory.h"
 #include "vm/base/plural.h"
 #include "vm/session/gpu_memory.h"
 
@@ -80,12 +80,13 @@ int plan_program(lua_State *L) {
 
 /* ---- plan:memory([rank]) ---- */
 
-/* Sets field `field` to the lines of the footprint: memory besides the arenas. */
-static void add_held(lua_State *L, const Job *j, FootprintOwner by, int pp,
+/* Sets field `field` to the lines of the host memory: what a run has besides the arenas.
+ */
+static void add_held(lua_State *L, const Job *j, HostMemoryOwner by, int pp,
                      const char *field) {
-  FootprintLine line[FOOTPRINT_MOST];
+  HostMemoryLine line[HOST_MEMORY_MOST];
   int n =
-      footprint_lines(&j->plan, j->compiled, lang_weights(j->lp) != NULL, by, pp, line);
+      host_memory_lines(&j->plan, j->compiled, lang_weights(j->lp) != NULL, by, pp, line);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
     lua_createtable(L, 0, 3);
@@ -142,7 +143,7 @@ static void add_memory(lua_State *L, const Job *j, int pp) {
   set_integer(L, "pp", p->pp);
   add_classes(L, p->mem, p->nmem, "classes");
   if (p->nhost) add_classes(L, p->host, p->nhost, "host");
-  add_held(L, j, FOOTPRINT_RANK, pp, "outside");
+  add_held(L, j, HOST_MEMORY_RANK, pp, "outside");
   add_gpu(L, j, pp);
 }
 
@@ -153,9 +154,9 @@ int plan_memory(lua_State *L) {
   bool one = !lua_isnoneornil(L, 2);
   int rank = one ? rank_arg(L, j, 2) : 0, worst;
   lua_newtable(L);
-  add_held(L, j, FOOTPRINT_PROCESS, 0, "process");
-  add_held(L, j, FOOTPRINT_LIBRARY, 0, "libraries");
-  double scores = footprint_scores(j->compiled);
+  add_held(L, j, HOST_MEMORY_PROCESS, 0, "process");
+  add_held(L, j, HOST_MEMORY_LIBRARY, 0, "libraries");
+  double scores = score_bytes(j->compiled);
   if (scores > 0) set_integer(L, "scores", (int64_t)scores);
   if (one) {
     add_memory(L, j, mesh_coord(&j->mesh, rank, AXIS_PP));

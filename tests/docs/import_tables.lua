@@ -1,5 +1,5 @@
 -- import_tables.lua - the tables of docs/import.md that say what becomes of the settings of another
--- system: made of the rows by which weft import goes, fields.lua and rules.lua of each system.
+-- system: made of the rows by which weft import goes, fields.lua and left_out.lua of each system.
 --
 --   weft lua tests/docs/import_tables.lua [check]     in the root of the sources
 --

@@ -408,7 +408,7 @@ return {
     from = "s->patience = s->how.hysteresis;", to = "" },
   { file = "vm/weights/param_gather.c", suites = "loss_scaler verify",
     from = "w->block[i] / scale", to = "w->block[i]" },
-  { file = "vm/session/footprint.c", suites = "memory",
+  { file = "vm/session/host_memory.c", suites = "memory",
     from = "n > 1 && member[0] == rank", to = "n > 1" },
   { file = "vm/weights/weights_match.c", suites = "export",
     from = "if (k < found->part && q) *first", to = "if (k <= found->part && q) *first" },

@@ -5,7 +5,7 @@
 #include "tests/harness/one_rank_pair.h"
 #include "vm/base/rng.h"
 #include "vm/pipeline/stages.h"
-#include "vm/compile/build_units.h"
+#include "vm/compile/graph_passes.h"
 #include "vm/compile/compile.h"
 
 static Arena *arena;

@@ -10,7 +10,7 @@
 #include "vm/session/session.h"
 #include "vm/weights/snapshot.h"
 #include "vm/storage/memory_plan.h"
-#include "vm/session/footprint.h"
+#include "vm/session/host_memory.h"
 #include "vm/weights/param_gather.h"
 
 /* ---- an allocator that counts bytes; any thread's ---- */
@@ -36,7 +36,7 @@ static void begin(void) {
 
 /* ---- what was promised ---- */
 
-static int64_t sum(const FootprintLine *line, int n, const char *but) {
+static int64_t sum(const HostMemoryLine *line, int n, const char *but) {
   int64_t bytes = 0;
   for (int i = 0; i < n; i++)
     if (!strstr(but, line[i].name)) bytes += (int64_t)line[i].bytes;
@@ -46,15 +46,15 @@ static int64_t sum(const FootprintLine *line, int n, const char *but) {
 /* Arenas and lines of all ranks and of their process; `but`: lines that are not part of
  * this run. */
 static int64_t promised(const Plan *p, const Compiled *c, bool weights, const char *but) {
-  FootprintLine line[FOOTPRINT_MOST];
+  HostMemoryLine line[HOST_MEMORY_MOST];
   int64_t bytes = 0;
   for (int rank = 0; rank < c->mesh.world; rank++) {
     int pp = mesh_coord(&c->mesh, rank, AXIS_PP);
     bytes += (int64_t)(c->prog[pp].arena_bytes + c->prog[pp].host_bytes);
-    bytes += sum(line, footprint_lines(p, c, weights, FOOTPRINT_RANK, pp, line), "");
+    bytes += sum(line, host_memory_lines(p, c, weights, HOST_MEMORY_RANK, pp, line), "");
   }
   return bytes +
-         sum(line, footprint_lines(p, c, weights, FOOTPRINT_PROCESS, 0, line), but);
+         sum(line, host_memory_lines(p, c, weights, HOST_MEMORY_PROCESS, 0, line), but);
 }
 
 /* ---- runs of given tokens ---- */
@@ -335,10 +335,10 @@ START_TEST(programs_are_what_their_arena_took) {
   begin();
   Arena *a = arena_new(&counting);
   Job j;
-  FootprintLine line[FOOTPRINT_MOST];
+  HostMemoryLine line[HOST_MEMORY_MOST];
   int64_t bytes = 0;
   job(&j, a, "plans/quickstart.lua", NULL);
-  int n = footprint_lines(&j.plan, j.compiled, false, FOOTPRINT_PROCESS, 0, line);
+  int n = host_memory_lines(&j.plan, j.compiled, false, HOST_MEMORY_PROCESS, 0, line);
   for (int i = 0; i < n; i++)
     if (strcmp(line[i].name, "programs") == 0) bytes = (int64_t)line[i].bytes;
   ck_assert_int_eq(bytes, atomic_load(&held));

@@ -9,7 +9,7 @@
 #include "tests/generate/small_llama.h"
 #include "vm/lower/arena_layout.h"
 #include "vm/code/units.h"
-#include "vm/compile/build_units.h"
+#include "vm/compile/graph_passes.h"
 #include "vm/compile/compile.h"
 
 #define QUICK  WEFT_SOURCE_DIR "/plans/quickstart.lua"

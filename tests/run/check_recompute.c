@@ -14,7 +14,7 @@
 #include "tests/harness/run_bits.h"
 #include "vm/storage/memory_plan.h"
 #include "vm/code/units.h"
-#include "vm/compile/build_units.h"
+#include "vm/compile/graph_passes.h"
 #include "vm/compile/compile.h"
 
 #define WITH(...) ((Recompute){__VA_ARGS__})

@@ -1,7 +1,7 @@
 /* passes.c - the order of passes; see passes.h. */
 #include "passes.h"
 
-#include "build_units.h"
+#include "graph_passes.h"
 
 /* ---- each pass ---- */
 

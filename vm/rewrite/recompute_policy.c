@@ -92,7 +92,7 @@ void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mar
   }
 }
 
-/* ---- for build_units ---- */
+/* ---- for graph_passes ---- */
 
 /* A pattern of this model that is similar to one that matches nothing. */
 static const char *suggestion(const Graph *g, const char *pattern, Diags *d) {

@@ -2,7 +2,7 @@
 #include "bindings/cli/cli.h"
 #include "vm/rewrite/fp8_linears.h"
 #include "vm/base/plural.h"
-#include "vm/session/footprint.h"
+#include "vm/session/host_memory.h"
 
 #include <math.h>
 
@@ -24,7 +24,7 @@ static void print_memory(const Job *j, double lacks) {
   if (lacks > 0)
     printf(": %s too much for %s", format_bytes(lacks, a), j->plan.cluster.gpu);
   printf("\n");
-  double scores = j->plan.cluster.gpu ? footprint_scores(j->compiled) : 0;
+  double scores = j->plan.cluster.gpu ? score_bytes(j->compiled) : 0;
   if (scores > worst / 100.0)
     printf("          attention scores are never stored, which others do: %s for each "
            "layer and "

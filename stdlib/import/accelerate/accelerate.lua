@@ -251,13 +251,13 @@ end
 
 function accelerate.translate(book, plan, options)
   local config = model_field.put(plan, book, { changes = {} }, options.model)
-  if not config then return book:apply_early(rules) end
+  if not config then return book:apply_early(left_out) end
   local how = put_strategy(book, plan)
   put_batch(book, plan, put_mesh(book, plan, options, type(how) == "table" and how))
   put_precision(book, plan)
   put_optimizer(book, plan)
   values.assume_rest(book, plan, config)
-  book:apply(rules)
+  book:apply(left_out)
 end
 
 return accelerate

@@ -1,5 +1,5 @@
 -- automodel.lua - recipes of NeMo AutoModel (YAML) as fields of a plan. What does not take part
--- in the plan is in rules.lua.
+-- in the plan is in left_out.lua.
 local further = use "import/further"
 local adapter = use "import/automodel/adapter"
 local data = use "import/automodel/data"
@@ -11,7 +11,7 @@ local optimizer = use "import/automodel/optimizer"
 local pytorch = use "import/pytorch"
 local quote = use "import/quote"
 local ranks = use "import/automodel/ranks"
-local rules = use "import/automodel/rules"
+local left_out = use "import/automodel/left_out"
 local scalar = use "import/scalar"
 local teacher = use "import/automodel/teacher"
 local training = use "import/automodel/training"
@@ -38,7 +38,7 @@ end
 
 -- ---- the model ----
 
--- Keys of a config that change nothing that is trained, or that are told in the rules.
+-- Keys of a config that change nothing that is trained, or that are told in left_out.lua.
 local PLAIN = { _target_ = true, pretrained_model_name_or_path = true, name_or_path = true,
                 trust_remote_code = true, use_cache = true, router_aux_loss_coef = true }
 
@@ -308,7 +308,7 @@ end
 
 function automodel.translate(book, plan, options)
   local config, aside = put_model(book, plan, options)
-  if not config then return book:apply_early(rules) end
+  if not config then return book:apply_early(left_out) end
   local m = ranks.put_mesh(book, plan, options)
   m.experts = experts.has(config)
   local strategy = ranks.put_strategy(book, plan, m)
@@ -328,7 +328,7 @@ function automodel.translate(book, plan, options)
   data.put(book, plan)
   training.put_checkpoint(book, plan)
   training.put_timeout(book, plan)
-  book:apply(rules)
+  book:apply(left_out)
 end
 
 return automodel

@@ -1,5 +1,5 @@
 -- fields.lua - NeMo AutoModel's settings that take part in the plan, in the order in which a reader looks
--- for them: rows { field, setting, ..., note = }; see ledger.lua. rules.lua has the others.
+-- for them: rows { field, setting, ..., note = }; see ledger.lua. left_out.lua has the others.
 return {
   { "model", "model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path", "model.config",
     "model.config._target_", "model.llm_path", "recipe_args.target_model_name_or_path", "model._target_",

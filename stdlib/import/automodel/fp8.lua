@@ -1,5 +1,5 @@
 -- fp8.lua - linears in fp8 of NeMo AutoModel recipes: torchao's, whose settings are below `fp8`, and Transformer
--- Engine's, below `model.backend.te_fp8`. Recipes that weft does not have are said by rules.lua.
+-- Engine's, below `model.backend.te_fp8`. Recipes that weft does not have are said by left_out.lua.
 local quote = use "import/quote"
 
 local RECIPES = { tensorwise = true, rowwise = true }

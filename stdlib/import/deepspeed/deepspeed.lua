@@ -1,10 +1,10 @@
 -- deepspeed.lua - DeepSpeed's JSON as fields of a plan. It names no model (--model does). What is
 -- "auto" there is filled in by Hugging Face's Trainer, from arguments that are not in the file:
--- then its defaults are assumed, and said. What does not take part in the plan is in rules.lua.
+-- then its defaults are assumed, and said. What does not take part in the plan is in left_out.lua.
 local model_field = use "import/model_field"
 local optimizer = use "import/deepspeed/optimizer"
 local quote = use "import/quote"
-local rules = use "import/deepspeed/rules"
+local left_out = use "import/deepspeed/left_out"
 local scalar = use "import/scalar"
 local values = use "import/values"
 
@@ -283,14 +283,14 @@ end
 
 function deepspeed.translate(book, plan, options)
   local config = model_field.put(plan, book, { changes = {} }, options.model)
-  if not config then return book:apply_early(rules) end
+  if not config then return book:apply_early(left_out) end
   put_batch(book, plan, options, put_axes(book, plan))
   put_zero(book, plan, config)
   put_precision(book, plan)
   optimizer.put(book, plan)
   values.put_whole(book, plan, "steps_per_print", "train.log_every", 1)
   values.assume_rest(book, plan, config)
-  book:apply(rules)
+  book:apply(left_out)
 end
 
 return deepspeed

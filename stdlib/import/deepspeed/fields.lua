@@ -1,5 +1,5 @@
 -- fields.lua - DeepSpeed's settings that take part in the plan, in the order in which a reader looks for
--- them: rows { field, setting, ..., note = }; see ledger.lua. rules.lua has the others.
+-- them: rows { field, setting, ..., note = }; see ledger.lua. left_out.lua has the others.
 return {
   { "batch.global", "train_batch_size",
     note = "each of the three sizes follows from the others; three that do not fit the ranks are an error" },

@@ -1,5 +1,5 @@
 -- fields.lua - Megatron's settings that take part in the plan, by the names of keys.lua and in the order in
--- which a reader looks for them: rows { field, setting, ..., note = }; see ledger.lua. rules.lua has the others.
+-- which a reader looks for them: rows { field, setting, ..., note = }; see ledger.lua. left_out.lua has the others.
 return {
   { "model", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels",
     "group_query_attention", "num_query_groups", "attention_head_type", "max_position_embeddings",

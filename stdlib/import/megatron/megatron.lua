@@ -1,13 +1,13 @@
 -- megatron.lua - settings of Megatron-LM and Megatron-Bridge as fields of a plan: arguments of scripts
 -- and of test suites, --yaml-cfg files, and key=value of recipes. What does not take part in the
--- plan is in rules.lua.
+-- plan is in left_out.lua.
 local further = use "import/further"
 local keys = use "import/megatron/keys"
 local layers = use "import/megatron/layers"
 local model = use "import/megatron/model"
 local quote = use "import/quote"
 local ranks = use "import/megatron/ranks"
-local rules = use "import/megatron/rules"
+local left_out = use "import/megatron/left_out"
 local scalar = use "import/scalar"
 local step = use "import/megatron/step"
 local training = use "import/megatron/training"
@@ -160,7 +160,7 @@ function megatron.translate(book, plan, options)
   for _, leaf in ipairs(book.leaves) do
     if leaf.value == false and not leaf.list and not ON[leaf.key] then book:no_effect(leaf.key, "it is off, as without it") end
   end
-  if made then book:apply(rules) else book:apply_early(rules) end
+  if made then book:apply(left_out) else book:apply_early(left_out) end
 end
 
 return megatron

@@ -44,7 +44,7 @@ local function recipe_of(book)
   end
 end
 
--- Products in fp8, beside bf16; else rules.lua says what the plan is without.
+-- Products in fp8, beside bf16; else left_out.lua says what the plan is without.
 local function put_fp8(book, plan, compute)
   local recipe, key = recipe_of(book)
   if not recipe or compute ~= "bf16" then return end

@@ -1,5 +1,5 @@
 -- fields.lua - nanotron's settings that take part in the plan, in the order in which a reader looks for
--- them: rows { field, setting, ..., note = }; see ledger.lua. rules.lua has the others.
+-- them: rows { field, setting, ..., note = }; see ledger.lua. left_out.lua has the others.
 return {
   { "model", "model.model_config.hidden_size", "model.model_config.intermediate_size",
     "model.model_config.num_hidden_layers", "model.model_config.num_attention_heads",

@@ -1,8 +1,8 @@
 -- nanotron.lua - nanotron's settings (YAML) as fields of a plan. What does not take part in the
--- plan is in rules.lua.
+-- plan is in left_out.lua.
 local model_field = use "import/model_field"
 local quote = use "import/quote"
-local rules = use "import/nanotron/rules"
+local left_out = use "import/nanotron/left_out"
 local scalar = use "import/scalar"
 local values = use "import/values"
 
@@ -354,7 +354,7 @@ end
 function nanotron.translate(book, plan, options)
   local m = put_mesh(book, plan, options)
   local config = put_model(book, plan, options, m.tp)
-  if not config then return book:apply_early(rules) end
+  if not config then return book:apply_early(left_out) end
   put_strategy(book, plan, m)
   put_pipeline(book, plan, m)
   put_compute(book, plan, m)
@@ -363,7 +363,7 @@ function nanotron.translate(book, plan, options)
   put_checkpoint(book, plan)
   plan:put("data", "weft.synthetic {}", "made-up tokens")
   book:assume("data", "weft.synthetic, made-up tokens")
-  book:apply(rules)
+  book:apply(left_out)
 end
 
 return nanotron

@@ -1,5 +1,5 @@
 -- fields.lua - torchtitan's settings that take part in the plan, in the order in which a reader looks for
--- them: rows { field, setting, ..., note = }; see ledger.lua. rules.lua has the others.
+-- them: rows { field, setting, ..., note = }; see ledger.lua. left_out.lua has the others.
 return {
   { "model", "model.name", "model.flavor", "model_spec.0", "hf_transformers.model", "model.hf_model",
     note = "the flavors that torchtitan ships of Llama 3, Qwen 3, gpt-oss and DeepSeek-V3, and of Llama 2 in "

@@ -1,11 +1,11 @@
 -- torchtitan.lua - torchtitan's settings as fields of a plan: its TOML files, and the
 -- configurations of its Python registries, which have the same names (registry.lua). What does
--- not take part in the plan is in rules.lua.
+-- not take part in the plan is in left_out.lua.
 local model_field = use "import/model_field"
 local quote = use "import/quote"
 local read_text = use "read_text"
 local ranks = use "import/torchtitan/ranks"
-local rules = use "import/torchtitan/rules"
+local left_out = use "import/torchtitan/left_out"
 local further = use "import/further"
 local flavors = use "import/torchtitan/flavors"
 local scalar = use "import/scalar"
@@ -235,7 +235,7 @@ local CONVERTERS = {
     "mxfp8_cublas" },
 }
 
--- One converter of linears; several, of other products or with another recipe are said by rules.lua.
+-- One converter of linears; several, of other products or with another recipe are said by left_out.lua.
 local function converter_of(book)
   local list = book:value "model.converters"
   list = type(list) == "table" and list or { list }
@@ -329,7 +329,7 @@ end
 function torchtitan.translate(book, plan, options)
   rename(book)
   local config, aside = put_model(book, plan, options)
-  if not config then return book:apply_early(rules) end
+  if not config then return book:apply_early(left_out) end
   local m = ranks.put_mesh(book, plan, options)
   ranks.put_strategy(book, plan, m)
   ranks.put_pipeline(book, plan, m)
@@ -343,7 +343,7 @@ function torchtitan.translate(book, plan, options)
   training.put_optimizer(book, plan, steps)
   training.put_data(book, plan)
   training.put_checkpoint(book, plan)
-  book:apply(rules)
+  book:apply(left_out)
 end
 
 return torchtitan

@@ -1,7 +1,7 @@
-/* build_units.h - the passes from a logical graph to units: everything before the
+/* graph_passes.h - the passes from a logical graph to units: everything before the
  * pipeline. */
-#ifndef WEFT_BUILD_UNITS_H
-#define WEFT_BUILD_UNITS_H
+#ifndef WEFT_GRAPH_PASSES_H
+#define WEFT_GRAPH_PASSES_H
 
 #include "vm/code/units.h"
 

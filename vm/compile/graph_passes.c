@@ -1,4 +1,4 @@
-/* build_units.c - the passes from a logical graph to units:
+/* graph_passes.c - the passes from a logical graph to units:
  *
  *   graph --autodiff--> joint graph --shard--> graph of one rank with collectives
  *     --recompute--> with forward ops again before the backward
@@ -6,7 +6,7 @@
  *     --units_make--> Units
  *
  * Runs of equal layers are folded before and unfolded after (fold_layers.h). */
-#include "build_units.h"
+#include "graph_passes.h"
 
 #include "vm/code/unfold_layers.h"
 #include "vm/rewrite/adapters.h"

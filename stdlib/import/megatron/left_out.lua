@@ -1,4 +1,4 @@
--- rules.lua - Megatron's settings that do not take part in the plan: a row each, { key, what, text },
+-- left_out.lua - Megatron's settings that do not take part in the plan: a row each, { key, what, text },
 -- by the names of keys.lua; see ledger.lua.
 local rule = use "import/rule"
 local none, cannot, unless, off, with = rule.none, rule.cannot, rule.unless, rule.off, rule.with

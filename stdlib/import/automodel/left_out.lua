@@ -1,4 +1,4 @@
--- rules.lua - NeMo AutoModel's settings that do not take part in the plan: a row each,
+-- left_out.lua - NeMo AutoModel's settings that do not take part in the plan: a row each,
 -- { key or prefix.*, what, text }; see ledger.lua. The others are in automodel.lua.
 local rule = use "import/rule"
 local none, cannot, unless, off, switched =

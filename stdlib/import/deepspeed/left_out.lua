@@ -1,4 +1,4 @@
--- rules.lua - DeepSpeed's settings that do not take part in the plan: a row each, { key or prefix.*,
+-- left_out.lua - DeepSpeed's settings that do not take part in the plan: a row each, { key or prefix.*,
 -- what, text }; see ledger.lua. The others are in deepspeed.lua.
 local rule = use "import/rule"
 

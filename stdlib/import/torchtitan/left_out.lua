@@ -1,4 +1,4 @@
--- rules.lua - torchtitan's settings that do not take part in the plan: a row each,
+-- left_out.lua - torchtitan's settings that do not take part in the plan: a row each,
 -- { key or prefix.*, what, text }; see ledger.lua. The others are in torchtitan.lua and beside it.
 local rule = use "import/rule"
 local scalar = use "import/scalar"

@@ -1,7 +1,7 @@
-/* footprint.c - host memory of a run besides its arenas, from the plan and its programs
+/* host_memory.c - host memory of a run besides its arenas, from the plan and its programs
  * alone. The size in each line comes from a function beside the code that allocates it.
  */
-#include "footprint.h"
+#include "host_memory.h"
 
 #include "vm/rank/saved_pieces.h"
 #include "vm/run/run_int.h"
@@ -37,7 +37,7 @@ static uint64_t virtual_ranks(const Compiled *c) {
 
 typedef enum {
 #define FOOTPRINT(id, name, by, what) LINE_##id,
-#include "footprint.def"
+#include "host_memory.def"
   LINE_N
 } Line;
 
@@ -61,25 +61,26 @@ static uint64_t bytes_of(Line line, const Plan *p, const Compiled *c, int pp) {
   }
 }
 
-int footprint_lines(const Plan *p, const Compiled *c, unsigned with, FootprintOwner by,
-                    int pp, FootprintLine out[FOOTPRINT_MOST]) {
-  static const FootprintLine lines[LINE_N] = {
+int host_memory_lines(const Plan *p, const Compiled *c, unsigned with, HostMemoryOwner by,
+                      int pp, HostMemoryLine out[HOST_MEMORY_MOST]) {
+  static const HostMemoryLine lines[LINE_N] = {
 #define FOOTPRINT(id, name, by, what)                                                    \
-  {name, what, FOOTPRINT_##by, FOOTPRINT_##by != FOOTPRINT_LIBRARY, 0},
-#include "footprint.def"
+  {name, what, HOST_MEMORY_##by, HOST_MEMORY_##by != HOST_MEMORY_LIBRARY, 0},
+#include "host_memory.def"
   };
   int n = 0;
   for (int i = 0; i < LINE_N; i++) {
-    if (i == LINE_TRACE && !(with & FOOTPRINT_TRACE)) continue;
-    if (lines[i].by != by || (i == LINE_WEIGHTS && !(with & FOOTPRINT_WEIGHTS))) continue;
-    FootprintLine h = lines[i];
+    if (i == LINE_TRACE && !(with & HOST_MEMORY_TRACE)) continue;
+    if (lines[i].by != by || (i == LINE_WEIGHTS && !(with & HOST_MEMORY_WEIGHTS)))
+      continue;
+    HostMemoryLine h = lines[i];
     if (h.known) h.bytes = bytes_of((Line)i, p, c, pp);
     if (!h.known || h.bytes) out[n++] = h;
   }
   return n;
 }
 
-double footprint_scores(const Compiled *c) {
+double score_bytes(const Compiled *c) {
   const EvenList none = {0};
   double most = 0;
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {

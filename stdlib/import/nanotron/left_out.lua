@@ -1,4 +1,4 @@
--- rules.lua - nanotron's settings that do not take part in the plan: a row each, { key or
+-- left_out.lua - nanotron's settings that do not take part in the plan: a row each, { key or
 -- prefix.*, what, text }; see ledger.lua. The others are in nanotron.lua.
 local rule = use "import/rule"
 local none, cannot, off = rule.none, rule.cannot, rule.off
