@@ -15,7 +15,7 @@ end
 
 local START = "how processes start is said by weft launch and weft run"
 local UNITS = "the units of the model are what is gathered at a time"
-local rules = {
+local left_out = {
   rule.none("compute_environment", START), rule.none("machine_rank", START),
   rule.none("main_process_ip", START), rule.none("main_process_port", START),
   rule.none("main_training_function", START), rule.none("rdzv_backend", START),
