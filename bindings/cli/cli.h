@@ -60,6 +60,7 @@ typedef struct Cli {
 #define INTEGER(member, ...) int64_t member;
 #define NUMBER(member, ...)  double member;
 #define WORD(member, ...)    const char *member;
+#define OUTPUT(member, ...)  const char *member;
 #define CHOICE(member, ...)  const char *member;
 #define LIST(member, name, shorter, on, n)                                               \
   const char *member[CLI_LIST + 1];                                                      \

@@ -6,8 +6,17 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-typedef enum { VALUE_NONE, VALUE_INT, VALUE_NUMBER, VALUE_WORD, VALUE_LIST } Value;
+typedef enum {
+  VALUE_NONE,
+  VALUE_INT,
+  VALUE_NUMBER,
+  VALUE_WORD,
+  VALUE_CHOICE,
+  VALUE_OUTPUT,
+  VALUE_LIST
+} Value;
 
 typedef struct Option {
   const char *name, *shorter;
@@ -27,8 +36,10 @@ static const Option option[] = {
   {name, shorter, on, VALUE_NUMBER, AT(member), 0, 0, 0},
 #define WORD(member, name, shorter, on)                                                  \
   {name, shorter, on, VALUE_WORD, AT(member), 0, 0, 0},
+#define OUTPUT(member, name, shorter, on)                                                \
+  {name, shorter, on, VALUE_OUTPUT, AT(member), 0, 0, 0},
 #define CHOICE(member, name, shorter, on, choices)                                       \
-  {name, shorter, on, VALUE_WORD, AT(member), 0, 0, 0},
+  {name, shorter, on, VALUE_CHOICE, AT(member), 0, 0, 0},
 #define LIST(member, name, shorter, on, n)                                               \
   {name, shorter, on, VALUE_LIST, AT(member), AT(n), 0, 0},
 #include "options.def"
@@ -89,7 +100,9 @@ static weft_status store(Cli *cli, const Option *o, const char *value, weft_erro
   char *at = (char *)cli + o->at;
   switch (o->value) {
   case VALUE_NONE: *(bool *)at = true; return WEFT_OK;
-  case VALUE_WORD: *(const char **)at = value; return WEFT_OK;
+  case VALUE_WORD:
+  case VALUE_CHOICE:
+  case VALUE_OUTPUT: *(const char **)at = value; return WEFT_OK;
   case VALUE_LIST: {
     int *n = (int *)((char *)cli + o->count);
     if (*n == CLI_LIST)
@@ -150,22 +163,32 @@ static bool same_file(const char *a, const char *b) {
   return keeps && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* What is given for an option of this verb that may name a file; NULL: nothing. */
+static const char *name_of(const Cli *cli, const Option *o) {
+  bool names = o->value == VALUE_WORD || o->value == VALUE_OUTPUT;
+  return names && has_option(cli, o) ? *(const char *const *)((const char *)cli + o->at)
+                                     : NULL;
+}
+
 /* Some of the files that options name are replaced, others are added to: one that the
- * verb reads, such as the plan, would be lost. */
-static weft_status keep_read_files(const Cli *cli, weft_error *e) {
-  static const size_t written[] = {AT(trace),  AT(log),   AT(tensorboard), AT(export),
-                                   AT(svg),    AT(jsonl), AT(csv_file),    AT(html),
-                                   AT(output), AT(out)};
+ * verb reads, such as the plan, would be lost, and one of two that it writes. */
+static weft_status keep_files(const Cli *cli, const Option *o, weft_error *e) {
+  const char *name = name_of(cli, o);
+  for (int k = 0; k < cli->narg; k++)
+    if (same_file(name, cli->arg[k]))
+      return err_file(e, WEFT_EUSAGE, name, 0,
+                      "is read, so %s would write over it: give it another name",
+                      o->name);
   for (int i = 0; i < LEN(option); i++) {
-    const Option *o = &option[i];
-    bool writes = false;
-    for (int k = 0; k < LEN(written); k++) writes |= o->at == written[k];
-    const char *name = writes ? *(const char *const *)((const char *)cli + o->at) : NULL;
-    for (int k = 0; name && has_option(cli, o) && k < cli->narg; k++)
-      if (same_file(name, cli->arg[k]))
-        return err_file(e, WEFT_EUSAGE, name, 0,
-                        "is read, so %s would write over it: give it another name",
-                        o->name);
+    const char *other = &option[i] == o ? NULL : name_of(cli, &option[i]);
+    if (!other) continue;
+    bool made = option[i].value == VALUE_OUTPUT && strcmp(name, other) == 0 &&
+                access(name, F_OK) != 0;
+    if (made || same_file(name, other))
+      return err_file(
+          e, WEFT_EUSAGE, name, 0,
+          "is the file of %s, so %s would write over it: give it another name",
+          option[i].name, o->name);
   }
   return WEFT_OK;
 }
@@ -200,7 +223,10 @@ weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e) {
       if (takes == TAKES_SCRIPT) options = false;
     }
   }
-  return keep_read_files(cli, e);
+  for (int i = 0; i < LEN(option); i++)
+    if (option[i].value == VALUE_OUTPUT && name_of(cli, &option[i]))
+      TRY(keep_files(cli, &option[i], e));
+  return WEFT_OK;
 }
 
 weft_status options_belong(const Belongs *o, int n, weft_error *e) {

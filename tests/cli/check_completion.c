@@ -16,6 +16,7 @@ static const struct {
 #define INTEGER(member, name, shorter, on, ...) {name, shorter, on},
 #define NUMBER(member, name, shorter, on)       {name, shorter, on},
 #define WORD(member, name, shorter, on)         {name, shorter, on},
+#define OUTPUT(member, name, shorter, on)       {name, shorter, on},
 #define CHOICE(member, name, shorter, on, ...)  {name, shorter, on},
 #define LIST(member, name, shorter, on, n)      {name, shorter, on},
 #include "bindings/cli/options.def"

@@ -179,20 +179,27 @@ START_TEST(a_page_that_cannot_be_written_is_told) {
 END_TEST
 
 /* A slip of the hand is not the end of a plan: what a verb reads is not written over, by
- * whatever name. */
+ * whatever name, nor one of two files that it writes. */
 START_TEST(a_file_that_is_read_stays) {
-  static const char *const line[] = {
-      "report a.lua --html a.lua", "report a.lua --html ./b.lua",
-      "sim a.lua --svg a.lua",     "sim a.lua --trace a.lua",
-      "run a.lua --log a.lua",     "tokenize a.lua -o a.lua",
-      "run a.lua --trace b.lua"};
+  static const char *const line[] = {"report a.lua --html a.lua",
+                                     "report a.lua --html ./b.lua",
+                                     "sim a.lua --svg a.lua",
+                                     "sim a.lua --trace a.lua",
+                                     "run a.lua --log a.lua",
+                                     "tokenize a.lua -o a.lua",
+                                     "run a.lua --trace b.lua",
+                                     "sim a.lua --trace=c.lua --calibration c.lua",
+                                     "sim a.lua --svg=c.lua --compare c.lua",
+                                     "run a.lua --log new.lua --trace new.lua"};
   put("a.lua", PLAN("tp = 2"));
+  put("c.lua", PLAN("tp = 2"));
   ck_assert_int_eq(symlink("a.lua", scratch_path("b.lua")), 0);
   for (size_t i = 0; i < LEN(line); i++) {
     Outcome o = process_run(SECONDS, "$weft %s", line[i]);
-    ck_assert_msg(o.code == 2 && strstr(o.err, ".lua: is read, so "), "%s: %d %s",
+    ck_assert_msg(o.code == 2 && strstr(o.err, "would write over it"), "%s: %d %s",
                   line[i], o.code, o.err);
     ck_assert_str_eq(scratch_get(scratch_path("a.lua")), PLAN("tp = 2"));
+    ck_assert_str_eq(scratch_get(scratch_path("c.lua")), PLAN("tp = 2"));
   }
 }
 END_TEST

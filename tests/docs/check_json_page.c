@@ -146,6 +146,7 @@ START_TEST(every_verb_is_on_the_page) {
 #define INTEGER(...)
 #define NUMBER(...)
 #define WORD(...)
+#define OUTPUT(...)
 #define CHOICE(...)
 #define LIST(...)
   static const struct {

@@ -17,6 +17,7 @@ static const Row options[] = {
 #define INTEGER(member, name, shorter, on, ...)    {name, shorter, on, true, NULL},
 #define NUMBER(member, name, shorter, on)          {name, shorter, on, true, NULL},
 #define WORD(member, name, shorter, on)            {name, shorter, on, true, NULL},
+#define OUTPUT(member, name, shorter, on)          {name, shorter, on, true, NULL},
 #define CHOICE(member, name, shorter, on, choices) {name, shorter, on, true, choices},
 #define LIST(member, name, shorter, on, n)         {name, shorter, on, true, NULL},
 #include "bindings/cli/options.def"
