@@ -144,6 +144,11 @@ START_TEST(a_trace_beside_the_clock) {
                       "--set batch.seq=32");
   ck_assert_int_eq(o.code, 2);
   has(o.err, "t.json: is no trace of this plan on this mesh");
+  /* The same instructions and tensors, of other attributes. */
+  o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare t.json "
+                      "--set model.rope_theta=500000");
+  ck_assert_int_eq(o.code, 2);
+  has(o.err, "t.json: is no trace of this plan on this mesh");
   o = process_run(60, "$weft sim tiny.lua --calibration c.lua --trace p.json");
   ck_assert_msg(o.code == 0, "%s", o.err);
   o = process_run(60, "$weft sim tiny.lua --calibration c.lua --compare p.json");

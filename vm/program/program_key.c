@@ -14,9 +14,17 @@ static uint64_t add_operands(uint64_t h, const Program *p, const Instr *in) {
   return h;
 }
 
+/* Windows and dropout, for example, but not who computes: that is the device's matter. */
+static uint64_t add_attr(uint64_t h, const OpAttr *attr) {
+  OpAttr a;
+  memcpy(&a, attr, sizeof a);
+  a.backend = BACKEND_NATIVE;
+  return hash_bytes(h, &a, sizeof a);
+}
+
 static uint64_t add_instr(uint64_t h, const Program *p, const Instr *in) {
   h = add_number(h, in->code);
-  if (in->code == I_KERNEL) h = add_number(h, in->op);
+  if (in->code == I_KERNEL) h = add_attr(add_number(h, in->op), &p->attr[in->attr]);
   if (in->code == I_CALL) h = add_number(h, p->call[in->call].body);
   if (instr_is[in->code] & INSTR_STARTS) {
     h = add_number(h, in->coll);
