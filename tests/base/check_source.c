@@ -2,7 +2,7 @@
  * which grows, or by TextBuf, which ends where its buffer ends: nobody uses what snprintf
  * returns, which is the length that the text would have had, and so leads behind the
  * buffer; nobody copies strings without a bound. An error of a function begins empty, as
- * one that is filled keeps what it has. */
+ * one that is filled keeps what it has. What a macro evaluates twice changes nothing. */
 #include <check.h>
 #include <ctype.h>
 #include <glob.h>
@@ -88,11 +88,39 @@ static bool size_is_a_rest(const char *call) {
 static const char *const unbounded[] = {"sprintf", "vsprintf", "strcpy",
                                         "stpcpy",  "strcat",   "strncat"};
 
+/* Macros that evaluate an argument more than once. */
+static const char *const repeating[] = {"MIN", "MAX", "VEC_PUSH"};
+
+static bool assigns(const char *all, const char *s) {
+  return *s == '=' && s[1] != '=' && !(s > all && strchr("=!<>", s[-1]));
+}
+
+/* Whether an argument of this call is another one when it is evaluated again: it counts,
+ * assigns or looks at the clock. */
+static bool changes(const char *call) {
+  const char *s = strchr(call, '(') + 1;
+  for (int depth = 0; *s && depth >= 0; s++) {
+    depth += (*s == '(') - (*s == ')');
+    if (strncmp(s, "++", 2) == 0 || strncmp(s, "--", 2) == 0) return true;
+    if (assigns(call, s) || strncmp(s, "now_s()", 7) == 0) return true;
+  }
+  return false;
+}
+
+static bool repeats(const char *call, size_t n) {
+  for (int i = 0; i < LEN(repeating); i++)
+    if (strlen(repeating[i]) == n && memcmp(call, repeating[i], n) == 0) return true;
+  return false;
+}
+
 /* What is wrong with the function that is called here; NULL: nothing. */
 static const char *fault(const char *all, const char *call, size_t n) {
   for (int i = 0; i < LEN(unbounded); i++)
     if (strlen(unbounded[i]) == n && memcmp(call, unbounded[i], n) == 0)
       return "a call has no bound: use Text or TextBuf (vm/base/base.h)";
+  if (repeats(call, n) && changes(call))
+    return "a macro evaluates an argument twice that changes something: take it out of "
+           "the call";
   bool formats = (n == 8 && memcmp(call, "snprintf", n) == 0) ||
                  (n == 9 && memcmp(call, "vsnprintf", n) == 0);
   if (formats && size_is_a_rest(call))
@@ -157,6 +185,13 @@ static const struct {
     {"if (f(x) > 2) snprintf(a, n + 1, \"x - y\"); else snprintf(b, n, \"\");", 0},
     {"/* n += snprintf(a, b - n) */ x = \"strcat(a)\"; mysprintf(a);", 0},
     {"textbuf_printf(&t, \"%d\", i); text_printf(&u, \"\");", 0},
+    {"n = 0;\nmost = MAX(most, ++*n);", 2},
+    {"a = MIN(f(b--), c);", 1},
+    {"a = MIN(b, (c = d));", 1},
+    {"a = MAX(b, now_s() - c);", 1},
+    {"*VEC_PUSH(a, list[i++]) = b;", 1},
+    {"a = MAX(b - -c, d <= e ? f : g == h), i++; NMAX(i++);", 0},
+    {"*VEC_PUSH(a, list) = from[i++];", 0},
     {"int f(void) {\n  weft_error e;\n  return g(&e);", 2},
     {"int f(void) {\n  if (x) {\n    weft_error e, why;", 3},
     {"int f(void) {\n  weft_error e = NO_ERROR;\n  weft_error *p = &e;", 0},

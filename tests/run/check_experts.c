@@ -1,6 +1,7 @@
 /* check_experts.c - experts that ranks share: the same training as on one rank, whichever
  * ranks have which experts, and however tokens reach them. */
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -257,6 +258,46 @@ START_TEST(styles_of_experts) {
 }
 END_TEST
 
+/* ---- the room that would have been enough ---- */
+
+/* Takes a step of the toy: 0, or the factor that its error names. */
+static double factor_named(const ToyOptions *o) {
+  static const char before[] = "allows; ";
+  Toy t;
+  Run *r;
+  StepResult res;
+  open_toy(&t, o, 1, &r);
+  int64_t n = t.plan.batch.global * t.plan.batch.seq;
+  int32_t *ids = NEW_N(t.arena, int32_t, 2 * n);
+  random_ids(&t, 0, ids, ids + n);
+  err_clear(&trace_err);
+  weft_status st = run_step_tokens(r, ids, ids + n, 0, &res, &trace_err);
+  const char *at = strstr(trace_err.text, before);
+  ck_assert_msg(st == WEFT_OK || at, "%s", trace_err.text);
+  run_close(r);
+  toy_free(&t);
+  return st == WEFT_OK ? 0 : atof(at + strlen(before));
+}
+
+/* Whoever follows errors comes to a factor that one row less would not do for, which is
+ * no more than all that there are. */
+START_TEST(no_more_room_than_needed) {
+  ToyOptions o = toy_of(1, 4, 4, 1);
+  o.dispatcher = _i % 2 ? MOE_ALLTOALL : MOE_ALLGATHER;
+  o.topk = 1 + _i / 2;
+  double mean = (double)(o.micro * o.seq * o.topk) / o.ep, next;
+  o.bound = 1;
+  while ((next = factor_named(&o)) > 0) {
+    ck_assert_msg(next > o.bound && next <= o.ep, "%g, not %g", next, o.bound);
+    o.bound = (float)next;
+  }
+  double rows = floor(o.bound * mean + 1e-3);
+  ck_assert_double_gt(rows, mean);
+  o.bound = (float)((rows - 1) / mean);
+  ck_assert_double_eq_tol(factor_named(&o), rows / mean, 2e-3);
+}
+END_TEST
+
 static const char bounded[] =
     "local weft = require 'weft'\n"
     "return weft.plan { model = weft.model 'qwen3-moe-tiny',\n"
@@ -416,6 +457,7 @@ Suite *experts_suite(void) {
   tcase_add_loop_test(t, capacity_is_of_the_tokens_of_a_rank, 0, 5);
   tcase_add_loop_test(t, fits_with_room, 0, 8);
   tcase_add_loop_test(t, bound_bounds_memory, 0, 2);
+  tcase_add_loop_test(t, no_more_room_than_needed, 0, 4);
   tcase_add_loop_test(t, counts_every_choice, 0, LEN(meshes));
   tcase_add_loop_test(t, styles_of_experts, 0, 2);
   tcase_add_test(t, experts_lie_on_their_mesh);

@@ -84,7 +84,8 @@ static weft_status part(MoveMember *x, const Bench *b, int n, double *busy, doub
     TRY(once(x, e));
   }
   *busy += bench_now(b) - from;
-  *day = MIN(*day, (now_s() - began) / n);
+  double each = (now_s() - began) / n;
+  *day = MIN(*day, each);
   return WEFT_OK;
 }
 

@@ -127,7 +127,8 @@ int net_reach(const char *host, int port, Until u, char why[NET_TEXT]) {
     if (!list) snprintf(why, NET_TEXT, "%s", gai_strerror(bad));
     for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
       Until try = u;
-      try.deadline = MIN(u.deadline, now_s() + 5);
+      double soon = now_s() + 5;
+      try.deadline = MIN(u.deadline, soon);
       fd = connect_to(a, try);
       if (fd < 0) snprintf(why, NET_TEXT, "%s", strerror(errno));
     }

@@ -83,7 +83,8 @@ static double factor_of(const Sorted *s) {
   for (int64_t i = 0; i < s->n; i++) {
     if (s->row[i] == ROW_ELSEWHERE) continue;
     int64_t *n = &count[i / (s->n / senders) * owners + s->id[i] / each];
-    most = MAX(most, ++*n);
+    ++*n;
+    most = MAX(most, *n);
   }
   return (double)most * (double)(senders * owners) / (double)s->n;
 }

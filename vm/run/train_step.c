@@ -228,7 +228,7 @@ static weft_status one_step(Run *r, StepArg *s, StepResult *out, weft_error *e) 
   r->step = s->step;
   weft_status st = run_all(r, job_step, s, true, e);
   out->ms = 1e3 * (now_s() - begin);
-  r->longest_s = MAX(r->longest_s, now_s() - begin);
+  r->longest_s = MAX(r->longest_s, 1e-3 * out->ms);
   if (st != WEFT_OK) failed_step(r, s->step);
   if (st == WEFT_OK) st = read_result(r, s, out, e);
   r->step = -1;
