@@ -14,10 +14,11 @@
 
 enum { SAMPLES = 13 }; /* a batch of 8 and one that is not full */
 
-/* SAMPLES samples of a toy's tokens in a file. */
-static Data *samples_of(const Toy *t) {
+/* So many samples of a toy's tokens in a file. */
+static Data *some_samples(const Toy *t, int samples) {
   static uint16_t id[1 << 10];
-  int64_t n = SAMPLES * t->plan.batch.seq + 1;
+  int64_t n = samples * t->plan.batch.seq + 1;
+  ck_assert_int_le(n, LEN(id));
   Rng rng = rng_make(5, "samples");
   for (int64_t i = 0; i < n; i++)
     id[i] = (uint16_t)(rng_u32(&rng, (uint64_t)i) % (uint32_t)t->compiled->vocab);
@@ -26,9 +27,11 @@ static Data *samples_of(const Toy *t) {
       .kind = DATA_TOKENS, .files = &file, .nfiles = 1, .dir = "/", .width = 2};
   Data *d;
   OK(data_open(NULL, &spec, t->plan.batch.seq, t->compiled->vocab, 0, &d, &trace_err));
-  ck_assert_int_eq(data_windows(d), SAMPLES);
+  ck_assert_int_eq(data_windows(d), samples);
   return d;
 }
+
+static Data *samples_of(const Toy *t) { return some_samples(t, SAMPLES); }
 
 static ToyOptions evaluating(ToyOptions o) {
   o.eval_every = 1;
@@ -143,6 +146,106 @@ START_TEST(room_for_rows) {
                     strstr(trace_err.text, "moe.max_tokens_factor = 1 allows; "),
                 "%s", trace_err.text);
   err_clear(&trace_err);
+  run_close(r);
+  data_close(d);
+  toy_free(&t);
+}
+END_TEST
+
+/* ---- a batch that is not full ---- */
+
+/* The loss of so many samples before any step. */
+static double loss_of(const ToyOptions *o, int samples) {
+  Toy t;
+  Run *r;
+  StepResult res = {0};
+  open_toy(&t, o, 1, &r);
+  Data *d = some_samples(&t, samples);
+  OK(run_evaluate(r, d, samples, &res, &trace_err));
+  ck_assert_int_eq(res.eval_tokens, samples * o->seq);
+  run_close(r);
+  data_close(d);
+  toy_free(&t);
+  return res.eval_loss;
+}
+
+static ToyOptions routed(int dp, int ep) {
+  ToyOptions o = toy_default();
+  o.layers = 2, o.experts = 8, o.topk = 1, o.seq = 64;
+  o.dp = dp, o.ep = ep;
+  return o;
+}
+
+/* The rows that are missing choose experts as text does: a token over and over would
+ * want one expert, which has no room for all of a rank. */
+START_TEST(smaller_batches_have_room) {
+  ToyOptions o = routed(4, 4), one = evaluating(routed(1, 1));
+  o.pp = _i / 2 + 1, o.bound = 3.25f;
+  o.dispatcher = _i % 2 ? MOE_ALLTOALL : MOE_ALLGATHER;
+  o = evaluating(o);
+  one.microbatches = 1;
+  double alone = loss_of(&one, SAMPLES);
+  ck_assert_double_eq_tol(loss_of(&o, SAMPLES), alone, 1e-6 * alone);
+}
+END_TEST
+
+/* Losses of routers are of the tokens that there are, too. */
+START_TEST(smaller_batches_are_balanced_alike) {
+  ToyOptions o = routed(1, 1);
+  o.aux = 0.5f, o.micro = 4, o.microbatches = 1;
+  o.eval_every = 1;
+  ToyOptions one = o;
+  one.micro = 1;
+  double alone = loss_of(&one, 1);
+  ck_assert_double_eq_tol(loss_of(&o, 1), alone, 1e-6 * alone);
+}
+END_TEST
+
+static void is_copy(const Run *r, const Data *d, int64_t sample, int64_t row, bool real) {
+  int64_t T = r->c->seq, ends = 0;
+  int32_t *tokens = mem_new(NULL, (size_t)(2 * T) * sizeof *tokens), *labels = tokens + T;
+  OK(data_sample(d, sample, tokens, labels, &trace_err));
+  for (int64_t i = 0; i < T; i++) {
+    bool end = labels[i] == LABEL_DOCUMENT_END;
+    int32_t label = real || end ? labels[i] : LABEL_IGNORED;
+    ck_assert_int_eq(r->tokens[row * T + i], tokens[i]);
+    ck_assert_int_eq(r->labels[row * T + i], label);
+    ends += end;
+  }
+  ck_assert_int_gt(ends, 0);
+  mem_free(NULL, tokens, (size_t)(2 * T) * sizeof *tokens);
+}
+
+/* They are samples of the batch again, with the same documents, whose labels do not
+ * count. */
+START_TEST(missing_rows_are_samples) {
+  enum { DOCUMENTS = 53, LONG = 3 };
+  static uint16_t id[DOCUMENTS * LONG];
+  ToyOptions o = toy_default();
+  Toy t;
+  Run *r;
+  StepResult res = {0};
+  o.packed = true;
+  o = evaluating(o);
+  open_toy(&t, &o, 1, &r);
+  t.plan.packed.size = o.seq, t.plan.packed.separated = true;
+  for (int i = 0; i < LEN(id); i++)
+    id[i] = (uint16_t)((i + 1) % LONG ? 4 + i % 40 : t.plan.packed.separator);
+  const char *file = scratch_put("val.bin", id, sizeof id);
+  DataSpec spec = {.kind = DATA_TOKENS,
+                   .files = &file,
+                   .nfiles = 1,
+                   .dir = "/",
+                   .width = 2,
+                   .packed = t.plan.packed};
+  Data *d;
+  OK(data_open(NULL, &spec, o.seq, t.compiled->vocab, 0, &d, &trace_err));
+  int64_t n = data_windows(d), rows = run_rows(r), rest = n % rows;
+  ck_assert_int_gt(n, rows);
+  ck_assert_int_gt(rest, 1);
+  ck_assert_int_lt(2 * rest, rows);
+  OK(run_evaluate(r, d, n, &res, &trace_err));
+  for (int64_t i = 0; i < rows; i++) is_copy(r, d, n - rest + i % rest, i, i < rest);
   run_close(r);
   data_close(d);
   toy_free(&t);
@@ -312,6 +415,9 @@ Suite *evaluate_suite(void) {
   tcase_add_loop_test(tc, training_keeps_every_bit, 0, LEN(shape));
   tcase_add_loop_test(tc, regions_stay_as_they_are, 0, LEN(shape));
   tcase_add_loop_test(tc, room_for_rows, 0, 2);
+  tcase_add_loop_test(tc, smaller_batches_have_room, 0, 4);
+  tcase_add_test(tc, smaller_batches_are_balanced_alike);
+  tcase_add_test(tc, missing_rows_are_samples);
   tcase_add_test(tc, bytes_of_an_evaluation);
   tcase_add_test(tc, as_a_user_sees_it);
   tcase_add_test(tc, under_mpirun);

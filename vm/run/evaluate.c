@@ -25,16 +25,6 @@ static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
   return st;
 }
 
-/* Reads samples [first, first + n); the remaining rows of the step get ignored labels. */
-static weft_status read_batch(Run *r, const Data *d, int64_t first, int64_t n,
-                              weft_error *e) {
-  int64_t T = r->c->seq, rows = run_rows(r);
-  for (int64_t i = n * T; i < rows * T; i++)
-    r->tokens[i] = 0, r->labels[i] = LABEL_IGNORED;
-  for (int64_t i = n; r->reference && i < rows; i++) r->reference[i] = 0;
-  return step_read(r, d, first, n, e);
-}
-
 /* A batch in which experts overflowed moe.most is run again with checks, which names the
  * expert. */
 static weft_status evaluate_batch(Run *r, weft_error *e) {
@@ -78,7 +68,7 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
   for (int64_t i = 0; i < batches && (!there || i * rows < there); i++) {
     int64_t n = there ? MIN(rows, there - i * rows) : rows;
     if (whole && n < rows) break;
-    TRY(read_batch(r, d, i * rows, n, e));
+    TRY(step_read(r, d, i * rows, n, e));
     TRY(evaluate_batch(r, e));
     loss += scalars[SC_LOSS];
     done += n;
@@ -121,7 +111,7 @@ weft_status run_row_losses(Run *r, const Data *d, int64_t first, int64_t n, doub
   assert(r->c->eval && r->c->sources == rows && n <= rows);
   r->step = first / rows;
   r->evaluates = true;
-  weft_status st = read_batch(r, d, first, n, e);
+  weft_status st = step_read(r, d, first, n, e);
   for (int64_t i = 0; i < rows; i++) r->source[i] = (int32_t)i;
   if (st == WEFT_OK) st = evaluate_batch(r, e);
   for (int64_t i = 0; i < n; i++) loss[i] = sum[2 * i];

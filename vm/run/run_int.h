@@ -129,7 +129,9 @@ WorldOptions run_world_options(const Run *r, WorldSetting setting[RUN_SETTINGS])
 
 /* ---- train_step.c ---- */
 /* Reads samples first .. first + n - 1 into the rows of a step, as far as ranks of this
- * process need them; rows from `n` on are not changed. */
+ * process need them. Rows from `n` on have these samples again, without labels: programs
+ * have them, too, and experts see there what they see elsewhere, where one token over and
+ * over would want one expert, which may have no room for it. */
 weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_error *e);
 /* A step as global arrays; `sample` is the number of its first row. */
 typedef struct StepRows {

@@ -253,19 +253,31 @@ static bool reads(const Run *r, int dp_index) {
   return found;
 }
 
+static weft_status read_row(Run *r, const Data *d, int64_t sample, int64_t row,
+                            weft_error *e) {
+  int64_t T = r->c->seq;
+  int32_t *tokens = r->tokens + row * T, *labels = r->labels + row * T;
+  TRY(data_sample(d, sample, tokens, labels, e));
+  if (r->source) r->source[row] = step_streams(r, d) ? data_source(d, sample) : 0;
+  if (r->reference) TRY(data_reference(d, sample, tokens, labels, &r->reference[row], e));
+  return WEFT_OK;
+}
+
+/* No label of the row counts; its documents end where they did. */
+static void ignore_labels(Run *r, int64_t row) {
+  int64_t T = r->c->seq;
+  for (int32_t *l = r->labels + row * T, *end = l + T; l < end; l++)
+    if (*l != LABEL_DOCUMENT_END) *l = LABEL_IGNORED;
+}
+
 weft_status step_read(Run *r, const Data *d, int64_t first, int64_t n, weft_error *e) {
-  int64_t T = r->c->seq, rows = (int64_t)r->c->microbatches * r->c->micro;
-  int dp = (int)run_dp(r), streams = step_streams(r, d);
-  for (int k = 0; k < dp; k++) {
+  int64_t rows = (int64_t)r->c->microbatches * r->c->micro;
+  for (int k = 0; k < run_dp(r); k++) {
     if (!reads(r, k)) continue;
     for (int64_t i = 0; i < rows; i++) {
       int64_t row = global_row(r, k, i);
-      if (row >= n) continue;
-      int32_t *tokens = r->tokens + row * T, *labels = r->labels + row * T;
-      TRY(data_sample(d, first + row, tokens, labels, e));
-      if (r->source) r->source[row] = streams ? data_source(d, first + row) : 0;
-      if (r->reference)
-        TRY(data_reference(d, first + row, tokens, labels, &r->reference[row], e));
+      TRY(read_row(r, d, first + row % n, row, e));
+      if (row >= n) ignore_labels(r, row);
     }
   }
   return WEFT_OK;
