@@ -296,7 +296,7 @@ static weft_status begin_evaluations(KeepCall *c, weft_error *e) {
 
 weft_status weft_run_evaluate(weft_run *r, int64_t batches, weft_evaluation *out,
                               weft_error *err) {
-  StepResult result = {0};
+  StepResult result = {.step = -1};
   err_clear(err);
   TRY(need(r, "the run", err));
   TRY(need(out, "the output argument for the evaluation", err));

@@ -243,6 +243,27 @@ START_TEST(only_parameters_are_kept) {
 }
 END_TEST
 
+/* It is of no step of a run: errors name none. */
+START_TEST(errors_name_no_step) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'mixtral', hidden_size = 16,\n"
+      "    num_hidden_layers = 1, num_attention_heads = 4, num_key_value_heads = 4,\n"
+      "    intermediate_size = 16, vocab_size = 256, num_local_experts = 4 },\n"
+      "  mesh = { dp = 4, ep = 4 }, moe = { max_tokens_factor = 1 },\n"
+      "  batch = { global = 4, seq = 16 }, data = weft.text { 'a.txt' },\n"
+      "  train = { steps = 1 }, checkpoint = { dir = 'moe' } }\n";
+  scratch_put("moe.lua", plan, sizeof plan - 1);
+  Outcome o = process_run(60, "$weft run moe.lua --threads 1 --steps 1 "
+                              "--set moe.max_tokens_factor=4");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  o = process_run(60, "$weft eval moe.lua --ckpt moe --threads 1");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_msg(strstr(o.err, "weft: the evaluation: rank ") && !strstr(o.err, "step"),
+                "%s", o.err);
+}
+END_TEST
+
 START_TEST(bad_input) {
   static const struct {
     const char *args, *says;
@@ -282,6 +303,7 @@ Suite *eval_suite(void) {
   tcase_add_test(tc, many_streams);
   tcase_add_test(tc, no_perplexity_of_other_losses);
   tcase_add_test(tc, only_parameters_are_kept);
+  tcase_add_test(tc, errors_name_no_step);
   tcase_add_test(tc, bad_input);
   suite_add_tcase(s, tc);
   return s;

@@ -11,6 +11,7 @@ static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
       arg; /* check every value, to name the op of the first one that is not finite */
   Run *r = w->run;
   weft_error why = NO_ERROR;
+  char part[RUN_PART];
   step_inputs(w, &(StepRows){.tokens = r->tokens,
                              .labels = r->labels,
                              .source = r->source,
@@ -18,9 +19,9 @@ static weft_status job_evaluate(Worker *w, void *arg, weft_error *e) {
   weft_status st = rank_step(w->eval, *again, &r->end, &why);
   if (st == WEFT_OK) return WEFT_OK;
   if (why.code == WEFT_EINTR)
-    err_set(e, st, "interrupted in %sstep %lld", run_part(r), (long long)r->step);
+    err_set(e, st, "interrupted in %s", run_part(r, part));
   else
-    err_set(e, st, "%sstep %lld: %.900s", run_part(r), (long long)r->step, why.text);
+    err_set(e, st, "%s: %.900s", run_part(r, part), why.text);
   e->rank = why.rank;
   return st;
 }
@@ -52,6 +53,7 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
   const double *scalars = rank_scalars(r->worker[0].r);
   int64_t rows = run_rows(r), there = data_once(d, NULL), tokens = 0, done = 0;
   bool whole = r->plan->loss.per != LOSS_PER_TOKENS;
+  char part[RUN_PART];
   if (whole && there && there < rows) {
     run_settle(r);
     return err_set(
@@ -77,9 +79,8 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
   }
   if (tokens == 0) {
     run_settle(r);
-    return err_set(e, WEFT_ERUN,
-                   "%sstep %lld has no label tokens: every label is ignored (-100)",
-                   run_part(r), (long long)r->step);
+    return err_set(e, WEFT_ERUN, "%s has no label tokens: every label is ignored (-100)",
+                   run_part(r, part));
   }
   out->eval_loss = loss / plan_loss_count(r->plan, done, (double)tokens);
   out->eval_entropy = mean_entropy(r, out->eval_source);
@@ -90,9 +91,7 @@ static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResul
 weft_status run_evaluate(Run *r, const Data *d, int64_t batches, StepResult *out,
                          weft_error *e) {
   double begin = now_s();
-  if (r->dead)
-    return err_set(e, WEFT_ERUN, "step %lld: an earlier step has ended this run",
-                   (long long)out->step);
+  if (r->dead) return err_set(e, WEFT_ERUN, "an earlier step has ended this run");
   assert(r->c->eval);
   r->step = out->step;
   r->evaluates = true;
@@ -103,13 +102,12 @@ weft_status run_evaluate(Run *r, const Data *d, int64_t batches, StepResult *out
   return st;
 }
 
-/* Rows beyond n have no label. */
+/* Rows beyond n have no label, and are of no step. */
 weft_status run_row_losses(Run *r, const Data *d, int64_t first, int64_t n, double *loss,
                            weft_error *e) {
   const double *sum = rank_scalars(r->worker[0].r) + SC_SOURCES;
   int64_t rows = run_rows(r);
   assert(r->c->eval && r->c->sources == rows && n <= rows);
-  r->step = first / rows;
   r->evaluates = true;
   weft_status st = step_read(r, d, first, n, e);
   for (int64_t i = 0; i < rows; i++) r->source[i] = (int32_t)i;

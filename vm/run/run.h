@@ -136,8 +136,8 @@ weft_status run_decode(Run *r, int32_t token, int64_t position, float *logits,
                        weft_error *e);
 /* Validation loss (evaluate.c) on up to `batches` batches of a step's size, from the
  * first sample of `d`, each sample at most once, with the parameters after step
- * out->step. Fills the eval_ members of `out` and changes no training state. The plan
- * must have eval_every. */
+ * out->step, or of no step of this run, -1, for messages. Fills the eval_ members of
+ * `out` and changes no training state. The plan must have eval_every. */
 weft_status run_evaluate(Run *r, const Data *d, int64_t batches, StepResult *out,
                          weft_error *e);
 /* For a plan whose sources are the rows of a step: the sum of the losses of each of

@@ -64,7 +64,7 @@ struct Run {
   Scaler scaler;
   double scaled;            /* scale of the gradients in the arenas */
   _Atomic int64_t step;     /* the step that runs; -1: none */
-  _Atomic bool evaluates;   /* the evaluation after that step is running */
+  _Atomic bool evaluates;   /* the evaluation after that step is running, or one alone */
   StepEnd end;              /* of the job that is watched */
   bool dead;                /* a job failed: communicators are unusable */
   bool torn;                /* in the update of the step `cut` */
@@ -112,10 +112,10 @@ static inline Rank *worker_rank(const Worker *w) {
   return w->run->evaluates ? w->eval : w->r;
 }
 
-/* "" or "the evaluation after ", for messages: it is followed by "step 7". */
-static inline const char *run_part(const Run *r) {
-  return r->evaluates ? "the evaluation after " : "";
-}
+/* What runs, for messages: "step 7", "the evaluation after step 7" or, of a run that has
+ * taken no steps, "the evaluation". */
+enum { RUN_PART = 64 };
+const char *run_part(const Run *r, char out[RUN_PART]);
 
 /* ---- launch_way.c ---- */
 /* Whether steps may be captured as graphs on a device that can. */

@@ -70,16 +70,24 @@ static void *worker_main(void *p) {
   return NULL;
 }
 
+const char *run_part(const Run *r, char out[RUN_PART]) {
+  long long step = r->step;
+  const char *part = r->evaluates ? "the evaluation" : "";
+  if (step < 0) return r->evaluates ? part : "no step";
+  snprintf(out, RUN_PART, "%s%sstep %lld", part, *part ? " after " : "", step);
+  return out;
+}
+
 /* Aborts the current step from the thread that called run_all. */
 static void abort_run(Run *r, weft_status code, const char *what) {
   weft_error e = NO_ERROR;
-  char why[900];
-  if (r->step < 0)
+  char why[900], part[RUN_PART];
+  if (r->step < 0 && !r->evaluates)
     snprintf(why, sizeof why, "%s", what);
   else if (code == WEFT_EINTR)
-    snprintf(why, sizeof why, "%s in %sstep %lld", what, run_part(r), (long long)r->step);
+    snprintf(why, sizeof why, "%s in %s", what, run_part(r, part));
   else
-    snprintf(why, sizeof why, "%sstep %lld: %s", run_part(r), (long long)r->step, what);
+    snprintf(why, sizeof why, "%s: %s", run_part(r, part), what);
   err_set(&e, code, "%s", why);
   job_failed(r, &e);
   step_turns(&r->end, STEP_ENDED);

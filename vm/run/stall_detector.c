@@ -145,8 +145,9 @@ bool stall_found(StallDetector *w, const Run *r, Ranks all, char *why, size_t n)
   if (w->idle < stall_patience(r)) return false;
   Text t = {0};
   if (!all) stall_others(r, NULL, -1, &t);
+  char part[RUN_PART];
   if (all)
-    snprintf(why, n, "step %lld: no progress for %.0f s", (long long)r->step, w->idle);
+    snprintf(why, n, "%s: no progress for %.0f s", run_part(r, part), w->idle);
   else
     snprintf(why, n, "no progress for %.0f s%s", w->idle, t.s && !t.oom ? t.s : "");
   text_free(&t);

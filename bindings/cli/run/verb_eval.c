@@ -168,7 +168,7 @@ static void json_result(Json *out, void *ud) {
 int verb_eval(Cli *cli, Arena *arena) {
   int code;
   if (processes_start(cli, arena, &code)) return code;
-  Evaluation v = {.cli = cli};
+  Evaluation v = {.cli = cli, .result = {.step = -1}};
   v.ranks = (Processes){.job = &v.job, .cli = cli};
   bool first = is_rank0(cli);
   weft_status st = evaluate(&v, arena);
