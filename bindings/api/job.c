@@ -222,50 +222,12 @@ weft_status job_tokenizer(Job *j) {
   return st;
 }
 
-/* Warns if a blend has fewer samples for an evaluation than the plan wants, as one of its
- * streams has no more. */
-static void warn_of_blend(Job *j, const Data *val) {
-  int k = 0, before = j->d.list.n;
-  int64_t once = data_once(val, &k), all = data_windows(val);
-  double wants = (double)j->plan.eval_batches * (double)j->plan.batch.global;
-  if (j->evaluates || !j->plan.eval_every || once == all || (double)once >= wants) return;
-  diag_warn(
-      &j->d, "data", j->plan.data.val ? "data.val" : "data",
-      "an evaluation takes %lld of %lld samples for validation: %s has no more, and "
-      "a blend is measured in the proportions of its weights",
-      (long long)once, (long long)all, data_source_name(val, k));
-  if (j->d.list.n > before) lang_locate(j->lp, &j->d);
-}
-
-static weft_status open_val(Job *j, const weft_alloc *a, Data **out) {
-  TRY(job_sources(j));
-  TRY(job_reference(j, &j->e));
-  weft_status st = data_open_val(a, &j->plan.data, j->plan.batch.seq, j->compiled->vocab,
-                                 j->plan.seed, out, &j->e);
-  if (st == WEFT_OK && *out) warn_of_blend(j, *out);
-  return job_of_field(j, st, "data", &j->e);
-}
-
-/* Reads what a run reads of its data before the first step. */
-static weft_status look(const Data *d, weft_error *e) {
+weft_status job_look(Job *j, const Data *d) {
   uint64_t ends;
   DataPrint samples;
-  TRY(data_look(d, &ends, e));
-  return data_look_inside(d, &samples, e);
-}
-
-/* Checks that the validation data can be opened, if there are any. */
-static weft_status check_val(Job *j) {
-  Data *val;
-  TRY(open_val(j, NULL, &val));
-  weft_status st = val ? look(val, &j->e) : WEFT_OK;
-  data_close(val);
+  weft_status st = data_look(d, &ends, &j->e);
+  if (st == WEFT_OK) st = data_look_inside(d, &samples, &j->e);
   return job_of_field(j, st, "data", &j->e);
-}
-
-weft_status job_val(Job *j, const weft_alloc *a, Data **out) {
-  *out = NULL;
-  return j->plan.eval_every ? open_val(j, a, out) : WEFT_OK;
 }
 
 /* What does not fit is an error of the folder as the plan names it. */
@@ -307,9 +269,9 @@ static void warn_of_padding(Job *j, const Data *data) {
 weft_status job_check_files(Job *j) {
   SafeTensors *weights = NULL;
   Data *data;
-  TRY(check_val(j));
+  TRY(job_check_val(j));
   TRY(job_data(j, NULL, &data));
-  weft_status st = job_of_field(j, look(data, &j->e), "data", &j->e);
+  weft_status st = job_look(j, data);
   int64_t has = data_windows(data), step = j->plan.batch.global;
   if (has && has < step)
     diag_warn(&j->d, "data", "data",

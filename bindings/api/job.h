@@ -85,8 +85,13 @@ weft_status job_sources(Job *j);
 void job_epochs(Plan *p, const Data *d);
 /* Opens the plan's data, after job_compile, and so knows its steps. */
 weft_status job_data(Job *j, const weft_alloc *a, Data **out);
-/* Opens the validation data; *out is NULL if the plan has none. */
+/* Reads what a run reads of its data before the first step. */
+weft_status job_look(Job *j, const Data *d);
+/* job_val.c: opens the validation data, if there are evaluations, and refuses those that
+ * none can be made of; *out is NULL if the plan has none. */
 weft_status job_val(Job *j, const weft_alloc *a, Data **out);
+/* The same, of data that no evaluation takes, too, and looks inside. */
+weft_status job_check_val(Job *j);
 /* After job_compile: what is wrong with plan.tokenizer is said alike by all that open the
  * plan's data or weights. */
 weft_status job_tokenizer(Job *j);

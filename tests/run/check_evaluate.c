@@ -386,6 +386,70 @@ START_TEST(needs_data_for_it) {
 }
 END_TEST
 
+/* ---- told before the first step ---- */
+
+#define TOLD                                                                             \
+  "local weft = require 'weft'\n"                                                        \
+  "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"                 \
+  "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"          \
+  "  vocab_size = 128 }, batch = { global = 4, micro = 2, seq = 8 },\n"                  \
+  "  train = { steps = 2, eval_every = 2 },\n"
+
+#define PAIR(val)                                                                        \
+  TOLD "loss = 'dpo', packed = { eot = 10, size = 8, alone = true },\n"                  \
+       "data = weft.text { 'pairs.txt', val = " val " } }\n"
+#define SEQUENCES "loss = { 'cross_entropy', per = 'sequences' },\n"
+
+static const struct {
+  const char *plan, *says; /* NULL: the run takes its steps */
+} told[] = {
+    {TOLD SEQUENCES "data = weft.text { 'train.txt',\nval_fraction = 0.05 } }\n",
+     "plan.lua:8: error: plan.data.val_fraction: the validation data have 2 sequences, a "
+     "step 4: "},
+    {TOLD "data = weft.text { 'train.txt', val_fraction = 0.05 } }\n", NULL},
+    {PAIR("weft.text { 'two.txt' }"), "plan.lua:7: error: plan.data.val: the validation "
+                                      "data have 2 sequences, a step 4: "},
+    {PAIR("weft.text { 'pairs.txt' }"), NULL},
+    {TOLD SEQUENCES "data = weft.text { 'train.txt', val = weft.text {\n"
+                    "  files = { 'few.txt', 'train.txt' }, weights = { 1, 1 } } } }\n",
+     "plan.data.val: the validation data have 2 sequences before a stream of the blend "
+     "begins anew, a step 4: "},
+    {TOLD "packed = { eot = 10, size = 8 },\n"
+          "data = weft.text { 'train.txt', val = weft.text { 'empty.txt' } } }\n",
+     "plan.lua:7: error: plan.data.val: an evaluation has no label tokens: every label "
+     "of "
+     "its 5 sequences is ignored (-100)"},
+};
+
+static void put_told(void) {
+  Text t = {0};
+  for (int i = 0; i < 60; i++) text_printf(&t, "line%03d\n", i);
+  scratch_put("train.txt", t.s, t.n);
+  scratch_put("pairs.txt", t.s, 8 * 6);
+  scratch_put("two.txt", t.s, 8 * 2);
+  scratch_put("few.txt", t.s, 8 + 1);
+  memset(t.s, '\n', 8 * 5); /* documents of one token, which has no other to predict */
+  scratch_put("empty.txt", t.s, 8 * 5);
+  text_free(&t);
+}
+
+/* What an evaluation cannot be made of would end the run after its first steps, which
+ * would be lost. */
+START_TEST(told_before_the_first_step) {
+  put_told();
+  scratch_put("plan.lua", told[_i].plan, strlen(told[_i].plan));
+  Outcome o = process_run(60, "$weft check plan.lua");
+  bool right = told[_i].says ? o.code == 1 && strstr(o.err, told[_i].says) : o.code == 0;
+  ck_assert_msg(right, "%d: %s%s", o.code, o.out, o.err);
+  o = process_run(60, "$weft run plan.lua --threads 1");
+  right = told[_i].says ? o.code == 1 && strstr(o.err, told[_i].says) && !*o.out
+                        : o.code == 0 && strstr(o.out, "evaluation loss");
+  ck_assert_msg(right, "%d: %s%s", o.code, o.out, o.err);
+  o = process_run(60, "$weft check plan.lua --set train.eval_every=0");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+}
+END_TEST
+
 /* Weights that f16 does not have: the loss is none, and a script must see that. */
 START_TEST(a_loss_that_is_none_is_an_error) {
   static const char plan[] = WEFT_SOURCE_DIR "/plans/quickstart.lua --threads 1";
@@ -422,6 +486,7 @@ Suite *evaluate_suite(void) {
   tcase_add_test(tc, as_a_user_sees_it);
   tcase_add_test(tc, under_mpirun);
   tcase_add_test(tc, needs_data_for_it);
+  tcase_add_loop_test(tc, told_before_the_first_step, 0, LEN(told));
   tcase_add_test(tc, a_loss_that_is_none_is_an_error);
   suite_add_tcase(s, tc);
   return s;

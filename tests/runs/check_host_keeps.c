@@ -332,6 +332,19 @@ START_TEST(an_evaluation_changes_nothing) {
 }
 END_TEST
 
+/* The error says it, which is all that a host has of diagnostics. */
+START_TEST(too_few_samples_are_told) {
+  const char *set[] = {"loss={ 'cross_entropy', per = 'sequences' }",
+                       "data.val_fraction=0.01", NULL};
+  weft_evaluation v;
+  put_plan();
+  open_run(set);
+  fine(weft_run_init(run, &err));
+  refused(weft_run_evaluate(run, 0, &v, &err), WEFT_EPLAN,
+          "plan.data.val_fraction: the validation data have ");
+}
+END_TEST
+
 static void setup(void) { scratch_setup(); }
 static void teardown(void) {
   end_run();
@@ -355,6 +368,7 @@ Suite *host_keeps_suite(void) {
   tcase_add_test(t, a_damaged_one_leaves_nothing);
   tcase_add_test(t, an_export_is_loaded);
   tcase_add_test(t, an_evaluation_changes_nothing);
+  tcase_add_test(t, too_few_samples_are_told);
   suite_add_tcase(s, t);
   return s;
 }
