@@ -14,17 +14,19 @@
 enum { WIDTH = 48, SHOWN = 10 };
 
 typedef enum { REFUSE, NOTE, FREE } Rule;
+typedef enum { ALIKE, OTHER } Evaluations;
 static const struct Row {
   const char *what;
   Rule rule;
+  Evaluations evaluations;
   const char *why;
 } rows[] = {
-#define RESUME(what, rule, why) {what, rule, why},
+#define RESUME(what, rule, evaluations, why) {what, rule, evaluations, why},
 #include "resume.def"
 };
 
 static const struct Row *row_of(const char *what) {
-  static const struct Row noted = {"", NOTE, ""};
+  static const struct Row noted = {"", NOTE, ALIKE, ""};
   for (int i = 0; i < LEN(rows); i++) {
     size_t n = strlen(rows[i].what);
     bool below = rows[i].what[n - 1] == '.';
@@ -238,30 +240,21 @@ weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
   return st;
 }
 
-/* Facts that the loss of an evaluation depends on, beside the parameters; one that ends
- * with a dot stands for all that begin with it. */
-static const char *const measures[] = {"data for validation",
-                                       "samples for validation",
-                                       "plan.train.eval_batches",
-                                       "plan.loss",
-                                       "plan.loss.",
-                                       "plan.mtp.",
-                                       "plan.moe.aux_loss_coef",
-                                       "plan.moe.z_loss_coef"};
-
-static bool measures_by(const char *what) {
-  for (int i = 0; i < LEN(measures); i++) {
-    size_t n = strlen(measures[i]);
-    if (str_eq(what, measures[i])) return true;
-    if (measures[i][n - 1] == '.' && strncmp(what, measures[i], n) == 0) return true;
-  }
-  return false;
+/* More room for rows than there are changes nothing, unless others were dropped. */
+static bool is_room(const Ckpt *c, const RunFact *fact, int n, const char *what) {
+  static const char drop[] = "plan.moe.drop";
+  const RunFact *was = find(c->m.fact, c->m.nfact, drop), *is = find(fact, n, drop);
+  bool drops = (was && str_eq(was->value, "true")) || (is && str_eq(is->value, "true"));
+  return str_eq(what, "plan.moe.max_tokens_factor") && !drops;
 }
 
 bool resume_evaluates_alike(const Ckpt *c, const RunFact *fact, int n) {
   for (int i = 0; i < c->m.nfact; i++) {
     const RunFact *was = &c->m.fact[i], *is = find(fact, n, was->what);
-    if (is && measures_by(was->what) && !str_eq(is->value, was->value)) return false;
+    if (!is || row_of(was->what)->evaluations == ALIKE) continue;
+    if (is_room(c, fact, n, was->what)) continue;
+    if (!str_eq(resolved(fact, n, is), resolved(c->m.fact, c->m.nfact, was)))
+      return false;
   }
   return true;
 }

@@ -364,6 +364,21 @@ START_TEST(other_validation_data_are_told) {
 }
 END_TEST
 
+/* So is what else changes steps, or what an evaluation measures of the same samples. */
+START_TEST(what_changes_losses_is_told) {
+  put_evaluated("every = 2");
+  run(0, "--steps 2 --set packed={eot=3} --set train.neftune_noise_alpha=5");
+  Outcome o = run(0, "--set packed={eot=3} --resume auto --steps 3");
+  has(o.err, "warning: plan.train.neftune_noise_alpha: 5 in the checkpoint, 0 now");
+  ck_assert_ptr_null(strstr(o.err, "is forgotten"));
+  o = run(0, "--set 'packed={eot=3,labels=\"within\"}' --resume runs/step-00000002 "
+             "--set train.neftune_noise_alpha=5 --set checkpoint.dir=b");
+  has(o.err, "plan.packed.labels: all in the checkpoint, within now");
+  has(o.err, "evaluations are not those of before: the best loss so far, ");
+  ck_assert_ptr_null(strstr(o.err, "neftune"));
+}
+END_TEST
+
 /* A better one that was not written does not cost the one before it. */
 START_TEST(the_best_that_there_is_stays) {
   put_evaluated("every = 5, keep = 1, keep_best = true");
@@ -705,6 +720,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, the_loss_scale_goes_on);
   tcase_add_test(c, other_data_of_the_same_size);
   tcase_add_test(c, other_validation_data_are_told);
+  tcase_add_test(c, what_changes_losses_is_told);
   tcase_add_test(c, the_best_that_there_is_stays);
   tcase_add_test(c, checkpoints_are_listed_and_checked);
   tcase_add_test(c, planned_bytes_are_those_of_states);

@@ -401,7 +401,7 @@ static bool is_free(const char *what) {
     const char *what;
     int rule;
   } rows[] = {
-#define RESUME(what, rule, why) {what, rule},
+#define RESUME(what, rule, evaluations, why) {what, rule},
 #include "bindings/runs/resume.def"
   };
   for (int i = 0; i < LEN(rows); i++)
