@@ -49,6 +49,34 @@ START_TEST(the_same_on_every_mesh) {
 }
 END_TEST
 
+/* All that a step of ring attention can read: keys, what was summed up before, where
+ * documents begin, sinks, and the numbers of tokens. */
+START_TEST(steps_of_a_ring_take_all_operands) {
+  static const char *const rings[] = {
+      "mesh = { cp = 4 }, cp = { comm = 'ring' }",
+      "mesh = { cp = 4 }, cp = { comm = 'a2a+p2p', heads_size = 2 }",
+      "mesh = { cp = 2, tp = 2 }, cp = { comm = 'ring', balance = 'none' }",
+  };
+  Text plan = {0}, why = {0};
+  VerifyReport r;
+  text_printf(&plan,
+              "local weft = require 'weft'\n"
+              "return weft.plan { model = weft.model { 'gpt_oss', hidden_size = 32, "
+              "head_dim = 8, num_hidden_layers = 2, num_attention_heads = 4, "
+              "num_key_value_heads = 4, vocab_size = 37, intermediate_size = 16, "
+              "num_local_experts = 4, num_experts_per_tok = 2, sliding_window = 5, "
+              "max_position_embeddings = 64, attention_dropout = 0.3 },\n"
+              "  batch = { global = 2, micro = 1, seq = 16 }, data = weft.synthetic {}, "
+              "packed = { eot = 3 }, optimizer = weft.adamw { lr = 1e-2 },\n"
+              "  train = { steps = 2 }, %s }\n",
+              rings[_i]);
+  weft_status st = plan_parity(plan.s, 2, 1e-5, &r, &why);
+  ck_assert_msg(st == WEFT_OK && r.ok, "%s%s", why.s ? why.s : "", plan.s);
+  text_free(&plan);
+  text_free(&why);
+}
+END_TEST
+
 /* ---- bits ---- */
 
 static Arena *arena;
@@ -272,6 +300,7 @@ Suite *dropout_suite(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, the_same_on_every_mesh, 0, LEN(meshes));
+  tcase_add_loop_test(tc, steps_of_a_ring_take_all_operands, 0, 3);
   tcase_add_loop_test(tc, recomputed_masks_are_the_same, 0, 4);
   suite_add_tcase(s, tc);
   tc = tcase_create("plans");

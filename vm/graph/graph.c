@@ -223,6 +223,7 @@ static int unit_for_op(Graph *g) {
 }
 
 Oid graph_add(Graph *g, int code, int nin, int nout, int unit, Phase ph) {
+  assert(nin + nout <= KERNEL_OPERANDS);
   Op *op = VEC_PUSH(g->arena, g->op);
   *op = (Op){.code = (uint16_t)code,
              .phase = (uint8_t)ph,

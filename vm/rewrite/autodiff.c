@@ -152,7 +152,7 @@ static void check_uses(Autodiff *ad, const Op *op, const Tid *din) {
 
 static void differentiate(Autodiff *ad, Oid id) {
   Graph *g = ad->g;
-  Tid dout[8], din[16];
+  Tid dout[KERNEL_OPERANDS], din[KERNEL_OPERANDS];
   bool any = false, all = true;
   for (int i = 0; i < g->op.at[id].nout; i++) {
     Tid out = g->op.at[id].out[i];

@@ -25,6 +25,7 @@ Rewriter rewrite_begin(Graph *g) {
 void rewrite_op(Rewriter *r, Oid at, Oid like, NewOp x) {
   Graph *g = r->g;
   Op op = g->op.at[like];
+  assert(x.nin + x.nout <= KERNEL_OPERANDS);
   op.code = (uint16_t)x.code;
   op.nin = (int16_t)x.nin, op.nout = (uint8_t)x.nout;
   op.in = arena_copy(g->arena, x.in, sizeof *x.in * (size_t)x.nin);

@@ -28,7 +28,7 @@ static inline bool is_known(const Rewriter *r, Tid t, Oid at) {
  * position in the model are copied from op `like`. */
 typedef struct NewOp {
   int code, nin, nout;
-  Tid in[6], out[3];
+  Tid in[KERNEL_OPERANDS], out[KERNEL_OPERANDS];
 } NewOp;
 void rewrite_op(Rewriter *r, Oid at, Oid like, NewOp x);
 

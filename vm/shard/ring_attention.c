@@ -24,9 +24,11 @@ uint32_t shard_ring_axes(const Shard *s) {
 enum { Q, K, V, O, LSE, DO, FORWARD = O, BACKWARD = DO + 1 }; /* operands */
 
 /* Appends the operands that do not change from step to step: doc_starts of packed
- * documents, and token_numbers where something is dropped. */
-static int add_fixed(const Ring *r, const Tid *in, Tid *x, int n) {
+ * documents, sinks, which the backward does not read, and token_numbers where something
+ * is dropped. */
+static int add_fixed(const Ring *r, const Tid *in, Tid x[KERNEL_OPERANDS], int n) {
   int first = r->op->code == OP_attention ? FORWARD : BACKWARD;
+  assert(n + r->op->nin - first <= KERNEL_OPERANDS);
   for (int i = first; i < r->op->nin; i++) x[n++] = in[i];
   return n;
 }
@@ -95,7 +97,7 @@ static void forward(Ring *r, const Tid *in) {
   Tid key[2] = {in[K], in[V]}, sum[2] = {-1, -1};
   for (int i = 0; i < r->steps; i++) {
     bool last = i + 1 == r->steps;
-    Tid x[7] = {in[Q], key[0], key[1]}, y[2];
+    Tid x[KERNEL_OPERANDS] = {in[Q], key[0], key[1]}, y[2];
     int n = 3;
     for (int k = 0; k < 2; k++) {
       if (!last) key[k] = shift(r, key[k], next_by(r, i));
@@ -114,7 +116,7 @@ static void backward_steps(Ring *r, const Tid *in) {
   Tid key[2] = {in[K], in[V]}, grad[2] = {-1, -1}, dq = -1;
   for (int i = 0; i < r->steps; i++) {
     bool last = i + 1 == r->steps;
-    Tid x[9], y[3];
+    Tid x[KERNEL_OPERANDS], y[3];
     int n = 6;
     memcpy(x, in, sizeof *x * 6);
     memcpy(x + K, key, sizeof key);

@@ -78,7 +78,8 @@ static void settle_result(Shard *s, Oid id, Tid t) {
 
 static void emit(Shard *s, Oid id) {
   const Op *op = &s->g->op.at[id];
-  Tid in[16];
+  Tid in[KERNEL_OPERANDS];
+  assert(op->nin <= LEN(in));
   for (int i = 0; i < op->nin; i++)
     in[i] = converted(s, op->in[i], s->need[id][i], op, op->phase);
   for (int i = 0; i < op->nout; i++) s->place[op->out[i]] = s->yield[id][i];
