@@ -381,6 +381,12 @@ START_TEST(checker_sees_planted_faults) {
   whole->grad_of = -1;
   reduce->attr.axes = 1u << AX_DP;
   broken(&t, &s, "all_gather of ");
+  reduce->attr.axes = 1u << AX_TP;
+  int product = 0;
+  while (s.g->op.at[product].code != OP_linear) product++;
+  Place *both = &s.g->t.at[s.g->op.at[product].out[0]].place;
+  both->on[AX_TP] = 2, both->on[AX_EP] = 0;
+  broken(&t, &s, "is over the dense mesh, and over the expert mesh [ep_shard:R ep:S(0)");
   toy_free(&t);
 }
 END_TEST

@@ -49,6 +49,8 @@ struct Shard {
   Diags *d;
   int n[AX_N];           /* axis sizes */
   int tp;                /* ranks of tp, over both parts */
+  bool own_experts;      /* experts are sharded over the expert mesh; if not, as other
+                            layers are */
   Place *place;          /* of each logical tensor, as its op gives it */
   Place **need, **yield; /* of each op: of operands, of results */
   bool regather;         /* W gathers again what I has gathered */
@@ -78,10 +80,11 @@ bool shard_check_cut(Shard *s, Tid id, int dim);
 
 /* Places the weights of experts over the expert mesh, as shard_param does. */
 bool shard_experts_param(Shard *s, Oid op, int i, Place *p);
+/* False, and reported, if the placements that the rule of an op has set cut, or sum up,
+ * over both meshes; those of the results are then whole over the dense one. */
+bool shard_stays_on_mesh(Shard *s, Oid op);
 
 /* ---- shard_experts.c ---- */
-/* Whether experts are sharded over the expert mesh; if not, as other layers are. */
-bool shard_own_experts(const Shard *s);
 /* The most rows of experts that a rank can have of a logical tensor in this placement. */
 int64_t shard_ragged(const Shard *s, Tid t, Place p);
 /* The part of them that there is if all experts get the same. */
@@ -166,6 +169,9 @@ Place shard_settle(const Shard *s, Tid t);
 bool shard_is_residual(const Shard *s, Tid t);
 /* `p` adapted to tensor t, whose heads may be replicated over AX_TP_REP. */
 Place shard_with_copies(const Shard *s, Tid t, Place p);
+/* Whether a placement is whole over the dense mesh, or over the expert mesh. Ranks with
+ * one coordinate of the one have several of the other: a piece of both is nobody's. */
+bool shard_on_one_mesh(Place p);
 /* A placement that is partial over the whole expert mesh, as one that is partial over the
  * dense mesh; else `p`. */
 Place shard_dense_sum(const Shard *s, Place p);

@@ -38,6 +38,16 @@ Place shard_with_copies(const Shard *s, Tid t, Place p) {
   return p;
 }
 
+bool shard_on_one_mesh(Place p) {
+  bool dense = false, expert = false;
+  for (int a = 0; a < AX_N; a++) {
+    if (p.on[a] == PL_R) continue;
+    dense |= !ax_expert((ShardAxis)a);
+    expert |= ax_expert((ShardAxis)a);
+  }
+  return !dense || !expert;
+}
+
 Place shard_dense_sum(const Shard *s, Place p) {
   for (int a = 0; a < AX_N; a++)
     if (s->n[a] > 1 && ax_expert((ShardAxis)a) != (p.on[a] == PL_P)) return p;

@@ -148,6 +148,14 @@ static int param_of(const Graph *g, Tid grad) {
   return of >= 0 && g->t.at[of].kind == T_PARAM ? g->t.at[of].index : -1;
 }
 
+/* A parameter that is read on both meshes has a gradient on the dense one: what is
+ * partial over some axes of the other is summed up over these before it is added. */
+static void stay_on_mesh(Place *p) {
+  if (shard_on_one_mesh(*p)) return;
+  for (int a = 0; a < AX_N; a++)
+    if (ax_expert((ShardAxis)a) && p->on[a] == PL_P) p->on[a] = PL_R;
+}
+
 /* requires placements of forward ops; establishes the placement in which each gradient
  * accumulates */
 void shard_grad_targets(Shard *s) {
@@ -167,6 +175,7 @@ void shard_grad_targets(Shard *s) {
           s->grad_to[param].on[a] = PL_P;
     }
   }
+  for (int i = 0; i < g->param.n; i++) stay_on_mesh(&s->grad_to[i]);
 }
 
 /* Whether op `id` may accumulate into the gradient buffers of its results itself. A

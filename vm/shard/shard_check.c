@@ -1,7 +1,7 @@
 /* shard_check.c - the invariants of a sharded graph, checked between passes on request
  * (strict.h): each collective makes exactly the change of placement that it says, every
- * operand has the placement that the op needs, and all contributions to one gradient
- * buffer have the same placement. */
+ * operand has the placement that the op needs, all contributions to one gradient buffer
+ * have the same placement, and none is over both the dense and the expert mesh. */
 #include "shard.h"
 
 /* ---- changes of placement ---- */
@@ -98,6 +98,16 @@ static weft_status check_shared(const Graph *logical, const Sharded *s, const in
   return WEFT_OK;
 }
 
+/* ---- meshes ---- */
+
+static weft_status check_mesh(const char *what, const char *of, Place p, weft_error *e) {
+  char on[PLACE_STR];
+  if (shard_on_one_mesh(p)) return WEFT_OK;
+  return err_set(e, WEFT_EINTERNAL,
+                 "%s of %s is over the dense mesh, and over the expert mesh [%s]", what,
+                 of, place_str(p, on));
+}
+
 weft_status shard_check(const Graph *logical, const Sharded *s, bool trains,
                         weft_error *e) {
   const Graph *g = s->g;
@@ -106,10 +116,16 @@ weft_status shard_check(const Graph *logical, const Sharded *s, bool trains,
     const Op *op = &g->op.at[i];
     if (is_conversion(op->code) || op->code == OP_cast) TRY(check_conversion(g, op, e));
     for (int k = 0; k < op->nout; k++) {
+      TRY(check_mesh(op_info[op->code].name, op->name ? op->name : "",
+                     g->t.at[op->out[k]].place, e));
       TRY(check_gradient(logical, s, i, op->out[k], e));
       Tid of = g->t.at[op->out[k]].grad_of;
       if (of >= 0 && logical->t.at[of].kind == T_PARAM) adds[logical->t.at[of].index]++;
     }
+  }
+  for (int i = 0; i < logical->param.n; i++) {
+    TRY(check_mesh("parameter", logical->param.at[i].name, s->param_place[i], e));
+    TRY(check_mesh("gradient", logical->param.at[i].name, s->grad_place[i], e));
   }
   for (int i = 0; i < logical->param.n && trains; i++)
     if (adds[i] == 0 && !logical->param.at[i].frozen)

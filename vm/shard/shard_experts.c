@@ -2,18 +2,14 @@
  * batch and sequence. Row counts depend on each rank's own data: offsets and counts are
  * partial over the axes that shard tokens.
  *
- * Where mesh.ep or mesh.etp gives experts a mesh of their own, `flatten` changes a
- * tensor's placement to that mesh without moving data: each rank has the same rows, now
- * as its piece over ep_shard, ep and etp. Experts are sharded over ep, their features
- * over etp, and replicated over ep_shard. Everything else is conversions: permute needs
- * the tokens of all ranks of ep and etp and takes those for its own experts; the result
- * of combine is partial over both. */
+ * Where mesh.ep or mesh.etp gives experts a mesh of their own (Shard.own_experts),
+ * `flatten` changes a tensor's placement to that mesh without moving data: each rank has
+ * the same rows, now as its piece over ep_shard, ep and etp. Experts are sharded over ep,
+ * their features over etp, and replicated over ep_shard. Everything else is conversions:
+ * permute needs the tokens of all ranks of ep and etp and takes those for its own
+ * experts; the result of combine is partial over both. */
 #include "shard_rules.h"
 #include "vm/graph/rules.h"
-
-bool shard_own_experts(const Shard *s) {
-  return s->n[AX_EP] > 1 || s->n[AX_ETP] != s->tp;
-}
 
 static bool cuts_rows(int on) { return on == 0; }
 
@@ -66,7 +62,7 @@ static bool tokens_divide(Shard *s) {
 static bool tp_cuts_rows(const Shard *s) { return s->g->batch == s->n[AX_DP]; }
 
 bool shard_flatten(Shard *s, Oid op) {
-  if (shard_own_experts(s)) {
+  if (s->own_experts) {
     shard_need(s, op, 0, cut_tokens(s));
     shard_yield(s, op, 0, cut_rows(s));
     return tokens_divide(s);
@@ -83,7 +79,7 @@ bool shard_flatten(Shard *s, Oid op) {
 }
 
 bool shard_unflatten(Shard *s, Oid op) {
-  if (shard_own_experts(s)) {
+  if (s->own_experts) {
     shard_need(s, op, 0, cut_rows(s));
     shard_yield(s, op, 0, cut_tokens(s));
     s->gathered[op] = s->tp > 1 && !shard_is_residual(s, s->g->op.at[op].out[0]);
@@ -256,7 +252,7 @@ double shard_even(const Shard *s, Tid t, Place p) {
 /* Sets what the limit of an op counts: a capacity the tokens of each rank, a bound those
  * of the ranks of etp together. */
 void shard_limit_rows(const Shard *s, Op *op) {
-  if (!shard_own_experts(s)) return;
+  if (!s->own_experts) return;
   op->attr.n = by_exchange(s) ? 1 : s->n[AX_EP];
   if (op->attr.capacity > 0)
     op->attr.n *= s->n[AX_ETP];
@@ -298,7 +294,7 @@ static void sort_rows(Shard *s, Oid op) {
 
 /* Without an expert mesh each rank has all rows: tp may shard the features of experts. */
 bool shard_permute(Shard *s, Oid op) {
-  if (shard_own_experts(s)) {
+  if (s->own_experts) {
     if (by_exchange(s))
       sort_rows(s, op);
     else
@@ -335,7 +331,7 @@ static bool own_linear(Shard *s, Oid op, int out_dim) {
 
 bool shard_grouped_linear(Shard *s, Oid op) {
   int out_dim = s->g->op.at[op].attr.layout ? 2 : 1;
-  if (shard_own_experts(s)) return own_linear(s, op, out_dim);
+  if (s->own_experts) return own_linear(s, op, out_dim);
   Place w, x = shard_linear_rows(s, op), ends = shard_in(s, op, 2);
   if (!shard_param(s, op, 1, ROLE_EXPERTS, out_dim, &w)) return false;
   Place y = x;
@@ -358,7 +354,7 @@ bool shard_grouped_linear(Shard *s, Oid op) {
 /* Rows that are partial sums stay so: the bias is added on the first of the ranks. */
 bool shard_grouped_bias(Shard *s, Oid op) {
   Place b, x = shard_in(s, op, 0), ends = shard_in(s, op, 2);
-  bool own = shard_own_experts(s);
+  bool own = s->own_experts;
   ShardAxis a = own ? AX_ETP : AX_TP;
   if (own ? !shard_experts_param(s, op, 1, &b)
           : !shard_param(s, op, 1, ROLE_EXPERTS_BIAS, 0, &b))
@@ -392,7 +388,7 @@ static void combine_parts(Shard *s, Oid op) {
 
 /* Linear in the rows that come back: partial sums pass through. */
 bool shard_combine(Shard *s, Oid op) {
-  if (shard_own_experts(s)) {
+  if (s->own_experts) {
     combine_parts(s, op);
     return true;
   }

@@ -259,6 +259,45 @@ bool shard_experts_param(Shard *s, Oid op, int i, Place *p) {
   return true;
 }
 
+/* The operand that a style cuts over tp, or -1. */
+static int operand_cut(const Shard *s, const Op *op) {
+  for (int i = 0; i < op->nin; i++)
+    if (s->g->t.at[op->in[i]].kind == T_PARAM && s->place[op->in[i]].on[AX_TP] >= 0)
+      return i;
+  return -1;
+}
+
+bool shard_stays_on_mesh(Shard *s, Oid id) {
+  const Op *op = &s->g->op.at[id];
+  bool ok = true;
+  for (int i = 0; i < op->nin; i++) ok &= shard_on_one_mesh(s->need[id][i]);
+  for (int i = 0; i < op->nout; i++) {
+    Place *y = &s->yield[id][i];
+    if (shard_on_one_mesh(*y)) continue;
+    for (int a = 0; a < AX_N; a++)
+      if (!ax_expert((ShardAxis)a)) y->on[a] = PL_R;
+    ok = false;
+  }
+  if (ok) return true;
+  int cut = operand_cut(s, op), rule = cut < 0 ? -1 : rule_of(s, id, cut);
+  const char *name = op->name ? op->name : op_info[op->code].name;
+  if (rule < 0)
+    rule_error(s, rule,
+               "%s reads features that tp cuts beside flattened tokens: where mesh.ep or "
+               "mesh.etp gives experts a mesh of their own, ranks of tp have different "
+               "tokens",
+               name);
+  else
+    rule_error(
+        s, rule,
+        "%s reads flattened tokens: where mesh.ep or mesh.etp gives experts a mesh "
+        "of their own, ranks of tp have different ones, and style %s cuts the "
+        "features of the same ones: let it read (batch, seq, features), or "
+        "replicate it",
+        name, tp_style_name(s->plan->tp[rule].style));
+  return false;
+}
+
 /* What of an adapter is cut where a style cuts its base: A, (rank, in), along the input
  * features, and B, (out, rank), along the output features, as the magnitudes; of experts
  * behind their number. */
