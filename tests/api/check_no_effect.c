@@ -136,6 +136,50 @@ START_TEST(defaults_and_aliases) {
 }
 END_TEST
 
+/* A word of recompute that stands for no op of the model is told, by itself where there
+ * are others. */
+START_TEST(words_of_recompute) {
+#define LAYER(body)                                                                      \
+  "model = function(g) local C = { 'hidden', 8 } "                                       \
+  "local e = g:param('e', { { 'vocab', 64 }, C }) "                                      \
+  "local x = g:embedding(g:tokens(), e) x = " body " "                                   \
+  "return g:cross_entropy(g:linear(x, e), g:labels()) end"
+#define LINEAR(x) "g:linear(" x ", g:param('w', { C, C }))"
+#define PLAIN     LAYER("g:layer(0, function() return " LINEAR("x") " end)")
+#define MLP       LAYER("g:layer(0, function() return g:gelu(" LINEAR("x") ") end)")
+#define UNITS     LAYER("g:unit('body', function() return g:gelu(" LINEAR("x") ") end)")
+  static const struct {
+    const char *recompute, *rest, *told[2];
+  } words[] = {
+      {"'selective'", "", {NULL}},
+      {"{ 'selective', 'cheap', 'full' }", "", {NULL}},
+      {"'selective'", MIXED, {NULL}},
+      {"'selective'", MLP, {"\"selective\" has no effect: no layer has attention"}},
+      {"{ 'cheap', 'selective' }", MLP, {"\"selective\" has no effect: "}},
+      {"{ 'selective', 'cheap' }", PLAIN, {"\"selective\" has no", "\"cheap\" has no"}},
+      {"'full'", PLAIN, {NULL}},
+      {"true", UNITS, {"\"full\" has no effect: the model has no layers"}},
+      {"{ 'body', 'cheap' }", UNITS, {"\"cheap\" has no effect: "}},
+      {"'none'", MLP, {NULL}},
+  };
+  for (int i = 0; i < LEN(words); i++) {
+    const Job *j =
+        opened(arena_printf(arena, "recompute = %s", words[i].recompute), words[i].rest);
+    int n = 0;
+    for (int k = 0; k < j->d.list.n; k++) {
+      const Diag *g = &j->d.list.at[k];
+      if (!warned_at(g, "recompute")) continue;
+      ck_assert_msg(n < 2 && words[i].told[n], "%d: %s", i, g->summary);
+      ck_assert_msg(strstr(g->summary, words[i].told[n]) != NULL, "%d: %s", i,
+                    g->summary);
+      ck_assert_int_eq(g->line, 3);
+      n++;
+    }
+    ck_assert_msg(n == 2 || !words[i].told[n], "%d: %d warnings", i, n);
+  }
+}
+END_TEST
+
 /* Options of a stage are told once each, by every strategy that has stages. */
 START_TEST(options_of_stages) {
   static const struct {
@@ -170,6 +214,7 @@ Suite *no_effect_suite(void) {
   tcase_add_loop_test(c, rows_warn, 0, LEN(rows));
   tcase_add_test(c, defaults_and_aliases);
   tcase_add_test(c, options_of_stages);
+  tcase_add_test(c, words_of_recompute);
   tcase_set_timeout(c, 60);
   suite_add_tcase(s, c);
   return s;

@@ -219,6 +219,52 @@ START_TEST(graph_shows_copies) {
 }
 END_TEST
 
+/* Models with sinks, which are a parameter that attention reads: in all layers, or in
+ * those that have windows. */
+static const struct {
+  const char *model, *set[3];
+} with_sinks[] = {
+#define SINKS(kind, more)                                                                \
+  "model = weft.model { '" kind "', hidden_size = 32, intermediate_size = 16, "          \
+  "num_hidden_layers = 2, num_attention_heads = 8, num_key_value_heads = 4, "            \
+  "vocab_size = 37, num_experts_per_tok = 2, sliding_window = 5, "                       \
+  "max_position_embeddings = 64, " more " }"
+#define GPT_OSS SINKS("gpt_oss", "head_dim = 8, num_local_experts = 4")
+#define MIMO                                                                             \
+  SINKS("mimo_v2_flash", "head_dim = 12, v_head_dim = 4, n_routed_experts = 4, "         \
+                         "moe_intermediate_size = 8")
+    {GPT_OSS, {"mesh={tp=2}"}},
+    {GPT_OSS, {"mesh={cp=2}", "cp={comm=\"ring\"}"}},
+    {MIMO, {"mesh={tp=2}", "schedule=zb_h2"}},
+};
+
+START_TEST(attention_with_sinks_runs_again) {
+  const char *set[3] = {with_sinks[_i].set[0], with_sinks[_i].set[1]};
+  const char *text = arena_printf(
+      arena,
+      "local weft = require 'weft'\nreturn weft.plan { %s, mesh = {}, recompute = "
+      "'selective',\n  batch = { global = 2, micro = 1, seq = 16 }, data = "
+      "weft.synthetic {}, train = { steps = 2 } }\n",
+      with_sinks[_i].model);
+  LangOptions o = {.set = set, .nset = 1 + (set[1] != NULL), .text = text};
+  int first = 0, again = 0;
+  Job j;
+  OK(job_open(&j, arena, &o, "plan.lua"));
+  const Program *p = &j.compiled->prog[0];
+  for (uint32_t i = p->nmain; i < p->ncode; i++) {
+    const Instr *x = &p->code[i];
+    if (x->code != I_KERNEL || (x->op != OP_attention && x->op != OP_attention_part))
+      continue;
+    *(strstr(p->what[x->what], "(recomputed)") ? &again : &first) += 1;
+  }
+  ck_assert_int_gt(first, 0);
+  ck_assert_int_eq(again, first);
+  job_free(&j);
+  set[o.nset] = "recompute=none";
+  plan_bits_same(arena, text, set, o.nset, o.nset + 1);
+}
+END_TEST
+
 /* Nobody gathers for W what was gathered for copies, unless W runs apart: then it has
  * copies of its own, with two all_gathers and a reduce_scatter, and gathers two
  * gradients. */
@@ -356,6 +402,7 @@ Suite *recompute_suite(void) {
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_test(c, each_word_runs_its_ops_again);
   tcase_add_test(c, graph_shows_copies);
+  tcase_add_loop_test(c, attention_with_sinks_runs_again, 0, LEN(with_sinks));
   tcase_add_test(c, w_takes_what_copies_gathered);
   tcase_add_test(c, w_has_copies_of_its_own);
   tcase_add_test(c, layers_keep_less);

@@ -148,6 +148,7 @@ weft_status compile_units(const CompileInput *in, bool code, Arena *keep, Units 
   budget_part(keep, "the units");
   *out = NEW(keep, Units);
   if (!recompute_patterns(in->graph, in->plan, in->arena, d)) return WEFT_EPLAN;
+  if (!in->context && !in->evaluates) recompute_words(in->graph, in->plan, d);
   /* requires the model; establishes adapters, and which parameters learn */
   if (!trained(in, &whole, d)) return WEFT_EPLAN;
   bool done;

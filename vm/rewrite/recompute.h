@@ -11,6 +11,8 @@ void recompute_marks(const Graph *g, const Plan *plan, Arena *scratch, bool *mar
                      int *hits);
 /* False if a pattern matches nothing (reported). */
 bool recompute_patterns(const Graph *g, const Plan *plan, Arena *scratch, Diags *d);
+/* Warns of words of the plan that stand for no op of the model. */
+void recompute_words(const Graph *g, const Plan *plan, Diags *d);
 /* Sets Op.recomputed of a forward graph. */
 void recompute_set(Graph *g, const Plan *plan, Arena *scratch);
 /* requires a sharded graph with Op.recomputed set; writes copies of those ops that the

@@ -1,7 +1,7 @@
 /* recompute_policy.c - which forward ops a plan recomputes, by the flags in ops.def:
- * `full` all ops of layers; `selective` products without a parameter (the core of
- * attention); `cheap` ops that are bound by memory (norms, activations, ropes, sums).
- * Weights that are stored in 4 bits are always made again.
+ * `full` all ops of layers; `selective` products without a parameter but for the sinks of
+ * attention (the core of it); `cheap` ops that are bound by memory (norms, activations,
+ * ropes, sums). Weights that are stored in 4 bits are always made again.
  *
  * A pattern names a unit, or a module with all modules in it. Ops without a name, such as
  * activation functions, belong to a module if they are between two of its ops. */
@@ -14,8 +14,9 @@ static bool moves_data(const Op *op) { return op_info[op->code].cost == cost_mov
 
 static bool is_core(const Graph *g, const Op *op) {
   if (!op_info[op->code].cost || moves_data(op)) return false;
+  int sinks = op->code == OP_attention ? attention_sinks_operand(g, op) : -1;
   for (int k = 0; k < op->nin; k++)
-    if (g->t.at[graph_weight(g, op->in[k])].kind == T_PARAM) return false;
+    if (k != sinks && g->t.at[graph_weight(g, op->in[k])].kind == T_PARAM) return false;
   return true;
 }
 
@@ -125,6 +126,33 @@ bool recompute_patterns(const Graph *g, const Plan *plan, Arena *scratch, Diags 
     ok = false;
   }
   return ok;
+}
+
+void recompute_words(const Graph *g, const Plan *plan, Diags *d) {
+  const Recompute *r = &plan->recompute;
+  const struct {
+    bool asked;
+    Recompute only;
+    const char *name, *why;
+  } word[] = {
+      {r->full, {.full = true}, "full", "the model has no layers"},
+      {r->selective,
+       {.selective = true},
+       "selective",
+       "no layer has attention, whose core it is that runs again"},
+      {r->cheap,
+       {.cheap = true},
+       "cheap",
+       "no layer has norms, activation functions or other ops that only move data"},
+  };
+  for (int i = 0; i < LEN(word); i++) {
+    bool any = !word[i].asked || r->may_miss;
+    for (int k = 0; k < g->op.n && !any; k++)
+      any = by_word(g, &word[i].only, &g->op.at[k]);
+    if (!any)
+      diag_warn(d, "no-effect", "recompute", "\"%s\" has no effect: %s", word[i].name,
+                word[i].why);
+  }
 }
 
 void recompute_set(Graph *g, const Plan *plan, Arena *scratch) {
