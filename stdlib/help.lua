@@ -303,8 +303,9 @@ is therefore not covered. Exit code 1 if they differ.
   --ranks N          at most so many virtual ranks (32)
   --device NAME      cpu or cuda: where the ranks compute; the one rank that they are
                      compared with is the CPU's (cpu)
-  --tolerance X      largest relative difference (1e-5 in f32, 1e-4 with cuda, 2e-2
-                     in bf16, 5e-3 in f16)
+  --tolerance X      largest relative difference of any number (1e-5 in f32, 1e-4 with
+                     cuda, 2e-2 in bf16, 5e-3 in f16, more for what rounds by more on
+                     one rank, too)
   --json             print one object
 ]],
 

@@ -93,6 +93,7 @@ local sections = {
     { "differences", "{loss: number|null, gradient: number|null, gradient_norm: number|null, parameter: number|null}",
       "the largest relative ones, of `loss`, `gradient`, `gradient_norm`, `parameter`" },
     { "tolerance", "number" },
+    { "rounding", "string", "what is beyond the tolerance, and why it is rounding; else empty" },
     { "worst", "string", "the tensor with the largest difference" },
     { "not_covered", "[string]", "what was made smaller, as text" },
   } },

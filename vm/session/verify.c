@@ -52,22 +52,23 @@ static double relative(double diff, double ref) {
 /* Whether this process compares: gathered tensors are on the process of rank 0. */
 static bool compares(const Verify *v) { return run_rank(v->many) == 0; }
 
-/* Records one comparison; `field` points at the figure of the report that it belongs to.
- */
-static void judge(Verify *v, int64_t step, const char *what, const char *name,
-                  double difference, double *field) {
+/* Records one comparison, of this parameter or -1; `field` points at the figure of the
+ * report that it belongs to. */
+static void judge(Verify *v, int64_t step, const char *what, int param, double difference,
+                  double tolerance, double *field) {
   VerifyReport *out = v->out;
+  const char *name = param < 0 ? "" : v->c->param[param].name;
   if (!compares(v)) return;
   if (difference > *field) *field = difference;
   if (difference > v->worst) {
     v->worst = difference;
     snprintf(out->worst, sizeof out->worst, "%s%s%s", what, *name ? " of " : "", name);
   }
-  if (difference <= v->tolerance || !out->ok) return;
+  if (difference <= tolerance || !out->ok) return;
   out->ok = false;
   snprintf(out->first_bad, sizeof out->first_bad,
            "step %lld: %s%s%s differs by %.2g (tolerance %.2g)", (long long)step, what,
-           *name ? " of " : "", name, difference, v->tolerance);
+           *name ? " of " : "", name, difference, tolerance);
 }
 
 /* Length of the layer's prefix: "model.layers.3.self_attn.q_proj.bias" ->
@@ -109,8 +110,10 @@ static void judge_all(Verify *v, int64_t step, StateKind k, double *field) {
     bool near_zero = own < (element ? scale : NEAR_ZERO * v->tolerance * scale);
     double root = sqrt((double)kept_count(v->c, k, i));
     double ref = near_zero ? scale * root : v->norm[i].ref;
-    judge(v, step, kind_name(v, k), v->c->param[i].name, relative(v->norm[i].diff, ref),
+    double difference = relative(v->norm[i].diff, ref);
+    judge(v, step, kind_name(v, k), i, difference, tolerance_of(v, &v->out->grad, i),
           field);
+    if (v->measured) measure(v, i, difference);
     v->out->tensors++;
   }
 }
@@ -173,8 +176,9 @@ static weft_status compare_initial(Verify *v, weft_error *e) {
     Norms d = norms(v->buf[0], v->buf[1], n);
     if (magnitudes(&v->c->param[i]) && v->plan->dtype != DT_F32)
       same = relative(d.diff, d.ref) <= v->tolerance;
-    judge(v, 0, "initial value", v->c->param[i].name,
-          same ? 0 : fmax(relative(d.diff, d.ref), 2 * v->tolerance), &v->out->param);
+    judge(v, 0, "initial value", i,
+          same ? 0 : fmax(relative(d.diff, d.ref), 2 * v->tolerance), v->tolerance,
+          &v->out->param);
   }
   return WEFT_OK;
 }
@@ -198,12 +202,13 @@ static weft_status compare_params(Verify *v, const StepResult *many, const StepR
     v->norm[i].diff = far <= bound ? 0 : far - bound; /* NaN stays */
     /* A step may end near 0; the rounding error is relative to the step then. */
     v->norm[i].ref = fmax(v->norm[i].ref, step);
-    judge(v, s->step, kind_name(v, STATE_PARAM), v->c->param[i].name,
-          relative(v->norm[i].diff, v->norm[i].ref), &v->out->param);
-    /* Replicas must be equal bit by bit: no tolerance. */
-    judge(v, s->step, "a replica", v->c->param[i].name,
-          apart > 0 ? fmax(relative(apart, v->norm[i].ref), 2 * v->tolerance) : 0,
+    judge(v, s->step, kind_name(v, STATE_PARAM), i,
+          relative(v->norm[i].diff, v->norm[i].ref), tolerance_of(v, &v->out->param, i),
           &v->out->param);
+    /* Replicas must be equal bit by bit: no tolerance. */
+    judge(v, s->step, "a replica", i,
+          apart > 0 ? fmax(relative(apart, v->norm[i].ref), 2 * v->tolerance) : 0,
+          v->tolerance, &v->out->param);
     v->out->tensors++;
   }
   return WEFT_OK;
@@ -244,22 +249,23 @@ static weft_status one_step(Verify *v, int64_t step, weft_error *e) {
   StepResult many, one = {0};
   make_tokens(v, step);
   TRY(copy_state(v, e));
+  if (v->shakes) TRY(shake_weights(v, step, e));
   TRY(step_of_many(v, step, &many, e));
   if (compares(v)) TRY(run_step_tokens(v->one, v->tokens, v->labels, step, &one, e));
-  judge(v, step, "number of label tokens", "",
+  judge(v, step, "number of label tokens", -1,
         relative(fabs((double)(many.tokens - one.tokens)), (double)one.tokens),
-        &v->out->loss);
-  judge(v, step, "loss", "", relative(fabs(many.loss - one.loss), fabs(one.loss)),
-        &v->out->loss);
+        v->tolerance, &v->out->loss);
+  judge(v, step, "loss", -1, relative(fabs(many.loss - one.loss), fabs(one.loss)),
+        tolerance_of(v, &v->out->loss, -1), &v->out->loss);
   TRY(compare_kind(v, step, STATE_GRAD, &v->out->grad, e));
-  judge(v, step, "gradient norm", "",
+  judge(v, step, "gradient norm", -1,
         relative(fabs(many.grad_norm - one.grad_norm), one.grad_norm),
-        &v->out->grad_norm);
+        tolerance_of(v, &v->out->grad_norm, -1), &v->out->grad_norm);
   for (int k = 0; k < v->optimizer->states; k++)
     TRY(compare_kind(v, step, state_opt(k), &v->out->grad, e));
   /* What follows from a rate is explained by it, so that it has to be the same one. */
-  judge(v, step, "learning rate", "", relative(fabs(many.lr - one.lr), one.lr),
-        &v->out->param);
+  judge(v, step, "learning rate", -1, relative(fabs(many.lr - one.lr), one.lr),
+        v->tolerance, &v->out->param);
   TRY(compare_params(v, &many, &one, e));
   TRY(check_replicas(v, step, e));
   v->out->steps++;
@@ -353,20 +359,23 @@ static const OptimizerInfo *fewer_states(const Compiled *many, const Compiled *o
   return a->states < b->states ? a : b;
 }
 
+weft_status verify_runs(Verify *v, const Plan *plan_one, const Compiled *one, int steps,
+                        const RunOptions *options, weft_error *e) {
+  VerifyReport *out = v->out;
+  *out = (VerifyReport){.ok = true};
+  v->alloc = budget_below(v->c->arena);
+  v->optimizer = fewer_states(v->c, one);
+  v->worst = -1;
+  weft_status st = compare_runs(v, plan_one, one, steps, options, e);
+  const char *why = v->many ? run_not_captured(v->many) : NULL;
+  if (why) snprintf(out->not_captured, sizeof out->not_captured, "%s", why);
+  clean_up(v);
+  return st;
+}
+
 weft_status verify(const Plan *plan, const Compiled *many, const Plan *plan_one,
                    const Compiled *one, int steps, double tolerance,
                    const RunOptions *options, VerifyReport *out, weft_error *e) {
-  *out = (VerifyReport){.ok = true};
-  Verify v = {.alloc = budget_below(many->arena),
-              .plan = plan,
-              .c = many,
-              .optimizer = fewer_states(many, one),
-              .tolerance = tolerance,
-              .worst = -1,
-              .out = out};
-  weft_status st = compare_runs(&v, plan_one, one, steps, options, e);
-  const char *why = v.many ? run_not_captured(v.many) : NULL;
-  if (why) snprintf(out->not_captured, sizeof out->not_captured, "%s", why);
-  clean_up(&v);
-  return st;
+  Verify v = {.plan = plan, .c = many, .tolerance = tolerance, .out = out};
+  return verify_runs(&v, plan_one, one, steps, options, e);
 }

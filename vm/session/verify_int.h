@@ -32,9 +32,27 @@ typedef struct Verify {
   int64_t ids; /* of a step */
   int64_t vocab;
   double tolerance, worst;
-  Orthogonal orthogonal; /* of optimizers that step whole matrices */
+  const struct VerifyRounding *own; /* NULL, or what rounding makes of single numbers */
+  struct VerifyRounding *measured;  /* NULL, or to be set to that */
+  bool shakes;                      /* the weights of `many` differ in the last bit */
+  Orthogonal orthogonal;            /* of optimizers that step whole matrices */
   VerifyReport *out;
 } Verify;
+
+/* ---- verify.c ---- */
+/* Runs and compares with what `v` asks for: plan, c, tolerance, own, measured, shakes and
+ * out are set. */
+weft_status verify_runs(Verify *v, const Plan *plan_one, const Compiled *one, int steps,
+                        const RunOptions *options, weft_error *e);
+
+/* ---- verify_rounding.c ---- */
+/* The tolerance of a number that belongs to this figure of the report, of a parameter or
+ * -1. */
+double tolerance_of(const Verify *v, const double *figure, int param);
+/* Records how far a gradient or state of a parameter is from itself. */
+void measure(Verify *v, int param, double difference);
+/* Changes the last bit of the weights of `many`. */
+weft_status shake_weights(Verify *v, int64_t step, weft_error *e);
 
 /* ---- verify_data.c ---- */
 /* Fills a step with random ids; some labels are ignored. */

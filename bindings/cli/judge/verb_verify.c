@@ -26,6 +26,7 @@ static void print_report(const Comparison *c) {
          r->loss, r->grad_norm, r->grad, r->param);
   if (r->worst[0]) printf("  worst tensor: %s\n", r->worst);
   if (r->not_captured[0]) printf("  steps were launched op by op: %s\n", r->not_captured);
+  if (r->ok && r->first_bad[0]) printf("  beyond the tolerance: %s\n", r->first_bad);
   printf("  %s (tolerance %g)\n", r->ok ? "the same" : "DIFFERENT", c->v.tolerance);
 }
 
@@ -42,6 +43,7 @@ static void json_result(Json *out, void *ud) {
   for (int i = 0; i < c->v.shrunk.n; i++) json_str(out, NULL, c->v.shrunk.what[i]);
   json_close(out, ']');
   json_int(out, "ranks", c->job.mesh.world);
+  json_str(out, "rounding", r->ok ? r->first_bad : "");
   json_int(out, "steps", r->steps);
   json_int(out, "tensors", r->tensors);
   json_num(out, "tolerance", c->v.tolerance);
