@@ -36,6 +36,29 @@ START_TEST(plan_md_lists_the_fields) {
 }
 END_TEST
 
+/* Each symbol of a layout is one that plans may have. */
+START_TEST(plan_md_explains_layouts) {
+  static const char plan[] =
+      "local weft = require 'weft'\nreturn weft.plan { model = weft.model { "
+      "'llama-tiny', "
+      "num_hidden_layers = 4 },\n  mesh = { pp = 2 }, mtp = { num_layers = 1 }, "
+      "pp_plan = { layout = 'Et*2|tt mL' },\n  batch = { global = 2, micro = 1, seq = 8 "
+      "} "
+      "}\n";
+  scratch_put("layout.lua", plan, strlen(plan));
+  Outcome o = process_run(30, "$weft check layout.lua");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  const char *row =
+      strstr(scratch_get(WEFT_SOURCE_DIR "/docs/plan.md"), "\n| `layout = ");
+  ck_assert_ptr_nonnull(row);
+  row = arena_strn(scratch_arena, row + 1, strcspn(row + 1, "\n"));
+  static const char *const symbol[] = {"`E` ", "`t` ", "`m` ", "`L` ", "`x*n` "};
+  for (int i = 0; i < LEN(symbol); i++)
+    ck_assert_msg(strstr(row, symbol[i]) != NULL, "%s: %s", symbol[i], row);
+  ck_assert_msg(!strstr(row, "error"), "%s", row);
+}
+END_TEST
+
 START_TEST(scripting_md_lists_the_functions) {
   ends_with(WEFT_SOURCE_DIR "/docs/scripting.md", "bindings/script/api_doc.def",
             api_doc_markdown);
@@ -271,6 +294,7 @@ Suite *docs_suite(void) {
   t = tcase_create("models");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 300);
+  tcase_add_test(t, plan_md_explains_layouts);
   tcase_add_test(t, import_md_shows_the_rows);
   tcase_add_test(t, codes_are_those_of_the_sources);
   tcase_add_test(t, models_md_says_what_may_be_cut);
