@@ -333,7 +333,8 @@ typedef struct weft_verify_options {
   int ranks;                /* at most so many virtual ranks; 0: 32 */
   int steps;                /* 0: 3 */
   double tolerance;         /* relative, norm-wise; 0: 1e-5 in f32, 2e-2 in bf16,
-                               5e-3 in f16 */
+                               5e-3 in f16, more for what rounds by more on one
+                               rank, too (see rounding) */
   const volatile int *stop; /* borrowed */
 } weft_verify_options;
 
@@ -343,6 +344,8 @@ typedef struct weft_verify_result {
   double tolerance;
   char worst[160];        /* the tensor with the largest difference */
   char not_covered[1024]; /* what was made smaller: "batch.seq 128 -> 32, ..." */
+  char rounding[512];     /* what is beyond `tolerance`, and why it is rounding; "": none
+                             is (docs/running.md) */
 } weft_verify_result;
 
 /* Loads the plan's file once more with its options, makes it small enough for this

@@ -37,6 +37,7 @@ static void fill(const VerifyCall *c, weft_verify_result *out) {
                               .param = r->param,
                               .tolerance = c->v.tolerance};
   snprintf(out->worst, sizeof out->worst, "%s", r->worst);
+  if (r->ok) snprintf(out->rounding, sizeof out->rounding, "%s", r->first_bad);
   TextBuf not_covered = textbuf(out->not_covered, sizeof out->not_covered);
   for (int i = 0; i < c->v.shrunk.n; i++)
     textbuf_printf(&not_covered, "%s%s", i ? ", " : "", c->v.shrunk.what[i]);

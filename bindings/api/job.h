@@ -171,7 +171,7 @@ weft_status job_compile_small(Job *j, int ranks, LangShrunk *shrunk);
 
 typedef struct JobVerify {
   int ranks, steps; /* ranks: at most; 0: 32 ranks, 2 steps */
-  double tolerance; /* 0: 1e-5 in f32, 2e-2 in bf16; on return the one that was used */
+  double tolerance; /* 0: that of the formats (job_rounding.h); on return the one used */
   const StopFlag *stop; /* may be NULL */
   LangShrunk shrunk;
   VerifyReport report;

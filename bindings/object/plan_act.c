@@ -100,5 +100,6 @@ int plan_verify(lua_State *L) {
   set_number(L, "tolerance", r.tolerance);
   set_text(L, "worst", r.worst);
   set_text(L, "not_covered", r.not_covered);
+  set_text(L, "rounding", r.rounding);
   return 1;
 }

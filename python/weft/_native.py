@@ -120,6 +120,7 @@ class VerifyResult(ctypes.Structure):
         ("tolerance", c_double),
         ("worst", c_char * 160),
         ("not_covered", c_char * 1024),
+        ("rounding", c_char * 512),
     ]
 
 

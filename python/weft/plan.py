@@ -102,6 +102,7 @@ class Verified:
     tolerance: float
     worst: str
     not_covered: str
+    rounding: str  #: what is beyond the tolerance, and why it is rounding
 
 
 #: The codes of instructions, which docs/program.md explains.
@@ -401,7 +402,7 @@ class Plan:
         if status:
             raise _native.fail(status, error)
         fields = _members(out)
-        for name in ("worst", "not_covered"):
+        for name in ("worst", "not_covered", "rounding"):
             fields[name] = _native.text(fields[name])
         return Verified(**fields)
 

@@ -11,6 +11,7 @@ return function(v)
   add("largest relative differences: loss %.1e, gradient norm %.1e, gradient %.1e, "
     .. "parameter %.1e", v.loss, v.grad_norm, v.grad, v.param)
   if v.worst ~= "" then add("worst tensor: %s", v.worst) end
+  if v.rounding ~= "" then add("beyond the tolerance: %s", v.rounding) end
   add("%s (tolerance %g)", v.ok and "the same" or "DIFFERENT", v.tolerance)
   lines[#lines + 1] = v.first
   return table.concat(lines, "\n")

@@ -73,6 +73,20 @@ START_TEST(rounding_is_told) {
 }
 END_TEST
 
+/* Hosts and scripts get the words of the verb. */
+START_TEST(hosts_are_told) {
+  weft_error e;
+  weft_plan *plan;
+  weft_verify_result r;
+  scratch_put("plan.lua", rounds[1].plan, strlen(rounds[1].plan));
+  ck_assert_int_eq(weft_plan_load(NULL, scratch_path("plan.lua"), &plan, &e), WEFT_OK);
+  ck_assert_msg(weft_verify(plan, NULL, &r, &e) == WEFT_OK, "%s", e.text);
+  ck_assert_msg(strstr(r.rounding, rounds[1].why) != NULL, "\"%s\"", r.rounding);
+  ck_assert_double_gt(r.grad, r.tolerance);
+  weft_plan_free(plan);
+}
+END_TEST
+
 /* A tolerance that was asked for is that of all numbers. */
 START_TEST(a_tolerance_is_kept) {
   JobVerify v = {.steps = 3, .tolerance = rounds[_i].f32 ? 1e-5 : 2e-2};
@@ -166,6 +180,7 @@ Suite *verify_rounding_suite(void) {
   TCase *c = tcase_create("plans");
   tcase_add_checked_fixture(c, setup, teardown);
   tcase_add_loop_test(c, rounding_is_told, 0, LEN(rounds));
+  tcase_add_test(c, hosts_are_told);
   tcase_add_loop_test(c, a_tolerance_is_kept, 0, LEN(rounds));
   tcase_set_timeout(c, 120);
   suite_add_tcase(s, c);
