@@ -18,8 +18,8 @@
  *
  * Threads. One handle is used by one thread at a time; different handles by different
  * threads at the same time. A run has threads of its own and uses its plan only to read,
- * so the two count as one handle. Numbers are written and read as in the C locale
- * (LC_NUMERIC). Nothing here prints, exits or keeps state outside of the handles. */
+ * so the two count as one handle. A call and its callbacks run in the C locale: numbers
+ * have decimal points. Nothing prints, exits or keeps state outside of the handles. */
 #ifndef WEFT_H
 #define WEFT_H
 

@@ -1,6 +1,7 @@
 /* api_plan.c - plan handles of weft.h: load, reports, compile, queries. */
 #include "api.h"
 
+#include "vm/base/c_locale.h"
 #include "vm/base/json.h"
 
 _Static_assert(sizeof(StopFlag) == sizeof(int), "a stop flag is an int in memory");
@@ -95,6 +96,7 @@ static weft_status load(PlanCall *c) {
 
 static weft_status new_plan(const weft_plan_options *options, PlanCall c, weft_plan **out,
                             weft_error *err) {
+  IN_C_LOCALE;
   weft_plan_options o;
   err_clear(err);
   TRY(need(out, "the output argument for the plan", err));
@@ -163,6 +165,7 @@ static const char *text_of(weft_plan *p) {
 }
 
 const char *weft_plan_report(weft_plan *p) {
+  IN_C_LOCALE;
   if (!p) return NULL;
   text_free(&p->text);
   report_text(&p->job.d, false, &p->text);
@@ -170,6 +173,7 @@ const char *weft_plan_report(weft_plan *p) {
 }
 
 const char *weft_plan_report_json(weft_plan *p) {
+  IN_C_LOCALE;
   if (!p) return NULL;
   Json out = {.out = &p->text, .pretty = true};
   text_free(&p->text);
@@ -194,6 +198,7 @@ static weft_status compile_plan(PlanCall *c) {
 }
 
 weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {
+  IN_C_LOCALE;
   err_clear(err);
   TRY(need(p, "the plan", err));
   if (p->spent)
@@ -300,6 +305,7 @@ weft_status weft_plan_proof(const weft_plan *p, weft_proof *out, weft_error *err
 }
 
 weft_status weft_plan_program(weft_plan *p, int rank, const char **out, weft_error *err) {
+  IN_C_LOCALE;
   err_clear(err);
   TRY(need(out, "the output argument for the program", err));
   *out = NULL;

@@ -1,5 +1,6 @@
 /* api_verify.c - weft_verify: compares a shrunk plan on many ranks with one rank. */
 #include "api.h"
+#include "vm/base/c_locale.h"
 #include "vm/session/verify.h"
 
 #include <stdio.h>
@@ -62,6 +63,7 @@ static weft_status check_options(const weft_verify_options *o, weft_error *err) 
 
 weft_status weft_verify(const weft_plan *plan, const weft_verify_options *options,
                         weft_verify_result *out, weft_error *err) {
+  IN_C_LOCALE;
   weft_verify_options o;
   err_clear(err);
   TRY(need(out, "the output argument for the result", err));

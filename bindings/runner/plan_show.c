@@ -8,6 +8,7 @@
 #include "bindings/plan_table/plan_table.h"
 #include "bindings/sandbox/stdlib.h"
 #include "bindings/script/library.h"
+#include "vm/base/c_locale.h"
 
 typedef struct Asked {
   weft_plan *plan;
@@ -128,6 +129,7 @@ static weft_status check_view(const weft_plan *p, const char *what, int *rank,
 
 weft_status weft_plan_show(weft_plan *p, const char *what, int rank, const char **out,
                            weft_error *err) {
+  IN_C_LOCALE;
   err_clear(err);
   if (!out) return err_set(err, WEFT_EUSAGE, "the output argument for the view is NULL");
   *out = NULL;

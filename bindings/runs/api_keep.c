@@ -3,6 +3,7 @@
 #include "api_run.h"
 
 #include "resume.h"
+#include "vm/base/c_locale.h"
 #include "vm/ckpt/ckpt_store.h"
 #include "vm/weights/run_export.h"
 
@@ -167,6 +168,7 @@ static weft_status has_folder(const weft_run *r, const char *what, weft_error *e
 }
 
 weft_status weft_run_save(weft_run *r, int64_t step, weft_error *err) {
+  IN_C_LOCALE;
   err_clear(err);
   TRY(need(r, "the run", err));
   TRY(has_folder(r, "weft_run_save", err));
@@ -252,6 +254,7 @@ static weft_status resume(KeepCall *c, weft_error *e) {
 
 weft_status weft_run_resume(weft_run *r, const char *path, int64_t *step,
                             weft_error *err) {
+  IN_C_LOCALE;
   err_clear(err);
   TRY(need(r, "the run", err));
   TRY(need(step, "the output argument for the step", err));
@@ -280,6 +283,7 @@ static weft_status export_folder(KeepCall *c, weft_error *e) {
 }
 
 weft_status weft_run_export(weft_run *r, const char *folder, weft_error *err) {
+  IN_C_LOCALE;
   err_clear(err);
   TRY(need(r, "the run", err));
   TRY(need(folder, "the folder", err));
@@ -296,6 +300,7 @@ static weft_status begin_evaluations(KeepCall *c, weft_error *e) {
 
 weft_status weft_run_evaluate(weft_run *r, int64_t batches, weft_evaluation *out,
                               weft_error *err) {
+  IN_C_LOCALE;
   StepResult result = {.step = -1};
   err_clear(err);
   TRY(need(r, "the run", err));

@@ -3,6 +3,7 @@
 
 #include "vm/weights/param_gather.h"
 #include "vm/weights/weights_open.h"
+#include "vm/base/c_locale.h"
 #include "vm/base/plural.h"
 
 /* ---- what the processes of a run must have in common ---- */
@@ -83,6 +84,7 @@ static void keep_text(weft_run *r) {
 
 weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                           weft_run **out, weft_error *err) {
+  IN_C_LOCALE;
   weft_run_options o;
   err_clear(err);
   TRY(need(out, "the output argument for the run", err));
@@ -136,6 +138,7 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
 }
 
 void weft_run_close(weft_run *r) {
+  IN_C_LOCALE;
   if (!r) return;
   api_keep_end(r);
   session_close(&r->s, false);
@@ -179,6 +182,7 @@ weft_status api_run_fill(weft_run *r, weft_error *err) {
 }
 
 weft_status weft_run_load(weft_run *r, const char *path, weft_error *err) {
+  IN_C_LOCALE;
   err_clear(err);
   TRY(need(r, "the run", err));
   TRY(need(path, "the path of the weights", err));
@@ -187,6 +191,7 @@ weft_status weft_run_load(weft_run *r, const char *path, weft_error *err) {
 }
 
 weft_status weft_run_init(weft_run *r, weft_error *err) {
+  IN_C_LOCALE;
   err_clear(err);
   TRY(need(r, "the run", err));
   TRY(api_run_lives(r, err));
@@ -238,6 +243,7 @@ static void begin_step(weft_run *r, int64_t step) {
 }
 
 weft_status weft_run_steps(weft_run *r, int64_t *out, weft_error *err) {
+  IN_C_LOCALE;
   err_clear(err);
   TRY(need(r, "the run", err));
   TRY(need(out, "the output argument for the number of steps", err));
@@ -249,6 +255,7 @@ weft_status weft_run_steps(weft_run *r, int64_t *out, weft_error *err) {
 }
 
 weft_status weft_run_step(weft_run *r, int64_t step, weft_step *out, weft_error *err) {
+  IN_C_LOCALE;
   StepResult result = {.step = step};
   TRY(check_step(r, step, out, err));
   if (!r->s.data) TRY(api_run_data(r, err));
@@ -288,6 +295,7 @@ static weft_status check_labels(const weft_run *r, const int32_t *id, size_t n,
 weft_status weft_run_step_tokens(weft_run *r, const int32_t *tokens,
                                  const int32_t *labels, size_t n, int64_t step,
                                  weft_step *out, weft_error *err) {
+  IN_C_LOCALE;
   StepResult result = {.step = step};
   TRY(check_step(r, step, out, err));
   const Batch *b = &r->plan->job.plan.batch;
@@ -345,6 +353,7 @@ static weft_status find(const weft_run *r, weft_state what, const char *name,
 
 weft_status weft_run_get(weft_run *r, weft_state what, const char *name, float *out,
                          size_t n, weft_error *err) {
+  IN_C_LOCALE;
   int param = 0;
   TRY(find(r, what, name, out, n, &param, err));
   TRY(api_run_filled(r, err));
@@ -353,6 +362,7 @@ weft_status weft_run_get(weft_run *r, weft_state what, const char *name, float *
 
 weft_status weft_run_set(weft_run *r, weft_state what, const char *name, const float *in,
                          size_t n, weft_error *err) {
+  IN_C_LOCALE;
   int param = 0;
   TRY(find(r, what, name, in, n, &param, err));
   return run_set(r->s.run, kinds[what], param, in, err);

@@ -1,12 +1,15 @@
-/* script.c - the host of a script's state, strings, interruption; see script.h. */
+/* script.c - the host of a script's state, strings, interruption, locale; see script.h.
+ */
 #include "script.h"
 
 #include "api_doc.h"
 #include "bindings/sandbox/sandbox.h"
+#include "vm/base/c_locale.h"
 
 static const char host_key = 'h'; /* registry: light userdata, a ScriptHost */
-#define TEXT_TYPE  "weft.textbox"
-#define ARENA_TYPE "weft.arena"
+#define TEXT_TYPE   "weft.textbox"
+#define ARENA_TYPE  "weft.arena"
+#define LOCALE_TYPE "weft.locale"
 enum { POLL_STEP = 1000 }; /* instructions between two polls of the flag */
 
 void script_set_host(lua_State *L, const ScriptHost *h) {
@@ -108,4 +111,23 @@ Arena *script_push_arena(lua_State *L) {
   *a = arena_new(NULL);
   if (!*a) luaL_error(L, "not enough memory");
   return *a;
+}
+
+/* ---- the locale ---- */
+
+static int leave_locale(lua_State *L) {
+  c_locale_leave(luaL_checkudata(L, 1, LOCALE_TYPE));
+  return 0;
+}
+
+void script_in_c_locale(lua_State *L) {
+  locale_t *before = lua_newuserdatauv(L, sizeof *before, 0);
+  if (luaL_newmetatable(L, LOCALE_TYPE)) {
+    lua_pushcfunction(L, leave_locale);
+    lua_setfield(L, -2, "__close");
+  }
+  lua_setmetatable(L, -2);
+  *before = uselocale((locale_t)0);
+  lua_toclose(L, -1);
+  c_locale_take();
 }

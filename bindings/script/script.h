@@ -50,6 +50,10 @@ Text *script_push_text(lua_State *L);
  * raises an error if there was no memory for the text. */
 void script_end_text(lua_State *L);
 
+/* Until the C function that runs returns or raises an error, numbers are written as in
+ * the C locale: for what it writes to files. Pushes a value that must stay. */
+void script_in_c_locale(lua_State *L);
+
 /* Pushes a userdata that owns an arena; raises an error without memory. */
 Arena *script_push_arena(lua_State *L);
 

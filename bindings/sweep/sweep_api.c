@@ -339,8 +339,9 @@ void sweep_open(lua_State *L) {
 /* Calls a function of the library with the first argument. */
 static int call_library(lua_State *L, const char *name) {
   lua_settop(L, 1);
+  script_in_c_locale(L);
   library_push(L, name);
-  lua_insert(L, 1);
+  lua_pushvalue(L, 1);
   lua_call(L, 1, 1);
   return 1;
 }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "vm/base/c_locale.h"
+
 enum { TAKE = 8 };
 
 /* Reasons are equal if code and field are: texts have the numbers of each point. */
@@ -86,6 +88,7 @@ typedef struct Worker {
 
 static void *run_thread(void *ud) {
   Worker *w = ud;
+  c_locale_take();
   if (w->s->given) {
     sweep_work_given(w->s, w->j, true);
     return NULL;

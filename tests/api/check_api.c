@@ -2,12 +2,14 @@
  * fed by the host, and what is refused. */
 #include <check.h>
 #include <jansson.h>
+#include <locale.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/comma.h"
 #include "vm/weft.h"
 
 #define PLAN WEFT_SOURCE_DIR "/tests/embed/small.lua"
@@ -471,6 +473,53 @@ START_TEST(verify_compares) {
 }
 END_TEST
 
+/* ---- the host's locale ---- */
+
+/* Texts with fractions: of a wrong plan, of a compiled one, and of calls. */
+static const char *texts(void) {
+  const char *wrong[] = {"optimizer.clip=-1.5", "optimizer.betas={0.9,1.25}", NULL};
+  const char *right[] = {"optimizer=weft.sgd { lr = 0.5 }", NULL};
+  weft_plan_options o = {.size = sizeof o, .set = wrong};
+  weft_verify_options v = {.size = sizeof v, .tolerance = -0.25};
+  weft_run_options ranks = {.size = sizeof ranks, .patience_s = -0.75};
+  weft_verify_result result;
+  const char *program, *memory;
+  Text t = {0};
+  ck_assert_int_eq(weft_plan_load(&o, PLAN, &plan, &err), WEFT_EPLAN);
+  text_printf(&t, "%s\n%s\n", err.text, weft_plan_report(plan));
+  text_add(&t, weft_plan_report_json(plan));
+  weft_plan_free(plan);
+  load(right, 0);
+  ck_assert_int_eq(weft_plan_program(plan, 0, &program, &err), WEFT_OK);
+  text_add(&t, program);
+  ck_assert_int_eq(weft_plan_show(plan, "memory", 0, &memory, &err), WEFT_OK);
+  text_add(&t, memory);
+  refused(weft_verify(plan, &v, &result, &err), WEFT_EUSAGE, "a tolerance");
+  text_add(&t, err.text);
+  refused(weft_run_open(plan, &ranks, &run, &err), WEFT_EUSAGE, "a patience");
+  text_add(&t, err.text);
+  weft_plan_free(plan);
+  plan = NULL;
+  return arena_take(scratch_arena, &t);
+}
+
+START_TEST(a_decimal_comma_changes_no_text) {
+  const char *was = texts();
+  ck_assert(strstr(was, "-1.5") && strstr(was, "-0.25") && strstr(was, "-0.75"));
+  if (!comma_set()) return;
+  locale_t of_thread = uselocale((locale_t)0);
+  ck_assert_str_eq(texts(), was);
+  /* The thread has its own again, after errors too. */
+  ck_assert_str_eq(localeconv()->decimal_point, ",");
+  ck_assert(uselocale((locale_t)0) == of_thread);
+}
+END_TEST
+
+static void comma_teardown(void) {
+  comma_end();
+  scratch_teardown();
+}
+
 Suite *api_suite(void) {
   Suite *s = suite_create("api");
   TCase *tc = tcase_create("handles");
@@ -495,6 +544,10 @@ Suite *api_suite(void) {
   tcase_add_test(tc, runs_refuse_what_cannot_be);
   tcase_add_test(tc, numbers_below_zero_are_refused);
   tcase_add_test(tc, verify_compares);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("locale");
+  tcase_add_checked_fixture(tc, scratch_setup, comma_teardown);
+  tcase_add_test(tc, a_decimal_comma_changes_no_text);
   suite_add_tcase(s, tc);
   return s;
 }

@@ -1,11 +1,13 @@
 /* check_host_keeps.c - what a host keeps of a run that it drives itself: checkpoints,
  * from which it and weft run go on, folders of weights; and evaluations. */
 #include <check.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "tests/harness/comma.h"
 #include "tests/harness/process.h"
 #include "tests/harness/scratch.h"
 #include "vm/base/base.h"
@@ -127,6 +129,41 @@ START_TEST(weft_run_goes_on_and_back) {
   fine(weft_run_resume(run, scratch_path("ckpt"), &next, &err));
   ck_assert_int_eq(next, 4);
   ck_assert_str_eq(weft_run_notes(run), "");
+}
+END_TEST
+
+/* A host in the locale of its user writes what weft run writes, and reads it. */
+START_TEST(a_decimal_comma_is_the_host_s_own) {
+  double loss[STEPS], now[STEPS];
+  int64_t next = -1;
+  put_plan();
+  train(loss);
+  end_run();
+  Outcome o = process_run(50, "$weft run plan.lua --resume auto --threads 1 --steps 3");
+  ck_assert_msg(o.code == 0, "%s", o.err);
+  if (!comma_set()) return;
+  open_run(NULL);
+  fine(weft_run_resume(run, NULL, &next, &err));
+  ck_assert_int_eq(next, 3);
+  ck_assert_str_eq(weft_run_notes(run), "");
+  ck_assert_double_eq(step(3), loss[3]);
+  fine(weft_run_save(run, 4, &err));
+  ck_assert_str_eq(localeconv()->decimal_point, ",");
+  const char *manifest = scratch_get(scratch_path("ckpt/step-00000004/manifest.json"));
+  ck_assert_msg(!strstr(manifest, "2,0 k") && strstr(manifest, "2.0 k"), "%s", manifest);
+  /* And from its own beginning to a process in the C locale. */
+  const char *dir = arena_printf(scratch_arena, "checkpoint.dir=%s/other", scratch_dir);
+  open_run((const char *[]){dir, NULL});
+  fine(weft_run_init(run, &err));
+  for (int i = 0; i < 3; i++) now[i] = step(i);
+  ck_assert_mem_eq(now, loss, 3 * sizeof *loss);
+  fine(weft_run_save(run, 3, &err));
+  end_run();
+  comma_end();
+  o = process_run(50, "$weft run plan.lua --set %s --resume auto --threads 1", dir);
+  ck_assert_msg(o.code == 0 && strstr(o.err, "resumes from step 3") &&
+                    !strstr(o.err, "warning"),
+                "%s", o.err);
 }
 END_TEST
 
@@ -348,6 +385,7 @@ END_TEST
 static void setup(void) { scratch_setup(); }
 static void teardown(void) {
   end_run();
+  comma_end();
   scratch_teardown();
 }
 
@@ -359,6 +397,7 @@ Suite *host_keeps_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_test(t, a_host_goes_on_from_its_checkpoint);
   tcase_add_test(t, weft_run_goes_on_and_back);
+  tcase_add_test(t, a_decimal_comma_is_the_host_s_own);
   tcase_add_test(t, checkpoints_of_others_stay);
   tcase_add_test(t, the_newest_whole_one_is_taken);
   tcase_add_test(t, a_fed_run_goes_on);

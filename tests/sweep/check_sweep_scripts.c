@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/harness/comma.h"
 #include "tests/harness/process.h"
 
 #define PLANS WEFT_SOURCE_DIR "/plans/"
@@ -477,6 +478,30 @@ START_TEST(csv_and_json) {
 }
 END_TEST
 
+/* A script, or the program around require "weft", may have another locale than C. */
+START_TEST(files_have_decimal_points) {
+  if (!comma_set()) return;
+  comma_end();
+  static const char sweep[] =
+      "assert(os.setlocale 'C' and (not arg[1] or os.setlocale(arg[1])))\n"
+      "weft.sweep { plan = P, over = { { 'optimizer.lr', 1.5e-3, 0.25 } },\n"
+      "  csv = (arg[1] or 'a') .. '.csv', jsonl = (arg[1] or 'a') .. '.jsonl' }\n"
+      "print(1.5, pcall(weft.sweep, { plan = P, over = 1 }), 1.5)\n";
+  char *all = arena_printf(scratch_arena, SWEEP "%s", sweep);
+  scratch_put("s.lua", all, strlen(all));
+  Outcome o = process_run(60, "$weft lua s.lua");
+  ck_assert_msg(o.code == 0 && strstr(o.out, "1.5\tfalse"), "%s%s", o.out, o.err);
+  const char *csv = scratch_get(scratch_path("a.csv")),
+             *rows = scratch_get(scratch_path("a.jsonl"));
+  o = process_run(60, "env LOCPATH=. $weft lua s.lua " COMMA_NAME);
+  /* What the script prints is its own. */
+  ck_assert_msg(o.code == 0 && strstr(o.out, "1,5\tfalse") && strstr(o.out, "\t1,5\n"),
+                "%s%s", o.out, o.err);
+  ck_assert_str_eq(scratch_get(scratch_path(COMMA_NAME ".csv")), csv);
+  ck_assert_str_eq(scratch_get(scratch_path(COMMA_NAME ".jsonl")), rows);
+}
+END_TEST
+
 /* A file that was cut in the middle of a line is finished; the result is the same. */
 START_TEST(resume) {
   script("sweep --jsonl whole.jsonl --csv whole.csv", BIG);
@@ -652,6 +677,7 @@ Suite *sweep_scripts_suite(void) {
   tcase_add_test(t, tensor_plans);
   tcase_add_test(t, bad_input);
   tcase_add_test(t, csv_and_json);
+  tcase_add_test(t, files_have_decimal_points);
   tcase_add_test(t, resume);
   tcase_add_test(t, interrupt);
   tcase_add_test(t, json_alone);

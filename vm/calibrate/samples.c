@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "vm/base/c_locale.h"
+
 /* What is measured may wait for all threads, so none begins before all are there. */
 typedef struct Gate {
   pthread_mutex_t mutex;
@@ -40,6 +42,7 @@ static void gate_set(Gate *g, int to) {
 
 static void *timer_main(void *p) {
   Timer *t = p;
+  c_locale_take();
   if (!let_in(t->gate)) return NULL;
   t->st = t->fn(t->ud, t->i, t->samples, &t->e);
   return NULL;

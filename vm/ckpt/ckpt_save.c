@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "vm/base/c_locale.h"
+
 void saver_say(const Saver *s, bool warning, const char *fmt, ...) {
   char text[1400];
   va_list ap;
@@ -88,6 +90,7 @@ static weft_status write_manifest(Saver *s) {
 /* Runs at low priority, behind the threads of the steps. */
 static void *save_main(void *ud) {
   Saver *s = ud;
+  c_locale_take();
   setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
   s->st = s->phase == PHASE_FILES ? write_files(s) : WEFT_OK;
   bool alone = run_is_alone(s->run), first = run_rank(s->run) == 0;

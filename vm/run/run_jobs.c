@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "vm/base/c_locale.h"
+
 void job_failed(Run *r, const weft_error *why) {
   pthread_mutex_lock(&r->lock);
   if (!r->failed) r->first = *why;
@@ -50,6 +52,7 @@ static void *worker_main(void *p) {
   Worker *w = p;
   Run *r = w->run;
   uint64_t seen = 0;
+  c_locale_take();
   pthread_mutex_lock(&r->lock);
   for (;;) {
     while (r->generation == seen && !r->quit) pthread_cond_wait(&r->go, &r->lock);

@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "vm/base/c_locale.h"
+
 enum { HUBS = 2, WHY = 900, PERIOD_MS = 200 };
 /* From the first sign of a failure to the message: time for blocked ranks to report where
  * they are, and for the failed one to report its reason before its peers report a lost
@@ -252,6 +254,7 @@ static bool wants_to_quit(Supervisor *c) {
 static void *supervise(void *arg) {
   Supervisor *c = arg;
   double due = 0;
+  c_locale_take();
   while (!wants_to_quit(c)) {
     int n = 0;
     uint64_t rings;
