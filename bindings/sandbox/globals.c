@@ -52,16 +52,16 @@ static int print(lua_State *L) {
 /* Upvalue: string.format. Refuses %p and passes values that would be printed with their
  * addresses as strings. */
 static int format(lua_State *L) {
-  const char *f = luaL_checkstring(L, 1);
-  for (const char *p = f; *p; p++) {
+  size_t n;
+  const char *f = luaL_checklstring(L, 1, &n);
+  for (const char *p = f, *end = f + n; p < end; p++) { /* as Lua does, beyond a NUL */
     if (*p != '%') continue;
     p++;
     while (*p && strchr("-+ #0123456789.", *p)) p++;
     if (*p == 'p') return luaL_error(L, "string.format: %%p is not available in a plan");
-    if (!*p) break;
   }
-  int n = lua_gettop(L);
-  for (int i = 2; i <= n; i++) {
+  int args = lua_gettop(L);
+  for (int i = 2; i <= args; i++) {
     int type = lua_type(L, i);
     if (type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TTHREAD ||
         type == LUA_TUSERDATA) {
@@ -71,7 +71,7 @@ static int format(lua_State *L) {
   }
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
-  lua_call(L, n, 1);
+  lua_call(L, args, 1);
   return 1;
 }
 

@@ -332,28 +332,33 @@ START_TEST(every_reachable_function) {
 END_TEST
 
 START_TEST(sandbox_rules) {
-  load(HEAD "for _, name in ipairs { 'os', 'io', 'debug', 'load', 'loadfile', 'dofile',\n"
-            "    'collectgarbage', 'package', 'next', 'rawset', '_G', 'warn' } do\n"
-            "  assert(not pcall(function() return _ENV[name] end), name)\n"
-            "end\n"
-            "assert(not pcall(function() string = nil end))\n"
-            "assert(not pcall(function() weft.plan = nil end))\n"
-            "assert(getmetatable('') == 'string' and getmetatable(_ENV) == 'globals')\n"
-            "assert(not pcall(function() string.format = nil end))\n"
-            "assert(getmetatable(string) == 'string' and #string == 0)\n"
-            "for k, v in pairs(string) do assert(string[k] == v) end\n"
-            /* What a plan gets of the library is its own. */
-            "local lib = require 'weft.models.llama'\n"
-            "assert(lib == require 'weft.models.llama')\n"
-            "lib.build = 3 lib.defaults = setmetatable({}, { __index = error })\n"
-            "require('weft.schedules.1f1b').run = nil\n"
-            "assert(not pcall(setmetatable, {}, { __gc = print }))\n"
-            "assert(not pcall(setmetatable, {}, { __mode = 'k' }))\n"
-            "assert(tostring({}) == 'table' and tostring(print) == 'function')\n"
-            "assert(('%s %d'):format({}, 3) == 'table 3')\n"
-            "assert(not pcall(string.format, '%p', {}))\n"
-            "assert(string.dump == nil)\n"
-            "assert(not pcall(math.randomseed))\n" GOOD);
+  load(HEAD
+       "for _, name in ipairs { 'os', 'io', 'debug', 'load', 'loadfile', 'dofile',\n"
+       "    'collectgarbage', 'package', 'next', 'rawset', '_G', 'warn' } do\n"
+       "  assert(not pcall(function() return _ENV[name] end), name)\n"
+       "end\n"
+       "assert(not pcall(function() string = nil end))\n"
+       "assert(not pcall(function() weft.plan = nil end))\n"
+       "assert(getmetatable('') == 'string' and getmetatable(_ENV) == 'globals')\n"
+       "assert(not pcall(function() string.format = nil end))\n"
+       "assert(getmetatable(string) == 'string' and #string == 0)\n"
+       "for k, v in pairs(string) do assert(string[k] == v) end\n"
+       /* What a plan gets of the library is its own. */
+       "local lib = require 'weft.models.llama'\n"
+       "assert(lib == require 'weft.models.llama')\n"
+       "lib.build = 3 lib.defaults = setmetatable({}, { __index = error })\n"
+       "require('weft.schedules.1f1b').run = nil\n"
+       "assert(not pcall(setmetatable, {}, { __gc = print }))\n"
+       "assert(not pcall(setmetatable, {}, { __mode = 'k' }))\n"
+       "assert(tostring({}) == 'table' and tostring(print) == 'function')\n"
+       "assert(('%s %d'):format({}, 3) == 'table 3')\n"
+       "for _, f in ipairs { '%p', 'a\\0%p', '%%\\0%5p', '%\\0%p', '%d\\0\\0%-9p' } do\n"
+       "  local ok, why = pcall(string.format, f, {}, {})\n"
+       "  assert(not ok and why:find '%%p is not available', why)\n"
+       "end\n"
+       "assert(('\\0%%p%s\\0'):format('p') == '\\0%pp\\0')\n"
+       "assert(string.dump == nil)\n"
+       "assert(not pcall(math.randomseed))\n" GOOD);
 }
 END_TEST
 
