@@ -85,6 +85,16 @@ static bool ends_in_all(Host *h, const struct Case *c) {
   return ok;
 }
 
+/* The others need no room, for the gradient of a frozen parameter neither. */
+static bool gives_zeros(Host *h) {
+  float at_home[16] = {1}, *room = h->rank ? NULL : at_home;
+  weft_status st = weft_run_get(h->run, WEFT_GRAD, "model.norm.weight", room,
+                                h->rank ? 0 : 16, &h->err);
+  bool ok = st == WEFT_OK && (h->rank || at_home[0] == 0);
+  printf("%s\n", ok ? "gives zeros" : h->err.text);
+  return ok;
+}
+
 int host_child(int argc, char **argv) {
   Host h = {.err = {.rank = -1}};
   weft_step step;
@@ -95,6 +105,7 @@ int host_child(int argc, char **argv) {
   if (ok && (ok = weft_run_init(h.run, &h.err) == WEFT_OK &&
                   weft_run_step(h.run, 0, &step, &h.err) == WEFT_OK))
     printf("loss %.6f\n", step.loss);
+  ok = ok && gives_zeros(&h);
   close_run(&h);
   return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }
@@ -110,7 +121,7 @@ static const char plan_text[] =
     "  mesh = { tp = 2, pp = 2 }, batch = { global = 4, micro = 1, seq = 8 },\n"
     "  optimizer = weft.adamw { lr = 1e-2, clip = 1 },\n"
     "  data = weft.text { 'a.txt' },\n"
-    "  checkpoint = { dir = 'ckpt' },\n"
+    "  checkpoint = { dir = 'ckpt' }, freeze = { 'model.norm' },\n"
     "  train = { steps = 4, seed = 7 },\n"
     "}\n";
 
@@ -145,6 +156,7 @@ START_TEST(what_one_finds_ends_all) {
   }
   snprintf(loss, sizeof loss, "loss %.6f", step.loss);
   ck_assert_msg(count(o.text, loss) == MPIRUN_RANKS, "%s is not in: %s", loss, o.text);
+  ck_assert_msg(count(o.text, "gives zeros") == MPIRUN_RANKS, "%s", o.text);
 }
 END_TEST
 

@@ -112,7 +112,8 @@ weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
   Move m = {.kind = k, .param = param, .global = out};
   int64_t n = kept_count(r->c, k, param);
   TRY(run_holds(r, k, e));
-  if (!is_kept(r->c, k, param)) memset(out, 0, (size_t)n * sizeof *out);
+  if (!is_kept(r->c, k, param) && world_has(&r->world, 0))
+    memset(out, 0, (size_t)n * sizeof *out);
   return run_each(r, job_get, &m, n, e);
 }
 
