@@ -181,6 +181,8 @@ static int extend(lua_State *L) {
   for (int i = 1; ok && i <= 2; i++) {
     copy_fields(L, i, 3);
     merge_marks(L, i, 5, 6);
+    /* Fields that come by it are not copied, so the plan is told of it. */
+    if (lua_getmetatable(L, i)) lua_setmetatable(L, 3);
   }
   lua_setfield(L, 4, "default");
   lua_setfield(L, 4, "from");

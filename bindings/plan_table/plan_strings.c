@@ -1,5 +1,9 @@
-/* plan_strings.c - strings of a plan are names: of a run, files, modules, axes. Control
- * characters in them are refused, because printing them could fake lines of output. */
+/* plan_strings.c - what no table and no string of a plan may be, wherever it stands.
+ *
+ * Strings of a plan are names: of a run, files, modules, axes. Control characters in them
+ * are refused, because printing them could fake lines of output. Fields are read as they
+ * are in a table, so those that a metatable would give are refused too: they would be left
+ * out without a word. */
 #include "loaded_plan.h"
 #include "vm/base/terminal.h"
 
@@ -14,6 +18,7 @@ typedef struct Walk {
   Diags *d;                 /* NULL: reports nothing */
   int seen, nest;
   bool found;
+  bool passed; /* in what a function of the plan is given, which may be any Lua */
 } Walk;
 
 static void visit(Walk *w, const char *path);
@@ -21,6 +26,33 @@ static void visit(Walk *w, const char *path);
 static void note(Walk *w, const char *path, const char *what) {
   w->found = true;
   if (w->d) diag_error(w->d, "text", path, "%s", what);
+}
+
+/* Reports a table with fields that only its metatable has. */
+static void behind(Walk *w, int t, const char *path) {
+  static const char *const by[] = {"__index", "__pairs"};
+  lua_State *L = w->L;
+  int top = lua_gettop(L);
+  if (!lua_getmetatable(L, t)) return;
+  for (int i = 0; i < LEN(by); i++) {
+    if (field_push(L, top + 1, by[i]) == LUA_TNIL) continue;
+    w->found = true;
+    if (w->d)
+      diag_error(w->d, "type", path,
+                 "a table of a plan has its fields itself; those that come by %s of a "
+                 "metatable are not read",
+                 by[i])
+          ->suggestion = "write weft.extend(DEFAULTS, { ... }), of tables without one";
+    break;
+  }
+  lua_settop(L, top);
+}
+
+/* { f, option = value }: a function with what it is given. */
+static bool gives_options(lua_State *L, int t) {
+  bool yes = lua_rawgeti(L, t, 1) == LUA_TFUNCTION;
+  lua_pop(L, 1);
+  return yes;
 }
 
 /* Checks the value at the top, which stays; its key is below it. */
@@ -52,11 +84,15 @@ static void visit(Walk *w, const char *path) {
   }
   w->nest++;
   luaL_checkstack(L, 10, NULL);
+  bool outer = w->passed;
   lua_pushvalue(L, t);
-  if (lua_rawget(L, w->seen) == LUA_TNIL) {
+  bool new = lua_rawget(L, w->seen) == LUA_TNIL;
+  if (new || (!outer && !lua_toboolean(L, -1))) {
     lua_pushvalue(L, t);
-    lua_pushboolean(L, 1);
+    lua_pushboolean(L, !outer);
     lua_rawset(L, w->seen);
+    if (!outer) behind(w, t, path);
+    w->passed |= gives_options(L, t);
     if (!w->d) {
       for (lua_pushnil(L); state_next(L, t); lua_settop(L, t + 2)) entry(w, path);
     } else if (sorted_keys(L, t)) {
@@ -68,6 +104,7 @@ static void visit(Walk *w, const char *path) {
     }
   }
   lua_settop(L, t);
+  w->passed = outer;
   w->nest--;
 }
 
