@@ -114,8 +114,8 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
   const OpKeys *k = graph_op_keys(code);
   const char *op = op_info[code].name;
   bool given[MAX_ATTR] = {false};
-  int n = key_count(k), found = 0, entries = 0;
-  for (int i = 0; t && i < n; i++, lua_pop(L, 1)) {
+  int keys = key_count(k), found = 0, entries = 0;
+  for (int i = 0; t && i < keys; i++, lua_pop(L, 1)) {
     given[i] = field(L, t, k->key[i], &found) != LUA_TNIL;
     if (given[i] && str_eq(k->key[i], "rope_factors"))
       set_factors(L, op, attr->rope_factors);
@@ -123,11 +123,12 @@ static void read_attrs(lua_State *L, int code, int t, OpAttr *attr, const char *
       set_attr(L, op, attr_find(k->key[i]), attr);
   }
   if (t) {
+    size_t n = 0;
     if (field(L, t, "name", &found) == LUA_TSTRING)
-      *name = lua_tostring(L, -1);
+      *name = lua_tolstring(L, -1, &n);
     else if (!lua_isnil(L, -1))
       luaL_error(L, "g:%s: name must be a string, got a %s", op, luaL_typename(L, -1));
-    if (*name && has_control(*name))
+    if (*name && (strlen(*name) < n || has_control(*name)))
       luaL_error(L, "g:%s: the name \"%s\" has control characters", op, *name);
     lua_pop(L, 1);
     for (lua_pushnil(L); state_next(L, t); lua_pop(L, 1)) entries++;

@@ -197,8 +197,9 @@ static const char *name_arg(lua_State *L, const char *method, const char *what) 
   if (lua_type(L, 2) != LUA_TSTRING)
     luaL_error(L, "g:%s: the first argument is the %s's name, got %s", method, what,
                luaL_typename(L, 2));
-  const char *name = lua_tostring(L, 2);
-  if (has_control(name))
+  size_t n;
+  const char *name = lua_tolstring(L, 2, &n);
+  if (strlen(name) < n || has_control(name))
     luaL_error(L, "g:%s: the name \"%s\" has control characters", method, name);
   return name;
 }

@@ -119,7 +119,9 @@ static void copy_fields(lua_State *L, int from, int to) {
 static int tp_plan(lua_State *L) {
   lua_settop(L, 1);
   lua_newtable(L);
-  const char *name = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : NULL;
+  size_t n = 0;
+  const char *name = lua_type(L, 1) == LUA_TSTRING ? lua_tolstring(L, 1, &n) : NULL;
+  if (name && strlen(name) < n) name = NULL;
   if (name && stdlib_push(L, lua_pushfstring(L, "tp_plans/%s", name)) &&
       lua_istable(L, -1)) {
     copy_fields(L, lua_gettop(L), 2);
@@ -142,11 +144,11 @@ static int tp_plan(lua_State *L) {
     mark_note_bad(L, 3, "weft.tp_plan takes the name of an architecture", NULL);
   } else {
     const char *names[64];
-    int n = 0;
-    for (const StdlibFile *f = stdlib_files; f->name && n < LEN(names); f++)
-      if (strncmp(f->name, "tp_plans/", 9) == 0) names[n++] = f->name + 9;
+    int found = 0;
+    for (const StdlibFile *f = stdlib_files; f->name && found < LEN(names); f++)
+      if (strncmp(f->name, "tp_plans/", 9) == 0) names[found++] = f->name + 9;
     mark_note_bad(L, 3, lua_pushfstring(L, "there is no tp_plan \"%s\"", name),
-                  name_suggest(name, names, n));
+                  name_suggest(name, names, found));
   }
   lua_settop(L, 2);
   return 1;

@@ -1,9 +1,9 @@
 /* plan_strings.c - what no table and no string of a plan may be, wherever it stands.
  *
  * Strings of a plan are names: of a run, files, modules, axes. Control characters in them
- * are refused, because printing them could fake lines of output. Fields are read as they
- * are in a table, so those that a metatable would give are refused too: they would be left
- * out without a word. */
+ * are refused, because printing them could fake lines of output, and a NUL would end
+ * them. Fields are read as they are in a table, so those that a metatable would give are
+ * refused too: they would be left out without a word. */
 #include "loaded_plan.h"
 #include "vm/base/terminal.h"
 
@@ -26,6 +26,13 @@ static void visit(Walk *w, const char *path);
 static void note(Walk *w, const char *path, const char *what) {
   w->found = true;
   if (w->d) diag_error(w->d, "text", path, "%s", what);
+}
+
+/* Whether the string has what no name has. */
+static bool no_name(lua_State *L, int idx) {
+  size_t n;
+  const char *s = lua_tolstring(L, idx, &n);
+  return strlen(s) < n || has_control(s);
 }
 
 /* Reports a table with fields that only its metatable has. */
@@ -61,14 +68,14 @@ static void entry(Walk *w, const char *path) {
   int value = lua_gettop(L);
   bool text = lua_type(L, value) == LUA_TSTRING, table = lua_istable(L, value);
   bool named = lua_type(L, value - 1) == LUA_TSTRING;
-  if (named && has_control(lua_tostring(L, value - 1)))
+  if (named && no_name(L, value - 1))
     note(w, path, "a key of this table has control characters");
   if (!text && !table) return;
   if (w->shared && w->nest == 1 && named &&
       lang_unvaried(w->shared, lua_tostring(L, value - 1)))
     return;
   const char *sub = w->d ? path_join(w->arena, path, L, value - 1) : "";
-  if (text && has_control(lua_tostring(L, value)))
+  if (text && no_name(L, value))
     note(w, sub, "a string of a plan has no control characters");
   if (table) visit(w, sub);
 }
