@@ -171,8 +171,9 @@ class _Owned:
         self.free()
 
 
-def _close_run(close: Any, handle: Optional[int], plan: _Owned) -> None:
-    close(handle)  # `plan` is kept until here
+def _close_run(close: Any, handle: Optional[int], plan: _Owned, process: int) -> None:
+    if os.getpid() == process:  # a fork has none of the threads that this waits for
+        close(handle)  # `plan` is kept until here
 
 
 class Plan:
@@ -430,14 +431,22 @@ class Run:
                 self._lib.weft_run_open, plan._open(), options, ctypes.byref(handle)
             )
             self._handle: Optional[int] = handle.value
+            self._process = os.getpid()
             self._end = weakref.finalize(
-                self, _close_run, self._lib.weft_run_close, handle.value, plan._owned
+                self, _close_run, self._lib.weft_run_close, handle.value, plan._owned,
+                self._process,
             )
+            # At the end of the process another thread may be in a step, which closing would
+            # wait for; threads and memory go with the process.
+            self._end.atexit = False
             plan._runs.add(self)
         self._tell_notes()
 
     def close(self) -> None:
         """Ends the ranks and frees their memory."""
+        if self._process != os.getpid():  # where they are not, and the lock may be held for ever
+            self._handle = None
+            return
         with self._lock:
             if self._handle is not None:
                 self._handle = None
@@ -454,8 +463,16 @@ class Run:
             raise UsageError(f"the run of {self.plan.path} is closed")
         return self._handle
 
+    def _locked(self) -> Any:
+        if self._process != os.getpid():
+            raise UsageError(
+                f"the run of {self.plan.path} is of process {self._process}, whose threads this "
+                "one, its fork, does not have: open another one here, with plan.open()"
+            )
+        return self._lock
+
     def _long_call(self, function: Any, *arguments: Any) -> None:
-        with self._lock:
+        with self._locked():
             status, error = self._long.call(function, self._open(), *arguments)
         if status:
             raise _native.fail(status, error)
@@ -487,7 +504,7 @@ class Run:
             yield self.step(i)
 
     def _tell_notes(self) -> None:
-        with self._lock:
+        with self._locked():
             notes = _native.text(self._lib.weft_run_notes(self._open()))
         for line in notes.splitlines():
             warnings.warn(line, stacklevel=3)
@@ -535,7 +552,7 @@ class Run:
         ``numpy.frombuffer(..., "float32")`` takes it without a copy."""
         which, encoded, n = self._tensor(state, name)
         out = array.array("f", bytes(4 * n))
-        with self._lock:
+        with self._locked():
             _native.call(
                 self._lib.weft_run_get, self._open(), which, encoded, out.buffer_info()[0], n
             )
@@ -550,7 +567,7 @@ class Run:
         given = _native.floats(values, name)
         if len(given) != n:
             raise UsageError(f"{name} has {n} values of type f, got {len(given)}")
-        with self._lock:
+        with self._locked():
             _native.call(
                 self._lib.weft_run_set, self._open(), which, encoded, given.buffer_info()[0], n
             )

@@ -1,0 +1,78 @@
+"""Runs at the end of a process, and in one that was forked: no thread of theirs is waited for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import weft
+
+PACKAGE = str(Path(weft.__file__).resolve().parents[1])
+OPENED = """
+import os, sys, threading
+import weft
+plan = weft.load(sys.argv[1], define={"steps": 1000000})
+run = plan.open(threads=1)
+run.init()
+run.step(0)
+"""
+
+
+def _ends(small, code):
+    """What it prints; it must end by itself, in order."""
+    paths = [PACKAGE, *filter(None, [os.environ.get("PYTHONPATH")])]
+    ended = subprocess.run(
+        [sys.executable, "-c", OPENED + code, str(small)], capture_output=True, text=True,
+        timeout=60, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_a_process_ends_in_the_middle_of_a_step(small):
+    code = """
+begun = threading.Event()
+def train():
+    for step in run.steps(start=1):
+        begun.set()
+threading.Thread(target=train, daemon=True).start()
+begun.wait()
+print("ends", flush=True)
+"""
+    assert _ends(small, code) == "ends\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_ends_without_the_runs(small):
+    code = """
+if os.fork() == 0:
+    sys.exit(0)
+child, status = os.wait()
+print("ended", status, flush=True)
+run.step(1)
+"""
+    assert _ends(small, code) == "ended 0\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_is_told_whose_the_run_is(small):
+    code = """
+if os.fork() == 0:
+    for call in (lambda: run.step(1), run.init, lambda: run.get("model.norm.weight")):
+        try:
+            call()
+        except weft.UsageError as e:
+            print("told", "open another one here" in str(e), flush=True)
+    print(plan.world, "ranks", flush=True)
+    with plan.open(threads=1) as other:
+        other.init()
+        print("step", other.step(0).step, flush=True)
+    run.close()
+    plan.close()
+    sys.exit(0)
+print("ended", os.wait()[1], flush=True)
+run.step(1)
+plan.close()
+"""
+    assert _ends(small, code) == "told True\n" * 3 + "4 ranks\nstep 0\nended 0\n"
