@@ -234,7 +234,8 @@ typedef struct weft_step {
 
 /* A parameter, its gradient of the last step (the mean over tokens, before clipping), and
  * the optimizer's states, as many as it has: of adamw its first and second moment. After
- * a step that failed there is no gradient: WEFT_ERUN. */
+ * a step that failed there is no gradient: WEFT_ERUN. Of a frozen parameter there is no
+ * state, and the gradient is 0. */
 typedef enum weft_state { WEFT_PARAM, WEFT_GRAD, WEFT_MOMENT1, WEFT_MOMENT2 } weft_state;
 
 /* Allocates all ranks of a compiled plan, which is borrowed until weft_run_close. With
@@ -317,12 +318,18 @@ WEFT_API weft_status weft_run_export(weft_run *run, const char *folder, weft_err
  * "" if there are none. Valid until the next one. */
 WEFT_API const char *weft_run_notes(const weft_run *run);
 
-/* Gathers one parameter as a whole, in C order, into out[n]; `n` is weft_param.count.
+/* How many elements weft_run_get and weft_run_set take: weft_param.count, but of a state
+ * that adafactor keeps of a matrix as many as it has rows and columns, in this order (of
+ * experts those of each); 0: nobody keeps it, as a moment of a frozen parameter. */
+WEFT_API weft_status weft_run_count(const weft_run *run, weft_state what,
+                                    const char *name, size_t *out, weft_error *err);
+/* Gathers one parameter as a whole, in C order, into out[n]; `n` is weft_run_count.
  * With "mpi" all processes call it and rank 0 has the result (`out` may be NULL
- * elsewhere). */
+ * elsewhere). WEFT_EUSAGE: nobody keeps it. */
 WEFT_API weft_status weft_run_get(weft_run *run, weft_state what, const char *name,
                                   float *out, size_t n, weft_error *err);
-/* The way back. With "mpi" the values are those of rank 0. */
+/* The way back, but for the gradient of a frozen parameter: nobody keeps it. With "mpi"
+ * the values are those of rank 0. */
 WEFT_API weft_status weft_run_set(weft_run *run, weft_state what, const char *name,
                                   const float *in, size_t n, weft_error *err);
 

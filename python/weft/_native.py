@@ -155,6 +155,7 @@ _FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
     ("weft_run_evaluate", c_int, [c_void_p, c_int64, POINTER(Evaluation), _ERROR]),
     ("weft_run_steps", c_int, [c_void_p, POINTER(c_int64), _ERROR]),
     ("weft_run_step", c_int, [c_void_p, c_int64, POINTER(Step), _ERROR]),
+    ("weft_run_count", c_int, [c_void_p, c_int, c_char_p, POINTER(c_size_t), _ERROR]),
     (
         "weft_run_get",
         c_int,

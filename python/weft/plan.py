@@ -542,13 +542,17 @@ class Run:
     def _tensor(self, state: str, name: str) -> Tuple[int, bytes, int]:
         if state not in self._STATES:
             raise UsageError(f'"{state}" is none of {", ".join(self._STATES)}')
-        for row in self.plan.parameter_list():
-            if row["name"] == name:
-                return self._STATES[state], name.encode(), row["count"]
-        raise UsageError(f'there is no parameter "{name}"')
+        which, encoded = self._STATES[state], _native.encoded(name, "a parameter")
+        n = ctypes.c_size_t()
+        with self._locked():
+            _native.call(
+                self._lib.weft_run_count, self._open(), which, encoded, ctypes.byref(n)
+            )
+        return which, encoded, n.value
 
     def get(self, name: str, state: str = "param") -> "array.array[float]":
-        """A parameter as a whole in C order, its gradient (``"grad"``) or a moment of it;
+        """A parameter as a whole in C order, its gradient (``"grad"``) or a moment of it (of a
+        matrix Adafactor's averages of its rows, then of its columns);
         ``numpy.frombuffer(..., "float32")`` takes it without a copy."""
         which, encoded, n = self._tensor(state, name)
         out = array.array("f", bytes(4 * n))

@@ -473,6 +473,74 @@ START_TEST(verify_compares) {
 }
 END_TEST
 
+/* ---- states of the optimizer ---- */
+
+static size_t count_of(weft_state what, const char *name) {
+  size_t n = 99;
+  ck_assert_msg(weft_run_count(run, what, name, &n, &err) == WEFT_OK, "%s", err.text);
+  return n;
+}
+
+/* Of a matrix adafactor has averages of rows, then of columns. */
+START_TEST(factors_go_out_and_in) {
+  static const char norm[] = "model.norm.weight",
+                    down[] = "model.layers.0.mlp.down_proj.weight";
+  const char *set[] = {"optimizer=weft.adafactor { lr = 1e-2, clip = 0 }", NULL};
+  float grad[16 * 24], state[16 + 24], back[16 + 24];
+  double rows[16] = {0}, columns[24] = {0};
+  weft_step step;
+  size_t n;
+  open_run(set);
+  ck_assert_uint_eq(count_of(WEFT_PARAM, down), 16 * 24);
+  ck_assert_uint_eq(count_of(WEFT_GRAD, down), 16 * 24);
+  ck_assert_uint_eq(count_of(WEFT_MOMENT1, down), 16 + 24);
+  ck_assert_uint_eq(count_of(WEFT_MOMENT1, norm), 16);
+  refused(weft_run_count(run, WEFT_MOMENT2, down, &n, &err), WEFT_EUSAGE, "1 state");
+  refused(weft_run_count(run, WEFT_PARAM, "no", &n, &err), WEFT_EUSAGE, "\"no\"");
+  ck_assert_int_eq(weft_run_step(run, 0, &step, &err), WEFT_OK);
+  ck_assert_int_eq(weft_run_get(run, WEFT_GRAD, down, grad, 16 * 24, &err), WEFT_OK);
+  ck_assert_int_eq(weft_run_get(run, WEFT_MOMENT1, down, state, 16 + 24, &err), WEFT_OK);
+  /* The first step has the means of its squares alone, up to a factor. */
+  for (int i = 0; i < 16 * 24; i++) {
+    rows[i / 24] += (double)grad[i] * grad[i] / 24;
+    columns[i % 24] += (double)grad[i] * grad[i] / 16;
+  }
+  for (int i = 0; i < 16; i++)
+    ck_assert_double_eq_tol(state[i] / state[0], rows[i] / rows[0], 1e-4);
+  for (int i = 0; i < 24; i++)
+    ck_assert_double_eq_tol(state[16 + i] / state[16], columns[i] / columns[0], 1e-4);
+  for (int i = 0; i < 16 + 24; i++) state[i] = (float)i / 8 + 1;
+  ck_assert_int_eq(weft_run_set(run, WEFT_MOMENT1, down, state, 16 + 24, &err), WEFT_OK);
+  ck_assert_int_eq(weft_run_get(run, WEFT_MOMENT1, down, back, 16 + 24, &err), WEFT_OK);
+  ck_assert_mem_eq(state, back, sizeof back);
+}
+END_TEST
+
+/* What nobody keeps is neither read nor written without a word. */
+START_TEST(states_that_nobody_keeps) {
+  static const char norm[] = "model.norm.weight",
+                    down[] = "model.layers.0.mlp.down_proj.weight";
+  const char *set[] = {"optimizer=weft.muon { lr = 1e-2 }", "freeze={ \"model.norm\" }",
+                       NULL};
+  float v[16 * 24] = {1};
+  weft_step step;
+  open_run(set);
+  ck_assert_uint_eq(count_of(WEFT_MOMENT1, down), 16 * 24);
+  ck_assert_uint_eq(count_of(WEFT_MOMENT2, down), 0);
+  refused(weft_run_get(run, WEFT_MOMENT2, down, v, LEN(v), &err), WEFT_EUSAGE,
+          "keeps 1 state of model.layers.0.mlp.down_proj.weight, not 2");
+  refused(weft_run_set(run, WEFT_MOMENT2, down, v, LEN(v), &err), WEFT_EUSAGE, "not 2");
+  ck_assert_uint_eq(count_of(WEFT_MOMENT1, norm), 0);
+  refused(weft_run_get(run, WEFT_MOMENT1, norm, v, 16, &err), WEFT_EUSAGE, "is frozen");
+  refused(weft_run_set(run, WEFT_MOMENT1, norm, v, 16, &err), WEFT_EUSAGE, "is frozen");
+  refused(weft_run_set(run, WEFT_GRAD, norm, v, 16, &err), WEFT_EUSAGE, "is frozen");
+  ck_assert_int_eq(weft_run_step(run, 0, &step, &err), WEFT_OK);
+  ck_assert_uint_eq(count_of(WEFT_GRAD, norm), 16);
+  ck_assert_int_eq(weft_run_get(run, WEFT_GRAD, norm, v, 16, &err), WEFT_OK);
+  ck_assert(v[0] == 0 && v[15] == 0);
+}
+END_TEST
+
 /* ---- the host's locale ---- */
 
 /* Texts with fractions: of a wrong plan, of a compiled one, and of calls. */
@@ -539,6 +607,8 @@ Suite *api_suite(void) {
   tcase_add_test(tc, labels_that_mean_nothing_are_refused);
   tcase_add_test(tc, parameters_go_out_and_in);
   tcase_add_test(tc, gradients_and_moments_can_be_read);
+  tcase_add_test(tc, factors_go_out_and_in);
+  tcase_add_test(tc, states_that_nobody_keeps);
   tcase_add_test(tc, a_run_outlives_another_compile);
   tcase_add_test(tc, a_stop_flag_ends_calls);
   tcase_add_test(tc, runs_refuse_what_cannot_be);

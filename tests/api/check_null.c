@@ -159,6 +159,12 @@ FUNCTION(weft_run_get) {
   REFUSED(weft_run_get(run, WEFT_PARAM, NULL, f, 16, e));
   REFUSED(weft_run_get(run, WEFT_PARAM, "model.norm.weight", NULL, 16, e));
 }
+FUNCTION(weft_run_count) {
+  size_t n;
+  REFUSED(weft_run_count(NULL, WEFT_PARAM, "model.norm.weight", &n, e));
+  REFUSED(weft_run_count(run, WEFT_PARAM, NULL, &n, e));
+  REFUSED(weft_run_count(run, WEFT_PARAM, "model.norm.weight", NULL, e));
+}
 FUNCTION(weft_run_set) {
   float f[16] = {0};
   REFUSED(weft_run_set(NULL, WEFT_PARAM, "model.norm.weight", f, 16, e));
@@ -219,7 +225,7 @@ static const struct {
     ROW(weft_run_set),          ROW(weft_verify),
     ROW(weft_run_resume),       ROW(weft_run_save),
     ROW(weft_run_export),       ROW(weft_run_notes),
-    ROW(weft_run_evaluate),
+    ROW(weft_run_evaluate),     ROW(weft_run_count),
 };
 
 static void setup(void) {

@@ -136,6 +136,20 @@ def test_a_run_trains(small):
         run.step(2)
 
 
+def test_states_have_lengths_of_their_own(small):
+    of = {"optimizer": "weft.adafactor { lr = 1e-3 }"}
+    with weft.load(small, set=of) as plan, plan.open(threads=1) as run:
+        run.init()
+        run.step(0)
+        (shape,) = [p["shape"] for p in plan.parameter_list() if p["name"] == "lm_head.weight"]
+        factors = run.get("lm_head.weight", "moment1")
+        assert len(factors) == sum(shape) < len(run.get("lm_head.weight"))
+        run.set("lm_head.weight", [0.5] * sum(shape), "moment1")
+        assert set(run.get("lm_head.weight", "moment1")) == {0.5}
+        with pytest.raises(weft.UsageError, match="keeps 1 state"):
+            run.get("lm_head.weight", "moment2")
+
+
 KEPT = """local weft = require 'weft'
 return weft.plan {
   model = weft.model { 'llama', hidden_size = 16, intermediate_size = 24, num_hidden_layers = 2,
@@ -311,7 +325,7 @@ def test_texts_end_where_those_of_c_do(small):
                      lambda: run.resume(path), lambda: run.export(path)):
             with pytest.raises(weft.UsageError, match="has a NUL"):
                 call()
-        with pytest.raises(weft.UsageError, match="there is no parameter"):
+        with pytest.raises(weft.UsageError, match="a parameter has a NUL"):
             run.get("model.norm.weight\0")
 
 

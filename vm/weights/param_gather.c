@@ -101,8 +101,7 @@ static weft_status job_get(Worker *w, void *arg, weft_error *e) {
   return w->rank == 0 ? collect(w, m, e) : WEFT_OK;
 }
 
-/* Whether any rank keeps this of a parameter. */
-static bool is_kept(const Compiled *c, StateKind k, int param) {
+bool run_keeps(const Compiled *c, StateKind k, int param) {
   const CompiledParam *p = &c->param[param];
   if (k == STATE_PARAM) return true;
   return !p->frozen && k < state_opt(optimizer_states(c->optimizer, p->matrix));
@@ -112,7 +111,7 @@ weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e) {
   Move m = {.kind = k, .param = param, .global = out};
   int64_t n = kept_count(r->c, k, param);
   TRY(run_holds(r, k, e));
-  if (!is_kept(r->c, k, param) && world_has(&r->world, 0))
+  if (!run_keeps(r->c, k, param) && world_has(&r->world, 0))
     memset(out, 0, (size_t)n * sizeof *out);
   return run_each(r, job_get, &m, n, e);
 }

@@ -8,6 +8,8 @@
 /* Initial values by name and global index: the same bits for every mesh. The moments of
  * the optimizer become zero, as in run_load. */
 weft_status run_init(Run *r, weft_error *e);
+/* Whether any rank keeps this of a parameter; if not, run_get gives 0. */
+bool run_keeps(const Compiled *c, StateKind k, int param);
 /* Gathers one logical parameter (or its gradient, after the last step; before clipping)
  * in its global shape. Every process takes part; `out` and `in` are those of rank 0. */
 weft_status run_get(Run *r, StateKind k, int param, float *out, weft_error *e);
