@@ -85,15 +85,54 @@ static bool is_literal(lua_State *L) {
          t == LUA_TTABLE;
 }
 
+static const char *behind_long(const char *s) {
+  size_t level = strspn(s + 1, "=");
+  char end[80];
+  if (s[1 + level] != '[' || level > sizeof end - 3) return NULL;
+  snprintf(end, sizeof end, "]%.*s]", (int)level, s + 1);
+  const char *at = strstr(s + level + 2, end);
+  return at ? at + level + 2 : s + strlen(s);
+}
+
+/* What is behind the string or comment that begins here; NULL: none does. */
+static const char *behind_text(const char *s) {
+  const char *end;
+  if (*s == '[') return behind_long(s);
+  if (s[0] == '-' && s[1] == '-') {
+    end = s[2] == '[' ? behind_long(s + 2) : NULL;
+    return end ? end : s + strcspn(s, "\n");
+  }
+  if (*s != '"' && *s != '\'') return NULL;
+  for (end = s + 1; *end && *end != *s; end++)
+    if (*end == '\\' && end[1]) end++;
+  return *end ? end + 1 : end;
+}
+
+/* Whether Lua's text has a function, which alone could make its evaluation long: the
+ * word, and not its letters in a name of a file. */
+static bool has_function(const char *s) {
+  static const char word[] = "function";
+  while (*s) {
+    const char *end = behind_text(s);
+    size_t n =
+        strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    if (!end && n == strlen(word) && strncmp(s, word, n) == 0) return true;
+    s = end ? end : s + MAX(n, 1);
+  }
+  return false;
+}
+
 /* Pushes the value of the text as an expression with these names. False: it is none; then
  * a text that says why is on the stack. */
 static bool evaluate(lua_State *L, const char *text, lua_CFunction names) {
   luaL_checkstack(L, 6, NULL);
   int top = lua_gettop(L);
   const char *code = lua_pushfstring(L, "return %s", text);
-  bool plain = strlen(text) < 4096 && !strstr(text, "function");
-  bool ok = plain && load_with(L, code, "=value", names);
-  if (ok) {
+  bool ok = load_with(L, code, "=value", names);
+  if (ok && has_function(text)) {
+    lua_pushliteral(L, "a function is of the file of the plan, not of a value");
+    ok = false;
+  } else if (ok) {
     ok = lua_pcall(L, 0, 1, 0) == LUA_OK && is_literal(L);
     if (!ok) state_rethrow(L);
   }

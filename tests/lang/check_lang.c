@@ -405,6 +405,39 @@ START_TEST(values_of_set) {
 }
 END_TEST
 
+/* A table stays one whatever letters are in it, and however many. */
+START_TEST(values_with_functions_and_long_ones) {
+  Text many = {0};
+  text_add(&many, "data.files={");
+  for (int i = 0; i < 600; i++) text_printf(&many, " 'file-%d.txt',", i);
+  text_add(&many, "}");
+  const char *set[] = {"data=weft.text { 'functions.txt' }", many.s};
+  t.o.set = set, t.o.nset = 1;
+  ck_assert_msg(lang_test_text(&t, HEAD GOOD) == WEFT_OK, "%s", t.e.text);
+  ck_assert_str_eq(lang_plan(t.lp)->data.files[0], "functions.txt");
+  t.o.nset = 2;
+  ck_assert_msg(lang_test_text(&t, HEAD GOOD) == WEFT_OK, "%s", t.e.text);
+  ck_assert_int_eq(lang_plan(t.lp)->data.nfiles, 600);
+  text_free(&many);
+  static const char *const names[] = {
+      "data.files={ \"function\" }", "data.files={ 'a\\'function', --[=[ ]] ' ]=] 'b' }",
+      "data.files={ [==[function]]]==] }", "data.files={ 'x', -- function\n }"};
+  for (int i = 0; i < LEN(names); i++) {
+    set[1] = names[i];
+    ck_assert_msg(lang_test_text(&t, HEAD GOOD) == WEFT_OK, "%s: %s", names[i],
+                  lang_test_report(&t, scratch_dir));
+  }
+  /* What has one is not evaluated. */
+  set[0] = "data=weft.text { (function() while true do end end)() }", t.o.nset = 1;
+  ck_assert_int_eq(lang_test_text(&t, HEAD GOOD), WEFT_EUSAGE);
+  ck_assert_msg(strstr(t.e.text, "a function is of the file of the plan"), "%s",
+                t.e.text);
+  set[0] = "train={ steps = (function() while true do end end)() }";
+  ck_assert_int_eq(lang_test_text(&t, HEAD GOOD), WEFT_EPLAN);
+  ck_assert_msg(strstr(lang_test_report(&t, scratch_dir), "got string"), "%s", t.e.text);
+}
+END_TEST
+
 START_TEST(wrong_set) {
   static const char *const wrong[] = {"mesh.tp", "=3", "mesh..tp=2", "mesh[x=1",
                                       "name.x=1"};
@@ -439,7 +472,7 @@ Suite *lang_suite(void) {
         json_report}},
       {"values",
        {all_fields, data_for_validation, defaults, extended_tp_plan, set_and_define,
-        values_of_set, wrong_set}},
+        values_of_set, values_with_functions_and_long_ones, wrong_set}},
   };
   Suite *s = suite_create("lang");
   for (int i = 0; i < LEN(group); i++) {
