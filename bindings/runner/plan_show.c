@@ -146,6 +146,6 @@ weft_status weft_plan_show(weft_plan *p, const char *what, int rank, const char 
     json_close(&json, '}');
   }
   if (st != WEFT_OK) return err_set(err, st, "%s", e.text);
-  *out = p->text.s;
+  *out = p->text.oom ? NULL : p->text.s;
   return *out ? WEFT_OK : err_set(err, WEFT_ENOMEM, "out of memory");
 }

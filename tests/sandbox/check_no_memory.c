@@ -139,6 +139,38 @@ START_TEST(a_wrong_plan) {
 }
 END_TEST
 
+/* A view comes whole, or it is an error: each as long as what it was given room for. */
+START_TEST(views) {
+  static const char *const name[] = {"mesh", "memory", "stages",
+                                     "comm", "rank",   "program"};
+  Meter m = {.fail_at = INT64_MAX};
+  weft_alloc alloc = {metered, &m};
+  weft_plan_options o = {.size = sizeof o, .alloc = &alloc};
+  weft_plan *plan = NULL;
+  weft_error e = {.rank = -1};
+  const char *shown;
+  pthread_mutex_init(&m.lock, NULL);
+  ck_assert_msg(weft_plan_load(&o, PLAN, &plan, &e) == WEFT_OK, "%s", e.text);
+  ck_assert_msg(weft_plan_compile(plan, 0, &e) == WEFT_OK, "%s", e.text);
+  for (int i = 0; i < LEN(name); i++) {
+    m.fail_at = INT64_MAX;
+    ck_assert_int_eq(weft_plan_show(plan, name[i], 0, &shown, &e), WEFT_OK);
+    size_t whole = strlen(shown);
+    weft_status st = WEFT_ENOMEM;
+    for (m.n = 0, m.fail_at = 1; st != WEFT_OK; m.n = 0, m.fail_at++) {
+      st = weft_plan_show(plan, name[i], 0, &shown, &e);
+      ck_assert_msg(st == WEFT_OK ? strlen(shown) == whole : st == WEFT_ENOMEM && !shown,
+                    "%s, request %lld: status %d", name[i], (long long)m.fail_at, st);
+      ck_assert_int_lt(m.fail_at, 100);
+    }
+    ck_assert_int_gt(m.fail_at, 2);
+  }
+  weft_plan_free(plan);
+  ck_assert_int_eq(m.held, 0);
+  pthread_mutex_destroy(&m.lock);
+}
+END_TEST
+
 Suite *no_memory_suite(void) {
   Suite *s = suite_create("no_memory");
   TCase *tc = tcase_create("every request");
@@ -147,6 +179,7 @@ Suite *no_memory_suite(void) {
   tcase_add_test(tc, open_and_step);
   tcase_add_test(tc, one_failure_only);
   tcase_add_test(tc, a_wrong_plan);
+  tcase_add_test(tc, views);
   suite_add_tcase(s, tc);
   return s;
 }
