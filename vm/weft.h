@@ -69,7 +69,8 @@ WEFT_API const char *weft_version(void);
 /* Where handles get their memory. `fn(ud, NULL, 0, n)` allocates, `fn(ud, p, old, n)`
  * resizes, `fn(ud, p, old, 0)` frees and returns NULL. Must be thread-safe if runs are
  * opened: every rank is a thread. A NULL fn stands for the C library's allocator. The
- * libraries below weft (jansson, MPI, matrix products) have memory of their own. */
+ * libraries below weft (jansson, MPI, matrix products) have memory of their own; texts of
+ * files and views, while a call makes them, have the C library's. */
 typedef struct weft_alloc {
   void *(*fn)(void *ud, void *p, size_t old_size, size_t new_size);
   void *ud;

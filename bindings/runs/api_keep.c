@@ -32,10 +32,7 @@ static weft_status keep_call(weft_run *r, weft_status (*fn)(KeepCall *c, weft_er
   return err_set(e, WEFT_ENOMEM, "out of memory");
 }
 
-static void clear_notes(weft_run *r) {
-  text_free(&r->notes);
-  r->notes = (Text){0};
-}
+static void clear_notes(weft_run *r) { text_free(&r->notes); }
 
 void api_note(weft_run *r, const char *text) {
   if (text) text_printf(&r->notes, "%s%s", r->notes.n ? "\n" : "", text);
@@ -55,7 +52,7 @@ void api_keep_forget(weft_run *r) {
 
 void api_keep_end(weft_run *r) {
   api_keep_forget(r);
-  if (r->plan_text) mem_free(NULL, r->plan_text, r->plan_bytes + 1);
+  if (r->plan_text) mem_free(&r->alloc, r->plan_text, r->plan_bytes + 1);
   text_free(&r->notes);
   arena_free(r->kept);
   r->plan_text = NULL, r->kept = NULL;
@@ -135,7 +132,8 @@ static weft_status beside(void *ud, const char *ckpt, const Dir *in, const char 
 static weft_status read_beside(weft_run *r, weft_error *e) {
   Job j = job_of(r);
   if (!r->plan_text)
-    TRY(file_read(NULL, r->plan->path, FILE_CODE_MAX, &r->plan_text, &r->plan_bytes, e));
+    TRY(file_read(&r->alloc, r->plan->path, FILE_CODE_MAX, &r->plan_text, &r->plan_bytes,
+                  e));
   export_end(&r->weights);
   if (!j.plan.checkpoint.consolidated) return WEFT_OK;
   return export_files(&r->weights, &j, &(ExportHow){.dtype = DT_ACT}, r->s.weights, e);

@@ -77,7 +77,7 @@ weft_status api_run_data(weft_run *r, weft_error *e) {
 static void keep_text(weft_run *r) {
   weft_error why = NO_ERROR;
   if (r->plan->job.plan.checkpoint.dir &&
-      file_read(NULL, r->plan->path, FILE_CODE_MAX, &r->plan_text, &r->plan_bytes,
+      file_read(&r->alloc, r->plan->path, FILE_CODE_MAX, &r->plan_text, &r->plan_bytes,
                 &why) != WEFT_OK)
     r->plan_text = NULL;
 }
@@ -114,6 +114,7 @@ weft_status weft_run_open(weft_plan *plan, const weft_run_options *options,
                   .mesh = plan->job.mesh,
                   .graph = plan->job.graph,
                   .skipped = -1};
+  r->notes.alloc = &r->alloc;
   RunOptions run = {.alloc = &r->alloc,
                     .world = world,
                     .threads = o.threads,
