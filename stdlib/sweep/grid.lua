@@ -53,6 +53,16 @@ end
 
 -- ---- reading ----
 
+-- A key beside the list would be left out without a word.
+local function list_only(t, n, what)
+  local odd
+  for k in next, t do
+    local s = plain(k)
+    if (math.type(k) ~= "integer" or k < 1 or k > n) and (not odd or s < odd) then odd = s end
+  end
+  if odd then failf('%s is a list, but has a key "%s" besides', what, odd) end
+end
+
 local function read_axis(x, i, fields)
   if type(x) ~= "table" then
     failf('axis %d is a %s, not { "path", value, value, ... }', i, type(x))
@@ -72,6 +82,7 @@ local function read_axis(x, i, fields)
     if v == nil then failf("axis %d (%s): value %d is nil", i, path, k) end
     axis.text[k] = text_of(v, 0)
   end
+  list_only(x, axis.n + 1, format("axis %d (%s)", i, path))
   return axis
 end
 
@@ -123,6 +134,7 @@ function grid.read(list, fields)
       failf("the grid has more than %d million points", most_points // 1000000)
     end
   end
+  list_only(list, n, "the grid")
   name_axes(g)
   return g
 end
