@@ -1,5 +1,6 @@
 /* check_ckpt_run.c - checkpoints of weft run, as a user meets them. */
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -537,6 +538,58 @@ START_TEST(a_signal_saves_and_ends) {
 }
 END_TEST
 
+/* Of a state that is lost no code says that it is saved, which scripts would believe. */
+START_TEST(a_signal_whose_save_is_lost_is_a_failure) {
+  scratch_put("runs", "x", 1);
+  Process p = process_start(50,
+                            "$weft run plan.lua --threads 1 --steps 100000000 --set "
+                            "checkpoint.every=0 %s",
+                            _i % 2 ? "--procs 2" : "");
+  ck_assert(process_wait_for(&p, p.out, "step      3/"));
+  process_run(10, "kill -%s %d", signals[_i].name, (int)p.pid);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == 1, "%d: %s", o.code, o.err);
+  has(o.err, "weft: the last checkpoint, of step ");
+  ck_assert_ptr_null(strstr(o.err, "interrupted after "));
+}
+END_TEST
+
+/* One of two processes is told to end, and the other one is lost while both save: which
+ * of them it has reached by then is chance, but the code is true. */
+START_TEST(a_signal_and_a_lost_process) {
+  Process p[2];
+  for (int r = 0; r < 2; r++)
+    p[r] = process_start(50,
+                         "env RANK=%d WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d "
+                         "WEFT_SECRET=w $weft run plan.lua --threads 1 --steps 100000000 "
+                         "--set checkpoint.every=0 --set model.hidden_size=256",
+                         r, 21000 + getpid() % 9000);
+  ck_assert(process_wait_for(&p[0], p[0].out, "step      3/"));
+  kill(p[0].pid, SIGTERM);
+  for (int i = 0; i < 5000 && !strstr(listed("runs"), ".tmp"); i++) usleep(100);
+  kill(p[1].pid, SIGKILL);
+  Outcome o = process_end(&p[0]), other = process_end(&p[1]);
+  bool saved = strstr(listed("runs"), "latest") != NULL;
+  ck_assert_msg(o.code == (saved ? 143 : 1), "%d and %d, %s: %s", o.code, other.code,
+                saved ? "saved" : "lost", o.err);
+}
+END_TEST
+
+/* While it waits for the other process; what comes before that ends it by itself. */
+START_TEST(a_signal_ends_an_evaluation) {
+  run(0, "--steps 2");
+  Process p =
+      process_start(50,
+                    "env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
+                    "MASTER_PORT=%d WEFT_SECRET=w $weft eval plan.lua --ckpt runs",
+                    21000 + getpid() % 9000);
+  usleep(500000);
+  kill(p.pid, SIGTERM);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == 143, "%d: %s", o.code, o.err);
+}
+END_TEST
+
 /* One that comes in the last step cuts nothing short. */
 START_TEST(a_signal_in_the_last_step_is_no_interruption) {
   Process p = process_start(50, "$weft run plan.lua --threads 1 --steps 1 --set "
@@ -726,6 +779,9 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, planned_bytes_are_those_of_states);
   tcase_add_test(c, checkpoints_are_converted_and_compared);
   tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));
+  tcase_add_loop_test(c, a_signal_whose_save_is_lost_is_a_failure, 0, LEN(signals));
+  tcase_add_test(c, a_signal_and_a_lost_process);
+  tcase_add_test(c, a_signal_ends_an_evaluation);
   tcase_add_test(c, warnings_of_resuming_are_in_json);
   tcase_add_test(c, a_listing_marks_what_is_incomplete);
   tcase_add_test(c, notes_of_resuming_say_what_matters);

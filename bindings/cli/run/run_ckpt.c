@@ -161,11 +161,26 @@ const StopFlag *run_ckpt_stop(const RunCkpt *r) {
   return r->saver ? saver_stop(r->saver) : &r->stop;
 }
 
+/* Waits for the last save; true if there is none that has failed. One that was lost, or
+ * cut off by the end of a process, is what the run ends with: "interrupted" would say
+ * that the state is there. */
+static bool finish(RunCkpt *r, weft_status *st) {
+  weft_error why = NO_ERROR;
+  weft_status saved = saver_finish(r->saver, &why);
+  if (saved == WEFT_OK) r->lost = (saved = saver_lost(r->saver, &why)) != WEFT_OK;
+  if (saved == WEFT_OK) return true;
+  r->job->e = why;
+  *st = saved;
+  return false;
+}
+
+/* After a signal the saver's flag is set before the save is finished, so only the error
+ * says that the run has ended after a step, and with its state saved. */
 weft_status run_ckpt_end(RunCkpt *r, weft_status st) {
-  r->signal = *run_ckpt_stop(r);
-  if (r->saver && st == WEFT_OK) st = saver_finish(r->saver, &r->job->e);
-  if (r->saver && st == WEFT_OK)
-    r->lost = (st = saver_lost(r->saver, &r->job->e)) != WEFT_OK;
+  int signal = *run_ckpt_stop(r);
+  bool cut = st == WEFT_EINTR && signal;
+  if (r->saver && (st == WEFT_OK || cut) && !finish(r, &st)) cut = false;
+  if (cut) r->signal = signal;
   saver_close(r->saver);
   ckpt_close(r->from);
   export_end(&r->weights);

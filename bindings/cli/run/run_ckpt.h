@@ -21,8 +21,9 @@ typedef struct RunCkpt {
   Run *run;
   int64_t end;   /* of its steps */
   StopFlag stop; /* without a saver: the signal that one of the processes was sent */
-  int signal;    /* the signal that has ended the run after a step; 0: none */
-  bool lost; /* training has succeeded, but the last checkpoint could not be written */
+  int signal;    /* the signal that has ended the run in order: after a step on all ranks,
+                  * whose state is saved; 0: none */
+  bool lost;     /* no step has failed, but the last checkpoint could not be written */
   char *plan_text;
   size_t plan_bytes;
 } RunCkpt;

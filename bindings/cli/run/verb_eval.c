@@ -181,6 +181,7 @@ int verb_eval(Cli *cli, Arena *arena) {
   code = first ? job_end(&v.job, cli, st,
                          cli->reference ? eval_reference_json : json_result, &v)
                : processes_end_other(&v.ranks, st);
+  code = code_of_signal(cli, st, code);
   session_close(&v.session, st != WEFT_OK);
   ckpt_close(v.ckpt);
   return code;

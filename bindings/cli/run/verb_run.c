@@ -299,7 +299,7 @@ int verb_run(Cli *cli, Arena *arena) {
   t.ranks.reported_elsewhere |= t.ckpt.lost;
   code = t.first ? job_end(&t.job, cli, st, json_result, &t)
                  : processes_end_other(&t.ranks, st);
-  if (st == WEFT_EINTR && *cli->stop) code = 128 + *cli->stop;
+  code = code_of_signal(cli, st, code);
   if (t.ckpt.signal)
     code = 128 + t.ckpt.signal; /* all ranks end with this code, after the same step */
   session_close(&t.session, st != WEFT_OK && !in_order);
