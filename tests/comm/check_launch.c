@@ -62,7 +62,9 @@ START_TEST(test_master) {
 END_TEST
 
 START_TEST(test_innermost_wins) {
-  is(ENV(SLURM, "SLURM_STEP_ID=0", OMPI, "RANK=1", "WORLD_SIZE=4"), LAUNCH_ENV, 1, 4, -1);
+  is(ENV(SLURM, "SLURM_STEP_ID=0", "RANK=1", "WORLD_SIZE=5"), LAUNCH_ENV, 1, 5, -1);
+  is(ENV(SLURM, "SLURM_STEP_ID=0", OMPI, "RANK=1", "WORLD_SIZE=12"), LAUNCH_ENV, 1, 12,
+     -1);
   is(ENV(SLURM, "SLURM_STEP_ID=0", OMPI), LAUNCH_OMPI, 2, 6, -1);
   is(ENV(SLURM, "SLURM_STEP_ID=0", "PMI_RANK=1", "PMI_SIZE=2"), LAUNCH_PMI, 1, 2, -1);
   /* srun with its plugin pmi2. */
@@ -70,6 +72,22 @@ START_TEST(test_innermost_wins) {
      LAUNCH_SLURM, 3, 5, 1);
   /* What is outside is not looked at, whole or not. */
   is(ENV("SLURM_STEP_ID=0", "SLURM_NTASKS=5", OMPI), LAUNCH_OMPI, 2, 6, -1);
+}
+END_TEST
+
+/* Fewer ranks than those of what is outside are the rest of something else. */
+START_TEST(test_what_hides_a_launcher) {
+  fails(ENV("RANK=0", "WORLD_SIZE=1", OMPI),
+        "RANK=0 WORLD_SIZE=1 in the environment hide the 6 ranks of mpirun: unset them");
+  fails(ENV("RANK=3", "WORLD_SIZE=4", "PMI_RANK=0", "PMI_SIZE=5"),
+        "hide the 5 ranks of mpiexec");
+  fails(ENV("RANK=0", "WORLD_SIZE=1", SLURM, "SLURM_STEP_ID=0"),
+        "hide the 5 ranks of srun");
+  /* A torchrun for each task of srun; a shell in an allocation; a broken outer one. */
+  is(ENV("RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=x", SLURM, "SLURM_STEP_ID=0"),
+     LAUNCH_ENV, 0, 2, -1);
+  is(ENV("RANK=0", "WORLD_SIZE=1", SLURM), LAUNCH_ENV, 0, 1, -1);
+  is(ENV("RANK=0", "WORLD_SIZE=1", "PMI_SIZE=5"), LAUNCH_ENV, 0, 1, -1);
 }
 END_TEST
 
@@ -109,6 +127,7 @@ Suite *launch_suite(void) {
   tcase_add_test(t, test_each_launcher);
   tcase_add_test(t, test_master);
   tcase_add_test(t, test_innermost_wins);
+  tcase_add_test(t, test_what_hides_a_launcher);
   tcase_add_test(t, test_slurm_without_a_step);
   tcase_add_test(t, test_half_a_set);
   tcase_add_test(t, test_bad_numbers);

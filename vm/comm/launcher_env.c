@@ -83,6 +83,29 @@ static weft_status srun_as_mpiexec(LaunchGetenv get, void *ud, LaunchInfo *out,
   return WEFT_OK;
 }
 
+/* RANK and WORLD_SIZE are also what a shell has left, or what a platform sets in each of
+ * its pods, and they hide the launcher that did start this process: each of its processes
+ * would take the plan for its own and run it alone. One that is started inside another
+ * one has at least as many ranks, so fewer are such a rest, but for torchrun, which may
+ * be started several times for runs of their own. Only these two: mpirun starts its
+ * daemons by srun, as many as there are machines, also for fewer ranks. */
+static weft_status hide_nobody(const LaunchInfo *env, LaunchGetenv get, void *ud,
+                               weft_error *e) {
+  for (int k = LAUNCH_ENV + 1; k < LAUNCH_N && !look(get, ud, "TORCHELASTIC_RUN_ID");
+       k++) {
+    LaunchInfo other = {.local_rank = -1};
+    bool found = false;
+    if (detect((LaunchKind)k, get, ud, &other, &found, NULL) != WEFT_OK || !found)
+      continue;
+    if (other.size > env->size)
+      return err_set(e, WEFT_EUSAGE,
+                     "RANK=%d WORLD_SIZE=%d in the environment hide the %d ranks of %s: "
+                     "unset them",
+                     env->rank, env->size, other.size, launch_name((LaunchKind)k));
+  }
+  return WEFT_OK;
+}
+
 weft_status launch_master(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e) {
   out->master_addr = look(get, ud, "MASTER_ADDR");
   return optional(get, ud, "MASTER_PORT", 1, MAX_PORT, &out->master_port, e);
@@ -93,6 +116,7 @@ weft_status launch_detect(LaunchGetenv get, void *ud, LaunchInfo *out, weft_erro
   bool found = false;
   for (int k = LAUNCH_ENV; k < LAUNCH_N && !found; k++)
     TRY(detect((LaunchKind)k, get, ud, out, &found, e));
+  if (out->kind == LAUNCH_ENV) TRY(hide_nobody(out, get, ud, e));
   if (out->kind == LAUNCH_PMI) TRY(srun_as_mpiexec(get, ud, out, e));
   return out->kind == LAUNCH_ENV ? launch_master(get, ud, out, e) : WEFT_OK;
 }

@@ -26,7 +26,8 @@ typedef struct LaunchInfo {
 typedef const char *(*LaunchGetenv)(void *ud, const char *name);
 
 /* The innermost launcher wins, in the order of LaunchKind; outer ones are ignored.
- * WEFT_EUSAGE if it gives only one of rank and size, or an invalid number. */
+ * WEFT_EUSAGE if it gives only one of rank and size, or an invalid number, or if RANK and
+ * WORLD_SIZE cannot be of a launcher inside the others. */
 weft_status launch_detect(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e);
 /* Only master_addr and master_port, under any launcher. */
 weft_status launch_master(LaunchGetenv get, void *ud, LaunchInfo *out, weft_error *e);
