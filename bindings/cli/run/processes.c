@@ -131,6 +131,30 @@ weft_status processes(Processes *p) {
   return choose_threads(p, world);
 }
 
+/* What several processes do together because an option asks for it, they do only if all
+ * were given it: an export or a trace would wait for ranks that have ended. Checkpoints
+ * have no such facts, so they are added here and not to those of the job. */
+static void add_options(const Processes *p, RunOptions *o) {
+  const Cli *cli = p->cli;
+  Arena *a = p->job->arena;
+  const char *given[] = {"not given", "given"}, *none = given[0];
+  const RunFact option[] = {
+      {"--export", given[cli->export != NULL], FACT_SAME, NULL},
+      {"--dtype", cli->dtype ? cli->dtype : none, FACT_SAME, NULL},
+      {"--shard-size", cli->shard_size ? cli->shard_size : none, FACT_SAME, NULL},
+      {"--trace", given[cli->trace != NULL], FACT_SAME, NULL},
+      {"--reference", given[cli->reference], FACT_SAME, NULL},
+      {"--batches",
+       cli->batches > 0 ? arena_printf(a, "%lld", (long long)cli->batches) : none,
+       FACT_SAME, NULL},
+  };
+  RunFact *all = NEW_N(a, RunFact, o->nfact + LEN(option));
+  memcpy(all, o->fact, (size_t)o->nfact * sizeof *all);
+  memcpy(all + o->nfact, option, sizeof option);
+  o->fact = all;
+  o->nfact += LEN(option);
+}
+
 /* SIGTERM ends the wait for other processes like Ctrl-C, with a message. */
 weft_status processes_open(Processes *p, Session *s, RunOptions *o) {
   Job *j = p->job;
@@ -139,6 +163,7 @@ weft_status processes_open(Processes *p, Session *s, RunOptions *o) {
   o->settings.meet = meets ? &p->meet : NULL;
   o->reported_elsewhere = &p->reported_elsewhere;
   o->threads = p->threads;
+  add_options(p, o);
   if (meets) p->cli->heed(SIGTERM);
   weft_status st = session_open(s, &j->plan, j->compiled, o, &j->e);
   if (meets) p->cli->unheed(SIGTERM);
