@@ -1,5 +1,6 @@
 /* check_streams.c - weft run whose standard streams or files take no more: streams that
- * are closed, pipes whose reader has ended, files that may not grow. */
+ * are closed, pipes whose reader has ended, files that may not grow, a terminal that
+ * stops who writes in the background. */
 #include <check.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 
 #include "tests/harness/endless_run.h"
 #include "tests/harness/process.h"
+#include "tests/harness/terminal.h"
 
 static void has(const char *text, const char *part) {
   ck_assert_msg(strstr(text, part) != NULL, "\"%s\" is not in: %s", part, text);
@@ -109,6 +111,20 @@ START_TEST(lines_on_a_full_disk) {
 }
 END_TEST
 
+/* ---- a terminal ---- */
+
+/* Rank 0 has a process group of its own, which the terminal takes for the background. */
+START_TEST(a_terminal_that_stops_the_background) {
+  Terminal *t = terminal_start(
+      arena_printf(scratch_arena,
+                   "sh -c 'stty tostop; exec $weft run %s --threads 1 --steps 3 --set "
+                   "checkpoint=nil --set train.log_every=1 --procs 2'",
+                   scratch_path("plan.lua")));
+  terminal_wait(t, "step      2/3");
+  ck_assert_int_eq(terminal_end(t), 0);
+}
+END_TEST
+
 Suite *streams_suite(void);
 Suite *streams_suite(void) {
   Suite *s = suite_create("streams");
@@ -121,6 +137,7 @@ Suite *streams_suite(void) {
   tcase_add_test(t, a_log_that_nobody_reads);
   tcase_add_test(t, lines_that_nobody_reads);
   tcase_add_test(t, lines_on_a_full_disk);
+  tcase_add_test(t, a_terminal_that_stops_the_background);
   suite_add_tcase(s, t);
   return s;
 }

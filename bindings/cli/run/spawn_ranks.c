@@ -123,6 +123,8 @@ static void become(const Procs *p, int rank, int door, int out) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (rank == 0) {
+    /* Its group is not the terminal's own, of which `stty tostop` stops every write. */
+    signal(SIGTTOU, SIG_IGN);
     fcntl(door, F_SETFD, 0);
     set_number("WEFT_DOOR", door);
   } else {
