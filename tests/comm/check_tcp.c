@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/ranks/comm_child.h"
@@ -365,6 +367,64 @@ START_TEST(strangers_stop_nobody) {
 }
 END_TEST
 
+/* Rank 1 joins and is killed while the others are waited for; who comes in its place is
+ * rank 1. Rank 2 comes after both. */
+static bool joins_again(const Rendezvous *m, const void *arg) {
+  Net n;
+  weft_error e = {.rank = -1};
+  int link = -1;
+  if (m->rank == 1) {
+    pid_t first = fork();
+    if (first == 0) {
+      (void)rendezvous(m, NULL, &n, &e);
+      _exit(0);
+    }
+    usleep(300000); /* it has joined by then, or, on a busy machine, never does */
+    kill(first, SIGKILL);
+    waitpid(first, NULL, 0);
+  }
+  if (m->rank == 2) usleep(900000);
+  if (rendezvous(m, NULL, &n, &e) != WEFT_OK) {
+    fprintf(stderr, "%s\n", e.text);
+    return false;
+  }
+  bool ok = m->rank == 2 || net_link(&n, m->rank ? 0 : 1, 7, &link, &e) == WEFT_OK;
+  net_close(&n);
+  return ok;
+}
+
+START_TEST(who_is_started_again_joins) {
+  Forked f = forked(3, joins_again, NULL);
+  all_end(&f, 3, 0);
+}
+END_TEST
+
+/* One that joins, ends and is not replaced is missing, and not a failure of all. */
+static bool joins_and_ends(const Rendezvous *meet, const void *arg) {
+  Rendezvous m = *meet;
+  Net n;
+  weft_error e = {.rank = -1};
+  m.seconds = 1.5;
+  if (m.rank == 2) usleep(700000);
+  struct itimerval soon = {.it_value.tv_usec = 300000};
+  if (m.rank == 1) signal(SIGALRM, SIG_DFL); /* Check's */
+  if (m.rank == 1) setitimer(ITIMER_REAL, &soon, NULL);
+  if (rendezvous(&m, NULL, &n, &e) == WEFT_OK) return false;
+  fprintf(stderr, "%s\n", e.text);
+  return e.code == WEFT_EUSAGE;
+}
+
+START_TEST(who_joins_and_ends_is_missing) {
+  Forked f = forked(3, joins_and_ends, NULL);
+  ck_assert_int_eq(f.code[1], 128 + SIGALRM);
+  ck_assert_msg(f.code[0] == 0 && f.code[2] == 0, "%d %d: %s", f.code[0], f.code[2],
+                f.text);
+  ck_assert_msg(strstr(f.text, "only 2 of 3 processes have connected within 2 s; "
+                               "missing: rank 1"),
+                "%s", f.text);
+}
+END_TEST
+
 /* ---- SHA-256 ---- */
 
 static void digest_is(const uint8_t *d, const char *hex) {
@@ -408,6 +468,8 @@ Suite *tcp_suite(void) {
   tcase_add_loop_test(t, a_member_that_is_gone_is_noticed, 0, LEN(gone));
   tcase_add_loop_test(t, who_does_not_fit_is_told, 0, LEN(odd));
   tcase_add_test(t, strangers_stop_nobody);
+  tcase_add_test(t, who_is_started_again_joins);
+  tcase_add_test(t, who_joins_and_ends_is_missing);
   tcase_add_test(t, hashes);
   suite_add_tcase(s, t);
   return s;

@@ -85,6 +85,23 @@ static weft_status refuse_all(const Host *h, const char *why, weft_error *e) {
   return err_set(e, WEFT_EUSAGE, "%s", why);
 }
 
+/* Whether a rank has joined and is there. One that has ended since then, as a pod that is
+ * killed and started again, has not joined: its connection is closed. */
+static bool has_joined(Host *h, int rank) {
+  char c;
+  if (h->fd[rank] < 0) return false;
+  ssize_t n = recv(h->fd[rank], &c, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (n > 0 || (n < 0 && net_again())) return true;
+  close(h->fd[rank]);
+  h->fd[rank] = -1;
+  h->joined--;
+  return false;
+}
+
+static void drop_ended(Host *h) {
+  for (int i = 1; i < h->m->size; i++) has_joined(h, i);
+}
+
 /* An authenticated peer with another number of processes, or with a rank that is taken,
  * is misconfigured: the whole rendezvous fails. */
 static weft_status admit_rank(Host *h, int fd, const Answer *a, weft_error *e) {
@@ -100,7 +117,7 @@ static weft_status admit_rank(Host *h, int fd, const Answer *a, weft_error *e) {
     snprintf(why, sizeof why,
              "a process has connected as rank %d of %d: RANK must be in 0..%d", a->rank,
              m->size, m->size - 1);
-  else if (h->fd[a->rank] >= 0)
+  else if (has_joined(h, a->rank))
     snprintf(
         why, sizeof why,
         "two processes have connected as rank %d: each process needs a RANK of its own",
@@ -132,8 +149,9 @@ static weft_status check_answer(Host *h, const Accepted *from, weft_error *e) {
   return WEFT_OK;
 }
 
-static weft_status too_late(const Host *h, weft_error *e) {
+static weft_status too_late(Host *h, weft_error *e) {
   char text[NET_TEXT];
+  drop_ended(h);
   TextBuf why = textbuf(text, sizeof text);
   int missing = 0;
   textbuf_printf(
@@ -163,6 +181,7 @@ static weft_status admit_all(Host *h, Listener *door, weft_error *e) {
       TRY(check_answer(h, &from, e));
     else
       return until_stopped(h->until) ? interrupted(h, e) : too_late(h, e);
+    if (h->joined + 1 == h->m->size) drop_ended(h);
   }
   Reply r = {.verdict = ADMITTED};
   net_random(r.run, NONCE);
