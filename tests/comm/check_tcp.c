@@ -1,10 +1,15 @@
 /* check_tcp.c - the tcp backend in processes of their own, and their rendezvous: who may
  * come in, and what is said to those who may not. */
 #include <check.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -425,6 +430,52 @@ START_TEST(who_joins_and_ends_is_missing) {
 }
 END_TEST
 
+/* ---- connections ---- */
+
+/* A socket whose own port is the one that it connects to. */
+static int connected_with_itself(void) {
+  struct sockaddr_in at = {.sin_family = AF_INET,
+                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t n = sizeof at;
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, n), 0);
+  ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+  ck_assert_int_eq(connect(fd, (struct sockaddr *)&at, n), 0);
+  return fd;
+}
+
+START_TEST(a_connection_with_itself_is_seen) {
+  char why[NET_TEXT];
+  int self = connected_with_itself(), door = net_listen("127.0.0.1", 0);
+  int fd = net_reach("127.0.0.1", net_port(door), until_in(5), why);
+  ck_assert(net_is_self(self));
+  ck_assert(fd >= 0 && !net_is_self(fd));
+  close(self), close(fd), close(door);
+}
+END_TEST
+
+/* In a network of its own, whose system chooses among four ports, to one of them of which
+ * nobody listens: one attempt in some connects with itself. */
+START_TEST(nobody_is_reached_by_itself) {
+  char why[NET_TEXT];
+  static const char range[] = "40010 40013",
+                    sys[] = "/proc/sys/net/ipv4/ip_local_port_range";
+  struct ifreq up = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+  int net = unshare(CLONE_NEWNET), s = socket(AF_INET, SOCK_DGRAM, 0);
+  int file = net ? -1 : open(sys, O_WRONLY);
+  if (file < 0 || write(file, range, sizeof range - 1) < 0 ||
+      ioctl(s, SIOCSIFFLAGS, &up)) {
+    printf("skipped: this user cannot make a network\n");
+    return;
+  }
+  ck_assert_int_eq(net_reach("127.0.0.1", 40010, until_in(1), why), -1);
+  ck_assert_str_eq(why, "Connection refused");
+  int door = net_listen("127.0.0.1", 40010);
+  ck_assert_int_ge(door, 0);
+  close(door), close(file), close(s);
+}
+END_TEST
+
 /* ---- SHA-256 ---- */
 
 static void digest_is(const uint8_t *d, const char *hex) {
@@ -468,6 +519,8 @@ Suite *tcp_suite(void) {
   tcase_add_loop_test(t, a_member_that_is_gone_is_noticed, 0, LEN(gone));
   tcase_add_loop_test(t, who_does_not_fit_is_told, 0, LEN(odd));
   tcase_add_test(t, strangers_stop_nobody);
+  tcase_add_test(t, a_connection_with_itself_is_seen);
+  tcase_add_test(t, nobody_is_reached_by_itself);
   tcase_add_test(t, who_is_started_again_joins);
   tcase_add_test(t, who_joins_and_ends_is_missing);
   tcase_add_test(t, hashes);

@@ -102,7 +102,24 @@ int net_listen(const char *host, int port) {
   return fd;
 }
 
-static int connect_to(const struct addrinfo *a, Until u) {
+/* Where nobody listens at a port of this machine, the system may choose the same port for
+ * this end, and TCP connects the socket with itself (a simultaneous open). */
+bool net_is_self(int fd) {
+  struct sockaddr_storage own = {0}, other = {0};
+  socklen_t n = sizeof own, m = sizeof other;
+  return getsockname(fd, (struct sockaddr *)&own, &n) == 0 &&
+         getpeername(fd, (struct sockaddr *)&other, &m) == 0 && n == m &&
+         memcmp(&own, &other, n) == 0;
+}
+
+/* Without a wait for last packets (TIME_WAIT), in which rank 0 could not listen there. */
+static void close_at_once(int fd) {
+  struct linger none = {.l_onoff = 1};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+  close(fd);
+}
+
+static int start_connection(const struct addrinfo *a, Until u) {
   int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol), why = 0;
   socklen_t n = sizeof why;
   if (fd < 0) return -1;
@@ -116,6 +133,14 @@ static int connect_to(const struct addrinfo *a, Until u) {
   if (!why) return fd;
   close(fd);
   errno = why;
+  return -1;
+}
+
+static int connect_to(const struct addrinfo *a, Until u) {
+  int fd = start_connection(a, u);
+  if (fd < 0 || !net_is_self(fd)) return fd;
+  close_at_once(fd);
+  errno = ECONNREFUSED;
   return -1;
 }
 

@@ -27,6 +27,8 @@ int net_listen(const char *host, int port);
 int net_port(int fd); /* the port of a listening socket */
 /* Connects; retries, since the peer may not listen yet. -1 with `why`. */
 int net_reach(const char *host, int port, Until u, char why[NET_TEXT]);
+/* Whether a connection is one of a socket with itself; net_reach makes none. */
+bool net_is_self(int fd);
 /* Waits for `events` of poll(); false: the wait is over. */
 bool net_ready(int fd, short events, Until u);
 /* All n bytes, or false: closed, broken or past the deadline. */
