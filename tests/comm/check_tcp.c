@@ -454,6 +454,15 @@ START_TEST(a_connection_with_itself_is_seen) {
 }
 END_TEST
 
+/* A pod's name appears when it is ready, so that takes the time that there is. */
+START_TEST(a_name_may_become_known) {
+  char why[NET_TEXT];
+  double begun = now_s();
+  ck_assert_int_eq(net_reach("no-such-host.invalid", 1, until_in(0.5), why), -1);
+  ck_assert_double_ge(now_s() - begun, 0.35);
+}
+END_TEST
+
 /* In a network of its own, whose system chooses among four ports, to one of them of which
  * nobody listens: one attempt in some connects with itself. */
 START_TEST(nobody_is_reached_by_itself) {
@@ -521,6 +530,7 @@ Suite *tcp_suite(void) {
   tcase_add_test(t, strangers_stop_nobody);
   tcase_add_test(t, a_connection_with_itself_is_seen);
   tcase_add_test(t, nobody_is_reached_by_itself);
+  tcase_add_test(t, a_name_may_become_known);
   tcase_add_test(t, who_is_started_again_joins);
   tcase_add_test(t, who_joins_and_ends_is_missing);
   tcase_add_test(t, hashes);

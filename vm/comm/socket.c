@@ -144,7 +144,8 @@ static int connect_to(const struct addrinfo *a, Until u) {
   return -1;
 }
 
-/* A firewall may drop the SYN without an answer, so an attempt gets five seconds. */
+/* A firewall may drop the SYN without an answer, so an attempt gets five seconds. A name
+ * that is not known may be known later: that of a pod appears when the pod is ready. */
 int net_reach(const char *host, int port, Until u, char why[NET_TEXT]) {
   for (;;) {
     int bad, fd = -1;
@@ -159,7 +160,7 @@ int net_reach(const char *host, int port, Until u, char why[NET_TEXT]) {
     }
     if (list) freeaddrinfo(list);
     if (fd >= 0) return fd;
-    if (now_s() + 0.1 > u.deadline || !until_ms(u) || bad == EAI_NONAME) return -1;
+    if (now_s() + 0.1 > u.deadline || !until_ms(u)) return -1;
     usleep(50000);
   }
 }
