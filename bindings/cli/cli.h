@@ -103,7 +103,9 @@ struct lua_State;
 /* The rank that a launcher has given this process, else 0. */
 int launched_rank(void);
 int launched_ranks(void); /* of all processes; 1 without a launcher */
-bool is_launched(void);   /* by mpirun or the like */
+bool is_launched(void);   /* as one of several, by mpirun or the like */
+/* For --procs: WEFT_EUSAGE if it was, or if the variables of a launcher are wrong. */
+weft_status launched_alone(weft_error *e);
 
 /* ---- spawn_ranks.c ---- */
 /* Runs the verb as several processes (weft run --procs); returns the exit code. */

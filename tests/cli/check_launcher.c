@@ -61,6 +61,24 @@ START_TEST(another_number_is_refused) {
 }
 END_TEST
 
+/* As in `srun --pty bash`, and on platforms that set RANK and WORLD_SIZE everywhere. */
+START_TEST(a_launcher_of_one_is_none) {
+  static const char *const ways[] = {"RANK=0 WORLD_SIZE=1",
+                                     "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=1"};
+  put_plan();
+  for (int i = 0; i < LEN(ways); i++) {
+    Outcome o = process_run(
+        60, "env %s $weft run plan.lua --steps 2 --threads 1 --procs 4", ways[i]);
+    ck_assert_msg(o.code == 0 && strstr(o.err, "4 ranks (tcp)"), "%s: %d: %s", ways[i],
+                  o.code, o.err);
+  }
+  Outcome o = process_run(60, "env RANK=0 WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=1 "
+                              "OMPI_COMM_WORLD_SIZE=2 $weft run plan.lua --procs 4");
+  ck_assert_msg(o.code == 2 && strstr(o.err, "hide the 2 ranks of mpirun"), "%d: %s",
+                o.code, o.err);
+}
+END_TEST
+
 /* SIGINT to the one that was started reaches all: code 130, and nobody is left. */
 START_TEST(signals_are_passed_on) {
   put_plan();
@@ -609,6 +627,7 @@ Suite *launcher_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_test(t, processes_are_as_threads);
   tcase_add_test(t, another_number_is_refused);
+  tcase_add_test(t, a_launcher_of_one_is_none);
   tcase_add_test(t, signals_are_passed_on);
   tcase_add_test(t, the_second_signal_ends_a_step);
   tcase_add_test(t, files_of_errors_are_named);

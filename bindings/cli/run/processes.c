@@ -16,9 +16,17 @@ int launched_rank(void) {
   return launch_detect(get_env, NULL, &info, NULL) == WEFT_OK ? info.rank : 0;
 }
 
-bool is_launched(void) {
+/* One process may be started like one by hand: `srun --pty bash` and platforms leave the
+ * variables of a launcher of one. */
+bool is_launched(void) { return launched_ranks() > 1; }
+
+weft_status launched_alone(weft_error *e) {
   LaunchInfo info;
-  return launch_detect(get_env, NULL, &info, NULL) == WEFT_OK && info.kind != LAUNCH_NONE;
+  TRY(launch_detect(get_env, NULL, &info, e));
+  if (info.size == 1) return WEFT_OK;
+  return err_set(e, WEFT_EUSAGE,
+                 "--procs starts processes itself, but a launcher has started this one: "
+                 "leave one of them out");
 }
 
 int launched_ranks(void) {

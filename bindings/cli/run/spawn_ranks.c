@@ -240,11 +240,7 @@ int run_procs(Cli *cli, Arena *arena) {
   weft_error e = NO_ERROR;
   p.proc = NEW_N(arena, Proc, p.n);
   struct pollfd *fds = NEW_N(arena, struct pollfd, p.n);
-  weft_status st = WEFT_OK;
-  if (is_launched())
-    st = err_set(&e, WEFT_EUSAGE,
-                 "--procs starts processes itself, but a launcher has started this one: "
-                 "leave one of them out");
+  weft_status st = launched_alone(&e);
   if (st == WEFT_OK) st = own_words(&p, arena, &e);
   if (st == WEFT_OK) st = start_all(&p, &e);
   look_on(&p, fds);
