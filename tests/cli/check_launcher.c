@@ -61,10 +61,13 @@ START_TEST(another_number_is_refused) {
 }
 END_TEST
 
-/* As in `srun --pty bash`, and on platforms that set RANK and WORLD_SIZE everywhere. */
-START_TEST(a_launcher_of_one_is_none) {
-  static const char *const ways[] = {"RANK=0 WORLD_SIZE=1",
-                                     "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=1"};
+/* As in `srun --pty bash`, on platforms that set RANK and WORLD_SIZE everywhere, and in
+ * shells from which a cluster is used. */
+START_TEST(what_a_shell_has_left_does_no_harm) {
+  static const char *const ways[] = {
+      "RANK=0 WORLD_SIZE=1", "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=1",
+      "WEFT_HOST=no-such-host.invalid MASTER_ADDR=no-such-host.invalid WEFT_DOOR=99 "
+      "TORCHELASTIC_USE_AGENT_STORE=True LOCAL_RANK=0"};
   put_plan();
   for (int i = 0; i < LEN(ways); i++) {
     Outcome o = process_run(
@@ -627,7 +630,7 @@ Suite *launcher_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_test(t, processes_are_as_threads);
   tcase_add_test(t, another_number_is_refused);
-  tcase_add_test(t, a_launcher_of_one_is_none);
+  tcase_add_test(t, what_a_shell_has_left_does_no_harm);
   tcase_add_test(t, signals_are_passed_on);
   tcase_add_test(t, the_second_signal_ends_a_step);
   tcase_add_test(t, files_of_errors_are_named);

@@ -105,13 +105,15 @@ static void set_secret(void) {
   setenv("WEFT_SECRET", text, 1);
 }
 
-/* Environment variables that all processes get. */
+/* Environment variables that all processes get. Those that say how the machines of a
+ * cluster reach each other may be left in the shell. */
 static void set_common(int n, int door) {
   setenv("MASTER_ADDR", "127.0.0.1", 1);
   set_number("MASTER_PORT", net_port(door));
   set_number("WORLD_SIZE", n);
   set_number("LOCAL_WORLD_SIZE", n);
   unsetenv("WEFT_DOOR");
+  unsetenv("WEFT_HOST");
   unsetenv("TORCHELASTIC_USE_AGENT_STORE");
   setenv("WEFT_PROCS", "1", 1); /* marks a started process */
   set_secret();
