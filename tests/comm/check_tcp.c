@@ -454,6 +454,23 @@ START_TEST(a_connection_with_itself_is_seen) {
 }
 END_TEST
 
+/* In a network of its own, whose system keeps IPv4 from IPv6 sockets. */
+START_TEST(all_addresses_are_those_of_both_kinds) {
+  char why[NET_TEXT];
+  struct ifreq up = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+  int net = unshare(CLONE_NEWNET), s = socket(AF_INET, SOCK_DGRAM, 0);
+  int file = net ? -1 : open("/proc/sys/net/ipv6/bindv6only", O_WRONLY);
+  if (file < 0 || write(file, "1", 1) < 0 || ioctl(s, SIOCSIFFLAGS, &up)) {
+    printf("skipped: this user cannot make a network, or it has no IPv6\n");
+    return;
+  }
+  int door = net_listen(NULL, 0);
+  int fd = net_reach("127.0.0.1", net_port(door), until_in(0.5), why);
+  ck_assert_msg(fd >= 0, "%s", why);
+  close(fd), close(door), close(file), close(s);
+}
+END_TEST
+
 /* A pod's name appears when it is ready, so that takes the time that there is. */
 START_TEST(a_name_may_become_known) {
   char why[NET_TEXT];
@@ -530,6 +547,7 @@ Suite *tcp_suite(void) {
   tcase_add_test(t, strangers_stop_nobody);
   tcase_add_test(t, a_connection_with_itself_is_seen);
   tcase_add_test(t, nobody_is_reached_by_itself);
+  tcase_add_test(t, all_addresses_are_those_of_both_kinds);
   tcase_add_test(t, a_name_may_become_known);
   tcase_add_test(t, who_is_started_again_joins);
   tcase_add_test(t, who_joins_and_ends_is_missing);

@@ -77,9 +77,12 @@ static struct addrinfo *resolve(const char *host, int port, int flags, int *why)
 }
 
 static int listen_at(const struct addrinfo *a) {
-  int on = 1, fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+  int on = 1, off = 0;
+  int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
   if (fd < 0) return -1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (a->ai_family == AF_INET6)
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
     net_prepare(fd);
     return fd;
@@ -90,7 +93,7 @@ static int listen_at(const struct addrinfo *a) {
   return -1;
 }
 
-/* "::" accepts IPv4 connections, too. */
+/* "::" accepts IPv4 connections, too, whatever net.ipv6.bindv6only says. */
 int net_listen(const char *host, int port) {
   int why, fd = -1;
   struct addrinfo *list = resolve(host, port, AI_PASSIVE, &why);
