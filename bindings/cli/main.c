@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -167,6 +168,22 @@ static int flushed(int code) {
   return code ? code : weft_exit_code(WEFT_EFILE);
 }
 
+/* For scripts whose launcher, as torchrun, ends with 1 whatever the ranks end with: each
+ * leaves its code in the folder WEFT_CODES, under its rank. */
+static int leave_code(const Verb *v, int code) {
+  const char *dir = getenv("WEFT_CODES");
+  char path[PATH_MAX];
+  if (!dir || !*dir || !(v->bit & RUN_VERBS)) return code;
+  snprintf(path, sizeof path, "%s/%d", dir, launched_rank());
+  FILE *f = fopen(path, "w");
+  bool there = f && fprintf(f, "%d\n", code) > 0;
+  if (f && fclose(f) != 0) there = false;
+  if (!there)
+    report_error("%s, a file for the exit code, cannot be written: %s", path,
+                 strerror(errno));
+  return code;
+}
+
 int main(int argc, char **argv) {
   if (!open_streams()) {
     report_error("a standard stream is closed, and /dev/null cannot be opened for it: %s",
@@ -199,5 +216,5 @@ int main(int argc, char **argv) {
     start_with_short_waits(argv);
   listen_again();
   ignore_ends_of_files(&cli);
-  return flushed(run_verb(&cli, MAX(argc - 2, 0), argv + 2));
+  return leave_code(cli.verb, flushed(run_verb(&cli, MAX(argc - 2, 0), argv + 2)));
 }

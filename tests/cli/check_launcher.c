@@ -277,21 +277,24 @@ START_TEST(scripts_of_mpi_run) {
 }
 END_TEST
 
-/* Slurm warns the script, and that mpirun: the state is saved, and the script ends and
- * does not begin another attempt. */
+/* Slurm warns the script, or somebody ends it, and it says so to mpirun: the state is
+ * saved, and the script ends and does not begin another attempt. */
 START_TEST(scripts_of_mpi_save_in_time) {
   if (!mpirun_present()) return;
-  const char *text = script_of("slurm", "--set 'checkpoint={dir=\"ck\",every=0}'");
-  ck_assert_msg(strstr(text, "#SBATCH --signal=B:USR1@120\n"), "%s", text);
+  const char *kind = _i ? "mpirun" : "slurm";
+  const char *text = script_of(kind, "--set 'checkpoint={dir=\"ck\",every=0}'");
+  ck_assert_msg(_i || strstr(text, "#SBATCH --signal=B:USR1@120\n"), "%s", text);
   static const char watch[] =
-      "bash slurm.sh --threads 1 --log run.jsonl &\nscript=$!\n"
+      "bash $1.sh --threads 1 --log run.jsonl &\nscript=$!\n"
       "for i in $(seq 400); do grep -q '\"step\":' run.jsonl 2>/dev/null && break; "
-      "sleep 0.1; done\nkill -USR1 $script; wait $script\n";
+      "sleep 0.1; done\nkill -$2 $script; wait $script\n";
   scratch_put("watch", watch, sizeof watch - 1);
   Outcome o =
-      process_run(60, "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-                      "OMPI_MCA_rmaps_base_oversubscribe=1 ASAN_OPTIONS=detect_leaks=0 "
-                      "WEFT=$weft bash watch");
+      process_run(60,
+                  "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                  "OMPI_MCA_rmaps_base_oversubscribe=1 ASAN_OPTIONS=detect_leaks=0 "
+                  "WEFT=$weft bash watch %s",
+                  _i ? "mpirun TERM" : "slurm USR1");
   ck_assert_msg(o.code == 138, "%d: %s%s", o.code, o.out, o.err);
   ck_assert_msg(strstr(o.err, "interrupted after ") && !strstr(o.err, "attempt"), "%s",
                 o.err);
@@ -321,11 +324,20 @@ static const char *script_without_mpi(void) {
 
 static Outcome run_script_on(const char *srun, const char *weft, const char *kind,
                              const char *args) {
+  /* After the first failure, or when it is told to end, it ends the others; and it ends
+   * with 1 whatever their codes are. */
   static const char torchrun[] =
       "#!/bin/bash\nport=\nwhile [[ $1 == --* ]]; do case $1 in --master-port=*) "
-      "port=${1#*=};; esac; shift; done\n" FOR_FOUR(
-          "RANK=$r WORLD_SIZE=4 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 "
-          "MASTER_PORT=$port \"$@\"");
+      "port=${1#*=};; esac; shift; done\ncode=0 told= pids=()\n"
+      "end() { [ \"$told\" ] || kill -TERM \"${pids[@]}\" 2>/dev/null; told=1 code=1; }\n"
+      "trap end TERM INT HUP\n"
+      "for r in 0 1 2 3; do RANK=$r WORLD_SIZE=4 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 "
+      "MASTER_PORT=$port \"$@\" & pids+=($!); done\n"
+      "while [ ${#pids[@]} -gt 0 ]; do\n  left=()\n  for p in \"${pids[@]}\"; do\n"
+      "    if kill -0 $p 2>/dev/null; then left+=($p); else wait $p || code=1; fi\n"
+      "  done\n  pids=(\"${left[@]}\")\n"
+      "  if [ $code = 1 ] && [ ${#pids[@]} -gt 0 ]; then end; fi\n  sleep 0.05\n"
+      "done\nexit $code\n";
   scratch_put("srun", srun, strlen(srun));
   scratch_put("torchrun", torchrun, strlen(torchrun));
   scratch_put("scontrol", "#!/bin/sh\necho 127.0.0.1\n", 25);
@@ -479,6 +491,22 @@ START_TEST(scripts_live_with_lost_checkpoints) {
                 o.code, o.err);
   ck_assert_msg(strstr(o.err, "the last checkpoint, of step 4, was not written: "), "%s",
                 o.err);
+}
+END_TEST
+
+/* What torchrun hides: that no attempt helps, and that the script was told to end. */
+START_TEST(scripts_of_torchrun_know_why) {
+  script_of("torchrun", "--set 'checkpoint={dir=\"ck\",every=0}'");
+  Outcome o = run_script("torchrun", "0 127.0.0.1 --frobnicate");
+  ck_assert_msg(o.code == 2 && !strstr(o.err, "attempt"), "%d: %s", o.code, o.err);
+  static const char watch[] =
+      "bash torchrun.sh \"$@\" --log run.jsonl &\nscript=$!\n"
+      "for i in $(seq 400); do grep -q '\"step\":' run.jsonl 2>/dev/null && break; "
+      "sleep 0.1; done\nkill -TERM $script; wait $script\n";
+  scratch_put("watch.sh", watch, sizeof watch - 1);
+  o = run_script("watch", "0 127.0.0.1");
+  ck_assert_msg(o.code == 143 && !strstr(o.err, "attempt"), "%d: %s", o.code, o.err);
+  ck_assert_msg(strstr(o.err, "checkpoint of step "), "%s", o.err);
 }
 END_TEST
 
@@ -642,12 +670,13 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, scripts_of_torchrun_want_a_machine);
   tcase_add_test(t, sbatch_asks_for_machines);
   tcase_add_loop_test(t, scripts_of_mpi_run, 0, 2);
-  tcase_add_test(t, scripts_of_mpi_save_in_time);
+  tcase_add_loop_test(t, scripts_of_mpi_save_in_time, 0, 2);
   tcase_add_loop_test(t, other_scripts_run, 0, 2);
   tcase_add_test(t, rank_0_is_reached_by_its_name);
   tcase_add_loop_test(t, scripts_for_gpus, 0, LEN(kinds));
   tcase_add_loop_test(t, scripts_run_on_gpus, 0, LEN(kinds));
   tcase_add_test(t, scripts_live_with_lost_checkpoints);
+  tcase_add_test(t, scripts_of_torchrun_know_why);
   tcase_add_test(t, scripts_go_on_without_a_rank);
   tcase_add_test(t, one_kind_of_script);
   tcase_add_loop_test(t, traces_show_all_ranks, 0, LEN(ways));

@@ -18,6 +18,8 @@ typedef struct Launch {
   bool resumes;  /* the plan has checkpoints to resume from */
   bool mpi;      /* data goes over MPI */
   bool warned;   /* the script is told when its time is nearly up */
+  bool batch;    /* the script has no terminal */
+  bool coded;    /* ranks leave their codes, which the launcher does not pass on */
   char name[64]; /* job name: letters, digits, - and _ */
   Text out;
 } Launch;
@@ -94,14 +96,45 @@ static void put_check(Launch *l) {
            "if [ \"$code\" = 1 ]; then printf '%s\\n' \"$said\" >&2; exit 1; fi\n");
 }
 
-/* Slurm warns the job's steps, of which ranks that mpirun has started are none on its own
- * machine, and on others it ends them. So the script is warned, and says it to mpirun,
- * which passes on SIGUSR1 and no other signal without ending the ranks. A signal ends
- * `wait`, too. */
-#define WARNED "trap '[ -z \"${run:-}\" ] || kill -USR1 \"$run\" 2>/dev/null || :' USR1\n"
+/* A signal that asks the script to end goes to the launcher, once, as one on which it
+ * lets the ranks save: mpirun passes on SIGUSR1 and no other one without ending them. So
+ * Slurm, whose warning reaches none of the ranks that mpirun has started, warns the
+ * script. */
+static void put_signals(Launch *l) {
+  text_printf(&l->out,
+              "# A signal that asks to end is passed on, and no other attempt is made.\n"
+              "run='' asked='' told=''\npass_on() {\n"
+              "  if [ \"$asked\" ] && [ \"$run\" ] && [ -z \"$told\" ]; then\n"
+              "    told=1\n    kill -s %s \"$run\" 2>/dev/null || :\n  fi\n}\n"
+              "trap 'asked=1; pass_on' HUP INT TERM USR1\n",
+              l->mpi ? "USR1" : "TERM");
+}
+
+/* torchrun ends with 1 whatever has happened, so its ranks leave their codes. It sends
+ * SIGTERM to the other ranks of its machine after the first failure: the code of a signal
+ * counts only where all ranks have one. */
+static void put_codes(Launch *l) {
+  text_printf(&l->out,
+              "# torchrun ends with 1 after any failure; weft run leaves its codes.\n"
+              "WEFT_CODES=$(mktemp -d)\nexport WEFT_CODES\n"
+              "trap 'rm -rf \"$WEFT_CODES\"' EXIT\ncode_of_ranks() {\n"
+              "  local r c n=0 signal=''\n"
+              "  for ((r = 0; r < %d; r++)); do\n"
+              "    [ -e \"$WEFT_CODES/$r\" ] || continue\n"
+              "    c=$(cat \"$WEFT_CODES/$r\") n=$((n + 1))\n"
+              "    case $c in\n    0) ;;\n"
+              "    129 | 130 | 138 | 143) signal=${signal:-$c} ;;\n"
+              "    *) code=$c; return ;;\n    esac\n  done\n"
+              "  if [ \"$n\" = %d ] && [ \"$signal\" ]; then code=$signal; fi\n}\n",
+              l->ranks, l->per_node);
+}
+
+/* Ctrl-C would reach the launcher, too, which may end the ranks at once; one with a
+ * session of its own is told by the script only. Slurm keeps no terminal. A signal ends
+ * `wait`, which is called again then. */
 #define PASS_ON                                                                          \
-  " &\n  run=$!\n  while code=0; wait \"$run\" || code=$?; "                             \
-  "kill -0 \"$run\" 2>/dev/null; do :; done\n"
+  " &\n  run=$!\n  pass_on\n  while code=0; wait \"$run\" || code=$?; "                  \
+  "kill -0 \"$run\" 2>/dev/null; do :; done\n  run=''\n"
 
 /* A loop that restarts the run after failures of machines, but not for a plan that is
  * wrong, nor after errors of files and options, limits and signals. */
@@ -113,16 +146,21 @@ static void put_attempts(Launch *l, void (*put_command)(Launch *l)) {
   }
   put_append(l);
   put_check(l);
-  if (l->warned) text_add(&l->out, WARNED);
+  put_signals(l);
+  if (l->coded) put_codes(l);
   text_add(&l->out,
            "# Resumes from the last checkpoint if machines fail: code 2 is of files and "
            "options,\n# 3 of a limit, 129, 130, 138 and 143 of a signal that asked to "
-           "end.\nfor attempt in 1 2 3 4 5; do\n  code=0\n  ");
+           "end.\nfor attempt in 1 2 3 4 5; do\n");
+  if (l->coded) text_add(&l->out, "  rm -f \"$WEFT_CODES\"/*\n");
+  text_add(&l->out, l->batch ? "  " : "  setsid ");
   put_command(l);
-  text_add(&l->out, l->warned ? PASS_ON : " || code=$?\n");
+  text_add(&l->out, PASS_ON);
+  if (l->coded) text_add(&l->out, "  [ \"$code\" = 0 ] || code_of_ranks\n");
   text_add(&l->out,
            "  case $code in 0 | 2 | 3 | 129 | 130 | 138 | 143) exit \"$code\" ;; esac\n"
            "  echo \"attempt $attempt ended with $code\" >&2\n"
+           "  [ -z \"$asked\" ] || break\n"
            "done\nexit \"$code\"\n");
 }
 
@@ -171,6 +209,7 @@ static void put_slurm(Launch *l) {
   Text *out = &l->out;
   weft_error why = NO_ERROR;
   choose_mpi(l, &why);
+  l->batch = true;
   text_add(out, "#!/bin/bash\n");
   put_title(l, "sbatch FILE");
   text_printf(out, "#SBATCH --job-name=%s\n", l->name);
@@ -203,6 +242,7 @@ put_mpirun_command(Launch *l) { /* An empty array is not set in bash before 4.4.
 }
 
 static void put_mpirun(Launch *l) {
+  l->mpi = true;
   text_add(&l->out, "#!/bin/bash\n");
   put_title(l, "HOSTS=FILE bash FILE, where HOSTS lists the machines of Open MPI");
   text_add(&l->out, "set -euo pipefail\n"
@@ -242,6 +282,7 @@ static void put_torchrun(Launch *l) {
            "set -euo pipefail\n: \"${WEFT_SECRET:?must be a secret that is the same on "
            "all machines}\"\nexport WEFT_SECRET\n");
   put_machine(l);
+  l->coded = true;
   if (!l->cuda) put_tcp_note(l, NULL);
   put_attempts(l, put_torchrun_command);
 }
