@@ -93,6 +93,22 @@ START_TEST(signals_are_passed_on) {
 }
 END_TEST
 
+/* Also one that comes while they are being started. */
+START_TEST(an_early_signal_is_passed_on) {
+  put_plan();
+  for (int i = 0; i < 8; i++) {
+    Process p = process_start(60, "$weft run plan.lua --threads 1 --procs 4");
+    char name[64];
+    snprintf(name, sizeof name, "/proc/%d/comm", (int)p.pid);
+    while (strcmp(scratch_get(name), "weft\n") != 0) usleep(500);
+    usleep(5000 * (useconds_t)i);
+    kill(p.pid, SIGINT);
+    Outcome o = process_end(&p);
+    ck_assert_msg(o.code == 130, "code %d: %s", o.code, o.err);
+  }
+}
+END_TEST
+
 /* The first one ends the run after a step on all ranks, the second one at once: a step of
  * 100000 samples would take minutes. */
 START_TEST(the_second_signal_ends_a_step) {
@@ -660,6 +676,7 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, another_number_is_refused);
   tcase_add_test(t, what_a_shell_has_left_does_no_harm);
   tcase_add_test(t, signals_are_passed_on);
+  tcase_add_test(t, an_early_signal_is_passed_on);
   tcase_add_test(t, the_second_signal_ends_a_step);
   tcase_add_test(t, files_of_errors_are_named);
   tcase_add_test(t, what_is_not_set_is_told);

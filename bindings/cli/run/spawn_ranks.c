@@ -62,6 +62,13 @@ static void pass_on(const Procs *p) {
     for (int n = atomic_exchange(&caught[passed[i]], 0); n > 0; n--) to_all(p, passed[i]);
 }
 
+/* Before the first process is started: one that is not there yet gets the signal later.
+ */
+static void catch_signals(void) {
+  for (int i = 0; i < LEN(passed); i++) catch_signal(passed[i]);
+  catch_signal(SIGTSTP);
+}
+
 /* Ctrl-Z stops all processes: those of the ranks are in groups of their own, which the
  * terminal does not know. SIGTSTP has no effect where nobody could continue this process,
  * so the ranks are continued whenever it returns. */
@@ -211,8 +218,6 @@ static void hurry(Procs *p) {
 }
 
 static void look_on(Procs *p, struct pollfd *fds) {
-  for (int i = 0; i < LEN(passed); i++) catch_signal(passed[i]);
-  catch_signal(SIGTSTP);
   while (p->left > 0) {
     hear_all(p, fds);
     pass_on(p);
@@ -244,6 +249,8 @@ int run_procs(Cli *cli, Arena *arena) {
   struct pollfd *fds = NEW_N(arena, struct pollfd, p.n);
   weft_status st = launched_alone(&e);
   if (st == WEFT_OK) st = own_words(&p, arena, &e);
+  if (st == WEFT_OK) catch_signals();
+  if (st == WEFT_OK && *cli->stop) st = err_set(&e, WEFT_EINTR, "interrupted");
   if (st == WEFT_OK) st = start_all(&p, &e);
   look_on(&p, fds);
   if (st == WEFT_OK) return p.code;
