@@ -82,6 +82,19 @@ START_TEST(what_a_shell_has_left_does_no_harm) {
 }
 END_TEST
 
+/* Rank 0 fails before it listens, and nobody waits for it. */
+START_TEST(an_error_of_rank_0_ends_all_at_once) {
+  put_plan();
+  double begun = now_s();
+  Outcome o = process_run(
+      60, "$weft run plan.lua --steps 1 --threads 1 --procs 4 --log none/run.jsonl");
+  ck_assert_int_eq(o.code, 2);
+  ck_assert_msg(strstr(o.err, "none/run.jsonl: ") && !strstr(o.err, "[rank "), "%s",
+                o.err);
+  ck_assert_msg(now_s() - begun < 5, "%.1f s", now_s() - begun);
+}
+END_TEST
+
 /* SIGINT to the one that was started reaches all: code 130, and nobody is left. */
 START_TEST(signals_are_passed_on) {
   put_plan();
@@ -675,6 +688,7 @@ Suite *launcher_suite(void) {
   tcase_add_test(t, processes_are_as_threads);
   tcase_add_test(t, another_number_is_refused);
   tcase_add_test(t, what_a_shell_has_left_does_no_harm);
+  tcase_add_test(t, an_error_of_rank_0_ends_all_at_once);
   tcase_add_test(t, signals_are_passed_on);
   tcase_add_test(t, an_early_signal_is_passed_on);
   tcase_add_test(t, the_second_signal_ends_a_step);

@@ -30,6 +30,7 @@ typedef struct Proc {
 typedef struct Procs {
   int n, left, code; /* code: exit code of the first failure */
   double failed;     /* time of the first failure; 0: none */
+  bool told;         /* rank 0, which reports errors, has ended by itself with one */
   int signals;       /* number of signals sent to all */
   Proc *proc;
   char *word[WORDS]; /* the command line, ending with NULL */
@@ -203,6 +204,7 @@ static void reap(Procs *p) {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     p->proc[i].pid = 0;
     p->left--;
+    p->told |= i == 0 && code && WIFEXITED(status);
     if (code && !p->failed) {
       p->failed = now_s();
       p->code = code;
@@ -210,10 +212,11 @@ static void reap(Procs *p) {
   }
 }
 
-/* A process that is suspended takes no signal but SIGKILL. */
+/* Once rank 0 has said why, the others need no time to; they may still wait for it to
+ * listen. A process that is suspended takes no signal but SIGKILL. */
 static void hurry(Procs *p) {
   double since = p->failed ? now_s() - p->failed : 0;
-  if (since > GRACE_S && p->signals == 0) p->signals++, to_all(p, SIGTERM);
+  if ((since > GRACE_S || p->told) && p->signals == 0) p->signals++, to_all(p, SIGTERM);
   if (since > GRACE_S + LAST_S && p->signals == 1) p->signals++, to_all(p, SIGKILL);
 }
 
