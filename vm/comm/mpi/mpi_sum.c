@@ -9,7 +9,9 @@
 #include "mpi_int.h"
 
 enum { TAG_PART = 1, TAG_SUM = 2 };
-enum { ROOM = 16 << 20, MOST_MEMBERS = 64 };
+/* ALIGNED: parts of all members begin where their elements, and lines of the cache, do.
+ */
+enum { ROOM = 16 << 20, MOST_MEMBERS = 64, ALIGNED = 64 };
 
 /* ---- slices ---- */
 
@@ -169,7 +171,7 @@ int mpi_sum_start(MpiSum *s, const CommOp *op, bool *done) {
 
 bool mpi_sum_new(MpiSum *s, const weft_alloc *a, MPI_Comm comm, int n, int me, int most) {
   *s = (MpiSum){.comm = comm, .n = n, .me = me, .most = most};
-  s->chunk = ROOM / MPI_SLOTS / (size_t)n;
+  s->chunk = ROOM / MPI_SLOTS / (size_t)n / ALIGNED * ALIGNED;
   s->nreq = (size_t)MPI_SLOTS * MPI_ROWS * (size_t)n;
   s->room = mem_new(a, s->chunk * MPI_SLOTS * (size_t)n);
   s->req = mem_new(a, s->nreq * sizeof *s->req);
