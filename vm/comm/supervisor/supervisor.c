@@ -328,8 +328,12 @@ weft_status supervisor_start(Supervisor **out, const weft_alloc *a, Net *net,
   c->rank = net->rank;
   c->size = net->size;
   c->bell = -1;
+  pthread_condattr_t attr;
+  pthread_condattr_init(&attr);
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
   pthread_mutex_init(&c->lock, NULL);
-  pthread_cond_init(&c->ended, NULL);
+  pthread_cond_init(&c->ended, &attr);
+  pthread_condattr_destroy(&attr);
   weft_status st = begin(c, net, e);
   if (st == WEFT_OK)
     *out = c;
@@ -345,7 +349,7 @@ static void ring(Supervisor *c) {
 
 void supervisor_fail(Supervisor *c, int culprit, weft_status code, const char *why) {
   struct timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
+  clock_gettime(CLOCK_MONOTONIC, &t);
   t.tv_sec += (time_t)ANSWER_S + 2;
   pthread_mutex_lock(&c->lock);
   if (!c->own.kind && !c->has_ended) {
