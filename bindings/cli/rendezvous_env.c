@@ -11,6 +11,8 @@
 #include "vm/comm/launcher_env.h"
 #include "vm/comm/supervisor/rendezvous.h"
 
+enum { PORT_MAX = 65535 };
+
 static const char *env(const char *name) {
   const char *s = getenv(name);
   return s && *s ? s : NULL;
@@ -54,6 +56,11 @@ weft_status rendezvous_of_env(const LaunchInfo *info, const StopFlag *stop,
                       .stop = stop};
   /* torchrun itself listens at MASTER_PORT, so the next port is taken */
   if (store && strcmp(store, "True") == 0) out->port += out->port > 0;
+  if (out->port > PORT_MAX)
+    return err_set(e, WEFT_EUSAGE,
+                   "MASTER_PORT=%d: torchrun listens there, and rank 0 at the port after "
+                   "it, which does not exist: take one of at most %d",
+                   out->port - 1, PORT_MAX - 1);
   TRY(positive("WEFT_JOIN_S", &out->seconds, e));
   TRY(host_name("MASTER_ADDR", out->addr, e));
   TRY(host_name("WEFT_HOST", out->host, e));

@@ -179,6 +179,9 @@ START_TEST(what_is_not_set_is_told) {
        "WEFT_JOIN_S=soon in the environment: must be a positive number"},
       {"MASTER_ADDR=no-such-host.invalid MASTER_PORT=29500 WEFT_SECRET=x WEFT_JOIN_S=1",
        "cannot reach rank 0 at no-such-host.invalid:29500"},
+      {"MASTER_ADDR=localhost MASTER_PORT=65535 WEFT_SECRET=x "
+       "TORCHELASTIC_USE_AGENT_STORE=True",
+       "MASTER_PORT=65535: torchrun listens there"},
   };
   put_plan();
   for (int i = 0; i < LEN(ways); i++) {
