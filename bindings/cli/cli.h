@@ -117,6 +117,8 @@ weft_status procs_for_gpus(Cli *cli, Arena *arena, weft_error *e);
 /* ---- rendezvous_env.c ---- */
 struct LaunchInfo;
 struct Rendezvous;
+/* The name or address under which other processes reach this one; NULL: not given. */
+weft_status host_of_env(const char **out, weft_error *e);
 /* The rendezvous address of the run from the environment; WEFT_EUSAGE names a variable
  * that is not set. */
 weft_status rendezvous_of_env(const struct LaunchInfo *info, const StopFlag *stop,

@@ -41,6 +41,11 @@ static weft_status host_name(const char *name, const char *host, weft_error *e) 
       name, strlen(host), NET_HOST - 1);
 }
 
+weft_status host_of_env(const char **out, weft_error *e) {
+  *out = env("WEFT_HOST");
+  return host_name("WEFT_HOST", *out, e);
+}
+
 weft_status rendezvous_of_env(const LaunchInfo *info, const StopFlag *stop,
                               Rendezvous *out, weft_error *e) {
   LaunchInfo master = {0};
@@ -51,7 +56,6 @@ weft_status rendezvous_of_env(const LaunchInfo *info, const StopFlag *stop,
                       .addr = master.master_addr,
                       .port = master.master_port,
                       .door = door ? atoi(door) : -1,
-                      .host = env("WEFT_HOST"),
                       .secret = env("WEFT_SECRET"),
                       .stop = stop};
   /* torchrun itself listens at MASTER_PORT, so the next port is taken */
@@ -63,7 +67,7 @@ weft_status rendezvous_of_env(const LaunchInfo *info, const StopFlag *stop,
                    out->port - 1, PORT_MAX - 1);
   TRY(positive("WEFT_JOIN_S", &out->seconds, e));
   TRY(host_name("MASTER_ADDR", out->addr, e));
-  TRY(host_name("WEFT_HOST", out->host, e));
+  TRY(host_of_env(&out->host, e));
   if (!out->addr || !out->port)
     return err_set(e, WEFT_EUSAGE,
                    "%s is not set: processes without MPI find each other at "

@@ -471,6 +471,49 @@ START_TEST(all_addresses_are_those_of_both_kinds) {
 }
 END_TEST
 
+/* Names and addresses of one machine, the first of which is not known here. */
+START_TEST(several_addresses_are_tried) {
+  char why[NET_TEXT];
+  int door = net_listen("127.0.0.1", 0);
+  int fd = net_reach("no-such-host.invalid,127.0.0.1", net_port(door), until_in(5), why);
+  ck_assert_msg(fd >= 0, "%s", why);
+  close(fd), close(door);
+}
+END_TEST
+
+/* A machine that has the same name, or the same address of a bridge, is reached by the
+ * rest. */
+START_TEST(addresses_of_other_machines) {
+  static const struct {
+    const char *list, *mine, *left;
+  } ways[] = {
+      {"node,10.0.0.2", "node,10.0.0.1", "10.0.0.2"},
+      {"node2,172.17.0.1,10.0.0.2", "node1,172.17.0.1,10.0.0.1", "node2,10.0.0.2"},
+      {"node2", "node1,10.0.0.1", "node2"},
+      {"node,10.0.0.1", "10.0.0.1,node", "node,10.0.0.1"},
+      {"node", "node1,no", "node"},
+  };
+  for (int i = 0; i < LEN(ways); i++) {
+    char list[NET_HOST];
+    snprintf(list, sizeof list, "%s", ways[i].list);
+    addresses_of_other(list, ways[i].mine);
+    ck_assert_str_eq(list, ways[i].left);
+  }
+}
+END_TEST
+
+/* Beside its name a machine offers what others can connect to, also in little room. */
+START_TEST(addresses_of_this_machine) {
+  char list[NET_HOST], name[NET_HOST] = "", little[8];
+  own_addresses(list, sizeof list);
+  ck_assert_int_eq(gethostname(name, sizeof name - 1), 0);
+  ck_assert_msg(strncmp(list, name, strlen(name)) == 0, "%s", list);
+  ck_assert_msg(!strstr(list, ",127.") && !strstr(list, "fe80"), "%s", list);
+  own_addresses(little, sizeof little);
+  ck_assert_uint_lt(strlen(little), sizeof little);
+}
+END_TEST
+
 /* A pod's name appears when it is ready, so that takes the time that there is. */
 START_TEST(a_name_may_become_known) {
   char why[NET_TEXT];
@@ -548,6 +591,9 @@ Suite *tcp_suite(void) {
   tcase_add_test(t, a_connection_with_itself_is_seen);
   tcase_add_test(t, nobody_is_reached_by_itself);
   tcase_add_test(t, all_addresses_are_those_of_both_kinds);
+  tcase_add_test(t, several_addresses_are_tried);
+  tcase_add_test(t, addresses_of_other_machines);
+  tcase_add_test(t, addresses_of_this_machine);
   tcase_add_test(t, a_name_may_become_known);
   tcase_add_test(t, who_is_started_again_joins);
   tcase_add_test(t, who_joins_and_ends_is_missing);

@@ -147,22 +147,33 @@ static int connect_to(const struct addrinfo *a, Until u) {
   return -1;
 }
 
-/* A firewall may drop the SYN without an answer, so an attempt gets five seconds. A name
- * that is not known may be known later: that of a pod appears when the pod is ready. */
-int net_reach(const char *host, int port, Until u, char why[NET_TEXT]) {
+/* One attempt. A firewall may drop the SYN without an answer, so an address gets five
+ * seconds. */
+static int reach(const char *host, int port, Until u, char why[NET_TEXT]) {
+  int bad, fd = -1;
+  struct addrinfo *list = resolve(host, port, 0, &bad);
+  if (!list) snprintf(why, NET_TEXT, "%s", gai_strerror(bad));
+  for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
+    Until try = u;
+    double soon = now_s() + 5;
+    try.deadline = MIN(u.deadline, soon);
+    fd = connect_to(a, try);
+    if (fd < 0) snprintf(why, NET_TEXT, "%s", strerror(errno));
+  }
+  if (list) freeaddrinfo(list);
+  return fd;
+}
+
+/* A name that is not known may be known later: that of a pod appears when the pod is
+ * ready. */
+int net_reach(const char *hosts, int port, Until u, char why[NET_TEXT]) {
   for (;;) {
-    int bad, fd = -1;
-    struct addrinfo *list = resolve(host, port, 0, &bad);
-    if (!list) snprintf(why, NET_TEXT, "%s", gai_strerror(bad));
-    for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
-      Until try = u;
-      double soon = now_s() + 5;
-      try.deadline = MIN(u.deadline, soon);
-      fd = connect_to(a, try);
-      if (fd < 0) snprintf(why, NET_TEXT, "%s", strerror(errno));
+    char host[NET_HOST];
+    for (const char *s = hosts; *s; s += strcspn(s, ","), s += *s == ',') {
+      snprintf(host, sizeof host, "%.*s", (int)strcspn(s, ","), s);
+      int fd = reach(host, port, u, why);
+      if (fd >= 0) return fd;
     }
-    if (list) freeaddrinfo(list);
-    if (fd >= 0) return fd;
     if (now_s() + 0.1 > u.deadline || !until_ms(u)) return -1;
     usleep(50000);
   }

@@ -25,8 +25,9 @@ int until_ms(Until u);
 /* A listening socket; port 0: any; `host` NULL: all addresses. -1 with errno. */
 int net_listen(const char *host, int port);
 int net_port(int fd); /* the port of a listening socket */
-/* Connects; retries, since the peer may not listen yet. -1 with `why`. */
-int net_reach(const char *host, int port, Until u, char why[NET_TEXT]);
+/* Connects; retries, since the peer may not listen yet. Several hosts, separated by
+ * commas, are tried in turn. -1 with `why`. */
+int net_reach(const char *hosts, int port, Until u, char why[NET_TEXT]);
 /* Whether a connection is one of a socket with itself; net_reach makes none. */
 bool net_is_self(int fd);
 /* Waits for `events` of poll(); false: the wait is over. */

@@ -91,6 +91,7 @@ static weft_status start_under(World *w, int size, weft_error *e) {
   w->size = u->size;
   w->node = u->node;
   w->place = u->place;
+  w->first = u->first;
   w->net = u->net;
   w->together = u->together;
   return WEFT_OK;

@@ -16,15 +16,17 @@ typedef struct WorldSetting {
 /* Options for world_start; nothing is read later. */
 typedef struct WorldOptions {
   const struct Rendezvous *meet; /* rendezvous.h; NULL: none */
-  int group_ctas, pair_ctas;     /* thread blocks of a GPU per communicator; 0: chosen */
-  const WorldSetting *setting;   /* for its library, unless the environment sets it */
+  const char *host; /* without `meet`: under which name or address others reach this
+                     * process; NULL: those of its machine */
+  int group_ctas, pair_ctas;   /* thread blocks of a GPU per communicator; 0: chosen */
+  const WorldSetting *setting; /* for its library, unless the environment sets it */
   int nsetting;
   /* Tests: called before each host message; true makes it fail. */
   bool (*fault)(void *ud);
   void *fault_ud;
 } WorldOptions;
 
-enum { WORLD_VERSION = 2 };
+enum { WORLD_VERSION = 3 };
 typedef struct WorldVtable {
   const char *name;
   int version; /* WORLD_VERSION */
@@ -86,6 +88,7 @@ struct World {
   int size;        /* ranks in all; set before start, which may find another number */
   int rank, here;  /* first rank of this process; number of its ranks */
   int node, place; /* ranks on this machine; index among them of the first rank here */
+  int first;       /* the first rank on this machine */
   const WorldOptions *options; /* for start only */
   struct Net *net;             /* listening sockets of the processes; NULL: not needed */
   bool quiet;                  /* another process reports the error */
@@ -126,8 +129,14 @@ CHECKED weft_status world_recv(World *w, void *p, size_t n, int peer, weft_error
 /* From now on the supervisor ends all waits; until then each has a deadline. */
 void world_watched(World *w);
 weft_status world_poll(World *w, weft_error *e);
-/* address_exchange.c: opens listening sockets; all processes call it. */
-weft_status world_has_addresses(World *w, struct Net *n, weft_error *e);
+/* address_exchange.c: opens listening sockets; all processes call it. `host`: of
+ * WorldOptions. */
+weft_status world_has_addresses(World *w, struct Net *n, const char *host, weft_error *e);
+/* A list for net_reach, of at most `size` bytes: the name of this machine and its
+ * addresses that others may reach. */
+void own_addresses(char *list, size_t size);
+/* Takes out of a list what another one has, too; if that is all, nothing. */
+void addresses_of_other(char *list, const char *mine);
 void world_abort(World *w, int rank, weft_status code, const char *why);
 void world_close(World *w); /* one that was never started is fine */
 

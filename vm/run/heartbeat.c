@@ -45,7 +45,7 @@ weft_status job_supervise(Worker *w, void *arg, weft_error *e) {
                          .end = end};
   r->dog = (StallDetector){.seen = now_s()};
   if (!r->world.net) {
-    TRY(world_has_addresses(&r->world, &r->net, e));
+    TRY(world_has_addresses(&r->world, &r->net, r->settings.host, e));
     r->world.net = &r->net;
   }
   TRY(supervisor_start(&r->control, &r->alloc, r->world.net, &host, e));

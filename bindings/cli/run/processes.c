@@ -102,7 +102,8 @@ static weft_status choose_comm(Processes *p, int64_t *world) {
    * begin goes over TCP there, if there is a secret for that. */
   bool secret =
       info.kind == LAUNCH_SLURM && getenv("MASTER_ADDR") && getenv("WEFT_SECRET");
-  if (p->comm->over ? !meets && !secret : !p->comm->meets) return WEFT_OK;
+  if (p->comm->over ? !meets && !secret : !p->comm->meets)
+    return host_of_env(&p->host, e);
   return rendezvous_of_env(&info, p->cli->stop, &p->meet, e);
 }
 
@@ -169,6 +170,7 @@ weft_status processes_open(Processes *p, Session *s, RunOptions *o) {
   bool meets = p->meet.addr != NULL;
   o->world = p->comm;
   o->settings.meet = meets ? &p->meet : NULL;
+  o->settings.host = p->host;
   o->reported_elsewhere = &p->reported_elsewhere;
   o->threads = p->threads;
   add_options(p, o);

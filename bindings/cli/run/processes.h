@@ -11,6 +11,7 @@ typedef struct Processes {
   const Cli *cli;
   const WorldKind *comm;
   Rendezvous meet;         /* for backends whose processes meet by TCP */
+  const char *host;        /* for others, which do not */
   int threads;             /* of each rank; 0: as many as there are cores for it */
   bool reported_elsewhere; /* another process reports why the run has ended */
 } Processes;

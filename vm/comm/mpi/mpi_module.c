@@ -256,6 +256,8 @@ static weft_status setup(MpiWorld *w, World *world, weft_error *e) {
   MPI(w, MPI_Comm_split_type(w->all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
   MPI(w, MPI_Comm_size(node, &world->node));
   MPI(w, MPI_Comm_rank(node, &world->place));
+  world->first = w->rank;
+  MPI(w, MPI_Bcast(&world->first, 1, MPI_INT, 0, node));
   MPI(w, MPI_Comm_free(&node));
   return WEFT_OK;
 }

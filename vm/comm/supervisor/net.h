@@ -12,7 +12,7 @@
 #include "vm/base/sha256.h"
 
 typedef struct NetPeer {
-  char host[NET_HOST]; /* a name, or an address in digits */
+  char host[NET_HOST]; /* a name, an address in digits, or several: see net_reach */
   int32_t port;
 } NetPeer;
 

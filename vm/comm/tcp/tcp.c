@@ -174,6 +174,7 @@ static void find_node(const Net *n, World *w) {
   w->node = w->place = 0;
   for (int i = 0; i < n->size; i++) {
     bool here = strcmp(n->peer[i].host, n->peer[n->rank].host) == 0;
+    if (here && !w->node) w->first = i;
     w->node += here;
     w->place += here && i < n->rank;
   }
