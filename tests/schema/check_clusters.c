@@ -189,6 +189,57 @@ START_TEST(groups_that_reach_into_the_next_machine) {
 }
 END_TEST
 
+/* The link that a group needs and the least of its members in a machine, by looking at
+ * each rank of it. */
+static LinkKind kind_by_ranks(const Mesh *m, const Cluster *k, const int *rank, int n,
+                              int *here) {
+  LinkKind kind = LINK_NVLINK;
+  for (int i = 0; i < n; i++) {
+    int beside = 0;
+    for (int j = 0; j < n; j++) beside += rank[j] / k->gpus == rank[i] / k->gpus;
+    *here = MIN(*here, beside);
+    if (rank[i] / k->gpus != rank[0] / k->gpus) kind = LINK_NETWORK;
+  }
+  return kind;
+}
+
+static void look_at_groups(const Mesh *m, const Cluster *k, AxisSet axes) {
+  int rank[64], here = mesh_size(m, axes);
+  char name[64];
+  LinkKind kind = LINK_NVLINK;
+  for (int r = 0; r < m->world; r++) {
+    int n = mesh_group(m, axes, r, rank);
+    kind = MAX(kind, kind_by_ranks(m, k, rank, n, &here));
+  }
+  Link l = link_of(m, k, axes);
+  ck_assert_msg(link_kind(m, k, axes) == kind, "%s of %s", axes_name(axes, name),
+                mesh_text(m, (char[96]){0}));
+  ck_assert_int_eq(l.here, kind == LINK_NETWORK ? here : 1);
+}
+
+/* In every order of the mesh, of both meshes: where pp is not its slowest axis the ranks
+ * of a group of experts are not equally far apart. */
+START_TEST(links_are_those_of_the_ranks) {
+  static const char *const orders[][AXIS_N + 1] = {{0},
+                                                   {"dp", "pp", "cp", "tp"},
+                                                   {"dp", "cp", "tp", "pp"},
+                                                   {"tp", "pp", "dp", "cp"},
+                                                   {"cp", "pp", "tp", "dp"}};
+  const Cluster k = {.gpus = 8, .nvlink_bandwidth = 100, .network_bandwidth = 10};
+  for (int i = 0; i < LEN(orders) * 4 * 4; i++) {
+    MeshSpec spec = {.world = 64, .tp = 1 << i % 4, .pp = 1 << i / 4 % 4};
+    int64_t row = 64 / spec.pp;
+    spec.cp = i % 3 || spec.tp * 2 > row ? 1 : 2;
+    spec.etp = i % 2 ? 1 : MIN(spec.tp, 4), spec.ep = MIN(row / spec.etp, 4 + i % 5 * 4);
+    while (row / spec.etp % spec.ep) spec.ep--;
+    memcpy(spec.order, orders[i / 16], sizeof spec.order);
+    Mesh m = mesh_of(spec);
+    for (AxisSet s = 1; s < AXIS_BIT(AXIS_END); s++)
+      if (axes_one_mesh(s) && !(s & AXIS_BIT(AXIS_PP))) look_at_groups(&m, &k, s);
+  }
+}
+END_TEST
+
 /* A ring over machines comes through each of them, too; where NVLink joins but two of
  * their GPUs, through the host. */
 START_TEST(rings_pass_through_machines) {
@@ -363,6 +414,7 @@ Suite *clusters_suite(void) {
   tcase_add_test(c, figures_of_the_plan);
   tcase_add_test(c, what_products_reach);
   tcase_add_test(c, groups_that_reach_into_the_next_machine);
+  tcase_add_test(c, links_are_those_of_the_ranks);
   tcase_add_test(c, rings_pass_through_machines);
   tcase_add_test(c, exchanges_use_one_card);
   tcase_add_test(c, links_of_pairs);

@@ -283,6 +283,25 @@ START_TEST(even_experts) {
 }
 END_TEST
 
+/* Where pp is not the slowest axis the ranks that share experts are on four machines: of
+ * what they exchange three quarters pass the network, which is a ninth of NVLink. */
+START_TEST(experts_on_several_machines) {
+  lua_run("local function of(order)\n"
+          "  return weft.plan { model = weft.model { 'mixtral', hidden_size = 1024,\n"
+          "    num_hidden_layers = 8, num_attention_heads = 8, num_key_value_heads = 4,\n"
+          "    intermediate_size = 1024, vocab_size = 512, num_local_experts = 8,\n"
+          "    num_experts_per_tok = 2 }, moe = { dispatcher = 'alltoall' },\n"
+          "    mesh = { world = 64, tp = 2, pp = 8, ep = 8, etp = 1, order = order },\n"
+          "    cluster = weft.cluster { 'h100-sxm', nodes = 8 }, precision = 'bf16',\n"
+          "    batch = { global = 32, micro = 1, seq = 4096 } }:sim().pipeline[1]\n"
+          "end\n"
+          "local near, far = of(nil), of { 'dp', 'pp', 'cp', 'tp' }\n"
+          "assert(far.exposed.ep > 3 * near.exposed.ep, far.exposed.ep)\n"
+          "assert(far.compute < 1.01 * near.compute and near.compute < 1.01 * "
+          "far.compute)\n");
+}
+END_TEST
+
 /* What a step does once is the optimizer's, products of matrices too. */
 START_TEST(products_of_the_optimizer) {
   lua_run(
@@ -557,6 +576,7 @@ Suite *clock_suite(void) {
                           a_dropped_wait,
                           the_bubble_shrinks,
                           even_experts,
+                          experts_on_several_machines,
                           ranks_that_are_not_alike,
                           windows_and_heads_in_pieces,
                           missing_figures_are_named};

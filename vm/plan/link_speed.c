@@ -29,6 +29,13 @@ static LinkKind kind_within(const Cluster *k, int64_t domain, int64_t extent) {
   return extent <= k->gpus ? LINK_HOST : LINK_NETWORK;
 }
 
+/* How the groups over some axes lie in the machines. */
+typedef struct Spread {
+  LinkKind kind;   /* the slowest link that any of them needs, */
+  LinkKind inside; /* and that between its members of one machine */
+  int64_t here;    /* members of a machine */
+} Spread;
+
 /* From the first to the last rank of a group. */
 static int64_t extent_of(const Mesh *m, AxisSet axes) {
   int64_t extent = 1;
@@ -66,9 +73,119 @@ static bool pair_reaches_over(const Mesh *m, int from, int to, int64_t ranks) {
   return false;
 }
 
+/* Whether the rank is in the group that begins with `first`. */
+static bool in_group(const Mesh *m, AxisSet axes, int first, int rank) {
+  AxisSet rest = axes_rest(axes);
+  for (Axis a = 0; a < AXIS_ALL_END; a++)
+    if (rest & AXIS_BIT(a) && mesh_coord(m, rank, a) != mesh_coord(m, first, a))
+      return false;
+  return true;
+}
+
+/* Of groups that reach over two machines although one has room for them: the least
+ * members on either side. */
+static int64_t least_here(const Mesh *m, AxisSet axes, int64_t ranks) {
+  int64_t extent = extent_of(m, axes);
+  int n = mesh_size(m, axes), least = n;
+  for (int r = 0; r < m->world; r++) {
+    int64_t end = (r / ranks + 1) * ranks;
+    int before = 0;
+    if (r + extent <= end || !begins_group(m, axes, r)) continue;
+    for (int q = r; q < end; q++) before += in_group(m, axes, r, q);
+    least = MIN(least, MIN(before, n - before));
+  }
+  return least;
+}
+
+/* Of groups whose members are equally far apart on each axis. */
+static Spread spread_evenly(const Mesh *m, const Cluster *k, AxisSet axes) {
+  int64_t here = 1, extent = 1, near = joined(m, k), domain = domain_here(m, k);
+  for (Axis a = 0; a < AXIS_ALL_END; a++) {
+    if (!(axes & AXIS_BIT(a))) continue;
+    int64_t stride = mesh_stride(m, a),
+            n = MIN((int64_t)m->size[a], MAX(near / stride, 1));
+    here *= n;
+    extent += stride * (n - 1);
+  }
+  bool network = reaches_over(m, axes, near);
+  if (here > 1 && extent_of(m, axes) <= near && network) here = least_here(m, axes, near);
+  LinkKind kind = !reaches_over(m, axes, domain) ? LINK_NVLINK
+                  : network                      ? LINK_NETWORK
+                                                 : LINK_HOST;
+  return (Spread){kind, kind_within(k, domain, extent), here};
+}
+
+/* Neighbours on an axis of the expert mesh, which is flat inside a pp coordinate, are
+ * not equally far apart where the ranks of a pp coordinate are not consecutive. */
+static bool scattered(const Mesh *m, AxisSet axes) {
+  return axes_expert(axes) && m->size[AXIS_PP] > 1 && m->order[0] != AXIS_PP;
+}
+
+/* The rank at a place inside a pp coordinate: blocks of pp's stride, one of each pp
+ * coordinate after the other. */
+static int64_t rank_in_row(const Mesh *m, int64_t pp, int64_t place) {
+  int64_t block = m->stride[AXIS_PP];
+  return (place / block * m->size[AXIS_PP] + pp) * block + place % block;
+}
+
+static int64_t place_stride(const Mesh *m, Axis a) {
+  int64_t stride = 1;
+  for (Axis b = a + 1; b < AXIS_END; b++) stride *= m->size[b];
+  return stride;
+}
+
+static bool begins_in_row(const Mesh *m, AxisSet axes, int64_t place) {
+  for (Axis a = AXIS_N; a < AXIS_END; a++)
+    if (axes & AXIS_BIT(a) && place / place_stride(m, a) % m->size[a] != 0) return false;
+  return true;
+}
+
+/* Of the group that begins at `first`, inside a pp coordinate: the place of member i. */
+static int64_t place_of(const Mesh *m, AxisSet axes, int64_t first, int64_t i) {
+  for (Axis a = AXIS_END - 1; a >= AXIS_N; a--)
+    if (axes & AXIS_BIT(a)) first += i % m->size[a] * place_stride(m, a), i /= m->size[a];
+  return first;
+}
+
+/* Looks at the ranks of one group, or of those of it at one pp coordinate, of which
+ * `start` is the first; they ascend. */
+static void count_members(const Mesh *m, const Cluster *k, AxisSet axes, int64_t pp,
+                          int64_t first, int64_t start, Spread *s) {
+  int64_t domain = domain_here(m, k), near = joined(m, k), here = 0;
+  int64_t n = mesh_size(m, axes & ~AXIS_BIT(AXIS_PP));
+  for (int64_t i = 0, last = -1; i < n; i++) {
+    int64_t rank = rank_in_row(m, pp, place_of(m, axes, first, i));
+    bool another = i > 0 && rank / near != last / near;
+    if (another) s->here = MIN(s->here, here);
+    if (i > 0 && !another && rank / domain != last / domain) s->inside = LINK_HOST;
+    LinkKind kind = rank / domain == start / domain ? LINK_NVLINK
+                    : rank / near == start / near   ? LINK_HOST
+                                                    : LINK_NETWORK;
+    s->kind = MAX(s->kind, kind);
+    here = another ? 1 : here + 1;
+    last = rank;
+  }
+  s->here = MIN(s->here, here);
+}
+
+/* Of groups that are not: `here` is the least that any has in a machine. */
+static Spread spread_counted(const Mesh *m, const Cluster *k, AxisSet axes) {
+  Spread s = {LINK_NVLINK, LINK_NVLINK, mesh_size(m, axes)};
+  int64_t pps = m->size[AXIS_PP], row = m->world / pps;
+  for (int64_t place = 0; place < row; place++)
+    for (int64_t pp = 0; pp < pps && begins_in_row(m, axes, place); pp++) {
+      int64_t from = axes & AXIS_BIT(AXIS_PP) ? 0 : pp;
+      count_members(m, k, axes, pp, place, rank_in_row(m, from, place), &s);
+    }
+  return s;
+}
+
+static Spread spread_of(const Mesh *m, const Cluster *k, AxisSet axes) {
+  return scattered(m, axes) ? spread_counted(m, k, axes) : spread_evenly(m, k, axes);
+}
+
 LinkKind link_kind(const Mesh *m, const Cluster *k, AxisSet axes) {
-  if (!reaches_over(m, axes, domain_here(m, k))) return LINK_NVLINK;
-  return reaches_over(m, axes, joined(m, k)) ? LINK_NETWORK : LINK_HOST;
+  return spread_of(m, k, axes).kind;
 }
 
 LinkKind link_kind_pair(const Mesh *m, const Cluster *k, int from, int to) {
@@ -106,51 +223,9 @@ static Link of_kind(const Cluster *k, LinkKind kind, int n, int64_t here,
   return (Link){all, k->nvlink_latency, n, all, nvlink(k, 2), 1};
 }
 
-/* Whether the rank is in the group that begins with `first`. */
-static bool in_group(const Mesh *m, AxisSet axes, int first, int rank) {
-  AxisSet rest = axes_rest(axes);
-  for (Axis a = 0; a < AXIS_ALL_END; a++)
-    if (rest & AXIS_BIT(a) && mesh_coord(m, rank, a) != mesh_coord(m, first, a))
-      return false;
-  return true;
-}
-
-/* Of groups that reach over two machines although one has room for them: the least
- * members on either side. */
-static int64_t least_here(const Mesh *m, AxisSet axes, int64_t ranks) {
-  int64_t extent = extent_of(m, axes);
-  int n = mesh_size(m, axes), least = n;
-  for (int r = 0; r < m->world; r++) {
-    int64_t end = (r / ranks + 1) * ranks;
-    int before = 0;
-    if (r + extent <= end || !begins_group(m, axes, r)) continue;
-    for (int q = r; q < end; q++) before += in_group(m, axes, r, q);
-    least = MIN(least, MIN(before, n - before));
-  }
-  return least;
-}
-
-/* The members of a group in a machine: how many there are, and how far apart. */
-static int64_t members_here(const Mesh *m, const Cluster *k, AxisSet axes,
-                            int64_t *extent) {
-  int64_t here = 1;
-  *extent = 1;
-  for (Axis a = 0; a < AXIS_ALL_END; a++) {
-    if (!(axes & AXIS_BIT(a))) continue;
-    int64_t stride = mesh_stride(m, a),
-            n = MIN((int64_t)m->size[a], MAX(joined(m, k) / stride, 1));
-    here *= n;
-    *extent += stride * (n - 1);
-  }
-  int64_t near = joined(m, k);
-  bool parted = here > 1 && extent_of(m, axes) <= near && reaches_over(m, axes, near);
-  return parted ? least_here(m, axes, near) : here;
-}
-
 Link link_of(const Mesh *m, const Cluster *k, AxisSet axes) {
-  int64_t extent, here = members_here(m, k, axes, &extent);
-  return of_kind(k, link_kind(m, k, axes), mesh_size(m, axes), here,
-                 kind_within(k, domain_here(m, k), extent));
+  Spread s = spread_of(m, k, axes);
+  return of_kind(k, s.kind, mesh_size(m, axes), s.here, s.inside);
 }
 
 Link link_near(const Cluster *k, int n) {
@@ -163,12 +238,9 @@ Link link_pair(const Mesh *m, const Cluster *k, int from, int to) {
 }
 
 static unsigned used_by(const Mesh *m, const Cluster *k, AxisSet axes) {
-  int64_t extent, here = members_here(m, k, axes, &extent);
-  LinkKind kind = link_kind(m, k, axes);
-  unsigned inside = kind == LINK_NETWORK && here > 1
-                        ? 1u << kind_within(k, domain_here(m, k), extent)
-                        : 0;
-  return inside | 1u << kind;
+  Spread s = spread_of(m, k, axes);
+  unsigned inside = s.kind == LINK_NETWORK && s.here > 1 ? 1u << s.inside : 0;
+  return inside | 1u << s.kind;
 }
 
 unsigned links_used(const Mesh *m, const Cluster *k) {
