@@ -121,7 +121,7 @@ static Timeline of_stages(const Schedule *s, const StageTicks *cost) {
 
 /* Two stages of F 1, I 2, W 3 and F 4, I 5, W 6; 10 ticks on the way there, 20 back. */
 START_TEST(stages_have_their_own_costs) {
-  static const StageTicks cost[] = {{1, 2, 3, 10, 0}, {4, 5, 6, 0, 20}};
+  static const StageTicks cost[] = {{1, 2, 3, 10, 0, 0}, {4, 5, 6, 0, 20, 0}};
   Schedule s =
       sched_text(arena, "0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1I0,1F1,1I1,1W0,1W1", 1, 2, false);
   Timeline t = of_stages(&s, cost);
@@ -130,21 +130,44 @@ START_TEST(stages_have_their_own_costs) {
   ck_assert_int_eq(t.last[0], 29 + 20 + 2 + 2 * 3);
   ck_assert_int_eq(t.busy[0], 2 * 6);
   ck_assert_int_eq(t.busy[1], 2 * 15);
-  static const StageTicks half[] = {{1, 2, 3, 10, 0}, {4, 5, 6, 0, 10}};
+  static const StageTicks half[] = {{1, 2, 3, 10, 0, 0}, {4, 5, 6, 0, 10, 0}};
   ck_assert_int_eq(of_stages(&s, half).last[0], t.last[0] - 10);
   /* F and I of rank 0 in each other's place: rank 1 works while it does */
-  static const StageTicks few[] = {{1, 5, 0, 0, 0}, {4, 0, 0, 0, 0}};
-  static const StageTicks swapped[] = {{5, 1, 0, 0, 0}, {4, 0, 0, 0, 0}};
+  static const StageTicks few[] = {{1, 5, 0, 0, 0, 0}, {4, 0, 0, 0, 0, 0}};
+  static const StageTicks swapped[] = {{5, 1, 0, 0, 0, 0}, {4, 0, 0, 0, 0, 0}};
   Schedule gpipe = simple(2, 2, false);
   ck_assert_int_eq(of_stages(&gpipe, few).makespan, 1 + 2 * 4 + 2 * 5);
   ck_assert_int_eq(of_stages(&gpipe, swapped).makespan, 2 * 5 + 4 + 2 * 1);
 }
 END_TEST
 
+/* Of a B of I 2 and W 3 one tick is behind the send, which the stage before need not wait
+ * for; the rank itself is busy. */
+START_TEST(w_behind_the_send) {
+  static const StageTicks cost[] = {{1, 2, 3, 0, 0, 0}, {1, 2, 3, 0, 10, 1}};
+  Schedule s = sched_text(arena, "0F0,0B0\n1F0,1B0", 1, 1, false);
+  Timeline t = of_stages(&s, cost);
+  ck_assert_int_eq(t.last[1], 2 + 5);
+  ck_assert_int_eq(t.last[0], 2 + 4 + 10 + 5);
+  ck_assert_int_eq(t.last_w[1], 2);
+  ck_assert_int_eq(t.last_w[0], 2 + 4 + 10);
+}
+END_TEST
+
+/* Of each chunk the last W in the list, whatever its microbatch. */
+START_TEST(chunks_begin_their_last_w) {
+  static const StageTicks cost[] = {{1, 2, 3, 0, 0, 0}, {1, 2, 3, 0, 0, 0}};
+  Schedule s = sched_text(arena, "0F0,0F1,1F0,1F1,1B0,1B1,0I0,0I1,0W1,0W0", 2, 2, false);
+  Timeline t = of_stages(&s, cost);
+  ck_assert_int_eq(t.last_w[0], 4 + 10 + 4 + 3);
+  ck_assert_int_eq(t.last_w[1], 4 + 5);
+}
+END_TEST
+
 /* The forward of a pair does not wait for what its backward needs. */
 START_TEST(pairs_run_one_after_the_other) {
   static const StageTicks cost[] = {
-      {1, 1, 1, 0, 0}, {1, 1, 1, 0, 0}, {1, 1, 1, 0, 0}, {1, 1, 1, 0, 0}};
+      {1, 1, 1, 0, 0, 0}, {1, 1, 1, 0, 0, 0}, {1, 1, 1, 0, 0, 0}, {1, 1, 1, 0, 0, 0}};
   const char *text = "0F0,1F0,(0F1;1B0)OVERLAP_F_B,1F1,1B1,0B0,0B1";
   Schedule s = sched_text(arena, text, 2, 2, true);
   Timeline t = of_stages(&s, cost), line = run(&s, TIMELINE_UNIT);
@@ -153,7 +176,7 @@ START_TEST(pairs_run_one_after_the_other) {
   Schedule two =
       sched_text(arena, "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2",
                  1, 3, false);
-  static const StageTicks slow[] = {{1, 1, 1, 0, 0}, {9, 1, 1, 0, 0}};
+  static const StageTicks slow[] = {{1, 1, 1, 0, 0, 0}, {9, 1, 1, 0, 0, 0}};
   ck_assert_int_eq(run(&two, TIMELINE_UNIT).slot[0][2].start, 3);
   Timeline apart = of_stages(&two, slow);
   /* Rank 1 is never idle: F2 was there in time. */
@@ -220,6 +243,8 @@ Suite *timeline_suite(void) {
   tcase_add_test(tc, overlapped_pairs_are_one_slot);
   tcase_add_test(tc, costs_are_free_to_choose);
   tcase_add_test(tc, stages_have_their_own_costs);
+  tcase_add_test(tc, w_behind_the_send);
+  tcase_add_test(tc, chunks_begin_their_last_w);
   tcase_add_test(tc, pairs_run_one_after_the_other);
   tcase_add_test(tc, other_actions_take_no_time);
   tcase_add_test(tc, gpipe_and_1f1b_have_their_bubble);

@@ -191,6 +191,69 @@ START_TEST(never_below_the_bound) {
 }
 END_TEST
 
+/* Where products reach the peak nothing else hides what is wrong with it: one layer a
+ * stage, whose last W nobody waits for; gradients of several chunks; tp over two machines
+ * where three ranks would be in one; orders of the mesh. */
+START_TEST(never_below_the_bound_at_the_peak) {
+  lua_run(
+      "local function on(nodes, per_gpu)\n"
+      "  return weft.cluster { gpus = 8, nodes = nodes, gpu = { 'h100-sxm', reached = "
+      "989.4e12 },\n"
+      "    network = { per_gpu = per_gpu, latency = 9.6e-6 } }\n"
+      "end\n"
+      "local n = 0\n"
+      "local function try(mesh, more)\n"
+      "  local world = mesh.world or mesh.tp or mesh.pp\n"
+      "  mesh.world = world\n"
+      "  for _, per_gpu in ipairs { 7e9, 25e9, 50e9 } do\n"
+      "    local p = { mesh = mesh, precision = 'bf16', cluster = on(world / 8 , "
+      "per_gpu),\n"
+      "      model = weft.model { 'llama', hidden_size = 8192, num_hidden_layers = 16,\n"
+      "        num_attention_heads = 96, head_dim = 128, intermediate_size = 24576,\n"
+      "        num_key_value_heads = 48, vocab_size = 3072 },\n"
+      "      batch = { global = world, micro = 1, seq = 4096 } }\n"
+      "    for key, value in pairs(more) do p[key] = value end\n"
+      "    local r = weft.sweep { plan = p, clock = 1, max_gib = 1e6,\n"
+      "      over = { { 'train.seed', 0 } } }[1]\n"
+      "    n = n + 1\n"
+      "    if not (r.step_ms <= r.clock_ms) then\n"
+      "      error(('%d: a bound of %g above %g ms'):format(n, r.step_ms, r.clock_ms))\n"
+      "    end\n"
+      "  end\n"
+      "end\n"
+      "local async = { 'zero', stage = 1, sequence_parallel = true,\n"
+      "  enable_async_tensor_parallel = true }\n"
+      "for _, name in ipairs { 'gpipe', '1f1b', 'zero_bubble', 'eager_1f1b' } do\n"
+      "  for _, global in ipairs(name == 'gpipe' and { 1, 2, 16 } or { 16, 32 }) do\n"
+      "    try({ pp = 16 }, { schedule = name, batch = { global = global, micro = 1,\n"
+      "      seq = 4096 } })\n"
+      "  end\n"
+      "end\n"
+      "for _, name in ipairs { 'interleaved_1f1b', 'looped_bfs' } do\n"
+      "  for _, v in ipairs { 2, 4 } do\n"
+      "    try({ pp = 4, tp = 8, world = 128 }, { schedule = name, pp_plan = { virtual = "
+      "v },\n"
+      "      strategy = async, batch = { global = 32, micro = 1, seq = 1024 } })\n"
+      "    try({ pp = 4, world = 64 }, { schedule = name, pp_plan = { virtual = v } })\n"
+      "  end\n"
+      "end\n"
+      "for _, name in ipairs { 'zbv', 'v_half', 'dualpipe_v' } do\n"
+      "  try({ pp = 8, world = 64 }, { schedule = name, batch = { global = 128, micro = "
+      "1,\n"
+      "    seq = 2048 } })\n"
+      "end\n"
+      "for _, seq in ipairs { 6144, 12288 } do\n"
+      "  try({ tp = 3, world = 24 }, { strategy = async, batch = { global = 32, micro = "
+      "1,\n"
+      "    seq = seq } })\n"
+      "  try({ tp = 4, cp = 4, world = 32, order = { 'pp', 'tp', 'dp', 'cp' } },\n"
+      "    { strategy = async, batch = { global = 8, micro = 1, seq = seq } })\n"
+      "  try({ tp = 2, cp = 8, world = 16 }, { batch = { global = 4, micro = 1, seq = "
+      "seq } })\n"
+      "end\n");
+}
+END_TEST
+
 /* A link of half the speed shows where it is waited for, and nowhere else. */
 START_TEST(a_halved_link) {
   lua_run(PLANS_OF_CLOCK
@@ -572,6 +635,7 @@ Suite *clock_suite(void) {
                           gradients_in_f32,
                           axes_of_waits,
                           never_below_the_bound,
+                          never_below_the_bound_at_the_peak,
                           a_halved_link,
                           a_dropped_wait,
                           the_bubble_shrinks,

@@ -63,6 +63,36 @@ START_TEST(near_the_exhaustive_choice) {
 }
 END_TEST
 
+/* Where gradients of a rank's first chunks are reduced beside the work of the others no
+ * layout is dropped by a bound that has not seen it. */
+START_TEST(reductions_of_chunks_beside_work) {
+  lua_run(
+      "local virtual = { 4, 8, 16 }\n"
+      "local p = { model = weft.model { 'llama', hidden_size = 8192, num_hidden_layers = "
+      "64,\n"
+      "    num_attention_heads = 64, num_key_value_heads = 8, intermediate_size = "
+      "28672,\n"
+      "    vocab_size = 32000 }, mesh = { tp = 8, pp = 4, world = 512 },\n"
+      "  cluster = weft.cluster { gpu = 'a100-80gb', gpus = 8, nodes = 64,\n"
+      "    network = { per_gpu = 25e9, latency = 9.6e-6 } }, precision = 'bf16',\n"
+      "  schedule = 'looped_bfs', batch = { global = 128, micro = 1, seq = 1024 },\n"
+      "  strategy = { 'zero', stage = 1, sequence_parallel = true } }\n"
+      "local all, least = weft.sweep { plan = p, clock = 6, keep = 6, max_gib = 1000,\n"
+      "  over = { { 'mesh.tp', 4, 8 }, { 'pp_plan.virtual', 4, 8, 16 } } }, math.huge\n"
+      "same(#all, 6)\n"
+      "for _, row in ipairs(all) do\n"
+      "  least = math.min(least, row.clock_ms)\n"
+      "  assert(row.step_ms <= row.clock_ms, row.step_ms / row.clock_ms)\n"
+      "end\n"
+      "local r = weft.best { plan = p, over = { tp = { 4, 8 }, pp = { 4 }, micro = { 1 "
+      "},\n"
+      "  strategy = { 'zero-1' }, schedule = { 'looped_bfs' }, virtual = virtual,\n"
+      "  recompute = { 'none' }, balance = { 'even' } } }\n"
+      "assert(math.abs(r.best.seconds * 1e3 - least) < 1e-6 * least,\n"
+      "  r.best.seconds * 1e3 / least)\n");
+}
+END_TEST
+
 /* Every layout is in one of the counts. */
 START_TEST(nothing_is_dropped) {
   lua_run(SMALL
@@ -471,6 +501,7 @@ Suite *best_suite(void) {
   tcase_set_timeout(c, 120);
   tcase_add_checked_fixture(c, scratch_setup, scratch_teardown);
   tcase_add_test(c, near_the_exhaustive_choice);
+  tcase_add_test(c, reductions_of_chunks_beside_work);
   tcase_add_test(c, nothing_is_dropped);
   tcase_add_test(c, tied_weights_in_a_v);
   tcase_add_test(c, the_order_of_schedules);

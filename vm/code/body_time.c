@@ -47,6 +47,10 @@ static double kernel_seconds(const BodyClock *c, const CodeInstr *x,
   return rate > 0 ? MAX(flops / rate, moved / c->gpu.hbm_bandwidth) : 0;
 }
 
+double kernel_even_seconds(const BodyClock *c, const CodeInstr *x) {
+  return kernel_seconds(c, x, &c->even);
+}
+
 double coll_even(const CodeInstr *x) {
   return coll_info[x->i.coll].is & COLL_COUNTED ? (double)x->attr.scale : 1;
 }
@@ -77,38 +81,4 @@ void body_even(BodyClock *c, const UnitBody *b, Arena *a) {
   double choices = 0;
   for (int i = 0; i < b->n; i++)
     even_note(&b->at[i].i, b->at[i].operand, &b->at[i].attr, &choices, a, &c->even);
-}
-
-/* The largest handle and communicator numbers of a body. */
-static void most_of(const UnitBody *b, int *handles, int *comms) {
-  *handles = *comms = 0;
-  for (int i = 0; i < b->n; i++)
-    if (b->at[i].i.code == I_COLL) {
-      *handles = MAX(*handles, b->at[i].i.handle + 1);
-      *comms = MAX(*comms, b->at[i].i.comm + 1);
-    }
-}
-
-BodyTime body_time(const BodyClock *c, const UnitBody *b, const AxisSet *comm, Arena *a) {
-  BodyTime t = {0};
-  int handles, comms;
-  most_of(b, &handles, &comms);
-  double now = 0, moved = 0, *end = NEW_N(a, double, handles),
-         *free = NEW_N(a, double, comms);
-  for (int i = 0; i < b->n; i++) {
-    const CodeInstr *x = &b->at[i];
-    double s = x->i.code == I_KERNEL ? kernel_seconds(c, x, &c->even)
-                                     : instr_seconds(c, x, comm);
-    if (x->i.code == I_COLL) {
-      free[x->i.comm] = end[x->i.handle] = MAX(now, free[x->i.comm]) + s;
-      moved += s;
-    } else if (x->i.code == I_WAIT) {
-      now = MAX(now, end[x->i.handle]);
-    } else {
-      now += s;
-      t.kernels += s;
-    }
-  }
-  t.hidden = MAX(moved - (now - t.kernels), 0); /* rounding must not make it negative */
-  return t;
 }

@@ -1,5 +1,5 @@
-/* body_time.h - the duration of a body by data sheets: kernels at the roofline of the
- * cluster's GPU, collectives at the speed of their links. */
+/* body_time.h - what the instructions of a body take by data sheets: kernels at the
+ * roofline of the cluster's GPU, collectives at the speed of their links. */
 #ifndef WEFT_BODY_TIME_H
 #define WEFT_BODY_TIME_H
 
@@ -31,12 +31,7 @@ double instr_seconds(const BodyClock *c, const CodeInstr *x, const AxisSet *comm
  * this body and others of the unit. */
 void body_even(BodyClock *c, const UnitBody *b, Arena *a);
 
-typedef struct BodyTime {
-  double kernels; /* of the compute queue; experts are balanced */
-  double hidden;  /* of collectives that overlap with kernels */
-} BodyTime;
-/* Runs the body on a clock like that of the abstract machine: one compute queue, one
- * queue per communicator. */
-BodyTime body_time(const BodyClock *c, const UnitBody *b, const AxisSet *comm, Arena *a);
+/* Of a kernel with as many rows of experts as that. */
+double kernel_even_seconds(const BodyClock *c, const CodeInstr *x);
 
 #endif

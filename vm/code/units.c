@@ -27,32 +27,41 @@ static int axis_of(AxisSet axes) {
   return AX_TP;
 }
 
-static void add_move(UnitWork *w, AxisSet axes, CollKind coll, double bytes, Arena *a) {
-  int i = 0;
-  while (i < w->move.n && (w->move.at[i].axes != axes || w->move.at[i].coll != coll)) i++;
-  if (i == w->move.n) *VEC_PUSH(a, w->move) = (UnitMove){.axes = axes, .coll = coll};
-  w->move.at[i].bytes += bytes;
-  w->move.at[i].count++;
+/* A start or a wait, behind the kernels that were not behind another one. */
+static void add_move(const Table *t, UnitMove x, UnitWork *w) {
+  x.seconds = w->seconds, w->seconds = 0;
+  w->comms = MAX(w->comms, x.comm + 1), w->handles = MAX(w->handles, x.handle + 1);
+  *VEC_PUSH(t->keep, w->move) = x;
 }
 
 static void add_collective(const Table *t, const CodeInstr *x, UnitWork *w) {
   AxisSet axes = t->comm[x->i.comm];
   int a = axis_of(axes);
-  bool counted = coll_info[x->i.coll].is & COLL_COUNTED;
   double bytes = (double)coll_bytes(&x->i, x->operand), even = coll_even(x);
   w->bytes[a][x->i.coll] += bytes;
   w->empty[a] += bytes * (1 - even);
-  add_move(w, axes, (CollKind)x->i.coll, counted ? bytes * even : bytes, t->keep);
+  add_move(t,
+           (UnitMove){.coll = (CollKind)x->i.coll,
+                      .axes = axes,
+                      .comm = x->i.comm,
+                      .handle = x->i.handle,
+                      .bytes = bytes * even},
+           w);
 }
 
 static UnitWork work_of(Table *t, const UnitBody *b) {
   UnitWork w = {.flops = b->flops, .recomputed = b->recomputed};
-  for (int i = 0; i < b->n; i++)
-    if (b->at[i].i.code == I_COLL) add_collective(t, &b->at[i], &w);
-  if (cluster_lacks(t->in->plan, t->in->mesh)) return w;
-  body_even(&t->clock, b, t->keep);
-  BodyTime s = body_time(&t->clock, b, t->comm, t->scratch);
-  w.seconds = s.kernels, w.hidden = s.hidden;
+  bool timed = !cluster_lacks(t->in->plan, t->in->mesh);
+  if (timed) body_even(&t->clock, b, t->keep);
+  for (int i = 0; i < b->n; i++) {
+    const CodeInstr *x = &b->at[i];
+    if (x->i.code == I_COLL)
+      add_collective(t, x, &w);
+    else if (x->i.code == I_WAIT)
+      add_move(t, (UnitMove){.waits = true, .handle = x->i.handle}, &w);
+    else if (timed)
+      w.seconds += kernel_even_seconds(&t->clock, x);
+  }
   return w;
 }
 

@@ -9,11 +9,13 @@
 #include "body_code.h"
 #include "vm/program/compile_input.h"
 
-/* Collectives of a kind over the same axes. */
+/* A collective of a body is started or waited for, behind kernels. */
 typedef struct UnitMove {
-  AxisSet axes;
+  double seconds; /* of these, at the roofline of the cluster's GPU */
+  bool waits;     /* for `handle`; else one starts: */
   CollKind coll;
-  int count;
+  AxisSet axes;
+  int comm, handle; /* those of a communicator run in their order */
   double bytes; /* as UnitWork.bytes, but of exchanges of rows of experts those that there
                    are if experts are balanced */
 } UnitMove;
@@ -21,10 +23,11 @@ typedef struct UnitMove {
 /* The work of one call of a body. */
 typedef struct UnitWork {
   double flops, recomputed; /* see UnitBody */
-  double seconds;           /* of its kernels, at the roofline of the cluster's GPU */
-  double hidden; /* of its collectives, as far as they overlap with kernels: see
-                    body_time.h */
+  /* What takes time, in order. How long collectives take depends on where their groups
+   * lie, and with that how much of them kernels hide: units know neither. */
   VEC(UnitMove) move;
+  int comms, handles; /* their numbers in `move` are below these */
+  double seconds;     /* of the kernels behind the last one */
   /* The same by the first axis that they are over, for the bytes of a step: */
   double bytes[AX_N][COLL_N]; /* operands of collectives, the larger side; at most */
   double empty[AX_N]; /* the part of them that is padding if experts are balanced */

@@ -147,7 +147,8 @@ void factored_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout
     if (!in_factors(plan, u, &s->param[s->block[i].at])) continue;
     FactoredBlock w = block_of(m, u, s, i, scratch);
     uint64_t bytes = 2 * sizeof(double) * (uint64_t)(w.sums + w.norms);
-    if (w.ways * w.pieces > 1) step_move_add(out, MOVE_WHOLE, w.flat | w.cut, bytes, a);
+    if (w.ways * w.pieces > 1)
+      step_move_add(out, (StepMove){MOVE_WHOLE, w.flat | w.cut, bytes, 0}, a);
   }
 }
 

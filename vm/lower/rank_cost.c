@@ -10,8 +10,6 @@
 static void add_work(UnitWork *to, const UnitWork *w) {
   to->flops += w->flops;
   to->recomputed += w->recomputed;
-  to->seconds += w->seconds;
-  to->hidden += w->hidden;
   for (int a = 0; a < AX_N; a++) {
     to->empty[a] += w->empty[a];
     for (int k = 0; k < COLL_N; k++) to->bytes[a][k] += w->bytes[a][k];
@@ -42,12 +40,17 @@ static uint64_t sent_by(const Stages *st, int r) {
   return bytes;
 }
 
-void step_move_add(StepMoves *to, StepMoveKind kind, AxisSet axes, uint64_t bytes,
-                   Arena *a) {
+static bool same_move(const StepMove *x, const StepMove *y) {
+  return x->kind == y->kind && x->axes == y->axes && x->chunks == y->chunks;
+}
+
+void step_move_add(StepMoves *to, StepMove x, Arena *a) {
   int i = 0;
-  while (i < to->n && (to->at[i].kind != kind || to->at[i].axes != axes)) i++;
-  if (i == to->n) *VEC_PUSH(a, *to) = (StepMove){.kind = kind, .axes = axes};
-  to->at[i].bytes += bytes;
+  while (i < to->n && !same_move(&to->at[i], &x)) i++;
+  if (i < to->n)
+    to->at[i].bytes += x.bytes;
+  else
+    *VEC_PUSH(a, *to) = x;
 }
 
 static void add_reductions(const Layout *l, Arena *a, StepMoves *out) {
@@ -57,8 +60,12 @@ static void add_reductions(const Layout *l, Arena *a, StepMoves *out) {
       BucketSum sum = bucket_extent(l, b, k);
       uint64_t n = (uint64_t)(sum.from.count / sum.from.ways);
       bool scatter = sum.from.ways != sum.to.ways;
-      step_move_add(out, scatter ? MOVE_SCATTER : MOVE_REDUCE, b->sum[k],
-                    n * (uint64_t)dtype_size(bucket_type(l, b, k)), a);
+      step_move_add(out,
+                    (StepMove){.kind = scatter ? MOVE_SCATTER : MOVE_REDUCE,
+                               .axes = b->sum[k],
+                               .bytes = n * (uint64_t)dtype_size(bucket_type(l, b, k)),
+                               .chunks = b->chunks},
+                    a);
     }
   }
 }
@@ -81,9 +88,9 @@ static void add_gathers(const Layout *l, Arena *a, RankCost *x) {
     uint64_t bytes = (uint64_t)r->whole * each;
     if (r->kind == REGION_GRAD) x->stepped += (uint64_t)(r->whole / r->ways);
     if (r->kind == REGION_GRAD && r->flat)
-      step_move_add(&x->moves, MOVE_GATHER, r->flat, bytes, a);
+      step_move_add(&x->moves, (StepMove){MOVE_GATHER, r->flat, bytes, 0}, a);
     if (r->kind == REGION_WORK && r->flat && learns(&l->regions, r))
-      step_move_add(&x->moves, MOVE_GATHER, r->flat, -bytes, a);
+      step_move_add(&x->moves, (StepMove){MOVE_GATHER, r->flat, -bytes, 0}, a);
   }
 }
 

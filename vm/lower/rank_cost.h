@@ -15,12 +15,13 @@ typedef enum {
 } StepMoveKind;
 typedef struct StepMove {
   StepMoveKind kind;
-  AxisSet axes;   /* those of their communicator: experts have others than the rest */
-  uint64_t bytes; /* of all of a kind over these axes, one way */
+  AxisSet axes;    /* those of their communicator: experts have others than the rest */
+  uint64_t bytes;  /* of all of a kind over these axes, one way */
+  uint64_t chunks; /* of reductions: local chunks that write the gradients, one bit each;
+                      those of other chunks are moves of their own */
 } StepMove;
 typedef VEC(StepMove) StepMoves;
-void step_move_add(StepMoves *to, StepMoveKind kind, AxisSet axes, uint64_t bytes,
-                   Arena *a);
+void step_move_add(StepMoves *to, StepMove x, Arena *a);
 
 typedef struct RankCost {
   uint64_t fixed;  /* parameters, gradients, state and scalars */

@@ -4,12 +4,12 @@
  *              unshard; or a rank's own reduction, update and host, if these take longer
  *   actions  = in the order of the schedule, each as long as the work of its stage and
  *              after those that it depends on, with a transfer between ranks
- *   work     = kernels + collectives inside units, less the part of these that overlaps
- *              with kernels: body_time.h
+ *   work     = of a body: kernels one after the other, collectives from their start until
+ *              they are waited for, those of a communicator one after the other
  *   kernel   = max(flops / peak, bytes / memory bandwidth); experts balanced
- *   reduce   = gradient reduction beyond one microbatch's backward (all of it without
- *              overlap_grad_reduce); reductions over different links may be under way
- *              at the same time
+ *   reduce   = gradients of each chunk from the begin of its last backward on, or from
+ *              the end of all actions without overlap_grad_reduce and REDUCE_GRAD;
+ *              reductions over different links may be under way at the same time
  *   update   = the optimizer, which is bound by memory, and where it makes matrices
  *              orthogonal their gathers and products; it waits for the norm of all ranks
  *   host     = copies of an offloading strategy, which overlap with nothing: gradients
@@ -27,35 +27,47 @@
 #include "vm/plan/optimizer.h"
 #include "vm/code/body_time.h"
 
+#include <math.h>
+
 /* Of the collectives over each set of axes that was asked for. */
+typedef struct AxisLink {
+  AxisSet axes;
+  Link link;
+  LinkKind kind;
+} AxisLink;
 typedef struct AxisLinks {
+  const Plan *plan;
   const Mesh *m;
-  const Cluster *k;
-  VEC(struct AxisLink {
-    AxisSet axes;
-    Link link;
-  })
-  of;
+  Arena *a;
+  VEC(AxisLink) of;
 } AxisLinks;
 
-static const Link *axis_link(AxisLinks *l, AxisSet axes, Arena *a) {
+static const AxisLink *axis_link(AxisLinks *l, AxisSet axes) {
+  const Cluster *k = &l->plan->cluster;
   int i = 0;
   while (i < l->of.n && l->of.at[i].axes != axes) i++;
-  if (i == l->of.n) {
-    struct AxisLink *x = VEC_PUSH(a, l->of);
-    x->axes = axes, x->link = link_of(l->m, l->k, axes);
-  }
-  return &l->of.at[i].link;
+  if (i == l->of.n)
+    *VEC_PUSH(l->a, l->of) =
+        (AxisLink){axes, link_of(l->m, k, axes), link_kind(l->m, k, axes)};
+  return &l->of.at[i];
 }
 
-/* Kernels and collectives of one microbatch. */
-static double work_seconds(AxisLinks *link, const UnitWork *w, Arena *a) {
-  double s = w->seconds - w->hidden;
+/* A body on a clock like that of the abstract machine: one compute queue, one queue per
+ * communicator. */
+static double work_seconds(AxisLinks *l, const UnitWork *w) {
+  double now = 0, *end = NEW_N(l->a, double, w->handles),
+         *free = NEW_N(l->a, double, w->comms);
   for (int i = 0; i < w->move.n; i++) {
     const UnitMove *x = &w->move.at[i];
-    s += coll_seconds(axis_link(link, x->axes, a), x->coll, x->bytes, x->count);
+    now += x->seconds;
+    if (x->waits) {
+      now = MAX(now, end[x->handle]);
+      continue;
+    }
+    double s = coll_seconds(&axis_link(l, x->axes)->link, x->coll, x->bytes, 1);
+    free[x->comm] = end[x->handle] = MAX(now, free[x->comm]) + s;
   }
-  return s;
+  return now + w->seconds;
 }
 
 /* Collectives that may be under way at the same time: those on the same links of a rank
@@ -65,12 +77,12 @@ typedef struct Together {
   double longest;        /* of one of them, with its steps */
 } Together;
 
-static void add_together(Together *t, const Mesh *m, const Cluster *k, AxisSet axes,
-                         double bytes, bool both) {
+static void add_together(Together *t, AxisLinks *l, AxisSet axes, double bytes,
+                         bool both) {
   if (bytes <= 0) return;
-  Link l = link_of(m, k, axes);
-  double whole = link_ring(&l, bytes, 1, both);
-  t->on[link_kind(m, k, axes)] += whole - link_ring(&l, 0, 1, both);
+  const AxisLink *x = axis_link(l, axes);
+  double whole = link_ring(&x->link, bytes, 1, both);
+  t->on[x->kind] += whole - link_ring(&x->link, 0, 1, both);
   t->longest = MAX(t->longest, whole);
 }
 
@@ -80,58 +92,95 @@ static double together_seconds(const Together *t) {
   return s;
 }
 
-/* All moves of a kind. */
-static void add_moves(Together *t, const Mesh *m, const Cluster *k, const RankCost *r,
-                      StepMoveKind kind) {
-  for (int i = 0; i < r->moves.n; i++) {
-    const StepMove *x = &r->moves.at[i];
-    if (x->kind == kind)
-      add_together(t, m, k, x->axes, (double)x->bytes, kind == MOVE_REDUCE);
-  }
+static void add_move(Together *t, AxisLinks *l, const StepMove *x) {
+  add_together(t, l, x->axes, (double)x->bytes, x->kind == MOVE_REDUCE);
 }
 
 /* The same where each waits for the one before it. */
-static double in_turn(const Mesh *m, const Cluster *k, const RankCost *r,
-                      StepMoveKind kind) {
+static double in_turn(AxisLinks *l, const RankCost *r, StepMoveKind kind) {
   double s = 0;
   for (int i = 0; i < r->moves.n; i++) {
     const StepMove *x = &r->moves.at[i];
-    if (x->kind != kind) continue;
-    Link l = link_of(m, k, x->axes);
-    s += link_ring(&l, (double)x->bytes, x->bytes > 0, kind == MOVE_REDUCE);
+    if (x->kind == kind)
+      s += link_ring(&axis_link(l, x->axes)->link, (double)x->bytes, x->bytes > 0,
+                     kind == MOVE_REDUCE);
   }
   return s;
 }
 
-/* What a rank does behind its last action: reductions of gradients, then, when the norm
- * of all pipeline ranks is known, the step of its parameters. */
-static double reduce_seconds(const Plan *plan, const Mesh *m, const RankCost *r,
-                             double backward) {
-  Together t = {0};
-  add_moves(&t, m, &plan->cluster, r, MOVE_REDUCE);
-  add_moves(&t, m, &plan->cluster, r, MOVE_SCATTER);
-  double reduce = together_seconds(&t);
-  return plan->strategy.overlap_grad_reduce ? MAX(reduce - backward, 0) : reduce;
+/* When a rank's actions are done; and of each chunk a time before which its gradients
+ * are not complete. */
+typedef struct RankEnd {
+  double all;
+  const double *ready;
+} RankEnd;
+
+static double ready_at(const RankEnd *end, const StepMove *x) {
+  double at = 0;
+  for (int c = 0; c < 64 && x->chunks >> c; c++)
+    if (x->chunks >> c & 1) at = MAX(at, end->ready[c]);
+  return at;
 }
 
-static double gather_seconds(const Plan *plan, const Mesh *m, const RankCost *r) {
+/* When the gradients of each of a rank's reductions are there; -1 of other moves.
+ * `early`: no reduction waits for the last action. */
+static double *ready_moves(const RankCost *r, const RankEnd *end, bool early, Arena *a) {
+  double *at = NEW_N(a, double, r->moves.n);
+  for (int i = 0; i < r->moves.n; i++) {
+    const StepMove *x = &r->moves.at[i];
+    bool reduces = x->kind == MOVE_REDUCE || x->kind == MOVE_SCATTER;
+    at[i] = !reduces ? -1 : early ? ready_at(end, x) : end->all;
+  }
+  return at;
+}
+
+/* When a rank has reduced its gradients. From any time on it has to reduce at least those
+ * that are not complete before it. */
+static double reduced_at(AxisLinks *l, const RankCost *r, const RankEnd *end,
+                         bool early) {
   Together t = {0};
-  if (!plan->strategy.overlap_param_gather)
-    return in_turn(m, &plan->cluster, r, MOVE_GATHER);
-  add_moves(&t, m, &plan->cluster, r, MOVE_GATHER);
+  double done = end->all, *ready = ready_moves(r, end, early, l->a);
+  for (;;) {
+    int last = -1;
+    for (int i = 0; i < r->moves.n; i++)
+      if (ready[i] >= 0 && (last < 0 || ready[i] > ready[last])) last = i;
+    if (last < 0) return done;
+    add_move(&t, l, &r->moves.at[last]);
+    done = MAX(done, ready[last] + together_seconds(&t));
+    ready[last] = -1;
+  }
+}
+
+/* Whether reductions start where the gradients are complete, or the schedule says so. */
+static bool reduces_early(const Plan *plan, const Schedule *s) {
+  if (plan->strategy.overlap_grad_reduce) return true;
+  for (int r = 0; r < s->ranks; r++)
+    for (int i = 0; i < s->n[r]; i++)
+      if (s->list[r][i].kind == ACT_REDUCE_GRAD) return true;
+  return false;
+}
+
+/* What a rank does when the norm of all pipeline ranks is known: the step of its
+ * parameters. */
+static double gather_seconds(AxisLinks *l, const RankCost *r) {
+  Together t = {0};
+  if (!l->plan->strategy.overlap_param_gather) return in_turn(l, r, MOVE_GATHER);
+  for (int i = 0; i < r->moves.n; i++)
+    if (r->moves.at[i].kind == MOVE_GATHER) add_move(&t, l, &r->moves.at[i]);
   return together_seconds(&t);
 }
 
-static double update_seconds(const Plan *plan, const Mesh *m, const RankCost *r) {
+static double update_seconds(AxisLinks *l, const RankCost *r) {
+  const Plan *plan = l->plan;
   const Cluster *k = &plan->cluster;
-  double gather = gather_seconds(plan, m, r);
+  double gather = gather_seconds(l, r);
   bool away = plan->strategy.offload_state;
   double moved = optimizer_bytes(plan);
   double step =
       (double)r->stepped * moved / (away ? k->host_bandwidth : k->hbm_bandwidth);
   if (!away && k->f32 > 0)
     step = MAX(step, (double)r->stepped * optimizer_row(&plan->opt)->flops / k->f32);
-  double whole = in_turn(m, k, r, MOVE_WHOLE);
+  double whole = in_turn(l, r, MOVE_WHOLE);
   if (k->f32 > 0) whole += r->products / k->f32;
   return whole +
          (plan->strategy.overlap_param_gather ? MAX(gather, step) : gather + step);
@@ -154,117 +203,132 @@ static double moved_bytes(const Lifetimes *l) {
 }
 
 /* All-gathers and reduce-scatters of unsharded buckets. */
-static double unshard_seconds(const Plan *plan, const Mesh *m, const Lifetimes *l) {
-  const Cluster *k = &plan->cluster;
+static double unshard_seconds(AxisLinks *link, const Lifetimes *l) {
+  const Mesh *m = link->m;
   const Lifetimes *g = &l[AREA_GATHER];
   Together t = {0};
-  add_together(&t, m, k, flat_axes(plan, m), (double)(g->moved - g->moved_experts),
+  add_together(&t, link, flat_axes(link->plan, m), (double)(g->moved - g->moved_experts),
                false);
-  add_together(&t, m, k, mesh_axes(m, AXIS_BIT(AXIS_EP_SHARD)), (double)g->moved_experts,
+  add_together(&t, link, mesh_axes(m, AXIS_BIT(AXIS_EP_SHARD)), (double)g->moved_experts,
                false);
-  add_together(&t, m, k, group_axes(m), (double)g->moved_kept, false);
+  add_together(&t, link, group_axes(m), (double)g->moved_kept, false);
   return together_seconds(&t);
 }
 
 /* ---- the pipeline ---- */
 
-/* Seconds of a stage, or of all stages of a rank, for a microbatch. */
+/* Seconds of a stage, or of all stages of a rank, for a microbatch; the others as in
+ * StageTicks, of stages alone. */
 typedef struct StageSeconds {
-  double f, i, w;
+  double f, i, w, after, before, late;
 } StageSeconds;
 
 static double total(const StageSeconds *s) { return s->f + s->i + s->w; }
 
-static StageSeconds unit_seconds(AxisLinks *link, const UnitCode *c, Arena *a) {
+static StageSeconds unit_seconds(AxisLinks *l, const UnitCode *c) {
   double s[BODIES] = {0};
   for (int ph = 0; ph < BODIES; ph++)
-    if (unit_calls(c, ph)) s[ph] = work_seconds(link, &c->work[ph], a);
-  return (StageSeconds){s[PH_F], s[PH_I] + s[PH_B], s[PH_W]};
+    if (unit_calls(c, ph)) s[ph] = work_seconds(l, &c->work[ph]);
+  return (StageSeconds){.f = s[PH_F], .i = s[PH_I] + s[PH_B], .w = s[PH_W]};
 }
 
 static void add_stage(StageSeconds *to, const StageSeconds *s) {
   to->f += s->f, to->i += s->i, to->w += s->w;
 }
 
-/* Most units are layers, one behind the other, that share their code. */
-static StageSeconds *stage_seconds(const Stages *st, const Mesh *m, const Cluster *k,
-                                   Arena *a) {
-  StageSeconds *out = NEW_N(a, StageSeconds, st->n), each = {0};
-  const UnitCode *last = NULL;
-  AxisLinks link = {.m = m, .k = k};
-  for (int u = 0; u < st->u->n; u++) {
-    const UnitCode *code = st->u->at[u].code;
-    if (code != last) each = unit_seconds(&link, code, a);
-    last = code;
-    add_stage(&out[st->of_unit[u]], &each);
-  }
-  return out;
-}
-
-static double transfer(const Units *u, const Mesh *m, const Cluster *k, const Cross *x,
-                       int from, int to) {
+static double transfer(AxisLinks *l, const Units *u, const Cross *x, int from, int to) {
   double bytes = 0;
   for (int i = 0; i < x->n; i++) bytes += (double)u->edge[x->at[i]].bytes;
   if (from == to || bytes == 0) return 0;
-  Link l = link_pair(m, k, from, to);
-  return bytes / l.bandwidth + l.latency;
+  Link pair = link_pair(l->m, &l->plan->cluster, from, to);
+  return bytes / pair.bandwidth + pair.latency;
 }
 
-#define TICKS 1e12 /* of a second */
-
-static int64_t ticks(double seconds) { return (int64_t)(seconds * TICKS); }
-
-static StageTicks *stage_ticks(const Stages *st, const StageSeconds *s, const Mesh *m,
-                               const Cluster *k, Arena *a) {
-  StageTicks *out = NEW_N(a, StageTicks, st->n);
-  for (int i = 0; i < st->n; i++)
-    out[i] = (StageTicks){.f = ticks(s[i].f), .i = ticks(s[i].i), .w = ticks(s[i].w)};
+/* Most units are layers, one behind the other, that share their code. The first one of a
+ * stage has its W, if that is no part of B, behind the send to the stage before. */
+static StageSeconds *stage_seconds(AxisLinks *l, const Stages *st) {
+  StageSeconds *out = NEW_N(l->a, StageSeconds, st->n), each = {0};
+  const UnitCode *last = NULL;
+  for (int u = 0; u < st->u->n; u++) {
+    const UnitCode *code = st->u->at[u].code;
+    int stage = st->of_unit[u];
+    if (code != last) each = unit_seconds(l, code);
+    last = code;
+    add_stage(&out[stage], &each);
+    if (u == 0 || st->of_unit[u - 1] != stage) out[stage].late = each.w;
+  }
   for (int i = 0; i + 1 < st->n; i++) {
     int here = st->rank[i], next = st->rank[i + 1];
-    out[i].after = ticks(transfer(st->u, m, k, &st->fwd[i], here, next));
-    out[i + 1].before = ticks(transfer(st->u, m, k, &st->bwd[i], next, here));
+    out[i].after = transfer(l, st->u, &st->fwd[i], here, next);
+    out[i + 1].before = transfer(l, st->u, &st->bwd[i], next, here);
   }
   return out;
 }
 
-/* When each rank has done its last action. Rounds of a step follow each other without a
- * gap. */
-static double *last_actions(const RankCosts *c, const StageSeconds *s,
-                            const StageSeconds *rank, const Plan *plan, const Mesh *m,
-                            int64_t mbs, const Schedule *schedule, const Timeline *when,
-                            Arena *a) {
-  int ranks = c->st.ranks;
-  double *end = NEW_N(a, double, ranks), more = (double)(mbs - schedule->microbatches);
+/* Ticks of a second, picoseconds if all actions of a step have less than 2^62 of them. */
+static double ticks_of(const StageSeconds *s, int n, int microbatches) {
+  enum { MOST_LOG2 = 62 };
+  double all = 0;
+  for (int i = 0; i < n; i++) all += total(&s[i]) + s[i].after + s[i].before;
+  return MIN(1e12, ldexp(1, MOST_LOG2) / MAX(all * microbatches, 1));
+}
+
+static StageTicks *stage_ticks(const StageSeconds *s, int n, double second, Arena *a) {
+  StageTicks *out = NEW_N(a, StageTicks, n);
+  for (int i = 0; i < n; i++)
+    out[i] = (StageTicks){.f = (int64_t)(s[i].f * second),
+                          .i = (int64_t)(s[i].i * second),
+                          .w = (int64_t)(s[i].w * second),
+                          .after = (int64_t)(s[i].after * second),
+                          .before = (int64_t)(s[i].before * second),
+                          .late = (int64_t)(s[i].late * second)};
+  return out;
+}
+
+/* When each rank has done its last action, and begun the last backward of each chunk.
+ * Rounds of a step follow each other without a gap. */
+static RankEnd *last_actions(AxisLinks *l, const RankCosts *c, const StageSeconds *s,
+                             const StageSeconds *rank, int64_t mbs,
+                             const Schedule *schedule, const Timeline *when) {
+  int ranks = c->st.ranks, v = schedule->virtual_stages;
+  RankEnd *end = NEW_N(l->a, RankEnd, ranks);
+  double *ready = NEW_N(l->a, double, ranks *v),
+         second = ticks_of(s, c->st.n, schedule->microbatches);
   Timeline t = {0};
-  if (ranks > 1) {
-    const StageTicks *cost = stage_ticks(&c->st, s, m, &plan->cluster, a);
-    timeline_of_stages(schedule, when, cost, a, &t);
-  }
+  if (c->st.n > 1)
+    timeline_of_stages(schedule, when, stage_ticks(s, c->st.n, second, l->a), l->a, &t);
   for (int r = 0; r < ranks; r++) {
     double own = (double)mbs * total(&rank[r]);
-    end[r] = t.last ? MAX((double)t.last[r] / TICKS + more * total(&rank[r]), own) : own;
+    double more = (double)(mbs - schedule->microbatches) * total(&rank[r]);
+    for (int k = r * v; k < (r + 1) * v; k++)
+      ready[k] =
+          t.last ? (double)t.last_w[k] / second + more : own - rank[r].i - rank[r].w;
+    end[r] = (RankEnd){.all = own, .ready = &ready[r * v]};
+    if (t.last) end[r].all = MAX((double)t.last[r] / second + more, own);
   }
   return end;
 }
 
-static double step_seconds(const RankCosts *c, const RankLives *l, const Plan *plan,
+static double step_seconds(const RankCosts *c, const RankLives *lives, const Plan *plan,
                            const Mesh *m, int64_t mbs, const Schedule *schedule,
                            const Timeline *when, Arena *a, double *even) {
   double reduced = 0, update = 0, alone = 0, held = 0, most = 0;
-  const StageSeconds *stage = stage_seconds(&c->st, m, &plan->cluster, a);
+  AxisLinks l = {.plan = plan, .m = m, .a = a};
+  const StageSeconds *stage = stage_seconds(&l, &c->st);
   StageSeconds *rank = NEW_N(a, StageSeconds, c->st.ranks);
   for (int s = 0; s < c->st.n; s++) add_stage(&rank[c->st.rank[s]], &stage[s]);
-  const double *end = last_actions(c, stage, rank, plan, m, mbs, schedule, when, a);
+  const RankEnd *end = last_actions(&l, c, stage, rank, mbs, schedule, when);
+  bool early = reduces_early(plan, schedule);
   *even = 0;
   for (int r = 0; r < c->st.ranks; r++) {
     const RankCost *x = &c->rank[r];
-    double before = end[r] + reduce_seconds(plan, m, x, rank[r].i + rank[r].w);
-    double after = update_seconds(plan, m, x);
+    double before = reduced_at(&l, x, &end[r], early), after = update_seconds(&l, x);
     reduced = MAX(reduced, before), update = MAX(update, after);
-    alone = MAX(alone, before + after + host_seconds(plan, m, x, l ? l[r] : NULL));
+    alone =
+        MAX(alone, before + after + host_seconds(plan, m, x, lives ? lives[r] : NULL));
     most = MAX(most, total(&rank[r]));
     *even += (double)mbs * total(&rank[r]) / c->st.ranks;
-    if (l) held = MAX(held, unshard_seconds(plan, m, l[r]));
+    if (lives) held = MAX(held, unshard_seconds(&l, lives[r]));
   }
   if (plan->strategy.prefetch[0]) held = MAX(held - (double)mbs * most, 0);
   bool waits = !plan->opt.post_validation; /* with the step for the norm */

@@ -171,9 +171,9 @@ double matrix_cost(const Plan *plan, const Mesh *m, const Units *u, const Layout
     if (!is_matrix(u, &s->param[s->block[i].at], s)) continue;
     Whole w = whole_of(m, u, s, i, scratch);
     uint64_t bytes = 2 * sizeof(float) * (uint64_t)w.box;
-    if (w.ways > 1) step_move_add(out, MOVE_WHOLE, w.flat, bytes, a);
+    if (w.ways > 1) step_move_add(out, (StepMove){MOVE_WHOLE, w.flat, bytes, 0}, a);
     if (w.pieces > 1)
-      step_move_add(out, MOVE_WHOLE, w.cut, bytes * (uint64_t)w.pieces, a);
+      step_move_add(out, (StepMove){MOVE_WHOLE, w.cut, bytes * (uint64_t)w.pieces, 0}, a);
     double flops = 0;
     for (int k = 0; k < w.matrix.n; k++) flops += iteration_flops(&w.matrix.at[k]);
     all += flops * (double)plan->opt.ns_steps / (w.ways * w.pieces);

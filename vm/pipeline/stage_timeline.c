@@ -10,6 +10,7 @@ typedef struct Stepping {
   const int *stage;       /* [rank * virtual stages + chunk] */
   int last;               /* the last stage */
   int64_t *end;           /* [(stage * microbatches + mb) * 2 + OF_F or OF_I] */
+  int64_t *last_w;        /* [stage] */
 } Stepping;
 
 enum { OF_F, OF_I };
@@ -30,14 +31,27 @@ static int64_t backward_at(const Stepping *c, int stage, int mb, int64_t now) {
   return MAX(now, *end_of(c, OF_I, stage + 1, mb) + c->cost[stage + 1].before);
 }
 
+/* A backward in one action. The stage before need not wait for the W of its own
+ * neighbour, the first unit, if that is a call of its own. */
+static int64_t run_backward(const Stepping *c, int stage, int mb, int64_t now) {
+  const StageTicks *cost = &c->cost[stage];
+  int64_t begin = backward_at(c, stage, mb, now), end = begin + cost->i + cost->w;
+  c->last_w[stage] = begin;
+  *end_of(c, OF_I, stage, mb) = end - cost->late;
+  return end;
+}
+
+static int64_t run_w(const Stepping *c, int stage, int mb, int64_t now) {
+  c->last_w[stage] = MAX(now, *end_of(c, OF_I, stage, mb));
+  return c->last_w[stage] + c->cost[stage].w;
+}
+
 /* The parts of a pair run one after the other, the forward as soon as it can. */
 static int64_t run_pair(const Stepping *c, const Action *a, int stage, int back,
                         int64_t now) {
-  const StageTicks *b = &c->cost[back];
   int64_t half = forward_at(c, stage, a->mb, now) + c->cost[stage].f;
   *end_of(c, OF_F, stage, a->mb) = half;
-  return *end_of(c, OF_I, back, a->mb2) =
-             backward_at(c, back, a->mb2, half) + b->i + b->w;
+  return run_backward(c, back, a->mb2, half);
 }
 
 /* Runs an action of a rank that is free at `now`; returns its end. */
@@ -52,11 +66,8 @@ static int64_t run_action(const Stepping *c, const Action *a, const int *stage_o
   case ACT_I:
     *busy += cost->i;
     return *end_of(c, OF_I, stage, a->mb) = backward_at(c, stage, a->mb, now) + cost->i;
-  case ACT_B:
-    *busy += cost->i + cost->w;
-    return *end_of(c, OF_I, stage, a->mb) =
-               backward_at(c, stage, a->mb, now) + cost->i + cost->w;
-  case ACT_W: *busy += cost->w; return MAX(now, *end_of(c, OF_I, stage, a->mb)) + cost->w;
+  case ACT_B: *busy += cost->i + cost->w; return run_backward(c, stage, a->mb, now);
+  case ACT_W: *busy += cost->w; return run_w(c, stage, a->mb, now);
   case ACT_OVERLAP:
     back = stage_of[a->chunk2];
     *busy += cost->f + c->cost[back].i + c->cost[back].w;
@@ -72,9 +83,11 @@ void timeline_of_stages(const Schedule *s, const Timeline *ran, const StageTicks
   for (int i = 0; i < n; i++) stage[i] = schedule_stage(s, i / v, i % v);
   Stepping c = {.s = s, .cost = cost, .stage = stage, .last = n - 1};
   c.end = arena_raw(arena, sizeof *c.end * 2 * (size_t)n * (size_t)s->microbatches);
+  c.last_w = NEW_N(arena, int64_t, n);
   *out = (Timeline){.ranks = s->ranks,
                     .busy = NEW_N(arena, int64_t, s->ranks),
                     .last = NEW_N(arena, int64_t, s->ranks),
+                    .last_w = NEW_N(arena, int64_t, n),
                     .ran = NEW_N(arena, int, s->ranks)};
   for (int i = 0; i < ran->nturn; i++) {
     int r = ran->turn[i].rank, *at = &out->ran[r];
@@ -84,4 +97,5 @@ void timeline_of_stages(const Schedule *s, const Timeline *ran, const StageTicks
     out->last[r] = now;
     out->makespan = MAX(out->makespan, now);
   }
+  for (int i = 0; i < n; i++) out->last_w[i] = c.last_w[stage[i]];
 }

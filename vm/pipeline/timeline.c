@@ -194,7 +194,8 @@ weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
                          Timeline *out, weft_error *e) {
   int n = s->ranks * s->virtual_stages;
   StageTicks *all = NEW_N(arena, StageTicks, n);
-  for (int i = 0; i < n; i++) all[i] = (StageTicks){cost.f, cost.i, cost.w, 0, 0};
+  for (int i = 0; i < n; i++)
+    all[i] = (StageTicks){.f = cost.f, .i = cost.i, .w = cost.w};
   Clock c = {.s = s, .cost = all, .t = out, .arena = arena};
   TRY(check_range(s, e));
   make(&c, arena);

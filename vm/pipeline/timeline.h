@@ -31,10 +31,12 @@ typedef struct Timeline {
   TimelineSlot **slot;   /* [rank][action], as in Schedule.list */
   int64_t *busy;         /* [rank] time spent in actions */
   int64_t *first, *last; /* [rank] start of its first action, end of its last */
-  int *ran;    /* [rank] actions that ran: all, unless the schedule was refused */
-  int *peak;   /* [rank] peak number of (chunk, microbatch) pairs whose F has
-                * begun and whose B or W has not ended */
-  double tick; /* seconds of a unit of time; 0: it is one of TimelineCost */
+  int64_t *last_w; /* [rank * virtual stages + chunk] of timeline_of_stages: when the
+                    * last B or W of the chunk began */
+  int *ran;        /* [rank] actions that ran: all, unless the schedule was refused */
+  int *peak;       /* [rank] peak number of (chunk, microbatch) pairs whose F has
+                    * begun and whose B or W has not ended */
+  double tick;     /* seconds of a unit of time; 0: it is one of TimelineCost */
   TimelineSlot *
       *after;  /* [rank] what follows its actions, in order: reductions of gradients
                 * and the optimizer; NULL: not a part of this timeline */
@@ -49,6 +51,7 @@ typedef struct Timeline {
  * and before it, in which both ranks may go on. */
 typedef struct StageTicks {
   int64_t f, i, w, after, before;
+  int64_t late; /* of w: behind the send to the stage before, if one action is i + w */
 } StageTicks;
 
 /* Linear in the number of actions. WEFT_EPLAN if ranks wait for each other for ever or an
@@ -56,9 +59,9 @@ typedef struct StageTicks {
 weft_status timeline_run(const Schedule *s, TimelineCost cost, Arena *arena,
                          Timeline *out, weft_error *e);
 
-/* stage_timeline.c: makespan, busy, last and ran where each stage has its own costs:
- * `cost` of all stages. B is i + w. The parts of OVERLAP run one after the other, the
- * forward as soon as it can. `ran` comes from timeline_run. */
+/* stage_timeline.c: makespan, busy, last, last_w and ran where each stage has its own
+ * costs: `cost` of all stages. B is i + w. The parts of OVERLAP run one after the other,
+ * the forward as soon as it can. `ran` comes from timeline_run. */
 void timeline_of_stages(const Schedule *s, const Timeline *ran, const StageTicks *cost,
                         Arena *arena, Timeline *out);
 
