@@ -57,11 +57,25 @@ static void read_scope(lua_State *L, Arena *a, const char *scope, int idx, Plan 
   }
 }
 
-/* What products reach was measured beside the peak of the table at `idx`: of another peak
+/* The peak of the GPU at `gpu`, or of that which it is `like`; 0: it has none. */
+static double peak_of(lua_State *L, Arena *a, int gpu) {
+  int top = lua_gettop(L);
+  const char *canon;
+  double peak = 0;
+  if (field_push(L, gpu, "gpu") == LUA_TTABLE && field_push(L, top + 1, "bf16"))
+    peak = lua_tonumber(L, -1);
+  lua_settop(L, top);
+  if (peak == 0 && field_push(L, gpu, "like") == LUA_TSTRING &&
+      push_gpu(L, a, lua_tostring(L, -1), &canon))
+    peak = peak_of(L, a, lua_gettop(L));
+  lua_settop(L, top);
+  return peak;
+}
+
+/* What products of the GPU at `gpu` reach was measured beside its peak: of another peak
  * they reach as large a share. */
-static void scale_reached(lua_State *L, int idx, Cluster *c) {
-  double peak = field_push(L, idx, "bf16") == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
-  lua_settop(L, idx);
+static void scale_reached(lua_State *L, Arena *a, int gpu, Cluster *c) {
+  double peak = peak_of(L, a, gpu);
   if (peak > 0 && c->bf16 > 0) c->reached *= c->bf16 / peak;
 }
 
@@ -73,7 +87,7 @@ static void read_figures(lua_State *L, Arena *a, int gpu, Plan *p) {
   bool open = c->reached == 0;
   if (field_push(L, gpu, "gpu") == LUA_TTABLE) {
     read_scope(L, a, "gpu", top + 1, p);
-    if (open) scale_reached(L, top + 1, c);
+    if (open && c->reached > 0) scale_reached(L, a, gpu, c);
   }
   lua_settop(L, top);
   if (field_push(L, gpu, "network") == LUA_TTABLE)

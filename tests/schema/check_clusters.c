@@ -1,6 +1,7 @@
 /* check_clusters.c - the machines of a plan: names of GPUs, their figures, and what is
  * said about a plan that they cannot hold. */
 #include <check.h>
+#include <math.h>
 
 #include "tests/harness/lang_fixture.h"
 #include "tests/harness/process.h"
@@ -137,6 +138,21 @@ START_TEST(what_products_reach) {
   c = &lang_test_good(&t, PLAN("weft.cluster { gpu = { 'h800', bf16 = 494.7e12 } }"))
            ->cluster;
   ck_assert_double_eq_tol(c->reached, 689e12 / 2, 1);
+  int n;
+  const char *const *names = stdlib_names(t.arena, "clusters", &n);
+  for (int i = 0; i < n; i++) {
+    const char *own = "weft.cluster { nodes = 1, gpu = { '%s', bf16 = %.17g } }, "
+                      "precision = 'f16'";
+    const char *name = arena_printf(
+        t.arena, PLAN("weft.cluster { nodes = 1, gpu = '%s' }, precision = 'f16'"),
+        names[i]);
+    Cluster whole = lang_test_good(&t, name)->cluster;
+    if (whole.bf16 == 0) continue;
+    const char *half = arena_printf(t.arena, own, names[i], whole.bf16 / 2);
+    c = &lang_test_good(&t, arena_printf(t.arena, PLAN("%s"), half))->cluster;
+    ck_assert_msg(fabs(c->reached - whole.reached / 2) <= 1e-9 * whole.reached,
+                  "%s: %g of %g", names[i], c->reached, whole.reached);
+  }
   c = &lang_test_good(&t, PLAN("weft.cluster { gpu = { 'h100-sxm', bf16 = 494.7e12, "
                                "reached = 4e14 } }"))
            ->cluster;
