@@ -89,7 +89,7 @@ static void all_copies(Job *j, double now) {
   job_what_if(j, cut_state, true, &cut);
   double saved = (has - cut.memory) / GIB;
   if (!cut.compiles || PART * saved < j->plan.cluster.memory_gib) return;
-  if (cut.seconds > (1 + LEAST_GAIN) * now) return;
+  if (!(cut.seconds > 0) || cut.seconds > (1 + LEAST_GAIN) * now) return;
   diag_warn(
       &j->d, "all-copies", "strategy",
       "each of %d data-parallel ranks keeps all states of the optimizer; \"zero\" "

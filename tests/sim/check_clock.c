@@ -365,6 +365,35 @@ START_TEST(experts_on_several_machines) {
 }
 END_TEST
 
+/* Ticks of a step that is longer than their sum can say are no time. Sweeps have a bound
+ * of it all the same, in order. */
+START_TEST(steps_of_months) {
+  lua_run("local function of(global, pp)\n"
+          "  return weft.plan { model = weft.model { 'llama', hidden_size = 8192,\n"
+          "    num_hidden_layers = 120, num_attention_heads = 64, vocab_size = 32000,\n"
+          "    num_key_value_heads = 8, intermediate_size = 28672,\n"
+          "    max_position_embeddings = 1048576 }, precision = 'f32',\n"
+          "    cluster = weft.cluster { 'h100-sxm', nodes = 1 },\n"
+          "    mesh = { tp = 8 / pp, pp = pp }, batch = { global = global, micro = 1,\n"
+          "    seq = 1048576 } }\n"
+          "end\n"
+          "local function bound(global, pp)\n"
+          "  return weft.sweep { plan = of(global, pp), max_gib = 1e9,\n"
+          "    over = { { 'train.seed', 0 } } }[1].step_ms\n"
+          "end\n"
+          "local few = of(20, 1):sim()\n"
+          "assert(few.mfu < 1 and few.seconds > 4e5, few.seconds)\n"
+          "for _, global in ipairs { 500, 1000 } do\n"
+          "  local p = of(global, 1)\n"
+          "  raises('days', p.sim, p)\n"
+          "  for pp = 1, 2 do\n"
+          "    local ratio = bound(global, pp) / bound(10, pp) / global * 10\n"
+          "    assert(ratio > 0.8 and ratio < 1.01, ratio)\n"
+          "  end\n"
+          "end\n");
+}
+END_TEST
+
 /* What a step does once is the optimizer's, products of matrices too. */
 START_TEST(products_of_the_optimizer) {
   lua_run(
@@ -623,6 +652,10 @@ START_TEST(the_verb) {
   ck_assert_ptr_nonnull(
       strstr(o.err, "error: plan.cluster.gpu.bandwidth: the clock needs "
                     "this figure of the plan's machines [required]\n1 error\n"));
+  o = process_run(60, SIM " --set \"cluster={ gpus = 8, gpu = { 'h100-sxm', bf16 = 1e8, "
+                          "f32 = 1e8 } }\"");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_ptr_nonnull(strstr(o.err, "days of work for the ranks of a pipeline"));
 }
 END_TEST
 
@@ -641,6 +674,7 @@ Suite *clock_suite(void) {
                           the_bubble_shrinks,
                           even_experts,
                           experts_on_several_machines,
+                          steps_of_months,
                           ranks_that_are_not_alike,
                           windows_and_heads_in_pieces,
                           missing_figures_are_named};

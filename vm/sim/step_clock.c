@@ -191,14 +191,59 @@ static bool stands(void *ud, int pp, const Instr *in) {
          p->comm[in->comm].axes == AXIS_BIT(AXIS_TP);
 }
 
-weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, Arena *a,
-                     SimReport *out, weft_error *e) {
+/* ---- steps that are too long ---- */
+
+static double instr_seconds_of(Clock *k, int pp, const Instr *in) {
+  return in->code == I_CALL ? 0 : clock_know(k, pp, in)->seconds;
+}
+
+/* All that a rank runs and starts, one after the other. */
+static double rank_seconds(Clock *k, int pp) {
+  const Program *p = &k->c->prog[pp];
+  double s = 0, *body = NEW_N(k->a, double, p->nbody);
+  for (int i = 0; i < p->nbody; i++)
+    for (uint32_t j = 0; j < p->body[i].n; j++)
+      body[i] += instr_seconds_of(k, pp, &p->code[p->body[i].first + j]);
+  for (uint32_t i = 0; i < p->nmain; i++) {
+    const Instr *in = &p->code[i];
+    s += in->code == I_CALL ? body[p->call[in->call].body] : instr_seconds_of(k, pp, in);
+  }
+  return s;
+}
+
+/* A step takes no longer than all of its ranks one after the other. */
+static weft_status check_length(Clock *k, weft_error *e) {
+  enum { DAY = 24 * 3600 };
+  double s = 0;
+  for (int pp = 0; pp < k->c->mesh.size[AXIS_PP]; pp++) s += rank_seconds(k, pp);
+  if (s / DAY <= SIM_DAYS) return WEFT_OK;
+  return err_set(e, WEFT_EPLAN,
+                 "plan.batch: a step is %.4g days of work for the ranks of a pipeline "
+                 "together, and the clock has room for %.0f",
+                 s / DAY, SIM_DAYS);
+}
+
+static weft_status prepare(Clock *k, const Compiled *c, const Plan *plan,
+                           const SimOptions *o, Arena *a, weft_error *e) {
   const char *why, *lacks = sim_lacks(plan, &c->mesh, &why);
   if (lacks) return err_set(e, WEFT_EPLAN, "plan.%s: %s", lacks, why);
-  Clock k = {.c = c, .plan = plan, .o = o, .a = a};
-  k.source = (CostSource){&plan->cluster, o->rates, o->table};
+  *k = (Clock){.c = c, .plan = plan, .o = o, .a = a};
+  k->source = (CostSource){&plan->cluster, o->rates, o->table};
+  begin(k);
+  return check_length(k, e);
+}
+
+weft_status sim_check(const Compiled *c, const Plan *plan, const SimOptions *o, Arena *a,
+                      weft_error *e) {
+  Clock k;
+  return prepare(&k, c, plan, o, a, e);
+}
+
+weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, Arena *a,
+                     SimReport *out, weft_error *e) {
+  Clock k;
   RankTime *t = NEW_N(a, RankTime, c->mesh.size[AXIS_PP]);
-  begin(&k);
+  TRY(prepare(&k, c, plan, o, a, e));
   RunCosts costs = {.ud = &k,
                     .cost = cost,
                     .load = load,

@@ -40,8 +40,10 @@ typedef struct SimOp {
   double seconds[COST_FROM_N];
 } SimOp;
 
-/* A tick is a picosecond: a step of a day fits into 63 bits. */
+/* A tick is a picosecond. What all pipeline ranks do in a step is 26 days at most, so
+ * that no sum of ticks leaves 63 bits, with four times as many for what waits. */
 #define SIM_TICKS 1e12
+#define SIM_DAYS  26.0
 
 /* Ranks that are not alike; 0: they are. */
 typedef struct SimSkew {
@@ -83,7 +85,10 @@ typedef struct SimReport {
 
 /* The field of the plan that the clock needs and that is missing, and why; NULL: none. */
 const char *sim_lacks(const Plan *plan, const Mesh *m, const char **why);
-/* WEFT_EPLAN names such a field. */
+/* WEFT_EPLAN names such a field, or says that a step is longer than SIM_DAYS. */
+weft_status sim_check(const Compiled *c, const Plan *plan, const SimOptions *o, Arena *a,
+                      weft_error *e);
+/* requires that, or gives its error */
 weft_status simulate(const Compiled *c, const Plan *plan, const SimOptions *o, Arena *a,
                      SimReport *out, weft_error *e);
 

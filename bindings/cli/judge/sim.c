@@ -117,6 +117,8 @@ weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
   if (lacks) return WEFT_EPLAN;
   TRY(job_compile(j));
   job_costs_machine(j);
+  SimOptions slow = {.rates = sheet_rates(RATES_WORSE), .table = j->costs};
+  TRY(sim_check(j->compiled, &j->plan, &slow, j->arena, &j->e));
   if (cli->trace) TRY(write_trace(j, cli->trace, &j->e));
   return cli->svg ? write_picture(j, cli->svg, &j->e) : WEFT_OK;
 }
