@@ -28,6 +28,8 @@ enum { CUDA_LT_STATE = 128 };
 void cuda_tell_load(void *ctx);
 /* cuda_graph.c: hash_bytes, for C++. */
 uint64_t cuda_hash(uint64_t h, const void *p, size_t n);
+/* cuda_workspace.c: dtype_size, for C++. */
+int cuda_dtype_size(DType t);
 /* Sums over rows: rows per part, and parts at most. */
 enum { CUDA_PART_ROWS = 64, CUDA_PARTS_MAX = 256 };
 int64_t cuda_part_rows(int64_t rows);

@@ -5,6 +5,8 @@
 #include "vm/device/linear_ce_calls.h"
 #include "vm/graph/op_fp8.h"
 
+int cuda_dtype_size(DType t) { return dtype_size(t); }
+
 int64_t cuda_part_rows(int64_t rows) {
   int64_t least = (rows + CUDA_PARTS_MAX - 1) / CUDA_PARTS_MAX;
   return MAX(least, CUDA_PART_ROWS);
@@ -116,7 +118,7 @@ Fp8Product cuda_fp8_product(int op, const KernelArgs *a) {
 const char *cuda_fp8_refuses(int op, const KernelArgs *a) {
   enum { VECTOR = 16 };
   Fp8Product p = cuda_fp8_product(op, a);
-  int64_t each = VECTOR / (a->out[0].dtype == DT_F32 ? 4 : 2);
+  int64_t each = VECTOR / dtype_size(a->out[0].dtype);
   if (p.of[0].groups > 1 || p.of[1].groups > 1)
     return "a rank has several microbatches, which have scales of their own";
   if (p.of[1].outer % each)

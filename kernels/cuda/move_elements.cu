@@ -9,20 +9,20 @@ typedef Pack<uint32_t, 4> Sixteen;
 /* Calls f with a null pointer to the unit that is moved, sixteen bytes or an unsigned
  * type of an element's size, and the number of elements in it. */
 template <typename F> static void by_unit(DType t, bool wide, F f) {
-  int size = t == DT_BF16 ? 2 : t == DT_F64 ? 8 : 4;
-  if (wide)
+  int size = cuda_dtype_size(t);
+  if (wide) {
     f((Sixteen *)0, 16 / size);
-  else if (size == 2)
-    f((uint16_t *)0, 1);
-  else if (size == 8)
-    f((uint64_t *)0, 1);
-  else
-    f((uint32_t *)0, 1);
+    return;
+  }
+  switch (size) {
+  case 1: f((uint8_t *)0, 1); break;
+  case 2: f((uint16_t *)0, 1); break;
+  case 4: f((uint32_t *)0, 1); break;
+  case 8: f((uint64_t *)0, 1); break;
+  default: assert(!"a type of elements");
+  }
 }
-static bool whole_units(DType t, int64_t n) {
-  int size = t == DT_BF16 ? 2 : t == DT_F64 ? 8 : 4;
-  return n * size % 16 == 0;
-}
+static bool whole_units(DType t, int64_t n) { return n * cuda_dtype_size(t) % 16 == 0; }
 
 /* ---- copy ---- host memory is mapped, so kernels can access it */
 

@@ -306,6 +306,26 @@ static void put_plan(void) {
   scratch_put("plan.lua", p.text, strlen(p.text));
 }
 
+/* Codes of weights that ranks copy: to those of a group, and from the host. */
+static const char *const copied_codes[] = {
+    "mesh = { dp = 4 }, strategy = { 'fsdp2', reshard_after_forward = 2 }",
+    "mesh = { dp = 2 }, strategy = { 'fsdp2', offload_policy = true }"};
+
+START_TEST(codes_are_copied) {
+  const char *text = arena_printf(
+      scratch_arena,
+      "local weft = require 'weft'\nreturn weft.plan { model = weft.model { 'llama', "
+      "hidden_size = 64, num_hidden_layers = 2, num_attention_heads = 4, "
+      "intermediate_size = 128, vocab_size = 256 }, precision = 'bf16', batch = { global "
+      "= 4, micro = 1, seq = 16 }, adapter = { 'lora', rank = 4, base = 'nf4' }, %s }\n",
+      copied_codes[_i]);
+  scratch_put("plan.lua", text, strlen(text));
+  Outcome o = process_run(100, "sh -c '" BESIDE
+                               "./weft verify plan.lua --device cuda --steps 2'");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+}
+END_TEST
+
 START_TEST(the_program_verifies) {
   put_plan();
   Outcome o = process_run(100, "sh -c '" BESIDE "./weft verify plan.lua --device cuda'");
@@ -413,6 +433,7 @@ Suite *cuda_device_suite(void) {
   tcase_set_timeout(tc, 300);
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, the_program_verifies);
+  tcase_add_loop_test(tc, codes_are_copied, 0, LEN(copied_codes));
   tcase_add_loop_test(tc, a_machine_that_cannot_is_told, 0, LEN(machines));
   tcase_add_loop_test(tc, the_first_line_says_how_kernels_came, 0, LEN(first_lines));
   tcase_add_test(tc, no_module_is_told);

@@ -13,7 +13,7 @@ void reduce_load(DType t, ReduceAcc *acc, const void *in, size_t n) {
     const f16 *h = in;
     for (size_t i = 0; i < n; i++) acc->f32[i] = f16_to_f32(h[i]);
   } else {
-    memcpy(acc, in, n * (t == DT_F64 ? sizeof(double) : sizeof(float)));
+    memcpy(acc, in, n * (size_t)dtype_size(t));
   }
 }
 
@@ -66,6 +66,6 @@ void reduce_store(DType t, void *out, const ReduceAcc *acc, size_t n) {
     f16 *h = out;
     for (size_t i = 0; i < n; i++) h[i] = f16_from_f32(acc->f32[i]);
   } else {
-    memcpy(out, acc, n * (t == DT_F64 ? sizeof(double) : sizeof(float)));
+    memcpy(out, acc, n * (size_t)dtype_size(t));
   }
 }

@@ -31,16 +31,11 @@ static inline int64_t linear_ce_piece(const KernelArgs *a) {
   return rows / a->attr->n;
 }
 
-/* Bytes of an element. */
-static inline uint64_t linear_ce_size(DType t) {
-  return t == DT_BF16 || t == DT_F16 ? 2 : 4;
-}
-
 /* Rows of `width` elements, from row `first` on. */
 static inline KTensor linear_ce_rows(const KTensor *t, int64_t first, int64_t rows,
                                      int64_t width) {
   KTensor k = {.dtype = t->dtype, .ndim = 2, .dim = {rows, width}};
-  if (t->p) k.p = (char *)t->p + (uint64_t)(first * width) * linear_ce_size(t->dtype);
+  if (t->p) k.p = (char *)t->p + first * width * dtype_size(t->dtype);
   return k;
 }
 
@@ -61,7 +56,7 @@ static inline KTensor linear_ce_logits(const KernelArgs *a) {
 
 static inline uint64_t linear_ce_logits_bytes(const KernelArgs *a) {
   KTensor l = linear_ce_logits(a);
-  uint64_t bytes = (uint64_t)(l.dim[0] * l.dim[1]) * linear_ce_size(l.dtype);
+  uint64_t bytes = (uint64_t)(l.dim[0] * l.dim[1] * dtype_size(l.dtype));
   return (bytes + LINEAR_CE_ALIGN - 1) / LINEAR_CE_ALIGN * LINEAR_CE_ALIGN;
 }
 

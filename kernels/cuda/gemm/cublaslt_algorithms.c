@@ -62,8 +62,6 @@ typedef struct Trial {
 
 static size_t whole(size_t bytes) { return (bytes + BLOCK - 1) / BLOCK * BLOCK; }
 
-static size_t size_of(DType t) { return t == DT_BF16 ? 2 : 4; }
-
 /* One launch, in ms; FLT_MAX if the library refuses it. */
 static cudaError_t once(Trial *t, const cublasLtMatmulAlgo_t *algo, float *ms) {
   GemmChoices *g = t->c->choices;
@@ -131,9 +129,9 @@ static cudaError_t race(Trial *t, const cublasLtMatmulAlgo_t *algo, int n, int *
 static cudaError_t time_them(const CudaContext *c, const Prepared *s, const Product *k,
                              bool add, uint64_t work, const cublasLtMatmulAlgo_t *algo,
                              int n, int *best, cublasStatus_t *why) {
-  size_t each = k->fp8 ? 1 : size_of(k->in);
+  size_t each = k->fp8 ? 1 : (size_t)dtype_size(k->in);
   size_t x = whole((size_t)(k->m * k->k) * each), y = whole((size_t)(k->k * k->n) * each);
-  size_t out = whole((size_t)(k->m * k->n) * size_of(k->out));
+  size_t out = whole((size_t)(k->m * k->n) * (size_t)dtype_size(k->out));
   size_t xs = whole(k->a_scales), ys = whole(k->b_scales);
   size_t all = x + y + out + xs + ys + work;
   void *p = NULL;

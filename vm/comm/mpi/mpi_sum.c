@@ -112,7 +112,7 @@ static void begin(MpiSum *s) {
   bool scatter = op->coll == COLL_REDUCE_SCATTER;
   s->dtype = (DType)op->dtype, s->red = (RedOp)op->red;
   s->type = mpi_type(s->dtype);
-  s->size = s->dtype == DT_F64 ? 8 : s->dtype == DT_BF16 || s->dtype == DT_F16 ? 2 : 4;
+  s->size = (size_t)dtype_size(s->dtype);
   s->whole = scatter ? op->count * (uint64_t)s->n : op->count;
   s->slice = scatter ? op->count : (op->count + (uint64_t)s->n - 1) / (uint64_t)s->n;
   s->len = MIN(s->chunk / s->size, s->limit);

@@ -38,8 +38,7 @@ static ncclDataType_t type_of(const CommOp *op) {
 }
 
 static size_t bytes_of(const CommOp *op, uint64_t count) {
-  bool half = op->dtype == DT_BF16 || op->dtype == DT_F16;
-  return count * (op->dtype == DT_F64 ? 8 : op->dtype == DT_U8 ? 1 : half ? 2 : 4);
+  return count * (size_t)dtype_size((DType)op->dtype);
 }
 
 /* Joins the results of several calls that make one operation. */
