@@ -362,6 +362,33 @@ START_TEST(unknown_backend_is_an_error) {
 }
 END_TEST
 
+/* ---- steps of heads with a state ---- */
+
+/* A NaN is no step at a limit, whether there is one or not; others are what they were. */
+START_TEST(a_step_that_is_no_number) {
+  enum { HEADS = 4, BAD = 2 };
+  float s[2 * HEADS] = {0.3f, -1, 2, 0.7f, 1, -3, NAN, 25}, zero[HEADS] = {0};
+  float d[2 * HEADS], left[2 * HEADS];
+  const KernelSet *set = kernel_sets[_i / 2];
+  OpAttr attr = {.limit = _i % 2 ? 0.1f : 0};
+  KTensor rows = {.p = s, .dtype = DT_F32, .ndim = 2, .dim = {2, HEADS}}, head = rows;
+  head.p = zero, head.ndim = 1, head.dim[0] = HEADS;
+  KernelArgs a = {
+      .attr = &attr, .nin = 3, .nout = 2, .in = {rows, head, head}, .out = {rows, rows}};
+  Device dev = set->device;
+  dev.threads = 1;
+  a.out[0].p = d, a.out[1].p = left;
+  set->kernel(OP_ssm_steps)->run(&dev, &a);
+  for (int i = 0; i < 2 * HEADS; i++) {
+    float want = s[i] > 20 ? s[i] : log1pf(expf(s[i]));
+    if (attr.limit != 0 && want > attr.limit) want = attr.limit;
+    bool bad = i == HEADS + BAD;
+    ck_assert(bad ? isnan(d[i]) : fabsf(d[i] - want) <= 1e-6f * want);
+    ck_assert(bad ? isnan(left[i]) : left[i] == -d[i]);
+  }
+}
+END_TEST
+
 /* ---- the device ---- */
 
 START_TEST(device_counts_and_fails) {
@@ -441,6 +468,7 @@ Suite *kernels_suite(void) {
   tcase_add_test(tc, exp_is_exact_to_2e_7);
   tcase_add_test(tc, normal_cdf_is_exact_to_5e_7);
   tcase_add_loop_test(tc, gemm_backend_agrees, 0, LEN(backends));
+  tcase_add_loop_test(tc, a_step_that_is_no_number, 0, 2 * KERNEL_SETS);
   tcase_add_loop_test(tc, ranks_multiply_at_the_same_time, 0, LEN(backends));
   tcase_add_test(tc, bf16_is_widened_where_the_cpu_has_no_units);
   tcase_add_test(tc, unknown_backend_is_an_error);

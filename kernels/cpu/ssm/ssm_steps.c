@@ -4,14 +4,14 @@
 
 INLINE float softplus(float x) { return x > 20 ? x : log1pf(expf(x)); }
 
-/* Of element i, of a row of h heads. */
+/* Of element i, of a row of h heads. A NaN is at no limit. */
 INLINE float step_of(const KernelArgs *a, int64_t i, int64_t h, DType t, float *slope) {
   float z = get(a->in[0].p, t, i) + get(a->in[1].p, t, i % h), d = softplus(z);
   float most = a->attr->limit, least = a->attr->eps;
   *slope = 1 / (1 + expf(-z));
-  if (d >= least && (most == 0 || d <= most)) return d;
-  *slope = 0;
-  return d < least ? least : most;
+  bool below = d < least, above = most != 0 && d > most;
+  if (below || above) *slope = 0;
+  return below ? least : above ? most : d;
 }
 
 INLINE void ssm_steps(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
