@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "vm/base/base.h"
+#include "kernels/cpu/levels.h"
+#include "tests/reference/kernel_sets.h"
 #include "vm/base/nf4.h"
 
 enum { N = 32768, BLOCKS = N / NF4_BLOCK, GROUPS = BLOCKS / NF4_GROUP };
@@ -26,31 +27,74 @@ static uint32_t fold(const void *p, size_t n) {
   return h;
 }
 
-/* bitsandbytes 0.50.2: quantize_4bit; scales less their mean to the nearest of its
- * dynamic map in groups of 256, as on its GPUs; dequantize_4bit. */
-START_TEST(as_bitsandbytes) {
-  static float w[N], y[N], scale[BLOCKS], group[GROUPS];
-  static uint8_t code[N / 2], small[BLOCKS];
+typedef struct Packed {
+  uint8_t code[N / 2], small[BLOCKS];
+  float group[GROUPS + 1]; /* the last is the offset */
+} Packed;
+
+static void pack(const float *w, Packed *to) {
+  static float scale[BLOCKS];
   double sum = 0;
-  fill(w);
   for (int b = 0; b < BLOCKS; b++) {
-    nf4_pack(w + b * NF4_BLOCK, code + b * NF4_BYTES);
+    nf4_pack(w + b * NF4_BLOCK, to->code + b * NF4_BYTES);
     sum += scale[b] = nf4_largest(w + b * NF4_BLOCK, NF4_BLOCK);
   }
-  float offset = (float)(sum / BLOCKS);
+  float offset = to->group[GROUPS] = (float)(sum / BLOCKS);
   for (int g = 0; g < GROUPS; g++)
-    group[g] =
-        nf4_pack_scales(scale + g * NF4_GROUP, NF4_GROUP, offset, small + g * NF4_GROUP);
+    to->group[g] = nf4_pack_scales(scale + g * NF4_GROUP, NF4_GROUP, offset,
+                                   to->small + g * NF4_GROUP);
+}
+
+/* bitsandbytes 0.50.2: quantize_4bit; scales less their mean to the nearest of its
+ * dynamic map in groups of 256, as on its GPUs; dequantize_4bit. */
+enum { UNPACKED = 0xfdcebd44 };
+START_TEST(as_bitsandbytes) {
+  static float w[N], y[N];
+  static Packed p;
+  fill(w);
+  pack(w, &p);
   for (int i = 0; i < N; i++) {
-    int b = i / NF4_BLOCK, two = code[i / 2];
+    int b = i / NF4_BLOCK, two = p.code[i / 2];
     y[i] = nf4_level[i % 2 ? two & 15 : two >> 4] *
-           nf4_unpack_scale(small[b], group[b / NF4_GROUP], offset);
+           nf4_unpack_scale(p.small[b], p.group[b / NF4_GROUP], p.group[GROUPS]);
   }
   ck_assert_uint_eq(fold(w, sizeof w), 0xc61f3367);
-  ck_assert_uint_eq(fold(code, sizeof code), 0xf5493d7a);
-  ck_assert_uint_eq(fold(small, sizeof small), 0x4902d630);
-  ck_assert_uint_eq(fold(group, sizeof group), 0x5e81da22);
-  ck_assert_uint_eq(fold(y, sizeof y), 0xfdcebd44);
+  ck_assert_uint_eq(fold(p.code, sizeof p.code), 0xf5493d7a);
+  ck_assert_uint_eq(fold(p.small, sizeof p.small), 0x4902d630);
+  ck_assert_uint_eq(fold(p.group, sizeof *p.group * GROUPS), 0x5e81da22);
+  ck_assert_uint_eq(fold(y, sizeof y), UNPACKED);
+}
+END_TEST
+
+static void unpacks(const Kernel *kernel, Device dev, const char *name) {
+  enum { ROWS = 64, ROW = N / ROWS };
+  static float w[N], y[N];
+  static Packed p;
+  OpAttr attr = {0};
+  fill(w);
+  pack(w, &p);
+  KernelArgs a = {
+      .attr = &attr,
+      .nin = 3,
+      .nout = 1,
+      .in = {{.p = p.code, .dtype = DT_U8, .ndim = 2, .dim = {ROWS, ROW / 2}},
+             {.p = p.small, .dtype = DT_U8, .ndim = 2, .dim = {ROWS, ROW / NF4_BLOCK}},
+             {.p = p.group, .dtype = DT_F32, .ndim = 1, .dim = {GROUPS + 1}}},
+      .out = {{.p = y, .dtype = DT_F32, .ndim = 2, .dim = {ROWS, ROW}}}};
+  dev.threads = 1;
+  kernel->run(&dev, &a);
+  ck_assert_msg(fold(y, sizeof y) == UNPACKED, "%s: other bits than bitsandbytes", name);
+}
+
+/* The kernels of each set of instructions, which may fuse a product with a sum, and of
+ * each device. */
+START_TEST(kernels_have_the_same_bits) {
+  for (int l = 0; l <= (int)cpu_best(); l++)
+    if (cpu_set_of((CpuLevel)l))
+      unpacks(&cpu_set_of((CpuLevel)l)->kernel[OP_nf4], kernels_cpu.device,
+              cpu_level_name((CpuLevel)l));
+  for (int s = 0; s < KERNEL_SETS; s++)
+    unpacks(kernel_sets[s]->kernel(OP_nf4), kernel_sets[s]->device, kernel_sets[s]->name);
 }
 END_TEST
 
@@ -81,6 +125,7 @@ Suite *nf4_suite(void) {
   Suite *s = suite_create("nf4");
   TCase *t = tcase_create("nf4");
   tcase_add_test(t, as_bitsandbytes);
+  tcase_add_test(t, kernels_have_the_same_bits);
   tcase_add_test(t, nearest_scales);
   tcase_add_test(t, nothing_stays_nothing);
   suite_add_tcase(s, t);

@@ -21,6 +21,10 @@ float nf4_scale(uint8_t code) {
   return code < ZERO ? -positive[ZERO - 1 - code] : positive[code - ZERO - 1];
 }
 
+float nf4_unpack_scale(uint8_t code, float group, float offset) {
+  return nf4_scale(code) * group + offset;
+}
+
 float nf4_largest(const float *w, int n) {
   float most = 0;
   for (int i = 0; i < n; i++) most = fmaxf(most, fabsf(w[i]));

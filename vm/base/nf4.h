@@ -22,10 +22,8 @@ float nf4_largest(const float *w, int n);
 void nf4_pack(const float w[NF4_BLOCK], uint8_t to[NF4_BYTES]);
 /* Codes of n <= NF4_GROUP scales, those of a group; returns the group's own. */
 float nf4_pack_scales(const float *scale, int n, float offset, uint8_t *to);
-/* The scale of a block; the product is rounded before the sum, as bitsandbytes does. */
-static inline float nf4_unpack_scale(uint8_t code, float group, float offset) {
-  float product = nf4_scale(code) * group;
-  return product + offset;
-}
+/* The scale of a block; the product is rounded before the sum, as bitsandbytes does. Not
+ * in this header: kernels are compiled to fuse the two. */
+float nf4_unpack_scale(uint8_t code, float group, float offset);
 
 #endif
