@@ -68,9 +68,16 @@ static uint64_t scan(const KernelArgs *a, bool back) {
   return (uint64_t)(items * scan_floats(&s, back)) * sizeof(float);
 }
 
+/* Into 16 bits: the tokens of each row of the table (embedding.c). */
+static uint64_t embedding_dw(const KernelArgs *a) {
+  if (a->out[0].dtype == DT_F32) return 0;
+  return (uint64_t)(a->out[0].dim[0] + count_of(&a->in[0])) * sizeof(int32_t);
+}
+
 uint64_t cpu_work(int op, const KernelArgs *a) {
   if (op == OP_ssm_scan || op == OP_ssm_scan_dx) return scan(a, op == OP_ssm_scan_dx);
   if (op == OP_attention_dx || op == OP_attention_part_dx) return attention_dx(a);
+  if (op == OP_embedding_dw) return embedding_dw(a);
   if (op == OP_sqnorm || op == OP_unit_norm) return SQNORM_BLOCKS * sizeof(double);
   if (op == OP_xielu_dw) return SQNORM_BLOCKS * sizeof(double[2]);
   if (op == OP_permute && a->attr->drop == DROP_PROBS)

@@ -51,28 +51,53 @@ INLINE void embedding_dw(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
 }
 BY_TYPE(embedding_dw, in[1])
 
-/* The next token at or after k with this id; `tokens` if there is none. */
-static int64_t next_of(const int32_t *ids, int64_t k, int64_t tokens, int32_t id) {
-  while (k < tokens && ids[k] != id) k++;
-  return k;
+/* The tokens of each row of the table, in their order: those of row r are
+ * token[end[r - 1]..end[r]), from 0 on for the first. */
+typedef struct TokensByRow {
+  int32_t *end, *token;
+} TokensByRow;
+
+static TokensByRow tokens_by_row(const KernelArgs *a) {
+  int32_t *end = a->work;
+  return (TokensByRow){end, end + a->out[0].dim[0]};
 }
 
-/* Into 16 bits: the first token of an id sums the rows of all tokens with that id in f32,
- * so that a row is rounded once. */
+/* Counts, adds up, and puts each token where its row's begin, which moves on. */
+static void sort_tokens(const KernelArgs *a) {
+  const int32_t *ids = a->in[0].p;
+  TokensByRow by = tokens_by_row(a);
+  int64_t tokens = count_of(&a->in[0]), v = a->out[0].dim[0];
+  int32_t before = 0;
+  memset(by.end, 0, (size_t)v * sizeof *by.end);
+  for (int64_t k = 0; k < tokens; k++) {
+    int64_t r = local_row(a, ids[k], v);
+    if (r >= 0) by.end[r]++;
+  }
+  for (int64_t r = 0; r < v; r++) {
+    int32_t n = by.end[r];
+    by.end[r] = before, before += n;
+  }
+  for (int64_t k = 0; k < tokens; k++) {
+    int64_t r = local_row(a, ids[k], v);
+    if (r >= 0) by.token[by.end[r]++] = (int32_t)k;
+  }
+}
+
+/* Into 16 bits: the rows of all tokens with an id are summed in f32, so that a row is
+ * rounded once. */
 INLINE void embedding_dw_half(const KernelArgs *a, int64_t lo, int64_t hi, DType t) {
   enum { TILE = 4096 };
-  const int32_t *ids = a->in[0].p;
   const KTensor *to = &a->out[0];
-  int64_t tokens = count_of(&a->in[0]), c = to->dim[1];
+  TokensByRow by = tokens_by_row(a);
+  int64_t c = to->dim[1];
   if (!a->accumulate) clear_columns(to, lo, hi);
-  for (int64_t first = 0; first < tokens; first++) {
-    int64_t r = local_row(a, ids[first], to->dim[0]);
-    if (r < 0 || next_of(ids, 0, first, ids[first]) < first) continue;
-    for (int64_t from = lo; from < hi; from += TILE) {
+  for (int64_t r = 0, first = 0; r < to->dim[0]; first = by.end[r++]) {
+    for (int64_t from = lo; from < hi && first < by.end[r]; from += TILE) {
       int n = (int)MIN(TILE, hi - from);
-      float sum[TILE] = {0};
-      for (int64_t k = first; k < tokens; k = next_of(ids, k + 1, tokens, ids[first])) {
-        const void *dy = at(a->in[1].p, t, k * c + from);
+      float sum[TILE];
+      memset(sum, 0, (size_t)n * sizeof *sum);
+      for (int64_t k = first; k < by.end[r]; k++) {
+        const void *dy = at(a->in[1].p, t, by.token[k] * c + from);
 #pragma omp simd
         for (int i = 0; i < n; i++) sum[i] += get(dy, t, i);
       }
@@ -84,6 +109,7 @@ BY_TYPE(embedding_dw_half, in[1])
 
 void cpu_embedding_dw(Device *dev, const KernelArgs *a) {
   bool half = a->out[0].dtype != DT_F32;
+  if (half) sort_tokens(a);
   each_part(dev, a, a->out[0].dim[1], COLUMN_GRAIN,
             half ? embedding_dw_half_part : embedding_dw_part);
 }

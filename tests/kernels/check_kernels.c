@@ -389,6 +389,35 @@ START_TEST(a_step_that_is_no_number) {
 }
 END_TEST
 
+/* ---- gradients of tables in 16 bits ---- */
+
+/* As many tokens as ids, each id twice: time is in the tokens, not in their square, which
+ * here would be half a minute. */
+START_TEST(a_table_of_many_ids) {
+  enum { ROWS = 1 << 16, TOKENS = 2 * ROWS, WIDTH = 2 };
+  int32_t *id = calloc(TOKENS, sizeof *id);
+  float *dy = calloc(TOKENS * WIDTH, sizeof *dy);
+  bf16 *dw = calloc(ROWS * WIDTH, sizeof *dw);
+  OpAttr attr = {0};
+  KernelArgs a = {.attr = &attr,
+                  .nin = 2,
+                  .nout = 1,
+                  .in = {{.p = id, .dtype = DT_I32, .ndim = 1, .dim = {TOKENS}},
+                         {.p = dy, .dtype = DT_F32, .ndim = 2, .dim = {TOKENS, WIDTH}}},
+                  .out = {{.p = dw, .dtype = DT_BF16, .ndim = 2, .dim = {ROWS, WIDTH}}}};
+  Device dev = {.vt = &device_cpu, .threads = 1};
+  for (int i = 0; i < TOKENS; i++) id[i] = (ROWS - 1 - i) & (ROWS - 1);
+  for (int i = 0; i < TOKENS * WIDTH; i++) dy[i] = (float)(i % 61);
+  a.work = malloc(cpu_work(OP_embedding_dw, &a) + 1);
+  cpu_set_here()->kernel[OP_embedding_dw].run(&dev, &a);
+  for (int i = 0; i < ROWS * WIDTH; i++) {
+    int r = ROWS - 1 - i / WIDTH, k = r * WIDTH + i % WIDTH;
+    ck_assert(bf16_to_f32(dw[i]) == dy[k] + dy[k + ROWS * WIDTH]);
+  }
+  free(id), free(dy), free(dw), free(a.work);
+}
+END_TEST
+
 /* ---- the device ---- */
 
 START_TEST(device_counts_and_fails) {
@@ -475,6 +504,10 @@ Suite *kernels_suite(void) {
   tcase_add_test(tc, device_counts_and_fails);
   tcase_add_test(tc, device_reports_out_of_memory);
   tcase_add_test(tc, too_wide_heads_are_an_error);
+  suite_add_tcase(s, tc);
+  tc = tcase_create("time");
+  tcase_set_timeout(tc, 4);
+  tcase_add_test(tc, a_table_of_many_ids);
   suite_add_tcase(s, tc);
   return s;
 }
