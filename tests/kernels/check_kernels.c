@@ -299,6 +299,25 @@ START_TEST(gemm_backend_agrees) {
 }
 END_TEST
 
+/* Sums of nothing are 0, or what was there, not what the product before left behind. */
+START_TEST(a_product_of_no_terms) {
+  static float c[3 * 5], had[3 * 5];
+  GemmShape s = {3, 5, 0, false, true, DT_F32, DT_F32}, before = s;
+  Gemm g;
+  weft_error e = {0};
+  before.k = 1;
+  ck_assert_int_eq(gemm_init_from(&g, "plain", &s, 1, &e), WEFT_OK);
+  for (int add = 0; add < 2; add++) {
+    for (int i = 0; i < LEN(c); i++) had[i] = (float)(i + 1);
+    gemm_run_as(&g, &before, had, had, c, false, NULL);
+    memcpy(c, had, sizeof c);
+    gemm_run(&g, had, had, c, add, NULL);
+    for (int i = 0; i < LEN(c); i++) ck_assert(c[i] == (add ? had[i] : 0));
+  }
+  gemm_end(&g);
+}
+END_TEST
+
 /* Virtual ranks: threads that multiply at the same time, each on its own. */
 enum { RANKS = 4, SIDE = 96, REPEAT = 20 };
 typedef struct Multiplier {
@@ -497,6 +516,7 @@ Suite *kernels_suite(void) {
   tcase_add_test(tc, exp_is_exact_to_2e_7);
   tcase_add_test(tc, normal_cdf_is_exact_to_5e_7);
   tcase_add_loop_test(tc, gemm_backend_agrees, 0, LEN(backends));
+  tcase_add_test(tc, a_product_of_no_terms);
   tcase_add_loop_test(tc, a_step_that_is_no_number, 0, 2 * KERNEL_SETS);
   tcase_add_loop_test(tc, ranks_multiply_at_the_same_time, 0, LEN(backends));
   tcase_add_test(tc, bf16_is_widened_where_the_cpu_has_no_units);

@@ -34,6 +34,7 @@ INLINE void block(const Product *p, int64_t r0, int64_t c0, DType t) {
   float a[BM * BK], b[BK * BN], c[BM * BN];
   const GemmShape *s = p->s;
   int m = (int)MIN(BM, s->m - r0), n = (int)MIN(BN, s->n - c0);
+  if (s->k == 0) memset(c, 0, sizeof c);
   for (int64_t k0 = 0; k0 < s->k; k0 += BK) {
     int k = (int)MIN(BK, s->k - k0);
     pack_tile(a, BK, p->a, t, s->ta, s->ta ? s->m : s->k, r0, m, k0, k);
