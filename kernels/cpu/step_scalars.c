@@ -104,7 +104,8 @@ static void unit_norm_part(const KernelArgs *a, int64_t lo, int64_t hi) {
 }
 
 void cpu_unit_norm(Device *dev, const KernelArgs *a) {
-  float by = fmaxf((float)sqrt(sum_squares(dev, a)), a->attr->eps);
+  float norm = (float)sqrt(sum_squares(dev, a)), least = a->attr->eps;
+  float by = norm < least ? least : norm;
   KernelArgs part = *a;
   part.state = &by;
   each_part(dev, &part, count_of(&a->in[0]), ELEMENT_GRAIN, unit_norm_part);

@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(BLOCK)
                    float eps) {
   double sum = 0;
   for (int i = threadIdx.x; i < parts; i += BLOCK) sum += part[i];
-  float norm = (float)sqrt(block_sum<BLOCK>(sum)), by = norm > eps ? norm : eps;
+  float norm = (float)sqrt(block_sum<BLOCK>(sum)), by = norm < eps ? eps : norm;
   int64_t step = (int64_t)gridDim.x * BLOCK;
   for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += step)
     y[i] = x[i] / by;
@@ -151,7 +151,7 @@ void cuda_unit_norm(Device *d, const KernelArgs *a) {
 
 static __device__ double clip_factor(double norm, double clip) {
   double c = clip / (norm + 1e-6);
-  return clip > 0 && c < 1.0 ? c : 1.0;
+  return clip > 0 && !(c >= 1.0) ? c : 1.0;
 }
 
 struct Seed {

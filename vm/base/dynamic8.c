@@ -26,9 +26,10 @@ void dynamic8_unpack(const Dynamic8Map *m, const Dynamic8 *b, int from, int n,
 
 /* ---- packing ---- */
 
+/* A NaN counts as infinite: the block then has no finite numbers. */
 static float largest_of(const float *x, int n) {
   float most = 0;
-  for (int i = 0; i < n; i++) most = fmaxf(most, fabsf(x[i]));
+  for (int i = 0; i < n; i++) most = fmaxf(most, isnan(x[i]) ? INFINITY : fabsf(x[i]));
   return most;
 }
 

@@ -13,8 +13,10 @@ static int64_t local_expert(const KernelArgs *a, int64_t i) {
   return e >= 0 && e < here ? e : -1;
 }
 
-/* True if x is dropped before y. */
+/* True if x is dropped before y. A NaN is the heaviest, as torch.topk has it. */
 static bool lighter(Choice x, Choice y) {
+  if (isnan(x.weight) || isnan(y.weight))
+    return isnan(x.weight) && isnan(y.weight) ? x.at > y.at : isnan(y.weight);
   return x.weight != y.weight ? x.weight < y.weight : x.at > y.at;
 }
 

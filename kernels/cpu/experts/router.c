@@ -1,5 +1,7 @@
 /* router.c - MoE routing: logits, top-k choice and its gradient, load, auxiliary losses.
  * All sums and scores are in f32, whatever the compute type. */
+#include <float.h>
+
 #include "kernels/cpu/vecmath.h"
 
 /* ---- logits ---- */
@@ -146,7 +148,12 @@ static float sum_of_chosen(const float *p, const int32_t *ids, int k) {
   return sum;
 }
 
-/* A row that is not finite chooses the first experts: its loss is not finite, either. */
+/* A key that is a NaN becomes the largest number, as torch.topk has it: its expert is
+ * chosen, and the weight is a NaN. A row of them chooses the first experts. */
+static void raise_nans(float *key, int64_t n) {
+  for (int64_t i = 0; i < n; i++) key[i] = isnan(key[i]) ? FLT_MAX : key[i];
+}
+
 static void route_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
   const OpAttr *at = a->attr;
   int64_t n = a->in[0].dim[1];
@@ -160,6 +167,7 @@ static void route_rows(const KernelArgs *a, int64_t lo, int64_t hi) {
     for (int64_t i = 0; i < n && !keys; i++)
       key[i] = p[i] + (a->nin == 2 ? get(a->in[1].p, a->in[1].dtype, i) : 0);
     if (keys) memcpy(key, (const float *)a->in[1].p + r * n, (size_t)n * sizeof *key);
+    raise_nans(key, n);
     if (at->groups) keep_groups(at, key, n);
     for (int j = 0; j < k; j++) {
       int64_t best = largest(key, n);

@@ -30,7 +30,7 @@ INLINE double log_q_to_r(double lp, double lq, double beta) {
 
 /* What a probability adds to a divergence: nothing if it is 0, or the ratio 1. */
 INLINE double term(double probability, double log_ratio) {
-  return probability > 0 ? probability * log_ratio : 0;
+  return probability == 0 ? 0 : probability * log_ratio;
 }
 
 static int64_t columns(const KernelArgs *a) {

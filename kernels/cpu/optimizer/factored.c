@@ -140,12 +140,15 @@ static Variance variance_of(const KernelArgs *a, const FactoredPlaces *f,
                     .factored = a->attr->rows > 0};
 }
 
+/* A NaN stays one, which fmax would not leave. */
+static double at_least(double x, double least) { return x < least ? least : x; }
+
 static void enter_matrix(Variance *x, int64_t m, double epsilon) {
   const FactoredPlaces *f = x->f;
   double sum = 0;
   if (!x->factored || x->matrix == m) return;
   for (int64_t i = 0; i < f->rows; i++) sum += x->v[m * (f->rows + f->cols) + i];
-  x->mean = fmax(sum / (double)f->rows, epsilon);
+  x->mean = at_least(sum / (double)f->rows, epsilon);
   x->matrix = m;
 }
 
@@ -157,7 +160,7 @@ static double variance(const Variance *x, const RowRun *r, int64_t j, int64_t at
     const float *v = x->v + r->matrix * (x->f->rows + x->f->cols);
     w = (double)v[r->row] * v[x->f->rows + col] / x->mean;
   }
-  return fmax(w, x->least);
+  return at_least(w, x->least);
 }
 
 static void norm_of_rows(const KernelArgs *a, int64_t lo, int64_t hi) {

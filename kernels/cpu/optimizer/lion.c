@@ -21,7 +21,7 @@ INLINE void lion_line(const KernelArgs *a, int64_t from, const Line *l, uint32_t
 #pragma omp simd
   for (int64_t i = 0; i < l->n; i++) {
     float x = g[i] * clip, m = get(m0, s, i), to = average(m, x, d1);
-    float p = p0[i] * keep - (to > 0 ? lr : to < 0 ? -lr : 0);
+    float p = p0[i] * keep - (to > 0 ? lr : to < 0 ? -lr : to);
     m = average(m, x, d2);
     put_state(m1, s, i, m, by_chance, s == DT_F32 ? 0 : chance(x, m, number, seed));
     p1[i] = p;

@@ -41,9 +41,10 @@ static __device__ bool is_of(const Choices &c, int64_t i, int64_t first, int64_t
   return c.id[i] >= first && c.id[i] < first + n;
 }
 
-/* In the order of the weights; both zeros are one. */
+/* In the order of the weights; both zeros are one, and a NaN is the heaviest. */
 static __device__ uint32_t key_of(float weight) {
   uint32_t u;
+  if (isnan(weight)) return UINT32_MAX;
   weight += 0.0f;
   memcpy(&u, &weight, sizeof u);
   return u >> 31 ? ~u : u | 0x80000000u;

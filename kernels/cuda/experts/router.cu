@@ -1,5 +1,7 @@
 /* router.cu - MoE routing: logits, top-k choice and its gradient, load, auxiliary losses.
  * Sums and scores are f32. One block per row of logits. */
+#include <float.h>
+
 #include "kernels/cuda/gemm/multiply_bf16.cuh"
 #include "kernels/cuda/rows.cuh"
 
@@ -188,8 +190,10 @@ __global__ void __launch_bounds__(BLOCK)
   __shared__ int kept[EXPERTS_MAX];
   l += blockIdx.x * r.experts, weight += blockIdx.x * r.topk, id += blockIdx.x * r.topk;
   scores_row(r, l, p);
-  for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK)
-    key[i] = keys ? keys[blockIdx.x * r.experts + i] : p[i] + (bias ? load(bias[i]) : 0);
+  for (int64_t i = threadIdx.x; i < r.experts; i += BLOCK) {
+    float k = keys ? keys[blockIdx.x * r.experts + i] : p[i] + (bias ? load(bias[i]) : 0);
+    key[i] = isnan(k) ? FLT_MAX : k; /* chosen, as raise_nans of the CPU's has it */
+  }
   __syncthreads();
   if (r.groups) keep_groups(r, key, sums, kept);
   for (int64_t k = 0; k < r.topk; k++) {

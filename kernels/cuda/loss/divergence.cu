@@ -19,7 +19,7 @@ static __device__ double log_q_to_r(double lp, double lq, double beta) {
   return beta == 0 ? lq - lp : -log1p((1 - beta) * expm1(lp - lq));
 }
 static __device__ double term(double probability, double log_ratio) {
-  return probability > 0 ? probability * log_ratio : 0;
+  return probability == 0 ? 0 : probability * log_ratio;
 }
 
 template <typename T>
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(BLOCK)
       double lp = (double)load(x[i]) - ox, lq = (double)load(y[i]) - oy, p = exp(lp);
       v = beta == 0 ? p - exp(lq) : w * term(p, log_p_to_r(lp, lq, beta) - mean);
     }
-    dx[i] = rounded<T>((float)(v * by));
+    dx[i] = rounded<T>(i < n ? (float)(v * by) : 0.0f);
   }
 }
 

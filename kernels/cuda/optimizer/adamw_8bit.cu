@@ -61,7 +61,7 @@ static __device__ void store_state(const Step &s, int k, int64_t i, bool has, fl
     return;
   }
   Dynamic8 *b = (Dynamic8 *)s.state[k].to + i / DYNAMIC8_BLOCK;
-  float largest = block_sum<BLOCK>(fabsf(x), true);
+  float largest = block_sum<BLOCK>(isnan(x) ? INFINITY : fabsf(x), true);
   unsigned char code = largest == 0 ? 0 : code_of(__fmul_rn(x, 1.0f / largest), k == 0);
   b->code[i % DYNAMIC8_BLOCK] = code;
   if (i % DYNAMIC8_BLOCK == 0) b->largest = largest;

@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(BLOCK)
   if (w.scaled) rate *= rms > w.least_rms ? rms : w.least_rms;
   over /= w.threshold;
   mean /= (double)f.rows;
-  to[2 * m] = mean > w.epsilon ? mean : w.epsilon;
+  to[2 * m] = mean < w.epsilon ? w.epsilon : mean;
   to[2 * m + 1] = over > 1 ? rate / over : rate;
 }
 
@@ -194,7 +194,7 @@ static __device__ double variance(const FactoredPlaces *f, const RowRun *r,
     const float *of = v + r->matrix * (f->rows + f->cols);
     x = (double)of[r->row] * of[f->rows + col] / mean;
   }
-  return x > least ? x : least;
+  return x < least ? least : x;
 }
 
 /* ---- the step ---- */

@@ -19,7 +19,7 @@ struct Lion {
   __device__ float step(const Rates &r, float p, float x, float *state) const {
     float to = average(state[0], x, beta1);
     state[0] = average(state[0], x, beta2);
-    return p * r.keep - (to > 0 ? r.lr : to < 0 ? -r.lr : 0);
+    return p * r.keep - (to > 0 ? r.lr : to < 0 ? -r.lr : to);
   }
 };
 OPTIMIZER_KERNELS(lion, Lion)
