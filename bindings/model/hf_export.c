@@ -82,14 +82,20 @@ static void changes(lua_State *L, void *ud) {
   change(L, x, FURTHER_TOKENS);
 }
 
-/* Transformers 5 writes "dtype", earlier ones "torch_dtype". */
+/* Transformers 5 writes "dtype", earlier ones "torch_dtype", and each reads its own
+ * first: both are set where a file has both, torch_dtype where it has none. */
 static bool set_dtype(Export *x) {
-  bool newer = json_object_get(x->doc, "dtype") != NULL;
-  const char *key = newer ? "dtype" : "torch_dtype";
-  if (!x->dtype || str_eq(json_string_value(json_object_get(x->doc, key)), x->dtype))
-    return true;
-  x->changed = true;
-  return json_object_set_new(x->doc, key, json_string(x->dtype)) == 0;
+  static const char *const key[] = {"dtype", "torch_dtype"};
+  bool newer = json_object_get(x->doc, key[0]) != NULL;
+  if (!x->dtype) return true;
+  for (int i = 0; i < LEN(key); i++) {
+    const json_t *has = json_object_get(x->doc, key[i]);
+    bool is_read = has || (i == 1 && !newer);
+    if (!is_read || str_eq(json_string_value(has), x->dtype)) continue;
+    x->changed = true;
+    if (json_object_set_new(x->doc, key[i], json_string(x->dtype)) != 0) return false;
+  }
+  return true;
 }
 
 /* What is written are weights, also where the folder has codes that stand for them. */

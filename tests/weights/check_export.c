@@ -534,6 +534,33 @@ START_TEST(a_run_exports_at_its_end) {
 }
 END_TEST
 
+/* A folder that weft has made says its type by two keys, for each of which there is a
+ * Transformers that reads it first. */
+START_TEST(both_keys_of_a_type_are_set) {
+  Exporter f;
+  Text config = {0};
+  bool known;
+  exporter_start(
+      &f,
+      "weft.model { 'llama', vocab_size = 32, hidden_size = 16, "
+      "intermediate_size = 8, num_hidden_layers = 1, num_attention_heads = 2 }",
+      meshes[0]);
+  must(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  ck_assert_int_eq(mkdir(scratch_path("made"), 0755), 0);
+  scratch_put("made/config.json", config.s, config.n);
+  exporter_end(&f);
+  config.n = 0;
+  exporter_start(&f, "weft.hf { 'made', weights = false }", meshes[0]);
+  must(lang_hf_config(f.job.lp, DT_BF16, &config, &known, &f.job.e), &f.job.e, "config");
+  ck_assert_msg(strstr(config.s, "\"dtype\": \"bfloat16\"") &&
+                    strstr(config.s, "\"torch_dtype\": \"bfloat16\"") &&
+                    !strstr(config.s, "float32"),
+                "%s", config.s);
+  text_free(&config);
+  exporter_end(&f);
+}
+END_TEST
+
 /* Classes of transformers refuse 0 for 0.0 and 8.0 for 8: of what the plan gives, of
  * defaults, and of what it changes in a folder's. */
 START_TEST(numbers_keep_their_types) {
@@ -711,6 +738,7 @@ Suite *export_suite(void) {
   tcase_add_test(t, files_are_filled_to_the_room);
   tcase_add_test(t, a_folder_appears_whole_or_not_at_all);
   tcase_add_test(t, a_run_exports_at_its_end);
+  tcase_add_test(t, both_keys_of_a_type_are_set);
   tcase_add_loop_test(t, numbers_keep_their_types, 0, 2);
   tcase_add_loop_test(t, what_is_written_is_read, 0, 6);
   tcase_add_loop_test(t, every_config_says_how_heads_turn, 0, 6);
