@@ -3,7 +3,6 @@
  * lines. */
 #include "settings.h"
 
-#include <jansson.h>
 #include <lauxlib.h>
 
 #include "bindings/script/library.h"
@@ -11,16 +10,18 @@
 #include "vm/base/terminal.h"
 #include "vm/base/absent.h"
 #include "vm/io/file.h"
+#include "vm/io/json_text.h"
 
 static bool ends_in(const char *path, const char *ending) {
   size_t n = strlen(path), m = strlen(ending);
   return n > m && strcasecmp(path + n - m, ending) == 0;
 }
 
+/* Files of programs in Python may have its Infinity, which YAML reads as a word. */
 static void check_json(lua_State *L, const char *text, size_t n, const char *name) {
-  json_error_t e;
-  json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
-  if (!v) library_error(L, "%s:%d: is no JSON: %s", name, e.line, SHOWN(e.text));
+  weft_error e = NO_ERROR;
+  json_t *v = json_text_python(name, "", text, n, &e);
+  if (!v) library_error(L, "%s:%d: %s", name, e.line, SHOWN(e.text));
   json_decref(v);
 }
 

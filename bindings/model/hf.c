@@ -1,4 +1,5 @@
 /* hf.c - reads a Hugging Face config.json into a Lua table. */
+#include <math.h>
 #include <unistd.h>
 
 #include "bindings/plan_table/json_value.h"
@@ -16,6 +17,20 @@ static void mark_nulls(lua_State *L, const json_t *v) {
     if (!json_is_null(item)) continue;
     lua_pushlightuserdata(L, NULL);
     lua_setfield(L, -2, key);
+  }
+}
+
+/* Makes infinities of the numbers that stand for them, in all tables of the one on top.
+ */
+static void mark_infinities(lua_State *L) {
+  luaL_checkstack(L, 4, "JSON is nested too deeply");
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    double v = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
+    if (lua_istable(L, -1)) mark_infinities(L);
+    if (fabs(v) != JSON_INFINITE) continue;
+    lua_pushvalue(L, -2);
+    lua_pushnumber(L, v < 0 ? -HUGE_VAL : HUGE_VAL);
+    lua_rawset(L, -5);
   }
 }
 
@@ -51,6 +66,7 @@ bool hf_config_push(lua_State *L, const char *file, const char *hub, const char 
   }
   json_push(L, *doc);
   mark_nulls(L, *doc);
+  mark_infinities(L);
   lua_remove(L, -2);
   return true;
 }

@@ -34,7 +34,7 @@ static void push_architecture(lua_State *L, const LangPlan *lp) {
 
 static void whole(lua_State *L, void *ud) {
   Export *x = ud;
-  Json j = {.out = x->out, .pretty = true, .point = true};
+  Json j = {.out = x->out, .pretty = true, .point = true, .python = true};
   stdlib_push(L, "models/export");
   field_push(L, -1, "whole");
   lua_pushstring(L, x->lp->arch);
@@ -56,11 +56,15 @@ static void whole(lua_State *L, void *ud) {
 /* Sets a key to the value on top, which is popped. */
 static void change(lua_State *L, Export *x, const char *key) {
   Text text = {.alloc = x->out->alloc};
-  Json j = {.out = &text, .point = true};
+  Json j = {.out = &text, .point = true, .python = true};
+  json_open(&j, NULL, '[');
   json_value(L, NULL, &j);
-  json_t *v = text.s ? json_loadb(text.s, text.n, JSON_DECODE_ANY, NULL) : NULL;
+  json_close(&j, ']');
+  json_t *list = text.oom ? NULL : json_text_python("", "", text.s, text.n, NULL);
   text_free(&text);
-  if (json_object_set_new(x->doc, key, v) != 0) luaL_error(L, "out of memory");
+  int failed = json_object_set(x->doc, key, json_array_get(list, 0));
+  json_decref(list);
+  if (failed) luaL_error(L, "out of memory");
   x->changed = true;
 }
 
@@ -103,11 +107,6 @@ static void drop_codes(Export *x) {
   if (json_object_del(x->doc, "quantization_config") == 0) x->changed = true;
 }
 
-static int add_text(const char *s, size_t n, void *out) {
-  text_addn(out, s, n);
-  return ((Text *)out)->oom ? -1 : 0;
-}
-
 static weft_status of_folder(Export *x, weft_error *e) {
   Text path = {0};
   char *text;
@@ -122,7 +121,7 @@ static weft_status of_folder(Export *x, weft_error *e) {
     if (st == WEFT_OK) drop_codes(x);
     if (st == WEFT_OK && !x->changed) text_addn(x->out, text, n);
     if (st == WEFT_OK && x->changed) {
-      (void)json_dump_callback(x->doc, add_text, x->out, JSON_INDENT(2));
+      json_text_to_python(x->doc, x->out);
       text_add(x->out, "\n");
     }
     mem_free(x->out->alloc, text, n + 1);

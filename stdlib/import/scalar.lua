@@ -52,12 +52,15 @@ local function number(text)
   end
 end
 
+-- What Python's json has beside JSON.
+local endless = { Infinity = math.huge, ["-Infinity"] = -math.huge }
+
 -- The value of a node of kind "scalar". `json`: only what JSON has is no text.
 function scalar.value(node, json)
   if node.value ~= nil then return node.value end
   if node.quoted then return node.text end
   if json then
-    local n = tonumber(node.text)
+    local n = tonumber(node.text) or endless[node.text]
     if n then return math.tointeger(n) and not string.find(node.text, "[.eE]") and math.tointeger(n) or n end
   end
   local word = words[node.text]

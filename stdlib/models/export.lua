@@ -68,13 +68,16 @@ local function is_switch(arch, key) return arch.defaults[key] == true or switche
 -- Numbers with a point whose default is false.
 local reals = { attn_logit_softcapping = true, final_logit_softcapping = true }
 
--- JSON has no infinity; it is the default of the class.
-local function is_endless(value)
-  return type(value) == "table" and (value[1] == math.huge or value[2] == math.huge)
-end
+-- Lists of such numbers.
+local lists_of_reals = { mlp_multipliers = true, ssm_multipliers = true, time_step_limit = true }
 
 -- Classes of transformers take no 1 for 1.0, and no 8.0 for 8.
 local function typed(arch, key, value)
+  if type(value) == "table" and lists_of_reals[key] then
+    local list = {}
+    for i, item in ipairs(value) do list[i] = math.type(item) and item + 0.0 or item end
+    return list
+  end
   if type(value) ~= "number" then return value end
   if math.type(arch.defaults[key]) == "float" or reals[key] then return value + 0.0 end
   return math.tointeger(value) or value
@@ -94,7 +97,7 @@ function export.whole(name, arch, given, dtype, null)
     local value = c[key]
     if value == false and type(default) ~= "boolean" then value = null end
     local says = value or value == false and (default or switches[key])
-    if says and not rotary[key] and not arch.unwritten[key] and not is_endless(value) then
+    if says and not rotary[key] and not arch.unwritten[key] then
       out[names[key] or key] = typed(arch, key, value)
     end
   end

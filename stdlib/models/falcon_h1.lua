@@ -33,7 +33,7 @@ local function scaled(g, x, by) return by ~= 1 and g:scale(x, { scale = by }) or
 
 local function inner(c) return c.mamba_d_ssm or c.mamba_expand * c.hidden_size end
 
--- Shortest and longest step. JSON has no word for infinity: what is no number is no limit.
+-- Shortest and longest step. Infinity is no limit, as a number or as Transformers 5 writes it, a table.
 local function limits(c)
   local from, to = table.unpack(c.time_step_limit or {})
   return from or 0, math.type(to) and to < math.huge and to or 0
@@ -103,7 +103,7 @@ function falcon_h1.check(c)
   check_numbers(c, problems, "ssm_multipliers", 5)
   local limit = c.time_step_limit
   local low, high = table.unpack(type(limit) == "table" and limit or {})
-  if limit and (not math.type(low) or math.type(high) and low > high) then
+  if limit and (not math.type(low) or type(high) == "string" or math.type(high) and low > high) then
     config.add(problems, "time_step_limit", "expected the shortest and the longest step")
   end
   return problems

@@ -493,8 +493,8 @@ static const struct Hostile {
     {"h.yaml", "a: [1, 2\n", "is no YAML"},
     {"h.yaml", "a: \"\xff\xfe\"\n", "is no YAML"},
     {"h.yaml", "a: 1\n", "is none of the settings that weft import knows"},
-    {"h.json", "{\"a\": 1, \"a\": 2}", "h.json:1: is no JSON: duplicate object key"},
-    {"h.json", "{'a': 1}", "h.json:1: is no JSON"},
+    {"h.json", "{\"a\": 1, \"a\": 2}", "h.json:1: is not JSON: duplicate object key"},
+    {"h.json", "{'a': 1}", "h.json:1: is not JSON"},
     {"h.pdf", "a: 1\n", "h.pdf: weft import reads .conf, .json, .py, .toml"},
     {"none.yaml", NULL, "none.yaml: "},
 };

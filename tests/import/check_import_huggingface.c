@@ -188,6 +188,19 @@ END_TEST
 
 /* Keys that a model does not have are left out, values that it cannot have are refused,
  * each by the line where it is. */
+/* Python's json has a word for infinity, which is no text. */
+START_TEST(infinity_is_a_number) {
+  import_put("config.json",
+             "{\"model_type\": \"falcon_h1\", \"vocab_size\": 32, \"hidden_size\": 16, "
+             "\"intermediate_size\": 16, \"num_hidden_layers\": 1, "
+             "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
+             "\"mamba_d_ssm\": 16, \"mamba_n_heads\": 2, \"mamba_d_state\": 4, "
+             "\"time_step_limit\": [0.0, Infinity]}");
+  import_file("config.json", "");
+  import_plan_has("time_step_limit = { 0.0, math.huge },");
+}
+END_TEST
+
 START_TEST(keys_of_a_config_are_checked) {
   /* null is not the default of the class where that is something. */
   import_put(
@@ -332,6 +345,7 @@ Suite *import_huggingface_suite(void) {
   tcase_add_test(t, keys_of_a_config_are_checked);
   tcase_add_test(t, keys_that_are_said_elsewhere_are_told);
   tcase_add_test(t, tables_within_tables_are_taken_over);
+  tcase_add_test(t, infinity_is_a_number);
   tcase_add_test(t, sequences_are_no_longer_than_positions);
   tcase_add_test(t, windows_of_attention_are_kept);
   tcase_add_test(t, windows_of_other_architectures_are_kept);

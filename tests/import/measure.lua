@@ -23,7 +23,7 @@ local REASONS = {
   { kind = "the file names no model", outside = true, "^the settings name no model",
     "^the settings do not say %-%-num%-layers", "^the sizes of [./]" },
   { kind = "no settings of these systems", outside = true, "is none of the settings that weft import knows",
-    "is no YAML", "is no JSON", "has no command with arguments of Megatron" },
+    "is no YAML", "is not JSON", "has no command with arguments of Megatron" },
   { kind = "a variable without a value", " has no value in the file" },
   { kind = "a draft model", "^the recipe trains a draft model" },
   { kind = "products in fp8", "products in fp8 are precision" },

@@ -74,6 +74,64 @@ START_TEST(a_published_config_is_made_smaller) {
 }
 END_TEST
 
+/* Of a run that ends well. */
+static const char *trained(const char *command) {
+  Outcome o = process_run(SECONDS, "$weft run --threads 1 --steps 2 %s", command);
+  ck_assert_msg(o.code == 0, "%s: %s%s", command, o.out, o.err);
+  const char *loss = strstr(o.out, "\"loss\": ");
+  return loss ? arena_printf(scratch_arena, "%.24s", loss) : "";
+}
+
+static void put_falcon(const char *name, const char *model) {
+  Text t = {0};
+  text_printf(&t,
+              "local weft = require 'weft'\n"
+              "return weft.plan { model = %s,\n"
+              "  batch = { global = 2, micro = 1, seq = 8 }, precision = 'f32' }\n",
+              model);
+  scratch_put(name, t.s, t.n);
+  text_free(&t);
+}
+
+static void limits_are(const char *folder, const char *text) {
+  const char *config =
+      scratch_get(scratch_path(arena_printf(scratch_arena, "%s/config.json", folder)));
+  const char *at = strstr(config, "\"time_step_limit\": ");
+  ck_assert_msg(at && strncmp(strchr(at, '['), text, strlen(text)) == 0, "%s", config);
+}
+
+/* A step without a limit is Python's Infinity in the file of a plan, is read as that, and
+ * stays in a file of which another key is changed: no number of f32 takes its place. */
+START_TEST(infinity_goes_in_and_out) {
+  static const char endless[] = "[\n    0.25,\n    Infinity\n  ]";
+  static const char keys[] =
+      "vocab_size = 32, hidden_size = 16, intermediate_size = 16, num_hidden_layers = 1, "
+      "num_attention_heads = 2, num_key_value_heads = 1, mamba_d_ssm = 16, "
+      "mamba_n_heads = 2, mamba_d_state = 4";
+  put_falcon("plan.lua", arena_printf(scratch_arena,
+                                      "weft.model { 'falcon_h1', %s, time_step_limit = "
+                                      "{ 0.25, math.huge } }",
+                                      keys));
+  put_falcon("of_python.lua", "weft.hf 'made'");
+  put_falcon("of_object.lua", "weft.hf 'object'");
+  put_falcon("changed.lua",
+             "weft.hf { 'object', time_step_limit = { 0.25, math.huge } }");
+  trained("plan.lua --export made");
+  limits_are("made", endless);
+  const char *loss = trained("of_python.lua --json --export half --dtype bf16");
+  limits_are("half", endless);
+  /* As Transformers 5 writes it. */
+  process_run(10, "sh -c 'cp -r made object && sed -i "
+                  "\"s/Infinity/{\\\"__float__\\\": \\\"Infinity\\\"}/\" "
+                  "object/config.json'");
+  ck_assert_ptr_nonnull(strstr(scratch_get(scratch_path("object/config.json")),
+                               "{\"__float__\": \"Infinity\"}"));
+  ck_assert_str_eq(trained("of_object.lua --json"), loss);
+  trained("changed.lua --export changed");
+  limits_are("changed", endless);
+}
+END_TEST
+
 Suite *state_space_suite(void) {
   Suite *s = suite_create("state_space");
   TCase *t = tcase_create("models");
@@ -82,6 +140,7 @@ Suite *state_space_suite(void) {
   tcase_add_loop_test(t, ranks_agree_with_one, 0, sizeof agree / sizeof *agree);
   tcase_add_loop_test(t, refuses_by_name, 0, sizeof refused / sizeof *refused);
   tcase_add_test(t, a_published_config_is_made_smaller);
+  tcase_add_test(t, infinity_goes_in_and_out);
   suite_add_tcase(s, t);
   return s;
 }

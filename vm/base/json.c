@@ -130,7 +130,8 @@ void json_int(Json *j, const char *key, int64_t v) {
 void json_num(Json *j, const char *key, double v) {
   lead(j, key);
   if (!isfinite(v)) {
-    text_add(j->out, "null");
+    bool named = j->python && isinf(v);
+    text_add(j->out, !named ? "null" : v < 0 ? "-Infinity" : "Infinity");
     return;
   }
   size_t from = j->out->n;

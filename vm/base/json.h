@@ -1,5 +1,5 @@
 /* json.h - writes JSON into a string buffer. Keys appear in the order they are written;
- * callers sort them. NaN and infinities become null. */
+ * callers sort them. NaN and infinities become null, unless a reader takes them. */
 #ifndef WEFT_JSON_H
 #define WEFT_JSON_H
 
@@ -11,6 +11,7 @@ typedef struct Json {
   bool comma[64];
   bool pretty; /* two-space indent; otherwise one line */
   bool point;  /* json_num writes 1 as 1.0, for readers that infer types */
+  bool python; /* json_num writes an infinity as Infinity, as Python reads it */
 } Json;
 
 /* `bracket` is '{' or '['; within a list every key is NULL. */

@@ -73,18 +73,20 @@ json_t *json_text_nul(const char *path, const char *what, const char *s, size_t 
   return parse(path, what, s, n, JSON_ALLOW_NUL, e);
 }
 
-/* A number of as many bytes over each Infinity. */
+/* ---- Python's infinities ---- */
+
+static const char word[] = "Infinity", number[] = "1e308   "; /* as many bytes */
+enum { WORD = sizeof word - 1, NUMBER = 5 };
+
 static void replace_infinity(char *s, size_t n) {
-  static const char word[] = "Infinity", number[] = "1e308   ";
-  const size_t length = sizeof word - 1;
   bool string = false;
   for (size_t i = 0; i < n; i++) {
     if (string && s[i] == '\\')
       i++;
     else if (s[i] == '"')
       string = !string;
-    else if (!string && n - i >= length && memcmp(s + i, word, length) == 0)
-      memcpy(s + i, number, length);
+    else if (!string && n - i >= WORD && memcmp(s + i, word, WORD) == 0)
+      memcpy(s + i, number, WORD);
   }
 }
 
@@ -100,4 +102,28 @@ json_t *json_text_python(const char *path, const char *what, const char *s, size
   json_t *doc = parse(path, what, copy, n, 0, e);
   mem_free(NULL, copy, n + 1);
   return doc;
+}
+
+static int add_text(const char *s, size_t n, void *out) {
+  text_addn(out, s, n);
+  return ((Text *)out)->oom ? -1 : 0;
+}
+
+/* Whether the number begins at s[i], and is all of one. */
+static bool is_infinite(const char *s, size_t n, size_t i) {
+  bool begins = i == 0 || !strchr("0123456789.e+-", s[i - 1]) || s[i - 1] == '-';
+  return begins && n - i >= NUMBER && memcmp(s + i, number, NUMBER) == 0 &&
+         (n - i == NUMBER || !strchr("0123456789", s[i + NUMBER]));
+}
+
+void json_text_to_python(const json_t *doc, Text *out) {
+  Text t = {.alloc = out->alloc};
+  if (json_dump_callback(doc, add_text, &t, JSON_INDENT(2)) != 0) out->oom = true;
+  for (size_t i = 0, next; i < t.n; i = next) {
+    bool infinite = is_infinite(t.s, t.n, i);
+    next = i + (infinite ? NUMBER : 1);
+    if (t.s[i] == '"') next = MIN(skip_string(t.s, t.n, i) + 1, t.n);
+    text_addn(out, infinite ? word : t.s + i, infinite ? WORD : next - i);
+  }
+  text_free(&t);
 }

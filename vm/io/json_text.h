@@ -18,9 +18,12 @@ json_t *json_text_reals(const char *path, const char *what, const char *s, size_
 /* The same with texts that hold the character \u0000. */
 json_t *json_text_nul(const char *path, const char *what, const char *s, size_t n,
                       weft_error *e);
-/* As Python's json writes them: Infinity outside of strings is 1e308, which as f32 is
- * infinite. */
+/* As Python's json writes them: Infinity outside of strings is JSON_INFINITE, which as
+ * f32 is infinite; a document has no infinities. */
+#define JSON_INFINITE 1e308
 json_t *json_text_python(const char *path, const char *what, const char *s, size_t n,
                          weft_error *e);
+/* Adds the document as Python's json reads it, where JSON_INFINITE is Infinity again. */
+void json_text_to_python(const json_t *doc, Text *out);
 
 #endif

@@ -28,7 +28,7 @@ static weft_status read_eos(SampleEnd *x, const char *path, bool *said, weft_err
   *said = false;
   if (access(path, F_OK) != 0) return WEFT_OK;
   TRY(file_read(NULL, path, FILE_CODE_MAX, &text, &n, e));
-  json_t *doc = json_text(path, "", text, n, e);
+  json_t *doc = json_text_python(path, "", text, n, e);
   mem_free(NULL, text, n + 1);
   if (!doc) return WEFT_EFILE;
   const json_t *ids = json_object_get(doc, "eos_token_id");
