@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "tests/generate/megatron_files.h"
 #include "tests/ranks/killed_runs.h"
 #include "tests/ranks/mpirun.h"
 #include "tests/harness/process.h"
@@ -325,6 +326,59 @@ START_TEST(other_data_of_the_same_size) {
   Outcome o = run(2, "--resume auto");
   has(o.err, "belongs to another run:\n  samples of the data: ");
   ck_assert_ptr_null(strstr(o.err, "\n  data: "));
+}
+END_TEST
+
+/* The same ids in three kinds of files. */
+static void put_ids(const char *name, const int32_t *id, int n) {
+  uint16_t raw[400];
+  ck_assert_int_le(n, LEN(raw));
+  for (int i = 0; i < n; i++) raw[i] = (uint16_t)id[i];
+  scratch_put(arena_printf(scratch_arena, "%s-16.bin", name), raw,
+              (size_t)n * sizeof *raw);
+  scratch_put(arena_printf(scratch_arena, "%s-32.bin", name), id, (size_t)n * sizeof *id);
+  megatron_put_ids(arena_printf(scratch_arena, "%s-indexed", name),
+                   &(MegatronFile){8, 1, 0, (int32_t[]){n}, 0, NULL}, id);
+}
+
+static const char converted[] =
+    "local weft = require 'weft'\n"
+    "local form, width = weft.var('form', '16'), weft.var('width', 'u16')\n"
+    "local function files(name)\n"
+    "  return { name .. '-' .. form .. '.bin', dtype = width ~= 'any' and width or nil "
+    "}\n"
+    "end\n"
+    "local data = files 'train'\n"
+    "data.val = weft.tokens(files 'val')\n"
+    "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+    "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
+    "  vocab_size = 32 }, batch = { global = 2, micro = 1, seq = 8 },\n"
+    "  data = weft.tokens(data),\n"
+    "  train = { steps = 6, log_every = 1, eval_every = 2, eval_batches = 1 },\n"
+    "  checkpoint = { dir = 'runs', every = 2 } }\n";
+
+/* Files that are converted between two parts of a run are the same data: it goes on with
+ * the same losses, and with the best evaluation so far. */
+START_TEST(the_same_tokens_in_another_format) {
+  int32_t id[400];
+  for (int i = 0; i < LEN(id); i++) id[i] = i * 7 % 31;
+  put_ids("train", id, LEN(id));
+  put_ids("val", id, LEN(id) / 2);
+  scratch_put("plan.lua", converted, sizeof converted - 1);
+  const char *whole = losses(run(0, "--set checkpoint.dir=whole").out);
+  run(0, "--steps 2");
+  Outcome indexed = run(0, "--steps 4 --resume auto -D form=indexed -D width=any");
+  ck_assert_ptr_null(strstr(indexed.err, "data"));
+  ck_assert_ptr_null(strstr(indexed.err, "is forgotten"));
+  Outcome wide = run(0, "--resume auto -D form=32 -D width=u32");
+  ck_assert_ptr_null(strstr(wide.err, "data"));
+  has(whole, losses(indexed.out));
+  has(whole, losses(wide.out));
+  id[1]++;
+  put_ids("train", id, LEN(id));
+  Outcome other = run(2, "--resume runs/step-00000002 -D form=indexed -D width=any");
+  has(other.err, "belongs to another run:\n  data: 1 file (raw u16), ");
+  has(other.err, " in the checkpoint, 1 file (Megatron), ");
 }
 END_TEST
 
@@ -772,6 +826,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, what_is_written_otherwise_is_told);
   tcase_add_test(c, the_loss_scale_goes_on);
   tcase_add_test(c, other_data_of_the_same_size);
+  tcase_add_test(c, the_same_tokens_in_another_format);
   tcase_add_test(c, other_validation_data_are_told);
   tcase_add_test(c, what_changes_losses_is_told);
   tcase_add_test(c, the_best_that_there_is_stays);

@@ -99,6 +99,10 @@ static const struct {
     {"plan.precision.param_dtype", "f32", "bf16", "false", true},
     {"plan.mesh.dp", "1", "2", "false", true},
     {"data for validation", "a", "b", "false", false},
+    {"data for validation", "1 file (raw u16) (0a)", "1 file (Megatron) (0a)", "false",
+     true},
+    {"data for validation", "1 file (raw u16) (0a)", "1 file (raw u16) (0b)", "false",
+     false},
     {"data", "a", "b", "false", true},
 };
 
