@@ -40,6 +40,7 @@ static bool share_model(LangPlan *lp) {
   if (!schema_shared(lp->shared, "model") || !lang_unvaried(lp->shared, "loss"))
     return false;
   lp->arch = of->arch, lp->weights = of->weights;
+  lp->special_ids = of->special_ids;
   lp->config = of->config, lp->build = of->build;
   lp->plan.grown = of->plan.grown;
   return true;

@@ -134,7 +134,7 @@ weft_status vary_begin(LangPlan *lp, int values, const LangShared *shared,
   p->config = p->build = p->schedule = p->schedule_options = LUA_NOREF;
   p->loss = p->loss_options = p->teacher_build = p->teacher_config = LUA_NOREF;
   p->schedule_csv = NULL;
-  p->arch = p->weights = NULL;
+  p->arch = p->weights = p->special_ids = NULL;
   p->schedule_v = p->from_plan = false;
   /* Lines would need another evaluation, so errors name fields only. */
   p->replayed = true;

@@ -1,6 +1,7 @@
 /* hf_export.c - writes the config.json of exported weights. */
 #include "bindings/plan_table/json_value.h"
 #include "model.h"
+#include "special_ids.h"
 
 #include <stdio.h>
 
@@ -13,7 +14,8 @@
 typedef struct Export {
   LangPlan *lp;
   const char *dtype; /* "float32"; NULL: as in the folder */
-  json_t *doc;       /* config.json of the folder, or NULL */
+  json_t *doc;       /* config.json of the folder, or the ids of special tokens */
+  SpecialIds ids;
   Text *out;
   bool changed; /* the document differs from the text of the file */
 } Export;
@@ -32,6 +34,19 @@ static void push_architecture(lua_State *L, const LangPlan *lp) {
   lua_remove(L, -2);
 }
 
+static void push_ids(lua_State *L, const json_t *ids) {
+  const char *key;
+  json_t *id;
+  lua_createtable(L, 0, SPECIAL_IDS);
+  json_object_foreach((json_t *)ids, key, id) {
+    if (json_is_null(id))
+      lua_pushlightuserdata(L, NULL);
+    else
+      json_push(L, id);
+    lua_setfield(L, -2, key);
+  }
+}
+
 static void whole(lua_State *L, void *ud) {
   Export *x = ud;
   Json j = {.out = x->out, .pretty = true, .point = true, .python = true};
@@ -42,13 +57,23 @@ static void whole(lua_State *L, void *ud) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, x->lp->config);
   lua_pushstring(L, x->dtype);
   lua_pushlightuserdata(L, NULL);
-  lua_call(L, 5, 1);
+  push_ids(L, x->doc);
+  lua_call(L, 6, 1);
   if (x->lp->plan.mtp.layers) {
     lua_pushinteger(L, x->lp->plan.mtp.layers);
     lua_setfield(L, -2, FURTHER_TOKENS);
   }
   json_value(L, NULL, &j);
   text_add(x->out, "\n");
+}
+
+static weft_status of_plan(Export *x, weft_error *e) {
+  bool ok = (x->doc = json_object()) != NULL, changed;
+  for (int i = 0; ok && i < SPECIAL_IDS; i++)
+    ok = json_object_set_new(x->doc, special_ids[i], json_null()) == 0;
+  if (!ok || !special_ids_put(&x->ids, x->doc, false, &changed))
+    return err_set(e, WEFT_ENOMEM, "out of memory");
+  return state_protect(x->lp->state, whole, x, e);
 }
 
 /* ---- a model of a folder ---- */
@@ -117,7 +142,9 @@ static weft_status of_folder(Export *x, weft_error *e) {
   if (st == WEFT_OK) {
     x->doc = json_text_python(path.s, "", text, n, e);
     st = !x->doc ? WEFT_EFILE : state_protect(x->lp->state, changes, x, e);
-    if (st == WEFT_OK && !set_dtype(x)) st = err_set(e, WEFT_ENOMEM, "out of memory");
+    if (st == WEFT_OK &&
+        (!set_dtype(x) || !special_ids_put(&x->ids, x->doc, false, &x->changed)))
+      st = err_set(e, WEFT_ENOMEM, "out of memory");
     if (st == WEFT_OK) drop_codes(x);
     if (st == WEFT_OK && !x->changed) text_addn(x->out, text, n);
     if (st == WEFT_OK && x->changed) {
@@ -126,17 +153,19 @@ static weft_status of_folder(Export *x, weft_error *e) {
     }
     mem_free(x->out->alloc, text, n + 1);
   }
-  json_decref(x->doc);
   text_free(&path);
   return st;
 }
 
-weft_status lang_hf_config(LangPlan *lp, DType dtype, Text *out, bool *known,
-                           weft_error *e) {
+weft_status lang_hf_config(LangPlan *lp, const json_t *ids, DType dtype, Text *out,
+                           bool *known, weft_error *e) {
   Export x = {.lp = lp, .dtype = torch_name(dtype), .out = out};
   *known = lp->arch != NULL;
   if (!lp->arch) return WEFT_OK;
-  weft_status st = lp->folder ? of_folder(&x, e) : state_protect(lp->state, whole, &x, e);
+  TRY(special_ids_open(lp, ids, &x.ids, e));
+  weft_status st = lp->folder ? of_folder(&x, e) : of_plan(&x, e);
+  json_decref(x.doc);
+  special_ids_close(&x.ids);
   if (st == WEFT_OK && out->oom) st = err_set(e, WEFT_ENOMEM, "out of memory");
   return st;
 }

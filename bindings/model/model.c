@@ -78,6 +78,8 @@ static bool begin_config(Model *m, const char *name, const char *path) {
   m->config = lua_gettop(L);
   lua_newtable(L);
   m->written = lua_gettop(L);
+  lua_newtable(L);
+  m->ids = lua_gettop(L);
   if (field_push(L, m->arch, "defaults") == LUA_TTABLE)
     for (lua_pushnil(L); state_next(L, -2); lua_pop(L, 1)) {
       lua_pushvalue(L, -2);
@@ -91,6 +93,7 @@ static bool begin_config(Model *m, const char *name, const char *path) {
 static void end_config(Model *m, bool check) {
   lua_State *L = m->L;
   int errors = m->d->errors;
+  config_ids(m);
   if (check) config_check(m);
   if (check && m->d->errors == errors) config_check_read(m);
   field_push(L, m->arch, "build");

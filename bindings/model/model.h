@@ -3,6 +3,8 @@
 #ifndef WEFT_BINDINGS_MODEL_H
 #define WEFT_BINDINGS_MODEL_H
 
+#include <jansson.h>
+
 #include "bindings/plan_table/loaded_plan.h"
 
 /* Finds the build function and the config of plan.model. */
@@ -27,10 +29,11 @@ bool hf_config_push(lua_State *L, const char *file, const char *hub, const char 
 
 /* ---- hf_export.c ---- */
 /* The config.json of the model, with weights of type `dtype` (DT_ACT: that of its
- * folder). For a model from a folder it is the text of that file with the plan's changes.
- * *known: false if the model is a function of the plan, which has no config.json. */
-weft_status lang_hf_config(LangPlan *lp, DType dtype, Text *out, bool *known,
-                           weft_error *e);
+ * folder). For a model from a folder it is the text of that file with the plan's changes;
+ * `ids` of special tokens, an object or NULL, are those of the plan's tokenizer. *known:
+ * false if the model is a function of the plan, which has no config.json. */
+weft_status lang_hf_config(LangPlan *lp, const json_t *ids, DType dtype, Text *out,
+                           bool *known, weft_error *e);
 /* The modules that files of the architecture have as one (`packed`), NULL-terminated. */
 enum { HF_PACKED = 3 };
 typedef struct HfPacked {

@@ -4,7 +4,9 @@
 
 #include <math.h>
 
+#include "bindings/plan_table/json_value.h"
 #include "bindings/schema/schema.h"
+#include "special_ids.h"
 
 static bool in_set(lua_State *L, int arch, const char *set, int key) {
   bool yes = false;
@@ -95,6 +97,17 @@ static void tell_ignored(Model *m, int key, const char *path) {
   lua_pop(L, 2);
 }
 
+/* Keeps the id of a special token; false and null: there is none. */
+static void keep_id(Model *m, int key, int value) {
+  lua_State *L = m->L;
+  lua_pushvalue(L, key);
+  if (lua_toboolean(L, value))
+    lua_pushvalue(L, value);
+  else
+    lua_pushlightuserdata(L, NULL);
+  lua_rawset(L, m->ids);
+}
+
 /* Stack: key, value at the top. `path` NULL: not written by the user, so unknown keys
  * with a value other than false are only collected. */
 static void put_key(Model *m, const char *path) {
@@ -106,6 +119,7 @@ static void put_key(Model *m, const char *path) {
      */
     if (path && key_of_others(m, lua_tostring(L, key))) unknown_key(m, key, path);
     if (path) tell_ignored(m, key, path);
+    if (path && special_ids_has(lua_tostring(L, key))) keep_id(m, key, value);
     return;
   }
   push_target(L, m->arch, key);
@@ -186,6 +200,25 @@ static void tell_problems(Model *m) {
     lua_settop(L, list);
   }
   lua_settop(L, list - 1);
+}
+
+void config_ids(Model *m) {
+  lua_State *L = m->L;
+  Text text = {.alloc = arena_allocator(m->arena)};
+  Json j = {.out = &text};
+  lua_pushnil(L);
+  if (!lua_next(L, m->ids)) return;
+  lua_pop(L, 2);
+  stdlib_push(L, "models/config");
+  field_push(L, -1, "check_ids");
+  lua_remove(L, -2);
+  lua_pushvalue(L, m->ids);
+  field_push(L, m->config, "vocab_size");
+  lua_call(L, 2, 1);
+  tell_problems(m);
+  lua_pushvalue(L, m->ids);
+  json_value(L, NULL, &j);
+  m->lp->special_ids = arena_take(m->arena, &text);
 }
 
 void config_check(Model *m) {

@@ -16,6 +16,7 @@ typedef struct Model {
   bool hf;          /* weft.hf, with weights */
   const char *path; /* of the field that says it */
   int written;      /* stack index of a table: config key -> key that the user wrote */
+  int ids;          /* of special tokens that the user wrote: stack index of a table */
   VEC(const char *)
   unread; /* keys of a preset or file that the architecture does not know */
 } Model;
@@ -34,6 +35,8 @@ void config_write(Model *m, int src);
 /* Runs the architecture's own check, which returns a list of { key =, message =, severity
  * = }. */
 void config_check(Model *m);
+/* Checks ids of special tokens that the plan writes, and keeps them for exports. */
+void config_ids(Model *m);
 /* Tells keys of the plan that nothing reads. */
 void config_check_read(Model *m);
 

@@ -54,10 +54,12 @@ struct LangPlan {
   int folder_file, folder_config; /* registry references: its config.json as a table, and
                                      the config made of it without the plan's keys */
   int config, build;              /* registry references: table, function */
-  int schedule;    /* registry reference of the plan's schedule function, or LUA_NOREF */
-  bool schedule_v; /* placement = "v" */
-  bool from_plan;  /* the schedule function is from the plan's file, so its lines are
-                      reported */
+  const char
+      *special_ids; /* that the plan's model has, as JSON, or NULL: special_ids.h */
+  int schedule;     /* registry reference of the plan's schedule function, or LUA_NOREF */
+  bool schedule_v;  /* placement = "v" */
+  bool from_plan;   /* the schedule function is from the plan's file, so its lines are
+                       reported */
   int loss, loss_options; /* registry references of the plan's loss, or LUA_NOREF */
   int teacher_build, teacher_config; /* those of its teacher's model, or LUA_NOREF */
   const LangValue *value;            /* what it was made from; NULL: a file */

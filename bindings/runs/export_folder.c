@@ -72,7 +72,7 @@ static weft_status list_files(ExportFolder *x, Job *j, DType dtype, weft_error *
     return take_text(x, ADAPTER_CONFIG, &x->config, e);
   }
   TRY(list_beside(x, j, e));
-  TRY(lang_hf_config(j->lp, dtype, &x->config, &known, e));
+  TRY(lang_hf_config(j->lp, NULL, dtype, &x->config, &known, e));
   return known ? take_text(x, CONFIG_NAME, &x->config, e) : WEFT_OK;
 }
 

@@ -269,6 +269,27 @@ function config.check(class, c, rules)
   return problems
 end
 
+-- Problems of ids of special tokens, which only exported files have: one for each key, or a list of
+-- those that end a text. What is no number and no list is the absence of one.
+function config.check_ids(ids, vocab)
+  local problems = {}
+  for key, value in pairs(ids) do
+    local list = key == "eos_token_id" and type(value) == "table" and value or { value }
+    for i, id in ipairs(list) do
+      local n = type(id) == "number" and math.tointeger(id)
+      local is_token = n and n >= 0 and not (math.type(vocab) and n >= vocab)
+      if is_token then list[i] = n
+      elseif type(id) ~= "userdata" then
+        config.add(problems, key, "expected the id of a token, below vocab_size = %s, or false, got %s",
+                   tostring(vocab), show(id))
+      end
+    end
+    if #list == 0 then config.add(problems, key, "expected a list of ids of tokens, or false") end
+    if list ~= value then ids[key] = list[1] end
+  end
+  return problems
+end
+
 -- True if none of the problems makes the sizes unusable for further checks.
 function config.sound(problems)
   for _, problem in ipairs(problems) do

@@ -90,8 +90,9 @@ local function derived(arch, c)
 end
 
 -- The whole config of a model that comes from the plan; `dtype` is as in torch, `null`
--- that of JSON: "none" for a key whose default is not that.
-function export.whole(name, arch, given, dtype, null)
+-- that of JSON: "none" for a key whose default is not that. `ids` are those of special tokens, null
+-- too: a class would have those of another tokenizer.
+function export.whole(name, arch, given, dtype, null, ids)
   local c, names, out = arch.canonical and arch.canonical(given) or given, spelling(arch), {}
   for key, default in pairs(arch.defaults) do
     local value = c[key]
@@ -112,6 +113,9 @@ function export.whole(name, arch, given, dtype, null)
   out.architectures = { arch.class }
   out.model_type = name
   out.torch_dtype, out.dtype = dtype, dtype
+  for key, id in pairs(ids) do
+    if id ~= null or key ~= arch.needs_id then out[key] = id end
+  end
   return out
 end
 
@@ -131,6 +135,11 @@ function export.changes(arch, file, given, c, null)
       if value == false and not is_switch(arch, key) then value = sizes[key] or null end
       out[file[key] == nil and names[key] or key] = typed(arch, key, value)
     end
+  end
+  -- Transformers makes no embedding in which the row that pads is missing.
+  local pad = file.pad_token_id
+  if c.vocab_size ~= given.vocab_size and math.type(pad) and pad >= c.vocab_size then
+    out.pad_token_id = null
   end
   return out
 end

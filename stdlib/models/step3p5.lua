@@ -15,6 +15,7 @@ local step = {
     num_attention_groups = "num_key_value_heads", moe_num_experts = "n_routed_experts",
     num_local_experts = "n_routed_experts", moe_top_k = "num_experts_per_tok", share_expert_dims = "share_expert_dim",
   },
+  needs_id = "pad_token_id", -- the class takes no null for it
   ropes = true, -- each type of layers has one: see rope.of_type
   -- Sizes of heads of layers with windows are in num_sliding_attention_heads, in files in a table beside others.
   ignored = config.ignored { "max_seq_len", "need_fp32_gate", "per_layer_config", "mtp_layer_types",

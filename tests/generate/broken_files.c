@@ -249,7 +249,7 @@ static weft_status read_weights(const FuzzFile *f, weft_error *e) {
 static weft_status write_config(Job *j) {
   Text out = {0};
   bool known;
-  weft_status st = lang_hf_config(j->lp, DT_BF16, &out, &known, &j->e);
+  weft_status st = lang_hf_config(j->lp, NULL, DT_BF16, &out, &known, &j->e);
   text_free(&out);
   return st;
 }

@@ -246,7 +246,7 @@ static const char *graph_of(const char *plan, Text *config) {
   }
   const char *text = arena_str(scratch_arena, t.s);
   text_free(&t);
-  if (config) st = lang_hf_config(f.lp, DT_F32, config, &known, &f.e);
+  if (config) st = lang_hf_config(f.lp, NULL, DT_F32, config, &known, &f.e);
   ck_assert_msg(st == WEFT_OK, "%s", f.e.text);
   fixture_close(&f);
   return text;

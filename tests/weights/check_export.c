@@ -545,13 +545,15 @@ START_TEST(both_keys_of_a_type_are_set) {
       "weft.model { 'llama', vocab_size = 32, hidden_size = 16, "
       "intermediate_size = 8, num_hidden_layers = 1, num_attention_heads = 2 }",
       meshes[0]);
-  must(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  must(lang_hf_config(f.job.lp, NULL, DT_F32, &config, &known, &f.job.e), &f.job.e,
+       "config");
   ck_assert_int_eq(mkdir(scratch_path("made"), 0755), 0);
   scratch_put("made/config.json", config.s, config.n);
   exporter_end(&f);
   config.n = 0;
   exporter_start(&f, "weft.hf { 'made', weights = false }", meshes[0]);
-  must(lang_hf_config(f.job.lp, DT_BF16, &config, &known, &f.job.e), &f.job.e, "config");
+  must(lang_hf_config(f.job.lp, NULL, DT_BF16, &config, &known, &f.job.e), &f.job.e,
+       "config");
   ck_assert_msg(strstr(config.s, "\"dtype\": \"bfloat16\"") &&
                     strstr(config.s, "\"torch_dtype\": \"bfloat16\"") &&
                     !strstr(config.s, "float32"),
@@ -580,7 +582,8 @@ START_TEST(numbers_keep_their_types) {
   Text config = {0};
   bool known;
   exporter_start(&f, cases[_i].model, meshes[0]);
-  must(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  must(lang_hf_config(f.job.lp, NULL, DT_F32, &config, &known, &f.job.e), &f.job.e,
+       "config");
   for (int i = 0; i < 4; i++)
     ck_assert_msg(strstr(config.s, cases[_i].has[i]), "%s is not in %s", cases[_i].has[i],
                   config.s);
@@ -625,7 +628,8 @@ START_TEST(what_is_written_is_read) {
                               "num_attention_heads = 2, num_key_value_heads = 2, %s }",
                               cases[_i].model),
                  meshes[0]);
-  must(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  must(lang_hf_config(f.job.lp, NULL, DT_F32, &config, &known, &f.job.e), &f.job.e,
+       "config");
   for (int i = 0; i < 3; i++) {
     const char *has = cases[_i].has[i], *not = cases[_i].has_not[i];
     ck_assert_msg(!has || strstr(config.s, has), "%s is not in %s", has, config.s);
@@ -633,6 +637,81 @@ START_TEST(what_is_written_is_read) {
   }
   text_free(&config);
   exporter_end(&f);
+}
+END_TEST
+
+/* Ids of special tokens are in each config: a class has those of a tokenizer of its own
+ * for what is not written, and may find no room for them in the vocabulary. */
+static const struct {
+  const char *keys, *has[3];
+} special[] = {
+    {"",
+     {"\"bos_token_id\": null,", "\"eos_token_id\": null,", "\"pad_token_id\": null,"}},
+    {"bos_token_id = 3, eos_token_id = { 7, 9 }, pad_token_id = false",
+     {"\"bos_token_id\": 3,", "\"eos_token_id\": [\n    7,\n    9\n  ],",
+      "\"pad_token_id\": null,"}},
+};
+
+START_TEST(special_tokens_are_said) {
+  Exporter f;
+  Text config = {0};
+  bool known;
+  exporter_start(&f,
+                 arena_printf(scratch_arena,
+                              "weft.model { 'phi3', vocab_size = 32, hidden_size = 16, "
+                              "intermediate_size = 8, num_hidden_layers = 1, "
+                              "num_attention_heads = 2, num_key_value_heads = 2, %s }",
+                              special[_i].keys),
+                 meshes[0]);
+  must(lang_hf_config(f.job.lp, NULL, DT_F32, &config, &known, &f.job.e), &f.job.e,
+       "config");
+  for (int i = 0; i < 3; i++)
+    ck_assert_msg(strstr(config.s, special[_i].has[i]), "%s is not in %s",
+                  special[_i].has[i], config.s);
+  /* In a folder's config a plan changes those that it writes, and no others. */
+  ck_assert_int_eq(mkdir(scratch_path("made"), 0755), 0);
+  scratch_put("made/config.json", config.s, config.n);
+  exporter_end(&f);
+  config.n = 0;
+  exporter_start(&f, "weft.hf { 'made', weights = false, pad_token_id = 31 }", meshes[0]);
+  must(lang_hf_config(f.job.lp, NULL, DT_F32, &config, &known, &f.job.e), &f.job.e,
+       "config");
+  ck_assert_msg(strstr(config.s, "\"pad_token_id\": 31"), "%s", config.s);
+  ck_assert_ptr_nonnull(strstr(config.s, special[_i].has[0]));
+  scratch_put("made/config.json", config.s, config.n);
+  exporter_end(&f);
+  config.n = 0;
+  exporter_start(&f, "weft.hf { 'made', weights = false, vocab_size = 16 }", meshes[0]);
+  must(lang_hf_config(f.job.lp, NULL, DT_F32, &config, &known, &f.job.e), &f.job.e,
+       "config");
+  ck_assert_msg(strstr(config.s, "\"pad_token_id\": null"), "%s", config.s);
+  text_free(&config);
+  exporter_end(&f);
+}
+END_TEST
+
+/* What is no token of the model has its line. */
+START_TEST(special_tokens_are_tokens) {
+  static const char *const wrong[][2] = {
+      {"pad_token_id = 32", "plan.model.pad_token_id: expected the id of a token, below "
+                            "vocab_size = 32, or false, got 32"},
+      {"eos_token_id = { 1, -1 }", "plan.model.eos_token_id: expected the id of a token"},
+      {"eos_token_id = {}", "plan.model.eos_token_id: expected a list of ids"},
+      {"bos_token_id = '<s>'", "plan.model.bos_token_id: expected the id of a token"},
+  };
+  for (int i = 0; i < LEN(wrong); i++) {
+    const char *plan = arena_printf(
+        scratch_arena,
+        "return require 'weft'.plan { model = require 'weft'.model { 'llama',\n"
+        "vocab_size = 32, hidden_size = 16, intermediate_size = 8, num_hidden_layers = "
+        "1,\nnum_attention_heads = 2,\n%s }, batch = { global = 1, seq = 8 } }\n",
+        wrong[i][0]);
+    scratch_put("p.lua", plan, strlen(plan));
+    Outcome o = process_run(60, "$weft check p.lua");
+    ck_assert_msg(o.code == 1 && strstr(o.err, "p.lua:4: error: ") &&
+                      strstr(o.err, wrong[i][1]),
+                  "%s: %d: %s", wrong[i][0], o.code, o.err);
+  }
 }
 END_TEST
 
@@ -652,7 +731,8 @@ START_TEST(every_config_says_how_heads_turn) {
       "original_max_position_embeddings = 8 } }",
       name[_i]);
   exporter_start(&f, model, meshes[0]);
-  must(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  must(lang_hf_config(f.job.lp, NULL, DT_F32, &config, &known, &f.job.e), &f.job.e,
+       "config");
   ck_assert(known && strstr(config.s, "\"head_dim\": "));
   ck_assert_ptr_nonnull(strstr(config.s, "\"rope_theta\": 777.0"));
   ck_assert_ptr_nonnull(strstr(config.s, "\"rope_type\": \"yarn\""));
@@ -739,6 +819,8 @@ Suite *export_suite(void) {
   tcase_add_test(t, a_folder_appears_whole_or_not_at_all);
   tcase_add_test(t, a_run_exports_at_its_end);
   tcase_add_test(t, both_keys_of_a_type_are_set);
+  tcase_add_loop_test(t, special_tokens_are_said, 0, LEN(special));
+  tcase_add_test(t, special_tokens_are_tokens);
   tcase_add_loop_test(t, numbers_keep_their_types, 0, 2);
   tcase_add_loop_test(t, what_is_written_is_read, 0, 6);
   tcase_add_loop_test(t, every_config_says_how_heads_turn, 0, 6);

@@ -136,7 +136,8 @@ static double export_and_step(const char *model, const char *mesh, int vocab,
   }
   Text config = {0};
   bool known;
-  must(lang_hf_config(f.job.lp, DT_F32, &config, &known, &f.job.e), &f.job.e, "config");
+  must(lang_hf_config(f.job.lp, NULL, DT_F32, &config, &known, &f.job.e), &f.job.e,
+       "config");
   ck_assert(known);
   WeightsFile file = {"config.json", config.s, config.n};
   exporter_write(
