@@ -11,7 +11,7 @@
  * it may be missing: NULL. */
 typedef struct TokenizerConfig {
   const char *path; /* of the file that holds the template, else of the config */
-  const char *bos, *eos;
+  const char *bos, *eos, *pad;
   const char *template; /* Jinja */
 } TokenizerConfig;
 weft_status tokenizer_config_read(Arena *a, const char *tokenizer, TokenizerConfig *out,

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include "chat.h"
+#include "bindings/model/special_ids.h"
 #include "chat_plan.h"
 #include "vm/io/io.h"
+#include "vm/io/json_text.h"
 
 #define NAME "tokenizer.json"
 
@@ -79,27 +81,69 @@ weft_status plan_tokenizer_check(LangPlan *lp, int64_t vocab, Diags *d, weft_err
   return WEFT_OK;
 }
 
-/* Adds "key": id unless the file names no such token. */
-static void add_id(const Tokenizer *t, const char *key, const char *token, bool *first,
-                   Text *out) {
-  int32_t id = token ? tokenizer_find(t, token) : -1;
-  if (id < 0) return;
-  text_printf(out, "%s\n  \"%s\": %d", *first ? "{" : ",", key, id);
-  *first = false;
+/* ---- ids of special tokens ---- */
+
+/* Whether the model has rows for the id, or for all of a list. */
+static bool has_rows(const json_t *ids, int64_t vocab) {
+  size_t n = json_is_array(ids) ? json_array_size(ids) : 1;
+  for (size_t i = 0; i < n; i++) {
+    const json_t *id = json_is_array(ids) ? json_array_get(ids, i) : ids;
+    int64_t v = json_is_integer(id) ? json_integer_value(id) : -1;
+    if (v < 0 || v >= vocab) return false;
+  }
+  return n > 0;
 }
 
-weft_status plan_tokenizer_generation(LangPlan *lp, const char *folder, Text *out,
-                                      weft_error *e) {
+static weft_status put_id(json_t *out, const char *key, json_t *id, int64_t vocab,
+                          weft_error *e) {
+  bool ok = !id || !has_rows(id, vocab) || json_object_set(out, key, id) == 0;
+  return ok ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
+}
+
+/* Those of generation_config.json, if there is one. */
+static weft_status ids_of_generation(LangPlan *lp, const char *folder, int64_t vocab,
+                                     json_t *out, weft_error *e) {
+  const char *path = arena_printf(lp->arena, "%s/generation_config.json", folder);
+  Folders in = lang_folders(lp);
+  char *text;
+  size_t n;
+  if (access(path, F_OK) != 0) return WEFT_OK;
+  TRY(folders_hold(&in, path, e));
+  TRY(file_read(NULL, path, FILE_CODE_MAX, &text, &n, e));
+  json_t *doc = json_text_python(path, "", text, n, e);
+  mem_free(NULL, text, n + 1);
+  weft_status st = doc ? WEFT_OK : e->code;
+  for (int i = 0; i < SPECIAL_IDS && st == WEFT_OK; i++)
+    st = put_id(out, special_ids[i], json_object_get(doc, special_ids[i]), vocab, e);
+  json_decref(doc);
+  return st;
+}
+
+/* Those of the tokens that tokenizer_config.json names. */
+static weft_status ids_of_names(LangPlan *lp, const char *folder, int64_t vocab,
+                                json_t *out, weft_error *e) {
   const char *file = arena_printf(lp->arena, "%s/" NAME, folder);
-  TokenizerConfig config;
+  TokenizerConfig c;
   Tokenizer *t;
-  bool first = true;
-  TRY(tokenizer_config_read(lp->arena, file, &config, e));
-  if (!config.bos && !config.eos) return WEFT_OK;
+  weft_status st = WEFT_OK;
+  TRY(tokenizer_config_read(lp->arena, file, &c, e));
+  const char *const token[SPECIAL_IDS] = {c.bos, c.eos, c.pad};
+  if (!c.bos && !c.eos && !c.pad) return WEFT_OK;
   TRY(tokenizer_open(NULL, file, &t, e));
-  add_id(t, "bos_token_id", config.bos, &first, out);
-  add_id(t, "eos_token_id", config.eos, &first, out);
-  if (!first) text_add(out, "\n}\n");
+  for (int i = 0; i < SPECIAL_IDS && st == WEFT_OK; i++) {
+    json_t *id = token[i] ? json_integer(tokenizer_find(t, token[i])) : NULL;
+    st = put_id(out, special_ids[i], id, vocab, e);
+    json_decref(id);
+  }
   tokenizer_close(t);
-  return out->oom ? err_set(e, WEFT_ENOMEM, "out of memory") : WEFT_OK;
+  return st;
+}
+
+weft_status plan_tokenizer_ids(LangPlan *lp, const char *folder, json_t **out,
+                               weft_error *e) {
+  int64_t vocab = INT32_MAX;
+  if (lp->arch) (void)lang_config_int(lp, "vocab_size", &vocab);
+  if (!(*out = json_object())) return err_set(e, WEFT_ENOMEM, "out of memory");
+  TRY(ids_of_generation(lp, folder, vocab, *out, e));
+  return json_object_size(*out) ? WEFT_OK : ids_of_names(lp, folder, vocab, *out, e);
 }

@@ -49,6 +49,7 @@ static weft_status read_config(Arena *a, const char *path, TokenizerConfig *out,
   out->path = path;
   out->bos = token_text(a, json_object_get(doc, "bos_token"));
   out->eos = token_text(a, json_object_get(doc, "eos_token"));
+  out->pad = token_text(a, json_object_get(doc, "pad_token"));
   out->template = template_text(a, json_object_get(doc, "chat_template"));
   json_decref(doc);
   return WEFT_OK;

@@ -4,7 +4,9 @@
 #include "export_folder.h"
 #include "bindings/chat/plan_tokenizer.h"
 #include "bindings/model/model.h"
+#include "bindings/model/special_ids.h"
 #include "vm/ckpt/ckpt_weights.h"
+#include "vm/io/json_text.h"
 #include "vm/weights/adapter_files.h"
 
 #include <stdlib.h>
@@ -13,24 +15,20 @@
 #define CONFIG_NAME     "config.json"
 #define GENERATION_NAME "generation_config.json"
 
-/* Lists the file of this name in the first of two folders, either of which may be NULL,
- * that has it. */
-static weft_status add_file(ExportFolder *x, Job *j, const char *const folder[2],
-                            const char *name, bool *found, weft_error *e) {
-  const char *path = NULL;
+/* Lists the file of this name if the folder, which may be NULL, has it. */
+static weft_status add_file(ExportFolder *x, Job *j, const char *folder, const char *name,
+                            bool *found, weft_error *e) {
   Folders in = lang_folders(j->lp);
   char *text;
   size_t n;
   *found = false;
-  for (int i = 0; i < 2 && !*found; i++) {
-    if (!folder[i]) continue;
-    path = arena_printf(j->arena, "%s/%s", folder[i], name);
-    *found = access(path, F_OK) == 0;
-  }
-  if (!*found) return WEFT_OK;
+  if (!folder) return WEFT_OK;
+  const char *path = arena_printf(j->arena, "%s/%s", folder, name);
+  if (access(path, F_OK) != 0) return WEFT_OK;
   TRY(folders_hold(&in, path, e));
   TRY(file_read(NULL, path, 256 << 20, &text, &n, e));
   x->file[x->out.nfile++] = (WeightsFile){name, text, n};
+  *found = true;
   return WEFT_OK;
 }
 
@@ -43,37 +41,92 @@ static weft_status take_text(ExportFolder *x, const char *name, const Text *text
   return WEFT_OK;
 }
 
-/* Lists the files of the plan's tokenizer and of its model, the former first; whoever
- * generates with the folder knows what ends a text, also if neither has a file of it. */
-static weft_status list_beside(ExportFolder *x, Job *j, weft_error *e) {
-  const char *folder[2] = {NULL, lang_folder(j->lp)};
-  bool found, ends = false;
-  TRY(lang_tokenizer_folder(j->lp, &folder[0], e));
-  for (int i = 0; i < WEIGHTS_BESIDE; i++) {
-    if (str_eq(weights_beside[i], CONFIG_NAME)) continue;
-    TRY(add_file(x, j, folder, weights_beside[i], &found, e));
-    if (str_eq(weights_beside[i], GENERATION_NAME)) ends = found;
-  }
-  if (ends || !folder[0]) return WEFT_OK;
+/* ---- generation_config.json ---- */
+
+/* Puts ids of special tokens into the file that is listed last, if there is one, or lists
+ * one of them. A file that has them stays as it is. */
+static weft_status put_ids(ExportFolder *x, const SpecialIds *ids, bool there,
+                           weft_error *e) {
+  WeightsFile *file = there ? &x->file[x->out.nfile - 1] : NULL;
+  json_t *doc =
+      file ? json_text_python(file->name, "", file->data, file->bytes, e) : json_object();
+  bool changed = false;
   Text text = {0};
-  weft_status st = plan_tokenizer_generation(j->lp, folder[0], &text, e);
-  if (st == WEFT_OK && text.n) st = take_text(x, GENERATION_NAME, &text, e);
+  if (!doc) return file ? e->code : err_set(e, WEFT_ENOMEM, "out of memory");
+  weft_status st = WEFT_OK;
+  if (!special_ids_put(ids, doc, true, &changed))
+    st = err_set(e, WEFT_ENOMEM, "out of memory");
+  if (st == WEFT_OK && changed) {
+    json_text_to_python(doc, &text);
+    text_add(&text, "\n");
+    if (file) free((char *)file->data), x->out.nfile--;
+    st = take_text(x, GENERATION_NAME, &text, e);
+  }
   text_free(&text);
+  json_decref(doc);
   return st;
+}
+
+/* That of the tokenizer's folder, or else of the model's, whose weights end texts as it
+ * says; whoever generates with the new folder knows what ends a text, also if neither has
+ * one. `ids`: those of the tokenizer. */
+static weft_status list_generation(ExportFolder *x, Job *j, const char *tokenizer,
+                                   const json_t *ids, weft_error *e) {
+  const char *model = lang_folder(j->lp);
+  SpecialIds special;
+  bool found;
+  TRY(add_file(x, j, tokenizer ? tokenizer : model, GENERATION_NAME, &found, e));
+  if (!found && tokenizer && lang_weights(j->lp))
+    TRY(add_file(x, j, model, GENERATION_NAME, &found, e));
+  TRY(special_ids_open(j->lp, ids, &special, e));
+  weft_status st = WEFT_OK;
+  if ((found || tokenizer) && (special.plan || json_object_size(ids) > 0))
+    st = put_ids(x, &special, found, e);
+  special_ids_close(&special);
+  return st;
+}
+
+/* ---- all files ---- */
+
+/* Lists the files of the plan's tokenizer, or of its model if it names none: those of two
+ * tokenizers do not go together. */
+static weft_status list_beside(ExportFolder *x, Job *j, const char *tokenizer,
+                               weft_error *e) {
+  const char *folder = tokenizer ? tokenizer : lang_folder(j->lp);
+  bool found;
+  for (int i = 0; i < WEIGHTS_BESIDE; i++) {
+    const char *name = weights_beside[i];
+    if (!str_eq(name, CONFIG_NAME) && !str_eq(name, GENERATION_NAME))
+      TRY(add_file(x, j, folder, name, &found, e));
+  }
+  return WEFT_OK;
+}
+
+static weft_status list_of_model(ExportFolder *x, Job *j, DType dtype,
+                                 const char *tokenizer, const json_t *ids,
+                                 weft_error *e) {
+  bool known;
+  TRY(list_beside(x, j, tokenizer, e));
+  TRY(list_generation(x, j, tokenizer, ids, e));
+  TRY(lang_hf_config(j->lp, ids, dtype, &x->config, &known, e));
+  return known ? take_text(x, CONFIG_NAME, &x->config, e) : WEFT_OK;
 }
 
 /* Lists config.json and the other files of the plan's model, or what PEFT has beside an
  * adapter. */
 static weft_status list_files(ExportFolder *x, Job *j, DType dtype, weft_error *e) {
   _Static_assert(WEIGHTS_BESIDE <= LEN(x->file), "room for all of them");
-  bool known;
+  const char *tokenizer;
+  json_t *ids = NULL;
   if (x->out.adapter) {
     adapter_config(j->compiled, &j->plan, j->graph, lang_folder(j->lp), &x->config);
     return take_text(x, ADAPTER_CONFIG, &x->config, e);
   }
-  TRY(list_beside(x, j, e));
-  TRY(lang_hf_config(j->lp, NULL, dtype, &x->config, &known, e));
-  return known ? take_text(x, CONFIG_NAME, &x->config, e) : WEFT_OK;
+  TRY(lang_tokenizer_folder(j->lp, &tokenizer, e));
+  weft_status st = tokenizer ? plan_tokenizer_ids(j->lp, tokenizer, &ids, e) : WEFT_OK;
+  if (st == WEFT_OK) st = list_of_model(x, j, dtype, tokenizer, ids, e);
+  json_decref(ids);
+  return st;
 }
 
 weft_status export_files(ExportFolder *x, Job *j, const ExportHow *how,

@@ -98,6 +98,14 @@ START_TEST(exported_folders_have_it) {
 }
 END_TEST
 
+/* The last token of a sample as JSON. */
+static int last_token(const char *out) {
+  const char *s = strstr(out, "\"tokens\""), *last = s;
+  for (; *s && *s != ']'; s++)
+    if (*s == ',') last = s;
+  return atoi(last + 1);
+}
+
 /* Each token is an end token here: nothing follows the prompt. */
 START_TEST(its_end_token_ends_a_text) {
   Text all = {0};
@@ -108,14 +116,85 @@ START_TEST(its_end_token_ends_a_text) {
       expect(0, "\"tokens\"", "",
              "$weft sample plan.lua --ckpt ck --greedy --tokens 1,2 --max-tokens 1 "
              "--json");
-  const char *last = strrchr(strstr(o.out, "\"tokens\""), ',');
-  for (const char *s = strstr(o.out, "\"tokens\""); *s && *s != ']'; s++)
-    if (*s == ',') last = s;
-  text_printf(&all, "%d}", atoi(last + 1));
+  text_printf(&all, "%d}", last_token(o.out));
   put("words/generation_config.json", all.s);
   text_free(&all);
   expect(0, "\"eos\"", "",
          "$weft sample plan.lua --ckpt ck --greedy --tokens 1,2 --max-tokens 1 --json");
+}
+END_TEST
+
+#define END_ID "0" /* of <|endoftext|> */
+
+/* A model whose folder has another tokenizer than the plan. */
+static void put_base(void) {
+  put_plan("base.lua", "name = 'base'");
+  expect(0, "", "", "$weft run base.lua --threads 1 -q --export base");
+  put("base/tokenizer.json", "{}");
+  put("base/special_tokens_map.json", "{\"eos_token\": \"</s>\"}");
+  put("base/chat_template.jinja", "of the base");
+  put("base/generation_config.json", "{\"eos_token_id\": 2, \"temperature\": 0.5}\n");
+  put("tuned.lua", "local weft = require 'weft'\n"
+                   "local eos = weft.var('eos', 'of the tokenizer')\n"
+                   "return weft.plan { model = weft.hf { 'base',\n"
+                   "  weights = weft.var('weights', true), eos_token_id = tonumber(eos) "
+                   "},\n"
+                   "  tokenizer = 'words', batch = { global = 1, seq = 32 } }\n");
+}
+
+static void file_has(const char *path, const char *text) {
+  const char *is = scratch_get(scratch_path(path));
+  ck_assert_msg(strstr(is, text), "%s is not in %s: %s", text, path, is);
+}
+
+/* Its files are of one tokenizer: none of the base's are among them but settings of
+ * generation, in which its end token ends texts beside that of the weights. */
+START_TEST(a_folder_has_one_tokenizer) {
+  if (!opens()) return;
+  put_base();
+  expect(0, "", "", "$weft run tuned.lua --threads 1 --steps 1 -q --export new");
+  Outcome files = process_run(SECONDS, "sh -c 'ls new | tr \"\\n\" \" \"'");
+  ck_assert_str_eq(files.out, "config.json generation_config.json model.safetensors "
+                              "tokenizer.json tokenizer_config.json ");
+  ck_assert_str_eq(scratch_get(scratch_path("new/tokenizer.json")),
+                   scratch_get(scratch_path("words/tokenizer.json")));
+  file_has("new/generation_config.json", "\"temperature\": 0.5");
+  file_has("new/generation_config.json",
+           "\"eos_token_id\": [\n    " END_ID ",\n    2\n  ]");
+  file_has("new/config.json", "\"eos_token_id\": " END_ID ",");
+  file_has("new/config.json", "\"bos_token_id\": null,");
+  /* Without the weights of the base its ids say nothing. */
+  expect(0, "", "",
+         "$weft run tuned.lua --threads 1 --steps 1 -q --export drawn -D weights=false");
+  ck_assert_str_eq(scratch_get(scratch_path("drawn/generation_config.json")),
+                   "{\n  \"eos_token_id\": " END_ID "\n}\n");
+  /* And what the plan says counts. */
+  expect(0, "", "",
+         "$weft run tuned.lua --threads 1 --steps 1 -q --export said -D eos=9");
+  file_has("said/generation_config.json", "\"eos_token_id\": 9");
+  file_has("said/config.json", "\"eos_token_id\": 9,");
+}
+END_TEST
+
+/* The token that is likeliest ends a text, whether the weights, the tokenizer or the plan
+ * say so; one that the plan says ends it alone. */
+START_TEST(every_end_token_ends_a_text) {
+  static const char sample[] =
+      "$weft sample tuned.lua --greedy --tokens 1,2 --max-tokens 1 "
+      "--json";
+  if (!opens()) return;
+  put_base();
+  int id = last_token(expect(0, "\"length\"", "", sample).out);
+  put("base/generation_config.json",
+      arena_printf(scratch_arena, "{\"eos_token_id\": %d}", id));
+  expect(0, "\"eos\"", "", sample);
+  put("base/generation_config.json", "{\"eos_token_id\": 511}");
+  put("words/generation_config.json",
+      arena_printf(scratch_arena, "{\"eos_token_id\": %d}", id));
+  expect(0, "\"eos\"", "", sample);
+  expect(0, "\"length\"", "", arena_printf(scratch_arena, "%s -D eos=511", sample));
+  put("words/generation_config.json", "{\"eos_token_id\": 510}");
+  expect(0, "\"eos\"", "", arena_printf(scratch_arena, "%s -D eos=%d", sample, id));
 }
 END_TEST
 
@@ -188,6 +267,8 @@ Suite *plan_tokenizer_suite(void) {
   tcase_add_test(c, prompts_take_it);
   tcase_add_test(c, exported_folders_have_it);
   tcase_add_test(c, its_end_token_ends_a_text);
+  tcase_add_test(c, a_folder_has_one_tokenizer);
+  tcase_add_test(c, every_end_token_ends_a_text);
   tcase_add_test(c, conversations_take_it);
   tcase_add_test(c, what_is_wrong_has_its_line);
   tcase_add_test(c, a_damaged_one_is_warned_of);
