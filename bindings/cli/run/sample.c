@@ -115,21 +115,35 @@ static weft_status check_prompts(Sample *s) {
   return WEFT_OK;
 }
 
-/* Weights that name no end token are followed by the tokenizer that the plan names. */
+/* What ends texts by the tokenizer that the plan names. */
 static weft_status end_of_tokenizer(Sample *s, const char *folder) {
   Job *j = &s->job;
   TokenizerConfig config;
-  TRY(sample_eos(&s->end, j->arena, folder, &j->e));
-  if (s->end.neos || !s->tok) return WEFT_OK;
+  bool said;
+  TRY(sample_eos(&s->end, j->arena, folder, &said, &j->e));
+  if (said || !s->tok) return WEFT_OK;
   TRY(tokenizer_config_read(j->arena, folder, &config, &j->e));
   if (config.eos) sample_end_at(&s->end, tokenizer_find(s->tok, config.eos));
   return WEFT_OK;
 }
 
+/* Collects end tokens: those that the plan writes, or else those of the weights and those
+ * of the plan's tokenizer, as an exported folder has them (special_ids.h). */
+static weft_status read_end_tokens(Sample *s) {
+  Job *j = &s->job;
+  const char *weights = s->cli->weights, *tokenizer;
+  bool said;
+  TRY(sample_eos_of_plan(&s->end, j->lp, &said, &j->e));
+  if (said) return WEFT_OK;
+  TRY(lang_tokenizer_folder(j->lp, &tokenizer, &j->e));
+  if (!weights && (lang_weights(j->lp) || !tokenizer)) weights = lang_folder(j->lp);
+  TRY(sample_eos(&s->end, j->arena, weights, &said, &j->e));
+  return tokenizer ? end_of_tokenizer(s, tokenizer) : WEFT_OK;
+}
+
 /* Collects what ends a text before its limit. */
 static weft_status read_end(Sample *s) {
   const Cli *cli = s->cli;
-  const char *folder;
   s->end = (SampleEnd){0};
   for (int i = 0; i < cli->nuntil; i++) {
     if (!*cli->until[i]) return err_set(&s->job.e, WEFT_EUSAGE, "--stop is empty");
@@ -139,11 +153,7 @@ static weft_status read_end(Sample *s) {
     return err_set(&s->job.e, WEFT_EUSAGE,
                    "--stop is a string, and the tokens of this plan are ids: give "
                    "--tokenizer FILE");
-  TRY(sample_eos(&s->end, s->job.arena,
-                 cli->weights ? cli->weights : lang_folder(s->job.lp), &s->job.e));
-  if (s->end.neos) return WEFT_OK;
-  TRY(lang_tokenizer_folder(s->job.lp, &folder, &s->job.e));
-  return folder ? end_of_tokenizer(s, folder) : WEFT_OK;
+  return read_end_tokens(s);
 }
 
 static weft_status read_choice(Sample *s) {

@@ -3,49 +3,69 @@
 
 #include <unistd.h>
 
+#include "bindings/model/special_ids.h"
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"
+
+#define KEY "eos_token_id"
 
 static weft_status add_eos(SampleEnd *x, const json_t *id, const char *path,
                            weft_error *e) {
   int64_t v = json_is_integer(id) ? json_integer_value(id) : -1;
   if (v < 0 || v > INT32_MAX)
     return err_file(e, WEFT_EFILE, path, 0,
-                    "\"eos_token_id\" is not the id of a token, or a list of some");
-  if (x->neos == EOS_OF_FILE)
-    return err_file(e, WEFT_EFILE, path, 0,
-                    "\"eos_token_id\" has more than the %d ids that are read",
-                    EOS_OF_FILE);
-  x->eos[x->neos++] = (int32_t)v;
+                    "\"" KEY "\" is not the id of a token, or a list of some");
+  sample_end_at(x, (int32_t)v);
   return WEFT_OK;
 }
 
-/* `*said`: the file has eos_token_id. */
+/* The ids of a file's key; NULL and null: there are none. */
+static weft_status add_all(SampleEnd *x, const json_t *ids, const char *path,
+                           weft_error *e) {
+  if (!ids || json_is_null(ids)) return WEFT_OK;
+  if (!json_is_array(ids)) return add_eos(x, ids, path, e);
+  if (json_array_size(ids) > EOS_OF_FILE)
+    return err_file(e, WEFT_EFILE, path, 0,
+                    "\"" KEY "\" has more than the %d ids that are read", EOS_OF_FILE);
+  for (size_t i = 0; i < json_array_size(ids); i++)
+    TRY(add_eos(x, json_array_get(ids, i), path, e));
+  return WEFT_OK;
+}
+
+/* `*said`: the file has ids. */
 static weft_status read_eos(SampleEnd *x, const char *path, bool *said, weft_error *e) {
   char *text;
   size_t n;
-  weft_status st = WEFT_OK;
   *said = false;
   if (access(path, F_OK) != 0) return WEFT_OK;
   TRY(file_read(NULL, path, FILE_CODE_MAX, &text, &n, e));
   json_t *doc = json_text_python(path, "", text, n, e);
   mem_free(NULL, text, n + 1);
-  if (!doc) return WEFT_EFILE;
-  const json_t *ids = json_object_get(doc, "eos_token_id");
+  if (!doc) return e->code;
+  const json_t *ids = json_object_get(doc, KEY);
   *said = ids && !json_is_null(ids);
-  if (*said && !json_is_array(ids)) st = add_eos(x, ids, path, e);
-  for (size_t i = 0; i < json_array_size(ids) && st == WEFT_OK; i++)
-    st = add_eos(x, json_array_get(ids, i), path, e);
+  weft_status st = add_all(x, ids, path, e);
   json_decref(doc);
   return st;
 }
 
-weft_status sample_eos(SampleEnd *x, Arena *a, const char *folder, weft_error *e) {
+weft_status sample_eos(SampleEnd *x, Arena *a, const char *folder, bool *said,
+                       weft_error *e) {
   static const char *const names[] = {"generation_config.json", "config.json"};
-  bool said = false;
-  for (int i = 0; i < LEN(names) && folder && !said; i++)
-    TRY(read_eos(x, arena_printf(a, "%s/%s", folder, names[i]), &said, e));
+  *said = false;
+  for (int i = 0; i < LEN(names) && folder && !*said; i++)
+    TRY(read_eos(x, arena_printf(a, "%s/%s", folder, names[i]), said, e));
   return WEFT_OK;
+}
+
+weft_status sample_eos_of_plan(SampleEnd *x, LangPlan *lp, bool *said, weft_error *e) {
+  SpecialIds ids;
+  TRY(special_ids_open(lp, NULL, &ids, e));
+  const json_t *end = json_object_get(ids.plan, KEY);
+  *said = end != NULL;
+  weft_status st = add_all(x, end, "plan.model", e);
+  special_ids_close(&ids);
+  return st;
 }
 
 void sample_end_at(SampleEnd *x, int32_t token) {
