@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "bindings/script/library.h"
 #include "vm/base/budget.h"
+#include "vm/io/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -172,15 +173,14 @@ static int flushed(int code) {
  * leaves its code in the folder WEFT_CODES, under its rank. */
 static int leave_code(const Verb *v, int code) {
   const char *dir = getenv("WEFT_CODES");
-  char path[PATH_MAX];
+  char path[PATH_MAX], text[16];
+  weft_error e = NO_ERROR;
   if (!dir || !*dir || !(v->bit & RUN_VERBS)) return code;
   snprintf(path, sizeof path, "%s/%d", dir, launched_rank());
-  FILE *f = fopen(path, "w");
-  bool there = f && fprintf(f, "%d\n", code) > 0;
-  if (f && fclose(f) != 0) there = false;
-  if (!there)
-    report_error("%s, a file for the exit code, cannot be written: %s", path,
-                 strerror(errno));
+  snprintf(text, sizeof text, "%d\n", code);
+  FilePart part = {text, strlen(text)};
+  if (file_write(NULL, path, &part, 1, &e) != WEFT_OK)
+    report_error("%s, a file for the exit code, %s", path, e.text);
   return code;
 }
 

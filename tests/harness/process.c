@@ -28,6 +28,7 @@ static void nap(void) { usleep(2000); }
 static void become(const Process *p) {
   setpgid(0, 0);
   signal(SIGINT, SIG_DFL);
+  signal(SIGHUP, SIG_DFL); /* also where the tests run under nohup */
   if (chdir(scratch_dir) || setenv("weft", WEFT_BINARY_DIR "/weft", 1) ||
       !freopen("/dev/null", "r", stdin) || !freopen(p->out, "w", stdout) ||
       !freopen(p->err, "w", stderr))

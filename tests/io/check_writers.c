@@ -62,6 +62,7 @@ static const Writer writers[] = {
      "$weft sim plan.lua --set cluster=a100-80gb --trace out", 0},
     {"bindings/calibration/calibration_write.c", "out",
      "$weft calibrate plan.lua --threads 1 -o out", 0},
+    {"bindings/cli/main.c", "0", "env WEFT_CODES=. " RUN, WARNS},
     {"bindings/cli/run/launch.c", "out", "$weft launch plan.lua --mpirun -o out", 0},
     {"bindings/cli/convert/convert.c", "out", "$weft import settings.yaml -o out", 0},
     {"bindings/cli/convert/convert.c", "out",

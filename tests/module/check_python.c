@@ -100,6 +100,7 @@ static const struct {
     MEMBER(weft_verify_result, tolerance),
     MEMBER(weft_verify_result, worst),
     MEMBER(weft_verify_result, not_covered),
+    MEMBER(weft_verify_result, rounding),
 };
 
 START_TEST(structs_are_those_of_the_header) {

@@ -21,7 +21,8 @@ INLINE void lion_line(const KernelArgs *a, int64_t from, const Line *l, uint32_t
 #pragma omp simd
   for (int64_t i = 0; i < l->n; i++) {
     float x = g[i] * clip, m = get(m0, s, i), to = average(m, x, d1);
-    float p = p0[i] * keep - (to > 0 ? lr : to < 0 ? -lr : to);
+    float p = p0[i] * keep - (to > 0 ? lr : to < 0 ? -lr : 0);
+    if (isnan(to)) p = to; /* not in the sum above, which is rounded once */
     m = average(m, x, d2);
     put_state(m1, s, i, m, by_chance, s == DT_F32 ? 0 : chance(x, m, number, seed));
     p1[i] = p;
