@@ -156,10 +156,11 @@ static int take_option(Cli *cli, int i, int argc, char **argv, bool *seen,
   return store(cli, o, value, e) == WEFT_OK ? i : -1;
 }
 
-static bool same_file(const char *a, const char *b) {
+/* A file, or with `folders` a folder, and no terminal. */
+static bool same_file(const char *a, const char *b, bool folders) {
   struct stat x, y;
   if (stat(a, &x) != 0 || stat(b, &y) != 0) return false;
-  bool keeps = S_ISREG(x.st_mode) || S_ISDIR(x.st_mode); /* and is no terminal */
+  bool keeps = S_ISREG(x.st_mode) || (folders && S_ISDIR(x.st_mode));
   return keeps && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
@@ -171,11 +172,12 @@ static const char *name_of(const Cli *cli, const Option *o) {
 }
 
 /* Some of the files that options name are replaced, others are added to: one that the
- * verb reads, such as the plan, would be lost, and one of two that it writes. */
+ * verb reads, such as the plan, would be lost, and one of two that it writes. What two
+ * options write into a folder has names of its own. */
 static weft_status keep_files(const Cli *cli, const Option *o, weft_error *e) {
   const char *name = name_of(cli, o);
   for (int k = 0; k < cli->narg; k++)
-    if (same_file(name, cli->arg[k]))
+    if (same_file(name, cli->arg[k], true))
       return err_file(e, WEFT_EUSAGE, name, 0,
                       "is read, so %s would write over it: give it another name",
                       o->name);
@@ -184,7 +186,7 @@ static weft_status keep_files(const Cli *cli, const Option *o, weft_error *e) {
     if (!other) continue;
     bool made = option[i].value == VALUE_OUTPUT && strcmp(name, other) == 0 &&
                 access(name, F_OK) != 0;
-    if (made || same_file(name, other))
+    if (made || same_file(name, other, false))
       return err_file(
           e, WEFT_EUSAGE, name, 0,
           "is the file of %s, so %s would write over it: give it another name",

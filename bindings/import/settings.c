@@ -21,6 +21,7 @@ static bool ends_in(const char *path, const char *ending) {
 static void check_json(lua_State *L, const char *text, size_t n, const char *name) {
   weft_error e = NO_ERROR;
   json_t *v = json_text_python(name, "", text, n, &e);
+  if (!v && !e.line) library_error(L, "%s: %s", name, SHOWN(e.text));
   if (!v) library_error(L, "%s:%d: %s", name, e.line, SHOWN(e.text));
   json_decref(v);
 }

@@ -17,7 +17,8 @@ typedef struct Export {
   json_t *doc;       /* config.json of the folder, or the ids of special tokens */
   SpecialIds ids;
   Text *out;
-  bool changed; /* the document differs from the text of the file */
+  char needs[32]; /* an id that the class takes no null for; "": there is none */
+  bool changed;   /* the document differs from the text of the file */
 } Export;
 
 static const char *torch_name(DType t) {
@@ -95,6 +96,10 @@ static void change(lua_State *L, Export *x, const char *key) {
 
 static void changes(lua_State *L, void *ud) {
   Export *x = ud;
+  push_architecture(L, x->lp);
+  if (field_push(L, -1, "needs_id") == LUA_TSTRING)
+    snprintf(x->needs, sizeof x->needs, "%s", lua_tostring(L, -1));
+  lua_pop(L, 2);
   stdlib_push(L, "models/export");
   field_push(L, -1, "changes");
   push_architecture(L, x->lp);
@@ -127,6 +132,14 @@ static bool set_dtype(Export *x) {
   return true;
 }
 
+/* A class that takes no null for an id has its own where the key is missing. */
+static void drop_null(Export *x) {
+  if (json_is_null(json_object_get(x->doc, x->needs))) {
+    json_object_del(x->doc, x->needs);
+    x->changed = true;
+  }
+}
+
 /* What is written are weights, also where the folder has codes that stand for them. */
 static void drop_codes(Export *x) {
   if (json_object_del(x->doc, "quantization_config") == 0) x->changed = true;
@@ -145,7 +158,7 @@ static weft_status of_folder(Export *x, weft_error *e) {
     if (st == WEFT_OK &&
         (!set_dtype(x) || !special_ids_put(&x->ids, x->doc, false, &x->changed)))
       st = err_set(e, WEFT_ENOMEM, "out of memory");
-    if (st == WEFT_OK) drop_codes(x);
+    if (st == WEFT_OK) drop_null(x), drop_codes(x);
     if (st == WEFT_OK && !x->changed) text_addn(x->out, text, n);
     if (st == WEFT_OK && x->changed) {
       json_text_to_python(x->doc, x->out);

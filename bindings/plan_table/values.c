@@ -100,7 +100,7 @@ static const char *behind_text(const char *s) {
   if (*s == '[') return behind_long(s);
   if (s[0] == '-' && s[1] == '-') {
     end = s[2] == '[' ? behind_long(s + 2) : NULL;
-    return end ? end : s + strcspn(s, "\n");
+    return end ? end : s + strcspn(s, "\r\n");
   }
   if (*s != '"' && *s != '\'') return NULL;
   for (end = s + 1; *end && *end != *s; end++)

@@ -275,16 +275,19 @@ function config.check_ids(ids, vocab)
   local problems = {}
   for key, value in pairs(ids) do
     local list = key == "eos_token_id" and type(value) == "table" and value or { value }
-    for i, id in ipairs(list) do
-      local n = type(id) == "number" and math.tointeger(id)
-      local is_token = n and n >= 0 and not (math.type(vocab) and n >= vocab)
-      if is_token then list[i] = n
+    local n, whole = #list, true
+    for at in pairs(list) do whole = whole and math.type(at) == "integer" and at >= 1 and at <= n end
+    for i = 1, n do
+      local id = list[i]
+      local token = type(id) == "number" and math.tointeger(id)
+      local is_token = token and token >= 0 and not (math.type(vocab) and token >= vocab)
+      if is_token then list[i] = token
       elseif type(id) ~= "userdata" then
         config.add(problems, key, "expected the id of a token, below vocab_size = %s, or false, got %s",
                    tostring(vocab), show(id))
       end
     end
-    if #list == 0 then config.add(problems, key, "expected a list of ids of tokens, or false") end
+    if n == 0 or not whole then config.add(problems, key, "expected a list of ids of tokens, or false") end
     if list ~= value then ids[key] = list[1] end
   end
   return problems

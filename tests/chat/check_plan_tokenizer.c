@@ -234,8 +234,35 @@ START_TEST(a_damaged_one_is_warned_of) {
   expect(0, "", says, "$weft check damaged.lua");
   expect(0, "", says, "$weft run --threads 1 -q damaged.lua");
   expect(2, "", says, "$weft eval --weights broken damaged.lua");
+  put("broken/tokenizer_config.json", "{\"eos_token\": \"</s>\"}");
+  expect(0, "", says,
+         "$weft run --threads 1 -q damaged.lua --export of "
+         "--set checkpoint.dir=other");
+  file_has("of/config.json", "\"eos_token_id\": null");
   expect(2, "", "broken/tokenizer.json:2: error: is not JSON",
          "$weft sample --prompt a damaged.lua");
+}
+END_TEST
+
+/* A class that takes no null for an id has no key then, whatever makes it one. */
+START_TEST(an_id_is_no_null_where_a_class_needs_it) {
+  static const char plan[] =
+      "local weft = require 'weft'\nlocal made = weft.var('made', false)\n"
+      "return weft.plan { model = made and weft.hf { 'of', weights = false,\n"
+      "    vocab_size = 40 } or weft.model { 'step3p5', hidden_size = 16,\n"
+      "    num_hidden_layers = 1, num_attention_heads = 2, head_dim = 8,\n"
+      "    num_attention_groups = 2, intermediate_size = 16, vocab_size = 64,\n"
+      "    moe_layers_enum = '', layer_types = { 'full_attention' } },\n"
+      "  batch = { global = 1, seq = 8 }, train = { steps = 1 },\n"
+      "  data = weft.synthetic {} }\n";
+  put("step.lua", plan);
+  expect(0, "", "", "$weft run step.lua --threads 1 -q --export of");
+  process_run(SECONDS,
+              "sed -i 's/\"model_type\"/\"pad_token_id\": 50, &/' of/config.json");
+  file_has("of/config.json", "\"pad_token_id\": 50");
+  expect(0, "", "", "$weft run step.lua --threads 1 -q --export to -D made=true");
+  file_has("to/config.json", "\"vocab_size\": 40");
+  ck_assert_ptr_null(strstr(scratch_get(scratch_path("to/config.json")), "pad_token_id"));
 }
 END_TEST
 
@@ -272,6 +299,7 @@ Suite *plan_tokenizer_suite(void) {
   tcase_add_test(c, conversations_take_it);
   tcase_add_test(c, what_is_wrong_has_its_line);
   tcase_add_test(c, a_damaged_one_is_warned_of);
+  tcase_add_test(c, an_id_is_no_null_where_a_class_needs_it);
   suite_add_tcase(s, c);
   return s;
 }

@@ -75,10 +75,15 @@ START_TEST(what_a_shell_has_left_does_no_harm) {
     ck_assert_msg(o.code == 0 && strstr(o.err, "4 ranks (tcp)"), "%s: %d: %s", ways[i],
                   o.code, o.err);
   }
-  Outcome o = process_run(60, "env RANK=0 WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=1 "
-                              "OMPI_COMM_WORLD_SIZE=2 $weft run plan.lua --procs 4");
+#define HIDES "RANK=0 WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "
+  Outcome o = process_run(60, "env " HIDES "$weft run plan.lua --procs 4");
   ck_assert_msg(o.code == 2 && strstr(o.err, "hide the 2 ranks of mpirun"), "%d: %s",
                 o.code, o.err);
+  o = process_run(60, "env WEFT_LAUNCHER=env " HIDES "$weft run plan.lua --steps 1");
+  ck_assert_msg(o.code == 0, "%d: %s", o.code, o.err);
+  o = process_run(60, "env RANK=0 WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=5 "
+                      "OMPI_COMM_WORLD_SIZE=8 $weft run plan.lua --steps 1");
+  ck_assert_msg(o.code == 2 && strstr(o.err, "MASTER_ADDR"), "%d: %s", o.code, o.err);
 }
 END_TEST
 
@@ -542,6 +547,30 @@ START_TEST(scripts_of_torchrun_know_why) {
 }
 END_TEST
 
+/* One that lets nobody end it by SIGTERM. A program in the background of a script ignores
+ * SIGINT unless it says what it does then, which a script cannot. */
+START_TEST(a_second_interrupt_reaches_the_launcher) {
+  static const char stubborn[] =
+      "#!/usr/bin/perl\n$SIG{TERM} = 'IGNORE'; $SIG{INT} = sub { exit 1 };\n"
+      "open(F, '>', 'there'); close(F); sleep 1 while 1;\n";
+  script_of("torchrun", "--set 'checkpoint={dir=\"ck\",every=0}'");
+  scratch_put("torchrun", stubborn, sizeof stubborn - 1);
+  process_run(10, "chmod +x torchrun");
+  Process p = process_start(30, "env PATH=.:$PATH WEFT_SECRET=w WEFT=$weft "
+                                "bash torchrun.sh 0 127.0.0.1");
+  for (int i = 0; i < 1000 && access(scratch_path("there"), F_OK) != 0; i++)
+    usleep(20000);
+  kill(p.pid, SIGINT);
+  usleep(300000);
+  ck_assert_int_eq(kill(p.pid, 0), 0);
+  kill(p.pid, SIGINT);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == 1 && strstr(o.err, "attempt 1 ended with 1"), "%d: %s", o.code,
+                o.err);
+  ck_assert_msg(!strstr(o.err, "attempt 2"), "%s", o.err);
+}
+END_TEST
+
 /* srun returns the largest code, that of a rank that was killed. The first time this one
  * kills rank 1, once there is a checkpoint. */
 START_TEST(scripts_go_on_without_a_rank) {
@@ -711,6 +740,7 @@ Suite *launcher_suite(void) {
   tcase_add_loop_test(t, scripts_run_on_gpus, 0, LEN(kinds));
   tcase_add_test(t, scripts_live_with_lost_checkpoints);
   tcase_add_test(t, scripts_of_torchrun_know_why);
+  tcase_add_test(t, a_second_interrupt_reaches_the_launcher);
   tcase_add_test(t, scripts_go_on_without_a_rank);
   tcase_add_test(t, one_kind_of_script);
   tcase_add_loop_test(t, traces_show_all_ranks, 0, LEN(ways));

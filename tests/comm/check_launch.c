@@ -79,7 +79,7 @@ END_TEST
 START_TEST(test_what_hides_a_launcher) {
   fails(ENV("RANK=0", "WORLD_SIZE=1", OMPI),
         "RANK=0 WORLD_SIZE=1 in the environment hide the 6 ranks of mpirun: unset them");
-  fails(ENV("RANK=3", "WORLD_SIZE=4", "PMI_RANK=0", "PMI_SIZE=5"),
+  fails(ENV("RANK=0", "WORLD_SIZE=1", "PMI_RANK=0", "PMI_SIZE=5"),
         "hide the 5 ranks of mpiexec");
   fails(ENV("RANK=0", "WORLD_SIZE=1", SLURM, "SLURM_STEP_ID=0"),
         "hide the 5 ranks of srun");
@@ -87,6 +87,9 @@ START_TEST(test_what_hides_a_launcher) {
   is(ENV("RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=x", SLURM, "SLURM_STEP_ID=0"),
      LAUNCH_ENV, 0, 2, -1);
   is(ENV("RANK=0", "WORLD_SIZE=1", SLURM), LAUNCH_ENV, 0, 1, -1);
+  /* Where it is meant; several of one number are noticed when they meet. */
+  is(ENV("RANK=0", "WORLD_SIZE=1", OMPI, "WEFT_LAUNCHER=env"), LAUNCH_ENV, 0, 1, -1);
+  is(ENV("RANK=3", "WORLD_SIZE=4", "PMI_RANK=0", "PMI_SIZE=5"), LAUNCH_ENV, 3, 4, -1);
   is(ENV("RANK=0", "WORLD_SIZE=1", "PMI_SIZE=5"), LAUNCH_ENV, 0, 1, -1);
 }
 END_TEST

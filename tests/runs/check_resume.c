@@ -45,6 +45,7 @@ START_TEST(every_fact_has_a_row) {
                   "%s: resume.def does not say whether a "
                   "run goes on with another one",
                   fact[i].what);
+  job_free(&job);
 }
 END_TEST
 

@@ -85,23 +85,25 @@ static weft_status srun_as_mpiexec(LaunchGetenv get, void *ud, LaunchInfo *out,
 
 /* RANK and WORLD_SIZE are also what a shell has left, or what a platform sets in each of
  * its pods, and they hide the launcher that did start this process: each of its processes
- * would take the plan for its own and run it alone. One that is started inside another
- * one has at least as many ranks, so fewer are such a rest, but for torchrun, which may
- * be started several times for runs of their own. Only these two: mpirun starts its
- * daemons by srun, as many as there are machines, also for fewer ranks. */
+ * would take the plan for its own and run it alone. Several ranks that all have one
+ * number are noticed when they meet, so only a WORLD_SIZE of 1 is looked at, and not that
+ * of torchrun, or where WEFT_LAUNCHER says that it is meant. Only these two: mpirun
+ * starts its daemons by srun, as many as there are machines, also for fewer ranks. */
 static weft_status hide_nobody(const LaunchInfo *env, LaunchGetenv get, void *ud,
                                weft_error *e) {
-  for (int k = LAUNCH_ENV + 1; k < LAUNCH_N && !look(get, ud, "TORCHELASTIC_RUN_ID");
-       k++) {
+  const char *meant = look(get, ud, "WEFT_LAUNCHER");
+  if (env->size > 1 || look(get, ud, "TORCHELASTIC_RUN_ID")) return WEFT_OK;
+  if (meant && str_eq(meant, "env")) return WEFT_OK;
+  for (int k = LAUNCH_ENV + 1; k < LAUNCH_N; k++) {
     LaunchInfo other = {.local_rank = -1};
     bool found = false;
     if (detect((LaunchKind)k, get, ud, &other, &found, NULL) != WEFT_OK || !found)
       continue;
     if (other.size > env->size)
       return err_set(e, WEFT_EUSAGE,
-                     "RANK=%d WORLD_SIZE=%d in the environment hide the %d ranks of %s: "
-                     "unset them",
-                     env->rank, env->size, other.size, launch_name((LaunchKind)k));
+                     "RANK=0 WORLD_SIZE=1 in the environment hide the %d ranks of %s: "
+                     "unset them, or set WEFT_LAUNCHER=env if each is a run of its own",
+                     other.size, launch_name((LaunchKind)k));
   }
   return WEFT_OK;
 }

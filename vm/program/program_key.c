@@ -14,11 +14,15 @@ static uint64_t add_operands(uint64_t h, const Program *p, const Instr *in) {
   return h;
 }
 
-/* Windows and dropout, for example, but not who computes: that is the device's matter. */
+/* Windows and dropout, for example, but not who computes, which is the device's matter,
+ * and no hyperparameters of the optimizer. */
 static uint64_t add_attr(uint64_t h, const OpAttr *attr) {
   OpAttr a;
   memcpy(&a, attr, sizeof a);
   a.backend = BACKEND_NATIVE;
+#define NUMBER(name) a.name = 0;
+#define SWITCH(name) a.name = 0;
+#include "vm/plan/optimizers.def"
   return hash_bytes(h, &a, sizeof a);
 }
 

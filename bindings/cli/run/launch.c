@@ -97,17 +97,20 @@ static void put_check(Launch *l) {
 }
 
 /* A signal that asks the script to end goes to the launcher, once, as one on which it
- * lets the ranks save: mpirun passes on SIGUSR1 and no other one without ending them. So
+ * lets the ranks save: mpirun and srun pass on SIGUSR1, and kill the ranks on others. So
  * Slurm, whose warning reaches none of the ranks that mpirun has started, warns the
- * script. */
+ * script. The second Ctrl-C is of somebody who does not want to wait. */
 static void put_signals(Launch *l) {
   text_printf(&l->out,
               "# A signal that asks to end is passed on, and no other attempt is made.\n"
               "run='' asked='' told=''\npass_on() {\n"
               "  if [ \"$asked\" ] && [ \"$run\" ] && [ -z \"$told\" ]; then\n"
               "    told=1\n    kill -s %s \"$run\" 2>/dev/null || :\n  fi\n}\n"
-              "trap 'asked=1; pass_on' HUP INT TERM USR1\n",
-              l->mpi ? "USR1" : "TERM");
+              "trap 'asked=1; pass_on' HUP TERM USR1\n"
+              "pressed=''\ntrap 'pressed+=1\n  case $pressed in\n"
+              "  1) asked=1; pass_on ;;\n  11) kill -s INT \"$run\" ;;\n"
+              "  *) kill -s KILL -- \"-$run\" ;;\n  esac 2>/dev/null || :' INT\n",
+              l->mpi || l->batch ? "USR1" : "TERM");
 }
 
 /* torchrun ends with 1 whatever has happened, so its ranks leave their codes. It sends

@@ -127,7 +127,19 @@ static void set_common(int n, int door) {
   set_secret();
 }
 
-static void become(const Procs *p, int rank, int door, int out) {
+/* Begins the child's own life with signals. `mask`: what the parent has blocked. They are
+ * blocked around the fork: one that the parent passes on at once would be counted here by
+ * its own handler, of which the new program knows nothing. Now it ends the child. */
+static void own_signals(const sigset_t *mask) {
+  struct sigaction is;
+  for (int i = 0; i < LEN(passed); i++)
+    if (sigaction(passed[i], NULL, &is) == 0 && is.sa_handler == on_signal)
+      signal(passed[i], SIG_DFL);
+  sigprocmask(SIG_SETMASK, mask, NULL);
+}
+
+static void become(const Procs *p, int rank, int door, int out, const sigset_t *mask) {
+  own_signals(mask);
   set_number("RANK", rank);
   set_number("LOCAL_RANK", rank);
   setpgid(0, 0);
@@ -151,8 +163,13 @@ static weft_status start_one(Procs *p, int rank, int door, weft_error *e) {
   x->out = -1;
   if (rank > 0 && pipe2(ends, O_CLOEXEC))
     return err_set(e, WEFT_ELIMIT, "no pipe for process %d: %s", rank, strerror(errno));
+  sigset_t block, mask;
+  sigemptyset(&block);
+  for (int i = 0; i < LEN(passed); i++) sigaddset(&block, passed[i]);
+  sigprocmask(SIG_BLOCK, &block, &mask);
   x->pid = fork();
-  if (x->pid == 0) become(p, rank, door, ends[1]);
+  if (x->pid == 0) become(p, rank, door, ends[1], &mask);
+  sigprocmask(SIG_SETMASK, &mask, NULL);
   if (rank > 0) {
     close(ends[1]);
     x->out = ends[0];
