@@ -75,6 +75,15 @@ START_TEST(what_a_shell_has_left_does_no_harm) {
     ck_assert_msg(o.code == 0 && strstr(o.err, "4 ranks (tcp)"), "%s: %d: %s", ways[i],
                   o.code, o.err);
   }
+  for (int i = 0; i < 2; i++) {
+    Outcome o =
+        process_run(60, "env %s $weft run plan.lua --steps 2 --threads 1", ways[i]);
+    ck_assert_msg(o.code == 0 && strstr(o.err, "4 ranks (local)"), "%s: %d: %s", ways[i],
+                  o.code, o.err);
+    o = process_run(60, "env %s $weft calibrate plan.lua --threads 1 -q -o c%d.lua",
+                    ways[i], i);
+    ck_assert_msg(o.code == 0, "%s: %d: %s", ways[i], o.code, o.err);
+  }
 #define HIDES "RANK=0 WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "
   Outcome o = process_run(60, "env " HIDES "$weft run plan.lua --procs 4");
   ck_assert_msg(o.code == 2 && strstr(o.err, "hide the 2 ranks of mpirun"), "%d: %s",

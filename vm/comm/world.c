@@ -53,7 +53,9 @@ static bool fits(const WorldKind *k, bool processes, bool meets, bool host) {
 
 const WorldKind *world_default(bool processes, bool meets, bool host) {
   int i = 0;
-  while (!fits(&kinds[i], processes, meets, host)) i++;
+  meets &= processes; /* one meets nobody */
+  while (i < LEN(kinds) && !fits(&kinds[i], processes, meets, host)) i++;
+  assert(i < LEN(kinds));
   return &kinds[i];
 }
 
