@@ -19,7 +19,7 @@ static weft_status refuse(Job *j, const char *text) {
                   field, text);
 }
 
-/* Samples of an evaluation; 0: `val` has not enough for one. */
+/* Samples of an evaluation. */
 static int64_t samples_of(const Job *j, const Data *val) {
   int64_t once = data_once(val, NULL), step = j->plan.batch.global;
   int64_t n = once ? once : INT64_MAX;
@@ -28,16 +28,9 @@ static int64_t samples_of(const Job *j, const Data *val) {
 }
 
 static weft_status check_samples(Job *j, const Data *val) {
-  if (samples_of(j, val) > 0) return WEFT_OK;
-  int64_t once = data_once(val, NULL);
-  return refuse(
-      j,
-      arena_printf(j->arena,
-                   "the validation data have %lld sequence%s%s, a step %lld: a loss "
-                   "that is divided by sequences or pairs is measured on whole steps",
-                   (long long)once, plural(once, "s"),
-                   data_sources(val) ? " before a stream of the blend begins anew" : "",
-                   (long long)j->plan.batch.global));
+  weft_error why = NO_ERROR;
+  weft_status st = evaluation_has_steps(&j->plan, val, j->plan.batch.global, &why);
+  return st == WEFT_OK ? WEFT_OK : refuse(j, why.text);
 }
 
 /* Whether a label of the sample counts. */

@@ -46,24 +46,31 @@ static double mean_entropy(const Run *r, const SourceLoss *of) {
   return all.labels ? all.sum / (double)all.labels : NAN;
 }
 
+static bool measures_steps(const Plan *p) { return p->loss.per != LOSS_PER_TOKENS; }
+
+weft_status evaluation_has_steps(const Plan *p, const Data *d, int64_t rows,
+                                 weft_error *e) {
+  int64_t there = data_once(d, NULL);
+  if (!measures_steps(p) || !there || there >= rows) return WEFT_OK;
+  return err_set(
+      e, WEFT_ERUN,
+      "the validation data have %lld sequence%s%s, a step %lld: a loss that is "
+      "divided by sequences or pairs is measured on whole steps",
+      (long long)there, plural(there, "s"),
+      data_sources(d) ? " before a stream of the blend begins anew" : "",
+      (long long)rows);
+}
+
 /* Each sample counts at most once. Of a blend that is up to where its first stream has no
  * more: beyond, that one would count again, or others more than their weights say. */
 static weft_status all_batches(Run *r, const Data *d, int64_t batches, StepResult *out,
                                weft_error *e) {
   const double *scalars = rank_scalars(r->worker[0].r);
   int64_t rows = run_rows(r), there = data_once(d, NULL), tokens = 0, done = 0;
-  bool whole = r->plan->loss.per != LOSS_PER_TOKENS;
+  bool whole = measures_steps(r->plan);
   char part[RUN_PART];
-  if (whole && there && there < rows) {
-    run_settle(r);
-    return err_set(
-        e, WEFT_ERUN,
-        "the validation data have %lld sequence%s%s, a step %lld: a loss that is "
-        "divided by sequences or pairs is measured on whole steps",
-        (long long)there, plural(there, "s"),
-        data_sources(d) ? " before a stream of the blend begins anew" : "",
-        (long long)rows);
-  }
+  weft_status enough = evaluation_has_steps(r->plan, d, rows, e);
+  if (enough != WEFT_OK) return run_settle(r), enough;
   double loss = 0;
   out->eval_sources = step_streams(r, d);
   memset(out->eval_source, 0, sizeof out->eval_source);

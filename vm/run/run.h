@@ -134,6 +134,10 @@ void run_retry(Run *r);
  * calls for all earlier positions, and fills logits[c->vocab] for the next token. */
 weft_status run_decode(Run *r, int32_t token, int64_t position, float *logits,
                        weft_error *e);
+/* WEFT_ERUN if `d` has fewer samples than a step of `rows`, where the loss of the plan is
+ * measured on whole steps. */
+weft_status evaluation_has_steps(const Plan *p, const Data *d, int64_t rows,
+                                 weft_error *e);
 /* Validation loss (evaluate.c) on up to `batches` batches of a step's size, from the
  * first sample of `d`, each sample at most once, with the parameters after step
  * out->step, or of no step of this run, -1, for messages. Fills the eval_ members of
