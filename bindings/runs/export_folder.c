@@ -43,13 +43,13 @@ static weft_status take_text(ExportFolder *x, const char *name, const Text *text
 
 /* ---- generation_config.json ---- */
 
-/* Puts ids of special tokens into the file that is listed last, if there is one, or lists
- * one of them. A file that has them stays as it is. */
-static weft_status put_ids(ExportFolder *x, const SpecialIds *ids, bool there,
+/* Puts ids of special tokens into the file that is listed last, which was read from
+ * `path`; or, if that is NULL, lists one of them. A file that has them stays as it is. */
+static weft_status put_ids(ExportFolder *x, const SpecialIds *ids, const char *path,
                            weft_error *e) {
-  WeightsFile *file = there ? &x->file[x->out.nfile - 1] : NULL;
+  WeightsFile *file = path ? &x->file[x->out.nfile - 1] : NULL;
   json_t *doc =
-      file ? json_text_python(file->name, "", file->data, file->bytes, e) : json_object();
+      file ? json_text_python(path, "", file->data, file->bytes, e) : json_object();
   bool changed = false;
   Text text = {0};
   if (!doc) return file ? e->code : err_set(e, WEFT_ENOMEM, "out of memory");
@@ -74,14 +74,16 @@ static weft_status list_generation(ExportFolder *x, Job *j, const char *tokenize
                                    const json_t *ids, weft_error *e) {
   const char *model = lang_folder(j->lp);
   SpecialIds special;
+  const char *of = tokenizer ? tokenizer : model, *path = NULL;
   bool found;
-  TRY(add_file(x, j, tokenizer ? tokenizer : model, GENERATION_NAME, &found, e));
+  TRY(add_file(x, j, of, GENERATION_NAME, &found, e));
   if (!found && tokenizer && lang_weights(j->lp))
-    TRY(add_file(x, j, model, GENERATION_NAME, &found, e));
+    TRY(add_file(x, j, of = model, GENERATION_NAME, &found, e));
+  if (found) path = arena_printf(j->arena, "%s/" GENERATION_NAME, of);
   TRY(special_ids_open(j->lp, ids, &special, e));
   weft_status st = WEFT_OK;
   if ((found || tokenizer) && (special.plan || json_object_size(ids) > 0))
-    st = put_ids(x, &special, found, e);
+    st = put_ids(x, &special, path, e);
   special_ids_close(&special);
   return st;
 }

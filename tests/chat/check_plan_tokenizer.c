@@ -173,6 +173,10 @@ START_TEST(a_folder_has_one_tokenizer) {
          "$weft run tuned.lua --threads 1 --steps 1 -q --export said -D eos=9");
   file_has("said/generation_config.json", "\"eos_token_id\": 9");
   file_has("said/config.json", "\"eos_token_id\": 9,");
+  /* One that cannot be read is named. */
+  put("base/generation_config.json", "{\"temperature\": NaN}\n");
+  expect(2, "", "base/generation_config.json:1: error: is not JSON",
+         "$weft run tuned.lua --threads 1 --steps 1 -q --export never");
 }
 END_TEST
 
