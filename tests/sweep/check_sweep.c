@@ -424,6 +424,38 @@ START_TEST(narrow_sums) {
 }
 END_TEST
 
+/* The bias of a router is in f32 beside parameters in bf16, and its region comes first.
+ */
+START_TEST(routers_that_count) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'deepseek_v3', hidden_size = 64,\n"
+      "    num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 4,\n"
+      "    intermediate_size = 128, moe_intermediate_size = 32, q_lora_rank = 32,\n"
+      "    kv_lora_rank = 16, qk_nope_head_dim = 16, qk_rope_head_dim = 8,\n"
+      "    v_head_dim = 16, n_routed_experts = 4, num_experts_per_tok = 2,\n"
+      "    n_shared_experts = 1, first_k_dense_replace = 1, n_group = 1,\n"
+      "    topk_group = 1, vocab_size = 256 },\n"
+      "  strategy = { 'zero', stage = 1 }, mesh = { dp = 4 },\n"
+      "  precision = { param_dtype = 'bf16' }, batch = { global = 16, seq = 32 } }\n";
+  static const char grid[] =
+      "return { { 'strategy.stage', 0, 1, 2, 3 }, { 'mesh.pp', 1, 2 },"
+      " { 'mesh.ep', 1, 2 }, { 'strategy.defer_grad_sync', true, false } }";
+  Axes a;
+  PointRow row;
+  PointReason why;
+  scratch_put("routers.lua", plan, strlen(plan));
+  char *path = arena_str(scratch_arena, scratch_path("routers.lua"));
+  axes_open(&a, path, grid);
+  for (int64_t p = 0; p < a.points; p++) {
+    judge_at(&a, p, &row, &why);
+    ck_assert_msg(row.state == POINT_OK, "%s: %s", why.path, why.text);
+    same_as_full(&a, path, p, &row);
+  }
+  axes_close(&a);
+}
+END_TEST
+
 /* The lists of a schedule's file are there for later points, too. */
 START_TEST(schedule_of_a_file) {
   Axes a;
@@ -548,6 +580,7 @@ Suite *sweep_suite(void) {
   tcase_add_test(t, gathers_of_megatron_fsdp);
   tcase_add_test(t, shared_experts);
   tcase_add_test(t, narrow_sums);
+  tcase_add_test(t, routers_that_count);
   tcase_add_test(t, points_that_look_alike);
   tcase_add_test(t, reasons_are_those_of_check);
   tcase_add_test(t, every_reason_is_counted);

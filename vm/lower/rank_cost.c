@@ -79,18 +79,35 @@ static bool learns(const Regions *s, const Region *r) {
   return false;
 }
 
+/* Bytes of the parameters that a region of gradients is for. A region of parameters is of
+ * one type: the bias of a router, which counts tokens in f32, lies beside weights in
+ * bf16. */
+static uint64_t stored_bytes(const Regions *s, const Region *g) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < s->nregion; i++) {
+    const Region *w = &s->region[i];
+    if (w->kind != REGION_WORK) continue;
+    int64_t first = w->first > g->first ? w->first : g->first;
+    int64_t end = w->first + w->whole < g->first + g->whole ? w->first + w->whole
+                                                            : g->first + g->whole;
+    if (first < end) bytes += (uint64_t)((end - first) * dtype_size((DType)w->dtype));
+  }
+  return bytes;
+}
+
 /* Adds the all-gather of parameters that are stepped in shards and stored whole: those
  * with gradients in shards less those that are stored so. */
 static void add_gathers(const Layout *l, Arena *a, RankCost *x) {
-  uint64_t each = (uint64_t)dtype_size((DType)l->regions.region[0].dtype);
   for (int i = 0; i < l->regions.nregion; i++) {
     const Region *r = &l->regions.region[i];
-    uint64_t bytes = (uint64_t)r->whole * each;
     if (r->kind == REGION_GRAD) x->stepped += (uint64_t)(r->whole / r->ways);
     if (r->kind == REGION_GRAD && r->flat)
-      step_move_add(&x->moves, (StepMove){MOVE_GATHER, r->flat, bytes, 0}, a);
-    if (r->kind == REGION_WORK && r->flat && learns(&l->regions, r))
+      step_move_add(&x->moves,
+                    (StepMove){MOVE_GATHER, r->flat, stored_bytes(&l->regions, r), 0}, a);
+    if (r->kind == REGION_WORK && r->flat && learns(&l->regions, r)) {
+      uint64_t bytes = (uint64_t)(r->whole * dtype_size((DType)r->dtype));
       step_move_add(&x->moves, (StepMove){MOVE_GATHER, r->flat, -bytes, 0}, a);
+    }
   }
 }
 
