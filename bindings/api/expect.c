@@ -41,7 +41,7 @@ static void compiled_values(const Job *j, double value[EXPECT_N]) {
   value[EXPECT_dp] = mesh_size(&c->mesh, AXES_DP);
   value[EXPECT_microbatches] = c->microbatches;
   value[EXPECT_p2p_gib] = (double)sent / GIB;
-  value[EXPECT_parameters] = (double)c->params_total;
+  value[EXPECT_parameters] = (double)params_of_model(c);
   value[EXPECT_peak_gib] = (double)job_worst_memory(j, &worst) / GIB;
   value[EXPECT_ranks] = c->mesh.world;
   value[EXPECT_stages] = j->schedule.ranks * j->schedule.virtual_stages;
@@ -88,7 +88,8 @@ weft_status job_expect(Job *j, int *n) {
   for (int k = 0; k < EXPECT_N; k++) given += j->plan.expect[k].given;
   if (n) *n = given;
   if (!given) return WEFT_OK;
-  TRY(timeline_run(&j->schedule, TIMELINE_UNIT, j->arena, &t, &j->e));
+  Schedule step = job_step_schedule(j, j->arena);
+  TRY(timeline_run(&step, TIMELINE_UNIT, j->arena, &t, &j->e));
   schedule_values(&t, value);
   compiled_values(j, value);
   TRY(clock_values(j, value));

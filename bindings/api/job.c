@@ -15,6 +15,7 @@
 #include "vm/weights/weights_match.h"
 #include "vm/weights/weights_open.h"
 #include "vm/compile/compile.h"
+#include "vm/pipeline/schedule.h"
 #include "vm/base/plural.h"
 
 weft_status job_load(Job *j, Arena *arena, const LangOptions *o, const char *path) {
@@ -91,12 +92,14 @@ static const char *classes_text(const Job *j, const Program *p) {
 
 /* Where the arena fits beside the reserve, but what CUDA and NCCL take is more than that.
  */
-static void warn_reserve(Job *j, uint64_t arena, int pp) {
+static void warn_reserve(Job *j) {
   const Cluster *c = &j->plan.cluster;
+  int pp;
   if (!c->gpu || !c->memory_gib) return;
+  double all = (double)gpu_memory_worst(j->arena, &j->plan, j->compiled, &pp) / (1 << 30);
+  if (all <= c->memory_gib) return;
   GpuMemory m = gpu_memory(j->arena, &j->plan, j->compiled, pp);
-  double gib = (double)arena / (1 << 30), more = (double)gpu_memory_sum(&m) / (1 << 30);
-  if (gib + more <= c->memory_gib) return;
+  double more = (double)gpu_memory_sum(&m) / (1 << 30), gib = all - more;
   diag_warn(
       &j->d, "gpu-reserve", "cluster.reserve_gib",
       "pipeline rank %d needs %.1f GiB, and CUDA and NCCL take about %.1f GiB of a GPU "
@@ -113,7 +116,7 @@ static void warn_memory(Job *j) {
   uint64_t worst = job_worst_memory(j, &pp);
   double room = plan_memory_limit(&j->plan);
   if ((double)worst <= room) {
-    warn_reserve(j, worst, pp);
+    warn_reserve(j);
     return;
   }
   double gib = (double)worst / (1 << 30);
@@ -307,6 +310,10 @@ void job_note(Job *j, weft_status st) {
   Diag *g = diag_error(&j->d, codes[st], "", "%s", j->e.text);
   if (j->e.file[0]) g->file = arena_str(j->arena, j->e.file);
   g->line = j->e.line;
+}
+
+Schedule job_step_schedule(const Job *j, Arena *a) {
+  return schedule_of_step(&j->schedule, (int)MAX(j->plan.batch.rounds, 1), a);
 }
 
 uint64_t job_worst_memory(const Job *j, int *pp) {

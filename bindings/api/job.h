@@ -20,7 +20,7 @@ typedef struct Job {
   LangPlan *lp;
   Plan plan; /* a copy: verify changes its mesh and batch */
   Mesh mesh;
-  int microbatches;
+  int microbatches; /* of a round */
   Graph *graph;
   Schedule schedule;
   Compiled *compiled;
@@ -134,6 +134,8 @@ bool job_open_world(const Job *j);
 int job_node_ranks(const Job *j);
 /* Adds the error in `e` to the diagnostics. */
 void job_note(Job *j, weft_status st);
+/* The schedule of a whole step: the plan's, once for each round. */
+Schedule job_step_schedule(const Job *j, Arena *a);
 /* The arena bytes of the pp rank that needs most, and its number. */
 uint64_t job_worst_memory(const Job *j, int *pp);
 

@@ -23,9 +23,10 @@ static void micro_of_one(Job *j) {
 static void few_microbatches(Job *j, double now) {
   enum { TIMES = 4 };
   int pp = j->mesh.size[AXIS_PP];
+  Schedule step = job_step_schedule(j, j->arena);
   Timeline t;
-  if (pp == 1 || j->microbatches >= TIMES * pp || j->plan.batch.micro == 1) return;
-  if (timeline_run(&j->schedule, TIMELINE_UNIT, j->arena, &t, &j->e) != WEFT_OK) return;
+  if (pp == 1 || step.microbatches >= TIMES * pp || j->plan.batch.micro == 1) return;
+  if (timeline_run(&step, TIMELINE_UNIT, j->arena, &t, &j->e) != WEFT_OK) return;
   WhatIf one;
   job_what_if(j, micro_of_one, true, &one);
   if (!one.compiles || !(one.seconds > 0) || one.seconds > (1 - LEAST_GAIN) * now) return;
@@ -33,8 +34,8 @@ static void few_microbatches(Job *j, double now) {
             "%d microbatches on %d pipeline ranks leave %.0f %% of the step idle; with "
             "micro = 1 there are %lld, and by the clock a step takes %.3g s instead of "
             "%.3g s",
-            j->microbatches, pp, 100 * timeline_bubble(&t),
-            (long long)(j->microbatches * j->plan.batch.micro), one.seconds, now);
+            step.microbatches, pp, 100 * timeline_bubble(&t),
+            (long long)(step.microbatches * j->plan.batch.micro), one.seconds, now);
 }
 
 /* ---- types ---- */

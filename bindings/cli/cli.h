@@ -162,6 +162,7 @@ ScriptHost script_host_of(Cli *cli);
 /* ---- show_schedule.c ---- */
 typedef struct ScheduleView {
   Job *job;
+  Schedule step; /* all rounds of it, and when its actions run */
   Timeline timeline;
   bool runs; /* the schedule has no deadlock, so there is a timeline */
   /* NULL if the plan does not compile, which the view does not need */

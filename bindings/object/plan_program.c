@@ -365,6 +365,7 @@ static void push_actions(lua_State *L, const Schedule *s, int rank) {
 typedef struct TimelineJob {
   const Job *j;
   Arena *arena;
+  Schedule s;
   Timeline t;
   RankTraffic *bytes;
   weft_error e;
@@ -373,18 +374,19 @@ typedef struct TimelineJob {
 
 static void timeline_job(void *ud) {
   TimelineJob *j = ud;
-  j->st = timeline_run(&j->j->schedule, TIMELINE_UNIT, j->arena, &j->t, &j->e);
+  j->s = job_step_schedule(j->j, j->arena);
+  j->st = timeline_run(&j->s, TIMELINE_UNIT, j->arena, &j->t, &j->e);
   if (j->st == WEFT_OK) j->bytes = traffic(j->j->compiled, j->arena);
 }
 
 int plan_schedule(lua_State *L) {
   const Job *j = plan_object_compiled(L);
-  const Schedule *s = &j->schedule;
   int width = (int)luaL_optinteger(L, 2, 80);
   TimelineJob k = {.j = j, .arena = script_push_arena(L)};
   err_clear(&k.e);
   if (!arena_try(k.arena, timeline_job, &k)) return luaL_error(L, "not enough memory");
   if (k.st != WEFT_OK) return plan_object_raise(L, plan_object_self(L), k.st, &k.e);
+  const Schedule *s = &k.s;
   Text *t = script_push_text(L);
   text_printf(t, "schedule: %s, %d pipeline rank%s, %d microbatch%s\n", s->name, s->ranks,
               plural(s->ranks, "s"), s->microbatches, plural(s->microbatches, "es"));

@@ -6,22 +6,14 @@
 #include "bindings/calibration/job_costs.h"
 #include "vm/session/gpu_memory.h"
 
-static double gpu_bytes(const Job *j, Arena *scratch) {
-  double most = 0;
-  for (int pp = 0; pp < j->mesh.size[AXIS_PP]; pp++) {
-    GpuMemory m = gpu_memory(scratch, &j->plan, j->compiled, pp);
-    double all = (double)j->compiled->prog[pp].arena_bytes + (double)gpu_memory_sum(&m);
-    most = fmax(most, all);
-  }
-  return most;
-}
-
 weft_status sim_figures(const Job *j, const SimStack *stack, Arena *a, SimFigures *out,
                         weft_error *e) {
-  *out = (SimFigures){.plan = arena_str(a, j->plan.name),
-                      .gpu = arena_str(a, j->plan.cluster.gpu),
-                      .measured = j->costs != NULL,
-                      .gpu_bytes = gpu_bytes(j, a)};
+  int pp;
+  *out =
+      (SimFigures){.plan = arena_str(a, j->plan.name),
+                   .gpu = arena_str(a, j->plan.cluster.gpu),
+                   .measured = j->costs != NULL,
+                   .gpu_bytes = (double)gpu_memory_worst(a, &j->plan, j->compiled, &pp)};
   for (int i = RATES_N; i-- > RATES_USUAL;) {
     SimOptions o = {.rates = sheet_rates((RatesOf)i),
                     .table = j->costs,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "vm/lower/arena_layout.h"
+#include "vm/pipeline/schedule.h"
 
 /* Of a step and of an evaluation; NULL: the plan makes none. */
 typedef struct Lives {
@@ -179,6 +180,17 @@ static void judge_costs(const Passes *w, PointRow *row) {
   row->even = e.even;
 }
 
+static weft_status judge_bubble(const Passes *w, const Plan *plan, PointRow *row) {
+  Timeline t = w->schedule->when;
+  if (plan->batch.rounds > 1) {
+    Arena *a = w->in.arena;
+    Schedule step = schedule_of_step(&w->schedule->s, (int)plan->batch.rounds, a);
+    TRY(timeline_run(&step, TIMELINE_UNIT, a, &t, w->e));
+  }
+  row->bubble = timeline_bubble(&t);
+  return WEFT_OK;
+}
+
 static weft_status judge(Point *p, const int *choice, int n, PointRow *row) {
   Judge *j = p->j;
   TRY(prepare(p, choice, n));
@@ -193,7 +205,7 @@ static weft_status judge(Point *p, const int *choice, int n, PointRow *row) {
               .find = find_pass,
               .ud = p};
   TRY(passes_stages(&w));
-  row->bubble = timeline_bubble(&w.schedule->when);
+  TRY(judge_bubble(&w, plan, row));
   TRY(judge_memory(&w, row));
   if (row->state == POINT_OK) judge_costs(&w, row);
   return WEFT_OK;

@@ -123,12 +123,16 @@ local function wrong(r, why)
   return r
 end
 
--- Tight: the rank has its room, but not beside what CUDA and NCCL take by weft's estimate.
-local function verdict(r)
+-- Tight: each rank has its room, but one of them not beside what CUDA and NCCL take by weft's estimate.
+local function verdict(r, memory)
   if r.rank.total > r.facts.room then return "too_large" end
-  local all = r.rank.total
-  for _, line in ipairs(r.rank.gpu or {}) do all = all + line.bytes end
-  r.beyond = all - (r.facts.gpu_memory or math.huge)
+  local most = 0
+  for _, rank in ipairs(memory) do
+    local all = rank.total
+    for _, line in ipairs(rank.gpu or {}) do all = all + line.bytes end
+    most = math.max(most, all)
+  end
+  r.beyond = most - (r.facts.gpu_memory or math.huge)
   return r.beyond > 0 and "tight" or "fits"
 end
 
@@ -142,7 +146,7 @@ local function judge(r, plan)
   r.rank = memory[memory.worst_pp + 1]
   table.sort(r.rank.classes, function(a, b) return a.bytes > b.bytes end)
   r.bubble = plan:schedule().bubble
-  r.verdict = verdict(r)
+  r.verdict = verdict(r, memory)
   if r.verdict == "too_large" then r.nearest, r.world = look_around(plan, r.facts.world) end
   return r
 end

@@ -100,6 +100,31 @@ START_TEST(a_reserve_that_is_too_small) {
 }
 END_TEST
 
+/* An inner stage has buffers of two neighbours: its arena is the smaller one here, and
+ * yet it needs the most. */
+START_TEST(the_worst_is_the_sum) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'llama', hidden_size = 64,\n"
+      "    num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 2,\n"
+      "    intermediate_size = 128, vocab_size = 500 }, mesh = { pp = 4 },\n"
+      "  precision = 'bf16', batch = { global = 16, micro = 1, seq = 128 },\n"
+      "  cluster = weft.cluster { gpu = { 'h100-sxm', memory_gib = weft.var('m', 4) },\n"
+      "    nodes = 1, reserve_gib = 0 } }\n";
+  scratch_put("plan.lua", plan, strlen(plan));
+  Outcome o = process_run(60, "$weft check plan.lua -D m=2.5");
+  ck_assert_msg(strstr(o.err, "pipeline rank 1 needs") && strstr(o.err, "[gpu-reserve]"),
+                "%s", o.err);
+  o = process_run(60, "$weft report plan.lua -D m=2.5");
+  ck_assert_msg(strstr(o.out, "but with what CUDA and NCCL take besides"), "%s%s", o.out,
+                o.err);
+  o = process_run(60, "$weft check plan.lua -D m=2.7");
+  ck_assert_msg(o.code == 0 && !strstr(o.err, "[gpu-reserve]"), "%s", o.err);
+  o = process_run(60, "$weft report plan.lua -D m=2.7");
+  ck_assert_msg(!strstr(o.out, "take besides"), "%s", o.out);
+}
+END_TEST
+
 Suite *gpu_memory_suite(void) {
   Suite *s = suite_create("gpu_memory");
   TCase *c = tcase_create("gpu_memory");
@@ -108,6 +133,7 @@ Suite *gpu_memory_suite(void) {
   tcase_add_loop_test(c, rules_by_hand, 0, LEN(rows));
   tcase_add_test(c, a_measured_communicator);
   tcase_add_test(c, a_reserve_that_is_too_small);
+  tcase_add_test(c, the_worst_is_the_sum);
   suite_add_tcase(s, c);
   return s;
 }

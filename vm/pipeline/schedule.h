@@ -14,6 +14,9 @@ bool schedule_ready(const Schedule *s, Diags *d, Arena *a, Timeline *when);
 /* schedule_forward.c: a schedule without its backward actions, in the same order. Actions
  * on parameters are left out, too. */
 Schedule schedule_forward(const Schedule *s, Arena *a);
+/* schedule_rounds.c: lists that run once for each round, with microbatches that go on.
+ * Strings and, of one round, lists are those of `s`. */
+Schedule schedule_of_step(const Schedule *s, int rounds, Arena *a);
 /* Warns about actions on parameters where these are replicated: they have no effect. */
 void schedule_warn_of_parameters(const Schedule *s, Diags *d);
 

@@ -185,3 +185,14 @@ GpuMemory gpu_memory(Arena *a, const Plan *p, const Compiled *c, int pp) {
 }
 
 uint64_t gpu_memory_sum(const GpuMemory *m) { return m->context + m->groups + m->pairs; }
+
+uint64_t gpu_memory_worst(Arena *a, const Plan *p, const Compiled *c, int *pp) {
+  uint64_t worst = 0;
+  *pp = 0;
+  for (int r = 0; r < c->mesh.size[AXIS_PP]; r++) {
+    GpuMemory m = gpu_memory(a, p, c, r);
+    uint64_t all = c->prog[r].arena_bytes + gpu_memory_sum(&m);
+    if (all > worst) worst = all, *pp = r;
+  }
+  return worst;
+}

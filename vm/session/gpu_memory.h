@@ -18,5 +18,9 @@ typedef struct GpuMemory {
 GpuMemory gpu_memory(Arena *a, const Plan *p, const Compiled *c, int pp);
 /* All of it. */
 uint64_t gpu_memory_sum(const GpuMemory *m);
+/* The most that a rank takes of its GPU: its arena and all of this; `pp`: which pipeline
+ * rank does. One between two others has more buffers than the first, whose arena may be
+ * larger. */
+uint64_t gpu_memory_worst(Arena *a, const Plan *p, const Compiled *c, int *pp);
 
 #endif

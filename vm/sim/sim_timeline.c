@@ -4,6 +4,8 @@
  */
 #include "sim_timeline.h"
 
+#include "vm/pipeline/schedule.h"
+
 typedef VEC(TimelineSlot) SlotList;
 
 typedef struct Slots {
@@ -53,25 +55,6 @@ static void waited(void *ud, int pp, const RankWait *w) {
     add_other(k, pp, moving, w->ended);
 }
 
-/* A schedule whose lists run once for each round, with microbatches that go on. */
-static void repeat(const Schedule *one, int rounds, Arena *a, Schedule *s) {
-  *s = *one;
-  s->list = NEW_N(a, Action *, one->ranks);
-  s->n = NEW_N(a, int, one->ranks);
-  s->microbatches = one->microbatches * rounds;
-  for (int r = 0; r < one->ranks; r++) {
-    int n = one->n[r];
-    s->n[r] = n * rounds;
-    s->list[r] = NEW_N(a, Action, n * rounds);
-    for (int i = 0; i < n * rounds; i++) {
-      Action *x = &s->list[r][i];
-      *x = one->list[r][i % n];
-      if (x->mb >= 0) x->mb += i / n * one->microbatches;
-      x->mb2 += i / n * one->microbatches;
-    }
-  }
-}
-
 /* Of the others those that follow the last action. */
 static void keep_after(const Slots *k, int pp) {
   Timeline *t = k->t;
@@ -102,7 +85,7 @@ static void sum(const Slots *k, const Schedule *s, int pp) {
 weft_status sim_timeline(const Compiled *c, const Plan *plan, const CostTable *table,
                          Arena *a, Schedule *s, Timeline *t, weft_error *e) {
   const Schedule *one = &c->schedule;
-  repeat(one, c->microbatches / one->microbatches, a, s);
+  *s = schedule_of_step(one, c->microbatches / one->microbatches, a);
   TRY(timeline_run(s, TIMELINE_UNIT, a, t, e)); /* peaks follow from the order alone */
   for (int r = 0; r < t->ranks; r++) {
     memset(t->slot[r], 0, sizeof *t->slot[r] * (size_t)s->n[r]);

@@ -19,7 +19,7 @@ typedef struct PictureCall {
 static void picture_call(void *ud) {
   PictureCall *k = ud;
   const Job *j = k->j;
-  k->s = j->schedule;
+  k->s = job_step_schedule(j, k->arena);
   k->st = k->by_clock ? sim_timeline(j->compiled, &j->plan, j->costs, k->arena, &k->s,
                                      &k->t, &k->e)
                       : timeline_run(&k->s, TIMELINE_UNIT, k->arena, &k->t, &k->e);

@@ -68,7 +68,8 @@ weft_status schedule_view(ScheduleView *v, Job *j, const Cli *cli) {
     lang_locate(j->lp, &j->d);
     return WEFT_EPLAN;
   }
-  TRY(timeline_run(&j->schedule, TIMELINE_UNIT, j->arena, &v->timeline, &j->e));
+  v->step = job_step_schedule(j, j->arena);
+  TRY(timeline_run(&v->step, TIMELINE_UNIT, j->arena, &v->timeline, &j->e));
   v->runs = true;
   return cli->csv ? WEFT_OK : find_traffic(v);
 }
@@ -79,13 +80,14 @@ static int copies(const ScheduleView *v) {
 }
 
 void schedule_text(const ScheduleView *v, Text *out) {
-  const Schedule *s = &v->job->schedule;
+  const Schedule *s = v->runs ? &v->step : &v->job->schedule;
   text_printf(out, "schedule: %s, %d pipeline rank%s", s->name, s->ranks,
               plural(s->ranks, "s"));
   if (s->virtual_stages > 1) text_printf(out, " of %d chunks", s->virtual_stages);
   text_printf(out, ", %d microbatch%s", s->microbatches, plural(s->microbatches, "es"));
   if (v->job->plan.batch.rounds > 1)
-    text_printf(out, ", %lld times a step", (long long)v->job->plan.batch.rounds);
+    text_printf(out, v->runs ? " in %lld rounds" : ", %lld times a step",
+                (long long)v->job->plan.batch.rounds);
   if (!v->runs) {
     text_add(out, "; it cannot run\n");
     add_lists(s, out);
@@ -103,7 +105,7 @@ void schedule_text(const ScheduleView *v, Text *out) {
 }
 
 void schedule_json(const ScheduleView *v, Json *out) {
-  const Schedule *s = &v->job->schedule;
+  const Schedule *s = &v->step;
   uint64_t total = 0;
   char buf[ACTION_TEXT];
   json_open(out, "schedule", '{');
@@ -135,7 +137,7 @@ void schedule_json(const ScheduleView *v, Json *out) {
 
 weft_status schedule_picture(const ScheduleView *v, const char *path, weft_error *e) {
   Text out = {0};
-  timeline_svg(&v->job->schedule, &v->timeline, false, &out);
+  timeline_svg(&v->step, &v->timeline, false, &out);
   FilePart part = {out.s, out.n};
   weft_status st = out.oom ? err_set(e, WEFT_ENOMEM, "out of memory")
                            : file_write(NULL, path, &part, 1, e);
