@@ -99,7 +99,7 @@ static void infer_virtual(LangPlan *lp, int ranks) {
   if (pp->virtual_stages || !pp->layers_per_stage ||
       !lang_config_int(lp, "num_hidden_layers", &layers))
     return;
-  int64_t stages = stage_count_asked(pp, layers, ranks);
+  int64_t stages = stage_count_asked(pp, layers + lp->plan.mtp.layers, ranks);
   if (stages && stages % ranks == 0 &&
       stages / ranks <= schema_find("pp_plan", "virtual")->hi)
     pp->virtual_stages = (int)(stages / ranks);

@@ -84,7 +84,7 @@ void field_pp_layout(Check *c, int idx, const char *path) {
   }
   const char *wrong, *text = arena_str(c->arena, lua_tostring(c->L, idx));
   int n;
-  const int *layers = pp_layout(text, c->arena, &n, &wrong);
+  const int *layers = pp_layout(text, c->arena, &n, &pp->layout_further, &wrong);
   if (!layers) {
     diag_error(c->d, "layout", path, "%s", wrong);
     return;

@@ -34,6 +34,18 @@ static void refused(const char *pp_plan, const char *report) {
   lang_test_bad(&t, plan_text(pp_plan, ""), report);
 }
 
+static void accepted(const char *text, int stages) {
+  lang_test_file("plan.lua", text);
+  Job j;
+  weft_status st = job_load(&j, t.arena, &(LangOptions){0}, scratch_path("plan.lua"));
+  if (st == WEFT_OK) st = job_mesh(&j, 0);
+  if (st == WEFT_OK) st = job_compile(&j);
+  t.d = j.d;
+  ck_assert_msg(st == WEFT_OK, "%s%s", text, lang_test_report(&t, scratch_dir));
+  ck_assert_int_eq(j.schedule.ranks * j.schedule.virtual_stages, stages);
+  job_free(&j);
+}
+
 START_TEST(fields_that_contradict) {
   refused("layers = { 4, 4 },\nmodules = { {}, {} },\nbalance = 'cost',\n",
           "plan.lua:11: error: plan.pp_plan.modules: layers and modules both say what a "
@@ -91,6 +103,24 @@ START_TEST(sizes_that_do_not_fit) {
           "plan.lua:10: error: plan.pp_plan.first_stage_less_layers: stage 0 would have "
           "-1 layers: with 8 layers in 2 stages (pp = 2 x virtual = 1) a stage has 9 at "
           "most to give\n1 error\n");
+}
+END_TEST
+
+/* A layer for a further token is one that mtp adds, and each of these is an m. */
+START_TEST(layers_for_further_tokens) {
+  refused(
+      "layout = 'Et*4|t*3mL',\n",
+      "plan.lua:10: error: plan.pp_plan.layout: \"Et*4|t*3mL\" has 1 layer for further "
+      "tokens (m), and mtp.num_layers is 0\n1 error\n");
+  lang_test_bad(&t, plan_text("layout = 'Et*4|t*5L',\n", "mtp = { num_layers = 1 },\n"),
+                "plan.lua:10: error: plan.pp_plan.layout: \"Et*4|t*5L\" has 0 layers for "
+                "further tokens (m), and mtp.num_layers is 1\n1 error\n");
+  accepted(plan_text("layout = 'Et*4|t*4mL',\n", "mtp = { num_layers = 1 },\n"), 2);
+  /* they count as layers where the number of stages follows from them, too */
+  accepted(plan_text("layers_per_stage = 3,\n"
+                     "round_virtual_stages_to_pp_multiple = 'up',\n",
+                     "mtp = { num_layers = 2 },\n"),
+           4);
 }
 END_TEST
 
@@ -291,9 +321,16 @@ END_TEST
 
 Suite *stage_plans_suite(void) {
   const TTest *const tests[] = {
-      fields_that_contradict,           values_that_are_wrong, sizes_that_do_not_fit,
-      no_errors_after_a_wrong_schedule, one_stage_per_rank,    schedules_of_the_library,
-      several_stages_per_rank,          rounded_stages,        smaller_plans,
+      fields_that_contradict,
+      values_that_are_wrong,
+      sizes_that_do_not_fit,
+      layers_for_further_tokens,
+      no_errors_after_a_wrong_schedule,
+      one_stage_per_rank,
+      schedules_of_the_library,
+      several_stages_per_rank,
+      rounded_stages,
+      smaller_plans,
       layers_of_a_model_function,
   };
   Suite *s = suite_create("stage_plans");

@@ -379,8 +379,8 @@ END_TEST
 /* "3 2 2": the layers of each stage, or what is wrong. */
 static const char *layout_text(const char *text) {
   const char *wrong;
-  int n;
-  const int *layers = pp_layout(text, arena, &n, &wrong);
+  int n, further;
+  const int *layers = pp_layout(text, arena, &n, &further, &wrong);
   if (!layers) return wrong;
   char *s = arena_str(arena, "");
   for (int i = 0; i < n; i++)
@@ -443,19 +443,23 @@ END_TEST
 START_TEST(layout_places_the_ends) {
   Model c;
   const char *wrong;
+  int further;
   model_new(&c, 3, 4, 1);
   c.plan.pp.layout = "E|t|tt|L";
-  c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
+  c.plan.pp.layers =
+      pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &further, &wrong);
   ck_assert(cut(&c));
   ck_assert_str_eq(cut_text(&c), "embed_tokens | layers.0 | layers.1 layers.2 | norm "
                                  "lm_head");
   c.plan.pp.layout = "Et||tt|L";
-  c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
+  c.plan.pp.layers =
+      pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &further, &wrong);
   ck_assert(cut(&c));
   layers_are(&c, (const int[]){1, 0, 2, 0});
   ck_assert_int_eq(c.st.first[1], c.st.first[2]);
   c.plan.pp.layout = "Ett|ttL";
-  c.plan.pp.layers = pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &wrong);
+  c.plan.pp.layers =
+      pp_layout(c.plan.pp.layout, arena, &c.plan.pp.nlayers, &further, &wrong);
   no_stages(&c, "pp_plan.layout: the layout has 2 stages, but there are 4 stages (pp = 4 "
                 "x virtual = 1)\npp_plan.layout: the stages have 4 layers together, the "
                 "model has 3\n");

@@ -45,7 +45,8 @@ typedef struct PpPlan {
   int virtual_default; /* what the schedule wants; 0 = 1 */
   const int *layers;
   int nlayers;        /* per stage */
-  const char *layout; /* the text that `layers` was read from, or NULL */
+  const char *layout; /* the text that `layers` was read from, or NULL; */
+  int layout_further; /* of these, layers for further tokens */
   const char *const *const *modules;
   int nmodules;                                   /* per stage: NULL-terminated names */
   int layers_per_stage;                           /* at most so many; 0 = not said */
@@ -54,9 +55,11 @@ typedef struct PpPlan {
   bool by_cost;              /* stages of equal work */
 } PpPlan;
 
-/* pp_layout.c: reads a layout such as "Et*3|(tt|)*29,t|L" into the layers of each stage.
- * NULL if it is wrong: then *wrong says why and at which column, counted from 1. */
-const int *pp_layout(const char *text, Arena *a, int *stages, const char **wrong);
+/* pp_layout.c: reads a layout such as "Et*3|(tt|)*29,t|L" into the layers of each stage;
+ * *further: how many of them are for further tokens. NULL if it is wrong: then *wrong
+ * says why and at which column, counted from 1. */
+const int *pp_layout(const char *text, Arena *a, int *stages, int *further,
+                     const char **wrong);
 
 typedef enum {
   STRATEGY_ZERO,

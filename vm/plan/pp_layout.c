@@ -11,8 +11,9 @@ typedef struct Reader {
   const char *text;
   int at; /* index of the next character */
   int depth, steps;
-  bool embedding, further, loss; /* already seen */
-  VEC(int) layers;               /* of each stage so far */
+  bool embedding, loss; /* already seen */
+  int further;          /* layers for further tokens */
+  VEC(int) layers;      /* of each stage so far */
   Arena *a;
   const char *wrong;
 } Reader;
@@ -38,7 +39,7 @@ static bool symbol(Reader *r, int at) {
   if (c == 'L') r->loss = true;
   if (c == 't' && r->further)
     return wrong(r, at, "m, a layer for a further token, is behind all t");
-  if (c == 'm') r->further = true;
+  if (c == 'm') r->further++;
   if (c == 't' || c == 'm') r->layers.at[r->layers.n - 1]++;
   if (c == '|') *VEC_PUSH(r->a, r->layers) = 0;
   return true;
@@ -107,7 +108,8 @@ static bool element(Reader *r) {
   return n > 0;
 }
 
-const int *pp_layout(const char *text, Arena *a, int *stages, const char **why) {
+const int *pp_layout(const char *text, Arena *a, int *stages, int *further,
+                     const char **why) {
   Reader r = {.text = text, .a = a};
   *VEC_PUSH(a, r.layers) = 0;
   bool ok = true;
@@ -116,5 +118,6 @@ const int *pp_layout(const char *text, Arena *a, int *stages, const char **why) 
   if (ok && !r.loss) ok = wrong(&r, r.at, "a layout ends with L, the loss");
   *why = r.wrong;
   *stages = r.layers.n;
+  *further = r.further;
   return ok ? r.layers.at : NULL;
 }

@@ -155,13 +155,25 @@ static bool check_split(Cross *c) {
   return ok;
 }
 
+/* A layer that the layout has for a further token would be a plain one of the model. */
+static bool check_further(Cross *c) {
+  const PpPlan *pp = &c->plan->pp;
+  int64_t have = c->plan->mtp.layers;
+  if (!pp->layout || pp->layout_further == have) return true;
+  diag_error(c->d, "range", "pp_plan.layout",
+             "\"%s\" has %d layer%s for further tokens (m), and mtp.num_layers is %lld",
+             pp->layout, pp->layout_further, plural(pp->layout_further, "s"),
+             (long long)have);
+  return false;
+}
+
 /* `layers` is -1 where only the graph will tell. A schedule that is wrong is "", and then
  * nobody knows how many stages there are unless the plan says so. */
 static void check_stages(Cross *c, int64_t layers) {
   const PpPlan *pp = &c->plan->pp;
   int ranks = c->mesh->size[AXIS_PP], chunks = plan_virtual(c->plan);
   bool unknown = !pp->virtual_stages && !*c->plan->schedule;
-  if (!check_split(c) || unknown) return;
+  if (!check_split(c) || !check_further(c) || unknown) return;
   if (pp->modules && pp->nmodules != ranks * chunks)
     diag_error(c->d, "range", "pp_plan.modules", "%d %s for %d stage%s", pp->nmodules,
                pp->nmodules == 1 ? "entry" : "entries", ranks * chunks,
