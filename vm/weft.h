@@ -169,7 +169,9 @@ WEFT_API int64_t weft_plan_tokens(const weft_plan *plan);    /* of a sequence */
 /* Of a compiled plan, else NULL or 0. */
 WEFT_API const weft_mesh *weft_plan_mesh(const weft_plan *plan); /* belongs to it */
 WEFT_API int weft_plan_microbatches(const weft_plan *plan);      /* of a step */
-WEFT_API uint64_t weft_plan_parameters(const weft_plan *plan);   /* elements of all */
+/* Elements of all parameters of the model that is trained; without those of the reference
+ * of a preference loss or of a teacher. */
+WEFT_API uint64_t weft_plan_parameters(const weft_plan *plan);
 /* Bytes of a rank's arena, which is all that its program uses; 0: no such rank. */
 WEFT_API uint64_t weft_plan_memory(const weft_plan *plan, int rank);
 

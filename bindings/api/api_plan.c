@@ -252,7 +252,7 @@ int weft_plan_microbatches(const weft_plan *p) {
 }
 
 uint64_t weft_plan_parameters(const weft_plan *p) {
-  return compiled(p) ? compiled(p)->params_total : 0;
+  return compiled(p) ? params_of_model(compiled(p)) : 0;
 }
 
 uint64_t weft_plan_memory(const weft_plan *p, int rank) {

@@ -279,8 +279,8 @@ int plan_figures(lua_State *L) {
   lua_rawseti(L, -2, 1);
   set_figure(L, 2, "ranks", a->mesh.world, b->mesh.world);
   set_figure(L, 3, "microbatches", a->microbatches, b->microbatches);
-  set_figure(L, 4, "parameters", (int64_t)a->compiled->params_total,
-             (int64_t)b->compiled->params_total);
+  set_figure(L, 4, "parameters", (int64_t)params_of_model(a->compiled),
+             (int64_t)params_of_model(b->compiled));
   set_figure(L, 5, "memory", (int64_t)job_worst_memory(a, &pp),
              (int64_t)job_worst_memory(b, &pp));
   return 1;

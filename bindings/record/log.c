@@ -64,7 +64,7 @@ weft_status log_head(const FileEnd *to, const RunHead *h, weft_error *e) {
   if (h->kernels) json_str(&out, "kernels", h->kernels);
   json_str(&out, "mesh", mesh_text(&j->mesh, mesh));
   json_str(&out, "name", j->plan.name);
-  json_int(&out, "parameters", (int64_t)j->compiled->params_total);
+  json_int(&out, "parameters", (int64_t)params_of_model(j->compiled));
   json_str(&out, "plan", h->plan);
   json_str(&out, "plan_hash", hash);
   add_resumed(&out, h);

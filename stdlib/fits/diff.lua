@@ -16,6 +16,7 @@ local function memory(plan, into)
   end
   into("memory", rank.total, text.bytes)
   for _, class in ipairs(rank.classes) do into("memory: " .. class.name, class.bytes, text.bytes) end
+  for _, class in ipairs(rank.host or {}) do into("memory of the host: " .. class.name, class.bytes, text.bytes) end
 end
 
 -- Messages and bytes of a step, by axis and operation.

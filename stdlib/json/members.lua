@@ -38,7 +38,8 @@ local sections = {
   { "check", {
     { "name", "string|null" },
     { "mesh", sizes, "size of each axis, and `world`" },
-    { "parameters", "integer", "elements of all" },
+    { "parameters", "integer", "elements of all, of the model that is trained" },
+    { "second_parameters?", "integer", "those of the reference of a preference loss or of a teacher, where there is one" },
     { "microbatches", "integer", "of a step" },
     { "memory_bytes", "integer", "the arena of the worst rank" },
     { "learns", "{activation_bytes: integer, frozen_bytes: integer, parameter_bytes: integer, parameters: integer, "
@@ -53,8 +54,8 @@ local sections = {
     { "mesh?", "{order: [string], size: " .. sizes .. ", stride: " .. sizes .. ", world: integer}",
       "`order`, `size`, `stride` of axes, `world`" },
     { "memory?", "[{pp: integer, total_bytes: integer, classes: [" .. class .. "], outside: [" .. class .. "], "
-      .. "gpu: [" .. class .. "]}]", "of pipeline ranks, `pp`, `total_bytes`, `classes` of `name`, `bytes`, `note`, "
-      .. "`outside`, and estimates of what CUDA and NCCL take on a `gpu`" },
+      .. "host: [" .. class .. "], gpu: [" .. class .. "]}]", "of pipeline ranks, `pp`, `total_bytes`, `classes` of `name`, "
+      .. "`bytes`, `note`, what of it is in the memory of the `host`, `outside`, and estimates of what CUDA and NCCL take on a `gpu`" },
     { "memory_process?", "[" .. class .. "]", "what a process holds besides" },
     { "memory_libraries?", "[{name: string, note: string}]", "and what libraries do, by `name` and `note`" },
     { "schedule?", "{name: string, virtual: integer, microbatches: integer, actions: [[string|null]], "
@@ -68,8 +69,9 @@ local sections = {
     "of `axis`, `op`, `count`, `bytes` of a step, the `link` that carries them, `at_most`: not known before a run" } } },
   { "show rank", { { "rank", "{rank: integer, world: integer, node: integer, local_rank: integer, "
     .. "coord: [{axis: string, at: integer}], groups: [{axis: string, nodes: integer, ranks: object}], "
-    .. "stages: [" .. stage .. "], microbatches: integer, memory: {rank: integer, pp: integer, total: integer, "
-    .. "classes: [" .. class .. "], outside: [" .. class .. "], gpu: [" .. class .. "], process: [" .. class .. "], "
+    .. "stages: [" .. stage .. "], microbatches: integer, "
+    .. "memory: {rank: integer, pp: integer, total: integer, "
+    .. "classes: [" .. class .. "], host?: [" .. class .. "], outside: [" .. class .. "], gpu: [" .. class .. "], process: [" .. class .. "], "
     .. "libraries: [{name: string, note: string}], scores?: integer}, comm: {rank: integer, list: [" .. traffic .. "]}, "
     .. "actions: {pp: integer, peak: integer, list: [" .. action .. "]}}",
     "its coordinates `coord`, `groups`, `stages`, `memory`, `comm` and `actions`" } } },

@@ -12,8 +12,8 @@ end
 return function(v)
   local ranks = {}
   for i, m in ipairs(v) do
-    ranks[i] = { classes = lines(m.classes), gpu = lines(m.gpu), outside = lines(m.outside), pp = m.pp,
-                 total_bytes = m.total }
+    ranks[i] = { classes = lines(m.classes), gpu = lines(m.gpu), host = lines(m.host or {}),
+                 outside = lines(m.outside), pp = m.pp, total_bytes = m.total }
   end
   return { memory = ranks, memory_libraries = lines(v.libraries),
            memory_process = lines(v.process) }

@@ -9,6 +9,7 @@
 
 #include "passes.h"
 #include "vm/base/budget.h"
+#include "vm/graph/second_model.h"
 #include "vm/lower/unsharded_buckets.h"
 #include "vm/plan/optimizer.h"
 
@@ -52,7 +53,9 @@ static void describe_params(const Stages *st, Compiled *c) {
       p->dim[d] = from->dim[d].size;
       p->parts[d] = from->dim[d].parts;
     }
-    c->params_total += (uint64_t)param_weights(p);
+    uint64_t weights = (uint64_t)param_weights(p);
+    c->params_total += weights;
+    if (second_prefix(p->name, strlen(p->name))) c->params_second += weights;
   }
 }
 

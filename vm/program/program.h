@@ -232,7 +232,8 @@ typedef struct Compiled {
   int optimizer;            /* OptimizerKind */
   const DeviceKind *device; /* whose kernels the scratch is sized for */
   Schedule schedule;        /* what the programs do, for messages */
-  uint64_t params_total;    /* logical elements */
+  uint64_t params_total;    /* logical elements; */
+  uint64_t params_second;   /* of these, a reference's or a teacher's */
   Proof proof;              /* of what compile() returned */
   Flow *flow;          /* flow_room() of them, which prove() fills, or NULL: flow_of() */
   int64_t context;     /* 0; or the program takes one token, after at most so many - 1
@@ -245,6 +246,10 @@ typedef struct Compiled {
   struct Compiled *eval; /* the same step forward only, over the same arenas with the same
                             communicators; or NULL */
 } Compiled;
+/* Logical elements of the model that the plan trains. */
+static inline uint64_t params_of_model(const Compiled *c) {
+  return c->params_total - c->params_second;
+}
 
 /* instr.c: names for printing. */
 extern const char *const prog_phase_name[PH_UPDATE + 1]; /* by Phase: "F", "I", ... */

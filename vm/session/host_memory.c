@@ -80,15 +80,22 @@ int host_memory_lines(const Plan *p, const Compiled *c, unsigned with, HostMemor
   return n;
 }
 
+/* A ring has a kernel for each of its steps, the first of which is 0: a layer's scores
+ * are those of all. */
 double score_bytes(const Compiled *c) {
   const EvenList none = {0};
   double most = 0;
   for (int pp = 0; pp < c->mesh.size[AXIS_PP]; pp++) {
     const Program *p = &c->prog[pp];
+    double layer = 0;
     for (uint32_t i = 0; i < p->ncode; i++) {
-      if (p->code[i].code != I_KERNEL) continue;
-      KernelWork w = kernel_work(p, &p->code[i], &none);
-      if (w.kind == WORK_ATTENTION) most = MAX(most, 5 * w.heads * w.m * w.n);
+      const Instr *x = &p->code[i];
+      if (x->code != I_KERNEL) continue;
+      KernelWork w = kernel_work(p, x, &none);
+      if (w.kind != WORK_ATTENTION) continue;
+      bool further = x->op == OP_attention_part && p->attr[x->attr].step > 0;
+      layer = (further ? layer : 0) + 5 * w.heads * w.m * w.n;
+      most = MAX(most, layer);
     }
   }
   return most;

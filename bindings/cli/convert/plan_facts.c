@@ -33,7 +33,7 @@ static int plan_facts(lua_State *L) {
   lua_setfield(L, -2, "open_world");
   plan_bounds_set(L, j);
   if (lang_architecture(j->lp)) set_text(L, "model", lang_architecture(j->lp));
-  set_integer(L, "parameters", (int64_t)j->compiled->params_total);
+  set_integer(L, "parameters", (int64_t)params_of_model(j->compiled));
   set_integer(L, "global", b->global);
   set_integer(L, "micro", b->micro);
   set_integer(L, "seq", b->seq);

@@ -38,7 +38,7 @@ static void print_learns(const Checked *c) {
   const JobLearns *l = &c->learns;
   const Adapter *of = &c->job.plan.adapter;
   printf("  learns  %s of %s parameters", format_count((double)l->parameters, a),
-         format_count((double)c->job.compiled->params_total, b));
+         format_count((double)params_of_model(c->job.compiled), b));
   if (of->rank) printf(", an adapter of rank %lld", (long long)of->rank);
   printf(": %s %s", of->rank ? "base" : "frozen", format_bytes((double)l->frozen, a));
   printf(", %s %s", of->rank ? "adapter" : "others",
@@ -59,18 +59,21 @@ static double lacking(const Job *j) {
 
 static void print_summary(const Checked *c) {
   const Job *j = &c->job;
-  char mesh[128], a[32], text[ATTENTION_WAY];
+  char mesh[128], a[32], b[32], text[ATTENTION_WAY];
+  uint64_t second = j->compiled->params_second;
   double lacks = lacking(j);
-  const Batch *b = &j->plan.batch;
+  const Batch *batch = &j->plan.batch;
   printf("%s: %s\n", j->plan.name, lacks > 0 ? "right, but does not fit its GPUs" : "ok");
   printf("  mesh    %s%s\n", format_mesh_ranks(&j->mesh, mesh),
          job_open_world(j) ? " (the smallest world; none is stated)" : "");
-  printf("  model   %s, %s parameters\n",
+  printf("  model   %s, %s parameters%s%s%s\n",
          lang_architecture(j->lp) ? lang_architecture(j->lp) : "a function of the plan",
-         format_count((double)j->compiled->params_total, a));
+         format_count((double)params_of_model(j->compiled), a),
+         second ? ", beside a frozen model of " : "",
+         second ? format_count((double)second, b) : "", second ? " parameters" : "");
   printf("  step    %lld sequence%s of %lld token%s in %d microbatch%s, %s\n",
-         (long long)b->global, plural(b->global, "s"), (long long)b->seq,
-         plural(b->seq, "s"), j->compiled->microbatches,
+         (long long)batch->global, plural(batch->global, "s"), (long long)batch->seq,
+         plural(batch->seq, "s"), j->compiled->microbatches,
          plural(j->compiled->microbatches, "es"), j->plan.schedule);
   print_memory(j, lacks);
   if (c->frozen) print_learns(c);
@@ -122,7 +125,9 @@ static void json_result(Json *out, void *ud) {
   json_close(out, '}');
   json_int(out, "microbatches", j->compiled->microbatches);
   json_str(out, "name", j->plan.name);
-  json_int(out, "parameters", (int64_t)j->compiled->params_total);
+  json_int(out, "parameters", (int64_t)params_of_model(j->compiled));
+  if (j->compiled->params_second)
+    json_int(out, "second_parameters", (int64_t)j->compiled->params_second);
   json_open(out, "proof", '{');
   json_int(out, "collectives", j->compiled->proof.collectives);
   json_int(out, "communicators", j->compiled->proof.communicators);

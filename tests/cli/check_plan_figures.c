@@ -1,0 +1,107 @@
+/* check_plan_figures.c - figures that verbs print of a plan, beside what they are by hand
+ * or by another verb: parameters beside a frozen second model, steps of several rounds,
+ * memory of the host, attention scores of a ring. */
+#include <check.h>
+#include <stdio.h>
+
+#include "tests/harness/process.h"
+#include "tests/harness/scratch.h"
+
+#define PLANS WEFT_SOURCE_DIR "/plans/"
+
+static void write_plan(const char *name, const char *fields) {
+  char text[1024];
+  int n =
+      snprintf(text, sizeof text,
+               "local weft = require 'weft'\n"
+               "return weft.plan { model = weft.model { 'llama', hidden_size = 64,\n"
+               "    num_hidden_layers = 4, num_attention_heads = 4, vocab_size = 256,\n"
+               "    num_key_value_heads = 2, intermediate_size = 128 },\n"
+               "  cluster = 'h100-sxm', %s }\n",
+               fields);
+  ck_assert_int_lt(n, sizeof text);
+  scratch_put(name, text, (size_t)n);
+}
+
+static void says(const char *command, const char *what) {
+  Outcome o = process_run(60, "%s", command);
+  ck_assert_msg(o.code == 0 && strstr(o.out, what), "%s: exit %d, not \"%s\":\n%s%s",
+                command, o.code, what, o.out, o.err);
+}
+
+/* A reference and a teacher are models of their own. */
+START_TEST(parameters_of_the_model) {
+  says("$weft check " PLANS "dpo.lua --set expect.parameters=180800",
+       "181 k parameters, beside a frozen model of 181 k parameters\n");
+  says("$weft check " PLANS "dpo.lua --json", "\"parameters\": 180800");
+  says("$weft check " PLANS "dpo.lua --json", "\"second_parameters\": 180800");
+}
+END_TEST
+
+/* Rounds follow each other without a gap: ranks work for 8 * 48 units, and stand still
+ * for one, as they would in each round alone. */
+START_TEST(steps_of_rounds) {
+  write_plan("plan.lua", "mesh = { pp = 2 }, schedule = 'zbv', batch = { global = 64, "
+                         "micro = 1, seq = 16, rounds = 8 }");
+  static const char script[] =
+      "local weft = require 'weft'\n"
+      "local plan = weft.load 'plan.lua'\n"
+      "local row = weft.sweep { plan = plan, over = { { 'batch.rounds', 1, 8 } } }\n"
+      "for i = 1, 2 do print(('%.7f'):format(row[i].bubble)) end\n"
+      "print(plan:schedule().microbatches, ('%.7f'):format(plan:schedule().bubble))\n";
+  scratch_put("script.lua", script, strlen(script));
+  says("$weft check plan.lua --set expect.bubble=0.00259740", "in 64 microbatches");
+  says("$weft show rank 0 plan.lua", "step: 64 microbatches\n");
+  says("$weft show rank 0 plan.lua --json", "\"microbatches\": 64");
+  says("$weft show schedule plan.lua", "64 microbatches in 8 rounds");
+  says("$weft show schedule plan.lua --json", "\"makespan\": 385");
+  says("$weft report plan.lua", "0.3 % of the pipeline's time");
+  says("$weft lua script.lua", "0.0025974\n0.0025974\n64\t0.0025974\n");
+}
+END_TEST
+
+START_TEST(memory_of_the_host) {
+#define OFFLOAD                                                                          \
+  "mesh = { dp = 2 }, batch = { global = 8, micro = 1, seq = 32 }, "                     \
+  "strategy = { 'zero', stage = 3, offload_optimizer = true }, optimizer = weft.adamw "  \
+  "{ "                                                                                   \
+  "state_dtype = '%s' }"
+  char fields[512];
+  snprintf(fields, sizeof fields, OFFLOAD, "f32");
+  write_plan("a.lua", fields);
+  snprintf(fields, sizeof fields, OFFLOAD, "bf16");
+  write_plan("b.lua", fields);
+  says("$weft show memory a.lua", "in the memory of the host: ");
+  says("$weft show memory a.lua --json", "\"host\": [\n          {\n");
+  Outcome o = process_run(60, "$weft diff a.lua b.lua");
+  ck_assert_msg(o.code == 1 && strstr(o.out, "memory of the host: "), "%s%s", o.out,
+                o.err);
+}
+END_TEST
+
+/* cp cuts queries alone, whatever brings keys to them. */
+START_TEST(scores_of_a_ring) {
+  write_plan("plan.lua",
+             "mesh = { cp = 2 }, cp = { comm = weft.var('comm', 'allgather') }, "
+             "batch = { global = 8, micro = 1, seq = 128 }");
+  static const char *const ways[] = {"allgather", "a2a", "ring"};
+  for (int i = 0; i < 3; i++) {
+    char command[96];
+    snprintf(command, sizeof command, "$weft check plan.lua -D comm=%s", ways[i]);
+    says(command, "160 KiB");
+  }
+}
+END_TEST
+
+Suite *plan_figures_suite(void) {
+  Suite *s = suite_create("plan_figures");
+  TCase *tc = tcase_create("plan_figures");
+  tcase_set_timeout(tc, 120);
+  tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+  tcase_add_test(tc, parameters_of_the_model);
+  tcase_add_test(tc, steps_of_rounds);
+  tcase_add_test(tc, memory_of_the_host);
+  tcase_add_test(tc, scores_of_a_ring);
+  suite_add_tcase(s, tc);
+  return s;
+}
