@@ -21,8 +21,13 @@ local function loss_of(g, logits, counts, o, aux, z)
 end
 
 -- The loss that balances experts is of a microbatch, or of each so many sequences of it, or compares
--- scores of a microbatch with what those of the step so far chose.
-local function router_loss(g, logits, ids, o, plan)
+-- scores of a microbatch with what those of the step so far chose. It counts what scores choose: where a
+-- router chooses by more than them (`limited`), scores choose once more, by themselves.
+local function router_loss(g, logits, ids, o, plan, limited)
+  if plan.aux ~= 0 and limited then
+    local _, by_scores = g:route(logits, nil, { topk = o.topk, score = scores[o.score] })
+    ids = by_scores
+  end
   local each, loss = plan.aux ~= 0 and plan.aux_sequences > 0, nil
   if each then
     local counts = g:expert_counts(g:unflatten(ids), g:labels(), { experts = o.experts, n = plan.aux_sequences })
@@ -114,7 +119,10 @@ function moe.block(g, x, name, o)
   if router_bias then logits = g:add_bias(logits, router_bias) end
   if o.cap then logits = g:soft_cap(logits, { soft_cap = o.cap }) end
   local groups, topk_group, best = groups_of(o, plan)
+  local limited = bias or groups > 0
   if plan.sinkhorn > 0 then bias = balanced(g, logits, bias, groups, plan) end
+  -- A softmax over the chosen experts alone comes after the choice: Megatron compares groups by logits then.
+  if best > 1 and not bias and o.score == "softmax" and o.norm then bias = logits end
   local weights, ids = g:route(logits, bias or nil, {
     topk = o.topk, score = scores[o.score], norm_topk = o.norm and 1 or 0,
     groups = groups, topk_group = topk_group, n = best, scale = o.scale or 1,
@@ -124,7 +132,7 @@ function moe.block(g, x, name, o)
     experts = o.experts, capacity = plan.capacity, bound = plan.bound, drop = plan.drop,
   })
   local y = g:unflatten(g:combine(mlp(rows, offsets), weights, places))
-  return o.leave and o.leave(y) or y, router_loss(g, logits, ids, o, plan)
+  return o.leave and o.leave(y) or y, router_loss(g, logits, ids, o, plan, limited)
 end
 
 -- ---- which layers have experts, and how many are chosen ----

@@ -32,6 +32,8 @@ START_TEST(models_of_automodel_balance_their_experts) {
   import_plan_lacks("aux_loss_sequences");
   import_file("a.yaml", "--world 8 model.force_hf=true");
   import_plan_lacks("    aux_loss_coef");
+  import_has(import_file("a.yaml", "--world 8 --model laguna-xs-2.1"),
+             "AutoModel's counts what its routers choose by scores and a bias");
   /* That of a folder's config is read, too. */
   import_put(
       "config.json",

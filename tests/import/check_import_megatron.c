@@ -323,6 +323,17 @@ static const struct Meaning {
     {"disable-bias-linear=true num-experts=4 moe-aux-loss-coeff=0.01 "
      "moe-router-load-balancing-type=global_aux_loss",
      "aux_loss_batch = \"global\","},
+    /* The loss counts what scores choose, whatever else routers choose by. */
+    {"disable-bias-linear=true num-experts=4 moe-aux-loss-coeff=0.01 "
+     "moe-router-score-function=sigmoid moe-router-enable-expert-bias=true",
+     "local _, by_scores = g:route(logits, nil, { topk = c.topk, score = 1 })"},
+    /* Where the softmax comes after the choice, groups are compared by logits. */
+    {"disable-bias-linear=true num-experts=8 moe-router-topk=4 moe-router-num-groups=4 "
+     "moe-router-group-topk=2",
+     "g:route(logits, logits, {"},
+    {"disable-bias-linear=true num-experts=8 moe-router-topk=4 moe-router-num-groups=4 "
+     "moe-router-group-topk=2 moe-router-pre-softmax=true",
+     "g:route(logits, nil, {"},
     {"disable-bias-linear=true num-experts=4 moe-router-load-balancing-type=sinkhorn",
      "g:sinkhorn(by_sequence, { n = plan.sinkhorn })"},
     {"disable-bias-linear=true num-experts=4 moe-router-load-balancing-type=sinkhorn",
@@ -528,6 +539,11 @@ START_TEST(the_function_of_a_plan_trains) {
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
   import_file("a.yaml", "--world 4 moe-router-load-balancing-type=global_aux_loss");
   import_plan_has("aux_loss_batch = \"global\",");
+  o = process_run(IMPORT_SECONDS, "$weft verify a.lua");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  import_file("a.yaml", "--world 4 moe-router-num-groups=2 moe-router-group-topk=1");
+  import_plan_has("local _, by_scores = g:route(logits, nil, {");
+  import_plan_has("g:route(logits, logits, {");
   o = process_run(IMPORT_SECONDS, "$weft verify a.lua");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
 }

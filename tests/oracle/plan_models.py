@@ -309,6 +309,8 @@ class Decoder:
         if self.moe.get("num_groups"):
             n, kept = self.moe["num_groups"], self.moe["group_topk"]
             adds = self.c["num_experts_per_tok"] // kept
+            if adds > 1 and bias is None and self.normed():  # as Megatron: the softmax comes later
+                by = logits.detach()
         if kept < n:
             groups = by.unflatten(-1, (n, -1))
             best = groups.topk(adds, -1).values.sum(-1).topk(kept, -1).indices
@@ -317,17 +319,29 @@ class Decoder:
         chosen = self.choices.take(by, self.c["num_experts_per_tok"])
         return torch.zeros_like(scores).scatter(-1, chosen, 1.0)
 
+    def normed(self):
+        return self.c["model_type"] == "mixtral" or self.c["norm_topk_prob"]
+
+    def counted(self, scores, chosen, bias):
+        """What the loss counts: the choice by scores alone, as Megatron and DeepSeek-V3's report have it."""
+        n, kept = self.c.get("n_group", 1), self.c.get("topk_group", 1)
+        limited = self.moe.get("num_groups") or kept < n
+        if not self.moe.get("aux_loss_coef") or bias is None and not limited:
+            return chosen
+        best = self.choices.take(scores.detach(), self.c["num_experts_per_tok"])
+        return torch.zeros_like(scores).scatter(-1, best, 1.0)
+
     def experts(self, x, name):
         c, bias = self.c, self.w.get(name + ".gate.e_score_correction_bias")
         logits = F.linear(x, self.w[name + ".gate.weight"])
         scores = logits.softmax(-1) if bias is None else logits.sigmoid()
         chosen = self.choose(logits, scores, bias)
         weights = scores * chosen
-        if c["model_type"] == "mixtral" or c["norm_topk_prob"]:
+        if self.normed():
             weights = weights / weights.sum(-1, keepdim=True)
         weights = weights * c.get("routed_scaling_factor", 1.0)
         self.load[name] = chosen.sum((0, 1))
-        self.add_losses(name, logits, scores, chosen)
+        self.add_losses(name, logits, scores, self.counted(scores, chosen, bias))
         gate_up, down = (self.w[f"{name}.experts.{p}_proj"] for p in ("gate_up", "down"))
         gate, up = torch.einsum("btc,efc->btef", x, gate_up).chunk(2, -1)
         y = torch.einsum("btef,ecf->btec", F.silu(gate) * up, down)

@@ -6,6 +6,7 @@
  * kernels know. */
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/generate/random_plan.h"
@@ -26,7 +27,8 @@
   "return weft.plan { model = weft.model { 'glm4_moe', vocab_size = 64, "                \
   "hidden_size = 32, num_hidden_layers = 2, num_attention_heads = 4, "                   \
   "num_key_value_heads = 2, head_dim = 8, n_routed_experts = 8, "                        \
-  "moe_intermediate_size = 16 }, data = weft.synthetic {}, " fields " }\n"
+  "num_experts_per_tok = 4, moe_intermediate_size = 16 }, data = weft.synthetic "        \
+  "{}, " fields " }\n"
 #define BATCH(micro) "batch = { global = 4, micro = " micro ", seq = 16 }, "
 #define LOSS         "aux_loss_coef = 0.5"
 #define SINKHORN(n)  "moe = { sinkhorn_sequences = " n ", z_loss_coef = 0.01 }"
@@ -95,6 +97,76 @@ START_TEST(sequences_count_as_microbatches_of_one_rank) {
 }
 END_TEST
 
+/* What one layer with experts chooses changes nothing that its router reads, and the loss
+ * counts what scores choose: so neither a bias that has moved nor groups change what the
+ * loss adds to the cross entropy of a model that learns nothing. */
+#define STILL(name, experts, score, fields)                                              \
+  "local weft = require 'weft'\n"                                                        \
+  "return weft.plan { model = weft.model { '" name "', vocab_size = 64, "                \
+  "hidden_size = 32, num_hidden_layers = 1, num_attention_heads = 4, "                   \
+  "num_key_value_heads = 2, head_dim = 8, " experts " = 8, num_experts_per_tok = 4, "    \
+  "moe_intermediate_size = 16, initializer_range = 0.3" score " },\n"                    \
+  "  data = weft.synthetic {}, optimizer = weft.sgd { lr = 0 },\n"                       \
+  "  train = { steps = 2, seed = 3 }, " BATCH("2") "moe = { " fields " } }\n"
+#define WITH_BIAS(fields)                                                                \
+  STILL("glm4_moe", "n_routed_experts", ", first_k_dense_replace = 0", fields)
+#define WITHOUT(fields) STILL("qwen3_moe", "num_experts", "", fields)
+#define MOVED           ", bias_update_rate = 0.5"
+#define GROUPS          ", num_groups = 4, group_topk = 2"
+
+static const struct {
+  const char *free[2], *limited[2];
+} counted[] = {
+    {{WITH_BIAS(""), WITH_BIAS(LOSS)},
+     {WITH_BIAS("bias_update_rate = 0.5"), WITH_BIAS(LOSS MOVED)}},
+    {{WITH_BIAS(""), WITH_BIAS(LOSS ", aux_loss_sequences = 1")},
+     {WITH_BIAS("num_groups = 4, group_topk = 2" MOVED),
+      WITH_BIAS(LOSS ", aux_loss_sequences = 1" MOVED GROUPS)}},
+    {{WITHOUT(""), WITHOUT(LOSS ", aux_loss_batch = 'global'")},
+     {WITHOUT("num_groups = 4, group_topk = 2"),
+      WITHOUT(LOSS ", aux_loss_batch = 'global'" GROUPS)}},
+};
+
+START_TEST(the_loss_counts_what_scores_choose) {
+  double added[2], alone[2];
+  for (int i = 0; i < 2; i++) {
+    const char *const *plan = i ? counted[_i].limited : counted[_i].free;
+    PlanBits without = run(plan[0]), with = run(plan[1]);
+    alone[i] = without.loss[1], added[i] = with.loss[1] - without.loss[1];
+  }
+  ck_assert_double_gt(fabs(alone[0] - alone[1]), 1e-4); /* other experts were chosen */
+  ck_assert_double_gt(added[0], 0.1);
+  ck_assert_double_eq_tol(added[0], added[1], 2e-6);
+}
+END_TEST
+
+/* Of softmax weights that the chosen experts share, groups are compared by logits, as in
+ * Megatron: what chooses is then what scores are made of. */
+static const struct {
+  const char *plan;
+  bool by_logits;
+} ranked[] = {
+    {STILL("qwen3_moe", "num_experts", ", norm_topk_prob = true",
+           "num_groups = 4, group_topk = 2"),
+     true},
+    {STILL("qwen3_moe", "num_experts", ", norm_topk_prob = true",
+           "num_groups = 8, group_topk = 4"),
+     false}, /* the best expert of a group is the same by both */
+    {WITHOUT("num_groups = 4, group_topk = 2"), false},
+    {WITH_BIAS("num_groups = 4, group_topk = 2"), false},
+};
+
+START_TEST(groups_are_compared_by_logits) {
+  scratch_put("plan.lua", ranked[_i].plan, strlen(ranked[_i].plan));
+  Outcome o = process_run(60, "$weft show graph plan.lua");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  const char *at = strstr(o.out, "= route %");
+  int logits = 0, keys = 0;
+  ck_assert_msg(at && sscanf(at, "= route %%%d, %%%d", &logits, &keys) >= 1, "%s", o.out);
+  ck_assert_int_eq(logits == keys, ranked[_i].by_logits);
+}
+END_TEST
+
 #define MOE(more)                                                                        \
   "moe = { " LOSS ", aux_loss_sequences = 1, z_loss_coef = 0.01, num_groups = 4, "       \
   "group_topk = 2" more " }"
@@ -115,6 +187,8 @@ static const char *const meshes[] = {
     PLAN(BATCH("1") "mesh = { dp = 4, ep = 4 }, strategy = 'fsdp2', moe = { "
                     "sinkhorn_sequences = 1, dispatcher = 'alltoall' }"),
     PLAN(BATCH("2") "mesh = { tp = 2, cp = 2, dp = 2, ep = 4, etp = 2 }, " SINKHORN("2")),
+    BIASED(BATCH("2") "mesh = { tp = 2, cp = 2, dp = 2, ep = 4, etp = 2 }, recompute = "
+                      "'full', " MOE(", bias_update_rate = 0.1")),
     PLAN(BATCH("1") "mesh = { tp = 2, dp = 2 }, strategy = { 'zero', stage = 2, "
                     "sequence_parallel = true }, recompute = 'full', " GLOBAL),
     PLAN(BATCH("1") "mesh = { pp = 2, cp = 2 }, recompute = 'selective', " GLOBAL),
@@ -264,6 +338,8 @@ Suite *balance_suite(void) {
   tcase_add_checked_fixture(tc, setup, teardown);
   tcase_set_timeout(tc, 120);
   tcase_add_loop_test(tc, sequences_count_as_microbatches_of_one_rank, 0, LEN(same));
+  tcase_add_loop_test(tc, the_loss_counts_what_scores_choose, 0, LEN(counted));
+  tcase_add_loop_test(tc, groups_are_compared_by_logits, 0, LEN(ranked));
   tcase_add_loop_test(tc, the_same_on_every_mesh, 0, LEN(meshes));
   tcase_add_test(tc, evaluation_chooses_by_scores);
   tcase_add_loop_test(tc, biases_are_not_rounded, 0, LEN(kept_by));

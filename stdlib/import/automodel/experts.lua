@@ -62,6 +62,10 @@ local function put_loss(book, plan, config, aside)
   if key then book:translated(key, "moe.aux_loss_coef") end
   if weight == 0 then return end
   plan:put("moe.aux_loss_sequences", plan:source "batch.micro", "a rank's microbatch is balanced by itself there")
+  if config[1] == "laguna" then
+    book:assume("moe.aux_loss_coef", "the loss counts what scores choose; AutoModel's counts what its routers choose by "
+                .. "scores and a bias")
+  end
   if not key then
     book:assume("moe.aux_loss_coef", string.format("%g, as in the config of the model: AutoModel's own model of this "
                                                    .. "kind has this loss of routers", weight))

@@ -100,7 +100,7 @@ $SHARED    local function loss_of(l, chosen, labels, n, aux, z)
       if not n and aux ~= 0 and plan.running then counts = g:running_counts(counts) end
       return g:router_loss(l, counts, { topk = c.topk, score = $SCORE, aux = aux, z = z })
     end
-    local each, loss = plan.aux ~= 0 and plan.aux_sequences > 0, nil
+$COUNTED    local each, loss = plan.aux ~= 0 and plan.aux_sequences > 0, nil
     if each then
       loss = loss_of(g:unflatten(logits), g:unflatten(ids), g:labels(), plan.aux_sequences, plan.aux, 0)
     end
@@ -115,6 +115,14 @@ local BALANCED = [[
     local by_sequence = g:unflatten(logits)
     local factors = g:sinkhorn(by_sequence, { n = plan.sinkhorn })
     local choice = g:flatten(g:sequence_bias(by_sequence, factors))
+]]
+
+-- What the loss counts where routers choose by a bias or in groups, too.
+local COUNTED = [[
+    if plan.aux ~= 0 then
+      local _, by_scores = g:route(logits, nil, { topk = c.topk, score = $SCORE })
+      ids = by_scores
+    end
 ]]
 
 local LAYER = [[
@@ -169,15 +177,24 @@ end
 
 local function act(m, of) return string.format(ACTS[m.act], of) end
 
+-- What chooses beside scores, or in their place: groups are compared by logits where the softmax comes after
+-- the choice.
+local function choice(e)
+  if e.bias or e.sinkhorn then return "choice" end
+  local by_logits = e.groups and e.topk // e.topk_group > 1 and e.score == "softmax" and e.normed
+  return by_logits and "logits" or "nil"
+end
+
 local function expert_text(m)
   local e = m.experts
-  local gated = m.act == "swiglu"
+  local gated, score = m.act == "swiglu", e.score == "sigmoid" and "1" or "0"
   local with = {
     UPWIDTH = gated and "2 * c.expert_ffn, parts = 2" or "c.expert_ffn",
     ROUTERBIAS = e.bias
       and '    local choice = g:param(name .. ".router.bias", { expert }, { init = "zeros" })\n' or "",
-    BALANCED = e.sinkhorn and BALANCED or "", BIASARG = (e.bias or e.sinkhorn) and "choice" or "nil",
-    SCORE = e.score == "sigmoid" and "1" or "0", NORMED = e.normed and "1" or "0",
+    BALANCED = e.sinkhorn and BALANCED or "", BIASARG = choice(e),
+    COUNTED = (e.bias or e.groups) and fill(COUNTED, { SCORE = score }) or "",
+    SCORE = score, NORMED = e.normed and "1" or "0",
     GROUPBEST = tostring(e.groups and e.topk // e.topk_group or 0), SCALE = quote.value(e.scale + 0.0),
     EXPERTACT = gated and '    local gate, value = g:split(h, { n = 2 })\n    h = g:silu_mul(gate, value)\n'
       or "    h = " .. act(m, "h") .. "\n",
