@@ -73,17 +73,17 @@ START_TEST(rates_that_stay_are_wsd) {
   import_plan_has("decay = 13,");
   import_plan_has("decay_style = \"cosine\",");
   import_plan_has("steps = 18,");
-  /* Without lr_decay_steps the fall is as long as what is behind the warmup: it goes on
-   * behind the run. */
+  /* Without lr_decay_steps the warmup and the steps before the fall are both taken from
+   * those of the run: the fall is over before it. */
   const char *report =
       import_file("a.yaml", "optimizer.learning_rate_scheduler.lr_decay_starting_step=5 "
                             "optimizer.learning_rate_scheduler.lr_decay_steps=null");
-  import_plan_has("steps = 23,  -- nanotron's: train_steps - warmup more");
-  import_plan_has("decay = 18,");
+  import_plan_has("steps = 18,  -- nanotron's: a fall of train_steps - warmup - start");
+  import_plan_has("decay = 13,");
   import_has(report, "nanotron's with 0");
   import_file("a.yaml", "optimizer.learning_rate_scheduler.lr_decay_steps=null");
   import_plan_has("lr = weft.cosine {");
-  import_plan_lacks("warmup more");
+  import_plan_lacks("nanotron's: a fall of");
   import_file("a.yaml", "optimizer.learning_rate_scheduler.lr_decay_style=1-sqrt");
   import_plan_has("decay_style = \"minus_sqrt\",");
   import_plan_has("steps = 15,");
@@ -92,6 +92,26 @@ START_TEST(rates_that_stay_are_wsd) {
   import_plan_lacks("warmup");
   import_fails(1, "a.yaml", "optimizer.learning_rate_scheduler.lr_decay_style=fast",
                "fast: expected linear, cosine or 1-sqrt");
+}
+END_TEST
+
+/* A list of names that is empty leaves out none, as nanotron's own files have it. */
+START_TEST(names_that_do_not_decay_are_said) {
+  static const char key[] = "optimizer.weight_decay_exclude_named_params";
+  static const struct {
+    const char *names, *said;
+  } rows[] = {
+      {"[]", "= {}: it names none: all parameters decay"},
+      {"['.*token_embedding.*']",
+       "all parameters decay: groups of the plan say which ones do not"},
+  };
+  for (int i = 0; i < LEN(rows); i++) {
+    char text[3000];
+    snprintf(text, sizeof text, "%s%s: %s\n", REST, key, rows[i].names);
+    put_with("", text);
+    import_has(import_file("a.yaml", ""), rows[i].said);
+    import_plan_has("decay_vectors = true,");
+  }
 }
 END_TEST
 
@@ -150,6 +170,7 @@ Suite *import_nanotron_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_test(t, settings_become_a_plan);
   tcase_add_test(t, rates_that_stay_are_wsd);
+  tcase_add_test(t, names_that_do_not_decay_are_said);
   tcase_add_test(t, nothing_is_dropped);
   tcase_add_test(t, what_weft_lacks_is_refused_by_its_setting);
   suite_add_tcase(s, t);

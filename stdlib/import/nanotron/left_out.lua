@@ -8,6 +8,7 @@ local KERNELS = "which kernels compute does not change the plan; on GPUs see att
 local LOGS = "weft run --log and --tensorboard write every step"
 local DATA = "texts, or tokens elsewhere, are not read: the plan has weft.synthetic; weft tokenize and "
   .. "weft.tokens read them"
+local DECAY = "all parameters decay: groups of the plan say which ones do not"
 local EVAL = "there is no evaluation without data for it: see data.val and train.eval_every"
 
 -- -1 and 0 mean never.
@@ -63,7 +64,10 @@ return {
          .. "says how"),
   cannot(M .. "*", "a key of a model that weft does not know"),
   none("optimizer.optimizer_factory.torch_adam_is_fused", "kernels of the optimizer do not change its numbers"),
-  off("optimizer.weight_decay_exclude_named_params", "what has one dimension does not decay, all else does"),
+  { "optimizer.weight_decay_exclude_named_params", function(book, leaf)
+    if type(leaf.value) ~= "table" or next(leaf.value) ~= nil then return book:cannot(leaf.key, DECAY) end
+    book:no_effect(leaf.key, "it names none: all parameters decay")
+  end, DECAY },
   cannot("optimizer.*", "an option of an optimizer that weft does not have"),
   none("checkpoints.resume_checkpoint_path", "weft run --resume DIR goes on from a checkpoint"),
   none("checkpoints.save_initial_state", "initial values follow from train.seed"),
