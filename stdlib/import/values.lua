@@ -55,6 +55,21 @@ function values.flag(book, key)
   refuse(book, key, value, "true or false")
 end
 
+-- Texts and numbers that pydantic takes for a bool.
+local SWITCHES = { [1] = true, [0] = false }
+for word in string.gmatch("1 on t true y yes", "%S+") do SWITCHES[word] = true end
+for word in string.gmatch("0 off f false n no", "%S+") do SWITCHES[word] = false end
+
+-- The same of a file that pydantic reads, where "true" is true.
+function values.switch(book, key)
+  local value = book:value(key)
+  if value == nil or value == true or value == false then return value end
+  local known
+  if type(value) ~= "table" then known = SWITCHES[type(value) == "string" and string.lower(value) or value] end
+  if known == nil then refuse(book, key, value, "true or false") end
+  return known
+end
+
 local TYPES = { bfloat16 = "bf16", bf16 = "bf16", float16 = "f16", fp16 = "f16", half = "f16",
                 float32 = "f32", fp32 = "f32", float = "f32", no = "f32" }
 

@@ -375,6 +375,13 @@ static const struct Zero {
     {", \"optimizer\": {\"type\": \"Lamb\"}", "weft.adamw {", "Lamb is not translated"},
     {", \"fp16\": {\"enabled\": true, \"fp16_master_weights_and_grads\": true}",
      "param_dtype = \"f16\",", "true: master weights are f32"},
+    /* What pydantic takes for true is, and bf16 has an older name. */
+    {", \"bf16\": {\"enabled\": \"true\"}", "param_dtype = \"bf16\",",
+     "bf16.enabled = true -> precision"},
+    {", \"bfloat16\": {\"enabled\": 1}", "param_dtype = \"bf16\",",
+     "bfloat16.enabled = 1 -> precision"},
+    {", \"bf16\": {\"enabled\": \"off\"}", "param_dtype = \"f32\",",
+     "bf16.enabled = off: precision says it"},
     {", \"torch_autocast\": {\"enabled\": true, \"dtype\": \"bfloat16\"}",
      "param_dtype = \"bf16\",",
      "torch_autocast.dtype = bfloat16 -> precision.param_dtype"},
@@ -389,6 +396,41 @@ START_TEST(defaults_of_deepspeed_are_its_own) {
   const char *report = import_file("a.json", "--model llama3-8b --world 8");
   import_plan_has(zeros[_i].plan);
   import_has(report, zeros[_i].report);
+}
+END_TEST
+
+static const struct ZeroGroup {
+  const char *group, *plan, *report;
+} zero_groups[] = {
+    {"true", "stage = 1,", "zero_optimization = true -> strategy.stage"},
+    {"false", "stage = 0,", "zero_optimization = false -> strategy.stage"},
+    {"{\"stage\": 2, \"overlap_comm\": \"True\"}", "overlap_grad_reduce = true,", ""},
+    {"{\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.3}}",
+     "offload_optimizer = \"cpu\",",
+     "0.3: the part of the optimizer that lies on the host"},
+    {"{\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 1.0}}",
+     "offload_optimizer = \"cpu\",",
+     "ratio = 1.0: all of the optimizer lies on the host"},
+    {"{\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.3}}",
+     "offload_optimizer = \"cpu\",",
+     "ratio = 0.3: all of the optimizer lies on the host"},
+};
+
+START_TEST(groups_of_deepspeed_have_older_forms) {
+  const struct ZeroGroup *row = &zero_groups[_i];
+  char text[400];
+  snprintf(text, sizeof text, "{\"train_batch_size\": 8, \"zero_optimization\": %s}",
+           row->group);
+  import_put("a.json", text);
+  import_has(import_file("a.json", "--model llama3-8b --world 8"), row->report);
+  import_plan_has(row->plan);
+}
+END_TEST
+
+START_TEST(switches_of_deepspeed_are_true_or_false) {
+  import_put("a.json", "{\"train_batch_size\": 8, \"bf16\": {\"enabled\": \"maybe\"}}");
+  import_fails(1, "a.json", "--model llama3-8b",
+               "bf16.enabled = maybe: expected true or false");
 }
 END_TEST
 
@@ -416,6 +458,8 @@ Suite *import_defaults_suite(void) {
   tcase_add_loop_test(t, an_error_leaves_settings_unseen, 0, LEN(early));
   tcase_add_loop_test(t, defaults_of_deepspeed_are_its_own, 0,
                       sizeof zeros / sizeof zeros[0]);
+  tcase_add_loop_test(t, groups_of_deepspeed_have_older_forms, 0, LEN(zero_groups));
+  tcase_add_test(t, switches_of_deepspeed_are_true_or_false);
   suite_add_tcase(s, t);
   return s;
 }

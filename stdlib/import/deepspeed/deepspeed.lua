@@ -22,6 +22,19 @@ function deepspeed.is(leaves)
   return false
 end
 
+-- The older name of bf16, which counts where the newer one is not there.
+local function rename(book)
+  if book:has "bf16" then return end
+  for _, leaf in ipairs(book.leaves) do
+    local name = string.match(leaf.key, "^bfloat16%.(.*)$")
+    if name then
+      book.leaves.at[leaf.key] = nil
+      leaf.given, leaf.key = leaf.key, "bf16." .. name
+      book.leaves.at[leaf.key] = leaf
+    end
+  end
+end
+
 -- ---- batch and ranks ----
 
 -- One machine's, or as many as a step has microbatches for. `each` ranks share a microbatch.
@@ -114,7 +127,7 @@ end
 local function put_offload(book, plan, stage)
   local zero = "zero_optimization."
   local state = book:value(zero .. "offload_optimizer.device")
-  if book:value(zero .. "cpu_offload") == true then state = state or "cpu" end
+  if values.switch(book, zero .. "cpu_offload") then state = state or "cpu" end
   if state == "none" then state = nil end
   local params = book:value(zero .. "offload_param.device")
   if params == "none" then params = nil end
@@ -160,16 +173,31 @@ local function put_threshold(book, plan, config)
   book:translated(key, field)
 end
 
+-- The stage, and where it is from: older files have true, which is 1, and false in the place of the group.
+local function stage_of(book, key)
+  local whole = book:value "zero_optimization"
+  if type(whole) == "boolean" then
+    book:translated("zero_optimization", "strategy.stage")
+    return whole and 1 or 0, book:leaf "zero_optimization"
+  end
+  local stage = values.whole(book, key, 0)
+  book:translated(key)
+  return stage or 0, book:leaf(key) or "DeepSpeed's default"
+end
+
 local function put_zero(book, plan, config)
   local zero = "zero_optimization."
-  local stage = values.whole(book, zero .. "stage", 0) or 0
+  local stage, from = stage_of(book, zero .. "stage")
   if stage > 3 then
     return book:refuse(zero .. "stage", string.format("stage %d: there are 0 to 3", stage))
   end
   plan:put("strategy.#", quote.text "zero", "DeepSpeed")
-  plan:put("strategy.stage", quote.value(stage), book:leaf(zero .. "stage") or "DeepSpeed's default")
-  book:translated(zero .. "stage")
-  values.put_flag(book, plan, zero .. "overlap_comm", "strategy.overlap_grad_reduce")
+  plan:put("strategy.stage", quote.value(stage), from)
+  local overlap = values.switch(book, zero .. "overlap_comm")
+  if overlap ~= nil then
+    plan:put("strategy.overlap_grad_reduce", tostring(overlap), book:leaf(zero .. "overlap_comm"))
+    book:translated(zero .. "overlap_comm")
+  end
   values.put_whole(book, plan, zero .. "reduce_bucket_size", "strategy.reduce_bucket_size", 1)
   book:no_effect(zero .. "reduce_bucket_size", "\"auto\": the default of strategy.bucket_bytes")
   if stage == 3 then
@@ -236,7 +264,7 @@ end
 -- Without f32 master weights.
 local function put_masters(book, plan, compute)
   local key = "bf16.bf16_master_weights_and_grads"
-  if book:value(key) == true and compute == "bf16" then
+  if values.switch(book, key) and compute == "bf16" then
     plan:put("precision.master_dtype", quote.text "bf16", book:leaf(key))
     book:translated(key, "precision.master_dtype")
   end
@@ -255,11 +283,11 @@ local function put_autocast(book, plan)
 end
 
 local function put_compute(book, plan)
-  if book:value "fp16.enabled" == true then
+  if values.switch(book, "fp16.enabled") then
     put_f16(book, plan)
     return "f16"
   end
-  local key = book:value "bf16.enabled" == true and "bf16.enabled"
+  local key = values.switch(book, "bf16.enabled") and "bf16.enabled"
   if not key and book:leaf "bf16.enabled" and book:value "bf16.enabled" == nil then
     key = "bf16.enabled"
     book:assume("precision", "bf16: the file says \"auto\"")
@@ -268,7 +296,7 @@ local function put_compute(book, plan)
     put_f16(book, plan)
     return "f16"
   end
-  if not key and book:value "torch_autocast.enabled" == true then return put_autocast(book, plan) end
+  if not key and values.flag(book, "torch_autocast.enabled") then return put_autocast(book, plan) end
   plan:put("precision.param_dtype", quote.text(key and "bf16" or "f32"), key and book:leaf(key)
            or "neither bf16 nor fp16")
   if key then book:translated(key, "precision") end
@@ -282,6 +310,7 @@ local function put_precision(book, plan)
 end
 
 function deepspeed.translate(book, plan, options)
+  rename(book)
   local config = model_field.put(plan, book, { changes = {} }, options.model)
   if not config then return book:apply_early(left_out) end
   put_batch(book, plan, options, put_axes(book, plan))

@@ -9,7 +9,8 @@ return {
   { "mesh.cp", "sequence_parallel_size", note = "with `cp.comm = \"a2a\"`: DeepSpeed Ulysses" },
   { "mesh.world", "data_parallel_size" },
 
-  { "strategy.stage", "zero_optimization.stage", note = "of `\"zero\"`" },
+  { "strategy.stage", "zero_optimization.stage", "zero_optimization",
+    note = "of `\"zero\"`; in the place of the group `true` is stage 1, as there" },
   { "strategy.overlap_grad_reduce", "zero_optimization.overlap_comm" },
   { "strategy.reduce_bucket_size", "zero_optimization.reduce_bucket_size" },
   { "strategy.zero_hpz_partition_size", "zero_optimization.zero_hpz_partition_size" },
@@ -20,7 +21,8 @@ return {
     note = "`nvme` is not expressible: the plan offloads to the memory of the host" },
   { "strategy.offload_param", "zero_optimization.offload_param.device", note = "at stage 3 with the optimizer" },
 
-  { "precision.param_dtype", "bf16.enabled", "fp16.enabled" },
+  { "precision.param_dtype", "bf16.enabled", "fp16.enabled",
+    note = "`bfloat16` is the older name of `bf16`" },
   { "precision.param_dtype", "torch_autocast.enabled", "torch_autocast.dtype", note = "over parameters and gradients in f32" },
   { "precision.grad_dtype", "data_types.grad_accum_dtype",
     note = "gradients add up and travel in the type of the model unless these say otherwise" },

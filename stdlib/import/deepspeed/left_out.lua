@@ -1,8 +1,10 @@
 -- left_out.lua - DeepSpeed's settings that do not take part in the plan: a row each, { key or prefix.*,
 -- what, text }; see ledger.lua. The others are in deepspeed.lua.
 local rule = use "import/rule"
+local scalar = use "import/scalar"
 
 local COMPRESSED = "weights and activations are not quantized or pruned"
+local RATIO = "the part of the optimizer that lies on the host: here all of it does, or nothing"
 local ALWAYS = "gradients and parameters lie in one flat buffer, and are cut as the stage says"
 
 return {
@@ -44,9 +46,17 @@ return {
   rule.off("zero_optimization.mics_shard_size",
            'shards within groups: strategy = "mics" with mesh.dp_replicate, the number of groups'),
   rule.none("zero_optimization.offload_param.*", "buffers of the host are those that the plan needs"),
+  { "zero_optimization.offload_optimizer.ratio", function(book, leaf)
+    local device = book:value "zero_optimization.offload_optimizer.device" or "none"
+    local stage = scalar.number(book:value "zero_optimization.stage")
+    if device ~= "none" and stage == 3 and scalar.number(leaf.value) ~= 1 then
+      return book:cannot(leaf.key, RATIO)
+    end
+    book:no_effect(leaf.key, "all of the optimizer lies on the host, or nothing: a part does at stage 3 alone")
+  end, RATIO },
   rule.none("zero_optimization.offload_optimizer.*",
             "buffers of the host are those that the plan needs"),
-  rule.none("bf16.*", "precision says it"),
+  rule.none("bf16.*", "precision says it"), rule.none("bfloat16.*", "bf16 counts, its newer name"),
   rule.none("fp16.auto_cast", "inputs are token ids"),
   rule.off("fp16.fp16_master_weights_and_grads", "master weights are f32: more memory, better sums"),
   rule.off("fp16.consecutive_hysteresis", "the scale falls after as many steps that overflow in all, not in a row"),

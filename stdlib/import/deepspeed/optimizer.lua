@@ -81,7 +81,7 @@ end
 
 -- Another one than Adam has no eps.
 local function put_adam(book, plan, kind)
-  local coupled = book:value(P .. "adam_w_mode") == false and kind ~= "adamw"
+  local coupled = values.flag(book, P .. "adam_w_mode") == false and kind ~= "adamw"
   plan:head("optimizer", coupled and "weft.adam" or "weft.adamw")
   if kind ~= nil and kind ~= "adam" and kind ~= "adamw" then
     book:cannot("optimizer.type", string.format("%s is not translated: the plan has AdamW with these numbers",
@@ -94,7 +94,7 @@ local function put_adam(book, plan, kind)
   book:no_effect(P .. "eps", "\"auto\": the Trainer's default, which is that of the plan")
   book:translated(P .. "adam_w_mode", "optimizer")
   -- PyTorch's AdamW decays unless it is told not to.
-  local torch = book:value(P .. "torch_adam") == true and not coupled and not book:leaf(P .. "weight_decay")
+  local torch = values.flag(book, P .. "torch_adam") and not coupled and not book:leaf(P .. "weight_decay")
   values.put_decay(book, plan, P .. "weight_decay", torch and 0.01 or 0, torch and "torch.optim's default"
                    or "Adam's default")
 end
@@ -140,7 +140,7 @@ function optimizer.put(book, plan)
     book:no_effect(P .. name, "which kernel steps does not change the plan")
   end
   local states = "bf16.bf16_optimizer_states"
-  if book:value(states) == true then
+  if values.switch(book, states) then
     plan:put("optimizer.state_dtype", quote.text "bf16", book:leaf(states))
     book:translated(states, "optimizer.state_dtype")
   end
