@@ -410,12 +410,61 @@ START_TEST(adam_is_adam) {
 }
 END_TEST
 
+/* Names of linears are torchtitan's, and parts of them; without one float8 leaves none
+ * out, mx the head. */
+static const struct LeftOut {
+  const char *converter, *family, *names, *plan, *report;
+} left_out[] = {
+    {"float8", "llama3\"\nflavor = \"8B", NULL,
+     "exclude = {},  -- torchtitan's default: no linear is left out",
+     "in those before it is not"},
+    {"float8", "llama3\"\nflavor = \"8B", "[]", "exclude = {},  -- a.toml:11",
+     "-> precision.exclude"},
+    {"mx", "llama3\"\nflavor = \"8B", NULL, NULL, ""},
+    {"float8", "llama3\"\nflavor = \"8B", "['attention.wk', 'attention.wv', 'output']",
+     "exclude = { \"self_attn.k_proj\", \"self_attn.v_proj\", \"lm_head\" },",
+     "-> precision.exclude"},
+    {"float8", "llama3\"\nflavor = \"8B", "['layers.31.feed_forward']",
+     "exclude = { \"layers.31.mlp.gate_proj\", \"layers.31.mlp.down_proj\", "
+     "\"layers.31.mlp.up_proj\" },",
+     "-> precision.exclude"},
+    {"float8", "llama3\"\nflavor = \"8B", "['output', 'auto_filter_small_kn']",
+     "exclude = { \"lm_head\" },",
+     "auto_filter_small_kn leaves out linears that are too"},
+    {"float8", "qwen3\"\nflavor = \"30B-A3B", "['wo', 'router.gate']",
+     "exclude = { \"self_attn.o_proj\" },",
+     "router.gate: no linear that would be in fp8 here has it in its name"},
+    {"float8", "deepseek_v3\"\nflavor = \"671B", "['wkv_a', 'w2']",
+     "exclude = { \"self_attn.kv_a_proj_with_mqa\", \"mlp.down_proj\", "
+     "\"mlp.shared_experts.down_proj\" },",
+     "-> precision.exclude"},
+};
+
+START_TEST(linears_that_stay_have_torchtitans_names) {
+  const struct LeftOut *row = &left_out[_i];
+  import_put("a.toml", arena_printf(scratch_arena,
+                                    "[model]\nname = \"%s\"\nconverters = [\"%s\"]\n"
+                                    "[training]\nlocal_batch_size = 1\nseq_len = 4096\n"
+                                    "[parallelism]\ndata_parallel_shard_degree = 8\n"
+                                    "[quantize.linear.%s]\n%s%s\n",
+                                    row->family, row->converter, row->converter,
+                                    row->names ? "filter_fqns = " : "",
+                                    row->names ? row->names : ""));
+  import_has(import_file("a.toml", ""), row->report);
+  if (row->plan)
+    import_plan_has(row->plan);
+  else
+    import_plan_lacks("exclude");
+}
+END_TEST
+
 Suite *import_titan_suite(void) {
   Suite *s = suite_create("import_titan");
   TCase *t = tcase_create("torchtitan");
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 120);
   tcase_add_test(t, adam_is_adam);
+  tcase_add_loop_test(t, linears_that_stay_have_torchtitans_names, 0, LEN(left_out));
   tcase_add_test(t, settings_become_a_plan);
   tcase_add_test(t, nothing_is_dropped);
   tcase_add_test(t, names_of_older_versions_are_known);

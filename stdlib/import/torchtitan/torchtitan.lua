@@ -9,6 +9,7 @@ local left_out = use "import/torchtitan/left_out"
 local further = use "import/further"
 local flavors = use "import/torchtitan/flavors"
 local scalar = use "import/scalar"
+local put_fp8 = use("import/torchtitan/fp8").put
 local training = use "import/torchtitan/training"
 local values = use "import/values"
 
@@ -228,48 +229,7 @@ local function put_recompute(book, plan, config, registry)
   book:no_effect("activation_checkpoint.memory_budget", "the mode is another one")
 end
 
--- Converters that make linears compute in fp8, by what their names contain, and where their settings are.
-local CONVERTERS = {
-  { "float8", { "quantize.linear.float8", "float8" }, { tensorwise = "tensorwise", rowwise = "rowwise" }, "tensorwise" },
-  { "mx", { "quantize.linear.mx", "mx" }, { mxfp8 = "mxfp8", mxfp8_cublas = "mxfp8", mxfp8_emulated = "mxfp8" },
-    "mxfp8_cublas" },
-}
-
--- One converter of linears; several, of other products or with another recipe are said by left_out.lua.
-local function converter_of(book)
-  local list = book:value "model.converters"
-  list = type(list) == "table" and list or { list }
-  if #list ~= 1 or string.find(tostring(list[1]), "grouped") then return nil end
-  for _, row in ipairs(CONVERTERS) do
-    if string.find(string.lower(tostring(list[1])), row[1], 1, true) then return row end
-  end
-end
-
-local function put_fp8(book, plan)
-  local row = converter_of(book)
-  if not row then return end
-  for _, prefix in ipairs(row[2]) do
-    local key = prefix .. ".recipe_name"
-    local recipe = row[3][book:value(key) or row[4]]
-    if not recipe then return end
-    if book:leaf(key) then
-      plan:put("precision.recipe", quote.text(recipe), book:leaf(key))
-      book:translated(key, "precision.recipe")
-    end
-    local names = book:value(prefix .. ".filter_fqns")
-    if type(names) == "table" and #names > 0 then
-      local list = {}
-      for i, name in ipairs(names) do list[i] = quote.text(name == "output" and "lm_head" or tostring(name)) end
-      plan:put("precision.exclude", "{ " .. table.concat(list, ", ") .. " }", book:leaf(prefix .. ".filter_fqns"))
-      book:translated(prefix .. ".filter_fqns", "precision.exclude")
-    end
-  end
-  plan:put("precision.#", quote.text "fp8", book:leaf "model.converters")
-  plan:put("precision.recipe", quote.text(row[3][row[4]]), "torchtitan's default")
-  book:translated("model.converters", "precision")
-end
-
-local function put_precision(book, plan, m)
+local function put_precision(book, plan, m, config)
   local key = "training.mixed_precision_param"
   local kind = values.type_of(book, key) or "bf16"
   local from = book:leaf(key) or "torchtitan's default"
@@ -281,7 +241,7 @@ local function put_precision(book, plan, m)
   end
   plan:put("precision.param_dtype", quote.text(kind), from)
   book:translated(key, "precision.param_dtype")
-  if kind ~= "f16" then put_fp8(book, plan) end
+  if kind ~= "f16" then put_fp8(book, plan, config) end
   local reduce = values.type_of(book, "training.mixed_precision_reduce")
   if reduce and reduce ~= "f16" then
     plan:put("precision.reduce_dtype", quote.text(reduce), book:leaf "training.mixed_precision_reduce")
@@ -334,7 +294,7 @@ function torchtitan.translate(book, plan, options)
   ranks.put_strategy(book, plan, m)
   ranks.put_pipeline(book, plan, m)
   ranks.put_context(book, plan, m)
-  put_precision(book, plan, m)
+  put_precision(book, plan, m, config)
   put_recompute(book, plan, config, options.configuration ~= nil)
   put_moe(book, plan, m, config, aside)
   further.put(book, plan, config[1], "model_spec.num_mtp_layers", "loss.mtp_scale", 0.3)
