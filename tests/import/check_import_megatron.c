@@ -334,6 +334,8 @@ static const struct Meaning {
     {"disable-bias-linear=true num-experts=8 moe-router-topk=4 moe-router-num-groups=4 "
      "moe-router-group-topk=2 moe-router-pre-softmax=true",
      "g:route(logits, nil, {"},
+    {"disable-bias-linear=true num-experts=4 moe-expert-capacity-factor=-1",
+     "experts = 4,"},
     {"disable-bias-linear=true num-experts=4 moe-router-load-balancing-type=sinkhorn",
      "g:sinkhorn(by_sequence, { n = plan.sinkhorn })"},
     {"disable-bias-linear=true num-experts=4 moe-router-load-balancing-type=sinkhorn",
@@ -546,6 +548,42 @@ START_TEST(the_function_of_a_plan_trains) {
   import_plan_has("g:route(logits, logits, {");
   o = process_run(IMPORT_SECONDS, "$weft verify a.lua");
   ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+}
+END_TEST
+
+/* Arguments fuse gelu with its bias into the tanh approximation, YAML files do not, and
+ * Megatron-Bridge where it is told to. */
+static const struct Activation {
+  const char *text, *plan, *report;
+} activations[] = {
+#define YAML(more)                                                                       \
+  "language_model: {num_layers: 2, hidden_size: 64, num_attention_heads: 4,\n"           \
+  "  max_position_embeddings: 64, add_bias_linear: true, " more "}\n"                    \
+  "model_parallel: {tensor_model_parallel_size: 1, bf16: true}\n"                        \
+  "micro_batch_size: 1\nglobal_batch_size: 8\nseq_length: 64\nlr: 1e-4\n"                \
+  "vocab_size: 100\n"
+#define BRIDGE(more)                                                                     \
+  "model: {num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 100,\n"   \
+  "  seq_length: 64" more "}\n"                                                          \
+  "train: {train_iters: 10, global_batch_size: 8, micro_batch_size: 1}\n"                \
+  "optimizer: {lr: 0.001}\n"
+    {YAML("activation_func: gelu"), "activation_function = \"gelu\",", ""},
+    {YAML("activation_func: gelu, bias_activation_fusion: true, bias_gelu_fusion: false"),
+     "activation_function = \"gelu\",",
+     "gelu is exact: with biases a YAML file does not fuse it"},
+    {YAML("activation_func: squaredrelu"), "square(g:relu(h))", ""},
+    {BRIDGE(""), "activation_function = \"gelu\",", ""},
+    {BRIDGE(", bias_activation_fusion: true"), "activation_function = \"gelu_new\",",
+     "model.bias_activation_fusion = true -> model"},
+    {BRIDGE(", activation_func: silu, gated_linear_unit: true, "
+            "bias_activation_fusion: true"),
+     "g:silu_mul(gate, up)", "fused_ops"},
+};
+
+START_TEST(gelu_is_exact_where_megatron_has_it_so) {
+  import_put("a.yaml", activations[_i].text);
+  import_has(import_file("a.yaml", ""), activations[_i].report);
+  import_plan_has(activations[_i].plan);
 }
 END_TEST
 
@@ -781,6 +819,7 @@ Suite *import_megatron_suite(void) {
   tcase_add_test(c, latent_attention_is_deepseek);
   tcase_add_test(c, products_are_in_fp8);
   tcase_add_test(c, the_function_of_a_plan_trains);
+  tcase_add_loop_test(c, gelu_is_exact_where_megatron_has_it_so, 0, LEN(activations));
   tcase_add_loop_test(c, other_models_and_wrong_values_are_refused, 0, LEN(refused));
   tcase_add_loop_test(c, hostile_files_are_refused, 0, LEN(hostile));
   tcase_add_test(c, bombs_are_refused);

@@ -4,7 +4,7 @@ return {
   { "model", "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "kv_channels",
     "group_query_attention", "num_query_groups", "attention_head_type", "max_position_embeddings",
     "normalization", "norm_epsilon", "swiglu", "squared_relu", "activation_func", "gated_linear_unit",
-    "no_bias_gelu_fusion", "disable_bias_linear", "add_bias_linear", "add_qkv_bias", "qk_layernorm",
+    "no_bias_gelu_fusion", "bias_activation_fusion", "disable_bias_linear", "add_bias_linear", "add_qkv_bias", "qk_layernorm",
     "untie_embeddings_and_output_weights", "share_embeddings_and_output_weights", "init_method_std", "recipe",
     note = "one of weft's architectures, or a function of the plan: see above" },
   { "model", "position_embedding_type", "use_rotary_position_embeddings", "rotary_base", "rotary_percent",

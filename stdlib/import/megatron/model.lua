@@ -1,5 +1,6 @@
 -- model.lua - the architecture that Megatron's arguments describe, as the field `model` of a plan:
 -- one of weft's architectures, or, where none is the same, a function of the plan (function.lua).
+local activation = use "import/megatron/activation"
 local func = use "import/megatron/function"
 local layers_of = use "import/megatron/layers"
 local model_field = use "import/model_field"
@@ -47,36 +48,6 @@ local function positions(book, m)
     m.scaling = { rope_type = "llama3", factor = values.positive(book, "rope_scaling_factor") or 8.0,
                   low_freq_factor = 1.0, high_freq_factor = 4.0, original_max_position_embeddings = 8192 }
   end
-end
-
-local GATED = { swiglu = "swiglu", ["silu"] = "swiglu" }
-
-local function activation(book, m)
-  m.act = "gelu"
-  if on(book, "swiglu") then m.act = "swiglu" end
-  if on(book, "squared_relu") then m.act = "relu2" end
-  local name = book:value "activation_func"
-  if name ~= nil then
-    name = tostring(name)
-    local gated = on(book, "gated_linear_unit")
-    if GATED[name] and (gated or name == "swiglu") then
-      m.act = "swiglu"
-    elseif name == "squared_relu" then
-      m.act = "relu2"
-    elseif name ~= "gelu" or gated then
-      book:refuse("activation_func", quote.shown(name) .. " " .. refused.ACTIVATION)
-    end
-  elseif on(book, "gated_linear_unit") and m.act == "gelu" then
-    book:refuse("gated_linear_unit", "a gate with gelu " .. refused.ACTIVATION)
-  end
-  -- With a bias the default is a fused kernel that has the tanh approximation.
-  m.erf = not m.bias or on(book, "no_bias_gelu_fusion")
-end
-
--- Megatron's default width of an MLP.
-local function usual_ffn(m)
-  if m.act ~= "swiglu" then return 4 * m.hidden end
-  return (4 * m.hidden * 2 // 3) // 64 * 64
 end
 
 local VOCABULARIES = { TikTokenizer = 131072, Llama2Tokenizer = 32000, GPT2BPETokenizer = 50257,
@@ -198,8 +169,8 @@ local function described(book, tp)
   m.drops, m.attention_drops = values.rate(book, "hidden_dropout"), values.rate(book, "attention_dropout")
   normalization(book, m)
   positions(book, m)
-  activation(book, m)
-  m.ffn = values.whole(book, "ffn_hidden_size", 1) or usual_ffn(m)
+  activation.read(book, m)
+  m.ffn = values.whole(book, "ffn_hidden_size", 1) or activation.usual_ffn(m)
   m.max = values.whole(book, "max_position_embeddings", 1) or values.whole(book, "seq_length", 1) or 2048
   heads(book, m)
   mla(book, m)

@@ -298,6 +298,21 @@ local function put_dispatcher(book, plan)
   book:translated(key, "moe.dispatcher")
 end
 
+local function put_capacity(book, plan)
+  local key, policy_key = "moe_expert_capacity_factor", "moe_token_drop_policy"
+  if (scalar.number(book:value(key)) or 0) < 0 then
+    book:no_effect(key, "below 0 it is no limit")
+  elseif (values.positive(book, key) or 0) > 0 then
+    values.put_positive(book, plan, key, "moe.capacity_factor")
+    local policy = book:value(policy_key)
+    if policy == "position" or policy == "probs" then
+      plan:put("moe.drop_policy", quote.text(policy), book:leaf(policy_key))
+      book:translated(policy_key)
+    end
+  end
+  book:no_effect(policy_key, "nothing is dropped")
+end
+
 local MOE = { "moe_router_load_balancing_type", "moe_aux_loss_coeff", "moe_z_loss_coeff",
   "moe_token_dispatcher_type", "moe_router_dtype", "moe_expert_capacity_factor", "moe_token_drop_policy",
   "moe_router_bias_update_rate" }
@@ -320,16 +335,7 @@ function step.put_moe(book, plan, m)
   else
     book:translated("moe_router_dtype", "scores of routers are f32 always")
   end
-  local capacity = values.positive(book, "moe_expert_capacity_factor")
-  if capacity and capacity > 0 then
-    values.put_positive(book, plan, "moe_expert_capacity_factor", "moe.capacity_factor")
-    local policy = book:value "moe_token_drop_policy"
-    if policy == "position" or policy == "probs" then
-      plan:put("moe.drop_policy", quote.text(policy), book:leaf "moe_token_drop_policy")
-      book:translated "moe_token_drop_policy"
-    end
-  end
-  book:no_effect("moe_token_drop_policy", "nothing is dropped")
+  put_capacity(book, plan)
   if on(book, "moe_router_enable_expert_bias") or m.experts.bias then
     local rate = values.positive(book, "moe_router_bias_update_rate") or 1e-3
     plan:put("moe.bias_update_rate", quote.value(rate), book:leaf "moe_router_bias_update_rate"
