@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/harness/ckpt_runs.h"
+#include "tests/harness/disk_calls.h"
 #include "tests/harness/process.h"
 
 static const char *dir;
@@ -121,18 +121,10 @@ END_TEST
 
 /* ---- file systems that exchange no names ---- */
 
-/* In front of the C library's: a rename with flags fails with this errno, as on NFS. */
-static int refuses;
-
-int renameat2(int from, const char *a, int to, const char *b, unsigned flags) {
-  errno = refuses;
-  return flags && refuses ? -1 : (int)syscall(SYS_renameat2, from, a, to, b, flags);
-}
-
 static const int refusals[] = {EINVAL, ENOSYS, EOPNOTSUPP};
 
 START_TEST(a_step_is_saved_again_without_an_exchange) {
-  refuses = refusals[_i];
+  disk_calls.rename = refusals[_i];
   const char *said = save(1, 2, 2);
   ck_assert_msg(!strchr(said, '!'), "%s", said);
   ck_assert_str_eq(listed(), "latest\nstep-00000001\nstep-00000002\n");
@@ -185,7 +177,7 @@ START_TEST(a_commit_that_ends_leaves_a_checkpoint) {
   ToyOptions o = meshed(1, 1, 1);
   Toy t;
   int n = 1;
-  refuses = EINVAL;
+  disk_calls.rename = EINVAL;
   o.layers = 1;
   ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
   for (; commit_again(t.compiled, n, _i); n++) {

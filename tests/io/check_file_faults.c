@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/harness/disk_calls.h"
 #include "tests/harness/scratch.h"
 #include "vm/io/file.h"
 
@@ -157,6 +158,22 @@ START_TEST(a_target_that_may_not_be_replaced) {
       "cannot be written: it is a link, and links are neither followed nor replaced: "
       "remove it, or name what it leads to");
   ck_assert_str_eq(scratch_list(), "folder link x ");
+}
+END_TEST
+
+/* Calls that a signal has ended are made again. */
+START_TEST(signals_while_a_file_is_written) {
+  const char *path = scratch_put("x", "old", 3);
+  FileOut f;
+  disk_calls.signals = 2;
+  weft_status st = file_create(NULL, path, MUCH, &f, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+  ck_assert_int_eq(disk_calls.signals, 0);
+  disk_calls.signals = 2;
+  st = file_finish(&f, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+  ck_assert_int_eq(disk_calls.signals, 0);
+  ck_assert_str_eq(scratch_list(), "x ");
 }
 END_TEST
 
@@ -363,6 +380,7 @@ Suite *file_faults_suite(void) {
   tcase_add_test(t, a_target_that_became_a_folder);
   tcase_add_test(t, a_file_that_cannot_be_synced);
   tcase_add_test(t, a_target_that_may_not_be_replaced);
+  tcase_add_test(t, signals_while_a_file_is_written);
   tcase_add_test(t, a_pipe_that_nobody_reads);
   tcase_add_test(t, no_descriptor_for_a_file);
   tcase_add_test(t, no_name_for_a_temporary_file);

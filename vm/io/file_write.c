@@ -43,15 +43,16 @@ static bool open_temporary(FileOut *f, unsigned mode) {
 }
 
 /* Reserves the space now, so that a full disk is found before the work begins; where the
- * file system cannot, it is found by the writes. */
+ * file system cannot, it is found by the writes. Some, as tmpfs, give up at a signal,
+ * whatever its handler says of calls that go on. */
 static bool take_space(int fd, uint64_t size) {
   if (size > INT64_MAX) {
     errno = EFBIG;
     return false;
   }
-  if (size == 0 || fallocate(fd, 0, 0, (off_t)size) == 0) return true;
+  if (size == 0 || TEMP_FAILURE_RETRY(fallocate(fd, 0, 0, (off_t)size)) == 0) return true;
   if (errno != EOPNOTSUPP && errno != ENOSYS) return false;
-  return ftruncate(fd, (off_t)size) == 0;
+  return TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)size)) == 0;
 }
 
 static weft_status create(FileOut *f, uint64_t size, unsigned mode, weft_error *e) {
@@ -176,7 +177,7 @@ weft_status file_again(const FileOut *f, uint64_t at, void *data, size_t n,
 weft_status file_finish(FileOut *f, weft_error *e) {
   const Dir *in = folder_of(f);
   weft_status st = WEFT_OK;
-  int why = f->plain || fsync(f->fd) == 0 ? 0 : errno;
+  int why = f->plain || TEMP_FAILURE_RETRY(fsync(f->fd)) == 0 ? 0 : errno;
   if (close(f->fd) != 0 && !why) why = errno;
   f->fd = -1;
   if (f->first && !why && !dir_rename(in, f->temporary.s, f->name)) why = errno;
