@@ -1,6 +1,7 @@
 /* check_st_out.c - safetensors files written piece by piece: their bytes are those of the
  * safetensors library, several writers share a file, and what fails leaves nothing. */
 #include <check.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <signal.h>
 #include <stdio.h>
@@ -125,6 +126,38 @@ START_TEST(processes_share_a_file) {
 }
 END_TEST
 
+static void is_for_writing_alone(const FileOut *f) {
+  ck_assert_int_eq(fcntl(f->fd, F_GETFL) & O_ACCMODE, O_WRONLY);
+}
+
+/* A client of NFS that may read the file would send whole pages of it, also what others
+ * have written there. It is read by a descriptor of its own, when they have finished. */
+START_TEST(processes_share_pages) {
+  static const float turned[] = {-3, 0, -2, 1, -1, 2}; /* the transpose of w */
+  const char *path = scratch_path("x");
+  FileOut f, mine;
+  StOut *o, *joined;
+  ck_assert_int_eq(file_create(NULL, path, 9, &f, &scratch_error), WEFT_OK);
+  is_for_writing_alone(&f);
+  ck_assert_int_eq(file_join(NULL, path, f.temporary.s, &mine, &scratch_error), WEFT_OK);
+  is_for_writing_alone(&mine);
+  ck_assert_int_eq(file_finish(&mine, &scratch_error), WEFT_OK);
+  file_drop(&f);
+
+  ck_assert_int_eq(st_create(NULL, NULL, path, &library, &o, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(
+      st_join(NULL, NULL, path, st_name(o), &library, &joined, &scratch_error), WEFT_OK);
+  for (int i = 0; i < LEN(mixed); i++)
+    ck_assert_int_eq(st_put(i % 2 ? o : joined, i, 0, i ? mixed[i].data : turned,
+                            bytes_of(&mixed[i]), &scratch_error),
+                     WEFT_OK);
+  ck_assert_int_eq(st_finish(joined, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(st_turn(o, 0, 3, sizeof *turned, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(st_finish(o, &scratch_error), WEFT_OK);
+  same_files(path, LIBRARY "mixed.safetensors");
+}
+END_TEST
+
 START_TEST(a_file_given_up_leaves_the_target) {
   const char *path = scratch_put("x", "old", 3);
   StOut *o, *joined;
@@ -228,6 +261,7 @@ Suite *st_out_suite(void) {
   tcase_add_test(t, pieces_come_in_any_order);
   tcase_add_test(t, metadata_reads_back);
   tcase_add_test(t, processes_share_a_file);
+  tcase_add_test(t, processes_share_pages);
   tcase_add_test(t, a_file_given_up_leaves_the_target);
   tcase_add_test(t, no_room_is_an_error_that_leaves_nothing);
   tcase_add_test(t, what_cannot_be_written_is_said);

@@ -48,7 +48,8 @@ weft_status file_join(const Dir *in, const char *name, const char *temporary,
 /* Thread-safe. */
 weft_status file_put(const FileOut *f, uint64_t at, const void *data, size_t n,
                      weft_error *e);
-/* Reads what was put, in the process that created the file. */
+/* Reads what was put, in the process that created the file: also by others, once they
+ * have finished. */
 weft_status file_again(const FileOut *f, uint64_t at, void *data, size_t n,
                        weft_error *e);
 /* Syncs; the process that created the file then renames it over the target, after all

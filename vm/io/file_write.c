@@ -28,13 +28,16 @@ static weft_status place(const Dir *in, const char *name, FileOut *out, weft_err
 /* ---- writing at any offset ---- */
 
 /* Creates a file next to the target, under the first free temporary name: other processes
- * may be writing the same target, and a killed run may have left its file. */
+ * may be writing the same target, and a killed run may have left its file. It is open for
+ * writing alone: through a descriptor that may read, a client of NFS fetches the pages of
+ * which it gets a part, and sends them back whole, over what other machines have written
+ * to the same page meanwhile. */
 static bool open_temporary(FileOut *f, unsigned mode) {
   for (int i = 0; i < 100; i++) {
     dir_temporary(&f->temporary, f->name, i);
     if (f->temporary.oom) break;
-    f->fd =
-        openat(folder_of(f)->fd, f->temporary.s, FLAGS | O_RDWR | O_CREAT | O_EXCL, mode);
+    f->fd = openat(folder_of(f)->fd, f->temporary.s, FLAGS | O_WRONLY | O_CREAT | O_EXCL,
+                   mode);
     f->first = f->fd >= 0;
     if (f->first || errno != EEXIST) return f->first;
   }
@@ -160,18 +163,24 @@ weft_status file_put(const FileOut *f, uint64_t at, const void *data, size_t n,
   return put(f->fd, data, n, f->plain, at) ? WEFT_OK : fails(f, errno, e);
 }
 
-weft_status file_again(const FileOut *f, uint64_t at, void *data, size_t n,
-                       weft_error *e) {
-  char *to = data;
-  assert(f->first && !f->plain);
+static bool get(int fd, char *to, size_t n, uint64_t at) {
   while (n > 0) {
-    ssize_t got = pread(f->fd, to, MIN(n, (size_t)1 << 30), (off_t)at);
+    ssize_t got = pread(fd, to, MIN(n, (size_t)1 << 30), (off_t)at);
     if (got < 0 && errno == EINTR) continue;
     if (got == 0) errno = EIO;
-    if (got <= 0) return fails(f, errno, e);
+    if (got <= 0) return false;
     to += got, at += (uint64_t)got, n -= (size_t)got;
   }
-  return WEFT_OK;
+  return true;
+}
+
+weft_status file_again(const FileOut *f, uint64_t at, void *data, size_t n,
+                       weft_error *e) {
+  assert(f->first && !f->plain);
+  int fd = openat(folder_of(f)->fd, f->temporary.s, FLAGS | O_RDONLY);
+  int why = fd >= 0 && get(fd, data, n, at) ? 0 : errno;
+  if (fd >= 0) close(fd);
+  return why ? fails(f, why, e) : WEFT_OK;
 }
 
 weft_status file_finish(FileOut *f, weft_error *e) {
