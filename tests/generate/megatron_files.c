@@ -68,7 +68,7 @@ void mask_put(const char *name, const uint8_t *learnt, int64_t n) {
   ck_assert_int_eq(file_read(NULL, path, FILE_OWN_MAX, &ids, &nids, NULL), WEFT_OK);
   ck_assert_int_eq(file_create(NULL, path, 0, &bin, NULL), WEFT_OK);
   ck_assert_int_eq(file_put(&bin, 0, ids, nids, NULL), WEFT_OK);
-  ck_assert_int_eq(token_mask_create(NULL, NULL, mask, &m, NULL), WEFT_OK);
+  ck_assert_int_eq(token_mask_create(NULL, NULL, mask, false, &m, NULL), WEFT_OK);
   ck_assert_int_eq(token_mask_add(m, learnt, (size_t)n, NULL), WEFT_OK);
   ck_assert_int_eq(token_mask_finish(m, &bin, NULL), WEFT_OK);
   ck_assert_int_eq(file_finish(&bin, NULL), WEFT_OK);

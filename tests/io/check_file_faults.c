@@ -2,6 +2,7 @@
  * that the target is as it was, that nothing else lies beside it, and that no descriptor
  * stays open (scratch_teardown looks). */
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -158,6 +159,35 @@ START_TEST(a_target_that_may_not_be_replaced) {
       "cannot be written: it is a link, and links are neither followed nor replaced: "
       "remove it, or name what it leads to");
   ck_assert_str_eq(scratch_list(), "folder link x ");
+}
+END_TEST
+
+/* What renames and links fail with: a file system that has both, links alone, neither. */
+static const struct {
+  int rename, link;
+} systems[] = {{0, 0}, {EINVAL, 0}, {ENOSYS, EPERM}};
+
+/* Something takes the place of a file that replaces nothing while that is written. */
+START_TEST(a_place_that_was_free) {
+  static const FilePart part = {"new", 3};
+  const char *path = scratch_path("x");
+  FileOut f;
+  disk_calls.rename = systems[_i].rename;
+  disk_calls.link = systems[_i].link;
+  ck_assert_int_eq(file_create_new(NULL, path, &f, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(file_put(&f, 0, "new", 3, &scratch_error), WEFT_OK);
+  scratch_put("x", "old", 3);
+  scratch_check_error(file_finish(&f, &scratch_error), WEFT_EFILE, path,
+                      "cannot be written: File exists");
+  target_is_old("x");
+  is_closed(&f);
+  scratch_check_error(file_create_new(NULL, path, &f, &scratch_error), WEFT_EFILE, path,
+                      "cannot be written: File exists");
+  ck_assert_str_eq(scratch_list(), "x ");
+  unlink(path);
+  ck_assert_int_eq(file_write_as(NULL, path, &part, 1, 0600, true, &scratch_error),
+                   WEFT_OK);
+  ck_assert_str_eq(scratch_list(), "x ");
 }
 END_TEST
 
@@ -380,6 +410,7 @@ Suite *file_faults_suite(void) {
   tcase_add_test(t, a_target_that_became_a_folder);
   tcase_add_test(t, a_file_that_cannot_be_synced);
   tcase_add_test(t, a_target_that_may_not_be_replaced);
+  tcase_add_loop_test(t, a_place_that_was_free, 0, LEN(systems));
   tcase_add_test(t, signals_while_a_file_is_written);
   tcase_add_test(t, a_pipe_that_nobody_reads);
   tcase_add_test(t, no_descriptor_for_a_file);

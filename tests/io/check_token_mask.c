@@ -11,6 +11,7 @@
 #include "tests/harness/scratch.h"
 #include "vm/base/rng.h"
 #include "vm/base/sha256.h"
+#include "vm/io/token_file_write.h"
 #include "vm/io/token_mask.h"
 
 enum { BLOCK_TOKENS = 8 * 4096 };
@@ -83,7 +84,8 @@ START_TEST(parts_of_any_size) {
   put(N, learnt);
   ck_assert_int_eq(file_read(NULL, scratch_path("x.mask"), 1 << 20, &whole, &n, NULL), 0);
   ck_assert_int_eq(file_create(NULL, scratch_path("y.bin"), 0, &bin, NULL), WEFT_OK);
-  ck_assert_int_eq(token_mask_create(NULL, NULL, scratch_path("y.mask"), &out, NULL), 0);
+  ck_assert_int_eq(
+      token_mask_create(NULL, NULL, scratch_path("y.mask"), true, &out, NULL), 0);
   for (size_t at = 0, k; at < N; at += k) {
     k = MIN(N - at, at % 5000 + 1);
     ck_assert_int_eq(token_mask_add(out, learnt + at, k, NULL), WEFT_OK);
@@ -140,10 +142,34 @@ END_TEST
 START_TEST(dropped) {
   TokenMaskOut *out;
   scratch_put("x.mask", "old", 3);
-  ck_assert_int_eq(token_mask_create(NULL, NULL, scratch_path("x.mask"), &out, NULL), 0);
+  ck_assert_int_eq(
+      token_mask_create(NULL, NULL, scratch_path("x.mask"), false, &out, NULL), 0);
   ck_assert_int_eq(token_mask_add(out, bits(9), 9, NULL), WEFT_OK);
   token_mask_drop(out);
   ck_assert_str_eq(scratch_list(), "x.mask ");
+}
+END_TEST
+
+/* Of a token file, its index and its mask, what takes the place of one meanwhile stays,
+ * and the new ones go: they would be read with it. */
+START_TEST(a_place_that_is_taken) {
+  static const char *const taken[] = {"x.idx", "x.mask", "x.bin"};
+  static const int32_t ids[] = {1, 2, 3};
+  static const uint8_t learnt[] = {0, 1, 1};
+  const char *path = scratch_path("x.bin");
+  TokenFileSpec spec = {.name = path, .ids = 9, .mask = true};
+  TokenFileOut *out;
+  char *s;
+  size_t n;
+  ck_assert_int_eq(token_file_create(&spec, &out, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(token_file_add(out, ids, learnt, LEN(ids), &scratch_error), WEFT_OK);
+  const char *mine = arena_str(scratch_arena, scratch_put(taken[_i], "mine", 4));
+  scratch_check_error(token_file_finish(out, &scratch_error), WEFT_EFILE, mine,
+                      "cannot be written: File exists");
+  ck_assert_str_eq(scratch_list(), arena_printf(scratch_arena, "%s ", taken[_i]));
+  ck_assert_int_eq(file_read(NULL, mine, 9, &s, &n, &scratch_error), WEFT_OK);
+  ck_assert_str_eq(s, "mine");
+  mem_free(NULL, s, n + 1);
 }
 END_TEST
 
@@ -279,6 +305,7 @@ Suite *token_mask_suite(void) {
   tcase_add_test(t, parts_of_any_size);
   tcase_add_test(t, bytes_of_a_mask);
   tcase_add_test(t, dropped);
+  tcase_add_loop_test(t, a_place_that_is_taken, 0, 3);
   tcase_add_loop_test(t, damaged_header, 0, LEN(headers));
   tcase_add_loop_test(t, damaged_bits, 0, 4);
   tcase_add_loop_test(t, cut_off, 0, 6);

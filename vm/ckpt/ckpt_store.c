@@ -168,10 +168,6 @@ static weft_status take_in_turn(RankFile *d, const Dir *in, const char *from,
   return st;
 }
 
-static bool no_exchange(int why) {
-  return why == EINVAL || why == ENOSYS || why == EOPNOTSUPP;
-}
-
 /* Gives the folder the name of a checkpoint that is there, which is removed. */
 static weft_status replace(RankFile *d, const Dir *in, const char *from, const char *to,
                            weft_error *e) {
@@ -181,8 +177,8 @@ static weft_status replace(RankFile *d, const Dir *in, const char *from, const c
   dir_close(&old);
   TRY(st);
   if (!dir_exchange(in, from, to))
-    return no_exchange(errno) ? take_in_turn(d, in, from, to, e)
-                              : dir_fails(in, to, "cannot be made", errno, e);
+    return dir_cannot(errno) ? take_in_turn(d, in, from, to, e)
+                             : dir_fails(in, to, "cannot be made", errno, e);
   (void)dir_remove(in, from, is_own, NULL);
   return WEFT_OK;
 }

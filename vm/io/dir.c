@@ -275,6 +275,23 @@ bool dir_rename(const Dir *in, const char *from, const char *to) {
   return renameat(in->fd, from, in->fd, to) == 0;
 }
 
+bool dir_cannot(int why) { return why == EINVAL || why == ENOSYS || why == EOPNOTSUPP; }
+
+/* NFS has no such rename, but links; where there are none either, as in some of FUSE's
+ * file systems, what takes the name at the same moment is replaced. */
+bool dir_rename_new(const Dir *in, const char *from, const char *to) {
+  if (renameat2(in->fd, from, in->fd, to, RENAME_NOREPLACE) == 0) return true;
+  if (!dir_cannot(errno)) return false;
+  if (linkat(in->fd, from, in->fd, to, 0) == 0) {
+    unlinkat(in->fd, from, 0);
+    return true;
+  }
+  if (errno != EPERM && errno != EMLINK && !dir_cannot(errno)) return false;
+  if (dir_entry(in, to) == ENTRY_NONE) return dir_rename(in, from, to);
+  errno = EEXIST;
+  return false;
+}
+
 bool dir_exchange(const Dir *in, const char *a, const char *b) {
   return renameat2(in->fd, a, in->fd, b, RENAME_EXCHANGE) == 0;
 }

@@ -70,9 +70,12 @@ size_t dir_temporary_of(const char *name);
 
 /* Replaces a file or an empty folder. False and errno. */
 bool dir_rename(const Dir *in, const char *from, const char *to);
-/* Swaps the names of two folders. False and errno: EINVAL, ENOSYS or EOPNOTSUPP where the
+/* The same of a file, where nothing is replaced: EEXIST. */
+bool dir_rename_new(const Dir *in, const char *from, const char *to);
+/* Swaps the names of two folders. False and errno, of which dir_cannot is true where the
  * file system cannot, such as NFS. */
 bool dir_exchange(const Dir *in, const char *a, const char *b);
+bool dir_cannot(int why);
 /* Removes a regular file, nothing else. False and errno. */
 bool dir_remove_file(const Dir *in, const char *name);
 /* True if weft creates files of this name in folders of this kind. */

@@ -34,12 +34,15 @@ typedef struct FileOut {
   const char *name; /* borrowed, as `in` */
   Text temporary;   /* name of the temporary file */
   int fd;
-  bool first; /* created it, and so renames or removes it */
-  bool plain; /* a device or a pipe, written in order */
+  bool first;    /* created it, and so renames or removes it */
+  bool only_new; /* the target is not replaced */
+  bool plain;    /* a device or a pipe, written in order */
 } FileOut;
 /* Reserves `size` bytes, initially zero. */
 weft_status file_create(const Dir *in, const char *name, uint64_t size, FileOut *out,
                         weft_error *e);
+/* The name must not exist, neither now nor when the file is finished. */
+weft_status file_create_new(const Dir *in, const char *name, FileOut *out, weft_error *e);
 /* For bytes written in order; the target may be a device or a pipe. */
 weft_status file_stream(const Dir *in, const char *name, FileOut *out, weft_error *e);
 /* Opens the temporary file of this name that another process has created. */
@@ -75,9 +78,11 @@ typedef struct FilePart {
 } FilePart;
 weft_status file_write(const Dir *in, const char *name, const FilePart *part, int n,
                        weft_error *e);
-/* The same with a file mode; `only_new`: the name must not exist. */
+/* The same with a file mode; `only_new`: the name must not exist, then or at the end. */
 weft_status file_write_as(const Dir *in, const char *name, const FilePart *part, int n,
                           unsigned mode, bool only_new, weft_error *e);
+/* Removes a file that was finished, because one that belongs to it was not. */
+void file_undo(const Dir *in, const char *name);
 /* WEFT_OK if file_write, or with only_new file_write_as, would not refuse this name: for
  * a check before work that takes long. What is no file, such as a pipe, is not looked at.
  */

@@ -74,13 +74,24 @@ static weft_status check_target(const FileOut *f, bool only_new, weft_error *e) 
   return dir_fails(folder_of(f), f->name, "cannot be written: it is not a file", 0, e);
 }
 
-weft_status file_create(const Dir *in, const char *name, uint64_t size, FileOut *out,
-                        weft_error *e) {
+static weft_status open_out(const Dir *in, const char *name, uint64_t size, unsigned mode,
+                            bool only_new, FileOut *out, weft_error *e) {
   weft_status st = place(in, name, out, e);
-  if (st == WEFT_OK) st = check_target(out, false, e);
-  if (st == WEFT_OK) return create(out, size, MODE, e);
+  out->only_new = only_new;
+  if (st == WEFT_OK) st = check_target(out, only_new, e);
+  if (st == WEFT_OK) return create(out, size, mode, e);
   file_drop(out);
   return st;
+}
+
+weft_status file_create(const Dir *in, const char *name, uint64_t size, FileOut *out,
+                        weft_error *e) {
+  return open_out(in, name, size, MODE, false, out, e);
+}
+
+weft_status file_create_new(const Dir *in, const char *name, FileOut *out,
+                            weft_error *e) {
+  return open_out(in, name, 0, MODE, true, out, e);
 }
 
 /* If the file is open already, as behind /dev/stdout, a duplicate of that descriptor: two
@@ -183,13 +194,18 @@ weft_status file_again(const FileOut *f, uint64_t at, void *data, size_t n,
   return why ? fails(f, why, e) : WEFT_OK;
 }
 
+static bool take_name(const FileOut *f) {
+  return (f->only_new ? dir_rename_new : dir_rename)(folder_of(f), f->temporary.s,
+                                                     f->name);
+}
+
 weft_status file_finish(FileOut *f, weft_error *e) {
   const Dir *in = folder_of(f);
   weft_status st = WEFT_OK;
   int why = f->plain || TEMP_FAILURE_RETRY(fsync(f->fd)) == 0 ? 0 : errno;
   if (close(f->fd) != 0 && !why) why = errno;
   f->fd = -1;
-  if (f->first && !why && !dir_rename(in, f->temporary.s, f->name)) why = errno;
+  if (f->first && !why && !take_name(f)) why = errno;
   if (f->first && !why) {
     dir_sync(in);
     f->first = false; /* the temporary file has been renamed */
@@ -230,14 +246,14 @@ weft_status file_write(const Dir *in, const char *name, const FilePart *part, in
 weft_status file_write_as(const Dir *in, const char *name, const FilePart *part, int n,
                           unsigned mode, bool only_new, weft_error *e) {
   FileOut f;
-  weft_status st = place(in, name, &f, e);
-  if (st == WEFT_OK) st = check_target(&f, only_new, e);
-  if (st != WEFT_OK) {
-    file_drop(&f);
-    return st;
-  }
-  TRY(create(&f, 0, mode, e));
+  TRY(open_out(in, name, 0, mode, only_new, &f, e));
   return put_parts(&f, part, n, e);
+}
+
+void file_undo(const Dir *in, const char *name) {
+  FileOut f;
+  if (place(in, name, &f, NULL) == WEFT_OK) (void)dir_remove_file(folder_of(&f), f.name);
+  file_drop(&f);
 }
 
 weft_status file_check(const char *name, bool only_new, weft_error *e) {

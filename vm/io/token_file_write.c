@@ -1,5 +1,5 @@
 /* token_file_write.c - writes token files. The .bin is finished last, so that it never
- * appears without its index and its mask. */
+ * appears without its index and its mask; these are removed if it cannot be. */
 #include "token_file_write.h"
 
 #include <unistd.h>
@@ -18,8 +18,10 @@ struct TokenFileOut {
   int width;
   FileOut bin;
   TokenMaskOut *mask;
-  uint64_t at;          /* bytes that are written */
-  char buffer[1 << 16]; /* bytes that are not written yet */
+  const char *index_name, *mask_name;
+  bool has_index, has_mask; /* they are finished */
+  uint64_t at;              /* bytes that are written */
+  char buffer[1 << 16];     /* bytes that are not written yet */
   size_t fill;
   VEC(int32_t) lengths; /* of documents */
   int64_t ntokens;
@@ -83,6 +85,9 @@ static const char *index_of(TokenFileOut *w) {
   return arena_printf(w->arena, "%.*s.idx", (int)strlen(w->spec.name) - 4, w->spec.name);
 }
 
+/* Of a path that the user names nothing is replaced. */
+static bool only_new(const TokenFileOut *w) { return !w->spec.in; }
+
 static weft_status put_index(TokenFileOut *w, const int64_t *begin,
                              const int64_t *document, weft_error *e) {
   int64_t n = w->lengths.n, count[2] = {n, n + 1};
@@ -93,7 +98,9 @@ static weft_status put_index(TokenFileOut *w, const int64_t *begin,
                      {w->lengths.at, (size_t)n * sizeof(int32_t)},
                      {begin, (size_t)n * sizeof *begin},
                      {document, (size_t)(n + 1) * sizeof *document}};
-  return file_write(w->spec.in, index_of(w), part, LEN(part), e);
+  TRY(file_write_as(w->spec.in, w->index_name, part, LEN(part), 0666, only_new(w), e));
+  w->has_index = true;
+  return WEFT_OK;
 }
 
 static weft_status make_index(TokenFileOut *w, weft_error *e) {
@@ -131,19 +138,20 @@ static weft_status check_free(TokenFileOut *w, weft_error *e) {
   const char *name = w->spec.name;
   if (w->spec.in) return WEFT_OK;
   TRY(file_check(name, true, e));
-  TRY(check_beside(w, index_of(w), w->spec.kind == TOKEN_FILE_MEGATRON, "index", e));
-  return check_beside(w, token_mask_of(w->arena, name), w->spec.mask, "mask", e);
-}
-
-static weft_status begin_mask(TokenFileOut *w, const char *path, weft_error *e) {
-  return token_mask_create(NULL, w->spec.in, path, &w->mask, e);
+  TRY(check_beside(w, w->index_name, w->spec.kind == TOKEN_FILE_MEGATRON, "index", e));
+  return check_beside(w, w->mask_name, w->spec.mask, "mask", e);
 }
 
 static weft_status begin(TokenFileOut *w, weft_error *e) {
+  const Dir *in = w->spec.in;
   if (setjmp(*arena_guard(w->arena))) return err_set(e, WEFT_ENOMEM, "out of memory");
+  w->index_name = index_of(w);
+  w->mask_name = token_mask_of(w->arena, w->spec.name);
   TRY(check_free(w, e));
-  if (w->spec.mask) TRY(begin_mask(w, token_mask_of(w->arena, w->spec.name), e));
-  weft_status st = file_create(w->spec.in, w->spec.name, 0, &w->bin, e);
+  if (w->spec.mask)
+    TRY(token_mask_create(NULL, in, w->mask_name, only_new(w), &w->mask, e));
+  weft_status st = only_new(w) ? file_create_new(in, w->spec.name, &w->bin, e)
+                               : file_create(in, w->spec.name, 0, &w->bin, e);
   if (st != WEFT_OK) token_mask_drop(w->mask);
   return st;
 }
@@ -172,31 +180,33 @@ int64_t token_file_documents(const TokenFileOut *w) { return w->lengths.n; }
 int64_t token_file_tokens(const TokenFileOut *w) { return w->ntokens; }
 int token_file_bits(const TokenFileOut *w) { return 8 * w->width; }
 
-static void release(TokenFileOut *w) {
-  arena_free(w->arena);
-  mem_free(NULL, w, sizeof *w);
-}
-
 void token_file_drop(TokenFileOut *w) {
   if (!w) return;
   token_mask_drop(w->mask);
   file_drop(&w->bin);
-  release(w);
+  arena_free(w->arena);
+  mem_free(NULL, w, sizeof *w);
+}
+
+static weft_status finish_mask(TokenFileOut *w, weft_error *e) {
+  TokenMaskOut *mask = w->mask;
+  w->mask = NULL;
+  TRY(token_mask_finish(mask, &w->bin, e));
+  w->has_mask = true;
+  return WEFT_OK;
+}
+
+static weft_status finish_all(TokenFileOut *w, weft_error *e) {
+  TRY(flush(w, e));
+  TRY(w->spec.kind == TOKEN_FILE_LLMC ? put_header(w, e) : write_index(w, e));
+  if (w->mask) TRY(finish_mask(w, e));
+  return file_finish(&w->bin, e);
 }
 
 weft_status token_file_finish(TokenFileOut *w, weft_error *e) {
-  weft_status st = flush(w, e);
-  if (st == WEFT_OK)
-    st = w->spec.kind == TOKEN_FILE_LLMC ? put_header(w, e) : write_index(w, e);
-  if (st == WEFT_OK && w->mask) {
-    st = token_mask_finish(w->mask, &w->bin, e);
-    w->mask = NULL;
-  }
-  if (st != WEFT_OK) {
-    token_file_drop(w);
-    return st;
-  }
-  st = file_finish(&w->bin, e);
-  release(w);
+  weft_status st = finish_all(w, e);
+  if (st != WEFT_OK && w->has_index) file_undo(w->spec.in, w->index_name);
+  if (st != WEFT_OK && w->has_mask) file_undo(w->spec.in, w->mask_name);
+  token_file_drop(w);
   return st;
 }

@@ -91,12 +91,13 @@ struct TokenMaskOut {
 };
 
 weft_status token_mask_create(const weft_alloc *a, const Dir *in, const char *name,
-                              TokenMaskOut **out, weft_error *e) {
+                              bool only_new, TokenMaskOut **out, weft_error *e) {
   *out = NULL;
   TokenMaskOut *m = mem_new(a, sizeof *m);
   if (!m) return err_file(e, WEFT_ENOMEM, name, 0, "out of memory");
   if (a) m->alloc = *a;
-  weft_status st = file_create(in, name, 0, &m->out, e);
+  weft_status st = only_new ? file_create_new(in, name, &m->out, e)
+                            : file_create(in, name, 0, &m->out, e);
   if (st != WEFT_OK)
     mem_free(a, m, sizeof *m);
   else

@@ -11,10 +11,10 @@
 /* ---- writing ---- the bits come in order, in parts of any size */
 
 typedef struct TokenMaskOut TokenMaskOut;
-/* The target is unchanged until token_mask_finish. If `in` is NULL the name is a path;
- * both are borrowed. */
+/* The target is unchanged until token_mask_finish; `only_new`: it must not exist, then or
+ * now. If `in` is NULL the name is a path; both are borrowed. */
 weft_status token_mask_create(const weft_alloc *a, const Dir *in, const char *name,
-                              TokenMaskOut **out, weft_error *e);
+                              bool only_new, TokenMaskOut **out, weft_error *e);
 /* The next n tokens: 0 is not learnt, anything else is. */
 weft_status token_mask_add(TokenMaskOut *m, const uint8_t *learnt, size_t n,
                            weft_error *e);
