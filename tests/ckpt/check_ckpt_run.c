@@ -608,6 +608,27 @@ START_TEST(a_signal_whose_save_is_lost_is_a_failure) {
 }
 END_TEST
 
+/* The folder was not there when the run began, and has another run's checkpoints now: no
+ * process writes there. */
+START_TEST(another_run_has_taken_the_folder) {
+  run(0, "--steps 2 --set checkpoint.dir=other");
+  process_run(10, "cp -r other copy");
+  scratch_put("runs", "x", 1);
+  Process p = process_start(50,
+                            "$weft run plan.lua --threads 1 --steps 100000000 --set "
+                            "checkpoint.every=0 %s",
+                            _i ? "--procs 2" : "");
+  ck_assert(process_wait_for(&p, p.out, "step      3/"));
+  ck_assert_int_eq(process_run(10, "sh -c 'rm runs; mv other runs'").code, 0);
+  kill(p.pid, SIGTERM);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == 1, "%d: %s", o.code, o.err);
+  has(o.err, "was not written: runs: has checkpoints already, the last one of step 2");
+  o = process_run(10, "diff -r copy runs");
+  ck_assert_msg(o.code == 0, "%s", o.out);
+}
+END_TEST
+
 /* One of two processes is told to end, and the other one is lost while both save: which
  * of them it has reached by then is chance, but the code is true. */
 START_TEST(a_signal_and_a_lost_process) {
@@ -836,6 +857,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));
   tcase_add_loop_test(c, a_signal_whose_save_is_lost_is_a_failure, 0, LEN(signals));
   tcase_add_test(c, a_signal_and_a_lost_process);
+  tcase_add_loop_test(c, another_run_has_taken_the_folder, 0, 2);
   tcase_add_test(c, a_signal_ends_an_evaluation);
   tcase_add_test(c, warnings_of_resuming_are_in_json);
   tcase_add_test(c, a_listing_marks_what_is_incomplete);

@@ -2,8 +2,10 @@
  * which ones stay, whatever the clock, the disk and the file system do. */
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -204,6 +206,50 @@ START_TEST(one_that_made_way_is_pruned) {
 }
 END_TEST
 
+/* ---- folders that come later ---- */
+
+static void has(const char *text, const char *part) {
+  ck_assert_msg(strstr(text, part) != NULL, "\"%s\" is not in: %s", part, text);
+}
+
+/* One that could not be opened when the run began is taken when it can be, as it would
+ * have been then: not if another run has it, or has its checkpoints there. */
+START_TEST(a_folder_that_is_there_later) {
+  ToyOptions o = meshed(1, 1, 1);
+  SavedToy s;
+  o.layers = 1;
+  const char *before = listed();
+  dir = scratch_path("f/late");
+  scratch_put("f", "", 0);
+  saved_open(&s, &o, dir, NULL);
+  has(s.said, "!checkpoints cannot be written: ");
+  process_run(10, "sh -c 'rm f; mkdir f; cp -r a f/late'");
+  saved_save(&s, 2);
+  has(s.said, "!the checkpoint of step 2 was not written: ");
+  has(s.said, "f/late: has checkpoints already, the last one of step 2");
+  ck_assert_str_eq(listed(), before);
+  ck_assert_int_eq(process_run(10, "diff -r a f/late").code, 0);
+
+  process_run(10, "sh -c 'rm -r f/late; mkdir f/late'");
+  int other = open(dir, O_RDONLY | O_DIRECTORY);
+  ck_assert_int_eq(flock(other, LOCK_EX), 0);
+  saved_save(&s, 3);
+  has(s.said, "!the checkpoint of step 3 was not written: ");
+  has(s.said, "f/late: another run writes its checkpoints there");
+  ck_assert_str_eq(listed(), "");
+  ck_assert_int_eq(flock(other, LOCK_UN), 0);
+
+  saved_save(&s, 4);
+  has(s.said, "\ncheckpoint of step 4 in ");
+  ck_assert_int_ne(flock(other, LOCK_EX | LOCK_NB), 0);
+  saved_save(&s, 5);
+  has(s.said, "\ncheckpoint of step 5 in ");
+  ck_assert_str_eq(listed(), "latest\nstep-00000004\nstep-00000005\n");
+  close(other);
+  saved_close(&s);
+}
+END_TEST
+
 Suite *ckpt_store_suite(void);
 Suite *ckpt_store_suite(void) {
   Suite *s = suite_create("ckpt_store");
@@ -217,6 +263,7 @@ Suite *ckpt_store_suite(void) {
   tcase_add_loop_test(c, a_step_is_saved_again_without_an_exchange, 0, LEN(refusals));
   tcase_add_loop_test(c, a_commit_that_ends_leaves_a_checkpoint, 0, 2);
   tcase_add_test(c, one_that_made_way_is_pruned);
+  tcase_add_test(c, a_folder_that_is_there_later);
   suite_add_tcase(s, c);
   return s;
 }

@@ -1,5 +1,6 @@
 /* ckpt_save.c - see ckpt_save.h. A save has two phases: every process writes its files,
- * then the first one writes the manifest. */
+ * then the first one writes the manifest. While the folder is not this run's there is one
+ * before them, in which the first process takes it: nobody writes to another run's. */
 #include "ckpt_save_int.h"
 
 #include <limits.h>
@@ -87,15 +88,21 @@ static weft_status write_manifest(Saver *s) {
   return WEFT_OK;
 }
 
+/* What this process has to do in the phase. */
+static weft_status take_part(Saver *s) {
+  bool first = run_rank(s->run) == 0, alone = run_is_alone(s->run);
+  if (s->phase == PHASE_FOLDER) return first ? saver_take_folder(s, &s->e) : WEFT_OK;
+  if (s->phase == PHASE_FILES) TRY(write_files(s));
+  bool commits = alone || (s->phase == PHASE_MANIFEST && first);
+  return commits ? write_manifest(s) : WEFT_OK;
+}
+
 /* Runs at low priority, behind the threads of the steps. */
 static void *save_main(void *ud) {
   Saver *s = ud;
   c_locale_take();
   setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
-  s->st = s->phase == PHASE_FILES ? write_files(s) : WEFT_OK;
-  bool alone = run_is_alone(s->run), first = run_rank(s->run) == 0;
-  if (s->st == WEFT_OK && (alone || (s->phase == PHASE_MANIFEST && first)))
-    s->st = write_manifest(s);
+  s->st = take_part(s);
   atomic_store(&s->done, true);
   return NULL;
 }
@@ -145,15 +152,7 @@ static bool ends(const Saver *s) {
   return s->stop || s->settles || s->m.step == s->o.end;
 }
 
-/* Called when all processes have finished a phase. */
-static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
-  join(s);
-  if (news->good && s->phase == PHASE_FILES && !run_is_alone(s->run)) {
-    TRY(run_combine(s->run, s->file, (size_t)s->c->mesh.world * sizeof *s->file,
-                    fold_files, e));
-    start_phase(s, PHASE_MANIFEST);
-    return WEFT_OK;
-  }
+static void end_save(Saver *s, const News *news) {
   s->phase = PHASE_NONE;
   leave_folder(s, !news->good);
   s->lost = !news->good;
@@ -177,6 +176,23 @@ static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
     saver_say(s, true,
               "checkpoints before that of step %lld were not all removed: %s: %s",
               (long long)s->m.step, s->old.file, s->old.text);
+}
+
+/* Called when all processes have finished a phase. */
+static weft_status next_phase(Saver *s, const News *news, weft_error *e) {
+  join(s);
+  if (news->good && s->phase == PHASE_FOLDER) {
+    s->taken = true;
+    start_phase(s, PHASE_FILES);
+    return WEFT_OK;
+  }
+  if (news->good && s->phase == PHASE_FILES && !run_is_alone(s->run)) {
+    TRY(run_combine(s->run, s->file, (size_t)s->c->mesh.world * sizeof *s->file,
+                    fold_files, e));
+    start_phase(s, PHASE_MANIFEST);
+    return WEFT_OK;
+  }
+  end_save(s, news);
   return WEFT_OK;
 }
 
@@ -251,7 +267,7 @@ static weft_status begin(Saver *s, const StepResult *r, int64_t next, weft_error
   s->paused += now_s() - start;
   s->saved = next;
   s->begun = now_s();
-  start_phase(s, PHASE_FILES);
+  start_phase(s, s->taken ? PHASE_FILES : PHASE_FOLDER);
   return WEFT_OK;
 }
 

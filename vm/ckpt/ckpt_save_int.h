@@ -6,7 +6,9 @@
 
 #include <pthread.h>
 
-typedef enum { PHASE_NONE, PHASE_FILES, PHASE_MANIFEST } SavePhase;
+/* FOLDER: the first process takes the folder of checkpoints, which it could not before.
+ */
+typedef enum { PHASE_NONE, PHASE_FOLDER, PHASE_FILES, PHASE_MANIFEST } SavePhase;
 enum { WHY = 200 };
 
 struct Saver {
@@ -15,7 +17,8 @@ struct Saver {
   const Compiled *c;
   Arena *arena; /* lives as long as the saver */
   RankFile disk;
-  Dir dir; /* the folder of checkpoints; closed while it cannot be opened */
+  Dir dir;    /* the folder of checkpoints; closed while it cannot be opened */
+  bool taken; /* it is this run's: the first process has it, and all know */
   char run_id[CHECKSUM_TEXT];
   StopFlag stop;
   bool settles;  /* all processes have found an error, and end with this save */
@@ -47,5 +50,7 @@ void saver_say(const Saver *s, bool warning, const char *fmt, ...) PRINTF(3, 4);
 /* ---- saver_begin.c ---- */
 /* Takes the folder of checkpoints for this run and makes what all its manifests share. */
 weft_status saver_begin(Saver *s, weft_error *e);
+/* Takes a folder that could not be opened then. For the first process; in any thread. */
+weft_status saver_take_folder(Saver *s, weft_error *e);
 
 #endif

@@ -9,11 +9,12 @@
 
 /* The folder must not have checkpoints of a run that this one does not resume, whole or
  * not: a step of the same number would take their place. */
-static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
+static weft_status check_empty(const Saver *s, Arena *a, weft_error *e) {
+  const char *dir = s->o.plan->checkpoint.dir;
   StoreList all, list;
-  TRY(store_list_all(s->arena, dir, &all, e));
+  TRY(store_list_all(a, dir, &all, e));
   if (!all.n || (s->o.from && store_holds(&s->dir, s->o.from->dir))) return WEFT_OK;
-  TRY(store_list(s->arena, dir, &list, e));
+  TRY(store_list(a, dir, &list, e));
   if (!list.n)
     return err_file(e, WEFT_EUSAGE, dir, 0,
                     "has %s, which is no checkpoint that can be read (weft ckpt verify "
@@ -23,6 +24,39 @@ static weft_status check_empty(Saver *s, const char *dir, weft_error *e) {
                   "has checkpoints already, the last one of step %lld: --resume auto "
                   "resumes from it, --set checkpoint.dir=DIR writes to another folder",
                   (long long)list.at[0].step);
+}
+
+typedef struct Look {
+  const Saver *s;
+  Arena *arena;
+  weft_error *e;
+  weft_status st;
+} Look;
+
+static void look_job(void *ud) {
+  Look *l = ud;
+  l->st = check_empty(l->s, l->arena, l->e);
+}
+
+/* Makes the open folder that of this run; closes it if it is another's. */
+static weft_status own_folder(Saver *s, weft_error *e) {
+  Look l = {.s = s, .arena = arena_new(NULL), .e = e};
+  if (store_lock(&s->dir)) {
+    store_clean(&s->dir);
+    if (!l.arena || !arena_try(l.arena, look_job, &l))
+      l.st = err_set(e, WEFT_ENOMEM, "out of memory");
+  } else {
+    l.st = err_file(e, WEFT_EUSAGE, s->o.plan->checkpoint.dir, 0,
+                    "another run writes its checkpoints there");
+  }
+  arena_free(l.arena);
+  if (l.st != WEFT_OK) dir_close(&s->dir);
+  return l.st;
+}
+
+weft_status saver_take_folder(Saver *s, weft_error *e) {
+  TRY(store_open(&s->o.plan->checkpoint, &s->dir, e));
+  return own_folder(s, e);
 }
 
 /* Each process holds the folder open. A folder that cannot be written is no error yet,
@@ -40,13 +74,8 @@ static weft_status open_folder(Saver *s, weft_error *e) {
 
 /* Done by the first process only. */
 static weft_status take_folder(Saver *s, weft_error *e) {
-  const char *dir = s->o.plan->checkpoint.dir;
   TRY(open_folder(s, e));
-  if (s->dir.fd < 0) return WEFT_OK;
-  if (!store_lock(&s->dir))
-    return err_file(e, WEFT_EUSAGE, dir, 0, "another run writes its checkpoints there");
-  store_clean(&s->dir);
-  return check_empty(s, dir, e);
+  return s->dir.fd < 0 ? WEFT_OK : own_folder(s, e);
 }
 
 /* Fills in the strings and lists that all manifests of the run share. */
@@ -90,6 +119,8 @@ weft_status saver_begin(Saver *s, weft_error *e) {
   checksum_text(checksum(id, sizeof id), s->run_id);
   bool first = run_rank(s->run) == 0;
   TRY(run_agree(s->run, first ? take_folder(s, e) : WEFT_OK, e));
+  s->taken = s->dir.fd >= 0;
+  TRY(run_from_first(s->run, &s->taken, sizeof s->taken, e));
   TRY(run_from_first(s->run, s->run_id, sizeof s->run_id, e));
   return run_agree(s->run, first ? WEFT_OK : open_folder(s, e), e);
 }
