@@ -504,6 +504,27 @@ START_TEST(planned_bytes_are_those_of_states) {
 }
 END_TEST
 
+/* ", 9 are in one of them only" */
+static int in_one_only(const char *args) {
+  const char *said = ckpt(1, args), *at = strstr(said, " in one of them only");
+  ck_assert_msg(at != NULL, "%s", said);
+  while (*at != ',') at--;
+  return atoi(at + 1);
+}
+
+/* What is frozen has no states: neither checkpoint has them. */
+START_TEST(states_that_neither_has_do_not_differ) {
+  run(0, "--steps 1 --set checkpoint.dir=a");
+  run(0, "--steps 1 --set checkpoint.dir=b --set model.num_hidden_layers=3 --set "
+         "'freeze={\"layers.2\"}'");
+  const char *said = ckpt(1, "diff a b");
+  has(said, "param/model.layers.2.mlp.down_proj.weight: only in the second one");
+  ck_assert_msg(!strstr(said, "exp_avg/model.layers.2."), "%s", said);
+  ck_assert_int_eq(in_one_only("diff a b"), 9);
+  ck_assert_int_eq(in_one_only("diff b a"), 9);
+}
+END_TEST
+
 START_TEST(checkpoints_are_converted_and_compared) {
   run(0, "");
   has(ckpt(0, "convert plan.lua plan.lua runs one --set mesh.tp=1 --set strategy=zero"),
@@ -853,6 +874,7 @@ Suite *ckpt_run_suite(void) {
   tcase_add_test(c, the_best_that_there_is_stays);
   tcase_add_test(c, checkpoints_are_listed_and_checked);
   tcase_add_test(c, planned_bytes_are_those_of_states);
+  tcase_add_test(c, states_that_neither_has_do_not_differ);
   tcase_add_test(c, checkpoints_are_converted_and_compared);
   tcase_add_loop_test(c, a_signal_saves_and_ends, 0, LEN(signals));
   tcase_add_loop_test(c, a_signal_whose_save_is_lost_is_a_failure, 0, LEN(signals));

@@ -68,11 +68,12 @@ static weft_status compare_all(Compare *c, void (*fn)(void *ud, const CompareRow
     fn(ud, &row);
   }
   for (int i = 0; i < b->nparam * of_b; i++) {
-    CompareRow row = {.name = b->param[i / of_b].name,
-                      .kind = ckpt_kind_name(b->optimizer, i % of_b),
+    int q = i / of_b, k = i % of_b;
+    CompareRow row = {.name = b->param[q].name,
+                      .kind = ckpt_kind_name(b->optimizer, k),
                       .is = TENSOR_OTHER};
-    if (ckpt_param(c->a.c, row.name) < 0 || !has_kind(a, i % of_b, row.kind))
-      fn(ud, &row);
+    if (!manifest_has(b, k, q)) continue;
+    if (ckpt_param(c->a.c, row.name) < 0 || !has_kind(a, k, row.kind)) fn(ud, &row);
   }
   return WEFT_OK;
 }
