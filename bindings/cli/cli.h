@@ -145,6 +145,12 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path);
 int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, void *ud),
             void *ud);
 
+/* Before a verb writes what must not stay half written: SIGTERM and SIGHUP ask it to end,
+ * as the first Ctrl-C does. */
+void heed_ends(const Cli *cli);
+/* The exit code of a verb: where a signal has ended it, that of the signal. */
+int code_of_signal(const Cli *cli, weft_status st, int code);
+
 /* Reports an error without a job, as the verb prints errors, and returns the exit code.
  */
 int verb_fails(const Cli *cli, Arena *arena, const weft_error *e);

@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "vm/base/terminal.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 /* The processes of a run have the same plan; only one of them reports. */
@@ -70,6 +71,15 @@ int job_end(Job *j, const Cli *cli, weft_status st, void (*result)(Json *out, vo
   }
   job_free(j);
   return weft_exit_code(st);
+}
+
+void heed_ends(const Cli *cli) {
+  cli->heed(SIGTERM);
+  cli->heed(SIGHUP);
+}
+
+int code_of_signal(const Cli *cli, weft_status st, int code) {
+  return st == WEFT_EINTR && *cli->stop ? 128 + *cli->stop : code;
 }
 
 int verb_fails(const Cli *cli, Arena *arena, const weft_error *e) {

@@ -161,7 +161,7 @@ weft_status export_ckpt(const ExportFolder *x, const Compiled *c, const char *ck
   o.in = in;
   o.dir = name;
   TRY(ckpt_open(ckpt, &from, e));
-  weft_status st = ckpt_weights(from, c, &o, NULL, &read, e);
+  weft_status st = ckpt_weights(from, c, &o, NULL, NULL, &read, e);
   ckpt_close(from);
   return st;
 }

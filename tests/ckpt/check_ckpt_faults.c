@@ -150,7 +150,7 @@ static bool is_whole(const char *path) {
   uint64_t bytes;
   weft_error e = {.rank = -1};
   if (ckpt_open(path, &c, &e) != WEFT_OK) return false;
-  bool ok = ckpt_verify(c, &bytes, &e) == WEFT_OK;
+  bool ok = ckpt_verify(c, NULL, &bytes, &e) == WEFT_OK;
   ckpt_close(c);
   return ok;
 }

@@ -28,7 +28,7 @@ static weft_status look(weft_error *e) {
   uint64_t bytes;
   err_clear(e);
   TRY(ckpt_open(ckpt, &c, e));
-  weft_status st = ckpt_verify(c, &bytes, e);
+  weft_status st = ckpt_verify(c, NULL, &bytes, e);
   ckpt_close(c);
   return st;
 }

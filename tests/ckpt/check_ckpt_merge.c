@@ -182,7 +182,7 @@ START_TEST(frozen_have_values_alone) {
   ck_assert_int_eq(pieces[true][true], 0);
   ck_assert_int_gt(pieces[false][true], 0);
   uint64_t bytes;
-  ck_assert_int_eq(ckpt_verify(c, &bytes, &scratch_error), WEFT_OK);
+  ck_assert_int_eq(ckpt_verify(c, NULL, &bytes, &scratch_error), WEFT_OK);
   ckpt_close(c);
 }
 END_TEST

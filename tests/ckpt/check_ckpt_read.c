@@ -146,13 +146,13 @@ START_TEST(every_block_is_verified) {
   Piece whole;
   uint64_t bytes = 0;
   Ckpt c = long_tensor(&whole, data);
-  must(ckpt_verify(&c, &bytes, &scratch_error));
+  must(ckpt_verify(&c, NULL, &bytes, &scratch_error));
   ck_assert_uint_eq(bytes, c.piece->bytes);
   for (int k = 0; k < LEN(said); k++) {
     uint64_t *hash = (uint64_t *)c.piece->block;
     hash[k] ^= 1;
     scratch_check_error(
-        ckpt_verify(&c, &bytes, &scratch_error), WEFT_EFILE, c.file->path,
+        ckpt_verify(&c, NULL, &bytes, &scratch_error), WEFT_EFILE, c.file->path,
         arena_printf(scratch_arena,
                      "tensor \"param/w\" is damaged: its bytes %s do not match their "
                      "checksum",

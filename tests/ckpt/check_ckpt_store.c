@@ -12,6 +12,9 @@
 #include "tests/harness/ckpt_runs.h"
 #include "tests/harness/disk_calls.h"
 #include "tests/harness/process.h"
+#include "vm/ckpt/ckpt_compare.h"
+#include "vm/ckpt/ckpt_convert.h"
+#include "vm/ckpt/ckpt_weights.h"
 
 static const char *dir;
 
@@ -250,6 +253,39 @@ START_TEST(a_folder_that_is_there_later) {
 }
 END_TEST
 
+/* ---- asked to end ---- */
+
+static void no_row(void *ud, const CompareRow *row) {}
+
+/* What reads a checkpoint ends, and of what it was writing nothing stays. */
+START_TEST(a_signal_leaves_nothing) {
+  static const StopFlag stop = SIGTERM;
+  ToyOptions o = meshed(1, 1, 1);
+  Toy t;
+  weft_error latest = NO_ERROR, *e = &trace_err;
+  uint64_t bytes;
+  o.layers = 1;
+  ck_assert_int_eq(toy_compile(&t, &o, NULL), WEFT_OK);
+  Ckpt *c = saved_ckpt(dir, 2);
+  WeightsOutOptions out = {.dir = scratch_path("out")};
+  for (int way = 0; way < 4; way++) {
+    weft_status got =
+        way == 0   ? ckpt_verify(c, &stop, &bytes, e)
+        : way == 1 ? ckpt_compare(c, c, no_row, NULL, &stop, e)
+        : way == 2
+            ? ckpt_weights(c, t.compiled, &out, NULL, &stop, &bytes, e)
+            : ckpt_convert(c, t.compiled, &c->m, scratch_path("b"), &stop, &latest, e);
+    ck_assert_msg(got == WEFT_EINTR && str_eq(e->text, "interrupted"), "%d: %d, %s", way,
+                  got, e->text);
+    err_clear(e);
+  }
+  ck_assert_str_eq(scratch_list(), "a b ");
+  ck_assert_int_eq(rmdir(scratch_path("b")), 0);
+  ckpt_close(c);
+  toy_free(&t);
+}
+END_TEST
+
 Suite *ckpt_store_suite(void);
 Suite *ckpt_store_suite(void) {
   Suite *s = suite_create("ckpt_store");
@@ -264,6 +300,7 @@ Suite *ckpt_store_suite(void) {
   tcase_add_loop_test(c, a_commit_that_ends_leaves_a_checkpoint, 0, 2);
   tcase_add_test(c, one_that_made_way_is_pruned);
   tcase_add_test(c, a_folder_that_is_there_later);
+  tcase_add_test(c, a_signal_leaves_nothing);
   suite_add_tcase(s, c);
   return s;
 }

@@ -1,6 +1,7 @@
 /* check_tokenize.c - weft tokenize, as a user sees it: what it writes is what runs read.
  */
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -164,6 +165,30 @@ START_TEST(what_is_there_stays) {
 END_TEST
 
 static const struct {
+  int signal, code;
+} signals[] = {{SIGINT, 130}, {SIGTERM, 143}, {SIGHUP, 129}};
+
+/* One is enough; what was begun goes. */
+START_TEST(a_signal_leaves_nothing) {
+  enum { MANY = 200000 };
+  FILE *f = fopen(scratch_path("many.jsonl"), "w");
+  ck_assert_ptr_nonnull(f);
+  for (int i = 0; i < MANY; i++) fputs(ROW "\n", f);
+  ck_assert_int_eq(fclose(f), 0);
+  Process p =
+      process_start(SECONDS, "$weft tokenize " TOKENIZER " many.jsonl a.txt -o o.bin");
+  const char *begun =
+      scratch_path(arena_printf(scratch_arena, "o.bin.%d-0.tmp", (int)p.pid));
+  for (int i = 0; i < 10000 && access(begun, F_OK) != 0; i++) usleep(1000);
+  kill(p.pid, signals[_i].signal);
+  Outcome o = process_end(&p);
+  ck_assert_msg(o.code == signals[_i].code, "%d: %s%s", o.code, o.out, o.err);
+  ck_assert_str_eq(o.err, "weft: interrupted\n");
+  ck_assert_str_eq(scratch_list(), "a.txt b.jsonl many.jsonl ");
+}
+END_TEST
+
+static const struct {
   const char *given, *error;
 } of_chat[] = {
     {"--refuse-special", "--refuse-special belongs to --chat"},
@@ -219,6 +244,7 @@ Suite *tokenize_suite(void) {
   tcase_add_loop_test(t, what_is_no_text, 0, LEN(no_text));
   tcase_add_test(t, texts_that_begin_with_brackets);
   tcase_add_test(t, what_is_there_stays);
+  tcase_add_loop_test(t, a_signal_leaves_nothing, 0, LEN(signals));
   tcase_add_loop_test(t, options_of_conversations, 0, LEN(of_chat));
   tcase_add_test(t, wrong_calls);
   return s;

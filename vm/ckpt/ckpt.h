@@ -50,7 +50,8 @@ const char *ckpt_tensor_name(const Ckpt *c, const CkptPiece *p, char *buf, size_
 /* The state of one reading thread. */
 typedef struct CkptRead {
   const Ckpt *c;
-  char *block; /* CKPT_BLOCK bytes: the verified block at `at` of piece `in` */
+  const StopFlag *stop; /* may be set after ckpt_read_begin: reading is WEFT_EINTR then */
+  char *block;          /* CKPT_BLOCK bytes: the verified block at `at` of piece `in` */
   const CkptPiece *in;
   uint64_t at;
   uint64_t read; /* total bytes read */
@@ -71,7 +72,8 @@ typedef enum CkptUse { CKPT_PARAMS, CKPT_STATES } CkptUse;
 weft_status ckpt_fits(const Ckpt *c, const Compiled *to, CkptUse use, weft_error *e);
 /* Fills a run: parameters, states of the optimizer if it has some, loss scale. */
 weft_status ckpt_load(const Ckpt *c, Run *r, CkptUse use, weft_error *e);
-/* Reads and verifies all data of all files. */
-weft_status ckpt_verify(const Ckpt *c, uint64_t *bytes, weft_error *e);
+/* Reads and verifies all data of all files. `stop` may be NULL. */
+weft_status ckpt_verify(const Ckpt *c, const StopFlag *stop, uint64_t *bytes,
+                        weft_error *e);
 
 #endif

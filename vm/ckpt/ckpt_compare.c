@@ -48,14 +48,13 @@ static bool has_kind(const Manifest *m, int kind, const char *name) {
 }
 
 static weft_status compare_all(Compare *c, void (*fn)(void *ud, const CompareRow *row),
-                               void *ud, const StopFlag *stop, weft_error *e) {
+                               void *ud, weft_error *e) {
   const Manifest *a = &c->a.c->m, *b = &c->b.c->m;
   int of_a = ckpt_kinds(a->optimizer), of_b = ckpt_kinds(b->optimizer);
   for (int i = 0; i < a->nparam * of_a; i++) {
     int p = i / of_a, k = i % of_a, q = ckpt_param(c->b.c, a->param[p].name);
     const char *kind = ckpt_kind_name(a->optimizer, k);
     CompareRow row = {.name = a->param[p].name, .kind = kind, .is = TENSOR_ONE};
-    if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
     if (!has_kind(b, k, kind) || (q >= 0 && !manifest_has(b, k, q))) q = -1;
     if (!manifest_has(a, k, p)) {
       if (q < 0) continue;
@@ -87,7 +86,8 @@ weft_status ckpt_compare(const Ckpt *a, const Ckpt *b,
   if (!c.x || !c.y) st = err_set(e, WEFT_ENOMEM, "out of memory");
   if (st == WEFT_OK) st = ckpt_read_begin(a, &c.a, e);
   if (st == WEFT_OK) st = ckpt_read_begin(b, &c.b, e);
-  if (st == WEFT_OK) st = compare_all(&c, fn, ud, stop, e);
+  c.a.stop = c.b.stop = stop;
+  if (st == WEFT_OK) st = compare_all(&c, fn, ud, e);
   ckpt_read_end(&c.a);
   ckpt_read_end(&c.b);
   mem_free(NULL, c.x, bytes);

@@ -50,12 +50,9 @@ static weft_status write_rank(Convert *c, int rank, const char *id, CkptFile *ou
 }
 
 static weft_status write_all(Convert *c, const Manifest *m, CkptFile *file,
-                             const StopFlag *stop, weft_error *e) {
+                             weft_error *e) {
   TRY(store_make(&c->disk, &c->in, m->step, &c->into, e));
-  for (int i = 0; i < c->to->mesh.world; i++) {
-    if (stop && *stop) return err_set(e, WEFT_EINTR, "interrupted");
-    TRY(write_rank(c, i, m->id, &file[i], e));
-  }
+  for (int i = 0; i < c->to->mesh.world; i++) TRY(write_rank(c, i, m->id, &file[i], e));
   TRY(store_commit(&c->disk, &c->in, &c->into, m, c->to, e));
   store_point(&c->disk, &c->in, m->step, c->latest);
   return WEFT_OK;
@@ -81,8 +78,7 @@ static weft_status check_free(const Convert *c, Arena *a, int64_t step, weft_err
                   "is there already: give another folder, or remove it first");
 }
 
-static weft_status convert(Convert *c, Arena *a, Manifest *m, const StopFlag *stop,
-                           weft_error *e) {
+static weft_status convert(Convert *c, Arena *a, Manifest *m, weft_error *e) {
   TRY(check_free(c, a, m->step, e));
   TRY(store_last(&c->in, &m->saved_at, e));
   CkptFile *file = NEW_N(a, CkptFile, c->to->mesh.world);
@@ -93,7 +89,7 @@ static weft_status convert(Convert *c, Arena *a, Manifest *m, const StopFlag *st
   m->nfile = c->to->mesh.world;
   m->param = params_of(c, a);
   m->nparam = c->read.c->m.nparam;
-  weft_status st = write_all(c, m, file, stop, e);
+  weft_status st = write_all(c, m, file, e);
   if (st != WEFT_OK) store_drop(&c->in, m->step);
   return st;
 }
@@ -102,14 +98,13 @@ typedef struct ConvertCall {
   Convert *c;
   Arena *arena;
   Manifest m;
-  const StopFlag *stop;
   weft_error *e;
   weft_status st;
 } ConvertCall;
 
 static void convert_job(void *ud) {
   ConvertCall *c = ud;
-  c->st = convert(c->c, c->arena, &c->m, c->stop, c->e);
+  c->st = convert(c->c, c->arena, &c->m, c->e);
 }
 
 weft_status ckpt_convert(const Ckpt *from, const Compiled *to, const Manifest *m,
@@ -122,8 +117,9 @@ weft_status ckpt_convert(const Ckpt *from, const Compiled *to, const Manifest *m
   c->latest = latest;
   c->in = c->into = DIR_CLOSED;
   weft_status st = ckpt_read_begin(from, &c->read, e);
+  c->read.stop = stop;
   if (st == WEFT_OK) st = dir_open(dir, 0777, &c->in, e);
-  ConvertCall call = {.c = c, .arena = arena_new(NULL), .m = *m, .stop = stop, .e = e};
+  ConvertCall call = {.c = c, .arena = arena_new(NULL), .m = *m, .e = e};
   if (st == WEFT_OK) {
     bool memory = call.arena && arena_try(call.arena, convert_job, &call);
     st = memory ? call.st : err_set(e, WEFT_ENOMEM, "out of memory");

@@ -25,6 +25,7 @@ static weft_status load_block(CkptRead *r, const CkptPiece *p, uint64_t at,
   const File *f = &r->c->file[p->file];
   char name[200];
   if (r->in == p && r->at == begin) return WEFT_OK;
+  if (r->stop && *r->stop) return err_set(e, WEFT_EINTR, "interrupted");
   r->in = NULL;
   TRY(file_at(f, p->at + begin, r->block, (size_t)n, e));
   if (checksum(r->block, (size_t)n) != p->block[begin / CKPT_BLOCK])
@@ -145,9 +146,11 @@ weft_status ckpt_read_part(CkptRead *r, int kind, int param, int64_t from, int64
 
 /* ---- reading a piece ---- */
 
-weft_status ckpt_verify(const Ckpt *c, uint64_t *bytes, weft_error *e) {
+weft_status ckpt_verify(const Ckpt *c, const StopFlag *stop, uint64_t *bytes,
+                        weft_error *e) {
   CkptRead r;
   TRY(ckpt_read_begin(c, &r, e));
+  r.stop = stop;
   weft_status st = WEFT_OK;
   for (int i = 0; i < c->npiece && st == WEFT_OK; i++)
     for (uint64_t at = 0; at < c->piece[i].bytes && st == WEFT_OK; at += CKPT_BLOCK)

@@ -170,13 +170,15 @@ static weft_status copy(CkptRead *read, const Compiled *c, const WeightsOut *out
 }
 
 weft_status ckpt_weights(const Ckpt *from, const Compiled *c, const WeightsOutOptions *o,
-                         const MergeHow *merge, uint64_t *read, weft_error *e) {
+                         const MergeHow *merge, const StopFlag *stop, uint64_t *read,
+                         weft_error *e) {
   CkptRead r = {0};
   WeightsOut *to = NULL;
   float *block = mem_new(NULL, BLOCK * sizeof *block);
   weft_status st = WEFT_OK;
   if (!block) TRY_TO(out, st, err_set(e, WEFT_ENOMEM, "out of memory"));
   TRY_TO(out, st, ckpt_read_begin(from, &r, e));
+  r.stop = stop;
   TRY_TO(out, st, weights_out_open(NULL, c, o, &to, e));
   st = copy(&r, c, to, merge, block, e);
   if (st == WEFT_OK)

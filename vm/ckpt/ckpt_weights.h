@@ -12,9 +12,10 @@ typedef struct MergeHow {
   const Graph *model; /* without adapters: says which weights are (in, out) */
 } MergeHow;
 /* Exports the parameters of `c`, which fit the checkpoint (ckpt_fits), with adapters
- * merged unless `merge` is NULL. The folder appears whole or not at all. `read`: bytes
- * read from the checkpoint. */
+ * merged unless `merge` is NULL. The folder appears whole or not at all: WEFT_EINTR once
+ * `stop`, which may be NULL, is set. `read`: bytes read from the checkpoint. */
 weft_status ckpt_weights(const Ckpt *from, const Compiled *c, const WeightsOutOptions *o,
-                         const MergeHow *merge, uint64_t *read, weft_error *e);
+                         const MergeHow *merge, const StopFlag *stop, uint64_t *read,
+                         weft_error *e);
 
 #endif

@@ -44,8 +44,9 @@ static weft_status export(CkptExport *x, Cli *cli, Arena *arena, const char *con
   TRY(export_options(cli, merged, &as, &j->e));
   TRY(export_begin(&x->folder, j, &as, at[2], x->weights, &j->e));
   MergeHow how = {&j->plan.adapter, j->graph};
+  heed_ends(cli);
   return ckpt_weights(x->from, j->compiled, &x->folder.out, merged ? &how : NULL,
-                      &x->read, &j->e);
+                      cli->stop, &x->read, &j->e);
 }
 
 static void result(Json *out, void *ud) {
@@ -61,7 +62,7 @@ static int write_folder(Cli *cli, Arena *arena, const char *const *at, bool merg
   if (st == WEFT_OK && !cli->json)
     fprintf(stderr, "%s: weights of step %lld\n", SHOWN(at[2]),
             (long long)x->from->m.step);
-  int code = job_end(&x->job, cli, st, result, x);
+  int code = code_of_signal(cli, st, job_end(&x->job, cli, st, result, x));
   export_end(&x->folder);
   st_close(x->weights);
   ckpt_close(x->from);

@@ -80,6 +80,7 @@ static weft_status convert(Conversion *c, const Cli *cli, Arena *arena,
   c->m.weft = weft_version();
   c->out = store_path(arena, at[3], c->m.step, false);
   weft_error latest = NO_ERROR;
+  heed_ends(cli);
   TRY(ckpt_convert(c->from, c->b.compiled, &c->m, at[3], cli->stop, &latest, e));
   if (latest.code)
     verb_warns(cli, &c->b, "\"%s\" does not name it: %s: %s", LATEST_NAME, latest.file,
@@ -105,7 +106,8 @@ int ckpt_convert_plan(Cli *cli, Arena *arena, const char *const *at) {
   /* Errors in plan A are reported with its name. */
   bool second = c.b.arena != NULL;
   if (second) job_free(&c.a);
-  return job_end(second ? &c.b : &c.a, cli, st, converted_json, &c);
+  int code = job_end(second ? &c.b : &c.a, cli, st, converted_json, &c);
+  return code_of_signal(cli, st, code);
 }
 
 /* ---- plan ---- */

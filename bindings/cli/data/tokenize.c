@@ -25,6 +25,7 @@ typedef struct Writer {
 static weft_status add_document(Writer *w, const char *s, size_t n, weft_error *e) {
   TokenIds ids = {0};
   weft_status st = tokenizer_encode(w->t, s, n, true, &ids, e);
+  if (st == WEFT_OK && *w->cli->stop) st = err_set(e, WEFT_EINTR, "interrupted");
   if (st == WEFT_OK && w->eot >= 0) st = token_ids_add(&ids, w->eot, e);
   if (st == WEFT_OK && ids.n) st = token_file_add(w->out, ids.at, NULL, ids.n, e);
   token_ids_free(&ids);
@@ -111,7 +112,8 @@ static weft_status add_file_of_text(Writer *w, const char *path, weft_error *e) 
 static weft_status add_file(Writer *w, const char *path, weft_error *e) {
   weft_status st =
       is_named_rows(path) ? add_file_of_rows(w, path, e) : add_file_of_text(w, path, e);
-  if (st != WEFT_OK && e && !*e->file) snprintf(e->file, sizeof e->file, "%s", path);
+  if (st != WEFT_OK && st != WEFT_EINTR && e && !*e->file)
+    snprintf(e->file, sizeof e->file, "%s", path);
   return st;
 }
 
@@ -155,6 +157,7 @@ static weft_status tokenize(Writer *w, weft_error *e) {
   if (cli->eot && w->eot < 0)
     return err_file(e, WEFT_EUSAGE, cli->arg[0], 0, "has no token %s for --eot",
                     cli->eot);
+  heed_ends(cli);
   TRY(token_file_create(&spec, &w->out, e));
   weft_status st = WEFT_OK;
   for (int i = 1; i < cli->narg && st == WEFT_OK; i++) st = add_file(w, cli->arg[i], e);
@@ -168,12 +171,12 @@ static weft_status tokenize(Writer *w, weft_error *e) {
   return token_file_finish(w->out, e);
 }
 
-int tokenize_end(weft_status st, const weft_error *e) {
+int tokenize_end(const Cli *cli, weft_status st, const weft_error *e) {
   if (st != WEFT_OK && e->line)
     report_error("%s:%d: error: %s", e->file, e->line, e->text);
   else if (st != WEFT_OK)
     report_error("%s%s%s", e->file, *e->file ? ": error: " : "", e->text);
-  return weft_exit_code(st);
+  return code_of_signal(cli, st, weft_exit_code(st));
 }
 
 int verb_tokenize(Cli *cli, Arena *arena) {
@@ -190,5 +193,5 @@ int verb_tokenize(Cli *cli, Arena *arena) {
     printf("%s: %lld document%s, %lld token%s of %d bits, %s\n", SHOWN(cli->out),
            w.documents, plural(w.documents, "s"), w.tokens, plural(w.tokens, "s"), w.bits,
            is_llmc(cli) ? "llm.c" : "Megatron");
-  return tokenize_end(st, &e);
+  return tokenize_end(cli, st, &e);
 }

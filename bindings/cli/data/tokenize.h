@@ -7,6 +7,6 @@
 /* weft tokenize --chat; returns the exit code. */
 int tokenize_chat(Cli *cli, Arena *arena);
 /* Reports an error; returns the exit code. */
-int tokenize_end(weft_status st, const weft_error *e);
+int tokenize_end(const Cli *cli, weft_status st, const weft_error *e);
 
 #endif

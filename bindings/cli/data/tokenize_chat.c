@@ -86,6 +86,7 @@ static weft_status write_file(ChatJob *j, weft_error *e) {
                        .max_length = MAX(cli->max_length, 0),
                        .drop_bad = cli->drop_bad,
                        .stop = cli->stop};
+  heed_ends(cli);
   return chat_file_write(&spec, &j->n, e);
 }
 
@@ -116,5 +117,5 @@ int tokenize_chat(Cli *cli, Arena *arena) {
   chat_template_close(&j.template);
   state_free(j.state);
   tokenizer_close(j.tokenizer);
-  return tokenize_end(st, &e);
+  return tokenize_end(cli, st, &e);
 }

@@ -29,7 +29,7 @@ static const struct Part {
 int ckpt_end(Cli *cli, Arena *arena, weft_status st, const weft_error *e,
              void (*result)(Json *out, void *ud), void *ud) {
   Job j = {.arena = arena, .d = {.arena = arena}, .e = *e};
-  return job_end(&j, cli, st, result, ud);
+  return code_of_signal(cli, st, job_end(&j, cli, st, result, ud));
 }
 
 static weft_status wrong_part(const char *name, weft_error *e) {
@@ -189,11 +189,11 @@ typedef struct Checked {
   uint64_t bytes;
 } Checked;
 
-static weft_status check_one(Checked *c, weft_error *e) {
+static weft_status check_one(Checked *c, const StopFlag *stop, weft_error *e) {
   Ckpt *k;
   TRY(ckpt_open(c->path, &k, e));
   c->files = k->m.nfile, c->tensors = ckpt_kinds(k->m.optimizer) * k->m.nparam;
-  weft_status st = ckpt_verify(k, &c->bytes, e);
+  weft_status st = ckpt_verify(k, stop, &c->bytes, e);
   ckpt_close(k);
   return st;
 }
@@ -205,7 +205,7 @@ static void checked_json(Json *out, void *ud) {
 }
 
 /* Verifies a checkpoint, or all checkpoints of a folder. Each is checked, whatever the
- * others are; the first error is the result. */
+ * others are; the first error is the result, unless a signal ends it. */
 int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at) {
   weft_error e = NO_ERROR;
   StoreList list = {0};
@@ -215,14 +215,16 @@ int ckpt_verify_files(Cli *cli, Arena *arena, const char *const *at) {
   weft_status st = store_find(arena, at[0], &one, &none, &e);
   bool itself = st == WEFT_OK && one == at[0];
   if (st == WEFT_OK && !itself) st = store_list_all(arena, at[0], &list, &e);
-  for (int i = itself ? 0 : list.n - 1; st != WEFT_EUSAGE && i >= 0 && !none; i--) {
+  bool goes_on = st != WEFT_EUSAGE && !none;
+  for (int i = itself ? 0 : list.n - 1; goes_on && i >= 0; i--) {
     Checked c = {.path =
                      itself ? one : arena_printf(arena, "%s/%s", at[0], list.at[i].name)};
     char bytes[32];
     weft_error why = NO_ERROR;
-    weft_status was = check_one(&c, &why);
+    weft_status was = check_one(&c, cli->stop, &why);
     sum.bytes += c.bytes, sum.tensors += c.tensors;
-    if (was != WEFT_OK && st == WEFT_OK)
+    goes_on = was != WEFT_EINTR;
+    if (was == WEFT_EINTR || (was != WEFT_OK && st == WEFT_OK))
       st = was, e = why;
     else if (was != WEFT_OK)
       fprintf(stderr, "%s: error: %s\n", why.file, why.text);

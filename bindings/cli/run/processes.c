@@ -180,10 +180,6 @@ weft_status processes_open(Processes *p, Session *s, RunOptions *o) {
   return st;
 }
 
-int code_of_signal(const Cli *cli, weft_status st, int code) {
-  return st == WEFT_EINTR && *cli->stop ? 128 + *cli->stop : code;
-}
-
 int processes_end_other(Processes *p, weft_status st) {
   Job *j = p->job;
   weft_error first = NO_ERROR;

@@ -25,8 +25,6 @@ bool processes_start(Cli *cli, Arena *arena, int *code);
 weft_status processes(Processes *p);
 /* Opens a session on these ranks, with the other options of `o`. */
 weft_status processes_open(Processes *p, Session *s, RunOptions *o);
-/* The exit code of a verb: where a signal has ended it, that of the signal. */
-int code_of_signal(const Cli *cli, weft_status st, int code);
 /* The end of a process that does not report; returns the exit code. If rank 0 has the
  * same error it reports it, and the launcher ends this process meanwhile; else the error
  * occurred here only and is printed. */
