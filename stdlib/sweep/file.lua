@@ -1,6 +1,8 @@
 -- file.lua - the rows of a sweep as lines of JSON, written in the order of the points as
 -- they are done, so that an interrupted sweep can be taken up again. The first line says
 -- which sweep it is, of which build of weft; a last line that is cut short does not count.
+-- Rows of a sweep that is taken up are in the file all the while, also those behind a gap:
+-- a file with such rows gets its order when the sweep ends.
 local find, gmatch, sub = string.find, string.gmatch, string.sub
 local core, grid = use "sweep/core", use "sweep/grid"
 
@@ -37,8 +39,19 @@ local function lines(self, all)
   while self.written < self.r.asked do
     local line = line_of(self, self.written)
     if not line and not all then break end
-    out[#out + 1] = line
+    if not self.ahead[self.written] then out[#out + 1] = line end
     self.written = self.written + 1
+  end
+  return table.concat(out)
+end
+
+-- Rows of the old file that are behind a gap.
+local function lines_ahead(self)
+  local out = {}
+  for i = self.written, self.r.asked - 1 do
+    local line = line_of(self, i)
+    self.ahead[i] = line and true
+    out[#out + 1] = line
   end
   return table.concat(out)
 end
@@ -53,6 +66,10 @@ function file:finish()
   self.finished = true
   self:add(true)
   self.points:close()
+  if next(self.ahead) ~= nil then
+    self.ahead, self.written = {}, 0
+    core.write(self.r.files.rows, header(self) .. lines(self, true))
+  end
 end
 
 function file:__close()
@@ -122,10 +139,10 @@ end
 -- Begins the file of a sweep, or goes on with it; a whole new file takes its place.
 function file.open(r, points, key)
   local self = setmetatable({ r = r, points = points, key = key, written = 0, resumed = 0,
-    finished = true }, file)
+    ahead = {}, finished = true }, file)
   local old = r.files.resume and core.read(r.files.rows)
   if old then take_up(self, old) end
-  core.write(r.files.rows, header(self) .. lines(self, false))
+  core.write(r.files.rows, header(self) .. lines(self, false) .. lines_ahead(self))
   points:append(r.files.rows)
   self.finished = false
   return self
