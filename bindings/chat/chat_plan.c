@@ -342,6 +342,16 @@ weft_status chat_plan_tokenizer(LangPlan *lp, const char **path, weft_error *e) 
   return WEFT_OK;
 }
 
+weft_status chat_plan_own_tokenizer(LangPlan *lp, const char **path, weft_error *e) {
+  ChatData c = {.lp = lp, .arena = lp->arena};
+  *path = NULL;
+  TRY(state_protect(lp->state, read_fields, &c, e));
+  if (!c.named) return WEFT_OK;
+  TRY(find_tokenizer_file(&c, e));
+  *path = c.set.tokenizer;
+  return WEFT_OK;
+}
+
 weft_status chat_plan_data(LangPlan *lp, DataSpec *data, int64_t vocab, Diags *d,
                            weft_error *e) {
   if (data->val && data->val->kind == DATA_CHAT) {

@@ -15,5 +15,7 @@ weft_status chat_plan_data(LangPlan *lp, DataSpec *data, int64_t vocab, Diags *d
 void chat_plan_push_spec(lua_State *L);
 /* For a plan with weft.chat: the file of its tokenizer. */
 weft_status chat_plan_tokenizer(LangPlan *lp, const char **path, weft_error *e);
+/* The same, if data.tokenizer names it; else NULL: it is the plan's or its model's. */
+weft_status chat_plan_own_tokenizer(LangPlan *lp, const char **path, weft_error *e);
 
 #endif

@@ -1,6 +1,7 @@
 /* plan_tokenizer.c - finds the tokenizer of a plan; see plan_tokenizer.h. */
 #include "plan_tokenizer.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "chat.h"
@@ -51,11 +52,77 @@ weft_status plan_tokenizer(LangPlan *lp, const char *weights, const char **path,
   return WEFT_OK;
 }
 
+/* ---- which one ---- */
+
+static const char *dir_of(Arena *a, const char *file) {
+  const char *slash = strrchr(file, '/');
+  return slash ? arena_strn(a, file, (size_t)(slash - file)) : ".";
+}
+
+static bool same_file(const char *a, const char *b) {
+  struct stat x, y;
+  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+         x.st_ino == y.st_ino;
+}
+
+weft_status plan_tokenizer_named(LangPlan *lp, PlanTokenizer *out, weft_error *e) {
+  const char *model = lang_folder(lp), *file;
+  *out = (PlanTokenizer){0};
+  TRY(lang_tokenizer_folder(lp, &out->folder, e));
+  if (out->folder) {
+    out->file = arena_printf(lp->arena, "%s/" NAME, out->folder);
+    return WEFT_OK;
+  }
+  if (lp->plan.data.kind != DATA_CHAT) return WEFT_OK;
+  TRY(chat_plan_own_tokenizer(lp, &file, e));
+  if (!file) return WEFT_OK;
+  if (access(file, R_OK) != 0)
+    return err_set(e, WEFT_EPLAN, "data.tokenizer: there is no %s", file);
+  if (model && same_file(file, arena_printf(lp->arena, "%s/" NAME, model)))
+    return WEFT_OK;
+  *out = (PlanTokenizer){file, dir_of(lp->arena, file)};
+  return WEFT_OK;
+}
+
+/* ---- checks ---- */
+
 /* "FILE:LINE: " of an error, as far as it has them. */
 static const char *place(Arena *a, const weft_error *e) {
   if (!*e->file) return "";
   return e->line ? arena_printf(a, "%s:%d: ", e->file, e->line)
                  : arena_printf(a, "%s: ", e->file);
+}
+
+static weft_status same_bytes(const char *a, const char *b, bool *same, weft_error *e) {
+  char *x, *y;
+  size_t n, m;
+  *same = same_file(a, b);
+  if (*same) return WEFT_OK;
+  TRY(file_read(NULL, a, FILE_OWN_MAX, &x, &n, e));
+  weft_status st = file_read(NULL, b, FILE_OWN_MAX, &y, &m, e);
+  if (st == WEFT_OK) {
+    *same = n == m && memcmp(x, y, n) == 0;
+    mem_free(NULL, y, m + 1);
+  }
+  mem_free(NULL, x, n + 1);
+  return st;
+}
+
+/* What is exported has the plan's tokenizer, and the model reads that of weft.chat. */
+static weft_status warn_of_two(LangPlan *lp, const char *folder, Diags *d,
+                               weft_error *e) {
+  const char *own, *file = arena_printf(lp->arena, "%s/" NAME, folder);
+  bool same;
+  if (lp->plan.data.kind != DATA_CHAT) return WEFT_OK;
+  TRY(chat_plan_own_tokenizer(lp, &own, e));
+  if (!own) return WEFT_OK;
+  TRY(same_bytes(own, file, &same, e));
+  if (!same)
+    diag_warn(d, "data", "data.tokenizer",
+              "the conversations have tokens of %s, and the exported weights have "
+              "plan.tokenizer, %s, which is another one",
+              own, file);
+  return WEFT_OK;
 }
 
 weft_status plan_tokenizer_check(LangPlan *lp, int64_t vocab, Diags *d, weft_error *e) {
@@ -78,7 +145,7 @@ weft_status plan_tokenizer_check(LangPlan *lp, int64_t vocab, Diags *d, weft_err
               "others cannot be a prompt",
               folder, tokenizer_ids(t) - 1, (long long)vocab);
   tokenizer_close(t);
-  return WEFT_OK;
+  return warn_of_two(lp, folder, d, e);
 }
 
 /* ---- ids of special tokens ---- */
@@ -120,9 +187,8 @@ static weft_status ids_of_generation(LangPlan *lp, const char *folder, int64_t v
 }
 
 /* Those of the tokens that tokenizer_config.json names. */
-static weft_status ids_of_names(LangPlan *lp, const char *folder, int64_t vocab,
+static weft_status ids_of_names(LangPlan *lp, const char *file, int64_t vocab,
                                 json_t *out, weft_error *e) {
-  const char *file = arena_printf(lp->arena, "%s/" NAME, folder);
   TokenizerConfig c;
   Tokenizer *t;
   weft_status st = WEFT_OK;
@@ -144,11 +210,11 @@ static weft_status ids_of_names(LangPlan *lp, const char *folder, int64_t vocab,
   return st;
 }
 
-weft_status plan_tokenizer_ids(LangPlan *lp, const char *folder, json_t **out,
+weft_status plan_tokenizer_ids(LangPlan *lp, const PlanTokenizer *of, json_t **out,
                                weft_error *e) {
   int64_t vocab = INT32_MAX;
   if (lp->arch) (void)lang_config_int(lp, "vocab_size", &vocab);
   if (!(*out = json_object())) return err_set(e, WEFT_ENOMEM, "out of memory");
-  TRY(ids_of_generation(lp, folder, vocab, *out, e));
-  return json_object_size(*out) ? WEFT_OK : ids_of_names(lp, folder, vocab, *out, e);
+  TRY(ids_of_generation(lp, of->folder, vocab, *out, e));
+  return json_object_size(*out) ? WEFT_OK : ids_of_names(lp, of->file, vocab, *out, e);
 }

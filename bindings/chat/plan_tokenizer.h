@@ -12,13 +12,23 @@
  * that is not there is reported. */
 weft_status plan_tokenizer(LangPlan *lp, const char *weights, const char **path, Diags *d,
                            weft_error *e);
+/* What the model learns to read and is given to others with. */
+typedef struct PlanTokenizer {
+  const char *file, *folder; /* its tokenizer.json, and what that lies in */
+} PlanTokenizer;
+/* That which the plan names beside its model: plan.tokenizer, else that of weft.chat, if
+ * it is not of the model's folder. Without one both are NULL: the model's folder has it.
+ */
+weft_status plan_tokenizer_named(LangPlan *lp, PlanTokenizer *out, weft_error *e);
 /* Reports a plan.tokenizer that is not there or is of a plan whose tokens are bytes;
- * warns of one that cannot be opened or has ids that the model does not. */
+ * warns of one that cannot be opened, has ids that the model does not, or is another than
+ * that of weft.chat. */
 weft_status plan_tokenizer_check(LangPlan *lp, int64_t vocab, Diags *d, weft_error *e);
-/* Ids of special tokens of a tokenizer's folder, as generation_config.json has them, or
- * of those that tokenizer_config.json names; not those that the model's vocabulary has no
- * row for. A new object, which may be empty, also after an error; NULL: out of memory. */
-weft_status plan_tokenizer_ids(LangPlan *lp, const char *folder, json_t **out,
+/* Ids of special tokens of a tokenizer that is there, as generation_config.json has them,
+ * or of those that tokenizer_config.json names; not those that the model's vocabulary has
+ * no row for. A new object, which may be empty, also after an error; NULL: out of memory.
+ */
+weft_status plan_tokenizer_ids(LangPlan *lp, const PlanTokenizer *of, json_t **out,
                                weft_error *e);
 
 #endif

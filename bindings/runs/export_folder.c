@@ -14,22 +14,29 @@
 
 #define CONFIG_NAME     "config.json"
 #define GENERATION_NAME "generation_config.json"
+#define TOKENIZER_NAME  "tokenizer.json"
 
-/* Lists the file of this name if the folder, which may be NULL, has it. */
-static weft_status add_file(ExportFolder *x, Job *j, const char *folder, const char *name,
+/* Lists the file under this name if it is there. */
+static weft_status add_path(ExportFolder *x, Job *j, const char *path, const char *name,
                             bool *found, weft_error *e) {
   Folders in = lang_folders(j->lp);
   char *text;
   size_t n;
   *found = false;
-  if (!folder) return WEFT_OK;
-  const char *path = arena_printf(j->arena, "%s/%s", folder, name);
   if (access(path, F_OK) != 0) return WEFT_OK;
   TRY(folders_hold(&in, path, e));
   TRY(file_read(NULL, path, 256 << 20, &text, &n, e));
   x->file[x->out.nfile++] = (WeightsFile){name, text, n};
   *found = true;
   return WEFT_OK;
+}
+
+/* Lists the file of this name if the folder, which may be NULL, has it. */
+static weft_status add_file(ExportFolder *x, Job *j, const char *folder, const char *name,
+                            bool *found, weft_error *e) {
+  *found = false;
+  if (!folder) return WEFT_OK;
+  return add_path(x, j, arena_printf(j->arena, "%s/%s", folder, name), name, found, e);
 }
 
 /* Lists a text as a file of this name. */
@@ -91,25 +98,27 @@ static weft_status list_generation(ExportFolder *x, Job *j, const char *tokenize
 /* ---- all files ---- */
 
 /* Lists the files of the plan's tokenizer, or of its model if it names none: those of two
- * tokenizers do not go together. */
-static weft_status list_beside(ExportFolder *x, Job *j, const char *tokenizer,
+ * tokenizers do not go together. The tokenizer itself may have another name there. */
+static weft_status list_beside(ExportFolder *x, Job *j, const PlanTokenizer *tokenizer,
                                weft_error *e) {
-  const char *folder = tokenizer ? tokenizer : lang_folder(j->lp);
+  const char *folder = tokenizer->file ? tokenizer->folder : lang_folder(j->lp);
   bool found;
   for (int i = 0; i < WEIGHTS_BESIDE; i++) {
     const char *name = weights_beside[i];
-    if (!str_eq(name, CONFIG_NAME) && !str_eq(name, GENERATION_NAME))
+    if (str_eq(name, TOKENIZER_NAME) && tokenizer->file)
+      TRY(add_path(x, j, tokenizer->file, name, &found, e));
+    else if (!str_eq(name, CONFIG_NAME) && !str_eq(name, GENERATION_NAME))
       TRY(add_file(x, j, folder, name, &found, e));
   }
   return WEFT_OK;
 }
 
 static weft_status list_of_model(ExportFolder *x, Job *j, DType dtype,
-                                 const char *tokenizer, const json_t *ids,
+                                 const PlanTokenizer *tokenizer, const json_t *ids,
                                  weft_error *e) {
   bool known;
   TRY(list_beside(x, j, tokenizer, e));
-  TRY(list_generation(x, j, tokenizer, ids, e));
+  TRY(list_generation(x, j, tokenizer->folder, ids, e));
   TRY(lang_hf_config(j->lp, ids, dtype, &x->config, &known, e));
   return known ? take_text(x, CONFIG_NAME, &x->config, e) : WEFT_OK;
 }
@@ -118,15 +127,16 @@ static weft_status list_of_model(ExportFolder *x, Job *j, DType dtype,
  * adapter. */
 static weft_status list_files(ExportFolder *x, Job *j, DType dtype, weft_error *e) {
   _Static_assert(WEIGHTS_BESIDE <= LEN(x->file), "room for all of them");
-  const char *tokenizer;
+  PlanTokenizer tokenizer;
   json_t *ids = NULL;
   if (x->out.adapter) {
     adapter_config(j->compiled, &j->plan, j->graph, lang_folder(j->lp), &x->config);
     return take_text(x, ADAPTER_CONFIG, &x->config, e);
   }
-  TRY(lang_tokenizer_folder(j->lp, &tokenizer, e));
-  weft_status st = tokenizer ? plan_tokenizer_ids(j->lp, tokenizer, &ids, e) : WEFT_OK;
-  if (st == WEFT_OK) st = list_of_model(x, j, dtype, tokenizer, ids, e);
+  TRY(plan_tokenizer_named(j->lp, &tokenizer, e));
+  weft_status st =
+      tokenizer.file ? plan_tokenizer_ids(j->lp, &tokenizer, &ids, e) : WEFT_OK;
+  if (st == WEFT_OK) st = list_of_model(x, j, dtype, &tokenizer, ids, e);
   json_decref(ids);
   return st;
 }

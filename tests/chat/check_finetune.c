@@ -5,6 +5,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "tests/harness/process.h"
 #include "tests/harness/run_log.h"
@@ -101,6 +102,98 @@ START_TEST(the_recipe) {
 }
 END_TEST
 
+/* ---- a base model and a tokenizer with more tokens ---- */
+
+#define TALK(answer)                                                                     \
+  "{\"messages\": [{\"role\": \"user\", \"content\": \"one\"}, {\"role\": "              \
+  "\"assistant\", \"content\": \"" answer "\"}]}\n"
+
+static void put_file(const char *name, const char *from) {
+  put(name, read_whole(arena_printf(scratch_arena, WEFT_SOURCE_DIR "/tests/%s", from)));
+}
+
+static void setup_chatml(void) {
+  scratch_setup();
+  put("small.lua", "local weft = require 'weft'\n"
+                   "return weft.plan { model = weft.model { 'llama', hidden_size = 16,\n"
+                   "  num_hidden_layers = 1, num_attention_heads = 2,\n"
+                   "  intermediate_size = 16, vocab_size = 300 },\n"
+                   "  batch = { global = 1, seq = 8 }, data = weft.synthetic {} }\n");
+  expect_ok("$weft run small.lua --steps 1 --quiet --export base");
+  put_file("base/tokenizer.json", "tokenizer/gpt2.json");
+  put("base/tokenizer_config.json", "{\"eos_token\": \"<|endoftext|>\"}");
+  ck_assert_int_eq(mkdir(scratch_path("tk"), 0755), 0);
+  put_file("tk/tokenizer.json", "chat/nfc.json");
+  put("tk/tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}");
+  put("one.jsonl", TALK("and two") TALK("and three") TALK("and four") TALK("and five"));
+  put("plan.lua",
+      "local weft = require 'weft'\n"
+      "return weft.plan {\n"
+      "  model = weft.hf { 'base', vocab_size = 512, new_tokens = 'mean' },\n"
+      "  tokenizer = weft.var('tokenizer', 'none') ~= 'none' and\n"
+      "    weft.var('tokenizer', 'none') or nil,\n"
+      "  data = weft.chat { 'one.jsonl', template = 'chatml', tokenizer = 'tk' },\n"
+      "  batch = { global = 2, micro = 1, seq = 64 }, packed = { size = 64 },\n"
+      "  train = { steps = 1 }, checkpoint = { dir = 'ck' } }\n");
+}
+
+static void same_files(const char *a, const char *b) {
+  ck_assert_str_eq(read_whole(scratch_path(a)), read_whole(scratch_path(b)));
+}
+
+static const char *said(const char *command) {
+  Outcome o = process_run(SECONDS, "%s", command);
+  ck_assert_msg(o.code == 0, "%s: %d\n%s%s", command, o.code, o.out, o.err);
+  return o.out;
+}
+
+/* What was learnt by a token is asked by that token, wherever the weights are: in the
+ * plan's checkpoint or in the folder that it became. */
+START_TEST(an_export_has_the_tokenizer_of_its_conversations) {
+  static const char ask[] =
+      "$weft sample plan.lua --chat --greedy --json --max-tokens 1 --prompt one %s";
+  expect_ok("$weft run plan.lua --quiet --export out");
+  same_files("out/tokenizer.json", "tk/tokenizer.json");
+  same_files("out/tokenizer_config.json", "tk/tokenizer_config.json");
+  ck_assert_ptr_nonnull(
+      strstr(read_whole(scratch_path("out/config.json")), "\"eos_token_id\": 2,"));
+  const char *learnt = said(arena_printf(scratch_arena, ask, "--ckpt ck"));
+  ck_assert_str_eq(learnt, said(arena_printf(scratch_arena, ask, "--weights out")));
+  const char *first = strstr(learnt, "\"tokens\": [");
+  ck_assert_msg(first && atoi(strchr(first, '[') + 1) == 1, "%s", learnt);
+  /* One file of it may have another name. */
+  expect_ok("cp tk/tokenizer.json tk/mine.json");
+  expect_ok("$weft ckpt export plan.lua ck again --set data.tokenizer=tk/mine.json");
+  same_files("again/tokenizer.json", "tk/tokenizer.json");
+}
+END_TEST
+
+/* That of the model's folder, by whatever name, changes nothing in its config. */
+START_TEST(the_models_own_tokenizer_is_no_other) {
+  put_file("base/tokenizer.json", "chat/nfc.json");
+  expect_ok("$weft run plan.lua --quiet --export of_base --set data.tokenizer=base/.");
+  same_files("of_base/tokenizer_config.json", "base/tokenizer_config.json");
+  expect_ok("test ! -e of_base/generation_config.json");
+  ck_assert_ptr_nonnull(
+      strstr(read_whole(scratch_path("of_base/config.json")), "\"eos_token_id\": null"));
+}
+END_TEST
+
+START_TEST(two_tokenizers_are_warned_of) {
+  static const char warning[] =
+      "plan.lua:6: warning: plan.data.tokenizer: the conversations have tokens of "
+      "tk/tokenizer.json, and the exported weights have plan.tokenizer, "
+      "base/tokenizer.json";
+  Outcome o = process_run(SECONDS, "$weft check plan.lua -D tokenizer=base");
+  ck_assert_msg(o.code == 0 && strstr(o.err, warning), "%d\n%s", o.code, o.err);
+  o = process_run(SECONDS, "$weft run --quiet plan.lua -D tokenizer=base");
+  ck_assert_msg(o.code == 0 && strstr(o.err, warning), "%d\n%s", o.code, o.err);
+  expect_ok("cp -r tk copy");
+  o = process_run(SECONDS, "$weft check plan.lua -D tokenizer=copy");
+  ck_assert_msg(o.code == 0 && !strstr(o.err, "warning"), "%d\n%s", o.code, o.err);
+}
+END_TEST
+
 Suite *finetune_suite(void);
 Suite *finetune_suite(void) {
   Suite *s = suite_create("finetune");
@@ -116,5 +209,12 @@ Suite *finetune_suite(void) {
   tcase_add_checked_fixture(t, setup, scratch_teardown);
   tcase_set_timeout(t, 300);
   tcase_add_test(t, the_recipe);
+  t = tcase_create("chatml");
+  suite_add_tcase(s, t);
+  tcase_add_checked_fixture(t, setup_chatml, scratch_teardown);
+  tcase_set_timeout(t, 120);
+  tcase_add_test(t, an_export_has_the_tokenizer_of_its_conversations);
+  tcase_add_test(t, the_models_own_tokenizer_is_no_other);
+  tcase_add_test(t, two_tokenizers_are_warned_of);
   return s;
 }

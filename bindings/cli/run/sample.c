@@ -131,14 +131,15 @@ static weft_status end_of_tokenizer(Sample *s, const char *folder) {
  * of the plan's tokenizer, as an exported folder has them (special_ids.h). */
 static weft_status read_end_tokens(Sample *s) {
   Job *j = &s->job;
-  const char *weights = s->cli->weights, *tokenizer;
+  const char *weights = s->cli->weights;
+  PlanTokenizer tokenizer;
   bool said;
   TRY(sample_eos_of_plan(&s->end, j->lp, &said, &j->e));
   if (said) return WEFT_OK;
-  TRY(lang_tokenizer_folder(j->lp, &tokenizer, &j->e));
-  if (!weights && (lang_weights(j->lp) || !tokenizer)) weights = lang_folder(j->lp);
+  TRY(plan_tokenizer_named(j->lp, &tokenizer, &j->e));
+  if (!weights && (lang_weights(j->lp) || !tokenizer.file)) weights = lang_folder(j->lp);
   TRY(sample_eos(&s->end, j->arena, weights, &said, &j->e));
-  return tokenizer ? end_of_tokenizer(s, tokenizer) : WEFT_OK;
+  return tokenizer.file ? end_of_tokenizer(s, tokenizer.folder) : WEFT_OK;
 }
 
 /* Collects what ends a text before its limit. */
