@@ -51,6 +51,7 @@ typedef struct ChatFileSpec {
 typedef struct ChatCounts {
   int64_t conversations, tokens, learnt; /* in the file */
   int64_t truncated;                     /* of these conversations */
+  int64_t unreasoned;    /* answers in them that are learnt without their reasoning */
   int64_t bad, unlearnt; /* dropped: not usable; nothing to learn in them */
   char first_bad[400];   /* why the first of them is not usable */
   int64_t longest;       /* tokens of the longest conversation */

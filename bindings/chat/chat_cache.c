@@ -102,6 +102,7 @@ static weft_status put_counts(const Dir *in, const ChatCounts *n, weft_error *e)
   json_int(&out, "tokens", n->tokens);
   json_int(&out, "learnt", n->learnt);
   json_int(&out, "truncated", n->truncated);
+  json_int(&out, "unreasoned", n->unreasoned);
   json_int(&out, "bad", n->bad);
   json_int(&out, "unlearnt", n->unlearnt);
   json_str(&out, "first_bad", n->first_bad);
@@ -141,6 +142,7 @@ bool chat_cache_has(Arena *a, const char *dir, const char *name, ChatCounts *n) 
   n->tokens = count_of(v, "tokens");
   n->learnt = count_of(v, "learnt");
   n->truncated = count_of(v, "truncated");
+  n->unreasoned = count_of(v, "unreasoned");
   n->bad = count_of(v, "bad");
   n->unlearnt = count_of(v, "unlearnt");
   n->longest = count_of(v, "longest");
@@ -160,6 +162,7 @@ static void add_counts(ChatCounts *sum, const ChatCounts *n) {
   sum->tokens += n->tokens;
   sum->learnt += n->learnt;
   sum->truncated += n->truncated;
+  sum->unreasoned += n->unreasoned;
   sum->bad += n->bad;
   sum->unlearnt += n->unlearnt;
   if (n->modules) sum->modules = n->modules; /* those of the files before, too */

@@ -12,6 +12,7 @@ typedef struct Work {
   TokenFileOut *out;
   ChatText text;
   ChatTokens tokens[2]; /* of the answers of a row */
+  int64_t unreasoned;   /* of a row */
 } Work;
 
 static size_t learnt_of(const ChatTokens *t, size_t n) {
@@ -70,14 +71,17 @@ static weft_status add_all(Work *w, const char *path, int line, weft_error *e) {
       return WEFT_OK;
     }
   for (int i = 0; i < answers; i++) TRY(add(w, &w->tokens[i], path, line, e));
+  w->n->unreasoned += w->unreasoned;
   return WEFT_OK;
 }
 
 static weft_status render(Work *w, const json_t *row, weft_error *e) {
   const ChatFileSpec *spec = w->spec;
+  w->unreasoned = 0;
   for (int i = 0; i < spec->template->answers; i++) {
     TRY(chat_render(spec->template, row, i, &w->text, e));
     TRY(chat_tokens(spec->tokenizer, &w->text, &w->tokens[i], e));
+    w->unreasoned += w->text.unreasoned;
   }
   return WEFT_OK;
 }

@@ -252,6 +252,13 @@ static void warn(const ChatData *c, const ChatCounts *n, Diags *d) {
               (long long)n->truncated, (long long)n->conversations,
               plural(n->conversations, "s"), n->truncated == 1 ? "was" : "were",
               c->cut_by, (long long)c->set.max_length);
+  if (n->unreasoned)
+    diag_warn(
+        d, "data", path,
+        "%lld answer%s learnt without the reasoning that %s: the template leaves it "
+        "out, and keeps it with options = { keep_reasoning = true } if it has that",
+        (long long)n->unreasoned, n->unreasoned == 1 ? " is" : "s are",
+        n->unreasoned == 1 ? "it has" : "they have");
   if (n->unlearnt)
     diag_warn(d, "data", path,
               "%lld conversation%s left out, because nothing in %s is learnt",

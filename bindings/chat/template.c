@@ -46,7 +46,9 @@ typedef struct Call {
 static int take_pieces(lua_State *L, Call *c) {
   lua_getfield(L, -1, "begins");
   c->out->begins = lua_toboolean(L, -1);
-  lua_pop(L, 1);
+  lua_getfield(L, -2, "unreasoned");
+  c->out->unreasoned = lua_tointeger(L, -1);
+  lua_pop(L, 2);
   for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
     size_t n;
     lua_rawgeti(L, -1, 1);

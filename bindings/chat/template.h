@@ -24,6 +24,7 @@ typedef struct ChatText {
   Text text;
   ChatRange *learnt; /* in order, none empty */
   size_t n, cap;
+  int64_t unreasoned; /* learnt answers whose reasoning is not in it */
   bool begins; /* the tokenizer's begin token comes before it: no template wrote it */
 } ChatText;
 void chat_text_free(ChatText *t);

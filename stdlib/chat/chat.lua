@@ -1,11 +1,13 @@
 -- chat.lua - conversations to pieces of text: open(spec) gives the function that takes a row of
 -- a data set and returns the pieces { text, learn = true or false } of its conversation, with
--- answer 1 or 2 where it has a chosen and a rejected one.
+-- answer 1 or 2 where it has a chosen and a rejected one. The field `unreasoned` of the pieces is
+-- how many learnt answers had reasoning that is not in the text.
 --
 -- spec: template (a name or a function(messages, tools, options)), format, train_on, and options,
 -- which the template gets, too: bos, eos, json(text), system, any_order and its own.
 local formats = require "weft.chat.formats"
 local known = require "weft.chat.known"
+local text = require "weft.chat.text"
 local chat = {}
 
 local function fail(...) error(string.format(...), 0) end
@@ -63,6 +65,39 @@ function chat.check_pieces(pieces)
   end
 end
 
+-- ---- what a template leaves out ----
+
+-- What an answer says before it answers, and the rest.
+local function reasoning_of(m)
+  local content = m.content or ""
+  if m.reasoning then return text.strip(m.reasoning), content end
+  if not text.has(content, "</think>") then return "", content end
+  return text.strip(text.after_last(text.before(content, "</think>"), "<think>")),
+         text.after_last(content, "</think>")
+end
+
+-- How many learnt answers have reasoning that is nowhere in the text: whoever has written it may
+-- think that it is learnt. An answer that has nothing else is none.
+local function unreasoned(messages, pieces)
+  local whole, n, left = nil, 0, 0
+  for _, m in ipairs(messages) do
+    if m.role == "assistant" then
+      n = n + 1
+      local reasoning, rest = reasoning_of(m)
+      if m.learn and reasoning ~= "" then
+        whole = whole or text.joined(pieces)
+        if not text.has(whole, reasoning) then
+          left = left + 1
+          if text.strip(rest) == "" and not m.tool_calls then
+            fail("answer %d is empty without its reasoning, which the template leaves out", n)
+          end
+        end
+      end
+    end
+  end
+  return left
+end
+
 function chat.open(spec)
   local template, options = chat.template(spec), spec.options
   local train_on = spec.train_on
@@ -83,6 +118,7 @@ function chat.open(spec)
     for _, p in ipairs(pieces) do
       p.learn = train_on == "all" and not prompt or p.learn or false
     end
+    pieces.unreasoned = unreasoned(messages, pieces)
     return pieces
   end
 end

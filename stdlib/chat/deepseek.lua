@@ -1,6 +1,7 @@
 -- deepseek.lua - what DeepSeek V3 and the models distilled from R1 share: system messages at the
 -- head, turns without ends of their own, calls and results of tools between tokens. As in their
--- templates the list of calls, and that of results, is opened once a conversation.
+-- templates the list of calls, and that of results, is opened once a conversation, and the
+-- reasoning of all answers is left out, the last one's too, unless keep_reasoning = true.
 local text = require "weft.chat.text"
 
 local User, Assistant = "<｜User｜>", "<｜Assistant｜>"
@@ -14,12 +15,21 @@ local function call_text(call)
          "\n```json\n" .. arguments .. "\n```<｜tool▁call▁end｜>"
 end
 
+-- The content of an answer, with the reasoning that lies beside it, if that is kept.
+local function content_of(m, keeps)
+  local content = m.content or ""
+  local reasoning = keeps and text.strip_lines(m.reasoning or "") or ""
+  if text.strip(reasoning) == "" then return content end
+  return "<think>\n" .. reasoning .. "\n</think>\n\n" .. text.lstrip_lines(content)
+end
+
 -- `closes(n, first)`: whether the calls end after call n of the conversation.
-local function calls_text(m, state, closes)
+local function calls_text(m, state, closes, keeps)
   local out = {}
   for _, call in ipairs(m.tool_calls) do
     out[#out + 1] = (state.called and "\n" or
-                     Assistant .. (m.content or "") .. "<｜tool▁calls▁begin｜>") .. call_text(call)
+                     Assistant .. content_of(m, keeps) .. "<｜tool▁calls▁begin｜>") ..
+                    call_text(call)
     if state.called and closes == "each" then out[#out + 1] = "<｜tool▁calls▁end｜>" .. End end
     state.called = true
   end
@@ -28,7 +38,7 @@ local function calls_text(m, state, closes)
 end
 
 local function answer(m, state, keeps)
-  local content = m.content or ""
+  local content = content_of(m, keeps)
   if state.tool then
     state.tool = false
     return OutputsEnd .. content .. End
@@ -66,7 +76,7 @@ return function(messages, tools, options, version)
       put(result(m, state, version.between), m.learn)
     elseif m.role == "assistant" and m.tool_calls and version.calls(m) then
       state.tool = false
-      put(calls_text(m, state, version.closes), m.learn)
+      put(calls_text(m, state, version.closes, options.keep_reasoning), m.learn)
     elseif m.role == "assistant" then
       put(answer(m, state, options.keep_reasoning), m.learn)
     end

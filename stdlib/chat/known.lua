@@ -7,7 +7,7 @@ local known = {}
 -- with _ for what is no letter and no digit.
 known.templates = {
   ["chatml"] = {},
-  ["deepseek"] = {},
+  ["deepseek"] = { "keep_reasoning" },
   ["deepseek-r1-distill"] = { "keep_reasoning" },
   ["gemma"] = {},
   ["gemma3"] = {},

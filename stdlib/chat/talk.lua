@@ -13,12 +13,6 @@ local talk = {}
 
 local function fail(...) error(string.format(...), 0) end
 
-local function joined(pieces)
-  local out = {}
-  for i, p in ipairs(pieces) do out[i] = p[1] end
-  return table.concat(out)
-end
-
 local function last_of(s, part)
   local from, to = s:find(part, 1, true)
   while from do
@@ -69,7 +63,7 @@ function talk.open(spec)
     local pieces = template(formats.with_system(messages, options), nil,
                             prompt and prompted or options)
     chat.check_pieces(pieces)
-    return joined(pieces)
+    return text.joined(pieces)
   end
   local messages = {}
   local verbs = {

@@ -146,6 +146,13 @@ function text.pieces()
   return list, function(s, learn) list[#list + 1] = { s, learn = learn or false } end
 end
 
+-- The text of pieces.
+function text.joined(pieces)
+  local out = {}
+  for i, p in ipairs(pieces) do out[i] = p[1] end
+  return table.concat(out)
+end
+
 -- Templates without tools would write a call as an empty answer, which is learnt.
 function text.without_tools(name, messages, tools)
   if tools then error(name .. " has no place for tools", 0) end

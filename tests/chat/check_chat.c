@@ -172,6 +172,74 @@ START_TEST(system_messages_may_be_learnt) {
 }
 END_TEST
 
+/* ---- reasoning ---- */
+
+#define ROW(answer)                                                                      \
+  "{\"messages\": [{\"role\": \"user\", \"content\": \"2+2?\"}, "                        \
+  "{\"role\": \"assistant\", " answer "}]}"
+#define INSIDE  ROW("\"content\": \"<think>\\nadd two\\n</think>\\n\\nIt is 4\"")
+#define BESIDE  ROW("\"content\": \"It is 4\", \"reasoning_content\": \"add two\"")
+#define THOUGHT "<think>\nadd two\n</think>\n\n"
+#define FROM    "[<｜Assistant｜>"
+#define TO      "<｜end▁of▁sentence｜>]"
+
+/* What is learnt of an answer with reasoning, and whether it is counted as one without;
+ * or what is wrong. */
+static const struct {
+  const char *name;
+  bool keeps;
+  const char *row, *learnt;
+  int64_t unreasoned;
+  const char *error;
+} reasoned[] = {
+    {"deepseek-r1-distill", false, INSIDE, FROM "\n\nIt is 4" TO, 1, NULL},
+    {"deepseek-r1-distill", false, BESIDE, FROM "It is 4" TO, 1, NULL},
+    {"deepseek-r1-distill", true, INSIDE, FROM THOUGHT "It is 4" TO, 0, NULL},
+    {"deepseek-r1-distill", true, BESIDE, FROM THOUGHT "It is 4" TO, 0, NULL},
+    {"deepseek", false, INSIDE, FROM "\n\nIt is 4" TO, 1, NULL},
+    {"deepseek", true, INSIDE, FROM THOUGHT "It is 4" TO, 0, NULL},
+    {"deepseek", true, BESIDE, FROM THOUGHT "It is 4" TO, 0, NULL},
+    {"qwen3", false, INSIDE, "[" THOUGHT "It is 4<|im_end|>\n]", 0, NULL},
+    {"qwen3", false, BESIDE, "[" THOUGHT "It is 4<|im_end|>\n]", 0, NULL},
+    {"chatml", false, INSIDE, "[" THOUGHT "It is 4<|im_end|>\n]", 0, NULL},
+    {"chatml", false, BESIDE, "[It is 4<|im_end|>\n]", 1, NULL},
+    {"deepseek", false, ROW("\"content\": \"It is 4\", \"reasoning\": \" \""),
+     FROM "It is 4" TO, 0, NULL},
+    {"deepseek", false, ROW("\"content\": \"<think>add two</think>\\n\""), NULL, 0,
+     "answer 1 is empty without its reasoning, which the template leaves out"},
+    {"deepseek", true, ROW("\"content\": \"<think>add two</think>\""),
+     FROM "<think>add two</think>" TO, 0, NULL},
+};
+
+START_TEST(reasoning_is_learnt_or_counted) {
+  LangState *state = new_state();
+  json_t *c = json_pack("{s:s, s:{}}", "template", reasoned[_i].name, "options");
+  if (reasoned[_i].keeps)
+    json_object_set_new(json_object_get(c, "options"), "keep_reasoning", json_true());
+  json_t *row = json_loads(reasoned[_i].row, 0, NULL);
+  TokenizerConfig config = {.bos = NULL};
+  ChatOpen o = {.path = "cases", .push_spec = push_case, .ud = c, .config = &config};
+  ChatTemplate template;
+  ChatText text = {0};
+  weft_status st = chat_template_open(state, &o, &template, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+  st = chat_render(&template, row, 0, &text, &scratch_error);
+  if (reasoned[_i].error) {
+    ck_assert_int_eq(st, WEFT_EPLAN);
+    ck_assert_str_eq(scratch_error.text, reasoned[_i].error);
+  } else {
+    ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+    ck_assert_str_eq(learnt_parts(&text), reasoned[_i].learnt);
+    ck_assert_int_eq(text.unreasoned, reasoned[_i].unreasoned);
+  }
+  chat_text_free(&text);
+  chat_template_close(&template);
+  json_decref(row);
+  json_decref(c);
+  state_free(state);
+}
+END_TEST
+
 /* ---- which template a model has ---- */
 
 static void no_template(lua_State *L, void *ud) {
@@ -253,6 +321,7 @@ Suite *chat_suite(void) {
   tcase_set_timeout(t, 300);
   tcase_add_test(t, text_and_tokens_are_those_of_transformers);
   tcase_add_loop_test(t, system_messages_may_be_learnt, 0, LEN(with_system));
+  tcase_add_loop_test(t, reasoning_is_learnt_or_counted, 0, LEN(reasoned));
   tcase_add_test(t, templates_are_recognised_by_their_hash);
   tcase_add_test(t, other_templates_are_errors);
   return s;

@@ -118,6 +118,7 @@ static const ChatCounts counted[] = {
      .tokens = 70,
      .learnt = 30,
      .truncated = 2,
+     .unreasoned = 6,
      .bad = 4,
      .unlearnt = 1,
      .first_bad = "b:1: \"no\" list\n",
@@ -126,7 +127,8 @@ static const ChatCounts counted[] = {
      .top = 9,
      .top_at = "b:8",
      .top_text = "\xc3\xa9"},
-    {.bad = 1,
+    {.unreasoned = 1,
+     .bad = 1,
      .first_bad = "c:1",
      .longest = 40,
      .longest_at = "c:7",
@@ -170,6 +172,7 @@ static void same_counts(const ChatCounts *a, const ChatCounts *b) {
   ck_assert_int_eq(a->tokens, b->tokens);
   ck_assert_int_eq(a->learnt, b->learnt);
   ck_assert_int_eq(a->truncated, b->truncated);
+  ck_assert_int_eq(a->unreasoned, b->unreasoned);
   ck_assert_int_eq(a->bad, b->bad);
   ck_assert_int_eq(a->unlearnt, b->unlearnt);
   ck_assert_str_eq(a->first_bad, b->first_bad);
@@ -189,7 +192,7 @@ START_TEST(counts_come_back) {
   Writing w = {.names = no_names, .fails = -1};
   ChatCounts n, again, want = counted[1];
   want.conversations = 8, want.tokens = 120, want.learnt = 50;
-  want.truncated = 3, want.bad = 5, want.unlearnt = 3;
+  want.truncated = 3, want.unreasoned = 7, want.bad = 5, want.unlearnt = 3;
   ck_assert_int_eq(cache(&w, LEN(counted), &n), WEFT_OK);
   same_counts(&n, &want);
   ck_assert(has("chat-1", &again));

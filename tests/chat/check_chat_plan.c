@@ -105,6 +105,29 @@ START_TEST(checkpoints_are_converted) {
 }
 END_TEST
 
+/* Reasoning that a template leaves out is said, also of token files that are there. */
+START_TEST(answers_without_their_reasoning) {
+  static const char row[] =
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"one\"}, {\"role\": "
+      "\"assistant\", \"content\": \"<think>two and</think>three\"}]}\n";
+  static const char says[] =
+      "warning: plan.data: 2 answers are learnt without the reasoning that they have: "
+      "the "
+      "template leaves it out, and keeps it with options = { keep_reasoning = true }";
+  put("a.jsonl", arena_printf(scratch_arena, "%s%s", row, row));
+#define DISTILLED "'a.jsonl', tokenizer = '.', template = 'deepseek-r1-distill'"
+  put_plan(DISTILLED);
+  for (int i = 0; i < 2; i++) expect(0, "plan: ok", says, "$weft check plan.lua");
+  caches("1");
+  expect(0, "learnt without the reasoning that the template leaves out: 2 answers", "",
+         "$weft tokenize --chat a.jsonl --tokenizer . --template deepseek-r1-distill "
+         "-o x.bin");
+  put_plan(DISTILLED ", options = { keep_reasoning = true }");
+  Outcome o = expect(0, "plan: ok", "", "$weft check plan.lua");
+  ck_assert_msg(!strstr(o.err, "warning"), "%s", o.err);
+}
+END_TEST
+
 #define OWN(end)                                                                         \
   "'a.jsonl', tokenizer = '.', template = function(messages)\n"                          \
   "  local out = {}\n"                                                                   \
@@ -493,6 +516,7 @@ Suite *chat_plan_suite(void) {
   tcase_set_timeout(t, 120);
   tcase_add_test(t, written_once);
   tcase_add_test(t, a_file_counts_once);
+  tcase_add_test(t, answers_without_their_reasoning);
   tcase_add_test(t, checkpoints_are_converted);
   tcase_add_test(t, pairs_of_answers);
   tcase_add_test(t, texts_that_are_preferred);

@@ -98,6 +98,9 @@ static void say(const ChatJob *j) {
          (long long)n->tokens, plural(n->tokens, "s"), (long long)n->learnt,
          100 * (double)n->learnt / (double)n->tokens, (long long)n->truncated,
          (long long)(n->bad + n->unlearnt));
+  if (n->unreasoned)
+    printf("  learnt without the reasoning that the template leaves out: %lld answer%s\n",
+           (long long)n->unreasoned, plural(n->unreasoned, "s"));
   if (n->unlearnt)
     printf("  dropped: %lld with nothing that is learnt\n", (long long)n->unlearnt);
   if (n->bad)

@@ -1,6 +1,5 @@
 -- deepseek_r1_distill.lua - Qwen and Llama distilled from DeepSeek R1: the last system message at
--- the head; a message with content makes no calls; reasoning is left out of answers unless
--- keep_reasoning = true.
+-- the head; a message with content makes no calls.
 local deepseek = require "weft.chat.deepseek"
 
 local version = {
