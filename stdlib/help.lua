@@ -355,10 +355,10 @@ learnt.
   --chat             the files are conversations, each a document
   --tokenizer DIR    the tokenizer.json, or its folder, whose tokenizer_config.json says the
                      begin and end tokens and the template
-  --template NAME    chatml, deepseek, deepseek-r1-distill, gemma, gemma3, gpt-oss, llama3,
-                     llama3.1, mistral, qwen2.5, qwen3, smollm2; or FILE.lua that returns
-                     a function(messages, tools, options). Default: that of the
-                     tokenizer's folder, if it is one of these
+  --template NAME    chatml, deepseek, deepseek-r1-distill, deepseek-v3, gemma, gemma3,
+                     gpt-oss, llama3, llama3.1, mistral, qwen2.5, qwen3, smollm2; or
+                     FILE.lua that returns a function(messages, tools, options). Default:
+                     that of the tokenizer's folder, if it is one of these
   --option NAME=V    of the template: date, system (for conversations without one),
                      keep_reasoning; may be given several times
   --format NAME      messages (the default), sharegpt, alpaca, preference, or

@@ -1,7 +1,7 @@
--- deepseek.lua - what DeepSeek V3 and the models distilled from R1 share: system messages at the
+-- deepseek.lua - what DeepSeek V3, R1 and the models distilled from it share: system messages at the
 -- head, turns without ends of their own, calls and results of tools between tokens. As in their
--- templates the list of calls, and that of results, is opened once a conversation, and the
--- reasoning of all answers is left out, the last one's too, unless keep_reasoning = true.
+-- templates the list of calls, and that of results, is opened once a conversation. Of models that
+-- reason the reasoning of all answers is left out, the last one's too, unless keep_reasoning = true.
 local text = require "weft.chat.text"
 
 local User, Assistant = "<｜User｜>", "<｜Assistant｜>"
@@ -37,13 +37,13 @@ local function calls_text(m, state, closes, keeps)
   return table.concat(out)
 end
 
-local function answer(m, state, keeps)
+local function answer(m, state, keeps, reasons)
   local content = content_of(m, keeps)
   if state.tool then
     state.tool = false
     return OutputsEnd .. content .. End
   end
-  if not keeps then content = text.after_last(content, "</think>") end
+  if reasons and not keeps then content = text.after_last(content, "</think>") end
   return Assistant .. content .. End
 end
 
@@ -54,7 +54,8 @@ local function result(m, state, between)
 end
 
 -- The version has: system(list), which of several system messages count; calls(m): whether a message is
--- a call; closes: "last" or "each", after which calls their list ends; between: two results.
+-- a call; closes: "last" or "each", after which calls their list ends; between: two results; reasons:
+-- whether the model does.
 return function(messages, tools, options, version)
   local out, put = text.pieces()
   if tools then error("deepseek has no place for tools: describe them in a system message", 0) end
@@ -78,10 +79,12 @@ return function(messages, tools, options, version)
       state.tool = false
       put(calls_text(m, state, version.closes, options.keep_reasoning), m.learn)
     elseif m.role == "assistant" then
-      put(answer(m, state, options.keep_reasoning), m.learn)
+      put(answer(m, state, options.keep_reasoning, version.reasons), m.learn)
     end
   end
   if state.tool then put(OutputsEnd) end
-  if options.generation_prompt and not state.tool then put(Assistant .. "<think>\n") end
+  if options.generation_prompt and not state.tool then
+    put(Assistant .. (version.reasons and "<think>\n" or ""))
+  end
   return out
 end

@@ -9,6 +9,7 @@ known.templates = {
   ["chatml"] = {},
   ["deepseek"] = { "keep_reasoning" },
   ["deepseek-r1-distill"] = { "keep_reasoning" },
+  ["deepseek-v3"] = {},
   ["gemma"] = {},
   ["gemma3"] = {},
   ["gpt-oss"] = { "date", "model_identity", "reasoning_effort" },
@@ -29,6 +30,7 @@ known.roles = {
   ["chatml"] = all,
   ["deepseek"] = tools,
   ["deepseek-r1-distill"] = tools,
+  ["deepseek-v3"] = tools,
   ["gemma"] = { "user", "assistant", "system" },
   ["gemma3"] = { "user", "assistant", "system" },
   ["gpt-oss"] = { "system", "developer", "user", "assistant", "tool" },
@@ -79,6 +81,10 @@ known.hashes = {
     { "deepseek-r1-distill" },
   ["439ca50e037bdf26b9e654e3eaa559fdd19d41e602307bcb133451070eb2ee3e"] =
     { "deepseek-r1-distill", keep_reasoning = true },
+  ["1abb11869cb1ab4f7003d1c40de7c11b046c7844da22a67e6154d29e7d14d994"] =
+    { "deepseek-v3" },
+  ["3b8267e54b67df6500f231ffa969955cc9d26b3444a291ced4eb96ca7d3ca1ea"] =
+    { "deepseek-v3" },
   ["a4c9919cbbd4acdd51ccffe22da049264b1b73e59055fa58811a99efbd7c8146"] =
     { "gpt-oss" },
   ["6adda7cea0f63ef14918be7f26100b324525b6185a8f06932914388ffaa52e32"] =

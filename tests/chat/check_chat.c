@@ -121,10 +121,11 @@ END_TEST
 
 /* ---- messages that are said to be learnt ---- */
 
-static const char *const with_system[] = {"chatml",   "deepseek", "deepseek-r1-distill",
-                                          "gemma3",   "gpt-oss",  "llama3",
-                                          "llama3.1", "mistral",  "qwen2.5",
-                                          "qwen3",    "smollm2"};
+static const char *const with_system[] = {
+    "chatml",      "deepseek", "deepseek-r1-distill",
+    "deepseek-v3", "gemma3",   "gpt-oss",
+    "llama3",      "llama3.1", "mistral",
+    "qwen2.5",     "qwen3",    "smollm2"};
 
 /* The learnt parts of the text, each in brackets. */
 static const char *learnt_parts(const ChatText *text) {
@@ -199,6 +200,8 @@ static const struct {
     {"deepseek", false, INSIDE, FROM "\n\nIt is 4" TO, 1, NULL},
     {"deepseek", true, INSIDE, FROM THOUGHT "It is 4" TO, 0, NULL},
     {"deepseek", true, BESIDE, FROM THOUGHT "It is 4" TO, 0, NULL},
+    {"deepseek-v3", false, INSIDE, FROM THOUGHT "It is 4" TO, 0, NULL},
+    {"deepseek-v3", false, BESIDE, FROM "It is 4" TO, 1, NULL},
     {"qwen3", false, INSIDE, "[" THOUGHT "It is 4<|im_end|>\n]", 0, NULL},
     {"qwen3", false, BESIDE, "[" THOUGHT "It is 4<|im_end|>\n]", 0, NULL},
     {"chatml", false, INSIDE, "[" THOUGHT "It is 4<|im_end|>\n]", 0, NULL},
@@ -268,7 +271,7 @@ static void recognise(lua_State *L, void *ud) {
     lua_settop(L, 2);
     n++;
   }
-  ck_assert_int_ge(n, 21);
+  ck_assert_int_ge(n, 23);
 }
 
 START_TEST(templates_are_recognised_by_their_hash) {

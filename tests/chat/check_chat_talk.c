@@ -250,6 +250,7 @@ static const struct {
     {"chatml", "<|im_end|>\n", "<|im_start|>assistant\n"},
     {"deepseek", "<｜end▁of▁sentence｜>", "<｜Assistant｜><think>\n"},
     {"deepseek-r1-distill", "<｜end▁of▁sentence｜>", "<｜Assistant｜><think>\n"},
+    {"deepseek-v3", "<｜end▁of▁sentence｜>", "<｜Assistant｜>"},
     {"gemma", "<end_of_turn>\n", "<start_of_turn>model\n"},
     {"gemma3", "<end_of_turn>\n", "<start_of_turn>model\n"},
     {"gpt-oss", "<|return|>", "<|start|>assistant"},

@@ -72,6 +72,22 @@ def trl(name):
     return open(os.path.join(TRL, name + ".jinja"), encoding="utf-8").read()
 
 
+# The chat_template of DeepSeek-V3, which is that of the distilled models without reasoning and with
+# all system messages. (TRL's deepseekv3 is that of DeepSeek-R1.) Where it was read the lines in its
+# strings end with "\n" or with an end of line, which is the same to Jinja.
+DEEPSEEK_V3 = (
+    trl("deepseek_r1_distill")
+    .replace("system_prompt='')", "system_prompt='', is_first_sp=true)")
+    .replace("{% set ns.system_prompt = message['content'] %}",
+             "{%- if ns.is_first_sp %}{% set ns.system_prompt = ns.system_prompt + message['content'] %}"
+             "{% set ns.is_first_sp = false %}{%- else %}{% set ns.system_prompt = ns.system_prompt + "
+             "'\\n\\n' + message['content'] %}{%- endif %}")
+    .replace("{% set content = message['content'] %}{% if '</think>' in content %}{% set content = "
+             "content.split('</think>')[-1] %}{% endif %}{{'<｜Assistant｜>' + content",
+             "{{'<｜Assistant｜>' + message['content']")
+    .replace("<｜Assistant｜><think>\\n'}}", "<｜Assistant｜>'}}"))
+
+
 # template, tokenizer, bos, Jinja, the variant with masks, features, weft's options, Jinja's.
 KINDS = [
     ("chatml", "nfc", None, CHATML, CHATML, "system", {}, {}),
@@ -104,6 +120,12 @@ KINDS = [
      {"date": DATE, "reasoning_effort": "high", "model_identity": "You are a parrot."},
      {"reasoning_effort": "high", "model_identity": "You are a parrot."}),
     ("smollm2", "nfc", None, SMOLLM2, SMOLLM2_TRAINING, "system developer", {}, {}),
+]
+
+# Drawn after all others, so that these stay as they are.
+LATER = [
+    ("deepseek-v3", "plain", "<｜begin▁of▁sentence｜>", DEEPSEEK_V3, None,
+     "system none tools hidden text_arguments think no_content", {}, {}),
 ]
 
 WORDS = ("the of and to in is that it was with be by not he I'm don't tokens training parallel "
@@ -339,6 +361,22 @@ def wanted(tokenizer, row, jinja, masked, options):
     return want
 
 
+def main_kinds(rng, kinds, names, f, sets):
+    for name, kind, bos, jinja, masked, features, plain, plain_own in kinds:
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=names[kind], bos_token=bos)
+        for _ in range(sets):
+            options, own = plain, plain_own
+            some = rows(rng, features, SPECIAL[kind], 4)
+            if rng.random() < 0.25:
+                own = own | {"add_generation_prompt": True}
+                options = options | {"generation_prompt": True}
+            case = {"template": name, "tokenizer": kind, "bos": bos, "options": options,
+                    "rows": some,
+                    "want": [(wanted_none if "none" in features.split() else wanted)(
+                        tokenizer, r, jinja, masked, own) for r in some]}
+            f.write(json.dumps(case, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
 def main(folder=HERE, sets=3, seed=1):
     sets, rng = int(sets), random.Random(int(seed))
     names = {}
@@ -347,25 +385,16 @@ def main(folder=HERE, sets=3, seed=1):
         t.save(os.path.join(folder, kind + ".json"), pretty=False)
         names[kind] = t
     with open(os.path.join(folder, "chat.cases"), "w", encoding="utf-8") as f:
-        for name, kind, bos, jinja, masked, features, plain, plain_own in KINDS:
-            tokenizer = PreTrainedTokenizerFast(tokenizer_object=names[kind], bos_token=bos)
-            for _ in range(sets):
-                options, own = plain, plain_own
-                some = rows(rng, features, SPECIAL[kind], 4)
-                if rng.random() < 0.25:
-                    own = own | {"add_generation_prompt": True}
-                    options = options | {"generation_prompt": True}
-                case = {"template": name, "tokenizer": kind, "bos": bos, "options": options,
-                        "rows": some,
-                        "want": [(wanted_none if "none" in features.split() else wanted)(
-                            tokenizer, r, jinja, masked, own) for r in some]}
-                f.write(json.dumps(case, ensure_ascii=False, separators=(",", ":")) + "\n")
+        main_kinds(rng, KINDS, names, f, sets)
         main_mistral(rng, names["tekken"], f, sets)
+        main_kinds(rng, LATER, names, f, sets)
     # The hashes of stdlib/chat/known.lua, and the options with which a template has that text.
     with open(os.path.join(folder, "hashes"), "w", encoding="utf-8") as f:
         for file, name in HASHES:
             f.write(f"{hashlib.sha256(trl(file).strip().encode()).hexdigest()} {name}\n")
-        f.write(f"{hashlib.sha256(SMOLLM2.strip().encode()).hexdigest()} smollm2\n")
+        for jinja, name in [(SMOLLM2, "smollm2"), (DEEPSEEK_V3, "deepseek-v3"),
+                            (DEEPSEEK_V3.replace("\\n", "\n"), "deepseek-v3")]:
+            f.write(f"{hashlib.sha256(jinja.strip().encode()).hexdigest()} {name}\n")
 
 
 HASHES = [(f, n) for f, n in [

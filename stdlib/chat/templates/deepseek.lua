@@ -1,4 +1,4 @@
--- deepseek.lua - DeepSeek V3: all system messages at the head.
+-- deepseek.lua - DeepSeek R1: all system messages at the head.
 local deepseek = require "weft.chat.deepseek"
 
 local version = {
@@ -6,6 +6,7 @@ local version = {
   calls = function(m) return m.tool_calls ~= nil end,
   closes = "last",
   between = "",
+  reasons = true,
 }
 
 return function(messages, tools, options) return deepseek(messages, tools, options, version) end

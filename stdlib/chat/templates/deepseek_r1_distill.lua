@@ -7,6 +7,7 @@ local version = {
   calls = function(m) return not m.content end,
   closes = "each",
   between = "\n",
+  reasons = true,
 }
 
 return function(messages, tools, options) return deepseek(messages, tools, options, version) end
