@@ -194,6 +194,66 @@ START_TEST(two_tokenizers_are_warned_of) {
 }
 END_TEST
 
+/* ---- the same data as conversations and as token files ---- */
+
+#define PAIR(question, chosen, rejected)                                                 \
+  "{\"prompt\": [{\"role\": \"user\", \"content\": \"" question                          \
+  "\"}], \"chosen\": [{\"role\": \"assistant\", \"content\": \"" chosen                  \
+  "\"}], \"rejected\": [{\"role\": \"assistant\", \"content\": \"" rejected "\"}]}\n"
+
+/* Of the first pair truncation leaves the question alone. */
+static void put_pairs(void) {
+  put("pairs.jsonl", PAIR("one and two and three and four and five and six and seven and "
+                          "eight and nine and ten",
+                          "me", "nobody") PAIR("one", "two", "three"));
+  expect_ok("$weft tokenize --chat pairs.jsonl --tokenizer tk --template chatml "
+            "--format preference -o pairs.bin");
+  put("pairs.lua",
+      "local weft = require 'weft'\n"
+      "local dpo = weft.var('loss', 'dpo') == 'dpo'\n"
+      "return weft.plan {\n"
+      "  model = weft.hf { 'base', vocab_size = 512, new_tokens = 'mean' },\n"
+      "  data = weft.var('chat', true) and weft.chat { 'pairs.jsonl', format =\n"
+      "      'preference', template = 'chatml', tokenizer = 'tk' } or\n"
+      "    weft.tokens { 'pairs.bin' },\n"
+      "  batch = { global = 2, micro = 2, seq = 20 },\n"
+      "  packed = { size = 20, alone = true, too_long = 'truncate' },\n"
+      "  loss = dpo and { 'dpo', beta = 0.5 } or { 'cross_entropy', per = 'sequences' "
+      "},\n"
+      "  optimizer = weft.sgd { lr = 0.1, weight_decay = 0 }, train = { steps = 2 } "
+      "}\n");
+}
+
+/* Loss and norm of each step of a run with these options. */
+static const char *numbers(const char *options) {
+  json_t *step[8];
+  const char *all = "";
+  expect_ok(arena_printf(scratch_arena, "$weft run pairs.lua --quiet --log %d.log %s",
+                         (int)strlen(options), options));
+  int n = log_steps(arena_printf(scratch_arena, "%d.log", (int)strlen(options)), step, 8);
+  for (int i = 0; i < n; i++) {
+    all = arena_printf(scratch_arena, "%s%.9g %.9g\n", all,
+                       json_real_value(json_object_get(step[i], "loss")),
+                       json_real_value(json_object_get(step[i], "grad_norm")));
+    json_decref(step[i]);
+  }
+  return all;
+}
+
+/* A pair whose answers are cut away counts in neither, where it would count as undecided.
+ */
+START_TEST(pairs_of_conversations_are_those_of_token_files) {
+  put_pairs();
+  const char *chat = numbers(""), *files = numbers("-D chat=false");
+  ck_assert_str_eq(chat, files);
+  Outcome o =
+      process_run(SECONDS, "$weft run pairs.lua --steps 1 -D chat=false -D loss=sft");
+  ck_assert_msg(o.code == 0 && strstr(o.err, "2 documents dropped, as nothing is learnt "
+                                             "of them, with "),
+                "%d\n%s%s", o.code, o.out, o.err);
+}
+END_TEST
+
 Suite *finetune_suite(void);
 Suite *finetune_suite(void) {
   Suite *s = suite_create("finetune");
@@ -216,5 +276,6 @@ Suite *finetune_suite(void) {
   tcase_add_test(t, an_export_has_the_tokenizer_of_its_conversations);
   tcase_add_test(t, the_models_own_tokenizer_is_no_other);
   tcase_add_test(t, two_tokenizers_are_warned_of);
+  tcase_add_test(t, pairs_of_conversations_are_those_of_token_files);
   return s;
 }

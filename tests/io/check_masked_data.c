@@ -186,6 +186,57 @@ START_TEST(rows) {
 }
 END_TEST
 
+/* Whether a document that begins at `at` has a label in its row. */
+static bool has_label(int at) {
+  int end = MIN(ends[at], at + SEQ);
+  for (int i = at + 1; i < end; i++)
+    if (learnt[i]) return true;
+  return false;
+}
+
+/* Documents that are alone in rows and without a label there are left out, of pairs both.
+ */
+START_TEST(rows_that_learn_nothing) {
+  int32_t t[SEQ], l[SEQ];
+  int first[200], n = 0, bare = 0, k = 0, at[2];
+  int64_t dropped = 0;
+  add_file("a", 120, 20);
+  for (int i = 0; i < nids; i += length[k++]) {
+    at[k % 2] = i;
+    bool pair = _i == 1, has = pair ? has_label(at[0]) && has_label(i) : has_label(i);
+    if (pair && k % 2 == 0) continue;
+    if (has && pair) first[n++] = at[0];
+    if (has) first[n++] = i;
+    if (!has) bare += 1 + pair;
+  }
+  ck_assert_int_gt(bare, 4);
+  Data *d = open_data((DataSpec){FILES("a"), .packed = {.on = true,
+                                                        .size = SEQ,
+                                                        .alone = true,
+                                                        .pairs = _i == 1,
+                                                        .too_long = TOO_LONG_TRUNCATE}});
+  ck_assert_int_eq(data_windows(d), n);
+  for (int i = n - 1; i >= 0; i--) { /* each is found without those before it */
+    DataCounts c;
+    ck_assert_int_eq(data_sample(d, i, t, l, &scratch_error), WEFT_OK);
+    ck_assert_int_eq(data_counts(d, i, &c, &scratch_error), WEFT_OK);
+    dropped += c.dropped;
+    int end = MIN(ends[first[i]] - first[i], SEQ);
+    for (int s = 0; s < end; s++) {
+      ck_assert_int_eq(t[s], first[i] + s);
+      ck_assert_int_eq(l[s], s + 1 < end ? next(t[s]) : END);
+    }
+  }
+  int kept = 0;
+  for (int i = 0; i < n; i++) kept += MIN(ends[first[i]] - first[i], SEQ);
+  ck_assert_int_eq(dropped, nids - kept);
+  ck_assert_ptr_nonnull(strstr(
+      data_describe(d),
+      arena_printf(scratch_arena, ", %d documents dropped, as nothing is learnt", bare)));
+  data_close(d);
+}
+END_TEST
+
 /* Documents that are left out before the first row and after the last one, and nothing
  * but one in the data, count once. */
 START_TEST(left_out_at_both_ends) {
@@ -378,6 +429,7 @@ Suite *masked_data_suite(void) {
   tcase_add_test(t, windows_for_validation);
   tcase_add_test(t, blends);
   tcase_add_loop_test(t, rows, 0, 3);
+  tcase_add_loop_test(t, rows_that_learn_nothing, 0, 2);
   tcase_add_test(t, left_out_at_both_ends);
   tcase_add_test(t, said);
   tcase_add_test(t, patterns_for_all_files);

@@ -64,14 +64,22 @@ static weft_status take_part(Data *d, const DataSpec *spec, weft_error *e) {
   return WEFT_OK;
 }
 
-/* ", 3 documents truncated by 1204 tokens" */
-static const char *left_out(Data *d) {
-  const Rows *r = d->rows;
-  int64_t n = r->ncut + r->ndropped; /* one of them is 0 */
+/* ", 3 documents HOW 1204 tokens" */
+static const char *documents_text(Data *d, int64_t n, const char *how, int64_t ids) {
   if (n == 0) return "";
   return arena_printf(d->arena, ", %lld document%s %s %lld %s", (long long)n,
-                      plural(n, "s"), r->ncut ? "truncated by" : "dropped with",
-                      (long long)(r->cut + r->dropped), d->source->unit);
+                      plural(n, "s"), how, (long long)ids, d->source->unit);
+}
+
+static const char *left_out(Data *d) {
+  const Rows *r = d->rows;
+  const char *bare = d->packed.pairs
+                         ? "dropped, as nothing is learnt of one of the pair, with"
+                         : "dropped, as nothing is learnt of them, with";
+  return arena_printf(d->arena, "%s%s%s",
+                      documents_text(d, r->ncut, "truncated by", r->cut),
+                      documents_text(d, r->ndropped, "dropped with", r->dropped),
+                      documents_text(d, r->nbare, bare, r->bare));
 }
 
 static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
@@ -80,12 +88,12 @@ static weft_status open_stream(Data *d, const DataSpec *spec, weft_error *e) {
   TRY(take_part(d, spec, e));
   if (!d->packed.size || !d->total) return WEFT_OK;
   TRY(rows_open(d, e));
-  if (d->packed.pairs && d->rows->n % 2)
+  if (d->packed.pairs && (d->rows->n + d->rows->nbare) % 2)
     return err_set(
         e, WEFT_EPLAN,
         "%s: %lld documents are no pairs, as the loss needs them: the first of "
         "two is better than the second",
-        d->described, (long long)d->rows->n);
+        d->described, (long long)(d->rows->n + d->rows->nbare));
   double full = 100 * (double)d->rows->filled / ((double)d->rows->n * (double)d->seq);
   d->described = arena_printf(
       d->arena, "%s, whole documents in %lld row%s, %.1f %% of them filled%s",

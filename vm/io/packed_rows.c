@@ -2,7 +2,8 @@
  * that does not fit into the rest of a row begins the next one, as each does that is to
  * be alone. Rows are counted when the data is opened; the begin of only some of them is
  * kept, so that memory does not grow with the data, and the others are found by walking
- * on from those. */
+ * on from those. A document that is to be alone and has no label gets no row: a loss that
+ * is divided by rows or pairs would count it, as one of 0 or as one that is undecided. */
 #include "source.h"
 
 enum { MARKS = 1 << 16 };
@@ -11,17 +12,19 @@ size_t rows_bytes(void) { return MARKS * sizeof(int64_t); }
 
 /* ---- pieces ---- documents, or row-sized parts of longer ones */
 
-typedef struct Pieces {
-  Documents w;
-  int64_t left; /* ids left of a document that is split */
-} Pieces;
-
 /* n: at most a row; 0 at the end of the data. */
 typedef struct Piece {
   int64_t at, n;
   int64_t cut;               /* ids that were left out at its end */
   int64_t ndropped, dropped; /* documents that were left out before it; their ids */
+  int64_t nbare, bare;       /* the same, because they have no label */
 } Piece;
+
+typedef struct Pieces {
+  Documents w;
+  int64_t left; /* ids left of a document that is split */
+  Piece second; /* of the pair whose first piece was the last one; n: 0: none is */
+} Pieces;
 
 static weft_status too_long(const Data *d, int64_t at, int64_t n, weft_error *e) {
   char name[512];
@@ -33,7 +36,7 @@ static weft_status too_long(const Data *d, int64_t at, int64_t n, weft_error *e)
                  name, (long long)n, d->source->unit, (long long)d->seq);
 }
 
-static weft_status piece_next(Pieces *p, Piece *out, weft_error *e) {
+static weft_status piece_take(Pieces *p, Piece *out, weft_error *e) {
   const Data *d = p->w.data;
   TooLong too = d->packed.too_long;
   int64_t n = p->left;
@@ -54,6 +57,72 @@ static weft_status piece_next(Pieces *p, Piece *out, weft_error *e) {
   return WEFT_OK;
 }
 
+/* Of an odd number of documents the last one has ended. The other of its pair is not in
+ * the next file, whose documents would be taken for other pairs. */
+static weft_status check_pair(const Data *d, int64_t end, weft_error *e) {
+  const Part *p = stream_part(d, end - 1);
+  if (end == d->end || end < p->first + p->n) return WEFT_OK;
+  return err_file(e, WEFT_EFILE, p->file.path, 0,
+                  "ends with the first document of a pair: a file has an even number of "
+                  "documents, as the loss needs pairs");
+}
+
+/* Whether there is a token that is learnt in the row of a piece, if that is alone there.
+ */
+static weft_status has_label(const Data *d, const Piece *it, bool *has, weft_error *e) {
+  int32_t labels[1024];
+  int64_t at = it->at + 1, end = it->at + it->n;
+  *has = !d->packed.alone || (!d->masked && at < end);
+  for (int64_t n; !*has && d->masked && at < end; at += n) {
+    n = MIN(end - at, (int64_t)LEN(labels));
+    memset(labels, 0, (size_t)n * sizeof *labels);
+    TRY(source_mask(d, at, n, labels, e));
+    for (int64_t i = 0; i < n; i++) *has |= labels[i] != LABEL_IGNORED;
+  }
+  return WEFT_OK;
+}
+
+/* The other piece of a pair, which is left out if either has no label. */
+static weft_status take_second(Pieces *p, bool *has, weft_error *e) {
+  const Data *d = p->w.data;
+  bool both;
+  TRY(check_pair(d, p->w.at, e));
+  TRY(piece_take(p, &p->second, e));
+  if (p->second.n == 0) return WEFT_OK;
+  TRY(has_label(d, &p->second, &both, e));
+  *has &= both;
+  return WEFT_OK;
+}
+
+static void leave_out(Piece *it, Piece *sum) {
+  sum->nbare += it->n > 0;
+  sum->bare += it->n + it->cut;
+  it->n = it->cut = 0;
+}
+
+static weft_status piece_next(Pieces *p, Piece *out, weft_error *e) {
+  const Data *d = p->w.data;
+  Piece sum = {0};
+  bool has = true;
+  if (p->second.n) {
+    *out = p->second;
+    p->second = (Piece){0};
+    return WEFT_OK;
+  }
+  for (;; leave_out(out, &sum), leave_out(&p->second, &sum)) {
+    TRY(piece_take(p, out, e));
+    sum.ndropped += out->ndropped;
+    sum.dropped += out->dropped;
+    if (out->n == 0) break;
+    TRY(has_label(d, out, &has, e));
+    if (d->packed.pairs) TRY(take_second(p, &has, e));
+    if (has) break;
+  }
+  out->ndropped = sum.ndropped, out->dropped = sum.dropped;
+  out->nbare = sum.nbare, out->bare = sum.bare;
+  return WEFT_OK;
+}
+
 /* ---- marks ---- where every stride-th row begins */
 
 /* Row r->n begins at `at`. When the marks are full, every second one is dropped. */
@@ -64,16 +133,6 @@ static void add_row(Rows *r, int64_t at) {
   }
   if (r->n % r->stride == 0) r->mark[r->n / r->stride] = at;
   r->n++;
-}
-
-/* Of an odd number of documents the last one has ended. The other of its pair is not in
- * the next file, whose documents would be taken for other pairs. */
-static weft_status check_pair(const Data *d, int64_t end, weft_error *e) {
-  const Part *p = stream_part(d, end - 1);
-  if (end == d->end || end < p->first + p->n) return WEFT_OK;
-  return err_file(e, WEFT_EFILE, p->file.path, 0,
-                  "ends with the first document of a pair: a file has an even number of "
-                  "documents, as the loss needs pairs");
 }
 
 weft_status rows_open(Data *d, weft_error *e) {
@@ -90,6 +149,8 @@ weft_status rows_open(Data *d, weft_error *e) {
     TRY(piece_next(&p, &it, e));
     r->ndropped += it.ndropped;
     r->dropped += it.dropped;
+    r->nbare += it.nbare;
+    r->bare += it.bare;
     r->ncut += it.cut > 0;
     r->cut += it.cut;
     if (it.n == 0) break;
@@ -99,9 +160,12 @@ weft_status rows_open(Data *d, weft_error *e) {
     }
     room -= it.n;
     r->filled += it.n;
-    if (d->packed.pairs && r->n % 2) TRY(check_pair(d, p.w.at, e));
   }
   if (r->n) return WEFT_OK;
+  if (r->nbare)
+    return err_set(e, WEFT_EPLAN,
+                   "no document of the data has a token that is learnt in its first %lld",
+                   (long long)d->seq);
   return err_set(e, WEFT_EPLAN, "no document of the data fits into packed.size = %lld",
                  (long long)d->seq);
 }
@@ -126,12 +190,14 @@ weft_status rows_sample(const Data *d, int64_t k, int32_t *tokens, int32_t *labe
   const Rows *r = d->rows;
   Pieces p = {.left = 0};
   Piece it;
-  int64_t row = k / r->stride * r->stride - 1, room = 0;
+  int64_t row = k / r->stride * r->stride, room = 0;
   DataCounts c = {0};
-  TRY(documents_begin(&p.w, d, row < 0 ? d->begin : r->mark[k / r->stride], e));
+  if (d->packed.pairs) row -= row % 2;
+  TRY(documents_begin(&p.w, d, row ? r->mark[row / r->stride] : d->begin, e));
+  row--;
   for (;;) {
     TRY(piece_next(&p, &it, e));
-    if (MAX(row, (int64_t)0) == k) c.dropped += it.dropped;
+    if (MAX(row, (int64_t)0) == k) c.dropped += it.dropped + it.bare;
     bool next = it.n > room || d->packed.alone;
     if (it.n == 0 || (next && row == k)) break;
     if (next) {

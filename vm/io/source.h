@@ -125,6 +125,8 @@ typedef struct Rows {
   int64_t n, filled;                    /* rows; ids in them */
   int64_t ncut, cut, ndropped, dropped; /* documents longer than a row, and how many ids
                                            are left out of them */
+  int64_t nbare, bare;                  /* documents that are left out as rows without a
+                                           label, and of their pairs; ids in them */
   int64_t stride;                       /* rows from one mark to the next */
   int64_t *mark;                        /* where rows 0, stride, 2 * stride ... begin */
 } Rows;
