@@ -174,6 +174,32 @@ START_TEST(groups) {
 }
 END_TEST
 
+/* Biases of experts, a row each, are vectors as other biases are; a router is none. */
+START_TEST(biases_of_experts_do_not_decay) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.model { 'gpt_oss', hidden_size = 32,\n"
+      "  num_hidden_layers = 1, num_attention_heads = 2, num_key_value_heads = 1,\n"
+      "  head_dim = 16, intermediate_size = 32, vocab_size = 64,\n"
+      "  num_local_experts = 4, num_experts_per_tok = 2 },\n"
+      "  batch = { global = 2, micro = 1, seq = 16 },\n"
+      "  optimizer = weft.adamw { weight_decay = 0.1 } }\n";
+  const char *path = scratch_put("experts.lua", plan, sizeof plan - 1);
+  const Compiled *c = compiled_job(&job, arena, path, NULL, 0);
+  int of_experts = 0, routers = 0;
+  for (int i = 0; i < c->nparam; i++) {
+    const char *name = c->param[i].name;
+    bool vector = strstr(name, "bias") || strstr(name, "norm") || strstr(name, "sinks");
+    ck_assert_msg(c->param[i].decay == !vector, "%s", name);
+    of_experts += strstr(name, "proj_bias") != NULL;
+    routers += strstr(name, "router.weight") != NULL;
+  }
+  ck_assert_int_eq(of_experts, 2);
+  ck_assert_int_eq(routers, 1);
+  job_free(&job);
+}
+END_TEST
+
 /* ---- what is wrong ---- */
 
 static const struct {
@@ -482,6 +508,7 @@ Suite *trainable_suite(void) {
   tcase_add_test(t, tied);
   tcase_add_loop_test(t, fused_without_input_gradient, 0, 3);
   tcase_add_test(t, groups);
+  tcase_add_test(t, biases_of_experts_do_not_decay);
   tcase_add_loop_test(t, named_errors, 0, LEN(wrong));
   suite_add_tcase(s, t);
   t = tcase_create("adapters");

@@ -228,13 +228,12 @@ int unit_matrices(const UnitParam *p) {
   return p->ndim > 2 ? MAX(p->dim[p->ndim - 2].parts, 1) : 1;
 }
 
-/* Embeddings and heads are no matrices of layers, nor is a weight that such a unit shares
- * with a layer, nor are biases of experts, a row each. */
+/* What decays are matrices, and no biases of experts. Embeddings and heads are no
+ * matrices of layers, nor is a weight that such a unit shares with a layer. */
 static void mark_matrices(Units *u) {
   for (int i = 0; i < u->nparam; i++) {
     UnitParam *p = &u->param[i];
-    bool biases = p->ndim == 2 && p->dim[0].tag == TAG_EXPERT && p->init == INIT_ZEROS;
-    p->matrix = p->ndim > 1 && !biases;
+    p->matrix = p->decay;
     if (p->matrix)
       p->factors = p->dim[p->ndim - 2].size + unit_matrices(p) * p->dim[p->ndim - 1].size;
   }

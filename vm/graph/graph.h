@@ -286,7 +286,7 @@ typedef struct Param {
   const char *base; /* of an adapter, and of scales: the weight that it belongs to */
   double alpha;     /* of an adapter: see plan_adapter_scale */
   bool saved;       /* of the model, and learns beside its adapter */
-  bool decay;       /* weight decay applies: more than one dimension */
+  bool decay;       /* weight decay applies: a matrix, and no biases of experts */
   bool frozen;      /* does not learn: see vm/rewrite/trainable.h */
   int32_t group;    /* Plan.group that it is in, from 1; 0: none */
   float share;      /* of a router's bias, which chooses: of all choices those that an
