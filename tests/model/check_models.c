@@ -12,6 +12,7 @@
 #include "tests/harness/plan_fixture.h"
 #include "tests/harness/process.h"
 #include "vm/compile/compile.h"
+#include "vm/weights/weights_match.h"
 
 /* ---- presets ---- */
 
@@ -550,6 +551,37 @@ START_TEST(each_family_has_a_plan) {
 }
 END_TEST
 
+/* Which tensors of files have a row for each token, as new_tokens makes more of, is known
+ * by name: each that says so in a model is found, and no other. */
+START_TEST(tensors_of_tokens_are_known_by_name) {
+  static const char folder[] = WEFT_SOURCE_DIR "/stdlib/tp_plans/";
+  glob_t files;
+  ck_assert_int_eq(glob(WEFT_SOURCE_DIR "/stdlib/tp_plans/*.lua", 0, NULL, &files), 0);
+  for (size_t i = 0; i < files.gl_pathc; i++) {
+    const char *name = files.gl_pathv[i] + strlen(folder);
+    PlanFixture f;
+    Graph *g;
+    int found = 0;
+    char define[64];
+    snprintf(define, sizeof define, "family=%.*s", (int)strcspn(name, "."), name);
+    weft_status st =
+        fixture_open(&f, "plans/families.lua", (const char *[]){define, NULL}, NULL);
+    ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+    st = fixture_graph(&f, 1, 8, &g);
+    ck_assert_msg(st == WEFT_OK, "%s", fixture_report(&f));
+    for (int k = 0; k < g->param.n; k++) {
+      const Param *p = &g->param.at[k];
+      bool is = g->t.at[p->tensor].dim[0].tag == TAG_VOCAB;
+      ck_assert_msg(weights_of_tokens(p->name) == is, "%s: %s", name, p->name);
+      found += is;
+    }
+    ck_assert_msg(found > 0, "%s", name);
+    fixture_close(&f);
+  }
+  globfree(&files);
+}
+END_TEST
+
 /* What verify runs in the place of a family still has experts, heads of which an even
  * number of elements turns, and few layers, though only a pattern says how many. */
 START_TEST(smaller_families) {
@@ -625,6 +657,7 @@ Suite *models_suite(void) {
   tcase_add_loop_test(t, takes_neutral_keys, 0, LEN(neutral));
   tcase_add_test(t, example_plans_compile);
   tcase_add_test(t, each_family_has_a_plan);
+  tcase_add_test(t, tensors_of_tokens_are_known_by_name);
   tcase_add_test(t, smaller_families);
   tcase_add_test(t, further_layers_are_the_plans);
   suite_add_tcase(s, t);

@@ -274,6 +274,19 @@ int weights_copied(const Compiled *c, const char *name) {
   return p ? (int)(p - c->param) : -1;
 }
 
+bool weights_embedding(const char *name) {
+  static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
+                                     ".embeddings.weight"};
+  for (int i = 0; i < LEN(ends); i++)
+    if (str_ends(name, ends[i])) return true;
+  return false;
+}
+
+bool weights_of_tokens(const char *name) {
+  return weights_embedding(name) || str_ends(name, head) ||
+         str_ends(name, "lm_head.bias");
+}
+
 int weights_tied(const Compiled *c, const char *name) {
   int at = -1;
   size_t prefix = second_prefix(name, strlen(name));
@@ -284,7 +297,7 @@ int weights_tied(const Compiled *c, const char *name) {
     if (second_prefix(other, strlen(other)) != prefix ||
         strncmp(other, name, prefix) != 0)
       continue;
-    if (str_ends(other, ".embed_tokens.weight") || str_ends(other, ".wte.weight")) at = i;
+    if (weights_embedding(other)) at = i;
   }
   return at;
 }

@@ -53,6 +53,10 @@ const Buffer *weights_buffer(const Compiled *c, const char *name);
 /* The parameter that a tensor of this name is such a copy of, or -1. */
 int weights_copied(const Compiled *c, const char *name);
 #define WEIGHTS_HEAD "lm_head.weight"
+/* Whether a parameter or tensor of this name is the embedding of tokens. */
+bool weights_embedding(const char *name);
+/* Whether it has a row for each token: the embedding, or a head's weight or bias. */
+bool weights_of_tokens(const char *name);
 /* The embedding that the head of this name reads, of a tied model; -1 if the name is of
  * no head, or its model has one. */
 int weights_tied(const Compiled *c, const char *name);

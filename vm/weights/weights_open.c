@@ -3,6 +3,7 @@
 
 #include "adapter_files.h"
 #include "adapter_settings.h"
+#include "weights_match.h"
 #include "vm/graph/second_model.h"
 
 static weft_status add_adapter(const weft_alloc *a, SafeTensors *to, const Adapter *of,
@@ -45,19 +46,10 @@ static weft_status add_teacher(const weft_alloc *a, const char *teacher,
   return st;
 }
 
-/* Whether it has a row for each token. */
-static bool of_tokens(const char *name) {
-  static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
-                                     "lm_head.weight", "lm_head.bias"};
-  for (int i = 0; i < LEN(ends); i++)
-    if (str_ends(name, ends[i])) return true;
-  return false;
-}
-
 /* Files that have them already, as those of a model that was grown and trained, stay. */
 static weft_status grow(SafeTensors *s, VocabGrowth by, weft_error *e) {
   for (int i = 0; i < st_count(s); i++)
-    if (of_tokens(st_at(s, i)->name) && st_at(s, i)->ndim &&
+    if (weights_of_tokens(st_at(s, i)->name) && st_at(s, i)->ndim &&
         st_at(s, i)->dim[0] == by.from)
       TRY(st_grow(s, i, by.to, e));
   return WEFT_OK;
