@@ -46,9 +46,17 @@ static weft_status add_values(Job *j, uint64_t *h, weft_error *e) {
   return st;
 }
 
-static uint64_t add_adapter(uint64_t h, const Adapter *a) {
-  const double scale[] = {a->alpha, (double)a->rank, a->rslora, a->dora};
-  return hash_bytes(h, scale, sizeof scale);
+/* How much each module's adapter counts, whichever settings say so and in any order; what
+ * else it is, its files say. */
+static uint64_t add_adapter(uint64_t h, const Compiled *c, const Adapter *a) {
+  uint64_t all = 0;
+  for (int i = 0; i < c->nparam; i++) {
+    const CompiledParam *p = &c->param[i];
+    if (p->adapter != ADAPTER_A) continue;
+    double scale = plan_adapter_scale(a, p->dim[p->ndim - 2], p->alpha);
+    all += hash_bytes(hash_bytes(0, p->name, strlen(p->name)), &scale, sizeof scale);
+  }
+  return hash_bytes(h, &all, sizeof all);
 }
 
 /* An adapter that begins at its initial values adds nothing. */
@@ -60,7 +68,7 @@ weft_status job_reference_model(Job *j, uint64_t *hash, weft_error *e) {
   text_free(&model);
   TRY(st);
   if (a->base != BASE_UNQUANTIZED) h = hash_bytes(h, &a->base, sizeof a->base);
-  if (a->from) h = add_adapter(h, a);
+  if (a->from) h = add_adapter(h, j->compiled, a);
   TRY(add_values(j, &h, e));
   *hash = h;
   return WEFT_OK;

@@ -182,6 +182,40 @@ START_TEST(refuses_what_does_not_belong) {
 }
 END_TEST
 
+/* An adapter's alpha is its rank where none is given, and patterns are part of what it
+ * is: neither words that come to the same nor words that do not are taken for the other.
+ */
+START_TEST(adapters_by_what_they_add) {
+  static const char hf[] =
+      "local weft = require 'weft'\n"
+      "local more = weft.var('from', true) and { from = 'of' } or {}\n"
+      "if weft.var('alpha', 0) > 0 then more.alpha = weft.var('alpha', 0) end\n"
+      "if weft.var('pattern', false) then more.alpha_pattern = { q_proj = 6 } end\n"
+      "local adapter = { 'lora', rank = 2 }\n"
+      "for k, v in pairs(more) do adapter[k] = v end\n"
+      "return weft.plan { model = weft.hf 'base', adapter = adapter,\n"
+      "  batch = { global = 8, micro = 2, seq = 16 },\n"
+      "  packed = { eot = 0, size = 16, alone = true },\n"
+      "  train = { steps = 1 }, data = weft.tokens { 'pairs.bin' },\n"
+      "  loss = weft.var('from', true) and { 'dpo', reference_file = 'r' } or nil }\n";
+  scratch_put("hf.lua", hf, sizeof hf - 1);
+  ends_with(0, "$weft run copy.lua --set loss=cross_entropy --steps 1 -q --export base");
+  ends_with(0, "$weft run hf.lua -D from=false -q --export of");
+  ends_with(0, "$weft eval hf.lua --reference");
+  ends_with(0, "$weft run hf.lua -q");
+  ends_with(0, "$weft run hf.lua -q -D alpha=2");
+  const char *path = scratch_path("of/adapter_config.json");
+  const char *text = scratch_get(path), *at = strstr(text, "\"alpha_pattern\": {}");
+  ck_assert_msg(at, "%s", text);
+  text = arena_printf(scratch_arena, "%.*s\"alpha_pattern\": {\"q_proj\": 6}%s",
+                      (int)(at - text), text, strchr(at, '}') + 1);
+  scratch_put("of/adapter_config.json", text, strlen(text));
+  Outcome o = process_run(60, "$weft run hf.lua -q -D pattern=true");
+  ck_assert_msg(o.code != 0 && strstr(o.err, "of another model"), "%d: %s", o.code,
+                o.err);
+}
+END_TEST
+
 static const struct {
   const char *command, *says;
 } unwritten[] = {
@@ -218,6 +252,7 @@ Suite *reference_suite(void) {
   tcase_add_test(t, from_another_mesh);
   tcase_add_test(t, in_a_function);
   tcase_add_loop_test(t, refuses_what_does_not_belong, 0, LEN(refused));
+  tcase_add_test(t, adapters_by_what_they_add);
   tcase_add_loop_test(t, writes_nothing_then, 0, LEN(unwritten));
   suite_add_tcase(s, t);
   return s;
