@@ -355,6 +355,22 @@ START_TEST(json_is_bounded) {
 }
 END_TEST
 
+/* What was read is written as it was: numbers by the fewest digits, order, infinities. */
+START_TEST(json_is_written_as_it_was) {
+  static const char text[] = "{\n  \"z\": 1e-6,\n  \"a\": [\n    0.1,\n    Infinity,\n"
+                             "    -Infinity,\n    10000.0,\n    3\n  ],\n  \"s\": "
+                             "\"Infinity \\\" 1e308\",\n  \"n\": null,\n  \"b\": true,\n"
+                             "  \"o\": {}\n}";
+  Text out = {0};
+  json_t *doc = json_text_python("f.json", "", text, strlen(text), &scratch_error);
+  ck_assert_msg(doc != NULL, "%s", scratch_error.text);
+  json_text_to_python(doc, &out);
+  ck_assert_str_eq(out.s, text);
+  json_decref(doc);
+  text_free(&out);
+}
+END_TEST
+
 /* ---- broken files ---- */
 
 /* A sample of ./dev fuzz-io. */
@@ -413,6 +429,7 @@ Suite *files_suite(void) {
   tcase_add_test(t, ids_of_32_bits);
   tcase_add_test(t, a_look_tells_data_apart);
   tcase_add_test(t, json_is_bounded);
+  tcase_add_test(t, json_is_written_as_it_was);
   tcase_add_test(t, broken_files_are_errors);
   int targets = 0;
   while (fuzz_target(targets)) targets++;

@@ -2,7 +2,10 @@
  * times the memory of its text, so the text's length is no useful bound. */
 #include "json_text.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "vm/base/json.h"
 
 enum { VALUES_MAX = 2000000, CONTAINERS_MAX = 600000, DEPTH_MAX = 32 };
 
@@ -104,26 +107,34 @@ json_t *json_text_python(const char *path, const char *what, const char *s, size
   return doc;
 }
 
-static int add_text(const char *s, size_t n, void *out) {
-  text_addn(out, s, n);
-  return ((Text *)out)->oom ? -1 : 0;
-}
-
-/* Whether the number begins at s[i], and is all of one. */
-static bool is_infinite(const char *s, size_t n, size_t i) {
-  bool begins = i == 0 || !strchr("0123456789.e+-", s[i - 1]) || s[i - 1] == '-';
-  return begins && n - i >= NUMBER && memcmp(s + i, number, NUMBER) == 0 &&
-         (n - i == NUMBER || !strchr("0123456789", s[i + NUMBER]));
+static void add_value(Json *out, const char *key, const json_t *v) {
+  const char *name;
+  json_t *x;
+  size_t i;
+  switch (json_typeof(v)) {
+  case JSON_OBJECT:
+    json_open(out, key, '{');
+    json_object_foreach((json_t *)v, name, x) add_value(out, name, x);
+    json_close(out, '}');
+    return;
+  case JSON_ARRAY:
+    json_open(out, key, '[');
+    json_array_foreach(v, i, x) add_value(out, NULL, x);
+    json_close(out, ']');
+    return;
+  case JSON_STRING: json_str(out, key, json_string_value(v)); return;
+  case JSON_INTEGER: json_int(out, key, json_integer_value(v)); return;
+  case JSON_REAL: {
+    double d = json_real_value(v);
+    json_num(out, key, fabs(d) == JSON_INFINITE ? copysign(INFINITY, d) : d);
+    return;
+  }
+  case JSON_NULL: json_none(out, key); return;
+  default: json_bool(out, key, json_is_true(v));
+  }
 }
 
 void json_text_to_python(const json_t *doc, Text *out) {
-  Text t = {.alloc = out->alloc};
-  if (json_dump_callback(doc, add_text, &t, JSON_INDENT(2)) != 0) out->oom = true;
-  for (size_t i = 0, next; i < t.n; i = next) {
-    bool infinite = is_infinite(t.s, t.n, i);
-    next = i + (infinite ? NUMBER : 1);
-    if (t.s[i] == '"') next = MIN(skip_string(t.s, t.n, i) + 1, t.n);
-    text_addn(out, infinite ? word : t.s + i, infinite ? WORD : next - i);
-  }
-  text_free(&t);
+  Json j = {.out = out, .pretty = true, .point = true, .python = true};
+  add_value(&j, NULL, doc);
 }
