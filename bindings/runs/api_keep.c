@@ -169,7 +169,7 @@ weft_status weft_run_save(weft_run *r, int64_t step, weft_error *err) {
   IN_C_LOCALE;
   err_clear(err);
   TRY(need(r, "the run", err));
-  TRY(has_folder(r, "weft_run_save", err));
+  TRY(has_folder(r, "a save", err));
   TRY(api_run_filled(r, err));
   if (step < 0)
     return err_set(err, WEFT_EUSAGE,
@@ -258,7 +258,7 @@ weft_status weft_run_resume(weft_run *r, const char *path, int64_t *step,
   TRY(need(step, "the output argument for the step", err));
   *step = 0;
   TRY(api_run_lives(r, err));
-  if (!path) TRY(has_folder(r, "weft_run_resume without a path", err));
+  if (!path) TRY(has_folder(r, "a resume without a path", err));
   clear_notes(r);
   TRY(keep_call(r, resume, path, err));
   if (!r->from) return weft_run_init(r, err); /* there is none yet */

@@ -222,8 +222,7 @@ static weft_status end_step(weft_run *r, weft_status st, const StepResult *from,
 weft_status api_run_filled(const weft_run *r, weft_error *err) {
   if (r->filled) return WEFT_OK;
   return err_set(err, WEFT_EUSAGE,
-                 "the run has no parameters yet: call weft_run_init, weft_run_load or "
-                 "weft_run_resume");
+                 "the run has no parameters yet: it needs an init, a load or a resume");
 }
 
 static weft_status check_step(const weft_run *r, int64_t step, weft_step *out,

@@ -155,6 +155,11 @@ _FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
     ("weft_run_evaluate", c_int, [c_void_p, c_int64, POINTER(Evaluation), _ERROR]),
     ("weft_run_steps", c_int, [c_void_p, POINTER(c_int64), _ERROR]),
     ("weft_run_step", c_int, [c_void_p, c_int64, POINTER(Step), _ERROR]),
+    (
+        "weft_run_step_tokens",
+        c_int,
+        [c_void_p, c_void_p, c_void_p, c_size_t, c_int64, POINTER(Step), _ERROR],
+    ),
     ("weft_run_count", c_int, [c_void_p, c_int, c_char_p, POINTER(c_size_t), _ERROR]),
     (
         "weft_run_get",
@@ -293,6 +298,28 @@ def floats(values: Any, what: str) -> "array.array[float]":
         raise UsageError(
             f"{what} takes numbers, or a buffer of f32 in C order of any shape, as "
             f"numpy.ascontiguousarray(values, 'float32') makes one: {e}"
+        ) from e
+
+
+def token_ids(values: Any, what: str) -> "array.array[int]":
+    """An array of int32: of itself, of a buffer of 32 or 64 bit integers in C order and any
+    shape, else of integers."""
+    if isinstance(values, array.array) and values.typecode == "i":
+        return values
+    try:
+        view = memoryview(values)
+        if view.c_contiguous and view.format in ("i", "l", "q"):
+            given: Any = array.array(view.format)
+            given.frombytes(view.cast("B"))
+            values = given
+    except TypeError:
+        pass  # it is no buffer
+    try:
+        return array.array("i", values)
+    except (TypeError, OverflowError) as e:
+        raise UsageError(
+            f"{what} takes token ids, or a buffer of 32 or 64 bit integers in C order of any "
+            f"shape: {e}"
         ) from e
 
 

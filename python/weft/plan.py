@@ -412,6 +412,18 @@ class Plan:
         return Run(self, threads=threads)
 
 
+def _own_ids(plan: Plan, values: Any, what: str) -> "array.array[int]":
+    if values is None:
+        raise UsageError("a step on tokens of one's own needs both: tokens and labels")
+    ids, n = _native.token_ids(values, what), plan.sequences * plan.tokens
+    if len(ids) != n:
+        raise UsageError(
+            f"{what} of a step are {plan.sequences} sequences of {plan.tokens}, {n} ids, "
+            f"got {len(ids)}"
+        )
+    return ids
+
+
 class Run:
     """The ranks of a plan, which train: ``with plan.open() as run: run.init(); run.step(0)``."""
 
@@ -485,10 +497,20 @@ class Run:
         """Loads parameters of a safetensors file, its index, or a folder with one of them."""
         self._long_call(self._lib.weft_run_load, _native.encoded(path, "the path of the weights"))
 
-    def step(self, step: int) -> Step:
-        """Trains a step, counted from 0, on the plan's data."""
+    def step(self, step: int, tokens: Any = None, labels: Any = None) -> Step:
+        """Trains a step, counted from 0, on the plan's data, or on tokens of one's own: ids of
+        ``plan.sequences`` rows of ``plan.tokens``, as numbers or as a buffer of integers of any
+        shape (a batch of a loader, as ``.numpy()``), and beside each the ``labels``, the ids that
+        should follow; -100: none."""
         out, step = _native.Step(), _native.integer(step, "step", 64)
-        self._long_call(self._lib.weft_run_step, step, ctypes.byref(out))
+        if tokens is None and labels is None:
+            self._long_call(self._lib.weft_run_step, step, ctypes.byref(out))
+        else:
+            given = [_own_ids(self.plan, v, w) for v, w in ((tokens, "tokens"), (labels, "labels"))]
+            at = [ids.buffer_info()[0] for ids in given]
+            self._long_call(
+                self._lib.weft_run_step_tokens, *at, len(given[0]), step, ctypes.byref(out)
+            )
         fields = _members(out)
         return Step(**{**fields, "skipped": bool(fields["skipped"])})
 

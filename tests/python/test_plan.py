@@ -1,5 +1,6 @@
 """weft.check, plans, programs and runs."""
 
+import array
 import collections
 import copy
 import gc
@@ -134,6 +135,30 @@ def test_a_run_trains(small):
             run.get("model.norm.weight", "momentum")
     with pytest.raises(weft.UsageError, match="is closed"):
         run.step(2)
+
+
+def test_steps_on_tokens_of_ones_own(small):
+    with weft.load(small) as plan, plan.open(threads=1) as run:
+        with pytest.raises(weft.UsageError, match="needs an init, a load or a resume"):
+            run.step(0)
+        run.init()
+        n = plan.sequences * plan.tokens
+        tokens = [i % 7 for i in range(n)]
+        labels = tokens[1:] + [-100]
+        step = run.step(0, tokens, labels)
+        assert step.tokens == n - 1
+        run.init()
+        wide = array.array("q", tokens)
+        assert run.step(0, memoryview(wide), array.array("i", labels)).loss == step.loss
+        for wrong, why in (
+            ((tokens, None), "needs both"),
+            ((tokens[1:], labels), f"4 sequences of 16, {n} ids, got {n - 1}"),
+            (([0.5] * n, labels), "tokens takes token ids"),
+            (([1 << 40] * n, labels), "tokens takes token ids"),
+            (([10 ** 6] * n, labels), "1000000"),
+        ):
+            with pytest.raises(weft.UsageError, match=why):
+                run.step(1, *wrong)
 
 
 def test_states_have_lengths_of_their_own(small):
