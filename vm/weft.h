@@ -203,10 +203,11 @@ WEFT_API weft_status weft_plan_program(weft_plan *plan, int rank, const char **o
                                        weft_error *err);
 
 /* A view of a compiled plan as one JSON object: "mesh", "memory", "stages", "comm" and
- * "rank" have what weft show prints with --json as their member of that name, "program"
- * is the object of docs/program.md. `rank` is that of "rank", "program" and, unless it is
- * negative, of "comm". Valid until the next call with this plan. WEFT_EUSAGE: there is no
- * such view or rank. */
+ * "rank" have what weft show prints with --json as their member of that name, "sim" what
+ * weft sim does, "program" is the object of docs/program.md. `rank` is that of "rank",
+ * "program" and, unless it is negative, of "comm". Valid until the next call with this
+ * plan. WEFT_EUSAGE: there is no such view or rank; WEFT_EPLAN: the plan lacks what "sim"
+ * needs, its cluster. */
 WEFT_API weft_status weft_plan_show(weft_plan *plan, const char *what, int rank,
                                     const char **out, weft_error *err);
 

@@ -9,6 +9,7 @@
 #include "bindings/sandbox/stdlib.h"
 #include "bindings/script/library.h"
 #include "vm/base/c_locale.h"
+#include "vm/sim/step_clock.h"
 
 typedef struct Asked {
   weft_plan *plan;
@@ -110,8 +111,9 @@ static const struct {
   About about;
 } views[] = {{"mesh", WHOLE},        {"memory", WHOLE},
              {"stages", WHOLE},      {"rank", OF_A_RANK},
-             {"program", OF_A_RANK}, {"comm", OF_A_RANK_OR_THE_WORST}};
-#define VIEWS "mesh, memory, stages, comm, rank, program"
+             {"program", OF_A_RANK}, {"comm", OF_A_RANK_OR_THE_WORST},
+             {"sim", WHOLE}};
+#define VIEWS "mesh, memory, stages, comm, rank, program, sim"
 
 /* Takes the rank away from a view that is of all of them. */
 static weft_status check_view(const weft_plan *p, const char *what, int *rank,
@@ -122,6 +124,9 @@ static weft_status check_view(const weft_plan *p, const char *what, int *rank,
     return err_set(err, WEFT_EUSAGE, "\"%s\" is none of " VIEWS, what ? what : "");
   if (!p || !p->job.compiled)
     return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
+  const char *why, *lacks = NULL;
+  if (strcmp(what, "sim") == 0) lacks = sim_lacks(&p->job.plan, &p->job.mesh, &why);
+  if (lacks) return err_set(err, WEFT_EPLAN, "plan.%s: %s", lacks, why);
   if (views[i].about == WHOLE) *rank = -1;
   if (*rank < 0 && views[i].about != OF_A_RANK) return WEFT_OK;
   return mesh_check_rank(&p->job.compiled->mesh, *rank, err);

@@ -360,6 +360,13 @@ class Plan:
             raise UsageError(f"there is no rank {rank}, the mesh has {self.world} ranks")
         return Rows(self._show("comm", rank)["list"])
 
+    def sim(self) -> Dict[str, Any]:
+        """A step on the clock, as ``weft sim --json`` has it: ``seconds``, ``mfu``,
+        ``tokens_per_s_per_gpu``, and where the time of each pipeline rank goes. The plan names its
+        cluster; what would another one take: ``plan.changed({...}).sim()``."""
+        shown: Dict[str, Any] = self._show("sim", -1)
+        return shown
+
     def rank(self, rank: int) -> Dict[str, Any]:
         """A rank: its place, groups, stages, memory, communication and actions."""
         shown: Dict[str, Any] = self._show("rank", rank)

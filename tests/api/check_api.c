@@ -181,6 +181,7 @@ START_TEST(a_plan_compiles_for_several_worlds) {
   json_decref(whole);
   refused(weft_plan_show(plan, "comms", 0, &program, &err), WEFT_EUSAGE,
           "\"comms\" is none of mesh, memory");
+  refused(weft_plan_show(plan, "sim", 0, &program, &err), WEFT_EPLAN, "plan.cluster");
   uint64_t sum = 0;
   for (int i = 0; i < weft_plan_param_count(plan); i++) {
     ck_assert_int_eq(weft_plan_param_at(plan, i, &p, &err), WEFT_OK);

@@ -118,6 +118,17 @@ def test_a_plan_and_its_programs(small):
     plan.close()
 
 
+def test_a_step_on_the_clock(plans, small):
+    with weft.load(plans / "llama3_8b.lua") as plan:
+        said = plan.sim()
+        assert 0.2 < said["mfu"] < 1 and said["low"] <= said["seconds"] <= said["high"]
+        assert len(said["pipeline"]) == plan.mesh["pp"]
+        faster = plan.changed({"recompute": "none"}).sim()
+        assert faster["seconds"] <= said["seconds"] and faster["gpu_bytes"] >= said["gpu_bytes"]
+    with weft.load(small) as plan, pytest.raises(weft.PlanError, match="plan.cluster"):
+        plan.sim()
+
+
 def test_a_run_trains(small):
     with weft.load(small) as plan, plan.open(threads=1) as run:
         run.init()
