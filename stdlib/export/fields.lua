@@ -99,13 +99,13 @@ local function resolved(architecture, config)
   return c
 end
 
-local function add_config(value, config)
+local function add_config(value, config, at)
   for _, key in ipairs(keys(config)) do
-    local v = config[key]
+    local v, path = config[key], (at or "model.") .. key
     if type(v) == "table" then
-      for _, inner in ipairs(keys(v)) do value["model." .. key .. "." .. inner] = v[inner] end
+      add_config(value, v, path .. ".")
     else
-      value["model." .. key] = v
+      value[path] = v
     end
   end
 end

@@ -53,6 +53,21 @@ START_TEST(a_recipe_says_the_plan) {
 }
 END_TEST
 
+/* Tables in tables of a config are what they hold, wherever they lie. */
+START_TEST(tables_in_tables_are_compared) {
+  import_put(
+      "a.lua",
+      "local weft = require \"weft\"\n"
+      "return weft.plan { model = weft.model { \"laguna\" }, mesh = { dp = 8, ep = 8 },\n"
+      "  precision = \"bf16\", strategy = \"fsdp2\", moe = { dispatcher = \"alltoall\" "
+      "},\n"
+      "  batch = { global = 8, micro = 1, seq = 4096 }, data = weft.synthetic {},\n"
+      "  optimizer = weft.adamw { lr = 1e-4, decay_vectors = true } }\n");
+  Outcome o = export_settings(0, "--to automodel a.lua -o out");
+  import_has(o.out, "They say all ");
+}
+END_TEST
+
 /* Ratios are said as the steps and rates that they come to. */
 START_TEST(rates_are_said_in_steps) {
   import_put("a.lua", AUTOMODEL "}\n");
@@ -371,6 +386,7 @@ Suite *export_settings_suite(void) {
   tcase_set_timeout(c, 400);
   tcase_add_test(c, a_recipe_says_the_plan);
   tcase_add_test(c, rates_are_said_in_steps);
+  tcase_add_test(c, tables_in_tables_are_compared);
   tcase_add_test(c, one_stage_for_each_rank);
   tcase_add_test(c, what_is_not_said_is_listed);
   tcase_add_test(c, eps_is_that_of_averages);
