@@ -256,15 +256,14 @@ local FALLS = { linear = "linear", cosine = "cosine", ["1-sqrt"] = "minus_sqrt" 
 -- falls with a root, the steps of the fall. Returns the builder.
 local function put_fall(book, plan, warmup, rise, along)
   local start_key, steps_key = R .. "lr_decay_starting_step", R .. "lr_decay_steps"
-  local said = values.whole(book, start_key, 0)
-  local start, steps = said or warmup, values.whole(book, steps_key, 0)
-  -- Without a number the fall has the steps of the run less the warmup, and less those before it begins where
-  -- the file says when it does: it is over before the run is.
+  local start, steps = values.whole(book, start_key, 0) or warmup, values.whole(book, steps_key, 0)
+  -- Without a number the fall has as many steps as are behind the warmup, wherever it begins: reading
+  -- its settings nanotron fills lr_decay_steps in, before the rate's own default is asked for.
   local train = values.whole(book, "tokens.train_steps", 1) or 100
-  local last = math.max(start + (steps or math.max(train - warmup - (said or 0), 0)), 1)
+  local last = math.max(start + (steps or math.max(train - warmup, 0)), 1)
   if steps or last ~= train then
     plan:put("optimizer.lr.steps", quote.value(last), steps and book:leaf(steps_key)
-             or "nanotron's: a fall of train_steps - warmup - start")
+             or "nanotron's: train_steps - warmup more")
   end
   book:translated(steps_key, "optimizer.lr.steps, counted from the first step")
   if start <= rise and along ~= "minus_sqrt" then
