@@ -200,6 +200,47 @@ START_TEST(biases_of_experts_do_not_decay) {
 }
 END_TEST
 
+/* The weight of a router is a matrix, also where it begins at zeros as biases do. */
+START_TEST(routers_of_zeros_decay) {
+  static const char plan[] =
+      "local weft = require 'weft'\n"
+      "local hidden, expert = { 'hidden', 32 }, { 'expert', 4 }\n"
+      "local function model(g)\n"
+      "  local x = g:unit('embed', function()\n"
+      "    return g:embedding(g:tokens(), g:param('embed.weight', { { 'vocab', 64 }, "
+      "hidden }))\n"
+      "  end)\n"
+      "  x = g:layer(0, function()\n"
+      "    local t = g:flatten(x)\n"
+      "    local w = g:param('layers.0.router.weight', { expert, hidden }, { init = "
+      "'zeros' })\n"
+      "    local l = g:router_logits(t, w)\n"
+      "    local weights, ids = g:route(l, nil, { topk = 2, score = 0, norm_topk = 1 })\n"
+      "    local rows, offsets, places = g:permute(t, ids, weights, { experts = 4 })\n"
+      "    local up = g:param('layers.0.up', { expert, { 'ffn', 32 }, hidden })\n"
+      "    rows = g:grouped_linear(rows, up, offsets)\n"
+      "    return g:add(x, g:unflatten(g:combine(rows, weights, places)))\n"
+      "  end)\n"
+      "  return g:unit('head', function()\n"
+      "    local w = g:param('head.weight', { { 'vocab', 64 }, hidden })\n"
+      "    return g:cross_entropy(g:linear(x, w, { name = 'head' }), g:labels())\n"
+      "  end)\n"
+      "end\n"
+      "return weft.plan { model = model, batch = { global = 2, micro = 1, seq = 16 },\n"
+      "  optimizer = weft.muon { weight_decay = 0.1 } }\n";
+  const char *path = scratch_put("router.lua", plan, sizeof plan - 1);
+  const Compiled *c = compiled_job(&job, arena, path, NULL, 0);
+  int routers = 0;
+  for (int i = 0; i < c->nparam; i++) {
+    if (!strstr(c->param[i].name, "router.weight")) continue;
+    ck_assert(c->param[i].decay && c->param[i].matrix);
+    routers++;
+  }
+  ck_assert_int_eq(routers, 1);
+  job_free(&job);
+}
+END_TEST
+
 /* ---- what is wrong ---- */
 
 static const struct {
@@ -509,6 +550,7 @@ Suite *trainable_suite(void) {
   tcase_add_loop_test(t, fused_without_input_gradient, 0, 3);
   tcase_add_test(t, groups);
   tcase_add_test(t, biases_of_experts_do_not_decay);
+  tcase_add_test(t, routers_of_zeros_decay);
   tcase_add_loop_test(t, named_errors, 0, LEN(wrong));
   suite_add_tcase(s, t);
   t = tcase_create("adapters");

@@ -122,11 +122,6 @@ Tid graph_weight(const Graph *g, Tid t) {
   return stored ? g->op.at[x->producer].in[0] : t;
 }
 
-/* Whether a parameter is the biases of all experts, a row each: these are vectors. */
-static bool are_biases(const Dim *dim, int ndim, InitKind init) {
-  return ndim == 2 && dim[0].tag == TAG_EXPERT && init == INIT_ZEROS;
-}
-
 weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
                         InitKind init, float std, Tid *out, weft_error *e) {
   if (ndim < 1 || ndim > 3)
@@ -154,13 +149,12 @@ weft_status graph_param(Graph *g, const char *name, const Dim *dim, int ndim,
   g->t.at[t].name = arena_str(g->arena, name);
   g->t.at[t].index = g->param.n;
   names_add(g->arena, &g->param_names, g->t.at[t].name, g->param.n);
-  *VEC_PUSH(g->arena, g->param) =
-      (Param){.name = g->t.at[t].name,
-              .tensor = t,
-              .init = (uint8_t)init,
-              .std = std,
-              .decay = ndim > 1 && !are_biases(dim, ndim, init),
-              .frozen = second};
+  *VEC_PUSH(g->arena, g->param) = (Param){.name = g->t.at[t].name,
+                                          .tensor = t,
+                                          .init = (uint8_t)init,
+                                          .std = std,
+                                          .decay = ndim > 1,
+                                          .frozen = second};
   Param *p = &g->param.at[g->param.n - 1];
   p->like = second ? arena_str(g->arena, like) : p->name;
   *out = t;

@@ -325,6 +325,8 @@ weft_status infer_grouped_bias(Graph *g, Op *op, weft_error *e) {
   if (x->ndim != 2 || b->ndim != 2 || x->dim[1].size != b->dim[1].size)
     return shape_error(g, op, e, "needs rows (R,O) and a bias (E,O)");
   TRY(need_offsets(g, op, b->dim[0].size, e));
+  /* a row of each expert is a vector, as other biases are */
+  if (b->kind == T_PARAM) g->param.at[b->index].decay = false;
   Dim dim[2] = {x->dim[0], x->dim[1]};
   op_result(g, op, 0, DT_ACT, dim, 2);
   return WEFT_OK;
