@@ -19,14 +19,16 @@ static void micro_of_one(Job *j) {
   j->plan.batch.micro = 1;
 }
 
-/* 1f1b and its like stand still for pp - 1 microbatches. */
+/* 1f1b and its like stand still for pp - 1 microbatches, in each round: few are fewer
+ * than four for each rank, or another schedule that is as idle. */
 static void few_microbatches(Job *j, double now) {
   enum { TIMES = 4 };
   int pp = j->mesh.size[AXIS_PP];
-  Schedule step = job_step_schedule(j, j->arena);
   Timeline t;
-  if (pp == 1 || step.microbatches >= TIMES * pp || j->plan.batch.micro == 1) return;
+  if (pp == 1 || j->plan.batch.micro == 1) return;
+  Schedule step = job_step_schedule(j, j->arena);
   if (timeline_run(&step, TIMELINE_UNIT, j->arena, &t, &j->e) != WEFT_OK) return;
+  if (timeline_bubble(&t) <= (pp - 1.0) / (TIMES * pp + pp - 1)) return;
   WhatIf one;
   job_what_if(j, micro_of_one, true, &one);
   if (!one.compiles || !(one.seconds > 0) || one.seconds > (1 - LEAST_GAIN) * now) return;

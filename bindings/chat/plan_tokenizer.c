@@ -74,7 +74,12 @@ weft_status plan_tokenizer_named(LangPlan *lp, PlanTokenizer *out, weft_error *e
     return WEFT_OK;
   }
   if (lp->plan.data.kind != DATA_CHAT) return WEFT_OK;
-  TRY(chat_plan_own_tokenizer(lp, &file, e));
+  weft_status st = chat_plan_own_tokenizer(lp, &file, e);
+  if (st != WEFT_OK) {
+    weft_error was = *e;
+    return err_set(e, st, "data.tokenizer, %s%s%s; plan.tokenizer would take its place",
+                   was.file, *was.file ? ": " : "", was.text);
+  }
   if (!file) return WEFT_OK;
   if (access(file, R_OK) != 0)
     return err_set(e, WEFT_EPLAN, "data.tokenizer: there is no %s", file);

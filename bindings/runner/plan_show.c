@@ -84,7 +84,7 @@ static weft_status run_ask(Asked *a, weft_error *e) {
   lua_pushlightuserdata(L, a);
   weft_status st = WEFT_OK;
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
-    const char *why = lua_isstring(L, -1) ? lua_tostring(L, -1) : "failed";
+    const char *why = luaL_tolstring(L, -1, NULL); /* reasons are an object */
     st = a->skew ? err_set(e, WEFT_EUSAGE, "--skew \"%s\": %s", a->skew, why)
                  : err_set(e, WEFT_EINTERNAL, "show %s: %s", a->what, why);
   }
@@ -115,6 +115,29 @@ static const struct {
              {"sim", WHOLE}};
 #define VIEWS "mesh, memory, stages, comm, rank, program, sim"
 
+typedef struct ClockCall {
+  const Job *j;
+  Arena *arena;
+  weft_error *e;
+  weft_status st;
+} ClockCall;
+
+static void check_clock(void *ud) {
+  ClockCall *c = ud;
+  SimOptions slow = {.rates = sheet_rates(RATES_WORSE), .table = c->j->costs};
+  c->st = sim_check(c->j->compiled, &c->j->plan, &slow, c->arena, c->e);
+}
+
+/* Whether the plan can be on the clock, as weft sim asks. */
+static weft_status can_simulate(const Job *j, weft_error *e) {
+  const char *why, *lacks = sim_lacks(&j->plan, &j->mesh, &why);
+  if (lacks) return err_set(e, WEFT_EPLAN, "plan.%s: %s", lacks, why);
+  ClockCall c = {.j = j, .arena = arena_new(NULL), .e = e};
+  bool memory = c.arena && arena_try(c.arena, check_clock, &c);
+  arena_free(c.arena);
+  return memory ? c.st : err_set(e, WEFT_ENOMEM, "out of memory");
+}
+
 /* Takes the rank away from a view that is of all of them. */
 static weft_status check_view(const weft_plan *p, const char *what, int *rank,
                               weft_error *err) {
@@ -124,9 +147,7 @@ static weft_status check_view(const weft_plan *p, const char *what, int *rank,
     return err_set(err, WEFT_EUSAGE, "\"%s\" is none of " VIEWS, what ? what : "");
   if (!p || !p->job.compiled)
     return err_set(err, WEFT_EUSAGE, "the plan is not compiled: call weft_plan_compile");
-  const char *why, *lacks = NULL;
-  if (strcmp(what, "sim") == 0) lacks = sim_lacks(&p->job.plan, &p->job.mesh, &why);
-  if (lacks) return err_set(err, WEFT_EPLAN, "plan.%s: %s", lacks, why);
+  if (strcmp(what, "sim") == 0) TRY(can_simulate(&p->job, err));
   if (views[i].about == WHOLE) *rank = -1;
   if (*rank < 0 && views[i].about != OF_A_RANK) return WEFT_OK;
   return mesh_check_rank(&p->job.compiled->mesh, *rank, err);

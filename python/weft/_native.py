@@ -302,24 +302,23 @@ def floats(values: Any, what: str) -> "array.array[float]":
 
 
 def token_ids(values: Any, what: str) -> "array.array[int]":
-    """An array of int32: of itself, of a buffer of 32 or 64 bit integers in C order and any
-    shape, else of integers."""
+    """An array of int32: of itself, of a buffer of integers in C order, of any width and shape,
+    else of integers."""
     if isinstance(values, array.array) and values.typecode == "i":
         return values
     try:
         view = memoryview(values)
-        if view.c_contiguous and view.format in ("i", "l", "q"):
+        if view.c_contiguous and view.format in tuple("bBhHiIlLqQ"):
             given: Any = array.array(view.format)
             given.frombytes(view.cast("B"))
             values = given
     except TypeError:
         pass  # it is no buffer
     try:
-        return array.array("i", values)
-    except (TypeError, OverflowError) as e:
+        return array.array("i", list(values))
+    except (TypeError, OverflowError, NotImplementedError) as e:
         raise UsageError(
-            f"{what} takes token ids, or a buffer of 32 or 64 bit integers in C order of any "
-            f"shape: {e}"
+            f"{what} takes token ids, or a buffer of integers in C order of any shape: {e}"
         ) from e
 
 

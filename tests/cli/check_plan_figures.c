@@ -60,6 +60,26 @@ START_TEST(steps_of_rounds) {
 }
 END_TEST
 
+/* Rounds of 1f1b drain each by itself, and leave a step as idle as one round is; those of
+ * zbv do not. */
+START_TEST(few_microbatches_of_rounds) {
+#define FEW                                                                              \
+  "$weft check plan.lua --set cluster=h100-sxm --set mesh.pp=8 --set schedule=1f1b "     \
+  "--set precision=bf16 --set recompute=full --set batch.micro=2 --set batch.seq=2048 "  \
+  "--set batch.rounds=%d --set batch.global=%d"
+  static const char plan[] = "local weft = require 'weft'\n"
+                             "return weft.plan { model = weft.model 'llama3-8b',\n"
+                             "  batch = { global = 8, seq = 16 } }\n";
+  scratch_put("plan.lua", plan, strlen(plan));
+  for (int rounds = 1; rounds <= 4; rounds += 3) {
+    Outcome o = process_run(60, FEW, rounds, 16 * rounds);
+    ck_assert_msg(strstr(o.err, "47 % of the step idle") &&
+                      strstr(o.err, "[few-microbatches]"),
+                  "%d rounds: %s", rounds, o.err);
+  }
+}
+END_TEST
+
 START_TEST(memory_of_the_host) {
 #define OFFLOAD                                                                          \
   "mesh = { dp = 2 }, batch = { global = 8, micro = 1, seq = 32 }, "                     \
@@ -100,6 +120,7 @@ Suite *plan_figures_suite(void) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, parameters_of_the_model);
   tcase_add_test(tc, steps_of_rounds);
+  tcase_add_test(tc, few_microbatches_of_rounds);
   tcase_add_test(tc, memory_of_the_host);
   tcase_add_test(tc, scores_of_a_ring);
   suite_add_tcase(s, tc);

@@ -127,6 +127,12 @@ def test_a_step_on_the_clock(plans, small):
         assert faster["seconds"] <= said["seconds"] and faster["gpu_bytes"] >= said["gpu_bytes"]
     with weft.load(small) as plan, pytest.raises(weft.PlanError, match="plan.cluster"):
         plan.sim()
+    long = {
+        "model": 'weft.model "llama3-70b"', "cluster": "h100-sxm", "precision": "bf16",
+        "mesh.tp": 1, "mesh.pp": 1, "batch.global": 512, "batch.micro": 32, "batch.seq": 1 << 20,
+    }
+    with weft.load(small, set=long) as plan, pytest.raises(weft.PlanError, match="days of work"):
+        plan.sim()
 
 
 def test_a_run_trains(small):
@@ -161,6 +167,9 @@ def test_steps_on_tokens_of_ones_own(small):
         run.init()
         wide = array.array("q", tokens)
         assert run.step(0, memoryview(wide), array.array("i", labels)).loss == step.loss
+        for one in (bytes(tokens), memoryview(array.array("H", tokens)).cast("B").cast("H", (4, 16))):
+            run.init()
+            assert run.step(0, one, labels).loss == step.loss
         for wrong, why in (
             ((tokens, None), "needs both"),
             ((tokens[1:], labels), f"4 sequences of 16, {n} ids, got {n - 1}"),

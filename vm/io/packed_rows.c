@@ -20,10 +20,14 @@ typedef struct Piece {
   int64_t nbare, bare;       /* the same, because they have no label */
 } Piece;
 
+enum { WINDOW = 8192 }; /* of tokens whose labels are read at once */
+
 typedef struct Pieces {
   Documents w;
   int64_t left; /* ids left of a document that is split */
   Piece second; /* of the pair whose first piece was the last one; n: 0: none is */
+  int64_t window, nwindow; /* the tokens of `label`: the first, and how many */
+  int32_t label[WINDOW];
 } Pieces;
 
 static weft_status too_long(const Data *d, int64_t at, int64_t n, weft_error *e) {
@@ -67,17 +71,29 @@ static weft_status check_pair(const Data *d, int64_t end, weft_error *e) {
                   "documents, as the loss needs pairs");
 }
 
+/* Has p->label hold the token. A document of a few tokens lies in the window of the one
+ * before: what is read of a mask is read and checked by blocks of many documents. */
+static weft_status see_label(Pieces *p, int64_t at, weft_error *e) {
+  const Data *d = p->w.data;
+  if (at >= p->window && at < p->window + p->nwindow) return WEFT_OK;
+  p->nwindow = 0;
+  int64_t n = MIN(d->total - at, (int64_t)WINDOW);
+  memset(p->label, 0, (size_t)n * sizeof *p->label);
+  TRY(source_mask(d, at, n, p->label, e));
+  p->window = at;
+  p->nwindow = n;
+  return WEFT_OK;
+}
+
 /* Whether there is a token that is learnt in the row of a piece, if that is alone there.
  */
-static weft_status has_label(const Data *d, const Piece *it, bool *has, weft_error *e) {
-  int32_t labels[1024];
-  int64_t at = it->at + 1, end = it->at + it->n;
-  *has = !d->packed.alone || (!d->masked && at < end);
-  for (int64_t n; !*has && d->masked && at < end; at += n) {
-    n = MIN(end - at, (int64_t)LEN(labels));
-    memset(labels, 0, (size_t)n * sizeof *labels);
-    TRY(source_mask(d, at, n, labels, e));
-    for (int64_t i = 0; i < n; i++) *has |= labels[i] != LABEL_IGNORED;
+static weft_status has_label(Pieces *p, const Piece *it, bool *has, weft_error *e) {
+  const Data *d = p->w.data;
+  int64_t end = it->at + it->n;
+  *has = !d->packed.alone || (!d->masked && it->at + 1 < end);
+  for (int64_t at = it->at + 1; !*has && d->masked && at < end; at++) {
+    TRY(see_label(p, at, e));
+    *has = p->label[at - p->window] != LABEL_IGNORED;
   }
   return WEFT_OK;
 }
@@ -89,7 +105,7 @@ static weft_status take_second(Pieces *p, bool *has, weft_error *e) {
   TRY(check_pair(d, p->w.at, e));
   TRY(piece_take(p, &p->second, e));
   if (p->second.n == 0) return WEFT_OK;
-  TRY(has_label(d, &p->second, &both, e));
+  TRY(has_label(p, &p->second, &both, e));
   *has &= both;
   return WEFT_OK;
 }
@@ -114,7 +130,7 @@ static weft_status piece_next(Pieces *p, Piece *out, weft_error *e) {
     sum.ndropped += out->ndropped;
     sum.dropped += out->dropped;
     if (out->n == 0) break;
-    TRY(has_label(d, out, &has, e));
+    TRY(has_label(p, out, &has, e));
     if (d->packed.pairs) TRY(take_second(p, &has, e));
     if (has) break;
   }

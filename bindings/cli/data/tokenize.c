@@ -172,7 +172,9 @@ static weft_status tokenize(Writer *w, weft_error *e) {
 }
 
 int tokenize_end(const Cli *cli, weft_status st, const weft_error *e) {
-  if (st != WEFT_OK && e->line)
+  if (st == WEFT_EINTR) /* wherever that was, it is no fault of the file */
+    report_error("%s", e->text);
+  else if (st != WEFT_OK && e->line)
     report_error("%s:%d: error: %s", e->file, e->line, e->text);
   else if (st != WEFT_OK)
     report_error("%s%s%s", e->file, *e->file ? ": error: " : "", e->text);

@@ -136,7 +136,9 @@ static weft_status read_end_tokens(Sample *s) {
   bool said;
   TRY(sample_eos_of_plan(&s->end, j->lp, &said, &j->e));
   if (said) return WEFT_OK;
-  TRY(plan_tokenizer_named(j->lp, &tokenizer, &j->e));
+  weft_status st = plan_tokenizer_named(j->lp, &tokenizer, &j->e);
+  if (st != WEFT_OK && !s->cli->tokenizer) return st;
+  if (st != WEFT_OK) tokenizer = (PlanTokenizer){0}, err_clear(&j->e);
   if (!weights && (lang_weights(j->lp) || !tokenizer.file)) weights = lang_folder(j->lp);
   TRY(sample_eos(&s->end, j->arena, weights, &said, &j->e));
   return tokenizer.file ? end_of_tokenizer(s, tokenizer.folder) : WEFT_OK;
