@@ -180,7 +180,7 @@ local function drop_lists(arch, base, c, written)
   end
   local asks = written.use_sliding_window and c.use_sliding_window
     or written.sliding_window and c.sliding_window and not base.sliding_window
-  local refuses = arch.types_decide and written.use_sliding_window and not c.use_sliding_window
+  local refuses = written.use_sliding_window and not c.use_sliding_window and has_window(c.layer_types)
   if refuses and not written.layer_types then c.layer_types = false end
   if asks and c.layer_types and not written.layer_types and not has_window(c.layer_types) then
     c.layer_types = false

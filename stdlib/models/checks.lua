@@ -22,12 +22,27 @@ local function check_types(c, problems)
   end
 end
 
--- Adds the first layer that has a window, where no key says how long.
-function checks.windows(c, problems)
+-- Whether a rule is of the kind, and its key.
+local function has_kind(rules, kind)
+  for _, rule in ipairs(rules) do
+    if rule[2] == kind then return true, rule[1] end
+  end
+end
+
+-- Adds the first layer that has a window, where no key says how long. A rule of the kind "switch" is of a key
+-- without which none has one, one of the kind "patterned" says that some have one unless layer_types says otherwise.
+local function check_windows(c, problems, rules)
+  local switched, key = has_kind(rules, "switch")
+  local why = switched and not c[key] and key .. " is false" or not c.sliding_window and "there is no sliding_window"
+  if not why then return end
   for i, kind in ipairs(c.layer_types or {}) do
-    if kind == "sliding_attention" and not c.sliding_window then
-      return config.add(problems, "layer_types", "item %d has a window, and there is no sliding_window", i)
+    if kind == "sliding_attention" then
+      return config.add(problems, "layer_types", "item %d has a window, and %s", i, why)
     end
+  end
+  if not c.layer_types and has_kind(rules, "patterned") then
+    config.add(problems, "sliding_window", "layers of this family have windows, unless layer_types has "
+               .. "full_attention for each")
   end
 end
 
@@ -105,6 +120,7 @@ function checks.decoder(class, c, more)
     config.add(problems, "num_key_value_heads",
                "%d does not divide num_attention_heads = %d", kv, heads)
   end
+  check_windows(c, problems, more)
   return problems
 end
 

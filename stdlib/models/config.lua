@@ -181,6 +181,9 @@ function kinds.boolean(value)
   end
 end
 
+-- checks.lua says what is wrong with windows.
+kinds.switch, kinds.patterned = kinds.boolean, kinds.optional_count
+
 -- The model has one way to compute this; `allowed` lists its names.
 function kinds.only(value, allowed)
   local names = {}

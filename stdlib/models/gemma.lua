@@ -59,7 +59,7 @@ function gemma.later(class, changes)
   local own = {
     { "attention_bias", "boolean" }, { "hidden_activation", "only", gelu },
     { "hidden_act", "only", { false, gelu[1], "gelu" } },
-    { "query_pre_attn_scalar", "positive" }, { "sliding_window", "optional_count" },
+    { "query_pre_attn_scalar", "positive" }, { "sliding_window", "patterned" },
     { "layer_types", "each", { "full_attention", "sliding_attention" } },
     { "final_logit_softcapping", "optional_positive" },
   }

@@ -27,7 +27,7 @@ gpt_oss.defaults, gpt_oss.unwritten = decoder.defaults {
 }
 
 local rules = {
-  { "attention_bias", "boolean" }, { "sliding_window", "optional_count" },
+  { "attention_bias", "boolean" }, { "sliding_window", "patterned" },
   { "layer_types", "each", { "full_attention", "sliding_attention" } },
   { "num_local_experts", "count" }, { "num_experts_per_tok", "count" },
   { "swiglu_alpha", "positive" }, { "swiglu_limit", "positive" },

@@ -26,16 +26,6 @@ function ministral.build(g, c)
   return decoder.build(g, c, { window = decoder.window_by_type(function() return true end) })
 end
 
-function ministral.check(c)
-  local problems = decoder.check(ministral.class, c, rules)
-  for _, kind in ipairs(config.sound(problems) and c.layer_types or {}) do
-    if kind == "sliding_attention" and not c.sliding_window then
-      config.add(problems, "sliding_window", "layer_types has sliding_attention, and no window "
-                 .. "is given")
-      break
-    end
-  end
-  return problems
-end
+function ministral.check(c) return decoder.check(ministral.class, c, rules) end
 
 return ministral

@@ -17,7 +17,7 @@ qwen2.defaults, qwen2.unwritten = decoder.defaults {
 qwen2.unwritten.attention_bias = true
 
 local rules = {
-  { "use_sliding_window", "boolean" }, { "sliding_window", "optional_count" },
+  { "use_sliding_window", "switch" }, { "sliding_window", "optional_count" },
   { "max_window_layers", "optional_layers" }, { "use_mrope", "only", { false } },
   { "attention_bias", "only", { true } },
   { "layer_types", "each", { "full_attention", "sliding_attention" } },

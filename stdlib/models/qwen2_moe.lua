@@ -19,7 +19,7 @@ qwen2_moe.defaults, qwen2_moe.unwritten = decoder.defaults {
 }
 
 local rules = {
-  { "qkv_bias", "boolean" }, { "use_sliding_window", "boolean" },
+  { "qkv_bias", "boolean" }, { "use_sliding_window", "switch" },
   { "sliding_window", "count_or_none" }, { "max_window_layers", "optional_layers" },
   { "layer_types", "each", { "full_attention", "sliding_attention" } },
   { "num_experts", "count" }, { "num_experts_per_tok", "count" },

@@ -17,7 +17,7 @@ qwen3.defaults, qwen3.unwritten = decoder.defaults {
 
 local rules = {
   { "attention_bias", "boolean" },
-  { "use_sliding_window", "boolean" }, { "sliding_window", "optional_count" },
+  { "use_sliding_window", "switch" }, { "sliding_window", "optional_count" },
   { "max_window_layers", "optional_layers" },
   { "layer_types", "each", { "full_attention", "sliding_attention" } },
 }

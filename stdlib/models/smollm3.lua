@@ -1,6 +1,5 @@
 -- smollm3.lua - SmolLM3: Llama's decoder in which queries and keys of each fourth layer, or of
 -- those with a 0 in no_rope_layers, do not turn.
-local checks = require "weft.models.checks"
 local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 
@@ -49,7 +48,6 @@ end
 function smollm3.check(c)
   local problems = decoder.check(smollm3.class, c, rules)
   local list = c.no_rope_layers
-  if config.sound(problems) then checks.windows(c, problems) end
   if config.sound(problems) and list and #list < c.num_hidden_layers then
     config.add(problems, "no_rope_layers", "%d numbers for %d layers", #list,
                c.num_hidden_layers)

@@ -119,7 +119,6 @@ function step.check(given)
   config.check_items(c, problems, { "swiglu_limits", "swiglu_limits_shared" }, "limits")
   config.check_items(given, problems, { "rope_theta", "partial_rotary_factors" }, "numbers")
   checks.heads_of_some(c, problems, "num_sliding_attention_heads")
-  checks.windows(c, problems)
   return problems
 end
 

@@ -213,6 +213,7 @@ START_TEST(what_weft_has_and_recipes_say) {
   Outcome i = process_run(
       SECONDS, "$weft import out/recipe.yaml -o c.lua "
                "model.config._target_=transformers.Gemma2Config "
+               "model.config.sliding_window=8 "
                "model.config.hidden_act=gelu_pytorch_tanh && $weft check -q c.lua");
   ck_assert_msg(i.code == 0, "%s%s", i.out, i.err);
   import_lacks(export_file("c.lua"), "loss_chunks = ");

@@ -295,7 +295,7 @@ static const struct {
     {QWEN5, "sliding_window = 4",
      "plan.model.sliding_window: changes nothing: use_sliding_window is false"},
     {QWEN5, "layer_types = { 'full_attention', 'sliding_attention' }",
-     "plan.model.layer_types: changes nothing: use_sliding_window is false"},
+     "plan.model.layer_types: item 2 has a window, and use_sliding_window is false"},
     {QWEN5, "max_window_layers = 1",
      "plan.model.max_window_layers: changes nothing: use_sliding_window is false"},
     {QWEN5, "use_sliding_window = true",

@@ -240,7 +240,7 @@ static const struct {
     {"{ 'mistral', sliding_window = 'all' }", "model.sliding_window"},
     {"{ 'ministral', sliding_window = false, num_hidden_layers = 1, "
      "layer_types = { 'sliding_attention' } }",
-     "plan.model.sliding_window: layer_types has sliding_attention"},
+     "plan.model.layer_types: item 1 has a window, and there is no sliding_window"},
     {"{ 'olmo3', rope_parameters = { rope_type = 'default' } }",
      "rope_parameters.rope_type\"]: no type of layers"},
     {"{ 'olmo3', rope_parameters = { sliding_attention = { rope_type = 'ntk' } } }",
