@@ -278,6 +278,7 @@ static void from_folder(Model *m, int t, const char *dir) {
   }
   const char *type = lua_tostring(L, -1);
   if (has_text_model(m, json, file, type) || !begin_config(m, type, m->path)) return;
+  m->file = file;
   config_overlay(m, json, NULL);
   int64_t had = vocab_of(L, m->config);
   forget_codes(m, json);

@@ -108,6 +108,54 @@ static void keep_id(Model *m, int key, int value) {
   lua_rawset(L, m->ids);
 }
 
+/* Whether the config has the value at `value` for the key at `target`. */
+static bool has_value(Model *m, int target, int value) {
+  lua_State *L = m->L;
+  stdlib_push(L, "models/config");
+  field_push(L, -1, "same");
+  lua_remove(L, -2);
+  lua_pushvalue(L, target);
+  lua_rawget(L, m->config);
+  lua_pushvalue(L, value);
+  lua_call(L, 2, 1);
+  bool yes = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return yes;
+}
+
+static void not_read(Model *m, int key) {
+  *VEC_PUSH(m->arena, m->unread) = arena_str(m->arena, lua_tostring(m->L, key));
+}
+
+/* Puts the value on top, of the key at `key` in a file, which may have several names of
+ * the key at `target`. Which of them a class reads is its own affair, so that they have
+ * to agree; null says nothing where another one does. A name of weft's that the class
+ * does not know counts as no name, and is told unless it says what is so anyway. */
+static void put_read(Model *m, int target, int key, bool null) {
+  lua_State *L = m->L;
+  int value = lua_gettop(L);
+  if (m->file && in_set(L, m->arch, "not_of_files", key)) {
+    if (!null && !has_value(m, target, value)) not_read(m, key);
+    return;
+  }
+  lua_pushvalue(L, target);
+  if (lua_rawget(L, m->said) != LUA_TNIL) {
+    if (!null && !has_value(m, target, value))
+      diag_error(m->d, "alias", m->path, "%s: %s and %s are one key, with two values",
+                 m->file ? m->file : "the preset", lua_tostring(L, -1),
+                 lua_tostring(L, key));
+    return;
+  }
+  if (!null) {
+    lua_pushvalue(L, target);
+    lua_pushvalue(L, key);
+    lua_rawset(L, m->said);
+  }
+  lua_pushvalue(L, target);
+  lua_pushvalue(L, value);
+  lua_rawset(L, m->config);
+}
+
 /* Stack: key, value at the top. `path` NULL: not written by the user, so unknown keys
  * with a value other than false are only collected. */
 static void put_key(Model *m, const char *path) {
@@ -130,7 +178,7 @@ static void put_key(Model *m, const char *path) {
     if (path)
       unknown_key(m, key, path);
     else if (lua_toboolean(L, value) && !is_null(L, value))
-      *VEC_PUSH(m->arena, m->unread) = arena_str(m->arena, lua_tostring(L, key));
+      not_read(m, key);
     return;
   }
   if (path) {
@@ -148,8 +196,13 @@ static void put_key(Model *m, const char *path) {
   }
   /* Classes put their own table where a file has null. */
   if (is_null(L, value) && lua_istable(L, value + 3)) return;
-  lua_pushvalue(L, target);
   push_normal(L, value + 2, target, value);
+  if (!path) {
+    put_read(m, target, key, is_null(L, value));
+    return;
+  }
+  lua_pushvalue(L, target);
+  lua_insert(L, -2);
   lua_rawset(L, m->config);
 }
 
@@ -165,8 +218,10 @@ void config_overlay(Model *m, int src, const char *path) {
     diag_error(m->d, "type", path ? path : "model", "the keys of a config are names");
     return;
   }
-  int keys = lua_gettop(L);
-  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
+  lua_newtable(L);
+  m->said = lua_gettop(L);
+  int keys = m->said - 1;
+  for (int i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, m->said)) {
     if (lua_isinteger(L, -1) && lua_tointeger(L, -1) == 1) continue;
     if (lua_type(L, -1) == LUA_TSTRING) {
       if (m->hf && path && of_weights(lua_tostring(L, -1))) continue;
@@ -174,7 +229,7 @@ void config_overlay(Model *m, int src, const char *path) {
       lua_rawget(L, src);
       put_key(m, path);
     } else if (path) {
-      diag_error(m->d, "unknown-field", path_join(m->arena, path, L, keys + 1),
+      diag_error(m->d, "unknown-field", path_join(m->arena, path, L, m->said + 1),
                  "a list item is not expected here");
     }
   }

@@ -17,6 +17,8 @@ typedef struct Model {
   const char *path; /* of the field that says it */
   int written;      /* stack index of a table: config key -> key that the user wrote */
   int ids;          /* of special tokens that the user wrote: stack index of a table */
+  const char *file; /* config.json of the folder; NULL: there is none */
+  int said; /* stack index of a table: config key -> key of the file that is read */
   VEC(const char *)
   unread; /* keys of a preset or file that the architecture does not know */
 } Model;

@@ -7,6 +7,7 @@ local decoder = require "weft.models.decoder"
 local cohere2 = {
   class = "Cohere2ForCausalLM",
   files_have_aliases = true,
+  not_of_files = { rms_norm_eps = true },
   aliases = { layer_norm_eps = "rms_norm_eps" },
   ignored = config.ignored { "cache_implementation", "order_of_interleaved_layers",
                              "position_embedding_type", "use_embedding_sharing",

@@ -1,7 +1,8 @@
 -- config.lua - what the model files share about Hugging Face's config.json. A key is one of
 -- `defaults` (used, or checked because only one value is computed here), one of `ignored`
 -- (no effect on the training arithmetic, whatever its value), or unknown: told, since nothing
--- says what it does. In `defaults`, false stands for "not given"; null in a file is that, too.
+-- says what it does. In `defaults`, false stands for "not given"; null in a file is that, too. Names of
+-- weft's that the class does not know are `not_of_files`: unknown where a file has them.
 local config = {}
 
 -- Bookkeeping, generation and inference, and heads of other tasks, which a causal model does
@@ -90,6 +91,14 @@ end
 local function show(value)
   if type(value) == "string" then return '"' .. value .. '"' end
   return tostring(value)
+end
+
+-- Whether two values of a key are equal.
+function config.same(a, b)
+  if type(a) ~= "table" or type(b) ~= "table" then return a == b end
+  for key, value in pairs(a) do if not config.same(value, b[key]) then return false end end
+  for key in pairs(b) do if a[key] == nil then return false end end
+  return true
 end
 
 -- Each kind returns what is wrong with the value, or nil.

@@ -1,6 +1,7 @@
 -- export.lua - a model's config as Hugging Face's config.json. Keys are those of its
 -- configuration classes; what follows from other keys is written out, since a class may
 -- have another default for it.
+local config = require "weft.models.config"
 local rope = require "weft.models.rope"
 
 local export = {}
@@ -39,13 +40,18 @@ local function add_rotary(out, arch, c)
   end
 end
 
+-- Whether the class knows no such key.
+local function of_weft(arch, key) return arch.not_of_files and arch.not_of_files[key] end
+
 -- The names that files have for keys: an alias where the architecture says that it is theirs, or
 -- where `file` has it.
 local function spelling(arch, file)
   local names = {}
   for theirs, ours in pairs(arch.aliases) do
     local theirs_is_read = arch.files_have_aliases or file and file[theirs] ~= nil
-    if theirs_is_read and (not names[ours] or theirs < names[ours]) then names[ours] = theirs end
+    if theirs_is_read and not of_weft(arch, theirs) and (not names[ours] or theirs < names[ours]) then
+      names[ours] = theirs
+    end
   end
   return names
 end
@@ -119,21 +125,15 @@ function export.whole(name, arch, given, dtype, null, ids)
   return out
 end
 
-local function same(a, b)
-  if type(a) ~= "table" or type(b) ~= "table" then return a == b end
-  for key, value in pairs(a) do if not same(value, b[key]) then return false end end
-  for key in pairs(b) do if a[key] == nil then return false end end
-  return true
-end
-
 -- What the plan has changed in the config of a folder, with the keys of its file; `given`
 -- is that config as it is without the plan, `null` as above.
 function export.changes(arch, file, given, c, null)
   local names, sizes, out = spelling(arch, file), derived(arch, c), {}
   for key, value in pairs(c) do
-    if not same(value, given[key]) then
-      if value == false and not is_switch(arch, key) then value = sizes[key] or null end
-      out[file[key] == nil and names[key] or key] = typed(arch, key, value)
+    if not config.same(value, given[key]) then
+      if value == false and not is_switch(arch, key) then value = sizes[key] or rates[key] and 0.0 or null end
+      local is_read = file[key] ~= nil and not of_weft(arch, key)
+      out[is_read and key or names[key] or key] = typed(arch, key, value)
     end
   end
   -- Transformers makes no embedding in which the row that pads is missing.

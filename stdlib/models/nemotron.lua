@@ -6,6 +6,7 @@ local decoder = require "weft.models.decoder"
 local nemotron = {
   class = "NemotronForCausalLM",
   files_have_aliases = true,
+  not_of_files = { rms_norm_eps = true },
   aliases = { norm_eps = "rms_norm_eps" },
   ignored = config.ignored(),
 }

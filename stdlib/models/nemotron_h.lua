@@ -12,8 +12,9 @@ local nemotron_h = {
   aliases = {
     num_local_experts = "n_routed_experts", layer_types = "layers_block_type",
     norm_eps = "layer_norm_epsilon", mamba_d_conv = "conv_kernel", mamba_n_groups = "n_groups",
-    mamba_dt_min = "time_step_min",
+    mamba_dt_min = "time_step_min", mamba_conv_bias = "use_conv_bias",
   },
+  not_of_files = { norm_eps = true }, -- which files have beside layer_norm_epsilon
   modules = { model = { "backbone" } }, -- of Transformers in memory, and of files
   packed = mamba2.packed,
   -- Hugging Face's class reads none of them: steps have no upper limit, and the lower one is

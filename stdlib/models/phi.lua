@@ -6,6 +6,7 @@ local decoder = require "weft.models.decoder"
 local phi = {
   class = "PhiForCausalLM",
   files_have_aliases = true,
+  not_of_files = { rms_norm_eps = true },
   aliases = { layer_norm_eps = "rms_norm_eps" },
   ignored = config.ignored(),
 }

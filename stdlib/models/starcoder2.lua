@@ -5,6 +5,7 @@ local decoder = require "weft.models.decoder"
 local starcoder2 = {
   class = "Starcoder2ForCausalLM",
   files_have_aliases = true,
+  not_of_files = { rms_norm_eps = true },
   aliases = { norm_epsilon = "rms_norm_eps" },
   -- What the class is, said again in the files of its makers.
   ignored = config.ignored { "activation_function", "mlp_type", "norm_type" },

@@ -327,6 +327,20 @@ START_TEST(a_key_that_nothing_reads_is_an_error) {
 }
 END_TEST
 
+/* The key that the class reads is the one that is changed where a file goes out. */
+START_TEST(a_name_of_weft_is_not_written) {
+  Text config = {0};
+  folder_of("old", arena_printf(scratch_arena, "{ %s%s }", sizes,
+                                "\"model_type\": \"cohere2\", \"num_hidden_layers\": 1, "
+                                "\"rms_norm_eps\": 1e-5"));
+  graph_of(folder_plan("old", "rms_norm_eps = 1e-3"), &config);
+  ck_assert_msg(strstr(config.s, "\"layer_norm_eps\": 0.001") &&
+                    strstr(config.s, "\"rms_norm_eps\": 1.0000000000000001e-5"),
+                "%s", config.s);
+  text_free(&config);
+}
+END_TEST
+
 /* Of a theta that the class of the file reads for some layers alone. */
 START_TEST(a_theta_of_some_layers_is_a_warning) {
   PlanFixture f;
@@ -453,6 +467,7 @@ Suite *model_keys_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_add_loop_test(t, a_key_of_the_plan_counts, 0, LEN(cases));
   tcase_add_loop_test(t, a_key_that_nothing_reads_is_an_error, 0, LEN(unread));
+  tcase_add_test(t, a_name_of_weft_is_not_written);
   tcase_add_test(t, a_theta_of_some_layers_is_a_warning);
   tcase_add_test(t, keys_count_more_than_presets);
   tcase_add_loop_test(t, none_is_null, 0, LEN(written));
