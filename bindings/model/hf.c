@@ -8,15 +8,32 @@
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"
 
+/* Puts false where the list on top, the value of a key, has null: an item that says
+ * nothing is one. */
+static void mark_items(lua_State *L, const json_t *list) {
+  size_t i;
+  json_t *item;
+  json_array_foreach((json_t *)list, i, item) {
+    if (!json_is_null(item)) continue;
+    lua_pushboolean(L, 0);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+}
+
 /* Marks null values, because null is not the same as a missing key: it asks for what
  * Hugging Face derives. */
 static void mark_nulls(lua_State *L, const json_t *v) {
   const char *key;
   json_t *item;
   json_object_foreach((json_t *)v, key, item) {
-    if (!json_is_null(item)) continue;
-    lua_pushlightuserdata(L, NULL);
-    lua_setfield(L, -2, key);
+    if (json_is_array(item)) {
+      lua_getfield(L, -1, key);
+      mark_items(L, item);
+      lua_pop(L, 1);
+    } else if (json_is_null(item)) {
+      lua_pushlightuserdata(L, NULL);
+      lua_setfield(L, -2, key);
+    }
   }
 }
 

@@ -78,9 +78,10 @@ local rules = {
 }
 
 -- Problems of single keys; `more` holds rules of the architecture, `class` is as in
--- config.lua. And whether sizes can be compared. A rule for partial_rotary_factor says that
--- the architecture has it, one of the kind "ropes" that each type of layers has a rope, of a part of
--- each head if it says "partial", one of the kind "grows" that queries grow with their positions.
+-- config.lua. And whether sizes can be compared, and whether the one rope of all layers is sound, too.
+-- A rule for partial_rotary_factor says that the architecture has it, one of the kind "ropes" that each
+-- type of layers has a rope, of a part of each head if it says "partial", one of the kind "grows" that
+-- queries grow with their positions.
 function checks.keys(class, c, more)
   local all, own = {}, {}
   for _, rule in ipairs(more) do own[rule[1]] = true end
@@ -94,13 +95,17 @@ function checks.keys(class, c, more)
     types, grows = types or rule[2] == "ropes", grows or rule[2] == "grows"
     parts = parts or rule[2] == "ropes" and rule[3] == "partial"
   end
-  if types then rope.check_types(c, problems, parts) else rope.check(c, problems, partial, grows) end
-  return problems, sound
+  if types then
+    rope.check_types(c, problems, parts, sound)
+  else
+    rope.check(c, problems, partial, grows, sound)
+  end
+  return problems, sound, not types and config.sound(problems)
 end
 
 -- Problems of a whole configuration.
 function checks.decoder(class, c, more)
-  local problems, sound = checks.keys(class, c, more)
+  local problems, sound, turns = checks.keys(class, c, more)
   if not sound then return problems end
   local heads, kv = c.num_attention_heads, kv_heads(c)
   check_types(c, problems)
@@ -111,7 +116,7 @@ function checks.decoder(class, c, more)
   elseif head_dim(c) % 2 ~= 0 then
     config.add(problems, c.head_dim and "head_dim" or "num_attention_heads",
                "the size of a head must be even, got %d", head_dim(c))
-  elseif rope.turning(c, head_dim(c)) % 2 ~= 0 then
+  elseif turns and rope.turning(c, head_dim(c)) % 2 ~= 0 then
     config.add(problems, c.head_dim and "head_dim" or "num_attention_heads",
                "%d elements of a head of %d turn, which must be even",
                rope.turning(c, head_dim(c)), head_dim(c))

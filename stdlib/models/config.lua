@@ -138,12 +138,12 @@ function config.first_items(list, n)
   return type(list) == "table" and table.move(list, 1, math.min(n, #list), 1, {}) or list
 end
 
--- A limit for each layer, 0: none; or nothing.
+-- A limit for each layer, 0 or false: none; or nothing.
 function kinds.limits(value)
   if not value then return nil end
   if type(value) ~= "table" then return "expected a list of numbers, got " .. show(value) end
   for _, item in ipairs(value) do
-    if item ~= 0 and not (type(item) == "number" and item >= 0.3) then
+    if item and item ~= 0 and not (type(item) == "number" and item >= 0.3 and item < math.huge) then
       return "expected 0, for none, or a number from 0.3 on, got " .. show(item)
     end
   end
@@ -155,13 +155,13 @@ function kinds.count_or_none(value)
 end
 
 function kinds.positive(value)
-  if type(value) ~= "number" or not (value > 0) then
+  if type(value) ~= "number" or not (value > 0 and value < math.huge) then
     return "expected a number above 0, got " .. show(value)
   end
 end
 
 function kinds.not_negative(value)
-  if type(value) ~= "number" or not (value >= 0) then
+  if type(value) ~= "number" or not (value >= 0 and value < math.huge) then
     return "expected a number from 0, got " .. show(value)
   end
 end

@@ -82,7 +82,7 @@ function decoder.attention(g, c, x, name, o, i)
   local sinks = o.sinks and g:param(name .. ".sinks", { { "none", n } },
                                     { std = c.initializer_range }) or nil
   local y = g:attention(q, k, v, g:doc_starts(), sinks, {
-    head_dim = d, scale = o.attention_scale, rate = c.attention_dropout,
+    head_dim = d, scale = o.attention_scale, rate = c.attention_dropout or 0,
     window = o.window and o.window(c, i) or nil, soft_cap = o.score_cap,
   })
   if o.head_gate then

@@ -83,7 +83,7 @@ local function attention(g, c, x, name)
   k_rope = g:rope(k_rope, positions, turn(g, c, d))
   k = g:join_heads(k, k_rope, { head_dim = nope + d, head_part = nope })
   local o = g:attention(q, k, v, g:doc_starts(), {
-    head_dim = nope + d, value_dim = v_dim, rate = c.attention_dropout,
+    head_dim = nope + d, value_dim = v_dim, rate = c.attention_dropout or 0,
     scale = rope.softmax_scale(c) / math.sqrt(nope + d),
   })
   return decoder.linear(g, c, o, name .. ".o_proj", { "hidden", c.hidden_size },

@@ -75,13 +75,22 @@ local function is_switch(arch, key) return arch.defaults[key] == true or switche
 local reals = { attn_logit_softcapping = true, final_logit_softcapping = true }
 
 -- Lists of such numbers.
-local lists_of_reals = { mlp_multipliers = true, ssm_multipliers = true, time_step_limit = true }
+local lists_of_reals = {
+  mlp_multipliers = true, ssm_multipliers = true, swiglu_limits = true, swiglu_limits_shared = true,
+  time_step_limit = true,
+}
+
+-- Of what is dropped: none is 0, since few classes take null.
+local rates = {
+  attention_dropout = true, attn_pdrop = true, embd_pdrop = true, embedding_dropout = true, resid_pdrop = true,
+  residual_dropout = true,
+}
 
 -- Classes of transformers take no 1 for 1.0, and no 8.0 for 8.
 local function typed(arch, key, value)
   if type(value) == "table" and lists_of_reals[key] then
     local list = {}
-    for i, item in ipairs(value) do list[i] = math.type(item) and item + 0.0 or item end
+    for i, item in ipairs(value) do list[i] = math.type(item) and item + 0.0 or item or 0.0 end
     return list
   end
   if type(value) ~= "number" then return value end
@@ -102,7 +111,7 @@ function export.whole(name, arch, given, dtype, null, ids)
   local c, names, out = arch.canonical and arch.canonical(given) or given, spelling(arch), {}
   for key, default in pairs(arch.defaults) do
     local value = c[key]
-    if value == false and type(default) ~= "boolean" then value = null end
+    if value == false and type(default) ~= "boolean" then value = rates[key] and 0.0 or null end
     local says = value or value == false and (default or switches[key])
     if says and not rotary[key] and not arch.unwritten[key] then
       out[names[key] or key] = typed(arch, key, value)

@@ -56,9 +56,9 @@ local function layer(g, c, x, name)
   local h = norm(g, c, x, name .. ".ln_1")
   local q, k, v =
     g:split(linear(g, h, name .. ".attn.c_attn", hidden, packed, std), { n = 3 })
-  h = g:attention(q, k, v, g:doc_starts(), { head_dim = d, rate = c.attn_pdrop })
+  h = g:attention(q, k, v, g:doc_starts(), { head_dim = d, rate = c.attn_pdrop or 0 })
   local heads = { "head", width, unit = d }
-  local function add(x, y) return g:add(x, g:dropout(y, { rate = c.resid_pdrop })) end
+  local function add(x, y) return g:add(x, g:dropout(y, { rate = c.resid_pdrop or 0 })) end
   x = add(x, linear(g, h, name .. ".attn.c_proj", heads, hidden, residual))
 
   h = linear(g, norm(g, c, x, name .. ".ln_2"), name .. ".mlp.c_fc", hidden, ffn, std)
@@ -83,7 +83,7 @@ function gpt2.build(g, c)
       embedding(g, c, "transformer.wpe.weight", "position", c.max_position_embeddings)
     local tokens = embedding(g, c, wte, "vocab", c.vocab_size)
     local x = decoder.noisy(g, g:embedding(g:tokens(), tokens))
-    return g:dropout(g:add(x, g:embedding(g:positions(), positions)), { rate = c.embd_pdrop })
+    return g:dropout(g:add(x, g:embedding(g:positions(), positions)), { rate = c.embd_pdrop or 0 })
   end)
   for i = 0, c.num_hidden_layers - 1 do
     x = g:layer(i, function() return layer(g, c, x, "transformer.h." .. i) end)

@@ -34,7 +34,7 @@ laguna.defaults, laguna.unwritten = decoder.defaults {
 for _, key in ipairs { "norm_topk_prob", "swa_attention_sink_enabled" } do laguna.unwritten[key] = true end
 
 local rules = {
-  { "attention_bias", "boolean" }, { "sliding_window", "count" },
+  { "head_dim", "count" }, { "attention_bias", "boolean" }, { "sliding_window", "count" },
   { "layer_types", "each", { "full_attention", "sliding_attention" } },
   { "gating", "only", { true, "per-head", "per-element" } },
   { "num_attention_heads_per_layer", "counts" }, { "mlp_layer_types", "each", { "dense", "sparse" } },

@@ -70,7 +70,7 @@ local function attention(g, c, x, name, _, i)
   q, k = g:rope(q, g:positions(), turn), g:rope(k, g:positions(), turn)
   local sinks = narrow and g:param(name .. ".attention_sink_bias", { { "none", n } }, { std = c.initializer_range }) or nil
   local y = g:attention(q, k, v, g:doc_starts(), sinks, {
-    head_dim = d, value_dim = width, rate = c.attention_dropout, window = narrow and c.sliding_window or nil,
+    head_dim = d, value_dim = width, rate = c.attention_dropout or 0, window = narrow and c.sliding_window or nil,
   })
   return decoder.linear(g, c, y, name .. ".o_proj", hidden, { "head", n * width, unit = width })
 end
@@ -79,12 +79,23 @@ function mimo.build(g, c)
   return decoder.build(g, mimo.canonical(c), { attention = attention, experts = moe.deepseek })
 end
 
+-- Adds a number of heads that the key-value heads of layers with a window do not divide.
+local function check_heads(c, problems)
+  local i, kv = 0, 2 * c.num_key_value_heads
+  while i < c.num_hidden_layers and layer_type(c, i) ~= "sliding_attention" do i = i + 1 end
+  if i < c.num_hidden_layers and c.num_attention_heads % kv ~= 0 then
+    config.add(problems, "num_attention_heads", "layer %d has a window, and so twice num_key_value_heads: "
+               .. "%d do not divide %d", i, kv, c.num_attention_heads)
+  end
+end
+
 function mimo.check(given)
   local c = mimo.canonical(given)
   local problems = decoder.check(mimo.class, c, rules)
   if not config.sound(problems) then return problems end
   moe.check_types(c, problems)
   moe.check_deepseek(c, problems)
+  check_heads(c, problems)
   return problems
 end
 

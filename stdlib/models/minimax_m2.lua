@@ -51,10 +51,10 @@ function minimax.check(c)
   local problems = decoder.check(minimax.class, c, rules)
   if not config.sound(problems) then return problems end
   moe.check_choices(c, problems, "num_local_experts")
-  local part = c.partial_rotary_factor
-  if part and c.rotary_dim and math.floor(c.head_dim * part) ~= c.rotary_dim then
+  local part, d = c.partial_rotary_factor, decoder.head_dim(c)
+  if part and c.rotary_dim and math.floor(d * part) ~= c.rotary_dim then
     config.add(problems, "rotary_dim", "%d, but partial_rotary_factor = %g of head_dim = %d is %d", c.rotary_dim, part,
-               c.head_dim, math.floor(c.head_dim * part))
+               d, math.floor(d * part))
   end
   return problems
 end

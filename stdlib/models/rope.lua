@@ -54,8 +54,8 @@ end
 -- rope_parameters and rope_scaling of a config whose rope_theta and partial_rotary_factors may be lists, of a
 -- number for each layer: those of a type are of its first layer. Scaling is of layers that see all tokens.
 function rope.by_type(c, types)
-  if c.rope_parameters then return c.rope_parameters, c.rope_scaling end
-  local out = {}
+  if is_given(c.rope_parameters) then return c.rope_parameters, c.rope_scaling end
+  local out, scaling = {}, c.rope_scaling
   for _, kind in ipairs(rope.TYPES) do
     local at = 1
     for i = #types, 1, -1 do if types[i] == kind then at = i end end
@@ -63,20 +63,24 @@ function rope.by_type(c, types)
     out[kind] = { rope_type = "default", rope_theta = type(theta) == "table" and theta[at] or theta,
                   partial_rotary_factor = part and part[at] or nil }
   end
-  for key, value in pairs(type(c.rope_scaling) == "table" and c.rope_scaling or {}) do
-    out.full_attention[key] = value
-  end
+  if type(scaling) ~= "table" then return out, scaling end
+  for key, value in pairs(scaling) do out.full_attention[key] = value end
   return out, false
 end
 
--- Adds what is wrong with the ropes of all types; `partial`: each can turn a part of each head.
-function rope.check_types(c, problems, partial)
+-- Adds that a value, if there is one, is no table.
+local function need_table(value, where, problems)
+  if not value or type(value) == "table" then return true end
+  config.add(problems, where, "expected a table, got %s", tostring(value))
+end
+
+-- Adds what is wrong with the ropes of all types; `partial`: each can turn a part of each head; `sized`: sizes
+-- of heads are sound.
+function rope.check_types(c, problems, partial, sized)
   local known_types = {}
   for _, kind in ipairs(rope.TYPES) do known_types[kind] = true end
-  if c.rope_parameters and type(c.rope_parameters) ~= "table" then
-    return config.add(problems, "rope_parameters", "expected a table, got %s",
-                      tostring(c.rope_parameters))
-  end
+  need_table(c.rope_scaling, "rope_scaling", problems)
+  if not need_table(c.rope_parameters, "rope_parameters", problems) then return end
   local unknown = {}
   for key in pairs(c.rope_parameters or {}) do
     if not known_types[key] then unknown[#unknown + 1] = tostring(key) end
@@ -87,9 +91,10 @@ function rope.check_types(c, problems, partial)
                "no type of layers (only a table for each of %s)", table.concat(rope.TYPES, ", "))
   end
   for _, kind in ipairs(rope.TYPES) do
-    local of = rope.of_type(c, kind)
-    rope.check(of, problems, partial)
-    if partial and rope.turning(of, c.head_dim) % 2 ~= 0 then
+    local of, before = rope.of_type(c, kind), #problems
+    need_table((c.rope_parameters or {})[kind], of.rope_place, problems)
+    rope.check(of, problems, partial, false, sized)
+    if partial and sized and #problems == before and rope.turning(of, c.head_dim) % 2 ~= 0 then
       config.add(problems, of.rope_place .. ".partial_rotary_factor", "%d elements of a head of %d turn, which "
                  .. "must be even", rope.turning(of, c.head_dim), c.head_dim)
     end
@@ -113,11 +118,13 @@ local function scaling_type(p)
   return p.short_factor and (kind == "su" or kind == "yarn") and "longrope" or kind
 end
 
+local function is_positive(value) return type(value) == "number" and value > 0 and value < math.huge end
+
 -- Adds a problem for each of the keys that is no number above 0.
 local function need_positive(c, p, where, kind, keys, problems)
   for _, key in ipairs(keys) do
     local value = key == "original_max_position_embeddings" and original(c, p) or p[key]
-    if type(value) ~= "number" or value <= 0 then
+    if not is_positive(value) then
       config.add(problems, where .. "." .. key, "%s needs a number above 0", kind)
     end
   end
@@ -152,6 +159,9 @@ function checks.yarn(c, p, where, problems)
   local given = { "factor", "original_max_position_embeddings" }
   for _, key in ipairs(yarn) do if of_yarn(p, key) then given[#given + 1] = key end end
   need_positive(c, p, where, "yarn", given, problems)
+  if (p.rope_theta or c.rope_theta) == 1 then
+    config.add(problems, where .. ".rope_theta", "yarn needs another number than 1, which turns all pairs alike")
+  end
 end
 
 local MOST_PAIRS <const> = 64
@@ -168,7 +178,7 @@ function checks.longrope(c, p, where, problems)
       config.add(problems, at, "%d pairs: at most %d have a factor each", #list, MOST_PAIRS)
     else
       for i, value in ipairs(list) do
-        if type(value) ~= "number" or value <= 0 then
+        if not is_positive(value) then
           config.add(problems, at, "item %d: expected a number above 0, got %s", i, tostring(value))
           break
         end
@@ -186,14 +196,17 @@ local function share(c, p)
     or c.rotary_dim and c.rotary_dim / c.head_dim or 1
 end
 
+-- True if it is sound.
 local function check_share(c, p, where, partial, problems)
   local part = share(c, p)
   if p.partial_rotary_factor then where = where .. ".partial_rotary_factor"
   else where = "partial_rotary_factor" end
   if not partial and part ~= 1 then
     config.add(problems, where, "only 1 is supported")
-  elseif type(part) ~= "number" or part <= 0 or part > 1 then
+  elseif not is_positive(part) or part > 1 then
     config.add(problems, where, "expected a number above 0, up to 1, got %s", tostring(part))
+  else
+    return true
   end
 end
 
@@ -209,8 +222,8 @@ local function check_growth(p, where, problems)
 end
 
 -- Adds what is wrong with the keys of rope to `problems`; `partial`: the model can turn a part
--- of each head; `grows`: its queries grow with their positions.
-function rope.check(c, problems, partial, grows)
+-- of each head; `grows`: its queries grow with their positions; `sized`: sizes of heads are sound.
+function rope.check(c, problems, partial, grows, sized)
   local p, where = parameters(c)
   if type(p) ~= "table" then
     return config.add(problems, where, "expected a table, got %s", tostring(p))
@@ -220,12 +233,13 @@ function rope.check(c, problems, partial, grows)
   end
   if grows then check_growth(p, where, problems) end
   local theta = p.rope_theta or c.rope_theta
-  if type(theta) ~= "number" or theta <= 0 then
+  if not is_positive(theta) then
     config.add(problems, p.rope_theta and where .. ".rope_theta" or "rope_theta",
                "expected a number above 0, got %s", tostring(theta))
   end
-  check_share(c, p, where, partial, problems)
+  local turns = (sized or not c.rotary_dim) and check_share(c, p, where, partial, problems)
   local kind = scaling_type(p)
+  if kind == "longrope" and not (sized and turns) then return end -- its lists have a number for each pair
   if checks[kind] then return checks[kind](c, p, where, problems) end
   config.add(problems, where .. ".rope_type",
              '"%s" is not supported (only "default", "linear", "dynamic", "llama3", "yarn", "longrope")',

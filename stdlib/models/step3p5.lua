@@ -38,7 +38,8 @@ local OLD = { "attention_other_setting", "moe_layers_enum", "partial_rotary_fact
 for _, key in ipairs(OLD) do step.unwritten[key] = true end
 
 local rules = {
-  { "attention_bias", "boolean" }, { "mlp_bias", "boolean" }, { "sliding_window", "optional_count" },
+  { "head_dim", "count" }, { "attention_bias", "boolean" }, { "mlp_bias", "boolean" },
+  { "sliding_window", "optional_count" },
   { "layer_types", "each", { "full_attention", "sliding_attention" } }, { "gating", "only", { true, "per-head" } },
   { "num_sliding_attention_heads", "optional_count" }, { "query_pre_attn_scalar", "optional_positive" },
   { "mlp_layer_types", "each", { "dense", "sparse" } }, { "n_routed_experts", "count" },
@@ -71,7 +72,7 @@ function step.canonical(c)
     layer_types = c.layer_types and #c.layer_types < n and c.layer_types or types, mlp_layer_types = moe.types(c, 3),
     num_sliding_attention_heads = c.num_sliding_attention_heads or type(other) == "table" and other.num_attention_heads
       or c.num_attention_heads,
-    query_pre_attn_scalar = c.query_pre_attn_scalar or c.head_dim,
+    query_pre_attn_scalar = c.query_pre_attn_scalar or math.type(c.head_dim) and c.head_dim,
     swiglu_limits = config.first_items(c.swiglu_limits, n),
     swiglu_limits_shared = config.first_items(c.swiglu_limits_shared, n),
     rope_parameters = ropes, rope_scaling = scaling, rope_theta = 10000.0,
