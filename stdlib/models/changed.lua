@@ -104,24 +104,27 @@ end
 
 -- ---- a rope for each type of layers ----
 
+-- What a key beside tables is called in them.
+local function name_in_table(key) return key == "rope_local_base_freq" and "rope_theta" or key end
+
 -- The types whose rope rope_theta is of; the other one of Gemma's has rope_local_base_freq.
 local function types_of(arch, key)
   if key == "rope_local_base_freq" then return { "sliding_attention" } end
   return arch.defaults.rope_local_base_freq and { "full_attention" } or rope.TYPES
 end
 
--- Puts a number that the plan has beside tables into those that have one, but for those of the plan: where
--- they differ, it is of none.
-local function put_theta(arch, tables, own, key, value)
+-- Puts a number that the plan has beside tables, by `key`, into those that have one, `name`, but for those of
+-- the plan: where they differ, it is of none.
+local function put_number(arch, tables, own, key, name, value)
   local first, of = nil, {}
   for _, kind in ipairs(types_of(arch, key)) do
-    local theta = copy(tables[kind]).rope_theta
-    if theta ~= nil and copy(own[kind]).rope_theta == nil then
-      if first ~= nil and theta ~= first then return end
-      first, of[#of + 1] = theta, kind
+    local has = copy(tables[kind])[name]
+    if has ~= nil and copy(own[kind])[name] == nil then
+      if first ~= nil and has ~= first then return end
+      first, of[#of + 1] = has, kind
     end
   end
-  for _, kind in ipairs(of) do tables[kind].rope_theta = value end
+  for _, kind in ipairs(of) do tables[kind][name] = value end
 end
 
 local function ropes(arch, base, c, written)
@@ -142,8 +145,11 @@ local function ropes(arch, base, c, written)
     tables.full_attention = has_keys(c.rope_scaling) and copy(c.rope_scaling) or unscaled(full)
     carry(tables.full_attention, full, {})
   end
-  for _, key in ipairs { "rope_theta", "rope_local_base_freq" } do
-    if written[key] and type(c[key]) == "number" then put_theta(arch, tables, own, key, c[key]) end
+  for _, key in ipairs { "rope_theta", "rope_local_base_freq", "partial_rotary_factor",
+                         "original_max_position_embeddings" } do
+    if written[key] and type(c[key]) == "number" then
+      put_number(arch, tables, own, key, name_in_table(key), c[key])
+    end
   end
   c.rope_parameters, c.rope_scaling = tables, false
 end
@@ -220,7 +226,7 @@ end
 local function add_ropes(arch, c, written, problems)
   local keys = { "rope_theta", "partial_rotary_factor", arch.defaults.rope_local_base_freq and "rope_local_base_freq" }
   for _, key in ipairs(keys) do
-    local read, name = not written[key] or c[key] == false, key == "partial_rotary_factor" and key or "rope_theta"
+    local read, name = not written[key] or c[key] == false, name_in_table(key)
     local place, value
     for _, kind in ipairs(arch.ropes and types_of(arch, key) or { false }) do
       local of = kind and rope.of_type(c, kind) or c

@@ -11,9 +11,11 @@ local mimo = {
   aliases = { num_local_experts = "n_routed_experts" },
   modules = { ["self_attn.sinks"] = { "self_attn.attention_sink_bias" } }, -- of Transformers in memory, and of files
   ropes = true, -- each type of layers has one: see rope.of_type
-  -- Of published files: tables of rope_parameters say how much turns, and windows are not cut in chunks.
-  ignored = config.ignored { "attention_chunk_size", "partial_rotary_factor" },
+  -- Of published files: windows are not cut in chunks.
+  ignored = config.ignored { "attention_chunk_size" },
 }
+-- How much of a head turns where a table does not say.
+local PART <const> = 0.334
 mimo.defaults, mimo.unwritten = decoder.defaults {
   vocab_size = 152576, hidden_size = 4096, intermediate_size = 16384, num_hidden_layers = 48,
   num_attention_heads = 64, num_key_value_heads = 4, head_dim = 192, v_head_dim = 128,
@@ -23,15 +25,16 @@ mimo.defaults, mimo.unwritten = decoder.defaults {
   routed_scaling_factor = 1.0, n_group = 1, topk_group = 1, norm_topk_prob = true,
   output_router_logits = false, sliding_window_size = false,
   rope_parameters = {
-    full_attention = { rope_type = "default", rope_theta = 5000000.0, partial_rotary_factor = 0.334 },
-    sliding_attention = { rope_type = "default", rope_theta = 10000.0, partial_rotary_factor = 0.334 },
+    full_attention = { rope_type = "default", rope_theta = 5000000.0, partial_rotary_factor = PART },
+    sliding_attention = { rope_type = "default", rope_theta = 10000.0, partial_rotary_factor = PART },
   },
 }
 
 mimo.unwritten.sliding_window_size = true
 
 local rules = {
-  { "attention_bias", "boolean" }, { "v_head_dim", "count" }, { "attention_value_scale", "positive" },
+  { "num_key_value_heads", "count" }, { "head_dim", "count" }, { "partial_rotary_factor", "part" },
+  { "attention_bias", "boolean" }, { "v_head_dim", "count" }, { "attention_value_scale", "optional_positive" },
   { "sliding_window", "count" }, { "sliding_window_size", "count_or_none" }, { "layer_types", "each", { "full_attention", "sliding_attention" } },
   { "mlp_layer_types", "each", { "dense", "sparse" } }, { "n_routed_experts", "count" },
   { "num_experts_per_tok", "count" }, { "moe_intermediate_size", "count" }, { "n_group", "count" },
@@ -47,6 +50,7 @@ function mimo.canonical(c)
   return setmetatable({
     sliding_window = math.type(before) == "integer" and before + 1 or c.sliding_window,
     routed_scaling_factor = c.routed_scaling_factor or 1.0,
+    rope_parameters = rope.with_parts(c, PART),
   }, { __index = c })
 end
 
@@ -65,7 +69,8 @@ local function attention(g, c, x, name, _, i)
                           c.attention_bias)
   end
   local q, k = projected("q_proj", "head", n, d), projected("k_proj", "kv_head", kv, d)
-  local v = g:scale(projected("v_proj", "kv_head", kv, width), { scale = c.attention_value_scale })
+  local v = projected("v_proj", "kv_head", kv, width)
+  if c.attention_value_scale then v = g:scale(v, { scale = c.attention_value_scale }) end
   local turn = rope.attributes(rope.of_type(c, kind), d, g:context())
   q, k = g:rope(q, g:positions(), turn), g:rope(k, g:positions(), turn)
   local sinks = narrow and g:param(name .. ".attention_sink_bias", { { "none", n } }, { std = c.initializer_range }) or nil

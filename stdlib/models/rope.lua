@@ -193,7 +193,25 @@ end
 -- Which part of a head turns; MiniMax says how many elements.
 local function share(c, p)
   return p.partial_rotary_factor or c.partial_rotary_factor
-    or c.rotary_dim and c.rotary_dim / c.head_dim or 1
+    or c.rotary_dim and c.rotary_dim / (c.head_dim or c.hidden_size // c.num_attention_heads) or 1
+end
+
+-- rope_parameters of a config whose class lets `part` of each head turn where nothing scales and the table of
+-- the type does not say: each table says it. Where something scales it is what stands beside the tables, or all.
+function rope.with_parts(c, part)
+  local all, out = c.rope_parameters or {}, {}
+  if type(all) ~= "table" then return all end
+  for key, value in pairs(all) do out[key] = value end
+  for _, kind in ipairs(rope.TYPES) do
+    local p, t = rope.of_type(c, kind).rope_parameters, {}
+    if not p.partial_rotary_factor and type(all[kind] or t) == "table" then
+      for key, value in pairs(all[kind] or {}) do t[key] = value end
+      local scales = scaling_type(p) ~= "default"
+      t.partial_rotary_factor = (scales or not is_given(p)) and c.partial_rotary_factor or scales and 1.0 or part
+      out[kind] = t
+    end
+  end
+  return out
 end
 
 -- True if it is sound.

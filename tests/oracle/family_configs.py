@@ -256,7 +256,7 @@ def mixtral(r):
 
 
 def mimo_v2_flash(r):
-    """Heads of 12 of which 4 turn, or all; without shared experts."""
+    """Heads of 12 of which 4 turn, also where a table does not say so, or all; without shared experts."""
     keys = decoder(r, **deepseek_experts(r), head_dim=12, v_head_dim=r.choice([4, 8]),
                    attention_bias=coin(r), attention_value_scale=r.choice([1.0, 0.707]),
                    sliding_window=window(r) or 5)
@@ -267,6 +267,11 @@ def mimo_v2_flash(r):
     keys["rope_parameters"] = {kind: {
         "rope_type": "default", "rope_theta": r.choice([500.0, 1e6]),
         "partial_rotary_factor": r.choice([0.334, 1.0])} for kind in ("full_attention", "sliding_attention")}
+    for table in keys["rope_parameters"].values():
+        if coin(r):
+            del table["partial_rotary_factor"]
+    if coin(r):
+        keys["partial_rotary_factor"] = r.choice([0.334, 1.0])
     keys["layer_types"] = [r.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
     keys["mlp_layer_types"] = [r.choice(["dense", "sparse"]) for _ in range(layers - 1)] + ["sparse"]
     return tf.MiMoV2FlashConfig(**keys)
