@@ -183,9 +183,13 @@ end
 -- Takes keys that the architecture does not have out of a config, and refuses values that it cannot
 -- have: weft check of the plan would say the same.
 function model_field.settle_keys(ledger, config)
-  for _, key in ipairs(keys(elsewhere)) do
+  local unread = {}
+  for _, reasons in ipairs { elsewhere, use("models/" .. config[1]).ignored } do
+    for key, why in pairs(reasons) do unread[key] = type(why) == "string" and why or unread[key] end
+  end
+  for _, key in ipairs(keys(unread)) do
     for _, leaf in ipairs(config[key] ~= nil and leaves_of(ledger, key) or {}) do
-      leaf.list, leaf.text = "no_effect", elsewhere[key]
+      leaf.list, leaf.text = "no_effect", unread[key]
     end
     config[key] = nil
   end

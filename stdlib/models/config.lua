@@ -80,11 +80,16 @@ config.elsewhere = {
   ep_size = "experts are shared as plan.mesh.ep says",
 }
 
--- The set of keys that are read past, with those of one architecture added.
+-- Why a key that files of one architecture have, and a plan has, too, changes nothing.
+config.unread = "models of this family do not read it"
+
+-- The set of keys that are read past, with those of one architecture added. Of the layers that predict
+-- further tokens plan.mtp says more.
 function config.ignored(extra)
   local set = {}
   for _, key in ipairs(common) do set[key] = true end
-  for _, key in ipairs(extra or {}) do set[key] = config.elsewhere[key] or true end
+  for _, key in ipairs(extra or {}) do set[key] = config.elsewhere[key] or config.unread end
+  if set.num_nextn_predict_layers then set.num_nextn_predict_layers = true end
   return set
 end
 

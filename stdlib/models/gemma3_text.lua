@@ -1,5 +1,6 @@
 -- gemma3_text.lua - Gemma 3, text: Gemma 2's decoder without caps of scores, with norms over
 -- each head of q and k. Five layers of six see a window and turn by a rope of their own.
+local config = require "weft.models.config"
 local decoder = require "weft.models.decoder"
 local gemma = require "weft.models.gemma"
 
@@ -9,7 +10,7 @@ local gemma3, rules = gemma.later("Gemma3ForCausalLM", {
 })
 gemma3.ropes = true -- each type of layers has one: see rope.of_type
 gemma3.unwritten.rope_local_base_freq = true
-gemma3.ignored._sliding_window_pattern = true -- written beside layer_types, never read
+gemma3.ignored._sliding_window_pattern = config.unread -- written beside layer_types, never read
 for _, rule in ipairs {
   { "rope_parameters", "ropes" }, { "rope_local_base_freq", "positive" },
   { "sliding_window_pattern", "count" },

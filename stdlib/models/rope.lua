@@ -22,6 +22,7 @@ local function is_given(p)
   for _ in pairs(p) do return true end
   return false
 end
+rope.is_given = is_given
 
 -- The table in force, and where it is.
 local function parameters(c)
@@ -47,8 +48,10 @@ function rope.of_type(c, kind)
   elseif not p.rope_theta and c.rope_local_base_freq then
     p.rope_theta = c.rope_local_base_freq
   end
-  return setmetatable({ rope_parameters = p, rope_scaling = false,
-                        rope_place = "rope_parameters." .. kind }, { __index = c })
+  local of = { rope_parameters = p, rope_scaling = false, rope_place = "rope_parameters." .. kind }
+  -- A table of one type has a length of its own, where one table for all has the length beside it.
+  if p.original_max_position_embeddings then of.original_max_position_embeddings = false end
+  return setmetatable(of, { __index = c })
 end
 
 -- rope_parameters and rope_scaling of a config whose rope_theta and partial_rotary_factors may be lists, of a

@@ -108,6 +108,16 @@ function step.build(g, given)
   })
 end
 
+-- Adds a type of layers that rope_parameters has no table for, while it has others: the class takes none of
+-- them then.
+local function check_tables(given, c, problems)
+  for i, kind in ipairs(rope.is_given(given.rope_parameters) and c.layer_types or {}) do
+    if not given.rope_parameters[kind] then
+      return config.add(problems, "rope_parameters", "has no table for %s, the type of layer %d", kind, i - 1)
+    end
+  end
+end
+
 function step.check(given)
   local rule = malformed(given)
   if rule then return config.check(step.class, given, { rule }) end
@@ -118,6 +128,7 @@ function step.check(given)
   moe.check_choices(c, problems, "n_routed_experts")
   moe.check_enum(given, problems)
   config.check_items(c, problems, { "swiglu_limits", "swiglu_limits_shared" }, "limits")
+  check_tables(given, c, problems)
   config.check_items(given, problems, { "rope_theta", "partial_rotary_factors" }, "numbers")
   checks.heads_of_some(c, problems, "num_sliding_attention_heads")
   return problems

@@ -68,6 +68,44 @@ static const char plan_sizes[] =
   "= { rope_theta = 300, partial_rotary_factor = 0.5 }, sliding_attention = { "          \
   "rope_theta = 30, partial_rotary_factor = 0.5 } }, "
 
+/* Without sizes: 0.334 of a head of 12 are 4 elements. */
+#define MIMO_LAYERS                                                                      \
+  "\"model_type\": \"mimo_v2_flash\", \"num_hidden_layers\": 2, \"n_routed_experts\": "  \
+  "2, \"num_experts_per_tok\": 1, \"moe_intermediate_size\": 8, \"v_head_dim\": 8, "
+#define MIMO_BARE                                                                        \
+  MIMO_LAYERS "\"rope_parameters\": { " FULL ": { \"rope_theta\": 300.0 }, " SLIDING     \
+              ": { \"rope_theta\": 30.0 } }"
+#define MIMO_YARN                                                                        \
+  MIMO_LAYERS "\"rope_parameters\": { " FULL                                             \
+              ": { \"rope_theta\": 300.0, \"rope_type\": \"yarn\", \"factor\": 4.0, "    \
+              "\"original_max_position_embeddings\": 8 }, " SLIDING                      \
+              ": { \"rope_theta\": 30.0 } }"
+#define MIMO_PARTS(full, sliding)                                                        \
+  "'mimo_v2_flash', num_hidden_layers = 2, n_routed_experts = 2, num_experts_per_tok "   \
+  "= 1, moe_intermediate_size = 8, v_head_dim = 8, head_dim = 12, rope_parameters = { "  \
+  "full_attention = { rope_theta = 300, partial_rotary_factor = " full                   \
+  " }, sliding_attention = { rope_theta = 30, partial_rotary_factor = " sliding " } }"
+#define STEP                                                                             \
+  "\"model_type\": \"step3p5\", \"num_hidden_layers\": 2, \"n_routed_experts\": 2, "     \
+  "\"num_experts_per_tok\": 1, \"moe_intermediate_size\": 8, \"share_expert_dim\": 8, "  \
+  "\"mlp_layer_types\": [\"dense\", \"sparse\"], \"sliding_window\": 8, "                \
+  "\"layer_types\": [" FULL ", " SLIDING "]"
+#define STEP_PLAN                                                                        \
+  "'step3p5', num_hidden_layers = 2, n_routed_experts = 2, num_experts_per_tok = 1, "    \
+  "moe_intermediate_size = 8, share_expert_dim = 8, mlp_layer_types = { 'dense', "       \
+  "'sparse' }, sliding_window = 8, layer_types = { 'full_attention', "                   \
+  "'sliding_attention' }, "
+#define HYBRID                                                                           \
+  "\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": \"M*\", "                \
+  "\"mamba_num_heads\": 4, \"mamba_head_dim\": 16, \"n_groups\": 2, "                    \
+  "\"ssm_state_size\": 8"
+#define HYBRID_PLAN                                                                      \
+  "'nemotron_h', hybrid_override_pattern = 'M*', mamba_num_heads = 4, mamba_head_dim = " \
+  "16, n_groups = 2, ssm_state_size = 8"
+#define QWEN_WINDOW                                                                      \
+  "\"model_type\": \"qwen2\", \"num_hidden_layers\": 2, \"use_sliding_window\": true, "  \
+  "\"sliding_window\": 8, \"layer_types\": [" SLIDING ", " FULL "]"
+
 #define SMOL_WINDOW                                                                      \
   "\"model_type\": \"smollm3\", \"num_hidden_layers\": 2, \"use_sliding_window\": "      \
   "false, "                                                                              \
@@ -209,6 +247,52 @@ static const struct {
     {"\"model_type\": \"qwen2\", \"num_hidden_layers\": 1",
      "rope_scaling = " YARN ", mscale = 0, mscale_all_dim = 0.7 }",
      "'qwen2', num_hidden_layers = 1, rope_scaling = " YARN " }"},
+    /* The class of MiMo has a share of its own where nothing scales and no table says
+       one. */
+    {MIMO_BARE, "head_dim = 12", MIMO_PARTS("0.334", "0.334")},
+    {MIMO_BARE ", \"partial_rotary_factor\": 0.5", "head_dim = 12",
+     MIMO_PARTS("0.334", "0.334")},
+    {MIMO_YARN, "head_dim = 12",
+     MIMO_PARTS(
+         "1.0, rope_type = 'yarn', factor = 4, original_max_position_embeddings = 8",
+         "0.334")},
+    {MIMO_YARN ", \"partial_rotary_factor\": 0.5", "head_dim = 12",
+     MIMO_PARTS(
+         "0.5, rope_type = 'yarn', factor = 4, original_max_position_embeddings = 8",
+         "0.334")},
+    {MIMO_BARE, "head_dim = 12, partial_rotary_factor = 0.5", MIMO_PARTS("0.5", "0.5")},
+    {MIMO_LAYERS "\"head_dim\": 12", "partial_rotary_factor = 0.5",
+     "'mimo_v2_flash', num_hidden_layers = 2, n_routed_experts = 2, num_experts_per_tok "
+     "= "
+     "1, moe_intermediate_size = 8, v_head_dim = 8, head_dim = 12, rope_parameters = { "
+     "full_attention = { rope_theta = 5e6, partial_rotary_factor = 0.5 }, "
+     "sliding_attention = { rope_theta = 1e4, partial_rotary_factor = 0.5 } }"},
+    /* A length beside tables is that of one table, not of each type's. */
+    {OLMO5 ", \"original_max_position_embeddings\": 16", "",
+     "'olmo3', num_hidden_layers = 2, layer_types = { 'sliding_attention', "
+     "'full_attention' }, rope_parameters = { full_attention = { "
+     "rope_type = 'yarn', factor = 8.0, original_max_position_embeddings = 8, "
+     "attention_factor = 1.5, rope_theta = 5e5 }, sliding_attention = { "
+     "rope_theta = 5e5 } }"},
+    {OLMO5, "original_max_position_embeddings = 16",
+     "'olmo3', num_hidden_layers = 2, layer_types = { 'sliding_attention', "
+     "'full_attention' }, rope_parameters = { full_attention = { "
+     "rope_type = 'yarn', factor = 8.0, original_max_position_embeddings = 16, "
+     "attention_factor = 1.5, rope_theta = 5e5 }, sliding_attention = { "
+     "rope_theta = 5e5 } }"},
+    {STEP ", \"rope_parameters\": {}, \"rope_theta\": [500.0, 600.0], "
+          "\"partial_rotary_factors\": [0.5, 1.0]",
+     "",
+     STEP_PLAN
+     "rope_parameters = { full_attention = { rope_theta = 500, "
+     "partial_rotary_factor = 0.5 }, sliding_attention = { rope_theta = 600 } }"},
+    {STEP ", \"swiglu_limits\": [null, 7.0]", "", STEP_PLAN "swiglu_limits = { 0, 7 }"},
+    {"\"model_type\": \"llama\", \"num_hidden_layers\": 1, \"attention_dropout\": null",
+     "", "'llama', num_hidden_layers = 1"},
+    {MIMO ", \"attention_value_scale\": null", "",
+     MIMO_PLAN "attention_value_scale = false"},
+    {HYBRID ", \"mamba_conv_bias\": false", "", HYBRID_PLAN ", use_conv_bias = false"},
+    {QWEN_WINDOW, "use_sliding_window = false", "'qwen2', num_hidden_layers = 2"},
     /* Its class does not read the rate of its config. */
     {"\"model_type\": \"ernie4_5\", \"num_hidden_layers\": 1, \"attention_dropout\": 0.1",
      "", "'ernie4_5', num_hidden_layers = 1"},
@@ -270,9 +354,20 @@ static const char *folder_plan(const char *name, const char *keys) {
       arena_printf(scratch_arena, "weft.hf { '%s', weights = false, %s }", name, keys));
 }
 
+/* Keys of a case stand in the place of those of all. */
+static const char *sizes_but(const char *file) {
+  static const char kv[] = "\"num_key_value_heads\"", head[] = "\"head_dim\"";
+  return arena_printf(scratch_arena,
+                      "\"vocab_size\": 64, \"hidden_size\": 64, \"intermediate_size\": "
+                      "16, \"num_attention_heads\": 4, %s%s",
+                      strstr(file, kv) ? "" : "\"num_key_value_heads\": 2, ",
+                      strstr(file, head) ? "" : "\"head_dim\": 16, ");
+}
+
 START_TEST(a_key_of_the_plan_counts) {
   Text config = {0};
-  folder_of("old", arena_printf(scratch_arena, "{ %s%s }", sizes, cases[_i].file));
+  folder_of("old", arena_printf(scratch_arena, "{ %s%s }", sizes_but(cases[_i].file),
+                                cases[_i].file));
   const char *means =
       arena_printf(scratch_arena, "weft.model { %s%s }", plan_sizes, cases[_i].means);
   const char *want = graph_of(plan_of("means.lua", means), NULL);
@@ -310,6 +405,12 @@ static const struct {
     {"\"model_type\": \"falcon_h1\", \"num_hidden_layers\": 1, \"mamba_d_ssm\": 32, "
      "\"mamba_n_heads\": 4",
      "mamba_expand = 3", "plan.model.mamba_expand: changes nothing: mamba_d_ssm"},
+    {MIMO,
+     "partial_rotary_factor = 0.25, rope_parameters = { full_attention = { "
+     "partial_rotary_factor = 0.5 }, sliding_attention = { partial_rotary_factor = "
+     "0.5 } }",
+     "plan.model.partial_rotary_factor: changes nothing: rope_parameters."
+     "sliding_attention.partial_rotary_factor is 0.5"},
     {"\"model_type\": \"gpt_oss\", \"num_hidden_layers\": 1, \"num_local_experts\": 2, "
      "\"num_experts_per_tok\": 1, \"sliding_window\": 8, \"layer_types\": [" FULL "]",
      "sliding_window = 4",
@@ -404,6 +505,9 @@ static const struct {
     {QWEN5,
      "use_sliding_window = true, sliding_window = 4, max_window_layers = 1",
      {"\"layer_types\": null", "\"use_sliding_window\": true"}},
+    {"\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"attention_dropout\": 0.1",
+     "attention_dropout = false",
+     {"\"attention_dropout\": 0.0"}},
     {QWEN5 ", \"tie_word_embeddings\": true",
      "tie_word_embeddings = false",
      {"\"tie_word_embeddings\": false"}},
@@ -432,7 +536,7 @@ END_TEST
 static void write_both(const char *name, const char *file, const char *keys,
                        Text *command) {
   Text config = {0};
-  folder_of(name, arena_printf(scratch_arena, "{ %s%s }", sizes, file));
+  folder_of(name, arena_printf(scratch_arena, "{ %s%s }", sizes_but(file), file));
   graph_of(folder_plan(name, keys), &config);
   const char *out = arena_printf(scratch_arena, "%s.out", name);
   folder_of(out, config.s);
