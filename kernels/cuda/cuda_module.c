@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "cuda_device.h"
+#include "launch/failed_before.h"
 
 enum { LEAST_CAPABILITY = 80 };
 
@@ -282,9 +283,11 @@ static weft_status sync(Device *d, weft_error *e) {
   c->first = cudaSuccess;
   if (c->c.refused[0])
     return err_set(e, WEFT_ERUN, "rank %d: device cuda: %s", d->rank, c->c.refused);
-  if (cudnn_failure(d))
-    return err_set(e, WEFT_ERUN, "rank %d: device cuda: %s", d->rank, cudnn_failure(d));
-  return r == cudaSuccess ? WEFT_OK : cuda_failed(d, r, "a kernel or copy failed", e);
+  if (r == cudaSuccess) return WEFT_OK;
+  return err_set(
+      e, WEFT_ERUN,
+      "rank %d: device cuda: a kernel or copy failed: %s (%s); " CUDA_NAME_THE_OP,
+      d->rank, cudaGetErrorString(r), cudaGetErrorName(r));
 }
 
 /* ---- streams beside it ---- */

@@ -393,6 +393,64 @@ START_TEST(the_first_line_says_how_kernels_came) {
 }
 END_TEST
 
+/* ---- what fails while it runs ---- */
+
+static void put_plan_of_one_rank(void) {
+  static const char plan[] =
+      "local weft = require \"weft\"\n"
+      "return weft.plan { model = weft.model { \"llama\", hidden_size = 16,\n"
+      "  num_hidden_layers = 1, num_attention_heads = 2, intermediate_size = 16,\n"
+      "  vocab_size = 32 }, batch = { global = 1, micro = 1, seq = 8 },\n"
+      "  precision = \"bf16\", attention_backend = \"cudnn\",\n"
+      "  data = weft.synthetic {} }\n";
+  scratch_put("plan.lua", plan, sizeof plan - 1);
+}
+
+/* The n-th thing that runs is a fault; what is launched behind something waits for it, so
+ * the launch after the next hears of it. */
+static Outcome run_with_fault(int n, const char *more) {
+  return process_run(60,
+                     "sh -c '" BESIDE "WEFT_STANDIN=depth=1,fault=%d %s ./weft run "
+                     "plan.lua --device cuda --steps 1'",
+                     n, more);
+}
+
+/* Of the first step: the op that hears of it, by each way to launch something, and what
+ * is said of the same fault with CUDA_LAUNCH_BLOCKING. */
+static const struct {
+  const char *hears, *fails, *how;
+} faults[] = {
+    {": op rope_qkv of ",
+     ": op rmsnorm of input_layernorm: ", "its kernel failed with a "},
+    {": op attention of ", ": op linear of self_attn.q_proj,k_proj,v_proj: ",
+     "cuBLASLt: the product of 8 x 16 x 48 failed: status 13"},
+    {": op linear of self_attn.o_proj: ", ": op rope_qkv of ",
+     "its kernel failed with a "},
+    {": op add_rmsnorm of ", ": op attention of ", "cuDNN: attention cannot be run: "},
+};
+
+/* That op is innocent: nothing is said of its grid or its product. */
+START_TEST(a_fault_is_not_the_next_op_s) {
+  static const char before[] = ": device cuda: a kernel or copy before it failed: ",
+                    later[] = "0: device cuda: a kernel or copy failed: ",
+                    how[] = " (cudaErrorIllegalAddress); CUDA_LAUNCH_BLOCKING=1 in ";
+  int found = 0;
+  put_plan_of_one_rank();
+  for (int n = 60; n < 90 && found < LEN(faults); n++) {
+    Outcome o = run_with_fault(n, "");
+    ck_assert_msg(o.code == 1 && strstr(o.err, how), "%d: %s", n, o.err);
+    ck_assert_msg(strstr(o.err, before) || strstr(o.err, later), "%d: %s", n, o.err);
+    if (!strstr(o.err, faults[found].hears)) continue;
+    o = run_with_fault(n, "CUDA_LAUNCH_BLOCKING=1");
+    ck_assert_msg(o.code == 1 && strstr(o.err, faults[found].fails) &&
+                      strstr(o.err, faults[found].how),
+                  "%d: %s", n, o.err);
+    found++;
+  }
+  ck_assert_int_eq(found, LEN(faults));
+}
+END_TEST
+
 START_TEST(no_module_is_told) {
   put_plan();
   Outcome o = process_run(
@@ -436,6 +494,7 @@ Suite *cuda_device_suite(void) {
   tcase_add_loop_test(tc, codes_are_copied, 0, LEN(copied_codes));
   tcase_add_loop_test(tc, a_machine_that_cannot_is_told, 0, LEN(machines));
   tcase_add_loop_test(tc, the_first_line_says_how_kernels_came, 0, LEN(first_lines));
+  tcase_add_test(tc, a_fault_is_not_the_next_op_s);
   tcase_add_test(tc, no_module_is_told);
   suite_add_tcase(s, tc);
   return s;

@@ -124,5 +124,5 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *
   *status = !s->capture          ? cudaStreamCaptureStatusNone
             : s->capture->broken ? cudaStreamCaptureStatusInvalidated
                                  : cudaStreamCaptureStatusActive;
-  return cudaSuccess;
+  return r.wrong;
 }

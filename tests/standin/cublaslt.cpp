@@ -276,6 +276,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t d,
   float scale = *(const float *)alpha, add = *(const float *)beta;
   uint64_t which = algo->data[2];
   standin_first_use(&lt_algorithm[which]);
+  if (standin_fails(s)) return CUBLAS_STATUS_EXECUTION_FAILED;
   emulate::enqueue(s, [=] {
     if (!emulate::idle(nullptr)) multiply(how, scale, a, x, b, y, add, out, z);
     runtime().clock += lt_algorithm[which].ms * std::max(standin_is()->lt_slow, 1);

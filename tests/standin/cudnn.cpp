@@ -1,8 +1,8 @@
 /* cudnn.cpp - cuDNN's backend by evaluation: a graph is read back from its descriptors,
  * and executing a plan queues that graph, in f64 with each tensor rounded to its type, on
- * the stream of the handle. Nothing is known here of attention. What is not finalized,
- * not aligned, not there or of the wrong size is refused; a handle that goes after all
- * others finds no descriptor left. */
+ * the stream of the handle. Nothing is known here of attention, but for what engines are
+ * known to do wrong. What is not finalized, not aligned, not there or of the wrong size
+ * is refused; a handle that goes after all others finds no descriptor left. */
 #include "cudnn.h"
 
 #include <cstdio>
@@ -153,6 +153,20 @@ struct Reader {
   }
 };
 
+/* Before 9.26 Ampere's engines for gradients do not look at the strides of their operand
+ * in f32, the softmax's statistics (NVIDIA/cudnn-frontend, pull request 304). */
+void overlook_strides(ReadGraph &graph) {
+  if (standin_is()->capability >= 90 || standin_is()->cudnn >= 92600) return;
+  std::vector<bool> given(AG_TENSORS);
+  for (const AgNode &n : graph.node) given[n.y] = true;
+  for (int i = 0; i < graph.g.ntensor; i++) {
+    AgTensor &t = graph.g.tensor[i];
+    if (t.where != AG_IN || t.type != AG_F32 || given[(size_t)i]) continue;
+    t.stride[3] = 1;
+    for (int k = 2; k >= 0; k--) t.stride[k] = t.stride[k + 1] * t.dim[k + 1];
+  }
+}
+
 cudnnStatus_t read_graph(Desc d) {
   auto to = std::make_shared<ReadGraph>();
   Reader r{*to, CUDNN_STATUS_SUCCESS};
@@ -171,6 +185,7 @@ cudnnStatus_t read_graph(Desc d) {
   for (int i = 0; i < to->g.ntensor; i++)
     if (to->g.tensor[i].where == AG_IN && to->g.tensor[i].type == AG_BF16)
       most = std::max(most, graph_count(&to->g.tensor[i]));
+  if (views) overlook_strides(*to);
   to->work =
       256 + (views ? 2 * sizeof(float) * (size_t)most : 0); /* as Ampere's engines */
   d->graph = to;
@@ -235,6 +250,7 @@ cudnnStatus_t execute(cudnnHandle_t h, Desc plan, Desc pack) {
     if (number) memcpy(&t.number, at[k], sizeof t.number), at[k] = nullptr;
   }
   if (!work) return refused(CUDNN_STATUS_BAD_PARAM, "no workspace");
+  if (standin_fails(h->stream)) return refused(CUDNN_STATUS_EXECUTION_FAILED, "a launch");
   {
     std::lock_guard<std::recursive_mutex> g(lock);
     if (++executed == standin_is()->cudnn_fails)
@@ -294,7 +310,7 @@ cudnnStatus_t get(Desc d, cudnnBackendAttributeName_t name,
 
 extern "C" weft_status cudnn_lib_open(CudnnLib *lib, weft_error *e) {
   typedef std::lock_guard<std::recursive_mutex> Guard;
-  lib->GetVersion = [] { return (size_t)91900; };
+  lib->GetVersion = [] { return (size_t)standin_is()->cudnn; };
   lib->Create = [](cudnnHandle_t *h) {
     Guard g(lock);
     handles++;

@@ -39,9 +39,9 @@ void graph_step(Runtime &r, Launched &g, Launched::Node *n) {
   if (!n->begun) g.waiting[n->connection].pop_front();
   n->begun = true;
   n->task.pop_front();
-  t.run();
+  if (!r.wrong) t.run();
   g.left -= n->task.empty();
-  r.ran++;
+  has_run(r);
   if (r.draw() % 16 == 0)
     for (auto &x : g.rank) x.second = r.draw();
 }
@@ -89,7 +89,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
   r.launched++;
   r.idle = 0;
   if (l->left) connection_push(r, s, Op{nullptr, nullptr, 0, nullptr, l});
-  return cudaSuccess;
+  return r.wrong;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

@@ -196,6 +196,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *kern
   Runtime &r = runtime();
   Guard g(r.lock);
   KernelFigures f;
+  if (r.wrong) return r.wrong;
   bool has_code = r.is.capability >= 80 && r.is.capability < 110;
   if (!has_code && r.is.no_ptx) return cudaErrorNoKernelImageForDevice;
   if (!has_code && r.is.driver < r.is.runtime) return cudaErrorUnsupportedPtxVersion;
@@ -243,6 +244,7 @@ cudaError_t emulate::launch_begins(cudaStream_t s, const void *kernel, Dim3 grid
   Runtime &r = runtime();
   Guard g(r.lock);
   cudaError_t e = launch_is(r, kernel, grid, threads, room);
+  if (e == cudaSuccess) e = launch_says(r, s);
   if (e != cudaSuccess) r.last = e;
   return e;
 }

@@ -20,10 +20,12 @@
 #include "emulate.h"
 
 extern "C" const Standin standin_usual = {
-    1, 13000, 1, 90, (size_t)8 << 30, 0,     132,   22809, 0, 0, 0, 0, 0, 0,
-    0, 1,     0, 0,  13000,           false, false, 0,     0, 0};
+    1, 13000, 1, 90, (size_t)8 << 30, 0,     132,   22809, 0, 0, 0,     0, 0, 0,
+    0, 1,     0, 0,  13000,           false, false, 0,     0, 0, 91900, 0};
 
 Runtime::Runtime() {
+  const char *wait = getenv("CUDA_LAUNCH_BLOCKING");
+  blocks = wait && atoi(wait) != 0;
   if (const char *text = getenv("WEFT_STANDIN")) read(text);
   random = is.order * 2 + 1;
 }
@@ -40,6 +42,7 @@ void Runtime::read(const char *text) {
                 {"nccl_init=", &is.nccl_init},
                 {"nccl_error=", &is.nccl_error},
                 {"nccl_hang=", &is.nccl_hang},
+                {"cudnn=", &is.cudnn},
                 {"cudnn_work=", &is.cudnn_work},
                 {"cudnn_fails=", &is.cudnn_fails},
                 {"capture_fails=", &is.capture_fails},
@@ -50,7 +53,8 @@ void Runtime::read(const char *text) {
                 {"runtime=", &is.runtime},
                 {"lt_refuses=", &is.lt_refuses},
                 {"lt_slow=", &is.lt_slow},
-                {"fp8_bits=", &is.fp8_bits}};
+                {"fp8_bits=", &is.fp8_bits},
+                {"fault=", &is.fault}};
   for (const auto &n : number)
     if (const char *at = strstr(text, n.key)) *n.to = atoi(at + strlen(n.key));
   if (const char *at = strstr(text, "order=")) is.order = (uint64_t)atoll(at + 6);
@@ -136,8 +140,8 @@ void step(Runtime &r, CUstream_st *s) {
   }
   Op op = std::move(s->queue.front());
   s->queue.pop_front();
-  if (op.run) op.run();
-  r.ran++;
+  if (op.run && (!r.wrong || op.event)) op.run();
+  has_run(r);
 }
 
 /* Whether what all wait for is in other processes. */
@@ -195,6 +199,17 @@ Runtime::Block *device_block(Runtime &r, const void *p) {
 }
 
 void drain_all(Runtime &r) { drain(r, nullptr); }
+
+void has_run(Runtime &r) {
+  if (++r.ran == (uint64_t)r.is.fault) r.wrong = cudaErrorIllegalAddress;
+}
+
+cudaError_t launch_says(Runtime &r, CUstream_st *s) {
+  if (r.wrong || !r.blocks || !s || s->capture) return r.wrong;
+  drain(r, s);
+  if (r.ran + 1 == (uint64_t)r.is.fault) r.wrong = cudaErrorIllegalAddress;
+  return r.wrong;
+}
 
 /* The GPU of this thread; -1: it has chosen none. */
 static thread_local int chosen = -1;
@@ -290,6 +305,11 @@ void standin_hold(void *stream, const bool *until) {
   });
 }
 
+bool standin_fails(void *stream) {
+  StandinLock lock;
+  return launch_says(runtime(), (cudaStream_t)stream) != cudaSuccess;
+}
+
 int standin_graphs(void) {
   Runtime &r = runtime();
   Guard g(r.lock);
@@ -336,7 +356,7 @@ cudaError_t cudaGetDevice(int *device) {
 cudaError_t cudaGetLastError(void) {
   Runtime &r = runtime();
   Guard g(r.lock);
-  cudaError_t e = r.last;
+  cudaError_t e = r.wrong ? r.wrong : r.last;
   r.last = cudaSuccess;
   return e;
 }
@@ -412,6 +432,7 @@ cudaError_t cudaMalloc(void **p, size_t n) {
   Guard g(r.lock);
   needs_context(r);
   if (capture_forbids(r)) return cudaErrorStreamCaptureUnsupported;
+  if (r.wrong) return r.wrong;
   if (r.used + n > r.is.memory - r.is.held) return cudaErrorMemoryAllocation;
   char *m = place(r, pages(n));
   if (!m) return cudaErrorMemoryAllocation;
@@ -471,7 +492,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
   Guard g(r.lock);
   s->copies = true;
   put(r, s, [=] { memset(p, value, n); });
-  return cudaSuccess;
+  return r.wrong;
 }
 
 /* From memory that is not pinned the source is taken at once; into such memory the copy
@@ -495,7 +516,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n,
   /* A bit of the exponent, not the highest: that would make 1.5 a nan. */
   if (!pinned_to && n > 4 && r.is.flip > 0 && --r.is.flip == 0)
     ((char *)to)[n / 8 * 4 + 3] ^= 0x20;
-  return cudaSuccess;
+  return r.wrong;
 }
 
 /* ---- streams and events ---- */
@@ -537,7 +558,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   needs_context(r);
   if (capture_break(s)) return cudaErrorStreamCaptureUnsupported;
   drain(r, s);
-  return cudaSuccess;
+  return r.wrong;
 }
 
 /* Time passes between two looks: some of what is queued has run. What comes last waits
@@ -549,7 +570,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
   Guard g(r.lock);
   needs_context(r);
   if (capture_break(s)) return cudaErrorStreamCaptureUnsupported;
-  if (s->queue.empty()) return cudaSuccess;
+  if (r.wrong || s->queue.empty()) return r.wrong;
   bool with_last = ++r.idle > patience || ranks(r) < 2;
   CUstream_st *first = next(r, with_last);
   if (!first) return cudaErrorNotReady;
@@ -562,7 +583,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
     r.idle = 0;
   }
   protect(r, PROT_NONE);
-  return s->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+  return r.wrong || s->queue.empty() ? r.wrong : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
@@ -571,7 +592,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
   needs_context(r);
   if (e->captured || s->capture) return capture_wait(r, s, e);
   if (e->recorded) connection_push(r, s, Op{nullptr, e, e->recorded});
-  return cudaSuccess;
+  return r.wrong;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
@@ -589,7 +610,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   uint64_t version = ++e->recorded;
   connection_push(
       r, s, Op{[e, version, &r] { e->reached = version, e->at = r.clock; }, e, version});
-  return cudaSuccess;
+  return r.wrong;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {

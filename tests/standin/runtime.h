@@ -106,6 +106,8 @@ struct Runtime {
   std::set<const void *> loaded;    /* kernels, and algorithms of libraries */
   std::map<const void *, int> room; /* dynamic shared memory that kernels may have */
   cudaError_t last = cudaSuccess;   /* of launches: cudaGetLastError */
+  cudaError_t wrong = cudaSuccess;  /* of something that ran: of all calls from then on */
+  bool blocks = false;              /* launches end when what they launch has ended */
   /* Addresses of the device, of which `top` bytes were ever given. */
   char *base = nullptr;
   size_t used = 0, top = 0;
@@ -131,6 +133,11 @@ typedef std::lock_guard<std::recursive_mutex> Guard;
 void needs_context(Runtime &r);
 /* Runs all that is queued. The caller has the lock once. */
 void drain_all(Runtime &r);
+/* Something has run, and may have failed. */
+void has_run(Runtime &r);
+/* What a launch says besides its own errors: that something failed before, or, with
+ * CUDA_LAUNCH_BLOCKING, what it launches. */
+cudaError_t launch_says(Runtime &r, CUstream_st *s);
 /* The block of the device's memory that an address is in, or nothing. */
 Runtime::Block *device_block(Runtime &r, const void *p);
 

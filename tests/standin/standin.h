@@ -42,6 +42,10 @@ typedef struct Standin {
   int lt_refuses;
   int lt_slow;  /* its products take so many times as long as lt_algorithm says; 0: 1 */
   int fp8_bits; /* that sums of fp8 keep, as those of Hopper's tensor cores; 0: all */
+  int cudnn;    /* its version: 91900 */
+  /* The n-th thing that runs reads outside of its memory: it and all that is queued do
+   * nothing from then on, and calls say so; 0: none. */
+  int fault;
 } Standin;
 extern const Standin standin_usual;
 /* Before the first call of the runtime, or when all of its queues are empty. */
@@ -69,6 +73,8 @@ void standin_hold(void *stream, const bool *until);
 int standin_graphs(void);
 /* As it was set, or as WEFT_STANDIN has it. */
 const Standin *standin_is(void);
+/* Whether a library's launch fails by itself or by what was before it: Standin.fault. */
+bool standin_fails(void *stream);
 
 #ifdef __cplusplus
 }

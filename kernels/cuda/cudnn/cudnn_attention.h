@@ -15,15 +15,14 @@ uint64_t cudnn_work(int op, const KernelArgs *a);
 /* Bytes of Kernel state. */
 enum { CUDNN_STATE = 1024 };
 
-/* ---- cudnn_plan.c ---- */
+/* ---- cudnn_run.c ---- */
 /* The plan of an op, made when a program is loaded and kept in KernelArgs.state. */
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e);
 void cudnn_release(Device *d, KernelArgs *a);
-/* False if the op does not use cuDNN: nothing was enqueued. */
+/* False if the op does not use cuDNN: nothing was enqueued. What cuDNN refuses is in
+ * CudaContext.refused. */
 bool cudnn_run(Device *d, const KernelArgs *a);
 void cudnn_close(Device *d);
-/* NULL, or the first failure since the device was opened. */
-const char *cudnn_failure(const Device *d);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* cudnn_none.c - replaces cudnn_plan.c in builds without cuDNN. */
+/* cudnn_none.c - replaces cudnn_run.c in builds without cuDNN. */
 #include "cudnn_attention.h"
 
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
@@ -13,5 +13,3 @@ void cudnn_release(Device *d, KernelArgs *a) {}
 bool cudnn_run(Device *d, const KernelArgs *a) { return false; }
 
 void cudnn_close(Device *d) {}
-
-const char *cudnn_failure(const Device *d) { return NULL; }

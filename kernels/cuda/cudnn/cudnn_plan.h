@@ -45,6 +45,9 @@ cudnnBackendDescriptor_t cudnn_graph(CudnnMaker *m, const AttentionGraph *g);
 weft_status cudnn_plan(const CudnnTarget *t, const AttentionGraph *g, uint64_t work,
                        CudnnPlan *p, weft_error *e);
 void cudnn_plan_free(const CudnnLib *lib, CudnnPlan *p);
+/* The error that cuDNN returned for `what`. */
+weft_status cudnn_failed(const CudnnLib *lib, cudnnStatus_t r, const char *what,
+                         weft_error *e);
 /* Workspace bytes of a plan. */
 int64_t cudnn_plan_work(const CudnnLib *lib, cudnnBackendDescriptor_t plan);
 

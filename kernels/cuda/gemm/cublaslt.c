@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "cublaslt_int.h"
+#include "kernels/cuda/launch/failed_before.h"
 #include "vm/graph/op_fp8.h"
 
 _Static_assert(sizeof(Prepared) <= CUDA_LT_STATE, "what cuda_workspace.c says");
@@ -181,7 +182,7 @@ bool lt_launch(Device *d, const Prepared *s, const LtCall *x) {
   c->print = hash_bytes(c->print, &s->algo, sizeof s->algo);
   if (d->dry && !d->loads) return true;
   cublasStatus_t r = lt_multiply(c, s, &s->algo, x);
-  if (r && !c->refused[0])
+  if (r && !c->refused[0] && !cuda_failed_before(c))
     snprintf(c->refused, sizeof c->refused,
              "cuBLASLt: the product of %lld x %lld x %lld failed: status %d",
              (long long)s->m, (long long)s->k, (long long)s->n, (int)r);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "failed_before.h"
 #include "kernels/cuda/cuda_device.h"
 
 enum { ALWAYS = 48 << 10, LOADED_MOST = 1024 };
@@ -117,22 +118,29 @@ void cuda_launch_close(CudaDevice *c, const weft_alloc *a) {
 
 /* ---- what is said ---- */
 
-static void refuse(CudaContext *c, const CudaLaunch *l, size_t fixed, const char *why) {
+static void say(CudaContext *c, const char *what, const CudaLaunch *l, size_t fixed,
+                const char *why) {
   if (c->refused[0]) return;
   snprintf(c->refused, sizeof c->refused,
-           "its kernel cannot be launched with a grid of %u x %u x %u blocks of %u "
-           "threads, %zu + %zu bytes of shared memory (own and dynamic): %.300s",
-           l->grid[0], l->grid[1], l->grid[2], l->block[0] * l->block[1] * l->block[2],
-           fixed, l->room, why);
+           "its kernel %s with a grid of %u x %u x %u blocks of %u threads, %zu + %zu "
+           "bytes of shared memory (own and dynamic): %.300s",
+           what, l->grid[0], l->grid[1], l->grid[2],
+           l->block[0] * l->block[1] * l->block[2], fixed, l->room, why);
+}
+
+static void refuse(CudaContext *c, const CudaLaunch *l, size_t fixed, const char *why) {
+  say(c, "cannot be launched", l, fixed, why);
 }
 
 static bool refuse_error(CudaContext *c, const CudaLaunch *l, size_t fixed,
                          cudaError_t r) {
   char why[320], more[160];
+  if (cuda_failed_before(c)) return false;
+  bool ran = cuda_error_of_what_ran(c) != 0;
   snprintf(why, sizeof why, "%.80s (%.60s)%s", cudaGetErrorString(r), cudaGetErrorName(r),
            no_code(c, r, more));
   (void)cudaGetLastError(); /* clears the error */
-  refuse(c, l, fixed, why);
+  say(c, ran ? "failed" : "cannot be launched", l, fixed, why);
   return false;
 }
 

@@ -1,0 +1,153 @@
+/* cudnn_run.c - attention ops through cuDNN: their plans are made when a program is
+ * loaded, and run. The descriptors are in the kernel's state, the handle belongs to the
+ * device. */
+#include <stdio.h>
+
+#include "cudnn_attention.h"
+#include "cudnn_plan.h"
+#include "kernels/cuda/launch/failed_before.h"
+
+typedef cudnnBackendDescriptor_t Desc;
+
+typedef struct Prepared {
+  CudnnPlan plan;
+  int op;
+} Prepared;
+_Static_assert(sizeof(Prepared) <= CUDNN_STATE, "what cudnn_attention.h says");
+
+/* CudaContext.cudnn */
+typedef struct Cudnn {
+  CudnnLib lib;
+  cudnnHandle_t handle;
+} Cudnn;
+
+static Cudnn *of(const Device *d) {
+  const CudaContext *c = d->ctx;
+  return c ? c->cudnn : NULL;
+}
+
+/* ---- the device's handle ---- */
+
+static weft_status open_library(Device *d, weft_error *e) {
+  CudaContext *ctx = d->ctx;
+  if (ctx->cudnn) return WEFT_OK;
+  Cudnn *c = mem_new(d->alloc, sizeof *c);
+  if (!c) return err_set(e, WEFT_ENOMEM, "out of memory");
+  weft_status st = cudnn_lib_open(&c->lib, e);
+  if (st == WEFT_OK) {
+    cudnnStatus_t r = c->lib.Create(&c->handle);
+    if (r == CUDNN_STATUS_SUCCESS)
+      r = c->lib.SetStream(c->handle, (cudaStream_t)ctx->stream);
+    if (r != CUDNN_STATUS_SUCCESS) st = cudnn_failed(&c->lib, r, "it cannot be used", e);
+  }
+  ctx->cudnn = c;
+  if (st != WEFT_OK) cudnn_close(d);
+  return st;
+}
+
+void cudnn_close(Device *d) {
+  CudaContext *ctx = d->ctx;
+  Cudnn *c = of(d);
+  if (!c) return;
+  if (c->handle) (void)c->lib.Destroy(c->handle);
+  mem_free(d->alloc, c, sizeof *c);
+  ctx->cudnn = NULL;
+}
+
+weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
+  Prepared *s = a->state;
+  AttentionGraph g;
+  if (!s || !d->ctx) return WEFT_OK;
+  const char *why = cudnn_refuses(op, a); /* the same check as at compile time */
+  if (why) return err_set(e, WEFT_EINTERNAL, "cuDNN: %s", why);
+  TRY(open_library(d, e));
+  Cudnn *c = of(d);
+  CudnnTarget t = {.lib = &c->lib, .handle = c->handle};
+  attention_graph(op, a, &g);
+  s->op = op;
+  return cudnn_plan(&t, &g, cudnn_work(op, a) - (uint64_t)g.scratch, &s->plan, e);
+}
+
+void cudnn_release(Device *d, KernelArgs *a) {
+  Prepared *s = a->state;
+  if (a->attr->backend == BACKEND_CUDNN && s && s->plan.n)
+    cudnn_plan_free(&of(d)->lib, &s->plan);
+}
+
+/* ---- running ---- */
+
+/* A variant pack: addresses and values of the tensors that have one. */
+typedef struct Pack {
+  int64_t identity[AG_TENSORS];
+  void *at[AG_TENSORS];
+  float number[AG_TENSORS];
+  int n;
+} Pack;
+
+static void pack_of(const AttentionGraph *g, const KernelArgs *a, Pack *p) {
+  p->n = 0;
+  for (int i = 0; i < g->ntensor; i++) {
+    const AgTensor *t = &g->tensor[i];
+    if (t->where == AG_BETWEEN) continue;
+    p->number[p->n] = t->number;
+    p->at[p->n] = t->where == AG_IN        ? a->in[t->index].p
+                  : t->where == AG_OUT     ? a->out[t->index].p
+                  : t->where == AG_SCRATCH ? (char *)a->work + t->at
+                                           : (void *)&p->number[p->n];
+    p->identity[p->n++] = i + 1;
+  }
+}
+
+/* Fingerprint of plan, addresses and values: a variant pack has no more. */
+static uint64_t print_of(uint64_t h, const Prepared *s, const AttentionGraph *g,
+                         const Pack *p, const KernelArgs *a) {
+  h = hash_bytes(h, &s, sizeof s);
+  h = hash_bytes(h, &a->work, sizeof a->work);
+  for (int i = 0; i < p->n; i++) {
+    bool number = g->tensor[p->identity[i] - 1].where == AG_NUMBER;
+    const void *what = number ? (const void *)&p->number[i] : &p->at[i];
+    h = hash_bytes(h, what, number ? sizeof p->number[i] : sizeof p->at[i]);
+  }
+  return h;
+}
+
+static cudnnStatus_t execute(const Cudnn *c, const Prepared *s, const Pack *p,
+                             void *work) {
+  const CudnnLib *lib = &c->lib;
+  Desc d = NULL;
+  cudnnStatus_t r =
+      lib->BackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &d);
+  if (r == CUDNN_STATUS_SUCCESS)
+    r = lib->BackendSetAttribute(d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
+                                 p->n, p->identity);
+  if (r == CUDNN_STATUS_SUCCESS)
+    r = lib->BackendSetAttribute(d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                 CUDNN_TYPE_VOID_PTR, p->n, p->at);
+  if (r == CUDNN_STATUS_SUCCESS)
+    r = lib->BackendSetAttribute(d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                 CUDNN_TYPE_VOID_PTR, 1, &work);
+  if (r == CUDNN_STATUS_SUCCESS) r = lib->BackendFinalize(d);
+  if (r == CUDNN_STATUS_SUCCESS) r = lib->BackendExecute(c->handle, s->plan.plan, d);
+  if (d) (void)lib->BackendDestroyDescriptor(d);
+  return r;
+}
+
+bool cudnn_run(Device *d, const KernelArgs *a) {
+  const Prepared *s = a->state;
+  CudaContext *ctx = d->ctx;
+  if (a->attr->backend != BACKEND_CUDNN || !s || !s->plan.plan) return false;
+  AttentionGraph g;
+  Pack p;
+  attention_graph(s->op, a, &g);
+  pack_of(&g, a, &p);
+  ctx->print = print_of(ctx->print, s, &g, &p, a);
+  if (d->dry && !d->loads) return true;
+  Cudnn *c = of(d);
+  weft_error e = {0};
+  cudnnStatus_t r = execute(c, s, &p, (char *)a->work + g.scratch);
+  if (r == CUDNN_STATUS_SUCCESS || ctx->refused[0] || cuda_failed_before(ctx))
+    return true;
+  (void)cudnn_failed(&c->lib, r, "attention cannot be run", &e);
+  snprintf(ctx->refused, sizeof ctx->refused, "%.500s", e.text);
+  return true;
+}
