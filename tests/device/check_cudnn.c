@@ -178,6 +178,29 @@ START_TEST(large_scores_stay_finite) {
 }
 END_TEST
 
+/* What the gradients read in f32 lies as if nobody looked at its strides: some engines do
+ * not. */
+START_TEST(lse_is_read_by_heads) {
+  Problem p;
+  AttentionGraph g;
+  int found = 0;
+  make(&p, 4 + 1, 15);
+  KernelArgs a = {.attr = &p.attr};
+  for (int i = 0; i < p.nin; i++) a.in[i] = kernel_tensor(&p.in[i]);
+  attention_graph(p.op, &a, &g);
+  for (int i = 0; i < g.ntensor; i++) {
+    const AgTensor *t = &g.tensor[i];
+    bool read = t->where == AG_IN || t->where == AG_BY_HEADS;
+    if (!read || t->type != AG_F32) continue;
+    for (int64_t k = 3, n = 1; k >= 0; n *= t->dim[k--])
+      ck_assert_msg(t->stride[k] == n, "%s, dimension %d", t->name, (int)k);
+    found++;
+  }
+  ck_assert_int_eq(found, 1);
+  problem_free(&p);
+}
+END_TEST
+
 /* ---- which attention it is given ---- */
 
 typedef struct Asked {
@@ -381,6 +404,7 @@ Suite *cudnn_suite(void) {
   tcase_add_loop_test(t, the_graph_is_the_formula, 0, 2 * LEN(cases));
   tcase_add_loop_test(t, every_op_of_the_graph_matters, 0, 2);
   tcase_add_loop_test(t, large_scores_stay_finite, 0, 2);
+  tcase_add_test(t, lse_is_read_by_heads);
   tcase_add_test(t, what_cudnn_is_given);
   tcase_add_test(t, dropout_is_not_its);
   tcase_add_test(t, windows_and_caps_are_not_its);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "tests/harness/emulated.h"
 #include "tests/harness/process.h"
 
@@ -57,6 +58,38 @@ START_TEST(a_run_through_cudnn) {
   ck_assert_msg(strstr(native.err, "attention") == NULL, "%s", native.err);
   ck_assert_msg(a == b, "%.17g and %.17g", a, b);
   ck_assert_msg(fabs(a - c) < 2e-2 * c, "%.17g and %.17g", a, c);
+}
+END_TEST
+
+/* Tiles that are full and not, of tokens and of heads, of several sequences. */
+START_TEST(numbers_are_turned_by_heads) {
+  static const int64_t shape[][3] = {{1, 1, 1}, {2, 70, 33}, {3, 64, 32}, {1, 5, 100}};
+  Device d = {0};
+  for (int s = 0; s < LEN(shape); s++) {
+    int64_t batch = shape[s][0], rows = shape[s][1], heads = shape[s][2];
+    int64_t n = batch * rows * heads;
+    float *from = malloc((size_t)n * sizeof *from), *to = calloc((size_t)n, sizeof *to);
+    for (int64_t i = 0; i < n; i++) from[i] = (float)(i + 1);
+    cuda_by_heads(&d, from, to, batch, rows, heads);
+    for (int64_t b = 0; b < batch; b++)
+      for (int64_t r = 0; r < rows; r++)
+        for (int64_t h = 0; h < heads; h++)
+          ck_assert(to[(b * heads + h) * rows + r] == from[(b * rows + r) * heads + h]);
+    free(from), free(to);
+  }
+}
+END_TEST
+
+/* Ampere's engines of gradients take lse as one that lies by heads, whatever they are
+ * told. */
+START_TEST(older_gpus_have_the_same_gradients) {
+  put_plan("cudnn");
+  Outcome hopper = process_run(60, "sh -c '" BESIDE RUN "'");
+  Outcome ampere =
+      process_run(60, "sh -c '" BESIDE "WEFT_STANDIN=capability=80 " RUN "'");
+  double a = loss_of(&hopper, "; attention: cuDNN; "),
+         b = loss_of(&ampere, "; attention: cuDNN; ");
+  ck_assert_msg(a == b, "%.17g and %.17g", a, b);
 }
 END_TEST
 
@@ -131,15 +164,15 @@ START_TEST(what_cudnn_says_ends_the_run) {
 }
 END_TEST
 
-/* By hand for 4 heads of 8 elements and 24 tokens: row sums of 384 bytes take 512, those
- * of dq in f32 3072, cuDNN's own are 2 of the latter and 256. Natively a sum for each
- * row. */
+/* By hand for 4 heads of 8 elements and 24 tokens: lse by heads and row sums of 384 bytes
+ * take 512 each, sums of dq in f32 3072, cuDNN's own are 2 of the latter and 256.
+ * Natively a sum for each row. */
 START_TEST(check_counts_what_cudnn_takes) {
   static const struct {
     const char *backend, *forward, *backward;
   } asked[] = {
       {"native", "f32[1,24,4] head_dim=8", "using f32[96] head_dim=8"},
-      {"cudnn", "using f32[64] backend=1 ", "using f32[2496] backend=1 "},
+      {"cudnn", "using f32[64] backend=1 ", "using f32[2624] backend=1 "},
   };
   put_plan("native");
   for (int i = 0; i < LEN(asked); i++) {
@@ -160,6 +193,8 @@ Suite *cudnn_run_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 240);
   tcase_add_test(t, a_run_through_cudnn);
+  tcase_add_test(t, numbers_are_turned_by_heads);
+  tcase_add_test(t, older_gpus_have_the_same_gradients);
   tcase_add_test(t, ranks_through_cudnn);
   tcase_add_test(t, a_deterministic_run_has_weft_s_backward);
   tcase_add_test(t, what_cudnn_cannot_do_is_an_error_of_the_plan);

@@ -101,7 +101,11 @@ static const AgNode forward_node[] = {
     {AG_MATMUL, F_O, F_P, F_V, 0},
 };
 
-/* ---- gradients: p recomputed from lse, dS = p * (do v^T - delta) * scale ---- */
+/* ---- gradients: p recomputed from lse, dS = p * (do v^T - delta) * scale ----
+ *
+ * Before 9.26 Ampere's engines take lse as (B,H,T) without gaps, whatever strides it is
+ * said to have (NVIDIA/cudnn-frontend, pull request 304): it is copied to such a place.
+ */
 
 enum {
   G_Q,
@@ -145,7 +149,7 @@ static const Row backward_tensor[G_N] = {
     [G_KT] = {"k^T", AG_BF16, AG_IN, 1, STORED_TURNED, {B, K, D, T}},
     [G_VT] = {"v^T", AG_BF16, AG_IN, 2, STORED_TURNED, {B, K, E, T}},
     [G_O] = {"o", AG_BF16, AG_IN, 3, STORED, {B, H, T, E}},
-    [G_LSE] = {"lse", AG_F32, AG_IN, 4, STORED, EACH},
+    [G_LSE] = {"lse", AG_F32, AG_BY_HEADS, 4, DENSE, EACH},
     [G_DO] = {"do", AG_BF16, AG_IN, 5, STORED, {B, H, T, E}},
     [G_SCALE] = {"scale", AG_F32, AG_NUMBER, SCALE, DENSE, NUMBER},
     [G_NEVER] = {"never", AG_F32, AG_NUMBER, NEVER, DENSE, NUMBER},
@@ -256,7 +260,7 @@ void attention_graph(int op, const KernelArgs *a, AttentionGraph *g) {
     for (int k = 0; k < 4; k++) count *= t->dim[k] = size[row[i].dim[k]];
     strides_of(row[i].layout, t->dim, t->stride);
     if (t->where == AG_NUMBER) t->number = number_of(a->attr, t->index);
-    if (t->where != AG_SCRATCH) continue;
+    if (t->where != AG_SCRATCH && t->where != AG_BY_HEADS) continue;
     t->at = g->scratch;
     g->scratch += (count * (int64_t)sizeof(float) + ALIGN - 1) / ALIGN * ALIGN;
   }

@@ -10,15 +10,16 @@
 typedef enum { AG_BF16, AG_F32, AG_I32, AG_BOOL } AgType;
 
 /* Where a tensor is: an operand, a result, scratch, a host constant, or virtual between
- * two ops. */
-typedef enum { AG_IN, AG_OUT, AG_SCRATCH, AG_NUMBER, AG_BETWEEN } AgWhere;
+ * two ops. AG_BY_HEADS: scratch, too, into which an operand (B,T,H) is copied as (B,H,T)
+ * before the graph runs. */
+typedef enum { AG_IN, AG_OUT, AG_SCRATCH, AG_BY_HEADS, AG_NUMBER, AG_BETWEEN } AgWhere;
 
 typedef struct AgTensor {
   const char *name;
   AgType type;
   AgWhere where;
   int index;  /* of the operand or result */
-  int64_t at; /* AG_SCRATCH: byte of the scratch */
+  int64_t at; /* AG_SCRATCH, AG_BY_HEADS: byte of the scratch */
   float number;
   int64_t dim[4], stride[4]; /* batch, heads, rows, columns; in elements */
 } AgTensor;

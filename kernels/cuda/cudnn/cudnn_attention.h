@@ -15,6 +15,11 @@ uint64_t cudnn_work(int op, const KernelArgs *a);
 /* Bytes of Kernel state. */
 enum { CUDNN_STATE = 1024 };
 
+/* ---- by_heads.cu ---- */
+/* to(B,H,T) = from(B,T,H), in f32. */
+void cuda_by_heads(Device *d, const float *from, float *to, int64_t batch, int64_t rows,
+                   int64_t heads);
+
 /* ---- cudnn_run.c ---- */
 /* The plan of an op, made when a program is loaded and kept in KernelArgs.state. */
 weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e);

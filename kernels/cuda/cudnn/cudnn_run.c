@@ -76,6 +76,16 @@ void cudnn_release(Device *d, KernelArgs *a) {
 
 /* ---- running ---- */
 
+/* Copies the operands that lie by heads in the scratch. */
+static void put_by_heads(Device *d, const AttentionGraph *g, const KernelArgs *a) {
+  for (int i = 0; i < g->ntensor; i++) {
+    const AgTensor *t = &g->tensor[i];
+    if (t->where == AG_BY_HEADS)
+      cuda_by_heads(d, a->in[t->index].p, (float *)((char *)a->work + t->at), t->dim[0],
+                    t->dim[2], t->dim[1]);
+  }
+}
+
 /* A variant pack: addresses and values of the tensors that have one. */
 typedef struct Pack {
   int64_t identity[AG_TENSORS];
@@ -90,10 +100,10 @@ static void pack_of(const AttentionGraph *g, const KernelArgs *a, Pack *p) {
     const AgTensor *t = &g->tensor[i];
     if (t->where == AG_BETWEEN) continue;
     p->number[p->n] = t->number;
-    p->at[p->n] = t->where == AG_IN        ? a->in[t->index].p
-                  : t->where == AG_OUT     ? a->out[t->index].p
-                  : t->where == AG_SCRATCH ? (char *)a->work + t->at
-                                           : (void *)&p->number[p->n];
+    p->at[p->n] = t->where == AG_IN       ? a->in[t->index].p
+                  : t->where == AG_OUT    ? a->out[t->index].p
+                  : t->where == AG_NUMBER ? (void *)&p->number[p->n]
+                                          : (char *)a->work + t->at;
     p->identity[p->n++] = i + 1;
   }
 }
@@ -139,6 +149,7 @@ bool cudnn_run(Device *d, const KernelArgs *a) {
   AttentionGraph g;
   Pack p;
   attention_graph(s->op, a, &g);
+  put_by_heads(d, &g, a);
   pack_of(&g, a, &p);
   ctx->print = print_of(ctx->print, s, &g, &p, a);
   if (d->dry && !d->loads) return true;
