@@ -125,6 +125,7 @@ START_TEST(what_cudnn_cannot_do_is_an_error_of_the_plan) {
       {"packed.eot=3", "its causal mask does not support packed documents"},
       {"mesh.cp=2", "its causal mask does not support a part of the sequence"},
       {"model.sliding_window=8", "weft's graph for it has no sliding window"},
+      {"batch.seq=1", "it has no gradients of a single token"},
   };
   put_plan("cudnn");
   for (int i = 0; i < LEN(asked); i++) {
@@ -164,6 +165,36 @@ START_TEST(what_cudnn_says_ends_the_run) {
 }
 END_TEST
 
+/* Versions that compute wrong gradients of some lengths, or of all. */
+START_TEST(versions_with_faults_end_the_run) {
+  static const struct {
+    const char *standin, *more, *says; /* NULL: it runs */
+  } asked[] = {
+      {"cudnn=91300", "batch.seq=100",
+       "cuDNN 9.13.0 reads outside of memory for gradients of 100 tokens, which are no "
+       "multiple of 128: install 9.15.1 or newer, or use attention_backend = \"native\""},
+      {"cudnn=91500", "batch.seq=24", "cuDNN 9.15.0 reads outside of memory"},
+      {"cudnn=91300", "batch.seq=128", NULL},
+      {"cudnn=91501", "batch.seq=24", NULL},
+      {"cudnn=91300", "attention_backend=auto --set deterministic=true", NULL},
+      {"cudnn=91000", "batch.seq=128", "cuDNN 9.10.0 computes wrong gradients"},
+      {"cudnn=91001", "batch.seq=128", "cuDNN 9.10.1 computes wrong gradients"},
+      {"cudnn=91002", "batch.seq=128", NULL},
+  };
+  put_plan("cudnn");
+  for (int i = 0; i < LEN(asked); i++) {
+    Outcome o = process_run(100,
+                            "sh -c '" BESIDE "WEFT_STANDIN=%s ./weft run plan.lua "
+                            "--device cuda --steps 1 --set %s'",
+                            asked[i].standin, asked[i].more);
+    bool runs = !asked[i].says;
+    ck_assert_msg(runs == (o.code == 0) && (runs || strstr(o.err, asked[i].says)),
+                  "row %d: code %d: %s%s", i, o.code, o.out, o.err);
+    ck_assert_msg(runs || strstr(o.err, "rank 0: op attention_dx of "), "%s", o.err);
+  }
+}
+END_TEST
+
 /* By hand for 4 heads of 8 elements and 24 tokens: lse by heads and row sums of 384 bytes
  * take 512 each, sums of dq in f32 3072, cuDNN's own are 2 of the latter and 256.
  * Natively a sum for each row. */
@@ -199,6 +230,7 @@ Suite *cudnn_run_suite(void) {
   tcase_add_test(t, a_deterministic_run_has_weft_s_backward);
   tcase_add_test(t, what_cudnn_cannot_do_is_an_error_of_the_plan);
   tcase_add_test(t, what_cudnn_says_ends_the_run);
+  tcase_add_test(t, versions_with_faults_end_the_run);
   tcase_add_test(t, check_counts_what_cudnn_takes);
   suite_add_tcase(s, t);
   return s;

@@ -12,6 +12,8 @@ extern "C" {
 /* ---- cudnn_rule.c: known without cuDNN; cudnn_refuses (device.h) is there, too ---- */
 /* Bytes of scratch of an op that has attr->backend = BACKEND_CUDNN. */
 uint64_t cudnn_work(int op, const KernelArgs *a);
+/* An error if this version of cuDNN is known to compute this op wrongly. */
+weft_status cudnn_sound(size_t version, int op, const KernelArgs *a, weft_error *e);
 /* Bytes of Kernel state. */
 enum { CUDNN_STATE = 1024 };
 

@@ -1,5 +1,7 @@
 /* cudnn_rule.c - which attention ops cuDNN supports, and their scratch, by op, attributes
  * and shapes alone, so that a plan can be checked without cuDNN or a GPU. */
+#include <stdio.h>
+
 #include "attention_graph.h"
 #include "cudnn_attention.h"
 
@@ -35,10 +37,34 @@ const char *cudnn_refuses(int op, const KernelArgs *a) {
       {t->head_dim % HEAD_UNIT == 0 && t->head_dim <= HEAD_MOST,
        "head_dim must be a multiple of 8 and at most 128"},
       {attr_value_dim(t) == t->head_dim, "the heads of v and k have different sizes"},
+      {!back || a->in[Q].dim[1] > 1, "it has no gradients of a single token"},
   };
   for (int i = 0; i < LEN(rule); i++)
     if (!rule[i].holds) return rule[i].why;
   return NULL;
+}
+
+/* As cuDNN's own frontend knows them (cudnn-frontend 1.16 and 1.23, its node of these
+ * gradients): it refuses the former two, and works around the latter with a padding mask,
+ * which is another graph. */
+weft_status cudnn_sound(size_t version, int op, const KernelArgs *a, weft_error *e) {
+  enum { SOUND = 91501, WRONG = 91000, WRONG_TOO = 91001, TILE = 128 };
+  long long tokens = (long long)a->in[Q].dim[1];
+  bool wrong = version == WRONG || version == WRONG_TOO;
+  char does[120] = "computes wrong gradients of attention";
+  if (op != OP_attention_dx || version >= SOUND) return WEFT_OK;
+  if (!wrong && tokens % TILE == 0) return WEFT_OK;
+  if (!wrong)
+    snprintf(
+        does, sizeof does,
+        "reads outside of memory for gradients of %lld tokens, which are no multiple "
+        "of %d",
+        tokens, TILE);
+  return err_set(e, WEFT_EPLAN,
+                 "cuDNN %d.%d.%d %s: install 9.15.1 or newer, or use attention_backend = "
+                 "\"native\"",
+                 (int)(version / 10000), (int)(version / 100 % 100), (int)(version % 100),
+                 does);
 }
 
 /* cuDNN's own workspace at most, on GPUs 8.0, 9.0 and 10.0. For gradients that is

@@ -63,6 +63,7 @@ weft_status cudnn_prepare(Device *d, int op, KernelArgs *a, weft_error *e) {
   TRY(open_library(d, e));
   Cudnn *c = of(d);
   CudnnTarget t = {.lib = &c->lib, .handle = c->handle};
+  TRY(cudnn_sound(c->lib.GetVersion(), op, a, e));
   attention_graph(op, a, &g);
   s->op = op;
   return cudnn_plan(&t, &g, cudnn_work(op, a) - (uint64_t)g.scratch, &s->plan, e);
