@@ -17,7 +17,7 @@
 #define RUN "./weft run plan.lua --device cuda --threads 1 --json "
 
 /* attention_backend is on line 6. */
-static void put_plan(const char *backend) {
+static void put_plan_with(const char *backend, const char *more) {
   char plan[1024];
   int n = snprintf(
       plan, sizeof plan,
@@ -30,11 +30,13 @@ static void put_plan(const char *backend) {
       "  attention_backend = \"%s\",\n"
       "  batch = { global = 2, micro = 1, seq = 24 },\n"
       "  optimizer = weft.adamw { lr = weft.cosine { max = 1e-2, warmup = 2 } },\n"
-      "  data = weft.synthetic {}, train = { steps = 4, log_every = 1 },\n"
+      "  data = weft.synthetic {}, train = { steps = 4, log_every = 1 },%s\n"
       "}\n",
-      backend);
+      backend, more);
   scratch_put("plan.lua", plan, (size_t)n);
 }
+
+static void put_plan(const char *backend) { put_plan_with(backend, ""); }
 
 static double loss_of(const Outcome *o, const char *says) {
   const char *at = strstr(o->out, "\"loss\":");
@@ -144,6 +146,34 @@ START_TEST(what_cudnn_cannot_do_is_an_error_of_the_plan) {
 }
 END_TEST
 
+/* Ranks of tp that all have the whole of an attention step its weights by themselves. */
+START_TEST(copies_have_weft_s_backward) {
+  static const char mlp[] = " mesh = { tp = 2 }, tp_plan = {\n"
+                            "  [\"layers.*.mlp.gate_proj\"] = \"colwise\",\n"
+                            "  [\"layers.*.mlp.up_proj\"] = \"colwise\",\n"
+                            "  [\"layers.*.mlp.down_proj\"] = \"rowwise\" },";
+  static const char check[] = "$weft check plan.lua --device cuda";
+  put_plan_with("cudnn", mlp);
+  Outcome o = process_run(30, check);
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_msg(strstr(o.err, "plan.lua:6: error: plan.attention_backend: cuDNN does not "
+                              "compute attention_dx of layers.") &&
+                    strstr(o.err, "it sums dq in no fixed order, and ranks of tp repeat "
+                                  "this attention: their copies of its weights would "
+                                  "drift apart"),
+                "%s", o.err);
+  put_plan_with("auto", mlp);
+  o = process_run(30, check);
+  ck_assert_msg(o.code == 0 && strstr(o.out, "forward by cuDNN, backward by weft's own"),
+                "%s%s", o.out, o.err);
+  put_plan_with("cudnn", " mesh = { tp = 2 },");
+  o = process_run(30, check);
+  ck_assert_msg(o.code == 0 && strstr(o.out, "attention: ") &&
+                    !strstr(o.out, "weft's own kernels"),
+                "%s%s", o.out, o.err);
+}
+END_TEST
+
 /* The machine's cuDNN is not the one that was checked, or refuses what it had planned. */
 START_TEST(what_cudnn_says_ends_the_run) {
   static const struct {
@@ -229,6 +259,7 @@ Suite *cudnn_run_suite(void) {
   tcase_add_test(t, ranks_through_cudnn);
   tcase_add_test(t, a_deterministic_run_has_weft_s_backward);
   tcase_add_test(t, what_cudnn_cannot_do_is_an_error_of_the_plan);
+  tcase_add_test(t, copies_have_weft_s_backward);
   tcase_add_test(t, what_cudnn_says_ends_the_run);
   tcase_add_test(t, versions_with_faults_end_the_run);
   tcase_add_test(t, check_counts_what_cudnn_takes);

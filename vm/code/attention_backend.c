@@ -16,12 +16,17 @@ static const char *refusal(const Coder *c, const CodeInstr *x) {
   return c->device->refuses(x->i.op, &a);
 }
 
-/* Why the library does not compute it; NULL if it does. */
-static const char *why_native(const Coder *c, const CodeInstr *x) {
+/* Why the library does not compute it; NULL if it does. Ranks that repeat an attention
+ * step copies of its weights, whose gradients nobody adds up, and of all before it. */
+static const char *why_native(const Coder *c, const Op *op, const CodeInstr *x) {
   const char *why = refusal(c, x);
-  if (!why && x->i.op == OP_attention_dx && c->plan->deterministic)
-    why = "it sums dq in no fixed order, and the plan asks for deterministic = true";
-  return why;
+  if (why || op->code != OP_attention_dx) return why;
+  if (c->plan->deterministic)
+    return "it sums dq in no fixed order, and the plan asks for deterministic = true";
+  if (coder_copies(c, op) > 1)
+    return "it sums dq in no fixed order, and ranks of tp repeat this attention: their "
+           "copies of its weights would drift apart";
+  return NULL;
 }
 
 static void look_at_fp8(Coder *c, const Op *op, const CodeInstr *x) {
@@ -35,7 +40,7 @@ void coder_backend(Coder *c, const Op *op, CodeInstr *x) {
   AttentionBackend asked = c->plan->attention;
   if (is_linear_fp8(op->code) && c->device->refuses) look_at_fp8(c, op, x);
   if (!is_attention(op->code) || asked == ATTENTION_NATIVE || !c->device->refuses) return;
-  const char *why = why_native(c, x);
+  const char *why = why_native(c, op, x);
   if (!why)
     x->attr.backend = BACKEND_CUDNN;
   else if (asked == ATTENTION_CUDNN && !c->refused)

@@ -101,6 +101,8 @@ double coder_room(const Graph *g, const Op *op);
 /* The part of coder_flops that repeats what the forward has done, or that other ranks of
  * tp, cp and etp do as well. */
 double coder_repeated(const Coder *c, const Op *op);
+/* How many ranks of tp, cp and etp compute the same. */
+double coder_copies(const Coder *c, const Op *op);
 
 /* ---- attention_backend.c ---- */
 /* Chooses the backend of an op whose operands are set. */

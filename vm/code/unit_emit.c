@@ -253,9 +253,8 @@ static bool is_product(int op) {
   }
 }
 
-/* How many ranks of tp, cp and etp compute the same: all along an axis that cuts no
- * input, of the mesh that the inputs are placed on. */
-static double copies(const Coder *c, const Op *op) {
+/* All along an axis that cuts no input, of the mesh that the inputs are placed on. */
+double coder_copies(const Coder *c, const Op *op) {
   static const ShardAxis over[] = {AX_CP, AX_CP_HEADS, AX_TP, AX_TP_REP, AX_ETP};
   double n = 1;
   AxisSet cuts = 0;
@@ -271,7 +270,7 @@ static double copies(const Coder *c, const Op *op) {
 
 double coder_repeated(const Coder *c, const Op *op) {
   double again = c->phase == PH_F ? 0 : recomputed(c->g, op);
-  return again + (coder_flops(c->g, op) - again) * (1 - 1 / copies(c, op));
+  return again + (coder_flops(c->g, op) - again) * (1 - 1 / coder_copies(c, op));
 }
 
 /* Adds the scratch operand of a kernel: a temporary that lives for this instruction. */
