@@ -47,9 +47,10 @@ PLACES int64_t matrix_place(const MatrixPlaces *p, int64_t i, int64_t j) {
 
 /* Element (i, j) of piece `piece` in the matrix: false if it is padding. */
 PLACES int matrix_element(const MatrixPlaces *p, int64_t piece, int64_t *i, int64_t *j) {
-  int64_t *at = p->cut ? j : i;
-  int64_t in = piece * p->run + *at % p->run;
-  *at = *at / p->run * p->part + in;
+  int64_t at = p->cut ? *j : *i, in = piece * p->run + at % p->run;
+  at = at / p->run * p->part + in;
+  *i = p->cut ? *i : at; /* no pointer to one of them: GPUs have none to registers */
+  *j = p->cut ? at : *j;
   return in < p->part;
 }
 

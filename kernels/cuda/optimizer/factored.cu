@@ -1,5 +1,5 @@
 /* factored.cu - the step of Adafactor; see kernels/cpu/optimizer/factored.c. A block of
- * threads takes a row, a thread a column, and what a matrix says as a whole is made once,
+ * threads takes a row, or some columns, and what a matrix says as a whole is made once,
  * by a block each, in the scratch. */
 #include "step_kernels.cuh"
 
@@ -48,24 +48,102 @@ __global__ void __launch_bounds__(BLOCK)
   }
 }
 
-template <typename G>
+/* A block has four threads a row, of 16 bytes each, and so many rows side by side. */
+enum { ROW_LANES = 4, ROWS_BESIDE = BLOCK / ROW_LANES };
+
+/* Runs of as many rows as a block has threads, of which each finds one, so that nobody
+ * divides while columns are read. */
+struct RowRuns {
+  int64_t at[BLOCK];            /* where the shard has, or would have, column 0 */
+  int64_t lo[BLOCK], hi[BLOCK]; /* columns that it has */
+};
+
+static __device__ void find_runs(RowRuns &r, const FactoredPlaces &f, int64_t m,
+                                 int64_t first) {
+  int i = (int)threadIdx.x;
+  __syncthreads();
+  r.lo[i] = r.hi[i] = 0;
+  if (first + i < f.here) {
+    RowRun run = factored_row(&f, m * f.here + first + i);
+    r.at[i] = run.from - run.first, r.lo[i] = run.first;
+    r.hi[i] = run.first + (run.row < 0 ? 0 : run.n);
+  }
+  __syncthreads();
+}
+
+/* Adds the squares of columns [j, j + N) of the thread's rows. WIDE: a run has all of
+ * these columns, or none; the rows are read before any is added. */
+template <bool WIDE, typename G, int N>
+static __device__ __forceinline__ void add_squares(const RowRuns &r, const G *g, int mine,
+                                                   int64_t j, double clip,
+                                                   double (&sum)[N]) {
+  Pack<G, N> v[ROW_LANES];
+  UNROLL
+  for (int u = 0; u < ROW_LANES && WIDE; u++) {
+    int k = mine + u * ROWS_BESIDE;
+    if (j >= r.lo[k] && j < r.hi[k]) v[u] = *(const Pack<G, N> *)(g + (r.at[k] + j));
+  }
+  UNROLL
+  for (int u = 0; u < ROW_LANES; u++) {
+    int k = mine + u * ROWS_BESIDE;
+    if (WIDE && (j < r.lo[k] || j >= r.hi[k])) continue;
+    UNROLL
+    for (int e = 0; e < N; e++) {
+      if (!WIDE && (j + e < r.lo[k] || j + e >= r.hi[k])) continue;
+      double x = load(WIDE ? v[u].v[e] : g[r.at[k] + j + e]) * clip;
+      sum[e] += x * x;
+    }
+  }
+}
+
+/* Grid: columns, matrices. */
+template <bool WIDE, typename G>
 __global__ void __launch_bounds__(BLOCK)
     square_cols(const FactoredPlaces f, const G *g, const double *scal, double *s,
                 int64_t wide) {
+  constexpr int N = EACH_OF<G>, TILE = ROW_LANES * N;
+  __shared__ RowRuns runs;
+  __shared__ double all[ROWS_BESIDE][TILE + 1];
+  int lane = threadIdx.x % ROW_LANES, mine = threadIdx.x / ROW_LANES;
+  int64_t j0 = (int64_t)blockIdx.x * TILE, j = j0 + lane * N;
   double clip = (float)scal[SC_CLIP];
-  int64_t by = (int64_t)gridDim.x * blockDim.x, n = f.matrices * f.at.cols;
-  for (int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; c < n; c += by) {
-    int64_t m = c / f.at.cols, j = c % f.at.cols, col = factored_col(&f, j);
-    double sum = 0;
-    if (col < 0) continue;
-    for (int64_t i = 0; i < f.here; i++) {
-      RowRun r = factored_row(&f, m * f.here + i);
-      if (r.row < 0 || j < r.first || j >= r.first + r.n) continue;
-      double x = load(g[r.from + j - r.first]) * clip;
-      sum += x * x;
+  for (int64_t m = blockIdx.y; m < f.matrices; m += gridDim.y) {
+    double sum[N] = {};
+    for (int64_t i = 0; i < f.here; i += BLOCK) {
+      find_runs(runs, f, m, i);
+      add_squares<WIDE>(runs, g, mine, j, clip, sum);
     }
-    s[m * wide + f.rows + col] = sum;
+    UNROLL
+    for (int e = 0; e < N; e++) all[mine][lane * N + e] = sum[e];
+    __syncthreads();
+    for (int c = threadIdx.x; c < TILE && j0 + c < f.at.cols; c += BLOCK) {
+      int64_t col = factored_col(&f, j0 + c);
+      double x = all[0][c];
+      for (int w = 1; w < ROWS_BESIDE; w++) x += all[w][c];
+      if (col >= 0) s[m * wide + f.rows + col] = x;
+    }
   }
+}
+
+/* Whether whole vectors of columns are in the shard or not, and are aligned. */
+static bool whole_columns(const FactoredPlaces *f, const KTensor *g) {
+  int64_t n = 16 / cuda_dtype_size(g->dtype);
+  return aligned(g->p) && f->at.cols % n == 0 && f->n % n == 0 &&
+         (f->at.first - f->base) % n == 0;
+}
+
+static void sums_of_columns(Device *d, const KernelArgs *a, const FactoredPlaces &f) {
+  const int64_t most = 65535, rows_each = a->out[0].dim[1];
+  by_type(a->in[1].dtype, [&](auto *q) {
+    typedef TYPE_OF(q) G;
+    Dim3 grid((unsigned)packs_of(f.at.cols, ROW_LANES * EACH_OF<G>),
+              (unsigned)(f.matrices < most ? f.matrices : most));
+    by_bool(whole_columns(&f, &a->in[1]), [&](auto known) {
+      LAUNCH((square_cols<decltype(known)::is, G>), grid, BLOCK, cuda_stream(d), f,
+             data<const G>(&a->in[1]), data<const double>(&a->in[2]),
+             data<double>(&a->out[0]), rows_each);
+    });
+  });
 }
 
 void cuda_factored_sums(Device *d, const KernelArgs *a) {
@@ -83,12 +161,7 @@ void cuda_factored_sums(Device *d, const KernelArgs *a) {
              data<const P>(&a->in[0]), data<const G>(&a->in[1]), scal, s, wide, factored);
     });
   });
-  if (!factored) return;
-  by_type(a->in[1].dtype, [&](auto *q) {
-    typedef TYPE_OF(q) G;
-    LAUNCH((square_cols<G>), blocks_for(f.matrices * f.at.cols), BLOCK, cuda_stream(d), f,
-           data<const G>(&a->in[1]), scal, s, wide);
-  });
+  if (factored) sums_of_columns(d, a, f);
 }
 
 /* ---- averages ---- */
