@@ -272,6 +272,7 @@ static void warn_of_padding(Job *j, const Data *data) {
 weft_status job_check_files(Job *j) {
   SafeTensors *weights = NULL;
   Data *data;
+  TRY(job_tokenizer(j)); /* what the data may be at all */
   TRY(job_check_val(j));
   TRY(job_data(j, NULL, &data));
   weft_status st = job_look(j, data);
@@ -285,7 +286,6 @@ weft_status job_check_files(Job *j) {
   data_close(data);
   if (st == WEFT_OK) st = job_weights(j, NULL, &weights, &j->e);
   st_close(weights);
-  if (st == WEFT_OK) st = job_tokenizer(j);
   if (j->d.list.n) lang_locate(j->lp, &j->d);
   return st;
 }

@@ -24,22 +24,73 @@ static weft_status as_diagnostic(LangPlan *lp, Diags *d, weft_status st, weft_er
   return st;
 }
 
-/* A tokenizer makes no tokens that are bytes. */
-static weft_status takes_tokens(LangPlan *lp, Diags *d) {
-  if (!lp->plan.tokenizer || lp->plan.data.kind != DATA_TEXT) return WEFT_OK;
-  diag_error(
-      d, "data", "tokenizer",
-      "the tokens of weft.text are bytes; with a tokenizer take weft.tokens, whose "
-      "files weft tokenize writes");
+/* ---- texts ---- */
+
+/* Which of the plan's data are texts, by the name of the field; NULL: none. Without
+ * `named` those whose bytes the plan asks for by name do not count. */
+static const char *texts_of(const Plan *p, bool named) {
+  const DataSpec *all[] = {&p->data, p->data.val};
+  static const char *const field[] = {"data", "data.val"};
+  for (int i = 0; i < LEN(all); i++)
+    if (all[i] && all[i]->kind == DATA_TEXT && (named || all[i]->format != TEXT_BYTES))
+      return field[i];
+  return NULL;
+}
+
+/* The tokenizer.json of weft.hf's folder; NULL: it has none. */
+static const char *own_tokenizer(LangPlan *lp) {
+  const char *folder = lang_folder(lp);
+  const char *file = folder ? arena_printf(lp->arena, "%s/" NAME, folder) : NULL;
+  return file && access(file, F_OK) == 0 ? file : NULL;
+}
+
+static weft_status refuse(LangPlan *lp, Diags *d, const char *field, const char *text) {
+  diag_error(d, "data", field, "%s", text);
   lang_locate(lp, d);
   return WEFT_EPLAN;
 }
+
+weft_status plan_takes_tokens(LangPlan *lp, Diags *d) {
+  const char *file, *field = texts_of(&lp->plan, true);
+  if (!field) return WEFT_OK;
+  if (lp->plan.tokenizer)
+    return refuse(lp, d, "tokenizer",
+                  "the tokens of weft.text are bytes; with a tokenizer take weft.tokens, "
+                  "whose files weft tokenize writes");
+  if (!(field = texts_of(&lp->plan, false))) return WEFT_OK;
+  if (lp->plan.data.kind == DATA_CHAT)
+    return refuse(lp, d, field,
+                  "the tokens of weft.text are bytes, and those of weft.chat are not: "
+                  "take weft.chat, or weft.tokens, whose files weft tokenize writes");
+  if (!(file = own_tokenizer(lp))) return WEFT_OK;
+  return refuse(lp, d, field,
+                arena_printf(lp->arena,
+                             "the tokens of weft.text are bytes, and those of the model "
+                             "are made by %s: take weft.tokens, whose files weft "
+                             "tokenize writes, or say that bytes are meant with weft."
+                             "text { ..., format = \"bytes\" }",
+                             file));
+}
+
+/* Bytes need 256 rows, and few more for special tokens. */
+static void warn_of_bytes(LangPlan *lp, int64_t vocab, Diags *d) {
+  enum { MANY = 1024 };
+  const char *field = texts_of(&lp->plan, false);
+  if (!field || vocab <= MANY) return;
+  diag_warn(d, "data", field,
+            "the tokens of weft.text are bytes, ids below 256 of the model's %lld: weft "
+            "tokenize makes token files of texts, for weft.tokens; weft.text { ..., "
+            "format = \"bytes\" } says that bytes are meant",
+            (long long)vocab);
+}
+
+/* ---- of a plan ---- */
 
 weft_status plan_tokenizer(LangPlan *lp, const char *weights, const char **path, Diags *d,
                            weft_error *e) {
   const char *folder = NULL;
   *path = NULL;
-  TRY(takes_tokens(lp, d));
+  TRY(plan_takes_tokens(lp, d));
   if (lp->plan.data.kind == DATA_TEXT) return WEFT_OK; /* tokens are bytes */
   if (!weights && lp->plan.data.kind == DATA_CHAT)
     return chat_plan_tokenizer(lp, path, e);
@@ -133,8 +184,9 @@ static weft_status warn_of_two(LangPlan *lp, const char *folder, Diags *d,
 weft_status plan_tokenizer_check(LangPlan *lp, int64_t vocab, Diags *d, weft_error *e) {
   const char *folder;
   Tokenizer *t;
+  TRY(plan_takes_tokens(lp, d));
+  warn_of_bytes(lp, vocab, d);
   if (!lp->plan.tokenizer) return WEFT_OK;
-  TRY(takes_tokens(lp, d));
   weft_status st = lang_tokenizer_folder(lp, &folder, e);
   if (st != WEFT_OK) return as_diagnostic(lp, d, st, e);
   st = tokenizer_open(NULL, arena_printf(lp->arena, "%s/" NAME, folder), &t, e);

@@ -20,9 +20,12 @@ typedef struct PlanTokenizer {
  * it is not of the model's folder. Without one both are NULL: the model's folder has it.
  */
 weft_status plan_tokenizer_named(LangPlan *lp, PlanTokenizer *out, weft_error *e);
-/* Reports a plan.tokenizer that is not there or is of a plan whose tokens are bytes;
- * warns of one that cannot be opened, has ids that the model does not, or is another than
- * that of weft.chat. */
+/* Reports texts, whose tokens are bytes, as data of a model that has a tokenizer. A plan
+ * that asks for bytes by name has them, unless it names a tokenizer as well. */
+weft_status plan_takes_tokens(LangPlan *lp, Diags *d);
+/* Reports a plan.tokenizer that is not there and what plan_takes_tokens does; warns of
+ * one that cannot be opened, has ids that the model does not, or is another than that of
+ * weft.chat, and of bytes for a vocabulary of many more. */
 weft_status plan_tokenizer_check(LangPlan *lp, int64_t vocab, Diags *d, weft_error *e);
 /* Ids of special tokens of a tokenizer that is there, as generation_config.json has them,
  * or of those that tokenizer_config.json names; not those that the model's vocabulary has

@@ -1,6 +1,8 @@
 /* api_run.c - run handles of weft.h: a compiled plan with its data and weights. */
 #include "api_run.h"
 
+#include "bindings/chat/plan_tokenizer.h"
+#include "bindings/lang/report.h"
 #include "vm/weights/param_gather.h"
 #include "vm/weights/weights_open.h"
 #include "vm/base/c_locale.h"
@@ -37,7 +39,10 @@ typedef struct SourcesCall {
 
 static void sources_job(void *ud) {
   SourcesCall *c = ud;
-  c->st = job_sources(c->j);
+  Diags d = {.arena = c->j->arena};
+  c->st = plan_takes_tokens(c->j->lp, &d);
+  if (c->st != WEFT_OK) c->st = report_first(&d, &c->j->e);
+  if (c->st == WEFT_OK) c->st = job_sources(c->j);
   if (c->st == WEFT_OK) c->st = job_reference(c->j, &c->j->e);
 }
 

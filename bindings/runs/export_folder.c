@@ -98,11 +98,13 @@ static weft_status list_generation(ExportFolder *x, Job *j, const char *tokenize
 /* ---- all files ---- */
 
 /* Lists the files of the plan's tokenizer, or of its model if it names none: those of two
- * tokenizers do not go together. The tokenizer itself may have another name there. */
+ * tokenizers do not go together, nor does one with weights that have learnt bytes. The
+ * tokenizer itself may have another name there. */
 static weft_status list_beside(ExportFolder *x, Job *j, const PlanTokenizer *tokenizer,
                                weft_error *e) {
   const char *folder = tokenizer->file ? tokenizer->folder : lang_folder(j->lp);
   bool found;
+  if (j->plan.data.kind == DATA_TEXT) return WEFT_OK;
   for (int i = 0; i < WEIGHTS_BESIDE; i++) {
     const char *name = weights_beside[i];
     if (str_eq(name, TOKENIZER_NAME) && tokenizer->file)

@@ -433,6 +433,17 @@ START_TEST(runs_refuse_what_cannot_be) {
 }
 END_TEST
 
+/* As weft run does: a tokenizer's model learns no bytes. */
+START_TEST(runs_take_tokens_of_the_tokenizer) {
+  static const char *const set[] = {"tokenizer=words", "data=weft.text \"small.lua\"",
+                                    NULL};
+  load(set, 0);
+  refused(weft_run_open(plan, NULL, &run, &err), WEFT_EPLAN,
+          "the tokens of weft.text are bytes");
+  ck_assert_ptr_null(run);
+}
+END_TEST
+
 /* ---- verification ---- */
 
 /* 0 is a default, and what is less is none. */
@@ -613,6 +624,7 @@ Suite *api_suite(void) {
   tcase_add_test(tc, a_run_outlives_another_compile);
   tcase_add_test(tc, a_stop_flag_ends_calls);
   tcase_add_test(tc, runs_refuse_what_cannot_be);
+  tcase_add_test(tc, runs_take_tokens_of_the_tokenizer);
   tcase_add_test(tc, numbers_below_zero_are_refused);
   tcase_add_test(tc, verify_compares);
   suite_add_tcase(s, tc);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/harness/process.h"
 #include "vm/io/io.h"
@@ -270,6 +271,56 @@ START_TEST(an_id_is_no_null_where_a_class_needs_it) {
 }
 END_TEST
 
+static void put_words(const char *name) {
+  put(name, "some text that is long enough for a sample of thirty-two bytes and more\n");
+}
+
+/* A folder's tokenizer makes the tokens of its model, so bytes are asked for by name. */
+START_TEST(a_folder_with_one_learns_no_bytes) {
+  static const char says[] =
+      "hf.lua:3: error: plan.data: the tokens of weft.text are bytes, and those of the "
+      "model are made by base/tokenizer.json: take weft.tokens, whose files weft "
+      "tokenize "
+      "writes, or say that bytes are meant with weft.text { ..., format = \"bytes\" }";
+  put_words("a.txt");
+  put_base();
+  put("hf.lua",
+      "local weft = require 'weft'\n"
+      "return weft.plan { model = weft.hf 'base',\n"
+      "  data = weft.text { 'a.txt' },\n"
+      "  batch = { global = 2, micro = 1, seq = 32 }, train = { steps = 1 } }\n");
+  ALL_VERBS(1, says, "hf.lua");
+  expect(1, "", "plan.data.val: the tokens of weft.text are bytes",
+         "$weft check hf.lua --set 'data=weft.tokens { \"a.bin\", val = weft.text "
+         "\"a.txt\" }'");
+#define BYTES " --set 'data.format=\"bytes\"'"
+  expect(0, "", "", "$weft check hf.lua" BYTES);
+  expect(0, "", "", "$weft run --threads 1 -q --export learnt hf.lua" BYTES);
+  Outcome files = process_run(SECONDS, "sh -c 'ls learnt | tr \"\\n\" \" \"'");
+  ck_assert_str_eq(files.out, "config.json generation_config.json model.safetensors ");
+  ck_assert_int_eq(unlink(scratch_path("base/tokenizer.json")), 0);
+  expect(0, "", "", "$weft check hf.lua");
+}
+END_TEST
+
+/* Most rows of a large vocabulary are never learnt. */
+START_TEST(bytes_of_a_large_vocabulary) {
+  static const char says[] =
+      "large.lua:7: warning: plan.data: the tokens of weft.text are bytes, ids below 256 "
+      "of "
+      "the model's 2000: weft tokenize makes token files of texts, for weft.tokens";
+  put_words("a.txt");
+  put_plan("large.lua", "data = weft.text { 'a.txt' }");
+#define LARGE "large.lua --set model.vocab_size=2000"
+  expect(0, "", says, "$weft check " LARGE);
+  expect(0, "", says, "$weft run --threads 1 -q " LARGE " --set checkpoint.dir=other");
+  Outcome o = expect(0, "", "", "$weft check " LARGE BYTES);
+  ck_assert_msg(!strstr(o.err, "bytes"), "%s", o.err);
+  o = expect(0, "", "", "$weft check large.lua");
+  ck_assert_msg(!strstr(o.err, "bytes"), "%s", o.err);
+}
+END_TEST
+
 START_TEST(what_is_wrong_has_its_line) {
   put_plan("none.lua", "tokenizer = 'no/where'");
   ALL_VERBS(1,
@@ -277,8 +328,7 @@ START_TEST(what_is_wrong_has_its_line) {
             "tokenizer.json",
             "none.lua");
   put_plan("bytes.lua", "tokenizer = 'words', data = weft.text { 'a.txt' }");
-  put("a.txt",
-      "some text that is long enough for a sample of thirty-two bytes and more\n");
+  put_words("a.txt");
   ALL_VERBS(1, "bytes.lua:7: error: plan.tokenizer: the tokens of weft.text are bytes",
             "bytes.lua");
   put_plan("out.lua", "tokenizer = '/usr'");
@@ -302,6 +352,8 @@ Suite *plan_tokenizer_suite(void) {
   tcase_add_test(c, every_end_token_ends_a_text);
   tcase_add_test(c, conversations_take_it);
   tcase_add_test(c, what_is_wrong_has_its_line);
+  tcase_add_test(c, a_folder_with_one_learns_no_bytes);
+  tcase_add_test(c, bytes_of_a_large_vocabulary);
   tcase_add_test(c, a_damaged_one_is_warned_of);
   tcase_add_test(c, an_id_is_no_null_where_a_class_needs_it);
   suite_add_tcase(s, c);

@@ -29,10 +29,12 @@ typedef struct Packed {
 /* A label that does not count; with a size, also one that is its document's last. */
 enum { LABEL_IGNORED = -100, LABEL_DOCUMENT_END = -101 };
 
-/* What token files are: found out, or said. */
+/* What token files are: found out, or said. Of texts the first two: files that are none
+ * are refused, or any bytes are read. */
 typedef enum {
   TOKENS_AUTO,
   TOKENS_RAW,
+  TEXT_BYTES = TOKENS_RAW,
   TOKENS_LLMC,
   TOKENS_AUTOMODEL,
   TOKENS_MEGATRON
