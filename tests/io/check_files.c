@@ -10,7 +10,9 @@
 
 #include "tests/generate/broken_files.h"
 #include "tests/generate/fuzz_io.h"
+#include "tests/generate/megatron_files.h"
 #include "tests/harness/scratch.h"
+#include "vm/base/rng.h"
 #include "vm/io/io.h"
 #include "vm/io/json_text.h"
 
@@ -237,6 +239,10 @@ static const struct {
     {"MMIDIDX\0\0\x01......", 16, "the index of Megatron's token files (.idx)"},
     {"\x1f\x8b......", 8, "compressed with gzip"},
     {"PAR1....", 8, "a Parquet table"},
+    {"\3757zXZ\0..", 8, "compressed with xz"},
+    {"GGUF\3\0\0\0", 8, "a model of llama.cpp (.gguf)"},
+    {"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9 j\xa8P\x19.M", 16, "a file of torch.save"},
+    {"\6\0\0\0\0\0\0\0{\"a\":1}.", 16, "a safetensors file, which has weights"},
     {"WEFTMASK\1\0\0\0\0\0\0\0", 16, "a mask of tokens (.mask): name its .bin alone"},
     {"WEFTREFL\1\0\0\0\0\0\0\0", 16,
      "losses of a reference, as weft eval --reference writes them"},
@@ -252,6 +258,105 @@ START_TEST(other_formats_are_named) {
             arena_printf(scratch_arena, "is no token file but %s", strangers[_i].what));
   else /* bytes that ids may have */
     data_close(open_data(raw, 2, 65536));
+  DataSpec text = {.kind = DATA_TEXT, FILES("t.bin")};
+  no_data(text, 256, path,
+          arena_printf(scratch_arena,
+                       "is no text but %s; format = \"bytes\" reads any file",
+                       strangers[_i].what));
+  text.format = TEXT_BYTES;
+  data_close(open_data(text, 2, 256));
+}
+END_TEST
+
+#define TAKES "; format = \"raw\" takes any bytes for ids"
+#define PROSE "It is day, and the sun is above the hills of Corioli.\n"
+
+/* By what they hold or by their names. */
+START_TEST(texts_are_no_ids) {
+  static const struct {
+    const char *name, *bytes, *what;
+  } texts[] = {
+      {"a.bin", PROSE, "text"},
+      {"b.bin", "\n {\"text\": \"it is day\"}\n{\"text\": \"a\"}\n", "JSON"},
+      {"c.bin",
+       "\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e\xe3\x81\xae\xe6\x96\x87\xe7\xab\xa0"
+       "\xe3\x81\xa7\xe3\x81\x99\xe3\x80\x82\xe3\x81\x9d\xe3\x81\x86\xe3\x81",
+       "text"},
+      {"d.JSONL", "[1]\n", "JSON"},
+      {"e.txt", "caf\xe9 ol\xe9", "text"},
+      {"f.csv", "a,b\n1,2\n", "text"},
+  };
+  for (int i = 0; i < (int)LEN(texts); i++) {
+    bool json = strcmp(texts[i].what, "JSON") == 0;
+    const char *path = scratch_put(texts[i].name, texts[i].bytes, strlen(texts[i].bytes));
+    const char *text = arena_printf(
+        scratch_arena,
+        "is no token file but %s: weft tokenize makes one of it, and %s" TAKES,
+        texts[i].what, json ? "weft.chat reads conversations" : "weft.text reads bytes");
+    DataSpec spec = {.kind = DATA_TOKENS, FILES(texts[i].name)};
+    no_data(spec, 65536, path, text);
+    spec.width = 2; /* which says nothing of the file */
+    no_data(spec, 65536, path, text);
+  }
+  DataSpec raw = {.kind = DATA_TOKENS, FILES("b.bin"), .format = TOKENS_RAW};
+  data_close(open_data(raw, 2, 65536));
+}
+END_TEST
+
+/* Ids whose bytes are letters are a text by chance only where they are few. */
+START_TEST(ids_are_no_texts) {
+  enum { N = 4096 };
+  static uint16_t ids[N];
+  Rng rng = rng_make(3, "ids");
+  for (int i = 0; i < N; i++) ids[i] = (uint16_t)(rng_u32(&rng, (uint64_t)i) % 50257);
+  scratch_put("t.bin", ids, sizeof ids);
+  data_close(open_data((DataSpec){.kind = DATA_TOKENS, FILES("t.bin")}, 2, 65536));
+  scratch_put("few.bin", "abcd", 4);
+  data_close(open_data((DataSpec){.kind = DATA_TOKENS, FILES("few.bin")}, 1, 65536));
+  /* Common ids are small ones. */
+  for (int i = 0; i < N; i++) ids[i] = (uint16_t)(i % 8 ? ids[i] | 0x101 : ids[i] % 256);
+  const char *path = scratch_put("t.bin", ids, sizeof ids);
+  DataSpec spec = {.kind = DATA_TEXT, FILES("t.bin")};
+  no_data(
+      spec, 256, path,
+      "has many bytes of 0, which a text in UTF-8 has not: if they are of ids of tokens, "
+      "weft.tokens reads it; format = \"bytes\" reads any file");
+  spec.format = TEXT_BYTES;
+  data_close(open_data(spec, 2, 256));
+}
+END_TEST
+
+START_TEST(token_files_are_no_texts) {
+  static int32_t file[256 + 8] = {20240520, 1, 16};
+  for (int i = 0; i < 8; i++) file[256 + i] = 0x01010101;
+  const char *path = scratch_put("h.bin", file, sizeof file);
+  no_data((DataSpec){.kind = DATA_TEXT, FILES("h.bin")}, 256, path,
+          "is no text but ids of tokens (llm.c GPT-2): weft.tokens reads it; format = "
+          "\"bytes\" reads any file");
+  megatron_put("m", &(MegatronFile){4, 1, 0x01010101, (int32_t[]){40}, 0, NULL});
+  DataSpec spec = {.kind = DATA_TEXT, FILES("m.bin")};
+  no_data(spec, 256, scratch_path("m.bin"),
+          "is no text but ids of tokens (Megatron): weft.tokens reads it; format = "
+          "\"bytes\" reads any file");
+  spec.format = TEXT_BYTES;
+  data_close(open_data(spec, 2, 256));
+}
+END_TEST
+
+START_TEST(rows_are_text_and_told) {
+  scratch_put("a.txt", PROSE, strlen(PROSE));
+  scratch_put("b.NDJSON", "{\"text\": \"day\"}\n", 16);
+  static const double weights[] = {1, 1};
+  DataSpec spec = {.kind = DATA_TEXT, FILES("a.txt", "b.NDJSON")};
+  for (int blend = 0; blend < 2; blend++) {
+    if (blend) spec.weights = weights, spec.nweights = 2;
+    Data *d = open_data(spec, 2, 256);
+    ck_assert_str_eq(data_text_of_rows(d), scratch_path("b.NDJSON"));
+    data_close(d);
+  }
+  Data *d = open_data((DataSpec){.kind = DATA_TEXT, FILES("a.txt")}, 2, 256);
+  ck_assert_ptr_null(data_text_of_rows(d));
+  data_close(d);
 }
 END_TEST
 
@@ -426,6 +531,10 @@ Suite *files_suite(void) {
   tcase_add_test(t, weights_that_shrink_are_an_error);
   tcase_add_test(t, many_files_need_few_descriptors);
   tcase_add_loop_test(t, other_formats_are_named, 0, LEN(strangers));
+  tcase_add_test(t, texts_are_no_ids);
+  tcase_add_test(t, ids_are_no_texts);
+  tcase_add_test(t, token_files_are_no_texts);
+  tcase_add_test(t, rows_are_text_and_told);
   tcase_add_test(t, ids_of_32_bits);
   tcase_add_test(t, a_look_tells_data_apart);
   tcase_add_test(t, json_is_bounded);

@@ -55,6 +55,8 @@ int64_t data_windows(const Data *d); /* samples of an epoch; 0 = endless */
  * where the first of its streams begins anew, whose number is then *ends, unless that is
  * NULL: until there all streams have their shares. */
 int64_t data_once(const Data *d, int *ends);
+/* A file that is read as text and named as rows of JSON; NULL: there is none. */
+const char *data_text_of_rows(const Data *d);
 double data_padding(const Data *d);       /* this part of the tokens of all samples */
 const char *data_describe(const Data *d); /* "3 files, 1.2 M bytes" */
 /* Checks some ids of every file against the vocabulary. *print fingerprints sizes and

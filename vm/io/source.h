@@ -75,6 +75,22 @@ weft_status data_window(const Data *d, int64_t k, int32_t *tokens, int32_t *labe
 weft_status stream_files(Arena *a, const DataSpec *spec, const char *const **paths,
                          int *n, weft_error *e);
 
+/* ---- data/other_formats.c ---- what a file is by its first n bytes and its name */
+enum { HEAD_BYTES = 4096 }; /* so many are looked at */
+/* A format that is neither ids nor text, for "is no text but ..."; NULL: none is known. A
+ * mark of it with less than `least` bytes does not count. */
+const char *other_format(const File *f, const char *head, size_t n, int least);
+/* "text" or "JSON"; NULL: it may be ids of tokens. */
+const char *text_format(const File *f, const char *head, size_t n);
+/* Whether a file is named as rows of JSON are. */
+bool is_named_rows(const char *path);
+/* More bytes of 0 than a text has: ids of tokens, or characters of 16 bits. */
+bool has_many_zeros(const char *head, size_t n);
+
+/* ---- source_tokens.c ---- */
+/* The form of a token file with a header; NULL: it has none that is known. */
+const char *token_header(const File *f, const char *head, size_t n);
+
 /* ---- stream.c ---- */
 /* Finds the files of the spec and opens each: `form` finds the ids in one. */
 weft_status stream_open(Data *d, const DataSpec *spec,

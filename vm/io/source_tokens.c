@@ -20,25 +20,9 @@ static const struct {
 };
 enum { LLMC_EVAL = 20240522 };
 
-/* First bytes of files of other formats. Ids do not have NO_IDS bytes and more of these
- * by chance, so that what begins with them is refused even where the plan says "raw". */
+/* Ids do not have so many bytes of a mark of another format by chance: what begins with
+ * them is refused even where the plan says "raw". */
 enum { NO_IDS = 7 };
-static const struct {
-  const char *bytes;
-  int n;
-  const char *what;
-} other_formats[] = {
-    {"\x93NUMPY", 6, "a NumPy array (.npy): write its ids alone, array.tofile(...)"},
-    {"PK\x03\x04", 4, "a zip archive (.npz, .pt)"},
-    {"MMIDIDX", 7, "the index of Megatron's token files (.idx)"},
-    {"WEFTMASK", 8, "a mask of tokens (.mask): name its .bin alone"},
-    {"WEFTREFL", 8, "losses of a reference, as weft eval --reference writes them"},
-    {"\x1f\x8b", 2, "compressed with gzip"},
-    {"\x28\xb5\x2f\xfd", 4, "compressed with zstd"},
-    {"PAR1", 4, "a Parquet table"},
-    {"ARROW1", 6, "an Arrow table"},
-    {"\x89HDF", 4, "an HDF5 file"},
-};
 
 static weft_status read_header(Part *p, const int32_t *h, int format, weft_error *e) {
   const char *path = p->file.path;
@@ -109,35 +93,51 @@ static weft_status no_header(const Part *p, TokenFormat said, weft_error *e) {
                      "format = \"automodel\" says");
 }
 
-static weft_status check_other_formats(const Part *p, TokenFormat said, const int32_t *h,
+static weft_status check_other_formats(const Part *p, TokenFormat said, const char *head,
                                        size_t n, weft_error *e) {
-  for (int i = 0; i < LEN(other_formats); i++)
-    if (n >= (size_t)other_formats[i].n &&
-        (said != TOKENS_RAW || other_formats[i].n >= NO_IDS) &&
-        memcmp(h, other_formats[i].bytes, (size_t)other_formats[i].n) == 0)
-      FAIL(p->file.path, "is no token file but %s", other_formats[i].what);
-  if (said != TOKENS_RAW && p->file.size >= HEADER_BYTES && h[0] == LLMC_EVAL)
-    FAIL(p->file.path, "is no token file but one of llm.c's questions for evaluation");
-  return WEFT_OK;
+  const char *path = p->file.path;
+  const char *what = other_format(&p->file, head, n, said == TOKENS_RAW ? NO_IDS : 1);
+  int32_t first = 0;
+  if (what) FAIL(path, "is no token file but %s", what);
+  if (said == TOKENS_RAW) return WEFT_OK;
+  memcpy(&first, head, MIN(n, sizeof first));
+  if (p->file.size >= HEADER_BYTES && first == LLMC_EVAL)
+    FAIL(path, "is no token file but one of llm.c's questions for evaluation");
+  if (!(what = text_format(&p->file, head, n))) return WEFT_OK;
+  FAIL(path,
+       "is no token file but %s: weft tokenize makes one of it%s; format = \"raw\" takes "
+       "any bytes for ids",
+       what,
+       str_eq(what, "JSON") ? ", and weft.chat reads conversations"
+                            : ", and weft.text reads bytes");
 }
 
 static weft_status tokens(const Data *d, const DataSpec *spec, Part *p, weft_error *e) {
   TokenFormat said = spec->format;
   Folders in = {spec->dir, spec->folders, spec->nfolders};
+  char head[HEAD_BYTES];
   int32_t h[4] = {0};
-  size_t n = (size_t)MIN(p->file.size, (uint64_t)sizeof h);
+  size_t n = (size_t)MIN(p->file.size, (uint64_t)sizeof head);
   bool indexed = false;
   if (said == TOKENS_AUTO || said == TOKENS_MEGATRON)
     TRY(megatron_open(d->arena, &in, p, &indexed, e));
   if (indexed) return WEFT_OK;
   if (said == TOKENS_MEGATRON)
     FAIL(p->file.path, "has no index of Megatron beside it: the same name with .idx");
-  TRY(file_at(&p->file, 0, h, n, e));
+  TRY(file_at(&p->file, 0, head, n, e));
+  memcpy(h, head, MIN(n, sizeof h));
   int header = said == TOKENS_RAW ? -1 : header_of(&p->file, said, h);
   if (header >= 0) return read_header(p, h, header, e);
   if (said == TOKENS_LLMC || said == TOKENS_AUTOMODEL) return no_header(p, said, e);
-  TRY(check_other_formats(p, said, h, n, e));
+  TRY(check_other_formats(p, said, head, n, e));
   return raw_form(d, spec, p, e);
+}
+
+const char *token_header(const File *f, const char *head, size_t n) {
+  int32_t h[4] = {0};
+  memcpy(h, head, MIN(n, sizeof h));
+  int i = header_of(f, TOKENS_AUTO, h);
+  return i < 0 ? NULL : formats[i].form;
 }
 
 static weft_status open_tokens(Data *d, const DataSpec *spec, weft_error *e) {
