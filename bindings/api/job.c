@@ -208,6 +208,21 @@ void job_epochs(Plan *p, const Data *d) {
   p->steps = MAX(p->steps, (int64_t)1);
 }
 
+/* What is learnt, or measured, without anybody having meant it. */
+static weft_status warn_of_data(Job *j, const Data *data) {
+  const char *rows = data_text_of_rows(data);
+  int before = j->d.list.n;
+  if (rows && j->plan.data.format != TEXT_BYTES)
+    diag_warn(&j->d, "data", "data",
+              "%s is taken as text, with the braces and names of its JSON: weft tokenize "
+              "takes the \"text\" of each row, weft.chat conversations; format = "
+              "\"bytes\" says that all of it is meant",
+              rows);
+  TRY(job_no_data(j));
+  if (j->d.list.n > before) lang_locate(j->lp, &j->d);
+  return WEFT_OK;
+}
+
 weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
   TRY(job_sources(j));
   TRY(job_reference(j, &j->e));
@@ -215,7 +230,10 @@ weft_status job_data(Job *j, const weft_alloc *a, Data **out) {
                              j->plan.seed, out, &j->e);
   if (st != WEFT_OK) return job_of_field(j, st, "data", &j->e);
   job_epochs(&j->plan, *out);
-  return WEFT_OK;
+  if ((st = warn_of_data(j, *out)) == WEFT_OK) return WEFT_OK;
+  data_close(*out);
+  *out = NULL;
+  return st;
 }
 
 weft_status job_tokenizer(Job *j) {

@@ -76,6 +76,8 @@ typedef struct JobUnsaid {
   int n;
 } JobUnsaid;
 weft_status job_unsaid(Job *j, JobUnsaid *out);
+/* Another part of it: warns if a plan begins with weights and names no data. */
+weft_status job_no_data(Job *j);
 /* After job_compile: every limit of plan.expect that is exceeded is an error. `n`, which
  * may be NULL, gets the number of limits. */
 weft_status job_expect(Job *j, int *n);

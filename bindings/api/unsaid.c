@@ -37,3 +37,20 @@ weft_status job_unsaid(Job *j, JobUnsaid *out) {
   UnsaidJob u = {j, out};
   return state_protect(j->lp->state, look, &u, &j->e);
 }
+
+/* ---- data ---- */
+
+static void look_for_data(lua_State *L, void *ud) {
+  Job *j = ud;
+  if (says(L, j->arena, "data")) return;
+  diag_warn(&j->d, "data", "data",
+            "the model begins with the weights of %s, and without data a run trains them "
+            "on made-up tokens: weft.tokens, weft.chat and weft.text read files; "
+            "weft.synthetic {} says that made-up tokens are meant",
+            lang_weights(j->lp));
+}
+
+weft_status job_no_data(Job *j) {
+  if (!lang_weights(j->lp) || j->plan.data.kind != DATA_SYNTHETIC) return WEFT_OK;
+  return state_protect(j->lp->state, look_for_data, j, &j->e);
+}

@@ -318,6 +318,30 @@ START_TEST(bytes_of_a_large_vocabulary) {
   ck_assert_msg(!strstr(o.err, "bytes"), "%s", o.err);
   o = expect(0, "", "", "$weft check large.lua");
   ck_assert_msg(!strstr(o.err, "bytes"), "%s", o.err);
+  put("a.jsonl", "{\"text\": \"some text that is long enough for a sample\"}\n");
+  expect(0, "",
+         "large.lua:7: warning: plan.data: a.jsonl is taken as text, with the braces",
+         "$weft check large.lua --set data.files=a.jsonl");
+}
+END_TEST
+
+/* Weights that nobody wants to train on made-up tokens. */
+START_TEST(weights_want_data) {
+  static const char says[] =
+      "warning: plan.data: the model begins with the weights of base, and without data a "
+      "run trains them on made-up tokens";
+  put_base();
+  put("hf.lua", "local weft = require 'weft'\n"
+                "return weft.plan { model = weft.hf 'base', train = { steps = 1 },\n"
+                "  batch = { global = 2, micro = 1, seq = 32 } }\n");
+  expect(0, "", says, "$weft check hf.lua");
+  expect(0, "", says, "$weft run --threads 1 -q hf.lua");
+  static const char *const meant[] = {"hf.lua --set 'data=weft.synthetic {}'",
+                                      "hf.lua --set model.weights=false", "base.lua"};
+  for (int i = 0; i < LEN(meant); i++) {
+    Outcome o = process_run(SECONDS, "$weft check %s", meant[i]);
+    ck_assert_msg(o.code == 0 && !strstr(o.err, "made-up"), "%s: %s", meant[i], o.err);
+  }
 }
 END_TEST
 
@@ -354,6 +378,7 @@ Suite *plan_tokenizer_suite(void) {
   tcase_add_test(c, what_is_wrong_has_its_line);
   tcase_add_test(c, a_folder_with_one_learns_no_bytes);
   tcase_add_test(c, bytes_of_a_large_vocabulary);
+  tcase_add_test(c, weights_want_data);
   tcase_add_test(c, a_damaged_one_is_warned_of);
   tcase_add_test(c, an_id_is_no_null_where_a_class_needs_it);
   suite_add_tcase(s, c);
