@@ -26,6 +26,7 @@ weft_status job_start(Job *j, const Cli *cli, Arena *arena, const char *path) {
                    .data = cli->data,
                    .ndata = cli->ndata,
                    .stop = cli->stop,
+                   .measures = str_eq(cli->verb->name, "eval"),
                    .print = is_rank0(cli) ? print_line : NULL};
   TRY(job_load(j, arena, &o, path));
   if (cli->device && !(j->device = device_kind(cli->device, &j->e))) return j->e.code;

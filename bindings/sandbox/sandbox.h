@@ -27,6 +27,7 @@ typedef struct LangOptions {
   void *ud;
   const char *text; /* what the plan's file would hold, which is then not read; or NULL */
   bool draft;       /* of a plan only what each field says is checked, not its layout */
+  bool measures;    /* nothing learns: when a training would evaluate is not checked */
 } LangOptions;
 
 /* ---- lua_state.c: one private Lua state ---- */

@@ -177,6 +177,25 @@ START_TEST(perplexity_is_of_cross_entropy) {
 }
 END_TEST
 
+/* All of another file is measured, whatever says when training evaluates. */
+START_TEST(of_another_file) {
+  train("log", "");
+  put_text("c.txt", 20);
+  static const char more[] =
+      "--ckpt ck --set 'data=weft.text \"c.txt\"' --set train.early_stopping.patience=2 "
+      "--set checkpoint.keep_best=true";
+  Outcome o = process_run(120, EVAL "%s", more);
+  json_t *r = result(&o);
+  const char *data = json_string_value(json_object_get(r, "data"));
+  ck_assert_msg(strncmp(data, "1 file, ", 8) == 0 && !strchr(data, '%'), "%s", data);
+  ck_assert_int_gt(json_integer_value(json_object_get(r, "tokens")), 380);
+  json_decref(r);
+  o = process_run(120, "$weft run plan.lua %s", strchr(more + 2, '-'));
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_msg(strstr(o.err, "there is no validation data"), "%s", o.err);
+}
+END_TEST
+
 /* Of a blend of more streams than losses are told apart of, all count. */
 START_TEST(many_streams) {
   enum { STREAMS = SOURCES_MOST + 6 };
@@ -301,6 +320,7 @@ Suite *eval_suite(void) {
   tcase_add_test(tc, of_which_data);
   tcase_add_test(tc, perplexity_is_of_cross_entropy);
   tcase_add_test(tc, many_streams);
+  tcase_add_test(tc, of_another_file);
   tcase_add_test(tc, no_perplexity_of_other_losses);
   tcase_add_test(tc, only_parameters_are_kept);
   tcase_add_test(tc, errors_name_no_step);

@@ -92,8 +92,10 @@ static void check_loss_chunks(Cross *c) {
         ->suggestion = "precision.grad_dtype = \"f32\"";
 }
 
-/* What goes by the validation loss. */
+/* What goes by the validation loss. An evaluation by itself does not ask when a training
+ * has one, so that it may have other data. */
 static void check_evaluation(Cross *c) {
+  if (c->lp->opt.measures) return;
   const struct {
     const char *path;
     bool said;
