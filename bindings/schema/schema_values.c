@@ -223,6 +223,19 @@ static void check_val(Check *c, const Field *f, int idx, const char *path) {
   c->plan->data = train;
 }
 
+/* data = "my.txt": what reads such a file; NULL: the text is no name of one. */
+static const char *reads_file(Check *c, const char *name) {
+  if (!name || !strpbrk(name, "./*") || strpbrk(name, "\"\\")) return NULL;
+  bool rows = str_ends(name, ".jsonl") || str_ends(name, ".json");
+  bool ids = str_ends(name, ".bin") || str_ends(name, ".idx");
+  if (!rows)
+    return arena_printf(c->arena, "write weft.%s \"%s\"", ids ? "tokens" : "text", name);
+  return arena_printf(c->arena,
+                      "write weft.chat \"%s\" for conversations; weft tokenize makes "
+                      "files for weft.tokens of the \"text\" of rows",
+                      name);
+}
+
 /* optimizer = "adamw", data = "synthetic" */
 static void not_built_by(Check *c, const Field *f, int idx, const char *path) {
   NameWord w;
@@ -230,6 +243,8 @@ static void not_built_by(Check *c, const Field *f, int idx, const char *path) {
   Diag *g = check_type(c, path, builder_list(c, f->names), idx);
   const char *function = known_name(c->L, idx);
   if (function) g->suggestion = arena_printf(c->arena, "write %s { ... }", function);
+  if (strcmp(f->key, "data") == 0 && lua_type(c->L, idx) == LUA_TSTRING)
+    g->suggestion = reads_file(c, lua_tostring(c->L, idx));
   for (const char *p = f->names;
        lua_type(c->L, idx) == LUA_TSTRING && name_next(c->arena, &p, &later, &w);)
     if (name_same(w.canon, lua_tostring(c->L, idx)))

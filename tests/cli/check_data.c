@@ -83,6 +83,12 @@ START_TEST(data_outside_needs_its_folder) {
          "plans/a.txt: error: no file matches, nor in the folders of --data (plan.data, "
          "plans/data.lua:11)\n",
          "check plans/data.lua -D kind=text -D file=a.txt --data plans");
+  put_text("here.txt");
+  expect(2,
+         "plans/here.txt: error: no file matches beside the plan; there is one in the "
+         "current folder, which --data . adds (plan.data, plans/data.lua:11)\n",
+         "check plans/data.lua -D kind=text -D file=here.txt");
+  expect(0, "", "check plans/data.lua -D kind=text -D file=here.txt --data .");
   expect(0, "1 file, 1.0 k bytes",
          "run plans/data.lua -D kind=text -D file=a.txt --data plans --data other");
 }

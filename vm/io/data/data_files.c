@@ -74,6 +74,13 @@ static void follow_indices(Arena *a, Paths *p) {
   }
 }
 
+/* Whether the current folder has what is not in the plan's. */
+static bool is_here(Arena *a, const char *pattern) {
+  weft_error why = NO_ERROR;
+  Paths here = {0};
+  return pattern[0] != '/' && add_matches(a, pattern, &here, &why) == WEFT_OK && here.n;
+}
+
 /* Tries a relative pattern in the plan's folder, then in those of --data until one
  * matches. */
 static weft_status find(Arena *a, const DataSpec *spec, const char *pattern, Paths *out,
@@ -84,6 +91,11 @@ static weft_status find(Arena *a, const DataSpec *spec, const char *pattern, Pat
   for (int i = 0; i < more && out->n == before; i++)
     TRY(add_named(a, spec, full_pattern(a, spec->folders[i], pattern), out, e));
   if (out->n > before) return WEFT_OK;
+  if (is_here(a, pattern))
+    FAIL(first,
+         "no file matches%s; there is one in the current folder, which --data . "
+         "adds",
+         more ? ", nor in the folders of --data" : " beside the plan");
   const char *near = absent_nearest(a, first);
   FAIL(first, "no file matches%s%s%s%s", more ? ", nor in the folders of --data" : "",
        near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
