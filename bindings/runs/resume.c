@@ -217,11 +217,25 @@ static bool is_moot(const char *what, bool constant) {
          (str_eq(what, "plan.train.steps") || str_eq(what, "plan.optimizer.lr.steps"));
 }
 
+/* How another run of the same model begins where this one has ended. An adapter is
+ * exported by itself. */
+static void add_way_on(const Ckpt *c, Text *way) {
+  int64_t rank;
+  scale_of(c->m.fact, c->m.nfact, &rank);
+  text_printf(
+      way,
+      "\n  (a new run begins with its weights, at step 0: weft ckpt export PLAN %s "
+      "DIR, then %s\"DIR\" in the plan)",
+      c->dir, rank ? "adapter.from = " : "model = weft.hf ");
+}
+
 /* A fact that only one side has comes from another version of weft and is ignored. */
 weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
                          weft_error *e) {
-  Text bad = {0};
+  enum { ROOM = 950 }; /* of the text of an error */
+  Text bad = {0}, way = {0};
   int refused = 0;
+  bool other_model = false;
   bool constant = is_constant(c, fact, n);
   for (int i = 0; i < c->m.nfact; i++) {
     const RunFact *was = &c->m.fact[i], *is = find(fact, n, was->what);
@@ -231,6 +245,7 @@ weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
     if (says_same(was->what, then, now)) continue;
     if (is_moot(was->what, constant)) continue;
     Text *to = row->rule == REFUSE ? &bad : notes;
+    if (row->rule == REFUSE) other_model |= str_eq(was->what, "model");
     if (row->rule == REFUSE && ++refused > SHOWN) continue;
     if (row->rule == REFUSE) text_add(to, "\n  ");
     text_printf(to, "%s: ", was->what);
@@ -240,12 +255,16 @@ weft_status resume_check(const Ckpt *c, const RunFact *fact, int n, Text *notes,
   }
   note_scale(c, fact, n, notes);
   if (refused > SHOWN) text_printf(&bad, "\n  and %d more", refused - SHOWN);
+  if (refused && !other_model) add_way_on(c, &way);
   weft_status st = WEFT_OK;
-  if (bad.oom)
+  if (bad.oom || way.oom)
     st = err_set(e, WEFT_ENOMEM, "out of memory");
   else if (refused)
-    st = err_file(e, WEFT_EUSAGE, c->dir, 0, "belongs to another run:%.900s", bad.s);
+    st = err_file(e, WEFT_EUSAGE, c->dir, 0, "belongs to another run:%.*s%s",
+                  ROOM - (int)MIN(way.n, (size_t)ROOM / 2), bad.s,
+                  way.n && way.n <= ROOM / 2 ? way.s : "");
   text_free(&bad);
+  text_free(&way);
   return st;
 }
 

@@ -203,8 +203,11 @@ START_TEST(another_run_is_refused) {
   has(o.err, "belongs to another run:\n  plan.train.seed: 0 in the checkpoint, 7 now");
   o = run(2, "--resume auto --set batch.global=4");
   has(o.err, "plan.batch.global: 2 in the checkpoint, 4 now (each step would take other");
+  has(o.err, "\n  (a new run begins with its weights, at step 0: weft ckpt export PLAN "
+             "runs/step-00000002 DIR, then model = weft.hf \"DIR\" in the plan)");
   o = run(2, "--resume auto --set model.rope_theta=77");
   has(o.err, "the parameters are of another model");
+  ck_assert_ptr_null(strstr(o.err, "weft ckpt export"));
   o = run(2, "--resume auto --set model.hidden_size=32");
   has(o.err,
       "is of another model:\n  model.embed_tokens.weight: shape [32, 16], the model "
