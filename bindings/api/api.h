@@ -17,6 +17,7 @@ struct weft_plan {
   bool loaded;      /* loading has found no error */
   bool spent;       /* memory ran out: only reports and weft_plan_free may be called */
   Diags after_load; /* diagnostics of loading; each compile starts from a copy */
+  Diags *warnings;  /* made by api_plan_warnings; NULL: not yet */
   struct weft_mesh mesh;
   Text text; /* returned by the last query */
 };
@@ -31,6 +32,9 @@ weft_status api_plan_text(const weft_plan_options *options, const char *path,
  * of a search for one that is right. `text` may be NULL: the file is read. */
 weft_status api_plan_draft(const weft_plan_options *options, const char *path,
                            const char *text, weft_plan **out, weft_error *err);
+/* Of a compiled plan: the warnings of `weft check` for which no file is read. They are
+ * the plan's. */
+weft_status api_plan_warnings(weft_plan *p, const Diags **out, weft_error *err);
 /* The parameter called `name`, or -1. */
 int api_find_param(const Compiled *c, const char *name);
 /* A stop flag of weft.h. A lock-free atomic int is an int in memory. */

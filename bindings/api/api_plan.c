@@ -190,6 +190,7 @@ static weft_status compile_plan(PlanCall *c) {
   weft_plan *p = c->plan;
   Job *j = &p->job;
   j->compiled = NULL;
+  p->warnings = NULL;
   copy_diags(p->arena, &p->after_load, &j->d);
   TRY(job_mesh(j, c->world));
   p->mesh.mesh = j->mesh;
@@ -212,6 +213,26 @@ weft_status weft_plan_compile(weft_plan *p, int world, weft_error *err) {
         world);
   weft_status st = call(&(PlanCall){.plan = p, .world = world, .fn = compile_plan}, err);
   if (st != WEFT_OK) p->job.compiled = NULL;
+  return st;
+}
+
+/* Rules of sizing compile the plan again with other settings, so only where asked. */
+static weft_status warn(PlanCall *c) {
+  weft_plan *p = c->plan;
+  Job j = p->job;
+  copy_diags(p->arena, &p->job.d, &j.d);
+  job_sizing(&j);
+  lang_locate(j.lp, &j.d);
+  p->warnings = NEW(p->arena, Diags);
+  *p->warnings = j.d;
+  return WEFT_OK;
+}
+
+weft_status api_plan_warnings(weft_plan *p, const Diags **out, weft_error *err) {
+  IN_C_LOCALE;
+  weft_status st = WEFT_OK;
+  if (!p->warnings) st = call(&(PlanCall){.plan = p, .fn = warn}, err);
+  *out = p->warnings;
   return st;
 }
 

@@ -1,8 +1,11 @@
 /* plan_asks.c - what a plan asks for and what bounds other layouts of it, for searches:
- * the plan need not be one that can be compiled. */
+ * the plan need not be one that can be compiled; and what its reader should know of it.
+ */
 #include "plan_object.h"
 
 #include "bindings/schema/schema.h"
+#include "bindings/script/script.h"
+#include "reasons.h"
 
 /* The sizes of a model by any of these names, 0 if it has none. */
 static int64_t config_int(const Job *j, const char *const *names) {
@@ -43,5 +46,25 @@ int plan_asks(lua_State *L) {
   set_integer(L, "cp", m->cp), set_integer(L, "ep", m->ep);
   set_integer(L, "etp", m->etp), set_integer(L, "dp", m->dp);
   plan_bounds_set(L, j);
+  return 1;
+}
+
+/* plan:warnings(): a list with its text, as weft check prints it. */
+int plan_warnings(lua_State *L) {
+  const Diags *d;
+  weft_error e = NO_ERROR;
+  plan_object_no_arguments(L, "warnings");
+  plan_object_compiled(L);
+  weft_plan *p = plan_object_self(L);
+  weft_status st = api_plan_warnings(p, &d, &e);
+  if (st != WEFT_OK) return plan_object_raise(L, p, st, &e);
+  reasons_list(L, d);
+  Text *t = script_push_text(L);
+  if (d->list.n)
+    report_text(d, REPORT_CODES, t);
+  else
+    text_add(t, "no warnings");
+  script_end_text(L);
+  lua_setfield(L, -2, "text");
   return 1;
 }

@@ -379,6 +379,7 @@ static void push_metatable(lua_State *L) {
                                      {"schedule", plan_schedule},
                                      {"sim", plan_sim},
                                      {"figures", plan_figures},
+                                     {"warnings", plan_warnings},
                                      {"verify", plan_verify},
                                      {"run", plan_run},
                                      {"with", with},

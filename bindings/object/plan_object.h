@@ -59,8 +59,9 @@ int plan_memory(lua_State *L);
 int plan_comm(lua_State *L);
 int plan_stages(lua_State *L);
 int plan_schedule(lua_State *L);
-int plan_sim(lua_State *L);    /* plan_sim.c */
-int plan_verify(lua_State *L); /* plan_act.c */
+int plan_sim(lua_State *L);      /* plan_sim.c */
+int plan_warnings(lua_State *L); /* plan_asks.c */
+int plan_verify(lua_State *L);   /* plan_act.c */
 int plan_run(lua_State *L);
 
 #endif

@@ -50,6 +50,11 @@ return function(methods)
     return report("result", values.program(plan, rank))
   end
 
+  -- plan:warnings()
+  function methods.warnings(plan, ...)
+    return report("result", values.warnings(plan, ...))
+  end
+
   -- plan:stages()
   function methods.stages(plan, ...)
     return report("stages", values.stages(plan, ...))

@@ -17,6 +17,18 @@ local function defined()
   if not host.file or file == host.file then return host.define end
 end
 
+-- What is wrong with a plan that could be loaded: who does not see its memory there takes
+-- it for one that fits.
+local function warn(plan)
+  local ok, why = plan:check()
+  local warnings = ok and plan:warnings()
+  if not ok then
+    lines.reasons(tostring(why))
+  elseif #warnings > 0 then
+    lines.reasons(tostring(warnings))
+  end
+end
+
 -- Loads the file into the globals `plan` and `mesh`. What is wrong is printed, and the
 -- globals stay what they were. Gives the status, 0: all is well.
 function commands.load()
@@ -29,7 +41,10 @@ function commands.load()
   end
   rawset(host.globals, "plan", plan)
   rawset(host.globals, "mesh", plan.mesh)
-  if host.talks then say(tostring(plan)) end
+  if host.talks then
+    say(tostring(plan))
+    warn(plan)
+  end
   return 0
 end
 

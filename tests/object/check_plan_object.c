@@ -70,6 +70,23 @@ START_TEST(numbers) {
 }
 END_TEST
 
+/* Those of weft check, of what is compiled: memory, rules of sizing. */
+START_TEST(warnings) {
+  lua_run(TINY LLAMA
+          "same(#p:warnings(), 0) prints(p:warnings(), 'no warnings')\n"
+          "local q = assert(p:with { ['mesh.tp'] = 4 })\n"
+          "local w = q:warnings()\n"
+          "local memory\n"
+          "for _, x in ipairs(w) do memory = memory or x.code == 'memory' and x end\n"
+          "same(memory.severity, 'warning') same(memory.path, 'cluster')\n"
+          "says(w, 'GiB more than the 79.6 GiB of h100-sxm') says(w, '[memory]\\n')\n"
+          "same(#q:warnings(), #w) same(q:check(), true)\n"
+          "raises('plan:warnings() has no argument', q.warnings, q, 1)\n"
+          "local bad = tiny { schedule = function(s) end }\n"
+          "raises('plan.schedule: ', bad.warnings, bad)\n");
+}
+END_TEST
+
 /* One error with all reasons and the lines of the builders. */
 START_TEST(wrong_table) {
   lua_run(
@@ -557,6 +574,7 @@ Suite *plan_object_suite(void) {
   tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
   tcase_add_test(tc, load);
   tcase_add_test(tc, numbers);
+  tcase_add_test(tc, warnings);
   tcase_add_test(tc, wrong_table);
   tcase_add_test(tc, spec_is_a_copy);
   tcase_add_test(tc, functions_move);
