@@ -65,8 +65,8 @@ const char *path_join(Arena *a, const char *base, lua_State *L, int key);
 /* Reads one step of a path and pushes the key; false at the end, *bad if malformed. */
 bool path_next(lua_State *L, const char **path, bool *bad);
 /* Pushes the table with the last key of `path` in the plan's table (PLAN_INDEX), and the
- * key; creates tables on the way. False with a reason (a string owned by L) in *why if
- * that is not possible. */
+ * key; creates tables on the way, also of a name that stands for one. False with a reason
+ * (a string owned by L) in *why if that is not possible. */
 bool value_find(lua_State *L, const char *path, const char **why);
 /* Applies "path=value" of --set to the plan's table. */
 weft_status value_set(LangState *s, const char *assignment, weft_error *e);

@@ -232,10 +232,47 @@ typedef struct SetJob {
   weft_status st;
 } SetJob;
 
+/* Of a field whose name alone stands for a table: the key of the name there, "" for the
+ * first item; NULL: it has no table. */
+static const char *key_of_name(const char *path, size_t n, const char *name) {
+  static const struct {
+    const char *path, *key;
+  } fields[] = {{"strategy", ""},
+                {"schedule", ""},
+                {"cluster", ""},
+                {"cluster.gpu", ""},
+                {"loss", ""},
+                {"precision", "param_dtype"},
+                {"mp_policy", "param_dtype"},
+                {"strategy.mp_policy", "param_dtype"}};
+  for (int i = 0; i < LEN(fields); i++)
+    if (strlen(fields[i].path) == n && strncmp(fields[i].path, path, n) == 0)
+      return str_ieq(name, "fp8") ? "" : fields[i].key;
+  return NULL;
+}
+
+/* Replaces the name on top, behind its table and its key, by the table that means the
+ * same, in which options have a place: "zero" by { "zero" }. */
+static void open_name(lua_State *L, const char *path, size_t n) {
+  if (lua_type(L, -1) != LUA_TSTRING) return;
+  const char *key = key_of_name(path, n, lua_tostring(L, -1));
+  if (!key) return;
+  lua_createtable(L, 1, 1);
+  lua_insert(L, -2);
+  if (*key)
+    lua_setfield(L, -2, key);
+  else
+    lua_rawseti(L, -2, 1);
+  lua_pushvalue(L, -2);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, -5);
+}
+
 bool value_find(lua_State *L, const char *path, const char **why) {
   bool bad;
   const char *whole = path;
   if (strncmp(path, "plan.", 5) == 0) path += 5;
+  const char *first = path;
   lua_pushvalue(L, PLAN_INDEX);
   bool ok = path_next(L, &path, &bad);
   while (ok && *path) {
@@ -248,9 +285,14 @@ bool value_find(lua_State *L, const char *path, const char **why) {
       lua_pushvalue(L, -2);
       lua_rawset(L, -5);
     }
+    open_name(L, first, (size_t)(path - first));
     if (!lua_istable(L, -1)) {
       const char *above = lua_pushlstring(L, whole, (size_t)(path - whole));
-      *why = lua_pushfstring(L, "%s is a %s, not a table", above, luaL_typename(L, -2));
+      bool rate = str_eq(above, "optimizer.lr");
+      *why = lua_pushfstring(L, "%s is a %s, not a table%s", above, luaL_typename(L, -2),
+                             rate ? ": 'optimizer.lr=weft.constant { max = ..., ... }' "
+                                    "gives it whole"
+                                  : "");
       return false;
     }
     lua_replace(L, -3);

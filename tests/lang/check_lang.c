@@ -389,6 +389,27 @@ START_TEST(set_and_define) {
 }
 END_TEST
 
+/* An option of a field whose value is a name alone. */
+START_TEST(options_of_names) {
+  static const char *const set[] = {"strategy.stage=1", "plan.precision.grad_dtype=bf16",
+                                    "cluster.nodes=2", "schedule.x=1"};
+  t.o.set = set, t.o.nset = LEN(set) - 1;
+  const char *text =
+      HEAD "return weft.plan { model = weft.model 'llama-tiny', strategy = 'zero',\n"
+           "  precision = 'bf16', cluster = 'h100-sxm', schedule = '1f1b',\n"
+           "  batch = { global = 16, seq = 16 } }";
+  const Plan *p = load(text);
+  ck_assert(p->strategy.kind == STRATEGY_ZERO && p->strategy.stage == 1);
+  ck_assert(p->dtype == DT_BF16 && p->grad == DT_BF16);
+  ck_assert(p->cluster.nodes == 2 && str_eq(p->cluster.gpu, "h100-sxm"));
+  t.o.nset = LEN(set);
+  ck_assert_int_eq(lang_test_text(&t, text), WEFT_EPLAN);
+  ck_assert_msg(strstr(lang_test_report(&t, scratch_dir),
+                       "schedule.x: this schedule has no options"),
+                "%s", lang_test_report(&t, scratch_dir));
+}
+END_TEST
+
 /* Of the text behind =: a literal, a call of weft, else a string. */
 START_TEST(values_of_set) {
   static const char *const set[] = {
@@ -472,7 +493,7 @@ Suite *lang_suite(void) {
         json_report}},
       {"values",
        {all_fields, data_for_validation, defaults, extended_tp_plan, set_and_define,
-        values_of_set, values_with_functions_and_long_ones, wrong_set}},
+        values_of_set, options_of_names, values_with_functions_and_long_ones, wrong_set}},
   };
   Suite *s = suite_create("lang");
   for (int i = 0; i < LEN(group); i++) {
