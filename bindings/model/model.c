@@ -24,6 +24,12 @@ bool push_architecture(lua_State *L, const char *name) {
   return false;
 }
 
+static bool is_architecture(lua_State *L, const char *name) {
+  bool is = push_architecture(L, name);
+  if (is) lua_pop(L, 1);
+  return is;
+}
+
 /* Pushes the table of a preset; false if there is none. */
 static bool push_preset(lua_State *L, const char *name) {
   if (!stdlib_push(L, "presets")) return false;
@@ -31,38 +37,6 @@ static bool push_preset(lua_State *L, const char *name) {
   lua_remove(L, -2);
   if (!ok) lua_pop(L, 1);
   return ok;
-}
-
-/* The preset or architecture whose name is nearest, or NULL. */
-static const char *near_model(Model *m, const char *name) {
-  lua_State *L = m->L;
-  int n;
-  const char *const *archs = stdlib_names(m->arena, "tp_plans", &n);
-  VEC(const char *) names = {0};
-  for (int i = 0; i < n; i++) *VEC_PUSH(m->arena, names) = archs[i];
-  if (stdlib_push(L, "presets")) {
-    for (lua_pushnil(L); state_next(L, -2); lua_pop(L, 1))
-      *VEC_PUSH(m->arena, names) = arena_str(m->arena, lua_tostring(L, -2));
-    lua_pop(L, 1);
-  }
-  const char *near = name_suggest(name, names.at, names.n);
-  return near ? near : begins_with_name(m->arena, name, names.at, names.n, 6);
-}
-
-static void unknown_model(Model *m, const char *path, const char *name) {
-  int n;
-  const char *const *archs = stdlib_names(m->arena, "tp_plans", &n);
-  const char *near = near_model(m, name), *list = "";
-  for (int i = 0; i < n; i++)
-    list = arena_printf(m->arena, "%s%s%s", list, i ? ", " : "", archs[i]);
-  Diag *g = diag_error(m->d, "unknown-name", path, "there is no model \"%s\"", name);
-  if (near)
-    g->suggestion = near;
-  else if (strchr(name, '/'))
-    g->suggestion = "of a folder with a config.json: weft.hf \"DIR\"; presets are in "
-                    "docs/models.md";
-  else
-    g->summary = arena_printf(m->arena, "%s (architectures: %s)", g->summary, list);
 }
 
 /* Starts the config with the defaults of the architecture `name`. */
@@ -123,7 +97,7 @@ static void from_name(Model *m, int t, const char *name) {
   lua_State *L = m->L;
   const char *arch = name;
   int preset = 0, errors = m->d->errors;
-  if (push_preset(L, name)) {
+  if (push_preset(L, name) || (!is_architecture(L, name) && push_public(m, name))) {
     preset = lua_gettop(L);
     lua_rawgeti(L, preset, 1);
     arch = lua_tostring(L, -1);

@@ -27,6 +27,14 @@ typedef struct Model {
 /* Pushes the table of an architecture: a file of models/ with a build function. */
 bool push_architecture(lua_State *L, const char *name);
 
+/* ---- model_names.c ---- */
+/* Pushes the table of a public model, "Qwen/Qwen3-8B"; false: there is none. */
+bool push_public(Model *m, const char *name);
+/* The preset or architecture whose name is nearest, or NULL. */
+const char *near_model(Model *m, const char *name);
+/* Says that there is no such model, and which one is near. */
+void unknown_model(Model *m, const char *path, const char *name);
+
 /* ---- model_config.c ---- */
 /* Copies the keys of the table at `src` into the config. `path` NULL: the user has not
  * written it, and keys that the architecture does not know are collected. */

@@ -1,6 +1,5 @@
 -- model_names.lua - public names of models: without their owner and what only says how the weights were
 -- trained (-Instruct, -Base, a date), and which models have the sizes of others.
-local scalar = use "import/scalar"
 local names = {}
 
 -- Models that were trained further from another one, whose sizes they have.
@@ -33,9 +32,22 @@ local suffixes = {
   "%-reasoning$", "%-think$", "%-preview$", "%-v1$", "%-0324$", "%-pt$", "%-sft$", "%-dpo$",
 }
 
+-- What is behind the last slash, but for slashes at the end; read from the end, in one pass.
+local function without_owner(name)
+  local last = string.match(string.gsub(string.reverse(name), "^/*", "", 1), "^[^/]*")
+  return string.reverse(last)
+end
+
+-- "llama3.1-8b", "gemma3-4b", as weft's own presets are written: "llama-3.1-8b"; nil: it is not so.
+local DASHED = { llama = true, gemma = true, olmo = true, phi = true }
+function names.dashed(name)
+  local family, rest = string.match(name, "^(%a+)(%d.*)$")
+  return DASHED[family] and family .. "-" .. rest or nil
+end
+
 -- The name in `known` that a public one stands for, or what is left of it.
 function names.short(name, known)
-  name = string.lower(scalar.behind_last(string.match(name, "^(.-)/*$"), "/"))
+  name = string.lower(without_owner(name))
   name = string.gsub(string.gsub(name, "^meta%-", ""), "%-instruct%-v", "-v")
   name = string.gsub(name, "%-instruct%-1m$", "-1m")
   name = string.gsub(name, "^(mixtral%-8x%d+b)%-v0%.%d$", "%1")
@@ -48,7 +60,8 @@ function names.short(name, known)
       name = string.gsub(name, suffix, "")
     end
   until name == before
-  return name
+  local dashed = names.dashed(name)
+  return known[dashed] and dashed or name
 end
 
 return names

@@ -1,10 +1,11 @@
 -- models.lua - models by their public names: sizes for those whose architecture weft has, and what
--- the others are. A name is looked up as model_names.lua shortens it. Sizes are those of the public
+-- the others are, for weft.model and for settings of other systems. A name is looked up as
+-- model_names.lua shortens it. Sizes are those of the public
 -- files, checked against what is named beside each family; --model DIR takes the config.json of a
 -- folder instead.
-local names = use "import/model_names"
-local other_models = use "import/other_models"
-local presets = use "presets"
+local names = require "weft.import.model_names"
+local other_models = require "weft.import.other_models"
+local presets = require "weft.presets"
 local models = {}
 
 local function copy(t)
@@ -490,7 +491,39 @@ function models.find(name)
   end
   if type(found) == "string" then return copy(presets[found]), found end
   if found then return copy(found) end
-  return nil, other_models.kind(short)
+  return nil, other_models.kind(names.dashed(short) or short)
+end
+
+-- The same without what a config says of training, for weft.model, which has no place for it; what is to
+-- be known of the model comes third.
+local ASIDE = { "note", "bias_update_rate", "router_aux_loss_coef", "torch_dtype", "dtype" }
+function models.plain(name)
+  local config, kind = models.find(name)
+  if not config then return nil, kind end
+  local note = config.note
+  for _, key in ipairs(ASIDE) do config[key] = nil end
+  return config, nil, note
+end
+
+-- Names of the same family as a name that is none, "a, b, c": those that begin like it, nil: there are none.
+local shown = 16
+function models.family(name)
+  name = string.lower(name)
+  for _, pattern in ipairs { "^[^/]*/?(%a+%-?[%d.]*)", "^[^/]*/?(%a+)" } do
+    local begin, list = string.match(string.find(name, "/", 1, true) and name or "/" .. name, pattern), {}
+    for _, of in ipairs { presets, sizes } do
+      for known in pairs(of) do
+        if begin and string.sub(known, 1, #begin) == begin and not list[known] then
+          list[#list + 1], list[known] = known, true
+        end
+      end
+    end
+    if #list > 0 then
+      table.sort(list)
+      local more = #list > shown and ", ..." or ""
+      return table.concat(list, ", ", 1, math.min(#list, shown)) .. more
+    end
+  end
 end
 
 models.architectures = {}

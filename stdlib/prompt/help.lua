@@ -137,6 +137,22 @@ local function add_named(name, out)
   end
 end
 
+-- "?presets": by architecture; other public names are too many.
+local function add_presets(out)
+  local by, names_of = {}, {}
+  for _, name in ipairs(keys(presets)) do
+    local architecture = presets[name][1]
+    if not by[architecture] then names_of[#names_of + 1] = architecture end
+    by[architecture] = (by[architecture] and by[architecture] .. ", " or "") .. name
+  end
+  table.sort(names_of)
+  out[1] = "presets of weft.model by architecture; it knows public names such as\n"
+    .. '"Qwen/Qwen2.5-7B", too; ?NAME has the sizes of a preset'
+  for _, architecture in ipairs(names_of) do
+    out[#out + 1] = "  " .. architecture .. rep(" ", 13 - #architecture) .. " " .. by[architecture]
+  end
+end
+
 -- The nearest of all names that have the same owner.
 local function nearest(owner, name)
   local all = {}
@@ -161,6 +177,7 @@ function help.topic(topic)
   local out, path = {}, match(topic, "^[^( {]*")
   local owner, name = match(path, "^(.*)[.:]([^.:]*)$")
   owner, name = owner or "", name or path
+  if path == "presets" then add_presets(out) end
   add_named(path, out)
   add_api(owner, name, out)
   add_schema(owner, name, out)

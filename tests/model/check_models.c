@@ -42,6 +42,12 @@ static const struct {
     {"gemma2-27b", 27227128320},
     {"gemma3-270m", 268098176},
     {"gemma3-1b", 999885952},
+    /* public names, with and without their owner */
+    {"llama3.1-8b", 8030261248},
+    {"meta-llama/Llama-2-7b-hf", 6738415616},
+    {"llama2-7b", 6738415616},
+    {"Qwen/Qwen2.5-7B", 7615616512},
+    {"HuggingFaceTB/SmolLM2-135M", 134515008},
     {"laguna-xs-2.1", 33442617088},
     {"laguna-s-2.1", 117561977600},
     {"step-3.5-flash", 196956130368},
@@ -117,6 +123,13 @@ END_TEST
 static const struct {
   const char *config, *message;
 } refused[] = {
+    /* another model is no slip */
+    {"llama3-7b", "no model \"llama3-7b\" (of this family: llama3-405b, llama3-70b, "
+                  "llama3-8b, llama3.2-1b)"},
+    {"gemma3-4b",
+     "no model \"gemma3-4b\", which is a Gemma 3, with images (of this family: "
+     "gemma3-1b, gemma3-270m, gemma3-tiny)"},
+    {"gpt2-tinny", "(did you mean \"gpt2-tiny\"?)"},
     {"{ 'llama-tiny', attention_bias = 1 }", "attention_bias"},
     {"{ 'nemotron_h', hybrid_override_pattern = 'MX' }", "layer 1 is none of M (Mamba)"},
     {"{ 'nemotron_h', layers_block_type = { 'mlp', 'rnn' } }", "layer 1 is none of"},
