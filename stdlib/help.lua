@@ -282,8 +282,10 @@ to be of this machine.
 ]],
 
   diff = [[
-Compares two plans: their fields, as they are after --set and -D, which both get, and what
-follows from these: memory by class, communication by axis and operation, and, where the
+Compares two plans, or a plan and the same with changes, which key=value gives the second
+one alone: weft diff plan.lua mesh.tp=4. What is compared are fields, as they are after --set
+and -D, which both get; a default that only one of them writes is no difference; and what
+follows from them: memory by class, communication by axis and operation, and, where the
 cluster names its GPU, the time that weft sim predicts.
 
   --set PATH=VALUE   in both plans

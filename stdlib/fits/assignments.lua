@@ -1,7 +1,11 @@
 -- assignments.lua - --set and -D of the command line, as weft.load takes them.
 local shown = use "shown"
+local assignments = {}
 
-return function(list)
+-- Whether a word is field=value, and not a file, whose name may have a = behind a slash.
+function assignments.is(word) return string.find(word, "^[%a_][^=/]*=") ~= nil end
+
+return setmetatable(assignments, { __call = function(_, list)
   local fields = {}
   for _, word in ipairs(list) do
     local key, value = string.match(word, "^([^=]+)=(.*)$")
@@ -9,4 +13,4 @@ return function(list)
     fields[key] = value
   end
   return fields
-end
+end })

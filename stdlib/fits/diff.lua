@@ -1,12 +1,37 @@
--- diff.lua - weft diff: what differs between two plans: their fields, and what follows from
--- these: mesh, memory by class, communication, operations, and the time of a step.
+-- diff.lua - weft diff: what differs between two plans, or a plan and the same with other
+-- values: their fields, by what these come to, and what follows from them: mesh, memory by class, communication, operations, and the time of a step.
 local assignments = use "fits/assignments"
-local plan_facts = use "plan_facts"
+local plan_facts, plan_fields, plan_means = use "plan_facts", use "plan_fields", use "plan_means"
 local text = use "reports/text"
 local weft = use "weft"
 local shown = use "shown"
 
 -- ---- what is compared ----
+
+-- What the fields of a plan come to, by path; those of its model as its config.json has them.
+local function meaning(plan)
+  local by_path, config, mesh = plan_means(plan), plan_fields(plan).config, plan.mesh
+  for _, axis in ipairs { "tp", "pp", "cp", "dp_replicate" } do by_path["mesh." .. axis] = mesh[axis] end
+  local gpu = by_path["cluster.gpu.name"] -- a name alone, or a table around it
+  by_path.cluster, by_path["cluster.gpu"] = gpu, gpu
+  by_path["mesh.ep"], by_path["mesh.etp"] = mesh.expert.ep, mesh.expert.etp
+  for key, v in next, config or {} do
+    if type(v) ~= "table" then by_path["model." .. key] = tostring(math.tointeger(v) or v) end
+  end
+  return by_path
+end
+
+-- The rows of plan:diff but for those that say the same otherwise: a default that only one of the
+-- plans writes, a name as the first item of a table.
+local function differing_fields(a, b)
+  local here, there, list = meaning(a), meaning(b), {}
+  for _, d in ipairs(a:diff(b)) do
+    local path = string.gsub(d.path, "%[1%]$", "")
+    local same = here[path] ~= nil and here[path] == there[path]
+    if not d.figure and not same then list[#list + 1] = d end
+  end
+  return list
+end
 
 -- Bytes of the classes of the rank with most memory.
 local function memory(plan, into)
@@ -62,8 +87,10 @@ end
 
 -- ---- the verb ----
 
-local function load_plan(path, args)
-  local plan, why = weft.load(path, { set = assignments(args.set), define = assignments(args.define) })
+local function load_plan(path, args, changes)
+  local set = assignments(args.set)
+  for field, value in next, assignments(changes) do set[field] = value end
+  local plan, why = weft.load(path, { set = set, define = assignments(args.define) })
   if not plan then error(why, 0) end
   return plan
 end
@@ -117,20 +144,35 @@ local function fits(plan, path, lines)
   return total <= room
 end
 
-return function(args)
-  local a, b = load_plan(args.file, args), load_plan(args.words[1], args)
-  local fields, json = {}, { fields = {}, figures = {} }
-  for _, d in ipairs(a:diff(b)) do
-    if not d.figure then
-      fields[#fields + 1] = d
-      json.fields[#fields] = { path = d.path, from = d.from, to = d.to }
+-- The second plan: a file, or the first one again, and the changes of it.
+local function second(args)
+  local path, changes = nil, {}
+  for _, word in ipairs(args.words) do
+    if assignments.is(word) then
+      changes[#changes + 1] = word
+    elseif path then
+      fail("diff takes two plans, got a third: " .. shown(word))
+    else
+      path = word
     end
   end
+  if not path and #changes == 0 then
+    fail "diff takes two plans, or one and a change of it: weft diff A.lua mesh.tp=4"
+  end
+  path = path or args.file
+  return load_plan(path, args, changes), table.concat({ path, table.unpack(changes) }, " ")
+end
+
+return function(args)
+  local a = load_plan(args.file, args, {})
+  local b, b_name = second(args)
+  local fields, json = differing_fields(a, b), { fields = {}, figures = {} }
+  for i, d in ipairs(fields) do json.fields[i] = { path = d.path, from = d.from, to = d.to } end
   local all, why = figures(a, b)
   local rows = differing(all)
   for i, row in ipairs(rows) do json.figures[i] = { name = row.name, from = row[1], to = row[2] } end
   local tight = {}
-  json.from_fits, json.to_fits = fits(a, args.file, tight), fits(b, args.words[1], tight)
+  json.from_fits, json.to_fits = fits(a, args.file, tight), fits(b, b_name, tight)
   json.same = #fields == 0 and #rows == 0
   return { ok = json.same, text = screen(fields, rows, why, tight), json = json }
 end

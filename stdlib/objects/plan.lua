@@ -10,12 +10,12 @@ local function failf(...) fail(format(...)) end
 
 -- ---- fields, for plan:diff ----
 
--- A value as one writes it; tables are their builder or {}. Functions are the same if their
--- code is; the place says which one it is.
+-- A value as one writes it, 1.0 as 1; tables are their builder or {}. Functions are the same if
+-- their code is; the place says which one it is.
 local function written(x)
   if type(x) == "string" then return '"' .. x .. '"' end
   if type(x) == "table" then return builder(x) and "weft." .. builder(x) or "{}" end
-  if type(x) == "number" then return options.number(x) end
+  if type(x) == "number" then return options.number(math.tointeger(x) or x) end
   if type(x) ~= "function" then return tostring(x) end
   local place, hash = origin(x)
   return format("function %s (0x%06x)", place, hash & 0xffffff)

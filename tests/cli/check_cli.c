@@ -114,7 +114,7 @@ START_TEST(verbs_without_arguments) {
       {"show", "needs a plan: weft show PLAN.lua [TOPIC]\n"},
       {"sim", "needs a plan: weft sim PLAN.lua\n"},
       {"calibrate", "needs a plan: weft calibrate PLAN.lua... [-o FILE.lua]\n"},
-      {"diff", "needs a pair of plans: weft diff A.lua B.lua\n"},
+      {"diff", "needs a pair of plans: weft diff A.lua [B.lua] [key=value ...]\n"},
       {"best", "needs a plan: weft best PLAN.lua [NAME=VALUE,... ...]\n"},
       {"verify", "needs a plan: weft verify PLAN.lua\n"},
       {"eval", "needs a plan: weft eval PLAN.lua\n"},

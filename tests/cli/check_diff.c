@@ -38,6 +38,43 @@ START_TEST(the_same) {
 }
 END_TEST
 
+/* What is written otherwise and means the same: defaults, 1 and 1.0, a name in a table.
+ */
+START_TEST(the_same_written_otherwise) {
+  static const char *const words[] = {
+      "mesh.cp=1",
+      "optimizer.weight_decay=0.1",
+      "'strategy={ \"zero\" }' 'cluster={ \"h100-sxm\" }'",
+      "model.rms_norm_eps=1e-6",
+      "train.seed=0 optimizer.clip=1",
+  };
+  for (int i = 0; i < LEN(words); i++) {
+    Outcome o = process_run(30, "$weft diff b.lua %s", words[i]);
+    ck_assert_msg(o.code == 0 && str_eq(o.out, "the same\n"), "%s: %s%s", words[i], o.out,
+                  o.err);
+  }
+  Outcome o = process_run(30, "sh -c 'sed s/seq.=.32/seq=32.0/ b.lua >c.lua; exec $weft "
+                              "diff b.lua c.lua'");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+}
+END_TEST
+
+/* A plan and the same with changes, of which the first one knows nothing. */
+START_TEST(a_change_of_one) {
+  Outcome o = diff("b.lua batch.micro=2 --set mesh.tp=2");
+  ck_assert_int_eq(o.code, 1);
+  ck_assert_msg(strstr(o.out, "batch.micro: (nothing) -> 2\n\n") == o.out, "%s", o.out);
+  o = diff("b.lua precision=fp8");
+  ck_assert_msg(strstr(o.out, "precision: (nothing) -> \"fp8\"\n") == o.out, "%s%s",
+                o.out, o.err);
+  o = process_run(
+      30, "sh -c 'sed s/cluster/strategy=\\\"zero\\\",cluster/ b.lua >c.lua; exec "
+          "$weft diff c.lua strategy.stage=1'");
+  ck_assert_msg(strstr(o.out, "strategy.stage: (nothing) -> 1\n") == o.out, "%s%s", o.out,
+                o.err);
+}
+END_TEST
+
 /* The figure of this name, of the plan on the left (from) or on the right (to). */
 static double figure(const json_t *j, const char *name, const char *side) {
   size_t i;
@@ -89,8 +126,9 @@ START_TEST(bad_input) {
     int code;
     const char *says;
   } rows[] = {
-      {"", 2, "diff needs a pair of plans: weft diff A.lua B.lua"},
-      {"a.lua", 2, "diff takes two plans: weft diff A.lua B.lua"},
+      {"", 2, "diff needs a pair of plans: weft diff A.lua [B.lua] [key=value ...]"},
+      {"a.lua", 2,
+       "diff takes two plans, or one and a change of it: weft diff A.lua mesh.tp=4"},
       {"a.lua b.lua c.lua", 2, "diff takes two plans"},
       {"a.lua nope.lua", 2, "nope.lua: error: cannot be opened"},
       {"a.lua wrong.lua", 1, "wrong.lua"},
@@ -113,6 +151,8 @@ Suite *diff_suite(void) {
   tcase_add_checked_fixture(tc, setup, scratch_teardown);
   tcase_set_timeout(tc, 120);
   tcase_add_test(tc, the_same);
+  tcase_add_test(tc, the_same_written_otherwise);
+  tcase_add_test(tc, a_change_of_one);
   tcase_add_test(tc, what_follows);
   tcase_add_test(tc, as_people_read_it);
   tcase_add_test(tc, bad_input);

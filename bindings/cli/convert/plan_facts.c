@@ -61,6 +61,45 @@ static void add_stored(lua_State *L, const Job *j) {
   lua_pop(L, 1);
 }
 
+static bool is_plain(const Field *f) {
+  return f->stored && f->type != FIELD_OWN && f->type != FIELD_ALIAS;
+}
+
+/* Of two fields with one path the value depends on what another field says. */
+static bool one_place(const Field *f, const char *const *path) {
+  for (const Field *g = schema; g->scope; g++)
+    if (str_eq(path[g - schema], path[f - schema]) && (!is_plain(g) || g->at != f->at))
+      return false;
+  return true;
+}
+
+/* plan_means(plan): what the plan's fields come to that have a value of their own, as
+ * texts by path; "{}" for those that are nothing but a table of fields. Both are the same
+ * whether they are written or left to the default. */
+static int plan_means(lua_State *L) {
+  const Job *j = plan_object_compiled(L);
+  Arena *a = script_push_arena(L);
+  if (setjmp(*arena_guard(a))) luaL_error(L, "not enough memory");
+  int n = 0;
+  while (schema[n].scope) n++;
+  const char **path = NEW_N(a, const char *, n + 1);
+  for (int i = 0; i < n; i++) path[i] = schema_path(a, &schema[i]);
+  lua_newtable(L);
+  for (int i = 0; i < n; i++) {
+    const Field *f = &schema[i];
+    bool table = f->type == FIELD_TABLE;
+    if (!table && !(is_plain(f) && one_place(f, path))) continue;
+    Text *t = script_push_text(L);
+    if (table)
+      text_add(t, "{}");
+    else
+      field_print(f, &j->plan, t);
+    script_end_text(L);
+    lua_setfield(L, -2, path[i]);
+  }
+  return 1;
+}
+
 /* Adds the sizes of the model, as its config.json has them, unless it is a function. */
 static void add_config(lua_State *L, Job *j) {
   weft_error e = NO_ERROR;
@@ -111,6 +150,8 @@ void plan_facts_provide(lua_State *L) {
   library_provide(L, "plan_facts");
   lua_pushcfunction(L, plan_fields);
   library_provide(L, "plan_fields");
+  lua_pushcfunction(L, plan_means);
+  library_provide(L, "plan_means");
   lua_pushcfunction(L, plan_object_text);
   library_provide(L, "plan_of_text");
 }
