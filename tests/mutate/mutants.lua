@@ -535,8 +535,8 @@ return {
   -- ---- bindings ----
   { file = "bindings/schema/unknown_field.c", suites = "lang",
     from = "strcmp(f->scope, scope) ? place_of", to = "strcmp(f->scope, scope) == 0 ? place_of" },
-  { file = "bindings/schema/cross/cross_checks.c", suites = "bad_input lang",
-    from = "((b->global / one + 1) * one)", to = "(b->global / one * one)" },
+  { file = "vm/base/multiples.h", suites = "bad_input lang",
+    from = "above = below + unit", to = "above = below" },
   { file = "bindings/schema/fields_optimizer.c", suites = "bad_input lang",
     from = "!(v[i] >= 0 && v[i] < 1)", to = "!(v[i] >= 0 && v[i] <= 1)" },
   { file = "bindings/sandbox/pattern.c", suites = "sandbox lang",

@@ -393,7 +393,7 @@ START_TEST(says_what_does_not_divide) {
   ck_assert_str_eq(
       toy_diags(&t),
       "error divisibility batch.seq: 20 is not a multiple of 2 * cp = 8: each "
-      "rank has two runs of the sequence; nearest: 24, or cp = { balance = "
+      "rank has two runs of the sequence; nearest: 16 or 24, or cp = { balance = "
       "\"none\" }\n");
   toy_free(&t);
   o = toy_of(4, CP_A2A);

@@ -162,7 +162,10 @@ static const Case plans[] = {
     {"run base.lua --set batch.seq=1e12", 1,
      "~plan.batch.seq: expected an integer of at most 1000000000, got number"},
     {"run base.lua --set batch.global=3 --set mesh.dp=2", 1,
-     "~plan.batch.global: 3 is not a multiple of batch.micro * dp = 1 * 2 (nearest: 4)"},
+     "~plan.batch.global: 3 is not a multiple of batch.micro * dp = 1 * 2 (nearest: 2 or "
+     "4)"},
+    {"run base.lua --set batch.global=2 --set mesh.dp=2 --set batch.micro=4", 1,
+     "~plan.batch.global: 2 is not a multiple of batch.micro * dp = 4 * 2 (nearest: 8)"},
     {"run base.lua --set batch.global=1000000000000", 1,
      "~plan.batch.global: 1000000000000 microbatches are more than the 100000"},
     {"run base.lua --set data.vocab=1000", 1, "~plan.data.vocab: 1000 is above"},

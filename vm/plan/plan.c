@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "vm/base/multiples.h"
+
 /* Version 1 of the names: the canonical one first, then those that model libraries use
  * or used for the same thing. A weight that is whole on every rank gets its gradient
  * summed where that is needed without being told, so both such names are one; and so are
@@ -151,7 +153,7 @@ void check_sequence_cut(const Plan *p, int cp, int tp, Diags *d) {
                (long long)seq, runs > cp ? "2 * " : "", runs,
                runs > cp ? "two runs" : "one run")
         ->suggestion =
-        arena_printf(d->arena, "nearest: %lld%s", (long long)((seq / runs + 1) * runs),
+        arena_printf(d->arena, "%s%s", nearest_multiples(d->arena, seq, runs),
                      runs > cp ? ", or cp = { balance = \"none\" }" : "");
     return;
   }
@@ -160,8 +162,8 @@ void check_sequence_cut(const Plan *p, int cp, int tp, Diags *d) {
   if (!p->strategy.sequence_parallel || !wrong) return;
   int64_t unit = (int64_t)cp * tp * (runs > cp && tp % 2 ? 2 : 1); /* of both cuts */
   diag_error(d, "divisibility", "batch.seq", "%s", wrong)->suggestion =
-      arena_printf(d->arena, "sequence_parallel cuts it over tp; nearest: %lld",
-                   (long long)((seq / unit + 1) * unit));
+      arena_printf(d->arena, "sequence_parallel cuts it over tp; %s",
+                   nearest_multiples(d->arena, seq, unit));
 }
 
 /* ---- data ---- */

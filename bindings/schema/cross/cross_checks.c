@@ -4,6 +4,7 @@
 #include "cross_checks_int.h"
 
 #include "bindings/schedule/schedule_facts.h"
+#include "vm/base/multiples.h"
 #include "vm/base/plural.h"
 #include "vm/io/io.h"
 #include "vm/pipeline/schedule.h"
@@ -244,8 +245,7 @@ static void check_batch(Cross *c) {
   diag_error(c->d, "divisibility", "batch.global",
              "%lld is not a multiple of batch.micro * dp = %lld * %d%s",
              (long long)b->global, (long long)b->micro, dp, rounds)
-      ->suggestion = arena_printf(c->d->arena, "nearest: %lld",
-                                  (long long)((b->global / one + 1) * one));
+      ->suggestion = nearest_multiples(c->d->arena, b->global, one);
 }
 
 static void check_optimizer(Cross *c) {
