@@ -396,7 +396,7 @@ missing with the Debian package to install.
 
   plan = [[
   --set PATH=VALUE   change a field: --set mesh.tp=4, --set 'optimizer=weft.lion { lr = 1e-4 }';
-                     nil leaves it out
+                     nil leaves it out; without --set behind the plan, too: PLAN.lua mesh.tp=4
   -D NAME=VALUE      the plan has it as weft.var("NAME", DEFAULT) or weft.vars.NAME
   --data DIR         data and models may be below DIR as well; may be repeated
   --memory GIB       most that graph, schedule and programs may take; default: half

@@ -2,6 +2,7 @@
  * anywhere, each once unless it is a list; `--` ends them. */
 #include "cli.h"
 
+#include <ctype.h>
 #include <float.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -133,7 +134,20 @@ static weft_status next_word(const Cli *cli, const Option *o, const char *word,
   return err_set(e, WEFT_EUSAGE,
                  "%s needs a value, and %s is an option; %s=%s if it is the value",
                  o->name, word, o->name, word);
+/* Behind the plan of a verb that loads one, key=value is a field of it, as with --set: a
+ * word with a = and nothing of a path before it. */
+static bool sets_field(const Cli *cli, const char *arg) {
+  bool one_plan = cli->verb->takes == TAKES_ONE || cli->verb->bit == ON_SHOW;
+  size_t n = strcspn(arg, "=/");
+  bool named = isalpha((unsigned char)arg[0]) || arg[0] == '_';
+  return one_plan && cli->verb->bit & PLAN_VERBS && cli->narg && named && arg[n] == '=';
 }
+
+}
+  if (sets_field(cli, arg) && cli->nset < CLI_LIST) {
+    cli->set[cli->nset++] = arg;
+    return WEFT_OK;
+  }
 
 /* Parses the option at argv[i]; returns the index of the last word that belongs to it, -1
  * after an error. */

@@ -100,6 +100,7 @@ START_TEST(usage_errors) {
   expect("lua", 2, "", "weft: lua needs a script: weft lua SCRIPT.lua [args]\n");
 }
 END_TEST
+  expect("check a ./b=c", 2, "", "check takes one plan, got a and ./b=c");
 
 /* What stands behind an option is not lost in it. */
 /* What each verb says to who gives it nothing. */
