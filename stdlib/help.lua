@@ -1,7 +1,7 @@
 -- help.lua - what weft VERB --help says, by verb; `plan` follows where a verb takes a plan.
 return {
   init = [[
-Makes the folder DIR, which must not be there yet:
+Makes the folder DIR, or takes one that is there and has no files, such as . here:
 
   plan.lua           a small plan that runs as it is, to change
   weft.d.lua         every field and function with types and meaning, and

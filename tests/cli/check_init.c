@@ -101,14 +101,33 @@ START_TEST(annotations_are_lua) {
 }
 END_TEST
 
+/* The current folder, which may be a new repository, and folders on the way. */
+START_TEST(folders_that_are_there_and_that_are_not) {
+  Outcome o = process_run(30, "sh -c 'mkdir -p e/.git && cd e && exec $weft init .'");
+  ck_assert_msg(o.code == 0 && strstr(o.out, "weft verify ./plan.lua\n"), "%s%s", o.out,
+                o.err);
+  o = process_run(30, "$weft check e/plan.lua --quiet");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  o = process_run(30, "sh -c 'cd e && exec $weft init .'");
+  ck_assert_msg(o.code == 2 && strstr(o.err, ".: exists and is not empty"), "%s", o.err);
+  o = process_run(30, "$weft init new/folders/");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  o = process_run(30, "$weft check new/folders/plan.lua train.steps=5 --quiet");
+  ck_assert_msg(o.code == 0, "%s%s", o.out, o.err);
+  o = process_run(30, "$weft check new/folders/plan.lua mesh.pt=5");
+  ck_assert_msg(o.code == 1 && strstr(o.err, "--set mesh.pt=5: error: plan.mesh.pt"),
+                "%s", o.err);
+}
+END_TEST
+
 START_TEST(bad_input) {
   Outcome o =
       process_run(30, "sh -c 'mkdir there && touch there/x && exec $weft init there'");
   ck_assert_int_eq(o.code, 2);
   ck_assert_msg(strstr(o.err, "there: exists and is not empty"), "%s", o.err);
   ck_assert_str_eq(o.out, "");
-  o = process_run(30, "$weft init no/such");
-  ck_assert_msg(o.code != 0 && strstr(o.err, "no/such"), "%s", o.err);
+  o = process_run(30, "$weft init there/x/new");
+  ck_assert_msg(o.code == 2 && strstr(o.err, "there/x"), "%s", o.err);
   o = process_run(30, "$weft init a b");
   ck_assert_msg(o.code == 2 && strstr(o.err, "init takes one"), "%s", o.err);
 }
@@ -123,6 +142,7 @@ Suite *init_suite(void) {
   tcase_add_test(tc, a_folder_says_what_it_has);
   tcase_add_test(tc, annotations_name_everything);
   tcase_add_test(tc, annotations_are_lua);
+  tcase_add_test(tc, folders_that_are_there_and_that_are_not);
   tcase_add_test(tc, bad_input);
   suite_add_tcase(s, tc);
   return s;

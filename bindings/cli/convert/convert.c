@@ -3,6 +3,7 @@
 #include "convert.h"
 
 #include <lauxlib.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -125,8 +126,9 @@ static void print_json(lua_State *L, Convert *c) {
 
 /* What is there already is not replaced, which is said before anything is done. */
 static weft_status output_is_free(const Cli *cli, weft_error *e) {
-  if (!cli->output) return WEFT_OK;
-  bool folder = cli->verb->bit & (ON_INIT | ON_EXPORT);
+  if (!cli->output || cli->verb->bit == ON_INIT)
+    return WEFT_OK; /* init does nothing else */
+  bool folder = cli->verb->bit == ON_EXPORT;
   return folder ? folder_free(cli->output, e) : file_check(cli->output, true, e);
 }
 
@@ -140,23 +142,72 @@ static weft_status write_document(lua_State *L, const char *path, weft_error *e)
 /* The folder is new: all that is in it was written here. */
 static bool owns_all(const char *name) { return true; }
 
+/* The list of files on top, into an open folder, where they must not be. */
+static weft_status write_each(lua_State *L, const Dir *in, weft_error *e) {
+  weft_status st = WEFT_OK;
+  int list = lua_gettop(L);
+  for (int i = 1; st == WEFT_OK && lua_rawgeti(L, list, i) == LUA_TTABLE; i++) {
+    FilePart part;
+    lua_getfield(L, -1, "name");
+    lua_getfield(L, -2, "text");
+    part.data = lua_tolstring(L, -1, &part.bytes);
+    st = file_write_as(in, lua_tostring(L, -2), &part, 1, 0666, true, e);
+    lua_settop(L, list);
+  }
+  lua_settop(L, list);
+  return st;
+}
+
 /* A list of files, as a folder of its own. */
 static weft_status write_files(lua_State *L, const char *folder, weft_error *e) {
   FolderOut out;
   TRY(folder_free(folder, e));
   TRY(folder_create(NULL, folder, owns_all, &out, e));
-  weft_status st = WEFT_OK;
-  for (int i = 1; st == WEFT_OK && lua_rawgeti(L, -1, i) == LUA_TTABLE; i++) {
-    FilePart part;
-    lua_getfield(L, -1, "name");
-    lua_getfield(L, -2, "text");
-    part.data = lua_tolstring(L, -1, &part.bytes);
-    st = file_write(&out.dir, lua_tostring(L, -2), &part, 1, e);
-    lua_pop(L, 3);
-  }
+  weft_status st = write_each(L, &out.dir, e);
   if (st == WEFT_OK) return folder_finish(&out, e);
   folder_drop(&out);
   return st;
+}
+
+static bool found_visible(void *ud, const char *name) {
+  *(bool *)ud = *name != '.';
+  return *name == '.';
+}
+
+/* The files into the folder itself, which may be the current one, or a new repository. */
+static weft_status write_into(lua_State *L, const char *folder, weft_error *e) {
+  Dir d;
+  bool full = false;
+  TRY(dir_open(folder, 0, &d, e));
+  weft_status st = dir_each(&d, found_visible, &full, e);
+  if (st == WEFT_OK && full)
+    st = err_file(e, WEFT_EFILE, folder, 0,
+                  "exists and is not empty; give another name, or remove it first");
+  if (st == WEFT_OK) st = write_each(L, &d, e);
+  dir_close(&d);
+  return st;
+}
+
+/* The folders above the last name of a path. */
+static weft_status make_above(const char *path, weft_error *e) {
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') n--;
+  while (n > 0 && path[n - 1] != '/') n--;
+  char *above = strndup(path, n);
+  Dir d;
+  weft_status st = above ? WEFT_OK : err_set(e, WEFT_ENOMEM, "out of memory");
+  if (st == WEFT_OK && n > 0) st = dir_open(above, 0777, &d, e);
+  if (st == WEFT_OK && n > 0) dir_close(&d);
+  free(above);
+  return st;
+}
+
+/* Of weft init: in a folder that is there, or in a new one. */
+static weft_status write_first(lua_State *L, const char *folder, weft_error *e) {
+  struct stat st;
+  if (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) return write_into(L, folder, e);
+  TRY(make_above(folder, e));
+  return write_files(L, folder, e);
 }
 
 /* A page is written whatever it says; one that cannot be is what the exit code tells. */
@@ -180,7 +231,8 @@ static void give(lua_State *L, Convert *c) {
     c->st = WEFT_EPLAN;
   } else if (cli->output && files) {
     lua_pushvalue(L, -2);
-    c->st = write_files(L, cli->output, &c->e);
+    bool first = cli->verb->bit == ON_INIT;
+    c->st = (first ? write_first : write_files)(L, cli->output, &c->e);
   } else if (cli->output && document) {
     c->st = write_document(L, cli->output, &c->e);
   }
