@@ -49,10 +49,36 @@ lua_State *script_new(const ScriptHost *h) {
 
 /* ---- errors ---- */
 
+#define IN_LIBRARY "stdlib/"
+
+/* Pushes the calls that led here, with a newline before each. Those inside the library
+ * are left out where it refuses what a script wrote: the message has the script's line.
+ */
+static void push_calls(lua_State *L, const char *msg) {
+  luaL_traceback(L, L, "", 1);
+  const char *all = lua_tostring(L, -1), *line = all;
+  if (strncmp(msg, IN_LIBRARY, strlen(IN_LIBRARY)) == 0) return; /* its own fault */
+  if (!strstr(all, "\n\t" IN_LIBRARY)) return;
+  luaL_Buffer b;
+  int calls = 0;
+  luaL_buffinit(L, &b);
+  while ((line = strchr(line, '\n'))) {
+    size_t n = 1 + strcspn(line + 1, "\n");
+    bool library = strncmp(line, "\n\t" IN_LIBRARY, 2 + strlen(IN_LIBRARY)) == 0 ||
+                   strncmp(line, "\n\t[C]:", 6) == 0;
+    if (!library) luaL_addlstring(&b, line, n);
+    calls += !library && line[1] == '\t';
+    line += n;
+  }
+  luaL_pushresult(&b);
+  if (calls < 2) lua_pushliteral(L, ""); /* the message has that line */
+}
+
 /* Pushes the message with the place where it was raised. Its further lines are indented,
  * because only messages of weft begin at the margin. */
 static int push_traceback(lua_State *L, const char *msg) {
-  luaL_traceback(L, L, msg, 1);
+  push_calls(L, msg);
+  lua_pushfstring(L, "%s%s", msg, lua_tostring(L, -1));
   luaL_gsub(L, lua_tostring(L, -1), "\n", "\n  ");
   luaL_gsub(L, lua_tostring(L, -1), "\n  \t", "\n    ");
   return 1;

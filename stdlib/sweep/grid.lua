@@ -118,12 +118,35 @@ local function name_axes(g)
   end
 end
 
+-- { tp = { 1, 2 } } is how weft.best and Python write it: the first such key as an axis.
+local sections = { mesh = { "tp", "pp", "dp", "cp", "ep", "etp" }, batch = { "global", "micro", "seq" } }
+local function no_axes(list)
+  local example = '{ "mesh.tp", 1, 2 }'
+  for key, values in next, list do
+    if type(key) == "string" and type(values) == "table" then
+      for section, names in next, sections do
+        for _, name in ipairs(names) do
+          if name == key then key = section .. "." .. key end
+        end
+      end
+      local texts = { format("%q", key) }
+      for i = 1, rawlen(values) do
+        local v = rawget(values, i)
+        texts[i + 1] = type(v) == "string" and format("%q", v) or text_of(v, 0)
+      end
+      example = "{ " .. table.concat(texts, ", ") .. " }"
+      break
+    end
+  end
+  failf("the grid has no axes, each of which is a field and its values: weft.grid { %s }", example)
+end
+
 -- The axes of a list, and how many points they have; `fields`: they must be fields of a
 -- plan.
 function grid.read(list, fields)
   if type(list) ~= "table" then failf("expected a list of axes, got %s", type(list)) end
   local n, g = rawlen(list), { points = 1 }
-  if n < 1 then fail "the grid has no axes" end
+  if n < 1 then no_axes(list) end
   if n > most_axes then failf("the grid has more than %d axes", most_axes) end
   for i = 1, n do
     local x = read_axis(rawget(list, i), i, fields)

@@ -57,6 +57,15 @@ START_TEST(exit_codes) {
   expect("object.lua", 1, "", "weft: mine\n  stack traceback:\n");
   put("table.lua", "error {}\n");
   expect("table.lua", 1, "", "weft: (error object is a table value)\n");
+  /* What the library refuses is told by the script's lines, without its own. */
+  put("two.lua", "local weft = require 'weft'\nlocal function f()\n"
+                 "  local r = weft.grid {}\n  return r\nend\nlocal r = f()\n");
+  expect("two.lua", 1, "",
+         "{ { \"mesh.tp\", 1, 2 } }\n  stack traceback:\n    two.lua:3: in local "
+         "'f'\n    two.lua:6: in main chunk\n");
+  put("one.lua", "local r = require 'weft'.grid {}\n");
+  expect("one.lua", 1, "", "weft: one.lua:1: the grid has no axes");
+  expect("one.lua", 1, "", "{ { \"mesh.tp\", 1, 2 } }\n");
   put("exit.lua", "io.write 'gone' os.exit(7)\n");
   expect("exit.lua", 7, "gone", "");
   expect("none.lua", 2, "",

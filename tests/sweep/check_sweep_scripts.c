@@ -368,6 +368,8 @@ START_TEST(bad_input) {
        "a plan has no field 'shedule' (did you mean 'schedule'?)"},
       {"weft.grid {}", 1, "the grid has no axes"},
       {"weft.sweep { plan = P, over = {} }", 1, "the grid has no axes"},
+      {"weft.sweep { plan = P, over = { tp = { 1, 2 } } }", 1,
+       "each of which is a field and its values: weft.grid { { \"mesh.tp\", 1, 2 } }\n"},
       {"weft.grid { { 'mesh.tp' } }", 1, "axis 1 (mesh.tp) has no values"},
       {"weft.grid { { 1, 2 } }", 1, "axis 1: the first item is the path of a field"},
       {"weft.grid { 'mesh.tp' }", 1, "axis 1 is a string, not { \"path\", value"},
