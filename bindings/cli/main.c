@@ -196,8 +196,12 @@ int main(int argc, char **argv) {
     return weft_exit_code(WEFT_EUSAGE);
   }
   const char *name = prompt ? "repl" : argv[1];
-  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
-      strcmp(name, "help") == 0) {
+  bool help = strcmp(name, "help") == 0;
+  if (help && argc > 2) {
+    const Verb *v = find_verb(argv[2]);
+    return v ? flushed(print_verb_help(v)) : unknown_verb(argv[2]);
+  }
+  if (help || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
     print_help(stdout);
     return flushed(0);
   }

@@ -65,12 +65,29 @@ static const Option *find(const Cli *cli, const char *arg, const char **value) {
   return NULL;
 }
 
+/* What others call an option that the verb has; NULL: nothing. */
+static const char *called_here(const Cli *cli, const char *arg) {
+  static const struct {
+    const char *there, *here;
+  } known[] = {{"--define", "-D"},    {"--sbatch", "--slurm"},
+               {"--srun", "--slurm"}, {"--mpiexec", "--mpirun"},
+               {"--out", "--output"}, {"--outfile", "--output"}};
+  size_t n = strcspn(arg, "=");
+  const char *ignored;
+  for (int i = 0; i < LEN(known); i++)
+    if (strlen(known[i].there) == n && strncmp(known[i].there, arg, n) == 0 &&
+        find(cli, known[i].here, &ignored))
+      return known[i].here;
+  return NULL;
+}
+
 static weft_status unknown(const Cli *cli, const char *arg, weft_error *e) {
   const char *names[LEN(option)];
   int n = 0;
   for (int i = 0; i < LEN(option); i++)
     if (has_option(cli, &option[i])) names[n++] = option[i].name;
-  const char *near = str_nearest(arg, names, n);
+  const char *near = called_here(cli, arg);
+  if (!near) near = str_nearest(arg, names, n);
   if (near)
     return err_set(e, WEFT_EUSAGE, "%s has no option %s (did you mean %s?)",
                    cli->verb->name, arg, near);
@@ -117,7 +134,20 @@ static weft_status store(Cli *cli, const Option *o, const char *value, weft_erro
   return WEFT_OK;
 }
 
+/* Behind the plan of a verb that loads one, key=value is a field of it, as with --set: a
+ * word with a = and nothing of a path before it. */
+static bool sets_field(const Cli *cli, const char *arg) {
+  bool one_plan = cli->verb->takes == TAKES_ONE || cli->verb->bit == ON_SHOW;
+  size_t n = strcspn(arg, "=/");
+  bool named = isalpha((unsigned char)arg[0]) || arg[0] == '_';
+  return one_plan && cli->verb->bit & PLAN_VERBS && cli->narg && named && arg[n] == '=';
+}
+
 static weft_status take_argument(Cli *cli, const char *arg, weft_error *e) {
+  if (sets_field(cli, arg) && cli->nset < CLI_LIST) {
+    cli->set[cli->nset++] = arg;
+    return WEFT_OK;
+  }
   if (cli->narg == CLI_ARGS)
     return err_set(e, WEFT_EUSAGE, "too many arguments: %s", arg);
   cli->arg[cli->narg++] = arg;
@@ -134,20 +164,7 @@ static weft_status next_word(const Cli *cli, const Option *o, const char *word,
   return err_set(e, WEFT_EUSAGE,
                  "%s needs a value, and %s is an option; %s=%s if it is the value",
                  o->name, word, o->name, word);
-/* Behind the plan of a verb that loads one, key=value is a field of it, as with --set: a
- * word with a = and nothing of a path before it. */
-static bool sets_field(const Cli *cli, const char *arg) {
-  bool one_plan = cli->verb->takes == TAKES_ONE || cli->verb->bit == ON_SHOW;
-  size_t n = strcspn(arg, "=/");
-  bool named = isalpha((unsigned char)arg[0]) || arg[0] == '_';
-  return one_plan && cli->verb->bit & PLAN_VERBS && cli->narg && named && arg[n] == '=';
 }
-
-}
-  if (sets_field(cli, arg) && cli->nset < CLI_LIST) {
-    cli->set[cli->nset++] = arg;
-    return WEFT_OK;
-  }
 
 /* Parses the option at argv[i]; returns the index of the last word that belongs to it, -1
  * after an error. */

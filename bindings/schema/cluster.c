@@ -40,6 +40,11 @@ bool cluster_known(lua_State *L, const char *name, const char *path, Diags *d) {
   const char *near = name_suggest(name, files, n), *list = "known:";
   for (int i = 0; i < n; i++)
     list = arena_printf(d->arena, "%s%s %s", list, i ? "," : "", files[i]);
+  list =
+      arena_printf(d->arena,
+                   "%s; of another one give figures: gpu = { name = \"%s\", memory_gib "
+                   "= ..., bf16 = ..., ... }",
+                   list, name);
   g->suggestion = near && strncasecmp(near, name, SAME) == 0 ? near : list;
   return false;
 }

@@ -91,16 +91,20 @@ START_TEST(usage_errors) {
   expect("check", 2, "", "weft: check needs a plan");
   expect("check --jsn x", 2, "",
          "weft: check has no option --jsn (did you mean --json?)\n");
+  expect("check --define a=1 x", 2, "", "no option --define (did you mean -D?)\n");
+  expect("launch --sbatch x", 2, "", "no option --sbatch (did you mean --slurm?)\n");
+  expect("help chekc", 2, "", "no verb \"chekc\" (did you mean \"check\"?)\n");
+  expect("help check", 0, "usage: weft check PLAN.lua\n", "");
   expect("check --steps 3 x", 2, "", "check has no option --steps");
   expect("run x --steps", 2, "", "--steps needs a value");
   expect("run x --steps many", 2, "",
          "--steps takes an integer from 1 to 1000000000000, got \"many\"");
   expect("check a b", 2, "", "check takes one plan, got a and b");
+  expect("check a ./b=c", 2, "", "check takes one plan, got a and ./b=c");
   expect("check --json=1 x", 2, "", "--json takes no value");
   expect("lua", 2, "", "weft: lua needs a script: weft lua SCRIPT.lua [args]\n");
 }
 END_TEST
-  expect("check a ./b=c", 2, "", "check takes one plan, got a and ./b=c");
 
 /* What stands behind an option is not lost in it. */
 /* What each verb says to who gives it nothing. */

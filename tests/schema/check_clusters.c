@@ -381,7 +381,9 @@ START_TEST(unknown_gpus) {
       &t, PLAN("'tpu'"),
       "plan.lua:3: error: plan.cluster: there is no GPU \"tpu\" "
       "(known: a100-40gb, a100-80gb, b200, b300, gb200-nvl72, gb300-nvl72, h100-500w, "
-      "h100-pcie, h100-sxm, h200, h800, mi300x, v100)\n1 error\n");
+      "h100-pcie, h100-sxm, h200, h800, mi300x, v100; of another one give figures: gpu = "
+      "{ name = "
+      "\"tpu\", memory_gib = ..., bf16 = ..., ... })\n1 error\n");
   lang_test_bad(&t, PLAN("weft.cluster { gpu = 8 }"),
                 "plan.lua:3: error: plan.cluster.gpu: expected the name of a GPU, got "
                 "number 8\n1 error\n");

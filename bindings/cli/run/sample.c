@@ -76,9 +76,9 @@ static weft_status read_prompt(Sample *s, One *o, const char *text) {
   if (o->n + more > o->most || more == 0)
     return err_set(e, WEFT_EUSAGE,
                    "%lld token%s of the prompt and %lld more: the plan trains on %lld "
-                   "(batch.seq)",
+                   "(--set batch.seq=%lld has room for them)",
                    (long long)o->n, plural(o->n, "s"), (long long)more,
-                   (long long)o->most);
+                   (long long)o->most, (long long)(o->n + MAX(more, 1)));
   o->most = o->n + more;
   return WEFT_OK;
 }
