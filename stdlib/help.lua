@@ -253,7 +253,8 @@ With a calibration they are those that were measured, and the report says what s
                      what the clock says of them, by op, the largest difference first
   --diff OTHER.lua   say where the steps of the two plans spend different time: kernels by
                      class, transfers that ranks wait for, the bubble; the parts add up to
-                     the steps. Options hold for both. Plans of other batches or numbers of
+                     the steps. --diff mesh.tp=4 compares the plan with itself changed.
+                     Options hold for both. Plans of other batches or numbers of
                      ranks are compared by what a token costs all ranks together
   --skew FIELDS      ranks that are not alike: "slow = 1.1, pp = 2": kernels of a rank of
                      pipeline rank 2 take 1.1 times as long; "experts = 1.3": the busiest

@@ -127,6 +127,8 @@ weft_status rendezvous_of_env(const struct LaunchInfo *info, const StopFlag *sto
 /* ---- options.c ---- */
 /* Parses argv after the verb; WEFT_EUSAGE with a message. */
 weft_status options_parse(Cli *cli, int argc, char **argv, weft_error *e);
+/* Whether a word is key=value, with nothing of a path before the =. */
+bool is_assignment(const char *word);
 /* An option that means something only beside another one, or in one form of a verb. */
 typedef struct Belongs {
   bool given;

@@ -134,13 +134,15 @@ static weft_status store(Cli *cli, const Option *o, const char *value, weft_erro
   return WEFT_OK;
 }
 
-/* Behind the plan of a verb that loads one, key=value is a field of it, as with --set: a
- * word with a = and nothing of a path before it. */
+bool is_assignment(const char *word) {
+  bool named = isalpha((unsigned char)word[0]) || word[0] == '_';
+  return named && word[strcspn(word, "=/")] == '=';
+}
+
+/* Behind the plan of a verb that loads one, key=value is a field of it, as with --set. */
 static bool sets_field(const Cli *cli, const char *arg) {
   bool one_plan = cli->verb->takes == TAKES_ONE || cli->verb->bit == ON_SHOW;
-  size_t n = strcspn(arg, "=/");
-  bool named = isalpha((unsigned char)arg[0]) || arg[0] == '_';
-  return one_plan && cli->verb->bit & PLAN_VERBS && cli->narg && named && arg[n] == '=';
+  return one_plan && cli->verb->bit & PLAN_VERBS && cli->narg && is_assignment(arg);
 }
 
 static weft_status take_argument(Cli *cli, const char *arg, weft_error *e) {

@@ -102,6 +102,11 @@ START_TEST(what_cannot_be_compared) {
   Outcome o = process_run(60, "$weft sim a.lua --diff b.lua");
   ck_assert_int_eq(o.code, 1);
   ck_assert_ptr_nonnull(strstr(o.err, "b.lua:"));
+  o = process_run(60, "$weft sim a.lua --diff mesh.tp=3");
+  ck_assert_msg(o.code == 1 && strstr(o.err, "--set mesh.tp=3: error: "), "%s", o.err);
+  o = process_run(60, "$weft sim a.lua --diff name=other");
+  ck_assert_msg(o.code == 0 && strstr(o.out, "A  a.lua\nB  a.lua name=other\n"), "%s%s",
+                o.out, o.err);
   o = process_run(60, "$weft sim a.lua --diff none.lua");
   ck_assert_int_ne(o.code, 0);
   ck_assert_ptr_nonnull(strstr(o.err, "none.lua"));

@@ -162,6 +162,17 @@ static void take_diags(Diags *to, const Diags *from) {
   to->warnings += from->warnings;
 }
 
+/* The second plan may be the first one with a change, which the first is loaded without.
+ */
+static weft_status second_on_clock(Job *j, Cli *cli, SimDiff *d) {
+  if (!is_assignment(cli->diff)) return on_clock(j, cli, cli->diff, &d->r[1]);
+  if (cli->nset == CLI_LIST)
+    return err_set(&j->e, WEFT_EUSAGE, "--set is given more than %d times", CLI_LIST - 1);
+  cli->set[cli->nset++] = cli->diff;
+  d->path[1] = arena_printf(j->arena, "%s %s", cli->arg[0], cli->diff);
+  return on_clock(j, cli, cli->arg[0], &d->r[1]);
+}
+
 int sim_diff(Cli *cli, Arena *arena) {
   SimDiff d = {.path = {cli->arg[0], cli->diff}};
   Job j[2];
@@ -171,7 +182,8 @@ int sim_diff(Cli *cli, Arena *arena) {
                          ? err_set(&j[0].e, WEFT_EUSAGE,
                                    "--diff prints a comparison of two plans: --trace, "
                                    "--svg and --compare are of one")
-                         : on_clock(&j[i], cli, d.path[i], &d.r[i]);
+                     : i == 0 ? on_clock(&j[0], cli, d.path[0], &d.r[0])
+                              : second_on_clock(&j[1], cli, &d);
     if (st == WEFT_OK) continue;
     if (i == 1) job_free(&j[0]);
     return job_end(&j[i], cli, st, NULL, NULL);
