@@ -649,9 +649,12 @@ START_TEST(the_verb) {
       strstr(o.err, "error: plan.cluster: the clock needs the machines"));
   o = process_run(60, SIM " --set \"cluster={ gpus = 8, gpu = { bf16 = 1e14 } }\"");
   ck_assert_int_eq(o.code, 1);
+  ck_assert_ptr_nonnull(strstr(o.err,
+                               "error: plan.cluster.gpu.bandwidth: the clock needs "
+                               "this figure of the plan's machines [required]\n"));
+  ck_assert_ptr_nonnull(strstr(o.err, "error: plan.cluster.gpu.nvlink: the clock needs"));
   ck_assert_ptr_nonnull(
-      strstr(o.err, "error: plan.cluster.gpu.bandwidth: the clock needs "
-                    "this figure of the plan's machines [required]\n1 error\n"));
+      strstr(o.err, "error: plan.cluster.gpu.nvlink_latency: the clock needs"));
   o = process_run(60, SIM " --set \"cluster={ gpus = 8, gpu = { 'h100-sxm', bf16 = 1e8, "
                           "f32 = 1e8 } }\"");
   ck_assert_int_eq(o.code, 1);

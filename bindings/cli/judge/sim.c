@@ -2,6 +2,7 @@
 #include "sim_job.h"
 
 #include "bindings/api/api.h"
+#include "bindings/schema/schema.h"
 #include "vm/draw/timeline_draw.h"
 #include "vm/io/file.h"
 #include "vm/sim/sim_timeline.h"
@@ -105,16 +106,31 @@ static void json_result(Json *out, void *ud) {
   if (show_sim(s, NULL, out) != WEFT_OK) json_none(out, "sim");
 }
 
+/* Asks for all figures that the clock needs and the plan has not: a copy of the plan gets
+ * each, so that the next one shows. */
+static weft_status ask_figures(Job *j) {
+  Plan p = j->plan;
+  const char *why, *lacks, *before = "";
+  if (j->costs && !p.cluster.gpu) return WEFT_OK;
+  while ((lacks = sim_lacks(&p, &j->mesh, &why)) && !str_eq(lacks, before)) {
+    bool gpu = strncmp(lacks, "cluster.gpu.", 12) == 0;
+    const char *key = strrchr(lacks, '.');
+    const Field *f = key ? schema_find(gpu ? "gpu" : "network", key + 1) : NULL;
+    diag_error(&j->d, "required", lacks, "%s", why);
+    if (f) field_set(j->arena, f, &p, 1);
+    before = lacks;
+  }
+  if (!j->d.errors) return WEFT_OK;
+  lang_locate(j->lp, &j->d);
+  return WEFT_EPLAN;
+}
+
 /* The figures that the clock needs are asked for before the work is done. */
 weft_status sim_job(Job *j, const Cli *cli, const char *plan) {
   TRY(job_start(j, cli, j->arena, plan));
   TRY(job_mesh(j, 0));
   if (cli->calibration) TRY(job_costs(j, cli->calibration, j->arena, &j->e));
-  const char *why, *lacks = sim_lacks(&j->plan, &j->mesh, &why);
-  if (j->costs && !j->plan.cluster.gpu) lacks = NULL;
-  if (lacks) diag_error(&j->d, "required", lacks, "%s", why);
-  if (lacks) lang_locate(j->lp, &j->d);
-  if (lacks) return WEFT_EPLAN;
+  TRY(ask_figures(j));
   TRY(job_compile(j));
   job_costs_machine(j);
   SimOptions slow = {.rates = sheet_rates(RATES_WORSE), .table = j->costs};
