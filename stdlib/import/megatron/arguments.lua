@@ -142,7 +142,7 @@ local function from_variables(read)
   local words = {}
   for _, name in ipairs(read.names) do
     local var = read.vars.at[name]
-    if not read.vars.used[name] then
+    if var and not read.vars.used[name] then
       local found = {}
       for _, text in ipairs(var.items or { var.text }) do
         local more = value.split(text, var.line)

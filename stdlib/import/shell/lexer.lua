@@ -1,6 +1,6 @@
 -- lexer.lua - the text of a shell script as tokens: words with their quotes taken apart, and what
 -- stands between them. Nothing is run. A token is { kind =, line = }: "word" with `parts`, a list
--- of { "text", s } and { "expand", s, quoted } (what stands behind a $); "array" with `items`, the
+-- of { "text", s, quoted } and { "expand", s, quoted } (what stands behind a $); "array" with `items`, the
 -- words between brackets behind NAME=; "op" with `op`; "newline"; or
 -- "arithmetic" with `body`, what stands between (( and )).
 local quote = use "import/quote"
@@ -70,8 +70,8 @@ local function expansion(state, at)
   if name then return "name", name, at + #name end
 end
 
-local function add_text(parts, s)
-  if s ~= "" then parts[#parts + 1] = { "text", s } end
+local function add_text(parts, s, quoted)
+  if s ~= "" then parts[#parts + 1] = { "text", s, quoted } end
 end
 
 local function add_expansion(state, parts, at, quoted)
@@ -105,21 +105,21 @@ local function double_quoted(state, parts, at)
   while true do
     local stop = string.find(text, '[\\"$`\n]', at)
     if not stop then wrong(state, begin, "a \" is not closed") end
-    add_text(parts, string.sub(text, at, stop - 1))
+    add_text(parts, string.sub(text, at, stop - 1), true)
     local c = string.sub(text, stop, stop)
     local after = string.sub(text, stop + 1, stop + 1)
     if c == '"' then
       return stop + 1
     elseif c == "\n" then
       state.line = state.line + 1
-      add_text(parts, "\n" .. mark(state.line))
+      add_text(parts, "\n" .. mark(state.line), true)
       at = stop + 1
     elseif c == "\\" and string.find(text, "^\r?\n", stop + 1) then
       state.line = state.line + 1
-      add_text(parts, mark(state.line))
+      add_text(parts, mark(state.line), true)
       at = string.find(text, "\n", stop, true) + 1
     elseif c == "\\" then
-      add_text(parts, string.find(after, '[\\"$`]') and after or "\\" .. after)
+      add_text(parts, string.find(after, '[\\"$`]') and after or "\\" .. after, true)
       at = stop + 2
     elseif c == "$" then
       at = add_expansion(state, parts, stop, true)
@@ -138,7 +138,7 @@ local function single_quoted(state, parts, at)
     state.line = state.line + 1
     return "\n" .. mark(state.line)
   end)
-  add_text(parts, body)
+  add_text(parts, body, true)
   return stop + 1
 end
 
@@ -190,7 +190,7 @@ function read_word(state, at)
       state.line, at = state.line + 1, string.find(text, "\n", at, true) + 1
       if not string.find(text, "^[^%s;&|<>()]", at) then break end
     elseif c == "\\" then
-      add_text(parts, string.sub(text, at + 1, at + 1))
+      add_text(parts, string.sub(text, at + 1, at + 1), true)
       at = at + 2
     else
       break
@@ -218,35 +218,44 @@ local function is_number(word)
   return #word.parts == 1 and part[1] == "text" and string.find(part[2], "^%d+$") ~= nil
 end
 
--- Skips the text of <<EOF, which the token keeps as `body`: it is data of another program.
-local function skip_here(state, token, at, ending)
-  local from, lines = string.find(state.text, "\n", at, true), {}
-  while from do
-    local line, after = string.match(state.text, "^([^\n]*)()", from + 1)
-    state.line = state.line + 1
-    if string.match(line, "^\t*(.-)\r?$") == ending then
+-- The text of <<EOF begins in the next line: it is data of another program, and the token's `body`, a list of lines.
+local function read_here(state, token, at)
+  local lines, open = {}, state.line
+  while at <= #state.text do
+    local line, after = string.match(state.text, "^([^\n]*)\n?()", at)
+    state.line, at = state.line + 1, after
+    if token.op == "<<-" then line = string.gsub(line, "^\t+", "") end
+    if string.gsub(line, "\r$", "") == token.ending then
       token.body = lines
-      return after
+      return at
     end
     lines[#lines + 1] = line
-    from = after <= #state.text and after or nil
   end
-  wrong(state, state.line, "<<%s has no end", quote.shown(ending))
+  wrong(state, open, "<<%s has no end", quote.shown(token.ending))
+end
+
+-- What ends the text of <<"EOF", and that it is quoted.
+local function read_ending(state, token, at)
+  at = blank_end(state.text, at)
+  local _, after = read_word(state, at)
+  local raw = string.sub(state.text, at, after - 1)
+  token.ending = string.gsub(raw, "['\"\\]", "")
+  token.literal, token.body = token.ending ~= raw, {}
+  if raw == "" then wrong(state, token.line, "<< has no word behind it") end
+  state.heres[#state.heres + 1] = token
+  return after
 end
 
 local function operator(state, tokens, at)
   local text = state.text
   local op = string.match(text, "^;;?&?", at) or string.match(text, "^&&", at) or string.match(text, "^&>>?", at)
-    or string.match(text, "^||", at) or string.match(text, "^<<<", at) or string.match(text, "^<<%-?", at)
-    or string.match(text, "^[<>]&", at) or string.match(text, "^>>", at) or string.sub(text, at, at)
-  tokens[#tokens + 1] = { kind = "op", op = op, line = state.line }
-  if op == "<<" or op == "<<-" then
-    local quoted, ending = string.match(text, "^%s*(['\"\\]?)([%w_]+)", at + #op)
-    if not ending then wrong(state, state.line, "<< has no word behind it") end
-    tokens[#tokens].literal = quoted ~= ""
-    return skip_here(state, tokens[#tokens], at, ending)
-  end
-  return at + #op
+    or string.match(text, "^||", at) or string.match(text, "^|&", at) or string.match(text, "^<<<", at)
+    or string.match(text, "^<<%-?", at) or string.match(text, "^[<>]&", at) or string.match(text, "^>[>|]", at)
+    or string.sub(text, at, at)
+  local token = { kind = "op", op = op, line = state.line }
+  tokens[#tokens + 1] = token
+  at = at + #op
+  return (op == "<<" or op == "<<-") and read_ending(state, token, at) or at
 end
 
 -- Whether a command can begin behind these tokens: then (( is arithmetic.
@@ -261,7 +270,7 @@ end
 
 -- Tokens of a text, with a newline at the end.
 return function(text, file)
-  local state = { text = text, file = file, line = 1 }
+  local state = { text = text, file = file, line = 1, heres = {} }
   local tokens, at = {}, 1
   while true do
     at = blank_end(text, at)
@@ -270,6 +279,8 @@ return function(text, file)
     if c == "\n" then
       tokens[#tokens + 1] = { kind = "newline", line = state.line }
       state.line, at = state.line + 1, at + 1
+      for _, here in ipairs(state.heres) do at = read_here(state, here, at) end
+      state.heres = {}
     elseif c == "#" then
       at = string.find(text, "\n", at, true) or #text + 1
     elseif string.find(text, "^\\\r?\n", at) then
@@ -295,6 +306,7 @@ return function(text, file)
       end
     end
   end
+  for _, here in ipairs(state.heres) do read_here(state, here, #text + 1) end
   tokens[#tokens + 1] = { kind = "newline", line = state.line }
   return tokens
 end

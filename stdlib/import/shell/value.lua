@@ -2,11 +2,15 @@
 -- them itself. What it does not set stays as it is written, "${X}". Nothing is run.
 --
 -- Texts carry marks "\1 12 \2": what follows is of line 12. No file has these bytes.
+local arithmetic = use "import/shell/arithmetic"
+local braces = use "import/shell/braces"
+local glob = use "import/shell/glob"
 local lexer = use "import/shell/lexer"
 local quote = use "import/quote"
 local value = {}
 
-local limits = { bytes = 1 << 20, nesting = 16 }
+-- `steps`: statements and words in all, a hundred times what real scripts have; 64 steps of a pattern are one.
+local limits = { bytes = 1 << 20, nesting = 16, steps = 100000 }
 
 function value.mark(line) return string.format("\1%d\2", line) end
 function value.plain(text) return (string.gsub(text, "\1%d*\2", "")) end
@@ -15,10 +19,18 @@ function value.wrong(env, line, ...)
   fail(string.format("%s:%d: %s", quote.shown(env.file), line, string.format(...)))
 end
 
--- Variables: { name = { text = } or { items = { text } } }. `args` are the positional ones, by number; `whole`:
+-- Variables: { name = { text = } or { items = { text } } }, with `maybe` if what they hold rests on something that is not in
+-- the file, such as that X is not set, of ${X:-2}; `relied` says that one of these was read. `args` are the positional
+-- ones, by number; `whole`:
 -- these are all of them.
-function value.new(file)
-  return { file = file, at = {}, bytes = 0, nesting = 0, used = {}, args = {}, whole = false }
+function value.new(file, given)
+  return { file = file, given = given, at = {}, bytes = 0, nesting = 0, used = {}, args = {}, whole = false, steps = 0 }
+end
+
+-- Counts work, which loops inside of loops could make endless.
+function value.spend(env, steps, line)
+  env.steps = env.steps + steps
+  if env.steps > limits.steps then value.wrong(env, line or 1, "is too long to follow: its loops, or its patterns") end
 end
 
 local function count(env, text, line)
@@ -40,138 +52,94 @@ function value.unresolved(text)
     or string.match(text, "%$[%w_@*#?]+")) or nil
 end
 
--- ---- arithmetic: whole numbers with + - * / % and brackets ----
+-- ---- arithmetic ----
 
-local function number_of(env, name)
-  local v = env.at[name]
-  return v and v.text and math.tointeger(tonumber(value.plain(v.text)))
+-- The text of ((...)) with what stands behind $ replaced; nil: the script does not say all of it.
+local function replaced(env, body)
+  if not string.find(body, "[$`\"']") then return body end
+  if string.find(body, "[`']") then return nil end
+  env.nesting = env.nesting + 1
+  local word = env.nesting <= limits.nesting and lexer('"' .. string.gsub(body, '"', "") .. '"', env.file)[1]
+  local text = word and word.kind == "word" and value.plain(value.text(env, word))
+  env.nesting = env.nesting - 1
+  return text and not value.unresolved(text) and text or nil
 end
 
-local sum
-
-local function atom(env, s, at, depth)
-  at = string.match(s, "^%s*()", at)
-  if depth > limits.nesting then return nil end
-  local c = string.sub(s, at, at)
-  if c == "(" then
-    local n, after = sum(env, s, at + 1, depth + 1)
-    after = n and string.match(s, "^%s*%)()", after)
-    return after and n, after
+-- The number that an expression means; nil: the script does not say, and what it sets has no value.
+function value.number(env, body, line)
+  local function read(name)
+    local v = env.at[name]
+    env.used[name] = true
+    env.relied = env.relied or v ~= nil and v.maybe
+    value.spend(env, 1, line)
+    local text = v and (v.text or v.items and v.items[1])
+    text = text and value.plain(text)
+    return text and not value.unresolved(text) and text or nil
   end
-  local digits, after = string.match(s, "^(%d+)()", at)
-  if digits then return math.tointeger(tonumber(digits)), after end
-  local name
-  name, after = string.match(s, "^%$?{?([%a_][%w_]*)}?()", at)
-  if name then return number_of(env, name), after end
-end
-
-local power
-function power(env, s, at, depth)
-  local n
-  n, at = atom(env, s, at, depth)
-  local after = n and string.match(s, "^%s*%*%*()", at)
-  if not after then return n, at end
-  local m
-  m, at = power(env, s, after, depth + 1)
-  if not m or m < 0 or m > 62 then return nil end
-  return math.tointeger(n ^ m), at
-end
-
-local function product(env, s, at, depth)
-  local n
-  n, at = power(env, s, at, depth)
-  while n do
-    local op, after = string.match(s, "^%s*([*/%%])()", at)
-    if not op then return n, at end
-    local m
-    m, at = power(env, s, after, depth)
-    if not m or (op ~= "*" and (m <= 0 or n < 0)) then return nil end
-    n = op == "*" and n * m or op == "/" and n // m or op == "%" and n % m
+  local function write(name, n)
+    if not env.given[name] then env.at[name] = { text = value.mark(line or 0) .. tostring(n), line = line } end
+  end
+  local text = replaced(env, body)
+  local n = text and arithmetic.compute(text, read, write)
+  if n then return n end
+  for _, name in ipairs(arithmetic.sets(body)) do
+    if not env.given[name] then env.at[name] = { text = "$((" .. body .. "))", line = line } end
   end
 end
 
-function sum(env, s, at, depth)
-  local n
-  n, at = product(env, s, at, depth)
-  while n do
-    local op, after = string.match(s, "^%s*([+-])()", at)
-    if not op then return n, at end
-    local m
-    m, at = product(env, s, after, depth)
-    if not m then return nil end
-    n = op == "+" and n + m or n - m
-  end
-end
-
--- A sum, or one that is shifted.
-local function shifted(env, body)
-  local n, at = sum(env, body, 1, 0)
-  local op, after = string.match(body, "^%s*([<>][<>])()", at or 1)
-  if not n or (op ~= "<<" and op ~= ">>") then return n, at end
-  local by
-  by, at = sum(env, body, after, 0)
-  if not by or by < 0 or by > 62 then return nil end
-  return op == "<<" and n << by or n >> by, at
-end
-
-local function arithmetic(env, body)
-  local n, at = shifted(env, body)
-  if n and string.find(body, "^%s*$", at) then return tostring(n) end
-  return "$((" .. body .. "))"
-end
-
-local ORDER = { ["=="] = function(a, b) return a == b end, ["!="] = function(a, b) return a ~= b end,
-                ["<="] = function(a, b) return a <= b end, [">="] = function(a, b) return a >= b end,
-                ["<"] = function(a, b) return a < b end, [">"] = function(a, b) return a > b end }
-
--- What (( body )) does: sets a variable, or tests. Whether it holds; nil: the script does not say.
-function value.compute(env, body, line)
-  local name, op, rest = string.match(body, "^%s*([%a_][%w_]*)%s*([-+*/]?)=([^=].*)$")
-  if name then
-    local text = arithmetic(env, op == "" and rest or name .. op .. "(" .. rest .. ")")
-    env.at[name] = { text = text, line = line }
-    local n = tonumber(text)
-    return n and n ~= 0
-  end
-  local a, at = shifted(env, body)
-  local sign, after = string.match(body, "^%s*([=!<>]=?)()", at or 1)
-  if not a or not sign then return a and string.find(body, "^%s*$", at) and a ~= 0 or nil end
-  local b
-  b, at = sum(env, body, after, 0)
-  if not b or not ORDER[sign] or not string.find(body, "^%s*$", at) then return nil end
-  return ORDER[sign](a, b)
+local function arithmetic_text(env, body, line)
+  local n = value.number(env, body, line)
+  return n and tostring(n) or "$((" .. body .. "))"
 end
 
 -- ---- words ----
 
--- A pattern of the shell with * and ? as one of Lua's.
-local function pattern_of(glob)
-  local plain = string.gsub(glob, "[%^%$%(%)%%%.%+%-%[%]]", "%%%0")
-  return (string.gsub(string.gsub(plain, "%*", ".*"), "%?", "."))
+-- What a word is as a pattern: pieces of glob.lua, and its text.
+function value.pieces(env, word)
+  local pieces, all = {}, {}
+  for _, part in ipairs(word.parts) do
+    local text = part[1] == "text" and part[2] or nil
+    if part[1] == "expand" then text = value.text(env, { line = word.line, parts = { part } }) end
+    if text then
+      text = value.plain(text)
+      pieces[#pieces + 1], all[#all + 1] = { text, part[3] }, text
+    end
+  end
+  return pieces, table.concat(all)
+end
+
+-- A pattern that is small enough to try on a text; nil: it is not.
+function value.pattern(env, pieces, text, line)
+  local length = 0
+  for _, piece in ipairs(pieces) do length = length + #piece[1] end
+  if length > 1000 or #text > 10000 then return nil end
+  value.spend(env, 1 + length * #text // 64, line)
+  return glob.parse(pieces)
 end
 
 -- ${X#a*}, ${X##a*}, ${X%.b}, ${X%%.b}: the text without its begin or end, the shortest or the longest one.
-local function trimmed(text, op, glob)
-  local pattern, front = pattern_of(glob), string.sub(op, 1, 1) == "#"
-  local from, to, by = 0, #text, 1
-  if #op == 2 then from, to, by = to, from, -1 end
-  for n = from, to, by do
-    local piece = front and string.sub(text, 1, n) or string.sub(text, #text - n + 1)
-    if string.find(piece, "^" .. pattern .. "$") then
-      return front and string.sub(text, n + 1) or string.sub(text, 1, #text - n)
-    end
-  end
-  return text
+local function trimmed(env, text, op, body, line)
+  local tokens = lexer(body, env.file)
+  if body == "" or #tokens ~= 2 or tokens[1].kind ~= "word" then return body == "" and text or nil end
+  local pieces, whole = value.pieces(env, tokens[1])
+  local pattern = not value.unresolved(whole) and value.pattern(env, pieces, text, line)
+  if not pattern then return nil end
+  local front = string.sub(op, 1, 1) == "#"
+  if not front then pattern = glob.reversed(pattern) end
+  local shortest, longest, unknown = glob.beginnings(pattern, front and text or string.reverse(text))
+  if unknown then return nil end
+  local n = #op == 2 and longest or #op == 1 and shortest or 0
+  return front and string.sub(text, n + 1) or string.sub(text, 1, #text - n)
 end
 
 -- What ${X<rest>} makes of a text: another case, without a begin or an end, with another piece.
-local function changed(text, rest)
+local function changed(env, text, rest, line)
   text = value.plain(text)
   if rest == ",," then return string.lower(text) end
   if rest == "^^" then return string.upper(text) end
-  local op, glob = string.match(rest, "^(##?)(.*)$")
-  if not op then op, glob = string.match(rest, "^(%%%%?)(.*)$") end
-  if op and #text < 1000 and #glob < 100 and not string.find(glob, "[$`]") then return trimmed(text, op, glob) end
+  local op, body = string.match(rest, "^(##?)(.*)$")
+  if not op then op, body = string.match(rest, "^(%%%%?)(.*)$") end
+  if op then return trimmed(env, text, op, body, line) end
   local all, old, new = string.match(rest, "^/(/?)([%w_.,: -]+)/([%w_.,:/ -]*)$")
   if not old then return nil end
   old, new = string.gsub(old, "[%.%-]", "%%%0"), string.gsub(new, "%%", "%%%%")
@@ -206,15 +174,27 @@ end
 -- A variable by its name or number; nil: the script does not set it.
 local function lookup(env, name)
   local n = tonumber(name)
-  if not n then return env.at[name] end
+  local v = env.at[name]
+  env.relied = env.relied or v ~= nil and v.maybe
+  if not n then return v end
   local text = n > 0 and env.args[n]
   return text and { text = text } or n > 0 and env.whole and { text = "" } or nil
+end
+
+-- ${#X}, ${#A[@]}: how long. Nil: the script does not say.
+local function length(env, name, all)
+  local v = lookup(env, name)
+  if v and all ~= "" then return tostring(#(v.items or { v.text })) end
+  local text = v and value.plain(v.text or v.items[1] or "")
+  return text and not value.unresolved(text) and not string.find(text, "[\x80-\xff]") and tostring(#text) or nil
 end
 
 -- What ${body} stands for: a text, or a list of texts. Nil: the script does not say.
 local variable
 function variable(env, body, line)
   if body == "@" or body == "*" or body == "#" then return all_arguments(env, body) end
+  local long, all = string.match(body, "^#([%a_][%w_]*)(.*)$")
+  if long and (all == "" or string.find(all, "^%[[@*]%]$")) then return length(env, long, all) end
   local name, rest = string.match(body, "^([%a_][%w_]*)(.*)$")
   if not name then
     name, rest = string.match(body, "^(%d+)(.*)$")
@@ -228,25 +208,27 @@ function variable(env, body, line)
     key = string.match(key, "^%$") and variable(env, string.match(key, "^%${?([%a_][%w_]*)}?$") or "", line) or key
     return v.map[value.plain(string.gsub(key, "[\"']", ""))]
   end
-  local index = string.match(rest, "^%[(%d+)%]$")
-  if index then return v and v.items and v.items[tonumber(index) + 1] end
+  local index = v and v.items and string.match(rest, "^%[(.+)%]$")
+  local n = index and value.number(env, index, line)
+  if index then return n and v.items[n < 0 and #v.items + n + 1 or n + 1] end
   local text = v and (v.text or v.items[1] or "")
   if rest == "" then return text end
   local op, word = string.match(rest, "^:?([-=+?])(.*)$")
-  if not op then return text and not value.unresolved(text) and changed(text, rest) or nil end
+  if not op then return text and not value.unresolved(text) and changed(env, text, rest, line) or nil end
   local empty = string.sub(rest, 1, 1) == ":" and text ~= nil and value.plain(text) == ""
   local there = text ~= nil and not empty
+  env.relied = env.relied or text == nil
   if op == "?" then return text end
   if op == "+" then return there and default(env, word, line) or "" end
   if there then return text end
   text = default(env, word, line)
-  if op == "=" then env.at[name] = { text = text } end
+  if op == "=" and not env.given[name] then env.at[name] = { text = text } end
   return text
 end
 
 local function expanded(env, part)
   local body, line = part[2], part.line or 0
-  if part.form == "arithmetic" then return arithmetic(env, body) end
+  if part.form == "arithmetic" then return arithmetic_text(env, body, line) end
   -- `# a comment` between continued lines is nothing.
   if part.form == "command" and string.find(body, "^%s*#[^\n]*$") then return "" end
   if part.form == "command" then return "$(" .. (string.gsub(body, "\n", " ")) .. ")", true end
@@ -298,9 +280,8 @@ function value.split(text, line)
   return words
 end
 
--- The words that a word stands for, each with `text`, and `marked`, the same with marks: what is not
--- quoted is cut at blanks, and "${A[@]}" is as many as the array has.
-function value.words(env, word)
+-- The words that a word without braces stands for.
+local function words_of(env, word)
   local out, current = {}, nil
   local function add(text, line)
     if not current then
@@ -351,6 +332,19 @@ function value.words(env, word)
   for _, one in ipairs(out) do
     one.marked = table.concat(one)
     one.text = value.plain(one.marked)
+  end
+  return out
+end
+
+-- The words that a word stands for, each with `text`, and `marked`, the same with marks: {a,b} is two, what is not
+-- quoted is cut at blanks, and "${A[@]}" is as many as the array has.
+function value.words(env, word)
+  local function many() value.wrong(env, word.line, "{...} stands for too many words") end
+  local out, list = {}, braces.words(word, many)
+  if #list > 1 then value.spend(env, #list, word.line) end
+  for _, one in ipairs(list) do
+    local more = words_of(env, one)
+    table.move(more, 1, #more, #out + 1, out)
   end
   return out
 end
