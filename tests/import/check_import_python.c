@@ -4,6 +4,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/harness/import_files.h"
@@ -234,6 +235,35 @@ START_TEST(plans_of_transformers_stand_in_a_plan) {
 }
 END_TEST
 
+/* As Python orders them: powers first, from right to left, and a sign before them last.
+ */
+START_TEST(powers_bind_tighter_than_products) {
+  static const struct {
+    const char *value, *means;
+  } all[] = {
+      {"2 * 10 ** 2", "200"},    {"12 // 2 ** 2", "3"},    {"2 ** 3 ** 2", "512"},
+      {"-2 ** 2 + 9", "5"},      {"4 * 2 ** -1", "2.0"},   {"(2 * 3) ** 2", "36"},
+      {"2 ** 2 * 3 ** 2", "36"}, {"2 ** 0.5 ** 0", "2.0"}, {"-2 ** -1 * -8", "4.0"},
+  };
+  for (int i = 0; i < LEN(all); i++) {
+    import_put("qwen3.py", arena_printf(scratch_arena,
+                                        "def f():\n    return C(model_spec=m(\"0.6B\"),\n"
+                                        "        training=TrainingConfig(steps=%s))\n",
+                                        all[i].value));
+    Outcome o = process_run(IMPORT_SECONDS, "$weft import qwen3.py -o a.lua");
+    const char *want =
+        arena_printf(scratch_arena, "training.steps = %s -> ", all[i].means);
+    ck_assert_msg(strstr(o.out, want) || strstr(o.err, want), "%s: no \"%s\" in:\n%s%s",
+                  all[i].value, want, o.out, o.err);
+    process_run(IMPORT_SECONDS, "rm -f a.lua");
+  }
+  import_put("qwen3.py", "def f():\n    return C(model_spec=m(\"0.6B\"),\n"
+                         "        optimizer=default_adamw(lr=5 * 2 ** -4))\n");
+  import_file("qwen3.py", "");
+  import_plan_has("max = 0.3125,");
+}
+END_TEST
+
 static void python_fails(const char *text, const char *says) {
   import_put("a.py", text);
   import_fails(2, "a.py", "", says);
@@ -285,6 +315,7 @@ Suite *import_python_suite(void) {
   tcase_add_checked_fixture(t, scratch_setup, scratch_teardown);
   tcase_set_timeout(t, 120);
   tcase_add_test(t, a_registry_is_read_and_not_run);
+  tcase_add_test(t, powers_bind_tighter_than_products);
   tcase_add_test(t, flavors_come_from_a_table);
   tcase_add_loop_test(t, objects_among_arguments_are_checked, 0, LEN(objects));
   tcase_add_test(t, experts_come_from_a_table);

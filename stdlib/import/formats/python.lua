@@ -202,11 +202,26 @@ function Reader:atom(depth)
   return node
 end
 
+-- A number to a power, which binds tighter than the minus before it and looser than the one behind: -2 ** -2.
+function Reader:power(depth)
+  local base = self:atom(depth)
+  if not base or type(base.value) ~= "number" or not self:peek "**" then return base end
+  local line = self.tokens[self.i].line
+  self.i = self.i + 1
+  local node = self:signed(depth + 1)
+  if not node or type(node.value) ~= "number" then return nil end
+  local a, b = base.value, node.value
+  local n = a ^ b
+  if n ~= n or math.abs(n) == math.huge then return nil end
+  local whole = math.type(a) == "integer" and math.type(b) == "integer" and b >= 0
+  return self:scalar(whole and math.tointeger(n) or n, line)
+end
+
 function Reader:signed(depth)
   local token = self.tokens[self.i]
-  if not self:peek "-" then return self:atom(depth) end
+  if not self:peek "-" then return self:power(depth) end
   self.i = self.i + 1
-  local node = self:atom(depth)
+  local node = self:power(depth)
   if not node or type(node.value) ~= "number" then return nil end
   return self:scalar(-node.value, token.line)
 end
@@ -215,11 +230,6 @@ local ARITHMETIC = {
   ["*"] = function(a, b) return a * b end, ["+"] = function(a, b) return a + b end,
   ["-"] = function(a, b) return a - b end, ["/"] = function(a, b) return b ~= 0 and a / b end,
   ["//"] = function(a, b) return b ~= 0 and a // b end,
-  ["**"] = function(a, b)
-    local power = a ^ b
-    return math.type(a) == "integer" and math.type(b) == "integer" and b >= 0
-      and math.tointeger(power) or power
-  end,
 }
 
 -- A value: numbers may be products and sums, of two of them at a time.
