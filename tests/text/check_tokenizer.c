@@ -190,6 +190,53 @@ START_TEST(searches) {
 }
 END_TEST
 
+/* An empty match cuts, as in the library `tokenizers` (0.23), which gave the pieces. */
+static const struct {
+  const char *pattern, *behavior, *text, *pieces;
+} splits[] = {
+    {"(?=b)", "Isolated", "aabab", "aa|ba|b"},
+    {"(?=b)", "Removed", "aabab", "aa|ba|b"},
+    {"(?=b)", "Isolated", "baab", "baa|b"},
+    {"b*", "Isolated", "abba", "a|bb|a"},
+    {"b*", "Removed", "abba", "a|a"},
+    {"a|(?=a)", "Isolated", "aab", "a|a|b"},
+    {"a|(?<=a)", "Isolated", "aabab", "a|a|b|a|b"},
+    {"ab|(?=b)", "Isolated", "abba", "ab|ba"},
+    {"(?=(aa)+(?!a))", "Isolated", "aaab", "a|aab"},
+};
+
+START_TEST(empty_matches_cut) {
+  Tokenizer *t;
+  TokenIds ids = {0};
+  Text got = {0};
+  const char *json = arena_printf(
+      scratch_arena,
+      "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"ba\":3,\"aa\":"
+      "4,"
+      "\"bb\":5,\"aab\":6,\"baa\":7},\"merges\":[\"a b\",\"b a\",\"a a\",\"b b\",\"a "
+      "ab\",\"ba a\"]},"
+      "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\","
+      "\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"%s\"},{\"type\":\"ByteLevel\",\"use_"
+      "regex\":"
+      "false,\"add_prefix_space\":false}]}}",
+      splits[_i].pattern, splits[_i].behavior);
+  scratch_put("tokenizer.json", json, strlen(json));
+  weft_status st = tokenizer_open(NULL, scratch_dir, &t, &scratch_error);
+  ck_assert_msg(st == WEFT_OK, "%s", scratch_error.text);
+  const char *text = splits[_i].text;
+  ck_assert_int_eq(tokenizer_encode(t, text, strlen(text), false, &ids, &scratch_error),
+                   WEFT_OK);
+  for (size_t i = 0; i < ids.n; i++) {
+    if (i) text_printf(&got, "|");
+    tokenizer_decode(t, &ids.at[i], 1, true, &got, &scratch_error);
+  }
+  ck_assert_str_eq(got.s, splits[_i].pieces);
+  text_free(&got);
+  token_ids_free(&ids);
+  tokenizer_close(t);
+}
+END_TEST
+
 /* A search of which the library gives up is not one without a match. */
 START_TEST(a_search_without_end) {
   enum { N = 40 };
@@ -344,6 +391,7 @@ Suite *tokenizer_suite(void) {
   tcase_add_test(t, texts_that_are_no_utf8);
   tcase_add_test(t, texts_are_composed);
   tcase_add_test(t, searches);
+  tcase_add_loop_test(t, empty_matches_cut, 0, LEN(splits));
   tcase_add_test(t, a_search_without_end);
   tcase_add_test(t, a_piece_that_is_no_utf8);
   tcase_add_loop_test(t, other_tokenizers_are_refused, 0, LEN(refused));

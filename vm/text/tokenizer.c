@@ -76,18 +76,25 @@ static weft_status search(const Tokenizer *t, const SplitStep *p, const char *s,
   return WEFT_OK;
 }
 
+/* Where the next search begins behind an empty match: behind the next character. */
+static size_t behind_character(const char *s, size_t n, size_t at) {
+  for (at++; at < n && ((unsigned char)s[at] & 0xc0) == 0x80;) at++;
+  return at;
+}
+
+/* An empty match cuts, too, as (?=b) does; but not where the match before it ended, if
+ * that was not empty. */
 static weft_status cut_at_matches(const Tokenizer *t, int i, const char *s, size_t n,
                                   TokenIds *out, weft_error *e) {
   const SplitStep *p = &t->step.at[i];
-  size_t done = 0, at = 0, begin, end;
+  size_t done = 0, at = 0, begin, end, last = SIZE_MAX;
   for (;;) {
     TRY(search(t, p, s, n, at, &begin, &end, e));
     if (begin > n) break;
-    at = end;
-    if (begin == end) { /* an empty match: continue after the next character */
-      for (at++; at < n && ((unsigned char)s[at] & 0xc0) == 0x80;) at++;
-      continue;
-    }
+    bool empty = begin == end, again = empty && begin == last;
+    at = empty ? behind_character(s, n, end) : end;
+    last = empty ? SIZE_MAX : end;
+    if (again) continue;
     if (p->gaps) TRY(cut(t, i + 1, s + done, begin - done, out, e));
     if (p->matches) TRY(cut(t, i + 1, s + begin, end - begin, out, e));
     done = end;
