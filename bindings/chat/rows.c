@@ -11,9 +11,9 @@
 
 #define FAIL(line, ...) return err_file(e, WEFT_EFILE, r->path, (line), __VA_ARGS__)
 
-const RowsOf rows_of_talks = {16 << 20, "a conversation", false,
+const RowsOf rows_of_talks = {16 << 20, "a conversation", false, false,
                               "| weft tokenize --chat - ..."};
-const RowsOf rows_of_texts = {FILE_OWN_MAX, "a text", true, ">NAME.jsonl"};
+const RowsOf rows_of_texts = {FILE_OWN_MAX, "a text", true, true, ">NAME.jsonl"};
 
 struct Rows {
   const char *path;
@@ -195,7 +195,7 @@ static weft_status parse_error(const Rows *r, int line, weft_error *e) {
 
 static weft_status parse(const Rows *r, int line, json_t **row, weft_error *e) {
   const char *s = r->text.s ? r->text.s : "";
-  *row = (r->of->nul ? json_text_nul : json_text)(r->path, "", s, r->text.n, e);
+  *row = json_text_row(r->path, s, r->text.n, r->of->nul, r->of->big, e);
   return *row ? WEFT_OK : parse_error(r, line, e);
 }
 

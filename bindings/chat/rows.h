@@ -11,6 +11,7 @@ typedef struct RowsOf {
   size_t most;      /* bytes of one row */
   const char *what; /* for messages: "a conversation" */
   bool nul;         /* texts may have the character \u0000 */
+  bool big;         /* whole numbers may have more than 64 bits: nothing reads them */
   const char *into; /* where a command that makes JSON of a file writes it */
 } RowsOf;
 extern const RowsOf rows_of_talks, rows_of_texts;

@@ -99,6 +99,11 @@ START_TEST(names_of_rows) {
                         all[i].name, i));
     holds(arena_printf(scratch_arena, "o%d", i), "Megatron");
   }
+  /* What Python writes for floats and unsigned numbers that other columns have. */
+  put("nan.json", "{\"text\": \"NaN\", \"score\": NaN, \"x\": [-Infinity, Infinity]}\n");
+  expect(0, "nan.bin: 1 document, ", "", TOKENIZER " nan.json -o nan.bin");
+  put("big.json", "{\"text\": \"1\", \"id\": 12345678901234567890, \"n\": -1}\n");
+  expect(0, "big.bin: 1 document, ", "", TOKENIZER " big.json -o big.bin");
   put("nul.json", "[{\"text\": \"a\\u0000b\"}]");
   expect(0, "nul.bin: 1 document, ", "", TOKENIZER " nul.json -o nul.bin");
 }

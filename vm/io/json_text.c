@@ -71,9 +71,52 @@ json_t *json_text_reals(const char *path, const char *what, const char *s, size_
   return parse(path, what, s, n, JSON_DECODE_INT_AS_REAL, e);
 }
 
-json_t *json_text_nul(const char *path, const char *what, const char *s, size_t n,
+/* ---- rows of Python ---- */
+
+enum { DIGITS = 18 }; /* of which each number has 64 bits */
+
+/* The bytes of what Python writes for a number that is none, at the begin of s. */
+static size_t endless(const char *s, size_t n) {
+  static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+  for (int i = 0; i < LEN(words); i++) {
+    size_t m = strlen(words[i]);
+    if (n >= m && memcmp(s, words[i], m) == 0) return m;
+  }
+  return 0;
+}
+
+/* Adds the row to `out`; returns whether it is another one than before. */
+static bool rewrite_row(const char *s, size_t n, bool big, Text *out) {
+  bool changed = false;
+  for (size_t i = 0, m; i < n; i += m) {
+    size_t word = endless(s + i, n - i);
+    m = MAX(word, 1);
+    if (s[i] == '"') m = MIN(skip_string(s, n, i) + 1, n) - i;
+    if (!word && strchr("-0123456789", s[i]) && s[i]) {
+      while (i + m < n && s[i + m] && strchr("0123456789.eE+-", s[i + m])) m++;
+    }
+    text_addn(out, word ? "null" : s + i, word ? 4 : m);
+    bool whole = m > DIGITS && s[i] != '"' && !memchr(s + i, '.', m) &&
+                 !memchr(s + i, 'e', m) && !memchr(s + i, 'E', m);
+    if (big && whole) text_addn(out, ".0", 2);
+    changed |= word || (big && whole);
+  }
+  return changed;
+}
+
+json_t *json_text_row(const char *path, const char *s, size_t n, bool nul, bool big,
                       weft_error *e) {
-  return parse(path, what, s, n, JSON_ALLOW_NUL, e);
+  size_t flags = nul ? JSON_ALLOW_NUL : 0;
+  Text t = {0};
+  weft_error first = NO_ERROR;
+  json_t *doc = parse(path, "", s, n, flags, &first);
+  if (!doc && rewrite_row(s, n, big, &t) && !t.oom) {
+    doc = parse(path, "", t.s, t.n, flags, e);
+  } else if (!doc) {
+    *e = first;
+  }
+  text_free(&t);
+  return doc;
 }
 
 /* ---- Python's infinities ---- */

@@ -15,8 +15,10 @@ json_t *json_text(const char *path, const char *what, const char *s, size_t n,
  * bits. */
 json_t *json_text_reals(const char *path, const char *what, const char *s, size_t n,
                         weft_error *e);
-/* The same with texts that hold the character \u0000. */
-json_t *json_text_nul(const char *path, const char *what, const char *s, size_t n,
+/* A row that Python's json may have written: NaN and Infinity, of which JSON knows
+ * nothing, are null. `nul`: texts may have the character \u0000; `big`: whole numbers of
+ * more than 64 bits are reals. */
+json_t *json_text_row(const char *path, const char *s, size_t n, bool nul, bool big,
                       weft_error *e);
 /* As Python's json writes them: Infinity outside of strings is JSON_INFINITE, which as
  * f32 is infinite; a document has no infinities. */
