@@ -1,6 +1,6 @@
 /* settings.c - takes the path of a settings file, gives its tree. JSON is first held to
- * its own grammar, which is narrower, and then read as the YAML that it is, for its
- * lines. */
+ * its own grammar, and then read as the YAML that it is or that json_yaml makes of it,
+ * for its lines. */
 #include "settings.h"
 
 #include <lauxlib.h>
@@ -97,7 +97,10 @@ static int read_settings(lua_State *L) {
   const char *path = luaL_checkstring(L, 1), *text;
   size_t n;
   Opened *o = push_file(L, path, &text, &n);
-  if (ends_in(path, ".json") || ends_in(path, ".conf")) check_json(L, text, n, o->name);
+  if (ends_in(path, ".json") || ends_in(path, ".conf")) {
+    check_json(L, text, n, o->name);
+    text = json_yaml(L, text, &n);
+  }
   yaml_tree(L, text, n, o->name);
   return 1;
 }

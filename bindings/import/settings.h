@@ -31,8 +31,12 @@ enum {
 void settings_provide(lua_State *L);
 
 /* ---- yaml_tree.c ---- */
-/* Pushes the tree of a text; raises. `name` is what messages call it. JSON is YAML, too.
- */
+/* Pushes the tree of a text; raises. `name` is what messages call it. */
 void yaml_tree(lua_State *L, const char *text, size_t n, const char *name);
+
+/* ---- json_yaml.c ---- */
+/* Pushes JSON, which is known to be JSON, as YAML that libyaml reads as the same values
+ * in the same lines. */
+const char *json_yaml(lua_State *L, const char *text, size_t *n);
 
 #endif

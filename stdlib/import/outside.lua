@@ -9,10 +9,10 @@ local outside = {}
 
 local deepest = 8 -- defaults inside of defaults
 
--- "oc.env:TP, 2" -> "TP", "2".
+-- "oc.env:TP, 2" -> "TP", "2". What another resolver makes, as "oc.select:model.tp,4", is not known: it has no default.
 local function parts(body)
   body = string.gsub(body, "^%s*oc%.env:", "")
-  local name, default = string.match(body, "^%s*([^,%s]+)%s*,%s*(.-)%s*$")
+  local name, default = string.match(body, "^%s*([^,%s:]+)%s*,%s*(.-)%s*$")
   return name or string.match(body, "^%s*(.-)%s*$"), default
 end
 
@@ -54,34 +54,51 @@ local function expanded(text, given, said, known)
   return text, open, found
 end
 
+-- The value with its variables replaced, also those in lists; the first one that has no value. `said` gets defaults.
+local function settled(value, given, said, known)
+  if type(value) == "table" and value ~= scalar.null then
+    local out, open = {}, nil
+    for key, item in next, value do
+      local one, why = settled(item, given, said, known)
+      out[key], open = one, open or why
+    end
+    return out, open
+  end
+  if type(value) ~= "string" or not string.find(value, "${", 1, true) then return value end
+  local text, open, found = expanded(value, given, said, known)
+  if open or not found then return value, open end
+  return scalar.of_word(text)
+end
+
 -- Replaces variables in the leaves; `given` has those of the command line by their names.
 function outside.settle(book, given)
   for _, leaf in ipairs(book.leaves) do
-    if type(leaf.value) == "string" and string.find(leaf.value, "${", 1, true) then
-      local said = {}
-      local function known(name) return setting(book, leaf, name) end
-      local text, open, found = expanded(leaf.value, given, said, known)
-      if open then
-        leaf.open = open
-      elseif found then
-        for _, one in ipairs(said) do
-          book:assume(tree.place(leaf), string.format("%s is %s, its default: the environment is not read; %s=VALUE "
-            .. "behind the file says another", quote.shown(one.name), quote.shown(one.value), quote.shown(one.name)))
-        end
-        leaf.value = scalar.of_word(text)
+    local said = {}
+    local function known(name) return setting(book, leaf, name) end
+    local value, open = settled(leaf.value, given, said, known)
+    if open then
+      leaf.open = open
+    else
+      for _, one in ipairs(said) do
+        book:assume(tree.place(leaf), string.format("%s is %s, its default: the environment is not read; %s=VALUE "
+          .. "behind the file says another", quote.shown(one.name), quote.shown(one.value), quote.shown(one.name)))
       end
+      leaf.value = value
     end
   end
+end
+
+local function add_names(value, names)
+  if type(value) == "table" then
+    for _, item in next, value do add_names(item, names) end
+  end
+  for body in string.gmatch(type(value) == "string" and value or "", "%${([^{}]*)}?") do names[parts(body)] = true end
 end
 
 -- Names of variables in a file, so that NAME=VALUE behind it is known to be one.
 function outside.names(leaves)
   local names = {}
-  for _, leaf in ipairs(leaves) do
-    for body in string.gmatch(type(leaf.value) == "string" and leaf.value or "", "%${([^{}]*)}?") do
-      names[parts(body)] = true
-    end
-  end
+  for _, leaf in ipairs(leaves) do add_names(leaf.value, names) end
   return names
 end
 

@@ -342,6 +342,26 @@ START_TEST(variables_and_other_files_are_told) {
 }
 END_TEST
 
+/* JSON as Python writes it is no YAML everywhere. */
+START_TEST(json_that_is_no_yaml_is_read) {
+  Text t = {0};
+  text_printf(&t,
+              "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true},\n"
+              "\"zero_optimization\"\n: {\"stage\": 3},\n"
+              "\"a\": \"\\ud83d\\ude00 \\/\", \"b\": "
+              "\"x\xc2\x85y\xe2\x80\xa8z\x7f\xef\xbf\xbe\",\n\"");
+  for (int i = 0; i < 1500; i++) text_printf(&t, "k");
+  text_printf(&t, "\": 1,\n\"gradient_clipping\": 0.5}\n");
+  import_put("ds.json", t.s);
+  text_free(&t);
+  const char *report = import_file("ds.json", "--model llama3.2-1b --world 2");
+  import_plan_has("micro = 2,  -- ds.json:1");
+  import_plan_has("-- ds.json:6: gradient_clipping");
+  import_plan_has("stage = 3,");
+  import_has(report, "ds.json:4: a = \xf0\x9f\x98\x80 /");
+}
+END_TEST
+
 /* Each leaf of the recipe is in a list, once. */
 START_TEST(nothing_is_dropped) {
   int leaves = 0, said = 0;
@@ -665,6 +685,22 @@ START_TEST(a_plan_that_is_there_stays) {
 }
 END_TEST
 
+/* Variables in lists are replaced, too; what another resolver makes is not its default.
+ */
+START_TEST(resolvers_are_told_from_variables) {
+  import_put("a.yaml", HEAD "distributed: {tp_size: 2}\n"
+                            "optimizer: {lr: 1e-4, betas: [0.9, \"${B2,0.95}\"]}\n");
+  const char *report = import("");
+  import_plan_has("betas = { 0.9, 0.95 },");
+  import_has(report, "B2 is 0.95, its default: the environment is not read");
+  import("B2=0.99");
+  import_plan_has("betas = { 0.9, 0.99 },");
+  import_put("a.yaml", HEAD "foo: {tp: 2}\n"
+                            "distributed: {tp_size: \"${oc.select:foo.tp,4}\"}\n");
+  import_fails(1, "a.yaml", "", "${oc.select:foo.tp,4} has no value in the file");
+}
+END_TEST
+
 Suite *import_suite(void) {
   Suite *s = suite_create("import");
   TCase *c = tcase_create("import");
@@ -679,6 +715,8 @@ Suite *import_suite(void) {
   tcase_add_test(c, the_warmup_is_a_share_of_the_steps);
   tcase_add_test(c, older_recipes_are_read);
   tcase_add_test(c, variables_and_other_files_are_told);
+  tcase_add_test(c, resolvers_are_told_from_variables);
+  tcase_add_test(c, json_that_is_no_yaml_is_read);
   tcase_add_test(c, nothing_is_dropped);
   tcase_add_test(c, a_gpu_that_there_is_not_is_refused);
   tcase_add_test(c, words_behind_the_file_take_its_place);
