@@ -224,13 +224,14 @@ static void put_pairs(void) {
       "}\n");
 }
 
-/* Loss and norm of each step of a run with these options. */
-static const char *numbers(const char *options) {
+/* Loss and norm of each step of a run on conversations or on token files. */
+static const char *numbers(bool chat) {
+  const char *is = chat ? "true" : "false";
   json_t *step[8];
   const char *all = "";
-  expect_ok(arena_printf(scratch_arena, "$weft run pairs.lua --quiet --log %d.log %s",
-                         (int)strlen(options), options));
-  int n = log_steps(arena_printf(scratch_arena, "%d.log", (int)strlen(options)), step, 8);
+  expect_ok(arena_printf(scratch_arena,
+                         "$weft run pairs.lua --quiet --log %s.log -D chat=%s", is, is));
+  int n = log_steps(arena_printf(scratch_arena, "%s.log", is), step, 8);
   for (int i = 0; i < n; i++) {
     all = arena_printf(scratch_arena, "%s%.9g %.9g\n", all,
                        json_real_value(json_object_get(step[i], "loss")),
@@ -244,7 +245,7 @@ static const char *numbers(const char *options) {
  */
 START_TEST(pairs_of_conversations_are_those_of_token_files) {
   put_pairs();
-  const char *chat = numbers(""), *files = numbers("-D chat=false");
+  const char *chat = numbers(true), *files = numbers(false);
   ck_assert_str_eq(chat, files);
   Outcome o =
       process_run(SECONDS, "$weft run pairs.lua --steps 1 -D chat=false -D loss=sft");
