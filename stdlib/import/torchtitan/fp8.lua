@@ -97,12 +97,27 @@ local function names_of(value)
   return list
 end
 
--- The patterns of all names, each once, as Lua.
+-- Routers are linears there, too: in fp8 unless they are named.
+local ROUTER = "moe.router.gate"
+
+local function names_router(names)
+  for _, name in ipairs(names) do
+    if string.find(ROUTER, tostring(name), 1, true) then return true end
+  end
+end
+
+local function say_of_routers(book, config, names)
+  if not (config.num_experts or config.num_local_experts or config.n_routed_experts) or names_router(names) then return end
+  book:assume("precision", "products of routers are in f32 here; in torchtitan they are in fp8 where filter_fqns does not "
+              .. "name router.gate")
+end
+
+-- The patterns of all names, each once, as Lua. A router that is named is out of fp8 here anyway.
 local function patterns(book, config, names)
   local linears, texts, has, none = linears_of(book, config), {}, {}, {}
   for _, name in ipairs(names) do
     local list = linears and patterns_of(linears, tostring(name)) or { tostring(name) }
-    if #list == 0 then none[#none + 1] = quote.shown(name) end
+    if #list == 0 and not names_router { name } then none[#none + 1] = quote.shown(name) end
     for _, pattern in ipairs(list) do
       if not has[pattern] then has[pattern], texts[#texts + 1] = true, quote.text(pattern) end
     end
@@ -124,6 +139,7 @@ local function put_exclude(book, plan, config, key)
       names[#names + 1] = name
     end
   end
+  say_of_routers(book, config, names)
   if not leaf then return end
   local texts = patterns(book, config, names)
   plan:put("precision.exclude", #texts == 0 and "{}" or "{ " .. table.concat(texts, ", ") .. " }", leaf)
