@@ -2,7 +2,8 @@
 # ./dev clean-room [--short | --packages]: in a Debian root that holds nothing but apt, first the Debian
 # packages of this tree are installed and train, then the two commands of the README run from
 # a fresh clone of the last commit. --short: five steps of the quick start and a few suites,
-# packages of what ./dev build has built, and no wheel; --packages: packages and the wheel alone.
+# packages of what ./dev build has built, no wheel, and a compiler cache, where the host has one: what
+# it compiled from the same headers is taken from there. --packages: packages and the wheel alone.
 # Needs root and mmdebstrap; takes the host's mirrors and apt settings.
 # The mounts live in a mount namespace of their own, so they end with it, however it ends.
 set -euo pipefail
@@ -10,7 +11,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf 'clean-room: %s\n' "$*" >&2; }
 
-# In the namespace, as `inside ROOT COMMAND...`.
+# In the namespace, as `inside ROOT COMMAND...`, in a folder of the same name as here: its name is
+# in the flags of the compiler. Where ROOT has ccache, it has the host's cache.
 inside() {
   local root=$1
   shift
@@ -23,8 +25,16 @@ inside() {
   for name in http_proxy https_proxy no_proxy; do
     [ -z "${!name:-}" ] || settings+=("$name=${!name}")
   done
+  if [ -x "$root/usr/bin/ccache" ]; then
+    mkdir -p "$root/ccache"
+    mount --bind "$(ccache --get-config cache_dir)" "$root/ccache"
+    mapfile -t -O "${#settings[@]}" settings < <(compgen -A export CCACHE_ | while read -r name; do
+      printf '%s=%s\n' "$name" "${!name}"
+    done)
+    settings+=(CCACHE_DIR=/ccache)
+  fi
   chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-    "${settings[@]}" bash -euc 'cd /weft; "$@"' - "$@"
+    "${settings[@]}" bash -euc 'cd "$0"; "$@"' "$PWD" "$@"
 }
 if [ "${1:-}" = --inside ]; then
   shift
@@ -35,7 +45,8 @@ fi
 steps=() suites=() short=false sources=true
 case ${1:-} in
 '') ;;
---short) short=true steps=(--steps 5) suites=(lang mesh passes program exec kernels cli cuda_sass) ;;
+--short) short=true steps=(--steps 5) suites=(lang mesh passes program exec cli
+  kernels:gemm_backend_agrees kernels:ranks_multiply_at_the_same_time) ;;
 --packages) sources=false ;;
 *) say "there is no option $1; --short and --packages are"; exit 2 ;;
 esac
@@ -59,7 +70,8 @@ mmdebstrap --quiet --mode=root --variant=apt --aptopt="$work/apt.conf" \
   --setup-hook='mkdir -p "$1/etc/ssl"; [ ! -d /etc/ssl/certs ] || cp -aL /etc/ssl/certs "$1/etc/ssl/"' \
   "$VERSION_CODENAME" "$root" "${lists[@]}"
 cp /etc/hosts "$root/etc/hosts"
-git clone -q --depth 1 "file://$PWD" "$root/weft"
+mkdir -p "$root$(dirname "$PWD")"
+git clone -q --depth 1 "file://$PWD" "$root$PWD"
 
 # Training by what the packages alone bring, in a folder with a space and an umlaut; they go
 # again with all that they brought.
@@ -118,6 +130,13 @@ if ! $sources; then
   exit
 fi
 
+if $short && command -v ccache >/dev/null && ccache --get-config cache_dir >/dev/null; then
+  say "the compiler's cache of this machine"
+  unshare --mount --propagation private -- "$PWD/tests/clean_room.sh" --inside "$root" bash -euc '
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -q --no-install-recommends ccache >/tmp/ccache.log 2>&1 || { cat /tmp/ccache.log; exit 1; }'
+  mkdir -p "$(ccache --get-config cache_dir)"
+fi
 for command in "run plans/quickstart.lua ${steps[*]}" "test ${suites[*]}"; do
   say "./dev $command"
   # shellcheck disable=SC2086 # words
