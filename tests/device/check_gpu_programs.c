@@ -35,7 +35,7 @@ static int times(const char *text, const char *what) {
 
 START_TEST(kernels_are_right) {
 #ifdef __SANITIZE_ADDRESS__
-  puts("skipped: under a sanitizer kernels run in the script, which takes them all, too");
+  puts("skipped: under a sanitizer kernels run in suite cuda_kernels");
   return;
 #endif
   Outcome o = process_run(200, "sh -c '" BESIDE "./weft-gpu kernels --brief'");
