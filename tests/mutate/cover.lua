@@ -206,13 +206,16 @@ end
 
 -- The blocks of the place: those that begin at its line, and at the nearest before it, as a line
 -- may begin in the middle of a block (`if (condition) return`, whose own block is the return);
--- where none begins at it also the nearest after it.
-local function blocks_of_place(blocks, place)
+-- where none begins at it also the nearest after it. `run`: the blocks that any check runs; a copy
+-- of a function that compilers leave beside the ones in its callers has blocks that nothing runs.
+local function blocks_of_place(blocks, place, run)
   local list, before, at, after = {}, nil, nil, nil
   for _, b in ipairs(blocks) do
+    if not run[b.k] then goto next end
     if b.line < place.line and (not before or b.line > before) then before = b.line end
     if b.line == place.line then at = b.line end
     if b.line > place.line and not after then after = b.line end
+    ::next::
   end
   for _, b in ipairs(blocks) do
     if b.line == before or b.line == (at or after) then list[#list + 1] = b.k end
@@ -233,7 +236,13 @@ end
 function M.checks_of(c, path, place)
   local blocks, list, cost = c.files[path], {}, {}
   if not blocks or not place then return list end
-  local wanted, before = blocks_of_place(blocks, place)
+  local run = {}
+  for _, b in ipairs(blocks) do
+    for _, check in ipairs(c.checks) do
+      if has(check.bits, b.k) then run[b.k] = true break end
+    end
+  end
+  local wanted, before = blocks_of_place(blocks, place, run)
   for _, check in ipairs(c.checks) do
     if check.ended == "success" and runs_any(check, wanted) then
       local n = 0
