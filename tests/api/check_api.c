@@ -220,6 +220,16 @@ START_TEST(a_host_may_feed_tokens) {
 }
 END_TEST
 
+START_TEST(a_step_of_one_token_has_its_loss) {
+  int32_t tokens[IDS], labels[IDS];
+  weft_step step;
+  open_run(NULL);
+  for (int i = 0; i < IDS; i++) tokens[i] = i % 30, labels[i] = i == 13 ? 7 : -100;
+  ck_assert_int_eq(weft_run_step_tokens(run, tokens, labels, IDS, 0, &step, &err), 0);
+  ck_assert(step.tokens == 1 && step.loss > 1 && step.grad_norm > 0);
+}
+END_TEST
+
 /* Its memory may be zeros, of which every loss is the logarithm of the vocabulary, or
  * anything else. States have no values either where the host sets a parameter. */
 START_TEST(a_run_without_parameters_does_not_step) {
@@ -613,6 +623,7 @@ Suite *api_suite(void) {
   tcase_add_test(tc, a_missing_plan_reports_too);
   tcase_add_test(tc, a_plan_compiles_for_several_worlds);
   tcase_add_test(tc, a_host_may_feed_tokens);
+  tcase_add_test(tc, a_step_of_one_token_has_its_loss);
   tcase_add_test(tc, a_run_without_parameters_does_not_step);
   tcase_add_test(tc, skipped_steps_are_forgotten);
   tcase_add_test(tc, a_host_may_say_where_documents_end);

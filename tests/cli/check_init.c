@@ -59,7 +59,7 @@ static bool annotated(const char *text, const Field *f) {
            schema_required(f) ? "" : "?");
   for (const char *at = text; (at = strstr(at, head)); at++) {
     const char *end = strstr(at, "\n\n"), *line = strstr(at, field);
-    if (line && end && line < end) return true;
+    if (line && end && line < end) return line[strlen(field)] != ' '; /* has a type */
   }
   return false;
 }

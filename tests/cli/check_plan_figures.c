@@ -80,6 +80,23 @@ START_TEST(few_microbatches_of_rounds) {
 }
 END_TEST
 
+/* Four microbatches for each pipeline rank are enough. */
+START_TEST(enough_microbatches) {
+  static const char plan[] = "local weft = require 'weft'\n"
+                             "return weft.plan { model = weft.model 'llama3-8b',\n"
+                             "  batch = { global = 8, seq = 8192, micro = 4 } }\n";
+  scratch_put("plan.lua", plan, strlen(plan));
+  for (int n = 31; n <= 32; n++) {
+    Outcome o = process_run(60,
+                            "$weft check plan.lua --set cluster=h100-sxm --set mesh.pp=8 "
+                            "--set schedule=1f1b --set precision=bf16 --set "
+                            "recompute=full --set batch.global=%d",
+                            4 * n);
+    ck_assert_int_eq(strstr(o.err, "[few-microbatches]") != NULL, n < 32);
+  }
+}
+END_TEST
+
 START_TEST(memory_of_the_host) {
 #define OFFLOAD                                                                          \
   "mesh = { dp = 2 }, batch = { global = 8, micro = 1, seq = 32 }, "                     \
@@ -121,6 +138,7 @@ Suite *plan_figures_suite(void) {
   tcase_add_test(tc, parameters_of_the_model);
   tcase_add_test(tc, steps_of_rounds);
   tcase_add_test(tc, few_microbatches_of_rounds);
+  tcase_add_test(tc, enough_microbatches);
   tcase_add_test(tc, memory_of_the_host);
   tcase_add_test(tc, scores_of_a_ring);
   suite_add_tcase(s, tc);
