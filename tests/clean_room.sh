@@ -12,7 +12,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf 'clean-room: %s\n' "$*" >&2; }
 
 # In the namespace, as `inside ROOT COMMAND...`, in a folder of the same name as here: its name is
-# in the flags of the compiler. Where ROOT has ccache, it has the host's cache.
+# in the flags of the compiler. Where ROOT has ccache, it has the host's cache, and its locale:
+# messages of a compiler are kept with what it makes.
 inside() {
   local root=$1
   shift
@@ -28,9 +29,9 @@ inside() {
   if [ -x "$root/usr/bin/ccache" ]; then
     mkdir -p "$root/ccache"
     mount --bind "$(ccache --get-config cache_dir)" "$root/ccache"
-    mapfile -t -O "${#settings[@]}" settings < <(compgen -A export CCACHE_ | while read -r name; do
-      printf '%s=%s\n' "$name" "${!name}"
-    done)
+    for name in $(compgen -A export | grep -E '^(CCACHE_.*|LANG|LC_ALL|LC_CTYPE|LC_MESSAGES)$'); do
+      settings+=("$name=${!name}")
+    done
     settings+=(CCACHE_DIR=/ccache)
   fi
   chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
